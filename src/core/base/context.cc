@@ -1,0 +1,27 @@
+#include "core/base/context.h"
+
+#include <algorithm>
+
+#include "core/base/thread_pool.h"
+#include "core/ops/kernel.h"
+
+namespace weft {
+
+Context::Context(int rank, int world_size, int threads) : rank_(rank), world_size_(world_size), threads_(std::max(threads, 1)) {
+  for (auto& table : tables_) table = std::make_unique<KernelTable>();
+  if (threads_ > 1) pool_ = std::make_unique<ThreadPool>(threads_ - 1);
+}
+Context::~Context() = default;
+
+void Context::ParallelFor(int64_t n, int64_t grain, const std::function<void(int64_t, int64_t)>& fn) const {
+  if (n <= 0) return;
+  int64_t pieces = std::min<int64_t>(threads_, (n + grain - 1) / std::max<int64_t>(grain, 1));
+  if (pieces <= 1) return fn(0, n);
+  int64_t chunk = (n + pieces - 1) / pieces;
+  pool_->Run(int(pieces), [&](int i) {
+    int64_t begin = i * chunk, end = std::min(begin + chunk, n);
+    if (begin < end) fn(begin, end);
+  });
+}
+
+}  // namespace weft

@@ -1,0 +1,40 @@
+// Context: what one rank owns that is not a value: who it is, its kernel tables, its worker threads.
+//
+// Ranks may be threads of one process, so nothing per rank is global; everything hangs off a Context.
+#pragma once
+#include <array>
+#include <functional>
+#include <memory>
+
+#include "core/base/device.h"
+
+namespace weft {
+
+class KernelTable;
+class ThreadPool;
+
+class Context {
+ public:
+  Context(int rank, int world_size, int threads = 1);
+  ~Context();
+  Context(const Context&) = delete;
+  Context& operator=(const Context&) = delete;
+
+  int rank() const { return rank_; }
+  int world_size() const { return world_size_; }
+  int threads() const { return threads_; }
+
+  // The table of a device kind, to which backends add their rows.
+  KernelTable& kernels(DeviceKind kind) const { return *tables_[size_t(kind)]; }
+
+  // Calls fn(begin, end) over [0, n) in pieces of at least `grain`, on this rank's threads; returns when all are done.
+  // The split depends only on n, grain and threads(): results do not change from run to run.
+  void ParallelFor(int64_t n, int64_t grain, const std::function<void(int64_t, int64_t)>& fn) const;
+
+ private:
+  int rank_, world_size_, threads_;
+  std::array<std::unique_ptr<KernelTable>, kNumDeviceKinds> tables_;
+  std::unique_ptr<ThreadPool> pool_;
+};
+
+}  // namespace weft

@@ -1,0 +1,74 @@
+// Placement: what one mesh axis does to a tensor. Sharding: the placements of all axes, with the order of the axes
+// that share a dim. DTensor's vocabulary (PyTorch, torch/distributed/tensor/placement_types.py), with the order first class.
+//
+//   Sharding s({Shard(0), Shard(0, /*order=*/0)});   // axis 1 is the major one on dim 0, axis 0 the minor one
+#pragma once
+#include <array>
+#include <cstdint>
+#include <initializer_list>
+#include <span>
+#include <string>
+
+#include "absl/container/inlined_vector.h"
+#include "core/base/mesh_shape.h"
+
+namespace weft {
+
+enum class ReduceOp : uint8_t { kSum, kMax, kMin };
+const char* Name(ReduceOp op);
+
+struct Placement {
+  // kKeep stands only in the target of a reshard: the axis stays as it is.
+  enum Kind : uint8_t { kReplicate, kShard, kPartial, kKeep };
+  Kind kind = kReplicate;
+  int8_t dim = 0;                    // kShard: the tensor dim
+  ReduceOp reduce = ReduceOp::kSum;  // kPartial: the value is this reduction over the axis
+  int8_t order = -1;                 // kShard: position among the axes of that dim, 0 = major; -1 = by axis number
+  bool operator==(const Placement&) const = default;
+};
+inline Placement Replicate() { return {}; }
+inline Placement Shard(int dim, int order = -1) { return {Placement::kShard, int8_t(dim), ReduceOp::kSum, int8_t(order)}; }
+inline Placement Partial(ReduceOp op = ReduceOp::kSum) { return {Placement::kPartial, 0, op}; }
+inline Placement Keep() { return {Placement::kKeep}; }
+std::string ToString(const Placement& placement);  // "R", "S(0)", "P(sum)", "keep"
+
+using AxisList = absl::InlinedVector<int, 4>;
+
+// Invariant: the axes of one dim have the orders 0, 1, 2, ...; other axes have order -1. Equality is meaning.
+class Sharding {
+ public:
+  Sharding() = default;
+  explicit Sharding(int num_axes) : num_axes_(uint8_t(num_axes)) {}
+  Sharding(std::initializer_list<Placement> placements) : Sharding(std::span(placements.begin(), placements.size())) {}
+  // Placements as a user writes them: orders left out are filled in by axis number after the given ones.
+  explicit Sharding(std::span<const Placement> placements);
+
+  int num_axes() const { return num_axes_; }
+  const Placement& operator[](int axis) const { return axes_[size_t(axis)]; }
+  // Makes `axis` the minor axis of `dim`, or Replicate / Partial / Keep; keeps the invariant.
+  void Set(int axis, Placement placement);
+  AxisList DimAxes(int dim) const;  // the axes that shard dim, major first
+  bool IsSharded(int dim) const { return !DimAxes(dim).empty(); }
+  bool HasPartial() const;
+  bool IsReplicated() const;
+  bool operator==(const Sharding& other) const;
+
+  template <typename H>
+  friend H AbslHashValue(H h, const Sharding& s) {
+    for (int i = 0; i < s.num_axes_; i++) {
+      const Placement& p = s.axes_[size_t(i)];
+      h = H::combine(std::move(h), int(p.kind), p.dim, int(p.reduce), p.order);
+    }
+    return h;
+  }
+
+ private:
+  std::array<Placement, kMaxAxes> axes_{};
+  uint8_t num_axes_ = 0;
+};
+std::string ToString(const Sharding& sharding);  // "(S(0), R)"; the order is shown where it is not by axis number
+
+// The layout of a cotangent: Shard stays, Partial becomes Replicate, Replicate stays (design.md section 5, point 3).
+Sharding Dual(const Sharding& sharding);
+
+}  // namespace weft

@@ -1,0 +1,38 @@
+// Counter-based random numbers: Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011).
+//
+// A number is a function of a key and the element's global index, so it does not depend on mesh, device or launch shape.
+// Four consecutive elements of a row share one Philox block; every row (last dim) starts a new block:
+//   block = row * ceil(row_length / 4) + column / 4, lane = column % 4.
+#pragma once
+#include <array>
+#include <cstdint>
+#include <string_view>
+
+namespace weft {
+
+// What the numbers are for; part of the key, so that evaluation never shifts the training stream.
+enum class RandomPhase : uint8_t { kInit, kTrain, kEval, kGenerate, kData };
+
+// The 64-bit key of the `ordinal`-th random op of module `path`. Together with the step it names a stream.
+uint64_t RandomKey(uint64_t seed, RandomPhase phase, std::string_view path, uint64_t ordinal);
+
+inline std::array<uint32_t, 4> Philox(uint64_t key, uint64_t step, uint64_t block) {
+  uint32_t k0 = uint32_t(key), k1 = uint32_t(key >> 32);
+  std::array<uint32_t, 4> c{uint32_t(block), uint32_t(block >> 32), uint32_t(step), uint32_t(step >> 32)};
+  for (int round = 0; round < 10; round++) {
+    uint64_t p0 = uint64_t(0xD2511F53u) * c[0], p1 = uint64_t(0xCD9E8D57u) * c[2];
+    c = {uint32_t(p1 >> 32) ^ c[1] ^ k0, uint32_t(p1), uint32_t(p0 >> 32) ^ c[3] ^ k1, uint32_t(p0)};
+    k0 += 0x9E3779B9u;
+    k1 += 0xBB67AE85u;
+  }
+  return c;
+}
+
+// In (0, 1), exact: (bits + 1/2) / 2^32.
+inline double UniformFromBits(uint32_t bits) { return (double(bits) + 0.5) * 0x1p-32; }
+// Standard normal by inversion (Wichura, algorithm AS 241), a fixed sequence of IEEE f64 operations: bit-equal on every device.
+double NormalFromBits(uint32_t bits);
+// Dropout with probability p keeps an element iff its bits are at least this; p = 1 drops all but never overflows.
+inline uint64_t DropoutThreshold(double p) { return uint64_t(p * 4294967296.0); }
+
+}  // namespace weft

@@ -1,0 +1,62 @@
+#include "core/base/tensor.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+
+namespace weft {
+
+Tensor::Tensor(BufferPtr buffer, size_t byte_offset, DType dtype, Shape shape)
+    : buffer_(std::move(buffer)), byte_offset_(byte_offset), dtype_(dtype), shape_(std::move(shape)) {
+  WEFT_CHECK(byte_offset_ + bytes() <= buffer_->bytes(),
+             fmt::format("tensor: {} of {} needs {} bytes from offset {}, the buffer has {}", ToString(shape_),
+                         Name(dtype_), bytes(), byte_offset_, buffer_->bytes()));
+}
+
+Tensor Tensor::Empty(DType dtype, Shape shape) {
+  size_t bytes = size_t(NumElements(shape)) * SizeOf(dtype);
+  return Tensor(AllocateCpu(bytes), 0, dtype, std::move(shape));
+}
+
+Tensor Tensor::Zeros(DType dtype, Shape shape) {
+  Tensor t = Empty(dtype, std::move(shape));
+  std::memset(t.data(), 0, t.bytes());
+  return t;
+}
+
+Tensor Tensor::FromDoubles(std::span<const double> values, DType dtype, Shape shape) {
+  Tensor t = Empty(dtype, std::move(shape));
+  WEFT_CHECK(int64_t(values.size()) == t.num_elements(),
+             fmt::format("tensor: expected {} values for {}, got {}", t.num_elements(), ToString(t.shape_), values.size()));
+  Dispatch(dtype, [&](auto zero) {
+    using T = decltype(zero);
+    for (size_t i = 0; i < values.size(); i++) {
+      if constexpr (std::is_arithmetic_v<T>) t.as<T>()[i] = T(values[i]);
+      else t.as<T>()[i] = T(float(values[i]));
+    }
+  });
+  return t;
+}
+
+Tensor Tensor::Clone() const {
+  Tensor t = Empty(dtype_, shape_);
+  std::memcpy(t.data(), data(), bytes());
+  return t;
+}
+
+std::vector<double> Tensor::ToDoubles() const {
+  std::vector<double> values;
+  values.resize(size_t(num_elements()));
+  Dispatch(dtype_, [&](auto zero) {
+    using T = decltype(zero);
+    for (size_t i = 0; i < values.size(); i++) values[i] = double(Compute<T>(as<T>()[i]));
+  });
+  return values;
+}
+
+double Tensor::Item() const {
+  WEFT_CHECK(num_elements() == 1, fmt::format("tensor: Item() needs one element, the shape is {}", ToString(shape_)));
+  return ToDoubles()[0];
+}
+
+}  // namespace weft

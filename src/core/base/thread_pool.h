@@ -1,0 +1,32 @@
+// ThreadPool: a fixed set of workers that run the pieces of one ParallelFor at a time.
+#pragma once
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace weft {
+
+class ThreadPool {
+ public:
+  explicit ThreadPool(int workers);
+  ~ThreadPool();
+
+  // Runs piece(0..pieces-1), the caller among the runners. Not reentrant. Rethrows the first exception of a piece.
+  void Run(int pieces, const std::function<void(int)>& piece);
+
+ private:
+  void Work();
+  void RunPieces(std::unique_lock<std::mutex>& lock);
+
+  std::mutex mutex_;
+  std::condition_variable wake_, done_;
+  const std::function<void(int)>* piece_ = nullptr;
+  int next_ = 0, pieces_ = 0, running_ = 0;
+  bool stop_ = false;
+  std::exception_ptr error_;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace weft

@@ -1,0 +1,16 @@
+// Einsum: products of two operands, contracted over the labels that the output lacks.
+#pragma once
+#include <string>
+
+#include "core/base/error.h"
+
+namespace weft {
+class Var;
+
+// Einsum  eq: "btc,chd->bthd". Each label at most once per operand; a label of one operand only must be in the output.
+//         Accumulates in f32 (f64 for f64). Output dtype = input dtype.
+#define WEFT_EINSUM_OPS(X) X(Einsum, "einsum")
+
+Var Einsum(std::string eq, Var a, Var b, Loc loc = Loc::current());
+
+}  // namespace weft

@@ -1,0 +1,22 @@
+// Cross-entropy over the last dim V, per token.
+#pragma once
+#include "core/base/error.h"
+
+namespace weft {
+class Var;
+
+// CrossEntropy      (logits [..., V], targets [...] of i32 or i64); ignore_index, smoothing e
+//                   -> loss [...], lse [...], both of the accumulate type.
+//                   loss = lse - (1 - e) * logit[target] - e * mean(logits); 0 where target == ignore_index.
+// CrossEntropyGrad  (logits, targets, lse, dloss [...]); same -> dlogits [..., V] of logits' dtype:
+//                   dloss * (softmax - (1 - e) * onehot - e / V); 0 where ignored.
+#define WEFT_LOSS_OPS(X) X(CrossEntropy, "cross_entropy") X(CrossEntropyGrad, "cross_entropy_grad")
+
+struct CrossEntropyOptions {
+  int64_t ignore_index = -100;
+  double smoothing = 0;
+};
+// Per-token losses; sum them and divide by the number of targets that are not ignored.
+Var CrossEntropy(Var logits, Var targets, const CrossEntropyOptions& options = {}, Loc loc = Loc::current());
+
+}  // namespace weft

@@ -1,0 +1,32 @@
+// Structural ops: they move or repeat elements and compute nothing. Each names one dim.
+#pragma once
+#include <span>
+
+#include "core/base/error.h"
+#include "core/base/shape.h"
+
+namespace weft {
+class Var;
+
+// Broadcast  dim, size: inserts a dim of that size, repeating x. A generator in the new dim.
+// Permute    perm: output dim i is input dim perm[i].
+// Split      dim, inner: dim n becomes [n / inner, inner].
+// Merge      dim: dims dim and dim + 1 become one.
+// Slice      dim, start, length: elements [start, start + length).
+// Pad        dim, low, high: zeros before and after.
+// Concat     dim: any number of inputs that agree in the other dims.
+#define WEFT_STRUCTURAL_OPS(X)                                                                              \
+  X(Broadcast, "broadcast") X(Permute, "permute") X(Split, "split") X(Merge, "merge") X(Slice, "slice")       \
+  X(Pad, "pad") X(Concat, "concat")
+
+Var Broadcast(Var x, int dim, int64_t size, Loc loc = Loc::current());
+// Inserts the leading dims that x lacks, as NumPy does; x's own dims must be the trailing ones of `shape`.
+Var BroadcastTo(Var x, const Shape& shape, Loc loc = Loc::current());
+Var Permute(Var x, Shape perm, Loc loc = Loc::current());
+Var Split(Var x, int dim, int64_t inner, Loc loc = Loc::current());
+Var Merge(Var x, int dim, Loc loc = Loc::current());
+Var Slice(Var x, int dim, int64_t start, int64_t length, Loc loc = Loc::current());
+Var Pad(Var x, int dim, int64_t low, int64_t high, Loc loc = Loc::current());
+Var Concat(std::span<const Var> xs, int dim, Loc loc = Loc::current());
+
+}  // namespace weft
