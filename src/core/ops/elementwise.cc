@@ -104,7 +104,10 @@ void GradSelect(GradCall& call) {
   call.dx[2] = Select(call.in(0), zero, call.dy[0]);
 }
 void GradCast(GradCall& call) {
-  if (IsFloating(call.in(0).dtype()) && IsFloating(call.dy[0].dtype())) call.dx[0] = Cast(call.dy[0], call.in(0).dtype());
+  if (!IsFloating(call.in(0).dtype()) || !IsFloating(call.dy[0].dtype())) return;
+  // A parameter's gradient is still a sum over ranks here: it reduces after this cast, in the wider type.
+  Attrs attrs{{"dtype", int(call.in(0).dtype())}, {"parameter_gradient", call.node->parameter_chain}};
+  call.dx[0] = EmitOne(Op::kCast, attrs, {call.dy[0]}, call.node->loc);
 }
 void NoGrad(GradCall&) {}
 

@@ -33,8 +33,11 @@ Dims SameLabels(const Node& node) {
   return dims;
 }
 
-// The cotangent of a reshard goes straight to the placement of its input.
-void GradReshard(GradCall& call) { call.dx[0] = ReshardLike(call.dy[0], call.in(0)); }
+// The cotangent of a reshard goes straight to the placement of its input; on a chain of parameters it stays as it was
+// born, and the leaf's stored placement reduces once.
+void GradReshard(GradCall& call) {
+  call.dx[0] = call.node->parameter_chain ? call.dy[0] : ReshardLike(call.dy[0], call.in(0));
+}
 void NoGrad(GradCall&) {}
 
 std::vector<Sample> SamplesFull(Op) {
