@@ -59,8 +59,8 @@ void Partitioner::Place(const Var& global, const Sharding& sharding, Var local, 
   if (local) placed.versions.push_back({sharding, origin.phase, std::move(local)});
 }
 
-Var Partitioner::EmitOneLocal(const Node& global, std::span<const Var> inputs, const Sharding& sharding) {
-  return Var(EmitLocal(global.op, global.attrs, inputs, {LocalInfo(global.outputs[0], sharding)}, global), 0);
+Var Partitioner::EmitFrom(const Node& global, std::span<const Var> inputs, const Sharding& sharding, const Node& origin) {
+  return Var(EmitLocal(global.op, global.attrs, inputs, {LocalInfo(global.outputs[0], sharding)}, origin), 0);
 }
 
 Var Partitioner::ShapeOnly(const Var& global, const Sharding& sharding, const Node& origin) {
@@ -122,6 +122,8 @@ Var Partitioner::MaterializeLazy(const Var& global, const Sharding& want, const 
     return Convert(gathered, At(global).sharding, want, origin, global);
   }
   if (node.op == Op::kReshard) return Materialize(node.inputs[0], want, origin);
+  // A zero is born as any sum.
+  if (node.op == Op::kFull && node.attrs.Float("value") == 0) return EmitFrom(node, {}, want, origin);
   std::vector<Var> inputs;
   if (node.op == Op::kBroadcast) {
     Sharding in(mesh().num_axes());
@@ -133,14 +135,13 @@ Var Partitioner::MaterializeLazy(const Var& global, const Sharding& want, const 
     bool scalars = RecordOf(node.op).generator;  // the step and row of random ops
     for (const Var& in : node.inputs) inputs.push_back(Materialize(in, scalars ? Sharding(mesh().num_axes()) : plain, origin));
   }
-  std::shared_ptr<Node> made = EmitLocal(node.op, node.attrs, inputs, {LocalInfo(node.outputs[0], plain)}, origin);
-  return Convert(Var(made, 0), plain, want, origin, global);
+  return Convert(EmitFrom(node, inputs, plain, origin), plain, want, origin, global);
 }
 
 void Partitioner::Process(const std::shared_ptr<Node>& node) {
   if (node->op == Op::kLeaf) {
     Sharding sharding = Resolve(node->attrs.Target("placement"), Sharding(mesh().num_axes()));
-    Place(Var(node, 0), sharding, EmitOneLocal(*node, {}, sharding), *node);
+    Place(Var(node, 0), sharding, EmitFrom(*node, {}, sharding, *node), *node);
   } else if (node->op == Op::kReshard) {
     ProcessReshard(node);
   } else {
@@ -220,7 +221,7 @@ namespace {
 
 class GraphPartitioner : public Partitioner {
  public:
-  using Partitioner::Partitioner;
+  explicit GraphPartitioner(const PartitionOptions& options) : Partitioner(options), natural_(options.natural) {}
   Placed& At(const Var& global) override {
     auto& list = placed_[&global.node()];
     if (list.empty()) {
@@ -267,7 +268,7 @@ class GraphPartitioner : public Partitioner {
 
  private:
   NamedValue Deliver(const NamedValue& named, const std::map<std::string, Sharding>& wanted, const std::map<std::string, Sharding>& stored) {
-    Sharding want(mesh().num_axes());
+    Sharding want = natural_ ? At(named.value).sharding : Sharding(mesh().num_axes());
     if (auto it = wanted.find(named.name); it != wanted.end()) want = Resolve(it->second, want);
     else if (auto entry = stored.find(named.name); entry != stored.end()) want = entry->second;
     return {named.name, Materialize(named.value, want, named.value.node())};
@@ -276,6 +277,7 @@ class GraphPartitioner : public Partitioner {
   absl::flat_hash_map<const Node*, absl::InlinedVector<std::unique_ptr<Placed>, 1>> placed_;
   std::vector<std::shared_ptr<Node>> nodes_, keep_;
   std::vector<std::string> inlined_;
+  bool natural_;
 };
 
 }  // namespace

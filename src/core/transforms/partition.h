@@ -34,7 +34,8 @@ struct PartitionOptions {
   MeshShape mesh;
   bool check = false;                      // the explicit mode: refuse where a collective would be inserted
   const OpTable* ops = nullptr;            // null: Ops(); tests pass broken rules
-  std::map<std::string, Sharding> wanted;  // placements of outputs (default: Replicate) and writes (default: as stored)
+  std::map<std::string, Sharding> wanted{};  // placements of outputs (default: Replicate) and writes (default: as stored)
+  bool natural = false;                      // outputs not in `wanted` come in the placement that the rules gave them
 };
 
 class Partitioner {
@@ -65,7 +66,7 @@ class Partitioner {
   void ProcessFallback(const std::shared_ptr<Node>& node);
   Var MaterializeLazy(const Var& global, const Sharding& want, const Node& origin);
   Var Convert(Var local, const Sharding& have, const Sharding& want, const Node& origin, const Var& global);
-  Var EmitOneLocal(const Node& global, std::span<const Var> inputs, const Sharding& sharding);
+  Var EmitFrom(const Node& global, std::span<const Var> inputs, const Sharding& sharding, const Node& origin);
   ValueInfo LocalInfo(const ValueInfo& global, const Sharding& sharding) const;
   Var ShapeOnly(const Var& global, const Sharding& sharding, const Node& origin);
   void Place(const Var& global, const Sharding& sharding, Var local, const Node& origin);
