@@ -2,6 +2,8 @@
 add_library(weft_flags INTERFACE)
 target_include_directories(weft_flags INTERFACE ${PROJECT_SOURCE_DIR}/src)
 target_compile_options(weft_flags INTERFACE -Wall -Wextra -Wshadow -Wno-missing-field-initializers
+  # GCC 12 sees uninitialised storage inside absl::InlinedVector where there is none.
+  $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>
   $<$<BOOL:${WEFT_WERROR}>:-Werror>)
 if(WEFT_SANITIZE)
   target_compile_options(weft_flags INTERFACE -fsanitize=${WEFT_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)

@@ -28,7 +28,8 @@ TEST_P(OpSweep, EveryPlacementEqualsOneRank) {
   EXPECT_EQ(result.failures.size(), 0u);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, OpSweep, testing::Range(0, kNumOps), [](const auto& info) { return std::string(Name(Op(info.param))); });
+std::string OpName(const testing::TestParamInfo<int>& param) { return Name(Op(param.param)); }
+INSTANTIATE_TEST_SUITE_P(All, OpSweep, testing::Range(0, kNumOps), OpName);
 
 }  // namespace
 }  // namespace weft

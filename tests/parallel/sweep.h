@@ -10,7 +10,7 @@ namespace weft::sweep {
 
 struct Options {
   const OpTable* ops = nullptr;             // rules to test; null: the real ones
-  std::vector<std::vector<int>> meshes = {{2}, {3}, {4}, {2, 2}};
+  std::vector<std::vector<int>> meshes = {{2, 2}, {2}, {3}, {4}};
   bool backward = true;
 };
 
