@@ -1,0 +1,71 @@
+#include "parallel/nn/module.h"
+
+#include "core/ops/ops.h"
+
+namespace weft {
+namespace {
+thread_local ModelScope* current = nullptr;
+}  // namespace
+
+ModelScope::ModelScope(const Options& options) : options_(options), previous_(current) { current = this; }
+ModelScope::~ModelScope() { current = previous_; }
+ModelScope& ModelScope::Current() {
+  WEFT_CHECK(current, "a model needs a ModelScope (mesh, plan, dtypes) to be built in");
+  return *current;
+}
+
+Sharding ModelScope::Used(const Parameter& parameter) const { return options_.plan.ParameterPlacement(parameter.path(), options_.mesh); }
+Sharding ModelScope::Stored(const Parameter& parameter) const {
+  Sharding used = Used(parameter);
+  return options_.fsdp == Fsdp::kNone ? used : options_.plan.FsdpPlacement(used, parameter.shape(), options_.mesh);
+}
+
+Module::Module(Module* parent, const std::string& name) : name_(name), path_(parent && !parent->path_.empty() ? parent->path_ + "." + name : name) {
+  if (parent) parent->children_.push_back(this);
+}
+
+std::vector<const Parameter*> Module::Parameters() const {
+  std::vector<const Parameter*> all = parameters_;
+  for (const Module* child : children_)
+    for (const Parameter* p : child->Parameters()) all.push_back(p);
+  return all;
+}
+
+Var Module::Boundary(Var x, const char* point) const {
+  const ModelScope::Options& options = ModelScope::Current().options();
+  const ShardingPlan::Row* row = options.plan.Find(path_, point);
+  return row ? Reshard(x, row->Target(options.mesh)) : x;
+}
+
+Var Layer::operator()(Var x) {
+  ModuleScope scope(name());
+  return Boundary(Forward(Boundary(std::move(x), "input")), "output");
+}
+
+Parameter::Parameter(Module* owner, const std::string& name, Shape shape, Init init, bool decay)
+    : module_(owner->path()), name_(name), path_(module_.empty() ? name : module_ + "." + name), shape_(std::move(shape)), init_(init), decay_(decay) {
+  owner->parameters_.push_back(this);
+}
+
+Var Parameter::Source() const {
+  ModelScope& scope = ModelScope::Current();
+  Var& leaf = scope.leaves[path_];
+  if (leaf) return leaf;
+  bool copy = scope.options().fsdp == Fsdp::kGradients;
+  leaf = copy ? ParameterLeaf(CopyName(path_), scope.options().precision.compute, shape_, scope.Used(*this))
+              : ParameterLeaf(path_, scope.options().precision.params, shape_, scope.Stored(*this));
+  return leaf;
+}
+
+Var Parameter::Use(Loc loc) const {
+  ModelScope& scope = ModelScope::Current();
+  Var& cast = scope.casts[path_];
+  if (!cast) cast = Cast({Source(), loc}, scope.options().precision.compute);
+  if (scope.options().fsdp != Fsdp::kFull) return cast;
+  Sharding used = scope.Used(*this);
+  if (used == scope.Stored(*this)) return cast;
+  // Each use gathers for itself, and again in the backward pass: a gathered weight lives only as long as its block.
+  return EmitOne(Op::kReshard, {{"target", used}, {"regather", 1}}, {cast}, loc);
+}
+
+}  // namespace weft

@@ -1,0 +1,122 @@
+// Module, Layer, Parameter: a model as a tree of named parts, and the scope in which it is built.
+//
+//   struct Mlp : Layer {
+//     Linear up{this, "up", ...}, down{this, "down", ...};
+//     using Layer::Layer;
+//     Var Forward(Var x) override { return down(Gelu(up(x))); }   // [B, T, C]
+//   };
+//
+// A model names no axis of the mesh: the sharding plan of the ModelScope says where parameters are stored and used, and
+// which placement the input, product and output of a module get.
+#pragma once
+#include <map>
+#include <string>
+#include <vector>
+
+#include "core/graph/node.h"
+#include "parallel/nn/sharding_plan.h"
+
+namespace weft {
+
+class Module;
+
+struct Init {
+  enum Kind : uint8_t { kZeros, kOnes, kNormal } kind = kZeros;
+  double std = 0;
+};
+
+// A leaf of the model: its values live in the State under `path`.
+class Parameter {
+ public:
+  // `decay`: weight decay applies (product weights and embeddings).
+  Parameter(Module* owner, const std::string& name, Shape shape, Init init, bool decay);
+  Parameter(const Parameter&) = delete;
+  Parameter& operator=(const Parameter&) = delete;
+
+  const std::string& path() const { return path_; }
+  const Shape& shape() const { return shape_; }
+  const Init& init() const { return init_; }
+  bool decay() const { return decay_; }
+
+  // The value in the compute dtype and the placement in which it is used.
+  Var Use(Loc loc = Loc::current()) const;
+  // What Grad is taken with respect to: the stored value, or its copy in the compute dtype (fsdp: gradients).
+  Var Source() const;
+
+ private:
+  std::string module_, name_, path_;
+  Shape shape_;
+  Init init_;
+  bool decay_;
+};
+
+class Module {
+ public:
+  // `parent` outlives this; the path is the parent's path, a dot, and the name.
+  explicit Module(Module* parent = nullptr, const std::string& name = "");
+  virtual ~Module() = default;
+  Module(const Module&) = delete;
+  Module& operator=(const Module&) = delete;
+
+  const std::string& name() const { return name_; }
+  const std::string& path() const { return path_; }
+  // Own parameters and those of the children, in order of declaration.
+  std::vector<const Parameter*> Parameters() const;
+
+ protected:
+  // Reshards x where the plan has a row for this module and point ("input", "product", "output").
+  Var Boundary(Var x, const char* point) const;
+
+ private:
+  friend class Parameter;
+  std::string name_, path_;
+  std::vector<const Parameter*> parameters_;
+  std::vector<const Module*> children_;
+};
+
+// A module of one tensor in and one out.
+class Layer : public Module {
+ public:
+  using Module::Module;
+  // Forward, inside the module's scope and between its boundaries.
+  Var operator()(Var x);
+
+ protected:
+  virtual Var Forward(Var x) = 0;
+};
+
+enum class Fsdp : uint8_t { kNone, kGradients, kFull };
+struct Precision {
+  DType compute = DType::kF32, params = DType::kF32, reduce = DType::kF32;
+};
+
+// What a model is built under: mesh, plan and dtypes. Thread-local, innermost wins; made by whoever traces the model.
+class ModelScope {
+ public:
+  struct Options {
+    MeshShape mesh;
+    ShardingPlan plan{};
+    Precision precision{};
+    Fsdp fsdp = Fsdp::kNone;
+  };
+  explicit ModelScope(const Options& options);
+  ~ModelScope();
+  ModelScope(const ModelScope&) = delete;
+  ModelScope& operator=(const ModelScope&) = delete;
+  static ModelScope& Current();  // throws Error where there is none
+
+  const Options& options() const { return options_; }
+  // The placements of a parameter of the model: in use, and as stored (with fsdp also sharded over dp).
+  Sharding Used(const Parameter& parameter) const;
+  Sharding Stored(const Parameter& parameter) const;
+  std::map<std::string, Var> leaves, casts;  // one node per parameter and build
+
+ private:
+  Options options_;
+  ModelScope* previous_;
+};
+
+// The State entry of the compute-dtype copy of a parameter (fsdp: gradients).
+inline std::string CopyName(const std::string& path) { return "copy." + path; }
+
+}  // namespace weft

@@ -1,0 +1,108 @@
+// Transformer: decoder-only language models of the GPT-2 and Llama families.
+//
+// B batch, T tokens, C width, H query heads, G key-value heads, D head size, F hidden width, V vocabulary.
+#pragma once
+#include <memory>
+#include <vector>
+
+#include "core/ops/attention.h"
+#include "core/ops/loss.h"
+#include "parallel/nn/layers.h"
+
+namespace weft {
+
+struct TransformerConfig {
+  int64_t layers = 2, heads = 4, kv_heads = 4, dim = 64, ffn = 256, vocab = 256, context = 64;
+  double dropout = 0;
+  bool tie_embeddings = true;
+  nn::Norm::Kind norm = nn::Norm::kLayer;
+  double norm_eps = 1e-5;
+  bool bias = true;          // of products
+  bool gated_mlp = false;    // SwiGLU instead of GELU
+  bool learned_positions = true;
+  double rope_theta = 0;     // 0: no rotary embedding
+  double init_std = 0.02;    // projections into the residual stream: divided by sqrt(2 layers) (GPT-2)
+  int64_t head_dim() const { return dim / heads; }
+};
+TransformerConfig Gpt2Config(TransformerConfig sizes);   // LayerNorm, biases, GELU, learned positions
+TransformerConfig LlamaConfig(TransformerConfig sizes);  // RMSNorm, no biases, SwiGLU, rotary positions
+void Check(const TransformerConfig& config);             // throws Error for sizes that do not fit together
+int64_t NumParameters(const TransformerConfig& config);
+
+class Attention : public Layer {
+ public:
+  Attention(Module* parent, const std::string& name, const TransformerConfig& config);
+
+ protected:
+  Var Forward(Var x) override;
+
+ private:
+  const TransformerConfig& config_;
+  nn::Linear q_, k_, v_, proj_;
+};
+
+class Mlp : public Layer {
+ public:
+  Mlp(Module* parent, const std::string& name, const TransformerConfig& config);
+
+ protected:
+  Var Forward(Var x) override;
+
+ private:
+  const TransformerConfig& config_;
+  nn::Linear up_;
+  std::unique_ptr<nn::Linear> gate_;
+  nn::Linear down_;
+};
+
+class Block : public Layer {
+ public:
+  Block(Module* parent, const std::string& name, const TransformerConfig& config);
+
+ protected:
+  Var Forward(Var x) override;
+
+ private:
+  nn::Norm norm1_;
+  Attention attn_;
+  nn::Norm norm2_;
+  Mlp mlp_;
+};
+
+// Sum of the losses of all targets that count, and their number: divided once, by the count of the global batch.
+struct Loss {
+  Var sum, count;
+};
+
+class Transformer : public Layer {
+ public:
+  explicit Transformer(const TransformerConfig& config);
+  const TransformerConfig& config() const { return config_; }
+  // targets [B, T]; ignored ones (CrossEntropyOptions) neither add to the sum nor to the count.
+  Loss LossOf(Var tokens, Var targets, const CrossEntropyOptions& options = {});
+
+ protected:
+  Var Forward(Var tokens) override;  // [B, T] -> logits [B, T, V]
+
+ private:
+  // A head whose weight is the embedding's.
+  class TiedHead : public Layer {
+   public:
+    TiedHead(Module* parent, const std::string& name, const Parameter& table) : Layer(parent, name), table_(table) {}
+
+   protected:
+    Var Forward(Var x) override;
+
+   private:
+    const Parameter& table_;
+  };
+
+  TransformerConfig config_;
+  nn::Embedding embed_;
+  std::unique_ptr<Parameter> positions_;  // [context, C]; null: rotary
+  std::vector<std::unique_ptr<Block>> blocks_;
+  std::unique_ptr<nn::Norm> norm_;
+  std::unique_ptr<Layer> head_;
+};
+
+}  // namespace weft

@@ -1,0 +1,234 @@
+#include "parallel/train/program.h"
+
+#include <fmt/format.h>
+
+#include "core/compile/eager.h"
+#include "core/ops/ops.h"
+#include "core/transforms/grad.h"
+
+namespace weft {
+namespace entry {
+std::string FirstMoment(const std::string& p) { return "adamw.m." + p; }
+std::string SecondMoment(const std::string& p) { return "adamw.v." + p; }
+std::string Accumulator(const std::string& p) { return "acc." + p; }
+}  // namespace entry
+
+namespace {
+
+DType ScalarType(const StepOptions& o) { return AccumulateType(o.model.precision.params); }
+
+// The gradient on its way into a sum or an update: in the reduction's dtype; with fsdp sharded as the parameter is stored.
+Var Reducible(const Var& gradient, const Parameter& p, const StepOptions& o) {
+  OriginScope origin(Phase::kBackward, &gradient.node());
+  Var g = gradient;
+  if (g.dtype() != o.model.precision.reduce)
+    g = EmitOne(Op::kCast, {{"dtype", int(o.model.precision.reduce)}, {"parameter_gradient", 1}}, {g}, g.node().loc);
+  return o.model.fsdp == Fsdp::kNone ? g : Reshard(g, ModelScope::Current().Stored(p));
+}
+
+Var StoredLeaf(const Parameter& p, const StepOptions& o) {
+  ModelScope& scope = ModelScope::Current();
+  if (o.model.fsdp != Fsdp::kGradients) return p.Source();
+  Var& leaf = scope.leaves["stored " + p.path()];
+  if (!leaf) leaf = ParameterLeaf(p.path(), o.model.precision.params, p.shape(), scope.Stored(p));
+  return leaf;
+}
+
+// One all-reduce an axis: each square sum becomes a term of a sum over all ranks, replicated gradients counted once.
+Var GlobalNorm(const std::vector<Var>& gradients, const StepOptions& o) {
+  Sharding terms(o.model.mesh.num_axes());
+  for (int a = 0; a < terms.num_axes(); a++) terms.Set(a, Partial());
+  Var total;
+  for (const Var& g : gradients) {
+    Var square = Reshard(Cast(SumOfSquares(g), ScalarType(o)), terms);  // []
+    total = total ? total + square : square;
+  }
+  return Sqrt(Reshard(total, Sharding(o.model.mesh.num_axes())));
+}
+
+struct Traced {
+  TraceBuilder trace;
+  BuilderScope builder;
+  ModelScope model;
+  explicit Traced(const StepOptions& o, RandomPhase phase = RandomPhase::kTrain) : trace({o.seed, phase}), builder(trace), model(o.model) {}
+};
+
+// The placements that the rules give to the sums of one micro-step: a probe without accumulators.
+std::vector<std::pair<std::string, Sharding>> AccumulatorPlacements(Transformer& model, const StepOptions& o) {
+  Traced t(o);
+  MicroSums sums = Micro(model, o);
+  std::vector<NamedValue> outputs{{entry::kLossSum, sums.sum}, {entry::kCount, sums.count}};
+  auto parameters = model.Parameters();
+  for (size_t i = 0; i < parameters.size(); i++) outputs.push_back({entry::Accumulator(parameters[i]->path()), sums.gradients[i]});
+  LocalProgram local = Partition(t.trace.Finish(std::move(outputs)), {.mesh = o.model.mesh, .natural = true});
+  std::vector<std::pair<std::string, Sharding>> placements;
+  for (const NamedValue& out : local.graph.outputs)
+    placements.emplace_back(out.name, out.value.node().outputs[size_t(out.value.index())].sharding);
+  return placements;
+}
+
+// Leaves for the accumulated sums, shaped like one micro-step's.
+MicroSums AccumulatorLeaves(const MicroSums& like, const std::vector<std::pair<std::string, Sharding>>& placements) {
+  auto leaf = [&](size_t i, const Var& v) { return Leaf(placements[i].first, v.dtype(), v.shape(), placements[i].second); };
+  MicroSums acc{leaf(0, like.sum), leaf(1, like.count), {}};
+  for (size_t i = 0; i < like.gradients.size(); i++) acc.gradients.push_back(leaf(i + 2, like.gradients[i]));
+  return acc;
+}
+std::vector<NamedValue> AccumulatorWrites(const MicroSums& sums, const std::vector<std::pair<std::string, Sharding>>& placements) {
+  std::vector<NamedValue> writes{{placements[0].first, sums.sum}, {placements[1].first, sums.count}};
+  for (size_t i = 0; i < sums.gradients.size(); i++) writes.push_back({placements[i + 2].first, sums.gradients[i]});
+  return writes;
+}
+MicroSums ZerosLike(const MicroSums& sums) {
+  auto zero = [](const Var& v) { return Full(0, v.dtype(), v.shape()); };
+  MicroSums zeros{zero(sums.sum), zero(sums.count), {}};
+  for (const Var& g : sums.gradients) zeros.gradients.push_back(zero(g));
+  return zeros;
+}
+
+LocalProgram BuildAccumulate(Transformer& model, const StepOptions& o, const StepPrograms& programs) {
+  Traced t(o);
+  MicroSums sums = Micro(model, o);
+  MicroSums total = Plus(AccumulatorLeaves(sums, programs.accumulators), sums);
+  return Partition(t.trace.Finish({}, AccumulatorWrites(total, programs.accumulators)), {.mesh = o.model.mesh});
+}
+
+}  // namespace
+
+MicroSums Micro(Transformer& model, const StepOptions& o) {
+  Builder& builder = CurrentBuilder();
+  builder.RestartRandom();
+  builder.step = Leaf(entry::kStep, DType::kI64, {});
+  builder.first_row = Leaf(entry::kFirstRow, DType::kI64, {});
+  Sharding batch = BatchPlacement(o.model.mesh);
+  Var tokens = Leaf(entry::kTokens, DType::kI32, {o.rows, o.tokens}, batch);    // [B, T]
+  Var targets = Leaf(entry::kTargets, DType::kI32, {o.rows, o.tokens}, batch);  // [B, T]
+  Loss loss = model.LossOf(tokens, targets, o.loss);
+  auto parameters = model.Parameters();
+  std::vector<Var> sources;
+  for (const Parameter* p : parameters) sources.push_back(p->Source());
+  MicroSums sums{loss.sum, loss.count, Grad(loss.sum, sources)};
+  for (size_t i = 0; i < parameters.size(); i++) sums.gradients[i] = Reducible(sums.gradients[i], *parameters[i], o);
+  return sums;
+}
+
+MicroSums Plus(const MicroSums& a, const MicroSums& b) {
+  OriginScope origin(Phase::kBackward, nullptr);
+  MicroSums sums{a.sum + b.sum, a.count + b.count, {}};
+  for (size_t i = 0; i < a.gradients.size(); i++) sums.gradients.push_back(a.gradients[i] + b.gradients[i]);
+  return sums;
+}
+
+UpdateResult Update(Transformer& model, const StepOptions& o, const MicroSums& sums) {
+  OriginScope phase(Phase::kOptimizer, nullptr);
+  ModuleScope scope("optimizer");
+  auto parameters = model.Parameters();
+  Sharding replicated(o.model.mesh.num_axes());
+  Var sum, count;
+  {
+    ModuleScope loss("loss");
+    sum = Cast(Reshard(sums.sum, replicated), ScalarType(o));
+    count = Cast(Reshard(sums.count, replicated), ScalarType(o));
+  }
+  Var scale = Recip(Maximum(count, Full(1, ScalarType(o), {})));  // []
+  std::vector<Var> gradients;
+  for (size_t i = 0; i < parameters.size(); i++) {
+    ModuleScope path(parameters[i]->path());
+    gradients.push_back(ReshardLike(sums.gradients[i], StoredLeaf(*parameters[i], o)));
+  }
+  UpdateResult result;
+  Var loss = sum * scale, norm;
+  {
+    ModuleScope clip("clip");
+    norm = GlobalNorm(gradients, o) * scale;  // []
+    if (o.clip > 0) scale = scale * Minimum(Full(1, norm.dtype(), {}), Scale(Recip(AddScalar(norm, 1e-6)), o.clip));
+  }
+  result.outputs = {{"loss", loss}, {"grad_norm", norm}, {"count", count}};
+  Var lr = Leaf(entry::kLr, ScalarType(o), {}), updates = Leaf(entry::kUpdates, DType::kI64, {});
+  for (size_t i = 0; i < parameters.size(); i++) {
+    const Parameter& p = *parameters[i];
+    ModuleScope path(p.path());
+    Sharding stored = ModelScope::Current().Stored(p);
+    DType dtype = o.model.precision.params;
+    Var m = Leaf(entry::FirstMoment(p.path()), dtype, p.shape(), stored), v = Leaf(entry::SecondMoment(p.path()), dtype, p.shape(), stored);
+    AdamWOptions options = o.adamw;
+    if (!p.decay()) options.weight_decay = 0;
+    auto [p1, m1, v1] = AdamW(StoredLeaf(p, o), m, v, gradients[i], lr, scale, updates, options);
+    result.writes.insert(result.writes.end(), {{p.path(), p1}, {entry::FirstMoment(p.path()), m1}, {entry::SecondMoment(p.path()), v1}});
+    if (o.model.fsdp == Fsdp::kGradients)
+      result.writes.push_back({CopyName(p.path()), Reshard(Cast(p1, o.model.precision.compute), ModelScope::Current().Used(p))});
+  }
+  return result;
+}
+
+StepPrograms BuildStep(Transformer& model, const StepOptions& o) {
+  StepPrograms programs;
+  if (o.micro_steps > 1) {
+    programs.accumulators = AccumulatorPlacements(model, o);
+    programs.accumulate = BuildAccumulate(model, o, programs);
+  }
+  Traced t(o);
+  MicroSums sums = Micro(model, o);
+  std::vector<NamedValue> resets;
+  if (o.micro_steps > 1) {
+    resets = AccumulatorWrites(ZerosLike(sums), programs.accumulators);
+    sums = Plus(AccumulatorLeaves(sums, programs.accumulators), sums);
+  }
+  UpdateResult update = Update(model, o, sums);
+  update.writes.insert(update.writes.end(), resets.begin(), resets.end());
+  Graph graph = t.trace.Finish(std::move(update.outputs), std::move(update.writes));
+  programs.global_nodes = graph.nodes.size();
+  programs.step = Partition(graph, {.mesh = o.model.mesh});
+  return programs;
+}
+
+LocalProgram BuildEval(Transformer& model, const StepOptions& o) {
+  Traced t(o, RandomPhase::kEval);
+  Sharding batch = BatchPlacement(o.model.mesh);
+  Var tokens = Leaf(entry::kTokens, DType::kI32, {o.rows, o.tokens}, batch);    // [B, T]
+  Var targets = Leaf(entry::kTargets, DType::kI32, {o.rows, o.tokens}, batch);  // [B, T]
+  CrossEntropyOptions plain{.ignore_index = o.loss.ignore_index};  // smoothing is for training
+  Loss loss = model.LossOf(tokens, targets, plain);
+  return Partition(t.trace.Finish({{"sum", loss.sum}, {"count", loss.count}}), {.mesh = o.model.mesh});
+}
+
+void AddEntries(State& state, Transformer& model, const StepOptions& o, const StepPrograms& programs) {
+  ModelScope scope(o.model);
+  DType dtype = o.model.precision.params;
+  for (const Parameter* p : model.Parameters()) {
+    Sharding stored = scope.Stored(*p);
+    state.Add(p->path(), dtype, p->shape(), stored, true);
+    state.Add(entry::FirstMoment(p->path()), dtype, p->shape(), stored, true);
+    state.Add(entry::SecondMoment(p->path()), dtype, p->shape(), stored, true);
+    if (o.model.fsdp == Fsdp::kGradients) state.Add(CopyName(p->path()), o.model.precision.compute, p->shape(), scope.Used(*p), false);
+  }
+  auto parameters = model.Parameters();
+  for (size_t i = 0; i < programs.accumulators.size(); i++) {
+    const auto& [name, sharding] = programs.accumulators[i];
+    DType acc = AccumulateType(o.model.precision.compute);
+    if (i < 2) state.Add(name, acc, {}, sharding, false);
+    else state.Add(name, o.model.precision.reduce, parameters[i - 2]->shape(), sharding, false);
+  }
+  Sharding batch = BatchPlacement(o.model.mesh), replicated(o.model.mesh.num_axes());
+  for (const char* slot : {entry::kTokens, entry::kTargets}) state.Add(slot, DType::kI32, {o.rows, o.tokens}, batch, false);
+  for (const char* slot : {entry::kStep, entry::kFirstRow, entry::kUpdates}) state.Add(slot, DType::kI64, {}, replicated, false);
+  state.Add(entry::kLr, ScalarType(o), {}, replicated, false);
+}
+
+void InitParameters(State& state, Transformer& model, const StepOptions& o, const Runtime& runtime) {
+  ModelScope scope(o.model);
+  Sharding replicated(o.model.mesh.num_axes());
+  for (const Parameter* p : model.Parameters()) {
+    EagerBuilder eager(runtime, state.binder(), {o.seed, RandomPhase::kInit});
+    BuilderScope builder(eager);
+    ModuleScope path(p->path());
+    eager.step = eager.first_row = eager.FromLocal(Tensor::Scalar(0, DType::kI64), {}, replicated);
+    DType dtype = o.model.precision.params;
+    Var value = p->init().kind == Init::kNormal ? Scale(RandomNormal(dtype, p->shape()), p->init().std)
+                                                : Full(p->init().kind == Init::kOnes ? 1 : 0, dtype, p->shape());
+    eager.Write(p->path(), value, scope.Stored(*p));
+    if (o.model.fsdp == Fsdp::kGradients) eager.Write(CopyName(p->path()), Cast(value, o.model.precision.compute), scope.Used(*p));
+  }
+}
+
+}  // namespace weft

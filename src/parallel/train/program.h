@@ -1,0 +1,64 @@
+// The training step as programs. Micro gives the sums of one micro-batch, Update turns the sums of the global batch into
+// new parameters; every executor runs these two functions, so a value cannot cross the cut between them unnoticed.
+//
+// With k micro-steps there are two programs: `accumulate` (k - 1 times) adds to the accumulators, `step` does the last
+// micro-step, the reductions and the update. k = 1 is `step` alone.
+#pragma once
+#include <optional>
+#include <vector>
+
+#include "core/transforms/partition.h"
+#include "parallel/nn/transformer.h"
+#include "parallel/train/state.h"
+
+namespace weft {
+
+struct StepOptions {
+  ModelScope::Options model;
+  AdamWOptions adamw;
+  double clip = 0;                // of the global gradient norm; 0: none
+  int64_t rows = 1, tokens = 1;   // of one micro-step, globally: [rows, tokens]
+  int micro_steps = 1;
+  CrossEntropyOptions loss;
+  uint64_t seed = 0;
+};
+
+// Names of the State entries that are not parameters.
+namespace entry {
+inline constexpr const char *kTokens = "slot.tokens", *kTargets = "slot.targets", *kLr = "slot.lr", *kStep = "slot.step",
+                            *kFirstRow = "slot.first_row", *kUpdates = "slot.updates", *kLossSum = "acc.loss_sum", *kCount = "acc.count";
+std::string FirstMoment(const std::string& parameter);
+std::string SecondMoment(const std::string& parameter);
+std::string Accumulator(const std::string& parameter);
+}  // namespace entry
+
+// Sums over a micro-batch: the loss, the number of its targets, and the gradient of the sum for each parameter.
+struct MicroSums {
+  Var sum, count;
+  std::vector<Var> gradients;
+};
+MicroSums Micro(Transformer& model, const StepOptions& options);
+MicroSums Plus(const MicroSums& a, const MicroSums& b);
+
+// Outputs "loss", "grad_norm", "count"; writes the parameters and moments.
+struct UpdateResult {
+  std::vector<NamedValue> outputs, writes;
+};
+UpdateResult Update(Transformer& model, const StepOptions& options, const MicroSums& sums);
+
+struct StepPrograms {
+  std::optional<LocalProgram> accumulate;
+  LocalProgram step;
+  std::vector<std::pair<std::string, Sharding>> accumulators;  // entries and placements, in the order of MicroSums
+  size_t global_nodes = 0;
+};
+StepPrograms BuildStep(Transformer& model, const StepOptions& options);
+// One micro-batch of evaluation: outputs "sum" and "count".
+LocalProgram BuildEval(Transformer& model, const StepOptions& options);
+
+// Adds every entry that the programs name: parameters (unset), moments, copies, accumulators and slots.
+void AddEntries(State& state, Transformer& model, const StepOptions& options, const StepPrograms& programs);
+// Sets the parameters to their initial values, a function of seed and path only; copies follow.
+void InitParameters(State& state, Transformer& model, const StepOptions& options, const Runtime& runtime);
+
+}  // namespace weft

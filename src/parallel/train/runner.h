@@ -1,0 +1,33 @@
+// Runners: three ways to run the same training step. compiled replays a plan over a static arena, interpret runs the local
+// program node by node (trapping NaNs), eager runs each op as the model's code reaches it.
+#pragma once
+#include <functional>
+#include <memory>
+
+#include "core/compile/executable.h"
+#include "parallel/train/program.h"
+
+namespace weft {
+
+enum class ExecutorKind : uint8_t { kCompiled, kInterpret, kEager };
+
+struct StepMetrics {
+  double loss = 0, grad_norm = 0, count = 0;
+};
+
+class StepRunner {
+ public:
+  virtual ~StepRunner() = default;
+  // Runs all micro-steps; fill(j) puts micro-batch j into the slots (tokens, targets, first row). The scalar slots (learning
+  // rate, step, updates) are set by the caller.
+  virtual StepMetrics Step(const std::function<void(int)>& fill) = 0;
+  // Sums the loss over the micro-batch in the slots: {sum, count}, the same on all ranks.
+  virtual std::pair<double, double> Eval() = 0;
+  virtual size_t arena_bytes() const { return 0; }
+};
+
+// The state, model and programs outlive the runner.
+std::unique_ptr<StepRunner> MakeRunner(ExecutorKind kind, State& state, Transformer& model, const StepOptions& options,
+                                       const StepPrograms& programs, const Runtime& runtime);
+
+}  // namespace weft

@@ -1,0 +1,38 @@
+#include "parallel/train/state.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+
+#include "core/base/shard.h"
+
+namespace weft {
+
+State::Entry& State::Add(const std::string& name, DType dtype, const Shape& global, const Sharding& sharding, bool saved) {
+  WEFT_CHECK(!Has(name), fmt::format("state: \"{}\" exists already", name));
+  Sharding placed = sharding.num_axes() ? sharding : Sharding(mesh_.num_axes());
+  return entries_[name] = {global, placed, Tensor::Zeros(dtype, ChunkShape(global, placed, mesh_)), saved};
+}
+
+State::Entry& State::At(const std::string& name) {
+  auto it = entries_.find(name);
+  WEFT_CHECK(it != entries_.end(), fmt::format("state: there is no entry \"{}\"", name));
+  return it->second;
+}
+
+TensorView State::View(const std::string& name) {
+  const Entry& e = At(name);
+  return MakeView(e.local.data(), e.local.dtype(), e.global, e.sharding, mesh_, coords_);
+}
+
+void State::SetScalar(const std::string& name, double value) {
+  Tensor& local = At(name).local;
+  Tensor scalar = Tensor::Scalar(value, local.dtype());
+  std::memcpy(local.data(), scalar.data(), local.bytes());
+}
+
+Binder State::binder() {
+  return [this](const std::string& name, const ValueInfo&) { return At(name).local; };
+}
+
+}  // namespace weft

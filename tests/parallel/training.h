@@ -1,0 +1,123 @@
+// A training run on in-process ranks, small enough to compare layouts by the hundred.
+#pragma once
+#include <fmt/format.h>
+
+#include <mutex>
+#include <vector>
+
+#include "core/base/rng.h"
+#include "dist/collectives.h"
+#include "dist/local_group.h"
+#include "dist/mesh.h"
+#include "kernels/cpu/register.h"
+#include "parallel/train/runner.h"
+
+namespace weft::testing_ {
+
+struct Layout {
+  int dp = 1, tp = 1;
+  bool sequence_parallel = false;
+  Fsdp fsdp = Fsdp::kNone;
+  int64_t micro_batch = 0;  // sequences per dp rank and micro-step; 0: all at once
+  ExecutorKind executor = ExecutorKind::kCompiled;
+};
+struct Job {
+  TransformerConfig model;
+  Precision precision;
+  int64_t global_batch = 5;
+  int steps = 50;
+  double smoothing = 0;
+};
+
+inline std::string Describe(const Layout& l) {
+  return fmt::format("dp{}_tp{}{}{}{}_{}", l.dp, l.tp, l.sequence_parallel ? "_sp" : "",
+                     l.fsdp == Fsdp::kFull ? "_full" : l.fsdp == Fsdp::kGradients ? "_gradients" : "", l.micro_batch ? fmt::format("_mb{}", l.micro_batch) : "",
+                     l.executor == ExecutorKind::kCompiled ? "compiled" : l.executor == ExecutorKind::kEager ? "eager" : "interpret");
+}
+
+inline StepOptions OptionsOf(const Job& job, const Layout& l) {
+  StepOptions o;
+  o.model.mesh = {{"dp", "tp"}, {l.dp, l.tp}};
+  o.model.plan = MegatronPlan({job.model.heads, job.model.kv_heads, l.sequence_parallel}, o.model.mesh);
+  o.model.precision = job.precision;
+  o.model.fsdp = l.fsdp;
+  o.adamw.weight_decay = 0.1;
+  o.clip = 1.0;
+  int64_t share = (job.global_batch + l.dp - 1) / l.dp, micro = l.micro_batch ? l.micro_batch : share;
+  o.micro_steps = int((share + micro - 1) / micro);
+  o.rows = o.micro_steps == 1 ? job.global_batch : micro * l.dp;
+  o.tokens = job.model.context;
+  o.loss.smoothing = job.smoothing;
+  o.seed = 1234;
+  return o;
+}
+
+// Tokens are a function of (step, row, position); every third row ignores some targets, so that counts are uneven.
+inline void FillSlots(State& state, const StepOptions& o, int64_t global_batch, int64_t vocab, int step, int micro) {
+  int64_t first = micro * o.rows;
+  state.SetScalar(entry::kFirstRow, double(first));
+  TensorView view = state.View(entry::kTokens);
+  auto* tokens = state.At(entry::kTokens).local.as<int32_t>();
+  auto* targets = state.At(entry::kTargets).local.as<int32_t>();
+  for (int64_t r = 0; r < view.dim(0).extent; r++) {
+    int64_t row = first + view.dim(0).offset + r;
+    for (int64_t t = 0; t < o.tokens; t++) {
+      auto draw = [&](int64_t at) { return int32_t(Philox(99, uint64_t(step), uint64_t(row * 1000 + at))[0] % uint64_t(vocab)); };
+      tokens[r * o.tokens + t] = row < global_batch ? draw(t) : 0;
+      bool ignored = row >= global_batch || (row % 3 == 1 && t % 2 == 0);
+      targets[r * o.tokens + t] = ignored ? -100 : (draw(t) * 3 + 1) % int32_t(vocab);
+    }
+  }
+}
+
+struct RunResult {
+  std::vector<double> losses, norms;
+  double eval_sum = 0, eval_count = 0;
+};
+
+inline RunResult RunOnRank(const Job& job, const Layout& layout, Context& context, DeviceMesh& mesh) {
+  StepOptions o = OptionsOf(job, layout);
+  Runtime runtime{&context, &mesh, o.model.mesh, mesh.coords()};
+  Transformer model(job.model);
+  StepPrograms programs = BuildStep(model, o);
+  State state(o.model.mesh, mesh.coords());
+  AddEntries(state, model, o, programs);
+  InitParameters(state, model, o, runtime);
+  auto runner = MakeRunner(layout.executor, state, model, o, programs, runtime);
+  RunResult result;
+  for (int step = 1; step <= job.steps; step++) {
+    state.SetScalar(entry::kLr, 1e-3);
+    state.SetScalar(entry::kStep, step);
+    state.SetScalar(entry::kUpdates, step);
+    StepMetrics m = runner->Step([&](int j) { FillSlots(state, o, job.global_batch, job.model.vocab, step, j); });
+    result.losses.push_back(m.loss);
+    result.norms.push_back(m.grad_norm);
+  }
+  FillSlots(state, o, job.global_batch, job.model.vocab, 0, 0);
+  std::tie(result.eval_sum, result.eval_count) = runner->Eval();
+  return result;
+}
+
+inline RunResult Train(const Job& job, const Layout& layout) {
+  RunResult result;
+  std::mutex mutex;
+  RunRanks(layout.dp * layout.tp, [&](Context& context, GroupFactory& groups) {
+    RegisterCpuKernels(context.kernels(DeviceKind::kCpu));
+    RegisterCollectives(context.kernels(DeviceKind::kCpu), DeviceKind::kCpu);
+    DeviceMesh mesh(context, groups, {{"dp", "tp"}, {layout.dp, layout.tp}});
+    RunResult mine = RunOnRank(job, layout, context, mesh);
+    std::lock_guard lock(mutex);
+    if (context.rank() == 0) result = mine;
+  });
+  return result;
+}
+
+// Sizes that no mesh here divides: 37 words, 5 sequences, width 30 of 5 heads; or 6 query heads over 2 KV heads.
+inline TransformerConfig TinyGpt2() {
+  return Gpt2Config({.layers = 2, .heads = 5, .kv_heads = 5, .dim = 30, .ffn = 50, .vocab = 37, .context = 7, .dropout = 0.2});
+}
+inline TransformerConfig TinyLlama() {
+  return LlamaConfig({.layers = 2, .heads = 6, .kv_heads = 2, .dim = 24, .ffn = 35, .vocab = 37, .context = 9, .dropout = 0.1, .tie_embeddings = false});
+}
+
+}  // namespace weft::testing_
