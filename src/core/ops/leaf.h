@@ -10,7 +10,7 @@
 namespace weft {
 class Var;
 
-// Leaf     name: an entry of the State or an input slot; no kernel, the executor binds its storage.
+// Leaf     name, placement, parameter (0 or 1): an entry of the State or an input slot; no kernel, the executor binds its storage.
 // Full     value, shape: every element is the value. A generator: no inputs, made in whatever placement is wanted.
 // Iota     dim, shape: element = global index along dim (i64 or i32). A generator.
 // Reshard  target (a Sharding, kKeep for axes left alone) or a second input whose placement is taken (its dual).
@@ -19,6 +19,8 @@ class Var;
 
 // A value read by name. `placement` is how it is stored; left empty it is replicated.
 Var Leaf(std::string name, DType dtype, Shape shape, const Sharding& placement = {}, Loc loc = Loc::current());
+// A leaf that counts as a parameter: its gradient stays Partial down to it (design: chains made from parameters alone).
+Var ParameterLeaf(std::string name, DType dtype, Shape shape, const Sharding& placement = {}, Loc loc = Loc::current());
 Var Full(double value, DType dtype, Shape shape, Loc loc = Loc::current());
 Var Iota(int dim, DType dtype, Shape shape, Loc loc = Loc::current());
 // Converts to the target placement, axis by axis; axes marked Keep() stay.

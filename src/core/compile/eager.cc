@@ -1,0 +1,117 @@
+#include "core/compile/eager.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "core/base/shard.h"
+
+namespace weft {
+namespace {
+Tensor& TensorOf(const Var& local) { return local.node().values[size_t(local.index())]->tensor; }
+}  // namespace
+
+EagerBuilder::EagerBuilder(const Runtime& runtime, Binder bind, BuilderOptions options)
+    : Builder(options), Partitioner({.mesh = runtime.mesh_shape}), runtime_(runtime), bind_(std::move(bind)) {}
+
+Placed& EagerBuilder::At(const Var& global) {
+  auto& values = global.node().values;
+  if (values.empty())
+    for (size_t i = 0; i < global.node().outputs.size(); i++) values.push_back(std::make_shared<EagerValue>());
+  return values[size_t(global.index())]->placed;
+}
+
+void EagerBuilder::Accept(const std::shared_ptr<Node>& node) {
+  bool parameter = node->op == Op::kLeaf && node->attrs.IntOr("parameter", 0);
+  node->requires_grad = parameter || (node->op != Op::kStopGradient && std::any_of(node->inputs.begin(), node->inputs.end(), [](const Var& in) {
+                          return in.node().requires_grad;
+                        }));
+  Process(node);
+  // Only what a value to differentiate reaches is kept for Grad; a generator needs its operands until it is made.
+  bool lazy = std::any_of(node->values.begin(), node->values.end(), [](const auto& v) { return v->placed.lazy || v->placed.regather; });
+  if (!node->requires_grad && !lazy) node->inputs.clear();
+}
+
+std::shared_ptr<Node> EagerBuilder::LocalNode(Op op, Attrs attrs, absl::InlinedVector<ValueInfo, 1> outputs) const {
+  auto node = std::make_shared<Node>();
+  node->op = op;
+  node->attrs = std::move(attrs);
+  node->outputs = std::move(outputs);
+  for (size_t i = 0; i < node->outputs.size(); i++) node->values.push_back(std::make_shared<EagerValue>());
+  return node;
+}
+
+std::shared_ptr<Node> EagerBuilder::EmitLocal(Op op, Attrs attrs, std::span<const Var> inputs, absl::InlinedVector<ValueInfo, 1> outputs,
+                                              const Node& origin) {
+  std::shared_ptr<Node> node = LocalNode(op, std::move(attrs), std::move(outputs));
+  node->scope = origin.scope;
+  node->loc = origin.loc;
+  if (IsShapeOnly(*node)) return node;
+  if (op == Op::kLeaf) {
+    node->values[0]->tensor = bind_(node->attrs.Text("name"), node->outputs[0]);
+    CheckBound(*node, node->values[0]->tensor);
+    // An eager program may write the entry later, while this value is still read.
+    node->values[0]->tensor = node->values[0]->tensor.Clone();
+  } else if (IsAlias(*node)) {
+    node->values[0]->tensor = Tensor(TensorOf(inputs[0]).buffer(), 0, node->outputs[0].dtype, node->outputs[0].shape);
+  } else {
+    RunKernel(*node, inputs);
+  }
+  return node;
+}
+
+void EagerBuilder::RunKernel(Node& node, std::span<const Var> inputs) {
+  absl::InlinedVector<TensorView, 4> in, out;
+  for (const Var& v : inputs)
+    in.push_back(runtime_.View(v.node().outputs[size_t(v.index())], IsShapeOnly(v.node()) ? nullptr : TensorOf(v).data()));
+  for (size_t i = 0; i < node.outputs.size(); i++) {
+    node.values[i]->tensor = Tensor::Empty(node.outputs[i].dtype, node.outputs[i].shape);
+    out.push_back(runtime_.View(node.outputs[i], node.values[i]->tensor.data()));
+  }
+  const KernelRow& row = runtime_.kernels().Row(node.op);
+  KernelCall call{&node.attrs, in, out, nullptr, 0, runtime_.context, runtime_.mesh};
+  BufferPtr workspace;
+  if (row.workspace && (call.workspace_bytes = row.workspace(call))) {
+    workspace = AllocateCpu(call.workspace_bytes);
+    call.workspace = workspace->data();
+  }
+  row.run(call);
+}
+
+Var EagerBuilder::FromLocal(Tensor local, const Shape& global, const Sharding& sharding, bool requires_grad) {
+  Attrs attrs{{"name", ""}, {"dtype", int(local.dtype())}, {"shape", global}, {"placement", sharding}, {"parameter", 0}};
+  auto node = std::make_shared<Node>();
+  node->op = Op::kLeaf;
+  node->attrs = attrs;
+  node->outputs.push_back({local.dtype(), global, {}, {}});
+  node->requires_grad = requires_grad;
+  node->id = -1;  // before every node that can read it
+  Sharding resolved = Resolve(sharding, Sharding(runtime_.mesh_shape.num_axes()));
+  ValueInfo info{local.dtype(), ChunkShape(global, resolved, runtime_.mesh_shape), global, resolved};
+  WEFT_CHECK(info.shape == local.shape(), fmt::format("FromLocal: the chunk of {} placed {} is {}, got {}", ToString(global), ToString(resolved),
+                                                      ToString(info.shape), ToString(local.shape())));
+  std::shared_ptr<Node> held = LocalNode(Op::kLeaf, attrs, {info});
+  held->values[0]->tensor = std::move(local);
+  Var value(node, 0);
+  Placed& placed = At(value);
+  placed.sharding = resolved;
+  placed.versions.push_back({resolved, Phase::kForward, Var(held, 0)});
+  return value;
+}
+
+Tensor EagerBuilder::ToLocal(const Var& value, const Sharding& want) {
+  Var local = Materialize(value, Resolve(want, At(value).sharding), value.node());
+  return TensorOf(local);
+}
+
+void EagerBuilder::Write(const std::string& entry, const Var& value, const Sharding& stored) {
+  Sharding sharding = Resolve(stored, At(value).sharding);
+  Tensor source = ToLocal(value, sharding);
+  ValueInfo info{value.dtype(), source.shape(), value.shape(), sharding};
+  Tensor target = bind_(entry, info);
+  WEFT_CHECK(target.bytes() == source.bytes(), fmt::format("write \"{}\": the entry is {}, the value {}", entry, ToString(target.shape()), ToString(source.shape())));
+  std::memcpy(target.data(), source.data(), source.bytes());
+}
+
+}  // namespace weft

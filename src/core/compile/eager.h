@@ -1,0 +1,48 @@
+// Eager: runs each node as it is built, over the same sharding rules (Partitioner). A Var then also holds its value.
+//
+//   EagerBuilder eager(runtime, bind);
+//   BuilderScope scope(eager);
+//   Var y = Exp(eager.FromLocal(local, {8, 4}, Sharding({Shard(0)})));
+//   Tensor mine = eager.ToLocal(y, Sharding({Replicate()}));
+#pragma once
+#include "core/compile/runtime.h"
+#include "core/graph/builder.h"
+#include "core/transforms/partition.h"
+
+namespace weft {
+
+// Of a local node: its tensor. Of a global node: where it is.
+struct EagerValue {
+  Tensor tensor;
+  Placed placed;
+};
+
+class EagerBuilder : public Builder, private Partitioner {
+ public:
+  EagerBuilder(const Runtime& runtime, Binder bind, BuilderOptions options = {});
+
+  // A global value from this rank's chunk (capacity-shaped). With requires_grad, Grad can reach it.
+  Var FromLocal(Tensor local, const Shape& global, const Sharding& sharding, bool requires_grad = false);
+  // This rank's chunk of the value in the wanted placement; runs the collectives that are needed.
+  Tensor ToLocal(const Var& value, const Sharding& want);
+  // The placement that the rules gave the value.
+  const Sharding& ShardingOf(const Var& value) { return At(value).sharding; }
+  // Stores the value into a bound entry, in the entry's placement. Takes effect at once.
+  void Write(const std::string& entry, const Var& value, const Sharding& stored);
+  using Partitioner::Resolve;
+
+ protected:
+  void Accept(const std::shared_ptr<Node>& node) override;
+  Placed& At(const Var& global) override;
+  std::shared_ptr<Node> EmitLocal(Op op, Attrs attrs, std::span<const Var> inputs, absl::InlinedVector<ValueInfo, 1> outputs,
+                                  const Node& origin) override;
+
+ private:
+  std::shared_ptr<Node> LocalNode(Op op, Attrs attrs, absl::InlinedVector<ValueInfo, 1> outputs) const;
+  void RunKernel(Node& node, std::span<const Var> inputs);
+
+  Runtime runtime_;
+  Binder bind_;
+};
+
+}  // namespace weft

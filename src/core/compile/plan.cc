@@ -1,0 +1,268 @@
+#include "core/compile/plan.h"
+
+#include <algorithm>
+#include <map>
+
+#include "absl/container/flat_hash_map.h"
+
+namespace weft {
+namespace {
+
+constexpr size_t kAlign = 64;
+
+// Best fit over a list of free ranges, in program order.
+class Arena {
+ public:
+  size_t Allocate(size_t bytes) {
+    bytes = Round(bytes);
+    auto best = by_size_.lower_bound(bytes);
+    if (best == by_size_.end()) return Grow(bytes);
+    auto [size, offset] = *best;
+    by_size_.erase(best);
+    by_offset_.erase(offset);
+    if (size > bytes) Insert(offset + bytes, size - bytes);
+    return offset;
+  }
+  void Free(size_t offset, size_t bytes) {
+    bytes = Round(bytes);
+    auto next = by_offset_.lower_bound(offset);
+    if (next != by_offset_.end() && offset + bytes == next->first) {
+      bytes += next->second;
+      Remove(next++);
+    }
+    if (next != by_offset_.begin()) {
+      auto previous = std::prev(next);
+      if (previous->first + previous->second == offset) {
+        offset = previous->first;
+        bytes += previous->second;
+        Remove(previous);
+      }
+    }
+    Insert(offset, bytes);
+  }
+  size_t bytes() const { return end_; }
+
+ private:
+  using Offsets = std::map<size_t, size_t>;
+  static size_t Round(size_t bytes) { return std::max(kAlign, (bytes + kAlign - 1) / kAlign * kAlign); }
+  // The last free range may end where the arena does: extend it.
+  size_t Grow(size_t bytes) {
+    size_t offset = end_;
+    if (!by_offset_.empty()) {
+      auto last = std::prev(by_offset_.end());
+      if (last->first + last->second == end_) {
+        offset = last->first;
+        Remove(last);
+      }
+    }
+    end_ = offset + bytes;
+    return offset;
+  }
+  void Insert(size_t offset, size_t bytes) {
+    by_offset_[offset] = bytes;
+    by_size_.emplace(bytes, offset);
+  }
+  void Remove(Offsets::iterator it) {
+    auto range = by_size_.equal_range(it->second);
+    for (auto s = range.first; s != range.second; ++s)
+      if (s->second == it->first) {
+        by_size_.erase(s);
+        break;
+      }
+    by_offset_.erase(it);
+  }
+  Offsets by_offset_;
+  std::multimap<size_t, size_t> by_size_;
+  size_t end_ = 0;
+};
+
+class Planner {
+ public:
+  Planner(const LocalProgram& program, const Runtime& runtime) : graph_(program.graph), runtime_(runtime) {}
+
+  Plan Run() {
+    NumberValues();
+    FindStridedBroadcasts();
+    FindRoots();
+    FindLastUses();
+    PlaceWritesInPlace();
+    for (size_t i = 0; i < graph_.nodes.size(); i++) PlanNode(int(i));
+    Finish();
+    plan_.arena_bytes = arena_.bytes();
+    return std::move(plan_);
+  }
+
+ private:
+  struct Value {
+    const Node* node = nullptr;
+    int step = 0;              // position of the node that makes it
+    int root = 0;              // the value whose storage this is
+    int last_use = 0;          // of a root: the position of its last reader
+    Place place;               // of a root
+    TensorView view;
+  };
+
+  int IdOf(const Var& v) const { return first_.at(&v.node()) + v.index(); }
+  const ValueInfo& InfoOf(const Value& value, int index) const { return value.node->outputs[size_t(index)]; }
+
+  void NumberValues() {
+    first_.reserve(graph_.nodes.size());
+    for (size_t i = 0; i < graph_.nodes.size(); i++) {
+      const Node& node = *graph_.nodes[i];
+      first_[&node] = int(values_.size());
+      for (size_t k = 0; k < node.outputs.size(); k++) {
+        Value value{&node, int(i), int(values_.size())};
+        value.view = runtime_.View(node.outputs[k], nullptr);
+        values_.push_back(value);
+      }
+    }
+  }
+
+  // A broadcast is a view with stride 0 where every reader accepts one.
+  void FindStridedBroadcasts() {
+    absl::flat_hash_map<const Node*, bool> strided;
+    for (const auto& node : graph_.nodes)
+      if (node->op == Op::kBroadcast) strided[node.get()] = true;
+    for (auto* list : {&graph_.outputs, &graph_.writes})
+      for (const NamedValue& named : *list)
+        if (auto it = strided.find(&named.value.node()); it != strided.end()) it->second = false;
+    for (auto it = graph_.nodes.rbegin(); it != graph_.nodes.rend(); ++it) {
+      const Node& reader = **it;
+      auto own = strided.find(&reader);
+      bool accepts = own != strided.end() ? own->second : !IsAlias(reader) && runtime_.kernels().Has(reader.op) && runtime_.kernels().Row(reader.op).any_strides;
+      if (accepts) continue;
+      for (const Var& in : reader.inputs)
+        if (auto b = strided.find(&in.node()); b != strided.end()) b->second = false;
+    }
+    for (auto& [node, yes] : strided)
+      if (yes) strided_.insert({node, true});
+  }
+  bool IsView(const Node& node) const { return IsAlias(node) || strided_.contains(&node); }
+
+  void FindRoots() {
+    for (Value& value : values_) {
+      if (!IsView(*value.node)) continue;
+      const Value& source = values_[size_t(IdOf(value.node->inputs[0]))];
+      value.root = source.root;
+      if (IsAlias(*value.node)) continue;
+      // Outer and inner dims keep their strides; the new one stands still.
+      int dim = int(value.node->attrs.Int("dim"));
+      for (int d = 0; d < value.view.rank; d++)
+        value.view.dims[size_t(d)].stride = d == dim ? 0 : source.view.dim(d < dim ? d : d - 1).stride;
+    }
+  }
+
+  void FindLastUses() {
+    for (size_t i = 0; i < graph_.nodes.size(); i++)
+      for (const Var& in : graph_.nodes[i]->inputs) RootOf(in).last_use = int(i);
+    for (auto* list : {&graph_.outputs, &graph_.writes})
+      for (const NamedValue& named : *list) RootOf(named.value).last_use = int(graph_.nodes.size());
+    for (Value& value : values_) {
+      value.last_use = std::max(value.last_use, value.step);
+      if (value.node->op == Op::kLeaf) value.place = {Place::kEntry, 0, value.node->attrs.Text("name")};
+    }
+  }
+  Value& RootOf(const Var& v) { return values_[size_t(values_[size_t(IdOf(v))].root)]; }
+
+  void PlaceWritesInPlace() {
+    absl::flat_hash_map<std::string, int> leaf_of;
+    for (const Value& value : values_)
+      if (value.node->op == Op::kLeaf) leaf_of[value.node->attrs.Text("name")] = value.root;
+    for (const NamedValue& write : graph_.writes) {
+      Value& made = values_[size_t(IdOf(write.value))];
+      if (made.root != IdOf(write.value) || made.place.kind != Place::kNone) continue;
+      auto leaf = leaf_of.find(write.name);
+      if (leaf != leaf_of.end() && !MayOverwrite(values_[size_t(leaf->second)], made, write.value.index())) continue;
+      made.place = {Place::kEntry, 0, write.name};
+    }
+  }
+  // Is the old value read by nobody after (or, unless the kernel works in place, at) the step that makes the new one?
+  bool MayOverwrite(const Value& old, const Value& made, int output) const {
+    if (old.last_use < made.step) return true;
+    if (old.last_use > made.step) return false;
+    const Node& node = *made.node;
+    if (!runtime_.kernels().Row(node.op).in_place) return false;
+    for (size_t k = 0; k < node.inputs.size(); k++) {
+      const Value& in = values_[size_t(IdOf(node.inputs[k]))];
+      if (&values_[size_t(in.root)] == &old && int(k) != output) return false;
+    }
+    return true;
+  }
+
+  PlannedView ViewOf(int id) const { return {values_[size_t(values_[size_t(id)].root)].place, values_[size_t(id)].view}; }
+
+  void PlanNode(int i) {
+    const std::shared_ptr<Node>& node = graph_.nodes[size_t(i)];
+    if (node->op == Op::kLeaf) plan_.leaves.push_back(node);
+    if (node->op == Op::kLeaf || IsShapeOnly(*node) || IsView(*node)) return FreeInputs(*node, i);
+    Step step{node, {}, {}};
+    for (size_t k = 0; k < node->outputs.size(); k++) {
+      Value& value = values_[size_t(first_.at(node.get())) + k];
+      if (value.place.kind == Place::kNone) value.place = {Place::kArena, arena_.Allocate(BytesOf(InfoOf(value, int(k)))), ""};
+      step.out.push_back(ViewOf(first_.at(node.get()) + int(k)));
+    }
+    for (const Var& in : node->inputs) step.in.push_back(ViewOf(IdOf(in)));
+    PlanWorkspace(step);
+    plan_.steps.push_back(std::move(step));
+    for (size_t k = 0; k < node->outputs.size(); k++) FreeIfDead(first_.at(node.get()) + int(k), i);
+    FreeInputs(*node, i);
+  }
+
+  void PlanWorkspace(Step& step) {
+    const KernelRow& row = runtime_.kernels().Row(step.node->op);
+    if (!row.workspace) return;
+    std::vector<TensorView> in, out;
+    for (const PlannedView& v : step.in) in.push_back(v.view);
+    for (const PlannedView& v : step.out) out.push_back(v.view);
+    step.workspace_bytes = row.workspace({&step.node->attrs, in, out, nullptr, 0, runtime_.context, runtime_.mesh});
+    if (!step.workspace_bytes) return;
+    step.workspace_offset = arena_.Allocate(step.workspace_bytes);
+    arena_.Free(step.workspace_offset, step.workspace_bytes);
+  }
+
+  void FreeInputs(const Node& node, int i) {
+    for (const Var& in : node.inputs) FreeIfDead(values_[size_t(IdOf(in))].root, i);
+  }
+  void FreeIfDead(int root, int i) {
+    Value& value = values_[size_t(root)];
+    if (value.place.kind != Place::kArena || value.last_use > i || freed_[root]) return;
+    freed_[root] = true;
+    arena_.Free(value.place.offset, BytesOf(InfoOf(value, root - first_.at(value.node))));
+  }
+
+  // What could not be made in place is copied at the end; a source that is itself an entry is staged first.
+  void Finish() {
+    for (const NamedValue& out : graph_.outputs) plan_.outputs.emplace_back(out.name, ViewOf(IdOf(out.value)));
+    std::vector<Copy> stores;
+    for (const NamedValue& write : graph_.writes) {
+      PlannedView from = ViewOf(IdOf(write.value));
+      if (from.place.kind == Place::kEntry && from.place.entry == write.name) continue;
+      size_t bytes = BytesOf(write.value.node().outputs[size_t(write.value.index())]);
+      if (from.place.kind == Place::kEntry) {
+        PlannedView staged = from;
+        staged.place = {Place::kArena, arena_.Allocate(bytes), ""};
+        plan_.copies.push_back({from, staged, bytes});
+        from = staged;
+      }
+      PlannedView to = from;
+      to.place = {Place::kEntry, 0, write.name};
+      stores.push_back({from, to, bytes});
+    }
+    plan_.copies.insert(plan_.copies.end(), stores.begin(), stores.end());
+  }
+
+  const Graph& graph_;
+  const Runtime& runtime_;
+  Plan plan_;
+  Arena arena_;
+  std::vector<Value> values_;
+  absl::flat_hash_map<const Node*, int> first_;
+  absl::flat_hash_map<const Node*, bool> strided_;
+  absl::flat_hash_map<int, bool> freed_;
+};
+
+}  // namespace
+
+Plan MakePlan(const LocalProgram& program, const Runtime& runtime) { return Planner(program, runtime).Run(); }
+
+}  // namespace weft

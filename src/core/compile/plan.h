@@ -1,0 +1,43 @@
+// Plan: a local program as a flat list of steps over a static arena. Peak memory is known before the first step.
+//
+// A value lives from the step that makes it to its last reader; values whose lives do not meet share bytes. A State entry
+// that gets a new value is updated in place where its old value is read no later than the step that makes the new one.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "core/compile/runtime.h"
+#include "core/transforms/partition.h"
+
+namespace weft {
+
+// Where bytes live: in the arena at an offset, or in the storage of a leaf (by name).
+struct Place {
+  enum Kind : uint8_t { kNone, kArena, kEntry } kind = kNone;
+  size_t offset = 0;
+  std::string entry;
+};
+struct PlannedView {
+  Place place;
+  TensorView view;  // its data pointer is filled in when the plan is bound
+};
+struct Step {
+  std::shared_ptr<Node> node;
+  std::vector<PlannedView> in, out;
+  size_t workspace_offset = 0, workspace_bytes = 0;
+};
+struct Copy {
+  PlannedView from, to;
+  size_t bytes = 0;
+};
+struct Plan {
+  std::vector<Step> steps;
+  std::vector<Copy> copies;                 // after the steps, in order
+  std::vector<std::pair<std::string, PlannedView>> outputs;
+  std::vector<std::shared_ptr<Node>> leaves;
+  size_t arena_bytes = 0;
+};
+
+Plan MakePlan(const LocalProgram& program, const Runtime& runtime);
+
+}  // namespace weft

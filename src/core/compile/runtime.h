@@ -1,0 +1,40 @@
+// Runtime: what a rank needs to run local ops, and the pieces that all three executors share.
+#pragma once
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "core/base/context.h"
+#include "core/base/tensor.h"
+#include "core/graph/graph.h"
+#include "core/ops/kernel.h"
+
+namespace weft {
+
+struct Runtime {
+  const Context* context = nullptr;
+  DeviceMesh* mesh = nullptr;       // groups for collectives; null where the program has none
+  MeshShape mesh_shape;
+  Coords coords;                    // of this rank
+  DeviceKind device = DeviceKind::kCpu;
+
+  const KernelTable& kernels() const { return context->kernels(device); }
+  TensorView View(const ValueInfo& info, void* data) const {
+    return MakeView(data, info.dtype, info.global, info.sharding, mesh_shape, coords);
+  }
+};
+
+// The local storage of a leaf: a State entry or an input slot. Its shape is the chunk's.
+using Binder = std::function<Tensor(const std::string& name, const ValueInfo& info)>;
+
+// Ops whose result is its operand's storage under another shape.
+bool IsAlias(const Node& local);
+// The placeholder of a shape operand: dims and placement, no bytes.
+bool IsShapeOnly(const Node& local);
+size_t BytesOf(const ValueInfo& info);  // of the storage (capacities)
+// Throws Error when a bound tensor does not have the leaf's dtype and chunk shape.
+void CheckBound(const Node& leaf, const Tensor& tensor);
+// Throws Error naming the op, its scope and line when a floating output holds a NaN or an infinity within the extents.
+void TrapNonFinite(const Node& local, const TensorView& view);
+
+}  // namespace weft

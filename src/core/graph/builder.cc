@@ -1,0 +1,75 @@
+#include "core/graph/builder.h"
+
+#include <algorithm>
+
+namespace weft {
+namespace {
+thread_local Builder* current = nullptr;
+}  // namespace
+
+Builder& CurrentBuilder() {
+  WEFT_CHECK(current, "ops need a builder: open a BuilderScope, or call them inside Compile or an eager scope");
+  return *current;
+}
+bool HasBuilder() { return current != nullptr; }
+
+BuilderScope::BuilderScope(Builder& builder) : previous_(current) { current = &builder; }
+BuilderScope::~BuilderScope() { current = previous_; }
+
+Outputs Builder::Emit(Op op, Attrs attrs, std::span<const Var> inputs, const Loc& loc) {
+  auto node = std::make_shared<Node>();
+  node->op = op;
+  node->attrs = std::move(attrs);
+  node->inputs.assign(inputs.begin(), inputs.end());
+  node->id = next_id_++;
+  node->phase = phase_;
+  node->scope = scope_;
+  node->loc = origin_ ? origin_->loc : loc;
+  for (const Var& in : inputs)
+    if (!in) FailAt(*node, "an operand is empty (a Var that was never assigned)");
+  const OpRecord& record = Record(op);
+  record.infer(*node);
+  node->parameter_chain = op == Op::kLeaf
+                              ? node->attrs.IntOr("parameter", 0) != 0
+                              : std::all_of(inputs.begin(), inputs.end(), [](const Var& in) { return in.node().parameter_chain; });
+  Accept(node);
+  Outputs outputs;
+  for (size_t i = 0; i < node->outputs.size(); i++) outputs.emplace_back(node, int(i));
+  return outputs;
+}
+
+uint64_t Builder::NextRandomKey() {
+  return RandomKey(options_.seed, options_.random_phase, *scope_, random_ops_[*scope_]++);
+}
+
+Graph TraceBuilder::Finish(std::vector<NamedValue> outputs, std::vector<NamedValue> writes) {
+  Graph graph{std::move(nodes_), std::move(outputs), std::move(writes)};
+  nodes_.clear();
+  return graph;
+}
+
+ModuleScope::ModuleScope(const std::string& name) : builder_(CurrentBuilder()), previous_(builder_.scope_) {
+  builder_.scope_ = std::make_shared<const std::string>(previous_->empty() ? name : *previous_ + "." + name);
+}
+ModuleScope::~ModuleScope() { builder_.scope_ = previous_; }
+
+OriginScope::OriginScope(Phase phase, const Node* origin)
+    : builder_(CurrentBuilder()), previous_phase_(builder_.phase_), previous_origin_(builder_.origin_), previous_scope_(builder_.scope_) {
+  builder_.phase_ = phase;
+  builder_.origin_ = origin;
+  if (origin && origin->scope) builder_.scope_ = origin->scope;
+}
+OriginScope::~OriginScope() {
+  builder_.phase_ = previous_phase_;
+  builder_.origin_ = previous_origin_;
+  builder_.scope_ = previous_scope_;
+}
+
+Outputs Emit(Op op, Attrs attrs, std::initializer_list<Var> inputs, const Loc& loc) {
+  return CurrentBuilder().Emit(op, std::move(attrs), std::span(inputs.begin(), inputs.size()), loc);
+}
+Var EmitOne(Op op, Attrs attrs, std::initializer_list<Var> inputs, const Loc& loc) {
+  return Emit(op, std::move(attrs), inputs, loc)[0];
+}
+
+}  // namespace weft

@@ -1,0 +1,29 @@
+// Graph: a program as a list of nodes in an order that respects data flow, with what it gives back and what it stores.
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/graph/node.h"
+
+namespace weft {
+
+struct NamedValue {
+  std::string name;
+  Var value;
+};
+
+struct Graph {
+  std::vector<std::shared_ptr<Node>> nodes;
+  std::vector<NamedValue> outputs;  // read back by name
+  std::vector<NamedValue> writes;   // State entries, by name, that get a new value when the graph has run
+};
+
+// Throws Error unless every operand is made before it is used and every record agrees with the shapes.
+void Verify(const Graph& graph);
+// One line a node: "%3 = einsum(%1, %2) eq=... : f32 [2, 3]  // layers.0.attn attention.cc:61".
+std::string Print(const Graph& graph);
+// The nodes that outputs and writes need, in order.
+Graph RemoveDead(const Graph& graph);
+
+}  // namespace weft

@@ -1,0 +1,82 @@
+#include "core/ops/einsum.h"
+
+#include <fmt/format.h>
+
+#include "core/ops/ops.h"
+
+namespace weft {
+namespace {
+
+struct Equation {
+  std::string a, b, out;
+};
+Equation Parse(const std::string& eq) {
+  size_t comma = eq.find(','), arrow = eq.find("->");
+  WEFT_CHECK(comma != std::string::npos && arrow != std::string::npos && comma < arrow,
+             fmt::format("einsum: expected an equation like \"ab,bc->ac\", got \"{}\"", eq));
+  return {eq.substr(0, comma), eq.substr(comma + 1, arrow - comma - 1), eq.substr(arrow + 2)};
+}
+
+bool HasRepeats(const std::string& labels) {
+  for (size_t i = 0; i < labels.size(); i++)
+    if (labels.find(labels[i], i + 1) != std::string::npos) return true;
+  return false;
+}
+
+void CheckLabels(const Node& node, const Equation& e) {
+  if (HasRepeats(e.a) || HasRepeats(e.b) || HasRepeats(e.out)) FailAt(node, "a label stands twice in one operand of " + node.attrs.Text("eq"));
+  for (char l : e.a + e.b) {
+    int uses = (e.a.find(l) != std::string::npos) + (e.b.find(l) != std::string::npos) + (e.out.find(l) != std::string::npos);
+    if (uses < 2) FailAt(node, fmt::format("label '{}' of \"{}\" must be in two of the operands and the output", l, node.attrs.Text("eq")));
+  }
+  for (char l : e.out)
+    if (e.a.find(l) == std::string::npos && e.b.find(l) == std::string::npos)
+      FailAt(node, fmt::format("output label '{}' of \"{}\" is in no operand", l, node.attrs.Text("eq")));
+}
+
+void Infer(Node& node) {
+  Equation e = Parse(node.attrs.Text("eq"));
+  CheckRank(node, 0, int(e.a.size()));
+  CheckRank(node, 1, int(e.b.size()));
+  CheckLabels(node, e);
+  const Var &a = node.inputs[0], &b = node.inputs[1];
+  if (a.dtype() != b.dtype() || !IsFloating(a.dtype()))
+    FailAt(node, fmt::format("expected two operands of one floating dtype, got {} and {}", Name(a.dtype()), Name(b.dtype())));
+  for (size_t i = 0; i < e.a.size(); i++)
+    if (size_t j = e.b.find(e.a[i]); j != std::string::npos && a.shape()[i] != b.shape()[j])
+      FailAt(node, fmt::format("label '{}' of \"{}\" is {} in operand 0 {} but {} in operand 1 {}", e.a[i], node.attrs.Text("eq"),
+                               a.shape()[i], ToString(a.shape()), b.shape()[j], ToString(b.shape())));
+  Shape shape;
+  for (char l : e.out) {
+    size_t i = e.a.find(l);
+    shape.push_back(i != std::string::npos ? a.shape()[i] : b.shape()[e.b.find(l)]);
+  }
+  AddOutput(node, a.dtype(), std::move(shape));
+}
+
+Dims EinsumDims(const Node& node) {
+  Equation e = Parse(node.attrs.Text("eq"));
+  return {.in = {e.a, e.b}, .out = {e.out}, .linear = Linear::kEach};
+}
+
+void Grad(GradCall& call) {
+  Equation e = Parse(call.node->attrs.Text("eq"));
+  call.dx[0] = Einsum(e.out + "," + e.b + "->" + e.a, call.dy[0], call.in(1));
+  call.dx[1] = Einsum(e.out + "," + e.a + "->" + e.b, call.dy[0], call.in(0));
+}
+
+std::vector<Sample> Samples(Op) {
+  return {{{{{4, 3, 6}}, {{6, 5}}}, {{"eq", "btc,cn->btn"}}},
+          {{{{5, 6}}, {{6, 4, 3}}}, {{"eq", "bc,chd->bhd"}}},
+          {{{{3, 5, 2}}, {{3, 4, 2}}}, {{"eq", "bid,bjd->bij"}}}};
+}
+
+}  // namespace
+
+Var Einsum(std::string eq, Var a, Var b, Loc loc) { return EmitOne(Op::kEinsum, {{"eq", std::move(eq)}}, {a, b}, loc); }
+
+void RegisterEinsum(OpTable& t) {
+  t[size_t(Op::kEinsum)] = {Op::kEinsum, Infer, Grad, EinsumDims, nullptr, Samples, -1, false, 1};
+}
+
+}  // namespace weft

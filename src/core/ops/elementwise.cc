@@ -1,0 +1,205 @@
+// Records and builders of the elementwise ops, generated from the rows of elementwise.h.
+#include <fmt/format.h>
+
+#include "core/ops/ops.h"
+#include "core/ops/structural.h"
+
+namespace weft {
+namespace {
+
+constexpr double kTwoOverSqrtPi = 1.1283791670955126;
+struct NoGradient {};
+constexpr NoGradient kNone;
+
+// d(y)/d(operand) times the cotangent, where the derivative is a Var, a constant, or absent.
+Var Times(const Var& dy, const Var& derivative) { return Mul(dy, derivative); }
+Var Times(const Var& dy, double derivative) { return derivative == 1.0 ? dy : Scale(dy, derivative); }
+Var Times(const Var&, NoGradient) { return {}; }
+
+Var Mask(VarAt condition, const Var& like) { return Cast(condition, like.dtype()); }
+
+// gelu(x) = x/2 (1 + t), t = tanh(u), u = s (x + c x^3) (Hendrycks, Gimpel 2016, tanh form); its second derivative.
+Var GeluSecondDerivative(const Var& a) {
+  constexpr double s = 0.7978845608028654, c = 0.044715;
+  Var t = Tanh(Scale(a + Scale(a * a * a, c), s));
+  Var du = Scale(AddScalar(Scale(a * a, 3 * c), 1.0), s);        // u'
+  Var sech2 = AddScalar(-(t * t), 1.0);                          // 1 - t^2
+  Var curvature = Scale(a, 6 * c * s) - Scale(t * du * du, 2.0);  // u'' - 2 t u'^2
+  return sech2 * (du + Scale(a * curvature, 0.5));
+}
+
+// silu'(x) = g (1 + x (1 - g)), g = sigmoid(x); so silu'' = g (1 - g) (2 + x (1 - 2 g)).
+Var SiluSecondDerivative(const Var& a) {
+  Var g = Sigmoid(a);
+  return g * AddScalar(-g, 1.0) * AddScalar(a * AddScalar(Scale(g, -2.0), 1.0), 2.0);
+}
+
+template <class Derivative>
+void SetGrad(GradCall& call, int operand, const Derivative& derivative) {
+  call.dx[size_t(operand)] = Times(call.dy[0], derivative);
+}
+
+#define WEFT_GRAD(Name, text, linear, value, da, domain)               \
+  void Grad##Name(GradCall& call) {                                    \
+    [[maybe_unused]] const Var &a = call.in(0), y = call.out(0);       \
+    SetGrad(call, 0, da);                                              \
+  }
+WEFT_UNARY_OPS(WEFT_GRAD)
+#undef WEFT_GRAD
+#define WEFT_GRAD(Name, text, linear, value, da, domain)               \
+  void Grad##Name(GradCall& call) {                                    \
+    [[maybe_unused]] const Var &a = call.in(0), y = call.out(0);       \
+    [[maybe_unused]] double k = call.node->attrs.Float("k");           \
+    SetGrad(call, 0, da);                                              \
+  }
+WEFT_SCALAR_OPS(WEFT_GRAD)
+#undef WEFT_GRAD
+#define WEFT_GRAD(Name, text, linear, value, da, db, domain)                         \
+  void Grad##Name(GradCall& call) {                                                  \
+    [[maybe_unused]] const Var &a = call.in(0), &b = call.in(1), y = call.out(0);    \
+    SetGrad(call, 0, da);                                                            \
+    SetGrad(call, 1, db);                                                            \
+  }
+WEFT_BINARY_OPS(WEFT_GRAD)
+#undef WEFT_GRAD
+
+void InferSame(Node& node) {
+  for (int i = 1; i < int(node.inputs.size()); i++) CheckSame(node, 0, i);
+  AddOutput(node, node.inputs[0].dtype(), node.inputs[0].shape());
+}
+void InferCompare(Node& node) {
+  CheckSame(node, 0, 1);
+  AddOutput(node, DType::kBool, node.inputs[0].shape());
+}
+void InferLogic(Node& node) {
+  InferSame(node);
+  if (node.inputs[0].dtype() != DType::kBool) FailAt(node, fmt::format("expected bool operands, got {}", Name(node.inputs[0].dtype())));
+}
+void InferSelect(Node& node) {
+  CheckSame(node, 1, 2);
+  const Var& condition = node.inputs[0];
+  if (condition.dtype() != DType::kBool || condition.shape() != node.inputs[1].shape())
+    FailAt(node, fmt::format("the condition must be bool of shape {}, got {} {}", ToString(node.inputs[1].shape()),
+                             Name(condition.dtype()), ToString(condition.shape())));
+  AddOutput(node, node.inputs[1].dtype(), node.inputs[1].shape());
+}
+void InferCast(Node& node) { AddOutput(node, DType(node.attrs.Int("dtype")), node.inputs[0].shape()); }
+
+Dims PointwiseDims(const Node& node) {
+  Dims dims;
+  std::string labels = Letters(node.inputs[0].rank());
+  dims.in.assign(node.inputs.size(), labels);
+  dims.out.push_back(labels);
+  return dims;
+}
+Dims LinearDims(const Node& node) {
+  Dims dims = PointwiseDims(node);
+  if (IsFloating(node.outputs[0].dtype) && IsFloating(node.inputs[0].dtype())) dims.linear = Linear::kJoint;
+  return dims;
+}
+
+void GradSelect(GradCall& call) {
+  Var zero = Full(0, call.dy[0].dtype(), call.dy[0].shape());
+  call.dx[1] = Select(call.in(0), call.dy[0], zero);
+  call.dx[2] = Select(call.in(0), zero, call.dy[0]);
+}
+void GradCast(GradCall& call) {
+  if (!IsFloating(call.in(0).dtype()) || !IsFloating(call.dy[0].dtype())) return;
+  // A parameter's gradient is still a sum over ranks here: it reduces after this cast, in the wider type.
+  Attrs attrs{{"dtype", int(call.in(0).dtype())}, {"parameter_gradient", call.node->parameter_chain}};
+  call.dx[0] = EmitOne(Op::kCast, attrs, {call.dy[0]}, call.node->loc);
+}
+void NoGrad(GradCall&) {}
+
+// Two shapes: one that 2, 3 and 4 ranks cut unevenly (down to nothing), one that they cut evenly.
+std::vector<Sample> Same(int inputs, Domain domain, const Attrs& attrs = {}) {
+  std::vector<Sample> samples;
+  for (const Shape& shape : {Shape{5, 3}, Shape{12}}) samples.push_back({std::vector<SampleInput>(size_t(inputs), {shape, domain}), attrs});
+  return samples;
+}
+
+#define WEFT_SAMPLES(Name, text, linear, value, da, domain) \
+  std::vector<Sample> Samples##Name(Op) { return Same(1, Domain::domain); }
+WEFT_UNARY_OPS(WEFT_SAMPLES)
+#undef WEFT_SAMPLES
+#define WEFT_SAMPLES(Name, text, linear, value, da, domain) \
+  std::vector<Sample> Samples##Name(Op) { return Same(1, Domain::domain, {{"k", 1.7}}); }
+WEFT_SCALAR_OPS(WEFT_SAMPLES)
+#undef WEFT_SAMPLES
+#define WEFT_SAMPLES(Name, text, linear, value, da, db, domain) \
+  std::vector<Sample> Samples##Name(Op) { return Same(2, Domain::domain); }
+WEFT_BINARY_OPS(WEFT_SAMPLES)
+#undef WEFT_SAMPLES
+std::vector<Sample> SamplesCompare(Op) { return Same(2, Domain::kAny); }
+std::vector<Sample> SamplesLogic(Op) { return Same(2, Domain::kBool); }
+std::vector<Sample> SamplesNot(Op) { return Same(1, Domain::kBool); }
+std::vector<Sample> SamplesCast(Op) {
+  auto samples = Same(1, Domain::kAny, {{"dtype", int(DType::kF32)}});
+  auto ints = Same(1, Domain::kAny, {{"dtype", int(DType::kI64)}});
+  samples.insert(samples.end(), ints.begin(), ints.end());
+  return samples;
+}
+std::vector<Sample> SamplesAny(Op) { return Same(1, Domain::kAny); }
+std::vector<Sample> SamplesSelect(Op) {
+  std::vector<Sample> samples;
+  for (const Shape& shape : {Shape{5, 3}, Shape{4}}) samples.push_back({{{shape, Domain::kBool}, {shape}, {shape}}});
+  return samples;
+}
+
+Outputs FallbackSwiGlu(const Node& node) { return {Mul(Silu(node.inputs[0]), node.inputs[1])}; }
+
+// The operand of lower rank gets the other's leading dims.
+void Align(Var& a, Var& b, const Loc& loc) {
+  if (a.rank() < b.rank()) a = BroadcastTo(a, b.shape(), loc);
+  if (b.rank() < a.rank()) b = BroadcastTo(b, a.shape(), loc);
+}
+Var Binary(Op op, const VarAt& x, const VarAt& y) {
+  Var a = x.var, b = y.var;
+  if (a && b) Align(a, b, x.loc);
+  return EmitOne(op, {}, {a, b}, x.loc);
+}
+
+}  // namespace
+
+#define WEFT_BUILDER(Name, ...) \
+  Var Name(VarAt a) { return EmitOne(Op::k##Name, {}, {a.var}, a.loc); }
+WEFT_UNARY_OPS(WEFT_BUILDER)
+#undef WEFT_BUILDER
+#define WEFT_BUILDER(Name, ...) \
+  Var Name(VarAt a, double k) { return EmitOne(Op::k##Name, {{"k", k}}, {a.var}, a.loc); }
+WEFT_SCALAR_OPS(WEFT_BUILDER)
+#undef WEFT_BUILDER
+#define WEFT_BUILDER(Name, ...) \
+  Var Name(VarAt a, VarAt b) { return Binary(Op::k##Name, a, b); }
+WEFT_BINARY_OPS(WEFT_BUILDER)
+WEFT_COMPARE_OPS(WEFT_BUILDER)
+WEFT_LOGIC_OPS(WEFT_BUILDER)
+#undef WEFT_BUILDER
+
+Var Not(VarAt a) { return EmitOne(Op::kNot, {}, {a.var}, a.loc); }
+Var Select(VarAt condition, VarAt a, VarAt b) { return EmitOne(Op::kSelect, {}, {condition.var, a.var, b.var}, condition.loc); }
+Var Cast(VarAt a, DType dtype) {
+  return a.var.dtype() == dtype ? a.var : EmitOne(Op::kCast, {{"dtype", int(dtype)}}, {a.var}, a.loc);
+}
+Var StopGradient(VarAt a) { return EmitOne(Op::kStopGradient, {}, {a.var}, a.loc); }
+
+void RegisterElementwise(OpTable& t) {
+  auto add = [&](OpRecord record) { t[size_t(record.op)] = record; };
+#define WEFT_RECORD(Name, text, linear, ...) \
+  add({Op::k##Name, InferSame, Grad##Name, linear ? LinearDims : PointwiseDims, nullptr, Samples##Name});
+  WEFT_UNARY_OPS(WEFT_RECORD) WEFT_SCALAR_OPS(WEFT_RECORD) WEFT_BINARY_OPS(WEFT_RECORD)
+#undef WEFT_RECORD
+  t[size_t(Op::kSwiGlu)].fallback = FallbackSwiGlu;
+#define WEFT_RECORD(Name, ...) add({Op::k##Name, InferCompare, NoGrad, PointwiseDims, nullptr, SamplesCompare});
+  WEFT_COMPARE_OPS(WEFT_RECORD)
+#undef WEFT_RECORD
+#define WEFT_RECORD(Name, ...) add({Op::k##Name, InferLogic, NoGrad, PointwiseDims, nullptr, SamplesLogic});
+  WEFT_LOGIC_OPS(WEFT_RECORD)
+#undef WEFT_RECORD
+  add({Op::kNot, InferLogic, NoGrad, PointwiseDims, nullptr, SamplesNot});
+  add({Op::kSelect, InferSelect, GradSelect, PointwiseDims, nullptr, SamplesSelect});
+  add({Op::kCast, InferCast, GradCast, LinearDims, nullptr, SamplesCast});
+  add({Op::kStopGradient, InferSame, NoGrad, LinearDims, nullptr, SamplesAny});
+}
+
+}  // namespace weft

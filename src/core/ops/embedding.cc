@@ -1,0 +1,59 @@
+#include "core/ops/embedding.h"
+
+#include <fmt/format.h>
+
+#include "core/ops/ops.h"
+
+namespace weft {
+namespace {
+
+void CheckIds(const Node& node, size_t i) {
+  DType dtype = node.inputs[i].dtype();
+  if (dtype != DType::kI32 && dtype != DType::kI64) FailAt(node, fmt::format("ids must be i32 or i64, got {}", Name(dtype)));
+}
+void Infer(Node& node) {
+  CheckRank(node, 0, 2);
+  CheckIds(node, 1);
+  Shape shape = node.inputs[1].shape();
+  shape.push_back(node.inputs[0].shape()[1]);
+  AddOutput(node, node.inputs[0].dtype(), std::move(shape));
+}
+void InferGrad(Node& node) {
+  CheckIds(node, 0);
+  CheckRank(node, 2, 2);
+  AddOutput(node, node.inputs[1].dtype(), node.inputs[2].shape());
+}
+
+// Sharded rows give a Partial sum: a rank that does not hold an id's row contributes 0.
+Dims ForwardDims(const Node& node) {
+  std::string ids = Letters(node.inputs[1].rank());
+  return {.in = {"vz", ids}, .out = {ids + "z"}, .linear = Linear::kNone};
+}
+Dims GradDims(const Node& node) {
+  std::string ids = Letters(node.inputs[0].rank());
+  return {.in = {ids, ids + "z", "vz"}, .out = {"vz"}};
+}
+
+void Grad(GradCall& call) {
+  call.dx[0] = EmitOne(Op::kEmbeddingGrad, {}, {call.in(1), call.dy[0], call.in(0)}, call.node->loc);
+}
+void GradOfGrad(GradCall& call) { call.dx[1] = Embedding(call.dy[0], call.in(0)); }
+
+std::vector<Sample> Samples(Op) {
+  return {{{{{7, 3}}, {{4, 3}, Domain::kIds, 7}}}, {{{{8, 2}}, {{6}, Domain::kIds, 8}}}};
+}
+std::vector<Sample> SamplesGrad(Op) {
+  return {{{{{4, 3}, Domain::kIds, 7}, {{4, 3, 2}}, {{7, 2}, Domain::kShapeOnly}}},
+          {{{{6}, Domain::kIds, 8}, {{6, 3}}, {{8, 3}, Domain::kShapeOnly}}}};
+}
+
+}  // namespace
+
+Var Embedding(Var table, Var ids, Loc loc) { return EmitOne(Op::kEmbedding, {}, {table, ids}, loc); }
+
+void RegisterEmbedding(OpTable& t) {
+  t[size_t(Op::kEmbedding)] = {Op::kEmbedding, Infer, Grad, ForwardDims, nullptr, Samples};
+  t[size_t(Op::kEmbeddingGrad)] = {Op::kEmbeddingGrad, InferGrad, GradOfGrad, GradDims, nullptr, SamplesGrad, 2};
+}
+
+}  // namespace weft

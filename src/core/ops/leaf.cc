@@ -1,0 +1,83 @@
+#include "core/ops/leaf.h"
+
+#include <fmt/format.h>
+
+#include "core/ops/ops.h"
+
+namespace weft {
+namespace {
+
+void InferFromAttrs(Node& node) { AddOutput(node, DType(node.attrs.Int("dtype")), node.attrs.Ints("shape")); }
+void InferIota(Node& node) {
+  InferFromAttrs(node);
+  if (IsFloating(node.outputs[0].dtype)) FailAt(node, fmt::format("expected an integer dtype, got {}", Name(node.outputs[0].dtype)));
+}
+void InferReshard(Node& node) {
+  if (node.inputs.size() == 2 && node.inputs[0].shape() != node.inputs[1].shape())
+    FailAt(node, fmt::format("cannot take the placement of a value of another shape: {} and {}",
+                             ToString(node.inputs[0].shape()), ToString(node.inputs[1].shape())));
+  AddOutput(node, node.inputs[0].dtype(), node.inputs[0].shape());
+}
+
+Dims NoInputs(const Node& node) {
+  Dims dims;
+  dims.out.push_back(Letters(int(node.outputs[0].shape.size())));
+  return dims;
+}
+Dims SameLabels(const Node& node) {
+  std::string labels = Letters(node.inputs[0].rank());
+  Dims dims;
+  dims.in.assign(node.inputs.size(), labels);
+  dims.out.push_back(labels);
+  dims.linear = Linear::kJoint;
+  return dims;
+}
+
+// The cotangent of a reshard goes straight to the placement of its input; on a chain of parameters it stays as it was
+// born, and the leaf's stored placement reduces once.
+void GradReshard(GradCall& call) {
+  call.dx[0] = call.node->parameter_chain ? call.dy[0] : ReshardLike(call.dy[0], call.in(0));
+}
+void NoGrad(GradCall&) {}
+
+std::vector<Sample> SamplesFull(Op) {
+  return {{{}, {{"value", 1.5}, {"dtype", int(DType::kF64)}, {"shape", Shape{5, 3}}}}};
+}
+std::vector<Sample> SamplesIota(Op) {
+  return {{{}, {{"dim", 0}, {"dtype", int(DType::kI64)}, {"shape", Shape{5, 3}}}},
+          {{}, {{"dim", 1}, {"dtype", int(DType::kI32)}, {"shape", Shape{4, 7}}}}};
+}
+// Leaves hold no computation, and reshards are swept by redistribute_test over every pair of placements.
+std::vector<Sample> NoSamples(Op) { return {}; }
+
+Var MakeLeaf(std::string name, DType dtype, Shape shape, const Sharding& placement, bool parameter, const Loc& loc) {
+  return EmitOne(Op::kLeaf, {{"name", std::move(name)}, {"dtype", int(dtype)}, {"shape", std::move(shape)},
+                             {"placement", placement}, {"parameter", parameter}}, {}, loc);
+}
+
+}  // namespace
+
+Var Leaf(std::string name, DType dtype, Shape shape, const Sharding& placement, Loc loc) {
+  return MakeLeaf(std::move(name), dtype, std::move(shape), placement, false, loc);
+}
+Var ParameterLeaf(std::string name, DType dtype, Shape shape, const Sharding& placement, Loc loc) {
+  return MakeLeaf(std::move(name), dtype, std::move(shape), placement, true, loc);
+}
+Var Full(double value, DType dtype, Shape shape, Loc loc) {
+  return EmitOne(Op::kFull, {{"value", value}, {"dtype", int(dtype)}, {"shape", std::move(shape)}}, {}, loc);
+}
+Var Iota(int dim, DType dtype, Shape shape, Loc loc) {
+  dim = NormalizeDim(dim, int64_t(shape.size()), "iota");
+  return EmitOne(Op::kIota, {{"dim", dim}, {"dtype", int(dtype)}, {"shape", std::move(shape)}}, {}, loc);
+}
+Var Reshard(Var x, const Sharding& target, Loc loc) { return EmitOne(Op::kReshard, {{"target", target}}, {x}, loc); }
+Var ReshardLike(Var x, Var like, Loc loc) { return EmitOne(Op::kReshard, {}, {x, like}, loc); }
+
+void RegisterLeaf(OpTable& t) {
+  t[size_t(Op::kLeaf)] = {Op::kLeaf, InferFromAttrs, NoGrad, NoInputs, nullptr, NoSamples};
+  t[size_t(Op::kFull)] = {Op::kFull, InferFromAttrs, NoGrad, NoInputs, nullptr, SamplesFull, -1, true};
+  t[size_t(Op::kIota)] = {Op::kIota, InferIota, NoGrad, NoInputs, nullptr, SamplesIota, -1, true};
+  t[size_t(Op::kReshard)] = {Op::kReshard, InferReshard, GradReshard, SameLabels, nullptr, NoSamples, 1};
+}
+
+}  // namespace weft

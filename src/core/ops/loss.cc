@@ -1,0 +1,106 @@
+#include "core/ops/loss.h"
+
+#include <fmt/format.h>
+
+#include "core/ops/ops.h"
+
+namespace weft {
+namespace {
+
+DType Acc(const Node& node) { return AccumulateType(node.inputs[0].dtype()); }
+
+void Check(const Node& node) {
+  const Var &logits = node.inputs[0], &targets = node.inputs[1];
+  Shape rows(logits.shape().begin(), logits.shape().end() - (logits.rank() ? 1 : 0));
+  if (logits.rank() < 1 || targets.shape() != rows || IsFloating(targets.dtype()))
+    FailAt(node, fmt::format("expected logits [..., V] and integer targets [...], got {} and {} {}", ToString(logits.shape()),
+                             Name(targets.dtype()), ToString(targets.shape())));
+}
+void Infer(Node& node) {
+  Check(node);
+  for (int i = 0; i < 2; i++) AddOutput(node, Acc(node), node.inputs[1].shape());
+}
+void InferGrad(Node& node) {
+  Check(node);
+  AddOutput(node, node.inputs[0].dtype(), node.inputs[0].shape());
+}
+
+Dims ForwardDims(const Node& node) {
+  std::string rows = Letters(node.inputs[1].rank());
+  return {.in = {rows + "z", rows}, .out = {rows, rows}, .whole = "z"};
+}
+Dims GradDims(const Node& node) {
+  std::string rows = Letters(node.inputs[1].rank());
+  return {.in = {rows + "z", rows, rows, rows}, .out = {rows + "z"}, .whole = "z"};
+}
+
+// What both compositions need: the logits in the accumulate type and where each row's target is.
+struct Parts {
+  Var x, hit, valid;   // [..., V] logits; [..., V] bool: is the target; [...] bool: is not ignored
+  int dim;             // the last
+  int64_t vocab;
+  double smoothing;
+  explicit Parts(const Node& node)
+      : x(Cast(node.inputs[0], Acc(node))), dim(x.rank() - 1), vocab(x.dim(-1)), smoothing(node.attrs.Float("smoothing")) {
+    const Var& targets = node.inputs[1];
+    hit = Eq(Iota(dim, targets.dtype(), x.shape()), Broadcast(targets, dim, vocab));
+    valid = Ne(targets, Full(double(node.attrs.Int("ignore_index")), targets.dtype(), targets.shape()));
+  }
+  Var Zeros(const Var& like) const { return Full(0, like.dtype(), like.shape()); }
+};
+
+// Over a sharded vocabulary: a max, a sum of exponentials and the picked logit, each one small all-reduce.
+Outputs Fallback(const Node& node) {
+  Parts p(node);
+  Var max = StopGradient(ReduceMax(p.x, p.dim));                                     // [...]
+  Var lse = Log(ReduceSum(Exp(p.x - Broadcast(max, p.dim, p.vocab)), p.dim)) + max;   // [...]
+  Var picked = ReduceSum(Select(p.hit, p.x, p.Zeros(p.x)), p.dim);                    // [...]
+  Var loss = lse - Scale(picked, 1 - p.smoothing);
+  if (p.smoothing != 0) loss = loss - Scale(ReduceSum(p.x, p.dim), p.smoothing / double(p.vocab));
+  return {Select(p.valid, loss, p.Zeros(loss)), lse};
+}
+Outputs FallbackGrad(const Node& node) {
+  Parts p(node);
+  const Var &lse = node.inputs[2], &dloss = node.inputs[3];
+  Var softmax = Exp(p.x - Broadcast(lse, p.dim, p.vocab));                            // [..., V]
+  Var d = softmax - Scale(Cast(p.hit, p.x.dtype()), 1 - p.smoothing);
+  if (p.smoothing != 0) d = AddScalar(d, -p.smoothing / double(p.vocab));
+  Var weight = Select(p.valid, dloss, p.Zeros(dloss));                                // [...]
+  return {Cast(d * Broadcast(weight, p.dim, p.vocab), node.inputs[0].dtype())};
+}
+
+void Grad(GradCall& call) {
+  call.dx[0] = EmitOne(Op::kCrossEntropyGrad, call.node->attrs, {call.in(0), call.in(1), call.out(1), call.dy[0]}, call.node->loc);
+}
+
+std::vector<Sample> Samples(Op op) {
+  std::vector<Sample> samples;
+  for (double smoothing : {0.0, 0.1}) {
+    for (const Shape& rows : {Shape{2, 5}, Shape{6}}) {
+      Shape x = rows;
+      x.push_back(smoothing != 0 ? 7 : 8);
+      Sample s{{{x}, {rows, Domain::kIdsOrIgnored, x.back()}}, {{"ignore_index", -100}, {"smoothing", smoothing}}};
+      if (op == Op::kCrossEntropyGrad) {
+        s.inputs.push_back({rows, Domain::kPositive, 0, true});
+        s.inputs.push_back({rows, Domain::kAny, 0, true});
+      }
+      samples.push_back(s);
+    }
+  }
+  return samples;
+}
+
+}  // namespace
+
+Var CrossEntropy(Var logits, Var targets, const CrossEntropyOptions& options, Loc loc) {
+  WEFT_CHECK(options.smoothing >= 0 && options.smoothing < 1,
+             fmt::format("cross_entropy at {}: expected smoothing in [0, 1), got {}", ToString(loc), options.smoothing));
+  return Emit(Op::kCrossEntropy, {{"ignore_index", options.ignore_index}, {"smoothing", options.smoothing}}, {logits, targets}, loc)[0];
+}
+
+void RegisterLoss(OpTable& t) {
+  t[size_t(Op::kCrossEntropy)] = {Op::kCrossEntropy, Infer, Grad, ForwardDims, Fallback, Samples};
+  t[size_t(Op::kCrossEntropyGrad)] = {Op::kCrossEntropyGrad, InferGrad, nullptr, GradDims, FallbackGrad, Samples};
+}
+
+}  // namespace weft

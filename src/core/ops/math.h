@@ -1,0 +1,34 @@
+// Builders of the elementwise ops, by name and as operators. Operands of lower rank are broadcast over leading dims.
+#pragma once
+#include "core/graph/node.h"
+
+namespace weft {
+
+#define WEFT_DECLARE(Name, ...) Var Name(VarAt a);
+WEFT_UNARY_OPS(WEFT_DECLARE)
+#undef WEFT_DECLARE
+#define WEFT_DECLARE(Name, ...) Var Name(VarAt a, double k);
+WEFT_SCALAR_OPS(WEFT_DECLARE)
+#undef WEFT_DECLARE
+#define WEFT_DECLARE(Name, ...) Var Name(VarAt a, VarAt b);
+WEFT_BINARY_OPS(WEFT_DECLARE)
+WEFT_COMPARE_OPS(WEFT_DECLARE)
+WEFT_LOGIC_OPS(WEFT_DECLARE)
+#undef WEFT_DECLARE
+
+Var Not(VarAt a);
+Var Select(VarAt condition, VarAt a, VarAt b);  // condition ? a : b, elementwise
+Var Cast(VarAt a, DType dtype);                 // a itself when the dtype is right
+Var StopGradient(VarAt a);
+
+inline Var operator+(VarAt a, VarAt b) { return Add(a, b); }
+inline Var operator-(VarAt a, VarAt b) { return Sub(a, b); }
+inline Var operator*(VarAt a, VarAt b) { return Mul(a, b); }
+inline Var operator/(VarAt a, VarAt b) { return Div(a, b); }
+inline Var operator-(VarAt a) { return Neg(a); }
+inline Var operator<(VarAt a, VarAt b) { return Lt(a, b); }
+inline Var operator<=(VarAt a, VarAt b) { return Le(a, b); }
+inline Var operator>(VarAt a, VarAt b) { return Gt(a, b); }
+inline Var operator>=(VarAt a, VarAt b) { return Ge(a, b); }
+
+}  // namespace weft

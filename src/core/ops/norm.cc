@@ -1,0 +1,122 @@
+#include "core/ops/norm.h"
+
+#include <fmt/format.h>
+
+#include "core/ops/ops.h"
+
+namespace weft {
+namespace {
+
+Shape Rows(const Var& x) { return Shape(x.shape().begin(), x.shape().end() - 1); }
+DType Acc(const Node& node) { return AccumulateType(node.inputs[0].dtype()); }
+
+void CheckWeight(const Node& node, size_t i) {
+  const Var &x = node.inputs[0], &w = node.inputs[i];
+  if (x.rank() < 1 || w.rank() != 1 || w.dim(0) != x.dim(-1) || w.dtype() != x.dtype())
+    FailAt(node, fmt::format("expected operand {} to be {} [{}], got {} {}", i, Name(x.dtype()), x.dim(-1), Name(w.dtype()), ToString(w.shape())));
+}
+void InferForward(Node& node) {
+  for (size_t i = 1; i < node.inputs.size(); i++) CheckWeight(node, i);
+  const Var& x = node.inputs[0];
+  AddOutput(node, x.dtype(), x.shape());
+  if (node.op == Op::kLayerNorm) AddOutput(node, Acc(node), Rows(x));
+  AddOutput(node, Acc(node), Rows(x));
+}
+void InferGrad(Node& node) {
+  CheckWeight(node, 1);
+  const Var &x = node.inputs[0], &w = node.inputs[1];
+  AddOutput(node, x.dtype(), x.shape());
+  AddOutput(node, w.dtype(), w.shape());
+  if (node.op == Op::kLayerNormGrad) AddOutput(node, w.dtype(), w.shape());
+}
+
+// Each statistic of a row is a label string without the last dim; a sharded last dim needs the composition.
+Dims ForwardDims(const Node& node) {
+  std::string all = Letters(node.inputs[0].rank()), rows = all.substr(0, all.size() - 1), last = all.substr(all.size() - 1);
+  if (node.op == Op::kRmsNorm) return {.in = {all, last}, .out = {all, rows}, .whole = last};
+  return {.in = {all, last, last}, .out = {all, rows, rows}, .whole = last};
+}
+Dims GradDims(const Node& node) {
+  std::string all = Letters(node.inputs[0].rank()), rows = all.substr(0, all.size() - 1), last = all.substr(all.size() - 1);
+  if (node.op == Op::kRmsNormGrad) return {.in = {all, last, rows, all}, .out = {all, last}, .whole = last};
+  return {.in = {all, last, rows, rows, all}, .out = {all, last, last}, .whole = last};
+}
+
+// Helpers of the compositions: everything in the accumulate type.
+Var MeanOfRow(const Var& x) { return Scale(ReduceSum(x, -1), 1.0 / double(x.dim(-1))); }
+Var AlongRow(const Var& rows, const Var& x) { return Broadcast(rows, x.rank() - 1, x.dim(-1)); }
+Var SumOfRows(Var x) {
+  while (x.rank() > 1) x = ReduceSum(x, 0);
+  return x;
+}
+
+Outputs FallbackRms(const Node& node) {
+  DType dtype = node.inputs[0].dtype();
+  Var x = Cast(node.inputs[0], Acc(node)), w = Cast(node.inputs[1], Acc(node));
+  Var rstd = Rsqrt(AddScalar(MeanOfRow(x * x), node.attrs.Float("eps")));
+  return {Cast(x * AlongRow(rstd, x) * w, dtype), rstd};
+}
+Outputs FallbackLayer(const Node& node) {
+  DType dtype = node.inputs[0].dtype();
+  Var x = Cast(node.inputs[0], Acc(node)), w = Cast(node.inputs[1], Acc(node)), b = Cast(node.inputs[2], Acc(node));
+  Var mean = MeanOfRow(x);
+  Var centered = x - AlongRow(mean, x);
+  Var rstd = Rsqrt(AddScalar(MeanOfRow(centered * centered), node.attrs.Float("eps")));
+  return {Cast(centered * AlongRow(rstd, x) * w + b, dtype), mean, rstd};
+}
+Outputs FallbackRmsGrad(const Node& node) {
+  const auto& in = node.inputs;
+  DType dtype = in[0].dtype(), acc = Acc(node);
+  Var x = Cast(in[0], acc), w = Cast(in[1], acc), dy = Cast(in[3], acc), rstd = AlongRow(in[2], x);
+  Var normed = x * rstd, dn = dy * w;
+  Var dx = rstd * (dn - normed * AlongRow(MeanOfRow(dn * normed), x));
+  return {Cast(dx, dtype), Cast(SumOfRows(dy * normed), dtype)};
+}
+Outputs FallbackLayerGrad(const Node& node) {
+  const auto& in = node.inputs;
+  DType dtype = in[0].dtype(), acc = Acc(node);
+  Var x = Cast(in[0], acc), w = Cast(in[1], acc), dy = Cast(in[4], acc), rstd = AlongRow(in[3], x);
+  Var normed = (x - AlongRow(in[2], x)) * rstd, dn = dy * w;
+  Var dx = rstd * (dn - AlongRow(MeanOfRow(dn), x) - normed * AlongRow(MeanOfRow(dn * normed), x));
+  return {Cast(dx, dtype), Cast(SumOfRows(dy * normed), dtype), Cast(SumOfRows(dy), dtype)};
+}
+
+// The fused derivative holds when only y is used; a gradient of a statistic takes the composition's.
+void GradOf(GradCall& call, Op grad_op, std::initializer_list<Var> operands) {
+  Outputs d = Emit(grad_op, call.node->attrs, operands, call.node->loc);
+  for (size_t i = 0; i < d.size(); i++) call.dx[i] = d[i];
+}
+void GradRms(GradCall& call) { GradOf(call, Op::kRmsNormGrad, {call.in(0), call.in(1), call.out(1), call.dy[0]}); }
+void GradLayer(GradCall& call) {
+  GradOf(call, Op::kLayerNormGrad, {call.in(0), call.in(1), call.out(1), call.out(2), call.dy[0]});
+}
+
+std::vector<Sample> Samples(Op op) {
+  Attrs attrs{{"eps", 1e-5}};
+  std::vector<Sample> samples;
+  for (const Shape& x : {Shape{2, 5, 6}, Shape{4, 7}}) {
+    Shape last{x.back()}, rows(x.begin(), x.end() - 1);
+    SampleInput stat{rows, Domain::kPositive, 0, true};
+    if (op == Op::kRmsNorm) samples.push_back({{{x}, {last}}, attrs});
+    if (op == Op::kLayerNorm) samples.push_back({{{x}, {last}, {last}}, attrs});
+    if (op == Op::kRmsNormGrad) samples.push_back({{{x}, {last}, stat, {x}}, attrs});
+    if (op == Op::kLayerNormGrad) samples.push_back({{{x}, {last}, stat, stat, {x}}, attrs});
+  }
+  return samples;
+}
+
+}  // namespace
+
+Var RmsNorm(Var x, Var weight, double eps, Loc loc) { return Emit(Op::kRmsNorm, {{"eps", eps}}, {x, weight}, loc)[0]; }
+Var LayerNorm(Var x, Var weight, Var bias, double eps, Loc loc) {
+  return Emit(Op::kLayerNorm, {{"eps", eps}}, {x, weight, bias}, loc)[0];
+}
+
+void RegisterNorm(OpTable& t) {
+  t[size_t(Op::kRmsNorm)] = {Op::kRmsNorm, InferForward, GradRms, ForwardDims, FallbackRms, Samples};
+  t[size_t(Op::kLayerNorm)] = {Op::kLayerNorm, InferForward, GradLayer, ForwardDims, FallbackLayer, Samples};
+  t[size_t(Op::kRmsNormGrad)] = {Op::kRmsNormGrad, InferGrad, nullptr, GradDims, FallbackRmsGrad, Samples};
+  t[size_t(Op::kLayerNormGrad)] = {Op::kLayerNormGrad, InferGrad, nullptr, GradDims, FallbackLayerGrad, Samples};
+}
+
+}  // namespace weft

@@ -1,0 +1,63 @@
+#include "core/ops/record.h"
+
+#include <fmt/format.h>
+
+#include <map>
+
+namespace weft {
+
+const OpTable& Ops() {
+  static const OpTable table = [] {
+    OpTable t;
+    for (auto* family : {RegisterElementwise, RegisterLeaf, RegisterEinsum, RegisterReduce, RegisterStructural,
+                         RegisterRandom, RegisterEmbedding, RegisterNorm, RegisterAttention, RegisterLoss,
+                         RegisterOptimizer, RegisterCollective})
+      family(t);
+    for (int i = 0; i < kNumOps; i++)
+      WEFT_CHECK(t[size_t(i)].op == Op(i), fmt::format("op {} has no record", Name(Op(i))));
+    return t;
+  }();
+  return table;
+}
+
+std::string Letters(int n, char first) {
+  std::string s;
+  for (int i = 0; i < n; i++) s += char(first + i);
+  return s;
+}
+
+void AddOutput(Node& node, DType dtype, Shape shape) { node.outputs.push_back({dtype, std::move(shape), {}, {}}); }
+
+void FailAt(const Node& node, const std::string& message) {
+  std::string scope = node.scope && !node.scope->empty() ? " in " + *node.scope : "";
+  Fail(fmt::format("{} at {}{}: {}", Name(node.op), ToString(node.loc), scope, message));
+}
+
+void CheckRank(const Node& node, int operand, int rank) {
+  int got = node.inputs[size_t(operand)].rank();
+  if (got != rank)
+    FailAt(node, fmt::format("expected operand {} of rank {}, got {}", operand, rank,
+                             ToString(node.inputs[size_t(operand)].shape())));
+}
+
+void CheckSame(const Node& node, int a, int b) {
+  const Var &x = node.inputs[size_t(a)], &y = node.inputs[size_t(b)];
+  if (x.shape() != y.shape() || x.dtype() != y.dtype())
+    FailAt(node, fmt::format("operands {} and {} must agree in shape and dtype; got {} {} and {} {}", a, b,
+                             Name(x.dtype()), ToString(x.shape()), Name(y.dtype()), ToString(y.shape())));
+}
+
+double ProductFlops(const Node& node) {
+  const OpRecord& record = Record(node.op);
+  if (!record.products) return 0;
+  Dims dims = record.dims(node);
+  std::map<char, double> extents;
+  for (size_t i = 0; i < dims.in.size(); i++)
+    for (size_t d = 0; d < dims.in[i].size(); d++) extents[dims.in[i][d]] = double(node.inputs[i].shape()[d]);
+  for (const Dims::Group& group : dims.groups) extents.erase(group.outer);  // already inside `merged`
+  double flops = 2.0 * record.products;
+  for (auto& [label, extent] : extents) flops *= extent;
+  return flops;
+}
+
+}  // namespace weft

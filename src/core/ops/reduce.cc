@@ -1,0 +1,106 @@
+#include "core/ops/reduce.h"
+
+#include "core/ops/ops.h"
+#include "core/ops/structural.h"
+
+namespace weft {
+namespace {
+
+Shape Without(Shape shape, int dim) {
+  shape.erase(shape.begin() + dim);
+  return shape;
+}
+int DimOf(const Node& node) { return int(node.attrs.Int("dim")); }
+
+void Infer(Node& node) { AddOutput(node, node.inputs[0].dtype(), Without(node.inputs[0].shape(), DimOf(node))); }
+void InferArgMax(Node& node) { AddOutput(node, DType::kI64, Without(node.inputs[0].shape(), DimOf(node))); }
+void InferSumOfSquares(Node& node) { AddOutput(node, AccumulateType(node.inputs[0].dtype()), {}); }
+
+Dims ReduceDims(const Node& node, ReduceOp reduce, Linear linear) {
+  std::string labels = Letters(node.inputs[0].rank()), out = labels;
+  out.erase(size_t(DimOf(node)), 1);
+  return {.in = {labels}, .out = {out}, .linear = linear, .reduce = reduce};
+}
+Dims SumDims(const Node& node) { return ReduceDims(node, ReduceOp::kSum, Linear::kJoint); }
+Dims MaxDims(const Node& node) { return ReduceDims(node, ReduceOp::kMax, Linear::kNone); }
+Dims MinDims(const Node& node) { return ReduceDims(node, ReduceOp::kMin, Linear::kNone); }
+Dims ProdDims(const Node& node) {
+  Dims dims = ReduceDims(node, ReduceOp::kSum, Linear::kNone);
+  dims.blocked = dims.in[0][size_t(DimOf(node))];  // there is no Partial(prod)
+  return dims;
+}
+Dims ArgMaxDims(const Node& node) {
+  Dims dims = ReduceDims(node, ReduceOp::kSum, Linear::kNone);
+  dims.whole = dims.in[0][size_t(DimOf(node))];
+  return dims;
+}
+Dims SumOfSquaresDims(const Node& node) { return {.in = {Letters(node.inputs[0].rank())}, .out = {""}}; }
+
+Var Expand(const Var& reduced, const GradCall& call) {
+  int dim = DimOf(*call.node);
+  return Broadcast(reduced, dim, call.in(0).dim(dim));
+}
+void GradSum(GradCall& call) { call.dx[0] = Expand(call.dy[0], call); }
+// Elements that tie share the gradient.
+void GradExtremum(GradCall& call) {
+  Var hit = Cast(Eq(call.in(0), Expand(call.out(0), call)), call.dy[0].dtype());
+  Var share = call.dy[0] / ReduceSum(hit, DimOf(*call.node));
+  call.dx[0] = hit * Expand(share, call);
+}
+void GradProd(GradCall& call) { call.dx[0] = Expand(call.dy[0] * call.out(0), call) / call.in(0); }
+void GradSumOfSquares(GradCall& call) {
+  Var two_dy = Cast(Scale(call.dy[0], 2.0), call.in(0).dtype());
+  call.dx[0] = call.in(0) * BroadcastTo(two_dy, call.in(0).shape());
+}
+void NoGrad(GradCall&) {}
+
+// The largest value, then the lowest index that has it: correct however the dim is cut.
+Outputs FallbackArgMax(const Node& node) {
+  const Var& x = node.inputs[0];
+  int dim = DimOf(node);
+  Var is_max = Eq(x, Broadcast(ReduceMax(x, dim), dim, x.dim(dim)));
+  Var none = Full(double(x.dim(dim)), DType::kI64, x.shape());
+  return {ReduceMin(Select(is_max, Iota(dim, DType::kI64, x.shape()), none), dim)};
+}
+
+std::vector<Sample> Samples(Op op) {
+  Domain domain = op == Op::kReduceProd ? Domain::kPositive : Domain::kAny;
+  return {{{{{5, 3}, domain}}, {{"dim", 0}}}, {{{{4, 6}, domain}}, {{"dim", 1}}}, {{{{2, 7, 3}, domain}}, {{"dim", 1}}}};
+}
+std::vector<Sample> SamplesSumOfSquares(Op) { return {{{{{5, 3}}}}, {{{{8}}}}}; }
+
+Var Reduce(Op op, const Var& x, int dim, const Loc& loc) {
+  return EmitOne(op, {{"dim", NormalizeDim(dim, x.rank(), Name(op))}}, {x}, loc);
+}
+
+}  // namespace
+
+Var ReduceSum(Var x, int dim, Loc loc) { return Reduce(Op::kReduceSum, x, dim, loc); }
+Var ReduceMax(Var x, int dim, Loc loc) { return Reduce(Op::kReduceMax, x, dim, loc); }
+Var ReduceMin(Var x, int dim, Loc loc) { return Reduce(Op::kReduceMin, x, dim, loc); }
+Var ReduceProd(Var x, int dim, Loc loc) { return Reduce(Op::kReduceProd, x, dim, loc); }
+Var ArgMax(Var x, int dim, Loc loc) { return Reduce(Op::kArgMax, x, dim, loc); }
+Var SumOfSquares(Var x, Loc loc) { return EmitOne(Op::kSumOfSquares, {}, {x}, loc); }
+
+Var SumAll(Var x, Loc loc) {
+  while (x.rank() > 0) x = ReduceSum(x, x.rank() - 1, loc);
+  return x;
+}
+
+Var Softmax(Var x, int dim, Loc loc) {
+  dim = NormalizeDim(dim, x.rank(), "softmax");
+  Var shifted = Sub({x, loc}, Broadcast(StopGradient(ReduceMax(x, dim, loc)), dim, x.dim(dim), loc));
+  Var e = Exp({shifted, loc});
+  return Div({e, loc}, Broadcast(ReduceSum(e, dim, loc), dim, x.dim(dim), loc));
+}
+
+void RegisterReduce(OpTable& t) {
+  t[size_t(Op::kReduceSum)] = {Op::kReduceSum, Infer, GradSum, SumDims, nullptr, Samples};
+  t[size_t(Op::kReduceMax)] = {Op::kReduceMax, Infer, GradExtremum, MaxDims, nullptr, Samples};
+  t[size_t(Op::kReduceMin)] = {Op::kReduceMin, Infer, GradExtremum, MinDims, nullptr, Samples};
+  t[size_t(Op::kReduceProd)] = {Op::kReduceProd, Infer, GradProd, ProdDims, nullptr, Samples};
+  t[size_t(Op::kArgMax)] = {Op::kArgMax, InferArgMax, NoGrad, ArgMaxDims, FallbackArgMax, Samples};
+  t[size_t(Op::kSumOfSquares)] = {Op::kSumOfSquares, InferSumOfSquares, GradSumOfSquares, SumOfSquaresDims, nullptr, SamplesSumOfSquares};
+}
+
+}  // namespace weft

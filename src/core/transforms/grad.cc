@@ -1,0 +1,133 @@
+#include "core/transforms/grad.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "core/ops/ops.h"
+
+namespace weft {
+namespace {
+
+using NodePtr = std::shared_ptr<Node>;
+
+class Backward {
+ public:
+  Backward(std::span<const Var> results, std::span<const Var> cotangents, std::span<const Var> wrt) : wrt_(wrt) {
+    for (const Var& w : wrt) targets_.insert(&w.node());
+    Collect(results);
+    for (size_t i = 0; i < results.size(); i++)
+      if (cotangents[i]) Accumulate(results[i], cotangents[i]);
+  }
+
+  std::vector<Var> Run() {
+    for (auto it = order_.rbegin(); it != order_.rend(); ++it) Visit(*it);
+    std::vector<Var> gradients;
+    for (const Var& w : wrt_) gradients.push_back(Cotangent(w));
+    return gradients;
+  }
+
+ private:
+  using Cotangents = absl::InlinedVector<Var, 1>;
+
+  // The nodes between wrt and the results, in order of building.
+  void Collect(std::span<const Var> results) {
+    absl::flat_hash_set<const Node*> seen;
+    std::vector<NodePtr> stack;
+    for (const Var& r : results) stack.push_back(r.node_ptr());
+    while (!stack.empty()) {
+      NodePtr node = std::move(stack.back());
+      stack.pop_back();
+      if (!seen.insert(node.get()).second) continue;
+      for (const Var& in : node->inputs) stack.push_back(in.node_ptr());
+      order_.push_back(std::move(node));
+    }
+    std::sort(order_.begin(), order_.end(), [](const NodePtr& a, const NodePtr& b) { return a->id < b->id; });
+    for (const NodePtr& node : order_) {
+      bool reached = targets_.contains(node.get());
+      if (node->op != Op::kStopGradient)
+        for (const Var& in : node->inputs) reached |= reached_.contains(&in.node());
+      if (reached) reached_.insert(node.get());
+    }
+    std::erase_if(order_, [&](const NodePtr& node) { return !reached_.contains(node.get()); });
+  }
+
+  Var& Cotangent(const Var& v) {
+    Cotangents& list = cotangents_[&v.node()];
+    list.resize(v.node().outputs.size());
+    return list[size_t(v.index())];
+  }
+
+  void Accumulate(const Var& v, const Var& dv) {
+    Var& sum = Cotangent(v);
+    if (!sum) {
+      sum = dv;
+      return;
+    }
+    OriginScope origin(Phase::kBackward, &v.node());
+    sum = Add(sum, dv);
+  }
+
+  // Chains of parameters keep their Partial down to the leaf; a reshard and a broadcast convert by themselves.
+  static bool Exempt(const Node& node) {
+    return node.parameter_chain || node.op == Op::kReshard || Record(node.op).generator;
+  }
+
+  void Visit(const NodePtr& node) {
+    auto found = cotangents_.find(node.get());
+    if (found == cotangents_.end()) return;
+    Cotangents& own = found->second;
+    OriginScope origin(Phase::kBackward, node.get());
+    std::vector<Var> dy(own.begin(), own.end());
+    for (size_t i = 0; i < dy.size(); i++)
+      if (dy[i] && !Exempt(*node)) dy[i] = own[i] = ReshardLike(dy[i], Var(node, int(i)));
+    bool inner = std::any_of(node->inputs.begin(), node->inputs.end(), [&](const Var& in) { return reached_.contains(&in.node()); });
+    if (!inner || node->op == Op::kStopGradient) return;
+    std::vector<Var> dx(node->inputs.size());
+    Derive(node, dy, dx);
+    for (size_t i = 0; i < dx.size(); i++)
+      if (dx[i] && reached_.contains(&node->inputs[i].node())) Accumulate(node->inputs[i], dx[i]);
+  }
+
+  // By the op's own rule where it has one and the rule covers these cotangents, else through its composition.
+  static void Derive(const NodePtr& node, const std::vector<Var>& dy, std::vector<Var>& dx) {
+    const OpRecord& record = Record(node->op);
+    bool only_first = dy[0] && std::none_of(dy.begin() + 1, dy.end(), [](const Var& d) { return bool(d); });
+    if (record.grad && (dy.size() == 1 || only_first)) {
+      GradCall call{node, dy, dx};
+      record.grad(call);
+      return;
+    }
+    if (!record.fallback) FailAt(*node, "has neither a derivative nor a composition to differentiate");
+    Outputs same = record.fallback(*node);
+    std::vector<Var> results(same.begin(), same.end());
+    std::vector<Var> d = Vjp(results, dy, std::vector<Var>(node->inputs.begin(), node->inputs.end()));
+    dx = d;
+  }
+
+  std::span<const Var> wrt_;
+  std::vector<NodePtr> order_;
+  absl::flat_hash_set<const Node*> targets_, reached_;
+  absl::flat_hash_map<const Node*, Cotangents> cotangents_;
+};
+
+}  // namespace
+
+std::vector<Var> Vjp(std::span<const Var> results, std::span<const Var> cotangents, std::span<const Var> wrt) {
+  return Backward(results, cotangents, wrt).Run();
+}
+
+std::vector<Var> Grad(Var loss, std::span<const Var> wrt) {
+  if (loss.rank() != 0 || !IsFloating(loss.dtype()))
+    FailAt(loss.node(), fmt::format("Grad needs a floating scalar, got {} {}", Name(loss.dtype()), ToString(loss.shape())));
+  OriginScope origin(Phase::kBackward, &loss.node());
+  Var seed = Full(1.0, loss.dtype(), {});
+  std::vector<Var> gradients = Vjp(std::span(&loss, 1), std::span(&seed, 1), wrt);
+  for (size_t i = 0; i < gradients.size(); i++)
+    if (!gradients[i]) gradients[i] = Full(0.0, wrt[i].dtype(), wrt[i].shape());
+  return gradients;
+}
+
+}  // namespace weft

@@ -1,0 +1,289 @@
+#include "core/transforms/partition.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/base/shard.h"
+#include "core/graph/builder.h"
+
+namespace weft {
+namespace {
+
+// The same placement with every Partial resolved: what a generator is made in.
+Sharding WithoutPartial(const Sharding& s) { return Dual(s); }
+
+// An op whose operands and result have the same dims, each of which may be sharded: it may stay lazy on lazy operands.
+bool IsPointwise(const Dims& dims) {
+  return dims.out.size() == 1 && !dims.in.empty() && dims.blocked.empty() && dims.whole.empty() &&
+         std::all_of(dims.in.begin(), dims.in.end(), [&](const std::string& labels) { return labels == dims.out[0]; });
+}
+
+int Cost(const std::vector<Transition>& steps) {
+  int cost = 0;
+  for (const Transition& t : steps) cost += t.op == Op::kAllReduce ? 2 : t.op == Op::kLocalSlice || t.op == Op::kMaskPartial ? 0 : 1;
+  return cost;
+}
+
+}  // namespace
+
+Partitioner::Partitioner(const PartitionOptions& options) : options_(options) {
+  WEFT_CHECK(options.mesh.num_axes() <= kMaxAxes, fmt::format("mesh: at most {} axes", kMaxAxes));
+}
+
+Sharding Partitioner::Resolve(const Sharding& target, const Sharding& have) const {
+  if (target.num_axes() == 0) return Sharding(mesh().num_axes());
+  WEFT_CHECK(target.num_axes() == mesh().num_axes(),
+             fmt::format("placement {} has {} axes, the mesh {} has {}", ToString(target), target.num_axes(), ToString(mesh()), mesh().num_axes()));
+  auto one = [&](int axis) { return mesh().sizes[size_t(axis)] == 1; };
+  bool keeps = false;
+  for (int a = 0; a < target.num_axes(); a++) keeps |= target[a].kind == Placement::kKeep;
+  Sharding result = keeps ? have : Sharding(mesh().num_axes());
+  // With kept axes around, an axis that already shards the right dim stays where it is in that dim's order.
+  auto stays = [&](int a) { return target[a].kind == Placement::kShard && result[a].kind == Placement::kShard && result[a].dim == target[a].dim; };
+  for (int a = 0; a < target.num_axes(); a++)
+    if (target[a].kind != Placement::kKeep && !stays(a)) result.Set(a, target[a].kind == Placement::kPartial && !one(a) ? target[a] : Replicate());
+  for (int order = 0; order < target.num_axes(); order++)
+    for (int a = 0; a < target.num_axes(); a++)
+      if (target[a].kind == Placement::kShard && target[a].order == order && result[a].kind != Placement::kShard && !one(a)) result.Set(a, target[a]);
+  return result;
+}
+
+ValueInfo Partitioner::LocalInfo(const ValueInfo& global, const Sharding& sharding) const {
+  return {global.dtype, ChunkShape(global.shape, sharding, mesh()), global.shape, sharding};
+}
+
+void Partitioner::Place(const Var& global, const Sharding& sharding, Var local, const Node& origin) {
+  Placed& placed = At(global);
+  placed.sharding = sharding;
+  if (local) placed.versions.push_back({sharding, origin.phase, std::move(local)});
+}
+
+Var Partitioner::EmitFrom(const Node& global, std::span<const Var> inputs, const Sharding& sharding, const Node& origin) {
+  return Var(EmitLocal(global.op, global.attrs, inputs, {LocalInfo(global.outputs[0], sharding)}, origin), 0);
+}
+
+Var Partitioner::ShapeOnly(const Var& global, const Sharding& sharding, const Node& origin) {
+  Attrs attrs{{"value", 0.0}, {"shape_only", 1}};
+  return Var(EmitLocal(Op::kFull, attrs, {}, {LocalInfo(global.node().outputs[size_t(global.index())], sharding)}, origin), 0);
+}
+
+Var Partitioner::Convert(Var local, const Sharding& have, const Sharding& want, const Node& origin, const Var& global) {
+  for (const Transition& t : PlanTransitions(have, want)) {
+    if (options_.check && origin.op != Op::kReshard && t.op != Op::kLocalSlice && t.op != Op::kMaskPartial)
+      FailAt(origin, fmt::format("needs {} as {} but it is {}: {} on axis \"{}\" would be inserted; reshard it explicitly", ToString(global.shape()),
+                                 ToString(want), ToString(have), Name(t.op), mesh().names[size_t(t.axis)]));
+    Attrs attrs{{"axis", t.axis}};
+    if (t.op == Op::kAllToAll) {
+      attrs.Set({"gather_dim", t.dim});
+      attrs.Set({"split_dim", t.split_dim});
+    } else if (t.op != Op::kAllReduce && t.op != Op::kMaskPartial) {
+      attrs.Set({"dim", t.dim});
+    }
+    if (t.op == Op::kAllReduce || t.op == Op::kReduceScatter || t.op == Op::kMaskPartial) attrs.Set({"reduce", int(t.reduce)});
+    ValueInfo info = LocalInfo(global.node().outputs[size_t(global.index())], t.after);
+    local = Var(EmitLocal(t.op, std::move(attrs), std::span(&local, 1), {info}, origin), 0);
+  }
+  return local;
+}
+
+Var Partitioner::Materialize(const Var& global, const Sharding& want, const Node& origin) {
+  Placed& placed = At(global);
+  for (const Placed::Version& v : placed.versions)
+    if (v.sharding == want && (!placed.regather || v.phase == origin.phase)) return v.local;
+  Var local;
+  if (placed.lazy || placed.regather) {
+    local = MaterializeLazy(global, want, origin);
+  } else {
+    // From the version that is cheapest to convert: one that was resolved before, or the original.
+    const Placed::Version* best = nullptr;
+    int best_cost = 0;
+    for (const Placed::Version& v : placed.versions) {
+      if (best && v.sharding.HasPartial()) continue;
+      int cost = Cost(PlanTransitions(v.sharding, want));
+      if (!best || cost < best_cost) {
+        best = &v;
+        best_cost = cost;
+      }
+    }
+    WEFT_CHECK(best, fmt::format("partition: {} has no value yet", Name(global.node().op)));
+    local = Convert(best->local, best->sharding, want, origin, global);
+  }
+  At(global).versions.push_back({want, origin.phase, local});
+  return local;
+}
+
+Var Partitioner::MaterializeLazy(const Var& global, const Sharding& want, const Node& origin) {
+  const Node& node = global.node();
+  Sharding plain = WithoutPartial(want);
+  if (node.op == Op::kReshard && At(global).regather) {
+    const Placed& source = At(node.inputs[0]);
+    Var gathered = Convert(source.versions.front().local, source.sharding, At(global).sharding, origin, global);
+    return Convert(gathered, At(global).sharding, want, origin, global);
+  }
+  if (node.op == Op::kReshard) return Materialize(node.inputs[0], want, origin);
+  // A zero is born as any sum.
+  if (node.op == Op::kFull && node.attrs.Float("value") == 0) return EmitFrom(node, {}, want, origin);
+  std::vector<Var> inputs;
+  if (node.op == Op::kBroadcast) {
+    Sharding in(mesh().num_axes());
+    int dim = int(node.attrs.Int("dim"));
+    for (int d = 0; d < node.inputs[0].rank(); d++)
+      for (int axis : plain.DimAxes(d < dim ? d : d + 1)) in.Set(axis, Shard(d));
+    inputs.push_back(Materialize(node.inputs[0], in, origin));
+  } else {
+    bool scalars = RecordOf(node.op).generator;  // the step and row of random ops
+    for (const Var& in : node.inputs) inputs.push_back(Materialize(in, scalars ? Sharding(mesh().num_axes()) : plain, origin));
+  }
+  return Convert(EmitFrom(node, inputs, plain, origin), plain, want, origin, global);
+}
+
+void Partitioner::Process(const std::shared_ptr<Node>& node) {
+  if (node->op == Op::kLeaf) {
+    Sharding sharding = Resolve(node->attrs.Target("placement"), Sharding(mesh().num_axes()));
+    Place(Var(node, 0), sharding, EmitFrom(*node, {}, sharding, *node), *node);
+  } else if (node->op == Op::kReshard) {
+    ProcessReshard(node);
+  } else {
+    ProcessOp(node);
+  }
+}
+
+void Partitioner::ProcessReshard(const std::shared_ptr<Node>& node) {
+  const Var& x = node->inputs[0];
+  bool like = node->inputs.size() == 2;
+  bool free = like && At(node->inputs[1]).lazy;  // a generator has no one placement to be like
+  Sharding have = At(x).sharding;
+  Sharding target = free ? have : like ? Dual(At(node->inputs[1]).sharding) : Resolve(node->attrs.Target("target"), have);
+  Placed& placed = At(Var(node, 0));
+  placed.sharding = target;
+  placed.lazy = At(x).lazy;
+  placed.regather = node->attrs.IntOr("regather", 0) && !placed.lazy && !(have == target);
+  if (placed.lazy || placed.regather) return;
+  Var local = Materialize(x, target, *node);
+  At(Var(node, 0)).versions.push_back({target, node->phase, local});
+}
+
+void Partitioner::ProcessOp(const std::shared_ptr<Node>& node) {
+  const OpRecord& record = RecordOf(node->op);
+  Dims dims = record.dims(*node);
+  absl::InlinedVector<Sharding, 3> have;
+  absl::InlinedVector<bool, 3> flexible;
+  for (const Var& in : node->inputs) {
+    const Placed& placed = At(in);
+    have.push_back(placed.sharding);
+    flexible.push_back(placed.lazy);
+  }
+  bool all_lazy = !flexible.empty() && std::all_of(flexible.begin(), flexible.end(), [](bool f) { return f; });
+  NodeSharding choice = ChooseSharding(*node, dims, have, flexible, mesh());
+  if (record.generator || (all_lazy && IsPointwise(dims))) {
+    Placed& placed = At(Var(node, 0));
+    placed.sharding = WithoutPartial(choice.out[0]);
+    placed.lazy = true;
+    return;
+  }
+  if (choice.needs_fallback) return ProcessFallback(node);
+  absl::InlinedVector<Var, 3> inputs;
+  for (size_t i = 0; i < node->inputs.size(); i++)
+    inputs.push_back(int(i) == record.shape_operand ? ShapeOnly(node->inputs[i], choice.in[i], *node)
+                                                    : Materialize(node->inputs[i], choice.in[i], *node));
+  absl::InlinedVector<ValueInfo, 1> infos;
+  for (size_t i = 0; i < node->outputs.size(); i++) infos.push_back(LocalInfo(node->outputs[i], choice.out[i]));
+  std::shared_ptr<Node> local = EmitLocal(node->op, node->attrs, inputs, std::move(infos), *node);
+  for (size_t i = 0; i < node->outputs.size(); i++) Place(Var(node, int(i)), choice.out[i], Var(local, int(i)), *node);
+}
+
+void Partitioner::ProcessFallback(const std::shared_ptr<Node>& node) {
+  const OpRecord& record = RecordOf(node->op);
+  if (!record.fallback) FailAt(*node, "a dim that it needs whole is sharded, and it has no composition; reshard the operand");
+  OnFallback(*node);
+  TraceBuilder trace;
+  Outputs results;
+  {
+    BuilderScope scope(trace);
+    OriginScope origin(node->phase, node.get());
+    results = record.fallback(*node);
+  }
+  for (const auto& inner : trace.nodes()) Process(inner);
+  for (size_t i = 0; i < results.size(); i++) {
+    Placed copy = At(results[i]);
+    // A lazy result would ask the inner node again, which lives only as long as this call.
+    if (copy.lazy) {
+      Var local = Materialize(results[i], copy.sharding, *node);
+      copy = At(results[i]);
+      copy.lazy = false;
+    }
+    At(Var(node, int(i))) = std::move(copy);
+  }
+}
+
+namespace {
+
+class GraphPartitioner : public Partitioner {
+ public:
+  explicit GraphPartitioner(const PartitionOptions& options) : Partitioner(options), natural_(options.natural) {}
+  Placed& At(const Var& global) override {
+    auto& list = placed_[&global.node()];
+    if (list.empty()) {
+      for (size_t i = 0; i < global.node().outputs.size(); i++) list.push_back(std::make_unique<Placed>());
+      keep_.push_back(global.node_ptr());
+    }
+    return *list[size_t(global.index())];
+  }
+
+  LocalProgram Run(const Graph& graph, const std::map<std::string, Sharding>& wanted) {
+    std::map<std::string, Sharding> stored;
+    for (const auto& node : graph.nodes) {
+      Process(node);
+      if (node->op == Op::kLeaf) stored[node->attrs.Text("name")] = At(Var(node, 0)).sharding;
+    }
+    Graph local;
+    for (const NamedValue& out : graph.outputs) local.outputs.push_back(Deliver(out, wanted, {}));
+    for (const NamedValue& write : graph.writes) local.writes.push_back(Deliver(write, wanted, stored));
+    local.nodes = std::move(nodes_);
+    local = RemoveDead(local);
+    int64_t id = 0;
+    for (auto& node : local.nodes) node->id = id++;
+    return {std::move(local), mesh(), std::move(inlined_)};
+  }
+
+ protected:
+  std::shared_ptr<Node> EmitLocal(Op op, Attrs attrs, std::span<const Var> inputs, absl::InlinedVector<ValueInfo, 1> outputs,
+                                  const Node& origin) override {
+    auto node = std::make_shared<Node>();
+    node->op = op;
+    node->attrs = std::move(attrs);
+    node->inputs.assign(inputs.begin(), inputs.end());
+    node->outputs = std::move(outputs);
+    node->id = int64_t(nodes_.size());
+    node->phase = origin.phase;
+    node->scope = origin.scope;
+    node->loc = origin.loc;
+    nodes_.push_back(node);
+    return node;
+  }
+  void OnFallback(const Node& node) override {
+    inlined_.push_back(fmt::format("{} at {} in {}", Name(node.op), ToString(node.loc), node.scope ? *node.scope : ""));
+  }
+
+ private:
+  NamedValue Deliver(const NamedValue& named, const std::map<std::string, Sharding>& wanted, const std::map<std::string, Sharding>& stored) {
+    Sharding want = natural_ ? At(named.value).sharding : Sharding(mesh().num_axes());
+    if (auto it = wanted.find(named.name); it != wanted.end()) want = Resolve(it->second, want);
+    else if (auto entry = stored.find(named.name); entry != stored.end()) want = entry->second;
+    return {named.name, Materialize(named.value, want, named.value.node())};
+  }
+
+  absl::flat_hash_map<const Node*, absl::InlinedVector<std::unique_ptr<Placed>, 1>> placed_;
+  std::vector<std::shared_ptr<Node>> nodes_, keep_;
+  std::vector<std::string> inlined_;
+  bool natural_;
+};
+
+}  // namespace
+
+LocalProgram Partition(const Graph& graph, const PartitionOptions& options) {
+  return GraphPartitioner(options).Run(graph, options.wanted);
+}
+
+}  // namespace weft

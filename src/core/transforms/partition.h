@@ -1,0 +1,84 @@
+// Partition: from a program over global tensors to the one that each rank runs, with collectives where placements differ.
+//
+//   LocalProgram local = Partition(graph, {.mesh = {{"dp", "tp"}, {2, 2}}});
+//
+// Placements flow forward from the leaves through the rules (rules.h); there is no search. The same class, node by node,
+// is eager DTensor: only where local values live and how local ops are made differs (the two virtual functions).
+#pragma once
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "core/graph/graph.h"
+#include "core/transforms/rules.h"
+
+namespace weft {
+
+// Where a global value is: its placement, and its local versions by placement. A lazy value is a generator (or made from
+// generators alone) and has no version until a consumer wants one.
+struct Placed {
+  struct Version {
+    Sharding sharding;
+    Phase phase;
+    Var local;
+  };
+  Sharding sharding;
+  bool lazy = false;
+  bool regather = false;  // gathered anew in each phase (fsdp: full), so that it need not live from forward to backward
+  absl::InlinedVector<Version, 1> versions;
+};
+
+struct PartitionOptions {
+  MeshShape mesh;
+  bool check = false;                      // the explicit mode: refuse where a collective would be inserted
+  const OpTable* ops = nullptr;            // null: Ops(); tests pass broken rules
+  std::map<std::string, Sharding> wanted{};  // placements of outputs (default: Replicate) and writes (default: as stored)
+  bool natural = false;                      // outputs not in `wanted` come in the placement that the rules gave them
+};
+
+class Partitioner {
+ public:
+  explicit Partitioner(const PartitionOptions& options);
+  virtual ~Partitioner() = default;
+
+  // Places the results of a global node; its operands have been processed.
+  void Process(const std::shared_ptr<Node>& node);
+  // The local value of `global` in the wanted placement, converted where needed on behalf of `origin`.
+  Var Materialize(const Var& global, const Sharding& want, const Node& origin);
+  // Axes of one rank do not place anything; Keep() becomes what `have` says.
+  Sharding Resolve(const Sharding& target, const Sharding& have) const;
+
+  virtual Placed& At(const Var& global) = 0;
+
+ protected:
+  // Makes (and in eager mode runs) a local op.
+  virtual std::shared_ptr<Node> EmitLocal(Op op, Attrs attrs, std::span<const Var> inputs,
+                                          absl::InlinedVector<ValueInfo, 1> outputs, const Node& origin) = 0;
+  const MeshShape& mesh() const { return options_.mesh; }
+  const OpRecord& RecordOf(Op op) const { return (options_.ops ? *options_.ops : Ops())[size_t(op)]; }
+  virtual void OnFallback(const Node&) {}
+
+ private:
+  void ProcessReshard(const std::shared_ptr<Node>& node);
+  void ProcessOp(const std::shared_ptr<Node>& node);
+  void ProcessFallback(const std::shared_ptr<Node>& node);
+  Var MaterializeLazy(const Var& global, const Sharding& want, const Node& origin);
+  Var Convert(Var local, const Sharding& have, const Sharding& want, const Node& origin, const Var& global);
+  Var EmitFrom(const Node& global, std::span<const Var> inputs, const Sharding& sharding, const Node& origin);
+  ValueInfo LocalInfo(const ValueInfo& global, const Sharding& sharding) const;
+  Var ShapeOnly(const Var& global, const Sharding& sharding, const Node& origin);
+  void Place(const Var& global, const Sharding& sharding, Var local, const Node& origin);
+
+  PartitionOptions options_;
+};
+
+struct LocalProgram {
+  Graph graph;                       // local nodes; ValueInfo holds global shapes and shardings
+  MeshShape mesh;
+  std::vector<std::string> inlined;  // ops whose composition was inlined because a dim they need whole is sharded
+};
+LocalProgram Partition(const Graph& graph, const PartitionOptions& options);
+
+}  // namespace weft

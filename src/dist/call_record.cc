@@ -1,0 +1,60 @@
+#include "dist/call_record.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace weft {
+
+int CallRecorder::AddGroup(std::string name) {
+  std::lock_guard lock(mutex_);
+  groups_.push_back(std::move(name));
+  return int(groups_.size()) - 1;
+}
+
+uint64_t CallRecorder::Begin(int group, uint64_t sequence, const Collective& call) {
+  auto now = std::chrono::steady_clock::now();
+  std::lock_guard lock(mutex_);
+  CallRecord& record = ring_[next_ % ring_.size()];
+  record.group = group;
+  record.sequence = sequence;
+  record.op = call.op;
+  record.dtype = call.dtype;
+  record.count = call.count;
+  size_t length = std::min(call.site.size(), sizeof(record.site) - 1);
+  std::copy_n(call.site.data(), length, record.site);
+  record.site[length] = 0;
+  record.start = now;
+  record.done = false;
+  return next_++;
+}
+
+void CallRecorder::Finish(uint64_t ticket) {
+  std::lock_guard lock(mutex_);
+  if (next_ - ticket <= ring_.size()) ring_[ticket % ring_.size()].done = true;
+}
+
+std::vector<CallRecord> CallRecorder::Last(size_t n) const {
+  std::lock_guard lock(mutex_);
+  std::vector<CallRecord> records;
+  uint64_t held = std::min<uint64_t>({next_, ring_.size(), n});
+  for (uint64_t i = next_ - held; i < next_; i++) records.push_back(ring_[i % ring_.size()]);
+  return records;
+}
+
+std::string CallRecorder::Describe(size_t n) const {
+  auto now = std::chrono::steady_clock::now();
+  std::string text;
+  for (const CallRecord& r : Last(n)) {
+    double ago = std::chrono::duration<double>(now - r.start).count();
+    std::string group = [&] {
+      std::lock_guard lock(mutex_);
+      return groups_[size_t(r.group)];
+    }();
+    text += fmt::format("\n  #{} {} {} x {} on \"{}\"{}{}, {:.3f} s ago, {}", r.sequence, Name(r.op), Name(r.dtype), r.count, group,
+                        r.site[0] ? " at " : "", r.site, ago, r.done ? "done" : "not done");
+  }
+  return text;
+}
+
+}  // namespace weft

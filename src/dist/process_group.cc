@@ -1,0 +1,167 @@
+#include "dist/process_group.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <cstring>
+#include <numeric>
+
+namespace weft {
+namespace {
+
+// The text of a call site without a heap allocation: calls of a few microseconds make one each.
+class Site {
+ public:
+  explicit Site(const Loc& loc) {
+    std::string_view file = loc.file_name();
+    if (auto slash = file.rfind('/'); slash != std::string_view::npos) file.remove_prefix(slash + 1);
+    auto end = fmt::format_to_n(text_, sizeof(text_), "{}:{}", file, loc.line());
+    size_ = std::min(end.size, sizeof(text_));
+  }
+  operator std::string_view() const { return {text_, size_}; }
+
+ private:
+  char text_[64];
+  size_t size_;
+};
+
+}  // namespace
+
+ProcessGroup::ProcessGroup(std::string name, int rank, std::vector<int> ranks, DeviceKind kind)
+    : name_(std::move(name)), rank_(rank), ranks_(std::move(ranks)), kind_(kind), sent_(ranks_.size()), received_(ranks_.size()) {
+  WEFT_CHECK(rank_ >= 0 && rank_ < size(), fmt::format("group \"{}\": rank {} is not in a group of {}", name_, rank_, size()));
+  set_recorder(std::make_shared<CallRecorder>());
+  for (auto& lane : lanes_) lane = std::make_unique<Lane>();
+}
+
+ProcessGroup::~ProcessGroup() = default;
+
+void ProcessGroup::StopLanes() {
+  // A rank that unwinds will not make the calls its peers would answer: end what waits for them.
+  bool busy = false;
+  for (auto& lane : lanes_) busy |= lane && !lane->idle();
+  if (busy && std::uncaught_exceptions() > 0) Abort(fmt::format("rank {} left group \"{}\" by an exception", rank_, name_));
+  for (auto& lane : lanes_) lane.reset();
+}
+
+void ProcessGroup::set_recorder(std::shared_ptr<CallRecorder> recorder) {
+  recorder_ = std::move(recorder);
+  record_group_ = recorder_->AddGroup(name_);
+}
+
+CallCount ProcessGroup::count(CollectiveOp op) const {
+  const Counter& counter = counts_[size_t(op)];
+  return {counter.calls.load(std::memory_order_relaxed), counter.bytes.load(std::memory_order_relaxed)};
+}
+
+void ProcessGroup::ResetCounts() {
+  for (Counter& counter : counts_) counter.calls = counter.bytes = 0;
+}
+
+void ProcessGroup::CopyRows(void* to, int64_t to_stride, const void* from, int64_t from_stride, int64_t bytes, int64_t rows) const {
+  if (bytes == 0) return;
+  if (bytes == to_stride && bytes == from_stride) bytes *= std::exchange(rows, std::min<int64_t>(rows, 1));
+  for (int64_t i = 0; i < rows; i++)
+    std::memcpy(static_cast<char*>(to) + i * to_stride, static_cast<const char*>(from) + i * from_stride, size_t(bytes));
+}
+
+void ProcessGroup::Zero(void* data, int64_t bytes) const {
+  if (bytes > 0) std::memset(data, 0, size_t(bytes));
+}
+
+void ProcessGroup::Check(const Collective& call) const {
+  auto check = [&](bool ok, const char* what) {
+    WEFT_CHECK(ok, fmt::format("{} on group \"{}\" at {}: {}", ToString(call), name_, call.site, what));
+  };
+  check(call.count >= 0, "the count is negative");
+  check(call.peer >= 0 && call.peer < size(), "the peer is not a rank of the group");
+  if (IsPointToPoint(call.op)) check(call.peer != rank_, "a rank cannot send to itself");
+  auto counts = [&](std::span<const int64_t> list) {
+    check(int(list.size()) == size(), "one count per rank is needed");
+    for (int64_t n : list) check(n >= 0, "a count is negative");
+  };
+  if (call.op == CollectiveOp::kAllGatherV || call.op == CollectiveOp::kAllToAllV) counts(call.recv_counts);
+  if (call.op == CollectiveOp::kAllToAllV) counts(call.send_counts);
+}
+
+uint64_t ProcessGroup::NextSequence(const Collective& call) {
+  if (call.op == CollectiveOp::kSend) return ++sent_[size_t(call.peer)];
+  if (call.op == CollectiveOp::kRecv) return ++received_[size_t(call.peer)];
+  return ++sequence_;
+}
+
+void ProcessGroup::RunNow(const Collective& call, uint64_t sequence) {
+  uint64_t ticket = recorder_->Begin(record_group_, sequence, call);
+  auto timeout = call.timeout.count() ? call.timeout : timeout_;
+  auto where = [&] {
+    return fmt::format("{} #{} on group \"{}\" (rank {} of {}, global ranks {}){}{}", ToString(call), sequence, name_, rank_, size(),
+                       fmt::join(ranks_, " "), call.site.empty() ? "" : " at ", call.site);
+  };
+  auto last = [&] { return "\nlast collectives of this rank:" + recorder_->Describe(5); };
+  try {
+    Execute(call, sequence, std::chrono::steady_clock::now() + timeout);
+  } catch (const AbortedError& e) {
+    throw AbortedError(fmt::format("{}: {}", where(), e.what()));
+  } catch (const std::exception& e) {
+    throw Error(fmt::format("{}: {}{}", where(), e.what(), last()));
+  }
+  recorder_->Finish(ticket);
+}
+
+void ProcessGroup::Run(const Collective& call) {
+  Check(call);
+  Lane& lane = LaneOf(call.op);
+  if (!lane.idle()) return Start(call).Wait();  // keeps the order of the calls
+  Counter& counter = counts_[size_t(call.op)];
+  counter.calls.fetch_add(1, std::memory_order_relaxed);
+  counter.bytes.fetch_add(call.payload_bytes >= 0 ? call.payload_bytes : InputBytes(call, size()), std::memory_order_relaxed);
+  RunNow(call, NextSequence(call));
+}
+
+Work ProcessGroup::Start(Collective call) {
+  Check(call);
+  Counter& counter = counts_[size_t(call.op)];
+  counter.calls.fetch_add(1, std::memory_order_relaxed);
+  counter.bytes.fetch_add(call.payload_bytes >= 0 ? call.payload_bytes : InputBytes(call, size()), std::memory_order_relaxed);
+  uint64_t sequence = NextSequence(call);
+  std::string site(call.site);  // the caller's text may be gone when the call runs
+  return LaneOf(call.op).Push([this, call, sequence, site = std::move(site)]() mutable {
+    call.site = site;
+    RunNow(call, sequence);
+  });
+}
+
+void ProcessGroup::AllReduce(const void* in, void* out, int64_t count, DType dtype, ReduceOp op, Loc loc) {
+  Run({.op = CollectiveOp::kAllReduce, .in = in, .out = out, .count = count, .dtype = dtype, .reduce = op, .site = Site(loc)});
+}
+void ProcessGroup::AllGather(const void* in, void* out, int64_t count, DType dtype, Loc loc) {
+  Run({.op = CollectiveOp::kAllGather, .in = in, .out = out, .count = count, .dtype = dtype, .site = Site(loc)});
+}
+void ProcessGroup::ReduceScatter(const void* in, void* out, int64_t count, DType dtype, ReduceOp op, Loc loc) {
+  Run({.op = CollectiveOp::kReduceScatter, .in = in, .out = out, .count = count, .dtype = dtype, .reduce = op, .site = Site(loc)});
+}
+void ProcessGroup::AllToAll(const void* in, void* out, int64_t count, DType dtype, Loc loc) {
+  Run({.op = CollectiveOp::kAllToAll, .in = in, .out = out, .count = count, .dtype = dtype, .site = Site(loc)});
+}
+void ProcessGroup::Broadcast(void* data, int64_t count, DType dtype, int root, Loc loc) {
+  Run({.op = CollectiveOp::kBroadcast, .in = data, .out = data, .count = count, .dtype = dtype, .peer = root, .site = Site(loc)});
+}
+void ProcessGroup::AllGatherV(const void* in, void* out, std::span<const int64_t> counts, DType dtype, Loc loc) {
+  int64_t mine = size_t(rank_) < counts.size() ? counts[size_t(rank_)] : 0;
+  Run({.op = CollectiveOp::kAllGatherV, .in = in, .out = out, .count = mine, .dtype = dtype, .recv_counts = counts, .site = Site(loc)});
+}
+void ProcessGroup::AllToAllV(const void* in, std::span<const int64_t> send_counts, void* out, std::span<const int64_t> recv_counts,
+                             DType dtype, Loc loc) {
+  int64_t count = std::accumulate(send_counts.begin(), send_counts.end(), int64_t{0});
+  Run({.op = CollectiveOp::kAllToAllV, .in = in, .out = out, .count = count, .dtype = dtype, .send_counts = send_counts,
+       .recv_counts = recv_counts, .site = Site(loc)});
+}
+void ProcessGroup::Barrier(Loc loc) { Run({.op = CollectiveOp::kBarrier, .site = Site(loc)}); }
+void ProcessGroup::Send(const void* data, int64_t count, DType dtype, int to, Loc loc) {
+  Run({.op = CollectiveOp::kSend, .in = data, .count = count, .dtype = dtype, .peer = to, .site = Site(loc)});
+}
+void ProcessGroup::Recv(void* data, int64_t count, DType dtype, int from, Loc loc) {
+  Run({.op = CollectiveOp::kRecv, .out = data, .count = count, .dtype = dtype, .peer = from, .site = Site(loc)});
+}
+
+}  // namespace weft

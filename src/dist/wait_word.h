@@ -1,0 +1,30 @@
+// WaitWord: a 32-bit word that threads wait on for a change: they spin a little, then sleep on a futex, with a deadline.
+//
+// std::atomic::wait has no deadline and a condition variable costs a lock per waiter; with more ranks than cores a barrier
+// is mostly these two functions.
+#pragma once
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+
+namespace weft {
+
+class WaitWord {
+ public:
+  using Deadline = std::chrono::steady_clock::time_point;
+
+  uint32_t load() const { return word_.load(std::memory_order_seq_cst); }
+  // Adds and wakes all waiters.
+  void Add(uint32_t n);
+  // Sets bits and wakes all waiters.
+  void Or(uint32_t bits);
+  // Returns the word once it differs from `old`, or `old` when the deadline passes first.
+  uint32_t WaitWhile(uint32_t old, Deadline deadline);
+
+ private:
+  void Wake();
+  std::atomic<uint32_t> word_{0};
+  std::atomic<uint32_t> sleepers_{0};
+};
+
+}  // namespace weft

@@ -1,0 +1,23 @@
+// One registration function per family; register.cc calls them all.
+#pragma once
+#include "core/ops/kernel.h"
+
+namespace weft::cpu {
+
+void AddElementwise(KernelTable& table);
+void AddSelectAndCast(KernelTable& table);
+void AddStructural(KernelTable& table);
+void AddReduce(KernelTable& table);
+void AddEinsum(KernelTable& table);
+void AddGenerators(KernelTable& table);
+void AddRandom(KernelTable& table);
+void AddEmbedding(KernelTable& table);
+void AddRmsNorm(KernelTable& table);
+void AddLayerNorm(KernelTable& table);
+void AddLoss(KernelTable& table);
+void AddRope(KernelTable& table);
+void AddSdpa(KernelTable& table);
+void AddSdpaGrad(KernelTable& table);
+void AddAdamW(KernelTable& table);
+
+}  // namespace weft::cpu

@@ -1,0 +1,27 @@
+#include "kernels/cpu/register.h"
+
+#include "kernels/cpu/families.h"
+#include "kernels/cpu/gemm.h"
+
+namespace weft {
+
+void RegisterCpuKernels(KernelTable& table) {
+  cpu::UseOneGemmThread();
+  cpu::AddElementwise(table);
+  cpu::AddSelectAndCast(table);
+  cpu::AddStructural(table);
+  cpu::AddReduce(table);
+  cpu::AddEinsum(table);
+  cpu::AddGenerators(table);
+  cpu::AddRandom(table);
+  cpu::AddEmbedding(table);
+  cpu::AddRmsNorm(table);
+  cpu::AddLayerNorm(table);
+  cpu::AddLoss(table);
+  cpu::AddRope(table);
+  cpu::AddSdpa(table);
+  cpu::AddSdpaGrad(table);
+  cpu::AddAdamW(table);
+}
+
+}  // namespace weft

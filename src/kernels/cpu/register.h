@@ -1,0 +1,12 @@
+// The CPU's rows of the kernel table.
+//
+//   RegisterCpuKernels(context.kernels(DeviceKind::kCpu));
+#pragma once
+#include "core/ops/kernel.h"
+
+namespace weft {
+
+// Adds a row for every op but Leaf, Reshard and the collectives. Sets OpenBLAS to one thread: kernels split work themselves.
+void RegisterCpuKernels(KernelTable& table);
+
+}  // namespace weft

@@ -1,0 +1,82 @@
+// Walking boxes of strided tensors: nests of loops shared by operands, rows by number, and work split into pieces.
+#pragma once
+#include <algorithm>
+#include <functional>
+
+#include "core/ops/kernel.h"
+
+namespace weft::cpu {
+
+inline constexpr int kMaxOperands = 8;
+using Offsets = std::array<int64_t, kMaxOperands>;  // element offsets, one per operand
+
+// Loops over one box, the last the innermost, with a stride per operand. Build with Add, then Collapse once.
+struct Nest {
+  int rank = 0, operands = 0;
+  std::array<int64_t, kMaxRank> extents{};
+  std::array<Offsets, kMaxRank> strides{};  // [loop][operand]
+
+  explicit Nest(int num_operands) : operands(num_operands) {}
+  // The box of views.size() views that have the same extents.
+  static Nest Over(std::span<const TensorView* const> views);
+
+  void Add(int64_t extent, const Offsets& stride_of);
+  void Collapse();                // drops loops of one step and joins neighbours that all operands walk as one
+  int64_t Count() const;          // steps of the whole nest
+  Offsets At(int64_t step) const; // offsets at a step number
+  int64_t inner_extent() const { return rank ? extents[size_t(rank - 1)] : 1; }
+  int64_t inner_stride(int operand) const { return rank ? strides[size_t(rank - 1)][size_t(operand)] : 1; }
+};
+
+// Visits the steps [begin, end) of a nest as runs of at most `longest` along the innermost loop.
+template <class Fn>
+void ForEachRun(const Nest& nest, int64_t begin, int64_t end, int64_t longest, Fn&& fn) {
+  std::array<int64_t, kMaxRank> index{};
+  int inner = nest.rank - 1;
+  int64_t rest = begin;
+  for (int d = inner; d >= 0; d--) {
+    index[size_t(d)] = rest % nest.extents[size_t(d)];
+    rest /= nest.extents[size_t(d)];
+  }
+  Offsets at = nest.At(begin);
+  while (begin < end) {
+    int64_t left = inner < 0 ? 1 : nest.extents[size_t(inner)] - index[size_t(inner)];
+    int64_t n = std::min({left, longest, end - begin});
+    fn(at, n);
+    begin += n;
+    if (inner < 0) return;
+    index[size_t(inner)] += n;
+    for (int o = 0; o < nest.operands; o++) at[size_t(o)] += n * nest.strides[size_t(inner)][size_t(o)];
+    for (int d = inner; d > 0 && index[size_t(d)] == nest.extents[size_t(d)]; d--) {
+      index[size_t(d)] = 0;
+      index[size_t(d - 1)]++;
+      for (int o = 0; o < nest.operands; o++)
+        at[size_t(o)] += nest.strides[size_t(d - 1)][size_t(o)] - nest.extents[size_t(d)] * nest.strides[size_t(d)][size_t(o)];
+    }
+  }
+}
+
+// The leading `dims` dims of a view as numbered rows: Offset(r) is where row r starts.
+class Rows {
+ public:
+  Rows() : nest_(1) {}
+  Rows(const TensorView& view, int dims);
+  int64_t count() const { return count_; }
+  int64_t Offset(int64_t row) const { return nest_.rank == 0 ? 0 : nest_.rank == 1 ? row * nest_.strides[0][0] : nest_.At(row)[0]; }
+
+ private:
+  Nest nest_;
+  int64_t count_ = 1;
+};
+
+inline int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
+inline int64_t RoundUp(int64_t a, int64_t b) { return CeilDiv(a, b) * b; }
+
+// Worker threads of a call; 1 where it has no context.
+int Threads(const KernelCall& call);
+// Context::ParallelFor, or a plain call where there is no context.
+void ParallelFor(const KernelCall& call, int64_t n, int64_t grain, const std::function<void(int64_t, int64_t)>& fn);
+// Splits [0, n) into at most `slots` pieces; fn(slot, begin, end) may use scratch number `slot` alone.
+void ParallelSlots(const KernelCall& call, int64_t n, int64_t slots, const std::function<void(int64_t, int64_t, int64_t)>& fn);
+
+}  // namespace weft::cpu

@@ -1,0 +1,134 @@
+// What every collective of every group must do, checked against serial references computed from all ranks' inputs.
+//
+// Values are small integers, exact in all dtypes, so that equality is the law for sums too.
+#pragma once
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <vector>
+
+#include "core/base/tensor.h"
+#include "dist/process_group.h"
+
+namespace weft::test {
+
+inline constexpr DType kAllDTypes[] = {DType::kF64, DType::kF32, DType::kBF16, DType::kF16,
+                                       DType::kI64, DType::kI32, DType::kU8,   DType::kBool};
+inline constexpr ReduceOp kAllReduceOps[] = {ReduceOp::kSum, ReduceOp::kMax, ReduceOp::kMin};
+
+// Element i of what rank r contributes to case `salt`.
+inline double Value(int r, int64_t i, DType dtype, int salt = 0) {
+  int64_t v = (r * 7 + i * 5 + (i / 3) * r + salt * 11) % 17;
+  return dtype == DType::kBool ? double(v % 2) : double(v);
+}
+
+inline Tensor Filled(int r, int64_t n, DType dtype, int salt = 0) {
+  std::vector<double> values;
+  for (int64_t i = 0; i < n; i++) values.push_back(Value(r, i, dtype, salt));
+  return Tensor::FromDoubles(values, dtype, {n});
+}
+
+inline double Reduced(int ranks, int64_t i, DType dtype, ReduceOp op, int salt = 0) {
+  double acc = Value(0, i, dtype, salt);
+  for (int r = 1; r < ranks; r++) {
+    double v = Value(r, i, dtype, salt);
+    acc = op == ReduceOp::kSum ? acc + v : op == ReduceOp::kMax ? std::max(acc, v) : std::min(acc, v);
+  }
+  return dtype == DType::kBool ? std::min(acc, 1.0) : acc;
+}
+
+// The first difference, for one short message instead of a thousand.
+inline void ExpectValues(const Tensor& got, const std::function<double(int64_t)>& want, const std::string& what) {
+  std::vector<double> values = got.ToDoubles();
+  for (int64_t i = 0; i < int64_t(values.size()); i++)
+    if (values[size_t(i)] != want(i)) {
+      ADD_FAILURE() << what << ": element " << i << " is " << values[size_t(i)] << ", expected " << want(i);
+      return;
+    }
+}
+
+// Runs every collective once with pieces of n elements.
+inline void CheckCollectives(ProcessGroup& g, DType dtype, int64_t n) {
+  const int k = g.size(), me = g.rank();
+  std::string what = std::string(Name(dtype)) + " x " + std::to_string(n) + " on " + std::to_string(k) + " ranks, rank " + std::to_string(me);
+  for (ReduceOp op : kAllReduceOps) {
+    Tensor in = Filled(me, n, dtype), out = Tensor::Empty(dtype, {n});
+    g.AllReduce(in.data(), out.data(), n, dtype, op);
+    ExpectValues(out, [&](int64_t i) { return Reduced(k, i, dtype, op); }, what + " all_reduce " + Name(op));
+    g.AllReduce(in.data(), in.data(), n, dtype, op);
+    ExpectValues(in, [&](int64_t i) { return Reduced(k, i, dtype, op); }, what + " all_reduce in place " + Name(op));
+    Tensor big = Filled(me, n * k, dtype, 1);
+    g.ReduceScatter(big.data(), out.data(), n, dtype, op);
+    ExpectValues(out, [&](int64_t i) { return Reduced(k, me * n + i, dtype, op, 1); }, what + " reduce_scatter " + Name(op));
+  }
+  Tensor in = Filled(me, n, dtype, 2), all = Tensor::Empty(dtype, {n * k});
+  g.AllGather(in.data(), all.data(), n, dtype);
+  ExpectValues(all, [&](int64_t i) { return Value(int(i / n), i % n, dtype, 2); }, what + " all_gather");
+  Tensor spread = Filled(me, n * k, dtype, 3);
+  g.AllToAll(spread.data(), all.data(), n, dtype);
+  ExpectValues(all, [&](int64_t i) { return Value(int(i / n), me * n + i % n, dtype, 3); }, what + " all_to_all");
+  for (int root = 0; root < k; root++) {
+    Tensor data = Filled(me, n, dtype, root);
+    g.Broadcast(data.data(), n, dtype, root);
+    ExpectValues(data, [&](int64_t i) { return Value(root, i, dtype, root); }, what + " broadcast");
+  }
+  g.Barrier();
+}
+
+// Uneven pieces: rank r gives (r + shift) % k * n elements, so one rank gives nothing.
+inline void CheckUneven(ProcessGroup& g, DType dtype, int64_t n) {
+  const int k = g.size(), me = g.rank();
+  std::string what = std::string(Name(dtype)) + " x " + std::to_string(n) + " on " + std::to_string(k) + " ranks, rank " + std::to_string(me);
+  auto piece = [&](int from, int to) { return (from + 2 * to) % k * n + (from == to); };
+  std::vector<int64_t> counts, send, recv;
+  std::vector<double> gathered, exchanged;
+  for (int r = 0; r < k; r++) {
+    counts.push_back(piece(r, 0));
+    send.push_back(piece(me, r));
+    recv.push_back(piece(r, me));
+    for (int64_t i = 0; i < counts.back(); i++) gathered.push_back(Value(r, i, dtype));
+    int64_t skip = 0;
+    for (int to = 0; to < me; to++) skip += piece(r, to);
+    for (int64_t i = 0; i < recv.back(); i++) exchanged.push_back(Value(r, skip + i, dtype));
+  }
+  int64_t sent = 0;
+  for (int64_t c : send) sent += c;
+  Tensor in = Filled(me, counts[size_t(me)], dtype), out = Tensor::Empty(dtype, {int64_t(gathered.size())});
+  g.AllGatherV(in.data(), out.data(), counts, dtype);
+  ExpectValues(out, [&](int64_t i) { return gathered[size_t(i)]; }, what + " all_gather_v");
+  Tensor all = Filled(me, sent, dtype), mine = Tensor::Empty(dtype, {int64_t(exchanged.size())});
+  g.AllToAllV(all.data(), send, mine.data(), recv, dtype);
+  ExpectValues(mine, [&](int64_t i) { return exchanged[size_t(i)]; }, what + " all_to_all_v");
+}
+
+// A ring: everyone sends in the background and receives.
+inline void CheckRing(ProcessGroup& g, DType dtype, int64_t n) {
+  const int k = g.size(), me = g.rank();
+  if (k == 1) return;
+  for (int salt = 0; salt < 3; salt++) {
+    Tensor data = Filled(me, n, dtype, salt), got = Tensor::Empty(dtype, {n});
+    Work sent = g.Start({.op = CollectiveOp::kSend, .in = data.data(), .count = n, .dtype = dtype, .peer = (me + 1) % k});
+    g.Recv(got.data(), n, dtype, (me + k - 1) % k);
+    sent.Wait();
+    ExpectValues(got, [&](int64_t i) { return Value((me + k - 1) % k, i, dtype, salt); }, "ring");
+  }
+}
+
+// Several calls in flight, mixed with a direct one, keep their order.
+inline void CheckBackground(ProcessGroup& g) {
+  std::vector<Tensor> tensors;
+  std::vector<Work> works;
+  for (int j = 0; j < 8; j++) tensors.push_back(Filled(g.rank(), 300, DType::kF32, j));
+  for (int j = 0; j < 8; j++) {
+    void* data = tensors[size_t(j)].data();
+    if (j == 5) g.AllReduce(data, data, 300, DType::kF32);
+    else works.push_back(g.Start({.op = CollectiveOp::kAllReduce, .in = data, .out = data, .count = 300}));
+  }
+  for (Work& work : works) work.Wait();
+  for (int j = 0; j < 8; j++)
+    ExpectValues(tensors[size_t(j)], [&](int64_t i) { return Reduced(g.size(), i, DType::kF32, ReduceOp::kSum, j); }, "background");
+  for (Work& work : works) EXPECT_TRUE(work.Test() && !work.error());
+}
+
+}  // namespace weft::test

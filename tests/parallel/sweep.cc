@@ -1,0 +1,350 @@
+#include "parallel/sweep.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <functional>
+#include <mutex>
+#include <random>
+
+#include "core/base/shard.h"
+#include "core/compile/interpreter.h"
+#include "core/graph/builder.h"
+#include "core/transforms/grad.h"
+#include "dist/collectives.h"
+#include "dist/local_group.h"
+#include "dist/mesh.h"
+#include "kernels/cpu/register.h"
+
+namespace weft::sweep {
+namespace {
+
+// f64 throughout: what two orders of summation may differ by, relative to the largest value.
+constexpr double kTolerance = 1e-11;
+
+DType DTypeOf(const SampleInput& input) {
+  switch (input.domain) {
+    case Domain::kIds: case Domain::kIdsOrIgnored: case Domain::kOne: return DType::kI64;
+    case Domain::kBool: return DType::kBool;
+    default: return DType::kF64;
+  }
+}
+
+double Draw(const SampleInput& input, std::mt19937_64& rng) {
+  std::normal_distribution<double> normal;
+  std::uniform_real_distribution<double> unit;
+  switch (input.domain) {
+    case Domain::kPositive: return 0.5 + 1.5 * unit(rng);
+    case Domain::kNonzero: return (unit(rng) < 0.5 ? -1 : 1) * (0.2 + unit(rng));
+    case Domain::kFraction: return std::floor(4 * unit(rng) - 2) + 0.2 + 0.6 * unit(rng);
+    case Domain::kIds: return double(rng() % uint64_t(input.num_ids));
+    case Domain::kIdsOrIgnored: return unit(rng) < 0.3 ? -100 : double(rng() % uint64_t(input.num_ids));
+    case Domain::kBool: return double(rng() % 2);
+    case Domain::kZero: return 0;
+    case Domain::kOne: return 1;
+    default: return 0.8 * normal(rng);
+  }
+}
+
+std::string Describe(Op op, size_t sample, const std::vector<int>& mesh, const std::vector<Sharding>& placements) {
+  std::string text = fmt::format("{} sample {} on mesh", Name(op), sample);
+  for (int k : mesh) text += fmt::format(" {}", k);
+  for (const Sharding& s : placements) text += " " + ToString(s);
+  return text;
+}
+
+MeshShape MeshOf(const std::vector<int>& sizes) {
+  MeshShape mesh;
+  for (size_t i = 0; i < sizes.size(); i++) mesh.names.push_back(std::string(1, char('x' + i)));
+  mesh.sizes = sizes;
+  return mesh;
+}
+
+// Every placement of one operand: per axis R, S(each dim), P; where axes share a dim, in both orders.
+std::vector<Sharding> Placements(const SampleInput& input, int axes) {
+  std::vector<Placement> one{Replicate()};
+  for (int d = 0; d < int(input.shape.size()); d++) one.push_back(Shard(d));
+  bool floating = DTypeOf(input) == DType::kF64 && input.domain != Domain::kShapeOnly;
+  if (floating) one.push_back(Partial());
+  if (floating && axes == 1) {
+    one.push_back(Partial(ReduceOp::kMax));
+    one.push_back(Partial(ReduceOp::kMin));
+  }
+  std::vector<Sharding> all;
+  if (axes == 1) {
+    for (const Placement& p : one) all.push_back(Sharding{p});
+    return all;
+  }
+  // Two axes on one dim, the minor axis first: the order that goes wrong in silence is swept first.
+  for (const Placement& p : one)
+    if (p.kind == Placement::kShard) all.push_back(Sharding{Shard(p.dim, 1), Shard(p.dim, 0)});
+  for (const Placement& p : one)
+    for (const Placement& q : one) all.push_back(Sharding{p, q});
+  return all;
+}
+
+// All combinations over operands. With more than `kFull` of them on two axes, those in which at most two operands are
+// placed at all, and those in which all operands that can take the same placement do: the rules decide axis by axis, and
+// each axis alone has every combination.
+constexpr double kFull = 60000;
+void Combinations(const std::vector<std::vector<Sharding>>& choices, const std::function<void(const std::vector<Sharding>&)>& use) {
+  double total = 1;
+  for (const auto& c : choices) total *= double(c.size());
+  std::vector<Sharding> pick(choices.size());
+  if (total <= kFull) {
+    std::function<void(size_t)> all = [&](size_t k) {
+      if (k == choices.size()) return use(pick);
+      for (const Sharding& s : choices[k]) {
+        pick[k] = s;
+        all(k + 1);
+      }
+    };
+    return all(0);
+  }
+  int axes = choices[0][0].num_axes();
+  auto reset = [&] { for (auto& p : pick) p = Sharding(axes); };
+  for (size_t a = 0; a < choices.size(); a++)
+    for (size_t b = a + 1; b < choices.size(); b++)
+      for (const Sharding& s : choices[a])
+        for (const Sharding& t : choices[b]) {
+          reset();
+          pick[a] = s;
+          pick[b] = t;
+          use(pick);
+        }
+  for (const auto& list : choices)
+    for (const Sharding& s : list) {
+      for (size_t k = 0; k < choices.size(); k++) {
+        bool can = std::find(choices[k].begin(), choices[k].end(), s) != choices[k].end();
+        pick[k] = can ? s : Sharding(axes);
+      }
+      use(pick);
+    }
+}
+
+struct Program {
+  Graph graph;
+  std::vector<std::string> outputs;
+};
+
+bool Differentiable(const Node& node, size_t input) {
+  return IsFloating(node.inputs[input].dtype()) && int(input) != Record(node.op).shape_operand;
+}
+
+// y = op(inputs); with `backward` also the gradients of sum_i <dy_i, y_i> for the inputs.
+Program Trace(Op op, const Sample& sample, const std::vector<Sharding>& placements, int axes, bool backward) {
+  TraceBuilder trace;
+  BuilderScope scope(trace);
+  std::vector<Var> inputs;
+  for (size_t i = 0; i < sample.inputs.size(); i++)
+    inputs.push_back(Leaf(fmt::format("in{}", i), DTypeOf(sample.inputs[i]), sample.inputs[i].shape, placements[i]));
+  Outputs results = trace.Emit(op, sample.attrs, inputs, Loc::current());
+  std::vector<NamedValue> named;
+  for (size_t i = 0; i < results.size(); i++) named.push_back({fmt::format("y{}", i), results[i]});
+  const Node& node = results[0].node();
+  bool any = false;
+  for (size_t i = 0; i < inputs.size(); i++) any |= Differentiable(node, i);
+  if (backward && any && IsFloating(results[0].dtype())) {
+    std::vector<Var> ys{results[0]}, dys{Leaf("dy", results[0].dtype(), results[0].shape(), Sharding(axes))};
+    std::vector<Var> d = Vjp(ys, dys, inputs);
+    for (size_t i = 0; i < d.size(); i++)
+      if (d[i] && Differentiable(node, i)) named.push_back({fmt::format("d{}", i), d[i]});
+  }
+  Program program;
+  for (const NamedValue& n : named) program.outputs.push_back(n.name);
+  program.graph = trace.Finish(std::move(named));
+  return program;
+}
+
+// The rank's chunk of a global f64 (or integer) tensor. For Partial axes the terms over their ranks reduce to the value.
+double Term(double value, const Sharding& s, const MeshShape& mesh, const Coords& coords, int64_t index) {
+  for (int a = 0; a < s.num_axes(); a++) {
+    if (s[a].kind != Placement::kPartial) continue;
+    int k = mesh.sizes[size_t(a)], c = coords[size_t(a)], owner = int(index % k);
+    if (s[a].reduce == ReduceOp::kSum) {
+      double shift = 0.1 * double((index * 7 + a) % 5);  // k - 1 ranks hold the shift, the owner makes up for it
+      value = c == owner ? value - shift * (k - 1) : shift;
+    } else if (c != owner) {
+      value += s[a].reduce == ReduceOp::kMax ? -1.0 - 0.1 * c : 1.0 + 0.1 * c;
+    }
+  }
+  return value;
+}
+
+Tensor Chunk(const Tensor& global, const Sharding& s, const MeshShape& mesh, const Coords& coords) {
+  Shape shape = ChunkShape(global.shape(), s, mesh);
+  Tensor local = Tensor::Zeros(global.dtype(), shape);
+  TensorView view = MakeView(local.data(), global.dtype(), global.shape(), s, mesh, coords);
+  std::vector<double> values = global.ToDoubles(), mine(size_t(NumElements(shape)), std::nan(""));
+  std::function<void(int, int64_t, int64_t)> walk = [&](int d, int64_t from, int64_t to) {
+    if (d == view.rank) {
+      mine[size_t(to)] = Term(values[size_t(from)], s, mesh, coords, from);
+      return;
+    }
+    for (int64_t i = 0; i < view.dim(d).extent; i++)
+      walk(d + 1, from * view.dim(d).global + view.dim(d).offset + i, to * view.dim(d).capacity + i);
+  };
+  walk(0, 0, 0);
+  if (!IsFloating(global.dtype()))
+    for (double& v : mine) v = std::isnan(v) ? 0 : v;
+  return Tensor::FromDoubles(mine, global.dtype(), shape);
+}
+
+using Values = std::map<std::string, Tensor>;
+
+Values Inputs(const Sample& sample, const Program& reference, uint64_t seed) {
+  Values values;
+  std::vector<Tensor> drawn = SampleValues(sample, seed);
+  for (size_t i = 0; i < drawn.size(); i++) values[fmt::format("in{}", i)] = drawn[i];
+  for (const auto& node : reference.graph.nodes)
+    if (node->op == Op::kLeaf && node->attrs.Text("name") == "dy")
+      values["dy"] = SampleValues({{{node->outputs[0].shape}}}, seed + 1)[0];
+  return values;
+}
+
+bool SameValues(const Tensor& got, const Tensor& want, std::string* why) {
+  std::vector<double> a = got.ToDoubles(), b = want.ToDoubles();
+  double scale = 1;
+  for (double v : b)
+    if (std::isfinite(v)) scale = std::max(scale, std::abs(v));
+  for (size_t i = 0; i < b.size(); i++) {
+    bool same = a[i] == b[i] || std::abs(a[i] - b[i]) <= kTolerance * scale;
+    if (same) continue;
+    *why = fmt::format("element {} is {:.17g}, one rank has {:.17g}", i, a[i], b[i]);
+    return false;
+  }
+  return true;
+}
+
+struct Case {
+  std::vector<Sharding> placements;
+  LocalProgram local;
+};
+
+class MeshSweep {
+ public:
+  MeshSweep(Op op, size_t index, const Sample& sample, const std::vector<int>& mesh, const Options& options)
+      : op_(op), index_(index), sample_(sample), sizes_(mesh), mesh_(MeshOf(mesh)), options_(options) {
+    Program reference = Trace(op, sample, std::vector<Sharding>(sample.inputs.size(), Sharding(0)), 0, options.backward);
+    values_ = Inputs(sample, reference, 11 + index);
+    Context context(0, 1);
+    RegisterCpuKernels(context.kernels(DeviceKind::kCpu));
+    LocalProgram local = Partition(reference.graph, {});
+    expected_ = Interpret(local, {&context}, [&](const std::string& name, const ValueInfo&) { return values_.at(name); });
+  }
+
+  Result Run() {
+    std::vector<std::vector<Sharding>> choices;
+    for (const SampleInput& input : sample_.inputs) choices.push_back(Placements(input, mesh_.num_axes()));
+    if (choices.empty()) Prepare({});
+    else Combinations(choices, [&](const std::vector<Sharding>& p) { Prepare(p); });
+    Flush();
+    return std::move(result_);
+  }
+
+ private:
+  // Two operands that shard different labels on one axis: the only thing that rules may refuse.
+  bool MustRefuse(const std::vector<Sharding>& placements, const Node& node) const {
+    Dims dims = Record(op_).dims(node);
+    for (int a = 0; a < mesh_.num_axes(); a++) {
+      char label = 0;
+      for (size_t k = 0; k < placements.size(); k++) {
+        if (placements[k][a].kind != Placement::kShard) continue;
+        char mine = dims.in[k][size_t(placements[k][a].dim)];
+        if (dims.blocked.find(mine) != std::string::npos) continue;
+        for (const Dims::Group& g : dims.groups)
+          if (mine == g.outer) mine = g.merged;
+        if (label && mine != label) return true;
+        label = mine;
+      }
+    }
+    return false;
+  }
+
+  void Prepare(const std::vector<Sharding>& placements) {
+    Program program = Trace(op_, sample_, placements, mesh_.num_axes(), options_.backward);
+    try {
+      Case c{placements, Partition(program.graph, {.mesh = mesh_, .ops = options_.ops})};
+      batch_.push_back(std::move(c));
+    } catch (const Error& e) {
+      const Node* node = nullptr;
+      for (const auto& n : program.graph.nodes)
+        if (n->op == op_ && !node) node = n.get();
+      if (MustRefuse(placements, *node)) result_.refused++;
+      else Fail(placements, e.what());
+    }
+    if (batch_.size() >= 1000) Flush();
+  }
+
+  void Flush() {
+    if (batch_.empty()) return;
+    try {
+      RunRanks(mesh_.num_ranks(), [&](Context& context, GroupFactory& groups) {
+        RegisterCpuKernels(context.kernels(DeviceKind::kCpu));
+        RegisterCollectives(context.kernels(DeviceKind::kCpu), DeviceKind::kCpu);
+        DeviceMesh mesh(context, groups, mesh_);
+        for (const Case& c : batch_) RunCase(c, {&context, &mesh, mesh_, mesh.coords()});
+      });
+    } catch (const std::exception& e) {
+      Fail({}, e.what());
+    }
+    result_.cases += int64_t(batch_.size());
+    result_.runs += int64_t(batch_.size()) * mesh_.num_ranks();
+    batch_.clear();
+  }
+
+  void RunCase(const Case& c, const Runtime& runtime) {
+    Binder bind = [&](const std::string& name, const ValueInfo& info) { return Chunk(values_.at(name), info.sharding, mesh_, runtime.coords); };
+    Values got = Interpret(c.local, runtime, bind);
+    for (auto& [name, want] : expected_) {
+      std::string why;
+      if (!SameValues(got.at(name), want, &why)) Fail(c.placements, name + ": " + why);
+    }
+  }
+
+  void Fail(const std::vector<Sharding>& placements, const std::string& why) {
+    std::lock_guard lock(mutex_);
+    result_.failures.push_back(Describe(op_, index_, sizes_, placements) + ": " + why);
+  }
+
+  Op op_;
+  size_t index_;
+  const Sample& sample_;
+  std::vector<int> sizes_;
+  MeshShape mesh_;
+  const Options& options_;
+  Values values_, expected_;
+  std::vector<Case> batch_;
+  Result result_;
+  std::mutex mutex_;
+};
+
+}  // namespace
+
+std::vector<Tensor> SampleValues(const Sample& sample, uint64_t seed) {
+  std::mt19937_64 rng(seed);
+  std::vector<Tensor> tensors;
+  for (const SampleInput& input : sample.inputs) {
+    std::vector<double> values(size_t(NumElements(input.shape)));
+    for (double& v : values) v = Draw(input, rng);
+    tensors.push_back(Tensor::FromDoubles(values, DTypeOf(input), input.shape));
+  }
+  return tensors;
+}
+
+void Result::Add(const Result& other) {
+  cases += other.cases;
+  runs += other.runs;
+  refused += other.refused;
+  failures.insert(failures.end(), other.failures.begin(), other.failures.end());
+}
+
+Result SweepOp(Op op, const Options& options) {
+  Result result;
+  std::vector<Sample> samples = Record(op).samples(op);
+  for (size_t i = 0; i < samples.size(); i++)
+    for (const std::vector<int>& mesh : options.meshes) result.Add(MeshSweep(op, i, samples[i], mesh, options).Run());
+  return result;
+}
+
+}  // namespace weft::sweep

@@ -1,0 +1,30 @@
+// The op sweep: every op, every placement of its operands, on several meshes of in-process ranks, forward and backward,
+// against one rank. No code per op: all of it comes from the op's record and samples.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "core/ops/record.h"
+
+namespace weft::sweep {
+
+struct Options {
+  const OpTable* ops = nullptr;             // rules to test; null: the real ones
+  std::vector<std::vector<int>> meshes = {{2}, {3}, {4}, {2, 2}};
+  bool backward = true;
+};
+
+struct Result {
+  int64_t cases = 0;      // placements run on a mesh (each compared on every rank)
+  int64_t runs = 0;       // cases x ranks
+  int64_t refused = 0;    // placements that the rules refuse (two different shards on one axis), as they must
+  std::vector<std::string> failures;
+  void Add(const Result& other);
+};
+
+Result SweepOp(Op op, const Options& options);
+
+// One rank, f64: the values of the sample's inputs, deterministic.
+std::vector<Tensor> SampleValues(const Sample& sample, uint64_t seed);
+
+}  // namespace weft::sweep
