@@ -1,0 +1,216 @@
+#include "parallel/train/config.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "fmt/format.h"
+#include "fmt/ranges.h"
+#include "parallel/train/config_check.h"
+#include "parallel/train/config_presets.h"
+#include "parallel/train/config_schema.h"
+#include "parallel/train/config_value.h"
+#include "parallel/train/suggest.h"
+#include "parallel/train/yaml_node.h"
+
+namespace weft {
+namespace {
+
+std::vector<std::string> AllKeys() {
+  std::vector<std::string> keys = SectionNames();
+  std::erase(keys, "");
+  for (const Field& field : Schema()) keys.push_back(field.key);
+  return keys;
+}
+
+bool IsSection(const std::string& key) {
+  std::vector<std::string> names = SectionNames();
+  return !key.empty() && std::find(names.begin(), names.end(), key) != names.end();
+}
+
+std::string UnknownKey(const std::string& key) {
+  if (std::string nearest = NearestKey(key, AllKeys()); !nearest.empty()) {
+    return fmt::format("unknown key; did you mean {}?", nearest);
+  }
+  std::string section = key.find('.') == key.npos ? "" : key.substr(0, key.find('.'));
+  std::vector<std::string> keys = IsSection(section) ? KeysOf(section) : AllKeys();
+  std::erase_if(keys, [&](const std::string& known) { return section.empty() && known.find('.') != known.npos; });
+  return fmt::format("unknown key; the keys here are {}", fmt::join(keys, ", "));
+}
+
+// Puts parsed nodes into the config and gathers every fault with its place.
+class Reader {
+ public:
+  explicit Reader(Config& config) : config_(config) {}
+
+  void ReadFile(const YamlNode& root, const std::string& name) {
+    file_ = name;
+    config_.origins[""] = fmt::format("{}:1:1: ", name);
+    if (root.kind == YamlNode::kMap) return ReadMap("", root);
+    faults.push_back(fmt::format("{}:{}:{}: expected a mapping of keys, got {}", name, root.line, root.column,
+                                 root.kind == YamlNode::kNull ? "nothing" : "another value"));
+  }
+
+  void ReadOverride(const std::string& word) {
+    file_.clear();
+    size_t equals = word.find('=');
+    if (equals == word.npos || equals == 0) {
+      faults.push_back(fmt::format("command line: {}: expected key=value, e.g. train.steps=100", word));
+      return;
+    }
+    std::string key = word.substr(0, equals);
+    absl::StatusOr<YamlNode> value = OverrideValue(key, word.substr(equals + 1));
+    if (!value.ok()) {
+      faults.emplace_back(value.status().message());
+    } else {
+      Read(key, "command line: ", *value);
+    }
+  }
+
+  std::vector<std::string> faults;
+
+ private:
+  // Lists, mappings and quotes are YAML; all else is taken as it stands, so that no path needs quoting twice.
+  static absl::StatusOr<YamlNode> OverrideValue(const std::string& key, const std::string& text) {
+    bool yaml = !text.empty() && std::string_view("[{'\"").find(text[0]) != std::string_view::npos;
+    if (yaml) return ParseYaml(text, "command line: " + key);
+    YamlNode node{.kind = text.empty() ? YamlNode::kNull : YamlNode::kScalar};
+    node.text = text;
+    return node;
+  }
+
+  std::string Place(int line, int column) const {
+    return file_.empty() ? "command line: " : fmt::format("{}:{}:{}: ", file_, line, column);
+  }
+
+  void ReadMap(const std::string& section, const YamlNode& map) {
+    std::map<std::string, int> lines;
+    for (const YamlEntry& entry : map.entries) {
+      std::string key = section.empty() ? entry.key : section + "." + entry.key;
+      std::string place = Place(entry.line, entry.column);
+      if (auto [first, fresh] = lines.emplace(entry.key, entry.line); !fresh) {
+        faults.push_back(fmt::format("{}{}: given twice, first on line {}; remove one", place, key, first->second));
+        continue;
+      }
+      Read(key, place, entry.value);
+    }
+  }
+
+  void Read(const std::string& key, const std::string& place, const YamlNode& value) {
+    const Field* field = FindField(key);
+    if (!field && !IsSection(key)) {
+      faults.push_back(fmt::format("{}{}: {}", place, key, UnknownKey(key)));
+      return;
+    }
+    config_.origins[key] = place;
+    if (!field) return ReadSection(key, place, value);
+    if (std::optional<ValueFault> fault = SetValue(*field, value, config_)) {
+      // An absent value has no place of its own.
+      std::string at = fault->at->kind == YamlNode::kNull ? place : Place(fault->at->line, fault->at->column);
+      faults.push_back(fmt::format("{}{}: {}", at, key, fault->what));
+    }
+  }
+
+  void ReadSection(const std::string& key, const std::string& place, const YamlNode& value) {
+    if (value.kind == YamlNode::kMap) return ReadMap(key, value);
+    faults.push_back(fmt::format("{}{}: expected a mapping of keys ({}), got {}", place, key,
+                                 fmt::join(KeysOf(key), ", "),
+                                 value.kind == YamlNode::kNull ? "nothing; fill it or remove it" : "a value"));
+  }
+
+  Config& config_;
+  std::string file_;  // "" while the command line is read
+};
+
+void FillPrecision(Config& config) {
+  DType wider = config.precision.compute == DType::kF64 ? DType::kF64 : DType::kF32;
+  if (!config.Given("precision.params")) config.precision.params = wider;
+  if (!config.Given("precision.reduce")) config.precision.reduce = wider;
+}
+
+absl::Status Refuse(const Config& config, const std::string& key, const std::string& what) {
+  return absl::InvalidArgumentError(PlaceOf(config, key) + what);
+}
+
+}  // namespace
+
+absl::StatusOr<Config> ParseConfig(std::string_view yaml, const std::string& name,
+                                   const std::vector<std::string>& overrides) {
+  absl::StatusOr<YamlNode> root = ParseYaml(yaml, name);
+  if (!root.ok()) return root.status();
+  Config config;
+  Reader reader(config);
+  reader.ReadFile(*root, name);
+  for (const std::string& word : overrides) reader.ReadOverride(word);
+  if (reader.faults.empty()) {
+    FillModel(config);
+    FillPrecision(config);
+    reader.faults = CheckConfig(config);
+  }
+  if (!reader.faults.empty()) return absl::InvalidArgumentError(fmt::format("{}", fmt::join(reader.faults, "\n")));
+  return config;
+}
+
+absl::StatusOr<Config> LoadConfig(const std::string& path, const std::vector<std::string>& overrides) {
+  std::error_code error;
+  if (!std::filesystem::exists(path, error)) {
+    return absl::NotFoundError(path + ": no such file; expected a YAML config such as configs/quickstart.yaml");
+  }
+  std::ifstream file(path, std::ios::binary);
+  if (!file || std::filesystem::is_directory(path, error)) {
+    return absl::InvalidArgumentError(path + ": cannot be read as a file; expected a YAML config");
+  }
+  std::string text((std::istreambuf_iterator<char>(file)), {});
+  return ParseConfig(text, path, overrides);
+}
+
+absl::Status Resolve(Config& config, int world_size) {
+  MeshConfig& mesh = config.mesh;
+  int64_t known = (mesh.dp == -1 ? 1 : mesh.dp) * (mesh.tp == -1 ? 1 : mesh.tp);
+  if (mesh.dp == -1 && world_size % known == 0) mesh.dp = world_size / known;
+  if (mesh.tp == -1 && world_size % known == 0) mesh.tp = world_size / known;
+  if (mesh.dp == -1 || mesh.tp == -1) {
+    return Refuse(config, "mesh",
+                  fmt::format("{} ranks cannot be filled by an axis beside one of {}; start a multiple of {}",
+                              world_size, known, known));
+  }
+  if (mesh.dp * mesh.tp != world_size) {
+    return Refuse(config, "mesh",
+                  fmt::format("dp={} x tp={} is {} ranks, but {} started; use mpirun -np {} or change the mesh",
+                              mesh.dp, mesh.tp, mesh.dp * mesh.tp, world_size, mesh.dp * mesh.tp));
+  }
+  if (config.parallel.sequence_parallel && mesh.tp == 1) {
+    return Refuse(config, "parallel.sequence_parallel", "needs mesh.tp above 1, got 1; set it to false");
+  }
+  int64_t share = (config.train.global_batch + mesh.dp - 1) / mesh.dp;
+  int64_t& micro = config.train.micro_batch;
+  micro = micro == 0 ? share : std::min(micro, share);
+  return absl::OkStatus();
+}
+
+absl::Status ResolveVocab(Config& config, int64_t tokenizer_vocab) {
+  if (config.model.vocab == 0) config.model.vocab = tokenizer_vocab;
+  if (config.model.vocab >= tokenizer_vocab) return absl::OkStatus();
+  return Refuse(config, "model.vocab",
+                fmt::format("expected at least the {} kinds of token of tokenizer {}, got {}", tokenizer_vocab,
+                            config.data.tokenizer, config.model.vocab));
+}
+
+std::string ToYaml(const Config& config) {
+  std::string text;
+  for (const std::string& section : SectionNames()) {
+    std::string lines;
+    for (const std::string& key : KeysOf(section)) {
+      std::string value = PrintValue(*FindField(key), config);
+      if (value.empty()) continue;
+      std::string name = section.empty() ? key : "  " + key.substr(section.size() + 1);
+      lines += fmt::format("{}: {}\n", name, value);
+    }
+    if (!section.empty() && !lines.empty()) text += section + ":\n";
+    text += lines;
+  }
+  return text;
+}
+
+}  // namespace weft

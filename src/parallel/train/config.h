@@ -1,0 +1,142 @@
+// Config: every key of a run, typed. Read from strict YAML, then overridden by path=value words of the command line.
+//
+//   absl::StatusOr<Config> config = LoadConfig("configs/quickstart.yaml", {"mesh.dp=2", "train.steps=10"});
+//   absl::Status ranks = Resolve(*config, world_size);
+//
+// A key is one member here and one row in config_schema.cc, nothing else.
+#pragma once
+#include <array>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "core/base/dtype.h"
+
+namespace weft {
+
+enum class ModelFamily { kGpt2, kLlama };
+enum class FsdpMode { kNone, kGradients, kFull };
+enum class OptimizerName { kAdamW };
+enum class ScheduleName { kConstant, kCosine, kLinear, kWsd };
+enum class DeviceChoice { kAuto, kCpu, kCuda };
+enum class ExecutorMode { kCompiled, kInterpret, kEager };
+enum class NumericsMode { kDefault, kInvariant };
+
+// Validation text: a path, or the fraction of the training text that is cut off its tail. Neither means no evaluation.
+struct ValSource {
+  std::string path;
+  double fraction = 0;
+  bool empty() const { return path.empty() && fraction == 0; }
+  bool operator==(const ValSource&) const = default;
+};
+
+struct ModelConfig {
+  std::string preset;
+  ModelFamily family = ModelFamily::kGpt2;
+  int64_t layers = 0, heads = 0, kv_heads = 0, dim = 0, ffn = 0;
+  int64_t vocab = 0;  // 0 until ResolveVocab: the tokenizer's
+  int64_t context = 0;
+  double dropout = 0;
+  bool tie_embeddings = true;
+  double norm_eps = 1e-5, rope_theta = 10000;
+};
+
+struct DataConfig {
+  std::vector<std::string> train;
+  ValSource val;
+  std::string tokenizer = "bytes";
+  bool shuffle = true, synthetic = false;
+};
+
+struct MeshConfig {
+  int64_t dp = 1, tp = 1;  // -1 until Resolve: fill
+};
+
+struct ParallelConfig {
+  bool sequence_parallel = false;
+  FsdpMode fsdp = FsdpMode::kNone;
+};
+
+struct PrecisionConfig {
+  DType compute = DType::kF32, params = DType::kF32, reduce = DType::kF32;
+};
+
+struct OptimizerConfig {
+  OptimizerName name = OptimizerName::kAdamW;
+  double lr = 1e-3;
+  std::array<double, 2> betas = {0.9, 0.95};
+  double eps = 1e-8, weight_decay = 0.1;
+};
+
+struct ScheduleConfig {
+  ScheduleName name = ScheduleName::kConstant;
+  int64_t warmup_steps = 0;
+  double min_lr = 0;
+};
+
+struct TrainConfig {
+  int64_t steps = 0, global_batch = 0;
+  int64_t micro_batch = 0;  // 0 until Resolve: the whole share of a dp rank
+  int64_t seed = 1;
+  double clip = 1;         // 0: no clipping
+  int64_t eval_every = 0;  // 0: after the last step only
+  int64_t eval_batches = kAllBatches;
+  static constexpr int64_t kAllBatches = -1;
+};
+
+struct DistConfig {
+  double timeout_s = 300;
+};
+
+struct CheckpointConfig {
+  std::string dir = "checkpoints";
+  int64_t every = 0, keep = 0;  // 0: never written; all are kept
+  std::string resume = "never";
+};
+
+struct LogConfig {
+  std::string jsonl;
+  int64_t every = 10;
+};
+
+struct Config {
+  ModelConfig model;
+  DataConfig data;
+  MeshConfig mesh;
+  ParallelConfig parallel;
+  PrecisionConfig precision;
+  OptimizerConfig optimizer;
+  ScheduleConfig schedule;
+  TrainConfig train;
+  DeviceChoice device = DeviceChoice::kAuto;
+  ExecutorMode executor = ExecutorMode::kCompiled;
+  NumericsMode numerics = NumericsMode::kDefault;
+  int64_t threads = 0;  // 0: auto
+  DistConfig dist;
+  CheckpointConfig checkpoint;
+  LogConfig log;
+
+  // Where each given key or section stands, as errors name it: "configs/a.yaml:3:11: " or "command line: ".
+  std::map<std::string, std::string> origins;
+  bool Given(const std::string& key) const { return origins.contains(key); }
+};
+
+// Reads, merges and checks everything that needs no other rank and no data. The error holds every fault, one a line.
+absl::StatusOr<Config> LoadConfig(const std::string& path, const std::vector<std::string>& overrides);
+// The same for text at hand; `name` stands for the file in errors.
+absl::StatusOr<Config> ParseConfig(std::string_view yaml, const std::string& name,
+                                   const std::vector<std::string>& overrides);
+
+// Fills mesh axes of -1 and train.micro_batch; refuses a mesh whose product is not the number of ranks.
+absl::Status Resolve(Config& config, int world_size);
+// Fills model.vocab, or refuses one that is smaller than the tokenizer's.
+absl::Status ResolveVocab(Config& config, int64_t tokenizer_vocab);
+
+// The merged config as YAML: reading it back gives the same Config.
+std::string ToYaml(const Config& config);
+
+}  // namespace weft

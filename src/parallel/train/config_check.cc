@@ -1,0 +1,97 @@
+#include "parallel/train/config_check.h"
+
+#include "fmt/format.h"
+#include "parallel/train/config_schema.h"
+#include "parallel/train/config_value.h"
+
+namespace weft {
+namespace {
+
+class Faults {
+ public:
+  explicit Faults(const Config& config) : config_(config) {}
+
+  // Records a fault of `key` unless `holds`.
+  void Check(bool holds, const std::string& key, const std::string& what) {
+    if (!holds) lines_.push_back(PlaceOf(config_, key) + what);
+  }
+  std::vector<std::string> lines_;
+
+ private:
+  const Config& config_;
+};
+
+void CheckRequired(const Config& config, Faults& faults) {
+  const ModelConfig& model = config.model;
+  bool sizes = model.preset.empty();
+  auto require = [&](const char* key, int64_t value) {
+    faults.Check(value > 0, key, "is required; add it" + std::string(sizes ? ", or model.preset" : ""));
+  };
+  faults.Check(!sizes || config.Given("model.family"), "model.family",
+               "is required; add it (gpt2 or llama), or model.preset");
+  require("model.layers", model.layers);
+  require("model.heads", model.heads);
+  require("model.dim", model.dim);
+  require("model.context", model.context);
+  faults.Check(config.train.steps > 0, "train.steps", "is required; add it");
+  faults.Check(config.train.global_batch > 0, "train.global_batch", "is required; add it");
+  faults.Check(!config.data.train.empty() || config.data.synthetic, "data.train",
+               "is required; give a text file or folder, or data.synthetic: true");
+}
+
+void CheckModel(const Config& config, Faults& faults) {
+  const ModelConfig& model = config.model;
+  if (model.dim < 1 || model.heads < 1 || model.kv_heads < 1) return;  // reported as missing
+  faults.Check(model.dim % model.heads == 0, "model.dim",
+               fmt::format("expected a multiple of model.heads = {}, got {}", model.heads, model.dim));
+  faults.Check(model.heads % model.kv_heads == 0, "model.kv_heads",
+               fmt::format("expected a divisor of model.heads = {}, got {}", model.heads, model.kv_heads));
+  bool rotary = model.family == ModelFamily::kLlama && model.dim % model.heads == 0;
+  faults.Check(!rotary || model.dim / model.heads % 2 == 0, "model.dim",
+               fmt::format("rotary embedding wants an even head width, got {} / {} heads = {}", model.dim, model.heads,
+                           model.dim / model.heads));
+}
+
+void CheckTraining(const Config& config, Faults& faults) {
+  const TrainConfig& train = config.train;
+  faults.Check(train.steps < 1 || config.schedule.warmup_steps <= train.steps, "schedule.warmup_steps",
+               fmt::format("expected at most train.steps = {}, got {}", train.steps, config.schedule.warmup_steps));
+  faults.Check(config.schedule.min_lr <= config.optimizer.lr, "schedule.min_lr",
+               fmt::format("expected at most optimizer.lr = {}, got {}", config.optimizer.lr, config.schedule.min_lr));
+  faults.Check(config.mesh.dp != -1 || config.mesh.tp != -1, "mesh.tp",
+               "expected one axis of -1 (fill) at most, got two; give this one a size");
+  bool vocab_known = config.data.tokenizer != "chars" || config.model.vocab > 0;
+  faults.Check(!config.data.synthetic || vocab_known, "data.tokenizer",
+               "chars takes its vocabulary from a text, but data.synthetic has none; set model.vocab or use bytes");
+}
+
+void CheckBuilt(const Config& config, Faults& faults) {
+  for (const Field& field : Schema()) {
+    bool refused = field.not_built && field.not_built(config);
+    if (refused) {
+      faults.Check(false, field.key, fmt::format("{} is not built yet; {}", PrintValue(field, config), field.instead));
+    }
+  }
+}
+
+}  // namespace
+
+std::string PlaceOf(const Config& config, const std::string& key) {
+  for (const std::string& place : {key, key.substr(0, key.find('.')), std::string()}) {
+    if (auto found = config.origins.find(place); found != config.origins.end()) {
+      return fmt::format("{}{}: ", found->second, key);
+    }
+  }
+  return key + ": ";
+}
+
+std::vector<std::string> CheckConfig(const Config& config) {
+  Faults faults(config);
+  CheckRequired(config, faults);
+  CheckModel(config, faults);
+  CheckTraining(config, faults);
+  CheckBuilt(config, faults);
+  return faults.lines_;
+}
+
+}  // namespace weft

@@ -1,0 +1,16 @@
+// What must hold between keys, once all of them are read.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "parallel/train/config.h"
+
+namespace weft {
+
+// "configs/a.yaml:3:11: model.dim: " for a given key, else the place of its section, else of the file.
+std::string PlaceOf(const Config& config, const std::string& key);
+
+// One line a fault, place included; empty when the config can run.
+std::vector<std::string> CheckConfig(const Config& config);
+
+}  // namespace weft

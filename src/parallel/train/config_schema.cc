@@ -1,0 +1,224 @@
+#include "parallel/train/config_schema.h"
+
+#include <algorithm>
+
+#include "fmt/format.h"
+#include "fmt/ranges.h"
+#include "parallel/train/config_value.h"
+
+namespace weft {
+namespace {
+
+template <class E>
+struct EnumNames;
+#define WEFT_ENUM_NAMES(type, ...)                         \
+  template <>                                              \
+  struct EnumNames<type> {                                 \
+    static constexpr const char* kNames[] = {__VA_ARGS__}; \
+  }
+WEFT_ENUM_NAMES(ModelFamily, "gpt2", "llama");
+WEFT_ENUM_NAMES(FsdpMode, "none", "gradients", "full");
+WEFT_ENUM_NAMES(OptimizerName, "adamw");
+WEFT_ENUM_NAMES(ScheduleName, "constant", "cosine", "linear", "wsd");
+WEFT_ENUM_NAMES(DeviceChoice, "auto", "cpu", "cuda");
+WEFT_ENUM_NAMES(ExecutorMode, "compiled", "interpret", "eager");
+WEFT_ENUM_NAMES(NumericsMode, "default", "invariant");
+WEFT_ENUM_NAMES(DType, "f64", "f32", "bf16", "f16");  // the floating types, in DType's order
+#undef WEFT_ENUM_NAMES
+
+template <class T>
+FieldRef Ref(T& member) {
+  if constexpr (std::is_enum_v<T>) {
+    return EnumRef{EnumNames<T>::kNames, [&member] { return int(member); }, [&member](int i) { member = T(i); }};
+  } else {
+    return &member;
+  }
+}
+
+constexpr Bounds AtLeast(double low) { return {.low = low}; }
+constexpr Bounds Above(double low) { return {.low = low, .low_open = true}; }
+constexpr Bounds HalfOpen(double low, double high) { return {.low = low, .high = high, .high_open = true}; }
+
+// The key is spelt as the member is, so the two cannot differ.
+#define KEY(member, text) .key = #member, .ref = [](Config& c) -> FieldRef { return Ref(c.member); }, .help = text
+#define NOT_BUILT(condition) .not_built = [](const Config& c) { return condition; }
+
+// clang-format off
+const std::vector<Field>& Fields() {
+  static const std::vector<Field> fields = {
+      {KEY(model.preset, "a published model's sizes; other model keys override it"),
+       .choices = {"gpt2_124m", "gpt2_355m", "gpt2_774m", "gpt2_1558m", "llama3_1b", "llama3_8b"},
+       .default_text = "none"},
+      {KEY(model.family, "the architecture"), .default_text = "required without preset"},
+      {KEY(model.layers, "transformer blocks"), .bounds = AtLeast(1), .default_text = "required without preset"},
+      {KEY(model.heads, "query heads; divides dim"),
+       .bounds = AtLeast(1), .default_text = "required without preset"},
+      {KEY(model.kv_heads, "key and value heads; divides heads"), .bounds = AtLeast(1), .default_text = "heads"},
+      {KEY(model.dim, "width of the residual stream"),
+       .bounds = AtLeast(1), .default_text = "required without preset"},
+      {KEY(model.ffn, "hidden width of the MLP"), .bounds = AtLeast(1),
+       .default_text = "gpt2: 4 dim; llama: 8/3 dim, up to a multiple of 64"},
+      {KEY(model.vocab, "token kinds; not below the tokenizer's"),
+       .bounds = AtLeast(1), .default_text = "the tokenizer's"},
+      {KEY(model.context, "tokens of a sequence"), .bounds = AtLeast(1), .default_text = "required without preset"},
+      {KEY(model.dropout, "probability of dropping"), .bounds = HalfOpen(0, 1)},
+      {KEY(model.tie_embeddings, "the output product uses the token embedding"),
+       .default_text = "gpt2: true; llama: false"},
+      {KEY(model.norm_eps, "epsilon of the norms"), .bounds = Above(0)},
+      {KEY(model.rope_theta, "base of the rotary embedding (llama)"), .bounds = Above(0)},
+
+      {KEY(data.train, "text files, folders or globs"), .default_text = "required unless synthetic"},
+      {KEY(data.val, "validation text, or the fraction of the training text cut off its tail; 0: no evaluation"),
+       .bounds = HalfOpen(0, 1), .default_text = "none"},
+      {KEY(data.tokenizer, "bytes; chars: the sorted code points of the text"),
+       .choices = {"bytes", "chars", "sentencepiece:"},
+       NOT_BUILT(c.data.tokenizer.starts_with("sentencepiece:")),
+       .instead = "use bytes or chars"},
+      {KEY(data.shuffle, "sequences start at random offsets; false: consecutive windows")},
+      {KEY(data.synthetic, "random tokens instead of data.train; no evaluation")},
+
+      {KEY(mesh.dp, "data parallel ranks; -1: fill"), .bounds = AtLeast(1), .word = "-1", .word_value = -1},
+      {KEY(mesh.tp, "tensor parallel ranks; -1: fill"), .bounds = AtLeast(1), .word = "-1", .word_value = -1},
+
+      {KEY(parallel.sequence_parallel, "shard the sequence between tensor parallel blocks; needs tp above 1")},
+      {KEY(parallel.fsdp, "what dp ranks shard besides the optimizer's moments")},
+
+      {KEY(precision.compute, "type of activations and products"),
+       NOT_BUILT(c.precision.compute == DType::kF16), .instead = "use bf16 or f32"},
+      {KEY(precision.params, "type of the master weights"),
+       NOT_BUILT(c.precision.params == DType::kF16), .instead = "use bf16 or f32",
+       .default_text = "the wider of f32 and compute"},
+      {KEY(precision.reduce, "type in which gradients are summed over ranks"),
+       NOT_BUILT(c.precision.reduce == DType::kF16), .instead = "use bf16 or f32",
+       .default_text = "the wider of f32 and compute"},
+
+      {KEY(optimizer.name, "the update rule")},
+      {KEY(optimizer.lr, "learning rate after the warm-up"), .bounds = Above(0)},
+      {KEY(optimizer.betas, "decay of the two moments"), .bounds = HalfOpen(0, 1)},
+      {KEY(optimizer.eps, "added to the root of the second moment"), .bounds = Above(0)},
+      {KEY(optimizer.weight_decay, "of product weights and embeddings"), .bounds = AtLeast(0)},
+
+      {KEY(schedule.name, "shape of the learning rate after the warm-up")},
+      {KEY(schedule.warmup_steps, "steps of linear warm-up; at most train.steps"), .bounds = AtLeast(0)},
+      {KEY(schedule.min_lr, "learning rate at the end; at most lr"), .bounds = AtLeast(0)},
+
+      {KEY(train.steps, "updates"), .bounds = AtLeast(1), .default_text = "required"},
+      {KEY(train.global_batch, "sequences of a step over all ranks"),
+       .bounds = AtLeast(1), .default_text = "required"},
+      {KEY(train.micro_batch, "sequences of a dp rank at once"),
+       .bounds = AtLeast(1), .default_text = "the rank's whole share"},
+      {KEY(train.seed, "of weights, dropout and data order"), .bounds = AtLeast(0)},
+      {KEY(train.clip, "greatest norm of the gradient; 0: no clipping"), .bounds = AtLeast(0)},
+      {KEY(train.eval_every, "steps between evaluations; 0: after the last step only"), .bounds = AtLeast(0)},
+      {KEY(train.eval_batches, "global batches of an evaluation"), .bounds = AtLeast(1), .word = "all",
+       .word_value = TrainConfig::kAllBatches},
+
+      {KEY(device, "where tensors live"), NOT_BUILT(c.device == DeviceChoice::kCuda), .instead = "use cpu or auto"},
+      {KEY(executor, "replay the plan, run it node by node, or build and run eagerly")},
+      {KEY(numerics, "invariant: bit-equal losses on every mesh"),
+       NOT_BUILT(c.numerics == NumericsMode::kInvariant), .instead = "use default"},
+      {KEY(threads, "worker threads of a rank"), .bounds = AtLeast(1), .word = "auto"},
+
+      {KEY(dist.timeout_s, "seconds after which a collective that waits ends the job"), .bounds = Above(0)},
+
+      {KEY(checkpoint.dir, "folder of the checkpoints")},
+      {KEY(checkpoint.every, "steps between checkpoints; 0: none"),
+       .bounds = AtLeast(0), NOT_BUILT(c.checkpoint.every > 0), .instead = "set it to 0"},
+      {KEY(checkpoint.keep, "newest checkpoints kept; 0: all"), .bounds = AtLeast(0)},
+      {KEY(checkpoint.resume, "never, auto (the newest in dir), or a checkpoint's path"),
+       NOT_BUILT(c.checkpoint.resume != "never"), .instead = "use never"},
+
+      {KEY(log.jsonl, "file that gets one JSON object per step and event"), .default_text = "none"},
+      {KEY(log.every, "steps between lines on the terminal"), .bounds = AtLeast(1)},
+  };
+  // clang-format on
+  return fields;
+}
+#undef KEY
+#undef NOT_BUILT
+
+std::string BoundsText(const Bounds& bounds) {
+  bool has_low = bounds.low > -std::numeric_limits<double>::infinity();
+  bool has_high = bounds.high < std::numeric_limits<double>::infinity();
+  std::string low = has_low ? fmt::format(" {} {}", bounds.low_open ? ">" : ">=", bounds.low) : "";
+  std::string high = has_high ? fmt::format(" {} {}", bounds.high_open ? "<" : "<=", bounds.high) : "";
+  return low + (has_low && has_high ? " and" : "") + high;
+}
+
+struct TypeName {
+  const Field& field;
+  std::string operator()(bool*) const { return "true or false"; }
+  std::string operator()(int64_t*) const {
+    return fmt::format("an integer{}{}", BoundsText(field.bounds), field.word ? fmt::format(" or {}", field.word) : "");
+  }
+  std::string operator()(double*) const { return "a number" + BoundsText(field.bounds); }
+  std::string operator()(std::string*) const {
+    std::vector<std::string> shown = field.choices;
+    for (std::string& choice : shown) choice += choice.ends_with(':') ? "PATH" : "";
+    return shown.empty() ? "a string" : fmt::format("one of {}", fmt::join(shown, ", "));
+  }
+  std::string operator()(std::vector<std::string>*) const { return "a path or a list of paths"; }
+  std::string operator()(std::array<double, 2>*) const { return "two numbers" + BoundsText(field.bounds); }
+  std::string operator()(ValSource*) const { return "a path or a number" + BoundsText(field.bounds); }
+  std::string operator()(const EnumRef& ref) const { return fmt::format("one of {}", fmt::join(ref.names, ", ")); }
+};
+
+std::string SectionOf(std::string_view key) {
+  size_t dot = key.find('.');
+  return dot == key.npos ? "" : std::string(key.substr(0, dot));
+}
+
+}  // namespace
+
+std::span<const Field> Schema() { return Fields(); }
+
+const Field* FindField(std::string_view key) {
+  auto found = std::find_if(Fields().begin(), Fields().end(), [&](const Field& field) { return field.key == key; });
+  return found == Fields().end() ? nullptr : &*found;
+}
+
+std::vector<std::string> SectionNames() {
+  std::vector<std::string> names;
+  for (const Field& field : Fields()) {
+    std::string section = SectionOf(field.key);
+    if (std::find(names.begin(), names.end(), section) == names.end()) names.push_back(section);
+  }
+  return names;
+}
+
+std::vector<std::string> KeysOf(std::string_view section) {
+  std::vector<std::string> keys;
+  for (const Field& field : Fields()) {
+    if (SectionOf(field.key) == section) keys.push_back(field.key);
+  }
+  return keys;
+}
+
+std::string TypeText(const Field& field) {
+  Config config;
+  return std::visit(TypeName{field}, field.ref(config));
+}
+
+std::string DefaultText(const Field& field) {
+  Config defaults;
+  return field.default_text ? field.default_text : PrintValue(field, defaults);
+}
+
+std::string ConfigHelp() {
+  std::string text;
+  for (const Field& field : Fields()) {
+    text +=
+        fmt::format("{:<27} {} [{}]\n{:<27}   {}\n", field.key, TypeText(field), DefaultText(field), "", field.help);
+  }
+  return text;
+}
+
+std::string ConfigMarkdown() {
+  std::string text = "| key | value | default | meaning |\n|---|---|---|---|\n";
+  for (const Field& field : Fields()) {
+    text += fmt::format("| `{}` | {} | {} | {} |\n", field.key, TypeText(field), DefaultText(field), field.help);
+  }
+  return text;
+}
+
+}  // namespace weft

@@ -1,0 +1,190 @@
+#include "parallel/train/metrics.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <numbers>
+
+#include "fmt/format.h"
+
+namespace weft {
+namespace {
+
+std::string Quote(const std::string& text) {
+  std::string quoted = "\"";
+  for (char ch : text) {
+    if (ch == '"' || ch == '\\') quoted += '\\';
+    if (ch == '\n') {
+      quoted += "\\n";
+    } else if (uint8_t(ch) < 0x20) {
+      quoted += fmt::format("\\u{:04x}", uint8_t(ch));
+    } else {
+      quoted += ch;
+    }
+  }
+  return quoted + '"';
+}
+
+// An object of one line, built member by member.
+class Object {
+ public:
+  explicit Object(const char* event) { Raw("event", Quote(event)); }
+  Object& Add(const char* name, const std::string& value) { return Raw(name, Quote(value)); }
+  Object& Add(const char* name, int64_t value) { return Raw(name, fmt::format("{}", value)); }
+  // JSON has no infinities and no NaN.
+  Object& Add(const char* name, double value) {
+    return Raw(name, std::isfinite(value) ? fmt::format("{:.17g}", value) : "null");
+  }
+  template <class T>
+  Object& Add(const char* name, const std::optional<T>& value) {
+    return value ? Add(name, *value) : Raw(name, "null");
+  }
+  std::string Text() const { return text_ + "}"; }
+
+ private:
+  Object& Raw(const char* name, const std::string& value) {
+    text_ += fmt::format("{}\"{}\":{}", text_.empty() ? "{" : ",", name, value);
+    return *this;
+  }
+  std::string text_;
+};
+
+// "  50/200": the step, aligned to the last one's width.
+std::string StepText(int64_t step, int64_t steps) {
+  std::string total = fmt::format("{}", steps);
+  return fmt::format("step {:>{}}/{}", step, total.size(), total);
+}
+
+}  // namespace
+
+std::string JsonLine(const StartRecord& r) {
+  return Object("start")
+      .Add("version", r.version)
+      .Add("ranks", r.ranks)
+      .Add("dp", r.dp)
+      .Add("tp", r.tp)
+      .Add("parameters", r.parameters)
+      .Add("steps", r.steps)
+      .Add("tokens_per_step", r.tokens_per_step)
+      .Add("train_tokens", r.train_tokens)
+      .Add("val_tokens", r.val_tokens)
+      .Add("config", r.config)
+      .Text();
+}
+
+std::string JsonLine(const StepRecord& r) {
+  return Object("step")
+      .Add("step", r.step)
+      .Add("loss", r.loss)
+      .Add("grad_norm", r.grad_norm)
+      .Add("lr", r.lr)
+      .Add("ms", r.ms)
+      .Add("tokens_per_s", r.tokens_per_s)
+      .Add("mfu", r.mfu)
+      .Add("peak_bytes", r.peak_bytes)
+      .Text();
+}
+
+std::string JsonLine(const EvalRecord& r) {
+  return Object("eval")
+      .Add("step", r.step)
+      .Add("val_loss", r.val_loss)
+      .Add("bits_per_byte", BitsPerByte(r))
+      .Add("tokens", r.tokens)
+      .Add("bytes", r.bytes)
+      .Add("ms", r.ms)
+      .Text();
+}
+
+std::string JsonLine(const EndRecord& r) {
+  return Object("end")
+      .Add("step", r.step)
+      .Add("seconds", r.seconds)
+      .Add("loss", r.loss)
+      .Add("val_loss", r.val_loss)
+      .Text();
+}
+
+double BitsPerByte(const EvalRecord& record) {
+  if (record.bytes == 0) return std::nan("");
+  return record.val_loss * double(record.tokens) / double(record.bytes) / std::numbers::ln2;
+}
+
+std::string StepLine(const StepRecord& r, int64_t steps, std::optional<double> seconds_left) {
+  std::string line =
+      fmt::format("{} | {:>3}% | loss {:.4f} | norm {:.3f} | lr {:.2e} | {:.1f} ms | {} tok/s", StepText(r.step, steps),
+                  100 * r.step / steps, r.loss, r.grad_norm, r.lr, r.ms, CountText(int64_t(r.tokens_per_s)));
+  if (r.mfu) line += fmt::format(" | mfu {:.1f}%", 100 * *r.mfu);
+  if (r.peak_bytes) line += fmt::format(" | {:.1f} MiB", double(*r.peak_bytes) / (1 << 20));
+  if (seconds_left) line += fmt::format(" | {} left", DurationText(*seconds_left));
+  return line;
+}
+
+std::string EvalLine(const EvalRecord& r, int64_t steps) {
+  return fmt::format("{} | validation loss {:.4f} nats per token, {:.4f} bits per byte | {} tokens in {}",
+                     StepText(r.step, steps), r.val_loss, BitsPerByte(r), CountText(r.tokens),
+                     DurationText(r.ms / 1000));
+}
+
+std::string EndLine(const EndRecord& r) {
+  std::string line = fmt::format("done: {} steps in {}", r.step, DurationText(r.seconds));
+  if (r.loss) line += fmt::format(", loss {:.4f}", *r.loss);
+  if (r.val_loss) line += fmt::format(", validation loss {:.4f}", *r.val_loss);
+  return line;
+}
+
+std::string DurationText(double seconds) {
+  if (seconds < 10) return fmt::format("{:.1f}s", seconds);
+  auto whole = int64_t(std::llround(seconds));
+  if (whole < 60) return fmt::format("{}s", whole);
+  if (whole < 3600) return fmt::format("{}m{:02}s", whole / 60, whole % 60);
+  return fmt::format("{}h{:02}m", whole / 3600, whole / 60 % 60);
+}
+
+std::string CountText(int64_t count) {
+  double value = double(count);
+  if (count < 10000) return fmt::format("{}", count);
+  for (const char* unit : {"K", "M", "B"}) {
+    value /= 1000;
+    if (value < 999.95) return fmt::format("{:.1f}{}", value, unit);
+  }
+  return fmt::format("{:.1f}T", value / 1000);
+}
+
+void Progress::Add(double ms) {
+  constexpr size_t kWindow = 15;
+  if (latest_ms_.size() == kWindow) latest_ms_.erase(latest_ms_.begin());
+  latest_ms_.push_back(ms);
+  done_++;
+}
+
+std::optional<double> Progress::SecondsLeft() const {
+  if (latest_ms_.empty()) return std::nullopt;
+  std::vector<double> sorted = latest_ms_;
+  std::nth_element(sorted.begin(), sorted.begin() + long(sorted.size() / 2), sorted.end());
+  return sorted[sorted.size() / 2] / 1000 * double(std::max<int64_t>(steps_ - done_, 0));
+}
+
+absl::StatusOr<JsonLog> JsonLog::Open(const std::string& path, bool append) {
+  JsonLog log;
+  log.path_ = path;
+  if (path.empty()) return log;
+  std::error_code error;  // a folder that cannot be made shows when the file is opened
+  std::filesystem::path parent = std::filesystem::path(path).parent_path();
+  if (!parent.empty()) std::filesystem::create_directories(parent, error);
+  log.file_.reset(std::fopen(path.c_str(), append ? "ab" : "wb"));
+  if (log.file_) return log;
+  return absl::InvalidArgumentError(fmt::format("{}: cannot be written ({})", path, std::strerror(errno)));
+}
+
+absl::Status JsonLog::Write(const std::string& line) {
+  if (!file_) return absl::OkStatus();
+  std::string whole = line + "\n";
+  bool written = std::fwrite(whole.data(), 1, whole.size(), file_.get()) == whole.size();
+  if (written && std::fflush(file_.get()) == 0) return absl::OkStatus();
+  return absl::UnavailableError(fmt::format("{}: cannot be written ({})", path_, std::strerror(errno)));
+}
+
+}  // namespace weft

@@ -1,0 +1,89 @@
+// Metrics: what a run reports, as JSON lines for programs and as lines for people. Writing is rank 0's business.
+//
+//   absl::StatusOr<JsonLog> log = JsonLog::Open(config.log.jsonl);
+//   status = log->Write(JsonLine(record));
+//   fmt::print("{}\n", StepLine(record, progress));
+#pragma once
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace weft {
+
+struct StartRecord {
+  std::string version, config;  // the merged config, as YAML
+  int64_t ranks = 1, dp = 1, tp = 1;
+  int64_t parameters = 0, steps = 0, tokens_per_step = 0, train_tokens = 0, val_tokens = 0;
+};
+
+struct StepRecord {
+  int64_t step = 0;  // from 1
+  double loss = 0;   // nats per token, over the global batch
+  double grad_norm = 0, lr = 0, ms = 0, tokens_per_s = 0;
+  std::optional<double> mfu;          // of the device's peak, where that is known
+  std::optional<int64_t> peak_bytes;  // of memory, of the rank that uses most
+};
+
+struct EvalRecord {
+  int64_t step = 0;
+  double val_loss = 0;            // nats per token
+  int64_t tokens = 0, bytes = 0;  // targets counted, and the text that they stand for
+  double ms = 0;
+};
+
+struct EndRecord {
+  int64_t step = 0;
+  double seconds = 0;
+  std::optional<double> loss, val_loss;
+};
+
+// One JSON object without a newline. Doubles read back exactly; what is unknown or not finite is null.
+std::string JsonLine(const StartRecord& record);
+std::string JsonLine(const StepRecord& record);
+std::string JsonLine(const EvalRecord& record);
+std::string JsonLine(const EndRecord& record);
+
+// Nats per token to bits per byte of text.
+double BitsPerByte(const EvalRecord& record);
+
+// The lines for people. `seconds_left` is unknown until a step has been timed.
+std::string StepLine(const StepRecord& record, int64_t steps, std::optional<double> seconds_left);
+std::string EvalLine(const EvalRecord& record, int64_t steps);
+std::string EndLine(const EndRecord& record);
+std::string DurationText(double seconds);  // "42s", "3m07s", "2h05m"
+std::string CountText(int64_t count);      // "812", "10.7K", "124.4M"
+
+// Time left from the median of the latest steps, so that neither a slow first step nor a pause misleads.
+class Progress {
+ public:
+  explicit Progress(int64_t steps) : steps_(steps) {}
+  void Add(double ms);
+  std::optional<double> SecondsLeft() const;
+
+ private:
+  int64_t steps_, done_ = 0;
+  std::vector<double> latest_ms_;
+};
+
+// A file of JSON lines, each on disk's side of the process when Write returns: a killed run leaves whole lines.
+class JsonLog {
+ public:
+  // An empty path makes a log that swallows its lines. Appends when `append`, else starts the file afresh.
+  static absl::StatusOr<JsonLog> Open(const std::string& path, bool append = false);
+  absl::Status Write(const std::string& line);
+
+ private:
+  struct Close {
+    void operator()(std::FILE* file) const { std::fclose(file); }
+  };
+  std::unique_ptr<std::FILE, Close> file_;
+  std::string path_;
+};
+
+}  // namespace weft

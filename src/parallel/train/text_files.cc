@@ -1,0 +1,120 @@
+#include "parallel/train/text_files.h"
+
+#include <glob.h>
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "fmt/format.h"
+#include "parallel/train/utf8.h"
+
+namespace weft {
+namespace {
+
+namespace fs = std::filesystem;
+using Paths = std::vector<std::string>;
+
+absl::Status Bad(const std::string& path, const std::string& what) {
+  return absl::InvalidArgumentError(fmt::format("{}: {}", path, what));
+}
+
+absl::StatusOr<std::string> ReadBytes(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return Bad(path, fmt::format("cannot be opened ({})", std::strerror(errno)));
+  std::string bytes((std::istreambuf_iterator<char>(file)), {});
+  if (file.bad()) return Bad(path, fmt::format("cannot be read to its end ({})", std::strerror(errno)));
+  return bytes;
+}
+
+// The header of llm.c's token shards: a little-endian magic, then the version.
+bool IsTokenShard(const std::string& bytes) {
+  constexpr uint32_t kGpt2Magic = 20240520, kLlamaMagic = 20240801;
+  uint32_t magic = 0;
+  if (bytes.size() < 1024) return false;
+  std::memcpy(&magic, bytes.data(), sizeof magic);
+  return magic == kGpt2Magic || magic == kLlamaMagic;
+}
+
+bool IsText(const std::string& path) {
+  absl::StatusOr<std::string> bytes = ReadBytes(path);
+  return bytes.ok() && !bytes->empty() && bytes->find('\0') == bytes->npos;
+}
+
+absl::Status AddFolder(const std::string& folder, Paths& files) {
+  Paths found;
+  std::error_code error;
+  fs::recursive_directory_iterator it(folder, error), end;
+  for (; !error && it != end; it.increment(error)) {
+    std::string name = it->path().filename().string();
+    bool skipped = name.starts_with('.') || (it->is_directory() && name == "build");
+    if (skipped && it->is_directory()) it.disable_recursion_pending();
+    if (!skipped && it->is_regular_file() && IsText(it->path().string())) found.push_back(it->path().string());
+  }
+  if (error) return Bad(folder, fmt::format("cannot be searched ({})", error.message()));
+  if (found.empty()) return Bad(folder, "no text file in this folder; hidden, empty and binary files do not count");
+  std::sort(found.begin(), found.end());
+  files.insert(files.end(), found.begin(), found.end());
+  return absl::OkStatus();
+}
+
+Paths Glob(const std::string& pattern) {
+  glob_t matches{};
+  Paths found;
+  if (glob(pattern.c_str(), 0, nullptr, &matches) == 0) {
+    found.assign(matches.gl_pathv, matches.gl_pathv + matches.gl_pathc);
+  }
+  globfree(&matches);
+  std::sort(found.begin(), found.end());  // by bytes: glob's own order depends on the locale
+  return found;
+}
+
+absl::Status Add(const std::string& input, Paths& files) {
+  std::error_code error;
+  if (fs::is_directory(input, error)) return AddFolder(input, files);
+  if (fs::exists(input, error)) return files.push_back(input), absl::OkStatus();
+  if (input.find_first_of("*?[") == input.npos) return Bad(input, "no such file or folder");
+  Paths matches = Glob(input);
+  if (matches.empty()) return Bad(input, "no file matches this pattern");
+  for (const std::string& match : matches) {
+    if (absl::Status status = Add(match, files); !status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<Paths> FindTextFiles(const Paths& inputs) {
+  Paths files;
+  for (const std::string& input : inputs) {
+    if (absl::Status status = Add(input, files); !status.ok()) return status;
+  }
+  return files;
+}
+
+absl::StatusOr<std::string> ReadTextFile(const std::string& path) {
+  absl::StatusOr<std::string> bytes = ReadBytes(path);
+  if (!bytes.ok()) return bytes.status();
+  if (bytes->empty()) return Bad(path, "the file is empty; give a text");
+  if (IsTokenShard(*bytes)) return Bad(path, "token shards are not built yet; give the raw text");
+  size_t bad = std::min(InvalidUtf8(*bytes), bytes->find('\0'));
+  if (bad == bytes->npos) return bytes;
+  return Bad(path, fmt::format("expected UTF-8 text, got the byte 0x{:02x} at offset {}; convert the file to UTF-8",
+                               uint8_t((*bytes)[bad]), bad));
+}
+
+absl::StatusOr<std::string> ReadText(const Paths& inputs) {
+  absl::StatusOr<Paths> files = FindTextFiles(inputs);
+  if (!files.ok()) return files.status();
+  std::string all;
+  for (const std::string& file : *files) {
+    absl::StatusOr<std::string> text = ReadTextFile(file);
+    if (!text.ok()) return text.status();
+    all += *text;
+  }
+  return all;
+}
+
+}  // namespace weft

@@ -1,0 +1,18 @@
+// UTF-8: checking, and walking code points.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace weft {
+
+// The index of the first byte that is not UTF-8 (overlong forms, surrogates and values above 10FFFF are not), or npos.
+size_t InvalidUtf8(std::string_view text);
+
+// The code point at `at` of valid UTF-8; moves `at` behind it.
+uint32_t NextCodePoint(std::string_view text, size_t& at);
+size_t CountCodePoints(std::string_view text);
+void AppendUtf8(uint32_t code_point, std::string& out);
+int Utf8Length(uint32_t code_point);  // bytes
+
+}  // namespace weft

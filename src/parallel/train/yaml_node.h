@@ -1,0 +1,33 @@
+// YamlNode: a parsed YAML document as plain values with positions; the YAML library stays behind ParseYaml.
+#pragma once
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace weft {
+
+struct YamlEntry;
+
+struct YamlNode {
+  enum Kind { kNull, kScalar, kList, kMap };
+  Kind kind = kNull;
+  std::string text;          // of a scalar
+  bool quoted = false;       // a quoted scalar is always a string
+  int line = 0, column = 0;  // from 1
+  std::vector<YamlNode> items;
+  std::vector<YamlEntry> entries;  // in order, duplicates included
+};
+
+struct YamlEntry {
+  std::string key;
+  int line = 0, column = 0;
+  YamlNode value;
+};
+
+// One document. Refuses what the library would take in silence: unterminated quotes, a second document, aliases' kin
+// (tags, non-scalar keys). Errors read "name:line:column: text".
+absl::StatusOr<YamlNode> ParseYaml(std::string_view text, const std::string& name);
+
+}  // namespace weft

@@ -1,0 +1,88 @@
+#!/usr/bin/env bash
+# The rules of the house, checked in the sources: who may include whom, and what stays where.
+# Usage: layering_test.sh ROOT. First the rules are tried on small breaches, each of which must be found.
+set -euo pipefail
+export LC_ALL=C
+
+sources() { find "$@" -type f \( -name '*.h' -o -name '*.cc' -o -name '*.cu' -o -name '*.cuh' \) 2>/dev/null | sort; }
+
+# breach RULE PATTERN FILE...: prints "file:line: rule" for every line of the files that matches.
+breach() {
+  local rule=$1 pattern=$2
+  shift 2
+  [ $# -eq 0 ] || grep -nHE -e "$pattern" "$@" | sed "s|^\([^:]*:[0-9]*\):.*|\1: $rule|" || true
+}
+
+# may_include FOLDER OTHERS: sources of FOLDER include no folder of the house but itself and OTHERS.
+may_include() {
+  local folder=$1 others=$2 own banned=""
+  own=$(basename "$folder")
+  for house in core kernels dist parallel launcher; do
+    [[ " $own $others " == *" $house "* ]] || banned+="${banned:+|}$house"
+  done
+  breach "$own may include only itself${others:+ and $others}" "^ *# *include *[\"<]($banned)/" $(sources "$folder")
+  breach "include by the path from src" '^ *# *include *"\.\.?/' $(sources "$folder")
+}
+
+# only_in RULE PATTERN ALLOWED: the pattern appears in no source but those whose path matches ALLOWED.
+only_in() {
+  breach "$1" "$2" $(sources src launcher | grep -vE "$3" || true)
+}
+
+check() {
+  cd "$1"
+  may_include src/core ""
+  may_include src/kernels "core"
+  may_include src/dist "core"
+  may_include src/parallel "core dist"
+  only_in "CUDA headers stay in kernels/cuda and the NCCL group" \
+    '^ *# *include *[<"](cuda|cublas|cudnn|nvrtc|nvml|nccl|cooperative_groups|cub/|thrust/)' '^src/(kernels/cuda/|dist/nccl)'
+  only_in "MPI and Gloo stay in dist" '^ *# *include *[<"](mpi\.h|gloo/)' '^src/dist/'
+  only_in "BLAS and oneDNN stay in kernels/cpu" '^ *# *include *[<"](cblas|oneapi/dnnl)' '^src/kernels/cpu/'
+  only_in "yaml-cpp stays behind ParseYaml" '^ *# *include *[<"]yaml-cpp' '^src/parallel/train/yaml_node\.cc$'
+  # wait_word.cc: the processor's pause instruction, which is no part of an algorithm.
+  only_in "choose a file in CMake instead of a preprocessor condition" '^ *# *(if|ifdef|ifndef|elif|else)\b' \
+    '^src/dist/wait_word\.cc$'
+  only_in "no source exits the process but a main" '\b(std::)?(exit|_exit|abort|quick_exit) *\(' '^(launcher/main\.cc|src/dist/)'
+  breach "a model names no mesh axis; a sharding plan does" '"(dp|tp|pp|cp|ep)"' \
+    $(sources src/parallel/nn | grep -v '/sharding_plan' || true)
+}
+
+# Each line: a file, then a line of code that breaks a rule there.
+try_breaches() {
+  local tree
+  tree=$(mktemp -d)
+  trap 'rm -rf "$tree"' RETURN
+  local file line found
+  while IFS='|' read -r file line; do
+    mkdir -p "$tree/src" "$tree/launcher" "$tree/$(dirname "$file")"
+    printf '// A comment.\n%s\n' "$line" > "$tree/$file"
+    found=$(check "$tree")
+    rm "$tree/$file"
+    [[ $found == "$file:2: "* ]] || { echo "layering_test: '$line' in $file was not found, got '$found'"; return 1; }
+  done <<'BREACHES'
+src/core/base/a.h|#include "dist/mesh.h"
+src/core/base/b.cc|#include "kernels/cpu/gemm.h"
+src/kernels/cpu/a.cc|#include "dist/mesh.h"
+src/dist/a.cc|#include "parallel/nn/module.h"
+src/parallel/train/a.cc|#include "kernels/cpu/gemm.h"
+src/parallel/train/b.cc|#include "launcher/main.h"
+src/parallel/nn/c.cc|#include "../train/config.h"
+src/dist/local.cc|#include <cuda_runtime.h>
+src/core/base/d.cc|#include <nccl.h>
+src/parallel/train/e.cc|#include <mpi.h>
+src/parallel/train/f.cc|#include <yaml-cpp/yaml.h>
+src/core/ops/g.cc|#include <cblas.h>
+src/kernels/cpu/h.cc|#ifdef __AVX512F__
+src/core/ops/i.cc|  if (bad) std::exit(1);
+src/parallel/nn/transformer.cc|  Shard(x, "tp");
+BREACHES
+}
+
+(try_breaches)
+found=$(check "${1:?usage: layering_test.sh ROOT}")
+if [ -n "$found" ]; then
+  echo "$found"
+  exit 1
+fi
+echo "layering: no breach"

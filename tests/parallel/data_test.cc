@@ -1,0 +1,285 @@
+// Data: the same sequences on every mesh, an evaluation that counts every token once, and errors that name the file.
+#include "parallel/train/data.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "fmt/format.h"
+#include "parallel/train/text_files.h"
+#include "parallel/train/utf8.h"
+
+namespace weft {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A folder that is gone when the test ends.
+class TempFolder {
+ public:
+  TempFolder() : path_(fs::temp_directory_path() / fmt::format("weft_data_test_{}", ::getpid())) {
+    fs::remove_all(path_);
+    fs::create_directories(path_);
+  }
+  ~TempFolder() { fs::remove_all(path_); }
+  std::string Path(const std::string& name = "") const { return (path_ / name).string(); }
+  std::string Write(const std::string& name, const std::string& text) const {
+    fs::create_directories((path_ / name).parent_path());
+    std::ofstream(path_ / name, std::ios::binary) << text;
+    return Path(name);
+  }
+
+ private:
+  fs::path path_;
+};
+
+Config MakeConfig(const std::string& train, const std::vector<std::string>& overrides) {
+  std::string yaml =
+      "model: {family: gpt2, layers: 1, heads: 1, dim: 4, context: 8}\n"
+      "train: {steps: 1, global_batch: 12}\ndata: {train: '" +
+      train + "'}\n";
+  absl::StatusOr<Config> config = ParseConfig(yaml, "a.yaml", overrides);
+  EXPECT_TRUE(config.ok()) << std::string(config.status().message());
+  return *config;
+}
+
+Dataset MakeDataset(const std::string& train, const std::vector<std::string>& overrides = {}) {
+  absl::StatusOr<Dataset> dataset = Dataset::Load(MakeConfig(train, overrides));
+  EXPECT_TRUE(dataset.ok()) << std::string(dataset.status().message());
+  return *dataset;
+}
+
+std::string LoadError(const std::string& train, const std::vector<std::string>& overrides = {}) {
+  return std::string(Dataset::Load(MakeConfig(train, overrides)).status().message());
+}
+
+std::string Letters(size_t n) {
+  std::string text;
+  for (size_t i = 0; i < n; i++) text += char('a' + (i * i + i / 7) % 26);
+  return text;
+}
+
+TEST(Data, BatchesAreTheSameForEverySplitOfTheRows) {
+  TempFolder folder;
+  std::string file = folder.Write("a.txt", Letters(1000));
+  for (const char* key : {"data.shuffle=true", "data.shuffle=false", "data.synthetic=true"}) {
+    Dataset dataset = MakeDataset(file, {key});
+    for (int64_t step : {0, 1, 999}) {
+      Batch whole = dataset.TrainBatch(step, 0, 12);
+      ASSERT_EQ(whole.count, 12 * 8);
+      for (int64_t rows : {1, 2, 3, 5, 7, 12}) {
+        std::vector<int32_t> tokens, targets;
+        for (int64_t row = 0; row < 12; row += rows) {
+          Batch part = dataset.TrainBatch(step, row, rows);
+          tokens.insert(tokens.end(), part.tokens.begin(), part.tokens.end());
+          targets.insert(targets.end(), part.targets.begin(), part.targets.end());
+        }
+        tokens.resize(whole.tokens.size());  // the last part may reach behind the batch
+        targets.resize(whole.targets.size());
+        EXPECT_EQ(tokens, whole.tokens) << key << " in parts of " << rows;
+        EXPECT_EQ(targets, whole.targets) << key << " in parts of " << rows;
+      }
+    }
+  }
+}
+
+TEST(Data, RowsBehindTheGlobalBatchAreIgnored) {
+  TempFolder folder;
+  Dataset dataset = MakeDataset(folder.Write("a.txt", Letters(100)));
+  Batch batch = dataset.TrainBatch(0, 11, 2);
+  EXPECT_EQ(batch.count, 8);
+  EXPECT_EQ(batch.targets[7 + 1], kIgnoredTarget);
+  EXPECT_EQ(batch.targets.size(), 16u);
+}
+
+TEST(Data, SequencesAreThoseOfTheTextAndDependOnSeedStepAndRow) {
+  TempFolder folder;
+  std::string text = Letters(1000), file = folder.Write("a.txt", text);
+  Dataset dataset = MakeDataset(file);
+  Batch batch = dataset.TrainBatch(3, 0, 12);
+  for (int64_t row = 0; row < 12; row++) {
+    std::string tokens, targets;
+    for (int64_t i = 0; i < 8; i++) {
+      tokens += char(batch.tokens[size_t(row * 8 + i)]);
+      targets += char(batch.targets[size_t(row * 8 + i)]);
+    }
+    EXPECT_EQ(tokens.substr(1), targets.substr(0, 7));
+    EXPECT_NE(text.find(tokens + targets[7]), text.npos);
+  }
+  EXPECT_NE(batch.tokens, dataset.TrainBatch(4, 0, 12).tokens);
+  EXPECT_NE(batch.tokens, MakeDataset(file, {"train.seed=2"}).TrainBatch(3, 0, 12).tokens);
+  EXPECT_EQ(batch.tokens, MakeDataset(file, {"mesh.dp=4"}).TrainBatch(3, 0, 12).tokens);
+}
+
+// Every offset with a full set of targets can be drawn, the last one too, and none behind it.
+TEST(Data, ShuffleReachesEveryOffset) {
+  TempFolder folder;
+  std::string text = "abcdefghijkl";  // offsets 0..3 for a context of 8
+  Dataset dataset = MakeDataset(folder.Write("a.txt", text));
+  std::vector<int> seen(4);
+  for (int64_t step = 0; step < 100; step++) seen[size_t(dataset.TrainBatch(step, 0, 1).tokens[0] - 'a')]++;
+  for (int count : seen) EXPECT_GT(count, 5);
+}
+
+TEST(Data, UnshuffledWindowsFollowEachOtherAndWrap) {
+  TempFolder folder;
+  Dataset dataset = MakeDataset(folder.Write("a.txt", Letters(8 * 5 + 1)), {"data.shuffle=false"});
+  Batch first = dataset.TrainBatch(0, 0, 12);
+  for (size_t i = 0; i < first.tokens.size(); i++) EXPECT_EQ(first.tokens[i], dataset.train()[i % 40]);
+  EXPECT_EQ(dataset.TrainBatch(1, 0, 1).tokens[0], dataset.train()[12 % 5 * 8]);
+}
+
+// For many lengths, contexts and batch sizes: the targets, in order, are the text without its first token.
+TEST(Data, EvaluationCountsEveryTokenButTheFirstOnce) {
+  TempFolder folder;
+  std::string train = folder.Write("train.txt", Letters(100));
+  for (int length = 2; length < 40; length++) {
+    std::string text = Letters(size_t(length)), val = folder.Write("val.txt", text);
+    for (int context : {1, 2, 3, 7, 8, 16, 50}) {
+      Dataset dataset = MakeDataset(train, {"data.val=" + val, fmt::format("model.context={}", context)});
+      for (int64_t rows : {1, 3, 4}) {
+        std::string targets;
+        int64_t count = 0, bytes = 0;
+        for (int64_t w = 0; w < dataset.eval_windows(); w += rows) {
+          Batch batch = dataset.EvalBatch(w, rows);
+          ASSERT_EQ(batch.tokens.size(), size_t(rows * context));
+          count += batch.count;
+          bytes += batch.bytes;
+          for (size_t i = 0; i < batch.targets.size(); i++) {
+            if (batch.targets[i] == kIgnoredTarget) continue;
+            ASSERT_EQ(batch.tokens[i], text[targets.size()]);
+            targets += char(batch.targets[i]);
+          }
+        }
+        ASSERT_EQ(targets, text.substr(1)) << "length " << length << ", context " << context << ", rows " << rows;
+        ASSERT_EQ(count, length - 1);
+        ASSERT_EQ(bytes, length - 1);
+      }
+    }
+  }
+}
+
+TEST(Data, AValFractionIsTheTailOfTheText) {
+  TempFolder folder;
+  std::string text = Letters(1000), file = folder.Write("a.txt", text);
+  Dataset dataset = MakeDataset(file, {"data.val=0.1"});
+  EXPECT_EQ(dataset.train().size(), 900u);
+  EXPECT_EQ(dataset.val().size(), 100u);
+  EXPECT_EQ(dataset.val()[0], text[900]);
+  EXPECT_EQ(MakeDataset(file, {"data.val=0"}).eval_windows(), 0);
+  EXPECT_EQ(MakeDataset(file).eval_windows(), 0);
+  EXPECT_EQ(TailBegin("aé€😀", 0.5), 3u);  // two of four characters
+}
+
+TEST(Tokenizer, BytesAndCharsGiveTheTextBack) {
+  std::string text = "Né à Köln, 東京 😀\n";
+  Tokenizer bytes = Tokenizer::Bytes(), chars = Tokenizer::Chars({text});
+  EXPECT_EQ(bytes.vocab(), 256);
+  EXPECT_EQ(chars.vocab(), 13);
+  EXPECT_EQ(bytes.Decode(*bytes.Encode(text)), text);
+  EXPECT_EQ(chars.Decode(*chars.Encode(text)), text);
+  EXPECT_EQ(chars.Encode(text)->size(), CountCodePoints(text));
+  int64_t total = 0;
+  TokenStream tokens = *chars.Encode(text);
+  for (int32_t token : tokens) total += chars.BytesOf(token);
+  EXPECT_EQ(total, int64_t(text.size()));
+  EXPECT_EQ((*chars.Encode("\n"))[0], 0);  // sorted by code point
+  EXPECT_NE(std::string(chars.Encode("xyz").status().message()).find("\"x\" at offset 0"), std::string::npos);
+  EXPECT_FALSE(chars.Encode("\xff").ok());
+  EXPECT_EQ(chars.Decode(std::vector<int32_t>{99, -1}), "\xEF\xBF\xBD\xEF\xBF\xBD");
+}
+
+TEST(Tokenizer, CharsCoverTrainingAndValidationText) {
+  TempFolder folder;
+  std::string train = folder.Write("t.txt", "abcabcabcabc"), val = folder.Write("v.txt", "xyzé");
+  Dataset dataset = MakeDataset(train, {"data.tokenizer=chars", "data.val=" + val});
+  EXPECT_EQ(dataset.tokenizer().vocab(), 7);
+  Batch batch = dataset.EvalBatch(0, 1);
+  EXPECT_EQ(batch.count, 3);
+  EXPECT_EQ(batch.bytes, 4);  // y z and the two bytes of é
+}
+
+TEST(Utf8, RefusesWhatTheStandardRefuses) {
+  struct {
+    std::string text;
+    size_t bad;
+  } cases[] = {{"plain", std::string::npos},
+               {"é€😀", std::string::npos},
+               {"\xED\x9F\xBF\xEE\x80\x80", std::string::npos},
+               {"\xF4\x8F\xBF\xBF", std::string::npos},
+               {"ab\x80", 2},
+               {"a\xC3", 1},
+               {"\xC0\x80", 0},
+               {"\xC1\xBF", 0},
+               {"\xE0\x9F\xBF", 0},
+               {"\xED\xA0\x80", 0},
+               {"\xF0\x8F\xBF\xBF", 0},
+               {"\xF4\x90\x80\x80", 0},
+               {"\xF5\x80\x80\x80", 0},
+               {"é\xE2\x82", 2},
+               {"\xE2\x28\xA1", 0},
+               {"\xFF", 0}};
+  for (const auto& [text, bad] : cases) EXPECT_EQ(InvalidUtf8(text), bad) << fmt::format("{:?}", text);
+}
+
+TEST(TextFiles, FoldersAreSearchedSortedWithoutHiddenBuildAndBinary) {
+  TempFolder folder;
+  folder.Write("b.txt", "b");
+  folder.Write("a/z.txt", "z");
+  folder.Write("a/build/x.txt", "no");
+  folder.Write(".hidden/x.txt", "no");
+  folder.Write(".dot", "no");
+  folder.Write("empty.txt", "");
+  folder.Write("c.bin", std::string("a\0b", 3));
+  EXPECT_EQ(*FindTextFiles({folder.Path()}), (std::vector<std::string>{folder.Path("a/z.txt"), folder.Path("b.txt")}));
+  EXPECT_EQ(*ReadText({folder.Path()}), "zb");
+  EXPECT_EQ(*ReadText({folder.Path("b.txt"), folder.Path("a")}), "bz");
+  EXPECT_FALSE(ReadText({folder.Path("*.txt")}).ok());  // empty.txt is named by the pattern
+}
+
+TEST(TextFiles, GlobsAndListsKeepTheirOrder) {
+  TempFolder folder;
+  for (const char* name : {"1.txt", "10.txt", "2.txt"}) folder.Write(name, name);
+  EXPECT_EQ(*ReadText({folder.Path("*.txt")}), "1.txt10.txt2.txt");
+  EXPECT_EQ(*ReadText({folder.Path("2.txt"), folder.Path("1*")}), "2.txt1.txt10.txt");
+}
+
+TEST(TextFiles, ErrorsNameKeyFileAndOffset) {
+  TempFolder folder;
+  folder.Write("e/empty.txt", "");
+  struct {
+    std::string train;
+    std::vector<std::string> overrides;
+    std::string text;
+  } cases[] = {
+      {"no.txt", {}, "a.yaml:3:8: data.train: no.txt: no such file or folder"},
+      {"no/*.txt", {}, "data.train: no/*.txt: no file matches"},
+      {folder.Path("e/empty.txt"), {}, "empty.txt: the file is empty"},
+      {folder.Path("e"), {}, "no text file in this folder"},
+      {folder.Write("latin", "caf\xE9 au lait"), {}, "latin: expected UTF-8 text, got the byte 0xe9 at offset 3"},
+      {folder.Write("nul", std::string("ab\0c", 4)), {}, "nul: expected UTF-8 text, got the byte 0x00 at offset 2"},
+      {folder.Write("shard", "\x88\xD8\x34\x01" + std::string(2000, 'a')), {}, "shard: token shards are not built yet"},
+      {folder.Write("short", "12345678"), {}, "data.train: expected at least context + 1 = 9 tokens, got 8"},
+      {folder.Write("ok", "1234567890"), {"data.val=no.txt"}, "command line: data.val: no.txt: no such file"},
+      {folder.Path("ok"), {"data.val=0.01"}, "data.val: expected at least 2 tokens, got 1"},
+  };
+  for (const auto& bad : cases) {
+    std::string error = LoadError(bad.train, bad.overrides);
+    EXPECT_NE(error.find(bad.text), error.npos) << "expected " << bad.text << "\ngot      " << error;
+  }
+}
+
+// The field's small corpus splits as everyone's does. Runs where the file is at hand.
+TEST(Data, TinyShakespeareHas65Characters) {
+  const char* path = std::getenv("WEFT_SHAKESPEARE");
+  if (!path || !fs::exists(path)) GTEST_SKIP() << "set WEFT_SHAKESPEARE to the text's path";
+  Dataset dataset = MakeDataset(path, {"data.tokenizer=chars", "data.val=0.1"});
+  EXPECT_EQ(dataset.tokenizer().vocab(), 65);
+  EXPECT_EQ(dataset.train().size(), 1003854u);
+  EXPECT_EQ(dataset.val().size(), 111540u);
+}
+
+}  // namespace
+}  // namespace weft

@@ -1,0 +1,135 @@
+// Metrics: JSON lines that any reader takes and that give doubles back bit for bit; lines that people can read.
+#include "parallel/train/metrics.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <bit>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "fmt/format.h"
+
+namespace weft {
+namespace {
+
+using Json = nlohmann::json;
+
+TEST(Metrics, DoublesReadBackBitForBit) {
+  for (double value : {0.1, 1.0 / 3, 4.158883083359672, 1e-320, 1.7976931348623157e308, 2e-3, 123456789.125}) {
+    Json line = Json::parse(JsonLine(StepRecord{.step = 1, .loss = value}));
+    EXPECT_EQ(std::bit_cast<uint64_t>(line["loss"].get<double>()), std::bit_cast<uint64_t>(value));
+  }
+}
+
+TEST(Metrics, StepHoldsTheContractsMembers) {
+  StepRecord record{.step = 3, .loss = 2.5, .grad_norm = 1.5, .lr = 1e-3, .ms = 12, .tokens_per_s = 1000};
+  Json line = Json::parse(JsonLine(record));
+  EXPECT_EQ(line.size(), 9u);
+  EXPECT_EQ(line["event"], "step");
+  EXPECT_EQ(line["step"], 3);
+  EXPECT_EQ(line["tokens_per_s"], 1000);
+  EXPECT_TRUE(line["mfu"].is_null());
+  EXPECT_TRUE(line["peak_bytes"].is_null());
+  record.mfu = 0.5;
+  record.peak_bytes = int64_t(1) << 40;
+  record.loss = std::nan("");
+  record.grad_norm = std::numeric_limits<double>::infinity();
+  line = Json::parse(JsonLine(record));
+  EXPECT_EQ(line["mfu"], 0.5);
+  EXPECT_EQ(line["peak_bytes"], int64_t(1) << 40);
+  EXPECT_TRUE(line["loss"].is_null());
+  EXPECT_TRUE(line["grad_norm"].is_null());
+}
+
+TEST(Metrics, StartEvalAndEndAreEvents) {
+  StartRecord start{.version = "0.1", .config = "a: \"b\\c\"\n\ttab\x01é", .ranks = 4, .dp = 2, .tp = 2};
+  Json line = Json::parse(JsonLine(start));
+  EXPECT_EQ(line["event"], "start");
+  EXPECT_EQ(line["config"], start.config);
+  EXPECT_EQ(line["ranks"], 4);
+  line = Json::parse(JsonLine(EvalRecord{.step = 7, .val_loss = 1.25, .tokens = 10, .bytes = 20}));
+  EXPECT_EQ(line["event"], "eval");
+  EXPECT_EQ(line["step"], 7);
+  EXPECT_EQ(line["val_loss"], 1.25);
+  line = Json::parse(JsonLine(EndRecord{.step = 7, .seconds = 1.5, .loss = 2}));
+  EXPECT_EQ(line["event"], "end");
+  EXPECT_TRUE(line["val_loss"].is_null());
+}
+
+TEST(Metrics, BitsPerByteCountsBytesNotTokens) {
+  EXPECT_DOUBLE_EQ(BitsPerByte({.val_loss = std::log(2.0), .tokens = 10, .bytes = 10}), 1);
+  EXPECT_DOUBLE_EQ(BitsPerByte({.val_loss = std::log(256.0), .tokens = 10, .bytes = 40}), 2);
+  EXPECT_TRUE(std::isnan(BitsPerByte({.val_loss = 1})));
+}
+
+TEST(Metrics, HumanLinesShowProgressAndTimeLeft) {
+  StepRecord step{.step = 50, .loss = 2.34567, .grad_norm = 0.5, .lr = 2e-3, .ms = 12.34, .tokens_per_s = 62345};
+  EXPECT_EQ(StepLine(step, 2000, 125),
+            "step   50/2000 |   2% | loss 2.3457 | norm 0.500 | lr 2.00e-03 | 12.3 ms | 62.3K tok/s | 2m05s left");
+  step.mfu = 0.123;
+  step.peak_bytes = 3 << 20;
+  EXPECT_EQ(StepLine(step, 50, std::nullopt),
+            "step 50/50 | 100% | loss 2.3457 | norm 0.500 | lr 2.00e-03 | 12.3 ms | 62.3K tok/s | mfu 12.3% | 3.0 MiB");
+  EXPECT_EQ(EvalLine({.step = 5, .val_loss = std::log(4.0), .tokens = 100, .bytes = 100, .ms = 1500}, 10),
+            "step  5/10 | validation loss 1.3863 nats per token, 2.0000 bits per byte | 100 tokens in 1.5s");
+  EXPECT_EQ(EndLine({.step = 10, .seconds = 61, .loss = 1.5, .val_loss = 1.75}),
+            "done: 10 steps in 1m01s, loss 1.5000, validation loss 1.7500");
+}
+
+TEST(Metrics, DurationsAndCountsAreShort) {
+  EXPECT_EQ(DurationText(0.04), "0.0s");
+  EXPECT_EQ(DurationText(59.4), "59s");
+  EXPECT_EQ(DurationText(59.6), "1m00s");
+  EXPECT_EQ(DurationText(7500), "2h05m");
+  EXPECT_EQ(CountText(9999), "9999");
+  EXPECT_EQ(CountText(10700), "10.7K");
+  EXPECT_EQ(CountText(999999), "1.0M");
+  EXPECT_EQ(CountText(124439808), "124.4M");
+}
+
+TEST(Metrics, TimeLeftForgetsASlowFirstStep) {
+  Progress progress(100);
+  EXPECT_FALSE(progress.SecondsLeft().has_value());
+  progress.Add(60000);
+  for (int i = 0; i < 49; i++) progress.Add(100);
+  EXPECT_DOUBLE_EQ(*progress.SecondsLeft(), 5);
+  for (int i = 0; i < 60; i++) progress.Add(100);
+  EXPECT_DOUBLE_EQ(*progress.SecondsLeft(), 0);
+}
+
+TEST(JsonLog, WritesWholeLinesAtOnceAndAppends) {
+  namespace fs = std::filesystem;
+  fs::path folder = fs::temp_directory_path() / fmt::format("weft_metrics_test_{}", ::getpid());
+  std::string path = (folder / "new" / "run.jsonl").string();
+  auto lines = [&] {
+    std::ifstream file(path);
+    std::vector<std::string> all;
+    for (std::string line; std::getline(file, line);) all.push_back(line);
+    return all;
+  };
+  absl::StatusOr<JsonLog> log = JsonLog::Open(path);
+  ASSERT_TRUE(log.ok()) << std::string(log.status().message());
+  ASSERT_TRUE(log->Write("{}").ok());
+  EXPECT_EQ(lines().size(), 1u);  // before the log is closed
+  ASSERT_TRUE(JsonLog::Open(path, true)->Write("[]").ok());
+  EXPECT_EQ(lines(), (std::vector<std::string>{"{}", "[]"}));
+  ASSERT_TRUE(JsonLog::Open(path).ok());
+  EXPECT_TRUE(lines().empty());
+  fs::remove_all(folder);
+}
+
+TEST(JsonLog, SaysWhatCannotBeWritten) {
+  EXPECT_TRUE(JsonLog::Open("")->Write("{}").ok());
+  std::string message(JsonLog::Open("/proc/no/run.jsonl").status().message());
+  EXPECT_EQ(message.rfind("/proc/no/run.jsonl: cannot be written", 0), 0u) << message;
+  absl::StatusOr<JsonLog> full = JsonLog::Open("/dev/full");
+  ASSERT_TRUE(full.ok());
+  EXPECT_NE(std::string(full->Write("{}").message()).find("No space left"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace weft
