@@ -1,0 +1,165 @@
+// Sdpa, its gradient and Rope against plain f64 loops that keep all scores.
+#include "harness.h"
+
+namespace weft::test {
+namespace {
+
+struct Problem {
+  int64_t B, T, S, H, G, D;
+  bool causal;
+  int64_t causal_offset;
+  int64_t first_query = 0, first_head = 0, global_heads = 0, first_kv = 0, global_kv = 0;  // shards; 0 heads: not sharded
+};
+
+struct Tensors {
+  Box q, k, v, out, lse, dout, dq, dk, dv;
+  Tensors(Rng& rng, const Problem& p, DType dtype)
+      : q(Make(rng, p, dtype, p.T, true)), k(Make(rng, p, dtype, p.S, false)), v(Make(rng, p, dtype, p.S, false)),
+        out(Make(rng, p, dtype, p.T, true, false)), lse(PaddedBox(rng, dtype == DType::kF64 ? DType::kF64 : DType::kF32, {p.B, p.T, p.H})),
+        dout(Make(rng, p, dtype, p.T, true)), dq(Make(rng, p, dtype, p.T, true, false)), dk(Make(rng, p, dtype, p.S, false, false)),
+        dv(Make(rng, p, dtype, p.S, false, false)) {}
+
+  static Box Make(Rng& rng, const Problem& p, DType dtype, int64_t length, bool query, bool filled = true) {
+    int64_t heads = query ? p.H : p.G, first = query ? p.first_head : p.first_kv, all = query ? p.global_heads : p.global_kv;
+    int64_t row = query ? p.first_query : 0;
+    Box box(dtype, {p.B, length, heads, p.D}, RandomPadding(rng, 4), {0, row, first, 0}, {p.B, row + length, all ? all : heads, p.D});
+    std::normal_distribution<double> normal;
+    for (int64_t i = 0; filled && i < box.count(); i++) box.Set(i, normal(rng));
+    return box;
+  }
+};
+
+struct Answer {
+  Values out, lse, dq, dk, dv;
+};
+
+Answer Naive(const Problem& p, const Tensors& t) {
+  Values q = t.q.All(), k = t.k.All(), v = t.v.All(), dout = t.dout.All();
+  Answer r{Values(q.size()), Values(size_t(p.B * p.T * p.H)), Values(q.size()), Values(k.size()), Values(k.size())};
+  double scale = 1 / std::sqrt(double(p.D));
+  int64_t group = t.q.view.dim(2).global / t.k.view.dim(2).global;
+  for (int64_t b = 0; b < p.B; b++)
+    for (int64_t h = 0; h < p.H; h++)
+      for (int64_t i = 0; i < p.T; i++) {
+        int64_t g = (h + p.first_head) / group - p.first_kv;
+        const size_t qi = size_t(((b * p.T + i) * p.H + h) * p.D);
+        auto kj = [&](int64_t j) { return size_t(((b * p.S + j) * p.G + g) * p.D); };
+        int64_t seen = p.causal ? std::clamp<int64_t>(i + p.first_query + p.causal_offset + 1, 0, p.S) : p.S;
+        Values s(static_cast<size_t>(seen)), dp(s.size());
+        double top = -INFINITY, sum = 0, delta = 0;
+        for (int64_t j = 0; j < seen; j++) {
+          for (int64_t d = 0; d < p.D; d++) s[size_t(j)] += q[qi + size_t(d)] * k[kj(j) + size_t(d)] * scale;
+          top = std::max(top, s[size_t(j)]);
+        }
+        for (double value : s) sum += std::exp(value - top);
+        r.lse[qi / size_t(p.D)] = seen ? top + std::log(sum) : -INFINITY;
+        for (int64_t j = 0; j < seen; j++) {
+          double& w = s[size_t(j)];
+          w = std::exp(w - top) / sum;
+          for (int64_t d = 0; d < p.D; d++) {
+            r.out[qi + size_t(d)] += w * v[kj(j) + size_t(d)];
+            r.dv[kj(j) + size_t(d)] += w * dout[qi + size_t(d)];
+            dp[size_t(j)] += dout[qi + size_t(d)] * v[kj(j) + size_t(d)];
+          }
+          delta += w * dp[size_t(j)];
+        }
+        for (int64_t j = 0; j < seen; j++)
+          for (int64_t d = 0; d < p.D; d++) {
+            double ds = s[size_t(j)] * (dp[size_t(j)] - delta) * scale;
+            r.dq[qi + size_t(d)] += ds * k[kj(j) + size_t(d)];
+            r.dk[kj(j) + size_t(d)] += ds * q[qi + size_t(d)];
+          }
+      }
+  return r;
+}
+
+void Check(Rng& rng, const Problem& p, DType dtype) {
+  SCOPED_TRACE(testing::Message() << Name(dtype) << " B=" << p.B << " T=" << p.T << " S=" << p.S << " H=" << p.H << " G=" << p.G << " D=" << p.D
+                                  << " causal=" << p.causal << " offset=" << p.causal_offset);
+  Tensors t(rng, p, dtype);
+  Attrs attrs{{"causal", p.causal}, {"causal_offset", p.causal_offset}, {"scale", 1 / std::sqrt(double(p.D))}};
+  RunKernel(Op::kSdpa, attrs, {&t.q, &t.k, &t.v}, {&t.out, &t.lse});
+  RunKernel(Op::kSdpaGrad, attrs, {&t.q, &t.k, &t.v, &t.out, &t.lse, &t.dout}, {&t.dq, &t.dk, &t.dv});
+  Answer want = Naive(p, t);
+  // Scores are sums of D products of size 1; gradients of keys sum over all T * group queries. 16-bit results round
+  // once, but delta is computed from the rounded out, which the gradients then carry.
+  double compute = dtype == DType::kF64 ? 1e-14 : 2e-6, rounding = Epsilon(dtype), spread = std::sqrt(double(p.T * p.H / p.G) + 1);
+  ExpectClose(t.out, want.out, compute + 1.1 * rounding);
+  ExpectClose(t.lse, want.lse, compute);
+  ExpectClose(t.dq, want.dq, 2 * compute + 6 * rounding, 2);
+  ExpectClose(t.dk, want.dk, 2 * compute + 6 * rounding, spread + 1);
+  ExpectClose(t.dv, want.dv, 2 * compute + 2 * rounding, spread + 1);
+}
+
+TEST(Sdpa, ForwardAndBackwardFollowTheFormula) {
+  Rng rng(41);
+  for (DType dtype : {DType::kF64, DType::kF32})
+    for (int64_t T : {1, 5, 64, 129})
+      for (int64_t D : {8, 64, 80})
+        for (int64_t group : {1, 2, 4})
+          for (bool causal : {false, true}) Check(rng, {2, T, T, 4, 4 / group, D, causal, 0}, dtype);
+}
+
+TEST(Sdpa, OtherLengthsOffsetsAndOddSizes) {
+  Rng rng(42);
+  for (DType dtype : {DType::kF64, DType::kF32})
+    for (bool causal : {false, true})
+      for (auto [T, S, offset] : std::vector<std::array<int64_t, 3>>{{1, 70, 69}, {5, 9, 4}, {33, 100, 67}, {70, 33, 0}, {129, 64, -70}, {64, 64, -64},
+                                                                     {7, 0, 0}, {0, 7, 0}, {40, 130, 31}, {50, 20, -1000}})
+        for (int64_t D : {1, 7, 24}) Check(rng, {1, T, S, 2, 1, D, causal, offset}, dtype);
+}
+
+TEST(Sdpa, NarrowTypes) {
+  Rng rng(43);
+  for (DType dtype : {DType::kBF16, DType::kF16})
+    for (int64_t T : {1, 5, 64, 129})
+      for (int64_t D : {8, 80}) Check(rng, {2, T, T, 4, 2, D, true, 0}, dtype);
+}
+
+TEST(Sdpa, ShardsOfHeadsAndQueries) {
+  Rng rng(44);
+  // Query heads 2..3 of 6, KV heads 0..2 of 3 held whole: query head h uses KV head h / 2.
+  Check(rng, {.B = 2, .T = 20, .S = 40, .H = 2, .G = 3, .D = 16, .causal = true, .causal_offset = 0, .first_query = 20, .first_head = 2,
+              .global_heads = 6, .first_kv = 0, .global_kv = 3}, DType::kF64);
+  // Heads sharded alike: query heads 3..5 of 6, KV head 1 of 2.
+  Check(rng, {.B = 1, .T = 20, .S = 20, .H = 3, .G = 1, .D = 16, .causal = true, .causal_offset = 0, .first_query = 0, .first_head = 3,
+              .global_heads = 6, .first_kv = 1, .global_kv = 2}, DType::kF64);
+}
+
+TEST(Sdpa, LargeScoresDoNotOverflow) {
+  Rng rng(45);
+  Problem p{1, 70, 70, 1, 1, 8, true, 0};
+  Tensors t(rng, p, DType::kF32);
+  for (int64_t i = 0; i < t.q.count(); i++) t.q.Set(i, t.q.Get(i) * 1000);
+  Attrs attrs{{"causal", 1}, {"causal_offset", 0}, {"scale", 0.0}};
+  RunKernel(Op::kSdpa, attrs, {&t.q, &t.k, &t.v}, {&t.out, &t.lse});
+  Answer want = Naive(p, t);
+  ExpectClose(t.out, want.out, 5e-3);  // scores near 3000 carry an f32 error of 2e-4 into the exponent
+  ExpectClose(t.lse, want.lse, 1e-6);
+}
+
+TEST(Rope, RotatesPairsByGlobalPosition) {
+  Rng rng(46);
+  for (DType dtype : Floats())
+    for (int64_t T : {0, 1, 9, 70})
+      for (int64_t D : {2, 16, 80}) {
+        Box x(dtype, {2, T, 3, D}, RandomPadding(rng, 4), {0, 30, 0, 0}), y(dtype, {2, T, 3, D}, RandomPadding(rng, 4), {0, 30, 0, 0});
+        std::normal_distribution<double> normal;
+        for (int64_t i = 0; i < x.count(); i++) x.Set(i, normal(rng));
+        for (int64_t inverse : {0, 1}) {
+          RunKernel(Op::kRope, {{"theta", 10000.0}, {"inverse", inverse}, {"start", 5}}, {&x}, {&y});
+          Values want;
+          int64_t half = D / 2;
+          for (int64_t i = 0; i < x.count(); i++) {
+            int64_t d = i % D, t = i / D / 3 % T, low = d % half;
+            double angle = double(5 + 30 + t) * std::pow(10000.0, -2.0 * double(low) / double(D)) * (inverse ? -1 : 1);
+            double a = x.Get(i - d + low), b = x.Get(i - d + low + half);
+            want.push_back(d < half ? a * std::cos(angle) - b * std::sin(angle) : b * std::cos(angle) + a * std::sin(angle));
+          }
+          ExpectClose(y, want, Tolerance(dtype, 4), 2);
+        }
+      }
+}
+
+}  // namespace
+}  // namespace weft::test

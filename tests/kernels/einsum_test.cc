@@ -1,0 +1,107 @@
+// Einsum against a loop over all labels in f64.
+#include <fmt/format.h>
+
+#include <map>
+
+#include "harness.h"
+
+namespace weft::test {
+namespace {
+
+struct Parsed {
+  std::string a, b, out, all;
+  explicit Parsed(const std::string& eq) {
+    size_t comma = eq.find(','), arrow = eq.find("->");
+    a = eq.substr(0, comma), b = eq.substr(comma + 1, arrow - comma - 1), out = eq.substr(arrow + 2);
+    for (char c : out + a + b)
+      if (all.find(c) == std::string::npos) all += c;
+  }
+};
+
+Shape ShapeOf(const std::string& labels, std::map<char, int64_t>& extents) {
+  Shape shape;
+  for (char c : labels) shape.push_back(extents[c]);
+  return shape;
+}
+
+// The sums, and the sums of magnitudes that bound their rounding.
+std::pair<Values, Values> Naive(const Parsed& p, std::map<char, int64_t>& extents, const Box& a, const Box& b) {
+  Shape sa = ShapeOf(p.a, extents), sb = ShapeOf(p.b, extents), so = ShapeOf(p.out, extents);
+  Values x = a.All(), y = b.All(), sum(size_t(NumElements(so))), magnitude(sum.size());
+  auto at = [&](const std::string& labels, const Shape& shape, const Shape& index) {
+    int64_t i = 0;
+    for (size_t d = 0; d < labels.size(); d++) i = i * shape[d] + index[p.all.find(labels[d])];
+    return size_t(i);
+  };
+  ForEachIndex(ShapeOf(p.all, extents), [&](const Shape& index) {
+    double term = x[at(p.a, sa, index)] * y[at(p.b, sb, index)];
+    sum[at(p.out, so, index)] += term;
+    magnitude[at(p.out, so, index)] += std::fabs(term);
+  });
+  return {sum, magnitude};
+}
+
+void Check(Rng& rng, const std::string& eq, std::map<char, int64_t> extents, DType dtype, int threads = 1) {
+  Parsed p(eq);
+  Box a = RandomBox(rng, dtype, ShapeOf(p.a, extents)), b = RandomBox(rng, dtype, ShapeOf(p.b, extents));
+  Box y = PaddedBox(rng, dtype, ShapeOf(p.out, extents));
+  RunKernel(Op::kEinsum, {{"eq", eq}}, {&a, &b}, {&y}, threads);
+  auto [want, magnitude] = Naive(p, extents, a, b);
+  std::string text;
+  for (auto [c, n] : extents) text += fmt::format(" {}={}", c, n);
+  double largest = 0;
+  for (double m : magnitude) largest = std::max(largest, m);
+  SCOPED_TRACE(eq + text);
+  // A sum of k products in f32 errs by far less than k/8 half units of its magnitude.
+  ExpectClose(y, want, Tolerance(dtype, 8), largest * (dtype == DType::kF64 || dtype == DType::kF32 ? 1 : 1e-4) + 1e-30);
+}
+
+const std::vector<std::string> kEquations{
+    "mk,kn->mn",        "km,kn->mn",       "mk,nk->mn",       "km,nk->mn",       "mk,kn->nm",     "km,nk->nm",
+    "btc,cn->btn",      "btc,chd->bthd",   "bthd,hdc->btc",   "btc,bthd->chd",   "bthd,btc->hdc", "btc,btn->cn",
+    "bthd,bshd->bhts",  "bhts,bshd->bthd", "bhts,bthd->bshd", "bthd,bthd->bth",  "i,i->",         "i,j->ij",
+    "ij,ij->ij",        "ij,ij->i",        "ij,ij->j",        "ij,j->i",         "ij,i->j",       "bi,bj->bij",
+    "bij,bjk->bik",     "bij,bjk->ikb",    "ijb,jkb->ikb",    "ij,ij->ji",       "i,->i",         ",i->i",
+    ",->",              "abc,cbd->da",     "cab,bdc->ad",     "abcd,dcbe->ea",   "vc,btc->btv",   "abk,kcd->dacb"};
+
+TEST(Einsum, ManyEquationsAndShapes) {
+  Rng rng(31);
+  const std::vector<int64_t> sizes{0, 1, 2, 3, 5, 8, 13};
+  for (DType dtype : Floats())
+    for (const std::string& eq : kEquations)
+      for (int round = 0; round < 12; round++) {
+        std::map<char, int64_t> extents;
+        for (char c : Parsed(eq).all) extents[c] = PickOf(rng, sizes);
+        if (round % 3) for (auto& [c, n] : extents) n = std::max<int64_t>(n, 1);
+        Check(rng, eq, extents, dtype);
+      }
+}
+
+TEST(Einsum, EveryOrderOfLabels) {
+  Rng rng(32);
+  std::map<char, int64_t> extents{{'b', 3}, {'m', 5}, {'k', 7}, {'n', 4}};
+  std::string a = "bkm", b = "bkn", out = "bmn";
+  do {
+    std::string b_order = b, out_order = out;
+    std::sort(b_order.begin(), b_order.end());
+    do {
+      std::sort(out_order.begin(), out_order.end());
+      do {
+        for (DType dtype : {DType::kF64, DType::kF32, DType::kBF16}) Check(rng, a + "," + b_order + "->" + out_order, extents, dtype);
+      } while (std::next_permutation(out_order.begin(), out_order.end()));
+    } while (std::next_permutation(b_order.begin(), b_order.end()));
+  } while (std::next_permutation(a.begin(), a.end()));
+}
+
+TEST(Einsum, BlocksOfLargeProducts) {
+  Rng rng(33);
+  for (DType dtype : Floats()) {
+    Check(rng, "mk,kn->mn", {{'m', 600}, {'k', 33}, {'n', 40}}, dtype, 2);
+    Check(rng, "mk,kn->nm", {{'m', 530}, {'k', 20}, {'n', 70}}, dtype, 2);
+    Check(rng, "km,nk->mn", {{'m', 40}, {'k', 17}, {'n', 1100}}, dtype, 3);
+    Check(rng, "btc,chd->bhtd", {{'b', 3}, {'t', 100}, {'c', 24}, {'h', 4}, {'d', 16}}, dtype, 2);
+  }
+}
+
+}  // namespace
+}  // namespace weft::test

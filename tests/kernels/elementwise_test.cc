@@ -1,0 +1,190 @@
+// Every elementwise op against its expression in f64, over shapes, paddings, broadcasts and dtypes.
+#include <numbers>
+
+#include "harness.h"
+#include "kernels/cpu/scalar_math.h"
+
+namespace weft::test {
+namespace {
+
+// The helpers that the op list's expressions name, in f64.
+double SignOf(double a) { return (a > 0) - (a < 0); }
+double Inner(double a) { return std::sqrt(2 / std::numbers::pi) * (a + 0.044715 * a * a * a); }
+double GeluOf(double a) { return 0.5 * a * (1 + std::tanh(Inner(a))); }
+double GeluDOf(double a) {
+  double t = std::tanh(Inner(a)), du = std::sqrt(2 / std::numbers::pi) * (1 + 3 * 0.044715 * a * a);
+  return 0.5 * (1 + t) + 0.5 * a * (1 - t * t) * du;
+}
+double SiluDOf(double a) {
+  double s = 1 / (1 + std::exp(-a));
+  return s * (1 + a * (1 - s));
+}
+using std::abs, std::exp, std::log, std::sqrt, std::tanh, std::erf, std::sin, std::cos, std::floor, std::pow;
+
+using Reference = double (*)(double a, double b, double k);
+enum Domain { kAny, kNonzero, kPositive, kFraction };
+struct Case {
+  Op op;
+  Reference value;
+  Domain domain;
+};
+#define WEFT_CASE1(Name, text, linear, value, da, domain) \
+  {Op::k##Name, [](double a, double, double k) -> double { (void)k; return value; }, domain},
+#define WEFT_CASE2(Name, text, linear, value, da, db, domain) \
+  {Op::k##Name, [](double a, double b, double) -> double { return value; }, domain},
+#define WEFT_CASE3(Name, text, value) {Op::k##Name, [](double a, double b, double) -> double { return value; }, kAny},
+const std::vector<Case> kUnary{WEFT_UNARY_OPS(WEFT_CASE1)}, kScalar{WEFT_SCALAR_OPS(WEFT_CASE1)},
+    kBinary{WEFT_BINARY_OPS(WEFT_CASE2)}, kCompare{WEFT_COMPARE_OPS(WEFT_CASE3)}, kLogic{WEFT_LOGIC_OPS(WEFT_CASE3)};
+
+Box Sample(Rng& rng, DType dtype, const Shape& shape, Domain domain) {
+  return RandomBox(rng, dtype, shape, domain == kPositive ? 0.3 : -3, 3);
+}
+
+// Makes some dims of an input broadcasts (stride 0), or swaps two dims of its storage.
+void Restride(Rng& rng, Box& box) {
+  for (int d = 0; d < box.view.rank; d++)
+    if (Pick(rng, 0, 3) == 0 && box.view.dim(d).extent > 0) box.view.dims[size_t(d)].stride = 0;
+}
+
+void Check(Rng& rng, const Case& c, DType dtype, const Shape& shape, int operands, double k, DType result) {
+  Box a = Sample(rng, dtype, shape, c.domain), b = Sample(rng, dtype, shape, c.domain), y = PaddedBox(rng, result, shape);
+  Restride(rng, a);
+  Restride(rng, b);
+  std::vector<const Box*> in{&a};
+  if (operands == 2) in.push_back(&b);
+  Attrs attrs;
+  if (k != 0) attrs.Set({"k", k});
+  RunKernel(c.op, attrs, in, {&y});
+  Values want;
+  for (int64_t i = 0; i < y.count(); i++) want.push_back(c.value(a.Get(i), b.Get(i), k));
+  SCOPED_TRACE(Name(c.op));
+  // The worst is GeluD near its zeros: a dozen roundings of values near 1.
+  ExpectClose(y, want, Tolerance(dtype, 8), IsFloating(dtype) ? 1 : 0);
+}
+
+const std::vector<Shape>& Shapes() {
+  static const std::vector<Shape> list = [] {
+    Rng rng(1);
+    std::vector<Shape> shapes{{}, {0}, {1}, {3001}, {4, 700}, {3, 1, 5}};
+    for (int i = 0; i < 12; i++) shapes.push_back(RandomShape(rng, int(Pick(rng, 1, 4))));
+    return shapes;
+  }();
+  return list;
+}
+
+TEST(Elementwise, FloatsFollowTheirExpression) {
+  Rng rng(2);
+  for (DType dtype : Floats())
+    for (const Shape& shape : Shapes()) {
+      for (const Case& c : kUnary) Check(rng, c, dtype, shape, 1, 0, dtype);
+      for (const Case& c : kScalar) Check(rng, c, dtype, shape, 1, 1.75, dtype);
+      for (const Case& c : kBinary) Check(rng, c, dtype, shape, 2, 0, dtype);
+      for (const Case& c : kCompare) Check(rng, c, dtype, shape, 2, 0, DType::kBool);
+    }
+}
+
+TEST(Elementwise, IntegersAreExact) {
+  Rng rng(3);
+  auto exact = [](Op op) {
+    for (Op o : {Op::kNeg, Op::kAbs, Op::kSign, Op::kSquare, Op::kRelu, Op::kPositive, Op::kAddScalar, Op::kScale, Op::kAdd,
+                 Op::kSub, Op::kMul, Op::kMaximum, Op::kMinimum})
+      if (o == op) return true;
+    return false;
+  };
+  for (DType dtype : {DType::kI64, DType::kI32})
+    for (const Shape& shape : Shapes()) {
+      for (const Case& c : kUnary) if (exact(c.op)) Check(rng, c, dtype, shape, 1, 0, dtype);
+      for (const Case& c : kScalar) if (exact(c.op)) Check(rng, c, dtype, shape, 1, 3, dtype);
+      for (const Case& c : kBinary) if (exact(c.op)) Check(rng, c, dtype, shape, 2, 0, dtype);
+      for (const Case& c : kCompare) Check(rng, c, dtype, shape, 2, 0, DType::kBool);
+    }
+  Box big(DType::kI64, {1}), one(DType::kI64, {1}), sum(DType::kI64, {1});
+  big.view.as<int64_t>()[0] = (int64_t(1) << 62) + 1;
+  one.Set(0, 1);
+  RunKernel(Op::kAdd, {}, {&big, &one}, {&sum});
+  EXPECT_EQ(sum.view.as<int64_t>()[0], (int64_t(1) << 62) + 2);
+}
+
+TEST(Elementwise, LogicAndNot) {
+  Rng rng(4);
+  for (const Shape& shape : Shapes()) {
+    for (const Case& c : kLogic) {
+      Box a = RandomBox(rng, DType::kBool, shape, 0, 1.99), b = RandomBox(rng, DType::kBool, shape, 0, 1.99);
+      Box y = PaddedBox(rng, DType::kBool, shape);
+      RunKernel(c.op, {}, {&a, &b}, {&y});
+      for (int64_t i = 0; i < y.count(); i++) ASSERT_EQ(y.Get(i), c.value(a.Get(i), b.Get(i), 0));
+    }
+    Box a = RandomBox(rng, DType::kBool, shape, 0, 1.99), y = PaddedBox(rng, DType::kBool, shape);
+    RunKernel(Op::kNot, {}, {&a}, {&y});
+    for (int64_t i = 0; i < y.count(); i++) ASSERT_EQ(y.Get(i), !a.Get(i));
+  }
+}
+
+TEST(Elementwise, SelectPicksBitsOfAnyType) {
+  Rng rng(5);
+  for (DType dtype : AllTypes())
+    for (const Shape& shape : Shapes()) {
+      Box c = RandomBox(rng, DType::kBool, shape, 0, 1.99), a = RandomBox(rng, dtype, shape, 0, 9), b = RandomBox(rng, dtype, shape, 0, 9);
+      Restride(rng, c);
+      Restride(rng, a);
+      Restride(rng, b);
+      Box y = PaddedBox(rng, dtype, shape);
+      RunKernel(Op::kSelect, {}, {&c, &a, &b}, {&y});
+      for (int64_t i = 0; i < y.count(); i++) ASSERT_EQ(y.Get(i), c.Get(i) ? a.Get(i) : b.Get(i));
+    }
+}
+
+TEST(Elementwise, CastRoundsAsTensorsDo) {
+  Rng rng(6);
+  for (DType from : AllTypes())
+    for (DType to : AllTypes())
+      for (const Shape& shape : Shapes()) {
+        Box x = RandomBox(rng, from, shape, IsFloating(from) && IsFloating(to) ? -300 : 0, 200), y = PaddedBox(rng, to, shape);
+        Restride(rng, x);
+        RunKernel(Op::kCast, {}, {&x}, {&y});
+        Box want(to, shape);
+        want.SetAll(x.All());
+        for (int64_t i = 0; i < y.count(); i++) ASSERT_EQ(y.Get(i), want.Get(i)) << Name(from) << " to " << Name(to);
+      }
+}
+
+TEST(Elementwise, InPlaceGivesTheSame) {
+  Rng rng(7);
+  Box x = RandomBox(rng, DType::kF32, {37, 50}, 0.1, 3), y = x, out = x;
+  for (const Case& c : kUnary) {
+    y = out = x;
+    RunKernel(c.op, {}, {&x}, {&out});
+    RunKernel(c.op, {}, {&y}, {&y});
+    ASSERT_EQ(out.All(), y.All()) << Name(c.op);
+  }
+}
+
+// Distance in units of the last place of the f32 nearest to `want`.
+double Ulps(float got, double want) {
+  float nearest = float(want), next = std::nextafterf(std::fabs(nearest), INFINITY);
+  return std::fabs(double(got) - want) / (double(next) - std::fabs(double(nearest)));
+}
+
+TEST(ScalarMath, ExpAndTanhAreWithinTwoUlp) {
+  double worst_exp = 0, worst_tanh = 0;
+  for (int i = 0; i < 400000; i++) {
+    float x = -104.0f + float(i) * (192.7f / 400000), t = -10.0f + float(i) * (20.0f / 400000);
+    worst_exp = std::max(worst_exp, Ulps(cpu::exp(x), std::exp(double(x))));
+    worst_tanh = std::max(worst_tanh, Ulps(cpu::tanh(t), std::tanh(double(t))));
+  }
+  EXPECT_LE(worst_exp, 2);
+  EXPECT_LE(worst_tanh, 2);
+  std::printf("worst error: exp %.2f ulp, tanh %.2f ulp\n", worst_exp, worst_tanh);
+  const float inf = INFINITY;
+  EXPECT_EQ(cpu::exp(inf), inf);
+  EXPECT_EQ(cpu::exp(100.0f), inf);
+  EXPECT_EQ(cpu::exp(-inf), 0.0f);
+  EXPECT_EQ(cpu::exp(0.0f), 1.0f);
+  EXPECT_TRUE(std::isnan(cpu::exp(NAN)));
+  EXPECT_EQ(cpu::tanh(inf), 1.0f);
+  EXPECT_EQ(cpu::tanh(-inf), -1.0f);
+  EXPECT_TRUE(std::isnan(cpu::tanh(NAN)));
+}
+
+}  // namespace
+}  // namespace weft::test

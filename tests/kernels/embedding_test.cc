@@ -1,0 +1,46 @@
+// Embedding and the gradient of its table, whole and by shards of the vocabulary.
+#include "harness.h"
+
+namespace weft::test {
+namespace {
+
+struct Case {
+  Shape ids;
+  int64_t V, C, held, offset;
+};
+const std::vector<Case> kCases{{{}, 5, 3, 5, 0},      {{0}, 5, 3, 5, 0},        {{7}, 5, 1, 5, 0},     {{3, 40}, 65, 128, 65, 0},
+                               {{2, 30}, 20, 8, 7, 7}, {{2, 30}, 20, 600, 6, 14}, {{9}, 20, 4, 0, 20}};
+
+TEST(Embedding, RowsAndTheirGradient) {
+  Rng rng(81);
+  for (DType dtype : Floats())
+    for (DType id_type : {DType::kI32, DType::kI64})
+      for (const Case& c : kCases)
+        for (int threads : {1, 2}) {
+          SCOPED_TRACE(testing::Message() << Name(dtype) << ToString(c.ids) << " V=" << c.V << " C=" << c.C);
+          Box table(dtype, {c.held, c.C}, {2, 1}, {c.offset, 0}, {c.V, c.C}), dtable(dtype, {c.held, c.C}, {2, 1}, {c.offset, 0}, {c.V, c.C});
+          for (int64_t i = 0; i < table.count(); i++) table.Set(i, double(i % 91) - 45);
+          Shape wide = c.ids;
+          wide.push_back(c.C);
+          Box ids = PaddedBox(rng, id_type, c.ids), y = PaddedBox(rng, dtype, wide), dy = RandomBox(rng, dtype, wide);
+          for (int64_t i = 0; i < ids.count(); i++) ids.Set(i, double(Pick(rng, 0, c.V - 1)));
+          Box shape_operand = table;
+          shape_operand.view.data = nullptr;
+          RunKernel(Op::kEmbedding, {}, {&table, &ids}, {&y}, threads);
+          RunKernel(Op::kEmbeddingGrad, {}, {&ids, &dy, &shape_operand}, {&dtable}, threads);
+          Values want, sum(size_t(c.held * c.C));
+          for (int64_t i = 0; i < ids.count(); i++) {
+            int64_t row = int64_t(ids.Get(i)) - c.offset;
+            bool held = row >= 0 && row < c.held;
+            for (int64_t j = 0; j < c.C; j++) {
+              want.push_back(held ? table.Get(row * c.C + j) : 0);
+              if (held) sum[size_t(row * c.C + j)] += dy.Get(i * c.C + j);
+            }
+          }
+          ExpectClose(y, want, 0);
+          ExpectClose(dtable, sum, Tolerance(dtype, 1), 1e-3);
+        }
+}
+
+}  // namespace
+}  // namespace weft::test

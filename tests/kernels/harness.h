@@ -1,0 +1,200 @@
+// What kernel tests share: padded, poisoned tensors, running one kernel, and comparing boxes of doubles.
+//
+//   Box x = RandomBox(rng, DType::kF32, {2, 3}), y = Box(DType::kF32, {2, 3});
+//   RunKernel(Op::kExp, {}, {&x}, {&y});
+//   ExpectClose(y, reference, Tolerance(DType::kF32));
+#pragma once
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <memory>
+#include <random>
+#include <vector>
+
+#include "core/ops/kernel.h"
+#include "kernels/cpu/register.h"
+
+namespace weft::test {
+
+using Rng = std::mt19937_64;
+using Values = std::vector<double>;
+
+inline int64_t Pick(Rng& rng, int64_t low, int64_t high) { return std::uniform_int_distribution<int64_t>(low, high)(rng); }
+template <class T> const T& PickOf(Rng& rng, const std::vector<T>& list) { return list[size_t(Pick(rng, 0, int64_t(list.size()) - 1))]; }
+
+// What this rank holds of a tensor. Storage is allocated to the byte and filled with 0xff: NaN in every float type.
+struct Box {
+  TensorView view;
+  std::vector<unsigned char> storage;
+
+  Box(DType dtype, const Shape& extents, const Shape& padding = {}, const Shape& offsets = {}, const Shape& globals = {}) {
+    view.dtype = dtype;
+    view.rank = int(extents.size());
+    int64_t stride = 1;
+    for (size_t d = extents.size(); d-- > 0;) {
+      int64_t capacity = extents[d] + (padding.empty() ? 0 : padding[d]), offset = offsets.empty() ? 0 : offsets[d];
+      view.dims[d] = {extents[d], stride, offset, globals.empty() ? offset + extents[d] : globals[d], capacity};
+      stride *= capacity;
+    }
+    storage.assign(size_t(stride) * SizeOf(dtype), 0xff);
+    view.data = storage.data();
+  }
+  Box(Box&&) = default;
+  Box(const Box& o) : view(o.view), storage(o.storage) { view.data = storage.data(); }
+  Box& operator=(const Box& o) {
+    view = o.view;
+    storage = o.storage;
+    view.data = storage.data();
+    return *this;
+  }
+
+  int64_t count() const { return view.NumElements(); }
+  Shape shape() const {
+    Shape s;
+    for (int d = 0; d < view.rank; d++) s.push_back(view.dim(d).extent);
+    return s;
+  }
+  // The storage place of element i, counted row-major over the extents.
+  int64_t Place(int64_t i) const {
+    int64_t place = 0;
+    for (int d = view.rank - 1; d >= 0; d--) {
+      place += i % view.dim(d).extent * view.dim(d).stride;
+      i /= view.dim(d).extent;
+    }
+    return place;
+  }
+  void Set(int64_t i, double value) {
+    int64_t at = Place(i);
+    Dispatch(view.dtype, [&](auto zero) {
+      using T = decltype(zero);
+      if constexpr (std::is_arithmetic_v<T>) view.as<T>()[at] = T(value);
+      else view.as<T>()[at] = T(float(value));
+    });
+  }
+  double Get(int64_t i) const {
+    int64_t at = Place(i);
+    return Dispatch(view.dtype, [&](auto zero) { return double(Compute<decltype(zero)>(view.as<decltype(zero)>()[at])); });
+  }
+  void SetAll(const Values& values) { for (int64_t i = 0; i < count(); i++) Set(i, values[size_t(i)]); }
+  Values All() const {
+    Values values;
+    for (int64_t i = 0; i < count(); i++) values.push_back(Get(i));
+    return values;
+  }
+  // True when no byte outside the box was written.
+  bool PaddingIntact() const {
+    std::vector<bool> inside(storage.size());
+    size_t size = SizeOf(view.dtype);
+    for (int64_t i = 0; i < count(); i++)
+      for (size_t b = 0; b < size; b++) inside[size_t(Place(i)) * size + b] = true;
+    for (size_t i = 0; i < storage.size(); i++)
+      if (!inside[i] && storage[i] != 0xff) return false;
+    return true;
+  }
+};
+
+inline Shape RandomPadding(Rng& rng, size_t rank) {
+  Shape padding;
+  for (size_t d = 0; d < rank; d++) padding.push_back(Pick(rng, 0, 1) ? Pick(rng, 0, 3) : 0);
+  return padding;
+}
+inline Box PaddedBox(Rng& rng, DType dtype, const Shape& shape) { return Box(dtype, shape, RandomPadding(rng, shape.size())); }
+// Padded, with uniform values in [low, high].
+inline Box RandomBox(Rng& rng, DType dtype, const Shape& shape, double low = -2, double high = 2) {
+  Box box = PaddedBox(rng, dtype, shape);
+  std::uniform_real_distribution<double> uniform(low, high);
+  for (int64_t i = 0; i < box.count(); i++) box.Set(i, IsFloating(dtype) ? uniform(rng) : std::floor(uniform(rng)));
+  return box;
+}
+inline Shape RandomShape(Rng& rng, int rank, const std::vector<int64_t>& extents = {0, 1, 2, 3, 5, 8, 17}) {
+  Shape shape;
+  for (int d = 0; d < rank; d++) shape.push_back(PickOf(rng, extents));
+  return shape;
+}
+
+inline const KernelTable& Table() {
+  static const std::unique_ptr<KernelTable> table = [] {
+    auto t = std::make_unique<KernelTable>();
+    RegisterCpuKernels(*t);
+    return t;
+  }();
+  return *table;
+}
+
+// Runs a kernel with a workspace of exactly the bytes it asks for, poisoned, and checks that no padding was written.
+inline void RunKernel(Op op, const Attrs& attrs, std::vector<const Box*> in, std::vector<Box*> out, int threads = 1) {
+  Context context(0, 1, threads);
+  std::vector<TensorView> inputs, outputs;
+  for (const Box* box : in) inputs.push_back(box->view);
+  for (Box* box : out) outputs.push_back(box->view);
+  const KernelRow& row = Table().Row(op);
+  size_t bytes = 0;
+  if (row.workspace) {
+    std::vector<TensorView> bare_in = inputs, bare_out = outputs;
+    for (auto* views : {&bare_in, &bare_out})
+      for (TensorView& view : *views) view.data = nullptr;
+    bytes = row.workspace({&attrs, bare_in, bare_out, nullptr, 0, &context, nullptr});
+  }
+  std::unique_ptr<void, void (*)(void*)> workspace(std::aligned_alloc(64, (bytes + 127) / 64 * 64), std::free);
+  std::memset(workspace.get(), 0xff, bytes);
+  row.run({&attrs, inputs, outputs, workspace.get(), bytes, &context, nullptr});
+  for (Box* box : out) EXPECT_TRUE(box->PaddingIntact()) << Name(op) << ": wrote outside the box " << ToString(box->shape());
+}
+
+// Half a unit in the last place of the type, relative; kernels round once, after computing in f32 or f64.
+inline double Epsilon(DType dtype) {
+  switch (dtype) {
+    case DType::kF64: return 0x1p-53;
+    case DType::kBF16: return 0x1p-8;
+    case DType::kF16: return 0x1p-11;
+    default: return 0x1p-24;
+  }
+}
+// Relative tolerance of a computation with `roundings` roundings in the compute type and one in the dtype.
+inline double Tolerance(DType dtype, double roundings = 4) {
+  double compute = dtype == DType::kF64 ? 0x1p-53 : 0x1p-24;
+  return 1.01 * Epsilon(dtype) + roundings * 2 * compute;
+}
+
+// |got - want| <= tolerance * (|want| + scale); infinities and NaN must agree exactly.
+inline void ExpectClose(const Box& got, const Values& want, double tolerance, double scale = 1) {
+  ASSERT_EQ(got.count(), int64_t(want.size()));
+  for (int64_t i = 0; i < got.count(); i++) {
+    double g = got.Get(i), w = want[size_t(i)];
+    if (g == w || (std::isnan(g) && std::isnan(w))) continue;
+    ASSERT_LE(std::fabs(g - w), tolerance * (std::fabs(w) + scale))
+        << "element " << i << " of " << ToString(got.shape()) << " " << Name(got.view.dtype) << ": got " << g << ", want " << w;
+  }
+}
+
+inline const std::vector<DType>& Floats() {
+  static const std::vector<DType> list{DType::kF64, DType::kF32, DType::kBF16, DType::kF16};
+  return list;
+}
+inline const std::vector<DType>& AllTypes() {
+  static const std::vector<DType> list{DType::kF64, DType::kF32, DType::kBF16, DType::kF16,
+                                       DType::kI64, DType::kI32, DType::kU8,   DType::kBool};
+  return list;
+}
+
+// Calls fn(index) for every index of a shape, row-major.
+template <class Fn>
+void ForEachIndex(const Shape& shape, Fn&& fn) {
+  Shape index(shape.size(), 0);
+  for (int64_t i = 0; i < NumElements(shape); i++) {
+    int64_t rest = i;
+    for (size_t d = shape.size(); d-- > 0;) {
+      index[d] = rest % shape[d];
+      rest /= shape[d];
+    }
+    fn(index);
+  }
+}
+inline int64_t Linear(const Shape& shape, const Shape& index) {
+  int64_t i = 0;
+  for (size_t d = 0; d < shape.size(); d++) i = i * shape[d] + index[d];
+  return i;
+}
+
+}  // namespace weft::test

@@ -1,0 +1,53 @@
+// CrossEntropy and its gradient against plain f64 loops.
+#include "harness.h"
+
+namespace weft::test {
+namespace {
+
+void Check(Rng& rng, DType dtype, DType ids, const Shape& rows, int64_t V, double smoothing) {
+  SCOPED_TRACE(testing::Message() << Name(dtype) << ToString(rows) << " V=" << V << " smoothing=" << smoothing);
+  Shape shape = rows;
+  shape.push_back(V);
+  DType wide = AccumulateType(dtype);
+  Box x = RandomBox(rng, dtype, shape, -6, 6), targets = PaddedBox(rng, ids, rows), loss = PaddedBox(rng, wide, rows), lse = PaddedBox(rng, wide, rows);
+  Box dloss = RandomBox(rng, wide, rows), dx = PaddedBox(rng, dtype, shape);
+  for (int64_t i = 0; i < targets.count(); i++) targets.Set(i, Pick(rng, 0, 4) == 0 ? -100 : double(Pick(rng, 0, V - 1)));
+  Attrs attrs{{"ignore_index", -100}, {"smoothing", smoothing}};
+  RunKernel(Op::kCrossEntropy, attrs, {&x, &targets}, {&loss, &lse});
+  RunKernel(Op::kCrossEntropyGrad, attrs, {&x, &targets, &lse, &dloss}, {&dx});
+  Values logits = x.All(), want_loss, want_lse, want_dx;
+  for (int64_t r = 0; r < targets.count(); r++) {
+    double top = -INFINITY, sum = 0, mean = 0;
+    for (int64_t i = 0; i < V; i++) top = std::max(top, logits[size_t(r * V + i)]);
+    for (int64_t i = 0; i < V; i++) sum += std::exp(logits[size_t(r * V + i)] - top);
+    for (int64_t i = 0; i < V; i++) mean += logits[size_t(r * V + i)] / double(V);
+    double total = top + std::log(sum);
+    int64_t target = int64_t(targets.Get(r));
+    want_lse.push_back(total);
+    want_loss.push_back(target == -100 ? 0 : total - (1 - smoothing) * logits[size_t(r * V + target)] - smoothing * mean);
+    for (int64_t i = 0; i < V; i++)
+      want_dx.push_back(target == -100 ? 0 : dloss.Get(r) * (std::exp(logits[size_t(r * V + i)] - total) - (1 - smoothing) * (i == target) - smoothing / double(V)));
+  }
+  ExpectClose(loss, want_loss, Tolerance(wide, 4));
+  ExpectClose(lse, want_lse, Tolerance(wide, 2));
+  ExpectClose(dx, want_dx, Tolerance(dtype, 16), 1);  // an error of lse (about 8 * 2^-24) is an error of every probability
+}
+
+TEST(CrossEntropy, FollowsTheFormula) {
+  Rng rng(61);
+  for (DType dtype : Floats())
+    for (DType ids : {DType::kI32, DType::kI64})
+      for (const Shape& rows : std::vector<Shape>{{}, {0}, {1}, {5}, {3, 7}})
+        for (int64_t V : {1, 2, 65, 1000})
+          for (double smoothing : {0.0, 0.1}) Check(rng, dtype, ids, rows, V, smoothing);
+}
+
+TEST(CrossEntropy, RefusesATargetOutsideTheVocabulary) {
+  Box x(DType::kF32, {1, 4}), target(DType::kI32, {1}), loss(DType::kF32, {1}), lse(DType::kF32, {1});
+  x.SetAll({1, 2, 3, 4});
+  target.Set(0, 4);
+  EXPECT_THROW(RunKernel(Op::kCrossEntropy, {{"ignore_index", -100}, {"smoothing", 0.0}}, {&x, &target}, {&loss, &lse}), Error);
+}
+
+}  // namespace
+}  // namespace weft::test

@@ -1,0 +1,107 @@
+// Reductions against plain f64 loops.
+#include "harness.h"
+
+namespace weft::test {
+namespace {
+
+std::vector<Shape> Shapes() {
+  Rng rng(21);
+  std::vector<Shape> shapes{{1}, {0}, {3000}, {40, 1030}, {1030, 40}, {3, 600, 20}, {2, 0, 4}};
+  for (int i = 0; i < 25; i++) shapes.push_back(RandomShape(rng, int(Pick(rng, 1, 4))));
+  return shapes;
+}
+
+// Values of x along dim for each output element.
+std::vector<Values> Lines(const Box& x, int dim) {
+  Shape kept = x.shape();
+  kept.erase(kept.begin() + dim);
+  std::vector<Values> lines(size_t(NumElements(kept)));
+  int64_t i = 0;
+  ForEachIndex(x.shape(), [&](Shape index) {
+    index.erase(index.begin() + dim);
+    lines[size_t(Linear(kept, index))].push_back(x.Get(i++));
+  });
+  return lines;
+}
+
+struct Law {
+  Op op;
+  double identity;
+  double (*join)(double, double);
+};
+const Law kLaws[] = {{Op::kReduceSum, 0, [](double a, double b) { return a + b; }},
+                     {Op::kReduceProd, 1, [](double a, double b) { return a * b; }},
+                     {Op::kReduceMax, -INFINITY, [](double a, double b) { return std::max(a, b); }},
+                     {Op::kReduceMin, INFINITY, [](double a, double b) { return std::min(a, b); }}};
+
+TEST(Reduce, FollowsTheFold) {
+  Rng rng(22);
+  for (DType dtype : {DType::kF64, DType::kF32, DType::kBF16, DType::kF16, DType::kI64, DType::kI32})
+    for (const Shape& shape : Shapes())
+      for (const Law& law : kLaws) {
+        int dim = int(Pick(rng, 0, int64_t(shape.size()) - 1));
+        bool fold_is_defined = IsFloating(dtype) || shape[size_t(dim)] > 0 || law.op == Op::kReduceSum;
+        if (!fold_is_defined) continue;
+        Box x = law.op == Op::kReduceProd ? RandomBox(rng, dtype, shape, 0.9, 1.11) : RandomBox(rng, dtype, shape, -4, 4);
+        Shape kept = shape;
+        kept.erase(kept.begin() + dim);
+        Box y = PaddedBox(rng, dtype, kept);
+        RunKernel(law.op, {{"dim", dim}}, {&x}, {&y});
+        Values want;
+        double size = 0;
+        for (const Values& line : Lines(x, dim)) {
+          double total = law.identity, magnitude = 0;
+          for (double v : line) {
+            total = law.join(total, v);
+            magnitude += std::fabs(v);
+          }
+          want.push_back(total);
+          size = std::max(size, magnitude);
+        }
+        SCOPED_TRACE(Name(law.op));
+        // f32 sums run in f64, so that only the last rounding shows; f64 sums round n times.
+        double scale = dtype == DType::kF64 ? size : 0, tolerance = dtype == DType::kF64 ? 1e-13 : 1.01 * Epsilon(dtype) + 1e-12;
+        ExpectClose(y, want, IsFloating(dtype) ? tolerance : 0, scale + 1e-30);
+      }
+}
+
+TEST(Reduce, MaxKeepsNaN) {
+  Box x(DType::kF32, {40}), y(DType::kF32, {});
+  for (int64_t i = 0; i < 40; i++) x.Set(i, i == 7 ? NAN : double(i));
+  RunKernel(Op::kReduceMax, {{"dim", 0}}, {&x}, {&y});
+  EXPECT_TRUE(std::isnan(y.Get(0)));
+}
+
+TEST(Reduce, ArgMaxGivesTheLowestGlobalIndex) {
+  Rng rng(23);
+  for (DType dtype : {DType::kF64, DType::kF32, DType::kBF16, DType::kF16, DType::kI64, DType::kI32})
+    for (const Shape& shape : Shapes()) {
+      int dim = int(Pick(rng, 0, int64_t(shape.size()) - 1));
+      if (shape[size_t(dim)] == 0) continue;
+      Box x = RandomBox(rng, dtype, shape, -3, 3);
+      for (int64_t i = 0; i < x.count(); i++) x.Set(i, std::round(x.Get(i)));  // many ties
+      x.view.dims[size_t(dim)].offset = 100;
+      Shape kept = shape;
+      kept.erase(kept.begin() + dim);
+      Box y = PaddedBox(rng, DType::kI64, kept);
+      RunKernel(Op::kArgMax, {{"dim", dim}}, {&x}, {&y});
+      Values want;
+      for (const Values& line : Lines(x, dim)) want.push_back(100 + double(std::max_element(line.begin(), line.end()) - line.begin()));
+      ExpectClose(y, want, 0);
+    }
+}
+
+TEST(Reduce, SumOfSquares) {
+  Rng rng(24);
+  for (DType dtype : Floats())
+    for (Shape shape : Shapes()) {
+      Box x = RandomBox(rng, dtype, shape), y(dtype == DType::kF64 ? DType::kF64 : DType::kF32, {});
+      RunKernel(Op::kSumOfSquares, {}, {&x}, {&y});
+      double want = 0;
+      for (double v : x.All()) want += v * v;
+      ExpectClose(y, {want}, dtype == DType::kF64 ? 1e-13 : 0x1p-23, 0);
+    }
+}
+
+}  // namespace
+}  // namespace weft::test
