@@ -19,7 +19,7 @@ namespace weft {
 class LocalRoom {
  public:
   using Deadline = ProcessGroup::Deadline;
-  static constexpr int64_t kInlineBytes = 1024;
+  static constexpr int64_t kInlineBytes = 4096;
 
   struct Slot {
     Collective call;         // with the sender's pointers; `in` points to `copy` where the input is small

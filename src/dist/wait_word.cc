@@ -11,8 +11,8 @@
 namespace weft {
 namespace {
 
-constexpr int kSpins = 100;   // about a microsecond: enough when the other ranks run on other cores
-constexpr int kYields = 4;    // lets a rank that shares the core run, cheaper than a sleep and a wake
+constexpr int kSpins = 30;    // under a microsecond: enough when the other ranks run on other cores
+constexpr int kYields = 24;  // let a rank that shares the core run: cheaper than a sleep and a wake
 
 void Pause() {
 #if defined(__x86_64__)

@@ -2,8 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <cmath>
+#include <limits>
+#include <thread>
+
 #include "collective_law.h"
 #include "dist/mesh.h"
+#include "dist/reduce.h"
 
 namespace weft {
 namespace {
@@ -17,6 +23,20 @@ void OnWorld(int ranks, const std::function<void(ProcessGroup&)>& fn) {
   });
 }
 
+// The text of the error that ends the ranks, or "" when none does.
+std::string ErrorOf(int ranks, const std::function<void(ProcessGroup&)>& fn) {
+  try {
+    OnWorld(ranks, fn);
+  } catch (const std::exception& e) {
+    return e.what();
+  }
+  return "";
+}
+
+void ExpectParts(const std::string& text, std::initializer_list<const char*> parts) {
+  for (const char* part : parts) EXPECT_NE(text.find(part), std::string::npos) << "no \"" << part << "\" in: " << text;
+}
+
 TEST(LocalGroup, EveryCollectiveEqualsItsReference) {
   for (int ranks = 1; ranks <= 4; ranks++)
     OnWorld(ranks, [](ProcessGroup& group) {
@@ -28,6 +48,189 @@ TEST(LocalGroup, EveryCollectiveEqualsItsReference) {
         }
       test::CheckBackground(group);
     });
+}
+
+TEST(LocalGroup, GroupsOfAnAxisAreTheRanksAlongIt) {
+  RunRanks(4, [](Context& context, GroupFactory& groups) {
+    for (int again = 0; again < 3; again++) {  // groups of the same name, one after the other
+      DeviceMesh mesh(context, groups, {{"dp", "tp"}, {2, 2}});
+      int r = context.rank(), dp = r / 2, tp = r % 2;
+      EXPECT_EQ(mesh.Group("dp").ranks(), (std::vector<int>{tp, tp + 2}));
+      EXPECT_EQ(mesh.Group("tp").ranks(), (std::vector<int>{2 * dp, 2 * dp + 1}));
+      EXPECT_EQ(mesh.Group("dp").rank(), dp);
+      int64_t sum = 0, mine = 1 << (4 * r);
+      mesh.Group("dp").AllReduce(&mine, &sum, 1, DType::kI64);
+      EXPECT_EQ(sum, (1 << (4 * tp)) + (1 << (4 * tp + 8)));
+      mesh.World().AllReduce(&mine, &sum, 1, DType::kI64);
+      EXPECT_EQ(sum, 0x1111);
+    }
+  });
+}
+
+TEST(LocalGroup, SixteenBitFloatsRoundOnce) {
+  OnWorld(4, [](ProcessGroup& group) {
+    // 256 + 1 + 1 + 1 is 256 when every step rounds to bf16 (8 bits), and 260 rounded from 259 when only the end does.
+    BF16 mine(group.rank() == 0 ? 256.f : 1.f), sum;
+    group.AllReduce(&mine, &sum, 1, DType::kBF16);
+    EXPECT_EQ(float(sum), float(BF16(259.f)));
+    F16 half(group.rank() == 0 ? 2048.f : 1.f), half_sum;
+    group.AllReduce(&half, &half_sum, 1, DType::kF16);
+    EXPECT_EQ(float(half_sum), float(F16(2051.f)));
+  });
+}
+
+TEST(LocalGroup, NaNWinsEveryReduction) {
+  float nan = std::numeric_limits<float>::quiet_NaN(), one = 1, out;
+  for (ReduceOp op : test::kAllReduceOps)
+    for (bool nan_first : {true, false}) {
+      const void* inputs[] = {nan_first ? &nan : &one, nan_first ? &one : &nan};
+      Reduce(inputs, &out, 1, DType::kF32, op);
+      EXPECT_TRUE(std::isnan(out));
+    }
+}
+
+TEST(LocalGroup, ReducesInRankOrder) {
+  OnWorld(4, [](ProcessGroup& group) {
+    for (int64_t n : {1, 100, 5000}) {
+      auto value = [](int r, int64_t i) { return float(std::sin(double(i * 4 + r)) * std::pow(10.0, r)); };
+      std::vector<float> x, sum(static_cast<size_t>(n));
+      for (int64_t i = 0; i < n; i++) x.push_back(value(group.rank(), i));
+      group.AllReduce(x.data(), sum.data(), n, DType::kF32);
+      for (int64_t i = 0; i < n; i++) ASSERT_EQ(sum[size_t(i)], value(0, i) + value(1, i) + value(2, i) + value(3, i));
+    }
+  });
+}
+
+TEST(LocalGroup, AMissingRankIsAnErrorWithinTheTimeout) {
+  auto start = std::chrono::steady_clock::now();
+  std::string text = ErrorOf(3, [](ProcessGroup& group) {
+    group.set_timeout(200ms);
+    float x = 0;
+    group.Barrier();
+    group.AllReduce(&x, &x, 1, DType::kF32);
+    if (group.rank() == 1) std::this_thread::sleep_for(600ms);
+    else group.AllReduce(&x, &x, 1, DType::kF32);
+  });
+  auto took = std::chrono::steady_clock::now() - start;
+  EXPECT_GE(took, 200ms);
+  EXPECT_LT(took, 5s);
+  ExpectParts(text, {"all_reduce f32 x 1 sum #3 on group \"world\"", "of 3", "timed out", "rank 1 (last seen at #2)", "last collectives",
+                     "#1 barrier", "#2 all_reduce", "done", "not done", "local_group_test.cc:"});
+}
+
+TEST(LocalGroup, ATimeoutInTheBackgroundEndsInTheWork) {
+  std::string text = ErrorOf(2, [](ProcessGroup& group) {
+    if (group.rank() == 0) {
+      Collective call{.op = CollectiveOp::kBarrier, .timeout = 100ms, .site = "somewhere"};
+      Work work = group.Start(call);
+      EXPECT_THROW(work.Wait(1ms), Error);  // the wait ends, the call does not
+      EXPECT_FALSE(work.Test());
+      work.Wait();
+    } else {
+      std::this_thread::sleep_for(400ms);
+    }
+  });
+  ExpectParts(text, {"barrier #1", "timed out", "at somewhere"});
+}
+
+TEST(LocalGroup, AMessageThatIsNotSentTimesOut) {
+  ExpectParts(ErrorOf(2, [](ProcessGroup& group) {
+    group.set_timeout(100ms);
+    float x;
+    if (group.rank() == 0) group.Recv(&x, 1, DType::kF32, 1);
+    else std::this_thread::sleep_for(300ms);
+  }), {"recv f32 x 1 peer 1 #1", "timed out waiting for rank 1 to send"});
+}
+
+TEST(LocalGroup, ARankThatThrowsWakesTheOthers) {
+  for (int ranks = 1; ranks <= 4; ranks++)
+    for (int round = 0; round < 20; round++) {
+      auto start = std::chrono::steady_clock::now();
+      std::string text = ErrorOf(ranks, [&](ProcessGroup& group) {
+        for (int i = 0;; i++) {
+          if (group.rank() == ranks - 1 && i == round) throw std::runtime_error("the cause");
+          if (round % 2) group.Start({.op = CollectiveOp::kBarrier}).Wait();
+          else group.Barrier();
+        }
+      });
+      EXPECT_EQ(text, "the cause");  // of the rank that failed, not of the ones that noticed
+      EXPECT_LT(std::chrono::steady_clock::now() - start, 10s);
+    }
+}
+
+TEST(LocalGroup, AnExceptionWithWorkInTheBackgroundDoesNotHang) {
+  EXPECT_EQ(ErrorOf(3, [](ProcessGroup& group) {
+    if (group.rank() == 2) return;
+    Work work = group.Start({.op = CollectiveOp::kBarrier});  // rank 2 never comes
+    if (group.rank() == 0) throw std::runtime_error("the cause");
+    work.Wait();
+  }), "the cause");
+}
+
+TEST(LocalGroup, DifferentCallsAreAnError) {
+  auto differ = [](Collective a, Collective b) {
+    return ErrorOf(2, [=](ProcessGroup& group) {
+      char in[64] = {}, out[64];
+      Collective call = group.rank() == 0 ? a : b;
+      call.in = in;
+      call.out = out;
+      group.Run(call);
+    });
+  };
+  Collective f32{.op = CollectiveOp::kAllReduce, .count = 3, .dtype = DType::kF32};
+  Collective i32 = f32, longer = f32, max = f32, gather = f32;
+  i32.dtype = DType::kI32;
+  longer.count = 4;
+  max.reduce = ReduceOp::kMax;
+  gather.op = CollectiveOp::kAllGather;
+  ExpectParts(differ(f32, i32), {"#1", "all_reduce f32 x 3 sum", "all_reduce i32 x 3 sum", "calls"});
+  ExpectParts(differ(f32, longer), {"f32 x 3", "f32 x 4"});
+  ExpectParts(differ(f32, max), {"sum", "max"});
+  ExpectParts(differ(f32, gather), {"all_reduce", "all_gather"});
+  EXPECT_EQ(differ(f32, f32), "");
+}
+
+TEST(LocalGroup, WrongArgumentsAreRefused) {
+  OnWorld(1, [](ProcessGroup& group) {
+    float x = 0;
+    EXPECT_THROW(group.AllReduce(&x, &x, -1, DType::kF32), Error);
+    EXPECT_THROW(group.Broadcast(&x, 1, DType::kF32, 1), Error);
+    EXPECT_THROW(group.Send(&x, 1, DType::kF32, 0), Error);
+    EXPECT_THROW(group.AllGatherV(&x, &x, {}, DType::kF32), Error);
+    group.AllReduce(&x, &x, 1, DType::kF32);  // a refused call is no call
+    EXPECT_EQ(group.count(CollectiveOp::kAllReduce).calls, 1);
+  });
+}
+
+TEST(DeviceMesh, RefusesWhatIsNoMesh) {
+  RunRanks(1, [](Context& context, GroupFactory& groups) {
+    EXPECT_THROW(DeviceMesh(context, groups, {{"a", "a"}, {1, 1}}), Error);
+    EXPECT_THROW(DeviceMesh(context, groups, {{"a"}, {1, 1}}), Error);
+    EXPECT_THROW(DeviceMesh(context, groups, {{"a"}, {2}}), Error);
+    EXPECT_THROW(DeviceMesh(context, groups, {{"a"}, {0}}), Error);
+    EXPECT_THROW(DeviceMesh(context, groups, {{""}, {1}}), Error);
+    DeviceMesh none(context, groups, {});
+    EXPECT_EQ(none.size(), 1);
+    none.World().Barrier();
+    EXPECT_THROW(none.Group("a"), Error);
+    EXPECT_THROW(none.World(DeviceKind::kCuda), Error);
+  });
+}
+
+TEST(CallRecorder, KeepsTheLastCalls) {
+  CallRecorder recorder(4);
+  int group = recorder.AddGroup("g");
+  uint64_t first = 0;
+  for (uint64_t i = 1; i <= 6; i++) {
+    uint64_t ticket = recorder.Begin(group, i, {.op = CollectiveOp::kAllGather, .count = int64_t(i), .site = "a site longer than what a record can hold of it, by far"});
+    if (i == 1) first = ticket;
+    else recorder.Finish(ticket);
+  }
+  recorder.Finish(first);  // its record is gone: nothing happens
+  auto last = recorder.Last(10);
+  ASSERT_EQ(last.size(), 4u);
+  for (size_t i = 0; i < 4; i++) EXPECT_TRUE(last[i].sequence == i + 3 && last[i].done);
+  EXPECT_EQ(recorder.Last(2).front().sequence, 5u);
 }
 
 }  // namespace
