@@ -57,6 +57,8 @@ std::vector<Param> All() {
   return all;
 }
 
+void PrintTo(const Param& p, std::ostream* out) { *out << p.family << " " << Describe(p.layout); }
+
 class Layouts : public testing::TestWithParam<Param> {};
 
 // f64: sums in another order, a thousand operations deep. f32: the bar of the issue that this test was written for.

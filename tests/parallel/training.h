@@ -93,8 +93,12 @@ inline RunResult RunOnRank(const Job& job, const Layout& layout, Context& contex
     result.losses.push_back(m.loss);
     result.norms.push_back(m.grad_norm);
   }
-  FillSlots(state, o, job.global_batch, job.model.vocab, 0, 0);
-  std::tie(result.eval_sum, result.eval_count) = runner->Eval();
+  for (int j = 0; j < o.micro_steps; j++) {
+    FillSlots(state, o, job.global_batch, job.model.vocab, 0, j);
+    auto [sum, count] = runner->Eval();
+    result.eval_sum += sum;
+    result.eval_count += count;
+  }
   return result;
 }
 
