@@ -178,6 +178,7 @@ StepPrograms BuildStep(Transformer& model, const StepOptions& o) {
   update.writes.insert(update.writes.end(), resets.begin(), resets.end());
   Graph graph = t.trace.Finish(std::move(update.outputs), std::move(update.writes));
   programs.global_nodes = graph.nodes.size();
+  for (const auto& node : graph.nodes) programs.micro_flops += ProductFlops(*node);
   programs.step = Partition(graph, {.mesh = o.model.mesh});
   return programs;
 }

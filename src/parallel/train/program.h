@@ -51,6 +51,7 @@ struct StepPrograms {
   LocalProgram step;
   std::vector<std::pair<std::string, Sharding>> accumulators;  // entries and placements, in the order of MicroSums
   size_t global_nodes = 0;
+  double micro_flops = 0;  // of the products of one micro-step, all ranks together
 };
 StepPrograms BuildStep(Transformer& model, const StepOptions& options);
 // One micro-batch of evaluation: outputs "sum" and "count".

@@ -1,0 +1,45 @@
+// The program `weft`: dispatches to one file per command.
+#include <fmt/format.h>
+
+#include <cstdio>
+
+#include "launcher/command.h"
+
+namespace weft {
+namespace {
+
+struct Command {
+  const char* name;
+  int (*run)(const Words&);
+  const char* line;
+};
+constexpr Command kCommands[] = {
+    {"train", TrainCommand, "train a model as a YAML config says, alone or under mpirun"},
+    {"plan", PlanCommand, "print collectives, memory and FLOPs of a config for any number of ranks"},
+};
+
+int Usage(std::FILE* out, int code) {
+  fmt::print(out, "usage: weft COMMAND ...\n\n");
+  for (const Command& c : kCommands) fmt::print(out, "  {:8} {}\n", c.name, c.line);
+  fmt::print(out, "\n  weft COMMAND --help says more; weft --version prints the version.\n");
+  return code;
+}
+
+int Main(int argc, char** argv) {
+  Words words(argv + 1, argv + argc);
+  if (words.empty()) return Usage(stderr, 2);
+  if (words[0] == "--version") {
+    fmt::print("weft {}\n", WEFT_VERSION);
+    return 0;
+  }
+  if (words[0] == "--help" || words[0] == "-h" || words[0] == "help") return Usage(stdout, 0);
+  for (const Command& c : kCommands)
+    if (words[0] == c.name) return c.run(Words(words.begin() + 1, words.end()));
+  fmt::print(stderr, "weft: unknown command \"{}\"\n", words[0]);
+  return Usage(stderr, 2);
+}
+
+}  // namespace
+}  // namespace weft
+
+int main(int argc, char** argv) { return weft::Main(argc, argv); }

@@ -1,0 +1,152 @@
+// weft plan: what a config would do on any number of ranks. No devices, no data, no other ranks.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "core/compile/comm_plan.h"
+#include "core/compile/plan.h"
+#include "dist/collectives.h"
+#include "dist/plan_group.h"
+#include "kernels/cpu/register.h"
+#include "launcher/command.h"
+#include "parallel/train/data.h"
+#include "parallel/train/setup.h"
+
+namespace weft {
+namespace {
+
+constexpr const char* kHelp = R"(usage: weft plan CONFIG [ranks=N] [key=value...] [--json]
+
+Prints every collective of a training step (op, axis, bytes per rank as handed over, shape, phase, runs per step, module,
+line), the memory of a rank by category, and the FLOPs of a step, for a mesh of N ranks (default: the product of the mesh).
+
+  weft plan configs/quickstart.yaml ranks=8 mesh.dp=4 mesh.tp=2
+)";
+
+struct Report {
+  std::vector<CommLine> lines;
+  StateBytes state;
+  int64_t arena = 0;
+  double flops = 0;
+  std::vector<std::string> inlined;
+};
+
+int WorldSize(Words& overrides, const Config& config, std::string* error) {
+  int ranks = 0;
+  std::erase_if(overrides, [&](const std::string& word) {
+    if (word.rfind("ranks=", 0) != 0) return false;
+    char* end = nullptr;
+    ranks = int(std::strtol(word.c_str() + 6, &end, 10));
+    if (*end || ranks < 1) *error = fmt::format("command line: ranks: expected a number from 1, got \"{}\"", word.substr(6));
+    return true;
+  });
+  if (ranks) return ranks;
+  return int(std::max<int64_t>(config.mesh.dp, 1) * std::max<int64_t>(config.mesh.tp, 1));
+}
+
+absl::StatusOr<Config> Load(const ConfigWords& words) {
+  Words overrides = words.overrides, without_ranks = words.overrides;
+  std::erase_if(without_ranks, [](const std::string& w) { return w.rfind("ranks=", 0) == 0; });
+  absl::StatusOr<Config> config = LoadConfig(words.path, without_ranks);
+  if (!config.ok()) return config;
+  std::string error;
+  int ranks = WorldSize(overrides, *config, &error);
+  if (!error.empty()) return absl::InvalidArgumentError(error);
+  if (absl::Status s = Resolve(*config, ranks); !s.ok()) return s;
+  // The vocabulary of chars depends on the text; the others are known without it.
+  int64_t vocab = 256;
+  if (config->model.vocab == 0 && config->data.tokenizer == "chars") {
+    absl::StatusOr<Dataset> data = Dataset::Load(*config);
+    if (!data.ok()) return data.status();
+    vocab = data->tokenizer().vocab();
+  }
+  if (config->model.vocab == 0)
+    if (absl::Status s = ResolveVocab(*config, vocab); !s.ok()) return s;
+  return config;
+}
+
+Report MakeReport(const Config& config) {
+  StepOptions options = StepOptionsOf(config);
+  Transformer model(ModelOf(config));
+  StepPrograms programs = BuildStep(model, options);
+  Context context(0, options.model.mesh.num_ranks());
+  RegisterCpuKernels(context.kernels(DeviceKind::kCpu));
+  RegisterCollectives(context.kernels(DeviceKind::kCpu), DeviceKind::kCpu);
+  PlanGroupFactory groups;
+  DeviceMesh mesh(context, groups, options.model.mesh);
+  Runtime runtime{&context, &mesh, options.model.mesh, mesh.coords()};
+
+  Report report;
+  if (programs.accumulate) {
+    report.lines = CommPlan(*programs.accumulate, options.micro_steps - 1);
+    report.arena = int64_t(MakePlan(*programs.accumulate, runtime).arena_bytes);
+  }
+  std::vector<CommLine> step = CommPlan(programs.step);
+  report.lines.insert(report.lines.end(), step.begin(), step.end());
+  report.arena = std::max(report.arena, int64_t(MakePlan(programs.step, runtime).arena_bytes));
+  report.state = StateBytesOf(model, options, programs);
+  report.flops = programs.micro_flops * options.micro_steps;
+  report.inlined = programs.step.inlined;
+  return report;
+}
+
+void PrintJson(const Report& r) {
+  nlohmann::json json;
+  json["collectives"] = nlohmann::json::array();
+  for (const CommLine& l : r.lines)
+    json["collectives"].push_back({{"op", Name(l.op)}, {"axis", l.axis_name}, {"bytes", l.bytes}, {"shape", std::vector<int64_t>(l.shape.begin(), l.shape.end())},
+                                   {"dtype", Name(l.dtype)}, {"phase", Name(l.phase)}, {"times", l.times}, {"scope", l.scope}, {"line", l.line}});
+  json["memory"] = {{"parameters", r.state.parameters}, {"moments", r.state.moments},   {"copies", r.state.copies}, {"accumulators", r.state.accumulators},
+                    {"slots", r.state.slots},           {"activations", r.arena}, {"total", r.state.Total() + r.arena}};
+  json["flops"] = r.flops;
+  json["inlined"] = r.inlined;
+  fmt::print("{}\n", json.dump(2));
+}
+
+void PrintText(const Report& r) {
+  std::map<std::pair<std::string, std::string>, std::pair<int64_t, int64_t>> totals;  // (axis, op): calls, bytes
+  for (const CommLine& l : r.lines) {
+    fmt::print("{:14} {:4} {:>12} B  {:5} {:20} {:9} x{}  {}  {}\n", Name(l.op), l.axis_name, l.bytes, Name(l.dtype), ToString(l.shape), Name(l.phase), l.times, l.scope, l.line);
+    auto& [calls, bytes] = totals[{l.axis_name, Name(l.op)}];
+    calls += l.times;
+    bytes += l.times * l.bytes;
+  }
+  fmt::print("\nper step and rank:\n");
+  if (totals.empty()) fmt::print("  no collectives\n");
+  for (const auto& [key, total] : totals) fmt::print("  {:4} {:14} {:6} calls {:>14} bytes\n", key.first, key.second, total.first, total.second);
+  for (const std::string& op : r.inlined) fmt::print("  inlined: {}\n", op);
+  fmt::print("  parameters {} B, moments {} B, copies {} B, accumulators {} B, slots {} B, activations {} B, together {} B\n", r.state.parameters, r.state.moments,
+             r.state.copies, r.state.accumulators, r.state.slots, r.arena, r.state.Total() + r.arena);
+  fmt::print("  {:.4g} FLOPs in products, all ranks together\n", r.flops);
+}
+
+}  // namespace
+
+int PlanCommand(const Words& words) {
+  Words rest = words;
+  bool json = std::erase(rest, "--json") > 0;
+  ConfigWords split = SplitWords(rest);
+  if (AsksForHelp(words) || split.path.empty()) {
+    fmt::print(AsksForHelp(words) ? stdout : stderr, "{}", kHelp);
+    return AsksForHelp(words) ? 0 : 2;
+  }
+  absl::StatusOr<Config> config = Load(split);
+  if (!config.ok()) {
+    fmt::print(stderr, "{}\n", std::string(config.status().message()));
+    return 2;
+  }
+  try {
+    Report report = MakeReport(*config);
+    if (json) PrintJson(report);
+    else PrintText(report);
+    return 0;
+  } catch (const std::exception& e) {
+    fmt::print(stderr, "weft: {}\n", e.what());
+    return 1;
+  }
+}
+
+}  // namespace weft

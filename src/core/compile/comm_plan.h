@@ -1,0 +1,28 @@
+// The communication plan: every collective of a local program, one line each, never folded but for how often it runs.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "core/transforms/partition.h"
+
+namespace weft {
+
+struct CommLine {
+  Op op;
+  int axis;
+  std::string axis_name;
+  int64_t bytes;      // per rank, as handed over: the input's storage
+  Shape shape;        // of the input on a rank
+  DType dtype;
+  Phase phase;
+  int times;          // runs per training step
+  std::string scope;  // the module path
+  std::string line;   // where the user wrote it
+};
+
+bool IsCollective(Op op);  // moves bytes between ranks (a local slice or mask does not)
+std::vector<CommLine> CommPlan(const LocalProgram& program, int times = 1);
+// A hash of the collectives in order: equal on all ranks, or the job would hang.
+uint64_t CommHash(const LocalProgram& program);
+
+}  // namespace weft

@@ -1,0 +1,53 @@
+#include "parallel/train/setup.h"
+
+#include "core/base/shard.h"
+
+namespace weft {
+
+MeshShape MeshOf(const Config& config) { return {{kDataAxis, kTensorAxis}, {int(config.mesh.dp), int(config.mesh.tp)}}; }
+
+TransformerConfig ModelOf(const Config& config) {
+  const ModelConfig& m = config.model;
+  TransformerConfig c{.layers = m.layers, .heads = m.heads, .kv_heads = m.kv_heads, .dim = m.dim, .ffn = m.ffn, .vocab = m.vocab, .context = m.context};
+  c.dropout = m.dropout;
+  c.tie_embeddings = m.tie_embeddings;
+  c.norm_eps = m.norm_eps;
+  if (m.family == ModelFamily::kGpt2) return Gpt2Config(c);
+  c.rope_theta = m.rope_theta;
+  return LlamaConfig(c);
+}
+
+StepOptions StepOptionsOf(const Config& config) {
+  StepOptions o;
+  o.model.mesh = MeshOf(config);
+  o.model.plan = MegatronPlan({config.model.heads, config.model.kv_heads, config.parallel.sequence_parallel}, o.model.mesh);
+  o.model.precision = {config.precision.compute, config.precision.params, config.precision.reduce};
+  o.model.fsdp = Fsdp(config.parallel.fsdp);
+  o.adamw = {config.optimizer.betas[0], config.optimizer.betas[1], config.optimizer.eps, config.optimizer.weight_decay};
+  o.clip = config.train.clip;
+  int64_t dp = config.mesh.dp, micro = config.train.micro_batch, share = (config.train.global_batch + dp - 1) / dp;
+  o.micro_steps = int((share + micro - 1) / micro);
+  o.rows = o.micro_steps == 1 ? config.train.global_batch : micro * dp;
+  o.tokens = config.model.context;
+  o.seed = uint64_t(config.train.seed);
+  return o;
+}
+
+StateBytes StateBytesOf(Transformer& model, const StepOptions& o, const StepPrograms& programs) {
+  ModelScope scope(o.model);
+  StateBytes bytes;
+  auto chunk = [&](const Shape& shape, const Sharding& s, DType dtype) { return NumElements(ChunkShape(shape, s, o.model.mesh)) * int64_t(SizeOf(dtype)); };
+  auto parameters = model.Parameters();
+  for (const Parameter* p : parameters) {
+    int64_t stored = chunk(p->shape(), scope.Stored(*p), o.model.precision.params);
+    bytes.parameters += stored;
+    bytes.moments += 2 * stored;
+    if (o.model.fsdp == Fsdp::kGradients) bytes.copies += chunk(p->shape(), scope.Used(*p), o.model.precision.compute);
+  }
+  for (size_t i = 2; i < programs.accumulators.size(); i++)
+    bytes.accumulators += chunk(parameters[i - 2]->shape(), programs.accumulators[i].second, o.model.precision.reduce);
+  bytes.slots = 2 * chunk({o.rows, o.tokens}, BatchPlacement(o.model.mesh), DType::kI32);
+  return bytes;
+}
+
+}  // namespace weft

@@ -1,0 +1,176 @@
+#include "parallel/train/trainer.h"
+
+#include <fmt/format.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+#include "core/compile/comm_plan.h"
+#include "parallel/train/schedule.h"
+#include "parallel/train/setup.h"
+
+namespace weft {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+double MsSince(Clock::time_point start) { return std::chrono::duration<double, std::milli>(Clock::now() - start).count(); }
+
+int64_t PeakBytes() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return int64_t(usage.ru_maxrss) * 1024;
+}
+
+// Beside the JSON log, under its name.
+absl::Status SaveConfig(const Config& config) {
+  if (config.log.jsonl.empty()) return absl::OkStatus();
+  std::filesystem::path path = std::filesystem::path(config.log.jsonl).replace_extension(".yaml");
+  std::ofstream file(path);
+  file << ToYaml(config);
+  return file.good() ? absl::OkStatus() : absl::UnavailableError(fmt::format("{}: cannot write the merged config; is the folder there and writable?", path.string()));
+}
+
+}  // namespace
+
+Trainer::Trainer(const Config& config, const Dataset& data, const Context& context, DeviceMesh& mesh)
+    : config_(config),
+      data_(data),
+      context_(context),
+      mesh_(mesh),
+      options_(StepOptionsOf(config)),
+      model_(ModelOf(config)),
+      runtime_{&context, &mesh, mesh.shape(), mesh.coords()},
+      programs_(BuildStep(model_, options_)),
+      state_(mesh.shape(), mesh.coords()),
+      progress_(config.train.steps) {
+  CheckSameOrder();
+  AddEntries(state_, model_, options_, programs_);
+  InitParameters(state_, model_, options_, runtime_);
+  runner_ = MakeRunner(ExecutorKind(config.executor == ExecutorMode::kCompiled ? ExecutorKind::kCompiled
+                                    : config.executor == ExecutorMode::kEager  ? ExecutorKind::kEager
+                                                                               : ExecutorKind::kInterpret),
+                       state_, model_, options_, programs_, runtime_);
+}
+Trainer::~Trainer() = default;
+
+void Trainer::CheckSameOrder() {
+  uint64_t mine = CommHash(programs_.step);
+  if (programs_.accumulate) mine ^= CommHash(*programs_.accumulate) * 31;
+  std::vector<uint64_t> all(size_t(context_.world_size()));
+  mesh_.World().AllGather(&mine, all.data(), 1, DType::kI64);
+  for (size_t r = 0; r < all.size(); r++)
+    WEFT_CHECK(all[r] == all[0], fmt::format("rank {} would issue other collectives than rank 0: do all ranks run the same build, config and data?", r));
+}
+
+void Trainer::FillSlot(const Batch& batch, int64_t from_row) {
+  TensorView view = state_.View(entry::kTokens);
+  size_t begin = size_t(from_row * batch.context), count = size_t(view.dim(0).extent * batch.context);
+  std::memcpy(state_.At(entry::kTokens).local.data(), batch.tokens.data() + begin, count * 4);
+  std::memcpy(state_.At(entry::kTargets).local.data(), batch.targets.data() + begin, count * 4);
+}
+
+void Trainer::FillTrain(int64_t step, int micro) {
+  TensorView view = state_.View(entry::kTokens);
+  int64_t first = micro * options_.rows;
+  state_.SetScalar(entry::kFirstRow, double(first));
+  FillSlot(data_.TrainBatch(step - 1, first + view.dim(0).offset, view.dim(0).extent), 0);
+}
+
+int64_t Trainer::FillEval(int64_t first_window) {
+  Batch batch = data_.EvalBatch(first_window, options_.rows);
+  FillSlot(batch, state_.View(entry::kTokens).dim(0).offset);
+  return batch.bytes;
+}
+
+Trainer::EvalResult Trainer::Evaluate() {
+  EvalResult result;
+  int64_t windows = data_.eval_windows();
+  if (config_.train.eval_batches != TrainConfig::kAllBatches) windows = std::min(windows, config_.train.eval_batches * options_.rows);
+  for (int64_t w = 0; w < windows; w += options_.rows) {
+    result.bytes += FillEval(w);
+    auto [sum, count] = runner_->Eval();
+    result.sum += sum;
+    result.count += count;
+  }
+  return result;
+}
+
+absl::Status Trainer::LogStart() {
+  if (!Reports()) return absl::OkStatus();
+  if (!config_.log.jsonl.empty()) {
+    std::error_code ignored;  // Open says it better when the folder could not be made
+    std::filesystem::create_directories(std::filesystem::path(config_.log.jsonl).parent_path(), ignored);
+  }
+  auto log = JsonLog::Open(config_.log.jsonl);
+  if (!log.ok()) return log.status();
+  log_ = *std::move(log);
+  if (absl::Status s = SaveConfig(config_); !s.ok()) return s;
+  int64_t parameters = 0;
+  for (const Parameter* p : model_.Parameters()) parameters += NumElements(p->shape());
+  StartRecord start{.version = WEFT_VERSION, .config = ToYaml(config_), .ranks = context_.world_size(), .dp = config_.mesh.dp, .tp = config_.mesh.tp};
+  start.parameters = parameters;
+  start.steps = config_.train.steps;
+  start.tokens_per_step = config_.train.global_batch * config_.model.context;
+  start.train_tokens = int64_t(data_.train().size());
+  start.val_tokens = int64_t(data_.val().size());
+  fmt::print("{} parameters, {} on {} ranks, {} tokens a step, {} tokens to train on, {} to validate; {} nodes, {} local, arena {} bytes\n",
+             CountText(parameters), ToString(mesh_.shape()), context_.world_size(), CountText(start.tokens_per_step), CountText(start.train_tokens),
+             CountText(start.val_tokens), programs_.global_nodes, programs_.step.graph.nodes.size(), CountText(int64_t(runner_->arena_bytes())));
+  std::fflush(stdout);
+  return log_.Write(JsonLine(start));
+}
+
+absl::Status Trainer::LogStep(int64_t step, const StepMetrics& metrics, double lr, double ms) {
+  last_loss_ = metrics.loss;
+  if (!Reports()) return absl::OkStatus();
+  progress_.Add(ms);
+  StepRecord record{.step = step, .loss = metrics.loss, .grad_norm = metrics.grad_norm, .lr = lr, .ms = ms};
+  record.tokens_per_s = double(config_.train.global_batch * config_.model.context) / ms * 1e3;
+  record.peak_bytes = PeakBytes();
+  bool print = step == 1 || step == config_.train.steps || (config_.log.every > 0 && step % config_.log.every == 0);
+  if (print) {
+    fmt::print("{}\n", StepLine(record, config_.train.steps, progress_.SecondsLeft()));
+    std::fflush(stdout);
+  }
+  return log_.Write(JsonLine(record));
+}
+
+absl::Status Trainer::LogEval(int64_t step) {
+  Clock::time_point start = Clock::now();
+  EvalResult eval = Evaluate();
+  last_val_loss_ = eval.sum / std::max(eval.count, 1.0);
+  if (!Reports()) return absl::OkStatus();
+  EvalRecord record{.step = step, .val_loss = *last_val_loss_, .tokens = int64_t(eval.count), .bytes = eval.bytes, .ms = MsSince(start)};
+  fmt::print("{}\n", EvalLine(record, config_.train.steps));
+  std::fflush(stdout);
+  return log_.Write(JsonLine(record));
+}
+
+absl::Status Trainer::Run() {
+  Clock::time_point begin = Clock::now();
+  if (absl::Status s = LogStart(); !s.ok()) return s;
+  for (int64_t step = 1; step <= config_.train.steps; step++) {
+    Clock::time_point start = Clock::now();
+    double lr = LearningRate(config_, step);
+    state_.SetScalar(entry::kLr, lr);
+    state_.SetScalar(entry::kStep, double(step));
+    state_.SetScalar(entry::kUpdates, double(step));
+    StepMetrics metrics = runner_->Step([&](int micro) { FillTrain(step, micro); });
+    WEFT_CHECK(std::isfinite(metrics.loss), fmt::format("the loss of step {} is {}: executor=interpret names the first op that goes wrong; a lower optimizer.lr may help", step, metrics.loss));
+    if (absl::Status s = LogStep(step, metrics, lr, MsSince(start)); !s.ok()) return s;
+    bool due = step == config_.train.steps || (config_.train.eval_every > 0 && step % config_.train.eval_every == 0);
+    if (due && data_.eval_windows() > 0)
+      if (absl::Status s = LogEval(step); !s.ok()) return s;
+  }
+  if (!Reports()) return absl::OkStatus();
+  EndRecord end{.step = config_.train.steps, .seconds = MsSince(begin) / 1e3, .loss = last_loss_, .val_loss = last_val_loss_};
+  fmt::print("{}\n", EndLine(end));
+  return log_.Write(JsonLine(end));
+}
+
+}  // namespace weft

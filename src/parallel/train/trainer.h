@@ -1,0 +1,51 @@
+// Trainer: the loop. It builds the step, feeds it, evaluates, and reports (rank 0).
+#pragma once
+#include "absl/status/status.h"
+#include "dist/mesh.h"
+#include "parallel/train/data.h"
+#include "parallel/train/metrics.h"
+#include "parallel/train/runner.h"
+
+namespace weft {
+
+class Trainer {
+ public:
+  // config is resolved for this mesh and this data; all outlive the trainer. All ranks make it together: it checks that they
+  // will issue the same collectives in the same order. Throws Error.
+  Trainer(const Config& config, const Dataset& data, const Context& context, DeviceMesh& mesh);
+  ~Trainer();
+
+  // Trains all steps, evaluates, logs. I/O errors of the log come back as a Status.
+  absl::Status Run();
+
+ private:
+  struct EvalResult {
+    double sum = 0, count = 0;
+    int64_t bytes = 0;
+  };
+  void CheckSameOrder();
+  void FillTrain(int64_t step, int micro);
+  int64_t FillEval(int64_t first_window);
+  void FillSlot(const Batch& batch, int64_t from_row);
+  EvalResult Evaluate();
+  absl::Status LogStart();
+  absl::Status LogStep(int64_t step, const StepMetrics& metrics, double lr, double ms);
+  absl::Status LogEval(int64_t step);
+  bool Reports() const { return context_.rank() == 0; }
+
+  const Config& config_;
+  const Dataset& data_;
+  const Context& context_;
+  DeviceMesh& mesh_;
+  StepOptions options_;
+  Transformer model_;
+  Runtime runtime_;
+  StepPrograms programs_;
+  State state_;
+  std::unique_ptr<StepRunner> runner_;
+  JsonLog log_;
+  Progress progress_;
+  std::optional<double> last_loss_, last_val_loss_;
+};
+
+}  // namespace weft
