@@ -1,0 +1,100 @@
+#include "dist/bootstrap.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <charconv>
+#include <cstdio>
+#include <cstdlib>
+#include <optional>
+
+#include "dist/gloo_group.h"
+#include "dist/local_group.h"
+#include "dist/tcp_exchange.h"
+
+namespace weft {
+namespace {
+
+[[noreturn]] void EndProcess(int code) {
+  std::fflush(nullptr);
+  _exit(code);
+}
+
+class TcpBootstrap final : public Bootstrap {
+ public:
+  TcpBootstrap(int rank, int world_size, const std::string& host, int port, std::chrono::milliseconds timeout)
+      : exchange_(rank, world_size, host, port, timeout) {
+    rank_ = rank;
+    world_size_ = world_size;
+    FindHosts();
+  }
+  std::vector<std::string> AllGather(std::string_view bytes) override { return exchange_.AllGather(bytes); }
+  [[noreturn]] void Abort(int code) override { EndProcess(code); }  // the others see closed connections
+
+ private:
+  TcpExchange exchange_;
+};
+
+class SoloBootstrap final : public Bootstrap {
+ public:
+  SoloBootstrap() { FindHosts(); }
+  std::vector<std::string> AllGather(std::string_view bytes) override { return {std::string(bytes)}; }
+  [[noreturn]] void Abort(int code) override { EndProcess(code); }
+};
+
+bool Has(const char* name) { return std::getenv(name) != nullptr; }
+
+// The variable as a number in [low, high]. Throws Error when it is missing or is not one.
+int Number(const char* name, int low, int high) {
+  const char* text = std::getenv(name);
+  WEFT_CHECK(text, fmt::format("bootstrap: the environment variable {} is missing; set it, or start with mpirun", name));
+  std::string_view view = text;
+  int value = 0;
+  auto [end, error] = std::from_chars(view.data(), view.data() + view.size(), value);
+  WEFT_CHECK(error == std::errc() && end == view.data() + view.size() && value >= low && value <= high,
+             fmt::format("bootstrap: {}=\"{}\"; expected a number from {} to {}", name, text, low, high));
+  return value;
+}
+
+std::unique_ptr<Bootstrap> FromVariables(const char* rank_name, const char* size_name, std::chrono::milliseconds timeout) {
+  int size = Number(size_name, 1, 1 << 20);
+  int rank = Number(rank_name, 0, size - 1);
+  if (size == 1) return MakeSoloBootstrap();
+  WEFT_CHECK(Has("MASTER_ADDR"), fmt::format("bootstrap: {}={} but MASTER_ADDR is missing: the address of rank 0's host", size_name, size));
+  return MakeTcpBootstrap(rank, size, std::getenv("MASTER_ADDR"), Number("MASTER_PORT", 1, 65535), timeout);
+}
+
+}  // namespace
+
+void Bootstrap::FindHosts() {
+  char name[256] = {};
+  gethostname(name, sizeof(name) - 1);
+  host_ = name;
+  auto hosts = AllGather(host_);
+  local_rank_ = local_size_ = 0;
+  for (int r = 0; r < world_size_; r++) {
+    if (hosts[size_t(r)] != host_) continue;
+    local_size_++;
+    local_rank_ += r < rank_;
+  }
+}
+
+std::unique_ptr<Bootstrap> Bootstrap::FromEnvironment(int* argc, char*** argv, std::chrono::milliseconds timeout) {
+  if (Has("OMPI_COMM_WORLD_SIZE") || Has("PMIX_RANK") || Has("PMI_RANK")) return MakeMpiBootstrap(argc, argv);
+  if (Has("RANK") || Has("WORLD_SIZE")) return FromVariables("RANK", "WORLD_SIZE", timeout);
+  if (Has("SLURM_PROCID")) return FromVariables("SLURM_PROCID", "SLURM_NTASKS", timeout);
+  return MakeSoloBootstrap();
+}
+
+std::unique_ptr<Bootstrap> MakeTcpBootstrap(int rank, int world_size, const std::string& host, int port, std::chrono::milliseconds timeout) {
+  return std::make_unique<TcpBootstrap>(rank, world_size, host, port, timeout);
+}
+
+std::unique_ptr<Bootstrap> MakeSoloBootstrap() { return std::make_unique<SoloBootstrap>(); }
+
+std::unique_ptr<GroupFactory> MakeGroupFactory(Bootstrap& bootstrap) {
+  if (bootstrap.world_size() == 1) return std::make_unique<LocalGroupFactory>(std::make_shared<LocalWorld>(1), 0);
+  return std::make_unique<GlooGroupFactory>(bootstrap);
+}
+
+}  // namespace weft

@@ -1,0 +1,238 @@
+#include "dist/tcp_exchange.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <memory>
+#include <thread>
+
+#include "core/base/error.h"
+
+namespace weft {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+constexpr uint64_t kMagic = 0x3178'6574'6665'7721;  // changes with the protocol
+constexpr uint64_t kMaxMessage = 64 << 20;          // a length beyond this is not one of ours
+constexpr milliseconds kHelloTimeout{5000};         // a stranger that says nothing is dropped
+
+struct Hello {
+  uint64_t magic;
+  uint32_t rank, size;
+};
+
+struct Address {
+  sockaddr_storage storage{};
+  socklen_t length = 0;
+  int family() const { return storage.ss_family; }
+};
+
+// True when ready, false at the deadline.
+bool WaitReady(int fd, short events, Clock::time_point deadline) {
+  for (;;) {
+    auto left = std::chrono::duration_cast<milliseconds>(deadline - Clock::now()).count();
+    if (left < 0) return false;
+    pollfd p{fd, events, 0};
+    int n = poll(&p, 1, int(std::min<int64_t>(left + 1, 1000)));
+    if (n > 0) return true;
+    if (n < 0 && errno != EINTR) return false;
+  }
+}
+
+// These two throw Error with `who` when the peer is gone or the deadline passes.
+void WriteAll(int fd, const void* data, size_t bytes, Clock::time_point deadline, const std::string& who) {
+  const char* p = static_cast<const char*>(data);
+  while (bytes) {
+    WEFT_CHECK(WaitReady(fd, POLLOUT, deadline), fmt::format("bootstrap: timed out sending to {}", who));
+    ssize_t n = send(fd, p, bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR)) continue;
+    WEFT_CHECK(n > 0, fmt::format("bootstrap: {} is gone: {}", who, std::strerror(errno)));
+    p += n;
+    bytes -= size_t(n);
+  }
+}
+
+void ReadAll(int fd, void* data, size_t bytes, Clock::time_point deadline, const std::string& who) {
+  char* p = static_cast<char*>(data);
+  while (bytes) {
+    WEFT_CHECK(WaitReady(fd, POLLIN, deadline), fmt::format("bootstrap: timed out waiting for {}", who));
+    ssize_t n = recv(fd, p, bytes, MSG_DONTWAIT);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR)) continue;
+    WEFT_CHECK(n > 0, fmt::format("bootstrap: {} is gone: {}", who, n == 0 ? "it closed the connection" : std::strerror(errno)));
+    p += n;
+    bytes -= size_t(n);
+  }
+}
+
+std::vector<Address> Resolve(const std::string& host, int port) {
+  addrinfo hints{}, *list = nullptr;
+  hints.ai_socktype = SOCK_STREAM;
+  int rc = getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &list);
+  WEFT_CHECK(rc == 0, fmt::format("bootstrap: cannot resolve MASTER_ADDR \"{}\": {}", host, gai_strerror(rc)));
+  std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owner(list, freeaddrinfo);
+  std::vector<Address> addresses;
+  for (addrinfo* a = list; a; a = a->ai_next) {
+    Address address;
+    std::memcpy(&address.storage, a->ai_addr, a->ai_addrlen);
+    address.length = a->ai_addrlen;
+    addresses.push_back(address);
+  }
+  return addresses;
+}
+
+bool IsAnyAddress(const Address& a) {
+  if (a.family() == AF_INET) return reinterpret_cast<const sockaddr_in&>(a.storage).sin_addr.s_addr == INADDR_ANY;
+  return a.family() == AF_INET6 && IN6_IS_ADDR_UNSPECIFIED(&reinterpret_cast<const sockaddr_in6&>(a.storage).sin6_addr);
+}
+
+Socket OpenListener(const std::string& host, int port) {
+  int error = 0;
+  for (const Address& address : Resolve(host, port)) {
+    WEFT_CHECK(!IsAnyAddress(address), fmt::format("bootstrap: MASTER_ADDR is \"{}\"; it must name one interface, not all of them", host));
+    Socket s(socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC, 0));
+    int one = 1;
+    setsockopt(s.fd(), SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
+    if (s && bind(s.fd(), reinterpret_cast<const sockaddr*>(&address.storage), address.length) == 0 && listen(s.fd(), 1024) == 0) return s;
+    error = errno;
+  }
+  Fail(fmt::format("bootstrap: rank 0 cannot listen on MASTER_ADDR:MASTER_PORT = {}:{}: {}", host, port, std::strerror(error)));
+}
+
+void NoDelay(const Socket& s) {
+  int one = 1;
+  setsockopt(s.fd(), IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+}
+
+// A connection whose hello is not complete yet.
+struct Guest {
+  Socket socket;
+  Hello hello{};
+  size_t have = 0;
+  Clock::time_point until;
+};
+
+// Reads what there is. False when the guest is to be dropped.
+bool ReadHello(Guest& guest) {
+  ssize_t n = recv(guest.socket.fd(), reinterpret_cast<char*>(&guest.hello) + guest.have, sizeof(Hello) - guest.have, MSG_DONTWAIT);
+  if (n < 0) return errno == EAGAIN || errno == EINTR;
+  guest.have += size_t(n);
+  return n > 0;
+}
+
+}  // namespace
+
+Socket& Socket::operator=(Socket&& other) noexcept {
+  std::swap(fd_, other.fd_);
+  return *this;
+}
+Socket::~Socket() {
+  if (fd_ >= 0) close(fd_);
+}
+
+TcpExchange::TcpExchange(int rank, int size, const std::string& host, int port, milliseconds timeout)
+    : rank_(rank), size_(size), timeout_(timeout) {
+  Deadline deadline = Clock::now() + timeout;
+  if (rank == 0) Listen(host, port, deadline);
+  else Connect(host, port, deadline);
+  AllGather("");  // all have come, or all get an error
+}
+
+void TcpExchange::Listen(const std::string& host, int port, Deadline deadline) {
+  peers_.resize(size_t(size_));
+  Socket listener = OpenListener(host, port);
+  std::vector<Guest> guests;
+  for (int missing = size_ - 1; missing > 0;) {
+    std::vector<pollfd> polls{{listener.fd(), POLLIN, 0}};
+    for (const Guest& g : guests) polls.push_back({g.socket.fd(), POLLIN, 0});
+    poll(polls.data(), polls.size(), 100);
+    for (size_t i = 0; i < guests.size(); i++) {
+      Guest& g = guests[i];
+      bool keep = Clock::now() < g.until && (!polls[i + 1].revents || ReadHello(g));
+      if (keep && g.have < sizeof(Hello)) continue;
+      const Hello& h = g.hello;
+      bool ours = keep && h.magic == kMagic && h.size == uint32_t(size_) && h.rank > 0 && h.rank < uint32_t(size_);
+      if (ours && !peers_[h.rank]) {
+        peers_[h.rank] = std::move(g.socket);
+        NoDelay(peers_[h.rank]);
+        missing--;
+      }
+      g.socket = Socket();
+    }
+    std::erase_if(guests, [](const Guest& g) { return !g.socket; });
+    if (polls[0].revents)
+      if (Socket s(accept4(listener.fd(), nullptr, nullptr, SOCK_CLOEXEC)); s)
+        guests.push_back({std::move(s), {}, 0, Clock::now() + kHelloTimeout});
+    if (Clock::now() < deadline) continue;
+    std::string absent;
+    for (int r = 1; r < size_; r++)
+      if (!peers_[size_t(r)]) absent += fmt::format(" {}", r);
+    if (!absent.empty()) Fail(fmt::format("bootstrap: after {} ms these of the {} ranks have not connected to {}:{}:{}", timeout_.count(), size_, host, port, absent));
+  }
+}
+
+void TcpExchange::Connect(const std::string& host, int port, Deadline deadline) {
+  int error = 0;
+  for (milliseconds pause{10};; pause = std::min(pause * 2, milliseconds(500))) {
+    for (const Address& address : Resolve(host, port)) {
+      Socket s(socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC, 0));
+      timeval patience{5, 0};  // bounds connect() where packets vanish
+      setsockopt(s.fd(), SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
+      if (!s || connect(s.fd(), reinterpret_cast<const sockaddr*>(&address.storage), address.length) != 0) {
+        error = errno;
+        continue;
+      }
+      NoDelay(s);
+      Hello hello{kMagic, uint32_t(rank_), uint32_t(size_)};
+      WriteAll(s.fd(), &hello, sizeof(hello), deadline, "rank 0");
+      peers_.push_back(std::move(s));
+      return;
+    }
+    WEFT_CHECK(Clock::now() + pause < deadline, fmt::format("bootstrap: rank {} could not connect to rank 0 at {}:{} within {} ms: {}", rank_,
+                                                            host, port, timeout_.count(), std::strerror(error)));
+    std::this_thread::sleep_for(pause);
+  }
+}
+
+void TcpExchange::SendTo(int rank, std::string_view bytes, Deadline deadline) {
+  uint64_t length = bytes.size();
+  std::string who = fmt::format("rank {}", rank);
+  WriteAll(peers_[size_t(rank)].fd(), &length, sizeof(length), deadline, who);
+  WriteAll(peers_[size_t(rank)].fd(), bytes.data(), bytes.size(), deadline, who);
+}
+
+std::string TcpExchange::Receive(int rank, Deadline deadline) {
+  uint64_t length = 0;
+  std::string who = fmt::format("rank {}", rank);
+  ReadAll(peers_[size_t(rank)].fd(), &length, sizeof(length), deadline, who);
+  WEFT_CHECK(length <= kMaxMessage, fmt::format("bootstrap: {} sends a message of {} bytes; it does not speak this protocol", who, length));
+  std::string bytes(length, 0);
+  ReadAll(peers_[size_t(rank)].fd(), bytes.data(), length, deadline, who);
+  return bytes;
+}
+
+std::vector<std::string> TcpExchange::AllGather(std::string_view mine) {
+  Deadline deadline = Clock::now() + timeout_;
+  std::vector<std::string> all(static_cast<size_t>(size_), std::string(mine));
+  if (rank_ == 0) {
+    for (int r = 1; r < size_; r++) all[size_t(r)] = Receive(r, deadline);
+    for (int r = 1; r < size_; r++)
+      for (const std::string& bytes : all) SendTo(r, bytes, deadline);
+  } else {
+    SendTo(0, mine, deadline);
+    for (std::string& bytes : all) bytes = Receive(0, deadline);
+  }
+  return all;
+}
+
+}  // namespace weft

@@ -1,0 +1,208 @@
+// Bootstraps without MPI: environment variables, and real processes on loopback.
+#include "dist/bootstrap.h"
+
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <functional>
+#include <thread>
+
+#include "collective_law.h"
+#include "core/base/context.h"
+#include "dist/mesh.h"
+#include "dist/tcp_exchange.h"
+
+namespace weft {
+namespace {
+
+using namespace std::chrono_literals;
+
+// A port that was free a moment ago.
+int FreePort() {
+  Socket s(socket(AF_INET, SOCK_STREAM, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof(address);
+  EXPECT_EQ(bind(s.fd(), reinterpret_cast<sockaddr*>(&address), length), 0);
+  getsockname(s.fd(), reinterpret_cast<sockaddr*>(&address), &length);
+  return ntohs(address.sin_port);
+}
+
+constexpr const char* kVariables[] = {"RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "SLURM_PROCID", "SLURM_NTASKS",
+                                      "SLURM_LOCALID", "OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK"};
+
+void SetOnly(const std::vector<std::pair<const char*, std::string>>& variables) {
+  for (const char* name : kVariables) unsetenv(name);
+  for (auto& [name, value] : variables) setenv(name, value.c_str(), 1);
+}
+
+// Runs fn in `count` processes; their exit codes. A failed expectation is exit code 1, an exception 2 (its text is printed).
+std::vector<int> Fork(int count, const std::function<void(int rank)>& fn) {
+  std::vector<pid_t> pids;
+  for (int rank = 0; rank < count; rank++) {
+    pid_t pid = fork();
+    if (pid == 0) {
+      int code = 0;
+      try {
+        fn(rank);
+        code = testing::Test::HasFailure() ? 1 : 0;
+      } catch (const std::exception& e) {
+        std::fprintf(stderr, "rank %d: %s\n", rank, e.what());
+        code = 2;
+      }
+      _exit(code);
+    }
+    pids.push_back(pid);
+  }
+  std::vector<int> codes;
+  for (pid_t pid : pids) {
+    int status = 0;
+    waitpid(pid, &status, 0);
+    codes.push_back(WIFEXITED(status) ? WEXITSTATUS(status) : 100 + WTERMSIG(status));
+  }
+  return codes;
+}
+
+std::string ErrorOf(const std::function<void()>& fn) {
+  try {
+    fn();
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "";
+}
+
+TEST(Bootstrap, AWorldOfOneNeedsNothing) {
+  SetOnly({});
+  auto b = Bootstrap::FromEnvironment();
+  EXPECT_EQ(b->rank(), 0);
+  EXPECT_EQ(b->world_size(), 1);
+  EXPECT_EQ(b->local_size(), 1);
+  EXPECT_EQ(b->AllGather("x"), std::vector<std::string>{"x"});
+  b->Barrier();
+  auto groups = MakeGroupFactory(*b);
+  Context context(b->rank(), b->world_size());
+  DeviceMesh mesh(context, *groups, {{"dp", "tp"}, {1, 1}});
+  test::CheckCollectives(mesh.Group("tp"), DType::kF32, 10);
+  SetOnly({{"RANK", "0"}, {"WORLD_SIZE", "1"}});
+  EXPECT_EQ(Bootstrap::FromEnvironment()->world_size(), 1);
+}
+
+TEST(Bootstrap, WrongVariablesAreNamed) {
+  auto error = [](std::vector<std::pair<const char*, std::string>> variables) {
+    SetOnly(variables);
+    return ErrorOf([] { Bootstrap::FromEnvironment(nullptr, nullptr, 100ms); });
+  };
+  auto names = [&](const char* what, std::vector<std::pair<const char*, std::string>> variables) {
+    std::string text = error(variables);
+    EXPECT_NE(text.find(what), std::string::npos) << "no " << what << " in: " << text;
+  };
+  names("WORLD_SIZE", {{"RANK", "0"}});
+  names("RANK", {{"WORLD_SIZE", "2"}});
+  names("RANK=\"2\"", {{"RANK", "2"}, {"WORLD_SIZE", "2"}});
+  names("RANK=\"-1\"", {{"RANK", "-1"}, {"WORLD_SIZE", "2"}});
+  names("WORLD_SIZE=\"two\"", {{"RANK", "0"}, {"WORLD_SIZE", "two"}});
+  names("MASTER_ADDR", {{"RANK", "0"}, {"WORLD_SIZE", "2"}});
+  names("MASTER_PORT", {{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "127.0.0.1"}});
+  names("MASTER_PORT=\"0\"", {{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", "0"}});
+  names("one interface", {{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "0.0.0.0"}, {"MASTER_PORT", "29999"}});
+  names("SLURM_NTASKS", {{"SLURM_PROCID", "0"}});
+  SetOnly({});
+}
+
+TEST(Bootstrap, SaysWhoDidNotCome) {
+  int port = FreePort();
+  std::string listener = ErrorOf([&] { MakeTcpBootstrap(0, 3, "127.0.0.1", port, 200ms); });
+  EXPECT_NE(listener.find("have not connected"), std::string::npos) << listener;
+  EXPECT_NE(listener.find(": 1 2"), std::string::npos) << listener;
+  std::string caller = ErrorOf([&] { MakeTcpBootstrap(1, 3, "127.0.0.1", port, 200ms); });
+  EXPECT_NE(caller.find("could not connect to rank 0"), std::string::npos) << caller;
+}
+
+// The whole way of a torchrun-style launch: variables, exchange, Gloo, mesh, collectives.
+void RunJob(int ranks) {
+  auto b = Bootstrap::FromEnvironment(nullptr, nullptr, 20s);
+  EXPECT_EQ(b->world_size(), ranks);
+  EXPECT_EQ(b->local_size(), ranks);
+  EXPECT_EQ(b->local_rank(), b->rank());
+  auto all = b->AllGather(std::string(size_t(b->rank()) * 70000, 'x'));
+  for (int r = 0; r < ranks; r++) EXPECT_EQ(all[size_t(r)].size(), size_t(r) * 70000);
+  auto groups = MakeGroupFactory(*b);
+  Context context(b->rank(), b->world_size());
+  DeviceMesh mesh(context, *groups, {{"x"}, {ranks}});
+  for (DType dtype : {DType::kF32, DType::kBF16, DType::kBool}) {
+    test::CheckCollectives(mesh.World(), dtype, 1000);
+    test::CheckUneven(mesh.World(), dtype, 10);
+    test::CheckRing(mesh.World(), dtype, 10);
+  }
+}
+
+TEST(Bootstrap, TorchrunVariablesOverThreeProcesses) {
+  std::string port = std::to_string(FreePort());
+  auto codes = Fork(3, [&](int rank) {
+    if (rank == 0) std::this_thread::sleep_for(100ms);  // the others retry
+    SetOnly({{"RANK", std::to_string(rank)}, {"WORLD_SIZE", "3"}, {"LOCAL_RANK", std::to_string(rank)}, {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", port}});
+    RunJob(3);
+  });
+  EXPECT_EQ(codes, (std::vector<int>{0, 0, 0}));
+}
+
+TEST(Bootstrap, SlurmVariablesOverTwoProcesses) {
+  std::string port = std::to_string(FreePort());
+  auto codes = Fork(2, [&](int rank) {
+    SetOnly({{"SLURM_PROCID", std::to_string(rank)}, {"SLURM_NTASKS", "2"}, {"SLURM_LOCALID", std::to_string(rank)}, {"MASTER_ADDR", "localhost"}, {"MASTER_PORT", port}});
+    RunJob(2);
+  });
+  EXPECT_EQ(codes, (std::vector<int>{0, 0}));
+}
+
+TEST(Bootstrap, ARankThatThrowsEndsTheOthersSoon) {
+  int port = FreePort();
+  auto start = std::chrono::steady_clock::now();
+  auto codes = Fork(3, [&](int rank) {
+    auto b = MakeTcpBootstrap(rank, 3, "127.0.0.1", port, 20s);
+    auto groups = MakeGroupFactory(*b);
+    Context context(rank, 3);
+    DeviceMesh mesh(context, *groups, {{"x"}, {3}});
+    for (int i = 0;; i++) {
+      if (rank == 1 && i == 5) throw std::runtime_error("the cause");
+      mesh.World().Barrier();
+    }
+  });
+  EXPECT_EQ(codes, (std::vector<int>{2, 2, 2}));
+  EXPECT_LT(std::chrono::steady_clock::now() - start, 5s);
+}
+
+TEST(TcpExchange, StrangersDoNotHoldUpTheRanks) {
+  int port = FreePort();
+  auto codes = Fork(3, [&](int rank) {
+    if (rank < 2) {
+      if (rank == 1) std::this_thread::sleep_for(300ms);
+      EXPECT_EQ(MakeTcpBootstrap(rank, 2, "127.0.0.1", port, 10s)->AllGather(std::to_string(rank)), (std::vector<std::string>{"0", "1"}));
+      return;
+    }
+    std::vector<Socket> strangers;
+    for (int i = 0; i < 20; i++) {  // silent ones, cut-off ones, and ones that talk nonsense
+      sockaddr_in address{};
+      address.sin_family = AF_INET;
+      address.sin_port = htons(uint16_t(port));
+      address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+      Socket s(socket(AF_INET, SOCK_STREAM, 0));
+      while (connect(s.fd(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0 && i == 0) std::this_thread::sleep_for(5ms);
+      std::string nonsense(size_t(i % 3) * 11, char(i));
+      send(s.fd(), nonsense.data(), nonsense.size(), MSG_NOSIGNAL);
+      if (i % 2) strangers.push_back(std::move(s));
+    }
+    std::this_thread::sleep_for(500ms);
+  });
+  EXPECT_EQ(codes, (std::vector<int>{0, 0, 0}));
+}
+
+}  // namespace
+}  // namespace weft

@@ -1,0 +1,168 @@
+// Gloo over real processes: the laws of the in-process group, on a smaller sweep, and the same bits as the in-process group.
+#include "dist/gloo_group.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <thread>
+
+#include "collective_law.h"
+#include "core/base/context.h"
+#include "dist/collectives.h"
+#include "dist/local_group.h"
+#include "mpi_main.h"
+
+namespace weft {
+namespace {
+
+using namespace std::chrono_literals;
+
+struct Job {
+  Bootstrap& bootstrap = test::TheBootstrap();
+  Context context{bootstrap.rank(), bootstrap.world_size()};
+  std::unique_ptr<GroupFactory> groups = MakeGroupFactory(bootstrap);
+};
+
+MeshShape Square(int ranks) { return ranks % 2 ? MeshShape{{"dp", "tp"}, {ranks, 1}} : MeshShape{{"dp", "tp"}, {ranks / 2, 2}}; }
+
+TEST(GlooGroup, EveryCollectiveEqualsItsReference) {
+  Job job;
+  DeviceMesh mesh(job.context, *job.groups, Square(job.context.world_size()));
+  for (ProcessGroup* group : {&mesh.World(), &mesh.Group("dp"), &mesh.Group("tp")}) {
+    for (DType dtype : test::kAllDTypes)
+      for (int64_t n : {0, 1, 7, 1000, 50000}) {
+        test::CheckCollectives(*group, dtype, n);
+        test::CheckUneven(*group, dtype, n);
+        test::CheckRing(*group, dtype, n);
+      }
+    test::CheckBackground(*group);
+  }
+}
+
+double Wild(int r, int64_t i) { return std::sin(double(i * 7 + r)) * std::pow(10.0, double((i + r) % 5)); }
+
+// The sums of all ranks' wild values, in process.
+std::vector<Tensor> LocalSums(int ranks, int64_t n, DType dtype) {
+  std::vector<Tensor> sums(static_cast<size_t>(ranks));
+  RunRanks(ranks, [&](Context& context, GroupFactory& groups) {
+    DeviceMesh mesh(context, groups, {{"x"}, {ranks}});
+    std::vector<double> values;
+    for (int64_t i = 0; i < n; i++) values.push_back(Wild(context.rank(), i));
+    Tensor x = Tensor::FromDoubles(values, dtype, {n});
+    sums[size_t(context.rank())] = collectives::AllReduce(x, mesh, "x");
+  });
+  return sums;
+}
+
+TEST(GlooGroup, GivesTheBitsOfTheInProcessGroup) {
+  Job job;
+  DeviceMesh mesh(job.context, *job.groups, {{"x"}, {job.context.world_size()}});
+  for (DType dtype : {DType::kF64, DType::kF32, DType::kBF16, DType::kF16})
+    for (int64_t n : {1, 100, 5000, 100000}) {
+      std::vector<double> values;
+      for (int64_t i = 0; i < n; i++) values.push_back(Wild(mesh.rank(), i));
+      Tensor x = Tensor::FromDoubles(values, dtype, {n});
+      Tensor sum = collectives::AllReduce(x, mesh, "x");
+      EXPECT_EQ(std::memcmp(sum.data(), LocalSums(mesh.size(), n, dtype)[0].data(), sum.bytes()), 0) << Name(dtype) << " x " << n;
+    }
+}
+
+TEST(GlooGroup, TensorsThroughTheRows) {
+  Job job;
+  int k = job.context.world_size();
+  DeviceMesh mesh(job.context, *job.groups, {{"x"}, {k}});
+  Tensor full = test::Filled(0, 35, DType::kF32);
+  Tensor matrix(full.buffer(), 0, DType::kF32, {5, 7});
+  for (int dim : {0, 1}) {
+    Tensor part = collectives::ReduceScatter(matrix, mesh, "x", dim);
+    Tensor back = collectives::AllGather(part, mesh, "x", dim, dim ? 7 : 5);
+    test::ExpectValues(back, [&](int64_t i) { return k * test::Value(0, i, DType::kF32); }, "reduce_scatter + all_gather");
+  }
+}
+
+TEST(GlooGroup, SeveralMeshesLiveSideBySide) {
+  Job job;
+  int k = job.context.world_size();
+  DeviceMesh a(job.context, *job.groups, {{"x"}, {k}}), b(job.context, *job.groups, Square(k));
+  for (int i = 0; i < 20; i++) {
+    test::CheckCollectives(a.Group("x"), DType::kF32, 100);
+    test::CheckCollectives(b.Group("tp"), DType::kBF16, 100);
+  }
+}
+
+// The error of fn, or "".
+std::string ErrorOf(const std::function<void()>& fn) {
+  try {
+    fn();
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "";
+}
+
+TEST(GlooGroup, ALateRankIsAnErrorWithinTheTimeout) {
+  Job job;
+  if (job.context.world_size() == 1) GTEST_SKIP() << "needs 2 ranks";
+  DeviceMesh mesh(job.context, *job.groups, {{"x"}, {job.context.world_size()}});
+  mesh.set_timeout(300ms);
+  mesh.World().Barrier();
+  float x = 1;
+  if (mesh.rank() == 1) {
+    std::this_thread::sleep_for(1s);
+  } else {
+    auto start = std::chrono::steady_clock::now();
+    std::string text = ErrorOf([&] { mesh.Group("x").AllReduce(&x, &x, 1, DType::kF32); });
+    EXPECT_LT(std::chrono::steady_clock::now() - start, 900ms);
+    EXPECT_NE(text.find("all_reduce f32 x 1 sum #1 on group \"x\""), std::string::npos) << text;
+    EXPECT_NE(text.find("#1 barrier"), std::string::npos) << text;
+  }
+  job.bootstrap.Barrier();
+}
+
+TEST(GlooGroup, DifferentCallsDoNotMixData) {
+  Job job;
+  if (job.context.world_size() == 1) GTEST_SKIP() << "needs 2 ranks";
+  for (int variant = 0; variant < 3; variant++) {
+    DeviceMesh mesh(job.context, *job.groups, {{"x"}, {job.context.world_size()}});
+    mesh.set_timeout(200ms);
+    float in[8] = {}, out[8];
+    std::string text = ErrorOf([&] {
+      if (mesh.rank() != 1) mesh.Group("x").AllReduce(in, out, 2, DType::kF32);
+      else if (variant == 0) mesh.Group("x").AllReduce(in, out, 1, DType::kF64);
+      else if (variant == 1) mesh.Group("x").AllReduce(in, out, 2, DType::kF32, ReduceOp::kMax);
+      else mesh.Group("x").AllReduce(in, out, 3, DType::kF32);
+    });
+    EXPECT_NE(text, "");
+    job.bootstrap.Barrier();
+  }
+}
+
+TEST(GlooGroup, AbortEndsAWait) {
+  Job job;
+  if (job.context.world_size() == 1) GTEST_SKIP() << "needs 2 ranks";
+  DeviceMesh mesh(job.context, *job.groups, {{"x"}, {job.context.world_size()}});
+  if (mesh.rank() == 0) {
+    Work work = mesh.World().Start({.op = CollectiveOp::kBarrier});
+    std::this_thread::sleep_for(50ms);
+    mesh.World().Abort("the test says so");
+    std::string text = ErrorOf([&] { work.Wait(); });
+    EXPECT_NE(text.find("the test says so"), std::string::npos) << text;
+    EXPECT_THROW(mesh.World().Barrier(), AbortedError);
+  }
+  job.bootstrap.Barrier();
+  if (mesh.rank() != 0) mesh.World().Abort("done");
+}
+
+TEST(MpiBootstrap, GathersBytes) {
+  Bootstrap& b = test::TheBootstrap();
+  for (size_t bytes : {0, 1, 1000, 100000}) {
+    auto all = b.AllGather(std::string(bytes * size_t(b.rank()), char('a' + b.rank())));
+    for (int r = 0; r < b.world_size(); r++) EXPECT_EQ(all[size_t(r)], std::string(bytes * size_t(r), char('a' + r)));
+  }
+  EXPECT_EQ(b.local_size(), b.world_size());
+  EXPECT_EQ(b.local_rank(), b.rank());
+  EXPECT_FALSE(b.host().empty());
+}
+
+}  // namespace
+}  // namespace weft

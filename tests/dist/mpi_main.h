@@ -1,0 +1,9 @@
+// What tests under mpirun share: one bootstrap for the program.
+#pragma once
+#include "dist/bootstrap.h"
+
+namespace weft::test {
+
+Bootstrap& TheBootstrap();
+
+}  // namespace weft::test
