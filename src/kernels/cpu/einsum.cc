@@ -5,7 +5,7 @@
 #include "kernels/cpu/copy.h"
 #include "kernels/cpu/einsum_plan.h"
 #include "kernels/cpu/families.h"
-#include "kernels/cpu/gemm.h"
+#include "kernels/cpu/gemm_bf16.h"
 
 namespace weft::cpu {
 namespace {
@@ -60,6 +60,34 @@ struct Operands {
   C* out_data;
 };
 
+// One block of a plan: where it starts and how large it is.
+struct Block {
+  int64_t column_task, row, column, height, width;
+  Offsets at;  // of the batch
+
+  Block(const EinsumPlan& plan, int64_t task)
+      : column_task(task / plan.BlocksM()), row(task % plan.BlocksM() * plan.block_m),
+        column(column_task % plan.BlocksN() * plan.block_n), height(std::min(plan.block_m, plan.m - row)),
+        width(std::min(plan.block_n, plan.n - column)), at(plan.batches.At(column_task / plan.BlocksN())) {}
+};
+
+// The block's part of operands and result that lie directly in storage.
+template <class C>
+Matrix<const C> DirectA(const EinsumPlan& plan, const Block& block, const C* data) {
+  int64_t stride = StrideOf(plan.m_of_a);
+  return {data + block.at[1] + block.row * stride, stride, StrideOf(plan.k_of_a)};  // [height, k]
+}
+template <class C>
+Matrix<const C> DirectB(const EinsumPlan& plan, const Block& block, const C* data) {
+  int64_t stride = StrideOf(plan.n_of_b);
+  return {data + block.at[2] + block.column * stride, StrideOf(plan.k_of_b), stride};  // [k, width]
+}
+template <class C>
+Matrix<C> DirectOut(const EinsumPlan& plan, const Block& block, C* data) {
+  int64_t stride = StrideOf(plan.m_of_out);
+  return {data + block.at[0] + block.row * stride + block.column, stride, 1};  // [height, width]
+}
+
 // Tasks [begin, end) of the plan, row blocks fastest: the packed columns of b serve all row blocks in turn.
 template <class C>
 void RunBlocks(const EinsumPlan& plan, const Operands<C>& x, C* scratch, int64_t begin, int64_t end) {
@@ -67,32 +95,33 @@ void RunBlocks(const EinsumPlan& plan, const Operands<C>& x, C* scratch, int64_t
   int64_t packed = -1;
   Matrix<const C> a{}, b{};
   for (int64_t task = begin; task < end; task++) {
-    int64_t column_task = task / plan.BlocksM();
-    int64_t row = task % plan.BlocksM() * plan.block_m, column = column_task % plan.BlocksN() * plan.block_n;
-    int64_t height = std::min(plan.block_m, plan.m - row), width = std::min(plan.block_n, plan.n - column);
-    Offsets at = plan.batches.At(column_task / plan.BlocksN());
-    if (plan.a_direct) {
-      int64_t stride = StrideOf(plan.m_of_a);
-      a = {x.a_data + at[1] + row * stride, stride, StrideOf(plan.k_of_a)};
-    } else {
-      a = Pack(x.a, at[1], plan.m_of_a, row, row + height, plan.k_of_a, pack_a);
-    }
+    Block block(plan, task);
+    if (plan.a_direct) a = DirectA(plan, block, x.a_data);
+    else a = Pack(x.a, block.at[1], plan.m_of_a, block.row, block.row + block.height, plan.k_of_a, pack_a);
     if (plan.b_direct) {
-      int64_t stride = StrideOf(plan.n_of_b);
-      b = {x.b_data + at[2] + column * stride, StrideOf(plan.k_of_b), stride};
-    } else if (packed != column_task) {
-      Matrix<const C> t = Pack(x.b, at[2], plan.n_of_b, column, column + width, plan.k_of_b, pack_b);
+      b = DirectB(plan, block, x.b_data);
+    } else if (packed != block.column_task) {
+      Matrix<const C> t = Pack(x.b, block.at[2], plan.n_of_b, block.column, block.column + block.width, plan.k_of_b, pack_b);
       b = {t.data, t.column, t.row};
-      packed = column_task;
+      packed = block.column_task;
     }
     if (plan.out_direct) {
-      int64_t stride = StrideOf(plan.m_of_out);
-      Gemm<C>(height, width, plan.k, a, b, {x.out_data + at[0] + row * stride + column, stride, 1});
+      Gemm<C>(block.height, block.width, plan.k, a, b, DirectOut(plan, block, x.out_data));
     } else {
-      Gemm<C>(height, width, plan.k, a, b, {pack_out, width, 1});
-      Unpack(x.out, at[0], plan.m_of_out, row, height, plan.n_of_out, column, width, pack_out);
+      Gemm<C>(block.height, block.width, plan.k, a, b, {pack_out, block.width, 1});
+      Unpack(x.out, block.at[0], plan.m_of_out, block.row, block.height, plan.n_of_out, block.column, block.width, pack_out);
     }
   }
+}
+
+void RunBf16(const KernelCall& call, const EinsumPlan& plan, const TensorView& a, const TensorView& b, const TensorView& out) {
+  ParallelFor(call, plan.Tasks(), 1, [&](int64_t begin, int64_t end) {
+    for (int64_t task = begin; task < end; task++) {
+      Block block(plan, task);
+      GemmBf16(block.height, block.width, plan.k, DirectA(plan, block, a.as<const BF16>()), DirectB(plan, block, b.as<const BF16>()),
+               DirectOut(plan, block, out.as<BF16>()));
+    }
+  });
 }
 
 // Runs of outputs, one term after the other: for products of a few terms, outer products and plain multiplication.
@@ -129,6 +158,7 @@ void EinsumAs(const KernelCall& call) {
   if (plan.empty()) return;
   if (plan.k == 0) return ZeroBox(call, call.out[0]);
   const TensorView &a = call.in[plan.swapped ? 1 : 0], &b = call.in[plan.swapped ? 0 : 1], &out = call.out[0];
+  if (plan.bf16) return RunBf16(call, plan, a, b, out);
   Operands<C> x{Reader<C>(a), Reader<C>(b), Writer<C>(out), a.as<const C>(), b.as<const C>(), out.as<C>()};
   if (plan.tiny) return RunTiny(call, plan, x);
   int64_t slot_elements = plan.SlotElements();

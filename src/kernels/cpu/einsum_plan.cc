@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "core/ops/einsum.h"
+#include "kernels/cpu/gemm_bf16.h"
 
 namespace weft::cpu {
 namespace {
@@ -92,10 +93,12 @@ EinsumPlan::EinsumPlan(const KernelCall& call) {
     }
   }
   for (Nest* nest : {&batches, &m_of_a, &k_of_a, &k_of_b, &n_of_b, &m_of_out, &n_of_out, &outputs, &terms}) nest->Collapse();
-  bool narrow = SizeOf(out.dtype) == 2;  // 16-bit operands are widened while packing
-  a_direct = !narrow && IsDirect(m_of_a, k_of_a);
-  b_direct = !narrow && IsDirect(k_of_b, n_of_b);
-  out_direct = !narrow && m_of_out.rank <= 1 && n_of_out.rank <= 1 && (n_of_out.rank == 0 || n_of_out.strides[0][0] == 1);
+  a_direct = IsDirect(m_of_a, k_of_a);
+  b_direct = IsDirect(k_of_b, n_of_b);
+  out_direct = m_of_out.rank <= 1 && n_of_out.rank <= 1 && (n_of_out.rank == 0 || n_of_out.strides[0][0] == 1);
+  // Below 32^3 the overhead of a oneDNN call is more than the widening costs.
+  bf16 = out.dtype == DType::kBF16 && a_direct && b_direct && out_direct && m * n * k >= 32768 && HasBf16Gemm();
+  if (SizeOf(out.dtype) == 2 && !bf16) a_direct = b_direct = out_direct = false;  // 16-bit operands are widened while packing
   ChooseBlocks();
 }
 

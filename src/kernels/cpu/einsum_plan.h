@@ -17,6 +17,7 @@ struct EinsumPlan {
   Nest outputs{3}, terms{2};                   // every output (out, a, b) and every term of one (a, b), for the plain loop
   bool a_direct, b_direct, out_direct;
   int64_t block_m, block_n;                    // depend on the shape only, so that results do not depend on threads
+  bool bf16;                                   // all three direct, and multiplied as bf16
   bool tiny;                                   // products too small for BLAS: the plain loop
 
   int64_t BlocksM() const { return CeilDiv(m, block_m); }

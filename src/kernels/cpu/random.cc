@@ -4,6 +4,7 @@
 #include "core/base/rng.h"
 #include "kernels/cpu/convert.h"
 #include "kernels/cpu/families.h"
+#include "kernels/cpu/philox.h"
 #include "kernels/cpu/strided.h"
 
 namespace weft::cpu {
@@ -31,14 +32,19 @@ class Stream {
   }
   int64_t columns() const { return view_.rank ? view_.dim(view_.rank - 1).extent : 1; }
 
-  // The bits of columns [begin, begin + n) of local row r.
-  void Bits(int64_t r, int64_t begin, int64_t n, uint32_t* bits) const {
-    uint64_t base = uint64_t(GlobalRow(r)) * uint64_t(blocks_);
-    for (int64_t i = 0; i < n;) {
-      int64_t column = column_ + begin + i;
-      std::array<uint32_t, 4> four = Philox(key_, step_, base + uint64_t(column / 4));
-      for (int64_t lane = column % 4; lane < 4 && i < n; lane++) bits[i++] = four[size_t(lane)];
+  // The bits of columns [begin, begin + n) of local row r, n <= kTile. They lie somewhere in `buffer` [kBuffer].
+  static constexpr int64_t kBuffer = kTile + 4 + 4 * kPhiloxBatch;
+  const uint32_t* Bits(int64_t r, int64_t begin, int64_t n, uint32_t* buffer) const {
+    int64_t column = column_ + begin;
+    uint64_t block = uint64_t(GlobalRow(r)) * uint64_t(blocks_) + uint64_t(column / 4);
+    const uint32_t* bits = buffer + column % 4;
+    int64_t blocks = CeilDiv(column % 4 + n, 4), i = 0;
+    for (; blocks - i > kPhiloxBatch / 4; i += kPhiloxBatch) PhiloxBatch(key_, step_, block + uint64_t(i), buffer + 4 * i);
+    for (; i < blocks; i++) {
+      std::array<uint32_t, 4> four = Philox(key_, step_, block + uint64_t(i));
+      std::copy(four.begin(), four.end(), buffer + 4 * i);
     }
+    return bits;
   }
 
  private:
@@ -78,9 +84,9 @@ void Random(const KernelCall& call) {
   Rows at(out, std::max(out.rank - 1, 0));
   Writer<double> y(out);
   ForEachTile(call, stream, [&](int64_t row, int64_t first, int64_t n) {
-    uint32_t bits[kTile];
+    uint32_t buffer[Stream::kBuffer];
     double tile[kTile];
-    stream.Bits(row, first, n, bits);
+    const uint32_t* bits = stream.Bits(row, first, n, buffer);
     for (int64_t i = 0; i < n; i++) tile[i] = normal ? NormalFromBits(bits[i]) : UniformFromBits(bits[i]);
     y.Copy(tile, at.Offset(row) + first, 1, n);
   });
@@ -91,7 +97,9 @@ void DropoutAs(const KernelCall& call) {
   const TensorView &x = call.in[0], &out = call.out[0];
   Stream stream(out, uint64_t(call.attrs->Int("key")), Reader<int64_t>(call.in[1]).At(0), Reader<int64_t>(call.in[2]).At(0));
   double p = call.attrs->Float("p");
+  // bits >= threshold, in 32 bits: bits > threshold - 1. Nothing to drop (0) is a copy, below.
   uint64_t threshold = DropoutThreshold(p);
+  uint32_t last_dropped = uint32_t(threshold - 1);
   C keep = C(1 - p);
   int leading = std::max(out.rank - 1, 0);
   Rows x_at(x, leading), y_at(out, leading);
@@ -99,13 +107,14 @@ void DropoutAs(const KernelCall& call) {
   Reader<C> in(x);
   Writer<C> y(out);
   ForEachTile(call, stream, [&](int64_t row, int64_t first, int64_t n) {
-    alignas(64) uint32_t bits[kTile];
+    alignas(64) uint32_t buffer[Stream::kBuffer];
     alignas(64) C tile_x[kTile], tile_y[kTile];
-    stream.Bits(row, first, n, bits);
+    const uint32_t* bits = stream.Bits(row, first, n, buffer);
     const C* a = in.Row(x_at.Offset(row) + first * sx, sx, n, tile_x);  // [n]
     C* result = y.Row(y_at.Offset(row) + first, 1, tile_y);             // [n]
 #pragma GCC ivdep
-    for (int64_t i = 0; i < n; i++) result[i] = uint64_t(bits[i]) >= threshold ? a[i] / keep : C(0);
+    for (int64_t i = 0; i < n; i++) result[i] = bits[i] > last_dropped ? a[i] / keep : C(0);
+    if (threshold == 0) std::copy(a, a + n, result);
     y.Done(result, y_at.Offset(row) + first, 1, n);
   });
 }

@@ -2,7 +2,6 @@
 #include "core/ops/attention.h"
 
 #include "kernels/cpu/families.h"
-#include "kernels/cpu/scalar_math.h"
 #include "kernels/cpu/sdpa_tiles.h"
 
 namespace weft::cpu {
@@ -13,7 +12,7 @@ template <class C>
 struct Tiles {
   C *q, *s, *o;             // [D, Q], [K, Q], [D, Q]
   C *largest, *sum;         // [Q]: the running softmax
-  C *k, *v, *row;           // [K, D] where k and v are not of type C; [D]
+  C *k, *v, *rows;          // [K, D] where k and v are not of type C; [Q, D]
   size_t bytes;
 
   Tiles(const SdpaSizes& z, void* start) {
@@ -25,47 +24,42 @@ struct Tiles {
     sum = scratch.Take<C>(z.query_block);
     k = scratch.Take<C>(kKeyBlock * z.D);
     v = scratch.Take<C>(kKeyBlock * z.D);
-    row = scratch.Take<C>(z.D);
+    rows = scratch.Take<C>(z.query_block * z.D);
     bytes = scratch.used();
   }
 };
 
-// Turns scores s [n, width] into exp(s - max), for kLanes columns; updates max and sum; gives the factor of what came before.
+// Turns one vector of columns of scores s [n, width] into exp(s - max); updates max and sum; gives the factor of what
+// was added up before.
 template <class C>
-void SoftmaxColumns(int64_t n, int64_t width, C* s, C* largest, C* sum, C* factor) {
-  constexpr int64_t kN = kLanes<C>;
-  constexpr C kNone = -std::numeric_limits<C>::infinity();
-  C top[kN], total[kN] = {};
-  for (int64_t i = 0; i < kN; i++) top[i] = largest[i];
-  for (int64_t j = 0; j < n; j++)
-    for (int64_t i = 0; i < kN; i++) top[i] = s[j * width + i] > top[i] ? s[j * width + i] : top[i];
-  C base[kN];  // a column that has seen no key stays at exp(-inf - 0) = 0
-  for (int64_t i = 0; i < kN; i++) base[i] = top[i] == kNone ? C(0) : top[i];
-  for (int64_t j = 0; j < n; j++)
-    for (int64_t i = 0; i < kN; i++) {
-      C p = exp(s[j * width + i] - base[i]);
-      s[j * width + i] = p;
-      total[i] += p;
-    }
-  for (int64_t i = 0; i < kN; i++) {
-    factor[i] = exp(largest[i] - base[i]);
-    largest[i] = top[i];
-    sum[i] = sum[i] * factor[i] + total[i];
+Vector<C> SoftmaxColumns(int64_t n, int64_t width, C* s, C* largest, C* sum) {
+  const Vector<C> none = Splat(-std::numeric_limits<C>::infinity());
+  Vector<C> before = LoadVector(largest), top = before, total{};
+  for (int64_t j = 0; j < n; j++) {
+    Vector<C> x = LoadVector(s + j * width);
+    top = x > top ? x : top;
   }
+  Vector<C> base = top == none ? Vector<C>{} : top;  // a column that has seen no key stays at exp(-inf - 0) = 0
+  for (int64_t j = 0; j < n; j++) {
+    Vector<C> p = ExpOfScore(LoadVector(s + j * width) - base);
+    StoreVector(s + j * width, p);
+    total += p;
+  }
+  Vector<C> factor = ExpOfScore(before - base);
+  StoreVector(largest, top);
+  StoreVector(sum, LoadVector(sum) * factor + total);
+  return factor;
 }
 
 template <class C>
 void AddKeys(const SdpaSizes& z, const Tiles<C>& t, Left<C> k, Left<C> v, int64_t first, int64_t begin, int64_t n) {
-  constexpr int64_t kN = kLanes<C>;
   int64_t width = z.query_block;
   TileProduct<C>(n, width, z.D, k, t.q, width, t.s, width, false);  // [K, Q]
   if (begin + n > z.Visible(first)) MaskScores(z, first, begin, n, width, t.s);
-  for (int64_t i = 0; i < width; i += kN) {
-    C factor[kN];
-    SoftmaxColumns(n, width, t.s + i, t.largest + i, t.sum + i, factor);
+  for (int64_t i = 0; i < width; i += kWidth<C>) {
+    Vector<C> factor = SoftmaxColumns(n, width, t.s + i, t.largest + i, t.sum + i);
     if (begin == 0) continue;
-    for (int64_t d = 0; d < z.D; d++)
-      for (int64_t l = 0; l < kN; l++) t.o[d * width + i + l] *= factor[l];
+    for (int64_t d = 0; d < z.D; d++) StoreVector(t.o + d * width + i, LoadVector(t.o + d * width + i) * factor);
   }
   TileProduct<C>(z.D, width, n, Transposed(v), t.s, width, t.o, width, begin != 0);  // [D, Q]
 }
@@ -74,7 +68,7 @@ void AddKeys(const SdpaSizes& z, const Tiles<C>& t, Left<C> k, Left<C> v, int64_
 template <class C>
 void QueryBlock(const KernelCall& call, const SdpaSizes& z, const Tiles<C>& t, int64_t b, int64_t h, int64_t first, int64_t n) {
   int64_t g = z.KvHead(h), width = z.query_block, keys = z.Visible(first + n - 1);
-  LoadTransposed(HeadRows<C>(call.in[0], b, h), first, n, z.D, C(z.scale), width, t.q, t.row);  // [D, Q]
+  LoadTransposed(HeadRows<C>(call.in[0], b, h), first, n, z.D, C(z.scale), width, t.q, t.rows);  // [D, Q]
   std::fill(t.largest, t.largest + width, -std::numeric_limits<C>::infinity());
   std::fill(t.sum, t.sum + width, C(0));
   if (keys == 0) std::fill(t.o, t.o + z.D * width, C(0));
@@ -83,14 +77,12 @@ void QueryBlock(const KernelCall& call, const SdpaSizes& z, const Tiles<C>& t, i
     int64_t count = std::min(kKeyBlock, keys - begin);
     AddKeys(z, t, k.Block(begin, count, t.k), v.Block(begin, count, t.v), first, begin, count);
   }
-  const TensorView &out = call.out[0], &lse = call.out[1];
-  Writer<C> y(out), y_lse(lse);
-  for (int64_t i = 0; i < n; i++) {
-    C inverse = t.sum[i] > 0 ? 1 / t.sum[i] : C(0);
-    for (int64_t d = 0; d < z.D; d++) t.row[d] = t.o[d * width + i] * inverse;
-    y.Copy(t.row, b * out.dim(0).stride + (first + i) * out.dim(1).stride + h * out.dim(2).stride, 1, z.D);
+  const TensorView& lse = call.out[1];
+  Writer<C> y_lse(lse);
+  for (int64_t i = 0; i < n; i++)
     y_lse.Set(b * lse.dim(0).stride + (first + i) * lse.dim(1).stride + h * lse.dim(2).stride, t.largest[i] + C(std::log(t.sum[i])));
-  }
+  for (int64_t i = 0; i < width; i++) t.sum[i] = t.sum[i] > 0 ? 1 / t.sum[i] : C(0);
+  StoreTransposed(call.out[0], b, h, first, n, z.D, width, t.sum, t.o, t.rows);
 }
 
 template <class C>

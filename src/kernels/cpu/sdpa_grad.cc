@@ -3,7 +3,6 @@
 #include "core/ops/attention.h"
 
 #include "kernels/cpu/families.h"
-#include "kernels/cpu/scalar_math.h"
 #include "kernels/cpu/sdpa_tiles.h"
 
 namespace weft::cpu {
@@ -18,8 +17,8 @@ struct Tiles {
   C *q_rows, *dout_rows;       // [Q, Dp]
   C *p, *ds;                   // [K, Q]
   C *dq;                       // [D, Q]
-  C *lse, *delta;              // [Q]; delta is the dot product of out and dout
-  C *k, *v, *row, *other;      // [K, D] where k and v are not of type C; [Dp]
+  C *lse, *delta, *scale;      // [Q]; delta is the dot product of out and dout
+  C *k, *v, *rows, *row, *other;  // [K, D] where k and v are not of type C; [Q, D]; [Dp]
   size_t bytes;
 
   Tiles(const SdpaSizes& z, void* start) : Dp(RoundUp(z.D, kLanes<C>)) {
@@ -29,8 +28,9 @@ struct Tiles {
     for (C** tile : {&q, &dout, &dq}) *tile = scratch.Take<C>(z.D * z.query_block);
     for (C** tile : {&q_rows, &dout_rows}) *tile = scratch.Take<C>(z.query_block * Dp);
     for (C** tile : {&p, &ds}) *tile = scratch.Take<C>(kKeyBlock * z.query_block);
-    for (C** tile : {&lse, &delta}) *tile = scratch.Take<C>(z.query_block);
+    for (C** tile : {&lse, &delta, &scale}) *tile = scratch.Take<C>(z.query_block);
     for (C** tile : {&k, &v}) *tile = scratch.Take<C>(kKeyBlock * z.D);
+    rows = scratch.Take<C>(z.query_block * z.D);
     for (C** tile : {&row, &other}) *tile = scratch.Take<C>(Dp);
     bytes = scratch.used();
   }
@@ -52,8 +52,8 @@ void LoadQueries(const KernelCall& call, const SdpaSizes& z, const Tiles<C>& t, 
   int64_t width = z.query_block;
   const TensorView& lse = call.in[4];
   HeadRows<C> q(call.in[0], b, h), out(call.in[3], b, h), dout(call.in[5], b, h);
-  LoadTransposed(q, first, n, z.D, C(z.scale), width, t.q, t.row);
-  LoadTransposed(dout, first, n, z.D, C(1), width, t.dout, t.row);
+  LoadTransposed(q, first, n, z.D, C(z.scale), width, t.q, t.rows);
+  LoadTransposed(dout, first, n, z.D, C(1), width, t.dout, t.rows);
   LoadRows(q, first, n, z.D, C(z.scale), width, t.Dp, t.q_rows, t.row);
   LoadRows(dout, first, n, z.D, C(1), width, t.Dp, t.dout_rows, t.row);
   std::fill(t.lse, t.lse + width, C(0));
@@ -63,8 +63,7 @@ void LoadQueries(const KernelCall& call, const SdpaSizes& z, const Tiles<C>& t, 
   for (int64_t i = 0; i < n; i++) {
     C value = in_lse.At(b * lse.dim(0).stride + (first + i) * lse.dim(1).stride + h * lse.dim(2).stride);
     t.lse[i] = value == -std::numeric_limits<C>::infinity() ? -value : value;  // no key seen: every probability is exp(-inf)
-    const C *y = out.Row(first + i, t.row), *dy = dout.Row(first + i, t.other);
-    for (int64_t d = 0; d < z.D; d++) t.delta[i] += y[d] * dy[d];
+    t.delta[i] = Dot(out.Row(first + i, t.row), dout.Row(first + i, t.other), z.D);
   }
 }
 
@@ -74,20 +73,25 @@ void AddKeys(const SdpaSizes& z, const Tiles<C>& t, Left<C> k, Left<C> v, int64_
   TileProduct<C>(n, width, z.D, k, t.q, width, t.p, width, false);  // scores [K, Q]
   if (begin + n > z.Visible(first)) MaskScores(z, first, begin, n, width, t.p);
   for (int64_t j = 0; j < n; j++)
-    for (int64_t i = 0; i < width; i++) t.p[j * width + i] = exp(t.p[j * width + i] - t.lse[i]);
+    for (int64_t i = 0; i < width; i += kWidth<C>) {
+      C* p = t.p + j * width + i;
+      StoreVector(p, ExpOfScore(LoadVector(p) - LoadVector(t.lse + i)));
+    }
   TileProduct<C>(n, t.Dp, width, {t.p, width, 1}, t.dout_rows, t.Dp, t.dv + begin * t.Dp, t.Dp, true);  // dv [K, Dp]
   TileProduct<C>(n, width, z.D, v, t.dout, width, t.ds, width, false);                                 // dp [K, Q]
   for (int64_t j = 0; j < n; j++)
-    for (int64_t i = 0; i < width; i++) t.ds[j * width + i] = t.p[j * width + i] * (t.ds[j * width + i] - t.delta[i]);
+    for (int64_t i = 0; i < width; i += kWidth<C>) {
+      C* ds = t.ds + j * width + i;
+      StoreVector(ds, LoadVector(t.p + j * width + i) * (LoadVector(ds) - LoadVector(t.delta + i)));
+    }
   TileProduct<C>(n, t.Dp, width, {t.ds, width, 1}, t.q_rows, t.Dp, t.dk + begin * t.Dp, t.Dp, true);  // dk [K, Dp]
   TileProduct<C>(z.D, width, n, Transposed(k), t.ds, width, t.dq, width, true);                       // dq [D, Q]
 }
 
 template <class C>
 void QueryHead(const KernelCall& call, const SdpaSizes& z, const Tiles<C>& t, int64_t b, int64_t g, int64_t h) {
-  const TensorView& dq = call.out[0];
   HeadRows<C> k(call.in[1], b, g), v(call.in[2], b, g);
-  Writer<C> y(dq);
+  std::fill(t.scale, t.scale + z.query_block, C(z.scale));
   for (int64_t first = 0; first < z.T; first += z.query_block) {
     int64_t n = std::min(z.query_block, z.T - first), keys = z.Visible(first + n - 1);
     LoadQueries(call, z, t, b, h, first, n);
@@ -95,10 +99,7 @@ void QueryHead(const KernelCall& call, const SdpaSizes& z, const Tiles<C>& t, in
       int64_t count = std::min(kKeyBlock, keys - begin);
       AddKeys(z, t, k.Block(begin, count, t.k), v.Block(begin, count, t.v), first, begin, count);
     }
-    for (int64_t i = 0; i < n; i++) {
-      for (int64_t d = 0; d < z.D; d++) t.row[d] = t.dq[d * z.query_block + i] * C(z.scale);
-      y.Copy(t.row, b * dq.dim(0).stride + (first + i) * dq.dim(1).stride + h * dq.dim(2).stride, 1, z.D);
-    }
+    StoreTransposed(call.out[0], b, h, first, n, z.D, z.query_block, t.scale, t.dq, t.rows);
   }
 }
 

@@ -10,6 +10,7 @@
 #include "kernels/cpu/convert.h"
 #include "kernels/cpu/scratch.h"
 #include "kernels/cpu/tile_product.h"
+#include "kernels/cpu/transpose.h"
 
 namespace weft::cpu {
 
@@ -67,13 +68,25 @@ class HeadRows {
 template <class C>
 Left<C> Transposed(Left<C> a) { return {a.data, a.column, a.row}; }
 
-// y[d][i] = x[first + i][d] * scale for i < n, and zeros up to `width` columns. [D, width]
+// y [D, width] = the transpose of n rows of x, scaled; zeros in the columns beyond. `tile` holds [Q, D].
 template <class C>
-void LoadTransposed(const HeadRows<C>& x, int64_t first, int64_t n, int64_t D, C scale, int64_t width, C* y, C* row_tile) {
-  for (int64_t i = 0; i < width; i++) {
-    const C* row = i < n ? x.Row(first + i, row_tile) : nullptr;
-    for (int64_t d = 0; d < D; d++) y[d * width + i] = row ? row[d] * scale : C(0);
-  }
+void LoadTransposed(const HeadRows<C>& x, int64_t first, int64_t n, int64_t D, C scale, int64_t width, C* y, C* tile) {
+  if (n < width) std::fill(y, y + D * width, C(0));
+  Left<C> rows = x.Block(first, n, tile);  // [n, D]
+  TransposeTile(rows.data, rows.row, n, D, y, width);
+  for (int64_t i = 0; i < D * width; i += kWidth<C>) StoreVector(y + i, LoadVector(y + i) * scale);
+}
+
+// Stores the columns of y [D, width], scaled by column, as n rows of x's head. `tile` holds [Q, D].
+template <class C>
+void StoreTransposed(const TensorView& x, int64_t b, int64_t h, int64_t first, int64_t n, int64_t D, int64_t width, const C* scale, C* y, C* tile) {
+  for (int64_t d = 0; d < D; d++)
+    for (int64_t i = 0; i < width; i += kWidth<C>) StoreVector(y + d * width + i, LoadVector(y + d * width + i) * LoadVector(scale + i));
+  int64_t step = x.dim(1).stride, at = b * x.dim(0).stride + first * step + h * x.dim(2).stride;
+  if (x.dtype == kDTypeOf<C>) return TransposeTile(y, width, D, n, x.as<C>() + at, step);
+  TransposeTile(y, width, D, n, tile, D);
+  Writer<C> to(x);
+  for (int64_t i = 0; i < n; i++) to.Copy(tile + i * D, at + i * step, 1, D);
 }
 
 // Scores of keys [begin, begin + n) that query columns may not see become -inf. s [n, width]; column 0 is query `first`.

@@ -2,17 +2,10 @@
 //
 // Both factors may come from strided storage; only the rows of b and c must be contiguous and whole vectors wide.
 #pragma once
-#include <cstdint>
+#include "kernels/cpu/vector.h"
 
 namespace weft::cpu {
 
-// Vectors of 32 bytes: AVX2's, and two of NEON's. may_alias and the alignment let them load from any array of C.
-template <class C>
-struct VectorOf {
-  typedef C Type __attribute__((vector_size(32)));
-  typedef C Unaligned __attribute__((vector_size(32), aligned(sizeof(C)), may_alias));
-};
-template <class C> inline constexpr int64_t kWidth = 32 / int64_t(sizeof(C));  // lanes of a vector
 template <class C> inline constexpr int64_t kLanes = 2 * kWidth<C>;            // columns go in steps of two vectors
 
 // Element (i, p) of the left factor is data[i * row + p * column].
@@ -24,23 +17,20 @@ struct Left {
 
 template <class C, int kRows>
 void TileRows(int64_t k, Left<C> a, const C* b, int64_t ldb, C* c, int64_t ldc, bool add) {
-  using Vector = typename VectorOf<C>::Type;
-  using Unaligned = typename VectorOf<C>::Unaligned;
-  auto at = [](auto* p) { return reinterpret_cast<Unaligned*>(const_cast<C*>(p)); };
-  Vector sum[kRows][2] = {};
+  Vector<C> sum[kRows][2] = {};
   for (int64_t p = 0; p < k; p++) {
-    Vector b0 = *at(b + p * ldb), b1 = *at(b + p * ldb + kWidth<C>);
+    Vector<C> b0 = LoadVector(b + p * ldb), b1 = LoadVector(b + p * ldb + kWidth<C>);
     for (int r = 0; r < kRows; r++) {
       C x = a.data[r * a.row + p * a.column];
       sum[r][0] += x * b0;
       sum[r][1] += x * b1;
     }
   }
-  for (int r = 0; r < kRows; r++) {
-    Unaligned *c0 = at(c + r * ldc), *c1 = at(c + r * ldc + kWidth<C>);
-    *c0 = add ? *c0 + sum[r][0] : sum[r][0];
-    *c1 = add ? *c1 + sum[r][1] : sum[r][1];
-  }
+  for (int r = 0; r < kRows; r++)
+    for (int64_t v = 0; v < 2; v++) {
+      C* to = c + r * ldc + v * kWidth<C>;
+      StoreVector(to, add ? LoadVector(to) + sum[r][v] : sum[r][v]);
+    }
 }
 
 // c [m, n] = a [m, k] b [k, n], or += with `add`. n is a multiple of kLanes<C>.
