@@ -81,7 +81,7 @@ const std::vector<Field>& Fields() {
       {KEY(mesh.tp, "tensor parallel ranks; -1: fill"), .bounds = AtLeast(1), .word = "-1", .word_value = -1},
 
       {KEY(parallel.sequence_parallel, "shard the sequence between tensor parallel blocks; needs tp above 1")},
-      {KEY(parallel.fsdp, "what dp ranks shard besides the optimizer's moments")},
+      {KEY(parallel.fsdp, "what dp ranks shard; gradients: these and the moments, full: the parameters too")},
 
       {KEY(precision.compute, "type of activations and products"),
        NOT_BUILT(c.precision.compute == DType::kF16), .instead = "use bf16 or f32"},
@@ -160,7 +160,9 @@ struct TypeName {
   std::string operator()(std::vector<std::string>*) const { return "a path or a list of paths"; }
   std::string operator()(std::array<double, 2>*) const { return "two numbers" + BoundsText(field.bounds); }
   std::string operator()(ValSource*) const { return "a path or a number" + BoundsText(field.bounds); }
-  std::string operator()(const EnumRef& ref) const { return fmt::format("one of {}", fmt::join(ref.names, ", ")); }
+  std::string operator()(const EnumRef& ref) const {
+    return fmt::format("{}{}", ref.names.size() > 1 ? "one of " : "", fmt::join(ref.names, ", "));
+  }
 };
 
 std::string SectionOf(std::string_view key) {

@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# Installs, builds and trains a byte-level GPT on a 2 x 2 mesh: four ranks under mpirun, on two cores in minutes.
+#
+#   ./launcher/quickstart.sh                           on Weft's own sources and documents
+#   ./launcher/quickstart.sh TEXT [key=value...]       on a text file or folder of yours; any config key can follow
+set -euo pipefail
+caller=$PWD
+cd "$(dirname "$0")/.."
+
+words=("$@")
+if [[ ${1:-} == -h || ${1:-} == --help ]]; then
+  sed -n '2,5s/^# \{0,1\}//p' launcher/quickstart.sh
+  exit 0
+fi
+if [[ $# -gt 0 && $1 != *=* ]]; then
+  words[0]="data.train=$(cd "$caller" && realpath -m -- "$1")"
+fi
+
+launcher/setup.sh
+log=build/quickstart.log
+mkdir -p build
+if ! cmake --preset release > "$log" 2>&1; then
+  cat "$log" >&2
+  exit 1
+fi
+cmake --build --preset release --target weft
+
+source launcher/environment.sh
+exec mpirun -np 4 build/release/weft train configs/quickstart.yaml mesh.dp=2 mesh.tp=2 ${words[@]+"${words[@]}"}

@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# quickstart.sh in a copy of the tree with pretended tools: which command line its arguments become.
+# Usage: quickstart_args_test.sh ROOT
+set -euo pipefail
+tree=$(mktemp -d)
+trap 'rm -rf "$tree"' EXIT
+mkdir -p "$tree/clone/launcher" "$tree/bin" "$tree/my texts"
+cp "$1"/launcher/*.sh "$tree/clone/launcher/"
+printf '#!/bin/bash\nexit 0\n' > "$tree/clone/launcher/setup.sh"
+printf '#!/bin/bash\nexit 0\n' > "$tree/bin/cmake"
+printf '#!/bin/bash\nprintf "<%%s>" "$@"\necho " root=$OMPI_ALLOW_RUN_AS_ROOT threads=$OMP_NUM_THREADS core=${OPENBLAS_CORETYPE-unset}"\n' \
+  > "$tree/bin/mpirun"
+chmod +x "$tree"/bin/* "$tree"/clone/launcher/*.sh
+echo text > "$tree/my texts/a.txt"
+
+base='<-np><4><build/release/weft><train><configs/quickstart.yaml><mesh.dp=2><mesh.tp=2>'
+expect() {
+  local want="$base$1 root=1 threads=1 core=unset" got
+  shift
+  got=$(cd "$tree/my texts" && env -u OMP_NUM_THREADS OPENBLAS_CORETYPE=Haswell PATH="$tree/bin:$PATH" \
+    "$tree/clone/launcher/quickstart.sh" "$@")
+  [ "$got" = "$want" ] || { echo "quickstart $*: expected $want, got $got"; exit 1; }
+}
+expect ""
+expect "<train.steps=3><mesh.dp=4>" train.steps=3 mesh.dp=4
+expect "<data.train=$tree/my texts/a.txt>" a.txt
+expect "<data.train=$tree/my texts><train.steps=3>" . train.steps=3
+expect "<data.train=$tree/my texts/absent>" absent
+"$tree/clone/launcher/quickstart.sh" --help | grep -q 'key=value' || { echo "quickstart --help shows no usage"; exit 1; }
+echo "quickstart: ok"
