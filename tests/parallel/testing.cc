@@ -24,7 +24,9 @@ double Term(double value, const Sharding& s, const MeshShape& mesh, const Coords
     if (s[a].kind != Placement::kPartial) continue;
     int k = mesh.sizes[size_t(a)], c = coords[size_t(a)], owner = int(index % k);
     if (s[a].reduce == ReduceOp::kSum) {
-      double shift = 0.1 * double((index * 7 + a) % 5);  // k - 1 ranks hold the shift, the owner makes up for it
+      // k - 1 ranks hold the shift, the owner makes up for it. It depends on the value, and not linearly: operands with one
+      // shift, or with shares of their values, would hide a sum that was let through max or mul.
+      double shift = 0.4 * std::sin(37.0 * value + double(index * 7 + a));
       value = c == owner ? value - shift * (k - 1) : shift;
     } else if (c != owner) {
       value += s[a].reduce == ReduceOp::kMax ? -1.0 - 0.1 * c : 1.0 + 0.1 * c;
