@@ -7,7 +7,6 @@
 #include <mutex>
 #include <random>
 
-#include "core/base/shard.h"
 #include "core/compile/interpreter.h"
 #include "core/graph/builder.h"
 #include "core/transforms/grad.h"
@@ -15,6 +14,7 @@
 #include "dist/local_group.h"
 #include "dist/mesh.h"
 #include "kernels/cpu/register.h"
+#include "parallel/testing.h"
 
 namespace weft::sweep {
 namespace {
@@ -51,13 +51,6 @@ std::string Describe(Op op, size_t sample, const std::vector<int>& mesh, const s
   for (int k : mesh) text += fmt::format(" {}", k);
   for (const Sharding& s : placements) text += " " + ToString(s);
   return text;
-}
-
-MeshShape MeshOf(const std::vector<int>& sizes) {
-  MeshShape mesh;
-  for (size_t i = 0; i < sizes.size(); i++) mesh.names.push_back(std::string(1, char('x' + i)));
-  mesh.sizes = sizes;
-  return mesh;
 }
 
 // Every placement of one operand: per axis R, S(each dim), P; where axes share a dim, in both orders.
@@ -158,40 +151,6 @@ Program Trace(Op op, const Sample& sample, const std::vector<Sharding>& placemen
   return program;
 }
 
-// The rank's chunk of a global f64 (or integer) tensor. For Partial axes the terms over their ranks reduce to the value.
-double Term(double value, const Sharding& s, const MeshShape& mesh, const Coords& coords, int64_t index) {
-  for (int a = 0; a < s.num_axes(); a++) {
-    if (s[a].kind != Placement::kPartial) continue;
-    int k = mesh.sizes[size_t(a)], c = coords[size_t(a)], owner = int(index % k);
-    if (s[a].reduce == ReduceOp::kSum) {
-      double shift = 0.1 * double((index * 7 + a) % 5);  // k - 1 ranks hold the shift, the owner makes up for it
-      value = c == owner ? value - shift * (k - 1) : shift;
-    } else if (c != owner) {
-      value += s[a].reduce == ReduceOp::kMax ? -1.0 - 0.1 * c : 1.0 + 0.1 * c;
-    }
-  }
-  return value;
-}
-
-Tensor Chunk(const Tensor& global, const Sharding& s, const MeshShape& mesh, const Coords& coords) {
-  Shape shape = ChunkShape(global.shape(), s, mesh);
-  Tensor local = Tensor::Zeros(global.dtype(), shape);
-  TensorView view = MakeView(local.data(), global.dtype(), global.shape(), s, mesh, coords);
-  std::vector<double> values = global.ToDoubles(), mine(size_t(NumElements(shape)), std::nan(""));
-  std::function<void(int, int64_t, int64_t)> walk = [&](int d, int64_t from, int64_t to) {
-    if (d == view.rank) {
-      mine[size_t(to)] = Term(values[size_t(from)], s, mesh, coords, from);
-      return;
-    }
-    for (int64_t i = 0; i < view.dim(d).extent; i++)
-      walk(d + 1, from * view.dim(d).global + view.dim(d).offset + i, to * view.dim(d).capacity + i);
-  };
-  walk(0, 0, 0);
-  if (!IsFloating(global.dtype()))
-    for (double& v : mine) v = std::isnan(v) ? 0 : v;
-  return Tensor::FromDoubles(mine, global.dtype(), shape);
-}
-
 using Values = std::map<std::string, Tensor>;
 
 Values Inputs(const Sample& sample, const Program& reference, uint64_t seed) {
@@ -226,7 +185,7 @@ struct Case {
 class MeshSweep {
  public:
   MeshSweep(Op op, size_t index, const Sample& sample, const std::vector<int>& mesh, const Options& options)
-      : op_(op), index_(index), sample_(sample), sizes_(mesh), mesh_(MeshOf(mesh)), options_(options) {
+      : op_(op), index_(index), sample_(sample), sizes_(mesh), mesh_(test::MeshOf(mesh)), options_(options) {
     Program reference = Trace(op, sample, std::vector<Sharding>(sample.inputs.size(), Sharding(0)), 0, options.backward);
     values_ = Inputs(sample, reference, 11 + index);
     Context context(0, 1);
@@ -296,7 +255,7 @@ class MeshSweep {
   }
 
   void RunCase(const Case& c, const Runtime& runtime) {
-    Binder bind = [&](const std::string& name, const ValueInfo& info) { return Chunk(values_.at(name), info.sharding, mesh_, runtime.coords); };
+    Binder bind = [&](const std::string& name, const ValueInfo& info) { return test::Chunk(values_.at(name), info.sharding, mesh_, runtime.coords); };
     Values got = Interpret(c.local, runtime, bind);
     for (auto& [name, want] : expected_) {
       std::string why;
