@@ -31,15 +31,16 @@ std::vector<const Parameter*> Module::Parameters() const {
   return all;
 }
 
-Var Module::Boundary(Var x, const char* point) const {
+Var Module::Boundary(Var x, const char* point, const Loc& loc) const {
   const ModelScope::Options& options = ModelScope::Current().options();
   const ShardingPlan::Row* row = options.plan.Find(path_, point);
-  return row ? Reshard(x, row->Target(options.mesh)) : x;
+  return row ? Reshard(x, row->Target(options.mesh), loc) : x;
 }
 
-Var Layer::operator()(Var x) {
+Var Layer::operator()(Var x, Loc loc) {
+  call_site_ = loc;
   ModuleScope scope(name());
-  return Boundary(Forward(Boundary(std::move(x), "input")), "output");
+  return Boundary(Forward(Boundary(std::move(x), "input", loc)), "output", loc);
 }
 
 Parameter::Parameter(Module* owner, const std::string& name, Shape shape, Init init, bool decay)

@@ -65,7 +65,7 @@ class Module {
 
  protected:
   // Reshards x where the plan has a row for this module and point ("input", "product", "output").
-  Var Boundary(Var x, const char* point) const;
+  Var Boundary(Var x, const char* point, const Loc& loc) const;
 
  private:
   friend class Parameter;
@@ -78,11 +78,15 @@ class Module {
 class Layer : public Module {
  public:
   using Module::Module;
-  // Forward, inside the module's scope and between its boundaries.
-  Var operator()(Var x);
+  // Forward, inside the module's scope and between its boundaries. What it inserts carries the caller's line.
+  Var operator()(Var x, Loc loc = Loc::current());
 
  protected:
   virtual Var Forward(Var x) = 0;
+  const Loc& call_site() const { return call_site_; }  // of the call in progress
+
+ private:
+  Loc call_site_;
 };
 
 enum class Fsdp : uint8_t { kNone, kGradients, kFull };
