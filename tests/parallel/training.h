@@ -2,6 +2,7 @@
 #pragma once
 #include <fmt/format.h>
 
+#include <map>
 #include <mutex>
 #include <vector>
 
@@ -73,6 +74,7 @@ inline void FillSlots(State& state, const StepOptions& o, int64_t global_batch, 
 struct RunResult {
   std::vector<double> losses, norms;
   double eval_sum = 0, eval_count = 0;
+  std::map<std::pair<int, std::string>, CallCount> counts;  // of all training steps, by axis and op
 };
 
 inline RunResult RunOnRank(const Job& job, const Layout& layout, Context& context, DeviceMesh& mesh) {
@@ -85,6 +87,7 @@ inline RunResult RunOnRank(const Job& job, const Layout& layout, Context& contex
   InitParameters(state, model, o, runtime);
   auto runner = MakeRunner(layout.executor, state, model, o, programs, runtime);
   RunResult result;
+  mesh.ResetCounts();  // what initialisation moved is not part of a step
   for (int step = 1; step <= job.steps; step++) {
     state.SetScalar(entry::kLr, 1e-3);
     state.SetScalar(entry::kStep, step);
@@ -93,6 +96,7 @@ inline RunResult RunOnRank(const Job& job, const Layout& layout, Context& contex
     result.losses.push_back(m.loss);
     result.norms.push_back(m.grad_norm);
   }
+  for (const DeviceMesh::AxisCount& c : mesh.Counts()) result.counts[{c.axis, Name(c.op)}] = c.count;
   for (int j = 0; j < o.micro_steps; j++) {
     FillSlots(state, o, job.global_batch, job.model.vocab, 0, j);
     auto [sum, count] = runner->Eval();
@@ -100,6 +104,10 @@ inline RunResult RunOnRank(const Job& job, const Layout& layout, Context& contex
     result.eval_count += count;
   }
   return result;
+}
+
+inline auto CountTraining(const Job& job, const Layout& layout, Context& context, DeviceMesh& mesh) {
+  return RunOnRank(job, layout, context, mesh).counts;
 }
 
 inline RunResult Train(const Job& job, const Layout& layout) {

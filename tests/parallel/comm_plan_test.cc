@@ -1,0 +1,147 @@
+// The communication plan of a 2-layer GPT: exact counts per axis, kind and phase, the plan itself as a golden file, and the
+// bytes that really move against the bytes that it prints.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <map>
+#include <sstream>
+
+#include "core/compile/comm_plan.h"
+#include "parallel/training.h"
+
+namespace weft {
+namespace {
+
+using namespace testing_;
+
+TransformerConfig SmallGpt() { return Gpt2Config({.layers = 2, .heads = 4, .kv_heads = 4, .dim = 32, .ffn = 64, .vocab = 64, .context = 8, .dropout = 0.1}); }
+Job SmallJob() { return {SmallGpt(), {}, 8, 2}; }
+
+std::vector<CommLine> PlanOf(const Layout& layout) {
+  StepOptions o = OptionsOf(SmallJob(), layout);
+  Transformer model(SmallGpt());
+  StepPrograms programs = BuildStep(model, o);
+  std::vector<CommLine> lines;
+  if (programs.accumulate) lines = CommPlan(*programs.accumulate, o.micro_steps - 1);
+  for (const CommLine& l : CommPlan(programs.step)) lines.push_back(l);
+  return lines;
+}
+
+// How many lines have this op, axis and phase, in scopes that contain `within`.
+int Count(const std::vector<CommLine>& lines, Op op, const std::string& axis, Phase phase, const std::string& within = "") {
+  int n = 0;
+  for (const CommLine& l : lines)
+    n += l.op == op && l.axis_name == axis && l.phase == phase && l.scope.find(within) != std::string::npos ? l.times : 0;
+  return n;
+}
+
+std::string Text(const std::vector<CommLine>& lines) {
+  std::string text;
+  for (const CommLine& l : lines)
+    text += fmt::format("{} {} {} B {} {} {} x{} {}\n", Name(l.op), l.axis_name, l.bytes, Name(l.dtype), ToString(l.shape), Name(l.phase), l.times, l.scope);
+  return text;
+}
+
+// WEFT_UPDATE_GOLDEN=1 writes the file anew; the diff is then for a reviewer to read.
+void ExpectGolden(const std::string& name, const std::string& text) {
+  std::string path = std::string(WEFT_GOLDEN_DIR) + "/" + name;
+  if (std::getenv("WEFT_UPDATE_GOLDEN")) std::ofstream(path) << text;
+  std::ifstream file(path);
+  std::stringstream golden;
+  golden << file.rdbuf();
+  EXPECT_EQ(golden.str(), text) << "the communication plan changed: see " << path;
+}
+
+constexpr int kLayers = 2;
+
+TEST(CommPlan, MegatronHasTwoAllReducesALayerAndDirection) {
+  auto lines = PlanOf({.dp = 2, .tp = 2});
+  EXPECT_EQ(Count(lines, Op::kAllReduce, "tp", Phase::kForward, "blocks."), 2 * kLayers);
+  EXPECT_EQ(Count(lines, Op::kAllReduce, "tp", Phase::kBackward, "blocks."), 2 * kLayers);
+  // On top: the vocabulary-parallel embedding, the three parts of the vocabulary-parallel loss, the input of the head.
+  EXPECT_EQ(Count(lines, Op::kAllReduce, "tp", Phase::kForward, "embed"), 1);
+  EXPECT_EQ(Count(lines, Op::kAllReduce, "tp", Phase::kForward, "loss"), 3);
+  EXPECT_EQ(Count(lines, Op::kAllReduce, "tp", Phase::kForward), 2 * kLayers + 4);
+  EXPECT_EQ(Count(lines, Op::kAllReduce, "tp", Phase::kBackward), 2 * kLayers + 1);
+  EXPECT_EQ(Count(lines, Op::kAllReduce, "tp", Phase::kOptimizer), 1);
+  EXPECT_EQ(Count(lines, Op::kAllReduce, "tp", Phase::kOptimizer, "clip"), 1);
+  for (Op op : {Op::kAllGather, Op::kReduceScatter, Op::kAllToAll})
+    for (const char* axis : {"dp", "tp"})
+      for (Phase phase : {Phase::kForward, Phase::kBackward, Phase::kOptimizer}) EXPECT_EQ(Count(lines, op, axis, phase), 0);
+  // Data parallel: each gradient once, loss and count, the clip norm.
+  int parameters = int(Transformer(SmallGpt()).Parameters().size());
+  EXPECT_EQ(Count(lines, Op::kAllReduce, "dp", Phase::kForward) + Count(lines, Op::kAllReduce, "dp", Phase::kBackward), 0);
+  EXPECT_EQ(Count(lines, Op::kAllReduce, "dp", Phase::kOptimizer), parameters + 2 + 1);
+  EXPECT_EQ(Count(lines, Op::kAllReduce, "dp", Phase::kOptimizer, "optimizer.loss"), 2);
+  EXPECT_EQ(Count(lines, Op::kAllReduce, "dp", Phase::kOptimizer, "clip"), 1);
+  ExpectGolden("comm_plan_dp2_tp2.txt", Text(lines));
+}
+
+TEST(CommPlan, SequenceParallelGathersAndScattersInstead) {
+  auto lines = PlanOf({.dp = 2, .tp = 2, .sequence_parallel = true});
+  EXPECT_EQ(Count(lines, Op::kAllGather, "tp", Phase::kForward, "blocks."), 2 * kLayers);
+  EXPECT_EQ(Count(lines, Op::kReduceScatter, "tp", Phase::kForward, "blocks."), 2 * kLayers);
+  EXPECT_EQ(Count(lines, Op::kAllGather, "tp", Phase::kBackward, "blocks."), 2 * kLayers);
+  EXPECT_EQ(Count(lines, Op::kReduceScatter, "tp", Phase::kBackward, "blocks."), 2 * kLayers);
+  EXPECT_EQ(Count(lines, Op::kAllReduce, "tp", Phase::kForward, "blocks."), 0);
+  EXPECT_EQ(Count(lines, Op::kAllReduce, "tp", Phase::kBackward, "blocks."), 0);
+  EXPECT_EQ(Count(lines, Op::kReduceScatter, "tp", Phase::kForward, "embed"), 1);
+  EXPECT_EQ(Count(lines, Op::kAllGather, "tp", Phase::kForward, "head"), 1);
+  EXPECT_EQ(Count(lines, Op::kAllReduce, "tp", Phase::kForward, "loss"), 3);
+  ExpectGolden("comm_plan_dp2_tp2_sp.txt", Text(lines));
+}
+
+TEST(CommPlan, FsdpFullGathersTwiceAndScattersOnce) {
+  auto lines = PlanOf({.dp = 2, .tp = 2, .fsdp = Fsdp::kFull});
+  int parameters = int(Transformer(SmallGpt()).Parameters().size());
+  // Forward every parameter is gathered where it is used (the tied table twice); backward those that a product needs again:
+  // per layer q, k, v, proj, up, down and the weights of two norms; the last norm's; the head's.
+  EXPECT_EQ(Count(lines, Op::kAllGather, "dp", Phase::kForward), parameters + 1);
+  EXPECT_EQ(Count(lines, Op::kAllGather, "dp", Phase::kBackward), kLayers * 8 + 2);
+  EXPECT_EQ(Count(lines, Op::kReduceScatter, "dp", Phase::kBackward) + Count(lines, Op::kReduceScatter, "dp", Phase::kOptimizer), parameters);
+  EXPECT_EQ(Count(lines, Op::kAllReduce, "dp", Phase::kOptimizer), 3);
+  EXPECT_EQ(Count(lines, Op::kAllReduce, "tp", Phase::kForward, "blocks."), 2 * kLayers);
+  ExpectGolden("comm_plan_dp2_tp2_full.txt", Text(lines));
+}
+
+TEST(CommPlan, FsdpGradientsGathersCopiesAfterTheUpdate) {
+  auto lines = PlanOf({.dp = 2, .tp = 2, .fsdp = Fsdp::kGradients});
+  int parameters = int(Transformer(SmallGpt()).Parameters().size());
+  EXPECT_EQ(Count(lines, Op::kAllGather, "dp", Phase::kForward) + Count(lines, Op::kAllGather, "dp", Phase::kBackward), 0);
+  EXPECT_EQ(Count(lines, Op::kAllGather, "dp", Phase::kOptimizer), parameters);
+  EXPECT_EQ(Count(lines, Op::kReduceScatter, "dp", Phase::kBackward) + Count(lines, Op::kReduceScatter, "dp", Phase::kOptimizer), parameters);
+  ExpectGolden("comm_plan_dp2_tp2_gradients.txt", Text(lines));
+}
+
+TEST(CommPlan, FourMicroBatchesReduceGradientsOnce) {
+  auto one = PlanOf({.dp = 2, .tp = 2}), four = PlanOf({.dp = 2, .tp = 2, .micro_batch = 1});
+  for (Op op : {Op::kAllReduce, Op::kReduceScatter, Op::kAllGather})
+    for (Phase phase : {Phase::kForward, Phase::kBackward, Phase::kOptimizer})
+      EXPECT_EQ(Count(one, op, "dp", phase), Count(four, op, "dp", phase)) << Name(op);
+  EXPECT_EQ(Count(four, Op::kAllReduce, "tp", Phase::kForward, "blocks."), 4 * 2 * kLayers);
+}
+
+// What the groups counted in two steps is twice what the plan printed, on every axis, for every kind.
+TEST(CommPlan, BytesAtRunTimeEqualThePlan) {
+  for (const Layout& layout : {Layout{.dp = 2, .tp = 2}, Layout{.dp = 2, .tp = 2, .sequence_parallel = true},
+                               Layout{.dp = 2, .tp = 2, .fsdp = Fsdp::kFull, .micro_batch = 1}, Layout{.dp = 3, .tp = 1, .fsdp = Fsdp::kGradients}}) {
+    std::map<std::pair<int, std::string>, CallCount> planned;
+    for (const CommLine& l : PlanOf(layout)) {
+      CallCount& c = planned[{l.axis, Name(l.op)}];
+      c.calls += SmallJob().steps * l.times;
+      c.bytes += SmallJob().steps * l.times * l.bytes;
+    }
+    RunRanks(layout.dp * layout.tp, [&](Context& context, GroupFactory& groups) {
+      RegisterCpuKernels(context.kernels(DeviceKind::kCpu));
+      RegisterCollectives(context.kernels(DeviceKind::kCpu), DeviceKind::kCpu);
+      DeviceMesh mesh(context, groups, {{"dp", "tp"}, {layout.dp, layout.tp}});
+      auto counted = CountTraining(SmallJob(), layout, context, mesh);
+      EXPECT_EQ(counted.size(), planned.size());
+      for (const auto& [key, count] : planned) EXPECT_EQ(counted[key], count) << Describe(layout) << " axis " << key.first << " " << key.second;
+    });
+  }
+}
+
+}  // namespace
+}  // namespace weft
