@@ -169,6 +169,8 @@ Values RunRanks(const Graph& graph, const MeshShape& mesh, const Values& leaves,
     size_t rank = size_t(runtime.context->rank());
     Values entries;
     Binder bind = [&](const std::string& name, const ValueInfo& info) {
+      bool only_written = chunks.contains(name) && !leaves.contains(name);
+      if (only_written) return entries.try_emplace(name, Tensor::Zeros(info.dtype, info.shape)).first->second;
       if (!entries.contains(name)) entries[name] = Chunk(At(leaves, name), info.sharding, mesh, runtime.coords);
       return entries[name];
     };

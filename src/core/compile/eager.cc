@@ -87,6 +87,7 @@ Var EagerBuilder::FromLocal(Tensor local, const Shape& global, const Sharding& s
   node->outputs.push_back({local.dtype(), global, {}, {}});
   node->requires_grad = requires_grad;
   node->id = -1;  // before every node that can read it
+  CheckShardDims(*node, global, sharding);
   Sharding resolved = Resolve(sharding, Sharding(runtime_.mesh_shape.num_axes()));
   ValueInfo info{local.dtype(), ChunkShape(global, resolved, runtime_.mesh_shape), global, resolved};
   WEFT_CHECK(info.shape == local.shape(), fmt::format("FromLocal: the chunk of {} placed {} is {}, got {}", ToString(global), ToString(resolved),
@@ -101,6 +102,7 @@ Var EagerBuilder::FromLocal(Tensor local, const Shape& global, const Sharding& s
 }
 
 Tensor EagerBuilder::ToLocal(const Var& value, const Sharding& want) {
+  CheckShardDims(value.node(), value.shape(), want);
   Var local = Materialize(value, Resolve(want, At(value).sharding), value.node());
   return TensorOf(local);
 }

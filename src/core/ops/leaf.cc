@@ -8,6 +8,10 @@ namespace weft {
 namespace {
 
 void InferFromAttrs(Node& node) { AddOutput(node, DType(node.attrs.Int("dtype")), node.attrs.Ints("shape")); }
+void InferLeaf(Node& node) {
+  InferFromAttrs(node);
+  CheckShardDims(node, node.outputs[0].shape, node.attrs.Target("placement"));
+}
 void InferIota(Node& node) {
   InferFromAttrs(node);
   if (IsFloating(node.outputs[0].dtype)) FailAt(node, fmt::format("expected an integer dtype, got {}", Name(node.outputs[0].dtype)));
@@ -16,6 +20,7 @@ void InferReshard(Node& node) {
   if (node.inputs.size() == 2 && node.inputs[0].shape() != node.inputs[1].shape())
     FailAt(node, fmt::format("cannot take the placement of a value of another shape: {} and {}",
                              ToString(node.inputs[0].shape()), ToString(node.inputs[1].shape())));
+  if (node.inputs.size() == 1) CheckShardDims(node, node.inputs[0].shape(), node.attrs.Target("target"));
   AddOutput(node, node.inputs[0].dtype(), node.inputs[0].shape());
 }
 
@@ -74,7 +79,7 @@ Var Reshard(Var x, const Sharding& target, Loc loc) { return EmitOne(Op::kReshar
 Var ReshardLike(Var x, Var like, Loc loc) { return EmitOne(Op::kReshard, {}, {x, like}, loc); }
 
 void RegisterLeaf(OpTable& t) {
-  t[size_t(Op::kLeaf)] = {Op::kLeaf, InferFromAttrs, NoGrad, NoInputs, nullptr, NoSamples};
+  t[size_t(Op::kLeaf)] = {Op::kLeaf, InferLeaf, NoGrad, NoInputs, nullptr, NoSamples};
   t[size_t(Op::kFull)] = {Op::kFull, InferFromAttrs, NoGrad, NoInputs, nullptr, SamplesFull, -1, true};
   t[size_t(Op::kIota)] = {Op::kIota, InferIota, NoGrad, NoInputs, nullptr, SamplesIota, -1, true};
   t[size_t(Op::kReshard)] = {Op::kReshard, InferReshard, GradReshard, SameLabels, nullptr, NoSamples, 1};

@@ -47,6 +47,13 @@ void CheckSame(const Node& node, int a, int b) {
                              Name(x.dtype()), ToString(x.shape()), Name(y.dtype()), ToString(y.shape())));
 }
 
+void CheckShardDims(const Node& node, const Shape& shape, const Sharding& placement) {
+  for (int a = 0; a < placement.num_axes(); a++)
+    if (placement[a].kind == Placement::kShard && (placement[a].dim < 0 || size_t(placement[a].dim) >= shape.size()))
+      FailAt(node, fmt::format("placement {} shards dim {} of {}; expected a dim in [0, {})", ToString(placement), placement[a].dim,
+                               ToString(shape), shape.size()));
+}
+
 double ProductFlops(const Node& node) {
   const OpRecord& record = Record(node.op);
   if (!record.products) return 0;

@@ -80,6 +80,7 @@ void AddOutput(Node& node, DType dtype, Shape shape);
 [[noreturn]] void FailAt(const Node& node, const std::string& message);  // "einsum at attention.cc:61: ..."
 void CheckRank(const Node& node, int operand, int rank);
 void CheckSame(const Node& node, int a, int b);                   // equal dtype and shape
+void CheckShardDims(const Node& node, const Shape& shape, const Sharding& placement);  // every sharded dim exists
 double ProductFlops(const Node& node);                            // 2 * products * all labels' extents, of global shapes
 
 void RegisterElementwise(OpTable&);

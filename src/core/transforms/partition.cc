@@ -19,6 +19,16 @@ bool IsPointwise(const Dims& dims) {
          std::all_of(dims.in.begin(), dims.in.end(), [&](const std::string& labels) { return labels == dims.out[0]; });
 }
 
+// A sum over one axis of a maximum over another has no one meaning.
+void CheckOnePartial(const Sharding& s) {
+  const Placement* first = nullptr;
+  for (int a = 0; a < s.num_axes(); a++) {
+    if (s[a].kind != Placement::kPartial) continue;
+    WEFT_CHECK(!first || first->reduce == s[a].reduce, fmt::format("placement {}: two kinds of Partial never mix; reduce one of them first", ToString(s)));
+    first = &s[a];
+  }
+}
+
 int Cost(const std::vector<Transition>& steps) {
   int cost = 0;
   for (const Transition& t : steps) cost += t.op == Op::kAllReduce ? 2 : t.op == Op::kLocalSlice || t.op == Op::kMaskPartial ? 0 : 1;
@@ -46,6 +56,7 @@ Sharding Partitioner::Resolve(const Sharding& target, const Sharding& have) cons
   for (int order = 0; order < target.num_axes(); order++)
     for (int a = 0; a < target.num_axes(); a++)
       if (target[a].kind == Placement::kShard && target[a].order == order && result[a].kind != Placement::kShard && !one(a)) result.Set(a, target[a]);
+  CheckOnePartial(result);
   return result;
 }
 
@@ -117,8 +128,9 @@ Var Partitioner::MaterializeLazy(const Var& global, const Sharding& want, const 
   const Node& node = global.node();
   Sharding plain = WithoutPartial(want);
   if (node.op == Op::kReshard && At(global).regather) {
-    const Placed& source = At(node.inputs[0]);
-    Var gathered = Convert(source.versions.front().local, source.sharding, At(global).sharding, origin, global);
+    Sharding stored = At(node.inputs[0]).sharding;
+    Var source = Materialize(node.inputs[0], stored, origin);
+    Var gathered = Convert(source, stored, At(global).sharding, origin, global);
     return Convert(gathered, At(global).sharding, want, origin, global);
   }
   if (node.op == Op::kReshard) return Materialize(node.inputs[0], want, origin);

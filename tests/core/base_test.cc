@@ -1,0 +1,94 @@
+// The small values: attributes, devices and their scope, shapes, tensors, errors.
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "core/base/attrs.h"
+#include "core/base/device.h"
+#include "core/base/error.h"
+#include "core/base/tensor.h"
+
+namespace weft {
+namespace {
+
+TEST(DefaultDevice, IsTheInnermostScopesOnThisThread) {
+  EXPECT_EQ(DefaultDevice(), Device{});
+  DefaultDeviceScope outer({DeviceKind::kCuda, 1});
+  EXPECT_EQ(ToString(DefaultDevice()), "cuda:1");
+  try {
+    DefaultDeviceScope inner({DeviceKind::kCuda, 2});
+    EXPECT_EQ(ToString(DefaultDevice()), "cuda:2");
+    throw 1;
+  } catch (int) {
+  }
+  EXPECT_EQ(ToString(DefaultDevice()), "cuda:1");
+  std::thread([] { EXPECT_EQ(ToString(DefaultDevice()), "cpu:0"); }).join();  // ranks may be threads
+}
+
+TEST(Attrs, AreFoundByNameAndReplacedInPlace) {
+  Attrs attrs{{"dim", 1}, {"eq", "ab,bc->ac"}, {"k", 0.5}, {"perm", Shape{1, 0}}, {"target", Sharding{Shard(0)}}, {"causal", true}};
+  EXPECT_EQ(attrs.Int("dim"), 1);
+  EXPECT_EQ(attrs.Int("causal"), 1);
+  EXPECT_EQ(attrs.Text("eq"), "ab,bc->ac");
+  EXPECT_EQ(attrs.Float("k"), 0.5);
+  EXPECT_EQ(attrs.Ints("perm"), (Shape{1, 0}));
+  EXPECT_EQ(attrs.Target("target"), Sharding{Shard(0)});
+  EXPECT_EQ(attrs.IntOr("absent", 9), 9);
+  attrs.Set({"dim", 2});
+  attrs.Set({"new", 3});
+  EXPECT_EQ(attrs.Int("dim"), 2);
+  EXPECT_EQ(ToString(attrs), "dim=2 eq=ab,bc->ac k=0.5 perm=[1, 0] target=(S(0)) causal=1 new=3");
+  EXPECT_EQ(attrs.items().size(), 7u);
+}
+
+TEST(Attrs, EqualityIsOfNamesAndValues) {
+  Attrs a{{"dim", 1}, {"k", 0.5}};
+  std::string name = "dim";  // another address, the same name
+  EXPECT_EQ(a, (Attrs{{name.c_str(), 1}, {"k", 0.5}}));
+  EXPECT_NE(a, (Attrs{{"dim", 2}, {"k", 0.5}}));
+  EXPECT_NE(a, (Attrs{{"dim", 1}}));
+  EXPECT_NE((Attrs{{"k", 1}}), (Attrs{{"k", 1.0}}));
+}
+
+TEST(Attrs, AnAbsentOneSaysWhatThereIs) {
+  try {
+    Attrs{{"dim", 1}}.Text("eq");
+    ADD_FAILURE();
+  } catch (const Error& e) {
+    EXPECT_STREQ(e.what(), "attribute \"eq\" is missing; the node has dim=1");
+  }
+}
+
+TEST(Shape, NegativeDimsCountFromTheEnd) {
+  for (int rank = 1; rank <= 4; rank++)
+    for (int d = 0; d < rank; d++) {
+      EXPECT_EQ(NormalizeDim(d, rank, "x"), d);
+      EXPECT_EQ(NormalizeDim(d - rank, rank, "x"), d);
+    }
+  EXPECT_THROW(NormalizeDim(2, 2, "x"), Error);
+  EXPECT_THROW(NormalizeDim(-3, 2, "x"), Error);
+  EXPECT_THROW(NormalizeDim(0, 0, "x"), Error);
+  EXPECT_EQ(NumElements({}), 1);
+  EXPECT_EQ(NumElements({3, 0, 2}), 0);
+}
+
+TEST(Tensor, ConvertsKeepsAndChecks) {
+  for (int i = 0; i < kNumDTypes; i++) {
+    Tensor t = Tensor::FromDoubles(std::vector<double>{0, 1, 1, 0}, DType(i), {2, 2});
+    EXPECT_EQ(t.ToDoubles(), (std::vector<double>{0, 1, 1, 0}));
+    EXPECT_EQ(t.bytes(), 4 * SizeOf(DType(i)));
+    Tensor copy = t.Clone();
+    EXPECT_NE(copy.data(), t.data());
+    EXPECT_EQ(copy.ToDoubles(), t.ToDoubles());
+  }
+  EXPECT_EQ(Tensor::Scalar(2.5, DType::kBF16).Item(), 2.5);
+  EXPECT_THROW(Tensor::Zeros(DType::kF32, {2}).Item(), Error);
+  EXPECT_THROW(Tensor::FromDoubles(std::vector<double>{1}, DType::kF32, {2}), Error);
+  Tensor whole = Tensor::Zeros(DType::kF32, {4});
+  EXPECT_THROW(Tensor(whole.buffer(), 8, DType::kF32, {3}), Error);
+  EXPECT_EQ(Tensor(whole.buffer(), 8, DType::kF32, {2}).data(), whole.as<float>() + 2);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(whole.data()) % 64, 0u);
+}
+
+}  // namespace
+}  // namespace weft

@@ -1,0 +1,112 @@
+// Random numbers: the published vectors of Philox, and normals that are the inverse of their distribution.
+#include "core/base/rng.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <set>
+#include <string>
+
+namespace weft {
+namespace {
+
+using Block = std::array<uint32_t, 4>;
+
+// The counter of the paper is (block low, block high, step low, step high), its key (key low, key high).
+Block Philox10(const Block& counter, uint32_t key0, uint32_t key1) {
+  auto join = [](uint32_t low, uint32_t high) { return uint64_t(high) << 32 | low; };
+  return Philox(join(key0, key1), join(counter[2], counter[3]), join(counter[0], counter[1]));
+}
+
+// Random123's kat_vectors, philox4x32 of 10 rounds.
+TEST(Philox, KnownAnswers) {
+  EXPECT_EQ(Philox10({0, 0, 0, 0}, 0, 0), (Block{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
+  EXPECT_EQ(Philox10({0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff}, 0xffffffff, 0xffffffff), (Block{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
+  EXPECT_EQ(Philox10({0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}, 0xa4093822, 0x299f31d0), (Block{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
+}
+
+TEST(Uniform, IsExactAndInsideZeroAndOne) {
+  EXPECT_EQ(UniformFromBits(0), 0x1p-33);
+  EXPECT_EQ(UniformFromBits(0xffffffffu), 1 - 0x1p-33);
+  EXPECT_EQ(UniformFromBits(0x80000000u), 0.5 + 0x1p-33);
+}
+
+// The probability below z, from the side on which erfc loses nothing.
+double Tail(double z) { return 0.5 * std::erfc(std::fabs(z) / std::sqrt(2.0)); }
+
+// The error of z in first order is that of its probability over the density.
+TEST(Normal, IsTheInverseOfTheDistributionTo1em9) {
+  auto check = [](uint32_t bits) {
+    double z = NormalFromBits(bits), u = UniformFromBits(bits);
+    double tail = std::min(u, UniformFromBits(~bits)), density = std::exp(-z * z / 2) / std::sqrt(2 * M_PI);
+    ASSERT_LT(std::fabs(Tail(z) - tail) / density, 1e-9) << bits;
+    ASSERT_EQ(z < 0, u < 0.5) << bits;
+  };
+  for (uint32_t i = 0; i < 200000; i++) check(i * 21474u);
+  for (uint32_t i = 0; i < 2000; i++) {
+    check(i);
+    check(~i);
+    check(0x80000000u + i - 1000);
+  }
+}
+
+TEST(Normal, IsOddAndMonotone) {
+  double previous = -INFINITY;
+  for (uint32_t i = 0; i < 100000; i++) {
+    uint32_t bits = i * 42949u;
+    double z = NormalFromBits(bits);
+    ASSERT_EQ(NormalFromBits(~bits), -z) << bits;
+    ASSERT_GT(z, previous) << bits;
+    previous = z;
+  }
+}
+
+// 2^20 numbers of one stream: each statistic within five standard errors of the standard normal's.
+TEST(Normal, MomentsAndQuantilesOfAStream) {
+  constexpr int n = 1 << 20;
+  uint64_t key = RandomKey(7, RandomPhase::kInit, "layers.0.attn", 0);
+  double sum[5] = {};
+  const double cuts[] = {-3, -2, -1, -0.5, 0, 0.5, 1, 2, 3};
+  int below[9] = {};
+  for (uint64_t block = 0; block < n / 4; block++)
+    for (uint32_t bits : Philox(key, 0, block)) {
+      double z = NormalFromBits(bits), power = 1;
+      for (double& s : sum) {
+        s += power;
+        power *= z;
+      }
+      for (int i = 0; i < 9; i++) below[i] += z < cuts[i];
+    }
+  const double moment[] = {1, 0, 1, 0, 3}, variance[] = {0, 1, 2, 15, 96};  // of z^k: E z^2k - (E z^k)^2
+  for (int k = 0; k < 5; k++) EXPECT_NEAR(sum[k] / n, moment[k], 5 * std::sqrt(variance[k] / n) + 1e-15) << k;
+  for (int i = 0; i < 9; i++) {
+    double p = cuts[i] < 0 ? Tail(cuts[i]) : 1 - Tail(cuts[i]);
+    EXPECT_NEAR(double(below[i]) / n, p, 5 * std::sqrt(p * (1 - p) / n)) << cuts[i];
+  }
+}
+
+TEST(RandomKey, EveryPartOfTheKeyCounts) {
+  std::set<uint64_t> keys;
+  int made = 0;
+  for (uint64_t seed : {0ull, 1ull, 7ull, ~0ull})
+    for (int phase = 0; phase < 5; phase++)
+      for (int layer = 0; layer < 50; layer++)
+        for (uint64_t ordinal = 0; ordinal < 8; ordinal++, made++)
+          keys.insert(RandomKey(seed, RandomPhase(phase), "layers." + std::to_string(layer) + ".attn", ordinal));
+  EXPECT_EQ(int(keys.size()), made);
+}
+
+TEST(Dropout, KeepsTheShareThatItSays) {
+  EXPECT_EQ(DropoutThreshold(0), 0u);
+  EXPECT_EQ(DropoutThreshold(1), uint64_t(1) << 32);
+  for (double p : {0.1, 0.5, 0.9}) {
+    constexpr int n = 1 << 18;
+    int dropped = 0;
+    for (uint64_t block = 0; block < n / 4; block++)
+      for (uint32_t bits : Philox(11, 3, block)) dropped += bits < DropoutThreshold(p);
+    EXPECT_NEAR(double(dropped) / n, p, 5 * std::sqrt(p * (1 - p) / n));
+  }
+}
+
+}  // namespace
+}  // namespace weft

@@ -1,0 +1,74 @@
+// The same training under real mpirun on four ranks: Gloo moves the bytes. Losses against one in-process rank, bytes against
+// the printed plan.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "core/compile/comm_plan.h"
+#include "dist/bootstrap.h"
+#include "dist/mpi_main.h"
+#include "parallel/training.h"
+
+namespace weft {
+namespace {
+
+using namespace testing_;
+
+struct World {
+  Context context{test::TheBootstrap().rank(), test::TheBootstrap().world_size()};
+  std::unique_ptr<GroupFactory> groups = MakeGroupFactory(test::TheBootstrap());
+  World() {
+    RegisterCpuKernels(context.kernels(DeviceKind::kCpu));
+    RegisterCollectives(context.kernels(DeviceKind::kCpu), DeviceKind::kCpu);
+  }
+};
+
+void Compare(const Job& job, const Layout& layout, double tolerance) {
+  World world;
+  DeviceMesh mesh(world.context, *world.groups, {{"dp", "tp"}, {layout.dp, layout.tp}});
+  RunResult got = RunOnRank(job, layout, world.context, mesh), want = Train(job, {});
+  for (size_t i = 0; i < want.losses.size(); i++)
+    ASSERT_LE(std::abs(got.losses[i] - want.losses[i]), tolerance * std::abs(want.losses[i])) << Describe(layout) << " step " << i + 1;
+
+  // Gloo's groups count what they are handed: per axis and kind exactly what the plan says.
+  StepOptions o = OptionsOf(job, layout);
+  Transformer model(job.model);
+  StepPrograms programs = BuildStep(model, o);
+  std::map<std::pair<int, std::string>, CallCount> planned;
+  auto add = [&](const LocalProgram& program, int times) {
+    for (const CommLine& l : CommPlan(program, times)) {
+      CallCount& c = planned[{l.axis, Name(l.op)}];
+      c.calls += job.steps * l.times;
+      c.bytes += job.steps * l.times * l.bytes;
+    }
+  };
+  if (programs.accumulate) add(*programs.accumulate, o.micro_steps - 1);
+  add(programs.step, 1);
+  EXPECT_EQ(got.counts, planned) << Describe(layout);
+}
+
+// f64: another order of summation. f32: the bar for layouts.
+TEST(MpiTraining, TwoByTwoEqualsOneRank) {
+  if (test::TheBootstrap().world_size() != 4) GTEST_SKIP() << "needs 4 ranks";
+  for (bool gpt2 : {true, false})
+    for (DType dtype : {DType::kF64, DType::kF32})
+      for (bool sp : {false, true})
+        for (Fsdp fsdp : {Fsdp::kNone, Fsdp::kGradients, Fsdp::kFull}) {
+          Job job{gpt2 ? TinyGpt2() : TinyLlama(), {dtype, dtype, dtype}, 5, 50, gpt2 ? 0.1 : 0.0};
+          Compare(job, {.dp = 2, .tp = 2, .sequence_parallel = sp, .fsdp = fsdp, .micro_batch = sp ? 1 : 0}, dtype == DType::kF64 ? 1e-9 : 2e-6);
+        }
+}
+
+TEST(MpiTraining, EagerAndInterpretAgreeUnderGloo) {
+  if (test::TheBootstrap().world_size() != 4) GTEST_SKIP() << "needs 4 ranks";
+  for (ExecutorKind executor : {ExecutorKind::kEager, ExecutorKind::kInterpret}) {
+    Job job{TinyGpt2(), {DType::kF64, DType::kF64, DType::kF64}, 5, 5};
+    World world;
+    DeviceMesh mesh(world.context, *world.groups, {{"dp", "tp"}, {2, 2}});
+    RunResult got = RunOnRank(job, {.dp = 2, .tp = 2, .executor = executor}, world.context, mesh), want = Train(job, {});
+    for (size_t i = 0; i < want.losses.size(); i++) EXPECT_NEAR(got.losses[i], want.losses[i], 1e-9 * want.losses[i]);
+  }
+}
+
+}  // namespace
+}  // namespace weft

@@ -1,0 +1,65 @@
+// What a step costs before and beside its kernels: nodes, and allocations while it runs. Counts, not times: times are
+// tests/bench/graph_bench.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <new>
+
+#include "parallel/training.h"
+
+namespace {
+std::atomic<size_t> heap_allocations{0};
+}  // namespace
+
+// Every allocation of C++ code in this binary. Replacements of the standard's operators: they cannot be in a namespace.
+void* operator new(size_t bytes) {
+  heap_allocations.fetch_add(1, std::memory_order_relaxed);
+  if (void* p = std::malloc(bytes ? bytes : 1)) return p;
+  throw std::bad_alloc();
+}
+void operator delete(void* p) noexcept { std::free(p); }
+void operator delete(void* p, size_t) noexcept { std::free(p); }
+
+namespace weft {
+namespace {
+
+using namespace testing_;
+
+TEST(StepCost, CompiledAllocatesNothingAfterStepTwo) {
+  for (bool gpt2 : {true, false}) {
+    Job job{gpt2 ? TinyGpt2() : TinyLlama()};
+    Layout layout{.micro_batch = 2};
+    Context context(0, 1);
+    RegisterCpuKernels(context.kernels(DeviceKind::kCpu));
+    StepOptions o = OptionsOf(job, layout);
+    Runtime runtime{&context, nullptr, o.model.mesh, {0, 0}};
+    Transformer model(job.model);
+    StepPrograms programs = BuildStep(model, o);
+    State state(o.model.mesh, {0, 0});
+    AddEntries(state, model, o, programs);
+    InitParameters(state, model, o, runtime);
+    for (ExecutorKind kind : {ExecutorKind::kCompiled, ExecutorKind::kInterpret, ExecutorKind::kEager}) {
+      auto runner = MakeRunner(kind, state, model, o, programs, runtime);
+      FillSlots(state, o, job.global_batch, job.model.vocab, 1, 0);
+      state.SetScalar(entry::kUpdates, 1);
+      const std::function<void(int)> nothing = [](int) {};
+      size_t heap = 0, buffers = 0;
+      for (int step = 1; step <= 4; step++) {
+        size_t heap_before = heap_allocations, buffers_before = CpuBuffersAllocated();
+        runner->Step(nothing);
+        heap = heap_allocations - heap_before;
+        buffers = CpuBuffersAllocated() - buffers_before;
+      }
+      const char* name = kind == ExecutorKind::kCompiled ? "compiled" : kind == ExecutorKind::kEager ? "eager" : "interpret";
+      fmt::print("{} {:9}: {} global nodes, {} local nodes, {} heap allocations and {} buffers a step\n", gpt2 ? "gpt2" : "llama", name,
+                 programs.global_nodes, programs.step.graph.nodes.size(), heap, buffers);
+      if (kind != ExecutorKind::kCompiled) continue;
+      EXPECT_EQ(heap, 0u);
+      EXPECT_EQ(buffers, 0u);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace weft
