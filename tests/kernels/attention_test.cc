@@ -156,7 +156,8 @@ TEST(Rope, RotatesPairsByGlobalPosition) {
             double a = x.Get(i - d + low), b = x.Get(i - d + low + half);
             want.push_back(d < half ? a * std::cos(angle) - b * std::sin(angle) : b * std::cos(angle) + a * std::sin(angle));
           }
-          ExpectClose(y, want, Tolerance(dtype, 4), 2);
+          // An angle of up to 105 carries its own rounding, in the kernel and in the reference.
+          ExpectClose(y, want, Tolerance(dtype, 4) + 2 * 105 * 0x1p-53, 2);
         }
       }
 }

@@ -1,6 +1,7 @@
 // Einsum against a loop over all labels in f64.
 #include <fmt/format.h>
 
+#include <array>
 #include <map>
 
 #include "harness.h"
@@ -99,6 +100,8 @@ TEST(Einsum, BlocksOfLargeProducts) {
     Check(rng, "mk,kn->mn", {{'m', 600}, {'k', 33}, {'n', 40}}, dtype, 2);
     Check(rng, "mk,kn->nm", {{'m', 530}, {'k', 20}, {'n', 70}}, dtype, 2);
     Check(rng, "km,nk->mn", {{'m', 40}, {'k', 17}, {'n', 1100}}, dtype, 3);
+    for (auto [m, k, n] : std::vector<std::array<int64_t, 3>>{{1, 200, 300}, {300, 200, 1}, {200, 1, 300}, {40, 50, 60}})
+      for (const char* eq : {"mk,kn->mn", "km,nk->mn", "mk,kn->nm"}) Check(rng, eq, {{'m', m}, {'k', k}, {'n', n}}, dtype);
     Check(rng, "btc,chd->bhtd", {{'b', 3}, {'t', 100}, {'c', 24}, {'h', 4}, {'d', 16}}, dtype, 2);
   }
 }

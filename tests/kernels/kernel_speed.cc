@@ -64,6 +64,12 @@ void PrintSdpa(DType dtype, int64_t B, int64_t T, int64_t H, int64_t D) {
   }
 }
 
+void PrintRope() {
+  Tensor x = Random(DType::kF32, {6, 128, 4, 32});
+  double s = Time(Op::kRope, {{"theta", 10000.0}, {"inverse", 0}, {"start", 0}}, {x}, {x.Clone()});
+  std::printf("rope       f32 [6, 128, 4, 32] %.1f us\n", s * 1e6);
+}
+
 void PrintElementwise(Op op, size_t operands) {
   Shape shape{256, 1024};
   std::vector<Tensor> in;
@@ -110,6 +116,7 @@ void Main() {
   }
   for (Op op : {Op::kExp, Op::kTanh, Op::kGelu, Op::kGeluD, Op::kSilu}) PrintElementwise(op, 1);
   PrintElementwise(Op::kAdd, 2);
+  PrintRope();
   PrintRows();
 }
 

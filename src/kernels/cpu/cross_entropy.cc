@@ -115,7 +115,8 @@ void CrossEntropyGrad(const KernelCall& call) {
 
 void AddLoss(KernelTable& table) {
   table.Add(Op::kCrossEntropy, {.run = &CrossEntropy, .workspace = &Workspace});
-  table.Add(Op::kCrossEntropyGrad, {.run = &CrossEntropyGrad, .workspace = &Workspace});
+  // In place: a row of logits is read before it is written, element by element.
+  table.Add(Op::kCrossEntropyGrad, {.run = &CrossEntropyGrad, .workspace = &Workspace, .in_place = true});
 }
 
 }  // namespace weft::cpu

@@ -136,8 +136,9 @@ void LayerNormGrad(const KernelCall& call) {
 }  // namespace
 
 void AddLayerNorm(KernelTable& table) {
-  table.Add(Op::kLayerNorm, {.run = &LayerNorm, .workspace = &ForwardWorkspace});
-  table.Add(Op::kLayerNormGrad, {.run = &LayerNormGrad, .workspace = &BackwardWorkspace});
+  // In place: a row is read before it is written, and the weights are copied first.
+  table.Add(Op::kLayerNorm, {.run = &LayerNorm, .workspace = &ForwardWorkspace, .in_place = true});
+  table.Add(Op::kLayerNormGrad, {.run = &LayerNormGrad, .workspace = &BackwardWorkspace, .in_place = true});
 }
 
 }  // namespace weft::cpu

@@ -97,7 +97,7 @@ void DropoutAs(const KernelCall& call) {
   const TensorView &x = call.in[0], &out = call.out[0];
   Stream stream(out, uint64_t(call.attrs->Int("key")), Reader<int64_t>(call.in[1]).At(0), Reader<int64_t>(call.in[2]).At(0));
   double p = call.attrs->Float("p");
-  // bits >= threshold, in 32 bits: bits > threshold - 1. Nothing to drop (0) is a copy, below.
+  // bits >= threshold, in 32 bits: bits > threshold - 1, but for 0, which drops nothing.
   uint64_t threshold = DropoutThreshold(p);
   uint32_t last_dropped = uint32_t(threshold - 1);
   C keep = C(1 - p);
@@ -112,9 +112,12 @@ void DropoutAs(const KernelCall& call) {
     const uint32_t* bits = stream.Bits(row, first, n, buffer);
     const C* a = in.Row(x_at.Offset(row) + first * sx, sx, n, tile_x);  // [n]
     C* result = y.Row(y_at.Offset(row) + first, 1, tile_y);             // [n]
+    if (threshold == 0) {
+      for (int64_t i = 0; i < n; i++) result[i] = a[i] / keep;
+    } else {
 #pragma GCC ivdep
-    for (int64_t i = 0; i < n; i++) result[i] = bits[i] > last_dropped ? a[i] / keep : C(0);
-    if (threshold == 0) std::copy(a, a + n, result);
+      for (int64_t i = 0; i < n; i++) result[i] = bits[i] > last_dropped ? a[i] / keep : C(0);
+    }
     y.Done(result, y_at.Offset(row) + first, 1, n);
   });
 }

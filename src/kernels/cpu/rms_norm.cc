@@ -128,8 +128,9 @@ void RmsNormGrad(const KernelCall& call) {
 }  // namespace
 
 void AddRmsNorm(KernelTable& table) {
-  table.Add(Op::kRmsNorm, {.run = &RmsNorm, .workspace = &ForwardWorkspace});
-  table.Add(Op::kRmsNormGrad, {.run = &RmsNormGrad, .workspace = &BackwardWorkspace});
+  // In place: a row is read before it is written, and the weights are copied first.
+  table.Add(Op::kRmsNorm, {.run = &RmsNorm, .workspace = &ForwardWorkspace, .in_place = true});
+  table.Add(Op::kRmsNormGrad, {.run = &RmsNormGrad, .workspace = &BackwardWorkspace, .in_place = true});
 }
 
 }  // namespace weft::cpu

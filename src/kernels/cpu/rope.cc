@@ -26,6 +26,27 @@ struct RopeScratch {
   }
 };
 
+// Position p = 16 h + l: the angles of 16 h and of l are computed, those of p follow by the addition theorem. An angle
+// depends on the global position alone, so every shard rotates by the same numbers.
+template <class C>
+void FillFrequency(double frequency, double sign, int64_t first, int64_t count, int64_t step, C* cosine, C* sine) {
+  constexpr int64_t kLow = 16;
+  double low_cos[kLow], low_sin[kLow], high_cos = 1, high_sin = 0;
+  for (int64_t l = 0; l < kLow; l++) {
+    low_cos[l] = std::cos(double(l) * frequency);
+    low_sin[l] = std::sin(double(l) * frequency);
+  }
+  for (int64_t t = 0; t < count; t++) {
+    int64_t position = first + t, l = position % kLow;
+    if (t == 0 || l == 0) {
+      high_cos = std::cos(double(position - l) * frequency);
+      high_sin = std::sin(double(position - l) * frequency);
+    }
+    cosine[t * step] = C(high_cos * low_cos[l] - high_sin * low_sin[l]);
+    sine[t * step] = C(sign * (high_sin * low_cos[l] + high_cos * low_sin[l]));
+  }
+}
+
 template <class C>
 void FillAngles(const KernelCall& call, const RopeScratch<C>& table) {
   const TensorView& x = call.in[0];
@@ -34,11 +55,7 @@ void FillAngles(const KernelCall& call, const RopeScratch<C>& table) {
   ParallelFor(call, half, 8, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; i++) {
       double frequency = std::pow(theta, -2.0 * double(i) / double(2 * half));
-      for (int64_t t = 0; t < x.dim(1).extent; t++) {
-        double angle = double(first + t) * frequency;
-        table.cosine[t * half + i] = C(std::cos(angle));
-        table.sine[t * half + i] = C(sign * std::sin(angle));
-      }
+      FillFrequency(frequency, sign, first, x.dim(1).extent, half, table.cosine + i, table.sine + i);
     }
   });
 }

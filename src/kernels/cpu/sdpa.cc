@@ -111,6 +111,9 @@ void Sdpa(const KernelCall& call) {
 
 }  // namespace
 
-void AddSdpa(KernelTable& table) { table.Add(Op::kSdpa, {.run = &Sdpa, .workspace = &SdpaWorkspace}); }
+// In place: a block of q is read once, before its outputs are written.
+void AddSdpa(KernelTable& table) {
+  table.Add(Op::kSdpa, {.run = &Sdpa, .workspace = &SdpaWorkspace, .in_place = true});
+}
 
 }  // namespace weft::cpu

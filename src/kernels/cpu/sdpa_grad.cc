@@ -143,6 +143,9 @@ void SdpaGrad(const KernelCall& call) {
 
 }  // namespace
 
-void AddSdpaGrad(KernelTable& table) { table.Add(Op::kSdpaGrad, {.run = &SdpaGrad, .workspace = &SdpaGradWorkspace}); }
+// In place: a block of q is written after its last use, and a head of k and v after its task.
+void AddSdpaGrad(KernelTable& table) {
+  table.Add(Op::kSdpaGrad, {.run = &SdpaGrad, .workspace = &SdpaGradWorkspace, .in_place = true});
+}
 
 }  // namespace weft::cpu

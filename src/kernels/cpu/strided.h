@@ -72,7 +72,8 @@ class Rows {
 inline int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 inline int64_t RoundUp(int64_t a, int64_t b) { return CeilDiv(a, b) * b; }
 
-// Worker threads of a call; 1 where it has no context.
+// Worker threads of a call; 1 where it has no context. Workspaces are sized by it: run a kernel in the context it was
+// sized in, or in one with fewer threads.
 int Threads(const KernelCall& call);
 // Context::ParallelFor, or a plain call where there is no context.
 void ParallelFor(const KernelCall& call, int64_t n, int64_t grain, const std::function<void(int64_t, int64_t)>& fn);
