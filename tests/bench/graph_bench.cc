@@ -11,6 +11,7 @@
 #include "dist/mesh.h"
 #include "dist/plan_group.h"
 #include "kernels/cpu/register.h"
+#include "parallel/nn/family.h"
 #include "parallel/train/program.h"
 
 namespace weft {
@@ -27,7 +28,7 @@ double Median(std::vector<double> v) {
 }
 
 void Bench(Fsdp fsdp, bool sequence_parallel) {
-  TransformerConfig config = Gpt2Config({.layers = 48, .heads = 24, .kv_heads = 24, .dim = 1536, .ffn = 6144, .vocab = 50304, .context = 1024, .dropout = 0.1});
+  TransformerConfig config = FindFamily("gpt2")->configure({.layers = 48, .heads = 24, .kv_heads = 24, .dim = 1536, .ffn = 6144, .vocab = 50304, .context = 1024, .dropout = 0.1});
   StepOptions o;
   o.model.mesh = {{"dp", "tp"}, {2, 2}};
   o.model.plan = MegatronPlan({24, 24, sequence_parallel}, o.model.mesh);

@@ -15,7 +15,7 @@ namespace {
 
 using namespace testing_;
 
-TransformerConfig SmallGpt() { return Gpt2Config({.layers = 2, .heads = 4, .kv_heads = 4, .dim = 32, .ffn = 64, .vocab = 64, .context = 8, .dropout = 0.1}); }
+TransformerConfig SmallGpt() { return FindFamily("gpt2")->configure({.layers = 2, .heads = 4, .kv_heads = 4, .dim = 32, .ffn = 64, .vocab = 64, .context = 8, .dropout = 0.1}); }
 Job SmallJob() { return {SmallGpt(), {}, 8, 2}; }
 
 std::vector<CommLine> PlanOf(const Layout& layout) {

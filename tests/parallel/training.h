@@ -11,6 +11,7 @@
 #include "dist/local_group.h"
 #include "dist/mesh.h"
 #include "kernels/cpu/register.h"
+#include "parallel/nn/family.h"
 #include "parallel/train/runner.h"
 
 namespace weft::testing_ {
@@ -126,10 +127,10 @@ inline RunResult Train(const Job& job, const Layout& layout) {
 
 // Sizes that no mesh here divides: 37 words, 5 sequences, width 30 of 5 heads; or 6 query heads over 2 KV heads.
 inline TransformerConfig TinyGpt2() {
-  return Gpt2Config({.layers = 2, .heads = 5, .kv_heads = 5, .dim = 30, .ffn = 50, .vocab = 37, .context = 7, .dropout = 0.2});
+  return FindFamily("gpt2")->configure({.layers = 2, .heads = 5, .kv_heads = 5, .dim = 30, .ffn = 50, .vocab = 37, .context = 7, .dropout = 0.2});
 }
 inline TransformerConfig TinyLlama() {
-  return LlamaConfig({.layers = 2, .heads = 6, .kv_heads = 2, .dim = 24, .ffn = 35, .vocab = 37, .context = 9, .dropout = 0.1, .tie_embeddings = false});
+  return FindFamily("llama")->configure({.layers = 2, .heads = 6, .kv_heads = 2, .dim = 24, .ffn = 35, .vocab = 37, .context = 9, .dropout = 0.1, .tie_embeddings = false});
 }
 
 }  // namespace weft::testing_

@@ -11,25 +11,10 @@ namespace {
 Init Normal(const TransformerConfig& c) { return {Init::kNormal, c.init_std}; }
 Init Residual(const TransformerConfig& c) { return {Init::kNormal, c.init_std / std::sqrt(2.0 * double(c.layers))}; }
 Shape BiasOr(const TransformerConfig& c, Shape shape) { return c.bias ? shape : Shape{}; }
+std::unique_ptr<Layer> MakeBlock(Module* parent, const std::string& name, const TransformerConfig& c) {
+  return c.make_block ? c.make_block(parent, name, c) : std::make_unique<Block>(parent, name, c);
+}
 }  // namespace
-
-TransformerConfig Gpt2Config(TransformerConfig c) {
-  c.norm = nn::Norm::kLayer;
-  c.bias = true;
-  c.gated_mlp = false;
-  c.learned_positions = true;
-  c.rope_theta = 0;
-  return c;
-}
-
-TransformerConfig LlamaConfig(TransformerConfig c) {
-  c.norm = nn::Norm::kRms;
-  c.bias = false;
-  c.gated_mlp = true;
-  c.learned_positions = false;
-  if (c.rope_theta == 0) c.rope_theta = 10000;
-  return c;
-}
 
 void Check(const TransformerConfig& c) {
   WEFT_CHECK(c.heads > 0 && c.dim % c.heads == 0, fmt::format("model: dim {} is not a multiple of heads {}", c.dim, c.heads));
@@ -84,7 +69,7 @@ Transformer::Transformer(const TransformerConfig& config)
     : config_(config), embed_(this, "embed", config.vocab, config.dim, config.init_std) {
   Check(config_);
   if (config_.learned_positions) positions_ = std::make_unique<Parameter>(this, "positions", Shape{config_.context, config_.dim}, Init{Init::kNormal, config_.init_std}, true);
-  for (int64_t i = 0; i < config_.layers; i++) blocks_.push_back(std::make_unique<Block>(this, fmt::format("blocks.{}", i), config_));
+  for (int64_t i = 0; i < config_.layers; i++) blocks_.push_back(MakeBlock(this, fmt::format("blocks.{}", i), config_));
   norm_ = std::make_unique<nn::Norm>(this, "norm", config_.norm, config_.dim, config_.norm_eps);
   if (config_.tie_embeddings) head_ = std::make_unique<TiedHead>(this, "head", embed_.weight());
   else head_ = std::make_unique<nn::Linear>(this, "head", "btc,vc->btv", Shape{config_.vocab, config_.dim}, Shape{}, Normal(config_));

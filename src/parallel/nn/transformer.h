@@ -22,10 +22,10 @@ struct TransformerConfig {
   bool learned_positions = true;
   double rope_theta = 0;     // 0: no rotary embedding
   double init_std = 0.02;    // projections into the residual stream: divided by sqrt(2 layers) (GPT-2)
+  // A family with blocks of its own makes them here; null: Block, below.
+  std::unique_ptr<Layer> (*make_block)(Module* parent, const std::string& name, const TransformerConfig& config) = nullptr;
   int64_t head_dim() const { return dim / heads; }
 };
-TransformerConfig Gpt2Config(TransformerConfig sizes);   // LayerNorm, biases, GELU, learned positions
-TransformerConfig LlamaConfig(TransformerConfig sizes);  // RMSNorm, no biases, SwiGLU, rotary positions
 void Check(const TransformerConfig& config);             // throws Error for sizes that do not fit together
 int64_t NumParameters(const TransformerConfig& config);
 
@@ -100,7 +100,7 @@ class Transformer : public Layer {
   TransformerConfig config_;
   nn::Embedding embed_;
   std::unique_ptr<Parameter> positions_;  // [context, C]; null: rotary
-  std::vector<std::unique_ptr<Block>> blocks_;
+  std::vector<std::unique_ptr<Layer>> blocks_;
   std::unique_ptr<nn::Norm> norm_;
   std::unique_ptr<Layer> head_;
 };

@@ -18,7 +18,6 @@
 
 namespace weft {
 
-enum class ModelFamily { kGpt2, kLlama };
 enum class FsdpMode { kNone, kGradients, kFull };
 enum class OptimizerName { kAdamW };
 enum class ScheduleName { kConstant, kCosine, kLinear, kWsd };
@@ -36,7 +35,7 @@ struct ValSource {
 
 struct ModelConfig {
   std::string preset;
-  ModelFamily family = ModelFamily::kGpt2;
+  std::string family;  // of ModelFamilies()
   int64_t layers = 0, heads = 0, kv_heads = 0, dim = 0, ffn = 0;
   int64_t vocab = 0;  // 0 until ResolveVocab: the tokenizer's
   int64_t context = 0;

@@ -4,6 +4,8 @@
 #include "parallel/train/config_schema.h"
 #include "parallel/train/config_value.h"
 
+#include "parallel/nn/family.h"
+
 namespace weft {
 namespace {
 
@@ -46,7 +48,8 @@ void CheckModel(const Config& config, Faults& faults) {
                fmt::format("expected a multiple of model.heads = {}, got {}", model.heads, model.dim));
   faults.Check(model.heads % model.kv_heads == 0, "model.kv_heads",
                fmt::format("expected a divisor of model.heads = {}, got {}", model.heads, model.kv_heads));
-  bool rotary = model.family == ModelFamily::kLlama && model.dim % model.heads == 0;
+  const ModelFamily* family = FindFamily(model.family);
+  bool rotary = family && model.dim % model.heads == 0 && family->configure({}).rope_theta != 0;
   faults.Check(!rotary || model.dim / model.heads % 2 == 0, "model.dim",
                fmt::format("rotary embedding wants an even head width, got {} / {} heads = {}", model.dim, model.heads,
                            model.dim / model.heads));

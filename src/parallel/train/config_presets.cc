@@ -1,29 +1,27 @@
 #include "parallel/train/config_presets.h"
 
+#include "parallel/nn/family.h"
+
 namespace weft {
 namespace {
 
 struct Preset {
   const char* name;
-  ModelFamily family;
+  const char* family;
   int64_t layers, heads, kv_heads, dim, ffn, vocab, context;
   bool tie_embeddings;
   double rope_theta;
 };
 
 // GPT-2: Radford et al. 2019. llama3_8b: Llama 3; llama3_1b: Llama 3.2 without its scaling of long contexts.
-constexpr ModelFamily kGpt2 = ModelFamily::kGpt2, kLlama = ModelFamily::kLlama;
 constexpr Preset kPresets[] = {
-    {"gpt2_124m", kGpt2, 12, 12, 12, 768, 3072, 50257, 1024, true, 10000},
-    {"gpt2_355m", kGpt2, 24, 16, 16, 1024, 4096, 50257, 1024, true, 10000},
-    {"gpt2_774m", kGpt2, 36, 20, 20, 1280, 5120, 50257, 1024, true, 10000},
-    {"gpt2_1558m", kGpt2, 48, 25, 25, 1600, 6400, 50257, 1024, true, 10000},
-    {"llama3_1b", kLlama, 16, 32, 8, 2048, 8192, 128256, 8192, true, 500000},
-    {"llama3_8b", kLlama, 32, 32, 8, 4096, 14336, 128256, 8192, false, 500000},
+    {"gpt2_124m", "gpt2", 12, 12, 12, 768, 3072, 50257, 1024, true, 10000},
+    {"gpt2_355m", "gpt2", 24, 16, 16, 1024, 4096, 50257, 1024, true, 10000},
+    {"gpt2_774m", "gpt2", 36, 20, 20, 1280, 5120, 50257, 1024, true, 10000},
+    {"gpt2_1558m", "gpt2", 48, 25, 25, 1600, 6400, 50257, 1024, true, 10000},
+    {"llama3_1b", "llama", 16, 32, 8, 2048, 8192, 128256, 8192, true, 500000},
+    {"llama3_8b", "llama", 32, 32, 8, 4096, 14336, 128256, 8192, false, 500000},
 };
-
-// Two thirds of 4 dim, as gating adds a third matrix of that width; rounded up so that it splits well.
-int64_t GatedWidth(int64_t dim) { return (8 * dim / 3 + 63) / 64 * 64; }
 
 }  // namespace
 
@@ -50,10 +48,11 @@ void FillModel(Config& config) {
     if (kv_heads_known) fill("model.kv_heads", model.kv_heads, preset.kv_heads);
     if (ffn_known) fill("model.ffn", model.ffn, preset.ffn);
   }
-  bool gpt2 = model.family == kGpt2;
+  const ModelFamily* family = FindFamily(model.family);
+  if (!family) return;  // reported as missing
   if (!kv_heads_known) fill("model.kv_heads", model.kv_heads, model.heads);
-  if (!ffn_known) fill("model.ffn", model.ffn, gpt2 ? 4 * model.dim : GatedWidth(model.dim));
-  if (!tie_known) fill("model.tie_embeddings", model.tie_embeddings, gpt2);
+  if (!ffn_known) fill("model.ffn", model.ffn, family->default_ffn(model.dim));
+  if (!tie_known) fill("model.tie_embeddings", model.tie_embeddings, family->tie_embeddings);
 }
 
 }  // namespace weft

@@ -4,6 +4,7 @@
 
 #include "fmt/format.h"
 #include "fmt/ranges.h"
+#include "parallel/nn/family.h"
 #include "parallel/train/config_value.h"
 
 namespace weft {
@@ -16,7 +17,6 @@ struct EnumNames;
   struct EnumNames<type> {                                 \
     static constexpr const char* kNames[] = {__VA_ARGS__}; \
   }
-WEFT_ENUM_NAMES(ModelFamily, "gpt2", "llama");
 WEFT_ENUM_NAMES(FsdpMode, "none", "gradients", "full");
 WEFT_ENUM_NAMES(OptimizerName, "adamw");
 WEFT_ENUM_NAMES(ScheduleName, "constant", "cosine", "linear", "wsd");
@@ -35,6 +35,12 @@ FieldRef Ref(T& member) {
   }
 }
 
+std::vector<std::string> FamilyNames() {
+  std::vector<std::string> names;
+  for (const ModelFamily* family : ModelFamilies()) names.push_back(family->name);
+  return names;
+}
+
 constexpr Bounds AtLeast(double low) { return {.low = low}; }
 constexpr Bounds Above(double low) { return {.low = low, .low_open = true}; }
 constexpr Bounds HalfOpen(double low, double high) { return {.low = low, .high = high, .high_open = true}; }
@@ -49,7 +55,8 @@ const std::vector<Field>& Fields() {
       {KEY(model.preset, "a published model's sizes; other model keys override it"),
        .choices = {"gpt2_124m", "gpt2_355m", "gpt2_774m", "gpt2_1558m", "llama3_1b", "llama3_8b"},
        .default_text = "none"},
-      {KEY(model.family, "the architecture"), .default_text = "required without preset"},
+      {KEY(model.family, "the architecture: gpt2, llama or another file of src/parallel/nn/models"),
+       .choices = FamilyNames(), .type_text = "a model family", .default_text = "required without preset"},
       {KEY(model.layers, "transformer blocks"), .bounds = AtLeast(1), .default_text = "required without preset"},
       {KEY(model.heads, "query heads; divides dim"),
        .bounds = AtLeast(1), .default_text = "required without preset"},
@@ -218,7 +225,7 @@ std::string ConfigHelp() {
 std::string ConfigMarkdown() {
   std::string text = "| key | value | default | meaning |\n|---|---|---|---|\n";
   for (const Field& field : Fields()) {
-    text += fmt::format("| `{}` | {} | {} | {} |\n", field.key, TypeText(field), DefaultText(field), field.help);
+    text += fmt::format("| `{}` | {} | {} | {} |\n", field.key, field.type_text ? field.type_text : TypeText(field), DefaultText(field), field.help);
   }
   return text;
 }

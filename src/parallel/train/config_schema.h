@@ -37,6 +37,7 @@ struct Field {
   const char* word = nullptr;                  // an integer may also be this word ("auto"),
   int64_t word_value = 0;                      //   which means this value
   std::vector<std::string> choices = {};       // of a string; one that ends in ':' takes anything after it
+  const char* type_text = nullptr;             // for docs, where the choices may grow
   bool (*not_built)(const Config&) = nullptr;  // the value is legal, but this version refuses it;
   const char* instead = nullptr;               //   what to do meanwhile
   const char* default_text = nullptr;          // where the default is derived or the key is required

@@ -1,6 +1,7 @@
 #include "parallel/train/setup.h"
 
 #include "core/base/shard.h"
+#include "parallel/nn/family.h"
 
 namespace weft {
 
@@ -12,9 +13,8 @@ TransformerConfig ModelOf(const Config& config) {
   c.dropout = m.dropout;
   c.tie_embeddings = m.tie_embeddings;
   c.norm_eps = m.norm_eps;
-  if (m.family == ModelFamily::kGpt2) return Gpt2Config(c);
   c.rope_theta = m.rope_theta;
-  return LlamaConfig(c);
+  return FindFamily(m.family)->configure(c);
 }
 
 StepOptions StepOptionsOf(const Config& config) {
