@@ -6,7 +6,8 @@ namespace {
 
 void Check(Rng& rng, DType dtype, DType gradient, const Shape& shape, int threads) {
   DType wide = AccumulateType(dtype);
-  Box p = RandomBox(rng, dtype, shape), m(wide, shape), v(wide, shape), lr(wide, {}), scale(wide, {}), t(DType::kI64, {});
+  Box p = RandomBox(rng, dtype, shape), m(wide, shape), v(wide, shape), lr(wide, {}), scale(wide, {}),
+      t(DType::kI64, {});
   Values P = p.All(), M(P.size()), V(P.size());
   m.SetAll(M);
   v.SetAll(V);
@@ -22,7 +23,8 @@ void Check(Rng& rng, DType dtype, DType gradient, const Shape& shape, int thread
       double gi = g.Get(int64_t(i)) * 0.5;
       M[i] = b1 * M[i] + (1 - b1) * gi;
       V[i] = b2 * V[i] + (1 - b2) * gi * gi;
-      P[i] -= 0.0625 * (M[i] / (1 - std::pow(b1, step)) / (std::sqrt(V[i] / (1 - std::pow(b2, step))) + eps) + decay * P[i]);
+      P[i] -= 0.0625 *
+              (M[i] / (1 - std::pow(b1, step)) / (std::sqrt(V[i] / (1 - std::pow(b2, step))) + eps) + decay * P[i]);
     }
     // m may cancel: its error is that of terms of size 1.
     ExpectClose(m, M, Tolerance(wide, 6), 1);

@@ -8,21 +8,29 @@ struct Problem {
   int64_t B, T, S, H, G, D;
   bool causal;
   int64_t causal_offset;
-  int64_t first_query = 0, first_head = 0, global_heads = 0, first_kv = 0, global_kv = 0;  // shards; 0 heads: not sharded
+  int64_t first_query = 0, first_head = 0, global_heads = 0, first_kv = 0,
+          global_kv = 0;  // shards; 0 heads: not sharded
 };
 
 struct Tensors {
   Box q, k, v, out, lse, dout, dq, dk, dv;
   Tensors(Rng& rng, const Problem& p, DType dtype)
-      : q(Make(rng, p, dtype, p.T, true)), k(Make(rng, p, dtype, p.S, false)), v(Make(rng, p, dtype, p.S, false)),
-        out(Make(rng, p, dtype, p.T, true, false)), lse(PaddedBox(rng, dtype == DType::kF64 ? DType::kF64 : DType::kF32, {p.B, p.T, p.H})),
-        dout(Make(rng, p, dtype, p.T, true)), dq(Make(rng, p, dtype, p.T, true, false)), dk(Make(rng, p, dtype, p.S, false, false)),
+      : q(Make(rng, p, dtype, p.T, true)),
+        k(Make(rng, p, dtype, p.S, false)),
+        v(Make(rng, p, dtype, p.S, false)),
+        out(Make(rng, p, dtype, p.T, true, false)),
+        lse(PaddedBox(rng, dtype == DType::kF64 ? DType::kF64 : DType::kF32, {p.B, p.T, p.H})),
+        dout(Make(rng, p, dtype, p.T, true)),
+        dq(Make(rng, p, dtype, p.T, true, false)),
+        dk(Make(rng, p, dtype, p.S, false, false)),
         dv(Make(rng, p, dtype, p.S, false, false)) {}
 
   static Box Make(Rng& rng, const Problem& p, DType dtype, int64_t length, bool query, bool filled = true) {
-    int64_t heads = query ? p.H : p.G, first = query ? p.first_head : p.first_kv, all = query ? p.global_heads : p.global_kv;
+    int64_t heads = query ? p.H : p.G, first = query ? p.first_head : p.first_kv,
+            all = query ? p.global_heads : p.global_kv;
     int64_t row = query ? p.first_query : 0;
-    Box box(dtype, {p.B, length, heads, p.D}, RandomPadding(rng, 4), {0, row, first, 0}, {p.B, row + length, all ? all : heads, p.D});
+    Box box(dtype, {p.B, length, heads, p.D}, RandomPadding(rng, 4), {0, row, first, 0},
+            {p.B, row + length, all ? all : heads, p.D});
     std::normal_distribution<double> normal;
     for (int64_t i = 0; filled && i < box.count(); i++) box.Set(i, normal(rng));
     return box;
@@ -74,8 +82,9 @@ Answer Naive(const Problem& p, const Tensors& t) {
 }
 
 void Check(Rng& rng, const Problem& p, DType dtype) {
-  SCOPED_TRACE(testing::Message() << Name(dtype) << " B=" << p.B << " T=" << p.T << " S=" << p.S << " H=" << p.H << " G=" << p.G << " D=" << p.D
-                                  << " causal=" << p.causal << " offset=" << p.causal_offset);
+  SCOPED_TRACE(testing::Message() << Name(dtype) << " B=" << p.B << " T=" << p.T << " S=" << p.S << " H=" << p.H
+                                  << " G=" << p.G << " D=" << p.D << " causal=" << p.causal
+                                  << " offset=" << p.causal_offset);
   Tensors t(rng, p, dtype);
   Attrs attrs{{"causal", p.causal}, {"causal_offset", p.causal_offset}, {"scale", 1 / std::sqrt(double(p.D))}};
   RunKernel(Op::kSdpa, attrs, {&t.q, &t.k, &t.v}, {&t.out, &t.lse});
@@ -83,7 +92,8 @@ void Check(Rng& rng, const Problem& p, DType dtype) {
   Answer want = Naive(p, t);
   // Scores are sums of D products of size 1; gradients of keys sum over all T * group queries. 16-bit results round
   // once, but delta is computed from the rounded out, which the gradients then carry.
-  double compute = dtype == DType::kF64 ? 1e-14 : 2e-6, rounding = Epsilon(dtype), spread = std::sqrt(double(p.T * p.H / p.G) + 1);
+  double compute = dtype == DType::kF64 ? 1e-14 : 2e-6, rounding = Epsilon(dtype),
+         spread = std::sqrt(double(p.T * p.H / p.G) + 1);
   ExpectClose(t.out, want.out, compute + 1.1 * rounding);
   ExpectClose(t.lse, want.lse, compute);
   ExpectClose(t.dq, want.dq, 2 * compute + 6 * rounding, 2);
@@ -104,8 +114,16 @@ TEST(Sdpa, OtherLengthsOffsetsAndOddSizes) {
   Rng rng(42);
   for (DType dtype : {DType::kF64, DType::kF32})
     for (bool causal : {false, true})
-      for (auto [T, S, offset] : std::vector<std::array<int64_t, 3>>{{1, 70, 69}, {5, 9, 4}, {33, 100, 67}, {70, 33, 0}, {129, 64, -70}, {64, 64, -64},
-                                                                     {7, 0, 0}, {0, 7, 0}, {40, 130, 31}, {50, 20, -1000}})
+      for (auto [T, S, offset] : std::vector<std::array<int64_t, 3>>{{1, 70, 69},
+                                                                     {5, 9, 4},
+                                                                     {33, 100, 67},
+                                                                     {70, 33, 0},
+                                                                     {129, 64, -70},
+                                                                     {64, 64, -64},
+                                                                     {7, 0, 0},
+                                                                     {0, 7, 0},
+                                                                     {40, 130, 31},
+                                                                     {50, 20, -1000}})
         for (int64_t D : {1, 7, 24}) Check(rng, {1, T, S, 2, 1, D, causal, offset}, dtype);
 }
 
@@ -119,11 +137,37 @@ TEST(Sdpa, NarrowTypes) {
 TEST(Sdpa, ShardsOfHeadsAndQueries) {
   Rng rng(44);
   // Query heads 2..3 of 6, KV heads 0..2 of 3 held whole: query head h uses KV head h / 2.
-  Check(rng, {.B = 2, .T = 20, .S = 40, .H = 2, .G = 3, .D = 16, .causal = true, .causal_offset = 0, .first_query = 20, .first_head = 2,
-              .global_heads = 6, .first_kv = 0, .global_kv = 3}, DType::kF64);
+  Check(rng,
+        {.B = 2,
+         .T = 20,
+         .S = 40,
+         .H = 2,
+         .G = 3,
+         .D = 16,
+         .causal = true,
+         .causal_offset = 0,
+         .first_query = 20,
+         .first_head = 2,
+         .global_heads = 6,
+         .first_kv = 0,
+         .global_kv = 3},
+        DType::kF64);
   // Heads sharded alike: query heads 3..5 of 6, KV head 1 of 2.
-  Check(rng, {.B = 1, .T = 20, .S = 20, .H = 3, .G = 1, .D = 16, .causal = true, .causal_offset = 0, .first_query = 0, .first_head = 3,
-              .global_heads = 6, .first_kv = 1, .global_kv = 2}, DType::kF64);
+  Check(rng,
+        {.B = 1,
+         .T = 20,
+         .S = 20,
+         .H = 3,
+         .G = 1,
+         .D = 16,
+         .causal = true,
+         .causal_offset = 0,
+         .first_query = 0,
+         .first_head = 3,
+         .global_heads = 6,
+         .first_kv = 1,
+         .global_kv = 2},
+        DType::kF64);
 }
 
 TEST(Sdpa, LargeScoresDoNotOverflow) {
@@ -143,7 +187,8 @@ TEST(Rope, RotatesPairsByGlobalPosition) {
   for (DType dtype : Floats())
     for (int64_t T : {0, 1, 9, 70})
       for (int64_t D : {2, 16, 80}) {
-        Box x(dtype, {2, T, 3, D}, RandomPadding(rng, 4), {0, 30, 0, 0}), y(dtype, {2, T, 3, D}, RandomPadding(rng, 4), {0, 30, 0, 0});
+        Box x(dtype, {2, T, 3, D}, RandomPadding(rng, 4), {0, 30, 0, 0}),
+            y(dtype, {2, T, 3, D}, RandomPadding(rng, 4), {0, 30, 0, 0});
         std::normal_distribution<double> normal;
         for (int64_t i = 0; i < x.count(); i++) x.Set(i, normal(rng));
         for (int64_t inverse : {0, 1}) {
@@ -154,7 +199,8 @@ TEST(Rope, RotatesPairsByGlobalPosition) {
             int64_t d = i % D, t = i / D / 3 % T, low = d % half;
             double angle = double(5 + 30 + t) * std::pow(10000.0, -2.0 * double(low) / double(D)) * (inverse ? -1 : 1);
             double a = x.Get(i - d + low), b = x.Get(i - d + low + half);
-            want.push_back(d < half ? a * std::cos(angle) - b * std::sin(angle) : b * std::cos(angle) + a * std::sin(angle));
+            want.push_back(d < half ? a * std::cos(angle) - b * std::sin(angle)
+                                    : b * std::cos(angle) + a * std::sin(angle));
           }
           // An angle of up to 105 carries its own rounding, in the kernel and in the reference.
           ExpectClose(y, want, Tolerance(dtype, 4) + 2 * 105 * 0x1p-53, 2);

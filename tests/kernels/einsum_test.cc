@@ -54,16 +54,46 @@ void Check(Rng& rng, const std::string& eq, std::map<char, int64_t> extents, DTy
   for (double m : magnitude) largest = std::max(largest, m);
   SCOPED_TRACE(eq + text);
   // A sum of k products in f32 errs by far less than k/8 half units of its magnitude.
-  ExpectClose(y, want, Tolerance(dtype, 8), largest * (dtype == DType::kF64 || dtype == DType::kF32 ? 1 : 1e-4) + 1e-30);
+  ExpectClose(y, want, Tolerance(dtype, 8),
+              largest * (dtype == DType::kF64 || dtype == DType::kF32 ? 1 : 1e-4) + 1e-30);
 }
 
-const std::vector<std::string> kEquations{
-    "mk,kn->mn",        "km,kn->mn",       "mk,nk->mn",       "km,nk->mn",       "mk,kn->nm",     "km,nk->nm",
-    "btc,cn->btn",      "btc,chd->bthd",   "bthd,hdc->btc",   "btc,bthd->chd",   "bthd,btc->hdc", "btc,btn->cn",
-    "bthd,bshd->bhts",  "bhts,bshd->bthd", "bhts,bthd->bshd", "bthd,bthd->bth",  "i,i->",         "i,j->ij",
-    "ij,ij->ij",        "ij,ij->i",        "ij,ij->j",        "ij,j->i",         "ij,i->j",       "bi,bj->bij",
-    "bij,bjk->bik",     "bij,bjk->ikb",    "ijb,jkb->ikb",    "ij,ij->ji",       "i,->i",         ",i->i",
-    ",->",              "abc,cbd->da",     "cab,bdc->ad",     "abcd,dcbe->ea",   "vc,btc->btv",   "abk,kcd->dacb"};
+const std::vector<std::string> kEquations{"mk,kn->mn",
+                                          "km,kn->mn",
+                                          "mk,nk->mn",
+                                          "km,nk->mn",
+                                          "mk,kn->nm",
+                                          "km,nk->nm",
+                                          "btc,cn->btn",
+                                          "btc,chd->bthd",
+                                          "bthd,hdc->btc",
+                                          "btc,bthd->chd",
+                                          "bthd,btc->hdc",
+                                          "btc,btn->cn",
+                                          "bthd,bshd->bhts",
+                                          "bhts,bshd->bthd",
+                                          "bhts,bthd->bshd",
+                                          "bthd,bthd->bth",
+                                          "i,i->",
+                                          "i,j->ij",
+                                          "ij,ij->ij",
+                                          "ij,ij->i",
+                                          "ij,ij->j",
+                                          "ij,j->i",
+                                          "ij,i->j",
+                                          "bi,bj->bij",
+                                          "bij,bjk->bik",
+                                          "bij,bjk->ikb",
+                                          "ijb,jkb->ikb",
+                                          "ij,ij->ji",
+                                          "i,->i",
+                                          ",i->i",
+                                          ",->",
+                                          "abc,cbd->da",
+                                          "cab,bdc->ad",
+                                          "abcd,dcbe->ea",
+                                          "vc,btc->btv",
+                                          "abk,kcd->dacb"};
 
 TEST(Einsum, ManyEquationsAndShapes) {
   Rng rng(31);
@@ -73,7 +103,8 @@ TEST(Einsum, ManyEquationsAndShapes) {
       for (int round = 0; round < 12; round++) {
         std::map<char, int64_t> extents;
         for (char c : Parsed(eq).all) extents[c] = PickOf(rng, sizes);
-        if (round % 3) for (auto& [c, n] : extents) n = std::max<int64_t>(n, 1);
+        if (round % 3)
+          for (auto& [c, n] : extents) n = std::max<int64_t>(n, 1);
         Check(rng, eq, extents, dtype);
       }
 }
@@ -88,7 +119,8 @@ TEST(Einsum, EveryOrderOfLabels) {
     do {
       std::sort(out_order.begin(), out_order.end());
       do {
-        for (DType dtype : {DType::kF64, DType::kF32, DType::kBF16}) Check(rng, a + "," + b_order + "->" + out_order, extents, dtype);
+        for (DType dtype : {DType::kF64, DType::kF32, DType::kBF16})
+          Check(rng, a + "," + b_order + "->" + out_order, extents, dtype);
       } while (std::next_permutation(out_order.begin(), out_order.end()));
     } while (std::next_permutation(b_order.begin(), b_order.end()));
   } while (std::next_permutation(a.begin(), a.end()));
@@ -100,8 +132,10 @@ TEST(Einsum, BlocksOfLargeProducts) {
     Check(rng, "mk,kn->mn", {{'m', 600}, {'k', 33}, {'n', 40}}, dtype, 2);
     Check(rng, "mk,kn->nm", {{'m', 530}, {'k', 20}, {'n', 70}}, dtype, 2);
     Check(rng, "km,nk->mn", {{'m', 40}, {'k', 17}, {'n', 1100}}, dtype, 3);
-    for (auto [m, k, n] : std::vector<std::array<int64_t, 3>>{{1, 200, 300}, {300, 200, 1}, {200, 1, 300}, {40, 50, 60}})
-      for (const char* eq : {"mk,kn->mn", "km,nk->mn", "mk,kn->nm"}) Check(rng, eq, {{'m', m}, {'k', k}, {'n', n}}, dtype);
+    for (auto [m, k, n] :
+         std::vector<std::array<int64_t, 3>>{{1, 200, 300}, {300, 200, 1}, {200, 1, 300}, {40, 50, 60}})
+      for (const char* eq : {"mk,kn->mn", "km,nk->mn", "mk,kn->nm"})
+        Check(rng, eq, {{'m', m}, {'k', k}, {'n', n}}, dtype);
     Check(rng, "btc,chd->bhtd", {{'b', 3}, {'t', 100}, {'c', 24}, {'h', 4}, {'d', 16}}, dtype, 2);
   }
 }

@@ -29,7 +29,12 @@ struct Case {
   Domain domain;
 };
 #define WEFT_CASE1(Name, text, linear, value, da, domain) \
-  {Op::k##Name, [](double a, double, double k) -> double { (void)k; return value; }, domain},
+  {Op::k##Name,                                           \
+   [](double a, double, double k) -> double {             \
+     (void)k;                                             \
+     return value;                                        \
+   },                                                     \
+   domain},
 #define WEFT_CASE2(Name, text, linear, value, da, db, domain) \
   {Op::k##Name, [](double a, double b, double) -> double { return value; }, domain},
 #define WEFT_CASE3(Name, text, value) {Op::k##Name, [](double a, double b, double) -> double { return value; }, kAny},
@@ -47,7 +52,8 @@ void Restride(Rng& rng, Box& box) {
 }
 
 void Check(Rng& rng, const Case& c, DType dtype, const Shape& shape, int operands, double k, DType result) {
-  Box a = Sample(rng, dtype, shape, c.domain), b = Sample(rng, dtype, shape, c.domain), y = PaddedBox(rng, result, shape);
+  Box a = Sample(rng, dtype, shape, c.domain), b = Sample(rng, dtype, shape, c.domain),
+      y = PaddedBox(rng, result, shape);
   Restride(rng, a);
   Restride(rng, b);
   std::vector<const Box*> in{&a};
@@ -86,16 +92,19 @@ TEST(Elementwise, FloatsFollowTheirExpression) {
 TEST(Elementwise, IntegersAreExact) {
   Rng rng(3);
   auto exact = [](Op op) {
-    for (Op o : {Op::kNeg, Op::kAbs, Op::kSign, Op::kSquare, Op::kRelu, Op::kPositive, Op::kAddScalar, Op::kScale, Op::kAdd,
-                 Op::kSub, Op::kMul, Op::kMaximum, Op::kMinimum})
+    for (Op o : {Op::kNeg, Op::kAbs, Op::kSign, Op::kSquare, Op::kRelu, Op::kPositive, Op::kAddScalar, Op::kScale,
+                 Op::kAdd, Op::kSub, Op::kMul, Op::kMaximum, Op::kMinimum})
       if (o == op) return true;
     return false;
   };
   for (DType dtype : {DType::kI64, DType::kI32})
     for (const Shape& shape : Shapes()) {
-      for (const Case& c : kUnary) if (exact(c.op)) Check(rng, c, dtype, shape, 1, 0, dtype);
-      for (const Case& c : kScalar) if (exact(c.op)) Check(rng, c, dtype, shape, 1, 3, dtype);
-      for (const Case& c : kBinary) if (exact(c.op)) Check(rng, c, dtype, shape, 2, 0, dtype);
+      for (const Case& c : kUnary)
+        if (exact(c.op)) Check(rng, c, dtype, shape, 1, 0, dtype);
+      for (const Case& c : kScalar)
+        if (exact(c.op)) Check(rng, c, dtype, shape, 1, 3, dtype);
+      for (const Case& c : kBinary)
+        if (exact(c.op)) Check(rng, c, dtype, shape, 2, 0, dtype);
       for (const Case& c : kCompare) Check(rng, c, dtype, shape, 2, 0, DType::kBool);
     }
   Box big(DType::kI64, {1}), one(DType::kI64, {1}), sum(DType::kI64, {1});
@@ -124,7 +133,8 @@ TEST(Elementwise, SelectPicksBitsOfAnyType) {
   Rng rng(5);
   for (DType dtype : AllTypes())
     for (const Shape& shape : Shapes()) {
-      Box c = RandomBox(rng, DType::kBool, shape, 0, 1.99), a = RandomBox(rng, dtype, shape, 0, 9), b = RandomBox(rng, dtype, shape, 0, 9);
+      Box c = RandomBox(rng, DType::kBool, shape, 0, 1.99), a = RandomBox(rng, dtype, shape, 0, 9),
+          b = RandomBox(rng, dtype, shape, 0, 9);
       Restride(rng, c);
       Restride(rng, a);
       Restride(rng, b);
@@ -139,7 +149,8 @@ TEST(Elementwise, CastRoundsAsTensorsDo) {
   for (DType from : AllTypes())
     for (DType to : AllTypes())
       for (const Shape& shape : Shapes()) {
-        Box x = RandomBox(rng, from, shape, IsFloating(from) && IsFloating(to) ? -300 : 0, 200), y = PaddedBox(rng, to, shape);
+        Box x = RandomBox(rng, from, shape, IsFloating(from) && IsFloating(to) ? -300 : 0, 200),
+            y = PaddedBox(rng, to, shape);
         Restride(rng, x);
         RunKernel(Op::kCast, {}, {&x}, {&y});
         Box want(to, shape);

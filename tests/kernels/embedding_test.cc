@@ -8,8 +8,9 @@ struct Case {
   Shape ids;
   int64_t V, C, held, offset;
 };
-const std::vector<Case> kCases{{{}, 5, 3, 5, 0},      {{0}, 5, 3, 5, 0},        {{7}, 5, 1, 5, 0},     {{3, 40}, 65, 128, 65, 0},
-                               {{2, 30}, 20, 8, 7, 7}, {{2, 30}, 20, 600, 6, 14}, {{9}, 20, 4, 0, 20}};
+const std::vector<Case> kCases{{{}, 5, 3, 5, 0},          {{0}, 5, 3, 5, 0},      {{7}, 5, 1, 5, 0},
+                               {{3, 40}, 65, 128, 65, 0}, {{2, 30}, 20, 8, 7, 7}, {{2, 30}, 20, 600, 6, 14},
+                               {{9}, 20, 4, 0, 20}};
 
 TEST(Embedding, RowsAndTheirGradient) {
   Rng rng(81);
@@ -18,7 +19,8 @@ TEST(Embedding, RowsAndTheirGradient) {
       for (const Case& c : kCases)
         for (int threads : {1, 2}) {
           SCOPED_TRACE(testing::Message() << Name(dtype) << ToString(c.ids) << " V=" << c.V << " C=" << c.C);
-          Box table(dtype, {c.held, c.C}, {2, 1}, {c.offset, 0}, {c.V, c.C}), dtable(dtype, {c.held, c.C}, {2, 1}, {c.offset, 0}, {c.V, c.C});
+          Box table(dtype, {c.held, c.C}, {2, 1}, {c.offset, 0}, {c.V, c.C}),
+              dtable(dtype, {c.held, c.C}, {2, 1}, {c.offset, 0}, {c.V, c.C});
           for (int64_t i = 0; i < table.count(); i++) table.Set(i, double(i % 91) - 45);
           Shape wide = c.ids;
           wide.push_back(c.C);

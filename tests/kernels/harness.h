@@ -20,15 +20,21 @@ namespace weft::test {
 using Rng = std::mt19937_64;
 using Values = std::vector<double>;
 
-inline int64_t Pick(Rng& rng, int64_t low, int64_t high) { return std::uniform_int_distribution<int64_t>(low, high)(rng); }
-template <class T> const T& PickOf(Rng& rng, const std::vector<T>& list) { return list[size_t(Pick(rng, 0, int64_t(list.size()) - 1))]; }
+inline int64_t Pick(Rng& rng, int64_t low, int64_t high) {
+  return std::uniform_int_distribution<int64_t>(low, high)(rng);
+}
+template <class T>
+const T& PickOf(Rng& rng, const std::vector<T>& list) {
+  return list[size_t(Pick(rng, 0, int64_t(list.size()) - 1))];
+}
 
 // What this rank holds of a tensor. Storage is allocated to the byte and filled with 0xff: NaN in every float type.
 struct Box {
   TensorView view;
   std::vector<unsigned char> storage;
 
-  Box(DType dtype, const Shape& extents, const Shape& padding = {}, const Shape& offsets = {}, const Shape& globals = {}) {
+  Box(DType dtype, const Shape& extents, const Shape& padding = {}, const Shape& offsets = {},
+      const Shape& globals = {}) {
     view.dtype = dtype;
     view.rank = int(extents.size());
     int64_t stride = 1;
@@ -68,15 +74,20 @@ struct Box {
     int64_t at = Place(i);
     Dispatch(view.dtype, [&](auto zero) {
       using T = decltype(zero);
-      if constexpr (std::is_arithmetic_v<T>) view.as<T>()[at] = T(value);
-      else view.as<T>()[at] = T(float(value));
+      if constexpr (std::is_arithmetic_v<T>)
+        view.as<T>()[at] = T(value);
+      else
+        view.as<T>()[at] = T(float(value));
     });
   }
   double Get(int64_t i) const {
     int64_t at = Place(i);
-    return Dispatch(view.dtype, [&](auto zero) { return double(Compute<decltype(zero)>(view.as<decltype(zero)>()[at])); });
+    return Dispatch(view.dtype,
+                    [&](auto zero) { return double(Compute<decltype(zero)>(view.as<decltype(zero)>()[at])); });
   }
-  void SetAll(const Values& values) { for (int64_t i = 0; i < count(); i++) Set(i, values[size_t(i)]); }
+  void SetAll(const Values& values) {
+    for (int64_t i = 0; i < count(); i++) Set(i, values[size_t(i)]);
+  }
   Values All() const {
     Values values;
     for (int64_t i = 0; i < count(); i++) values.push_back(Get(i));
@@ -99,7 +110,9 @@ inline Shape RandomPadding(Rng& rng, size_t rank) {
   for (size_t d = 0; d < rank; d++) padding.push_back(Pick(rng, 0, 1) ? Pick(rng, 0, 3) : 0);
   return padding;
 }
-inline Box PaddedBox(Rng& rng, DType dtype, const Shape& shape) { return Box(dtype, shape, RandomPadding(rng, shape.size())); }
+inline Box PaddedBox(Rng& rng, DType dtype, const Shape& shape) {
+  return Box(dtype, shape, RandomPadding(rng, shape.size()));
+}
 // Padded, with uniform values in [low, high].
 inline Box RandomBox(Rng& rng, DType dtype, const Shape& shape, double low = -2, double high = 2) {
   Box box = PaddedBox(rng, dtype, shape);
@@ -139,16 +152,21 @@ inline void RunKernel(Op op, const Attrs& attrs, std::vector<const Box*> in, std
   std::unique_ptr<void, void (*)(void*)> workspace(std::aligned_alloc(64, (bytes + 127) / 64 * 64), std::free);
   std::memset(workspace.get(), 0xff, bytes);
   row.run({&attrs, inputs, outputs, workspace.get(), bytes, &context, nullptr});
-  for (Box* box : out) EXPECT_TRUE(box->PaddingIntact()) << Name(op) << ": wrote outside the box " << ToString(box->shape());
+  for (Box* box : out)
+    EXPECT_TRUE(box->PaddingIntact()) << Name(op) << ": wrote outside the box " << ToString(box->shape());
 }
 
 // Half a unit in the last place of the type, relative; kernels round once, after computing in f32 or f64.
 inline double Epsilon(DType dtype) {
   switch (dtype) {
-    case DType::kF64: return 0x1p-53;
-    case DType::kBF16: return 0x1p-8;
-    case DType::kF16: return 0x1p-11;
-    default: return 0x1p-24;
+    case DType::kF64:
+      return 0x1p-53;
+    case DType::kBF16:
+      return 0x1p-8;
+    case DType::kF16:
+      return 0x1p-11;
+    default:
+      return 0x1p-24;
   }
 }
 // Relative tolerance of a computation with `roundings` roundings in the compute type and one in the dtype.
@@ -164,7 +182,8 @@ inline void ExpectClose(const Box& got, const Values& want, double tolerance, do
     double g = got.Get(i), w = want[size_t(i)];
     if (g == w || (std::isnan(g) && std::isnan(w))) continue;
     ASSERT_LE(std::fabs(g - w), tolerance * (std::fabs(w) + scale))
-        << "element " << i << " of " << ToString(got.shape()) << " " << Name(got.view.dtype) << ": got " << g << ", want " << w;
+        << "element " << i << " of " << ToString(got.shape()) << " " << Name(got.view.dtype) << ": got " << g
+        << ", want " << w;
   }
 }
 

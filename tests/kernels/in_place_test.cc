@@ -5,7 +5,8 @@ namespace weft::test {
 namespace {
 
 // Runs `op` apart and on top of its first inputs (as many as `shared`), and compares all outputs.
-void ExpectSameInPlace(Op op, const Attrs& attrs, const std::vector<Box>& in, const std::vector<Box>& out, size_t shared) {
+void ExpectSameInPlace(Op op, const Attrs& attrs, const std::vector<Box>& in, const std::vector<Box>& out,
+                       size_t shared) {
   ASSERT_TRUE(Table().Row(op).in_place) << Name(op);
   for (int threads : {1, 2}) {
     std::vector<Box> apart = out, inputs = in, outputs = out;
@@ -44,20 +45,23 @@ TEST_P(InPlace, Norms) {
   ExpectSameInPlace(Op::kRmsNorm, eps, {In(x), In(c)}, {Out(x), Wide(c)}, 1);
   ExpectSameInPlace(Op::kRmsNormGrad, eps, {In(x), In(c), Wide(c, 0.7), In(x)}, {Out(x), Out(c)}, 2);
   ExpectSameInPlace(Op::kLayerNorm, eps, {In(x), In(c), In(c)}, {Out(x), Wide(c), Wide(c)}, 1);
-  ExpectSameInPlace(Op::kLayerNormGrad, eps, {In(x), In(c), Wide(c, 0.1), Wide(c, 0.7), In(x)}, {Out(x), Out(c), Out(c)}, 2);
+  ExpectSameInPlace(Op::kLayerNormGrad, eps, {In(x), In(c), Wide(c, 0.1), Wide(c, 0.7), In(x)},
+                    {Out(x), Out(c), Out(c)}, 2);
 }
 
 TEST_P(InPlace, CrossEntropyGrad) {
   Box targets(DType::kI64, {70});
   for (int64_t i = 0; i < 70; i++) targets.Set(i, double(i % 33));
-  ExpectSameInPlace(Op::kCrossEntropyGrad, {{"ignore_index", 3}, {"smoothing", 0.1}}, {In({70, 33}), targets, Wide({70}, 4), Wide({70}, 0.3)}, {Out({70, 33})}, 1);
+  ExpectSameInPlace(Op::kCrossEntropyGrad, {{"ignore_index", 3}, {"smoothing", 0.1}},
+                    {In({70, 33}), targets, Wide({70}, 4), Wide({70}, 0.3)}, {Out({70, 33})}, 1);
 }
 
 TEST_P(InPlace, Attention) {
   Attrs attrs{{"causal", 1}, {"causal_offset", 0}, {"scale", 0.0}};
   Shape q{2, 70, 4, 24}, k{2, 70, 2, 24}, rows{2, 70, 4};
   ExpectSameInPlace(Op::kSdpa, attrs, {In(q), In(k), In(k)}, {Out(q), Wide(rows)}, 1);
-  ExpectSameInPlace(Op::kSdpaGrad, attrs, {In(q), In(k), In(k), In(q), Wide(rows, 5), In(q)}, {Out(q), Out(k), Out(k)}, 3);
+  ExpectSameInPlace(Op::kSdpaGrad, attrs, {In(q), In(k), In(k), In(q), Wide(rows, 5), In(q)}, {Out(q), Out(k), Out(k)},
+                    3);
   ExpectSameInPlace(Op::kRope, {{"theta", 10000.0}, {"inverse", 0}, {"start", 0}}, {In(q)}, {Out(q)}, 1);
 }
 
@@ -65,10 +69,12 @@ TEST_P(InPlace, Dropout) {
   Box step(DType::kI64, {}), first(DType::kI64, {});
   step.Set(0, 1);
   first.Set(0, 0);
-  for (double p : {0.0, 0.4}) ExpectSameInPlace(Op::kDropout, {{"p", p}, {"key", 5}}, {In({30, 70}), step, first}, {Out({30, 70})}, 1);
+  for (double p : {0.0, 0.4})
+    ExpectSameInPlace(Op::kDropout, {{"p", p}, {"key", 5}}, {In({30, 70}), step, first}, {Out({30, 70})}, 1);
 }
 
-INSTANTIATE_TEST_SUITE_P(Types, InPlace, testing::ValuesIn(Floats()), [](const auto& test) { return std::string(Name(test.param)); });
+INSTANTIATE_TEST_SUITE_P(Types, InPlace, testing::ValuesIn(Floats()),
+                         [](const auto& test) { return std::string(Name(test.param)); });
 
 }  // namespace
 }  // namespace weft::test

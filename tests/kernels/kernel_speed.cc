@@ -59,8 +59,9 @@ void PrintSdpa(DType dtype, int64_t B, int64_t T, int64_t H, int64_t D) {
     double flops = 4.0 * double(B * H * T * D) * (causal ? double(T + 1) / 2 : double(T));
     double s = Time(Op::kSdpa, attrs, {q, k, v}, {out, lse});
     double g = Time(Op::kSdpaGrad, attrs, {q, k, v, out, lse, dout}, {q.Clone(), k.Clone(), v.Clone()});
-    std::printf("sdpa B=%ld T=%ld H=%ld D=%ld %s %s: forward %.1f us %.1f GFLOP/s, backward %.1f us %.1f GFLOP/s\n", long(B), long(T), long(H),
-                long(D), causal ? "causal" : "full", Name(dtype), s * 1e6, flops / s * 1e-9, g * 1e6, 2.5 * flops / g * 1e-9);
+    std::printf("sdpa B=%ld T=%ld H=%ld D=%ld %s %s: forward %.1f us %.1f GFLOP/s, backward %.1f us %.1f GFLOP/s\n",
+                long(B), long(T), long(H), long(D), causal ? "causal" : "full", Name(dtype), s * 1e6, flops / s * 1e-9,
+                g * 1e6, 2.5 * flops / g * 1e-9);
   }
 }
 
@@ -75,14 +76,19 @@ void PrintElementwise(Op op, size_t operands) {
   std::vector<Tensor> in;
   for (size_t i = 0; i < operands; i++) in.push_back(Random(DType::kF32, shape));
   double s = Time(op, {}, in, {Tensor::Empty(DType::kF32, shape)});
-  std::printf("%-10s f32 %6.2f ns/element %6.1f GB/s\n", Name(op), s / (256 * 1024) * 1e9, double(operands + 1) * 4 * 256 * 1024 / s * 1e-9);
+  std::printf("%-10s f32 %6.2f ns/element %6.1f GB/s\n", Name(op), s / (256 * 1024) * 1e9,
+              double(operands + 1) * 4 * 256 * 1024 / s * 1e-9);
 }
 
 void PrintRows() {
   Shape shape{2048, 768}, rows{2048}, channels{768};
-  Tensor x = Random(DType::kF32, shape), w = Random(DType::kF32, channels), dy = Random(DType::kF32, shape), r = Random(DType::kF32, rows);
-  Tensor step = Tensor::Zeros(DType::kI64, {}), targets = Tensor::Zeros(DType::kI32, rows), y = Tensor::Empty(DType::kF32, shape);
-  auto print = [](Op op, double s) { std::printf("%-20s f32 [2048, 768] %8.1f us %5.2f ns/element\n", Name(op), s * 1e6, s / (2048 * 768) * 1e9); };
+  Tensor x = Random(DType::kF32, shape), w = Random(DType::kF32, channels), dy = Random(DType::kF32, shape),
+         r = Random(DType::kF32, rows);
+  Tensor step = Tensor::Zeros(DType::kI64, {}), targets = Tensor::Zeros(DType::kI32, rows),
+         y = Tensor::Empty(DType::kF32, shape);
+  auto print = [](Op op, double s) {
+    std::printf("%-20s f32 [2048, 768] %8.1f us %5.2f ns/element\n", Name(op), s * 1e6, s / (2048 * 768) * 1e9);
+  };
   auto empty = [](const Shape& s) { return Tensor::Empty(DType::kF32, s); };
   Attrs eps{{"eps", 1e-5}}, loss{{"ignore_index", -100}, {"smoothing", 0.0}};
   print(Op::kLayerNorm, Time(Op::kLayerNorm, eps, {x, w, w}, {y, empty(rows), empty(rows)}));

@@ -9,9 +9,11 @@ void Check(Rng& rng, DType dtype, DType ids, const Shape& rows, int64_t V, doubl
   Shape shape = rows;
   shape.push_back(V);
   DType wide = AccumulateType(dtype);
-  Box x = RandomBox(rng, dtype, shape, -6, 6), targets = PaddedBox(rng, ids, rows), loss = PaddedBox(rng, wide, rows), lse = PaddedBox(rng, wide, rows);
+  Box x = RandomBox(rng, dtype, shape, -6, 6), targets = PaddedBox(rng, ids, rows), loss = PaddedBox(rng, wide, rows),
+      lse = PaddedBox(rng, wide, rows);
   Box dloss = RandomBox(rng, wide, rows), dx = PaddedBox(rng, dtype, shape);
-  for (int64_t i = 0; i < targets.count(); i++) targets.Set(i, Pick(rng, 0, 4) == 0 ? -100 : double(Pick(rng, 0, V - 1)));
+  for (int64_t i = 0; i < targets.count(); i++)
+    targets.Set(i, Pick(rng, 0, 4) == 0 ? -100 : double(Pick(rng, 0, V - 1)));
   Attrs attrs{{"ignore_index", -100}, {"smoothing", smoothing}};
   RunKernel(Op::kCrossEntropy, attrs, {&x, &targets}, {&loss, &lse});
   RunKernel(Op::kCrossEntropyGrad, attrs, {&x, &targets, &lse, &dloss}, {&dx});
@@ -24,13 +26,17 @@ void Check(Rng& rng, DType dtype, DType ids, const Shape& rows, int64_t V, doubl
     double total = top + std::log(sum);
     int64_t target = int64_t(targets.Get(r));
     want_lse.push_back(total);
-    want_loss.push_back(target == -100 ? 0 : total - (1 - smoothing) * logits[size_t(r * V + target)] - smoothing * mean);
+    want_loss.push_back(target == -100 ? 0
+                                       : total - (1 - smoothing) * logits[size_t(r * V + target)] - smoothing * mean);
     for (int64_t i = 0; i < V; i++)
-      want_dx.push_back(target == -100 ? 0 : dloss.Get(r) * (std::exp(logits[size_t(r * V + i)] - total) - (1 - smoothing) * (i == target) - smoothing / double(V)));
+      want_dx.push_back(target == -100 ? 0
+                                       : dloss.Get(r) * (std::exp(logits[size_t(r * V + i)] - total) -
+                                                         (1 - smoothing) * (i == target) - smoothing / double(V)));
   }
   ExpectClose(loss, want_loss, Tolerance(wide, 4));
   ExpectClose(lse, want_lse, Tolerance(wide, 2));
-  ExpectClose(dx, want_dx, Tolerance(dtype, 16), 1);  // an error of lse (about 8 * 2^-24) is an error of every probability
+  ExpectClose(dx, want_dx, Tolerance(dtype, 16),
+              1);  // an error of lse (about 8 * 2^-24) is an error of every probability
 }
 
 TEST(CrossEntropy, FollowsTheFormula) {
@@ -46,7 +52,8 @@ TEST(CrossEntropy, RefusesATargetOutsideTheVocabulary) {
   Box x(DType::kF32, {1, 4}), target(DType::kI32, {1}), loss(DType::kF32, {1}), lse(DType::kF32, {1});
   x.SetAll({1, 2, 3, 4});
   target.Set(0, 4);
-  EXPECT_THROW(RunKernel(Op::kCrossEntropy, {{"ignore_index", -100}, {"smoothing", 0.0}}, {&x, &target}, {&loss, &lse}), Error);
+  EXPECT_THROW(RunKernel(Op::kCrossEntropy, {{"ignore_index", -100}, {"smoothing", 0.0}}, {&x, &target}, {&loss, &lse}),
+               Error);
 }
 
 }  // namespace

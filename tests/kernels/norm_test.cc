@@ -26,9 +26,12 @@ void Check(Rng& rng, DType dtype, const Shape& shape, bool layer, int threads) {
   SCOPED_TRACE(testing::Message() << (layer ? "layer_norm " : "rms_norm ") << Name(dtype) << ToString(shape));
   Shape channels{shape.back()}, rows(shape.begin(), shape.end() - 1);
   size_t n = size_t(shape.back()), count = size_t(NumElements(rows));
-  Box x = RandomBox(rng, dtype, shape, -1, 3), w = RandomBox(rng, dtype, channels), bias = RandomBox(rng, dtype, channels);
-  Box y = PaddedBox(rng, dtype, shape), mean = PaddedBox(rng, Accumulate(dtype), rows), rstd = PaddedBox(rng, Accumulate(dtype), rows);
-  Box dy = RandomBox(rng, dtype, shape), dx = PaddedBox(rng, dtype, shape), dw = PaddedBox(rng, dtype, channels), db = PaddedBox(rng, dtype, channels);
+  Box x = RandomBox(rng, dtype, shape, -1, 3), w = RandomBox(rng, dtype, channels),
+      bias = RandomBox(rng, dtype, channels);
+  Box y = PaddedBox(rng, dtype, shape), mean = PaddedBox(rng, Accumulate(dtype), rows),
+      rstd = PaddedBox(rng, Accumulate(dtype), rows);
+  Box dy = RandomBox(rng, dtype, shape), dx = PaddedBox(rng, dtype, shape), dw = PaddedBox(rng, dtype, channels),
+      db = PaddedBox(rng, dtype, channels);
   Attrs attrs{{"eps", kEps}};
   if (layer) {
     RunKernel(Op::kLayerNorm, attrs, {&x, &w, &bias}, {&y, &mean, &rstd}, threads);
@@ -37,7 +40,8 @@ void Check(Rng& rng, DType dtype, const Shape& shape, bool layer, int threads) {
     RunKernel(Op::kRmsNorm, attrs, {&x, &w}, {&y, &rstd}, threads);
     RunKernel(Op::kRmsNormGrad, attrs, {&x, &w, &rstd, &dy}, {&dx, &dw}, threads);
   }
-  Values vx = x.All(), vw = w.All(), vb = bias.All(), vdy = dy.All(), want_y, want_mean, want_rstd, want_dx, want_dw(n), want_db(n);
+  Values vx = x.All(), vw = w.All(), vb = bias.All(), vdy = dy.All(), want_y, want_mean, want_rstd, want_dx, want_dw(n),
+         want_db(n);
   double largest_rstd = 0;
   for (size_t r = 0; r < count; r++) {
     Row row = Normalise(vx, r * n, n, layer);

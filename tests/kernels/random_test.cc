@@ -28,7 +28,8 @@ std::vector<uint32_t> Bits(const Shape& shape) {
 }
 
 const std::vector<Shape>& Shapes() {
-  static const std::vector<Shape> list{{}, {1}, {6}, {2000}, {3, 5}, {4, 8}, {2, 3, 7}, {3, 2, 4, 9}, {70, 33}, {2, 1025}};
+  static const std::vector<Shape> list{{},     {1},       {6},          {2000},   {3, 5},
+                                       {4, 8}, {2, 3, 7}, {3, 2, 4, 9}, {70, 33}, {2, 1025}};
   return list;
 }
 

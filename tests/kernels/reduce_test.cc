@@ -42,7 +42,8 @@ TEST(Reduce, FollowsTheFold) {
         int dim = int(Pick(rng, 0, int64_t(shape.size()) - 1));
         bool fold_is_defined = IsFloating(dtype) || shape[size_t(dim)] > 0 || law.op == Op::kReduceSum;
         if (!fold_is_defined) continue;
-        Box x = law.op == Op::kReduceProd ? RandomBox(rng, dtype, shape, 0.9, 1.11) : RandomBox(rng, dtype, shape, -4, 4);
+        Box x =
+            law.op == Op::kReduceProd ? RandomBox(rng, dtype, shape, 0.9, 1.11) : RandomBox(rng, dtype, shape, -4, 4);
         Shape kept = shape;
         kept.erase(kept.begin() + dim);
         Box y = PaddedBox(rng, dtype, kept);
@@ -60,7 +61,8 @@ TEST(Reduce, FollowsTheFold) {
         }
         SCOPED_TRACE(Name(law.op));
         // f32 sums run in f64, so that only the last rounding shows; f64 sums round n times.
-        double scale = dtype == DType::kF64 ? size : 0, tolerance = dtype == DType::kF64 ? 1e-13 : 1.01 * Epsilon(dtype) + 1e-12;
+        double scale = dtype == DType::kF64 ? size : 0,
+               tolerance = dtype == DType::kF64 ? 1e-13 : 1.01 * Epsilon(dtype) + 1e-12;
         ExpectClose(y, want, IsFloating(dtype) ? tolerance : 0, scale + 1e-30);
       }
 }
@@ -86,7 +88,8 @@ TEST(Reduce, ArgMaxGivesTheLowestGlobalIndex) {
       Box y = PaddedBox(rng, DType::kI64, kept);
       RunKernel(Op::kArgMax, {{"dim", dim}}, {&x}, {&y});
       Values want;
-      for (const Values& line : Lines(x, dim)) want.push_back(100 + double(std::max_element(line.begin(), line.end()) - line.begin()));
+      for (const Values& line : Lines(x, dim))
+        want.push_back(100 + double(std::max_element(line.begin(), line.end()) - line.begin()));
       ExpectClose(y, want, 0);
     }
 }

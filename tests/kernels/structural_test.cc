@@ -81,7 +81,8 @@ TEST_P(Structural, SplitAndMerge) {
 TEST_P(Structural, SliceAndPad) {
   for (const Shape& shape : Shapes(4)) {
     int dim = AnyDim(shape);
-    int64_t n = shape[size_t(dim)], start = Pick(rng, 0, n), length = Pick(rng, 0, n - start), high = n - start - length;
+    int64_t n = shape[size_t(dim)], start = Pick(rng, 0, n), length = Pick(rng, 0, n - start),
+            high = n - start - length;
     Shape part = shape;
     part[size_t(dim)] = length;
     Box x = In(shape), y = Out(part);
@@ -117,7 +118,8 @@ TEST_P(Structural, Concat) {
     int64_t i = 0;
     ForEachIndex(whole, [&](Shape index) {
       size_t p = 0;
-      while (index[size_t(dim)] >= pieces[p].shape()[size_t(dim)]) index[size_t(dim)] -= pieces[p++].shape()[size_t(dim)];
+      while (index[size_t(dim)] >= pieces[p].shape()[size_t(dim)])
+        index[size_t(dim)] -= pieces[p++].shape()[size_t(dim)];
       ASSERT_EQ(y.Get(i++), pieces[p].Get(Linear(pieces[p].shape(), index)));
     });
   }
@@ -130,13 +132,15 @@ TEST_P(Structural, Full) {
     for (double v : y.All()) ASSERT_EQ(v, 1.0);
   }
 }
-INSTANTIATE_TEST_SUITE_P(Types, Structural, testing::ValuesIn(AllTypes()), [](const auto& test) { return std::string(Name(test.param)); });
+INSTANTIATE_TEST_SUITE_P(Types, Structural, testing::ValuesIn(AllTypes()),
+                         [](const auto& test) { return std::string(Name(test.param)); });
 
 TEST(Sharded, SplitAndMergePassAShardOfTheOuterDim) {
   // [10, 4] with rows in chunks of 3: rank 2 holds rows 6..8, rank 3 row 9 of a chunk of 3.
   for (int64_t rank = 0; rank < 4; rank++) {
     int64_t first = rank * 3, extent = std::min<int64_t>(3, 10 - first);
-    Box flat(DType::kF32, {extent * 4}, {12 - extent * 4}, {first * 4}, {40}), split(DType::kF32, {extent, 4}, {3 - extent, 0}, {first, 0}, {10, 4});
+    Box flat(DType::kF32, {extent * 4}, {12 - extent * 4}, {first * 4}, {40}),
+        split(DType::kF32, {extent, 4}, {3 - extent, 0}, {first, 0}, {10, 4});
     for (int64_t i = 0; i < flat.count(); i++) flat.Set(i, double(first * 4 + i));
     RunKernel(Op::kSplit, {{"dim", 0}, {"inner", 4}}, {&flat}, {&split});
     EXPECT_EQ(split.All(), flat.All());
@@ -152,7 +156,9 @@ TEST(Sharded, IotaCountsGlobally) {
       Box y(dtype, {2, 3, 5}, {1, 0, 2}, {4, 6, 10}, {9, 12, 15});
       RunKernel(Op::kIota, {{"dim", dim}}, {}, {&y});
       int64_t i = 0;
-      ForEachIndex({2, 3, 5}, [&](const Shape& index) { EXPECT_EQ(y.Get(i++), double(index[size_t(dim)] + y.view.dim(dim).offset)); });
+      ForEachIndex({2, 3, 5}, [&](const Shape& index) {
+        EXPECT_EQ(y.Get(i++), double(index[size_t(dim)] + y.view.dim(dim).offset));
+      });
     }
 }
 

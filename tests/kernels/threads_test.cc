@@ -29,7 +29,8 @@ class Threads : public testing::TestWithParam<DType> {
 
 TEST_P(Threads, Elementwise) {
   Box a = In({70, 1001}), b = RandomBox(rng, dtype, {70, 1001}, 0.5, 2);
-  for (Op op : {Op::kExp, Op::kTanh, Op::kGelu, Op::kGeluD, Op::kSilu, Op::kSiluD}) ExpectBitEqual(op, {}, {&a}, {Out({70, 1001})});
+  for (Op op : {Op::kExp, Op::kTanh, Op::kGelu, Op::kGeluD, Op::kSilu, Op::kSiluD})
+    ExpectBitEqual(op, {}, {&a}, {Out({70, 1001})});
   for (Op op : {Op::kAdd, Op::kDiv, Op::kSwiGlu}) ExpectBitEqual(op, {}, {&a, &b}, {Out({70, 1001})});
 }
 
@@ -52,7 +53,8 @@ TEST_P(Threads, Products) {
 
 TEST_P(Threads, NormsAndLoss) {
   Box x = In({300, 65}), w = In({65}), bias = In({65}), dy = In({300, 65});
-  Box mean = RandomBox(rng, wide, {300}), rstd = RandomBox(rng, wide, {300}), dloss = RandomBox(rng, wide, {300}), lse = RandomBox(rng, wide, {300}, 3, 4);
+  Box mean = RandomBox(rng, wide, {300}), rstd = RandomBox(rng, wide, {300}), dloss = RandomBox(rng, wide, {300}),
+      lse = RandomBox(rng, wide, {300}, 3, 4);
   Attrs eps{{"eps", 1e-5}}, loss{{"ignore_index", -100}, {"smoothing", 0.1}};
   ExpectBitEqual(Op::kRmsNorm, eps, {&x, &w}, {Out({300, 65}), Wide({300})});
   ExpectBitEqual(Op::kRmsNormGrad, eps, {&x, &w, &rstd, &dy}, {Out({300, 65}), Out({65})});
@@ -64,15 +66,18 @@ TEST_P(Threads, NormsAndLoss) {
 }
 
 TEST_P(Threads, Attention) {
-  Box q = In({3, 70, 4, 24}), k = In({3, 70, 2, 24}), v = In({3, 70, 2, 24}), dout = In({3, 70, 4, 24}), out = Out({3, 70, 4, 24}), lse = Wide({3, 70, 4});
+  Box q = In({3, 70, 4, 24}), k = In({3, 70, 2, 24}), v = In({3, 70, 2, 24}), dout = In({3, 70, 4, 24}),
+      out = Out({3, 70, 4, 24}), lse = Wide({3, 70, 4});
   Attrs attrs{{"causal", 1}, {"causal_offset", 0}, {"scale", 0.2}};
   ExpectBitEqual(Op::kSdpa, attrs, {&q, &k, &v}, {Out({3, 70, 4, 24}), Wide({3, 70, 4})});
   RunKernel(Op::kSdpa, attrs, {&q, &k, &v}, {&out, &lse});
-  ExpectBitEqual(Op::kSdpaGrad, attrs, {&q, &k, &v, &out, &lse, &dout}, {Out({3, 70, 4, 24}), Out({3, 70, 2, 24}), Out({3, 70, 2, 24})});
+  ExpectBitEqual(Op::kSdpaGrad, attrs, {&q, &k, &v, &out, &lse, &dout},
+                 {Out({3, 70, 4, 24}), Out({3, 70, 2, 24}), Out({3, 70, 2, 24})});
   ExpectBitEqual(Op::kRope, {{"theta", 10000.0}, {"inverse", 0}, {"start", 0}}, {&q}, {Out({3, 70, 4, 24})});
 }
 
-INSTANTIATE_TEST_SUITE_P(Types, Threads, testing::ValuesIn(Floats()), [](const auto& test) { return std::string(Name(test.param)); });
+INSTANTIATE_TEST_SUITE_P(Types, Threads, testing::ValuesIn(Floats()),
+                         [](const auto& test) { return std::string(Name(test.param)); });
 
 }  // namespace
 }  // namespace weft::test

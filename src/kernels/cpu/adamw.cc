@@ -14,7 +14,8 @@ struct Coefficients {
   C lr, scale, beta1, beta2, rest1, rest2, correct1, correct2, eps, weight_decay;
 
   explicit Coefficients(const KernelCall& call) {
-    double t = double(Reader<int64_t>(call.in[6]).At(0)), b1 = call.attrs->Float("beta1"), b2 = call.attrs->Float("beta2");
+    double t = double(Reader<int64_t>(call.in[6]).At(0)), b1 = call.attrs->Float("beta1"),
+           b2 = call.attrs->Float("beta2");
     lr = Reader<C>(call.in[4]).At(0);
     scale = Reader<C>(call.in[5]).At(0);
     beta1 = C(b1);
@@ -30,7 +31,8 @@ struct Coefficients {
 
 // ivdep: the results may be the operands themselves.
 template <class C>
-void Update(const Coefficients<C>& k, int64_t n, const C* p, const C* m, const C* v, const C* g, C* new_p, C* new_m, C* new_v) {
+void Update(const Coefficients<C>& k, int64_t n, const C* p, const C* m, const C* v, const C* g, C* new_p, C* new_m,
+            C* new_v) {
 #pragma GCC ivdep
   for (int64_t i = 0; i < n; i++) {
     C gradient = g[i] * k.scale;
@@ -45,7 +47,8 @@ void Update(const Coefficients<C>& k, int64_t n, const C* p, const C* m, const C
 
 template <class C>
 void AdamWAs(const KernelCall& call) {
-  const TensorView* views[] = {&call.out[0], &call.out[1], &call.out[2], &call.in[0], &call.in[1], &call.in[2], &call.in[3]};
+  const TensorView* views[] = {&call.out[0], &call.out[1], &call.out[2], &call.in[0],
+                               &call.in[1],  &call.in[2],  &call.in[3]};
   Nest nest = Nest::Over(views);
   Coefficients<C> k(call);
   Reader<C> in[4];

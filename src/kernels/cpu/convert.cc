@@ -9,14 +9,21 @@ namespace {
 // The compiler's own half type becomes one instruction where the machine has it, and vectorises.
 float Widen(F16 v) { return float(std::bit_cast<_Float16>(v)); }
 float Widen(BF16 v) { return float(v); }
-template <class T> T Widen(T v) { return v; }
+template <class T>
+T Widen(T v) {
+  return v;
+}
 
 template <class T, class C>
 T Narrow(C v) {
-  if constexpr (std::is_same_v<T, F16>) return std::bit_cast<F16>(_Float16(float(v)));
-  else if constexpr (std::is_same_v<T, BF16>) return BF16(float(v));
-  else if constexpr (std::is_same_v<T, bool>) return v != C(0);
-  else return T(v);
+  if constexpr (std::is_same_v<T, F16>)
+    return std::bit_cast<F16>(_Float16(float(v)));
+  else if constexpr (std::is_same_v<T, BF16>)
+    return BF16(float(v));
+  else if constexpr (std::is_same_v<T, bool>)
+    return v != C(0);
+  else
+    return T(v);
 }
 
 template <class T, class C>

@@ -12,22 +12,32 @@ namespace weft::cpu {
 
 inline constexpr int64_t kTile = 512;  // elements; three tiles of doubles stay in a 32 KB cache
 
-template <class C> using LoadFn = void (*)(const void* source, int64_t stride, int64_t n, C* tile);
-template <class C> using StoreFn = void (*)(const C* tile, int64_t n, int64_t stride, void* target);
+template <class C>
+using LoadFn = void (*)(const void* source, int64_t stride, int64_t n, C* tile);
+template <class C>
+using StoreFn = void (*)(const C* tile, int64_t n, int64_t stride, void* target);
 // C: float, double, int64_t; any dtype.
-template <class C> LoadFn<C> Loader(DType dtype);
-template <class C> StoreFn<C> Storer(DType dtype);
+template <class C>
+LoadFn<C> Loader(DType dtype);
+template <class C>
+StoreFn<C> Storer(DType dtype);
 
-template <class C> inline constexpr DType kDTypeOf = DType::kI64;
-template <> inline constexpr DType kDTypeOf<float> = DType::kF32;
-template <> inline constexpr DType kDTypeOf<double> = DType::kF64;
+template <class C>
+inline constexpr DType kDTypeOf = DType::kI64;
+template <>
+inline constexpr DType kDTypeOf<float> = DType::kF32;
+template <>
+inline constexpr DType kDTypeOf<double> = DType::kF64;
 
 template <class C>
 class Reader {
  public:
   Reader() = default;
   explicit Reader(const TensorView& view)
-      : data_(view.as<const char>()), size_(int64_t(SizeOf(view.dtype))), direct_(view.dtype == kDTypeOf<C>), load_(Loader<C>(view.dtype)) {}
+      : data_(view.as<const char>()),
+        size_(int64_t(SizeOf(view.dtype))),
+        direct_(view.dtype == kDTypeOf<C>),
+        load_(Loader<C>(view.dtype)) {}
 
   const C* Row(int64_t offset, int64_t stride, int64_t n, C* tile) const {
     const char* source = data_ + offset * size_;
@@ -35,7 +45,9 @@ class Reader {
     load_(source, stride, n, tile);
     return tile;
   }
-  void Copy(int64_t offset, int64_t stride, int64_t n, C* tile) const { load_(data_ + offset * size_, stride, n, tile); }
+  void Copy(int64_t offset, int64_t stride, int64_t n, C* tile) const {
+    load_(data_ + offset * size_, stride, n, tile);
+  }
   C At(int64_t offset) const {
     C value;
     load_(data_ + offset * size_, 1, 1, &value);
@@ -54,7 +66,10 @@ class Writer {
  public:
   Writer() = default;
   explicit Writer(const TensorView& view)
-      : data_(view.as<char>()), size_(int64_t(SizeOf(view.dtype))), direct_(view.dtype == kDTypeOf<C>), store_(Storer<C>(view.dtype)) {}
+      : data_(view.as<char>()),
+        size_(int64_t(SizeOf(view.dtype))),
+        direct_(view.dtype == kDTypeOf<C>),
+        store_(Storer<C>(view.dtype)) {}
 
   // Where to put a row: the storage itself, or the tile, which Done then stores.
   C* Row(int64_t offset, int64_t stride, C* tile) const {
@@ -63,7 +78,9 @@ class Writer {
   void Done(const C* row, int64_t offset, int64_t stride, int64_t n) const {
     if (!(direct_ && stride == 1)) store_(row, n, stride, data_ + offset * size_);
   }
-  void Copy(const C* row, int64_t offset, int64_t stride, int64_t n) const { store_(row, n, stride, data_ + offset * size_); }
+  void Copy(const C* row, int64_t offset, int64_t stride, int64_t n) const {
+    store_(row, n, stride, data_ + offset * size_);
+  }
   void Set(int64_t offset, C value) const { store_(&value, 1, 1, data_ + offset * size_); }
 
  private:

@@ -75,10 +75,14 @@ void CopyBits(const KernelCall& call, const TensorView& to, const TensorView& fr
 
 void CopyBox(const KernelCall& call, const TensorView& to, const TensorView& from) {
   switch (SizeOf(to.dtype)) {
-    case 1: return CopyBits<uint8_t>(call, to, from);
-    case 2: return CopyBits<uint16_t>(call, to, from);
-    case 4: return CopyBits<uint32_t>(call, to, from);
-    default: return CopyBits<uint64_t>(call, to, from);
+    case 1:
+      return CopyBits<uint8_t>(call, to, from);
+    case 2:
+      return CopyBits<uint16_t>(call, to, from);
+    case 4:
+      return CopyBits<uint32_t>(call, to, from);
+    default:
+      return CopyBits<uint64_t>(call, to, from);
   }
 }
 

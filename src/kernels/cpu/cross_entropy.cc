@@ -23,8 +23,9 @@ size_t Workspace(const KernelCall& call) {
 }
 
 int64_t CheckedTarget(int64_t target, int64_t ignore, int64_t columns) {
-  WEFT_CHECK(target == ignore || (target >= 0 && target < columns),
-             fmt::format("cross_entropy: expected targets in [0, {}) or ignore_index {}, got {}", columns, ignore, target));
+  WEFT_CHECK(
+      target == ignore || (target >= 0 && target < columns),
+      fmt::format("cross_entropy: expected targets in [0, {}) or ignore_index {}, got {}", columns, ignore, target));
   return target;
 }
 
@@ -76,10 +77,12 @@ void Forward(const KernelCall& call) {
 
 template <class C>
 void Backward(const KernelCall& call) {
-  const TensorView &logits = call.in[0], &targets = call.in[1], &lse = call.in[2], &dloss = call.in[3], &dx = call.out[0];
+  const TensorView &logits = call.in[0], &targets = call.in[1], &lse = call.in[2], &dloss = call.in[3],
+                   &dx = call.out[0];
   int64_t columns = Columns(logits), ignore = call.attrs->Int("ignore_index");
   C smoothing = C(call.attrs->Float("smoothing")), even = smoothing / C(columns);
-  Rows x_at(logits, logits.rank - 1), target_at(targets, targets.rank), lse_at(lse, lse.rank), dloss_at(dloss, dloss.rank);
+  Rows x_at(logits, logits.rank - 1), target_at(targets, targets.rank), lse_at(lse, lse.rank),
+      dloss_at(dloss, dloss.rank);
   Rows dx_at(dx, dx.rank - 1);
   Reader<C> in(logits), in_lse(lse), in_dloss(dloss);
   Reader<int64_t> in_target(targets);

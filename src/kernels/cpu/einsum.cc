@@ -14,9 +14,11 @@ int64_t StrideOf(const Nest& nest) { return nest.rank ? nest.strides[0][0] : 1; 
 
 // Copies rows [begin, end) x all columns into `to`, dense, with the tensor's contiguous group innermost.
 template <class C>
-Matrix<const C> Pack(const Reader<C>& x, int64_t base, const Nest& rows, int64_t begin, int64_t end, const Nest& columns, C* to) {
+Matrix<const C> Pack(const Reader<C>& x, int64_t base, const Nest& rows, int64_t begin, int64_t end,
+                     const Nest& columns, C* to) {
   int64_t count = columns.Count(), height = end - begin;
-  bool rows_contiguous = rows.rank && rows.inner_stride(0) == 1, columns_contiguous = columns.rank && columns.inner_stride(0) == 1;
+  bool rows_contiguous = rows.rank && rows.inner_stride(0) == 1,
+       columns_contiguous = columns.rank && columns.inner_stride(0) == 1;
   if (!rows_contiguous || columns_contiguous) {
     for (int64_t i = begin; i < end; i++) {
       C* line = to + (i - begin) * count;
@@ -40,8 +42,8 @@ Matrix<const C> Pack(const Reader<C>& x, int64_t base, const Nest& rows, int64_t
 }
 
 template <class C>
-void Unpack(const Writer<C>& y, int64_t base, const Nest& rows, int64_t row, int64_t height, const Nest& columns, int64_t column,
-            int64_t width, const C* from) {
+void Unpack(const Writer<C>& y, int64_t base, const Nest& rows, int64_t row, int64_t height, const Nest& columns,
+            int64_t column, int64_t width, const C* from) {
   for (int64_t i = 0; i < height; i++) {
     const C* line = from + i * width;
     int64_t at_row = base + rows.At(row + i)[0];
@@ -66,9 +68,12 @@ struct Block {
   Offsets at;  // of the batch
 
   Block(const EinsumPlan& plan, int64_t task)
-      : column_task(task / plan.BlocksM()), row(task % plan.BlocksM() * plan.block_m),
-        column(column_task % plan.BlocksN() * plan.block_n), height(std::min(plan.block_m, plan.m - row)),
-        width(std::min(plan.block_n, plan.n - column)), at(plan.batches.At(column_task / plan.BlocksN())) {}
+      : column_task(task / plan.BlocksM()),
+        row(task % plan.BlocksM() * plan.block_m),
+        column(column_task % plan.BlocksN() * plan.block_n),
+        height(std::min(plan.block_m, plan.m - row)),
+        width(std::min(plan.block_n, plan.n - column)),
+        at(plan.batches.At(column_task / plan.BlocksN())) {}
 };
 
 // The block's part of operands and result that lie directly in storage.
@@ -96,12 +101,15 @@ void RunBlocks(const EinsumPlan& plan, const Operands<C>& x, C* scratch, int64_t
   Matrix<const C> a{}, b{};
   for (int64_t task = begin; task < end; task++) {
     Block block(plan, task);
-    if (plan.a_direct) a = DirectA(plan, block, x.a_data);
-    else a = Pack(x.a, block.at[1], plan.m_of_a, block.row, block.row + block.height, plan.k_of_a, pack_a);
+    if (plan.a_direct)
+      a = DirectA(plan, block, x.a_data);
+    else
+      a = Pack(x.a, block.at[1], plan.m_of_a, block.row, block.row + block.height, plan.k_of_a, pack_a);
     if (plan.b_direct) {
       b = DirectB(plan, block, x.b_data);
     } else if (packed != block.column_task) {
-      Matrix<const C> t = Pack(x.b, block.at[2], plan.n_of_b, block.column, block.column + block.width, plan.k_of_b, pack_b);
+      Matrix<const C> t =
+          Pack(x.b, block.at[2], plan.n_of_b, block.column, block.column + block.width, plan.k_of_b, pack_b);
       b = {t.data, t.column, t.row};
       packed = block.column_task;
     }
@@ -109,17 +117,19 @@ void RunBlocks(const EinsumPlan& plan, const Operands<C>& x, C* scratch, int64_t
       Gemm<C>(block.height, block.width, plan.k, a, b, DirectOut(plan, block, x.out_data));
     } else {
       Gemm<C>(block.height, block.width, plan.k, a, b, {pack_out, block.width, 1});
-      Unpack(x.out, block.at[0], plan.m_of_out, block.row, block.height, plan.n_of_out, block.column, block.width, pack_out);
+      Unpack(x.out, block.at[0], plan.m_of_out, block.row, block.height, plan.n_of_out, block.column, block.width,
+             pack_out);
     }
   }
 }
 
-void RunBf16(const KernelCall& call, const EinsumPlan& plan, const TensorView& a, const TensorView& b, const TensorView& out) {
+void RunBf16(const KernelCall& call, const EinsumPlan& plan, const TensorView& a, const TensorView& b,
+             const TensorView& out) {
   ParallelFor(call, plan.Tasks(), 1, [&](int64_t begin, int64_t end) {
     for (int64_t task = begin; task < end; task++) {
       Block block(plan, task);
-      GemmBf16(block.height, block.width, plan.k, DirectA(plan, block, a.as<const BF16>()), DirectB(plan, block, b.as<const BF16>()),
-               DirectOut(plan, block, out.as<BF16>()));
+      GemmBf16(block.height, block.width, plan.k, DirectA(plan, block, a.as<const BF16>()),
+               DirectB(plan, block, b.as<const BF16>()), DirectOut(plan, block, out.as<BF16>()));
     }
   });
 }

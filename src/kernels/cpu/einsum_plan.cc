@@ -48,58 +48,70 @@ bool IsDirect(const Nest& rows, const Nest& columns) {
          (rows.rank == 0 || columns.rank == 0 || rows.strides[0][0] == 1 || columns.strides[0][0] == 1);
 }
 
-}  // namespace
-
-EinsumPlan::EinsumPlan(const KernelCall& call) {
-  TensorView a = call.in[0], b = call.in[1];
-  const TensorView& out = call.out[0];
-  Labels labels = Parse(call.attrs->Text("eq"), a, b, out);
-  // The innermost output dim that is walked at all decides which operand gives the columns.
-  for (const Label& label : labels)
-    if (label.in_out && label.extent != 1) swapped = label.in_a && !label.in_b;
-  if (swapped)
-    for (Label& label : labels) {
-      std::swap(label.a, label.b);
-      std::swap(label.in_a, label.in_b);
-    }
-  // The terms in the order of the larger operand: the other one is packed if they disagree.
-  if (swapped) std::swap(a, b);
-  bool by_a = a.NumElements() >= b.NumElements();
+// The terms in the order of the larger operand: the other one is packed if they disagree. Outputs keep their order.
+void SortTerms(Labels& labels, bool by_a) {
   std::stable_sort(labels.begin(), labels.end(), [&](const Label& x, const Label& y) {
     if (x.in_out || y.in_out) return x.in_out && !y.in_out;
     return by_a ? x.a > y.a : x.b > y.b;
   });
-  for (const Label& label : labels) {
-    int64_t e = label.extent;
-    if (!label.in_out) {
-      k *= e;
-      k_of_a.Add(e, {label.a});
-      k_of_b.Add(e, {label.b});
-      terms.Add(e, {label.a, label.b});
-      continue;
+}
+
+}  // namespace
+
+EinsumPlan::EinsumPlan(const KernelCall& call) {
+  const TensorView &a = call.in[0], &b = call.in[1], &out = call.out[0];
+  Labels labels = Parse(call.attrs->Text("eq"), a, b, out);
+  // The innermost output dim that is walked at all decides which operand gives the columns.
+  for (const Label& label : labels)
+    if (label.in_out && label.extent != 1) swapped = label.in_a && !label.in_b;
+  SortTerms(labels, a.NumElements() >= b.NumElements());
+  for (Label& label : labels) {
+    if (swapped) {
+      std::swap(label.a, label.b);
+      std::swap(label.in_a, label.in_b);
     }
-    outputs.Add(e, {label.out, label.a, label.b});
-    if (label.in_a && label.in_b) {
-      batch *= e;
-      batches.Add(e, {label.out, label.a, label.b});
-    } else if (label.in_a) {
-      m *= e;
-      m_of_a.Add(e, {label.a});
-      m_of_out.Add(e, {label.out});
-    } else {
-      n *= e;
-      n_of_b.Add(e, {label.b});
-      n_of_out.Add(e, {label.out});
-    }
+    if (!label.in_out)
+      AddTerm(label.extent, label.a, label.b);
+    else
+      AddOutput(label.extent, {label.out, label.a, label.b}, label.in_a, label.in_b);
   }
-  for (Nest* nest : {&batches, &m_of_a, &k_of_a, &k_of_b, &n_of_b, &m_of_out, &n_of_out, &outputs, &terms}) nest->Collapse();
+  for (Nest* nest : {&batches, &m_of_a, &k_of_a, &k_of_b, &n_of_b, &m_of_out, &n_of_out, &outputs, &terms})
+    nest->Collapse();
+  ChooseDirect(out.dtype);
+  ChooseBlocks();
+}
+
+void EinsumPlan::AddTerm(int64_t extent, int64_t a, int64_t b) {
+  k *= extent;
+  k_of_a.Add(extent, {a});
+  k_of_b.Add(extent, {b});
+  terms.Add(extent, {a, b});
+}
+
+void EinsumPlan::AddOutput(int64_t extent, const Offsets& stride, bool in_a, bool in_b) {
+  outputs.Add(extent, stride);
+  if (in_a && in_b) {
+    batch *= extent;
+    batches.Add(extent, stride);
+  } else if (in_a) {
+    m *= extent;
+    m_of_out.Add(extent, {stride[0]});
+    m_of_a.Add(extent, {stride[1]});
+  } else {
+    n *= extent;
+    n_of_out.Add(extent, {stride[0]});
+    n_of_b.Add(extent, {stride[2]});
+  }
+}
+
+void EinsumPlan::ChooseDirect(DType dtype) {
   a_direct = IsDirect(m_of_a, k_of_a);
   b_direct = IsDirect(k_of_b, n_of_b);
   out_direct = m_of_out.rank <= 1 && n_of_out.rank <= 1 && (n_of_out.rank == 0 || n_of_out.strides[0][0] == 1);
   // Below 32^3 the overhead of a oneDNN call is more than the widening costs.
-  bf16 = out.dtype == DType::kBF16 && a_direct && b_direct && out_direct && m * n * k >= 32768 && HasBf16Gemm();
-  if (SizeOf(out.dtype) == 2 && !bf16) a_direct = b_direct = out_direct = false;  // 16-bit operands are widened while packing
-  ChooseBlocks();
+  bf16 = dtype == DType::kBF16 && a_direct && b_direct && out_direct && m * n * k >= 32768 && HasBf16Gemm();
+  // Other 16-bit operands are widened while packing.
+  if (SizeOf(dtype) == 2 && !bf16) a_direct = b_direct = out_direct = false;
 }
 
 void EinsumPlan::ChooseBlocks() {
@@ -108,8 +120,10 @@ void EinsumPlan::ChooseBlocks() {
   block_n = std::max<int64_t>(n, 1);
   if (a_direct && b_direct && out_direct) {
     if (batch >= 16) return;
-    if (m >= 512) block_m = 256;
-    else if (n >= 512) block_n = 256;
+    if (m >= 512)
+      block_m = 256;
+    else if (n >= 512)
+      block_n = 256;
   } else {
     block_m = std::min<int64_t>(block_m, 256);
     block_n = std::min<int64_t>(block_n, 512);

@@ -12,13 +12,13 @@ struct EinsumPlan {
 
   bool swapped = false;  // a is input 1: so that n, not m, is innermost in the output
   int64_t batch = 1, m = 1, n = 1, k = 1;
-  Nest batches{3};                             // operands: out, a, b
+  Nest batches{3};  // operands: out, a, b
   Nest m_of_a{1}, k_of_a{1}, k_of_b{1}, n_of_b{1}, m_of_out{1}, n_of_out{1};
-  Nest outputs{3}, terms{2};                   // every output (out, a, b) and every term of one (a, b), for the plain loop
+  Nest outputs{3}, terms{2};  // every output (out, a, b) and every term of one (a, b), for the plain loop
   bool a_direct, b_direct, out_direct;
-  int64_t block_m, block_n;                    // depend on the shape only, so that results do not depend on threads
-  bool bf16;                                   // all three direct, and multiplied as bf16
-  bool tiny;                                   // products too small for BLAS: the plain loop
+  int64_t block_m, block_n;  // depend on the shape only, so that results do not depend on threads
+  bool bf16;                 // all three direct, and multiplied as bf16
+  bool tiny;                 // products too small for BLAS: the plain loop
 
   int64_t BlocksM() const { return CeilDiv(m, block_m); }
   int64_t BlocksN() const { return CeilDiv(n, block_n); }
@@ -31,6 +31,9 @@ struct EinsumPlan {
   int64_t SlotElements() const { return PackA() + PackB() + PackOut(); }
 
  private:
+  void AddTerm(int64_t extent, int64_t a, int64_t b);
+  void AddOutput(int64_t extent, const Offsets& stride, bool in_a, bool in_b);
+  void ChooseDirect(DType dtype);
   void ChooseBlocks();
 };
 

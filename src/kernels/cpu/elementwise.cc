@@ -1,5 +1,5 @@
-// Unary, scalar, binary, comparison and logic ops: one loop per op and compute type, over tiles that are rows of storage
-// where possible. 16-bit floats compute in f32; all integers in i64.
+// Unary, scalar, binary, comparison and logic ops: one loop per op and compute type, over tiles that are rows of
+// storage where possible. 16-bit floats compute in f32; all integers in i64.
 #include "core/ops/elementwise.h"
 
 #include "kernels/cpu/convert.h"
@@ -14,20 +14,27 @@ namespace {
 
 constexpr int64_t kGrain = 16384;  // elements: about 10 us of work, well above the cost of waking a thread
 
-template <Op op> struct Body;
-#define WEFT_BODY(Name, text, linear, value, ...)                                                         \
-  template <> struct Body<Op::k##Name> {                                                                  \
-    template <class C> static C Value([[maybe_unused]] C a, [[maybe_unused]] C b, [[maybe_unused]] C k) { \
-      return C(value);                                                                                    \
-    }                                                                                                     \
+template <Op op>
+struct Body;
+#define WEFT_BODY(Name, text, linear, value, ...)                                      \
+  template <>                                                                          \
+  struct Body<Op::k##Name> {                                                           \
+    template <class C>                                                                 \
+    static C Value([[maybe_unused]] C a, [[maybe_unused]] C b, [[maybe_unused]] C k) { \
+      return C(value);                                                                 \
+    }                                                                                  \
   };
 WEFT_UNARY_OPS(WEFT_BODY)
 WEFT_SCALAR_OPS(WEFT_BODY)
 WEFT_BINARY_OPS(WEFT_BODY)
 #undef WEFT_BODY
-#define WEFT_COMPARE_BODY(Name, text, value)                                      \
-  template <> struct Body<Op::k##Name> {                                          \
-    template <class C> static bool Value(C a, C b, C) { return value; }           \
+#define WEFT_COMPARE_BODY(Name, text, value) \
+  template <>                                \
+  struct Body<Op::k##Name> {                 \
+    template <class C>                       \
+    static bool Value(C a, C b, C) {         \
+      return value;                          \
+    }                                        \
   };
 WEFT_COMPARE_OPS(WEFT_COMPARE_BODY)
 WEFT_LOGIC_OPS(WEFT_COMPARE_BODY)
@@ -35,8 +42,19 @@ WEFT_LOGIC_OPS(WEFT_COMPARE_BODY)
 
 constexpr bool TakesIntegers(Op op) {
   switch (op) {
-    case Op::kNeg: case Op::kAbs: case Op::kSign: case Op::kSquare: case Op::kRelu: case Op::kPositive: case Op::kScale:
-    case Op::kAddScalar: case Op::kAdd: case Op::kSub: case Op::kMul: case Op::kMaximum: case Op::kMinimum:
+    case Op::kNeg:
+    case Op::kAbs:
+    case Op::kSign:
+    case Op::kSquare:
+    case Op::kRelu:
+    case Op::kPositive:
+    case Op::kScale:
+    case Op::kAddScalar:
+    case Op::kAdd:
+    case Op::kSub:
+    case Op::kMul:
+    case Op::kMaximum:
+    case Op::kMinimum:
       return true;
     default:
       return false;
@@ -44,7 +62,8 @@ constexpr bool TakesIntegers(Op op) {
 }
 
 // R is C, or int64_t where the result is a bool.
-template <class C, class R> using LoopFn = void (*)(const C* a, const C* b, C k, R* y, int64_t n);
+template <class C, class R>
+using LoopFn = void (*)(const C* a, const C* b, C k, R* y, int64_t n);
 
 // ivdep, not restrict: y may be a itself, never an overlap that is shifted.
 template <Op op, class C, class R>
@@ -55,7 +74,8 @@ void Loop(const C* a, const C* b, C k, R* y, int64_t n) {
 
 template <class C, class R>
 void RunTiles(const KernelCall& call, C k, LoopFn<C, R> loop) {
-  const TensorView &out = call.out[0], &first = call.in[0], &second = call.in.size() > 1 && call.in[1].data ? call.in[1] : first;
+  const TensorView &out = call.out[0], &first = call.in[0],
+                   &second = call.in.size() > 1 && call.in[1].data ? call.in[1] : first;
   const TensorView* views[] = {&out, &first, &second};
   Nest nest = Nest::Over(views);
   Writer<R> y(out);
@@ -66,9 +86,9 @@ void RunTiles(const KernelCall& call, C k, LoopFn<C, R> loop) {
     alignas(64) C tile_a[kTile], tile_b[kTile];
     alignas(64) R tile_y[kTile];
     ForEachRun(nest, begin, end, kTile, [&](const Offsets& at, int64_t n) {
-      const C* row_a = a.Row(at[1], sa, n, tile_a);                     // [n]
-      const C* row_b = unary ? row_a : b.Row(at[2], sb, n, tile_b);     // [n]
-      R* row_y = y.Row(at[0], sy, tile_y);                              // [n]
+      const C* row_a = a.Row(at[1], sa, n, tile_a);                  // [n]
+      const C* row_b = unary ? row_a : b.Row(at[2], sb, n, tile_b);  // [n]
+      R* row_y = y.Row(at[0], sy, tile_y);                           // [n]
       loop(row_a, row_b, k, row_y, n);
       y.Done(row_y, at[0], sy, n);
     });
@@ -100,7 +120,8 @@ void RunPredicate(const KernelCall& call) {
 }  // namespace
 
 void AddElementwise(KernelTable& table) {
-#define WEFT_ROW(Name, ...) table.Add(Op::k##Name, {.run = &RunArithmetic<Op::k##Name>, .any_strides = true, .in_place = true});
+#define WEFT_ROW(Name, ...) \
+  table.Add(Op::k##Name, {.run = &RunArithmetic<Op::k##Name>, .any_strides = true, .in_place = true});
   WEFT_UNARY_OPS(WEFT_ROW)
   WEFT_SCALAR_OPS(WEFT_ROW)
   WEFT_BINARY_OPS(WEFT_ROW)

@@ -21,8 +21,10 @@ void Embedding(const KernelCall& call) {
     for (int64_t i = begin; i < end; i++) {
       int64_t row = id.At(id_at.Offset(i)) - rows.offset;
       char* y = out.as<char>() + out_at.Offset(i) * int64_t(size);
-      if (row >= 0 && row < rows.extent) std::memcpy(y, table.as<char>() + row * rows.stride * int64_t(size), row_bytes);
-      else std::memset(y, 0, row_bytes);
+      if (row >= 0 && row < rows.extent)
+        std::memcpy(y, table.as<char>() + row * rows.stride * int64_t(size), row_bytes);
+      else
+        std::memset(y, 0, row_bytes);
     }
   });
 }

@@ -14,7 +14,8 @@ struct Matrix {
 };
 
 // c = a b, c row-major (column == 1). a [m, k], b [k, n], c [m, n]. One thread.
-template <class C> void Gemm(int64_t m, int64_t n, int64_t k, Matrix<const C> a, Matrix<const C> b, Matrix<C> c);
+template <class C>
+void Gemm(int64_t m, int64_t n, int64_t k, Matrix<const C> a, Matrix<const C> b, Matrix<C> c);
 
 // OpenBLAS's own threads would fight with ours, and with those of other ranks in the process.
 void UseOneGemmThread();

@@ -34,10 +34,12 @@ struct Kept {
 Product Make(const dnnl::engine& engine, const Key& key) {
   constexpr auto kType = dnnl::memory::data_type::bf16;
   auto [m, n, k, a_row, a_column, b_row, b_column, c_row] = key;
-  dnnl::memory::desc a({m, k}, kType, dnnl::memory::dims{a_row, a_column}), b({k, n}, kType, dnnl::memory::dims{b_row, b_column});
+  dnnl::memory::desc a({m, k}, kType, dnnl::memory::dims{a_row, a_column}),
+      b({k, n}, kType, dnnl::memory::dims{b_row, b_column});
   dnnl::memory::desc c({m, n}, kType, dnnl::memory::dims{c_row, 1});
   dnnl::matmul::primitive_desc desc(dnnl::matmul::desc(a, b, c), engine);
-  return {dnnl::matmul(desc), dnnl::memory(a, engine, nullptr), dnnl::memory(b, engine, nullptr), dnnl::memory(c, engine, nullptr)};
+  return {dnnl::matmul(desc), dnnl::memory(a, engine, nullptr), dnnl::memory(b, engine, nullptr),
+          dnnl::memory(c, engine, nullptr)};
 }
 
 }  // namespace

@@ -41,27 +41,32 @@ void Forward(const KernelCall& call) {
   Rows x_at(x, x.rank - 1), y_at(y, y.rank - 1), mean_at(mean, mean.rank), rstd_at(rstd, rstd.rank);
   Reader<C> in(x);
   Writer<C> out(y), out_mean(mean), out_rstd(rstd);
-  ParallelSlots(call, x_at.count(), x_at.count() < Grain(columns) ? 1 : scratch.slots, [&](int64_t slot, int64_t begin, int64_t end) {
-    C *tile_x = scratch.rows + slot * 2 * columns, *tile_y = tile_x + columns;
-    const C *weight = scratch.weight, *bias = scratch.bias;
-    for (int64_t r = begin; r < end; r++) {
-      const C* row = in.Row(x_at.Offset(r), 1, columns, tile_x);  // [C]
-      double center = SumOf(columns, [&](int64_t i) { return row[i]; }) / double(columns);
-      C shift = C(center);
-      double variance = SumOf(columns, [&](int64_t i) { return (double(row[i]) - center) * (double(row[i]) - center); }) / double(columns);
-      C scale = C(1 / std::sqrt(variance + eps));
-      C* result = out.Row(y_at.Offset(r), 1, tile_y);  // [C]
+  ParallelSlots(call, x_at.count(), x_at.count() < Grain(columns) ? 1 : scratch.slots,
+                [&](int64_t slot, int64_t begin, int64_t end) {
+                  C *tile_x = scratch.rows + slot * 2 * columns, *tile_y = tile_x + columns;
+                  const C *weight = scratch.weight, *bias = scratch.bias;
+                  for (int64_t r = begin; r < end; r++) {
+                    const C* row = in.Row(x_at.Offset(r), 1, columns, tile_x);  // [C]
+                    double center = SumOf(columns, [&](int64_t i) { return row[i]; }) / double(columns);
+                    C shift = C(center);
+                    double variance =
+                        SumOf(columns,
+                              [&](int64_t i) { return (double(row[i]) - center) * (double(row[i]) - center); }) /
+                        double(columns);
+                    C scale = C(1 / std::sqrt(variance + eps));
+                    C* result = out.Row(y_at.Offset(r), 1, tile_y);  // [C]
 #pragma GCC ivdep
-      for (int64_t i = 0; i < columns; i++) result[i] = (row[i] - shift) * scale * weight[i] + bias[i];
-      out.Done(result, y_at.Offset(r), 1, columns);
-      out_mean.Set(mean_at.Offset(r), shift);
-      out_rstd.Set(rstd_at.Offset(r), scale);
-    }
-  });
+                    for (int64_t i = 0; i < columns; i++) result[i] = (row[i] - shift) * scale * weight[i] + bias[i];
+                    out.Done(result, y_at.Offset(r), 1, columns);
+                    out_mean.Set(mean_at.Offset(r), shift);
+                    out_rstd.Set(rstd_at.Offset(r), scale);
+                  }
+                });
 }
 
 size_t ForwardWorkspace(const KernelCall& call) {
-  return DispatchCompute(call.in[0].dtype, [&](auto zero) { return ForwardScratch<decltype(zero)>(call, nullptr).bytes; });
+  return DispatchCompute(call.in[0].dtype,
+                         [&](auto zero) { return ForwardScratch<decltype(zero)>(call, nullptr).bytes; });
 }
 
 // Scratch: the weight, three rows a block, f64 sums of dweight and dbias a block.
@@ -82,9 +87,11 @@ struct BackwardScratch {
   }
 };
 
-// With h = (x - mean) * rstd: dx = rstd * (w dy - mean(w dy) - h * mean(w dy h)), dweight = sum of dy h, dbias = sum of dy.
+// With h = (x - mean) * rstd: dx = rstd * (w dy - mean(w dy) - h * mean(w dy h)), dweight = sum of dy h, dbias = sum of
+// dy.
 template <class C>
-void BackwardRow(const C* x, const C* weight, const C* dy, C mean, C rstd, int64_t columns, C* dx, double* dweight, double* dbias) {
+void BackwardRow(const C* x, const C* weight, const C* dy, C mean, C rstd, int64_t columns, C* dx, double* dweight,
+                 double* dbias) {
   double dot = SumOf(columns, [&](int64_t i) { return double((x[i] - mean) * rstd) * double(weight[i] * dy[i]); });
   double sum = SumOf(columns, [&](int64_t i) { return weight[i] * dy[i]; });
   C along = C(dot / double(columns)), offset = C(sum / double(columns));
@@ -100,7 +107,8 @@ void Backward(const KernelCall& call) {
   int64_t columns = Columns(x);
   BackwardScratch<C> scratch(call, call.workspace);
   Reader<C>(call.in[1]).Copy(0, call.in[1].dim(0).stride, columns, scratch.weight);
-  Rows x_at(x, x.rank - 1), mean_at(mean, mean.rank), rstd_at(rstd, rstd.rank), dy_at(dy, dy.rank - 1), dx_at(dx, dx.rank - 1);
+  Rows x_at(x, x.rank - 1), mean_at(mean, mean.rank), rstd_at(rstd, rstd.rank), dy_at(dy, dy.rank - 1),
+      dx_at(dx, dx.rank - 1);
   Reader<C> in(x), in_mean(mean), in_rstd(rstd), in_dy(dy);
   Writer<C> out(dx);
   const RowBlocks& blocks = scratch.blocks;
@@ -111,8 +119,9 @@ void Backward(const KernelCall& call) {
       std::fill(sum, sum + 2 * columns, 0.0);
       for (int64_t r = b * blocks.block; r < std::min(blocks.rows, (b + 1) * blocks.block); r++) {
         C* result = out.Row(dx_at.Offset(r), 1, tile_dx);
-        BackwardRow(in.Row(x_at.Offset(r), 1, columns, tile_x), scratch.weight, in_dy.Row(dy_at.Offset(r), 1, columns, tile_dy),
-                    in_mean.At(mean_at.Offset(r)), in_rstd.At(rstd_at.Offset(r)), columns, result, sum, sum + columns);
+        BackwardRow(in.Row(x_at.Offset(r), 1, columns, tile_x), scratch.weight,
+                    in_dy.Row(dy_at.Offset(r), 1, columns, tile_dy), in_mean.At(mean_at.Offset(r)),
+                    in_rstd.At(rstd_at.Offset(r)), columns, result, sum, sum + columns);
         out.Done(result, dx_at.Offset(r), 1, columns);
       }
     }
@@ -123,7 +132,8 @@ void Backward(const KernelCall& call) {
 }
 
 size_t BackwardWorkspace(const KernelCall& call) {
-  return DispatchCompute(call.in[0].dtype, [&](auto zero) { return BackwardScratch<decltype(zero)>(call, nullptr).bytes; });
+  return DispatchCompute(call.in[0].dtype,
+                         [&](auto zero) { return BackwardScratch<decltype(zero)>(call, nullptr).bytes; });
 }
 
 void LayerNorm(const KernelCall& call) {

@@ -19,7 +19,8 @@ inline void PhiloxBatch(uint64_t key, uint64_t step, uint64_t block, uint32_t* b
   for (int round = 0; round < 10; round++) {
     for (int64_t i = 0; i < n; i++) {
       uint32_t a = c0[i], b = c2[i];
-      uint32_t high_a = uint32_t((uint64_t(0xD2511F53u) * a) >> 32), high_b = uint32_t((uint64_t(0xCD9E8D57u) * b) >> 32);
+      uint32_t high_a = uint32_t((uint64_t(0xD2511F53u) * a) >> 32),
+               high_b = uint32_t((uint64_t(0xCD9E8D57u) * b) >> 32);
       c0[i] = high_b ^ c1[i] ^ k0;
       c1[i] = 0xCD9E8D57u * b;
       c2[i] = high_a ^ c3[i] ^ k1;

@@ -39,7 +39,8 @@ class Stream {
     uint64_t block = uint64_t(GlobalRow(r)) * uint64_t(blocks_) + uint64_t(column / 4);
     const uint32_t* bits = buffer + column % 4;
     int64_t blocks = CeilDiv(column % 4 + n, 4), i = 0;
-    for (; blocks - i > kPhiloxBatch / 4; i += kPhiloxBatch) PhiloxBatch(key_, step_, block + uint64_t(i), buffer + 4 * i);
+    for (; blocks - i > kPhiloxBatch / 4; i += kPhiloxBatch)
+      PhiloxBatch(key_, step_, block + uint64_t(i), buffer + 4 * i);
     for (; i < blocks; i++) {
       std::array<uint32_t, 4> four = Philox(key_, step_, block + uint64_t(i));
       std::copy(four.begin(), four.end(), buffer + 4 * i);
@@ -79,7 +80,8 @@ void ForEachTile(const KernelCall& call, const Stream& stream, Fn&& fn) {
 
 void Random(const KernelCall& call) {
   const TensorView& out = call.out[0];
-  Stream stream(out, uint64_t(call.attrs->Int("key")), Reader<int64_t>(call.in[0]).At(0), Reader<int64_t>(call.in[1]).At(0));
+  Stream stream(out, uint64_t(call.attrs->Int("key")), Reader<int64_t>(call.in[0]).At(0),
+                Reader<int64_t>(call.in[1]).At(0));
   bool normal = call.attrs->Text("kind") == "normal";
   Rows at(out, std::max(out.rank - 1, 0));
   Writer<double> y(out);
@@ -95,7 +97,8 @@ void Random(const KernelCall& call) {
 template <class C>
 void DropoutAs(const KernelCall& call) {
   const TensorView &x = call.in[0], &out = call.out[0];
-  Stream stream(out, uint64_t(call.attrs->Int("key")), Reader<int64_t>(call.in[1]).At(0), Reader<int64_t>(call.in[2]).At(0));
+  Stream stream(out, uint64_t(call.attrs->Int("key")), Reader<int64_t>(call.in[1]).At(0),
+                Reader<int64_t>(call.in[2]).At(0));
   double p = call.attrs->Float("p");
   // bits >= threshold, in 32 bits: bits > threshold - 1, but for 0, which drops nothing.
   uint64_t threshold = DropoutThreshold(p);

@@ -20,19 +20,27 @@ enum class Kind { kSum, kMax, kMin, kProd };
 template <Kind kind, class A>
 A Identity() {
   using Limits = std::numeric_limits<A>;
-  if constexpr (kind == Kind::kSum) return A(0);
-  else if constexpr (kind == Kind::kProd) return A(1);
-  else if constexpr (kind == Kind::kMax) return Limits::has_infinity ? -Limits::infinity() : Limits::lowest();
-  else return Limits::has_infinity ? Limits::infinity() : Limits::max();
+  if constexpr (kind == Kind::kSum)
+    return A(0);
+  else if constexpr (kind == Kind::kProd)
+    return A(1);
+  else if constexpr (kind == Kind::kMax)
+    return Limits::has_infinity ? -Limits::infinity() : Limits::lowest();
+  else
+    return Limits::has_infinity ? Limits::infinity() : Limits::max();
 }
 
 // A NaN stays: max and min take it and then keep it.
 template <Kind kind, class A>
 A Join(A sum, A x) {
-  if constexpr (kind == Kind::kSum) return sum + x;
-  else if constexpr (kind == Kind::kProd) return sum * x;
-  else if constexpr (kind == Kind::kMax) return x > sum || x != x ? x : sum;
-  else return x < sum || x != x ? x : sum;
+  if constexpr (kind == Kind::kSum)
+    return sum + x;
+  else if constexpr (kind == Kind::kProd)
+    return sum * x;
+  else if constexpr (kind == Kind::kMax)
+    return x > sum || x != x ? x : sum;
+  else
+    return x < sum || x != x ? x : sum;
 }
 
 // The type of the running value: wider than C only where rounding adds up.
@@ -109,17 +117,22 @@ void ReduceAs(const KernelCall& call) {
   Reader<C> x(call.in[0]);
   Writer<C> y(call.out[0]);
   ParallelFor(call, plan.kept.Count(), plan.Grain(), [&](int64_t begin, int64_t end) {
-    if (plan.along_inner) ReduceRows<kind, C, A>(plan, x, y, begin, end);
-    else ReduceColumns<kind, C, A>(plan, x, y, begin, end);
+    if (plan.along_inner)
+      ReduceRows<kind, C, A>(plan, x, y, begin, end);
+    else
+      ReduceColumns<kind, C, A>(plan, x, y, begin, end);
   });
 }
 
 template <Kind kind>
 void Reduce(const KernelCall& call) {
   DType dtype = call.in[0].dtype;
-  if (dtype == DType::kF64) ReduceAs<kind, double>(call);
-  else if (IsFloating(dtype)) ReduceAs<kind, float>(call);
-  else ReduceAs<kind, int64_t>(call);
+  if (dtype == DType::kF64)
+    ReduceAs<kind, double>(call);
+  else if (IsFloating(dtype))
+    ReduceAs<kind, float>(call);
+  else
+    ReduceAs<kind, int64_t>(call);
 }
 
 template <class C>
@@ -149,9 +162,12 @@ void ArgMaxAs(const KernelCall& call) {
 
 void ArgMax(const KernelCall& call) {
   DType dtype = call.in[0].dtype;
-  if (dtype == DType::kF64) ArgMaxAs<double>(call);
-  else if (IsFloating(dtype)) ArgMaxAs<float>(call);
-  else ArgMaxAs<int64_t>(call);
+  if (dtype == DType::kF64)
+    ArgMaxAs<double>(call);
+  else if (IsFloating(dtype))
+    ArgMaxAs<float>(call);
+  else
+    ArgMaxAs<int64_t>(call);
 }
 
 // Partial sums over fixed pieces of elements, added in order: the number of threads does not show.
@@ -172,13 +188,14 @@ void SumOfSquaresAs(const KernelCall& call) {
     alignas(64) C tile[kTile];
     for (int64_t p = first; p < last; p++) {
       double lanes[kLanes] = {};
-      ForEachRun(nest, p * kSquarePiece, std::min(count, (p + 1) * kSquarePiece), kTile, [&](const Offsets& at, int64_t n) {
-        const C* row = x.Row(at[0], nest.inner_stride(0), n, tile);
-        int64_t i = 0;
-        for (; i + kLanes <= n; i += kLanes)
-          for (int64_t j = 0; j < kLanes; j++) lanes[j] += double(row[i + j]) * double(row[i + j]);
-        for (; i < n; i++) lanes[i % kLanes] += double(row[i]) * double(row[i]);
-      });
+      ForEachRun(nest, p * kSquarePiece, std::min(count, (p + 1) * kSquarePiece), kTile,
+                 [&](const Offsets& at, int64_t n) {
+                   const C* row = x.Row(at[0], nest.inner_stride(0), n, tile);
+                   int64_t i = 0;
+                   for (; i + kLanes <= n; i += kLanes)
+                     for (int64_t j = 0; j < kLanes; j++) lanes[j] += double(row[i + j]) * double(row[i + j]);
+                   for (; i < n; i++) lanes[i % kLanes] += double(row[i]) * double(row[i]);
+                 });
       partial[p] = 0;
       for (double lane : lanes) partial[p] += lane;
     }

@@ -6,7 +6,8 @@
 
 namespace weft {
 
-// Adds a row for every op but Leaf, Reshard and the collectives. Sets OpenBLAS to one thread: kernels split work themselves.
+// Adds a row for every op but Leaf, Reshard and the collectives. Sets OpenBLAS to one thread: kernels split work
+// themselves.
 void RegisterCpuKernels(KernelTable& table);
 
 }  // namespace weft

@@ -39,24 +39,26 @@ void Forward(const KernelCall& call) {
   Rows x_at(x, x.rank - 1), y_at(y, y.rank - 1), rstd_at(rstd, rstd.rank);
   Reader<C> in(x);
   Writer<C> out(y), out_rstd(rstd);
-  ParallelSlots(call, x_at.count(), x_at.count() < Grain(columns) ? 1 : scratch.slots, [&](int64_t slot, int64_t begin, int64_t end) {
-    C *tile_x = scratch.rows + slot * 2 * columns, *tile_y = tile_x + columns;
-    const C* weight = scratch.weight;
-    for (int64_t r = begin; r < end; r++) {
-      const C* row = in.Row(x_at.Offset(r), 1, columns, tile_x);  // [C]
-      double square = SumOf(columns, [&](int64_t i) { return double(row[i]) * double(row[i]); });
-      C scale = C(1 / std::sqrt(square / double(columns) + eps));
-      C* result = out.Row(y_at.Offset(r), 1, tile_y);  // [C]
+  ParallelSlots(call, x_at.count(), x_at.count() < Grain(columns) ? 1 : scratch.slots,
+                [&](int64_t slot, int64_t begin, int64_t end) {
+                  C *tile_x = scratch.rows + slot * 2 * columns, *tile_y = tile_x + columns;
+                  const C* weight = scratch.weight;
+                  for (int64_t r = begin; r < end; r++) {
+                    const C* row = in.Row(x_at.Offset(r), 1, columns, tile_x);  // [C]
+                    double square = SumOf(columns, [&](int64_t i) { return double(row[i]) * double(row[i]); });
+                    C scale = C(1 / std::sqrt(square / double(columns) + eps));
+                    C* result = out.Row(y_at.Offset(r), 1, tile_y);  // [C]
 #pragma GCC ivdep
-      for (int64_t i = 0; i < columns; i++) result[i] = row[i] * scale * weight[i];
-      out.Done(result, y_at.Offset(r), 1, columns);
-      out_rstd.Set(rstd_at.Offset(r), scale);
-    }
-  });
+                    for (int64_t i = 0; i < columns; i++) result[i] = row[i] * scale * weight[i];
+                    out.Done(result, y_at.Offset(r), 1, columns);
+                    out_rstd.Set(rstd_at.Offset(r), scale);
+                  }
+                });
 }
 
 size_t ForwardWorkspace(const KernelCall& call) {
-  return DispatchCompute(call.in[0].dtype, [&](auto zero) { return ForwardScratch<decltype(zero)>(call, nullptr).bytes; });
+  return DispatchCompute(call.in[0].dtype,
+                         [&](auto zero) { return ForwardScratch<decltype(zero)>(call, nullptr).bytes; });
 }
 
 // Scratch: the weight, three rows a block, f64 sums of dweight a block.
@@ -104,8 +106,9 @@ void Backward(const KernelCall& call) {
       std::fill(sum, sum + columns, 0.0);
       for (int64_t r = b * blocks.block; r < std::min(blocks.rows, (b + 1) * blocks.block); r++) {
         C* result = out.Row(dx_at.Offset(r), 1, tile_dx);
-        BackwardRow(in.Row(x_at.Offset(r), 1, columns, tile_x), scratch.weight, in_dy.Row(dy_at.Offset(r), 1, columns, tile_dy),
-                    in_rstd.At(rstd_at.Offset(r)), columns, result, sum);
+        BackwardRow(in.Row(x_at.Offset(r), 1, columns, tile_x), scratch.weight,
+                    in_dy.Row(dy_at.Offset(r), 1, columns, tile_dy), in_rstd.At(rstd_at.Offset(r)), columns, result,
+                    sum);
         out.Done(result, dx_at.Offset(r), 1, columns);
       }
     }
@@ -115,7 +118,8 @@ void Backward(const KernelCall& call) {
 }
 
 size_t BackwardWorkspace(const KernelCall& call) {
-  return DispatchCompute(call.in[0].dtype, [&](auto zero) { return BackwardScratch<decltype(zero)>(call, nullptr).bytes; });
+  return DispatchCompute(call.in[0].dtype,
+                         [&](auto zero) { return BackwardScratch<decltype(zero)>(call, nullptr).bytes; });
 }
 
 void RmsNorm(const KernelCall& call) {

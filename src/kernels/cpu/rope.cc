@@ -1,4 +1,5 @@
-// Rotary embedding. Angles are computed in f64 once a call, for every position held, then serve all sequences and heads.
+// Rotary embedding. Angles are computed in f64 once a call, for every position held, then serve all sequences and
+// heads.
 #include <cmath>
 
 #include "core/ops/attention.h"
@@ -102,6 +103,8 @@ void Rope(const KernelCall& call) {
 
 }  // namespace
 
-void AddRope(KernelTable& table) { table.Add(Op::kRope, {.run = &Rope, .workspace = &RopeWorkspace, .in_place = true}); }
+void AddRope(KernelTable& table) {
+  table.Add(Op::kRope, {.run = &Rope, .workspace = &RopeWorkspace, .in_place = true});
+}
 
 }  // namespace weft::cpu

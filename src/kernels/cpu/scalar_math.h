@@ -22,7 +22,7 @@ inline float exp(float x) {
   float shifted = x * 1.44269504f + kRound;
   int32_t n = std::bit_cast<int32_t>(shifted) - std::bit_cast<int32_t>(kRound);
   float whole = shifted - kRound;
-  float r = x - whole * 0.693359375f;   // the high bits of ln 2: the product is exact
+  float r = x - whole * 0.693359375f;  // the high bits of ln 2: the product is exact
   r = r + whole * 2.12194440e-4f;
   float p = 1.392618181e-3f;
   p = p * r + 8.363177630e-3f;
@@ -51,15 +51,39 @@ inline float tanh(float x) {
 }
 inline double tanh(double x) { return std::tanh(x); }
 
-template <class C> C log(C a) { return std::log(a); }
-template <class C> C sqrt(C a) { return std::sqrt(a); }
-template <class C> C erf(C a) { return std::erf(a); }
-template <class C> C sin(C a) { return std::sin(a); }
-template <class C> C cos(C a) { return std::cos(a); }
-template <class C> C floor(C a) { return std::floor(a); }
-template <class C> C pow(C a, C b) { return std::pow(a, b); }
+template <class C>
+C log(C a) {
+  return std::log(a);
+}
+template <class C>
+C sqrt(C a) {
+  return std::sqrt(a);
+}
+template <class C>
+C erf(C a) {
+  return std::erf(a);
+}
+template <class C>
+C sin(C a) {
+  return std::sin(a);
+}
+template <class C>
+C cos(C a) {
+  return std::cos(a);
+}
+template <class C>
+C floor(C a) {
+  return std::floor(a);
+}
+template <class C>
+C pow(C a, C b) {
+  return std::pow(a, b);
+}
 
-template <class C> C SignOf(C a) { return C(a > C(0)) - C(a < C(0)); }
+template <class C>
+C SignOf(C a) {
+  return C(a > C(0)) - C(a < C(0));
+}
 
 // GELU in its tanh form (Hendrycks, Gimpel 2016): a/2 (1 + tanh u), u = sqrt(2/pi) (a + 0.044715 a^3).
 template <class C>

@@ -10,9 +10,9 @@ namespace {
 // One worker's tiles.
 template <class C>
 struct Tiles {
-  C *q, *s, *o;             // [D, Q], [K, Q], [D, Q]
-  C *largest, *sum;         // [Q]: the running softmax
-  C *k, *v, *rows;          // [K, D] where k and v are not of type C; [Q, D]
+  C *q, *s, *o;      // [D, Q], [K, Q], [D, Q]
+  C *largest, *sum;  // [Q]: the running softmax
+  C *k, *v, *rows;   // [K, D] where k and v are not of type C; [Q, D]
   size_t bytes;
 
   Tiles(const SdpaSizes& z, void* start) {
@@ -66,7 +66,8 @@ void AddKeys(const SdpaSizes& z, const Tiles<C>& t, Left<C> k, Left<C> v, int64_
 
 // Queries [first, first + n) of one head.
 template <class C>
-void QueryBlock(const KernelCall& call, const SdpaSizes& z, const Tiles<C>& t, int64_t b, int64_t h, int64_t first, int64_t n) {
+void QueryBlock(const KernelCall& call, const SdpaSizes& z, const Tiles<C>& t, int64_t b, int64_t h, int64_t first,
+                int64_t n) {
   int64_t g = z.KvHead(h), width = z.query_block, keys = z.Visible(first + n - 1);
   LoadTransposed(HeadRows<C>(call.in[0], b, h), first, n, z.D, C(z.scale), width, t.q, t.rows);  // [D, Q]
   std::fill(t.largest, t.largest + width, -std::numeric_limits<C>::infinity());
@@ -80,7 +81,8 @@ void QueryBlock(const KernelCall& call, const SdpaSizes& z, const Tiles<C>& t, i
   const TensorView& lse = call.out[1];
   Writer<C> y_lse(lse);
   for (int64_t i = 0; i < n; i++)
-    y_lse.Set(b * lse.dim(0).stride + (first + i) * lse.dim(1).stride + h * lse.dim(2).stride, t.largest[i] + C(std::log(t.sum[i])));
+    y_lse.Set(b * lse.dim(0).stride + (first + i) * lse.dim(1).stride + h * lse.dim(2).stride,
+              t.largest[i] + C(std::log(t.sum[i])));
   for (int64_t i = 0; i < width; i++) t.sum[i] = t.sum[i] > 0 ? 1 / t.sum[i] : C(0);
   StoreTransposed(call.out[0], b, h, first, n, z.D, width, t.sum, t.o, t.rows);
 }

@@ -1,5 +1,5 @@
-// Sdpa backward: the probabilities are recomputed from lse. One task is one KV head of one sequence: it alone adds to that
-// head's dk and dv, query heads and query blocks in order, so results do not depend on the number of threads.
+// Sdpa backward: the probabilities are recomputed from lse. One task is one KV head of one sequence: it alone adds to
+// that head's dk and dv, query heads and query blocks in order, so results do not depend on the number of threads.
 #include "core/ops/attention.h"
 
 #include "kernels/cpu/families.h"
@@ -12,12 +12,12 @@ namespace {
 template <class C>
 struct Tiles {
   int64_t Dp;
-  C *dk, *dv;                  // [S, Dp]: the sums of the task
-  C *q, *dout;                 // [D, Q]
-  C *q_rows, *dout_rows;       // [Q, Dp]
-  C *p, *ds;                   // [K, Q]
-  C *dq;                       // [D, Q]
-  C *lse, *delta, *scale;      // [Q]; delta is the dot product of out and dout
+  C *dk, *dv;                     // [S, Dp]: the sums of the task
+  C *q, *dout;                    // [D, Q]
+  C *q_rows, *dout_rows;          // [Q, Dp]
+  C *p, *ds;                      // [K, Q]
+  C* dq;                          // [D, Q]
+  C *lse, *delta, *scale;         // [Q]; delta is the dot product of out and dout
   C *k, *v, *rows, *row, *other;  // [K, D] where k and v are not of type C; [Q, D]; [Dp]
   size_t bytes;
 
@@ -38,7 +38,8 @@ struct Tiles {
 
 // y [Q, Dp] = x rows, scaled; zeros beyond n rows and D columns.
 template <class C>
-void LoadRows(const HeadRows<C>& x, int64_t first, int64_t n, int64_t D, C scale, int64_t width, int64_t Dp, C* y, C* row_tile) {
+void LoadRows(const HeadRows<C>& x, int64_t first, int64_t n, int64_t D, C scale, int64_t width, int64_t Dp, C* y,
+              C* row_tile) {
   std::fill(y, y + width * Dp, C(0));
   for (int64_t i = 0; i < n; i++) {
     const C* row = x.Row(first + i, row_tile);
@@ -48,7 +49,8 @@ void LoadRows(const HeadRows<C>& x, int64_t first, int64_t n, int64_t D, C scale
 
 // Loads all that the block of queries [first, first + n) of head h needs.
 template <class C>
-void LoadQueries(const KernelCall& call, const SdpaSizes& z, const Tiles<C>& t, int64_t b, int64_t h, int64_t first, int64_t n) {
+void LoadQueries(const KernelCall& call, const SdpaSizes& z, const Tiles<C>& t, int64_t b, int64_t h, int64_t first,
+                 int64_t n) {
   int64_t width = z.query_block;
   const TensorView& lse = call.in[4];
   HeadRows<C> q(call.in[0], b, h), out(call.in[3], b, h), dout(call.in[5], b, h);
@@ -62,7 +64,8 @@ void LoadQueries(const KernelCall& call, const SdpaSizes& z, const Tiles<C>& t, 
   Reader<C> in_lse(lse);
   for (int64_t i = 0; i < n; i++) {
     C value = in_lse.At(b * lse.dim(0).stride + (first + i) * lse.dim(1).stride + h * lse.dim(2).stride);
-    t.lse[i] = value == -std::numeric_limits<C>::infinity() ? -value : value;  // no key seen: every probability is exp(-inf)
+    t.lse[i] =
+        value == -std::numeric_limits<C>::infinity() ? -value : value;  // no key seen: every probability is exp(-inf)
     t.delta[i] = Dot(out.Row(first + i, t.row), dout.Row(first + i, t.other), z.D);
   }
 }
@@ -78,7 +81,7 @@ void AddKeys(const SdpaSizes& z, const Tiles<C>& t, Left<C> k, Left<C> v, int64_
       StoreVector(p, ExpOfScore(LoadVector(p) - LoadVector(t.lse + i)));
     }
   TileProduct<C>(n, t.Dp, width, {t.p, width, 1}, t.dout_rows, t.Dp, t.dv + begin * t.Dp, t.Dp, true);  // dv [K, Dp]
-  TileProduct<C>(n, width, z.D, v, t.dout, width, t.ds, width, false);                                 // dp [K, Q]
+  TileProduct<C>(n, width, z.D, v, t.dout, width, t.ds, width, false);                                  // dp [K, Q]
   for (int64_t j = 0; j < n; j++)
     for (int64_t i = 0; i < width; i += kWidth<C>) {
       C* ds = t.ds + j * width + i;
@@ -118,7 +121,9 @@ void KvHeadTask(const KernelCall& call, const SdpaSizes& z, const Tiles<C>& t, i
 }
 
 template <class C>
-int64_t Slots(const KernelCall& call, const SdpaSizes& z) { return std::clamp<int64_t>(z.B * z.G, 1, Threads(call)); }
+int64_t Slots(const KernelCall& call, const SdpaSizes& z) {
+  return std::clamp<int64_t>(z.B * z.G, 1, Threads(call));
+}
 
 template <class C>
 void SdpaGradAs(const KernelCall& call) {

@@ -19,12 +19,12 @@ inline constexpr int64_t kQueryBlock = 32;
 
 struct SdpaSizes {
   int64_t B, T, S, H, G, D;
-  int64_t group;               // query heads per KV head
+  int64_t group;  // query heads per KV head
   int64_t first_head, first_kv_head;
-  int64_t shift;               // local query i sees local keys j <= i + shift
+  int64_t shift;  // local query i sees local keys j <= i + shift
   bool causal;
   double scale;
-  int64_t query_block;         // columns of a tile
+  int64_t query_block;  // columns of a tile
 
   SdpaSizes(const KernelCall& call, int64_t lanes) {
     const TensorView &q = call.in[0], &k = call.in[1];
@@ -48,7 +48,10 @@ template <class C>
 class HeadRows {
  public:
   HeadRows(const TensorView& x, int64_t b, int64_t h)
-      : read_(x), base_(b * x.dim(0).stride + h * x.dim(2).stride), step_(x.dim(1).stride), columns_(x.dim(3).extent),
+      : read_(x),
+        base_(b * x.dim(0).stride + h * x.dim(2).stride),
+        step_(x.dim(1).stride),
+        columns_(x.dim(3).extent),
         direct_(x.dtype == kDTypeOf<C>) {}
   // Rows [begin, begin + n): [n, D], as the left factor of a product.
   Left<C> Block(int64_t begin, int64_t n, C* tile) const {
@@ -66,7 +69,9 @@ class HeadRows {
 };
 
 template <class C>
-Left<C> Transposed(Left<C> a) { return {a.data, a.column, a.row}; }
+Left<C> Transposed(Left<C> a) {
+  return {a.data, a.column, a.row};
+}
 
 // y [D, width] = the transpose of n rows of x, scaled; zeros in the columns beyond. `tile` holds [Q, D].
 template <class C>
@@ -79,9 +84,11 @@ void LoadTransposed(const HeadRows<C>& x, int64_t first, int64_t n, int64_t D, C
 
 // Stores the columns of y [D, width], scaled by column, as n rows of x's head. `tile` holds [Q, D].
 template <class C>
-void StoreTransposed(const TensorView& x, int64_t b, int64_t h, int64_t first, int64_t n, int64_t D, int64_t width, const C* scale, C* y, C* tile) {
+void StoreTransposed(const TensorView& x, int64_t b, int64_t h, int64_t first, int64_t n, int64_t D, int64_t width,
+                     const C* scale, C* y, C* tile) {
   for (int64_t d = 0; d < D; d++)
-    for (int64_t i = 0; i < width; i += kWidth<C>) StoreVector(y + d * width + i, LoadVector(y + d * width + i) * LoadVector(scale + i));
+    for (int64_t i = 0; i < width; i += kWidth<C>)
+      StoreVector(y + d * width + i, LoadVector(y + d * width + i) * LoadVector(scale + i));
   int64_t step = x.dim(1).stride, at = b * x.dim(0).stride + first * step + h * x.dim(2).stride;
   if (x.dtype == kDTypeOf<C>) return TransposeTile(y, width, D, n, x.as<C>() + at, step);
   TransposeTile(y, width, D, n, tile, D);
@@ -89,7 +96,8 @@ void StoreTransposed(const TensorView& x, int64_t b, int64_t h, int64_t first, i
   for (int64_t i = 0; i < n; i++) to.Copy(tile + i * D, at + i * step, 1, D);
 }
 
-// Scores of keys [begin, begin + n) that query columns may not see become -inf. s [n, width]; column 0 is query `first`.
+// Scores of keys [begin, begin + n) that query columns may not see become -inf. s [n, width]; column 0 is query
+// `first`.
 template <class C>
 void MaskScores(const SdpaSizes& sizes, int64_t first, int64_t begin, int64_t n, int64_t width, C* s) {
   if (!sizes.causal) return;

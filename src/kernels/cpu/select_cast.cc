@@ -31,10 +31,14 @@ void SelectBits(const KernelCall& call) {
 
 void Select(const KernelCall& call) {
   switch (SizeOf(call.out[0].dtype)) {
-    case 1: return SelectBits<uint8_t>(call);
-    case 2: return SelectBits<uint16_t>(call);
-    case 4: return SelectBits<uint32_t>(call);
-    default: return SelectBits<uint64_t>(call);
+    case 1:
+      return SelectBits<uint8_t>(call);
+    case 2:
+      return SelectBits<uint16_t>(call);
+    case 4:
+      return SelectBits<uint32_t>(call);
+    default:
+      return SelectBits<uint64_t>(call);
   }
 }
 

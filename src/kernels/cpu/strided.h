@@ -21,9 +21,9 @@ struct Nest {
   static Nest Over(std::span<const TensorView* const> views);
 
   void Add(int64_t extent, const Offsets& stride_of);
-  void Collapse();                // drops loops of one step and joins neighbours that all operands walk as one
-  int64_t Count() const;          // steps of the whole nest
-  Offsets At(int64_t step) const; // offsets at a step number
+  void Collapse();                 // drops loops of one step and joins neighbours that all operands walk as one
+  int64_t Count() const;           // steps of the whole nest
+  Offsets At(int64_t step) const;  // offsets at a step number
   int64_t inner_extent() const { return rank ? extents[size_t(rank - 1)] : 1; }
   int64_t inner_stride(int operand) const { return rank ? strides[size_t(rank - 1)][size_t(operand)] : 1; }
 };
@@ -51,7 +51,8 @@ void ForEachRun(const Nest& nest, int64_t begin, int64_t end, int64_t longest, F
       index[size_t(d)] = 0;
       index[size_t(d - 1)]++;
       for (int o = 0; o < nest.operands; o++)
-        at[size_t(o)] += nest.strides[size_t(d - 1)][size_t(o)] - nest.extents[size_t(d)] * nest.strides[size_t(d)][size_t(o)];
+        at[size_t(o)] +=
+            nest.strides[size_t(d - 1)][size_t(o)] - nest.extents[size_t(d)] * nest.strides[size_t(d)][size_t(o)];
     }
   }
 }
@@ -62,7 +63,9 @@ class Rows {
   Rows() : nest_(1) {}
   Rows(const TensorView& view, int dims);
   int64_t count() const { return count_; }
-  int64_t Offset(int64_t row) const { return nest_.rank == 0 ? 0 : nest_.rank == 1 ? row * nest_.strides[0][0] : nest_.At(row)[0]; }
+  int64_t Offset(int64_t row) const {
+    return nest_.rank == 0 ? 0 : nest_.rank == 1 ? row * nest_.strides[0][0] : nest_.At(row)[0];
+  }
 
  private:
   Nest nest_;
@@ -78,6 +81,7 @@ int Threads(const KernelCall& call);
 // Context::ParallelFor, or a plain call where there is no context.
 void ParallelFor(const KernelCall& call, int64_t n, int64_t grain, absl::FunctionRef<void(int64_t, int64_t)> fn);
 // Splits [0, n) into at most `slots` pieces; fn(slot, begin, end) may use scratch number `slot` alone.
-void ParallelSlots(const KernelCall& call, int64_t n, int64_t slots, absl::FunctionRef<void(int64_t, int64_t, int64_t)> fn);
+void ParallelSlots(const KernelCall& call, int64_t n, int64_t slots,
+                   absl::FunctionRef<void(int64_t, int64_t, int64_t)> fn);
 
 }  // namespace weft::cpu

@@ -23,7 +23,8 @@ TensorView Part(const TensorView& view, int dim, int64_t begin, int64_t end) {
 void Broadcast(const KernelCall& call) {
   TensorView from = call.out[0];
   from.data = call.in[0].data;
-  for (int d = 0, source = 0; d < from.rank; d++) from.dims[size_t(d)].stride = d == Dim(call) ? 0 : call.in[0].dim(source++).stride;
+  for (int d = 0, source = 0; d < from.rank; d++)
+    from.dims[size_t(d)].stride = d == Dim(call) ? 0 : call.in[0].dim(source++).stride;
   CopyBox(call, call.out[0], from);
 }
 
@@ -49,8 +50,8 @@ void Merge(const KernelCall& call) { CopyBox(call, SplitView(call.out[0], call.i
 
 // Copies what this rank holds of both when element 0 (global) of `piece` is element `start` (global) of `whole`.
 // Gives the local range of `whole` that was met. Either side may be the target.
-std::pair<int64_t, int64_t> CopyMeeting(const KernelCall& call, const TensorView& whole, const TensorView& piece, int dim,
-                                        int64_t start, bool to_whole) {
+std::pair<int64_t, int64_t> CopyMeeting(const KernelCall& call, const TensorView& whole, const TensorView& piece,
+                                        int dim, int64_t start, bool to_whole) {
   const DimView &w = whole.dim(dim), &p = piece.dim(dim);
   int64_t shift = start + p.offset - w.offset;  // local index in whole of piece's local 0
   int64_t begin = std::clamp<int64_t>(shift, 0, w.extent), end = std::clamp<int64_t>(shift + p.extent, begin, w.extent);
@@ -59,7 +60,9 @@ std::pair<int64_t, int64_t> CopyMeeting(const KernelCall& call, const TensorView
   return {begin, end};
 }
 
-void Slice(const KernelCall& call) { CopyMeeting(call, call.in[0], call.out[0], Dim(call), call.attrs->Int("start"), false); }
+void Slice(const KernelCall& call) {
+  CopyMeeting(call, call.in[0], call.out[0], Dim(call), call.attrs->Int("start"), false);
+}
 
 void Pad(const KernelCall& call) {
   int dim = Dim(call);

@@ -6,7 +6,8 @@
 
 namespace weft::cpu {
 
-template <class C> inline constexpr int64_t kLanes = 2 * kWidth<C>;            // columns go in steps of two vectors
+template <class C>
+inline constexpr int64_t kLanes = 2 * kWidth<C>;  // columns go in steps of two vectors
 
 // Element (i, p) of the left factor is data[i * row + p * column].
 template <class C>
@@ -43,12 +44,23 @@ void TileProduct(int64_t m, int64_t n, int64_t k, Left<C> a, const C* b, int64_t
       TileRows<C, kRows>(k, {a.data + i * a.row, a.row, a.column}, b + j, ldb, c + i * ldc + j, ldc, add);
     Left<C> rest{a.data + i * a.row, a.row, a.column};
     switch (m - i) {
-      case 5: TileRows<C, 5>(k, rest, b + j, ldb, c + i * ldc + j, ldc, add); break;
-      case 4: TileRows<C, 4>(k, rest, b + j, ldb, c + i * ldc + j, ldc, add); break;
-      case 3: TileRows<C, 3>(k, rest, b + j, ldb, c + i * ldc + j, ldc, add); break;
-      case 2: TileRows<C, 2>(k, rest, b + j, ldb, c + i * ldc + j, ldc, add); break;
-      case 1: TileRows<C, 1>(k, rest, b + j, ldb, c + i * ldc + j, ldc, add); break;
-      default: break;
+      case 5:
+        TileRows<C, 5>(k, rest, b + j, ldb, c + i * ldc + j, ldc, add);
+        break;
+      case 4:
+        TileRows<C, 4>(k, rest, b + j, ldb, c + i * ldc + j, ldc, add);
+        break;
+      case 3:
+        TileRows<C, 3>(k, rest, b + j, ldb, c + i * ldc + j, ldc, add);
+        break;
+      case 2:
+        TileRows<C, 2>(k, rest, b + j, ldb, c + i * ldc + j, ldc, add);
+        break;
+      case 1:
+        TileRows<C, 1>(k, rest, b + j, ldb, c + i * ldc + j, ldc, add);
+        break;
+      default:
+        break;
     }
   }
 }

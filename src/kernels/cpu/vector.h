@@ -12,12 +12,23 @@ struct VectorTypes {
   typedef C Value __attribute__((vector_size(32)));
   typedef C Unaligned __attribute__((vector_size(32), aligned(sizeof(C)), may_alias));  // loads from any array of C
 };
-template <class C> using Vector = typename VectorTypes<C>::Value;
-template <class C> inline constexpr int64_t kWidth = 32 / int64_t(sizeof(C));  // lanes of a vector
+template <class C>
+using Vector = typename VectorTypes<C>::Value;
+template <class C>
+inline constexpr int64_t kWidth = 32 / int64_t(sizeof(C));  // lanes of a vector
 
-template <class C> Vector<C> LoadVector(const C* p) { return *reinterpret_cast<const typename VectorTypes<C>::Unaligned*>(p); }
-template <class C> void StoreVector(C* p, Vector<C> x) { *reinterpret_cast<typename VectorTypes<C>::Unaligned*>(p) = x; }
-template <class C> Vector<C> Splat(C value) { return value - Vector<C>{}; }
+template <class C>
+Vector<C> LoadVector(const C* p) {
+  return *reinterpret_cast<const typename VectorTypes<C>::Unaligned*>(p);
+}
+template <class C>
+void StoreVector(C* p, Vector<C> x) {
+  *reinterpret_cast<typename VectorTypes<C>::Unaligned*>(p) = x;
+}
+template <class C>
+Vector<C> Splat(C value) {
+  return value - Vector<C>{};
+}
 
 // The dot product of two rows, in one vector of running sums.
 template <class C>
