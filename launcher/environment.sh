@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # Sourced by the scripts: what a run under mpirun wants on one host, also in a container and as root.
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export OMPI_MCA_rmaps_base_oversubscribe=1        # more ranks than cores

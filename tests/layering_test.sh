@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The rules of the house, checked in the sources: who may include whom, and what stays where.
 # Usage: layering_test.sh ROOT. First the rules are tried on small breaches, each of which must be found.
+# shellcheck disable=SC2046  # no source has a space in its path
 set -euo pipefail
 export LC_ALL=C
 

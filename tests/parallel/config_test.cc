@@ -114,13 +114,15 @@ std::vector<BadCase> BadFiles() {
       {"open quote", b + "device: 'cpu\nexecutor: 'eager'\n", {}, "a.yaml:4:9: ", "the quote is not closed"},
       {"open quote", b + "'device: cpu\n", {}, "a.yaml:4:1: ", "the quote is not closed"},
       {"open quote", b + "log: {jsonl: \"a\\\"}\n", {}, "a.yaml:4:14: ", "the quote is not closed"},
-      {"not YAML", b + "mesh: {dp: 2\n", {}, "a.yaml:5:1: ", "not valid YAML"},
-      {"not YAML", b + "mesh: {dp: 2}}\n", {}, "a.yaml:4:14: ", "not valid YAML"},
-      {"not YAML", b + "mesh: dp: 2\n", {}, "a.yaml:4:9: ", "not valid YAML"},
-      {"not YAML", b + "\tdevice: cpu\n", {}, "a.yaml:4:", "not valid YAML"},
-      {"not YAML", b + "- mesh\n", {}, "a.yaml:4:1: ", "not valid YAML"},
-      {"two documents", b + "---\ndevice: cpu\n", {}, "a.yaml:5:1: ", "expected one YAML document"},
+      {"not YAML", b + "mesh: {dp: 2\n", {}, "a.yaml:5:1: ", "not a valid config"},
+      {"not YAML", b + "mesh: {dp: 2}}\n", {}, "a.yaml:4:14: ", "not a valid config"},
+      {"not YAML", b + "mesh: dp: 2\n", {}, "a.yaml:4:9: ", "not a valid config"},
+      {"not YAML", b + "\tdevice: cpu\n", {}, "a.yaml:4:", "not a valid config"},
+      {"not YAML", b + "- mesh\n", {}, "a.yaml:4:1: ", "not a valid config"},
+      {"two documents", b + "---\ndevice: cpu\n", {}, "a.yaml:4:1: ", "expected one YAML document"},
       {"a tag", b + "log: {every: !!int \"3\"}\n", {}, "a.yaml:4:14: ", "no tags"},
+      {"an alias", b + "log: &a {every: 1}\ndist: *a\n", {}, "a.yaml:5:7: ", "got an alias"},
+      {"two documents", ",odel: 1\n", {}, "a.yaml:1:", "expected"},
       {"a key that is no word", b + "? [a]\n: 1\n", {}, "a.yaml:4:3: ", "expected a key"},
       {"empty file", "", {}, "a.yaml:1:1: ", "expected a mapping of keys, got nothing"},
       {"empty file", "# only words\n", {}, "a.yaml:1:1: ", "got nothing"},
@@ -178,7 +180,7 @@ std::vector<BadCase> BadMeanings() {
       {"override: wrong", b, {"mesh=2"}, "command line: mesh", "expected a mapping of keys"},
       {"override: wrong", b, {"mesh={dp: x}"}, "command line: mesh.dp", "got \"x\""},
       {"override: wrong", b, {"optimizer.betas=[0.9, x]"}, "command line: optimizer.betas", "got \"x\""},
-      {"override: wrong", b, {"optimizer.betas=[0.9"}, "command line: optimizer.betas:1:", "not valid YAML"},
+      {"override: wrong", b, {"optimizer.betas=[0.9"}, "command line: optimizer.betas:1:", "not a valid config"},
       {"override: wrong", b, {"log.jsonl='a"}, "command line: log.jsonl:1:1: ", "the quote is not closed"},
   };
 }
@@ -217,6 +219,21 @@ TEST(Config, ReportsEveryFaultAtOnce) {
   ASSERT_FALSE(config.ok());
   std::string message = Message(config.status());
   EXPECT_EQ(std::count(message.begin(), message.end(), '\n'), 2) << message;
+}
+
+// Whatever a slip of the finger makes of a file, the answer is a config or a message with a place, never a crash.
+TEST(Config, AnyDamagedByteIsAnswered) {
+  std::string good = kBase + "optimizer:\n  betas: [0.9, \"0.95\"]\n  lr: 1e-3 # it's\nlog: {jsonl: 'a b'}\n";
+  std::string damage("'\"[]{}:#-,?&*!|>%@`\\ \n\t\r0a\xff\x00", 28);
+  for (size_t at = 0; at < good.size(); at++) {
+    for (char ch : damage) {
+      std::string bad = good;
+      bad[at] = ch;
+      absl::StatusOr<Config> config = ParseConfig(bad, "a.yaml", {});
+      EXPECT_TRUE(config.ok() || Message(config.status()).starts_with("a.yaml:")) << bad << Message(config.status());
+    }
+    ParseConfig(good.substr(0, at), "a.yaml", {}).IgnoreError();
+  }
 }
 
 TEST(Config, MissingFilesAndFoldersAreNamed) {

@@ -1,7 +1,11 @@
 // The only file that includes yaml-cpp.
 #include "parallel/train/yaml_node.h"
 
+#include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/yaml.h>
+
+#include <optional>
+#include <sstream>
 
 #include "fmt/format.h"
 #include "parallel/train/utf8.h"
@@ -64,30 +68,75 @@ absl::Status CheckText(std::string_view text, const std::string& name) {
   return absl::OkStatus();
 }
 
-// Converts, and refuses by throwing the library's own exception type, which carries the position.
-YamlNode Convert(const YAML::Node& from) {
-  YAML::Mark mark = from.Mark();
-  YamlNode to{.line = mark.line + 1, .column = mark.column + 1};
-  const std::string& tag = from.Tag();
-  if (!tag.empty() && tag != "?" && tag != "!")
-    throw YAML::ParserException(mark, "a config has no tags; remove " + tag);
-  if (from.IsScalar()) {
-    to.kind = YamlNode::kScalar;
-    to.text = from.Scalar();
-    to.quoted = tag == "!";
-  } else if (from.IsSequence()) {
-    to.kind = YamlNode::kList;
-    for (const YAML::Node& item : from) to.items.push_back(Convert(item));
-  } else if (from.IsMap()) {
-    to.kind = YamlNode::kMap;
-    for (const auto& entry : from) {
-      YAML::Mark at = entry.first.Mark();
-      if (!entry.first.IsScalar()) throw YAML::ParserException(at, "expected a key, got a list or mapping");
-      to.entries.push_back({entry.first.Scalar(), at.line + 1, at.column + 1, Convert(entry.second)});
+// Builds the tree from the parser's events; refuses by throwing the library's own exception, which carries the
+// position.
+class TreeBuilder final : public YAML::EventHandler {
+ public:
+  const YamlNode& root() const { return root_; }
+
+  void OnDocumentStart(const YAML::Mark& mark) override {
+    if (documents_++ > 0) Refuse(mark, "expected one YAML document, got a second one");
+  }
+  void OnDocumentEnd() override {}
+  void OnNull(const YAML::Mark& mark, YAML::anchor_t) override { Add(Node(YamlNode::kNull, mark)); }
+  void OnAlias(const YAML::Mark& mark, YAML::anchor_t) override {
+    Refuse(mark, "expected a value, got an alias; repeat it");
+  }
+  void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t, const std::string& value) override {
+    YamlNode node = Node(YamlNode::kScalar, mark, tag);
+    node.text = value;
+    node.quoted = tag == "!";
+    Add(std::move(node));
+  }
+  void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t,
+                       YAML::EmitterStyle::value) override {
+    open_.push_back({Node(YamlNode::kList, mark, tag)});
+  }
+  void OnSequenceEnd() override { Close(); }
+  void OnMapStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t, YAML::EmitterStyle::value) override {
+    open_.push_back({Node(YamlNode::kMap, mark, tag)});
+  }
+  void OnMapEnd() override { Close(); }
+
+ private:
+  struct Open {
+    YamlNode node;
+    std::optional<YamlNode> key = {};  // of a mapping, while its value is awaited
+  };
+
+  [[noreturn]] static void Refuse(const YAML::Mark& mark, const std::string& what) {
+    throw YAML::ParserException(mark, what);
+  }
+  static YamlNode Node(YamlNode::Kind kind, const YAML::Mark& mark, const std::string& tag = "") {
+    if (!tag.empty() && tag != "?" && tag != "!") Refuse(mark, "a config has no tags; remove " + tag);
+    return {.kind = kind, .line = mark.line + 1, .column = mark.column + 1};
+  }
+  void Close() {
+    YamlNode done = std::move(open_.back().node);
+    open_.pop_back();
+    Add(std::move(done));
+  }
+  void Add(YamlNode node) {
+    if (open_.empty()) {
+      root_ = std::move(node);
+    } else if (Open& parent = open_.back(); parent.node.kind == YamlNode::kList) {
+      parent.node.items.push_back(std::move(node));
+    } else if (parent.key) {
+      parent.node.entries.push_back({parent.key->text, parent.key->line, parent.key->column, std::move(node)});
+      parent.key.reset();
+    } else {
+      YAML::Mark mark;
+      mark.line = node.line - 1;
+      mark.column = node.column - 1;
+      if (node.kind != YamlNode::kScalar) Refuse(mark, "expected a key, got a list, a mapping or nothing");
+      parent.key = std::move(node);
     }
   }
-  return to;
-}
+
+  YamlNode root_;
+  std::vector<Open> open_;
+  int documents_ = 0;
+};
 
 }  // namespace
 
@@ -95,15 +144,16 @@ absl::StatusOr<YamlNode> ParseYaml(std::string_view text, const std::string& nam
   if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);
   if (absl::Status status = CheckText(text, name); !status.ok()) return status;
   try {
-    std::vector<YAML::Node> documents = YAML::LoadAll(std::string(text));
-    if (documents.empty()) return YamlNode{.line = 1, .column = 1};
-    if (documents.size() > 1) {
-      YAML::Mark mark = documents[1].Mark();
-      return At(name, mark.line + 1, mark.column + 1, "expected one YAML document, got a second one");
-    }
-    return Convert(documents[0]);
+    std::istringstream stream{std::string(text)};
+    YAML::Parser parser(stream);
+    TreeBuilder tree;
+    if (!parser.HandleNextDocument(tree)) return YamlNode{.line = 1, .column = 1};
+    // Asked for all documents, the library finds endless empty ones in a text that starts with a comma: one more is
+    // enough.
+    parser.HandleNextDocument(tree);
+    return tree.root();
   } catch (const YAML::Exception& error) {
-    return At(name, error.mark.line + 1, error.mark.column + 1, "not valid YAML: " + error.msg);
+    return At(name, error.mark.line + 1, error.mark.column + 1, "not a valid config: " + error.msg);
   }
 }
 

@@ -26,8 +26,8 @@ struct YamlEntry {
   YamlNode value;
 };
 
-// One document. Refuses what the library would take in silence: unterminated quotes, a second document, aliases' kin
-// (tags, non-scalar keys). Errors read "name:line:column: text".
+// One document. Refuses what the library would take in silence: quotes left open, a second document, tags, keys that
+// are no words; and aliases. Errors read "name:line:column: text".
 absl::StatusOr<YamlNode> ParseYaml(std::string_view text, const std::string& name);
 
 }  // namespace weft
