@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <limits>
 
 #include "core/ops/ops.h"
 #include "core/ops/structural.h"
@@ -46,9 +47,12 @@ Dims RopeDims(const Node&) { return {.in = {"bthd"}, .out = {"bthd"}, .blocked =
 Var RepeatHeads(const Var& kv, int64_t group) {
   return group == 1 ? kv : Merge(Broadcast(kv, 3, group), 2);  // [B, S, H, D]
 }
-// Scaled scores with the causal mask as -1e300-like values; the quadratic truth that tests compare with.
+// Scaled scores; the quadratic truth that tests compare with.
 Var Scores(const Node& node, const Var& q, const Var& k) {
-  Var s = Scale(Einsum("bthd,bshd->bhts", q, k), node.attrs.Float("scale"));  // [B, H, T, S]
+  return Scale(Einsum("bthd,bshd->bhts", q, k), node.attrs.Float("scale"));  // [B, H, T, S]
+}
+// A value whose exponential is 0 where the key is not seen. Applied last before Exp: what it hides may be infinite.
+Var Masked(const Node& node, const Var& s) {
   if (!node.attrs.Int("causal")) return s;
   Var i = Iota(2, DType::kI64, s.shape()), j = Iota(3, DType::kI64, s.shape());
   Var seen = Le(j, AddScalar(i, double(node.attrs.Int("causal_offset"))));
@@ -59,11 +63,15 @@ Outputs FallbackSdpa(const Node& node) {
   int64_t group = node.inputs[0].dim(2) / node.inputs[1].dim(2);
   Var q = Cast(node.inputs[0], acc), k = RepeatHeads(Cast(node.inputs[1], acc), group), v = RepeatHeads(Cast(node.inputs[2], acc), group);
   Var s = Scores(node, q, k);
-  Var max = StopGradient(ReduceMax(s, 3));
-  Var e = Exp(s - Broadcast(max, 3, s.dim(3)));
+  Var max = StopGradient(ReduceMax(Masked(node, s), 3));
+  Var e = Exp(Masked(node, s - Broadcast(max, 3, s.dim(3))));
   Var sum = ReduceSum(e, 3);  // [B, H, T]
-  Var out = Einsum("bhts,bshd->bthd", e / Broadcast(sum, 3, s.dim(3)), v);
-  return {Cast(out, dtype), Permute(Log(sum) + max, {0, 2, 1})};
+  // A row that sees no key: out 0, lse -inf.
+  auto full = [&](double value) { return Full(value, acc, sum.shape()); };
+  Var any = Gt(sum, full(0)), divisor = Select(any, sum, full(1));
+  Var out = Einsum("bhts,bshd->bthd", e / Broadcast(divisor, 3, s.dim(3)), v);
+  Var lse = Select(any, Log(divisor) + max, full(-std::numeric_limits<double>::infinity()));
+  return {Cast(out, dtype), Permute(lse, {0, 2, 1})};
 }
 Outputs FallbackSdpaGrad(const Node& node) {
   const auto& in = node.inputs;
@@ -71,7 +79,7 @@ Outputs FallbackSdpaGrad(const Node& node) {
   int64_t group = in[0].dim(2) / in[1].dim(2);
   Var q = Cast(in[0], acc), k = RepeatHeads(Cast(in[1], acc), group), v = RepeatHeads(Cast(in[2], acc), group), dout = Cast(in[5], acc);
   Var s = Scores(node, q, k);
-  Var p = Exp(s - Broadcast(Permute(in[4], {0, 2, 1}), 3, s.dim(3)));              // [B, H, T, S]
+  Var p = Exp(Masked(node, s - Broadcast(Permute(in[4], {0, 2, 1}), 3, s.dim(3))));  // [B, H, T, S]
   Var delta = Permute(ReduceSum(dout * Cast(in[3], acc), 3), {0, 2, 1});           // [B, H, T]
   Var dp = Einsum("bthd,bshd->bhts", dout, v);
   Var ds = Scale(p * (dp - Broadcast(delta, 3, s.dim(3))), node.attrs.Float("scale"));

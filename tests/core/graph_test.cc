@@ -1,0 +1,182 @@
+// Graph: what Verify refuses, what Print shows, and the text of the errors that building one gives.
+#include "core/graph/graph.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "core/graph/builder.h"
+#include "core/ops/ops.h"
+
+namespace weft {
+namespace {
+
+std::string ErrorOf(const std::function<void()>& body) {
+  try {
+    body();
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "no error";
+}
+
+TEST(Verify, RefusesAnOperandThatIsMadeLater) {
+  TraceBuilder trace;
+  BuilderScope scope(trace);
+  Var y = Exp(Leaf("x", DType::kF32, {2}));
+  Graph graph = trace.Finish({{"y", y}});
+  EXPECT_EQ(ErrorOf([&] { Verify(graph); }), "no error");
+  std::swap(graph.nodes[0], graph.nodes[1]);
+  EXPECT_EQ(ErrorOf([&] { Verify(graph); }), fmt::format("exp at graph_test.cc:{}: operand %0 is not made before it is used", y.node().loc.line()));
+}
+
+TEST(Verify, RefusesAnOutputOfAnotherGraph) {
+  TraceBuilder trace;
+  BuilderScope scope(trace);
+  Var x = Leaf("x", DType::kF32, {2});
+  trace.Finish({{"x", x}});
+  Var y = Leaf("y", DType::kF32, {2});
+  EXPECT_EQ(ErrorOf([&] { Verify(trace.Finish({{"x", x}, {"y", y}})); }), "graph: \"x\" is not made by it");
+  EXPECT_EQ(ErrorOf([&] { Verify(Graph{{}, {{"none", Var()}}, {}}); }), "graph: \"none\" is not made by it");
+}
+
+TEST(Print, IsOneLineANodeWithOpAttributesShapesScopeAndLine) {
+  TraceBuilder trace;
+  BuilderScope scope(trace);
+  int line = __LINE__ + 1;
+  Var x = Leaf("x", DType::kF32, {2, 3});
+  ModuleScope outer("block");
+  ModuleScope inner("norm");
+  Outputs y = Emit(Op::kRmsNorm, {{"eps", 0.5}}, {x, Leaf("w", DType::kF32, {3})}, Loc::current());
+  Var z = Scale(y[1], 2.0);
+  EXPECT_EQ(Print(trace.Finish({{"z", z}}, {{"w", y[0]}})),
+            fmt::format("%0 = leaf() name=x dtype=1 shape=[2, 3] placement=() parameter=0 : f32 [2, 3]  // forward  graph_test.cc:{0}\n"
+                        "%1 = leaf() name=w dtype=1 shape=[3] placement=() parameter=0 : f32 [3]  // forward block.norm graph_test.cc:{1}\n"
+                        "%2 = rms_norm(%0, %1) eps=0.5 : f32 [2, 3], f32 [2]  // forward block.norm graph_test.cc:{1}\n"
+                        "%3 = scale(%2.1) k=2 : f32 [2]  // forward block.norm graph_test.cc:{2}\n"
+                        "output z = %3.0\nwrite w = %2.0\n",
+                        line, line + 3, line + 4));
+}
+
+TEST(RemoveDead, KeepsWhatOutputsAndWritesNeed) {
+  TraceBuilder trace;
+  BuilderScope scope(trace);
+  Var x = Leaf("x", DType::kF32, {2}), unused = Exp(x), y = Sin(x), w = Cos(y);
+  Graph graph = RemoveDead(trace.Finish({{"y", y}}, {{"w", w}}));
+  EXPECT_EQ(graph.nodes.size(), 3u);
+  for (const auto& node : graph.nodes) EXPECT_NE(node.get(), &unused.node());
+  EXPECT_NO_THROW(Verify(graph));
+}
+
+// What, expected, got, where.
+TEST(Errors, NameTheOpTheLineAndWhatWasExpected) {
+  TraceBuilder trace;
+  BuilderScope scope(trace);
+  ModuleScope module("attn");
+  auto at = [](int line) { return fmt::format("graph_test.cc:{} in attn: ", line); };
+  auto leaf = [](Shape shape, DType dtype = DType::kF32) { return Leaf("x", dtype, std::move(shape)); };
+  Var a = leaf({2, 3}), b = leaf({4, 3}), half = leaf({2, 3}, DType::kBF16), ids = leaf({2}, DType::kI64);
+  int line = __LINE__ + 1;
+  const std::pair<std::string, std::function<void()>> cases[] = {
+      {"einsum at " + at(line + 2) + "label 'b' of \"ab,bc->ac\" is 3 in operand 0 [2, 3] but 4 in operand 1 [4, 3]",
+       [&] { Einsum("ab,bc->ac", a, b); }},
+      {"einsum at " + at(line + 4) + "expected operand 0 of rank 3, got [2, 3]",
+       [&] { Einsum("abd,bc->adc", a, b); }},
+      {"add at " + at(line + 6) + "operands 0 and 1 must agree in shape and dtype; got f32 [2, 3] and bf16 [2, 3]",
+       [&] { a + half; }},
+      {"add at " + at(line + 8) + "operands 0 and 1 must agree in shape and dtype; got f32 [2, 3] and f32 [4, 3]",
+       [&] { a + b; }},
+      {"split at " + at(line + 10) + "cannot split dim 1 of [2, 3] into pieces of 2",
+       [&] { Split(a, 1, 2); }},
+      {"slice at " + at(line + 12) + "[1, 4) is outside dim 1 of [2, 3]",
+       [&] { Slice(a, 1, 1, 3); }},
+      {"permute at " + at(line + 14) + "not a permutation: [0, 0]",
+       [&] { Permute(a, {0, 0}); }},
+      {"exp at " + at(line + 16) + "an operand is empty (a Var that was never assigned)",
+       [&] { Exp(Var()); }},
+      {"embedding at " + at(line + 18) + "ids must be i32 or i64, got f32",
+       [&] { Embedding(a, a); }},
+  };
+  for (auto& [want, body] : cases) EXPECT_EQ(ErrorOf(body), want);
+  EXPECT_EQ(ErrorOf([&] { ReduceSum(a, 2); }), "reduce_sum: expected a dim in [-2, 2), got 2");
+}
+
+TEST(Errors, AnOpWithoutABuilderSaysSo) {
+  EXPECT_EQ(ErrorOf([] { Full(1, DType::kF32, {}); }), "ops need a builder: open a BuilderScope, or call them inside Compile or an eager scope");
+}
+
+// Scopes nest and end; a builder of an inner scope does not touch the outer one.
+TEST(Builder, ScopesNest) {
+  EXPECT_FALSE(HasBuilder());
+  TraceBuilder outer;
+  {
+    BuilderScope scope(outer);
+    Full(1, DType::kF32, {});
+    TraceBuilder inner;
+    {
+      BuilderScope again(inner);
+      Full(2, DType::kF32, {});
+      EXPECT_EQ(&CurrentBuilder(), &inner);
+    }
+    EXPECT_EQ(&CurrentBuilder(), &outer);
+    EXPECT_EQ(inner.nodes().size(), 1u);
+  }
+  EXPECT_EQ(outer.nodes().size(), 1u);
+  EXPECT_FALSE(HasBuilder());
+}
+
+// One record an op, and every name its own.
+TEST(Ops, HaveARecordASampleAndANameEach) {
+  std::map<std::string, int> names;
+  for (int i = 0; i < kNumOps; i++) {
+    const OpRecord& record = Record(Op(i));
+    EXPECT_EQ(record.op, Op(i));
+    EXPECT_TRUE(record.infer && record.dims && record.samples) << Name(Op(i));
+    EXPECT_TRUE(record.grad || record.fallback) << Name(Op(i)) << " has neither a derivative nor a composition";
+    EXPECT_EQ(names[Name(Op(i))]++, 0);
+  }
+}
+
+// The labels fit the shapes: one label a dim, one extent a label.
+TEST(Ops, LabelsAgreeWithTheShapesOfTheSamples) {
+  for (int i = 0; i < kNumOps; i++)
+    for (const Sample& sample : Record(Op(i)).samples(Op(i))) {
+      TraceBuilder trace;
+      BuilderScope scope(trace);
+      std::vector<Var> in;
+      for (const SampleInput& input : sample.inputs) {
+        bool integer = input.domain == Domain::kIds || input.domain == Domain::kIdsOrIgnored || input.domain == Domain::kOne;
+        in.push_back(Leaf("x", integer ? DType::kI64 : input.domain == Domain::kBool ? DType::kBool : DType::kF64, input.shape));
+      }
+      const Node& node = trace.Emit(Op(i), sample.attrs, in, Loc::current())[0].node();
+      Dims dims = Record(Op(i)).dims(node);
+      ASSERT_EQ(dims.in.size(), node.inputs.size()) << Name(Op(i));
+      ASSERT_EQ(dims.out.size(), node.outputs.size()) << Name(Op(i));
+      std::map<char, int64_t> extents;
+      auto check = [&](const std::string& labels, const Shape& shape) {
+        ASSERT_EQ(labels.size(), shape.size()) << Name(Op(i));
+        for (size_t d = 0; d < labels.size(); d++) {
+          if (dims.blocked.find(labels[d]) != std::string::npos) continue;  // slice, pad and concat change it
+          int64_t& extent = extents.try_emplace(labels[d], shape[d]).first->second;
+          EXPECT_EQ(extent, shape[d]) << Name(Op(i)) << " label " << labels[d];
+        }
+      };
+      for (size_t k = 0; k < dims.in.size(); k++) check(dims.in[k], node.inputs[k].shape());
+      for (size_t k = 0; k < dims.out.size(); k++) check(dims.out[k], node.outputs[k].shape);
+      for (const Dims::Group& g : dims.groups) EXPECT_EQ(extents.at(g.merged), extents.at(g.outer) * g.inner) << Name(Op(i));
+    }
+}
+
+TEST(Flops, AreTwiceTheProductOfAllLabels) {
+  TraceBuilder trace;
+  BuilderScope scope(trace);
+  Var y = Einsum("btc,cn->btn", Leaf("x", DType::kF32, {2, 3, 4}), Leaf("w", DType::kF32, {4, 5}));
+  EXPECT_EQ(ProductFlops(y.node()), 2.0 * 2 * 3 * 4 * 5);
+  // Scores and output: 2 products over b, t, s, h, d; KV heads are inside the query heads.
+  Var kv = Leaf("kv", DType::kF32, {2, 7, 2, 4});
+  EXPECT_EQ(ProductFlops(Sdpa(Leaf("q", DType::kF32, {2, 3, 6, 4}), kv, kv, {}).node()), 2.0 * 2 * (2 * 3 * 7 * 6 * 4));
+}
+
+}  // namespace
+}  // namespace weft
