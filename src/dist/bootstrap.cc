@@ -47,7 +47,8 @@ bool Has(const char* name) { return std::getenv(name) != nullptr; }
 // The variable as a number in [low, high]. Throws Error when it is missing or is not one.
 int Number(const char* name, int low, int high) {
   const char* text = std::getenv(name);
-  WEFT_CHECK(text, fmt::format("bootstrap: the environment variable {} is missing; set it, or start with mpirun", name));
+  WEFT_CHECK(text,
+             fmt::format("bootstrap: the environment variable {} is missing; set it, or start with mpirun", name));
   std::string_view view = text;
   int value = 0;
   auto [end, error] = std::from_chars(view.data(), view.data() + view.size(), value);
@@ -56,11 +57,13 @@ int Number(const char* name, int low, int high) {
   return value;
 }
 
-std::unique_ptr<Bootstrap> FromVariables(const char* rank_name, const char* size_name, std::chrono::milliseconds timeout) {
+std::unique_ptr<Bootstrap> FromVariables(const char* rank_name, const char* size_name,
+                                         std::chrono::milliseconds timeout) {
   int size = Number(size_name, 1, 1 << 20);
   int rank = Number(rank_name, 0, size - 1);
   if (size == 1) return MakeSoloBootstrap();
-  WEFT_CHECK(Has("MASTER_ADDR"), fmt::format("bootstrap: {}={} but MASTER_ADDR is missing: the address of rank 0's host", size_name, size));
+  WEFT_CHECK(Has("MASTER_ADDR"),
+             fmt::format("bootstrap: {}={} but MASTER_ADDR is missing: the address of rank 0's host", size_name, size));
   return MakeTcpBootstrap(rank, size, std::getenv("MASTER_ADDR"), Number("MASTER_PORT", 1, 65535), timeout);
 }
 
@@ -86,7 +89,8 @@ std::unique_ptr<Bootstrap> Bootstrap::FromEnvironment(int* argc, char*** argv, s
   return MakeSoloBootstrap();
 }
 
-std::unique_ptr<Bootstrap> MakeTcpBootstrap(int rank, int world_size, const std::string& host, int port, std::chrono::milliseconds timeout) {
+std::unique_ptr<Bootstrap> MakeTcpBootstrap(int rank, int world_size, const std::string& host, int port,
+                                            std::chrono::milliseconds timeout) {
   return std::make_unique<TcpBootstrap>(rank, world_size, host, port, timeout);
 }
 

@@ -18,23 +18,23 @@ namespace weft {
 class Bootstrap {
  public:
   // Looks at the environment, in this order:
-  //   OMPI_COMM_WORLD_SIZE, PMIX_RANK, PMI_RANK                       MPI: started by mpirun, or by srun with MPI support
-  //   RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT          as torchrun sets them
-  //   SLURM_PROCID, SLURM_NTASKS, SLURM_LOCALID, MASTER_ADDR, MASTER_PORT
-  //   none of these                                                   a world of one; MPI is not touched
+  //   OMPI_COMM_WORLD_SIZE, PMIX_RANK, PMI_RANK                       MPI: started by mpirun, or by srun with MPI
+  //   support RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT          as torchrun sets them SLURM_PROCID,
+  //   SLURM_NTASKS, SLURM_LOCALID, MASTER_ADDR, MASTER_PORT none of these a world of one; MPI is not touched
   // Throws Error when variables are missing, wrong or contradict, or when not all ranks come within the timeout.
   // MPI sees the arguments, if given, and may take out its own.
   static std::unique_ptr<Bootstrap> FromEnvironment(int* argc = nullptr, char*** argv = nullptr,
-                                                    std::chrono::milliseconds timeout = std::chrono::milliseconds{300'000});
-  // Leaves MPI in order, with the other ranks; when an exception unwinds, without them: then print it and call Abort before
-  // this is destroyed, or just end the process.
+                                                    std::chrono::milliseconds timeout = std::chrono::milliseconds{
+                                                        300'000});
+  // Leaves MPI in order, with the other ranks; when an exception unwinds, without them: then print it and call Abort
+  // before this is destroyed, or just end the process.
   virtual ~Bootstrap() = default;
   Bootstrap(const Bootstrap&) = delete;
   Bootstrap& operator=(const Bootstrap&) = delete;
 
   int rank() const { return rank_; }
   int world_size() const { return world_size_; }
-  int local_rank() const { return local_rank_; }   // among the ranks of this host
+  int local_rank() const { return local_rank_; }  // among the ranks of this host
   int local_size() const { return local_size_; }
   const std::string& host() const { return host_; }
 
@@ -54,7 +54,8 @@ class Bootstrap {
 
 // Each kind, for tests and for programs that know what they want.
 std::unique_ptr<Bootstrap> MakeMpiBootstrap(int* argc, char*** argv);
-std::unique_ptr<Bootstrap> MakeTcpBootstrap(int rank, int world_size, const std::string& host, int port, std::chrono::milliseconds timeout);
+std::unique_ptr<Bootstrap> MakeTcpBootstrap(int rank, int world_size, const std::string& host, int port,
+                                            std::chrono::milliseconds timeout);
 std::unique_ptr<Bootstrap> MakeSoloBootstrap();
 
 // The factory for CPU groups: Gloo, or for a world of one no network at all. The bootstrap must outlive it.

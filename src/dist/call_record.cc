@@ -51,8 +51,8 @@ std::string CallRecorder::Describe(size_t n) const {
       std::lock_guard lock(mutex_);
       return groups_[size_t(r.group)];
     }();
-    text += fmt::format("\n  #{} {} {} x {} on \"{}\"{}{}, {:.3f} s ago, {}", r.sequence, Name(r.op), Name(r.dtype), r.count, group,
-                        r.site[0] ? " at " : "", r.site, ago, r.done ? "done" : "not done");
+    text += fmt::format("\n  #{} {} {} x {} on \"{}\"{}{}, {:.3f} s ago, {}", r.sequence, Name(r.op), Name(r.dtype),
+                        r.count, group, r.site[0] ? " at " : "", r.site, ago, r.done ? "done" : "not done");
   }
   return text;
 }

@@ -17,7 +17,7 @@ struct CallRecord {
   CollectiveOp op = CollectiveOp::kBarrier;
   DType dtype = DType::kF32;
   int64_t count = 0;
-  char site[48] = {};     // cut when longer
+  char site[48] = {};  // cut when longer
   std::chrono::steady_clock::time_point start{};
   bool done = false;
 };
@@ -33,7 +33,8 @@ class CallRecorder {
   void Finish(uint64_t ticket);
 
   std::vector<CallRecord> Last(size_t n) const;  // oldest first
-  std::string Describe(size_t n) const;          // one line a record: `#57 all_reduce f32 x 1000 on "dp" at x.cc:61, 2.1 s ago, done`
+  std::string Describe(
+      size_t n) const;  // one line a record: `#57 all_reduce f32 x 1000 on "dp" at x.cc:61, 2.1 s ago, done`
 
  private:
   mutable std::mutex mutex_;

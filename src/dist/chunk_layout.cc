@@ -6,15 +6,18 @@
 
 namespace weft {
 
-ChunkLayout::ChunkLayout(const TensorView& whole, int dim, int64_t piece, int num_ranks) : chunk(piece), ranks(num_ranks) {
-  WEFT_CHECK(dim >= 0 && dim < whole.rank, fmt::format("collective over dim {} of a tensor with {} dims", dim, whole.rank));
+ChunkLayout::ChunkLayout(const TensorView& whole, int dim, int64_t piece, int num_ranks)
+    : chunk(piece), ranks(num_ranks) {
+  WEFT_CHECK(dim >= 0 && dim < whole.rank,
+             fmt::format("collective over dim {} of a tensor with {} dims", dim, whole.rank));
   full = whole.dim(dim).capacity;
   inner_bytes = int64_t(SizeOf(whole.dtype));
   for (int d = 0; d < whole.rank; d++) {
     if (d < dim) outer *= whole.dim(d).capacity;
     if (d > dim) inner_bytes *= whole.dim(d).capacity;
   }
-  WEFT_CHECK(chunk * ranks >= full, fmt::format("collective over dim {}: {} chunks of {} do not cover {}", dim, ranks, chunk, full));
+  WEFT_CHECK(chunk * ranks >= full,
+             fmt::format("collective over dim {}: {} chunks of {} do not cover {}", dim, ranks, chunk, full));
 }
 
 int64_t ChunkLayout::rows(int r) const { return std::clamp<int64_t>(full - r * chunk, 0, chunk); }

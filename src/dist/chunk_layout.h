@@ -1,7 +1,8 @@
-// ChunkLayout: how a dense tensor falls into the chunks of one dim, one chunk per rank, for packing them one after the other.
+// ChunkLayout: how a dense tensor falls into the chunks of one dim, one chunk per rank, for packing them one after the
+// other.
 //
-// A tensor of capacities [outer..., full, inner...] in chunks of `chunk` along the dim: packed, chunk r is a dense block
-// [outer, chunk, inner] at r * block_bytes(). The last chunks may reach past `full`, or lie wholly beyond it.
+// A tensor of capacities [outer..., full, inner...] in chunks of `chunk` along the dim: packed, chunk r is a dense
+// block [outer, chunk, inner] at r * block_bytes(). The last chunks may reach past `full`, or lie wholly beyond it.
 #pragma once
 #include "core/ops/kernel.h"
 #include "dist/process_group.h"

@@ -8,7 +8,8 @@ namespace weft {
 
 const char* Name(CollectiveOp op) {
   static constexpr const char* kNames[kNumCollectiveOps] = {
-      "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "all_gather_v", "all_to_all_v", "barrier", "send", "recv"};
+      "all_reduce",   "all_gather",   "reduce_scatter", "all_to_all", "broadcast",
+      "all_gather_v", "all_to_all_v", "barrier",        "send",       "recv"};
   return kNames[size_t(op)];
 }
 
@@ -16,12 +17,15 @@ int64_t InputBytes(const Collective& call, int size) {
   int64_t element = int64_t(SizeOf(call.dtype));
   switch (call.op) {
     case CollectiveOp::kReduceScatter:
-    case CollectiveOp::kAllToAll: return call.count * size * element;
+    case CollectiveOp::kAllToAll:
+      return call.count * size * element;
     case CollectiveOp::kAllToAllV:
       return std::accumulate(call.send_counts.begin(), call.send_counts.end(), int64_t{0}) * element;
     case CollectiveOp::kBarrier:
-    case CollectiveOp::kRecv: return 0;
-    default: return call.count * element;
+    case CollectiveOp::kRecv:
+      return 0;
+    default:
+      return call.count * element;
   }
 }
 

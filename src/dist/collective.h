@@ -12,26 +12,37 @@
 namespace weft {
 
 enum class CollectiveOp : uint8_t {
-  kAllReduce, kAllGather, kReduceScatter, kAllToAll, kBroadcast, kAllGatherV, kAllToAllV, kBarrier, kSend, kRecv
+  kAllReduce,
+  kAllGather,
+  kReduceScatter,
+  kAllToAll,
+  kBroadcast,
+  kAllGatherV,
+  kAllToAllV,
+  kBarrier,
+  kSend,
+  kRecv
 };
 inline constexpr int kNumCollectiveOps = 10;
 const char* Name(CollectiveOp op);  // "all_reduce"
 inline bool IsPointToPoint(CollectiveOp op) { return op == CollectiveOp::kSend || op == CollectiveOp::kRecv; }
-inline bool IsReduction(CollectiveOp op) { return op == CollectiveOp::kAllReduce || op == CollectiveOp::kReduceScatter; }
+inline bool IsReduction(CollectiveOp op) {
+  return op == CollectiveOp::kAllReduce || op == CollectiveOp::kReduceScatter;
+}
 
 struct Collective {
   CollectiveOp op = CollectiveOp::kBarrier;
   const void* in = nullptr;
   void* out = nullptr;
-  int64_t count = 0;                        // elements: of one rank's piece (all_gather, reduce_scatter, all_to_all), else of the whole
+  int64_t count = 0;  // elements: of one rank's piece (all_gather, reduce_scatter, all_to_all), else of the whole
   DType dtype = DType::kF32;
   ReduceOp reduce = ReduceOp::kSum;
-  int peer = 0;                             // root, source or destination, as a rank of the group
-  std::span<const int64_t> send_counts{};   // all_to_all_v: elements for each rank
-  std::span<const int64_t> recv_counts{};   // all_gather_v, all_to_all_v: elements from each rank
-  std::chrono::milliseconds timeout{0};     // 0: the group's
-  int64_t payload_bytes = -1;               // what the counters add; -1: the bytes of `in`
-  std::string_view site{};                  // who asked for it, e.g. "trainer.cc:61"; copied when the call is recorded
+  int peer = 0;                            // root, source or destination, as a rank of the group
+  std::span<const int64_t> send_counts{};  // all_to_all_v: elements for each rank
+  std::span<const int64_t> recv_counts{};  // all_gather_v, all_to_all_v: elements from each rank
+  std::chrono::milliseconds timeout{0};    // 0: the group's
+  int64_t payload_bytes = -1;              // what the counters add; -1: the bytes of `in`
+  std::string_view site{};                 // who asked for it, e.g. "trainer.cc:61"; copied when the call is recorded
 };
 
 // The bytes that this rank hands over in a group of `size`.

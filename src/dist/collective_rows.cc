@@ -89,8 +89,8 @@ void ReduceScatterRow(const KernelCall& call) {
   group.Run(c);
 }
 
-// What rank p gets from rank r has r's chunk of gather_dim and p's chunk of split_dim: the input cut along split_dim is what
-// is sent, the output cut along gather_dim what is received.
+// What rank p gets from rank r has r's chunk of gather_dim and p's chunk of split_dim: the input cut along split_dim is
+// what is sent, the output cut along gather_dim what is received.
 struct AllToAllPlan {
   ChunkLayout split, gather;
   int64_t send_bytes, recv_bytes;  // of workspace
@@ -140,8 +140,10 @@ template <DeviceKind kind>
 void MaskPartialRow(const KernelCall& call) {
   ProcessGroup& group = GroupOf<kind>(call);
   const TensorView &in = call.in[0], &out = call.out[0];
-  if (ReduceOf(call) == ReduceOp::kSum && group.rank() != 0) group.Zero(out.data, StorageBytes(out));
-  else if (in.data != out.data) group.CopyRows(out.data, StorageBytes(out), in.data, StorageBytes(in), StorageBytes(in), 1);
+  if (ReduceOf(call) == ReduceOp::kSum && group.rank() != 0)
+    group.Zero(out.data, StorageBytes(out));
+  else if (in.data != out.data)
+    group.CopyRows(out.data, StorageBytes(out), in.data, StorageBytes(in), StorageBytes(in), 1);
 }
 
 template <DeviceKind kind>
@@ -158,8 +160,10 @@ void AddRows(KernelTable& table) {
 
 void RegisterCollectives(KernelTable& table, DeviceKind kind) {
   switch (kind) {
-    case DeviceKind::kCpu: return AddRows<DeviceKind::kCpu>(table);
-    case DeviceKind::kCuda: return AddRows<DeviceKind::kCuda>(table);
+    case DeviceKind::kCpu:
+      return AddRows<DeviceKind::kCpu>(table);
+    case DeviceKind::kCuda:
+      return AddRows<DeviceKind::kCuda>(table);
   }
 }
 

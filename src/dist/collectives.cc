@@ -51,7 +51,8 @@ Tensor ReduceScatter(const Tensor& x, DeviceMesh& mesh, std::string_view axis, i
   return RunRow(Op::kReduceScatter, x, shape, mesh, a, {{"dim", d}, {"reduce", int(op)}}, loc);
 }
 
-Tensor AllToAll(const Tensor& x, DeviceMesh& mesh, std::string_view axis, int gather_dim, int split_dim, int64_t extent, Loc loc) {
+Tensor AllToAll(const Tensor& x, DeviceMesh& mesh, std::string_view axis, int gather_dim, int split_dim, int64_t extent,
+                Loc loc) {
   int a = mesh.shape().Axis(axis), k = mesh.shape().sizes[size_t(a)];
   int g = NormalizeDim(gather_dim, int64_t(x.shape().size()), "AllToAll");
   int s = NormalizeDim(split_dim, int64_t(x.shape().size()), "AllToAll");

@@ -1,8 +1,10 @@
-// Collectives on tensors: the group is picked by mesh axis and by the device of the tensor, so no backend is ever named.
+// Collectives on tensors: the group is picked by mesh axis and by the device of the tensor, so no backend is ever
+// named.
 //
 //   Tensor sum = collectives::AllReduce(x, mesh, "dp");
 //
-// And the rows of the kernel table through which programs reach the same groups (core/ops/collective.h has their contract).
+// And the rows of the kernel table through which programs reach the same groups (core/ops/collective.h has their
+// contract).
 #pragma once
 #include <string_view>
 
@@ -12,24 +14,27 @@
 
 namespace weft {
 
-// Adds all_reduce, all_gather, reduce_scatter, all_to_all, local_slice and mask_partial: rows that forward to the group of
-// (axis, kind) of the call's mesh. Attributes are integers: axis (its number in the mesh), dim, gather_dim, split_dim, reduce
-// (a ReduceOp); an optional text `site` names the user's line in records and errors. A row counts the bytes of its input's
-// storage, whatever padding packing adds.
+// Adds all_reduce, all_gather, reduce_scatter, all_to_all, local_slice and mask_partial: rows that forward to the group
+// of (axis, kind) of the call's mesh. Attributes are integers: axis (its number in the mesh), dim, gather_dim,
+// split_dim, reduce (a ReduceOp); an optional text `site` names the user's line in records and errors. A row counts the
+// bytes of its input's storage, whatever padding packing adds.
 void RegisterCollectives(KernelTable& table, DeviceKind kind);
 
 namespace collectives {
 
 // Each returns a new tensor; the shapes must be equal on all ranks of the axis. They throw Error as ProcessGroup does.
-Tensor AllReduce(const Tensor& x, DeviceMesh& mesh, std::string_view axis, ReduceOp op = ReduceOp::kSum, Loc loc = Loc::current());
+Tensor AllReduce(const Tensor& x, DeviceMesh& mesh, std::string_view axis, ReduceOp op = ReduceOp::kSum,
+                 Loc loc = Loc::current());
 // Concatenates along dim; cut to `extent` where it is given (the ranks' chunks of an uneven dim reach past its end).
-Tensor AllGather(const Tensor& x, DeviceMesh& mesh, std::string_view axis, int dim, int64_t extent = -1, Loc loc = Loc::current());
-// Reduces, then rank c keeps chunk c of dim; every rank's result has ceil(extent / ranks) there, padded with zeros at the end.
+Tensor AllGather(const Tensor& x, DeviceMesh& mesh, std::string_view axis, int dim, int64_t extent = -1,
+                 Loc loc = Loc::current());
+// Reduces, then rank c keeps chunk c of dim; every rank's result has ceil(extent / ranks) there, padded with zeros at
+// the end.
 Tensor ReduceScatter(const Tensor& x, DeviceMesh& mesh, std::string_view axis, int dim, ReduceOp op = ReduceOp::kSum,
                      Loc loc = Loc::current());
 // From chunks of gather_dim to chunks of split_dim; gather_dim is cut to `extent` where it is given.
-Tensor AllToAll(const Tensor& x, DeviceMesh& mesh, std::string_view axis, int gather_dim, int split_dim, int64_t extent = -1,
-                Loc loc = Loc::current());
+Tensor AllToAll(const Tensor& x, DeviceMesh& mesh, std::string_view axis, int gather_dim, int split_dim,
+                int64_t extent = -1, Loc loc = Loc::current());
 // The tensor of coordinate `root`.
 Tensor Broadcast(const Tensor& x, DeviceMesh& mesh, std::string_view axis, int root, Loc loc = Loc::current());
 

@@ -25,20 +25,24 @@ std::string ReachableAddress() {
   std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owner(list, freeifaddrs);
   for (int family : {AF_INET, AF_INET6}) {
     for (ifaddrs* i = list; i; i = i->ifa_next) {
-      if (!i->ifa_addr || i->ifa_addr->sa_family != family || !(i->ifa_flags & IFF_UP) || (i->ifa_flags & IFF_LOOPBACK)) continue;
+      if (!i->ifa_addr || i->ifa_addr->sa_family != family || !(i->ifa_flags & IFF_UP) || (i->ifa_flags & IFF_LOOPBACK))
+        continue;
       char text[INET6_ADDRSTRLEN] = {};
-      const void* address = family == AF_INET ? static_cast<const void*>(&reinterpret_cast<sockaddr_in*>(i->ifa_addr)->sin_addr)
-                                              : &reinterpret_cast<sockaddr_in6*>(i->ifa_addr)->sin6_addr;
+      const void* address = family == AF_INET
+                                ? static_cast<const void*>(&reinterpret_cast<sockaddr_in*>(i->ifa_addr)->sin_addr)
+                                : &reinterpret_cast<sockaddr_in6*>(i->ifa_addr)->sin6_addr;
       if (family == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(static_cast<const in6_addr*>(address))) continue;
       if (inet_ntop(family, address, text, sizeof(text))) return text;
     }
   }
-  Fail("gloo: the ranks are on several hosts, but this host has no network interface besides loopback; set WEFT_INTERFACE");
+  Fail(
+      "gloo: the ranks are on several hosts, but this host has no network interface besides loopback; set "
+      "WEFT_INTERFACE");
 }
 
-// Gloo's loop thread takes a pair's lock with try_lock and spins through epoll when it is held: if the holder was preempted on
-// the same core, nothing moves until the next scheduler tick (4 ms). A SCHED_BATCH thread does not preempt the holder when it
-// wakes. The thread inherits the policy of the one that makes the device.
+// Gloo's loop thread takes a pair's lock with try_lock and spins through epoll when it is held: if the holder was
+// preempted on the same core, nothing moves until the next scheduler tick (4 ms). A SCHED_BATCH thread does not preempt
+// the holder when it wakes. The thread inherits the policy of the one that makes the device.
 class BatchScheduling {
  public:
   BatchScheduling() : policy_(sched_getscheduler(0)) {
@@ -70,7 +74,8 @@ std::string Join(const std::vector<std::string>& addresses) {
 std::vector<char> Entry(std::string_view bytes, int index) {
   for (int i = 0;; i++) {
     uint32_t length = 0;
-    WEFT_CHECK(bytes.size() >= sizeof(length), "gloo: a rank sent no address for this group: the ranks disagree on the mesh");
+    WEFT_CHECK(bytes.size() >= sizeof(length),
+               "gloo: a rank sent no address for this group: the ranks disagree on the mesh");
     std::memcpy(&length, bytes.data(), sizeof(length));
     bytes.remove_prefix(sizeof(length));
     WEFT_CHECK(bytes.size() >= length, "gloo: a rank sent an address that is cut off");
@@ -83,9 +88,12 @@ std::vector<char> Entry(std::string_view bytes, int index) {
 
 std::shared_ptr<gloo::transport::Device> MakeGlooDevice(const Bootstrap& bootstrap) {
   gloo::transport::tcp::attr attr;
-  if (const char* interface = std::getenv("WEFT_INTERFACE")) attr.iface = interface;
-  else if (bootstrap.local_size() == bootstrap.world_size()) attr.hostname = "127.0.0.1";
-  else attr.hostname = ReachableAddress();
+  if (const char* interface = std::getenv("WEFT_INTERFACE"))
+    attr.iface = interface;
+  else if (bootstrap.local_size() == bootstrap.world_size())
+    attr.hostname = "127.0.0.1";
+  else
+    attr.hostname = ReachableAddress();
   BatchScheduling scope;
   try {
     return gloo::transport::tcp::CreateDevice(attr);
@@ -95,8 +103,8 @@ std::shared_ptr<gloo::transport::Device> MakeGlooDevice(const Bootstrap& bootstr
   }
 }
 
-GlooContext::GlooContext(int my_rank, const std::vector<int>& ranks, Bootstrap& bootstrap, std::shared_ptr<gloo::transport::Device> device,
-                         std::chrono::milliseconds timeout)
+GlooContext::GlooContext(int my_rank, const std::vector<int>& ranks, Bootstrap& bootstrap,
+                         std::shared_ptr<gloo::transport::Device> device, std::chrono::milliseconds timeout)
     : gloo::Context(my_rank, int(ranks.size())) {
   setTimeout(timeout);
   auto transport = device->createContext(rank, size);

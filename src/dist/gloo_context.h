@@ -1,7 +1,9 @@
-// GlooContext: a full mesh of Gloo's TCP pairs among the ranks of one group, and the device (one loop thread) they share.
+// GlooContext: a full mesh of Gloo's TCP pairs among the ranks of one group, and the device (one loop thread) they
+// share.
 //
-// Gloo's rendezvous stores are lazy: each rank asks in its own order, which cannot run over an exchange that is collective.
-// So the pairs are made first, the addresses go through one AllGather of the world, and then the pairs connect.
+// Gloo's rendezvous stores are lazy: each rank asks in its own order, which cannot run over an exchange that is
+// collective. So the pairs are made first, the addresses go through one AllGather of the world, and then the pairs
+// connect.
 #pragma once
 #include <gloo/context.h>
 #include <gloo/transport/device.h>
@@ -20,9 +22,10 @@ std::shared_ptr<gloo::transport::Device> MakeGlooDevice(const Bootstrap& bootstr
 
 class GlooContext final : public gloo::Context {
  public:
-  // `ranks` are the global ranks of the group, `rank` the position of this one. All ranks of the world construct one alike.
-  GlooContext(int rank, const std::vector<int>& ranks, Bootstrap& bootstrap, std::shared_ptr<gloo::transport::Device> device,
-              std::chrono::milliseconds timeout);
+  // `ranks` are the global ranks of the group, `rank` the position of this one. All ranks of the world construct one
+  // alike.
+  GlooContext(int rank, const std::vector<int>& ranks, Bootstrap& bootstrap,
+              std::shared_ptr<gloo::transport::Device> device, std::chrono::milliseconds timeout);
 };
 
 }  // namespace weft

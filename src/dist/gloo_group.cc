@@ -15,7 +15,8 @@ namespace {
 using Op = CollectiveOp;
 using std::chrono::milliseconds;
 
-constexpr int64_t kSmallBytes = 8192;  // an all_reduce up to this size sends everything to everyone: one step less
+constexpr int64_t kSmallBytes = 8192;       // an all_reduce up to this size sends everything to everyone: one step less
+constexpr int64_t kSegmentBytes = 4 << 20;  // a larger one goes in segments: the scratch stays in the cache
 
 // FNV-1a over a few numbers: the same in every process.
 uint64_t Mix(std::initializer_list<uint64_t> values) {
@@ -32,9 +33,9 @@ struct GlooGroup::Piece {
   int64_t offset, bytes;
 };
 
-// Gloo matches a send with a receive by a 64-bit slot; two in flight with one slot would end the process. Ours: 24 bits of
-// the sequence number, 5 of the step, and a hash of what the call is and of the piece's size: ranks that make different
-// calls never meet, and time out, instead of mixing data.
+// Gloo matches a send with a receive by a 64-bit slot; two in flight with one slot would end the process. Ours: 24 bits
+// of the sequence number, 5 of the step, and a hash of what the call is and of the piece's size: ranks that make
+// different calls never meet, and time out, instead of mixing data.
 struct GlooGroup::Call {
   const Collective& c;
   uint64_t sequence;
@@ -125,25 +126,36 @@ void GlooGroup::Dispatch(Call& call) {
   const int n = size();
   auto even = [&](int64_t count) { return std::vector<int64_t>(size_t(n), count); };
   switch (c.op) {
-    case Op::kAllReduce: return AllReduce(call);
+    case Op::kAllReduce:
+      return AllReduce(call);
     case Op::kReduceScatter: {
       std::vector<int64_t> begins(size_t(n) + 1);
       for (int r = 0; r <= n; r++) begins[size_t(r)] = r * c.count;
-      return ReduceScatter(call, begins, c.out);
+      return ReduceScatter(call, c.in, begins, c.out);
     }
-    case Op::kAllGather: return AllGatherV(call, c.in, c.out, even(c.count));
-    case Op::kAllGatherV: return AllGatherV(call, c.in, c.out, c.recv_counts);
-    case Op::kAllToAll: return AllToAllV(call, even(c.count), even(c.count));
-    case Op::kAllToAllV: return AllToAllV(call, c.send_counts, c.recv_counts);
-    case Op::kBroadcast: return Broadcast(call);
-    case Op::kBarrier: return BarrierAll(call);
-    case Op::kSend: return Exchange(call, c.in, {{c.peer, 0, c.count * call.element}}, nullptr, {});
-    case Op::kRecv: return Exchange(call, nullptr, {}, c.out, {{c.peer, 0, c.count * call.element}});
+    case Op::kAllGather:
+      return AllGatherV(call, c.in, c.out, even(c.count));
+    case Op::kAllGatherV:
+      return AllGatherV(call, c.in, c.out, c.recv_counts);
+    case Op::kAllToAll:
+      return AllToAllV(call, even(c.count), even(c.count));
+    case Op::kAllToAllV:
+      return AllToAllV(call, c.send_counts, c.recv_counts);
+    case Op::kBroadcast:
+      return Broadcast(call);
+    case Op::kBarrier:
+      return BarrierAll(call);
+    case Op::kSend:
+      return Exchange(call, c.in, {{c.peer, 0, c.count * call.element}}, nullptr, {});
+    case Op::kRecv:
+      return Exchange(call, nullptr, {}, c.out, {{c.peer, 0, c.count * call.element}});
   }
 }
 
-// One step: all pieces leave and arrive at the same time. Starts with the next rank, so that not all send to rank 0 first.
-void GlooGroup::Exchange(Call& call, const void* in, const std::vector<Piece>& sends, void* out, const std::vector<Piece>& recvs) {
+// One step: all pieces leave and arrive at the same time. Starts with the next rank, so that not all send to rank 0
+// first.
+void GlooGroup::Exchange(Call& call, const void* in, const std::vector<Piece>& sends, void* out,
+                         const std::vector<Piece>& recvs) {
   auto end = [](const std::vector<Piece>& pieces) {
     int64_t last = 0;
     for (const Piece& p : pieces) last = std::max(last, p.offset + p.bytes);
@@ -163,8 +175,10 @@ void GlooGroup::Exchange(Call& call, const void* in, const std::vector<Piece>& s
       started++;
     }
   };
-  start(recvs, receiving, [&](const Piece& p) { to->recv(p.peer, call.Slot(p.bytes), size_t(p.offset), size_t(p.bytes)); });
-  start(sends, sending, [&](const Piece& p) { from->send(p.peer, call.Slot(p.bytes), size_t(p.offset), size_t(p.bytes)); });
+  start(recvs, receiving,
+        [&](const Piece& p) { to->recv(p.peer, call.Slot(p.bytes), size_t(p.offset), size_t(p.bytes)); });
+  start(sends, sending,
+        [&](const Piece& p) { from->send(p.peer, call.Slot(p.bytes), size_t(p.offset), size_t(p.bytes)); });
   // waitX is false when Close ended it.
   while (receiving-- > 0) WEFT_CHECK(to->waitRecv(call.Left()), "the receive was aborted");
   while (sending-- > 0) WEFT_CHECK(from->waitSend(call.Left()), "the send was aborted");
@@ -182,12 +196,18 @@ std::byte* GlooGroup::Scratch(size_t bytes) {
 void GlooGroup::AllReduce(Call& call) {
   const Collective& c = call.c;
   if (c.count * call.element <= kSmallBytes) return AllReduceSmall(call);
-  std::vector<int64_t> begins, counts;
-  for (int r = 0; r <= size(); r++) begins.push_back(c.count * r / size());
-  for (int r = 0; r < size(); r++) counts.push_back(begins[size_t(r) + 1] - begins[size_t(r)]);
-  char* mine = static_cast<char*>(c.out) + begins[size_t(rank())] * call.element;
-  ReduceScatter(call, begins, mine);
-  AllGatherV(call, mine, c.out, counts);
+  int64_t segment = kSegmentBytes / call.element;
+  for (int64_t first = 0; first < c.count; first += segment) {
+    int64_t count = std::min(segment, c.count - first);
+    const char* in = static_cast<const char*>(c.in) + first * call.element;
+    char* out = static_cast<char*>(c.out) + first * call.element;
+    std::vector<int64_t> begins, counts;
+    for (int r = 0; r <= size(); r++) begins.push_back(count * r / size());
+    for (int r = 0; r < size(); r++) counts.push_back(begins[size_t(r) + 1] - begins[size_t(r)]);
+    char* mine = out + begins[size_t(rank())] * call.element;
+    ReduceScatter(call, in, begins, mine);
+    AllGatherV(call, mine, out, counts);
+  }
 }
 
 void GlooGroup::AllReduceSmall(Call& call) {
@@ -207,8 +227,9 @@ void GlooGroup::AllReduceSmall(Call& call) {
   Reduce(inputs, c.out, c.count, c.dtype, c.reduce);
 }
 
-// Elements [begins[r], begins[r + 1]) of the inputs are reduced by rank r. `out` may be where this rank's slice of the input is.
-void GlooGroup::ReduceScatter(Call& call, const std::vector<int64_t>& begins, void* out) {
+// Elements [begins[r], begins[r + 1]) of the inputs are reduced by rank r. `out` may be where this rank's slice of the
+// input is.
+void GlooGroup::ReduceScatter(Call& call, const void* in, const std::vector<int64_t>& begins, void* out) {
   const Collective& c = call.c;
   auto begin = [&](int r) { return begins[size_t(r)] * call.element; };
   int64_t mine = begin(rank() + 1) - begin(rank());
@@ -216,12 +237,13 @@ void GlooGroup::ReduceScatter(Call& call, const std::vector<int64_t>& begins, vo
   std::vector<Piece> sends, recvs;
   std::vector<const void*> inputs;
   for (int r = 0; r < size(); r++) {
-    inputs.push_back(r == rank() ? static_cast<const char*>(c.in) + begin(r) : reinterpret_cast<const char*>(parts) + r * mine);
+    inputs.push_back(r == rank() ? static_cast<const char*>(in) + begin(r)
+                                 : reinterpret_cast<const char*>(parts) + r * mine);
     if (r == rank()) continue;
     sends.push_back({r, begin(r), begin(r + 1) - begin(r)});
     recvs.push_back({r, r * mine, mine});
   }
-  Exchange(call, c.in, sends, parts, recvs);
+  Exchange(call, in, sends, parts, recvs);
   Reduce(inputs, out, mine / call.element, c.dtype, c.reduce);
 }
 
@@ -232,7 +254,8 @@ void GlooGroup::AllToAllV(Call& call, std::span<const int64_t> send_counts, std:
     int64_t out = send_counts[size_t(r)] * call.element, in = recv_counts[size_t(r)] * call.element;
     if (r == rank()) {
       WEFT_CHECK(out == in, "a rank sends itself another count than it receives from itself");
-      if (in) std::memcpy(static_cast<char*>(call.c.out) + received, static_cast<const char*>(call.c.in) + sent, size_t(in));
+      if (in)
+        std::memcpy(static_cast<char*>(call.c.out) + received, static_cast<const char*>(call.c.in) + sent, size_t(in));
     } else {
       sends.push_back({r, sent, out});
       recvs.push_back({r, received, in});
@@ -260,7 +283,8 @@ void GlooGroup::AllGatherV(Call& call, const void* in, void* out, std::span<cons
   Exchange(call, in, sends, out, recvs);
 }
 
-// A binomial tree: in step s the ranks below 2^s (counted from the root) have the data and send it to those 2^s further.
+// A binomial tree: in step s the ranks below 2^s (counted from the root) have the data and send it to those 2^s
+// further.
 void GlooGroup::Broadcast(Call& call) {
   const Collective& c = call.c;
   const int n = size(), me = (rank() - c.peer + n) % n;
@@ -282,10 +306,13 @@ void GlooGroup::BarrierAll(Call& call) {
     Exchange(call, &token, {{(rank() + far) % size(), 0, 1}}, &heard, {{(rank() - far + size()) % size(), 0, 1}});
 }
 
-std::unique_ptr<ProcessGroup> GlooGroupFactory::Make(const std::string& name, const std::vector<int>& ranks, DeviceKind kind) {
-  WEFT_CHECK(kind == DeviceKind::kCpu, fmt::format("group \"{}\": Gloo moves CPU tensors only, not {}", name, Name(kind)));
+std::unique_ptr<ProcessGroup> GlooGroupFactory::Make(const std::string& name, const std::vector<int>& ranks,
+                                                     DeviceKind kind) {
+  WEFT_CHECK(kind == DeviceKind::kCpu,
+             fmt::format("group \"{}\": Gloo moves CPU tensors only, not {}", name, Name(kind)));
   auto it = std::find(ranks.begin(), ranks.end(), bootstrap_.rank());
-  WEFT_CHECK(it != ranks.end(), fmt::format("group \"{}\": rank {} asks for a group that it is not in", name, bootstrap_.rank()));
+  WEFT_CHECK(it != ranks.end(),
+             fmt::format("group \"{}\": rank {} asks for a group that it is not in", name, bootstrap_.rank()));
   int rank = int(it - ranks.begin());
   if (!device_) device_ = MakeGlooDevice(bootstrap_);
   try {

@@ -8,8 +8,8 @@
 // | broadcast                         | log n                  | B each time it sends; the root log n times      |
 // | barrier                           | log n                  | log n                                           |
 //
-// A ring would send as much, but adds in another order for every slice and, for 16-bit floats, rounds at every step. Here the
-// pieces of a slice come to its owner, who reduces them as the in-process group does: both give the same bits.
+// A ring would send as much, but adds in another order for every slice and, for 16-bit floats, rounds at every step.
+// Here the pieces of a slice come to its owner, who reduces them as the in-process group does: both give the same bits.
 #pragma once
 #include <gloo/transport/unbound_buffer.h>
 
@@ -40,10 +40,11 @@ class GlooGroup final : public ProcessGroup {
   class Waits;
   using Buffer = gloo::transport::UnboundBuffer;
   void Dispatch(Call& call);
-  void Exchange(Call& call, const void* in, const std::vector<Piece>& sends, void* out, const std::vector<Piece>& recvs);
+  void Exchange(Call& call, const void* in, const std::vector<Piece>& sends, void* out,
+                const std::vector<Piece>& recvs);
   void AllReduce(Call& call);
   void AllReduceSmall(Call& call);
-  void ReduceScatter(Call& call, const std::vector<int64_t>& begins, void* out);
+  void ReduceScatter(Call& call, const void* in, const std::vector<int64_t>& begins, void* out);
   void AllToAllV(Call& call, std::span<const int64_t> send_counts, std::span<const int64_t> recv_counts);
   void AllGatherV(Call& call, const void* in, void* out, std::span<const int64_t> counts);
   void Broadcast(Call& call);
@@ -64,7 +65,8 @@ class GlooGroup final : public ProcessGroup {
 // Makes Gloo groups for CPU tensors. The bootstrap must outlive it, not the groups.
 class GlooGroupFactory final : public GroupFactory {
  public:
-  explicit GlooGroupFactory(Bootstrap& bootstrap, std::chrono::milliseconds connect_timeout = std::chrono::milliseconds{60'000})
+  explicit GlooGroupFactory(Bootstrap& bootstrap,
+                            std::chrono::milliseconds connect_timeout = std::chrono::milliseconds{60'000})
       : bootstrap_(bootstrap), connect_timeout_(connect_timeout) {}
   std::unique_ptr<ProcessGroup> Make(const std::string& name, const std::vector<int>& ranks, DeviceKind kind) override;
 

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <numeric>
 #include <thread>
+#include <utility>
 
 #include "absl/container/inlined_vector.h"
 #include "dist/local_room.h"
@@ -20,7 +21,9 @@ using Inputs = absl::InlinedVector<const void*, 16>;
 const char* At(const void* data, int64_t element, DType dtype) {
   return static_cast<const char*>(data) + element * int64_t(SizeOf(dtype));
 }
-char* At(void* data, int64_t element, DType dtype) { return static_cast<char*>(data) + element * int64_t(SizeOf(dtype)); }
+char* At(void* data, int64_t element, DType dtype) {
+  return static_cast<char*>(data) + element * int64_t(SizeOf(dtype));
+}
 
 void Copy(void* to, const void* from, int64_t count, DType dtype) {
   if (count && to != from) std::memcpy(to, from, size_t(count) * SizeOf(dtype));
@@ -28,7 +31,8 @@ void Copy(void* to, const void* from, int64_t count, DType dtype) {
 
 }  // namespace
 
-LocalGroup::LocalGroup(std::string name, int rank, std::vector<int> ranks, DeviceKind kind, std::shared_ptr<LocalRoom> room)
+LocalGroup::LocalGroup(std::string name, int rank, std::vector<int> ranks, DeviceKind kind,
+                       std::shared_ptr<LocalRoom> room)
     : ProcessGroup(std::move(name), rank, std::move(ranks), kind), room_(std::move(room)) {}
 
 LocalGroup::~LocalGroup() { StopLanes(); }
@@ -37,9 +41,12 @@ void LocalGroup::Abort(const std::string& reason) { room_->Abort(reason); }
 
 void LocalGroup::Execute(const Collective& call, uint64_t sequence, Deadline deadline) {
   try {
-    if (call.op == Op::kSend) room_->Send(rank(), call.peer, sequence, call, deadline);
-    else if (call.op == Op::kRecv) room_->Recv(call.peer, rank(), sequence, call, deadline);
-    else Exchange(call, sequence, deadline);
+    if (call.op == Op::kSend)
+      room_->Send(rank(), call.peer, sequence, call, deadline);
+    else if (call.op == Op::kRecv)
+      room_->Recv(call.peer, rank(), sequence, call, deadline);
+    else
+      Exchange(call, sequence, deadline);
   } catch (const std::exception& e) {
     room_->Abort(fmt::format("rank {} failed in {} #{}: {}", rank(), Name(call.op), sequence, e.what()));
     throw;
@@ -53,8 +60,10 @@ void LocalGroup::Exchange(const Collective& call, uint64_t sequence, Deadline de
   CheckPeers(call);
   bool inlined = true;
   for (int r = 0; r < size(); r++) inlined &= room_->slot(sequence, r).inlined;
-  if (call.op == Op::kAllReduce && !inlined) AllReduceLarge(call, deadline);
-  else Combine(call);
+  if (call.op == Op::kAllReduce && !inlined)
+    AllReduceLarge(call, deadline);
+  else
+    Combine(call);
   if (!inlined) room_->Arrive(rank(), sequence, deadline);
 }
 
@@ -72,11 +81,16 @@ void LocalGroup::Publish(const Collective& call) {
 void LocalGroup::CheckPeers(const Collective& call) {
   for (int r = 0; r < size(); r++) {
     const Collective& other = room_->slot(sequence_, r).call;
-    bool same = other.op == call.op && other.dtype == call.dtype && other.reduce == call.reduce && other.peer == call.peer;
-    if (same && call.op == Op::kAllGatherV) same = other.count == call.recv_counts[size_t(r)];
-    else if (same && call.op == Op::kAllToAllV) same = other.send_counts[size_t(rank())] == call.recv_counts[size_t(r)];
-    else if (same) same = other.count == call.count;
-    WEFT_CHECK(same, fmt::format("rank {} calls {} here, but rank {} calls {}", rank(), ToString(call), r, ToString(other)));
+    bool same =
+        other.op == call.op && other.dtype == call.dtype && other.reduce == call.reduce && other.peer == call.peer;
+    if (same && call.op == Op::kAllGatherV)
+      same = other.count == call.recv_counts[size_t(r)];
+    else if (same && call.op == Op::kAllToAllV)
+      same = other.send_counts[size_t(rank())] == call.recv_counts[size_t(r)];
+    else if (same)
+      same = other.count == call.count;
+    WEFT_CHECK(same,
+               fmt::format("rank {} calls {} here, but rank {} calls {}", rank(), ToString(call), r, ToString(other)));
   }
 }
 
@@ -88,7 +102,8 @@ void LocalGroup::Combine(const Collective& call) {
     case Op::kAllReduce:
     case Op::kReduceScatter: {
       Inputs inputs;
-      for (int r = 0; r < n; r++) inputs.push_back(At(input(r), call.op == Op::kAllReduce ? 0 : me * call.count, call.dtype));
+      for (int r = 0; r < n; r++)
+        inputs.push_back(At(input(r), call.op == Op::kAllReduce ? 0 : me * call.count, call.dtype));
       return Reduce(inputs, call.out, call.count, call.dtype, call.reduce);
     }
     case Op::kAllGather:
@@ -96,7 +111,8 @@ void LocalGroup::Combine(const Collective& call) {
       return;
     case Op::kAllToAll:
       for (int r = 0; r < n; r++)
-        Copy(At(call.out, r * call.count, call.dtype), At(input(r), me * call.count, call.dtype), call.count, call.dtype);
+        Copy(At(call.out, r * call.count, call.dtype), At(input(r), me * call.count, call.dtype), call.count,
+             call.dtype);
       return;
     case Op::kBroadcast:
       if (me != call.peer) Copy(call.out, input(call.peer), call.count, call.dtype);
@@ -117,12 +133,13 @@ void LocalGroup::Combine(const Collective& call) {
     }
     case Op::kBarrier:
     case Op::kSend:
-    case Op::kRecv: return;
+    case Op::kRecv:
+      return;
   }
 }
 
-// Each rank reduces one slice of all inputs into its own output, then all copy the slices of the others. A slice is read and
-// written by its owner alone, so in == out is fine.
+// Each rank reduces one slice of all inputs into its own output, then all copy the slices of the others. A slice is
+// read and written by its owner alone, so in == out is fine.
 void LocalGroup::AllReduceLarge(const Collective& call, Deadline deadline) {
   const int n = size();
   auto begin = [&](int r) { return call.count * r / n; };
@@ -149,11 +166,14 @@ void LocalWorld::Abort(const std::string& reason) {
     if (auto room = weak.lock()) room->Abort(reason);
 }
 
-std::shared_ptr<LocalRoom> LocalWorld::Join(const std::string& name, const std::vector<int>& ranks, DeviceKind kind, int global_rank) {
+std::shared_ptr<LocalRoom> LocalWorld::Join(const std::string& name, const std::vector<int>& ranks, DeviceKind kind,
+                                            int global_rank) {
   std::lock_guard lock(mutex_);
   auto key = std::make_tuple(name, ranks, kind);
   std::vector<Pending>& list = pending_[key];
-  auto it = std::find_if(list.begin(), list.end(), [&](const Pending& p) { return std::count(p.joined.begin(), p.joined.end(), global_rank) == 0; });
+  auto it = std::find_if(list.begin(), list.end(), [&](const Pending& p) {
+    return std::count(p.joined.begin(), p.joined.end(), global_rank) == 0;
+  });
   if (it == list.end()) {
     it = list.insert(it, {std::make_shared<LocalRoom>(int(ranks.size())), {}});
     std::erase_if(rooms_, [](const auto& weak) { return weak.expired(); });
@@ -169,10 +189,12 @@ std::shared_ptr<LocalRoom> LocalWorld::Join(const std::string& name, const std::
   return room;
 }
 
-std::unique_ptr<ProcessGroup> LocalGroupFactory::Make(const std::string& name, const std::vector<int>& ranks, DeviceKind kind) {
+std::unique_ptr<ProcessGroup> LocalGroupFactory::Make(const std::string& name, const std::vector<int>& ranks,
+                                                      DeviceKind kind) {
   auto it = std::find(ranks.begin(), ranks.end(), rank_);
   WEFT_CHECK(it != ranks.end(), fmt::format("group \"{}\": rank {} asks for a group that it is not in", name, rank_));
-  return std::make_unique<LocalGroup>(name, int(it - ranks.begin()), ranks, kind, world_->Join(name, ranks, kind, rank_));
+  return std::make_unique<LocalGroup>(name, int(it - ranks.begin()), ranks, kind,
+                                      world_->Join(name, ranks, kind, rank_));
 }
 
 std::unique_ptr<ProcessGroup> MakeSelfGroup(const std::string& name, int global_rank, DeviceKind kind) {

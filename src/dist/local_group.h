@@ -31,7 +31,8 @@ class LocalWorld {
   void Abort(const std::string& reason);
 
   // The room of the k-th group with this key, where k counts the groups of this key that `global_rank` has joined.
-  std::shared_ptr<LocalRoom> Join(const std::string& name, const std::vector<int>& ranks, DeviceKind kind, int global_rank);
+  std::shared_ptr<LocalRoom> Join(const std::string& name, const std::vector<int>& ranks, DeviceKind kind,
+                                  int global_rank);
 
  private:
   struct Pending {
@@ -40,7 +41,8 @@ class LocalWorld {
   };
   int size_;
   std::mutex mutex_;
-  std::map<std::tuple<std::string, std::vector<int>, DeviceKind>, std::vector<Pending>> pending_;  // rooms not all have joined
+  std::map<std::tuple<std::string, std::vector<int>, DeviceKind>, std::vector<Pending>>
+      pending_;  // rooms not all have joined
   std::vector<std::weak_ptr<LocalRoom>> rooms_;
   bool aborted_ = false;
   std::string reason_;
@@ -79,8 +81,8 @@ class LocalGroupFactory final : public GroupFactory {
 // A group of this rank alone: its collectives are copies.
 std::unique_ptr<ProcessGroup> MakeSelfGroup(const std::string& name, int global_rank, DeviceKind kind);
 
-// Runs fn on `ranks` threads, each with its own Context and factory, and joins them. When one throws, the others' collectives
-// end with AbortedError; rethrows the error that came first.
+// Runs fn on `ranks` threads, each with its own Context and factory, and joins them. When one throws, the others'
+// collectives end with AbortedError; rethrows the error that came first.
 using RankFunction = std::function<void(Context& context, GroupFactory& groups)>;
 void RunRanks(int ranks, const RankFunction& fn, int threads_per_rank = 1);
 

@@ -1,9 +1,10 @@
-// LocalRoom: where the ranks of one in-process group meet: a slot per rank, a barrier, mailboxes, and a flag that ends it.
+// LocalRoom: where the ranks of one in-process group meet: a slot per rank, a barrier, mailboxes, and a flag that ends
+// it.
 //
 // A collective is: publish a slot, pass the barrier, read the slots of the others; a second barrier before return keeps
 // memory that others read alive. Slots come in two sets, used in turn: who writes a set for call k + 2 has passed the
-// barrier of call k + 1, so all have finished reading it for call k. A small input is copied into the slot, which saves the
-// second barrier.
+// barrier of call k + 1, so all have finished reading it for call k. A small input is copied into the slot, which saves
+// the second barrier.
 #pragma once
 #include <atomic>
 #include <memory>
@@ -22,7 +23,7 @@ class LocalRoom {
   static constexpr int64_t kInlineBytes = 4096;
 
   struct Slot {
-    Collective call;         // with the sender's pointers; `in` points to `copy` where the input is small
+    Collective call;  // with the sender's pointers; `in` points to `copy` where the input is small
     bool inlined = false;
     alignas(64) std::byte copy[kInlineBytes];
   };
@@ -34,7 +35,8 @@ class LocalRoom {
   void Arrive(int rank, uint64_t sequence, Deadline deadline);
   void Abort(const std::string& reason);
 
-  // Point to point. `number` is the position among the messages from `from` to `to`; both sides return when it is copied.
+  // Point to point. `number` is the position among the messages from `from` to `to`; both sides return when it is
+  // copied.
   void Send(int from, int to, uint64_t number, const Collective& call, Deadline deadline);
   void Recv(int from, int to, uint64_t number, const Collective& call, Deadline deadline);
 

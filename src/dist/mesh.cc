@@ -10,15 +10,16 @@ namespace {
 
 void Check(const MeshShape& shape, int world_size) {
   WEFT_CHECK(shape.names.size() == shape.sizes.size() && shape.num_axes() <= kMaxAxes,
-             fmt::format("mesh: {} names and {} sizes; expected one size per axis and at most {} axes", shape.names.size(),
-                         shape.sizes.size(), kMaxAxes));
+             fmt::format("mesh: {} names and {} sizes; expected one size per axis and at most {} axes",
+                         shape.names.size(), shape.sizes.size(), kMaxAxes));
   for (int i = 0; i < shape.num_axes(); i++) {
     const std::string& name = shape.names[size_t(i)];
     WEFT_CHECK(!name.empty() && std::count(shape.names.begin(), shape.names.end(), name) == 1,
                fmt::format("mesh: axis {} is named \"{}\"; every axis needs a name of its own", i, name));
     WEFT_CHECK(shape.sizes[size_t(i)] >= 1, fmt::format("mesh: axis \"{}\" has size {}", name, shape.sizes[size_t(i)]));
   }
-  WEFT_CHECK(shape.num_ranks() == world_size, fmt::format("mesh: {} has {} ranks, but {} are running", ToString(shape), shape.num_ranks(), world_size));
+  WEFT_CHECK(shape.num_ranks() == world_size,
+             fmt::format("mesh: {} has {} ranks, but {} are running", ToString(shape), shape.num_ranks(), world_size));
 }
 
 }  // namespace
@@ -32,7 +33,8 @@ DeviceMesh::DeviceMesh(Context& context, GroupFactory& groups, MeshShape shape, 
     for (int axis = 0; axis < shape_.num_axes(); axis++) {
       Coords peer = coords_;
       std::vector<int> ranks;
-      for (peer[size_t(axis)] = 0; peer[size_t(axis)] < shape_.sizes[size_t(axis)]; peer[size_t(axis)]++) ranks.push_back(shape_.RankOf(peer));
+      for (peer[size_t(axis)] = 0; peer[size_t(axis)] < shape_.sizes[size_t(axis)]; peer[size_t(axis)]++)
+        ranks.push_back(shape_.RankOf(peer));
       groups_[size_t(axis)][size_t(kind)] = groups.Make(shape_.names[size_t(axis)], ranks, kind);
     }
     std::vector<int> all(static_cast<size_t>(size()));

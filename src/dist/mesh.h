@@ -17,9 +17,11 @@ namespace weft {
 
 class DeviceMesh {
  public:
-  // Makes a group per axis and kind, and the world's. All ranks construct their meshes in the same order. Throws Error when
-  // the shape is not one (names empty or twice, sizes below 1, too many axes) or does not have context.world_size() ranks.
-  DeviceMesh(Context& context, GroupFactory& groups, MeshShape shape, std::vector<DeviceKind> kinds = {DeviceKind::kCpu});
+  // Makes a group per axis and kind, and the world's. All ranks construct their meshes in the same order. Throws Error
+  // when the shape is not one (names empty or twice, sizes below 1, too many axes) or does not have
+  // context.world_size() ranks.
+  DeviceMesh(Context& context, GroupFactory& groups, MeshShape shape,
+             std::vector<DeviceKind> kinds = {DeviceKind::kCpu});
   ~DeviceMesh();
   DeviceMesh(const DeviceMesh&) = delete;
   DeviceMesh& operator=(const DeviceMesh&) = delete;
@@ -29,16 +31,20 @@ class DeviceMesh {
   int rank() const { return rank_; }
   int size() const { return shape_.num_ranks(); }
 
-  // The rank in a group is the coordinate on its axis. These throw Error for an unknown axis or a kind the mesh was not made for.
+  // The rank in a group is the coordinate on its axis. These throw Error for an unknown axis or a kind the mesh was not
+  // made for.
   ProcessGroup& Group(int axis, DeviceKind kind = DeviceKind::kCpu);
-  ProcessGroup& Group(std::string_view axis, DeviceKind kind = DeviceKind::kCpu) { return Group(shape_.Axis(axis), kind); }
+  ProcessGroup& Group(std::string_view axis, DeviceKind kind = DeviceKind::kCpu) {
+    return Group(shape_.Axis(axis), kind);
+  }
   ProcessGroup& World(DeviceKind kind = DeviceKind::kCpu) { return At(shape_.num_axes(), kind); }
 
   void set_timeout(std::chrono::milliseconds timeout);  // of all groups
 
-  // What this rank has called since the last reset, summed over device kinds; only ops that were called, by axis then op.
+  // What this rank has called since the last reset, summed over device kinds; only ops that were called, by axis then
+  // op.
   struct AxisCount {
-    int axis;         // num_axes() for the world's group
+    int axis;  // num_axes() for the world's group
     CollectiveOp op;
     CallCount count;
     bool operator==(const AxisCount&) const = default;

@@ -25,8 +25,8 @@ class MpiBootstrap final : public Bootstrap {
   }
 
   ~MpiBootstrap() override {
-    // MPI_Finalize waits for the others, who may wait for what this rank will no longer do: leave without it, and mpirun
-    // ends the job.
+    // MPI_Finalize waits for the others, who may wait for what this rank will no longer do: leave without it, and
+    // mpirun ends the job.
     if (owns_ && std::uncaught_exceptions() == exceptions_) MPI_Finalize();
   }
 
@@ -38,9 +38,11 @@ class MpiBootstrap final : public Bootstrap {
     Check(MPI_Allgather(&mine, 1, MPI_INT, sizes.data(), 1, MPI_INT, MPI_COMM_WORLD));
     std::exclusive_scan(sizes.begin(), sizes.end(), offsets.begin(), 0);
     std::string all(size_t(offsets.back() + sizes.back()), 0);
-    Check(MPI_Allgatherv(bytes.data(), mine, MPI_BYTE, all.data(), sizes.data(), offsets.data(), MPI_BYTE, MPI_COMM_WORLD));
+    Check(MPI_Allgatherv(bytes.data(), mine, MPI_BYTE, all.data(), sizes.data(), offsets.data(), MPI_BYTE,
+                         MPI_COMM_WORLD));
     std::vector<std::string> pieces;
-    for (int r = 0; r < world_size_; r++) pieces.push_back(all.substr(size_t(offsets[size_t(r)]), size_t(sizes[size_t(r)])));
+    for (int r = 0; r < world_size_; r++)
+      pieces.push_back(all.substr(size_t(offsets[size_t(r)]), size_t(sizes[size_t(r)])));
     return pieces;
   }
 
@@ -58,6 +60,8 @@ class MpiBootstrap final : public Bootstrap {
 
 }  // namespace
 
-std::unique_ptr<Bootstrap> MakeMpiBootstrap(int* argc, char*** argv) { return std::make_unique<MpiBootstrap>(argc, argv); }
+std::unique_ptr<Bootstrap> MakeMpiBootstrap(int* argc, char*** argv) {
+  return std::make_unique<MpiBootstrap>(argc, argv);
+}
 
 }  // namespace weft

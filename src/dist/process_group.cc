@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cstring>
 #include <numeric>
 
@@ -28,8 +29,14 @@ class Site {
 }  // namespace
 
 ProcessGroup::ProcessGroup(std::string name, int rank, std::vector<int> ranks, DeviceKind kind)
-    : name_(std::move(name)), rank_(rank), ranks_(std::move(ranks)), kind_(kind), sent_(ranks_.size()), received_(ranks_.size()) {
-  WEFT_CHECK(rank_ >= 0 && rank_ < size(), fmt::format("group \"{}\": rank {} is not in a group of {}", name_, rank_, size()));
+    : name_(std::move(name)),
+      rank_(rank),
+      ranks_(std::move(ranks)),
+      kind_(kind),
+      sent_(ranks_.size()),
+      received_(ranks_.size()) {
+  WEFT_CHECK(rank_ >= 0 && rank_ < size(),
+             fmt::format("group \"{}\": rank {} is not in a group of {}", name_, rank_, size()));
   set_recorder(std::make_shared<CallRecorder>());
   for (auto& lane : lanes_) lane = std::make_unique<Lane>();
 }
@@ -40,7 +47,8 @@ void ProcessGroup::StopLanes() {
   // A rank that unwinds will not make the calls its peers would answer: end what waits for them.
   bool busy = false;
   for (auto& lane : lanes_) busy |= lane && !lane->idle();
-  if (busy && std::uncaught_exceptions() > 0) Abort(fmt::format("rank {} left group \"{}\" by an exception", rank_, name_));
+  if (busy && std::uncaught_exceptions() > 0)
+    Abort(fmt::format("rank {} left group \"{}\" by an exception", rank_, name_));
   for (auto& lane : lanes_) lane.reset();
 }
 
@@ -58,11 +66,16 @@ void ProcessGroup::ResetCounts() {
   for (Counter& counter : counts_) counter.calls = counter.bytes = 0;
 }
 
-void ProcessGroup::CopyRows(void* to, int64_t to_stride, const void* from, int64_t from_stride, int64_t bytes, int64_t rows) const {
+void ProcessGroup::CopyRows(void* to, int64_t to_stride, const void* from, int64_t from_stride, int64_t bytes,
+                            int64_t rows) const {
+  if (bytes == to_stride && bytes == from_stride) {  // one block
+    bytes *= rows;
+    rows = 1;
+  }
   if (bytes == 0) return;
-  if (bytes == to_stride && bytes == from_stride) bytes *= std::exchange(rows, std::min<int64_t>(rows, 1));
   for (int64_t i = 0; i < rows; i++)
-    std::memcpy(static_cast<char*>(to) + i * to_stride, static_cast<const char*>(from) + i * from_stride, size_t(bytes));
+    std::memcpy(static_cast<char*>(to) + i * to_stride, static_cast<const char*>(from) + i * from_stride,
+                size_t(bytes));
 }
 
 void ProcessGroup::Zero(void* data, int64_t bytes) const {
@@ -94,8 +107,8 @@ void ProcessGroup::RunNow(const Collective& call, uint64_t sequence) {
   uint64_t ticket = recorder_->Begin(record_group_, sequence, call);
   auto timeout = call.timeout.count() ? call.timeout : timeout_;
   auto where = [&] {
-    return fmt::format("{} #{} on group \"{}\" (rank {} of {}, global ranks {}){}{}", ToString(call), sequence, name_, rank_, size(),
-                       fmt::join(ranks_, " "), call.site.empty() ? "" : " at ", call.site);
+    return fmt::format("{} #{} on group \"{}\" (rank {} of {}, global ranks {}){}{}", ToString(call), sequence, name_,
+                       rank_, size(), fmt::join(ranks_, " "), call.site.empty() ? "" : " at ", call.site);
   };
   auto last = [&] { return "\nlast collectives of this rank:" + recorder_->Describe(5); };
   try {
@@ -114,7 +127,8 @@ void ProcessGroup::Run(const Collective& call) {
   if (!lane.idle()) return Start(call).Wait();  // keeps the order of the calls
   Counter& counter = counts_[size_t(call.op)];
   counter.calls.fetch_add(1, std::memory_order_relaxed);
-  counter.bytes.fetch_add(call.payload_bytes >= 0 ? call.payload_bytes : InputBytes(call, size()), std::memory_order_relaxed);
+  counter.bytes.fetch_add(call.payload_bytes >= 0 ? call.payload_bytes : InputBytes(call, size()),
+                          std::memory_order_relaxed);
   RunNow(call, NextSequence(call));
 }
 
@@ -122,7 +136,8 @@ Work ProcessGroup::Start(Collective call) {
   Check(call);
   Counter& counter = counts_[size_t(call.op)];
   counter.calls.fetch_add(1, std::memory_order_relaxed);
-  counter.bytes.fetch_add(call.payload_bytes >= 0 ? call.payload_bytes : InputBytes(call, size()), std::memory_order_relaxed);
+  counter.bytes.fetch_add(call.payload_bytes >= 0 ? call.payload_bytes : InputBytes(call, size()),
+                          std::memory_order_relaxed);
   uint64_t sequence = NextSequence(call);
   std::string site(call.site);  // the caller's text may be gone when the call runs
   return LaneOf(call.op).Push([this, call, sequence, site = std::move(site)]() mutable {
@@ -132,29 +147,59 @@ Work ProcessGroup::Start(Collective call) {
 }
 
 void ProcessGroup::AllReduce(const void* in, void* out, int64_t count, DType dtype, ReduceOp op, Loc loc) {
-  Run({.op = CollectiveOp::kAllReduce, .in = in, .out = out, .count = count, .dtype = dtype, .reduce = op, .site = Site(loc)});
+  Run({.op = CollectiveOp::kAllReduce,
+       .in = in,
+       .out = out,
+       .count = count,
+       .dtype = dtype,
+       .reduce = op,
+       .site = Site(loc)});
 }
 void ProcessGroup::AllGather(const void* in, void* out, int64_t count, DType dtype, Loc loc) {
   Run({.op = CollectiveOp::kAllGather, .in = in, .out = out, .count = count, .dtype = dtype, .site = Site(loc)});
 }
 void ProcessGroup::ReduceScatter(const void* in, void* out, int64_t count, DType dtype, ReduceOp op, Loc loc) {
-  Run({.op = CollectiveOp::kReduceScatter, .in = in, .out = out, .count = count, .dtype = dtype, .reduce = op, .site = Site(loc)});
+  Run({.op = CollectiveOp::kReduceScatter,
+       .in = in,
+       .out = out,
+       .count = count,
+       .dtype = dtype,
+       .reduce = op,
+       .site = Site(loc)});
 }
 void ProcessGroup::AllToAll(const void* in, void* out, int64_t count, DType dtype, Loc loc) {
   Run({.op = CollectiveOp::kAllToAll, .in = in, .out = out, .count = count, .dtype = dtype, .site = Site(loc)});
 }
 void ProcessGroup::Broadcast(void* data, int64_t count, DType dtype, int root, Loc loc) {
-  Run({.op = CollectiveOp::kBroadcast, .in = data, .out = data, .count = count, .dtype = dtype, .peer = root, .site = Site(loc)});
+  Run({.op = CollectiveOp::kBroadcast,
+       .in = data,
+       .out = data,
+       .count = count,
+       .dtype = dtype,
+       .peer = root,
+       .site = Site(loc)});
 }
 void ProcessGroup::AllGatherV(const void* in, void* out, std::span<const int64_t> counts, DType dtype, Loc loc) {
   int64_t mine = size_t(rank_) < counts.size() ? counts[size_t(rank_)] : 0;
-  Run({.op = CollectiveOp::kAllGatherV, .in = in, .out = out, .count = mine, .dtype = dtype, .recv_counts = counts, .site = Site(loc)});
+  Run({.op = CollectiveOp::kAllGatherV,
+       .in = in,
+       .out = out,
+       .count = mine,
+       .dtype = dtype,
+       .recv_counts = counts,
+       .site = Site(loc)});
 }
-void ProcessGroup::AllToAllV(const void* in, std::span<const int64_t> send_counts, void* out, std::span<const int64_t> recv_counts,
-                             DType dtype, Loc loc) {
+void ProcessGroup::AllToAllV(const void* in, std::span<const int64_t> send_counts, void* out,
+                             std::span<const int64_t> recv_counts, DType dtype, Loc loc) {
   int64_t count = std::accumulate(send_counts.begin(), send_counts.end(), int64_t{0});
-  Run({.op = CollectiveOp::kAllToAllV, .in = in, .out = out, .count = count, .dtype = dtype, .send_counts = send_counts,
-       .recv_counts = recv_counts, .site = Site(loc)});
+  Run({.op = CollectiveOp::kAllToAllV,
+       .in = in,
+       .out = out,
+       .count = count,
+       .dtype = dtype,
+       .send_counts = send_counts,
+       .recv_counts = recv_counts,
+       .site = Site(loc)});
 }
 void ProcessGroup::Barrier(Loc loc) { Run({.op = CollectiveOp::kBarrier, .site = Site(loc)}); }
 void ProcessGroup::Send(const void* data, int64_t count, DType dtype, int to, Loc loc) {

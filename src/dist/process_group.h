@@ -4,12 +4,12 @@
 //   Work work = group.Start({.op = CollectiveOp::kAllGather, .in = in, .out = out, .count = n, .dtype = DType::kBF16});
 //   work.Wait();
 //
-// All ranks of a group make the same collective calls in the same order, from one thread each. Reductions run in rank order,
-// so results do not change from run to run. Ranks in arguments are ranks of the group. Memory is contiguous and on the group's
-// device; outputs overlap no input, but AllReduce may run in place.
+// All ranks of a group make the same collective calls in the same order, from one thread each. Reductions run in rank
+// order, so results do not change from run to run. Ranks in arguments are ranks of the group. Memory is contiguous and
+// on the group's device; outputs overlap no input, but AllReduce may run in place.
 //
-// Every function throws Error naming the group, the op, its sequence number, dtype, count, rank and the last calls: when a rank
-// is late (set_timeout), gone, makes another call, or when the group was aborted (AbortedError).
+// Every function throws Error naming the group, the op, its sequence number, dtype, count, rank and the last calls:
+// when a rank is late (set_timeout), gone, makes another call, or when the group was aborted (AbortedError).
 #pragma once
 #include <array>
 #include <atomic>
@@ -53,26 +53,29 @@ class ProcessGroup {
   DeviceKind device_kind() const { return kind_; }
 
   // out[count] = reduction of all in[count]. in == out is allowed.
-  void AllReduce(const void* in, void* out, int64_t count, DType dtype, ReduceOp op = ReduceOp::kSum, Loc loc = Loc::current());
+  void AllReduce(const void* in, void* out, int64_t count, DType dtype, ReduceOp op = ReduceOp::kSum,
+                 Loc loc = Loc::current());
   // out[size][count] = the ranks' in[count].
   void AllGather(const void* in, void* out, int64_t count, DType dtype, Loc loc = Loc::current());
   // out[count] = reduction of block `rank` of all in[size][count].
-  void ReduceScatter(const void* in, void* out, int64_t count, DType dtype, ReduceOp op = ReduceOp::kSum, Loc loc = Loc::current());
+  void ReduceScatter(const void* in, void* out, int64_t count, DType dtype, ReduceOp op = ReduceOp::kSum,
+                     Loc loc = Loc::current());
   // out[size][count]: block r is block `rank` of rank r's in[size][count].
   void AllToAll(const void* in, void* out, int64_t count, DType dtype, Loc loc = Loc::current());
   // data[count] of root to all.
   void Broadcast(void* data, int64_t count, DType dtype, int root, Loc loc = Loc::current());
   // As AllGather and AllToAll with uneven, maybe empty pieces, which lie one after the other in rank order.
   void AllGatherV(const void* in, void* out, std::span<const int64_t> counts, DType dtype, Loc loc = Loc::current());
-  void AllToAllV(const void* in, std::span<const int64_t> send_counts, void* out, std::span<const int64_t> recv_counts, DType dtype,
-                 Loc loc = Loc::current());
+  void AllToAllV(const void* in, std::span<const int64_t> send_counts, void* out, std::span<const int64_t> recv_counts,
+                 DType dtype, Loc loc = Loc::current());
   void Barrier(Loc loc = Loc::current());
   // A send may return only when it is received: two ranks that send to each other use Start.
   void Send(const void* data, int64_t count, DType dtype, int to, Loc loc = Loc::current());
   void Recv(void* data, int64_t count, DType dtype, int from, Loc loc = Loc::current());
 
-  // The same as values. Run returns when the call is done. Start returns at once: collectives run in order on the group's
-  // communication thread, sends and receives on one of their own each; spans and memory must stay until the work is done.
+  // The same as values. Run returns when the call is done. Start returns at once: collectives run in order on the
+  // group's communication thread, sends and receives on one of their own each; spans and memory must stay until the
+  // work is done.
   void Run(const Collective& call);
   Work Start(Collective call);
 
@@ -91,9 +94,10 @@ class ProcessGroup {
   void set_recorder(std::shared_ptr<CallRecorder> recorder);
   const CallRecorder& recorder() const { return *recorder_; }
 
-  // What the rows of collectives need from the group's device: strided copies (rows of `bytes`) and zeros, in order with
-  // the group's calls, and memory. These do it on the CPU.
-  virtual void CopyRows(void* to, int64_t to_stride, const void* from, int64_t from_stride, int64_t bytes, int64_t rows) const;
+  // What the rows of collectives need from the group's device: strided copies (rows of `bytes`) and zeros, in order
+  // with the group's calls, and memory. These do it on the CPU.
+  virtual void CopyRows(void* to, int64_t to_stride, const void* from, int64_t from_stride, int64_t bytes,
+                        int64_t rows) const;
   virtual void Zero(void* data, int64_t bytes) const;
   virtual BufferPtr Allocate(size_t bytes) const { return AllocateCpu(bytes); }
 
@@ -101,8 +105,9 @@ class ProcessGroup {
   // `rank` is the position of this rank in `ranks`.
   ProcessGroup(std::string name, int rank, std::vector<int> ranks, DeviceKind kind);
 
-  // Does the call, which is checked, or throws by the deadline. Collectives come one at a time, numbered from 1 by `sequence`;
-  // a send and a receive may run beside them, numbered per peer and direction. The group is of no use after a throw.
+  // Does the call, which is checked, or throws by the deadline. Collectives come one at a time, numbered from 1 by
+  // `sequence`; a send and a receive may run beside them, numbered per peer and direction. The group is of no use after
+  // a throw.
   virtual void Execute(const Collective& call, uint64_t sequence, Deadline deadline) = 0;
   // Waits for the background calls. The destructor of a class that has Execute calls it first.
   void StopLanes();
@@ -122,7 +127,9 @@ class ProcessGroup {
   int record_group_ = 0;
   uint64_t sequence_ = 0;
   std::vector<uint64_t> sent_, received_;  // per peer
-  struct Counter { std::atomic<int64_t> calls{0}, bytes{0}; };
+  struct Counter {
+    std::atomic<int64_t> calls{0}, bytes{0};
+  };
   std::array<Counter, kNumCollectiveOps> counts_;
   std::array<std::unique_ptr<Lane>, 3> lanes_;  // collectives, sends, receives
 };

@@ -12,13 +12,19 @@ constexpr int64_t kBlock = 1024;  // elements accumulated at a time: the accumul
 // Padding is undefined and is reduced too: integers must wrap and bools must be read as bytes.
 template <class T>
 T Add(T a, T b) {
-  if constexpr (std::is_floating_point_v<T>) return a + b;
-  else return T(std::make_unsigned_t<T>(a) + std::make_unsigned_t<T>(b));
+  if constexpr (std::is_floating_point_v<T>)
+    return a + b;
+  else
+    return T(std::make_unsigned_t<T>(a) + std::make_unsigned_t<T>(b));
 }
 template <class T>
-T Max(T a, T b) { return a > b || a != a ? a : b; }
+T Max(T a, T b) {
+  return a > b || a != a ? a : b;
+}
 template <class T>
-T Min(T a, T b) { return a < b || a != a ? a : b; }
+T Min(T a, T b) {
+  return a < b || a != a ? a : b;
+}
 
 template <class T, class A, class Fn>
 void ReduceAs(std::span<const void* const> inputs, void* out, int64_t count, Fn fn) {
@@ -37,8 +43,10 @@ void ReduceAs(std::span<const void* const> inputs, void* out, int64_t count, Fn 
 }
 
 void ReduceBools(std::span<const void* const> inputs, void* out, int64_t count, ReduceOp op) {
-  if (op == ReduceOp::kMin) ReduceAs<uint8_t, uint8_t>(inputs, out, count, [](uint8_t a, uint8_t b) { return uint8_t(a & b); });
-  else ReduceAs<uint8_t, uint8_t>(inputs, out, count, [](uint8_t a, uint8_t b) { return uint8_t(a | b); });
+  if (op == ReduceOp::kMin)
+    ReduceAs<uint8_t, uint8_t>(inputs, out, count, [](uint8_t a, uint8_t b) { return uint8_t(a & b); });
+  else
+    ReduceAs<uint8_t, uint8_t>(inputs, out, count, [](uint8_t a, uint8_t b) { return uint8_t(a | b); });
 }
 
 }  // namespace
@@ -55,9 +63,12 @@ void Reduce(std::span<const void* const> inputs, void* out, int64_t count, DType
     using A = Compute<T>;
     if constexpr (!std::is_same_v<T, bool>) {
       switch (op) {
-        case ReduceOp::kSum: return ReduceAs<T, A>(inputs, out, count, Add<A>);
-        case ReduceOp::kMax: return ReduceAs<T, A>(inputs, out, count, Max<A>);
-        case ReduceOp::kMin: return ReduceAs<T, A>(inputs, out, count, Min<A>);
+        case ReduceOp::kSum:
+          return ReduceAs<T, A>(inputs, out, count, Add<A>);
+        case ReduceOp::kMax:
+          return ReduceAs<T, A>(inputs, out, count, Max<A>);
+        case ReduceOp::kMin:
+          return ReduceAs<T, A>(inputs, out, count, Min<A>);
       }
     }
   });

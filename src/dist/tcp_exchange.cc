@@ -69,7 +69,8 @@ void ReadAll(int fd, void* data, size_t bytes, Clock::time_point deadline, const
     WEFT_CHECK(WaitReady(fd, POLLIN, deadline), fmt::format("bootstrap: timed out waiting for {}", who));
     ssize_t n = recv(fd, p, bytes, MSG_DONTWAIT);
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) continue;
-    WEFT_CHECK(n > 0, fmt::format("bootstrap: {} is gone: {}", who, n == 0 ? "it closed the connection" : std::strerror(errno)));
+    WEFT_CHECK(n > 0, fmt::format("bootstrap: {} is gone: {}", who,
+                                  n == 0 ? "it closed the connection" : std::strerror(errno)));
     p += n;
     bytes -= size_t(n);
   }
@@ -99,14 +100,18 @@ bool IsAnyAddress(const Address& a) {
 Socket OpenListener(const std::string& host, int port) {
   int error = 0;
   for (const Address& address : Resolve(host, port)) {
-    WEFT_CHECK(!IsAnyAddress(address), fmt::format("bootstrap: MASTER_ADDR is \"{}\"; it must name one interface, not all of them", host));
+    WEFT_CHECK(!IsAnyAddress(address),
+               fmt::format("bootstrap: MASTER_ADDR is \"{}\"; it must name one interface, not all of them", host));
     Socket s(socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC, 0));
     int one = 1;
     setsockopt(s.fd(), SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
-    if (s && bind(s.fd(), reinterpret_cast<const sockaddr*>(&address.storage), address.length) == 0 && listen(s.fd(), 1024) == 0) return s;
+    if (s && bind(s.fd(), reinterpret_cast<const sockaddr*>(&address.storage), address.length) == 0 &&
+        listen(s.fd(), 1024) == 0)
+      return s;
     error = errno;
   }
-  Fail(fmt::format("bootstrap: rank 0 cannot listen on MASTER_ADDR:MASTER_PORT = {}:{}: {}", host, port, std::strerror(error)));
+  Fail(fmt::format("bootstrap: rank 0 cannot listen on MASTER_ADDR:MASTER_PORT = {}:{}: {}", host, port,
+                   std::strerror(error)));
 }
 
 void NoDelay(const Socket& s) {
@@ -124,7 +129,8 @@ struct Guest {
 
 // Reads what there is. False when the guest is to be dropped.
 bool ReadHello(Guest& guest) {
-  ssize_t n = recv(guest.socket.fd(), reinterpret_cast<char*>(&guest.hello) + guest.have, sizeof(Hello) - guest.have, MSG_DONTWAIT);
+  ssize_t n = recv(guest.socket.fd(), reinterpret_cast<char*>(&guest.hello) + guest.have, sizeof(Hello) - guest.have,
+                   MSG_DONTWAIT);
   if (n < 0) return errno == EAGAIN || errno == EINTR;
   guest.have += size_t(n);
   return n > 0;
@@ -143,8 +149,10 @@ Socket::~Socket() {
 TcpExchange::TcpExchange(int rank, int size, const std::string& host, int port, milliseconds timeout)
     : rank_(rank), size_(size), timeout_(timeout) {
   Deadline deadline = Clock::now() + timeout;
-  if (rank == 0) Listen(host, port, deadline);
-  else Connect(host, port, deadline);
+  if (rank == 0)
+    Listen(host, port, deadline);
+  else
+    Connect(host, port, deadline);
   AllGather("");  // all have come, or all get an error
 }
 
@@ -177,7 +185,9 @@ void TcpExchange::Listen(const std::string& host, int port, Deadline deadline) {
     std::string absent;
     for (int r = 1; r < size_; r++)
       if (!peers_[size_t(r)]) absent += fmt::format(" {}", r);
-    if (!absent.empty()) Fail(fmt::format("bootstrap: after {} ms these of the {} ranks have not connected to {}:{}:{}", timeout_.count(), size_, host, port, absent));
+    if (!absent.empty())
+      Fail(fmt::format("bootstrap: after {} ms these of the {} ranks have not connected to {}:{}:{}", timeout_.count(),
+                       size_, host, port, absent));
   }
 }
 
@@ -198,8 +208,9 @@ void TcpExchange::Connect(const std::string& host, int port, Deadline deadline) 
       peers_.push_back(std::move(s));
       return;
     }
-    WEFT_CHECK(Clock::now() + pause < deadline, fmt::format("bootstrap: rank {} could not connect to rank 0 at {}:{} within {} ms: {}", rank_,
-                                                            host, port, timeout_.count(), std::strerror(error)));
+    WEFT_CHECK(Clock::now() + pause < deadline,
+               fmt::format("bootstrap: rank {} could not connect to rank 0 at {}:{} within {} ms: {}", rank_, host,
+                           port, timeout_.count(), std::strerror(error)));
     std::this_thread::sleep_for(pause);
   }
 }
@@ -215,7 +226,8 @@ std::string TcpExchange::Receive(int rank, Deadline deadline) {
   uint64_t length = 0;
   std::string who = fmt::format("rank {}", rank);
   ReadAll(peers_[size_t(rank)].fd(), &length, sizeof(length), deadline, who);
-  WEFT_CHECK(length <= kMaxMessage, fmt::format("bootstrap: {} sends a message of {} bytes; it does not speak this protocol", who, length));
+  WEFT_CHECK(length <= kMaxMessage,
+             fmt::format("bootstrap: {} sends a message of {} bytes; it does not speak this protocol", who, length));
   std::string bytes(length, 0);
   ReadAll(peers_[size_t(rank)].fd(), bytes.data(), length, deadline, who);
   return bytes;

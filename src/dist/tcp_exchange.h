@@ -1,8 +1,8 @@
 // TcpExchange: a star of TCP connections through which the ranks of a world exchange a few bytes, without MPI.
 //
 // Rank 0 listens on one address (never on all interfaces) and every other rank connects, retrying until the timeout. A
-// connection counts once it has said a hello of this protocol for this world; others (strays, port scanners, a second rank
-// of the same number) are dropped without holding up the rest. It is for start-up, not for data.
+// connection counts once it has said a hello of this protocol for this world; others (strays, port scanners, a second
+// rank of the same number) are dropped without holding up the rest. It is for start-up, not for data.
 #pragma once
 #include <chrono>
 #include <cstdint>
@@ -31,7 +31,8 @@ class TcpExchange {
  public:
   using Deadline = std::chrono::steady_clock::time_point;
 
-  // Connects all ranks. Throws Error when rank 0 cannot listen on `host`:`port`, or not all ranks came within the timeout.
+  // Connects all ranks. Throws Error when rank 0 cannot listen on `host`:`port`, or not all ranks came within the
+  // timeout.
   TcpExchange(int rank, int size, const std::string& host, int port, std::chrono::milliseconds timeout);
 
   // The bytes of all ranks, in order. All ranks call it alike. Throws Error when a rank is gone or late.

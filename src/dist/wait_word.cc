@@ -11,7 +11,7 @@
 namespace weft {
 namespace {
 
-constexpr int kSpins = 30;    // under a microsecond: enough when the other ranks run on other cores
+constexpr int kSpins = 30;   // under a microsecond: enough when the other ranks run on other cores
 constexpr int kYields = 24;  // let a rank that shares the core run: cheaper than a sleep and a wake
 
 void Pause() {

@@ -1,7 +1,8 @@
-// WaitWord: a 32-bit word that threads wait on for a change: they spin a little, then sleep on a futex, with a deadline.
+// WaitWord: a 32-bit word that threads wait on for a change: they spin a little, then sleep on a futex, with a
+// deadline.
 //
-// std::atomic::wait has no deadline and a condition variable costs a lock per waiter; with more ranks than cores a barrier
-// is mostly these two functions.
+// std::atomic::wait has no deadline and a condition variable costs a lock per waiter; with more ranks than cores a
+// barrier is mostly these two functions.
 #pragma once
 #include <atomic>
 #include <chrono>

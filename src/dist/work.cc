@@ -28,7 +28,8 @@ std::exception_ptr Work::error() const {
 void Work::Wait(std::chrono::milliseconds timeout) const {
   std::unique_lock lock(state_->mutex);
   auto done = [this] { return state_->done; };
-  if (timeout.count() == 0) state_->changed.wait(lock, done);
+  if (timeout.count() == 0)
+    state_->changed.wait(lock, done);
   else
     WEFT_CHECK(state_->changed.wait_for(lock, timeout, done),
                fmt::format("Work::Wait: the collective is not done after {} ms", timeout.count()));

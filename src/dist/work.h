@@ -19,8 +19,8 @@ class Work {
 
   bool Test() const;                 // done, well or badly
   std::exception_ptr error() const;  // null while running and after success
-  // Returns when the call is done; throws its error. With a timeout other than 0, throws Error when it is not done by then
-  // (the call goes on, until the timeout of its group ends it).
+  // Returns when the call is done; throws its error. With a timeout other than 0, throws Error when it is not done by
+  // then (the call goes on, until the timeout of its group ends it).
   void Wait(std::chrono::milliseconds timeout = std::chrono::milliseconds{0}) const;
 
   void Finish(std::exception_ptr error);  // by whoever runs the call, once

@@ -34,15 +34,17 @@ int FreePort() {
   return ntohs(address.sin_port);
 }
 
-constexpr const char* kVariables[] = {"RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "SLURM_PROCID", "SLURM_NTASKS",
-                                      "SLURM_LOCALID", "OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK"};
+constexpr const char* kVariables[] = {
+    "RANK",         "WORLD_SIZE",    "LOCAL_RANK",           "MASTER_ADDR", "MASTER_PORT", "SLURM_PROCID",
+    "SLURM_NTASKS", "SLURM_LOCALID", "OMPI_COMM_WORLD_SIZE", "PMIX_RANK",   "PMI_RANK"};
 
 void SetOnly(const std::vector<std::pair<const char*, std::string>>& variables) {
   for (const char* name : kVariables) unsetenv(name);
   for (auto& [name, value] : variables) setenv(name, value.c_str(), 1);
 }
 
-// Runs fn in `count` processes; their exit codes. A failed expectation is exit code 1, an exception 2 (its text is printed).
+// Runs fn in `count` processes; their exit codes. A failed expectation is exit code 1, an exception 2 (its text is
+// printed).
 std::vector<int> Fork(int count, const std::function<void(int rank)>& fn) {
   std::vector<pid_t> pids;
   for (int rank = 0; rank < count; rank++) {
@@ -147,7 +149,11 @@ TEST(Bootstrap, TorchrunVariablesOverThreeProcesses) {
   std::string port = std::to_string(FreePort());
   auto codes = Fork(3, [&](int rank) {
     if (rank == 0) std::this_thread::sleep_for(100ms);  // the others retry
-    SetOnly({{"RANK", std::to_string(rank)}, {"WORLD_SIZE", "3"}, {"LOCAL_RANK", std::to_string(rank)}, {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", port}});
+    SetOnly({{"RANK", std::to_string(rank)},
+             {"WORLD_SIZE", "3"},
+             {"LOCAL_RANK", std::to_string(rank)},
+             {"MASTER_ADDR", "127.0.0.1"},
+             {"MASTER_PORT", port}});
     RunJob(3);
   });
   EXPECT_EQ(codes, (std::vector<int>{0, 0, 0}));
@@ -156,7 +162,11 @@ TEST(Bootstrap, TorchrunVariablesOverThreeProcesses) {
 TEST(Bootstrap, SlurmVariablesOverTwoProcesses) {
   std::string port = std::to_string(FreePort());
   auto codes = Fork(2, [&](int rank) {
-    SetOnly({{"SLURM_PROCID", std::to_string(rank)}, {"SLURM_NTASKS", "2"}, {"SLURM_LOCALID", std::to_string(rank)}, {"MASTER_ADDR", "localhost"}, {"MASTER_PORT", port}});
+    SetOnly({{"SLURM_PROCID", std::to_string(rank)},
+             {"SLURM_NTASKS", "2"},
+             {"SLURM_LOCALID", std::to_string(rank)},
+             {"MASTER_ADDR", "localhost"},
+             {"MASTER_PORT", port}});
     RunJob(2);
   });
   EXPECT_EQ(codes, (std::vector<int>{0, 0}));
@@ -184,7 +194,8 @@ TEST(TcpExchange, StrangersDoNotHoldUpTheRanks) {
   auto codes = Fork(3, [&](int rank) {
     if (rank < 2) {
       if (rank == 1) std::this_thread::sleep_for(300ms);
-      EXPECT_EQ(MakeTcpBootstrap(rank, 2, "127.0.0.1", port, 10s)->AllGather(std::to_string(rank)), (std::vector<std::string>{"0", "1"}));
+      EXPECT_EQ(MakeTcpBootstrap(rank, 2, "127.0.0.1", port, 10s)->AllGather(std::to_string(rank)),
+                (std::vector<std::string>{"0", "1"}));
       return;
     }
     std::vector<Socket> strangers;
@@ -194,7 +205,8 @@ TEST(TcpExchange, StrangersDoNotHoldUpTheRanks) {
       address.sin_port = htons(uint16_t(port));
       address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
       Socket s(socket(AF_INET, SOCK_STREAM, 0));
-      while (connect(s.fd(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0 && i == 0) std::this_thread::sleep_for(5ms);
+      while (connect(s.fd(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0 && i == 0)
+        std::this_thread::sleep_for(5ms);
       std::string nonsense(size_t(i % 3) * 11, char(i));
       send(s.fd(), nonsense.data(), nonsense.size(), MSG_NOSIGNAL);
       if (i % 2) strangers.push_back(std::move(s));

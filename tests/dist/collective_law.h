@@ -51,27 +51,34 @@ inline void ExpectValues(const Tensor& got, const std::function<double(int64_t)>
 // Runs every collective once with pieces of n elements.
 inline void CheckCollectives(ProcessGroup& g, DType dtype, int64_t n) {
   const int k = g.size(), me = g.rank();
-  std::string what = std::string(Name(dtype)) + " x " + std::to_string(n) + " on " + std::to_string(k) + " ranks, rank " + std::to_string(me);
+  std::string what = std::string(Name(dtype)) + " x " + std::to_string(n) + " on " + std::to_string(k) +
+                     " ranks, rank " + std::to_string(me);
   for (ReduceOp op : kAllReduceOps) {
     Tensor in = Filled(me, n, dtype), out = Tensor::Empty(dtype, {n});
     g.AllReduce(in.data(), out.data(), n, dtype, op);
-    ExpectValues(out, [&](int64_t i) { return Reduced(k, i, dtype, op); }, what + " all_reduce " + Name(op));
+    ExpectValues(
+        out, [&](int64_t i) { return Reduced(k, i, dtype, op); }, what + " all_reduce " + Name(op));
     g.AllReduce(in.data(), in.data(), n, dtype, op);
-    ExpectValues(in, [&](int64_t i) { return Reduced(k, i, dtype, op); }, what + " all_reduce in place " + Name(op));
+    ExpectValues(
+        in, [&](int64_t i) { return Reduced(k, i, dtype, op); }, what + " all_reduce in place " + Name(op));
     Tensor big = Filled(me, n * k, dtype, 1);
     g.ReduceScatter(big.data(), out.data(), n, dtype, op);
-    ExpectValues(out, [&](int64_t i) { return Reduced(k, me * n + i, dtype, op, 1); }, what + " reduce_scatter " + Name(op));
+    ExpectValues(
+        out, [&](int64_t i) { return Reduced(k, me * n + i, dtype, op, 1); }, what + " reduce_scatter " + Name(op));
   }
   Tensor in = Filled(me, n, dtype, 2), all = Tensor::Empty(dtype, {n * k});
   g.AllGather(in.data(), all.data(), n, dtype);
-  ExpectValues(all, [&](int64_t i) { return Value(int(i / n), i % n, dtype, 2); }, what + " all_gather");
+  ExpectValues(
+      all, [&](int64_t i) { return Value(int(i / n), i % n, dtype, 2); }, what + " all_gather");
   Tensor spread = Filled(me, n * k, dtype, 3);
   g.AllToAll(spread.data(), all.data(), n, dtype);
-  ExpectValues(all, [&](int64_t i) { return Value(int(i / n), me * n + i % n, dtype, 3); }, what + " all_to_all");
+  ExpectValues(
+      all, [&](int64_t i) { return Value(int(i / n), me * n + i % n, dtype, 3); }, what + " all_to_all");
   for (int root = 0; root < k; root++) {
     Tensor data = Filled(me, n, dtype, root);
     g.Broadcast(data.data(), n, dtype, root);
-    ExpectValues(data, [&](int64_t i) { return Value(root, i, dtype, root); }, what + " broadcast");
+    ExpectValues(
+        data, [&](int64_t i) { return Value(root, i, dtype, root); }, what + " broadcast");
   }
   g.Barrier();
 }
@@ -79,7 +86,8 @@ inline void CheckCollectives(ProcessGroup& g, DType dtype, int64_t n) {
 // Uneven pieces: rank r gives (r + shift) % k * n elements, so one rank gives nothing.
 inline void CheckUneven(ProcessGroup& g, DType dtype, int64_t n) {
   const int k = g.size(), me = g.rank();
-  std::string what = std::string(Name(dtype)) + " x " + std::to_string(n) + " on " + std::to_string(k) + " ranks, rank " + std::to_string(me);
+  std::string what = std::string(Name(dtype)) + " x " + std::to_string(n) + " on " + std::to_string(k) +
+                     " ranks, rank " + std::to_string(me);
   auto piece = [&](int from, int to) { return (from + 2 * to) % k * n + (from == to); };
   std::vector<int64_t> counts, send, recv;
   std::vector<double> gathered, exchanged;
@@ -96,10 +104,12 @@ inline void CheckUneven(ProcessGroup& g, DType dtype, int64_t n) {
   for (int64_t c : send) sent += c;
   Tensor in = Filled(me, counts[size_t(me)], dtype), out = Tensor::Empty(dtype, {int64_t(gathered.size())});
   g.AllGatherV(in.data(), out.data(), counts, dtype);
-  ExpectValues(out, [&](int64_t i) { return gathered[size_t(i)]; }, what + " all_gather_v");
+  ExpectValues(
+      out, [&](int64_t i) { return gathered[size_t(i)]; }, what + " all_gather_v");
   Tensor all = Filled(me, sent, dtype), mine = Tensor::Empty(dtype, {int64_t(exchanged.size())});
   g.AllToAllV(all.data(), send, mine.data(), recv, dtype);
-  ExpectValues(mine, [&](int64_t i) { return exchanged[size_t(i)]; }, what + " all_to_all_v");
+  ExpectValues(
+      mine, [&](int64_t i) { return exchanged[size_t(i)]; }, what + " all_to_all_v");
 }
 
 // A ring: everyone sends in the background and receives.
@@ -108,10 +118,12 @@ inline void CheckRing(ProcessGroup& g, DType dtype, int64_t n) {
   if (k == 1) return;
   for (int salt = 0; salt < 3; salt++) {
     Tensor data = Filled(me, n, dtype, salt), got = Tensor::Empty(dtype, {n});
-    Work sent = g.Start({.op = CollectiveOp::kSend, .in = data.data(), .count = n, .dtype = dtype, .peer = (me + 1) % k});
+    Work sent =
+        g.Start({.op = CollectiveOp::kSend, .in = data.data(), .count = n, .dtype = dtype, .peer = (me + 1) % k});
     g.Recv(got.data(), n, dtype, (me + k - 1) % k);
     sent.Wait();
-    ExpectValues(got, [&](int64_t i) { return Value((me + k - 1) % k, i, dtype, salt); }, "ring");
+    ExpectValues(
+        got, [&](int64_t i) { return Value((me + k - 1) % k, i, dtype, salt); }, "ring");
   }
 }
 
@@ -122,12 +134,16 @@ inline void CheckBackground(ProcessGroup& g) {
   for (int j = 0; j < 8; j++) tensors.push_back(Filled(g.rank(), 300, DType::kF32, j));
   for (int j = 0; j < 8; j++) {
     void* data = tensors[size_t(j)].data();
-    if (j == 5) g.AllReduce(data, data, 300, DType::kF32);
-    else works.push_back(g.Start({.op = CollectiveOp::kAllReduce, .in = data, .out = data, .count = 300}));
+    if (j == 5)
+      g.AllReduce(data, data, 300, DType::kF32);
+    else
+      works.push_back(g.Start({.op = CollectiveOp::kAllReduce, .in = data, .out = data, .count = 300}));
   }
   for (Work& work : works) work.Wait();
   for (int j = 0; j < 8; j++)
-    ExpectValues(tensors[size_t(j)], [&](int64_t i) { return Reduced(g.size(), i, DType::kF32, ReduceOp::kSum, j); }, "background");
+    ExpectValues(
+        tensors[size_t(j)], [&](int64_t i) { return Reduced(g.size(), i, DType::kF32, ReduceOp::kSum, j); },
+        "background");
   for (Work& work : works) EXPECT_TRUE(work.Test() && !work.error());
 }
 

@@ -49,8 +49,10 @@ void ForEach(const TensorView& view, Fn fn) {
 void Store(const TensorView& view, int64_t at, double value) {
   Dispatch(view.dtype, [&](auto zero) {
     using T = decltype(zero);
-    if constexpr (std::is_arithmetic_v<T>) view.as<T>()[at] = T(value);
-    else view.as<T>()[at] = T(float(value));
+    if constexpr (std::is_arithmetic_v<T>)
+      view.as<T>()[at] = T(value);
+    else
+      view.as<T>()[at] = T(float(value));
   });
 }
 
@@ -62,19 +64,23 @@ double Load(const TensorView& view, int64_t at) {
 }
 
 std::string Text(const Case& c) {
-  return std::string(Name(c.op)) + " " + ToString(c.global) + " " + Name(c.dtype) + " " + ToString(c.from) + " -> " + ToString(c.to) +
-         " on " + ToString(c.mesh) + ", " + ToString(c.attrs);
+  return std::string(Name(c.op)) + " " + ToString(c.global) + " " + Name(c.dtype) + " " + ToString(c.from) + " -> " +
+         ToString(c.to) + " on " + ToString(c.mesh) + ", " + ToString(c.attrs);
 }
 
-// The part of a rank that is Partial on an axis: coordinate 0 holds the value plus the sum of what the others take away.
+// The part of a rank that is Partial on an axis: coordinate 0 holds the value plus the sum of what the others take
+// away.
 double PartialValue(const Case& c, const Coords& coords, double value) {
   for (int axis = 0; axis < c.mesh.num_axes(); axis++) {
     const Placement& p = c.from[axis];
     if (p.kind != Placement::kPartial) continue;
     int k = c.mesh.sizes[size_t(axis)], me = coords[size_t(axis)];
-    if (p.reduce == ReduceOp::kSum) value = me == 0 ? value + (k - 1) * k / 2 : -me;
-    else if (p.reduce == ReduceOp::kMax) value -= me == k - 1 ? 0 : me + 1;
-    else value += me == k - 1 ? 0 : me + 1;
+    if (p.reduce == ReduceOp::kSum)
+      value = me == 0 ? value + (k - 1) * k / 2 : -me;
+    else if (p.reduce == ReduceOp::kMax)
+      value -= me == k - 1 ? 0 : me + 1;
+    else
+      value += me == k - 1 ? 0 : me + 1;
   }
   return value;
 }
@@ -86,7 +92,9 @@ void RunCase(const Case& c, DeviceMesh& mesh, Context& context) {
   std::memset(out.data(), 0x5a, out.bytes());
   TensorView in_view = MakeView(in.data(), c.dtype, c.global, c.from, c.mesh, mesh.coords());
   TensorView out_view = MakeView(out.data(), c.dtype, c.global, c.to, c.mesh, mesh.coords());
-  ForEach(in_view, [&](const auto& index, int64_t at) { Store(in_view, at, PartialValue(c, mesh.coords(), ValueAt(c.global, index))); });
+  ForEach(in_view, [&](const auto& index, int64_t at) {
+    Store(in_view, at, PartialValue(c, mesh.coords(), ValueAt(c.global, index)));
+  });
 
   const KernelRow& row = context.kernels(DeviceKind::kCpu).Row(c.op);
   TensorView in_bare = in_view, out_bare = out_view;  // the workspace is asked for before there is memory
@@ -104,9 +112,12 @@ void RunCase(const Case& c, DeviceMesh& mesh, Context& context) {
   int wrong = 0;
   ForEach(out_view, [&](const auto& index, int64_t at) {
     double want = ValueAt(c.global, index);
-    if (c.op == Op::kMaskPartial && c.to[int(c.attrs.Int("axis"))].reduce == ReduceOp::kSum && mesh.coords()[size_t(c.attrs.Int("axis"))]) want = 0;
+    if (c.op == Op::kMaskPartial && c.to[int(c.attrs.Int("axis"))].reduce == ReduceOp::kSum &&
+        mesh.coords()[size_t(c.attrs.Int("axis"))])
+      want = 0;
     if (Load(out_view, at) != want && wrong++ == 0)
-      ADD_FAILURE() << Text(c) << ": rank " << mesh.rank() << " has " << Load(out_view, at) << " at storage " << at << ", expected " << want;
+      ADD_FAILURE() << Text(c) << ": rank " << mesh.rank() << " has " << Load(out_view, at) << " at storage " << at
+                    << ", expected " << want;
   });
 }
 
@@ -116,14 +127,32 @@ Sharding With(Sharding s, int axis, Placement p) {
 }
 
 // Every legal row from a sharding: on every axis that can change, every op and dim.
-void ForEachCase(const MeshShape& mesh, const Shape& global, DType dtype, const Sharding& base, const std::function<void(const Case&)>& fn) {
+void ForEachCase(const MeshShape& mesh, const Shape& global, DType dtype, const Sharding& base,
+                 const std::function<void(const Case&)>& fn) {
   for (int axis = 0; axis < mesh.num_axes(); axis++) {
     if (base[axis].kind != Placement::kReplicate) continue;
     for (ReduceOp op : {ReduceOp::kSum, ReduceOp::kMax, ReduceOp::kMin}) {
-      fn({mesh, global, dtype, With(base, axis, Partial(op)), base, Op::kAllReduce, {{"axis", axis}, {"reduce", int(op)}}});
-      fn({mesh, global, dtype, base, With(base, axis, Partial(op)), Op::kMaskPartial, {{"axis", axis}, {"reduce", int(op)}}});
+      fn({mesh,
+          global,
+          dtype,
+          With(base, axis, Partial(op)),
+          base,
+          Op::kAllReduce,
+          {{"axis", axis}, {"reduce", int(op)}}});
+      fn({mesh,
+          global,
+          dtype,
+          base,
+          With(base, axis, Partial(op)),
+          Op::kMaskPartial,
+          {{"axis", axis}, {"reduce", int(op)}}});
       for (int d = 0; d < int(global.size()); d++)
-        fn({mesh, global, dtype, With(base, axis, Partial(op)), With(base, axis, Shard(d)), Op::kReduceScatter,
+        fn({mesh,
+            global,
+            dtype,
+            With(base, axis, Partial(op)),
+            With(base, axis, Shard(d)),
+            Op::kReduceScatter,
             {{"axis", axis}, {"dim", d}, {"reduce", int(op)}}});
     }
     for (int d = 0; d < int(global.size()); d++) {
@@ -131,7 +160,12 @@ void ForEachCase(const MeshShape& mesh, const Shape& global, DType dtype, const 
       fn({mesh, global, dtype, base, With(base, axis, Shard(d)), Op::kLocalSlice, {{"axis", axis}, {"dim", d}}});
       for (int s = 0; s < int(global.size()); s++)
         if (s != d)
-          fn({mesh, global, dtype, With(base, axis, Shard(d)), With(base, axis, Shard(s)), Op::kAllToAll,
+          fn({mesh,
+              global,
+              dtype,
+              With(base, axis, Shard(d)),
+              With(base, axis, Shard(s)),
+              Op::kAllToAll,
               {{"axis", axis}, {"gather_dim", d}, {"split_dim", s}}});
     }
   }
@@ -139,11 +173,16 @@ void ForEachCase(const MeshShape& mesh, const Shape& global, DType dtype, const 
 
 std::vector<MeshShape> Meshes(int ranks) {
   switch (ranks) {
-    case 1: return {{{"a"}, {1}}};
-    case 2: return {{{"a"}, {2}}, {{"a", "b"}, {1, 2}}};
-    case 3: return {{{"a"}, {3}}};
-    case 4: return {{{"a"}, {4}}, {{"a", "b"}, {2, 2}}};
-    default: return {{{"a", "b"}, {2, 3}}};
+    case 1:
+      return {{{"a"}, {1}}};
+    case 2:
+      return {{{"a"}, {2}}, {{"a", "b"}, {1, 2}}};
+    case 3:
+      return {{{"a"}, {3}}};
+    case 4:
+      return {{{"a"}, {4}}, {{"a", "b"}, {2, 2}}};
+    default:
+      return {{{"a", "b"}, {2, 3}}};
   }
 }
 
@@ -187,8 +226,11 @@ TEST(CollectiveRows, CountsAreTheBytesOfTheInputs) {
     collectives::AllToAll(x, mesh, "tp", 0, 1);
     collectives::AllReduce(x, mesh, "dp");
     using A = DeviceMesh::AxisCount;
-    std::vector<A> want{{0, CollectiveOp::kAllReduce, {1, 60}}, {1, CollectiveOp::kAllReduce, {2, 120}}, {1, CollectiveOp::kAllGather, {1, 60}},
-                        {1, CollectiveOp::kReduceScatter, {1, 60}}, {1, CollectiveOp::kAllToAll, {1, 60}}};
+    std::vector<A> want{{0, CollectiveOp::kAllReduce, {1, 60}},
+                        {1, CollectiveOp::kAllReduce, {2, 120}},
+                        {1, CollectiveOp::kAllGather, {1, 60}},
+                        {1, CollectiveOp::kReduceScatter, {1, 60}},
+                        {1, CollectiveOp::kAllToAll, {1, 60}}};
     EXPECT_TRUE(mesh.Counts() == want);
     mesh.ResetCounts();
     EXPECT_TRUE(mesh.Counts().empty());

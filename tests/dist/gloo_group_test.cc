@@ -1,4 +1,5 @@
-// Gloo over real processes: the laws of the in-process group, on a smaller sweep, and the same bits as the in-process group.
+// Gloo over real processes: the laws of the in-process group, on a smaller sweep, and the same bits as the in-process
+// group.
 #include "dist/gloo_group.h"
 
 #include <gtest/gtest.h>
@@ -23,7 +24,9 @@ struct Job {
   std::unique_ptr<GroupFactory> groups = MakeGroupFactory(bootstrap);
 };
 
-MeshShape Square(int ranks) { return ranks % 2 ? MeshShape{{"dp", "tp"}, {ranks, 1}} : MeshShape{{"dp", "tp"}, {ranks / 2, 2}}; }
+MeshShape Square(int ranks) {
+  return ranks % 2 ? MeshShape{{"dp", "tp"}, {ranks, 1}} : MeshShape{{"dp", "tp"}, {ranks / 2, 2}};
+}
 
 TEST(GlooGroup, EveryCollectiveEqualsItsReference) {
   Job job;
@@ -58,12 +61,13 @@ TEST(GlooGroup, GivesTheBitsOfTheInProcessGroup) {
   Job job;
   DeviceMesh mesh(job.context, *job.groups, {{"x"}, {job.context.world_size()}});
   for (DType dtype : {DType::kF64, DType::kF32, DType::kBF16, DType::kF16})
-    for (int64_t n : {1, 100, 5000, 100000}) {
+    for (int64_t n : {1, 100, 5000, 100000, 1500000}) {
       std::vector<double> values;
       for (int64_t i = 0; i < n; i++) values.push_back(Wild(mesh.rank(), i));
       Tensor x = Tensor::FromDoubles(values, dtype, {n});
       Tensor sum = collectives::AllReduce(x, mesh, "x");
-      EXPECT_EQ(std::memcmp(sum.data(), LocalSums(mesh.size(), n, dtype)[0].data(), sum.bytes()), 0) << Name(dtype) << " x " << n;
+      EXPECT_EQ(std::memcmp(sum.data(), LocalSums(mesh.size(), n, dtype)[0].data(), sum.bytes()), 0)
+          << Name(dtype) << " x " << n;
     }
 }
 
@@ -76,7 +80,8 @@ TEST(GlooGroup, TensorsThroughTheRows) {
   for (int dim : {0, 1}) {
     Tensor part = collectives::ReduceScatter(matrix, mesh, "x", dim);
     Tensor back = collectives::AllGather(part, mesh, "x", dim, dim ? 7 : 5);
-    test::ExpectValues(back, [&](int64_t i) { return k * test::Value(0, i, DType::kF32); }, "reduce_scatter + all_gather");
+    test::ExpectValues(
+        back, [&](int64_t i) { return k * test::Value(0, i, DType::kF32); }, "reduce_scatter + all_gather");
   }
 }
 
@@ -127,10 +132,14 @@ TEST(GlooGroup, DifferentCallsDoNotMixData) {
     mesh.set_timeout(200ms);
     float in[8] = {}, out[8];
     std::string text = ErrorOf([&] {
-      if (mesh.rank() != 1) mesh.Group("x").AllReduce(in, out, 2, DType::kF32);
-      else if (variant == 0) mesh.Group("x").AllReduce(in, out, 1, DType::kF64);
-      else if (variant == 1) mesh.Group("x").AllReduce(in, out, 2, DType::kF32, ReduceOp::kMax);
-      else mesh.Group("x").AllReduce(in, out, 3, DType::kF32);
+      if (mesh.rank() != 1)
+        mesh.Group("x").AllReduce(in, out, 2, DType::kF32);
+      else if (variant == 0)
+        mesh.Group("x").AllReduce(in, out, 1, DType::kF64);
+      else if (variant == 1)
+        mesh.Group("x").AllReduce(in, out, 2, DType::kF32, ReduceOp::kMax);
+      else
+        mesh.Group("x").AllReduce(in, out, 3, DType::kF32);
     });
     EXPECT_NE(text, "");
     job.bootstrap.Barrier();

@@ -108,14 +108,16 @@ TEST(LocalGroup, AMissingRankIsAnErrorWithinTheTimeout) {
     float x = 0;
     group.Barrier();
     group.AllReduce(&x, &x, 1, DType::kF32);
-    if (group.rank() == 1) std::this_thread::sleep_for(600ms);
-    else group.AllReduce(&x, &x, 1, DType::kF32);
+    if (group.rank() == 1)
+      std::this_thread::sleep_for(600ms);
+    else
+      group.AllReduce(&x, &x, 1, DType::kF32);
   });
   auto took = std::chrono::steady_clock::now() - start;
   EXPECT_GE(took, 200ms);
   EXPECT_LT(took, 5s);
-  ExpectParts(text, {"all_reduce f32 x 1 sum #3 on group \"world\"", "of 3", "timed out", "rank 1 (last seen at #2)", "last collectives",
-                     "#1 barrier", "#2 all_reduce", "done", "not done", "local_group_test.cc:"});
+  ExpectParts(text, {"all_reduce f32 x 1 sum #3 on group \"world\"", "of 3", "timed out", "rank 1 (last seen at #2)",
+                     "last collectives", "#1 barrier", "#2 all_reduce", "done", "not done", "local_group_test.cc:"});
 }
 
 TEST(LocalGroup, ATimeoutInTheBackgroundEndsInTheWork) {
@@ -134,12 +136,16 @@ TEST(LocalGroup, ATimeoutInTheBackgroundEndsInTheWork) {
 }
 
 TEST(LocalGroup, AMessageThatIsNotSentTimesOut) {
-  ExpectParts(ErrorOf(2, [](ProcessGroup& group) {
-    group.set_timeout(100ms);
-    float x;
-    if (group.rank() == 0) group.Recv(&x, 1, DType::kF32, 1);
-    else std::this_thread::sleep_for(300ms);
-  }), {"recv f32 x 1 peer 1 #1", "timed out waiting for rank 1 to send"});
+  ExpectParts(ErrorOf(2,
+                      [](ProcessGroup& group) {
+                        group.set_timeout(100ms);
+                        float x;
+                        if (group.rank() == 0)
+                          group.Recv(&x, 1, DType::kF32, 1);
+                        else
+                          std::this_thread::sleep_for(300ms);
+                      }),
+              {"recv f32 x 1 peer 1 #1", "timed out waiting for rank 1 to send"});
 }
 
 TEST(LocalGroup, ARankThatThrowsWakesTheOthers) {
@@ -149,8 +155,10 @@ TEST(LocalGroup, ARankThatThrowsWakesTheOthers) {
       std::string text = ErrorOf(ranks, [&](ProcessGroup& group) {
         for (int i = 0;; i++) {
           if (group.rank() == ranks - 1 && i == round) throw std::runtime_error("the cause");
-          if (round % 2) group.Start({.op = CollectiveOp::kBarrier}).Wait();
-          else group.Barrier();
+          if (round % 2)
+            group.Start({.op = CollectiveOp::kBarrier}).Wait();
+          else
+            group.Barrier();
         }
       });
       EXPECT_EQ(text, "the cause");  // of the rank that failed, not of the ones that noticed
@@ -159,12 +167,14 @@ TEST(LocalGroup, ARankThatThrowsWakesTheOthers) {
 }
 
 TEST(LocalGroup, AnExceptionWithWorkInTheBackgroundDoesNotHang) {
-  EXPECT_EQ(ErrorOf(3, [](ProcessGroup& group) {
-    if (group.rank() == 2) return;
-    Work work = group.Start({.op = CollectiveOp::kBarrier});  // rank 2 never comes
-    if (group.rank() == 0) throw std::runtime_error("the cause");
-    work.Wait();
-  }), "the cause");
+  EXPECT_EQ(ErrorOf(3,
+                    [](ProcessGroup& group) {
+                      if (group.rank() == 2) return;
+                      Work work = group.Start({.op = CollectiveOp::kBarrier});  // rank 2 never comes
+                      if (group.rank() == 0) throw std::runtime_error("the cause");
+                      work.Wait();
+                    }),
+            "the cause");
 }
 
 TEST(LocalGroup, DifferentCallsAreAnError) {
@@ -222,9 +232,14 @@ TEST(CallRecorder, KeepsTheLastCalls) {
   int group = recorder.AddGroup("g");
   uint64_t first = 0;
   for (uint64_t i = 1; i <= 6; i++) {
-    uint64_t ticket = recorder.Begin(group, i, {.op = CollectiveOp::kAllGather, .count = int64_t(i), .site = "a site longer than what a record can hold of it, by far"});
-    if (i == 1) first = ticket;
-    else recorder.Finish(ticket);
+    uint64_t ticket = recorder.Begin(group, i,
+                                     {.op = CollectiveOp::kAllGather,
+                                      .count = int64_t(i),
+                                      .site = "a site longer than what a record can hold of it, by far"});
+    if (i == 1)
+      first = ticket;
+    else
+      recorder.Finish(ticket);
   }
   recorder.Finish(first);  // its record is gone: nothing happens
   auto last = recorder.Last(10);
