@@ -54,7 +54,7 @@ std::shared_ptr<Node> EagerBuilder::EmitLocal(Op op, Attrs attrs, std::span<cons
     // An eager program may write the entry later, while this value is still read.
     node->values[0]->tensor = node->values[0]->tensor.Clone();
   } else if (IsAlias(*node)) {
-    node->values[0]->tensor = Tensor(TensorOf(inputs[0]).buffer(), 0, node->outputs[0].dtype, node->outputs[0].shape);
+    node->values[0]->tensor = TensorOf(inputs[0]).Reshaped(node->outputs[0].shape);
   } else {
     RunKernel(*node, inputs);
   }
