@@ -33,6 +33,7 @@ class Tensor {
   template <class T>
   T* as() const { return static_cast<T*>(data()); }
 
+  Tensor Reshaped(Shape shape) const { return Tensor(buffer_, byte_offset_, dtype_, std::move(shape)); }  // the same storage
   Tensor Clone() const;                   // a copy in its own buffer
   std::vector<double> ToDoubles() const;  // the values, converted; for tests, metrics and printing
   double Item() const;                    // the only value of a tensor of one element

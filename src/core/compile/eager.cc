@@ -10,12 +10,6 @@
 namespace weft {
 namespace {
 Tensor& TensorOf(const Var& local) { return local.node().values[size_t(local.index())]->tensor; }
-
-// The same elements under another shape. A tensor that a user handed over may start inside its buffer.
-Tensor Alias(const Tensor& t, const ValueInfo& info) {
-  size_t offset = size_t(static_cast<char*>(t.data()) - static_cast<char*>(t.buffer()->data()));
-  return Tensor(t.buffer(), offset, info.dtype, info.shape);
-}
 }  // namespace
 
 EagerBuilder::EagerBuilder(const Runtime& runtime, Binder bind, BuilderOptions options)
@@ -60,7 +54,7 @@ std::shared_ptr<Node> EagerBuilder::EmitLocal(Op op, Attrs attrs, std::span<cons
     // An eager program may write the entry later, while this value is still read.
     node->values[0]->tensor = node->values[0]->tensor.Clone();
   } else if (IsAlias(*node)) {
-    node->values[0]->tensor = Alias(TensorOf(inputs[0]), node->outputs[0]);
+    node->values[0]->tensor = TensorOf(inputs[0]).Reshaped(node->outputs[0].shape);
   } else {
     RunKernel(*node, inputs);
   }

@@ -44,7 +44,7 @@ Executable::Executable(Plan plan, const Runtime& runtime, const Binder& bind, Bu
   for (const auto& [name, planned] : plan_.outputs) {
     const ValueInfo info = info_of(planned.view);
     bool in_arena = planned.place.kind == Place::kArena;
-    outputs_[name] = in_arena ? Tensor(arena_, planned.place.offset, info.dtype, info.shape) : entries_.at(planned.place.entry);
+    outputs_[name] = in_arena ? Tensor(arena_, planned.place.offset, info.dtype, info.shape) : entries_.at(planned.place.entry).Reshaped(info.shape);
   }
 }
 

@@ -62,7 +62,7 @@ class Interpreter {
     }
     if (IsAlias(node)) {
       Tensor source = At(node.inputs[0]);
-      self(0) = Tensor(source.buffer(), 0, node.outputs[0].dtype, node.outputs[0].shape);
+      self(0) = source.Reshaped(node.outputs[0].shape);
       return;
     }
     std::vector<TensorView> in, out;

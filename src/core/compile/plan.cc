@@ -165,14 +165,14 @@ class Planner {
   Value& RootOf(const Var& v) { return values_[size_t(values_[size_t(IdOf(v))].root)]; }
 
   void PlaceWritesInPlace() {
-    absl::flat_hash_map<std::string, int> leaf_of;
+    absl::flat_hash_map<std::string, std::vector<int>> leaves_of;  // an entry may be read through several
     for (const Value& value : values_)
-      if (value.node->op == Op::kLeaf) leaf_of[value.node->attrs.Text("name")] = value.root;
+      if (value.node->op == Op::kLeaf) leaves_of[value.node->attrs.Text("name")].push_back(value.root);
     for (const NamedValue& write : graph_.writes) {
       Value& made = values_[size_t(IdOf(write.value))];
       if (made.root != IdOf(write.value) || made.place.kind != Place::kNone) continue;
-      auto leaf = leaf_of.find(write.name);
-      if (leaf != leaf_of.end() && !MayOverwrite(values_[size_t(leaf->second)], made, write.value.index())) continue;
+      const std::vector<int>& leaves = leaves_of[write.name];
+      if (!std::all_of(leaves.begin(), leaves.end(), [&](int leaf) { return MayOverwrite(values_[size_t(leaf)], made, write.value.index()); })) continue;
       made.place = {Place::kEntry, 0, write.name};
     }
   }
@@ -230,9 +230,21 @@ class Planner {
     arena_.Free(value.place.offset, BytesOf(InfoOf(value, root - first_.at(value.node))));
   }
 
+  // An output that is the old value of an entry which the program writes is copied out before the stores.
+  PlannedView KeepOld(const Var& out) {
+    PlannedView view = ViewOf(IdOf(out));
+    bool written = std::any_of(graph_.writes.begin(), graph_.writes.end(), [&](const NamedValue& w) { return w.name == view.place.entry; });
+    if (RootOf(out).node->op != Op::kLeaf || !written) return view;
+    PlannedView kept = view;
+    size_t bytes = BytesOf(out.node().outputs[size_t(out.index())]);
+    kept.place = {Place::kArena, arena_.Allocate(bytes), ""};
+    plan_.copies.push_back({view, kept, bytes});
+    return kept;
+  }
+
   // What could not be made in place is copied at the end; a source that is itself an entry is staged first.
   void Finish() {
-    for (const NamedValue& out : graph_.outputs) plan_.outputs.emplace_back(out.name, ViewOf(IdOf(out.value)));
+    for (const NamedValue& out : graph_.outputs) plan_.outputs.emplace_back(out.name, KeepOld(out.value));
     std::vector<Copy> stores;
     for (const NamedValue& write : graph_.writes) {
       PlannedView from = ViewOf(IdOf(write.value));

@@ -13,7 +13,7 @@ Node::~Node() {
   static thread_local std::vector<std::shared_ptr<Node>>* worklist = nullptr;
   auto release = [&](std::vector<std::shared_ptr<Node>>& list) {
     for (Var& input : inputs)
-      if (input && input.node_ptr().use_count() == 1) list.push_back(input.node_ptr());
+      if (input) list.push_back(input.node_ptr());  // all of them: the last reference may be a second operand
     inputs.clear();
   };
   if (worklist) {

@@ -29,6 +29,9 @@ void CheckOnePartial(const Sharding& s) {
   }
 }
 
+// A lazy value is made by a recursion over the lazy values before it: a long chain (an eager counter) is cut.
+constexpr int kMaxLazyDepth = 64;
+
 int Cost(const std::vector<Transition>& steps) {
   int cost = 0;
   for (const Transition& t : steps) cost += t.op == Op::kAllReduce ? 2 : t.op == Op::kLocalSlice || t.op == Op::kMaskPartial ? 0 : 1;
@@ -133,7 +136,7 @@ Var Partitioner::MaterializeLazy(const Var& global, const Sharding& want, const 
     Var gathered = Convert(source, stored, At(global).sharding, origin, global);
     return Convert(gathered, At(global).sharding, want, origin, global);
   }
-  if (node.op == Op::kReshard) return Materialize(node.inputs[0], want, origin);
+  if (node.op == Op::kReshard) return Materialize(Var(At(global).source), want, origin);
   // A zero is born as any sum.
   if (node.op == Op::kFull && node.attrs.Float("value") == 0) return EmitFrom(node, {}, want, origin);
   std::vector<Var> inputs;
@@ -170,6 +173,8 @@ void Partitioner::ProcessReshard(const std::shared_ptr<Node>& node) {
   Placed& placed = At(Var(node, 0));
   placed.sharding = target;
   placed.lazy = At(x).lazy;
+  placed.lazy_depth = At(x).lazy_depth;
+  if (placed.lazy) placed.source = At(x).source ? At(x).source : x;
   placed.regather = node->attrs.IntOr("regather", 0) && !placed.lazy && !(have == target);
   if (placed.lazy || placed.regather) return;
   Var local = Materialize(x, target, *node);
@@ -181,17 +186,20 @@ void Partitioner::ProcessOp(const std::shared_ptr<Node>& node) {
   Dims dims = record.dims(*node);
   absl::InlinedVector<Sharding, 3> have;
   absl::InlinedVector<bool, 3> flexible;
+  int depth = 0;
   for (const Var& in : node->inputs) {
     const Placed& placed = At(in);
     have.push_back(placed.sharding);
     flexible.push_back(placed.lazy);
+    if (placed.lazy) depth = std::max(depth, placed.lazy_depth + 1);
   }
   bool all_lazy = !flexible.empty() && std::all_of(flexible.begin(), flexible.end(), [](bool f) { return f; });
   NodeSharding choice = ChooseSharding(*node, dims, have, flexible, mesh());
-  if (record.generator || (all_lazy && IsPointwise(dims))) {
+  if (record.generator || (all_lazy && IsPointwise(dims) && depth <= kMaxLazyDepth)) {
     Placed& placed = At(Var(node, 0));
     placed.sharding = WithoutPartial(choice.out[0]);
     placed.lazy = true;
+    placed.lazy_depth = depth;
     return;
   }
   if (choice.needs_fallback) return ProcessFallback(node);

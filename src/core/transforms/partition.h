@@ -26,6 +26,8 @@ struct Placed {
   };
   Sharding sharding;
   bool lazy = false;
+  int lazy_depth = 0;     // how many lazy values it is made through
+  Var source;             // of a lazy reshard: the value before all the reshards that stack up on a cotangent
   bool regather = false;  // gathered anew in each phase (fsdp: full), so that it need not live from forward to backward
   absl::InlinedVector<Version, 1> versions;
 };

@@ -81,8 +81,10 @@ void Trainer::FillTrain(int64_t step, int micro) {
   FillSlot(data_.TrainBatch(step - 1, first + view.dim(0).offset, view.dim(0).extent), 0);
 }
 
-int64_t Trainer::FillEval(int64_t first_window) {
-  Batch batch = data_.EvalBatch(first_window, options_.rows);
+int64_t Trainer::FillEval(int64_t first_window, int64_t windows) {
+  Batch batch = data_.EvalBatch(first_window, std::min(options_.rows, windows));
+  batch.tokens.resize(size_t(options_.rows * batch.context), 0);
+  batch.targets.resize(size_t(options_.rows * batch.context), kIgnoredTarget);
   FillSlot(batch, state_.View(entry::kTokens).dim(0).offset);
   return batch.bytes;
 }
@@ -90,9 +92,9 @@ int64_t Trainer::FillEval(int64_t first_window) {
 Trainer::EvalResult Trainer::Evaluate() {
   EvalResult result;
   int64_t windows = data_.eval_windows();
-  if (config_.train.eval_batches != TrainConfig::kAllBatches) windows = std::min(windows, config_.train.eval_batches * options_.rows);
+  if (config_.train.eval_batches != TrainConfig::kAllBatches) windows = std::min(windows, config_.train.eval_batches * config_.train.global_batch);
   for (int64_t w = 0; w < windows; w += options_.rows) {
-    result.bytes += FillEval(w);
+    result.bytes += FillEval(w, windows - w);
     auto [sum, count] = runner_->Eval();
     result.sum += sum;
     result.count += count;

@@ -25,7 +25,7 @@ class Trainer {
   };
   void CheckSameOrder();
   void FillTrain(int64_t step, int micro);
-  int64_t FillEval(int64_t first_window);
+  int64_t FillEval(int64_t first_window, int64_t windows);  // at most `windows` of them; the bytes of text they stand for
   void FillSlot(const Batch& batch, int64_t from_row);
   EvalResult Evaluate();
   absl::Status LogStart();
