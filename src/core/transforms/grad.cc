@@ -113,6 +113,16 @@ class Backward {
   absl::flat_hash_map<const Node*, Cotangents> cotangents_;
 };
 
+// The eager builder keeps operands only where a value to differentiate reaches them.
+void CheckHasHistory(const Var& v, size_t i) {
+  WEFT_CHECK(v, fmt::format("Grad: operand {} is empty (a Var that was never assigned)", i));
+  const Node& node = v.node();
+  WEFT_CHECK(node.values.empty() || node.requires_grad,
+             fmt::format("Grad: operand {}, {} {} made at {}, does not require a gradient; make it with "
+                         "{{.requires_grad = true}}",
+                         i, Name(v.dtype()), ToString(v.shape()), ToString(node.loc)));
+}
+
 }  // namespace
 
 std::vector<Var> Vjp(std::span<const Var> results, std::span<const Var> cotangents, std::span<const Var> wrt) {
@@ -122,6 +132,7 @@ std::vector<Var> Vjp(std::span<const Var> results, std::span<const Var> cotangen
 std::vector<Var> Grad(Var loss, std::span<const Var> wrt) {
   if (loss.rank() != 0 || !IsFloating(loss.dtype()))
     FailAt(loss.node(), fmt::format("Grad needs a floating scalar, got {} {}", Name(loss.dtype()), ToString(loss.shape())));
+  for (size_t i = 0; i < wrt.size(); i++) CheckHasHistory(wrt[i], i);
   OriginScope origin(Phase::kBackward, &loss.node());
   Var seed = Full(1.0, loss.dtype(), {});
   std::vector<Var> gradients = Vjp(std::span(&loss, 1), std::span(&seed, 1), wrt);
