@@ -1,0 +1,194 @@
+#include "parallel/dtensor/dtensor.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "core/base/shard.h"
+#include "parallel/dtensor/resized.h"
+
+namespace weft {
+namespace {
+
+std::string Describe(const Tensor& t) {
+  return t.defined() ? fmt::format("{} {}", Name(t.dtype()), ToString(t.shape())) : "an empty tensor";
+}
+
+void CheckOnCpu(const Tensor& t, const Site& site) {
+  WEFT_CHECK(t.defined(), fmt::format("{}: expected a tensor, got an empty one", ToString(site)));
+  WEFT_CHECK(t.device().kind == DeviceKind::kCpu,
+             fmt::format("{}: expected a tensor on the cpu, got {} on {}: no backend for it in this build",
+                         ToString(site), Describe(t), ToString(t.device())));
+}
+
+// "rank 3 (dp=1, tp=1)"
+std::string DescribeRank(const DeviceMesh& mesh) {
+  std::string text = fmt::format("rank {} (", mesh.rank());
+  for (int axis = 0; axis < mesh.shape().num_axes(); axis++)
+    text += fmt::format("{}{}={}", axis ? ", " : "", mesh.shape().names[size_t(axis)], mesh.coords()[size_t(axis)]);
+  return text + ")";
+}
+
+// The elements of a global tensor that this rank really holds.
+Shape ExtentsOf(const Shape& global, const Sharding& sharding, const DeviceMesh& mesh) {
+  Shape extents = global;
+  for (size_t d = 0; d < global.size(); d++)
+    extents[d] = ShardOfDim(global[d], sharding.DimAxes(int(d)), mesh.shape(), mesh.coords()).extent;
+  return extents;
+}
+
+// Of ranks that pass other shapes some would hold chunks that no collective fits, or worse, that one fits by chance.
+void CheckSameOnRanks(const Tensor& t, DeviceMesh& mesh, int source, const Site& site) {
+  std::array<int64_t, kMaxRank + 2> mine{int64_t(t.dtype()), int64_t(t.shape().size())};
+  std::copy(t.shape().begin(), t.shape().end(), mine.begin() + 2);
+  auto theirs = mine;
+  mesh.World().Broadcast(theirs.data(), int64_t(theirs.size()), DType::kI64, source, site.loc);
+  if (mine == theirs) return;
+  Shape shape(theirs.begin() + 2, theirs.begin() + 2 + theirs[1]);
+  Fail(fmt::format(
+      "{}: expected {} {} as on rank {}, whose values are taken, got {} on {}; pass one shape and dtype on every rank",
+      ToString(site), Name(DType(theirs[0])), ToString(shape), source, Describe(t), DescribeRank(mesh)));
+}
+
+// A copy of the source rank's tensor.
+Tensor Broadcasted(const Tensor& full, DeviceMesh& mesh, int source, const Site& site) {
+  Tensor copy = full.Clone();
+  if (source == DistributeOptions::kOwn) return copy;
+  WEFT_CHECK(source >= 0 && source < mesh.size(),
+             fmt::format("{}: expected a source rank in [0, {}) or kOwn, got {}", ToString(site), mesh.size(), source));
+  CheckSameOnRanks(full, mesh, source, site);
+  if (copy.num_elements()) mesh.World().Broadcast(copy.data(), copy.num_elements(), copy.dtype(), source, site.loc);
+  return copy;
+}
+
+void CheckPartialStays(const DTensor& t, const Sharding& want, const Site& site) {
+  const Sharding& have = t.placements();
+  for (int axis = 0; axis < have.num_axes(); axis++) {
+    bool both = have[axis].kind == Placement::kPartial && want[axis].kind == Placement::kPartial;
+    WEFT_CHECK(!both || have[axis].reduce == want[axis].reduce,
+               fmt::format("{}: {} is {} on axis \"{}\" and cannot become {}: two kinds of Partial never mix; go "
+                           "through Replicate() or Shard()",
+                           ToString(site), ToString(t), ToString(have[axis]), t.mesh().shape().names[size_t(axis)],
+                           ToString(want[axis])));
+  }
+}
+
+}  // namespace
+
+DTensor FromStorage(std::shared_ptr<EagerSession> session, Tensor storage, const Shape& global,
+                    const Sharding& sharding, const FromLocalOptions& options, const Site& site) {
+  WEFT_CHECK(!options.requires_grad || IsFloating(storage.dtype()),
+             fmt::format("{}: {} cannot require a gradient; expected a floating dtype", ToString(site),
+                         Name(storage.dtype())));
+  Var var = session->builder().FromLocal(std::move(storage), global, sharding, options.requires_grad);
+  var.node().loc = site.loc;
+  return DTensor(std::move(session), std::move(var));
+}
+
+DTensor DTensor::FromLocal(const Tensor& local, DeviceMesh& mesh, const Placements& placements, const Shape& global,
+                           const FromLocalOptions& options, Loc loc) {
+  Site site{"FromLocal", loc};
+  const auto& session = EagerScope::Need(mesh, site);
+  CheckOnCpu(local, site);
+  Sharding sharding = session->Place(placements, global, site);
+  Shape extents = ExtentsOf(global, sharding, mesh);
+  WEFT_CHECK(local.shape() == extents,
+             fmt::format("{}: {} holds {} of {} placed {} on {}, got {}; pass the elements that the rank really holds, "
+                         "without padding",
+                         ToString(site), DescribeRank(mesh), ToString(extents), ToString(global), ToString(sharding),
+                         ToString(mesh.shape()), ToString(local.shape())));
+  return FromStorage(session, Resized(local, ChunkShape(global, sharding, mesh.shape())), global, sharding, options,
+                     site);
+}
+
+DTensor DTensor::Of(const Var& value, Loc loc) {
+  Site site{"DTensor::Of", loc};
+  WEFT_CHECK(value, fmt::format("{}: expected a value, got an empty Var", ToString(site)));
+  WEFT_CHECK(
+      !value.node().values.empty(),
+      fmt::format("{}: {} {} made at {} is traced and has no storage; expected a result of ops under an EagerScope",
+                  ToString(site), Name(value.dtype()), ToString(value.shape()), ToString(value.node().loc)));
+  EagerScope* scope = EagerScope::Current();
+  WEFT_CHECK(scope, fmt::format("{}: no EagerScope is open on this thread; call it in the scope that made the value",
+                                ToString(site)));
+  int axes = scope->builder().ShardingOf(value).num_axes(), expected = scope->session()->mesh().shape().num_axes();
+  WEFT_CHECK(axes == expected,
+             fmt::format("{}: expected a value on the mesh {} of the open EagerScope, got one on {} axes",
+                         ToString(site), ToString(scope->session()->mesh().shape()), axes));
+  return DTensor(scope->session(), value);
+}
+
+void DTensor::CheckDefined(const Site& site) const {
+  WEFT_CHECK(session_, fmt::format("{}: the DTensor is empty; assign one first", ToString(site)));
+}
+
+const Sharding& DTensor::placements() const { return session_->builder().ShardingOf(var_); }
+
+Tensor DTensor::Storage() const { return session_->builder().ToLocal(var_, placements()); }
+
+Tensor DTensor::ToLocal(Loc loc) const {
+  CheckDefined({"ToLocal", loc});
+  return Resized(Storage(), ExtentsOf(shape(), placements(), mesh()));
+}
+
+Tensor DTensor::FullTensor(Loc loc) const {
+  CheckDefined({"FullTensor", loc});
+  // From a value of its own, so that the gathered version does not stay with this one.
+  DTensor own = Detach({}, loc);
+  return session_->builder().ToLocal(own.var_, Sharding(mesh().shape().num_axes()));
+}
+
+DTensor DTensor::Redistribute(const Placements& placements, Loc loc) const {
+  Site site{"Redistribute", loc};
+  CheckDefined(site);
+  EagerBuilder& builder = session_->builder();
+  Sharding target =
+      builder.Resolve(placements.Check(shape(), mesh().shape(), site, /*may_keep=*/true), this->placements());
+  CheckPartialStays(*this, target, site);
+  CheckOnePartial(target, mesh().shape(), site);
+  return DTensor(session_, builder.Emit(Op::kReshard, {{"target", target}}, std::span(&var_, 1), loc)[0]);
+}
+
+DTensor DTensor::Detach(const FromLocalOptions& options, Loc loc) const {
+  Site site{"Detach", loc};
+  CheckDefined(site);
+  return FromStorage(session_, Storage(), shape(), placements(), options, site);
+}
+
+DTensor::operator Var() const {
+  WEFT_CHECK(session_, "Var(DTensor): the DTensor is empty; assign one first");
+  if (!HasBuilder() || &CurrentBuilder() == &session_->builder()) return var_;
+  EagerScope* scope = EagerScope::Current();
+  bool eager = scope && &CurrentBuilder() == &scope->builder();
+  // A leaf has no history, so another scope of its mesh may read it.
+  if (eager && &scope->session()->mesh() == &mesh() && var_.node().op == Op::kLeaf) return var_;
+  Fail(
+      fmt::format("Var(DTensor): {} made at {} belongs to another EagerScope than the ops here, which {}; use it in "
+                  "its own scope{}",
+                  ToString(*this), ToString(var_.node().loc),
+                  eager ? "run on " + ToString(scope->session()->mesh().shape()) : std::string("are traced"),
+                  eager ? ", or Detach() it where the mesh is the same" : ""));
+}
+
+std::string ToString(const DTensor& t) {
+  if (!t) return "an empty DTensor";
+  return fmt::format("{} {} {} on {}", Name(t.dtype()), ToString(t.shape()), ToString(t.placements()),
+                     ToString(t.mesh().shape()));
+}
+
+DTensor DistributeTensor(const Tensor& full, DeviceMesh& mesh, const Placements& placements,
+                         const DistributeOptions& options, Loc loc) {
+  Site site{"DistributeTensor", loc};
+  const auto& session = EagerScope::Need(mesh, site);
+  CheckOnCpu(full, site);
+  Sharding sharding = session->Place(placements, full.shape(), site);
+  Sharding replicated(mesh.shape().num_axes());
+  Var whole = session->builder().FromLocal(Broadcasted(full, mesh, options.source, site), full.shape(), replicated);
+  return FromStorage(session, session->builder().ToLocal(whole, sharding), full.shape(), sharding,
+                     {options.requires_grad}, site);
+}
+
+Tensor ValueOf(const Var& value, Loc loc) { return DTensor::Of(value, loc).FullTensor(loc); }
+
+}  // namespace weft

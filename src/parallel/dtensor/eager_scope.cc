@@ -1,0 +1,69 @@
+#include "parallel/dtensor/eager_scope.h"
+
+#include <fmt/format.h>
+
+#include "core/ops/ops.h"
+
+namespace weft {
+namespace {
+
+thread_local EagerScope* current = nullptr;
+
+Tensor BindsNothing(const std::string& name, const ValueInfo&) {
+  Fail(
+      fmt::format("leaf \"{}\": an EagerScope has no named entries; use DistributeTensor or DTensor::FromLocal", name));
+}
+
+Runtime RuntimeOf(const Context& context, DeviceMesh& mesh) { return {&context, &mesh, mesh.shape(), mesh.coords()}; }
+
+void CheckSameWorld(const Context& context, const DeviceMesh& mesh, const Site& site) {
+  WEFT_CHECK(
+      context.rank() == mesh.rank() && context.world_size() == mesh.size(),
+      fmt::format("{}: expected the context that the mesh {} was made with (rank {} of {}), got that of rank {} of {}",
+                  ToString(site), ToString(mesh.shape()), mesh.rank(), mesh.size(), context.rank(),
+                  context.world_size()));
+}
+
+}  // namespace
+
+EagerSession::EagerSession(const Context& context, DeviceMesh& mesh, BuilderOptions options)
+    : mesh_(&mesh), builder_(RuntimeOf(context, mesh), BindsNothing, options) {}
+
+Sharding EagerSession::Place(const Placements& placements, const Shape& shape, const Site& site) {
+  const MeshShape& axes = mesh_->shape();
+  Sharding sharding = builder_.Resolve(placements.Check(shape, axes, site), Sharding(axes.num_axes()));
+  CheckOnePartial(sharding, axes, site);
+  return sharding;
+}
+
+EagerScope::EagerScope(const Context& context, DeviceMesh& mesh, BuilderOptions options, Loc loc)
+    : session_(std::make_shared<EagerSession>(context, mesh, options)), scope_(session_->builder()), outer_(current) {
+  CheckSameWorld(context, mesh, {"EagerScope", loc});
+  BeginStep(0);
+  current = this;
+}
+EagerScope::~EagerScope() { current = outer_; }
+
+void EagerScope::BeginStep(int64_t step, int64_t first_row) {
+  BuilderScope scope(builder());
+  builder().step = Full(double(step), DType::kI64, {});
+  builder().first_row = Full(double(first_row), DType::kI64, {});
+  builder().RestartRandom();
+}
+
+EagerScope* EagerScope::Current() { return current; }
+
+const std::shared_ptr<EagerSession>& EagerScope::Need(const DeviceMesh& mesh, const Site& site) {
+  WEFT_CHECK(current,
+             fmt::format("{}: no EagerScope is open on this thread; write EagerScope eager(context, mesh) before it",
+                         ToString(site)));
+  const DeviceMesh& open = current->session()->mesh();
+  WEFT_CHECK(
+      &open == &mesh,
+      fmt::format(
+          "{}: expected the mesh of the open EagerScope ({}), got another mesh ({}); open an EagerScope of that one",
+          ToString(site), ToString(open.shape()), ToString(mesh.shape())));
+  return current->session();
+}
+
+}  // namespace weft

@@ -1,0 +1,37 @@
+// What the tests of DTensor share: in-process ranks with a mesh, kernels, and an eager scope.
+#pragma once
+#include <functional>
+#include <vector>
+
+#include "dist/collectives.h"
+#include "dist/local_group.h"
+#include "dist/mesh.h"
+#include "kernels/cpu/register.h"
+#include "parallel/dtensor/eager_scope.h"
+#include "parallel/testing.h"
+
+namespace weft::test {
+
+struct Rank {
+  Context& context;
+  DeviceMesh& mesh;
+};
+using Body = std::function<void(Rank)>;
+
+inline void OnBareMesh(const std::vector<int>& sizes, const Body& body) {
+  MeshShape shape = MeshOf(sizes);
+  weft::RunRanks(shape.num_ranks(), [&](Context& context, GroupFactory& groups) {
+    RegisterCpuKernels(context.kernels(DeviceKind::kCpu));
+    RegisterCollectives(context.kernels(DeviceKind::kCpu), DeviceKind::kCpu);
+    DeviceMesh mesh(context, groups, shape);
+    body({context, mesh});
+  });
+}
+inline void OnMesh(const std::vector<int>& sizes, const Body& body) {
+  OnBareMesh(sizes, [&](Rank rank) {
+    EagerScope eager(rank.context, rank.mesh, {.seed = 5});
+    body(rank);
+  });
+}
+
+}  // namespace weft::test
