@@ -15,7 +15,9 @@ using NodePtr = std::shared_ptr<Node>;
 
 class Backward {
  public:
-  Backward(std::span<const Var> results, std::span<const Var> cotangents, std::span<const Var> wrt) : wrt_(wrt) {
+  // `partial`: each of wrt stands for itself, also where one is computed from another.
+  Backward(std::span<const Var> results, std::span<const Var> cotangents, std::span<const Var> wrt, bool partial = false)
+      : wrt_(wrt), partial_(partial) {
     for (const Var& w : wrt) targets_.insert(&w.node());
     Collect(results);
     for (size_t i = 0; i < results.size(); i++)
@@ -41,7 +43,8 @@ class Backward {
       NodePtr node = std::move(stack.back());
       stack.pop_back();
       if (!seen.insert(node.get()).second) continue;
-      for (const Var& in : node->inputs) stack.push_back(in.node_ptr());
+      if (!Ends(*node))
+        for (const Var& in : node->inputs) stack.push_back(in.node_ptr());
       order_.push_back(std::move(node));
     }
     std::sort(order_.begin(), order_.end(), [](const NodePtr& a, const NodePtr& b) { return a->id < b->id; });
@@ -53,6 +56,8 @@ class Backward {
     }
     std::erase_if(order_, [&](const NodePtr& node) { return !reached_.contains(node.get()); });
   }
+
+  bool Ends(const Node& node) const { return partial_ && targets_.contains(&node); }
 
   Var& Cotangent(const Var& v) {
     Cotangents& list = cotangents_[&v.node()];
@@ -84,7 +89,7 @@ class Backward {
     for (size_t i = 0; i < dy.size(); i++)
       if (dy[i] && !Exempt(*node)) dy[i] = own[i] = ReshardLike(dy[i], Var(node, int(i)));
     bool inner = std::any_of(node->inputs.begin(), node->inputs.end(), [&](const Var& in) { return reached_.contains(&in.node()); });
-    if (!inner || node->op == Op::kStopGradient) return;
+    if (!inner || node->op == Op::kStopGradient || Ends(*node)) return;
     std::vector<Var> dx(node->inputs.size());
     Derive(node, dy, dx);
     for (size_t i = 0; i < dx.size(); i++)
@@ -103,11 +108,15 @@ class Backward {
     if (!record.fallback) FailAt(*node, "has neither a derivative nor a composition to differentiate");
     Outputs same = record.fallback(*node);
     std::vector<Var> results(same.begin(), same.end());
-    std::vector<Var> d = Vjp(results, dy, std::vector<Var>(node->inputs.begin(), node->inputs.end()));
-    dx = d;
+    // A saved result among the operands (a log-sum-exp, a norm's statistic) depends on the others; its share arrives by its own node.
+    dx = Backward(results, dy, node->inputs, /*partial=*/true).Run();
+    // An operand that stands twice got the sum of both shares already.
+    for (size_t i = 0; i < dx.size(); i++)
+      if (std::find(node->inputs.begin(), node->inputs.begin() + long(i), node->inputs[i]) != node->inputs.begin() + long(i)) dx[i] = {};
   }
 
   std::span<const Var> wrt_;
+  bool partial_;
   std::vector<NodePtr> order_;
   absl::flat_hash_set<const Node*> targets_, reached_;
   absl::flat_hash_map<const Node*, Cotangents> cotangents_;
@@ -118,9 +127,8 @@ void CheckHasHistory(const Var& v, size_t i) {
   WEFT_CHECK(v, fmt::format("Grad: operand {} is empty (a Var that was never assigned)", i));
   const Node& node = v.node();
   WEFT_CHECK(node.values.empty() || node.requires_grad,
-             fmt::format("Grad: operand {}, {} {} made at {}, does not require a gradient; make it with "
-                         "{{.requires_grad = true}}",
-                         i, Name(v.dtype()), ToString(v.shape()), ToString(node.loc)));
+             fmt::format("Grad: operand {}, {} {} made at {}, does not require a gradient; make it with {{.requires_grad = true}}", i,
+                         Name(v.dtype()), ToString(v.shape()), ToString(node.loc)));
 }
 
 }  // namespace
