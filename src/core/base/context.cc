@@ -13,7 +13,7 @@ Context::Context(int rank, int world_size, int threads) : rank_(rank), world_siz
 }
 Context::~Context() = default;
 
-void Context::ParallelFor(int64_t n, int64_t grain, const std::function<void(int64_t, int64_t)>& fn) const {
+void Context::ParallelFor(int64_t n, int64_t grain, absl::FunctionRef<void(int64_t, int64_t)> fn) const {
   if (n <= 0) return;
   int64_t pieces = std::min<int64_t>(threads_, (n + grain - 1) / std::max<int64_t>(grain, 1));
   if (pieces <= 1) return fn(0, n);

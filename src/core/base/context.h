@@ -3,9 +3,9 @@
 // Ranks may be threads of one process, so nothing per rank is global; everything hangs off a Context.
 #pragma once
 #include <array>
-#include <functional>
 #include <memory>
 
+#include "absl/functional/function_ref.h"
 #include "core/base/device.h"
 
 namespace weft {
@@ -29,7 +29,7 @@ class Context {
 
   // Calls fn(begin, end) over [0, n) in pieces of at least `grain`, on this rank's threads; returns when all are done.
   // The split depends only on n, grain and threads(): results do not change from run to run.
-  void ParallelFor(int64_t n, int64_t grain, const std::function<void(int64_t, int64_t)>& fn) const;
+  void ParallelFor(int64_t n, int64_t grain, absl::FunctionRef<void(int64_t, int64_t)> fn) const;
 
  private:
   int rank_, world_size_, threads_;

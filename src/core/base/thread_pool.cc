@@ -15,7 +15,7 @@ ThreadPool::~ThreadPool() {
   for (std::thread& t : threads_) t.join();
 }
 
-void ThreadPool::Run(int pieces, const std::function<void(int)>& piece) {
+void ThreadPool::Run(int pieces, absl::FunctionRef<void(int)> piece) {
   std::unique_lock lock(mutex_);
   piece_ = &piece;
   next_ = 0;

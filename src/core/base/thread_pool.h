@@ -1,10 +1,11 @@
 // ThreadPool: a fixed set of workers that run the pieces of one ParallelFor at a time.
 #pragma once
 #include <condition_variable>
-#include <functional>
 #include <mutex>
 #include <thread>
 #include <vector>
+
+#include "absl/functional/function_ref.h"
 
 namespace weft {
 
@@ -14,7 +15,7 @@ class ThreadPool {
   ~ThreadPool();
 
   // Runs piece(0..pieces-1), the caller among the runners. Not reentrant. Rethrows the first exception of a piece.
-  void Run(int pieces, const std::function<void(int)>& piece);
+  void Run(int pieces, absl::FunctionRef<void(int)> piece);
 
  private:
   void Work();
@@ -22,7 +23,7 @@ class ThreadPool {
 
   std::mutex mutex_;
   std::condition_variable wake_, done_;
-  const std::function<void(int)>* piece_ = nullptr;
+  const absl::FunctionRef<void(int)>* piece_ = nullptr;
   int next_ = 0, pieces_ = 0, running_ = 0;
   bool stop_ = false;
   std::exception_ptr error_;

@@ -64,10 +64,12 @@ EinsumPlan::EinsumPlan(const KernelCall& call) {
   // The terms in the order of the larger operand: the other one is packed if they disagree.
   if (swapped) std::swap(a, b);
   bool by_a = a.NumElements() >= b.NumElements();
-  std::stable_sort(labels.begin(), labels.end(), [&](const Label& x, const Label& y) {
+  auto before = [&](const Label& x, const Label& y) {
     if (x.in_out || y.in_out) return x.in_out && !y.in_out;
     return by_a ? x.a > y.a : x.b > y.b;
-  });
+  };
+  // A stable insertion sort: std::stable_sort allocates, and this runs at every step.
+  for (auto it = labels.begin(); it != labels.end(); ++it) std::rotate(std::upper_bound(labels.begin(), it, *it, before), it, it + 1);
   for (const Label& label : labels) {
     int64_t e = label.extent;
     if (!label.in_out) {

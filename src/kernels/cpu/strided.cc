@@ -64,13 +64,13 @@ Rows::Rows(const TensorView& view, int dims) : nest_(1) {
 
 int Threads(const KernelCall& call) { return call.context ? call.context->threads() : 1; }
 
-void ParallelFor(const KernelCall& call, int64_t n, int64_t grain, const std::function<void(int64_t, int64_t)>& fn) {
+void ParallelFor(const KernelCall& call, int64_t n, int64_t grain, absl::FunctionRef<void(int64_t, int64_t)> fn) {
   if (n <= 0) return;
   if (call.context) call.context->ParallelFor(n, grain, fn);
   else fn(0, n);
 }
 
-void ParallelSlots(const KernelCall& call, int64_t n, int64_t slots, const std::function<void(int64_t, int64_t, int64_t)>& fn) {
+void ParallelSlots(const KernelCall& call, int64_t n, int64_t slots, absl::FunctionRef<void(int64_t, int64_t, int64_t)> fn) {
   int64_t pieces = std::min(n, std::max<int64_t>(slots, 1));
   if (pieces <= 0) return;
   int64_t chunk = CeilDiv(n, pieces);

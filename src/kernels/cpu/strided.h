@@ -1,8 +1,8 @@
 // Walking boxes of strided tensors: nests of loops shared by operands, rows by number, and work split into pieces.
 #pragma once
 #include <algorithm>
-#include <functional>
 
+#include "absl/functional/function_ref.h"
 #include "core/ops/kernel.h"
 
 namespace weft::cpu {
@@ -75,8 +75,8 @@ inline int64_t RoundUp(int64_t a, int64_t b) { return CeilDiv(a, b) * b; }
 // Worker threads of a call; 1 where it has no context.
 int Threads(const KernelCall& call);
 // Context::ParallelFor, or a plain call where there is no context.
-void ParallelFor(const KernelCall& call, int64_t n, int64_t grain, const std::function<void(int64_t, int64_t)>& fn);
+void ParallelFor(const KernelCall& call, int64_t n, int64_t grain, absl::FunctionRef<void(int64_t, int64_t)> fn);
 // Splits [0, n) into at most `slots` pieces; fn(slot, begin, end) may use scratch number `slot` alone.
-void ParallelSlots(const KernelCall& call, int64_t n, int64_t slots, const std::function<void(int64_t, int64_t, int64_t)>& fn);
+void ParallelSlots(const KernelCall& call, int64_t n, int64_t slots, absl::FunctionRef<void(int64_t, int64_t, int64_t)> fn);
 
 }  // namespace weft::cpu
