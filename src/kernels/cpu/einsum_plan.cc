@@ -50,10 +50,13 @@ bool IsDirect(const Nest& rows, const Nest& columns) {
 
 // The terms in the order of the larger operand: the other one is packed if they disagree. Outputs keep their order.
 void SortTerms(Labels& labels, bool by_a) {
-  std::stable_sort(labels.begin(), labels.end(), [&](const Label& x, const Label& y) {
+  auto before = [&](const Label& x, const Label& y) {
     if (x.in_out || y.in_out) return x.in_out && !y.in_out;
     return by_a ? x.a > y.a : x.b > y.b;
-  });
+  };
+  // A stable insertion sort: std::stable_sort takes a buffer from the heap.
+  for (size_t i = 1; i < labels.size(); i++)
+    for (size_t j = i; j > 0 && before(labels[j], labels[j - 1]); j--) std::swap(labels[j], labels[j - 1]);
 }
 
 }  // namespace

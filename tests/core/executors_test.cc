@@ -1,0 +1,474 @@
+// Three ways to run one program agree: Interpret, Plan + Executable, eager; on one rank and on 2 x 2. And what each promises:
+// an Executable allocates nothing, updates in place and knows its memory; eager frees what it drops.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cmath>
+#include <cstdlib>
+#include <new>
+#include <random>
+
+#include "core/compile/eager.h"
+#include "core/compile/executable.h"
+#include "core/compile/interpreter.h"
+#include "core/graph/builder.h"
+#include "core/ops/ops.h"
+#include "core/transforms/grad.h"
+#include "kernels/cpu/register.h"
+#include "parallel/testing.h"
+
+namespace {
+std::atomic<long> heap_allocations{0};
+}  // namespace
+
+// Counts every allocation of this binary. Not inlined: GCC would see malloc meet delete, and free meet new.
+#define WEFT_NOINLINE __attribute__((noinline))
+WEFT_NOINLINE void* operator new(size_t bytes) {
+  heap_allocations.fetch_add(1, std::memory_order_relaxed);
+  if (void* p = std::malloc(bytes ? bytes : 1)) return p;
+  throw std::bad_alloc();
+}
+WEFT_NOINLINE void operator delete(void* p) noexcept { std::free(p); }
+WEFT_NOINLINE void operator delete(void* p, size_t) noexcept { std::free(p); }
+
+namespace weft {
+namespace {
+
+using test::Draw;
+using test::Values;
+constexpr DType kF64 = DType::kF64;
+const MeshShape kOne{{"dp", "tp"}, {1, 1}}, kDp2Tp2{{"dp", "tp"}, {2, 2}};
+
+// ---- A training step: embedding, attention, MLP, loss, gradients, AdamW. ----
+
+const std::map<std::string, std::pair<Shape, Sharding>> kParameters{
+    {"embed", {{9, 4}, {Replicate(), Shard(0)}}},      {"norm", {{4}, {Replicate(), Replicate()}}},
+    {"qkv", {{4, 3, 2, 2}, {Shard(0), Shard(2)}}},     {"proj", {{2, 2, 4}, {Replicate(), Shard(0)}}},
+    {"up", {{4, 6}, {Shard(0), Shard(1)}}},            {"down", {{6, 4}, {Shard(1), Shard(0)}}},
+};
+
+test::Traced TrainStep() {
+  std::map<std::string, Var> p;
+  std::vector<Var> wrt;
+  for (auto& [name, shape_placement] : kParameters) {
+    p[name] = ParameterLeaf(name, kF64, shape_placement.first, shape_placement.second);
+    wrt.push_back(p[name]);
+  }
+  Var ids = Leaf("ids", DType::kI64, {4, 5}, {Shard(0), Replicate()}), targets = Leaf("targets", DType::kI64, {4, 5}, {Shard(0), Replicate()});
+  Var x = Embedding(p["embed"], ids);                                                   // [B, T, C]
+  Var qkv = Einsum("btc,cihd->btihd", RmsNorm(x, p["norm"], 1e-5), Reshard(p["qkv"], {Replicate(), Keep()}));
+  auto head = [&](int i) { return Merge(Permute(Slice(qkv, 2, i, 1), {0, 1, 3, 2, 4}), 3); };  // [B, T, H, D]
+  Var y = Sdpa(Rope(head(0), 100.0), Rope(head(1), 100.0), head(2), {});
+  x = x + Dropout(Einsum("bthd,hdc->btc", y, p["proj"]), 0.2);
+  Var up = Reshard(p["up"], {Replicate(), Keep()}), down = Reshard(p["down"], {Replicate(), Keep()});
+  x = x + Einsum("btf,fc->btc", Gelu(Einsum("btc,cf->btf", x, up)), down);
+  Var loss = SumAll(CrossEntropy(Einsum("btc,vc->btv", x, p["embed"]), targets, {.smoothing = 0.1}));
+  test::Traced traced{{{"loss", loss}}};
+  std::vector<Var> d = Grad(loss, wrt);
+  Var updates = Leaf("updates", DType::kI64, {}), lr = Full(0.01, kF64, {}), one = Full(1.0, kF64, {});
+  Var next = updates + Full(1, DType::kI64, {});
+  size_t i = 0;
+  for (auto& [name, shape_placement] : kParameters) {
+    auto& [shape, placement] = shape_placement;
+    auto out = AdamW(p[name], Leaf(name + ".m", kF64, shape, placement), Leaf(name + ".v", kF64, shape, placement), d[i++], lr, one, next, {});
+    traced.writes.insert(traced.writes.end(), {{name, out[0]}, {name + ".m", out[1]}, {name + ".v", out[2]}});
+  }
+  traced.writes.push_back({"updates", next});
+  return traced;
+}
+
+Values InitialState() {
+  Values state{{"updates", Tensor::Zeros(DType::kI64, {})}};
+  uint64_t seed = 1;
+  for (auto& [name, shape_placement] : kParameters) {
+    state[name] = Draw(shape_placement.first, seed++);
+    state[name + ".m"] = Tensor::Zeros(kF64, shape_placement.first);
+    state[name + ".v"] = Tensor::Zeros(kF64, shape_placement.first);
+  }
+  std::vector<double> ids, targets;
+  for (int i = 0; i < 20; i++) {
+    ids.push_back((i * 7 + 3) % 9);
+    targets.push_back(i == 4 ? -100 : (i * 5 + 1) % 9);
+  }
+  state["ids"] = Tensor::FromDoubles(ids, DType::kI64, {4, 5});
+  state["targets"] = Tensor::FromDoubles(targets, DType::kI64, {4, 5});
+  for (const char* name : {"step", "first_row"}) state[name] = Tensor::Zeros(DType::kI64, {});
+  return state;
+}
+
+// This rank's entries, made when first bound.
+class Entries {
+ public:
+  Entries(const Values& global, const Runtime& runtime) : global_(global), runtime_(runtime) {}
+  Tensor operator()(const std::string& name, const ValueInfo& info) {
+    if (!entries_.contains(name)) entries_[name] = test::Chunk(global_.at(name), info.sharding, runtime_.mesh_shape, runtime_.coords);
+    return entries_[name];
+  }
+  Tensor& At(const std::string& name) { return entries_.at(name); }
+
+ private:
+  const Values& global_;
+  Runtime runtime_;
+  Values entries_;
+};
+
+// Of a parameter and its moments ("up.m"); all else is replicated.
+Sharding PlacementOf(const std::string& entry) {
+  auto it = kParameters.find(entry.substr(0, entry.find('.')));
+  return it == kParameters.end() ? Sharding(2) : it->second.second;
+}
+
+constexpr int kSteps = 3;
+// By executor: the loss of each step, and each rank's chunk of each entry after the last.
+struct Trained {
+  std::vector<double> losses;
+  std::map<std::string, std::vector<Tensor>> state;
+};
+
+Trained Train(const std::string& executor, const MeshShape& mesh) {
+  Values initial = InitialState();
+  Graph graph = test::Trace(TrainStep);
+  LocalProgram local = Partition(graph, {.mesh = mesh});
+  Trained trained;
+  for (const NamedValue& write : graph.writes) trained.state[write.name].resize(size_t(mesh.num_ranks()));
+  test::OnRanks(mesh, [&](const Runtime& runtime) {
+    Entries entries(initial, runtime);
+    Binder bind = [&](const std::string& name, const ValueInfo& info) { return entries(name, info); };
+    std::vector<double> losses;
+    if (executor == "interpret")
+      for (int i = 0; i < kSteps; i++) losses.push_back(Interpret(local, runtime, bind).at("loss").Item());
+    if (executor == "executable") {
+      Executable executable(MakePlan(local, runtime), runtime, bind);
+      for (int i = 0; i < kSteps; i++) {
+        executable.Run();
+        losses.push_back(executable.Output("loss").Item());
+      }
+    }
+    if (executor == "eager") {
+      EagerBuilder eager(runtime, bind, {.seed = 7});
+      BuilderScope scope(eager);
+      for (int i = 0; i < kSteps; i++) {
+        eager.RestartRandom();
+        eager.step = Leaf("step", DType::kI64, {});
+        eager.first_row = Leaf("first_row", DType::kI64, {});
+        test::Traced step = TrainStep();
+        losses.push_back(eager.ToLocal(step.outputs[0].value, Sharding(mesh.num_axes())).Item());
+        for (const NamedValue& write : step.writes) eager.Write(write.name, write.value, PlacementOf(write.name));
+      }
+    }
+    for (auto& [name, chunks] : trained.state) chunks[size_t(runtime.context->rank())] = entries.At(name);
+    if (runtime.context->rank() == 0) trained.losses = losses;
+  });
+  return trained;
+}
+
+// The same kernels on the same values, so equal to the bit.
+TEST(Executors, AgreeToTheBitOnEachMesh) {
+  for (const MeshShape& mesh : {kOne, kDp2Tp2}) {
+    Trained want = Train("interpret", mesh);
+    Values state = InitialState();
+    EXPECT_GT(want.losses[0], want.losses[2]) << "the loss falls";
+    for (const char* executor : {"executable", "eager"}) {
+      Trained got = Train(executor, mesh);
+      EXPECT_EQ(got.losses, want.losses) << executor << " on " << ToString(mesh);
+      for (auto& [name, chunks] : want.state) {
+        auto whole = [&, entry = name](const std::vector<Tensor>& parts) { return test::Assemble(parts, state.at(entry).shape(), PlacementOf(entry), mesh); };
+        EXPECT_EQ(test::LargestDifference(whole(got.state[name]), whole(chunks)), 0) << executor << " " << name << " on " << ToString(mesh);
+      }
+    }
+  }
+}
+
+// 1e-11: sums over 20 tokens in another order, three steps of AdamW, which divides by the root of v.
+TEST(Executors, TwoByTwoRanksTrainLikeOne) {
+  Trained one = Train("executable", kOne), many = Train("executable", kDp2Tp2);
+  for (int i = 0; i < kSteps; i++) EXPECT_NEAR(many.losses[size_t(i)], one.losses[size_t(i)], 1e-11 * one.losses[0]);
+  for (auto& [name, shape_placement] : kParameters) {
+    Tensor got = test::Assemble(many.state.at(name), shape_placement.first, shape_placement.second, kDp2Tp2);
+    EXPECT_LE(test::LargestDifference(got, one.state.at(name)[0]), 1e-9) << name;
+  }
+}
+
+// ---- One rank: programs, entries, and an executable over them. ----
+
+class OneRank {
+ public:
+  explicit OneRank(Values entries) : entries_(std::move(entries)), context_(0, 1) {
+    RegisterCpuKernels(context_.kernels(DeviceKind::kCpu));
+    bind_ = [this](const std::string& name, const ValueInfo& info) {
+      return entries_.try_emplace(name, Tensor::Zeros(info.dtype, info.shape)).first->second;
+    };
+  }
+  Values Interpret(const Graph& graph) { return weft::Interpret(Partition(graph, {}), runtime(), bind_); }
+  Executable Compile(const Graph& graph) { return Executable(MakePlan(Partition(graph, {}), runtime()), runtime(), bind_); }
+  Runtime runtime() const { return {&context_}; }
+  const Binder& bind() const { return bind_; }
+  Values& entries() { return entries_; }
+
+ private:
+  Values entries_;
+  Context context_;
+  Binder bind_;
+};
+
+Values Cloned(const Values& values) {
+  Values clones;
+  for (auto& [name, value] : values) clones[name] = value.Clone();
+  return clones;
+}
+
+// Both executors from the same entries, `runs` times: equal outputs and entries after each.
+void ExpectSameRuns(const Graph& graph, const Values& entries, int runs, const std::string& what) {
+  OneRank a(Cloned(entries)), b(Cloned(entries));
+  Executable executable = b.Compile(graph);
+  for (int run = 0; run < runs; run++) {
+    Values want = a.Interpret(graph);
+    executable.Run();
+    for (auto& [name, value] : want) ASSERT_EQ(test::LargestDifference(executable.Output(name), value), 0) << what << "\noutput " << name << " of run " << run << "\n" << Print(graph);
+    for (auto& [name, value] : a.entries()) ASSERT_EQ(test::LargestDifference(b.entries().at(name), value), 0) << what << "\nentry " << name << " after run " << run << "\n" << Print(graph);
+  }
+}
+
+Graph Traced(const std::function<test::Traced()>& body) { return test::Trace(body); }
+Var Entry(const std::string& name, const Shape& shape = {2, 3}) { return Leaf(name, kF64, shape); }
+
+TEST(Executable, SwapsTwoEntries) {
+  Graph graph = Traced([] { return test::Traced{{}, {{"a", Entry("b")}, {"b", Entry("a")}}}; });
+  Values entries{{"a", Draw({2, 3}, 1)}, {"b", Draw({2, 3}, 2)}};
+  ExpectSameRuns(graph, entries, 3, "swap");
+  OneRank rank(Cloned(entries));
+  rank.Compile(graph).Run();
+  EXPECT_EQ(rank.entries().at("a").ToDoubles(), entries.at("b").ToDoubles());
+}
+
+TEST(Executable, RotatesEntriesAndUpdatesThemAtOnce) {
+  Graph graph = Traced([] {
+    Var a = Entry("a"), b = Entry("b"), c = Entry("c");
+    return test::Traced{{{"sum", a + b}}, {{"a", b}, {"b", c * a}, {"c", a}}};
+  });
+  ExpectSameRuns(graph, {{"a", Draw({2, 3}, 1)}, {"b", Draw({2, 3}, 2)}, {"c", Draw({2, 3}, 3)}}, 4, "rotate");
+}
+
+// An output that is an entry's old value stays the old value when the program also writes the entry.
+TEST(Executable, AnOutputOfAnOldValueIsNotTheNewOne) {
+  Graph graph = Traced([] {
+    Var a = Entry("a");
+    return test::Traced{{{"old", a}}, {{"a", Scale(a, 2.0)}}};
+  });
+  ExpectSameRuns(graph, {{"a", Draw({2, 3}, 1)}}, 3, "old value");
+}
+
+// An output that is a view of an entry has the view's shape.
+TEST(Executable, AnOutputThatIsAViewOfAnEntryHasItsOwnShape) {
+  Graph graph = Traced([] { return test::Traced{{{"flat", Merge(Entry("a"), 0)}}}; });
+  ExpectSameRuns(graph, {{"a", Draw({2, 3}, 1)}}, 2, "view");
+  OneRank rank({{"a", Draw({2, 3}, 1)}});
+  Executable executable = rank.Compile(graph);
+  executable.Run();
+  EXPECT_EQ(executable.Output("flat").shape(), Shape{6});
+}
+
+// Reading an entry twice must not let the first reader be overtaken by the write.
+TEST(Executable, AnEntryReadThroughTwoLeavesIsOverwrittenAfterBoth) {
+  Graph graph = Traced([] {
+    Var first = Entry("a"), second = Entry("a"), updated = Scale(second, 3.0);
+    return test::Traced{{{"y", updated + first}}, {{"a", updated}}};
+  });
+  ExpectSameRuns(graph, {{"a", Draw({2, 3}, 1)}}, 3, "two leaves");
+}
+
+// Entries may lie anywhere in a shared buffer (flat buckets do).
+TEST(Executable, EntriesAtAnOffsetOfABuffer) {
+  Graph graph = Traced([] {
+    Var a = Entry("a"), b = Entry("b");
+    return test::Traced{{{"y", Split(Merge(a, 0), 0, 2)}, {"z", StopGradient(b)}, {"w", Merge(b, 0)}}, {{"a", a + b}}};
+  });
+  Values whole{{"flat", Draw({12}, 1)}};
+  auto entries = [&] {
+    Tensor flat = whole.at("flat").Clone();
+    return Values{{"a", Tensor(flat.buffer(), 0, kF64, {2, 3})}, {"b", Tensor(flat.buffer(), 48, kF64, {2, 3})}};
+  };
+  OneRank interpreted(entries()), compiled(entries()), eager_rank(entries());
+  Values want{{"y", Tensor(whole.at("flat").buffer(), 0, kF64, {3, 2})}, {"z", Tensor(whole.at("flat").buffer(), 48, kF64, {2, 3})},
+              {"w", Tensor(whole.at("flat").buffer(), 48, kF64, {6})}};
+  Values got = interpreted.Interpret(graph);
+  Executable executable = compiled.Compile(graph);
+  executable.Run();
+  EagerBuilder eager(eager_rank.runtime(), eager_rank.bind());
+  BuilderScope scope(eager);
+  Var b = eager.FromLocal(eager_rank.entries().at("b"), {2, 3}, {});
+  EXPECT_EQ(eager.ToLocal(Merge(b, 0), {}).ToDoubles(), want.at("w").ToDoubles());
+  for (auto& [name, value] : want) {
+    EXPECT_EQ(got.at(name).ToDoubles(), value.ToDoubles()) << "interpret " << name;
+    EXPECT_EQ(executable.Output(name).ToDoubles(), value.ToDoubles()) << "executable " << name;
+  }
+  EXPECT_EQ(interpreted.entries().at("a").ToDoubles(), compiled.entries().at("a").ToDoubles());
+}
+
+// Random programs over four entries: elementwise ops, broadcasts, views, reductions; any values as outputs and writes.
+TEST(Executable, RandomProgramsEqualTheInterpreters) {
+  for (uint64_t seed = 0; seed < 400; seed++) {
+    std::mt19937_64 rng(seed);
+    Graph graph = Traced([&] {
+      std::vector<Var> values;
+      const std::string names[] = {"a", "b", "c", "d"};
+      for (const std::string& name : names) values.push_back(Entry(name));
+      auto any = [&] { return values[rng() % values.size()]; };
+      for (int i = 0; i < 12; i++) {
+        Var x = any(), y = any();
+        switch (rng() % 9) {
+          case 0: values.push_back(x + y); break;
+          case 1: values.push_back(x * y); break;
+          case 2: values.push_back(Tanh(x)); break;
+          case 3: values.push_back(Scale(x, 0.5)); break;
+          case 4: values.push_back(Broadcast(ReduceSum(x, 0), 0, 2)); break;
+          case 5: values.push_back(Split(Merge(x, 0), 0, 3)); break;
+          case 6: values.push_back(Permute(Permute(x, {1, 0}), {1, 0})); break;
+          case 7: values.push_back(StopGradient(x)); break;
+          default: values.push_back(Softmax(x, 1)); break;
+        }
+      }
+      test::Traced traced;
+      for (int i = 0; i < 3; i++) traced.outputs.push_back({fmt::format("y{}", i), any()});
+      for (const std::string& name : names)
+        if (rng() % 4) traced.writes.push_back({name, any()});
+      return traced;
+    });
+    ExpectSameRuns(graph, {{"a", Draw({2, 3}, 1)}, {"b", Draw({2, 3}, 2)}, {"c", Draw({2, 3}, 3)}, {"d", Draw({2, 3}, 4)}}, 3, fmt::format("seed {}", seed));
+    if (HasFatalFailure()) return;
+  }
+}
+
+TEST(Executable, UpdatesInPlace) {
+  Graph graph = Traced([] {
+    Var p = Entry("p"), m = Entry("m"), v = Entry("v"), scalar = Full(0.5, kF64, {});
+    auto out = AdamW(p, m, v, p * p, scalar, scalar, Full(1, DType::kI64, {}), {});
+    return test::Traced{{}, {{"p", out[0]}, {"m", out[1]}, {"v", out[2]}}};
+  });
+  OneRank rank({{"p", Draw({2, 3}, 1)}, {"m", Draw({2, 3}, 2)}, {"v", Tensor::Zeros(kF64, {2, 3})}});
+  Plan plan = MakePlan(Partition(graph, {}), rank.runtime());
+  EXPECT_TRUE(plan.copies.empty());
+  for (const PlannedView& out : plan.steps.back().out) EXPECT_EQ(out.place.kind, Place::kEntry);
+}
+
+size_t SumOfValues(const LocalProgram& program) {
+  size_t bytes = 0;
+  for (const auto& node : program.graph.nodes)
+    if (node->op != Op::kLeaf)
+      for (const ValueInfo& info : node->outputs) bytes += BytesOf(info);
+  return bytes;
+}
+
+// A chain needs two values at a time, whatever its length; a training step far less than the sum of its values.
+TEST(Plan, TheArenaHoldsWhatLivesAtOnce) {
+  Graph chain = Traced([] {
+    Var x = Entry("a", {64, 64});
+    for (int i = 0; i < 50; i++) x = Tanh(x);
+    return test::Traced{{{"y", x}}};
+  });
+  OneRank rank({});
+  EXPECT_LE(MakePlan(Partition(chain, {}), rank.runtime()).arena_bytes, size_t(2 * 64 * 64 * 8));
+  LocalProgram step = Partition(test::Trace(TrainStep), {.mesh = kOne});
+  Runtime runtime = rank.runtime();
+  runtime.mesh_shape = kOne;
+  runtime.coords = {0, 0};
+  EXPECT_LT(MakePlan(step, runtime).arena_bytes, SumOfValues(step) * 2 / 3);
+}
+
+// After binding, a step allocates no buffer and nothing on the heap.
+TEST(Executable, RunAllocatesNothing) {
+  Values initial = InitialState();
+  LocalProgram local = Partition(test::Trace(TrainStep), {.mesh = kOne});
+  OneRank rank(Cloned(initial));
+  Runtime runtime = rank.runtime();
+  runtime.mesh_shape = kOne;
+  runtime.coords = {0, 0};
+  Executable executable(MakePlan(local, runtime), runtime, rank.bind());
+  executable.Run();  // libraries warm up
+  executable.Run();
+  size_t buffers = CpuBuffersAllocated();
+  long heap = heap_allocations.load();
+  for (int i = 0; i < 3; i++) executable.Run();
+  EXPECT_EQ(CpuBuffersAllocated(), buffers);
+  EXPECT_EQ(heap_allocations.load(), heap);
+}
+
+TEST(Interpret, TrapsTheFirstOpThatGivesANan) {
+  int line = __LINE__ + 1;
+  Graph graph = Traced([] { return test::Traced{{{"y", Exp(Log(Entry("a")))}}}; });
+  OneRank rank({{"a", Tensor::FromDoubles(std::vector<double>{1, -1, 1, 1, 1, 1}, kF64, {2, 3})}});
+  try {
+    Interpret(Partition(graph, {}), rank.runtime(), rank.bind(), {.trap_non_finite = true});
+    ADD_FAILURE();
+  } catch (const Error& e) {
+    EXPECT_EQ(std::string(e.what()), fmt::format("log at executors_test.cc:{}: gave a NaN or an infinity, f64 [2, 3]", line));
+  }
+}
+
+TEST(Interpret, RefusesATensorOfAnotherShape) {
+  Graph graph = Traced([] { return test::Traced{{{"y", Exp(Entry("a"))}}}; });
+  OneRank rank({{"a", Draw({3, 2}, 1)}});
+  EXPECT_THROW(rank.Interpret(graph), Error);
+  EXPECT_THROW(rank.Compile(graph), Error);
+}
+
+// ---- Eager: long loops. ----
+
+constexpr int kLong = 100000;
+
+struct LongLoop {
+  const char* name;
+  bool requires_grad;
+  bool from_generator;
+  Var (*next)(const Var& x, const Var& before);
+};
+const LongLoop kLoops[] = {
+    {"Scale", false, false, [](const Var& x, const Var&) { return Scale(x, 1.0); }},
+    {"KeptForGrad", true, false, [](const Var& x, const Var&) { return Scale(x, 1.0); }},
+    {"OperandTwice", true, false, [](const Var& x, const Var&) { return x * x; }},
+    {"TwoBack", true, false, [](const Var& x, const Var& before) { return x * before; }},
+    {"View", true, false, [](const Var& x, const Var&) { return StopGradient(x); }},
+    {"Generator", false, true, [](const Var& x, const Var&) { return AddScalar(x, 1.0); }},
+};
+
+class Eager : public testing::TestWithParam<LongLoop> {};
+void PrintTo(const LongLoop& loop, std::ostream* out) { *out << loop.name; }
+
+// The value is right, the stack does not overflow when the chain goes, and everything but the last value is gone.
+TEST_P(Eager, ALongLoopNeitherLeaksNorOverflowsTheStack) {
+  const LongLoop& loop = GetParam();
+  OneRank rank({});
+  EagerBuilder eager(rank.runtime(), rank.bind());
+  BuilderScope scope(eager);
+  std::vector<std::weak_ptr<Node>> nodes;
+  Var x = loop.from_generator ? Full(1.0, kF64, {2}) : eager.FromLocal(Tensor::FromDoubles(std::vector<double>{1, 1}, kF64, {2}), {2}, {}, loop.requires_grad);
+  Var before = x;
+  for (int i = 0; i < kLong; i++) {
+    Var next = loop.next(x, before);
+    before = x;
+    x = next;
+    if (i % 1000 == 0) nodes.push_back(x.node_ptr());
+  }
+  EXPECT_EQ(eager.ToLocal(x, {}).ToDoubles()[0], loop.from_generator ? kLong + 1.0 : 1.0);
+  auto alive = [&] { return std::count_if(nodes.begin(), nodes.end(), [](const auto& node) { return !node.expired(); }); };
+  if (!loop.requires_grad) { EXPECT_LE(alive(), 1); }
+  x = before = {};
+  EXPECT_EQ(alive(), 0);
+}
+
+std::string LoopName(const testing::TestParamInfo<LongLoop>& info) { return info.param.name; }
+INSTANTIATE_TEST_SUITE_P(Loops, Eager, testing::ValuesIn(kLoops), LoopName);
+
+// The derivative of a long chain: the backward pass is a loop too.
+TEST(EagerGrad, OfALongChain) {
+  OneRank rank({});
+  EagerBuilder eager(rank.runtime(), rank.bind());
+  BuilderScope scope(eager);
+  Var x = eager.FromLocal(Tensor::Scalar(2.0, kF64), {}, {}, true), y = x;
+  for (int i = 0; i < 20000; i++) y = y + x;
+  EXPECT_EQ(eager.ToLocal(Grad(y, std::vector{x})[0], {}).Item(), 20001);
+}
+
+}  // namespace
+}  // namespace weft
