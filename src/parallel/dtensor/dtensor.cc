@@ -143,10 +143,10 @@ DTensor DTensor::Redistribute(const Placements& placements, Loc loc) const {
   Site site{"Redistribute", loc};
   CheckDefined(site);
   EagerBuilder& builder = session_->builder();
-  Sharding target =
-      builder.Resolve(placements.Check(shape(), mesh().shape(), site, /*may_keep=*/true), this->placements());
+  Sharding asked = placements.Check(shape(), mesh().shape(), site, /*may_keep=*/true);
+  CheckOnePartial(asked, mesh().shape(), site);
+  Sharding target = builder.Resolve(asked, this->placements());
   CheckPartialStays(*this, target, site);
-  CheckOnePartial(target, mesh().shape(), site);
   return DTensor(session_, builder.Emit(Op::kReshard, {{"target", target}}, std::span(&var_, 1), loc)[0]);
 }
 

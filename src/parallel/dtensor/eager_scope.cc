@@ -31,9 +31,9 @@ EagerSession::EagerSession(const Context& context, DeviceMesh& mesh, BuilderOpti
 
 Sharding EagerSession::Place(const Placements& placements, const Shape& shape, const Site& site) {
   const MeshShape& axes = mesh_->shape();
-  Sharding sharding = builder_.Resolve(placements.Check(shape, axes, site), Sharding(axes.num_axes()));
+  Sharding sharding = placements.Check(shape, axes, site);
   CheckOnePartial(sharding, axes, site);
-  return sharding;
+  return builder_.Resolve(sharding, Sharding(axes.num_axes()));
 }
 
 EagerScope::EagerScope(const Context& context, DeviceMesh& mesh, BuilderOptions options, Loc loc)
