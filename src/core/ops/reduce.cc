@@ -14,6 +14,7 @@ int DimOf(const Node& node) { return int(node.attrs.Int("dim")); }
 
 void Infer(Node& node) { AddOutput(node, node.inputs[0].dtype(), Without(node.inputs[0].shape(), DimOf(node))); }
 void InferArgMax(Node& node) { AddOutput(node, DType::kI64, Without(node.inputs[0].shape(), DimOf(node))); }
+void InferCumSum(Node& node) { AddOutput(node, node.inputs[0].dtype(), node.inputs[0].shape()); }
 void InferSumOfSquares(Node& node) { AddOutput(node, AccumulateType(node.inputs[0].dtype()), {}); }
 
 Dims ReduceDims(const Node& node, ReduceOp reduce, Linear linear) {
@@ -34,6 +35,11 @@ Dims ArgMaxDims(const Node& node) {
   dims.whole = dims.in[0][size_t(DimOf(node))];
   return dims;
 }
+// A running sum crosses chunk boundaries: its dim is never cut.
+Dims CumSumDims(const Node& node) {
+  std::string labels = Letters(node.inputs[0].rank());
+  return {.in = {labels}, .out = {labels}, .blocked = labels.substr(size_t(DimOf(node)), 1), .linear = Linear::kJoint};
+}
 Dims SumOfSquaresDims(const Node& node) { return {.in = {Letters(node.inputs[0].rank())}, .out = {""}}; }
 
 Var Expand(const Var& reduced, const GradCall& call) {
@@ -48,6 +54,12 @@ void GradExtremum(GradCall& call) {
   call.dx[0] = hit * Expand(share, call);
 }
 void GradProd(GradCall& call) { call.dx[0] = Expand(call.dy[0] * call.out(0), call) / call.in(0); }
+// The sum from i on: all, less those before i.
+void GradCumSum(GradCall& call) {
+  const Var& dy = call.dy[0];
+  int dim = DimOf(*call.node);
+  call.dx[0] = Broadcast(ReduceSum(dy, dim), dim, dy.dim(dim)) - CumSum(dy, dim) + dy;
+}
 void GradSumOfSquares(GradCall& call) {
   Var two_dy = Cast(Scale(call.dy[0], 2.0), call.in(0).dtype());
   call.dx[0] = call.in(0) * BroadcastTo(two_dy, call.in(0).shape());
@@ -80,6 +92,7 @@ Var ReduceMax(Var x, int dim, Loc loc) { return Reduce(Op::kReduceMax, x, dim, l
 Var ReduceMin(Var x, int dim, Loc loc) { return Reduce(Op::kReduceMin, x, dim, loc); }
 Var ReduceProd(Var x, int dim, Loc loc) { return Reduce(Op::kReduceProd, x, dim, loc); }
 Var ArgMax(Var x, int dim, Loc loc) { return Reduce(Op::kArgMax, x, dim, loc); }
+Var CumSum(Var x, int dim, Loc loc) { return Reduce(Op::kCumSum, x, dim, loc); }
 Var SumOfSquares(Var x, Loc loc) { return EmitOne(Op::kSumOfSquares, {}, {x}, loc); }
 
 Var SumAll(Var x, Loc loc) {
@@ -100,6 +113,7 @@ void RegisterReduce(OpTable& t) {
   t[size_t(Op::kReduceMin)] = {Op::kReduceMin, Infer, GradExtremum, MinDims, nullptr, Samples};
   t[size_t(Op::kReduceProd)] = {Op::kReduceProd, Infer, GradProd, ProdDims, nullptr, Samples};
   t[size_t(Op::kArgMax)] = {Op::kArgMax, InferArgMax, NoGrad, ArgMaxDims, FallbackArgMax, Samples};
+  t[size_t(Op::kCumSum)] = {Op::kCumSum, InferCumSum, GradCumSum, CumSumDims, nullptr, Samples};
   t[size_t(Op::kSumOfSquares)] = {Op::kSumOfSquares, InferSumOfSquares, GradSumOfSquares, SumOfSquaresDims, nullptr, SamplesSumOfSquares};
 }
 

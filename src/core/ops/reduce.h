@@ -1,4 +1,4 @@
-// Reductions over one dim, which disappears.
+// Reductions over one dim, which disappears; and the running sum, which keeps it.
 #pragma once
 #include "core/base/error.h"
 #include "core/ops/elementwise.h"
@@ -8,16 +8,18 @@ class Var;
 
 // ReduceSum, ReduceMax, ReduceMin, ReduceProd  dim. Floats accumulate in f32 (f64 for f64); an empty dim gives 0, -inf, inf, 1.
 // ArgMax        dim: i64, the lowest global index of the largest element.
+// CumSum        dim: element i is the sum of the elements up to i; the dim stays.
 // SumOfSquares  all dims: a scalar of the accumulate type (f32; f64 for f64).
 #define WEFT_REDUCE_OPS(X)                                                                                   \
   X(ReduceSum, "reduce_sum") X(ReduceMax, "reduce_max") X(ReduceMin, "reduce_min") X(ReduceProd, "reduce_prod") \
-  X(ArgMax, "arg_max") X(SumOfSquares, "sum_of_squares")
+  X(ArgMax, "arg_max") X(CumSum, "cum_sum") X(SumOfSquares, "sum_of_squares")
 
 Var ReduceSum(Var x, int dim, Loc loc = Loc::current());
 Var ReduceMax(Var x, int dim, Loc loc = Loc::current());
 Var ReduceMin(Var x, int dim, Loc loc = Loc::current());
 Var ReduceProd(Var x, int dim, Loc loc = Loc::current());
 Var ArgMax(Var x, int dim, Loc loc = Loc::current());
+Var CumSum(Var x, int dim, Loc loc = Loc::current());
 Var SumOfSquares(Var x, Loc loc = Loc::current());
 // Over all dims, one after the other; a scalar.
 Var SumAll(Var x, Loc loc = Loc::current());

@@ -170,6 +170,38 @@ void ArgMax(const KernelCall& call) {
     ArgMaxAs<int64_t>(call);
 }
 
+template <class C>
+void CumSumAs(const KernelCall& call) {
+  int dim = int(call.attrs->Int("dim"));
+  const TensorView &x = call.in[0], &y = call.out[0];
+  Nest rows(2);  // operand 0: out, 1: in; all dims but dim
+  for (int d = 0; d < x.rank; d++)
+    if (d != dim) rows.Add(x.dim(d).extent, {y.dim(d).stride, x.dim(d).stride});
+  rows.Collapse();
+  Reader<C> read(x);
+  Writer<C> write(y);
+  int64_t length = x.dim(dim).extent, grain = std::max<int64_t>(1, kGrain / std::max<int64_t>(length, 1));
+  ParallelFor(call, rows.Count(), grain, [&](int64_t begin, int64_t end) {
+    ForEachRun(rows, begin, end, 1, [&](const Offsets& at, int64_t) {
+      Running<Kind::kSum, C> total = 0;
+      for (int64_t i = 0; i < length; i++) {
+        total += read.At(at[1] + i * x.dim(dim).stride);
+        write.Set(at[0] + i * y.dim(dim).stride, C(total));
+      }
+    });
+  });
+}
+
+void CumSum(const KernelCall& call) {
+  DType dtype = call.in[0].dtype;
+  if (dtype == DType::kF64)
+    CumSumAs<double>(call);
+  else if (IsFloating(dtype))
+    CumSumAs<float>(call);
+  else
+    CumSumAs<int64_t>(call);
+}
+
 // Partial sums over fixed pieces of elements, added in order: the number of threads does not show.
 constexpr int64_t kSquarePiece = 16384;
 
@@ -217,6 +249,7 @@ void AddReduce(KernelTable& table) {
   table.Add(Op::kReduceMin, {.run = &Reduce<Kind::kMin>, .any_strides = true});
   table.Add(Op::kReduceProd, {.run = &Reduce<Kind::kProd>, .any_strides = true});
   table.Add(Op::kArgMax, {.run = &ArgMax, .any_strides = true});
+  table.Add(Op::kCumSum, {.run = &CumSum, .any_strides = true});
   table.Add(Op::kSumOfSquares, {.run = &SumOfSquares, .workspace = &SumOfSquaresWorkspace, .any_strides = true});
 }
 
