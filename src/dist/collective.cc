@@ -8,7 +8,7 @@ namespace weft {
 
 const char* Name(CollectiveOp op) {
   static constexpr const char* kNames[kNumCollectiveOps] = {
-      "all_reduce",   "all_gather",   "reduce_scatter", "all_to_all", "broadcast",
+      "all_reduce",   "all_gather",   "reduce_scatter", "all_to_all", "broadcast", "shift",
       "all_gather_v", "all_to_all_v", "barrier",        "send",       "recv"};
   return kNames[size_t(op)];
 }
@@ -33,7 +33,8 @@ std::string ToString(const Collective& call) {
   std::string text = Name(call.op);
   if (call.op != CollectiveOp::kBarrier) text += fmt::format(" {} x {}", Name(call.dtype), call.count);
   if (IsReduction(call.op)) text += fmt::format(" {}", Name(call.reduce));
-  if (IsPointToPoint(call.op) || call.op == CollectiveOp::kBroadcast) text += fmt::format(" peer {}", call.peer);
+  bool has_peer = IsPointToPoint(call.op) || call.op == CollectiveOp::kBroadcast || call.op == CollectiveOp::kShift;
+  if (has_peer) text += fmt::format(" peer {}", call.peer);
   return text;
 }
 

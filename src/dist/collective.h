@@ -17,13 +17,14 @@ enum class CollectiveOp : uint8_t {
   kReduceScatter,
   kAllToAll,
   kBroadcast,
+  kShift,  // in a ring: out is the in of the rank `peer` places before this one
   kAllGatherV,
   kAllToAllV,
   kBarrier,
   kSend,
   kRecv
 };
-inline constexpr int kNumCollectiveOps = 10;
+inline constexpr int kNumCollectiveOps = 11;
 const char* Name(CollectiveOp op);  // "all_reduce"
 inline bool IsPointToPoint(CollectiveOp op) { return op == CollectiveOp::kSend || op == CollectiveOp::kRecv; }
 inline bool IsReduction(CollectiveOp op) {
@@ -37,7 +38,7 @@ struct Collective {
   int64_t count = 0;  // elements: of one rank's piece (all_gather, reduce_scatter, all_to_all), else of the whole
   DType dtype = DType::kF32;
   ReduceOp reduce = ReduceOp::kSum;
-  int peer = 0;                            // root, source or destination, as a rank of the group
+  int peer = 0;                            // root, source or destination, as a rank of the group; a shift's distance
   std::span<const int64_t> send_counts{};  // all_to_all_v: elements for each rank
   std::span<const int64_t> recv_counts{};  // all_gather_v, all_to_all_v: elements from each rank
   std::chrono::milliseconds timeout{0};    // 0: the group's

@@ -143,6 +143,13 @@ void GlooGroup::Dispatch(Call& call) {
       return AllToAllV(call, c.send_counts, c.recv_counts);
     case Op::kBroadcast:
       return Broadcast(call);
+    case Op::kShift: {
+      int64_t bytes = c.count * call.element;
+      int from = (rank() - c.peer + n) % n, to = (rank() + c.peer) % n;
+      if (c.peer == 0 && bytes) std::memcpy(c.out, c.in, size_t(bytes));
+      if (c.peer == 0) return;
+      return Exchange(call, c.in, {{to, 0, bytes}}, c.out, {{from, 0, bytes}});
+    }
     case Op::kBarrier:
       return BarrierAll(call);
     case Op::kSend:

@@ -117,6 +117,8 @@ void LocalGroup::Combine(const Collective& call) {
     case Op::kBroadcast:
       if (me != call.peer) Copy(call.out, input(call.peer), call.count, call.dtype);
       return;
+    case Op::kShift:
+      return Copy(call.out, input((me - call.peer + n) % n), call.count, call.dtype);
     case Op::kAllGatherV:
     case Op::kAllToAllV: {
       int64_t offset = 0;
