@@ -2,7 +2,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include <regex>
+#include <string>
 
 #include "core/ops/ops.h"
 #include "core/transforms/grad.h"
@@ -22,7 +22,14 @@ std::string TextOf(const std::function<void()>& fn) {
   try {
     fn();
   } catch (const Error& e) {
-    return std::regex_replace(e.what(), std::regex("(_test.cc):[0-9]+"), "$1:N");
+    // By hand: ranks are threads, and those of libstdc++ race on a table when they make a std::regex.
+    std::string text;
+    for (char c : std::string(e.what())) {
+      bool digit = c >= '0' && c <= '9';
+      if (digit && text.ends_with("_test.cc:N")) continue;
+      text.push_back(digit && text.ends_with("_test.cc:") ? 'N' : c);
+    }
+    return text;
   }
   return "no error";
 }

@@ -320,6 +320,15 @@ TEST(DTensor, DropoutIsThatOfOneRank) {
   OnMesh({3}, [&](Rank rank) { EXPECT_EQ(LargestDifference(dropped(rank), want), 0); });
 }
 
+TEST(DTensor, PaddingInEveryDimIsZeroAndComesOff) {
+  Tensor small = test::Draw({2, 3, 2}, 1), padded = Resized(small, {3, 5, 4});
+  for (int64_t i = 0, at = 0; i < 3; i++)
+    for (int64_t j = 0; j < 5; j++)
+      for (int64_t k = 0; k < 4; k++, at++)
+        EXPECT_EQ(padded.as<double>()[at], i < 2 && j < 3 && k < 2 ? small.as<double>()[(i * 3 + j) * 2 + k] : 0);
+  EXPECT_EQ(LargestDifference(Resized(padded, {2, 3, 2}), small), 0);
+}
+
 TEST(DTensor, EmptyHasTheStorageOfItsChunk) {
   OnMesh({2, 2}, [](Rank rank) {
     DTensor x = Empty({5, 3}, rank.mesh, {Shard(0), Replicate()}, {.dtype = DType::kBF16});
