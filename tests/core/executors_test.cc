@@ -29,6 +29,10 @@ WEFT_NOINLINE void* operator new(size_t bytes) {
   if (void* p = std::malloc(bytes ? bytes : 1)) return p;
   throw std::bad_alloc();
 }
+WEFT_NOINLINE void* operator new(size_t bytes, const std::nothrow_t&) noexcept {
+  heap_allocations.fetch_add(1, std::memory_order_relaxed);
+  return std::malloc(bytes ? bytes : 1);
+}
 WEFT_NOINLINE void operator delete(void* p) noexcept { std::free(p); }
 WEFT_NOINLINE void operator delete(void* p, size_t) noexcept { std::free(p); }
 
