@@ -7,9 +7,12 @@ namespace weft {
 ConfigWords SplitWords(const Words& words) {
   ConfigWords split;
   for (const std::string& word : words) {
-    if (word.find('=') != std::string::npos) split.overrides.push_back(word);
-    else if (split.path.empty()) split.path = word;
-    else return {};
+    if (word.find('=') != std::string::npos)
+      split.overrides.push_back(word);
+    else if (split.path.empty())
+      split.path = word;
+    else
+      return {};
   }
   return split;
 }

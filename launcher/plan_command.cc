@@ -40,7 +40,8 @@ int WorldSize(Words& overrides, const Config& config, std::string* error) {
     if (word.rfind("ranks=", 0) != 0) return false;
     char* end = nullptr;
     ranks = int(std::strtol(word.c_str() + 6, &end, 10));
-    if (*end || ranks < 1) *error = fmt::format("command line: ranks: expected a number from 1, got \"{}\"", word.substr(6));
+    if (*end || ranks < 1)
+      *error = fmt::format("command line: ranks: expected a number from 1, got \"{}\"", word.substr(6));
     return true;
   });
   if (ranks) return ranks;
@@ -97,10 +98,18 @@ void PrintJson(const Report& r) {
   nlohmann::json json;
   json["collectives"] = nlohmann::json::array();
   for (const CommLine& l : r.lines)
-    json["collectives"].push_back({{"op", Name(l.op)}, {"axis", l.axis_name}, {"bytes", l.bytes}, {"shape", std::vector<int64_t>(l.shape.begin(), l.shape.end())},
-                                   {"dtype", Name(l.dtype)}, {"phase", Name(l.phase)}, {"times", l.times}, {"scope", l.scope}, {"line", l.line}});
-  json["memory"] = {{"parameters", r.state.parameters}, {"moments", r.state.moments},   {"copies", r.state.copies}, {"accumulators", r.state.accumulators},
-                    {"slots", r.state.slots},           {"activations", r.arena}, {"total", r.state.Total() + r.arena}};
+    json["collectives"].push_back({{"op", Name(l.op)},
+                                   {"axis", l.axis_name},
+                                   {"bytes", l.bytes},
+                                   {"shape", std::vector<int64_t>(l.shape.begin(), l.shape.end())},
+                                   {"dtype", Name(l.dtype)},
+                                   {"phase", Name(l.phase)},
+                                   {"times", l.times},
+                                   {"scope", l.scope},
+                                   {"line", l.line}});
+  json["memory"] = {{"parameters", r.state.parameters},     {"moments", r.state.moments}, {"copies", r.state.copies},
+                    {"accumulators", r.state.accumulators}, {"slots", r.state.slots},     {"activations", r.arena},
+                    {"total", r.state.Total() + r.arena}};
   json["flops"] = r.flops;
   json["inlined"] = r.inlined;
   fmt::print("{}\n", json.dump(2));
@@ -109,17 +118,21 @@ void PrintJson(const Report& r) {
 void PrintText(const Report& r) {
   std::map<std::pair<std::string, std::string>, std::pair<int64_t, int64_t>> totals;  // (axis, op): calls, bytes
   for (const CommLine& l : r.lines) {
-    fmt::print("{:14} {:4} {:>12} B  {:5} {:20} {:9} x{}  {}  {}\n", Name(l.op), l.axis_name, l.bytes, Name(l.dtype), ToString(l.shape), Name(l.phase), l.times, l.scope, l.line);
+    fmt::print("{:14} {:4} {:>12} B  {:5} {:20} {:9} x{}  {}  {}\n", Name(l.op), l.axis_name, l.bytes, Name(l.dtype),
+               ToString(l.shape), Name(l.phase), l.times, l.scope, l.line);
     auto& [calls, bytes] = totals[{l.axis_name, Name(l.op)}];
     calls += l.times;
     bytes += l.times * l.bytes;
   }
   fmt::print("\nper step and rank:\n");
   if (totals.empty()) fmt::print("  no collectives\n");
-  for (const auto& [key, total] : totals) fmt::print("  {:4} {:14} {:6} calls {:>14} bytes\n", key.first, key.second, total.first, total.second);
+  for (const auto& [key, total] : totals)
+    fmt::print("  {:4} {:14} {:6} calls {:>14} bytes\n", key.first, key.second, total.first, total.second);
   for (const std::string& op : r.inlined) fmt::print("  inlined: {}\n", op);
-  fmt::print("  parameters {} B, moments {} B, copies {} B, accumulators {} B, slots {} B, activations {} B, together {} B\n", r.state.parameters, r.state.moments,
-             r.state.copies, r.state.accumulators, r.state.slots, r.arena, r.state.Total() + r.arena);
+  fmt::print(
+      "  parameters {} B, moments {} B, copies {} B, accumulators {} B, slots {} B, activations {} B, together {} B\n",
+      r.state.parameters, r.state.moments, r.state.copies, r.state.accumulators, r.state.slots, r.arena,
+      r.state.Total() + r.arena);
   fmt::print("  {:.4g} FLOPs in products, all ranks together\n", r.flops);
 }
 
@@ -140,8 +153,10 @@ int PlanCommand(const Words& words) {
   }
   try {
     Report report = MakeReport(*config);
-    if (json) PrintJson(report);
-    else PrintText(report);
+    if (json)
+      PrintJson(report);
+    else
+      PrintText(report);
     return 0;
   } catch (const std::exception& e) {
     fmt::print(stderr, "weft: {}\n", e.what());

@@ -1,4 +1,5 @@
-// Groups for planning: they know their size and ranks and move nothing. `weft plan` sizes a program for any mesh with them.
+// Groups for planning: they know their size and ranks and move nothing. `weft plan` sizes a program for any mesh with
+// them.
 #pragma once
 #include "dist/group_factory.h"
 

@@ -1,5 +1,5 @@
-// How long it takes to make a training step: trace, Grad, Partition and Plan of a 48-layer GPT on dp2 x tp2 with sequence
-// parallelism and FSDP. Prints one JSON line with the medians in milliseconds.
+// How long it takes to make a training step: trace, Grad, Partition and Plan of a 48-layer GPT on dp2 x tp2 with
+// sequence parallelism and FSDP. Prints one JSON line with the medians in milliseconds.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -28,7 +28,14 @@ double Median(std::vector<double> v) {
 }
 
 void Bench(Fsdp fsdp, bool sequence_parallel) {
-  TransformerConfig config = FindFamily("gpt2")->configure({.layers = 48, .heads = 24, .kv_heads = 24, .dim = 1536, .ffn = 6144, .vocab = 50304, .context = 1024, .dropout = 0.1});
+  TransformerConfig config = FindFamily("gpt2")->configure({.layers = 48,
+                                                            .heads = 24,
+                                                            .kv_heads = 24,
+                                                            .dim = 1536,
+                                                            .ffn = 6144,
+                                                            .vocab = 50304,
+                                                            .context = 1024,
+                                                            .dropout = 0.1});
   StepOptions o;
   o.model.mesh = {{"dp", "tp"}, {2, 2}};
   o.model.plan = MegatronPlan({24, 24, sequence_parallel}, o.model.mesh);
@@ -56,9 +63,12 @@ void Bench(Fsdp fsdp, bool sequence_parallel) {
     local = programs.step.graph.nodes.size();
     steps = made.steps.size();
   }
-  fmt::print("{{\"bench\":\"graph\",\"layers\":48,\"fsdp\":{},\"sp\":{},\"global_nodes\":{},\"local_nodes\":{},\"steps\":{},\"trace_grad_partition_ms\":{:.1f},"
-             "\"plan_ms\":{:.1f},\"total_ms\":{:.1f},\"min_ms\":{:.1f}}}\n",
-             int(fsdp), sequence_parallel, global, local, steps, Median(build), Median(plan), Median(total), *std::min_element(total.begin(), total.end()));
+  fmt::print(
+      "{{\"bench\":\"graph\",\"layers\":48,\"fsdp\":{},\"sp\":{},\"global_nodes\":{},\"local_nodes\":{},\"steps\":{},"
+      "\"trace_grad_partition_ms\":{:.1f},"
+      "\"plan_ms\":{:.1f},\"total_ms\":{:.1f},\"min_ms\":{:.1f}}}\n",
+      int(fsdp), sequence_parallel, global, local, steps, Median(build), Median(plan), Median(total),
+      *std::min_element(total.begin(), total.end()));
 }
 
 }  // namespace

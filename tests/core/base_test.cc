@@ -26,7 +26,8 @@ TEST(DefaultDevice, IsTheInnermostScopesOnThisThread) {
 }
 
 TEST(Attrs, AreFoundByNameAndReplacedInPlace) {
-  Attrs attrs{{"dim", 1}, {"eq", "ab,bc->ac"}, {"k", 0.5}, {"perm", Shape{1, 0}}, {"target", Sharding{Shard(0)}}, {"causal", true}};
+  Attrs attrs{{"dim", 1},      {"eq", "ab,bc->ac"}, {"k", 0.5}, {"perm", Shape{1, 0}}, {"target", Sharding{Shard(0)}},
+              {"causal", true}};
   EXPECT_EQ(attrs.Int("dim"), 1);
   EXPECT_EQ(attrs.Int("causal"), 1);
   EXPECT_EQ(attrs.Text("eq"), "ab,bc->ac");

@@ -9,9 +9,16 @@
 namespace weft {
 namespace {
 
-template <class T> struct Format;
-template <> struct Format<BF16> { static constexpr int kMantissa = 7, kExponent = 8; };
-template <> struct Format<F16> { static constexpr int kMantissa = 10, kExponent = 5; };
+template <class T>
+struct Format;
+template <>
+struct Format<BF16> {
+  static constexpr int kMantissa = 7, kExponent = 8;
+};
+template <>
+struct Format<F16> {
+  static constexpr int kMantissa = 10, kExponent = 5;
+};
 
 template <class T>
 T FromBits(uint32_t bits) {

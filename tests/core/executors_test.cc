@@ -1,12 +1,10 @@
-// Three ways to run one program agree: Interpret, Plan + Executable, eager; on one rank and on 2 x 2. And what each promises:
-// an Executable allocates nothing, updates in place and knows its memory; eager frees what it drops.
+// Three ways to run one program agree: Interpret, Plan + Executable, eager; on one rank and on 2 x 2. And what each
+// promises: an Executable allocates nothing, updates in place and knows its memory; eager frees what it drops.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <cmath>
 #include <cstdlib>
-#include <new>
 #include <random>
 
 #include "core/compile/eager.h"
@@ -15,26 +13,9 @@
 #include "core/graph/builder.h"
 #include "core/ops/ops.h"
 #include "core/transforms/grad.h"
+#include "heap_counter.h"
 #include "kernels/cpu/register.h"
 #include "parallel/testing.h"
-
-namespace {
-std::atomic<long> heap_allocations{0};
-}  // namespace
-
-// Counts every allocation of this binary. Not inlined: GCC would see malloc meet delete, and free meet new.
-#define WEFT_NOINLINE __attribute__((noinline))
-WEFT_NOINLINE void* operator new(size_t bytes) {
-  heap_allocations.fetch_add(1, std::memory_order_relaxed);
-  if (void* p = std::malloc(bytes ? bytes : 1)) return p;
-  throw std::bad_alloc();
-}
-WEFT_NOINLINE void* operator new(size_t bytes, const std::nothrow_t&) noexcept {
-  heap_allocations.fetch_add(1, std::memory_order_relaxed);
-  return std::malloc(bytes ? bytes : 1);
-}
-WEFT_NOINLINE void operator delete(void* p) noexcept { std::free(p); }
-WEFT_NOINLINE void operator delete(void* p, size_t) noexcept { std::free(p); }
 
 namespace weft {
 namespace {
@@ -47,9 +28,9 @@ const MeshShape kOne{{"dp", "tp"}, {1, 1}}, kDp2Tp2{{"dp", "tp"}, {2, 2}};
 // ---- A training step: embedding, attention, MLP, loss, gradients, AdamW. ----
 
 const std::map<std::string, std::pair<Shape, Sharding>> kParameters{
-    {"embed", {{9, 4}, {Replicate(), Shard(0)}}},      {"norm", {{4}, {Replicate(), Replicate()}}},
-    {"qkv", {{4, 3, 2, 2}, {Shard(0), Shard(2)}}},     {"proj", {{2, 2, 4}, {Replicate(), Shard(0)}}},
-    {"up", {{4, 6}, {Shard(0), Shard(1)}}},            {"down", {{6, 4}, {Shard(1), Shard(0)}}},
+    {"embed", {{9, 4}, {Replicate(), Shard(0)}}},  {"norm", {{4}, {Replicate(), Replicate()}}},
+    {"qkv", {{4, 3, 2, 2}, {Shard(0), Shard(2)}}}, {"proj", {{2, 2, 4}, {Replicate(), Shard(0)}}},
+    {"up", {{4, 6}, {Shard(0), Shard(1)}}},        {"down", {{6, 4}, {Shard(1), Shard(0)}}},
 };
 
 test::Traced TrainStep() {
@@ -59,8 +40,9 @@ test::Traced TrainStep() {
     p[name] = ParameterLeaf(name, kF64, shape_placement.first, shape_placement.second);
     wrt.push_back(p[name]);
   }
-  Var ids = Leaf("ids", DType::kI64, {4, 5}, {Shard(0), Replicate()}), targets = Leaf("targets", DType::kI64, {4, 5}, {Shard(0), Replicate()});
-  Var x = Embedding(p["embed"], ids);                                                   // [B, T, C]
+  Var ids = Leaf("ids", DType::kI64, {4, 5}, {Shard(0), Replicate()}),
+      targets = Leaf("targets", DType::kI64, {4, 5}, {Shard(0), Replicate()});
+  Var x = Embedding(p["embed"], ids);  // [B, T, C]
   Var qkv = Einsum("btc,cihd->btihd", RmsNorm(x, p["norm"], 1e-5), Reshard(p["qkv"], {Replicate(), Keep()}));
   auto head = [&](int i) { return Merge(Permute(Slice(qkv, 2, i, 1), {0, 1, 3, 2, 4}), 3); };  // [B, T, H, D]
   Var y = Sdpa(Rope(head(0), 100.0), Rope(head(1), 100.0), head(2), {});
@@ -75,7 +57,8 @@ test::Traced TrainStep() {
   size_t i = 0;
   for (auto& [name, shape_placement] : kParameters) {
     auto& [shape, placement] = shape_placement;
-    auto out = AdamW(p[name], Leaf(name + ".m", kF64, shape, placement), Leaf(name + ".v", kF64, shape, placement), d[i++], lr, one, next, {});
+    auto out = AdamW(p[name], Leaf(name + ".m", kF64, shape, placement), Leaf(name + ".v", kF64, shape, placement),
+                     d[i++], lr, one, next, {});
     traced.writes.insert(traced.writes.end(), {{name, out[0]}, {name + ".m", out[1]}, {name + ".v", out[2]}});
   }
   traced.writes.push_back({"updates", next});
@@ -106,7 +89,8 @@ class Entries {
  public:
   Entries(const Values& global, const Runtime& runtime) : global_(global), runtime_(runtime) {}
   Tensor operator()(const std::string& name, const ValueInfo& info) {
-    if (!entries_.contains(name)) entries_[name] = test::Chunk(global_.at(name), info.sharding, runtime_.mesh_shape, runtime_.coords);
+    if (!entries_.contains(name))
+      entries_[name] = test::Chunk(global_.at(name), info.sharding, runtime_.mesh_shape, runtime_.coords);
     return entries_[name];
   }
   Tensor& At(const std::string& name) { return entries_.at(name); }
@@ -177,8 +161,11 @@ TEST(Executors, AgreeToTheBitOnEachMesh) {
       Trained got = Train(executor, mesh);
       EXPECT_EQ(got.losses, want.losses) << executor << " on " << ToString(mesh);
       for (auto& [name, chunks] : want.state) {
-        auto whole = [&, entry = name](const std::vector<Tensor>& parts) { return test::Assemble(parts, state.at(entry).shape(), PlacementOf(entry), mesh); };
-        EXPECT_EQ(test::LargestDifference(whole(got.state[name]), whole(chunks)), 0) << executor << " " << name << " on " << ToString(mesh);
+        auto whole = [&, entry = name](const std::vector<Tensor>& parts) {
+          return test::Assemble(parts, state.at(entry).shape(), PlacementOf(entry), mesh);
+        };
+        EXPECT_EQ(test::LargestDifference(whole(got.state[name]), whole(chunks)), 0)
+            << executor << " " << name << " on " << ToString(mesh);
       }
     }
   }
@@ -205,7 +192,9 @@ class OneRank {
     };
   }
   Values Interpret(const Graph& graph) { return weft::Interpret(Partition(graph, {}), runtime(), bind_); }
-  Executable Compile(const Graph& graph) { return Executable(MakePlan(Partition(graph, {}), runtime()), runtime(), bind_); }
+  Executable Compile(const Graph& graph) {
+    return Executable(MakePlan(Partition(graph, {}), runtime()), runtime(), bind_);
+  }
   Runtime runtime() const { return {&context_}; }
   const Binder& bind() const { return bind_; }
   Values& entries() { return entries_; }
@@ -229,8 +218,14 @@ void ExpectSameRuns(const Graph& graph, const Values& entries, int runs, const s
   for (int run = 0; run < runs; run++) {
     Values want = a.Interpret(graph);
     executable.Run();
-    for (auto& [name, value] : want) ASSERT_EQ(test::LargestDifference(executable.Output(name), value), 0) << what << "\noutput " << name << " of run " << run << "\n" << Print(graph);
-    for (auto& [name, value] : a.entries()) ASSERT_EQ(test::LargestDifference(b.entries().at(name), value), 0) << what << "\nentry " << name << " after run " << run << "\n" << Print(graph);
+    for (auto& [name, value] : want)
+      ASSERT_EQ(test::LargestDifference(executable.Output(name), value), 0)
+          << what << "\noutput " << name << " of run " << run << "\n"
+          << Print(graph);
+    for (auto& [name, value] : a.entries())
+      ASSERT_EQ(test::LargestDifference(b.entries().at(name), value), 0)
+          << what << "\nentry " << name << " after run " << run << "\n"
+          << Print(graph);
   }
 }
 
@@ -294,7 +289,8 @@ TEST(Executable, EntriesAtAnOffsetOfABuffer) {
     return Values{{"a", Tensor(flat.buffer(), 0, kF64, {2, 3})}, {"b", Tensor(flat.buffer(), 48, kF64, {2, 3})}};
   };
   OneRank interpreted(entries()), compiled(entries()), eager_rank(entries());
-  Values want{{"y", Tensor(whole.at("flat").buffer(), 0, kF64, {3, 2})}, {"z", Tensor(whole.at("flat").buffer(), 48, kF64, {2, 3})},
+  Values want{{"y", Tensor(whole.at("flat").buffer(), 0, kF64, {3, 2})},
+              {"z", Tensor(whole.at("flat").buffer(), 48, kF64, {2, 3})},
               {"w", Tensor(whole.at("flat").buffer(), 48, kF64, {6})}};
   Values got = interpreted.Interpret(graph);
   Executable executable = compiled.Compile(graph);
@@ -322,15 +318,33 @@ TEST(Executable, RandomProgramsEqualTheInterpreters) {
       for (int i = 0; i < 12; i++) {
         Var x = any(), y = any();
         switch (rng() % 9) {
-          case 0: values.push_back(x + y); break;
-          case 1: values.push_back(x * y); break;
-          case 2: values.push_back(Tanh(x)); break;
-          case 3: values.push_back(Scale(x, 0.5)); break;
-          case 4: values.push_back(Broadcast(ReduceSum(x, 0), 0, 2)); break;
-          case 5: values.push_back(Split(Merge(x, 0), 0, 3)); break;
-          case 6: values.push_back(Permute(Permute(x, {1, 0}), {1, 0})); break;
-          case 7: values.push_back(StopGradient(x)); break;
-          default: values.push_back(Softmax(x, 1)); break;
+          case 0:
+            values.push_back(x + y);
+            break;
+          case 1:
+            values.push_back(x * y);
+            break;
+          case 2:
+            values.push_back(Tanh(x));
+            break;
+          case 3:
+            values.push_back(Scale(x, 0.5));
+            break;
+          case 4:
+            values.push_back(Broadcast(ReduceSum(x, 0), 0, 2));
+            break;
+          case 5:
+            values.push_back(Split(Merge(x, 0), 0, 3));
+            break;
+          case 6:
+            values.push_back(Permute(Permute(x, {1, 0}), {1, 0}));
+            break;
+          case 7:
+            values.push_back(StopGradient(x));
+            break;
+          default:
+            values.push_back(Softmax(x, 1));
+            break;
         }
       }
       test::Traced traced;
@@ -339,7 +353,9 @@ TEST(Executable, RandomProgramsEqualTheInterpreters) {
         if (rng() % 4) traced.writes.push_back({name, any()});
       return traced;
     });
-    ExpectSameRuns(graph, {{"a", Draw({2, 3}, 1)}, {"b", Draw({2, 3}, 2)}, {"c", Draw({2, 3}, 3)}, {"d", Draw({2, 3}, 4)}}, 3, fmt::format("seed {}", seed));
+    ExpectSameRuns(graph,
+                   {{"a", Draw({2, 3}, 1)}, {"b", Draw({2, 3}, 2)}, {"c", Draw({2, 3}, 3)}, {"d", Draw({2, 3}, 4)}}, 3,
+                   fmt::format("seed {}", seed));
     if (HasFatalFailure()) return;
   }
 }
@@ -392,10 +408,10 @@ TEST(Executable, RunAllocatesNothing) {
   executable.Run();  // libraries warm up
   executable.Run();
   size_t buffers = CpuBuffersAllocated();
-  long heap = heap_allocations.load();
+  long heap = test::HeapAllocations();
   for (int i = 0; i < 3; i++) executable.Run();
   EXPECT_EQ(CpuBuffersAllocated(), buffers);
-  EXPECT_EQ(heap_allocations.load(), heap);
+  EXPECT_EQ(test::HeapAllocations(), heap);
 }
 
 TEST(Interpret, TrapsTheFirstOpThatGivesANan) {
@@ -403,10 +419,10 @@ TEST(Interpret, TrapsTheFirstOpThatGivesANan) {
   Graph graph = Traced([] { return test::Traced{{{"y", Exp(Log(Entry("a")))}}}; });
   OneRank rank({{"a", Tensor::FromDoubles(std::vector<double>{1, -1, 1, 1, 1, 1}, kF64, {2, 3})}});
   try {
-    Interpret(Partition(graph, {}), rank.runtime(), rank.bind(), {.trap_non_finite = true});
+    Interpret(Partition(graph, {}), rank.runtime(), rank.bind(), {.trap_nan = true});
     ADD_FAILURE();
   } catch (const Error& e) {
-    EXPECT_EQ(std::string(e.what()), fmt::format("log at executors_test.cc:{}: gave a NaN or an infinity, f64 [2, 3]", line));
+    EXPECT_EQ(std::string(e.what()), fmt::format("log at executors_test.cc:{}: gave a NaN, f64 [2, 3]", line));
   }
 }
 
@@ -446,7 +462,9 @@ TEST_P(Eager, ALongLoopNeitherLeaksNorOverflowsTheStack) {
   EagerBuilder eager(rank.runtime(), rank.bind());
   BuilderScope scope(eager);
   std::vector<std::weak_ptr<Node>> nodes;
-  Var x = loop.from_generator ? Full(1.0, kF64, {2}) : eager.FromLocal(Tensor::FromDoubles(std::vector<double>{1, 1}, kF64, {2}), {2}, {}, loop.requires_grad);
+  Var x = loop.from_generator
+              ? Full(1.0, kF64, {2})
+              : eager.FromLocal(Tensor::FromDoubles(std::vector<double>{1, 1}, kF64, {2}), {2}, {}, loop.requires_grad);
   Var before = x;
   for (int i = 0; i < kLong; i++) {
     Var next = loop.next(x, before);
@@ -455,8 +473,12 @@ TEST_P(Eager, ALongLoopNeitherLeaksNorOverflowsTheStack) {
     if (i % 1000 == 0) nodes.push_back(x.node_ptr());
   }
   EXPECT_EQ(eager.ToLocal(x, {}).ToDoubles()[0], loop.from_generator ? kLong + 1.0 : 1.0);
-  auto alive = [&] { return std::count_if(nodes.begin(), nodes.end(), [](const auto& node) { return !node.expired(); }); };
-  if (!loop.requires_grad) { EXPECT_LE(alive(), 1); }
+  auto alive = [&] {
+    return std::count_if(nodes.begin(), nodes.end(), [](const auto& node) { return !node.expired(); });
+  };
+  if (!loop.requires_grad) {
+    EXPECT_LE(alive(), 1);
+  }
   x = before = {};
   EXPECT_EQ(alive(), 0);
 }

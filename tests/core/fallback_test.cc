@@ -1,5 +1,5 @@
-// Every op with a composition: the kernel equals it on one rank. The composition is what a missing kernel, a sharded whole
-// dim and a second derivative run.
+// Every op with a composition: the kernel equals it on one rank. The composition is what a missing kernel, a sharded
+// whole dim and a second derivative run.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -17,8 +17,9 @@ namespace {
 
 using test::Values;
 
-// f64: sums of a few dozen terms. f32: 1e-7 a rounding, a few dozen of them, through exponentials. bf16: the kernel rounds
-// its f32 result once, as the composition does; where the two differ in f32 they may fall on either side, one step of 2^-8.
+// f64: sums of a few dozen terms. f32: 1e-7 a rounding, a few dozen of them, through exponentials. bf16: the kernel
+// rounds its f32 result once, as the composition does; where the two differ in f32 they may fall on either side, one
+// step of 2^-8.
 struct Precision {
   DType dtype;
   double tolerance;
@@ -32,7 +33,9 @@ void ExpectKernelIsComposition(Op op, const Sample& sample, const Precision& pre
   Graph graph = test::Trace([&] {
     std::vector<Var> in;
     for (size_t i = 0; i < drawn.size(); i++) {
-      DType dtype = !IsFloating(drawn[i].dtype()) ? drawn[i].dtype() : sample.inputs[i].accumulate_type ? AccumulateType(precision.dtype) : precision.dtype;
+      DType dtype = !IsFloating(drawn[i].dtype())      ? drawn[i].dtype()
+                    : sample.inputs[i].accumulate_type ? AccumulateType(precision.dtype)
+                                                       : precision.dtype;
       std::string name = fmt::format("in{}", i);
       leaves[name] = Tensor::FromDoubles(drawn[i].ToDoubles(), dtype, drawn[i].shape());
       in.push_back(Leaf(name, dtype, drawn[i].shape()));
@@ -55,7 +58,8 @@ void ExpectKernelIsComposition(Op op, const Sample& sample, const Precision& pre
     double scale = 1;
     for (double v : want.ToDoubles())
       if (std::isfinite(v)) scale = std::max(scale, std::abs(v));
-    EXPECT_LE(test::LargestDifference(got.at(fmt::format("kernel{}", i)), want), precision.tolerance * scale) << what << " output " << i;
+    EXPECT_LE(test::LargestDifference(got.at(fmt::format("kernel{}", i)), want), precision.tolerance * scale)
+        << what << " output " << i;
     for (double v : want.ToDoubles()) EXPECT_FALSE(std::isnan(v)) << what << " output " << i;
   }
 }
@@ -68,30 +72,36 @@ TEST_P(Fallback, KernelIsComposition) {
   std::vector<Sample> samples = Record(op).samples(op);
   for (size_t i = 0; i < samples.size(); i++)
     for (const Precision& precision : kPrecisions)
-      ExpectKernelIsComposition(op, samples[i], precision, fmt::format("{} sample {} {}", Name(op), i, Name(precision.dtype)));
+      ExpectKernelIsComposition(op, samples[i], precision,
+                                fmt::format("{} sample {} {}", Name(op), i, Name(precision.dtype)));
 }
 
 std::string OpName(const testing::TestParamInfo<int>& param) { return Name(Op(param.param)); }
 INSTANTIATE_TEST_SUITE_P(All, Fallback, testing::Range(0, kNumOps), OpName);
 
-// Rows that see no key (the causal offset is negative): 0 and -inf from the composition too, and no NaN in its gradients,
-// first and second, which go through the composition.
+// Rows that see no key (the causal offset is negative): 0 and -inf from the composition too, and no NaN in its
+// gradients, first and second, which go through the composition.
 TEST(SdpaFallback, FullyMaskedRowsAreZeroAndMinusInfinity) {
-  Sample sample{{{{2, 4, 4, 4}}, {{2, 4, 2, 4}}, {{2, 4, 2, 4}}}, {{"causal", 1}, {"causal_offset", -2}, {"scale", 0.5}}};
-  for (const Precision& precision : kPrecisions) ExpectKernelIsComposition(Op::kSdpa, sample, precision, Name(precision.dtype));
+  Sample sample{{{{2, 4, 4, 4}}, {{2, 4, 2, 4}}, {{2, 4, 2, 4}}},
+                {{"causal", 1}, {"causal_offset", -2}, {"scale", 0.5}}};
+  for (const Precision& precision : kPrecisions)
+    ExpectKernelIsComposition(Op::kSdpa, sample, precision, Name(precision.dtype));
 }
 
 TEST(SdpaFallback, SecondDerivativesOfFullyMaskedRowsAreFinite) {
   Graph graph = test::Trace([] {
-    std::vector<Var> in{Leaf("q", DType::kF64, {1, 4, 2, 4}), Leaf("k", DType::kF64, {1, 4, 2, 4}), Leaf("v", DType::kF64, {1, 4, 2, 4})};
-    Outputs out = Emit(Op::kSdpa, {{"causal", 1}, {"causal_offset", -2}, {"scale", 0.5}}, {in[0], in[1], in[2]}, Loc::current());
+    std::vector<Var> in{Leaf("q", DType::kF64, {1, 4, 2, 4}), Leaf("k", DType::kF64, {1, 4, 2, 4}),
+                        Leaf("v", DType::kF64, {1, 4, 2, 4})};
+    Outputs out =
+        Emit(Op::kSdpa, {{"causal", 1}, {"causal_offset", -2}, {"scale", 0.5}}, {in[0], in[1], in[2]}, Loc::current());
     std::vector<Var> first = Grad(SumAll(out[0] * out[0]), in);
     std::vector<Var> second = Grad(SumAll(first[0] * first[0]) + SumAll(first[1] * first[2]), in);
     test::Traced traced;
     for (size_t i = 0; i < 3; i++) traced.outputs.push_back({fmt::format("d{}", i), second[i]});
     return traced;
   });
-  Values leaves{{"q", test::Draw({1, 4, 2, 4}, 1)}, {"k", test::Draw({1, 4, 2, 4}, 2)}, {"v", test::Draw({1, 4, 2, 4}, 3)}};
+  Values leaves{
+      {"q", test::Draw({1, 4, 2, 4}, 1)}, {"k", test::Draw({1, 4, 2, 4}, 2)}, {"v", test::Draw({1, 4, 2, 4}, 3)}};
   for (auto& [name, value] : test::RunOneRank(graph, {{"x"}, {1}}, leaves))
     for (double v : value.ToDoubles()) ASSERT_TRUE(std::isfinite(v)) << name;
 }

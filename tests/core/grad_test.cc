@@ -25,7 +25,9 @@ constexpr double kStep = 1e-5, kTolerance = 3e-7;
 // A traced program that is run again and again on one rank.
 class Program {
  public:
-  explicit Program(const Graph& graph) : context_(0, 1), local_(Partition(graph, {})) { RegisterCpuKernels(context_.kernels(DeviceKind::kCpu)); }
+  explicit Program(const Graph& graph) : context_(0, 1), local_(Partition(graph, {})) {
+    RegisterCpuKernels(context_.kernels(DeviceKind::kCpu));
+  }
   Values Run(const Values& leaves) const {
     return Interpret(local_, {&context_}, [&](const std::string& name, const ValueInfo&) { return leaves.at(name); });
   }
@@ -58,8 +60,14 @@ void ExpectCentralDifferences(const Graph& graph, Values leaves, const std::stri
 
 bool Differentiable(const SampleInput& input) {
   switch (input.domain) {
-    case Domain::kIds: case Domain::kIdsOrIgnored: case Domain::kOne: case Domain::kBool: case Domain::kShapeOnly: return false;
-    default: return true;
+    case Domain::kIds:
+    case Domain::kIdsOrIgnored:
+    case Domain::kOne:
+    case Domain::kBool:
+    case Domain::kShapeOnly:
+      return false;
+    default:
+      return true;
   }
 }
 
@@ -69,7 +77,8 @@ Var Weighted(const std::vector<Var>& values) {
   for (size_t i = 0; i < values.size(); i++) {
     const Var& v = values[i];
     if (!v || !IsFloating(v.dtype())) continue;
-    Var weights = Sin(Cast(AddScalar(Scale(Cast(Iota(0, DType::kI64, {NumElements(v.shape())}), kF64), 1.7), double(i)), v.dtype()));
+    Var weights = Sin(
+        Cast(AddScalar(Scale(Cast(Iota(0, DType::kI64, {NumElements(v.shape())}), kF64), 1.7), double(i)), v.dtype()));
     for (int d = v.rank() - 1; d > 0; d--) weights = Split(weights, 0, v.dim(d));
     if (v.rank() == 0) weights = ReduceSum(weights, 0);
     Var term = SumAll(v * weights);
@@ -84,7 +93,8 @@ struct OpCase {
   bool any = false;
 };
 
-// order 1: the gradient of the op's outputs (`output` alone, or all for -1); order 2: of a weighted sum of those gradients.
+// order 1: the gradient of the op's outputs (`output` alone, or all for -1); order 2: of a weighted sum of those
+// gradients.
 OpCase MakeCase(Op op, const Sample& sample, int output, int order) {
   OpCase c;
   std::vector<Tensor> values = sweep::SampleValues(sample, 17);
@@ -136,7 +146,9 @@ TEST_P(OpGrad, FirstAndSecondDerivativesAreCentralDifferences) {
     for (int order : {1, 2})
       for (int output = outputs > 1 ? -1 : 0; output < outputs; output++) {
         OpCase c = MakeCase(op, sample, output, order);
-        if (c.any) ExpectCentralDifferences(c.graph, c.leaves, fmt::format("{} sample {} output {} order {}", Name(op), s, output, order));
+        if (c.any)
+          ExpectCentralDifferences(c.graph, c.leaves,
+                                   fmt::format("{} sample {} output {} order {}", Name(op), s, output, order));
       }
   }
 }
@@ -146,15 +158,19 @@ INSTANTIATE_TEST_SUITE_P(All, OpGrad, testing::Range(0, kNumOps), OpName);
 
 // ---- Graphs. ----
 
-Values RunTraced(const std::function<test::Traced()>& body, const Values& leaves) { return Program(test::Trace(body)).Run(leaves); }
+Values RunTraced(const std::function<test::Traced()>& body, const Values& leaves) {
+  return Program(test::Trace(body)).Run(leaves);
+}
 
 TEST(Grad, ACastIsLinearAndItsCotangentHasTheInputsType) {
-  Values got = RunTraced([] {
-    Var x = Leaf("x", kF64, {3});
-    Var d = Grad(SumAll(Scale(Cast(x, DType::kBF16), 2.0)), std::vector{x})[0];
-    EXPECT_EQ(d.dtype(), kF64);
-    return test::Traced{{{"d", d}}};
-  }, {{"x", test::Draw({3}, 1)}});
+  Values got = RunTraced(
+      [] {
+        Var x = Leaf("x", kF64, {3});
+        Var d = Grad(SumAll(Scale(Cast(x, DType::kBF16), 2.0)), std::vector{x})[0];
+        EXPECT_EQ(d.dtype(), kF64);
+        return test::Traced{{{"d", d}}};
+      },
+      {{"x", test::Draw({3}, 1)}});
   EXPECT_EQ(got.at("d").ToDoubles(), (std::vector<double>{2, 2, 2}));
 }
 
@@ -170,13 +186,15 @@ TEST(Grad, DiamondsAddTheirPaths) {
 }
 
 TEST(Grad, UnusedParametersGetZerosOfTheirShapeAndType) {
-  Values got = RunTraced([] {
-    Var x = Leaf("x", kF64, {2}), unused = Leaf("u", DType::kF32, {3, 2}), stopped = Leaf("s", kF64, {2});
-    Var loss = SumAll(x * StopGradient(stopped));
-    std::vector<Var> d = Grad(loss, std::vector{x, unused, stopped});
-    EXPECT_EQ(d[1].dtype(), DType::kF32);
-    return test::Traced{{{"x", d[0]}, {"u", d[1]}, {"s", d[2]}}};
-  }, {{"x", test::Draw({2}, 1)}, {"s", test::Draw({2}, 2)}});
+  Values got = RunTraced(
+      [] {
+        Var x = Leaf("x", kF64, {2}), unused = Leaf("u", DType::kF32, {3, 2}), stopped = Leaf("s", kF64, {2});
+        Var loss = SumAll(x * StopGradient(stopped));
+        std::vector<Var> d = Grad(loss, std::vector{x, unused, stopped});
+        EXPECT_EQ(d[1].dtype(), DType::kF32);
+        return test::Traced{{{"x", d[0]}, {"u", d[1]}, {"s", d[2]}}};
+      },
+      {{"x", test::Draw({2}, 1)}, {"s", test::Draw({2}, 2)}});
   EXPECT_EQ(got.at("x").ToDoubles(), test::Draw({2}, 2).ToDoubles());
   EXPECT_EQ(got.at("u").ToDoubles(), std::vector<double>(6, 0.0));
   EXPECT_EQ(got.at("s").ToDoubles(), std::vector<double>(2, 0.0));
@@ -193,16 +211,19 @@ TEST(Grad, OfAnIntermediateValue) {
 
 // d^n/dx^n exp(2x) = 2^n exp(2x), nested n deep.
 TEST(Grad, Nests) {
-  Values got = RunTraced([] {
-    Var x = Leaf("x", kF64, {}), y = Exp(Scale(x, 2.0));
-    test::Traced traced;
-    for (int n = 1; n <= 5; n++) {
-      y = Grad(y, std::vector{x})[0];
-      traced.outputs.push_back({std::to_string(n), y});
-    }
-    return traced;
-  }, {{"x", Tensor::Scalar(0.3, kF64)}});
-  for (int n = 1; n <= 5; n++) EXPECT_NEAR(got.at(std::to_string(n)).Item(), std::pow(2, n) * std::exp(0.6), 1e-12 * std::pow(2, n));
+  Values got = RunTraced(
+      [] {
+        Var x = Leaf("x", kF64, {}), y = Exp(Scale(x, 2.0));
+        test::Traced traced;
+        for (int n = 1; n <= 5; n++) {
+          y = Grad(y, std::vector{x})[0];
+          traced.outputs.push_back({std::to_string(n), y});
+        }
+        return traced;
+      },
+      {{"x", Tensor::Scalar(0.3, kF64)}});
+  for (int n = 1; n <= 5; n++)
+    EXPECT_NEAR(got.at(std::to_string(n)).Item(), std::pow(2, n) * std::exp(0.6), 1e-12 * std::pow(2, n));
 }
 
 // Through attention and a norm, with operands that stand twice in one op.
@@ -221,7 +242,8 @@ TEST(Grad, ThroughABlockTwice) {
     for (size_t i = 0; i < 3; i++) traced.outputs.push_back({std::string("d.") + "xwq"[i], d[i]});
     return traced;
   });
-  ExpectCentralDifferences(graph, {{"x", test::Draw({1, 3, 4}, 1)}, {"w", test::Draw({4}, 2)}, {"q", test::Draw({4, 2, 2}, 3)}}, "block");
+  ExpectCentralDifferences(
+      graph, {{"x", test::Draw({1, 3, 4}, 1)}, {"w", test::Draw({4}, 2)}, {"q", test::Draw({4, 2, 2}, 3)}}, "block");
 }
 
 // An operand that stands twice in an op without a rule of its own: its gradient is the sum of both shares, once.
@@ -233,7 +255,8 @@ TEST(Grad, OfAnOperandThatStandsTwice) {
     std::vector<Var> d = Grad(loss, std::vector{x, w, lr});
     return test::Traced{{{"loss", loss}, {"d.x", d[0]}, {"d.w", d[1]}, {"d.lr", d[2]}}};
   });
-  ExpectCentralDifferences(graph, {{"x", test::Draw({2, 3}, 1)}, {"w", test::Draw({3}, 2)}, {"lr", Tensor::Scalar(0.3, kF64)}}, "twice");
+  ExpectCentralDifferences(
+      graph, {{"x", test::Draw({2, 3}, 1)}, {"w", test::Draw({3}, 2)}, {"lr", Tensor::Scalar(0.3, kF64)}}, "twice");
 }
 
 TEST(Grad, NeedsAFloatingScalar) {

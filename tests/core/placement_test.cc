@@ -13,9 +13,12 @@ namespace {
 
 Placement RandomPlacement(std::mt19937& rng) {
   switch (rng() % 4) {
-    case 0: return Replicate();
-    case 1: return Partial(ReduceOp(rng() % 3));
-    default: return Shard(int(rng() % 3));
+    case 0:
+      return Replicate();
+    case 1:
+      return Partial(ReduceOp(rng() % 3));
+    default:
+      return Shard(int(rng() % 3));
   }
 }
 
@@ -24,7 +27,9 @@ void CheckInvariant(const Sharding& s) {
   int sharded = 0, listed = 0;
   for (int a = 0; a < s.num_axes(); a++) {
     sharded += s[a].kind == Placement::kShard;
-    if (s[a].kind != Placement::kShard) { ASSERT_EQ(s[a].order, -1); }
+    if (s[a].kind != Placement::kShard) {
+      ASSERT_EQ(s[a].order, -1);
+    }
   }
   for (int d = 0; d < 3; d++) {
     AxisList axes = s.DimAxes(d);
@@ -44,7 +49,9 @@ TEST(Sharding, OrdersStayContiguousUnderAnyChanges) {
       s.Set(axis, p);
       CheckInvariant(s);
       ASSERT_EQ(s[axis].kind, p.kind);
-      if (p.kind == Placement::kShard) { ASSERT_EQ(s.DimAxes(p.dim).back(), axis) << "the axis set last is the minor one"; }
+      if (p.kind == Placement::kShard) {
+        ASSERT_EQ(s.DimAxes(p.dim).back(), axis) << "the axis set last is the minor one";
+      }
     }
   }
 }
@@ -76,7 +83,9 @@ TEST(Sharding, EqualityIsMeaning) {
     for (const Sharding& b : all) {
       bool same = a == b;
       bool same_text = ToString(a) == ToString(b);
-      if (same) { ASSERT_EQ(absl::HashOf(a), absl::HashOf(b)); }
+      if (same) {
+        ASSERT_EQ(absl::HashOf(a), absl::HashOf(b));
+      }
       ASSERT_EQ(same, same_text) << ToString(a) << " " << ToString(b);
     }
   EXPECT_FALSE(Sharding(1) == Sharding(2));

@@ -1,4 +1,5 @@
-// Laws of chunk arithmetic, over all extents up to 40, meshes of one to three axes and every order of every subset of axes.
+// Laws of chunk arithmetic, over all extents up to 40, meshes of one to three axes and every order of every subset of
+// axes.
 #include "core/base/shard.h"
 
 #include <gtest/gtest.h>
@@ -10,7 +11,8 @@
 namespace weft {
 namespace {
 
-const std::vector<std::vector<int>> kMeshes{{1}, {2}, {3}, {4}, {5}, {2, 2}, {2, 3}, {3, 2}, {4, 2}, {1, 3}, {2, 2, 2}, {3, 1, 2}};
+const std::vector<std::vector<int>> kMeshes{{1},    {2},    {3},    {4},    {5},       {2, 2},
+                                            {2, 3}, {3, 2}, {4, 2}, {1, 3}, {2, 2, 2}, {3, 1, 2}};
 
 MeshShape MeshOf(const std::vector<int>& sizes) {
   MeshShape mesh;
@@ -76,7 +78,8 @@ TEST(Shard, OffsetsGrowWithThePositionMajorFirst) {
   ForEach([](int64_t n, const AxisList& axes, const MeshShape& mesh) {
     std::vector<std::pair<int64_t, int64_t>> by_position;
     for (int r = 0; r < mesh.num_ranks(); r++)
-      by_position.emplace_back(Position(axes, mesh, mesh.CoordsOf(r)), ShardOfDim(n, axes, mesh, mesh.CoordsOf(r)).offset);
+      by_position.emplace_back(Position(axes, mesh, mesh.CoordsOf(r)),
+                               ShardOfDim(n, axes, mesh, mesh.CoordsOf(r)).offset);
     std::sort(by_position.begin(), by_position.end());
     for (size_t i = 1; i < by_position.size(); i++) ASSERT_LE(by_position[i - 1].second, by_position[i].second);
   });
@@ -87,11 +90,14 @@ TEST(Shard, OneAxisCutsLikeTorchChunk) {
   for (int k = 1; k <= 6; k++)
     for (int64_t n = 0; n <= 40; n++)
       for (int r = 0; r < k; r++) {
-        int64_t chunk = (n + k - 1) / k, begin = std::min<int64_t>(r * chunk, n), end = std::min<int64_t>(begin + chunk, n);
+        int64_t chunk = (n + k - 1) / k, begin = std::min<int64_t>(r * chunk, n),
+                end = std::min<int64_t>(begin + chunk, n);
         DimShard s = ShardOfDim(n, {0}, MeshOf({k}), {r});
         EXPECT_EQ(s.capacity, chunk);
         EXPECT_EQ(s.extent, end - begin);
-        if (s.extent) { EXPECT_EQ(s.offset, begin); }
+        if (s.extent) {
+          EXPECT_EQ(s.offset, begin);
+        }
       }
 }
 
@@ -138,7 +144,9 @@ TEST(MeshShape, RanksAreRowMajor) {
     MeshShape mesh = MeshOf(sizes);
     for (int r = 0; r < mesh.num_ranks(); r++) {
       EXPECT_EQ(mesh.RankOf(mesh.CoordsOf(r)), r);
-      if (r + 1 < mesh.num_ranks()) { EXPECT_LT(mesh.CoordsOf(r), mesh.CoordsOf(r + 1)); }
+      if (r + 1 < mesh.num_ranks()) {
+        EXPECT_LT(mesh.CoordsOf(r), mesh.CoordsOf(r + 1));
+      }
     }
   }
 }

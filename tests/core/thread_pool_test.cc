@@ -37,7 +37,9 @@ TEST(ParallelFor, PiecesCoverTheRangeOnceAndDoNotChange) {
         }
         EXPECT_EQ(at, n);
         EXPECT_LE(int(pieces.size()), threads);
-        if (n <= grain) { EXPECT_LE(pieces.size(), 1u) << "no split below the grain"; }
+        if (n <= grain) {
+          EXPECT_LE(pieces.size(), 1u) << "no split below the grain";
+        }
         for (int again = 0; again < 3; again++) EXPECT_EQ(Split(context, n, grain), pieces);
       }
   }
@@ -46,8 +48,7 @@ TEST(ParallelFor, PiecesCoverTheRangeOnceAndDoNotChange) {
 TEST(ParallelFor, ManyCallsInARowAllFinish) {
   Context context(0, 1, 4);
   std::atomic<int64_t> sum = 0;
-  for (int i = 0; i < 2000; i++)
-    context.ParallelFor(8, 1, [&](int64_t begin, int64_t end) { sum += end - begin; });
+  for (int i = 0; i < 2000; i++) context.ParallelFor(8, 1, [&](int64_t begin, int64_t end) { sum += end - begin; });
   EXPECT_EQ(sum, 16000);
 }
 
@@ -56,10 +57,12 @@ TEST(ParallelFor, AnErrorOfAPieceComesBackOnce) {
   Context context(0, 1, 3);
   for (int round = 0; round < 50; round++) {
     std::atomic<int> ran = 0;
-    EXPECT_THROW(context.ParallelFor(3, 1, [&](int64_t begin, int64_t) {
-      ran++;
-      if (begin != 1) Fail("piece");
-    }), Error);
+    EXPECT_THROW(context.ParallelFor(3, 1,
+                                     [&](int64_t begin, int64_t) {
+                                       ran++;
+                                       if (begin != 1) Fail("piece");
+                                     }),
+                 Error);
     EXPECT_EQ(ran, 3);
     EXPECT_EQ(Split(context, 3, 1).size(), 3u);
   }

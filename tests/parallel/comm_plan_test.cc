@@ -1,5 +1,5 @@
-// The communication plan of a 2-layer GPT: exact counts per axis, kind and phase, the plan itself as a golden file, and the
-// bytes that really move against the bytes that it prints.
+// The communication plan of a 2-layer GPT: exact counts per axis, kind and phase, the plan itself as a golden file, and
+// the bytes that really move against the bytes that it prints.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -15,7 +15,10 @@ namespace {
 
 using namespace testing_;
 
-TransformerConfig SmallGpt() { return FindFamily("gpt2")->configure({.layers = 2, .heads = 4, .kv_heads = 4, .dim = 32, .ffn = 64, .vocab = 64, .context = 8, .dropout = 0.1}); }
+TransformerConfig SmallGpt() {
+  return FindFamily("gpt2")->configure(
+      {.layers = 2, .heads = 4, .kv_heads = 4, .dim = 32, .ffn = 64, .vocab = 64, .context = 8, .dropout = 0.1});
+}
 Job SmallJob() { return {SmallGpt(), {}, 8, 2}; }
 
 std::vector<CommLine> PlanOf(const Layout& layout) {
@@ -29,17 +32,20 @@ std::vector<CommLine> PlanOf(const Layout& layout) {
 }
 
 // How many lines have this op, axis and phase, in scopes that contain `within`.
-int Count(const std::vector<CommLine>& lines, Op op, const std::string& axis, Phase phase, const std::string& within = "") {
+int Count(const std::vector<CommLine>& lines, Op op, const std::string& axis, Phase phase,
+          const std::string& within = "") {
   int n = 0;
   for (const CommLine& l : lines)
-    n += l.op == op && l.axis_name == axis && l.phase == phase && l.scope.find(within) != std::string::npos ? l.times : 0;
+    n += l.op == op && l.axis_name == axis && l.phase == phase && l.scope.find(within) != std::string::npos ? l.times
+                                                                                                            : 0;
   return n;
 }
 
 std::string Text(const std::vector<CommLine>& lines) {
   std::string text;
   for (const CommLine& l : lines)
-    text += fmt::format("{} {} {} B {} {} {} x{} {}\n", Name(l.op), l.axis_name, l.bytes, Name(l.dtype), ToString(l.shape), Name(l.phase), l.times, l.scope);
+    text += fmt::format("{} {} {} B {} {} {} x{} {}\n", Name(l.op), l.axis_name, l.bytes, Name(l.dtype),
+                        ToString(l.shape), Name(l.phase), l.times, l.scope);
   return text;
 }
 
@@ -68,10 +74,12 @@ TEST(CommPlan, MegatronHasTwoAllReducesALayerAndDirection) {
   EXPECT_EQ(Count(lines, Op::kAllReduce, "tp", Phase::kOptimizer, "clip"), 1);
   for (Op op : {Op::kAllGather, Op::kReduceScatter, Op::kAllToAll})
     for (const char* axis : {"dp", "tp"})
-      for (Phase phase : {Phase::kForward, Phase::kBackward, Phase::kOptimizer}) EXPECT_EQ(Count(lines, op, axis, phase), 0);
+      for (Phase phase : {Phase::kForward, Phase::kBackward, Phase::kOptimizer})
+        EXPECT_EQ(Count(lines, op, axis, phase), 0);
   // Data parallel: each gradient once, loss and count, the clip norm.
   int parameters = int(Transformer(SmallGpt()).Parameters().size());
-  EXPECT_EQ(Count(lines, Op::kAllReduce, "dp", Phase::kForward) + Count(lines, Op::kAllReduce, "dp", Phase::kBackward), 0);
+  EXPECT_EQ(Count(lines, Op::kAllReduce, "dp", Phase::kForward) + Count(lines, Op::kAllReduce, "dp", Phase::kBackward),
+            0);
   EXPECT_EQ(Count(lines, Op::kAllReduce, "dp", Phase::kOptimizer), parameters + 2 + 1);
   EXPECT_EQ(Count(lines, Op::kAllReduce, "dp", Phase::kOptimizer, "optimizer.loss"), 2);
   EXPECT_EQ(Count(lines, Op::kAllReduce, "dp", Phase::kOptimizer, "clip"), 1);
@@ -95,11 +103,13 @@ TEST(CommPlan, SequenceParallelGathersAndScattersInstead) {
 TEST(CommPlan, FsdpFullGathersTwiceAndScattersOnce) {
   auto lines = PlanOf({.dp = 2, .tp = 2, .fsdp = Fsdp::kFull});
   int parameters = int(Transformer(SmallGpt()).Parameters().size());
-  // Forward every parameter is gathered where it is used (the tied table twice); backward those that a product needs again:
-  // per layer q, k, v, proj, up, down and the weights of two norms; the last norm's; the head's.
+  // Forward every parameter is gathered where it is used (the tied table twice); backward those that a product needs
+  // again: per layer q, k, v, proj, up, down and the weights of two norms; the last norm's; the head's.
   EXPECT_EQ(Count(lines, Op::kAllGather, "dp", Phase::kForward), parameters + 1);
   EXPECT_EQ(Count(lines, Op::kAllGather, "dp", Phase::kBackward), kLayers * 8 + 2);
-  EXPECT_EQ(Count(lines, Op::kReduceScatter, "dp", Phase::kBackward) + Count(lines, Op::kReduceScatter, "dp", Phase::kOptimizer), parameters);
+  EXPECT_EQ(Count(lines, Op::kReduceScatter, "dp", Phase::kBackward) +
+                Count(lines, Op::kReduceScatter, "dp", Phase::kOptimizer),
+            parameters);
   EXPECT_EQ(Count(lines, Op::kAllReduce, "dp", Phase::kOptimizer), 3);
   EXPECT_EQ(Count(lines, Op::kAllReduce, "tp", Phase::kForward, "blocks."), 2 * kLayers);
   ExpectGolden("comm_plan_dp2_tp2_full.txt", Text(lines));
@@ -108,9 +118,12 @@ TEST(CommPlan, FsdpFullGathersTwiceAndScattersOnce) {
 TEST(CommPlan, FsdpGradientsGathersCopiesAfterTheUpdate) {
   auto lines = PlanOf({.dp = 2, .tp = 2, .fsdp = Fsdp::kGradients});
   int parameters = int(Transformer(SmallGpt()).Parameters().size());
-  EXPECT_EQ(Count(lines, Op::kAllGather, "dp", Phase::kForward) + Count(lines, Op::kAllGather, "dp", Phase::kBackward), 0);
+  EXPECT_EQ(Count(lines, Op::kAllGather, "dp", Phase::kForward) + Count(lines, Op::kAllGather, "dp", Phase::kBackward),
+            0);
   EXPECT_EQ(Count(lines, Op::kAllGather, "dp", Phase::kOptimizer), parameters);
-  EXPECT_EQ(Count(lines, Op::kReduceScatter, "dp", Phase::kBackward) + Count(lines, Op::kReduceScatter, "dp", Phase::kOptimizer), parameters);
+  EXPECT_EQ(Count(lines, Op::kReduceScatter, "dp", Phase::kBackward) +
+                Count(lines, Op::kReduceScatter, "dp", Phase::kOptimizer),
+            parameters);
   ExpectGolden("comm_plan_dp2_tp2_gradients.txt", Text(lines));
 }
 
@@ -125,7 +138,8 @@ TEST(CommPlan, FourMicroBatchesReduceGradientsOnce) {
 // What the groups counted in two steps is twice what the plan printed, on every axis, for every kind.
 TEST(CommPlan, BytesAtRunTimeEqualThePlan) {
   for (const Layout& layout : {Layout{.dp = 2, .tp = 2}, Layout{.dp = 2, .tp = 2, .sequence_parallel = true},
-                               Layout{.dp = 2, .tp = 2, .fsdp = Fsdp::kFull, .micro_batch = 1}, Layout{.dp = 3, .tp = 1, .fsdp = Fsdp::kGradients}}) {
+                               Layout{.dp = 2, .tp = 2, .fsdp = Fsdp::kFull, .micro_batch = 1},
+                               Layout{.dp = 3, .tp = 1, .fsdp = Fsdp::kGradients}}) {
     std::map<std::pair<int, std::string>, CallCount> planned;
     for (const CommLine& l : PlanOf(layout)) {
       CallCount& c = planned[{l.axis, Name(l.op)}];
@@ -138,7 +152,8 @@ TEST(CommPlan, BytesAtRunTimeEqualThePlan) {
       DeviceMesh mesh(context, groups, {{"dp", "tp"}, {layout.dp, layout.tp}});
       auto counted = CountTraining(SmallJob(), layout, context, mesh);
       EXPECT_EQ(counted.size(), planned.size());
-      for (const auto& [key, count] : planned) EXPECT_EQ(counted[key], count) << Describe(layout) << " axis " << key.first << " " << key.second;
+      for (const auto& [key, count] : planned)
+        EXPECT_EQ(counted[key], count) << Describe(layout) << " axis " << key.first << " " << key.second;
     });
   }
 }

@@ -1,4 +1,5 @@
-// Every layout trains to the same losses as one rank: data, tensor and sequence parallel, FSDP, micro-batches, executors.
+// Every layout trains to the same losses as one rank: data, tensor and sequence parallel, FSDP, micro-batches,
+// executors.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -47,7 +48,8 @@ std::vector<Param> All() {
         for (bool sp : {false, true})
           for (Fsdp fsdp : {Fsdp::kNone, Fsdp::kGradients, Fsdp::kFull})
             for (int64_t micro : {0, 1})
-              if (!(sp && tp == 1) && !(fsdp != Fsdp::kNone && dp == 1)) all.push_back({family, dtype, {dp, tp, sp, fsdp, micro}});
+              if (!(sp && tp == 1) && !(fsdp != Fsdp::kNone && dp == 1))
+                all.push_back({family, dtype, {dp, tp, sp, fsdp, micro}});
       all.push_back({family, dtype, {1, 1, false, Fsdp::kNone, 2}});
       for (ExecutorKind executor : {ExecutorKind::kEager, ExecutorKind::kInterpret})
         for (auto [dp, tp] : {std::pair{1, 1}, {2, 2}})

@@ -1,5 +1,5 @@
-// The same training under real mpirun on four ranks: Gloo moves the bytes. Losses against one in-process rank, bytes against
-// the printed plan.
+// The same training under real mpirun on four ranks: Gloo moves the bytes. Losses against one in-process rank, bytes
+// against the printed plan.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -28,7 +28,8 @@ void Compare(const Job& job, const Layout& layout, double tolerance) {
   DeviceMesh mesh(world.context, *world.groups, {{"dp", "tp"}, {layout.dp, layout.tp}});
   RunResult got = RunOnRank(job, layout, world.context, mesh), want = Train(job, {});
   for (size_t i = 0; i < want.losses.size(); i++)
-    ASSERT_LE(std::abs(got.losses[i] - want.losses[i]), tolerance * std::abs(want.losses[i])) << Describe(layout) << " step " << i + 1;
+    ASSERT_LE(std::abs(got.losses[i] - want.losses[i]), tolerance * std::abs(want.losses[i]))
+        << Describe(layout) << " step " << i + 1;
 
   // Gloo's groups count what they are handed: per axis and kind exactly what the plan says.
   StepOptions o = OptionsOf(job, layout);
@@ -55,7 +56,8 @@ TEST(MpiTraining, TwoByTwoEqualsOneRank) {
       for (bool sp : {false, true})
         for (Fsdp fsdp : {Fsdp::kNone, Fsdp::kGradients, Fsdp::kFull}) {
           Job job{gpt2 ? TinyGpt2() : TinyLlama(), {dtype, dtype, dtype}, 5, 50, gpt2 ? 0.1 : 0.0};
-          Compare(job, {.dp = 2, .tp = 2, .sequence_parallel = sp, .fsdp = fsdp, .micro_batch = sp ? 1 : 0}, dtype == DType::kF64 ? 1e-9 : 2e-6);
+          Compare(job, {.dp = 2, .tp = 2, .sequence_parallel = sp, .fsdp = fsdp, .micro_batch = sp ? 1 : 0},
+                  dtype == DType::kF64 ? 1e-9 : 2e-6);
         }
 }
 
@@ -65,7 +67,8 @@ TEST(MpiTraining, EagerAndInterpretAgreeUnderGloo) {
     Job job{TinyGpt2(), {DType::kF64, DType::kF64, DType::kF64}, 5, 5};
     World world;
     DeviceMesh mesh(world.context, *world.groups, {{"dp", "tp"}, {2, 2}});
-    RunResult got = RunOnRank(job, {.dp = 2, .tp = 2, .executor = executor}, world.context, mesh), want = Train(job, {});
+    RunResult got = RunOnRank(job, {.dp = 2, .tp = 2, .executor = executor}, world.context, mesh),
+              want = Train(job, {});
     for (size_t i = 0; i < want.losses.size(); i++) EXPECT_NEAR(got.losses[i], want.losses[i], 1e-9 * want.losses[i]);
   }
 }

@@ -66,7 +66,8 @@ const Mutation kMutations[] = {
     DimsMutation<Op::kSplit, kGroupInexact>("SplitOffItsBoundaries", {{3}}),
     DimsMutation<Op::kSplit, kGroupInnerOfOne>("SplitWithAWrongInnerSize", {{3}}),
     DimsMutation<Op::kMerge, kGroupInnerOfOne>("MergeWithAWrongInnerSize", {{3}}),
-    {"SmoothingLostOverAShardedVocabulary", Op::kCrossEntropy, [](OpRecord& record) { record.fallback = CrossEntropyWithoutSmoothing; }},
+    {"SmoothingLostOverAShardedVocabulary", Op::kCrossEntropy,
+     [](OpRecord& record) { record.fallback = CrossEntropyWithoutSmoothing; }},
 };
 
 void PrintTo(const Mutation& mutation, std::ostream* out) { *out << mutation.name; }

@@ -10,7 +10,8 @@ namespace weft {
 namespace {
 
 // What has no samples: leaves compute nothing, reshards have redistribute_test, collectives have dist's own sweep.
-const std::set<Op> kElsewhere{Op::kLeaf, Op::kReshard, Op::kAllReduce, Op::kAllGather, Op::kReduceScatter, Op::kAllToAll, Op::kLocalSlice, Op::kMaskPartial};
+const std::set<Op> kElsewhere{Op::kLeaf,          Op::kReshard,  Op::kAllReduce,  Op::kAllGather,
+                              Op::kReduceScatter, Op::kAllToAll, Op::kLocalSlice, Op::kMaskPartial};
 
 class OpSweep : public testing::TestWithParam<int> {};
 
@@ -22,7 +23,8 @@ TEST_P(OpSweep, EveryPlacementEqualsOneRank) {
   }
   ASSERT_FALSE(Record(op).samples(op).empty()) << Name(op) << " has no samples";
   sweep::Result result = sweep::SweepOp(op, {});
-  fmt::print("sweep {:20} {:6} placements, {:7} rank runs, {:6} refused\n", Name(op), result.cases, result.runs, result.refused);
+  fmt::print("sweep {:20} {:6} placements, {:7} rank runs, {:6} refused\n", Name(op), result.cases, result.runs,
+             result.refused);
   EXPECT_GT(result.cases, 0);
   for (size_t i = 0; i < result.failures.size() && i < 5; i++) ADD_FAILURE() << result.failures[i];
   EXPECT_EQ(result.failures.size(), 0u);

@@ -27,7 +27,8 @@ bool MixesPartials(const Sharding& s) {
   return false;
 }
 
-// Every sharding of a tensor of `rank` dims: per axis R, S(d), P(sum), P(max), P(min); where two axes share a dim, both orders.
+// Every sharding of a tensor of `rank` dims: per axis R, S(d), P(sum), P(max), P(min); where two axes share a dim, both
+// orders.
 std::vector<Sharding> AllShardings(int rank, int axes) {
   std::vector<Placement> one = kPartials;
   one.push_back(Replicate());
@@ -48,7 +49,9 @@ std::vector<Sharding> AllShardings(int rank, int axes) {
 // On an axis of one rank a Partial places nothing, so there it may.
 bool ChangesPartial(const Sharding& from, const Sharding& to, const MeshShape& mesh = test::MeshOf({2, 2})) {
   for (int a = 0; a < from.num_axes(); a++)
-    if (mesh.sizes[size_t(a)] > 1 && from[a].kind == Placement::kPartial && to[a].kind == Placement::kPartial && from[a].reduce != to[a].reduce) return true;
+    if (mesh.sizes[size_t(a)] > 1 && from[a].kind == Placement::kPartial && to[a].kind == Placement::kPartial &&
+        from[a].reduce != to[a].reduce)
+      return true;
   return false;
 }
 
@@ -70,7 +73,9 @@ Case MakeCase(const Shape& shape, const Sharding& from, const Sharding& to, cons
 void RunCases(std::vector<Case>& cases, const Tensor& global, const MeshShape& mesh) {
   test::OnRanks(mesh, [&](const Runtime& runtime) {
     size_t rank = size_t(runtime.context->rank());
-    Binder bind = [&](const std::string&, const ValueInfo& info) { return test::Chunk(global, info.sharding, mesh, runtime.coords); };
+    Binder bind = [&](const std::string&, const ValueInfo& info) {
+      return test::Chunk(global, info.sharding, mesh, runtime.coords);
+    };
     EagerBuilder eager(runtime, bind);
     BuilderScope scope(eager);
     for (Case& c : cases) {
@@ -100,20 +105,24 @@ TEST_P(Redistribute, EveryTransitionKeepsTheGlobalTensor) {
       }
     RunCases(cases, global, mesh);
     for (const Case& c : cases) {
-      std::string what = fmt::format("{} {} -> {} on {}", ToString(shape), ToString(c.from), ToString(c.to), ToString(mesh));
+      std::string what =
+          fmt::format("{} {} -> {} on {}", ToString(shape), ToString(c.from), ToString(c.to), ToString(mesh));
       // 1e-13: the terms of a sum are of size 1 and there are at most six.
       EXPECT_LE(test::LargestDifference(test::Assemble(c.traced, shape, c.to, mesh), global), 1e-13) << what;
-      EXPECT_LE(test::LargestDifference(test::Assemble(c.eager, shape, c.to, mesh), global), 1e-13) << what << ", eager";
+      EXPECT_LE(test::LargestDifference(test::Assemble(c.eager, shape, c.to, mesh), global), 1e-13)
+          << what << ", eager";
       run++;
     }
   }
   fmt::print("{}: {} transitions, {} refused\n", ToString(mesh), run, refused);
 }
 
-std::string MeshName(const testing::TestParamInfo<std::vector<int>>& info) { return fmt::format("mesh_{}", fmt::join(info.param, "x")); }
+std::string MeshName(const testing::TestParamInfo<std::vector<int>>& info) {
+  return fmt::format("mesh_{}", fmt::join(info.param, "x"));
+}
 INSTANTIATE_TEST_SUITE_P(All, Redistribute,
-                         testing::Values(std::vector{1}, std::vector{2}, std::vector{3}, std::vector{4}, std::vector{2, 2}, std::vector{2, 3},
-                                         std::vector{3, 2}, std::vector{1, 2}),
+                         testing::Values(std::vector{1}, std::vector{2}, std::vector{3}, std::vector{4},
+                                         std::vector{2, 2}, std::vector{2, 3}, std::vector{3, 2}, std::vector{1, 2}),
                          MeshName);
 
 // dtensor.md section 2.2: one collective for one mismatch.
@@ -123,11 +132,18 @@ TEST(Transitions, OneMismatchIsTheCollectiveOfTheTable) {
     Counts want;
   };
   for (const Placement& p : kPartials) {
-    const Row rows[] = {{Shard(0), Replicate(), {{"all_gather", 1}}}, {Shard(0), Shard(1), {{"all_to_all", 1}}}, {Replicate(), Shard(1), {}},
-                        {Replicate(), p, {}},                         {p, Replicate(), {{"all_reduce", 1}}},      {p, Shard(1), {{"reduce_scatter", 1}}},
-                        {p, p, {}},                                   {Shard(0), p, {{"all_gather", 1}}},         {Shard(1), Shard(1), {}}};
+    const Row rows[] = {{Shard(0), Replicate(), {{"all_gather", 1}}},
+                        {Shard(0), Shard(1), {{"all_to_all", 1}}},
+                        {Replicate(), Shard(1), {}},
+                        {Replicate(), p, {}},
+                        {p, Replicate(), {{"all_reduce", 1}}},
+                        {p, Shard(1), {{"reduce_scatter", 1}}},
+                        {p, p, {}},
+                        {Shard(0), p, {{"all_gather", 1}}},
+                        {Shard(1), Shard(1), {}}};
     for (const Row& row : rows)
-      EXPECT_EQ(Collectives(PlanTransitions(Sharding{row.from}, Sharding{row.to})), row.want) << ToString(row.from) << " -> " << ToString(row.to);
+      EXPECT_EQ(Collectives(PlanTransitions(Sharding{row.from}, Sharding{row.to})), row.want)
+          << ToString(row.from) << " -> " << ToString(row.to);
   }
 }
 
@@ -173,8 +189,8 @@ TEST(Transitions, OnePartialNeverBecomesAnother) {
         PlanTransitions(Sharding{p}, Sharding{q});
         ADD_FAILURE() << ToString(p) << " -> " << ToString(q) << " was planned";
       } catch (const Error& e) {
-        EXPECT_EQ(std::string(e.what()),
-                  fmt::format("reshard: ({}) cannot become ({}); two kinds of Partial never mix", ToString(p), ToString(q)));
+        EXPECT_EQ(std::string(e.what()), fmt::format("reshard: ({}) cannot become ({}); two kinds of Partial never mix",
+                                                     ToString(p), ToString(q)));
       }
     }
 }

@@ -2,24 +2,8 @@
 // tests/bench/graph_bench.
 #include <gtest/gtest.h>
 
-#include <atomic>
-#include <cstdlib>
-#include <new>
-
+#include "heap_counter.h"
 #include "parallel/training.h"
-
-namespace {
-std::atomic<size_t> heap_allocations{0};
-}  // namespace
-
-// Every allocation of C++ code in this binary. Replacements of the standard's operators: they cannot be in a namespace.
-void* operator new(size_t bytes) {
-  heap_allocations.fetch_add(1, std::memory_order_relaxed);
-  if (void* p = std::malloc(bytes ? bytes : 1)) return p;
-  throw std::bad_alloc();
-}
-void operator delete(void* p) noexcept { std::free(p); }
-void operator delete(void* p, size_t) noexcept { std::free(p); }
 
 namespace weft {
 namespace {
@@ -46,14 +30,16 @@ TEST(StepCost, CompiledAllocatesNothingAfterStepTwo) {
       const std::function<void(int)> nothing = [](int) {};
       size_t heap = 0, buffers = 0;
       for (int step = 1; step <= 4; step++) {
-        size_t heap_before = heap_allocations, buffers_before = CpuBuffersAllocated();
+        size_t heap_before = size_t(test::HeapAllocations()), buffers_before = CpuBuffersAllocated();
         runner->Step(nothing);
-        heap = heap_allocations - heap_before;
+        heap = size_t(test::HeapAllocations()) - heap_before;
         buffers = CpuBuffersAllocated() - buffers_before;
       }
-      const char* name = kind == ExecutorKind::kCompiled ? "compiled" : kind == ExecutorKind::kEager ? "eager" : "interpret";
-      fmt::print("{} {:9}: {} global nodes, {} local nodes, {} heap allocations and {} buffers a step\n", gpt2 ? "gpt2" : "llama", name,
-                 programs.global_nodes, programs.step.graph.nodes.size(), heap, buffers);
+      const char* name = kind == ExecutorKind::kCompiled ? "compiled"
+                         : kind == ExecutorKind::kEager  ? "eager"
+                                                         : "interpret";
+      fmt::print("{} {:9}: {} global nodes, {} local nodes, {} heap allocations and {} buffers a step\n",
+                 gpt2 ? "gpt2" : "llama", name, programs.global_nodes, programs.step.graph.nodes.size(), heap, buffers);
       if (kind != ExecutorKind::kCompiled) continue;
       EXPECT_EQ(heap, 0u);
       EXPECT_EQ(buffers, 0u);

@@ -24,9 +24,14 @@ constexpr double kTolerance = 1e-11;
 
 DType DTypeOf(const SampleInput& input) {
   switch (input.domain) {
-    case Domain::kIds: case Domain::kIdsOrIgnored: case Domain::kOne: return DType::kI64;
-    case Domain::kBool: return DType::kBool;
-    default: return DType::kF64;
+    case Domain::kIds:
+    case Domain::kIdsOrIgnored:
+    case Domain::kOne:
+      return DType::kI64;
+    case Domain::kBool:
+      return DType::kBool;
+    default:
+      return DType::kF64;
   }
 }
 
@@ -34,15 +39,24 @@ double Draw(const SampleInput& input, std::mt19937_64& rng) {
   std::normal_distribution<double> normal;
   std::uniform_real_distribution<double> unit;
   switch (input.domain) {
-    case Domain::kPositive: return 0.5 + 1.5 * unit(rng);
-    case Domain::kNonzero: return (unit(rng) < 0.5 ? -1 : 1) * (0.2 + unit(rng));
-    case Domain::kFraction: return std::floor(4 * unit(rng) - 2) + 0.2 + 0.6 * unit(rng);
-    case Domain::kIds: return double(rng() % uint64_t(input.num_ids));
-    case Domain::kIdsOrIgnored: return unit(rng) < 0.3 ? -100 : double(rng() % uint64_t(input.num_ids));
-    case Domain::kBool: return double(rng() % 2);
-    case Domain::kZero: return 0;
-    case Domain::kOne: return 1;
-    default: return 0.8 * normal(rng);
+    case Domain::kPositive:
+      return 0.5 + 1.5 * unit(rng);
+    case Domain::kNonzero:
+      return (unit(rng) < 0.5 ? -1 : 1) * (0.2 + unit(rng));
+    case Domain::kFraction:
+      return std::floor(4 * unit(rng) - 2) + 0.2 + 0.6 * unit(rng);
+    case Domain::kIds:
+      return double(rng() % uint64_t(input.num_ids));
+    case Domain::kIdsOrIgnored:
+      return unit(rng) < 0.3 ? -100 : double(rng() % uint64_t(input.num_ids));
+    case Domain::kBool:
+      return double(rng() % 2);
+    case Domain::kZero:
+      return 0;
+    case Domain::kOne:
+      return 1;
+    default:
+      return 0.8 * normal(rng);
   }
 }
 
@@ -77,10 +91,11 @@ std::vector<Sharding> Placements(const SampleInput& input, int axes) {
 }
 
 // All combinations over operands. With more than `kFull` of them on two axes, those in which at most two operands are
-// placed at all, and those in which all operands that can take the same placement do: the rules decide axis by axis, and
-// each axis alone has every combination.
+// placed at all, and those in which all operands that can take the same placement do: the rules decide axis by axis,
+// and each axis alone has every combination.
 constexpr double kFull = 60000;
-void Combinations(const std::vector<std::vector<Sharding>>& choices, const std::function<void(const std::vector<Sharding>&)>& use) {
+void Combinations(const std::vector<std::vector<Sharding>>& choices,
+                  const std::function<void(const std::vector<Sharding>&)>& use) {
   double total = 1;
   for (const auto& c : choices) total *= double(c.size());
   std::vector<Sharding> pick(choices.size());
@@ -95,7 +110,9 @@ void Combinations(const std::vector<std::vector<Sharding>>& choices, const std::
     return all(0);
   }
   int axes = choices[0][0].num_axes();
-  auto reset = [&] { for (auto& p : pick) p = Sharding(axes); };
+  auto reset = [&] {
+    for (auto& p : pick) p = Sharding(axes);
+  };
   for (size_t a = 0; a < choices.size(); a++)
     for (size_t b = a + 1; b < choices.size(); b++)
       for (const Sharding& s : choices[a])
@@ -137,7 +154,8 @@ Program Trace(Op op, const Sample& sample, const std::vector<Sharding>& placemen
   const Node& node = results[0].node();
   bool any = false;
   for (size_t i = 0; i < inputs.size(); i++) any |= Differentiable(node, i);
-  // An op without a rule of its own is differentiated through its composition, which does not know the op's blocked dims.
+  // An op without a rule of its own is differentiated through its composition, which does not know the op's blocked
+  // dims.
   bool derivable = Record(op).grad || Record(op).dims(node).blocked.empty();
   if (backward && any && derivable && IsFloating(results[0].dtype())) {
     std::vector<Var> ys{results[0]}, dys{Leaf("dy", results[0].dtype(), results[0].shape(), Sharding(axes))};
@@ -159,7 +177,8 @@ Values Inputs(const Sample& sample, const Program& reference, uint64_t seed) {
   for (size_t i = 0; i < drawn.size(); i++) values[fmt::format("in{}", i)] = drawn[i];
   for (const auto& node : reference.graph.nodes)
     if (node->op == Op::kLeaf && node->attrs.Text("name") == "dy")
-      values["dy"] = Tensor::FromDoubles(SampleValues({{{node->outputs[0].shape}}}, seed + 1)[0].ToDoubles(), node->outputs[0].dtype, node->outputs[0].shape);
+      values["dy"] = Tensor::FromDoubles(SampleValues({{{node->outputs[0].shape}}}, seed + 1)[0].ToDoubles(),
+                                         node->outputs[0].dtype, node->outputs[0].shape);
   return values;
 }
 
@@ -186,19 +205,23 @@ class MeshSweep {
  public:
   MeshSweep(Op op, size_t index, const Sample& sample, const std::vector<int>& mesh, const Options& options)
       : op_(op), index_(index), sample_(sample), sizes_(mesh), mesh_(test::MeshOf(mesh)), options_(options) {
-    Program reference = Trace(op, sample, std::vector<Sharding>(sample.inputs.size(), Sharding(0)), 0, options.backward);
+    Program reference =
+        Trace(op, sample, std::vector<Sharding>(sample.inputs.size(), Sharding(0)), 0, options.backward);
     values_ = Inputs(sample, reference, 11 + index);
     Context context(0, 1);
     RegisterCpuKernels(context.kernels(DeviceKind::kCpu));
     LocalProgram local = Partition(reference.graph, {});
-    expected_ = Interpret(local, {&context}, [&](const std::string& name, const ValueInfo&) { return values_.at(name); });
+    expected_ =
+        Interpret(local, {&context}, [&](const std::string& name, const ValueInfo&) { return values_.at(name); });
   }
 
   Result Run() {
     std::vector<std::vector<Sharding>> choices;
     for (const SampleInput& input : sample_.inputs) choices.push_back(Placements(input, mesh_.num_axes()));
-    if (choices.empty()) Prepare({});
-    else Combinations(choices, [&](const std::vector<Sharding>& p) { Prepare(p); });
+    if (choices.empty())
+      Prepare({});
+    else
+      Combinations(choices, [&](const std::vector<Sharding>& p) { Prepare(p); });
     Flush();
     return std::move(result_);
   }
@@ -231,8 +254,10 @@ class MeshSweep {
       const Node* node = nullptr;
       for (const auto& n : program.graph.nodes)
         if (n->op == op_ && !node) node = n.get();
-      if (MustRefuse(placements, *node)) result_.refused++;
-      else Fail(placements, e.what());
+      if (MustRefuse(placements, *node))
+        result_.refused++;
+      else
+        Fail(placements, e.what());
     }
     if (batch_.size() >= 1000) Flush();
   }
@@ -255,7 +280,9 @@ class MeshSweep {
   }
 
   void RunCase(const Case& c, const Runtime& runtime) {
-    Binder bind = [&](const std::string& name, const ValueInfo& info) { return test::Chunk(values_.at(name), info.sharding, mesh_, runtime.coords); };
+    Binder bind = [&](const std::string& name, const ValueInfo& info) {
+      return test::Chunk(values_.at(name), info.sharding, mesh_, runtime.coords);
+    };
     Values got = Interpret(c.local, runtime, bind);
     for (auto& [name, want] : expected_) {
       std::string why;

@@ -9,15 +9,15 @@
 namespace weft::sweep {
 
 struct Options {
-  const OpTable* ops = nullptr;             // rules to test; null: the real ones
+  const OpTable* ops = nullptr;  // rules to test; null: the real ones
   std::vector<std::vector<int>> meshes = {{2, 2}, {2}, {3}, {4}};
   bool backward = true;
 };
 
 struct Result {
-  int64_t cases = 0;      // placements run on a mesh (each compared on every rank)
-  int64_t runs = 0;       // cases x ranks
-  int64_t refused = 0;    // placements that the rules refuse (two different shards on one axis), as they must
+  int64_t cases = 0;    // placements run on a mesh (each compared on every rank)
+  int64_t runs = 0;     // cases x ranks
+  int64_t refused = 0;  // placements that the rules refuse (two different shards on one axis), as they must
   std::vector<std::string> failures;
   void Add(const Result& other);
 };

@@ -24,8 +24,8 @@ double Term(double value, const Sharding& s, const MeshShape& mesh, const Coords
     if (s[a].kind != Placement::kPartial) continue;
     int k = mesh.sizes[size_t(a)], c = coords[size_t(a)], owner = int(index % k);
     if (s[a].reduce == ReduceOp::kSum) {
-      // k - 1 ranks hold the shift, the owner makes up for it. It depends on the value, and not linearly: operands with one
-      // shift, or with shares of their values, would hide a sum that was let through max or mul.
+      // k - 1 ranks hold the shift, the owner makes up for it. It depends on the value, and not linearly: operands with
+      // one shift, or with shares of their values, would hide a sum that was let through max or mul.
       double shift = 0.4 * std::sin(37.0 * value + double(index * 7 + a));
       value = c == owner ? value - shift * (k - 1) : shift;
     } else if (c != owner) {
@@ -45,7 +45,9 @@ void ForEachHeld(const TensorView& view, const std::function<void(int64_t, int64
   walk(0, 0, 0);
 }
 
-double Reduce(double a, double b, ReduceOp op) { return op == ReduceOp::kSum ? a + b : op == ReduceOp::kMax ? std::max(a, b) : std::min(a, b); }
+double Reduce(double a, double b, ReduceOp op) {
+  return op == ReduceOp::kSum ? a + b : op == ReduceOp::kMax ? std::max(a, b) : std::min(a, b);
+}
 
 // The rank's coordinates on the axes that are not Partial: replicas agree where these differ.
 int ReplicaOf(const Sharding& s, const MeshShape& mesh, const Coords& coords) {
@@ -69,7 +71,8 @@ Tensor Chunk(const Tensor& global, const Sharding& s, const MeshShape& mesh, con
   TensorView view = MakeView(nullptr, global.dtype(), global.shape(), s, mesh, coords);
   double padding = IsFloating(global.dtype()) ? std::nan("") : 0;
   std::vector<double> values = global.ToDoubles(), mine(size_t(NumElements(shape)), padding);
-  ForEachHeld(view, [&](int64_t from, int64_t to) { mine[size_t(to)] = Term(values[size_t(from)], s, mesh, coords, from); });
+  ForEachHeld(view,
+              [&](int64_t from, int64_t to) { mine[size_t(to)] = Term(values[size_t(from)], s, mesh, coords, from); });
   return Tensor::FromDoubles(mine, global.dtype(), shape);
 }
 
@@ -186,7 +189,8 @@ Values RunRanks(const Graph& graph, const MeshShape& mesh, const Values& leaves,
   return result;
 }
 
-void ExpectSameOnRanks(const Graph& graph, const MeshShape& mesh, const Values& leaves, double tolerance, const PartitionOptions& options) {
+void ExpectSameOnRanks(const Graph& graph, const MeshShape& mesh, const Values& leaves, double tolerance,
+                       const PartitionOptions& options) {
   Values want = RunOneRank(graph, mesh, leaves, options), got = RunRanks(graph, mesh, leaves, options);
   for (auto& [name, value] : want) {
     double scale = 1;
@@ -196,12 +200,16 @@ void ExpectSameOnRanks(const Graph& graph, const MeshShape& mesh, const Values& 
   }
 }
 
-bool IsCollective(Op op) { return op == Op::kAllReduce || op == Op::kAllGather || op == Op::kReduceScatter || op == Op::kAllToAll; }
+bool IsCollective(Op op) {
+  return op == Op::kAllReduce || op == Op::kAllGather || op == Op::kReduceScatter || op == Op::kAllToAll;
+}
 
-std::map<std::string, int> Collectives(const LocalProgram& program, std::optional<Phase> phase, std::optional<int> axis) {
+std::map<std::string, int> Collectives(const LocalProgram& program, std::optional<Phase> phase,
+                                       std::optional<int> axis) {
   std::map<std::string, int> counts;
   for (const auto& node : program.graph.nodes)
-    if (IsCollective(node->op) && (!phase || node->phase == *phase) && (!axis || node->attrs.Int("axis") == *axis)) counts[Name(node->op)]++;
+    if (IsCollective(node->op) && (!phase || node->phase == *phase) && (!axis || node->attrs.Int("axis") == *axis))
+      counts[Name(node->op)]++;
   return counts;
 }
 

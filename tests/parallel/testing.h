@@ -40,7 +40,8 @@ Graph Trace(const std::function<Traced()>& body, uint64_t seed = 7);
 using RankBody = std::function<void(const Runtime& runtime)>;
 void OnRanks(const MeshShape& mesh, const RankBody& body);
 // The same program on one rank: every axis has size 1, so placements mean nothing.
-Values RunOneRank(const Graph& graph, const MeshShape& mesh, const Values& leaves, const PartitionOptions& options = {});
+Values RunOneRank(const Graph& graph, const MeshShape& mesh, const Values& leaves,
+                  const PartitionOptions& options = {});
 // On all ranks, by Interpret; outputs and then writes are assembled from the ranks' chunks.
 Values RunRanks(const Graph& graph, const MeshShape& mesh, const Values& leaves, PartitionOptions options = {});
 // RunRanks equals RunOneRank within `tolerance` times the largest value.
@@ -48,7 +49,8 @@ void ExpectSameOnRanks(const Graph& graph, const MeshShape& mesh, const Values& 
                        const PartitionOptions& options = {});
 
 // How often each collective stands in the program: {"all_reduce", 2}. Local slices and masks are not collectives.
-std::map<std::string, int> Collectives(const LocalProgram& program, std::optional<Phase> phase = {}, std::optional<int> axis = {});
+std::map<std::string, int> Collectives(const LocalProgram& program, std::optional<Phase> phase = {},
+                                       std::optional<int> axis = {});
 std::map<std::string, int> Collectives(const std::vector<Transition>& steps);
 bool IsCollective(Op op);
 

@@ -33,8 +33,13 @@ struct Job {
 
 inline std::string Describe(const Layout& l) {
   return fmt::format("dp{}_tp{}{}{}{}_{}", l.dp, l.tp, l.sequence_parallel ? "_sp" : "",
-                     l.fsdp == Fsdp::kFull ? "_full" : l.fsdp == Fsdp::kGradients ? "_gradients" : "", l.micro_batch ? fmt::format("_mb{}", l.micro_batch) : "",
-                     l.executor == ExecutorKind::kCompiled ? "compiled" : l.executor == ExecutorKind::kEager ? "eager" : "interpret");
+                     l.fsdp == Fsdp::kFull        ? "_full"
+                     : l.fsdp == Fsdp::kGradients ? "_gradients"
+                                                  : "",
+                     l.micro_batch ? fmt::format("_mb{}", l.micro_batch) : "",
+                     l.executor == ExecutorKind::kCompiled ? "compiled"
+                     : l.executor == ExecutorKind::kEager  ? "eager"
+                                                           : "interpret");
 }
 
 inline StepOptions OptionsOf(const Job& job, const Layout& l) {
@@ -64,7 +69,9 @@ inline void FillSlots(State& state, const StepOptions& o, int64_t global_batch, 
   for (int64_t r = 0; r < view.dim(0).extent; r++) {
     int64_t row = first + view.dim(0).offset + r;
     for (int64_t t = 0; t < o.tokens; t++) {
-      auto draw = [&](int64_t at) { return int32_t(Philox(99, uint64_t(step), uint64_t(row * 1000 + at))[0] % uint64_t(vocab)); };
+      auto draw = [&](int64_t at) {
+        return int32_t(Philox(99, uint64_t(step), uint64_t(row * 1000 + at))[0] % uint64_t(vocab));
+      };
       tokens[r * o.tokens + t] = row < global_batch ? draw(t) : 0;
       bool ignored = row >= global_batch || (row % 3 == 1 && t % 2 == 0);
       targets[r * o.tokens + t] = ignored ? -100 : (draw(t) * 3 + 1) % int32_t(vocab);
@@ -127,10 +134,19 @@ inline RunResult Train(const Job& job, const Layout& layout) {
 
 // Sizes that no mesh here divides: 37 words, 5 sequences, width 30 of 5 heads; or 6 query heads over 2 KV heads.
 inline TransformerConfig TinyGpt2() {
-  return FindFamily("gpt2")->configure({.layers = 2, .heads = 5, .kv_heads = 5, .dim = 30, .ffn = 50, .vocab = 37, .context = 7, .dropout = 0.2});
+  return FindFamily("gpt2")->configure(
+      {.layers = 2, .heads = 5, .kv_heads = 5, .dim = 30, .ffn = 50, .vocab = 37, .context = 7, .dropout = 0.2});
 }
 inline TransformerConfig TinyLlama() {
-  return FindFamily("llama")->configure({.layers = 2, .heads = 6, .kv_heads = 2, .dim = 24, .ffn = 35, .vocab = 37, .context = 9, .dropout = 0.1, .tie_embeddings = false});
+  return FindFamily("llama")->configure({.layers = 2,
+                                         .heads = 6,
+                                         .kv_heads = 2,
+                                         .dim = 24,
+                                         .ffn = 35,
+                                         .vocab = 37,
+                                         .context = 9,
+                                         .dropout = 0.1,
+                                         .tie_embeddings = false});
 }
 
 }  // namespace weft::testing_

@@ -35,13 +35,13 @@ class Attrs {
   Attrs(std::initializer_list<Item> items) : items_(items) {}
 
   bool Has(std::string_view name) const { return Find(name) != nullptr; }
-  int64_t Int(std::string_view name) const;             // these four throw Error for an absent name
+  int64_t Int(std::string_view name) const;  // these four throw Error for an absent name
   double Float(std::string_view name) const;
   const std::string& Text(std::string_view name) const;
   const Shape& Ints(std::string_view name) const;
   const Sharding& Target(std::string_view name) const;
   int64_t IntOr(std::string_view name, int64_t otherwise) const { return Has(name) ? Int(name) : otherwise; }
-  void Set(Item item);                                  // adds or replaces
+  void Set(Item item);  // adds or replaces
   bool operator==(const Attrs&) const = default;
   const absl::InlinedVector<Item, 2>& items() const { return items_; }
 

@@ -11,8 +11,11 @@ class Buffer {
  public:
   using Free = void (*)(void* data, size_t bytes);
   // Takes ownership of `data`, given back through `free` (null: the memory is borrowed).
-  Buffer(void* data, size_t bytes, Device device, Free free) : data_(data), bytes_(bytes), device_(device), free_(free) {}
-  ~Buffer() { if (free_) free_(data_, bytes_); }
+  Buffer(void* data, size_t bytes, Device device, Free free)
+      : data_(data), bytes_(bytes), device_(device), free_(free) {}
+  ~Buffer() {
+    if (free_) free_(data_, bytes_);
+  }
   Buffer(const Buffer&) = delete;
   Buffer& operator=(const Buffer&) = delete;
 

@@ -7,7 +7,8 @@
 
 namespace weft {
 
-Context::Context(int rank, int world_size, int threads) : rank_(rank), world_size_(world_size), threads_(std::max(threads, 1)) {
+Context::Context(int rank, int world_size, int threads)
+    : rank_(rank), world_size_(world_size), threads_(std::max(threads, 1)) {
   for (auto& table : tables_) table = std::make_unique<KernelTable>();
   if (threads_ > 1) pool_ = std::make_unique<ThreadPool>(threads_ - 1);
 }

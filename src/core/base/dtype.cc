@@ -4,9 +4,19 @@
 
 namespace weft {
 namespace {
-struct Row { const char* name; size_t size; bool floating; };
-constexpr std::array<Row, kNumDTypes> kRows{{{"f64", 8, true}, {"f32", 4, true}, {"bf16", 2, true}, {"f16", 2, true},
-                                             {"i64", 8, false}, {"i32", 4, false}, {"u8", 1, false}, {"bool", 1, false}}};
+struct Row {
+  const char* name;
+  size_t size;
+  bool floating;
+};
+constexpr std::array<Row, kNumDTypes> kRows{{{"f64", 8, true},
+                                             {"f32", 4, true},
+                                             {"bf16", 2, true},
+                                             {"f16", 2, true},
+                                             {"i64", 8, false},
+                                             {"i32", 4, false},
+                                             {"u8", 1, false},
+                                             {"bool", 1, false}}};
 }  // namespace
 
 size_t SizeOf(DType dtype) { return kRows[size_t(dtype)].size; }

@@ -11,11 +11,11 @@ namespace weft {
 enum class DType : uint8_t { kF64, kF32, kBF16, kF16, kI64, kI32, kU8, kBool };
 inline constexpr int kNumDTypes = 8;
 
-size_t SizeOf(DType dtype);                             // bytes of one element
-const char* Name(DType dtype);                          // "f32"
-std::optional<DType> DTypeFromName(std::string_view);   // the inverse of Name
-bool IsFloating(DType dtype);                           // f64 f32 bf16 f16
-DType AccumulateType(DType dtype);                      // f64 for f64, else f32 (design: products, norms, losses)
+size_t SizeOf(DType dtype);                            // bytes of one element
+const char* Name(DType dtype);                         // "f32"
+std::optional<DType> DTypeFromName(std::string_view);  // the inverse of Name
+bool IsFloating(DType dtype);                          // f64 f32 bf16 f16
+DType AccumulateType(DType dtype);                     // f64 for f64, else f32 (design: products, norms, losses)
 
 // bfloat16: the upper half of an f32. Rounds to nearest even; NaN stays NaN.
 struct BF16 {
@@ -41,27 +41,46 @@ struct F16 {
 template <class Fn>
 decltype(auto) DispatchFloating(DType dtype, Fn&& fn) {
   switch (dtype) {
-    case DType::kF64: return fn(double{});
-    case DType::kBF16: return fn(BF16{});
-    case DType::kF16: return fn(F16{});
-    default: return fn(float{});
+    case DType::kF64:
+      return fn(double{});
+    case DType::kBF16:
+      return fn(BF16{});
+    case DType::kF16:
+      return fn(F16{});
+    default:
+      return fn(float{});
   }
 }
 template <class Fn>
 decltype(auto) Dispatch(DType dtype, Fn&& fn) {
   switch (dtype) {
-    case DType::kI64: return fn(int64_t{});
-    case DType::kI32: return fn(int32_t{});
-    case DType::kU8: return fn(uint8_t{});
-    case DType::kBool: return fn(bool{});
-    default: return DispatchFloating(dtype, fn);
+    case DType::kI64:
+      return fn(int64_t{});
+    case DType::kI32:
+      return fn(int32_t{});
+    case DType::kU8:
+      return fn(uint8_t{});
+    case DType::kBool:
+      return fn(bool{});
+    default:
+      return DispatchFloating(dtype, fn);
   }
 }
 
 // The type in which a kernel computes on T: double for double, float for the other floats, T itself for integers.
-template <class T> struct ComputeOf { using type = T; };
-template <> struct ComputeOf<BF16> { using type = float; };
-template <> struct ComputeOf<F16> { using type = float; };
-template <class T> using Compute = typename ComputeOf<T>::type;
+template <class T>
+struct ComputeOf {
+  using type = T;
+};
+template <>
+struct ComputeOf<BF16> {
+  using type = float;
+};
+template <>
+struct ComputeOf<F16> {
+  using type = float;
+};
+template <class T>
+using Compute = typename ComputeOf<T>::type;
 
 }  // namespace weft

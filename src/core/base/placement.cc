@@ -12,18 +12,26 @@ const char* Name(ReduceOp op) { return op == ReduceOp::kSum ? "sum" : op == Redu
 
 std::string ToString(const Placement& p) {
   switch (p.kind) {
-    case Placement::kShard: return fmt::format("S({})", p.dim);
-    case Placement::kPartial: return fmt::format("P({})", Name(p.reduce));
-    case Placement::kKeep: return "keep";
-    default: return "R";
+    case Placement::kShard:
+      return fmt::format("S({})", p.dim);
+    case Placement::kPartial:
+      return fmt::format("P({})", Name(p.reduce));
+    case Placement::kKeep:
+      return "keep";
+    default:
+      return "R";
   }
 }
 
 Sharding::Sharding(std::span<const Placement> placements) : Sharding(int(placements.size())) {
-  WEFT_CHECK(placements.size() <= size_t(kMaxAxes), fmt::format("sharding: expected at most {} axes, got {}", kMaxAxes, placements.size()));
+  WEFT_CHECK(placements.size() <= size_t(kMaxAxes),
+             fmt::format("sharding: expected at most {} axes, got {}", kMaxAxes, placements.size()));
   AxisList by_order(placements.size());
   for (size_t i = 0; i < placements.size(); i++) by_order[i] = int(i);
-  auto key = [&](int axis) { int8_t order = placements[size_t(axis)].order; return order < 0 ? kMaxAxes : int(order); };
+  auto key = [&](int axis) {
+    int8_t order = placements[size_t(axis)].order;
+    return order < 0 ? kMaxAxes : int(order);
+  };
   std::stable_sort(by_order.begin(), by_order.end(), [&](int a, int b) { return key(a) < key(b); });
   for (int axis : by_order) Set(axis, placements[size_t(axis)]);
 }
@@ -35,8 +43,12 @@ void Sharding::Set(int axis, Placement placement) {
       if (other.kind == Placement::kShard && other.dim == slot.dim && other.order > slot.order) other.order--;
   }
   slot = {};
-  if (placement.kind == Placement::kShard) placement.order = int8_t(DimAxes(placement.dim).size());
-  else { placement.order = -1; placement.dim = 0; }
+  if (placement.kind == Placement::kShard)
+    placement.order = int8_t(DimAxes(placement.dim).size());
+  else {
+    placement.order = -1;
+    placement.dim = 0;
+  }
   if (placement.kind != Placement::kPartial) placement.reduce = ReduceOp::kSum;
   slot = placement;
 }

@@ -1,5 +1,6 @@
 // Placement: what one mesh axis does to a tensor. Sharding: the placements of all axes, with the order of the axes
-// that share a dim. DTensor's vocabulary (PyTorch, torch/distributed/tensor/placement_types.py), with the order first class.
+// that share a dim. DTensor's vocabulary (PyTorch, torch/distributed/tensor/placement_types.py), with the order first
+// class.
 //
 //   Sharding s({Shard(0), Shard(0, /*order=*/0)});   // axis 1 is the major one on dim 0, axis 0 the minor one
 #pragma once
@@ -27,7 +28,9 @@ struct Placement {
   bool operator==(const Placement&) const = default;
 };
 inline Placement Replicate() { return {}; }
-inline Placement Shard(int dim, int order = -1) { return {Placement::kShard, int8_t(dim), ReduceOp::kSum, int8_t(order)}; }
+inline Placement Shard(int dim, int order = -1) {
+  return {Placement::kShard, int8_t(dim), ReduceOp::kSum, int8_t(order)};
+}
 inline Placement Partial(ReduceOp op = ReduceOp::kSum) { return {Placement::kPartial, 0, op}; }
 inline Placement Keep() { return {Placement::kKeep}; }
 std::string ToString(const Placement& placement);  // "R", "S(0)", "P(sum)", "keep"

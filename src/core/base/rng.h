@@ -1,7 +1,7 @@
 // Counter-based random numbers: Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011).
 //
-// A number is a function of a key and the element's global index, so it does not depend on mesh, device or launch shape.
-// Four consecutive elements of a row share one Philox block; every row (last dim) starts a new block:
+// A number is a function of a key and the element's global index, so it does not depend on mesh, device or launch
+// shape. Four consecutive elements of a row share one Philox block; every row (last dim) starts a new block:
 //   block = row * ceil(row_length / 4) + column / 4, lane = column % 4.
 #pragma once
 #include <array>
@@ -30,7 +30,8 @@ inline std::array<uint32_t, 4> Philox(uint64_t key, uint64_t step, uint64_t bloc
 
 // In (0, 1), exact: (bits + 1/2) / 2^32.
 inline double UniformFromBits(uint32_t bits) { return (double(bits) + 0.5) * 0x1p-32; }
-// Standard normal by inversion (Wichura, algorithm AS 241), a fixed sequence of IEEE f64 operations: bit-equal on every device.
+// Standard normal by inversion (Wichura, algorithm AS 241), a fixed sequence of IEEE f64 operations: bit-equal on every
+// device.
 double NormalFromBits(uint32_t bits);
 // Dropout with probability p keeps an element iff its bits are at least this; p = 1 drops all but never overflows.
 inline uint64_t DropoutThreshold(double p) { return uint64_t(p * 4294967296.0); }

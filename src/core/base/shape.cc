@@ -16,8 +16,7 @@ int64_t NumElements(const Shape& shape) {
 std::string ToString(const Shape& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
 
 int NormalizeDim(int64_t dim, int64_t rank, const char* what) {
-  WEFT_CHECK(dim >= -rank && dim < rank,
-             fmt::format("{}: expected a dim in [{}, {}), got {}", what, -rank, rank, dim));
+  WEFT_CHECK(dim >= -rank && dim < rank, fmt::format("{}: expected a dim in [{}, {}), got {}", what, -rank, rank, dim));
   return int(dim < 0 ? dim + rank : dim);
 }
 

@@ -22,7 +22,8 @@ int64_t ChunkSize(int64_t n, const AxisList& axes, const MeshShape& mesh) {
 
 Shape ChunkShape(const Shape& global, const Sharding& sharding, const MeshShape& mesh) {
   Shape shape = global;
-  for (int d = 0; d < int(shape.size()); d++) shape[size_t(d)] = ChunkSize(global[size_t(d)], sharding.DimAxes(d), mesh);
+  for (int d = 0; d < int(shape.size()); d++)
+    shape[size_t(d)] = ChunkSize(global[size_t(d)], sharding.DimAxes(d), mesh);
   return shape;
 }
 

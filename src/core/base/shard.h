@@ -1,7 +1,8 @@
 // Chunk arithmetic: which part of a global dim a rank holds.
 //
-// One axis of size k cuts n into chunks of ceil(n/k); trailing ranks hold less or nothing (torch.chunk). Axes that share
-// a dim nest, major first, and a nested chunk comes from the chunk, not from the extent: n = 10 on 4 then 2 ranks is 3, then 2.
+// One axis of size k cuts n into chunks of ceil(n/k); trailing ranks hold less or nothing (torch.chunk). Axes that
+// share a dim nest, major first, and a nested chunk comes from the chunk, not from the extent: n = 10 on 4 then 2 ranks
+// is 3, then 2.
 #pragma once
 #include "core/base/placement.h"
 #include "core/base/shape.h"

@@ -26,13 +26,16 @@ Tensor Tensor::Zeros(DType dtype, Shape shape) {
 
 Tensor Tensor::FromDoubles(std::span<const double> values, DType dtype, Shape shape) {
   Tensor t = Empty(dtype, std::move(shape));
-  WEFT_CHECK(int64_t(values.size()) == t.num_elements(),
-             fmt::format("tensor: expected {} values for {}, got {}", t.num_elements(), ToString(t.shape_), values.size()));
+  WEFT_CHECK(
+      int64_t(values.size()) == t.num_elements(),
+      fmt::format("tensor: expected {} values for {}, got {}", t.num_elements(), ToString(t.shape_), values.size()));
   Dispatch(dtype, [&](auto zero) {
     using T = decltype(zero);
     for (size_t i = 0; i < values.size(); i++) {
-      if constexpr (std::is_arithmetic_v<T>) t.as<T>()[i] = T(values[i]);
-      else t.as<T>()[i] = T(float(values[i]));
+      if constexpr (std::is_arithmetic_v<T>)
+        t.as<T>()[i] = T(values[i]);
+      else
+        t.as<T>()[i] = T(float(values[i]));
     }
   });
   return t;

@@ -31,9 +31,13 @@ class Tensor {
   void* data() const { return static_cast<char*>(buffer_->data()) + byte_offset_; }
   const BufferPtr& buffer() const { return buffer_; }
   template <class T>
-  T* as() const { return static_cast<T*>(data()); }
+  T* as() const {
+    return static_cast<T*>(data());
+  }
 
-  Tensor Reshaped(Shape shape) const { return Tensor(buffer_, byte_offset_, dtype_, std::move(shape)); }  // the same storage
+  Tensor Reshaped(Shape shape) const {
+    return Tensor(buffer_, byte_offset_, dtype_, std::move(shape));
+  }                                       // the same storage
   Tensor Clone() const;                   // a copy in its own buffer
   std::vector<double> ToDoubles() const;  // the values, converted; for tests, metrics and printing
   double Item() const;                    // the only value of a tensor of one element

@@ -15,8 +15,8 @@ std::vector<CommLine> CommPlan(const LocalProgram& program, int times) {
     const Var& in = node->inputs[0];
     const ValueInfo& info = in.node().outputs[size_t(in.index())];
     int axis = int(node->attrs.Int("axis"));
-    lines.push_back({node->op, axis, program.mesh.names[size_t(axis)], int64_t(BytesOf(info)), info.shape, info.dtype, node->phase, times,
-                     node->scope ? *node->scope : "", ToString(node->loc)});
+    lines.push_back({node->op, axis, program.mesh.names[size_t(axis)], int64_t(BytesOf(info)), info.shape, info.dtype,
+                     node->phase, times, node->scope ? *node->scope : "", ToString(node->loc)});
   }
   return lines;
 }

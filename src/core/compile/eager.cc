@@ -24,12 +24,13 @@ Placed& EagerBuilder::At(const Var& global) {
 
 void EagerBuilder::Accept(const std::shared_ptr<Node>& node) {
   bool parameter = node->op == Op::kLeaf && node->attrs.IntOr("parameter", 0);
-  node->requires_grad = parameter || (node->op != Op::kStopGradient && std::any_of(node->inputs.begin(), node->inputs.end(), [](const Var& in) {
-                          return in.node().requires_grad;
-                        }));
+  node->requires_grad = parameter || (node->op != Op::kStopGradient &&
+                                      std::any_of(node->inputs.begin(), node->inputs.end(),
+                                                  [](const Var& in) { return in.node().requires_grad; }));
   Process(node);
   // Only what a value to differentiate reaches is kept for Grad; a generator needs its operands until it is made.
-  bool lazy = std::any_of(node->values.begin(), node->values.end(), [](const auto& v) { return v->placed.lazy || v->placed.regather; });
+  bool lazy = std::any_of(node->values.begin(), node->values.end(),
+                          [](const auto& v) { return v->placed.lazy || v->placed.regather; });
   if (!node->requires_grad && !lazy) node->inputs.clear();
 }
 
@@ -42,8 +43,8 @@ std::shared_ptr<Node> EagerBuilder::LocalNode(Op op, Attrs attrs, absl::InlinedV
   return node;
 }
 
-std::shared_ptr<Node> EagerBuilder::EmitLocal(Op op, Attrs attrs, std::span<const Var> inputs, absl::InlinedVector<ValueInfo, 1> outputs,
-                                              const Node& origin) {
+std::shared_ptr<Node> EagerBuilder::EmitLocal(Op op, Attrs attrs, std::span<const Var> inputs,
+                                              absl::InlinedVector<ValueInfo, 1> outputs, const Node& origin) {
   std::shared_ptr<Node> node = LocalNode(op, std::move(attrs), std::move(outputs));
   node->scope = origin.scope;
   node->loc = origin.loc;
@@ -64,7 +65,8 @@ std::shared_ptr<Node> EagerBuilder::EmitLocal(Op op, Attrs attrs, std::span<cons
 void EagerBuilder::RunKernel(Node& node, std::span<const Var> inputs) {
   absl::InlinedVector<TensorView, 4> in, out;
   for (const Var& v : inputs)
-    in.push_back(runtime_.View(v.node().outputs[size_t(v.index())], IsShapeOnly(v.node()) ? nullptr : TensorOf(v).data()));
+    in.push_back(
+        runtime_.View(v.node().outputs[size_t(v.index())], IsShapeOnly(v.node()) ? nullptr : TensorOf(v).data()));
   for (size_t i = 0; i < node.outputs.size(); i++) {
     node.values[i]->tensor = Tensor::Empty(node.outputs[i].dtype, node.outputs[i].shape);
     out.push_back(runtime_.View(node.outputs[i], node.values[i]->tensor.data()));
@@ -80,7 +82,8 @@ void EagerBuilder::RunKernel(Node& node, std::span<const Var> inputs) {
 }
 
 Var EagerBuilder::FromLocal(Tensor local, const Shape& global, const Sharding& sharding, bool requires_grad) {
-  Attrs attrs{{"name", ""}, {"dtype", int(local.dtype())}, {"shape", global}, {"placement", sharding}, {"parameter", 0}};
+  Attrs attrs{
+      {"name", ""}, {"dtype", int(local.dtype())}, {"shape", global}, {"placement", sharding}, {"parameter", 0}};
   auto node = std::make_shared<Node>();
   node->op = Op::kLeaf;
   node->attrs = attrs;
@@ -90,8 +93,9 @@ Var EagerBuilder::FromLocal(Tensor local, const Shape& global, const Sharding& s
   CheckShardDims(*node, global, sharding);
   Sharding resolved = Resolve(sharding, Sharding(runtime_.mesh_shape.num_axes()));
   ValueInfo info{local.dtype(), ChunkShape(global, resolved, runtime_.mesh_shape), global, resolved};
-  WEFT_CHECK(info.shape == local.shape(), fmt::format("FromLocal: the chunk of {} placed {} is {}, got {}", ToString(global), ToString(resolved),
-                                                      ToString(info.shape), ToString(local.shape())));
+  WEFT_CHECK(info.shape == local.shape(),
+             fmt::format("FromLocal: the chunk of {} placed {} is {}, got {}", ToString(global), ToString(resolved),
+                         ToString(info.shape), ToString(local.shape())));
   std::shared_ptr<Node> held = LocalNode(Op::kLeaf, attrs, {info});
   held->values[0]->tensor = std::move(local);
   Var value(node, 0);
@@ -112,7 +116,8 @@ void EagerBuilder::Write(const std::string& entry, const Var& value, const Shard
   Tensor source = ToLocal(value, sharding);
   ValueInfo info{value.dtype(), source.shape(), value.shape(), sharding};
   Tensor target = bind_(entry, info);
-  WEFT_CHECK(target.bytes() == source.bytes(), fmt::format("write \"{}\": the entry is {}, the value {}", entry, ToString(target.shape()), ToString(source.shape())));
+  WEFT_CHECK(target.bytes() == source.bytes(), fmt::format("write \"{}\": the entry is {}, the value {}", entry,
+                                                           ToString(target.shape()), ToString(source.shape())));
   std::memcpy(target.data(), source.data(), source.bytes());
 }
 

@@ -34,8 +34,8 @@ class EagerBuilder : public Builder, private Partitioner {
  protected:
   void Accept(const std::shared_ptr<Node>& node) override;
   Placed& At(const Var& global) override;
-  std::shared_ptr<Node> EmitLocal(Op op, Attrs attrs, std::span<const Var> inputs, absl::InlinedVector<ValueInfo, 1> outputs,
-                                  const Node& origin) override;
+  std::shared_ptr<Node> EmitLocal(Op op, Attrs attrs, std::span<const Var> inputs,
+                                  absl::InlinedVector<ValueInfo, 1> outputs, const Node& origin) override;
 
  private:
   std::shared_ptr<Node> LocalNode(Op op, Attrs attrs, absl::InlinedVector<ValueInfo, 1> outputs) const;

@@ -9,7 +9,8 @@ namespace weft {
 Executable::Executable(Plan plan, const Runtime& runtime, const Binder& bind, BufferPtr arena)
     : plan_(std::move(plan)), runtime_(runtime), arena_(std::move(arena)) {
   if (!arena_) arena_ = AllocateCpu(plan_.arena_bytes);
-  WEFT_CHECK(arena_->bytes() >= plan_.arena_bytes, fmt::format("arena of {} bytes, the plan needs {}", arena_->bytes(), plan_.arena_bytes));
+  WEFT_CHECK(arena_->bytes() >= plan_.arena_bytes,
+             fmt::format("arena of {} bytes, the plan needs {}", arena_->bytes(), plan_.arena_bytes));
   auto bind_entry = [&](const std::string& name, const ValueInfo& info) {
     if (!entries_.contains(name)) entries_[name] = bind(name, info);
   };
@@ -38,13 +39,16 @@ Executable::Executable(Plan plan, const Runtime& runtime, const Binder& bind, Bu
         to->back().data = Address(planned.place);
       }
     void* workspace = step.workspace_bytes ? static_cast<char*>(arena_->data()) + step.workspace_offset : nullptr;
-    call.call = {&step.node->attrs, call.in, call.out, workspace, step.workspace_bytes, runtime_.context, runtime_.mesh};
+    call.call = {&step.node->attrs,    call.in,          call.out,     workspace,
+                 step.workspace_bytes, runtime_.context, runtime_.mesh};
   }
-  for (const Copy& copy : plan_.copies) copies_.push_back({Address(copy.from.place), Address(copy.to.place), copy.bytes});
+  for (const Copy& copy : plan_.copies)
+    copies_.push_back({Address(copy.from.place), Address(copy.to.place), copy.bytes});
   for (const auto& [name, planned] : plan_.outputs) {
     const ValueInfo info = info_of(planned.view);
     bool in_arena = planned.place.kind == Place::kArena;
-    outputs_[name] = in_arena ? Tensor(arena_, planned.place.offset, info.dtype, info.shape) : entries_.at(planned.place.entry).Reshaped(info.shape);
+    outputs_[name] = in_arena ? Tensor(arena_, planned.place.offset, info.dtype, info.shape)
+                              : entries_.at(planned.place.entry).Reshaped(info.shape);
   }
 }
 

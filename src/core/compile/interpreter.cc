@@ -74,9 +74,12 @@ class Interpreter {
     }
     RunKernel(node, in, out);
     for (const TensorView& view : out) {
-      if (options_.trap_non_finite) TrapNonFinite(node, view);
+      if (options_.trap_nan) TrapNan(node, view);
     }
-    if (options_.print) fmt::print(stderr, "%{} {} {} {}\n", node.id, Name(node.op), ToString(node.outputs[0].shape), node.scope ? *node.scope : "");
+    if (!options_.print) return;
+    ValueRange range = RangeOf(out[0]);
+    fmt::print(stderr, "%{} {} {} {} in [{:.4g}, {:.4g}] {}\n", node.id, Name(node.op), Name(node.outputs[0].dtype),
+               ToString(node.outputs[0].shape), range.low, range.high, node.scope ? *node.scope : "");
   }
 
   void RunKernel(const Node& node, const std::vector<TensorView>& in, const std::vector<TensorView>& out) {
@@ -101,7 +104,8 @@ class Interpreter {
 
 }  // namespace
 
-std::map<std::string, Tensor> Interpret(const LocalProgram& program, const Runtime& runtime, const Binder& bind, const InterpretOptions& options) {
+std::map<std::string, Tensor> Interpret(const LocalProgram& program, const Runtime& runtime, const Binder& bind,
+                                        const InterpretOptions& options) {
   return Interpreter(program, runtime, bind, options).Run();
 }
 

@@ -1,4 +1,5 @@
-// Interpret: runs a local program node by node, each value in its own buffer. Slow and plain; it can trap NaNs and print.
+// Interpret: runs a local program node by node, each value in its own buffer. Slow and plain; it can trap NaNs and
+// print.
 #pragma once
 #include <map>
 
@@ -8,11 +9,12 @@
 namespace weft {
 
 struct InterpretOptions {
-  bool trap_non_finite = false;  // throw at the first op that gives a NaN or an infinity
+  bool trap_nan = false;  // throw at the first op that gives a NaN
   bool print = false;            // one line a node to stderr, with the range of its values
 };
 
 // Runs the program once. Outputs come back by name (chunk-shaped); writes are stored into the bound tensors.
-std::map<std::string, Tensor> Interpret(const LocalProgram& program, const Runtime& runtime, const Binder& bind, const InterpretOptions& options = {});
+std::map<std::string, Tensor> Interpret(const LocalProgram& program, const Runtime& runtime, const Binder& bind,
+                                        const InterpretOptions& options = {});
 
 }  // namespace weft

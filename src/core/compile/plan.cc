@@ -95,10 +95,10 @@ class Planner {
  private:
   struct Value {
     const Node* node = nullptr;
-    int step = 0;              // position of the node that makes it
-    int root = 0;              // the value whose storage this is
-    int last_use = 0;          // of a root: the position of its last reader
-    Place place;               // of a root
+    int step = 0;      // position of the node that makes it
+    int root = 0;      // the value whose storage this is
+    int last_use = 0;  // of a root: the position of its last reader
+    Place place;       // of a root
     TensorView view;
   };
 
@@ -129,7 +129,9 @@ class Planner {
     for (auto it = graph_.nodes.rbegin(); it != graph_.nodes.rend(); ++it) {
       const Node& reader = **it;
       auto own = strided.find(&reader);
-      bool accepts = own != strided.end() ? own->second : !IsAlias(reader) && runtime_.kernels().Has(reader.op) && runtime_.kernels().Row(reader.op).any_strides;
+      bool accepts = own != strided.end() ? own->second
+                                          : !IsAlias(reader) && runtime_.kernels().Has(reader.op) &&
+                                                runtime_.kernels().Row(reader.op).any_strides;
       if (accepts) continue;
       for (const Var& in : reader.inputs)
         if (auto b = strided.find(&in.node()); b != strided.end()) b->second = false;
@@ -172,7 +174,9 @@ class Planner {
       Value& made = values_[size_t(IdOf(write.value))];
       if (made.root != IdOf(write.value) || made.place.kind != Place::kNone) continue;
       const std::vector<int>& leaves = leaves_of[write.name];
-      if (!std::all_of(leaves.begin(), leaves.end(), [&](int leaf) { return MayOverwrite(values_[size_t(leaf)], made, write.value.index()); })) continue;
+      if (!std::all_of(leaves.begin(), leaves.end(),
+                       [&](int leaf) { return MayOverwrite(values_[size_t(leaf)], made, write.value.index()); }))
+        continue;
       made.place = {Place::kEntry, 0, write.name};
     }
   }
@@ -189,7 +193,9 @@ class Planner {
     return true;
   }
 
-  PlannedView ViewOf(int id) const { return {values_[size_t(values_[size_t(id)].root)].place, values_[size_t(id)].view}; }
+  PlannedView ViewOf(int id) const {
+    return {values_[size_t(values_[size_t(id)].root)].place, values_[size_t(id)].view};
+  }
 
   void PlanNode(int i) {
     const std::shared_ptr<Node>& node = graph_.nodes[size_t(i)];
@@ -198,7 +204,8 @@ class Planner {
     Step step{node, {}, {}};
     for (size_t k = 0; k < node->outputs.size(); k++) {
       Value& value = values_[size_t(first_.at(node.get())) + k];
-      if (value.place.kind == Place::kNone) value.place = {Place::kArena, arena_.Allocate(BytesOf(InfoOf(value, int(k)))), ""};
+      if (value.place.kind == Place::kNone)
+        value.place = {Place::kArena, arena_.Allocate(BytesOf(InfoOf(value, int(k)))), ""};
       step.out.push_back(ViewOf(first_.at(node.get()) + int(k)));
     }
     for (const Var& in : node->inputs) step.in.push_back(ViewOf(IdOf(in)));
@@ -233,7 +240,8 @@ class Planner {
   // An output that is the old value of an entry which the program writes is copied out before the stores.
   PlannedView KeepOld(const Var& out) {
     PlannedView view = ViewOf(IdOf(out));
-    bool written = std::any_of(graph_.writes.begin(), graph_.writes.end(), [&](const NamedValue& w) { return w.name == view.place.entry; });
+    bool written = std::any_of(graph_.writes.begin(), graph_.writes.end(),
+                               [&](const NamedValue& w) { return w.name == view.place.entry; });
     if (RootOf(out).node->op != Op::kLeaf || !written) return view;
     PlannedView kept = view;
     size_t bytes = BytesOf(out.node().outputs[size_t(out.index())]);

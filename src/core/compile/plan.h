@@ -1,7 +1,8 @@
 // Plan: a local program as a flat list of steps over a static arena. Peak memory is known before the first step.
 //
-// A value lives from the step that makes it to its last reader; values whose lives do not meet share bytes. A State entry
-// that gets a new value is updated in place where its old value is read no later than the step that makes the new one.
+// A value lives from the step that makes it to its last reader; values whose lives do not meet share bytes. A State
+// entry that gets a new value is updated in place where its old value is read no later than the step that makes the new
+// one.
 #pragma once
 #include <string>
 #include <vector>
@@ -32,7 +33,7 @@ struct Copy {
 };
 struct Plan {
   std::vector<Step> steps;
-  std::vector<Copy> copies;                 // after the steps, in order
+  std::vector<Copy> copies;  // after the steps, in order
   std::vector<std::pair<std::string, PlannedView>> outputs;
   std::vector<std::shared_ptr<Node>> leaves;
   size_t arena_bytes = 0;

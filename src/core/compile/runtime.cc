@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "core/ops/record.h"
@@ -17,25 +18,36 @@ size_t BytesOf(const ValueInfo& info) { return size_t(NumElements(info.shape)) *
 
 void CheckBound(const Node& leaf, const Tensor& tensor) {
   const ValueInfo& info = leaf.outputs[0];
-  WEFT_CHECK(tensor.defined() && tensor.dtype() == info.dtype && tensor.shape() == info.shape,
-             fmt::format("leaf \"{}\": expected {} {} on this rank, got {}", leaf.attrs.Text("name"), Name(info.dtype), ToString(info.shape),
-                         tensor.defined() ? fmt::format("{} {}", Name(tensor.dtype()), ToString(tensor.shape())) : "nothing"));
+  WEFT_CHECK(
+      tensor.defined() && tensor.dtype() == info.dtype && tensor.shape() == info.shape,
+      fmt::format("leaf \"{}\": expected {} {} on this rank, got {}", leaf.attrs.Text("name"), Name(info.dtype),
+                  ToString(info.shape),
+                  tensor.defined() ? fmt::format("{} {}", Name(tensor.dtype()), ToString(tensor.shape())) : "nothing"));
 }
 
 namespace {
-template <class T>
-bool AllFinite(const TensorView& v, int dim, const T* data) {
-  if (dim == v.rank) return std::isfinite(double(Compute<T>(*data)));
-  for (int64_t i = 0; i < v.dim(dim).extent; i++)
-    if (!AllFinite(v, dim + 1, data + i * v.dim(dim).stride)) return false;
-  return true;
+// Calls fn(value) for every element within the extents.
+template <class T, class Fn>
+void ForEach(const TensorView& v, int dim, const T* data, Fn& fn) {
+  if (dim == v.rank) return fn(double(Compute<T>(*data)));
+  for (int64_t i = 0; i < v.dim(dim).extent; i++) ForEach(v, dim + 1, data + i * v.dim(dim).stride, fn);
 }
 }  // namespace
 
-void TrapNonFinite(const Node& local, const TensorView& view) {
-  if (!IsFloating(view.dtype) || view.data == nullptr) return;
-  bool finite = DispatchFloating(view.dtype, [&](auto zero) { return AllFinite(view, 0, view.as<decltype(zero)>()); });
-  if (!finite) FailAt(local, fmt::format("gave a NaN or an infinity, {} {}", Name(view.dtype), ToString(local.outputs[0].global)));
+ValueRange RangeOf(const TensorView& view) {
+  ValueRange range;
+  auto take = [&](double x) {
+    range.has_nan |= std::isnan(x);
+    range.low = std::min(range.low, x);
+    range.high = std::max(range.high, x);
+  };
+  if (view.data) Dispatch(view.dtype, [&](auto zero) { ForEach(view, 0, view.as<decltype(zero)>(), take); });
+  return range;
+}
+
+void TrapNan(const Node& local, const TensorView& view) {
+  if (!IsFloating(view.dtype) || !RangeOf(view).has_nan) return;
+  FailAt(local, fmt::format("gave a NaN, {} {}", Name(view.dtype), ToString(local.outputs[0].global)));
 }
 
 }  // namespace weft

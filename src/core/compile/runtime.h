@@ -1,6 +1,7 @@
 // Runtime: what a rank needs to run local ops, and the pieces that all three executors share.
 #pragma once
 #include <functional>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -13,9 +14,9 @@ namespace weft {
 
 struct Runtime {
   const Context* context = nullptr;
-  DeviceMesh* mesh = nullptr;       // groups for collectives; null where the program has none
+  DeviceMesh* mesh = nullptr;  // groups for collectives; null where the program has none
   MeshShape mesh_shape;
-  Coords coords;                    // of this rank
+  Coords coords;  // of this rank
   DeviceKind device = DeviceKind::kCpu;
 
   const KernelTable& kernels() const { return context->kernels(device); }
@@ -34,7 +35,14 @@ bool IsShapeOnly(const Node& local);
 size_t BytesOf(const ValueInfo& info);  // of the storage (capacities)
 // Throws Error when a bound tensor does not have the leaf's dtype and chunk shape.
 void CheckBound(const Node& leaf, const Tensor& tensor);
-// Throws Error naming the op, its scope and line when a floating output holds a NaN or an infinity within the extents.
-void TrapNonFinite(const Node& local, const TensorView& view);
+// The values of a view within its extents; low > high where it holds none.
+struct ValueRange {
+  double low = std::numeric_limits<double>::infinity(), high = -std::numeric_limits<double>::infinity();
+  bool has_nan = false;
+};
+ValueRange RangeOf(const TensorView& view);
+// Throws Error naming the op, its scope and line when a floating output holds a NaN within the extents. Infinities pass:
+// a log-sum-exp of nothing and the maximum of an empty shard are -inf.
+void TrapNan(const Node& local, const TensorView& view);
 
 }  // namespace weft

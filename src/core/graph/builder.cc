@@ -29,9 +29,9 @@ Outputs Builder::Emit(Op op, Attrs attrs, std::span<const Var> inputs, const Loc
     if (!in) FailAt(*node, "an operand is empty (a Var that was never assigned)");
   const OpRecord& record = Record(op);
   record.infer(*node);
-  node->parameter_chain = op == Op::kLeaf
-                              ? node->attrs.IntOr("parameter", 0) != 0
-                              : std::all_of(inputs.begin(), inputs.end(), [](const Var& in) { return in.node().parameter_chain; });
+  node->parameter_chain = op == Op::kLeaf ? node->attrs.IntOr("parameter", 0) != 0
+                                          : std::all_of(inputs.begin(), inputs.end(),
+                                                        [](const Var& in) { return in.node().parameter_chain; });
   Accept(node);
   Outputs outputs;
   for (size_t i = 0; i < node->outputs.size(); i++) outputs.emplace_back(node, int(i));
@@ -54,7 +54,10 @@ ModuleScope::ModuleScope(const std::string& name) : builder_(CurrentBuilder()), 
 ModuleScope::~ModuleScope() { builder_.scope_ = previous_; }
 
 OriginScope::OriginScope(Phase phase, const Node* origin)
-    : builder_(CurrentBuilder()), previous_phase_(builder_.phase_), previous_origin_(builder_.origin_), previous_scope_(builder_.scope_) {
+    : builder_(CurrentBuilder()),
+      previous_phase_(builder_.phase_),
+      previous_origin_(builder_.origin_),
+      previous_scope_(builder_.scope_) {
   builder_.phase_ = phase;
   builder_.origin_ = origin;
   if (origin && origin->scope) builder_.scope_ = origin->scope;

@@ -1,4 +1,5 @@
-// Node and Var: the vocabulary of programs. A Node is one application of an op; a Var is a handle to one of its outputs.
+// Node and Var: the vocabulary of programs. A Node is one application of an op; a Var is a handle to one of its
+// outputs.
 //
 // Ops take and give Vars; the same code is traced into a Graph or runs eagerly, as the current Builder decides.
 // Nodes are immutable once built, so graphs share them.
@@ -31,9 +32,9 @@ class Var {
   const std::shared_ptr<Node>& node_ptr() const { return node_; }
   int index() const { return index_; }
   DType dtype() const;
-  const Shape& shape() const;             // global extents (in a local graph: the chunk's)
+  const Shape& shape() const;  // global extents (in a local graph: the chunk's)
   int rank() const { return int(shape().size()); }
-  int64_t dim(int i) const;               // extent of dim i; negative counts from the end
+  int64_t dim(int i) const;  // extent of dim i; negative counts from the end
   bool operator==(const Var& o) const { return node_ == o.node_ && index_ == o.index_; }
 
  private:
@@ -56,12 +57,12 @@ struct Node {
   Attrs attrs;
   absl::InlinedVector<Var, 3> inputs;
   absl::InlinedVector<ValueInfo, 1> outputs;
-  int64_t id = 0;                            // increases in the order of building; in a graph, the position
+  int64_t id = 0;  // increases in the order of building; in a graph, the position
   Phase phase = Phase::kForward;
-  bool parameter_chain = false;              // computed from parameters and generators alone
-  bool requires_grad = false;                // eager: a value to differentiate reaches this node
-  std::shared_ptr<const std::string> scope;  // the module path
-  Loc loc;                                   // the user's line
+  bool parameter_chain = false;                     // computed from parameters and generators alone
+  bool requires_grad = false;                       // eager: a value to differentiate reaches this node
+  std::shared_ptr<const std::string> scope;         // the module path
+  Loc loc;                                          // the user's line
   std::vector<std::shared_ptr<EagerValue>> values;  // eager only, one per output
 
   ~Node();  // releases long chains of inputs without recursion

@@ -15,8 +15,8 @@ void CheckHeads(const Node& node) {
   for (int i = 0; i < 3; i++) CheckRank(node, i, 4);
   const Shape &q = node.inputs[0].shape(), &k = node.inputs[1].shape();
   if (node.inputs[2].shape() != k || q[0] != k[0] || q[3] != k[3] || k[2] == 0 || q[2] % k[2])
-    FailAt(node, fmt::format("expected q [B, T, H, D], k and v [B, S, G, D] with G dividing H, got {}, {}, {}", ToString(q), ToString(k),
-                             ToString(node.inputs[2].shape())));
+    FailAt(node, fmt::format("expected q [B, T, H, D], k and v [B, S, G, D] with G dividing H, got {}, {}, {}",
+                             ToString(q), ToString(k), ToString(node.inputs[2].shape())));
 }
 void InferSdpa(Node& node) {
   CheckHeads(node);
@@ -39,7 +39,10 @@ Dims SdpaDims(const Node& node) {
   return {.in = {"bthd", "bsgd", "bsgd"}, .out = {"bthd", "bth"}, .blocked = "sd", .groups = {HeadGroup(node)}};
 }
 Dims SdpaGradDims(const Node& node) {
-  return {.in = {"bthd", "bsgd", "bsgd", "bthd", "bth", "bthd"}, .out = {"bthd", "bsgd", "bsgd"}, .blocked = "sd", .groups = {HeadGroup(node)}};
+  return {.in = {"bthd", "bsgd", "bsgd", "bthd", "bth", "bthd"},
+          .out = {"bthd", "bsgd", "bsgd"},
+          .blocked = "sd",
+          .groups = {HeadGroup(node)}};
 }
 Dims RopeDims(const Node&) { return {.in = {"bthd"}, .out = {"bthd"}, .blocked = "d", .linear = Linear::kJoint}; }
 
@@ -61,7 +64,8 @@ Var Masked(const Node& node, const Var& s) {
 Outputs FallbackSdpa(const Node& node) {
   DType dtype = node.inputs[0].dtype(), acc = AccumulateType(dtype);
   int64_t group = node.inputs[0].dim(2) / node.inputs[1].dim(2);
-  Var q = Cast(node.inputs[0], acc), k = RepeatHeads(Cast(node.inputs[1], acc), group), v = RepeatHeads(Cast(node.inputs[2], acc), group);
+  Var q = Cast(node.inputs[0], acc), k = RepeatHeads(Cast(node.inputs[1], acc), group),
+      v = RepeatHeads(Cast(node.inputs[2], acc), group);
   Var s = Scores(node, q, k);
   Var max = StopGradient(ReduceMax(Masked(node, s), 3));
   Var e = Exp(Masked(node, s - Broadcast(max, 3, s.dim(3))));
@@ -77,18 +81,23 @@ Outputs FallbackSdpaGrad(const Node& node) {
   const auto& in = node.inputs;
   DType dtype = in[0].dtype(), acc = AccumulateType(dtype);
   int64_t group = in[0].dim(2) / in[1].dim(2);
-  Var q = Cast(in[0], acc), k = RepeatHeads(Cast(in[1], acc), group), v = RepeatHeads(Cast(in[2], acc), group), dout = Cast(in[5], acc);
+  Var q = Cast(in[0], acc), k = RepeatHeads(Cast(in[1], acc), group), v = RepeatHeads(Cast(in[2], acc), group),
+      dout = Cast(in[5], acc);
   Var s = Scores(node, q, k);
   Var p = Exp(Masked(node, s - Broadcast(Permute(in[4], {0, 2, 1}), 3, s.dim(3))));  // [B, H, T, S]
-  Var delta = Permute(ReduceSum(dout * Cast(in[3], acc), 3), {0, 2, 1});           // [B, H, T]
+  Var delta = Permute(ReduceSum(dout * Cast(in[3], acc), 3), {0, 2, 1});             // [B, H, T]
   Var dp = Einsum("bthd,bshd->bhts", dout, v);
   Var ds = Scale(p * (dp - Broadcast(delta, 3, s.dim(3))), node.attrs.Float("scale"));
-  auto fold = [&](const Var& x) { return Cast(group == 1 ? x : ReduceSum(Split(x, 2, group), 3), dtype); };  // [B, S, G, D]
-  return {Cast(Einsum("bhts,bshd->bthd", ds, k), dtype), fold(Einsum("bhts,bthd->bshd", ds, q)), fold(Einsum("bhts,bthd->bshd", p, dout))};
+  auto fold = [&](const Var& x) {
+    return Cast(group == 1 ? x : ReduceSum(Split(x, 2, group), 3), dtype);
+  };  // [B, S, G, D]
+  return {Cast(Einsum("bhts,bshd->bthd", ds, k), dtype), fold(Einsum("bhts,bthd->bshd", ds, q)),
+          fold(Einsum("bhts,bthd->bshd", p, dout))};
 }
 
 void GradSdpa(GradCall& call) {
-  Outputs d = Emit(Op::kSdpaGrad, call.node->attrs, {call.in(0), call.in(1), call.in(2), call.out(0), call.out(1), call.dy[0]}, call.node->loc);
+  Outputs d = Emit(Op::kSdpaGrad, call.node->attrs,
+                   {call.in(0), call.in(1), call.in(2), call.out(0), call.out(1), call.dy[0]}, call.node->loc);
   for (size_t i = 0; i < 3; i++) call.dx[i] = d[i];
 }
 
@@ -96,7 +105,8 @@ Outputs FallbackRope(const Node& node) {
   const Var& input = node.inputs[0];
   DType acc = AccumulateType(input.dtype());
   int64_t half = input.dim(3) / 2, tokens = input.dim(1), heads = input.dim(2);
-  Var position = AddScalar(Cast(Iota(0, DType::kI64, {tokens, half}), acc), double(node.attrs.Int("start")));  // [T, D/2]
+  Var position =
+      AddScalar(Cast(Iota(0, DType::kI64, {tokens, half}), acc), double(node.attrs.Int("start")));  // [T, D/2]
   Var pair = Cast(Iota(1, DType::kI64, {tokens, half}), acc);
   Var angle = position * Exp(Scale(pair, -std::log(node.attrs.Float("theta")) / double(half)));
   if (node.attrs.Int("inverse")) angle = -angle;
@@ -129,20 +139,25 @@ std::vector<Sample> SamplesSdpa(Op op) {
   return samples;
 }
 std::vector<Sample> SamplesRope(Op) {
-  return {{{{{2, 5, 3, 4}}}, {{"theta", 100.0}, {"inverse", 0}, {"start", 0}}}, {{{{1, 4, 2, 6}}}, {{"theta", 1e4}, {"inverse", 1}, {"start", 3}}}};
+  return {{{{{2, 5, 3, 4}}}, {{"theta", 100.0}, {"inverse", 0}, {"start", 0}}},
+          {{{{1, 4, 2, 6}}}, {{"theta", 1e4}, {"inverse", 1}, {"start", 3}}}};
 }
 
 }  // namespace
 
 Var Sdpa(Var q, Var k, Var v, const SdpaOptions& options, Loc loc) {
   double scale = options.scale != 0 ? options.scale : 1.0 / std::sqrt(double(q.dim(-1)));
-  return Emit(Op::kSdpa, {{"causal", options.causal}, {"causal_offset", options.causal_offset}, {"scale", scale}}, {q, k, v}, loc)[0];
+  return Emit(Op::kSdpa, {{"causal", options.causal}, {"causal_offset", options.causal_offset}, {"scale", scale}},
+              {q, k, v}, loc)[0];
 }
-Var Rope(Var x, double theta, Loc loc) { return EmitOne(Op::kRope, {{"theta", theta}, {"inverse", 0}, {"start", 0}}, {x}, loc); }
+Var Rope(Var x, double theta, Loc loc) {
+  return EmitOne(Op::kRope, {{"theta", theta}, {"inverse", 0}, {"start", 0}}, {x}, loc);
+}
 
 void RegisterAttention(OpTable& t) {
   t[size_t(Op::kSdpa)] = {Op::kSdpa, InferSdpa, GradSdpa, SdpaDims, FallbackSdpa, SamplesSdpa, -1, false, 2};
-  t[size_t(Op::kSdpaGrad)] = {Op::kSdpaGrad, InferSdpaGrad, nullptr, SdpaGradDims, FallbackSdpaGrad, SamplesSdpa, -1, false, 5};
+  t[size_t(Op::kSdpaGrad)] = {
+      Op::kSdpaGrad, InferSdpaGrad, nullptr, SdpaGradDims, FallbackSdpaGrad, SamplesSdpa, -1, false, 5};
   t[size_t(Op::kRope)] = {Op::kRope, InferRope, GradRope, RopeDims, FallbackRope, SamplesRope};
 }
 

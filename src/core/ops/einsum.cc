@@ -24,10 +24,14 @@ bool HasRepeats(const std::string& labels) {
 }
 
 void CheckLabels(const Node& node, const Equation& e) {
-  if (HasRepeats(e.a) || HasRepeats(e.b) || HasRepeats(e.out)) FailAt(node, "a label stands twice in one operand of " + node.attrs.Text("eq"));
+  if (HasRepeats(e.a) || HasRepeats(e.b) || HasRepeats(e.out))
+    FailAt(node, "a label stands twice in one operand of " + node.attrs.Text("eq"));
   for (char l : e.a + e.b) {
-    int uses = (e.a.find(l) != std::string::npos) + (e.b.find(l) != std::string::npos) + (e.out.find(l) != std::string::npos);
-    if (uses < 2) FailAt(node, fmt::format("label '{}' of \"{}\" must be in two of the operands and the output", l, node.attrs.Text("eq")));
+    int uses =
+        (e.a.find(l) != std::string::npos) + (e.b.find(l) != std::string::npos) + (e.out.find(l) != std::string::npos);
+    if (uses < 2)
+      FailAt(node, fmt::format("label '{}' of \"{}\" must be in two of the operands and the output", l,
+                               node.attrs.Text("eq")));
   }
   for (char l : e.out)
     if (e.a.find(l) == std::string::npos && e.b.find(l) == std::string::npos)
@@ -41,11 +45,13 @@ void Infer(Node& node) {
   CheckLabels(node, e);
   const Var &a = node.inputs[0], &b = node.inputs[1];
   if (a.dtype() != b.dtype() || !IsFloating(a.dtype()))
-    FailAt(node, fmt::format("expected two operands of one floating dtype, got {} and {}", Name(a.dtype()), Name(b.dtype())));
+    FailAt(node,
+           fmt::format("expected two operands of one floating dtype, got {} and {}", Name(a.dtype()), Name(b.dtype())));
   for (size_t i = 0; i < e.a.size(); i++)
     if (size_t j = e.b.find(e.a[i]); j != std::string::npos && a.shape()[i] != b.shape()[j])
-      FailAt(node, fmt::format("label '{}' of \"{}\" is {} in operand 0 {} but {} in operand 1 {}", e.a[i], node.attrs.Text("eq"),
-                               a.shape()[i], ToString(a.shape()), b.shape()[j], ToString(b.shape())));
+      FailAt(node,
+             fmt::format("label '{}' of \"{}\" is {} in operand 0 {} but {} in operand 1 {}", e.a[i],
+                         node.attrs.Text("eq"), a.shape()[i], ToString(a.shape()), b.shape()[j], ToString(b.shape())));
   Shape shape;
   for (char l : e.out) {
     size_t i = e.a.find(l);

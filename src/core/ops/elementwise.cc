@@ -22,8 +22,8 @@ Var Mask(VarAt condition, const Var& like) { return Cast(condition, like.dtype()
 Var GeluSecondDerivative(const Var& a) {
   constexpr double s = 0.7978845608028654, c = 0.044715;
   Var t = Tanh(Scale(a + Scale(a * a * a, c), s));
-  Var du = Scale(AddScalar(Scale(a * a, 3 * c), 1.0), s);        // u'
-  Var sech2 = AddScalar(-(t * t), 1.0);                          // 1 - t^2
+  Var du = Scale(AddScalar(Scale(a * a, 3 * c), 1.0), s);         // u'
+  Var sech2 = AddScalar(-(t * t), 1.0);                           // 1 - t^2
   Var curvature = Scale(a, 6 * c * s) - Scale(t * du * du, 2.0);  // u'' - 2 t u'^2
   return sech2 * (du + Scale(a * curvature, 0.5));
 }
@@ -39,26 +39,26 @@ void SetGrad(GradCall& call, int operand, const Derivative& derivative) {
   call.dx[size_t(operand)] = Times(call.dy[0], derivative);
 }
 
-#define WEFT_GRAD(Name, text, linear, value, da, domain)               \
-  void Grad##Name(GradCall& call) {                                    \
-    [[maybe_unused]] const Var &a = call.in(0), y = call.out(0);       \
-    SetGrad(call, 0, da);                                              \
+#define WEFT_GRAD(Name, text, linear, value, da, domain)         \
+  void Grad##Name(GradCall& call) {                              \
+    [[maybe_unused]] const Var &a = call.in(0), y = call.out(0); \
+    SetGrad(call, 0, da);                                        \
   }
 WEFT_UNARY_OPS(WEFT_GRAD)
 #undef WEFT_GRAD
-#define WEFT_GRAD(Name, text, linear, value, da, domain)               \
-  void Grad##Name(GradCall& call) {                                    \
-    [[maybe_unused]] const Var &a = call.in(0), y = call.out(0);       \
-    [[maybe_unused]] double k = call.node->attrs.Float("k");           \
-    SetGrad(call, 0, da);                                              \
+#define WEFT_GRAD(Name, text, linear, value, da, domain)         \
+  void Grad##Name(GradCall& call) {                              \
+    [[maybe_unused]] const Var &a = call.in(0), y = call.out(0); \
+    [[maybe_unused]] double k = call.node->attrs.Float("k");     \
+    SetGrad(call, 0, da);                                        \
   }
 WEFT_SCALAR_OPS(WEFT_GRAD)
 #undef WEFT_GRAD
-#define WEFT_GRAD(Name, text, linear, value, da, db, domain)                         \
-  void Grad##Name(GradCall& call) {                                                  \
-    [[maybe_unused]] const Var &a = call.in(0), &b = call.in(1), y = call.out(0);    \
-    SetGrad(call, 0, da);                                                            \
-    SetGrad(call, 1, db);                                                            \
+#define WEFT_GRAD(Name, text, linear, value, da, db, domain)                      \
+  void Grad##Name(GradCall& call) {                                               \
+    [[maybe_unused]] const Var &a = call.in(0), &b = call.in(1), y = call.out(0); \
+    SetGrad(call, 0, da);                                                         \
+    SetGrad(call, 1, db);                                                         \
   }
 WEFT_BINARY_OPS(WEFT_GRAD)
 #undef WEFT_GRAD
@@ -73,7 +73,8 @@ void InferCompare(Node& node) {
 }
 void InferLogic(Node& node) {
   InferSame(node);
-  if (node.inputs[0].dtype() != DType::kBool) FailAt(node, fmt::format("expected bool operands, got {}", Name(node.inputs[0].dtype())));
+  if (node.inputs[0].dtype() != DType::kBool)
+    FailAt(node, fmt::format("expected bool operands, got {}", Name(node.inputs[0].dtype())));
 }
 void InferSelect(Node& node) {
   CheckSame(node, 1, 2);
@@ -114,7 +115,8 @@ void NoGrad(GradCall&) {}
 // Two shapes: one that 2, 3 and 4 ranks cut unevenly (down to nothing), one that they cut evenly.
 std::vector<Sample> Same(int inputs, Domain domain, const Attrs& attrs = {}) {
   std::vector<Sample> samples;
-  for (const Shape& shape : {Shape{5, 3}, Shape{12}}) samples.push_back({std::vector<SampleInput>(size_t(inputs), {shape, domain}), attrs});
+  for (const Shape& shape : {Shape{5, 3}, Shape{12}})
+    samples.push_back({std::vector<SampleInput>(size_t(inputs), {shape, domain}), attrs});
   return samples;
 }
 
@@ -177,7 +179,9 @@ WEFT_LOGIC_OPS(WEFT_BUILDER)
 #undef WEFT_BUILDER
 
 Var Not(VarAt a) { return EmitOne(Op::kNot, {}, {a.var}, a.loc); }
-Var Select(VarAt condition, VarAt a, VarAt b) { return EmitOne(Op::kSelect, {}, {condition.var, a.var, b.var}, condition.loc); }
+Var Select(VarAt condition, VarAt a, VarAt b) {
+  return EmitOne(Op::kSelect, {}, {condition.var, a.var, b.var}, condition.loc);
+}
 Var Cast(VarAt a, DType dtype) {
   return a.var.dtype() == dtype ? a.var : EmitOne(Op::kCast, {{"dtype", int(dtype)}}, {a.var}, a.loc);
 }
@@ -187,9 +191,11 @@ void RegisterElementwise(OpTable& t) {
   auto add = [&](OpRecord record) { t[size_t(record.op)] = record; };
 #define WEFT_RECORD(Name, text, linear, ...) \
   add({Op::k##Name, InferSame, Grad##Name, linear ? LinearDims : PointwiseDims, nullptr, Samples##Name});
-  WEFT_UNARY_OPS(WEFT_RECORD) WEFT_SCALAR_OPS(WEFT_RECORD) WEFT_BINARY_OPS(WEFT_RECORD)
+  WEFT_UNARY_OPS(WEFT_RECORD)
+  WEFT_SCALAR_OPS(WEFT_RECORD) WEFT_BINARY_OPS(WEFT_RECORD)
 #undef WEFT_RECORD
-  t[size_t(Op::kSwiGlu)].fallback = FallbackSwiGlu;
+      t[size_t(Op::kSwiGlu)]
+          .fallback = FallbackSwiGlu;
 #define WEFT_RECORD(Name, ...) add({Op::k##Name, InferCompare, NoGrad, PointwiseDims, nullptr, SamplesCompare});
   WEFT_COMPARE_OPS(WEFT_RECORD)
 #undef WEFT_RECORD

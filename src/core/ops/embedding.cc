@@ -9,7 +9,8 @@ namespace {
 
 void CheckIds(const Node& node, size_t i) {
   DType dtype = node.inputs[i].dtype();
-  if (dtype != DType::kI32 && dtype != DType::kI64) FailAt(node, fmt::format("ids must be i32 or i64, got {}", Name(dtype)));
+  if (dtype != DType::kI32 && dtype != DType::kI64)
+    FailAt(node, fmt::format("ids must be i32 or i64, got {}", Name(dtype)));
 }
 void Infer(Node& node) {
   CheckRank(node, 0, 2);

@@ -25,7 +25,8 @@ bool TensorView::IsDense() const {
   return true;
 }
 
-TensorView MakeView(void* data, DType dtype, const Shape& global, const Sharding& sharding, const MeshShape& mesh, const Coords& coords) {
+TensorView MakeView(void* data, DType dtype, const Shape& global, const Sharding& sharding, const MeshShape& mesh,
+                    const Coords& coords) {
   TensorView view{data, dtype, int(global.size())};
   int64_t stride = 1;
   for (int d = view.rank - 1; d >= 0; d--) {

@@ -1,9 +1,10 @@
 // Kernels: what a device must provide for an op, and the table that finds it, keyed (op, device kind).
 //
-// A kernel gets views of the elements that this rank holds. Storage is padded to the chunk size of each dim (`capacity`),
-// the same on all ranks; `extent` is what this rank really holds, maybe nothing. A kernel reads and writes only the
-// box of extents; padding is undefined, and only collectives move it. With even shards extent == capacity and a tensor
-// is dense. Inputs may also have stride 0 (a broadcast) where the row says `any_strides`; outputs are row-major over capacity.
+// A kernel gets views of the elements that this rank holds. Storage is padded to the chunk size of each dim
+// (`capacity`), the same on all ranks; `extent` is what this rank really holds, maybe nothing. A kernel reads and
+// writes only the box of extents; padding is undefined, and only collectives move it. With even shards extent ==
+// capacity and a tensor is dense. Inputs may also have stride 0 (a broadcast) where the row says `any_strides`; outputs
+// are row-major over capacity.
 #pragma once
 #include <array>
 #include <cstddef>
@@ -12,8 +13,8 @@
 #include "core/base/attrs.h"
 #include "core/base/context.h"
 #include "core/base/dtype.h"
-#include "core/base/shard.h"
 #include "core/base/error.h"
+#include "core/base/shard.h"
 #include "core/ops/op.h"
 
 namespace weft {
@@ -34,33 +35,37 @@ struct TensorView {
   int rank = 0;
   std::array<DimView, kMaxRank> dims{};
 
-  template <class T> T* as() const { return static_cast<T*>(data); }
+  template <class T>
+  T* as() const {
+    return static_cast<T*>(data);
+  }
   const DimView& dim(int i) const { return dims[size_t(i)]; }
-  int64_t NumElements() const;     // product of extents
+  int64_t NumElements() const;  // product of extents
   int64_t CapacityElements() const;
-  bool IsDense() const;            // extents fill the storage: strides are row-major over extents
+  bool IsDense() const;  // extents fill the storage: strides are row-major over extents
 };
 
 // The view of a rank's storage of a global tensor.
-TensorView MakeView(void* data, DType dtype, const Shape& global, const Sharding& sharding, const MeshShape& mesh, const Coords& coords);
+TensorView MakeView(void* data, DType dtype, const Shape& global, const Sharding& sharding, const MeshShape& mesh,
+                    const Coords& coords);
 // The view of a whole tensor on one rank.
 TensorView MakeView(void* data, DType dtype, const Shape& shape);
 
 struct KernelCall {
   const Attrs* attrs;
-  std::span<const TensorView> in;    // in[i].data is null for a shape operand
+  std::span<const TensorView> in;  // in[i].data is null for a shape operand
   std::span<const TensorView> out;
-  void* workspace;                   // as many bytes as the row's `workspace` asked for, aligned to 64
+  void* workspace;  // as many bytes as the row's `workspace` asked for, aligned to 64
   size_t workspace_bytes;
   const Context* context;
-  DeviceMesh* mesh;                  // null where there is none
+  DeviceMesh* mesh;  // null where there is none
 };
 
 struct KernelRow {
   void (*run)(const KernelCall&) = nullptr;
   size_t (*workspace)(const KernelCall&) = nullptr;  // bytes of scratch; null: none. Views carry no data then
   bool any_strides = false;                          // accepts inputs with stride 0
-  bool in_place = false;                             // output 0 may share storage with input 0 (or output i with input i)
+  bool in_place = false;  // output 0 may share storage with input 0 (or output i with input i)
 };
 
 class KernelTable {

@@ -14,7 +14,8 @@ void InferLeaf(Node& node) {
 }
 void InferIota(Node& node) {
   InferFromAttrs(node);
-  if (IsFloating(node.outputs[0].dtype)) FailAt(node, fmt::format("expected an integer dtype, got {}", Name(node.outputs[0].dtype)));
+  if (IsFloating(node.outputs[0].dtype))
+    FailAt(node, fmt::format("expected an integer dtype, got {}", Name(node.outputs[0].dtype)));
 }
 void InferReshard(Node& node) {
   if (node.inputs.size() == 2 && node.inputs[0].shape() != node.inputs[1].shape())
@@ -56,8 +57,13 @@ std::vector<Sample> SamplesIota(Op) {
 std::vector<Sample> NoSamples(Op) { return {}; }
 
 Var MakeLeaf(std::string name, DType dtype, Shape shape, const Sharding& placement, bool parameter, const Loc& loc) {
-  return EmitOne(Op::kLeaf, {{"name", std::move(name)}, {"dtype", int(dtype)}, {"shape", std::move(shape)},
-                             {"placement", placement}, {"parameter", parameter}}, {}, loc);
+  return EmitOne(Op::kLeaf,
+                 {{"name", std::move(name)},
+                  {"dtype", int(dtype)},
+                  {"shape", std::move(shape)},
+                  {"placement", placement},
+                  {"parameter", parameter}},
+                 {}, loc);
 }
 
 }  // namespace

@@ -13,8 +13,8 @@ void Check(const Node& node) {
   const Var &logits = node.inputs[0], &targets = node.inputs[1];
   Shape rows(logits.shape().begin(), logits.shape().end() - (logits.rank() ? 1 : 0));
   if (logits.rank() < 1 || targets.shape() != rows || IsFloating(targets.dtype()))
-    FailAt(node, fmt::format("expected logits [..., V] and integer targets [...], got {} and {} {}", ToString(logits.shape()),
-                             Name(targets.dtype()), ToString(targets.shape())));
+    FailAt(node, fmt::format("expected logits [..., V] and integer targets [...], got {} and {} {}",
+                             ToString(logits.shape()), Name(targets.dtype()), ToString(targets.shape())));
 }
 void Infer(Node& node) {
   Check(node);
@@ -36,12 +36,15 @@ Dims GradDims(const Node& node) {
 
 // What both compositions need: the logits in the accumulate type and where each row's target is.
 struct Parts {
-  Var x, hit, valid;   // [..., V] logits; [..., V] bool: is the target; [...] bool: is not ignored
-  int dim;             // the last
+  Var x, hit, valid;  // [..., V] logits; [..., V] bool: is the target; [...] bool: is not ignored
+  int dim;            // the last
   int64_t vocab;
   double smoothing;
   explicit Parts(const Node& node)
-      : x(Cast(node.inputs[0], Acc(node))), dim(x.rank() - 1), vocab(x.dim(-1)), smoothing(node.attrs.Float("smoothing")) {
+      : x(Cast(node.inputs[0], Acc(node))),
+        dim(x.rank() - 1),
+        vocab(x.dim(-1)),
+        smoothing(node.attrs.Float("smoothing")) {
     const Var& targets = node.inputs[1];
     hit = Eq(Iota(dim, targets.dtype(), x.shape()), Broadcast(targets, dim, vocab));
     valid = Ne(targets, Full(double(node.attrs.Int("ignore_index")), targets.dtype(), targets.shape()));
@@ -53,8 +56,8 @@ struct Parts {
 Outputs Fallback(const Node& node) {
   Parts p(node);
   Var max = StopGradient(ReduceMax(p.x, p.dim));                                     // [...]
-  Var lse = Log(ReduceSum(Exp(p.x - Broadcast(max, p.dim, p.vocab)), p.dim)) + max;   // [...]
-  Var picked = ReduceSum(Select(p.hit, p.x, p.Zeros(p.x)), p.dim);                    // [...]
+  Var lse = Log(ReduceSum(Exp(p.x - Broadcast(max, p.dim, p.vocab)), p.dim)) + max;  // [...]
+  Var picked = ReduceSum(Select(p.hit, p.x, p.Zeros(p.x)), p.dim);                   // [...]
   Var loss = lse - Scale(picked, 1 - p.smoothing);
   if (p.smoothing != 0) loss = loss - Scale(ReduceSum(p.x, p.dim), p.smoothing / double(p.vocab));
   return {Select(p.valid, loss, p.Zeros(loss)), lse};
@@ -62,15 +65,16 @@ Outputs Fallback(const Node& node) {
 Outputs FallbackGrad(const Node& node) {
   Parts p(node);
   const Var &lse = node.inputs[2], &dloss = node.inputs[3];
-  Var softmax = Exp(p.x - Broadcast(lse, p.dim, p.vocab));                            // [..., V]
+  Var softmax = Exp(p.x - Broadcast(lse, p.dim, p.vocab));  // [..., V]
   Var d = softmax - Scale(Cast(p.hit, p.x.dtype()), 1 - p.smoothing);
   if (p.smoothing != 0) d = AddScalar(d, -p.smoothing / double(p.vocab));
-  Var weight = Select(p.valid, dloss, p.Zeros(dloss));                                // [...]
+  Var weight = Select(p.valid, dloss, p.Zeros(dloss));  // [...]
   return {Cast(d * Broadcast(weight, p.dim, p.vocab), node.inputs[0].dtype())};
 }
 
 void Grad(GradCall& call) {
-  call.dx[0] = EmitOne(Op::kCrossEntropyGrad, call.node->attrs, {call.in(0), call.in(1), call.out(1), call.dy[0]}, call.node->loc);
+  call.dx[0] = EmitOne(Op::kCrossEntropyGrad, call.node->attrs, {call.in(0), call.in(1), call.out(1), call.dy[0]},
+                       call.node->loc);
 }
 
 std::vector<Sample> Samples(Op op) {
@@ -93,9 +97,11 @@ std::vector<Sample> Samples(Op op) {
 }  // namespace
 
 Var CrossEntropy(Var logits, Var targets, const CrossEntropyOptions& options, Loc loc) {
-  WEFT_CHECK(options.smoothing >= 0 && options.smoothing < 1,
-             fmt::format("cross_entropy at {}: expected smoothing in [0, 1), got {}", ToString(loc), options.smoothing));
-  return Emit(Op::kCrossEntropy, {{"ignore_index", options.ignore_index}, {"smoothing", options.smoothing}}, {logits, targets}, loc)[0];
+  WEFT_CHECK(
+      options.smoothing >= 0 && options.smoothing < 1,
+      fmt::format("cross_entropy at {}: expected smoothing in [0, 1), got {}", ToString(loc), options.smoothing));
+  return Emit(Op::kCrossEntropy, {{"ignore_index", options.ignore_index}, {"smoothing", options.smoothing}},
+              {logits, targets}, loc)[0];
 }
 
 void RegisterLoss(OpTable& t) {

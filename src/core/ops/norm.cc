@@ -13,7 +13,8 @@ DType Acc(const Node& node) { return AccumulateType(node.inputs[0].dtype()); }
 void CheckWeight(const Node& node, size_t i) {
   const Var &x = node.inputs[0], &w = node.inputs[i];
   if (x.rank() < 1 || w.rank() != 1 || w.dim(0) != x.dim(-1) || w.dtype() != x.dtype())
-    FailAt(node, fmt::format("expected operand {} to be {} [{}], got {} {}", i, Name(x.dtype()), x.dim(-1), Name(w.dtype()), ToString(w.shape())));
+    FailAt(node, fmt::format("expected operand {} to be {} [{}], got {} {}", i, Name(x.dtype()), x.dim(-1),
+                             Name(w.dtype()), ToString(w.shape())));
 }
 void InferForward(Node& node) {
   for (size_t i = 1; i < node.inputs.size(); i++) CheckWeight(node, i);
@@ -32,12 +33,14 @@ void InferGrad(Node& node) {
 
 // Each statistic of a row is a label string without the last dim; a sharded last dim needs the composition.
 Dims ForwardDims(const Node& node) {
-  std::string all = Letters(node.inputs[0].rank()), rows = all.substr(0, all.size() - 1), last = all.substr(all.size() - 1);
+  std::string all = Letters(node.inputs[0].rank()), rows = all.substr(0, all.size() - 1),
+              last = all.substr(all.size() - 1);
   if (node.op == Op::kRmsNorm) return {.in = {all, last}, .out = {all, rows}, .whole = last};
   return {.in = {all, last, last}, .out = {all, rows, rows}, .whole = last};
 }
 Dims GradDims(const Node& node) {
-  std::string all = Letters(node.inputs[0].rank()), rows = all.substr(0, all.size() - 1), last = all.substr(all.size() - 1);
+  std::string all = Letters(node.inputs[0].rank()), rows = all.substr(0, all.size() - 1),
+              last = all.substr(all.size() - 1);
   if (node.op == Op::kRmsNormGrad) return {.in = {all, last, rows, all}, .out = {all, last}, .whole = last};
   return {.in = {all, last, rows, rows, all}, .out = {all, last, last}, .whole = last};
 }

@@ -10,9 +10,9 @@ namespace weft {
 enum class Op : uint16_t {
 #define WEFT_ENUM(Name, ...) k##Name,
   WEFT_UNARY_OPS(WEFT_ENUM) WEFT_SCALAR_OPS(WEFT_ENUM) WEFT_BINARY_OPS(WEFT_ENUM) WEFT_COMPARE_OPS(WEFT_ENUM)
-  WEFT_LOGIC_OPS(WEFT_ENUM) WEFT_OTHER_ELEMENTWISE_OPS(WEFT_ENUM) WEFT_FAMILIES(WEFT_ENUM)
+      WEFT_LOGIC_OPS(WEFT_ENUM) WEFT_OTHER_ELEMENTWISE_OPS(WEFT_ENUM) WEFT_FAMILIES(WEFT_ENUM)
 #undef WEFT_ENUM
-  kCount
+          kCount
 };
 inline constexpr int kNumOps = int(Op::kCount);
 const char* Name(Op op);

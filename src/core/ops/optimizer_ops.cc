@@ -12,7 +12,8 @@ namespace {
 void Infer(Node& node) {
   for (int i = 1; i < 4; i++)
     if (node.inputs[size_t(i)].shape() != node.inputs[0].shape())
-      FailAt(node, fmt::format("operand {} has shape {}, the parameter has {}", i, ToString(node.inputs[size_t(i)].shape()), ToString(node.inputs[0].shape())));
+      FailAt(node, fmt::format("operand {} has shape {}, the parameter has {}", i,
+                               ToString(node.inputs[size_t(i)].shape()), ToString(node.inputs[0].shape())));
   for (int i = 4; i < 7; i++) CheckRank(node, i, 0);
   for (int i = 0; i < 3; i++) AddOutput(node, node.inputs[size_t(i)].dtype(), node.inputs[size_t(i)].shape());
 }
@@ -42,7 +43,8 @@ std::vector<Sample> Samples(Op) {
   Attrs attrs{{"beta1", 0.9}, {"beta2", 0.95}, {"eps", 1e-8}, {"weight_decay", 0.1}};
   SampleInput scalar{{}, Domain::kPositive, 0, true}, one{{}, Domain::kOne};
   std::vector<Sample> samples;
-  for (const Shape& s : {Shape{5, 3}, Shape{8}}) samples.push_back({{{s}, {s}, {s, Domain::kPositive}, {s}, scalar, scalar, one}, attrs});
+  for (const Shape& s : {Shape{5, 3}, Shape{8}})
+    samples.push_back({{{s}, {s}, {s, Domain::kPositive}, {s}, scalar, scalar, one}, attrs});
   return samples;
 }
 

@@ -7,15 +7,18 @@
 namespace weft {
 class Var;
 
-// AdamW  (p, m, v, g all of one shape; lr, scale scalars of the accumulate type; updates: i64 scalar, the number of this
+// AdamW  (p, m, v, g all of one shape; lr, scale scalars of the accumulate type; updates: i64 scalar, the number of
+// this
 //        update, from 1); beta1, beta2, eps, weight_decay -> p', m', v' in the dtypes of p, m, v. May run in place.
 //        g' = g * scale; m' = beta1 m + (1 - beta1) g'; v' = beta2 v + (1 - beta2) g'^2;
-//        p' = p - lr * (m' / (1 - beta1^t) / (sqrt(v' / (1 - beta2^t)) + eps) + weight_decay * p)   (Loshchilov, Hutter 2019)
+//        p' = p - lr * (m' / (1 - beta1^t) / (sqrt(v' / (1 - beta2^t)) + eps) + weight_decay * p)   (Loshchilov, Hutter
+//        2019)
 #define WEFT_OPTIMIZER_OPS(X) X(AdamW, "adamw")
 
 struct AdamWOptions {
   double beta1 = 0.9, beta2 = 0.95, eps = 1e-8, weight_decay = 0;
 };
-std::array<Var, 3> AdamW(Var p, Var m, Var v, Var g, Var lr, Var scale, Var updates, const AdamWOptions& options, Loc loc = Loc::current());
+std::array<Var, 3> AdamW(Var p, Var m, Var v, Var g, Var lr, Var scale, Var updates, const AdamWOptions& options,
+                         Loc loc = Loc::current());
 
 }  // namespace weft

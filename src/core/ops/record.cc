@@ -9,9 +9,9 @@ namespace weft {
 const OpTable& Ops() {
   static const OpTable table = [] {
     OpTable t;
-    for (auto* family : {RegisterElementwise, RegisterLeaf, RegisterEinsum, RegisterReduce, RegisterStructural,
-                         RegisterRandom, RegisterEmbedding, RegisterNorm, RegisterAttention, RegisterLoss,
-                         RegisterOptimizer, RegisterCollective})
+    for (auto* family :
+         {RegisterElementwise, RegisterLeaf, RegisterEinsum, RegisterReduce, RegisterStructural, RegisterRandom,
+          RegisterEmbedding, RegisterNorm, RegisterAttention, RegisterLoss, RegisterOptimizer, RegisterCollective})
       family(t);
     for (int i = 0; i < kNumOps; i++)
       WEFT_CHECK(t[size_t(i)].op == Op(i), fmt::format("op {} has no record", Name(Op(i))));
@@ -50,8 +50,8 @@ void CheckSame(const Node& node, int a, int b) {
 void CheckShardDims(const Node& node, const Shape& shape, const Sharding& placement) {
   for (int a = 0; a < placement.num_axes(); a++)
     if (placement[a].kind == Placement::kShard && (placement[a].dim < 0 || size_t(placement[a].dim) >= shape.size()))
-      FailAt(node, fmt::format("placement {} shards dim {} of {}; expected a dim in [0, {})", ToString(placement), placement[a].dim,
-                               ToString(shape), shape.size()));
+      FailAt(node, fmt::format("placement {} shards dim {} of {}; expected a dim in [0, {})", ToString(placement),
+                               placement[a].dim, ToString(shape), shape.size()));
 }
 
 double ProductFlops(const Node& node) {

@@ -1,6 +1,7 @@
 // OpRecord: everything that any transform may ask about an op. One per op, a row in its family's file.
 //
-// `dims` labels the dims of operands and results like an einsum; the sharding rule, checks and FLOP counts derive from it.
+// `dims` labels the dims of operands and results like an einsum; the sharding rule, checks and FLOP counts derive from
+// it.
 #pragma once
 #include <array>
 #include <string>
@@ -44,12 +45,23 @@ struct GradCall {
 };
 
 // How a sample's values are drawn, so that derivatives exist and finite differences are meaningful.
-enum class Domain : uint8_t { kAny, kPositive, kNonzero, kFraction, kIds, kIdsOrIgnored, kBool, kZero, kOne, kShapeOnly };
+enum class Domain : uint8_t {
+  kAny,
+  kPositive,
+  kNonzero,
+  kFraction,
+  kIds,
+  kIdsOrIgnored,
+  kBool,
+  kZero,
+  kOne,
+  kShapeOnly
+};
 struct SampleInput {
   Shape shape;
   Domain domain = Domain::kAny;
-  int64_t num_ids = 0;                 // kIds: values in [0, num_ids)
-  bool accumulate_type = false;        // the operand is of the accumulate type, not of the sample's dtype
+  int64_t num_ids = 0;           // kIds: values in [0, num_ids)
+  bool accumulate_type = false;  // the operand is of the accumulate type, not of the sample's dtype
 };
 struct Sample {
   std::vector<SampleInput> inputs;
@@ -60,14 +72,14 @@ using Outputs = absl::InlinedVector<Var, 2>;
 
 struct OpRecord {
   Op op = Op::kCount;
-  void (*infer)(Node& node) = nullptr;                     // fills node.outputs; throws Error for bad operands
-  void (*grad)(GradCall& call) = nullptr;                  // null: differentiate the fallback
+  void (*infer)(Node& node) = nullptr;     // fills node.outputs; throws Error for bad operands
+  void (*grad)(GradCall& call) = nullptr;  // null: differentiate the fallback
   Dims (*dims)(const Node& node) = nullptr;
-  Outputs (*fallback)(const Node& node) = nullptr;         // the same results from other ops
-  std::vector<Sample> (*samples)(Op op) = nullptr;         // an op without samples fails the sweep
-  int shape_operand = -1;                                  // this input lends its dims and placement, no bytes
-  bool generator = false;                                  // made anew in whatever placement a consumer wants
-  int products = 0;                                        // matrix products over all labels, for FLOPs
+  Outputs (*fallback)(const Node& node) = nullptr;  // the same results from other ops
+  std::vector<Sample> (*samples)(Op op) = nullptr;  // an op without samples fails the sweep
+  int shape_operand = -1;                           // this input lends its dims and placement, no bytes
+  bool generator = false;                           // made anew in whatever placement a consumer wants
+  int products = 0;                                 // matrix products over all labels, for FLOPs
 };
 
 using OpTable = std::array<OpRecord, size_t(kNumOps)>;
@@ -75,13 +87,13 @@ const OpTable& Ops();  // the closed set
 inline const OpRecord& Record(Op op) { return Ops()[size_t(op)]; }
 
 // Used by the families' files.
-std::string Letters(int n, char first = 'a');                     // "abc"
+std::string Letters(int n, char first = 'a');  // "abc"
 void AddOutput(Node& node, DType dtype, Shape shape);
 [[noreturn]] void FailAt(const Node& node, const std::string& message);  // "einsum at attention.cc:61: ..."
 void CheckRank(const Node& node, int operand, int rank);
-void CheckSame(const Node& node, int a, int b);                   // equal dtype and shape
+void CheckSame(const Node& node, int a, int b);                                        // equal dtype and shape
 void CheckShardDims(const Node& node, const Shape& shape, const Sharding& placement);  // every sharded dim exists
-double ProductFlops(const Node& node);                            // 2 * products * all labels' extents, of global shapes
+double ProductFlops(const Node& node);  // 2 * products * all labels' extents, of global shapes
 
 void RegisterElementwise(OpTable&);
 void RegisterLeaf(OpTable&);

@@ -77,7 +77,8 @@ Outputs FallbackArgMax(const Node& node) {
 
 std::vector<Sample> Samples(Op op) {
   Domain domain = op == Op::kReduceProd ? Domain::kPositive : Domain::kAny;
-  return {{{{{5, 3}, domain}}, {{"dim", 0}}}, {{{{4, 6}, domain}}, {{"dim", 1}}}, {{{{2, 7, 3}, domain}}, {{"dim", 1}}}};
+  return {
+      {{{{5, 3}, domain}}, {{"dim", 0}}}, {{{{4, 6}, domain}}, {{"dim", 1}}}, {{{{2, 7, 3}, domain}}, {{"dim", 1}}}};
 }
 std::vector<Sample> SamplesSumOfSquares(Op) { return {{{{{5, 3}}}}, {{{{8}}}}}; }
 
@@ -114,7 +115,8 @@ void RegisterReduce(OpTable& t) {
   t[size_t(Op::kReduceProd)] = {Op::kReduceProd, Infer, GradProd, ProdDims, nullptr, Samples};
   t[size_t(Op::kArgMax)] = {Op::kArgMax, InferArgMax, NoGrad, ArgMaxDims, FallbackArgMax, Samples};
   t[size_t(Op::kCumSum)] = {Op::kCumSum, InferCumSum, GradCumSum, CumSumDims, nullptr, Samples};
-  t[size_t(Op::kSumOfSquares)] = {Op::kSumOfSquares, InferSumOfSquares, GradSumOfSquares, SumOfSquaresDims, nullptr, SamplesSumOfSquares};
+  t[size_t(Op::kSumOfSquares)] = {Op::kSumOfSquares, InferSumOfSquares, GradSumOfSquares,
+                                  SumOfSquaresDims,  nullptr,           SamplesSumOfSquares};
 }
 
 }  // namespace weft

@@ -18,7 +18,8 @@ void InferBroadcast(Node& node) {
 void InferPermute(Node& node) {
   const Shape &x = node.inputs[0].shape(), &perm = node.attrs.Ints("perm");
   Shape shape, seen(x.size(), 0);
-  if (perm.size() != x.size()) FailAt(node, fmt::format("expected a permutation of {} dims, got {}", x.size(), ToString(perm)));
+  if (perm.size() != x.size())
+    FailAt(node, fmt::format("expected a permutation of {} dims, got {}", x.size(), ToString(perm)));
   for (int64_t p : perm) {
     if (p < 0 || p >= int64_t(x.size()) || seen[size_t(p)]++) FailAt(node, "not a permutation: " + ToString(perm));
     shape.push_back(x[size_t(p)]);
@@ -29,7 +30,8 @@ void InferSplit(Node& node) {
   Shape shape = node.inputs[0].shape();
   size_t dim = size_t(DimOf(node));
   int64_t inner = node.attrs.Int("inner");
-  if (inner <= 0 || shape[dim] % inner) FailAt(node, fmt::format("cannot split dim {} of {} into pieces of {}", dim, ToString(shape), inner));
+  if (inner <= 0 || shape[dim] % inner)
+    FailAt(node, fmt::format("cannot split dim {} of {} into pieces of {}", dim, ToString(shape), inner));
   shape[dim] /= inner;
   shape.insert(shape.begin() + int(dim) + 1, inner);
   AddOutput(node, DTypeOf(node), std::move(shape));
@@ -37,7 +39,8 @@ void InferSplit(Node& node) {
 void InferMerge(Node& node) {
   Shape shape = node.inputs[0].shape();
   size_t dim = size_t(DimOf(node));
-  if (dim + 1 >= shape.size()) FailAt(node, fmt::format("dim {} of {} has no dim after it to merge with", dim, ToString(shape)));
+  if (dim + 1 >= shape.size())
+    FailAt(node, fmt::format("dim {} of {} has no dim after it to merge with", dim, ToString(shape)));
   shape[dim] *= shape[dim + 1];
   shape.erase(shape.begin() + int(dim) + 1);
   AddOutput(node, DTypeOf(node), std::move(shape));
@@ -62,15 +65,20 @@ void InferConcat(Node& node) {
   size_t dim = size_t(DimOf(node));
   for (size_t i = 1; i < node.inputs.size(); i++) {
     Shape other = node.inputs[i].shape();
-    if (other.size() != shape.size() || node.inputs[i].dtype() != DTypeOf(node)) FailAt(node, "operands differ in rank or dtype");
+    if (other.size() != shape.size() || node.inputs[i].dtype() != DTypeOf(node))
+      FailAt(node, "operands differ in rank or dtype");
     shape[dim] += other[dim];
     other[dim] = shape[dim];
-    if (other != shape) FailAt(node, fmt::format("operands differ outside dim {}: {} and {}", dim, ToString(node.inputs[0].shape()), ToString(node.inputs[i].shape())));
+    if (other != shape)
+      FailAt(node, fmt::format("operands differ outside dim {}: {} and {}", dim, ToString(node.inputs[0].shape()),
+                               ToString(node.inputs[i].shape())));
   }
   AddOutput(node, DTypeOf(node), std::move(shape));
 }
 
-Dims Labels(std::string in, std::string out) { return {.in = {std::move(in)}, .out = {std::move(out)}, .linear = Linear::kJoint}; }
+Dims Labels(std::string in, std::string out) {
+  return {.in = {std::move(in)}, .out = {std::move(out)}, .linear = Linear::kJoint};
+}
 Dims BroadcastDims(const Node& node) {
   std::string in = Letters(node.inputs[0].rank()), out = in;
   out.insert(size_t(DimOf(node)), "z");
@@ -115,7 +123,9 @@ void GradPermute(GradCall& call) {
   call.dx[0] = Permute(call.dy[0], inverse);
 }
 void GradSplit(GradCall& call) { call.dx[0] = Merge(call.dy[0], DimOf(*call.node)); }
-void GradMerge(GradCall& call) { call.dx[0] = Split(call.dy[0], DimOf(*call.node), call.in(0).dim(DimOf(*call.node) + 1)); }
+void GradMerge(GradCall& call) {
+  call.dx[0] = Split(call.dy[0], DimOf(*call.node), call.in(0).dim(DimOf(*call.node) + 1));
+}
 void GradSlice(GradCall& call) {
   int dim = DimOf(*call.node);
   int64_t start = call.node->attrs.Int("start"), length = call.node->attrs.Int("length");
@@ -136,13 +146,20 @@ void GradConcat(GradCall& call) {
 
 std::vector<Sample> Samples(Op op) {
   switch (op) {
-    case Op::kBroadcast: return {{{{{5}}}, {{"dim", 0}, {"size", 3}}}, {{{{4, 3}}}, {{"dim", 1}, {"size", 5}}}};
-    case Op::kPermute: return {{{{{5, 2, 4}}}, {{"perm", Shape{2, 0, 1}}}}};
-    case Op::kSplit: return {{{{{12, 3}}}, {{"dim", 0}, {"inner", 3}}}, {{{{2, 10}}}, {{"dim", 1}, {"inner", 2}}}};
-    case Op::kMerge: return {{{{{4, 3, 2}}}, {{"dim", 0}}}, {{{{2, 5, 2}}}, {{"dim", 1}}}};
-    case Op::kSlice: return {{{{{7, 4}}}, {{"dim", 0}, {"start", 2}, {"length", 4}}}};
-    case Op::kPad: return {{{{{3, 5}}}, {{"dim", 1}, {"low", 1}, {"high", 2}}}};
-    default: return {{{{{5, 2}}, {{5, 3}}}, {{"dim", 1}}}, {{{{2, 4}}, {{3, 4}}, {{1, 4}}}, {{"dim", 0}}}};
+    case Op::kBroadcast:
+      return {{{{{5}}}, {{"dim", 0}, {"size", 3}}}, {{{{4, 3}}}, {{"dim", 1}, {"size", 5}}}};
+    case Op::kPermute:
+      return {{{{{5, 2, 4}}}, {{"perm", Shape{2, 0, 1}}}}};
+    case Op::kSplit:
+      return {{{{{12, 3}}}, {{"dim", 0}, {"inner", 3}}}, {{{{2, 10}}}, {{"dim", 1}, {"inner", 2}}}};
+    case Op::kMerge:
+      return {{{{{4, 3, 2}}}, {{"dim", 0}}}, {{{{2, 5, 2}}}, {{"dim", 1}}}};
+    case Op::kSlice:
+      return {{{{{7, 4}}}, {{"dim", 0}, {"start", 2}, {"length", 4}}}};
+    case Op::kPad:
+      return {{{{{3, 5}}}, {{"dim", 1}, {"low", 1}, {"high", 2}}}};
+    default:
+      return {{{{{5, 2}}, {{5, 3}}}, {{"dim", 1}}}, {{{{2, 4}}, {{3, 4}}, {{1, 4}}}, {{"dim", 0}}}};
   }
 }
 
@@ -154,7 +171,8 @@ Var Broadcast(Var x, int dim, int64_t size, Loc loc) {
 Var BroadcastTo(Var x, const Shape& shape, Loc loc) {
   int missing = int(shape.size()) - x.rank();
   WEFT_CHECK(missing >= 0 && Shape(shape.begin() + missing, shape.end()) == x.shape(),
-             fmt::format("broadcast at {}: {} is not the trailing part of {}", ToString(loc), ToString(x.shape()), ToString(shape)));
+             fmt::format("broadcast at {}: {} is not the trailing part of {}", ToString(loc), ToString(x.shape()),
+                         ToString(shape)));
   for (int i = missing - 1; i >= 0; i--) x = Broadcast(x, 0, shape[size_t(i)], loc);
   return x;
 }
@@ -162,9 +180,12 @@ Var Permute(Var x, Shape perm, Loc loc) { return EmitOne(Op::kPermute, {{"perm",
 Var Split(Var x, int dim, int64_t inner, Loc loc) {
   return EmitOne(Op::kSplit, {{"dim", NormalizeDim(dim, x.rank(), "split")}, {"inner", inner}}, {x}, loc);
 }
-Var Merge(Var x, int dim, Loc loc) { return EmitOne(Op::kMerge, {{"dim", NormalizeDim(dim, x.rank(), "merge")}}, {x}, loc); }
+Var Merge(Var x, int dim, Loc loc) {
+  return EmitOne(Op::kMerge, {{"dim", NormalizeDim(dim, x.rank(), "merge")}}, {x}, loc);
+}
 Var Slice(Var x, int dim, int64_t start, int64_t length, Loc loc) {
-  return EmitOne(Op::kSlice, {{"dim", NormalizeDim(dim, x.rank(), "slice")}, {"start", start}, {"length", length}}, {x}, loc);
+  return EmitOne(Op::kSlice, {{"dim", NormalizeDim(dim, x.rank(), "slice")}, {"start", start}, {"length", length}}, {x},
+                 loc);
 }
 Var Pad(Var x, int dim, int64_t low, int64_t high, Loc loc) {
   return EmitOne(Op::kPad, {{"dim", NormalizeDim(dim, x.rank(), "pad")}, {"low", low}, {"high", high}}, {x}, loc);
@@ -175,7 +196,8 @@ Var Concat(std::span<const Var> xs, int dim, Loc loc) {
 }
 
 void RegisterStructural(OpTable& t) {
-  t[size_t(Op::kBroadcast)] = {Op::kBroadcast, InferBroadcast, GradBroadcast, BroadcastDims, nullptr, Samples, -1, true};
+  t[size_t(Op::kBroadcast)] = {
+      Op::kBroadcast, InferBroadcast, GradBroadcast, BroadcastDims, nullptr, Samples, -1, true};
   t[size_t(Op::kPermute)] = {Op::kPermute, InferPermute, GradPermute, PermuteDims, nullptr, Samples};
   t[size_t(Op::kSplit)] = {Op::kSplit, InferSplit, GradSplit, SplitDims, nullptr, Samples};
   t[size_t(Op::kMerge)] = {Op::kMerge, InferMerge, GradMerge, MergeDims, nullptr, Samples};

@@ -16,7 +16,8 @@ using NodePtr = std::shared_ptr<Node>;
 class Backward {
  public:
   // `partial`: each of wrt stands for itself, also where one is computed from another.
-  Backward(std::span<const Var> results, std::span<const Var> cotangents, std::span<const Var> wrt, bool partial = false)
+  Backward(std::span<const Var> results, std::span<const Var> cotangents, std::span<const Var> wrt,
+           bool partial = false)
       : wrt_(wrt), partial_(partial) {
     for (const Var& w : wrt) targets_.insert(&w.node());
     Collect(results);
@@ -88,7 +89,8 @@ class Backward {
     std::vector<Var> dy(own.begin(), own.end());
     for (size_t i = 0; i < dy.size(); i++)
       if (dy[i] && !Exempt(*node)) dy[i] = own[i] = ReshardLike(dy[i], Var(node, int(i)));
-    bool inner = std::any_of(node->inputs.begin(), node->inputs.end(), [&](const Var& in) { return reached_.contains(&in.node()); });
+    bool inner = std::any_of(node->inputs.begin(), node->inputs.end(),
+                             [&](const Var& in) { return reached_.contains(&in.node()); });
     if (!inner || node->op == Op::kStopGradient || Ends(*node)) return;
     std::vector<Var> dx(node->inputs.size());
     Derive(node, dy, dx);
@@ -108,11 +110,14 @@ class Backward {
     if (!record.fallback) FailAt(*node, "has neither a derivative nor a composition to differentiate");
     Outputs same = record.fallback(*node);
     std::vector<Var> results(same.begin(), same.end());
-    // A saved result among the operands (a log-sum-exp, a norm's statistic) depends on the others; its share arrives by its own node.
+    // A saved result among the operands (a log-sum-exp, a norm's statistic) depends on the others; its share arrives by
+    // its own node.
     dx = Backward(results, dy, node->inputs, /*partial=*/true).Run();
     // An operand that stands twice got the sum of both shares already.
     for (size_t i = 0; i < dx.size(); i++)
-      if (std::find(node->inputs.begin(), node->inputs.begin() + long(i), node->inputs[i]) != node->inputs.begin() + long(i)) dx[i] = {};
+      if (std::find(node->inputs.begin(), node->inputs.begin() + long(i), node->inputs[i]) !=
+          node->inputs.begin() + long(i))
+        dx[i] = {};
   }
 
   std::span<const Var> wrt_;
@@ -126,9 +131,11 @@ class Backward {
 void CheckHasHistory(const Var& v, size_t i) {
   WEFT_CHECK(v, fmt::format("Grad: operand {} is empty (a Var that was never assigned)", i));
   const Node& node = v.node();
-  WEFT_CHECK(node.values.empty() || node.requires_grad,
-             fmt::format("Grad: operand {}, {} {} made at {}, does not require a gradient; make it with {{.requires_grad = true}}", i,
-                         Name(v.dtype()), ToString(v.shape()), ToString(node.loc)));
+  WEFT_CHECK(
+      node.values.empty() || node.requires_grad,
+      fmt::format(
+          "Grad: operand {}, {} {} made at {}, does not require a gradient; make it with {{.requires_grad = true}}", i,
+          Name(v.dtype()), ToString(v.shape()), ToString(node.loc)));
 }
 
 }  // namespace
@@ -139,7 +146,8 @@ std::vector<Var> Vjp(std::span<const Var> results, std::span<const Var> cotangen
 
 std::vector<Var> Grad(Var loss, std::span<const Var> wrt) {
   if (loss.rank() != 0 || !IsFloating(loss.dtype()))
-    FailAt(loss.node(), fmt::format("Grad needs a floating scalar, got {} {}", Name(loss.dtype()), ToString(loss.shape())));
+    FailAt(loss.node(),
+           fmt::format("Grad needs a floating scalar, got {} {}", Name(loss.dtype()), ToString(loss.shape())));
   for (size_t i = 0; i < wrt.size(); i++) CheckHasHistory(wrt[i], i);
   OriginScope origin(Phase::kBackward, &loss.node());
   Var seed = Full(1.0, loss.dtype(), {});

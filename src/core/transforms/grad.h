@@ -15,7 +15,9 @@ namespace weft {
 // output of a reshard, a broadcast, and what is made from parameters and generators alone are exempt (design.md 5.3).
 // An eager value that requires no gradient has no history to follow: that is an Error, not a zero.
 std::vector<Var> Grad(Var loss, std::span<const Var> wrt);
-inline std::vector<Var> Grad(Var loss, std::initializer_list<Var> wrt) { return Grad(std::move(loss), std::span(wrt.begin(), wrt.size())); }
+inline std::vector<Var> Grad(Var loss, std::initializer_list<Var> wrt) {
+  return Grad(std::move(loss), std::span(wrt.begin(), wrt.size()));
+}
 
 // The same for several results with given cotangents: sum_i <cotangents[i], d results[i]>. Empty Var where not reached.
 std::vector<Var> Vjp(std::span<const Var> results, std::span<const Var> cotangents, std::span<const Var> wrt);

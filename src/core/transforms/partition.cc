@@ -24,7 +24,8 @@ void CheckOnePartial(const Sharding& s) {
   const Placement* first = nullptr;
   for (int a = 0; a < s.num_axes(); a++) {
     if (s[a].kind != Placement::kPartial) continue;
-    WEFT_CHECK(!first || first->reduce == s[a].reduce, fmt::format("placement {}: two kinds of Partial never mix; reduce one of them first", ToString(s)));
+    WEFT_CHECK(!first || first->reduce == s[a].reduce,
+               fmt::format("placement {}: two kinds of Partial never mix; reduce one of them first", ToString(s)));
     first = &s[a];
   }
 }
@@ -34,7 +35,8 @@ constexpr int kMaxLazyDepth = 64;
 
 int Cost(const std::vector<Transition>& steps) {
   int cost = 0;
-  for (const Transition& t : steps) cost += t.op == Op::kAllReduce ? 2 : t.op == Op::kLocalSlice || t.op == Op::kMaskPartial ? 0 : 1;
+  for (const Transition& t : steps)
+    cost += t.op == Op::kAllReduce ? 2 : t.op == Op::kLocalSlice || t.op == Op::kMaskPartial ? 0 : 1;
   return cost;
 }
 
@@ -47,18 +49,24 @@ Partitioner::Partitioner(const PartitionOptions& options) : options_(options) {
 Sharding Partitioner::Resolve(const Sharding& target, const Sharding& have) const {
   if (target.num_axes() == 0) return Sharding(mesh().num_axes());
   WEFT_CHECK(target.num_axes() == mesh().num_axes(),
-             fmt::format("placement {} has {} axes, the mesh {} has {}", ToString(target), target.num_axes(), ToString(mesh()), mesh().num_axes()));
+             fmt::format("placement {} has {} axes, the mesh {} has {}", ToString(target), target.num_axes(),
+                         ToString(mesh()), mesh().num_axes()));
   auto one = [&](int axis) { return mesh().sizes[size_t(axis)] == 1; };
   bool keeps = false;
   for (int a = 0; a < target.num_axes(); a++) keeps |= target[a].kind == Placement::kKeep;
   Sharding result = keeps ? have : Sharding(mesh().num_axes());
   // With kept axes around, an axis that already shards the right dim stays where it is in that dim's order.
-  auto stays = [&](int a) { return target[a].kind == Placement::kShard && result[a].kind == Placement::kShard && result[a].dim == target[a].dim; };
+  auto stays = [&](int a) {
+    return target[a].kind == Placement::kShard && result[a].kind == Placement::kShard && result[a].dim == target[a].dim;
+  };
   for (int a = 0; a < target.num_axes(); a++)
-    if (target[a].kind != Placement::kKeep && !stays(a)) result.Set(a, target[a].kind == Placement::kPartial && !one(a) ? target[a] : Replicate());
+    if (target[a].kind != Placement::kKeep && !stays(a))
+      result.Set(a, target[a].kind == Placement::kPartial && !one(a) ? target[a] : Replicate());
   for (int order = 0; order < target.num_axes(); order++)
     for (int a = 0; a < target.num_axes(); a++)
-      if (target[a].kind == Placement::kShard && target[a].order == order && result[a].kind != Placement::kShard && !one(a)) result.Set(a, target[a]);
+      if (target[a].kind == Placement::kShard && target[a].order == order && result[a].kind != Placement::kShard &&
+          !one(a))
+        result.Set(a, target[a]);
   CheckOnePartial(result);
   return result;
 }
@@ -73,20 +81,24 @@ void Partitioner::Place(const Var& global, const Sharding& sharding, Var local, 
   if (local) placed.versions.push_back({sharding, origin.phase, std::move(local)});
 }
 
-Var Partitioner::EmitFrom(const Node& global, std::span<const Var> inputs, const Sharding& sharding, const Node& origin) {
+Var Partitioner::EmitFrom(const Node& global, std::span<const Var> inputs, const Sharding& sharding,
+                          const Node& origin) {
   return Var(EmitLocal(global.op, global.attrs, inputs, {LocalInfo(global.outputs[0], sharding)}, origin), 0);
 }
 
 Var Partitioner::ShapeOnly(const Var& global, const Sharding& sharding, const Node& origin) {
   Attrs attrs{{"value", 0.0}, {"shape_only", 1}};
-  return Var(EmitLocal(Op::kFull, attrs, {}, {LocalInfo(global.node().outputs[size_t(global.index())], sharding)}, origin), 0);
+  return Var(
+      EmitLocal(Op::kFull, attrs, {}, {LocalInfo(global.node().outputs[size_t(global.index())], sharding)}, origin), 0);
 }
 
 Var Partitioner::Convert(Var local, const Sharding& have, const Sharding& want, const Node& origin, const Var& global) {
   for (const Transition& t : PlanTransitions(have, want)) {
     if (options_.check && origin.op != Op::kReshard && t.op != Op::kLocalSlice && t.op != Op::kMaskPartial)
-      FailAt(origin, fmt::format("needs {} as {} but it is {}: {} on axis \"{}\" would be inserted; reshard it explicitly", ToString(global.shape()),
-                                 ToString(want), ToString(have), Name(t.op), mesh().names[size_t(t.axis)]));
+      FailAt(origin,
+             fmt::format("needs {} as {} but it is {}: {} on axis \"{}\" would be inserted; reshard it explicitly",
+                         ToString(global.shape()), ToString(want), ToString(have), Name(t.op),
+                         mesh().names[size_t(t.axis)]));
     Attrs attrs{{"axis", t.axis}};
     if (t.op == Op::kAllToAll) {
       attrs.Set({"gather_dim", t.dim});
@@ -94,7 +106,8 @@ Var Partitioner::Convert(Var local, const Sharding& have, const Sharding& want, 
     } else if (t.op != Op::kAllReduce && t.op != Op::kMaskPartial) {
       attrs.Set({"dim", t.dim});
     }
-    if (t.op == Op::kAllReduce || t.op == Op::kReduceScatter || t.op == Op::kMaskPartial) attrs.Set({"reduce", int(t.reduce)});
+    if (t.op == Op::kAllReduce || t.op == Op::kReduceScatter || t.op == Op::kMaskPartial)
+      attrs.Set({"reduce", int(t.reduce)});
     ValueInfo info = LocalInfo(global.node().outputs[size_t(global.index())], t.after);
     local = Var(EmitLocal(t.op, std::move(attrs), std::span(&local, 1), {info}, origin), 0);
   }
@@ -148,7 +161,8 @@ Var Partitioner::MaterializeLazy(const Var& global, const Sharding& want, const 
     inputs.push_back(Materialize(node.inputs[0], in, origin));
   } else {
     bool scalars = RecordOf(node.op).generator;  // the step and row of random ops
-    for (const Var& in : node.inputs) inputs.push_back(Materialize(in, scalars ? Sharding(mesh().num_axes()) : plain, origin));
+    for (const Var& in : node.inputs)
+      inputs.push_back(Materialize(in, scalars ? Sharding(mesh().num_axes()) : plain, origin));
   }
   return Convert(EmitFrom(node, inputs, plain, origin), plain, want, origin, global);
 }
@@ -169,7 +183,9 @@ void Partitioner::ProcessReshard(const std::shared_ptr<Node>& node) {
   bool like = node->inputs.size() == 2;
   bool free = like && At(node->inputs[1]).lazy;  // a generator has no one placement to be like
   Sharding have = At(x).sharding;
-  Sharding target = free ? have : like ? Dual(At(node->inputs[1]).sharding) : Resolve(node->attrs.Target("target"), have);
+  Sharding target = free   ? have
+                    : like ? Dual(At(node->inputs[1]).sharding)
+                           : Resolve(node->attrs.Target("target"), have);
   Placed& placed = At(Var(node, 0));
   placed.sharding = target;
   placed.lazy = At(x).lazy;
@@ -215,7 +231,8 @@ void Partitioner::ProcessOp(const std::shared_ptr<Node>& node) {
 
 void Partitioner::ProcessFallback(const std::shared_ptr<Node>& node) {
   const OpRecord& record = RecordOf(node->op);
-  if (!record.fallback) FailAt(*node, "a dim that it needs whole is sharded, and it has no composition; reshard the operand");
+  if (!record.fallback)
+    FailAt(*node, "a dim that it needs whole is sharded, and it has no composition; reshard the operand");
   OnFallback(*node);
   TraceBuilder trace;
   Outputs results;
@@ -268,8 +285,8 @@ class GraphPartitioner : public Partitioner {
   }
 
  protected:
-  std::shared_ptr<Node> EmitLocal(Op op, Attrs attrs, std::span<const Var> inputs, absl::InlinedVector<ValueInfo, 1> outputs,
-                                  const Node& origin) override {
+  std::shared_ptr<Node> EmitLocal(Op op, Attrs attrs, std::span<const Var> inputs,
+                                  absl::InlinedVector<ValueInfo, 1> outputs, const Node& origin) override {
     auto node = std::make_shared<Node>();
     node->op = op;
     node->attrs = std::move(attrs);
@@ -287,10 +304,13 @@ class GraphPartitioner : public Partitioner {
   }
 
  private:
-  NamedValue Deliver(const NamedValue& named, const std::map<std::string, Sharding>& wanted, const std::map<std::string, Sharding>& stored) {
+  NamedValue Deliver(const NamedValue& named, const std::map<std::string, Sharding>& wanted,
+                     const std::map<std::string, Sharding>& stored) {
     Sharding want = natural_ ? At(named.value).sharding : Sharding(mesh().num_axes());
-    if (auto it = wanted.find(named.name); it != wanted.end()) want = Resolve(it->second, want);
-    else if (auto entry = stored.find(named.name); entry != stored.end()) want = entry->second;
+    if (auto it = wanted.find(named.name); it != wanted.end())
+      want = Resolve(it->second, want);
+    else if (auto entry = stored.find(named.name); entry != stored.end())
+      want = entry->second;
     return {named.name, Materialize(named.value, want, named.value.node())};
   }
 

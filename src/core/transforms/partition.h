@@ -1,9 +1,10 @@
-// Partition: from a program over global tensors to the one that each rank runs, with collectives where placements differ.
+// Partition: from a program over global tensors to the one that each rank runs, with collectives where placements
+// differ.
 //
 //   LocalProgram local = Partition(graph, {.mesh = {{"dp", "tp"}, {2, 2}}});
 //
-// Placements flow forward from the leaves through the rules (rules.h); there is no search. The same class, node by node,
-// is eager DTensor: only where local values live and how local ops are made differs (the two virtual functions).
+// Placements flow forward from the leaves through the rules (rules.h); there is no search. The same class, node by
+// node, is eager DTensor: only where local values live and how local ops are made differs (the two virtual functions).
 #pragma once
 #include <functional>
 #include <map>
@@ -16,8 +17,8 @@
 
 namespace weft {
 
-// Where a global value is: its placement, and its local versions by placement. A lazy value is a generator (or made from
-// generators alone) and has no version until a consumer wants one.
+// Where a global value is: its placement, and its local versions by placement. A lazy value is a generator (or made
+// from generators alone) and has no version until a consumer wants one.
 struct Placed {
   struct Version {
     Sharding sharding;
@@ -34,10 +35,11 @@ struct Placed {
 
 struct PartitionOptions {
   MeshShape mesh;
-  bool check = false;                      // the explicit mode: refuse where a collective would be inserted
-  const OpTable* ops = nullptr;            // null: Ops(); tests pass broken rules
-  std::map<std::string, Sharding> wanted{};  // placements of outputs (default: Replicate) and writes (default: as stored)
-  bool natural = false;                      // outputs not in `wanted` come in the placement that the rules gave them
+  bool check = false;            // the explicit mode: refuse where a collective would be inserted
+  const OpTable* ops = nullptr;  // null: Ops(); tests pass broken rules
+  std::map<std::string, Sharding>
+      wanted{};          // placements of outputs (default: Replicate) and writes (default: as stored)
+  bool natural = false;  // outputs not in `wanted` come in the placement that the rules gave them
 };
 
 class Partitioner {
@@ -77,7 +79,7 @@ class Partitioner {
 };
 
 struct LocalProgram {
-  Graph graph;                       // local nodes; ValueInfo holds global shapes and shardings
+  Graph graph;  // local nodes; ValueInfo holds global shapes and shardings
   MeshShape mesh;
   std::vector<std::string> inlined;  // ops whose composition was inlined because a dim they need whole is sharded
 };

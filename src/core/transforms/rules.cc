@@ -12,8 +12,15 @@ bool Contains(const Labels& labels, char l) { return labels.find(l) != Labels::n
 
 class Chooser {
  public:
-  Chooser(const Node& node, const Dims& dims, std::span<const Sharding> have, std::span<const bool> flexible, const MeshShape& mesh)
-      : node_(node), dims_(dims), have_(have), flexible_(flexible), mesh_(mesh), chosen_(size_t(mesh.num_axes()), 0), keeps_(chosen_.size(), false) {}
+  Chooser(const Node& node, const Dims& dims, std::span<const Sharding> have, std::span<const bool> flexible,
+          const MeshShape& mesh)
+      : node_(node),
+        dims_(dims),
+        have_(have),
+        flexible_(flexible),
+        mesh_(mesh),
+        chosen_(size_t(mesh.num_axes()), 0),
+        keeps_(chosen_.size(), false) {}
 
   NodeSharding Run() {
     for (int axis = 0; axis < mesh_.num_axes(); axis++) {
@@ -28,8 +35,8 @@ class Chooser {
  private:
   struct Order {
     char label;
-    AxisList axes;            // major first
-    size_t coincides = 0;     // groups: how many of the axes, from the major one, shard `outer` at the same boundaries
+    AxisList axes;         // major first
+    size_t coincides = 0;  // groups: how many of the axes, from the major one, shard `outer` at the same boundaries
   };
 
   const Dims::Group* GroupOfMerged(char l) const {
@@ -73,7 +80,9 @@ class Chooser {
       if (!Coincides(*group, have_[k].DimAxes(p.dim))) return 0;
       return group->merged;
     }
-    if (const Dims::Group* group = GroupOfMerged(label); group && group->exact && !Coincides(*group, have_[k].DimAxes(p.dim))) return 0;
+    if (const Dims::Group* group = GroupOfMerged(label);
+        group && group->exact && !Coincides(*group, have_[k].DimAxes(p.dim)))
+      return 0;
     return label;
   }
 
@@ -177,8 +186,10 @@ class Chooser {
     }
     for (int a = 0; a < mesh_.num_axes(); a++) {
       if (s[a].kind == Placement::kShard) continue;
-      if (keeps_[size_t(a)]) s.Set(a, Partial());
-      else if (result && IsUsed(a)) s.Set(a, Partial(dims_.reduce));
+      if (keeps_[size_t(a)])
+        s.Set(a, Partial());
+      else if (result && IsUsed(a))
+        s.Set(a, Partial(dims_.reduce));
     }
     return s;
   }
@@ -193,7 +204,8 @@ class Chooser {
     NodeSharding result;
     for (const Labels& labels : dims_.in) result.in.push_back(Layout(labels, false));
     for (const Labels& labels : dims_.out) result.out.push_back(Layout(labels, true));
-    for (const Order& order : orders_) result.needs_fallback |= !order.axes.empty() && Contains(dims_.whole, order.label);
+    for (const Order& order : orders_)
+      result.needs_fallback |= !order.axes.empty() && Contains(dims_.whole, order.label);
     return result;
   }
 
@@ -207,7 +219,9 @@ class Chooser {
   std::vector<Order> orders_;
 };
 
-bool IsPrefix(const AxisList& a, const AxisList& of) { return a.size() <= of.size() && std::equal(a.begin(), a.end(), of.begin()); }
+bool IsPrefix(const AxisList& a, const AxisList& of) {
+  return a.size() <= of.size() && std::equal(a.begin(), a.end(), of.begin());
+}
 
 class TransitionPlanner {
  public:
@@ -248,7 +262,8 @@ class TransitionPlanner {
 
   bool Slice() {
     for (int a = 0; a < cur_.num_axes(); a++)
-      if (cur_[a].kind == Placement::kReplicate && Ready(a)) return Step({Op::kLocalSlice, a, want_[a].dim}, Shard(want_[a].dim));
+      if (cur_[a].kind == Placement::kReplicate && Ready(a))
+        return Step({Op::kLocalSlice, a, want_[a].dim}, Shard(want_[a].dim));
     return false;
   }
   bool Scatter() {
@@ -271,7 +286,8 @@ class TransitionPlanner {
   }
   bool Gather() {
     for (int a = cur_.num_axes() - 1; a >= 0; a--)
-      if (cur_[a].kind == Placement::kShard && !Stays(a) && Innermost(a)) return Step({Op::kAllGather, a, cur_[a].dim}, Replicate());
+      if (cur_[a].kind == Placement::kShard && !Stays(a) && Innermost(a))
+        return Step({Op::kAllGather, a, cur_[a].dim}, Replicate());
     return false;
   }
   bool Mask() {
@@ -279,8 +295,10 @@ class TransitionPlanner {
       if (cur_[a].kind == Placement::kReplicate && want_[a].kind == Placement::kPartial)
         return Step({Op::kMaskPartial, a, 0, 0, want_[a].reduce}, want_[a]);
     for (int a = 0; a < cur_.num_axes(); a++)
-      if (cur_[a].kind == Placement::kPartial && want_[a].kind == Placement::kPartial && cur_[a].reduce != want_[a].reduce)
-        Fail(fmt::format("reshard: {} cannot become {}; two kinds of Partial never mix", ToString(cur_), ToString(want_)));
+      if (cur_[a].kind == Placement::kPartial && want_[a].kind == Placement::kPartial &&
+          cur_[a].reduce != want_[a].reduce)
+        Fail(fmt::format("reshard: {} cannot become {}; two kinds of Partial never mix", ToString(cur_),
+                         ToString(want_)));
     return false;
   }
 
@@ -291,11 +309,13 @@ class TransitionPlanner {
 
 }  // namespace
 
-NodeSharding ChooseSharding(const Node& node, const Dims& dims, std::span<const Sharding> have, std::span<const bool> flexible,
-                            const MeshShape& mesh) {
+NodeSharding ChooseSharding(const Node& node, const Dims& dims, std::span<const Sharding> have,
+                            std::span<const bool> flexible, const MeshShape& mesh) {
   return Chooser(node, dims, have, flexible, mesh).Run();
 }
 
-std::vector<Transition> PlanTransitions(const Sharding& have, const Sharding& want) { return TransitionPlanner(have, want).Run(); }
+std::vector<Transition> PlanTransitions(const Sharding& have, const Sharding& want) {
+  return TransitionPlanner(have, want).Run();
+}
 
 }  // namespace weft

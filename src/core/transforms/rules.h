@@ -1,4 +1,5 @@
-// Rules: what the labels of an op's dims mean for shards. One function for every op, used by Partition and by eager DTensor.
+// Rules: what the labels of an op's dims mean for shards. One function for every op, used by Partition and by eager
+// DTensor.
 #pragma once
 #include <span>
 #include <vector>
@@ -15,8 +16,8 @@ struct NodeSharding {
 
 // Chooses, for each mesh axis on its own, the label that the axis shards (design.md section 5, points 1, 2, 6).
 // flexible[i]: operand i is a generator and follows the others. Throws Error for two different shards on one axis.
-NodeSharding ChooseSharding(const Node& node, const Dims& dims, std::span<const Sharding> have, std::span<const bool> flexible,
-                            const MeshShape& mesh);
+NodeSharding ChooseSharding(const Node& node, const Dims& dims, std::span<const Sharding> have,
+                            std::span<const bool> flexible, const MeshShape& mesh);
 
 // One step of a conversion: an op of collective.h and the sharding after it.
 struct Transition {

@@ -9,8 +9,8 @@
 namespace weft {
 
 struct ModelFamily {
-  const char* name;     // of the file too
-  const char* summary;  // for people
+  const char* name;                                         // of the file too
+  const char* summary;                                      // for people
   TransformerConfig (*configure)(TransformerConfig sizes);  // sets what is not a size
   int64_t (*default_ffn)(int64_t dim);
   bool tie_embeddings;  // unless the config says otherwise

@@ -10,9 +10,11 @@ Linear::Linear(Module* parent, const std::string& name, std::string eq, Shape we
 }
 
 Var Linear::Forward(Var x) {
-  // The sum over ranks of a row-parallel product is resolved here, before the bias, which would otherwise be added per rank.
-  Var y = Boundary(Einsum(eq_, x, weight_.Use(call_site()), call_site()), "product", call_site());  // [..., weight dims]
-  return bias_ ? Add({y, call_site()}, bias_->Use(call_site())) : y;                         // the same
+  // The sum over ranks of a row-parallel product is resolved here, before the bias, which would otherwise be added per
+  // rank.
+  Var y =
+      Boundary(Einsum(eq_, x, weight_.Use(call_site()), call_site()), "product", call_site());  // [..., weight dims]
+  return bias_ ? Add({y, call_site()}, bias_->Use(call_site())) : y;                            // the same
 }
 
 Embedding::Embedding(Module* parent, const std::string& name, int64_t vocab, int64_t width, double std)
@@ -27,7 +29,7 @@ Norm::Norm(Module* parent, const std::string& name, Kind kind, int64_t width, do
 
 Var Norm::Forward(Var x) {
   const Loc& at = call_site();
-  Var weight = weight_.Use(at);                                                                             // [C]
+  Var weight = weight_.Use(at);                                                                  // [C]
   return bias_ ? LayerNorm(x, weight, bias_->Use(at), eps_, at) : RmsNorm(x, weight, eps_, at);  // [B, T, C]
 }
 

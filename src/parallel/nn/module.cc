@@ -14,13 +14,16 @@ ModelScope& ModelScope::Current() {
   return *current;
 }
 
-Sharding ModelScope::Used(const Parameter& parameter) const { return options_.plan.ParameterPlacement(parameter.path(), options_.mesh); }
+Sharding ModelScope::Used(const Parameter& parameter) const {
+  return options_.plan.ParameterPlacement(parameter.path(), options_.mesh);
+}
 Sharding ModelScope::Stored(const Parameter& parameter) const {
   Sharding used = Used(parameter);
   return options_.fsdp == Fsdp::kNone ? used : options_.plan.FsdpPlacement(used, parameter.shape(), options_.mesh);
 }
 
-Module::Module(Module* parent, const std::string& name) : name_(name), path_(parent && !parent->path_.empty() ? parent->path_ + "." + name : name) {
+Module::Module(Module* parent, const std::string& name)
+    : name_(name), path_(parent && !parent->path_.empty() ? parent->path_ + "." + name : name) {
   if (parent) parent->children_.push_back(this);
 }
 
@@ -44,7 +47,12 @@ Var Layer::operator()(Var x, Loc loc) {
 }
 
 Parameter::Parameter(Module* owner, const std::string& name, Shape shape, Init init, bool decay)
-    : module_(owner->path()), name_(name), path_(module_.empty() ? name : module_ + "." + name), shape_(std::move(shape)), init_(init), decay_(decay) {
+    : module_(owner->path()),
+      name_(name),
+      path_(module_.empty() ? name : module_ + "." + name),
+      shape_(std::move(shape)),
+      init_(init),
+      decay_(decay) {
   owner->parameters_.push_back(this);
 }
 

@@ -66,13 +66,12 @@ ShardingPlan MegatronPlan(const MegatronOptions& o, const MeshShape& mesh) {
   // Between blocks the residual stream is whole, or sharded over the sequence (dim 1).
   Placement residual = o.sequence_parallel ? Shard(1) : Replicate();
   std::vector<ShardingPlan::Row> rows{
-      {"embed", "weight", {{tp, Shard(0)}}},          {"embed", "output", {{tp, residual}}},
-      {"*.attn.q", "weight", {{tp, Shard(1)}}},       {"*.attn.q", "bias", {{tp, Shard(0)}}},
-      {"*.attn.proj", "weight", {{tp, Shard(0)}}},    {"*.attn.proj", "product", {{tp, residual}}},
-      {"*.mlp.up", "weight", {{tp, Shard(1)}}},       {"*.mlp.up", "bias", {{tp, Shard(0)}}},
-      {"*.mlp.gate", "weight", {{tp, Shard(1)}}},
-      {"*.mlp.down", "weight", {{tp, Shard(0)}}},     {"*.mlp.down", "product", {{tp, residual}}},
-      {"head", "weight", {{tp, Shard(0)}}},
+      {"embed", "weight", {{tp, Shard(0)}}},       {"embed", "output", {{tp, residual}}},
+      {"*.attn.q", "weight", {{tp, Shard(1)}}},    {"*.attn.q", "bias", {{tp, Shard(0)}}},
+      {"*.attn.proj", "weight", {{tp, Shard(0)}}}, {"*.attn.proj", "product", {{tp, residual}}},
+      {"*.mlp.up", "weight", {{tp, Shard(1)}}},    {"*.mlp.up", "bias", {{tp, Shard(0)}}},
+      {"*.mlp.gate", "weight", {{tp, Shard(1)}}},  {"*.mlp.down", "weight", {{tp, Shard(0)}}},
+      {"*.mlp.down", "product", {{tp, residual}}}, {"head", "weight", {{tp, Shard(0)}}},
   };
   if (kv_sharded)
     for (const char* part : {"*.attn.k", "*.attn.v"}) {

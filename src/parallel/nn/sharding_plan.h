@@ -3,8 +3,8 @@
 //   {"*.attn.proj", "weight", {{"tp", Shard(0)}}},    // a row-parallel product ...
 //   {"*.attn.proj", "product", {{"tp", Shard(1)}}},   // ... whose sum is scattered over the sequence
 //
-// Points: a parameter's name, or "input", "product" (of a Linear, before its bias) and "output". Axes that a row does not
-// name are kept as they are (parameters: replicated). The last matching row counts.
+// Points: a parameter's name, or "input", "product" (of a Linear, before its bias) and "output". Axes that a row does
+// not name are kept as they are (parameters: replicated). The last matching row counts.
 #pragma once
 #include <string>
 #include <string_view>
@@ -49,9 +49,9 @@ struct MegatronOptions {
   int64_t heads = 1, kv_heads = 1;
   bool sequence_parallel = false;
 };
-// Tensor parallel as in Megatron-LM (Shoeybi et al. 2019; sequence parallel: Korthikanti et al. 2022): columns of q, k, v,
-// up and gate, rows of proj and down, the vocabulary of embedding and head. K and V stay replicated where the mesh cannot
-// cut KV heads at the boundaries of query heads.
+// Tensor parallel as in Megatron-LM (Shoeybi et al. 2019; sequence parallel: Korthikanti et al. 2022): columns of q, k,
+// v, up and gate, rows of proj and down, the vocabulary of embedding and head. K and V stay replicated where the mesh
+// cannot cut KV heads at the boundaries of query heads.
 ShardingPlan MegatronPlan(const MegatronOptions& options, const MeshShape& mesh);
 
 }  // namespace weft

@@ -17,16 +17,17 @@ struct TransformerConfig {
   bool tie_embeddings = true;
   nn::Norm::Kind norm = nn::Norm::kLayer;
   double norm_eps = 1e-5;
-  bool bias = true;          // of products
-  bool gated_mlp = false;    // SwiGLU instead of GELU
+  bool bias = true;        // of products
+  bool gated_mlp = false;  // SwiGLU instead of GELU
   bool learned_positions = true;
-  double rope_theta = 0;     // 0: no rotary embedding
-  double init_std = 0.02;    // projections into the residual stream: divided by sqrt(2 layers) (GPT-2)
+  double rope_theta = 0;   // 0: no rotary embedding
+  double init_std = 0.02;  // projections into the residual stream: divided by sqrt(2 layers) (GPT-2)
   // A family with blocks of its own makes them here; null: Block, below.
-  std::unique_ptr<Layer> (*make_block)(Module* parent, const std::string& name, const TransformerConfig& config) = nullptr;
+  std::unique_ptr<Layer> (*make_block)(Module* parent, const std::string& name,
+                                       const TransformerConfig& config) = nullptr;
   int64_t head_dim() const { return dim / heads; }
 };
-void Check(const TransformerConfig& config);             // throws Error for sizes that do not fit together
+void Check(const TransformerConfig& config);  // throws Error for sizes that do not fit together
 int64_t NumParameters(const TransformerConfig& config);
 
 class Attention : public Layer {

@@ -100,6 +100,7 @@ struct CheckpointConfig {
 struct LogConfig {
   std::string jsonl;
   int64_t every = 10;
+  bool ops = false;
 };
 
 struct Config {

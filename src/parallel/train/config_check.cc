@@ -63,6 +63,8 @@ void CheckTraining(const Config& config, Faults& faults) {
                fmt::format("expected at most optimizer.lr = {}, got {}", config.optimizer.lr, config.schedule.min_lr));
   faults.Check(config.mesh.dp != -1 || config.mesh.tp != -1, "mesh.tp",
                "expected one axis of -1 (fill) at most, got two; give this one a size");
+  faults.Check(!config.log.ops || config.executor == ExecutorMode::kInterpret, "log.ops",
+               "only executor: interpret runs op by op; set it too");
   bool vocab_known = config.data.tokenizer != "chars" || config.model.vocab > 0;
   faults.Check(!config.data.synthetic || vocab_known, "data.tokenizer",
                "chars takes its vocabulary from a text, but data.synthetic has none; set model.vocab or use bytes");

@@ -137,6 +137,7 @@ const std::vector<Field>& Fields() {
 
       {KEY(log.jsonl, "file that gets one JSON object per step and event"), .default_text = "none"},
       {KEY(log.every, "steps between lines on the terminal"), .bounds = AtLeast(1)},
+      {KEY(log.ops, "print every op as executor: interpret runs it (rank 0, to stderr)")},
   };
   // clang-format on
   return fields;
@@ -225,7 +226,8 @@ std::string ConfigHelp() {
 std::string ConfigMarkdown() {
   std::string text = "| key | value | default | meaning |\n|---|---|---|---|\n";
   for (const Field& field : Fields()) {
-    text += fmt::format("| `{}` | {} | {} | {} |\n", field.key, field.type_text ? field.type_text : TypeText(field), DefaultText(field), field.help);
+    text += fmt::format("| `{}` | {} | {} | {} |\n", field.key, field.type_text ? field.type_text : TypeText(field),
+                        DefaultText(field), field.help);
   }
   return text;
 }

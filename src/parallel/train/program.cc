@@ -17,7 +17,8 @@ namespace {
 
 DType ScalarType(const StepOptions& o) { return AccumulateType(o.model.precision.params); }
 
-// The gradient on its way into a sum or an update: in the reduction's dtype; with fsdp sharded as the parameter is stored.
+// The gradient on its way into a sum or an update: in the reduction's dtype; with fsdp sharded as the parameter is
+// stored.
 Var Reducible(const Var& gradient, const Parameter& p, const StepOptions& o) {
   OriginScope origin(Phase::kBackward, &gradient.node());
   Var g = gradient;
@@ -50,7 +51,8 @@ struct Traced {
   TraceBuilder trace;
   BuilderScope builder;
   ModelScope model;
-  explicit Traced(const StepOptions& o, RandomPhase phase = RandomPhase::kTrain) : trace({o.seed, phase}), builder(trace), model(o.model) {}
+  explicit Traced(const StepOptions& o, RandomPhase phase = RandomPhase::kTrain)
+      : trace({o.seed, phase}), builder(trace), model(o.model) {}
 };
 
 // The placements that the rules give to the sums of one micro-step: a probe without accumulators.
@@ -59,7 +61,8 @@ std::vector<std::pair<std::string, Sharding>> AccumulatorPlacements(Transformer&
   MicroSums sums = Micro(model, o);
   std::vector<NamedValue> outputs{{entry::kLossSum, sums.sum}, {entry::kCount, sums.count}};
   auto parameters = model.Parameters();
-  for (size_t i = 0; i < parameters.size(); i++) outputs.push_back({entry::Accumulator(parameters[i]->path()), sums.gradients[i]});
+  for (size_t i = 0; i < parameters.size(); i++)
+    outputs.push_back({entry::Accumulator(parameters[i]->path()), sums.gradients[i]});
   LocalProgram local = Partition(t.trace.Finish(std::move(outputs)), {.mesh = o.model.mesh, .natural = true});
   std::vector<std::pair<std::string, Sharding>> placements;
   for (const NamedValue& out : local.graph.outputs)
@@ -69,12 +72,15 @@ std::vector<std::pair<std::string, Sharding>> AccumulatorPlacements(Transformer&
 
 // Leaves for the accumulated sums, shaped like one micro-step's.
 MicroSums AccumulatorLeaves(const MicroSums& like, const std::vector<std::pair<std::string, Sharding>>& placements) {
-  auto leaf = [&](size_t i, const Var& v) { return Leaf(placements[i].first, v.dtype(), v.shape(), placements[i].second); };
+  auto leaf = [&](size_t i, const Var& v) {
+    return Leaf(placements[i].first, v.dtype(), v.shape(), placements[i].second);
+  };
   MicroSums acc{leaf(0, like.sum), leaf(1, like.count), {}};
   for (size_t i = 0; i < like.gradients.size(); i++) acc.gradients.push_back(leaf(i + 2, like.gradients[i]));
   return acc;
 }
-std::vector<NamedValue> AccumulatorWrites(const MicroSums& sums, const std::vector<std::pair<std::string, Sharding>>& placements) {
+std::vector<NamedValue> AccumulatorWrites(const MicroSums& sums,
+                                          const std::vector<std::pair<std::string, Sharding>>& placements) {
   std::vector<NamedValue> writes{{placements[0].first, sums.sum}, {placements[1].first, sums.count}};
   for (size_t i = 0; i < sums.gradients.size(); i++) writes.push_back({placements[i + 2].first, sums.gradients[i]});
   return writes;
@@ -150,13 +156,16 @@ UpdateResult Update(Transformer& model, const StepOptions& o, const MicroSums& s
     ModuleScope path(p.path());
     Sharding stored = ModelScope::Current().Stored(p);
     DType dtype = o.model.precision.params;
-    Var m = Leaf(entry::FirstMoment(p.path()), dtype, p.shape(), stored), v = Leaf(entry::SecondMoment(p.path()), dtype, p.shape(), stored);
+    Var m = Leaf(entry::FirstMoment(p.path()), dtype, p.shape(), stored),
+        v = Leaf(entry::SecondMoment(p.path()), dtype, p.shape(), stored);
     AdamWOptions options = o.adamw;
     if (!p.decay()) options.weight_decay = 0;
     auto [p1, m1, v1] = AdamW(StoredLeaf(p, o), m, v, gradients[i], lr, scale, updates, options);
-    result.writes.insert(result.writes.end(), {{p.path(), p1}, {entry::FirstMoment(p.path()), m1}, {entry::SecondMoment(p.path()), v1}});
+    result.writes.insert(result.writes.end(),
+                         {{p.path(), p1}, {entry::FirstMoment(p.path()), m1}, {entry::SecondMoment(p.path()), v1}});
     if (o.model.fsdp == Fsdp::kGradients)
-      result.writes.push_back({CopyName(p.path()), Reshard(Cast(p1, o.model.precision.compute), ModelScope::Current().Used(p))});
+      result.writes.push_back(
+          {CopyName(p.path()), Reshard(Cast(p1, o.model.precision.compute), ModelScope::Current().Used(p))});
   }
   return result;
 }
@@ -188,7 +197,7 @@ LocalProgram BuildEval(Transformer& model, const StepOptions& o) {
   Sharding batch = BatchPlacement(o.model.mesh);
   Var tokens = Leaf(entry::kTokens, DType::kI32, {o.rows, o.tokens}, batch);    // [B, T]
   Var targets = Leaf(entry::kTargets, DType::kI32, {o.rows, o.tokens}, batch);  // [B, T]
-  CrossEntropyOptions plain{.ignore_index = o.loss.ignore_index};  // smoothing is for training
+  CrossEntropyOptions plain{.ignore_index = o.loss.ignore_index};               // smoothing is for training
   Loss loss = model.LossOf(tokens, targets, plain);
   return Partition(t.trace.Finish({{"sum", loss.sum}, {"count", loss.count}}), {.mesh = o.model.mesh});
 }
@@ -201,18 +210,23 @@ void AddEntries(State& state, Transformer& model, const StepOptions& o, const St
     state.Add(p->path(), dtype, p->shape(), stored, true);
     state.Add(entry::FirstMoment(p->path()), dtype, p->shape(), stored, true);
     state.Add(entry::SecondMoment(p->path()), dtype, p->shape(), stored, true);
-    if (o.model.fsdp == Fsdp::kGradients) state.Add(CopyName(p->path()), o.model.precision.compute, p->shape(), scope.Used(*p), false);
+    if (o.model.fsdp == Fsdp::kGradients)
+      state.Add(CopyName(p->path()), o.model.precision.compute, p->shape(), scope.Used(*p), false);
   }
   auto parameters = model.Parameters();
   for (size_t i = 0; i < programs.accumulators.size(); i++) {
     const auto& [name, sharding] = programs.accumulators[i];
     DType acc = AccumulateType(o.model.precision.compute);
-    if (i < 2) state.Add(name, acc, {}, sharding, false);
-    else state.Add(name, o.model.precision.reduce, parameters[i - 2]->shape(), sharding, false);
+    if (i < 2)
+      state.Add(name, acc, {}, sharding, false);
+    else
+      state.Add(name, o.model.precision.reduce, parameters[i - 2]->shape(), sharding, false);
   }
   Sharding batch = BatchPlacement(o.model.mesh), replicated(o.model.mesh.num_axes());
-  for (const char* slot : {entry::kTokens, entry::kTargets}) state.Add(slot, DType::kI32, {o.rows, o.tokens}, batch, false);
-  for (const char* slot : {entry::kStep, entry::kFirstRow, entry::kUpdates}) state.Add(slot, DType::kI64, {}, replicated, false);
+  for (const char* slot : {entry::kTokens, entry::kTargets})
+    state.Add(slot, DType::kI32, {o.rows, o.tokens}, batch, false);
+  for (const char* slot : {entry::kStep, entry::kFirstRow, entry::kUpdates})
+    state.Add(slot, DType::kI64, {}, replicated, false);
   state.Add(entry::kLr, ScalarType(o), {}, replicated, false);
 }
 
@@ -228,7 +242,8 @@ void InitParameters(State& state, Transformer& model, const StepOptions& o, cons
     Var value = p->init().kind == Init::kNormal ? Scale(RandomNormal(dtype, p->shape()), p->init().std)
                                                 : Full(p->init().kind == Init::kOnes ? 1 : 0, dtype, p->shape());
     eager.Write(p->path(), value, scope.Stored(*p));
-    if (o.model.fsdp == Fsdp::kGradients) eager.Write(CopyName(p->path()), Cast(value, o.model.precision.compute), scope.Used(*p));
+    if (o.model.fsdp == Fsdp::kGradients)
+      eager.Write(CopyName(p->path()), Cast(value, o.model.precision.compute), scope.Used(*p));
   }
 }
 

@@ -1,5 +1,5 @@
-// The training step as programs. Micro gives the sums of one micro-batch, Update turns the sums of the global batch into
-// new parameters; every executor runs these two functions, so a value cannot cross the cut between them unnoticed.
+// The training step as programs. Micro gives the sums of one micro-batch, Update turns the sums of the global batch
+// into new parameters; every executor runs these two functions, so a value cannot cross the cut between them unnoticed.
 //
 // With k micro-steps there are two programs: `accumulate` (k - 1 times) adds to the accumulators, `step` does the last
 // micro-step, the reductions and the update. k = 1 is `step` alone.
@@ -16,17 +16,19 @@ namespace weft {
 struct StepOptions {
   ModelScope::Options model;
   AdamWOptions adamw;
-  double clip = 0;                // of the global gradient norm; 0: none
-  int64_t rows = 1, tokens = 1;   // of one micro-step, globally: [rows, tokens]
+  double clip = 0;               // of the global gradient norm; 0: none
+  int64_t rows = 1, tokens = 1;  // of one micro-step, globally: [rows, tokens]
   int micro_steps = 1;
   CrossEntropyOptions loss;
   uint64_t seed = 0;
+  bool print_ops = false;  // interpret prints every op it runs (rank 0)
 };
 
 // Names of the State entries that are not parameters.
 namespace entry {
-inline constexpr const char *kTokens = "slot.tokens", *kTargets = "slot.targets", *kLr = "slot.lr", *kStep = "slot.step",
-                            *kFirstRow = "slot.first_row", *kUpdates = "slot.updates", *kLossSum = "acc.loss_sum", *kCount = "acc.count";
+inline constexpr const char *kTokens = "slot.tokens", *kTargets = "slot.targets", *kLr = "slot.lr",
+                            *kStep = "slot.step", *kFirstRow = "slot.first_row", *kUpdates = "slot.updates",
+                            *kLossSum = "acc.loss_sum", *kCount = "acc.count";
 std::string FirstMoment(const std::string& parameter);
 std::string SecondMoment(const std::string& parameter);
 std::string Accumulator(const std::string& parameter);

@@ -10,7 +10,8 @@ namespace {
 
 class CompiledRunner final : public StepRunner {
  public:
-  CompiledRunner(State& state, Transformer& model, const StepOptions& options, const StepPrograms& programs, const Runtime& runtime)
+  CompiledRunner(State& state, Transformer& model, const StepOptions& options, const StepPrograms& programs,
+                 const Runtime& runtime)
       : micro_steps_(options.micro_steps) {
     // The programs never run at the same time: one arena serves them all.
     Plan step = MakePlan(programs.step, runtime), eval = MakePlan(BuildEval(model, options), runtime), accumulate;
@@ -18,7 +19,8 @@ class CompiledRunner final : public StepRunner {
     arena_ = AllocateCpu(std::max({step.arena_bytes, eval.arena_bytes, accumulate.arena_bytes}));
     step_ = std::make_unique<Executable>(std::move(step), runtime, state.binder(), arena_);
     eval_ = std::make_unique<Executable>(std::move(eval), runtime, state.binder(), arena_);
-    if (programs.accumulate) accumulate_ = std::make_unique<Executable>(std::move(accumulate), runtime, state.binder(), arena_);
+    if (programs.accumulate)
+      accumulate_ = std::make_unique<Executable>(std::move(accumulate), runtime, state.binder(), arena_);
   }
 
   StepMetrics Step(const std::function<void(int)>& fill) override {
@@ -49,24 +51,28 @@ class CompiledRunner final : public StepRunner {
 
 class InterpretRunner final : public StepRunner {
  public:
-  InterpretRunner(State& state, Transformer& model, const StepOptions& options, const StepPrograms& programs, const Runtime& runtime)
+  InterpretRunner(State& state, Transformer& model, const StepOptions& options, const StepPrograms& programs,
+                  const Runtime& runtime)
       : state_(state), options_(options), programs_(programs), eval_(BuildEval(model, options)), runtime_(runtime) {}
 
   StepMetrics Step(const std::function<void(int)>& fill) override {
     for (int j = 0; j < options_.micro_steps; j++) {
       fill(j);
       bool last = j + 1 == options_.micro_steps;
-      auto out = Interpret(last ? programs_.step : *programs_.accumulate, runtime_, state_.binder(), {.trap_non_finite = true});
+      auto out = Interpret(last ? programs_.step : *programs_.accumulate, runtime_, state_.binder(), Trapping());
       if (last) return {out.at("loss").Item(), out.at("grad_norm").Item(), out.at("count").Item()};
     }
     return {};
   }
   std::pair<double, double> Eval() override {
-    auto out = Interpret(eval_, runtime_, state_.binder(), {.trap_non_finite = true});
+    auto out = Interpret(eval_, runtime_, state_.binder(), Trapping());
     return {out.at("sum").Item(), out.at("count").Item()};
   }
 
  private:
+  InterpretOptions Trapping() const {
+    return {.trap_nan = true, .print = options_.print_ops && runtime_.context->rank() == 0};
+  }
   State& state_;
   StepOptions options_;
   const StepPrograms& programs_;
@@ -92,7 +98,8 @@ class EagerRunner final : public StepRunner {
     UpdateResult update = Update(model_, options_, total);
     for (const NamedValue& write : update.writes) eager.Write(write.name, write.value, state_.At(write.name).sharding);
     std::vector<double> metrics;
-    for (const NamedValue& out : update.outputs) metrics.push_back(eager.ToLocal(out.value, Sharding(options_.model.mesh.num_axes())).Item());
+    for (const NamedValue& out : update.outputs)
+      metrics.push_back(eager.ToLocal(out.value, Sharding(options_.model.mesh.num_axes())).Item());
     return {metrics[0], metrics[1], metrics[2]};
   }
   std::pair<double, double> Eval() override {
@@ -128,7 +135,8 @@ class EagerRunner final : public StepRunner {
 std::unique_ptr<StepRunner> MakeRunner(ExecutorKind kind, State& state, Transformer& model, const StepOptions& options,
                                        const StepPrograms& programs, const Runtime& runtime) {
   if (kind == ExecutorKind::kEager) return std::make_unique<EagerRunner>(state, model, options, runtime);
-  if (kind == ExecutorKind::kInterpret) return std::make_unique<InterpretRunner>(state, model, options, programs, runtime);
+  if (kind == ExecutorKind::kInterpret)
+    return std::make_unique<InterpretRunner>(state, model, options, programs, runtime);
   return std::make_unique<CompiledRunner>(state, model, options, programs, runtime);
 }
 

@@ -1,5 +1,5 @@
-// Runners: three ways to run the same training step. compiled replays a plan over a static arena, interpret runs the local
-// program node by node (trapping NaNs), eager runs each op as the model's code reaches it.
+// Runners: three ways to run the same training step. compiled replays a plan over a static arena, interpret runs the
+// local program node by node (trapping NaNs), eager runs each op as the model's code reaches it.
 #pragma once
 #include <functional>
 #include <memory>
@@ -18,8 +18,8 @@ struct StepMetrics {
 class StepRunner {
  public:
   virtual ~StepRunner() = default;
-  // Runs all micro-steps; fill(j) puts micro-batch j into the slots (tokens, targets, first row). The scalar slots (learning
-  // rate, step, updates) are set by the caller.
+  // Runs all micro-steps; fill(j) puts micro-batch j into the slots (tokens, targets, first row). The scalar slots
+  // (learning rate, step, updates) are set by the caller.
   virtual StepMetrics Step(const std::function<void(int)>& fill) = 0;
   // Sums the loss over the micro-batch in the slots: {sum, count}, the same on all ranks.
   virtual std::pair<double, double> Eval() = 0;

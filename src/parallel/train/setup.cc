@@ -5,11 +5,19 @@
 
 namespace weft {
 
-MeshShape MeshOf(const Config& config) { return {{kDataAxis, kTensorAxis}, {int(config.mesh.dp), int(config.mesh.tp)}}; }
+MeshShape MeshOf(const Config& config) {
+  return {{kDataAxis, kTensorAxis}, {int(config.mesh.dp), int(config.mesh.tp)}};
+}
 
 TransformerConfig ModelOf(const Config& config) {
   const ModelConfig& m = config.model;
-  TransformerConfig c{.layers = m.layers, .heads = m.heads, .kv_heads = m.kv_heads, .dim = m.dim, .ffn = m.ffn, .vocab = m.vocab, .context = m.context};
+  TransformerConfig c{.layers = m.layers,
+                      .heads = m.heads,
+                      .kv_heads = m.kv_heads,
+                      .dim = m.dim,
+                      .ffn = m.ffn,
+                      .vocab = m.vocab,
+                      .context = m.context};
   c.dropout = m.dropout;
   c.tie_embeddings = m.tie_embeddings;
   c.norm_eps = m.norm_eps;
@@ -20,7 +28,8 @@ TransformerConfig ModelOf(const Config& config) {
 StepOptions StepOptionsOf(const Config& config) {
   StepOptions o;
   o.model.mesh = MeshOf(config);
-  o.model.plan = MegatronPlan({config.model.heads, config.model.kv_heads, config.parallel.sequence_parallel}, o.model.mesh);
+  o.model.plan =
+      MegatronPlan({config.model.heads, config.model.kv_heads, config.parallel.sequence_parallel}, o.model.mesh);
   o.model.precision = {config.precision.compute, config.precision.params, config.precision.reduce};
   o.model.fsdp = Fsdp(config.parallel.fsdp);
   o.adamw = {config.optimizer.betas[0], config.optimizer.betas[1], config.optimizer.eps, config.optimizer.weight_decay};
@@ -30,13 +39,16 @@ StepOptions StepOptionsOf(const Config& config) {
   o.rows = o.micro_steps == 1 ? config.train.global_batch : micro * dp;
   o.tokens = config.model.context;
   o.seed = uint64_t(config.train.seed);
+  o.print_ops = config.log.ops;
   return o;
 }
 
 StateBytes StateBytesOf(Transformer& model, const StepOptions& o, const StepPrograms& programs) {
   ModelScope scope(o.model);
   StateBytes bytes;
-  auto chunk = [&](const Shape& shape, const Sharding& s, DType dtype) { return NumElements(ChunkShape(shape, s, o.model.mesh)) * int64_t(SizeOf(dtype)); };
+  auto chunk = [&](const Shape& shape, const Sharding& s, DType dtype) {
+    return NumElements(ChunkShape(shape, s, o.model.mesh)) * int64_t(SizeOf(dtype));
+  };
   auto parameters = model.Parameters();
   for (const Parameter* p : parameters) {
     int64_t stored = chunk(p->shape(), scope.Stored(*p), o.model.precision.params);

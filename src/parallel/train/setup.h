@@ -5,8 +5,8 @@
 
 namespace weft {
 
-MeshShape MeshOf(const Config& config);                // {"dp", "tp"}; the config is resolved
-TransformerConfig ModelOf(const Config& config);       // vocab is resolved
+MeshShape MeshOf(const Config& config);           // {"dp", "tp"}; the config is resolved
+TransformerConfig ModelOf(const Config& config);  // vocab is resolved
 StepOptions StepOptionsOf(const Config& config);
 // Bytes per rank of the State, by category, without allocating anything.
 struct StateBytes {

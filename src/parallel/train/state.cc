@@ -8,7 +8,8 @@
 
 namespace weft {
 
-State::Entry& State::Add(const std::string& name, DType dtype, const Shape& global, const Sharding& sharding, bool saved) {
+State::Entry& State::Add(const std::string& name, DType dtype, const Shape& global, const Sharding& sharding,
+                         bool saved) {
   WEFT_CHECK(!Has(name), fmt::format("state: \"{}\" exists already", name));
   Sharding placed = sharding.num_axes() ? sharding : Sharding(mesh_.num_axes());
   return entries_[name] = {global, placed, Tensor::Zeros(dtype, ChunkShape(global, placed, mesh_)), saved};

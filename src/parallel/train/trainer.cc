@@ -18,7 +18,9 @@ namespace weft {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-double MsSince(Clock::time_point start) { return std::chrono::duration<double, std::milli>(Clock::now() - start).count(); }
+double MsSince(Clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+}
 
 int64_t PeakBytes() {
   rusage usage{};
@@ -32,7 +34,9 @@ absl::Status SaveConfig(const Config& config) {
   std::filesystem::path path = std::filesystem::path(config.log.jsonl).replace_extension(".yaml");
   std::ofstream file(path);
   file << ToYaml(config);
-  return file.good() ? absl::OkStatus() : absl::UnavailableError(fmt::format("{}: cannot write the merged config; is the folder there and writable?", path.string()));
+  return file.good() ? absl::OkStatus()
+                     : absl::UnavailableError(fmt::format(
+                           "{}: cannot write the merged config; is the folder there and writable?", path.string()));
 }
 
 }  // namespace
@@ -64,7 +68,10 @@ void Trainer::CheckSameOrder() {
   std::vector<uint64_t> all(size_t(context_.world_size()));
   mesh_.World().AllGather(&mine, all.data(), 1, DType::kI64);
   for (size_t r = 0; r < all.size(); r++)
-    WEFT_CHECK(all[r] == all[0], fmt::format("rank {} would issue other collectives than rank 0: do all ranks run the same build, config and data?", r));
+    WEFT_CHECK(
+        all[r] == all[0],
+        fmt::format(
+            "rank {} would issue other collectives than rank 0: do all ranks run the same build, config and data?", r));
 }
 
 void Trainer::FillSlot(const Batch& batch, int64_t from_row) {
@@ -92,7 +99,8 @@ int64_t Trainer::FillEval(int64_t first_window, int64_t windows) {
 Trainer::EvalResult Trainer::Evaluate() {
   EvalResult result;
   int64_t windows = data_.eval_windows();
-  if (config_.train.eval_batches != TrainConfig::kAllBatches) windows = std::min(windows, config_.train.eval_batches * config_.train.global_batch);
+  if (config_.train.eval_batches != TrainConfig::kAllBatches)
+    windows = std::min(windows, config_.train.eval_batches * config_.train.global_batch);
   for (int64_t w = 0; w < windows; w += options_.rows) {
     result.bytes += FillEval(w, windows - w);
     auto [sum, count] = runner_->Eval();
@@ -114,15 +122,22 @@ absl::Status Trainer::LogStart() {
   if (absl::Status s = SaveConfig(config_); !s.ok()) return s;
   int64_t parameters = 0;
   for (const Parameter* p : model_.Parameters()) parameters += NumElements(p->shape());
-  StartRecord start{.version = WEFT_VERSION, .config = ToYaml(config_), .ranks = context_.world_size(), .dp = config_.mesh.dp, .tp = config_.mesh.tp};
+  StartRecord start{.version = WEFT_VERSION,
+                    .config = ToYaml(config_),
+                    .ranks = context_.world_size(),
+                    .dp = config_.mesh.dp,
+                    .tp = config_.mesh.tp};
   start.parameters = parameters;
   start.steps = config_.train.steps;
   start.tokens_per_step = config_.train.global_batch * config_.model.context;
   start.train_tokens = int64_t(data_.train().size());
   start.val_tokens = int64_t(data_.val().size());
-  fmt::print("{} parameters, {} on {} ranks, {} tokens a step, {} tokens to train on, {} to validate; {} nodes, {} local, arena {} bytes\n",
-             CountText(parameters), ToString(mesh_.shape()), context_.world_size(), CountText(start.tokens_per_step), CountText(start.train_tokens),
-             CountText(start.val_tokens), programs_.global_nodes, programs_.step.graph.nodes.size(), CountText(int64_t(runner_->arena_bytes())));
+  fmt::print(
+      "{} parameters, {} on {} ranks, {} tokens a step, {} tokens to train on, {} to validate; {} nodes, {} local, "
+      "arena {} bytes\n",
+      CountText(parameters), ToString(mesh_.shape()), context_.world_size(), CountText(start.tokens_per_step),
+      CountText(start.train_tokens), CountText(start.val_tokens), programs_.global_nodes,
+      programs_.step.graph.nodes.size(), CountText(int64_t(runner_->arena_bytes())));
   std::fflush(stdout);
   return log_.Write(JsonLine(start));
 }
@@ -147,7 +162,11 @@ absl::Status Trainer::LogEval(int64_t step) {
   EvalResult eval = Evaluate();
   last_val_loss_ = eval.sum / std::max(eval.count, 1.0);
   if (!Reports()) return absl::OkStatus();
-  EvalRecord record{.step = step, .val_loss = *last_val_loss_, .tokens = int64_t(eval.count), .bytes = eval.bytes, .ms = MsSince(start)};
+  EvalRecord record{.step = step,
+                    .val_loss = *last_val_loss_,
+                    .tokens = int64_t(eval.count),
+                    .bytes = eval.bytes,
+                    .ms = MsSince(start)};
   fmt::print("{}\n", EvalLine(record, config_.train.steps));
   std::fflush(stdout);
   return log_.Write(JsonLine(record));
@@ -163,14 +182,17 @@ absl::Status Trainer::Run() {
     state_.SetScalar(entry::kStep, double(step));
     state_.SetScalar(entry::kUpdates, double(step));
     StepMetrics metrics = runner_->Step([&](int micro) { FillTrain(step, micro); });
-    WEFT_CHECK(std::isfinite(metrics.loss), fmt::format("the loss of step {} is {}: executor=interpret names the first op that goes wrong; a lower optimizer.lr may help", step, metrics.loss));
+    WEFT_CHECK(std::isfinite(metrics.loss), fmt::format("the loss of step {} is {}: executor=interpret names the first "
+                                                        "op that goes wrong; a lower optimizer.lr may help",
+                                                        step, metrics.loss));
     if (absl::Status s = LogStep(step, metrics, lr, MsSince(start)); !s.ok()) return s;
     bool due = step == config_.train.steps || (config_.train.eval_every > 0 && step % config_.train.eval_every == 0);
     if (due && data_.eval_windows() > 0)
       if (absl::Status s = LogEval(step); !s.ok()) return s;
   }
   if (!Reports()) return absl::OkStatus();
-  EndRecord end{.step = config_.train.steps, .seconds = MsSince(begin) / 1e3, .loss = last_loss_, .val_loss = last_val_loss_};
+  EndRecord end{
+      .step = config_.train.steps, .seconds = MsSince(begin) / 1e3, .loss = last_loss_, .val_loss = last_val_loss_};
   fmt::print("{}\n", EndLine(end));
   return log_.Write(JsonLine(end));
 }

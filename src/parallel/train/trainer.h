@@ -10,8 +10,8 @@ namespace weft {
 
 class Trainer {
  public:
-  // config is resolved for this mesh and this data; all outlive the trainer. All ranks make it together: it checks that they
-  // will issue the same collectives in the same order. Throws Error.
+  // config is resolved for this mesh and this data; all outlive the trainer. All ranks make it together: it checks that
+  // they will issue the same collectives in the same order. Throws Error.
   Trainer(const Config& config, const Dataset& data, const Context& context, DeviceMesh& mesh);
   ~Trainer();
 
@@ -25,7 +25,8 @@ class Trainer {
   };
   void CheckSameOrder();
   void FillTrain(int64_t step, int micro);
-  int64_t FillEval(int64_t first_window, int64_t windows);  // at most `windows` of them; the bytes of text they stand for
+  int64_t FillEval(int64_t first_window,
+                   int64_t windows);  // at most `windows` of them; the bytes of text they stand for
   void FillSlot(const Batch& batch, int64_t from_row);
   EvalResult Evaluate();
   absl::Status LogStart();

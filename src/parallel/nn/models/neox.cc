@@ -8,7 +8,11 @@ namespace {
 class ParallelBlock : public Layer {
  public:
   ParallelBlock(Module* parent, const std::string& name, const TransformerConfig& c)
-      : Layer(parent, name), norm1_(this, "norm1", c.norm, c.dim, c.norm_eps), attn_(this, "attn", c), norm2_(this, "norm2", c.norm, c.dim, c.norm_eps), mlp_(this, "mlp", c) {}
+      : Layer(parent, name),
+        norm1_(this, "norm1", c.norm, c.dim, c.norm_eps),
+        attn_(this, "attn", c),
+        norm2_(this, "norm2", c.norm, c.dim, c.norm_eps),
+        mlp_(this, "mlp", c) {}
 
  protected:
   Var Forward(Var x) override { return x + attn_(norm1_(x)) + mlp_(norm2_(x)); }  // [B, T, C]
