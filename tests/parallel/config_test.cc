@@ -78,7 +78,7 @@ std::vector<BadCase> BadFiles() {
       {"wrong bool", b + "parallel: {sequence_parallel: True}\n", {}, "a.yaml:4:31: ", "expected true or false"},
       {"no value", b + "log:\n  every:\n", {}, "a.yaml:5:3: log.every", "got nothing"},
       {"no value", b + "device: ~\n", {}, "a.yaml:4:1: device", "got nothing"},
-      {"no value", b + "log:\n", {}, "a.yaml:4:1: log", "expected a mapping of keys (log.jsonl, log.every)"},
+      {"no value", b + "log:\n", {}, "a.yaml:4:1: log", "expected a mapping of keys (log.jsonl, log.every, log.ops)"},
       {"section is a value", b + "mesh: 4\n", {}, "a.yaml:4:1: mesh", "expected a mapping of keys (mesh.dp, mesh.tp)"},
       {"section is a value", b + "mesh: [2, 2]\n", {}, "a.yaml:4:1: mesh", "expected a mapping"},
 
