@@ -4,8 +4,10 @@
 
 #include <cmath>
 #include <functional>
+#include <future>
 #include <mutex>
 #include <random>
+#include <utility>
 
 #include "core/compile/interpreter.h"
 #include "core/graph/builder.h"
@@ -92,9 +94,9 @@ std::vector<Sharding> Placements(const SampleInput& input, int axes) {
 
 // All combinations over operands. With more than `kFull` of them on two axes, those in which at most two operands are
 // placed at all, and those in which all operands that can take the same placement do: the rules decide axis by axis,
-// and each axis alone has every combination.
+// and each axis alone has every combination. Returns whether all of them were used.
 constexpr double kFull = 60000;
-void Combinations(const std::vector<std::vector<Sharding>>& choices,
+bool Combinations(const std::vector<std::vector<Sharding>>& choices,
                   const std::function<void(const std::vector<Sharding>&)>& use) {
   double total = 1;
   for (const auto& c : choices) total *= double(c.size());
@@ -107,7 +109,8 @@ void Combinations(const std::vector<std::vector<Sharding>>& choices,
         all(k + 1);
       }
     };
-    return all(0);
+    all(0);
+    return true;
   }
   int axes = choices[0][0].num_axes();
   auto reset = [&] {
@@ -130,6 +133,7 @@ void Combinations(const std::vector<std::vector<Sharding>>& choices,
       }
       use(pick);
     }
+  return false;
 }
 
 struct Program {
@@ -139,6 +143,11 @@ struct Program {
 
 bool Differentiable(const Node& node, size_t input) {
   return IsFloating(node.inputs[input].dtype()) && int(input) != Record(node.op).shape_operand;
+}
+
+// An op without a rule of its own is differentiated through its composition, which does not know the op's blocked dims.
+bool BackwardIsComposed(const Node& node) {
+  return !Record(node.op).grad && !Record(node.op).dims(node).blocked.empty();
 }
 
 // y = op(inputs); with `backward` also the gradients of sum_i <dy_i, y_i> for the inputs.
@@ -154,10 +163,7 @@ Program Trace(Op op, const Sample& sample, const std::vector<Sharding>& placemen
   const Node& node = results[0].node();
   bool any = false;
   for (size_t i = 0; i < inputs.size(); i++) any |= Differentiable(node, i);
-  // An op without a rule of its own is differentiated through its composition, which does not know the op's blocked
-  // dims.
-  bool derivable = Record(op).grad || Record(op).dims(node).blocked.empty();
-  if (backward && any && derivable && IsFloating(results[0].dtype())) {
+  if (backward && any && IsFloating(results[0].dtype())) {
     std::vector<Var> ys{results[0]}, dys{Leaf("dy", results[0].dtype(), results[0].shape(), Sharding(axes))};
     std::vector<Var> d = Vjp(ys, dys, inputs);
     for (size_t i = 0; i < d.size(); i++)
@@ -221,8 +227,9 @@ class MeshSweep {
     if (choices.empty())
       Prepare({});
     else
-      Combinations(choices, [&](const std::vector<Sharding>& p) { Prepare(p); });
+      result_.thinned = !Combinations(choices, [&](const std::vector<Sharding>& p) { Prepare(p); });
     Flush();
+    Wait();
     return std::move(result_);
   }
 
@@ -246,37 +253,55 @@ class MeshSweep {
   }
 
   void Prepare(const std::vector<Sharding>& placements) {
+    if (seen_++ % options_.share != 0) return;
     Program program = Trace(op_, sample_, placements, mesh_.num_axes(), options_.backward);
+    const Node& node = *std::find_if(program.graph.nodes.begin(), program.graph.nodes.end(), [&](const auto& n) {
+                          return n->op == op_;
+                        })->get();
     try {
-      Case c{placements, Partition(program.graph, {.mesh = mesh_, .ops = options_.ops})};
-      batch_.push_back(std::move(c));
+      batch_.push_back({placements, Partition(program.graph, {.mesh = mesh_, .ops = options_.ops})});
     } catch (const Error& e) {
-      const Node* node = nullptr;
-      for (const auto& n : program.graph.nodes)
-        if (n->op == op_ && !node) node = n.get();
-      if (MustRefuse(placements, *node))
+      if (MustRefuse(placements, node))
         result_.refused++;
+      else if (options_.backward && BackwardIsComposed(node) && ForwardPartitions(placements))
+        result_.composed++;
       else
         Fail(placements, e.what());
     }
     if (batch_.size() >= 1000) Flush();
   }
 
+  bool ForwardPartitions(const std::vector<Sharding>& placements) const {
+    try {
+      Partition(Trace(op_, sample_, placements, mesh_.num_axes(), false).graph, {.mesh = mesh_, .ops = options_.ops});
+      return true;
+    } catch (const Error&) {
+      return false;
+    }
+  }
+
+  // Runs the batch beside the preparation of the next one.
   void Flush() {
-    if (batch_.empty()) return;
+    Wait();
+    result_.cases += int64_t(batch_.size());
+    result_.runs += int64_t(batch_.size()) * mesh_.num_ranks();
+    running_ = std::async(std::launch::async, [this, batch = std::exchange(batch_, {})] { RunBatch(batch); });
+  }
+  void Wait() {
+    if (running_.valid()) running_.get();
+  }
+
+  void RunBatch(const std::vector<Case>& batch) {
     try {
       RunRanks(mesh_.num_ranks(), [&](Context& context, GroupFactory& groups) {
         RegisterCpuKernels(context.kernels(DeviceKind::kCpu));
         RegisterCollectives(context.kernels(DeviceKind::kCpu), DeviceKind::kCpu);
         DeviceMesh mesh(context, groups, mesh_);
-        for (const Case& c : batch_) RunCase(c, {&context, &mesh, mesh_, mesh.coords()});
+        for (const Case& c : batch) RunCase(c, {&context, &mesh, mesh_, mesh.coords()});
       });
     } catch (const std::exception& e) {
       Fail({}, e.what());
     }
-    result_.cases += int64_t(batch_.size());
-    result_.runs += int64_t(batch_.size()) * mesh_.num_ranks();
-    batch_.clear();
   }
 
   void RunCase(const Case& c, const Runtime& runtime) {
@@ -303,8 +328,10 @@ class MeshSweep {
   const Options& options_;
   Values values_, expected_;
   std::vector<Case> batch_;
+  int64_t seen_ = 0;
   Result result_;
   std::mutex mutex_;
+  std::future<void> running_;  // last: it ends before what it uses
 };
 
 }  // namespace
@@ -324,6 +351,8 @@ void Result::Add(const Result& other) {
   cases += other.cases;
   runs += other.runs;
   refused += other.refused;
+  composed += other.composed;
+  thinned |= other.thinned;
   failures.insert(failures.end(), other.failures.begin(), other.failures.end());
 }
 
