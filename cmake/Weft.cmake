@@ -2,6 +2,8 @@
 add_library(weft_flags INTERFACE)
 target_include_directories(weft_flags INTERFACE ${PROJECT_SOURCE_DIR}/src)
 target_compile_options(weft_flags INTERFACE -Wall -Wextra -Wshadow -Wno-missing-field-initializers
+  # Errors name sources from the root of the project, wherever it was built.
+  -fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=
   # GCC 12 sees uninitialised storage inside absl::InlinedVector where there is none.
   $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>
   $<$<BOOL:${WEFT_WERROR}>:-Werror>)
@@ -24,5 +26,13 @@ function(weft_library name)
   else()
     add_library(${name} INTERFACE)
     target_link_libraries(${name} INTERFACE weft_flags ${ARG_LINK})
+  endif()
+endfunction()
+
+# For sanitized programs that run under MPI: see tests/keep_modules.cc.
+function(weft_keep_modules target)
+  if(WEFT_SANITIZE)
+    target_sources(${target} PRIVATE ${PROJECT_SOURCE_DIR}/tests/keep_modules.cc)
+    target_link_options(${target} PRIVATE -Wl,--export-dynamic-symbol=dlclose)
   endif()
 endfunction()
