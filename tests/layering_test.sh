@@ -45,7 +45,7 @@ check() {
   only_in "choose a file in CMake instead of a preprocessor condition" '^ *# *(if|ifdef|ifndef|elif|else)\b' \
     '^src/dist/wait_word\.cc$'
   only_in "no source exits the process but a main" '\b(std::)?(exit|_exit|abort|quick_exit) *\(' '^(launcher/main\.cc|src/dist/)'
-  breach "a model names no mesh axis; a sharding plan does" '"(dp|tp|pp|cp|ep)"' \
+  breach "a model names no mesh axis; a sharding plan does" '"(dp|tp|pp|cp|ep)"|\bk(Data|Tensor)Axis\b' \
     $(sources src/parallel/nn | grep -v '/sharding_plan' || true)
 }
 
@@ -77,6 +77,7 @@ src/core/ops/g.cc|#include <cblas.h>
 src/kernels/cpu/h.cc|#ifdef __AVX512F__
 src/core/ops/i.cc|  if (bad) std::exit(1);
 src/parallel/nn/transformer.cc|  Shard(x, "tp");
+src/parallel/nn/models/gpt2.cc|  Shard(x, kTensorAxis);
 BREACHES
 }
 

@@ -10,3 +10,5 @@ cmake --preset "$preset"
 cmake --build --preset "$preset"
 source launcher/environment.sh
 ctest --test-dir "build/$preset" --output-on-failure -j2 "$@"
+# What sweeps covered and what a step cost: tests print such lines, and ctest keeps them to itself.
+sed -n 's/^shown: //p' "build/$preset/Testing/Temporary/LastTest.log"

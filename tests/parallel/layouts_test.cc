@@ -2,22 +2,19 @@
 // executors.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <map>
 
 #include "parallel/training.h"
+#include "share.h"
 
 namespace weft {
 namespace {
 
 using namespace testing_;
 
-// Sanitized builds may shorten the runs (tests/run.sh): what they look for shows in the first steps.
-int Steps() {
-  const char* steps = std::getenv("WEFT_TEST_STEPS");
-  return steps ? std::atoi(steps) : 50;
-}
+int Steps() { return std::max(5, 50 / test::Share()); }
 
 struct Param {
   const char* family;
@@ -61,9 +58,22 @@ std::vector<Param> All() {
 
 void PrintTo(const Param& p, std::ostream* out) { *out << p.family << " " << Describe(p.layout); }
 
-class Layouts : public testing::TestWithParam<Param> {};
+class Layouts : public testing::TestWithParam<Param> {
+ protected:
+  static void TearDownTestSuite() {
+    for (const auto& [dtype, worst] : Worst())
+      fmt::print("shown: layouts, {} steps, {} losses differ from one rank's by at most {:.2e}\n", Steps(), dtype,
+                 worst);
+  }
+  static std::map<std::string, double>& Worst() {  // relative, by dtype
+    static std::map<std::string, double> worst;
+    return worst;
+  }
+};
 
-// f64: sums in another order, a thousand operations deep. f32: the bar of the issue that this test was written for.
+// What sums in another order may do over 50 steps. A rounding is 1.1e-16 in f64 and 6e-8 in f32; AdamW and the layers
+// pass it on with a factor that stays below 1e3 here (measured: worst 1.6e-7 in f32), so f64 has room for 1e7 roundings
+// and f32 for thirty.
 TEST_P(Layouts, LossesEqualOneRank) {
   const RunResult& want = OneRank(GetParam());
   RunResult got = Train(JobOf(GetParam()), GetParam().layout);
@@ -74,7 +84,8 @@ TEST_P(Layouts, LossesEqualOneRank) {
     ASSERT_LE(error, tolerance) << "step " << i + 1 << ": " << got.losses[i] << " against " << want.losses[i];
     worst = std::max(worst, error);
   }
-  RecordProperty("worst", fmt::format("{:.2e}", worst));
+  double& all = Worst()[Name(GetParam().dtype)];
+  all = std::max(all, worst);
   EXPECT_NE(want.losses.front(), want.losses.back());
   EXPECT_NEAR(got.eval_sum, want.eval_sum, 10 * tolerance * std::abs(want.eval_sum));
 }

@@ -86,7 +86,8 @@ TEST_P(Mutations, TheSweepCatchesIt) {
   options.ops = &broken;
   sweep::Result result = sweep::SweepOp(mutation.op, options);
   EXPECT_FALSE(result.failures.empty()) << "the sweep does not notice";
-  fmt::print("{}: {} failures in {} placements\n", mutation.name, result.failures.size(), result.cases);
+  fmt::print("shown: mutation {} caught: {} failures in {} placements\n", mutation.name, result.failures.size(),
+             result.cases);
 }
 
 std::string MutationName(const testing::TestParamInfo<Mutation>& info) { return info.param.name; }

@@ -114,7 +114,7 @@ TEST_P(Redistribute, EveryTransitionKeepsTheGlobalTensor) {
       run++;
     }
   }
-  fmt::print("{}: {} transitions, {} refused\n", ToString(mesh), run, refused);
+  fmt::print("shown: redistribute, {}: {} transitions, {} refused\n", ToString(mesh), run, refused);
 }
 
 std::string MeshName(const testing::TestParamInfo<std::vector<int>>& info) {
