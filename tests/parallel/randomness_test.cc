@@ -1,0 +1,122 @@
+// Initial parameters and dropout masks are functions of seed, path and global index alone: bit-equal on every layout.
+#include <gtest/gtest.h>
+
+#include "core/graph/builder.h"
+#include "parallel/testing.h"
+#include "parallel/training.h"
+
+namespace weft {
+namespace {
+
+using namespace testing_;
+
+struct Param {
+  const char* family;
+  Layout layout;
+};
+void PrintTo(const Param& p, std::ostream* out) { *out << p.family << " " << Describe(p.layout); }
+
+Job JobOf(const Param& p) { return {std::string(p.family) == "gpt2" ? TinyGpt2() : TinyLlama()}; }
+
+std::vector<Param> All() {
+  std::vector<Param> all;
+  for (const char* family : {"gpt2", "llama"})
+    for (auto [dp, tp] : {std::pair{1, 1}, {2, 1}, {4, 1}, {3, 1}, {1, 2}, {1, 4}, {2, 2}})
+      for (bool sp : {false, true})
+        for (Fsdp fsdp : {Fsdp::kNone, Fsdp::kGradients, Fsdp::kFull})
+          for (int64_t micro : {0, 1})
+            if (!(sp && tp == 1) && !(fsdp != Fsdp::kNone && dp == 1))
+              all.push_back({family, {dp, tp, sp, fsdp, micro}});
+  return all;
+}
+
+// What InitParameters leaves in the State, gathered from the ranks: parameters, and copies where there are any.
+test::Values InitialParameters(const Job& job, const Layout& layout) {
+  StepOptions o = OptionsOf(job, layout);
+  std::map<std::string, std::vector<Tensor>> chunks;
+  std::map<std::string, State::Entry> infos;
+  std::mutex mutex;
+  test::OnRanks(o.model.mesh, [&](const Runtime& runtime) {
+    Transformer model(job.model);
+    State state(o.model.mesh, runtime.coords);
+    AddEntries(state, model, o, BuildStep(model, o));
+    InitParameters(state, model, o, runtime);
+    std::lock_guard lock(mutex);
+    for (const Parameter* p : model.Parameters())
+      for (const std::string& name : {p->path(), CopyName(p->path())}) {
+        if (!state.Has(name)) continue;
+        auto& list = chunks[name];
+        list.resize(size_t(o.model.mesh.num_ranks()));
+        list[size_t(runtime.context->rank())] = state.At(name).local;
+        infos[name] = state.At(name);
+      }
+  });
+  test::Values values;
+  for (auto& [name, list] : chunks)
+    values[name] = test::Assemble(list, infos[name].global, infos[name].sharding, o.model.mesh);
+  return values;
+}
+
+// One tensor of zeros and ones a dropout of the model, for all rows of the global batch.
+std::map<std::string, std::vector<bool>> Masks(const Job& job, const Layout& layout, test::Values leaves) {
+  StepOptions o = OptionsOf(job, layout);
+  std::map<std::string, std::vector<bool>> masks;
+  Transformer model(job.model);
+  TraceBuilder trace({o.seed, RandomPhase::kTrain});
+  BuilderScope scope(trace);
+  ModelScope sharded(o.model);
+  Micro(model, o);
+  std::vector<NamedValue> outputs;
+  for (const auto& node : trace.nodes())
+    if (node->op == Op::kDropout && node->phase == Phase::kForward)
+      outputs.push_back({fmt::format("{} {}", *node->scope, outputs.size()), Var(node, 0)});
+  Graph graph = RemoveDead(trace.Finish(outputs));
+  trace.step = trace.first_row = {};
+  leaves[entry::kStep] = Tensor::Scalar(3, DType::kI64);
+  for (int micro = 0; micro < o.micro_steps; micro++) {
+    leaves[entry::kFirstRow] = Tensor::Scalar(double(micro * o.rows), DType::kI64);
+    std::vector<double> tokens(size_t(o.rows * o.tokens));
+    for (size_t i = 0; i < tokens.size(); i++) tokens[i] = double((i * 7 + size_t(micro)) % size_t(job.model.vocab));
+    leaves[entry::kTokens] = Tensor::FromDoubles(tokens, DType::kI32, {o.rows, o.tokens});
+    leaves[entry::kTargets] = leaves[entry::kTokens];
+    for (auto& [name, value] : test::RunRanks(graph, o.model.mesh, leaves, {.natural = true}))
+      for (double v : value.ToDoubles()) masks[name].push_back(v != 0);
+  }
+  for (auto& [name, mask] : masks)  // rows beyond the batch fill up the last micro-batch
+    mask.resize(mask.size() / size_t(o.rows * o.micro_steps) * size_t(job.global_batch));
+  return masks;
+}
+
+class Randomness : public testing::TestWithParam<Param> {};
+
+TEST_P(Randomness, InitialParametersAreBitEqual) {
+  Job job = JobOf(GetParam());
+  test::Values want = InitialParameters(job, {}), got = InitialParameters(job, GetParam().layout);
+  EXPECT_GE(got.size(), want.size());
+  for (auto& [name, value] : got) {
+    bool copy = !want.contains(name);
+    std::string parameter = copy ? name.substr(CopyName("").size()) : name;
+    ASSERT_TRUE(want.contains(parameter)) << name;
+    ASSERT_EQ(value.ToDoubles(), want[parameter].ToDoubles()) << name;
+  }
+}
+
+TEST_P(Randomness, DropoutMasksAreBitEqual) {
+  Job job = JobOf(GetParam());
+  auto want = Masks(job, {}, InitialParameters(job, {}));
+  auto got = Masks(job, GetParam().layout, InitialParameters(job, GetParam().layout));
+  ASSERT_EQ(want.size(), size_t(2 * job.model.layers) + 1);  // embedding, and two a layer
+  for (auto& [name, mask] : want) {
+    double kept = double(std::count(mask.begin(), mask.end(), true)) / double(mask.size());
+    EXPECT_NEAR(kept, 1 - job.model.dropout, 0.1) << name;
+    EXPECT_EQ(got.at(name), mask) << name;
+  }
+}
+
+std::string ParamName(const testing::TestParamInfo<Param>& p) {
+  return fmt::format("{}_{}", p.param.family, Describe(p.param.layout));
+}
+INSTANTIATE_TEST_SUITE_P(All, Randomness, testing::ValuesIn(All()), ParamName);
+
+}  // namespace
+}  // namespace weft
