@@ -209,6 +209,17 @@ TEST(Grad, OfAnIntermediateValue) {
   EXPECT_LE(test::LargestDifference(got.at("d"), got.at("want")), 1e-15);
 }
 
+// Columns with no zero, one and two: a quotient by the element would be NaN at every zero.
+TEST(Grad, OfAProductWithZeros) {
+  Graph graph = test::Trace([] {
+    Var x = Leaf("x", kF64, {3, 3}), loss = SumAll(Sin(ReduceProd(x, 0)));
+    return test::Traced{{{"loss", loss}, {"d.x", Grad(loss, std::vector{x})[0]}}};
+  });
+  std::vector<double> values{0.5, 0, 0, -2, 3, 0, 0.25, 1.5, 2};
+  Tensor x = Tensor::FromDoubles(values, kF64, {3, 3});
+  ExpectCentralDifferences(graph, {{"x", x}}, "a product with zeros");
+}
+
 // d^n/dx^n exp(2x) = 2^n exp(2x), nested n deep.
 TEST(Grad, Nests) {
   Values got = RunTraced(

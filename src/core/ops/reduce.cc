@@ -53,7 +53,18 @@ void GradExtremum(GradCall& call) {
   Var share = call.dy[0] / ReduceSum(hit, DimOf(*call.node));
   call.dx[0] = hit * Expand(share, call);
 }
-void GradProd(GradCall& call) { call.dx[0] = Expand(call.dy[0] * call.out(0), call) / call.in(0); }
+// The product of the other elements: that of all nonzero ones over this one's, where no other is zero, and 0 where one
+// is. (Once more differentiated, zeros count as constants.)
+void GradProd(GradCall& call) {
+  const Var& x = call.in(0);
+  int dim = DimOf(*call.node);
+  Var zero = Cast(Eq(x, Full(0, x.dtype(), x.shape())), x.dtype());
+  Var nonzero = x + zero;
+  Var others = Expand(ReduceProd(nonzero, dim), call) / nonzero;
+  Var other_zeros = Expand(ReduceSum(zero, dim), call) - zero;
+  Var dy = Expand(call.dy[0], call);
+  call.dx[0] = Select(Eq(other_zeros, Full(0, x.dtype(), x.shape())), dy * others, Full(0, x.dtype(), x.shape()));
+}
 // The sum from i on: all, less those before i.
 void GradCumSum(GradCall& call) {
   const Var& dy = call.dy[0];
