@@ -14,7 +14,7 @@ namespace {
 
 using namespace testing_;
 
-int Steps() { return std::max(5, 50 / test::Share()); }
+int Steps() { return std::max(3, 50 / test::Share()); }
 
 struct Param {
   const char* family;
