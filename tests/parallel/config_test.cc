@@ -158,6 +158,14 @@ std::vector<BadCase> BadMeanings() {
       {"keys disagree", b, {"data.synthetic=true", "data.tokenizer=chars"}, "command line: data.tokenizer",
        "model.vocab"},
 
+      {"overwrites", b + "log: {jsonl: runs/x.yaml}\n", {}, "a.yaml:4:7: log.jsonl",
+       "got runs/x.yaml, which is a config's name; use runs/x.jsonl"},
+      {"overwrites", b, {"log.jsonl=x.YML"}, "command line: log.jsonl", "use x.jsonl"},
+      {"overwrites", b, {"log.jsonl=./README.md"}, "command line: log.jsonl", "./README.md, which data.train names"},
+      {"overwrites", b, {"log.jsonl=d/a.txt", "data.train=[x, d/*.txt]"}, "command line: log.jsonl", "data.train"},
+      {"overwrites", b, {"log.jsonl=v/../v.txt", "data.val=v.txt"}, "command line: log.jsonl", "data.val"},
+      {"overwrites", b, {"log.jsonl=./a.yaml"}, "command line: log.jsonl", "would overwrite the config a.yaml"},
+
       {"not built", b, {"numerics=invariant"}, "command line: numerics", "invariant is not built yet; use default"},
       {"not built", b + "device: cuda\n", {}, "a.yaml:4:1: device", "cuda is not built yet; use cpu or auto"},
       {"not built", b + "precision: {compute: f16}\n", {}, "a.yaml:4:13: precision.compute", "f16 is not built yet"},
@@ -336,6 +344,16 @@ TEST(Config, ResolveRefusesAWrongNumberOfRanks) {
   EXPECT_NE(Message(Resolve(fill, 3)).find("start a multiple of 2"), std::string::npos);
   Config sequence = Good(kBase + "parallel: {sequence_parallel: true}\n");
   EXPECT_NE(Message(Resolve(sequence, 1)).find("a.yaml:4:12: parallel.sequence_parallel: needs mesh.tp above 1"),
+            std::string::npos);
+}
+
+// A run beside its config must not write over it: the saved copy adds to the log's name and takes nothing from it.
+TEST(Config, TheMergedConfigIsSavedUnderANameOfItsOwn) {
+  EXPECT_EQ(SavedConfigPath("configs/x.jsonl"), "configs/x.jsonl.config.yaml");
+  std::string log = kBase + "log: {jsonl: configs/x.jsonl}\n";
+  EXPECT_TRUE(ParseConfig(log, "configs/x.yaml", {}).ok());
+  absl::Status again = ParseConfig(log, "configs/x.jsonl.config.yaml", {}).status();
+  EXPECT_NE(Message(again).find("configs/x.jsonl.config.yaml:4:7: log.jsonl: the merged config is saved as"),
             std::string::npos);
 }
 

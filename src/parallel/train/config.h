@@ -120,6 +120,7 @@ struct Config {
   CheckpointConfig checkpoint;
   LogConfig log;
 
+  std::string file;  // that it was read from, as errors name it
   // Where each given key or section stands, as errors name it: "configs/a.yaml:3:11: " or "command line: ".
   std::map<std::string, std::string> origins;
   bool Given(const std::string& key) const { return origins.contains(key); }
@@ -138,5 +139,7 @@ absl::Status ResolveVocab(Config& config, int64_t tokenizer_vocab);
 
 // The merged config as YAML: reading it back gives the same Config.
 std::string ToYaml(const Config& config);
+// Where a run with this log.jsonl saves it: a name of its own, as the log's folder may hold the user's configs too.
+std::string SavedConfigPath(const std::string& jsonl);
 
 }  // namespace weft

@@ -1,5 +1,10 @@
 #include "parallel/train/config_check.h"
 
+#include <fnmatch.h>
+
+#include <filesystem>
+
+#include "absl/strings/ascii.h"
 #include "fmt/format.h"
 #include "parallel/train/config_schema.h"
 #include "parallel/train/config_value.h"
@@ -70,6 +75,34 @@ void CheckTraining(const Config& config, Faults& faults) {
                "chars takes its vocabulary from a text, but data.synthetic has none; set model.vocab or use bytes");
 }
 
+bool SameFile(const std::string& a, const std::string& b) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  if (fs::equivalent(a, b, error)) return true;
+  return fs::absolute(a, error).lexically_normal() == fs::absolute(b, error).lexically_normal();
+}
+
+// The log starts afresh and the merged config is saved beside it: neither may hit a file that the run reads.
+void CheckLog(const Config& config, Faults& faults) {
+  const std::string& jsonl = config.log.jsonl;
+  if (jsonl.empty()) return;
+  auto differs = [&](const char* key, const std::string& read) {
+    bool same = SameFile(jsonl, read) || fnmatch(read.c_str(), jsonl.c_str(), FNM_PATHNAME) == 0;
+    faults.Check(!same, "log.jsonl", fmt::format("would overwrite {}, which {} names; give another file", jsonl, key));
+  };
+  std::string extension = absl::AsciiStrToLower(std::filesystem::path(jsonl).extension().string());
+  faults.Check(extension != ".yaml" && extension != ".yml", "log.jsonl",
+               fmt::format("expected a file of JSON lines, got {}, which is a config's name; use {}", jsonl,
+                           std::filesystem::path(jsonl).replace_extension(".jsonl").string()));
+  faults.Check(!SameFile(jsonl, config.file), "log.jsonl",
+               fmt::format("would overwrite the config {}; give another file", config.file));
+  faults.Check(!SameFile(SavedConfigPath(jsonl), config.file), "log.jsonl",
+               fmt::format("the merged config is saved as {}, which would overwrite this config; give another file",
+                           SavedConfigPath(jsonl)));
+  for (const std::string& input : config.data.train) differs("data.train", input);
+  if (!config.data.val.path.empty()) differs("data.val", config.data.val.path);
+}
+
 void CheckBuilt(const Config& config, Faults& faults) {
   for (const Field& field : Schema()) {
     bool refused = field.not_built && field.not_built(config);
@@ -95,6 +128,7 @@ std::vector<std::string> CheckConfig(const Config& config) {
   CheckRequired(config, faults);
   CheckModel(config, faults);
   CheckTraining(config, faults);
+  CheckLog(config, faults);
   CheckBuilt(config, faults);
   return faults.lines_;
 }

@@ -135,7 +135,7 @@ const std::vector<Field>& Fields() {
       {KEY(checkpoint.resume, "never, auto (the newest in dir), or a checkpoint's path"),
        NOT_BUILT(c.checkpoint.resume != "never"), .instead = "use never"},
 
-      {KEY(log.jsonl, "file that gets one JSON object per step and event"), .default_text = "none"},
+      {KEY(log.jsonl, "file that gets one JSON object per step and event; the merged config is saved as FILE.config.yaml"), .default_text = "none"},
       {KEY(log.every, "steps between lines on the terminal"), .bounds = AtLeast(1)},
       {KEY(log.ops, "print every op as executor: interpret runs it (rank 0, to stderr)")},
   };

@@ -28,15 +28,14 @@ int64_t PeakBytes() {
   return int64_t(usage.ru_maxrss) * 1024;
 }
 
-// Beside the JSON log, under its name.
 absl::Status SaveConfig(const Config& config) {
   if (config.log.jsonl.empty()) return absl::OkStatus();
-  std::filesystem::path path = std::filesystem::path(config.log.jsonl).replace_extension(".yaml");
+  std::string path = SavedConfigPath(config.log.jsonl);
   std::ofstream file(path);
-  file << ToYaml(config);
+  file << ToYaml(config) << std::flush;
   return file.good() ? absl::OkStatus()
-                     : absl::UnavailableError(fmt::format(
-                           "{}: cannot write the merged config; is the folder there and writable?", path.string()));
+                     : absl::UnavailableError(
+                           fmt::format("{}: cannot write the merged config; is the folder there and writable?", path));
 }
 
 }  // namespace
