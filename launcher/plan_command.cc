@@ -141,12 +141,12 @@ void PrintText(const Report& r) {
 int PlanCommand(const Words& words) {
   Words rest = words;
   bool json = std::erase(rest, "--json") > 0;
-  ConfigWords split = SplitWords(rest);
-  if (AsksForHelp(words) || split.path.empty()) {
-    fmt::print(AsksForHelp(words) ? stdout : stderr, "{}", kHelp);
-    return AsksForHelp(words) ? 0 : 2;
+  if (AsksForHelp(words)) {
+    fmt::print("{}", kHelp);
+    return 0;
   }
-  absl::StatusOr<Config> config = Load(split);
+  absl::StatusOr<ConfigWords> split = SplitWords("plan", rest);
+  absl::StatusOr<Config> config = split.ok() ? Load(*split) : split.status();
   if (!config.ok()) {
     fmt::print(stderr, "{}\n", std::string(config.status().message()));
     return 2;
