@@ -9,6 +9,7 @@
 #include "dist/collectives.h"
 #include "kernels/cpu/register.h"
 #include "launcher/command.h"
+#include "parallel/train/agreement.h"
 #include "parallel/train/setup.h"
 #include "parallel/train/trainer.h"
 
@@ -74,6 +75,8 @@ int Train(Bootstrap& bootstrap, const Words& words) {
   absl::StatusOr<Job> job = Load(words, bootstrap.world_size());
   if (!AllReady(bootstrap, job.status())) return 2;
   const auto& [config, data] = *job;
+  auto gather = [&](std::string_view bytes) { return bootstrap.AllGather(bytes); };
+  if (!AllReady(bootstrap, CheckSameRun(config, data, bootstrap.host(), gather))) return 2;
 
   Context context(bootstrap.rank(), bootstrap.world_size(), ThreadsOf(config, bootstrap));
   RegisterCpuKernels(context.kernels(DeviceKind::kCpu));

@@ -42,6 +42,15 @@ refused "command line: train.steps: expected an integer" 1 "${config[@]}"
 ODD_WORDS="--foo"
 refused 'weft train: unknown flag "--foo"' 1 "${config[@]}"
 
+# What all can load, but not alike.
+printf '%s' "$(head -c 5000 README.md)" > "$dir/short.txt"
+ODD_WORDS="train.seed=2"
+refused "has another config: train.seed is 2 there and 1 on rank 0" 1 "${config[@]}"
+ODD_WORDS="mesh.dp=1 mesh.tp=3"
+refused "has another config: mesh.dp is 1 there and 3 on rank 0" 1 "${config[@]}" mesh.dp=3
+ODD_WORDS="data.train=$dir/short.txt"
+refused "has other training tokens" 1 "${config[@]}"
+
 unset ODD
 refused "data.train: $dir/absent.txt: no such file" 1 "${config[@]}" "data.train=$dir/absent.txt"
 refused "cannot start" 0 "${config[@]}" "data.train=$dir/absent.txt"

@@ -5,9 +5,9 @@
 
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 
 #include "fmt/format.h"
+#include "parallel/temp_folder.h"
 #include "parallel/train/text_files.h"
 #include "parallel/train/utf8.h"
 
@@ -16,24 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A folder that is gone when the test ends.
-class TempFolder {
- public:
-  TempFolder() : path_(fs::temp_directory_path() / fmt::format("weft_data_test_{}", ::getpid())) {
-    fs::remove_all(path_);
-    fs::create_directories(path_);
-  }
-  ~TempFolder() { fs::remove_all(path_); }
-  std::string Path(const std::string& name = "") const { return (path_ / name).string(); }
-  std::string Write(const std::string& name, const std::string& text) const {
-    fs::create_directories((path_ / name).parent_path());
-    std::ofstream(path_ / name, std::ios::binary) << text;
-    return Path(name);
-  }
-
- private:
-  fs::path path_;
-};
+using testing_::TempFolder;
 
 Config MakeConfig(const std::string& train, const std::vector<std::string>& overrides) {
   std::string yaml =

@@ -74,9 +74,9 @@ const std::vector<Field>& Fields() {
       {KEY(model.norm_eps, "epsilon of the norms"), .bounds = Above(0)},
       {KEY(model.rope_theta, "base of the rotary embedding (llama)"), .bounds = Above(0)},
 
-      {KEY(data.train, "text files, folders or globs"), .default_text = "required unless synthetic"},
+      {KEY(data.train, "text files, folders or globs"), .per_rank = true, .default_text = "required unless synthetic"},
       {KEY(data.val, "validation text, or the fraction of the training text cut off its tail; 0: no evaluation"),
-       .bounds = HalfOpen(0, 1), .default_text = "none"},
+       .bounds = HalfOpen(0, 1), .per_rank = true, .default_text = "none"},
       {KEY(data.tokenizer, "bytes; chars: the sorted code points of the text"),
        .choices = {"bytes", "chars", "sentencepiece:"},
        NOT_BUILT(c.data.tokenizer.starts_with("sentencepiece:")),
@@ -124,7 +124,7 @@ const std::vector<Field>& Fields() {
       {KEY(executor, "replay the plan, run it node by node, or build and run eagerly")},
       {KEY(numerics, "invariant: bit-equal losses on every mesh"),
        NOT_BUILT(c.numerics == NumericsMode::kInvariant), .instead = "use default"},
-      {KEY(threads, "worker threads of a rank"), .bounds = AtLeast(1), .word = "auto"},
+      {KEY(threads, "worker threads of a rank"), .bounds = AtLeast(1), .word = "auto", .per_rank = true},
 
       {KEY(dist.timeout_s, "seconds after which a collective that waits ends the job"), .bounds = Above(0)},
 
@@ -135,9 +135,9 @@ const std::vector<Field>& Fields() {
       {KEY(checkpoint.resume, "never, auto (the newest in dir), or a checkpoint's path"),
        NOT_BUILT(c.checkpoint.resume != "never"), .instead = "use never"},
 
-      {KEY(log.jsonl, "file that gets one JSON object per step and event; the merged config is saved as FILE.config.yaml"), .default_text = "none"},
-      {KEY(log.every, "steps between lines on the terminal"), .bounds = AtLeast(1)},
-      {KEY(log.ops, "print every op as executor: interpret runs it (rank 0, to stderr)")},
+      {KEY(log.jsonl, "file that gets one JSON object per step and event; the merged config is saved as FILE.config.yaml"), .per_rank = true, .default_text = "none"},
+      {KEY(log.every, "steps between lines on the terminal"), .bounds = AtLeast(1), .per_rank = true},
+      {KEY(log.ops, "print every op as executor: interpret runs it (rank 0, to stderr)"), .per_rank = true},
   };
   // clang-format on
   return fields;

@@ -70,7 +70,7 @@ void Trainer::CheckSameOrder() {
     WEFT_CHECK(
         all[r] == all[0],
         fmt::format(
-            "rank {} would issue other collectives than rank 0: do all ranks run the same build, config and data?", r));
+            "rank {} would issue other collectives than rank 0: do all ranks run the same build?", r));
 }
 
 void Trainer::FillSlot(const Batch& batch, int64_t from_row) {

@@ -10,8 +10,9 @@ namespace weft {
 
 class Trainer {
  public:
-  // config is resolved for this mesh and this data; all outlive the trainer. All ranks make it together: it checks that
-  // they will issue the same collectives in the same order. Throws Error.
+  // config is resolved for this mesh and this data, and both are the same on all ranks (CheckSameRun); all outlive the
+  // trainer. All ranks make it together: it checks that they will issue the same collectives in the same order. Throws
+  // Error.
   Trainer(const Config& config, const Dataset& data, const Context& context, DeviceMesh& mesh);
   ~Trainer();
 
