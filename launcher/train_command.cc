@@ -28,9 +28,9 @@ torchrun-style variables (RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT
 config, 1 failed.
 )";
 
-// Whether all ranks are ready. If not, rank 0 says why, once, and is heard before any rank's exit ends the job: the
+// Whether all ranks are well. If not, rank 0 says why, once, and is heard before any rank's exit ends the job: the
 // first failure, with its rank unless all failed alike (a file may be missing on one host).
-bool AllReady(Bootstrap& bootstrap, const absl::Status& mine) {
+bool AllOk(Bootstrap& bootstrap, const absl::Status& mine) {
   std::vector<std::string> faults = bootstrap.AllGather(std::string(mine.message()));
   std::vector<std::string> hosts = bootstrap.AllGather(bootstrap.host());
   auto failed = [](const std::string& fault) { return !fault.empty(); };
@@ -39,7 +39,7 @@ bool AllReady(Bootstrap& bootstrap, const absl::Status& mine) {
   if (bootstrap.rank() == 0) {
     bool alike = std::count(faults.begin(), faults.end(), *first) == std::ptrdiff_t(faults.size());
     if (!alike)
-      fmt::print(stderr, "weft: rank {} (host {}) cannot start, as {} of {} ranks:\n", first - faults.begin(),
+      fmt::print(stderr, "weft: rank {} (host {}) failed, as {} of {} ranks:\n", first - faults.begin(),
                  hosts[size_t(first - faults.begin())], std::count_if(faults.begin(), faults.end(), failed),
                  faults.size());
     fmt::print(stderr, "{}\n", *first);
@@ -73,10 +73,10 @@ int ThreadsOf(const Config& config, const Bootstrap& bootstrap) {
 
 int Train(Bootstrap& bootstrap, const Words& words) {
   absl::StatusOr<Job> job = Load(words, bootstrap.world_size());
-  if (!AllReady(bootstrap, job.status())) return 2;
+  if (!AllOk(bootstrap, job.status())) return 2;
   const auto& [config, data] = *job;
   auto gather = [&](std::string_view bytes) { return bootstrap.AllGather(bytes); };
-  if (!AllReady(bootstrap, CheckSameRun(config, data, bootstrap.host(), gather))) return 2;
+  if (!AllOk(bootstrap, CheckSameRun(config, data, bootstrap.host(), gather))) return 2;
 
   Context context(bootstrap.rank(), bootstrap.world_size(), ThreadsOf(config, bootstrap));
   RegisterCpuKernels(context.kernels(DeviceKind::kCpu));
@@ -86,8 +86,8 @@ int Train(Bootstrap& bootstrap, const Words& words) {
   mesh.set_timeout(std::chrono::milliseconds(int64_t(config.dist.timeout_s * 1000)));
   absl::Status status = Trainer(config, data, context, mesh).Run();
   if (status.ok()) return 0;
-  fmt::print(stderr, "weft: rank {}: {}\n", bootstrap.rank(), std::string(status.message()));
-  return 1;
+  if (absl::IsAborted(status)) return AllOk(bootstrap, status) ? 0 : 1;
+  Fail(std::string(status.message()));  // of this rank alone: it ends the others
 }
 
 }  // namespace
@@ -100,9 +100,7 @@ int TrainCommand(const Words& words) {
   std::unique_ptr<Bootstrap> bootstrap;
   try {
     bootstrap = Bootstrap::FromEnvironment();
-    int code = Train(*bootstrap, words);
-    if (code == 1) bootstrap->Abort(1);
-    return code;
+    return Train(*bootstrap, words);
   } catch (const std::exception& e) {
     fmt::print(stderr, "weft: rank {}: {}\n", bootstrap ? bootstrap->rank() : -1, e.what());
     std::fflush(stderr);

@@ -67,10 +67,8 @@ void Trainer::CheckSameOrder() {
   std::vector<uint64_t> all(size_t(context_.world_size()));
   mesh_.World().AllGather(&mine, all.data(), 1, DType::kI64);
   for (size_t r = 0; r < all.size(); r++)
-    WEFT_CHECK(
-        all[r] == all[0],
-        fmt::format(
-            "rank {} would issue other collectives than rank 0: do all ranks run the same build?", r));
+    WEFT_CHECK(all[r] == all[0],
+               fmt::format("rank {} would issue other collectives than rank 0: do all ranks run the same build?", r));
 }
 
 void Trainer::FillSlot(const Batch& batch, int64_t from_row) {
@@ -159,13 +157,14 @@ absl::Status Trainer::LogStep(int64_t step, const StepMetrics& metrics, double l
 absl::Status Trainer::LogEval(int64_t step) {
   Clock::time_point start = Clock::now();
   EvalResult eval = Evaluate();
-  last_val_loss_ = eval.sum / std::max(eval.count, 1.0);
-  if (!Reports()) return absl::OkStatus();
   EvalRecord record{.step = step,
-                    .val_loss = *last_val_loss_,
+                    .val_loss = eval.sum / eval.count,
                     .tokens = int64_t(eval.count),
                     .bytes = eval.bytes,
                     .ms = MsSince(start)};
+  if (absl::Status s = CheckFinite(record); !s.ok()) return s;
+  last_val_loss_ = record.val_loss;
+  if (!Reports()) return absl::OkStatus();
   fmt::print("{}\n", EvalLine(record, config_.train.steps));
   std::fflush(stdout);
   return log_.Write(JsonLine(record));
@@ -181,10 +180,9 @@ absl::Status Trainer::Run() {
     state_.SetScalar(entry::kStep, double(step));
     state_.SetScalar(entry::kUpdates, double(step));
     StepMetrics metrics = runner_->Step([&](int micro) { FillTrain(step, micro); });
-    WEFT_CHECK(std::isfinite(metrics.loss), fmt::format("the loss of step {} is {}: executor=interpret names the first "
-                                                        "op that goes wrong; a lower optimizer.lr may help",
-                                                        step, metrics.loss));
     if (absl::Status s = LogStep(step, metrics, lr, MsSince(start)); !s.ok()) return s;
+    StepRecord record{.step = step, .loss = metrics.loss, .grad_norm = metrics.grad_norm};
+    if (absl::Status s = CheckFinite(record); !s.ok()) return s;
     bool due = step == config_.train.steps || (config_.train.eval_every > 0 && step % config_.train.eval_every == 0);
     if (due && data_.eval_windows() > 0)
       if (absl::Status s = LogEval(step); !s.ok()) return s;

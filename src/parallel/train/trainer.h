@@ -16,7 +16,8 @@ class Trainer {
   Trainer(const Config& config, const Dataset& data, const Context& context, DeviceMesh& mesh);
   ~Trainer();
 
-  // Trains all steps, evaluates, logs. I/O errors of the log come back as a Status.
+  // Trains all steps, evaluates, logs. kAborted, on all ranks alike: a loss or norm is not finite, and what follows
+  // would be worthless. Other errors are those of the log, on the rank that writes it.
   absl::Status Run();
 
  private:
