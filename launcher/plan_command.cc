@@ -6,6 +6,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "absl/strings/numbers.h"
 #include "core/compile/comm_plan.h"
 #include "core/compile/plan.h"
 #include "dist/collectives.h"
@@ -34,29 +35,27 @@ struct Report {
   std::vector<std::string> inlined;
 };
 
-int WorldSize(Words& overrides, const Config& config, std::string* error) {
-  int ranks = 0;
-  std::erase_if(overrides, [&](const std::string& word) {
-    if (word.rfind("ranks=", 0) != 0) return false;
-    char* end = nullptr;
-    ranks = int(std::strtol(word.c_str() + 6, &end, 10));
-    if (*end || ranks < 1)
-      *error = fmt::format("command line: ranks: expected a number from 1, got \"{}\"", word.substr(6));
-    return true;
-  });
-  if (ranks) return ranks;
-  return int(std::max<int64_t>(config.mesh.dp, 1) * std::max<int64_t>(config.mesh.tp, 1));
+// Takes ranks=N out of the overrides; 0 where there is none.
+absl::StatusOr<int64_t> TakeRanks(Words& overrides) {
+  int64_t ranks = 0;
+  for (const std::string& word : overrides) {
+    if (!word.starts_with("ranks=")) continue;
+    if (!absl::SimpleAtoi(word.substr(6), &ranks) || ranks < 1 || ranks > kMaxRanks)
+      return absl::InvalidArgumentError(
+          fmt::format("command line: ranks: expected an integer >= 1 and <= {}, got {:?}", kMaxRanks, word.substr(6)));
+  }
+  std::erase_if(overrides, [](const std::string& word) { return word.starts_with("ranks="); });
+  return ranks;
 }
 
 absl::StatusOr<Config> Load(const ConfigWords& words) {
-  Words overrides = words.overrides, without_ranks = words.overrides;
-  std::erase_if(without_ranks, [](const std::string& w) { return w.rfind("ranks=", 0) == 0; });
-  absl::StatusOr<Config> config = LoadConfig(words.path, without_ranks);
+  Words overrides = words.overrides;
+  absl::StatusOr<int64_t> ranks = TakeRanks(overrides);
+  if (!ranks.ok()) return ranks.status();
+  absl::StatusOr<Config> config = LoadConfig(words.path, overrides);
   if (!config.ok()) return config;
-  std::string error;
-  int ranks = WorldSize(overrides, *config, &error);
-  if (!error.empty()) return absl::InvalidArgumentError(error);
-  if (absl::Status s = Resolve(*config, ranks); !s.ok()) return s;
+  if (*ranks == 0) ranks = std::max<int64_t>(config->mesh.dp, 1) * std::max<int64_t>(config->mesh.tp, 1);
+  if (absl::Status s = Resolve(*config, int(*ranks)); !s.ok()) return s;
   // The vocabulary of chars depends on the text; the others are known without it.
   int64_t vocab = 256;
   if (config->model.vocab == 0 && config->data.tokenizer == "chars") {

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <fstream>
 #include <set>
 
@@ -61,7 +62,7 @@ std::vector<BadCase> BadFiles() {
       {"duplicate key", b + "mesh: {dp: 1, dp: 2}\n", {}, "a.yaml:4:15: mesh.dp", "given twice, first on line 4"},
       {"duplicate key", b + "log:\n  every: 1\n  every: 1\n", {}, "a.yaml:6:3: log.every", "first on line 5"},
 
-      {"wrong type", b + "mesh: {dp: two}\n", {}, "a.yaml:4:12: mesh.dp", "an integer >= 1 or -1, got \"two\""},
+      {"wrong type", b + "mesh: {dp: two}\n", {}, "a.yaml:4:12: mesh.dp", "an integer >= 1 and <= 65536 or -1, got \"two\""},
       {"wrong type", b + "mesh: {dp: 1.5}\n", {}, "a.yaml:4:12: mesh.dp", "got \"1.5\""},
       {"wrong type", b + "log: {every: 1e3}\n", {}, "a.yaml:4:14: log.every", "got \"1e3\"; write 1000"},
       {"wrong type", b + "log: {every: 0x10}\n", {}, "a.yaml:4:14: log.every", "expected an integer"},
@@ -82,13 +83,13 @@ std::vector<BadCase> BadFiles() {
       {"section is a value", b + "mesh: 4\n", {}, "a.yaml:4:1: mesh", "expected a mapping of keys (mesh.dp, mesh.tp)"},
       {"section is a value", b + "mesh: [2, 2]\n", {}, "a.yaml:4:1: mesh", "expected a mapping"},
 
-      {"out of range", b + "mesh: {tp: 0}\n", {}, "a.yaml:4:12: mesh.tp", "an integer >= 1 or -1, got \"0\""},
+      {"out of range", b + "mesh: {tp: 0}\n", {}, "a.yaml:4:12: mesh.tp", "an integer >= 1 and <= 65536 or -1, got \"0\""},
       {"out of range", b + "mesh: {tp: -2}\n", {}, "a.yaml:4:12: mesh.tp", "got \"-2\""},
       {"out of range", b + "optimizer: {lr: 0}\n", {}, "a.yaml:4:17: optimizer.lr", "a number > 0"},
       {"out of range", b + "optimizer: {lr: 1e999}\n", {}, "a.yaml:4:17: optimizer.lr", "expected a number"},
       {"out of range", b + "optimizer: {lr: .inf}\n", {}, "a.yaml:4:17: optimizer.lr", "expected a number"},
       {"out of range", b + "optimizer: {lr: nan}\n", {}, "a.yaml:4:17: optimizer.lr", "expected a number"},
-      {"out of range", b + "threads: 99999999999999999999\n", {}, "a.yaml:4:10: threads", "an integer >= 1 or auto"},
+      {"out of range", b + "threads: 99999999999999999999\n", {}, "a.yaml:4:10: threads", "an integer >= 1 and <= 4096 or auto"},
       {"out of range", b + "dist: {timeout_s: -1}\n", {}, "a.yaml:4:19: dist.timeout_s", "a number > 0"},
       {"out of range", "model: {preset: gpt2_124m, dropout: 1}\n", {}, "a.yaml:1:37: model.dropout", ">= 0 and < 1"},
       {"wrong list", b + "optimizer: {betas: 0.9}\n", {}, "a.yaml:4:20: optimizer.betas", "two numbers >= 0 and < 1"},
@@ -184,7 +185,7 @@ std::vector<BadCase> BadMeanings() {
       {"override: unknown", b, {"mehs.dp=2"}, "command line: mehs.dp", "did you mean mesh.dp?"},
       {"override: unknown", b, {"mesh.dp.x=2"}, "command line: mesh.dp.x", "did you mean mesh.dp?"},
       {"override: unknown", b, {"--train.steps=3"}, "command line: --train.steps", "did you mean train.steps?"},
-      {"override: wrong", b, {"train.steps=many"}, "command line: train.steps", "an integer >= 1, got \"many\""},
+      {"override: wrong", b, {"train.steps=many"}, "command line: train.steps", "an integer >= 1 and <= 1000000000, got \"many\""},
       {"override: wrong", b, {"mesh=2"}, "command line: mesh", "expected a mapping of keys"},
       {"override: wrong", b, {"mesh={dp: x}"}, "command line: mesh.dp", "got \"x\""},
       {"override: wrong", b, {"optimizer.betas=[0.9, x]"}, "command line: optimizer.betas", "got \"x\""},
@@ -227,6 +228,47 @@ TEST(Config, ReportsEveryFaultAtOnce) {
   ASSERT_FALSE(config.ok());
   std::string message = Message(config.status());
   EXPECT_EQ(std::count(message.begin(), message.end(), '\n'), 2) << message;
+}
+
+// Every integer key, and what only products of keys reach: refused by name, at once, before any of it is built.
+TEST(Config, RefusesAbsurdSizes) {
+  std::vector<std::pair<std::string, Words>> cases = {
+      {"model.dim: expected at most 1e+17 parameters, got", {"model.layers=10000", "model.dim=1048576"}},
+      {"model.dim: expected at most 1e+17 parameters, got",
+       {"model.ffn=16777216", "model.dim=1048576", "model.layers=9000", "model.family=llama"}},
+      {"train.global_batch: expected tensors of at most 1e+17",
+       {"train.global_batch=1000000000", "model.context=1000000"}},
+      {"train.global_batch: expected tensors of at most 1e+17", {"model.context=1000000000"}},
+      {"train.global_batch: expected tensors of at most 1e+17",
+       {"model.vocab=2147483647", "train.global_batch=100000000"}},
+      {"mesh: expected at most 65536 ranks, got dp=65536 x tp=2", {"mesh.dp=65536", "mesh.tp=2"}},
+      {"dist.timeout_s: expected", {"dist.timeout_s=1e300"}}};
+  int keys = 0;
+  for (const Field& field : Schema()) {
+    Config probe;
+    if (!std::holds_alternative<int64_t*>(field.ref(probe))) continue;
+    keys++;
+    bool seed = field.key == std::string("train.seed");  // any 63 bits are one
+    EXPECT_TRUE(seed || field.bounds.high <= 2147483647) << field.key;
+    for (const char* value : {"-9223372036854775808", "-2", "9223372036854775807", "99999999999999999999", "1e300"}) {
+      if (seed && value == std::string("9223372036854775807")) continue;
+      cases.push_back({std::string(field.key) + ": expected", {std::string(field.key) + "=" + value}});
+    }
+  }
+  EXPECT_GE(keys, 20);
+  for (const auto& [text, overrides] : cases) {
+    auto begin = std::chrono::steady_clock::now();
+    absl::Status status = ParseConfig(kBase, "a.yaml", overrides).status();
+    EXPECT_NE(Message(status).find(text), std::string::npos) << "expected " << text << "\ngot      " << status;
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(2)) << text;
+  }
+}
+
+// What the largest published runs use is far inside the limits.
+TEST(Config, TakesLargeModels) {
+  Good(kBase, {"model.family=llama", "model.layers=126", "model.heads=128", "model.kv_heads=8", "model.dim=16384",
+               "model.ffn=53248", "model.vocab=128256", "model.context=131072", "train.global_batch=2048",
+               "train.steps=1000000", "mesh.dp=2048", "mesh.tp=8"});
 }
 
 // Whatever a slip of the finger makes of a file, the answer is a config or a message with a place, never a crash.

@@ -51,6 +51,8 @@ struct DataConfig {
   bool shuffle = true, synthetic = false;
 };
 
+inline constexpr int64_t kMaxRanks = 65'536;
+
 struct MeshConfig {
   int64_t dp = 1, tp = 1;  // -1 until Resolve: fill
 };

@@ -2,7 +2,9 @@
 
 #include <fnmatch.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <numeric>
 
 #include "absl/strings/ascii.h"
 #include "fmt/format.h"
@@ -10,6 +12,7 @@
 #include "parallel/train/config_value.h"
 
 #include "parallel/nn/family.h"
+#include "parallel/train/setup.h"
 
 namespace weft {
 namespace {
@@ -60,6 +63,35 @@ void CheckModel(const Config& config, Faults& faults) {
                            model.dim / model.heads));
 }
 
+// Sizes whose every product in a step is safe in 64 bits: 1e17 elements are 8e17 bytes in f64, and a run holds a few
+// times its parameters.
+constexpr double kMostElements = 1e17;
+
+double Elements(const Shape& shape) {
+  return std::accumulate(shape.begin(), shape.end(), 1.0, [](double n, int64_t extent) { return n * double(extent); });
+}
+
+void CheckSizes(const Config& config, Faults& faults) {
+  const ModelConfig& m = config.model;
+  if (!faults.lines_.empty()) return;  // the model cannot be built
+  TransformerConfig sizes = ModelOf(config);
+  sizes.vocab = std::max<int64_t>(m.vocab, 1);  // unknown: one of text, which is small
+  Transformer model(sizes);
+  double parameters = 0;
+  for (const Parameter* p : model.Parameters()) parameters += Elements(p->shape());
+  faults.Check(
+      parameters <= kMostElements, "model.dim",
+      fmt::format("expected at most {:.0e} parameters, got {:.2g}, of which model.dim = {}, model.layers = {}, "
+                  "model.ffn = {} and model.vocab = {} are the factors; lower one of them",
+                  kMostElements, parameters, m.dim, m.layers, m.ffn, m.vocab));
+  double width = double(std::max({sizes.vocab, m.dim, m.ffn, m.heads * m.context}));
+  double step = double(config.train.global_batch) * double(m.context) * width;
+  faults.Check(step <= kMostElements, "train.global_batch",
+               fmt::format("expected tensors of at most {:.0e} elements, got {:.2g} = train.global_batch {} x "
+                           "model.context {} x {}, the widest of model.vocab, dim, ffn and heads x context; lower one",
+                           kMostElements, step, config.train.global_batch, m.context, int64_t(width)));
+}
+
 void CheckTraining(const Config& config, Faults& faults) {
   const TrainConfig& train = config.train;
   faults.Check(train.steps < 1 || config.schedule.warmup_steps <= train.steps, "schedule.warmup_steps",
@@ -68,6 +100,8 @@ void CheckTraining(const Config& config, Faults& faults) {
                fmt::format("expected at most optimizer.lr = {}, got {}", config.optimizer.lr, config.schedule.min_lr));
   faults.Check(config.mesh.dp != -1 || config.mesh.tp != -1, "mesh.tp",
                "expected one axis of -1 (fill) at most, got two; give this one a size");
+  faults.Check(config.mesh.dp * config.mesh.tp <= kMaxRanks, "mesh",
+               fmt::format("expected at most {} ranks, got dp={} x tp={}", kMaxRanks, config.mesh.dp, config.mesh.tp));
   faults.Check(!config.log.ops || config.executor == ExecutorMode::kInterpret, "log.ops",
                "only executor: interpret runs op by op; set it too");
   bool vocab_known = config.data.tokenizer != "chars" || config.model.vocab > 0;
@@ -128,6 +162,7 @@ std::vector<std::string> CheckConfig(const Config& config) {
   CheckRequired(config, faults);
   CheckModel(config, faults);
   CheckTraining(config, faults);
+  CheckSizes(config, faults);
   CheckLog(config, faults);
   CheckBuilt(config, faults);
   return faults.lines_;
