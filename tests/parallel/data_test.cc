@@ -222,6 +222,58 @@ TEST(TextFiles, FoldersAreSearchedSortedWithoutHiddenBuildAndBinary) {
   EXPECT_FALSE(ReadText({folder.Path("*.txt")}).ok());  // empty.txt is named by the pattern
 }
 
+TEST(TextFiles, LinksToNowhereAreNoText) {
+  TempFolder folder;
+  folder.Write("a.txt", "a");
+  fs::create_symlink("absent", folder.Path("dangling.txt"));
+  fs::create_symlink("loop.txt", folder.Path("loop.txt"));
+  fs::create_symlink("there", folder.Path("back"));
+  fs::create_symlink("back", folder.Path("there"));
+  fs::create_symlink(".", folder.Path("self"));
+  fs::create_symlink("a.txt", folder.Path("linked.txt"));
+  EXPECT_EQ(*FindTextFiles({folder.Path()}),
+            (std::vector<std::string>{folder.Path("a.txt"), folder.Path("linked.txt")}));
+  auto says = [&](const std::string& input, const std::string& text) {
+    std::string message(ReadText({folder.Path(input)}).status().message());
+    EXPECT_NE(message.find(text), message.npos) << message;
+  };
+  says("dangling.txt", "dangling.txt: this link leads nowhere");
+  says("loop.txt", "loop.txt: cannot be reached (Too many levels of symbolic links)");
+  says("dangling*", "dangling.txt: this link leads nowhere");
+}
+
+// Root can read everything, so it becomes nobody for as long as this lives.
+class Nobody {
+ public:
+  Nobody() {
+    if (::geteuid() == 0) became_ = ::seteuid(65534) == 0;
+  }
+  ~Nobody() {
+    if (became_ && ::seteuid(0) != 0) std::abort();
+  }
+
+ private:
+  bool became_ = false;
+};
+
+TEST(TextFiles, WhatCannotBeReadIsNamed) {
+  TempFolder folder;
+  folder.Write("a/a.txt", "a");
+  std::string secret = folder.Write("a/secret/b.txt", "b"), file = folder.Write("c/c.txt", "c");
+  auto says = [&](const std::string& input, const std::string& text) {
+    Nobody nobody;
+    std::string message(ReadText({folder.Path(input)}).status().message());
+    EXPECT_NE(message.find(text), message.npos) << message;
+  };
+  fs::permissions(folder.Path("a/secret"), fs::perms::none);
+  fs::permissions(file, fs::perms::none);
+  says("a", "a/secret: cannot be searched (Permission denied)");
+  says("a/secret", "a/secret: cannot be searched (Permission denied)");
+  says("a/secret/b.txt", "a/secret/b.txt: cannot be reached (Permission denied)");
+  says("c", "c/c.txt: cannot be opened (Permission denied)");
+  fs::permissions(folder.Path("a/secret"), fs::perms::owner_all);
+}
+
 TEST(TextFiles, GlobsAndListsKeepTheirOrder) {
   TempFolder folder;
   for (const char* name : {"1.txt", "10.txt", "2.txt"}) folder.Write(name, name);
