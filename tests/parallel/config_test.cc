@@ -91,6 +91,8 @@ std::vector<BadCase> BadFiles() {
       {"out of range", b + "optimizer: {lr: nan}\n", {}, "a.yaml:4:17: optimizer.lr", "expected a number"},
       {"out of range", b + "threads: 99999999999999999999\n", {}, "a.yaml:4:10: threads", "an integer >= 1 and <= 4096 or auto"},
       {"out of range", b + "dist: {timeout_s: -1}\n", {}, "a.yaml:4:19: dist.timeout_s", "a number > 0"},
+      {"out of range", b, {"train.label_smoothing=1"}, "command line: train.label_smoothing", "a number >= 0 and < 1"},
+      {"out of range", b, {"train.label_smoothing=-0.1"}, "command line: train.label_smoothing", "a number >= 0"},
       {"out of range", "model: {preset: gpt2_124m, dropout: 1}\n", {}, "a.yaml:1:37: model.dropout", ">= 0 and < 1"},
       {"wrong list", b + "optimizer: {betas: 0.9}\n", {}, "a.yaml:4:20: optimizer.betas", "two numbers >= 0 and < 1"},
       {"wrong list", b + "optimizer: {betas: [0.9]}\n", {}, "a.yaml:4:20: optimizer.betas", "got a list of 1"},

@@ -83,7 +83,8 @@ struct TrainConfig {
   int64_t steps = 0, global_batch = 0;
   int64_t micro_batch = 0;  // 0 until Resolve: the whole share of a dp rank
   int64_t seed = 1;
-  double clip = 1;         // 0: no clipping
+  double clip = 1;  // 0: no clipping
+  double label_smoothing = 0;
   int64_t eval_every = 0;  // 0: after the last step only
   int64_t eval_batches = kAllBatches;
   static constexpr int64_t kAllBatches = -1;

@@ -127,6 +127,8 @@ const std::vector<Field>& Fields() {
        .bounds = From(1, kBillion), .default_text = "the rank's whole share"},
       {KEY(train.seed, "of weights, dropout and data order"), .bounds = AtLeast(0)},
       {KEY(train.clip, "greatest norm of the gradient; 0: no clipping"), .bounds = AtLeast(0)},
+      {KEY(train.label_smoothing, "share of a target's probability spread over all token kinds; not in evaluation"),
+       .bounds = HalfOpen(0, 1)},
       {KEY(train.eval_every, "steps between evaluations; 0: after the last step only"), .bounds = From(0, kBillion)},
       {KEY(train.eval_batches, "global batches of an evaluation"), .bounds = From(1, kBillion), .word = "all",
        .word_value = TrainConfig::kAllBatches},
