@@ -8,6 +8,7 @@
 #include <set>
 
 #include "fmt/format.h"
+#include "parallel/nn/family.h"
 #include "parallel/train/config_schema.h"
 #include "parallel/train/config_value.h"
 #include "parallel/train/suggest.h"
@@ -136,9 +137,11 @@ std::vector<BadCase> BadFiles() {
 
 std::vector<BadCase> BadMeanings() {
   const std::string b = kBase;
+  std::string families;
+  for (const ModelFamily* family : ModelFamilies()) families += (families.empty() ? "" : ", ") + std::string(family->name);
   const std::string no_model = "data: {train: a}\ntrain: {steps: 1, global_batch: 1}\n";
   return {
-      {"missing key", no_model, {}, "a.yaml:1:1: model.family", "is required; add it (gpt2 or llama), or model.preset"},
+      {"missing key", no_model, {}, "a.yaml:1:1: model.family", "is required; add it (" + families + "), or model.preset"},
       {"missing key", "model: {family: gpt2, heads: 1, dim: 4, context: 4}\n" + no_model, {},
        "a.yaml:1:1: model.layers",
        "is required"},

@@ -8,6 +8,7 @@
 
 #include "absl/strings/ascii.h"
 #include "fmt/format.h"
+#include "fmt/ranges.h"
 #include "parallel/train/config_schema.h"
 #include "parallel/train/config_value.h"
 
@@ -37,8 +38,9 @@ void CheckRequired(const Config& config, Faults& faults) {
   auto require = [&](const char* key, int64_t value) {
     faults.Check(value > 0, key, "is required; add it" + std::string(sizes ? ", or model.preset" : ""));
   };
-  faults.Check(!sizes || config.Given("model.family"), "model.family",
-               "is required; add it (gpt2 or llama), or model.preset");
+  faults.Check(
+      !sizes || config.Given("model.family"), "model.family",
+      fmt::format("is required; add it ({}), or model.preset", fmt::join(FindField("model.family")->choices, ", ")));
   require("model.layers", model.layers);
   require("model.heads", model.heads);
   require("model.dim", model.dim);
