@@ -23,6 +23,8 @@ constexpr const char* kHelp = R"(usage: weft plan CONFIG [ranks=N] [key=value...
 
 Prints every collective of a training step (op, axis, bytes per rank as handed over, shape, phase, runs per step, module,
 line), the memory of a rank by category, and the FLOPs of a step, for a mesh of N ranks (default: the product of the mesh).
+Needs neither devices nor data: where tokenizer chars would take model.vocab from a text that is not here, a note says
+what is assumed.
 
   weft plan configs/quickstart.yaml ranks=8 mesh.dp=4 mesh.tp=2
 )";
@@ -32,7 +34,7 @@ struct Report {
   StateBytes state;
   int64_t arena = 0;
   double flops = 0;
-  std::vector<std::string> inlined;
+  std::vector<std::string> inlined, notes;  // notes: what was assumed
 };
 
 // Takes ranks=N out of the overrides; 0 where there is none.
@@ -48,7 +50,19 @@ absl::StatusOr<int64_t> TakeRanks(Words& overrides) {
   return ranks;
 }
 
-absl::StatusOr<Config> Load(const ConfigWords& words) {
+// The vocabulary of chars is that of a text, which need not be here: then a note says what was assumed in its place.
+absl::Status FillVocab(Config& config, std::vector<std::string>& notes) {
+  constexpr int64_t kAssumed = 256;
+  if (config.data.tokenizer != "chars") return ResolveVocab(config, Tokenizer::Bytes().vocab());
+  if (config.model.vocab > 0) return absl::OkStatus();
+  absl::StatusOr<Dataset> data = Dataset::Load(config);
+  if (data.ok()) return ResolveVocab(config, data->tokenizer().vocab());
+  notes.push_back(fmt::format("model.vocab = {} is assumed; give model.vocab=N, as tokenizer chars has no text ({})",
+                              kAssumed, std::string(data.status().message())));
+  return ResolveVocab(config, kAssumed);
+}
+
+absl::StatusOr<Config> Load(const ConfigWords& words, std::vector<std::string>& notes) {
   Words overrides = words.overrides;
   absl::StatusOr<int64_t> ranks = TakeRanks(overrides);
   if (!ranks.ok()) return ranks.status();
@@ -56,15 +70,7 @@ absl::StatusOr<Config> Load(const ConfigWords& words) {
   if (!config.ok()) return config;
   if (*ranks == 0) ranks = std::max<int64_t>(config->mesh.dp, 1) * std::max<int64_t>(config->mesh.tp, 1);
   if (absl::Status s = Resolve(*config, int(*ranks)); !s.ok()) return s;
-  // The vocabulary of chars depends on the text; the others are known without it.
-  int64_t vocab = 256;
-  if (config->model.vocab == 0 && config->data.tokenizer == "chars") {
-    absl::StatusOr<Dataset> data = Dataset::Load(*config);
-    if (!data.ok()) return data.status();
-    vocab = data->tokenizer().vocab();
-  }
-  if (config->model.vocab == 0)
-    if (absl::Status s = ResolveVocab(*config, vocab); !s.ok()) return s;
+  if (absl::Status s = FillVocab(*config, notes); !s.ok()) return s;
   return config;
 }
 
@@ -111,6 +117,7 @@ void PrintJson(const Report& r) {
                     {"total", r.state.Total() + r.arena}};
   json["flops"] = r.flops;
   json["inlined"] = r.inlined;
+  json["notes"] = r.notes;
   fmt::print("{}\n", json.dump(2));
 }
 
@@ -123,6 +130,7 @@ void PrintText(const Report& r) {
     calls += l.times;
     bytes += l.times * l.bytes;
   }
+  for (const std::string& note : r.notes) fmt::print("\nnote: {}\n", note);
   fmt::print("\nper step and rank:\n");
   if (totals.empty()) fmt::print("  no collectives\n");
   for (const auto& [key, total] : totals)
@@ -145,13 +153,15 @@ int PlanCommand(const Words& words) {
     return 0;
   }
   absl::StatusOr<ConfigWords> split = SplitWords("plan", rest);
-  absl::StatusOr<Config> config = split.ok() ? Load(*split) : split.status();
+  std::vector<std::string> notes;
+  absl::StatusOr<Config> config = split.ok() ? Load(*split, notes) : split.status();
   if (!config.ok()) {
     fmt::print(stderr, "{}\n", std::string(config.status().message()));
     return 2;
   }
   try {
     Report report = MakeReport(*config);
+    report.notes = notes;
     if (json)
       PrintJson(report);
     else
