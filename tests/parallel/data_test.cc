@@ -34,6 +34,25 @@ Dataset MakeDataset(const std::string& train, const std::vector<std::string>& ov
   return *dataset;
 }
 
+struct Batch {
+  Batch(int64_t rows, int64_t context) : tokens(size_t(rows * context), -7), targets(tokens) {}
+  BatchSpan Span() { return {tokens, targets}; }
+  std::vector<int32_t> tokens, targets;  // -7: not written
+  int64_t count = 0;
+};
+
+Batch TrainBatch(const Dataset& dataset, int64_t step, int64_t first_row, int64_t rows) {
+  Batch batch(rows, 8);
+  batch.count = dataset.FillTrain(step, first_row, batch.Span());
+  return batch;
+}
+
+Batch EvalBatch(const Dataset& dataset, int64_t first_window, int64_t rows, int64_t context) {
+  Batch batch(rows, context);
+  batch.count = dataset.FillEval(first_window, dataset.eval_windows(), batch.Span());
+  return batch;
+}
+
 std::string LoadError(const std::string& train, const std::vector<std::string>& overrides = {}) {
   return std::string(Dataset::Load(MakeConfig(train, overrides)).status().message());
 }
@@ -50,12 +69,12 @@ TEST(Data, BatchesAreTheSameForEverySplitOfTheRows) {
   for (const char* key : {"data.shuffle=true", "data.shuffle=false", "data.synthetic=true"}) {
     Dataset dataset = MakeDataset(file, {key});
     for (int64_t step : {0, 1, 999}) {
-      Batch whole = dataset.TrainBatch(step, 0, 12);
+      Batch whole = TrainBatch(dataset, step, 0, 12);
       ASSERT_EQ(whole.count, 12 * 8);
       for (int64_t rows : {1, 2, 3, 5, 7, 12}) {
         std::vector<int32_t> tokens, targets;
         for (int64_t row = 0; row < 12; row += rows) {
-          Batch part = dataset.TrainBatch(step, row, rows);
+          Batch part = TrainBatch(dataset, step, row, rows);
           tokens.insert(tokens.end(), part.tokens.begin(), part.tokens.end());
           targets.insert(targets.end(), part.targets.begin(), part.targets.end());
         }
@@ -71,7 +90,7 @@ TEST(Data, BatchesAreTheSameForEverySplitOfTheRows) {
 TEST(Data, RowsBehindTheGlobalBatchAreIgnored) {
   TempFolder folder;
   Dataset dataset = MakeDataset(folder.Write("a.txt", Letters(100)));
-  Batch batch = dataset.TrainBatch(0, 11, 2);
+  Batch batch = TrainBatch(dataset, 0, 11, 2);
   EXPECT_EQ(batch.count, 8);
   EXPECT_EQ(batch.targets[7 + 1], kIgnoredTarget);
   EXPECT_EQ(batch.targets.size(), 16u);
@@ -81,7 +100,7 @@ TEST(Data, SequencesAreThoseOfTheTextAndDependOnSeedStepAndRow) {
   TempFolder folder;
   std::string text = Letters(1000), file = folder.Write("a.txt", text);
   Dataset dataset = MakeDataset(file);
-  Batch batch = dataset.TrainBatch(3, 0, 12);
+  Batch batch = TrainBatch(dataset, 3, 0, 12);
   for (int64_t row = 0; row < 12; row++) {
     std::string tokens, targets;
     for (int64_t i = 0; i < 8; i++) {
@@ -91,9 +110,9 @@ TEST(Data, SequencesAreThoseOfTheTextAndDependOnSeedStepAndRow) {
     EXPECT_EQ(tokens.substr(1), targets.substr(0, 7));
     EXPECT_NE(text.find(tokens + targets[7]), text.npos);
   }
-  EXPECT_NE(batch.tokens, dataset.TrainBatch(4, 0, 12).tokens);
-  EXPECT_NE(batch.tokens, MakeDataset(file, {"train.seed=2"}).TrainBatch(3, 0, 12).tokens);
-  EXPECT_EQ(batch.tokens, MakeDataset(file, {"mesh.dp=4"}).TrainBatch(3, 0, 12).tokens);
+  EXPECT_NE(batch.tokens, TrainBatch(dataset, 4, 0, 12).tokens);
+  EXPECT_NE(batch.tokens, TrainBatch(MakeDataset(file, {"train.seed=2"}), 3, 0, 12).tokens);
+  EXPECT_EQ(batch.tokens, TrainBatch(MakeDataset(file, {"mesh.dp=4"}), 3, 0, 12).tokens);
 }
 
 // Every offset with a full set of targets can be drawn, the last one too, and none behind it.
@@ -102,16 +121,16 @@ TEST(Data, ShuffleReachesEveryOffset) {
   std::string text = "abcdefghijkl";  // offsets 0..3 for a context of 8
   Dataset dataset = MakeDataset(folder.Write("a.txt", text));
   std::vector<int> seen(4);
-  for (int64_t step = 0; step < 100; step++) seen[size_t(dataset.TrainBatch(step, 0, 1).tokens[0] - 'a')]++;
+  for (int64_t step = 0; step < 100; step++) seen[size_t(TrainBatch(dataset, step, 0, 1).tokens[0] - 'a')]++;
   for (int count : seen) EXPECT_GT(count, 5);
 }
 
 TEST(Data, UnshuffledWindowsFollowEachOtherAndWrap) {
   TempFolder folder;
   Dataset dataset = MakeDataset(folder.Write("a.txt", Letters(8 * 5 + 1)), {"data.shuffle=false"});
-  Batch first = dataset.TrainBatch(0, 0, 12);
+  Batch first = TrainBatch(dataset, 0, 0, 12);
   for (size_t i = 0; i < first.tokens.size(); i++) EXPECT_EQ(first.tokens[i], dataset.train()[i % 40]);
-  EXPECT_EQ(dataset.TrainBatch(1, 0, 1).tokens[0], dataset.train()[12 % 5 * 8]);
+  EXPECT_EQ(TrainBatch(dataset, 1, 0, 1).tokens[0], dataset.train()[12 % 5 * 8]);
 }
 
 // For many lengths, contexts and batch sizes: the targets, in order, are the text without its first token.
@@ -124,12 +143,11 @@ TEST(Data, EvaluationCountsEveryTokenButTheFirstOnce) {
       Dataset dataset = MakeDataset(train, {"data.val=" + val, fmt::format("model.context={}", context)});
       for (int64_t rows : {1, 3, 4}) {
         std::string targets;
-        int64_t count = 0, bytes = 0;
+        int64_t count = 0;
         for (int64_t w = 0; w < dataset.eval_windows(); w += rows) {
-          Batch batch = dataset.EvalBatch(w, rows);
+          Batch batch = EvalBatch(dataset, w, rows, context);
           ASSERT_EQ(batch.tokens.size(), size_t(rows * context));
           count += batch.count;
-          bytes += batch.bytes;
           for (size_t i = 0; i < batch.targets.size(); i++) {
             if (batch.targets[i] == kIgnoredTarget) continue;
             ASSERT_EQ(batch.tokens[i], text[targets.size()]);
@@ -138,9 +156,24 @@ TEST(Data, EvaluationCountsEveryTokenButTheFirstOnce) {
         }
         ASSERT_EQ(targets, text.substr(1)) << "length " << length << ", context " << context << ", rows " << rows;
         ASSERT_EQ(count, length - 1);
-        ASSERT_EQ(bytes, length - 1);
+        ASSERT_EQ(dataset.EvalBytes(dataset.eval_windows()), length - 1);
       }
     }
+  }
+}
+
+// An evaluation of some windows: those from `end` on are ignored, and their text does not count.
+TEST(Data, EvaluationStopsAtTheWindowItIsGiven) {
+  TempFolder folder;
+  Dataset dataset =
+      MakeDataset(folder.Write("train.txt", Letters(100)), {"data.val=" + folder.Write("v", Letters(50))});
+  ASSERT_EQ(dataset.eval_windows(), 7);
+  for (int64_t end = 0; end <= 9; end++) {
+    Batch batch(9, 8);
+    int64_t count = dataset.FillEval(0, end, batch.Span());
+    EXPECT_EQ(count, std::min<int64_t>(end * 8, 49));
+    EXPECT_EQ(dataset.EvalBytes(end), count);
+    EXPECT_EQ(std::count(batch.targets.begin(), batch.targets.end(), kIgnoredTarget), 72 - count);
   }
 }
 
@@ -179,9 +212,9 @@ TEST(Tokenizer, CharsCoverTrainingAndValidationText) {
   std::string train = folder.Write("t.txt", "abcabcabcabc"), val = folder.Write("v.txt", "xyzé");
   Dataset dataset = MakeDataset(train, {"data.tokenizer=chars", "data.val=" + val});
   EXPECT_EQ(dataset.tokenizer().vocab(), 7);
-  Batch batch = dataset.EvalBatch(0, 1);
+  Batch batch = EvalBatch(dataset, 0, 1, 8);
   EXPECT_EQ(batch.count, 3);
-  EXPECT_EQ(batch.bytes, 4);  // y z and the two bytes of é
+  EXPECT_EQ(dataset.EvalBytes(1), 4);  // y z and the two bytes of é
 }
 
 TEST(Utf8, RefusesWhatTheStandardRefuses) {

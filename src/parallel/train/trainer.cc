@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 
@@ -53,6 +52,7 @@ Trainer::Trainer(const Config& config, const Dataset& data, const Context& conte
       progress_(config.train.steps) {
   CheckSameOrder();
   AddEntries(state_, model_, options_, programs_);
+  slots_.emplace(state_, data_, options_);
   InitParameters(state_, model_, options_, runtime_);
   runner_ = MakeRunner(ExecutorKind(config.executor == ExecutorMode::kCompiled ? ExecutorKind::kCompiled
                                     : config.executor == ExecutorMode::kEager  ? ExecutorKind::kEager
@@ -71,35 +71,13 @@ void Trainer::CheckSameOrder() {
                fmt::format("rank {} would issue other collectives than rank 0: do all ranks run the same build?", r));
 }
 
-void Trainer::FillSlot(const Batch& batch, int64_t from_row) {
-  TensorView view = state_.View(entry::kTokens);
-  size_t begin = size_t(from_row * batch.context), count = size_t(view.dim(0).extent * batch.context);
-  std::memcpy(state_.At(entry::kTokens).local.data(), batch.tokens.data() + begin, count * 4);
-  std::memcpy(state_.At(entry::kTargets).local.data(), batch.targets.data() + begin, count * 4);
-}
-
-void Trainer::FillTrain(int64_t step, int micro) {
-  TensorView view = state_.View(entry::kTokens);
-  int64_t first = micro * options_.rows;
-  state_.SetScalar(entry::kFirstRow, double(first));
-  FillSlot(data_.TrainBatch(step - 1, first + view.dim(0).offset, view.dim(0).extent), 0);
-}
-
-int64_t Trainer::FillEval(int64_t first_window, int64_t windows) {
-  Batch batch = data_.EvalBatch(first_window, std::min(options_.rows, windows));
-  batch.tokens.resize(size_t(options_.rows * batch.context), 0);
-  batch.targets.resize(size_t(options_.rows * batch.context), kIgnoredTarget);
-  FillSlot(batch, state_.View(entry::kTokens).dim(0).offset);
-  return batch.bytes;
-}
-
 Trainer::EvalResult Trainer::Evaluate() {
-  EvalResult result;
   int64_t windows = data_.eval_windows();
   if (config_.train.eval_batches != TrainConfig::kAllBatches)
     windows = std::min(windows, config_.train.eval_batches * config_.train.global_batch);
+  EvalResult result{.bytes = data_.EvalBytes(windows)};
   for (int64_t w = 0; w < windows; w += options_.rows) {
-    result.bytes += FillEval(w, windows - w);
+    slots_->FillEval(w, windows);
     auto [sum, count] = runner_->Eval();
     result.sum += sum;
     result.count += count;
@@ -176,10 +154,8 @@ absl::Status Trainer::Run() {
   for (int64_t step = 1; step <= config_.train.steps; step++) {
     Clock::time_point start = Clock::now();
     double lr = LearningRate(config_, step);
-    state_.SetScalar(entry::kLr, lr);
-    state_.SetScalar(entry::kStep, double(step));
-    state_.SetScalar(entry::kUpdates, double(step));
-    StepMetrics metrics = runner_->Step([&](int micro) { FillTrain(step, micro); });
+    slots_->SetStep(step, lr);
+    StepMetrics metrics = runner_->Step([&](int micro) { slots_->FillTrain(step, micro); });
     if (absl::Status s = LogStep(step, metrics, lr, MsSince(start)); !s.ok()) return s;
     StepRecord record{.step = step, .loss = metrics.loss, .grad_norm = metrics.grad_norm};
     if (absl::Status s = CheckFinite(record); !s.ok()) return s;

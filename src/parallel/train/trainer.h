@@ -5,6 +5,7 @@
 #include "parallel/train/data.h"
 #include "parallel/train/metrics.h"
 #include "parallel/train/runner.h"
+#include "parallel/train/slots.h"
 
 namespace weft {
 
@@ -26,10 +27,6 @@ class Trainer {
     int64_t bytes = 0;
   };
   void CheckSameOrder();
-  void FillTrain(int64_t step, int micro);
-  int64_t FillEval(int64_t first_window,
-                   int64_t windows);  // at most `windows` of them; the bytes of text they stand for
-  void FillSlot(const Batch& batch, int64_t from_row);
   EvalResult Evaluate();
   absl::Status LogStart();
   absl::Status LogStep(int64_t step, const StepMetrics& metrics, double lr, double ms);
@@ -45,6 +42,7 @@ class Trainer {
   Runtime runtime_;
   StepPrograms programs_;
   State state_;
+  std::optional<Slots> slots_;  // once the state has its entries
   std::unique_ptr<StepRunner> runner_;
   JsonLog log_;
   Progress progress_;
