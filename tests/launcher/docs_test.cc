@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const fs::path kRoot = fs::path(__FILE__).parent_path().parent_path().parent_path();
+const fs::path kRoot = WEFT_ROOT;
 
 std::string Read(const fs::path& path) {
   std::ifstream file(path, std::ios::binary);
