@@ -5,6 +5,8 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/status/statusor.h"
+
 namespace weft {
 
 using Words = std::vector<std::string>;
@@ -12,12 +14,12 @@ using Words = std::vector<std::string>;
 int TrainCommand(const Words& words);
 int PlanCommand(const Words& words);
 
-// The path and the path=value overrides of "CONFIG [key=value...]", or an empty path when the words are not that.
+// "CONFIG [key=value...]", the words of `command`. The error says which word is wrong, and where the help is.
 struct ConfigWords {
   std::string path;
   Words overrides;
 };
-ConfigWords SplitWords(const Words& words);
+absl::StatusOr<ConfigWords> SplitWords(const std::string& command, const Words& words);
 bool AsksForHelp(const Words& words);
 
 }  // namespace weft

@@ -6,6 +6,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "absl/strings/numbers.h"
 #include "core/compile/comm_plan.h"
 #include "core/compile/plan.h"
 #include "dist/collectives.h"
@@ -22,6 +23,8 @@ constexpr const char* kHelp = R"(usage: weft plan CONFIG [ranks=N] [key=value...
 
 Prints every collective of a training step (op, axis, bytes per rank as handed over, shape, phase, runs per step, module,
 line), the memory of a rank by category, and the FLOPs of a step, for a mesh of N ranks (default: the product of the mesh).
+Needs neither devices nor data: where tokenizer chars would take model.vocab from a text that is not here, a note says
+what is assumed.
 
   weft plan configs/quickstart.yaml ranks=8 mesh.dp=4 mesh.tp=2
 )";
@@ -31,41 +34,43 @@ struct Report {
   StateBytes state;
   int64_t arena = 0;
   double flops = 0;
-  std::vector<std::string> inlined;
+  std::vector<std::string> inlined, notes;  // notes: what was assumed
 };
 
-int WorldSize(Words& overrides, const Config& config, std::string* error) {
-  int ranks = 0;
-  std::erase_if(overrides, [&](const std::string& word) {
-    if (word.rfind("ranks=", 0) != 0) return false;
-    char* end = nullptr;
-    ranks = int(std::strtol(word.c_str() + 6, &end, 10));
-    if (*end || ranks < 1)
-      *error = fmt::format("command line: ranks: expected a number from 1, got \"{}\"", word.substr(6));
-    return true;
-  });
-  if (ranks) return ranks;
-  return int(std::max<int64_t>(config.mesh.dp, 1) * std::max<int64_t>(config.mesh.tp, 1));
+// Takes ranks=N out of the overrides; 0 where there is none.
+absl::StatusOr<int64_t> TakeRanks(Words& overrides) {
+  int64_t ranks = 0;
+  for (const std::string& word : overrides) {
+    if (!word.starts_with("ranks=")) continue;
+    if (!absl::SimpleAtoi(word.substr(6), &ranks) || ranks < 1 || ranks > kMaxRanks)
+      return absl::InvalidArgumentError(
+          fmt::format("command line: ranks: expected an integer >= 1 and <= {}, got {:?}", kMaxRanks, word.substr(6)));
+  }
+  std::erase_if(overrides, [](const std::string& word) { return word.starts_with("ranks="); });
+  return ranks;
 }
 
-absl::StatusOr<Config> Load(const ConfigWords& words) {
-  Words overrides = words.overrides, without_ranks = words.overrides;
-  std::erase_if(without_ranks, [](const std::string& w) { return w.rfind("ranks=", 0) == 0; });
-  absl::StatusOr<Config> config = LoadConfig(words.path, without_ranks);
+// The vocabulary of chars is that of a text, which need not be here: then a note says what was assumed in its place.
+absl::Status FillVocab(Config& config, std::vector<std::string>& notes) {
+  constexpr int64_t kAssumed = 256;
+  if (config.data.tokenizer != "chars") return ResolveVocab(config, Tokenizer::Bytes().vocab());
+  if (config.model.vocab > 0) return absl::OkStatus();
+  absl::StatusOr<Dataset> data = Dataset::Load(config);
+  if (data.ok()) return ResolveVocab(config, data->tokenizer().vocab());
+  notes.push_back(fmt::format("model.vocab = {} is assumed; give model.vocab=N, as tokenizer chars has no text ({})",
+                              kAssumed, std::string(data.status().message())));
+  return ResolveVocab(config, kAssumed);
+}
+
+absl::StatusOr<Config> Load(const ConfigWords& words, std::vector<std::string>& notes) {
+  Words overrides = words.overrides;
+  absl::StatusOr<int64_t> ranks = TakeRanks(overrides);
+  if (!ranks.ok()) return ranks.status();
+  absl::StatusOr<Config> config = LoadConfig(words.path, overrides);
   if (!config.ok()) return config;
-  std::string error;
-  int ranks = WorldSize(overrides, *config, &error);
-  if (!error.empty()) return absl::InvalidArgumentError(error);
-  if (absl::Status s = Resolve(*config, ranks); !s.ok()) return s;
-  // The vocabulary of chars depends on the text; the others are known without it.
-  int64_t vocab = 256;
-  if (config->model.vocab == 0 && config->data.tokenizer == "chars") {
-    absl::StatusOr<Dataset> data = Dataset::Load(*config);
-    if (!data.ok()) return data.status();
-    vocab = data->tokenizer().vocab();
-  }
-  if (config->model.vocab == 0)
-    if (absl::Status s = ResolveVocab(*config, vocab); !s.ok()) return s;
+  if (*ranks == 0) ranks = std::max<int64_t>(config->mesh.dp, 1) * std::max<int64_t>(config->mesh.tp, 1);
+  if (absl::Status s = Resolve(*config, int(*ranks)); !s.ok()) return s;
+  if (absl::Status s = FillVocab(*config, notes); !s.ok()) return s;
   return config;
 }
 
@@ -112,6 +117,7 @@ void PrintJson(const Report& r) {
                     {"total", r.state.Total() + r.arena}};
   json["flops"] = r.flops;
   json["inlined"] = r.inlined;
+  json["notes"] = r.notes;
   fmt::print("{}\n", json.dump(2));
 }
 
@@ -124,6 +130,7 @@ void PrintText(const Report& r) {
     calls += l.times;
     bytes += l.times * l.bytes;
   }
+  for (const std::string& note : r.notes) fmt::print("\nnote: {}\n", note);
   fmt::print("\nper step and rank:\n");
   if (totals.empty()) fmt::print("  no collectives\n");
   for (const auto& [key, total] : totals)
@@ -141,18 +148,20 @@ void PrintText(const Report& r) {
 int PlanCommand(const Words& words) {
   Words rest = words;
   bool json = std::erase(rest, "--json") > 0;
-  ConfigWords split = SplitWords(rest);
-  if (AsksForHelp(words) || split.path.empty()) {
-    fmt::print(AsksForHelp(words) ? stdout : stderr, "{}", kHelp);
-    return AsksForHelp(words) ? 0 : 2;
+  if (AsksForHelp(words)) {
+    fmt::print("{}", kHelp);
+    return 0;
   }
-  absl::StatusOr<Config> config = Load(split);
+  absl::StatusOr<ConfigWords> split = SplitWords("plan", rest);
+  std::vector<std::string> notes;
+  absl::StatusOr<Config> config = split.ok() ? Load(*split, notes) : split.status();
   if (!config.ok()) {
     fmt::print(stderr, "{}\n", std::string(config.status().message()));
     return 2;
   }
   try {
     Report report = MakeReport(*config);
+    report.notes = notes;
     if (json)
       PrintJson(report);
     else

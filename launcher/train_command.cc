@@ -9,6 +9,8 @@
 #include "dist/collectives.h"
 #include "kernels/cpu/register.h"
 #include "launcher/command.h"
+#include "parallel/train/agreement.h"
+#include "parallel/train/setup.h"
 #include "parallel/train/trainer.h"
 
 namespace weft {
@@ -26,12 +28,42 @@ torchrun-style variables (RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT
 config, 1 failed.
 )";
 
-// Said once, by rank 0, and heard before any rank's exit ends the job.
-int Refuse(Bootstrap& bootstrap, const absl::Status& status) {
-  if (bootstrap.rank() == 0) fmt::print(stderr, "{}\n", std::string(status.message()));
+// Whether all ranks are well. If not, rank 0 says why, once, and is heard before any rank's exit ends the job: the
+// first failure, with its rank unless all failed alike (a file may be missing on one host).
+bool AllOk(Bootstrap& bootstrap, const absl::Status& mine) {
+  std::vector<std::string> faults = bootstrap.AllGather(std::string(mine.message()));
+  std::vector<std::string> hosts = bootstrap.AllGather(bootstrap.host());
+  auto failed = [](const std::string& fault) { return !fault.empty(); };
+  auto first = std::find_if(faults.begin(), faults.end(), failed);
+  if (first == faults.end()) return true;
+  if (bootstrap.rank() == 0) {
+    bool alike = std::count(faults.begin(), faults.end(), *first) == std::ptrdiff_t(faults.size());
+    if (!alike)
+      fmt::print(stderr, "weft: rank {} (host {}) failed, as {} of {} ranks:\n", first - faults.begin(),
+                 hosts[size_t(first - faults.begin())], std::count_if(faults.begin(), faults.end(), failed),
+                 faults.size());
+    fmt::print(stderr, "{}\n", *first);
+  }
   std::fflush(stderr);
   bootstrap.Barrier();
-  return 2;
+  return false;
+}
+
+// What a rank makes of its own command line and files.
+struct Job {
+  Config config;
+  Dataset data;
+};
+absl::StatusOr<Job> Load(const Words& words, int world_size) {
+  absl::StatusOr<ConfigWords> split = SplitWords("train", words);
+  if (!split.ok()) return split.status();
+  absl::StatusOr<Config> config = LoadConfig(split->path, split->overrides);
+  if (!config.ok()) return config.status();
+  if (absl::Status s = Resolve(*config, world_size); !s.ok()) return s;
+  absl::StatusOr<Dataset> data = Dataset::Load(*config);
+  if (!data.ok()) return data.status();
+  if (absl::Status s = ResolveVocab(*config, data->tokenizer().vocab()); !s.ok()) return s;
+  return Job{*std::move(config), *std::move(data)};
 }
 
 int ThreadsOf(const Config& config, const Bootstrap& bootstrap) {
@@ -39,41 +71,36 @@ int ThreadsOf(const Config& config, const Bootstrap& bootstrap) {
   return std::max(1, int(std::thread::hardware_concurrency()) / bootstrap.local_size());
 }
 
-int Train(Bootstrap& bootstrap, const ConfigWords& words) {
-  absl::StatusOr<Config> config = LoadConfig(words.path, words.overrides);
-  if (!config.ok()) return Refuse(bootstrap, config.status());
-  if (absl::Status s = Resolve(*config, bootstrap.world_size()); !s.ok()) return Refuse(bootstrap, s);
-  absl::StatusOr<Dataset> data = Dataset::Load(*config);
-  if (!data.ok()) return Refuse(bootstrap, data.status());
-  if (absl::Status s = ResolveVocab(*config, data->tokenizer().vocab()); !s.ok()) return Refuse(bootstrap, s);
+int Train(Bootstrap& bootstrap, const Words& words) {
+  absl::StatusOr<Job> job = Load(words, bootstrap.world_size());
+  if (!AllOk(bootstrap, job.status())) return 2;
+  const auto& [config, data] = *job;
+  auto gather = [&](std::string_view bytes) { return bootstrap.AllGather(bytes); };
+  if (!AllOk(bootstrap, CheckSameRun(config, data, bootstrap.host(), gather))) return 2;
 
-  Context context(bootstrap.rank(), bootstrap.world_size(), ThreadsOf(*config, bootstrap));
+  Context context(bootstrap.rank(), bootstrap.world_size(), ThreadsOf(config, bootstrap));
   RegisterCpuKernels(context.kernels(DeviceKind::kCpu));
   RegisterCollectives(context.kernels(DeviceKind::kCpu), DeviceKind::kCpu);
   std::unique_ptr<GroupFactory> groups = MakeGroupFactory(bootstrap);
-  MeshShape shape{{kDataAxis, kTensorAxis}, {int(config->mesh.dp), int(config->mesh.tp)}};
-  DeviceMesh mesh(context, *groups, shape);
-  mesh.set_timeout(std::chrono::milliseconds(int64_t(config->dist.timeout_s * 1000)));
-  absl::Status status = Trainer(*config, *data, context, mesh).Run();
+  DeviceMesh mesh(context, *groups, MeshOf(config));
+  mesh.set_timeout(std::chrono::milliseconds(int64_t(config.dist.timeout_s * 1000)));
+  absl::Status status = Trainer(config, data, context, mesh).Run();
   if (status.ok()) return 0;
-  fmt::print(stderr, "weft: rank {}: {}\n", bootstrap.rank(), std::string(status.message()));
-  return 1;
+  if (absl::IsAborted(status)) return AllOk(bootstrap, status) ? 0 : 1;
+  Fail(std::string(status.message()));  // of this rank alone: it ends the others
 }
 
 }  // namespace
 
 int TrainCommand(const Words& words) {
-  ConfigWords split = SplitWords(words);
-  if (AsksForHelp(words) || split.path.empty()) {
-    fmt::print(AsksForHelp(words) ? stdout : stderr, "{}", kHelp);
-    return AsksForHelp(words) ? 0 : 2;
+  if (AsksForHelp(words)) {
+    fmt::print("{}", kHelp);
+    return 0;
   }
   std::unique_ptr<Bootstrap> bootstrap;
   try {
     bootstrap = Bootstrap::FromEnvironment();
-    int code = Train(*bootstrap, split);
-    if (code == 1) bootstrap->Abort(1);
-    return code;
+    return Train(*bootstrap, words);
   } catch (const std::exception& e) {
     fmt::print(stderr, "weft: rank {}: {}\n", bootstrap ? bootstrap->rank() : -1, e.what());
     std::fflush(stderr);

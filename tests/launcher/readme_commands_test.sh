@@ -7,7 +7,7 @@ build=$2
 [ -x "$build/weft" ] || exit 77
 source launcher/environment.sh
 log=$(mktemp)
-trap 'rm -f "$log"' EXIT
+trap 'rm -f "$log" "$log.out" "$log.config.yaml"' EXIT
 
 ran=0
 while read -r command; do
@@ -17,6 +17,5 @@ while read -r command; do
   grep -q '"event":"end"' "$log" || { echo "no end event in the log"; cat "$log" "$log.out"; exit 1; }
   ran=$((ran + 1))
 done < <(awk '/^```/ { inside = !inside } inside && /weft train /' README.md)
-rm -f "$log.out"
 [ $ran -gt 0 ]
 echo "$ran commands ran"

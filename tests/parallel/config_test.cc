@@ -3,10 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <fstream>
 #include <set>
 
 #include "fmt/format.h"
+#include "parallel/nn/family.h"
 #include "parallel/train/config_schema.h"
 #include "parallel/train/config_value.h"
 #include "parallel/train/suggest.h"
@@ -61,7 +63,7 @@ std::vector<BadCase> BadFiles() {
       {"duplicate key", b + "mesh: {dp: 1, dp: 2}\n", {}, "a.yaml:4:15: mesh.dp", "given twice, first on line 4"},
       {"duplicate key", b + "log:\n  every: 1\n  every: 1\n", {}, "a.yaml:6:3: log.every", "first on line 5"},
 
-      {"wrong type", b + "mesh: {dp: two}\n", {}, "a.yaml:4:12: mesh.dp", "an integer >= 1 or -1, got \"two\""},
+      {"wrong type", b + "mesh: {dp: two}\n", {}, "a.yaml:4:12: mesh.dp", "an integer >= 1 and <= 65536 or -1, got \"two\""},
       {"wrong type", b + "mesh: {dp: 1.5}\n", {}, "a.yaml:4:12: mesh.dp", "got \"1.5\""},
       {"wrong type", b + "log: {every: 1e3}\n", {}, "a.yaml:4:14: log.every", "got \"1e3\"; write 1000"},
       {"wrong type", b + "log: {every: 0x10}\n", {}, "a.yaml:4:14: log.every", "expected an integer"},
@@ -82,14 +84,16 @@ std::vector<BadCase> BadFiles() {
       {"section is a value", b + "mesh: 4\n", {}, "a.yaml:4:1: mesh", "expected a mapping of keys (mesh.dp, mesh.tp)"},
       {"section is a value", b + "mesh: [2, 2]\n", {}, "a.yaml:4:1: mesh", "expected a mapping"},
 
-      {"out of range", b + "mesh: {tp: 0}\n", {}, "a.yaml:4:12: mesh.tp", "an integer >= 1 or -1, got \"0\""},
+      {"out of range", b + "mesh: {tp: 0}\n", {}, "a.yaml:4:12: mesh.tp", "an integer >= 1 and <= 65536 or -1, got \"0\""},
       {"out of range", b + "mesh: {tp: -2}\n", {}, "a.yaml:4:12: mesh.tp", "got \"-2\""},
       {"out of range", b + "optimizer: {lr: 0}\n", {}, "a.yaml:4:17: optimizer.lr", "a number > 0"},
       {"out of range", b + "optimizer: {lr: 1e999}\n", {}, "a.yaml:4:17: optimizer.lr", "expected a number"},
       {"out of range", b + "optimizer: {lr: .inf}\n", {}, "a.yaml:4:17: optimizer.lr", "expected a number"},
       {"out of range", b + "optimizer: {lr: nan}\n", {}, "a.yaml:4:17: optimizer.lr", "expected a number"},
-      {"out of range", b + "threads: 99999999999999999999\n", {}, "a.yaml:4:10: threads", "an integer >= 1 or auto"},
+      {"out of range", b + "threads: 99999999999999999999\n", {}, "a.yaml:4:10: threads", "an integer >= 1 and <= 4096 or auto"},
       {"out of range", b + "dist: {timeout_s: -1}\n", {}, "a.yaml:4:19: dist.timeout_s", "a number > 0"},
+      {"out of range", b, {"train.label_smoothing=1"}, "command line: train.label_smoothing", "a number >= 0 and < 1"},
+      {"out of range", b, {"train.label_smoothing=-0.1"}, "command line: train.label_smoothing", "a number >= 0"},
       {"out of range", "model: {preset: gpt2_124m, dropout: 1}\n", {}, "a.yaml:1:37: model.dropout", ">= 0 and < 1"},
       {"wrong list", b + "optimizer: {betas: 0.9}\n", {}, "a.yaml:4:20: optimizer.betas", "two numbers >= 0 and < 1"},
       {"wrong list", b + "optimizer: {betas: [0.9]}\n", {}, "a.yaml:4:20: optimizer.betas", "got a list of 1"},
@@ -133,9 +137,11 @@ std::vector<BadCase> BadFiles() {
 
 std::vector<BadCase> BadMeanings() {
   const std::string b = kBase;
+  std::string families;
+  for (const ModelFamily* family : ModelFamilies()) families += (families.empty() ? "" : ", ") + std::string(family->name);
   const std::string no_model = "data: {train: a}\ntrain: {steps: 1, global_batch: 1}\n";
   return {
-      {"missing key", no_model, {}, "a.yaml:1:1: model.family", "is required; add it (gpt2 or llama), or model.preset"},
+      {"missing key", no_model, {}, "a.yaml:1:1: model.family", "is required; add it (" + families + "), or model.preset"},
       {"missing key", "model: {family: gpt2, heads: 1, dim: 4, context: 4}\n" + no_model, {},
        "a.yaml:1:1: model.layers",
        "is required"},
@@ -158,6 +164,14 @@ std::vector<BadCase> BadMeanings() {
       {"keys disagree", b, {"data.synthetic=true", "data.tokenizer=chars"}, "command line: data.tokenizer",
        "model.vocab"},
 
+      {"overwrites", b + "log: {jsonl: runs/x.yaml}\n", {}, "a.yaml:4:7: log.jsonl",
+       "got runs/x.yaml, which is a config's name; use runs/x.jsonl"},
+      {"overwrites", b, {"log.jsonl=x.YML"}, "command line: log.jsonl", "use x.jsonl"},
+      {"overwrites", b, {"log.jsonl=./README.md"}, "command line: log.jsonl", "./README.md, which data.train names"},
+      {"overwrites", b, {"log.jsonl=d/a.txt", "data.train=[x, d/*.txt]"}, "command line: log.jsonl", "data.train"},
+      {"overwrites", b, {"log.jsonl=v/../v.txt", "data.val=v.txt"}, "command line: log.jsonl", "data.val"},
+      {"overwrites", b, {"log.jsonl=./a.yaml"}, "command line: log.jsonl", "would overwrite the config a.yaml"},
+
       {"not built", b, {"numerics=invariant"}, "command line: numerics", "invariant is not built yet; use default"},
       {"not built", b + "device: cuda\n", {}, "a.yaml:4:1: device", "cuda is not built yet; use cpu or auto"},
       {"not built", b + "precision: {compute: f16}\n", {}, "a.yaml:4:13: precision.compute", "f16 is not built yet"},
@@ -176,7 +190,7 @@ std::vector<BadCase> BadMeanings() {
       {"override: unknown", b, {"mehs.dp=2"}, "command line: mehs.dp", "did you mean mesh.dp?"},
       {"override: unknown", b, {"mesh.dp.x=2"}, "command line: mesh.dp.x", "did you mean mesh.dp?"},
       {"override: unknown", b, {"--train.steps=3"}, "command line: --train.steps", "did you mean train.steps?"},
-      {"override: wrong", b, {"train.steps=many"}, "command line: train.steps", "an integer >= 1, got \"many\""},
+      {"override: wrong", b, {"train.steps=many"}, "command line: train.steps", "an integer >= 1 and <= 1000000000, got \"many\""},
       {"override: wrong", b, {"mesh=2"}, "command line: mesh", "expected a mapping of keys"},
       {"override: wrong", b, {"mesh={dp: x}"}, "command line: mesh.dp", "got \"x\""},
       {"override: wrong", b, {"optimizer.betas=[0.9, x]"}, "command line: optimizer.betas", "got \"x\""},
@@ -219,6 +233,47 @@ TEST(Config, ReportsEveryFaultAtOnce) {
   ASSERT_FALSE(config.ok());
   std::string message = Message(config.status());
   EXPECT_EQ(std::count(message.begin(), message.end(), '\n'), 2) << message;
+}
+
+// Every integer key, and what only products of keys reach: refused by name, at once, before any of it is built.
+TEST(Config, RefusesAbsurdSizes) {
+  std::vector<std::pair<std::string, Words>> cases = {
+      {"model.dim: expected at most 1e+17 parameters, got", {"model.layers=10000", "model.dim=1048576"}},
+      {"model.dim: expected at most 1e+17 parameters, got",
+       {"model.ffn=16777216", "model.dim=1048576", "model.layers=9000", "model.family=llama"}},
+      {"train.global_batch: expected tensors of at most 1e+17",
+       {"train.global_batch=1000000000", "model.context=1000000"}},
+      {"train.global_batch: expected tensors of at most 1e+17", {"model.context=1000000000"}},
+      {"train.global_batch: expected tensors of at most 1e+17",
+       {"model.vocab=2147483647", "train.global_batch=100000000"}},
+      {"mesh: expected at most 65536 ranks, got dp=65536 x tp=2", {"mesh.dp=65536", "mesh.tp=2"}},
+      {"dist.timeout_s: expected", {"dist.timeout_s=1e300"}}};
+  int keys = 0;
+  for (const Field& field : Schema()) {
+    Config probe;
+    if (!std::holds_alternative<int64_t*>(field.ref(probe))) continue;
+    keys++;
+    bool seed = field.key == std::string("train.seed");  // any 63 bits are one
+    EXPECT_TRUE(seed || field.bounds.high <= 2147483647) << field.key;
+    for (const char* value : {"-9223372036854775808", "-2", "9223372036854775807", "99999999999999999999", "1e300"}) {
+      if (seed && value == std::string("9223372036854775807")) continue;
+      cases.push_back({std::string(field.key) + ": expected", {std::string(field.key) + "=" + value}});
+    }
+  }
+  EXPECT_GE(keys, 20);
+  for (const auto& [text, overrides] : cases) {
+    auto begin = std::chrono::steady_clock::now();
+    absl::Status status = ParseConfig(kBase, "a.yaml", overrides).status();
+    EXPECT_NE(Message(status).find(text), std::string::npos) << "expected " << text << "\ngot      " << status;
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(2)) << text;
+  }
+}
+
+// What the largest published runs use is far inside the limits.
+TEST(Config, TakesLargeModels) {
+  Good(kBase, {"model.family=llama", "model.layers=126", "model.heads=128", "model.kv_heads=8", "model.dim=16384",
+               "model.ffn=53248", "model.vocab=128256", "model.context=131072", "train.global_batch=2048",
+               "train.steps=1000000", "mesh.dp=2048", "mesh.tp=8"});
 }
 
 // Whatever a slip of the finger makes of a file, the answer is a config or a message with a place, never a crash.
@@ -336,6 +391,16 @@ TEST(Config, ResolveRefusesAWrongNumberOfRanks) {
   EXPECT_NE(Message(Resolve(fill, 3)).find("start a multiple of 2"), std::string::npos);
   Config sequence = Good(kBase + "parallel: {sequence_parallel: true}\n");
   EXPECT_NE(Message(Resolve(sequence, 1)).find("a.yaml:4:12: parallel.sequence_parallel: needs mesh.tp above 1"),
+            std::string::npos);
+}
+
+// A run beside its config must not write over it: the saved copy adds to the log's name and takes nothing from it.
+TEST(Config, TheMergedConfigIsSavedUnderANameOfItsOwn) {
+  EXPECT_EQ(SavedConfigPath("configs/x.jsonl"), "configs/x.jsonl.config.yaml");
+  std::string log = kBase + "log: {jsonl: configs/x.jsonl}\n";
+  EXPECT_TRUE(ParseConfig(log, "configs/x.yaml", {}).ok());
+  absl::Status again = ParseConfig(log, "configs/x.jsonl.config.yaml", {}).status();
+  EXPECT_NE(Message(again).find("configs/x.jsonl.config.yaml:4:7: log.jsonl: the merged config is saved as"),
             std::string::npos);
 }
 

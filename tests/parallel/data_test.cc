@@ -5,9 +5,9 @@
 
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 
 #include "fmt/format.h"
+#include "parallel/temp_folder.h"
 #include "parallel/train/text_files.h"
 #include "parallel/train/utf8.h"
 
@@ -16,24 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A folder that is gone when the test ends.
-class TempFolder {
- public:
-  TempFolder() : path_(fs::temp_directory_path() / fmt::format("weft_data_test_{}", ::getpid())) {
-    fs::remove_all(path_);
-    fs::create_directories(path_);
-  }
-  ~TempFolder() { fs::remove_all(path_); }
-  std::string Path(const std::string& name = "") const { return (path_ / name).string(); }
-  std::string Write(const std::string& name, const std::string& text) const {
-    fs::create_directories((path_ / name).parent_path());
-    std::ofstream(path_ / name, std::ios::binary) << text;
-    return Path(name);
-  }
-
- private:
-  fs::path path_;
-};
+using testing_::TempFolder;
 
 Config MakeConfig(const std::string& train, const std::vector<std::string>& overrides) {
   std::string yaml =
@@ -49,6 +32,25 @@ Dataset MakeDataset(const std::string& train, const std::vector<std::string>& ov
   absl::StatusOr<Dataset> dataset = Dataset::Load(MakeConfig(train, overrides));
   EXPECT_TRUE(dataset.ok()) << std::string(dataset.status().message());
   return *dataset;
+}
+
+struct Batch {
+  Batch(int64_t rows, int64_t context) : tokens(size_t(rows * context), -7), targets(tokens) {}
+  BatchSpan Span() { return {tokens, targets}; }
+  std::vector<int32_t> tokens, targets;  // -7: not written
+  int64_t count = 0;
+};
+
+Batch TrainBatch(const Dataset& dataset, int64_t step, int64_t first_row, int64_t rows) {
+  Batch batch(rows, 8);
+  batch.count = dataset.FillTrain(step, first_row, batch.Span());
+  return batch;
+}
+
+Batch EvalBatch(const Dataset& dataset, int64_t first_window, int64_t rows, int64_t context) {
+  Batch batch(rows, context);
+  batch.count = dataset.FillEval(first_window, dataset.eval_windows(), batch.Span());
+  return batch;
 }
 
 std::string LoadError(const std::string& train, const std::vector<std::string>& overrides = {}) {
@@ -67,12 +69,12 @@ TEST(Data, BatchesAreTheSameForEverySplitOfTheRows) {
   for (const char* key : {"data.shuffle=true", "data.shuffle=false", "data.synthetic=true"}) {
     Dataset dataset = MakeDataset(file, {key});
     for (int64_t step : {0, 1, 999}) {
-      Batch whole = dataset.TrainBatch(step, 0, 12);
+      Batch whole = TrainBatch(dataset, step, 0, 12);
       ASSERT_EQ(whole.count, 12 * 8);
       for (int64_t rows : {1, 2, 3, 5, 7, 12}) {
         std::vector<int32_t> tokens, targets;
         for (int64_t row = 0; row < 12; row += rows) {
-          Batch part = dataset.TrainBatch(step, row, rows);
+          Batch part = TrainBatch(dataset, step, row, rows);
           tokens.insert(tokens.end(), part.tokens.begin(), part.tokens.end());
           targets.insert(targets.end(), part.targets.begin(), part.targets.end());
         }
@@ -88,7 +90,7 @@ TEST(Data, BatchesAreTheSameForEverySplitOfTheRows) {
 TEST(Data, RowsBehindTheGlobalBatchAreIgnored) {
   TempFolder folder;
   Dataset dataset = MakeDataset(folder.Write("a.txt", Letters(100)));
-  Batch batch = dataset.TrainBatch(0, 11, 2);
+  Batch batch = TrainBatch(dataset, 0, 11, 2);
   EXPECT_EQ(batch.count, 8);
   EXPECT_EQ(batch.targets[7 + 1], kIgnoredTarget);
   EXPECT_EQ(batch.targets.size(), 16u);
@@ -98,7 +100,7 @@ TEST(Data, SequencesAreThoseOfTheTextAndDependOnSeedStepAndRow) {
   TempFolder folder;
   std::string text = Letters(1000), file = folder.Write("a.txt", text);
   Dataset dataset = MakeDataset(file);
-  Batch batch = dataset.TrainBatch(3, 0, 12);
+  Batch batch = TrainBatch(dataset, 3, 0, 12);
   for (int64_t row = 0; row < 12; row++) {
     std::string tokens, targets;
     for (int64_t i = 0; i < 8; i++) {
@@ -108,9 +110,9 @@ TEST(Data, SequencesAreThoseOfTheTextAndDependOnSeedStepAndRow) {
     EXPECT_EQ(tokens.substr(1), targets.substr(0, 7));
     EXPECT_NE(text.find(tokens + targets[7]), text.npos);
   }
-  EXPECT_NE(batch.tokens, dataset.TrainBatch(4, 0, 12).tokens);
-  EXPECT_NE(batch.tokens, MakeDataset(file, {"train.seed=2"}).TrainBatch(3, 0, 12).tokens);
-  EXPECT_EQ(batch.tokens, MakeDataset(file, {"mesh.dp=4"}).TrainBatch(3, 0, 12).tokens);
+  EXPECT_NE(batch.tokens, TrainBatch(dataset, 4, 0, 12).tokens);
+  EXPECT_NE(batch.tokens, TrainBatch(MakeDataset(file, {"train.seed=2"}), 3, 0, 12).tokens);
+  EXPECT_EQ(batch.tokens, TrainBatch(MakeDataset(file, {"mesh.dp=4"}), 3, 0, 12).tokens);
 }
 
 // Every offset with a full set of targets can be drawn, the last one too, and none behind it.
@@ -119,16 +121,16 @@ TEST(Data, ShuffleReachesEveryOffset) {
   std::string text = "abcdefghijkl";  // offsets 0..3 for a context of 8
   Dataset dataset = MakeDataset(folder.Write("a.txt", text));
   std::vector<int> seen(4);
-  for (int64_t step = 0; step < 100; step++) seen[size_t(dataset.TrainBatch(step, 0, 1).tokens[0] - 'a')]++;
+  for (int64_t step = 0; step < 100; step++) seen[size_t(TrainBatch(dataset, step, 0, 1).tokens[0] - 'a')]++;
   for (int count : seen) EXPECT_GT(count, 5);
 }
 
 TEST(Data, UnshuffledWindowsFollowEachOtherAndWrap) {
   TempFolder folder;
   Dataset dataset = MakeDataset(folder.Write("a.txt", Letters(8 * 5 + 1)), {"data.shuffle=false"});
-  Batch first = dataset.TrainBatch(0, 0, 12);
+  Batch first = TrainBatch(dataset, 0, 0, 12);
   for (size_t i = 0; i < first.tokens.size(); i++) EXPECT_EQ(first.tokens[i], dataset.train()[i % 40]);
-  EXPECT_EQ(dataset.TrainBatch(1, 0, 1).tokens[0], dataset.train()[12 % 5 * 8]);
+  EXPECT_EQ(TrainBatch(dataset, 1, 0, 1).tokens[0], dataset.train()[12 % 5 * 8]);
 }
 
 // For many lengths, contexts and batch sizes: the targets, in order, are the text without its first token.
@@ -141,12 +143,11 @@ TEST(Data, EvaluationCountsEveryTokenButTheFirstOnce) {
       Dataset dataset = MakeDataset(train, {"data.val=" + val, fmt::format("model.context={}", context)});
       for (int64_t rows : {1, 3, 4}) {
         std::string targets;
-        int64_t count = 0, bytes = 0;
+        int64_t count = 0;
         for (int64_t w = 0; w < dataset.eval_windows(); w += rows) {
-          Batch batch = dataset.EvalBatch(w, rows);
+          Batch batch = EvalBatch(dataset, w, rows, context);
           ASSERT_EQ(batch.tokens.size(), size_t(rows * context));
           count += batch.count;
-          bytes += batch.bytes;
           for (size_t i = 0; i < batch.targets.size(); i++) {
             if (batch.targets[i] == kIgnoredTarget) continue;
             ASSERT_EQ(batch.tokens[i], text[targets.size()]);
@@ -155,9 +156,24 @@ TEST(Data, EvaluationCountsEveryTokenButTheFirstOnce) {
         }
         ASSERT_EQ(targets, text.substr(1)) << "length " << length << ", context " << context << ", rows " << rows;
         ASSERT_EQ(count, length - 1);
-        ASSERT_EQ(bytes, length - 1);
+        ASSERT_EQ(dataset.EvalBytes(dataset.eval_windows()), length - 1);
       }
     }
+  }
+}
+
+// An evaluation of some windows: those from `end` on are ignored, and their text does not count.
+TEST(Data, EvaluationStopsAtTheWindowItIsGiven) {
+  TempFolder folder;
+  Dataset dataset =
+      MakeDataset(folder.Write("train.txt", Letters(100)), {"data.val=" + folder.Write("v", Letters(50))});
+  ASSERT_EQ(dataset.eval_windows(), 7);
+  for (int64_t end = 0; end <= 9; end++) {
+    Batch batch(9, 8);
+    int64_t count = dataset.FillEval(0, end, batch.Span());
+    EXPECT_EQ(count, std::min<int64_t>(end * 8, 49));
+    EXPECT_EQ(dataset.EvalBytes(end), count);
+    EXPECT_EQ(std::count(batch.targets.begin(), batch.targets.end(), kIgnoredTarget), 72 - count);
   }
 }
 
@@ -196,9 +212,9 @@ TEST(Tokenizer, CharsCoverTrainingAndValidationText) {
   std::string train = folder.Write("t.txt", "abcabcabcabc"), val = folder.Write("v.txt", "xyzé");
   Dataset dataset = MakeDataset(train, {"data.tokenizer=chars", "data.val=" + val});
   EXPECT_EQ(dataset.tokenizer().vocab(), 7);
-  Batch batch = dataset.EvalBatch(0, 1);
+  Batch batch = EvalBatch(dataset, 0, 1, 8);
   EXPECT_EQ(batch.count, 3);
-  EXPECT_EQ(batch.bytes, 4);  // y z and the two bytes of é
+  EXPECT_EQ(dataset.EvalBytes(1), 4);  // y z and the two bytes of é
 }
 
 TEST(Utf8, RefusesWhatTheStandardRefuses) {
@@ -237,6 +253,58 @@ TEST(TextFiles, FoldersAreSearchedSortedWithoutHiddenBuildAndBinary) {
   EXPECT_EQ(*ReadText({folder.Path()}), "zb");
   EXPECT_EQ(*ReadText({folder.Path("b.txt"), folder.Path("a")}), "bz");
   EXPECT_FALSE(ReadText({folder.Path("*.txt")}).ok());  // empty.txt is named by the pattern
+}
+
+TEST(TextFiles, LinksToNowhereAreNoText) {
+  TempFolder folder;
+  folder.Write("a.txt", "a");
+  fs::create_symlink("absent", folder.Path("dangling.txt"));
+  fs::create_symlink("loop.txt", folder.Path("loop.txt"));
+  fs::create_symlink("there", folder.Path("back"));
+  fs::create_symlink("back", folder.Path("there"));
+  fs::create_symlink(".", folder.Path("self"));
+  fs::create_symlink("a.txt", folder.Path("linked.txt"));
+  EXPECT_EQ(*FindTextFiles({folder.Path()}),
+            (std::vector<std::string>{folder.Path("a.txt"), folder.Path("linked.txt")}));
+  auto says = [&](const std::string& input, const std::string& text) {
+    std::string message(ReadText({folder.Path(input)}).status().message());
+    EXPECT_NE(message.find(text), message.npos) << message;
+  };
+  says("dangling.txt", "dangling.txt: this link leads nowhere");
+  says("loop.txt", "loop.txt: cannot be reached (Too many levels of symbolic links)");
+  says("dangling*", "dangling.txt: this link leads nowhere");
+}
+
+// Root can read everything, so it becomes nobody for as long as this lives.
+class Nobody {
+ public:
+  Nobody() {
+    if (::geteuid() == 0) became_ = ::seteuid(65534) == 0;
+  }
+  ~Nobody() {
+    if (became_ && ::seteuid(0) != 0) std::abort();
+  }
+
+ private:
+  bool became_ = false;
+};
+
+TEST(TextFiles, WhatCannotBeReadIsNamed) {
+  TempFolder folder;
+  folder.Write("a/a.txt", "a");
+  std::string secret = folder.Write("a/secret/b.txt", "b"), file = folder.Write("c/c.txt", "c");
+  auto says = [&](const std::string& input, const std::string& text) {
+    Nobody nobody;
+    std::string message(ReadText({folder.Path(input)}).status().message());
+    EXPECT_NE(message.find(text), message.npos) << message;
+  };
+  fs::permissions(folder.Path("a/secret"), fs::perms::none);
+  fs::permissions(file, fs::perms::none);
+  says("a", "a/secret: cannot be searched (Permission denied)");
+  says("a/secret", "a/secret: cannot be searched (Permission denied)");
+  says("a/secret/b.txt", "a/secret/b.txt: cannot be reached (Permission denied)");
+  says("c", "c/c.txt: cannot be opened (Permission denied)");
+  fs::permissions(folder.Path("a/secret"), fs::perms::owner_all);
 }
 
 TEST(TextFiles, GlobsAndListsKeepTheirOrder) {

@@ -131,5 +131,22 @@ TEST(JsonLog, SaysWhatCannotBeWritten) {
   EXPECT_NE(std::string(full->Write("{}").message()).find("No space left"), std::string::npos);
 }
 
+TEST(Metrics, NumbersThatAreNotFiniteEndTheRun) {
+  double inf = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
+  auto says = [](const absl::Status& status, const std::string& text) {
+    EXPECT_TRUE(absl::IsAborted(status));
+    EXPECT_NE(std::string(status.message()).find(text), std::string::npos) << status;
+  };
+  EXPECT_TRUE(CheckFinite(StepRecord{.step = 3, .loss = 2, .grad_norm = 0}).ok());
+  for (double bad : {inf, -inf, nan, -nan}) {
+    std::string shown = std::isnan(bad) ? "nan" : bad > 0 ? "inf" : "-inf";
+    says(CheckFinite(StepRecord{.step = 3, .loss = bad}), "the loss of step 3 is " + shown + ", expected");
+    says(CheckFinite(StepRecord{.step = 4, .loss = 2, .grad_norm = bad}), "the gradient norm of step 4 is " + shown);
+    says(CheckFinite(EvalRecord{.step = 5, .val_loss = bad, .tokens = 9}), "validation loss after step 5 is " + shown);
+  }
+  EXPECT_TRUE(CheckFinite(EvalRecord{.step = 5, .val_loss = 2, .tokens = 9}).ok());
+  says(CheckFinite(EvalRecord{.step = 5, .val_loss = 0, .tokens = 0}), "the evaluation after step 5 met no target");
+}
+
 }  // namespace
 }  // namespace weft

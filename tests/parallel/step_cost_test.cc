@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 
 #include "heap_counter.h"
+#include "parallel/temp_folder.h"
+#include "parallel/train/setup.h"
+#include "parallel/train/slots.h"
 #include "parallel/training.h"
 
 namespace weft {
@@ -44,6 +47,34 @@ TEST(StepCost, CompiledAllocatesNothingAfterStepTwo) {
       EXPECT_EQ(heap, 0u);
       EXPECT_EQ(buffers, 0u);
     }
+  }
+}
+
+// Text and synthetic tokens, training and evaluation: rows go straight into the slots.
+TEST(StepCost, FillingTheSlotsAllocatesNothing) {
+  TempFolder folder;
+  std::string yaml = "model: {family: gpt2, layers: 1, heads: 1, dim: 4, context: 8}\ndata: {train: " +
+                     folder.Write("a.txt", std::string(500, 'a')) +
+                     ", val: 0.2}\ntrain: {steps: 1, global_batch: 12}\n";
+  for (const char* word : {"data.shuffle=true", "data.shuffle=false", "data.synthetic=true"}) {
+    absl::StatusOr<Config> config = ParseConfig(yaml, "a.yaml", {word, "train.micro_batch=5"});
+    ASSERT_TRUE(config.ok() && Resolve(*config, 1).ok() && ResolveVocab(*config, 256).ok());
+    absl::StatusOr<Dataset> data = Dataset::Load(*config);
+    ASSERT_TRUE(data.ok());
+    StepOptions o = StepOptionsOf(*config);
+    Transformer model(ModelOf(*config));
+    State state(o.model.mesh, {0, 0});
+    AddEntries(state, model, o, BuildStep(model, o));
+    Slots slots(state, *data, o);
+    long before = test::HeapAllocations();
+    size_t buffers = CpuBuffersAllocated();
+    for (int step = 1; step <= 3; step++) {
+      slots.SetStep(step, 1e-3);
+      for (int micro = 0; micro < o.micro_steps; micro++) slots.FillTrain(step, micro);
+    }
+    for (int64_t w = 0; w < data->eval_windows(); w += o.rows) slots.FillEval(w, data->eval_windows());
+    EXPECT_EQ(test::HeapAllocations() - before, 0) << word;
+    EXPECT_EQ(CpuBuffersAllocated() - buffers, 0u) << word;
   }
 }
 

@@ -1,5 +1,6 @@
 #include "core/compile/comm_plan.h"
 
+#include "core/base/hash.h"
 #include "core/compile/runtime.h"
 
 namespace weft {
@@ -22,16 +23,15 @@ std::vector<CommLine> CommPlan(const LocalProgram& program, int times) {
 }
 
 uint64_t CommHash(const LocalProgram& program) {
-  uint64_t hash = 0xCBF29CE484222325u;  // FNV-1a
-  auto mix = [&](uint64_t v) { hash = (hash ^ v) * 0x100000001B3u; };
+  StableHash hash;
   for (const auto& node : program.graph.nodes) {
     if (!IsCollective(node->op)) continue;
-    mix(uint64_t(node->op));
-    for (char c : ToString(node->attrs)) mix(uint8_t(c));
-    for (int64_t extent : node->outputs[0].shape) mix(uint64_t(extent));
-    mix(uint64_t(node->outputs[0].dtype));
+    hash.Mix(uint64_t(node->op));
+    hash.Mix(ToString(node->attrs));
+    for (int64_t extent : node->outputs[0].shape) hash.Mix(uint64_t(extent));
+    hash.Mix(uint64_t(node->outputs[0].dtype));
   }
-  return hash;
+  return hash.value();
 }
 
 }  // namespace weft

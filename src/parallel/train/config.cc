@@ -45,7 +45,7 @@ class Reader {
   explicit Reader(Config& config) : config_(config) {}
 
   void ReadFile(const YamlNode& root, const std::string& name) {
-    file_ = name;
+    file_ = config_.file = name;
     config_.origins[""] = fmt::format("{}:1:1: ", name);
     if (root.kind == YamlNode::kMap) return ReadMap("", root);
     faults.push_back(fmt::format("{}:{}:{}: expected a mapping of keys, got {}", name, root.line, root.column,
@@ -196,6 +196,8 @@ absl::Status ResolveVocab(Config& config, int64_t tokenizer_vocab) {
                 fmt::format("expected at least the {} kinds of token of tokenizer {}, got {}", tokenizer_vocab,
                             config.data.tokenizer, config.model.vocab));
 }
+
+std::string SavedConfigPath(const std::string& jsonl) { return jsonl + ".config.yaml"; }
 
 std::string ToYaml(const Config& config) {
   std::string text;

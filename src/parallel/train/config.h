@@ -51,6 +51,8 @@ struct DataConfig {
   bool shuffle = true, synthetic = false;
 };
 
+inline constexpr int64_t kMaxRanks = 65'536;
+
 struct MeshConfig {
   int64_t dp = 1, tp = 1;  // -1 until Resolve: fill
 };
@@ -81,7 +83,8 @@ struct TrainConfig {
   int64_t steps = 0, global_batch = 0;
   int64_t micro_batch = 0;  // 0 until Resolve: the whole share of a dp rank
   int64_t seed = 1;
-  double clip = 1;         // 0: no clipping
+  double clip = 1;  // 0: no clipping
+  double label_smoothing = 0;
   int64_t eval_every = 0;  // 0: after the last step only
   int64_t eval_batches = kAllBatches;
   static constexpr int64_t kAllBatches = -1;
@@ -120,6 +123,7 @@ struct Config {
   CheckpointConfig checkpoint;
   LogConfig log;
 
+  std::string file;  // that it was read from, as errors name it
   // Where each given key or section stands, as errors name it: "configs/a.yaml:3:11: " or "command line: ".
   std::map<std::string, std::string> origins;
   bool Given(const std::string& key) const { return origins.contains(key); }
@@ -138,5 +142,7 @@ absl::Status ResolveVocab(Config& config, int64_t tokenizer_vocab);
 
 // The merged config as YAML: reading it back gives the same Config.
 std::string ToYaml(const Config& config);
+// Where a run with this log.jsonl saves it: a name of its own, as the log's folder may hold the user's configs too.
+std::string SavedConfigPath(const std::string& jsonl);
 
 }  // namespace weft

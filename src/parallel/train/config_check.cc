@@ -1,10 +1,19 @@
 #include "parallel/train/config_check.h"
 
+#include <fnmatch.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <numeric>
+
+#include "absl/strings/ascii.h"
 #include "fmt/format.h"
+#include "fmt/ranges.h"
 #include "parallel/train/config_schema.h"
 #include "parallel/train/config_value.h"
 
 #include "parallel/nn/family.h"
+#include "parallel/train/setup.h"
 
 namespace weft {
 namespace {
@@ -29,8 +38,9 @@ void CheckRequired(const Config& config, Faults& faults) {
   auto require = [&](const char* key, int64_t value) {
     faults.Check(value > 0, key, "is required; add it" + std::string(sizes ? ", or model.preset" : ""));
   };
-  faults.Check(!sizes || config.Given("model.family"), "model.family",
-               "is required; add it (gpt2 or llama), or model.preset");
+  faults.Check(
+      !sizes || config.Given("model.family"), "model.family",
+      fmt::format("is required; add it ({}), or model.preset", fmt::join(FindField("model.family")->choices, ", ")));
   require("model.layers", model.layers);
   require("model.heads", model.heads);
   require("model.dim", model.dim);
@@ -55,6 +65,35 @@ void CheckModel(const Config& config, Faults& faults) {
                            model.dim / model.heads));
 }
 
+// Sizes whose every product in a step is safe in 64 bits: 1e17 elements are 8e17 bytes in f64, and a run holds a few
+// times its parameters.
+constexpr double kMostElements = 1e17;
+
+double Elements(const Shape& shape) {
+  return std::accumulate(shape.begin(), shape.end(), 1.0, [](double n, int64_t extent) { return n * double(extent); });
+}
+
+void CheckSizes(const Config& config, Faults& faults) {
+  const ModelConfig& m = config.model;
+  if (!faults.lines_.empty()) return;  // the model cannot be built
+  TransformerConfig sizes = ModelOf(config);
+  sizes.vocab = std::max<int64_t>(m.vocab, 1);  // unknown: one of text, which is small
+  Transformer model(sizes);
+  double parameters = 0;
+  for (const Parameter* p : model.Parameters()) parameters += Elements(p->shape());
+  faults.Check(
+      parameters <= kMostElements, "model.dim",
+      fmt::format("expected at most {:.0e} parameters, got {:.2g}, of which model.dim = {}, model.layers = {}, "
+                  "model.ffn = {} and model.vocab = {} are the factors; lower one of them",
+                  kMostElements, parameters, m.dim, m.layers, m.ffn, m.vocab));
+  double width = double(std::max({sizes.vocab, m.dim, m.ffn, m.heads * m.context}));
+  double step = double(config.train.global_batch) * double(m.context) * width;
+  faults.Check(step <= kMostElements, "train.global_batch",
+               fmt::format("expected tensors of at most {:.0e} elements, got {:.2g} = train.global_batch {} x "
+                           "model.context {} x {}, the widest of model.vocab, dim, ffn and heads x context; lower one",
+                           kMostElements, step, config.train.global_batch, m.context, int64_t(width)));
+}
+
 void CheckTraining(const Config& config, Faults& faults) {
   const TrainConfig& train = config.train;
   faults.Check(train.steps < 1 || config.schedule.warmup_steps <= train.steps, "schedule.warmup_steps",
@@ -63,11 +102,41 @@ void CheckTraining(const Config& config, Faults& faults) {
                fmt::format("expected at most optimizer.lr = {}, got {}", config.optimizer.lr, config.schedule.min_lr));
   faults.Check(config.mesh.dp != -1 || config.mesh.tp != -1, "mesh.tp",
                "expected one axis of -1 (fill) at most, got two; give this one a size");
+  faults.Check(config.mesh.dp * config.mesh.tp <= kMaxRanks, "mesh",
+               fmt::format("expected at most {} ranks, got dp={} x tp={}", kMaxRanks, config.mesh.dp, config.mesh.tp));
   faults.Check(!config.log.ops || config.executor == ExecutorMode::kInterpret, "log.ops",
                "only executor: interpret runs op by op; set it too");
   bool vocab_known = config.data.tokenizer != "chars" || config.model.vocab > 0;
   faults.Check(!config.data.synthetic || vocab_known, "data.tokenizer",
                "chars takes its vocabulary from a text, but data.synthetic has none; set model.vocab or use bytes");
+}
+
+bool SameFile(const std::string& a, const std::string& b) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  if (fs::equivalent(a, b, error)) return true;
+  return fs::absolute(a, error).lexically_normal() == fs::absolute(b, error).lexically_normal();
+}
+
+// The log starts afresh and the merged config is saved beside it: neither may hit a file that the run reads.
+void CheckLog(const Config& config, Faults& faults) {
+  const std::string& jsonl = config.log.jsonl;
+  if (jsonl.empty()) return;
+  auto differs = [&](const char* key, const std::string& read) {
+    bool same = SameFile(jsonl, read) || fnmatch(read.c_str(), jsonl.c_str(), FNM_PATHNAME) == 0;
+    faults.Check(!same, "log.jsonl", fmt::format("would overwrite {}, which {} names; give another file", jsonl, key));
+  };
+  std::string extension = absl::AsciiStrToLower(std::filesystem::path(jsonl).extension().string());
+  faults.Check(extension != ".yaml" && extension != ".yml", "log.jsonl",
+               fmt::format("expected a file of JSON lines, got {}, which is a config's name; use {}", jsonl,
+                           std::filesystem::path(jsonl).replace_extension(".jsonl").string()));
+  faults.Check(!SameFile(jsonl, config.file), "log.jsonl",
+               fmt::format("would overwrite the config {}; give another file", config.file));
+  faults.Check(!SameFile(SavedConfigPath(jsonl), config.file), "log.jsonl",
+               fmt::format("the merged config is saved as {}, which would overwrite this config; give another file",
+                           SavedConfigPath(jsonl)));
+  for (const std::string& input : config.data.train) differs("data.train", input);
+  if (!config.data.val.path.empty()) differs("data.val", config.data.val.path);
 }
 
 void CheckBuilt(const Config& config, Faults& faults) {
@@ -95,6 +164,8 @@ std::vector<std::string> CheckConfig(const Config& config) {
   CheckRequired(config, faults);
   CheckModel(config, faults);
   CheckTraining(config, faults);
+  CheckSizes(config, faults);
+  CheckLog(config, faults);
   CheckBuilt(config, faults);
   return faults.lines_;
 }

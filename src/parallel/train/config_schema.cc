@@ -41,7 +41,18 @@ std::vector<std::string> FamilyNames() {
   return names;
 }
 
+// The limits on integers: past what anyone runs, and small enough that products of two fit in 64 bits. What depends on
+// more keys (parameters, elements of a tensor) is for CheckSizes in config_check.cc.
+constexpr double kMostLayers = 10'000;
+constexpr double kMostHeads = 65'536;
+constexpr double kMostWidth = 1 << 20;
+constexpr double kMostFfn = 1 << 24;
+constexpr double kMostTokenKinds = std::numeric_limits<int32_t>::max();  // token numbers have 32 bits
+constexpr double kMostThreads = 4096;
+constexpr double kBillion = 1e9;  // steps, sequences, tokens of a sequence, seconds
+
 constexpr Bounds AtLeast(double low) { return {.low = low}; }
+constexpr Bounds From(double low, double high) { return {.low = low, .high = high}; }
 constexpr Bounds Above(double low) { return {.low = low, .low_open = true}; }
 constexpr Bounds HalfOpen(double low, double high) { return {.low = low, .high = high, .high_open = true}; }
 
@@ -57,26 +68,26 @@ const std::vector<Field>& Fields() {
        .default_text = "none"},
       {KEY(model.family, "the architecture: gpt2, llama or another file of src/parallel/nn/models"),
        .choices = FamilyNames(), .type_text = "a model family", .default_text = "required without preset"},
-      {KEY(model.layers, "transformer blocks"), .bounds = AtLeast(1), .default_text = "required without preset"},
+      {KEY(model.layers, "transformer blocks"), .bounds = From(1, kMostLayers), .default_text = "required without preset"},
       {KEY(model.heads, "query heads; divides dim"),
-       .bounds = AtLeast(1), .default_text = "required without preset"},
-      {KEY(model.kv_heads, "key and value heads; divides heads"), .bounds = AtLeast(1), .default_text = "heads"},
+       .bounds = From(1, kMostHeads), .default_text = "required without preset"},
+      {KEY(model.kv_heads, "key and value heads; divides heads"), .bounds = From(1, kMostHeads), .default_text = "heads"},
       {KEY(model.dim, "width of the residual stream"),
-       .bounds = AtLeast(1), .default_text = "required without preset"},
-      {KEY(model.ffn, "hidden width of the MLP"), .bounds = AtLeast(1),
+       .bounds = From(1, kMostWidth), .default_text = "required without preset"},
+      {KEY(model.ffn, "hidden width of the MLP"), .bounds = From(1, kMostFfn),
        .default_text = "gpt2: 4 dim; llama: 8/3 dim, up to a multiple of 64"},
       {KEY(model.vocab, "token kinds; not below the tokenizer's"),
-       .bounds = AtLeast(1), .default_text = "the tokenizer's"},
-      {KEY(model.context, "tokens of a sequence"), .bounds = AtLeast(1), .default_text = "required without preset"},
+       .bounds = From(1, kMostTokenKinds), .default_text = "the tokenizer's"},
+      {KEY(model.context, "tokens of a sequence"), .bounds = From(1, kBillion), .default_text = "required without preset"},
       {KEY(model.dropout, "probability of dropping"), .bounds = HalfOpen(0, 1)},
       {KEY(model.tie_embeddings, "the output product uses the token embedding"),
        .default_text = "gpt2: true; llama: false"},
       {KEY(model.norm_eps, "epsilon of the norms"), .bounds = Above(0)},
       {KEY(model.rope_theta, "base of the rotary embedding (llama)"), .bounds = Above(0)},
 
-      {KEY(data.train, "text files, folders or globs"), .default_text = "required unless synthetic"},
+      {KEY(data.train, "text files, folders or globs"), .per_rank = true, .default_text = "required unless synthetic"},
       {KEY(data.val, "validation text, or the fraction of the training text cut off its tail; 0: no evaluation"),
-       .bounds = HalfOpen(0, 1), .default_text = "none"},
+       .bounds = HalfOpen(0, 1), .per_rank = true, .default_text = "none"},
       {KEY(data.tokenizer, "bytes; chars: the sorted code points of the text"),
        .choices = {"bytes", "chars", "sentencepiece:"},
        NOT_BUILT(c.data.tokenizer.starts_with("sentencepiece:")),
@@ -84,8 +95,8 @@ const std::vector<Field>& Fields() {
       {KEY(data.shuffle, "sequences start at random offsets; false: consecutive windows")},
       {KEY(data.synthetic, "random tokens instead of data.train; no evaluation")},
 
-      {KEY(mesh.dp, "data parallel ranks; -1: fill"), .bounds = AtLeast(1), .word = "-1", .word_value = -1},
-      {KEY(mesh.tp, "tensor parallel ranks; -1: fill"), .bounds = AtLeast(1), .word = "-1", .word_value = -1},
+      {KEY(mesh.dp, "data parallel ranks; -1: fill"), .bounds = From(1, double(kMaxRanks)), .word = "-1", .word_value = -1},
+      {KEY(mesh.tp, "tensor parallel ranks; -1: fill"), .bounds = From(1, double(kMaxRanks)), .word = "-1", .word_value = -1},
 
       {KEY(parallel.sequence_parallel, "shard the sequence between tensor parallel blocks; needs tp above 1")},
       {KEY(parallel.fsdp, "what dp ranks shard; gradients: these and the moments, full: the parameters too")},
@@ -106,38 +117,41 @@ const std::vector<Field>& Fields() {
       {KEY(optimizer.weight_decay, "of product weights and embeddings"), .bounds = AtLeast(0)},
 
       {KEY(schedule.name, "shape of the learning rate after the warm-up")},
-      {KEY(schedule.warmup_steps, "steps of linear warm-up; at most train.steps"), .bounds = AtLeast(0)},
+      {KEY(schedule.warmup_steps, "steps of linear warm-up; at most train.steps"), .bounds = From(0, kBillion)},
       {KEY(schedule.min_lr, "learning rate at the end; at most lr"), .bounds = AtLeast(0)},
 
-      {KEY(train.steps, "updates"), .bounds = AtLeast(1), .default_text = "required"},
+      {KEY(train.steps, "updates"), .bounds = From(1, kBillion), .default_text = "required"},
       {KEY(train.global_batch, "sequences of a step over all ranks"),
-       .bounds = AtLeast(1), .default_text = "required"},
+       .bounds = From(1, kBillion), .default_text = "required"},
       {KEY(train.micro_batch, "sequences of a dp rank at once"),
-       .bounds = AtLeast(1), .default_text = "the rank's whole share"},
+       .bounds = From(1, kBillion), .default_text = "the rank's whole share"},
       {KEY(train.seed, "of weights, dropout and data order"), .bounds = AtLeast(0)},
       {KEY(train.clip, "greatest norm of the gradient; 0: no clipping"), .bounds = AtLeast(0)},
-      {KEY(train.eval_every, "steps between evaluations; 0: after the last step only"), .bounds = AtLeast(0)},
-      {KEY(train.eval_batches, "global batches of an evaluation"), .bounds = AtLeast(1), .word = "all",
+      {KEY(train.label_smoothing, "share of a target's probability spread over all token kinds; not in evaluation"),
+       .bounds = HalfOpen(0, 1)},
+      {KEY(train.eval_every, "steps between evaluations; 0: after the last step only"), .bounds = From(0, kBillion)},
+      {KEY(train.eval_batches, "global batches of an evaluation"), .bounds = From(1, kBillion), .word = "all",
        .word_value = TrainConfig::kAllBatches},
 
       {KEY(device, "where tensors live"), NOT_BUILT(c.device == DeviceChoice::kCuda), .instead = "use cpu or auto"},
       {KEY(executor, "replay the plan, run it node by node, or build and run eagerly")},
       {KEY(numerics, "invariant: bit-equal losses on every mesh"),
        NOT_BUILT(c.numerics == NumericsMode::kInvariant), .instead = "use default"},
-      {KEY(threads, "worker threads of a rank"), .bounds = AtLeast(1), .word = "auto"},
+      {KEY(threads, "worker threads of a rank"), .bounds = From(1, kMostThreads), .word = "auto", .per_rank = true},
 
-      {KEY(dist.timeout_s, "seconds after which a collective that waits ends the job"), .bounds = Above(0)},
+      {KEY(dist.timeout_s, "seconds after which a collective that waits ends the job"),
+       .bounds = {.low = 0, .high = kBillion, .low_open = true}},
 
       {KEY(checkpoint.dir, "folder of the checkpoints")},
       {KEY(checkpoint.every, "steps between checkpoints; 0: none"),
-       .bounds = AtLeast(0), NOT_BUILT(c.checkpoint.every > 0), .instead = "set it to 0"},
-      {KEY(checkpoint.keep, "newest checkpoints kept; 0: all"), .bounds = AtLeast(0)},
+       .bounds = From(0, kBillion), NOT_BUILT(c.checkpoint.every > 0), .instead = "set it to 0"},
+      {KEY(checkpoint.keep, "newest checkpoints kept; 0: all"), .bounds = From(0, kBillion)},
       {KEY(checkpoint.resume, "never, auto (the newest in dir), or a checkpoint's path"),
        NOT_BUILT(c.checkpoint.resume != "never"), .instead = "use never"},
 
-      {KEY(log.jsonl, "file that gets one JSON object per step and event"), .default_text = "none"},
-      {KEY(log.every, "steps between lines on the terminal"), .bounds = AtLeast(1)},
-      {KEY(log.ops, "print every op as executor: interpret runs it (rank 0, to stderr)")},
+      {KEY(log.jsonl, "file that gets one JSON object per step and event; the merged config is saved as FILE.config.yaml"), .per_rank = true, .default_text = "none"},
+      {KEY(log.every, "steps between lines on the terminal"), .bounds = From(1, kBillion), .per_rank = true},
+      {KEY(log.ops, "print every op as executor: interpret runs it (rank 0, to stderr)"), .per_rank = true},
   };
   // clang-format on
   return fields;

@@ -40,6 +40,7 @@ struct Field {
   const char* type_text = nullptr;             // for docs, where the choices may grow
   bool (*not_built)(const Config&) = nullptr;  // the value is legal, but this version refuses it;
   const char* instead = nullptr;               //   what to do meanwhile
+  bool per_rank = false;                       // ranks may differ in it: it changes no number and no collective
   const char* default_text = nullptr;          // where the default is derived or the key is required
 };
 

@@ -98,52 +98,64 @@ int64_t Dataset::TrainOffset(int64_t step, int64_t row) const {
   return Below(last + 1, uint64_t(bits[0]) << 32 | bits[1]);
 }
 
-Batch Dataset::TrainBatch(int64_t step, int64_t first_row, int64_t rows) const {
-  Batch batch{.rows = rows, .context = context_};
-  for (int64_t row = first_row; row < first_row + rows; row++) {
+BatchSpan Dataset::RowOf(BatchSpan batch, int64_t row) const {
+  auto c = size_t(context_), begin = size_t(row) * c;
+  return {batch.tokens.subspan(begin, c), batch.targets.subspan(begin, c)};
+}
+
+int64_t Dataset::FillTrain(int64_t step, int64_t first_row, BatchSpan batch) const {
+  int64_t rows = int64_t(batch.tokens.size()) / context_, count = 0;
+  for (int64_t r = 0; r < rows; r++) {
+    int64_t row = first_row + r;
     if (row >= global_batch_) {
-      AddRow({}, 0, batch);
+      count += FillText({}, 0, RowOf(batch, r));
     } else if (synthetic_vocab_ > 0) {
-      AddSynthetic(step, row, batch);
+      count += FillSynthetic(step, row, RowOf(batch, r));
     } else {
-      AddRow(train_, TrainOffset(step, row), batch);
+      count += FillText(train_, TrainOffset(step, row), RowOf(batch, r));
     }
   }
-  return batch;
+  return count;
 }
 
 int64_t Dataset::eval_windows() const { return val_.size() < 2 ? 0 : (int64_t(val_.size()) - 2) / context_ + 1; }
 
-Batch Dataset::EvalBatch(int64_t first_window, int64_t rows) const {
-  Batch batch{.rows = rows, .context = context_};
-  for (int64_t w = first_window; w < first_window + rows; w++) AddRow(val_, w * context_, batch);
-  return batch;
-}
-
-void Dataset::AddRow(const TokenStream& stream, int64_t begin, Batch& batch) const {
-  int64_t n = int64_t(stream.size());
-  for (int64_t i = begin; i < begin + context_; i++) {
-    bool has_target = i + 1 < n;
-    batch.tokens.push_back(has_target ? stream[size_t(i)] : 0);
-    batch.targets.push_back(has_target ? stream[size_t(i + 1)] : kIgnoredTarget);
-    batch.count += has_target;
-    batch.bytes += has_target ? tokenizer_.BytesOf(stream[size_t(i + 1)]) : 0;
+int64_t Dataset::FillEval(int64_t first_window, int64_t end_window, BatchSpan batch) const {
+  int64_t rows = int64_t(batch.tokens.size()) / context_, count = 0;
+  for (int64_t r = 0; r < rows; r++) {
+    int64_t window = first_window + r;
+    count +=
+        window < end_window ? FillText(val_, window * context_, RowOf(batch, r)) : FillText({}, 0, RowOf(batch, r));
   }
+  return count;
 }
 
-void Dataset::AddSynthetic(int64_t step, int64_t row, Batch& batch) const {
-  TokenStream sequence;  // [C + 1]
-  int64_t blocks = (context_ + 1 + 3) / 4;
+int64_t Dataset::EvalBytes(int64_t windows) const {
+  int64_t end = std::min(windows * context_ + 1, int64_t(val_.size())), bytes = 0;
+  for (int64_t i = 1; i < end; i++) bytes += tokenizer_.BytesOf(val_[size_t(i)]);
+  return bytes;
+}
+
+int64_t Dataset::FillText(const TokenStream& stream, int64_t begin, BatchSpan out) const {
+  int64_t targets = std::clamp<int64_t>(int64_t(stream.size()) - begin - 1, 0, context_);
+  auto from = stream.begin() + std::min<int64_t>(begin, int64_t(stream.size()));
+  std::fill(std::copy_n(from, targets, out.tokens.begin()), out.tokens.end(), 0);
+  if (targets > 0) std::copy_n(from + 1, targets, out.targets.begin());
+  std::fill(out.targets.begin() + targets, out.targets.end(), kIgnoredTarget);
+  return targets;
+}
+
+int64_t Dataset::FillSynthetic(int64_t step, int64_t row, BatchSpan out) const {
+  int64_t blocks = (context_ + 1 + 3) / 4, i = 0;  // i: in the sequence of C + 1 tokens
   for (int64_t block = 0; block < blocks; block++) {
     for (uint32_t bits : Philox(synthetic_key_, uint64_t(step), uint64_t(row * blocks + block))) {
-      sequence.push_back(int32_t(Below(synthetic_vocab_, uint64_t(bits) << 32)));
+      auto token = int32_t(Below(synthetic_vocab_, uint64_t(bits) << 32));
+      if (i < context_) out.tokens[size_t(i)] = token;
+      if (i > 0 && i <= context_) out.targets[size_t(i - 1)] = token;
+      i++;
     }
   }
-  sequence.resize(size_t(context_ + 1));
-  batch.tokens.insert(batch.tokens.end(), sequence.begin(), sequence.end() - 1);
-  batch.targets.insert(batch.targets.end(), sequence.begin() + 1, sequence.end());
-  batch.count += context_;
-  batch.bytes += context_;
+  return context_;
 }
 
 }  // namespace weft

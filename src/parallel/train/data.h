@@ -1,11 +1,12 @@
 // Dataset: which tokens each sequence of each step holds, as a function of (seed, step, global row) alone.
 //
-//   Batch batch = dataset.TrainBatch(step, first_row, rows);      // the same rows on any mesh
-//   for (int64_t w = 0; w < dataset.eval_windows(); w += rows) Evaluate(dataset.EvalBatch(w, rows));
+//   dataset.FillTrain(step, first_row, batch);      // the same rows on any mesh
+//   for (int64_t w = 0; w < dataset.eval_windows(); w += rows) dataset.FillEval(w, dataset.eval_windows(), batch);
 //
 // Legend: C the context, n the length of a token stream.
 #pragma once
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -19,12 +20,10 @@ using TokenStream = std::vector<int32_t>;
 
 inline constexpr int32_t kIgnoredTarget = -100;  // adds nothing to loss, count or gradient
 
-struct Batch {
-  int64_t rows = 0, context = 0;
-  std::vector<int32_t> tokens;   // [rows, C]
-  std::vector<int32_t> targets;  // [rows, C]: the token that follows, or kIgnoredTarget
-  int64_t count = 0;             // targets that are not ignored
-  int64_t bytes = 0;             // of text that those targets stand for
+// The caller's memory for some rows: [rows, C] each.
+struct BatchSpan {
+  std::span<int32_t> tokens;
+  std::span<int32_t> targets;  // the token that follows, or kIgnoredTarget
 };
 
 class Dataset {
@@ -36,13 +35,16 @@ class Dataset {
   const TokenStream& train() const { return train_; }
   const TokenStream& val() const { return val_; }
 
-  // Rows [first_row, first_row + rows) of the global batch of `step` (from 0). Rows behind the last are all ignored.
-  Batch TrainBatch(int64_t step, int64_t first_row, int64_t rows) const;
+  // These fill a batch and give the number of its targets that are not ignored; they allocate nothing.
+  // Rows of the global batch of `step` (from 0), from first_row on. Rows behind the last are all ignored.
+  int64_t FillTrain(int64_t step, int64_t first_row, BatchSpan batch) const;
 
   // The validation text is cut into windows of C targets; every token but the first is a target exactly once.
   int64_t eval_windows() const;  // 0 without validation text
-  // Windows behind the last are all ignored.
-  Batch EvalBatch(int64_t first_window, int64_t rows) const;
+  // Windows from first_window on. Those from end_window on, and those behind the last, are all ignored.
+  int64_t FillEval(int64_t first_window, int64_t end_window, BatchSpan batch) const;
+  // The bytes of text that the targets of the first `windows` windows stand for.
+  int64_t EvalBytes(int64_t windows) const;
 
  private:
   explicit Dataset(const Config& config);
@@ -50,9 +52,10 @@ class Dataset {
   absl::Status CheckLengths(const Config& config) const;
   // Where in the training stream a sequence of C + 1 tokens begins.
   int64_t TrainOffset(int64_t step, int64_t row) const;
-  void AddSynthetic(int64_t step, int64_t row, Batch& batch) const;
-  // Adds a row: tokens of `stream` from `begin`, padded where it ends.
-  void AddRow(const TokenStream& stream, int64_t begin, Batch& batch) const;
+  // Both fill one row and give the number of its targets. Text is padded where the stream ends.
+  int64_t FillSynthetic(int64_t step, int64_t row, BatchSpan out) const;
+  int64_t FillText(const TokenStream& stream, int64_t begin, BatchSpan out) const;
+  BatchSpan RowOf(BatchSpan batch, int64_t row) const;
 
   Tokenizer tokenizer_ = Tokenizer::Bytes();
   TokenStream train_, val_;

@@ -57,6 +57,16 @@ std::string StepText(int64_t step, int64_t steps) {
   return fmt::format("step {:>{}}/{}", step, total.size(), total);
 }
 
+absl::Status NotFinite(const char* what, const char* when, int64_t step, double value) {
+  return absl::AbortedError(
+      fmt::format("weft: the {} {} step {} is {}, expected a finite number; lower optimizer.lr, lengthen "
+                  "schedule.warmup_steps or lower train.clip; executor=interpret names the first op that goes wrong",
+                  what, when, step,
+                  std::isnan(value) ? "nan"
+                  : value > 0       ? "inf"
+                                    : "-inf"));
+}
+
 }  // namespace
 
 std::string JsonLine(const StartRecord& r) {
@@ -105,6 +115,18 @@ std::string JsonLine(const EndRecord& r) {
       .Add("loss", r.loss)
       .Add("val_loss", r.val_loss)
       .Text();
+}
+
+absl::Status CheckFinite(const StepRecord& r) {
+  if (!std::isfinite(r.loss)) return NotFinite("loss", "of", r.step, r.loss);
+  return std::isfinite(r.grad_norm) ? absl::OkStatus() : NotFinite("gradient norm", "of", r.step, r.grad_norm);
+}
+
+absl::Status CheckFinite(const EvalRecord& r) {
+  if (r.tokens == 0)
+    return absl::AbortedError(
+        fmt::format("weft: the evaluation after step {} met no target; give more text in data.val", r.step));
+  return std::isfinite(r.val_loss) ? absl::OkStatus() : NotFinite("validation loss", "after", r.step, r.val_loss);
 }
 
 double BitsPerByte(const EvalRecord& record) {

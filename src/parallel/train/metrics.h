@@ -49,6 +49,11 @@ std::string JsonLine(const StepRecord& record);
 std::string JsonLine(const EvalRecord& record);
 std::string JsonLine(const EndRecord& record);
 
+// kAborted when a number that training or its judgement rests on is not finite: with the next update it reaches every
+// parameter, so a run ends where it shows. An evaluation of no tokens has no loss.
+absl::Status CheckFinite(const StepRecord& record);
+absl::Status CheckFinite(const EvalRecord& record);
+
 // Nats per token to bits per byte of text.
 double BitsPerByte(const EvalRecord& record);
 

@@ -34,6 +34,7 @@ StepOptions StepOptionsOf(const Config& config) {
   o.model.fsdp = Fsdp(config.parallel.fsdp);
   o.adamw = {config.optimizer.betas[0], config.optimizer.betas[1], config.optimizer.eps, config.optimizer.weight_decay};
   o.clip = config.train.clip;
+  o.loss.smoothing = config.train.label_smoothing;
   int64_t dp = config.mesh.dp, micro = config.train.micro_batch, share = (config.train.global_batch + dp - 1) / dp;
   o.micro_steps = int((share + micro - 1) / micro);
   o.rows = o.micro_steps == 1 ? config.train.global_batch : micro * dp;

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <cstring>
+#include <type_traits>
 
 #include "core/base/shard.h"
 
@@ -28,8 +28,15 @@ TensorView State::View(const std::string& name) {
 
 void State::SetScalar(const std::string& name, double value) {
   Tensor& local = At(name).local;
-  Tensor scalar = Tensor::Scalar(value, local.dtype());
-  std::memcpy(local.data(), scalar.data(), local.bytes());
+  WEFT_CHECK(local.num_elements() == 1,
+             fmt::format("state: expected \"{}\" to be a scalar, got {}", name, ToString(local.shape())));
+  Dispatch(local.dtype(), [&](auto zero) {  // in place, without the allocation of a Tensor::Scalar
+    using T = decltype(zero);
+    if constexpr (std::is_arithmetic_v<T>)
+      *local.as<T>() = T(value);
+    else
+      *local.as<T>() = T(float(value));
+  });
 }
 
 Binder State::binder() {

@@ -38,23 +38,32 @@ bool IsTokenShard(const std::string& bytes) {
   return magic == kGpt2Magic || magic == kLlamaMagic;
 }
 
-bool IsText(const std::string& path) {
+// Empty and binary files do not count as text; one that cannot be read may, so it is an error.
+absl::StatusOr<bool> IsText(const std::string& path) {
   absl::StatusOr<std::string> bytes = ReadBytes(path);
-  return bytes.ok() && !bytes->empty() && bytes->find('\0') == bytes->npos;
+  if (!bytes.ok()) return bytes.status();
+  return !bytes->empty() && bytes->find('\0') == bytes->npos;
 }
 
 absl::Status AddFolder(const std::string& folder, Paths& files) {
   Paths found;
+  std::string at = folder;  // the iterator forgets which folder it could not open
   std::error_code error;
   fs::recursive_directory_iterator it(folder, error), end;
   for (; !error && it != end; it.increment(error)) {
+    at = it->path().string();
+    std::error_code no_type;  // a link to nowhere or in a loop: neither folder nor file
     std::string name = it->path().filename().string();
-    bool skipped = name.starts_with('.') || (it->is_directory() && name == "build");
-    if (skipped && it->is_directory()) it.disable_recursion_pending();
-    if (!skipped && it->is_regular_file() && IsText(it->path().string())) found.push_back(it->path().string());
+    bool is_folder = it->is_directory(no_type), skipped = name.starts_with('.') || (is_folder && name == "build");
+    if (skipped && is_folder) it.disable_recursion_pending();
+    if (skipped || !it->is_regular_file(no_type)) continue;
+    absl::StatusOr<bool> is_text = IsText(at);
+    if (!is_text.ok()) return is_text.status();
+    if (*is_text) found.push_back(at);
   }
-  if (error) return Bad(folder, fmt::format("cannot be searched ({})", error.message()));
-  if (found.empty()) return Bad(folder, "no text file in this folder; hidden, empty and binary files do not count");
+  if (error) return Bad(at, fmt::format("cannot be searched ({}); make it readable or move it away", error.message()));
+  if (found.empty())
+    return Bad(folder, "no text file in this folder; hidden, empty and binary files and links to nowhere do not count");
   std::sort(found.begin(), found.end());
   files.insert(files.end(), found.begin(), found.end());
   return absl::OkStatus();
@@ -75,6 +84,8 @@ absl::Status Add(const std::string& input, Paths& files) {
   std::error_code error;
   if (fs::is_directory(input, error)) return AddFolder(input, files);
   if (fs::exists(input, error)) return files.push_back(input), absl::OkStatus();
+  if (error) return Bad(input, fmt::format("cannot be reached ({})", error.message()));
+  if (fs::is_symlink(input, error)) return Bad(input, "this link leads nowhere");
   if (input.find_first_of("*?[") == input.npos) return Bad(input, "no such file or folder");
   Paths matches = Glob(input);
   if (matches.empty()) return Bad(input, "no file matches this pattern");

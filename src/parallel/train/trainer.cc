@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 
@@ -28,15 +27,14 @@ int64_t PeakBytes() {
   return int64_t(usage.ru_maxrss) * 1024;
 }
 
-// Beside the JSON log, under its name.
 absl::Status SaveConfig(const Config& config) {
   if (config.log.jsonl.empty()) return absl::OkStatus();
-  std::filesystem::path path = std::filesystem::path(config.log.jsonl).replace_extension(".yaml");
+  std::string path = SavedConfigPath(config.log.jsonl);
   std::ofstream file(path);
-  file << ToYaml(config);
+  file << ToYaml(config) << std::flush;
   return file.good() ? absl::OkStatus()
-                     : absl::UnavailableError(fmt::format(
-                           "{}: cannot write the merged config; is the folder there and writable?", path.string()));
+                     : absl::UnavailableError(
+                           fmt::format("{}: cannot write the merged config; is the folder there and writable?", path));
 }
 
 }  // namespace
@@ -54,6 +52,7 @@ Trainer::Trainer(const Config& config, const Dataset& data, const Context& conte
       progress_(config.train.steps) {
   CheckSameOrder();
   AddEntries(state_, model_, options_, programs_);
+  slots_.emplace(state_, data_, options_);
   InitParameters(state_, model_, options_, runtime_);
   runner_ = MakeRunner(ExecutorKind(config.executor == ExecutorMode::kCompiled ? ExecutorKind::kCompiled
                                     : config.executor == ExecutorMode::kEager  ? ExecutorKind::kEager
@@ -68,41 +67,17 @@ void Trainer::CheckSameOrder() {
   std::vector<uint64_t> all(size_t(context_.world_size()));
   mesh_.World().AllGather(&mine, all.data(), 1, DType::kI64);
   for (size_t r = 0; r < all.size(); r++)
-    WEFT_CHECK(
-        all[r] == all[0],
-        fmt::format(
-            "rank {} would issue other collectives than rank 0: do all ranks run the same build, config and data?", r));
-}
-
-void Trainer::FillSlot(const Batch& batch, int64_t from_row) {
-  TensorView view = state_.View(entry::kTokens);
-  size_t begin = size_t(from_row * batch.context), count = size_t(view.dim(0).extent * batch.context);
-  std::memcpy(state_.At(entry::kTokens).local.data(), batch.tokens.data() + begin, count * 4);
-  std::memcpy(state_.At(entry::kTargets).local.data(), batch.targets.data() + begin, count * 4);
-}
-
-void Trainer::FillTrain(int64_t step, int micro) {
-  TensorView view = state_.View(entry::kTokens);
-  int64_t first = micro * options_.rows;
-  state_.SetScalar(entry::kFirstRow, double(first));
-  FillSlot(data_.TrainBatch(step - 1, first + view.dim(0).offset, view.dim(0).extent), 0);
-}
-
-int64_t Trainer::FillEval(int64_t first_window, int64_t windows) {
-  Batch batch = data_.EvalBatch(first_window, std::min(options_.rows, windows));
-  batch.tokens.resize(size_t(options_.rows * batch.context), 0);
-  batch.targets.resize(size_t(options_.rows * batch.context), kIgnoredTarget);
-  FillSlot(batch, state_.View(entry::kTokens).dim(0).offset);
-  return batch.bytes;
+    WEFT_CHECK(all[r] == all[0],
+               fmt::format("rank {} would issue other collectives than rank 0: do all ranks run the same build?", r));
 }
 
 Trainer::EvalResult Trainer::Evaluate() {
-  EvalResult result;
   int64_t windows = data_.eval_windows();
   if (config_.train.eval_batches != TrainConfig::kAllBatches)
     windows = std::min(windows, config_.train.eval_batches * config_.train.global_batch);
+  EvalResult result{.bytes = data_.EvalBytes(windows)};
   for (int64_t w = 0; w < windows; w += options_.rows) {
-    result.bytes += FillEval(w, windows - w);
+    slots_->FillEval(w, windows);
     auto [sum, count] = runner_->Eval();
     result.sum += sum;
     result.count += count;
@@ -160,13 +135,14 @@ absl::Status Trainer::LogStep(int64_t step, const StepMetrics& metrics, double l
 absl::Status Trainer::LogEval(int64_t step) {
   Clock::time_point start = Clock::now();
   EvalResult eval = Evaluate();
-  last_val_loss_ = eval.sum / std::max(eval.count, 1.0);
-  if (!Reports()) return absl::OkStatus();
   EvalRecord record{.step = step,
-                    .val_loss = *last_val_loss_,
+                    .val_loss = eval.sum / eval.count,
                     .tokens = int64_t(eval.count),
                     .bytes = eval.bytes,
                     .ms = MsSince(start)};
+  if (absl::Status s = CheckFinite(record); !s.ok()) return s;
+  last_val_loss_ = record.val_loss;
+  if (!Reports()) return absl::OkStatus();
   fmt::print("{}\n", EvalLine(record, config_.train.steps));
   std::fflush(stdout);
   return log_.Write(JsonLine(record));
@@ -178,14 +154,11 @@ absl::Status Trainer::Run() {
   for (int64_t step = 1; step <= config_.train.steps; step++) {
     Clock::time_point start = Clock::now();
     double lr = LearningRate(config_, step);
-    state_.SetScalar(entry::kLr, lr);
-    state_.SetScalar(entry::kStep, double(step));
-    state_.SetScalar(entry::kUpdates, double(step));
-    StepMetrics metrics = runner_->Step([&](int micro) { FillTrain(step, micro); });
-    WEFT_CHECK(std::isfinite(metrics.loss), fmt::format("the loss of step {} is {}: executor=interpret names the first "
-                                                        "op that goes wrong; a lower optimizer.lr may help",
-                                                        step, metrics.loss));
+    slots_->SetStep(step, lr);
+    StepMetrics metrics = runner_->Step([&](int micro) { slots_->FillTrain(step, micro); });
     if (absl::Status s = LogStep(step, metrics, lr, MsSince(start)); !s.ok()) return s;
+    StepRecord record{.step = step, .loss = metrics.loss, .grad_norm = metrics.grad_norm};
+    if (absl::Status s = CheckFinite(record); !s.ok()) return s;
     bool due = step == config_.train.steps || (config_.train.eval_every > 0 && step % config_.train.eval_every == 0);
     if (due && data_.eval_windows() > 0)
       if (absl::Status s = LogEval(step); !s.ok()) return s;

@@ -5,17 +5,20 @@
 #include "parallel/train/data.h"
 #include "parallel/train/metrics.h"
 #include "parallel/train/runner.h"
+#include "parallel/train/slots.h"
 
 namespace weft {
 
 class Trainer {
  public:
-  // config is resolved for this mesh and this data; all outlive the trainer. All ranks make it together: it checks that
-  // they will issue the same collectives in the same order. Throws Error.
+  // config is resolved for this mesh and this data, and both are the same on all ranks (CheckSameRun); all outlive the
+  // trainer. All ranks make it together: it checks that they will issue the same collectives in the same order. Throws
+  // Error.
   Trainer(const Config& config, const Dataset& data, const Context& context, DeviceMesh& mesh);
   ~Trainer();
 
-  // Trains all steps, evaluates, logs. I/O errors of the log come back as a Status.
+  // Trains all steps, evaluates, logs. kAborted, on all ranks alike: a loss or norm is not finite, and what follows
+  // would be worthless. Other errors are those of the log, on the rank that writes it.
   absl::Status Run();
 
  private:
@@ -24,10 +27,6 @@ class Trainer {
     int64_t bytes = 0;
   };
   void CheckSameOrder();
-  void FillTrain(int64_t step, int micro);
-  int64_t FillEval(int64_t first_window,
-                   int64_t windows);  // at most `windows` of them; the bytes of text they stand for
-  void FillSlot(const Batch& batch, int64_t from_row);
   EvalResult Evaluate();
   absl::Status LogStart();
   absl::Status LogStep(int64_t step, const StepMetrics& metrics, double lr, double ms);
@@ -43,6 +42,7 @@ class Trainer {
   Runtime runtime_;
   StepPrograms programs_;
   State state_;
+  std::optional<Slots> slots_;  // once the state has its entries
   std::unique_ptr<StepRunner> runner_;
   JsonLog log_;
   Progress progress_;

@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# weft plan: what it assumes it says, and absurd words are refused at once.
+# Usage: plan_command_test.sh ROOT BUILD; exits 77 (skipped) where the program is not built.
+set -euo pipefail
+cd "$1"
+weft=$2/weft
+[ -x "$weft" ] || exit 77
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+
+fail() { echo "plan_command_test: $1; exit code $code, output:"; cat "$dir/out"; exit 1; }
+# plan CODE TEXT WORDS...: the exit code, and TEXT in the output; an empty TEXT: no note.
+plan() {
+  local wanted=$1 text=$2
+  shift 2
+  code=0
+  timeout 10 "$weft" plan "$@" > "$dir/out" 2>&1 || code=$?
+  [ $code -eq "$wanted" ] || fail "expected exit code $wanted for $*"
+  if [ -n "$text" ]; then
+    grep -qF -- "$text" "$dir/out" || fail "expected \"$text\" for $*"
+  else
+    ! grep -qiE 'note|assumed' "$dir/out" || fail "expected no note for $*"
+  fi
+}
+chars=(configs/shakespeare_char.yaml "data.train=$dir/text.txt")
+parameters() { sed -nE 's/^ *parameters ([0-9]+) B.*/\1/p' "$dir/out"; }
+
+plan 0 "note: model.vocab = 256 is assumed; give model.vocab=N" "${chars[@]}"
+assumed=$(parameters)
+plan 0 "" "${chars[@]}" model.vocab=256
+[ "$(parameters)" = "$assumed" ] || fail "expected the parameters of a vocabulary of 256, $assumed bytes"
+plan 0 "$dir/text.txt: no such file" "${chars[@]}" --json
+for _ in {1..500}; do printf 'abc\n'; done > "$dir/text.txt"
+plan 0 "" "${chars[@]}"
+with_text=$(parameters)
+plan 0 "" "${chars[@]}" model.vocab=4
+[ "$(parameters)" = "$with_text" ] || fail "expected the parameters of the text's 4 characters, $with_text bytes"
+
+plan 2 "model.vocab: expected at least the 256 kinds of token of tokenizer bytes, got 9" configs/gpt2-tiny.yaml model.vocab=9
+plan 0 "" configs/gpt2-tiny.yaml ranks=65536
+for ranks in 0 -1 x 1e3 65537 2147483648 4294967297 99999999999999999999; do
+  plan 2 "command line: ranks: expected an integer >= 1 and <= 65536, got \"$ranks\"" configs/gpt2-tiny.yaml "ranks=$ranks"
+done
+plan 2 'weft plan: unknown flag "--jsno"' configs/gpt2-tiny.yaml --jsno
+echo "plan: ok"

@@ -1,0 +1,66 @@
+#!/usr/bin/env bash
+# What cannot start, or cannot go on, ends on all ranks together: one reason, from the rank that has it.
+# Usage: refusal_test.sh ROOT BUILD; exits 77 (skipped) where the program is not built.
+set -euo pipefail
+cd "$1"
+build=$2
+[ -x "$build/weft" ] || exit 77
+source launcher/environment.sh
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+
+# Rank ODD trains with the words in ODD_WORDS behind those that all ranks have; the last value of a key wins.
+cat > "$dir/rank.sh" <<'EOF'
+#!/usr/bin/env bash
+[ "$OMPI_COMM_WORLD_RANK" != "${ODD:-}" ] || set -- "$@" $ODD_WORDS
+exec "$PROGRAM" train "$@"
+EOF
+chmod +x "$dir/rank.sh"
+export PROGRAM=$build/weft
+
+fail() { echo "refusal_test: $1; exit code $code, output:"; cat "$dir/out"; exit 1; }
+# ended CODE TEXT TIMES WORDS...: the job's exit code, and TEXT in TIMES lines.
+ended() {
+  local wanted=$1 text=$2 times=$3
+  shift 3
+  code=0
+  timeout 60 mpirun -np 3 "$dir/rank.sh" "$@" > "$dir/out" 2>&1 < /dev/null || code=$?
+  [ $code -eq "$wanted" ] || fail "expected exit code $wanted for $*"
+  local lines
+  lines=$(grep -cF -- "$text" "$dir/out" || true)
+  [ "$lines" -eq "$times" ] || fail "expected \"$text\" in $times lines for $*"
+}
+refused() { ended 2 "$@"; }
+config=(configs/gpt2-tiny.yaml train.steps=1 schedule.warmup_steps=0 data.train=README.md)
+
+for rank in 0 1 2; do
+  export ODD=$rank ODD_WORDS="data.train=$dir/absent.txt"
+  refused "data.train: $dir/absent.txt: no such file" 1 "${config[@]}"
+  refused "weft: rank $rank (host $(hostname)) failed, as 1 of 3 ranks:" 1 "${config[@]}"
+done
+ODD_WORDS="train.steps=many"
+refused "command line: train.steps: expected an integer" 1 "${config[@]}"
+ODD_WORDS="--foo"
+refused 'weft train: unknown flag "--foo"' 1 "${config[@]}"
+
+# What all can load, but not alike.
+printf '%s' "$(head -c 5000 README.md)" > "$dir/short.txt"
+ODD_WORDS="train.seed=2"
+refused "has another config: train.seed is 2 there and 1 on rank 0" 1 "${config[@]}"
+ODD_WORDS="mesh.dp=1 mesh.tp=3"
+refused "has another config: mesh.dp is 1 there and 3 on rank 0" 1 "${config[@]}" mesh.dp=3
+ODD_WORDS="data.train=$dir/short.txt"
+refused "has other training tokens" 1 "${config[@]}"
+
+unset ODD
+refused "data.train: $dir/absent.txt: no such file" 1 "${config[@]}" "data.train=$dir/absent.txt"
+refused "(host" 0 "${config[@]}" "data.train=$dir/absent.txt"
+refused "$dir/absent.yaml: no such file" 1 "$dir/absent.yaml"
+refused 'weft train: unknown flag "--foo"' 1 "${config[@]}" --foo
+refused "weft train: CONFIG is missing" 1 train.steps=1
+refused "expected one CONFIG" 1 "${config[@]}" "${config[@]}"
+refused "weft train --help says how to use it" 1 "${config[@]}" --foo
+# A run that diverges has started: exit code 1, said once as well.
+ended 1 "weft: the validation loss after step 1 is" 1 "${config[@]}" data.val=0.1 optimizer.lr=1e38 \
+  schedule.name=constant mesh.dp=3
+echo "refusals: ok"

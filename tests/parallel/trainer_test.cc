@@ -1,0 +1,151 @@
+// The loop as a whole, in process: what it writes, and when it stops.
+#include "parallel/train/trainer.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <iterator>
+#include <nlohmann/json.hpp>
+
+#include "dist/collectives.h"
+#include "dist/local_group.h"
+#include "kernels/cpu/register.h"
+#include "parallel/temp_folder.h"
+#include "parallel/train/setup.h"
+
+namespace weft {
+namespace {
+
+using testing_::TempFolder;
+using Words = std::vector<std::string>;
+
+std::string Read(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return std::string((std::istreambuf_iterator<char>(file)), {});
+}
+
+std::vector<nlohmann::json> Events(const std::string& path) {
+  std::ifstream file(path);
+  std::vector<nlohmann::json> events;
+  for (std::string line; std::getline(file, line);) events.push_back(nlohmann::json::parse(line));
+  return events;
+}
+
+// A model of a few thousand parameters on the folder's text, in the file x.yaml.
+class TrainerTest : public testing::Test {
+ protected:
+  absl::StatusOr<Config> Load(const Words& overrides) const {
+    absl::StatusOr<Config> config = LoadConfig(path_, overrides);
+    if (!config.ok()) return config.status();
+    if (absl::Status s = Resolve(*config, int(config->mesh.dp * config->mesh.tp)); !s.ok()) return s;
+    if (absl::Status s = ResolveVocab(*config, 256); !s.ok()) return s;
+    return config;
+  }
+  absl::Status Train(const Words& overrides) const {
+    absl::StatusOr<Config> config = Load(overrides);
+    if (!config.ok()) return config.status();
+    absl::StatusOr<Dataset> data = Dataset::Load(*config);
+    if (!data.ok()) return data.status();
+    std::vector<absl::Status> statuses(size_t(config->mesh.dp * config->mesh.tp));
+    RunRanks(int(statuses.size()), [&](Context& context, GroupFactory& groups) {
+      RegisterCpuKernels(context.kernels(DeviceKind::kCpu));
+      RegisterCollectives(context.kernels(DeviceKind::kCpu), DeviceKind::kCpu);
+      DeviceMesh mesh(context, groups, MeshOf(*config));
+      statuses[size_t(context.rank())] = Trainer(*config, *data, context, mesh).Run();
+    });
+    for (const absl::Status& status : statuses) EXPECT_EQ(status.ok(), statuses[0].ok()) << status;
+    return statuses[0];
+  }
+  // The losses of all steps, then those of all evaluations.
+  std::vector<double> Losses(const Words& overrides) const {
+    absl::Status status = Train(overrides);
+    EXPECT_TRUE(status.ok()) << status;
+    std::vector<double> losses;
+    for (const char* name : {"loss", "val_loss"})
+      for (const nlohmann::json& event : Events(log_))
+        if (event["event"] != "end" && event.contains(name)) losses.push_back(event[name]);
+    return losses;
+  }
+  std::string Fails(const Words& overrides) const {
+    absl::Status status = Train(overrides);
+    EXPECT_TRUE(absl::IsAborted(status)) << status;
+    return std::string(status.message());
+  }
+
+  TempFolder folder_;
+  std::string log_ = folder_.Path("x.jsonl");
+  std::string path_ = folder_.Write("x.yaml",
+                                    "model: {family: gpt2, layers: 1, heads: 2, dim: 8, context: 8}\n"
+                                    "data: {train: " +
+                                        folder_.Write("a.txt", std::string(500, 'a') + "bcdefghij") +
+                                        ", val: 0.02}\n"
+                                        "train: {steps: 3, global_batch: 4}\n"
+                                        "log: {jsonl: " +
+                                        log_ + "}\n");
+};
+
+TEST_F(TrainerTest, SavesTheMergedConfigAndLeavesTheUsersAlone) {
+  std::string before = Read(path_);
+  ASSERT_TRUE(Train({"train.seed=7"}).ok());
+  EXPECT_EQ(Read(path_), before);
+  absl::StatusOr<Config> saved = LoadConfig(SavedConfigPath(log_), {"log.jsonl=other.jsonl"});
+  ASSERT_TRUE(saved.ok()) << saved.status();
+  EXPECT_EQ(saved->train.seed, 7);
+  EXPECT_EQ(Events(log_).back()["event"], "end");
+}
+
+TEST_F(TrainerTest, ALossThatIsNotFiniteEndsTheRun) {
+  std::string error = Fails({"optimizer.lr=1e38", "schedule.min_lr=0", "data.val=0"});
+  EXPECT_NE(error.find("the loss of step 2 is nan"), error.npos) << error;
+  EXPECT_NE(error.find("lower optimizer.lr"), error.npos) << error;
+  std::vector<nlohmann::json> events = Events(log_);
+  EXPECT_EQ(events.back()["event"], "step");
+  EXPECT_TRUE(events.back()["loss"].is_null());
+}
+
+TEST_F(TrainerTest, AValidationLossThatIsNotFiniteEndsTheRun) {
+  for (const char* executor : {"compiled", "eager"}) {
+    std::string error = Fails({"optimizer.lr=1e38", "train.steps=1", std::string("executor=") + executor});
+    EXPECT_NE(error.find("the validation loss after step 1 is nan"), error.npos) << error;
+    EXPECT_EQ(Events(log_).back()["event"], "step");
+  }
+}
+
+// With a learning rate too small to move a parameter, only the loss itself can differ. It is linear in the
+// smoothing, (1 - e) CE + e (lse - mean of the logits); the evaluation knows nothing of it.
+TEST_F(TrainerTest, LabelSmoothingChangesTheTrainingLossAlone) {
+  auto at = [&](const char* smoothing) {
+    return Losses({"optimizer.lr=1e-300", "precision.compute=f64", std::string("train.label_smoothing=") + smoothing});
+  };
+  std::vector<double> none = at("0"), some = at("0.1"), more = at("0.2");
+  ASSERT_EQ(none.size(), 4u);
+  for (size_t i = 0; i < 3; i++) {
+    EXPECT_GT(std::abs(some[i] - none[i]), 1e-4);
+    EXPECT_NEAR(more[i] - none[i], 2 * (some[i] - none[i]), 1e-12);
+  }
+  EXPECT_EQ(none[3], some[3]);
+}
+
+// 257 token kinds split unevenly over every mesh; f64, so that only the order of sums differs.
+TEST_F(TrainerTest, LabelSmoothingIsTheSameOnEveryMesh) {
+  for (const char* family : {"gpt2", "llama"})
+    for (const char* executor : {"compiled", "interpret", "eager"}) {
+      Words words{std::string("model.family=") + family,
+                  std::string("executor=") + executor,
+                  "model.vocab=257",
+                  "precision.compute=f64",
+                  "train.label_smoothing=0.15",
+                  "train.steps=5"};
+      std::vector<double> one = Losses(words);
+      for (auto [dp, tp] : {std::pair{1, 2}, {1, 3}, {2, 1}, {2, 2}}) {
+        Words mesh = words;
+        mesh.insert(mesh.end(), {fmt::format("mesh.dp={}", dp), fmt::format("mesh.tp={}", tp)});
+        std::vector<double> sharded = Losses(mesh);
+        ASSERT_EQ(sharded.size(), one.size());
+        for (size_t i = 0; i < one.size(); i++) EXPECT_NEAR(sharded[i], one[i], 1e-10 * one[i]) << dp << " x " << tp;
+      }
+    }
+}
+
+}  // namespace
+}  // namespace weft
