@@ -28,8 +28,9 @@ class Context {
   // The table of a device kind, to which backends add their rows.
   KernelTable& kernels(DeviceKind kind) const { return *tables_[size_t(kind)]; }
 
-  // Calls fn(begin, end) over [0, n) in pieces of at least `grain`, on this rank's threads; returns when all are done.
-  // The split depends only on n, grain and threads(): results do not change from run to run.
+  // Calls fn(begin, end) over [0, n) in equal pieces, at most threads() and at most n / grain rounded up, on this
+  // rank's threads; returns when all are done. The split depends only on n, grain and threads(): results do not change
+  // from run to run.
   void ParallelFor(int64_t n, int64_t grain, absl::FunctionRef<void(int64_t, int64_t)> fn) const;
 
  private:

@@ -63,9 +63,10 @@ struct KernelCall {
 
 struct KernelRow {
   void (*run)(const KernelCall&) = nullptr;
-  size_t (*workspace)(const KernelCall&) = nullptr;  // bytes of scratch; null: none. Views carry no data then
-  bool any_strides = false;                          // accepts inputs with stride 0
-  bool in_place = false;  // output 0 may share storage with input 0 (or output i with input i)
+  // Bytes of scratch; null: none. Asked with the context and views of the run, but views carry no data then.
+  size_t (*workspace)(const KernelCall&) = nullptr;
+  bool any_strides = false;  // accepts inputs with stride 0
+  bool in_place = false;     // output 0 may share storage with input 0 (or output i with input i)
 };
 
 class KernelTable {
