@@ -11,15 +11,13 @@
 // A ring would send as much, but adds in another order for every slice and, for 16-bit floats, rounds at every step.
 // Here the pieces of a slice come to its owner, who reduces them as the in-process group does: both give the same bits.
 #pragma once
-#include <gloo/transport/unbound_buffer.h>
-
 #include <atomic>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
 
-#include "dist/gloo_context.h"
+#include "dist/gloo_channel.h"
 #include "dist/group_factory.h"
 
 namespace weft {
@@ -35,31 +33,40 @@ class GlooGroup final : public ProcessGroup {
   void Execute(const Collective& call, uint64_t sequence, Deadline deadline) override;
 
  private:
-  struct Call;   // one execution: the collective, its tags and its deadline
-  struct Piece;  // bytes to or from a peer
-  class Waits;
-  using Buffer = gloo::transport::UnboundBuffer;
+  struct Call;  // one execution: the collective, its channel, tags and deadline
+  // What collectives, which come one at a time, list and receive into: made once, so that a call allocates nothing.
+  struct Workspace {
+    std::vector<GlooSend> sends;
+    std::vector<GlooRecv> recvs;
+    std::vector<const void*> inputs;
+    std::vector<int64_t> begins, counts;
+    std::unique_ptr<std::byte[]> bytes;  // grows to the largest call
+    size_t num_bytes = 0;
+
+    explicit Workspace(int ranks);
+    std::byte* Bytes(size_t at_least);
+    std::span<const int64_t> Even(int64_t count);  // the same count for every rank
+  };
+  GlooChannel& ChannelOf(CollectiveOp op);
   void Dispatch(Call& call);
-  void Exchange(Call& call, const void* in, const std::vector<Piece>& sends, void* out,
-                const std::vector<Piece>& recvs);
+  void Exchange(Call& call, std::span<const GlooSend> sends, std::span<const GlooRecv> recvs);
+  void ExchangeListed(Call& call) { Exchange(call, work_.sends, work_.recvs); }
   void AllReduce(Call& call);
   void AllReduceSmall(Call& call);
-  void ReduceScatter(Call& call, const void* in, const std::vector<int64_t>& begins, void* out);
+  void ReduceScatter(Call& call, const void* in, std::span<const int64_t> begins, void* out);
   void AllToAllV(Call& call, std::span<const int64_t> send_counts, std::span<const int64_t> recv_counts);
   void AllGatherV(Call& call, const void* in, void* out, std::span<const int64_t> counts);
   void Broadcast(Call& call);
+  void Shift(Call& call);
   void BarrierAll(Call& call);
-  std::byte* Scratch(size_t bytes);
   void Close();
 
   std::shared_ptr<GlooContext> context_;
-  std::unique_ptr<std::byte[]> scratch_;  // of the collectives, which come one at a time
-  size_t scratch_bytes_ = 0;
+  GlooChannel collectives_{*context_}, sends_{*context_}, recvs_{*context_};  // each may wait beside the others
+  Workspace work_{size()};
   std::atomic<bool> failed_{false};
   std::mutex reason_mutex_;
   std::string reason_;
-  std::mutex waits_mutex_;
-  std::vector<Buffer*> waits_;
 };
 
 // Makes Gloo groups for CPU tensors. The bootstrap must outlive it, not the groups.
