@@ -77,7 +77,7 @@ class ProcessGroup {
   // group's communication thread, sends and receives on one of their own each; spans and memory must stay until the
   // work is done.
   void Run(const Collective& call);
-  Work Start(Collective call);
+  Work Start(const Collective& call);
 
   // Makes every call on this group, also those that wait now, here and where it can on other ranks, throw AbortedError.
   virtual void Abort(const std::string& reason) = 0;
@@ -114,6 +114,7 @@ class ProcessGroup {
 
  private:
   void Check(const Collective& call) const;
+  void Count(const Collective& call);
   uint64_t NextSequence(const Collective& call);
   void RunNow(const Collective& call, uint64_t sequence);
   Lane& LaneOf(CollectiveOp op) { return *lanes_[op == CollectiveOp::kSend ? 1 : op == CollectiveOp::kRecv ? 2 : 0]; }
