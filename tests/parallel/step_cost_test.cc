@@ -2,8 +2,7 @@
 // tests/bench/graph_bench.
 #include <gtest/gtest.h>
 
-#include "heap_counter.h"
-#include "parallel/training.h"
+#include "parallel/step_allocations.h"
 
 namespace weft {
 namespace {
@@ -45,6 +44,35 @@ TEST(StepCost, CompiledAllocatesNothingAfterStepTwo) {
       EXPECT_EQ(buffers, 0u);
     }
   }
+}
+
+TEST(StepCost, CompiledAllocatesNothingAfterStepTwoOnAnyMesh) {
+  std::vector<Layout> layouts = LayoutsOfFourRanks();
+  layouts.push_back({.dp = 3});
+  layouts.push_back({.tp = 3, .micro_batch = 2});
+  layouts.push_back({.dp = 2, .fsdp = Fsdp::kFull});
+  layouts.push_back({.tp = 2, .sequence_parallel = true});
+  for (bool gpt2 : {true, false})
+    for (const Layout& layout : layouts)
+      RunRanks(layout.dp * layout.tp, [&](Context& context, GroupFactory& groups) {
+        RegisterCpuKernels(context.kernels(DeviceKind::kCpu));
+        RegisterCollectives(context.kernels(DeviceKind::kCpu), DeviceKind::kCpu);
+        DeviceMesh mesh(context, groups, {{"dp", "tp"}, {layout.dp, layout.tp}});
+        StepAllocations got = AllocationsAfterStepTwo({gpt2 ? TinyGpt2() : TinyLlama()}, layout, context, mesh);
+        EXPECT_EQ(got.heap, 0) << Describe(layout) << " in " << got.steps << " steps of all ranks";
+        EXPECT_EQ(got.buffers, 0u) << Describe(layout);
+      });
+}
+
+TEST(StepCost, TheCounterSeesAllocationsOfEveryKind) {
+  struct alignas(64) Wide {
+    char bytes[64];
+  };
+  long before = test::HeapAllocations();
+  auto plain = std::make_unique<int>(1);
+  auto array = std::make_unique<int[]>(10);
+  auto wide = std::make_unique<Wide>();
+  EXPECT_EQ(test::HeapAllocations(), before + 3);
 }
 
 }  // namespace
