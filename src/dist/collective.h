@@ -43,7 +43,6 @@ struct Collective {
   std::span<const int64_t> send_counts{};  // all_to_all_v: elements for each rank
   std::span<const int64_t> recv_counts{};  // all_gather_v, all_to_all_v: elements from each rank
   std::chrono::milliseconds timeout{0};    // 0: the group's
-  int64_t payload_bytes = -1;              // what the counters add; -1: the bytes of `in`
   std::string_view site{};                 // who asked for it, e.g. "trainer.cc:61"; copied when the call is recorded
 };
 

@@ -62,16 +62,19 @@ void GlooChannel::Abort() {
   memory_->abortWaitSend();
 }
 
-void GlooChannel::Exchange(std::span<const GlooSend> sends, std::span<const GlooRecv> recvs, const GlooTag& tag,
-                           Deadline deadline) {
+GlooChannel::Traffic GlooChannel::Exchange(std::span<const GlooSend> sends, std::span<const GlooRecv> recvs,
+                                           const GlooTag& tag, Deadline deadline) {
   Buffer& memory = Open();
+  Traffic traffic;
   auto address = [](const void* data) { return reinterpret_cast<size_t>(data); };
   try {
     int receiving = Start(recvs, context_.rank, [&](const GlooRecv& p) {
       memory.recv(p.peer, tag.Slot(p.bytes), address(p.data), size_t(p.bytes));
+      traffic.received += p.bytes;
     });
     int sending = Start(sends, context_.rank, [&](const GlooSend& p) {
       memory.send(p.peer, tag.Slot(p.bytes), address(p.data), size_t(p.bytes));
+      traffic.sent += p.bytes;
     });
     // waitX is false when Abort ended it.
     while (receiving-- > 0) WEFT_CHECK(memory.waitRecv(Left(deadline)), "the receive was aborted");
@@ -80,6 +83,7 @@ void GlooChannel::Exchange(std::span<const GlooSend> sends, std::span<const Gloo
     Close();
     throw;
   }
+  return traffic;
 }
 
 }  // namespace weft

@@ -41,14 +41,18 @@ struct GlooRecv {
 
 class GlooChannel {
  public:
+  // Bytes of pieces that went through, without the headers that Gloo puts before them.
+  struct Traffic {
+    int64_t sent = 0, received = 0;
+  };
   using Deadline = std::chrono::steady_clock::time_point;
   explicit GlooChannel(gloo::Context& context) : context_(context) {}
 
   // One step: all pieces leave and arrive at the same time; empty ones are left out. Throws when a piece is not through
   // by the deadline, a peer is gone or Abort ends it; then the channel has failed, and Gloo no longer touches the
   // pieces' memory.
-  void Exchange(std::span<const GlooSend> sends, std::span<const GlooRecv> recvs, const GlooTag& tag,
-                Deadline deadline);
+  Traffic Exchange(std::span<const GlooSend> sends, std::span<const GlooRecv> recvs, const GlooTag& tag,
+                   Deadline deadline);
   // From any thread: ends an exchange that waits, and all that come.
   void Abort();
 

@@ -10,9 +10,6 @@ namespace {
 
 using Op = CollectiveOp;
 
-constexpr int64_t kSmallBytes = 8192;       // an all_reduce up to this size sends everything to everyone: one step less
-constexpr int64_t kSegmentBytes = 4 << 20;  // a larger one goes in segments: what is received stays in the cache
-
 const char* At(const void* data, int64_t bytes) { return static_cast<const char*>(data) + bytes; }
 char* At(void* data, int64_t bytes) { return static_cast<char*>(data) + bytes; }
 
@@ -76,7 +73,8 @@ void GlooGroup::Dispatch(Call& call) {
 }
 
 void GlooGroup::Exchange(Call& call, std::span<const GlooSend> sends, std::span<const GlooRecv> recvs) {
-  call.channel.Exchange(sends, recvs, call.tag, call.deadline);
+  GlooChannel::Traffic moved = call.channel.Exchange(sends, recvs, call.tag, call.deadline);
+  CountTraffic(call.c.op, moved.sent, moved.received);
   call.tag.step++;
 }
 

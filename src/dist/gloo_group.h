@@ -1,12 +1,15 @@
 // The CPU group across processes: Gloo's TCP transport, and collectives on it that reduce in rank order.
 //
-// | collective                        | steps                  | bytes sent by a rank (n ranks, B = its input)   |
-// | all_reduce, small                 | 1                      | (n-1) B                                         |
-// | all_reduce, large                 | 2                      | 2 (n-1)/n B                                     |
-// | reduce_scatter, all_to_all        | 1                      | (n-1)/n B                                       |
-// | all_gather                        | 1                      | (n-1) B                                         |
-// | broadcast                         | log n                  | B each time it sends; the root log n times      |
-// | barrier                           | log n                  | log n                                           |
+// | collective                   | steps  | bytes a rank sends (n ranks; B: what it hands over) | receives           |
+// | all_reduce up to kSmallBytes | 1      | (n-1) B                                             | as much            |
+// | all_reduce, in segments      | 2 each | B + (n-2) s; s: its slices of them, about B / n     | as much            |
+// | reduce_scatter, all_to_all   | 1      | (n-1)/n B                                           | as much            |
+// | all_gather                   | 1      | (n-1) B                                             | as much            |
+// | all_gather_v                 | 1      | (n-1) B                                             | the others' B      |
+// | all_to_all_v                 | 1      | B but the piece for itself                          | the others' pieces |
+// | broadcast                    | log n  | B each time it sends; the root log n times          | B; the root 0      |
+// | shift                        | 1      | B; none by 0                                        | as much            |
+// | barrier                      | log n  | log n                                               | as much            |
 //
 // A ring would send as much, but adds in another order for every slice and, for 16-bit floats, rounds at every step.
 // Here the pieces of a slice come to its owner, who reduces them as the in-process group does: both give the same bits.
@@ -24,6 +27,9 @@ namespace weft {
 
 class GlooGroup final : public ProcessGroup {
  public:
+  static constexpr int64_t kSmallBytes = 8192;  // an all_reduce up to this sends everything to everyone: one step less
+  static constexpr int64_t kSegmentBytes = 4 << 20;  // a larger one goes in pieces of it, which stay in the cache
+
   GlooGroup(std::string name, int rank, std::vector<int> ranks, std::shared_ptr<GlooContext> context);
   // Waits for the other ranks to be done with this group too, unless it failed: a closed pair drops data not yet read.
   ~GlooGroup() override;

@@ -41,11 +41,12 @@ void ProcessGroup::set_recorder(std::shared_ptr<CallRecorder> recorder) {
 
 CallCount ProcessGroup::count(CollectiveOp op) const {
   const Counter& counter = counts_[size_t(op)];
-  return {counter.calls.load(std::memory_order_relaxed), counter.bytes.load(std::memory_order_relaxed)};
+  auto read = [](const std::atomic<int64_t>& n) { return n.load(std::memory_order_relaxed); };
+  return {read(counter.calls), read(counter.bytes), read(counter.sent), read(counter.received)};
 }
 
 void ProcessGroup::ResetCounts() {
-  for (Counter& counter : counts_) counter.calls = counter.bytes = 0;
+  for (Counter& counter : counts_) counter.calls = counter.bytes = counter.sent = counter.received = 0;
 }
 
 void ProcessGroup::CopyRows(void* to, int64_t to_stride, const void* from, int64_t from_stride, int64_t bytes,
@@ -82,8 +83,13 @@ void ProcessGroup::Check(const Collective& call) const {
 void ProcessGroup::Count(const Collective& call) {
   Counter& counter = counts_[size_t(call.op)];
   counter.calls.fetch_add(1, std::memory_order_relaxed);
-  counter.bytes.fetch_add(call.payload_bytes >= 0 ? call.payload_bytes : InputBytes(call, size()),
-                          std::memory_order_relaxed);
+  counter.bytes.fetch_add(InputBytes(call, size()), std::memory_order_relaxed);
+}
+
+void ProcessGroup::CountTraffic(CollectiveOp op, int64_t sent, int64_t received) {
+  Counter& counter = counts_[size_t(op)];
+  counter.sent.fetch_add(sent, std::memory_order_relaxed);
+  counter.received.fetch_add(received, std::memory_order_relaxed);
 }
 
 uint64_t ProcessGroup::NextSequence(const Collective& call) {

@@ -34,7 +34,8 @@ class AbortedError : public Error {
 
 struct CallCount {
   int64_t calls = 0;
-  int64_t bytes = 0;  // handed over by this rank: the bytes of the inputs
+  int64_t bytes = 0;               // handed over by this rank: the counts given x the size of an element
+  int64_t sent = 0, received = 0;  // what the transport moved for it; 0 where ranks share memory
   bool operator==(const CallCount&) const = default;
 };
 
@@ -109,6 +110,8 @@ class ProcessGroup {
   // `sequence`; a send and a receive may run beside them, numbered per peer and direction. The group is of no use after
   // a throw.
   virtual void Execute(const Collective& call, uint64_t sequence, Deadline deadline) = 0;
+  // Adds to count(op), from the thread that executes.
+  void CountTraffic(CollectiveOp op, int64_t sent, int64_t received);
   // Waits for the background calls. The destructor of a class that has Execute calls it first.
   void StopLanes();
 
@@ -129,7 +132,7 @@ class ProcessGroup {
   uint64_t sequence_ = 0;
   std::vector<uint64_t> sent_, received_;  // per peer
   struct Counter {
-    std::atomic<int64_t> calls{0}, bytes{0};
+    std::atomic<int64_t> calls{0}, bytes{0}, sent{0}, received{0};
   };
   std::array<Counter, kNumCollectiveOps> counts_;
   std::array<std::unique_ptr<Lane>, 3> lanes_;  // collectives, sends, receives
