@@ -36,6 +36,8 @@ Tensor ReduceScatter(const Tensor& x, DeviceMesh& mesh, std::string_view axis, i
 // From chunks of gather_dim to chunks of split_dim; gather_dim is cut to `extent` where it is given.
 Tensor AllToAll(const Tensor& x, DeviceMesh& mesh, std::string_view axis, int gather_dim, int split_dim,
                 int64_t extent = -1, Loc loc = Loc::current());
+// The tensor of the coordinate `by` places before this one in the ring of the axis (negative: after it).
+Tensor Shift(const Tensor& x, DeviceMesh& mesh, std::string_view axis, int by = 1, Loc loc = Loc::current());
 // The tensor of coordinate `root`.
 Tensor Broadcast(const Tensor& x, DeviceMesh& mesh, std::string_view axis, int root, Loc loc = Loc::current());
 

@@ -163,6 +163,15 @@ void ProcessGroup::Broadcast(void* data, int64_t count, DType dtype, int root, L
        .peer = root,
        .site = SiteText(loc)});
 }
+void ProcessGroup::Shift(const void* in, void* out, int64_t count, DType dtype, int by, Loc loc) {
+  Run({.op = CollectiveOp::kShift,
+       .in = in,
+       .out = out,
+       .count = count,
+       .dtype = dtype,
+       .peer = (by % size() + size()) % size(),
+       .site = SiteText(loc)});
+}
 void ProcessGroup::AllGatherV(const void* in, void* out, std::span<const int64_t> counts, DType dtype, Loc loc) {
   int64_t mine = size_t(rank_) < counts.size() ? counts[size_t(rank_)] : 0;
   Run({.op = CollectiveOp::kAllGatherV,

@@ -65,6 +65,10 @@ class ProcessGroup {
   void AllToAll(const void* in, void* out, int64_t count, DType dtype, Loc loc = Loc::current());
   // data[count] of root to all.
   void Broadcast(void* data, int64_t count, DType dtype, int root, Loc loc = Loc::current());
+  // In the ring of the ranks, out[count] = in[count] of the rank `by` places before this one: every rank passes its
+  // piece on by that many places. Any number; a negative one passes backwards. An uneven dim moves as whole chunks, so
+  // counts are equal.
+  void Shift(const void* in, void* out, int64_t count, DType dtype, int by = 1, Loc loc = Loc::current());
   // As AllGather and AllToAll with uneven, maybe empty pieces, which lie one after the other in rank order.
   void AllGatherV(const void* in, void* out, std::span<const int64_t> counts, DType dtype, Loc loc = Loc::current());
   void AllToAllV(const void* in, std::span<const int64_t> send_counts, void* out, std::span<const int64_t> recv_counts,

@@ -249,6 +249,8 @@ TEST(Collectives, TensorsOfUnevenShapes) {
       Tensor rows = collectives::AllToAll(part, mesh, "x", 1, 0, 5);
       EXPECT_EQ(rows.shape(), (Shape{(2 + ranks - 1) / ranks, 5}));
       Tensor mine = Tensor::Scalar(context.rank(), DType::kF16);
+      for (int by : {0, 1, -1, ranks})
+        EXPECT_EQ(collectives::Shift(mine, mesh, "x", by).Item(), (context.rank() - by + 2 * ranks) % ranks);
       EXPECT_EQ(collectives::Broadcast(mine, mesh, "x", ranks - 1).Item(), ranks - 1);
       EXPECT_EQ(collectives::AllReduce(mine, mesh, "x", ReduceOp::kMax).Item(), ranks - 1);
     });
