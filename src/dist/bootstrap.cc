@@ -6,10 +6,10 @@
 #include <charconv>
 #include <cstdio>
 #include <cstdlib>
-#include <optional>
 
 #include "dist/gloo_group.h"
 #include "dist/local_group.h"
+#include "dist/slurm.h"
 #include "dist/tcp_exchange.h"
 
 namespace weft {
@@ -45,26 +45,62 @@ class SoloBootstrap final : public Bootstrap {
 bool Has(const char* name) { return std::getenv(name) != nullptr; }
 
 // The variable as a number in [low, high]. Throws Error when it is missing or is not one.
-int Number(const char* name, int low, int high) {
+int64_t Number(const char* name, int64_t low, int64_t high) {
   const char* text = std::getenv(name);
   WEFT_CHECK(text,
              fmt::format("bootstrap: the environment variable {} is missing; set it, or start with mpirun", name));
   std::string_view view = text;
-  int value = 0;
+  int64_t value = 0;
   auto [end, error] = std::from_chars(view.data(), view.data() + view.size(), value);
   WEFT_CHECK(error == std::errc() && end == view.data() + view.size() && value >= low && value <= high,
              fmt::format("bootstrap: {}=\"{}\"; expected a number from {} to {}", name, text, low, high));
   return value;
 }
 
-std::unique_ptr<Bootstrap> FromVariables(const char* rank_name, const char* size_name,
+struct Master {
+  std::string host;
+  int port;
+};
+
+Master MasterFromVariables() {
+  WEFT_CHECK(Has("MASTER_ADDR"), "bootstrap: MASTER_ADDR is missing; export the address of rank 0's host");
+  return {std::getenv("MASTER_ADDR"), int(Number("MASTER_PORT", 1, 65535))};
+}
+
+std::string SlurmHost() {
+  if (const char* host = std::getenv("MASTER_ADDR")) return host;
+  for (const char* name : {"SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST"}) {
+    const char* list = std::getenv(name);
+    if (!list) continue;
+    try {
+      return FirstSlurmHost(list);
+    } catch (const Error& e) {
+      Fail(fmt::format("bootstrap: {}: {}; export MASTER_ADDR, the address of rank 0's host", name, e.what()));
+    }
+  }
+  Fail(
+      "bootstrap: no SLURM_STEP_NODELIST or SLURM_JOB_NODELIST says where rank 0 runs; export MASTER_ADDR, the address "
+      "of its host");
+}
+
+Master MasterFromSlurm() {
+  constexpr int64_t kMaxId = int64_t{1} << 40;
+  std::string host = SlurmHost();
+  if (Has("MASTER_PORT")) return {host, int(Number("MASTER_PORT", 1, 65535))};
+  WEFT_CHECK(Has("SLURM_JOB_ID"),
+             "bootstrap: no SLURM_JOB_ID to choose a port by; export MASTER_PORT, one that is free "
+             "on rank 0's host, to all ranks");
+  int64_t step = Has("SLURM_STEP_ID") ? Number("SLURM_STEP_ID", 0, kMaxId) : 0;
+  return {host, SlurmPort(Number("SLURM_JOB_ID", 0, kMaxId), step)};
+}
+
+std::unique_ptr<Bootstrap> FromVariables(const char* rank_name, const char* size_name, Master (*master)(),
                                          std::chrono::milliseconds timeout) {
-  int size = Number(size_name, 1, 1 << 20);
-  int rank = Number(rank_name, 0, size - 1);
+  int size = int(Number(size_name, 1, 1 << 20));
+  int rank = int(Number(rank_name, 0, size - 1));
   if (size == 1) return MakeSoloBootstrap();
-  WEFT_CHECK(Has("MASTER_ADDR"),
-             fmt::format("bootstrap: {}={} but MASTER_ADDR is missing: the address of rank 0's host", size_name, size));
-  return MakeTcpBootstrap(rank, size, std::getenv("MASTER_ADDR"), Number("MASTER_PORT", 1, 65535), timeout);
+  Master meet = master();
+  return MakeTcpBootstrap(rank, size, meet.host, meet.port, timeout);
 }
 
 }  // namespace
@@ -84,8 +120,8 @@ void Bootstrap::FindHosts() {
 
 std::unique_ptr<Bootstrap> Bootstrap::FromEnvironment(int* argc, char*** argv, std::chrono::milliseconds timeout) {
   if (Has("OMPI_COMM_WORLD_SIZE") || Has("PMIX_RANK") || Has("PMI_RANK")) return MakeMpiBootstrap(argc, argv);
-  if (Has("RANK") || Has("WORLD_SIZE")) return FromVariables("RANK", "WORLD_SIZE", timeout);
-  if (Has("SLURM_PROCID")) return FromVariables("SLURM_PROCID", "SLURM_NTASKS", timeout);
+  if (Has("RANK") || Has("WORLD_SIZE")) return FromVariables("RANK", "WORLD_SIZE", MasterFromVariables, timeout);
+  if (Has("SLURM_PROCID")) return FromVariables("SLURM_PROCID", "SLURM_NTASKS", MasterFromSlurm, timeout);
   return MakeSoloBootstrap();
 }
 

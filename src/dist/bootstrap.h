@@ -18,9 +18,12 @@ namespace weft {
 class Bootstrap {
  public:
   // Looks at the environment, in this order:
-  //   OMPI_COMM_WORLD_SIZE, PMIX_RANK, PMI_RANK                       MPI: started by mpirun, or by srun with MPI
-  //   support RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT          as torchrun sets them SLURM_PROCID,
-  //   SLURM_NTASKS, SLURM_LOCALID, MASTER_ADDR, MASTER_PORT none of these a world of one; MPI is not touched
+  //   OMPI_COMM_WORLD_SIZE, PMIX_RANK or PMI_RANK    MPI: started by mpirun, or by srun with MPI support
+  //   RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT     as torchrun sets them
+  //   SLURM_PROCID, SLURM_NTASKS                     srun; MASTER_ADDR and MASTER_PORT if set, else the first host of
+  //                                                  SLURM_STEP_NODELIST or SLURM_JOB_NODELIST, and a port that
+  //                                                  follows from SLURM_JOB_ID and SLURM_STEP_ID
+  //   none of these                                  a world of one; MPI is not touched
   // Throws Error when variables are missing, wrong or contradict, or when not all ranks come within the timeout.
   // MPI sees the arguments, if given, and may take out its own.
   static std::unique_ptr<Bootstrap> FromEnvironment(int* argc = nullptr, char*** argv = nullptr,

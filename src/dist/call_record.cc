@@ -21,9 +21,7 @@ uint64_t CallRecorder::Begin(int group, uint64_t sequence, const Collective& cal
   record.op = call.op;
   record.dtype = call.dtype;
   record.count = call.count;
-  size_t length = std::min(call.site.size(), sizeof(record.site) - 1);
-  std::copy_n(call.site.data(), length, record.site);
-  record.site[length] = 0;
+  record.site = call.site;
   record.start = now;
   record.done = false;
   return next_++;
@@ -46,13 +44,14 @@ std::string CallRecorder::Describe(size_t n) const {
   auto now = std::chrono::steady_clock::now();
   std::string text;
   for (const CallRecord& r : Last(n)) {
+    std::string_view site = r.site;
     double ago = std::chrono::duration<double>(now - r.start).count();
     std::string group = [&] {
       std::lock_guard lock(mutex_);
       return groups_[size_t(r.group)];
     }();
     text += fmt::format("\n  #{} {} {} x {} on \"{}\"{}{}, {:.3f} s ago, {}", r.sequence, Name(r.op), Name(r.dtype),
-                        r.count, group, r.site[0] ? " at " : "", r.site, ago, r.done ? "done" : "not done");
+                        r.count, group, site.empty() ? "" : " at ", site, ago, r.done ? "done" : "not done");
   }
   return text;
 }

@@ -17,7 +17,7 @@ struct CallRecord {
   CollectiveOp op = CollectiveOp::kBarrier;
   DType dtype = DType::kF32;
   int64_t count = 0;
-  char site[48] = {};  // cut when longer
+  SiteText site;
   std::chrono::steady_clock::time_point start{};
   bool done = false;
 };

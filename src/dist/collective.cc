@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <numeric>
 
 namespace weft {
@@ -11,6 +12,16 @@ const char* Name(CollectiveOp op) {
       "all_reduce",   "all_gather",   "reduce_scatter", "all_to_all", "broadcast", "shift",
       "all_gather_v", "all_to_all_v", "barrier",        "send",       "recv"};
   return kNames[size_t(op)];
+}
+
+SiteText::SiteText(std::string_view site) : size_(std::min(site.size(), sizeof(text_))) {
+  std::copy_n(site.data(), size_, text_);
+}
+
+SiteText::SiteText(const std::source_location& loc) {
+  std::string_view file = loc.file_name();
+  if (auto slash = file.rfind('/'); slash != std::string_view::npos) file.remove_prefix(slash + 1);
+  size_ = std::min(fmt::format_to_n(text_, sizeof(text_), "{}:{}", file, loc.line()).size, sizeof(text_));
 }
 
 int64_t InputBytes(const Collective& call, int size) {

@@ -2,6 +2,7 @@
 #pragma once
 #include <chrono>
 #include <cstdint>
+#include <source_location>
 #include <span>
 #include <string>
 #include <string_view>
@@ -42,8 +43,20 @@ struct Collective {
   std::span<const int64_t> send_counts{};  // all_to_all_v: elements for each rank
   std::span<const int64_t> recv_counts{};  // all_gather_v, all_to_all_v: elements from each rank
   std::chrono::milliseconds timeout{0};    // 0: the group's
-  int64_t payload_bytes = -1;              // what the counters add; -1: the bytes of `in`
   std::string_view site{};                 // who asked for it, e.g. "trainer.cc:61"; copied when the call is recorded
+};
+
+// The text of a call site by value, cut when longer: taking one costs no allocation.
+class SiteText {
+ public:
+  SiteText() = default;
+  SiteText(std::string_view site);
+  explicit SiteText(const std::source_location& loc);
+  operator std::string_view() const { return {text_, size_}; }
+
+ private:
+  char text_[48] = {};
+  size_t size_ = 0;
 };
 
 // The bytes that this rank hands over in a group of `size`.

@@ -23,7 +23,7 @@ ReduceOp ReduceOf(const KernelCall& call) { return ReduceOp(call.attrs->IntOr("r
 
 // The call of a row, but for op, memory and count.
 Collective CallOf(const KernelCall& call) {
-  Collective c{.dtype = call.in[0].dtype, .reduce = ReduceOf(call), .payload_bytes = StorageBytes(call.in[0])};
+  Collective c{.dtype = call.in[0].dtype, .reduce = ReduceOf(call)};
   if (call.attrs->Has("site")) c.site = call.attrs->Text("site");
   return c;
 }

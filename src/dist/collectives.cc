@@ -63,6 +63,13 @@ Tensor AllToAll(const Tensor& x, DeviceMesh& mesh, std::string_view axis, int ga
   return RunRow(Op::kAllToAll, x, shape, mesh, a, {{"gather_dim", g}, {"split_dim", s}}, loc);
 }
 
+Tensor Shift(const Tensor& x, DeviceMesh& mesh, std::string_view axis, int by, Loc loc) {
+  ProcessGroup& group = mesh.Group(axis, x.device().kind);
+  Tensor y = NewLike(x, group, x.shape());
+  group.Shift(x.data(), y.data(), x.num_elements(), x.dtype(), by, loc);
+  return y;
+}
+
 Tensor Broadcast(const Tensor& x, DeviceMesh& mesh, std::string_view axis, int root, Loc loc) {
   ProcessGroup& group = mesh.Group(axis, x.device().kind);
   Tensor y = NewLike(x, group, x.shape());

@@ -16,8 +16,9 @@ namespace weft {
 
 // Adds all_reduce, all_gather, reduce_scatter, all_to_all, local_slice and mask_partial: rows that forward to the group
 // of (axis, kind) of the call's mesh. Attributes are integers: axis (its number in the mesh), dim, gather_dim,
-// split_dim, reduce (a ReduceOp); an optional text `site` names the user's line in records and errors. A row counts the
-// bytes of its input's storage, whatever padding packing adds.
+// split_dim, reduce (a ReduceOp); an optional text `site` names the user's line in records and errors. The group
+// counts the bytes that a row hands to it: those of the input's storage, in reduce_scatter and all_to_all with the
+// split dim rounded up to whole chunks.
 void RegisterCollectives(KernelTable& table, DeviceKind kind);
 
 namespace collectives {
@@ -35,6 +36,8 @@ Tensor ReduceScatter(const Tensor& x, DeviceMesh& mesh, std::string_view axis, i
 // From chunks of gather_dim to chunks of split_dim; gather_dim is cut to `extent` where it is given.
 Tensor AllToAll(const Tensor& x, DeviceMesh& mesh, std::string_view axis, int gather_dim, int split_dim,
                 int64_t extent = -1, Loc loc = Loc::current());
+// The tensor of the coordinate `by` places before this one in the ring of the axis (negative: after it).
+Tensor Shift(const Tensor& x, DeviceMesh& mesh, std::string_view axis, int by = 1, Loc loc = Loc::current());
 // The tensor of coordinate `root`.
 Tensor Broadcast(const Tensor& x, DeviceMesh& mesh, std::string_view axis, int root, Loc loc = Loc::current());
 

@@ -1,44 +1,20 @@
 #include "dist/gloo_context.h"
 
-#include <arpa/inet.h>
 #include <fmt/format.h>
 #include <gloo/transport/address.h>
 #include <gloo/transport/context.h>
 #include <gloo/transport/pair.h>
 #include <gloo/transport/tcp/device.h>
-#include <ifaddrs.h>
-#include <net/if.h>
-#include <netinet/in.h>
 #include <sched.h>
 
 #include <cstdlib>
 #include <cstring>
 #include <string>
 
+#include "dist/network_interface.h"
+
 namespace weft {
 namespace {
-
-// The first address of an interface that is up and not loopback; IPv4 before IPv6.
-std::string ReachableAddress() {
-  ifaddrs* list = nullptr;
-  WEFT_CHECK(getifaddrs(&list) == 0, "gloo: cannot list the network interfaces");
-  std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owner(list, freeifaddrs);
-  for (int family : {AF_INET, AF_INET6}) {
-    for (ifaddrs* i = list; i; i = i->ifa_next) {
-      if (!i->ifa_addr || i->ifa_addr->sa_family != family || !(i->ifa_flags & IFF_UP) || (i->ifa_flags & IFF_LOOPBACK))
-        continue;
-      char text[INET6_ADDRSTRLEN] = {};
-      const void* address = family == AF_INET
-                                ? static_cast<const void*>(&reinterpret_cast<sockaddr_in*>(i->ifa_addr)->sin_addr)
-                                : &reinterpret_cast<sockaddr_in6*>(i->ifa_addr)->sin6_addr;
-      if (family == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(static_cast<const in6_addr*>(address))) continue;
-      if (inet_ntop(family, address, text, sizeof(text))) return text;
-    }
-  }
-  Fail(
-      "gloo: the ranks are on several hosts, but this host has no network interface besides loopback; set "
-      "WEFT_INTERFACE");
-}
 
 // Gloo's loop thread takes a pair's lock with try_lock and spins through epoll when it is held: if the holder was
 // preempted on the same core, nothing moves until the next scheduler tick (4 ms). A SCHED_BATCH thread does not preempt
@@ -88,12 +64,13 @@ std::vector<char> Entry(std::string_view bytes, int index) {
 
 std::shared_ptr<gloo::transport::Device> MakeGlooDevice(const Bootstrap& bootstrap) {
   gloo::transport::tcp::attr attr;
-  if (const char* interface = std::getenv("WEFT_INTERFACE"))
+  bool several_hosts = bootstrap.local_size() != bootstrap.world_size();
+  if (const char* interface = std::getenv("WEFT_INTERFACE")) {
+    CheckInterface(interface, NetworkInterfaces(), several_hosts);
     attr.iface = interface;
-  else if (bootstrap.local_size() == bootstrap.world_size())
-    attr.hostname = "127.0.0.1";
-  else
-    attr.hostname = ReachableAddress();
+  } else {
+    attr.hostname = several_hosts ? ReachableAddress(NetworkInterfaces()) : "127.0.0.1";
+  }
   BatchScheduling scope;
   try {
     return gloo::transport::tcp::CreateDevice(attr);

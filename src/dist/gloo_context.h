@@ -16,8 +16,8 @@
 
 namespace weft {
 
-// The device of this process: on loopback when all ranks share a host, else on the interface WEFT_INTERFACE, else on an
-// address of this host that the others can reach. Throws Error when there is none.
+// The device of this process: on the interface WEFT_INTERFACE where that is set, else on the loopback when all ranks
+// share a host, else on an address of this host that the others can reach. Throws Error when there is none.
 std::shared_ptr<gloo::transport::Device> MakeGlooDevice(const Bootstrap& bootstrap);
 
 class GlooContext final : public gloo::Context {

@@ -1,31 +1,35 @@
 // The CPU group across processes: Gloo's TCP transport, and collectives on it that reduce in rank order.
 //
-// | collective                        | steps                  | bytes sent by a rank (n ranks, B = its input)   |
-// | all_reduce, small                 | 1                      | (n-1) B                                         |
-// | all_reduce, large                 | 2                      | 2 (n-1)/n B                                     |
-// | reduce_scatter, all_to_all        | 1                      | (n-1)/n B                                       |
-// | all_gather                        | 1                      | (n-1) B                                         |
-// | broadcast                         | log n                  | B each time it sends; the root log n times      |
-// | barrier                           | log n                  | log n                                           |
+// | collective                   | steps  | bytes a rank sends (n ranks; B: what it hands over) | receives           |
+// | all_reduce up to kSmallBytes | 1      | (n-1) B                                             | as much            |
+// | all_reduce, in segments      | 2 each | B + (n-2) s; s: its slices of them, about B / n     | as much            |
+// | reduce_scatter, all_to_all   | 1      | (n-1)/n B                                           | as much            |
+// | all_gather                   | 1      | (n-1) B                                             | as much            |
+// | all_gather_v                 | 1      | (n-1) B                                             | the others' B      |
+// | all_to_all_v                 | 1      | B but the piece for itself                          | the others' pieces |
+// | broadcast                    | log n  | B each time it sends; the root log n times          | B; the root 0      |
+// | shift                        | 1      | B; none by 0                                        | as much            |
+// | barrier                      | log n  | log n                                               | as much            |
 //
 // A ring would send as much, but adds in another order for every slice and, for 16-bit floats, rounds at every step.
 // Here the pieces of a slice come to its owner, who reduces them as the in-process group does: both give the same bits.
 #pragma once
-#include <gloo/transport/unbound_buffer.h>
-
 #include <atomic>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
 
-#include "dist/gloo_context.h"
+#include "dist/gloo_channel.h"
 #include "dist/group_factory.h"
 
 namespace weft {
 
 class GlooGroup final : public ProcessGroup {
  public:
+  static constexpr int64_t kSmallBytes = 8192;  // an all_reduce up to this sends everything to everyone: one step less
+  static constexpr int64_t kSegmentBytes = 4 << 20;  // a larger one goes in pieces of it, which stay in the cache
+
   GlooGroup(std::string name, int rank, std::vector<int> ranks, std::shared_ptr<GlooContext> context);
   // Waits for the other ranks to be done with this group too, unless it failed: a closed pair drops data not yet read.
   ~GlooGroup() override;
@@ -35,31 +39,40 @@ class GlooGroup final : public ProcessGroup {
   void Execute(const Collective& call, uint64_t sequence, Deadline deadline) override;
 
  private:
-  struct Call;   // one execution: the collective, its tags and its deadline
-  struct Piece;  // bytes to or from a peer
-  class Waits;
-  using Buffer = gloo::transport::UnboundBuffer;
+  struct Call;  // one execution: the collective, its channel, tags and deadline
+  // What collectives, which come one at a time, list and receive into: made once, so that a call allocates nothing.
+  struct Workspace {
+    std::vector<GlooSend> sends;
+    std::vector<GlooRecv> recvs;
+    std::vector<const void*> inputs;
+    std::vector<int64_t> begins, counts;
+    std::unique_ptr<std::byte[]> bytes;  // grows to the largest call
+    size_t num_bytes = 0;
+
+    explicit Workspace(int ranks);
+    std::byte* Bytes(size_t at_least);
+    std::span<const int64_t> Even(int64_t count);  // the same count for every rank
+  };
+  GlooChannel& ChannelOf(CollectiveOp op);
   void Dispatch(Call& call);
-  void Exchange(Call& call, const void* in, const std::vector<Piece>& sends, void* out,
-                const std::vector<Piece>& recvs);
+  void Exchange(Call& call, std::span<const GlooSend> sends, std::span<const GlooRecv> recvs);
+  void ExchangeListed(Call& call) { Exchange(call, work_.sends, work_.recvs); }
   void AllReduce(Call& call);
   void AllReduceSmall(Call& call);
-  void ReduceScatter(Call& call, const void* in, const std::vector<int64_t>& begins, void* out);
+  void ReduceScatter(Call& call, const void* in, std::span<const int64_t> begins, void* out);
   void AllToAllV(Call& call, std::span<const int64_t> send_counts, std::span<const int64_t> recv_counts);
   void AllGatherV(Call& call, const void* in, void* out, std::span<const int64_t> counts);
   void Broadcast(Call& call);
+  void Shift(Call& call);
   void BarrierAll(Call& call);
-  std::byte* Scratch(size_t bytes);
   void Close();
 
   std::shared_ptr<GlooContext> context_;
-  std::unique_ptr<std::byte[]> scratch_;  // of the collectives, which come one at a time
-  size_t scratch_bytes_ = 0;
+  GlooChannel collectives_{*context_}, sends_{*context_}, recvs_{*context_};  // each may wait beside the others
+  Workspace work_{size()};
   std::atomic<bool> failed_{false};
   std::mutex reason_mutex_;
   std::string reason_;
-  std::mutex waits_mutex_;
-  std::vector<Buffer*> waits_;
 };
 
 // Makes Gloo groups for CPU tensors. The bootstrap must outlive it, not the groups.

@@ -8,7 +8,6 @@
 #include <thread>
 #include <utility>
 
-#include "absl/container/inlined_vector.h"
 #include "dist/local_room.h"
 #include "dist/reduce.h"
 
@@ -16,7 +15,6 @@ namespace weft {
 namespace {
 
 using Op = CollectiveOp;
-using Inputs = absl::InlinedVector<const void*, 16>;
 
 const char* At(const void* data, int64_t element, DType dtype) {
   return static_cast<const char*>(data) + element * int64_t(SizeOf(dtype));
@@ -33,7 +31,7 @@ void Copy(void* to, const void* from, int64_t count, DType dtype) {
 
 LocalGroup::LocalGroup(std::string name, int rank, std::vector<int> ranks, DeviceKind kind,
                        std::shared_ptr<LocalRoom> room)
-    : ProcessGroup(std::move(name), rank, std::move(ranks), kind), room_(std::move(room)) {}
+    : ProcessGroup(std::move(name), rank, std::move(ranks), kind), room_(std::move(room)), inputs_(size_t(size())) {}
 
 LocalGroup::~LocalGroup() { StopLanes(); }
 
@@ -101,10 +99,9 @@ void LocalGroup::Combine(const Collective& call) {
   switch (call.op) {
     case Op::kAllReduce:
     case Op::kReduceScatter: {
-      Inputs inputs;
       for (int r = 0; r < n; r++)
-        inputs.push_back(At(input(r), call.op == Op::kAllReduce ? 0 : me * call.count, call.dtype));
-      return Reduce(inputs, call.out, call.count, call.dtype, call.reduce);
+        inputs_[size_t(r)] = At(input(r), call.op == Op::kAllReduce ? 0 : me * call.count, call.dtype);
+      return Reduce(inputs_, call.out, call.count, call.dtype, call.reduce);
     }
     case Op::kAllGather:
       for (int r = 0; r < n; r++) Copy(At(call.out, r * call.count, call.dtype), input(r), call.count, call.dtype);
@@ -146,9 +143,8 @@ void LocalGroup::AllReduceLarge(const Collective& call, Deadline deadline) {
   const int n = size();
   auto begin = [&](int r) { return call.count * r / n; };
   int64_t first = begin(rank()), count = begin(rank() + 1) - first;
-  Inputs inputs;
-  for (int r = 0; r < n; r++) inputs.push_back(At(room_->slot(sequence_, r).call.in, first, call.dtype));
-  Reduce(inputs, At(call.out, first, call.dtype), count, call.dtype, call.reduce);
+  for (int r = 0; r < n; r++) inputs_[size_t(r)] = At(room_->slot(sequence_, r).call.in, first, call.dtype);
+  Reduce(inputs_, At(call.out, first, call.dtype), count, call.dtype, call.reduce);
   room_->Arrive(rank(), sequence_, deadline);
   for (int i = 1; i < n; i++) {
     int r = (rank() + i) % n;

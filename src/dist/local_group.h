@@ -65,7 +65,8 @@ class LocalGroup final : public ProcessGroup {
   void AllReduceLarge(const Collective& call, Deadline deadline);
 
   std::shared_ptr<LocalRoom> room_;
-  uint64_t sequence_ = 0;  // of the collective in progress
+  uint64_t sequence_ = 0;            // of the collective in progress
+  std::vector<const void*> inputs_;  // of the ranks, for a reduction
 };
 
 class LocalGroupFactory final : public GroupFactory {

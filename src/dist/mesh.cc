@@ -75,6 +75,8 @@ std::vector<DeviceMesh::AxisCount> DeviceMesh::Counts() const {
         CallCount count = group->count(CollectiveOp(op));
         sum.calls += count.calls;
         sum.bytes += count.bytes;
+        sum.sent += count.sent;
+        sum.received += count.received;
       }
       if (sum.calls) counts.push_back({axis, CollectiveOp(op), sum});
     }

@@ -8,25 +8,6 @@
 #include <numeric>
 
 namespace weft {
-namespace {
-
-// The text of a call site without a heap allocation: calls of a few microseconds make one each.
-class Site {
- public:
-  explicit Site(const Loc& loc) {
-    std::string_view file = loc.file_name();
-    if (auto slash = file.rfind('/'); slash != std::string_view::npos) file.remove_prefix(slash + 1);
-    auto end = fmt::format_to_n(text_, sizeof(text_), "{}:{}", file, loc.line());
-    size_ = std::min(end.size, sizeof(text_));
-  }
-  operator std::string_view() const { return {text_, size_}; }
-
- private:
-  char text_[64];
-  size_t size_;
-};
-
-}  // namespace
 
 ProcessGroup::ProcessGroup(std::string name, int rank, std::vector<int> ranks, DeviceKind kind)
     : name_(std::move(name)),
@@ -38,7 +19,8 @@ ProcessGroup::ProcessGroup(std::string name, int rank, std::vector<int> ranks, D
   WEFT_CHECK(rank_ >= 0 && rank_ < size(),
              fmt::format("group \"{}\": rank {} is not in a group of {}", name_, rank_, size()));
   set_recorder(std::make_shared<CallRecorder>());
-  for (auto& lane : lanes_) lane = std::make_unique<Lane>();
+  for (auto& lane : lanes_)
+    lane = std::make_unique<Lane>([this](const Collective& call, uint64_t sequence) { RunNow(call, sequence); });
 }
 
 ProcessGroup::~ProcessGroup() = default;
@@ -59,11 +41,12 @@ void ProcessGroup::set_recorder(std::shared_ptr<CallRecorder> recorder) {
 
 CallCount ProcessGroup::count(CollectiveOp op) const {
   const Counter& counter = counts_[size_t(op)];
-  return {counter.calls.load(std::memory_order_relaxed), counter.bytes.load(std::memory_order_relaxed)};
+  auto read = [](const std::atomic<int64_t>& n) { return n.load(std::memory_order_relaxed); };
+  return {read(counter.calls), read(counter.bytes), read(counter.sent), read(counter.received)};
 }
 
 void ProcessGroup::ResetCounts() {
-  for (Counter& counter : counts_) counter.calls = counter.bytes = 0;
+  for (Counter& counter : counts_) counter.calls = counter.bytes = counter.sent = counter.received = 0;
 }
 
 void ProcessGroup::CopyRows(void* to, int64_t to_stride, const void* from, int64_t from_stride, int64_t bytes,
@@ -97,6 +80,18 @@ void ProcessGroup::Check(const Collective& call) const {
   if (call.op == CollectiveOp::kAllToAllV) counts(call.send_counts);
 }
 
+void ProcessGroup::Count(const Collective& call) {
+  Counter& counter = counts_[size_t(call.op)];
+  counter.calls.fetch_add(1, std::memory_order_relaxed);
+  counter.bytes.fetch_add(InputBytes(call, size()), std::memory_order_relaxed);
+}
+
+void ProcessGroup::CountTraffic(CollectiveOp op, int64_t sent, int64_t received) {
+  Counter& counter = counts_[size_t(op)];
+  counter.sent.fetch_add(sent, std::memory_order_relaxed);
+  counter.received.fetch_add(received, std::memory_order_relaxed);
+}
+
 uint64_t ProcessGroup::NextSequence(const Collective& call) {
   if (call.op == CollectiveOp::kSend) return ++sent_[size_t(call.peer)];
   if (call.op == CollectiveOp::kRecv) return ++received_[size_t(call.peer)];
@@ -125,25 +120,14 @@ void ProcessGroup::Run(const Collective& call) {
   Check(call);
   Lane& lane = LaneOf(call.op);
   if (!lane.idle()) return Start(call).Wait();  // keeps the order of the calls
-  Counter& counter = counts_[size_t(call.op)];
-  counter.calls.fetch_add(1, std::memory_order_relaxed);
-  counter.bytes.fetch_add(call.payload_bytes >= 0 ? call.payload_bytes : InputBytes(call, size()),
-                          std::memory_order_relaxed);
+  Count(call);
   RunNow(call, NextSequence(call));
 }
 
-Work ProcessGroup::Start(Collective call) {
+Work ProcessGroup::Start(const Collective& call) {
   Check(call);
-  Counter& counter = counts_[size_t(call.op)];
-  counter.calls.fetch_add(1, std::memory_order_relaxed);
-  counter.bytes.fetch_add(call.payload_bytes >= 0 ? call.payload_bytes : InputBytes(call, size()),
-                          std::memory_order_relaxed);
-  uint64_t sequence = NextSequence(call);
-  std::string site(call.site);  // the caller's text may be gone when the call runs
-  return LaneOf(call.op).Push([this, call, sequence, site = std::move(site)]() mutable {
-    call.site = site;
-    RunNow(call, sequence);
-  });
+  Count(call);
+  return LaneOf(call.op).Push(call, NextSequence(call));
 }
 
 void ProcessGroup::AllReduce(const void* in, void* out, int64_t count, DType dtype, ReduceOp op, Loc loc) {
@@ -153,10 +137,10 @@ void ProcessGroup::AllReduce(const void* in, void* out, int64_t count, DType dty
        .count = count,
        .dtype = dtype,
        .reduce = op,
-       .site = Site(loc)});
+       .site = SiteText(loc)});
 }
 void ProcessGroup::AllGather(const void* in, void* out, int64_t count, DType dtype, Loc loc) {
-  Run({.op = CollectiveOp::kAllGather, .in = in, .out = out, .count = count, .dtype = dtype, .site = Site(loc)});
+  Run({.op = CollectiveOp::kAllGather, .in = in, .out = out, .count = count, .dtype = dtype, .site = SiteText(loc)});
 }
 void ProcessGroup::ReduceScatter(const void* in, void* out, int64_t count, DType dtype, ReduceOp op, Loc loc) {
   Run({.op = CollectiveOp::kReduceScatter,
@@ -165,10 +149,10 @@ void ProcessGroup::ReduceScatter(const void* in, void* out, int64_t count, DType
        .count = count,
        .dtype = dtype,
        .reduce = op,
-       .site = Site(loc)});
+       .site = SiteText(loc)});
 }
 void ProcessGroup::AllToAll(const void* in, void* out, int64_t count, DType dtype, Loc loc) {
-  Run({.op = CollectiveOp::kAllToAll, .in = in, .out = out, .count = count, .dtype = dtype, .site = Site(loc)});
+  Run({.op = CollectiveOp::kAllToAll, .in = in, .out = out, .count = count, .dtype = dtype, .site = SiteText(loc)});
 }
 void ProcessGroup::Broadcast(void* data, int64_t count, DType dtype, int root, Loc loc) {
   Run({.op = CollectiveOp::kBroadcast,
@@ -177,7 +161,16 @@ void ProcessGroup::Broadcast(void* data, int64_t count, DType dtype, int root, L
        .count = count,
        .dtype = dtype,
        .peer = root,
-       .site = Site(loc)});
+       .site = SiteText(loc)});
+}
+void ProcessGroup::Shift(const void* in, void* out, int64_t count, DType dtype, int by, Loc loc) {
+  Run({.op = CollectiveOp::kShift,
+       .in = in,
+       .out = out,
+       .count = count,
+       .dtype = dtype,
+       .peer = (by % size() + size()) % size(),
+       .site = SiteText(loc)});
 }
 void ProcessGroup::AllGatherV(const void* in, void* out, std::span<const int64_t> counts, DType dtype, Loc loc) {
   int64_t mine = size_t(rank_) < counts.size() ? counts[size_t(rank_)] : 0;
@@ -187,7 +180,7 @@ void ProcessGroup::AllGatherV(const void* in, void* out, std::span<const int64_t
        .count = mine,
        .dtype = dtype,
        .recv_counts = counts,
-       .site = Site(loc)});
+       .site = SiteText(loc)});
 }
 void ProcessGroup::AllToAllV(const void* in, std::span<const int64_t> send_counts, void* out,
                              std::span<const int64_t> recv_counts, DType dtype, Loc loc) {
@@ -199,14 +192,14 @@ void ProcessGroup::AllToAllV(const void* in, std::span<const int64_t> send_count
        .dtype = dtype,
        .send_counts = send_counts,
        .recv_counts = recv_counts,
-       .site = Site(loc)});
+       .site = SiteText(loc)});
 }
-void ProcessGroup::Barrier(Loc loc) { Run({.op = CollectiveOp::kBarrier, .site = Site(loc)}); }
+void ProcessGroup::Barrier(Loc loc) { Run({.op = CollectiveOp::kBarrier, .site = SiteText(loc)}); }
 void ProcessGroup::Send(const void* data, int64_t count, DType dtype, int to, Loc loc) {
-  Run({.op = CollectiveOp::kSend, .in = data, .count = count, .dtype = dtype, .peer = to, .site = Site(loc)});
+  Run({.op = CollectiveOp::kSend, .in = data, .count = count, .dtype = dtype, .peer = to, .site = SiteText(loc)});
 }
 void ProcessGroup::Recv(void* data, int64_t count, DType dtype, int from, Loc loc) {
-  Run({.op = CollectiveOp::kRecv, .out = data, .count = count, .dtype = dtype, .peer = from, .site = Site(loc)});
+  Run({.op = CollectiveOp::kRecv, .out = data, .count = count, .dtype = dtype, .peer = from, .site = SiteText(loc)});
 }
 
 }  // namespace weft

@@ -34,7 +34,8 @@ class AbortedError : public Error {
 
 struct CallCount {
   int64_t calls = 0;
-  int64_t bytes = 0;  // handed over by this rank: the bytes of the inputs
+  int64_t bytes = 0;               // handed over by this rank: the counts given x the size of an element
+  int64_t sent = 0, received = 0;  // what the transport moved for it; 0 where ranks share memory
   bool operator==(const CallCount&) const = default;
 };
 
@@ -64,6 +65,10 @@ class ProcessGroup {
   void AllToAll(const void* in, void* out, int64_t count, DType dtype, Loc loc = Loc::current());
   // data[count] of root to all.
   void Broadcast(void* data, int64_t count, DType dtype, int root, Loc loc = Loc::current());
+  // In the ring of the ranks, out[count] = in[count] of the rank `by` places before this one: every rank passes its
+  // piece on by that many places. Any number; a negative one passes backwards. An uneven dim moves as whole chunks, so
+  // counts are equal.
+  void Shift(const void* in, void* out, int64_t count, DType dtype, int by = 1, Loc loc = Loc::current());
   // As AllGather and AllToAll with uneven, maybe empty pieces, which lie one after the other in rank order.
   void AllGatherV(const void* in, void* out, std::span<const int64_t> counts, DType dtype, Loc loc = Loc::current());
   void AllToAllV(const void* in, std::span<const int64_t> send_counts, void* out, std::span<const int64_t> recv_counts,
@@ -77,7 +82,7 @@ class ProcessGroup {
   // group's communication thread, sends and receives on one of their own each; spans and memory must stay until the
   // work is done.
   void Run(const Collective& call);
-  Work Start(Collective call);
+  Work Start(const Collective& call);
 
   // Makes every call on this group, also those that wait now, here and where it can on other ranks, throw AbortedError.
   virtual void Abort(const std::string& reason) = 0;
@@ -109,11 +114,14 @@ class ProcessGroup {
   // `sequence`; a send and a receive may run beside them, numbered per peer and direction. The group is of no use after
   // a throw.
   virtual void Execute(const Collective& call, uint64_t sequence, Deadline deadline) = 0;
+  // Adds to count(op), from the thread that executes.
+  void CountTraffic(CollectiveOp op, int64_t sent, int64_t received);
   // Waits for the background calls. The destructor of a class that has Execute calls it first.
   void StopLanes();
 
  private:
   void Check(const Collective& call) const;
+  void Count(const Collective& call);
   uint64_t NextSequence(const Collective& call);
   void RunNow(const Collective& call, uint64_t sequence);
   Lane& LaneOf(CollectiveOp op) { return *lanes_[op == CollectiveOp::kSend ? 1 : op == CollectiveOp::kRecv ? 2 : 0]; }
@@ -128,7 +136,7 @@ class ProcessGroup {
   uint64_t sequence_ = 0;
   std::vector<uint64_t> sent_, received_;  // per peer
   struct Counter {
-    std::atomic<int64_t> calls{0}, bytes{0};
+    std::atomic<int64_t> calls{0}, bytes{0}, sent{0}, received{0};
   };
   std::array<Counter, kNumCollectiveOps> counts_;
   std::array<std::unique_ptr<Lane>, 3> lanes_;  // collectives, sends, receives

@@ -80,7 +80,8 @@ std::vector<Address> Resolve(const std::string& host, int port) {
   addrinfo hints{}, *list = nullptr;
   hints.ai_socktype = SOCK_STREAM;
   int rc = getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &list);
-  WEFT_CHECK(rc == 0, fmt::format("bootstrap: cannot resolve MASTER_ADDR \"{}\": {}", host, gai_strerror(rc)));
+  WEFT_CHECK(rc == 0, fmt::format("bootstrap: cannot resolve \"{}\", the host of rank 0 (MASTER_ADDR): {}", host,
+                                  gai_strerror(rc)));
   std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owner(list, freeaddrinfo);
   std::vector<Address> addresses;
   for (addrinfo* a = list; a; a = a->ai_next) {

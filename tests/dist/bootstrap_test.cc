@@ -15,6 +15,7 @@
 #include "collective_law.h"
 #include "core/base/context.h"
 #include "dist/mesh.h"
+#include "dist/slurm.h"
 #include "dist/tcp_exchange.h"
 
 namespace weft {
@@ -35,8 +36,10 @@ int FreePort() {
 }
 
 constexpr const char* kVariables[] = {
-    "RANK",         "WORLD_SIZE",    "LOCAL_RANK",           "MASTER_ADDR", "MASTER_PORT", "SLURM_PROCID",
-    "SLURM_NTASKS", "SLURM_LOCALID", "OMPI_COMM_WORLD_SIZE", "PMIX_RANK",   "PMI_RANK"};
+    "RANK",          "WORLD_SIZE",          "LOCAL_RANK",         "MASTER_ADDR",          "MASTER_PORT",
+    "SLURM_PROCID",  "SLURM_NTASKS",        "SLURM_LOCALID",      "OMPI_COMM_WORLD_SIZE", "PMIX_RANK",
+    "PMI_RANK",      "SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_JOB_ID",         "SLURM_STEP_ID",
+    "WEFT_INTERFACE"};
 
 void SetOnly(const std::vector<std::pair<const char*, std::string>>& variables) {
   for (const char* name : kVariables) unsetenv(name);
@@ -115,6 +118,17 @@ TEST(Bootstrap, WrongVariablesAreNamed) {
   names("MASTER_PORT=\"0\"", {{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", "0"}});
   names("one interface", {{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "0.0.0.0"}, {"MASTER_PORT", "29999"}});
   names("SLURM_NTASKS", {{"SLURM_PROCID", "0"}});
+  names("export MASTER_ADDR", {{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "2"}});
+  names("SLURM_JOB_NODELIST: \"n[1\" is not a Slurm host list",
+        {{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "2"}, {"SLURM_JOB_NODELIST", "n[1"}});
+  names("export MASTER_PORT", {{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "2"}, {"SLURM_JOB_NODELIST", "n[1-2]"}});
+  names("SLURM_JOB_ID=\"x\"",
+        {{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "2"}, {"SLURM_JOB_NODELIST", "n[1-2]"}, {"SLURM_JOB_ID", "x"}});
+  names("cannot resolve \"no-such-host.invalid\"", {{"SLURM_PROCID", "0"},
+                                                    {"SLURM_NTASKS", "2"},
+                                                    {"SLURM_STEP_NODELIST", "no-such-host.invalid,localhost"},
+                                                    {"SLURM_JOB_NODELIST", "localhost"},
+                                                    {"SLURM_JOB_ID", "7"}});
   SetOnly({});
 }
 
@@ -167,6 +181,33 @@ TEST(Bootstrap, SlurmVariablesOverTwoProcesses) {
              {"SLURM_LOCALID", std::to_string(rank)},
              {"MASTER_ADDR", "localhost"},
              {"MASTER_PORT", port}});
+    RunJob(2);
+  });
+  EXPECT_EQ(codes, (std::vector<int>{0, 0}));
+}
+
+// A job whose port is free.
+int64_t FreeSlurmJob() {
+  for (int64_t job = getpid();; job++) {
+    Socket s(socket(AF_INET, SOCK_STREAM, 0));
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(uint16_t(SlurmPort(job, 3)));
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    if (bind(s.fd(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0) return job;
+  }
+}
+
+TEST(Bootstrap, SlurmWithoutMasterMeetsOnTheFirstHostOfTheStep) {
+  std::string job = std::to_string(FreeSlurmJob());
+  auto codes = Fork(2, [&](int rank) {
+    SetOnly({{"SLURM_PROCID", std::to_string(rank)},
+             {"SLURM_NTASKS", "2"},
+             {"SLURM_JOB_ID", job},
+             {"SLURM_STEP_ID", "3"},
+             {"SLURM_STEP_NODELIST", "127.0.0.[1,7],elsewhere"},
+             {"SLURM_JOB_NODELIST", "no-such-host.invalid"},
+             {"WEFT_INTERFACE", "lo"}});
     RunJob(2);
   });
   EXPECT_EQ(codes, (std::vector<int>{0, 0}));

@@ -80,11 +80,12 @@ inline void CheckCollectives(ProcessGroup& g, DType dtype, int64_t n) {
     ExpectValues(
         data, [&](int64_t i) { return Value(root, i, dtype, root); }, what + " broadcast");
   }
-  for (int by = 0; by < k; by++) {
-    Tensor data = Filled(me, n, dtype, by), got = Tensor::Empty(dtype, {n});
-    g.Run({.op = CollectiveOp::kShift, .in = data.data(), .out = got.data(), .count = n, .dtype = dtype, .peer = by});
+  for (int by = -k - 1; by <= k + 1; by++) {
+    Tensor data = Filled(me, n, dtype, 4), got = Tensor::Empty(dtype, {n});
+    g.Shift(data.data(), got.data(), n, dtype, by);
+    int from = (me - by + 3 * k) % k;
     ExpectValues(
-        got, [&](int64_t i) { return Value((me + k - by) % k, i, dtype, by); }, what + " shift");
+        got, [&](int64_t i) { return Value(from, i, dtype, 4); }, what + " shift by " + std::to_string(by));
   }
   g.Barrier();
 }

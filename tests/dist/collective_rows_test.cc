@@ -215,22 +215,22 @@ TEST(CollectiveRows, EveryLegalMoveKeepsTheGlobalTensor) {
   EXPECT_GT(ran.load(), 5000);
 }
 
-TEST(CollectiveRows, CountsAreTheBytesOfTheInputs) {
+TEST(CollectiveRows, CountsAreTheBytesHandedOver) {
   RunRanks(2, [](Context& context, GroupFactory& groups) {
     DeviceMesh mesh(context, groups, {{"dp", "tp"}, {1, 2}});
     Tensor x = Tensor::Zeros(DType::kF32, {3, 5});
     collectives::AllReduce(x, mesh, "tp");
     collectives::AllReduce(x, mesh, "tp");
     collectives::AllGather(x, mesh, "tp", 1);
-    collectives::ReduceScatter(x, mesh, "tp", 0);  // padded to 4 rows on the way; the input has 3
-    collectives::AllToAll(x, mesh, "tp", 0, 1);
+    collectives::ReduceScatter(x, mesh, "tp", 0);  // two chunks of 2 rows; the input has 3
+    collectives::AllToAll(x, mesh, "tp", 0, 1);    // two chunks of 3 columns; the input has 5
     collectives::AllReduce(x, mesh, "dp");
     using A = DeviceMesh::AxisCount;
     std::vector<A> want{{0, CollectiveOp::kAllReduce, {1, 60}},
                         {1, CollectiveOp::kAllReduce, {2, 120}},
                         {1, CollectiveOp::kAllGather, {1, 60}},
-                        {1, CollectiveOp::kReduceScatter, {1, 60}},
-                        {1, CollectiveOp::kAllToAll, {1, 60}}};
+                        {1, CollectiveOp::kReduceScatter, {1, 80}},
+                        {1, CollectiveOp::kAllToAll, {1, 72}}};
     EXPECT_TRUE(mesh.Counts() == want);
     mesh.ResetCounts();
     EXPECT_TRUE(mesh.Counts().empty());
@@ -249,6 +249,8 @@ TEST(Collectives, TensorsOfUnevenShapes) {
       Tensor rows = collectives::AllToAll(part, mesh, "x", 1, 0, 5);
       EXPECT_EQ(rows.shape(), (Shape{(2 + ranks - 1) / ranks, 5}));
       Tensor mine = Tensor::Scalar(context.rank(), DType::kF16);
+      for (int by : {0, 1, -1, ranks})
+        EXPECT_EQ(collectives::Shift(mine, mesh, "x", by).Item(), (context.rank() - by + 2 * ranks) % ranks);
       EXPECT_EQ(collectives::Broadcast(mine, mesh, "x", ranks - 1).Item(), ranks - 1);
       EXPECT_EQ(collectives::AllReduce(mine, mesh, "x", ReduceOp::kMax).Item(), ranks - 1);
     });

@@ -11,6 +11,7 @@
 #include "core/base/context.h"
 #include "dist/collectives.h"
 #include "dist/local_group.h"
+#include "gloo_traffic.h"
 #include "mpi_main.h"
 
 namespace weft {
@@ -69,6 +70,67 @@ TEST(GlooGroup, GivesTheBitsOfTheInProcessGroup) {
       EXPECT_EQ(std::memcmp(sum.data(), LocalSums(mesh.size(), n, dtype)[0].data(), sum.bytes()), 0)
           << Name(dtype) << " x " << n;
     }
+}
+
+// Runs the call and compares what the group counted for it.
+void ExpectTraffic(ProcessGroup& group, const Collective& call, int64_t handed, test::Traffic want) {
+  group.ResetCounts();
+  group.Run(call);
+  CallCount expected{1, handed, want.sent, want.received}, got = group.count(call.op);
+  EXPECT_EQ(got, expected) << ToString(call) << " on rank " << group.rank() << " of " << group.size() << ": sent "
+                           << got.sent << ", expected " << want.sent << "; received " << got.received << ", expected "
+                           << want.received;
+}
+
+TEST(GlooGroup, MovesTheBytesOfItsTable) {
+  Job job;
+  DeviceMesh mesh(job.context, *job.groups, Square(job.context.world_size()));
+  for (ProcessGroup* group : {&mesh.World(), &mesh.Group("dp"), &mesh.Group("tp")})
+    for (DType dtype : {DType::kF64, DType::kBF16, DType::kU8})
+      for (int64_t n : {0, 1, 7, 1000, 4097, 1'100'000}) {
+        const int k = group->size(), me = group->rank();
+        const int64_t element = int64_t(SizeOf(dtype));
+        Tensor in = Tensor::Zeros(dtype, {n * k}), out = Tensor::Empty(dtype, {n * k});
+        for (CollectiveOp op :
+             {CollectiveOp::kAllReduce, CollectiveOp::kAllGather, CollectiveOp::kReduceScatter, CollectiveOp::kAllToAll,
+              CollectiveOp::kBroadcast, CollectiveOp::kShift, CollectiveOp::kBarrier}) {
+          bool has_blocks = op == CollectiveOp::kReduceScatter || op == CollectiveOp::kAllToAll;
+          int64_t handed = op == CollectiveOp::kBarrier ? 0 : n * element * (has_blocks ? k : 1);
+          bool has_peer = op == CollectiveOp::kBroadcast || op == CollectiveOp::kShift;
+          for (int peer = 0; peer < (has_peer ? k : 1); peer++)
+            ExpectTraffic(*group,
+                          {.op = op, .in = in.data(), .out = out.data(), .count = n, .dtype = dtype, .peer = peer},
+                          handed, test::TrafficOf(op, handed, element, me, k, peer));
+        }
+      }
+}
+
+TEST(GlooGroup, MovesTheBytesOfUnevenPieces) {
+  Job job;
+  DeviceMesh mesh(job.context, *job.groups, {{"x"}, {job.context.world_size()}});
+  ProcessGroup& group = mesh.World();
+  const int k = group.size(), me = group.rank();
+  std::vector<int64_t> pieces(static_cast<size_t>(k)), to, from;
+  int64_t total = 0, sent = 0, received = 0;  // elements
+  for (int r = 0; r < k; r++) {
+    total += pieces[size_t(r)] = 3 * r;
+    sent += to.emplace_back(me + 2 * r);
+    received += from.emplace_back(r + 2 * me);
+  }
+  Tensor in = Tensor::Zeros(DType::kF32, {100}), out = Tensor::Empty(DType::kF32, {100});
+  int64_t mine = 3 * me, self = 3 * me;
+  ExpectTraffic(
+      group,
+      {.op = CollectiveOp::kAllGatherV, .in = in.data(), .out = out.data(), .count = mine, .recv_counts = pieces},
+      4 * mine, {4 * (k - 1) * mine, 4 * (total - mine)});
+  ExpectTraffic(group,
+                {.op = CollectiveOp::kAllToAllV,
+                 .in = in.data(),
+                 .out = out.data(),
+                 .count = sent,
+                 .send_counts = to,
+                 .recv_counts = from},
+                4 * sent, {4 * (sent - self), 4 * (received - self)});
 }
 
 TEST(GlooGroup, TensorsThroughTheRows) {

@@ -135,6 +135,23 @@ TEST(LocalGroup, ATimeoutInTheBackgroundEndsInTheWork) {
   ExpectParts(text, {"barrier #1", "timed out", "at somewhere"});
 }
 
+TEST(LocalGroup, AShiftIsRecordedCountedAndTimesOut) {
+  std::string text = ErrorOf(3, [](ProcessGroup& group) {
+    double x = group.rank(), y = -1;
+    group.Shift(&x, &y, 1, DType::kF64, -1);
+    EXPECT_EQ(y, (group.rank() + 1) % 3);
+    EXPECT_EQ(group.count(CollectiveOp::kShift), (CallCount{1, 8}));
+    CallRecord last = group.recorder().Last(1).front();
+    EXPECT_TRUE(last.op == CollectiveOp::kShift && last.count == 1 && last.dtype == DType::kF64 && last.done);
+    group.set_timeout(100ms);
+    if (group.rank() == 2)
+      std::this_thread::sleep_for(400ms);
+    else
+      group.Shift(&x, &y, 1, DType::kF64);
+  });
+  ExpectParts(text, {"shift f64 x 1 peer 1 #2", "timed out", "rank 2 (last seen at #1)", "local_group_test.cc:"});
+}
+
 TEST(LocalGroup, AMessageThatIsNotSentTimesOut) {
   ExpectParts(ErrorOf(2,
                       [](ProcessGroup& group) {
@@ -188,15 +205,18 @@ TEST(LocalGroup, DifferentCallsAreAnError) {
     });
   };
   Collective f32{.op = CollectiveOp::kAllReduce, .count = 3, .dtype = DType::kF32};
-  Collective i32 = f32, longer = f32, max = f32, gather = f32;
+  Collective i32 = f32, longer = f32, max = f32, gather = f32, shift = f32, further = f32;
   i32.dtype = DType::kI32;
   longer.count = 4;
   max.reduce = ReduceOp::kMax;
   gather.op = CollectiveOp::kAllGather;
+  shift.op = further.op = CollectiveOp::kShift;
+  further.peer = 1;
   ExpectParts(differ(f32, i32), {"#1", "all_reduce f32 x 3 sum", "all_reduce i32 x 3 sum", "calls"});
   ExpectParts(differ(f32, longer), {"f32 x 3", "f32 x 4"});
   ExpectParts(differ(f32, max), {"sum", "max"});
   ExpectParts(differ(f32, gather), {"all_reduce", "all_gather"});
+  ExpectParts(differ(shift, further), {"shift f32 x 3 peer 0", "shift f32 x 3 peer 1"});
   EXPECT_EQ(differ(f32, f32), "");
 }
 

@@ -135,7 +135,8 @@ TEST(CommPlan, FourMicroBatchesReduceGradientsOnce) {
   EXPECT_EQ(Count(four, Op::kAllReduce, "tp", Phase::kForward, "blocks."), 4 * 2 * kLayers);
 }
 
-// What the groups counted in two steps is twice what the plan printed, on every axis, for every kind.
+// What was handed to the groups in two steps, by the counts and dtypes they were called with, is twice what the plan
+// printed, on every axis, for every kind.
 TEST(CommPlan, BytesAtRunTimeEqualThePlan) {
   for (const Layout& layout : {Layout{.dp = 2, .tp = 2}, Layout{.dp = 2, .tp = 2, .sequence_parallel = true},
                                Layout{.dp = 2, .tp = 2, .fsdp = Fsdp::kFull, .micro_batch = 1},

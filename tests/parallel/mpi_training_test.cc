@@ -6,6 +6,7 @@
 
 #include "core/compile/comm_plan.h"
 #include "dist/bootstrap.h"
+#include "dist/gloo_traffic.h"
 #include "dist/mpi_main.h"
 #include "parallel/training.h"
 
@@ -23,6 +24,20 @@ struct World {
   }
 };
 
+CollectiveOp KindOf(Op op) {
+  switch (op) {
+    case Op::kAllReduce:
+      return CollectiveOp::kAllReduce;
+    case Op::kAllGather:
+      return CollectiveOp::kAllGather;
+    case Op::kReduceScatter:
+      return CollectiveOp::kReduceScatter;
+    default:
+      EXPECT_EQ(op, Op::kAllToAll) << Name(op);
+      return CollectiveOp::kAllToAll;
+  }
+}
+
 void Compare(const Job& job, const Layout& layout, double tolerance) {
   World world;
   DeviceMesh mesh(world.context, *world.groups, {{"dp", "tp"}, {layout.dp, layout.tp}});
@@ -31,7 +46,7 @@ void Compare(const Job& job, const Layout& layout, double tolerance) {
     ASSERT_LE(std::abs(got.losses[i] - want.losses[i]), tolerance * std::abs(want.losses[i]))
         << Describe(layout) << " step " << i + 1;
 
-  // Gloo's groups count what they are handed: per axis and kind exactly what the plan says.
+  // Per axis and kind, Gloo's groups are handed exactly what the plan says, and move what that takes.
   StepOptions o = OptionsOf(job, layout);
   Transformer model(job.model);
   StepPrograms programs = BuildStep(model, o);
@@ -41,6 +56,10 @@ void Compare(const Job& job, const Layout& layout, double tolerance) {
       CallCount& c = planned[{l.axis, Name(l.op)}];
       c.calls += job.steps * l.times;
       c.bytes += job.steps * l.times * l.bytes;
+      test::Traffic moved = test::TrafficOf(KindOf(l.op), l.bytes, int64_t(SizeOf(l.dtype)),
+                                            mesh.coords()[size_t(l.axis)], mesh.shape().sizes[size_t(l.axis)]);
+      c.sent += job.steps * l.times * moved.sent;
+      c.received += job.steps * l.times * moved.received;
     }
   };
   if (programs.accumulate) add(*programs.accumulate, o.micro_steps - 1);

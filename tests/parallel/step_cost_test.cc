@@ -2,11 +2,10 @@
 // tests/bench/graph_bench.
 #include <gtest/gtest.h>
 
-#include "heap_counter.h"
+#include "parallel/step_allocations.h"
 #include "parallel/temp_folder.h"
 #include "parallel/train/setup.h"
 #include "parallel/train/slots.h"
-#include "parallel/training.h"
 
 namespace weft {
 namespace {
@@ -41,7 +40,7 @@ TEST(StepCost, CompiledAllocatesNothingAfterStepTwo) {
       const char* name = kind == ExecutorKind::kCompiled ? "compiled"
                          : kind == ExecutorKind::kEager  ? "eager"
                                                          : "interpret";
-      fmt::print("{} {:9}: {} global nodes, {} local nodes, {} heap allocations and {} buffers a step\n",
+      fmt::print("shown: {} {:9}: {} global nodes, {} local nodes, {} heap allocations and {} buffers a step\n",
                  gpt2 ? "gpt2" : "llama", name, programs.global_nodes, programs.step.graph.nodes.size(), heap, buffers);
       if (kind != ExecutorKind::kCompiled) continue;
       EXPECT_EQ(heap, 0u);
@@ -76,6 +75,35 @@ TEST(StepCost, FillingTheSlotsAllocatesNothing) {
     EXPECT_EQ(test::HeapAllocations() - before, 0) << word;
     EXPECT_EQ(CpuBuffersAllocated() - buffers, 0u) << word;
   }
+}
+
+TEST(StepCost, CompiledAllocatesNothingAfterStepTwoOnAnyMesh) {
+  std::vector<Layout> layouts = LayoutsOfFourRanks();
+  layouts.push_back({.dp = 3});
+  layouts.push_back({.tp = 3, .micro_batch = 2});
+  layouts.push_back({.dp = 2, .fsdp = Fsdp::kFull});
+  layouts.push_back({.tp = 2, .sequence_parallel = true});
+  for (bool gpt2 : {true, false})
+    for (const Layout& layout : layouts)
+      RunRanks(layout.dp * layout.tp, [&](Context& context, GroupFactory& groups) {
+        RegisterCpuKernels(context.kernels(DeviceKind::kCpu));
+        RegisterCollectives(context.kernels(DeviceKind::kCpu), DeviceKind::kCpu);
+        DeviceMesh mesh(context, groups, {{"dp", "tp"}, {layout.dp, layout.tp}});
+        StepAllocations got = AllocationsAfterStepTwo({gpt2 ? TinyGpt2() : TinyLlama()}, layout, context, mesh);
+        EXPECT_EQ(got.heap, 0) << Describe(layout) << " in " << got.steps << " steps of all ranks";
+        EXPECT_EQ(got.buffers, 0u) << Describe(layout);
+      });
+}
+
+TEST(StepCost, TheCounterSeesAllocationsOfEveryKind) {
+  struct alignas(64) Wide {
+    char bytes[64];
+  };
+  long before = test::HeapAllocations();
+  auto plain = std::make_unique<int>(1);
+  auto array = std::make_unique<int[]>(10);
+  auto wide = std::make_unique<Wide>();
+  EXPECT_EQ(test::HeapAllocations(), before + 3);
 }
 
 }  // namespace

@@ -9,6 +9,21 @@ bool IsCollective(Op op) {
   return op == Op::kAllReduce || op == Op::kAllGather || op == Op::kReduceScatter || op == Op::kAllToAll;
 }
 
+namespace {
+
+// What a rank hands over: its input, where the op splits a dim rounded up to whole chunks of the output.
+Shape HandedOver(const Node& node, int ranks) {
+  const Var& in = node.inputs[0];
+  Shape shape = in.node().outputs[size_t(in.index())].shape;
+  const char* split = node.op == Op::kReduceScatter ? "dim" : node.op == Op::kAllToAll ? "split_dim" : nullptr;
+  if (!split) return shape;
+  auto dim = size_t(node.attrs.Int(split));
+  shape[dim] = node.outputs[0].shape[dim] * ranks;
+  return shape;
+}
+
+}  // namespace
+
 std::vector<CommLine> CommPlan(const LocalProgram& program, int times) {
   std::vector<CommLine> lines;
   for (const auto& node : program.graph.nodes) {
@@ -16,8 +31,10 @@ std::vector<CommLine> CommPlan(const LocalProgram& program, int times) {
     const Var& in = node->inputs[0];
     const ValueInfo& info = in.node().outputs[size_t(in.index())];
     int axis = int(node->attrs.Int("axis"));
-    lines.push_back({node->op, axis, program.mesh.names[size_t(axis)], int64_t(BytesOf(info)), info.shape, info.dtype,
-                     node->phase, times, node->scope ? *node->scope : "", ToString(node->loc)});
+    Shape shape = HandedOver(*node, program.mesh.sizes[size_t(axis)]);
+    int64_t bytes = NumElements(shape) * int64_t(SizeOf(info.dtype));
+    lines.push_back({node->op, axis, program.mesh.names[size_t(axis)], bytes, std::move(shape), info.dtype, node->phase,
+                     times, node->scope ? *node->scope : "", ToString(node->loc)});
   }
   return lines;
 }

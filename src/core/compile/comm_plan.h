@@ -11,8 +11,8 @@ struct CommLine {
   Op op;
   int axis;
   std::string axis_name;
-  int64_t bytes;  // per rank, as handed over: the input's storage
-  Shape shape;    // of the input on a rank
+  int64_t bytes;  // per rank, as handed over: shape x dtype
+  Shape shape;    // of the input on a rank; where it is split, the dim is rounded up to whole chunks
   DType dtype;
   Phase phase;
   int times;          // runs per training step

@@ -1,0 +1,28 @@
+// GlooGroup::Call: one collective while a Gloo group executes it.
+#pragma once
+#include "dist/gloo_group.h"
+
+namespace weft {
+
+struct GlooGroup::Call {
+  const Collective& c;
+  Deadline deadline;
+  GlooChannel& channel;
+  int64_t element;  // bytes
+  GlooTag tag;
+
+  Call(const Collective& collective, uint64_t sequence, Deadline until, GlooChannel& on)
+      : c(collective), deadline(until), channel(on), element(int64_t(SizeOf(collective.dtype))) {
+    tag.call_hash = HashOf(collective);
+    tag.sequence = sequence;
+  }
+
+  // Equal on the ranks of one call; a send's and its receive's too.
+  static uint64_t HashOf(const Collective& c) {
+    bool has_peer = c.op == CollectiveOp::kBroadcast || c.op == CollectiveOp::kShift;
+    return GlooTag::HashOf({IsPointToPoint(c.op) ? 0x100 : uint64_t(c.op), uint64_t(c.dtype),
+                            IsReduction(c.op) ? uint64_t(c.reduce) : 0, has_peer ? uint64_t(c.peer) : 0});
+  }
+};
+
+}  // namespace weft

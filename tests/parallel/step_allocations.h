@@ -1,0 +1,54 @@
+// What the compiled executor allocates from step 3 on, on all ranks of a mesh.
+#pragma once
+#include "heap_counter.h"
+#include "parallel/training.h"
+
+namespace weft::testing_ {
+
+struct StepAllocations {
+  long heap = 0, apart = 0;  // as heap_counter.h counts them
+  size_t buffers = 0;
+  int steps = 0;
+};
+
+// Of this process: where ranks are threads, of all of them.
+inline StepAllocations AllocationsAfterStepTwo(const Job& job, const Layout& layout, Context& context,
+                                               DeviceMesh& mesh) {
+  StepOptions o = OptionsOf(job, layout);
+  Runtime runtime{&context, &mesh, o.model.mesh, mesh.coords()};
+  Transformer model(job.model);
+  StepPrograms programs = BuildStep(model, o);
+  State state(o.model.mesh, mesh.coords());
+  AddEntries(state, model, o, programs);
+  InitParameters(state, model, o, runtime);
+  auto runner = MakeRunner(ExecutorKind::kCompiled, state, model, o, programs, runtime);
+  FillSlots(state, o, job.global_batch, job.model.vocab, 1, 0);
+  state.SetScalar(entry::kUpdates, 1);
+  const std::function<void(int)> nothing = [](int) {};
+  auto steps = [&](int count) {
+    for (int i = 0; i < count; i++) runner->Step(nothing);
+    mesh.World().Barrier();  // nobody is in a step while the counters are read
+  };
+  auto read = [&] {
+    StepAllocations now{test::HeapAllocations(), test::HeapAllocationsApart(), CpuBuffersAllocated(), 0};
+    mesh.World().Barrier();
+    return now;
+  };
+  steps(2);
+  StepAllocations before = read();
+  constexpr int kSteps = 4;
+  steps(kSteps);
+  StepAllocations after = read();
+  return {after.heap - before.heap, after.apart - before.apart, after.buffers - before.buffers, kSteps};
+}
+
+// Meshes and placements that between them use every collective row that a training step has.
+inline std::vector<Layout> LayoutsOfFourRanks() {
+  return {{.dp = 2, .tp = 2},
+          {.dp = 2, .tp = 2, .micro_batch = 1},
+          {.dp = 2, .tp = 2, .sequence_parallel = true},
+          {.dp = 2, .tp = 2, .fsdp = Fsdp::kGradients, .micro_batch = 1},
+          {.dp = 2, .tp = 2, .sequence_parallel = true, .fsdp = Fsdp::kFull, .micro_batch = 1}};
+}
+
+}  // namespace weft::testing_
