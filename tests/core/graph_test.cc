@@ -28,7 +28,8 @@ TEST(Verify, RefusesAnOperandThatIsMadeLater) {
   Graph graph = trace.Finish({{"y", y}});
   EXPECT_EQ(ErrorOf([&] { Verify(graph); }), "no error");
   std::swap(graph.nodes[0], graph.nodes[1]);
-  EXPECT_EQ(ErrorOf([&] { Verify(graph); }), fmt::format("exp at graph_test.cc:{}: operand %0 is not made before it is used", y.node().loc.line()));
+  EXPECT_EQ(ErrorOf([&] { Verify(graph); }),
+            fmt::format("exp at graph_test.cc:{}: operand %0 is not made before it is used", y.node().loc.line()));
 }
 
 TEST(Verify, RefusesAnOutputOfAnotherGraph) {
@@ -51,8 +52,10 @@ TEST(Print, IsOneLineANodeWithOpAttributesShapesScopeAndLine) {
   Outputs y = Emit(Op::kRmsNorm, {{"eps", 0.5}}, {x, Leaf("w", DType::kF32, {3})}, Loc::current());
   Var z = Scale(y[1], 2.0);
   EXPECT_EQ(Print(trace.Finish({{"z", z}}, {{"w", y[0]}})),
-            fmt::format("%0 = leaf() name=x dtype=1 shape=[2, 3] placement=() parameter=0 : f32 [2, 3]  // forward  graph_test.cc:{0}\n"
-                        "%1 = leaf() name=w dtype=1 shape=[3] placement=() parameter=0 : f32 [3]  // forward block.norm graph_test.cc:{1}\n"
+            fmt::format("%0 = leaf() name=x dtype=1 shape=[2, 3] placement=() parameter=0 : f32 [2, 3]  // forward  "
+                        "graph_test.cc:{0}\n"
+                        "%1 = leaf() name=w dtype=1 shape=[3] placement=() parameter=0 : f32 [3]  // forward "
+                        "block.norm graph_test.cc:{1}\n"
                         "%2 = rms_norm(%0, %1) eps=0.5 : f32 [2, 3], f32 [2]  // forward block.norm graph_test.cc:{1}\n"
                         "%3 = scale(%2.1) k=2 : f32 [2]  // forward block.norm graph_test.cc:{2}\n"
                         "output z = %3.0\nwrite w = %2.0\n",
@@ -77,7 +80,8 @@ TEST(Errors, NameTheOpTheLineAndWhatWasExpected) {
   auto at = [](int line) { return fmt::format("graph_test.cc:{} in attn: ", line); };
   auto leaf = [](Shape shape, DType dtype = DType::kF32) { return Leaf("x", dtype, std::move(shape)); };
   Var a = leaf({2, 3}), b = leaf({4, 3}), half = leaf({2, 3}, DType::kBF16), ids = leaf({2}, DType::kI64);
-  // clang-format off: the cases count lines
+  // The cases count lines.
+  // clang-format off
   int line = __LINE__ + 1;
   const std::pair<std::string, std::function<void()>> cases[] = {
       {"einsum at " + at(line + 2) + "label 'b' of \"ab,bc->ac\" is 3 in operand 0 [2, 3] but 4 in operand 1 [4, 3]",
@@ -105,7 +109,8 @@ TEST(Errors, NameTheOpTheLineAndWhatWasExpected) {
 }
 
 TEST(Errors, AnOpWithoutABuilderSaysSo) {
-  EXPECT_EQ(ErrorOf([] { Full(1, DType::kF32, {}); }), "ops need a builder: open a BuilderScope, or call them inside Compile or an eager scope");
+  EXPECT_EQ(ErrorOf([] { Full(1, DType::kF32, {}); }),
+            "ops need a builder: open a BuilderScope, or call them inside Compile or an eager scope");
 }
 
 // Scopes nest and end; a builder of an inner scope does not touch the outer one.
@@ -148,8 +153,13 @@ TEST(Ops, LabelsAgreeWithTheShapesOfTheSamples) {
       BuilderScope scope(trace);
       std::vector<Var> in;
       for (const SampleInput& input : sample.inputs) {
-        bool integer = input.domain == Domain::kIds || input.domain == Domain::kIdsOrIgnored || input.domain == Domain::kOne;
-        in.push_back(Leaf("x", integer ? DType::kI64 : input.domain == Domain::kBool ? DType::kBool : DType::kF64, input.shape));
+        bool integer =
+            input.domain == Domain::kIds || input.domain == Domain::kIdsOrIgnored || input.domain == Domain::kOne;
+        in.push_back(Leaf("x",
+                          integer                         ? DType::kI64
+                          : input.domain == Domain::kBool ? DType::kBool
+                                                          : DType::kF64,
+                          input.shape));
       }
       const Node& node = trace.Emit(Op(i), sample.attrs, in, Loc::current())[0].node();
       Dims dims = Record(Op(i)).dims(node);
@@ -166,7 +176,8 @@ TEST(Ops, LabelsAgreeWithTheShapesOfTheSamples) {
       };
       for (size_t k = 0; k < dims.in.size(); k++) check(dims.in[k], node.inputs[k].shape());
       for (size_t k = 0; k < dims.out.size(); k++) check(dims.out[k], node.outputs[k].shape);
-      for (const Dims::Group& g : dims.groups) EXPECT_EQ(extents.at(g.merged), extents.at(g.outer) * g.inner) << Name(Op(i));
+      for (const Dims::Group& g : dims.groups)
+        EXPECT_EQ(extents.at(g.merged), extents.at(g.outer) * g.inner) << Name(Op(i));
     }
 }
 

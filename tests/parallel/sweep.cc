@@ -308,7 +308,7 @@ class MeshSweep {
     Binder bind = [&](const std::string& name, const ValueInfo& info) {
       return test::Chunk(values_.at(name), info.sharding, mesh_, runtime.coords);
     };
-    Values got = Interpret(c.local, runtime, bind);
+    Values got = Interpret(c.local, runtime, bind, {.poison = true});
     for (auto& [name, want] : expected_) {
       std::string why;
       if (!SameValues(got.at(name), want, &why)) Fail(c.placements, name + ": " + why);

@@ -177,7 +177,7 @@ Values RunRanks(const Graph& graph, const MeshShape& mesh, const Values& leaves,
       if (!entries.contains(name)) entries[name] = Chunk(At(leaves, name), info.sharding, mesh, runtime.coords);
       return entries[name];
     };
-    for (auto& [name, value] : Interpret(local, runtime, bind)) chunks.at(name)[rank] = value;
+    for (auto& [name, value] : Interpret(local, runtime, bind, {.poison = true})) chunks.at(name)[rank] = value;
     for (const NamedValue& write : local.graph.writes) chunks.at(write.name)[rank] = entries.at(write.name);
   });
   Values result;

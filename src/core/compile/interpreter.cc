@@ -70,6 +70,7 @@ class Interpreter {
       in.push_back(runtime_.View(v.node().outputs[size_t(v.index())], IsShapeOnly(v.node()) ? nullptr : At(v).data()));
     for (size_t i = 0; i < node.outputs.size(); i++) {
       self(i) = Tensor::Empty(node.outputs[i].dtype, node.outputs[i].shape);
+      Poison(self(i).data(), self(i).bytes());
       out.push_back(runtime_.View(node.outputs[i], self(i).data()));
     }
     RunKernel(node, in, out);
@@ -90,8 +91,12 @@ class Interpreter {
       call.workspace_bytes = row.workspace(call);
       if (call.workspace_bytes) workspace = AllocateCpu(call.workspace_bytes);
       if (workspace) call.workspace = workspace->data();
+      Poison(call.workspace, call.workspace_bytes);
     }
     row.run(call);
+  }
+  void Poison(void* data, size_t bytes) const {
+    if (options_.poison && bytes > 0) std::memset(data, 0xFF, bytes);
   }
 
   const LocalProgram& program_;

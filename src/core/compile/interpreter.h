@@ -10,7 +10,8 @@ namespace weft {
 
 struct InterpretOptions {
   bool trap_nan = false;  // throw at the first op that gives a NaN
-  bool print = false;            // one line a node to stderr, with the range of its values
+  bool poison = false;    // results and scratch start as NaN (integers as -1): what a kernel leaves out shows
+  bool print = false;     // one line a node to stderr, with the range of its values
 };
 
 // Runs the program once. Outputs come back by name (chunk-shaped); writes are stored into the bound tensors.

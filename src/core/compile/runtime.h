@@ -41,8 +41,8 @@ struct ValueRange {
   bool has_nan = false;
 };
 ValueRange RangeOf(const TensorView& view);
-// Throws Error naming the op, its scope and line when a floating output holds a NaN within the extents. Infinities pass:
-// a log-sum-exp of nothing and the maximum of an empty shard are -inf.
+// Throws Error naming the op, its scope and line when a floating output holds a NaN within the extents. Infinities
+// pass: a log-sum-exp of nothing and the maximum of an empty shard are -inf.
 void TrapNan(const Node& local, const TensorView& view);
 
 }  // namespace weft

@@ -12,10 +12,10 @@ class Var;
 //           global indices (dim(1).offset). A row that sees no key gives out 0 and lse -inf, never NaN. The scores are
 //           never materialised.
 // SdpaGrad  (q, k, v, out, lse, dout); same attributes -> dq, dk, dv. dk and dv sum over the query heads held by this
-// rank. Rope      x [B, T, H, D]; theta, inverse (0 or 1), start: rotate-half rotary embedding (Su et al. 2021, Hugging
-// Face's layout):
-//           position = start + global index along dim 1; pairs (i, i + D/2); angle = position * theta^(-2i/D). inverse
-//           rotates back.
+//           rank.
+// Rope      x [B, T, H, D]; theta, inverse (0 or 1), start: rotate-half rotary embedding (Su et al. 2021, Hugging
+//           Face's layout): position = start + global index along dim 1; pairs (i, i + D/2); angle = position *
+//           theta^(-2i/D). inverse rotates back.
 #define WEFT_ATTENTION_OPS(X) X(Sdpa, "sdpa") X(SdpaGrad, "sdpa_grad") X(Rope, "rope")
 
 struct SdpaOptions {

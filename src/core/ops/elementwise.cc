@@ -192,10 +192,10 @@ void RegisterElementwise(OpTable& t) {
 #define WEFT_RECORD(Name, text, linear, ...) \
   add({Op::k##Name, InferSame, Grad##Name, linear ? LinearDims : PointwiseDims, nullptr, Samples##Name});
   WEFT_UNARY_OPS(WEFT_RECORD)
-  WEFT_SCALAR_OPS(WEFT_RECORD) WEFT_BINARY_OPS(WEFT_RECORD)
+  WEFT_SCALAR_OPS(WEFT_RECORD)
+  WEFT_BINARY_OPS(WEFT_RECORD);
 #undef WEFT_RECORD
-      t[size_t(Op::kSwiGlu)]
-          .fallback = FallbackSwiGlu;
+  t[size_t(Op::kSwiGlu)].fallback = FallbackSwiGlu;
 #define WEFT_RECORD(Name, ...) add({Op::k##Name, InferCompare, NoGrad, PointwiseDims, nullptr, SamplesCompare});
   WEFT_COMPARE_OPS(WEFT_RECORD)
 #undef WEFT_RECORD

@@ -5,7 +5,7 @@
 // gradient". linear: 1 = the op commutes with a sum over ranks (joint in its operands). domain: where samples are drawn
 // from.
 #pragma once
-// clang-format off: tables
+// clang-format off
 
 //      Name        text            linear value                         d/da                                domain
 #define WEFT_UNARY_OPS(X)                                                   \

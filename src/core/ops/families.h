@@ -12,7 +12,17 @@
 #include "core/ops/reduce.h"
 #include "core/ops/structural.h"
 
-#define WEFT_FAMILIES(X)                                                                                \
-  WEFT_LEAF_OPS(X)                                                                                      \
-  WEFT_EINSUM_OPS(X) WEFT_REDUCE_OPS(X) WEFT_STRUCTURAL_OPS(X) WEFT_RANDOM_OPS(X) WEFT_EMBEDDING_OPS(X) \
-      WEFT_NORM_OPS(X) WEFT_ATTENTION_OPS(X) WEFT_LOSS_OPS(X) WEFT_OPTIMIZER_OPS(X) WEFT_COLLECTIVE_OPS(X)
+// clang-format off
+#define WEFT_FAMILIES(X)    \
+  WEFT_LEAF_OPS(X)          \
+  WEFT_EINSUM_OPS(X)        \
+  WEFT_REDUCE_OPS(X)        \
+  WEFT_STRUCTURAL_OPS(X)    \
+  WEFT_RANDOM_OPS(X)        \
+  WEFT_EMBEDDING_OPS(X)     \
+  WEFT_NORM_OPS(X)          \
+  WEFT_ATTENTION_OPS(X)     \
+  WEFT_LOSS_OPS(X)          \
+  WEFT_OPTIMIZER_OPS(X)     \
+  WEFT_COLLECTIVE_OPS(X)
+// clang-format on

@@ -10,10 +10,11 @@
 namespace weft {
 class Var;
 
-// Leaf     name, placement, parameter (0 or 1): an entry of the State or an input slot; no kernel, the executor binds
-// its storage. Full     value, shape: every element is the value. A generator: no inputs, made in whatever placement is
-// wanted. Iota     dim, shape: element = global index along dim (i64 or i32). A generator. Reshard  target (a Sharding,
-// kKeep for axes left alone) or a second input whose placement is taken (its dual).
+// Leaf     name, placement, parameter (0 or 1): an entry of the State or an input slot. No kernel: the executor binds
+//          its storage.
+// Full     value, shape: every element is the value. A generator: no inputs, made in whatever placement is wanted.
+// Iota     dim, shape: element = global index along dim (i64 or i32). A generator.
+// Reshard  target (a Sharding, kKeep for axes left alone), or a second input whose placement is taken (its dual).
 //          Partition turns it into collectives; it has no kernel.
 #define WEFT_LEAF_OPS(X) X(Leaf, "leaf") X(Full, "full") X(Iota, "iota") X(Reshard, "reshard")
 

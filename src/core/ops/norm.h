@@ -5,13 +5,19 @@
 namespace weft {
 class Var;
 
-// RmsNorm        (x [..., C], weight [C]); eps -> y [..., C], rstd [...]       y = x * rstd * weight, rstd =
-// 1/sqrt(mean(x^2) + eps) RmsNormGrad    (x, weight, rstd, dy) -> dx [..., C], dweight [C] LayerNorm      (x [..., C],
-// weight [C], bias [C]); eps -> y, mean [...], rstd [...]   y = (x - mean) * rstd * weight + bias LayerNormGrad  (x,
-// weight, mean, rstd, dy) -> dx, dweight, dbias
-#define WEFT_NORM_OPS(X)                                                                                           \
-  X(RmsNorm, "rms_norm") X(RmsNormGrad, "rms_norm_grad") X(LayerNorm, "layer_norm") X(LayerNormGrad, "layer_norm_" \
-                                                                                                     "grad")
+// RmsNorm        (x [..., C], weight [C]); eps -> y [..., C], rstd [...]
+//                rstd = 1 / sqrt(mean(x^2) + eps), y = x * rstd * weight
+// RmsNormGrad    (x, weight, rstd, dy) -> dx [..., C], dweight [C]
+// LayerNorm      (x [..., C], weight [C], bias [C]); eps -> y, mean [...], rstd [...]
+//                y = (x - mean) * rstd * weight + bias
+// LayerNormGrad  (x, weight, mean, rstd, dy) -> dx, dweight, dbias
+// clang-format off
+#define WEFT_NORM_OPS(X)             \
+  X(RmsNorm, "rms_norm")             \
+  X(RmsNormGrad, "rms_norm_grad")    \
+  X(LayerNorm, "layer_norm")         \
+  X(LayerNormGrad, "layer_norm_grad")
+// clang-format on
 
 Var RmsNorm(Var x, Var weight, double eps, Loc loc = Loc::current());
 Var LayerNorm(Var x, Var weight, Var bias, double eps, Loc loc = Loc::current());

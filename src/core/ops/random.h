@@ -7,14 +7,14 @@
 namespace weft {
 class Var;
 
-// Both take two i64 scalars, `step` and `first_row`: the second is the global row at which this micro-batch starts, and
+// Both take two i64 scalars, `step` and `first_row`. The second is the global row at which this micro-batch starts, and
 // a block number is counted from it along dim 0: row = first_row * (rows per element of dim 0) + linear row, where a
 // row is the last dim and starts a new Philox block (rng.h). Rank-1 tensors have one row. Key: RandomKey(seed, phase,
 // path, ordinal).
 //
-// Random   inputs (step, first_row); kind "uniform" (0, 1) or "normal", key, shape. A generator. f64 values rounded to
-// the dtype. Dropout  inputs (x, step, first_row); p, key: where bits >= DropoutThreshold(p) the element is x / (1 -
-// p), else 0.
+// Random   (step, first_row); kind "uniform" (0, 1) or "normal", key, shape. A generator. f64 values rounded to the
+//          dtype.
+// Dropout  (x, step, first_row); p, key: where bits >= DropoutThreshold(p) the element is x / (1 - p), else 0.
 //          The bits are lane column % 4 of Philox(key, step, block). Linear in x; its own transpose.
 #define WEFT_RANDOM_OPS(X) X(Random, "random") X(Dropout, "dropout")
 

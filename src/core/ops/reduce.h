@@ -6,14 +6,21 @@
 namespace weft {
 class Var;
 
-// ReduceSum, ReduceMax, ReduceMin, ReduceProd  dim. Floats accumulate in f32 (f64 for f64); an empty dim gives 0, -inf,
-// inf, 1. ArgMax        dim: i64, the lowest global index of the largest element. CumSum        dim: element i is the
-// sum of the elements up to i; the dim stays. SumOfSquares  all dims: a scalar of the accumulate type (f32; f64 for
-// f64).
-#define WEFT_REDUCE_OPS(X)                                                                                \
-  X(ReduceSum, "reduce_sum")                                                                              \
-  X(ReduceMax, "reduce_max") X(ReduceMin, "reduce_min") X(ReduceProd, "reduce_prod") X(ArgMax, "arg_max") \
-      X(CumSum, "cum_sum") X(SumOfSquares, "sum_of_squares")
+// ReduceSum, ReduceMax, ReduceMin, ReduceProd
+//               dim. Floats accumulate in f32 (f64 for f64); an empty dim gives 0, -inf, inf, 1.
+// ArgMax        dim: i64, the lowest global index of the largest element.
+// CumSum        dim: element i is the sum of the elements up to i; the dim stays.
+// SumOfSquares  all dims: a scalar of the accumulate type (f32; f64 for f64).
+// clang-format off
+#define WEFT_REDUCE_OPS(X)      \
+  X(ReduceSum, "reduce_sum")    \
+  X(ReduceMax, "reduce_max")    \
+  X(ReduceMin, "reduce_min")    \
+  X(ReduceProd, "reduce_prod")  \
+  X(ArgMax, "arg_max")          \
+  X(CumSum, "cum_sum")          \
+  X(SumOfSquares, "sum_of_squares")
+// clang-format on
 
 Var ReduceSum(Var x, int dim, Loc loc = Loc::current());
 Var ReduceMax(Var x, int dim, Loc loc = Loc::current());

@@ -71,7 +71,7 @@ class InterpretRunner final : public StepRunner {
 
  private:
   InterpretOptions Trapping() const {
-    return {.trap_nan = true, .print = options_.print_ops && runtime_.context->rank() == 0};
+    return {.trap_nan = true, .poison = true, .print = options_.print_ops && runtime_.context->rank() == 0};
   }
   State& state_;
   StepOptions options_;
