@@ -7,49 +7,56 @@
 #pragma once
 // clang-format off
 
-//      Name        text            linear value                         d/da                                domain
-#define WEFT_UNARY_OPS(X)                                                   \
-  X(Neg, "neg", 1, -a, -1.0, kAny)                                          \
-  X(Abs, "abs", 0, abs(a), Sign(a), kNonzero)                               \
-  X(Sign, "sign", 0, SignOf(a), kNone, kNonzero)                            \
-  X(Exp, "exp", 0, exp(a), y, kAny)                                         \
-  X(Log, "log", 0, log(a), Recip(a), kPositive)                             \
-  X(Sqrt, "sqrt", 0, sqrt(a), Scale(Recip(y), 0.5), kPositive)              \
-  X(Rsqrt, "rsqrt", 0, 1 / sqrt(a), Scale(y * y * y, -0.5), kPositive)      \
-  X(Recip, "recip", 0, 1 / a, -(y * y), kPositive)                          \
-  X(Square, "square", 0, a* a, Scale(a, 2.0), kAny)                         \
-  X(Tanh, "tanh", 0, tanh(a), AddScalar(-(y * y), 1.0), kAny)               \
-  X(Sigmoid, "sigmoid", 0, 1 / (1 + exp(-a)), y * AddScalar(-y, 1.0), kAny) \
-  X(Erf, "erf", 0, erf(a), Scale(Exp(-(a * a)), kTwoOverSqrtPi), kAny)      \
-  X(Sin, "sin", 0, sin(a), Cos(a), kAny)                                    \
-  X(Cos, "cos", 0, cos(a), -Sin(a), kAny)                                   \
-  X(Relu, "relu", 0, a > 0 ? a : decltype(a)(0), Positive(a), kNonzero)     \
-  X(Positive, "positive", 0, decltype(a)(a > 0), kNone, kNonzero)           \
-  X(Floor, "floor", 0, floor(a), kNone, kFraction)                          \
-  X(Gelu, "gelu", 0, GeluOf(a), GeluD(a), kAny)                             \
-  X(GeluD, "gelu_d", 0, GeluDOf(a), GeluSecondDerivative(a), kAny)          \
-  X(Silu, "silu", 0, a / (1 + exp(-a)), SiluD(a), kAny)                     \
-  X(SiluD, "silu_d", 0, SiluDOf(a), SiluSecondDerivative(a), kAny)
+//  Name      text        linear  value                       d/da                                  domain
+#define WEFT_UNARY_OPS(X)                                                                                      \
+  X(Neg,      "neg",      1,      -a,                         -1.0,                                 kAny)      \
+  X(Abs,      "abs",      0,      abs(a),                     Sign(a),                              kNonzero)  \
+  X(Sign,     "sign",     0,      SignOf(a),                  kNone,                                kNonzero)  \
+  X(Exp,      "exp",      0,      exp(a),                     y,                                    kAny)      \
+  X(Log,      "log",      0,      log(a),                     Recip(a),                             kPositive) \
+  X(Sqrt,     "sqrt",     0,      sqrt(a),                    Scale(Recip(y), 0.5),                 kPositive) \
+  X(Rsqrt,    "rsqrt",    0,      1 / sqrt(a),                Scale(y * y * y, -0.5),               kPositive) \
+  X(Recip,    "recip",    0,      1 / a,                      -(y * y),                             kPositive) \
+  X(Square,   "square",   0,      a * a,                      Scale(a, 2.0),                        kAny)      \
+  X(Tanh,     "tanh",     0,      tanh(a),                    AddScalar(-(y * y), 1.0),             kAny)      \
+  X(Sigmoid,  "sigmoid",  0,      1 / (1 + exp(-a)),          y * AddScalar(-y, 1.0),               kAny)      \
+  X(Erf,      "erf",      0,      erf(a),                     Scale(Exp(-(a * a)), kTwoOverSqrtPi), kAny)      \
+  X(Sin,      "sin",      0,      sin(a),                     Cos(a),                               kAny)      \
+  X(Cos,      "cos",      0,      cos(a),                     -Sin(a),                              kAny)      \
+  X(Relu,     "relu",     0,      a > 0 ? a : decltype(a)(0), Positive(a),                          kNonzero)  \
+  X(Positive, "positive", 0,      decltype(a)(a > 0),         kNone,                                kNonzero)  \
+  X(Floor,    "floor",    0,      floor(a),                   kNone,                                kFraction) \
+  X(Gelu,     "gelu",     0,      GeluOf(a),                  GeluD(a),                             kAny)      \
+  X(GeluD,    "gelu_d",   0,      GeluDOf(a),                 GeluSecondDerivative(a),              kAny)      \
+  X(Silu,     "silu",     0,      a / (1 + exp(-a)),          SiluD(a),                             kAny)      \
+  X(SiluD,    "silu_d",   0,      SiluDOf(a),                 SiluSecondDerivative(a),              kAny)
 
 // With one constant k.
-#define WEFT_SCALAR_OPS(X)                        \
-  X(Scale, "scale", 1, a* k, k, kAny)             \
-  X(AddScalar, "add_scalar", 0, a + k, 1.0, kAny) \
-  X(PowScalar, "pow_scalar", 0, pow(a, k), Scale(PowScalar(a, k - 1.0), k), kPositive)
+//  Name       text          linear  value      d/da                             domain
+#define WEFT_SCALAR_OPS(X)                                                                  \
+  X(Scale,     "scale",      1,      a * k,     k,                               kAny)      \
+  X(AddScalar, "add_scalar", 0,      a + k,     1.0,                             kAny)      \
+  X(PowScalar, "pow_scalar", 0,      pow(a, k), Scale(PowScalar(a, k - 1.0), k), kPositive)
 
-//      Name        text            linear value                         d/da                   d/db domain
-#define WEFT_BINARY_OPS(X)                                                       \
-  X(Add, "add", 1, a + b, 1.0, 1.0, kAny)                                        \
-  X(Sub, "sub", 1, a - b, 1.0, -1.0, kAny)                                       \
-  X(Mul, "mul", 0, a* b, b, a, kAny)                                             \
-  X(Div, "div", 0, a / b, Recip(b), -(y * Recip(b)), kPositive)                  \
-  X(Maximum, "maximum", 0, a > b ? a : b, Mask(a > b, a), Mask(a <= b, a), kAny) \
-  X(Minimum, "minimum", 0, a < b ? a : b, Mask(a < b, a), Mask(a >= b, a), kAny) \
-  X(SwiGlu, "swiglu", 0, a / (1 + exp(-a)) * b, SiluD(a) * b, Silu(a), kAny)
+//  Name     text       linear  value                  d/da            d/db             domain
+#define WEFT_BINARY_OPS(X)                                                                         \
+  X(Add,     "add",     1,      a + b,                 1.0,            1.0,             kAny)      \
+  X(Sub,     "sub",     1,      a - b,                 1.0,            -1.0,            kAny)      \
+  X(Mul,     "mul",     0,      a * b,                 b,              a,               kAny)      \
+  X(Div,     "div",     0,      a / b,                 Recip(b),       -(y * Recip(b)), kPositive) \
+  X(Maximum, "maximum", 0,      a > b ? a : b,         Mask(a > b, a), Mask(a <= b, a), kAny)      \
+  X(Minimum, "minimum", 0,      a < b ? a : b,         Mask(a < b, a), Mask(a >= b, a), kAny)      \
+  X(SwiGlu,  "swiglu",  0,      a / (1 + exp(-a)) * b, SiluD(a) * b,   Silu(a),         kAny)
 
 // Comparisons give bool; and, or, not take it.
+//  Name  text  value
 #define WEFT_COMPARE_OPS(X) \
-  X(Eq, "eq", a == b) X(Ne, "ne", a != b) X(Lt, "lt", a < b) X(Le, "le", a <= b) X(Gt, "gt", a > b) X(Ge, "ge", a >= b)
-#define WEFT_LOGIC_OPS(X) X(And, "and", a&& b) X(Or, "or", a || b)
+  X(Eq,   "eq", a == b) \
+  X(Ne,   "ne", a != b) \
+  X(Lt,   "lt", a < b)  \
+  X(Le,   "le", a <= b) \
+  X(Gt,   "gt", a > b)  \
+  X(Ge,   "ge", a >= b)
+#define WEFT_LOGIC_OPS(X) X(And, "and", a && b) X(Or, "or", a || b)
 
 #define WEFT_OTHER_ELEMENTWISE_OPS(X) X(Not, "not") X(Select, "select") X(Cast, "cast") X(StopGradient, "stop_gradient")
