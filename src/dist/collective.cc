@@ -7,13 +7,6 @@
 
 namespace weft {
 
-const char* Name(CollectiveOp op) {
-  static constexpr const char* kNames[kNumCollectiveOps] = {
-      "all_reduce",   "all_gather",   "reduce_scatter", "all_to_all", "broadcast", "shift",
-      "all_gather_v", "all_to_all_v", "barrier",        "send",       "recv"};
-  return kNames[size_t(op)];
-}
-
 SiteText::SiteText(std::string_view site) : size_(std::min(site.size(), sizeof(text_))) {
   std::copy_n(site.data(), size_, text_);
 }
@@ -26,26 +19,24 @@ SiteText::SiteText(const std::source_location& loc) {
 
 int64_t InputBytes(const Collective& call, int size) {
   int64_t element = int64_t(SizeOf(call.dtype));
-  switch (call.op) {
-    case CollectiveOp::kReduceScatter:
-    case CollectiveOp::kAllToAll:
-      return call.count * size * element;
-    case CollectiveOp::kAllToAllV:
-      return std::accumulate(call.send_counts.begin(), call.send_counts.end(), int64_t{0}) * element;
-    case CollectiveOp::kBarrier:
-    case CollectiveOp::kRecv:
-      return 0;
-    default:
+  switch (Traits(call.op).handed) {
+    case Handed::kCount:
       return call.count * element;
+    case Handed::kCountPerRank:
+      return call.count * size * element;
+    case Handed::kSendCounts:
+      return std::accumulate(call.send_counts.begin(), call.send_counts.end(), int64_t{0}) * element;
+    case Handed::kNothing:
+      return 0;
   }
+  return 0;
 }
 
 std::string ToString(const Collective& call) {
   std::string text = Name(call.op);
   if (call.op != CollectiveOp::kBarrier) text += fmt::format(" {} x {}", Name(call.dtype), call.count);
-  if (IsReduction(call.op)) text += fmt::format(" {}", Name(call.reduce));
-  bool has_peer = IsPointToPoint(call.op) || call.op == CollectiveOp::kBroadcast || call.op == CollectiveOp::kShift;
-  if (has_peer) text += fmt::format(" peer {}", call.peer);
+  if (Traits(call.op).reduces) text += fmt::format(" {}", Name(call.reduce));
+  if (Traits(call.op).has_peer) text += fmt::format(" peer {}", call.peer);
   return text;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 #include <chrono>
 #include <cstdint>
+#include <iterator>
 #include <source_location>
 #include <span>
 #include <string>
@@ -12,25 +13,48 @@
 
 namespace weft {
 
+// What a rank hands over: `count` elements, `count` for each rank, its send_counts, or nothing.
+enum class Handed : uint8_t { kCount, kCountPerRank, kSendCounts, kNothing };
+
+// The collectives, one row each: what records, counts, checks and errors need to know. A new one is a row here, a
+// method of ProcessGroup, and what it does in each group: a case in local_group.cc and one in gloo_collectives.cc.
+// clang-format off
+//  Name           text              reduces  peer   hands over
+#define WEFT_COLLECTIVES(X)                                        \
+  X(AllReduce,     "all_reduce",     true,    false, kCount)        \
+  X(AllGather,     "all_gather",     false,   false, kCount)        \
+  X(ReduceScatter, "reduce_scatter", true,    false, kCountPerRank) \
+  X(AllToAll,      "all_to_all",     false,   false, kCountPerRank) \
+  X(Broadcast,     "broadcast",      false,   true,  kCount)        \
+  X(Shift,         "shift",          false,   true,  kCount)        \
+  X(AllGatherV,    "all_gather_v",   false,   false, kCount)        \
+  X(AllToAllV,     "all_to_all_v",   false,   false, kSendCounts)   \
+  X(Barrier,       "barrier",        false,   false, kNothing)      \
+  X(Send,          "send",           false,   true,  kCount)        \
+  X(Recv,          "recv",           false,   true,  kNothing)
+// clang-format on
+
 enum class CollectiveOp : uint8_t {
-  kAllReduce,
-  kAllGather,
-  kReduceScatter,
-  kAllToAll,
-  kBroadcast,
-  kShift,  // in a ring: out is the in of the rank `peer` places before this one
-  kAllGatherV,
-  kAllToAllV,
-  kBarrier,
-  kSend,
-  kRecv
+#define WEFT_ENUM(Name, ...) k##Name,
+  WEFT_COLLECTIVES(WEFT_ENUM)
+#undef WEFT_ENUM
 };
-inline constexpr int kNumCollectiveOps = 11;
-const char* Name(CollectiveOp op);  // "all_reduce"
+
+struct CollectiveTraits {
+  const char* name;  // "all_reduce"
+  bool reduces;      // takes a ReduceOp
+  bool has_peer;     // takes a peer
+  Handed handed;
+};
+inline constexpr CollectiveTraits kCollectiveTraits[] = {
+#define WEFT_TRAITS(Name, text, reduces, peer, handed) {text, reduces, peer, Handed::handed},
+    WEFT_COLLECTIVES(WEFT_TRAITS)
+#undef WEFT_TRAITS
+};
+inline constexpr int kNumCollectiveOps = int(std::size(kCollectiveTraits));
+constexpr const CollectiveTraits& Traits(CollectiveOp op) { return kCollectiveTraits[size_t(op)]; }
+constexpr const char* Name(CollectiveOp op) { return Traits(op).name; }
 inline bool IsPointToPoint(CollectiveOp op) { return op == CollectiveOp::kSend || op == CollectiveOp::kRecv; }
-inline bool IsReduction(CollectiveOp op) {
-  return op == CollectiveOp::kAllReduce || op == CollectiveOp::kReduceScatter;
-}
 
 struct Collective {
   CollectiveOp op = CollectiveOp::kBarrier;

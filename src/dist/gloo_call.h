@@ -19,9 +19,10 @@ struct GlooGroup::Call {
 
   // Equal on the ranks of one call; a send's and its receive's too.
   static uint64_t HashOf(const Collective& c) {
-    bool has_peer = c.op == CollectiveOp::kBroadcast || c.op == CollectiveOp::kShift;
-    return GlooTag::HashOf({IsPointToPoint(c.op) ? 0x100 : uint64_t(c.op), uint64_t(c.dtype),
-                            IsReduction(c.op) ? uint64_t(c.reduce) : 0, has_peer ? uint64_t(c.peer) : 0});
+    const CollectiveTraits& traits = Traits(c.op);
+    bool pair = IsPointToPoint(c.op);
+    return GlooTag::HashOf({pair ? 0x100 : uint64_t(c.op), uint64_t(c.dtype), traits.reduces ? uint64_t(c.reduce) : 0,
+                            traits.has_peer && !pair ? uint64_t(c.peer) : 0});
   }
 };
 

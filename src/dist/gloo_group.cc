@@ -16,10 +16,10 @@ GlooGroup::~GlooGroup() {
   StopLanes();
   if (failed_ || std::uncaught_exceptions() > 0) return;
   try {
-    Collective last;
+    Collective last;  // a barrier
     Call call(last, 0, std::chrono::steady_clock::now() + timeout(), collectives_);
     call.tag.step = 1;  // real calls count from 1
-    BarrierAll(call);
+    Dispatch(call);
   } catch (const std::exception&) {  // another rank is gone already: nothing of ours is under way
   }
 }

@@ -1,15 +1,6 @@
 // The CPU group across processes: Gloo's TCP transport, and collectives on it that reduce in rank order.
 //
-// | collective                   | steps  | bytes a rank sends (n ranks; B: what it hands over) | receives           |
-// | all_reduce up to kSmallBytes | 1      | (n-1) B                                             | as much            |
-// | all_reduce, in segments      | 2 each | B + (n-2) s; s: its slices of them, about B / n     | as much            |
-// | reduce_scatter, all_to_all   | 1      | (n-1)/n B                                           | as much            |
-// | all_gather                   | 1      | (n-1) B                                             | as much            |
-// | all_gather_v                 | 1      | (n-1) B                                             | the others' B      |
-// | all_to_all_v                 | 1      | B but the piece for itself                          | the others' pieces |
-// | broadcast                    | log n  | B each time it sends; the root log n times          | B; the root 0      |
-// | shift                        | 1      | B; none by 0                                        | as much            |
-// | barrier                      | log n  | log n                                               | as much            |
+// gloo_collectives.cc has a table of what each costs.
 //
 // A ring would send as much, but adds in another order for every slice and, for 16-bit floats, rounds at every step.
 // Here the pieces of a slice come to its owner, who reduces them as the in-process group does: both give the same bits.
@@ -39,7 +30,8 @@ class GlooGroup final : public ProcessGroup {
   void Execute(const Collective& call, uint64_t sequence, Deadline deadline) override;
 
  private:
-  struct Call;  // one execution: the collective, its channel, tags and deadline
+  struct Algorithms;  // what each collective does
+  struct Call;        // one execution: the collective, its channel, tags and deadline
   // What collectives, which come one at a time, list and receive into: made once, so that a call allocates nothing.
   struct Workspace {
     std::vector<GlooSend> sends;
@@ -56,15 +48,6 @@ class GlooGroup final : public ProcessGroup {
   GlooChannel& ChannelOf(CollectiveOp op);
   void Dispatch(Call& call);
   void Exchange(Call& call, std::span<const GlooSend> sends, std::span<const GlooRecv> recvs);
-  void ExchangeListed(Call& call) { Exchange(call, work_.sends, work_.recvs); }
-  void AllReduce(Call& call);
-  void AllReduceSmall(Call& call);
-  void ReduceScatter(Call& call, const void* in, std::span<const int64_t> begins, void* out);
-  void AllToAllV(Call& call, std::span<const int64_t> send_counts, std::span<const int64_t> recv_counts);
-  void AllGatherV(Call& call, const void* in, void* out, std::span<const int64_t> counts);
-  void Broadcast(Call& call);
-  void Shift(Call& call);
-  void BarrierAll(Call& call);
   void Close();
 
   std::shared_ptr<GlooContext> context_;

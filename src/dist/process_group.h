@@ -15,6 +15,7 @@
 #include <atomic>
 #include <chrono>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -55,28 +56,87 @@ class ProcessGroup {
 
   // out[count] = reduction of all in[count]. in == out is allowed.
   void AllReduce(const void* in, void* out, int64_t count, DType dtype, ReduceOp op = ReduceOp::kSum,
-                 Loc loc = Loc::current());
+                 Loc loc = Loc::current()) {
+    Run({.op = CollectiveOp::kAllReduce,
+         .in = in,
+         .out = out,
+         .count = count,
+         .dtype = dtype,
+         .reduce = op,
+         .site = SiteText(loc)});
+  }
   // out[size][count] = the ranks' in[count].
-  void AllGather(const void* in, void* out, int64_t count, DType dtype, Loc loc = Loc::current());
+  void AllGather(const void* in, void* out, int64_t count, DType dtype, Loc loc = Loc::current()) {
+    Run({.op = CollectiveOp::kAllGather, .in = in, .out = out, .count = count, .dtype = dtype, .site = SiteText(loc)});
+  }
   // out[count] = reduction of block `rank` of all in[size][count].
   void ReduceScatter(const void* in, void* out, int64_t count, DType dtype, ReduceOp op = ReduceOp::kSum,
-                     Loc loc = Loc::current());
+                     Loc loc = Loc::current()) {
+    Run({.op = CollectiveOp::kReduceScatter,
+         .in = in,
+         .out = out,
+         .count = count,
+         .dtype = dtype,
+         .reduce = op,
+         .site = SiteText(loc)});
+  }
   // out[size][count]: block r is block `rank` of rank r's in[size][count].
-  void AllToAll(const void* in, void* out, int64_t count, DType dtype, Loc loc = Loc::current());
+  void AllToAll(const void* in, void* out, int64_t count, DType dtype, Loc loc = Loc::current()) {
+    Run({.op = CollectiveOp::kAllToAll, .in = in, .out = out, .count = count, .dtype = dtype, .site = SiteText(loc)});
+  }
   // data[count] of root to all.
-  void Broadcast(void* data, int64_t count, DType dtype, int root, Loc loc = Loc::current());
+  void Broadcast(void* data, int64_t count, DType dtype, int root, Loc loc = Loc::current()) {
+    Run({.op = CollectiveOp::kBroadcast,
+         .in = data,
+         .out = data,
+         .count = count,
+         .dtype = dtype,
+         .peer = root,
+         .site = SiteText(loc)});
+  }
   // In the ring of the ranks, out[count] = in[count] of the rank `by` places before this one: every rank passes its
   // piece on by that many places. Any number; a negative one passes backwards. An uneven dim moves as whole chunks, so
   // counts are equal.
-  void Shift(const void* in, void* out, int64_t count, DType dtype, int by = 1, Loc loc = Loc::current());
+  void Shift(const void* in, void* out, int64_t count, DType dtype, int by = 1, Loc loc = Loc::current()) {
+    Run({.op = CollectiveOp::kShift,
+         .in = in,
+         .out = out,
+         .count = count,
+         .dtype = dtype,
+         .peer = (by % size() + size()) % size(),
+         .site = SiteText(loc)});
+  }
   // As AllGather and AllToAll with uneven, maybe empty pieces, which lie one after the other in rank order.
-  void AllGatherV(const void* in, void* out, std::span<const int64_t> counts, DType dtype, Loc loc = Loc::current());
+  void AllGatherV(const void* in, void* out, std::span<const int64_t> counts, DType dtype, Loc loc = Loc::current()) {
+    int64_t mine = size_t(rank_) < counts.size() ? counts[size_t(rank_)] : 0;
+    Run({.op = CollectiveOp::kAllGatherV,
+         .in = in,
+         .out = out,
+         .count = mine,
+         .dtype = dtype,
+         .recv_counts = counts,
+         .site = SiteText(loc)});
+  }
   void AllToAllV(const void* in, std::span<const int64_t> send_counts, void* out, std::span<const int64_t> recv_counts,
-                 DType dtype, Loc loc = Loc::current());
-  void Barrier(Loc loc = Loc::current());
+                 DType dtype, Loc loc = Loc::current()) {
+    int64_t count = std::accumulate(send_counts.begin(), send_counts.end(), int64_t{0});
+    Run({.op = CollectiveOp::kAllToAllV,
+         .in = in,
+         .out = out,
+         .count = count,
+         .dtype = dtype,
+         .send_counts = send_counts,
+         .recv_counts = recv_counts,
+         .site = SiteText(loc)});
+  }
+  void Barrier(Loc loc = Loc::current()) { Run({.op = CollectiveOp::kBarrier, .site = SiteText(loc)}); }
   // A send may return only when it is received: two ranks that send to each other use Start.
-  void Send(const void* data, int64_t count, DType dtype, int to, Loc loc = Loc::current());
-  void Recv(void* data, int64_t count, DType dtype, int from, Loc loc = Loc::current());
+  void Send(const void* data, int64_t count, DType dtype, int to, Loc loc = Loc::current()) {
+    Run({.op = CollectiveOp::kSend, .in = data, .count = count, .dtype = dtype, .peer = to, .site = SiteText(loc)});
+  }
+  void Recv(void* data, int64_t count, DType dtype, int from, Loc loc = Loc::current()) {
+    Run({.op = CollectiveOp::kRecv, .out = data, .count = count, .dtype = dtype, .peer = from, .site = SiteText(loc)});
+  }
 
   // The same as values. Run returns when the call is done. Start returns at once: collectives run in order on the
   // group's communication thread, sends and receives on one of their own each; spans and memory must stay until the

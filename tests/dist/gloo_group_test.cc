@@ -96,7 +96,7 @@ TEST(GlooGroup, MovesTheBytesOfItsTable) {
               CollectiveOp::kBroadcast, CollectiveOp::kShift, CollectiveOp::kBarrier}) {
           bool has_blocks = op == CollectiveOp::kReduceScatter || op == CollectiveOp::kAllToAll;
           int64_t handed = op == CollectiveOp::kBarrier ? 0 : n * element * (has_blocks ? k : 1);
-          bool has_peer = op == CollectiveOp::kBroadcast || op == CollectiveOp::kShift;
+          bool has_peer = Traits(op).has_peer;
           for (int peer = 0; peer < (has_peer ? k : 1); peer++)
             ExpectTraffic(*group,
                           {.op = op, .in = in.data(), .out = out.data(), .count = n, .dtype = dtype, .peer = peer},

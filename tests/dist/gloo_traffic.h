@@ -1,4 +1,4 @@
-// What a Gloo group sends and receives for a call, by the formulas that gloo_group.h states.
+// What a Gloo group sends and receives for a call, by the formulas that gloo_collectives.cc states.
 #pragma once
 #include <gtest/gtest.h>
 
