@@ -96,7 +96,7 @@ struct GlooGroup::Algorithms {
       work.recvs.push_back({r, all + r * bytes, bytes});
     }
     ExchangeListed();
-    Reduce(work.inputs, c.out, c.count, c.dtype, c.reduce);
+    ReduceInRankOrder(work.inputs, c.out, c.count, c.dtype, c.reduce);
   }
 
   // Elements [begins[r], begins[r + 1]) of the inputs are reduced by rank r. `out` may be where this rank's slice of
@@ -114,7 +114,7 @@ struct GlooGroup::Algorithms {
       work.recvs.push_back({r, parts + r * mine, mine});
     }
     ExchangeListed();
-    Reduce(work.inputs, out, mine / element, c.dtype, c.reduce);
+    ReduceInRankOrder(work.inputs, out, mine / element, c.dtype, c.reduce);
   }
 
   void AllToAllV(std::span<const int64_t> send_counts, std::span<const int64_t> recv_counts) {

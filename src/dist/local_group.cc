@@ -101,7 +101,7 @@ void LocalGroup::Combine(const Collective& call) {
     case Op::kReduceScatter: {
       for (int r = 0; r < n; r++)
         inputs_[size_t(r)] = At(input(r), call.op == Op::kAllReduce ? 0 : me * call.count, call.dtype);
-      return Reduce(inputs_, call.out, call.count, call.dtype, call.reduce);
+      return ReduceInRankOrder(inputs_, call.out, call.count, call.dtype, call.reduce);
     }
     case Op::kAllGather:
       for (int r = 0; r < n; r++) Copy(At(call.out, r * call.count, call.dtype), input(r), call.count, call.dtype);
@@ -144,7 +144,7 @@ void LocalGroup::AllReduceLarge(const Collective& call, Deadline deadline) {
   auto begin = [&](int r) { return call.count * r / n; };
   int64_t first = begin(rank()), count = begin(rank() + 1) - first;
   for (int r = 0; r < n; r++) inputs_[size_t(r)] = At(room_->slot(sequence_, r).call.in, first, call.dtype);
-  Reduce(inputs_, At(call.out, first, call.dtype), count, call.dtype, call.reduce);
+  ReduceInRankOrder(inputs_, At(call.out, first, call.dtype), count, call.dtype, call.reduce);
   room_->Arrive(rank(), sequence_, deadline);
   for (int i = 1; i < n; i++) {
     int r = (rank() + i) % n;

@@ -51,7 +51,7 @@ void ReduceBools(std::span<const void* const> inputs, void* out, int64_t count, 
 
 }  // namespace
 
-void Reduce(std::span<const void* const> inputs, void* out, int64_t count, DType dtype, ReduceOp op) {
+void ReduceInRankOrder(std::span<const void* const> inputs, void* out, int64_t count, DType dtype, ReduceOp op) {
   if (count == 0) return;
   if (inputs.size() == 1) {
     if (inputs[0] != out) std::memcpy(out, inputs[0], size_t(count) * SizeOf(dtype));

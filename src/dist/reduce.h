@@ -11,6 +11,6 @@ namespace weft {
 
 // out[i] = inputs[0][i] op inputs[1][i] op ..., left to right; 16-bit floats accumulate in f32 and round once. A sum or
 // max of bools is "or", a min is "and". NaN wins a max and a min. `out` may be one of the inputs.
-void Reduce(std::span<const void* const> inputs, void* out, int64_t count, DType dtype, ReduceOp op);
+void ReduceInRankOrder(std::span<const void* const> inputs, void* out, int64_t count, DType dtype, ReduceOp op);
 
 }  // namespace weft

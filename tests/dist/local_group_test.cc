@@ -84,7 +84,7 @@ TEST(LocalGroup, NaNWinsEveryReduction) {
   for (ReduceOp op : test::kAllReduceOps)
     for (bool nan_first : {true, false}) {
       const void* inputs[] = {nan_first ? &nan : &one, nan_first ? &one : &nan};
-      Reduce(inputs, &out, 1, DType::kF32, op);
+      ReduceInRankOrder(inputs, &out, 1, DType::kF32, op);
       EXPECT_TRUE(std::isnan(out));
     }
 }
