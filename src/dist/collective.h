@@ -26,6 +26,7 @@ enum class Handed : uint8_t { kCount, kCountPerRank, kSendCounts, kNothing };
   X(ReduceScatter, "reduce_scatter", true,    false, kCountPerRank) \
   X(AllToAll,      "all_to_all",     false,   false, kCountPerRank) \
   X(Broadcast,     "broadcast",      false,   true,  kCount)        \
+  X(Reduce,        "reduce",         true,    true,  kCount)        \
   X(Shift,         "shift",          false,   true,  kCount)        \
   X(AllGatherV,    "all_gather_v",   false,   false, kCount)        \
   X(AllToAllV,     "all_to_all_v",   false,   false, kSendCounts)   \

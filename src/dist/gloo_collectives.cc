@@ -8,6 +8,7 @@
 // | all_gather_v                 | 1      | (n-1) B                                             | the others' B      |
 // | all_to_all_v                 | 1      | B but the piece for itself                          | the others' pieces |
 // | broadcast                    | log n  | B each time it sends; the root log n times          | B; the root 0      |
+// | reduce                       | 1      | B; the root 0                                       | 0; the root (n-1) B |
 // | shift                        | 1      | B; none by 0                                        | as much            |
 // | barrier                      | log n  | log n                                               | as much            |
 #include <algorithm>
@@ -170,6 +171,23 @@ struct GlooGroup::Algorithms {
     }
   }
 
+  void Reduce() {
+    int64_t bytes = c.count * element;
+    work.sends.clear();
+    work.recvs.clear();
+    if (rank() != c.peer) {
+      work.sends.push_back({c.peer, c.in, bytes});
+      return ExchangeListed();
+    }
+    std::byte* parts = work.Bytes(size_t(size() * bytes));
+    for (int r = 0; r < size(); r++) {
+      work.inputs[size_t(r)] = r == rank() ? c.in : parts + r * bytes;
+      if (r != rank()) work.recvs.push_back({r, parts + r * bytes, bytes});
+    }
+    ExchangeListed();
+    ReduceInRankOrder(work.inputs, c.out, c.count, c.dtype, c.reduce);
+  }
+
   void Shift() {
     const int n = size();
     int64_t bytes = c.count * element;
@@ -211,6 +229,8 @@ void GlooGroup::Dispatch(Call& call) {
       return run.AllToAllV(c.send_counts, c.recv_counts);
     case Op::kBroadcast:
       return run.Broadcast();
+    case Op::kReduce:
+      return run.Reduce();
     case Op::kShift:
       return run.Shift();
     case Op::kBarrier:

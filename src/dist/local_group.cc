@@ -114,6 +114,10 @@ void LocalGroup::Combine(const Collective& call) {
     case Op::kBroadcast:
       if (me != call.peer) Copy(call.out, input(call.peer), call.count, call.dtype);
       return;
+    case Op::kReduce:
+      if (me != call.peer) return;
+      for (int r = 0; r < n; r++) inputs_[size_t(r)] = input(r);
+      return ReduceInRankOrder(inputs_, call.out, call.count, call.dtype, call.reduce);
     case Op::kShift:
       return Copy(call.out, input((me - call.peer + n) % n), call.count, call.dtype);
     case Op::kAllGatherV:

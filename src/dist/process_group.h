@@ -94,6 +94,18 @@ class ProcessGroup {
          .peer = root,
          .site = SiteText(loc)});
   }
+  // out[count] of root = reduction of all in[count]; the others' out is not used. in == out is allowed.
+  void Reduce(const void* in, void* out, int64_t count, DType dtype, int root, ReduceOp op = ReduceOp::kSum,
+              Loc loc = Loc::current()) {
+    Run({.op = CollectiveOp::kReduce,
+         .in = in,
+         .out = out,
+         .count = count,
+         .dtype = dtype,
+         .reduce = op,
+         .peer = root,
+         .site = SiteText(loc)});
+  }
   // In the ring of the ranks, out[count] = in[count] of the rank `by` places before this one: every rank passes its
   // piece on by that many places. Any number; a negative one passes backwards. An uneven dim moves as whole chunks, so
   // counts are equal.

@@ -80,6 +80,17 @@ inline void CheckCollectives(ProcessGroup& g, DType dtype, int64_t n) {
     ExpectValues(
         data, [&](int64_t i) { return Value(root, i, dtype, root); }, what + " broadcast");
   }
+  for (int root = 0; root < k; root++)
+    for (ReduceOp op : kAllReduceOps) {
+      Tensor data = Filled(me, n, dtype, root), got = Tensor::Zeros(dtype, {n});
+      g.Reduce(data.data(), got.data(), n, dtype, root, op);
+      ExpectValues(
+          got, [&](int64_t i) { return me == root ? Reduced(k, i, dtype, op, root) : 0; }, what + " reduce to a root");
+      g.Reduce(data.data(), data.data(), n, dtype, root, op);
+      ExpectValues(
+          data, [&](int64_t i) { return me == root ? Reduced(k, i, dtype, op, root) : Value(me, i, dtype, root); },
+          what + " reduce in place");
+    }
   for (int by = -k - 1; by <= k + 1; by++) {
     Tensor data = Filled(me, n, dtype, 4), got = Tensor::Empty(dtype, {n});
     g.Shift(data.data(), got.data(), n, dtype, by);

@@ -93,7 +93,7 @@ TEST(GlooGroup, MovesTheBytesOfItsTable) {
         Tensor in = Tensor::Zeros(dtype, {n * k}), out = Tensor::Empty(dtype, {n * k});
         for (CollectiveOp op :
              {CollectiveOp::kAllReduce, CollectiveOp::kAllGather, CollectiveOp::kReduceScatter, CollectiveOp::kAllToAll,
-              CollectiveOp::kBroadcast, CollectiveOp::kShift, CollectiveOp::kBarrier}) {
+              CollectiveOp::kBroadcast, CollectiveOp::kReduce, CollectiveOp::kShift, CollectiveOp::kBarrier}) {
           bool has_blocks = op == CollectiveOp::kReduceScatter || op == CollectiveOp::kAllToAll;
           int64_t handed = op == CollectiveOp::kBarrier ? 0 : n * element * (has_blocks ? k : 1);
           bool has_peer = Traits(op).has_peer;

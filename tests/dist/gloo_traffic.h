@@ -52,6 +52,8 @@ inline Traffic TrafficOf(CollectiveOp op, int64_t bytes, int64_t element, int ra
       return both((n - 1) * bytes);
     case CollectiveOp::kBroadcast:
       return {TreeSends((rank - peer + ranks) % ranks, ranks) * bytes, rank == peer ? 0 : bytes};
+    case CollectiveOp::kReduce:
+      return rank == peer ? Traffic{0, (n - 1) * bytes} : Traffic{bytes, 0};
     case CollectiveOp::kShift:
       return both(peer ? bytes : 0);
     case CollectiveOp::kBarrier:
