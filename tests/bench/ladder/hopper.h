@@ -1,0 +1,138 @@
+// Thin names for the PTX that Hopper's attention needs: mbarriers, tensor-map copies, warpgroup products.
+// Shared tiles are [half][rows][64] bf16, two halves of a 128-wide row, each 128 bytes wide and swizzled over 128
+// bytes.
+#pragma once
+#include <cuda.h>
+#include <cuda_bf16.h>
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+namespace hopper {
+
+__device__ inline uint32_t Shared(const void* p) { return uint32_t(__cvta_generic_to_shared(p)); }
+
+// ---- mbarriers: phase-bit semantics, one parity per use of a pipeline stage ----
+
+__device__ inline void InitBarrier(uint64_t* barrier, uint32_t arrivals) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(Shared(barrier)), "r"(arrivals));
+}
+__device__ inline void FenceBarrierInit() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
+__device__ inline void Arrive(uint64_t* barrier) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(Shared(barrier)) : "memory");
+}
+__device__ inline void ArriveExpect(uint64_t* barrier, uint32_t bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(Shared(barrier)), "r"(bytes) : "memory");
+}
+__device__ inline void Wait(uint64_t* barrier, uint32_t parity) {
+  asm volatile(
+      "{\n.reg .pred done;\n"
+      "again: mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+      "@!done bra again;\n}\n" ::"r"(Shared(barrier)),
+      "r"(parity)
+      : "memory");
+}
+
+// ---- copies into shared memory that complete on an mbarrier ----
+
+__device__ inline void CopyTile(void* to, const CUtensorMap* map, uint64_t* barrier, int column, int row, int plane) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], "
+      "[%2];" ::"r"(Shared(to)),
+      "l"(map), "r"(Shared(barrier)), "r"(column), "r"(row), "r"(plane)
+      : "memory");
+}
+__device__ inline void CopyBytes(void* to, const void* from, uint64_t* barrier, uint32_t bytes) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %3, [%2];" ::"r"(Shared(to)),
+      "l"(from), "r"(Shared(barrier)), "r"(bytes)
+      : "memory");
+}
+
+// ---- warpgroup products ----
+
+// A descriptor of a swizzled tile: address, leading and stride byte offsets in units of 16 bytes; 1 << 62 is "128
+// bytes".
+__device__ inline uint64_t Descriptor(const void* tile, uint32_t leading_bytes, uint32_t stride_bytes) {
+  return uint64_t((Shared(tile) & 0x3ffff) >> 4) | uint64_t(leading_bytes >> 4) << 16 |
+         uint64_t(stride_bytes >> 4) << 32 | uint64_t(1) << 62;
+}
+
+__device__ inline void Fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+__device__ inline void Commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+template <int kPending>
+__device__ inline void WaitProducts() {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
+}
+template <int kRegisters>
+__device__ inline void RaiseRegisters() {
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
+}
+template <int kRegisters>
+__device__ inline void LowerRegisters() {
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
+}
+
+// Operand lists of the accumulator, eight registers a group.
+#define WEFT_ACC8(d, i)                                                                                       \
+  "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), \
+      "+f"(d[i + 7])
+#define WEFT_ACC32(d, i) WEFT_ACC8(d, i), WEFT_ACC8(d, i + 8), WEFT_ACC8(d, i + 16), WEFT_ACC8(d, i + 24)
+#define WEFT_NAMES32                                                                                                   \
+  "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30," \
+  "%31"
+#define WEFT_NAMES40 WEFT_NAMES32 ",%32,%33,%34,%35,%36,%37,%38,%39"
+#define WEFT_NAMES64                                                                              \
+  WEFT_NAMES40                                                                                    \
+  ",%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62," \
+  "%63"
+
+// d[64, N] (+)= A[64, 16] B[N, 16]^T, both K-major in shared memory; `accumulate` 0 starts from zero.
+#define WEFT_PRODUCT_SS(N, names, a_index, b_index, p_index, ...)                                            \
+  asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " p_index                                                   \
+               ", 0;\n"                                                                                      \
+               "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32.bf16.bf16 {" names "}, " a_index ", " b_index \
+               ", p, 1, 1, 0, 0;\n}\n"                                                                       \
+               : __VA_ARGS__                                                                                 \
+               : "l"(a), "l"(b), "r"(accumulate))
+
+template <int N>
+__device__ inline void ProductSS(float (&d)[N / 2], uint64_t a, uint64_t b, int accumulate) {
+  static_assert(N == 64 || N == 80 || N == 128, "no wrapper for this width");
+  if constexpr (N == 64) {
+    WEFT_PRODUCT_SS(64, WEFT_NAMES32, "%32", "%33", "%34", WEFT_ACC32(d, 0));
+  } else if constexpr (N == 80) {
+    WEFT_PRODUCT_SS(80, WEFT_NAMES40, "%40", "%41", "%42", WEFT_ACC32(d, 0), WEFT_ACC8(d, 32));
+  } else {
+    WEFT_PRODUCT_SS(128, WEFT_NAMES64, "%64", "%65", "%66", WEFT_ACC32(d, 0), WEFT_ACC32(d, 32));
+  }
+}
+
+// d[64, 128] += A[64, 16] B[16, 128]: A from registers, B as its rows lie in memory (N contiguous).
+__device__ inline void ProductRS(float (&d)[64], const uint32_t (&a)[4], uint64_t b) {
+  asm volatile(
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %69, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {" WEFT_NAMES64
+      "}, {%64,%65,%66,%67}, %68, p, 1, 1, 1;\n}\n"
+      : WEFT_ACC32(d, 0), WEFT_ACC32(d, 32)
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(1));
+}
+
+// An accumulator is in flight until its products are waited for, which the compiler cannot know: no use may move above.
+template <int N>
+__device__ inline void Pin(float (&d)[N]) {
+#pragma unroll
+  for (int i = 0; i < N; ++i) asm volatile("" : "+f"(d[i])::"memory");
+}
+
+__device__ inline float Exp2(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+__device__ inline uint32_t Pack(float low, float high) {
+  const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
+  return reinterpret_cast<const uint32_t&>(pair);
+}
+
+}  // namespace hopper

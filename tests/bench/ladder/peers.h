@@ -1,0 +1,82 @@
+// The ranks of one host, one process a GPU, and their device memory mapped into each other (CUDA IPC over NVLink).
+//   World world;   PeerMemory<bf16> shards(world, my_shard);   shards.at(3)   is rank 3's, readable by copy engines
+//   here.
+#pragma once
+#include <cuda.h>
+#include <mpi.h>
+
+#include "probe.h"
+
+inline void Check(CUresult status, const std::string& what) {
+  if (status != CUDA_SUCCESS) throw std::runtime_error(what + ": CUresult " + std::to_string(status));
+}
+
+struct World {
+  World() {
+    MPI_Init(nullptr, nullptr);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+  }
+  void Barrier() const { MPI_Barrier(MPI_COMM_WORLD); }
+  float Max(float value) const {
+    float max = 0;
+    MPI_Allreduce(&value, &max, 1, MPI_FLOAT, MPI_MAX, MPI_COMM_WORLD);
+    return max;
+  }
+  int rank = 0, size = 1;
+};
+
+template <typename T>
+class PeerMemory {
+ public:
+  // Collective; `mine` is the start of an allocation made by cudaMalloc.
+  PeerMemory(const World& world, T* mine) : rank_(world.rank), pointers_(world.size, mine) {
+    cudaIpcMemHandle_t handle;
+    std::vector<cudaIpcMemHandle_t> handles(world.size);
+    Check(cudaIpcGetMemHandle(&handle, mine), "export memory to the other ranks");
+    MPI_Allgather(&handle, sizeof handle, MPI_BYTE, handles.data(), sizeof handle, MPI_BYTE, MPI_COMM_WORLD);
+    for (int r = 0; r < world.size; ++r) {
+      if (r == rank_) continue;
+      void* mapped = nullptr;
+      Check(cudaIpcOpenMemHandle(&mapped, handles[r], cudaIpcMemLazyEnablePeerAccess), "map rank " + std::to_string(r));
+      pointers_[r] = static_cast<T*>(mapped);
+    }
+  }
+  PeerMemory(const PeerMemory&) = delete;
+  PeerMemory& operator=(const PeerMemory&) = delete;
+  ~PeerMemory() {
+    for (int r = 0; r < int(pointers_.size()); ++r)
+      if (r != rank_) cudaIpcCloseMemHandle(pointers_[r]);
+  }
+  T* at(int rank) const { return pointers_.at(rank); }
+
+ private:
+  int rank_;
+  std::vector<T*> pointers_;
+};
+
+// Writes and waits of 32-bit words by the stream itself: no kernel, no multiprocessor, captured as one graph node.
+class MemoryOps {
+ public:
+  void Write(uint32_t* word, uint32_t value) {
+    auto& op = ops_.emplace_back();
+    op.writeValue.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32;
+    op.writeValue.address = reinterpret_cast<CUdeviceptr>(word);
+    op.writeValue.value = value;
+  }
+  // Waits for 1 and sets 0 again, so that a replay finds what the first run found.
+  void Take(uint32_t* word) {
+    auto& op = ops_.emplace_back();
+    op.waitValue.operation = CU_STREAM_MEM_OP_WAIT_VALUE_32;
+    op.waitValue.address = reinterpret_cast<CUdeviceptr>(word);
+    op.waitValue.value = 1;
+    op.waitValue.flags = CU_STREAM_WAIT_VALUE_EQ;
+    Write(word, 0);
+  }
+  void Issue(cudaStream_t stream) {
+    Check(cuStreamBatchMemOp(stream, unsigned(ops_.size()), ops_.data(), 0), "issue stream memory operations");
+  }
+
+ private:
+  std::vector<CUstreamBatchMemOpParams> ops_ = {};
+};
