@@ -3,18 +3,11 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <map>
-#include <nlohmann/json.hpp>
 
 #include "absl/strings/numbers.h"
-#include "core/compile/comm_plan.h"
-#include "core/compile/plan.h"
-#include "dist/collectives.h"
-#include "dist/plan_group.h"
-#include "kernels/cpu/register.h"
 #include "launcher/command.h"
+#include "launcher/plan_report.h"
 #include "parallel/train/data.h"
-#include "parallel/train/setup.h"
 
 namespace weft {
 namespace {
@@ -28,14 +21,6 @@ what is assumed.
 
   weft plan configs/quickstart.yaml ranks=8 mesh.dp=4 mesh.tp=2
 )";
-
-struct Report {
-  std::vector<CommLine> lines;
-  StateBytes state;
-  int64_t arena = 0;
-  double flops = 0;
-  std::vector<std::string> inlined, notes;  // notes: what was assumed
-};
 
 // Takes ranks=N out of the overrides; 0 where there is none.
 absl::StatusOr<int64_t> TakeRanks(Words& overrides) {
@@ -74,75 +59,6 @@ absl::StatusOr<Config> Load(const ConfigWords& words, std::vector<std::string>& 
   return config;
 }
 
-Report MakeReport(const Config& config) {
-  StepOptions options = StepOptionsOf(config);
-  Transformer model(ModelOf(config));
-  StepPrograms programs = BuildStep(model, options);
-  Context context(0, options.model.mesh.num_ranks());
-  RegisterCpuKernels(context.kernels(DeviceKind::kCpu));
-  RegisterCollectives(context.kernels(DeviceKind::kCpu), DeviceKind::kCpu);
-  PlanGroupFactory groups;
-  DeviceMesh mesh(context, groups, options.model.mesh);
-  Runtime runtime{&context, &mesh, options.model.mesh, mesh.coords()};
-
-  Report report;
-  if (programs.accumulate) {
-    report.lines = CommPlan(*programs.accumulate, options.micro_steps - 1);
-    report.arena = int64_t(MakePlan(*programs.accumulate, runtime).arena_bytes);
-  }
-  std::vector<CommLine> step = CommPlan(programs.step);
-  report.lines.insert(report.lines.end(), step.begin(), step.end());
-  report.arena = std::max(report.arena, int64_t(MakePlan(programs.step, runtime).arena_bytes));
-  report.state = StateBytesOf(model, options, programs);
-  report.flops = programs.micro_flops * options.micro_steps;
-  report.inlined = programs.step.inlined;
-  return report;
-}
-
-void PrintJson(const Report& r) {
-  nlohmann::json json;
-  json["collectives"] = nlohmann::json::array();
-  for (const CommLine& l : r.lines)
-    json["collectives"].push_back({{"op", Name(l.op)},
-                                   {"axis", l.axis_name},
-                                   {"bytes", l.bytes},
-                                   {"shape", std::vector<int64_t>(l.shape.begin(), l.shape.end())},
-                                   {"dtype", Name(l.dtype)},
-                                   {"phase", Name(l.phase)},
-                                   {"times", l.times},
-                                   {"scope", l.scope},
-                                   {"line", l.line}});
-  json["memory"] = {{"parameters", r.state.parameters},     {"moments", r.state.moments}, {"copies", r.state.copies},
-                    {"accumulators", r.state.accumulators}, {"slots", r.state.slots},     {"activations", r.arena},
-                    {"total", r.state.Total() + r.arena}};
-  json["flops"] = r.flops;
-  json["inlined"] = r.inlined;
-  json["notes"] = r.notes;
-  fmt::print("{}\n", json.dump(2));
-}
-
-void PrintText(const Report& r) {
-  std::map<std::pair<std::string, std::string>, std::pair<int64_t, int64_t>> totals;  // (axis, op): calls, bytes
-  for (const CommLine& l : r.lines) {
-    fmt::print("{:14} {:4} {:>12} B  {:5} {:20} {:9} x{}  {}  {}\n", Name(l.op), l.axis_name, l.bytes, Name(l.dtype),
-               ToString(l.shape), Name(l.phase), l.times, l.scope, l.line);
-    auto& [calls, bytes] = totals[{l.axis_name, Name(l.op)}];
-    calls += l.times;
-    bytes += l.times * l.bytes;
-  }
-  for (const std::string& note : r.notes) fmt::print("\nnote: {}\n", note);
-  fmt::print("\nper step and rank:\n");
-  if (totals.empty()) fmt::print("  no collectives\n");
-  for (const auto& [key, total] : totals)
-    fmt::print("  {:4} {:14} {:6} calls {:>14} bytes\n", key.first, key.second, total.first, total.second);
-  for (const std::string& op : r.inlined) fmt::print("  inlined: {}\n", op);
-  fmt::print(
-      "  parameters {} B, moments {} B, copies {} B, accumulators {} B, slots {} B, activations {} B, together {} B\n",
-      r.state.parameters, r.state.moments, r.state.copies, r.state.accumulators, r.state.slots, r.arena,
-      r.state.Total() + r.arena);
-  fmt::print("  {:.4g} FLOPs in products, all ranks together\n", r.flops);
-}
-
 }  // namespace
 
 int PlanCommand(const Words& words) {
@@ -160,12 +76,10 @@ int PlanCommand(const Words& words) {
     return 2;
   }
   try {
-    Report report = MakeReport(*config);
-    report.notes = notes;
-    if (json)
-      PrintJson(report);
-    else
-      PrintText(report);
+    PlanReport report = MakePlanReport(*config);
+    fmt::print("{}", json ? ToJson(report) : ToText(report));
+    // Apart from the report, so that what --json prints is JSON and nothing else.
+    for (const std::string& note : notes) fmt::print(stderr, "note: {}\n", note);
     return 0;
   } catch (const std::exception& e) {
     fmt::print(stderr, "weft: {}\n", e.what());

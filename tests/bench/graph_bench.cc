@@ -1,9 +1,10 @@
-// How long it takes to make a training step: trace, Grad, Partition and Plan of a 48-layer GPT on dp2 x tp2 with
-// sequence parallelism and FSDP. Prints one JSON line with the medians in milliseconds.
+// How long it takes to make a training step: trace, Grad, Partition and Plan of a 48-layer GPT on dp2 x tp2, plainly
+// and with sequence parallelism and FSDP. Prints a JSON line for each of the two, with the medians and the minimum in
+// milliseconds of CPU time; fails where the minimum of either is above kMostMs.
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
+#include <ctime>
 #include <functional>
 
 #include "core/compile/plan.h"
@@ -17,17 +18,21 @@
 namespace weft {
 namespace {
 
+constexpr double kMostMs = 100;  // of the minimum, which is 45 to 70: a loaded machine still meets it
+
+// Of this process, which has one thread here: on an idle machine as much as the time that passes, and on a loaded one
+// still what the code costs.
 double Ms(const std::function<void()>& fn) {
-  auto start = std::chrono::steady_clock::now();
+  std::clock_t start = std::clock();
   fn();
-  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  return double(std::clock() - start) * 1e3 / CLOCKS_PER_SEC;
 }
 double Median(std::vector<double> v) {
   std::nth_element(v.begin(), v.begin() + long(v.size() / 2), v.end());
   return v[v.size() / 2];
 }
 
-void Bench(Fsdp fsdp, bool sequence_parallel) {
+bool Bench(Fsdp fsdp, bool sequence_parallel) {
   TransformerConfig config = FindFamily("gpt2")->configure({.layers = 48,
                                                             .heads = 24,
                                                             .kv_heads = 24,
@@ -63,18 +68,21 @@ void Bench(Fsdp fsdp, bool sequence_parallel) {
     local = programs.step.graph.nodes.size();
     steps = made.steps.size();
   }
+  double least = *std::min_element(total.begin(), total.end());
   fmt::print(
       "{{\"bench\":\"graph\",\"layers\":48,\"fsdp\":{},\"sp\":{},\"global_nodes\":{},\"local_nodes\":{},\"steps\":{},"
       "\"trace_grad_partition_ms\":{:.1f},"
       "\"plan_ms\":{:.1f},\"total_ms\":{:.1f},\"min_ms\":{:.1f}}}\n",
-      int(fsdp), sequence_parallel, global, local, steps, Median(build), Median(plan), Median(total),
-      *std::min_element(total.begin(), total.end()));
+      int(fsdp), sequence_parallel, global, local, steps, Median(build), Median(plan), Median(total), least);
+  if (least <= kMostMs) return true;
+  fmt::print(stderr, "graph_bench: making a step took at least {:.1f} ms, expected at most {}\n", least, kMostMs);
+  return false;
 }
 
 }  // namespace
 }  // namespace weft
 
 int main() {
-  weft::Bench(weft::Fsdp::kNone, false);
-  weft::Bench(weft::Fsdp::kFull, true);
+  bool plain = weft::Bench(weft::Fsdp::kNone, false), sharded = weft::Bench(weft::Fsdp::kFull, true);
+  return plain && sharded ? 0 : 1;
 }

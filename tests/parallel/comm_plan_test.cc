@@ -2,12 +2,10 @@
 // the bytes that really move against the bytes that it prints.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <fstream>
 #include <map>
-#include <sstream>
 
 #include "core/compile/comm_plan.h"
+#include "golden.h"
 #include "parallel/training.h"
 
 namespace weft {
@@ -49,16 +47,6 @@ std::string Text(const std::vector<CommLine>& lines) {
   return text;
 }
 
-// WEFT_UPDATE_GOLDEN=1 writes the file anew; the diff is then for a reviewer to read.
-void ExpectGolden(const std::string& name, const std::string& text) {
-  std::string path = std::string(WEFT_GOLDEN_DIR) + "/" + name;
-  if (std::getenv("WEFT_UPDATE_GOLDEN")) std::ofstream(path) << text;
-  std::ifstream file(path);
-  std::stringstream golden;
-  golden << file.rdbuf();
-  EXPECT_EQ(golden.str(), text) << "the communication plan changed: see " << path;
-}
-
 constexpr int kLayers = 2;
 
 TEST(CommPlan, MegatronHasTwoAllReducesALayerAndDirection) {
@@ -83,7 +71,7 @@ TEST(CommPlan, MegatronHasTwoAllReducesALayerAndDirection) {
   EXPECT_EQ(Count(lines, Op::kAllReduce, "dp", Phase::kOptimizer), parameters + 2 + 1);
   EXPECT_EQ(Count(lines, Op::kAllReduce, "dp", Phase::kOptimizer, "optimizer.loss"), 2);
   EXPECT_EQ(Count(lines, Op::kAllReduce, "dp", Phase::kOptimizer, "clip"), 1);
-  ExpectGolden("comm_plan_dp2_tp2.txt", Text(lines));
+  test::ExpectGolden("comm_plan_dp2_tp2.txt", Text(lines));
 }
 
 TEST(CommPlan, SequenceParallelGathersAndScattersInstead) {
@@ -97,7 +85,7 @@ TEST(CommPlan, SequenceParallelGathersAndScattersInstead) {
   EXPECT_EQ(Count(lines, Op::kReduceScatter, "tp", Phase::kForward, "embed"), 1);
   EXPECT_EQ(Count(lines, Op::kAllGather, "tp", Phase::kForward, "head"), 1);
   EXPECT_EQ(Count(lines, Op::kAllReduce, "tp", Phase::kForward, "loss"), 3);
-  ExpectGolden("comm_plan_dp2_tp2_sp.txt", Text(lines));
+  test::ExpectGolden("comm_plan_dp2_tp2_sp.txt", Text(lines));
 }
 
 TEST(CommPlan, FsdpFullGathersTwiceAndScattersOnce) {
@@ -112,7 +100,7 @@ TEST(CommPlan, FsdpFullGathersTwiceAndScattersOnce) {
             parameters);
   EXPECT_EQ(Count(lines, Op::kAllReduce, "dp", Phase::kOptimizer), 3);
   EXPECT_EQ(Count(lines, Op::kAllReduce, "tp", Phase::kForward, "blocks."), 2 * kLayers);
-  ExpectGolden("comm_plan_dp2_tp2_full.txt", Text(lines));
+  test::ExpectGolden("comm_plan_dp2_tp2_full.txt", Text(lines));
 }
 
 TEST(CommPlan, FsdpGradientsGathersCopiesAfterTheUpdate) {
@@ -124,7 +112,7 @@ TEST(CommPlan, FsdpGradientsGathersCopiesAfterTheUpdate) {
   EXPECT_EQ(Count(lines, Op::kReduceScatter, "dp", Phase::kBackward) +
                 Count(lines, Op::kReduceScatter, "dp", Phase::kOptimizer),
             parameters);
-  ExpectGolden("comm_plan_dp2_tp2_gradients.txt", Text(lines));
+  test::ExpectGolden("comm_plan_dp2_tp2_gradients.txt", Text(lines));
 }
 
 TEST(CommPlan, FourMicroBatchesReduceGradientsOnce) {

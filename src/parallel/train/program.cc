@@ -202,32 +202,36 @@ LocalProgram BuildEval(Transformer& model, const StepOptions& o) {
   return Partition(t.trace.Finish({{"sum", loss.sum}, {"count", loss.count}}), {.mesh = o.model.mesh});
 }
 
-void AddEntries(State& state, Transformer& model, const StepOptions& o, const StepPrograms& programs) {
+std::vector<EntryInfo> EntriesOf(Transformer& model, const StepOptions& o, const StepPrograms& programs) {
   ModelScope scope(o.model);
-  DType dtype = o.model.precision.params;
-  for (const Parameter* p : model.Parameters()) {
-    Sharding stored = scope.Stored(*p);
-    state.Add(p->path(), dtype, p->shape(), stored, true);
-    state.Add(entry::FirstMoment(p->path()), dtype, p->shape(), stored, true);
-    state.Add(entry::SecondMoment(p->path()), dtype, p->shape(), stored, true);
-    if (o.model.fsdp == Fsdp::kGradients)
-      state.Add(CopyName(p->path()), o.model.precision.compute, p->shape(), scope.Used(*p), false);
-  }
+  const Precision& precision = o.model.precision;
+  std::vector<EntryInfo> entries;
   auto parameters = model.Parameters();
+  for (const Parameter* p : parameters) {
+    Sharding stored = scope.Stored(*p);
+    entries.push_back({p->path(), EntryKind::kParameter, precision.params, p->shape(), stored});
+    for (const std::string& moment : {entry::FirstMoment(p->path()), entry::SecondMoment(p->path())})
+      entries.push_back({moment, EntryKind::kMoment, precision.params, p->shape(), stored});
+    if (o.model.fsdp == Fsdp::kGradients)
+      entries.push_back({CopyName(p->path()), EntryKind::kCopy, precision.compute, p->shape(), scope.Used(*p)});
+  }
   for (size_t i = 0; i < programs.accumulators.size(); i++) {
     const auto& [name, sharding] = programs.accumulators[i];
-    DType acc = AccumulateType(o.model.precision.compute);
-    if (i < 2)
-      state.Add(name, acc, {}, sharding, false);
-    else
-      state.Add(name, o.model.precision.reduce, parameters[i - 2]->shape(), sharding, false);
+    DType dtype = i < 2 ? AccumulateType(precision.compute) : precision.reduce;  // the loss and its count come first
+    entries.push_back({name, EntryKind::kAccumulator, dtype, i < 2 ? Shape{} : parameters[i - 2]->shape(), sharding});
   }
   Sharding batch = BatchPlacement(o.model.mesh), replicated(o.model.mesh.num_axes());
   for (const char* slot : {entry::kTokens, entry::kTargets})
-    state.Add(slot, DType::kI32, {o.rows, o.tokens}, batch, false);
+    entries.push_back({slot, EntryKind::kSlot, DType::kI32, {o.rows, o.tokens}, batch});
   for (const char* slot : {entry::kStep, entry::kFirstRow, entry::kUpdates})
-    state.Add(slot, DType::kI64, {}, replicated, false);
-  state.Add(entry::kLr, ScalarType(o), {}, replicated, false);
+    entries.push_back({slot, EntryKind::kSlot, DType::kI64, {}, replicated});
+  entries.push_back({entry::kLr, EntryKind::kSlot, ScalarType(o), {}, replicated});
+  return entries;
+}
+
+void AddEntries(State& state, Transformer& model, const StepOptions& o, const StepPrograms& programs) {
+  for (const EntryInfo& e : EntriesOf(model, o, programs))
+    state.Add(e.name, e.dtype, e.shape, e.sharding, e.kind == EntryKind::kParameter || e.kind == EntryKind::kMoment);
 }
 
 void InitParameters(State& state, Transformer& model, const StepOptions& o, const Runtime& runtime) {

@@ -59,7 +59,17 @@ StepPrograms BuildStep(Transformer& model, const StepOptions& options);
 // One micro-batch of evaluation: outputs "sum" and "count".
 LocalProgram BuildEval(Transformer& model, const StepOptions& options);
 
-// Adds every entry that the programs name: parameters (unset), moments, copies, accumulators and slots.
+// Every entry that the programs name, on whichever rank: the one list that memory is planned and allocated by.
+enum class EntryKind : uint8_t { kParameter, kMoment, kCopy, kAccumulator, kSlot };
+struct EntryInfo {
+  std::string name;
+  EntryKind kind;
+  DType dtype;
+  Shape shape;  // global
+  Sharding sharding;
+};
+std::vector<EntryInfo> EntriesOf(Transformer& model, const StepOptions& options, const StepPrograms& programs);
+// Adds them all to the state, as zeros.
 void AddEntries(State& state, Transformer& model, const StepOptions& options, const StepPrograms& programs);
 // Sets the parameters to their initial values, a function of seed and path only; copies follow.
 void InitParameters(State& state, Transformer& model, const StepOptions& options, const Runtime& runtime);

@@ -45,21 +45,24 @@ StepOptions StepOptionsOf(const Config& config) {
 }
 
 StateBytes StateBytesOf(Transformer& model, const StepOptions& o, const StepPrograms& programs) {
-  ModelScope scope(o.model);
   StateBytes bytes;
-  auto chunk = [&](const Shape& shape, const Sharding& s, DType dtype) {
-    return NumElements(ChunkShape(shape, s, o.model.mesh)) * int64_t(SizeOf(dtype));
+  auto total = [&](EntryKind kind) -> int64_t& {
+    switch (kind) {
+      case EntryKind::kParameter:
+        return bytes.parameters;
+      case EntryKind::kMoment:
+        return bytes.moments;
+      case EntryKind::kCopy:
+        return bytes.copies;
+      case EntryKind::kAccumulator:
+        return bytes.accumulators;
+      case EntryKind::kSlot:
+        break;
+    }
+    return bytes.slots;
   };
-  auto parameters = model.Parameters();
-  for (const Parameter* p : parameters) {
-    int64_t stored = chunk(p->shape(), scope.Stored(*p), o.model.precision.params);
-    bytes.parameters += stored;
-    bytes.moments += 2 * stored;
-    if (o.model.fsdp == Fsdp::kGradients) bytes.copies += chunk(p->shape(), scope.Used(*p), o.model.precision.compute);
-  }
-  for (size_t i = 2; i < programs.accumulators.size(); i++)
-    bytes.accumulators += chunk(parameters[i - 2]->shape(), programs.accumulators[i].second, o.model.precision.reduce);
-  bytes.slots = 2 * chunk({o.rows, o.tokens}, BatchPlacement(o.model.mesh), DType::kI32);
+  for (const EntryInfo& e : EntriesOf(model, o, programs))
+    total(e.kind) += NumElements(ChunkShape(e.shape, e.sharding, o.model.mesh)) * int64_t(SizeOf(e.dtype));
   return bytes;
 }
 

@@ -1,0 +1,21 @@
+// Golden files: what a test compares a text with. WEFT_UPDATE_GOLDEN=1 writes them anew; the diff is then for a
+// reviewer to read.
+#pragma once
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <string>
+
+namespace weft::test {
+
+inline void ExpectGolden(const std::string& name, const std::string& text) {
+  std::string path = std::string(WEFT_GOLDEN_DIR) + "/" + name;
+  if (std::getenv("WEFT_UPDATE_GOLDEN")) std::ofstream(path) << text;
+  std::ifstream file(path);
+  std::string golden((std::istreambuf_iterator<char>(file)), {});
+  EXPECT_EQ(golden, text) << "this changed: " << path;
+}
+
+}  // namespace weft::test

@@ -1,0 +1,189 @@
+// What weft plan prints: text and JSON as golden files, and their numbers against those of a step that runs.
+#include "launcher/plan_report.h"
+
+#include <gtest/gtest.h>
+
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <regex>
+#include <set>
+
+#include "golden.h"
+#include "parallel/training.h"
+
+namespace weft {
+namespace {
+
+using nlohmann::json;
+
+struct Case {
+  const char *name, *model;
+  std::vector<std::string> words;
+};
+constexpr const char* kGpt =
+    "{family: gpt2, layers: 2, heads: 4, dim: 32, ffn: 64, vocab: 64, context: 8, dropout: 0.1}";
+constexpr const char* kLlama =
+    "{family: llama, layers: 2, heads: 4, kv_heads: 2, dim: 32, ffn: 48, vocab: 64, context: 8}";
+const Case kCases[] = {{"gpt2", kGpt, {}},
+                       {"gpt2_sp", kGpt, {"parallel.sequence_parallel=true"}},
+                       {"gpt2_full", kGpt, {"parallel.fsdp=full"}},
+                       {"gpt2_full_mb4", kGpt, {"parallel.fsdp=full", "train.micro_batch=1"}},
+                       {"llama", kLlama, {}}};
+void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
+
+Config ConfigOf(const Case& c) {
+  std::string yaml = fmt::format(
+      "model: {}\ndata: {{synthetic: true}}\nmesh: {{dp: 2, tp: 2}}\ntrain: {{steps: 1, global_batch: 8, clip: 1.0}}\n",
+      c.model);
+  Config config = ParseConfig(yaml, "case.yaml", c.words).value();
+  bool resolved = Resolve(config, 4).ok() && ResolveVocab(config, 64).ok();
+  WEFT_CHECK(resolved, "the case is no config that can be planned");
+  return config;
+}
+
+using Key = std::pair<std::string, std::string>;  // (axis, op)
+using Totals = std::map<Key, CallCount>;          // per step and rank
+// What a rank of a run allocated, and what it handed to the groups in a step.
+struct Ran {
+  int64_t state = 0, arena = 0;
+  Totals totals;
+};
+
+Ran RunOnRank(const Config& config, Context& context, GroupFactory& groups) {
+  RegisterCpuKernels(context.kernels(DeviceKind::kCpu));
+  RegisterCollectives(context.kernels(DeviceKind::kCpu), DeviceKind::kCpu);
+  StepOptions o = StepOptionsOf(config);
+  DeviceMesh mesh(context, groups, o.model.mesh);
+  Runtime runtime{&context, &mesh, o.model.mesh, mesh.coords()};
+  Transformer model(ModelOf(config));
+  StepPrograms programs = BuildStep(model, o);
+  State state(o.model.mesh, mesh.coords());
+  AddEntries(state, model, o, programs);
+  InitParameters(state, model, o, runtime);
+  auto runner = MakeRunner(ExecutorKind::kCompiled, state, model, o, programs, runtime);
+  state.SetScalar(entry::kUpdates, 1);
+  mesh.ResetCounts();
+  runner->Step([&](int j) { testing_::FillSlots(state, o, 8, 64, 1, j); });
+  Ran ran{.arena = int64_t(runner->arena_bytes())};
+  for (const auto& [name, e] : state.entries()) ran.state += int64_t(e.local.buffer()->bytes());
+  for (const DeviceMesh::AxisCount& c : mesh.Counts())
+    ran.totals[{o.model.mesh.names[size_t(c.axis)], Name(c.op)}] = c.count;
+  return ran;
+}
+
+std::vector<Ran> RunOnRanks(const Config& config) {
+  std::vector<Ran> all;
+  std::mutex mutex;
+  RunRanks(4, [&](Context& context, GroupFactory& groups) {
+    Ran mine = RunOnRank(config, context, groups);
+    std::lock_guard lock(mutex);
+    all.push_back(std::move(mine));
+  });
+  return all;
+}
+
+Totals TotalsOfPlan(const Config& config) {
+  StepOptions o = StepOptionsOf(config);
+  Transformer model(ModelOf(config));
+  StepPrograms programs = BuildStep(model, o);
+  Totals totals;
+  auto add = [&](const LocalProgram& program, int times) {
+    for (const CommLine& l : CommPlan(program)) {
+      totals[{l.axis_name, Name(l.op)}].calls += times;
+      totals[{l.axis_name, Name(l.op)}].bytes += times * l.bytes;
+    }
+  };
+  if (programs.accumulate) add(*programs.accumulate, o.micro_steps - 1);
+  add(programs.step, 1);
+  return totals;
+}
+
+Totals TotalsOfJson(const json& report) {
+  Totals totals;
+  for (const json& line : report["collectives"]) {
+    CallCount& c = totals[{line["axis"], line["op"]}];
+    c.calls += line["times"].get<int>();
+    c.bytes += line["times"].get<int64_t>() * line["bytes"].get<int64_t>();
+  }
+  return totals;
+}
+
+Totals TotalsOfText(const std::string& text) {
+  Totals totals;
+  std::regex pattern("\n  (\\w+) +(\\w+) +(\\d+) calls +(\\d+) bytes");
+  for (std::sregex_iterator it(text.begin(), text.end(), pattern), end; it != end; ++it) {
+    CallCount& c = totals[{(*it)[1], (*it)[2]}];
+    c.calls += std::stoi((*it)[3]);
+    c.bytes += std::stoll((*it)[4]);
+  }
+  return totals;
+}
+
+std::set<std::string> KeysOf(const json& object) {
+  std::set<std::string> keys;
+  for (const auto& item : object.items()) keys.insert(item.key());
+  return keys;
+}
+
+// Numbers of lines change with every edit above them.
+std::string WithoutLineNumbers(const std::string& text) {
+  return std::regex_replace(text, std::regex("(\\.(?:cc|h)):[1-9]\\d*"), "$1:#");
+}
+
+class Plan : public testing::TestWithParam<Case> {
+ protected:
+  const Config config_ = ConfigOf(GetParam());
+  const PlanReport report_ = MakePlanReport(config_);
+  const json json_ = json::parse(ToJson(report_));
+};
+
+TEST_P(Plan, PrintsWhatTheGoldenFilesSay) {
+  std::string name = fmt::format("plan_{}_dp2_tp2", GetParam().name);
+  test::ExpectGolden(name + ".txt", WithoutLineNumbers(ToText(report_)));
+  test::ExpectGolden(name + ".json", WithoutLineNumbers(ToJson(report_)));
+}
+
+TEST_P(Plan, JsonHasTheKeysOfTheContract) {
+  EXPECT_EQ(KeysOf(json_), (std::set<std::string>{"collectives", "memory", "flops"}));
+  ASSERT_FALSE(json_["collectives"].empty());
+  std::regex place("[a-z0-9_]+\\.cc:[1-9][0-9]*");
+  for (const json& line : json_["collectives"]) {
+    EXPECT_EQ(KeysOf(line), (std::set<std::string>{"op", "axis", "bytes", "shape", "phase", "times", "scope", "line"}));
+    EXPECT_TRUE(std::regex_match(line["line"].get<std::string>(), place)) << line;
+  }
+}
+
+TEST_P(Plan, TotalsAreThoseOfAStepThatRuns) {
+  Totals planned = TotalsOfPlan(config_);
+  EXPECT_EQ(TotalsOfJson(json_), planned);
+  EXPECT_EQ(TotalsOfText(ToText(report_)), planned);
+  for (const Ran& ran : RunOnRanks(config_)) EXPECT_EQ(ran.totals, planned);
+}
+
+TEST_P(Plan, MemoryIsWhatARunAllocates) {
+  const json& memory = json_["memory"];
+  int64_t sum = 0;
+  for (const auto& item : memory.items())
+    if (item.key() != "total") sum += item.value().get<int64_t>();
+  EXPECT_EQ(memory["total"], sum);
+  for (const Ran& ran : RunOnRanks(config_)) {
+    EXPECT_EQ(memory["activations"], ran.arena);
+    EXPECT_EQ(memory["total"], ran.arena + ran.state);
+  }
+  EXPECT_NE(ToText(report_).find(fmt::format("together {} B\n", sum)), std::string::npos);
+}
+
+// A product's forward and two backward ones; attention has two forward and, as it keeps no scores, five backward.
+TEST_P(Plan, FlopsAreThoseOfTheProducts) {
+  constexpr int64_t kWidth = 32, kVocab = 64, kContext = 8, kTokens = 8 * kContext;
+  bool llama = GetParam().model == kLlama;
+  int64_t attention = (llama ? 3 : 4) * kWidth * kWidth;  // half as wide, K and V are one square
+  int64_t mlp = llama ? 3 * kWidth * 48 : 2 * kWidth * 64;
+  int64_t weights = 2 * (attention + mlp) + kWidth * kVocab, scores = 2 * kContext * kWidth;
+  EXPECT_EQ(json_["flops"], 2 * kTokens * (3 * weights + 7 * scores));
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Plan, testing::ValuesIn(kCases), [](const auto& p) { return p.param.name; });
+
+}  // namespace
+}  // namespace weft
