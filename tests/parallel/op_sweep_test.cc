@@ -52,7 +52,7 @@ TEST_P(OpSweep, EveryPlacementEqualsOneRank) {
     return;
   }
   ASSERT_FALSE(Record(op).samples(op).empty()) << Name(op) << " has no samples";
-  sweep::Result result = sweep::SweepOp(op, {.share = test::Share()});
+  sweep::Result result = sweep::SweepOp(op, {.share = size_t(test::Share())});
   fmt::print("sweep {:20} {:6} placements, {:7} rank runs, {:6} refused{}\n", Name(op), result.cases, result.runs,
              result.refused, result.composed ? fmt::format(", {} backward by composition", result.composed) : "");
   Total().Add(result);
@@ -60,8 +60,18 @@ TEST_P(OpSweep, EveryPlacementEqualsOneRank) {
   EXPECT_EQ(result.thinned, thinned) << Name(op) << ": is the line of known_gaps.txt missing, or has the gap closed?";
   EXPECT_EQ(result.composed > 0, composed) << Name(op) << ": see known_gaps.txt";
   EXPECT_GT(result.cases, 0);
+  EXPECT_EQ(result.unplaced, 0);
   for (size_t i = 0; i < result.failures.size() && i < 5; i++) ADD_FAILURE() << result.failures[i];
   EXPECT_EQ(result.failures.size(), 0u);
+}
+
+// Replicate comes first in every list, so a share that began there would run nothing else of an op with few placements.
+TEST(OpSweepShare, RunsMoreThanReplicateForEachSampleAndMesh) {
+  for (Op op : {Op::kExp, Op::kReduceSum, Op::kEinsum, Op::kLayerNorm}) {
+    sweep::Result result = sweep::SweepOp(op, {.share = 1000});
+    EXPECT_EQ(result.unplaced, 0) << Name(op);
+    EXPECT_GE(result.cases, int64_t(4 * Record(op).samples(op).size())) << Name(op) << ": one a sample and mesh";
+  }
 }
 
 std::string OpName(const testing::TestParamInfo<int>& param) { return Name(Op(param.param)); }

@@ -9,6 +9,7 @@
 #include <random>
 #include <utility>
 
+#include "core/base/hash.h"
 #include "core/compile/interpreter.h"
 #include "core/graph/builder.h"
 #include "core/transforms/grad.h"
@@ -207,10 +208,30 @@ struct Case {
   LocalProgram local;
 };
 
+bool AnyPlaced(const std::vector<Sharding>& placements) {
+  return std::any_of(placements.begin(), placements.end(), [](const Sharding& s) { return !s.IsReplicated(); });
+}
+
+// Where a share of the placements begins: elsewhere for each op, sample and mesh, and the same in every process.
+uint64_t Stagger(Op op, size_t sample, const std::vector<int>& mesh) {
+  StableHash hash;
+  hash.Mix(uint64_t(op));
+  hash.Mix(uint64_t(sample));
+  for (int k : mesh) hash.Mix(uint64_t(k));
+  return hash.value();
+}
+
 class MeshSweep {
  public:
   MeshSweep(Op op, size_t index, const Sample& sample, const std::vector<int>& mesh, const Options& options)
-      : op_(op), index_(index), sample_(sample), sizes_(mesh), mesh_(test::MeshOf(mesh)), options_(options) {
+      : op_(op),
+        index_(index),
+        sample_(sample),
+        sizes_(mesh),
+        mesh_(test::MeshOf(mesh)),
+        options_(options),
+        stagger_(Stagger(op, index, mesh)),
+        seen_(stagger_ % options.share) {
     Program reference =
         Trace(op, sample, std::vector<Sharding>(sample.inputs.size(), Sharding(0)), 0, options.backward);
     values_ = Inputs(sample, reference, 11 + index);
@@ -224,10 +245,11 @@ class MeshSweep {
   Result Run() {
     std::vector<std::vector<Sharding>> choices;
     for (const SampleInput& input : sample_.inputs) choices.push_back(Placements(input, mesh_.num_axes()));
-    if (choices.empty())
-      Prepare({});
+    if (std::all_of(choices.begin(), choices.end(), [](const auto& c) { return c.size() == 1; }))
+      Prepare(std::vector<Sharding>(choices.size(), Sharding(mesh_.num_axes())));
     else
-      result_.thinned = !Combinations(choices, [&](const std::vector<Sharding>& p) { Prepare(p); });
+      result_.thinned = !Combinations(choices, [&](const std::vector<Sharding>& p) { PrepareShare(p); });
+    PrepareSpare();
     Flush();
     Wait();
     return std::move(result_);
@@ -252,14 +274,27 @@ class MeshSweep {
     return false;
   }
 
+  void PrepareShare(const std::vector<Sharding>& placements) {
+    if (seen_++ % options_.share == 0)
+      Prepare(placements);
+    else if (placed_ == 0 && spare_.size() < options_.share && AnyPlaced(placements))
+      spare_.push_back(placements);
+  }
+
+  // A share of few placements may hold Replicate alone: then one that was left out runs.
+  void PrepareSpare() {
+    for (size_t i = 0; i < spare_.size() && placed_ == 0; i++) Prepare(spare_[(stagger_ + i) % spare_.size()]);
+    result_.unplaced += placed_ == 0 && !spare_.empty();
+  }
+
   void Prepare(const std::vector<Sharding>& placements) {
-    if (seen_++ % options_.share != 0) return;
     Program program = Trace(op_, sample_, placements, mesh_.num_axes(), options_.backward);
     const Node& node = *std::find_if(program.graph.nodes.begin(), program.graph.nodes.end(), [&](const auto& n) {
                           return n->op == op_;
                         })->get();
     try {
       batch_.push_back({placements, Partition(program.graph, {.mesh = mesh_, .ops = options_.ops})});
+      placed_ += AnyPlaced(placements);
     } catch (const Error& e) {
       if (MustRefuse(placements, node))
         result_.refused++;
@@ -328,7 +363,9 @@ class MeshSweep {
   const Options& options_;
   Values values_, expected_;
   std::vector<Case> batch_;
-  int64_t seen_ = 0;
+  uint64_t stagger_, seen_;
+  int64_t placed_ = 0;  // cases in which an operand is placed at all
+  std::vector<std::vector<Sharding>> spare_;
   Result result_;
   std::mutex mutex_;
   std::future<void> running_;  // last: it ends before what it uses
@@ -352,6 +389,7 @@ void Result::Add(const Result& other) {
   runs += other.runs;
   refused += other.refused;
   composed += other.composed;
+  unplaced += other.unplaced;
   thinned |= other.thinned;
   failures.insert(failures.end(), other.failures.begin(), other.failures.end());
 }
