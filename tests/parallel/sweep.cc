@@ -190,6 +190,11 @@ Values Inputs(const Sample& sample, const Program& reference, uint64_t seed) {
 }
 
 bool SameValues(const Tensor& got, const Tensor& want, std::string* why) {
+  if (got.shape() != want.shape() || got.dtype() != want.dtype()) {
+    *why = fmt::format("is {} {}, one rank has {} {}", Name(got.dtype()), ToString(got.shape()), Name(want.dtype()),
+                       ToString(want.shape()));
+    return false;
+  }
   std::vector<double> a = got.ToDoubles(), b = want.ToDoubles();
   double scale = got.dtype() == DType::kF64 ? 1 : 1e5;  // 1e-6: partial sums of a cast to f32 round each on its own
   for (double v : b)
