@@ -70,7 +70,7 @@ std::string Describe(Op op, size_t sample, const std::vector<int>& mesh, const s
   return text;
 }
 
-// Every placement of one operand: per axis R, S(each dim), P; where axes share a dim, in both orders.
+// Every placement of one operand, each once: per axis R, S(each dim), P; where axes share a dim, in both orders.
 std::vector<Sharding> Placements(const SampleInput& input, int axes) {
   std::vector<Placement> one{Replicate()};
   for (int d = 0; d < int(input.shape.size()); d++) one.push_back(Shard(d));
@@ -85,11 +85,13 @@ std::vector<Sharding> Placements(const SampleInput& input, int axes) {
     for (const Placement& p : one) all.push_back(Sharding{p});
     return all;
   }
-  // Two axes on one dim, the minor axis first: the order that goes wrong in silence is swept first.
+  // Two axes on one dim, first with axis 1 as the major one, then with axis 0: what goes wrong in silence comes first.
+  for (bool minor_first : {true, false})
+    for (const Placement& p : one)
+      if (p.kind == Placement::kShard) all.push_back(Sharding{Shard(p.dim, minor_first), Shard(p.dim, !minor_first)});
   for (const Placement& p : one)
-    if (p.kind == Placement::kShard) all.push_back(Sharding{Shard(p.dim, 1), Shard(p.dim, 0)});
-  for (const Placement& p : one)
-    for (const Placement& q : one) all.push_back(Sharding{p, q});
+    for (const Placement& q : one)
+      if (p.kind != Placement::kShard || !(p == q)) all.push_back(Sharding{p, q});
   return all;
 }
 
