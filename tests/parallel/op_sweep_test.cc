@@ -16,19 +16,45 @@ namespace {
 const std::set<Op> kElsewhere{Op::kLeaf,          Op::kReshard,  Op::kAllReduce,  Op::kAllGather,
                               Op::kReduceScatter, Op::kAllToAll, Op::kLocalSlice, Op::kMaskPartial};
 
-// (op, kind) of every line of known_gaps.txt.
-std::set<std::pair<std::string, std::string>> KnownGaps() {
-  std::set<std::pair<std::string, std::string>> gaps;
-  std::ifstream file(WEFT_KNOWN_GAPS);
-  EXPECT_TRUE(file.good()) << WEFT_KNOWN_GAPS;
+using Gaps = std::set<std::pair<std::string, std::string>>;  // (op, kind)
+
+bool IsSwept(const std::string& name) {
+  for (int i = 0; i < kNumOps; i++)
+    if (Name(Op(i)) == name) return !kElsewhere.contains(Op(i));
+  return false;
+}
+
+// A line that names no op of the sweep or no kind would excuse nothing, and nobody would know.
+Gaps ReadGaps(std::istream& file) {
+  Gaps gaps;
   std::string line, op, kind, reason;
   while (std::getline(file, line)) {
     if (line.empty() || line[0] == '#') continue;
     std::istringstream words(line);
-    EXPECT_TRUE(words >> op >> kind >> reason) << "a gap needs a reason: " << line;
-    gaps.insert({op, kind});
+    WEFT_CHECK(words >> op >> kind >> reason, "known_gaps.txt: a gap needs a reason: " + line);
+    WEFT_CHECK(IsSwept(op), "known_gaps.txt: no op of the sweep: " + line);
+    WEFT_CHECK(kind == "thinned" || kind == "composed", "known_gaps.txt: neither thinned nor composed: " + line);
+    WEFT_CHECK(gaps.insert({op, kind}).second, "known_gaps.txt: twice: " + line);
   }
   return gaps;
+}
+
+const Gaps& KnownGaps() {
+  static const Gaps gaps = [] {
+    std::ifstream file(WEFT_KNOWN_GAPS);
+    WEFT_CHECK(file.good(), "cannot read " WEFT_KNOWN_GAPS);
+    return ReadGaps(file);
+  }();
+  return gaps;
+}
+
+TEST(KnownGaps, NamesOpsAndKindsOfTheSweep) {
+  EXPECT_NO_THROW(KnownGaps());
+  for (const char* line : {"sdpa_grda thinned why", "leaf thinned why", "sdpa thined why", "sdpa thinned",
+                           "sdpa thinned why\nsdpa thinned why"}) {
+    std::istringstream file(line);
+    EXPECT_THROW(ReadGaps(file), Error) << line;
+  }
 }
 
 sweep::Result& Total() {
