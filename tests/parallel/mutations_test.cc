@@ -85,7 +85,7 @@ TEST_P(Mutations, TheSweepCatchesIt) {
   mutation.apply(broken[size_t(mutation.op)]);
   options.ops = &broken;
   sweep::Result result = sweep::SweepOp(mutation.op, options);
-  EXPECT_FALSE(result.failures.empty()) << "the sweep does not notice";
+  ASSERT_FALSE(result.failures.empty()) << "the sweep does not notice";
   fmt::print("shown: mutation {} caught: {} failures in {} placements\n", mutation.name, result.failures.size(),
              result.cases);
 }
