@@ -301,6 +301,7 @@ class MeshSweep {
                         })->get();
     try {
       batch_.push_back({placements, Partition(program.graph, {.mesh = mesh_, .ops = options_.ops})});
+      if (options_.damage) options_.damage(batch_.back().local.graph);
       placed_ += AnyPlaced(placements);
     } catch (const Error& e) {
       if (MustRefuse(placements, node))

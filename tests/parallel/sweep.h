@@ -4,12 +4,14 @@
 #include <string>
 #include <vector>
 
+#include "core/graph/graph.h"
 #include "core/ops/record.h"
 
 namespace weft::sweep {
 
 struct Options {
-  const OpTable* ops = nullptr;  // rules to test; null: the real ones
+  const OpTable* ops = nullptr;            // rules to test; null: the real ones
+  void (*damage)(Graph& local) = nullptr;  // a change to each rank's program, as a broken planner would make it
   std::vector<std::vector<int>> meshes = {{2, 2}, {2}, {3}, {4}};
   bool backward = true;
   size_t share = 1;  // run each share-th placement, from one that differs by op, sample and mesh
