@@ -1,4 +1,5 @@
-// The sweep finds broken rules: each mutation changes one fact of one record, and the sweep of that op must fail.
+// The sweep finds broken rules: each mutation changes one fact of one record, or of the programs that are made with it,
+// and the sweep of that op must fail.
 //
 // A rule that lays operand and result out differently would have kernels write outside their chunks, so such mutations
 // (labels swapped, a permutation forgotten) are not here: they end in a crash, not in a report.
@@ -32,12 +33,42 @@ Outputs CrossEntropyWithoutSmoothing(const Node& node) {
   return Record(Op::kCrossEntropy).fallback(plain);
 }
 
+// The order of two axes on one dim, exchanged: of two collectives in a row on the same dim, each takes the other's
+// axis. Chunks keep their sizes, so nothing but the numbers shows it.
+template <Op op>
+void ExchangeAxes(Graph& local) {
+  for (const auto& second : local.nodes) {
+    if (second->op != op || second->inputs[0].node().op != op) continue;
+    Node& first = *second->inputs[0].node_ptr();
+    int64_t dim = first.attrs.Int("dim"), a = first.attrs.Int("axis"), b = second->attrs.Int("axis");
+    if (second->attrs.Int("dim") != dim) continue;
+    first.attrs.Set({"axis", b});
+    second->attrs.Set({"axis", a});
+    Sharding& between = first.outputs[0].sharding;
+    Placement of_a = between[int(a)];
+    between.Set(int(a), between[int(b)]);
+    between.Set(int(b), of_a);
+  }
+}
+
+void ReduceOverTheOtherAxis(Graph& local) {
+  for (const auto& node : local.nodes)
+    if (node->op == Op::kAllReduce && node->outputs[0].sharding.num_axes() == 2)
+      node->attrs.Set({"axis", 1 - node->attrs.Int("axis")});
+}
+
 struct Mutation {
   const char* name;
   Op op;
   void (*apply)(OpRecord& record);
   std::vector<std::vector<int>> meshes = {{2}};
+  void (*damage)(Graph& local) = nullptr;  // not the record but the programs made with it
 };
+
+// What one axis alone cannot show.
+Mutation TwoAxisMutation(const char* name, Op op, void (*damage)(Graph& local)) {
+  return {name, op, [](OpRecord&) {}, {{2, 2}}, damage};
+}
 
 template <Op op, auto Change>
 Mutation DimsMutation(const char* name, std::vector<std::vector<int>> meshes = {{2}}) {
@@ -68,6 +99,9 @@ const Mutation kMutations[] = {
     DimsMutation<Op::kMerge, kGroupInnerOfOne>("MergeWithAWrongInnerSize", {{3}}),
     {"SmoothingLostOverAShardedVocabulary", Op::kCrossEntropy,
      [](OpRecord& record) { record.fallback = CrossEntropyWithoutSmoothing; }},
+    TwoAxisMutation("OuterAxisOfADimGatheredFirst", Op::kExp, ExchangeAxes<Op::kAllGather>),
+    TwoAxisMutation("InnerAxisOfADimSlicedFirst", Op::kAdd, ExchangeAxes<Op::kLocalSlice>),
+    TwoAxisMutation("SumOverTheOtherAxis", Op::kReduceSum, ReduceOverTheOtherAxis),
 };
 
 void PrintTo(const Mutation& mutation, std::ostream* out) { *out << mutation.name; }
@@ -84,10 +118,14 @@ TEST_P(Mutations, TheSweepCatchesIt) {
   OpTable broken = Ops();
   mutation.apply(broken[size_t(mutation.op)]);
   options.ops = &broken;
+  options.damage = mutation.damage;
   sweep::Result result = sweep::SweepOp(mutation.op, options);
-  EXPECT_FALSE(result.failures.empty()) << "the sweep does not notice";
+  ASSERT_FALSE(result.failures.empty()) << "the sweep does not notice";
   fmt::print("shown: mutation {} caught: {} failures in {} placements\n", mutation.name, result.failures.size(),
              result.cases);
+  if (!mutation.damage) return;
+  options.meshes = {{2}, {3}, {4}};
+  EXPECT_TRUE(sweep::SweepOp(mutation.op, options).failures.empty()) << "one axis is enough to find it";
 }
 
 std::string MutationName(const testing::TestParamInfo<Mutation>& info) { return info.param.name; }

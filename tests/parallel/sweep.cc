@@ -9,6 +9,7 @@
 #include <random>
 #include <utility>
 
+#include "core/base/hash.h"
 #include "core/compile/interpreter.h"
 #include "core/graph/builder.h"
 #include "core/transforms/grad.h"
@@ -69,7 +70,7 @@ std::string Describe(Op op, size_t sample, const std::vector<int>& mesh, const s
   return text;
 }
 
-// Every placement of one operand: per axis R, S(each dim), P; where axes share a dim, in both orders.
+// Every placement of one operand, each once: per axis R, S(each dim), P; where axes share a dim, in both orders.
 std::vector<Sharding> Placements(const SampleInput& input, int axes) {
   std::vector<Placement> one{Replicate()};
   for (int d = 0; d < int(input.shape.size()); d++) one.push_back(Shard(d));
@@ -84,11 +85,13 @@ std::vector<Sharding> Placements(const SampleInput& input, int axes) {
     for (const Placement& p : one) all.push_back(Sharding{p});
     return all;
   }
-  // Two axes on one dim, the minor axis first: the order that goes wrong in silence is swept first.
+  // Two axes on one dim, first with axis 1 as the major one, then with axis 0: what goes wrong in silence comes first.
+  for (bool minor_first : {true, false})
+    for (const Placement& p : one)
+      if (p.kind == Placement::kShard) all.push_back(Sharding{Shard(p.dim, minor_first), Shard(p.dim, !minor_first)});
   for (const Placement& p : one)
-    if (p.kind == Placement::kShard) all.push_back(Sharding{Shard(p.dim, 1), Shard(p.dim, 0)});
-  for (const Placement& p : one)
-    for (const Placement& q : one) all.push_back(Sharding{p, q});
+    for (const Placement& q : one)
+      if (p.kind != Placement::kShard || !(p == q)) all.push_back(Sharding{p, q});
   return all;
 }
 
@@ -189,6 +192,11 @@ Values Inputs(const Sample& sample, const Program& reference, uint64_t seed) {
 }
 
 bool SameValues(const Tensor& got, const Tensor& want, std::string* why) {
+  if (got.shape() != want.shape() || got.dtype() != want.dtype()) {
+    *why = fmt::format("is {} {}, one rank has {} {}", Name(got.dtype()), ToString(got.shape()), Name(want.dtype()),
+                       ToString(want.shape()));
+    return false;
+  }
   std::vector<double> a = got.ToDoubles(), b = want.ToDoubles();
   double scale = got.dtype() == DType::kF64 ? 1 : 1e5;  // 1e-6: partial sums of a cast to f32 round each on its own
   for (double v : b)
@@ -207,10 +215,30 @@ struct Case {
   LocalProgram local;
 };
 
+bool AnyPlaced(const std::vector<Sharding>& placements) {
+  return std::any_of(placements.begin(), placements.end(), [](const Sharding& s) { return !s.IsReplicated(); });
+}
+
+// Where a share of the placements begins: elsewhere for each op, sample and mesh, and the same in every process.
+uint64_t Stagger(Op op, size_t sample, const std::vector<int>& mesh) {
+  StableHash hash;
+  hash.Mix(uint64_t(op));
+  hash.Mix(uint64_t(sample));
+  for (int k : mesh) hash.Mix(uint64_t(k));
+  return hash.value();
+}
+
 class MeshSweep {
  public:
   MeshSweep(Op op, size_t index, const Sample& sample, const std::vector<int>& mesh, const Options& options)
-      : op_(op), index_(index), sample_(sample), sizes_(mesh), mesh_(test::MeshOf(mesh)), options_(options) {
+      : op_(op),
+        index_(index),
+        sample_(sample),
+        sizes_(mesh),
+        mesh_(test::MeshOf(mesh)),
+        options_(options),
+        stagger_(Stagger(op, index, mesh)),
+        seen_(stagger_ % options.share) {
     Program reference =
         Trace(op, sample, std::vector<Sharding>(sample.inputs.size(), Sharding(0)), 0, options.backward);
     values_ = Inputs(sample, reference, 11 + index);
@@ -224,10 +252,11 @@ class MeshSweep {
   Result Run() {
     std::vector<std::vector<Sharding>> choices;
     for (const SampleInput& input : sample_.inputs) choices.push_back(Placements(input, mesh_.num_axes()));
-    if (choices.empty())
-      Prepare({});
+    if (std::all_of(choices.begin(), choices.end(), [](const auto& c) { return c.size() == 1; }))
+      Prepare(std::vector<Sharding>(choices.size(), Sharding(mesh_.num_axes())));
     else
-      result_.thinned = !Combinations(choices, [&](const std::vector<Sharding>& p) { Prepare(p); });
+      result_.thinned = !Combinations(choices, [&](const std::vector<Sharding>& p) { PrepareShare(p); });
+    PrepareSpare();
     Flush();
     Wait();
     return std::move(result_);
@@ -252,14 +281,28 @@ class MeshSweep {
     return false;
   }
 
+  void PrepareShare(const std::vector<Sharding>& placements) {
+    if (seen_++ % options_.share == 0)
+      Prepare(placements);
+    else if (placed_ == 0 && spare_.size() < options_.share && AnyPlaced(placements))
+      spare_.push_back(placements);
+  }
+
+  // A share of few placements may hold Replicate alone: then one that was left out runs.
+  void PrepareSpare() {
+    for (size_t i = 0; i < spare_.size() && placed_ == 0; i++) Prepare(spare_[(stagger_ + i) % spare_.size()]);
+    result_.unplaced += placed_ == 0 && !spare_.empty();
+  }
+
   void Prepare(const std::vector<Sharding>& placements) {
-    if (seen_++ % options_.share != 0) return;
     Program program = Trace(op_, sample_, placements, mesh_.num_axes(), options_.backward);
     const Node& node = *std::find_if(program.graph.nodes.begin(), program.graph.nodes.end(), [&](const auto& n) {
                           return n->op == op_;
                         })->get();
     try {
       batch_.push_back({placements, Partition(program.graph, {.mesh = mesh_, .ops = options_.ops})});
+      if (options_.damage) options_.damage(batch_.back().local.graph);
+      placed_ += AnyPlaced(placements);
     } catch (const Error& e) {
       if (MustRefuse(placements, node))
         result_.refused++;
@@ -328,7 +371,9 @@ class MeshSweep {
   const Options& options_;
   Values values_, expected_;
   std::vector<Case> batch_;
-  int64_t seen_ = 0;
+  uint64_t stagger_, seen_;
+  int64_t placed_ = 0;  // cases in which an operand is placed at all
+  std::vector<std::vector<Sharding>> spare_;
   Result result_;
   std::mutex mutex_;
   std::future<void> running_;  // last: it ends before what it uses
@@ -352,6 +397,7 @@ void Result::Add(const Result& other) {
   runs += other.runs;
   refused += other.refused;
   composed += other.composed;
+  unplaced += other.unplaced;
   thinned |= other.thinned;
   failures.insert(failures.end(), other.failures.begin(), other.failures.end());
 }
