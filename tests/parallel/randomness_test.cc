@@ -16,11 +16,11 @@ struct Param {
 };
 void PrintTo(const Param& p, std::ostream* out) { *out << p.family << " " << Describe(p.layout); }
 
-Job JobOf(const Param& p) { return {std::string(p.family) == "gpt2" ? TinyGpt2() : TinyLlama()}; }
+Job JobOf(const Param& p) { return {Tiny(p.family)}; }
 
 std::vector<Param> All() {
   std::vector<Param> all;
-  for (const char* family : {"gpt2", "llama"})
+  for (const char* family : kFamilies)
     for (auto [dp, tp] : {std::pair{1, 1}, {2, 1}, {4, 1}, {3, 1}, {1, 2}, {1, 4}, {2, 2}})
       for (bool sp : {false, true})
         for (Fsdp fsdp : {Fsdp::kNone, Fsdp::kGradients, Fsdp::kFull})

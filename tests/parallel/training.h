@@ -4,6 +4,7 @@
 
 #include <map>
 #include <mutex>
+#include <string_view>
 #include <vector>
 
 #include "core/base/rng.h"
@@ -133,6 +134,7 @@ inline RunResult Train(const Job& job, const Layout& layout) {
 }
 
 // Sizes that no mesh here divides: 37 words, 5 sequences, width 30 of 5 heads; or 6 query heads over 2 KV heads.
+inline constexpr const char* kFamilies[] = {"gpt2", "llama", "neox"};
 inline TransformerConfig TinyGpt2() {
   return FindFamily("gpt2")->configure(
       {.layers = 2, .heads = 5, .kv_heads = 5, .dim = 30, .ffn = 50, .vocab = 37, .context = 7, .dropout = 0.2});
@@ -147,6 +149,20 @@ inline TransformerConfig TinyLlama() {
                                          .context = 9,
                                          .dropout = 0.1,
                                          .tie_embeddings = false});
+}
+inline TransformerConfig TinyNeox() {
+  return FindFamily("neox")->configure({.layers = 2,
+                                        .heads = 5,
+                                        .kv_heads = 5,
+                                        .dim = 30,
+                                        .ffn = 50,
+                                        .vocab = 37,
+                                        .context = 7,
+                                        .dropout = 0.2,
+                                        .tie_embeddings = false});
+}
+inline TransformerConfig Tiny(std::string_view family) {
+  return family == "gpt2" ? TinyGpt2() : family == "llama" ? TinyLlama() : TinyNeox();
 }
 
 }  // namespace weft::testing_
