@@ -196,8 +196,27 @@ TEST(Partials, AreKeptOnlyWhereAllOperandsAreTheSameSumAndBytesDoNotGrow) {
   }
 }
 
-// Even where an op is linear a maximum does not pass it: max(a) + max(b) is not max(a + b), and -max(a) is a minimum.
-TEST(Partials, AMaxPassesNoLinearOp) {
+// A widening cast would double the bytes of the reduction: the sum ends before it, in the narrow type. On a chain of
+// parameters it passes (Fsdp.GathersTheNarrowValueAndReducesInTheWideOne).
+TEST(Partials, AWideningCastOfAnIntermediateResolvesThem) {
+  for (DType narrow : {DType::kBF16, DType::kF32}) {
+    Graph graph = test::Trace([&] {
+      return Traced{{{"y", Cast(ReduceSum(Leaf("x", narrow, {4, 6}, {S(1)}), 1), kF64)}}};
+    });
+    EXPECT_EQ(NaturalPlacement(graph, kTp2), Sharding{R});
+    LocalProgram local = Partition(graph, {.mesh = kTp2, .natural = true});
+    EXPECT_EQ(Collectives(local), (Counts{{"all_reduce", 1}}));
+    for (const auto& node : local.graph.nodes) {
+      if (node->op == Op::kAllReduce) {
+        EXPECT_EQ(node->outputs[0].dtype, narrow);
+      }
+    }
+  }
+}
+
+// PT#165962: a Partial of one kind passed an op that keeps another. Even where an op is linear a maximum does not pass
+// it: max(a) + max(b) is not max(a + b), and -max(a) is a minimum.
+TEST(Partials, PT165962_AMaxPassesNoLinearOp) {
   for (ReduceOp op : {ReduceOp::kMax, ReduceOp::kMin})
     for (auto& build :
          std::vector<std::function<Var(Var)>>{[](Var p) { return -p; }, [](Var p) { return Scale(p, -2.0); },
