@@ -86,8 +86,6 @@ TEST(Rules, EachAxisDecidesOnItsOwn) {
   ExpectSameOnRanks(graph, kDp2Tp2, {{"a", Draw({4, 6}, 1)}, {"b", Draw({4, 6}, 2)}});
 }
 
-// No cost search: the weight that FSDP stores sharded over its rows is gathered, though resharding the small activation
-// would move fewer bytes.
 TEST(Rules, TheFirstFixedOrderOfAxesIsTakenAndTheOthersFollow) {
   Graph graph = test::Trace([] {
     Var a = Leaf("a", kF64, {8}, {S(0, 1), S(0, 0)}), b = Leaf("b", kF64, {8}, {S(0, 0), S(0, 1)});
@@ -336,9 +334,12 @@ TEST(Cotangents, AreShardedLikeTheirPrimals) {
 
 // ---- Point 4: stored and used placements. ----
 
-Graph FsdpLayer(bool regather, DType compute = kF64) {
+struct LayerSize {
+  int64_t rows = 4, in = 6, out = 4;
+};
+Graph FsdpLayer(bool regather, DType compute = kF64, const LayerSize& n = {}) {
   return test::Trace([=] {
-    Var w = ParameterLeaf("w", kF64, {6, 4}, {S(0)}), x = Leaf("x", kF64, {4, 6}, {S(0)});
+    Var w = ParameterLeaf("w", kF64, {n.in, n.out}, {S(0)}), x = Leaf("x", kF64, {n.rows, n.in}, {S(0)});
     Attrs attrs{{"target", Sharding{R}}, {"regather", regather}};
     Var used = EmitOne(Op::kReshard, attrs, {Cast(w, compute)}, Loc::current());
     Var y = Einsum("bi,io->bo", Cast(x, compute), used);
@@ -352,6 +353,26 @@ TEST(Fsdp, GathersOnceForwardAndScattersOnceBackward) {
   LocalProgram local = Partition(FsdpLayer(false), {.mesh = kTp2, .natural = true});
   EXPECT_EQ(Collectives(local), (Counts{{"all_gather", 1}, {"reduce_scatter", 1}})) << Print(local.graph);
   ExpectSameOnRanks(FsdpLayer(false), kTp2, {{"w", Draw({6, 4}, 1)}, {"x", Draw({4, 6}, 2)}});
+}
+
+// Point 1, no cost search: the weight is gathered and its gradient scattered, and no activation moves, though for the
+// large weight moving the few rows would take fewer bytes. Without a reshard the two shards are an error.
+TEST(Fsdp, WeightsAreGatheredAndActivationsNeverMoveWhateverTheSizes) {
+  for (const LayerSize& n : {LayerSize{2, 640, 480}, LayerSize{2, 64, 1}, LayerSize{4096, 6, 4}, LayerSize{1, 7, 5}})
+    for (const MeshShape& mesh : {MeshShape{{"dp"}, {2}}, MeshShape{{"dp"}, {4}}}) {
+      LocalProgram local = Partition(FsdpLayer(true, kF64, n), {.mesh = mesh, .natural = true});
+      EXPECT_EQ(Collectives(local), (Counts{{"all_gather", 2}, {"reduce_scatter", 1}})) << Print(local.graph);
+      for (const auto& node : local.graph.nodes) {
+        if (test::IsCollective(node->op)) {
+          EXPECT_EQ(node->outputs[0].global, (Shape{n.in, n.out})) << Print(local.graph);
+        }
+      }
+      Graph bare = test::Trace([&] {
+        Var w = ParameterLeaf("w", kF64, {n.in, n.out}, {S(0)}), x = Leaf("x", kF64, {n.rows, n.in}, {S(0)});
+        return Traced{{{"y", Einsum("bi,io->bo", x, w)}}};
+      });
+      EXPECT_THAT(ErrorOf([&] { Partition(bare, {.mesh = mesh}); }), HasSubstr("reshard one of them"));
+    }
 }
 
 TEST(Fsdp, RegatherGathersAgainBackward) {
