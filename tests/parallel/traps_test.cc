@@ -438,9 +438,10 @@ TEST(AxisOrder, TheInnermostAxisIsGatheredAlone) {
 }
 
 // PT#129229: full_tensor was wrong where FSDP and TP shard one dim. PT#194457, #186282: uneven shards through a gather
-// over two axes came back corrupted. Every extent, both orders, all elements distinct.
-TEST(AxisOrder, PT129229_PT194457_FullTensorWhereTwoAxesShardOneDimUnevenly) {
-  for (const std::vector<int>& sizes : {std::vector{2, 4}, std::vector{2, 3}, std::vector{3, 2}}) {
+// over two axes came back corrupted. PT#168134: the chunks of five elements over 2 x 2 had gaps. PT#115310: such a
+// gather hung or had the wrong size. Every extent, both orders, all elements distinct.
+TEST(AxisOrder, PT129229_PT194457_PT168134_PT115310_FullTensorWhereTwoAxesShardOneDimUnevenly) {
+  for (const std::vector<int>& sizes : {std::vector{2, 2}, std::vector{2, 4}, std::vector{2, 3}, std::vector{3, 2}}) {
     MeshShape mesh{{"dp", "tp"}, sizes};
     for (const Sharding& s : {Sharding{S(0, 1), S(0, 0)}, Sharding{S(0, 0), S(0, 1)}, Sharding{S(1, 1), S(1, 0)}}) {
       Values leaves;
@@ -492,6 +493,14 @@ TEST(Views, PT166483_AShardOfTheInnerDimOfAMergeIsGathered) {
   Graph graph = test::Trace([] { return Traced{{{"y", Merge(Leaf("x", kF64, {3, 4}, {S(1)}), 0)}}}; });
   EXPECT_EQ(NaturalPlacement(graph, kTp2), Sharding{R});
   ExpectSameOnRanks(graph, kTp2, {{"x", Draw({3, 4}, 1)}}, 0);
+}
+
+// PT#179502: [12, 8] sharded over its columns, seen as [16, 6], kept a shard of the rows without moving anything.
+TEST(Views, PT179502_AViewThroughAMergeAndASplitIsGathered) {
+  Graph graph = test::Trace([] { return Traced{{{"y", Split(Merge(Leaf("x", kF64, {12, 8}, {S(1)}), 0), 0, 6)}}}; });
+  EXPECT_EQ(NaturalPlacement(graph, kTp4), Sharding{R});
+  EXPECT_EQ(Collectives(Partition(graph, {.mesh = kTp4})), (Counts{{"all_gather", 1}}));
+  ExpectSameOnRanks(graph, kTp4, {{"x", Draw({12, 8}, 1)}}, 0);
 }
 
 Graph AttentionGraph(int64_t heads, int64_t kv_heads, const Placement& kv, double scale = 0.5, int64_t offset = 0) {
