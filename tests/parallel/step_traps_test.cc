@@ -1,0 +1,134 @@
+// The traps that show in a whole training step: where FSDP stores parameters, padded state, and what no rank may hold
+// (design.md section 5, points 5, 7 and 10).
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "core/base/shard.h"
+#include "parallel/training.h"
+
+namespace weft {
+namespace {
+
+using namespace testing_;
+
+const Placement R = Replicate();
+Placement S(int dim, int order = -1) { return Shard(dim, order); }
+
+// ---- Point 5: the dim that FSDP takes. ----
+
+// The first dim whose tp chunk dp divides, else dim 0; dp is the minor axis where tp shards that dim too.
+TEST(FsdpPlacement, TakesTheFirstDimWhoseChunkDpDivides) {
+  struct Row {
+    Shape shape;
+    Sharding used, stored;
+  };
+  const Row rows[] = {
+      {{6, 4}, {R, R}, {S(0), R}},
+      {{5, 4}, {R, R}, {S(1), R}},
+      {{5, 3}, {R, R}, {S(0), R}},
+      {{5, 3, 2}, {R, R}, {S(2), R}},
+      {{16, 6}, {R, S(0)}, {S(0, 1), S(0, 0)}},
+      {{10, 6}, {R, S(0)}, {S(1), S(0)}},  // dp divides 10 but not the chunk of 3
+      {{5, 8}, {R, S(1)}, {S(1, 1), S(1, 0)}},
+      {{5, 10}, {R, S(1)}, {S(0), S(1)}},
+      {{7}, {R, R}, {S(0), R}},
+      {{8}, {R, S(0)}, {S(0, 1), S(0, 0)}},
+      {{10}, {R, S(0)}, {S(0, 1), S(0, 0)}},
+      {{}, {R, R}, {R, R}},
+  };
+  const MeshShape mesh{{"dp", "tp"}, {2, 4}};
+  for (const Row& row : rows)
+    EXPECT_EQ(ShardingPlan().FsdpPlacement(row.used, row.shape, mesh), row.stored)
+        << ToString(row.shape) << " used as " << ToString(row.used);
+  const MeshShape one{{"dp", "tp"}, {1, 4}};
+  EXPECT_EQ(ShardingPlan().FsdpPlacement({R, S(0)}, {8, 6}, one), (Sharding{R, S(0)}));
+}
+
+// ---- Points 7 and 10: every layout of two models whose sizes no mesh divides. ----
+
+struct Param {
+  const char* family;
+  Layout layout;
+};
+void PrintTo(const Param& p, std::ostream* out) { *out << p.family << " " << Describe(p.layout); }
+std::string ParamName(const testing::TestParamInfo<Param>& p) {
+  return fmt::format("{}_{}", p.param.family, Describe(p.param.layout));
+}
+
+std::vector<Param> All() {
+  std::vector<Param> all;
+  for (const char* family : {"gpt2", "llama"})
+    for (auto [dp, tp] : {std::pair{1, 1}, {2, 1}, {4, 1}, {3, 1}, {1, 2}, {1, 4}, {2, 2}, {2, 4}})
+      for (bool sp : {false, true})
+        for (Fsdp fsdp : {Fsdp::kNone, Fsdp::kGradients, Fsdp::kFull})
+          for (int64_t micro : {0, 13})
+            if (!(sp && tp == 1) && !(fsdp != Fsdp::kNone && dp == 1))
+              all.push_back({family, {dp, tp, sp, fsdp, micro}});
+  return all;
+}
+
+// A batch of 41, in micro-steps of 13 a rank or at once, is told from every other extent, so that a dim of a local
+// value names what it is.
+Job JobOf(const Param& p) { return {std::string(p.family) == "gpt2" ? TinyGpt2() : TinyLlama(), {}, 41}; }
+
+class StepTraps : public testing::TestWithParam<Param> {
+ protected:
+  StepTraps() : job_(JobOf(GetParam())), options_(OptionsOf(job_, GetParam().layout)), model_(job_.model) {
+    programs_ = BuildStep(model_, options_);
+  }
+  std::vector<const LocalProgram*> Programs() const {
+    std::vector<const LocalProgram*> all{&programs_.step};
+    if (programs_.accumulate) all.push_back(&*programs_.accumulate);
+    return all;
+  }
+
+  Job job_;
+  StepOptions options_;
+  Transformer model_;
+  StepPrograms programs_;
+};
+
+// Point 7: padding is part of what is stored, the same on all ranks, so no step pads anything.
+TEST_P(StepTraps, StateIsStoredPaddedAndNoStepPads) {
+  for (const LocalProgram* program : Programs())
+    for (const auto& node : program->graph.nodes) EXPECT_NE(node->op, Op::kPad) << Print(program->graph);
+  const MeshShape& mesh = options_.model.mesh;
+  int64_t padded = 0;
+  for (int rank = 0; rank < mesh.num_ranks(); rank++) {
+    State state(mesh, mesh.CoordsOf(rank));
+    AddEntries(state, model_, options_, programs_);
+    for (const auto& [name, entry] : state.entries()) {
+      EXPECT_EQ(entry.local.shape(), ChunkShape(entry.global, entry.sharding, mesh)) << name << " on rank " << rank;
+      padded += state.View(name).NumElements() < entry.local.num_elements();
+    }
+  }
+  bool uneven = options_.rows % GetParam().layout.dp || GetParam().layout.tp > 1;  // tp divides no vocabulary here
+  EXPECT_TRUE(padded > 0 || !uneven) << "nothing is padded, so this shows nothing";
+}
+
+// Point 10: a dim that an axis shards is nowhere longer than its chunk, gathers included: dp shards the batch, tp the
+// vocabulary, the hidden width and the query heads.
+TEST_P(StepTraps, NoLocalValueIsLargerThanItsChunks) {
+  const Layout& l = GetParam().layout;
+  auto chunk = [](int64_t n, int k) { return (n + k - 1) / k; };
+  const TransformerConfig& c = job_.model;
+  const std::map<int64_t, int64_t> longest{{options_.rows, chunk(options_.rows, l.dp)},
+                                           {c.vocab, chunk(c.vocab, l.tp)},
+                                           {c.ffn, chunk(c.ffn, l.tp)},
+                                           {c.heads, chunk(c.heads, l.tp)}};
+  ASSERT_EQ(longest.size(), 4u) << "two extents are equal, so a dim does not name what it is";
+  for (const LocalProgram* program : Programs())
+    for (const auto& node : program->graph.nodes)
+      for (const ValueInfo& info : node->outputs)
+        for (size_t d = 0; d < info.global.size(); d++)
+          if (auto it = longest.find(info.global[d]); it != longest.end()) {
+            EXPECT_LE(info.shape[d], it->second)
+                << Name(node->op) << " " << ToString(info.global) << " " << ToString(node->loc);
+          }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, StepTraps, testing::ValuesIn(All()), ParamName);
+
+}  // namespace
+}  // namespace weft
