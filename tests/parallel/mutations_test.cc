@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "parallel/sweep.h"
+#include "share.h"
 
 namespace weft {
 namespace {
@@ -110,6 +111,8 @@ class Mutations : public testing::TestWithParam<Mutation> {};
 
 TEST_P(Mutations, TheSweepCatchesIt) {
   const Mutation& mutation = GetParam();
+  if (mutation.damage && test::Share() > 1)
+    GTEST_SKIP() << "a damaged program may read outside its chunks, which the sanitizer ends before the sweep sees it";
   sweep::Options options{.meshes = mutation.meshes};
   sweep::Result real = sweep::SweepOp(mutation.op, options);
   EXPECT_GT(real.cases, 0);
