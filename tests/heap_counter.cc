@@ -87,6 +87,14 @@ bool weft::test::CountApart(const char* name, const char* maker) {
 WEFT_NOINLINE void* operator new(size_t bytes) { return AllocateOrThrow(bytes, 1); }
 WEFT_NOINLINE void* operator new(size_t bytes, std::align_val_t a) { return AllocateOrThrow(bytes, size_t(a)); }
 WEFT_NOINLINE void* operator new(size_t bytes, const std::nothrow_t&) noexcept { return Allocate(bytes, 1); }
+// Of arrays too: a sanitizer's runtime has its own, which do not come through the ones above.
+WEFT_NOINLINE void* operator new[](size_t bytes) { return AllocateOrThrow(bytes, 1); }
+WEFT_NOINLINE void* operator new[](size_t bytes, std::align_val_t a) { return AllocateOrThrow(bytes, size_t(a)); }
+WEFT_NOINLINE void* operator new[](size_t bytes, const std::nothrow_t&) noexcept { return Allocate(bytes, 1); }
+WEFT_NOINLINE void operator delete[](void* p) noexcept { std::free(p); }
+WEFT_NOINLINE void operator delete[](void* p, size_t) noexcept { std::free(p); }
+WEFT_NOINLINE void operator delete[](void* p, std::align_val_t) noexcept { std::free(p); }
+WEFT_NOINLINE void operator delete[](void* p, size_t, std::align_val_t) noexcept { std::free(p); }
 WEFT_NOINLINE void operator delete(void* p) noexcept { std::free(p); }
 WEFT_NOINLINE void operator delete(void* p, size_t) noexcept { std::free(p); }
 WEFT_NOINLINE void operator delete(void* p, std::align_val_t) noexcept { std::free(p); }

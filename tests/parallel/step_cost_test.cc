@@ -103,9 +103,6 @@ TEST(StepCost, TheCounterSeesAllocationsOfEveryKind) {
   auto plain = std::make_unique<int>(1);
   auto array = std::make_unique<int[]>(10);
   auto wide = std::make_unique<Wide>();
-  // Allocations that nobody looks at may be left out by the compiler.
-  for (void* p : {static_cast<void*>(plain.get()), static_cast<void*>(array.get()), static_cast<void*>(wide.get())})
-    EXPECT_NE(p, nullptr) << fmt::ptr(p);
   EXPECT_EQ(test::HeapAllocations(), before + 3);
 }
 
