@@ -64,9 +64,6 @@ AxisList Sharding::DimAxes(int dim) const {
 bool Sharding::HasPartial() const {
   return std::any_of(axes_.begin(), axes_.end(), [](const Placement& p) { return p.kind == Placement::kPartial; });
 }
-bool Sharding::IsReplicated() const {
-  return std::all_of(axes_.begin(), axes_.end(), [](const Placement& p) { return p.kind == Placement::kReplicate; });
-}
 bool Sharding::operator==(const Sharding& other) const {
   if (num_axes_ != other.num_axes_) return false;
   for (int i = 0; i < num_axes_; i++) {

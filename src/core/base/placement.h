@@ -53,7 +53,6 @@ class Sharding {
   AxisList DimAxes(int dim) const;  // the axes that shard dim, major first
   bool IsSharded(int dim) const { return !DimAxes(dim).empty(); }
   bool HasPartial() const;
-  bool IsReplicated() const;
   bool operator==(const Sharding& other) const;
 
   template <typename H>

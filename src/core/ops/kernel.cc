@@ -16,15 +16,6 @@ int64_t TensorView::CapacityElements() const {
   return n;
 }
 
-bool TensorView::IsDense() const {
-  int64_t stride = 1;
-  for (int i = rank - 1; i >= 0; i--) {
-    if (dim(i).extent != 1 && dim(i).stride != stride) return false;
-    stride *= dim(i).extent;
-  }
-  return true;
-}
-
 TensorView MakeView(void* data, DType dtype, const Shape& global, const Sharding& sharding, const MeshShape& mesh,
                     const Coords& coords) {
   TensorView view{data, dtype, int(global.size())};

@@ -42,7 +42,6 @@ struct TensorView {
   const DimView& dim(int i) const { return dims[size_t(i)]; }
   int64_t NumElements() const;  // product of extents
   int64_t CapacityElements() const;
-  bool IsDense() const;  // extents fill the storage: strides are row-major over extents
 };
 
 // The view of a rank's storage of a global tensor.

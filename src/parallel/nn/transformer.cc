@@ -25,12 +25,6 @@ void Check(const TransformerConfig& c) {
              fmt::format("model: rotary embedding needs an even head size, dim / heads is {}", c.head_dim()));
 }
 
-int64_t NumParameters(const TransformerConfig& config) {
-  int64_t n = 0;
-  for (const Parameter* p : Transformer(config).Parameters()) n += NumElements(p->shape());
-  return n;
-}
-
 Attention::Attention(Module* parent, const std::string& name, const TransformerConfig& c)
     : Layer(parent, name),
       config_(c),

@@ -28,7 +28,6 @@ struct TransformerConfig {
   int64_t head_dim() const { return dim / heads; }
 };
 void Check(const TransformerConfig& config);  // throws Error for sizes that do not fit together
-int64_t NumParameters(const TransformerConfig& config);
 
 class Attention : public Layer {
  public:

@@ -228,15 +228,6 @@ std::string DefaultText(const Field& field) {
   return field.default_text ? field.default_text : PrintValue(field, defaults);
 }
 
-std::string ConfigHelp() {
-  std::string text;
-  for (const Field& field : Fields()) {
-    text +=
-        fmt::format("{:<27} {} [{}]\n{:<27}   {}\n", field.key, TypeText(field), DefaultText(field), "", field.help);
-  }
-  return text;
-}
-
 std::string ConfigMarkdown() {
   std::string text = "| key | value | default | meaning |\n|---|---|---|---|\n";
   for (const Field& field : Fields()) {

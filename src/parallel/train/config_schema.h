@@ -1,6 +1,6 @@
 // The schema of the config: one row a key, with its type, bounds, default and help.
 //
-// The reader, the printer, the help and the README's table all walk these rows; a row is all that a new key needs.
+// The reader, the printer and the README's table all walk these rows; a row is all that a new key needs.
 #pragma once
 #include <functional>
 #include <limits>
@@ -51,12 +51,11 @@ std::vector<std::string> SectionNames();
 // The full keys of one section.
 std::vector<std::string> KeysOf(std::string_view section);
 
-// "integer >= 1", "one of gpt2, llama": what an error says was expected, and what the help shows.
+// "integer >= 1", "one of gpt2, llama": what an error says was expected, and what README shows.
 std::string TypeText(const Field& field);
 std::string DefaultText(const Field& field);
 
-// The help of all keys as lines of text, and the same as the Markdown table that README holds.
-std::string ConfigHelp();
+// All keys as the Markdown table that README holds.
 std::string ConfigMarkdown();
 
 }  // namespace weft
