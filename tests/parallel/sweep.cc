@@ -216,7 +216,8 @@ struct Case {
 };
 
 bool AnyPlaced(const std::vector<Sharding>& placements) {
-  return std::any_of(placements.begin(), placements.end(), [](const Sharding& s) { return !s.IsReplicated(); });
+  return std::any_of(placements.begin(), placements.end(),
+                     [](const Sharding& s) { return s != Sharding(s.num_axes()); });
 }
 
 // Where a share of the placements begins: elsewhere for each op, sample and mesh, and the same in every process.

@@ -97,7 +97,8 @@ void CheckSizes(const Config& config, Faults& faults) {
 void CheckTraining(const Config& config, Faults& faults) {
   const TrainConfig& train = config.train;
   faults.Check(train.steps < 1 || config.schedule.warmup_steps <= train.steps, "schedule.warmup_steps",
-               fmt::format("expected at most train.steps = {}, got {}", train.steps, config.schedule.warmup_steps));
+               fmt::format("expected at most train.steps = {}, got {}; lower it with schedule.warmup_steps=N",
+                           train.steps, config.schedule.warmup_steps));
   faults.Check(config.schedule.min_lr <= config.optimizer.lr, "schedule.min_lr",
                fmt::format("expected at most optimizer.lr = {}, got {}", config.optimizer.lr, config.schedule.min_lr));
   faults.Check(config.mesh.dp != -1 || config.mesh.tp != -1, "mesh.tp",

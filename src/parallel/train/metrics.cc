@@ -60,7 +60,7 @@ std::string StepText(int64_t step, int64_t steps) {
 absl::Status NotFinite(const char* what, const char* when, int64_t step, double value) {
   return absl::AbortedError(
       fmt::format("weft: the {} {} step {} is {}, expected a finite number; lower optimizer.lr, lengthen "
-                  "schedule.warmup_steps or lower train.clip; executor=interpret names the first op that goes wrong",
+                  "schedule.warmup_steps or lower train.clip; executor=interpret names the first op that makes a NaN",
                   what, when, step,
                   std::isnan(value) ? "nan"
                   : value > 0       ? "inf"

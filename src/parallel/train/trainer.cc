@@ -108,11 +108,12 @@ absl::Status Trainer::LogStart() {
   start.train_tokens = int64_t(data_.train().size());
   start.val_tokens = int64_t(data_.val().size());
   fmt::print(
-      "{} parameters, {} on {} ranks, {} tokens a step, {} tokens to train on, {} to validate; {} nodes, {} local, "
-      "arena {} bytes\n",
-      CountText(parameters), ToString(mesh_.shape()), context_.world_size(), CountText(start.tokens_per_step),
-      CountText(start.train_tokens), CountText(start.val_tokens), programs_.global_nodes,
-      programs_.step.graph.nodes.size(), CountText(int64_t(runner_->arena_bytes())));
+      "{} parameters, {} on {} rank{}, {} tokens a step, {} tokens to train on, {} to validate; {} nodes, {} local, "
+      "arena {:.1f} MiB\n",
+      CountText(parameters), ToString(mesh_.shape()), context_.world_size(), context_.world_size() == 1 ? "" : "s",
+      CountText(start.tokens_per_step), CountText(start.train_tokens), CountText(start.val_tokens),
+      programs_.global_nodes, programs_.step.graph.nodes.size(), double(runner_->arena_bytes()) / (1 << 20));
+  if (!config_.log.jsonl.empty()) fmt::print("log: {}\n", config_.log.jsonl);
   std::fflush(stdout);
   return log_.Write(JsonLine(start));
 }
