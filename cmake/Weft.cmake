@@ -1,12 +1,15 @@
 # Warning, sanitizer and optimisation flags shared by all of Weft's own targets.
 add_library(weft_flags INTERFACE)
 target_include_directories(weft_flags INTERFACE ${PROJECT_SOURCE_DIR}/src)
-target_compile_options(weft_flags INTERFACE -Wall -Wextra -Wshadow -Wno-missing-field-initializers
-  # Errors name sources from the root of the project, wherever it was built.
-  -fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=
+# Errors name sources from the root of the project, wherever it was built.
+set(weft_cxx_flags -Wall -Wextra -Wshadow -Wno-missing-field-initializers -fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=
   # GCC 12 sees uninitialised storage inside absl::InlinedVector where there is none.
   $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>
   $<$<BOOL:${WEFT_WERROR}>:-Werror>)
+set(weft_cuda_flags --expt-relaxed-constexpr -Xcompiler=-Wall,-Wextra,-fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=
+  $<$<BOOL:${WEFT_WERROR}>:-Werror=all-warnings>)
+target_compile_options(weft_flags INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:${weft_cxx_flags}>"
+  "$<$<COMPILE_LANGUAGE:CUDA>:${weft_cuda_flags}>")
 if(WEFT_SANITIZE)
   target_compile_options(weft_flags INTERFACE -fsanitize=${WEFT_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   target_link_options(weft_flags INTERFACE -fsanitize=${WEFT_SANITIZE})

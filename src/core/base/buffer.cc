@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdlib>
 
+#include "core/base/device_runtime.h"
 #include "core/base/error.h"
 
 namespace weft {
@@ -19,8 +20,10 @@ BufferPtr AllocateCpu(size_t bytes) {
              fmt::format("out of memory: {} bytes asked for on the CPU; a smaller micro_batch or more ranks need less",
                          bytes));
   buffers_allocated.fetch_add(1, std::memory_order_relaxed);
-  return std::make_shared<Buffer>(data, bytes, Device{}, [](void* p, size_t) { std::free(p); });
+  return std::make_shared<Buffer>(data, bytes, Device{}, [](Buffer& buffer) { std::free(buffer.data()); });
 }
+
+DeviceRuntime& Buffer::runtime() const { return runtime_ ? *runtime_ : CpuRuntime(); }
 
 size_t CpuBuffersAllocated() { return buffers_allocated.load(std::memory_order_relaxed); }
 

@@ -7,14 +7,17 @@
 
 namespace weft {
 
+class DeviceRuntime;
+
 class Buffer {
  public:
-  using Free = void (*)(void* data, size_t bytes);
-  // Takes ownership of `data`, given back through `free` (null: the memory is borrowed).
-  Buffer(void* data, size_t bytes, Device device, Free free)
-      : data_(data), bytes_(bytes), device_(device), free_(free) {}
+  using Free = void (*)(Buffer&);
+  // Takes ownership of `data`, given back through `free` (null: the memory is borrowed). `runtime` is the one whose
+  // memory this is; it outlives the buffer's use, and null means the CPU's.
+  Buffer(void* data, size_t bytes, Device device, Free free, DeviceRuntime* runtime = nullptr)
+      : data_(data), bytes_(bytes), device_(device), free_(free), runtime_(runtime) {}
   ~Buffer() {
-    if (free_) free_(data_, bytes_);
+    if (free_) free_(*this);
   }
   Buffer(const Buffer&) = delete;
   Buffer& operator=(const Buffer&) = delete;
@@ -22,12 +25,14 @@ class Buffer {
   void* data() const { return data_; }
   size_t bytes() const { return bytes_; }
   Device device() const { return device_; }
+  DeviceRuntime& runtime() const;
 
  private:
   void* data_;
   size_t bytes_;
   Device device_;
   Free free_;
+  DeviceRuntime* runtime_;
 };
 using BufferPtr = std::shared_ptr<Buffer>;
 

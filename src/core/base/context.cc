@@ -1,7 +1,10 @@
 #include "core/base/context.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
+#include "core/base/error.h"
 #include "core/base/thread_pool.h"
 #include "core/ops/kernel.h"
 
@@ -10,9 +13,20 @@ namespace weft {
 Context::Context(int rank, int world_size, int threads)
     : rank_(rank), world_size_(world_size), threads_(std::max(threads, 1)) {
   for (auto& table : tables_) table = std::make_unique<KernelTable>();
+  runtimes_[size_t(DeviceKind::kCpu)] = &CpuRuntime();
   if (threads_ > 1) pool_ = std::make_unique<ThreadPool>(threads_ - 1);
 }
 Context::~Context() = default;
+
+DeviceRuntime& Context::device(DeviceKind kind) const {
+  WEFT_CHECK(Has(kind), fmt::format("rank {} has no {} device: its backend was not opened", rank_, Name(kind)));
+  return *runtimes_[size_t(kind)];
+}
+
+void Context::AddDevice(std::unique_ptr<DeviceRuntime> runtime) {
+  runtimes_[size_t(runtime->device().kind)] = runtime.get();
+  owned_.push_back(std::move(runtime));
+}
 
 void Context::ParallelFor(int64_t n, int64_t grain, absl::FunctionRef<void(int64_t, int64_t)> fn) const {
   if (n <= 0) return;

@@ -5,9 +5,10 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "absl/functional/function_ref.h"
-#include "core/base/device.h"
+#include "core/base/device_runtime.h"
 
 namespace weft {
 
@@ -28,6 +29,11 @@ class Context {
   // The table of a device kind, to which backends add their rows.
   KernelTable& kernels(DeviceKind kind) const { return *tables_[size_t(kind)]; }
 
+  // The devices that this rank has: the CPU always, others once their backend has added them.
+  bool Has(DeviceKind kind) const { return runtimes_[size_t(kind)] != nullptr; }
+  DeviceRuntime& device(DeviceKind kind) const;  // throws Error where the rank has none
+  void AddDevice(std::unique_ptr<DeviceRuntime> runtime);
+
   // Calls fn(begin, end) over [0, n) in equal pieces, at most threads() and at most n / grain rounded up, on this
   // rank's threads; returns when all are done. The split depends only on n, grain and threads(): results do not change
   // from run to run.
@@ -36,6 +42,8 @@ class Context {
  private:
   int rank_, world_size_, threads_;
   std::array<std::unique_ptr<KernelTable>, kNumDeviceKinds> tables_;
+  std::array<DeviceRuntime*, kNumDeviceKinds> runtimes_{};
+  std::vector<std::unique_ptr<DeviceRuntime>> owned_;
   std::unique_ptr<ThreadPool> pool_;
 };
 

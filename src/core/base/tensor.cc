@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <cstring>
-
 namespace weft {
 
 Tensor::Tensor(BufferPtr buffer, size_t byte_offset, DType dtype, Shape shape)
@@ -13,14 +11,14 @@ Tensor::Tensor(BufferPtr buffer, size_t byte_offset, DType dtype, Shape shape)
                          Name(dtype_), bytes(), byte_offset_, buffer_->bytes()));
 }
 
-Tensor Tensor::Empty(DType dtype, Shape shape) {
+Tensor Tensor::Empty(DType dtype, Shape shape, DeviceRuntime& device) {
   size_t bytes = size_t(NumElements(shape)) * SizeOf(dtype);
-  return Tensor(AllocateCpu(bytes), 0, dtype, std::move(shape));
+  return Tensor(device.Allocate(bytes), 0, dtype, std::move(shape));
 }
 
-Tensor Tensor::Zeros(DType dtype, Shape shape) {
-  Tensor t = Empty(dtype, std::move(shape));
-  std::memset(t.data(), 0, t.bytes());
+Tensor Tensor::Zeros(DType dtype, Shape shape, DeviceRuntime& device) {
+  Tensor t = Empty(dtype, std::move(shape), device);
+  device.Fill(t.data(), 0, t.bytes());
   return t;
 }
 
@@ -42,12 +40,22 @@ Tensor Tensor::FromDoubles(std::span<const double> values, DType dtype, Shape sh
 }
 
 Tensor Tensor::Clone() const {
-  Tensor t = Empty(dtype_, shape_);
-  std::memcpy(t.data(), data(), bytes());
+  Tensor t = Empty(dtype_, shape_, buffer_->runtime());
+  buffer_->runtime().Copy(t.data(), data(), bytes());
+  return t;
+}
+
+Tensor Tensor::To(DeviceRuntime& device) const {
+  Tensor t = Empty(dtype_, shape_, device);
+  // The side that is no host knows how to reach it.
+  DeviceRuntime& copier = device.device().kind == DeviceKind::kCpu ? buffer_->runtime() : device;
+  copier.Copy(t.data(), data(), bytes());
+  copier.Synchronize();
   return t;
 }
 
 std::vector<double> Tensor::ToDoubles() const {
+  if (device().kind != DeviceKind::kCpu) return To(CpuRuntime()).ToDoubles();
   std::vector<double> values;
   values.resize(size_t(num_elements()));
   Dispatch(dtype_, [&](auto zero) {

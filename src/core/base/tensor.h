@@ -3,7 +3,7 @@
 #include <span>
 #include <vector>
 
-#include "core/base/buffer.h"
+#include "core/base/device_runtime.h"
 #include "core/base/dtype.h"
 #include "core/base/error.h"
 #include "core/base/shape.h"
@@ -15,10 +15,10 @@ class Tensor {
   Tensor() = default;
   Tensor(BufferPtr buffer, size_t byte_offset, DType dtype, Shape shape);
 
-  // Contents undefined. On the CPU; other devices allocate through their own runtime.
-  static Tensor Empty(DType dtype, Shape shape);
-  static Tensor Zeros(DType dtype, Shape shape);
-  // Converts the values to `dtype`.
+  // Contents undefined.
+  static Tensor Empty(DType dtype, Shape shape, DeviceRuntime& device = CpuRuntime());
+  static Tensor Zeros(DType dtype, Shape shape, DeviceRuntime& device = CpuRuntime());
+  // On the CPU. Converts the values to `dtype`.
   static Tensor FromDoubles(std::span<const double> values, DType dtype, Shape shape);
   static Tensor Scalar(double value, DType dtype) { return FromDoubles(std::span(&value, 1), dtype, {}); }
 
@@ -37,10 +37,11 @@ class Tensor {
 
   Tensor Reshaped(Shape shape) const {
     return Tensor(buffer_, byte_offset_, dtype_, std::move(shape));
-  }                                       // the same storage
-  Tensor Clone() const;                   // a copy in its own buffer
-  std::vector<double> ToDoubles() const;  // the values, converted; for tests, metrics and printing
-  double Item() const;                    // the only value of a tensor of one element
+  }                                        // the same storage
+  Tensor Clone() const;                    // a copy in its own buffer, on the same device
+  Tensor To(DeviceRuntime& device) const;  // a copy there; waits for it when the CPU is the target
+  std::vector<double> ToDoubles() const;   // the values, converted; for tests, metrics and printing
+  double Item() const;                     // the only value of a tensor of one element
 
  private:
   BufferPtr buffer_;

@@ -1,32 +1,11 @@
-// Walking boxes of strided tensors: nests of loops shared by operands, rows by number, and work split into pieces.
+// Walking boxes of strided tensors: runs along a nest of loops, rows by number, and work split into pieces.
 #pragma once
 #include <algorithm>
 #include "absl/functional/function_ref.h"
 
-#include "core/ops/kernel.h"
+#include "kernels/common/nest.h"
 
 namespace weft::cpu {
-
-inline constexpr int kMaxOperands = 8;
-using Offsets = std::array<int64_t, kMaxOperands>;  // element offsets, one per operand
-
-// Loops over one box, the last the innermost, with a stride per operand. Build with Add, then Collapse once.
-struct Nest {
-  int rank = 0, operands = 0;
-  std::array<int64_t, kMaxRank> extents{};
-  std::array<Offsets, kMaxRank> strides{};  // [loop][operand]
-
-  explicit Nest(int num_operands) : operands(num_operands) {}
-  // The box of views.size() views that have the same extents.
-  static Nest Over(std::span<const TensorView* const> views);
-
-  void Add(int64_t extent, const Offsets& stride_of);
-  void Collapse();                 // drops loops of one step and joins neighbours that all operands walk as one
-  int64_t Count() const;           // steps of the whole nest
-  Offsets At(int64_t step) const;  // offsets at a step number
-  int64_t inner_extent() const { return rank ? extents[size_t(rank - 1)] : 1; }
-  int64_t inner_stride(int operand) const { return rank ? strides[size_t(rank - 1)][size_t(operand)] : 1; }
-};
 
 // Visits the steps [begin, end) of a nest as runs of at most `longest` along the innermost loop.
 template <class Fn>
@@ -71,9 +50,6 @@ class Rows {
   Nest nest_;
   int64_t count_ = 1;
 };
-
-inline int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
-inline int64_t RoundUp(int64_t a, int64_t b) { return CeilDiv(a, b) * b; }
 
 // Worker threads of a call; 1 where it has no context. Workspaces are sized by it: run a kernel in the context it was
 // sized in, or in one with fewer threads.

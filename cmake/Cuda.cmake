@@ -1,0 +1,20 @@
+# WEFT_CUDA: whether the CUDA library is built. By default it is where there is a toolkit; sanitized builds go without.
+find_program(WEFT_NVCC nvcc HINTS ENV CUDA_HOME PATHS /usr/local/cuda/bin)
+if(WEFT_NVCC AND NOT WEFT_SANITIZE)
+  set(weft_cuda_default ON)
+else()
+  set(weft_cuda_default OFF)
+endif()
+option(WEFT_CUDA "Build the CUDA library" ${weft_cuda_default})
+set(WEFT_CUDA_ARCH "90a-real" CACHE STRING "CUDA_ARCHITECTURES of the CUDA library")
+if(WEFT_CUDA)
+  if(NOT WEFT_NVCC)
+    message(FATAL_ERROR "WEFT_CUDA=ON needs nvcc, which was found neither on PATH nor in CUDA_HOME nor /usr/local/cuda; "
+                        "install the CUDA toolkit or configure with -DWEFT_CUDA=OFF")
+  endif()
+  set(CMAKE_CUDA_COMPILER ${WEFT_NVCC})
+  set(CMAKE_CUDA_ARCHITECTURES OFF)  # each target says its own
+  set(CMAKE_CUDA_COMPILER_LAUNCHER ${CMAKE_CXX_COMPILER_LAUNCHER})
+  enable_language(CUDA)
+  find_package(CUDAToolkit REQUIRED)
+endif()

@@ -1,0 +1,44 @@
+#include "kernels/common/cuda_library.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include "absl/status/statusor.h"
+#include "core/ops/kernel.h"
+
+namespace weft {
+namespace {
+
+constexpr const char* kLibrary = "libweft_cuda.so";
+
+// Never closed: kernels and buffers are in use until the process ends.
+absl::StatusOr<void*> Library() {
+  void* library = dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL);
+  if (library) return library;
+  return absl::NotFoundError(fmt::format(
+      "device cuda: cannot open the CUDA library ({}); build on a host with the CUDA toolkit, or use device=cpu",
+      dlerror()));
+}
+
+template <class Fn>
+Fn* Symbol(void* library, const char* name) {
+  return reinterpret_cast<Fn*>(dlsym(library, name));
+}
+
+}  // namespace
+
+absl::Status OpenCudaKernels(KernelTable& table) {
+  absl::StatusOr<void*> library = Library();
+  if (!library.ok()) return library.status();
+  Symbol<void(KernelTable&)>(*library, "weft_cuda_register")(table);
+  return absl::OkStatus();
+}
+
+absl::Status OpenCuda(Context& context, int index) {
+  absl::StatusOr<void*> library = Library();
+  if (!library.ok()) return library.status();
+  context.AddDevice(std::unique_ptr<DeviceRuntime>(Symbol<DeviceRuntime*(int)>(*library, "weft_cuda_open")(index)));
+  return OpenCudaKernels(context.kernels(DeviceKind::kCuda));
+}
+
+}  // namespace weft

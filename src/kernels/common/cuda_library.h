@@ -1,0 +1,15 @@
+// The CUDA backend is a shared library, opened when a CUDA device is asked for: linked in, it would cost every CPU run
+// its start-up time and memory.
+#pragma once
+#include "absl/status/status.h"
+#include "core/base/context.h"
+
+namespace weft {
+
+// Adds GPU number `index` of this host and the CUDA kernels to the context. Not found: the library is not there (a
+// build without CUDA) or its libraries are missing. Throws Error where there is no usable GPU.
+absl::Status OpenCuda(Context& context, int index);
+// The kernels alone, to plan with on a host that has no GPU.
+absl::Status OpenCudaKernels(KernelTable& table);
+
+}  // namespace weft

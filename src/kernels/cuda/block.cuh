@@ -1,0 +1,45 @@
+// Sums and maxima over a warp and a block, in a fixed order: the same bits on every run.
+#pragma once
+#include <cstdint>
+
+namespace weft::cuda {
+
+inline constexpr int kWarp = 32;
+
+struct SumOf {
+  template <class C>
+  __device__ C operator()(C a, C b) const {
+    return a + b;
+  }
+};
+struct MaxOf {
+  template <class C>
+  __device__ C operator()(C a, C b) const {
+    return a > b ? a : b;
+  }
+};
+
+// Every lane gets the result.
+template <class C, class Fn>
+__device__ __forceinline__ C WarpReduce(C value, Fn fn) {
+#pragma unroll
+  for (int lane = kWarp / 2; lane > 0; lane /= 2) value = fn(value, __shfl_xor_sync(~0u, value, lane));
+  return value;
+}
+
+// Every thread gets the result. `shared` holds one element per warp; it is free again when the call returns. All
+// threads of a one-dimensional block, whose size is a multiple of 32, take part.
+template <class C, class Fn>
+__device__ C BlockReduce(C value, Fn fn, C* shared) {
+  value = WarpReduce(value, fn);
+  int warps = int(blockDim.x) / kWarp;
+  if (warps == 1) return value;
+  if (threadIdx.x % kWarp == 0) shared[threadIdx.x / kWarp] = value;
+  __syncthreads();
+  value = shared[0];
+  for (int w = 1; w < warps; w++) value = fn(value, shared[w]);
+  __syncthreads();
+  return value;
+}
+
+}  // namespace weft::cuda

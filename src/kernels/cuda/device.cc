@@ -1,0 +1,161 @@
+#include "kernels/cuda/device.h"
+
+#include <fmt/format.h>
+
+#include "core/base/error.h"
+
+namespace weft::cuda {
+namespace {
+
+constexpr int kOldest = 80;  // compute capability: bf16 products and asynchronous copies
+
+std::string PlaceOf(const std::source_location& at) { return fmt::format("{}:{}", at.file_name(), at.line()); }
+
+double MiB(size_t bytes) { return double(bytes) / (1 << 20); }
+
+class CudaEvent final : public DeviceRuntime::Event {
+ public:
+  explicit CudaEvent(cudaStream_t stream) : stream_(stream) {
+    WEFT_CUDA(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming));
+  }
+  ~CudaEvent() override { cudaEventDestroy(event_); }
+  void Record() override { WEFT_CUDA(cudaEventRecord(event_, stream_)); }
+  bool Done() override {
+    cudaError_t status = cudaEventQuery(event_);
+    if (status == cudaErrorNotReady) return false;
+    Check(status, "cudaEventQuery");
+    return true;
+  }
+
+ private:
+  cudaStream_t stream_;
+  cudaEvent_t event_ = nullptr;
+};
+
+class CudaRecording final : public DeviceRuntime::Recording {
+ public:
+  CudaRecording(cudaStream_t stream, cudaGraph_t graph) : stream_(stream) {
+    cudaError_t status = cudaGraphInstantiate(&exec_, graph, 0);
+    cudaGraphDestroy(graph);
+    Check(status, "cudaGraphInstantiate");
+    WEFT_CUDA(cudaGraphUpload(exec_, stream_));
+  }
+  ~CudaRecording() override { cudaGraphExecDestroy(exec_); }
+  void Replay() override { WEFT_CUDA(cudaGraphLaunch(exec_, stream_)); }
+
+ private:
+  cudaStream_t stream_;
+  cudaGraphExec_t exec_ = nullptr;
+};
+
+// How many GPUs there are; fails in words where CUDA itself does not work.
+int CountDevices() {
+  int count = 0;
+  cudaError_t status = cudaGetDeviceCount(&count);
+  if (status == cudaErrorInsufficientDriver)
+    Fail(
+        "device cuda: the NVIDIA driver is missing or older than this build's CUDA runtime; install a newer driver, or "
+        "use device=cpu");
+  if (status == cudaErrorNoDevice || count == 0)
+    Fail("device cuda: there is no GPU here that CUDA can use (is CUDA_VISIBLE_DEVICES empty?); use device=cpu");
+  Check(status, "cudaGetDeviceCount");
+  return count;
+}
+
+}  // namespace
+
+void Check(cudaError_t status, const char* call, std::source_location at) {
+  if (status == cudaSuccess) return;
+  Fail(fmt::format("{} at {}: CUDA says {} ({})", call, PlaceOf(at), cudaGetErrorString(status),
+                   cudaGetErrorName(status)));
+}
+
+void Check(cublasStatus_t status, const char* call, std::source_location at) {
+  if (status == CUBLAS_STATUS_SUCCESS) return;
+  Fail(fmt::format("{} at {}: cuBLASLt says {}", call, PlaceOf(at), cublasLtGetStatusString(status)));
+}
+
+CudaDevice::CudaDevice(int index) : index_(index) {
+  int count = CountDevices();
+  WEFT_CHECK(index < count, fmt::format("device cuda:{}: this host has {} GPU{}; start at most that many ranks on it",
+                                        index, count, count == 1 ? "" : "s"));
+  WEFT_CUDA(cudaSetDevice(index));
+  cudaDeviceProp properties{};
+  WEFT_CUDA(cudaGetDeviceProperties(&properties, index));
+  name_ = properties.name;
+  capability_ = properties.major * 10 + properties.minor;
+  WEFT_CHECK(capability_ >= kOldest,
+             fmt::format("device cuda:{}: {} has compute capability {}.{}, expected {}.{} or newer; use device=cpu",
+                         index, name_, properties.major, properties.minor, kOldest / 10, kOldest % 10));
+  multiprocessors_ = properties.multiProcessorCount;
+  shared_bytes_ = properties.sharedMemPerBlockOptin;
+  WEFT_CUDA(cudaDeviceGetDefaultMemPool(&pool_, index));
+  // Freed memory stays with the process: an eager step would give back and fetch again what it uses.
+  uint64_t keep = UINT64_MAX;
+  WEFT_CUDA(cudaMemPoolSetAttribute(pool_, cudaMemPoolAttrReleaseThreshold, &keep));
+  WEFT_CUDA(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
+  Check(cublasLtCreate(&blas_), "cublasLtCreate");
+}
+
+CudaDevice::~CudaDevice() {
+  cudaStreamSynchronize(stream_);
+  cublasLtDestroy(blas_);
+  cudaStreamDestroy(stream_);
+}
+
+BufferPtr CudaDevice::Allocate(size_t bytes) {
+  void* data = nullptr;
+  cudaError_t status = cudaMallocAsync(&data, bytes ? bytes : 1, stream_);
+  if (status == cudaErrorMemoryAllocation) {
+    cudaGetLastError();  // this failure is told here; the next call starts clean
+    size_t free = 0, total = 0;
+    WEFT_CUDA(cudaMemGetInfo(&free, &total));
+    Fail(
+        fmt::format("out of memory on {} (cuda:{}): {:.1f} MiB asked for, {:.1f} MiB free of {:.1f} MiB; a smaller "
+                    "train.micro_batch, more ranks or parallel.fsdp need less, and weft plan tells how much",
+                    name_, index_, MiB(bytes), MiB(free), MiB(total)));
+  }
+  Check(status, "cudaMallocAsync");
+  auto free = [](Buffer& buffer) { cudaFreeAsync(buffer.data(), static_cast<CudaDevice&>(buffer.runtime()).stream()); };
+  return std::make_shared<Buffer>(data, bytes, device(), free, this);
+}
+
+BufferPtr CudaDevice::AllocateStaging(size_t bytes) {
+  void* data = nullptr;
+  WEFT_CUDA(cudaMallocHost(&data, bytes ? bytes : 1));
+  return std::make_shared<Buffer>(data, bytes, Device{}, [](Buffer& buffer) { cudaFreeHost(buffer.data()); });
+}
+
+void CudaDevice::Copy(void* to, const void* from, size_t bytes) {
+  if (bytes > 0) WEFT_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream_));
+}
+
+void CudaDevice::Fill(void* data, uint8_t byte, size_t bytes) {
+  if (bytes > 0) WEFT_CUDA(cudaMemsetAsync(data, byte, bytes, stream_));
+}
+
+void CudaDevice::Synchronize() { WEFT_CUDA(cudaStreamSynchronize(stream_)); }
+
+std::unique_ptr<DeviceRuntime::Event> CudaDevice::NewEvent() { return std::make_unique<CudaEvent>(stream_); }
+
+std::unique_ptr<DeviceRuntime::Recording> CudaDevice::Record(absl::FunctionRef<void()> fn) {
+  WEFT_CUDA(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal));
+  cudaGraph_t graph = nullptr;
+  try {
+    fn();
+  } catch (...) {
+    cudaStreamEndCapture(stream_, &graph);  // the stream must leave the capture; what fn threw says more
+    if (graph) cudaGraphDestroy(graph);
+    throw;
+  }
+  WEFT_CUDA(cudaStreamEndCapture(stream_, &graph));
+  return std::make_unique<CudaRecording>(stream_, graph);
+}
+
+size_t CudaDevice::PeakBytes() const {
+  uint64_t peak = 0;
+  WEFT_CUDA(cudaMemPoolGetAttribute(pool_, cudaMemPoolAttrUsedMemHigh, &peak));
+  return peak;
+}
+
+}  // namespace weft::cuda

@@ -1,0 +1,57 @@
+// CudaDevice: one GPU as its rank uses it: a stream on which all work is ordered, stream-ordered memory, recordings as
+// CUDA graphs. Kernels reach it through the call: DeviceOf(call).stream().
+#pragma once
+#include <cublasLt.h>
+#include <cuda_runtime_api.h>
+
+#include <source_location>
+
+#include "core/base/device_runtime.h"
+#include "core/ops/kernel.h"
+
+namespace weft::cuda {
+
+// Throws Error naming the call and its place when `status` is a failure.
+void Check(cudaError_t status, const char* call, std::source_location at = std::source_location::current());
+void Check(cublasStatus_t status, const char* call, std::source_location at = std::source_location::current());
+#define WEFT_CUDA(call) ::weft::cuda::Check((call), #call)
+// After a launch: a bad configuration shows at once, a fault of the kernel with the next call that waits.
+#define WEFT_CUDA_LAUNCHED(kernel) ::weft::cuda::Check(cudaGetLastError(), kernel)
+
+class CudaDevice final : public DeviceRuntime {
+ public:
+  // Throws Error in clear words where there is no driver, no such GPU, or one too old for the kernels built in.
+  explicit CudaDevice(int index);
+  ~CudaDevice() override;
+
+  Device device() const override { return {DeviceKind::kCuda, index_}; }
+  std::string name() const override { return name_; }
+  BufferPtr Allocate(size_t bytes) override;
+  BufferPtr AllocateStaging(size_t bytes) override;
+  void Copy(void* to, const void* from, size_t bytes) override;
+  void Fill(void* data, uint8_t byte, size_t bytes) override;
+  void Synchronize() override;
+  std::unique_ptr<Event> NewEvent() override;
+  std::unique_ptr<Recording> Record(absl::FunctionRef<void()> fn) override;
+  size_t PeakBytes() const override;
+
+  cudaStream_t stream() const { return stream_; }
+  cublasLtHandle_t blas() const { return blas_; }
+  int multiprocessors() const { return multiprocessors_; }
+  int capability() const { return capability_; }         // 90 for Hopper
+  size_t shared_bytes() const { return shared_bytes_; }  // most dynamic shared memory of a block
+
+ private:
+  int index_, multiprocessors_ = 0, capability_ = 0;
+  size_t shared_bytes_ = 0;
+  std::string name_;
+  cudaMemPool_t pool_ = nullptr;
+  cudaStream_t stream_ = nullptr;
+  cublasLtHandle_t blas_ = nullptr;
+};
+
+inline CudaDevice& DeviceOf(const KernelCall& call) {
+  return static_cast<CudaDevice&>(call.context->device(DeviceKind::kCuda));
+}
+
+}  // namespace weft::cuda

@@ -1,0 +1,22 @@
+// One registration function per family; library.cc calls them all. What has no row here runs as its fallback.
+#pragma once
+#include "core/ops/kernel.h"
+
+namespace weft::cuda {
+
+void AddElementwise(KernelTable& table);
+void AddSelectAndCast(KernelTable& table);
+void AddStructural(KernelTable& table);
+void AddGenerators(KernelTable& table);
+void AddRandom(KernelTable& table);
+void AddReduce(KernelTable& table);
+void AddEinsum(KernelTable& table);
+void AddEmbedding(KernelTable& table);
+void AddRmsNorm(KernelTable& table);
+void AddLayerNorm(KernelTable& table);
+void AddLoss(KernelTable& table);
+void AddRope(KernelTable& table);
+void AddSdpa(KernelTable& table);
+void AddAdamW(KernelTable& table);
+
+}  // namespace weft::cuda
