@@ -1,0 +1,56 @@
+// Attention on CUDA: the sizes and operands of a call as its kernels take them, and what both passes share.
+//
+// Legend: B batch, T queries, S keys, H query heads, G KV heads, D head size, all of this rank.
+#pragma once
+#include <algorithm>
+
+#include "core/ops/kernel.h"
+
+namespace weft::cuda {
+
+// One of q, k, v, out, ... [B, rows, heads, D], or lse [B, rows, heads]; strides in elements, columns are dense.
+struct SdpaOperand {
+  void* data;
+  int64_t batch, row, head;
+
+  template <class T>
+  constexpr T* At(int64_t b, int64_t i, int64_t h) const {
+    return static_cast<T*>(data) + b * batch + i * row + h * head;
+  }
+};
+SdpaOperand OperandOf(const TensorView& view);
+
+// Members are constexpr so that kernels may call them too.
+struct SdpaSizes {
+  int B, T, S, H, G, D;
+  int group;  // query heads per KV head
+  int first_head, first_kv_head;
+  int shift;  // local query i sees the local keys j <= i + shift; without a causal mask that is all
+  double scale;
+
+  explicit SdpaSizes(const KernelCall& call);
+  constexpr int KvHead(int h) const { return (h + first_head) / group - first_kv_head; }
+  // The local query heads of local KV head g: [FirstHead, EndHead). A rank may hold a part of a group, or nothing.
+  constexpr int FirstHead(int g) const { return std::clamp((g + first_kv_head) * group - first_head, 0, H); }
+  constexpr int EndHead(int g) const { return FirstHead(g + 1); }
+  constexpr int Visible(int i) const { return std::clamp(i + shift + 1, 0, S); }  // keys that query i sees
+  constexpr int FirstQuery(int j) const { return std::clamp(j - shift, 0, T); }   // the first query that sees key j
+  constexpr int PaddedT() const { return (T + kRowPadding - 1) / kRowPadding * kRowPadding; }
+
+  static constexpr int kRowPadding = 128;  // a multiple of every block of queries
+};
+
+// What the backward pass needs of each query, [B, H, PaddedT()] in the accumulate type, head by head so that a block of
+// queries reads it in one piece. lse is times `lse_factor`, and +inf where every probability is to be 0: for queries
+// that see no key and for the padding. delta is the dot product of out and dout, 0 in the padding.
+template <class C>
+struct SdpaRows {
+  C *lse, *delta;
+  constexpr int64_t At(const SdpaSizes& z, int b, int h) const { return (int64_t(b) * z.H + h) * z.PaddedT(); }
+};
+size_t SdpaRowsBytes(const KernelCall& grad_call);
+// Fills the rows in the call's workspace from out, lse and dout. C is the accumulate type of the call's dtype.
+template <class C>
+SdpaRows<C> PrepareSdpaRows(const KernelCall& grad_call, C lse_factor);
+
+}  // namespace weft::cuda

@@ -1,0 +1,34 @@
+// The backends of attention on CUDA, and which of them runs a call: the first that does not refuse it.
+//
+//   const SdpaBackend& backend = ChooseSdpa(call);  // of sdpa or sdpa_grad
+//   backend.Run(call);
+#pragma once
+#include <span>
+#include <string>
+
+#include "kernels/cuda/sdpa.h"
+
+namespace weft::cuda {
+
+inline bool IsSdpaGrad(const KernelCall& call) { return call.in.size() == 6; }
+
+struct SdpaBackend {
+  const char* name;
+  // Why it cannot run this call, e.g. "head size 100 is not a multiple of 8"; empty: it can.
+  std::string (*refuses)(const KernelCall&);
+  void (*forward)(const KernelCall&);
+  void (*backward)(const KernelCall&);
+  size_t (*workspace)(const KernelCall&);  // of either pass
+
+  void Run(const KernelCall& call) const { (IsSdpaGrad(call) ? backward : forward)(call); }
+};
+
+std::span<const SdpaBackend* const> SdpaBackends();  // the preferred first
+const SdpaBackend& ChooseSdpa(const KernelCall& call);
+// "flash: runs it; plain: head size 2000 is above 1024": what every backend says to the call.
+std::string ExplainSdpa(const KernelCall& call);
+
+void SdpaPlain(const KernelCall& call);  // sdpa_plain.cu
+void SdpaGradPlain(const KernelCall& call);
+
+}  // namespace weft::cuda
