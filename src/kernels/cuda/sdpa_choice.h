@@ -2,11 +2,13 @@
 //
 //   const SdpaBackend& backend = ChooseSdpa(call);  // of sdpa or sdpa_grad
 //   backend.Run(call);
+//
+// WEFT_SDPA=plain in the environment prefers the backend of that name, to compare them.
 #pragma once
 #include <span>
 #include <string>
 
-#include "kernels/cuda/sdpa.h"
+#include "kernels/cuda/sdpa_sizes.h"
 
 namespace weft::cuda {
 
@@ -28,7 +30,13 @@ const SdpaBackend& ChooseSdpa(const KernelCall& call);
 // "flash: runs it; plain: head size 2000 is above 1024": what every backend says to the call.
 std::string ExplainSdpa(const KernelCall& call);
 
-void SdpaPlain(const KernelCall& call);  // sdpa_plain.cu
+// flash: sdpa.cu, sdpa_grad.cu. Shared memory that a block needs, by head size.
+void SdpaFlash(const KernelCall& call);
+void SdpaGradFlash(const KernelCall& call);
+size_t SdpaFlashSharedBytes(int64_t head_size);
+size_t SdpaGradFlashSharedBytes(int64_t head_size);
+// plain: sdpa_plain.cu.
+void SdpaPlain(const KernelCall& call);
 void SdpaGradPlain(const KernelCall& call);
 
 }  // namespace weft::cuda

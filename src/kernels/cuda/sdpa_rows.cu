@@ -4,7 +4,7 @@
 #include "kernels/cuda/block.cuh"
 #include "kernels/cuda/convert.cuh"
 #include "kernels/cuda/device.h"
-#include "kernels/cuda/sdpa.h"
+#include "kernels/cuda/sdpa_sizes.h"
 
 namespace weft::cuda {
 namespace {
