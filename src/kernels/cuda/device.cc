@@ -99,6 +99,7 @@ CudaDevice::CudaDevice(int index) : index_(index) {
 
 CudaDevice::~CudaDevice() {
   cudaStreamSynchronize(stream_);
+  kept_.clear();  // while there is still a stream
   cublasLtDestroy(blas_);
   cudaStreamDestroy(stream_);
 }

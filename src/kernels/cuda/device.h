@@ -5,6 +5,8 @@
 #include <cuda_runtime_api.h>
 
 #include <source_location>
+#include <typeindex>
+#include <unordered_map>
 
 #include "core/base/device_runtime.h"
 #include "core/ops/kernel.h"
@@ -41,6 +43,14 @@ class CudaDevice final : public DeviceRuntime {
   int capability() const { return capability_; }         // 90 for Hopper
   size_t shared_bytes() const { return shared_bytes_; }  // most dynamic shared memory of a block
 
+  // What a family of kernels keeps with the device, plans for example: made when first asked for, gone with the device.
+  template <class T>
+  T& Kept() {
+    std::shared_ptr<void>& slot = kept_[typeid(T)];
+    if (!slot) slot = std::make_shared<T>(*this);
+    return *static_cast<T*>(slot.get());
+  }
+
  private:
   int index_, multiprocessors_ = 0, capability_ = 0;
   size_t shared_bytes_ = 0;
@@ -48,6 +58,7 @@ class CudaDevice final : public DeviceRuntime {
   cudaMemPool_t pool_ = nullptr;
   cudaStream_t stream_ = nullptr;
   cublasLtHandle_t blas_ = nullptr;
+  std::unordered_map<std::type_index, std::shared_ptr<void>> kept_;
 };
 
 inline CudaDevice& DeviceOf(const KernelCall& call) {

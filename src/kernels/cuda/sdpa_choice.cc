@@ -12,15 +12,6 @@ namespace {
 
 size_t RowsOnly(const KernelCall& call) { return IsSdpaGrad(call) ? SdpaRowsBytes(call) : 0; }
 
-bool IsHalf(DType dtype) { return dtype == DType::kBF16 || dtype == DType::kF16; }
-
-// Whether rows can be read and written 16 bytes at a time. Views that are only planned with carry no data yet.
-bool AlignedRows(const TensorView& view) {
-  for (int i = 0; i < 3; i++)
-    if (view.dim(i).stride % 8) return false;
-  return reinterpret_cast<uintptr_t>(view.data) % 16 == 0;
-}
-
 std::string FlashRefuses(const KernelCall& call) {
   DType dtype = call.in[0].dtype;
   int64_t size = call.in[0].dim(3).extent;
@@ -28,9 +19,7 @@ std::string FlashRefuses(const KernelCall& call) {
   if (size % 8) return fmt::format("head size {} is not a multiple of 8", size);
   if (size > 256) return fmt::format("head size {} is above 256", size);
   if (double scale = SdpaSizes(call).scale; scale < 0) return fmt::format("scale {} is negative", scale);
-  for (std::span<const TensorView> views : {call.in, call.out})
-    for (const TensorView& view : views)
-      if (view.rank == 4 && !AlignedRows(view)) return "an operand's rows are not aligned to 16 bytes";
+  if (!HasAlignedRows(call)) return "an operand's rows are not aligned to 16 bytes";
   if (!call.context->Has(DeviceKind::kCuda)) return {};
   size_t needs = IsSdpaGrad(call) ? SdpaGradFlashSharedBytes(size) : SdpaFlashSharedBytes(size);
   size_t has = DeviceOf(call).shared_bytes();
@@ -49,18 +38,36 @@ std::string PlainRefuses(const KernelCall& call) {
 }
 constexpr SdpaBackend kPlain{"plain", PlainRefuses, SdpaPlain, SdpaGradPlain, RowsOnly};
 
-constexpr const SdpaBackend* kBackends[] = {&kFlash, &kPlain};
+constexpr const SdpaBackend* kBackends[] = {&kCudnnSdpa, &kFlash, &kPlain};
 
-// Enough for whichever backend runs the call: Run may see for the first time that data is not aligned.
-size_t Workspace(const KernelCall& call) {
-  size_t bytes = 0;
+// The backend that WEFT_SDPA names, or null.
+const SdpaBackend* Preferred() {
+  const char* name = std::getenv("WEFT_SDPA");
+  if (!name) return nullptr;
   for (const SdpaBackend* backend : kBackends)
-    if (backend->refuses(call).empty()) bytes = std::max(bytes, backend->workspace(call));
-  return bytes;
+    if (backend->name == std::string_view(name)) return backend;
+  Fail(fmt::format("WEFT_SDPA={}: expected one of cudnn, flash, plain", name));
 }
-void Run(const KernelCall& call) { ChooseSdpa(call).Run(call); }
+
+// Run may have to fall back, since it is the first to see whether data is aligned: to a backend that needs rows only.
+size_t Workspace(const KernelCall& call) {
+  return std::max(ChooseSdpa(call, SIZE_MAX).workspace(call), RowsOnly(call));
+}
+void Run(const KernelCall& call) { ChooseSdpa(call, call.workspace_bytes).Run(call); }
 
 }  // namespace
+
+bool IsHalf(DType dtype) { return dtype == DType::kBF16 || dtype == DType::kF16; }
+
+bool HasAlignedRows(const KernelCall& call) {
+  auto aligned = [](const TensorView& view) {
+    if (view.rank != 4) return true;  // lse
+    for (int i = 0; i < 3; i++)
+      if (view.dim(i).stride % 8) return false;
+    return reinterpret_cast<uintptr_t>(view.data) % 16 == 0;
+  };
+  return std::ranges::all_of(call.in, aligned) && std::ranges::all_of(call.out, aligned);
+}
 
 std::span<const SdpaBackend* const> SdpaBackends() { return kBackends; }
 
@@ -73,13 +80,13 @@ std::string ExplainSdpa(const KernelCall& call) {
   return text;
 }
 
-const SdpaBackend& ChooseSdpa(const KernelCall& call) {
-  const char* preferred = std::getenv("WEFT_SDPA");
-  if (preferred)
-    for (const SdpaBackend* backend : kBackends)
-      if (backend->name == std::string_view(preferred) && backend->refuses(call).empty()) return *backend;
+const SdpaBackend& ChooseSdpa(const KernelCall& call, size_t scratch) {
+  auto takes = [&](const SdpaBackend& backend) {
+    return backend.refuses(call).empty() && backend.workspace(call) <= scratch;
+  };
+  if (const SdpaBackend* preferred = Preferred(); preferred && takes(*preferred)) return *preferred;
   for (const SdpaBackend* backend : kBackends)
-    if (backend->refuses(call).empty()) return *backend;
+    if (takes(*backend)) return *backend;
   Fail(fmt::format("{} on CUDA: no backend takes {} with head size {} ({})", IsSdpaGrad(call) ? "sdpa_grad" : "sdpa",
                    Name(call.in[0].dtype), call.in[0].dim(3).extent, ExplainSdpa(call)));
 }

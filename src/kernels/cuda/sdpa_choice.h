@@ -1,9 +1,8 @@
 // The backends of attention on CUDA, and which of them runs a call: the first that does not refuse it.
 //
-//   const SdpaBackend& backend = ChooseSdpa(call);  // of sdpa or sdpa_grad
-//   backend.Run(call);
+//   ChooseSdpa(call, call.workspace_bytes).Run(call);  // of sdpa or sdpa_grad
 //
-// WEFT_SDPA=plain in the environment prefers the backend of that name, to compare them.
+// WEFT_SDPA=plain in the environment prefers the backend of that name: to compare them, or to have flash's fixed order.
 #pragma once
 #include <span>
 #include <string>
@@ -26,10 +25,17 @@ struct SdpaBackend {
 };
 
 std::span<const SdpaBackend* const> SdpaBackends();  // the preferred first
-const SdpaBackend& ChooseSdpa(const KernelCall& call);
+// `scratch`: bytes of workspace that it may need; SIZE_MAX while the workspace is being planned.
+const SdpaBackend& ChooseSdpa(const KernelCall& call, size_t scratch);
 // "flash: runs it; plain: head size 2000 is above 1024": what every backend says to the call.
 std::string ExplainSdpa(const KernelCall& call);
 
+// What more than one backend asks.
+bool IsHalf(DType dtype);
+bool HasAlignedRows(const KernelCall& call);  // 16 bytes at a time; views that are planned with count as aligned
+
+// cudnn: sdpa_cudnn.cc, or sdpa_no_cudnn.cc in builds without its frontend.
+extern const SdpaBackend kCudnnSdpa;
 // flash: sdpa.cu, sdpa_grad.cu. Shared memory that a block needs, by head size.
 void SdpaFlash(const KernelCall& call);
 void SdpaGradFlash(const KernelCall& call);

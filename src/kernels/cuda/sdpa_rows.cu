@@ -1,4 +1,5 @@
-// What the backward pass of attention needs of each query, in one pass over out and dout. One warp a query.
+// What the backward pass of attention needs of each query, in one pass over out and dout, one warp a query; and lse as
+// cuDNN reads it.
 #include "core/base/error.h"
 #include "kernels/common/nest.h"
 #include "kernels/cuda/block.cuh"
@@ -33,6 +34,11 @@ __global__ void __launch_bounds__(kThreads)
   rows.delta[at] = delta;
 }
 
+__global__ void __launch_bounds__(kThreads) PackLseKernel(SdpaSizes z, SdpaOperand lse, float* to) {
+  int64_t at = int64_t(blockIdx.x) * kThreads + threadIdx.x, row = at / z.T;  // of [B, H, T]
+  if (row < int64_t(z.B) * z.H) to[at] = *lse.At<float>(row / z.H, at % z.T, row % z.H);
+}
+
 }  // namespace
 
 template <class C>
@@ -53,5 +59,14 @@ SdpaRows<C> PrepareSdpaRows(const KernelCall& call, C lse_factor) {
 }
 template SdpaRows<float> PrepareSdpaRows(const KernelCall&, float);
 template SdpaRows<double> PrepareSdpaRows(const KernelCall&, double);
+
+void PackSdpaLse(const KernelCall& call, float* to) {
+  SdpaSizes z(call);
+  int64_t count = int64_t(z.B) * z.H * z.T;
+  if (count == 0) return;
+  PackLseKernel<<<unsigned(CeilDiv(count, kThreads)), kThreads, 0, DeviceOf(call).stream()>>>(z, OperandOf(call.in[4]),
+                                                                                              to);
+  WEFT_CUDA_LAUNCHED("sdpa_grad: pack lse");
+}
 
 }  // namespace weft::cuda

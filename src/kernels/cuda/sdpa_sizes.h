@@ -52,5 +52,7 @@ size_t SdpaRowsBytes(const KernelCall& grad_call);
 // Fills the rows in the call's workspace from out, lse and dout. C is the accumulate type of the call's dtype.
 template <class C>
 SdpaRows<C> PrepareSdpaRows(const KernelCall& grad_call, C lse_factor);
+// Copies lse, of type f32, to [B, H, T] without gaps.
+void PackSdpaLse(const KernelCall& grad_call, float* to);
 
 }  // namespace weft::cuda

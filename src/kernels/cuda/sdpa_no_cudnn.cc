@@ -1,0 +1,15 @@
+// The cudnn backend of attention in builds that did not find the headers of cudnn-frontend.
+#include "kernels/cuda/sdpa_choice.h"
+
+namespace weft::cuda {
+namespace {
+
+std::string Refuses(const KernelCall&) {
+  return "built without cudnn-frontend; configure with -DWEFT_CUDNN_FRONTEND_DIR=its include folder";
+}
+
+}  // namespace
+
+constinit const SdpaBackend kCudnnSdpa{"cudnn", Refuses, nullptr, nullptr, nullptr};
+
+}  // namespace weft::cuda
