@@ -17,4 +17,7 @@ if(WEFT_CUDA)
   set(CMAKE_CUDA_COMPILER_LAUNCHER ${CMAKE_CXX_COMPILER_LAUNCHER})
   enable_language(CUDA)
   find_package(CUDAToolkit REQUIRED)
+  # The programs find the library beside them, wherever the build folder lies.
+  set(CMAKE_BUILD_RPATH ${PROJECT_BINARY_DIR})
+  set(CMAKE_BUILD_RPATH_USE_ORIGIN ON)
 endif()

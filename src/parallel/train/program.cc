@@ -230,8 +230,13 @@ std::vector<EntryInfo> EntriesOf(Transformer& model, const StepOptions& o, const
 }
 
 void AddEntries(State& state, Transformer& model, const StepOptions& o, const StepPrograms& programs) {
+  std::vector<State::NewEntry> slots;
   for (const EntryInfo& e : EntriesOf(model, o, programs))
-    state.Add(e.name, e.dtype, e.shape, e.sharding, e.kind == EntryKind::kParameter || e.kind == EntryKind::kMoment);
+    if (e.kind == EntryKind::kSlot)
+      slots.push_back({e.name, e.dtype, e.shape, e.sharding});
+    else
+      state.Add(e.name, e.dtype, e.shape, e.sharding, e.kind == EntryKind::kParameter || e.kind == EntryKind::kMoment);
+  state.AddTogether(slots);
 }
 
 void InitParameters(State& state, Transformer& model, const StepOptions& o, const Runtime& runtime) {
