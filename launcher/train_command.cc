@@ -12,6 +12,7 @@
 #include "kernels/cpu/register.h"
 #include "launcher/command.h"
 #include "parallel/train/agreement.h"
+#include "parallel/train/config_check.h"
 #include "parallel/train/setup.h"
 #include "parallel/train/trainer.h"
 
@@ -79,6 +80,9 @@ absl::StatusOr<DeviceKind> OpenDevice(const Config& config, const Bootstrap& boo
   bool one_rank = bootstrap.world_size() == 1, driver = std::filesystem::exists("/proc/driver/nvidia/version");
   bool wanted = config.device == DeviceChoice::kCuda || (config.device == DeviceChoice::kAuto && driver && one_rank);
   if (!wanted) return DeviceKind::kCpu;
+  if (!one_rank)
+    return absl::InvalidArgumentError(PlaceOf(config, "device") +
+                                      "cuda on more than one rank is not built yet; use device=cpu");
   absl::Status opened = OpenCuda(context, bootstrap.local_rank());
   if (opened.ok()) return DeviceKind::kCuda;
   if (config.device == DeviceChoice::kAuto) return DeviceKind::kCpu;

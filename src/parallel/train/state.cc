@@ -20,7 +20,6 @@ void State::CheckNew(const std::string& name) const {
 }
 
 void State::AddTogether(std::span<const NewEntry> entries) {
-  constexpr size_t kAlign = 64;
   std::vector<size_t> offsets;
   std::vector<Shape> shapes;
   size_t bytes = 0;
@@ -28,7 +27,7 @@ void State::AddTogether(std::span<const NewEntry> entries) {
     CheckNew(e.name);
     shapes.push_back(ChunkShape(e.global, e.sharding, mesh_));
     offsets.push_back(bytes);
-    bytes += (size_t(NumElements(shapes.back())) * SizeOf(e.dtype) + kAlign - 1) / kAlign * kAlign;
+    bytes += (size_t(NumElements(shapes.back())) * SizeOf(e.dtype) + kTogether - 1) / kTogether * kTogether;
   }
   BufferPtr buffer = device_.Allocate(bytes);
   device_.Fill(buffer->data(), 0, bytes);

@@ -30,6 +30,7 @@ class State {
     Shape global;
     Sharding sharding;
   };
+  static constexpr size_t kTogether = 64;  // bytes to which each of them is aligned
   void AddTogether(std::span<const NewEntry> entries);
   bool Has(const std::string& name) const { return entries_.contains(name); }
   Entry& At(const std::string& name);  // throws Error for an unknown name
