@@ -125,7 +125,7 @@ void AlgorithmCache::Choose(Entry& entry, const Product& p, const ProductKey& ke
   bool worth = tune_ && double(p.batch) * double(p.m) * double(p.n) * double(p.k) >= kWorthTuning;
   entry.settled = true;
   if (worth && Recall(entry, key, memory)) return;
-  Guesses guesses = Ask(entry, key, memory.workspace_bytes);
+  Guesses guesses = Ask(entry, memory);
   entry.usable = !guesses.empty();
   if (!entry.usable) return;
   entry.algorithm = guesses[0];
@@ -136,16 +136,16 @@ void AlgorithmCache::Choose(Entry& entry, const Product& p, const ProductKey& ke
     Tune(entry, key, guesses, memory);
 }
 
-AlgorithmCache::Guesses AlgorithmCache::Ask(Entry& entry, const ProductKey& key, size_t workspace_bytes) const {
+AlgorithmCache::Guesses AlgorithmCache::Ask(Entry& entry, const Memory& memory) const {
   cublasLtMatmulPreferenceOpaque_t preference;
   WEFT_CUDA(cublasLtMatmulPreferenceInit(&preference));
-  Set(&preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, uint64_t(workspace_bytes));
+  Set(&preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, uint64_t(memory.workspace_bytes));
   // Parts of a split sum stay in the compute type: added in the output's they would lose bits.
   Set(&preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, uint32_t(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
-  Set(&preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, uint32_t(key[14]));
-  Set(&preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, uint32_t(key[15]));
-  Set(&preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, uint32_t(key[16]));
-  Set(&preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, uint32_t(key[16]));
+  Set(&preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, uint32_t(AlignmentOf(memory.a)));
+  Set(&preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, uint32_t(AlignmentOf(memory.b)));
+  Set(&preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, uint32_t(AlignmentOf(memory.d)));
+  Set(&preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, uint32_t(AlignmentOf(memory.d)));
   std::array<cublasLtMatmulHeuristicResult_t, kGuesses> results;
   int count = 0;
   cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(blas_, &entry.operation, &entry.a, &entry.b, &entry.d,

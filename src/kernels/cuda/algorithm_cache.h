@@ -47,7 +47,7 @@ class AlgorithmCache {
 
   Entry MakeEntry(const Product& product) const;
   void Choose(Entry& entry, const Product& product, const ProductKey& key, const Memory& memory);
-  Guesses Ask(Entry& entry, const ProductKey& key, size_t workspace_bytes) const;
+  Guesses Ask(Entry& entry, const Memory& memory) const;
   bool Recall(Entry& entry, const ProductKey& key, const Memory& memory);
   void Tune(Entry& entry, const ProductKey& key, const Guesses& guesses, const Memory& memory);
   float Time(Entry& entry, const Memory& memory, float best);
