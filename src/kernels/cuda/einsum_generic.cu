@@ -2,6 +2,8 @@
 //
 // Products with rows and columns go by tiles in shared memory; element-by-element, outer and dot products, and those
 // of a few rows, by one sum per output. They are what the library does not take: small or odd, not a step's time.
+#include <algorithm>
+
 #include "kernels/cuda/convert.cuh"
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/einsum_generic.h"
@@ -12,6 +14,7 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int64_t kMostBlocks = 1 << 20;
+constexpr int64_t kBusy = 264;  // blocks that keep a GPU busy: two for each multiprocessor of an H200
 
 // ---- Tiles: kTile x kTile outputs per block, kDepth terms at a time, 4 x 4 outputs per thread.
 
@@ -196,25 +199,25 @@ void RunTiles(const KernelCall& call, const EinsumLabels& x) {
   WEFT_CUDA_LAUNCHED("einsum, tiles");
 }
 
-// How the sums are cut, by the shape alone and the number of multiprocessors.
+// How the sums are cut, by the shape alone: plans are made without a GPU, and all GPUs add in the same order.
 struct SumCut {
   int outputs, splits;
   bool terms_fast;
 
-  SumCut(const EinsumLabels& x, int multiprocessors) {
-    int64_t count = x.outputs.Count(), busy = 2 * int64_t(multiprocessors);
+  explicit SumCut(const EinsumLabels& x) {
+    int64_t count = x.outputs.Count();
     bool outputs_flat =
         x.outputs.rank > 0 && Contiguous(x.outputs.inner_stride(1)) && Contiguous(x.outputs.inner_stride(2));
     terms_fast = !outputs_flat && Contiguous(x.terms.inner_stride(0)) && Contiguous(x.terms.inner_stride(1));
-    if (x.k < 32 || (!terms_fast && count >= busy * kThreads))
+    if (x.k < 32 || (!terms_fast && count >= kBusy * kThreads))
       outputs = kThreads, terms_fast = false;
     else if (terms_fast)
-      outputs = count >= busy * 8 ? 8 : 1;
+      outputs = count >= kBusy * 8 ? 8 : 1;
     else
       outputs = 32;
     int64_t blocks = CeilDiv(count, outputs), terms_of_block = 8 * int64_t(kThreads / outputs);
     int64_t most = std::min<int64_t>(x.k / terms_of_block, 1024);
-    splits = int(std::clamp<int64_t>(CeilDiv(busy, std::max<int64_t>(blocks, 1)), 1, std::max<int64_t>(most, 1)));
+    splits = int(std::clamp<int64_t>(CeilDiv(kBusy, std::max<int64_t>(blocks, 1)), 1, std::max<int64_t>(most, 1)));
   }
 };
 
@@ -225,7 +228,7 @@ size_t PartBytes(const KernelCall& call, const EinsumLabels& x, const SumCut& cu
 
 template <class T>
 void RunSums(const KernelCall& call, const EinsumLabels& x, void* workspace, size_t workspace_bytes) {
-  SumCut cut(x, DeviceOf(call).multiprocessors());
+  SumCut cut(x);
   if (PartBytes(call, x, cut) > workspace_bytes) cut.splits = 1;
   SumProduct p{x.outputs.Count(), x.k, CeilDiv(x.k, cut.splits), cut.outputs, cut.terms_fast, Walk<3>(x.outputs),
                Walk<2>(x.terms)};
@@ -288,7 +291,7 @@ void GenericEinsum(const KernelCall& call, const EinsumLabels& labels, void* wor
 
 size_t GenericWorkspace(const KernelCall& call, const EinsumLabels& labels) {
   if (IsTiled(labels)) return 0;
-  return PartBytes(call, labels, SumCut(labels, DeviceOf(call).multiprocessors()));
+  return PartBytes(call, labels, SumCut(labels));
 }
 
 }  // namespace weft::cuda
