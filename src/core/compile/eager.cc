@@ -12,7 +12,7 @@ Tensor& TensorOf(const Var& local) { return local.node().values[size_t(local.ind
 }  // namespace
 
 EagerBuilder::EagerBuilder(const Runtime& runtime, Binder bind, BuilderOptions options)
-    : Builder(options), Partitioner({.mesh = runtime.mesh_shape}), runtime_(runtime), bind_(std::move(bind)) {}
+    : Builder(options), Partitioner({.mesh = runtime.mesh_shape, .kernels = &runtime.kernels()}), runtime_(runtime), bind_(std::move(bind)) {}
 
 Placed& EagerBuilder::At(const Var& global) {
   auto& values = global.node().values;

@@ -16,6 +16,12 @@
 namespace weft {
 namespace {
 
+StepOptions OptionsFor(const Config& config, const Context& context, DeviceKind device) {
+  StepOptions options = StepOptionsOf(config);
+  options.kernels = &context.kernels(device);
+  return options;
+}
+
 using Clock = std::chrono::steady_clock;
 double MsSince(Clock::time_point start) {
   return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
@@ -38,7 +44,7 @@ Trainer::Trainer(const Config& config, const Dataset& data, const Context& conte
       data_(data),
       context_(context),
       mesh_(mesh),
-      options_(StepOptionsOf(config)),
+      options_(OptionsFor(config, context, device)),
       model_(ModelOf(config)),
       runtime_{&context, &mesh, mesh.shape(), mesh.coords(), device},
       programs_(BuildStep(model_, options_)),
