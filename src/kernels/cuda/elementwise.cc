@@ -17,10 +17,8 @@ void Run(const KernelCall& call) {
 
 }  // namespace
 
-void RefuseType(Op op, DType dtype) {
-  bool logic = op == Op::kAnd || op == Op::kOr;
-  Fail(fmt::format("{} on CUDA: no kernel for dtype {}; cast the operand to a {}", Name(op), Name(dtype),
-                   logic ? "bool" : "float"));
+void RefuseType(Op op, DType dtype, const char* expected) {
+  Fail(fmt::format("{} on CUDA: no kernel for dtype {}; cast the operand to {}", Name(op), Name(dtype), expected));
 }
 
 void AddElementwise(KernelTable& table) {

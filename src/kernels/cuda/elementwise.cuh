@@ -78,7 +78,7 @@ template <Op op, class T>
 void RunElementwise(const KernelCall& call) {
   using R = ResultOf<op, T>;
   if constexpr (!Takes<T>(op)) {
-    RefuseType(op, call.in[0].dtype);
+    RefuseType(op, call.in[0].dtype, op == Op::kAnd || op == Op::kOr ? "bool" : "a float");
   } else {
     double k = call.attrs && call.attrs->Has("k") ? call.attrs->Float("k") : 0;
     Apply<op, T> fn{ValueOf<T>(k)};

@@ -8,6 +8,7 @@ namespace weft::cuda {
 template <Op op, class T>
 void RunElementwise(const KernelCall& call);
 
-[[noreturn]] void RefuseType(Op op, DType dtype);
+// Throws Error: cast the operand to `expected`.
+[[noreturn]] void RefuseType(Op op, DType dtype, const char* expected);
 
 }  // namespace weft::cuda
