@@ -35,19 +35,25 @@ __global__ void __launch_bounds__(kTransposeLanes* kTransposeRows)
   Bits* y = args.y + at.of[0] + i0 * args.sy + j0;
   int rows = int(min(int64_t(n), args.rows - i0)), columns = int(min(int64_t(n), args.columns - j0));
   int lane = int(threadIdx.x) % kTransposeLanes, first = int(threadIdx.x) / kTransposeLanes;
+  constexpr int kSteps = n / kTransposeRows, kHalves = n / kTransposeLanes;
+  Bits held[kSteps][kHalves] = {};  // all loads are under way before the first is stored
 #pragma unroll
-  for (int s = 0; s < n; s += kTransposeRows)
+  for (int s = 0; s < kSteps; s++)
 #pragma unroll
-    for (int half = 0; half < n; half += kTransposeLanes) {
-      int j = first + s, i = lane + half;
-      if (j < columns && i < rows) tile[j][i] = x[j * args.sx + i];
+    for (int h = 0; h < kHalves; h++) {
+      int j = first + s * kTransposeRows, i = lane + h * kTransposeLanes;
+      if (j < columns && i < rows) held[s][h] = x[j * args.sx + i];
     }
+#pragma unroll
+  for (int s = 0; s < kSteps; s++)
+#pragma unroll
+    for (int h = 0; h < kHalves; h++) tile[first + s * kTransposeRows][lane + h * kTransposeLanes] = held[s][h];
   __syncthreads();
 #pragma unroll
-  for (int s = 0; s < n; s += kTransposeRows)
+  for (int s = 0; s < kSteps; s++)
 #pragma unroll
-    for (int half = 0; half < n; half += kTransposeLanes) {
-      int i = first + s, j = lane + half;
+    for (int h = 0; h < kHalves; h++) {
+      int i = first + s * kTransposeRows, j = lane + h * kTransposeLanes;
       if (j < columns && i < rows) y[i * args.sy + j] = tile[j][i];
     }
 }
