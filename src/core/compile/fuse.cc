@@ -141,9 +141,10 @@ class Fuser {
   // `product` as a linear op that gives the value of `node` and stands in its place.
   static std::shared_ptr<Node> Made(const Node& node, const Node& product) {
     auto fused = std::make_shared<Node>(product);
-    if (product.op == Op::kEinsum) fused->attrs = {{"eq", product.attrs.Text("eq")}, {"bias", 0}, {"residual", 0}};
+    if (product.op == Op::kEinsum)
+      fused->attrs = {{"eq", product.attrs.Text("eq")}, {"bias", 0}, {"residual", 0}, {"wide", 0}};
     fused->op = Op::kLinear;
-    fused->attrs.Set({"dtype", int(node.outputs[0].dtype)});
+    fused->attrs.Set({"wide", node.outputs[0].dtype != product.inputs[0].dtype()});
     fused->outputs = node.outputs;
     fused->id = node.id;
     return fused;

@@ -27,6 +27,11 @@ int64_t ExtentOf(const Node& node, const LinearParts& p, char label) {
   return i != std::string::npos ? node.inputs[0].shape()[i] : node.inputs[1].shape()[p.w.find(label)];
 }
 
+DType ResultType(const Node& node) {
+  DType dtype = node.inputs[0].dtype();
+  return node.attrs.Int("wide") ? AccumulateType(dtype) : dtype;
+}
+
 void InferLinear(Node& node) {
   LinearParts p(node);
   size_t operands = 2 + size_t(p.bias >= 0) + size_t(p.residual >= 0);
@@ -34,7 +39,7 @@ void InferLinear(Node& node) {
     FailAt(node, fmt::format("expected {} operands, got {}", operands, node.inputs.size()));
   Shape shape;
   for (char label : p.out) shape.push_back(ExtentOf(node, p, label));
-  DType dtype = DType(node.attrs.Int("dtype"));
+  DType dtype = ResultType(node);
   if (p.bias >= 0) {
     const Shape& bias = node.inputs[size_t(p.bias)].shape();
     if (bias.size() > shape.size() || !std::equal(bias.rbegin(), bias.rend(), shape.rbegin()))
@@ -63,7 +68,7 @@ Dims LinearDims(const Node& node) {
 
 Outputs LinearFallback(const Node& node) {
   LinearParts p(node);
-  DType dtype = DType(node.attrs.Int("dtype"));
+  DType dtype = ResultType(node);
   Var y = Einsum(node.attrs.Text("eq"), node.inputs[0], node.inputs[1]);
   if (p.bias >= 0) y = y + BroadcastTo(node.inputs[size_t(p.bias)], y.shape());
   y = Cast(y, dtype);
@@ -72,13 +77,13 @@ Outputs LinearFallback(const Node& node) {
 }
 
 std::vector<Sample> LinearSamples(Op) {
-  auto attrs = [](const char* eq, int bias, int residual) {
-    return Attrs{{"eq", eq}, {"bias", bias}, {"residual", residual}, {"dtype", int(DType::kF64)}};
+  auto attrs = [](const char* eq, int bias, int residual, int wide) {
+    return Attrs{{"eq", eq}, {"bias", bias}, {"residual", residual}, {"wide", wide}};
   };
-  return {{{{{4, 3, 6}}, {{6, 5}}}, attrs("btc,cn->btn", 0, 0)},
-          {{{{5, 6}}, {{6, 4, 3}}, {{4, 3}}}, attrs("bc,chd->bhd", 1, 0)},
-          {{{{4, 3, 6}}, {{6, 5}}, {{5}}, {{4, 3, 5}}}, attrs("btc,cn->btn", 1, 1)},
-          {{{{4, 3, 6}}, {{4, 3, 5}}, {{6, 5}}}, attrs("btc,btn->cn", 0, 1)}};
+  return {{{{{4, 3, 6}}, {{6, 5}}}, attrs("btc,cn->btn", 0, 0, 1)},
+          {{{{5, 6}}, {{6, 4, 3}}, {{4, 3}}}, attrs("bc,chd->bhd", 1, 0, 0)},
+          {{{{4, 3, 6}}, {{6, 5}}, {{5}}, {{4, 3, 5}}}, attrs("btc,cn->btn", 1, 1, 0)},
+          {{{{4, 3, 6}}, {{4, 3, 5}}, {{6, 5}}}, attrs("btc,btn->cn", 0, 1, 0)}};
 }
 
 void InferSwiGluGrad(Node& node) {
