@@ -12,9 +12,17 @@ if(WEFT_CUDA)
     message(FATAL_ERROR "WEFT_CUDA=ON needs nvcc, which was found neither on PATH nor in CUDA_HOME nor /usr/local/cuda; "
                         "install the CUDA toolkit or configure with -DWEFT_CUDA=OFF")
   endif()
-  set(CMAKE_CUDA_COMPILER ${WEFT_NVCC})
+  set(CMAKE_CUDA_COMPILER ${WEFT_NVCC} CACHE FILEPATH "nvcc")
   set(CMAKE_CUDA_ARCHITECTURES OFF)  # each target says its own
   set(CMAKE_CUDA_COMPILER_LAUNCHER ${CMAKE_CXX_COMPILER_LAUNCHER})
   enable_language(CUDA)
+  # CMake before 3.26 does not know how nvcc is told C++20.
+  if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)
+    set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
+    set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
+  endif()
   find_package(CUDAToolkit REQUIRED)
+  # The programs find the library beside them, wherever the build folder lies.
+  set(CMAKE_BUILD_RPATH ${PROJECT_BINARY_DIR})
+  set(CMAKE_BUILD_RPATH_USE_ORIGIN ON)
 endif()

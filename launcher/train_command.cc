@@ -3,13 +3,16 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <thread>
 
 #include "dist/bootstrap.h"
 #include "dist/collectives.h"
+#include "kernels/common/cuda_library.h"
 #include "kernels/cpu/register.h"
 #include "launcher/command.h"
 #include "parallel/train/agreement.h"
+#include "parallel/train/config_check.h"
 #include "parallel/train/setup.h"
 #include "parallel/train/trainer.h"
 
@@ -71,6 +74,21 @@ int ThreadsOf(const Config& config, const Bootstrap& bootstrap) {
   return std::max(1, int(std::thread::hardware_concurrency()) / bootstrap.local_size());
 }
 
+// auto is CUDA where this host has a GPU that a rank of its own can use. Looking for the driver's file first keeps runs
+// on hosts without one as quick as a build without CUDA.
+absl::StatusOr<DeviceKind> OpenDevice(const Config& config, const Bootstrap& bootstrap, Context& context) {
+  bool one_rank = bootstrap.world_size() == 1, driver = std::filesystem::exists("/proc/driver/nvidia/version");
+  bool wanted = config.device == DeviceChoice::kCuda || (config.device == DeviceChoice::kAuto && driver && one_rank);
+  if (!wanted) return DeviceKind::kCpu;
+  if (!one_rank)
+    return absl::InvalidArgumentError(PlaceOf(config, "device") +
+                                      "cuda on more than one rank is not built yet; use device=cpu");
+  absl::Status opened = OpenCuda(context, bootstrap.local_rank());
+  if (opened.ok()) return DeviceKind::kCuda;
+  if (config.device == DeviceChoice::kAuto) return DeviceKind::kCpu;
+  return opened;
+}
+
 int Train(Bootstrap& bootstrap, const Words& words) {
   absl::StatusOr<Job> job = Load(words, bootstrap.world_size());
   if (!AllOk(bootstrap, job.status())) return 2;
@@ -81,10 +99,12 @@ int Train(Bootstrap& bootstrap, const Words& words) {
   Context context(bootstrap.rank(), bootstrap.world_size(), ThreadsOf(config, bootstrap));
   RegisterCpuKernels(context.kernels(DeviceKind::kCpu));
   RegisterCollectives(context.kernels(DeviceKind::kCpu), DeviceKind::kCpu);
+  absl::StatusOr<DeviceKind> device = OpenDevice(config, bootstrap, context);
+  if (!AllOk(bootstrap, device.status())) return 2;
   std::unique_ptr<GroupFactory> groups = MakeGroupFactory(bootstrap);
   DeviceMesh mesh(context, *groups, MeshOf(config));
   mesh.set_timeout(std::chrono::milliseconds(int64_t(config.dist.timeout_s * 1000)));
-  absl::Status status = Trainer(config, data, context, mesh).Run();
+  absl::Status status = Trainer(config, data, context, mesh, *device).Run();
   if (status.ok()) return 0;
   if (absl::IsAborted(status)) return AllOk(bootstrap, status) ? 0 : 1;
   Fail(std::string(status.message()));  // of this rank alone: it ends the others

@@ -9,6 +9,11 @@ launcher/setup.sh
 cmake --preset "$preset"
 cmake --build --preset "$preset"
 source launcher/environment.sh
+# Tests with the label gpu want one.
+if [ ! -e /proc/driver/nvidia/version ] && [[ " $* " != *" -LE "* ]]; then
+  echo "no GPU here: tests of the CUDA kernels are left out"
+  set -- -LE gpu "$@"
+fi
 ctest --test-dir "build/$preset" --output-on-failure -j2 "$@"
 # What sweeps covered and what a step cost: tests print such lines, and ctest keeps them to itself.
 sed -n 's/^shown: //p' "build/$preset/Testing/Temporary/LastTest.log"

@@ -7,12 +7,16 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <random>
+#include <string_view>
 #include <vector>
 
 #include "core/ops/kernel.h"
+#include "kernels/common/cuda_library.h"
 #include "kernels/cpu/register.h"
 
 namespace weft::test {
@@ -126,22 +130,59 @@ inline Shape RandomShape(Rng& rng, int rank, const std::vector<int64_t>& extents
   return shape;
 }
 
-inline const KernelTable& Table() {
-  static const std::unique_ptr<KernelTable> table = [] {
-    auto t = std::make_unique<KernelTable>();
-    RegisterCpuKernels(*t);
-    return t;
-  }();
-  return *table;
+// The device whose kernels are tested: WEFT_TEST_DEVICE, cpu by default. On others every test of this folder is the
+// same law for other kernels.
+inline DeviceKind KindUnderTest() {
+  const char* name = std::getenv("WEFT_TEST_DEVICE");
+  return name && std::string_view(name) == Name(DeviceKind::kCuda) ? DeviceKind::kCuda : DeviceKind::kCpu;
 }
+inline std::unique_ptr<Context> NewContext(int threads) {
+  auto context = std::make_unique<Context>(0, 1, threads);
+  RegisterCpuKernels(context->kernels(DeviceKind::kCpu));
+  if (KindUnderTest() != DeviceKind::kCuda) return context;
+  if (absl::Status s = OpenCuda(*context, 0); !s.ok()) throw Error(std::string(s.message()));
+  return context;
+}
+inline const Context& SharedContext() {
+  static const std::unique_ptr<Context> context = NewContext(1);
+  return *context;
+}
+inline const KernelTable& Table() { return SharedContext().kernels(KindUnderTest()); }
+
+// The storage of boxes on the device under test; one that is both read and written is there once.
+class DeviceStorage {
+ public:
+  explicit DeviceStorage(DeviceRuntime& device) : device_(device) {}
+  TensorView Put(const Box& box) {
+    BufferPtr& buffer = buffers_[box.storage.data()];
+    if (!buffer) {
+      buffer = device_.Allocate(box.storage.size());
+      device_.Copy(buffer->data(), box.storage.data(), box.storage.size());
+    }
+    TensorView view = box.view;
+    if (view.data) view.data = buffer->data();
+    return view;
+  }
+  void Get(Box& box) {
+    device_.Copy(box.storage.data(), buffers_.at(box.storage.data())->data(), box.storage.size());
+    device_.Synchronize();
+  }
+
+ private:
+  DeviceRuntime& device_;
+  std::map<const unsigned char*, BufferPtr> buffers_;
+};
 
 // Runs a kernel with a workspace of exactly the bytes it asks for, poisoned, and checks that no padding was written.
 inline void RunKernel(Op op, const Attrs& attrs, std::vector<const Box*> in, std::vector<Box*> out, int threads = 1) {
-  Context context(0, 1, threads);
+  std::unique_ptr<Context> own = threads == 1 ? nullptr : NewContext(threads);
+  const Context& context = own ? *own : SharedContext();
+  DeviceRuntime& device = context.device(KindUnderTest());
+  DeviceStorage storage(device);
   std::vector<TensorView> inputs, outputs;
-  for (const Box* box : in) inputs.push_back(box->view);
-  for (Box* box : out) outputs.push_back(box->view);
-  const KernelRow& row = Table().Row(op);
+  for (const Box* box : in) inputs.push_back(storage.Put(*box));
+  for (Box* box : out) outputs.push_back(storage.Put(*box));
+  const KernelRow& row = context.kernels(KindUnderTest()).Row(op);
   size_t bytes = 0;
   if (row.workspace) {
     std::vector<TensorView> bare_in = inputs, bare_out = outputs;
@@ -149,9 +190,10 @@ inline void RunKernel(Op op, const Attrs& attrs, std::vector<const Box*> in, std
       for (TensorView& view : *views) view.data = nullptr;
     bytes = row.workspace({&attrs, bare_in, bare_out, nullptr, 0, &context, nullptr});
   }
-  std::unique_ptr<void, void (*)(void*)> workspace(std::aligned_alloc(64, (bytes + 127) / 64 * 64), std::free);
-  std::memset(workspace.get(), 0xff, bytes);
-  row.run({&attrs, inputs, outputs, workspace.get(), bytes, &context, nullptr});
+  BufferPtr workspace = device.Allocate(bytes);
+  device.Fill(workspace->data(), 0xff, bytes);
+  row.run({&attrs, inputs, outputs, workspace->data(), bytes, &context, nullptr});
+  for (Box* box : out) storage.Get(*box);
   for (Box* box : out)
     EXPECT_TRUE(box->PaddingIntact()) << Name(op) << ": wrote outside the box " << ToString(box->shape());
 }

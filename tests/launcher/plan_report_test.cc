@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <mutex>
+#include <set>
 #include <nlohmann/json.hpp>
 #include <regex>
 #include <set>
@@ -65,7 +66,9 @@ Ran RunOnRank(const Config& config, Context& context, GroupFactory& groups) {
   mesh.ResetCounts();
   runner->Step([&](int j) { testing_::FillSlots(state, o, 8, 64, 1, j); });
   Ran ran{.arena = int64_t(runner->arena_bytes())};
-  for (const auto& [name, e] : state.entries()) ran.state += int64_t(e.local.buffer()->bytes());
+  std::set<const Buffer*> buffers;  // entries may share one
+  for (const auto& [name, e] : state.entries())
+    if (buffers.insert(e.local.buffer().get()).second) ran.state += int64_t(e.local.buffer()->bytes());
   for (const DeviceMesh::AxisCount& c : mesh.Counts())
     ran.totals[{o.model.mesh.names[size_t(c.axis)], Name(c.op)}] = c.count;
   return ran;

@@ -173,7 +173,6 @@ std::vector<BadCase> BadMeanings() {
       {"overwrites", b, {"log.jsonl=./a.yaml"}, "command line: log.jsonl", "would overwrite the config a.yaml"},
 
       {"not built", b, {"numerics=invariant"}, "command line: numerics", "invariant is not built yet; use default"},
-      {"not built", b + "device: cuda\n", {}, "a.yaml:4:1: device", "cuda is not built yet; use cpu or auto"},
       {"not built", b + "precision: {compute: f16}\n", {}, "a.yaml:4:13: precision.compute", "f16 is not built yet"},
       {"not built", b + "checkpoint: {every: 5}\n", {}, "a.yaml:4:14: checkpoint.every",
        "5 is not built yet; set it to 0"},

@@ -161,8 +161,18 @@ Values RunOneRank(const Graph& graph, const MeshShape& mesh, const Values& leave
   return RunRanks(graph, one.mesh, leaves, one);
 }
 
+const KernelTable& CpuKernels() {
+  static const std::unique_ptr<KernelTable> table = [] {
+    auto t = std::make_unique<KernelTable>();
+    RegisterCpuKernels(*t);
+    return t;
+  }();
+  return *table;
+}
+
 Values RunRanks(const Graph& graph, const MeshShape& mesh, const Values& leaves, PartitionOptions options) {
   options.mesh = mesh;
+  options.kernels = &CpuKernels();
   LocalProgram local = Partition(graph, options);
   Verify(local.graph);
   std::map<std::string, std::vector<Tensor>> chunks;

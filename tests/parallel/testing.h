@@ -36,6 +36,7 @@ struct Traced {
 };
 Graph Trace(const std::function<Traced()>& body, uint64_t seed = 7);
 
+const KernelTable& CpuKernels();
 // All CPU kernels and collectives, on every rank of the mesh.
 using RankBody = std::function<void(const Runtime& runtime)>;
 void OnRanks(const MeshShape& mesh, const RankBody& body);

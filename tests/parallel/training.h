@@ -11,6 +11,7 @@
 #include "dist/collectives.h"
 #include "dist/local_group.h"
 #include "dist/mesh.h"
+#include "kernels/common/cuda_library.h"
 #include "kernels/cpu/register.h"
 #include "parallel/nn/family.h"
 #include "parallel/train/runner.h"
@@ -23,6 +24,7 @@ struct Layout {
   Fsdp fsdp = Fsdp::kNone;
   int64_t micro_batch = 0;  // sequences per dp rank and micro-step; 0: all at once
   ExecutorKind executor = ExecutorKind::kCompiled;
+  DeviceKind device = DeviceKind::kCpu;
 };
 struct Job {
   TransformerConfig model;
@@ -65,8 +67,11 @@ inline void FillSlots(State& state, const StepOptions& o, int64_t global_batch, 
   int64_t first = micro * o.rows;
   state.SetScalar(entry::kFirstRow, double(first));
   TensorView view = state.View(entry::kTokens);
-  auto* tokens = state.At(entry::kTokens).local.as<int32_t>();
-  auto* targets = state.At(entry::kTargets).local.as<int32_t>();
+  const Tensor &token_slot = state.At(entry::kTokens).local, &target_slot = state.At(entry::kTargets).local;
+  bool on_cpu = token_slot.device().kind == DeviceKind::kCpu;
+  Tensor host_tokens = on_cpu ? token_slot : Tensor::Zeros(DType::kI32, token_slot.shape());
+  Tensor host_targets = on_cpu ? target_slot : Tensor::Zeros(DType::kI32, target_slot.shape());
+  auto *tokens = host_tokens.as<int32_t>(), *targets = host_targets.as<int32_t>();
   for (int64_t r = 0; r < view.dim(0).extent; r++) {
     int64_t row = first + view.dim(0).offset + r;
     for (int64_t t = 0; t < o.tokens; t++) {
@@ -78,6 +83,10 @@ inline void FillSlots(State& state, const StepOptions& o, int64_t global_batch, 
       targets[r * o.tokens + t] = ignored ? -100 : (draw(t) * 3 + 1) % int32_t(vocab);
     }
   }
+  if (on_cpu) return;
+  state.device().Copy(token_slot.data(), tokens, host_tokens.bytes());
+  state.device().Copy(target_slot.data(), targets, host_targets.bytes());
+  state.device().Synchronize();
 }
 
 struct RunResult {
@@ -88,10 +97,10 @@ struct RunResult {
 
 inline RunResult RunOnRank(const Job& job, const Layout& layout, Context& context, DeviceMesh& mesh) {
   StepOptions o = OptionsOf(job, layout);
-  Runtime runtime{&context, &mesh, o.model.mesh, mesh.coords()};
+  Runtime runtime{&context, &mesh, o.model.mesh, mesh.coords(), layout.device};
   Transformer model(job.model);
   StepPrograms programs = BuildStep(model, o);
-  State state(o.model.mesh, mesh.coords());
+  State state(o.model.mesh, mesh.coords(), runtime.memory());
   AddEntries(state, model, o, programs);
   InitParameters(state, model, o, runtime);
   auto runner = MakeRunner(layout.executor, state, model, o, programs, runtime);
@@ -125,6 +134,8 @@ inline RunResult Train(const Job& job, const Layout& layout) {
   RunRanks(layout.dp * layout.tp, [&](Context& context, GroupFactory& groups) {
     RegisterCpuKernels(context.kernels(DeviceKind::kCpu));
     RegisterCollectives(context.kernels(DeviceKind::kCpu), DeviceKind::kCpu);
+    if (layout.device == DeviceKind::kCuda)
+      if (absl::Status s = OpenCuda(context, 0); !s.ok()) throw Error(std::string(s.message()));
     DeviceMesh mesh(context, groups, {{"dp", "tp"}, {layout.dp, layout.tp}});
     RunResult mine = RunOnRank(job, layout, context, mesh);
     std::lock_guard lock(mutex);

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 
 #include "core/base/shard.h"
 
@@ -13,7 +12,7 @@ Tensor& TensorOf(const Var& local) { return local.node().values[size_t(local.ind
 }  // namespace
 
 EagerBuilder::EagerBuilder(const Runtime& runtime, Binder bind, BuilderOptions options)
-    : Builder(options), Partitioner({.mesh = runtime.mesh_shape}), runtime_(runtime), bind_(std::move(bind)) {}
+    : Builder(options), Partitioner({.mesh = runtime.mesh_shape, .kernels = &runtime.kernels()}), runtime_(runtime), bind_(std::move(bind)) {}
 
 Placed& EagerBuilder::At(const Var& global) {
   auto& values = global.node().values;
@@ -68,14 +67,14 @@ void EagerBuilder::RunKernel(Node& node, std::span<const Var> inputs) {
     in.push_back(
         runtime_.View(v.node().outputs[size_t(v.index())], IsShapeOnly(v.node()) ? nullptr : TensorOf(v).data()));
   for (size_t i = 0; i < node.outputs.size(); i++) {
-    node.values[i]->tensor = Tensor::Empty(node.outputs[i].dtype, node.outputs[i].shape);
+    node.values[i]->tensor = Tensor::Empty(node.outputs[i].dtype, node.outputs[i].shape, runtime_.memory());
     out.push_back(runtime_.View(node.outputs[i], node.values[i]->tensor.data()));
   }
   const KernelRow& row = runtime_.kernels().Row(node.op);
   KernelCall call{&node.attrs, in, out, nullptr, 0, runtime_.context, runtime_.mesh};
   BufferPtr workspace;
   if (row.workspace && (call.workspace_bytes = row.workspace(call))) {
-    workspace = AllocateCpu(call.workspace_bytes);
+    workspace = runtime_.memory().Allocate(call.workspace_bytes);
     call.workspace = workspace->data();
   }
   row.run(call);
@@ -118,7 +117,7 @@ void EagerBuilder::Write(const std::string& entry, const Var& value, const Shard
   Tensor target = bind_(entry, info);
   WEFT_CHECK(target.bytes() == source.bytes(), fmt::format("write \"{}\": the entry is {}, the value {}", entry,
                                                            ToString(target.shape()), ToString(source.shape())));
-  std::memcpy(target.data(), source.data(), source.bytes());
+  runtime_.memory().Copy(target.data(), source.data(), source.bytes());
 }
 
 }  // namespace weft

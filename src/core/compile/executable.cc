@@ -2,15 +2,28 @@
 
 #include <fmt/format.h>
 
-#include <cstring>
-
 namespace weft {
+namespace {
+
+ValueInfo InfoOf(const TensorView& view) {
+  ValueInfo info{view.dtype, {}, {}, {}};
+  for (int d = 0; d < view.rank; d++) info.shape.push_back(view.dim(d).capacity);
+  return info;
+}
+
+}  // namespace
 
 Executable::Executable(Plan plan, const Runtime& runtime, const Binder& bind, BufferPtr arena)
     : plan_(std::move(plan)), runtime_(runtime), arena_(std::move(arena)) {
-  if (!arena_) arena_ = AllocateCpu(plan_.arena_bytes);
+  if (!arena_) arena_ = runtime_.memory().Allocate(plan_.arena_bytes);
   WEFT_CHECK(arena_->bytes() >= plan_.arena_bytes,
              fmt::format("arena of {} bytes, the plan needs {}", arena_->bytes(), plan_.arena_bytes));
+  BindEntries(bind);
+  BindCalls();
+  BindOutputs();
+}
+
+void Executable::BindEntries(const Binder& bind) {
   auto bind_entry = [&](const std::string& name, const ValueInfo& info) {
     if (!entries_.contains(name)) entries_[name] = bind(name, info);
   };
@@ -18,17 +31,14 @@ Executable::Executable(Plan plan, const Runtime& runtime, const Binder& bind, Bu
     bind_entry(leaf->attrs.Text("name"), leaf->outputs[0]);
     CheckBound(*leaf, entries_[leaf->attrs.Text("name")]);
   }
-  auto info_of = [](const TensorView& v) {
-    ValueInfo info{v.dtype, {}, {}, {}};
-    for (int d = 0; d < v.rank; d++) info.shape.push_back(v.dim(d).capacity);
-    return info;
-  };
   for (const Step& step : plan_.steps)
     for (const PlannedView& v : step.out)
-      if (v.place.kind == Place::kEntry) bind_entry(v.place.entry, info_of(v.view));
+      if (v.place.kind == Place::kEntry) bind_entry(v.place.entry, InfoOf(v.view));
   for (const Copy& copy : plan_.copies)
-    if (copy.to.place.kind == Place::kEntry) bind_entry(copy.to.place.entry, info_of(copy.to.view));
+    if (copy.to.place.kind == Place::kEntry) bind_entry(copy.to.place.entry, InfoOf(copy.to.view));
+}
 
+void Executable::BindCalls() {
   calls_.reserve(plan_.steps.size());
   for (const Step& step : plan_.steps) {
     Call& call = calls_.emplace_back();
@@ -44,8 +54,11 @@ Executable::Executable(Plan plan, const Runtime& runtime, const Binder& bind, Bu
   }
   for (const Copy& copy : plan_.copies)
     copies_.push_back({Address(copy.from.place), Address(copy.to.place), copy.bytes});
+}
+
+void Executable::BindOutputs() {
   for (const auto& [name, planned] : plan_.outputs) {
-    const ValueInfo info = info_of(planned.view);
+    const ValueInfo info = InfoOf(planned.view);
     bool in_arena = planned.place.kind == Place::kArena;
     outputs_[name] = in_arena ? Tensor(arena_, planned.place.offset, info.dtype, info.shape)
                               : entries_.at(planned.place.entry).Reshaped(info.shape);
@@ -58,9 +71,18 @@ void* Executable::Address(const Place& place) const {
   return nullptr;
 }
 
-void Executable::Run() {
+void Executable::Issue() {
   for (const Call& call : calls_) call.run(call.call);
-  for (const BoundCopy& copy : copies_) std::memcpy(copy.to, copy.from, copy.bytes);
+  for (const BoundCopy& copy : copies_) runtime_.memory().Copy(copy.to, copy.from, copy.bytes);
+}
+
+void Executable::Run() {
+  constexpr int kWarmRuns = 2;
+  if (recording_) return recording_->Replay();
+  if (runs_++ < kWarmRuns) return Issue();
+  recording_ = runtime_.memory().Record([this] { Issue(); });
+  if (recording_) return recording_->Replay();
+  Issue();
 }
 
 const Tensor& Executable::Output(const std::string& name) const {

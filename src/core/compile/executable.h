@@ -12,6 +12,7 @@ class Executable {
   // `arena` (at least plan.arena_bytes) may be shared by executables that never run at the same time; null: its own.
   Executable(Plan plan, const Runtime& runtime, const Binder& bind, BufferPtr arena = nullptr);
 
+  // On a device that records, the third run on is one replay of a recording: the first two warm up libraries.
   void Run();
   // The storage of an output (chunk-shaped); valid until the next Run of anything that shares the arena.
   const Tensor& Output(const std::string& name) const;
@@ -30,7 +31,11 @@ class Executable {
     void* to;
     size_t bytes;
   };
+  void BindEntries(const Binder& bind);
+  void BindCalls();
+  void BindOutputs();
   void* Address(const Place& place) const;
+  void Issue();
 
   Plan plan_;
   Runtime runtime_;
@@ -38,6 +43,8 @@ class Executable {
   std::map<std::string, Tensor> entries_, outputs_;
   std::vector<Call> calls_;
   std::vector<BoundCopy> copies_;
+  int runs_ = 0;
+  std::unique_ptr<DeviceRuntime::Recording> recording_;
 };
 
 }  // namespace weft

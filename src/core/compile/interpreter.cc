@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <cstring>
-
 #include "absl/container/flat_hash_map.h"
 
 namespace weft {
@@ -32,71 +30,68 @@ class Interpreter {
     for (size_t i = 0; i < staged.size(); i++) {
       const NamedValue& write = program_.graph.writes[i];
       Tensor entry = bind_(write.name, write.value.node().outputs[size_t(write.value.index())]);
-      std::memcpy(entry.data(), staged[i].data(), staged[i].bytes());
+      runtime_.memory().Copy(entry.data(), staged[i].data(), staged[i].bytes());
     }
     return outputs;
   }
 
  private:
-  Tensor& At(const Var& v) {
-    auto& list = values_[&v.node()];
-    list.resize(v.node().outputs.size());
-    return list[size_t(v.index())];
-  }
+  Tensor& At(const Var& v) { return values_.at(&v.node())[size_t(v.index())]; }
   void Release(const Node& node) {
     if (--uses_[&node] == 0 && node.op != Op::kLeaf) values_.erase(&node);
   }
 
   void RunNode(const Node& node) {
-    auto self = [&](size_t i) -> Tensor& {
-      auto& list = values_[&node];
-      list.resize(node.outputs.size());
-      return list[i];
-    };
     if (IsShapeOnly(node)) return;
+    std::vector<Tensor>& results = values_[&node];
+    results.resize(node.outputs.size());
     if (node.op == Op::kLeaf) {
-      Tensor bound = bind_(node.attrs.Text("name"), node.outputs[0]);
-      CheckBound(node, bound);
-      self(0) = bound;
-      return;
+      results[0] = bind_(node.attrs.Text("name"), node.outputs[0]);
+      CheckBound(node, results[0]);
+    } else if (IsAlias(node)) {
+      results[0] = At(node.inputs[0]).Reshaped(node.outputs[0].shape);
+    } else {
+      RunKernel(node, results);
+      if (options_.trap_nan || options_.print) Inspect(node, results);
     }
-    if (IsAlias(node)) {
-      Tensor source = At(node.inputs[0]);
-      self(0) = source.Reshaped(node.outputs[0].shape);
-      return;
-    }
+  }
+
+  void RunKernel(const Node& node, std::vector<Tensor>& results) {
     std::vector<TensorView> in, out;
     for (const Var& v : node.inputs)
       in.push_back(runtime_.View(v.node().outputs[size_t(v.index())], IsShapeOnly(v.node()) ? nullptr : At(v).data()));
     for (size_t i = 0; i < node.outputs.size(); i++) {
-      self(i) = Tensor::Empty(node.outputs[i].dtype, node.outputs[i].shape);
-      Poison(self(i).data(), self(i).bytes());
-      out.push_back(runtime_.View(node.outputs[i], self(i).data()));
+      results[i] = Tensor::Empty(node.outputs[i].dtype, node.outputs[i].shape, runtime_.memory());
+      Poison(results[i].data(), results[i].bytes());
+      out.push_back(runtime_.View(node.outputs[i], results[i].data()));
     }
-    RunKernel(node, in, out);
-    for (const TensorView& view : out) {
-      if (options_.trap_nan) TrapNan(node, view);
-    }
-    if (!options_.print) return;
-    ValueRange range = RangeOf(out[0]);
-    fmt::print(stderr, "%{} {} {} {} in [{:.4g}, {:.4g}] {}\n", node.id, Name(node.op), Name(node.outputs[0].dtype),
-               ToString(node.outputs[0].shape), range.low, range.high, node.scope ? *node.scope : "");
-  }
-
-  void RunKernel(const Node& node, const std::vector<TensorView>& in, const std::vector<TensorView>& out) {
     const KernelRow& row = runtime_.kernels().Row(node.op);
     KernelCall call{&node.attrs, in, out, nullptr, 0, runtime_.context, runtime_.mesh};
     BufferPtr workspace;
     if (row.workspace) {
       call.workspace_bytes = row.workspace(call);
-      if (call.workspace_bytes) workspace = AllocateCpu(call.workspace_bytes);
+      if (call.workspace_bytes) workspace = runtime_.memory().Allocate(call.workspace_bytes);
       if (workspace) call.workspace = workspace->data();
       Poison(call.workspace, call.workspace_bytes);
     }
     row.run(call);
   }
+
+  void Inspect(const Node& node, const std::vector<Tensor>& results) const {
+    for (size_t i = 0; i < results.size(); i++) {
+      bool on_host = results[i].device().kind == DeviceKind::kCpu;
+      Tensor host = on_host ? results[i] : results[i].To(CpuRuntime());
+      TensorView view = runtime_.View(node.outputs[i], host.data());
+      if (options_.trap_nan) TrapNan(node, view);
+      if (options_.print && i == 0) Print(node, RangeOf(view));
+    }
+  }
+  static void Print(const Node& node, const ValueRange& range) {
+    fmt::print(stderr, "%{} {} {} {} in [{:.4g}, {:.4g}] {}\n", node.id, Name(node.op), Name(node.outputs[0].dtype),
+               ToString(node.outputs[0].shape), range.low, range.high, node.scope ? *node.scope : "");
+  }
   void Poison(void* data, size_t bytes) const {
-    if (options_.poison && bytes > 0) std::memset(data, 0xFF, bytes);
+    if (options_.poison && bytes > 0) runtime_.memory().Fill(data, 0xFF, bytes);
   }
 
   const LocalProgram& program_;

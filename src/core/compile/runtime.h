@@ -20,6 +20,7 @@ struct Runtime {
   DeviceKind device = DeviceKind::kCpu;
 
   const KernelTable& kernels() const { return context->kernels(device); }
+  DeviceRuntime& memory() const { return context->device(device); }
   TensorView View(const ValueInfo& info, void* data) const {
     return MakeView(data, info.dtype, info.global, info.sharding, mesh_shape, coords);
   }

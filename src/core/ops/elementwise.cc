@@ -148,6 +148,12 @@ std::vector<Sample> SamplesSelect(Op) {
   return samples;
 }
 
+void GradGeluFused(GradCall& call) { call.dx[0] = GeluGrad({call.dy[0], call.node->loc}, call.in(0)); }
+void GradSwiGluFused(GradCall& call) {
+  Outputs d = Emit(Op::kSwiGluGrad, {}, {call.in(0), call.in(1), call.dy[0]}, call.node->loc);
+  call.dx = {d[0], d[1]};
+}
+
 Outputs FallbackSwiGlu(const Node& node) { return {Mul(Silu(node.inputs[0]), node.inputs[1])}; }
 
 // The operand of lower rank gets the other's leading dims.
@@ -196,6 +202,9 @@ void RegisterElementwise(OpTable& t) {
   WEFT_BINARY_OPS(WEFT_RECORD);
 #undef WEFT_RECORD
   t[size_t(Op::kSwiGlu)].fallback = FallbackSwiGlu;
+  // In one pass, where the product of two rows of the table would be two.
+  t[size_t(Op::kSwiGlu)].grad = GradSwiGluFused;
+  t[size_t(Op::kGelu)].grad = GradGeluFused;
 #define WEFT_RECORD(Name, ...) add({Op::k##Name, InferCompare, NoGrad, PointwiseDims, nullptr, SamplesCompare});
   WEFT_COMPARE_OPS(WEFT_RECORD)
 #undef WEFT_RECORD

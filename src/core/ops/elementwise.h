@@ -38,15 +38,16 @@
   X(AddScalar, "add_scalar", 0,      a + k,     1.0,                             kAny)      \
   X(PowScalar, "pow_scalar", 0,      pow(a, k), Scale(PowScalar(a, k - 1.0), k), kPositive)
 
-//  Name     text       linear  value                  d/da            d/db             domain
-#define WEFT_BINARY_OPS(X)                                                                         \
-  X(Add,     "add",     1,      a + b,                 1.0,            1.0,             kAny)      \
-  X(Sub,     "sub",     1,      a - b,                 1.0,            -1.0,            kAny)      \
-  X(Mul,     "mul",     0,      a * b,                 b,              a,               kAny)      \
-  X(Div,     "div",     0,      a / b,                 Recip(b),       -(y * Recip(b)), kPositive) \
-  X(Maximum, "maximum", 0,      a > b ? a : b,         Mask(a > b, a), Mask(a <= b, a), kAny)      \
-  X(Minimum, "minimum", 0,      a < b ? a : b,         Mask(a < b, a), Mask(a >= b, a), kAny)      \
-  X(SwiGlu,  "swiglu",  0,      a / (1 + exp(-a)) * b, SiluD(a) * b,   Silu(a),         kAny)
+//  Name       text         linear  value                  d/da            d/db                         domain
+#define WEFT_BINARY_OPS(X)                                                                                           \
+  X(Add,       "add",       1,      a + b,                 1.0,            1.0,                         kAny)        \
+  X(Sub,       "sub",       1,      a - b,                 1.0,            -1.0,                        kAny)        \
+  X(Mul,       "mul",       0,      a * b,                 b,              a,                           kAny)        \
+  X(Div,       "div",       0,      a / b,                 Recip(b),       -(y * Recip(b)),             kPositive)   \
+  X(Maximum,   "maximum",   0,      a > b ? a : b,         Mask(a > b, a), Mask(a <= b, a),             kAny)        \
+  X(Minimum,   "minimum",   0,      a < b ? a : b,         Mask(a < b, a), Mask(a >= b, a),             kAny)        \
+  X(SwiGlu,    "swiglu",    0,      a / (1 + exp(-a)) * b, SiluD(a) * b,   Silu(a),                     kAny)        \
+  X(GeluGrad,  "gelu_grad", 0,      a * GeluDOf(b),        GeluD(b),       a * GeluSecondDerivative(b), kAny)
 
 // Comparisons give bool; and, or, not take it.
 //  Name  text  value

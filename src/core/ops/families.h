@@ -4,6 +4,7 @@
 #include "core/ops/collective.h"
 #include "core/ops/einsum.h"
 #include "core/ops/embedding.h"
+#include "core/ops/fused.h"
 #include "core/ops/leaf.h"
 #include "core/ops/loss.h"
 #include "core/ops/norm.h"
@@ -24,5 +25,6 @@
   WEFT_ATTENTION_OPS(X)     \
   WEFT_LOSS_OPS(X)          \
   WEFT_OPTIMIZER_OPS(X)     \
+  WEFT_FUSED_OPS(X)         \
   WEFT_COLLECTIVE_OPS(X)
 // clang-format on

@@ -23,12 +23,14 @@ void InferForward(Node& node) {
   if (node.op == Op::kLayerNorm) AddOutput(node, Acc(node), Rows(x));
   AddOutput(node, Acc(node), Rows(x));
 }
+bool IsRmsGrad(Op op) { return op == Op::kRmsNormGrad || op == Op::kRmsNormGradAdd; }
+bool AddsResidual(Op op) { return op == Op::kRmsNormGradAdd || op == Op::kLayerNormGradAdd; }
 void InferGrad(Node& node) {
   CheckWeight(node, 1);
   const Var &x = node.inputs[0], &w = node.inputs[1];
   AddOutput(node, x.dtype(), x.shape());
   AddOutput(node, w.dtype(), w.shape());
-  if (node.op == Op::kLayerNormGrad) AddOutput(node, w.dtype(), w.shape());
+  if (!IsRmsGrad(node.op)) AddOutput(node, w.dtype(), w.shape());
 }
 
 // Each statistic of a row is a label string without the last dim; a sharded last dim needs the composition.
@@ -41,8 +43,10 @@ Dims ForwardDims(const Node& node) {
 Dims GradDims(const Node& node) {
   std::string all = Letters(node.inputs[0].rank()), rows = all.substr(0, all.size() - 1),
               last = all.substr(all.size() - 1);
-  if (node.op == Op::kRmsNormGrad) return {.in = {all, last, rows, all}, .out = {all, last}, .whole = last};
-  return {.in = {all, last, rows, rows, all}, .out = {all, last, last}, .whole = last};
+  Dims dims{.in = {all, last, rows, rows, all}, .out = {all, last, last}, .whole = last};
+  if (IsRmsGrad(node.op)) dims = {.in = {all, last, rows, all}, .out = {all, last}, .whole = last};
+  if (AddsResidual(node.op)) dims.in.push_back(all);
+  return dims;
 }
 
 // Helpers of the compositions: everything in the accumulate type.
@@ -84,6 +88,14 @@ Outputs FallbackLayerGrad(const Node& node) {
   return {Cast(dx, dtype), Cast(SumOfRows(dy * normed), dtype), Cast(SumOfRows(dy), dtype)};
 }
 
+Outputs FallbackGradAdd(const Node& node) {
+  Op op = node.op == Op::kRmsNormGradAdd ? Op::kRmsNormGrad : Op::kLayerNormGrad;
+  std::span<const Var> all = node.inputs;
+  Outputs d = CurrentBuilder().Emit(op, node.attrs, all.first(all.size() - 1), node.loc);
+  d[0] = d[0] + all.back();
+  return d;
+}
+
 // The fused derivative holds when only y is used; a gradient of a statistic takes the composition's.
 void GradOf(GradCall& call, Op grad_op, std::initializer_list<Var> operands) {
   Outputs d = Emit(grad_op, call.node->attrs, operands, call.node->loc);
@@ -103,7 +115,9 @@ std::vector<Sample> Samples(Op op) {
     if (op == Op::kRmsNorm) samples.push_back({{{x}, {last}}, attrs});
     if (op == Op::kLayerNorm) samples.push_back({{{x}, {last}, {last}}, attrs});
     if (op == Op::kRmsNormGrad) samples.push_back({{{x}, {last}, stat, {x}}, attrs});
+    if (op == Op::kRmsNormGradAdd) samples.push_back({{{x}, {last}, stat, {x}, {x}}, attrs});
     if (op == Op::kLayerNormGrad) samples.push_back({{{x}, {last}, stat, stat, {x}}, attrs});
+    if (op == Op::kLayerNormGradAdd) samples.push_back({{{x}, {last}, stat, stat, {x}, {x}}, attrs});
   }
   return samples;
 }
@@ -120,6 +134,8 @@ void RegisterNorm(OpTable& t) {
   t[size_t(Op::kLayerNorm)] = {Op::kLayerNorm, InferForward, GradLayer, ForwardDims, FallbackLayer, Samples};
   t[size_t(Op::kRmsNormGrad)] = {Op::kRmsNormGrad, InferGrad, nullptr, GradDims, FallbackRmsGrad, Samples};
   t[size_t(Op::kLayerNormGrad)] = {Op::kLayerNormGrad, InferGrad, nullptr, GradDims, FallbackLayerGrad, Samples};
+  for (Op op : {Op::kRmsNormGradAdd, Op::kLayerNormGradAdd})
+    t[size_t(op)] = {op, InferGrad, nullptr, GradDims, FallbackGradAdd, Samples};
 }
 
 }  // namespace weft

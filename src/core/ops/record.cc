@@ -11,7 +11,7 @@ const OpTable& Ops() {
     OpTable t;
     for (auto* family :
          {RegisterElementwise, RegisterLeaf, RegisterEinsum, RegisterReduce, RegisterStructural, RegisterRandom,
-          RegisterEmbedding, RegisterNorm, RegisterAttention, RegisterLoss, RegisterOptimizer, RegisterCollective})
+          RegisterEmbedding, RegisterNorm, RegisterAttention, RegisterLoss, RegisterOptimizer, RegisterFused, RegisterCollective})
       family(t);
     for (int i = 0; i < kNumOps; i++)
       WEFT_CHECK(t[size_t(i)].op == Op(i), fmt::format("op {} has no record", Name(Op(i))));

@@ -106,6 +106,7 @@ void RegisterNorm(OpTable&);
 void RegisterAttention(OpTable&);
 void RegisterLoss(OpTable&);
 void RegisterOptimizer(OpTable&);
+void RegisterFused(OpTable&);
 void RegisterCollective(OpTable&);
 
 }  // namespace weft

@@ -6,6 +6,7 @@
 
 #include "core/base/shard.h"
 #include "core/graph/builder.h"
+#include "core/ops/kernel.h"
 
 namespace weft {
 namespace {
@@ -218,7 +219,9 @@ void Partitioner::ProcessOp(const std::shared_ptr<Node>& node) {
     placed.lazy_depth = depth;
     return;
   }
-  if (choice.needs_fallback) return ProcessFallback(node);
+  bool no_kernel = options_.kernels && !options_.kernels->Has(node->op) && record.fallback;
+  if (choice.needs_fallback) OnFallback(*node);
+  if (choice.needs_fallback || no_kernel) return ProcessFallback(node);
   absl::InlinedVector<Var, 3> inputs;
   for (size_t i = 0; i < node->inputs.size(); i++)
     inputs.push_back(int(i) == record.shape_operand ? ShapeOnly(node->inputs[i], choice.in[i], *node)
@@ -233,7 +236,6 @@ void Partitioner::ProcessFallback(const std::shared_ptr<Node>& node) {
   const OpRecord& record = RecordOf(node->op);
   if (!record.fallback)
     FailAt(*node, "a dim that it needs whole is sharded, and it has no composition; reshard the operand");
-  OnFallback(*node);
   TraceBuilder trace;
   Outputs results;
   {

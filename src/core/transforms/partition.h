@@ -17,6 +17,8 @@
 
 namespace weft {
 
+class KernelTable;
+
 // Where a global value is: its placement, and its local versions by placement. A lazy value is a generator (or made
 // from generators alone) and has no version until a consumer wants one.
 struct Placed {
@@ -35,8 +37,9 @@ struct Placed {
 
 struct PartitionOptions {
   MeshShape mesh;
-  bool check = false;            // the explicit mode: refuse where a collective would be inserted
-  const OpTable* ops = nullptr;  // null: Ops(); tests pass broken rules
+  bool check = false;                    // the explicit mode: refuse where a collective would be inserted
+  const OpTable* ops = nullptr;          // null: Ops(); tests pass broken rules
+  const KernelTable* kernels = nullptr;  // ops without a row here become their compositions; null: all have one
   std::map<std::string, Sharding>
       wanted{};          // placements of outputs (default: Replicate) and writes (default: as stored)
   bool natural = false;  // outputs not in `wanted` come in the placement that the rules gave them

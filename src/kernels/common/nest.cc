@@ -56,4 +56,11 @@ Offsets Nest::At(int64_t step) const {
   return at;
 }
 
+Nest Nest::Only(int operand) const {
+  Nest nest(1);
+  for (int d = 0; d < rank; d++) nest.Add(extents[size_t(d)], {strides[size_t(d)][size_t(operand)]});
+  nest.Collapse();
+  return nest;
+}
+
 }  // namespace weft

@@ -21,6 +21,7 @@ struct Nest {
   void Collapse();                 // drops loops of one step and joins neighbours that all operands walk as one
   int64_t Count() const;           // steps of the whole nest
   Offsets At(int64_t step) const;  // offsets at a step number
+  Nest Only(int operand) const;    // the same walk of one operand alone, collapsed
   int64_t inner_extent() const { return rank ? extents[size_t(rank - 1)] : 1; }
   int64_t inner_stride(int operand) const { return rank ? strides[size_t(rank - 1)][size_t(operand)] : 1; }
 };

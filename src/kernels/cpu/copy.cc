@@ -94,9 +94,4 @@ void ZeroBox(const KernelCall& call, const TensorView& to) {
   CopyBox(call, to, zero);
 }
 
-TensorView Advanced(TensorView view, int dim, int64_t index) {
-  if (view.data) view.data = view.as<char>() + index * view.dim(dim).stride * int64_t(SizeOf(view.dtype));
-  return view;
-}
-
 }  // namespace weft::cpu

@@ -8,7 +8,5 @@ namespace weft::cpu {
 void CopyBox(const KernelCall& call, const TensorView& to, const TensorView& from);
 // Writes zeros into the box of `to`.
 void ZeroBox(const KernelCall& call, const TensorView& to);
-// The same view, starting `index` elements further along `dim`.
-TensorView Advanced(TensorView view, int dim, int64_t index);
 
 }  // namespace weft::cpu

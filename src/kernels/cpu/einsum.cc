@@ -167,7 +167,7 @@ void EinsumAs(const KernelCall& call) {
   EinsumPlan plan(call);
   if (plan.empty()) return;
   if (plan.k == 0) return ZeroBox(call, call.out[0]);
-  const TensorView &a = call.in[plan.swapped ? 1 : 0], &b = call.in[plan.swapped ? 0 : 1], &out = call.out[0];
+  const TensorView &a = plan.A(call), &b = plan.B(call), &out = call.out[0];
   if (plan.bf16) return RunBf16(call, plan, a, b, out);
   Operands<C> x{Reader<C>(a), Reader<C>(b), Writer<C>(out), a.as<const C>(), b.as<const C>(), out.as<C>()};
   if (plan.tiny) return RunTiny(call, plan, x);

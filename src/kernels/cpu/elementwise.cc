@@ -2,6 +2,7 @@
 // storage where possible. 16-bit floats compute in f32; all integers in i64.
 #include "core/ops/elementwise.h"
 
+#include "kernels/common/integer_ops.h"
 #include "kernels/cpu/convert.h"
 #include "kernels/cpu/families.h"
 #include "kernels/cpu/scalar_math.h"
@@ -39,27 +40,6 @@ WEFT_BINARY_OPS(WEFT_BODY)
 WEFT_COMPARE_OPS(WEFT_COMPARE_BODY)
 WEFT_LOGIC_OPS(WEFT_COMPARE_BODY)
 #undef WEFT_COMPARE_BODY
-
-constexpr bool TakesIntegers(Op op) {
-  switch (op) {
-    case Op::kNeg:
-    case Op::kAbs:
-    case Op::kSign:
-    case Op::kSquare:
-    case Op::kRelu:
-    case Op::kPositive:
-    case Op::kScale:
-    case Op::kAddScalar:
-    case Op::kAdd:
-    case Op::kSub:
-    case Op::kMul:
-    case Op::kMaximum:
-    case Op::kMinimum:
-      return true;
-    default:
-      return false;
-  }
-}
 
 // R is C, or int64_t where the result is a bool.
 template <class C, class R>

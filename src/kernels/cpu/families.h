@@ -19,5 +19,6 @@ void AddRope(KernelTable& table);
 void AddSdpa(KernelTable& table);
 void AddSdpaGrad(KernelTable& table);
 void AddAdamW(KernelTable& table);
+void AddSwiGluGrad(KernelTable& table);
 
 }  // namespace weft::cpu

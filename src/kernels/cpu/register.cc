@@ -22,6 +22,7 @@ void RegisterCpuKernels(KernelTable& table) {
   cpu::AddSdpa(table);
   cpu::AddSdpaGrad(table);
   cpu::AddAdamW(table);
+  cpu::AddSwiGluGrad(table);
 }
 
 }  // namespace weft

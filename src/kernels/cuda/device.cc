@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "core/base/error.h"
+#include "kernels/cuda/algorithm_cache.h"
 
 namespace weft::cuda {
 namespace {
@@ -95,11 +96,13 @@ CudaDevice::CudaDevice(int index) : index_(index) {
   WEFT_CUDA(cudaMemPoolSetAttribute(pool_, cudaMemPoolAttrReleaseThreshold, &keep));
   WEFT_CUDA(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
   Check(cublasLtCreate(&blas_), "cublasLtCreate");
+  algorithms_ = std::make_unique<AlgorithmCache>(blas_, stream_, name_);
 }
 
 CudaDevice::~CudaDevice() {
   cudaStreamSynchronize(stream_);
   kept_.clear();  // while there is still a stream
+  algorithms_.reset();
   cublasLtDestroy(blas_);
   cudaStreamDestroy(stream_);
 }

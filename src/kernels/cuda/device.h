@@ -20,6 +20,8 @@ void Check(cublasStatus_t status, const char* call, std::source_location at = st
 // After a launch: a bad configuration shows at once, a fault of the kernel with the next call that waits.
 #define WEFT_CUDA_LAUNCHED(kernel) ::weft::cuda::Check(cudaGetLastError(), kernel)
 
+class AlgorithmCache;  // algorithm_cache.h: how matrix products run
+
 class CudaDevice final : public DeviceRuntime {
  public:
   // Throws Error in clear words where there is no driver, no such GPU, or one too old for the kernels built in.
@@ -39,6 +41,7 @@ class CudaDevice final : public DeviceRuntime {
 
   cudaStream_t stream() const { return stream_; }
   cublasLtHandle_t blas() const { return blas_; }
+  AlgorithmCache& algorithms() const { return *algorithms_; }
   int multiprocessors() const { return multiprocessors_; }
   int capability() const { return capability_; }         // 90 for Hopper
   size_t shared_bytes() const { return shared_bytes_; }  // most dynamic shared memory of a block
@@ -59,6 +62,7 @@ class CudaDevice final : public DeviceRuntime {
   cudaStream_t stream_ = nullptr;
   cublasLtHandle_t blas_ = nullptr;
   std::unordered_map<std::type_index, std::shared_ptr<void>> kept_;
+  std::unique_ptr<AlgorithmCache> algorithms_;
 };
 
 inline CudaDevice& DeviceOf(const KernelCall& call) {

@@ -133,7 +133,7 @@ const std::vector<Field>& Fields() {
       {KEY(train.eval_batches, "global batches of an evaluation"), .bounds = From(1, kBillion), .word = "all",
        .word_value = TrainConfig::kAllBatches},
 
-      {KEY(device, "where tensors live"), NOT_BUILT(c.device == DeviceChoice::kCuda), .instead = "use cpu or auto"},
+      {KEY(device, "where tensors live; auto: the GPU of a run of one rank where there is one")},
       {KEY(executor, "replay the plan, run it node by node, or build and run eagerly")},
       {KEY(numerics, "invariant: bit-equal losses on every mesh"),
        NOT_BUILT(c.numerics == NumericsMode::kInvariant), .instead = "use default"},

@@ -63,7 +63,8 @@ std::vector<std::pair<std::string, Sharding>> AccumulatorPlacements(Transformer&
   auto parameters = model.Parameters();
   for (size_t i = 0; i < parameters.size(); i++)
     outputs.push_back({entry::Accumulator(parameters[i]->path()), sums.gradients[i]});
-  LocalProgram local = Partition(t.trace.Finish(std::move(outputs)), {.mesh = o.model.mesh, .natural = true});
+  LocalProgram local =
+      Partition(t.trace.Finish(std::move(outputs)), {.mesh = o.model.mesh, .kernels = o.kernels, .natural = true});
   std::vector<std::pair<std::string, Sharding>> placements;
   for (const NamedValue& out : local.graph.outputs)
     placements.emplace_back(out.name, out.value.node().outputs[size_t(out.value.index())].sharding);
@@ -96,7 +97,8 @@ LocalProgram BuildAccumulate(Transformer& model, const StepOptions& o, const Ste
   Traced t(o);
   MicroSums sums = Micro(model, o);
   MicroSums total = Plus(AccumulatorLeaves(sums, programs.accumulators), sums);
-  return Partition(t.trace.Finish({}, AccumulatorWrites(total, programs.accumulators)), {.mesh = o.model.mesh});
+  return Partition(t.trace.Finish({}, AccumulatorWrites(total, programs.accumulators)),
+                   {.mesh = o.model.mesh, .kernels = o.kernels});
 }
 
 }  // namespace
@@ -188,7 +190,7 @@ StepPrograms BuildStep(Transformer& model, const StepOptions& o) {
   Graph graph = t.trace.Finish(std::move(update.outputs), std::move(update.writes));
   programs.global_nodes = graph.nodes.size();
   for (const auto& node : graph.nodes) programs.micro_flops += ProductFlops(*node);
-  programs.step = Partition(graph, {.mesh = o.model.mesh});
+  programs.step = Partition(graph, {.mesh = o.model.mesh, .kernels = o.kernels});
   return programs;
 }
 
@@ -199,7 +201,8 @@ LocalProgram BuildEval(Transformer& model, const StepOptions& o) {
   Var targets = Leaf(entry::kTargets, DType::kI32, {o.rows, o.tokens}, batch);  // [B, T]
   CrossEntropyOptions plain{.ignore_index = o.loss.ignore_index};               // smoothing is for training
   Loss loss = model.LossOf(tokens, targets, plain);
-  return Partition(t.trace.Finish({{"sum", loss.sum}, {"count", loss.count}}), {.mesh = o.model.mesh});
+  return Partition(t.trace.Finish({{"sum", loss.sum}, {"count", loss.count}}),
+                   {.mesh = o.model.mesh, .kernels = o.kernels});
 }
 
 std::vector<EntryInfo> EntriesOf(Transformer& model, const StepOptions& o, const StepPrograms& programs) {
@@ -230,8 +233,13 @@ std::vector<EntryInfo> EntriesOf(Transformer& model, const StepOptions& o, const
 }
 
 void AddEntries(State& state, Transformer& model, const StepOptions& o, const StepPrograms& programs) {
+  std::vector<State::NewEntry> slots;
   for (const EntryInfo& e : EntriesOf(model, o, programs))
-    state.Add(e.name, e.dtype, e.shape, e.sharding, e.kind == EntryKind::kParameter || e.kind == EntryKind::kMoment);
+    if (e.kind == EntryKind::kSlot)
+      slots.push_back({e.name, e.dtype, e.shape, e.sharding});
+    else
+      state.Add(e.name, e.dtype, e.shape, e.sharding, e.kind == EntryKind::kParameter || e.kind == EntryKind::kMoment);
+  state.AddTogether(slots);
 }
 
 void InitParameters(State& state, Transformer& model, const StepOptions& o, const Runtime& runtime) {

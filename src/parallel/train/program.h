@@ -22,6 +22,7 @@ struct StepOptions {
   CrossEntropyOptions loss;
   uint64_t seed = 0;
   bool print_ops = false;  // interpret prints every op it runs (rank 0)
+  const KernelTable* kernels = nullptr;  // of the device that runs the step; ops it lacks become their compositions
 };
 
 // Names of the State entries that are not parameters.

@@ -1,6 +1,9 @@
 #include "parallel/train/runner.h"
 
 #include <algorithm>
+#include <array>
+#include <chrono>
+#include <thread>
 
 #include "core/compile/eager.h"
 #include "core/compile/interpreter.h"
@@ -8,54 +11,102 @@
 namespace weft {
 namespace {
 
+// Scalars on their way from the device to the host.
+class Results {
+ public:
+  explicit Results(DeviceRuntime& device) : host_(device.AllocateStaging(kMost * kSlot)), done_(device.NewEvent()) {}
+
+  void Fetch(const Executable& e, std::initializer_list<const char*> names, DeviceRuntime& device) {
+    size_t i = 0;
+    for (const char* name : names) {
+      const Tensor& t = e.Output(name);
+      wide_[i] = t.dtype() == DType::kF64;
+      device.Copy(At(i++), t.data(), t.bytes());
+    }
+    done_->Record();
+  }
+  // Polls: a wait inside the driver would be one more synchronisation per step.
+  void Wait() const {
+    while (!done_->Done()) std::this_thread::sleep_for(std::chrono::microseconds(20));
+  }
+  double Read(size_t i) const {
+    return wide_[i] ? *static_cast<const double*>(At(i)) : double(*static_cast<const float*>(At(i)));
+  }
+
+ private:
+  static constexpr size_t kMost = 3, kSlot = sizeof(double);
+  void* At(size_t i) const { return static_cast<char*>(host_->data()) + i * kSlot; }
+  BufferPtr host_;
+  std::unique_ptr<DeviceRuntime::Event> done_;
+  std::array<bool, kMost> wide_{};
+};
+
 class CompiledRunner final : public StepRunner {
  public:
   CompiledRunner(State& state, Transformer& model, const StepOptions& options, const StepPrograms& programs,
                  const Runtime& runtime)
-      : micro_steps_(options.micro_steps) {
+      : device_(runtime.memory()), micro_steps_(options.micro_steps) {
     // The programs never run at the same time: one arena serves them all.
     Plan step = MakePlan(programs.step, runtime), eval = MakePlan(BuildEval(model, options), runtime), accumulate;
     if (programs.accumulate) accumulate = MakePlan(*programs.accumulate, runtime);
-    arena_ = AllocateCpu(std::max({step.arena_bytes, eval.arena_bytes, accumulate.arena_bytes}));
+    arena_ = device_.Allocate(std::max({step.arena_bytes, eval.arena_bytes, accumulate.arena_bytes}));
     step_ = std::make_unique<Executable>(std::move(step), runtime, state.binder(), arena_);
     eval_ = std::make_unique<Executable>(std::move(eval), runtime, state.binder(), arena_);
     if (programs.accumulate)
       accumulate_ = std::make_unique<Executable>(std::move(accumulate), runtime, state.binder(), arena_);
   }
 
-  StepMetrics Step(const std::function<void(int)>& fill) override {
+  void Issue(const std::function<void(int)>& fill) override {
     for (int j = 0; j + 1 < micro_steps_; j++) {
       fill(j);
       accumulate_->Run();
     }
     fill(micro_steps_ - 1);
     step_->Run();
-    return {Read(*step_, "loss"), Read(*step_, "grad_norm"), Read(*step_, "count")};
+    results_[size_t(issued_++ % kInFlight)].Fetch(*step_, {"loss", "grad_norm", "count"}, device_);
+  }
+  StepMetrics Wait() override {
+    const Results& r = results_[size_t(waited_++ % kInFlight)];
+    r.Wait();
+    return {r.Read(0), r.Read(1), r.Read(2)};
   }
   std::pair<double, double> Eval() override {
     eval_->Run();
-    return {Read(*eval_, "sum"), Read(*eval_, "count")};
+    eval_results_.Fetch(*eval_, {"sum", "count"}, device_);
+    eval_results_.Wait();
+    return {eval_results_.Read(0), eval_results_.Read(1)};
   }
   size_t arena_bytes() const override { return arena_->bytes(); }
 
  private:
-  // Without an allocation, unlike Tensor::Item.
-  static double Read(const Executable& e, const std::string& name) {
-    const Tensor& t = e.Output(name);
-    return t.dtype() == DType::kF64 ? *t.as<double>() : double(*t.as<float>());
-  }
+  DeviceRuntime& device_;
   int micro_steps_;
   BufferPtr arena_;
   std::unique_ptr<Executable> step_, accumulate_, eval_;
+  std::array<Results, kInFlight> results_{Results(device_), Results(device_)};
+  Results eval_results_{device_};
+  int64_t issued_ = 0, waited_ = 0;
 };
 
-class InterpretRunner final : public StepRunner {
+// For executors that are done when they return.
+class SynchronousRunner : public StepRunner {
+ public:
+  void Issue(const std::function<void(int)>& fill) final { metrics_[size_t(issued_++ % kInFlight)] = Run(fill); }
+  StepMetrics Wait() final { return metrics_[size_t(waited_++ % kInFlight)]; }
+
+ private:
+  virtual StepMetrics Run(const std::function<void(int)>& fill) = 0;
+  std::array<StepMetrics, kInFlight> metrics_;
+  int64_t issued_ = 0, waited_ = 0;
+};
+
+class InterpretRunner final : public SynchronousRunner {
  public:
   InterpretRunner(State& state, Transformer& model, const StepOptions& options, const StepPrograms& programs,
                   const Runtime& runtime)
       : state_(state), options_(options), programs_(programs), eval_(BuildEval(model, options)), runtime_(runtime) {}
 
-  StepMetrics Step(const std::function<void(int)>& fill) override {
+  StepMetrics Run(const std::function<void(int)>& fill) override {
     for (int j = 0; j < options_.micro_steps; j++) {
       fill(j);
       bool last = j + 1 == options_.micro_steps;
@@ -80,12 +131,12 @@ class InterpretRunner final : public StepRunner {
   Runtime runtime_;
 };
 
-class EagerRunner final : public StepRunner {
+class EagerRunner final : public SynchronousRunner {
  public:
   EagerRunner(State& state, Transformer& model, const StepOptions& options, const Runtime& runtime)
       : state_(state), model_(model), options_(options), runtime_(runtime) {}
 
-  StepMetrics Step(const std::function<void(int)>& fill) override {
+  StepMetrics Run(const std::function<void(int)>& fill) override {
     EagerBuilder eager(runtime_, state_.binder(), {options_.seed, RandomPhase::kTrain});
     BuilderScope builder(eager);
     ModelScope scope(options_.model);

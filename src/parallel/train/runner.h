@@ -18,9 +18,16 @@ struct StepMetrics {
 class StepRunner {
  public:
   virtual ~StepRunner() = default;
-  // Runs all micro-steps; fill(j) puts micro-batch j into the slots (tokens, targets, first row). The scalar slots
-  // (learning rate, step, updates) are set by the caller.
-  virtual StepMetrics Step(const std::function<void(int)>& fill) = 0;
+  // Issues all micro-steps; fill(j) puts micro-batch j into the slots (tokens, targets, first row). The scalar slots
+  // (learning rate, step, updates) are set by the caller. At most kInFlight steps may be issued and not waited for.
+  static constexpr int kInFlight = 2;
+  virtual void Issue(const std::function<void(int)>& fill) = 0;
+  // The metrics of the oldest such step, when it is done.
+  virtual StepMetrics Wait() = 0;
+  StepMetrics Step(const std::function<void(int)>& fill) {
+    Issue(fill);
+    return Wait();
+  }
   // Sums the loss over the micro-batch in the slots: {sum, count}, the same on all ranks.
   virtual std::pair<double, double> Eval() = 0;
   virtual size_t arena_bytes() const { return 0; }

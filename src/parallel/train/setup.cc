@@ -61,8 +61,11 @@ StateBytes StateBytesOf(Transformer& model, const StepOptions& o, const StepProg
     }
     return bytes.slots;
   };
-  for (const EntryInfo& e : EntriesOf(model, o, programs))
-    total(e.kind) += NumElements(ChunkShape(e.shape, e.sharding, o.model.mesh)) * int64_t(SizeOf(e.dtype));
+  for (const EntryInfo& e : EntriesOf(model, o, programs)) {
+    int64_t size = NumElements(ChunkShape(e.shape, e.sharding, o.model.mesh)) * int64_t(SizeOf(e.dtype));
+    constexpr int64_t kAlign = State::kTogether;
+    total(e.kind) += e.kind == EntryKind::kSlot ? (size + kAlign - 1) / kAlign * kAlign : size;
+  }
   return bytes;
 }
 

@@ -1,13 +1,13 @@
 #include "parallel/train/trainer.h"
 
 #include <fmt/format.h>
-#include <sys/resource.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <utility>
 
 #include "core/compile/comm_plan.h"
 #include "parallel/train/schedule.h"
@@ -16,15 +16,15 @@
 namespace weft {
 namespace {
 
+StepOptions OptionsFor(const Config& config, const Context& context, DeviceKind device) {
+  StepOptions options = StepOptionsOf(config);
+  options.kernels = &context.kernels(device);
+  return options;
+}
+
 using Clock = std::chrono::steady_clock;
 double MsSince(Clock::time_point start) {
   return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
-}
-
-int64_t PeakBytes() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  return int64_t(usage.ru_maxrss) * 1024;
 }
 
 absl::Status SaveConfig(const Config& config) {
@@ -39,16 +39,16 @@ absl::Status SaveConfig(const Config& config) {
 
 }  // namespace
 
-Trainer::Trainer(const Config& config, const Dataset& data, const Context& context, DeviceMesh& mesh)
+Trainer::Trainer(const Config& config, const Dataset& data, const Context& context, DeviceMesh& mesh, DeviceKind device)
     : config_(config),
       data_(data),
       context_(context),
       mesh_(mesh),
-      options_(StepOptionsOf(config)),
+      options_(OptionsFor(config, context, device)),
       model_(ModelOf(config)),
-      runtime_{&context, &mesh, mesh.shape(), mesh.coords()},
+      runtime_{&context, &mesh, mesh.shape(), mesh.coords(), device},
       programs_(BuildStep(model_, options_)),
-      state_(mesh.shape(), mesh.coords()),
+      state_(mesh.shape(), mesh.coords(), runtime_.memory()),
       progress_(config.train.steps) {
   CheckSameOrder();
   AddEntries(state_, model_, options_, programs_);
@@ -118,13 +118,15 @@ absl::Status Trainer::LogStart() {
   return log_.Write(JsonLine(start));
 }
 
-absl::Status Trainer::LogStep(int64_t step, const StepMetrics& metrics, double lr, double ms) {
+absl::Status Trainer::LogStep(int64_t step, const StepMetrics& metrics, double ms) {
   last_loss_ = metrics.loss;
   if (!Reports()) return absl::OkStatus();
   progress_.Add(ms);
-  StepRecord record{.step = step, .loss = metrics.loss, .grad_norm = metrics.grad_norm, .lr = lr, .ms = ms};
+  StepRecord record{.step = step, .loss = metrics.loss, .grad_norm = metrics.grad_norm};
+  record.lr = LearningRate(config_, step);
+  record.ms = ms;
   record.tokens_per_s = double(config_.train.global_batch * config_.model.context) / ms * 1e3;
-  record.peak_bytes = PeakBytes();
+  record.peak_bytes = int64_t(runtime_.memory().PeakBytes());
   bool print = step == 1 || step == config_.train.steps || (config_.log.every > 0 && step % config_.log.every == 0);
   if (print) {
     fmt::print("{}\n", StepLine(record, config_.train.steps, progress_.SecondsLeft()));
@@ -149,20 +151,37 @@ absl::Status Trainer::LogEval(int64_t step) {
   return log_.Write(JsonLine(record));
 }
 
+bool Trainer::EvalDue(int64_t step) const {
+  bool due = step == config_.train.steps || (config_.train.eval_every > 0 && step % config_.train.eval_every == 0);
+  return due && data_.eval_windows() > 0;
+}
+
+void Trainer::IssueStep(int64_t step) {
+  slots_->SetStep(step, LearningRate(config_, step));
+  runner_->Issue([&](int micro) { slots_->FillTrain(step, micro); });
+}
+
+absl::Status Trainer::FinishStep(int64_t step) {
+  StepMetrics metrics = runner_->Wait();
+  double ms = MsSince(std::exchange(last_, Clock::now()));
+  if (absl::Status s = LogStep(step, metrics, ms); !s.ok()) return s;
+  return CheckFinite(StepRecord{.step = step, .loss = metrics.loss, .grad_norm = metrics.grad_norm});
+}
+
 absl::Status Trainer::Run() {
   Clock::time_point begin = Clock::now();
   if (absl::Status s = LogStart(); !s.ok()) return s;
+  // A device that works apart from the host is given the next step before the latest one is waited for.
+  int64_t ahead = runtime_.device == DeviceKind::kCpu ? 0 : StepRunner::kInFlight - 1, finished = 0;
+  last_ = Clock::now();
   for (int64_t step = 1; step <= config_.train.steps; step++) {
-    Clock::time_point start = Clock::now();
-    double lr = LearningRate(config_, step);
-    slots_->SetStep(step, lr);
-    StepMetrics metrics = runner_->Step([&](int micro) { slots_->FillTrain(step, micro); });
-    if (absl::Status s = LogStep(step, metrics, lr, MsSince(start)); !s.ok()) return s;
-    StepRecord record{.step = step, .loss = metrics.loss, .grad_norm = metrics.grad_norm};
-    if (absl::Status s = CheckFinite(record); !s.ok()) return s;
-    bool due = step == config_.train.steps || (config_.train.eval_every > 0 && step % config_.train.eval_every == 0);
-    if (due && data_.eval_windows() > 0)
-      if (absl::Status s = LogEval(step); !s.ok()) return s;
+    IssueStep(step);
+    int64_t until = EvalDue(step) || step == config_.train.steps ? step : step - ahead;
+    while (finished < until)
+      if (absl::Status s = FinishStep(++finished); !s.ok()) return s;
+    if (!EvalDue(step)) continue;
+    if (absl::Status s = LogEval(step); !s.ok()) return s;
+    last_ = Clock::now();
   }
   if (!Reports()) return absl::OkStatus();
   EndRecord end{

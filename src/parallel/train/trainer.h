@@ -1,5 +1,7 @@
 // Trainer: the loop. It builds the step, feeds it, evaluates, and reports (rank 0).
 #pragma once
+#include <chrono>
+
 #include "absl/status/status.h"
 #include "dist/mesh.h"
 #include "parallel/train/data.h"
@@ -14,7 +16,8 @@ class Trainer {
   // config is resolved for this mesh and this data, and both are the same on all ranks (CheckSameRun); all outlive the
   // trainer. All ranks make it together: it checks that they will issue the same collectives in the same order. Throws
   // Error.
-  Trainer(const Config& config, const Dataset& data, const Context& context, DeviceMesh& mesh);
+  Trainer(const Config& config, const Dataset& data, const Context& context, DeviceMesh& mesh,
+          DeviceKind device = DeviceKind::kCpu);
   ~Trainer();
 
   // Trains all steps, evaluates, logs. kAborted, on all ranks alike: a loss or norm is not finite, and what follows
@@ -28,8 +31,11 @@ class Trainer {
   };
   void CheckSameOrder();
   EvalResult Evaluate();
+  void IssueStep(int64_t step);
+  absl::Status FinishStep(int64_t step);
+  bool EvalDue(int64_t step) const;
   absl::Status LogStart();
-  absl::Status LogStep(int64_t step, const StepMetrics& metrics, double lr, double ms);
+  absl::Status LogStep(int64_t step, const StepMetrics& metrics, double ms);
   absl::Status LogEval(int64_t step);
   bool Reports() const { return context_.rank() == 0; }
 
@@ -46,6 +52,7 @@ class Trainer {
   std::unique_ptr<StepRunner> runner_;
   JsonLog log_;
   Progress progress_;
+  std::chrono::steady_clock::time_point last_;  // when the latest step was finished, or its first micro-step begun
   std::optional<double> last_loss_, last_val_loss_;
 };
 

@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# Packs the program into a relocatable archive that runs on another Linux: bin/ (weft, and the CUDA library where it is
+# built) and lib/ (the libraries it uses). Not inside, because they belong to the machine: the C and C++ runtimes, MPI,
+# CUDA, cuDNN, NCCL. Unpacked anywhere, bin/weft finds lib/ by itself.
+#
+#   launcher/bundle.sh [OUT.tar.gz [PROGRAM...]]     more programs of the build folder, e.g. tests, can come along
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+case ${1:-} in -h | --help) sed -n '2,6s/^# \{0,1\}//p' launcher/bundle.sh; exit 0 ;; esac
+build=${WEFT_BUILD:-build/release}
+out=${1:-build/weft.tar.gz}
+[ $# -eq 0 ] || shift
+if [ ! -x "$build/weft" ]; then
+  echo "bundle: $build/weft is missing; build it first: cmake --preset release && cmake --build --preset release" >&2
+  exit 1
+fi
+
+stage=$(mktemp -d)
+trap 'rm -rf "$stage"' EXIT
+mkdir -p "$stage/weft/bin" "$stage/weft/lib"
+programs=("$build/weft")
+[ ! -e "$build/libweft_cuda.so" ] || programs+=("$build/libweft_cuda.so")
+programs+=("$@")
+
+# The machine's own.
+own='^(linux-vdso|ld-linux|libc|libm|libdl|librt|libpthread|libstdc\+\+|libgcc_s|libmpi|libopen-(rte|pal)|libpmix|libhwloc|libevent|libuc[mpst]|libcuda|libcudart|libcublas|libcublasLt|libcudnn|libnccl|libnvrtc|libudev|libcap|libz|libnuma|libpciaccess|libXNVCtrl|libX|libxcb|libbsd|libmd|libOpenCL)[.a-zA-Z0-9_-]*\.so'
+for program in "${programs[@]}"; do
+  cp "$program" "$stage/weft/bin/"
+  ldd "$program" | awk '$3 ~ "^/" { print $3 }'
+done | sort -u | while read -r library; do
+  name=$(basename "$library")
+  [[ $name =~ $own ]] || cp -L "$library" "$stage/weft/lib/$name"
+done
+find "$stage/weft" -type f -exec strip --strip-unneeded {} +
+mkdir -p "$(dirname "$out")"
+tar -C "$stage" -czf "$out" weft
+echo "$out: $(du -h "$out" | cut -f1) ($(ls "$stage/weft/lib" | wc -l) libraries)"

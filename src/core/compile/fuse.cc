@@ -1,0 +1,167 @@
+#include "core/compile/fuse.h"
+
+#include <algorithm>
+
+namespace weft {
+namespace {
+
+// An output of a node.
+using Key = std::pair<const Node*, int>;
+Key KeyOf(const Var& v) { return {&v.node(), v.index()}; }
+
+class Fuser {
+ public:
+  Fuser(const LocalProgram& program, const KernelTable& kernels) : program_(program), kernels_(kernels) {
+    const Graph& graph = program.graph;
+    for (size_t i = 0; i < graph.nodes.size(); i++) {
+      position_[graph.nodes[i].get()] = i;
+      for (const Var& in : graph.nodes[i]->inputs) uses_[KeyOf(in)]++;
+    }
+    for (auto* list : {&graph.outputs, &graph.writes})
+      for (const NamedValue& named : *list) uses_[KeyOf(named.value)]++;
+  }
+
+  LocalProgram Run() {
+    for (const auto& node : program_.graph.nodes) FindNormResidual(*node);
+    for (const auto& node : program_.graph.nodes) Rewrite(node);
+    Graph fused = std::move(result_);
+    for (auto [from, to] :
+         {std::pair{&program_.graph.outputs, &fused.outputs}, {&program_.graph.writes, &fused.writes}})
+      for (const NamedValue& named : *from) to->push_back({named.name, Now(named.value)});
+    return {RemoveDead(fused), program_.mesh, program_.inlined};
+  }
+
+ private:
+  bool UsedOnce(const Var& v) const { return uses_.at(KeyOf(v)) == 1; }
+  static bool SameValue(const Var& a, const Var& b) { return a.dtype() == b.dtype() && a.shape() == b.shape(); }
+  Var Now(const Var& old) const {
+    auto it = now_.find(KeyOf(old));
+    return it == now_.end() ? old : it->second;
+  }
+
+  // The op that also adds a residual, where there is one and the device has it.
+  Op WithResidual(Op gradient) const {
+    Op op = gradient == Op::kLayerNormGrad ? Op::kLayerNormGradAdd
+            : gradient == Op::kRmsNormGrad ? Op::kRmsNormGradAdd
+                                           : gradient;
+    return kernels_.Has(op) ? op : gradient;
+  }
+
+  // add(gradient, r): the gradient's kernel adds r itself, where r is known by then.
+  void FindNormResidual(const Node& add) {
+    if (add.op != Op::kAdd) return;
+    for (size_t k = 0; k < 2; k++) {
+      const Var &gradient = add.inputs[k], &other = add.inputs[1 - k];
+      const Node& node = gradient.node();
+      if (WithResidual(node.op) == node.op || gradient.index() != 0 || !UsedOnce(gradient) ||
+          !SameValue(gradient, other) || residuals_.contains(&node))
+        continue;
+      if (position_.at(&other.node()) > position_.at(&node)) continue;
+      residuals_[&node] = other;
+      absorbed_[&add] = gradient;
+      return;
+    }
+  }
+
+  void Rewrite(const std::shared_ptr<Node>& node) {
+    if (auto it = absorbed_.find(node.get()); it != absorbed_.end()) {
+      now_[{node.get(), 0}] = Now(it->second);
+      return;
+    }
+    std::shared_ptr<Node> fused = AsLinear(*node);
+    if (!fused) fused = WithNewInputs(node);
+    if (fused != node)
+      for (size_t i = 0; i < node->outputs.size(); i++) now_[{node.get(), int(i)}] = Var(fused, int(i));
+    result_.nodes.push_back(std::move(fused));
+  }
+
+  std::shared_ptr<Node> WithNewInputs(const std::shared_ptr<Node>& node) const {
+    auto residual = residuals_.find(node.get());
+    bool same = residual == residuals_.end() &&
+                std::all_of(node->inputs.begin(), node->inputs.end(), [&](const Var& v) { return Now(v) == v; });
+    if (same) return node;
+    auto copy = std::make_shared<Node>(*node);
+    for (Var& in : copy->inputs) in = Now(in);
+    if (residual == residuals_.end()) return copy;
+    copy->op = WithResidual(copy->op);
+    copy->inputs.push_back(Now(residual->second));
+    return copy;
+  }
+
+  // What `old` is now, if that is a product which nobody but the caller reads.
+  const Node* Product(const Var& old) const {
+    if (!UsedOnce(old)) return nullptr;
+    const Node& node = Now(old).node();
+    bool product = node.op == Op::kEinsum || node.op == Op::kLinear;
+    return product && IsFloating(node.outputs[0].dtype) ? &node : nullptr;
+  }
+  static bool Has(const Node& product, const char* part) { return product.attrs.IntOr(part, 0) != 0; }
+
+  // The value that is broadcast over all leading dims, if v is nothing else.
+  static const Var* Broadcasted(const Var& v) {
+    const Var* at = &v;
+    while (at->node().op == Op::kBroadcast && at->node().attrs.Int("dim") == 0) at = &at->node().inputs[0];
+    return at == &v ? nullptr : at;
+  }
+
+  std::shared_ptr<Node> AsLinear(const Node& node) const {
+    if (!kernels_.Has(Op::kLinear)) return nullptr;
+    if (node.op == Op::kCast) return AsWiderProduct(node);
+    if (node.op != Op::kAdd) return nullptr;
+    // Of two products the later one takes the other as its residual.
+    size_t later = position_.at(&node.inputs[0].node()) > position_.at(&node.inputs[1].node()) ? 0 : 1;
+    for (size_t k : {later, 1 - later}) {
+      const Node* product = Product(node.inputs[k]);
+      const Var& other = node.inputs[1 - k];
+      if (!product) continue;
+      const Var* bias = Broadcasted(other);
+      if (bias && !Has(*product, "bias") && !Has(*product, "residual"))
+        return Extended(node, *product, Now(*bias), "bias");
+      if (!bias && !Has(*product, "residual") && SameValue(node.inputs[k], other))
+        return Extended(node, *product, Now(other), "residual");
+    }
+    return nullptr;
+  }
+
+  // A weight gradient in f32, as the product sums it.
+  std::shared_ptr<Node> AsWiderProduct(const Node& cast) const {
+    const Node* product = Product(cast.inputs[0]);
+    bool wider = product && cast.outputs[0].dtype == AccumulateType(product->outputs[0].dtype);
+    if (!wider || Has(*product, "bias") || Has(*product, "residual")) return nullptr;
+    return Made(cast, *product);
+  }
+
+  std::shared_ptr<Node> Extended(const Node& add, const Node& product, const Var& operand, const char* part) const {
+    std::shared_ptr<Node> fused = Made(add, product);
+    fused->attrs.Set({part, 1});
+    fused->inputs.push_back(operand);
+    return fused;
+  }
+
+  // `product` as a linear op that gives the value of `node` and stands in its place.
+  static std::shared_ptr<Node> Made(const Node& node, const Node& product) {
+    auto fused = std::make_shared<Node>(product);
+    if (product.op == Op::kEinsum)
+      fused->attrs = {{"eq", product.attrs.Text("eq")}, {"bias", 0}, {"residual", 0}, {"wide", 0}};
+    fused->op = Op::kLinear;
+    fused->attrs.Set({"wide", node.outputs[0].dtype != product.inputs[0].dtype()});
+    fused->outputs = node.outputs;
+    fused->id = node.id;
+    return fused;
+  }
+
+  const LocalProgram& program_;
+  const KernelTable& kernels_;
+  absl::flat_hash_map<const Node*, size_t> position_;
+  absl::flat_hash_map<Key, int> uses_;
+  absl::flat_hash_map<Key, Var> now_;
+  absl::flat_hash_map<const Node*, Var> residuals_;  // of a norm's gradient
+  absl::flat_hash_map<const Node*, Var> absorbed_;   // an add that became such a residual, and the gradient
+  Graph result_;
+};
+
+}  // namespace
+
+LocalProgram Fuse(const LocalProgram& program, const KernelTable& kernels) { return Fuser(program, kernels).Run(); }
+
+}  // namespace weft

@@ -1,0 +1,116 @@
+#include "core/ops/fused.h"
+
+#include <fmt/format.h>
+
+#include "core/ops/ops.h"
+
+namespace weft {
+namespace {
+
+struct LinearParts {
+  std::string x, w, out;
+  int bias = -1, residual = -1;  // operand numbers
+  explicit LinearParts(const Node& node) {
+    const std::string& eq = node.attrs.Text("eq");
+    size_t comma = eq.find(','), arrow = eq.find("->");
+    x = eq.substr(0, comma);
+    w = eq.substr(comma + 1, arrow - comma - 1);
+    out = eq.substr(arrow + 2);
+    int next = 2;
+    if (node.attrs.Int("bias")) bias = next++;
+    if (node.attrs.Int("residual")) residual = next++;
+  }
+};
+
+int64_t ExtentOf(const Node& node, const LinearParts& p, char label) {
+  size_t i = p.x.find(label);
+  return i != std::string::npos ? node.inputs[0].shape()[i] : node.inputs[1].shape()[p.w.find(label)];
+}
+
+DType ResultType(const Node& node) {
+  DType dtype = node.inputs[0].dtype();
+  return node.attrs.Int("wide") ? AccumulateType(dtype) : dtype;
+}
+
+void InferLinear(Node& node) {
+  LinearParts p(node);
+  size_t operands = 2 + size_t(p.bias >= 0) + size_t(p.residual >= 0);
+  if (node.inputs.size() != operands)
+    FailAt(node, fmt::format("expected {} operands, got {}", operands, node.inputs.size()));
+  Shape shape;
+  for (char label : p.out) shape.push_back(ExtentOf(node, p, label));
+  DType dtype = ResultType(node);
+  if (p.bias >= 0) {
+    const Shape& bias = node.inputs[size_t(p.bias)].shape();
+    if (bias.size() > shape.size() || !std::equal(bias.rbegin(), bias.rend(), shape.rbegin()))
+      FailAt(node, fmt::format("expected a bias of the trailing dims of {}, got {}", ToString(shape), ToString(bias)));
+  }
+  if (p.residual >= 0) {
+    const Var& r = node.inputs[size_t(p.residual)];
+    if (r.shape() != shape || r.dtype() != dtype)
+      FailAt(node, fmt::format("expected a residual of {} {}, got {} {}", Name(dtype), ToString(shape), Name(r.dtype()),
+                               ToString(r.shape())));
+  }
+  AddOutput(node, dtype, std::move(shape));
+}
+
+Dims LinearDims(const Node& node) {
+  LinearParts p(node);
+  Dims dims{.in = {p.x, p.w}, .out = {p.out}};
+  if (p.bias >= 0) dims.in.push_back(p.out.substr(p.out.size() - node.inputs[size_t(p.bias)].shape().size()));
+  if (p.residual >= 0) dims.in.push_back(p.out);
+  // A bias or residual would be added once a rank: a contracted label must lie whole on each.
+  if (p.bias >= 0 || p.residual >= 0)
+    for (char label : p.x)
+      if (p.out.find(label) == std::string::npos) dims.whole += label;
+  return dims;
+}
+
+Outputs LinearFallback(const Node& node) {
+  LinearParts p(node);
+  DType dtype = ResultType(node);
+  Var y = Einsum(node.attrs.Text("eq"), node.inputs[0], node.inputs[1]);
+  if (p.bias >= 0) y = y + BroadcastTo(node.inputs[size_t(p.bias)], y.shape());
+  y = Cast(y, dtype);
+  if (p.residual >= 0) y = y + node.inputs[size_t(p.residual)];
+  return {y};
+}
+
+std::vector<Sample> LinearSamples(Op) {
+  auto attrs = [](const char* eq, int bias, int residual, int wide) {
+    return Attrs{{"eq", eq}, {"bias", bias}, {"residual", residual}, {"wide", wide}};
+  };
+  return {{{{{4, 3, 6}}, {{6, 5}}}, attrs("btc,cn->btn", 0, 0, 1)},
+          {{{{5, 6}}, {{6, 4, 3}}, {{4, 3}}}, attrs("bc,chd->bhd", 1, 0, 0)},
+          {{{{4, 3, 6}}, {{6, 5}}, {{5}}, {{4, 3, 5}}}, attrs("btc,cn->btn", 1, 1, 0)},
+          {{{{4, 3, 6}}, {{4, 3, 5}}, {{6, 5}}}, attrs("btc,btn->cn", 0, 1, 0)}};
+}
+
+void InferSwiGluGrad(Node& node) {
+  CheckSame(node, 0, 1);
+  CheckSame(node, 0, 2);
+  for (int i = 0; i < 2; i++) AddOutput(node, node.inputs[0].dtype(), node.inputs[0].shape());
+}
+Dims SwiGluGradDims(const Node& node) {
+  std::string all = Letters(node.inputs[0].rank());
+  return {.in = {all, all, all}, .out = {all, all}};
+}
+Outputs SwiGluGradFallback(const Node& node) {
+  const Var &a = node.inputs[0], &b = node.inputs[1], &dy = node.inputs[2];
+  return {dy * (SiluD(a) * b), dy * Silu(a)};
+}
+std::vector<Sample> SwiGluGradSamples(Op) {
+  std::vector<Sample> samples;
+  for (const Shape& s : {Shape{5, 3}, Shape{2, 3, 4}}) samples.push_back({{{s}, {s}, {s}}});
+  return samples;
+}
+
+}  // namespace
+
+void RegisterFused(OpTable& t) {
+  t[size_t(Op::kLinear)] = {Op::kLinear, InferLinear, nullptr, LinearDims, LinearFallback, LinearSamples, -1, false, 1};
+  t[size_t(Op::kSwiGluGrad)] = {Op::kSwiGluGrad, InferSwiGluGrad,    nullptr,
+                                SwiGluGradDims,  SwiGluGradFallback, SwiGluGradSamples};
+}
+
+}  // namespace weft

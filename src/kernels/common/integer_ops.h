@@ -1,0 +1,28 @@
+// Which elementwise ops kernels also offer on integers (computing in i64), the same on every device.
+#pragma once
+#include "core/ops/op.h"
+
+namespace weft {
+
+constexpr bool TakesIntegers(Op op) {
+  switch (op) {
+    case Op::kNeg:
+    case Op::kAbs:
+    case Op::kSign:
+    case Op::kSquare:
+    case Op::kRelu:
+    case Op::kPositive:
+    case Op::kScale:
+    case Op::kAddScalar:
+    case Op::kAdd:
+    case Op::kSub:
+    case Op::kMul:
+    case Op::kMaximum:
+    case Op::kMinimum:
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace weft

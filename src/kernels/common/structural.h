@@ -1,0 +1,116 @@
+// Structural ops: each is a copy between two views of one box; only the strides and the first element differ.
+//
+// All positions go through global indices, so a rank that holds a shard of the dim copies what it holds of both sides.
+// A device gives the copies:
+//
+//   void AddStructural(KernelTable& table) { StructuralOps<CopyBox, ZeroBox>::Add(table); }
+#pragma once
+#include <algorithm>
+#include <utility>
+
+#include "core/ops/kernel.h"
+
+namespace weft {
+
+// Copies `from` into `to`: the extents of `to`, the strides of both; from.dim(i) walks with to.dim(i).
+using CopyBoxFn = void (*)(const KernelCall& call, const TensorView& to, const TensorView& from);
+// Writes zeros into the box of `to`.
+using ZeroBoxFn = void (*)(const KernelCall& call, const TensorView& to);
+
+// The same view, starting `index` elements further along `dim`.
+inline TensorView Advanced(TensorView view, int dim, int64_t index) {
+  if (view.data) view.data = view.as<char>() + index * view.dim(dim).stride * int64_t(SizeOf(view.dtype));
+  return view;
+}
+
+template <CopyBoxFn CopyBox, ZeroBoxFn ZeroBox>
+class StructuralOps {
+ public:
+  static void Add(KernelTable& table) {
+    table.Add(Op::kBroadcast, {.run = &Broadcast, .any_strides = true});
+    table.Add(Op::kPermute, {.run = &Permute, .any_strides = true});
+    table.Add(Op::kSplit, {.run = &Split, .any_strides = true});
+    table.Add(Op::kMerge, {.run = &Merge, .any_strides = true});
+    table.Add(Op::kSlice, {.run = &Slice, .any_strides = true});
+    table.Add(Op::kPad, {.run = &Pad, .any_strides = true});
+    table.Add(Op::kConcat, {.run = &Concat, .any_strides = true});
+  }
+
+ private:
+  static int Dim(const KernelCall& call) { return int(call.attrs->Int("dim")); }
+
+  // The part of `dim` with local indices [begin, end).
+  static TensorView Part(const TensorView& view, int dim, int64_t begin, int64_t end) {
+    TensorView part = Advanced(view, dim, begin);
+    part.dims[size_t(dim)].extent = std::max<int64_t>(end - begin, 0);
+    return part;
+  }
+
+  static void Broadcast(const KernelCall& call) {
+    TensorView from = call.out[0];
+    from.data = call.in[0].data;
+    for (int d = 0, source = 0; d < from.rank; d++)
+      from.dims[size_t(d)].stride = d == Dim(call) ? 0 : call.in[0].dim(source++).stride;
+    CopyBox(call, call.out[0], from);
+  }
+
+  static void Permute(const KernelCall& call) {
+    const Shape& perm = call.attrs->Ints("perm");
+    TensorView from = call.in[0];
+    for (int d = 0; d < from.rank; d++) from.dims[size_t(d)] = call.in[0].dim(int(perm[size_t(d)]));
+    CopyBox(call, call.out[0], from);
+  }
+
+  // `flat` seen with dim split in two; `split` says how: [n / inner, inner], with the offsets of this rank.
+  static TensorView SplitView(const TensorView& flat, const TensorView& split, int dim) {
+    const DimView &whole = flat.dim(dim), &outer = split.dim(dim), &inner = split.dim(dim + 1);
+    TensorView view = split;
+    view.data = flat.data;
+    for (int d = 0; d < split.rank; d++) view.dims[size_t(d)].stride = flat.dim(d <= dim ? d : d - 1).stride;
+    view.dims[size_t(dim)].stride = whole.stride * inner.global;
+    return view.NumElements() ? Advanced(view, dim + 1, outer.offset * inner.global + inner.offset - whole.offset)
+                              : view;
+  }
+
+  static void Split(const KernelCall& call) {
+    CopyBox(call, call.out[0], SplitView(call.in[0], call.out[0], Dim(call)));
+  }
+  static void Merge(const KernelCall& call) {
+    CopyBox(call, SplitView(call.out[0], call.in[0], Dim(call)), call.in[0]);
+  }
+
+  // Copies what this rank holds of both when element 0 (global) of `piece` is element `start` (global) of `whole`.
+  // Gives the local range of `whole` that was met. Either side may be the target.
+  static std::pair<int64_t, int64_t> CopyMeeting(const KernelCall& call, const TensorView& whole,
+                                                 const TensorView& piece, int dim, int64_t start, bool to_whole) {
+    const DimView &w = whole.dim(dim), &p = piece.dim(dim);
+    int64_t shift = start + p.offset - w.offset;  // local index in whole of piece's local 0
+    int64_t begin = std::clamp<int64_t>(shift, 0, w.extent),
+            end = std::clamp<int64_t>(shift + p.extent, begin, w.extent);
+    TensorView part = Part(whole, dim, begin, end), other = Part(piece, dim, begin - shift, end - shift);
+    if (begin < end) CopyBox(call, to_whole ? part : other, to_whole ? other : part);
+    return {begin, end};
+  }
+
+  static void Slice(const KernelCall& call) {
+    CopyMeeting(call, call.in[0], call.out[0], Dim(call), call.attrs->Int("start"), false);
+  }
+
+  static void Pad(const KernelCall& call) {
+    int dim = Dim(call);
+    const TensorView& out = call.out[0];
+    auto [begin, end] = CopyMeeting(call, out, call.in[0], dim, call.attrs->Int("low"), true);
+    ZeroBox(call, Part(out, dim, 0, begin));
+    ZeroBox(call, Part(out, dim, end, out.dim(dim).extent));
+  }
+
+  static void Concat(const KernelCall& call) {
+    int64_t start = 0;
+    for (const TensorView& piece : call.in) {
+      CopyMeeting(call, call.out[0], piece, Dim(call), start, true);
+      start += piece.dim(Dim(call)).global;
+    }
+  }
+};
+
+}  // namespace weft

@@ -1,0 +1,13 @@
+// Copying and filling boxes of elements, whatever their dtype. Host functions: each launches what it needs.
+#pragma once
+#include "core/ops/kernel.h"
+
+namespace weft::cuda {
+
+// Copies `from` into `to`: the extents of `to`, the strides of both; from.dim(i) walks with to.dim(i).
+void CopyBox(const KernelCall& call, const TensorView& to, const TensorView& from);
+// Writes `value`, an element in host memory, all over the box of `to`.
+void FillBox(const KernelCall& call, const TensorView& to, const void* value);
+void ZeroBox(const KernelCall& call, const TensorView& to);
+
+}  // namespace weft::cuda

@@ -1,0 +1,32 @@
+// The numbers of core/base/rng.h in device code: the same bits.
+#pragma once
+#include <cstdint>
+
+namespace weft::cuda {
+
+struct PhiloxBits {
+  uint32_t lane[4];
+};
+
+__device__ __forceinline__ PhiloxBits Philox(uint64_t key, uint64_t step, uint64_t block) {
+  uint32_t k0 = uint32_t(key), k1 = uint32_t(key >> 32);
+  uint32_t c0 = uint32_t(block), c1 = uint32_t(block >> 32), c2 = uint32_t(step), c3 = uint32_t(step >> 32);
+#pragma unroll
+  for (int round = 0; round < 10; round++) {
+    uint64_t p0 = uint64_t(0xD2511F53u) * c0, p1 = uint64_t(0xCD9E8D57u) * c2;
+    c0 = uint32_t(p1 >> 32) ^ c1 ^ k0;
+    c1 = uint32_t(p1);
+    c2 = uint32_t(p0 >> 32) ^ c3 ^ k1;
+    c3 = uint32_t(p0);
+    k0 += 0x9E3779B9u;
+    k1 += 0xBB67AE85u;
+  }
+  return {{c0, c1, c2, c3}};
+}
+
+// In (0, 1), exact.
+__device__ __forceinline__ double UniformFromBits(uint32_t bits) {
+  return __dmul_rn(__dadd_rn(double(bits), 0.5), 0x1p-32);
+}
+
+}  // namespace weft::cuda

@@ -1,0 +1,47 @@
+// Product: one matrix product as cuBLASLt sees it. Host code without CUDA, so that plans are tested on any machine.
+#pragma once
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "core/base/dtype.h"
+
+namespace weft::cuda {
+
+// D[m, n] = op(A)[m, k] op(B)[k, n], all column-major: element (i, j) of a matrix lies at i + j * ld. A transposed
+// operand is stored as its transpose, that is with k innermost in A and n innermost in B. `batch` such products lie
+// `stride_*` elements apart; a stride of 0 gives all of them the same operand.
+struct Product {
+  DType dtype = DType::kF32;
+  bool tf32 = false;  // f32 may be rounded to TF32 before it is multiplied
+  bool transpose_a = false, transpose_b = false;
+  int64_t m = 0, n = 0, k = 0;
+  int64_t lda = 0, ldb = 0, ldd = 0;
+  int64_t batch = 1, stride_a = 0, stride_b = 0, stride_d = 0;
+  bool operator==(const Product&) const = default;
+};
+
+// All that an algorithm is chosen by: the product, the bytes to which A, B and D are aligned, the bytes of workspace.
+using ProductKey = std::array<int64_t, 18>;
+inline ProductKey KeyOf(const Product& p, int64_t align_a, int64_t align_b, int64_t align_d, size_t workspace) {
+  return {int64_t(p.dtype),
+          p.tf32,
+          p.transpose_a,
+          p.transpose_b,
+          p.m,
+          p.n,
+          p.k,
+          p.lda,
+          p.ldb,
+          p.ldd,
+          p.batch,
+          p.stride_a,
+          p.stride_b,
+          p.stride_d,
+          align_a,
+          align_b,
+          align_d,
+          int64_t(workspace)};
+}
+
+}  // namespace weft::cuda

@@ -1,0 +1,189 @@
+// Random and Dropout. Numbers depend on the key, the step and the element's global place only (core/base/rng.h).
+//
+// A thread takes one Philox block (four numbers), or as many as fill a vector of 16 bytes.
+#include "core/ops/random.h"
+
+#include "core/base/rng.h"
+#include "kernels/cuda/convert.cuh"
+#include "kernels/cuda/device.h"
+#include "kernels/cuda/elementwise.h"
+#include "kernels/cuda/families.h"
+#include "kernels/cuda/index.cuh"
+#include "kernels/cuda/normal.cuh"
+
+namespace weft::cuda {
+namespace {
+
+constexpr int kThreads = 256;
+
+// Where a shard's elements lie in the stream.
+struct Stream {
+  const int64_t *step, *first_row;  // scalars on the device
+  uint64_t key;
+  uint64_t blocks_per_first_row;  // Philox blocks in an element of dim 0
+  int64_t columns;                // held of each row
+  int head;                       // lanes of the first block that lie before the first column held
+  int64_t x_stride;               // along a row
+  // Operand 0: y, 1: x, 2: the Philox block, 3: the column, all of a block's lane 0. Its steps are the threads' work.
+  Walk walk;
+
+  __device__ __forceinline__ PhiloxBits Bits(int64_t block) const {
+    return Philox(key, uint64_t(*step), uint64_t(*first_row) * blocks_per_first_row + uint64_t(block));
+  }
+};
+
+enum Operand { kY, kX, kBlock, kColumn };
+
+// The loops over `out` in groups of `group` Philox blocks, and the stream but for its walk. With vectors the column
+// plays no part: no lane is outside.
+struct StreamPlan {
+  Stream stream{};
+  Nest nest{kWalked};
+  Offsets first{};
+
+  StreamPlan(const KernelCall& call, const TensorView& out, const TensorView& x, int scalars, int group, bool vectors) {
+    int last = out.rank - 1;
+    DimView row = out.rank ? out.dim(last) : DimView{1, 1, 0, 1, 1};
+    int64_t blocks = CeilDiv(row.global, 4), scale = blocks;
+    stream.x_stride = out.rank ? x.dim(last).stride : 1;
+    stream.columns = row.extent;
+    stream.head = int(row.offset % 4);
+    stream.key = uint64_t(call.attrs->Int("key"));
+    stream.step = call.in[size_t(scalars)].as<const int64_t>();
+    stream.first_row = call.in[size_t(scalars) + 1].as<const int64_t>();
+    std::array<Offsets, kMaxRank> strides{};
+    first[kBlock] = row.offset / 4;
+    for (int d = last - 1; d >= 0; d--) {
+      strides[size_t(d)] = {out.dim(d).stride, x.dim(d).stride, scale, 0};
+      first[kBlock] += out.dim(d).offset * scale;
+      if (d == 0) stream.blocks_per_first_row = uint64_t(scale);
+      scale *= out.dim(d).global;
+    }
+    for (int d = 0; d < last; d++) nest.Add(out.dim(d).extent, strides[size_t(d)]);
+    int64_t step = 4 * group;  // elements
+    nest.Add(CeilDiv(stream.head + row.extent, step), {step, step * stream.x_stride, group, vectors ? 0 : step});
+    nest.Collapse();
+  }
+};
+
+template <class Fn>
+void Launch(const StreamPlan& plan, const char* name, Fn&& launch) {
+  ForEachWalk(plan.nest, plan.first, [&](const Walk& walk) {
+    Stream stream = plan.stream;
+    stream.walk = walk;
+    launch(Blocks(walk.steps, kThreads), stream);
+    WEFT_CUDA_LAUNCHED(name);
+  });
+}
+
+template <class T>
+__global__ void __launch_bounds__(kThreads) RandomKernel(const __grid_constant__ Stream stream, bool normal, T* y) {
+  uint32_t step = blockIdx.x * uint32_t(kThreads) + threadIdx.x;
+  if (step >= stream.walk.steps) return;
+  Place at = stream.walk.At(step);
+  PhiloxBits bits = stream.Bits(at.of[kBlock]);
+#pragma unroll 1
+  for (int lane = 0; lane < 4; lane++) {
+    int64_t i = lane - stream.head, column = at.of[kColumn] + i;
+    if (column < 0 || column >= stream.columns) continue;
+    y[at.of[kY] + i] = Narrow<T>(normal ? NormalFromBits(bits.lane[lane]) : UniformFromBits(bits.lane[lane]));
+  }
+}
+
+void Random(const KernelCall& call) {
+  const TensorView& out = call.out[0];
+  if (out.NumElements() == 0) return;  // an empty shard has no place in the stream
+  bool normal = call.attrs->Text("kind") == "normal";
+  StreamPlan plan(call, out, out, 0, 1, false);
+  Dispatch(out.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    Launch(plan, "random", [&](unsigned blocks, const Stream& stream) {
+      RandomKernel<<<blocks, kThreads, 0, DeviceOf(call).stream()>>>(stream, normal, out.as<T>());
+    });
+  });
+}
+
+// What is done to an element: kept iff its bits are above `last_dropped`, or `all` are.
+template <class C>
+struct Drop {
+  uint32_t last_dropped;
+  bool all;
+  C keep;  // 1 - p
+  explicit Drop(double p)
+      : last_dropped(uint32_t(DropoutThreshold(p) - 1)), all(DropoutThreshold(p) == 0), keep(C(1 - p)) {}
+  __device__ __forceinline__ C operator()(C x, uint32_t bits) const {
+    return all || bits > last_dropped ? x / keep : C(0);
+  }
+};
+
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    DropoutKernel(const __grid_constant__ Stream stream, Drop<Compute<T>> drop, const T* x, T* y) {
+  uint32_t step = blockIdx.x * uint32_t(kThreads) + threadIdx.x;
+  if (step >= stream.walk.steps) return;
+  Place at = stream.walk.At(step);
+  PhiloxBits bits = stream.Bits(at.of[kBlock]);
+#pragma unroll
+  for (int lane = 0; lane < 4; lane++) {
+    int64_t i = lane - stream.head, column = at.of[kColumn] + i;
+    if (column >= 0 && column < stream.columns)
+      y[at.of[kY] + i] = Narrow<T>(drop(Widen(x[at.of[kX] + i * stream.x_stride]), bits.lane[lane]));
+  }
+}
+
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    DropoutVectors(const __grid_constant__ Stream stream, Drop<Compute<T>> drop, const T* x, T* y) {
+  uint32_t step = blockIdx.x * uint32_t(kThreads) + threadIdx.x;
+  if (step >= stream.walk.steps) return;
+  Place at = stream.walk.At(step);
+  Pack16<T> values = *reinterpret_cast<const Pack16<T>*>(x + at.of[kX]);  // [kPack]
+#pragma unroll
+  for (int v = 0; v < kPack<T>; v += 4) {
+    PhiloxBits bits = stream.Bits(at.of[kBlock] + v / 4);
+#pragma unroll
+    for (int lane = 0; lane < 4; lane++)
+      values.v[v + lane] = Narrow<T>(drop(Widen(values.v[v + lane]), bits.lane[lane]));
+  }
+  *reinterpret_cast<Pack16<T>*>(y + at.of[kY]) = values;
+}
+
+// Do all rows begin with a whole Philox block, at an address for vectors, and end with a whole vector?
+bool Vectorises(const TensorView& x, const TensorView& y, int n) {
+  if (y.rank == 0 || !Aligned16(x.data) || !Aligned16(y.data)) return false;
+  const DimView& row = y.dim(y.rank - 1);
+  if (row.offset % 4 != 0 || row.extent % n != 0 || x.dim(y.rank - 1).stride != 1) return false;
+  for (int d = 0; d + 1 < y.rank; d++)
+    if (y.dim(d).stride % n != 0 || x.dim(d).stride % n != 0) return false;
+  return true;
+}
+
+template <class T>
+void DropoutAs(const KernelCall& call) {
+  const TensorView &x = call.in[0], &y = call.out[0];
+  bool vectors = kPack<T> >= 4 && Vectorises(x, y, kPack<T>);
+  auto kernel = &DropoutKernel<T>;
+  if constexpr (kPack<T> >= 4)
+    if (vectors) kernel = &DropoutVectors<T>;
+  Drop<Compute<T>> drop(call.attrs->Float("p"));
+  StreamPlan plan(call, y, x, 1, vectors ? kPack<T> / 4 : 1, vectors);
+  Launch(plan, "dropout", [&](unsigned blocks, const Stream& stream) {
+    kernel<<<blocks, kThreads, 0, DeviceOf(call).stream()>>>(stream, drop, x.as<const T>(), y.as<T>());
+  });
+}
+
+void Dropout(const KernelCall& call) {
+  const TensorView& out = call.out[0];
+  if (!IsFloating(out.dtype)) RefuseType(Op::kDropout, out.dtype, "a float");
+  if (out.NumElements() == 0) return;
+  DispatchFloating(out.dtype, [&](auto zero) { DropoutAs<decltype(zero)>(call); });
+}
+
+}  // namespace
+
+void AddRandom(KernelTable& table) {
+  table.Add(Op::kRandom, {.run = &Random});
+  table.Add(Op::kDropout, {.run = &Dropout, .any_strides = true, .in_place = true});
+}
+
+}  // namespace weft::cuda

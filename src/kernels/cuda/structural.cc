@@ -1,0 +1,10 @@
+#include "kernels/common/structural.h"
+
+#include "kernels/cuda/copy.h"
+#include "kernels/cuda/families.h"
+
+namespace weft::cuda {
+
+void AddStructural(KernelTable& table) { StructuralOps<CopyBox, ZeroBox>::Add(table); }
+
+}  // namespace weft::cuda

@@ -1,0 +1,93 @@
+// Copies where the source runs along another loop than the target: through tiles in shared memory, so that both sides
+// are read and written in whole sectors.
+#pragma once
+#include "kernels/cuda/device.h"
+#include "kernels/cuda/index.cuh"
+
+namespace weft::cuda {
+
+inline constexpr int kTransposeTile = 64, kTransposeLanes = 32, kTransposeRows = 8;  // 32 x 8 threads, 16 elements each
+inline constexpr int64_t kTransposeLeast = 8;  // below, tiles stand mostly empty and caches do as well
+
+// y[i sy + j] = x[j sx + i], i < rows, j < columns, for every step of the outer loops.
+template <class Bits>
+struct TransposeArgs {
+  Bits* y;
+  const Bits* x;
+  int64_t sy, sx, rows, columns;
+  FastDivide column_tiles, row_tiles;  // division by their numbers
+  uint32_t num_column_tiles, num_row_tiles;
+  Walk outer;  // operand 0: y, 1: x
+};
+
+template <class Bits>
+__global__ void __launch_bounds__(kTransposeLanes* kTransposeRows)
+    TransposeKernel(const __grid_constant__ TransposeArgs<Bits> args) {
+  constexpr int n = kTransposeTile;
+  // One bank of padding: a column of the tile then lies in different banks.
+  constexpr int kPadded = n + (sizeof(Bits) < 4 ? 4 / int(sizeof(Bits)) : 1);
+  __shared__ Bits tile[n][kPadded];  // [columns, rows]
+  uint32_t strip = args.column_tiles(blockIdx.x), step = args.row_tiles(strip);
+  int64_t j0 = int64_t(blockIdx.x - strip * args.num_column_tiles) * n;
+  int64_t i0 = int64_t(strip - step * args.num_row_tiles) * n;
+  Place at = args.outer.At(step);
+  const Bits* x = args.x + at.of[1] + j0 * args.sx + i0;
+  Bits* y = args.y + at.of[0] + i0 * args.sy + j0;
+  int rows = int(min(int64_t(n), args.rows - i0)), columns = int(min(int64_t(n), args.columns - j0));
+  int lane = int(threadIdx.x) % kTransposeLanes, first = int(threadIdx.x) / kTransposeLanes;
+  constexpr int kSteps = n / kTransposeRows, kHalves = n / kTransposeLanes;
+  Bits held[kSteps][kHalves] = {};  // all loads are under way before the first is stored
+#pragma unroll
+  for (int s = 0; s < kSteps; s++)
+#pragma unroll
+    for (int h = 0; h < kHalves; h++) {
+      int j = first + s * kTransposeRows, i = lane + h * kTransposeLanes;
+      if (j < columns && i < rows) held[s][h] = x[j * args.sx + i];
+    }
+#pragma unroll
+  for (int s = 0; s < kSteps; s++)
+#pragma unroll
+    for (int h = 0; h < kHalves; h++) tile[first + s * kTransposeRows][lane + h * kTransposeLanes] = held[s][h];
+  __syncthreads();
+#pragma unroll
+  for (int s = 0; s < kSteps; s++)
+#pragma unroll
+    for (int h = 0; h < kHalves; h++) {
+      int i = first + s * kTransposeRows, j = lane + h * kTransposeLanes;
+      if (j < columns && i < rows) y[i * args.sy + j] = tile[j][i];
+    }
+}
+
+// The loop, other than the innermost, along which the source (operand 1) is contiguous while the target (0) is along
+// the innermost; -1: there is none, or tiles would not pay.
+inline int TransposedLoop(const Nest& nest) {
+  if (nest.rank < 2 || nest.inner_stride(0) != 1 || nest.inner_stride(1) < 2) return -1;
+  if (nest.inner_extent() < kTransposeLeast) return -1;
+  for (int d = nest.rank - 2; d >= 0; d--)
+    if (nest.strides[size_t(d)][1] == 1) return nest.extents[size_t(d)] < kTransposeLeast ? -1 : d;
+  return -1;
+}
+
+template <class Bits>
+void CopyTransposed(const KernelCall& call, const Nest& nest, int row, Bits* y, const Bits* x) {
+  size_t i = size_t(row), j = size_t(nest.rank - 1);
+  Nest outer(2);
+  for (size_t d = 0; d < j; d++)
+    if (d != i) outer.Add(nest.extents[d], nest.strides[d]);
+  outer.Collapse();
+  TransposeArgs<Bits> args{y, x, nest.strides[i][0], nest.strides[j][1], nest.extents[i], nest.extents[j], {}, {}, 0,
+                           0, {}};
+  args.num_column_tiles = uint32_t(CeilDiv(args.columns, kTransposeTile));
+  args.num_row_tiles = uint32_t(CeilDiv(args.rows, kTransposeTile));
+  args.column_tiles = FastDivide(args.num_column_tiles);
+  args.row_tiles = FastDivide(args.num_row_tiles);
+  // At least 64 elements a tile: more than 2^31 tiles do not fit a device.
+  ForEachWalk(outer, {}, [&](const Walk& walk) {
+    args.outer = walk;
+    unsigned blocks = walk.steps * args.num_row_tiles * args.num_column_tiles;
+    TransposeKernel<<<blocks, kTransposeLanes * kTransposeRows, 0, DeviceOf(call).stream()>>>(args);
+    WEFT_CUDA_LAUNCHED("transpose");
+  });
+}
+
+}  // namespace weft::cuda

@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# The tests of the CUDA kernels, on a machine that has a GPU but no build: from an archive made with --pack.
+#
+#   tests/gpu.sh --pack OUT.tar.gz          here, after a release build with the CUDA library
+#   tests/gpu.sh ARCHIVE.tar.gz [filter]    there: runs the tests whose name contains the filter
+set -uo pipefail
+cd "$(dirname "$0")/.."
+
+if [ "${1:-}" = --pack ]; then
+  mapfile -t programs < <(ctest --test-dir build/release -L gpu --show-only=json-v1 | grep -o '[^"]*/build/release/tests/[^"]*_test"' | tr -d '"' | sort -u)
+  exec launcher/bundle.sh "$2" "${programs[@]}"
+fi
+
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+tar -xzf "$1" -C "$folder"
+export LD_LIBRARY_PATH=$folder/weft/lib:$folder/weft/bin${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} WEFT_TEST_DEVICE=cuda
+failed=0
+for test in "$folder"/weft/bin/*"${2:-}"*_test; do
+  name=$(basename "$test") begin=$SECONDS
+  if timeout 300 "$test" --gtest_brief=1 > "$folder/log" 2>&1; then
+    echo "passed $name ($((SECONDS - begin)) s): $(tail -1 "$folder/log")"
+  else
+    echo "FAILED $name ($((SECONDS - begin)) s)"
+    grep -a "FAILED\|Failure\|error\|Error\|what()\|got\|want" "$folder/log" | head -${WEFT_LINES:-25}
+    failed=1
+  fi
+  [ -z "${OUT:-}" ] || cp "$folder/log" "$OUT/$name.log"
+done
+exit $failed
