@@ -32,11 +32,11 @@ constexpr int64_t kAlignment = 256;  // of cuDNN's workspace
 enum Uid : int64_t { kQ = 1, kK, kV, kOut, kLse, kGradOut, kGradQ, kGradK, kGradV };
 using Tensor = std::shared_ptr<fe::graph::Tensor_attributes>;
 
-enum class Mask { kNone, kTopLeft, kBottomRight, kOther };
+// Causal: the last query sees all keys, so every key has a query. Other masks are left to flash.
+enum class Mask { kNone, kCausal, kOther };
 Mask MaskOf(const SdpaSizes& z) {
   if (z.Visible(0) == z.S) return Mask::kNone;
-  if (z.shift == 0) return Mask::kTopLeft;
-  return z.shift > 0 && z.shift == z.S - z.T ? Mask::kBottomRight : Mask::kOther;
+  return z.shift >= 0 && z.shift == z.S - z.T ? Mask::kCausal : Mask::kOther;
 }
 
 void Require(fe::error_t status) {
@@ -62,10 +62,9 @@ void Output(const Tensor& t, const TensorView& view, Uid uid) {
 template <class Options>
 void SetScores(Options& options, const SdpaSizes& z) {
   options.set_attn_scale(float(z.scale));
-  Mask mask = MaskOf(z);
-  if (mask == Mask::kNone) return;
-  options.set_diagonal_alignment(mask == Mask::kTopLeft ? fe::DiagonalAlignment_t::TOP_LEFT
-                                                        : fe::DiagonalAlignment_t::BOTTOM_RIGHT);
+  if (MaskOf(z) == Mask::kNone) return;
+  options.set_diagonal_alignment(z.T == z.S ? fe::DiagonalAlignment_t::TOP_LEFT
+                                            : fe::DiagonalAlignment_t::BOTTOM_RIGHT);
   options.set_diagonal_band_right_bound(0);
 }
 
@@ -130,16 +129,20 @@ Key KeyOf(const KernelCall& call, const SdpaSizes& z) {
   return key;
 }
 
+// Once a process; never closed, as its kernels may run until the end.
+bool Open() {
+  static bool const open = (fe::cudnn_dlhandle = dlopen("libcudnn.so.9", RTLD_NOW | RTLD_LOCAL)) != nullptr;
+  return open;
+}
+
 // cuDNN on one device: its handle, and the plans made so far.
 class Cudnn {
  public:
   explicit Cudnn(CudaDevice& device) : stream_(device.stream()) {
-    static void* const library = dlopen("libcudnn.so.9", RTLD_NOW | RTLD_LOCAL);
-    if (!library) {
+    if (!Open()) {
       failure_ = "libcudnn.so.9 cannot be opened; install cuDNN 9 or add its folder to LD_LIBRARY_PATH";
       return;
     }
-    fe::cudnn_dlhandle = library;
     cudnnStatus_t status = fe::detail::create_handle(&handle_);
     if (status == CUDNN_STATUS_SUCCESS) status = fe::detail::set_stream(handle_, stream_);
     if (status != CUDNN_STATUS_SUCCESS) failure_ = fmt::format("cuDNN does not start: status {}", int(status));
@@ -191,7 +194,7 @@ std::string RefusesShape(const KernelCall& call, const SdpaSizes& z) {
   if (z.B == 0 || z.T == 0 || z.S == 0 || z.H == 0 || z.G == 0) return "an operand is empty on this rank";
   if (!HeadsMatch(z)) return "the query heads of this rank are not whole groups of its KV heads";
   if (MaskOf(z) == Mask::kOther)
-    return fmt::format("causal with offset {}, expected 0 or {}, keys less queries", z.shift, z.S - z.T);
+    return fmt::format("causal with offset {}, expected {} keys less {} queries", z.shift, z.S, z.T);
   if (!HasAlignedRows(call)) return "an operand's rows are not aligned to 16 bytes";
   return {};
 }
