@@ -9,7 +9,8 @@ struct Problem {
   bool causal;
   int64_t causal_offset;
   int64_t first_query = 0, first_head = 0, global_heads = 0, first_kv = 0,
-          global_kv = 0;  // shards; 0 heads: not sharded
+          global_kv = 0;     // shards; 0 heads: not sharded
+  bool dense_heads = false;  // no padding behind the elements of a head, as the kernels of tensor cores want it
 };
 
 struct Tensors {
@@ -29,8 +30,9 @@ struct Tensors {
     int64_t heads = query ? p.H : p.G, first = query ? p.first_head : p.first_kv,
             all = query ? p.global_heads : p.global_kv;
     int64_t row = query ? p.first_query : 0;
-    Box box(dtype, {p.B, length, heads, p.D}, RandomPadding(rng, 4), {0, row, first, 0},
-            {p.B, row + length, all ? all : heads, p.D});
+    Shape padding = RandomPadding(rng, 4);
+    if (p.dense_heads) padding[3] = 0;
+    Box box(dtype, {p.B, length, heads, p.D}, padding, {0, row, first, 0}, {p.B, row + length, all ? all : heads, p.D});
     std::normal_distribution<double> normal;
     for (int64_t i = 0; filled && i < box.count(); i++) box.Set(i, normal(rng));
     return box;
@@ -132,6 +134,29 @@ TEST(Sdpa, NarrowTypes) {
   for (DType dtype : {DType::kBF16, DType::kF16})
     for (int64_t T : {1, 5, 64, 129})
       for (int64_t D : {8, 80}) Check(rng, {2, T, T, 4, 2, D, true, 0}, dtype);
+}
+
+TEST(Sdpa, NarrowTypesAcrossTiles) {
+  Rng rng(47);
+  for (DType dtype : {DType::kBF16, DType::kF16})
+    for (Problem p : std::vector<Problem>{{1, 1, 1, 1, 1, 64, true, 0},
+                                          {2, 128, 128, 2, 2, 64, true, 0},
+                                          {1, 200, 200, 4, 1, 64, true, 0},
+                                          {1, 127, 129, 2, 1, 64, false, 0},
+                                          {1, 70, 200, 2, 2, 128, true, 130},
+                                          {1, 200, 70, 2, 1, 64, true, -90},
+                                          {2, 129, 129, 2, 1, 96, true, 0},
+                                          {1, 130, 67, 2, 1, 128, true, 0},
+                                          {1, 140, 190, 1, 1, 128, false, 0},
+                                          {1, 128, 256, 2, 1, 128, true, 128},
+                                          {1, 70, 130, 2, 1, 256, true, 20},
+                                          {1, 40, 40, 1, 1, 192, false, 0},
+                                          {1, 33, 65, 2, 1, 40, true, 32},
+                                          // Query heads 3..5 of 8, KV heads 1..2 of 4, queries 30..89 of more.
+                                          {1, 60, 90, 3, 2, 64, true, 0, 30, 3, 8, 1, 4}}) {
+      p.dense_heads = true;
+      Check(rng, p, dtype);
+    }
 }
 
 TEST(Sdpa, ShardsOfHeadsAndQueries) {
