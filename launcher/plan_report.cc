@@ -7,6 +7,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "core/compile/fuse.h"
 #include "core/compile/plan.h"
 #include "dist/collectives.h"
 #include "dist/mesh.h"
@@ -24,10 +25,11 @@ int64_t ArenaBytes(Transformer& model, const StepOptions& options, const StepPro
   PlanGroupFactory groups;
   DeviceMesh mesh(context, groups, options.model.mesh);
   Runtime runtime{&context, &mesh, options.model.mesh, mesh.coords()};
-  size_t bytes = MakePlan(programs.step, runtime).arena_bytes;
-  bytes = std::max(bytes, MakePlan(BuildEval(model, options), runtime).arena_bytes);
-  if (programs.accumulate) bytes = std::max(bytes, MakePlan(*programs.accumulate, runtime).arena_bytes);
-  return int64_t(bytes);
+  auto bytes = [&](const LocalProgram& program) {
+    return int64_t(MakePlan(Fuse(program, runtime.kernels()), runtime).arena_bytes);
+  };
+  int64_t most = std::max(bytes(programs.step), bytes(BuildEval(model, options)));
+  return programs.accumulate ? std::max(most, bytes(*programs.accumulate)) : most;
 }
 
 std::string TotalsText(const std::vector<CommLine>& lines) {

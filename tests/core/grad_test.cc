@@ -25,7 +25,8 @@ constexpr double kStep = 1e-5, kTolerance = 3e-7;
 // A traced program that is run again and again on one rank.
 class Program {
  public:
-  explicit Program(const Graph& graph) : context_(0, 1), local_(Partition(graph, {.kernels = &test::CpuKernels()})) {
+  explicit Program(const Graph& graph)
+      : context_(0, 1), local_(Partition(graph, {.kernels = &test::KernelsOf(DeviceKind::kCpu)})) {
     RegisterCpuKernels(context_.kernels(DeviceKind::kCpu));
   }
   Values Run(const Values& leaves) const {

@@ -245,7 +245,7 @@ class MeshSweep {
     values_ = Inputs(sample, reference, 11 + index);
     Context context(0, 1);
     RegisterCpuKernels(context.kernels(DeviceKind::kCpu));
-    LocalProgram local = Partition(reference.graph, {.kernels = &test::CpuKernels()});
+    LocalProgram local = Partition(reference.graph, {.kernels = &test::KernelsOf(DeviceKind::kCpu)});
     expected_ =
         Interpret(local, {&context}, [&](const std::string& name, const ValueInfo&) { return values_.at(name); });
   }
@@ -302,7 +302,8 @@ class MeshSweep {
                         })->get();
     try {
       batch_.push_back(
-          {placements, Partition(program.graph, {.mesh = mesh_, .ops = options_.ops, .kernels = &test::CpuKernels()})});
+          {placements, Partition(program.graph,
+                                 {.mesh = mesh_, .ops = options_.ops, .kernels = &test::KernelsOf(DeviceKind::kCpu)})});
       if (options_.damage) options_.damage(batch_.back().local.graph);
       placed_ += AnyPlaced(placements);
     } catch (const Error& e) {
@@ -319,7 +320,7 @@ class MeshSweep {
   bool ForwardPartitions(const std::vector<Sharding>& placements) const {
     try {
       Partition(Trace(op_, sample_, placements, mesh_.num_axes(), false).graph,
-                {.mesh = mesh_, .ops = options_.ops, .kernels = &test::CpuKernels()});
+                {.mesh = mesh_, .ops = options_.ops, .kernels = &test::KernelsOf(DeviceKind::kCpu)});
       return true;
     } catch (const Error&) {
       return false;

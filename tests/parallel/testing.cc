@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdlib>
 #include <limits>
 #include <random>
 
@@ -13,6 +14,7 @@
 #include "core/ops/ops.h"
 #include "dist/collectives.h"
 #include "dist/mesh.h"
+#include "kernels/common/cuda_library.h"
 #include "kernels/cpu/register.h"
 
 namespace weft::test {
@@ -142,7 +144,10 @@ void OnRanks(const MeshShape& shape, const RankBody& body) {
     RegisterCpuKernels(context.kernels(DeviceKind::kCpu));
     RegisterCollectives(context.kernels(DeviceKind::kCpu), DeviceKind::kCpu);
     DeviceMesh mesh(context, groups, shape);
-    body({&context, &mesh, shape, mesh.coords()});
+    DeviceKind device = DeviceUnderTest(shape);
+    if (device == DeviceKind::kCuda)
+      if (absl::Status s = OpenCuda(context, 0); !s.ok()) throw Error(std::string(s.message()));
+    body({&context, &mesh, shape, mesh.coords(), device});
   });
 }
 
@@ -161,18 +166,30 @@ Values RunOneRank(const Graph& graph, const MeshShape& mesh, const Values& leave
   return RunRanks(graph, one.mesh, leaves, one);
 }
 
-const KernelTable& CpuKernels() {
-  static const std::unique_ptr<KernelTable> table = [] {
-    auto t = std::make_unique<KernelTable>();
-    RegisterCpuKernels(*t);
-    return t;
-  }();
-  return *table;
+const KernelTable& KernelsOf(DeviceKind device) {
+  auto make = [](DeviceKind kind) {
+    auto table = std::make_unique<KernelTable>();
+    if (kind == DeviceKind::kCpu)
+      RegisterCpuKernels(*table);
+    else if (absl::Status s = OpenCudaKernels(*table); !s.ok())
+      throw Error(std::string(s.message()));
+    return table;
+  };
+  static const std::unique_ptr<KernelTable> cpu = make(DeviceKind::kCpu);
+  if (device == DeviceKind::kCpu) return *cpu;
+  static const std::unique_ptr<KernelTable> cuda = make(DeviceKind::kCuda);
+  return *cuda;
+}
+
+DeviceKind DeviceUnderTest(const MeshShape& mesh) {
+  const char* name = std::getenv("WEFT_TEST_DEVICE");
+  bool cuda = name && std::string_view(name) == Name(DeviceKind::kCuda) && mesh.num_ranks() == 1;
+  return cuda ? DeviceKind::kCuda : DeviceKind::kCpu;
 }
 
 Values RunRanks(const Graph& graph, const MeshShape& mesh, const Values& leaves, PartitionOptions options) {
   options.mesh = mesh;
-  options.kernels = &CpuKernels();
+  options.kernels = &KernelsOf(DeviceUnderTest(mesh));
   LocalProgram local = Partition(graph, options);
   Verify(local.graph);
   std::map<std::string, std::vector<Tensor>> chunks;
@@ -183,12 +200,16 @@ Values RunRanks(const Graph& graph, const MeshShape& mesh, const Values& leaves,
     Values entries;
     Binder bind = [&](const std::string& name, const ValueInfo& info) {
       bool only_written = chunks.contains(name) && !leaves.contains(name);
-      if (only_written) return entries.try_emplace(name, Tensor::Zeros(info.dtype, info.shape)).first->second;
-      if (!entries.contains(name)) entries[name] = Chunk(At(leaves, name), info.sharding, mesh, runtime.coords);
+      DeviceRuntime& device = runtime.memory();
+      if (only_written) return entries.try_emplace(name, Tensor::Zeros(info.dtype, info.shape, device)).first->second;
+      if (!entries.contains(name))
+        entries[name] = Chunk(At(leaves, name), info.sharding, mesh, runtime.coords).To(device);
       return entries[name];
     };
-    for (auto& [name, value] : Interpret(local, runtime, bind, {.poison = true})) chunks.at(name)[rank] = value;
-    for (const NamedValue& write : local.graph.writes) chunks.at(write.name)[rank] = entries.at(write.name);
+    for (auto& [name, value] : Interpret(local, runtime, bind, {.poison = true}))
+      chunks.at(name)[rank] = value.To(CpuRuntime());
+    for (const NamedValue& write : local.graph.writes)
+      chunks.at(write.name)[rank] = entries.at(write.name).To(CpuRuntime());
   });
   Values result;
   for (auto* list : {&local.graph.outputs, &local.graph.writes})

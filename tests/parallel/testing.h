@@ -36,7 +36,9 @@ struct Traced {
 };
 Graph Trace(const std::function<Traced()>& body, uint64_t seed = 7);
 
-const KernelTable& CpuKernels();
+const KernelTable& KernelsOf(DeviceKind device);
+// Programs of one rank run on a GPU where WEFT_TEST_DEVICE says cuda; all others run on the CPU.
+DeviceKind DeviceUnderTest(const MeshShape& mesh);
 // All CPU kernels and collectives, on every rank of the mesh.
 using RankBody = std::function<void(const Runtime& runtime)>;
 void OnRanks(const MeshShape& mesh, const RankBody& body);

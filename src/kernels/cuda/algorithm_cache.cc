@@ -40,6 +40,8 @@ cudaDataType_t TypeOf(DType dtype) {
   }
 }
 
+DType ResultType(const Product& p) { return p.wide ? AccumulateType(p.dtype) : p.dtype; }
+
 cublasComputeType_t ComputeTypeOf(const Product& product) {
   if (product.dtype == DType::kF64) return CUBLAS_COMPUTE_64F;
   return product.tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
@@ -109,6 +111,8 @@ bool AlgorithmCache::Run(const Product& product, const Memory& memory) {
 AlgorithmCache::Entry AlgorithmCache::MakeEntry(const Product& p) const {
   Entry entry{};
   entry.is_f64 = p.dtype == DType::kF64;
+  entry.accumulate = p.accumulate;
+  entry.bias = p.bias;
   cudaDataType_t scale = entry.is_f64 ? CUDA_R_64F : CUDA_R_32F;
   WEFT_CUDA(cublasLtMatmulDescInit(&entry.operation, ComputeTypeOf(p), scale));
   Set(&entry.operation, CUBLASLT_MATMUL_DESC_TRANSA, p.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N);
@@ -116,7 +120,8 @@ AlgorithmCache::Entry AlgorithmCache::MakeEntry(const Product& p) const {
   int64_t a_rows = p.transpose_a ? p.k : p.m, b_rows = p.transpose_b ? p.n : p.k;
   SetLayout(entry.a, p.dtype, a_rows, p.m + p.k - a_rows, p.lda, p.batch, p.stride_a);
   SetLayout(entry.b, p.dtype, b_rows, p.k + p.n - b_rows, p.ldb, p.batch, p.stride_b);
-  SetLayout(entry.d, p.dtype, p.m, p.n, p.ldd, p.batch, p.stride_d);
+  SetLayout(entry.d, ResultType(p), p.m, p.n, p.ldd, p.batch, p.stride_d);
+  if (p.bias) Set(&entry.operation, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
   return entry;
 }
 
@@ -133,7 +138,7 @@ void AlgorithmCache::Choose(Entry& entry, const Product& p, const ProductKey& ke
   if (Capturing())
     entry.settled = false;
   else
-    Tune(entry, key, guesses, memory);
+    Tune(entry, p, key, guesses, memory);
 }
 
 AlgorithmCache::Guesses AlgorithmCache::Ask(Entry& entry, const Memory& memory) const {
@@ -172,12 +177,26 @@ bool AlgorithmCache::Recall(Entry& entry, const ProductKey& key, const Memory& m
   return entry.usable = true;
 }
 
-void AlgorithmCache::Tune(Entry& entry, const ProductKey& key, const Guesses& guesses, const Memory& memory) {
+void AlgorithmCache::Tune(Entry& entry, const Product& p, const ProductKey& key, const Guesses& guesses,
+                          Memory memory) {
   // Before the lock, not under it: what is in the stream may wait for a rank that waits for the lock.
   WEFT_CUDA(cudaStreamSynchronize(stream_));
   AlgorithmFile::Lock lock(file_);
   known_ = file_.Read();
   if (Recall(entry, key, memory)) return;  // another rank has just timed it
+  // What is added in place would be added once a launch: then results go elsewhere.
+  void* scratch = nullptr;
+  if (p.accumulate && memory.c == memory.d) {
+    int64_t elements = p.stride_d * (p.batch - 1) + p.ldd * p.n;
+    WEFT_CUDA(cudaMallocAsync(&scratch, size_t(elements) * SizeOf(ResultType(p)), stream_));
+    memory.d = scratch;
+  }
+  entry.algorithm = Fastest(entry, guesses, memory);
+  if (scratch) WEFT_CUDA(cudaFreeAsync(scratch, stream_));
+  if (entry.usable) file_.Add(key, WordsOf(entry.algorithm));
+}
+
+cublasLtMatmulAlgo_t AlgorithmCache::Fastest(Entry& entry, const Guesses& guesses, const Memory& memory) {
   float best = std::numeric_limits<float>::infinity();
   cublasLtMatmulAlgo_t fastest = guesses[0];
   for (const cublasLtMatmulAlgo_t& guess : guesses) {
@@ -185,9 +204,8 @@ void AlgorithmCache::Tune(Entry& entry, const ProductKey& key, const Guesses& gu
     float time = Time(entry, memory, best);
     if (time < best) best = time, fastest = guess;
   }
-  entry.algorithm = fastest;
   entry.usable = best < std::numeric_limits<float>::infinity();
-  if (entry.usable) file_.Add(key, WordsOf(fastest));
+  return fastest;
 }
 
 // Milliseconds of one launch; infinite where the algorithm fails.
@@ -217,7 +235,9 @@ cublasStatus_t AlgorithmCache::Launch(Entry& entry, const Memory& memory) const 
   static constexpr double kOneF64 = 1, kZeroF64 = 0;
   const void *one = &kOne, *zero = &kZero;
   if (entry.is_f64) one = &kOneF64, zero = &kZeroF64;
-  return cublasLtMatmul(blas_, &entry.operation, one, memory.a, &entry.a, memory.b, &entry.b, zero, memory.d, &entry.d,
+  if (entry.bias) Set(&entry.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, memory.bias);
+  const void *beta = entry.accumulate ? one : zero, *c = entry.accumulate ? memory.c : memory.d;
+  return cublasLtMatmul(blas_, &entry.operation, one, memory.a, &entry.a, memory.b, &entry.b, beta, c, &entry.d,
                         memory.d, &entry.d, &entry.algorithm, memory.workspace, memory.workspace_bytes, stream_);
 }
 

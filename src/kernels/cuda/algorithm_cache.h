@@ -26,8 +26,9 @@ class AlgorithmCache {
 
   struct Memory {
     const void *a, *b;
-    void* d;          // overwritten; its old values are not read
-    void* workspace;  // at a multiple of 256
+    const void *bias = nullptr, *c = nullptr;  // where the product has them; C may be D
+    void* d;                                   // overwritten; its old values are not read
+    void* workspace;                           // at a multiple of 256
     size_t workspace_bytes;
   };
   // Issues the product to the stream. False where the library has no algorithm for it: then nothing was issued.
@@ -38,7 +39,7 @@ class AlgorithmCache {
   struct Entry {
     cublasLtMatmulDescOpaque_t operation;
     cublasLtMatrixLayoutOpaque_t a, b, d;
-    bool is_f64;
+    bool is_f64, accumulate, bias;
     cublasLtMatmulAlgo_t algorithm;
     bool usable = false;   // there is an algorithm
     bool settled = false;  // false: new, or chosen during a capture and to be timed after it
@@ -49,9 +50,10 @@ class AlgorithmCache {
   void Choose(Entry& entry, const Product& product, const ProductKey& key, const Memory& memory);
   Guesses Ask(Entry& entry, const Memory& memory) const;
   bool Recall(Entry& entry, const ProductKey& key, const Memory& memory);
-  void Tune(Entry& entry, const ProductKey& key, const Guesses& guesses, const Memory& memory);
+  void Tune(Entry& entry, const Product& product, const ProductKey& key, const Guesses& guesses, Memory memory);
   float Time(Entry& entry, const Memory& memory, float best);
   float Sample(Entry& entry, const Memory& memory, int launches);
+  cublasLtMatmulAlgo_t Fastest(Entry& entry, const Guesses& guesses, const Memory& memory);
   cublasStatus_t Launch(Entry& entry, const Memory& memory) const;
   bool Capturing() const;
 

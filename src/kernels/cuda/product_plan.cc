@@ -176,7 +176,7 @@ void PlanCopies(ProductPlan& plan) {
 }  // namespace
 
 ProductPlan::ProductPlan(const KernelCall& call) : EinsumLabels(call) {
-  product.dtype = call.out[0].dtype;
+  product.dtype = call.in[0].dtype;
   product.tf32 = product.dtype == DType::kF32 && call.attrs->IntOr("tf32", 0) != 0;
   route = Choose();
 }

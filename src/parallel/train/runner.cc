@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "core/compile/eager.h"
+#include "core/compile/fuse.h"
 #include "core/compile/interpreter.h"
 
 namespace weft {
@@ -47,8 +48,9 @@ class CompiledRunner final : public StepRunner {
                  const Runtime& runtime)
       : device_(runtime.memory()), micro_steps_(options.micro_steps) {
     // The programs never run at the same time: one arena serves them all.
-    Plan step = MakePlan(programs.step, runtime), eval = MakePlan(BuildEval(model, options), runtime), accumulate;
-    if (programs.accumulate) accumulate = MakePlan(*programs.accumulate, runtime);
+    auto plan = [&](const LocalProgram& program) { return MakePlan(Fuse(program, runtime.kernels()), runtime); };
+    Plan step = plan(programs.step), eval = plan(BuildEval(model, options)), accumulate;
+    if (programs.accumulate) accumulate = plan(*programs.accumulate);
     arena_ = device_.Allocate(std::max({step.arena_bytes, eval.arena_bytes, accumulate.arena_bytes}));
     step_ = std::make_unique<Executable>(std::move(step), runtime, state.binder(), arena_);
     eval_ = std::make_unique<Executable>(std::move(eval), runtime, state.binder(), arena_);
