@@ -18,5 +18,6 @@ void AddLoss(KernelTable& table);
 void AddRope(KernelTable& table);
 void AddSdpa(KernelTable& table);
 void AddAdamW(KernelTable& table);
+void AddSwiGluGrad(KernelTable& table);
 
 }  // namespace weft::cuda

@@ -20,6 +20,7 @@ __attribute__((visibility("default"))) void weft_cuda_register(weft::KernelTable
   AddRope(table);
   AddSdpa(table);
   AddAdamW(table);
+  AddSwiGluGrad(table);
 }
 
 __attribute__((visibility("default"))) weft::DeviceRuntime* weft_cuda_open(int index) {

@@ -1,0 +1,148 @@
+// AdamW over one parameter: every operand is read and written once.
+#include "core/ops/optimizer_ops.h"
+
+#include "kernels/cuda/convert.cuh"
+#include "kernels/cuda/device.h"
+#include "kernels/cuda/families.h"
+#include "kernels/cuda/index.cuh"
+
+namespace weft::cuda {
+namespace {
+
+constexpr int kThreads = 256;
+
+struct Settings {
+  double beta1, beta2, eps, weight_decay;
+  const void *lr, *scale;  // of the compute type
+  const int64_t* updates;
+};
+
+template <class C>
+struct Coefficients {
+  C lr, scale, beta1, beta2, rest1, rest2, correct1, correct2, eps, weight_decay;
+
+  __device__ explicit Coefficients(const Settings& s) {
+    double t = double(*s.updates);
+    lr = *static_cast<const C*>(s.lr);
+    scale = *static_cast<const C*>(s.scale);
+    beta1 = C(s.beta1);
+    beta2 = C(s.beta2);
+    rest1 = C(1 - s.beta1);
+    rest2 = C(1 - s.beta2);
+    correct1 = C(1 / (1 - pow(s.beta1, t)));
+    correct2 = C(1 / (1 - pow(s.beta2, t)));
+    eps = C(s.eps);
+    weight_decay = C(s.weight_decay);
+  }
+  __device__ __forceinline__ void Update(C& p, C& m, C& v, C g) const {
+    g *= scale;
+    m = beta1 * m + rest1 * g;
+    v = beta2 * v + rest2 * (g * g);
+    p -= lr * (m * correct1 / (sqrt(v * correct2) + eps) + weight_decay * p);
+  }
+};
+
+// Powers of f64 are dear: one thread of a block makes them.
+template <class C>
+__device__ Coefficients<C> Shared(const Settings& settings) {
+  __shared__ char memory[sizeof(Coefficients<C>)];
+  if (threadIdx.x == 0) new (memory) Coefficients<C>(settings);
+  __syncthreads();
+  return *reinterpret_cast<Coefficients<C>*>(memory);
+}
+
+struct Tensors {
+  const void *p, *m, *v, *g;
+  void *new_p, *new_m, *new_v;
+};
+
+// Dense, p, m and v of one type; V elements at once.
+template <class T, class G, int V>
+__global__ void __launch_bounds__(kThreads) DenseUpdate(Tensors x, Settings settings, int64_t packs) {
+  using C = Compute<T>;
+  Coefficients<C> k = Shared<C>(settings);
+  for (int64_t i = int64_t(blockIdx.x) * kThreads + threadIdx.x; i < packs; i += int64_t(gridDim.x) * kThreads) {
+    auto p = static_cast<const Pack<T, V>*>(x.p)[i], m = static_cast<const Pack<T, V>*>(x.m)[i],
+         v = static_cast<const Pack<T, V>*>(x.v)[i];  // [V]
+    auto g = static_cast<const Pack<G, V>*>(x.g)[i];  // [V]
+#pragma unroll
+    for (int j = 0; j < V; j++) {
+      C pj = Widen(p.v[j]), mj = Widen(m.v[j]), vj = Widen(v.v[j]);
+      k.Update(pj, mj, vj, C(Widen(g.v[j])));
+      p.v[j] = Narrow<T>(pj), m.v[j] = Narrow<T>(mj), v.v[j] = Narrow<T>(vj);
+    }
+    static_cast<Pack<T, V>*>(x.new_p)[i] = p;
+    static_cast<Pack<T, V>*>(x.new_m)[i] = m;
+    static_cast<Pack<T, V>*>(x.new_v)[i] = v;
+  }
+}
+
+// Any strides: `to` walks new_p, new_m, new_v and g, `from` the old ones.
+template <class T, class G>
+__global__ void __launch_bounds__(kThreads)
+    StridedUpdate(const __grid_constant__ Walk to, const __grid_constant__ Walk from, Tensors x, Settings settings) {
+  using C = Compute<T>;
+  Coefficients<C> k = Shared<C>(settings);
+  uint32_t i = blockIdx.x * kThreads + threadIdx.x;
+  if (i >= to.steps) return;
+  Place a = to.At(i), b = from.At(i);
+  C p = Widen(static_cast<const T*>(x.p)[b.of[0]]), m = Widen(static_cast<const T*>(x.m)[b.of[1]]),
+    v = Widen(static_cast<const T*>(x.v)[b.of[2]]);
+  k.Update(p, m, v, C(Widen(static_cast<const G*>(x.g)[a.of[3]])));
+  static_cast<T*>(x.new_p)[a.of[0]] = Narrow<T>(p);
+  static_cast<T*>(x.new_m)[a.of[1]] = Narrow<T>(m);
+  static_cast<T*>(x.new_v)[a.of[2]] = Narrow<T>(v);
+}
+
+template <class T, class G>
+void Update(const KernelCall& call, const Tensors& x, const Settings& settings) {
+  const TensorView* all[] = {&call.out[0], &call.out[1], &call.out[2], &call.in[3],
+                             &call.in[0],  &call.in[1],  &call.in[2]};
+  Nest nest = Nest::Over(all);
+  cudaStream_t stream = DeviceOf(call).stream();
+  constexpr int V = std::min(kPack<T>, kPack<G>);
+  bool dense = nest.rank <= 1 && nest.Count() % V == 0;
+  for (const TensorView* view : all) dense &= Aligned16(view->data);
+  for (int o = 0; o < nest.operands; o++) dense &= nest.inner_stride(o) == 1;
+  if (dense) {
+    int64_t packs = nest.Count() / V, most = int64_t(DeviceOf(call).multiprocessors()) * 16;
+    DenseUpdate<T, G, V>
+        <<<unsigned(std::min(CeilDiv(packs, kThreads), most)), kThreads, 0, stream>>>(x, settings, packs);
+    WEFT_CUDA_LAUNCHED("adamw");
+    return;
+  }
+  Nest to(4), from(3);
+  for (int d = 0; d < nest.rank; d++) {
+    const Offsets& s = nest.strides[size_t(d)];
+    to.Add(nest.extents[size_t(d)], {s[0], s[1], s[2], s[3]});
+    from.Add(nest.extents[size_t(d)], {s[4], s[5], s[6]});
+  }
+  WEFT_CHECK(nest.Count() <= INT32_MAX,
+             "adamw on CUDA: more than 2^31 elements that are not dense; shard the parameter");
+  StridedUpdate<T, G>
+      <<<Blocks(uint32_t(nest.Count()), kThreads), kThreads, 0, stream>>>(Walk(to, {}), Walk(from, {}), x, settings);
+  WEFT_CUDA_LAUNCHED("adamw");
+}
+
+void AdamW(const KernelCall& call) {
+  if (call.out[0].NumElements() == 0) return;
+  const TensorView &p = call.in[0], &m = call.in[1], &v = call.in[2], &g = call.in[3];
+  WEFT_CHECK(m.dtype == p.dtype && v.dtype == p.dtype, "adamw on CUDA: expected moments of the parameter's dtype");
+  Tensors x{p.data, m.data, v.data, g.data, call.out[0].data, call.out[1].data, call.out[2].data};
+  Settings settings{call.attrs->Float("beta1"),
+                    call.attrs->Float("beta2"),
+                    call.attrs->Float("eps"),
+                    call.attrs->Float("weight_decay"),
+                    call.in[4].data,
+                    call.in[5].data,
+                    call.in[6].as<const int64_t>()};
+  DispatchFloating(p.dtype, [&](auto t) {
+    DispatchFloating(g.dtype, [&](auto u) { Update<decltype(t), decltype(u)>(call, x, settings); });
+  });
+}
+
+}  // namespace
+
+void AddAdamW(KernelTable& table) { table.Add(Op::kAdamW, {.run = &AdamW, .any_strides = true, .in_place = true}); }
+
+}  // namespace weft::cuda

@@ -1,0 +1,179 @@
+// Reductions over one dim. Where outputs are neighbours in storage a thread takes a vector of them and walks down the
+// dim; few outputs share the dim out over blocks, whose parts are added in order. Elsewhere a warp or a block takes one
+// output.
+#include "core/ops/reduce.h"
+
+#include "kernels/cuda/block.cuh"
+#include "kernels/cuda/device.h"
+#include "kernels/cuda/families.h"
+#include "kernels/cuda/index.cuh"
+#include "kernels/cuda/reduce.cuh"
+
+namespace weft::cuda {
+namespace {
+
+constexpr int kThreads = 256, kLongRow = 2048;
+constexpr int64_t kEnough = 1 << 17;  // threads that keep the device busy
+constexpr int64_t kShortest = 32;     // terms of a part
+
+struct Dim {
+  const void* x;
+  int64_t length, step;
+};
+
+// What a reduction walks: its outputs (operand 0: out, 1: in), and for each the dim that disappears.
+struct ReducePlan {
+  Nest kept{2};
+  Dim dim;
+  bool columns;  // outputs are neighbours in the input
+  int64_t parts = 1;
+
+  explicit ReducePlan(const KernelCall& call) {
+    const TensorView &x = call.in[0], &y = call.out[0];
+    int which = int(call.attrs->Int("dim"));
+    for (int d = 0, o = 0; d < x.rank; d++)
+      if (d != which) {
+        kept.Add(x.dim(d).extent, {y.dim(o).stride, x.dim(d).stride});
+        o++;
+      }
+    kept.Collapse();
+    dim = {x.data, x.dim(which).extent, x.dim(which).stride};
+    columns = kept.rank > 0 && kept.inner_stride(1) == 1 && kept.inner_extent() >= kWarp;
+    if (columns)
+      parts = std::clamp<int64_t>(kEnough / std::max<int64_t>(outputs(), 1), 1,
+                                  std::max<int64_t>(dim.length / kShortest, 1));
+  }
+  int64_t outputs() const { return kept.Count(); }
+};
+
+size_t ReduceWorkspace(const KernelCall& call) {
+  ReducePlan plan(call);
+  return plan.parts > 1 ? size_t(plan.parts * plan.outputs()) * sizeof(double) : 0;
+}
+
+// Thread: V outputs, part blockIdx.y of the dim. `partial` [parts, outputs] or null: then y is written.
+template <Kind kind, class T, int V>
+__global__ void __launch_bounds__(kThreads)
+    ReduceColumns(const __grid_constant__ Walk walk, Dim dim, int64_t per_part, T* y, Running<kind, T>* partial,
+                  int64_t outputs, int64_t first) {
+  using A = Running<kind, T>;
+  uint32_t step = blockIdx.x * kThreads + threadIdx.x;
+  if (step >= walk.steps) return;
+  Place at = walk.At(step);
+  int64_t begin = blockIdx.y * per_part, end = min(begin + per_part, dim.length);
+  const T* x = static_cast<const T*>(dim.x) + at.of[1];
+  A total[V];
+#pragma unroll
+  for (int v = 0; v < V; v++) total[v] = Identity<kind, A>();
+#pragma unroll 4
+  for (int64_t i = begin; i < end; i++) {
+    auto pack = *reinterpret_cast<const Pack<T, V>*>(x + i * dim.step);  // [V]
+#pragma unroll
+    for (int v = 0; v < V; v++) total[v] = Join<kind>()(total[v], Term<kind>(pack.v[v]));
+  }
+  if (partial) {
+#pragma unroll
+    for (int v = 0; v < V; v++) partial[blockIdx.y * outputs + first + int64_t(step) * V + v] = total[v];
+  } else {
+    Pack<T, V> result;  // [V]
+#pragma unroll
+    for (int v = 0; v < V; v++) result.v[v] = Result<T>(total[v]);
+    *reinterpret_cast<Pack<T, V>*>(y + at.of[0]) = result;
+  }
+}
+
+template <Kind kind, class T>
+__global__ void __launch_bounds__(kThreads)
+    JoinParts(const __grid_constant__ Walk walk, const Running<kind, T>* partial, int64_t parts, int64_t outputs,
+              int64_t first, T* y) {
+  uint32_t step = blockIdx.x * kThreads + threadIdx.x;
+  if (step >= walk.steps) return;
+  Running<kind, T> total = Identity<kind, Running<kind, T>>();
+  for (int64_t p = 0; p < parts; p++) total = Join<kind>()(total, partial[p * outputs + first + step]);
+  y[walk.At(step).of[0]] = Result<T>(total);
+}
+
+// `threads` of them take one output; 32: a warp, and the block several outputs.
+template <Kind kind, class T, int threads>
+__global__ void __launch_bounds__(kThreads) ReduceRows(const __grid_constant__ Walk walk, Dim dim, T* y) {
+  using A = Running<kind, T>;
+  __shared__ A shared[kThreads / kWarp];
+  uint32_t step = blockIdx.x * (kThreads / threads) + threadIdx.x / threads;
+  if (step >= walk.steps) return;  // all threads of an output together
+  Place at = walk.At(step);
+  const T* x = static_cast<const T*>(dim.x) + at.of[1];
+  A total = Identity<kind, A>();
+#pragma unroll 4
+  for (int64_t i = threadIdx.x % threads; i < dim.length; i += threads)
+    total = Join<kind>()(total, Term<kind>(x[i * dim.step]));
+  total = threads == kWarp ? WarpReduce(total, Join<kind>()) : BlockReduce(total, Join<kind>(), shared);
+  if (threadIdx.x % threads == 0) y[at.of[0]] = Result<T>(total);
+}
+
+bool Divisible(const Nest& nest, int64_t v) {
+  if (nest.inner_extent() % v || nest.inner_stride(0) != 1) return false;
+  for (int d = 0; d + 1 < nest.rank; d++)
+    if (nest.strides[size_t(d)][0] % v || nest.strides[size_t(d)][1] % v) return false;
+  return true;
+}
+
+template <Kind kind, class T, int V>
+void LaunchColumns(const KernelCall& call, const ReducePlan& plan, Nest vectors) {
+  auto* partial = plan.parts > 1 ? static_cast<Running<kind, T>*>(call.workspace) : nullptr;
+  vectors.extents[size_t(vectors.rank - 1)] /= V;
+  for (size_t o = 0; o < 2; o++) vectors.strides[size_t(vectors.rank - 1)][o] *= V;
+  cudaStream_t stream = DeviceOf(call).stream();
+  int64_t per_part = CeilDiv(plan.dim.length, plan.parts), first = 0;
+  ForEachWalk(vectors, {}, [&](const Walk& walk) {
+    dim3 grid(Blocks(walk.steps, kThreads), unsigned(plan.parts));
+    ReduceColumns<kind, T, V>
+        <<<grid, kThreads, 0, stream>>>(walk, plan.dim, per_part, call.out[0].as<T>(), partial, plan.outputs(), first);
+    WEFT_CUDA_LAUNCHED("reduce columns");
+    first += int64_t(walk.steps) * V;
+  });
+  if (!partial) return;
+  first = 0;
+  ForEachWalk(plan.kept, {}, [&](const Walk& walk) {
+    JoinParts<kind, T><<<Blocks(walk.steps, kThreads), kThreads, 0, stream>>>(walk, partial, plan.parts, plan.outputs(),
+                                                                              first, call.out[0].as<T>());
+    WEFT_CUDA_LAUNCHED("reduce parts");
+    first += walk.steps;
+  });
+}
+
+template <Kind kind, class T>
+void ReduceAs(const KernelCall& call) {
+  ReducePlan plan(call);
+  T* y = call.out[0].as<T>();
+  if (plan.columns) {
+    constexpr int V = kPack<T>;
+    bool vectors = Divisible(plan.kept, V) && plan.dim.step % V == 0 && Aligned16(plan.dim.x) && Aligned16(y);
+    return vectors ? LaunchColumns<kind, T, V>(call, plan, plan.kept)
+                   : LaunchColumns<kind, T, 1>(call, plan, plan.kept);
+  }
+  bool block = plan.dim.length >= kLongRow;
+  ForEachWalk(plan.kept, {}, [&](const Walk& walk) {
+    cudaStream_t stream = DeviceOf(call).stream();
+    if (block)
+      ReduceRows<kind, T, kThreads><<<walk.steps, kThreads, 0, stream>>>(walk, plan.dim, y);
+    else
+      ReduceRows<kind, T, kWarp><<<Blocks(walk.steps, kThreads / kWarp), kThreads, 0, stream>>>(walk, plan.dim, y);
+    WEFT_CUDA_LAUNCHED("reduce rows");
+  });
+}
+
+template <Kind kind>
+void Reduce(const KernelCall& call) {
+  Dispatch(call.in[0].dtype, [&](auto zero) { ReduceAs<kind, decltype(zero)>(call); });
+}
+
+}  // namespace
+
+void AddFolds(KernelTable& table) {
+  table.Add(Op::kReduceSum, {.run = &Reduce<Kind::kSum>, .workspace = &ReduceWorkspace, .any_strides = true});
+  table.Add(Op::kReduceMax, {.run = &Reduce<Kind::kMax>, .workspace = &ReduceWorkspace, .any_strides = true});
+  table.Add(Op::kReduceMin, {.run = &Reduce<Kind::kMin>, .workspace = &ReduceWorkspace, .any_strides = true});
+  table.Add(Op::kReduceProd, {.run = &Reduce<Kind::kProd>, .workspace = &ReduceWorkspace, .any_strides = true});
+}
+
+}  // namespace weft::cuda

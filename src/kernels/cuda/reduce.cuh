@@ -1,0 +1,58 @@
+// The folds of reductions: neutral element, joining, and the type of the running value. Sums and products of floats run
+// in f64, as on the CPU: only the last rounding shows, however terms are spread over threads and ranks.
+#pragma once
+#include <cfloat>
+#include <climits>
+
+#include "kernels/cuda/convert.cuh"
+
+namespace weft::cuda {
+
+enum class Kind { kSum, kMax, kMin, kProd };
+
+// Integers all compute in i64.
+template <class T>
+using FoldOf = std::conditional_t<std::is_integral_v<T>, int64_t, Compute<T>>;
+template <Kind kind, class T>
+using Running =
+    std::conditional_t<!std::is_integral_v<T> && (kind == Kind::kSum || kind == Kind::kProd), double, FoldOf<T>>;
+
+template <Kind kind, class A>
+__device__ __forceinline__ A Identity() {
+  if constexpr (kind == Kind::kSum)
+    return A(0);
+  else if constexpr (kind == Kind::kProd)
+    return A(1);
+  else if constexpr (std::is_integral_v<A>)
+    return kind == Kind::kMax ? A(LLONG_MIN) : A(LLONG_MAX);
+  else
+    return kind == Kind::kMax ? -A(INFINITY) : A(INFINITY);
+}
+
+// A NaN stays: max and min take it and then keep it.
+template <Kind kind>
+struct Join {
+  template <class A>
+  __device__ __forceinline__ A operator()(A a, A b) const {
+    if constexpr (kind == Kind::kSum)
+      return a + b;
+    else if constexpr (kind == Kind::kProd)
+      return a * b;
+    else if constexpr (kind == Kind::kMax)
+      return b > a || b != b ? b : a;
+    else
+      return b < a || b != b ? b : a;
+  }
+};
+
+template <Kind kind, class T>
+__device__ __forceinline__ Running<kind, T> Term(T value) {
+  return Running<kind, T>(FoldOf<T>(Widen(value)));
+}
+// Rounds to the compute type first, as the CPU does.
+template <class T, class A>
+__device__ __forceinline__ T Result(A total) {
+  return Narrow<T>(FoldOf<T>(total));
+}
+
+}  // namespace weft::cuda
