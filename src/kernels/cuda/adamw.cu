@@ -56,29 +56,29 @@ struct Tensors {
   void *new_p, *new_m, *new_v;
 };
 
-// Dense, p, m and v of one type; V elements at once.
-template <class T, class G, int V>
+// Dense; V elements at once.
+template <class T, class M, class G, int V>
 __global__ void __launch_bounds__(kThreads) DenseUpdate(Tensors x, Settings settings, int64_t packs) {
   using C = Compute<T>;
   Coefficients<C> k = Shared<C>(settings);
   for (int64_t i = int64_t(blockIdx.x) * kThreads + threadIdx.x; i < packs; i += int64_t(gridDim.x) * kThreads) {
-    auto p = static_cast<const Pack<T, V>*>(x.p)[i], m = static_cast<const Pack<T, V>*>(x.m)[i],
-         v = static_cast<const Pack<T, V>*>(x.v)[i];  // [V]
-    auto g = static_cast<const Pack<G, V>*>(x.g)[i];  // [V]
+    auto p = static_cast<const Pack<T, V>*>(x.p)[i];                                              // [V]
+    auto m = static_cast<const Pack<M, V>*>(x.m)[i], v = static_cast<const Pack<M, V>*>(x.v)[i];  // [V]
+    auto g = static_cast<const Pack<G, V>*>(x.g)[i];                                              // [V]
 #pragma unroll
     for (int j = 0; j < V; j++) {
       C pj = Widen(p.v[j]), mj = Widen(m.v[j]), vj = Widen(v.v[j]);
       k.Update(pj, mj, vj, C(Widen(g.v[j])));
-      p.v[j] = Narrow<T>(pj), m.v[j] = Narrow<T>(mj), v.v[j] = Narrow<T>(vj);
+      p.v[j] = Narrow<T>(pj), m.v[j] = Narrow<M>(mj), v.v[j] = Narrow<M>(vj);
     }
     static_cast<Pack<T, V>*>(x.new_p)[i] = p;
-    static_cast<Pack<T, V>*>(x.new_m)[i] = m;
-    static_cast<Pack<T, V>*>(x.new_v)[i] = v;
+    static_cast<Pack<M, V>*>(x.new_m)[i] = m;
+    static_cast<Pack<M, V>*>(x.new_v)[i] = v;
   }
 }
 
 // Any strides: `to` walks new_p, new_m, new_v and g, `from` the old ones.
-template <class T, class G>
+template <class T, class M, class G>
 __global__ void __launch_bounds__(kThreads)
     StridedUpdate(const __grid_constant__ Walk to, const __grid_constant__ Walk from, Tensors x, Settings settings) {
   using C = Compute<T>;
@@ -86,27 +86,27 @@ __global__ void __launch_bounds__(kThreads)
   uint32_t i = blockIdx.x * kThreads + threadIdx.x;
   if (i >= to.steps) return;
   Place a = to.At(i), b = from.At(i);
-  C p = Widen(static_cast<const T*>(x.p)[b.of[0]]), m = Widen(static_cast<const T*>(x.m)[b.of[1]]),
-    v = Widen(static_cast<const T*>(x.v)[b.of[2]]);
+  C p = Widen(static_cast<const T*>(x.p)[b.of[0]]), m = Widen(static_cast<const M*>(x.m)[b.of[1]]),
+    v = Widen(static_cast<const M*>(x.v)[b.of[2]]);
   k.Update(p, m, v, C(Widen(static_cast<const G*>(x.g)[a.of[3]])));
   static_cast<T*>(x.new_p)[a.of[0]] = Narrow<T>(p);
-  static_cast<T*>(x.new_m)[a.of[1]] = Narrow<T>(m);
-  static_cast<T*>(x.new_v)[a.of[2]] = Narrow<T>(v);
+  static_cast<M*>(x.new_m)[a.of[1]] = Narrow<M>(m);
+  static_cast<M*>(x.new_v)[a.of[2]] = Narrow<M>(v);
 }
 
-template <class T, class G>
+template <class T, class M, class G>
 void Update(const KernelCall& call, const Tensors& x, const Settings& settings) {
   const TensorView* all[] = {&call.out[0], &call.out[1], &call.out[2], &call.in[3],
                              &call.in[0],  &call.in[1],  &call.in[2]};
   Nest nest = Nest::Over(all);
   cudaStream_t stream = DeviceOf(call).stream();
-  constexpr int V = std::min(kPack<T>, kPack<G>);
+  constexpr int V = std::min({kPack<T>, kPack<M>, kPack<G>});
   bool dense = nest.rank <= 1 && nest.Count() % V == 0;
   for (const TensorView* view : all) dense &= Aligned16(view->data);
   for (int o = 0; o < nest.operands; o++) dense &= nest.inner_stride(o) == 1;
   if (dense) {
     int64_t packs = nest.Count() / V, most = int64_t(DeviceOf(call).multiprocessors()) * 16;
-    DenseUpdate<T, G, V>
+    DenseUpdate<T, M, G, V>
         <<<unsigned(std::min(CeilDiv(packs, kThreads), most)), kThreads, 0, stream>>>(x, settings, packs);
     WEFT_CUDA_LAUNCHED("adamw");
     return;
@@ -119,15 +119,24 @@ void Update(const KernelCall& call, const Tensors& x, const Settings& settings) 
   }
   WEFT_CHECK(nest.Count() <= INT32_MAX,
              "adamw on CUDA: more than 2^31 elements that are not dense; shard the parameter");
-  StridedUpdate<T, G>
+  StridedUpdate<T, M, G>
       <<<Blocks(uint32_t(nest.Count()), kThreads), kThreads, 0, stream>>>(Walk(to, {}), Walk(from, {}), x, settings);
   WEFT_CUDA_LAUNCHED("adamw");
+}
+
+// Calls fn with a value of the dtype, which is T's or the one that T computes in.
+template <class T, class Fn>
+void DispatchWider(DType dtype, DType own, const char* what, Fn&& fn) {
+  WEFT_CHECK(dtype == own || dtype == AccumulateType(own), std::string("adamw on CUDA: expected ") + what + " in " +
+                                                               Name(own) + " or " + Name(AccumulateType(own)) +
+                                                               ", got " + Name(dtype));
+  dtype == own ? fn(T{}) : fn(Compute<T>{});
 }
 
 void AdamW(const KernelCall& call) {
   if (call.out[0].NumElements() == 0) return;
   const TensorView &p = call.in[0], &m = call.in[1], &v = call.in[2], &g = call.in[3];
-  WEFT_CHECK(m.dtype == p.dtype && v.dtype == p.dtype, "adamw on CUDA: expected moments of the parameter's dtype");
+  WEFT_CHECK(m.dtype == v.dtype, "adamw on CUDA: expected both moments in one dtype");
   Tensors x{p.data, m.data, v.data, g.data, call.out[0].data, call.out[1].data, call.out[2].data};
   Settings settings{call.attrs->Float("beta1"),
                     call.attrs->Float("beta2"),
@@ -137,7 +146,14 @@ void AdamW(const KernelCall& call) {
                     call.in[5].data,
                     call.in[6].as<const int64_t>()};
   DispatchFloating(p.dtype, [&](auto t) {
-    DispatchFloating(g.dtype, [&](auto u) { Update<decltype(t), decltype(u)>(call, x, settings); });
+    using T = decltype(t);
+    DispatchWider<T>(m.dtype, p.dtype, "moments", [&](auto moment) {
+      using M = decltype(moment);
+      // Gradients may be narrower than master weights: they are summed over ranks in precision.reduce.
+      if (std::is_same_v<T, float> && g.dtype == DType::kBF16) return Update<float, float, BF16>(call, x, settings);
+      DispatchWider<T>(g.dtype, p.dtype, "the gradient",
+                       [&](auto gradient) { Update<T, M, decltype(gradient)>(call, x, settings); });
+    });
   });
 }
 

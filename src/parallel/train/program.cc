@@ -249,7 +249,7 @@ void InitParameters(State& state, Transformer& model, const StepOptions& o, cons
     EagerBuilder eager(runtime, state.binder(), {o.seed, RandomPhase::kInit});
     BuilderScope builder(eager);
     ModuleScope path(p->path());
-    eager.step = eager.first_row = eager.FromLocal(Tensor::Scalar(0, DType::kI64), {}, replicated);
+    eager.step = eager.first_row = eager.FromLocal(Tensor::Scalar(0, DType::kI64).To(runtime.memory()), {}, replicated);
     DType dtype = o.model.precision.params;
     Var value = p->init().kind == Init::kNormal ? Scale(RandomNormal(dtype, p->shape()), p->init().std)
                                                 : Full(p->init().kind == Init::kOnes ? 1 : 0, dtype, p->shape());
