@@ -5,8 +5,24 @@ namespace weft::test {
 namespace {
 
 constexpr double kEps = 1e-5;
-std::vector<Shape> Shapes() { return {{1}, {7}, {700}, {0, 5}, {3, 1}, {5, 64}, {2, 3, 33}, {100, 40}, {600, 16}}; }
+std::vector<Shape> Shapes() {
+  return {{1},       {7},       {700},     {0, 5},    {3, 1},    {5, 64},   {2, 3, 33},
+          {100, 40}, {600, 16}, {50, 768}, {3, 1600}, {7, 4096}, {2, 20000}};
+}
 DType Accumulate(DType dtype) { return AccumulateType(dtype); }
+
+// Boxes of a test: padded, or dense, as whole tensors are and as kernels of wide loads like them.
+struct Maker {
+  Rng& rng;
+  bool dense;
+  Box Out(DType dtype, const Shape& shape) { return dense ? Box(dtype, shape) : PaddedBox(rng, dtype, shape); }
+  Box In(DType dtype, const Shape& shape, double low = -2, double high = 2) {
+    Box box = Out(dtype, shape);
+    std::uniform_real_distribution<double> uniform(low, high);
+    for (int64_t i = 0; i < box.count(); i++) box.Set(i, uniform(rng));
+    return box;
+  }
+};
 
 struct Row {
   Values h;  // the normalised row
@@ -22,16 +38,16 @@ Row Normalise(const Values& x, size_t begin, size_t n, bool center) {
   return r;
 }
 
-void Check(Rng& rng, DType dtype, const Shape& shape, bool layer, int threads) {
-  SCOPED_TRACE(testing::Message() << (layer ? "layer_norm " : "rms_norm ") << Name(dtype) << ToString(shape));
+void Check(Rng& rng, DType dtype, const Shape& shape, bool layer, bool dense, int threads) {
+  SCOPED_TRACE(testing::Message() << (layer ? "layer_norm " : "rms_norm ") << Name(dtype) << ToString(shape)
+                                  << (dense ? " dense" : ""));
   Shape channels{shape.back()}, rows(shape.begin(), shape.end() - 1);
   size_t n = size_t(shape.back()), count = size_t(NumElements(rows));
-  Box x = RandomBox(rng, dtype, shape, -1, 3), w = RandomBox(rng, dtype, channels),
-      bias = RandomBox(rng, dtype, channels);
-  Box y = PaddedBox(rng, dtype, shape), mean = PaddedBox(rng, Accumulate(dtype), rows),
-      rstd = PaddedBox(rng, Accumulate(dtype), rows);
-  Box dy = RandomBox(rng, dtype, shape), dx = PaddedBox(rng, dtype, shape), dw = PaddedBox(rng, dtype, channels),
-      db = PaddedBox(rng, dtype, channels);
+  Maker make{rng, dense};
+  Box x = make.In(dtype, shape, -1, 3), w = make.In(dtype, channels), bias = make.In(dtype, channels);
+  Box y = make.Out(dtype, shape), mean = make.Out(Accumulate(dtype), rows), rstd = make.Out(Accumulate(dtype), rows);
+  Box dy = make.In(dtype, shape), dx = make.Out(dtype, shape), dw = make.Out(dtype, channels),
+      db = make.Out(dtype, channels);
   Attrs attrs{{"eps", kEps}};
   if (layer) {
     RunKernel(Op::kLayerNorm, attrs, {&x, &w, &bias}, {&y, &mean, &rstd}, threads);
@@ -40,6 +56,14 @@ void Check(Rng& rng, DType dtype, const Shape& shape, bool layer, int threads) {
     RunKernel(Op::kRmsNorm, attrs, {&x, &w}, {&y, &rstd}, threads);
     RunKernel(Op::kRmsNormGrad, attrs, {&x, &w, &rstd, &dy}, {&dx, &dw}, threads);
   }
+  // The same with a term added to dx, where there is such a kernel.
+  Op add_op = layer ? Op::kLayerNormGradAdd : Op::kRmsNormGradAdd;
+  Box term = make.In(dtype, shape), dx_term = make.Out(dtype, shape), dw_term = make.Out(dtype, channels),
+      db_term = make.Out(dtype, channels);
+  bool adds = Table().Has(add_op);
+  if (adds && layer)
+    RunKernel(add_op, attrs, {&x, &w, &mean, &rstd, &dy, &term}, {&dx_term, &dw_term, &db_term}, threads);
+  if (adds && !layer) RunKernel(add_op, attrs, {&x, &w, &rstd, &dy, &term}, {&dx_term, &dw_term}, threads);
   Values vx = x.All(), vw = w.All(), vb = bias.All(), vdy = dy.All(), want_y, want_mean, want_rstd, want_dx, want_dw(n),
          want_db(n);
   double largest_rstd = 0;
@@ -64,6 +88,11 @@ void Check(Rng& rng, DType dtype, const Shape& shape, bool layer, int threads) {
   ExpectClose(y, want_y, tolerance, grow);
   ExpectClose(rstd, want_rstd, Tolerance(Accumulate(dtype), 4));
   ExpectClose(dx, want_dx, tolerance, 8 * grow);
+  if (adds) {
+    EXPECT_EQ(dw_term.All(), dw.All());
+    for (size_t i = 0; i < want_dx.size(); i++) want_dx[i] += term.Get(int64_t(i));
+    ExpectClose(dx_term, want_dx, tolerance, 8 * grow);
+  }
   ExpectClose(dw, want_dw, tolerance, std::sqrt(double(count)) * grow);
   if (layer) {
     ExpectClose(mean, want_mean, Tolerance(Accumulate(dtype), 2));
@@ -76,7 +105,7 @@ TEST(Norm, ForwardAndBackwardFollowTheFormula) {
   for (DType dtype : Floats())
     for (const Shape& shape : Shapes())
       for (bool layer : {false, true})
-        for (int threads : {1, 3}) Check(rng, dtype, shape, layer, threads);
+        for (bool dense : {false, true}) Check(rng, dtype, shape, layer, dense, dense ? 1 : 3);
 }
 
 }  // namespace

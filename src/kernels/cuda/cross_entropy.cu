@@ -9,11 +9,11 @@
 
 #include "core/ops/loss.h"
 #include "kernels/cuda/block.cuh"
-#include "kernels/cuda/convert.cuh"
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/elementwise.h"
 #include "kernels/cuda/families.h"
 #include "kernels/cuda/row_walk.cuh"
+#include "kernels/cuda/vector.cuh"
 
 namespace weft::cuda {
 namespace {
@@ -75,32 +75,31 @@ struct Running {
   C shift = -std::numeric_limits<C>::max(), sum = 0, total = 0;  // of exponentials; of logits
 
   template <int V, int N>
-  __device__ __forceinline__ void Add(const Pack<T, V> (&x)[N], bool totals) {
-    C largest = Widen(x[0].v[0]);
+  __device__ __forceinline__ void Add(const Vector<T, V> (&x)[N], bool totals) {
+    C largest = x[0][0];
 #pragma unroll
-    for (int i = 1; i < N * V; i++) largest = MaxOf()(Widen(x[i / V].v[i % V]), largest);
+    for (int i = 1; i < N * V; i++) largest = std::fmax(x[i / V][i % V], largest);
     C before = shift;
-    shift = MaxOf()(largest * Exponent<T>::kRate, shift);
+    shift = std::fmax(largest * Exponent<T>::kRate, shift);
     sum *= Exponent<T>::Of(before - shift);
 #pragma unroll
-    for (int i = 0; i < N * V; i++) sum += Exponent<T>::Shifted(Widen(x[i / V].v[i % V]), shift);
+    for (int i = 0; i < N * V; i++) sum += Exponent<T>::Shifted(x[i / V][i % V], shift);
     if (!totals) return;
 #pragma unroll
-    for (int i = 0; i < N * V; i++) total += Widen(x[i / V].v[i % V]);
+    for (int i = 0; i < N * V; i++) total += x[i / V][i % V];
   }
 
   template <int V>
   __device__ __forceinline__ void AddRow(const T* row, int64_t columns, bool totals) {
-    auto* x = reinterpret_cast<const Pack<T, V>*>(row);
     int64_t vectors = columns / V, at = threadIdx.x;
     for (; at + (kUnroll - 1) * kThreads < vectors; at += kUnroll * kThreads) {
-      Pack<T, V> several[kUnroll];  // [kUnroll, V]
+      Vector<T, V> several[kUnroll];  // [kUnroll, V]
 #pragma unroll
-      for (int u = 0; u < kUnroll; u++) several[u] = x[at + u * kThreads];
+      for (int u = 0; u < kUnroll; u++) several[u] = Vector<T, V>::Load(row + (at + u * kThreads) * V);
       Add(several, totals);
     }
     for (; at < vectors; at += kThreads) {
-      Pack<T, V> one[1] = {x[at]};  // [1, V]
+      Vector<T, V> one[1] = {Vector<T, V>::Load(row + at * V)};  // [1, V]
       Add(one, totals);
     }
   }
@@ -153,16 +152,17 @@ struct RowGrad {
     even = C(args.smoothing) / C(args.columns);
     at_target = C(1) - C(args.smoothing);
   }
-  // `place`: of the target in the vector, maybe outside.
+  // `first`: the column at which the vector begins.
   template <int V>
-  __device__ __forceinline__ Pack<T, V> Of(const Pack<T, V>& x, int64_t place) const {
-    Pack<T, V> d;  // [V]
+  __device__ __forceinline__ Vector<T, V> Of(const Vector<T, V>& x, int64_t first) const {
+    int place = target >= first && target < first + V ? int(target - first) : -1;  // of the target in the vector
+    C d[V];                                                                        // [V]
 #pragma unroll
     for (int v = 0; v < V; v++) {
-      C p = Exponent<T>::Of((Widen(x.v[v]) - lse) * Exponent<T>::kRate) - (place == v ? at_target : C(0));
-      d.v[v] = Narrow<T>(ignored ? C(0) : scale * (p - even));
+      C p = Exponent<T>::Of((x[v] - lse) * Exponent<T>::kRate) - (place == v ? at_target : C(0));
+      d[v] = ignored ? C(0) : scale * (p - even);
     }
-    return d;
+    return Vector<T, V>::Of(d);
   }
 };
 
@@ -171,19 +171,19 @@ template <class T, int V>
 __global__ void __launch_bounds__(kThreads) LossGradKernel(const __grid_constant__ LossArgs<T> args, uint32_t chunks) {
   uint32_t row = blockIdx.x / chunks, chunk = blockIdx.x - row * chunks;
   Place at = args.rows.At(row);
-  auto* x = reinterpret_cast<const Pack<T, V>*>(args.logits + at.of[0]);
-  auto* d = reinterpret_cast<Pack<T, V>*>(args.dlogits + at.of[1]);
+  const T* x = args.logits + at.of[0];
+  T* d = args.dlogits + at.of[1];
   int64_t vectors = args.columns / V;
   int64_t first = vectors * chunk / chunks + threadIdx.x, end = vectors * (chunk + 1) / chunks;
-  Pack<T, V> several[kUnroll];  // [kUnroll, V]
+  Vector<T, V> several[kUnroll];  // [kUnroll, V]
 #pragma unroll
   for (int u = 0; u < kUnroll; u++)
-    if (first + u * kThreads < end) several[u] = x[first + u * kThreads];
+    if (first + u * kThreads < end) several[u] = Vector<T, V>::Load(x + (first + u * kThreads) * V);
   RowGrad<T> grad(args, row);
 #pragma unroll
   for (int u = 0; u < kUnroll; u++) {
     int64_t vector = first + u * kThreads;
-    if (vector < end) d[vector] = grad.Of(several[u], grad.target - vector * V);
+    if (vector < end) grad.Of(several[u], vector * V).Store(d + vector * V);
   }
 }
 

@@ -5,6 +5,8 @@
 
 namespace weft::cuda {
 
+inline constexpr int kAnyRowBlock = 256;  // most threads for a row that does not lie in registers
+
 template <class T>
 struct NormArgs {
   const T *x = nullptr, *weight = nullptr, *bias = nullptr;
@@ -13,73 +15,85 @@ struct NormArgs {
   Walk at;  // operand 0: x, 1: y, 2: rstd, 3: mean
   RowGroups groups;
   int64_t columns = 0;
+  Compute<T> share = 0;  // 1 / columns
 };
 
+// The vector of y that begins at `column`.
+template <bool center, class T>
+__device__ __forceinline__ void StoreNormed(const NormArgs<T>& args, Vector<T> x, Compute<T> mean, Compute<T> rstd,
+                                            int column, T* y) {
+  auto weight = Vector<T>::Load(args.weight + column);  // [V]
+  Vector<T> bias{};                                     // [V]
+  if constexpr (center) bias = Vector<T>::Load(args.bias + column);
+  x.KeepPacked();
+  Compute<T> values[kPack<T>];  // [V]
+#pragma unroll
+  for (int v = 0; v < kPack<T>; v++) {
+    values[v] = (x[v] - mean) * rstd * weight[v];
+    if constexpr (center) values[v] += bias[v];
+  }
+  Vector<T>::Of(values).Store(y + column);
+}
+
 template <bool center, class T, int U>
-__global__ void __launch_bounds__(U == 4 ? 1024 : 512) NormInRegisters(const __grid_constant__ NormArgs<T> args) {
+__global__ void __launch_bounds__(kForwardLimits.threads) NormInRegisters(const __grid_constant__ NormArgs<T> args) {
   using C = Compute<T>;
+  constexpr int V = kPack<T>;
   __shared__ RowSumBuffer<C, 1> buffer;
-  const RowGroups& groups = args.groups;
-  int lane = int(threadIdx.x) % groups.threads;
-  uint32_t row = blockIdx.x * uint32_t(groups.rows) + threadIdx.x / uint32_t(groups.threads);
+  int vectors = args.groups.vectors;
+  uint32_t row = blockIdx.x * blockDim.y + threadIdx.y;
   // Threads behind the last row stay for the barriers.
   bool live = row < args.at.steps;
   Place at = args.at.At(live ? row : 0);
-  Pack16<T> x[U], weight[U], bias[U];  // [U, kPack]
-  LoadVectors(args.x + at.of[0], groups, lane, x);
-  LoadVectors(args.weight, groups, lane, weight);
-  if constexpr (center) LoadVectors(args.bias, groups, lane, bias);
-  C columns = C(args.columns), mean = 0;
+  Vector<T> x[U];  // [U, V]
+  LoadVectors(args.x + at.of[0], vectors, x);
+  C mean = 0;
   if constexpr (center) {
     C sum[1] = {};
 #pragma unroll
-    for (int i = 0; i < U * kPack<T>; i++) sum[0] += Widen(x[i / kPack<T>].v[i % kPack<T>]);
-    SumOverRow(sum, groups.threads, buffer, 0);
-    mean = sum[0] / columns;
+    for (int i = 0; i < U * V; i++) sum[0] += x[i / V][i % V];
+    SumOverRow(sum, buffer, 0);
+    mean = sum[0] * args.share;
+#pragma unroll
+    for (int u = 0; u < U; u++) x[u].KeepPacked();
   }
   C square[1] = {};
 #pragma unroll
-  for (int i = 0; i < U * kPack<T>; i++) {
-    C h = Widen(x[i / kPack<T>].v[i % kPack<T>]) - mean;
-    if (!center || i / kPack<T> * groups.threads + lane < groups.vectors) square[0] += h * h;
+  for (int i = 0; i < U * V; i++) {
+    C h = x[i / V][i % V] - mean;
+    if (!center || i / V * int(blockDim.x) + int(threadIdx.x) < vectors) square[0] += h * h;
   }
-  SumOverRow(square, groups.threads, buffer, 1);
-  C rstd = C(1) / std::sqrt(square[0] / columns + args.eps);
+  SumOverRow(square, buffer, 1);
+  C rstd = rsqrt(square[0] * args.share + args.eps);
   if (!live) return;
 #pragma unroll
   for (int u = 0; u < U; u++) {
-    int vector = u * groups.threads + lane;
-    if (vector >= groups.vectors) break;
-    Pack16<T> y;  // [kPack]
-#pragma unroll
-    for (int v = 0; v < kPack<T>; v++) {
-      C h = (Widen(x[u].v[v]) - mean) * rstd * Widen(weight[u].v[v]);
-      y.v[v] = Narrow<T>(center ? h + Widen(bias[u].v[v]) : h);
-    }
-    reinterpret_cast<Pack16<T>*>(args.y + at.of[1])[vector] = y;
+    int vector = u * int(blockDim.x) + int(threadIdx.x);
+    if (vector >= vectors) break;
+    StoreNormed<center>(args, x[u], mean, rstd, vector * V, args.y + at.of[1]);
   }
-  if (lane != 0) return;
+  if (threadIdx.x != 0) return;
   args.rstd[at.of[2]] = rstd;
   if constexpr (center) args.mean[at.of[3]] = mean;
 }
 
 // Any width and any address: a block takes a row and reads it once per pass.
 template <bool center, class T>
-__global__ void __launch_bounds__(kShortBlock) NormAnyRow(const __grid_constant__ NormArgs<T> args) {
+__global__ void __launch_bounds__(kAnyRowBlock) NormAnyRow(const __grid_constant__ NormArgs<T> args) {
   using C = Compute<T>;
   __shared__ C shared[kWarp];
   Place at = args.at.At(blockIdx.x);
   const T* x = args.x + at.of[0];
   T* y = args.y + at.of[1];
-  C columns = C(args.columns), mean = 0, square = 0;
+  C mean = 0, square = 0;
   if constexpr (center) {
     C sum = 0;
     for (int64_t c = threadIdx.x; c < args.columns; c += blockDim.x) sum += Widen(x[c]);
-    mean = BlockReduce(sum, SumOf(), shared) / columns;
+    mean = BlockReduce(sum, SumOf(), shared) * args.share;
   }
   for (int64_t c = threadIdx.x; c < args.columns; c += blockDim.x)
     square += (Widen(x[c]) - mean) * (Widen(x[c]) - mean);
-  C rstd = C(1) / std::sqrt(BlockReduce(square, SumOf(), shared) / columns + args.eps);
+  C rstd = rsqrt(BlockReduce(square, SumOf(), shared) * args.share + args.eps);
   for (int64_t c = threadIdx.x; c < args.columns; c += blockDim.x) {
     C h = (Widen(x[c]) - mean) * rstd * Widen(args.weight[c]);
     if constexpr (center) h += Widen(args.bias[c]);
@@ -105,7 +119,7 @@ inline size_t NormWorkspace(const KernelCall& call) {
 }
 
 inline unsigned BlockForRow(int64_t columns) {
-  return unsigned(std::min<int64_t>(kShortBlock, RoundUp(std::max<int64_t>(columns, 1), kWarp)));
+  return unsigned(std::min<int64_t>(kAnyRowBlock, RoundUp(std::max<int64_t>(columns, 1), kWarp)));
 }
 
 template <bool center, class T>
@@ -121,17 +135,19 @@ void RunNorm(const KernelCall& call, const char* name) {
   args.eps = C(call.attrs->Float("eps"));
   args.at = WalkRows(x.rank - 1, {&x, &y, &rstd, mean});
   args.columns = ColumnsOf(x);
+  args.share = C(1.0 / double(args.columns));
   auto kernel = &NormAnyRow<center, T>;
-  unsigned blocks = args.at.steps, threads = BlockForRow(args.columns);
+  unsigned blocks = args.at.steps;
+  dim3 threads = BlockForRow(args.columns);
   if constexpr (sizeof(T) <= 4) {
-    args.groups = RowGroups(args.columns, kPack<T>, 1024);
+    args.groups = GroupsOf(args.columns, kPack<T>, kForwardLimits);
     bool aligned =
         RowsAligned<T>(x) && RowsAligned<T>(y) && Aligned16(args.weight) && (!center || Aligned16(args.bias));
     if (args.groups.per_thread && aligned) {
-      kernel = args.groups.per_thread == 1   ? &NormInRegisters<center, T, 1>
-               : args.groups.per_thread == 2 ? &NormInRegisters<center, T, 2>
-                                             : &NormInRegisters<center, T, 4>;
-      blocks = Blocks(args.at.steps, args.groups.rows), threads = unsigned(args.groups.block());
+      constexpr void (*kKernels[])(NormArgs<T>) = {&NormInRegisters<center, T, 1>, &NormInRegisters<center, T, 2>,
+                                                   &NormInRegisters<center, T, 3>, &NormInRegisters<center, T, 4>};
+      kernel = kKernels[args.groups.per_thread - 1];
+      blocks = Blocks(args.at.steps, args.groups.rows), threads = args.groups.shape();
     }
   }
   kernel<<<blocks, threads, 0, DeviceOf(call).stream()>>>(args);

@@ -24,7 +24,7 @@ __device__ __forceinline__ C SumOfColumn(C value, C (&shared)[rows][kColumnTile]
 
 // Any width and any address: a block takes a row and reads it twice.
 template <bool center, class T>
-__global__ void __launch_bounds__(kShortBlock) NormGradAnyRow(const __grid_constant__ NormGradArgs<T> args) {
+__global__ void __launch_bounds__(kAnyRowBlock) NormGradAnyRow(const __grid_constant__ NormGradArgs<T> args) {
   using C = Compute<T>;
   __shared__ C shared[kWarp];
   Place at = args.at.At(blockIdx.x), stats = args.stats.At(blockIdx.x);
@@ -36,8 +36,8 @@ __global__ void __launch_bounds__(kShortBlock) NormGradAnyRow(const __grid_const
     dot += along * ((Widen(x[c]) - mean) * rstd);
     if constexpr (center) sum += along;
   }
-  dot = BlockReduce(dot, SumOf(), shared) / C(args.columns);
-  if constexpr (center) sum = BlockReduce(sum, SumOf(), shared) / C(args.columns);
+  dot = BlockReduce(dot, SumOf(), shared) * args.share;
+  if constexpr (center) sum = BlockReduce(sum, SumOf(), shared) * args.share;
   for (int64_t c = threadIdx.x; c < args.columns; c += blockDim.x) {
     C d = rstd * (Widen(args.weight[c]) * Widen(dy[c]) - sum - (Widen(x[c]) - mean) * rstd * dot);
     if (args.add) d += Widen(args.add[at.of[3] + c]);
@@ -86,13 +86,14 @@ __global__ void __launch_bounds__(kColumnTile* kWarp)
 
 template <class T>
 RowGroups GradGroups(int64_t columns) {
-  return sizeof(T) <= 4 ? RowGroups(columns, kPack<T>, 512) : RowGroups();
+  return sizeof(T) <= 4 ? GroupsOf(columns, kPack<T>, kGradLimits) : RowGroups();
 }
 // Blocks that add up columns: what an H200 runs at a time. Not asked of the device, so that all give the same bits.
 inline int64_t GradBlocks(int64_t rows, const RowGroups& groups) {
-  constexpr int64_t kProcessors = 132, kThreads = 768;
+  constexpr int64_t kProcessors = 132;
+  int64_t threads = groups.per_thread == 1 ? kGradLimits.resident : kGradLimits.resident / 2;
   if (!groups.per_thread) return std::min(CeilDiv(rows, 4 * kColumnRows), 2 * kProcessors);
-  return std::min(CeilDiv(rows, groups.rows), kProcessors * std::max<int64_t>(1, kThreads / groups.block()));
+  return std::min(CeilDiv(rows, groups.rows), kProcessors * (threads / int64_t(groups.block())));
 }
 template <bool center>
 size_t NormGradWorkspace(const KernelCall& call) {
@@ -119,11 +120,12 @@ void LaunchNormGrad(const KernelCall& call, const char* name, const NormGradArgs
   cudaStream_t stream = DeviceOf(call).stream();
   if constexpr (sizeof(T) <= 4) {
     if (vectors) {
-      auto kernel = args.groups.per_thread == 1   ? &NormGradInRegisters<center, T, 1>
-                    : args.groups.per_thread == 2 ? &NormGradInRegisters<center, T, 2>
-                                                  : &NormGradInRegisters<center, T, 4>;
+      constexpr void (*kKernels[])(NormGradArgs<T>) = {
+          &NormGradInRegisters<center, T, 1>, &NormGradInRegisters<center, T, 2>, &NormGradInRegisters<center, T, 3>,
+          &NormGradInRegisters<center, T, 4>};
+      auto* kernel = kKernels[args.groups.per_thread - 1];
       size_t shared = args.groups.rows > 1 ? size_t(args.columns) * (center ? 2 : 1) * sizeof(Compute<T>) : 0;
-      kernel<<<unsigned(blocks), unsigned(args.groups.block()), shared, stream>>>(args);
+      kernel<<<unsigned(blocks), args.groups.shape(), shared, stream>>>(args);
       return WEFT_CUDA_LAUNCHED(name);
     }
   }
@@ -154,6 +156,7 @@ void RunNormGrad(const KernelCall& call, const char* name, bool adds) {
   args.stats = WalkRows(x.rank - 1, {&rstd, mean});
   args.groups = GradGroups<T>(columns);
   args.columns = columns;
+  args.share = C(1.0 / double(columns));
   int64_t blocks = GradBlocks(args.at.steps, args.groups);
   LaunchNormGrad<center, T>(call, name, args, blocks, args.groups.per_thread && GradAligned<T>(call, dy, add));
   constexpr int kSums = center ? 2 : 1;

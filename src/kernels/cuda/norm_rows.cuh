@@ -1,38 +1,56 @@
 // How threads share the rows of a norm, and sums over the threads of a row.
 //
-// A row lies in registers: each of its threads holds 1, 2 or 4 vectors of 16 bytes, neighbours in neighbouring threads.
-// Where rows are short, a block takes several side by side.
+// A row lies in registers: each of its threads holds 1 to 4 vectors of 16 bytes, neighbours in neighbouring threads.
+// Where rows are short, a block takes several: threadIdx.x counts the threads of a row, threadIdx.y the rows.
 #pragma once
 #include "kernels/cuda/block.cuh"
-#include "kernels/cuda/convert.cuh"
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/row_walk.cuh"
+#include "kernels/cuda/vector.cuh"
 
 namespace weft::cuda {
 
-inline constexpr int kShortBlock = 384;  // threads of a block of several rows
-
 struct RowGroups {
   int vectors = 0;     // of a row
-  int per_thread = 0;  // 1, 2 or 4; 0: rows do not lie in registers
+  int per_thread = 0;  // 0: rows do not lie in registers
   int threads = 0;     // of a row: a power of two below a warp, or warps
   int rows = 0;        // of a block
 
-  int block() const { return threads * rows; }
-  RowGroups() = default;
-  RowGroups(int64_t columns, int pack, int most_threads) {
-    if (columns % pack != 0 || columns == 0 || columns / pack > 4 * most_threads) return;
-    vectors = int(columns / pack);
-    // Two vectors a thread keep more loads under way, but not where many threads would hold nothing.
-    int64_t with_one = RoundUp(vectors, kWarp), with_two = 2 * RoundUp(CeilDiv(vectors, 2), kWarp);
-    per_thread = vectors > 1024 ? 4 : with_one <= 512 && 10 * with_two > 11 * with_one ? 1 : 2;
-    int needed = int(CeilDiv(vectors, per_thread));
-    threads = int(RoundUp(needed, kWarp));
-    if (needed <= kWarp / 2)
-      for (threads = 8; threads < needed;) threads *= 2;
-    rows = std::max(1, kShortBlock / threads);
-  }
+  unsigned block() const { return unsigned(threads * rows); }
+  dim3 shape() const { return {unsigned(threads), unsigned(rows)}; }
 };
+
+// What a kernel can take.
+struct RowLimits {
+  int usual;     // vectors of a thread, unless rows need the four that all can take
+  int threads;   // of a block
+  int resident;  // threads of a multiprocessor with one vector a thread, and half of that with more
+};
+inline constexpr RowLimits kForwardLimits{4, 1024, 2048}, kGradLimits{2, 512, 1024};
+
+inline RowGroups GroupsOf(int64_t columns, int pack, const RowLimits& limits) {
+  RowGroups groups;
+  if (columns % pack != 0 || columns == 0 || columns / pack > 4 * limits.threads) return groups;
+  groups.vectors = int(columns / pack);
+  // A thread has about as much to do for a row as for one of its vectors.
+  int64_t least = INT64_MAX;
+  for (int n : {1, 2, 3, 4}) {
+    int64_t warps = CeilDiv(groups.vectors, n * kWarp), work = warps * (1 + n);
+    if (warps * kWarp > limits.threads || work >= least || (n > limits.usual && least != INT64_MAX)) continue;
+    least = work, groups.per_thread = n;
+  }
+  int needed = int(CeilDiv(groups.vectors, groups.per_thread));
+  groups.threads = int(RoundUp(needed, kWarp));
+  if (needed <= kWarp / 2)
+    for (groups.threads = 8; groups.threads < needed;) groups.threads *= 2;
+  // Several rows, up to 256 threads, where as many threads find room.
+  int room = groups.per_thread == 1 ? limits.resident : limits.resident / 2, most = 0;
+  for (int rows = 1; rows == 1 || rows * groups.threads <= 256; rows++) {
+    int used = room / (groups.threads * rows) * groups.threads * rows;
+    if (used >= most) most = used, groups.rows = rows;
+  }
+  return groups;
+}
 
 // Room for sums over the warps of rows: two buffers used in turn, so that one barrier a sum is enough.
 template <class C, int N>
@@ -40,36 +58,42 @@ struct RowSumBuffer {
   C of[2][N][kWarp];
 };
 
-// Sums N values over the `threads` of a row, in a fixed order; every thread gets the sums. All threads of the block
-// call it together, with `turn` 0 and 1 alternating.
 template <int N, class C>
-__device__ __forceinline__ void SumOverRow(C (&value)[N], int threads, RowSumBuffer<C, N>& buffer, int turn) {
+__device__ __forceinline__ void SumOverLanes(C (&value)[N], int lanes) {
 #pragma unroll
   for (int lane = kWarp / 2; lane > 0; lane /= 2) {
-    if (lane >= threads) continue;
+    if (lane >= lanes) continue;
 #pragma unroll
     for (int n = 0; n < N; n++) value[n] += __shfl_xor_sync(~0u, value[n], lane);
   }
-  if (threads <= kWarp) return;
-  int warp = int(threadIdx.x) / kWarp, warps = threads / kWarp, first = int(threadIdx.x) / threads * warps;
-  if (threadIdx.x % kWarp == 0)
-#pragma unroll
-    for (int n = 0; n < N; n++) buffer.of[turn][n][warp] = value[n];
-  __syncthreads();
-#pragma unroll
-  for (int n = 0; n < N; n++) {
-    value[n] = buffer.of[turn][n][first];
-    for (int w = 1; w < warps; w++) value[n] += buffer.of[turn][n][first + w];
-  }
 }
 
-// The vectors of one thread: numbers u * threads + lane. What lies beyond the row is zero.
+// Sums N values over the threads of a row, in a fixed order; every thread gets the sums. All threads of the block call
+// it together, with `turn` 0 and 1 alternating.
+template <int N, class C>
+__device__ __forceinline__ void SumOverRow(C (&value)[N], RowSumBuffer<C, N>& buffer, int turn) {
+  int threads = int(blockDim.x), lane = int(threadIdx.x) % kWarp;
+  SumOverLanes(value, threads);
+  if (threads <= kWarp) return;
+  int warps = threads / kWarp, first = int(threadIdx.y) * warps;
+  if (lane == 0)
+#pragma unroll
+    for (int n = 0; n < N; n++) buffer.of[turn][n][first + int(threadIdx.x) / kWarp] = value[n];
+  __syncthreads();
+  // The sums of the warps, repeated over the lanes with a period of the power of two that holds them.
+  int from = lane & ((2 << (31 - __clz(warps - 1))) - 1);
+#pragma unroll
+  for (int n = 0; n < N; n++) value[n] = from < warps ? buffer.of[turn][n][first + from] : C(0);
+  SumOverLanes(value, warps);
+}
+
+// The vectors of one thread: numbers u * threads + thread. What lies beyond the row is zero.
 template <class T, int U>
-__device__ __forceinline__ void LoadVectors(const T* row, const RowGroups& groups, int lane, Pack16<T> (&to)[U]) {
+__device__ __forceinline__ void LoadVectors(const T* row, int vectors, Vector<T> (&to)[U]) {
 #pragma unroll
   for (int u = 0; u < U; u++) {
-    int at = u * groups.threads + lane;
-    to[u] = at < groups.vectors ? reinterpret_cast<const Pack16<T>*>(row)[at] : Pack16<T>{};
+    int at = u * int(blockDim.x) + int(threadIdx.x);
+    to[u] = at < vectors ? Vector<T>::Load(row + at * kPack<T>) : Vector<T>{};
   }
 }
 

@@ -3,11 +3,11 @@
 #include <cmath>
 
 #include "core/ops/attention.h"
-#include "kernels/cuda/convert.cuh"
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/elementwise.h"
 #include "kernels/cuda/families.h"
 #include "kernels/cuda/index.cuh"
+#include "kernels/cuda/vector.cuh"
 
 namespace weft::cuda {
 namespace {
@@ -61,28 +61,28 @@ __global__ void __launch_bounds__(kThreads) RotateKernel(const __grid_constant__
   if (step >= args.walk.steps) return;
   Place at = args.walk.At(step);
   int heads = min(kHeads, args.heads - int(at.of[3]));
-  Pack<T, V> low[kHeads], high[kHeads];  // [kHeads, V]
+  Vector<T, V> low[kHeads], high[kHeads];  // [kHeads, V]
 #pragma unroll
   for (int h = 0; h < kHeads; h++) {
     if (h >= heads) break;
     const T* x = args.x + at.of[0] + h * args.x_head;
-    low[h] = *reinterpret_cast<const Pack<T, V>*>(x);
-    high[h] = *reinterpret_cast<const Pack<T, V>*>(x + args.half);
+    low[h] = Vector<T, V>::Load(x);
+    high[h] = Vector<T, V>::Load(x + args.half);
   }
   Pack<C, V> cosine = *reinterpret_cast<const Pack<C, V>*>(args.cosine + at.of[2]);  // [V]
   Pack<C, V> sine = *reinterpret_cast<const Pack<C, V>*>(args.sine + at.of[2]);      // [V]
 #pragma unroll
   for (int h = 0; h < kHeads; h++) {
     if (h >= heads) break;
+    C first[V], second[V];  // [V]
 #pragma unroll
     for (int v = 0; v < V; v++) {
-      C a = Widen(low[h].v[v]), b = Widen(high[h].v[v]);
-      low[h].v[v] = Narrow<T>(a * cosine.v[v] - b * sine.v[v]);
-      high[h].v[v] = Narrow<T>(b * cosine.v[v] + a * sine.v[v]);
+      first[v] = low[h][v] * cosine.v[v] - high[h][v] * sine.v[v];
+      second[v] = high[h][v] * cosine.v[v] + low[h][v] * sine.v[v];
     }
     T* y = args.y + at.of[1] + h * args.y_head;
-    *reinterpret_cast<Pack<T, V>*>(y) = low[h];
-    *reinterpret_cast<Pack<T, V>*>(y + args.half) = high[h];
+    Vector<T, V>::Of(first).Store(y);
+    Vector<T, V>::Of(second).Store(y + args.half);
   }
 }
 
