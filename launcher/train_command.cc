@@ -65,7 +65,7 @@ absl::StatusOr<Job> Load(const Words& words, int world_size) {
   if (absl::Status s = Resolve(*config, world_size); !s.ok()) return s;
   absl::StatusOr<Dataset> data = Dataset::Load(*config);
   if (!data.ok()) return data.status();
-  if (absl::Status s = ResolveVocab(*config, data->tokenizer().vocab()); !s.ok()) return s;
+  if (absl::Status s = ResolveVocab(*config, data->vocab()); !s.ok()) return s;
   return Job{*std::move(config), *std::move(data)};
 }
 

@@ -151,7 +151,7 @@ std::vector<BadCase> BadMeanings() {
       {"missing key", "model: {preset: gpt2_124m}\ndata: {train: a}\ntrain: {steps: 1}\n", {},
        "a.yaml:3:1: train.global_batch", "is required"},
       {"missing key", "model: {preset: gpt2_124m}\ntrain: {steps: 1, global_batch: 1}\n", {},
-       "a.yaml:1:1: data.train", "give a text file or folder, or data.synthetic: true"},
+       "a.yaml:1:1: data.train", "give a text file, token shards or a folder, or data.synthetic: true"},
 
       {"keys disagree", b, {"model.heads=3"}, "a.yaml:1:44: model.dim", "a multiple of model.heads = 3, got 64"},
       {"keys disagree", b, {"model.kv_heads=3"}, "command line: model.kv_heads", "a divisor of model.heads = 4, got 3"},

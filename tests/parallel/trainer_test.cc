@@ -10,7 +10,7 @@
 #include "dist/collectives.h"
 #include "dist/local_group.h"
 #include "kernels/cpu/register.h"
-#include "parallel/temp_folder.h"
+#include "parallel/data_testing.h"
 #include "parallel/train/setup.h"
 
 namespace weft {
@@ -145,6 +145,21 @@ TEST_F(TrainerTest, LabelSmoothingIsTheSameOnEveryMesh) {
         for (size_t i = 0; i < one.size(); i++) EXPECT_NEAR(sharded[i], one[i], 1e-10 * one[i]) << dp << " x " << tp;
       }
     }
+}
+
+// Shards that hold the text's bytes train bit for bit as the text does, on every mesh.
+TEST_F(TrainerTest, TokenShardsTrainAsTheTextTheyHold) {
+  std::string shards = testing_::WriteShards(folder_, "shards", Read(folder_.Path("a.txt")));
+  for (auto [dp, tp] : {std::pair{1, 1}, {2, 2}, {3, 1}}) {
+    Words mesh{fmt::format("mesh.dp={}", dp), fmt::format("mesh.tp={}", tp)}, of_shards = mesh;
+    of_shards.insert(of_shards.end(), {"data.train=" + shards, "model.vocab=256"});
+    std::vector<double> text = Losses(mesh);
+    EXPECT_TRUE(Events(log_)[4]["bits_per_byte"].is_number());
+    EXPECT_EQ(Losses(of_shards), text) << dp << " x " << tp;
+    EXPECT_EQ(Events(log_)[4]["event"], "eval");
+    EXPECT_TRUE(Events(log_)[4]["bits_per_byte"].is_null());
+    EXPECT_TRUE(Events(log_)[4]["bytes"].is_null());
+  }
 }
 
 }  // namespace

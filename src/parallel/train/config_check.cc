@@ -48,7 +48,7 @@ void CheckRequired(const Config& config, Faults& faults) {
   faults.Check(config.train.steps > 0, "train.steps", "is required; add it");
   faults.Check(config.train.global_batch > 0, "train.global_batch", "is required; add it");
   faults.Check(!config.data.train.empty() || config.data.synthetic, "data.train",
-               "is required; give a text file or folder, or data.synthetic: true");
+               "is required; give a text file, token shards or a folder, or data.synthetic: true");
 }
 
 void CheckModel(const Config& config, Faults& faults) {

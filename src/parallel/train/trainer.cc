@@ -105,8 +105,8 @@ absl::Status Trainer::LogStart() {
   start.parameters = parameters;
   start.steps = config_.train.steps;
   start.tokens_per_step = config_.train.global_batch * config_.model.context;
-  start.train_tokens = int64_t(data_.train().size());
-  start.val_tokens = int64_t(data_.val().size());
+  start.train_tokens = data_.train().size();
+  start.val_tokens = data_.val().size();
   fmt::print(
       "{} parameters, {} on {} rank{}, {} tokens a step, {} tokens to train on, {} to validate; {} nodes, {} local, "
       "arena {:.1f} MiB\n",

@@ -27,7 +27,7 @@ class Trainer {
  private:
   struct EvalResult {
     double sum = 0, count = 0;
-    int64_t bytes = 0;
+    std::optional<int64_t> bytes;  // unknown for token shards
   };
   void CheckSameOrder();
   EvalResult Evaluate();
