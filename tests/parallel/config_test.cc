@@ -170,6 +170,9 @@ std::vector<BadCase> BadMeanings() {
       {"overwrites", b, {"log.jsonl=./README.md"}, "command line: log.jsonl", "./README.md, which data.train names"},
       {"overwrites", b, {"log.jsonl=d/a.txt", "data.train=[x, d/*.txt]"}, "command line: log.jsonl", "data.train"},
       {"overwrites", b, {"log.jsonl=v/../v.txt", "data.val=v.txt"}, "command line: log.jsonl", "data.val"},
+      {"keys disagree", b, {"model.family=neox", "model.init=m"}, "command line: model.init",
+       "no table of Hugging Face's names for family neox"},
+      {"overwrites", b, {"log.jsonl=w.st", "model.init=w.st"}, "command line: log.jsonl", "w.st, which model.init names"},
       {"overwrites", b, {"log.jsonl=./a.yaml"}, "command line: log.jsonl", "would overwrite the config a.yaml"},
 
       {"not built", b, {"numerics=invariant"}, "command line: numerics", "invariant is not built yet; use default"},

@@ -42,6 +42,7 @@ struct ModelConfig {
   double dropout = 0;
   bool tie_embeddings = true;
   double norm_eps = 1e-5, rope_theta = 10000;
+  std::string init;  // safetensors; "": random values
 };
 
 struct DataConfig {

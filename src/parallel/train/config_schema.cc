@@ -84,6 +84,8 @@ const std::vector<Field>& Fields() {
        .default_text = "the family's: gpt2 true; llama and neox false"},
       {KEY(model.norm_eps, "epsilon of the norms"), .bounds = Above(0)},
       {KEY(model.rope_theta, "base of the rotary embedding, in families that have one (llama, neox)"), .bounds = Above(0)},
+      {KEY(model.init, "weights to start from: a safetensors file of Hugging Face's, or its folder (gpt2, llama)"),
+       .default_text = "none: random"},
 
       {KEY(data.train, "text files or token shards, folders or globs"), .per_rank = true, .default_text = "required unless synthetic"},
       {KEY(data.val, "validation text or shards, or the fraction of the training data cut off its tail; 0: no evaluation"),
