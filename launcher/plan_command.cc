@@ -36,12 +36,15 @@ absl::StatusOr<int64_t> TakeRanks(Words& overrides) {
 }
 
 // The vocabulary of chars is that of a text, which need not be here: then a note says what was assumed in its place.
+// Token shards have none of their own.
 absl::Status FillVocab(Config& config, std::vector<std::string>& notes) {
   constexpr int64_t kAssumed = 256;
+  absl::StatusOr<DataFiles> files = FindDataFiles(config.data.train);
+  if (files.ok() && files->shards && !config.data.synthetic) return CheckShardKeys(config);
   if (config.data.tokenizer != "chars") return ResolveVocab(config, Tokenizer::Bytes().vocab());
   if (config.model.vocab > 0) return absl::OkStatus();
   absl::StatusOr<Dataset> data = Dataset::Load(config);
-  if (data.ok()) return ResolveVocab(config, data->tokenizer().vocab());
+  if (data.ok()) return ResolveVocab(config, data->vocab());
   notes.push_back(fmt::format("model.vocab = {} is assumed; give model.vocab=N, as tokenizer chars has no text ({})",
                               kAssumed, std::string(data.status().message())));
   return ResolveVocab(config, kAssumed);

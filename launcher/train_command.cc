@@ -13,6 +13,7 @@
 #include "launcher/command.h"
 #include "parallel/train/agreement.h"
 #include "parallel/train/config_check.h"
+#include "parallel/train/initial_weights.h"
 #include "parallel/train/setup.h"
 #include "parallel/train/trainer.h"
 
@@ -65,7 +66,10 @@ absl::StatusOr<Job> Load(const Words& words, int world_size) {
   if (absl::Status s = Resolve(*config, world_size); !s.ok()) return s;
   absl::StatusOr<Dataset> data = Dataset::Load(*config);
   if (!data.ok()) return data.status();
-  if (absl::Status s = ResolveVocab(*config, data->tokenizer().vocab()); !s.ok()) return s;
+  if (absl::Status s = ResolveVocab(*config, data->vocab()); !s.ok()) return s;
+  // The trainer opens the weights; what is wrong with them is said here, before anything starts.
+  if (!config->model.init.empty())
+    if (absl::Status s = InitialWeights::Open(*config).status(); !s.ok()) return s;
   return Job{*std::move(config), *std::move(data)};
 }
 

@@ -151,7 +151,7 @@ std::vector<BadCase> BadMeanings() {
       {"missing key", "model: {preset: gpt2_124m}\ndata: {train: a}\ntrain: {steps: 1}\n", {},
        "a.yaml:3:1: train.global_batch", "is required"},
       {"missing key", "model: {preset: gpt2_124m}\ntrain: {steps: 1, global_batch: 1}\n", {},
-       "a.yaml:1:1: data.train", "give a text file or folder, or data.synthetic: true"},
+       "a.yaml:1:1: data.train", "give a text file, token shards or a folder, or data.synthetic: true"},
 
       {"keys disagree", b, {"model.heads=3"}, "a.yaml:1:44: model.dim", "a multiple of model.heads = 3, got 64"},
       {"keys disagree", b, {"model.kv_heads=3"}, "command line: model.kv_heads", "a divisor of model.heads = 4, got 3"},
@@ -170,6 +170,9 @@ std::vector<BadCase> BadMeanings() {
       {"overwrites", b, {"log.jsonl=./README.md"}, "command line: log.jsonl", "./README.md, which data.train names"},
       {"overwrites", b, {"log.jsonl=d/a.txt", "data.train=[x, d/*.txt]"}, "command line: log.jsonl", "data.train"},
       {"overwrites", b, {"log.jsonl=v/../v.txt", "data.val=v.txt"}, "command line: log.jsonl", "data.val"},
+      {"keys disagree", b, {"model.family=neox", "model.init=m"}, "command line: model.init",
+       "no table of Hugging Face's names for family neox"},
+      {"overwrites", b, {"log.jsonl=w.st", "model.init=w.st"}, "command line: log.jsonl", "w.st, which model.init names"},
       {"overwrites", b, {"log.jsonl=./a.yaml"}, "command line: log.jsonl", "would overwrite the config a.yaml"},
 
       {"not built", b, {"numerics=invariant"}, "command line: numerics", "invariant is not built yet; use default"},

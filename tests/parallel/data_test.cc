@@ -7,61 +7,14 @@
 #include <filesystem>
 
 #include "fmt/format.h"
-#include "parallel/temp_folder.h"
-#include "parallel/train/text_files.h"
+#include "parallel/data_testing.h"
 #include "parallel/train/utf8.h"
 
 namespace weft {
 namespace {
 
 namespace fs = std::filesystem;
-
-using testing_::TempFolder;
-
-Config MakeConfig(const std::string& train, const std::vector<std::string>& overrides) {
-  std::string yaml =
-      "model: {family: gpt2, layers: 1, heads: 1, dim: 4, context: 8}\n"
-      "train: {steps: 1, global_batch: 12}\ndata: {train: '" +
-      train + "'}\n";
-  absl::StatusOr<Config> config = ParseConfig(yaml, "a.yaml", overrides);
-  EXPECT_TRUE(config.ok()) << std::string(config.status().message());
-  return *config;
-}
-
-Dataset MakeDataset(const std::string& train, const std::vector<std::string>& overrides = {}) {
-  absl::StatusOr<Dataset> dataset = Dataset::Load(MakeConfig(train, overrides));
-  EXPECT_TRUE(dataset.ok()) << std::string(dataset.status().message());
-  return *dataset;
-}
-
-struct Batch {
-  Batch(int64_t rows, int64_t context) : tokens(size_t(rows * context), -7), targets(tokens) {}
-  BatchSpan Span() { return {tokens, targets}; }
-  std::vector<int32_t> tokens, targets;  // -7: not written
-  int64_t count = 0;
-};
-
-Batch TrainBatch(const Dataset& dataset, int64_t step, int64_t first_row, int64_t rows) {
-  Batch batch(rows, 8);
-  batch.count = dataset.FillTrain(step, first_row, batch.Span());
-  return batch;
-}
-
-Batch EvalBatch(const Dataset& dataset, int64_t first_window, int64_t rows, int64_t context) {
-  Batch batch(rows, context);
-  batch.count = dataset.FillEval(first_window, dataset.eval_windows(), batch.Span());
-  return batch;
-}
-
-std::string LoadError(const std::string& train, const std::vector<std::string>& overrides = {}) {
-  return std::string(Dataset::Load(MakeConfig(train, overrides)).status().message());
-}
-
-std::string Letters(size_t n) {
-  std::string text;
-  for (size_t i = 0; i < n; i++) text += char('a' + (i * i + i / 7) % 26);
-  return text;
-}
+using namespace testing_;
 
 TEST(Data, BatchesAreTheSameForEverySplitOfTheRows) {
   TempFolder folder;
@@ -129,7 +82,7 @@ TEST(Data, UnshuffledWindowsFollowEachOtherAndWrap) {
   TempFolder folder;
   Dataset dataset = MakeDataset(folder.Write("a.txt", Letters(8 * 5 + 1)), {"data.shuffle=false"});
   Batch first = TrainBatch(dataset, 0, 0, 12);
-  for (size_t i = 0; i < first.tokens.size(); i++) EXPECT_EQ(first.tokens[i], dataset.train()[i % 40]);
+  for (size_t i = 0; i < first.tokens.size(); i++) EXPECT_EQ(first.tokens[i], dataset.train()[int64_t(i) % 40]);
   EXPECT_EQ(TrainBatch(dataset, 1, 0, 1).tokens[0], dataset.train()[12 % 5 * 8]);
 }
 
@@ -181,8 +134,8 @@ TEST(Data, AValFractionIsTheTailOfTheText) {
   TempFolder folder;
   std::string text = Letters(1000), file = folder.Write("a.txt", text);
   Dataset dataset = MakeDataset(file, {"data.val=0.1"});
-  EXPECT_EQ(dataset.train().size(), 900u);
-  EXPECT_EQ(dataset.val().size(), 100u);
+  EXPECT_EQ(dataset.train().size(), 900);
+  EXPECT_EQ(dataset.val().size(), 100);
   EXPECT_EQ(dataset.val()[0], text[900]);
   EXPECT_EQ(MakeDataset(file, {"data.val=0"}).eval_windows(), 0);
   EXPECT_EQ(MakeDataset(file).eval_windows(), 0);
@@ -198,7 +151,7 @@ TEST(Tokenizer, BytesAndCharsGiveTheTextBack) {
   EXPECT_EQ(chars.Decode(*chars.Encode(text)), text);
   EXPECT_EQ(chars.Encode(text)->size(), CountCodePoints(text));
   int64_t total = 0;
-  TokenStream tokens = *chars.Encode(text);
+  std::vector<int32_t> tokens = *chars.Encode(text);
   for (int32_t token : tokens) total += chars.BytesOf(token);
   EXPECT_EQ(total, int64_t(text.size()));
   EXPECT_EQ((*chars.Encode("\n"))[0], 0);  // sorted by code point
@@ -211,7 +164,7 @@ TEST(Tokenizer, CharsCoverTrainingAndValidationText) {
   TempFolder folder;
   std::string train = folder.Write("t.txt", "abcabcabcabc"), val = folder.Write("v.txt", "xyzé");
   Dataset dataset = MakeDataset(train, {"data.tokenizer=chars", "data.val=" + val});
-  EXPECT_EQ(dataset.tokenizer().vocab(), 7);
+  EXPECT_EQ(dataset.vocab(), 7);
   Batch batch = EvalBatch(dataset, 0, 1, 8);
   EXPECT_EQ(batch.count, 3);
   EXPECT_EQ(dataset.EvalBytes(1), 4);  // y z and the two bytes of é
@@ -240,7 +193,12 @@ TEST(Utf8, RefusesWhatTheStandardRefuses) {
   for (const auto& [text, bad] : cases) EXPECT_EQ(InvalidUtf8(text), bad) << fmt::format("{:?}", text);
 }
 
-TEST(TextFiles, FoldersAreSearchedSortedWithoutHiddenBuildAndBinary) {
+absl::StatusOr<std::string> ReadAll(const std::vector<std::string>& inputs) {
+  absl::StatusOr<DataFiles> files = FindDataFiles(inputs);
+  return files.ok() ? ReadText(files->paths) : files.status();
+}
+
+TEST(DataFiles, FoldersAreSearchedSortedWithoutHiddenBuildAndBinary) {
   TempFolder folder;
   folder.Write("b.txt", "b");
   folder.Write("a/z.txt", "z");
@@ -249,13 +207,14 @@ TEST(TextFiles, FoldersAreSearchedSortedWithoutHiddenBuildAndBinary) {
   folder.Write(".dot", "no");
   folder.Write("empty.txt", "");
   folder.Write("c.bin", std::string("a\0b", 3));
-  EXPECT_EQ(*FindTextFiles({folder.Path()}), (std::vector<std::string>{folder.Path("a/z.txt"), folder.Path("b.txt")}));
-  EXPECT_EQ(*ReadText({folder.Path()}), "zb");
-  EXPECT_EQ(*ReadText({folder.Path("b.txt"), folder.Path("a")}), "bz");
-  EXPECT_FALSE(ReadText({folder.Path("*.txt")}).ok());  // empty.txt is named by the pattern
+  EXPECT_EQ(FindDataFiles({folder.Path()})->paths,
+            (std::vector<std::string>{folder.Path("a/z.txt"), folder.Path("b.txt")}));
+  EXPECT_EQ(*ReadAll({folder.Path()}), "zb");
+  EXPECT_EQ(*ReadAll({folder.Path("b.txt"), folder.Path("a")}), "bz");
+  EXPECT_FALSE(ReadAll({folder.Path("*.txt")}).ok());  // empty.txt is named by the pattern
 }
 
-TEST(TextFiles, LinksToNowhereAreNoText) {
+TEST(DataFiles, LinksToNowhereAreNoText) {
   TempFolder folder;
   folder.Write("a.txt", "a");
   fs::create_symlink("absent", folder.Path("dangling.txt"));
@@ -264,10 +223,10 @@ TEST(TextFiles, LinksToNowhereAreNoText) {
   fs::create_symlink("back", folder.Path("there"));
   fs::create_symlink(".", folder.Path("self"));
   fs::create_symlink("a.txt", folder.Path("linked.txt"));
-  EXPECT_EQ(*FindTextFiles({folder.Path()}),
+  EXPECT_EQ(FindDataFiles({folder.Path()})->paths,
             (std::vector<std::string>{folder.Path("a.txt"), folder.Path("linked.txt")}));
   auto says = [&](const std::string& input, const std::string& text) {
-    std::string message(ReadText({folder.Path(input)}).status().message());
+    std::string message(ReadAll({folder.Path(input)}).status().message());
     EXPECT_NE(message.find(text), message.npos) << message;
   };
   says("dangling.txt", "dangling.txt: this link leads nowhere");
@@ -289,13 +248,13 @@ class Nobody {
   bool became_ = false;
 };
 
-TEST(TextFiles, WhatCannotBeReadIsNamed) {
+TEST(DataFiles, WhatCannotBeReadIsNamed) {
   TempFolder folder;
   folder.Write("a/a.txt", "a");
   std::string secret = folder.Write("a/secret/b.txt", "b"), file = folder.Write("c/c.txt", "c");
   auto says = [&](const std::string& input, const std::string& text) {
     Nobody nobody;
-    std::string message(ReadText({folder.Path(input)}).status().message());
+    std::string message(ReadAll({folder.Path(input)}).status().message());
     EXPECT_NE(message.find(text), message.npos) << message;
   };
   fs::permissions(folder.Path("a/secret"), fs::perms::none);
@@ -307,14 +266,14 @@ TEST(TextFiles, WhatCannotBeReadIsNamed) {
   fs::permissions(folder.Path("a/secret"), fs::perms::owner_all);
 }
 
-TEST(TextFiles, GlobsAndListsKeepTheirOrder) {
+TEST(DataFiles, GlobsAndListsKeepTheirOrder) {
   TempFolder folder;
   for (const char* name : {"1.txt", "10.txt", "2.txt"}) folder.Write(name, name);
-  EXPECT_EQ(*ReadText({folder.Path("*.txt")}), "1.txt10.txt2.txt");
-  EXPECT_EQ(*ReadText({folder.Path("2.txt"), folder.Path("1*")}), "2.txt1.txt10.txt");
+  EXPECT_EQ(*ReadAll({folder.Path("*.txt")}), "1.txt10.txt2.txt");
+  EXPECT_EQ(*ReadAll({folder.Path("2.txt"), folder.Path("1*")}), "2.txt1.txt10.txt");
 }
 
-TEST(TextFiles, ErrorsNameKeyFileAndOffset) {
+TEST(DataFiles, ErrorsNameKeyFileAndOffset) {
   TempFolder folder;
   folder.Write("e/empty.txt", "");
   struct {
@@ -325,10 +284,10 @@ TEST(TextFiles, ErrorsNameKeyFileAndOffset) {
       {"no.txt", {}, "a.yaml:3:8: data.train: no.txt: no such file or folder"},
       {"no/*.txt", {}, "data.train: no/*.txt: no file matches"},
       {folder.Path("e/empty.txt"), {}, "empty.txt: the file is empty"},
-      {folder.Path("e"), {}, "no text file in this folder"},
+      {folder.Path("e"), {}, "no text file and no token shard in this folder"},
       {folder.Write("latin", "caf\xE9 au lait"), {}, "latin: expected UTF-8 text, got the byte 0xe9 at offset 3"},
       {folder.Write("nul", std::string("ab\0c", 4)), {}, "nul: expected UTF-8 text, got the byte 0x00 at offset 2"},
-      {folder.Write("shard", "\x88\xD8\x34\x01" + std::string(2000, 'a')), {}, "shard: token shards are not built yet"},
+      {folder.Write("raw.bin", std::string(9, '\x80')), {}, "or a token shard, which begins with 20240520 or 20240801"},
       {folder.Write("short", "12345678"), {}, "data.train: expected at least context + 1 = 9 tokens, got 8"},
       {folder.Write("ok", "1234567890"), {"data.val=no.txt"}, "command line: data.val: no.txt: no such file"},
       {folder.Path("ok"), {"data.val=0.01"}, "data.val: expected at least 2 tokens, got 1"},
@@ -344,9 +303,9 @@ TEST(Data, TinyShakespeareHas65Characters) {
   const char* path = std::getenv("WEFT_SHAKESPEARE");
   if (!path || !fs::exists(path)) GTEST_SKIP() << "set WEFT_SHAKESPEARE to the text's path";
   Dataset dataset = MakeDataset(path, {"data.tokenizer=chars", "data.val=0.1"});
-  EXPECT_EQ(dataset.tokenizer().vocab(), 65);
-  EXPECT_EQ(dataset.train().size(), 1003854u);
-  EXPECT_EQ(dataset.val().size(), 111540u);
+  EXPECT_EQ(dataset.vocab(), 65);
+  EXPECT_EQ(dataset.train().size(), 1003854);
+  EXPECT_EQ(dataset.val().size(), 111540);
 }
 
 }  // namespace

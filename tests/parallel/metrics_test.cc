@@ -55,15 +55,20 @@ TEST(Metrics, StartEvalAndEndAreEvents) {
   EXPECT_EQ(line["event"], "eval");
   EXPECT_EQ(line["step"], 7);
   EXPECT_EQ(line["val_loss"], 1.25);
+  EXPECT_EQ(line["bytes"], 20);
+  line = Json::parse(JsonLine(EvalRecord{.step = 7, .val_loss = 1.25, .tokens = 10}));
+  EXPECT_TRUE(line["bytes"].is_null());
+  EXPECT_TRUE(line["bits_per_byte"].is_null());
   line = Json::parse(JsonLine(EndRecord{.step = 7, .seconds = 1.5, .loss = 2}));
   EXPECT_EQ(line["event"], "end");
   EXPECT_TRUE(line["val_loss"].is_null());
 }
 
 TEST(Metrics, BitsPerByteCountsBytesNotTokens) {
-  EXPECT_DOUBLE_EQ(BitsPerByte({.val_loss = std::log(2.0), .tokens = 10, .bytes = 10}), 1);
-  EXPECT_DOUBLE_EQ(BitsPerByte({.val_loss = std::log(256.0), .tokens = 10, .bytes = 40}), 2);
-  EXPECT_TRUE(std::isnan(BitsPerByte({.val_loss = 1})));
+  EXPECT_DOUBLE_EQ(*BitsPerByte({.val_loss = std::log(2.0), .tokens = 10, .bytes = 10}), 1);
+  EXPECT_DOUBLE_EQ(*BitsPerByte({.val_loss = std::log(256.0), .tokens = 10, .bytes = 40}), 2);
+  EXPECT_FALSE(BitsPerByte({.val_loss = 1}));
+  EXPECT_FALSE(BitsPerByte({.val_loss = 1, .bytes = 0}));
 }
 
 TEST(Metrics, HumanLinesShowProgressAndTimeLeft) {
@@ -76,6 +81,8 @@ TEST(Metrics, HumanLinesShowProgressAndTimeLeft) {
             "step 50/50 | 100% | loss 2.3457 | norm 0.500 | lr 2.00e-03 | 12.3 ms | 62.3K tok/s | mfu 12.3% | 3.0 MiB");
   EXPECT_EQ(EvalLine({.step = 5, .val_loss = std::log(4.0), .tokens = 100, .bytes = 100, .ms = 1500}, 10),
             "step  5/10 | validation loss 1.3863 nats per token, 2.0000 bits per byte | 100 tokens in 1.5s");
+  EXPECT_EQ(EvalLine({.step = 5, .val_loss = std::log(4.0), .tokens = 100, .ms = 1500}, 10),
+            "step  5/10 | validation loss 1.3863 nats per token | 100 tokens in 1.5s");
   EXPECT_EQ(EndLine({.step = 10, .seconds = 61, .loss = 1.5, .val_loss = 1.75}),
             "done: 10 steps in 1m01s, loss 1.5000, validation loss 1.7500");
 }

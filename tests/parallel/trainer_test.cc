@@ -10,13 +10,14 @@
 #include "dist/collectives.h"
 #include "dist/local_group.h"
 #include "kernels/cpu/register.h"
-#include "parallel/temp_folder.h"
+#include "parallel/data_testing.h"
+#include "parallel/safetensors_testing.h"
 #include "parallel/train/setup.h"
 
 namespace weft {
 namespace {
 
-using testing_::TempFolder;
+using namespace testing_;
 using Words = std::vector<std::string>;
 
 std::string Read(const std::string& path) {
@@ -29,6 +30,23 @@ std::vector<nlohmann::json> Events(const std::string& path) {
   std::vector<nlohmann::json> events;
   for (std::string line; std::getline(file, line);) events.push_back(nlohmann::json::parse(line));
   return events;
+}
+
+Parameters RandomWeights(const Config& config) {
+  Parameters parameters;
+  RunRanks(1, [&](Context& context, GroupFactory& groups) {
+    RegisterCpuKernels(context.kernels(DeviceKind::kCpu));
+    RegisterCollectives(context.kernels(DeviceKind::kCpu), DeviceKind::kCpu);
+    DeviceMesh mesh(context, groups, MeshOf(config));
+    StepOptions options = StepOptionsOf(config);
+    Transformer model(ModelOf(config));
+    Runtime runtime{&context, &mesh, mesh.shape(), mesh.coords()};
+    State state(mesh.shape(), mesh.coords());
+    AddEntries(state, model, options, BuildStep(model, options));
+    InitParameters(state, model, options, runtime);
+    for (const Parameter* p : model.Parameters()) parameters[p->path()] = state.At(p->path()).local;
+  });
+  return parameters;
 }
 
 // A model of a few thousand parameters on the folder's text, in the file x.yaml.
@@ -143,6 +161,39 @@ TEST_F(TrainerTest, LabelSmoothingIsTheSameOnEveryMesh) {
         std::vector<double> sharded = Losses(mesh);
         ASSERT_EQ(sharded.size(), one.size());
         for (size_t i = 0; i < one.size(); i++) EXPECT_NEAR(sharded[i], one[i], 1e-10 * one[i]) << dp << " x " << tp;
+      }
+    }
+}
+
+// Shards that hold the text's bytes train bit for bit as the text does, on every mesh.
+TEST_F(TrainerTest, TokenShardsTrainAsTheTextTheyHold) {
+  std::string shards = WriteShards(folder_, "shards", Read(folder_.Path("a.txt")));
+  for (auto [dp, tp] : {std::pair{1, 1}, {2, 2}, {3, 1}}) {
+    Words mesh{fmt::format("mesh.dp={}", dp), fmt::format("mesh.tp={}", tp)}, of_shards = mesh;
+    of_shards.insert(of_shards.end(), {"data.train=" + shards, "model.vocab=256"});
+    std::vector<double> text = Losses(mesh);
+    EXPECT_TRUE(Events(log_)[4]["bits_per_byte"].is_number());
+    EXPECT_EQ(Losses(of_shards), text) << dp << " x " << tp;
+    EXPECT_EQ(Events(log_)[4]["event"], "eval");
+    EXPECT_TRUE(Events(log_)[4]["bits_per_byte"].is_null());
+    EXPECT_TRUE(Events(log_)[4]["bytes"].is_null());
+  }
+}
+
+// A checkpoint of the values that a seed draws trains bit for bit as the seed does: the weights are all that it gives.
+TEST_F(TrainerTest, ACheckpointOfRandomWeightsTrainsAsTheRandomWeights) {
+  for (const char* family : {"gpt2", "llama"})
+    for (const char* mode : {"parallel.fsdp=none", "parallel.fsdp=gradients", "parallel.fsdp=full"}) {
+      Words words{std::string("model.family=") + family, mode, "train.seed=3"};
+      Parameters drawn = RandomWeights(*Load(words));
+      folder_.Write("m/model.safetensors", Pack(family == std::string("gpt2") ? HfGpt2(drawn, 1, 8, DType::kF32)
+                                                                              : HfLlama(drawn, 1, 8, DType::kF32)));
+      for (auto [dp, tp] : {std::pair{1, 1}, {2, 2}, {1, 3}}) {
+        Words mesh = words;
+        mesh.insert(mesh.end(), {fmt::format("mesh.dp={}", dp), fmt::format("mesh.tp={}", tp)});
+        std::vector<double> random = Losses(mesh);
+        mesh.push_back("model.init=" + folder_.Path("m"));
+        EXPECT_EQ(Losses(mesh), random) << family << " " << mode << " " << dp << " x " << tp;
       }
     }
 }

@@ -21,11 +21,18 @@ std::string SharedKeys(const Config& config) {
   return lines;
 }
 
-template <class T>
-uint64_t HashOf(const T& items) {
+uint64_t HashOf(std::string_view text) {
   StableHash hash;
-  for (auto item : items) hash.Mix(uint64_t(item));
+  hash.Mix(text);
   return hash.value();
+}
+
+// Of all kinds of token, in order, as text; of token shards, whose text is unknown, of their number.
+uint64_t HashOfKinds(const Dataset& data) {
+  if (!data.tokenizer()) return uint64_t(data.vocab());
+  std::vector<int32_t> kinds(size_t(data.vocab()));
+  std::iota(kinds.begin(), kinds.end(), 0);
+  return HashOf(data.tokenizer()->Decode(kinds));
 }
 
 struct Facts {
@@ -34,11 +41,9 @@ struct Facts {
 };
 
 Facts FactsOf(const Config& config, const Dataset& data) {
-  TokenStream kinds(size_t(data.tokenizer().vocab()));
-  std::iota(kinds.begin(), kinds.end(), 0);
-  return {
-      HashOf(SharedKeys(config)), HashOf(data.tokenizer().Decode(kinds)), HashOf(data.train()),      HashOf(data.val()),
-      data.tokenizer().vocab(),   int64_t(data.train().size()),           int64_t(data.val().size())};
+  return {HashOf(SharedKeys(config)), HashOfKinds(data), Summarize(data.train()).hash,
+          Summarize(data.val()).hash, data.vocab(),      data.train().size(),
+          data.val().size()};
 }
 
 Facts Unpack(const std::string& bytes) {
@@ -64,18 +69,18 @@ std::string FirstDifference(const std::string& theirs, const std::string& first)
 std::string DataFault(const Facts& theirs, const Facts& first) {
   if (theirs.kinds != first.kinds)
     return fmt::format(
-        "another vocabulary ({} kinds of token against {}): data.tokenizer, or the text behind data.train or data.val, "
+        "another vocabulary ({} kinds of token against {}): data.tokenizer, or the data behind data.train or data.val, "
         "is not the same there",
         theirs.vocab, first.vocab);
   if (theirs.config != first.config) return "";  // the data may follow from it
-  auto text = [](const char* what, const char* key, int64_t tokens, int64_t of_first) {
+  auto tokens = [](const char* what, const char* key, int64_t count, int64_t of_first) {
     return fmt::format(
-        "other {} ({} tokens against {}): the text behind {} is not the same there; compare the files with sha256sum",
-        what, tokens, of_first, key);
+        "other {} ({} tokens against {}): the data behind {} is not the same there; compare the files with sha256sum",
+        what, count, of_first, key);
   };
   if (theirs.train != first.train)
-    return text("training tokens", "data.train", theirs.train_tokens, first.train_tokens);
-  if (theirs.val != first.val) return text("validation tokens", "data.val", theirs.val_tokens, first.val_tokens);
+    return tokens("training tokens", "data.train", theirs.train_tokens, first.train_tokens);
+  if (theirs.val != first.val) return tokens("validation tokens", "data.val", theirs.val_tokens, first.val_tokens);
   return "";
 }
 

@@ -25,7 +25,7 @@ enum class DeviceChoice { kAuto, kCpu, kCuda };
 enum class ExecutorMode { kCompiled, kInterpret, kEager };
 enum class NumericsMode { kDefault, kInvariant };
 
-// Validation text: a path, or the fraction of the training text that is cut off its tail. Neither means no evaluation.
+// Validation data: a path, or the fraction of the training data that is cut off its tail. Neither means no evaluation.
 struct ValSource {
   std::string path;
   double fraction = 0;
@@ -42,6 +42,7 @@ struct ModelConfig {
   double dropout = 0;
   bool tie_embeddings = true;
   double norm_eps = 1e-5, rope_theta = 10000;
+  std::string init;  // safetensors; "": random values
 };
 
 struct DataConfig {

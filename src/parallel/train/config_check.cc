@@ -11,6 +11,7 @@
 #include "fmt/ranges.h"
 #include "parallel/train/config_schema.h"
 #include "parallel/train/config_value.h"
+#include "parallel/train/hf_names.h"
 
 #include "parallel/nn/family.h"
 #include "parallel/train/setup.h"
@@ -48,7 +49,7 @@ void CheckRequired(const Config& config, Faults& faults) {
   faults.Check(config.train.steps > 0, "train.steps", "is required; add it");
   faults.Check(config.train.global_batch > 0, "train.global_batch", "is required; add it");
   faults.Check(!config.data.train.empty() || config.data.synthetic, "data.train",
-               "is required; give a text file or folder, or data.synthetic: true");
+               "is required; give a text file, token shards or a folder, or data.synthetic: true");
 }
 
 void CheckModel(const Config& config, Faults& faults) {
@@ -59,6 +60,10 @@ void CheckModel(const Config& config, Faults& faults) {
   faults.Check(model.heads % model.kv_heads == 0, "model.kv_heads",
                fmt::format("expected a divisor of model.heads = {}, got {}", model.heads, model.kv_heads));
   const ModelFamily* family = FindFamily(model.family);
+  faults.Check(
+      model.init.empty() || !family || FindHfFamily(model.family), "model.init",
+      fmt::format("there is no table of Hugging Face's names for family {}; remove the key or use gpt2 or llama",
+                  model.family));
   bool rotary = family && model.dim % model.heads == 0 && family->configure({}).rope_theta != 0;
   faults.Check(!rotary || model.dim / model.heads % 2 == 0, "model.dim",
                fmt::format("rotary embedding wants an even head width, got {} / {} heads = {}", model.dim, model.heads,
@@ -138,6 +143,7 @@ void CheckLog(const Config& config, Faults& faults) {
                            SavedConfigPath(jsonl)));
   for (const std::string& input : config.data.train) differs("data.train", input);
   if (!config.data.val.path.empty()) differs("data.val", config.data.val.path);
+  if (!config.model.init.empty()) differs("model.init", config.model.init);
 }
 
 void CheckBuilt(const Config& config, Faults& faults) {

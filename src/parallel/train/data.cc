@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/base/error.h"
 #include "core/base/rng.h"
 #include "fmt/format.h"
 #include "parallel/train/config_check.h"
-#include "parallel/train/text_files.h"
 #include "parallel/train/utf8.h"
 
 namespace weft {
@@ -42,54 +42,107 @@ Dataset::Dataset(const Config& config)
       offset_key_(RandomKey(uint64_t(config.train.seed), RandomPhase::kData, "offset", 0)),
       synthetic_key_(RandomKey(uint64_t(config.train.seed), RandomPhase::kData, "synthetic", 0)),
       shuffle_(config.data.shuffle) {
-  if (config.data.synthetic && synthetic_vocab_ == 0) synthetic_vocab_ = tokenizer_.vocab();
+  if (config.data.synthetic && synthetic_vocab_ == 0) synthetic_vocab_ = Tokenizer::Bytes().vocab();
 }
 
 absl::StatusOr<Dataset> Dataset::Load(const Config& config) {
   Dataset dataset(config);
-  if (config.data.synthetic) return dataset;
-  if (absl::Status status = dataset.LoadText(config); !status.ok()) return status;
-  if (absl::Status status = dataset.CheckLengths(config); !status.ok()) return status;
+  if (config.data.synthetic) {
+    dataset.UseTokenizer(Tokenizer::Bytes());
+    return dataset;
+  }
+  absl::StatusOr<DataFiles> train = FindDataFiles(config.data.train),
+                            val = DataFiles{.shards = train.ok() && train->shards};
+  if (!train.ok()) return Refuse(config, "data.train", train.status());
+  if (const std::string& path = config.data.val.path; !path.empty()) val = FindDataFiles({path});
+  if (!val.ok()) return Refuse(config, "data.val", val.status());
+  if (val->shards != train->shards)
+    return Refuse(config, "data.val",
+                  fmt::format("expected {0}, as data.train is, got {1}; give both as text or both as token shards",
+                              train->shards ? "token shards" : "text", val->shards ? "token shards" : "text"));
+  absl::Status status =
+      train->shards ? dataset.LoadShards(config, *train, *val) : dataset.LoadText(config, *train, *val);
+  if (status.ok()) status = dataset.CheckLengths(config);
+  if (!status.ok()) return status;
   return dataset;
 }
 
-absl::Status Dataset::LoadText(const Config& config) {
-  absl::StatusOr<std::string> text = ReadText(config.data.train);
-  if (!text.ok()) return Refuse(config, "data.train", text.status());
-  std::string val;
-  if (const ValSource& source = config.data.val; !source.path.empty()) {
-    absl::StatusOr<std::string> read = ReadText({source.path});
-    if (!read.ok()) return Refuse(config, "data.val", read.status());
-    val = std::move(*read);
-  } else if (source.fraction > 0) {
-    size_t begin = TailBegin(*text, source.fraction);
-    val = text->substr(begin);
-    text->resize(begin);
+void Dataset::UseTokenizer(Tokenizer tokenizer) {
+  vocab_ = tokenizer.vocab();
+  tokenizer_ = std::move(tokenizer);
+}
+
+absl::Status Dataset::LoadText(const Config& config, const DataFiles& train_files, const DataFiles& val_files) {
+  absl::StatusOr<std::string> train = ReadText(train_files.paths), val = ReadText(val_files.paths);
+  if (!train.ok()) return Refuse(config, "data.train", train.status());
+  if (!val.ok()) return Refuse(config, "data.val", val.status());
+  if (double fraction = config.data.val.fraction; fraction > 0) {
+    size_t begin = TailBegin(*train, fraction);
+    val = train->substr(begin);
+    train->resize(begin);
   }
-  if (config.data.tokenizer == "chars") tokenizer_ = Tokenizer::Chars({*text, val});
-  for (auto [from, to] : {std::pair(&*text, &train_), std::pair(&val, &val_)}) {
-    absl::StatusOr<TokenStream> tokens = tokenizer_.Encode(*from);
+  UseTokenizer(config.data.tokenizer == "chars" ? Tokenizer::Chars({*train, *val}) : Tokenizer::Bytes());
+  for (auto [from, to] : {std::pair(&*train, &train_), std::pair(&*val, &val_)}) {
+    absl::StatusOr<std::vector<int32_t>> tokens = tokenizer_->Encode(*from);
     if (!tokens.ok()) return Refuse(config, "data.tokenizer", tokens.status());
-    *to = std::move(*tokens);
+    *to = TokenStream(*std::move(tokens));
   }
+  return absl::OkStatus();
+}
+
+absl::Status Dataset::LoadShards(const Config& config, const DataFiles& train_files, const DataFiles& val_files) {
+  if (absl::Status status = CheckShardKeys(config); !status.ok()) return status;
+  vocab_ = config.model.vocab;
+  absl::StatusOr<TokenStream> train = TokenStream::Map(train_files.paths), val = TokenStream::Map(val_files.paths);
+  if (!train.ok()) return Refuse(config, "data.train", train.status());
+  if (!val.ok()) return Refuse(config, "data.val", val.status());
+  if (double fraction = config.data.val.fraction; fraction > 0)
+    val = train->CutTail(int64_t(std::floor(double(train->size()) * (1 - fraction))));
+  train_ = *std::move(train);
+  val_ = *std::move(val);
+  // What this does not see, the batches do.
+  for (const TokenStream* stream : {&train_, &val_})
+    if (TokenSummary summary = Summarize(*stream); summary.largest >= vocab_)
+      return Refuse(config, "model.vocab", TokenFault(*stream, summary.largest_at));
+  return absl::OkStatus();
+}
+
+absl::Status CheckShardKeys(const Config& config) {
+  if (config.data.tokenizer != DataConfig().tokenizer)
+    return Refuse(config, "data.tokenizer",
+                  fmt::format("has no meaning for token shards, got {}; remove it", config.data.tokenizer));
+  if (config.model.vocab < 1)
+    return Refuse(config, "model.vocab",
+                  "is required with token shards, which do not say it; add it, e.g. 50257 for the tokens of GPT-2 or "
+                  "128256 for those of Llama 3");
   return absl::OkStatus();
 }
 
 absl::Status Dataset::CheckLengths(const Config& config) const {
-  if (int64_t(train_.size()) <= context_) {
+  const char* more = tokenizer_ ? "text" : "shards";
+  if (train_.size() <= context_) {
     return Refuse(config, "data.train",
-                  fmt::format("expected at least context + 1 = {} tokens, got {}; give more text "
-                              "or a smaller model.context",
-                              context_ + 1, train_.size()));
+                  fmt::format("expected at least context + 1 = {} tokens, got {}; give more {} or a smaller "
+                              "model.context",
+                              context_ + 1, train_.size(), more));
   }
   if (!config.data.val.empty() && val_.size() < 2) {
-    return Refuse(config, "data.val", fmt::format("expected at least 2 tokens, got {}; give more text", val_.size()));
+    return Refuse(config, "data.val",
+                  fmt::format("expected at least 2 tokens, got {}; give more {}", val_.size(), more));
   }
   return absl::OkStatus();
 }
 
+std::string Dataset::TokenFault(const TokenStream& stream, int64_t i) const {
+  auto [file, position] = stream.PlaceOf(i);
+  return fmt::format(
+      "{}: expected tokens below model.vocab = {}, got {} at position {}; raise model.vocab, or give "
+      "shards of the tokenizer that it is meant for",
+      file, vocab_, uint32_t(stream[i]), position);
+}
+
 int64_t Dataset::TrainOffset(int64_t step, int64_t row) const {
-  int64_t last = int64_t(train_.size()) - context_ - 1;  // the last offset with a target for every token
+  int64_t last = train_.size() - context_ - 1;  // the last offset with a target for every token
   if (!shuffle_) {
     int64_t windows = last / context_ + 1;
     return (step * global_batch_ + row) % windows * context_;
@@ -108,39 +161,43 @@ int64_t Dataset::FillTrain(int64_t step, int64_t first_row, BatchSpan batch) con
   for (int64_t r = 0; r < rows; r++) {
     int64_t row = first_row + r;
     if (row >= global_batch_) {
-      count += FillText({}, 0, RowOf(batch, r));
+      count += FillFrom({}, 0, RowOf(batch, r));
     } else if (synthetic_vocab_ > 0) {
       count += FillSynthetic(step, row, RowOf(batch, r));
     } else {
-      count += FillText(train_, TrainOffset(step, row), RowOf(batch, r));
+      count += FillFrom(train_, TrainOffset(step, row), RowOf(batch, r));
     }
   }
   return count;
 }
 
-int64_t Dataset::eval_windows() const { return val_.size() < 2 ? 0 : (int64_t(val_.size()) - 2) / context_ + 1; }
+int64_t Dataset::eval_windows() const { return val_.size() < 2 ? 0 : (val_.size() - 2) / context_ + 1; }
 
 int64_t Dataset::FillEval(int64_t first_window, int64_t end_window, BatchSpan batch) const {
   int64_t rows = int64_t(batch.tokens.size()) / context_, count = 0;
   for (int64_t r = 0; r < rows; r++) {
     int64_t window = first_window + r;
     count +=
-        window < end_window ? FillText(val_, window * context_, RowOf(batch, r)) : FillText({}, 0, RowOf(batch, r));
+        window < end_window ? FillFrom(val_, window * context_, RowOf(batch, r)) : FillFrom({}, 0, RowOf(batch, r));
   }
   return count;
 }
 
-int64_t Dataset::EvalBytes(int64_t windows) const {
-  int64_t end = std::min(windows * context_ + 1, int64_t(val_.size())), bytes = 0;
-  for (int64_t i = 1; i < end; i++) bytes += tokenizer_.BytesOf(val_[size_t(i)]);
+std::optional<int64_t> Dataset::EvalBytes(int64_t windows) const {
+  if (!tokenizer_) return std::nullopt;
+  int64_t end = std::min(windows * context_ + 1, val_.size()), bytes = 0;
+  for (int64_t i = 1; i < end; i++) bytes += tokenizer_->BytesOf(val_[i]);
   return bytes;
 }
 
-int64_t Dataset::FillText(const TokenStream& stream, int64_t begin, BatchSpan out) const {
-  int64_t targets = std::clamp<int64_t>(int64_t(stream.size()) - begin - 1, 0, context_);
-  auto from = stream.begin() + std::min<int64_t>(begin, int64_t(stream.size()));
-  std::fill(std::copy_n(from, targets, out.tokens.begin()), out.tokens.end(), 0);
-  if (targets > 0) std::copy_n(from + 1, targets, out.targets.begin());
+int64_t Dataset::FillFrom(const TokenStream& stream, int64_t begin, BatchSpan out) const {
+  int64_t targets = std::clamp<int64_t>(stream.size() - begin - 1, 0, context_);
+  auto tokens = out.tokens.first(size_t(targets)), following = out.targets.first(size_t(targets));
+  uint32_t largest = std::max(stream.Read(begin, tokens), stream.Read(begin + 1, following));
+  if (largest >= vocab_)
+    for (int64_t i = begin;; i++)
+      if (uint32_t(stream[i]) >= vocab_) throw Error(TokenFault(stream, i));
+  std::fill(out.tokens.begin() + targets, out.tokens.end(), 0);
   std::fill(out.targets.begin() + targets, out.targets.end(), kIgnoredTarget);
   return targets;
 }

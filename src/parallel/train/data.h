@@ -6,17 +6,17 @@
 // Legend: C the context, n the length of a token stream.
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
-#include <vector>
 
 #include "absl/status/statusor.h"
 #include "parallel/train/config.h"
+#include "parallel/train/data_files.h"
+#include "parallel/train/token_stream.h"
 #include "parallel/train/tokenizer.h"
 
 namespace weft {
-
-using TokenStream = std::vector<int32_t>;
 
 inline constexpr int32_t kIgnoredTarget = -100;  // adds nothing to loss, count or gradient
 
@@ -31,11 +31,13 @@ class Dataset {
   // Reads what config.data names. Errors carry the place of the key that is at fault.
   static absl::StatusOr<Dataset> Load(const Config& config);
 
-  const Tokenizer& tokenizer() const { return tokenizer_; }
+  const Tokenizer* tokenizer() const { return tokenizer_ ? &*tokenizer_ : nullptr; }  // null for token shards
+  int64_t vocab() const { return vocab_; }  // the tokenizer's; of token shards, model.vocab
   const TokenStream& train() const { return train_; }
   const TokenStream& val() const { return val_; }
 
-  // These fill a batch and give the number of its targets that are not ignored; they allocate nothing.
+  // These fill a batch and give the number of its targets that are not ignored; they allocate nothing. They throw Error
+  // for a token of a shard that is not below model.vocab.
   // Rows of the global batch of `step` (from 0), from first_row on. Rows behind the last are all ignored.
   int64_t FillTrain(int64_t step, int64_t first_row, BatchSpan batch) const;
 
@@ -43,27 +45,34 @@ class Dataset {
   int64_t eval_windows() const;  // 0 without validation text
   // Windows from first_window on. Those from end_window on, and those behind the last, are all ignored.
   int64_t FillEval(int64_t first_window, int64_t end_window, BatchSpan batch) const;
-  // The bytes of text that the targets of the first `windows` windows stand for.
-  int64_t EvalBytes(int64_t windows) const;
+  // The bytes of text that the targets of the first `windows` windows stand for; unknown for token shards.
+  std::optional<int64_t> EvalBytes(int64_t windows) const;
 
  private:
   explicit Dataset(const Config& config);
-  absl::Status LoadText(const Config& config);
+  void UseTokenizer(Tokenizer tokenizer);
+  absl::Status LoadText(const Config& config, const DataFiles& train, const DataFiles& val);
+  absl::Status LoadShards(const Config& config, const DataFiles& train, const DataFiles& val);
   absl::Status CheckLengths(const Config& config) const;
+  // Of a token that is not below vocab().
+  std::string TokenFault(const TokenStream& stream, int64_t i) const;
   // Where in the training stream a sequence of C + 1 tokens begins.
   int64_t TrainOffset(int64_t step, int64_t row) const;
-  // Both fill one row and give the number of its targets. Text is padded where the stream ends.
+  // Both fill one row and give the number of its targets. A stream is padded where it ends.
   int64_t FillSynthetic(int64_t step, int64_t row, BatchSpan out) const;
-  int64_t FillText(const TokenStream& stream, int64_t begin, BatchSpan out) const;
+  int64_t FillFrom(const TokenStream& stream, int64_t begin, BatchSpan out) const;
   BatchSpan RowOf(BatchSpan batch, int64_t row) const;
 
-  Tokenizer tokenizer_ = Tokenizer::Bytes();
+  std::optional<Tokenizer> tokenizer_;
   TokenStream train_, val_;
-  int64_t context_, global_batch_;
-  int64_t synthetic_vocab_;  // 0: text
+  int64_t context_, global_batch_, vocab_ = 0;
+  int64_t synthetic_vocab_;  // 0: not synthetic
   uint64_t offset_key_, synthetic_key_;
   bool shuffle_;
 };
+
+// Refuses what has no meaning beside token shards, and what is missing there.
+absl::Status CheckShardKeys(const Config& config);
 
 // The text behind the first floor(characters * (1 - fraction)): the same characters whatever the tokenizer.
 size_t TailBegin(std::string_view text, double fraction);

@@ -125,13 +125,13 @@ absl::Status CheckFinite(const StepRecord& r) {
 absl::Status CheckFinite(const EvalRecord& r) {
   if (r.tokens == 0)
     return absl::AbortedError(
-        fmt::format("weft: the evaluation after step {} met no target; give more text in data.val", r.step));
+        fmt::format("weft: the evaluation after step {} met no target; give more data in data.val", r.step));
   return std::isfinite(r.val_loss) ? absl::OkStatus() : NotFinite("validation loss", "after", r.step, r.val_loss);
 }
 
-double BitsPerByte(const EvalRecord& record) {
-  if (record.bytes == 0) return std::nan("");
-  return record.val_loss * double(record.tokens) / double(record.bytes) / std::numbers::ln2;
+std::optional<double> BitsPerByte(const EvalRecord& record) {
+  if (record.bytes.value_or(0) == 0) return std::nullopt;
+  return record.val_loss * double(record.tokens) / double(*record.bytes) / std::numbers::ln2;
 }
 
 std::string StepLine(const StepRecord& r, int64_t steps, std::optional<double> seconds_left) {
@@ -145,9 +145,9 @@ std::string StepLine(const StepRecord& r, int64_t steps, std::optional<double> s
 }
 
 std::string EvalLine(const EvalRecord& r, int64_t steps) {
-  return fmt::format("{} | validation loss {:.4f} nats per token, {:.4f} bits per byte | {} tokens in {}",
-                     StepText(r.step, steps), r.val_loss, BitsPerByte(r), CountText(r.tokens),
-                     DurationText(r.ms / 1000));
+  std::string line = fmt::format("{} | validation loss {:.4f} nats per token", StepText(r.step, steps), r.val_loss);
+  if (std::optional<double> bits = BitsPerByte(r)) line += fmt::format(", {:.4f} bits per byte", *bits);
+  return line + fmt::format(" | {} tokens in {}", CountText(r.tokens), DurationText(r.ms / 1000));
 }
 
 std::string EndLine(const EndRecord& r) {

@@ -32,8 +32,9 @@ struct StepRecord {
 
 struct EvalRecord {
   int64_t step = 0;
-  double val_loss = 0;            // nats per token
-  int64_t tokens = 0, bytes = 0;  // targets counted, and the text that they stand for
+  double val_loss = 0;           // nats per token
+  int64_t tokens = 0;            // targets counted
+  std::optional<int64_t> bytes;  // of the text that they stand for, where it is known
   double ms = 0;
 };
 
@@ -54,8 +55,8 @@ std::string JsonLine(const EndRecord& record);
 absl::Status CheckFinite(const StepRecord& record);
 absl::Status CheckFinite(const EvalRecord& record);
 
-// Nats per token to bits per byte of text.
-double BitsPerByte(const EvalRecord& record);
+// Nats per token to bits per byte of text, where there is one.
+std::optional<double> BitsPerByte(const EvalRecord& record);
 
 // The lines for people. `seconds_left` is unknown until a step has been timed.
 std::string StepLine(const StepRecord& record, int64_t steps, std::optional<double> seconds_left);

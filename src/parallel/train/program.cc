@@ -259,4 +259,15 @@ void InitParameters(State& state, Transformer& model, const StepOptions& o, cons
   }
 }
 
+void RefreshCopies(State& state, Transformer& model, const StepOptions& o, const Runtime& runtime) {
+  if (o.model.fsdp != Fsdp::kGradients) return;
+  ModelScope scope(o.model);
+  for (const Parameter* p : model.Parameters()) {
+    EagerBuilder eager(runtime, state.binder());
+    BuilderScope builder(eager);
+    Var value = eager.FromLocal(state.At(p->path()).local, p->shape(), scope.Stored(*p));
+    eager.Write(CopyName(p->path()), Cast(value, o.model.precision.compute), scope.Used(*p));
+  }
+}
+
 }  // namespace weft

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "core/compile/comm_plan.h"
+#include "parallel/train/initial_weights.h"
 #include "parallel/train/schedule.h"
 #include "parallel/train/setup.h"
 
@@ -53,7 +54,7 @@ Trainer::Trainer(const Config& config, const Dataset& data, const Context& conte
   CheckSameOrder();
   AddEntries(state_, model_, options_, programs_);
   slots_.emplace(state_, data_, options_);
-  InitParameters(state_, model_, options_, runtime_);
+  SetParameters();
   runner_ = MakeRunner(ExecutorKind(config.executor == ExecutorMode::kCompiled ? ExecutorKind::kCompiled
                                     : config.executor == ExecutorMode::kEager  ? ExecutorKind::kEager
                                                                                : ExecutorKind::kInterpret),
@@ -64,11 +65,22 @@ Trainer::~Trainer() = default;
 void Trainer::CheckSameOrder() {
   uint64_t mine = CommHash(programs_.step);
   if (programs_.accumulate) mine ^= CommHash(*programs_.accumulate) * 31;
+  CheckSame(mine, "would issue other collectives than rank 0: do all ranks run the same build?");
+}
+
+void Trainer::CheckSame(uint64_t mine, const char* otherwise) {
   std::vector<uint64_t> all(size_t(context_.world_size()));
   mesh_.World().AllGather(&mine, all.data(), 1, DType::kI64);
-  for (size_t r = 0; r < all.size(); r++)
-    WEFT_CHECK(all[r] == all[0],
-               fmt::format("rank {} would issue other collectives than rank 0: do all ranks run the same build?", r));
+  for (size_t r = 0; r < all.size(); r++) WEFT_CHECK(all[r] == all[0], fmt::format("rank {} {}", r, otherwise));
+}
+
+void Trainer::SetParameters() {
+  if (config_.model.init.empty()) return InitParameters(state_, model_, options_, runtime_);
+  absl::StatusOr<InitialWeights> weights = InitialWeights::Open(config_);
+  if (!weights.ok()) throw Error(std::string(weights.status().message()));
+  CheckSame(weights->Hash(), "has other weights in model.init than rank 0: compare the files with sha256sum");
+  weights->Load(state_, model_, options_, runtime_);
+  init_summary_ = weights->Summary();
 }
 
 Trainer::EvalResult Trainer::Evaluate() {
@@ -105,14 +117,15 @@ absl::Status Trainer::LogStart() {
   start.parameters = parameters;
   start.steps = config_.train.steps;
   start.tokens_per_step = config_.train.global_batch * config_.model.context;
-  start.train_tokens = int64_t(data_.train().size());
-  start.val_tokens = int64_t(data_.val().size());
+  start.train_tokens = data_.train().size();
+  start.val_tokens = data_.val().size();
   fmt::print(
       "{} parameters, {} on {} rank{}, {} tokens a step, {} tokens to train on, {} to validate; {} nodes, {} local, "
       "arena {:.1f} MiB\n",
       CountText(parameters), ToString(mesh_.shape()), context_.world_size(), context_.world_size() == 1 ? "" : "s",
       CountText(start.tokens_per_step), CountText(start.train_tokens), CountText(start.val_tokens),
       programs_.global_nodes, programs_.step.graph.nodes.size(), double(runner_->arena_bytes()) / (1 << 20));
+  if (!init_summary_.empty()) fmt::print("{}\n", init_summary_);
   if (!config_.log.jsonl.empty()) fmt::print("log: {}\n", config_.log.jsonl);
   std::fflush(stdout);
   return log_.Write(JsonLine(start));

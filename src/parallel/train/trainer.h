@@ -27,9 +27,12 @@ class Trainer {
  private:
   struct EvalResult {
     double sum = 0, count = 0;
-    int64_t bytes = 0;
+    std::optional<int64_t> bytes;  // unknown for token shards
   };
   void CheckSameOrder();
+  void SetParameters();
+  // Throws Error unless all ranks have the same number.
+  void CheckSame(uint64_t mine, const char* otherwise);
   EvalResult Evaluate();
   void IssueStep(int64_t step);
   absl::Status FinishStep(int64_t step);
@@ -54,6 +57,7 @@ class Trainer {
   Progress progress_;
   std::chrono::steady_clock::time_point last_;  // when the latest step was finished, or its first micro-step begun
   std::optional<double> last_loss_, last_val_loss_;
+  std::string init_summary_;  // "": random values
 };
 
 }  // namespace weft

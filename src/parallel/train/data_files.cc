@@ -1,4 +1,4 @@
-#include "parallel/train/text_files.h"
+#include "parallel/train/data_files.h"
 
 #include <glob.h>
 
@@ -9,6 +9,7 @@
 #include <iterator>
 
 #include "fmt/format.h"
+#include "parallel/train/token_shard.h"
 #include "parallel/train/utf8.h"
 
 namespace weft {
@@ -27,15 +28,6 @@ absl::StatusOr<std::string> ReadBytes(const std::string& path) {
   std::string bytes((std::istreambuf_iterator<char>(file)), {});
   if (file.bad()) return Bad(path, fmt::format("cannot be read to its end ({})", std::strerror(errno)));
   return bytes;
-}
-
-// The header of llm.c's token shards: a little-endian magic, then the version.
-bool IsTokenShard(const std::string& bytes) {
-  constexpr uint32_t kGpt2Magic = 20240520, kLlamaMagic = 20240801;
-  uint32_t magic = 0;
-  if (bytes.size() < 1024) return false;
-  std::memcpy(&magic, bytes.data(), sizeof magic);
-  return magic == kGpt2Magic || magic == kLlamaMagic;
 }
 
 // Empty and binary files do not count as text; one that cannot be read may, so it is an error.
@@ -57,13 +49,16 @@ absl::Status AddFolder(const std::string& folder, Paths& files) {
     bool is_folder = it->is_directory(no_type), skipped = name.starts_with('.') || (is_folder && name == "build");
     if (skipped && is_folder) it.disable_recursion_pending();
     if (skipped || !it->is_regular_file(no_type)) continue;
-    absl::StatusOr<bool> is_text = IsText(at);
-    if (!is_text.ok()) return is_text.status();
-    if (*is_text) found.push_back(at);
+    absl::StatusOr<bool> is_data = BeginsAsTokenShard(at) ? true : IsText(at);
+    if (!is_data.ok()) return is_data.status();
+    if (*is_data) found.push_back(at);
   }
   if (error) return Bad(at, fmt::format("cannot be searched ({}); make it readable or move it away", error.message()));
   if (found.empty())
-    return Bad(folder, "no text file in this folder; hidden, empty and binary files and links to nowhere do not count");
+    return Bad(
+        folder,
+        "no text file and no token shard in this folder; hidden, empty and other binary files and links to nowhere "
+        "do not count");
   std::sort(found.begin(), found.end());
   files.insert(files.end(), found.begin(), found.end());
   return absl::OkStatus();
@@ -95,32 +90,38 @@ absl::Status Add(const std::string& input, Paths& files) {
   return absl::OkStatus();
 }
 
-}  // namespace
-
-absl::StatusOr<Paths> FindTextFiles(const Paths& inputs) {
-  Paths files;
-  for (const std::string& input : inputs) {
-    if (absl::Status status = Add(input, files); !status.ok()) return status;
-  }
-  return files;
-}
-
+// One file, which must be UTF-8 text and not empty.
 absl::StatusOr<std::string> ReadTextFile(const std::string& path) {
   absl::StatusOr<std::string> bytes = ReadBytes(path);
   if (!bytes.ok()) return bytes.status();
   if (bytes->empty()) return Bad(path, "the file is empty; give a text");
-  if (IsTokenShard(*bytes)) return Bad(path, "token shards are not built yet; give the raw text");
   size_t bad = std::min(InvalidUtf8(*bytes), bytes->find('\0'));
   if (bad == bytes->npos) return bytes;
-  return Bad(path, fmt::format("expected UTF-8 text, got the byte 0x{:02x} at offset {}; convert the file to UTF-8",
-                               uint8_t((*bytes)[bad]), bad));
+  const char* advice = path.ends_with(".bin") ? "give a text, or a token shard, which begins with 20240520 or 20240801"
+                                              : "convert the file to UTF-8";
+  return Bad(path, fmt::format("expected UTF-8 text, got the byte 0x{:02x} at offset {}; {}", uint8_t((*bytes)[bad]),
+                               bad, advice));
 }
 
-absl::StatusOr<std::string> ReadText(const Paths& inputs) {
-  absl::StatusOr<Paths> files = FindTextFiles(inputs);
-  if (!files.ok()) return files.status();
+}  // namespace
+
+absl::StatusOr<DataFiles> FindDataFiles(const Paths& inputs) {
+  DataFiles files;
+  for (const std::string& input : inputs) {
+    if (absl::Status status = Add(input, files.paths); !status.ok()) return status;
+  }
+  auto text = std::find_if_not(files.paths.begin(), files.paths.end(), BeginsAsTokenShard);
+  auto shard = std::find_if(files.paths.begin(), files.paths.end(), BeginsAsTokenShard);
+  files.shards = shard != files.paths.end();
+  if (!files.shards || text == files.paths.end()) return files;
+  return Bad(*text, fmt::format("expected a token shard, as {} is one, got a file that does not begin as one; "
+                                "give text or shards, not both",
+                                *shard));
+}
+
+absl::StatusOr<std::string> ReadText(const Paths& files) {
   std::string all;
-  for (const std::string& file : *files) {
+  for (const std::string& file : files) {
     absl::StatusOr<std::string> text = ReadTextFile(file);
     if (!text.ok()) return text.status();
     all += *text;

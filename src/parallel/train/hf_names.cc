@@ -1,0 +1,122 @@
+#include "parallel/train/hf_names.h"
+
+#include <algorithm>
+
+#include "core/base/error.h"
+#include "fmt/format.h"
+
+namespace weft {
+namespace {
+
+// c width, h heads (of keys and values: KV heads), d head size, f hidden width, v vocabulary, t context.
+
+// Weights are those of Conv1D: [in, out]. q, k and v are columns of one.
+constexpr HfRow kGpt2[] = {
+    {"embed.weight", "vc", "transformer.wte.weight", "v,c"},
+    {"positions", "tc", "transformer.wpe.weight", "t,c"},
+    {"blocks.*.norm1.weight", "c", "transformer.h.*.ln_1.weight", "c"},
+    {"blocks.*.norm1.bias", "c", "transformer.h.*.ln_1.bias", "c"},
+    {"blocks.*.attn.q.weight", "chd", "transformer.h.*.attn.c_attn.weight", "c,hd", 0, 3},
+    {"blocks.*.attn.q.bias", "hd", "transformer.h.*.attn.c_attn.bias", "hd", 0, 3},
+    {"blocks.*.attn.k.weight", "chd", "transformer.h.*.attn.c_attn.weight", "c,hd", 1, 3},
+    {"blocks.*.attn.k.bias", "hd", "transformer.h.*.attn.c_attn.bias", "hd", 1, 3},
+    {"blocks.*.attn.v.weight", "chd", "transformer.h.*.attn.c_attn.weight", "c,hd", 2, 3},
+    {"blocks.*.attn.v.bias", "hd", "transformer.h.*.attn.c_attn.bias", "hd", 2, 3},
+    {"blocks.*.attn.proj.weight", "hdc", "transformer.h.*.attn.c_proj.weight", "hd,c"},
+    {"blocks.*.attn.proj.bias", "c", "transformer.h.*.attn.c_proj.bias", "c"},
+    {"blocks.*.norm2.weight", "c", "transformer.h.*.ln_2.weight", "c"},
+    {"blocks.*.norm2.bias", "c", "transformer.h.*.ln_2.bias", "c"},
+    {"blocks.*.mlp.up.weight", "cf", "transformer.h.*.mlp.c_fc.weight", "c,f"},
+    {"blocks.*.mlp.up.bias", "f", "transformer.h.*.mlp.c_fc.bias", "f"},
+    {"blocks.*.mlp.down.weight", "fc", "transformer.h.*.mlp.c_proj.weight", "f,c"},
+    {"blocks.*.mlp.down.bias", "c", "transformer.h.*.mlp.c_proj.bias", "c"},
+    {"norm.weight", "c", "transformer.ln_f.weight", "c"},
+    {"norm.bias", "c", "transformer.ln_f.bias", "c"},
+    {"head.weight", "vc", "lm_head.weight", "v,c"},
+};
+constexpr const char* kGpt2NoWeights[] = {"*.attn.bias", "*.attn.masked_bias"};
+
+// Weights are those of Linear: [out, in]. Rotary pairs are dims d and d + D/2 of a head, as ours are.
+constexpr HfRow kLlama[] = {
+    {"embed.weight", "vc", "model.embed_tokens.weight", "v,c"},
+    {"blocks.*.norm1.weight", "c", "model.layers.*.input_layernorm.weight", "c"},
+    {"blocks.*.attn.q.weight", "chd", "model.layers.*.self_attn.q_proj.weight", "hd,c"},
+    {"blocks.*.attn.k.weight", "chd", "model.layers.*.self_attn.k_proj.weight", "hd,c"},
+    {"blocks.*.attn.v.weight", "chd", "model.layers.*.self_attn.v_proj.weight", "hd,c"},
+    {"blocks.*.attn.proj.weight", "hdc", "model.layers.*.self_attn.o_proj.weight", "c,hd"},
+    {"blocks.*.norm2.weight", "c", "model.layers.*.post_attention_layernorm.weight", "c"},
+    {"blocks.*.mlp.gate.weight", "cf", "model.layers.*.mlp.gate_proj.weight", "f,c"},
+    {"blocks.*.mlp.up.weight", "cf", "model.layers.*.mlp.up_proj.weight", "f,c"},
+    {"blocks.*.mlp.down.weight", "fc", "model.layers.*.mlp.down_proj.weight", "c,f"},
+    {"norm.weight", "c", "model.norm.weight", "c"},
+    {"head.weight", "vc", "lm_head.weight", "v,c"},
+};
+constexpr const char* kLlamaNoWeights[] = {"*.rotary_emb.inv_freq"};
+
+constexpr HfFamily kFamilies[] = {{"gpt2", "transformer.", kGpt2, kGpt2NoWeights},
+                                  {"llama", "model.", kLlama, kLlamaNoWeights}};
+
+// The number in "blocks.7.attn" where `pattern` has "blocks.*.attn"; empty where they differ otherwise.
+std::optional<std::string> MatchBlock(std::string_view pattern, std::string_view path) {
+  size_t star = pattern.find('*');
+  if (star == pattern.npos) return pattern == path ? std::optional("") : std::nullopt;
+  std::string_view head = pattern.substr(0, star), tail = pattern.substr(star + 1);
+  if (path.size() <= head.size() + tail.size() || !path.starts_with(head) || !path.ends_with(tail)) return std::nullopt;
+  std::string number(path.substr(head.size(), path.size() - head.size() - tail.size()));
+  return number.find_first_not_of("0123456789") == number.npos ? std::optional(number) : std::nullopt;
+}
+
+std::string WithBlock(std::string name, const std::string& number) {
+  if (size_t star = name.find('*'); star != name.npos) name.replace(star, 1, number);
+  return name;
+}
+
+// Walks their dims from the last to the first, and the letters of each from the last: each is as far apart in memory
+// as all that came before it are many.
+HfPlace Lay(const HfRow& row, const Shape& ours) {
+  std::string_view dims = row.dims, layout = row.layout;
+  HfPlace place{.strides = Shape(ours.size())};
+  int64_t extent = 1, stride = 1;
+  auto close_dim = [&] {
+    bool last = place.shape.empty();
+    if (last) place.offset = row.part * extent;
+    place.shape.insert(place.shape.begin(), last ? extent * row.parts : extent);
+    if (last) stride *= row.parts;
+    extent = 1;
+  };
+  for (auto letter = layout.rbegin(); letter != layout.rend(); ++letter) {
+    if (*letter == ',') {
+      close_dim();
+      continue;
+    }
+    size_t d = dims.find(*letter);
+    place.strides[d] = stride;
+    stride *= ours[d];
+    extent *= ours[d];
+  }
+  close_dim();
+  return place;
+}
+
+}  // namespace
+
+const HfFamily* FindHfFamily(std::string_view family) {
+  for (const HfFamily& hf : kFamilies)
+    if (family == hf.family) return &hf;
+  return nullptr;
+}
+
+std::optional<HfPlace> PlaceInHf(const HfFamily& family, const std::string& parameter, const Shape& shape) {
+  for (const HfRow& row : family.rows) {
+    std::optional<std::string> number = MatchBlock(row.parameter, parameter);
+    if (!number) continue;
+    WEFT_CHECK(std::string_view(row.dims).size() == shape.size(),
+               fmt::format("{} is {}, but its row has the dims \"{}\"", parameter, ToString(shape), row.dims));
+    HfPlace place = Lay(row, shape);
+    place.tensor = WithBlock(row.tensor, *number);
+    return place;
+  }
+  return std::nullopt;
+}
+
+}  // namespace weft

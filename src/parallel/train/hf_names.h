@@ -1,0 +1,40 @@
+// Hugging Face's names: where each of our parameters lies in their checkpoints, a table per family that reads both
+// ways.
+//
+//   {"blocks.*.attn.k.bias", "hd", "transformer.h.*.attn.c_attn.bias", "hd", 1, 3}
+//
+// says that the bias [H, D] of k in block 7 is the second third of the vector transformer.h.7.attn.c_attn.bias [3 H D].
+#pragma once
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "core/base/shape.h"
+
+namespace weft {
+
+struct HfRow {
+  const char *parameter, *dims;  // ours, a letter a dim; * is the number of a block
+  const char *tensor, *layout;   // theirs, the letters of each dim in its order: "hd,c" is [H D, C]
+  int part = 0, parts = 1;       // ours is one of as many equal parts of their last dim
+};
+
+struct HfFamily {
+  const char* family;  // of ModelFamilies()
+  const char* prefix;  // of tensors; files of a model without its head leave it out
+  std::span<const HfRow> rows;
+  std::span<const char* const> no_weights;  // tensors that hold none, such as masks: globs
+};
+const HfFamily* FindHfFamily(std::string_view family);  // null where there is no table
+
+// Element (i, j, ...) of ours is element offset + i strides[0] + j strides[1] + ... of theirs.
+struct HfPlace {
+  std::string tensor;
+  Shape shape;    // of all of theirs
+  Shape strides;  // of our dims, in elements of theirs
+  int64_t offset = 0;
+};
+std::optional<HfPlace> PlaceInHf(const HfFamily& family, const std::string& parameter, const Shape& shape);
+
+}  // namespace weft

@@ -1,0 +1,51 @@
+// InitialWeights: values for the parameters from a checkpoint of Hugging Face's, in place of random ones.
+//
+//   absl::StatusOr<InitialWeights> weights = InitialWeights::Open(config);
+//   weights->Load(state, model, options, runtime);
+#pragma once
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "parallel/train/config.h"
+#include "parallel/train/hf_names.h"
+#include "parallel/train/program.h"
+#include "parallel/train/safetensors.h"
+
+namespace weft {
+
+class InitialWeights {
+ public:
+  // What config.model.init names, which must have a tensor of the right shape for every parameter of the model, and no
+  // others that hold weights. Sizes are resolved. Errors carry the place of the key.
+  static absl::StatusOr<InitialWeights> Open(const Config& config);
+
+  // Sets the parameters, and their copies, on all ranks together. A rank reads what it holds.
+  void Load(State& state, Transformer& model, const StepOptions& options, const Runtime& runtime) const;
+  // Ranks that read the same weights have the same.
+  uint64_t Hash() const { return files_.Hash(); }
+  // For people: what was read, and what was passed over.
+  std::string Summary() const;
+
+ private:
+  explicit InitialWeights(Safetensors files) : files_(std::move(files)) {}
+  // Finds the parameters' tensors; the names of those that are not there.
+  std::vector<std::string> Match(const HfFamily& family, const Transformer& model);
+  absl::Status CheckTensors() const;
+  absl::Status CheckRest(const HfFamily& family);
+
+  // A parameter's tensor, and where it lies in it.
+  struct Source {
+    const StoredTensor* tensor;
+    HfPlace place;
+  };
+  Safetensors files_;
+  std::map<std::string, Source> sources_;  // by parameter
+  std::vector<std::string> ignored_;       // tensors without weights
+};
+
+// Converts the part of a tensor that a view holds. `place` says where the whole of what is viewed lies in it.
+void ReadBox(const StoredTensor& from, const HfPlace& place, const TensorView& to);
+
+}  // namespace weft

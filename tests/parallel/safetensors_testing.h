@@ -1,0 +1,134 @@
+// Safetensors files as a test wants them, and checkpoints in Hugging Face's layouts, written from their definition.
+#pragma once
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "core/base/tensor.h"
+#include "fmt/format.h"
+
+namespace weft::testing_ {
+
+struct RawTensor {
+  std::string type;
+  std::vector<int64_t> shape;
+  std::string data;
+};
+using RawTensors = std::map<std::string, RawTensor>;
+
+// The header's length, the header, the data.
+inline std::string Framed(const std::string& header, const std::string& data) {
+  uint64_t size = header.size();
+  return std::string(reinterpret_cast<const char*>(&size), sizeof size) + header + data;
+}
+
+inline std::string Pack(const RawTensors& tensors, size_t padding = 0) {
+  nlohmann::json header = {{"__metadata__", {{"format", "pt"}}}};
+  std::string data;
+  for (const auto& [name, t] : tensors) {
+    header[name] = {
+        {"dtype", t.type}, {"shape", t.shape}, {"data_offsets", {data.size(), data.size() + t.data.size()}}};
+    data += t.data;
+  }
+  return Framed(header.dump() + std::string(padding, ' '), data);
+}
+
+inline RawTensor Raw(const Tensor& t) {
+  std::string type = Name(t.dtype());
+  std::transform(type.begin(), type.end(), type.begin(), [](char c) { return char(std::toupper(c)); });
+  return {type, {t.shape().begin(), t.shape().end()}, {static_cast<const char*>(t.data()), t.bytes()}};
+}
+
+using Parameters = std::map<std::string, Tensor>;  // global, by path
+
+// A tensor of `shape` [rows, columns] or [size], element by element.
+inline RawTensor Made(const Shape& shape, DType dtype, const std::function<double(int64_t, int64_t)>& at) {
+  std::vector<double> values;
+  int64_t columns = shape.size() == 1 ? 1 : shape[1];
+  for (int64_t i = 0; i < NumElements(shape); i++) values.push_back(at(i / columns, i % columns));
+  return Raw(Tensor::FromDoubles(values, dtype, shape));
+}
+
+// Element i of a parameter as if it were a matrix of so many columns.
+class Matrix {
+ public:
+  Matrix(const Tensor& t, int64_t columns) : values_(t.ToDoubles()), columns_(columns) {}
+  double operator()(int64_t row, int64_t column) const { return values_[size_t(row * columns_ + column)]; }
+  int64_t rows() const { return int64_t(values_.size()) / columns_; }
+  int64_t columns() const { return columns_; }
+
+ private:
+  std::vector<double> values_;
+  int64_t columns_;
+};
+inline RawTensor Plain(const Matrix& m, DType dtype) {
+  return Made({m.rows(), m.columns()}, dtype, [&](int64_t r, int64_t c) { return m(r, c); });
+}
+inline RawTensor Transposed(const Matrix& m, DType dtype) {
+  return Made({m.columns(), m.rows()}, dtype, [&](int64_t r, int64_t c) { return m(c, r); });
+}
+inline RawTensor Vector(const Tensor& t, DType dtype) {
+  Matrix m(t, 1);
+  return Made({m.rows()}, dtype, [&](int64_t r, int64_t) { return m(r, 0); });
+}
+
+// As transformers' GPT2LMHeadModel stores it.
+inline RawTensors HfGpt2(const Parameters& p, int64_t layers, int64_t width, DType type,
+                         const std::string& prefix = "transformer.") {
+  RawTensors out{{prefix + "wte.weight", Plain({p.at("embed.weight"), width}, type)},
+                 {prefix + "wpe.weight", Plain({p.at("positions"), width}, type)},
+                 {prefix + "ln_f.weight", Vector(p.at("norm.weight"), type)},
+                 {prefix + "ln_f.bias", Vector(p.at("norm.bias"), type)}};
+  for (int64_t i = 0; i < layers; i++) {
+    std::string ours = fmt::format("blocks.{}.", i), theirs = fmt::format("{}h.{}.", prefix, i);
+    auto at = [&](const std::string& name) -> const Tensor& { return p.at(ours + name); };
+    Matrix q(at("attn.q.weight"), width), k(at("attn.k.weight"), width), v(at("attn.v.weight"), width),
+        qb(at("attn.q.bias"), width), kb(at("attn.k.bias"), width), vb(at("attn.v.bias"), width);
+    const Matrix *qkv[] = {&q, &k, &v}, *biases[] = {&qb, &kb, &vb};
+    out[theirs + "attn.c_attn.weight"] =
+        Made({width, 3 * width}, type, [&](int64_t r, int64_t c) { return (*qkv[c / width])(r, c % width); });
+    out[theirs + "attn.c_attn.bias"] =
+        Made({3 * width}, type, [&](int64_t i2, int64_t) { return (*biases[i2 / width])(0, i2 % width); });
+    out[theirs + "attn.c_proj.weight"] = Plain({at("attn.proj.weight"), width}, type);
+    out[theirs + "mlp.c_fc.weight"] = Plain({at("mlp.up.weight"), at("mlp.up.weight").shape()[1]}, type);
+    out[theirs + "mlp.c_proj.weight"] = Plain({at("mlp.down.weight"), width}, type);
+    for (auto [mine, other] : {std::pair("attn.proj.bias", "attn.c_proj.bias"),
+                               {"mlp.up.bias", "mlp.c_fc.bias"},
+                               {"mlp.down.bias", "mlp.c_proj.bias"},
+                               {"norm1.weight", "ln_1.weight"},
+                               {"norm1.bias", "ln_1.bias"},
+                               {"norm2.weight", "ln_2.weight"},
+                               {"norm2.bias", "ln_2.bias"}})
+      out[theirs + other] = Vector(at(mine), type);
+  }
+  return out;
+}
+
+// As transformers' LlamaForCausalLM stores it.
+inline RawTensors HfLlama(const Parameters& p, int64_t layers, int64_t width, DType type,
+                          const std::string& prefix = "model.") {
+  RawTensors out{{prefix + "embed_tokens.weight", Plain({p.at("embed.weight"), width}, type)},
+                 {prefix + "norm.weight", Vector(p.at("norm.weight"), type)}};
+  if (p.contains("head.weight")) out["lm_head.weight"] = Plain({p.at("head.weight"), width}, type);
+  for (int64_t i = 0; i < layers; i++) {
+    std::string ours = fmt::format("blocks.{}.", i), theirs = fmt::format("{}layers.{}.", prefix, i);
+    auto at = [&](const std::string& name) -> const Tensor& { return p.at(ours + name); };
+    for (const char* part : {"q", "k", "v"}) {
+      const Tensor& t = at(fmt::format("attn.{}.weight", part));  // [C, H, D]
+      out[fmt::format("{}self_attn.{}_proj.weight", theirs, part)] = Transposed({t, t.shape()[1] * t.shape()[2]}, type);
+    }
+    out[theirs + "self_attn.o_proj.weight"] = Transposed({at("attn.proj.weight"), width}, type);
+    for (const char* part : {"gate", "up", "down"}) {
+      const Tensor& t = at(fmt::format("mlp.{}.weight", part));
+      out[fmt::format("{}mlp.{}_proj.weight", theirs, part)] = Transposed({t, t.shape()[1]}, type);
+    }
+    out[theirs + "input_layernorm.weight"] = Vector(at("norm1.weight"), type);
+    out[theirs + "post_attention_layernorm.weight"] = Vector(at("norm2.weight"), type);
+  }
+  return out;
+}
+
+}  // namespace weft::testing_
