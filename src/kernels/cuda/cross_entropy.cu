@@ -18,7 +18,7 @@
 namespace weft::cuda {
 namespace {
 
-constexpr int kThreads = 256;
+constexpr int kThreads = 256, kMostThreads = 1024;
 constexpr int kUnroll = 4;  // vectors that a thread has under way
 
 // Exponentials of logits of type T. Those of 16 bits are taken to the base of two, by the hardware's instruction: one
@@ -91,14 +91,15 @@ struct Running {
 
   template <int V>
   __device__ __forceinline__ void AddRow(const T* row, int64_t columns, bool totals) {
+    int threads = int(blockDim.x);
     int64_t vectors = columns / V, at = threadIdx.x;
-    for (; at + (kUnroll - 1) * kThreads < vectors; at += kUnroll * kThreads) {
+    for (; at + (kUnroll - 1) * threads < vectors; at += kUnroll * threads) {
       Vector<T, V> several[kUnroll];  // [kUnroll, V]
 #pragma unroll
-      for (int u = 0; u < kUnroll; u++) several[u] = Vector<T, V>::Load(row + (at + u * kThreads) * V);
+      for (int u = 0; u < kUnroll; u++) several[u] = Vector<T, V>::Load(row + (at + u * threads) * V);
       Add(several, totals);
     }
-    for (; at < vectors; at += kThreads) {
+    for (; at < vectors; at += threads) {
       Vector<T, V> one[1] = {Vector<T, V>::Load(row + at * V)};  // [1, V]
       Add(one, totals);
     }
@@ -114,7 +115,7 @@ struct Running {
 };
 
 template <class T, int V>
-__global__ void __launch_bounds__(kThreads) LossKernel(const __grid_constant__ LossArgs<T> args) {
+__global__ void __launch_bounds__(kMostThreads) LossKernel(const __grid_constant__ LossArgs<T> args) {
   using C = Compute<T>;
   __shared__ C shared[kWarp];
   const T* row = args.logits + args.rows.At(blockIdx.x).of[0];
@@ -211,15 +212,23 @@ LossArgs<T> ArgsOf(const KernelCall& call, const TensorView* dlogits, const Tens
   return args;
 }
 
+// Half of what a multiprocessor takes, so that one block at work beside another's end keeps memory busy; all of it
+// where there are few rows. Fewer where a row has no work for them.
+unsigned ThreadsOfRow(uint32_t rows, int64_t vectors) {
+  int64_t most = rows < 264 ? kMostThreads : kMostThreads / 2;
+  return unsigned(std::min(most, RoundUp(CeilDiv(vectors, kUnroll), kWarp)));
+}
+
 template <class T>
 void RunLoss(const KernelCall& call) {
   const TensorView &logits = call.in[0], &loss = call.out[0], &lse = call.out[1];
   LossArgs<T> args = ArgsOf<T>(call, nullptr, lse, loss);
   args.loss = loss.as<Compute<T>>();
   auto kernel = &LossKernel<T, 1>;
+  int64_t vectors = args.columns;
   if constexpr (sizeof(T) <= 4)
-    if (Vectorises<T>(logits)) kernel = &LossKernel<T, kPack<T>>;
-  kernel<<<args.rows.steps, kThreads, 0, DeviceOf(call).stream()>>>(args);
+    if (Vectorises<T>(logits)) kernel = &LossKernel<T, kPack<T>>, vectors = args.columns / kPack<T>;
+  kernel<<<args.rows.steps, ThreadsOfRow(args.rows.steps, vectors), 0, DeviceOf(call).stream()>>>(args);
   WEFT_CUDA_LAUNCHED("cross_entropy");
 }
 
