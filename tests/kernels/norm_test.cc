@@ -30,11 +30,13 @@ struct Row {
 };
 Row Normalise(const Values& x, size_t begin, size_t n, bool center) {
   Row r{Values(n)};
-  double square = 0;
-  for (size_t i = 0; i < n; i++) r.mean += center ? x[begin + i] / double(n) : 0;
-  for (size_t i = 0; i < n; i++) square += (x[begin + i] - r.mean) * (x[begin + i] - r.mean) / double(n);
-  r.rstd = 1 / std::sqrt(square + kEps);
-  for (size_t i = 0; i < n; i++) r.h[i] = (x[begin + i] - r.mean) * r.rstd;
+  long double mean = 0, square = 0;  // sums of wide rows would round more than the kernels may
+  for (size_t i = 0; i < n; i++) mean += center ? x[begin + i] : 0;
+  mean /= n;
+  for (size_t i = 0; i < n; i++) square += (x[begin + i] - mean) * (x[begin + i] - mean);
+  r.mean = double(mean);
+  r.rstd = double(1 / std::sqrt(square / n + kEps));
+  for (size_t i = 0; i < n; i++) r.h[i] = double(x[begin + i] - mean) * r.rstd;
   return r;
 }
 
@@ -69,7 +71,7 @@ void Check(Rng& rng, DType dtype, const Shape& shape, bool layer, bool dense, in
   double largest_rstd = 0;
   for (size_t r = 0; r < count; r++) {
     Row row = Normalise(vx, r * n, n, layer);
-    double along = 0, offset = 0;
+    long double along = 0, offset = 0;
     for (size_t i = 0; i < n; i++) {
       double g = vw[i] * vdy[r * n + i];
       along += g * row.h[i] / double(n);
@@ -78,7 +80,8 @@ void Check(Rng& rng, DType dtype, const Shape& shape, bool layer, bool dense, in
       want_db[i] += vdy[r * n + i];
       want_y.push_back(row.h[i] * vw[i] + (layer ? vb[i] : 0));
     }
-    for (size_t i = 0; i < n; i++) want_dx.push_back(row.rstd * (vw[i] * vdy[r * n + i] - offset - row.h[i] * along));
+    for (size_t i = 0; i < n; i++)
+      want_dx.push_back(double(row.rstd * (vw[i] * vdy[r * n + i] - offset - row.h[i] * along)));
     want_mean.push_back(row.mean);
     want_rstd.push_back(row.rstd);
     largest_rstd = std::max(largest_rstd, row.rstd);

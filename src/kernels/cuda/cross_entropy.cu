@@ -18,7 +18,7 @@
 namespace weft::cuda {
 namespace {
 
-constexpr int kThreads = 256;
+constexpr int kThreads = 256, kMostThreads = 1024;
 constexpr int kUnroll = 4;  // vectors that a thread has under way
 
 // Exponentials of logits of type T. Those of 16 bits are taken to the base of two, by the hardware's instruction: one
@@ -60,6 +60,7 @@ struct LossArgs {
   int64_t columns = 0, ignore = 0;
   int target_bytes = 0;
   double smoothing = 0;
+  Compute<T> even = 0, at_target = 0;  // what the gradient takes off each probability, and off the target's
 
   __device__ int64_t Target(int64_t at) const {
     if (target_bytes == 8) return static_cast<const int64_t*>(targets)[at];
@@ -91,14 +92,15 @@ struct Running {
 
   template <int V>
   __device__ __forceinline__ void AddRow(const T* row, int64_t columns, bool totals) {
+    int threads = int(blockDim.x);
     int64_t vectors = columns / V, at = threadIdx.x;
-    for (; at + (kUnroll - 1) * kThreads < vectors; at += kUnroll * kThreads) {
+    for (; at + (kUnroll - 1) * threads < vectors; at += kUnroll * threads) {
       Vector<T, V> several[kUnroll];  // [kUnroll, V]
 #pragma unroll
-      for (int u = 0; u < kUnroll; u++) several[u] = Vector<T, V>::Load(row + (at + u * kThreads) * V);
+      for (int u = 0; u < kUnroll; u++) several[u] = Vector<T, V>::Load(row + (at + u * threads) * V);
       Add(several, totals);
     }
-    for (; at < vectors; at += kThreads) {
+    for (; at < vectors; at += threads) {
       Vector<T, V> one[1] = {Vector<T, V>::Load(row + at * V)};  // [1, V]
       Add(one, totals);
     }
@@ -114,7 +116,7 @@ struct Running {
 };
 
 template <class T, int V>
-__global__ void __launch_bounds__(kThreads) LossKernel(const __grid_constant__ LossArgs<T> args) {
+__global__ void __launch_bounds__(kMostThreads) LossKernel(const __grid_constant__ LossArgs<T> args) {
   using C = Compute<T>;
   __shared__ C shared[kWarp];
   const T* row = args.logits + args.rows.At(blockIdx.x).of[0];
@@ -139,7 +141,7 @@ template <class T>
 struct RowGrad {
   using C = Compute<T>;
   int64_t target;
-  C lse, scale, even, at_target;
+  C lse, scale, even, at_target;  // the last two: see LossArgs
   bool ignored;
 
   __device__ __forceinline__ RowGrad(const LossArgs<T>& args, uint32_t row) {
@@ -149,8 +151,7 @@ struct RowGrad {
     ignored = target == args.ignore;
     bool known = target >= 0 && target < args.columns;
     scale = known ? args.dloss[at.of[2]] : C(NAN);
-    even = C(args.smoothing) / C(args.columns);
-    at_target = C(1) - C(args.smoothing);
+    even = args.even, at_target = args.at_target;
   }
   // `first`: the column at which the vector begins.
   template <int V>
@@ -166,15 +167,15 @@ struct RowGrad {
   }
 };
 
-// A block takes one of the `chunks` parts of a row.
+// A block takes one of the `chunks` parts of a row, of `size` vectors.
 template <class T, int V>
-__global__ void __launch_bounds__(kThreads) LossGradKernel(const __grid_constant__ LossArgs<T> args, uint32_t chunks) {
+__global__ void __launch_bounds__(kThreads)
+    LossGradKernel(const __grid_constant__ LossArgs<T> args, uint32_t chunks, int64_t size) {
   uint32_t row = blockIdx.x / chunks, chunk = blockIdx.x - row * chunks;
   Place at = args.rows.At(row);
   const T* x = args.logits + at.of[0];
   T* d = args.dlogits + at.of[1];
-  int64_t vectors = args.columns / V;
-  int64_t first = vectors * chunk / chunks + threadIdx.x, end = vectors * (chunk + 1) / chunks;
+  int64_t first = chunk * size + threadIdx.x, end = min((chunk + 1) * size, args.columns / V);
   Vector<T, V> several[kUnroll];  // [kUnroll, V]
 #pragma unroll
   for (int u = 0; u < kUnroll; u++)
@@ -211,15 +212,23 @@ LossArgs<T> ArgsOf(const KernelCall& call, const TensorView* dlogits, const Tens
   return args;
 }
 
+// Half of what a multiprocessor takes, so that one block at work beside another's end keeps memory busy; all of it
+// where there are few rows. Fewer where a row has no work for them.
+unsigned ThreadsOfRow(uint32_t rows, int64_t vectors) {
+  int64_t most = rows < 264 ? kMostThreads : kMostThreads / 2;
+  return unsigned(std::min(most, RoundUp(CeilDiv(vectors, kUnroll), kWarp)));
+}
+
 template <class T>
 void RunLoss(const KernelCall& call) {
   const TensorView &logits = call.in[0], &loss = call.out[0], &lse = call.out[1];
   LossArgs<T> args = ArgsOf<T>(call, nullptr, lse, loss);
   args.loss = loss.as<Compute<T>>();
   auto kernel = &LossKernel<T, 1>;
+  int64_t vectors = args.columns;
   if constexpr (sizeof(T) <= 4)
-    if (Vectorises<T>(logits)) kernel = &LossKernel<T, kPack<T>>;
-  kernel<<<args.rows.steps, kThreads, 0, DeviceOf(call).stream()>>>(args);
+    if (Vectorises<T>(logits)) kernel = &LossKernel<T, kPack<T>>, vectors = args.columns / kPack<T>;
+  kernel<<<args.rows.steps, ThreadsOfRow(args.rows.steps, vectors), 0, DeviceOf(call).stream()>>>(args);
   WEFT_CUDA_LAUNCHED("cross_entropy");
 }
 
@@ -229,6 +238,8 @@ void RunLossGrad(const KernelCall& call) {
   LossArgs<T> args = ArgsOf<T>(call, &dlogits, lse, dloss);
   args.dlogits = dlogits.as<T>();
   args.dloss = dloss.as<const Compute<T>>();
+  args.even = Compute<T>(args.smoothing) / Compute<T>(args.columns);
+  args.at_target = 1 - Compute<T>(args.smoothing);
   auto kernel = &LossGradKernel<T, 1>;
   int64_t vectors = args.columns;
   if constexpr (sizeof(T) <= 4)
@@ -236,7 +247,7 @@ void RunLossGrad(const KernelCall& call) {
       kernel = &LossGradKernel<T, kPack<T>>, vectors = args.columns / kPack<T>;
   int64_t chunks = CeilDiv(vectors, kUnroll * kThreads), blocks = args.rows.steps * chunks;
   WEFT_CHECK(blocks <= INT32_MAX, "cross_entropy_grad on CUDA: expected fewer than 2^41 logits; split the batch");
-  kernel<<<unsigned(blocks), kThreads, 0, DeviceOf(call).stream()>>>(args, uint32_t(chunks));
+  kernel<<<unsigned(blocks), kThreads, 0, DeviceOf(call).stream()>>>(args, uint32_t(chunks), CeilDiv(vectors, chunks));
   WEFT_CUDA_LAUNCHED("cross_entropy_grad");
 }
 

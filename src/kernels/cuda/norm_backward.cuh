@@ -1,5 +1,5 @@
-// The kernel of the gradients of RmsNorm and LayerNorm (`center`), for rows that lie in registers. h = (x - mean) *
-// rstd:
+// The kernel of the gradients of RmsNorm and LayerNorm (`center`), for rows that lie in registers.
+// With h = (x - mean) * rstd:
 //   dx = rstd * (w dy - mean(w dy) - h * mean(w dy h)) [+ add], dweight = sum of dy h, dbias = sum of dy;
 // RmsNorm has neither mean nor mean(w dy) nor dbias.
 //
@@ -26,8 +26,8 @@ struct NormGradArgs {
 template <bool center, class T, int U>
 struct GradRow {
   using C = Compute<T>;
-  Vector<T> x[U], dy[U];           // [U, V]
-  C rstd = 0, shift = 0;           // h = x * rstd + shift
+  Vector<T> x[U], dy[U];  // [U, V]
+  C mean = 0, rstd = 0;
   int64_t to_dx = -1, to_add = 0;  // offsets of the row; -1: there is none
 
   __device__ __forceinline__ void Load(const NormGradArgs<T>& args, int64_t row) {
@@ -37,13 +37,15 @@ struct GradRow {
       LoadVectors(args.x + at.of[0], args.groups.vectors, x);
       LoadVectors(args.dy + at.of[1], args.groups.vectors, dy);
       rstd = args.rstd[stats.of[0]];
-      if constexpr (center) shift = -args.mean[stats.of[1]] * rstd;
+      if constexpr (center) mean = args.mean[stats.of[1]];
       to_dx = at.of[2], to_add = at.of[3];
     } else {
 #pragma unroll
       for (int u = 0; u < U; u++) x[u] = dy[u] = Vector<T>{};
     }
   }
+  // h = x * rstd + shift. Not worked out by Load, which would wait for memory then.
+  __device__ __forceinline__ C Shift() const { return center ? -mean * rstd : C(0); }
   __device__ __forceinline__ void KeepPacked() {
 #pragma unroll
     for (int u = 0; u < U; u++) x[u].KeepPacked(), dy[u].KeepPacked();
@@ -60,10 +62,11 @@ struct GradColumns {
 
   // Adds a row, and the thread's terms of mean(w dy h) and mean(w dy) to `means`.
   __device__ __forceinline__ void AddRow(const GradRow<center, T, U>& row, C (&means)[kSums]) {
+    C shift = row.Shift();
 #pragma unroll
     for (int i = 0; i < U * V; i++) {
       int u = i / V, v = i % V;
-      C h = row.x[u][v] * row.rstd + row.shift, dy = row.dy[u][v], along = weight[u][v] * dy;
+      C h = row.x[u][v] * row.rstd + shift, dy = row.dy[u][v], along = weight[u][v] * dy;
       means[0] += along * h;
       dweight[u][v] += dy * h;
       if constexpr (center) means[1] += along, dbias[u][v] += dy;
@@ -74,7 +77,7 @@ struct GradColumns {
   __device__ __forceinline__ void StoreGrad(const NormGradArgs<T>& args, const GradRow<center, T, U>& row,
                                             const Vector<T> (&add)[U], const C (&means)[kSums]) {
     C slope = -row.rstd * row.rstd * means[0], base = 0;
-    if constexpr (center) base = -row.rstd * (means[1] + row.shift * means[0]);
+    if constexpr (center) base = -row.rstd * (means[1] + row.Shift() * means[0]);
 #pragma unroll
     for (int u = 0; u < U; u++) {
       int vector = u * int(blockDim.x) + int(threadIdx.x);

@@ -35,19 +35,18 @@ __device__ __forceinline__ void StoreNormed(const NormArgs<T>& args, Vector<T> x
   Vector<T>::Of(values).Store(y + column);
 }
 
+template <class C>
+struct RowStatistics {
+  C mean, rstd;
+};
+
+// Mean and deviation of the rows of a block, from registers in two passes: no cancellation.
 template <bool center, class T, int U>
-__global__ void __launch_bounds__(kForwardLimits.threads) NormInRegisters(const __grid_constant__ NormArgs<T> args) {
+__device__ __forceinline__ RowStatistics<Compute<T>> StatisticsOf(const NormArgs<T>& args, Vector<T> (&x)[U],
+                                                                  RowSumBuffer<Compute<T>, 1>& buffer) {
   using C = Compute<T>;
   constexpr int V = kPack<T>;
-  __shared__ RowSumBuffer<C, 1> buffer;
-  int vectors = args.groups.vectors;
-  uint32_t row = blockIdx.x * blockDim.y + threadIdx.y;
-  // Threads behind the last row stay for the barriers.
-  bool live = row < args.at.steps;
-  Place at = args.at.At(live ? row : 0);
-  Vector<T> x[U];  // [U, V]
-  LoadVectors(args.x + at.of[0], vectors, x);
-  C mean = 0;
+  C mean = 0, square[1] = {};
   if constexpr (center) {
     C sum[1] = {};
 #pragma unroll
@@ -57,20 +56,32 @@ __global__ void __launch_bounds__(kForwardLimits.threads) NormInRegisters(const 
 #pragma unroll
     for (int u = 0; u < U; u++) x[u].KeepPacked();
   }
-  C square[1] = {};
 #pragma unroll
   for (int i = 0; i < U * V; i++) {
     C h = x[i / V][i % V] - mean;
-    if (!center || i / V * int(blockDim.x) + int(threadIdx.x) < vectors) square[0] += h * h;
+    if (!center || i / V * int(blockDim.x) + int(threadIdx.x) < args.groups.vectors) square[0] += h * h;
   }
   SumOverRow(square, buffer, 1);
-  C rstd = rsqrt(square[0] * args.share + args.eps);
+  return {mean, rsqrt(square[0] * args.share + args.eps)};
+}
+
+template <bool center, class T, int U>
+__global__ void __launch_bounds__(kForwardLimits.threads) NormInRegisters(const __grid_constant__ NormArgs<T> args) {
+  __shared__ RowSumBuffer<Compute<T>, 1> buffer;
+  int vectors = args.groups.vectors;
+  uint32_t row = blockIdx.x * blockDim.y + threadIdx.y;
+  // Threads behind the last row stay for the barriers.
+  bool live = row < args.at.steps;
+  Place at = args.at.At(live ? row : 0);
+  Vector<T> x[U];  // [U, V]
+  LoadVectors(args.x + at.of[0], vectors, x);
+  auto [mean, rstd] = StatisticsOf<center>(args, x, buffer);
   if (!live) return;
 #pragma unroll
   for (int u = 0; u < U; u++) {
     int vector = u * int(blockDim.x) + int(threadIdx.x);
     if (vector >= vectors) break;
-    StoreNormed<center>(args, x[u], mean, rstd, vector * V, args.y + at.of[1]);
+    StoreNormed<center>(args, x[u], mean, rstd, vector * kPack<T>, args.y + at.of[1]);
   }
   if (threadIdx.x != 0) return;
   args.rstd[at.of[2]] = rstd;
@@ -123,26 +134,14 @@ inline unsigned BlockForRow(int64_t columns) {
 }
 
 template <bool center, class T>
-void RunNorm(const KernelCall& call, const char* name) {
-  const TensorView &x = call.in[0], &y = call.out[0], &rstd = call.out[center ? 2 : 1];
-  const TensorView* mean = center ? &call.out[1] : nullptr;
-  if (x.NumElements() == 0) return;
-  using C = Compute<T>;
-  NormArgs<T> args;
-  args.x = x.as<const T>(), args.y = y.as<T>(), args.rstd = rstd.as<C>();
-  args.weight = WeightOf<T>(call, 1);
-  if constexpr (center) args.bias = WeightOf<T>(call, 2), args.mean = mean->as<C>();
-  args.eps = C(call.attrs->Float("eps"));
-  args.at = WalkRows(x.rank - 1, {&x, &y, &rstd, mean});
-  args.columns = ColumnsOf(x);
-  args.share = C(1.0 / double(args.columns));
+void LaunchNorm(const KernelCall& call, const char* name, NormArgs<T>& args) {
   auto kernel = &NormAnyRow<center, T>;
   unsigned blocks = args.at.steps;
   dim3 threads = BlockForRow(args.columns);
   if constexpr (sizeof(T) <= 4) {
     args.groups = GroupsOf(args.columns, kPack<T>, kForwardLimits);
-    bool aligned =
-        RowsAligned<T>(x) && RowsAligned<T>(y) && Aligned16(args.weight) && (!center || Aligned16(args.bias));
+    bool aligned = RowsAligned<T>(call.in[0]) && RowsAligned<T>(call.out[0]) && Aligned16(args.weight) &&
+                   (!center || Aligned16(args.bias));
     if (args.groups.per_thread && aligned) {
       constexpr void (*kKernels[])(NormArgs<T>) = {&NormInRegisters<center, T, 1>, &NormInRegisters<center, T, 2>,
                                                    &NormInRegisters<center, T, 3>, &NormInRegisters<center, T, 4>};
@@ -152,6 +151,23 @@ void RunNorm(const KernelCall& call, const char* name) {
   }
   kernel<<<blocks, threads, 0, DeviceOf(call).stream()>>>(args);
   WEFT_CUDA_LAUNCHED(name);
+}
+
+template <bool center, class T>
+void RunNorm(const KernelCall& call, const char* name) {
+  using C = Compute<T>;
+  const TensorView &x = call.in[0], &y = call.out[0], &rstd = call.out[center ? 2 : 1];
+  const TensorView* mean = center ? &call.out[1] : nullptr;
+  if (x.NumElements() == 0) return;
+  NormArgs<T> args;
+  args.x = x.as<const T>(), args.y = y.as<T>(), args.rstd = rstd.as<C>();
+  args.weight = WeightOf<T>(call, 1);
+  if constexpr (center) args.bias = WeightOf<T>(call, 2), args.mean = mean->as<C>();
+  args.eps = C(call.attrs->Float("eps"));
+  args.at = WalkRows(x.rank - 1, {&x, &y, &rstd, mean});
+  args.columns = ColumnsOf(x);
+  args.share = C(1.0 / double(args.columns));
+  LaunchNorm<center, T>(call, name, args);
 }
 
 }  // namespace weft::cuda
