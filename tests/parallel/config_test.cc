@@ -101,8 +101,8 @@ std::vector<BadCase> BadFiles() {
       {"wrong list", "data: {train: []}\n", {}, "a.yaml:1:15: data.train", "got a list that is empty"},
       {"wrong list", "data: {train: [a, [b]]}\n", {}, "a.yaml:1:19: data.train", "a list of paths, got a list"},
       {"wrong fraction", "data: {train: a, val: 1.5}\n", {}, "a.yaml:1:23: data.val",
-       "a path or a number >= 0 and < 1"},
-      {"wrong fraction", "data: {train: a, val: [a]}\n", {}, "a.yaml:1:23: data.val", "got a list"},
+       "a path, a list of paths, or a number >= 0 and < 1"},
+      {"wrong fraction", "data: {train: a, val: [a, [b]]}\n", {}, "a.yaml:1:27: data.val", "got a list"},
 
       {"not a choice", b + "executor: eagre\n", {}, "a.yaml:4:11: executor", "did you mean \"eager\"?"},
       {"not a choice", b + "schedule: {name: cosin}\n", {}, "a.yaml:4:18: schedule.name", "did you mean \"cosine\"?"},
@@ -328,7 +328,10 @@ TEST(Config, OverridesBeatTheFileAndTheLastWins) {
   EXPECT_EQ(c.data.val.fraction, 0.1);
   EXPECT_EQ(c.log.jsonl, "run: 1.jsonl");
   EXPECT_EQ(c.optimizer.betas[0], 0.8);
-  EXPECT_EQ(Good(kBase, {"data.val='0.1'"}).data.val.path, "0.1");
+  EXPECT_EQ(Good(kBase, {"data.val='0.1'"}).data.val.paths, Words{"0.1"});
+  EXPECT_EQ(Good(kBase, {"data.val=[a, '0.1']"}).data.val.paths, (Words{"a", "0.1"}));
+  EXPECT_EQ(Good(kBase, {"data.val=3.txt"}).data.val, (ValSource{{"3.txt"}, 0}));
+  EXPECT_EQ(Good(kBase, {"data.val=a", "data.val=0.2"}).data.val, (ValSource{{}, 0.2}));
   EXPECT_EQ(Good(kBase + "# it's fine\nlog: {jsonl: it's}\n").log.jsonl, "it's");
   EXPECT_EQ(Good("\xEF\xBB\xBF" + kBase).train.steps, 10);
 }
@@ -360,7 +363,7 @@ TEST(Config, YamlRoundTrips) {
                                {"data.val=val dir/a: b.txt", "log.jsonl=\"q\\\"\\\\.jsonl\"", "threads=3"},
                                {"data.val=0.05", "optimizer.lr=0.1234567890123456789", "train.seed=9007199254740993"},
                                {"data.train=[a, 'true', '12', 'é', \"tab\\t\"]", "mesh.dp=-1", "train.micro_batch=2"},
-                               {"data.val=\"0.1\"", "schedule={name: wsd, warmup_steps: 3, min_lr: 1e-9}"}};
+                               {"data.val=[a, \"0.1\"]", "schedule={name: wsd, warmup_steps: 3, min_lr: 1e-9}"}};
   for (const Words& overrides : sweeps) {
     Config first = Good(kBase, overrides);
     Config second = Good(ToYaml(first));

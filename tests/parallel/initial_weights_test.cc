@@ -240,5 +240,35 @@ TEST_F(Refusals, LetTheHubsNamesPass) {
   Expect("got none named transformer.h.0.ln_2.bias;");
 }
 
+// What shapes cannot show, such as the number of heads, is compared with the config.json beside the weights.
+TEST_F(Refusals, CompareTheModelsOwnConfig) {
+  Start("gpt2");
+  auto with = [&](const std::string& json) { folder_.Write("config.json", json); };
+  with(R"({"model_type": "gpt2", "n_head": 6, "layer_norm_epsilon": 1e-05, "activation_function": "gelu_new"})");
+  Expect("ok");
+  with(R"({"n_head": 12})");
+  Expect("config.json: expected n_head 6, as model.heads is, got 12; set model.heads=12");
+  with(R"({"layer_norm_epsilon": "x"})");
+  Expect("config.json: expected layer_norm_epsilon 1e-05, as model.norm_eps is, got \"x\"");
+  with(R"({"activation_function": "relu"})");
+  Expect(
+      "config.json: expected activation_function gelu_new or gelu_pytorch_tanh, as family gpt2 has it, got \"relu\"");
+  with("{");
+  Expect("config.json: expected a JSON object, got something else");
+  Start("llama");
+  with(R"({"model_type": "gemma"})");
+  Expect("config.json: expected model_type llama, as family llama has it, got \"gemma\"; Weft has no such model");
+  with(R"({"num_key_value_heads": 2, "rope_theta": 500000.0})");
+  Expect("expected num_key_value_heads 6, as model.kv_heads is, got 2");
+  with(R"({"rope_theta": 500000.0, "rope_scaling": null})");
+  Expect("expected rope_theta 10000, as model.rope_theta is, got 500000.0; set model.rope_theta=500000.0");
+  Expect("ok", {"model.rope_theta=5e5"});
+  with(R"({"rope_parameters": {"rope_theta": 500000.0, "rope_type": "default"}})");
+  Expect("expected rope_theta 10000");
+  EXPECT_EQ(Answer({"model.rope_theta=5e5"}).find("scaling"), std::string::npos);
+  with(R"({"rope_theta": 10000, "rope_scaling": {"rope_type": "llama3", "factor": 32.0}})");
+  Expect("ok: weights of " + folder_.Path("m.safetensors") + "; its scaling of the rotary embedding is not built");
+}
+
 }  // namespace
 }  // namespace weft

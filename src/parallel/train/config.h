@@ -25,11 +25,11 @@ enum class DeviceChoice { kAuto, kCpu, kCuda };
 enum class ExecutorMode { kCompiled, kInterpret, kEager };
 enum class NumericsMode { kDefault, kInvariant };
 
-// Validation data: a path, or the fraction of the training data that is cut off its tail. Neither means no evaluation.
+// Validation data: paths, or the fraction of the training data that is cut off its tail. Neither means no evaluation.
 struct ValSource {
-  std::string path;
+  std::vector<std::string> paths;
   double fraction = 0;
-  bool empty() const { return path.empty() && fraction == 0; }
+  bool empty() const { return paths.empty() && fraction == 0; }
   bool operator==(const ValSource&) const = default;
 };
 

@@ -142,7 +142,7 @@ void CheckLog(const Config& config, Faults& faults) {
                fmt::format("the merged config is saved as {}, which would overwrite this config; give another file",
                            SavedConfigPath(jsonl)));
   for (const std::string& input : config.data.train) differs("data.train", input);
-  if (!config.data.val.path.empty()) differs("data.val", config.data.val.path);
+  for (const std::string& input : config.data.val.paths) differs("data.val", input);
   if (!config.model.init.empty()) differs("model.init", config.model.init);
 }
 

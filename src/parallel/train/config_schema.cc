@@ -183,7 +183,7 @@ struct TypeName {
   }
   std::string operator()(std::vector<std::string>*) const { return "a path or a list of paths"; }
   std::string operator()(std::array<double, 2>*) const { return "two numbers" + BoundsText(field.bounds); }
-  std::string operator()(ValSource*) const { return "a path or a number" + BoundsText(field.bounds); }
+  std::string operator()(ValSource*) const { return "a path, a list of paths, or a number" + BoundsText(field.bounds); }
   std::string operator()(const EnumRef& ref) const {
     return fmt::format("{}{}", ref.names.size() > 1 ? "one of " : "", fmt::join(ref.names, ", "));
   }

@@ -124,14 +124,10 @@ struct Setter {
   }
   std::optional<ValueFault> operator()(ValSource* out) const {
     double fraction = 0;
-    if (ReadNumber(node, fraction)) {
-      if (!Within(field.bounds, fraction)) return Expected(field, node);
-      *out = {.path = "", .fraction = fraction};
-      return std::nullopt;
-    }
-    if (node.kind != YamlNode::kScalar || node.text.empty()) return Expected(field, node);
-    *out = {.path = node.text, .fraction = 0};
-    return std::nullopt;
+    bool is_number = ReadNumber(node, fraction);
+    if (is_number && !Within(field.bounds, fraction)) return Expected(field, node);
+    *out = {.paths = {}, .fraction = is_number ? fraction : 0};
+    return is_number ? std::nullopt : (*this)(&out->paths);
   }
   std::optional<ValueFault> operator()(const EnumRef& ref) const {
     if (node.kind != YamlNode::kScalar) return Expected(field, node);
@@ -178,8 +174,7 @@ struct Printer {
   }
   std::string operator()(ValSource* value) const {
     if (value->empty()) return "";
-    if (value->path.empty()) return fmt::format("{}", value->fraction);
-    return Quoted(value->path);
+    return value->paths.empty() ? fmt::format("{}", value->fraction) : (*this)(&value->paths);
   }
   std::string operator()(const EnumRef& ref) const { return ref.names[size_t(ref.get())]; }
 };

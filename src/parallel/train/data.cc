@@ -54,7 +54,7 @@ absl::StatusOr<Dataset> Dataset::Load(const Config& config) {
   absl::StatusOr<DataFiles> train = FindDataFiles(config.data.train),
                             val = DataFiles{.shards = train.ok() && train->shards};
   if (!train.ok()) return Refuse(config, "data.train", train.status());
-  if (const std::string& path = config.data.val.path; !path.empty()) val = FindDataFiles({path});
+  if (!config.data.val.paths.empty()) val = FindDataFiles(config.data.val.paths);
   if (!val.ok()) return Refuse(config, "data.val", val.status());
   if (val->shards != train->shards)
     return Refuse(config, "data.val",

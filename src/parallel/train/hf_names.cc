@@ -35,6 +35,12 @@ constexpr HfRow kGpt2[] = {
     {"head.weight", "vc", "lm_head.weight", "v,c"},
 };
 constexpr const char* kGpt2NoWeights[] = {"*.attn.bias", "*.attn.masked_bias"};
+constexpr HfNumber kGpt2Numbers[] = {
+    {"n_head", "model.heads", [](const ModelConfig& m) { return double(m.heads); }},
+    {"layer_norm_epsilon", "model.norm_eps", [](const ModelConfig& m) { return m.norm_eps; }},
+};
+constexpr const char *kGpt2Type[] = {"gpt2"}, *kTanhGelu[] = {"gelu_new", "gelu_pytorch_tanh"};
+constexpr HfWord kGpt2Words[] = {{"model_type", kGpt2Type}, {"activation_function", kTanhGelu}};
 
 // Weights are those of Linear: [out, in]. Rotary pairs are dims d and d + D/2 of a head, as ours are.
 constexpr HfRow kLlama[] = {
@@ -52,9 +58,17 @@ constexpr HfRow kLlama[] = {
     {"head.weight", "vc", "lm_head.weight", "v,c"},
 };
 constexpr const char* kLlamaNoWeights[] = {"*.rotary_emb.inv_freq"};
+constexpr HfNumber kLlamaNumbers[] = {
+    {"num_attention_heads", "model.heads", [](const ModelConfig& m) { return double(m.heads); }},
+    {"num_key_value_heads", "model.kv_heads", [](const ModelConfig& m) { return double(m.kv_heads); }},
+    {"rms_norm_eps", "model.norm_eps", [](const ModelConfig& m) { return m.norm_eps; }},
+    {"rope_theta", "model.rope_theta", [](const ModelConfig& m) { return m.rope_theta; }},
+};
+constexpr const char *kLlamaType[] = {"llama"}, *kSilu[] = {"silu", "swish"};
+constexpr HfWord kLlamaWords[] = {{"model_type", kLlamaType}, {"hidden_act", kSilu}};
 
-constexpr HfFamily kFamilies[] = {{"gpt2", "transformer.", kGpt2, kGpt2NoWeights},
-                                  {"llama", "model.", kLlama, kLlamaNoWeights}};
+constexpr HfFamily kFamilies[] = {{"gpt2", "transformer.", kGpt2, kGpt2NoWeights, kGpt2Numbers, kGpt2Words},
+                                  {"llama", "model.", kLlama, kLlamaNoWeights, kLlamaNumbers, kLlamaWords}};
 
 // The number in "blocks.7.attn" where `pattern` has "blocks.*.attn"; empty where they differ otherwise.
 std::optional<std::string> MatchBlock(std::string_view pattern, std::string_view path) {

@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "core/base/shape.h"
+#include "parallel/train/config.h"
 
 namespace weft {
 
@@ -20,11 +21,23 @@ struct HfRow {
   int part = 0, parts = 1;       // ours is one of as many equal parts of their last dim
 };
 
+// What no shape shows: a key of their config.json, and what it must be.
+struct HfNumber {
+  const char *key, *ours;  // "n_head", "model.heads"
+  double (*value)(const ModelConfig& model);
+};
+struct HfWord {
+  const char* key;
+  std::span<const char* const> words;  // that mean what the family does
+};
+
 struct HfFamily {
   const char* family;  // of ModelFamilies()
   const char* prefix;  // of tensors; files of a model without its head leave it out
   std::span<const HfRow> rows;
   std::span<const char* const> no_weights;  // tensors that hold none, such as masks: globs
+  std::span<const HfNumber> numbers;
+  std::span<const HfWord> words;
 };
 const HfFamily* FindHfFamily(std::string_view family);  // null where there is no table
 

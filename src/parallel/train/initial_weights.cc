@@ -3,12 +3,15 @@
 #include <fnmatch.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <filesystem>
 #include <set>
 
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 #include "parallel/train/config_check.h"
+#include "parallel/train/json_object.h"
 #include "parallel/train/setup.h"
 
 namespace weft {
@@ -85,6 +88,8 @@ absl::StatusOr<InitialWeights> InitialWeights::Open(const Config& config) {
   if (!files.ok()) return refuse(std::string(files.status().message()));
   InitialWeights weights(*std::move(files));
   Transformer model(ModelOf(config));
+  if (absl::Status status = weights.CheckSettings(*family, config.model); !status.ok())
+    return refuse(std::string(status.message()));
   std::vector<std::string> missing = weights.Match(*family, model);
   bool head = missing == std::vector<std::string>{"lm_head.weight"};
   if (!missing.empty())
@@ -95,6 +100,36 @@ absl::StatusOr<InitialWeights> InitialWeights::Open(const Config& config) {
   for (absl::Status status : {weights.CheckTensors(), weights.CheckRest(*family)})
     if (!status.ok()) return refuse(std::string(status.message()));
   return weights;
+}
+
+absl::Status InitialWeights::CheckSettings(const HfFamily& family, const ModelConfig& model) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  fs::path path = files_.path(), folder = fs::is_directory(path, error) ? path : path.parent_path();
+  std::string file = (folder / "config.json").string();
+  if (!fs::exists(file, error)) return absl::OkStatus();
+  absl::StatusOr<nlohmann::json> settings = ReadJsonObject(file);
+  if (!settings.ok()) return settings.status();
+  auto bad = [&](const std::string& what) { return absl::InvalidArgumentError(fmt::format("{}: {}", file, what)); };
+  // Since version 5 what concerns the rotary embedding has an object of its own.
+  nlohmann::json rope = settings->value("rope_parameters", settings->value("rope_scaling", nlohmann::json()));
+  if (rope.is_object() && rope.contains("rope_theta")) (*settings)["rope_theta"] = rope["rope_theta"];
+  scales_rope_ = rope.is_object() && rope.value("rope_type", rope.value("type", nlohmann::json("default"))) != "default";
+  for (const HfWord& w : family.words) {
+    auto found = settings->find(w.key);
+    if (found == settings->end() || found->is_null() || std::ranges::find(w.words, *found) != w.words.end()) continue;
+    return bad(fmt::format("expected {} {}, as family {} has it, got {}; Weft has no such model", w.key,
+                           fmt::join(w.words, " or "), family.family, Shown(*found)));
+  }
+  for (const HfNumber& n : family.numbers) {
+    auto found = settings->find(n.key);
+    double ours = n.value(model);
+    if (found == settings->end() || found->is_null()) continue;
+    if (found->is_number() && std::abs(found->get<double>() - ours) <= 1e-6 * ours) continue;
+    return bad(fmt::format("expected {} {}, as {} is, got {}; set {}={}", n.key, ours, n.ours, Shown(*found), n.ours,
+                           Shown(*found)));
+  }
+  return absl::OkStatus();
 }
 
 std::vector<std::string> InitialWeights::Match(const HfFamily& family, const Transformer& model) {
@@ -174,8 +209,9 @@ void InitialWeights::Load(State& state, Transformer& model, const StepOptions& o
 }
 
 std::string InitialWeights::Summary() const {
-  return fmt::format("weights of {}{}", files_.path(),
-                     ignored_.empty() ? "" : fmt::format("; passed over, as they hold none: {}", Listed(ignored_)));
+  return fmt::format("weights of {}{}{}", files_.path(),
+                     ignored_.empty() ? "" : fmt::format("; passed over, as they hold none: {}", Listed(ignored_)),
+                     scales_rope_ ? "; its scaling of the rotary embedding is not built: this run goes without" : "");
 }
 
 }  // namespace weft

@@ -30,6 +30,8 @@ class InitialWeights {
 
  private:
   explicit InitialWeights(Safetensors files) : files_(std::move(files)) {}
+  // What the checkpoint's config.json says, where it has one.
+  absl::Status CheckSettings(const HfFamily& family, const ModelConfig& model);
   // Finds the parameters' tensors; the names of those that are not there.
   std::vector<std::string> Match(const HfFamily& family, const Transformer& model);
   absl::Status CheckTensors() const;
@@ -43,6 +45,7 @@ class InitialWeights {
   Safetensors files_;
   std::map<std::string, Source> sources_;  // by parameter
   std::vector<std::string> ignored_;       // tensors without weights
+  bool scales_rope_ = false;               // in a way that Weft does not
 };
 
 // Converts the part of a tensor that a view holds. `place` says where the whole of what is viewed lies in it.

@@ -5,12 +5,11 @@
 #include <cstring>
 #include <filesystem>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <set>
-#include <stdexcept>
 
 #include "core/base/hash.h"
 #include "fmt/format.h"
+#include "parallel/train/json_object.h"
 
 namespace weft {
 namespace {
@@ -48,35 +47,6 @@ const Type kTypes[] = {{"F64", 8, DType::kF64},
 
 absl::Status Bad(const std::string& path, const std::string& what) {
   return absl::InvalidArgumentError(fmt::format("{}: {}", path, what));
-}
-
-std::string Shortened(const std::string& text, size_t longest) {
-  return text.size() > longest ? text.substr(0, longest) + "..." : text;
-}
-// JSON as an error shows it.
-std::string Shown(const Json& value) { return Shortened(value.dump(), 80); }
-
-// An object of JSON without duplicate keys or deep nesting. nlohmann-json would keep the last of duplicates.
-absl::StatusOr<Json> ParseObject(Bytes text, const std::string& path) {
-  constexpr int kDeepest = 8;
-  std::vector<std::set<std::string>> keys;  // of the objects that are open
-  auto check = [&](int depth, Json::parse_event_t event, Json& parsed) {
-    if (depth > kDeepest) throw std::invalid_argument("it is nested too deeply");
-    if (event == Json::parse_event_t::object_start) keys.emplace_back();
-    if (event == Json::parse_event_t::object_end) keys.pop_back();
-    if (event == Json::parse_event_t::key && !keys.back().insert(parsed.get<std::string>()).second)
-      throw std::invalid_argument(fmt::format("the key {} is there twice", Shown(parsed)));
-    return true;
-  };
-  const char* begin = reinterpret_cast<const char*>(text.data());
-  try {
-    Json json = Json::parse(begin, begin + text.size(), check);
-    if (json.is_object()) return json;
-    return Bad(path, fmt::format("expected a JSON object, got {}; copy or make the file again", Shown(json)));
-  } catch (const std::exception& e) {
-    return Bad(path, fmt::format("expected a JSON object, got something else ({}); copy or make the file again",
-                                 Shortened(e.what(), 200)));
-  }
 }
 
 // A tensor of the header, with the place of its data behind it.
@@ -139,7 +109,7 @@ absl::Status CheckMetadata(const std::string& path, const Json& metadata) {
 
 // The tensors of a header, whose data fill `bytes` without holes or overlaps.
 absl::StatusOr<std::vector<Listed>> ReadHeader(const std::string& path, Bytes header, uint64_t bytes) {
-  absl::StatusOr<Json> json = ParseObject(header, path);
+  absl::StatusOr<Json> json = ParseJsonObject(header, path);
   if (!json.ok()) return json.status();
   std::vector<Listed> tensors;
   for (const auto& [name, info] : json->items()) {
@@ -213,9 +183,7 @@ absl::Status Safetensors::AddFile(const std::string& path) {
 }
 
 absl::Status Safetensors::AddIndex(const std::string& index) {
-  absl::StatusOr<std::shared_ptr<const MappedFile>> file = MappedFile::Open(index);
-  if (!file.ok()) return file.status();
-  absl::StatusOr<Json> json = ParseObject((*file)->bytes(), index);
+  absl::StatusOr<Json> json = ReadJsonObject(index);
   if (!json.ok()) return json.status();
   auto map = json->find("weight_map");
   if (map == json->end() || !map->is_object() || map->empty())
