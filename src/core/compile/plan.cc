@@ -197,6 +197,25 @@ class Planner {
     return {values_[size_t(values_[size_t(id)].root)].place, values_[size_t(id)].view};
   }
 
+  // Result k of a kernel that works in place lies on operand k, if nobody reads that after this step, nor at it through
+  // another operand.
+  bool TakeOver(Value& made, size_t k, int i) {
+    const Node& node = *made.node;
+    if (k >= node.inputs.size() || !runtime_.kernels().Row(node.op).in_place) return false;
+    const Value& operand = values_[size_t(IdOf(node.inputs[k]))];
+    const Value& old = values_[size_t(operand.root)];
+    if (old.place.kind != Place::kArena || old.last_use != i || freed_[operand.root]) return false;
+    for (size_t other = 0; other < node.inputs.size(); other++)
+      if (other != k && values_[size_t(IdOf(node.inputs[other]))].root == operand.root) return false;
+    bool same = BytesOf(InfoOf(old, operand.root - first_.at(old.node))) == BytesOf(InfoOf(made, int(k))) &&
+                operand.view.dtype == made.view.dtype && operand.view.rank == made.view.rank;
+    for (int d = 0; same && d < made.view.rank; d++) same = operand.view.dim(d).stride == made.view.dim(d).stride;
+    if (!same) return false;
+    made.place = old.place;
+    freed_[operand.root] = true;  // its bytes are the result's now
+    return true;
+  }
+
   void PlanNode(int i) {
     const std::shared_ptr<Node>& node = graph_.nodes[size_t(i)];
     if (node->op == Op::kLeaf) plan_.leaves.push_back(node);
@@ -204,7 +223,7 @@ class Planner {
     Step step{node, {}, {}};
     for (size_t k = 0; k < node->outputs.size(); k++) {
       Value& value = values_[size_t(first_.at(node.get())) + k];
-      if (value.place.kind == Place::kNone)
+      if (value.place.kind == Place::kNone && !TakeOver(value, k, i))
         value.place = {Place::kArena, arena_.Allocate(BytesOf(InfoOf(value, int(k)))), ""};
       step.out.push_back(ViewOf(first_.at(node.get()) + int(k)));
     }
