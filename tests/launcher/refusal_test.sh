@@ -55,6 +55,7 @@ refused "has other training tokens" 1 "${config[@]}"
 unset ODD
 refused "data.train: $dir/absent.txt: no such file" 1 "${config[@]}" "data.train=$dir/absent.txt"
 refused "(host" 0 "${config[@]}" "data.train=$dir/absent.txt"
+refused "model.init: $dir/absent: no such file or folder" 1 "${config[@]}" "model.init=$dir/absent"
 refused "$dir/absent.yaml: no such file" 1 "$dir/absent.yaml"
 refused 'weft train: unknown flag "--foo"' 1 "${config[@]}" --foo
 refused "weft train: CONFIG is missing" 1 train.steps=1

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <set>
 
 #include "core/base/error.h"
 #include "core/base/rng.h"
@@ -126,6 +127,29 @@ TEST(TokenShards, StayInTheirFiles) {
   EXPECT_LT(test::HeapAllocations() - before, 10'000);
   EXPECT_EQ(dataset.train().size(), size / 2);
   EXPECT_EQ(dataset.val()[size / 2 - 1], 255);
+}
+
+// Ids in memory are compared to the last token; of shards, the first, the last, the size and what lies between them.
+TEST(TokenStream, SummariesTellStreamsApart) {
+  std::vector<int32_t> ids(size_t(1) << 23, 3), changed = ids, longer = ids;
+  changed[5001]++;
+  longer.push_back(3);
+  EXPECT_NE(Summarize(TokenStream(changed)).hash, Summarize(TokenStream(ids)).hash);
+  EXPECT_EQ(Summarize(TokenStream(changed)).largest_at, 5001);
+  EXPECT_NE(Summarize(TokenStream(longer)).hash, Summarize(TokenStream(ids)).hash);
+  TempFolder folder;
+  int64_t size = int64_t(1) << 23;
+  std::set<uint64_t> hashes;
+  for (int64_t at : {int64_t(0), int64_t(4095), size - 1, int64_t(-1)}) {
+    std::string path = WriteSparse(folder, "a.bin", size);
+    if (at >= 0) WriteToken(path, at, 7);
+    TokenSummary summary = Summarize(*TokenStream::Map({path}));
+    hashes.insert(summary.hash);
+    EXPECT_EQ(summary.largest_at, std::max<int64_t>(at, 0));
+    EXPECT_EQ(summary.largest, at >= 0 ? 7u : 0u);
+  }
+  hashes.insert(Summarize(*TokenStream::Map({WriteSparse(folder, "a.bin", size + 1)})).hash);
+  EXPECT_EQ(hashes.size(), 5u);
 }
 
 TEST(TokenShards, FillingABatchAllocatesNothing) {

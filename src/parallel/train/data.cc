@@ -196,7 +196,7 @@ int64_t Dataset::FillFrom(const TokenStream& stream, int64_t begin, BatchSpan ou
   uint32_t largest = std::max(stream.Read(begin, tokens), stream.Read(begin + 1, following));
   if (largest >= vocab_)
     for (int64_t i = begin;; i++)
-      if (uint32_t(stream[i]) >= vocab_) throw Error(TokenFault(stream, i));
+      if (uint32_t(stream[i]) >= vocab_) Fail(TokenFault(stream, i));
   std::fill(out.tokens.begin() + targets, out.tokens.end(), 0);
   std::fill(out.targets.begin() + targets, out.targets.end(), kIgnoredTarget);
   return targets;

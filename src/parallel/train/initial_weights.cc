@@ -36,7 +36,7 @@ To Convert(From value) {
 // Two dims at a time in tiles, so that a transposed box does not miss the cache at every element.
 template <class From, class To>
 void CopyTiles(const std::byte* from, const HfPlace& place, const TensorView& to) {
-  constexpr int64_t kTile = 64;
+  constexpr int64_t kTile = 16;
   int last = to.rank - 1, near = last;  // near: the dim whose elements are neighbours in the source
   for (int d = 0; d < to.rank; d++)
     if (place.strides[size_t(d)] < place.strides[size_t(near)]) near = d;

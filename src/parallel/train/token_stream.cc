@@ -85,14 +85,16 @@ TokenStream::Place TokenStream::PlaceOf(int64_t i) const {
 }
 
 TokenSummary Summarize(const TokenStream& stream) {
-  constexpr int64_t kWhole = int64_t(1) << 26, kRun = 4096, kRuns = 1024;
-  int64_t size = stream.size(), runs = size < kWhole ? (size + kRun - 1) / kRun : kRuns;
+  constexpr int64_t kMostOnDisk = int64_t(1) << 22, kRun = 4096, kRuns = 1024;
+  int64_t size = stream.size();
+  bool whole = !stream.mapped() || size <= kMostOnDisk;
+  int64_t runs = whole ? (size + kRun - 1) / kRun : kRuns;
   std::vector<int32_t> run(static_cast<size_t>(kRun));
   TokenSummary summary;
   StableHash hash;
   hash.Mix(uint64_t(size));
   for (int64_t r = 0; r < runs; r++) {
-    int64_t begin = size < kWhole ? r * kRun : (size - kRun) / (runs - 1) * r;
+    int64_t begin = whole ? r * kRun : (size - kRun) / (runs - 1) * r;
     std::span<int32_t> out = std::span(run).first(size_t(std::min(kRun, size - begin)));
     if (r + 1 == runs) begin = size - int64_t(out.size());  // the last token is in it
     uint32_t largest = stream.Read(begin, out);

@@ -22,6 +22,7 @@ class TokenStream {
   static absl::StatusOr<TokenStream> Map(const std::vector<std::string>& shards);
 
   int64_t size() const { return pieces_.empty() ? 0 : pieces_.back().end; }
+  bool mapped() const { return !pieces_.empty() && !pieces_[0].file.empty(); }
   int32_t operator[](int64_t i) const;
   // Copies the tokens from `begin` on, all of which the stream must have, and gives the largest. Allocates nothing.
   uint32_t Read(int64_t begin, std::span<int32_t> out) const;
@@ -51,9 +52,10 @@ class TokenStream {
   std::vector<Piece> pieces_;
 };
 
-// A stream at a glance: all of its tokens or, of 2^26 and more, 1024 runs of them, from the first to the last.
+// A stream at a glance: all of its tokens or, where they are on disk and more than 2^22, 1024 runs of them, from the
+// first to the last.
 struct TokenSummary {
-  uint64_t hash = 0;  // of these and the size; equal streams have equal ones
+  uint64_t hash = 0;  // of these and the size: the same for the same ids, and for the same shards
   uint32_t largest = 0;
   int64_t largest_at = 0;  // where it first is
 };

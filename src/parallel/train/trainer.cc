@@ -77,7 +77,7 @@ void Trainer::CheckSame(uint64_t mine, const char* otherwise) {
 void Trainer::SetParameters() {
   if (config_.model.init.empty()) return InitParameters(state_, model_, options_, runtime_);
   absl::StatusOr<InitialWeights> weights = InitialWeights::Open(config_);
-  if (!weights.ok()) throw Error(std::string(weights.status().message()));
+  if (!weights.ok()) Fail(std::string(weights.status().message()));
   CheckSame(weights->Hash(), "has other weights in model.init than rank 0: compare the files with sha256sum");
   weights->Load(state_, model_, options_, runtime_);
   init_summary_ = weights->Summary();
