@@ -20,6 +20,7 @@ Executable::Executable(Plan plan, const Runtime& runtime, const Binder& bind, Bu
              fmt::format("arena of {} bytes, the plan needs {}", arena_->bytes(), plan_.arena_bytes));
   BindEntries(bind);
   BindCalls();
+  BindBatches();
   BindOutputs();
 }
 
@@ -39,21 +40,59 @@ void Executable::BindEntries(const Binder& bind) {
 }
 
 void Executable::BindCalls() {
-  calls_.reserve(plan_.steps.size());
+  operands_.reserve(plan_.steps.size());
   for (const Step& step : plan_.steps) {
-    Call& call = calls_.emplace_back();
-    call.run = runtime_.kernels().Row(step.node->op).run;
-    for (auto [from, to] : {std::pair{&step.in, &call.in}, std::pair{&step.out, &call.out}})
+    Operands& views = operands_.emplace_back();
+    for (auto [from, to] : {std::pair{&step.in, &views.in}, std::pair{&step.out, &views.out}})
       for (const PlannedView& planned : *from) {
         to->push_back(planned.view);
         to->back().data = Address(planned.place);
       }
     void* workspace = step.workspace_bytes ? static_cast<char*>(arena_->data()) + step.workspace_offset : nullptr;
-    call.call = {&step.node->attrs,    call.in,          call.out,     workspace,
-                 step.workspace_bytes, runtime_.context, runtime_.mesh};
+    calls_.push_back(
+        {&step.node->attrs, views.in, views.out, workspace, step.workspace_bytes, runtime_.context, runtime_.mesh});
   }
   for (const Copy& copy : plan_.copies)
     copies_.push_back({Address(copy.from.place), Address(copy.to.place), copy.bytes});
+}
+
+// Do the calls share bytes that one of them writes?
+bool Executable::Touch(const KernelCall& a, const KernelCall& b) const {
+  using Range = std::pair<const char*, const char*>;
+  auto range = [](const TensorView& v) {
+    auto* data = static_cast<const char*>(v.data);
+    return Range{data, data + size_t(v.CapacityElements()) * SizeOf(v.dtype)};
+  };
+  auto meet = [](const Range& x, const Range& y) { return x.first < y.second && y.first < x.second; };
+  auto written = [&](const KernelCall& call) {
+    absl::InlinedVector<Range, 4> ranges;
+    for (const TensorView& v : call.out) ranges.push_back(range(v));
+    auto* scratch = static_cast<const char*>(call.workspace);
+    if (scratch) ranges.push_back({scratch, scratch + call.workspace_bytes});
+    return ranges;
+  };
+  auto hits = [&](const KernelCall& writer, const KernelCall& other) {
+    for (const Range& w : written(writer)) {
+      for (const TensorView& v : other.in)
+        if (meet(w, range(v))) return true;
+      for (const Range& o : written(other))
+        if (meet(w, o)) return true;
+    }
+    return false;
+  };
+  return hits(a, b) || hits(b, a);
+}
+
+void Executable::BindBatches() {
+  for (size_t i = 0; i < calls_.size(); i++) {
+    const KernelRow& row = runtime_.kernels().Row(plan_.steps[i].node->op);
+    bool joins = row.run_many && !batches_.empty() && batches_.back().row == &row;
+    for (size_t j = joins ? batches_.back().first : i; joins && j < i; j++) joins = !Touch(calls_[j], calls_[i]);
+    if (joins)
+      batches_.back().count++;
+    else
+      batches_.push_back({&row, i, 1});
+  }
 }
 
 void Executable::BindOutputs() {
@@ -72,7 +111,11 @@ void* Executable::Address(const Place& place) const {
 }
 
 void Executable::Issue() {
-  for (const Call& call : calls_) call.run(call.call);
+  for (const Batch& batch : batches_)
+    if (batch.count > 1)
+      batch.row->run_many(std::span(calls_).subspan(batch.first, batch.count));
+    else
+      batch.row->run(calls_[batch.first]);
   for (const BoundCopy& copy : copies_) runtime_.memory().Copy(copy.to, copy.from, copy.bytes);
 }
 

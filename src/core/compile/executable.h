@@ -18,13 +18,17 @@ class Executable {
   const Tensor& Output(const std::string& name) const;
   size_t arena_bytes() const { return plan_.arena_bytes; }
   size_t num_steps() const { return calls_.size(); }
+  size_t num_batches() const { return batches_.size(); }
   const Plan& plan() const { return plan_; }
 
  private:
-  struct Call {
-    void (*run)(const KernelCall&);
+  struct Operands {
     std::vector<TensorView> in, out;
-    KernelCall call;
+  };
+  // Calls that are issued together.
+  struct Batch {
+    const KernelRow* row;
+    size_t first, count;
   };
   struct BoundCopy {
     const void* from;
@@ -33,6 +37,8 @@ class Executable {
   };
   void BindEntries(const Binder& bind);
   void BindCalls();
+  void BindBatches();
+  bool Touch(const KernelCall& a, const KernelCall& b) const;
   void BindOutputs();
   void* Address(const Place& place) const;
   void Issue();
@@ -41,7 +47,9 @@ class Executable {
   Runtime runtime_;
   BufferPtr arena_;
   std::map<std::string, Tensor> entries_, outputs_;
-  std::vector<Call> calls_;
+  std::vector<Operands> operands_;  // what calls_ point to, in the same order
+  std::vector<KernelCall> calls_;
+  std::vector<Batch> batches_;
   std::vector<BoundCopy> copies_;
   int runs_ = 0;
   std::unique_ptr<DeviceRuntime::Recording> recording_;

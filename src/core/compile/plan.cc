@@ -236,6 +236,7 @@ class Planner {
 
   void PlanWorkspace(Step& step) {
     const KernelRow& row = runtime_.kernels().Row(step.node->op);
+    if (!plan_.steps.empty() && plan_.steps.back().node->op != step.node->op) ReleaseHeld();
     if (!row.workspace) return;
     std::vector<TensorView> in, out;
     for (const PlannedView& v : step.in) in.push_back(v.view);
@@ -243,7 +244,15 @@ class Planner {
     step.workspace_bytes = row.workspace({&step.node->attrs, in, out, nullptr, 0, runtime_.context, runtime_.mesh});
     if (!step.workspace_bytes) return;
     step.workspace_offset = arena_.Allocate(step.workspace_bytes);
-    arena_.Free(step.workspace_offset, step.workspace_bytes);
+    if (row.run_many)  // the steps that follow may run at the same time
+      held_.push_back({step.workspace_offset, step.workspace_bytes});
+    else
+      arena_.Free(step.workspace_offset, step.workspace_bytes);
+  }
+
+  void ReleaseHeld() {
+    for (const auto& [offset, bytes] : held_) arena_.Free(offset, bytes);
+    held_.clear();
   }
 
   void FreeInputs(const Node& node, int i) {
@@ -298,6 +307,7 @@ class Planner {
   absl::flat_hash_map<const Node*, int> first_;
   absl::flat_hash_map<const Node*, bool> strided_;
   absl::flat_hash_map<int, bool> freed_;
+  std::vector<std::pair<size_t, size_t>> held_;  // workspaces of the latest steps of one op: offset, bytes
 };
 
 }  // namespace

@@ -1,8 +1,8 @@
 // Plan: a local program as a flat list of steps over a static arena. Peak memory is known before the first step.
 //
-// A value lives from the step that makes it to its last reader; values whose lives do not meet share bytes, and so do an
-// operand that is read for the last time and what a kernel makes of it in place. A State entry that gets a new value is
-// updated in place where its old value is read no later than the step that makes the new one.
+// A value lives from the step that makes it to its last reader; values whose lives do not meet share bytes, and so do
+// an operand that is read for the last time and what a kernel makes of it in place. A State entry that gets a new value
+// is updated in place where its old value is read no later than the step that makes the new one.
 #pragma once
 #include <string>
 #include <vector>

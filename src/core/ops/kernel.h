@@ -64,6 +64,8 @@ struct KernelRow {
   void (*run)(const KernelCall&) = nullptr;
   // Bytes of scratch; null: none. Asked with the context and views of the run, but views carry no data then.
   size_t (*workspace)(const KernelCall&) = nullptr;
+  // Runs calls of which none writes what another reads or writes, with fewer launches than one each; null: one by one.
+  void (*run_many)(std::span<const KernelCall>) = nullptr;
   bool any_strides = false;  // accepts inputs with stride 0
   bool in_place = false;     // output 0 may share storage with input 0 (or output i with input i)
 };

@@ -1,4 +1,6 @@
 // AdamW over one parameter: every operand is read and written once.
+#include <memory>
+
 #include "core/ops/optimizer_ops.h"
 
 #include "kernels/cuda/convert.cuh"
@@ -124,6 +126,47 @@ void Update(const KernelCall& call, const Tensors& x, const Settings& settings) 
   WEFT_CUDA_LAUNCHED("adamw");
 }
 
+// Many parameters in f32, dense, by one launch.
+struct Parameters {
+  struct Entry {
+    Tensors x;
+    int64_t packs;
+    float weight_decay;
+    uint32_t first;  // block
+  };
+  static constexpr int kMost = 384;  // kernels take 32 KiB of arguments
+  Settings settings;
+  int count = 0;
+  uint32_t blocks = 0;
+  Entry entries[kMost];
+};
+constexpr int64_t kPacksOfBlock = kThreads * 4;
+static_assert(sizeof(Parameters) <= 32764);
+
+__global__ void __launch_bounds__(kThreads) ManyUpdate(const __grid_constant__ Parameters all) {
+  constexpr int V = kPack<float>;
+  Coefficients<float> k = Shared<float>(all.settings);
+  int low = 0, high = all.count;  // the last entry that starts at or before this block
+  while (high - low > 1) {
+    int middle = (low + high) / 2;
+    (all.entries[middle].first <= blockIdx.x ? low : high) = middle;
+  }
+  const Parameters::Entry& entry = all.entries[low];
+  k.weight_decay = entry.weight_decay;
+  int64_t begin = int64_t(blockIdx.x - entry.first) * kPacksOfBlock + threadIdx.x;
+#pragma unroll
+  for (int64_t i = begin; i < begin + kPacksOfBlock; i += kThreads) {
+    if (i >= entry.packs) return;
+    auto load = [&](const void* data) { return static_cast<const Pack<float, V>*>(data)[i]; };
+    auto p = load(entry.x.p), m = load(entry.x.m), v = load(entry.x.v), g = load(entry.x.g);  // [V]
+#pragma unroll
+    for (int j = 0; j < V; j++) k.Update(p.v[j], m.v[j], v.v[j], g.v[j]);
+    static_cast<Pack<float, V>*>(entry.x.new_p)[i] = p;
+    static_cast<Pack<float, V>*>(entry.x.new_m)[i] = m;
+    static_cast<Pack<float, V>*>(entry.x.new_v)[i] = v;
+  }
+}
+
 // Calls fn with a value of the dtype, which is T's or the one that T computes in.
 template <class T, class Fn>
 void DispatchWider(DType dtype, DType own, const char* what, Fn&& fn) {
@@ -133,18 +176,26 @@ void DispatchWider(DType dtype, DType own, const char* what, Fn&& fn) {
   dtype == own ? fn(T{}) : fn(Compute<T>{});
 }
 
+Tensors TensorsOf(const KernelCall& call) {
+  return {call.in[0].data,  call.in[1].data,  call.in[2].data, call.in[3].data,
+          call.out[0].data, call.out[1].data, call.out[2].data};
+}
+Settings SettingsOf(const KernelCall& call) {
+  return {call.attrs->Float("beta1"),
+          call.attrs->Float("beta2"),
+          call.attrs->Float("eps"),
+          call.attrs->Float("weight_decay"),
+          call.in[4].data,
+          call.in[5].data,
+          call.in[6].as<const int64_t>()};
+}
+
 void AdamW(const KernelCall& call) {
   if (call.out[0].NumElements() == 0) return;
   const TensorView &p = call.in[0], &m = call.in[1], &v = call.in[2], &g = call.in[3];
   WEFT_CHECK(m.dtype == v.dtype, "adamw on CUDA: expected both moments in one dtype");
-  Tensors x{p.data, m.data, v.data, g.data, call.out[0].data, call.out[1].data, call.out[2].data};
-  Settings settings{call.attrs->Float("beta1"),
-                    call.attrs->Float("beta2"),
-                    call.attrs->Float("eps"),
-                    call.attrs->Float("weight_decay"),
-                    call.in[4].data,
-                    call.in[5].data,
-                    call.in[6].as<const int64_t>()};
+  Tensors x = TensorsOf(call);
+  Settings settings = SettingsOf(call);
   DispatchFloating(p.dtype, [&](auto t) {
     using T = decltype(t);
     DispatchWider<T>(m.dtype, p.dtype, "moments", [&](auto moment) {
@@ -157,8 +208,46 @@ void AdamW(const KernelCall& call) {
   });
 }
 
+// May the call go into a table with these settings? All but the weight decay are the table's.
+bool Fits(const KernelCall& call, const Settings& s) {
+  Settings mine = SettingsOf(call);
+  bool same = mine.beta1 == s.beta1 && mine.beta2 == s.beta2 && mine.eps == s.eps && mine.lr == s.lr &&
+              mine.scale == s.scale && mine.updates == s.updates;
+  const TensorView* all[] = {&call.out[0], &call.out[1], &call.out[2], &call.in[0],
+                             &call.in[1],  &call.in[2],  &call.in[3]};
+  Nest nest = Nest::Over(all);
+  bool dense = nest.rank <= 1 && nest.Count() > 0 && nest.Count() % kPack<float> == 0;
+  for (const TensorView* view : all) dense &= view->dtype == DType::kF32 && Aligned16(view->data);
+  for (int o = 0; o < nest.operands; o++) dense &= nest.inner_stride(o) == 1;
+  return same && dense;
+}
+
+void ManyAdamW(std::span<const KernelCall> calls) {
+  auto all = std::make_unique<Parameters>();
+  all->settings = SettingsOf(calls[0]);
+  auto flush = [&] {
+    if (all->count == 0) return;
+    ManyUpdate<<<all->blocks, kThreads, 0, DeviceOf(calls[0]).stream()>>>(*all);
+    WEFT_CUDA_LAUNCHED("adamw of many");
+    all->count = 0, all->blocks = 0;
+  };
+  for (const KernelCall& call : calls) {
+    if (!Fits(call, all->settings)) {
+      AdamW(call);
+      continue;
+    }
+    int64_t packs = call.out[0].NumElements() / kPack<float>;
+    all->entries[all->count++] = {TensorsOf(call), packs, float(call.attrs->Float("weight_decay")), all->blocks};
+    all->blocks += uint32_t(CeilDiv(packs, kPacksOfBlock));
+    if (all->count == Parameters::kMost) flush();
+  }
+  flush();
+}
+
 }  // namespace
 
-void AddAdamW(KernelTable& table) { table.Add(Op::kAdamW, {.run = &AdamW, .any_strides = true, .in_place = true}); }
+void AddAdamW(KernelTable& table) {
+  table.Add(Op::kAdamW, {.run = &AdamW, .run_many = &ManyAdamW, .any_strides = true, .in_place = true});
+}
 
 }  // namespace weft::cuda

@@ -7,6 +7,8 @@
 #include "kernels/cuda/index.cuh"
 #include "kernels/cuda/reduce.cuh"
 
+#include <memory>
+
 namespace weft::cuda {
 namespace {
 
@@ -155,6 +157,102 @@ void SumOfSquares(const KernelCall& call) {
   DispatchFloating(call.in[0].dtype, [&](auto zero) { SumOfSquaresAs<decltype(zero)>(call); });
 }
 
+// Many dense tensors of one type by two launches.
+struct Squares {
+  struct Tensor {
+    const void* x;
+    double* partial;
+    void* y;
+    int64_t packs;
+    uint32_t first, pieces;  // blocks
+  };
+  static constexpr int kMost = 512;
+  int count = 0;
+  uint32_t blocks = 0;
+  Tensor tensors[kMost];
+};
+
+// The last tensor that starts at or before the block.
+__device__ __forceinline__ const Squares::Tensor& TensorOf(const Squares& all, uint32_t block) {
+  int low = 0, high = all.count;
+  while (high - low > 1) {
+    int middle = (low + high) / 2;
+    (all.tensors[middle].first <= block ? low : high) = middle;
+  }
+  return all.tensors[low];
+}
+
+template <class T, int V>
+__global__ void __launch_bounds__(kThreads) ManySquareParts(const __grid_constant__ Squares all) {
+  __shared__ double shared[kThreads / kWarp];
+  const Squares::Tensor& tensor = TensorOf(all, blockIdx.x);
+  uint32_t piece = blockIdx.x - tensor.first;
+  auto* x = static_cast<const Pack<T, V>*>(tensor.x);
+  double total = 0;
+#pragma unroll 4
+  for (int64_t i = int64_t(piece) * kThreads + threadIdx.x; i < tensor.packs; i += int64_t(tensor.pieces) * kThreads) {
+    Pack<T, V> pack = x[i];  // [V]
+#pragma unroll
+    for (int v = 0; v < V; v++) {
+      double value = double(Widen(pack.v[v]));
+      total += value * value;
+    }
+  }
+  total = BlockReduce(total, SumOf(), shared);
+  if (threadIdx.x == 0) tensor.partial[piece] = total;
+}
+
+template <class C>
+__global__ void ManyJoinSquares(const __grid_constant__ Squares all) {
+  __shared__ double shared[kThreads / kWarp];
+  const Squares::Tensor& tensor = all.tensors[blockIdx.x];
+  double total = 0;
+  for (uint32_t i = threadIdx.x; i < tensor.pieces; i += kThreads) total += tensor.partial[i];
+  total = BlockReduce(total, SumOf(), shared);
+  if (threadIdx.x == 0) *static_cast<C*>(tensor.y) = C(total);
+}
+
+// Room in the table for a dense tensor of vectors; false: it goes alone.
+template <class T>
+bool Enter(Squares& all, const KernelCall& call) {
+  const TensorView* views[] = {&call.in[0]};
+  Nest nest = Nest::Over(views);
+  int64_t count = nest.Count();
+  bool dense = count > 0 && count % kPack<T> == 0 && nest.rank <= 1 && nest.inner_stride(0) == 1;
+  if (!dense || !Aligned16(call.in[0].data)) return false;
+  auto pieces = uint32_t(Pieces(call));
+  all.tensors[all.count++] = {
+      call.in[0].data, static_cast<double*>(call.workspace), call.out[0].data, count / kPack<T>, all.blocks, pieces};
+  all.blocks += pieces;
+  return true;
+}
+
+template <class T>
+void ManySquaresAs(std::span<const KernelCall> calls) {
+  auto all = std::make_unique<Squares>();
+  cudaStream_t stream = DeviceOf(calls[0]).stream();
+  auto flush = [&] {
+    if (all->count == 0) return;
+    ManySquareParts<T, kPack<T>><<<all->blocks, kThreads, 0, stream>>>(*all);
+    WEFT_CUDA_LAUNCHED("sum_of_squares of many");
+    ManyJoinSquares<Compute<T>><<<unsigned(all->count), kThreads, 0, stream>>>(*all);
+    WEFT_CUDA_LAUNCHED("sum_of_squares of many");
+    all->count = 0, all->blocks = 0;
+  };
+  for (const KernelCall& call : calls) {
+    if (!Enter<T>(*all, call)) SumOfSquares(call);
+    if (all->count == Squares::kMost) flush();
+  }
+  flush();
+}
+
+void ManySquares(std::span<const KernelCall> calls) {
+  DType dtype = calls[0].in[0].dtype;
+  bool alike = std::all_of(calls.begin(), calls.end(), [&](const KernelCall& c) { return c.in[0].dtype == dtype; });
+  if (!alike) return void(std::for_each(calls.begin(), calls.end(), SumOfSquares));
+  DispatchFloating(dtype, [&](auto zero) { ManySquaresAs<decltype(zero)>(calls); });
+}
+
 }  // namespace
 
 void AddFolds(KernelTable& table);  // reduce.cu
@@ -163,7 +261,8 @@ void AddReduce(KernelTable& table) {
   AddFolds(table);
   table.Add(Op::kArgMax, {.run = &ArgMax, .any_strides = true});
   table.Add(Op::kCumSum, {.run = &CumSum, .any_strides = true});
-  table.Add(Op::kSumOfSquares, {.run = &SumOfSquares, .workspace = &SumOfSquaresWorkspace, .any_strides = true});
+  table.Add(Op::kSumOfSquares,
+            {.run = &SumOfSquares, .workspace = &SumOfSquaresWorkspace, .run_many = &ManySquares, .any_strides = true});
 }
 
 }  // namespace weft::cuda

@@ -39,10 +39,12 @@ Var StoredLeaf(const Parameter& p, const StepOptions& o) {
 Var GlobalNorm(const std::vector<Var>& gradients, const StepOptions& o) {
   Sharding terms(o.model.mesh.num_axes());
   for (int a = 0; a < terms.num_axes(); a++) terms.Set(a, Partial());
+  std::vector<Var> squares;  // all of them first: a device may make them in one go
+  for (const Var& g : gradients) squares.push_back(Cast(SumOfSquares(g), ScalarType(o)));  // []
   Var total;
-  for (const Var& g : gradients) {
-    Var square = Reshard(Cast(SumOfSquares(g), ScalarType(o)), terms);  // []
-    total = total ? total + square : square;
+  for (const Var& square : squares) {
+    Var term = Reshard(square, terms);  // []
+    total = total ? total + term : term;
   }
   return Sqrt(Reshard(total, Sharding(o.model.mesh.num_axes())));
 }
