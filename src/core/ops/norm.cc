@@ -110,6 +110,7 @@ std::vector<Sample> Samples(Op op) {
   Attrs attrs{{"eps", 1e-5}};
   std::vector<Sample> samples;
   for (const Shape& x : {Shape{2, 5, 6}, Shape{4, 7}}) {
+    if (AddsResidual(op) && x.size() > 2) continue;  // six operands have placements enough in two dims
     Shape last{x.back()}, rows(x.begin(), x.end() - 1);
     SampleInput stat{rows, Domain::kPositive, 0, true};
     if (op == Op::kRmsNorm) samples.push_back({{{x}, {last}}, attrs});
