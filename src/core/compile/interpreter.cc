@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+
 #include "absl/container/flat_hash_map.h"
 
 namespace weft {
@@ -57,7 +59,7 @@ class Interpreter {
   }
 
   void RunKernel(const Node& node, std::vector<Tensor>& results) {
-    std::vector<TensorView> in, out;
+    absl::InlinedVector<TensorView, 4> in, out;
     for (const Var& v : node.inputs)
       in.push_back(runtime_.View(v.node().outputs[size_t(v.index())], IsShapeOnly(v.node()) ? nullptr : At(v).data()));
     for (size_t i = 0; i < node.outputs.size(); i++) {
@@ -65,8 +67,11 @@ class Interpreter {
       Poison(results[i].data(), results[i].bytes());
       out.push_back(runtime_.View(node.outputs[i], results[i].data()));
     }
-    const KernelRow& row = runtime_.kernels().Row(node.op);
-    KernelCall call{&node.attrs, in, out, nullptr, 0, runtime_.context, runtime_.mesh};
+    Run(node.op, {&node.attrs, in, out, nullptr, 0, runtime_.context, runtime_.mesh});
+  }
+
+  void Run(Op op, KernelCall call) {
+    const KernelRow& row = runtime_.kernels().Row(op);
     BufferPtr workspace;
     if (row.workspace) {
       call.workspace_bytes = row.workspace(call);
@@ -77,8 +82,19 @@ class Interpreter {
     row.run(call);
   }
 
-  void Inspect(const Node& node, const std::vector<Tensor>& results) const {
+  // A sum of squares is NaN where an element is: one number to fetch, where the host would fetch them all.
+  bool MayHoldNan(const ValueInfo& info, const Tensor& result) {
+    if (!IsFloating(info.dtype)) return false;
+    Tensor sum = Tensor::Empty(AccumulateType(info.dtype), {}, runtime_.memory());  // []
+    TensorView in = runtime_.View(info, result.data()), out = MakeView(sum.data(), sum.dtype(), {});
+    static const Attrs none;
+    Run(Op::kSumOfSquares, {&none, std::span(&in, 1), std::span(&out, 1), nullptr, 0, runtime_.context, runtime_.mesh});
+    return std::isnan(sum.Item());
+  }
+
+  void Inspect(const Node& node, const std::vector<Tensor>& results) {
     for (size_t i = 0; i < results.size(); i++) {
+      if (!options_.print && runtime_.device != DeviceKind::kCpu && !MayHoldNan(node.outputs[i], results[i])) continue;
       bool on_host = results[i].device().kind == DeviceKind::kCpu;
       Tensor host = on_host ? results[i] : results[i].To(CpuRuntime());
       TensorView view = runtime_.View(node.outputs[i], host.data());

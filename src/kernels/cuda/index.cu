@@ -3,6 +3,7 @@
 namespace weft::cuda {
 
 FastDivide::FastDivide(uint32_t divisor) {
+  if (divisor == 0) return;  // of an empty loop, which takes no step
   while ((uint64_t(1) << shift_) < divisor) shift_++;
   magic_ = uint32_t((((uint64_t(1) << shift_) - divisor) << 32) / divisor + 1);
 }
