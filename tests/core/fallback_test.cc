@@ -79,6 +79,19 @@ TEST_P(Fallback, KernelIsComposition) {
 std::string OpName(const testing::TestParamInfo<int>& param) { return Name(Op(param.param)); }
 INSTANTIATE_TEST_SUITE_P(All, Fallback, testing::Range(0, kNumOps), OpName);
 
+// More logits than a GPU's kernel holds at a time (1 GiB), of a vocabulary that no vector divides.
+TEST(LinearCrossEntropyFallback, ChunksOfLogits) {
+  if (!test::KernelsOf(test::DeviceUnderTest({{"x"}, {1}})).Has(Op::kLinearCrossEntropyGrad))
+    GTEST_SKIP() << "this device has no kernel of its own";
+  constexpr int64_t kRows = 4300, kVocab = 131075, kWidth = 16;
+  Sample sample{{{{kRows, kWidth}}, {{kVocab, kWidth}}, {{kRows}, Domain::kIdsOrIgnored, kVocab}},
+                {{"ignore_index", -100}, {"smoothing", 0.1}}};
+  ExpectKernelIsComposition(Op::kLinearCrossEntropy, sample, kPrecisions[1], "f32");
+  sample.inputs.push_back({{kRows}, Domain::kAny, 0, true});
+  for (const Precision& precision : {kPrecisions[1], kPrecisions[2]})
+    ExpectKernelIsComposition(Op::kLinearCrossEntropyGrad, sample, precision, Name(precision.dtype));
+}
+
 // Rows that see no key (the causal offset is negative): 0 and -inf from the composition too, and no NaN in its
 // gradients, first and second, which go through the composition.
 TEST(SdpaFallback, FullyMaskedRowsAreZeroAndMinusInfinity) {

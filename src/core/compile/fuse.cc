@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "core/compile/fuse_loss.h"
+
 namespace weft {
 namespace {
 
@@ -162,6 +164,9 @@ class Fuser {
 
 }  // namespace
 
-LocalProgram Fuse(const LocalProgram& program, const KernelTable& kernels) { return Fuser(program, kernels).Run(); }
+LocalProgram Fuse(const LocalProgram& program, const KernelTable& kernels) {
+  LocalProgram heads = FuseLoss(program, kernels);
+  return Fuser(heads, kernels).Run();
+}
 
 }  // namespace weft

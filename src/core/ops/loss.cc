@@ -94,6 +94,68 @@ std::vector<Sample> Samples(Op op) {
   return samples;
 }
 
+void CheckLinear(const Node& node) {
+  const Var &x = node.inputs[0], &w = node.inputs[1], &targets = node.inputs[2];
+  Shape rows(x.shape().begin(), x.shape().end() - (x.rank() ? 1 : 0));
+  if (x.rank() < 1 || w.rank() != 2 || w.dim(1) != x.dim(-1) || w.dtype() != x.dtype() || targets.shape() != rows ||
+      IsFloating(targets.dtype()))
+    FailAt(node, fmt::format("expected x [..., C], w [V, C] of its dtype and integer targets [...], got {} {}, {} {} "
+                             "and {} {}",
+                             Name(x.dtype()), ToString(x.shape()), Name(w.dtype()), ToString(w.shape()),
+                             Name(targets.dtype()), ToString(targets.shape())));
+}
+void InferLinear(Node& node) {
+  CheckLinear(node);
+  AddOutput(node, Acc(node), node.inputs[2].shape());
+}
+void InferLinearGrad(Node& node) {
+  InferLinear(node);
+  AddOutput(node, node.inputs[0].dtype(), node.inputs[0].shape());
+  AddOutput(node, Acc(node), node.inputs[1].shape());
+}
+
+Dims LinearForwardDims(const Node& node) {
+  std::string rows = Letters(node.inputs[2].rank());
+  return {.in = {rows + "y", "zy", rows}, .out = {rows}, .whole = "yz"};
+}
+Dims LinearGradDims(const Node& node) {
+  std::string rows = Letters(node.inputs[2].rank());
+  return {.in = {rows + "y", "zy", rows, rows}, .out = {rows, rows + "y", "zy"}, .whole = "yz"};
+}
+
+// The logits and their losses: loss, lse.
+struct Composed {
+  std::string rows;
+  Var logits;
+  Outputs loss;
+  explicit Composed(const Node& node) : rows(Letters(node.inputs[2].rank())) {
+    logits = Einsum(rows + "y,zy->" + rows + "z", node.inputs[0], node.inputs[1]);  // [..., V]
+    loss = Emit(Op::kCrossEntropy, node.attrs, {logits, node.inputs[2]}, node.loc);
+  }
+};
+Outputs LinearFallback(const Node& node) { return {Composed(node).loss[0]}; }
+Outputs LinearFallbackGrad(const Node& node) {
+  Composed c(node);
+  Var dlogits = EmitOne(Op::kCrossEntropyGrad, node.attrs, {c.logits, node.inputs[2], c.loss[1], node.inputs[3]},
+                        node.loc);                                             // [..., V]
+  Var dx = Einsum(c.rows + "z,zy->" + c.rows + "y", dlogits, node.inputs[1]);  // [..., C]
+  Var dw = Einsum(c.rows + "z," + c.rows + "y->zy", dlogits, node.inputs[0]);  // [V, C]
+  return {c.loss[0], dx, Cast(dw, Acc(node))};
+}
+
+std::vector<Sample> LinearSamples(Op op) {
+  std::vector<Sample> samples;
+  for (const Shape& rows : {Shape{6}, Shape{2, 5}}) {
+    Shape x = rows;
+    x.push_back(4);
+    double smoothing = rows.size() == 1 ? 0.1 : 0.0;
+    Sample s{{{x}, {{8, 4}}, {rows, Domain::kIdsOrIgnored, 8}}, {{"ignore_index", -100}, {"smoothing", smoothing}}};
+    if (op == Op::kLinearCrossEntropyGrad) s.inputs.push_back({rows, Domain::kAny, 0, true});
+    samples.push_back(s);
+  }
+  return samples;
+}
+
 }  // namespace
 
 Var CrossEntropy(Var logits, Var targets, const CrossEntropyOptions& options, Loc loc) {
@@ -107,6 +169,17 @@ Var CrossEntropy(Var logits, Var targets, const CrossEntropyOptions& options, Lo
 void RegisterLoss(OpTable& t) {
   t[size_t(Op::kCrossEntropy)] = {Op::kCrossEntropy, Infer, Grad, ForwardDims, Fallback, Samples};
   t[size_t(Op::kCrossEntropyGrad)] = {Op::kCrossEntropyGrad, InferGrad, nullptr, GradDims, FallbackGrad, Samples};
+  t[size_t(Op::kLinearCrossEntropy)] = {
+      Op::kLinearCrossEntropy, InferLinear, nullptr, LinearForwardDims, LinearFallback, LinearSamples, -1, false, 1};
+  t[size_t(Op::kLinearCrossEntropyGrad)] = {Op::kLinearCrossEntropyGrad,
+                                            InferLinearGrad,
+                                            nullptr,
+                                            LinearGradDims,
+                                            LinearFallbackGrad,
+                                            LinearSamples,
+                                            -1,
+                                            false,
+                                            3};
 }
 
 }  // namespace weft

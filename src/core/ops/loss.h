@@ -1,4 +1,4 @@
-// Cross-entropy over the last dim V, per token.
+// Cross-entropy over the last dim V, per token; and with the product that makes the logits.
 #pragma once
 #include "core/base/error.h"
 
@@ -10,7 +10,16 @@ class Var;
 //                   loss = lse - (1 - e) * logit[target] - e * mean(logits); 0 where target == ignore_index.
 // CrossEntropyGrad  (logits, targets, lse, dloss [...]); same -> dlogits [..., V] of logits' dtype:
 //                   dloss * (softmax - (1 - e) * onehot - e / V); 0 where ignored.
-#define WEFT_LOSS_OPS(X) X(CrossEntropy, "cross_entropy") X(CrossEntropyGrad, "cross_entropy_grad")
+// LinearCrossEntropy      (x [..., C], w [V, C], targets [...]); same -> loss [...]: of logits x w^T, which a kernel
+// need
+//                         not hold all at once.
+// LinearCrossEntropyGrad  (x, w, targets, dloss [...]); same -> loss [...], dx [..., C] of x's dtype, dw [V, C] of the
+//                         accumulate type. Both are made by Fuse (core/compile/fuse.h).
+#define WEFT_LOSS_OPS(X)                        \
+  X(CrossEntropy, "cross_entropy")              \
+  X(CrossEntropyGrad, "cross_entropy_grad")     \
+  X(LinearCrossEntropy, "linear_cross_entropy") \
+  X(LinearCrossEntropyGrad, "linear_cross_entropy_grad")
 
 struct CrossEntropyOptions {
   int64_t ignore_index = -100;

@@ -15,6 +15,7 @@ void AddEmbedding(KernelTable& table);
 void AddRmsNorm(KernelTable& table);
 void AddLayerNorm(KernelTable& table);
 void AddLoss(KernelTable& table);
+void AddLinearLoss(KernelTable& table);
 void AddRope(KernelTable& table);
 void AddSdpa(KernelTable& table);
 void AddAdamW(KernelTable& table);

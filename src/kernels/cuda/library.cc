@@ -17,6 +17,7 @@ __attribute__((visibility("default"))) void weft_cuda_register(weft::KernelTable
   AddRmsNorm(table);
   AddLayerNorm(table);
   AddLoss(table);
+  AddLinearLoss(table);
   AddRope(table);
   AddSdpa(table);
   AddAdamW(table);
