@@ -207,6 +207,11 @@ LocalProgram BuildEval(Transformer& model, const StepOptions& o) {
                    {.mesh = o.model.mesh, .kernels = o.kernels});
 }
 
+const char* Name(EntryKind kind) {
+  constexpr const char* kNames[] = {"parameters", "moments", "copies", "accumulators", "slots"};
+  return kNames[size_t(kind)];
+}
+
 std::vector<EntryInfo> EntriesOf(Transformer& model, const StepOptions& o, const StepPrograms& programs) {
   ModelScope scope(o.model);
   const Precision& precision = o.model.precision;
