@@ -14,10 +14,12 @@ MemoryUse::~MemoryUse() { current = previous_; }
 const char* MemoryUse::Current() { return current; }
 
 std::string OutOfMemory(const Shortage& s) {
+  std::string has = "free bytes unknown";
+  if (s.memory.total) has = fmt::format("{} free of {}", BytesText(s.memory.free), BytesText(s.memory.total));
   return fmt::format(
-      "out of memory on {}: {} asked for ({}), {} free of {}; a smaller train.micro_batch needs less for activations, "
+      "out of memory on {}: {} asked for ({}), {}; a smaller train.micro_batch needs less for activations, "
       "parallel.fsdp=gradients or full over more mesh.dp ranks less for the rest, and weft plan tells how much",
-      s.where, BytesText(s.asked), s.what, BytesText(s.memory.free), BytesText(s.memory.total));
+      s.where, BytesText(s.asked), s.what, has);
 }
 
 std::string BytesText(size_t bytes) {

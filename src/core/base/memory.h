@@ -10,7 +10,7 @@
 namespace weft {
 
 struct Memory {
-  size_t free = 0, total = 0;  // bytes that could be allocated now, and of the device
+  size_t free = 0, total = 0;  // bytes that could be allocated now, and that there are; total 0: nobody knows
 };
 
 // What this thread asks for memory for, while the object lives; the innermost counts.

@@ -12,8 +12,6 @@ constexpr int kOldest = 80;  // compute capability: bf16 products and asynchrono
 
 std::string PlaceOf(const std::source_location& at) { return fmt::format("{}:{}", at.file_name(), at.line()); }
 
-double MiB(size_t bytes) { return double(bytes) / (1 << 20); }
-
 class CudaEvent final : public DeviceRuntime::Event {
  public:
   explicit CudaEvent(cudaStream_t stream) : stream_(stream) {
@@ -112,12 +110,7 @@ BufferPtr CudaDevice::Allocate(size_t bytes) {
   cudaError_t status = cudaMallocAsync(&data, bytes ? bytes : 1, stream_);
   if (status == cudaErrorMemoryAllocation) {
     cudaGetLastError();  // this failure is told here; the next call starts clean
-    size_t free = 0, total = 0;
-    WEFT_CUDA(cudaMemGetInfo(&free, &total));
-    Fail(
-        fmt::format("out of memory on {} (cuda:{}): {:.1f} MiB asked for, {:.1f} MiB free of {:.1f} MiB; a smaller "
-                    "train.micro_batch, more ranks or parallel.fsdp need less, and weft plan tells how much",
-                    name_, index_, MiB(bytes), MiB(free), MiB(total)));
+    Fail(OutOfMemory({.where = PlaceOf(*this), .asked = bytes, .memory = MemoryNow()}));
   }
   Check(status, "cudaMallocAsync");
   auto free = [](Buffer& buffer) { cudaFreeAsync(buffer.data(), static_cast<CudaDevice&>(buffer.runtime()).stream()); };
@@ -126,7 +119,12 @@ BufferPtr CudaDevice::Allocate(size_t bytes) {
 
 BufferPtr CudaDevice::AllocateStaging(size_t bytes) {
   void* data = nullptr;
-  WEFT_CUDA(cudaMallocHost(&data, bytes ? bytes : 1));
+  cudaError_t status = cudaMallocHost(&data, bytes ? bytes : 1);
+  if (status == cudaErrorMemoryAllocation) {
+    cudaGetLastError();
+    Fail(OutOfMemory({.where = PlaceOf(CpuRuntime()), .asked = bytes, .memory = CpuRuntime().MemoryNow()}));
+  }
+  Check(status, "cudaMallocHost");
   return std::make_shared<Buffer>(data, bytes, Device{}, [](Buffer& buffer) { cudaFreeHost(buffer.data()); });
 }
 
@@ -154,6 +152,17 @@ std::unique_ptr<DeviceRuntime::Recording> CudaDevice::Record(absl::FunctionRef<v
   }
   WEFT_CUDA(cudaStreamEndCapture(stream_, &graph));
   return std::make_unique<CudaRecording>(stream_, graph);
+}
+
+// What the pool holds and nobody uses is free for whoever asks the pool.
+Memory CudaDevice::MemoryNow() const {
+  Memory memory;
+  uint64_t reserved = 0, used = 0;
+  WEFT_CUDA(cudaMemGetInfo(&memory.free, &memory.total));
+  WEFT_CUDA(cudaMemPoolGetAttribute(pool_, cudaMemPoolAttrReservedMemCurrent, &reserved));
+  WEFT_CUDA(cudaMemPoolGetAttribute(pool_, cudaMemPoolAttrUsedMemCurrent, &used));
+  memory.free += reserved - used;
+  return memory;
 }
 
 size_t CudaDevice::PeakBytes() const {
