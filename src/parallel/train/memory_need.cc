@@ -40,6 +40,13 @@ int64_t MemoryNeed::Total() const {
   return total;
 }
 
+MemoryNeed& MemoryNeed::operator+=(const MemoryNeed& other) {
+  for (auto bytes : {&MemoryNeed::parameters, &MemoryNeed::moments, &MemoryNeed::copies, &MemoryNeed::accumulators,
+                     &MemoryNeed::slots, &MemoryNeed::activations, &MemoryNeed::workspaces, &MemoryNeed::staging})
+    this->*bytes += other.*bytes;
+  return *this;
+}
+
 MemoryNeed MemoryNeedOf(Transformer& model, const StepOptions& o, const StepPrograms& programs, const StepPlans* plans,
                         DeviceKind device) {
   MemoryNeed need;

@@ -17,6 +17,7 @@ struct MemoryNeed {
   static constexpr size_t kCategories = 7;
   std::array<std::pair<const char*, int64_t>, kCategories> Categories() const;
   int64_t Total() const;
+  MemoryNeed& operator+=(const MemoryNeed& other);
 };
 
 // `plans`: of executor compiled. Null: the others allocate op by op, and only the State is known.

@@ -241,11 +241,14 @@ std::vector<EntryInfo> EntriesOf(Transformer& model, const StepOptions& o, const
 
 void AddEntries(State& state, Transformer& model, const StepOptions& o, const StepPrograms& programs) {
   std::vector<State::NewEntry> slots;
-  for (const EntryInfo& e : EntriesOf(model, o, programs))
+  for (const EntryInfo& e : EntriesOf(model, o, programs)) {
+    MemoryUse use(Name(e.kind));
     if (e.kind == EntryKind::kSlot)
       slots.push_back({e.name, e.dtype, e.shape, e.sharding});
     else
       state.Add(e.name, e.dtype, e.shape, e.sharding, e.kind == EntryKind::kParameter || e.kind == EntryKind::kMoment);
+  }
+  MemoryUse use(Name(EntryKind::kSlot));
   state.AddTogether(slots);
 }
 

@@ -45,6 +45,7 @@ class CompiledRunner final : public StepRunner {
  public:
   CompiledRunner(State& state, StepPlans plans, const StepOptions& options, const Runtime& runtime)
       : device_(runtime.memory()), micro_steps_(options.micro_steps) {
+    MemoryUse use("activations");
     arena_ = device_.Allocate(plans.Largest().arena_bytes);
     step_ = std::make_unique<Executable>(std::move(plans.step), runtime, state.binder(), arena_);
     eval_ = std::make_unique<Executable>(std::move(plans.eval), runtime, state.binder(), arena_);

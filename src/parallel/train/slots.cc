@@ -12,6 +12,7 @@ Slots::Slots(State& state, const Dataset& data, const StepOptions& options)
     sets_.push_back(MakeSet(target_));
     return;
   }
+  MemoryUse use("staging");
   for (int i = 0; i < NumImages(options.micro_steps); i++)
     sets_.push_back(MakeSet(state.device().AllocateStaging(target_->bytes())));
 }

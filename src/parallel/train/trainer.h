@@ -20,8 +20,9 @@ class Trainer {
           DeviceKind device = DeviceKind::kCpu);
   ~Trainer();
 
-  // Trains all steps, evaluates, logs. kAborted, on all ranks alike: a loss or norm is not finite, and what follows
-  // would be worthless. Other errors are those of the log, on the rank that writes it.
+  // Trains all steps, evaluates, logs. kResourceExhausted, on all ranks alike: there is too little memory, and nothing
+  // was allocated. kAborted, on all ranks alike: a loss or norm is not finite, and what follows would be worthless.
+  // Other errors are those of the log, on the rank that writes it.
   absl::Status Run();
 
  private:
@@ -30,6 +31,7 @@ class Trainer {
     std::optional<int64_t> bytes;  // unknown for token shards
   };
   void CheckSameOrder();
+  absl::Status Allocate();
   void SetParameters();
   // Throws Error unless all ranks have the same number.
   void CheckSame(uint64_t mine, const char* otherwise);
@@ -51,7 +53,7 @@ class Trainer {
   Runtime runtime_;
   StepPrograms programs_;
   State state_;
-  std::optional<Slots> slots_;  // once the state has its entries
+  std::optional<Slots> slots_;  // these two once memory is allocated
   std::unique_ptr<StepRunner> runner_;
   JsonLog log_;
   Progress progress_;
