@@ -89,8 +89,9 @@ absl::StatusOr<DeviceKind> OpenDevice(const Config& config, const Bootstrap& boo
                                       "cuda on more than one rank is not built yet; use device=cpu");
   absl::Status opened = OpenCuda(context, bootstrap.local_rank());
   if (opened.ok()) return DeviceKind::kCuda;
-  if (config.device == DeviceChoice::kAuto) return DeviceKind::kCpu;
-  return opened;
+  if (config.device == DeviceChoice::kCuda) return opened;
+  fmt::print(stderr, "note: device auto is the CPU: {}\n", std::string(opened.message()));
+  return DeviceKind::kCpu;
 }
 
 int Train(Bootstrap& bootstrap, const Words& words) {

@@ -4,11 +4,10 @@
 
 #include "core/base/error.h"
 #include "kernels/cuda/algorithm_cache.h"
+#include "kernels/cuda/support.h"
 
 namespace weft::cuda {
 namespace {
-
-constexpr int kOldest = 80;  // compute capability: bf16 products and asynchronous copies
 
 std::string PlaceOf(const std::source_location& at) { return fmt::format("{}:{}", at.file_name(), at.line()); }
 
@@ -47,18 +46,18 @@ class CudaRecording final : public DeviceRuntime::Recording {
   cudaGraphExec_t exec_ = nullptr;
 };
 
-// How many GPUs there are; fails in words where CUDA itself does not work.
-int CountDevices() {
-  int count = 0;
-  cudaError_t status = cudaGetDeviceCount(&count);
-  if (status == cudaErrorInsufficientDriver)
-    Fail(
-        "device cuda: the NVIDIA driver is missing or older than this build's CUDA runtime; install a newer driver, or "
-        "use device=cpu");
-  if (status == cudaErrorNoDevice || count == 0)
-    Fail("device cuda: there is no GPU here that CUDA can use (is CUDA_VISIBLE_DEVICES empty?); use device=cpu");
-  Check(status, "cudaGetDeviceCount");
-  return count;
+// Throws in words where CUDA has no GPU for this rank.
+void CheckDriver(int index) {
+  DriverFacts facts;
+  WEFT_CUDA(cudaDriverGetVersion(&facts.driver));  // 0 where there is none
+  WEFT_CUDA(cudaRuntimeGetVersion(&facts.runtime));
+  cudaError_t status = cudaGetDeviceCount(&facts.gpus);
+  if (status == cudaErrorStubLibrary) facts.driver = 0;  // the toolkit's stand-in for a driver
+  facts.runs = status != cudaErrorInsufficientDriver;
+  if (status != cudaSuccess) facts.gpus = 0;
+  bool told = status == cudaErrorInsufficientDriver || status == cudaErrorNoDevice || status == cudaErrorStubLibrary;
+  if (!told) Check(status, "cudaGetDeviceCount");
+  if (std::string fault = DriverFault(facts, index); !fault.empty()) Fail(fault);
 }
 
 }  // namespace
@@ -75,17 +74,13 @@ void Check(cublasStatus_t status, const char* call, std::source_location at) {
 }
 
 CudaDevice::CudaDevice(int index) : index_(index) {
-  int count = CountDevices();
-  WEFT_CHECK(index < count, fmt::format("device cuda:{}: this host has {} GPU{}; start at most that many ranks on it",
-                                        index, count, count == 1 ? "" : "s"));
+  CheckDriver(index);
   WEFT_CUDA(cudaSetDevice(index));
   cudaDeviceProp properties{};
   WEFT_CUDA(cudaGetDeviceProperties(&properties, index));
   name_ = properties.name;
   capability_ = properties.major * 10 + properties.minor;
-  WEFT_CHECK(capability_ >= kOldest,
-             fmt::format("device cuda:{}: {} has compute capability {}.{}, expected {}.{} or newer; use device=cpu",
-                         index, name_, properties.major, properties.minor, kOldest / 10, kOldest % 10));
+  if (std::string fault = GpuFault(index, name_, capability_, WEFT_CUDA_ARCH); !fault.empty()) Fail(fault);
   multiprocessors_ = properties.multiProcessorCount;
   shared_bytes_ = properties.sharedMemPerBlockOptin;
   WEFT_CUDA(cudaDeviceGetDefaultMemPool(&pool_, index));
