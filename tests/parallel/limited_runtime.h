@@ -8,10 +8,11 @@ namespace weft::testing_ {
 class LimitedRuntime final : public DeviceRuntime {
  public:
   // Says that `free` bytes are free, and gives out `limit` bytes in all.
-  LimitedRuntime(size_t free, size_t limit) : free_(free), left_(limit) {}
+  LimitedRuntime(size_t free, size_t limit, std::string name = "CPU")
+      : free_(free), left_(limit), name_(std::move(name)) {}
 
   Device device() const override { return {}; }
-  std::string name() const override { return "CPU"; }
+  std::string name() const override { return name_; }
   BufferPtr Allocate(size_t bytes) override {
     allocations_++;
     if (bytes > left_) Fail(OutOfMemory({.where = PlaceOf(*this), .asked = bytes, .memory = MemoryNow()}));
@@ -31,6 +32,7 @@ class LimitedRuntime final : public DeviceRuntime {
 
  private:
   size_t free_, left_;
+  std::string name_;
   int allocations_ = 0;
 };
 

@@ -51,7 +51,8 @@ Trainer::Trainer(const Config& config, const Dataset& data, const Context& conte
       runtime_{&context, &mesh, mesh.shape(), mesh.coords(), device},
       programs_(BuildStep(model_, options_)),
       state_(mesh.shape(), mesh.coords(), runtime_.memory()),
-      progress_(config.train.steps) {
+      progress_(config.train.steps),
+      mfu_(model_, config.model.context, config.precision.compute, runtime_.memory().name(), context.world_size()) {
   CheckSameOrder();
 }
 Trainer::~Trainer() = default;
@@ -149,6 +150,7 @@ absl::Status Trainer::LogStep(int64_t step, const StepMetrics& metrics, double m
   record.lr = LearningRate(config_, step);
   record.ms = ms;
   record.tokens_per_s = double(config_.train.global_batch * config_.model.context) / ms * 1e3;
+  record.mfu = mfu_.At(record.tokens_per_s);
   record.peak_bytes = int64_t(runtime_.memory().PeakBytes());
   bool print = step == 1 || step == config_.train.steps || (config_.log.every > 0 && step % config_.log.every == 0);
   if (print) {

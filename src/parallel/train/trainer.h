@@ -6,6 +6,7 @@
 #include "dist/mesh.h"
 #include "parallel/train/data.h"
 #include "parallel/train/metrics.h"
+#include "parallel/train/mfu.h"
 #include "parallel/train/runner.h"
 #include "parallel/train/slots.h"
 
@@ -57,6 +58,7 @@ class Trainer {
   std::unique_ptr<StepRunner> runner_;
   JsonLog log_;
   Progress progress_;
+  Mfu mfu_;
   std::chrono::steady_clock::time_point last_;  // when the latest step was finished, or its first micro-step begun
   std::optional<double> last_loss_, last_val_loss_;
   std::string init_summary_;  // "": random values
