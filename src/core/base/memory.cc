@@ -19,7 +19,7 @@ std::string OutOfMemory(const Shortage& s) {
   return fmt::format(
       "out of memory on {}: {} asked for ({}), {}; a smaller train.micro_batch needs less for activations, "
       "parallel.fsdp=gradients or full over more mesh.dp ranks less for the rest, and weft plan tells how much",
-      s.where, BytesText(s.asked), s.what, has);
+      s.where, s.asked ? BytesText(s.asked) : "an unknown amount", s.what, has);
 }
 
 std::string BytesText(size_t bytes) {

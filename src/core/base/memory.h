@@ -27,8 +27,8 @@ class MemoryUse {
 };
 
 struct Shortage {
-  std::string where;  // "the CPU of host a", "NVIDIA H200 (cuda:0)"
-  size_t asked = 0;
+  std::string where;                        // "the CPU of host a", "NVIDIA H200 (cuda:0)"
+  size_t asked = 0;                         // 0: nobody knows
   std::string what = MemoryUse::Current();  // that it is asked for
   Memory memory;
 };

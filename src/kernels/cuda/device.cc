@@ -60,10 +60,21 @@ void CheckDriver(int index) {
   if (std::string fault = DriverFault(facts, index); !fault.empty()) Fail(fault);
 }
 
+// CUDA and its libraries allocate for themselves as well: kernels when they are first used, graphs.
+[[noreturn]] void FailOutOfMemory(const std::string& call) {
+  int index = 0;
+  Memory memory;
+  cudaGetLastError();  // this failure is told here; the next call starts clean
+  cudaGetDevice(&index);
+  cudaMemGetInfo(&memory.free, &memory.total);
+  Fail(OutOfMemory({.where = ToString(Device{DeviceKind::kCuda, index}), .what = call, .memory = memory}));
+}
+
 }  // namespace
 
 void Check(cudaError_t status, const char* call, std::source_location at) {
   if (status == cudaSuccess) return;
+  if (status == cudaErrorMemoryAllocation) FailOutOfMemory(fmt::format("{} at {}", call, PlaceOf(at)));
   Fail(fmt::format("{} at {}: CUDA says {} ({})", call, PlaceOf(at), cudaGetErrorString(status),
                    cudaGetErrorName(status)));
 }
