@@ -22,7 +22,9 @@ if(WEFT_CUDA)
     set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
   endif()
   find_package(CUDAToolkit REQUIRED)
-  # The programs find the library beside them, wherever the build folder lies.
-  set(CMAKE_BUILD_RPATH ${PROJECT_BINARY_DIR})
-  set(CMAKE_BUILD_RPATH_USE_ORIGIN ON)
 endif()
+
+# The programs find the library beside them, wherever the build folder or an archive of launcher/bundle.sh lies.
+# RPATH rather than RUNPATH: it counts for the libraries of the archive too, which use each other.
+set(CMAKE_BUILD_RPATH ${PROJECT_BINARY_DIR} "$ORIGIN" "$ORIGIN/../lib")
+add_link_options(-Wl,--disable-new-dtags)

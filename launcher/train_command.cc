@@ -78,18 +78,18 @@ int ThreadsOf(const Config& config, const Bootstrap& bootstrap) {
   return std::max(1, int(std::thread::hardware_concurrency()) / bootstrap.local_size());
 }
 
-// auto is CUDA where this host has a GPU that a rank of its own can use. Looking for the driver's file first keeps runs
-// on hosts without one as quick as a build without CUDA.
+// auto is CUDA where this host has a GPU that a rank of its own can use. Looking for the driver first keeps runs on
+// hosts without one as quick as a build without CUDA.
 absl::StatusOr<DeviceKind> OpenDevice(const Config& config, const Bootstrap& bootstrap, Context& context) {
-  bool one_rank = bootstrap.world_size() == 1, driver = std::filesystem::exists("/proc/driver/nvidia/version");
-  bool wanted = config.device == DeviceChoice::kCuda || (config.device == DeviceChoice::kAuto && driver && one_rank);
+  bool one_rank = bootstrap.world_size() == 1, automatic = config.device == DeviceChoice::kAuto;
+  bool wanted = config.device == DeviceChoice::kCuda || (automatic && one_rank && HasCudaDriver());
   if (!wanted) return DeviceKind::kCpu;
   if (!one_rank)
     return absl::InvalidArgumentError(PlaceOf(config, "device") +
                                       "cuda on more than one rank is not built yet; use device=cpu");
   absl::Status opened = OpenCuda(context, bootstrap.local_rank());
   if (opened.ok()) return DeviceKind::kCuda;
-  if (config.device == DeviceChoice::kCuda) return opened;
+  if (!automatic) return opened;
   fmt::print(stderr, "note: device auto is the CPU: {}\n", std::string(opened.message()));
   return DeviceKind::kCpu;
 }

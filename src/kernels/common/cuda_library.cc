@@ -29,6 +29,12 @@ Fn* Symbol(void* library, const char* name) {
 
 }  // namespace
 
+bool HasCudaDriver() {
+  void* driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
+  if (driver) dlclose(driver);
+  return driver != nullptr;
+}
+
 absl::Status OpenCudaKernels(KernelTable& table) {
   absl::StatusOr<void*> library = Library();
   if (!library.ok()) return library.status();

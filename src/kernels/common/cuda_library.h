@@ -6,6 +6,9 @@
 
 namespace weft {
 
+// Does this host have NVIDIA's driver? Not by its file under /proc: containers do without.
+bool HasCudaDriver();
+
 // Adds GPU number `index` of this host and the CUDA kernels to the context. Not found: the library is not there (a
 // build without CUDA) or its libraries are missing. Failed precondition: there is no driver or GPU that it can use.
 absl::Status OpenCuda(Context& context, int index);

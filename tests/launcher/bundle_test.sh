@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# An archive of launcher/bundle.sh, unpacked in another folder, runs with its own libraries.
+set -euo pipefail
+root=$1 build=$2
+[ -x "$build/weft" ] || exit 77
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+cd "$folder"
+WEFT_BUILD=$build "$root/launcher/bundle.sh" "$folder/weft.tar.gz"
+tar -xzf weft.tar.gz
+unset LD_LIBRARY_PATH
+failed=0
+while read -r name _ found _; do
+  [ ! -e "weft/lib/$name" ] || [ "$(realpath "$found")" = "$(realpath "weft/lib/$name")" ] || {
+    echo "bundle_test: weft takes $name from $found; expected the archive's" >&2
+    failed=1
+  }
+done < <(ldd weft/bin/weft)
+weft/bin/weft --version
+size=$(stat -c %s weft.tar.gz)
+[ "$size" -le $((50 << 20)) ] || { echo "bundle_test: $size bytes, expected at most 50 MiB" >&2; failed=1; }
+exit $failed
