@@ -15,11 +15,13 @@ namespace {
 constexpr const char* kHelp = R"(usage: weft plan CONFIG [ranks=N] [key=value...] [--json]
 
 Prints every collective of a training step (op, axis, bytes per rank as handed over, shape, phase, runs per step, module,
-line), the memory of a rank by category, and the FLOPs of a step, for a mesh of N ranks (default: the product of the mesh).
+line), the memory of a rank by category and where it is fullest, and the FLOPs of a step, for a mesh of N ranks (default: the
+product of the mesh). device=cuda plans with the kernels of a GPU, else the CPU's are planned with.
 Needs neither devices nor data: where tokenizer chars would take model.vocab from a text that is not here, a note says
 what is assumed.
 
   weft plan configs/quickstart.yaml ranks=8 mesh.dp=4 mesh.tp=2
+  weft plan configs/gpt2_124m.yaml device=cuda train.micro_batch=16
 )";
 
 // Takes ranks=N out of the overrides; 0 where there is none.

@@ -7,29 +7,23 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "core/compile/fuse.h"
-#include "core/compile/plan.h"
+#include "core/base/memory.h"
 #include "dist/collectives.h"
 #include "dist/mesh.h"
 #include "dist/plan_group.h"
+#include "kernels/common/cuda_library.h"
 #include "kernels/cpu/register.h"
+#include "parallel/train/setup.h"
 
 namespace weft {
 namespace {
 
-// As the compiled executor has it: training and evaluation never run at the same time and share one arena.
-int64_t ArenaBytes(Transformer& model, const StepOptions& options, const StepPrograms& programs) {
-  Context context(0, options.model.mesh.num_ranks());
-  RegisterCpuKernels(context.kernels(DeviceKind::kCpu));
-  RegisterCollectives(context.kernels(DeviceKind::kCpu), DeviceKind::kCpu);
-  PlanGroupFactory groups;
-  DeviceMesh mesh(context, groups, options.model.mesh);
-  Runtime runtime{&context, &mesh, options.model.mesh, mesh.coords()};
-  auto bytes = [&](const LocalProgram& program) {
-    return int64_t(MakePlan(Fuse(program, runtime.kernels()), runtime).arena_bytes);
-  };
-  int64_t most = std::max(bytes(programs.step), bytes(BuildEval(model, options)));
-  return programs.accumulate ? std::max(most, bytes(*programs.accumulate)) : most;
+// The kernel tables of a run on that device.
+void Register(KernelTable& table, DeviceKind device) {
+  if (device == DeviceKind::kCpu) RegisterCpuKernels(table);
+  if (device == DeviceKind::kCuda)
+    if (absl::Status s = OpenCudaKernels(table); !s.ok()) Fail(std::string(s.message()));
+  RegisterCollectives(table, device);
 }
 
 std::string TotalsText(const std::vector<CommLine>& lines) {
@@ -52,18 +46,49 @@ nlohmann::ordered_json JsonOf(const CommLine& l) {
           {"scope", l.scope},       {"line", l.line}};
 }
 
+std::string PlaceOf(const Node& node) {
+  return fmt::format("{} at {} in {}", Name(node.op), ToString(node.loc), node.scope ? *node.scope : "");
+}
+
+std::string LargestWorkspace(const Plan& plan) {
+  auto less = [](const Step& a, const Step& b) { return a.workspace_bytes < b.workspace_bytes; };
+  auto most = std::max_element(plan.steps.begin(), plan.steps.end(), less);
+  if (most == plan.steps.end() || most->workspace_bytes == 0) return "none";
+  return fmt::format("{} of {}", BytesText(most->workspace_bytes), PlaceOf(*most->node));
+}
+
+// What the bytes alone do not say.
+std::string MemoryText(const PlanReport& r) {
+  std::string text = fmt::format("  fullest at {}; largest workspace: {}\n", r.fullest, r.largest_workspace);
+  if (r.device == DeviceKind::kCpu) return text;
+  return text + fmt::format(
+                    "  predicted peak {} on {}, and {} of staging on the host; cuDNN's scratch is that of its kernels "
+                    "for sm_90, and "
+                    "what CUDA and its libraries keep for themselves comes on top\n",
+                    BytesText(size_t(r.memory.Total())), Name(r.device), BytesText(size_t(r.memory.staging)));
+}
+
 }  // namespace
 
 PlanReport MakePlanReport(const Config& config) {
+  PlanReport report{.device = config.device == DeviceChoice::kCuda ? DeviceKind::kCuda : DeviceKind::kCpu};
   StepOptions options = StepOptionsOf(config);
+  Context context(0, options.model.mesh.num_ranks());
+  Register(context.kernels(report.device), report.device);
+  options.kernels = &context.kernels(report.device);
+  PlanGroupFactory groups;
+  DeviceMesh mesh(context, groups, options.model.mesh, {report.device});
+  Runtime runtime{&context, &mesh, options.model.mesh, mesh.coords(), report.device};
   Transformer model(ModelOf(config));
   StepPrograms programs = BuildStep(model, options);
-  PlanReport report;
   if (programs.accumulate) report.lines = CommPlan(*programs.accumulate, options.micro_steps - 1);
   std::vector<CommLine> step = CommPlan(programs.step);
   report.lines.insert(report.lines.end(), step.begin(), step.end());
-  report.arena = ArenaBytes(model, options, programs);
-  report.state = StateBytesOf(model, options, programs);
+  StepPlans plans = PlanStep(model, options, programs, runtime);
+  report.memory = MemoryNeedOf(model, options, programs, &plans, report.device);
+  const Plan& largest = plans.Largest();
+  report.fullest = largest.fullest < largest.steps.size() ? PlaceOf(*largest.steps[largest.fullest].node) : "the end";
+  report.largest_workspace = LargestWorkspace(largest);
   report.flops = programs.micro_flops * options.micro_steps;
   report.inlined = programs.step.inlined;
   return report;
@@ -76,22 +101,23 @@ std::string ToText(const PlanReport& r) {
                         Name(l.dtype), ToString(l.shape), Name(l.phase), l.times, l.scope, l.line);
   text += "\nper step and rank:\n" + TotalsText(r.lines);
   for (const std::string& op : r.inlined) text += fmt::format("  inlined: {}\n", op);
-  text += fmt::format(
-      "  parameters {} B, moments {} B, copies {} B, accumulators {} B, slots {} B, activations {} B, together {} B\n",
-      r.state.parameters, r.state.moments, r.state.copies, r.state.accumulators, r.state.slots, r.arena,
-      r.TotalBytes());
+  text += "  ";
+  for (const auto& [name, bytes] : r.memory.Categories()) text += fmt::format("{} {} B, ", name, bytes);
+  text += fmt::format("together {} B\n{}", r.memory.Total(), MemoryText(r));
   return text + fmt::format("  {:.4g} FLOPs in products, all ranks together\n", r.flops);
 }
 
 std::string ToJson(const PlanReport& r) {
   std::vector<std::string> lines;  // one each, for whoever compares two plans
   for (const CommLine& l : r.lines) lines.push_back("\n    " + JsonOf(l).dump());
-  nlohmann::ordered_json memory = {{"parameters", r.state.parameters}, {"moments", r.state.moments},
-                                   {"copies", r.state.copies},         {"accumulators", r.state.accumulators},
-                                   {"slots", r.state.slots},           {"activations", r.arena},
-                                   {"total", r.TotalBytes()}};
-  return fmt::format("{{\n  \"collectives\": [{}],\n  \"memory\": {},\n  \"flops\": {}\n}}\n", fmt::join(lines, ","),
-                     memory.dump(), nlohmann::json(r.flops).dump());
+  nlohmann::ordered_json memory;
+  for (const auto& [name, bytes] : r.memory.Categories()) memory[name] = bytes;
+  memory["total"] = r.memory.Total();
+  std::string device;
+  if (r.device != DeviceKind::kCpu)
+    device = fmt::format("  \"device\": \"{}\",\n  \"staging\": {},\n", Name(r.device), r.memory.staging);
+  return fmt::format("{{\n  \"collectives\": [{}],\n  \"memory\": {},\n{}  \"flops\": {}\n}}\n", fmt::join(lines, ","),
+                     memory.dump(), device, nlohmann::json(r.flops).dump());
 }
 
 }  // namespace weft

@@ -4,20 +4,23 @@
 #include <vector>
 
 #include "core/compile/comm_plan.h"
-#include "parallel/train/setup.h"
+#include "parallel/train/config.h"
+#include "parallel/train/memory_need.h"
 
 namespace weft {
 
 struct PlanReport {
   std::vector<CommLine> lines;
-  StateBytes state;
-  int64_t arena = 0;  // that all programs of a run share
+  MemoryNeed memory;
+  DeviceKind device = DeviceKind::kCpu;
+  std::string fullest, largest_workspace;  // where memory is, in words
   double flops = 0;
   std::vector<std::string> inlined;  // ops taken apart because a dim that they need whole is sharded
-  int64_t TotalBytes() const { return state.Total() + arena; }
 };
 
-PlanReport MakePlanReport(const Config& config);  // resolved, vocab too
+// The config is resolved, vocab too. device: cuda plans with the kernels of the CUDA library, which needs no GPU;
+// throws Error where that is not there.
+PlanReport MakePlanReport(const Config& config);
 std::string ToText(const PlanReport& report);
 std::string ToJson(const PlanReport& report);
 

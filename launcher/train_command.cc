@@ -89,8 +89,9 @@ absl::StatusOr<DeviceKind> OpenDevice(const Config& config, const Bootstrap& boo
                                       "cuda on more than one rank is not built yet; use device=cpu");
   absl::Status opened = OpenCuda(context, bootstrap.local_rank());
   if (opened.ok()) return DeviceKind::kCuda;
-  if (automatic) return DeviceKind::kCpu;
-  return opened;
+  if (!automatic) return opened;
+  fmt::print(stderr, "note: device auto is the CPU: {}\n", std::string(opened.message()));
+  return DeviceKind::kCpu;
 }
 
 int Train(Bootstrap& bootstrap, const Words& words) {
@@ -110,7 +111,7 @@ int Train(Bootstrap& bootstrap, const Words& words) {
   mesh.set_timeout(std::chrono::milliseconds(int64_t(config.dist.timeout_s * 1000)));
   absl::Status status = Trainer(config, data, context, mesh, *device).Run();
   if (status.ok()) return 0;
-  if (absl::IsAborted(status)) return AllOk(bootstrap, status) ? 0 : 1;
+  if (absl::IsAborted(status) || absl::IsResourceExhausted(status)) return AllOk(bootstrap, status) ? 0 : 1;
   Fail(std::string(status.message()));  // of this rank alone: it ends the others
 }
 

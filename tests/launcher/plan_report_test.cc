@@ -4,12 +4,14 @@
 #include <gtest/gtest.h>
 
 #include <mutex>
-#include <set>
 #include <nlohmann/json.hpp>
 #include <regex>
 #include <set>
 
+#include "core/base/memory.h"
 #include "golden.h"
+#include "kernels/common/cuda_library.h"
+#include "parallel/train/setup.h"
 #include "parallel/training.h"
 
 namespace weft {
@@ -170,7 +172,7 @@ TEST_P(Plan, MemoryIsWhatARunAllocates) {
     if (item.key() != "total") sum += item.value().get<int64_t>();
   EXPECT_EQ(memory["total"], sum);
   for (const Ran& ran : RunOnRanks(config_)) {
-    EXPECT_EQ(memory["activations"], ran.arena);
+    EXPECT_EQ(memory["activations"].get<int64_t>() + memory["workspaces"].get<int64_t>(), ran.arena);
     EXPECT_EQ(memory["total"], ran.arena + ran.state);
   }
   EXPECT_NE(ToText(report_).find(fmt::format("together {} B\n", sum)), std::string::npos);
@@ -187,6 +189,33 @@ TEST_P(Plan, FlopsAreThoseOfTheProducts) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Plan, testing::ValuesIn(kCases), [](const auto& p) { return p.param.name; });
+
+// The peak_bytes that runs of these files logged on an H200.
+struct Measured {
+  const char* file;
+  double gib;
+};
+class CudaPlan : public testing::TestWithParam<Measured> {};
+
+TEST_P(CudaPlan, PredictsThePeakOfARunWithoutAGpu) {
+  KernelTable table;
+  if (absl::Status s = OpenCudaKernels(table); !s.ok()) GTEST_SKIP() << s;
+  Config config = LoadConfig(fmt::format("{}/configs/{}.yaml", WEFT_ROOT, GetParam().file), {"device=cuda"}).value();
+  ASSERT_TRUE(Resolve(config, 1).ok() && ResolveVocab(config, config.model.vocab).ok());
+  PlanReport report = MakePlanReport(config);
+  double bytes = GetParam().gib * (1 << 30);
+  EXPECT_NEAR(double(report.memory.Total()), bytes, 0.1 * bytes);
+  json parsed = json::parse(ToJson(report));
+  EXPECT_EQ(parsed["device"], "cuda");
+  EXPECT_EQ(parsed["staging"], 2 * parsed["memory"]["slots"].get<int64_t>());
+  std::string peak = fmt::format("predicted peak {} on cuda", BytesText(size_t(report.memory.Total())));
+  EXPECT_NE(ToText(report).find(peak), std::string::npos);
+}
+
+INSTANTIATE_TEST_SUITE_P(H200, CudaPlan,
+                         testing::Values(Measured{"gpt2_124m", 26.4}, Measured{"llama_1b", 42.7},
+                                         Measured{"gpt2_1558m", 59.7}),
+                         [](const auto& p) { return p.param.file; });
 
 }  // namespace
 }  // namespace weft

@@ -64,4 +64,6 @@ refused "weft train --help says how to use it" 1 "${config[@]}" --foo
 # A run that diverges has started: exit code 1, said once as well.
 ended 1 "weft: the validation loss after step 1 is" 1 "${config[@]}" data.val=0.1 optimizer.lr=1e38 \
   schedule.name=constant mesh.dp=3
+# What no host can hold is told once for all ranks of the host, before anything is allocated.
+ended 1 "TiB asked for (3 ranks: parameters" 1 "${config[@]}" train.global_batch=30000000 mesh.dp=3
 echo "refusals: ok"

@@ -11,6 +11,7 @@
 #include "dist/local_group.h"
 #include "kernels/cpu/register.h"
 #include "parallel/data_testing.h"
+#include "parallel/limited_runtime.h"
 #include "parallel/safetensors_testing.h"
 #include "parallel/train/setup.h"
 
@@ -68,6 +69,7 @@ class TrainerTest : public testing::Test {
     RunRanks(int(statuses.size()), [&](Context& context, GroupFactory& groups) {
       RegisterCpuKernels(context.kernels(DeviceKind::kCpu));
       RegisterCollectives(context.kernels(DeviceKind::kCpu), DeviceKind::kCpu);
+      if (!device_.empty()) context.AddDevice(std::make_unique<LimitedRuntime>(SIZE_MAX, SIZE_MAX, device_));
       DeviceMesh mesh(context, groups, MeshOf(*config));
       statuses[size_t(context.rank())] = Trainer(*config, *data, context, mesh).Run();
     });
@@ -90,6 +92,7 @@ class TrainerTest : public testing::Test {
     return std::string(status.message());
   }
 
+  std::string device_;  // a name that the CPU goes by
   TempFolder folder_;
   std::string log_ = folder_.Path("x.jsonl");
   std::string path_ = folder_.Write("x.yaml",
@@ -142,6 +145,24 @@ TEST_F(TrainerTest, LabelSmoothingChangesTheTrainingLossAlone) {
     EXPECT_NEAR(more[i] - none[i], 2 * (some[i] - none[i]), 1e-12);
   }
   EXPECT_EQ(none[3], some[3]);
+}
+
+// 6 FLOPs a parameter but for the learned positions, and 12 L h q s; two ranks.
+TEST_F(TrainerTest, ModelFlopsUtilizationIsLoggedWhereThePeakIsKnown) {
+  double parameters = 8 * (12 * 8 + 13) + 256 * 8 + 2 * 8, flops = 6 * parameters + 12 * 8 * 8;
+  for (const char* name : {"NVIDIA H200", "CPU"})
+    for (const char* compute : {"bf16", "f32"}) {
+      device_ = name;
+      ASSERT_TRUE(Train({std::string("precision.compute=") + compute, "mesh.dp=2"}).ok());
+      for (const nlohmann::json& event : Events(log_)) {
+        if (event["event"] != "step") continue;
+        bool known = name == std::string("NVIDIA H200") && compute == std::string("bf16");
+        ASSERT_EQ(event["mfu"].is_number(), known) << event;
+        if (!known) continue;
+        double mfu = event["tokens_per_s"].get<double>() * flops / (2 * 989.5e12);
+        EXPECT_NEAR(event["mfu"].get<double>(), mfu, 1e-9 * mfu);
+      }
+    }
 }
 
 // 257 token kinds split unevenly over every mesh; f64, so that only the order of sums differs.

@@ -1,7 +1,5 @@
 #include "core/base/buffer.h"
 
-#include <fmt/format.h>
-
 #include <atomic>
 #include <cstdlib>
 
@@ -16,9 +14,7 @@ std::atomic<size_t> buffers_allocated{0};
 BufferPtr AllocateCpu(size_t bytes) {
   size_t rounded = (bytes + 63) / 64 * 64;
   void* data = std::aligned_alloc(64, rounded ? rounded : 64);
-  WEFT_CHECK(data,
-             fmt::format("out of memory: {} bytes asked for on the CPU; a smaller micro_batch or more ranks need less",
-                         bytes));
+  WEFT_CHECK(data, OutOfMemory({.where = PlaceOf(CpuRuntime()), .asked = bytes, .memory = CpuRuntime().MemoryNow()}));
   buffers_allocated.fetch_add(1, std::memory_order_relaxed);
   return std::make_shared<Buffer>(data, bytes, Device{}, [](Buffer& buffer) { std::free(buffer.data()); });
 }

@@ -1,8 +1,11 @@
+#include <fmt/format.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <cstring>
 
 #include "core/base/device_runtime.h"
+#include "core/base/host_memory.h"
 
 namespace weft {
 namespace {
@@ -22,6 +25,7 @@ class Cpu final : public DeviceRuntime {
   void Synchronize() override {}
   std::unique_ptr<Event> NewEvent() override { return std::make_unique<Always>(); }
   std::unique_ptr<Recording> Record(absl::FunctionRef<void()>) override { return nullptr; }
+  Memory MemoryNow() const override { return HostMemory(); }
   size_t PeakBytes() const override {
     rusage usage{};
     getrusage(RUSAGE_SELF, &usage);
@@ -36,6 +40,13 @@ class Cpu final : public DeviceRuntime {
 };
 
 }  // namespace
+
+std::string PlaceOf(const DeviceRuntime& runtime) {
+  char host[256] = {};
+  gethostname(host, sizeof(host) - 1);
+  if (runtime.device().kind == DeviceKind::kCpu) return fmt::format("the CPU of host {}", host);
+  return fmt::format("{} ({}) of host {}", runtime.name(), ToString(runtime.device()), host);
+}
 
 DeviceRuntime& CpuRuntime() {
   static Cpu cpu;

@@ -8,6 +8,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "core/base/buffer.h"
+#include "core/base/memory.h"
 
 namespace weft {
 
@@ -42,8 +43,12 @@ class DeviceRuntime {
   // Records what fn issues, without running it. fn must issue the same whenever it is called and allocate nothing on
   // the device. Null where the device has no use for recordings: then fn was not called.
   virtual std::unique_ptr<Recording> Record(absl::FunctionRef<void()> fn) = 0;
+  virtual Memory MemoryNow() const = 0;
   virtual size_t PeakBytes() const = 0;  // most memory in use so far; of the CPU: of the process
 };
+
+// "the CPU of host h", "NVIDIA H200 (cuda:0) of host h": as errors name it.
+std::string PlaceOf(const DeviceRuntime& runtime);
 
 // The host itself. Its work is done when the call returns. It has no state, so all contexts share it.
 DeviceRuntime& CpuRuntime();

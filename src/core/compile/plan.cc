@@ -88,7 +88,6 @@ class Planner {
     PlaceWritesInPlace();
     for (size_t i = 0; i < graph_.nodes.size(); i++) PlanNode(int(i));
     Finish();
-    plan_.arena_bytes = arena_.bytes();
     return std::move(plan_);
   }
 
@@ -224,7 +223,7 @@ class Planner {
     for (size_t k = 0; k < node->outputs.size(); k++) {
       Value& value = values_[size_t(first_.at(node.get())) + k];
       if (value.place.kind == Place::kNone && !TakeOver(value, k, i))
-        value.place = {Place::kArena, arena_.Allocate(BytesOf(InfoOf(value, int(k)))), ""};
+        value.place = {Place::kArena, Allocate(BytesOf(InfoOf(value, int(k)))), ""};
       step.out.push_back(ViewOf(first_.at(node.get()) + int(k)));
     }
     for (const Var& in : node->inputs) step.in.push_back(ViewOf(IdOf(in)));
@@ -243,16 +242,26 @@ class Planner {
     for (const PlannedView& v : step.out) out.push_back(v.view);
     step.workspace_bytes = row.workspace({&step.node->attrs, in, out, nullptr, 0, runtime_.context, runtime_.mesh});
     if (!step.workspace_bytes) return;
-    step.workspace_offset = arena_.Allocate(step.workspace_bytes);
-    if (row.run_many)  // the steps that follow may run at the same time
-      held_.push_back({step.workspace_offset, step.workspace_bytes});
-    else
-      arena_.Free(step.workspace_offset, step.workspace_bytes);
+    workspaces_ += step.workspace_bytes;
+    step.workspace_offset = Allocate(step.workspace_bytes);
+    held_.push_back({step.workspace_offset, step.workspace_bytes});
+    if (!row.run_many) ReleaseHeld();  // else the steps that follow may run at the same time
   }
 
   void ReleaseHeld() {
     for (const auto& [offset, bytes] : held_) arena_.Free(offset, bytes);
     held_.clear();
+    workspaces_ = 0;
+  }
+
+  size_t Allocate(size_t bytes) {
+    size_t offset = arena_.Allocate(bytes);
+    if (arena_.bytes() > plan_.arena_bytes) {
+      plan_.arena_bytes = arena_.bytes();
+      plan_.fullest = plan_.steps.size();
+      plan_.workspace_bytes = workspaces_;
+    }
+    return offset;
   }
 
   void FreeInputs(const Node& node, int i) {
@@ -273,7 +282,7 @@ class Planner {
     if (RootOf(out).node->op != Op::kLeaf || !written) return view;
     PlannedView kept = view;
     size_t bytes = BytesOf(out.node().outputs[size_t(out.index())]);
-    kept.place = {Place::kArena, arena_.Allocate(bytes), ""};
+    kept.place = {Place::kArena, Allocate(bytes), ""};
     plan_.copies.push_back({view, kept, bytes});
     return kept;
   }
@@ -288,7 +297,7 @@ class Planner {
       size_t bytes = BytesOf(write.value.node().outputs[size_t(write.value.index())]);
       if (from.place.kind == Place::kEntry) {
         PlannedView staged = from;
-        staged.place = {Place::kArena, arena_.Allocate(bytes), ""};
+        staged.place = {Place::kArena, Allocate(bytes), ""};
         plan_.copies.push_back({from, staged, bytes});
         from = staged;
       }
@@ -308,6 +317,7 @@ class Planner {
   absl::flat_hash_map<const Node*, bool> strided_;
   absl::flat_hash_map<int, bool> freed_;
   std::vector<std::pair<size_t, size_t>> held_;  // workspaces of the latest steps of one op: offset, bytes
+  size_t workspaces_ = 0;                        // bytes of them
 };
 
 }  // namespace

@@ -37,6 +37,8 @@ struct Plan {
   std::vector<std::pair<std::string, PlannedView>> outputs;
   std::vector<std::shared_ptr<Node>> leaves;
   size_t arena_bytes = 0;
+  size_t fullest = 0;          // the step that needs the arena whole; steps.size(): the copies
+  size_t workspace_bytes = 0;  // those of its bytes that are workspaces then
 };
 
 Plan MakePlan(const LocalProgram& program, const Runtime& runtime);

@@ -15,9 +15,11 @@ constexpr const char* kLibrary = "libweft_cuda.so";
 absl::StatusOr<void*> Library() {
   void* library = dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL);
   if (library) return library;
-  return absl::NotFoundError(fmt::format(
-      "device cuda: cannot open the CUDA library ({}); build on a host with the CUDA toolkit, or use device=cpu",
-      dlerror()));
+  std::string fault = dlerror();
+  const char* remedy = fault.starts_with(kLibrary) ? "build on a host with the CUDA toolkit"
+                                                   : "install what it needs or use launcher/bundle.sh where that is";
+  return absl::NotFoundError(
+      fmt::format("device cuda: cannot open the CUDA library ({}); {}, or use device=cpu", fault, remedy));
 }
 
 template <class Fn>
@@ -43,7 +45,11 @@ absl::Status OpenCudaKernels(KernelTable& table) {
 absl::Status OpenCuda(Context& context, int index) {
   absl::StatusOr<void*> library = Library();
   if (!library.ok()) return library.status();
-  context.AddDevice(std::unique_ptr<DeviceRuntime>(Symbol<DeviceRuntime*(int)>(*library, "weft_cuda_open")(index)));
+  try {
+    context.AddDevice(std::unique_ptr<DeviceRuntime>(Symbol<DeviceRuntime*(int)>(*library, "weft_cuda_open")(index)));
+  } catch (const std::exception& e) {
+    return absl::FailedPreconditionError(e.what());
+  }
   return OpenCudaKernels(context.kernels(DeviceKind::kCuda));
 }
 

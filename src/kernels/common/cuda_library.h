@@ -10,7 +10,7 @@ namespace weft {
 bool HasCudaDriver();
 
 // Adds GPU number `index` of this host and the CUDA kernels to the context. Not found: the library is not there (a
-// build without CUDA) or its libraries are missing. Throws Error where there is no usable GPU.
+// build without CUDA) or its libraries are missing. Failed precondition: there is no driver or GPU that it can use.
 absl::Status OpenCuda(Context& context, int index);
 // The kernels alone, to plan with on a host that has no GPU.
 absl::Status OpenCudaKernels(KernelTable& table);

@@ -188,7 +188,12 @@ void AlgorithmCache::Tune(Entry& entry, const Product& p, const ProductKey& key,
   void* scratch = nullptr;
   if (p.accumulate && memory.c == memory.d) {
     int64_t elements = p.stride_d * (p.batch - 1) + p.ldd * p.n;
-    WEFT_CUDA(cudaMallocAsync(&scratch, size_t(elements) * SizeOf(ResultType(p)), stream_));
+    cudaError_t status = cudaMallocAsync(&scratch, size_t(elements) * SizeOf(ResultType(p)), stream_);
+    if (status == cudaErrorMemoryAllocation) {  // then the library's first guess must do
+      cudaGetLastError();
+      return;
+    }
+    Check(status, "cudaMallocAsync");
     memory.d = scratch;
   }
   entry.algorithm = Fastest(entry, guesses, memory);

@@ -4,15 +4,12 @@
 
 #include "core/base/error.h"
 #include "kernels/cuda/algorithm_cache.h"
+#include "kernels/cuda/support.h"
 
 namespace weft::cuda {
 namespace {
 
-constexpr int kOldest = 80;  // compute capability: bf16 products and asynchronous copies
-
 std::string PlaceOf(const std::source_location& at) { return fmt::format("{}:{}", at.file_name(), at.line()); }
-
-double MiB(size_t bytes) { return double(bytes) / (1 << 20); }
 
 class CudaEvent final : public DeviceRuntime::Event {
  public:
@@ -49,24 +46,35 @@ class CudaRecording final : public DeviceRuntime::Recording {
   cudaGraphExec_t exec_ = nullptr;
 };
 
-// How many GPUs there are; fails in words where CUDA itself does not work.
-int CountDevices() {
-  int count = 0;
-  cudaError_t status = cudaGetDeviceCount(&count);
-  if (status == cudaErrorInsufficientDriver)
-    Fail(
-        "device cuda: the NVIDIA driver is missing or older than this build's CUDA runtime; install a newer driver, or "
-        "use device=cpu");
-  if (status == cudaErrorNoDevice || count == 0)
-    Fail("device cuda: there is no GPU here that CUDA can use (is CUDA_VISIBLE_DEVICES empty?); use device=cpu");
-  Check(status, "cudaGetDeviceCount");
-  return count;
+// Throws in words where CUDA has no GPU for this rank.
+void CheckDriver(int index) {
+  DriverFacts facts;
+  WEFT_CUDA(cudaDriverGetVersion(&facts.driver));  // 0 where there is none
+  WEFT_CUDA(cudaRuntimeGetVersion(&facts.runtime));
+  cudaError_t status = cudaGetDeviceCount(&facts.gpus);
+  if (status == cudaErrorStubLibrary) facts.driver = 0;  // the toolkit's stand-in for a driver
+  facts.runs = status != cudaErrorInsufficientDriver;
+  if (status != cudaSuccess) facts.gpus = 0;
+  bool told = status == cudaErrorInsufficientDriver || status == cudaErrorNoDevice || status == cudaErrorStubLibrary;
+  if (!told) Check(status, "cudaGetDeviceCount");
+  if (std::string fault = DriverFault(facts, index); !fault.empty()) Fail(fault);
+}
+
+// CUDA and its libraries allocate for themselves as well: kernels when they are first used, graphs.
+[[noreturn]] void FailOutOfMemory(const std::string& call) {
+  int index = 0;
+  Memory memory;
+  cudaGetLastError();  // this failure is told here; the next call starts clean
+  cudaGetDevice(&index);
+  cudaMemGetInfo(&memory.free, &memory.total);
+  Fail(OutOfMemory({.where = ToString(Device{DeviceKind::kCuda, index}), .what = call, .memory = memory}));
 }
 
 }  // namespace
 
 void Check(cudaError_t status, const char* call, std::source_location at) {
   if (status == cudaSuccess) return;
+  if (status == cudaErrorMemoryAllocation) FailOutOfMemory(fmt::format("{} at {}", call, PlaceOf(at)));
   Fail(fmt::format("{} at {}: CUDA says {} ({})", call, PlaceOf(at), cudaGetErrorString(status),
                    cudaGetErrorName(status)));
 }
@@ -77,17 +85,13 @@ void Check(cublasStatus_t status, const char* call, std::source_location at) {
 }
 
 CudaDevice::CudaDevice(int index) : index_(index) {
-  int count = CountDevices();
-  WEFT_CHECK(index < count, fmt::format("device cuda:{}: this host has {} GPU{}; start at most that many ranks on it",
-                                        index, count, count == 1 ? "" : "s"));
+  CheckDriver(index);
   WEFT_CUDA(cudaSetDevice(index));
   cudaDeviceProp properties{};
   WEFT_CUDA(cudaGetDeviceProperties(&properties, index));
   name_ = properties.name;
   capability_ = properties.major * 10 + properties.minor;
-  WEFT_CHECK(capability_ >= kOldest,
-             fmt::format("device cuda:{}: {} has compute capability {}.{}, expected {}.{} or newer; use device=cpu",
-                         index, name_, properties.major, properties.minor, kOldest / 10, kOldest % 10));
+  if (std::string fault = GpuFault(index, name_, capability_, WEFT_CUDA_ARCH); !fault.empty()) Fail(fault);
   multiprocessors_ = properties.multiProcessorCount;
   shared_bytes_ = properties.sharedMemPerBlockOptin;
   WEFT_CUDA(cudaDeviceGetDefaultMemPool(&pool_, index));
@@ -112,12 +116,7 @@ BufferPtr CudaDevice::Allocate(size_t bytes) {
   cudaError_t status = cudaMallocAsync(&data, bytes ? bytes : 1, stream_);
   if (status == cudaErrorMemoryAllocation) {
     cudaGetLastError();  // this failure is told here; the next call starts clean
-    size_t free = 0, total = 0;
-    WEFT_CUDA(cudaMemGetInfo(&free, &total));
-    Fail(
-        fmt::format("out of memory on {} (cuda:{}): {:.1f} MiB asked for, {:.1f} MiB free of {:.1f} MiB; a smaller "
-                    "train.micro_batch, more ranks or parallel.fsdp need less, and weft plan tells how much",
-                    name_, index_, MiB(bytes), MiB(free), MiB(total)));
+    Fail(OutOfMemory({.where = PlaceOf(*this), .asked = bytes, .memory = MemoryNow()}));
   }
   Check(status, "cudaMallocAsync");
   auto free = [](Buffer& buffer) { cudaFreeAsync(buffer.data(), static_cast<CudaDevice&>(buffer.runtime()).stream()); };
@@ -126,7 +125,12 @@ BufferPtr CudaDevice::Allocate(size_t bytes) {
 
 BufferPtr CudaDevice::AllocateStaging(size_t bytes) {
   void* data = nullptr;
-  WEFT_CUDA(cudaMallocHost(&data, bytes ? bytes : 1));
+  cudaError_t status = cudaMallocHost(&data, bytes ? bytes : 1);
+  if (status == cudaErrorMemoryAllocation) {
+    cudaGetLastError();
+    Fail(OutOfMemory({.where = PlaceOf(CpuRuntime()), .asked = bytes, .memory = CpuRuntime().MemoryNow()}));
+  }
+  Check(status, "cudaMallocHost");
   return std::make_shared<Buffer>(data, bytes, Device{}, [](Buffer& buffer) { cudaFreeHost(buffer.data()); });
 }
 
@@ -154,6 +158,17 @@ std::unique_ptr<DeviceRuntime::Recording> CudaDevice::Record(absl::FunctionRef<v
   }
   WEFT_CUDA(cudaStreamEndCapture(stream_, &graph));
   return std::make_unique<CudaRecording>(stream_, graph);
+}
+
+// What the pool holds and nobody uses is free for whoever asks the pool.
+Memory CudaDevice::MemoryNow() const {
+  Memory memory;
+  uint64_t reserved = 0, used = 0;
+  WEFT_CUDA(cudaMemGetInfo(&memory.free, &memory.total));
+  WEFT_CUDA(cudaMemPoolGetAttribute(pool_, cudaMemPoolAttrReservedMemCurrent, &reserved));
+  WEFT_CUDA(cudaMemPoolGetAttribute(pool_, cudaMemPoolAttrUsedMemCurrent, &used));
+  memory.free += reserved - used;
+  return memory;
 }
 
 size_t CudaDevice::PeakBytes() const {

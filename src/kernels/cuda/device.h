@@ -37,6 +37,7 @@ class CudaDevice final : public DeviceRuntime {
   void Synchronize() override;
   std::unique_ptr<Event> NewEvent() override;
   std::unique_ptr<Recording> Record(absl::FunctionRef<void()> fn) override;
+  Memory MemoryNow() const override;
   size_t PeakBytes() const override;
 
   cudaStream_t stream() const { return stream_; }

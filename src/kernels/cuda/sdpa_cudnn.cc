@@ -176,8 +176,16 @@ class Cudnn {
 size_t LseBytes(const KernelCall& call, const SdpaSizes& z) {
   return IsSdpaGrad(call) ? size_t(RoundUp(int64_t(z.B) * z.H * z.T * int64_t(sizeof(float)), kAlignment)) : 0;
 }
-size_t ScratchBytes(const KernelCall& call, const SdpaSizes& z, const Plan& plan) {
-  return LseBytes(call, z) + size_t(plan.workspace + kAlignment);
+size_t ScratchBytes(const KernelCall& call, const SdpaSizes& z, int64_t workspace) {
+  return LseBytes(call, z) + size_t(workspace + kAlignment);
+}
+
+// cuDNN's own where there is no GPU to ask for it, as its kernels for sm_90 have it: the backward pass adds dQ up in
+// f32 and keeps a sum a query; dK and dV of every query head come before those of their KV heads.
+int64_t ExpectedScratch(const KernelCall& call, const SdpaSizes& z) {
+  if (!IsSdpaGrad(call)) return 0;
+  int64_t rows = int64_t(z.B) * z.H * z.T, heads = z.H == z.G ? 0 : 2 * int64_t(z.B) * z.H * z.S * z.D;
+  return rows * (z.D + 1) * int64_t(sizeof(float)) + heads * int64_t(SizeOf(call.in[0].dtype));
 }
 
 // cuDNN gives query head h the KV head h / (H / G).
@@ -202,7 +210,7 @@ std::string RefusesShape(const KernelCall& call, const SdpaSizes& z) {
 std::string Refuses(const KernelCall& call) {
   SdpaSizes z(call);
   if (std::string reason = RefusesShape(call, z); !reason.empty()) return reason;
-  if (!call.context->Has(DeviceKind::kCuda)) return "there is no GPU to make its plan for";
+  if (!call.context->Has(DeviceKind::kCuda)) return {};  // planned with
   Cudnn& cudnn = DeviceOf(call).Kept<Cudnn>();
   if (!cudnn.failure().empty()) return cudnn.failure();
   const Plan* plan = cudnn.PlanOf(call, z);
@@ -212,7 +220,8 @@ std::string Refuses(const KernelCall& call) {
 
 size_t Workspace(const KernelCall& call) {
   SdpaSizes z(call);
-  return ScratchBytes(call, z, *DeviceOf(call).Kept<Cudnn>().PlanOf(call, z));
+  if (!call.context->Has(DeviceKind::kCuda)) return ScratchBytes(call, z, ExpectedScratch(call, z));
+  return ScratchBytes(call, z, DeviceOf(call).Kept<Cudnn>().PlanOf(call, z)->workspace);
 }
 
 void Execute(const KernelCall& call, std::unordered_map<int64_t, void*> pointers) {

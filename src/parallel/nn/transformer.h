@@ -78,6 +78,11 @@ class Transformer : public Layer {
  public:
   explicit Transformer(const TransformerConfig& config);
   const TransformerConfig& config() const { return config_; }
+  // Whether the parameter is a table of which tokens read rows, and nothing more.
+  bool OnlyLooksUp(const Parameter& parameter) const {
+    bool head = config_.tie_embeddings && &parameter == &embed_.weight();
+    return !head && (&parameter == &embed_.weight() || &parameter == positions_.get());
+  }
   // targets [B, T]; ignored ones (CrossEntropyOptions) neither add to the sum nor to the count.
   Loss LossOf(Var tokens, Var targets, const CrossEntropyOptions& options = {});
 

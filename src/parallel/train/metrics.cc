@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <numbers>
 
+#include "core/base/memory.h"
 #include "fmt/format.h"
 
 namespace weft {
@@ -139,7 +140,7 @@ std::string StepLine(const StepRecord& r, int64_t steps, std::optional<double> s
       fmt::format("{} | {:>3}% | loss {:.4f} | norm {:.3f} | lr {:.2e} | {:.1f} ms | {} tok/s", StepText(r.step, steps),
                   100 * r.step / steps, r.loss, r.grad_norm, r.lr, r.ms, CountText(int64_t(r.tokens_per_s)));
   if (r.mfu) line += fmt::format(" | mfu {:.1f}%", 100 * *r.mfu);
-  if (r.peak_bytes) line += fmt::format(" | {:.1f} MiB", double(*r.peak_bytes) / (1 << 20));
+  if (r.peak_bytes) line += " | " + BytesText(size_t(*r.peak_bytes));
   if (seconds_left) line += fmt::format(" | {} left", DurationText(*seconds_left));
   return line;
 }

@@ -207,6 +207,11 @@ LocalProgram BuildEval(Transformer& model, const StepOptions& o) {
                    {.mesh = o.model.mesh, .kernels = o.kernels});
 }
 
+const char* Name(EntryKind kind) {
+  constexpr const char* kNames[] = {"parameters", "moments", "copies", "accumulators", "slots"};
+  return kNames[size_t(kind)];
+}
+
 std::vector<EntryInfo> EntriesOf(Transformer& model, const StepOptions& o, const StepPrograms& programs) {
   ModelScope scope(o.model);
   const Precision& precision = o.model.precision;
@@ -236,11 +241,14 @@ std::vector<EntryInfo> EntriesOf(Transformer& model, const StepOptions& o, const
 
 void AddEntries(State& state, Transformer& model, const StepOptions& o, const StepPrograms& programs) {
   std::vector<State::NewEntry> slots;
-  for (const EntryInfo& e : EntriesOf(model, o, programs))
+  for (const EntryInfo& e : EntriesOf(model, o, programs)) {
+    MemoryUse use(Name(e.kind));
     if (e.kind == EntryKind::kSlot)
       slots.push_back({e.name, e.dtype, e.shape, e.sharding});
     else
       state.Add(e.name, e.dtype, e.shape, e.sharding, e.kind == EntryKind::kParameter || e.kind == EntryKind::kMoment);
+  }
+  MemoryUse use(Name(EntryKind::kSlot));
   state.AddTogether(slots);
 }
 

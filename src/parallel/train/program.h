@@ -21,7 +21,7 @@ struct StepOptions {
   int micro_steps = 1;
   CrossEntropyOptions loss;
   uint64_t seed = 0;
-  bool print_ops = false;  // interpret prints every op it runs (rank 0)
+  bool print_ops = false;                // interpret prints every op it runs (rank 0)
   const KernelTable* kernels = nullptr;  // of the device that runs the step; ops it lacks become their compositions
 };
 
@@ -62,6 +62,7 @@ LocalProgram BuildEval(Transformer& model, const StepOptions& options);
 
 // Every entry that the programs name, on whichever rank: the one list that memory is planned and allocated by.
 enum class EntryKind : uint8_t { kParameter, kMoment, kCopy, kAccumulator, kSlot };
+const char* Name(EntryKind kind);  // as memory is told by: "parameters"
 struct EntryInfo {
   std::string name;
   EntryKind kind;

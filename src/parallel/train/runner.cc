@@ -6,7 +6,6 @@
 #include <thread>
 
 #include "core/compile/eager.h"
-#include "core/compile/fuse.h"
 #include "core/compile/interpreter.h"
 
 namespace weft {
@@ -44,18 +43,14 @@ class Results {
 
 class CompiledRunner final : public StepRunner {
  public:
-  CompiledRunner(State& state, Transformer& model, const StepOptions& options, const StepPrograms& programs,
-                 const Runtime& runtime)
+  CompiledRunner(State& state, StepPlans plans, const StepOptions& options, const Runtime& runtime)
       : device_(runtime.memory()), micro_steps_(options.micro_steps) {
-    // The programs never run at the same time: one arena serves them all.
-    auto plan = [&](const LocalProgram& program) { return MakePlan(Fuse(program, runtime.kernels()), runtime); };
-    Plan step = plan(programs.step), eval = plan(BuildEval(model, options)), accumulate;
-    if (programs.accumulate) accumulate = plan(*programs.accumulate);
-    arena_ = device_.Allocate(std::max({step.arena_bytes, eval.arena_bytes, accumulate.arena_bytes}));
-    step_ = std::make_unique<Executable>(std::move(step), runtime, state.binder(), arena_);
-    eval_ = std::make_unique<Executable>(std::move(eval), runtime, state.binder(), arena_);
-    if (programs.accumulate)
-      accumulate_ = std::make_unique<Executable>(std::move(accumulate), runtime, state.binder(), arena_);
+    MemoryUse use("activations");
+    arena_ = device_.Allocate(plans.Largest().arena_bytes);
+    step_ = std::make_unique<Executable>(std::move(plans.step), runtime, state.binder(), arena_);
+    eval_ = std::make_unique<Executable>(std::move(plans.eval), runtime, state.binder(), arena_);
+    if (plans.accumulate)
+      accumulate_ = std::make_unique<Executable>(*std::move(plans.accumulate), runtime, state.binder(), arena_);
   }
 
   void Issue(const std::function<void(int)>& fill) override {
@@ -190,7 +185,12 @@ std::unique_ptr<StepRunner> MakeRunner(ExecutorKind kind, State& state, Transfor
   if (kind == ExecutorKind::kEager) return std::make_unique<EagerRunner>(state, model, options, runtime);
   if (kind == ExecutorKind::kInterpret)
     return std::make_unique<InterpretRunner>(state, model, options, programs, runtime);
-  return std::make_unique<CompiledRunner>(state, model, options, programs, runtime);
+  return MakeCompiledRunner(state, PlanStep(model, options, programs, runtime), options, runtime);
+}
+
+std::unique_ptr<StepRunner> MakeCompiledRunner(State& state, StepPlans plans, const StepOptions& options,
+                                               const Runtime& runtime) {
+  return std::make_unique<CompiledRunner>(state, std::move(plans), options, runtime);
 }
 
 }  // namespace weft

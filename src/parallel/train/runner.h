@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "core/compile/executable.h"
-#include "parallel/train/program.h"
+#include "parallel/train/step_plans.h"
 
 namespace weft {
 
@@ -36,5 +36,8 @@ class StepRunner {
 // The state, model and programs outlive the runner.
 std::unique_ptr<StepRunner> MakeRunner(ExecutorKind kind, State& state, Transformer& model, const StepOptions& options,
                                        const StepPrograms& programs, const Runtime& runtime);
+// kCompiled, of plans that are made.
+std::unique_ptr<StepRunner> MakeCompiledRunner(State& state, StepPlans plans, const StepOptions& options,
+                                               const Runtime& runtime);
 
 }  // namespace weft

@@ -1,6 +1,5 @@
 #include "parallel/train/setup.h"
 
-#include "core/base/shard.h"
 #include "parallel/nn/family.h"
 
 namespace weft {
@@ -42,31 +41,6 @@ StepOptions StepOptionsOf(const Config& config) {
   o.seed = uint64_t(config.train.seed);
   o.print_ops = config.log.ops;
   return o;
-}
-
-StateBytes StateBytesOf(Transformer& model, const StepOptions& o, const StepPrograms& programs) {
-  StateBytes bytes;
-  auto total = [&](EntryKind kind) -> int64_t& {
-    switch (kind) {
-      case EntryKind::kParameter:
-        return bytes.parameters;
-      case EntryKind::kMoment:
-        return bytes.moments;
-      case EntryKind::kCopy:
-        return bytes.copies;
-      case EntryKind::kAccumulator:
-        return bytes.accumulators;
-      case EntryKind::kSlot:
-        break;
-    }
-    return bytes.slots;
-  };
-  for (const EntryInfo& e : EntriesOf(model, o, programs)) {
-    int64_t size = NumElements(ChunkShape(e.shape, e.sharding, o.model.mesh)) * int64_t(SizeOf(e.dtype));
-    constexpr int64_t kAlign = State::kTogether;
-    total(e.kind) += e.kind == EntryKind::kSlot ? (size + kAlign - 1) / kAlign * kAlign : size;
-  }
-  return bytes;
 }
 
 }  // namespace weft

@@ -12,7 +12,8 @@ Slots::Slots(State& state, const Dataset& data, const StepOptions& options)
     sets_.push_back(MakeSet(target_));
     return;
   }
-  for (int i = 0; i < 2 * options.micro_steps; i++)
+  MemoryUse use("staging");
+  for (int i = 0; i < NumImages(options.micro_steps); i++)
     sets_.push_back(MakeSet(state.device().AllocateStaging(target_->bytes())));
 }
 

@@ -13,6 +13,8 @@ class Slots {
   // The state has its entries (AddEntries); state and data outlive the slots.
   Slots(State& state, const Dataset& data, const StepOptions& options);
 
+  // How many there are in staging memory.
+  static constexpr int NumImages(int micro_steps) { return 2 * micro_steps; }
   // For the fills that follow. Steps count from 1.
   void SetStep(int64_t step, double learning_rate);
   void FillTrain(int64_t step, int micro);

@@ -11,6 +11,7 @@
 
 #include "core/compile/comm_plan.h"
 #include "parallel/train/initial_weights.h"
+#include "parallel/train/memory_check.h"
 #include "parallel/train/schedule.h"
 #include "parallel/train/setup.h"
 
@@ -50,17 +51,26 @@ Trainer::Trainer(const Config& config, const Dataset& data, const Context& conte
       runtime_{&context, &mesh, mesh.shape(), mesh.coords(), device},
       programs_(BuildStep(model_, options_)),
       state_(mesh.shape(), mesh.coords(), runtime_.memory()),
-      progress_(config.train.steps) {
+      progress_(config.train.steps),
+      mfu_(model_, config.model.context, config.precision.compute, runtime_.memory().name(), context.world_size()) {
   CheckSameOrder();
+}
+Trainer::~Trainer() = default;
+
+absl::Status Trainer::Allocate() {
+  bool compiled = config_.executor == ExecutorMode::kCompiled;
+  std::optional<StepPlans> plans;
+  if (compiled) plans = PlanStep(model_, options_, programs_, runtime_);
+  MemoryNeed need = MemoryNeedOf(model_, options_, programs_, plans ? &*plans : nullptr, runtime_.device);
+  if (absl::Status s = CheckMemory(need, runtime_.memory(), mesh_.World()); !s.ok()) return s;
   AddEntries(state_, model_, options_, programs_);
   slots_.emplace(state_, data_, options_);
   SetParameters();
-  runner_ = MakeRunner(ExecutorKind(config.executor == ExecutorMode::kCompiled ? ExecutorKind::kCompiled
-                                    : config.executor == ExecutorMode::kEager  ? ExecutorKind::kEager
-                                                                               : ExecutorKind::kInterpret),
-                       state_, model_, options_, programs_, runtime_);
+  ExecutorKind other = config_.executor == ExecutorMode::kEager ? ExecutorKind::kEager : ExecutorKind::kInterpret;
+  runner_ = compiled ? MakeCompiledRunner(state_, *std::move(plans), options_, runtime_)
+                     : MakeRunner(other, state_, model_, options_, programs_, runtime_);
+  return absl::OkStatus();
 }
-Trainer::~Trainer() = default;
 
 void Trainer::CheckSameOrder() {
   uint64_t mine = CommHash(programs_.step);
@@ -75,6 +85,7 @@ void Trainer::CheckSame(uint64_t mine, const char* otherwise) {
 }
 
 void Trainer::SetParameters() {
+  MemoryUse use("initial values");
   if (config_.model.init.empty()) return InitParameters(state_, model_, options_, runtime_);
   absl::StatusOr<InitialWeights> weights = InitialWeights::Open(config_);
   if (!weights.ok()) Fail(std::string(weights.status().message()));
@@ -141,6 +152,7 @@ absl::Status Trainer::LogStep(int64_t step, const StepMetrics& metrics, double m
   record.lr = LearningRate(config_, step);
   record.ms = ms;
   record.tokens_per_s = double(config_.train.global_batch * config_.model.context) / ms * 1e3;
+  record.mfu = mfu_.At(record.tokens_per_s);
   record.peak_bytes = int64_t(runtime_.memory().PeakBytes());
   bool print = step == 1 || step == config_.train.steps || (config_.log.every > 0 && step % config_.log.every == 0);
   if (print) {
@@ -184,6 +196,7 @@ absl::Status Trainer::FinishStep(int64_t step) {
 }
 
 absl::Status Trainer::Run() {
+  if (absl::Status s = Allocate(); !s.ok()) return s;
   Clock::time_point begin = Clock::now();
   if (absl::Status s = LogStart(); !s.ok()) return s;
   // A device that works apart from the host is given the next step before the latest one is waited for.

@@ -6,6 +6,7 @@
 #include "dist/mesh.h"
 #include "parallel/train/data.h"
 #include "parallel/train/metrics.h"
+#include "parallel/train/mfu.h"
 #include "parallel/train/runner.h"
 #include "parallel/train/slots.h"
 
@@ -20,8 +21,9 @@ class Trainer {
           DeviceKind device = DeviceKind::kCpu);
   ~Trainer();
 
-  // Trains all steps, evaluates, logs. kAborted, on all ranks alike: a loss or norm is not finite, and what follows
-  // would be worthless. Other errors are those of the log, on the rank that writes it.
+  // Trains all steps, evaluates, logs. kResourceExhausted, on all ranks alike: there is too little memory, and nothing
+  // was allocated. kAborted, on all ranks alike: a loss or norm is not finite, and what follows would be worthless.
+  // Other errors are those of the log, on the rank that writes it.
   absl::Status Run();
 
  private:
@@ -30,6 +32,7 @@ class Trainer {
     std::optional<int64_t> bytes;  // unknown for token shards
   };
   void CheckSameOrder();
+  absl::Status Allocate();
   void SetParameters();
   // Throws Error unless all ranks have the same number.
   void CheckSame(uint64_t mine, const char* otherwise);
@@ -51,10 +54,11 @@ class Trainer {
   Runtime runtime_;
   StepPrograms programs_;
   State state_;
-  std::optional<Slots> slots_;  // once the state has its entries
+  std::optional<Slots> slots_;  // these two once memory is allocated
   std::unique_ptr<StepRunner> runner_;
   JsonLog log_;
   Progress progress_;
+  Mfu mfu_;
   std::chrono::steady_clock::time_point last_;  // when the latest step was finished, or its first micro-step begun
   std::optional<double> last_loss_, last_val_loss_;
   std::string init_summary_;  // "": random values

@@ -1,0 +1,66 @@
+#include "parallel/train/memory_need.h"
+
+#include "core/base/shard.h"
+#include "parallel/train/slots.h"
+
+namespace weft {
+namespace {
+
+int64_t& BytesOf(MemoryNeed& need, EntryKind kind) {
+  switch (kind) {
+    case EntryKind::kParameter:
+      return need.parameters;
+    case EntryKind::kMoment:
+      return need.moments;
+    case EntryKind::kCopy:
+      return need.copies;
+    case EntryKind::kAccumulator:
+      return need.accumulators;
+    case EntryKind::kSlot:
+      break;
+  }
+  return need.slots;
+}
+
+}  // namespace
+
+std::array<std::pair<const char*, int64_t>, MemoryNeed::kCategories> MemoryNeed::Categories() const {
+  return {{{Name(EntryKind::kParameter), parameters},
+           {Name(EntryKind::kMoment), moments},
+           {Name(EntryKind::kCopy), copies},
+           {Name(EntryKind::kAccumulator), accumulators},
+           {Name(EntryKind::kSlot), slots},
+           {"activations", activations},
+           {"workspaces", workspaces}}};
+}
+
+int64_t MemoryNeed::Total() const {
+  int64_t total = 0;
+  for (const auto& [name, bytes] : Categories()) total += bytes;
+  return total;
+}
+
+MemoryNeed& MemoryNeed::operator+=(const MemoryNeed& other) {
+  for (auto bytes : {&MemoryNeed::parameters, &MemoryNeed::moments, &MemoryNeed::copies, &MemoryNeed::accumulators,
+                     &MemoryNeed::slots, &MemoryNeed::activations, &MemoryNeed::workspaces, &MemoryNeed::staging})
+    this->*bytes += other.*bytes;
+  return *this;
+}
+
+MemoryNeed MemoryNeedOf(Transformer& model, const StepOptions& o, const StepPrograms& programs, const StepPlans* plans,
+                        DeviceKind device) {
+  MemoryNeed need;
+  for (const EntryInfo& e : EntriesOf(model, o, programs)) {
+    int64_t size = NumElements(ChunkShape(e.shape, e.sharding, o.model.mesh)) * int64_t(SizeOf(e.dtype));
+    constexpr int64_t kAlign = State::kTogether;
+    BytesOf(need, e.kind) += e.kind == EntryKind::kSlot ? (size + kAlign - 1) / kAlign * kAlign : size;
+  }
+  if (plans) {
+    need.workspaces = int64_t(plans->Largest().workspace_bytes);
+    need.activations = int64_t(plans->Largest().arena_bytes) - need.workspaces;
+  }
+  if (device != DeviceKind::kCpu) need.staging = need.slots * Slots::NumImages(o.micro_steps);
+  return need;
+}
+
+}  // namespace weft

@@ -1,0 +1,27 @@
+// MemoryNeed: the bytes that a rank asks for, by category, known before anything is allocated.
+#pragma once
+#include <array>
+#include <string>
+#include <utility>
+
+#include "parallel/train/step_plans.h"
+
+namespace weft {
+
+struct MemoryNeed {
+  int64_t parameters = 0, moments = 0, copies = 0, accumulators = 0, slots = 0;  // of the State
+  int64_t activations = 0, workspaces = 0;                                       // of the arena, when it is fullest
+  int64_t staging = 0;  // on the host, where the device is another: images of the slots
+
+  // All but the staging, each with its name: what the device must have.
+  static constexpr size_t kCategories = 7;
+  std::array<std::pair<const char*, int64_t>, kCategories> Categories() const;
+  int64_t Total() const;
+  MemoryNeed& operator+=(const MemoryNeed& other);
+};
+
+// `plans`: of executor compiled. Null: the others allocate op by op, and only the State is known.
+MemoryNeed MemoryNeedOf(Transformer& model, const StepOptions& options, const StepPrograms& programs,
+                        const StepPlans* plans, DeviceKind device);
+
+}  // namespace weft

@@ -1,0 +1,118 @@
+// Too little memory: found out before the run, or by the allocation that fails; in the same words.
+#include "parallel/train/memory_check.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "dist/collectives.h"
+#include "dist/local_group.h"
+#include "kernels/cpu/register.h"
+#include "parallel/limited_runtime.h"
+#include "parallel/train/setup.h"
+#include "parallel/train/trainer.h"
+
+namespace weft {
+namespace {
+
+constexpr size_t kGiB = size_t(1) << 30;
+
+RankMemory Rank(const std::string& place, int64_t moments, size_t free) {
+  RankMemory rank{place, {}, {free, 8 * kGiB}};
+  rank.need.moments = moments;
+  return rank;
+}
+
+TEST(CheckMemory, AddsUpTheRanksOfAPlace) {
+  int64_t half = kGiB / 2;
+  // The least that a rank of the place saw free counts; other places do not.
+  EXPECT_TRUE(CheckMemory(std::vector{Rank("a", half, kGiB), Rank("b", half, kGiB), Rank("a", half, 2 * kGiB)}).ok());
+  EXPECT_FALSE(CheckMemory(std::vector{Rank("a", half, kGiB - 1), Rank("a", half, 2 * kGiB)}).ok());
+  EXPECT_FALSE(CheckMemory(std::vector{Rank("a", half, kGiB), Rank("a", half + 1, kGiB)}).ok());
+  EXPECT_TRUE(CheckMemory(std::vector{RankMemory{"a", Rank("a", half, 0).need, {}}}).ok()) << "nobody knows";
+}
+
+TEST(CheckMemory, SaysWhatAsksForHowMuchWhereAndWhatToDo) {
+  RankMemory rank = Rank("the CPU of host b", 3 * kGiB, 2 * kGiB);
+  rank.need.activations = kGiB;
+  absl::Status status = CheckMemory(std::vector{Rank("a", 1, kGiB), rank, rank});
+  EXPECT_TRUE(absl::IsResourceExhausted(status));
+  EXPECT_EQ(status.message(),
+            "weft: out of memory on the CPU of host b: 8.0 GiB asked for (2 ranks: moments 6.0 GiB, activations 2.0 "
+            "GiB), 2.0 GiB free of 8.0 GiB; a smaller train.micro_batch needs less for activations, "
+            "parallel.fsdp=gradients or full over more mesh.dp ranks less for the rest, and weft plan tells how much");
+}
+
+struct Ended {
+  absl::Status status;
+  std::string error;  // that was thrown
+  int allocations = 0;
+};
+
+// What rank 0 of a run on two ranks says, when each rank has that much memory.
+Ended TrainWith(size_t free, size_t limit, const std::vector<std::string>& words = {}) {
+  Config config = ParseConfig(
+                      "model: {family: gpt2, layers: 1, heads: 2, dim: 8, vocab: 32, context: 8}\n"
+                      "data: {synthetic: true}\nmesh: {dp: 2}\n"
+                      "train: {steps: 1, global_batch: 8, micro_batch: 2}\n",
+                      "x.yaml", words)
+                      .value();
+  WEFT_CHECK(Resolve(config, 2).ok() && ResolveVocab(config, 32).ok(), "a config that can be trained");
+  Dataset data = Dataset::Load(config).value();
+  std::vector<Ended> ended(2);
+  RunRanks(2, [&](Context& context, GroupFactory& groups) {
+    RegisterCpuKernels(context.kernels(DeviceKind::kCpu));
+    RegisterCollectives(context.kernels(DeviceKind::kCpu), DeviceKind::kCpu);
+    auto runtime = std::make_unique<testing_::LimitedRuntime>(free, limit);
+    const testing_::LimitedRuntime& memory = *runtime;
+    context.AddDevice(std::move(runtime));
+    DeviceMesh mesh(context, groups, MeshOf(config));
+    Ended& mine = ended[size_t(context.rank())];
+    try {
+      mine.status = Trainer(config, data, context, mesh).Run();
+    } catch (const Error& e) {
+      mine.error = e.what();
+    }
+    mine.allocations = memory.allocations();
+  });
+  EXPECT_EQ(ended[0].status, ended[1].status);
+  return ended[0];
+}
+
+// The KiB that the error says were asked for.
+size_t Asked(const absl::Status& status) {
+  std::string text(status.message());
+  return size_t(std::stod(text.substr(text.rfind(": ", text.find(" KiB asked for")) + 2)));
+}
+
+TEST(Trainer, EndsBeforeItAllocatesWhereMemoryIsTooSmall) {
+  size_t enough = kGiB;
+  EXPECT_TRUE(TrainWith(enough, enough).status.ok());
+  for (const char* executor : {"executor=compiled", "executor=interpret", "executor=eager"}) {
+    Ended ended = TrainWith(1024, enough, {executor});
+    EXPECT_TRUE(absl::IsResourceExhausted(ended.status)) << executor;
+    EXPECT_EQ(ended.allocations, 0) << executor;
+    EXPECT_NE(ended.status.message().find("(2 ranks: parameters "), std::string::npos) << ended.status;
+  }
+  // The activations of a plan count: what holds the State alone is too little.
+  size_t state = (Asked(TrainWith(1024, enough, {"executor=eager"}).status) + 1) * 1024;
+  EXPECT_FALSE(TrainWith(state, enough).status.ok());
+  EXPECT_TRUE(TrainWith(state, enough, {"executor=eager"}).status.ok());
+}
+
+TEST(Trainer, AnAllocationThatFailsNamesItsCategory) {
+  std::set<std::string> categories;
+  for (size_t limit = 0; limit < 200 << 10; limit += 512) {
+    std::string error = TrainWith(kGiB, limit).error;
+    if (error.empty()) break;
+    EXPECT_TRUE(error.starts_with("out of memory on the CPU of host ")) << error;
+    EXPECT_NE(error.find("1.0 GiB free of 1.0 TiB; a smaller train.micro_batch"), error.npos) << error;
+    size_t from = error.find('(') + 1;
+    categories.insert(error.substr(from, error.find(')') - from));
+  }
+  for (const char* category : {"parameters", "moments", "accumulators", "slots", "initial values", "activations"})
+    EXPECT_TRUE(categories.contains(category)) << category;
+}
+
+}  // namespace
+}  // namespace weft
