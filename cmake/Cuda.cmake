@@ -6,6 +6,7 @@ else()
   set(weft_cuda_default OFF)
 endif()
 option(WEFT_CUDA "Build the CUDA library" ${weft_cuda_default})
+# Nothing in the kernels needs more than compute capability 8.0.
 set(WEFT_CUDA_ARCH "90a-real" CACHE STRING "CUDA_ARCHITECTURES of the CUDA library")
 if(WEFT_CUDA)
   if(NOT WEFT_NVCC)

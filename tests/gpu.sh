@@ -1,13 +1,17 @@
 #!/usr/bin/env bash
 # The tests of the CUDA kernels, on a machine that has a GPU but no build: from an archive made with --pack.
 #
-#   tests/gpu.sh --pack OUT.tar.gz          here, after a release build with the CUDA library
+#   tests/gpu.sh --pack OUT.tar.gz          here, after a release build with the CUDA library, or one in WEFT_BUILD
 #   tests/gpu.sh ARCHIVE.tar.gz [filter]    there: runs the tests whose name contains the filter
+#
+# WEFT_BUILD=build/sm80 packs the preset whose kernels are PTX of compute_80: the first run of each waits for the driver
+# to translate it.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
 if [ "${1:-}" = --pack ]; then
-  mapfile -t programs < <(ctest --test-dir build/release -L gpu --show-only=json-v1 | grep -o '[^"]*/build/release/tests/[^"]*_test"' | tr -d '"' | sort -u)
+  build=${WEFT_BUILD:-build/release}
+  mapfile -t programs < <(ctest --test-dir "$build" -L gpu --show-only=json-v1 | grep -o "[^\"]*$build/tests/[^\"]*_test\"" | tr -d '"' | sort -u)
   exec launcher/bundle.sh "$2" "${programs[@]}"
 fi
 
@@ -15,6 +19,7 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 tar -xzf "$1" -C "$folder"
 export LD_LIBRARY_PATH=$folder/weft/lib:$folder/weft/bin${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} WEFT_TEST_DEVICE=cuda
+export CUDA_CACHE_MAXSIZE=$((4 << 30))  # translated PTX of all tests
 failed=0
 for test in "$folder"/weft/bin/*"${2:-}"*_test; do
   name=$(basename "$test") begin=$SECONDS

@@ -43,5 +43,52 @@ TEST(AdamW, FollowsTheFormula) {
         for (int threads : {1, 2}) Check(rng, dtype, gradient, shape, threads);
 }
 
+struct Parameter {
+  Box p, m, v, g;
+  Attrs attrs;
+
+  Parameter(Rng& rng, DType dtype, DType gradient, const Shape& shape, bool padded)
+      : p(Filled(rng, dtype, shape, padded, -2)),
+        m(Filled(rng, AccumulateType(dtype), shape, padded, -2)),
+        v(Filled(rng, AccumulateType(dtype), shape, padded, 0)),
+        g(Filled(rng, gradient, shape, padded, -2)),
+        attrs{{"beta1", 0.9}, {"beta2", 0.95}, {"eps", 1e-8}, {"weight_decay", Pick(rng, 0, 1) ? 0.1 : 0.0}} {}
+  static Box Filled(Rng& rng, DType dtype, const Shape& shape, bool padded, double low) {
+    Box random = RandomBox(rng, dtype, shape, low, 2), dense(dtype, shape);
+    dense.SetAll(random.All());
+    return padded ? random : dense;
+  }
+  Job Update(const Box& lr, const Box& scale, const Box& updates) {
+    return {attrs, {&p, &m, &v, &g, &lr, &scale, &updates}, {&p, &m, &v}};
+  }
+};
+
+// Parameters of one batch: of one element, of none, of vectors and not, padded, of other types, with other settings;
+// more than one launch takes.
+TEST(AdamW, ManyAtOnceAreEachAlone) {
+  Rng rng(92);
+  Box lr(DType::kF32, {}), scale(DType::kF32, {}), updates(DType::kI64, {});
+  lr.Set(0, 3e-3), scale.Set(0, 0.7), updates.Set(0, 3);
+  std::vector<Parameter> apart;
+  for (int i = 0; i < 450; i++) {
+    Shape shape{PickOf<int64_t>(rng, {0, 1, 3, 5, 64, 129, 1023, 4096}), PickOf<int64_t>(rng, {1, 2, 7, 8})};
+    DType dtype = i % 7 == 0 ? DType::kBF16 : DType::kF32, gradient = i % 11 == 0 ? DType::kBF16 : DType::kF32;
+    apart.emplace_back(rng, dtype, gradient, shape, i % 5 == 0);
+    if (i % 13 == 12) apart.back().attrs.Set({"beta1", 0.8});
+  }
+  std::vector<Parameter> together = apart;
+  std::vector<Job> jobs;
+  for (size_t i = 0; i < apart.size(); i++) {
+    Job alone = apart[i].Update(lr, scale, updates);
+    RunKernel(Op::kAdamW, alone.attrs, alone.in, alone.out);
+    jobs.push_back(together[i].Update(lr, scale, updates));
+  }
+  RunMany(Op::kAdamW, jobs);
+  for (size_t i = 0; i < apart.size(); i++)
+    for (auto box : {&Parameter::p, &Parameter::m, &Parameter::v})
+      ASSERT_TRUE((together[i].*box).storage == (apart[i].*box).storage)
+          << "parameter " << i << " " << ToString(apart[i].p.shape());
+}
+
 }  // namespace
 }  // namespace weft::test

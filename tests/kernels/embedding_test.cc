@@ -44,5 +44,39 @@ TEST(Embedding, RowsAndTheirGradient) {
         }
 }
 
+// Many positions a row, and few: an id that all have, ids of a small table and of a large one, ids of which one is
+// half.
+struct Crowd {
+  int64_t N, V, C;
+  bool half_equal;
+};
+const std::vector<Crowd> kCrowds{{3000, 1, 33, false},     {3000, 700, 8, true},     {20000, 65, 24, false},
+                                 {20000, 50257, 3, false}, {20000, 50257, 16, true}, {70000, 2, 4, false}};
+
+TEST(Embedding, GradientOfCrowdedRowsIsOneSumInF64) {
+  Rng rng(82);
+  for (DType dtype : Floats())
+    for (const Crowd& c : kCrowds) {
+      SCOPED_TRACE(testing::Message() << Name(dtype) << " N=" << c.N << " V=" << c.V << " C=" << c.C);
+      Box ids(PickOf<DType>(rng, {DType::kI32, DType::kI64}), {c.N}), dy = RandomBox(rng, dtype, {c.N, c.C}),
+                                                                      dtable(dtype, {c.V, c.C}), shape_operand = dtable;
+      shape_operand.view.data = nullptr;
+      int64_t common = Pick(rng, 0, c.V - 1);
+      for (int64_t i = 0; i < c.N; i++)
+        ids.Set(i, double(c.half_equal && Pick(rng, 0, 1) ? common : Pick(rng, 0, c.V - 1)));
+      Values want(size_t(c.V * c.C));
+      for (int64_t i = 0; i < c.N; i++)
+        for (int64_t j = 0; j < c.C; j++) want[size_t(int64_t(ids.Get(i)) * c.C + j)] += dy.Get(i * c.C + j);
+      RunKernel(Op::kEmbeddingGrad, {}, {&ids, &dy, &shape_operand}, {&dtable});
+      // Terms of size 2 in f64, in any order; then one rounding. Sums may cancel.
+      ExpectClose(dtable, want, 1.01 * Epsilon(dtype), 1e-6);
+      std::vector<unsigned char> first = dtable.storage;
+      for (int run = 0; run < 3; run++) {
+        RunKernel(Op::kEmbeddingGrad, {}, {&ids, &dy, &shape_operand}, {&dtable});
+        ASSERT_TRUE(dtable.storage == first) << "the sum has no fixed order";
+      }
+    }
+}
+
 }  // namespace
 }  // namespace weft::test

@@ -6,6 +6,7 @@
 #pragma once
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
@@ -99,6 +100,7 @@ struct Box {
   }
   // True when no byte outside the box was written.
   bool PaddingIntact() const {
+    if (view.CapacityElements() == count()) return true;
     std::vector<bool> inside(storage.size());
     size_t size = SizeOf(view.dtype);
     for (int64_t i = 0; i < count(); i++)
@@ -163,9 +165,12 @@ class DeviceStorage {
     if (view.data) view.data = buffer->data();
     return view;
   }
-  void Get(Box& box) {
-    device_.Copy(box.storage.data(), buffers_.at(box.storage.data())->data(), box.storage.size());
+  // The bytes that lie there now.
+  std::vector<unsigned char> Get(const Box& box) {
+    std::vector<unsigned char> bytes(box.storage.size());
+    device_.Copy(bytes.data(), buffers_.at(box.storage.data())->data(), bytes.size());
     device_.Synchronize();
+    return bytes;
   }
 
  private:
@@ -173,29 +178,84 @@ class DeviceStorage {
   std::map<const unsigned char*, BufferPtr> buffers_;
 };
 
-// Runs a kernel with a workspace of exactly the bytes it asks for, poisoned, and checks that no padding was written.
+// A call of a kernel on boxes.
+struct Job {
+  Attrs attrs;
+  std::vector<const Box*> in;
+  std::vector<Box*> out;
+
+  bool Writes(const Box& box) const {
+    return std::any_of(out.begin(), out.end(), [&](const Box* o) { return o->storage.data() == box.storage.data(); });
+  }
+};
+
+// A job on the device, with a workspace of exactly the bytes that the kernel asks for, poisoned.
+class PlacedJob {
+ public:
+  PlacedJob(Op op, const Job& job, const Context& context, DeviceStorage& storage) : op_(op), job_(job) {
+    for (const Box* box : job.in) in_.push_back(storage.Put(*box));
+    for (Box* box : job.out) out_.push_back(storage.Put(*box));
+    const KernelRow& row = context.kernels(KindUnderTest()).Row(op);
+    size_t bytes = 0;
+    if (row.workspace) {
+      std::vector<TensorView> bare_in = in_, bare_out = out_;
+      for (auto* views : {&bare_in, &bare_out})
+        for (TensorView& view : *views) view.data = nullptr;
+      bytes = row.workspace({&job.attrs, bare_in, bare_out, nullptr, 0, &context, nullptr});
+    }
+    DeviceRuntime& device = context.device(KindUnderTest());
+    workspace_ = device.Allocate(bytes);
+    device.Fill(workspace_->data(), 0xff, bytes);
+    call = {&job.attrs, in_, out_, workspace_->data(), bytes, &context, nullptr};
+  }
+  // Brings the outputs back, and checks that no padding and no input was written.
+  void Finish(DeviceStorage& storage) {
+    for (const Box* box : job_.in) {
+      bool kept = !box->view.data || job_.Writes(*box) || storage.Get(*box) == box->storage;
+      EXPECT_TRUE(kept) << Name(op_) << ": wrote an input " << ToString(box->shape());
+    }
+    for (Box* box : job_.out) {
+      std::vector<unsigned char> bytes = storage.Get(*box);
+      std::copy(bytes.begin(), bytes.end(), box->storage.begin());
+    }
+    for (Box* box : job_.out)
+      EXPECT_TRUE(box->PaddingIntact()) << Name(op_) << ": wrote outside the box " << ToString(box->shape());
+  }
+
+  KernelCall call;
+
+ private:
+  Op op_;
+  const Job& job_;
+  std::vector<TensorView> in_, out_;
+  BufferPtr workspace_;
+};
+
 inline void RunKernel(Op op, const Attrs& attrs, std::vector<const Box*> in, std::vector<Box*> out, int threads = 1) {
   std::unique_ptr<Context> own = threads == 1 ? nullptr : NewContext(threads);
   const Context& context = own ? *own : SharedContext();
-  DeviceRuntime& device = context.device(KindUnderTest());
-  DeviceStorage storage(device);
-  std::vector<TensorView> inputs, outputs;
-  for (const Box* box : in) inputs.push_back(storage.Put(*box));
-  for (Box* box : out) outputs.push_back(storage.Put(*box));
-  const KernelRow& row = context.kernels(KindUnderTest()).Row(op);
-  size_t bytes = 0;
-  if (row.workspace) {
-    std::vector<TensorView> bare_in = inputs, bare_out = outputs;
-    for (auto* views : {&bare_in, &bare_out})
-      for (TensorView& view : *views) view.data = nullptr;
-    bytes = row.workspace({&attrs, bare_in, bare_out, nullptr, 0, &context, nullptr});
+  DeviceStorage storage(context.device(KindUnderTest()));
+  Job job{attrs, std::move(in), std::move(out)};
+  PlacedJob placed(op, job, context, storage);
+  context.kernels(KindUnderTest()).Row(op).run(placed.call);
+  placed.Finish(storage);
+}
+// Runs jobs of which none writes what another reads, by as few launches as the device can.
+inline void RunMany(Op op, const std::vector<Job>& jobs) {
+  const Context& context = SharedContext();
+  DeviceStorage storage(context.device(KindUnderTest()));
+  std::vector<std::unique_ptr<PlacedJob>> placed;
+  std::vector<KernelCall> calls;
+  for (const Job& job : jobs) {
+    placed.push_back(std::make_unique<PlacedJob>(op, job, context, storage));
+    calls.push_back(placed.back()->call);
   }
-  BufferPtr workspace = device.Allocate(bytes);
-  device.Fill(workspace->data(), 0xff, bytes);
-  row.run({&attrs, inputs, outputs, workspace->data(), bytes, &context, nullptr});
-  for (Box* box : out) storage.Get(*box);
-  for (Box* box : out)
-    EXPECT_TRUE(box->PaddingIntact()) << Name(op) << ": wrote outside the box " << ToString(box->shape());
+  const KernelRow& row = Table().Row(op);
+  if (row.run_many)
+    row.run_many(calls);
+  else
+    for (const KernelCall& call : calls) row.run(call);
+  for (auto& job : placed) job->Finish(storage);
 }
 
 // Half a unit in the last place of the type, relative; kernels round once, after computing in f32 or f64.

@@ -106,5 +106,55 @@ TEST(Reduce, SumOfSquares) {
     }
 }
 
+// Tensors of one batch: dense and padded, of one element, of none, of vectors and not; more than one launch takes.
+TEST(Reduce, SumOfSquaresOfManyIsThatOfEach) {
+  Rng rng(25);
+  for (DType dtype : Floats()) {
+    DType wide = AccumulateType(dtype);
+    std::vector<Box> x, apart, together;
+    for (int i = 0; i < 600; i++) {
+      Shape shape{PickOf<int64_t>(rng, {0, 1, 3, 8, 129, 1024, 5000}), PickOf<int64_t>(rng, {1, 2, 7, 8})};
+      x.push_back(i % 3 ? RandomBox(rng, dtype, shape) : Box(dtype, shape));
+      if (i % 3 == 0) x.back().SetAll(RandomBox(rng, dtype, shape).All());
+      apart.emplace_back(wide, Shape{}), together.emplace_back(wide, Shape{});
+    }
+    std::vector<Job> jobs;
+    for (size_t i = 0; i < x.size(); i++) {
+      jobs.push_back({{}, {&x[i]}, {&together[i]}});
+      RunKernel(Op::kSumOfSquares, {}, {&x[i]}, {&apart[i]});
+    }
+    RunMany(Op::kSumOfSquares, jobs);
+    for (size_t i = 0; i < x.size(); i++)
+      ASSERT_TRUE(together[i].storage == apart[i].storage)
+          << Name(dtype) << ToString(x[i].shape()) << ": " << together[i].Get(0) << " and alone " << apart[i].Get(0);
+  }
+}
+
+TEST(Reduce, CumSumAddsUpAlongTheDim) {
+  Rng rng(26);
+  std::vector<Shape> shapes = Shapes();
+  for (Shape longer : std::vector<Shape>{{70001}, {3, 40000}, {9000, 5}, {2, 4097, 3}, {1, 1025}, {33, 1024}})
+    shapes.push_back(longer);
+  for (DType dtype : {DType::kF64, DType::kF32, DType::kBF16, DType::kF16, DType::kI64, DType::kI32})
+    for (const Shape& shape : shapes) {
+      SCOPED_TRACE(testing::Message() << Name(dtype) << ToString(shape));
+      int dim = int(std::max_element(shape.begin(), shape.end()) - shape.begin());
+      if (shape[size_t(dim)] < 1000) dim = int(Pick(rng, 0, int64_t(shape.size()) - 1));
+      Box x = RandomBox(rng, dtype, shape, -4, 4), y = PaddedBox(rng, dtype, shape);
+      RunKernel(Op::kCumSum, {{"dim", dim}}, {&x}, {&y});
+      Values want = x.All();
+      Shape step(shape.size(), 0);
+      step[size_t(dim)] = 1;
+      int64_t stride = Linear(shape, step), i = 0;
+      ForEachIndex(shape, [&](const Shape& index) {
+        if (index[size_t(dim)] > 0) want[size_t(i)] += want[size_t(i - stride)];
+        i++;
+      });
+      // Sums run in f64, in any order, of at most 70001 terms of size 4, and may come near 0; then one rounding.
+      double sum_error = 1e-10;
+      ExpectClose(y, want, IsFloating(dtype) ? 1.01 * Epsilon(dtype) + sum_error : 0, dtype == DType::kF64 ? 1 : 1e-2);
+    }
+}
+
 }  // namespace
 }  // namespace weft::test

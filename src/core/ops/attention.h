@@ -20,7 +20,7 @@ class Var;
 
 struct SdpaOptions {
   bool causal = true;
-  int64_t causal_offset = 0;  // keys before the first query, e.g. a KV cache
+  int64_t causal_offset = 0;  // keys before the first query, e.g. a KV cache; S - T aligns the mask to the bottom right
   double scale = 0;           // 0: 1 / sqrt(D)
 };
 Var Sdpa(Var q, Var k, Var v, const SdpaOptions& options, Loc loc = Loc::current());

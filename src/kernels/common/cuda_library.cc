@@ -53,4 +53,12 @@ absl::Status OpenCuda(Context& context, int index) {
   return OpenCudaKernels(context.kernels(DeviceKind::kCuda));
 }
 
+std::string ExplainCudaSdpa(const KernelCall& call) {
+  absl::StatusOr<void*> library = Library();
+  if (!library.ok()) return std::string(library.status().message());
+  std::string text;
+  Symbol<void(const KernelCall&, std::string&)>(*library, "weft_cuda_explain_sdpa")(call, text);
+  return text;
+}
+
 }  // namespace weft

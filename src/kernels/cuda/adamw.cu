@@ -47,7 +47,7 @@ struct Coefficients {
 // Powers of f64 are dear: one thread of a block makes them.
 template <class C>
 __device__ Coefficients<C> Shared(const Settings& settings) {
-  __shared__ char memory[sizeof(Coefficients<C>)];
+  __shared__ alignas(Coefficients<C>) char memory[sizeof(Coefficients<C>)];
   if (threadIdx.x == 0) new (memory) Coefficients<C>(settings);
   __syncthreads();
   return *reinterpret_cast<Coefficients<C>*>(memory);

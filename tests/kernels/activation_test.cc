@@ -1,0 +1,89 @@
+// Gradients of activations against their formulas in f64, over sizes that are no vectors of any type, paddings and
+// broadcasts.
+#include <numbers>
+
+#include "harness.h"
+
+namespace weft::test {
+namespace {
+
+double Sigmoid(double a) { return 1 / (1 + std::exp(-a)); }
+double SiluD(double a) { return Sigmoid(a) * (1 + a * (1 - Sigmoid(a))); }
+double GeluD(double a) {
+  double c = std::sqrt(2 / std::numbers::pi), t = std::tanh(c * (a + 0.044715 * a * a * a));
+  return 0.5 * (1 + t) + 0.5 * a * (1 - t * t) * c * (1 + 3 * 0.044715 * a * a);
+}
+
+std::vector<Shape> Shapes() {
+  std::vector<Shape> shapes{{}, {0}, {2, 0, 3}};
+  for (int64_t columns : {1, 7, 8, 129, 4096, 4097})
+    for (const Shape& rows : std::vector<Shape>{{}, {3}, {2, 5}}) {
+      shapes.push_back(rows);
+      shapes.back().push_back(columns);
+    }
+  return shapes;
+}
+
+// Dense, padded behind each row as halves of one product are, or the same for all of some dim.
+Box Operand(Rng& rng, DType dtype, const Shape& shape, bool any_strides) {
+  Box random = RandomBox(rng, dtype, shape, -6, 6), dense(dtype, shape);
+  dense.SetAll(random.All());
+  Box box = Pick(rng, 0, 2) ? dense : random;
+  // Where an exponential leaves the range of f32 the derivatives are still 0 or 1.
+  for (double extreme : {-90.0, 90.0})
+    if (box.count() > 0) box.Set(Pick(rng, 0, box.count() - 1), extreme);
+  for (int d = 0; any_strides && d < box.view.rank; d++)
+    if (box.view.dim(d).extent > 0 && Pick(rng, 0, 4) == 0) box.view.dims[size_t(d)].stride = 0;
+  return box;
+}
+
+struct Case {
+  DType dtype;
+  Shape shape;
+};
+std::vector<Case> Cases() {
+  std::vector<Case> cases;
+  for (DType dtype : Floats())
+    for (const Shape& shape : Shapes())
+      for (int i = 0; i < 3; i++) cases.push_back({dtype, shape});
+  return cases;
+}
+
+TEST(Activation, SwiGluGradFollowsTheFormula) {
+  Rng rng(131);
+  bool any_strides = Table().Row(Op::kSwiGluGrad).any_strides;
+  for (const Case& c : Cases()) {
+    SCOPED_TRACE(testing::Message() << Name(c.dtype) << ToString(c.shape));
+    auto operand = [&] { return Operand(rng, c.dtype, c.shape, any_strides); };
+    Box a = operand(), b = operand(), dy = operand(), da = PaddedBox(rng, c.dtype, c.shape),
+        db = PaddedBox(rng, c.dtype, c.shape);
+    RunKernel(Op::kSwiGluGrad, {}, {&a, &b, &dy}, {&da, &db});
+    for (int64_t i = 0; i < da.count(); i++) {
+      double g = dy.Get(i), x = a.Get(i), y = b.Get(i), want_a = g * y * SiluD(x), want_b = g * x * Sigmoid(x);
+      // A dozen roundings; da comes near 0 where 1 + x (1 - sigmoid) does, of terms as large as its factors.
+      double tolerance = Tolerance(c.dtype, 12);
+      ASSERT_NEAR(da.Get(i), want_a, tolerance * (std::fabs(want_a) + std::fabs(g * y) + 1e-3)) << i << " at " << x;
+      ASSERT_NEAR(db.Get(i), want_b, tolerance * (std::fabs(want_b) + 1e-3)) << i << " at " << x;
+    }
+  }
+}
+
+TEST(Activation, GeluGradFollowsTheFormula) {
+  Rng rng(132);
+  bool any_strides = Table().Row(Op::kGeluGrad).any_strides;
+  for (const Case& c : Cases()) {
+    SCOPED_TRACE(testing::Message() << Name(c.dtype) << ToString(c.shape));
+    Box dy = Operand(rng, c.dtype, c.shape, any_strides), x = Operand(rng, c.dtype, c.shape, any_strides),
+        dx = PaddedBox(rng, c.dtype, c.shape);
+    RunKernel(Op::kGeluGrad, {}, {&dy, &x}, {&dx});
+    for (int64_t i = 0; i < dx.count(); i++) {
+      double g = dy.Get(i), want = g * GeluD(x.Get(i));
+      // Near the zeros of the derivative a dozen roundings of values near 1; at 6 the terms of its second part are 30.
+      ASSERT_NEAR(dx.Get(i), want, Tolerance(c.dtype, 64) * (std::fabs(want) + std::fabs(g) + 1e-3))
+          << i << " at " << x.Get(i);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace weft::test

@@ -1,0 +1,244 @@
+// What every backend of attention must pass: drawn problems of every head size, length, group, mask and type, each
+// against the truth in f64, within twice the error that the operands' type costs by itself.
+//
+// WEFT_TEST_SHARE=n draws one nth of the seeds, and leaves out the long sequences where n > 1.
+#include "attention_truth.h"
+#include "share.h"
+
+namespace weft::test {
+namespace {
+
+bool OnGpu() { return KindUnderTest() == DeviceKind::kCuda; }
+// In the order of preference. On the CPU there is one.
+std::vector<std::string> Backends() {
+  return OnGpu() ? std::vector<std::string>{"cudnn", "flash", "plain"} : std::vector<std::string>{"cpu"};
+}
+
+// Prefers a backend while alive.
+class Prefer {
+ public:
+  explicit Prefer(const std::string& backend) { setenv("WEFT_SDPA", OnGpu() ? backend.c_str() : "flash", 1); }
+  ~Prefer() { unsetenv("WEFT_SDPA"); }
+};
+
+// One call of a kernel. Outputs and workspace are NaN before it runs.
+class Launch {
+ public:
+  Launch(Op op, const Problem& p, std::vector<Tensor> in, const std::vector<std::pair<DType, Shape>>& out)
+      : attrs_(p.attrs()), row_(Table().Row(op)), in_(std::move(in)) {
+    for (const Tensor& x : in_) in_views_.push_back(MakeView(x.data(), x.dtype(), x.shape()));
+    for (auto& [dtype, shape] : out) {
+      out_.push_back(Tensor::Empty(dtype, shape, device_));
+      out_views_.push_back(MakeView(out_.back().data(), dtype, shape));
+    }
+  }
+  std::vector<Tensor> Run() {
+    KernelCall call = Call();
+    if (row_.workspace) call.workspace_bytes = row_.workspace(call);
+    BufferPtr workspace = device_.Allocate(call.workspace_bytes);
+    device_.Fill(workspace->data(), 0xff, call.workspace_bytes);
+    call.workspace = workspace->data();
+    for (const Tensor& y : out_) device_.Fill(y.data(), 0xff, y.bytes());
+    row_.run(call);
+    return out_;
+  }
+  bool RunsBy(const std::string& backend) const {
+    return !OnGpu() || ExplainCudaSdpa(Call()).find(backend + ": runs it") != std::string::npos;
+  }
+
+ private:
+  KernelCall Call() const { return {&attrs_, in_views_, out_views_, nullptr, 0, &SharedContext(), nullptr}; }
+
+  DeviceRuntime& device_ = SharedContext().device(KindUnderTest());
+  Attrs attrs_;
+  const KernelRow& row_;
+  std::vector<Tensor> in_, out_;
+  std::vector<TensorView> in_views_, out_views_;
+};
+
+// out, lse, dq, dk, dv by one backend; empty where it refuses either pass.
+std::vector<Tensor> RunBackend(const std::string& backend, const Problem& p, const std::vector<Tensor>& x) {
+  Prefer prefer(backend);
+  Launch forward(Op::kSdpa, p, {x[0], x[1], x[2]},
+                 {{p.dtype, p.query_shape()}, {AccumulateType(p.dtype), p.row_shape()}});
+  if (!forward.RunsBy(backend)) return {};
+  std::vector<Tensor> y = forward.Run();
+  Launch backward(Op::kSdpaGrad, p, {x[0], x[1], x[2], y[0], y[1], x[3]},
+                  {{p.dtype, p.query_shape()}, {p.dtype, p.key_shape()}, {p.dtype, p.key_shape()}});
+  if (!backward.RunsBy(backend)) return {};
+  for (const Tensor& d : backward.Run()) y.push_back(d);
+  return y;
+}
+
+std::vector<char> BytesOf(const std::vector<Tensor>& tensors) {
+  std::vector<char> bytes;
+  for (const Tensor& t : tensors) {
+    Tensor host = t.To(CpuRuntime());
+    bytes.insert(bytes.end(), host.as<char>(), host.as<char>() + host.bytes());
+  }
+  return bytes;
+}
+
+// Operands drawn on the device, and ops to judge what becomes of them.
+class Bench {
+ public:
+  explicit Bench(const Problem& p)
+      : builder_({.context = &SharedContext(), .device = KindUnderTest()}, {}, {.seed = p.seed}), scope_(builder_) {
+    builder_.step = builder_.first_row = Full(0, DType::kI64, {});
+    vars = DrawOperands(p);
+    for (const Var* x : {&vars.q, &vars.k, &vars.v, &vars.dout}) tensors.push_back(builder_.ToLocal(*x, {}));
+  }
+  Answer AnswerOf(const std::vector<Tensor>& y) {
+    Answer answer;
+    for (size_t i = 0; i < y.size(); i++) answer[i] = builder_.FromLocal(y[i], y[i].shape(), {});
+    return answer;
+  }
+
+  Operands vars;
+  std::vector<Tensor> tensors;  // q, k, v, dout
+
+ private:
+  EagerBuilder builder_;
+  BuilderScope scope_;
+};
+
+// The error that every backend may have, of one answer.
+struct Bound {
+  Distance type, floor;  // the rounding model's error; what f32 sums cost whatever the operands' type
+
+  double rms() const { return 2 * type.rms + floor.rms; }
+  double max() const { return 2 * type.max + floor.max; }
+};
+
+// f32: a few roundings of 2^-24 in every sum and in the exponent, which carries the size of the scores; a gradient of
+// keys sums over all queries, so few keys have large ones. The largest of many errors is some sigmas out, and the last
+// rounding alone may cost the largest value half a unit.
+Bound BoundOf(const Problem& p, size_t i, const Var& model, const Var& truth) {
+  bool is_lse = i == 1, of_keys = i > 2;
+  double queries = double(p.T * p.group), f32 = 0x1p-20 * (of_keys ? std::sqrt(1 + queries / double(p.S)) : 1);
+  if (is_lse) return {DistanceOf(model, truth), {4 * f32, 16 * f32}};
+  return {DistanceOf(model, truth), {f32, 8 * f32 + Epsilon(p.dtype) * LargestOf(Abs(truth))}};
+}
+
+// By backend and type, the errors of the problems that it ran, over the rounding model's.
+struct Report {
+  struct Line {
+    int ran = 0, refused = 0;
+    double rms = 0, worst_rms = 0, worst_max = 0;
+    void Add(const Distance& error, const Distance& bound) {
+      rms = std::max(rms, error.rms);
+      worst_rms = std::max(worst_rms, error.rms / bound.rms);
+      worst_max = std::max(worst_max, error.max / bound.max);
+    }
+  };
+  std::map<std::string, Line> lines;
+
+  ~Report() {
+    for (auto& [name, line] : lines)
+      std::printf("%s: ran %d, refused %d; at worst %.2f of the allowed error in the mean, %.2f of it at its largest\n",
+                  name.c_str(), line.ran, line.refused, line.worst_rms, line.worst_max);
+  }
+};
+
+// Queries that see no key give 0 and lse -inf; what nothing depends on has gradient 0. Exactly.
+void ExpectHiddenIsZero(const Problem& p, const Answer& y) {
+  if (int64_t n = p.hidden_queries()) {
+    for (size_t i : {0, 2}) EXPECT_EQ(LargestOf(Abs(Slice(y[i], 1, 0, n))), 0) << kAnswerNames[i] << ": hidden queries";
+    EXPECT_EQ(LargestOf(Slice(y[1], 1, 0, n)), -INFINITY) << "lse of hidden queries";
+  }
+  if (int64_t n = p.hidden_keys()) {
+    for (size_t i : {3, 4})
+      EXPECT_EQ(LargestOf(Abs(Slice(y[i], 1, p.S - n, n))), 0) << kAnswerNames[i] << ": hidden keys";
+  }
+}
+
+void Check(const Problem& p, Report& report) {
+  SCOPED_TRACE(ToString(p));
+  Bench bench(p);
+  Answer truth = ComposedAttention(p, bench.vars, DType::kF64, DType::kF64),
+         model = ComposedAttention(p, bench.vars, DType::kF32, p.dtype);
+  std::vector<Bound> bounds;
+  for (size_t i = 0; i < truth.size(); i++) bounds.push_back(BoundOf(p, i, model[i], truth[i]));
+  std::vector<char> before = BytesOf(bench.tensors);
+  std::vector<Distance> cudnn(truth.size(), {0, 0});
+  for (const std::string& backend : Backends()) {
+    SCOPED_TRACE(backend);
+    Report::Line& line = report.lines[backend + " " + Name(p.dtype)];
+    std::vector<Tensor> tensors = RunBackend(backend, p, bench.tensors);
+    bool has_to = backend == "flash" ? p.dtype != DType::kF32 : backend != "cudnn";
+    EXPECT_TRUE(!has_to || !tensors.empty()) << "refused";
+    (tensors.empty() ? line.refused : line.ran)++;
+    if (tensors.empty()) continue;
+    Answer got = bench.AnswerOf(tensors);
+    for (size_t i = 0; i < got.size(); i++) {
+      // Either bound will do: the type's, or hardly more than cuDNN has.
+      Distance error = DistanceOf(got[i], truth[i]),
+               allowed{std::max(bounds[i].rms(), 1.1 * cudnn[i].rms), std::max(bounds[i].max(), 1.1 * cudnn[i].max)};
+      EXPECT_LE(error.rms, allowed.rms) << kAnswerNames[i] << ", root of the mean square; cudnn " << cudnn[i].rms;
+      EXPECT_LE(error.max, allowed.max) << kAnswerNames[i] << ", largest; cudnn " << cudnn[i].max;
+      line.Add(error, allowed);
+      if (backend == "cudnn") cudnn[i] = error;
+    }
+    ExpectHiddenIsZero(p, got);
+  }
+  EXPECT_EQ(BytesOf(bench.tensors), before) << "an operand was written";
+}
+
+// `gpu` and `cpu`: seeds on either.
+int Seeds(int gpu, int cpu) { return std::max((OnGpu() ? gpu : cpu) / Share(), gpu >= Share() && cpu > 0 ? 1 : 0); }
+
+class AttentionAcceptance : public testing::Test {
+ protected:
+  // The products of the composition take the first algorithm offered: timing them would take longer than running them.
+  static void SetUpTestSuite() { setenv("WEFT_TUNE", "0", 1); }
+  void CheckDrawn(uint64_t rng_seed, int seeds, const std::vector<int64_t>& lengths, int64_t longest) {
+    Rng rng(rng_seed);
+    Report report;
+    for (int seed = 0; seed < seeds; seed++)
+      for (int64_t D : kHeadSizes)
+        for (DType dtype : kProblemTypes) {
+          Check(DrawProblem(rng, dtype, D, lengths, longest), report);
+          if (HasFatalFailure()) return;
+        }
+  }
+};
+
+// 20 seeds x 6 head sizes x 3 types, of 16 pairs of lengths x 3 groups x 4 masks x 2 scales each.
+TEST_F(AttentionAcceptance, ShortSequences) { CheckDrawn(201, Seeds(20, 2), {1, 127, 128, 129}, 0); }
+
+TEST_F(AttentionAcceptance, SequencesOfAThousand) { CheckDrawn(202, Seeds(4, 0), {1, 127, 128, 129, 1000}, 1000); }
+
+TEST_F(AttentionAcceptance, SequencesOfEightThousand) {
+  if (Share() == 1) CheckDrawn(203, Seeds(1, 0), {1, 127, 128, 129, 1000, 8192}, 8192);
+}
+
+TEST_F(AttentionAcceptance, LongQueriesAndLongKeys) {
+  Rng rng(204);
+  Report report;
+  if (OnGpu() && Share() == 1)
+    for (int64_t D : kHeadSizes) Check(DrawProblem(rng, PickOf(rng, kProblemTypes), D, {8192}, 8192), report);
+  // On the CPU one of a thousand, thinned to one head size.
+  if (!OnGpu() && Share() == 1) Check(DrawProblem(rng, DType::kBF16, 64, {1000}, 1000), report);
+}
+
+// Kernels whose sums have a fixed order: all but cuDNN's backward.
+TEST_F(AttentionAcceptance, TenRunsHaveTheSameBits) {
+  Rng rng(205);
+  for (int seed = 0; seed < Seeds(2, 1); seed++)
+    for (int64_t D : kHeadSizes)
+      for (DType dtype : kProblemTypes) {
+        Problem p = OnGpu() && Share() == 1 ? DrawProblem(rng, dtype, D, {129, 1000}, 1000)
+                                            : DrawProblem(rng, dtype, D, {1, 127, 128, 129});
+        SCOPED_TRACE(ToString(p));
+        Bench bench(p);
+        for (const std::string& backend : Backends()) {
+          if (backend == "cudnn") continue;
+          std::vector<char> first = BytesOf(RunBackend(backend, p, bench.tensors));
+          for (int run = 1; run < 10; run++)
+            ASSERT_EQ(BytesOf(RunBackend(backend, p, bench.tensors)), first) << backend << ", run " << run;
+        }
+      }
+}
+
+}  // namespace
+}  // namespace weft::test

@@ -1,0 +1,58 @@
+// What attention is asked to do in its acceptance test: problems drawn from the cross product of all axes.
+//
+// Causal: query i sees the keys j <= i + offset. Offset 0 is the mask aligned to the top left, S - T the one aligned to
+// the bottom right; queries before -offset see no key, keys from T + offset on have no query.
+#pragma once
+#include <fmt/format.h>
+
+#include "harness.h"
+
+namespace weft::test {
+
+struct Problem {
+  int64_t B, T, S, G, group, D;
+  bool causal;
+  int64_t offset;
+  double scale;  // 0: 1 / sqrt(D)
+  DType dtype;
+  uint64_t seed;  // of the operands
+
+  int64_t H() const { return G * group; }
+  int64_t hidden_queries() const { return causal ? std::clamp<int64_t>(-offset, 0, T) : 0; }
+  int64_t hidden_keys() const { return causal ? std::clamp<int64_t>(S - T - offset, 0, S) : 0; }
+  double factor() const { return scale != 0 ? scale : 1 / std::sqrt(double(D)); }
+  Attrs attrs() const { return {{"causal", causal}, {"causal_offset", offset}, {"scale", scale}}; }
+  Shape query_shape() const { return {B, T, H(), D}; }
+  Shape key_shape() const { return {B, S, G, D}; }
+  Shape row_shape() const { return {B, T, H()}; }
+};
+
+inline std::string ToString(const Problem& p) {
+  return fmt::format("{} B={} T={} S={} H={} G={} D={} {} scale={} seed={}", Name(p.dtype), p.B, p.T, p.S, p.H(), p.G,
+                     p.D, p.causal ? fmt::format("causal offset={}", p.offset) : "full", p.scale, p.seed);
+}
+
+// 80 is no power of two times the tiles of tensor cores, 192 the query and key size of latent attention (the op's
+// values have the size of its keys), 256 the largest that the tensor cores are asked for.
+inline const std::vector<int64_t> kHeadSizes{64, 80, 96, 128, 192, 256};
+inline const std::vector<DType> kProblemTypes{DType::kBF16, DType::kF16, DType::kF32};
+
+// The other axes, drawn: lengths of queries and keys of which the longer is `longest` (0: any of `lengths`), heads a KV
+// head, mask, scale, batch.
+inline Problem DrawProblem(Rng& rng, DType dtype, int64_t D, const std::vector<int64_t>& lengths, int64_t longest = 0) {
+  Problem p{.D = D, .dtype = dtype, .seed = rng()};
+  do p.T = PickOf(rng, lengths), p.S = PickOf(rng, lengths);
+  while (longest && std::max(p.T, p.S) != longest);
+  p.group = PickOf<int64_t>(rng, {1, 4, 8});
+  p.G = p.group == 1 ? 2 : 1;
+  p.B = longest ? 1 : 2;
+  enum Mask : int64_t { kFull, kTopLeft, kBottomRight, kShifted };
+  int64_t mask = Pick(rng, kFull, kShifted);
+  p.causal = mask != kFull;
+  // Shifted: from "no query sees a key" to "every query sees all".
+  p.offset = mask == kBottomRight ? p.S - p.T : mask == kShifted ? Pick(rng, -p.T, p.S) : 0;
+  p.scale = Pick(rng, 0, 1) ? 0 : 1.5 / std::sqrt(double(D));
+  return p;
+}
+
+}  // namespace weft::test

@@ -1,0 +1,81 @@
+// Attention and its gradient as a composition of plain ops that keeps all scores, in any precision: in f64 it is the
+// truth; in f32, with what a kernel of tensor cores must round rounded to the operands' type, it is the error that the
+// type itself costs.
+//
+// It runs on the device under test: memory is quadratic in the sequence, but none of it leaves the device.
+#pragma once
+#include <array>
+
+#include "attention_problem.h"
+#include "core/compile/eager.h"
+#include "core/ops/ops.h"
+#include "core/ops/structural.h"
+
+namespace weft::test {
+
+struct Operands {
+  Var q, k, v, dout;
+};
+inline constexpr std::array<const char*, 5> kAnswerNames{"out", "lse", "dq", "dk", "dv"};
+using Answer = std::array<Var, kAnswerNames.size()>;
+
+// Standard normal values; the current builder's seed decides.
+inline Operands DrawOperands(const Problem& p) {
+  auto draw = [&](const Shape& shape) { return Cast(RandomNormal(DType::kF32, shape), p.dtype); };
+  Var q = draw(p.query_shape()), k = draw(p.key_shape()), v = draw(p.key_shape());
+  return {q, k, v, draw(p.query_shape())};
+}
+
+// `math`: the type of every sum. `narrow`: the type of the results and of the factors of products.
+inline Answer ComposedAttention(const Problem& p, const Operands& x, DType math, DType narrow) {
+  auto round = [&](const Var& y) { return Cast(Cast(y, narrow), math); };
+  auto repeat = [&](const Var& kv) {
+    return p.group == 1 ? Cast(kv, math) : Merge(Broadcast(Cast(kv, math), 3, p.group), 2);
+  };
+  Var q = Cast(x.q, math), k = repeat(x.k), v = repeat(x.v), dout = Cast(x.dout, math);
+  const Shape scores{p.B, p.H(), p.T, p.S};
+  Var seen;
+  if (p.causal)
+    seen = BroadcastTo(
+        Iota(1, DType::kI64, {p.T, p.S}) <= AddScalar(Iota(0, DType::kI64, {p.T, p.S}), double(p.offset)), scores);
+  auto masked = [&](const Var& s) { return p.causal ? Select(seen, s, Full(-1e30, math, scores)) : s; };
+
+  Var s = Scale(Einsum("bthd,bshd->bhts", q, k), p.factor());  // [B, H, T, S]
+  Var top = ReduceMax(masked(s), 3);                           // [B, H, T]
+  Var e = Exp(masked(s - Broadcast(top, 3, p.S)));
+  Var sum = ReduceSum(e, 3);
+  auto rows = [&](double value) { return Full(value, math, {p.B, p.H(), p.T}); };
+  Var any = sum > rows(0), divisor = Select(any, sum, rows(1));
+  Var probability = e / Broadcast(divisor, 3, p.S);                                                 // [B, H, T, S]
+  Var out = round(Einsum("bhts,bshd->bthd", round(probability), v));                                // [B, T, H, D]
+  Var lse = Permute(Select(any, Log(divisor) + top, rows(-INFINITY)), {0, 2, 1});                   // [B, T, H]
+  Var delta = Permute(ReduceSum(dout * out, 3), {0, 2, 1});                                         // [B, H, T]
+  Var dp = Einsum("bthd,bshd->bhts", dout, v);                                                      // [B, H, T, S]
+  Var ds = round(probability * (dp - Broadcast(delta, 3, p.S)));                                    // [B, H, T, S]
+  auto fold = [&](const Var& y) { return p.group == 1 ? y : ReduceSum(Split(y, 2, p.group), 3); };  // [B, S, G, D]
+  return {out, lse, round(Scale(Einsum("bhts,bshd->bthd", ds, k), p.factor())),
+          round(Scale(fold(Einsum("bhts,bthd->bshd", ds, q)), p.factor())),
+          round(fold(Einsum("bhts,bthd->bshd", round(probability), dout)))};
+}
+
+// ---- Numbers of a Var. ----
+
+inline double ItemOf(const Var& scalar) {
+  return static_cast<EagerBuilder&>(CurrentBuilder()).ToLocal(scalar, {}).Item();
+}
+inline double LargestOf(Var x) {
+  while (x.rank() > 0) x = ReduceMax(x, x.rank() - 1);
+  return ItemOf(x);
+}
+
+struct Distance {
+  double rms, max;
+};
+// NaN where either has one; infinities must agree.
+inline Distance DistanceOf(const Var& got, const Var& want) {
+  Var g = Cast(got, DType::kF64), w = Cast(want, DType::kF64);
+  Var d = Select(Eq(g, w), Full(0, DType::kF64, g.shape()), g - w);
+  return {std::sqrt(ItemOf(SumOfSquares(d)) / double(NumElements(g.shape()))), LargestOf(Abs(d))};
+}
+
+}  // namespace weft::test
