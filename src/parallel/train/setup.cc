@@ -39,6 +39,7 @@ StepOptions StepOptionsOf(const Config& config) {
   o.micro_steps = int((share + micro - 1) / micro);
   o.rows = o.micro_steps == 1 ? config.train.global_batch : micro * dp;
   o.tokens = config.model.context;
+  o.global_batch = config.train.global_batch;
   o.seed = uint64_t(config.train.seed);
   o.print_ops = config.log.ops;
   return o;
@@ -56,6 +57,7 @@ StateBytes StateBytesOf(Transformer& model, const StepOptions& o, const StepProg
         return bytes.copies;
       case EntryKind::kAccumulator:
         return bytes.accumulators;
+      case EntryKind::kLossScale:
       case EntryKind::kSlot:
         break;
     }
