@@ -42,6 +42,8 @@ StepOptions StepOptionsOf(const Config& config) {
   o.global_batch = config.train.global_batch;
   o.seed = uint64_t(config.train.seed);
   o.print_ops = config.log.ops;
+  const LossScaleConfig& scale = config.loss_scale;
+  o.loss_scale = {scale.initial, scale.growth_factor, scale.backoff_factor, scale.growth_interval, scale.min};
   return o;
 }
 
