@@ -271,12 +271,33 @@ TEST(Grad, OfAnOperandThatStandsTwice) {
       graph, {{"x", test::Draw({2, 3}, 1)}, {"w", test::Draw({3}, 2)}, {"lr", Tensor::Scalar(0.3, kF64)}}, "twice");
 }
 
+// A seed that is a power of two scales all intermediate cotangents and changes no digit.
+TEST(Grad, IsLinearInItsSeed) {
+  Values got = RunTraced(
+      [] {
+        Var x = Leaf("x", kF64, {3, 4}), w = Leaf("w", kF64, {4}), seed = Leaf("seed", kF64, {});
+        Var loss = SumAll(Gelu(LayerNorm(x, w, w, 1e-5)) * x);
+        test::Traced traced;
+        std::vector<Var> wrt{x, w}, plain = Grad(loss, wrt), scaled = Grad(loss, wrt, seed);
+        for (size_t i = 0; i < wrt.size(); i++) {
+          traced.outputs.push_back({fmt::format("plain{}", i), Scale(plain[i], 1024)});
+          traced.outputs.push_back({fmt::format("scaled{}", i), scaled[i]});
+        }
+        return traced;
+      },
+      {{"x", test::Draw({3, 4}, 1)}, {"w", test::Draw({4}, 2)}, {"seed", Tensor::Scalar(1024, kF64)}});
+  for (const char* i : {"0", "1"})
+    EXPECT_EQ(got.at(std::string("plain") + i).ToDoubles(), got.at(std::string("scaled") + i).ToDoubles());
+}
+
 TEST(Grad, NeedsAFloatingScalar) {
   TraceBuilder trace;
   BuilderScope scope(trace);
   Var x = Leaf("x", kF64, {2});
   EXPECT_THROW(Grad(x, std::vector{x}), Error);
   EXPECT_THROW(Grad(ArgMax(x, 0), std::vector{x}), Error);
+  EXPECT_THROW(Grad(SumAll(x), std::vector{x}, x), Error);
+  EXPECT_THROW(Grad(SumAll(x), std::vector{x}, Leaf("seed", DType::kF32, {})), Error);
 }
 
 // Backward nodes carry the scope and line of the forward op they belong to.

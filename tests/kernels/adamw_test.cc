@@ -1,4 +1,4 @@
-// AdamW against the formula in f64, over several updates, in place.
+// AdamW against the formula in f64, over several updates, in place; and that update 0 is none.
 #include "harness.h"
 
 namespace weft::test {
@@ -41,6 +41,39 @@ TEST(AdamW, FollowsTheFormula) {
     for (DType gradient : {dtype, AccumulateType(dtype)})
       for (const Shape& shape : std::vector<Shape>{{}, {0}, {1}, {3, 5}, {40, 1000}})
         for (int threads : {1, 2}) Check(rng, dtype, gradient, shape, threads);
+  for (DType narrow : {DType::kBF16, DType::kF16}) Check(rng, DType::kF32, narrow, {40, 1000}, 1);
+}
+
+// Update 0 is none: the bits of p, m and v stay, whatever the gradient and the scalars hold, in place or not.
+void CheckNone(Rng& rng, DType dtype, DType gradient, const Shape& shape, int threads) {
+  DType wide = AccumulateType(dtype);
+  Box p = RandomBox(rng, dtype, shape), m = RandomBox(rng, wide, shape), v = RandomBox(rng, wide, shape, 0, 2),
+      g = RandomBox(rng, gradient, shape), lr(wide, {}), scale(wide, {}), none(DType::kI64, {});
+  const double bad[] = {NAN, INFINITY, -INFINITY};
+  for (int64_t i = 0; i < g.count(); i += 2) g.Set(i, bad[i / 2 % 3]);
+  if (p.count() > 0) p.Set(0, INFINITY);
+  lr.Set(0, INFINITY);
+  scale.Set(0, NAN);
+  none.Set(0, 0);
+  Attrs attrs{{"beta1", 0.9}, {"beta2", 0.95}, {"eps", 1e-8}, {"weight_decay", 0.1}};
+  Box p0 = p, m0 = m, v0 = v, p1(dtype, shape), m1(wide, shape), v1(wide, shape);
+  RunKernel(Op::kAdamW, attrs, {&p, &m, &v, &g, &lr, &scale, &none}, {&p1, &m1, &v1}, threads);
+  EXPECT_EQ(p1.All(), p0.All());
+  EXPECT_EQ(m1.All(), m0.All());
+  EXPECT_EQ(v1.All(), v0.All());
+  RunKernel(Op::kAdamW, attrs, {&p, &m, &v, &g, &lr, &scale, &none}, {&p, &m, &v}, threads);
+  EXPECT_EQ(p.storage, p0.storage);
+  EXPECT_EQ(m.storage, m0.storage);
+  EXPECT_EQ(v.storage, v0.storage);
+}
+
+TEST(AdamW, UpdateZeroChangesNothing) {
+  Rng rng(92);
+  for (DType dtype : Floats())
+    for (DType gradient : {dtype, AccumulateType(dtype)})
+      for (const Shape& shape : std::vector<Shape>{{}, {0}, {1}, {3, 5}, {40, 1000}})
+        for (int threads : {1, 2}) CheckNone(rng, dtype, gradient, shape, threads);
+  CheckNone(rng, DType::kF32, DType::kF16, {40, 1000}, 1);
 }
 
 struct Parameter {

@@ -46,7 +46,7 @@ TEST(Readme, HoldsTheSchemasTable) {
 TEST(Readme, NamesOnlyKeysThatExist) {
   std::string readme = Read(kRoot / "README.md");
   std::vector<std::string> keys = Matches(readme,
-                                          "\\b((?:model|data|mesh|parallel|precision|optimizer|schedule|train|dist|"
+                                          "\\b((?:model|data|mesh|parallel|precision|loss_scale|optimizer|schedule|train|dist|"
                                           "checkpoint|log)\\.[a-z_]+)(?=[`=:])");
   EXPECT_GE(keys.size(), Schema().size());
   for (const std::string& key : keys) EXPECT_NE(FindField(key), nullptr) << key;

@@ -95,6 +95,10 @@ std::vector<BadCase> BadFiles() {
       {"out of range", b, {"train.label_smoothing=1"}, "command line: train.label_smoothing", "a number >= 0 and < 1"},
       {"out of range", b, {"train.label_smoothing=-0.1"}, "command line: train.label_smoothing", "a number >= 0"},
       {"out of range", "model: {preset: gpt2_124m, dropout: 1}\n", {}, "a.yaml:1:37: model.dropout", ">= 0 and < 1"},
+      {"out of range", b, {"loss_scale.initial=0"}, "command line: loss_scale.initial", "a number >= 1e-18"},
+      {"out of range", b, {"loss_scale.growth_factor=1"}, "command line: loss_scale.growth_factor", "a number > 1"},
+      {"out of range", b, {"loss_scale.backoff_factor=1"}, "command line: loss_scale.backoff_factor", "> 0 and < 1"},
+      {"out of range", b, {"loss_scale.growth_interval=0"}, "command line: loss_scale.growth_interval", ">= 1"},
       {"wrong list", b + "optimizer: {betas: 0.9}\n", {}, "a.yaml:4:20: optimizer.betas", "two numbers >= 0 and < 1"},
       {"wrong list", b + "optimizer: {betas: [0.9]}\n", {}, "a.yaml:4:20: optimizer.betas", "got a list of 1"},
       {"wrong list", b + "optimizer: {betas: [0.9, 1]}\n", {}, "a.yaml:4:26: optimizer.betas", "got \"1\""},
@@ -164,6 +168,11 @@ std::vector<BadCase> BadMeanings() {
       {"keys disagree", b, {"data.synthetic=true", "data.tokenizer=chars"}, "command line: data.tokenizer",
        "model.vocab"},
 
+      {"keys disagree", b + "precision: {params: f16}\n", {}, "a.yaml:4:13: precision.params", "use f32 or bf16"},
+      {"keys disagree", b, {"precision.reduce=f16"}, "command line: precision.reduce", "compute = f16 has, got f32"},
+      {"keys disagree", b, {"precision.compute=f16", "loss_scale.min=2e5"}, "command line: loss_scale.min",
+       "expected at most loss_scale.initial = 65536, got 200000"},
+
       {"overwrites", b + "log: {jsonl: runs/x.yaml}\n", {}, "a.yaml:4:7: log.jsonl",
        "got runs/x.yaml, which is a config's name; use runs/x.jsonl"},
       {"overwrites", b, {"log.jsonl=x.YML"}, "command line: log.jsonl", "use x.jsonl"},
@@ -176,7 +185,6 @@ std::vector<BadCase> BadMeanings() {
       {"overwrites", b, {"log.jsonl=./a.yaml"}, "command line: log.jsonl", "would overwrite the config a.yaml"},
 
       {"not built", b, {"numerics=invariant"}, "command line: numerics", "invariant is not built yet; use default"},
-      {"not built", b + "precision: {compute: f16}\n", {}, "a.yaml:4:13: precision.compute", "f16 is not built yet"},
       {"not built", b + "checkpoint: {every: 5}\n", {}, "a.yaml:4:14: checkpoint.every",
        "5 is not built yet; set it to 0"},
       {"not built", b, {"checkpoint.resume=auto"}, "command line: checkpoint.resume",

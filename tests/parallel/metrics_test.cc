@@ -45,6 +45,21 @@ TEST(Metrics, StepHoldsTheContractsMembers) {
   EXPECT_TRUE(line["grad_norm"].is_null());
 }
 
+TEST(Metrics, AScaledLossShowsItsScaleAndWhatItSkipped) {
+  StepRecord record{.step = 3, .loss = 2.5, .grad_norm = 1.5, .lr = 1e-3, .ms = 12, .tokens_per_s = 1000};
+  record.loss_scale = 32768;
+  record.skipped = 1;
+  Json line = Json::parse(JsonLine(record));
+  EXPECT_EQ(line.size(), 11u);
+  EXPECT_EQ(line["loss_scale"], 32768);
+  EXPECT_EQ(line["skipped"], 1);
+  EXPECT_EQ(
+      StepLine(record, 10, std::nullopt),
+      "step  3/10 |  30% | loss 2.5000 | norm 1.500 | lr 1.00e-03 | 12.0 ms | 1000 tok/s | scale 32768, 1 skipped");
+  record.grad_norm = -std::nan("");  // the sign of a NaN says nothing
+  EXPECT_NE(StepLine(record, 10, std::nullopt).find("| norm nan |"), std::string::npos);
+}
+
 TEST(Metrics, StartEvalAndEndAreEvents) {
   StartRecord start{.version = "0.1", .config = "a: \"b\\c\"\n\ttab\x01é", .ranks = 4, .dp = 2, .tp = 2};
   Json line = Json::parse(JsonLine(start));
@@ -151,6 +166,17 @@ TEST(Metrics, NumbersThatAreNotFiniteEndTheRun) {
     says(CheckFinite(StepRecord{.step = 4, .loss = 2, .grad_norm = bad}), "the gradient norm of step 4 is " + shown);
     says(CheckFinite(EvalRecord{.step = 5, .val_loss = bad, .tokens = 9}), "validation loss after step 5 is " + shown);
   }
+  // 0.1 is no number of f32, which a scale is.
+  for (double bad : {inf, nan})
+    for (double least : {1.0, 0.1}) {
+      StepRecord record{.step = 3, .loss = bad, .grad_norm = bad, .loss_scale = float(2 * least), .skipped = 7};
+      EXPECT_TRUE(CheckFinite(record, least).ok());
+      record.loss_scale = float(least);
+      says(CheckFinite(record, least), fmt::format("has fallen to loss_scale.min = {} (7 updates skipped)", least));
+      record.loss_scale = float(2 * least);
+      record.grad_norm = 1;
+      says(CheckFinite(record, least), "the loss of step 3 is");  // it did update
+    }
   EXPECT_TRUE(CheckFinite(EvalRecord{.step = 5, .val_loss = 2, .tokens = 9}).ok());
   says(CheckFinite(EvalRecord{.step = 5, .val_loss = 0, .tokens = 0}), "the evaluation after step 5 met no target");
 }

@@ -124,6 +124,45 @@ TEST_F(TrainerTest, ALossThatIsNotFiniteEndsTheRun) {
   EXPECT_TRUE(events.back()["loss"].is_null());
 }
 
+// Steps at too high a scale are logged and passed over; the run goes on when it has fallen.
+TEST_F(TrainerTest, AnF16RunFindsItsLossScale) {
+  for (const char* executor : {"compiled", "interpret", "eager"}) {
+    Words words{"precision.compute=f16", "loss_scale.initial=1e12", "loss_scale.backoff_factor=0.001", "train.steps=8",
+                std::string("executor=") + executor};
+    ASSERT_TRUE(Train(words).ok());
+    std::vector<nlohmann::json> events = Events(log_);
+    std::erase_if(events, [](const nlohmann::json& e) { return e["event"] != "step"; });
+    ASSERT_EQ(events.size(), 8u);
+    EXPECT_EQ(events[0]["loss_scale"], 999999995904.0);  // of f32
+    EXPECT_TRUE(events[0]["grad_norm"].is_null());
+    EXPECT_EQ(events[0]["skipped"], 1);
+    EXPECT_EQ(events[0]["loss"], events[1]["loss"]) << "the first step changed a weight";
+    EXPECT_LT(double(events[7]["loss_scale"]), 1e7);
+    EXPECT_LT(double(events[7]["loss"]), double(events[0]["loss"]));
+    EXPECT_GE(int(events[7]["skipped"]), 2);
+    EXPECT_LT(int(events[7]["skipped"]), 4);
+  }
+}
+
+// Weights that are infinite are not the scale's fault: 4, 2, 1, and the run ends.
+TEST_F(TrainerTest, GradientsThatAreNotFiniteAtTheLeastScaleEndTheRun) {
+  Words words{"precision.compute=f16", "loss_scale.initial=4", "optimizer.lr=1e38", "data.val=0", "train.steps=50"};
+  std::string error = Fails(words);
+  EXPECT_NE(error.find("the gradient norm of step 4 is nan although the loss scale has fallen to loss_scale.min = 1 "
+                       "(3 updates skipped)"),
+            error.npos)
+      << error;
+  EXPECT_EQ(Events(log_).back()["step"], 4);
+  EXPECT_TRUE(Events(log_).back()["loss"].is_null());
+  words.insert(words.end(), {"executor=interpret", "mesh.dp=2"});
+  try {
+    Train(words).IgnoreError();
+    ADD_FAILURE() << "expected the trap of executor=interpret";
+  } catch (const std::exception& e) {
+    EXPECT_NE(std::string(e.what()).find("NaN"), std::string::npos) << e.what();
+  }
+}
+
 TEST_F(TrainerTest, AValidationLossThatIsNotFiniteEndsTheRun) {
   for (const char* executor : {"compiled", "eager"}) {
     std::string error = Fails({"optimizer.lr=1e38", "train.steps=1", std::string("executor=") + executor});

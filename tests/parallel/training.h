@@ -2,8 +2,9 @@
 #pragma once
 #include <fmt/format.h>
 
+#include <functional>
 #include <map>
-#include <mutex>
+#include <memory>
 #include <string_view>
 #include <vector>
 
@@ -32,6 +33,7 @@ struct Job {
   int64_t global_batch = 5;
   int steps = 50;
   double smoothing = 0;
+  LossScaleOptions loss_scale = {};  // where precision.compute is f16
 };
 
 inline std::string Describe(const Layout& l) {
@@ -57,7 +59,9 @@ inline StepOptions OptionsOf(const Job& job, const Layout& l) {
   o.micro_steps = int((share + micro - 1) / micro);
   o.rows = o.micro_steps == 1 ? job.global_batch : micro * l.dp;
   o.tokens = job.model.context;
+  o.global_batch = job.global_batch;
   o.loss.smoothing = job.smoothing;
+  o.loss_scale = job.loss_scale;
   o.seed = 1234;
   return o;
 }
@@ -89,35 +93,57 @@ inline void FillSlots(State& state, const StepOptions& o, int64_t global_batch, 
   state.device().Synchronize();
 }
 
+// One rank of a run, between its steps.
+struct RankRun {
+  const Job& job;
+  StepOptions options;
+  Runtime runtime;
+  Transformer model;
+  StepPrograms programs;
+  State state;
+  std::unique_ptr<StepRunner> runner;
+
+  RankRun(const Job& j, const Layout& layout, Context& context, DeviceMesh& mesh)
+      : job(j),
+        options(OptionsOf(job, layout)),
+        runtime{&context, &mesh, options.model.mesh, mesh.coords(), layout.device},
+        model(job.model),
+        programs(BuildStep(model, options)),
+        state(options.model.mesh, mesh.coords(), runtime.memory()) {
+    AddEntries(state, model, options, programs);
+    InitParameters(state, model, options, runtime);
+    runner = MakeRunner(layout.executor, state, model, options, programs, runtime);
+  }
+  void Fill(int step, int micro) { FillSlots(state, options, job.global_batch, job.model.vocab, step, micro); }
+  StepMetrics Step(int step) { return Step(step, step); }
+  StepMetrics Step(int step, int update) {  // the data and random numbers of one, the bias correction of the other
+    state.SetScalar(entry::kLr, 1e-3);
+    state.SetScalar(entry::kStep, step);
+    state.SetScalar(entry::kUpdates, update);
+    return runner->Step([&](int j) { Fill(step, j); });
+  }
+};
+
 struct RunResult {
-  std::vector<double> losses, norms;
+  std::vector<double> losses, norms, scales;  // scales: where the loss is scaled
   double eval_sum = 0, eval_count = 0;
   std::map<std::pair<int, std::string>, CallCount> counts;  // of all training steps, by axis and op
 };
 
 inline RunResult RunOnRank(const Job& job, const Layout& layout, Context& context, DeviceMesh& mesh) {
-  StepOptions o = OptionsOf(job, layout);
-  Runtime runtime{&context, &mesh, o.model.mesh, mesh.coords(), layout.device};
-  Transformer model(job.model);
-  StepPrograms programs = BuildStep(model, o);
-  State state(o.model.mesh, mesh.coords(), runtime.memory());
-  AddEntries(state, model, o, programs);
-  InitParameters(state, model, o, runtime);
-  auto runner = MakeRunner(layout.executor, state, model, o, programs, runtime);
+  RankRun run(job, layout, context, mesh);
   RunResult result;
   mesh.ResetCounts();  // what initialisation moved is not part of a step
   for (int step = 1; step <= job.steps; step++) {
-    state.SetScalar(entry::kLr, 1e-3);
-    state.SetScalar(entry::kStep, step);
-    state.SetScalar(entry::kUpdates, step);
-    StepMetrics m = runner->Step([&](int j) { FillSlots(state, o, job.global_batch, job.model.vocab, step, j); });
+    StepMetrics m = run.Step(step);
     result.losses.push_back(m.loss);
     result.norms.push_back(m.grad_norm);
+    if (m.loss_scale) result.scales.push_back(*m.loss_scale);
   }
   for (const DeviceMesh::AxisCount& c : mesh.Counts()) result.counts[{c.axis, Name(c.op)}] = c.count;
-  for (int j = 0; j < o.micro_steps; j++) {
-    FillSlots(state, o, job.global_batch, job.model.vocab, 0, j);
-    auto [sum, count] = runner->Eval();
+  for (int j = 0; j < run.options.micro_steps; j++) {
+    run.Fill(0, j);
+    auto [sum, count] = run.runner->Eval();
     result.eval_sum += sum;
     result.eval_count += count;
   }
@@ -128,17 +154,22 @@ inline auto CountTraining(const Job& job, const Layout& layout, Context& context
   return RunOnRank(job, layout, context, mesh).counts;
 }
 
-inline RunResult Train(const Job& job, const Layout& layout) {
-  RunResult result;
-  std::mutex mutex;
+// Runs fn on every rank of the layout's mesh.
+inline void OnMesh(const Layout& layout, const std::function<void(Context&, DeviceMesh&)>& fn) {
   RunRanks(layout.dp * layout.tp, [&](Context& context, GroupFactory& groups) {
     RegisterCpuKernels(context.kernels(DeviceKind::kCpu));
     RegisterCollectives(context.kernels(DeviceKind::kCpu), DeviceKind::kCpu);
     if (layout.device == DeviceKind::kCuda)
       if (absl::Status s = OpenCuda(context, 0); !s.ok()) throw Error(std::string(s.message()));
     DeviceMesh mesh(context, groups, {{"dp", "tp"}, {layout.dp, layout.tp}});
+    fn(context, mesh);
+  });
+}
+
+inline RunResult Train(const Job& job, const Layout& layout) {
+  RunResult result;
+  OnMesh(layout, [&](Context& context, DeviceMesh& mesh) {
     RunResult mine = RunOnRank(job, layout, context, mesh);
-    std::lock_guard lock(mutex);
     if (context.rank() == 0) result = mine;
   });
   return result;

@@ -30,21 +30,24 @@ Outputs Fallback(const Node& node) {
   const Shape& shape = in[0].shape();
   Var p = Cast(in[0], acc), m = Cast(in[1], acc), v = Cast(in[2], acc);
   Var g = Cast(in[3], acc) * BroadcastTo(in[5], shape);
-  Var t = Cast(in[6], acc);
+  Var updates = BroadcastTo(Gt(in[6], Full(0, in[6].dtype(), {})), shape);
+  Var t = Maximum(Cast(in[6], acc), Full(1, acc, {}));  // without an update nobody reads what it makes: keep it finite
   auto correction = [&](double beta) { return BroadcastTo(AddScalar(-Exp(Scale(t, std::log(beta))), 1.0), shape); };
   m = Scale(m, beta1) + Scale(g, 1 - beta1);
   v = Scale(v, beta2) + Scale(g * g, 1 - beta2);
   Var update = m / correction(beta1) / AddScalar(Sqrt(v / correction(beta2)), node.attrs.Float("eps"));
   p = p - BroadcastTo(in[4], shape) * (update + Scale(p, node.attrs.Float("weight_decay")));
-  return {Cast(p, in[0].dtype()), Cast(m, in[1].dtype()), Cast(v, in[2].dtype())};
+  auto result = [&](const Var& next, const Var& old) { return Select(updates, Cast(next, old.dtype()), old); };
+  return {result(p, in[0]), result(m, in[1]), result(v, in[2])};
 }
 
 std::vector<Sample> Samples(Op) {
   Attrs attrs{{"beta1", 0.9}, {"beta2", 0.95}, {"eps", 1e-8}, {"weight_decay", 0.1}};
-  SampleInput scalar{{}, Domain::kPositive, 0, true}, one{{}, Domain::kOne};
+  SampleInput scalar{{}, Domain::kPositive, 0, true}, first{{}, Domain::kOne}, none{{}, Domain::kIds, 1};
   std::vector<Sample> samples;
   for (const Shape& s : {Shape{5, 3}, Shape{8}})
-    samples.push_back({{{s}, {s}, {s, Domain::kPositive}, {s}, scalar, scalar, one}, attrs});
+    samples.push_back({{{s}, {s}, {s, Domain::kPositive}, {s}, scalar, scalar, first}, attrs});
+  samples.push_back({{{{4}}, {{4}}, {{4}, Domain::kPositive}, {{4}}, scalar, scalar, none}, attrs});
   return samples;
 }
 

@@ -8,8 +8,8 @@ namespace weft {
 class Var;
 
 // AdamW  (p, m, v, g all of one shape; lr, scale scalars of the accumulate type; updates: i64 scalar, the number of
-//        this update, from 1); beta1, beta2, eps, weight_decay -> p', m', v' in the dtypes of p, m, v. May run in
-//        place. Loshchilov, Hutter 2019:
+//        this update from 1, or 0: none, and the results are p, m, v bit for bit, whatever g and scale hold); beta1,
+//        beta2, eps, weight_decay -> p', m', v' in the dtypes of p, m, v. May run in place. Loshchilov, Hutter 2019:
 //        g' = g * scale; m' = beta1 m + (1 - beta1) g'; v' = beta2 v + (1 - beta2) g'^2;
 //        p' = p - lr * (m' / (1 - beta1^t) / (sqrt(v' / (1 - beta2^t)) + eps) + weight_decay * p)
 #define WEFT_OPTIMIZER_OPS(X) X(AdamW, "adamw")

@@ -144,13 +144,16 @@ std::vector<Var> Vjp(std::span<const Var> results, std::span<const Var> cotangen
   return Backward(results, cotangents, wrt).Run();
 }
 
-std::vector<Var> Grad(Var loss, std::span<const Var> wrt) {
+std::vector<Var> Grad(Var loss, std::span<const Var> wrt, Var seed) {
   if (loss.rank() != 0 || !IsFloating(loss.dtype()))
     FailAt(loss.node(),
            fmt::format("Grad needs a floating scalar, got {} {}", Name(loss.dtype()), ToString(loss.shape())));
+  if (seed && (seed.rank() != 0 || seed.dtype() != loss.dtype()))
+    FailAt(loss.node(), fmt::format("Grad: expected a seed of {} [], the loss's, got {} {}", Name(loss.dtype()),
+                                    Name(seed.dtype()), ToString(seed.shape())));
   for (size_t i = 0; i < wrt.size(); i++) CheckHasHistory(wrt[i], i);
   OriginScope origin(Phase::kBackward, &loss.node());
-  Var seed = Full(1.0, loss.dtype(), {});
+  if (!seed) seed = Full(1.0, loss.dtype(), {});
   std::vector<Var> gradients = Vjp(std::span(&loss, 1), std::span(&seed, 1), wrt);
   for (size_t i = 0; i < gradients.size(); i++)
     if (!gradients[i]) gradients[i] = Full(0.0, wrt[i].dtype(), wrt[i].shape());

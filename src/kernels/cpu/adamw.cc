@@ -1,4 +1,5 @@
 // AdamW over one parameter: every operand is read and written once.
+#include <algorithm>
 #include <cmath>
 
 #include "core/ops/optimizer_ops.h"
@@ -12,10 +13,12 @@ namespace {
 template <class C>
 struct Coefficients {
   C lr, scale, beta1, beta2, rest1, rest2, correct1, correct2, eps, weight_decay;
+  bool any;  // is there an update?
 
   explicit Coefficients(const KernelCall& call) {
     double t = double(Reader<int64_t>(call.in[6]).At(0)), b1 = call.attrs->Float("beta1"),
            b2 = call.attrs->Float("beta2");
+    any = t > 0;
     lr = Reader<C>(call.in[4]).At(0);
     scale = Reader<C>(call.in[5]).At(0);
     beta1 = C(b1);
@@ -62,7 +65,10 @@ void AdamWAs(const KernelCall& call) {
       C* y[3];
       for (size_t i = 0; i < 4; i++) x[i] = in[i].Row(at[i + 3], nest.inner_stride(int(i) + 3), n, tiles[i]);
       for (size_t i = 0; i < 3; i++) y[i] = out[i].Row(at[i], nest.inner_stride(int(i)), tiles[i + 4]);
-      Update(k, n, x[0], x[1], x[2], x[3], y[0], y[1], y[2]);
+      if (k.any)
+        Update(k, n, x[0], x[1], x[2], x[3], y[0], y[1], y[2]);
+      else  // to C and back no bit is lost
+        for (size_t i = 0; i < 3; i++) std::copy_n(x[i], n, y[i]);
       for (size_t i = 0; i < 3; i++) out[i].Done(y[i], at[i], nest.inner_stride(int(i)), n);
     });
   });

@@ -22,9 +22,11 @@ struct Settings {
 template <class C>
 struct Coefficients {
   C lr, scale, beta1, beta2, rest1, rest2, correct1, correct2, eps, weight_decay;
+  bool any;  // is there an update?
 
   __device__ explicit Coefficients(const Settings& s) {
     double t = double(*s.updates);
+    any = t > 0;
     lr = *static_cast<const C*>(s.lr);
     scale = *static_cast<const C*>(s.scale);
     beta1 = C(s.beta1);
@@ -36,7 +38,9 @@ struct Coefficients {
     eps = C(s.eps);
     weight_decay = C(s.weight_decay);
   }
+  // Without an update all stay as they are: to C and back no bit is lost.
   __device__ __forceinline__ void Update(C& p, C& m, C& v, C g) const {
+    if (!any) return;
     g *= scale;
     m = beta1 * m + rest1 * g;
     v = beta2 * v + rest2 * (g * g);
@@ -202,6 +206,7 @@ void AdamW(const KernelCall& call) {
       using M = decltype(moment);
       // Gradients may be narrower than master weights: they are summed over ranks in precision.reduce.
       if (std::is_same_v<T, float> && g.dtype == DType::kBF16) return Update<float, float, BF16>(call, x, settings);
+      if (std::is_same_v<T, float> && g.dtype == DType::kF16) return Update<float, float, F16>(call, x, settings);
       DispatchWider<T>(g.dtype, p.dtype, "the gradient",
                        [&](auto gradient) { Update<T, M, decltype(gradient)>(call, x, settings); });
     });

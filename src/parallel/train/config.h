@@ -67,6 +67,13 @@ struct PrecisionConfig {
   DType compute = DType::kF32, params = DType::kF32, reduce = DType::kF32;
 };
 
+// Of precision.compute: f16.
+struct LossScaleConfig {
+  double initial = 65536, growth_factor = 2, backoff_factor = 0.5;
+  int64_t growth_interval = 2000;
+  double min = 1;
+};
+
 struct OptimizerConfig {
   OptimizerName name = OptimizerName::kAdamW;
   double lr = 1e-3;
@@ -113,6 +120,7 @@ struct Config {
   MeshConfig mesh;
   ParallelConfig parallel;
   PrecisionConfig precision;
+  LossScaleConfig loss_scale;
   OptimizerConfig optimizer;
   ScheduleConfig schedule;
   TrainConfig train;

@@ -99,6 +99,20 @@ void CheckSizes(const Config& config, Faults& faults) {
                            kMostElements, step, config.train.global_batch, m.context, int64_t(width)));
 }
 
+void CheckPrecision(const Config& config, Faults& faults) {
+  const PrecisionConfig& precision = config.precision;
+  faults.Check(precision.params != DType::kF16, "precision.params",
+               "f16 cannot hold master weights: updates below 1/2048 of a weight and second moments below 6e-8 would "
+               "be lost; use f32 or bf16");
+  faults.Check(
+      precision.reduce != DType::kF16 || precision.compute == DType::kF16, "precision.reduce",
+      fmt::format("f16 sums want a loss scale, which only precision.compute = f16 has, got {}; use f32 or bf16",
+                  Name(precision.compute)));
+  faults.Check(config.loss_scale.min <= config.loss_scale.initial, "loss_scale.min",
+               fmt::format("expected at most loss_scale.initial = {}, got {}", config.loss_scale.initial,
+                           config.loss_scale.min));
+}
+
 void CheckTraining(const Config& config, Faults& faults) {
   const TrainConfig& train = config.train;
   faults.Check(train.steps < 1 || config.schedule.warmup_steps <= train.steps, "schedule.warmup_steps",
@@ -170,6 +184,7 @@ std::vector<std::string> CheckConfig(const Config& config) {
   Faults faults(config);
   CheckRequired(config, faults);
   CheckModel(config, faults);
+  CheckPrecision(config, faults);
   CheckTraining(config, faults);
   CheckSizes(config, faults);
   CheckLog(config, faults);

@@ -6,6 +6,7 @@
 #include "fmt/ranges.h"
 #include "parallel/nn/family.h"
 #include "parallel/train/config_value.h"
+#include "parallel/train/loss_scale.h"
 
 namespace weft {
 namespace {
@@ -103,14 +104,19 @@ const std::vector<Field>& Fields() {
       {KEY(parallel.sequence_parallel, "shard the sequence between tensor parallel blocks; needs tp above 1")},
       {KEY(parallel.fsdp, "what dp ranks shard; gradients: these and the moments, full: the parameters too")},
 
-      {KEY(precision.compute, "type of activations and products"),
-       NOT_BUILT(c.precision.compute == DType::kF16), .instead = "use bf16 or f32"},
-      {KEY(precision.params, "type of the master weights"),
-       NOT_BUILT(c.precision.params == DType::kF16), .instead = "use bf16 or f32",
+      {KEY(precision.compute, "type of activations and products; f16 trains with a loss scale")},
+      {KEY(precision.params, "type of the master weights; not f16"), .default_text = "the wider of f32 and compute"},
+      {KEY(precision.reduce, "type in which gradients are summed over ranks; f16 with compute f16 only"),
        .default_text = "the wider of f32 and compute"},
-      {KEY(precision.reduce, "type in which gradients are summed over ranks"),
-       NOT_BUILT(c.precision.reduce == DType::kF16), .instead = "use bf16 or f32",
-       .default_text = "the wider of f32 and compute"},
+
+      {KEY(loss_scale.initial, "with compute f16, what the mean loss is multiplied by for its gradients, at first"),
+       .bounds = From(LossScaleOptions::kLeast, LossScaleOptions::kMost)},
+      {KEY(loss_scale.growth_factor, "by which it grows after growth_interval updates in a row"), .bounds = Above(1)},
+      {KEY(loss_scale.backoff_factor, "by which it changes where a gradient is not finite; that step updates nothing"),
+       .bounds = {.low = 0, .high = 1, .low_open = true, .high_open = true}},
+      {KEY(loss_scale.growth_interval, "updates in a row after which it grows"), .bounds = From(1, kBillion)},
+      {KEY(loss_scale.min, "least scale; gradients that are not finite even there end the run"),
+       .bounds = From(LossScaleOptions::kLeast, LossScaleOptions::kMost)},
 
       {KEY(optimizer.name, "the update rule")},
       {KEY(optimizer.lr, "learning rate after the warm-up"), .bounds = Above(0)},

@@ -114,7 +114,8 @@ absl::Status InitialWeights::CheckSettings(const HfFamily& family, const ModelCo
   // Since version 5 what concerns the rotary embedding has an object of its own.
   nlohmann::json rope = settings->value("rope_parameters", settings->value("rope_scaling", nlohmann::json()));
   if (rope.is_object() && rope.contains("rope_theta")) (*settings)["rope_theta"] = rope["rope_theta"];
-  scales_rope_ = rope.is_object() && rope.value("rope_type", rope.value("type", nlohmann::json("default"))) != "default";
+  scales_rope_ =
+      rope.is_object() && rope.value("rope_type", rope.value("type", nlohmann::json("default"))) != "default";
   for (const HfWord& w : family.words) {
     auto found = settings->find(w.key);
     if (found == settings->end() || found->is_null() || std::ranges::find(w.words, *found) != w.words.end()) continue;

@@ -16,6 +16,7 @@ int64_t& BytesOf(MemoryNeed& need, EntryKind kind) {
       return need.copies;
     case EntryKind::kAccumulator:
       return need.accumulators;
+    case EntryKind::kLossScale:
     case EntryKind::kSlot:
       break;
   }

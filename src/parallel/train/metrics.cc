@@ -68,6 +68,14 @@ absl::Status NotFinite(const char* what, const char* when, int64_t step, double 
                                     : "-inf"));
 }
 
+absl::Status NotFiniteAtLeastScale(const StepRecord& r, double least_scale) {
+  return absl::AbortedError(
+      fmt::format("weft: the gradient norm of step {} is {} although the loss scale has fallen to loss_scale.min = {} "
+                  "({} updates skipped): the numbers themselves leave f16 or are NaN; use precision.compute=bf16 or "
+                  "lower optimizer.lr; executor=interpret names the first op that makes a NaN",
+                  r.step, std::isnan(r.grad_norm) ? "nan" : "inf", least_scale, r.skipped));
+}
+
 }  // namespace
 
 std::string JsonLine(const StartRecord& r) {
@@ -86,16 +94,17 @@ std::string JsonLine(const StartRecord& r) {
 }
 
 std::string JsonLine(const StepRecord& r) {
-  return Object("step")
-      .Add("step", r.step)
+  Object line("step");
+  line.Add("step", r.step)
       .Add("loss", r.loss)
       .Add("grad_norm", r.grad_norm)
       .Add("lr", r.lr)
       .Add("ms", r.ms)
       .Add("tokens_per_s", r.tokens_per_s)
       .Add("mfu", r.mfu)
-      .Add("peak_bytes", r.peak_bytes)
-      .Text();
+      .Add("peak_bytes", r.peak_bytes);
+  if (r.loss_scale) line.Add("loss_scale", *r.loss_scale).Add("skipped", r.skipped);
+  return line.Text();
 }
 
 std::string JsonLine(const EvalRecord& r) {
@@ -118,7 +127,9 @@ std::string JsonLine(const EndRecord& r) {
       .Text();
 }
 
-absl::Status CheckFinite(const StepRecord& r) {
+absl::Status CheckFinite(const StepRecord& r, double least_scale) {
+  if (r.loss_scale && !std::isfinite(r.grad_norm))
+    return *r.loss_scale > float(least_scale) ? absl::OkStatus() : NotFiniteAtLeastScale(r, least_scale);
   if (!std::isfinite(r.loss)) return NotFinite("loss", "of", r.step, r.loss);
   return std::isfinite(r.grad_norm) ? absl::OkStatus() : NotFinite("gradient norm", "of", r.step, r.grad_norm);
 }
@@ -138,7 +149,8 @@ std::optional<double> BitsPerByte(const EvalRecord& record) {
 std::string StepLine(const StepRecord& r, int64_t steps, std::optional<double> seconds_left) {
   std::string line =
       fmt::format("{} | {:>3}% | loss {:.4f} | norm {:.3f} | lr {:.2e} | {:.1f} ms | {} tok/s", StepText(r.step, steps),
-                  100 * r.step / steps, r.loss, r.grad_norm, r.lr, r.ms, CountText(int64_t(r.tokens_per_s)));
+                  100 * r.step / steps, r.loss, std::abs(r.grad_norm), r.lr, r.ms, CountText(int64_t(r.tokens_per_s)));
+  if (r.loss_scale) line += fmt::format(" | scale {:g}, {} skipped", *r.loss_scale, r.skipped);
   if (r.mfu) line += fmt::format(" | mfu {:.1f}%", 100 * *r.mfu);
   if (r.peak_bytes) line += " | " + BytesText(size_t(*r.peak_bytes));
   if (seconds_left) line += fmt::format(" | {} left", DurationText(*seconds_left));

@@ -28,6 +28,8 @@ struct StepRecord {
   double grad_norm = 0, lr = 0, ms = 0, tokens_per_s = 0;
   std::optional<double> mfu;          // of the device's peak, where that is known
   std::optional<int64_t> peak_bytes;  // of memory, of the rank that uses most
+  std::optional<double> loss_scale;   // of this step, in f16 alone,
+  int64_t skipped = 0;                //   and the updates that gradients which are not finite have cost so far
 };
 
 struct EvalRecord {
@@ -51,8 +53,9 @@ std::string JsonLine(const EvalRecord& record);
 std::string JsonLine(const EndRecord& record);
 
 // kAborted when a number that training or its judgement rests on is not finite: with the next update it reaches every
-// parameter, so a run ends where it shows. An evaluation of no tokens has no loss.
-absl::Status CheckFinite(const StepRecord& record);
+// parameter, so a run ends where it shows. An evaluation of no tokens has no loss. A step whose loss scale was above
+// `least_scale` may have gradients that are not finite: it updated nothing.
+absl::Status CheckFinite(const StepRecord& record, double least_scale = 0);
 absl::Status CheckFinite(const EvalRecord& record);
 
 // Nats per token to bits per byte of text, where there is one.

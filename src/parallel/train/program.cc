@@ -35,6 +35,9 @@ Var StoredLeaf(const Parameter& p, const StepOptions& o) {
   return leaf;
 }
 
+// The same in every micro-step of a step, and on every mesh.
+Var SeedOf(const StepOptions& o) { return LossSeed(o.global_batch * o.tokens); }
+
 // One all-reduce an axis: each square sum becomes a term of a sum over all ranks, replicated gradients counted once.
 Var GlobalNorm(const std::vector<Var>& gradients, const StepOptions& o) {
   Sharding terms(o.model.mesh.num_axes());
@@ -117,7 +120,7 @@ MicroSums Micro(Transformer& model, const StepOptions& o) {
   auto parameters = model.Parameters();
   std::vector<Var> sources;
   for (const Parameter* p : parameters) sources.push_back(p->Source());
-  MicroSums sums{loss.sum, loss.count, Grad(loss.sum, sources)};
+  MicroSums sums{loss.sum, loss.count, Grad(loss.sum, sources, ScalesLoss(o) ? SeedOf(o) : Var())};
   for (size_t i = 0; i < parameters.size(); i++) sums.gradients[i] = Reducible(sums.gradients[i], *parameters[i], o);
   return sums;
 }
@@ -148,6 +151,7 @@ UpdateResult Update(Transformer& model, const StepOptions& o, const MicroSums& s
   }
   UpdateResult result;
   Var loss = sum * scale, norm;
+  if (ScalesLoss(o)) scale = scale * Recip(Cast(SeedOf(o), ScalarType(o)));
   {
     ModuleScope clip("clip");
     norm = GlobalNorm(gradients, o) * scale;  // []
@@ -155,6 +159,12 @@ UpdateResult Update(Transformer& model, const StepOptions& o, const MicroSums& s
   }
   result.outputs = {{"loss", loss}, {"grad_norm", norm}, {"count", count}};
   Var lr = Leaf(entry::kLr, ScalarType(o), {}), updates = Leaf(entry::kUpdates, DType::kI64, {});
+  if (ScalesLoss(o)) {
+    ScaledUpdate decided = DecideUpdate(norm, updates, o.loss_scale);
+    updates = decided.updates;
+    result.outputs.insert(result.outputs.end(), decided.outputs.begin(), decided.outputs.end());
+    result.writes = std::move(decided.writes);
+  }
   for (size_t i = 0; i < parameters.size(); i++) {
     const Parameter& p = *parameters[i];
     ModuleScope path(p.path());
@@ -208,7 +218,7 @@ LocalProgram BuildEval(Transformer& model, const StepOptions& o) {
 }
 
 const char* Name(EntryKind kind) {
-  constexpr const char* kNames[] = {"parameters", "moments", "copies", "accumulators", "slots"};
+  constexpr const char* kNames[] = {"parameters", "moments", "slots", "copies", "accumulators", "slots"};
   return kNames[size_t(kind)];
 }
 
@@ -231,6 +241,11 @@ std::vector<EntryInfo> EntriesOf(Transformer& model, const StepOptions& o, const
     entries.push_back({name, EntryKind::kAccumulator, dtype, i < 2 ? Shape{} : parameters[i - 2]->shape(), sharding});
   }
   Sharding batch = BatchPlacement(o.model.mesh), replicated(o.model.mesh.num_axes());
+  if (ScalesLoss(o)) {
+    entries.push_back({entry::kLossScale, EntryKind::kLossScale, DType::kF32, {}, replicated});
+    for (const char* counter : {entry::kGoodSteps, entry::kSkipped})
+      entries.push_back({counter, EntryKind::kLossScale, DType::kI64, {}, replicated});
+  }
   for (const char* slot : {entry::kTokens, entry::kTargets})
     entries.push_back({slot, EntryKind::kSlot, DType::kI32, {o.rows, o.tokens}, batch});
   for (const char* slot : {entry::kStep, entry::kFirstRow, entry::kUpdates})
@@ -241,15 +256,19 @@ std::vector<EntryInfo> EntriesOf(Transformer& model, const StepOptions& o, const
 
 void AddEntries(State& state, Transformer& model, const StepOptions& o, const StepPrograms& programs) {
   std::vector<State::NewEntry> slots;
+  auto saved = [](EntryKind kind) {
+    return kind == EntryKind::kParameter || kind == EntryKind::kMoment || kind == EntryKind::kLossScale;
+  };
   for (const EntryInfo& e : EntriesOf(model, o, programs)) {
     MemoryUse use(Name(e.kind));
     if (e.kind == EntryKind::kSlot)
       slots.push_back({e.name, e.dtype, e.shape, e.sharding});
     else
-      state.Add(e.name, e.dtype, e.shape, e.sharding, e.kind == EntryKind::kParameter || e.kind == EntryKind::kMoment);
+      state.Add(e.name, e.dtype, e.shape, e.sharding, saved(e.kind));
   }
   MemoryUse use(Name(EntryKind::kSlot));
   state.AddTogether(slots);
+  if (ScalesLoss(o)) state.SetScalar(entry::kLossScale, o.loss_scale.initial);
 }
 
 void InitParameters(State& state, Transformer& model, const StepOptions& o, const Runtime& runtime) {

@@ -9,6 +9,7 @@
 
 #include "core/transforms/partition.h"
 #include "parallel/nn/transformer.h"
+#include "parallel/train/loss_scale.h"
 #include "parallel/train/state.h"
 
 namespace weft {
@@ -19,11 +20,16 @@ struct StepOptions {
   double clip = 0;               // of the global gradient norm; 0: none
   int64_t rows = 1, tokens = 1;  // of one micro-step, globally: [rows, tokens]
   int micro_steps = 1;
+  int64_t global_batch = 1;  // sequences of a step
   CrossEntropyOptions loss;
+  LossScaleOptions loss_scale{};
   uint64_t seed = 0;
   bool print_ops = false;                // interpret prints every op it runs (rank 0)
   const KernelTable* kernels = nullptr;  // of the device that runs the step; ops it lacks become their compositions
 };
+
+// Only f16 has the range problem that a loss scale answers.
+inline bool ScalesLoss(const StepOptions& options) { return options.model.precision.compute == DType::kF16; }
 
 // Names of the State entries that are not parameters.
 namespace entry {
@@ -35,7 +41,8 @@ std::string SecondMoment(const std::string& parameter);
 std::string Accumulator(const std::string& parameter);
 }  // namespace entry
 
-// Sums over a micro-batch: the loss, the number of its targets, and the gradient of the sum for each parameter.
+// Sums over a micro-batch: the loss, the number of its targets, and the gradient of the sum for each parameter (times
+// LossSeed where the loss is scaled).
 struct MicroSums {
   Var sum, count;
   std::vector<Var> gradients;
@@ -43,7 +50,8 @@ struct MicroSums {
 MicroSums Micro(Transformer& model, const StepOptions& options);
 MicroSums Plus(const MicroSums& a, const MicroSums& b);
 
-// Outputs "loss", "grad_norm", "count"; writes the parameters and moments.
+// Outputs "loss", "grad_norm", "count" and those of DecideUpdate where the loss is scaled; writes the parameters and
+// moments.
 struct UpdateResult {
   std::vector<NamedValue> outputs, writes;
 };
@@ -61,8 +69,8 @@ StepPrograms BuildStep(Transformer& model, const StepOptions& options);
 LocalProgram BuildEval(Transformer& model, const StepOptions& options);
 
 // Every entry that the programs name, on whichever rank: the one list that memory is planned and allocated by.
-enum class EntryKind : uint8_t { kParameter, kMoment, kCopy, kAccumulator, kSlot };
-const char* Name(EntryKind kind);  // as memory is told by: "parameters"
+enum class EntryKind : uint8_t { kParameter, kMoment, kLossScale, kCopy, kAccumulator, kSlot };
+const char* Name(EntryKind kind);  // as memory is told by: "parameters"; the loss scale counts as a slot
 struct EntryInfo {
   std::string name;
   EntryKind kind;
@@ -71,7 +79,7 @@ struct EntryInfo {
   Sharding sharding;
 };
 std::vector<EntryInfo> EntriesOf(Transformer& model, const StepOptions& options, const StepPrograms& programs);
-// Adds them all to the state, as zeros.
+// Adds them all to the state, as zeros but for the loss scale.
 void AddEntries(State& state, Transformer& model, const StepOptions& options, const StepPrograms& programs);
 // Sets the parameters to their initial values, a function of seed and path only; copies follow.
 void InitParameters(State& state, Transformer& model, const StepOptions& options, const Runtime& runtime);

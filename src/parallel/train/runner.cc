@@ -11,12 +11,24 @@
 namespace weft {
 namespace {
 
+constexpr const char* kStepOutputs[] = {"loss", "grad_norm", "count", "loss_scale", "skipped"};
+std::span<const char* const> StepOutputs(const StepOptions& o) {
+  return std::span(kStepOutputs).first(ScalesLoss(o) ? 5 : 3);
+}
+StepMetrics MetricsOf(const StepOptions& o, const std::function<double(size_t)>& output) {
+  StepMetrics metrics{output(0), output(1), output(2)};
+  if (!ScalesLoss(o)) return metrics;
+  metrics.loss_scale = output(3);
+  metrics.skipped = int64_t(output(4));
+  return metrics;
+}
+
 // Scalars on their way from the device to the host.
 class Results {
  public:
   explicit Results(DeviceRuntime& device) : host_(device.AllocateStaging(kMost * kSlot)), done_(device.NewEvent()) {}
 
-  void Fetch(const Executable& e, std::initializer_list<const char*> names, DeviceRuntime& device) {
+  void Fetch(const Executable& e, std::span<const char* const> names, DeviceRuntime& device) {
     size_t i = 0;
     for (const char* name : names) {
       const Tensor& t = e.Output(name);
@@ -34,7 +46,7 @@ class Results {
   }
 
  private:
-  static constexpr size_t kMost = 3, kSlot = sizeof(double);
+  static constexpr size_t kMost = std::size(kStepOutputs), kSlot = sizeof(double);
   void* At(size_t i) const { return static_cast<char*>(host_->data()) + i * kSlot; }
   BufferPtr host_;
   std::unique_ptr<DeviceRuntime::Event> done_;
@@ -44,7 +56,7 @@ class Results {
 class CompiledRunner final : public StepRunner {
  public:
   CompiledRunner(State& state, StepPlans plans, const StepOptions& options, const Runtime& runtime)
-      : device_(runtime.memory()), micro_steps_(options.micro_steps) {
+      : device_(runtime.memory()), options_(options) {
     MemoryUse use("activations");
     arena_ = device_.Allocate(plans.Largest().arena_bytes);
     step_ = std::make_unique<Executable>(std::move(plans.step), runtime, state.binder(), arena_);
@@ -54,30 +66,31 @@ class CompiledRunner final : public StepRunner {
   }
 
   void Issue(const std::function<void(int)>& fill) override {
-    for (int j = 0; j + 1 < micro_steps_; j++) {
+    for (int j = 0; j + 1 < options_.micro_steps; j++) {
       fill(j);
       accumulate_->Run();
     }
-    fill(micro_steps_ - 1);
+    fill(options_.micro_steps - 1);
     step_->Run();
-    results_[size_t(issued_++ % kInFlight)].Fetch(*step_, {"loss", "grad_norm", "count"}, device_);
+    results_[size_t(issued_++ % kInFlight)].Fetch(*step_, StepOutputs(options_), device_);
   }
   StepMetrics Wait() override {
     const Results& r = results_[size_t(waited_++ % kInFlight)];
     r.Wait();
-    return {r.Read(0), r.Read(1), r.Read(2)};
+    return MetricsOf(options_, [&](size_t i) { return r.Read(i); });
   }
   std::pair<double, double> Eval() override {
     eval_->Run();
-    eval_results_.Fetch(*eval_, {"sum", "count"}, device_);
+    eval_results_.Fetch(*eval_, kEvalOutputs, device_);
     eval_results_.Wait();
     return {eval_results_.Read(0), eval_results_.Read(1)};
   }
   size_t arena_bytes() const override { return arena_->bytes(); }
 
  private:
+  static constexpr const char* kEvalOutputs[] = {"sum", "count"};
   DeviceRuntime& device_;
-  int micro_steps_;
+  StepOptions options_;
   BufferPtr arena_;
   std::unique_ptr<Executable> step_, accumulate_, eval_;
   std::array<Results, kInFlight> results_{Results(device_), Results(device_)};
@@ -107,19 +120,24 @@ class InterpretRunner final : public SynchronousRunner {
     for (int j = 0; j < options_.micro_steps; j++) {
       fill(j);
       bool last = j + 1 == options_.micro_steps;
-      auto out = Interpret(last ? programs_.step : *programs_.accumulate, runtime_, state_.binder(), Trapping());
-      if (last) return {out.at("loss").Item(), out.at("grad_norm").Item(), out.at("count").Item()};
+      auto out =
+          Interpret(last ? programs_.step : *programs_.accumulate, runtime_, state_.binder(), Inspecting(TrapsStep()));
+      if (last) return MetricsOf(options_, [&](size_t i) { return out.at(kStepOutputs[i]).Item(); });
     }
     return {};
   }
   std::pair<double, double> Eval() override {
-    auto out = Interpret(eval_, runtime_, state_.binder(), Trapping());
+    auto out = Interpret(eval_, runtime_, state_.binder(), Inspecting(true));
     return {out.at("sum").Item(), out.at("count").Item()};
   }
 
  private:
-  InterpretOptions Trapping() const {
-    return {.trap_nan = true, .poison = true, .print = options_.print_ops && runtime_.context->rank() == 0};
+  // A NaN is the loss scale's business until that can fall no further.
+  bool TrapsStep() const {
+    return !ScalesLoss(options_) || state_.At(entry::kLossScale).local.Item() <= float(options_.loss_scale.min);
+  }
+  InterpretOptions Inspecting(bool trap_nan) const {
+    return {.trap_nan = trap_nan, .poison = true, .print = options_.print_ops && runtime_.context->rank() == 0};
   }
   State& state_;
   StepOptions options_;
@@ -148,7 +166,7 @@ class EagerRunner final : public SynchronousRunner {
     std::vector<double> metrics;
     for (const NamedValue& out : update.outputs)
       metrics.push_back(eager.ToLocal(out.value, Sharding(options_.model.mesh.num_axes())).Item());
-    return {metrics[0], metrics[1], metrics[2]};
+    return MetricsOf(options_, [&](size_t i) { return metrics[i]; });
   }
   std::pair<double, double> Eval() override {
     EagerBuilder eager(runtime_, state_.binder(), {options_.seed, RandomPhase::kEval});

@@ -3,6 +3,7 @@
 #pragma once
 #include <functional>
 #include <memory>
+#include <optional>
 
 #include "core/compile/executable.h"
 #include "parallel/train/step_plans.h"
@@ -13,6 +14,9 @@ enum class ExecutorKind : uint8_t { kCompiled, kInterpret, kEager };
 
 struct StepMetrics {
   double loss = 0, grad_norm = 0, count = 0;
+  // Where the loss is scaled: the scale of this step, and the updates left out so far, this one with them.
+  std::optional<double> loss_scale;
+  int64_t skipped = 0;
 };
 
 class StepRunner {

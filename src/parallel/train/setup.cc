@@ -38,8 +38,11 @@ StepOptions StepOptionsOf(const Config& config) {
   o.micro_steps = int((share + micro - 1) / micro);
   o.rows = o.micro_steps == 1 ? config.train.global_batch : micro * dp;
   o.tokens = config.model.context;
+  o.global_batch = config.train.global_batch;
   o.seed = uint64_t(config.train.seed);
   o.print_ops = config.log.ops;
+  const LossScaleConfig& scale = config.loss_scale;
+  o.loss_scale = {scale.initial, scale.growth_factor, scale.backoff_factor, scale.growth_interval, scale.min};
   return o;
 }
 

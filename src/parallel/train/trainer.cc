@@ -144,17 +144,16 @@ absl::Status Trainer::LogStart() {
   return log_.Write(JsonLine(start));
 }
 
-absl::Status Trainer::LogStep(int64_t step, const StepMetrics& metrics, double ms) {
-  last_loss_ = metrics.loss;
+absl::Status Trainer::LogStep(StepRecord record) {
+  last_loss_ = record.loss;
   if (!Reports()) return absl::OkStatus();
-  progress_.Add(ms);
-  StepRecord record{.step = step, .loss = metrics.loss, .grad_norm = metrics.grad_norm};
-  record.lr = LearningRate(config_, step);
-  record.ms = ms;
-  record.tokens_per_s = double(config_.train.global_batch * config_.model.context) / ms * 1e3;
+  progress_.Add(record.ms);
+  record.lr = LearningRate(config_, record.step);
+  record.tokens_per_s = double(config_.train.global_batch * config_.model.context) / record.ms * 1e3;
   record.mfu = mfu_.At(record.tokens_per_s);
   record.peak_bytes = int64_t(runtime_.memory().PeakBytes());
-  bool print = step == 1 || step == config_.train.steps || (config_.log.every > 0 && step % config_.log.every == 0);
+  bool print = record.step == 1 || record.step == config_.train.steps ||
+               (config_.log.every > 0 && record.step % config_.log.every == 0);
   if (print) {
     fmt::print("{}\n", StepLine(record, config_.train.steps, progress_.SecondsLeft()));
     std::fflush(stdout);
@@ -190,9 +189,12 @@ void Trainer::IssueStep(int64_t step) {
 
 absl::Status Trainer::FinishStep(int64_t step) {
   StepMetrics metrics = runner_->Wait();
-  double ms = MsSince(std::exchange(last_, Clock::now()));
-  if (absl::Status s = LogStep(step, metrics, ms); !s.ok()) return s;
-  return CheckFinite(StepRecord{.step = step, .loss = metrics.loss, .grad_norm = metrics.grad_norm});
+  StepRecord record{.step = step, .loss = metrics.loss, .grad_norm = metrics.grad_norm};
+  record.ms = MsSince(std::exchange(last_, Clock::now()));
+  record.loss_scale = metrics.loss_scale;
+  record.skipped = metrics.skipped;
+  if (absl::Status s = LogStep(record); !s.ok()) return s;
+  return CheckFinite(record, config_.loss_scale.min);
 }
 
 absl::Status Trainer::Run() {

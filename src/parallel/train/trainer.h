@@ -41,7 +41,7 @@ class Trainer {
   absl::Status FinishStep(int64_t step);
   bool EvalDue(int64_t step) const;
   absl::Status LogStart();
-  absl::Status LogStep(int64_t step, const StepMetrics& metrics, double ms);
+  absl::Status LogStep(StepRecord record);
   absl::Status LogEval(int64_t step);
   bool Reports() const { return context_.rank() == 0; }
 
