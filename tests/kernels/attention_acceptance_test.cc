@@ -112,10 +112,13 @@ struct Bound {
 
 // f32: a few roundings of 2^-24 in every sum and in the exponent, which carries the size of the scores; a gradient of
 // keys sums over all queries, so few keys have large ones. The largest of many errors is some sigmas out, and the last
-// rounding alone may cost the largest value half a unit.
+// rounding alone may cost the largest value half a unit. A probability has lse's error as a relative one: where it is
+// rounded to 16 bits, an error of lse below a sixteenth of the finer type's half unit, 2^-11, is lost in that (tensor
+// cores cut sums off rather than round them, which moves all scores of a row one way).
 Bound BoundOf(const Problem& p, size_t i, const Var& model, const Var& truth) {
   bool is_lse = i == 1, of_keys = i > 2;
   double queries = double(p.T * p.group), f32 = 0x1p-20 * (of_keys ? std::sqrt(1 + queries / double(p.S)) : 1);
+  if (is_lse && p.dtype != DType::kF32) return {DistanceOf(model, truth), {0x1p-15, 0x1p-13}};
   if (is_lse) return {DistanceOf(model, truth), {4 * f32, 16 * f32}};
   return {DistanceOf(model, truth), {f32, 8 * f32 + Epsilon(p.dtype) * LargestOf(Abs(truth))}};
 }

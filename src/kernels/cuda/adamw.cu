@@ -38,13 +38,14 @@ struct Coefficients {
     eps = C(s.eps);
     weight_decay = C(s.weight_decay);
   }
-  // Without an update all stay as they are: to C and back no bit is lost.
+  // Without an update all stay as they are: to C and back no bit is lost. Fused multiply-adds are written out: left to
+  // the compiler, they and with them the last bits would differ from kernel to kernel.
   __device__ __forceinline__ void Update(C& p, C& m, C& v, C g) const {
     if (!any) return;
     g *= scale;
-    m = beta1 * m + rest1 * g;
-    v = beta2 * v + rest2 * (g * g);
-    p -= lr * (m * correct1 / (sqrt(v * correct2) + eps) + weight_decay * p);
+    m = fma(beta1, m, rest1 * g);
+    v = fma(beta2, v, rest2 * (g * g));
+    p = fma(-lr, fma(weight_decay, p, m * correct1 / (sqrt(v * correct2) + eps)), p);
   }
 };
 

@@ -36,8 +36,13 @@ __device__ C BlockReduce(C value, Fn fn, C* shared) {
   if (warps == 1) return value;
   if (threadIdx.x % kWarp == 0) shared[threadIdx.x / kWarp] = value;
   __syncthreads();
-  value = shared[0];
-  for (int w = 1; w < warps; w++) value = fn(value, shared[w]);
+  if (warps & (warps - 1)) {
+    value = shared[0];
+    for (int w = 1; w < warps; w++) value = fn(value, shared[w]);
+  } else {  // every warp reduces all warps' values
+    value = shared[int(threadIdx.x) & (warps - 1)];
+    for (int lane = warps / 2; lane > 0; lane /= 2) value = fn(value, __shfl_xor_sync(~0u, value, lane));
+  }
   __syncthreads();
   return value;
 }

@@ -16,7 +16,7 @@ __global__ void __launch_bounds__(kMostThreads) LossKernel(const __grid_constant
   const T* row = args.logits + args.rows.At(blockIdx.x).of[0];
   Running<T> running;
   running.template AddRow<V>(row, args.columns, args.smoothing != 0);
-  running.Join(shared);
+  running.Join(shared, args.smoothing != 0);
   if (threadIdx.x != 0) return;
   Place at = args.per_token.At(blockIdx.x);
   int64_t target = args.Target(at.of[0]);

@@ -107,18 +107,14 @@ struct Running {
       Vector<T, V> one[1] = {Vector<T, V>::Load(row + at * V)};  // [1, V]
       Add(one, totals);
     }
-    for (at = vectors * V + threadIdx.x; at < columns; at += threads) {
-      Vector<T, 1> one[1] = {Vector<T, 1>::Load(row + at)};  // [1, 1]
-      Add(one, totals);
-    }
   }
 
   // Joins what all threads of the block know; each gets it.
-  __device__ __forceinline__ void Join(C* shared) {
+  __device__ __forceinline__ void Join(C* shared, bool totals) {
     C before = shift;
     shift = BlockReduce(shift, MaxOf(), shared);
     sum = BlockReduce(sum * Exponent<T>::Of(before - shift), SumOf(), shared);
-    total = BlockReduce(total, SumOf(), shared);
+    if (totals) total = BlockReduce(total, SumOf(), shared);
   }
 };
 

@@ -134,7 +134,7 @@ __global__ void __launch_bounds__(kThreads) SumKernel(SumProduct p, T* out, cons
         __syncthreads();
         if (lane < half) sums[lane * p.outputs + mine] += sums[(lane + half) * p.outputs + mine];
       }
-      sum = sums[mine];  // what lane 0 has just written, and only lane 0 goes on with it
+      if (lane == 0) sum = sums[mine];
     }
     if (lane != 0 || output >= p.count) continue;
     if (parts)

@@ -17,6 +17,51 @@ namespace {
 constexpr int64_t kChunkBytes = int64_t(1) << 30;
 constexpr int64_t kAlign = 256, kRows = 128;  // chunks of whole tiles of the products
 
+// Calls fn(i, x) for the vectors of a row that are this thread's. Several are under way at a time, since what fn writes
+// may be the row itself and holds back later loads.
+template <int V, class T, class Fn>
+__device__ __forceinline__ void ForVectors(const T* row, int vectors, Fn fn) {
+  int threads = int(blockDim.x);
+  for (int first = int(threadIdx.x); first < vectors; first += kUnroll * threads) {
+    Vector<T, V> x[kUnroll];  // [kUnroll, V]
+#pragma unroll
+    for (int u = 0; u < kUnroll; u++)
+      if (first + u * threads < vectors) x[u] = Vector<T, V>::Load(row + int64_t(first + u * threads) * V);
+#pragma unroll
+    for (int u = 0; u < kUnroll; u++)
+      if (first + u * threads < vectors) fn(first + u * threads, x[u]);
+  }
+}
+
+// Calls it for the vectors and then for single elements at the end of the row; fn gets the first column.
+template <int V, class T, class Fn>
+__device__ __forceinline__ void ForRow(const T* row, int columns, Fn fn) {
+  int vectors = columns / V;
+  ForVectors<V>(row, vectors, [&](int i, const auto& x) { fn(i * V, x); });
+  if constexpr (V > 1)
+    ForVectors<1>(row + vectors * V, columns - vectors * V, [&](int i, const auto& x) { fn(vectors * V + i, x); });
+}
+
+// dlogit = scale * (p - even - at_target at the target) of a row whose exponentials are relative to `shift`.
+template <class T>
+struct RowInPlace {
+  using C = Compute<T>;
+  C shift, rate, offset, at_target;  // scale / sum, -scale * even, scale * at_target
+  int target;                        // -1: outside the vocabulary
+
+  template <int V>
+  __device__ __forceinline__ void Store(T* row, int column, const Vector<T, V>& x) const {
+    C d[V];  // [V]
+#pragma unroll
+    for (int v = 0; v < V; v++) d[v] = fma(Exponent<T>::Shifted(x[v], shift), rate, offset);
+    if (unsigned(target - column) < unsigned(V)) {
+#pragma unroll
+      for (int v = 0; v < V; v++) d[v] -= target == column + v ? at_target : C(0);
+    }
+    Vector<T, V>::Of(d).Store(row + column);
+  }
+};
+
 // A block takes a row: its loss and, where there is a gradient, that in place of the logits. 1024 threads, so that few
 // rows are under way and the second reading finds them in the cache.
 template <class T, int V, bool kGradient>
@@ -26,21 +71,24 @@ __global__ void __launch_bounds__(kMostThreads) LossInPlace(const __grid_constan
   T* row = args.dlogits + args.rows.At(blockIdx.x).of[0];
   Place at = args.per_token.At(blockIdx.x);
   int64_t target = args.Target(at.of[0]);
-  double picked = target >= 0 && target < args.columns ? double(Widen(row[target])) : 0;
+  bool known = target >= 0 && target < args.columns, totals = args.smoothing != 0;
+  double picked = known ? double(Widen(row[target])) : 0;
   Running<T> running;
-  running.template AddRow<V>(row, args.columns, args.smoothing != 0);
-  running.Join(shared);
-  double lse = Exponent<T>::Log(running.shift, running.sum);
-  if (threadIdx.x == 0) args.loss[at.of[1]] = C(LossOfRow(args, running, lse, target, picked));
+  ForRow<V>(row, int(args.columns), [&](int, const auto& x) { running.Add({x}, totals); });
+  running.Join(shared, totals);
+  if (threadIdx.x == 0) {
+    double lse = Exponent<T>::Log(running.shift, running.sum);
+    args.loss[at.of[1]] = C(LossOfRow(args, running, lse, target, picked));
+  }
   if constexpr (kGradient) {
     __syncthreads();  // all have read the target's logit
-    RowGrad<T> grad(args, target, C(lse), args.dloss[at.of[2]]);
-    int64_t vectors = args.columns / V, threads = blockDim.x;
-#pragma unroll 4
-    for (int64_t i = threadIdx.x; i < vectors; i += threads)
-      grad.Of(Vector<T, V>::Load(row + i * V), i * V).Store(row + i * V);
-    for (int64_t i = vectors * V + threadIdx.x; i < args.columns; i += threads)
-      grad.Of(Vector<T, 1>::Load(row + i), i).Store(row + i);
+    C scale = known ? args.dloss[at.of[2]] : C(NAN);
+    RowInPlace<T> grad{running.shift, scale / running.sum, -scale * args.even, scale * args.at_target,
+                       known ? int(target) : -1};
+    if (target == args.ignore)
+      ForRow<V>(row, int(args.columns), [&](int column, auto x) { decltype(x){}.Store(row + column); });
+    else
+      ForRow<V>(row, int(args.columns), [&](int column, const auto& x) { grad.Store(row, column, x); });
   }
 }
 
@@ -171,6 +219,7 @@ void Losses(const KernelCall& call, const Chunk& c) {
   args.rows = WalkRows(c.x.rank - 1, {&c.logits});
   args.per_token = WalkRows(c.targets.rank, {&c.targets, &c.loss, kGradient ? &c.dloss : nullptr});
   args.columns = ColumnsOf(c.logits);
+  WEFT_CHECK(args.columns < INT32_MAX, "linear_cross_entropy on CUDA: expected a vocabulary below 2^31");
   args.SetSmoothing(*call.attrs);
   auto kernel = &LossInPlace<T, 1, kGradient>;
   int64_t vectors = args.columns;

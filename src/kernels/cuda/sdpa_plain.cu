@@ -117,9 +117,9 @@ __global__ void __launch_bounds__(kThreads) PlainGradQ(SdpaSizes z, SdpaOperand 
     }
     __syncthreads();
     for (int d = tid; d < z.D; d += kThreads) {
-      C value = sum[d];
-      for (int j = 0; j < n; j++) value += ds[j] * Widen(k.At<T>(b, begin + j, g)[d]);
-      sum[d] = value;
+      C part = 0;  // of these keys: sums of sums lose less
+      for (int j = 0; j < n; j++) part += ds[j] * Widen(k.At<T>(b, begin + j, g)[d]);
+      sum[d] += part;
     }
   }
   T* y = dq.At<T>(b, i, h);  // [D]
@@ -154,12 +154,12 @@ __global__ void __launch_bounds__(kThreads)
       }
       __syncthreads();
       for (int d = tid; d < z.D; d += kThreads) {
-        C sum_k = key_sum[d], sum_v = value_sum[d];
+        C sum_k = 0, sum_v = 0;  // of these queries
         for (int i = 0; i < n; i++) {
           sum_k += ds[i] * Widen(q.At<T>(b, begin + i, h)[d]);
           sum_v += p[i] * Widen(dout.At<T>(b, begin + i, h)[d]);
         }
-        key_sum[d] = sum_k, value_sum[d] = sum_v;
+        key_sum[d] += sum_k, value_sum[d] += sum_v;
       }
     }
   }

@@ -1,0 +1,65 @@
+#!/usr/bin/env bash
+# Loss parity with PyTorch on one GPU: both train GPT-2 124M from the same weights on the same tokens, 200 steps of
+# distinct batches, bf16 compute and f32 master weights. Prints both first losses and how far the curves are apart, beside
+# how far PyTorch compiled and PyTorch not compiled are: rounding alone sends curves apart where the loss jumps.
+#
+#   tests/bench/parity_torch.sh WEFT PEER [TEXT...]    TEXT: files or folders to take words from (Python's library)
+#
+# The peer prints no loss before its first update: a run with a learning rate of 0 does. It then repeats its first
+# batch, and so does Weft's file of tokens.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+weft=$1 peer=$2
+shift 2
+[ $# -gt 0 ] || set -- "$(python3 -c 'import sysconfig; print(sysconfig.get_paths()["stdlib"])')"
+out=${OUT:-$(mktemp -d)} batch=${BATCH:-16} steps=${STEPS:-200} seq=1024 lr=3e-4
+
+# Words, spaces and signs of the text, numbered by how often they occur: ids as a tokenizer's are distributed.
+python3 - "$out" $((batch * seq)) "$steps" "$@" << 'PY'
+import collections, pathlib, re, sys
+import numpy as np
+out, need, steps, *paths = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), *sys.argv[4:]
+wanted, pieces = need * steps + 1, []
+for path in map(pathlib.Path, paths):
+    for file in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
+        pieces += re.findall(r"\w+|\s+|[^\w\s]", file.read_text(errors="ignore"))
+        if len(pieces) > wanted: break
+if len(pieces) < wanted: sys.exit(f"parity_torch: {len(pieces)} words, expected {wanted}; name more text")
+order = {word: i for i, (word, _) in enumerate(collections.Counter(pieces).most_common(50256))}
+tokens = np.array([order.get(word, 50256) for word in pieces[:wanted]], dtype=np.uint16)
+tokens[need] = tokens[0]  # the token behind the first batch, whichever batch follows
+def save(name, tokens):
+    head = np.zeros(256, dtype=np.int32)
+    head[:3] = 20240520, 1, len(tokens)
+    with open(f"{out}/{name}.bin", "wb") as file: file.write(head.tobytes() + tokens.tobytes())
+save("peer", tokens)
+save("weft", np.concatenate([tokens[:need], tokens]))
+PY
+
+settings=(--model gpt2-124M --batch "$batch" --seq $seq --data "$out/peer.bin" --print-loss)
+python3 "$peer" "${settings[@]}" --batches 1 --lr 0 --warmup 1 --steps 1 --compile none --save-init "$out/init.safetensors" > "$out/peer.first.log" 2>&1
+for mode in full none; do
+  python3 "$peer" "${settings[@]}" --batches "$steps" --lr $lr --warmup 1 --steps "$steps" --compile $mode > "$out/peer.$mode.log" 2>&1
+done
+"$weft" train configs/gpt2_124m.yaml device=cuda model.init="$out/init.safetensors" data.synthetic=false data.shuffle=false data.train="$out/weft.bin" \
+  train.global_batch="$batch" train.steps=$((steps + 1)) optimizer.lr=$lr log.every=50 log.jsonl="$out/weft.jsonl" > "$out/weft.log" 2>&1
+
+python3 - "$out" << 'PY'
+import json, re, statistics, sys
+out = sys.argv[1]
+losses = lambda log: [float(x) for x in re.findall(r"step \d+ loss ([\d.naninf]+)", open(f"{out}/{log}").read())]
+first, peer, other = losses("peer.first.log")[-1], losses("peer.full.log"), losses("peer.none.log")
+weft = [e["loss"] for e in map(json.loads, open(f"{out}/weft.jsonl")) if e["event"] == "step"]
+first_weft, weft = weft[0], weft[1:]
+assert len(weft) == len(peer) == len(other), (len(weft), len(peer), len(other))
+def apart(a, b):
+    differences = [abs(x - y) for x, y in zip(a, b)]
+    return {"mean": statistics.mean(differences), "largest": max(differences), "last_20": statistics.mean(differences[-20:])}
+weft_peer, peer_peer = apart(weft, peer), apart(other, peer)
+# A first loss is a mean over all targets of sums rounded to bf16: a relative 2^-8 each, hardly any of it left in the mean.
+result = {"bench": "parity_torch", "steps": len(peer), "first": [first_weft, first], "last": [weft[-1], peer[-1], other[-1]],
+          "weft_peer": weft_peer, "peer_peer": peer_peer}
+result["pass"] = abs(first_weft - first) < first * 2**-9 and weft_peer["mean"] < 2 * peer_peer["mean"]
+print(json.dumps(result))
+sys.exit(not result["pass"])
+PY
