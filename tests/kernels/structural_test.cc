@@ -141,6 +141,27 @@ TEST_P(Structural, Concat) {
   }
 }
 
+TEST_P(Structural, ConcatOfPiecesOfOneLayout) {
+  for (const Shape& shape : Shapes(7)) {
+    int dim = AnyDim(shape);
+    Box a(GetParam(), shape), b(GetParam(), shape);
+    for (int64_t i = 0; i < a.count(); i++) a.Set(i, double(i % 2)), b.Set(i, double(i % 3 == 0));
+    Shape whole = shape;
+    whole[size_t(dim)] *= 2;
+    for (bool turned : {false, true}) {  // either may come first in memory
+      Box y = Out(whole);
+      const Box &low = turned ? b : a, &high = turned ? a : b;
+      RunKernel(Op::kConcat, {{"dim", dim}}, {&low, &high}, {&y});
+      int64_t i = 0, half = shape[size_t(dim)];
+      ForEachIndex(whole, [&](Shape index) {
+        const Box& from = index[size_t(dim)] < half ? low : high;
+        index[size_t(dim)] %= half;
+        ASSERT_EQ(y.Get(i++), from.Get(Linear(shape, index)));
+      });
+    }
+  }
+}
+
 TEST_P(Structural, Full) {
   for (const Shape& shape : Shapes(6)) {
     Box y = Out(shape);
