@@ -61,6 +61,22 @@ TEST_P(Structural, Permute) {
   }
 }
 
+TEST_P(Structural, TransposeOfEvenExtents) {  // dense: elements of 16 bits may move two at a time
+  for (const Shape& shape : {Shape{130, 66}, Shape{64, 128}, Shape{8, 10}, Shape{31, 64}, Shape{3, 72, 94}}) {
+    size_t last = shape.size() - 1;
+    Shape perm{0, 1, 2}, turned = shape;
+    perm.resize(shape.size());
+    std::swap(perm[last], perm[last - 1]), std::swap(turned[last], turned[last - 1]);
+    Box x(GetParam(), shape), y(GetParam(), turned);
+    for (int64_t i = 0; i < x.count(); i++) x.Set(i, double(i % 251 % (GetParam() == DType::kBool ? 2 : 126)));
+    RunKernel(Op::kPermute, {{"perm", perm}}, {&x}, {&y});
+    ExpectMapped(y, x, [&](Shape index) {
+      std::swap(index[last], index[last - 1]);
+      return Linear(shape, index);
+    });
+  }
+}
+
 TEST_P(Structural, SplitAndMerge) {
   for (const Shape& shape : Shapes(3)) {
     if (shape.size() < 2) continue;
@@ -122,6 +138,27 @@ TEST_P(Structural, Concat) {
         index[size_t(dim)] -= pieces[p++].shape()[size_t(dim)];
       ASSERT_EQ(y.Get(i++), pieces[p].Get(Linear(pieces[p].shape(), index)));
     });
+  }
+}
+
+TEST_P(Structural, ConcatOfPiecesOfOneLayout) {
+  for (const Shape& shape : Shapes(7)) {
+    int dim = AnyDim(shape);
+    Box a(GetParam(), shape), b(GetParam(), shape);
+    for (int64_t i = 0; i < a.count(); i++) a.Set(i, double(i % 2)), b.Set(i, double(i % 3 == 0));
+    Shape whole = shape;
+    whole[size_t(dim)] *= 2;
+    for (bool turned : {false, true}) {  // either may come first in memory
+      Box y = Out(whole);
+      const Box &low = turned ? b : a, &high = turned ? a : b;
+      RunKernel(Op::kConcat, {{"dim", dim}}, {&low, &high}, {&y});
+      int64_t i = 0, half = shape[size_t(dim)];
+      ForEachIndex(whole, [&](Shape index) {
+        const Box& from = index[size_t(dim)] < half ? low : high;
+        index[size_t(dim)] %= half;
+        ASSERT_EQ(y.Get(i++), from.Get(Linear(shape, index)));
+      });
+    }
   }
 }
 

@@ -33,6 +33,24 @@ WEFT_LOGIC_OPS(WEFT_TEST)
 #undef WEFT_TEST
 #undef WEFT_BODY
 
+// The same for operands and results of 16 bits, where less will do.
+template <Op op>
+struct ShortBody : Body<op> {};
+#define WEFT_SHORT(Name, value)                                                                               \
+  template <>                                                                                                 \
+  struct ShortBody<Op::k##Name> : Body<Op::k##Name> {                                                         \
+    __device__ static __forceinline__ float Value(float a, [[maybe_unused]] float b, float) { return value; } \
+  };
+WEFT_SHORT(Gelu, ShortGelu(a))
+WEFT_SHORT(GeluD, ShortGeluD(a))
+WEFT_SHORT(GeluGrad, a* ShortGeluD(b))
+WEFT_SHORT(Silu, ShortSilu(a))
+WEFT_SHORT(SiluD, ShortSiluD(a))
+WEFT_SHORT(SwiGlu, ShortSilu(a) * b)
+#undef WEFT_SHORT
+template <Op op, class T>
+using BodyOf = std::conditional_t<std::is_same_v<T, BF16> || std::is_same_v<T, F16>, ShortBody<op>, Body<op>>;
+
 // Integers all compute in i64, as on the CPU.
 template <class T>
 using ValueOf = std::conditional_t<std::is_integral_v<T>, int64_t, Compute<T>>;
@@ -46,10 +64,10 @@ struct Apply {
   using C = ValueOf<T>;
   C k;
   __device__ __forceinline__ ResultOf<op, T> operator()(T a, T b, None) const {
-    return Narrow<ResultOf<op, T>>(Body<op>::Value(C(Widen(a)), C(Widen(b)), k));
+    return Narrow<ResultOf<op, T>>(BodyOf<op, T>::Value(C(Widen(a)), C(Widen(b)), k));
   }
   __device__ __forceinline__ ResultOf<op, T> operator()(T a, None, None) const {
-    return Narrow<ResultOf<op, T>>(Body<op>::Value(C(Widen(a)), C(0), k));
+    return Narrow<ResultOf<op, T>>(BodyOf<op, T>::Value(C(Widen(a)), C(0), k));
   }
 };
 

@@ -9,6 +9,15 @@
 
 namespace weft::cuda {
 
+// Blocks are narrow where rows allow: each thread then holds many columns, and the sums over a row cost little. Rows of
+// one warp wait for no other.
+inline constexpr int kNarrowGrad = 128;
+// Blocks that a multiprocessor runs at a time: as many as have enough registers.
+constexpr int GradResidents(int per_thread, bool wide) {
+  if (wide) return per_thread == 1 ? 2 : 1;
+  return per_thread == 1 ? 5 : 6 - per_thread;
+}
+
 template <class T>
 struct NormGradArgs {
   const T *x = nullptr, *weight = nullptr, *dy = nullptr, *add = nullptr;  // add may stay null
@@ -109,12 +118,13 @@ struct GradColumns {
   }
 };
 
-template <bool center, class T, int U>
-__global__ void __launch_bounds__(kGradLimits.threads, U == 1 ? 2 : 1)
+// `wide`: for rows that do not fit narrow blocks.
+template <bool center, class T, int U, bool wide>
+__global__ void __launch_bounds__(wide ? kGradLimits.threads : kNarrowGrad, GradResidents(U, wide))
     NormGradInRegisters(const __grid_constant__ NormGradArgs<T> args) {
   using C = Compute<T>;
   constexpr int kSums = center ? 2 : 1;
-  constexpr bool kAhead = U <= 2;  // the next row is loaded while this one is worked on, where registers allow
+  constexpr bool kAhead = !wide || U <= 2;  // the next row is loaded while this one is worked on, where registers allow
   extern __shared__ __align__(16) unsigned char sums[];
   __shared__ RowSumBuffer<C, kSums> buffer;
   int64_t first = int64_t(blockIdx.x) * blockDim.y, stride = int64_t(gridDim.x) * blockDim.y;

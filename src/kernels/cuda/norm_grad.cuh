@@ -86,14 +86,20 @@ __global__ void __launch_bounds__(kColumnTile* kWarp)
 
 template <class T>
 RowGroups GradGroups(int64_t columns) {
-  return sizeof(T) <= 4 ? GroupsOf(columns, kPack<T>, kGradLimits) : RowGroups();
+  if (sizeof(T) > 4) return {};
+  RowGroups narrow = GroupsOf(columns, kPack<T>, {4, kNarrowGrad, 0});
+  if (!narrow.per_thread) return GroupsOf(columns, kPack<T>, kGradLimits);
+  narrow.rows = kNarrowGrad / narrow.threads;
+  return narrow;
 }
+inline bool IsWide(const RowGroups& groups) { return groups.block() > kNarrowGrad; }
 // Blocks that add up columns: what an H200 runs at a time. Not asked of the device, so that all give the same bits.
 inline int64_t GradBlocks(int64_t rows, const RowGroups& groups) {
   constexpr int64_t kProcessors = 132;
-  int64_t threads = groups.per_thread == 1 ? kGradLimits.resident : kGradLimits.resident / 2;
   if (!groups.per_thread) return std::min(CeilDiv(rows, 4 * kColumnRows), 2 * kProcessors);
-  return std::min(CeilDiv(rows, groups.rows), kProcessors * (threads / int64_t(groups.block())));
+  int64_t threads = groups.per_thread == 1 ? kGradLimits.resident : kGradLimits.resident / 2;
+  int64_t residents = IsWide(groups) ? threads / int64_t(groups.block()) : GradResidents(groups.per_thread, false);
+  return std::min(CeilDiv(rows, groups.rows), kProcessors * residents);
 }
 template <bool center>
 size_t NormGradWorkspace(const KernelCall& call) {
@@ -120,10 +126,12 @@ void LaunchNormGrad(const KernelCall& call, const char* name, const NormGradArgs
   cudaStream_t stream = DeviceOf(call).stream();
   if constexpr (sizeof(T) <= 4) {
     if (vectors) {
-      constexpr void (*kKernels[])(NormGradArgs<T>) = {
-          &NormGradInRegisters<center, T, 1>, &NormGradInRegisters<center, T, 2>, &NormGradInRegisters<center, T, 3>,
-          &NormGradInRegisters<center, T, 4>};
-      auto* kernel = kKernels[args.groups.per_thread - 1];
+      constexpr void (*kKernels[][4])(NormGradArgs<T>) = {
+          {&NormGradInRegisters<center, T, 1, false>, &NormGradInRegisters<center, T, 2, false>,
+           &NormGradInRegisters<center, T, 3, false>, &NormGradInRegisters<center, T, 4, false>},
+          {&NormGradInRegisters<center, T, 1, true>, &NormGradInRegisters<center, T, 2, true>,
+           &NormGradInRegisters<center, T, 3, true>, &NormGradInRegisters<center, T, 4, true>}};
+      auto* kernel = kKernels[IsWide(args.groups)][args.groups.per_thread - 1];
       size_t shared = args.groups.rows > 1 ? size_t(args.columns) * (center ? 2 : 1) * sizeof(Compute<T>) : 0;
       kernel<<<unsigned(blocks), args.groups.shape(), shared, stream>>>(args);
       return WEFT_CUDA_LAUNCHED(name);

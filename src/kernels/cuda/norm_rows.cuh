@@ -68,8 +68,8 @@ __device__ __forceinline__ void SumOverLanes(C (&value)[N], int lanes) {
   }
 }
 
-// Sums N values over the threads of a row, in a fixed order; every thread gets the sums. All threads of the block call
-// it together, with `turn` 0 and 1 alternating.
+// Sums N values over the threads of a row, in a fixed order; every thread gets the sums. All threads of the warps that
+// share a row call it, with `turn` 0 and 1 alternating.
 template <int N, class C>
 __device__ __forceinline__ void SumOverRow(C (&value)[N], RowSumBuffer<C, N>& buffer, int turn) {
   int threads = int(blockDim.x), lane = int(threadIdx.x) % kWarp;

@@ -1,6 +1,6 @@
-// Reductions over one dim. Where outputs are neighbours in storage a thread takes a vector of them and walks down the
-// dim; few outputs share the dim out over blocks, whose parts are added in order. Elsewhere a warp or a block takes one
-// output.
+// Reductions over one dim. Where outputs are neighbours in storage, a block takes 32 vectors of them, its warps take
+// turns down the dim, and the dim is shared out over blocks whose parts are joined in order. Elsewhere a warp or a
+// block takes one output.
 #include "core/ops/reduce.h"
 
 #include "kernels/cuda/block.cuh"
@@ -12,9 +12,12 @@
 namespace weft::cuda {
 namespace {
 
-constexpr int kThreads = 256, kLongRow = 2048;
-constexpr int64_t kEnough = 1 << 17;  // threads that keep the device busy
-constexpr int64_t kShortest = 32;     // terms of a part
+constexpr int kThreads = 256;
+constexpr int64_t kLongRow = 1024;              // loads of a row that a block takes
+constexpr int kDown = kThreads / kWarp;         // warps that go down a dim
+constexpr int kAtOnce = 4;                      // terms that a thread has under way
+constexpr int64_t kEnough = 528;                // blocks that keep an H200 busy: fixed, so that the order of a sum is
+constexpr int64_t kShortest = kDown * kAtOnce;  // terms of a part
 
 struct Dim {
   const void* x;
@@ -39,9 +42,10 @@ struct ReducePlan {
     kept.Collapse();
     dim = {x.data, x.dim(which).extent, x.dim(which).stride};
     columns = kept.rank > 0 && kept.inner_stride(1) == 1 && kept.inner_extent() >= kWarp;
+    int64_t tiles = CeilDiv(outputs(), kWarp * 16 / int64_t(SizeOf(x.dtype)));
     if (columns)
-      parts = std::clamp<int64_t>(kEnough / std::max<int64_t>(outputs(), 1), 1,
-                                  std::max<int64_t>(dim.length / kShortest, 1));
+      parts =
+          std::clamp<int64_t>(kEnough / std::max<int64_t>(tiles, 1), 1, std::max<int64_t>(dim.length / kShortest, 1));
   }
   int64_t outputs() const { return kept.Count(); }
 };
@@ -51,50 +55,72 @@ size_t ReduceWorkspace(const KernelCall& call) {
   return plan.parts > 1 ? size_t(plan.parts * plan.outputs()) * sizeof(double) : 0;
 }
 
-// Thread: V outputs, part blockIdx.y of the dim. `partial` [parts, outputs] or null: then y is written.
+// Lane: V outputs. Warp: every kDown-th term of part blockIdx.y of the dim. `partial` [parts, outputs] or null: then y
+// is written.
 template <Kind kind, class T, int V>
 __global__ void __launch_bounds__(kThreads)
     ReduceColumns(const __grid_constant__ Walk walk, Dim dim, int64_t per_part, T* y, Running<kind, T>* partial,
                   int64_t outputs, int64_t first) {
   using A = Running<kind, T>;
-  uint32_t step = blockIdx.x * kThreads + threadIdx.x;
-  if (step >= walk.steps) return;
-  Place at = walk.At(step);
-  int64_t begin = blockIdx.y * per_part, end = min(begin + per_part, dim.length);
+  __shared__ A shared[kDown][V][kWarp];
+  int lane = int(threadIdx.x) % kWarp, warp = int(threadIdx.x) / kWarp;
+  uint32_t step = blockIdx.x * kWarp + lane;
+  bool live = step < walk.steps;
+  Place at = walk.At(live ? step : 0);
+  int64_t i = blockIdx.y * per_part + warp, end = min((blockIdx.y + 1) * per_part, dim.length);
   const T* x = static_cast<const T*>(dim.x) + at.of[1];
   A total[V];
 #pragma unroll
   for (int v = 0; v < V; v++) total[v] = Identity<kind, A>();
-#pragma unroll 4
-  for (int64_t i = begin; i < end; i++) {
+  for (; i + (kAtOnce - 1) * kDown < end; i += kAtOnce * kDown) {
+    Pack<T, V> packs[kAtOnce];  // [kAtOnce, V]
+#pragma unroll
+    for (int n = 0; n < kAtOnce; n++) packs[n] = *reinterpret_cast<const Pack<T, V>*>(x + (i + n * kDown) * dim.step);
+#pragma unroll
+    for (int v = 0; v < V; v++) {
+      const T terms[kAtOnce] = {packs[0].v[v], packs[1].v[v], packs[2].v[v], packs[3].v[v]};
+      total[v] = Join<kind>()(total[v], JoinOf<kind>(terms));
+    }
+  }
+  for (; i < end; i += kDown) {
     auto pack = *reinterpret_cast<const Pack<T, V>*>(x + i * dim.step);  // [V]
 #pragma unroll
     for (int v = 0; v < V; v++) total[v] = Join<kind>()(total[v], Term<kind>(pack.v[v]));
   }
-  if (partial) {
 #pragma unroll
-    for (int v = 0; v < V; v++) partial[blockIdx.y * outputs + first + int64_t(step) * V + v] = total[v];
-  } else {
-    Pack<T, V> result;  // [V]
-#pragma unroll
-    for (int v = 0; v < V; v++) result.v[v] = Result<T>(total[v]);
-    *reinterpret_cast<Pack<T, V>*>(y + at.of[0]) = result;
+  for (int v = 0; v < V; v++) shared[warp][v][lane] = total[v];
+  __syncthreads();
+  if (!live) return;
+  for (int v = warp; v < V; v += kDown) {
+    A all = shared[0][v][lane];
+    for (int w = 1; w < kDown; w++) all = Join<kind>()(all, shared[w][v][lane]);
+    if (partial)
+      partial[blockIdx.y * outputs + first + int64_t(step) * V + v] = all;
+    else
+      y[at.of[0] + v] = Result<T>(all);
   }
 }
 
+// A block takes 32 outputs, each of its warps every 32nd part.
 template <Kind kind, class T>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kWarp* kWarp)
     JoinParts(const __grid_constant__ Walk walk, const Running<kind, T>* partial, int64_t parts, int64_t outputs,
               int64_t first, T* y) {
-  uint32_t step = blockIdx.x * kThreads + threadIdx.x;
-  if (step >= walk.steps) return;
-  Running<kind, T> total = Identity<kind, Running<kind, T>>();
-  for (int64_t p = 0; p < parts; p++) total = Join<kind>()(total, partial[p * outputs + first + step]);
+  using A = Running<kind, T>;
+  __shared__ A shared[kWarp][kWarp];
+  uint32_t lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp, step = blockIdx.x * kWarp + lane;
+  A total = Identity<kind, A>();
+  if (step < walk.steps)
+    for (int64_t p = warp; p < parts; p += kWarp) total = Join<kind>()(total, partial[p * outputs + first + step]);
+  shared[warp][lane] = total;
+  __syncthreads();
+  if (warp > 0 || step >= walk.steps) return;
+  for (int w = 1; w < kWarp; w++) total = Join<kind>()(total, shared[w][lane]);
   y[walk.At(step).of[0]] = Result<T>(total);
 }
 
-// `threads` of them take one output; 32: a warp, and the block several outputs.
-template <Kind kind, class T, int threads>
+// `threads` of them take one output, V terms at a time; 32: a warp, and the block several outputs.
+template <Kind kind, class T, int threads, int V>
 __global__ void __launch_bounds__(kThreads) ReduceRows(const __grid_constant__ Walk walk, Dim dim, T* y) {
   using A = Running<kind, T>;
   __shared__ A shared[kThreads / kWarp];
@@ -104,8 +130,10 @@ __global__ void __launch_bounds__(kThreads) ReduceRows(const __grid_constant__ W
   const T* x = static_cast<const T*>(dim.x) + at.of[1];
   A total = Identity<kind, A>();
 #pragma unroll 4
-  for (int64_t i = threadIdx.x % threads; i < dim.length; i += threads)
-    total = Join<kind>()(total, Term<kind>(x[i * dim.step]));
+  for (int64_t i = threadIdx.x % threads; i < dim.length / V; i += threads) {
+    auto pack = *reinterpret_cast<const Pack<T, V>*>(x + i * (V == 1 ? dim.step : V));  // [V]
+    total = Join<kind>()(total, JoinOf<kind>(pack.v));
+  }
   total = threads == kWarp ? WarpReduce(total, Join<kind>()) : BlockReduce(total, Join<kind>(), shared);
   if (threadIdx.x % threads == 0) y[at.of[0]] = Result<T>(total);
 }
@@ -125,7 +153,7 @@ void LaunchColumns(const KernelCall& call, const ReducePlan& plan, Nest vectors)
   cudaStream_t stream = DeviceOf(call).stream();
   int64_t per_part = CeilDiv(plan.dim.length, plan.parts), first = 0;
   ForEachWalk(vectors, {}, [&](const Walk& walk) {
-    dim3 grid(Blocks(walk.steps, kThreads), unsigned(plan.parts));
+    dim3 grid(Blocks(walk.steps, kWarp), unsigned(plan.parts));
     ReduceColumns<kind, T, V>
         <<<grid, kThreads, 0, stream>>>(walk, plan.dim, per_part, call.out[0].as<T>(), partial, plan.outputs(), first);
     WEFT_CUDA_LAUNCHED("reduce columns");
@@ -134,10 +162,31 @@ void LaunchColumns(const KernelCall& call, const ReducePlan& plan, Nest vectors)
   if (!partial) return;
   first = 0;
   ForEachWalk(plan.kept, {}, [&](const Walk& walk) {
-    JoinParts<kind, T><<<Blocks(walk.steps, kThreads), kThreads, 0, stream>>>(walk, partial, plan.parts, plan.outputs(),
-                                                                              first, call.out[0].as<T>());
+    JoinParts<kind, T><<<Blocks(walk.steps, kWarp), kWarp * kWarp, 0, stream>>>(
+        walk, partial, plan.parts, plan.outputs(), first, call.out[0].as<T>());
     WEFT_CUDA_LAUNCHED("reduce parts");
     first += walk.steps;
+  });
+}
+
+// Does every row of the input consist of whole vectors?
+bool RowsAligned(const ReducePlan& plan, int64_t v) {
+  if (plan.dim.step != 1 || plan.dim.length % v || !Aligned16(plan.dim.x)) return false;
+  for (int d = 0; d < plan.kept.rank; d++)
+    if (plan.kept.strides[size_t(d)][1] % v) return false;
+  return true;
+}
+
+template <Kind kind, class T, int V>
+void LaunchRows(const KernelCall& call, const ReducePlan& plan) {
+  T* y = call.out[0].as<T>();
+  ForEachWalk(plan.kept, {}, [&](const Walk& walk) {
+    cudaStream_t stream = DeviceOf(call).stream();
+    if (plan.dim.length / V >= kLongRow)
+      ReduceRows<kind, T, kThreads, V><<<walk.steps, kThreads, 0, stream>>>(walk, plan.dim, y);
+    else
+      ReduceRows<kind, T, kWarp, V><<<Blocks(walk.steps, kDown), kThreads, 0, stream>>>(walk, plan.dim, y);
+    WEFT_CUDA_LAUNCHED("reduce rows");
   });
 }
 
@@ -151,15 +200,7 @@ void ReduceAs(const KernelCall& call) {
     return vectors ? LaunchColumns<kind, T, V>(call, plan, plan.kept)
                    : LaunchColumns<kind, T, 1>(call, plan, plan.kept);
   }
-  bool block = plan.dim.length >= kLongRow;
-  ForEachWalk(plan.kept, {}, [&](const Walk& walk) {
-    cudaStream_t stream = DeviceOf(call).stream();
-    if (block)
-      ReduceRows<kind, T, kThreads><<<walk.steps, kThreads, 0, stream>>>(walk, plan.dim, y);
-    else
-      ReduceRows<kind, T, kWarp><<<Blocks(walk.steps, kThreads / kWarp), kThreads, 0, stream>>>(walk, plan.dim, y);
-    WEFT_CUDA_LAUNCHED("reduce rows");
-  });
+  RowsAligned(plan, kPack<T>) ? LaunchRows<kind, T, kPack<T>>(call, plan) : LaunchRows<kind, T, 1>(call, plan);
 }
 
 template <Kind kind>

@@ -1,5 +1,7 @@
 // The folds of reductions: neutral element, joining, and the type of the running value. Sums and products of floats run
-// in f64, as on the CPU: only the last rounding shows, however terms are spread over threads and ranks.
+// in f64, as on the CPU: only the last rounding shows, however terms are spread over threads and ranks. But a few
+// neighbours of 16 bits are summed in f32 first: its 24 bits hold such sums, and a change of type costs as much as 8
+// sums.
 #pragma once
 #include <cfloat>
 #include <climits>
@@ -48,6 +50,21 @@ struct Join {
 template <Kind kind, class T>
 __device__ __forceinline__ Running<kind, T> Term(T value) {
   return Running<kind, T>(FoldOf<T>(Widen(value)));
+}
+// Joins a few terms, which reach the running value as one.
+template <Kind kind, class T, int N>
+__device__ __forceinline__ Running<kind, T> JoinOf(const T (&values)[N]) {
+  if constexpr (kind == Kind::kSum && (std::is_same_v<T, BF16> || std::is_same_v<T, F16>)) {
+    float sum = Widen(values[0]);
+#pragma unroll
+    for (int n = 1; n < N; n++) sum += Widen(values[n]);
+    return sum;
+  } else {
+    Running<kind, T> total = Term<kind>(values[0]);
+#pragma unroll
+    for (int n = 1; n < N; n++) total = Join<kind>()(total, Term<kind>(values[n]));
+    return total;
+  }
 }
 // Rounds to the compute type first, as the CPU does.
 template <class T, class A>

@@ -18,6 +18,20 @@ struct TransposeArgs {
   FastDivide column_tiles, row_tiles;  // division by their numbers
   uint32_t num_column_tiles, num_row_tiles;
   Walk outer;  // operand 0: y, 1: x
+
+  // A block's part: where it begins, and what of it there is.
+  struct Tile {
+    Bits* y;
+    const Bits* x;
+    int rows, columns;
+  };
+  __device__ __forceinline__ Tile TileAt(uint32_t block) const {
+    constexpr int64_t n = kTransposeTile;
+    uint32_t strip = column_tiles(block), step = row_tiles(strip);
+    int64_t j = (block - strip * num_column_tiles) * n, i = (strip - step * num_row_tiles) * n;
+    Place at = outer.At(step);
+    return {y + at.of[0] + i * sy + j, x + at.of[1] + j * sx + i, int(min(n, rows - i)), int(min(n, columns - j))};
+  }
 };
 
 template <class Bits>
@@ -27,13 +41,7 @@ __global__ void __launch_bounds__(kTransposeLanes* kTransposeRows)
   // One bank of padding: a column of the tile then lies in different banks.
   constexpr int kPadded = n + (sizeof(Bits) < 4 ? 4 / int(sizeof(Bits)) : 1);
   __shared__ Bits tile[n][kPadded];  // [columns, rows]
-  uint32_t strip = args.column_tiles(blockIdx.x), step = args.row_tiles(strip);
-  int64_t j0 = int64_t(blockIdx.x - strip * args.num_column_tiles) * n;
-  int64_t i0 = int64_t(strip - step * args.num_row_tiles) * n;
-  Place at = args.outer.At(step);
-  const Bits* x = args.x + at.of[1] + j0 * args.sx + i0;
-  Bits* y = args.y + at.of[0] + i0 * args.sy + j0;
-  int rows = int(min(int64_t(n), args.rows - i0)), columns = int(min(int64_t(n), args.columns - j0));
+  auto [y, x, rows, columns] = args.TileAt(blockIdx.x);
   int lane = int(threadIdx.x) % kTransposeLanes, first = int(threadIdx.x) / kTransposeLanes;
   constexpr int kSteps = n / kTransposeRows, kHalves = n / kTransposeLanes;
   Bits held[kSteps][kHalves] = {};  // all loads are under way before the first is stored
@@ -56,6 +64,46 @@ __global__ void __launch_bounds__(kTransposeLanes* kTransposeRows)
       int i = first + s * kTransposeRows, j = lane + h * kTransposeLanes;
       if (j < columns && i < rows) y[i * args.sy + j] = tile[j][i];
     }
+}
+
+// The same for elements of 16 bits that move two at a time: words along i are read at two neighbouring j and regrouped
+// into words along j.
+__global__ void __launch_bounds__(kTransposeLanes* kTransposeRows)
+    TransposePairs(const __grid_constant__ TransposeArgs<uint16_t> args) {
+  constexpr int n = kTransposeTile / 2, kSteps = n / kTransposeRows;
+  static_assert(n == kTransposeLanes);
+  __shared__ uint32_t tile[2][n][n + 1];  // [i % 2, i / 2, j / 2]
+  auto [y, x, rows, columns] = args.TileAt(blockIdx.x);
+  int lane = int(threadIdx.x) % kTransposeLanes, first = int(threadIdx.x) / kTransposeLanes;
+  uint32_t held[kSteps][2] = {};  // [j / 2, j % 2]
+#pragma unroll
+  for (int s = 0; s < kSteps; s++)
+#pragma unroll
+    for (int odd = 0; odd < 2; odd++) {
+      int j = 2 * (first + s * kTransposeRows) + odd, i = 2 * lane;
+      if (j < columns && i < rows) held[s][odd] = *reinterpret_cast<const uint32_t*>(x + j * args.sx + i);
+    }
+#pragma unroll
+  for (int s = 0; s < kSteps; s++) {
+    tile[0][lane][first + s * kTransposeRows] = __byte_perm(held[s][0], held[s][1], 0x5410);
+    tile[1][lane][first + s * kTransposeRows] = __byte_perm(held[s][0], held[s][1], 0x7632);
+  }
+  __syncthreads();
+#pragma unroll
+  for (int s = 0; s < kSteps; s++)
+#pragma unroll
+    for (int odd = 0; odd < 2; odd++) {
+      int half = first + s * kTransposeRows, i = 2 * half + odd, j = 2 * lane;
+      if (j < columns && i < rows) *reinterpret_cast<uint32_t*>(y + i * args.sy + j) = tile[odd][half][lane];
+    }
+}
+
+// Do all words of two elements lie within rows and columns, at addresses for words?
+inline bool InPairs(const TransposeArgs<uint16_t>& args, const Nest& outer) {
+  int64_t odd = args.sy | args.sx | args.rows | args.columns;
+  for (int d = 0; d < outer.rank; d++) odd |= outer.strides[size_t(d)][0] | outer.strides[size_t(d)][1];
+  auto address = reinterpret_cast<uintptr_t>(args.x) | reinterpret_cast<uintptr_t>(args.y);
+  return odd % 2 == 0 && address % sizeof(uint32_t) == 0;
 }
 
 // The loop, other than the innermost, along which the source (operand 1) is contiguous while the target (0) is along
@@ -81,11 +129,14 @@ void CopyTransposed(const KernelCall& call, const Nest& nest, int row, Bits* y, 
   args.num_row_tiles = uint32_t(CeilDiv(args.rows, kTransposeTile));
   args.column_tiles = FastDivide(args.num_column_tiles);
   args.row_tiles = FastDivide(args.num_row_tiles);
+  auto* kernel = &TransposeKernel<Bits>;
+  if constexpr (sizeof(Bits) == 2)
+    if (InPairs(args, outer)) kernel = &TransposePairs;
   // At least 64 elements a tile: more than 2^31 tiles do not fit a device.
   ForEachWalk(outer, {}, [&](const Walk& walk) {
     args.outer = walk;
     unsigned blocks = walk.steps * args.num_row_tiles * args.num_column_tiles;
-    TransposeKernel<<<blocks, kTransposeLanes * kTransposeRows, 0, DeviceOf(call).stream()>>>(args);
+    kernel<<<blocks, kTransposeLanes * kTransposeRows, 0, DeviceOf(call).stream()>>>(args);
     WEFT_CUDA_LAUNCHED("transpose");
   });
 }

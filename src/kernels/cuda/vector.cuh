@@ -44,6 +44,15 @@ struct Vector {
     return to;
   }
 
+  // That of lane ^ mask; all lanes of the warp call it.
+  __device__ __forceinline__ Vector FromLane(int mask) const {
+    static_assert(kWords);
+    Vector from;
+#pragma unroll
+    for (int w = 0; w < 4; w++) from.bits.of[w] = __shfl_xor_sync(~0u, bits.of[w], mask);
+    return from;
+  }
+
   // The compiler forgets what it knows of the elements: it keeps them packed over a barrier rather than widened.
   __device__ __forceinline__ void KeepPacked() {
     if constexpr (kWords && sizeof(T) == 2) {
