@@ -1,0 +1,103 @@
+#include "parallel/checkpoint/durable.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <utility>
+
+#include "fmt/format.h"
+#include "parallel/checkpoint/fault.h"
+
+namespace weft {
+namespace {
+
+namespace fs = std::filesystem;
+
+absl::Status Failed(const std::string& path, const char* what, int error) {
+  return absl::UnavailableError(fmt::format("{}: cannot be {} ({})", path, what, std::strerror(error)));
+}
+
+// What a call gave, or the fault in its place: 0 or an error.
+template <class Call>
+int Result(const char* point, Call call) {
+  if (int fault = FaultAt(point)) return fault;
+  return call() < 0 ? errno : 0;
+}
+
+}  // namespace
+
+absl::StatusOr<DurableFile> DurableFile::Create(const std::string& path) {
+  int fd = -1;
+  int error =
+      Result("create", [&] { return fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644); });
+  if (error) return Failed(path, "made", error);
+  return DurableFile(path, fd);
+}
+
+DurableFile::DurableFile(DurableFile&& other) noexcept
+    : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)) {}
+
+DurableFile::~DurableFile() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+absl::Status DurableFile::WriteSome(std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    ssize_t written = ::write(fd_, bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return Failed(path_, "written", written < 0 ? errno : ENOSPC);
+    bytes = bytes.subspan(size_t(written));
+  }
+  return absl::OkStatus();
+}
+
+// A fault finds half of the bytes written.
+absl::Status DurableFile::Write(std::span<const std::byte> bytes) {
+  size_t half = bytes.size() / 2;
+  if (absl::Status s = WriteSome(bytes.first(half)); !s.ok()) return s;
+  if (int fault = FaultAt("write")) return Failed(path_, "written", fault);
+  return WriteSome(bytes.subspan(half));
+}
+
+absl::Status DurableFile::Close() {
+  int error = Result("fsync", [&] { return ::fsync(fd_); });
+  bool closed = ::close(std::exchange(fd_, -1)) == 0;  // network file systems say here what did not fit
+  if (!error && !closed) error = errno;
+  return error ? Failed(path_, "brought to the disk", error) : absl::OkStatus();
+}
+
+absl::Status MakeFolders(const std::string& path) {
+  if (int fault = FaultAt("mkdir")) return Failed(path, "made", fault);
+  std::error_code error;
+  fs::create_directories(path, error);
+  return error ? Failed(path, "made", error.value()) : absl::OkStatus();
+}
+
+absl::Status RemoveAll(const std::string& path) {
+  if (int fault = FaultAt("remove")) return Failed(path, "removed", fault);
+  std::error_code error;
+  fs::remove_all(path, error);
+  return error ? Failed(path, "removed", error.value()) : absl::OkStatus();
+}
+
+absl::Status SyncFolder(const std::string& path) {
+  int fd = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) return Failed(path, "opened", errno);
+  int error = Result("fsync_dir", [&] { return ::fsync(fd); });
+  ::close(fd);
+  return error && error != EINVAL ? Failed(path, "brought to the disk", error) : absl::OkStatus();  // EINVAL: no need
+}
+
+absl::Status PutInPlace(const std::string& from, const std::string& to) {
+  int error = Result("rename", [&] { return ::rename(from.c_str(), to.c_str()); });
+  if (error == ENOTEMPTY || error == EEXIST)
+    error = ::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE) < 0 ? errno : 0;
+  return error ? Failed(from, fmt::format("renamed to {}", to).c_str(), error) : absl::OkStatus();
+}
+
+}  // namespace weft

@@ -1,0 +1,45 @@
+// Files and folders that are there after a power cut: what is written is on the disk before its name is.
+//
+// Errors name the path and the system's reason. Each step is a fault point (fault.h): mkdir, create, write, fsync,
+// rename, fsync_dir, remove.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace weft {
+
+// A new file, written from its beginning to its end.
+class DurableFile {
+ public:
+  static absl::StatusOr<DurableFile> Create(const std::string& path);
+  ~DurableFile();
+  DurableFile(DurableFile&& other) noexcept;
+  DurableFile& operator=(DurableFile&&) = delete;
+
+  absl::Status Write(std::span<const std::byte> bytes);
+  absl::Status Write(std::string_view text) { return Write(std::as_bytes(std::span(text.data(), text.size()))); }
+  // Waits until all of it is on the disk.
+  absl::Status Close();
+
+ private:
+  DurableFile(std::string path, int fd) : path_(std::move(path)), fd_(fd) {}
+  absl::Status WriteSome(std::span<const std::byte> bytes);
+
+  std::string path_;
+  int fd_;
+};
+
+absl::Status MakeFolders(const std::string& path);
+absl::Status RemoveAll(const std::string& path);
+// Waits until the names in a folder are on the disk.
+absl::Status SyncFolder(const std::string& path);
+// Gives a folder its name in one step. One that has the name already takes the old one in exchange.
+absl::Status PutInPlace(const std::string& from, const std::string& to);
+
+}  // namespace weft
