@@ -1,0 +1,68 @@
+#include "parallel/checkpoint/folder.h"
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <functional>
+#include <string_view>
+
+#include "fmt/format.h"
+#include "parallel/checkpoint/durable.h"
+
+namespace weft {
+namespace {
+
+namespace fs = std::filesystem;
+constexpr std::string_view kPrefix = "step-", kUnfinished = ".tmp-";
+
+std::vector<std::string> NamesIn(const std::string& dir) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (fs::directory_iterator it(dir, error), end; !error && it != end; it.increment(error))
+    names.push_back(it->path().filename().string());
+  return names;
+}
+
+}  // namespace
+
+std::string StepFolder(const std::string& dir, int64_t step) {
+  return (fs::path(dir) / fmt::format("{}{:06}", kPrefix, step)).string();
+}
+
+std::string UnfinishedFolder(const std::string& dir, int64_t step) {
+  return (fs::path(dir) / fmt::format("{}{}{}", kUnfinished, kPrefix, step)).string();
+}
+
+std::vector<int64_t> StepsIn(const std::string& dir) {
+  std::vector<int64_t> steps;
+  for (const std::string& name : NamesIn(dir)) {
+    if (!name.starts_with(kPrefix)) continue;
+    int64_t step = 0;
+    auto [end, error] = std::from_chars(name.data() + kPrefix.size(), name.data() + name.size(), step);
+    bool ours = error == std::errc() && step >= 0 && StepFolder(dir, step) == (fs::path(dir) / name).string();
+    if (ours) steps.push_back(step);
+  }
+  std::sort(steps.begin(), steps.end(), std::greater());
+  return steps;
+}
+
+absl::Status RemoveUnfinished(const std::string& dir) {
+  for (const std::string& name : NamesIn(dir))
+    if (name.starts_with(std::string(kUnfinished) + std::string(kPrefix)))
+      if (absl::Status s = RemoveAll((fs::path(dir) / name).string()); !s.ok()) return s;
+  return absl::OkStatus();
+}
+
+absl::Status KeepNewest(const std::string& dir, int64_t newest, int64_t keep) {
+  if (keep == 0) return absl::OkStatus();
+  std::vector<int64_t> steps = StepsIn(dir);
+  std::erase_if(steps, [&](int64_t step) { return step > newest; });  // of another run: not this one's to remove
+  for (size_t i = size_t(keep); i < steps.size(); i++) {
+    std::string leaving = UnfinishedFolder(dir, steps[i]);  // out of sight first: a half of one is none
+    if (absl::Status s = PutInPlace(StepFolder(dir, steps[i]), leaving); !s.ok()) return s;
+    if (absl::Status s = RemoveAll(leaving); !s.ok()) return s;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace weft

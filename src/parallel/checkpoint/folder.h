@@ -1,0 +1,20 @@
+// The folder that holds the checkpoints of a run: step-000100 and so on. What begins with .tmp- is on its way in or
+// out, and nobody's.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+
+namespace weft {
+
+std::string StepFolder(const std::string& dir, int64_t step);
+std::string UnfinishedFolder(const std::string& dir, int64_t step);
+// The steps of the checkpoints in `dir`, newest first; empty where there is no such folder.
+std::vector<int64_t> StepsIn(const std::string& dir);
+// Removes what writers that were killed have left.
+absl::Status RemoveUnfinished(const std::string& dir);
+// Removes all but the newest `keep` up to `newest`, which is one of them; 0 keeps all.
+absl::Status KeepNewest(const std::string& dir, int64_t newest, int64_t keep);
+
+}  // namespace weft

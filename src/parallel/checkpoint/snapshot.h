@@ -1,0 +1,25 @@
+// Snapshot: the boxes that a rank owns, as they were at the end of a step. The step may go on while they are written.
+#pragma once
+#include "absl/status/statusor.h"
+#include "parallel/checkpoint/shard_plan.h"
+
+namespace weft {
+
+class Snapshot {
+ public:
+  // The state outlives the snapshot; its memory is allocated here, once.
+  explicit Snapshot(State& state, int rank);
+  // Copies the boxes to the host; done on return.
+  void Take();
+  // Writes them as one file of `folder`, on the disk on return: the checksums, as ShardPlan orders them. Reads the copy
+  // alone, so that it may run while the state changes.
+  absl::StatusOr<std::vector<uint32_t>> Write(const std::string& folder) const;
+
+ private:
+  State& state_;
+  ShardPlan plan_;
+  std::vector<BufferPtr> chunks_;  // of the boxes' entries, with their padding
+  std::vector<Shape> shapes_;      // of these chunks
+};
+
+}  // namespace weft
