@@ -1,0 +1,21 @@
+// Which checkpoint a run goes on from: what checkpoint.resume says, checked by all ranks together, a share each.
+#pragma once
+#include <optional>
+
+#include "dist/process_group.h"
+#include "parallel/checkpoint/checkpoint.h"
+#include "parallel/nn/transformer.h"
+#include "parallel/train/config.h"
+
+namespace weft {
+
+struct Resumed {
+  std::optional<Checkpoint> checkpoint;  // none: the run starts afresh
+  std::vector<std::string> notes;        // for people: checkpoints that are broken, and what follows
+};
+
+// Called by all ranks alike, with one answer on all. auto takes the newest checkpoint of checkpoint.dir that is whole.
+// kInvalidArgument, with the place of the key: there is none such, or it is of another model.
+absl::StatusOr<Resumed> FindResumed(const Config& config, ProcessGroup& world);
+
+}  // namespace weft

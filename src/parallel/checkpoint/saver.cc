@@ -1,0 +1,131 @@
+#include "parallel/checkpoint/saver.h"
+
+#include <unistd.h>
+
+#include <cstring>
+#include <filesystem>
+
+#include "fmt/format.h"
+#include "parallel/checkpoint/crc32c.h"
+#include "parallel/checkpoint/durable.h"
+#include "parallel/checkpoint/folder.h"
+#include "parallel/checkpoint/gather.h"
+
+namespace weft {
+namespace {
+
+std::string PathIn(const std::string& folder, const char* name) {
+  return (std::filesystem::path(folder) / name).string();
+}
+
+absl::Status WriteFile(const std::string& path, std::string_view text) {
+  absl::StatusOr<DurableFile> file = DurableFile::Create(path);
+  if (!file.ok()) return file.status();
+  if (absl::Status s = file->Write(text); !s.ok()) return s;
+  return file->Close();
+}
+
+std::string BytesOf(const std::vector<uint32_t>& words) {
+  return {reinterpret_cast<const char*>(words.data()), words.size() * sizeof words[0]};
+}
+std::vector<uint32_t> WordsOf(const std::string& bytes) {
+  std::vector<uint32_t> words(bytes.size() / sizeof(uint32_t));
+  if (!words.empty()) std::memcpy(words.data(), bytes.data(), bytes.size());
+  return words;
+}
+
+}  // namespace
+
+CheckpointSaver::CheckpointSaver(State& state, ProcessGroup& world, Options options)
+    : state_(state), world_(world), options_(std::move(options)), snapshot_(state, world.rank()) {}
+
+CheckpointSaver::~CheckpointSaver() {
+  if (thread_.joinable()) thread_.join();
+}
+
+absl::Status CheckpointSaver::Start(const SavedPosition& position) {
+  absl::Status before = Wait();
+  snapshot_.Take();
+  step_ = position.step;
+  if (before.ok()) {
+    thread_ = std::thread([this, position] { Run(position); });
+    return before;
+  }
+  Run(position);
+  bool saved = Wait().ok();
+  return absl::AbortedError(fmt::format(
+      "{}\n{}", std::string(before.message()),
+      saved ? fmt::format("the state of step {} could be saved: {}; go on from there with checkpoint.resume=auto when "
+                          "the reason is gone",
+                          position.step, StepFolder(options_.dir, position.step))
+            : fmt::format("nor could step {} be saved", position.step)));
+}
+
+absl::Status CheckpointSaver::Wait() {
+  if (thread_.joinable()) thread_.join();
+  if (thrown_) std::rethrow_exception(std::exchange(thrown_, nullptr));
+  return std::exchange(status_, absl::OkStatus());
+}
+
+void CheckpointSaver::Run(const SavedPosition& position) {
+  try {
+    status_ = Save(position);
+  } catch (...) {
+    thrown_ = std::current_exception();
+    return;
+  }
+  if (status_.ok()) {
+    if (Leads()) fmt::print("checkpoint: {}\n", StepFolder(options_.dir, position.step));
+  } else {
+    status_ = absl::AbortedError(fmt::format("weft: the checkpoint of step {} cannot be saved: {}", position.step,
+                                             std::string(status_.message())));
+    if (Leads()) fmt::print(stderr, "{}; the run ends when the next one is due\n", std::string(status_.message()));
+  }
+  if (Leads()) std::fflush(stdout);
+}
+
+// Each phase ends on all ranks alike: nobody waits for one that has failed.
+absl::Status CheckpointSaver::Save(const SavedPosition& position) {
+  std::string folder = UnfinishedFolder(options_.dir, position.step);
+  if (absl::Status s = FirstFault(world_, Prepare(position)); !s.ok()) return s;
+  absl::StatusOr<std::vector<uint32_t>> crcs = snapshot_.Write(folder);
+  absl::Status written = FirstFault(world_, crcs.status());
+  if (written.ok()) {
+    std::vector<std::string> all = GatherBytes(world_, BytesOf(*crcs));
+    written = FirstFault(world_, Commit(position, all));
+  }
+  if (!written.ok() && Leads()) RemoveAll(folder).IgnoreError();  // what it takes up may be what is missing
+  return written;
+}
+
+absl::Status CheckpointSaver::Prepare(const SavedPosition& position) {
+  if (!Leads()) return absl::OkStatus();
+  if (!prepared_)
+    if (absl::Status s = RemoveUnfinished(options_.dir); !s.ok()) return s;
+  prepared_ = true;
+  std::string folder = UnfinishedFolder(options_.dir, position.step);
+  if (absl::Status s = RemoveAll(folder); !s.ok()) return s;
+  return MakeFolders(folder);
+}
+
+absl::Status CheckpointSaver::Commit(const SavedPosition& position, const std::vector<std::string>& all) {
+  if (!Leads()) return absl::OkStatus();
+  std::string folder = UnfinishedFolder(options_.dir, position.step);
+  std::vector<std::vector<uint32_t>> crcs;
+  for (const std::string& bytes : all) crcs.push_back(WordsOf(bytes));
+  Manifest manifest = ManifestOf(state_, crcs);
+  manifest.step = position.step;
+  manifest.seed = position.seed;
+  manifest.sequences = position.sequences;
+  uint64_t size = options_.config.size();
+  manifest.files.push_back({kConfigFile, size, size, Crc32c(options_.config)});
+  if (absl::Status s = WriteFile(PathIn(folder, kConfigFile), options_.config); !s.ok()) return s;
+  if (absl::Status s = WriteFile(PathIn(folder, kManifestFile), ToText(manifest)); !s.ok()) return s;
+  if (absl::Status s = SyncFolder(folder); !s.ok()) return s;
+  if (absl::Status s = PutInPlace(folder, StepFolder(options_.dir, position.step)); !s.ok()) return s;
+  if (absl::Status s = SyncFolder(options_.dir); !s.ok()) return s;
+  if (absl::Status s = RemoveAll(folder); !s.ok()) return s;  // the one that had this name
+  return KeepNewest(options_.dir, position.step, options_.keep);
+}
+
+}  // namespace weft

@@ -1,0 +1,59 @@
+// CheckpointSaver: saves the state beside the training. Start copies it to the host; a thread writes it, agrees with
+// the other ranks that all have written, and lets rank 0 give the folder its name.
+//
+//   CheckpointSaver saver(state, mesh.World(), {.dir = "checkpoints", .keep = 2, .config = ToYaml(config)});
+//   status = saver.Start({.step = 100});      // on all ranks alike
+//   status = saver.Wait();
+//
+// Between Start and Wait the group is the thread's.
+#pragma once
+#include <string>
+#include <thread>
+
+#include "absl/status/status.h"
+#include "dist/process_group.h"
+#include "parallel/checkpoint/snapshot.h"
+
+namespace weft {
+
+struct SavedPosition {
+  int64_t step = 0, seed = 0;
+  int64_t sequences = 0;  // of the data, in all steps so far
+};
+
+class CheckpointSaver {
+ public:
+  struct Options {
+    std::string dir;
+    int64_t keep = 0;    // 0: all
+    std::string config;  // as YAML
+  };
+  // State and group outlive the saver.
+  CheckpointSaver(State& state, ProcessGroup& world, Options options);
+  ~CheckpointSaver();
+
+  // Waits for the save before. Where that failed it tries once more, with the state of now, and its failure is the
+  // answer nevertheless: a run whose checkpoints fail is to end. The same on all ranks.
+  absl::Status Start(const SavedPosition& position);
+  // The end of the save that was started; throws what a collective threw.
+  absl::Status Wait();
+
+ private:
+  void Run(const SavedPosition& position);
+  absl::Status Save(const SavedPosition& position);
+  absl::Status Prepare(const SavedPosition& position);
+  absl::Status Commit(const SavedPosition& position, const std::vector<std::string>& crcs);
+  bool Leads() const { return world_.rank() == 0; }
+
+  State& state_;
+  ProcessGroup& world_;
+  Options options_;
+  Snapshot snapshot_;
+  bool prepared_ = false;  // what killed runs have left is gone
+  std::thread thread_;
+  absl::Status status_;
+  std::exception_ptr thrown_;
+  int64_t step_ = 0;
+};
+
+}  // namespace weft
