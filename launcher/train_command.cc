@@ -111,6 +111,7 @@ int Train(Bootstrap& bootstrap, const Words& words) {
   mesh.set_timeout(std::chrono::milliseconds(int64_t(config.dist.timeout_s * 1000)));
   absl::Status status = Trainer(config, data, context, mesh, *device).Run();
   if (status.ok()) return 0;
+  if (absl::IsInvalidArgument(status)) return AllOk(bootstrap, status) ? 0 : 2;
   if (absl::IsAborted(status) || absl::IsResourceExhausted(status)) return AllOk(bootstrap, status) ? 0 : 1;
   Fail(std::string(status.message()));  // of this rank alone: it ends the others
 }

@@ -185,10 +185,10 @@ std::vector<BadCase> BadMeanings() {
       {"overwrites", b, {"log.jsonl=./a.yaml"}, "command line: log.jsonl", "would overwrite the config a.yaml"},
 
       {"not built", b, {"numerics=invariant"}, "command line: numerics", "invariant is not built yet; use default"},
-      {"not built", b + "checkpoint: {every: 5}\n", {}, "a.yaml:4:14: checkpoint.every",
-       "5 is not built yet; set it to 0"},
-      {"not built", b, {"checkpoint.resume=auto"}, "command line: checkpoint.resume",
-       "auto is not built yet; use never"},
+      {"keys disagree", b + "checkpoint: {every: 5}\n", {}, "a.yaml:4:14: checkpoint.every",
+       "needs checkpoint.dir, got none; add checkpoint.dir=checkpoints"},
+      {"keys disagree", b, {"checkpoint.resume=auto"}, "command line: checkpoint.resume",
+       "auto needs checkpoint.dir, got none; add checkpoint.dir=checkpoints"},
       {"not built", b, {"data.tokenizer=sentencepiece:m.model"}, "command line: data.tokenizer",
        "not built yet; use bytes"},
 

@@ -103,8 +103,8 @@ struct DistConfig {
 };
 
 struct CheckpointConfig {
-  std::string dir = "checkpoints";
-  int64_t every = 0, keep = 0;  // 0: never written; all are kept
+  std::string dir;              // "": nothing is saved
+  int64_t every = 0, keep = 0;  // 0: after the last step only; all are kept
   std::string resume = "never";
 };
 

@@ -160,6 +160,13 @@ void CheckLog(const Config& config, Faults& faults) {
   if (!config.model.init.empty()) differs("model.init", config.model.init);
 }
 
+void CheckCheckpoint(const Config& config, Faults& faults) {
+  const CheckpointConfig& c = config.checkpoint;
+  const char* add = "needs checkpoint.dir, got none; add checkpoint.dir=checkpoints, say";
+  faults.Check(c.every == 0 || !c.dir.empty(), "checkpoint.every", add);
+  faults.Check(c.resume != "auto" || !c.dir.empty(), "checkpoint.resume", std::string("auto ") + add);
+}
+
 void CheckBuilt(const Config& config, Faults& faults) {
   for (const Field& field : Schema()) {
     bool refused = field.not_built && field.not_built(config);
@@ -188,6 +195,7 @@ std::vector<std::string> CheckConfig(const Config& config) {
   CheckTraining(config, faults);
   CheckSizes(config, faults);
   CheckLog(config, faults);
+  CheckCheckpoint(config, faults);
   CheckBuilt(config, faults);
   return faults.lines_;
 }

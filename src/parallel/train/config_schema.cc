@@ -150,12 +150,11 @@ const std::vector<Field>& Fields() {
       {KEY(dist.timeout_s, "seconds after which a collective that waits ends the job"),
        .bounds = {.low = 0, .high = kBillion, .low_open = true}},
 
-      {KEY(checkpoint.dir, "folder of the checkpoints")},
-      {KEY(checkpoint.every, "steps between checkpoints; 0: none"),
-       .bounds = From(0, kBillion), NOT_BUILT(c.checkpoint.every > 0), .instead = "set it to 0"},
+      {KEY(checkpoint.dir, "folder of the checkpoints; the state after the last step is always saved there"),
+       .default_text = "none: nothing is saved"},
+      {KEY(checkpoint.every, "steps between checkpoints; 0: after the last step only"), .bounds = From(0, kBillion)},
       {KEY(checkpoint.keep, "newest checkpoints kept; 0: all"), .bounds = From(0, kBillion)},
-      {KEY(checkpoint.resume, "never, auto (the newest in dir), or a checkpoint's path"),
-       NOT_BUILT(c.checkpoint.resume != "never"), .instead = "use never"},
+      {KEY(checkpoint.resume, "never, auto (the newest whole one in dir; none: from the beginning), or the folder of one")},
 
       {KEY(log.jsonl, "file that gets one JSON object per step and event; the merged config is saved as FILE.config.yaml"), .per_rank = true, .default_text = "none"},
       {KEY(log.every, "steps between lines on the terminal"), .bounds = From(1, kBillion), .per_rank = true},

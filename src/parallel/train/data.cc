@@ -141,11 +141,11 @@ std::string Dataset::TokenFault(const TokenStream& stream, int64_t i) const {
       file, vocab_, uint32_t(stream[i]), position);
 }
 
-int64_t Dataset::TrainOffset(int64_t step, int64_t row) const {
+int64_t Dataset::TrainOffset(int64_t step, int64_t row, DataPosition from) const {
   int64_t last = train_.size() - context_ - 1;  // the last offset with a target for every token
   if (!shuffle_) {
     int64_t windows = last / context_ + 1;
-    return (step * global_batch_ + row) % windows * context_;
+    return (PositionAfter(step, from).sequences + row) % windows * context_;
   }
   std::array<uint32_t, 4> bits = Philox(offset_key_, uint64_t(step), uint64_t(row));
   return Below(last + 1, uint64_t(bits[0]) << 32 | bits[1]);
@@ -156,7 +156,7 @@ BatchSpan Dataset::RowOf(BatchSpan batch, int64_t row) const {
   return {batch.tokens.subspan(begin, c), batch.targets.subspan(begin, c)};
 }
 
-int64_t Dataset::FillTrain(int64_t step, int64_t first_row, BatchSpan batch) const {
+int64_t Dataset::FillTrain(int64_t step, int64_t first_row, BatchSpan batch, DataPosition from) const {
   int64_t rows = int64_t(batch.tokens.size()) / context_, count = 0;
   for (int64_t r = 0; r < rows; r++) {
     int64_t row = first_row + r;
@@ -165,7 +165,7 @@ int64_t Dataset::FillTrain(int64_t step, int64_t first_row, BatchSpan batch) con
     } else if (synthetic_vocab_ > 0) {
       count += FillSynthetic(step, row, RowOf(batch, r));
     } else {
-      count += FillFrom(train_, TrainOffset(step, row), RowOf(batch, r));
+      count += FillFrom(train_, TrainOffset(step, row, from), RowOf(batch, r));
     }
   }
   return count;

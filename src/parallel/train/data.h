@@ -26,6 +26,11 @@ struct BatchSpan {
   std::span<int32_t> targets;  // the token that follows, or kIgnoredTarget
 };
 
+// Where a run stands in the data: consecutive windows go on there even where the global batch has changed since.
+struct DataPosition {
+  int64_t step = 0, sequences = 0;  // this many, in steps [0, step)
+};
+
 class Dataset {
  public:
   // Reads what config.data names. Errors carry the place of the key that is at fault.
@@ -38,8 +43,13 @@ class Dataset {
 
   // These fill a batch and give the number of its targets that are not ignored; they allocate nothing. They throw Error
   // for a token of a shard that is not below model.vocab.
-  // Rows of the global batch of `step` (from 0), from first_row on. Rows behind the last are all ignored.
-  int64_t FillTrain(int64_t step, int64_t first_row, BatchSpan batch) const;
+  // Rows of the global batch of `step` (from 0, and not before `from`), from first_row on. Rows behind the last are all
+  // ignored.
+  int64_t FillTrain(int64_t step, int64_t first_row, BatchSpan batch, DataPosition from = {}) const;
+  // Where a run that was at `from` is after `step` steps.
+  DataPosition PositionAfter(int64_t step, DataPosition from) const {
+    return {step, from.sequences + (step - from.step) * global_batch_};
+  }
 
   // The validation text is cut into windows of C targets; every token but the first is a target exactly once.
   int64_t eval_windows() const;  // 0 without validation text
@@ -57,7 +67,7 @@ class Dataset {
   // Of a token that is not below vocab().
   std::string TokenFault(const TokenStream& stream, int64_t i) const;
   // Where in the training stream a sequence of C + 1 tokens begins.
-  int64_t TrainOffset(int64_t step, int64_t row) const;
+  int64_t TrainOffset(int64_t step, int64_t row, DataPosition from) const;
   // Both fill one row and give the number of its targets. A stream is padded where it ends.
   int64_t FillSynthetic(int64_t step, int64_t row, BatchSpan out) const;
   int64_t FillFrom(const TokenStream& stream, int64_t begin, BatchSpan out) const;

@@ -66,7 +66,7 @@ void Slots::Commit(const Set& set) {
 void Slots::FillTrain(int64_t step, int micro) {
   const Set& set = Next();
   Write(set, entry::kFirstRow, double(micro * rows_));
-  data_.FillTrain(step - 1, micro * rows_ + offset_, set.mine);
+  data_.FillTrain(step - 1, micro * rows_ + offset_, set.mine, position_);
   Commit(set);
 }
 

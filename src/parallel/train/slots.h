@@ -15,6 +15,8 @@ class Slots {
 
   // How many there are in staging memory.
   static constexpr int NumImages(int micro_steps) { return 2 * micro_steps; }
+  // Where the run began in the data, if not at the beginning.
+  void StartAt(DataPosition position) { position_ = position; }
   // For the fills that follow. Steps count from 1.
   void SetStep(int64_t step, double learning_rate);
   void FillTrain(int64_t step, int micro);
@@ -41,6 +43,7 @@ class Slots {
   BufferPtr target_;  // the slots themselves
   std::vector<Set> sets_;
   size_t next_ = 0;
+  DataPosition position_;
   double step_ = 0, learning_rate_ = 0;
 };
 

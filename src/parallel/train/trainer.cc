@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "core/compile/comm_plan.h"
+#include "parallel/checkpoint/folder.h"
 #include "parallel/train/initial_weights.h"
 #include "parallel/train/memory_check.h"
 #include "parallel/train/schedule.h"
@@ -65,10 +66,14 @@ absl::Status Trainer::Allocate() {
   if (absl::Status s = CheckMemory(need, runtime_.memory(), mesh_.World()); !s.ok()) return s;
   AddEntries(state_, model_, options_, programs_);
   slots_.emplace(state_, data_, options_);
-  SetParameters();
+  if (absl::Status s = SetParameters(); !s.ok()) return s;
+  slots_->StartAt(start_);
   ExecutorKind other = config_.executor == ExecutorMode::kEager ? ExecutorKind::kEager : ExecutorKind::kInterpret;
   runner_ = compiled ? MakeCompiledRunner(state_, *std::move(plans), options_, runtime_)
                      : MakeRunner(other, state_, model_, options_, programs_, runtime_);
+  if (const CheckpointConfig& c = config_.checkpoint; !c.dir.empty())
+    saver_ = std::make_unique<CheckpointSaver>(
+        state_, mesh_.World(), CheckpointSaver::Options{.dir = c.dir, .keep = c.keep, .config = ToYaml(config_)});
   return absl::OkStatus();
 }
 
@@ -84,14 +89,40 @@ void Trainer::CheckSame(uint64_t mine, const char* otherwise) {
   for (size_t r = 0; r < all.size(); r++) WEFT_CHECK(all[r] == all[0], fmt::format("rank {} {}", r, otherwise));
 }
 
-void Trainer::SetParameters() {
+absl::Status Trainer::SetParameters() {
   MemoryUse use("initial values");
-  if (config_.model.init.empty()) return InitParameters(state_, model_, options_, runtime_);
+  if (resumed_.checkpoint) {
+    if (absl::Status s = resumed_.checkpoint->Load(state_); !s.ok()) return s;
+    RefreshCopies(state_, model_, options_, runtime_);
+    return absl::OkStatus();
+  }
+  if (config_.model.init.empty()) {
+    InitParameters(state_, model_, options_, runtime_);
+    return absl::OkStatus();
+  }
   absl::StatusOr<InitialWeights> weights = InitialWeights::Open(config_);
   if (!weights.ok()) Fail(std::string(weights.status().message()));
   CheckSame(weights->Hash(), "has other weights in model.init than rank 0: compare the files with sha256sum");
   weights->Load(state_, model_, options_, runtime_);
   init_summary_ = weights->Summary();
+  return absl::OkStatus();
+}
+
+absl::Status Trainer::Resume() {
+  absl::StatusOr<Resumed> resumed = FindResumed(config_, mesh_.World());
+  if (!resumed.ok()) return resumed.status();
+  resumed_ = *std::move(resumed);
+  if (resumed_.checkpoint) start_ = {resumed_.checkpoint->manifest().step, resumed_.checkpoint->manifest().sequences};
+  progress_ = Progress(config_.train.steps - start_.step);
+  if (!Reports()) return absl::OkStatus();
+  for (const std::string& note : resumed_.notes) fmt::print("{}\n", note);
+  std::vector<int64_t> there = StepsIn(config_.checkpoint.dir);
+  if (!there.empty() && there[0] > start_.step)
+    fmt::print(
+        "note: {} holds checkpoints of steps past {}, where this run starts, up to {}: those of the same steps will "
+        "be replaced, and checkpoint.resume=auto takes the highest step\n",
+        config_.checkpoint.dir, start_.step, there[0]);
+  return absl::OkStatus();
 }
 
 Trainer::EvalResult Trainer::Evaluate() {
@@ -114,7 +145,7 @@ absl::Status Trainer::LogStart() {
     std::error_code ignored;  // Open says it better when the folder could not be made
     std::filesystem::create_directories(std::filesystem::path(config_.log.jsonl).parent_path(), ignored);
   }
-  auto log = JsonLog::Open(config_.log.jsonl);
+  auto log = JsonLog::Open(config_.log.jsonl, /*append=*/resumed_.checkpoint.has_value());
   if (!log.ok()) return log.status();
   log_ = *std::move(log);
   if (absl::Status s = SaveConfig(config_); !s.ok()) return s;
@@ -130,6 +161,7 @@ absl::Status Trainer::LogStart() {
   start.tokens_per_step = config_.train.global_batch * config_.model.context;
   start.train_tokens = data_.train().size();
   start.val_tokens = data_.val().size();
+  if (resumed_.checkpoint) start.resumed_step = start_.step;
   fmt::print(
       "{} parameters, {} on {} rank{} ({}), {} tokens a step, {} tokens to train on, {} to validate; {} nodes, {} "
       "local, "
@@ -138,6 +170,7 @@ absl::Status Trainer::LogStart() {
       Name(runtime_.device), CountText(start.tokens_per_step), CountText(start.train_tokens),
       CountText(start.val_tokens), programs_.global_nodes, programs_.step.graph.nodes.size(),
       double(runner_->arena_bytes()) / (1 << 20));
+  if (resumed_.checkpoint) fmt::print("resumed: {}\n", resumed_.checkpoint->folder());
   if (!init_summary_.empty()) fmt::print("{}\n", init_summary_);
   if (!config_.log.jsonl.empty()) fmt::print("log: {}\n", config_.log.jsonl);
   std::fflush(stdout);
@@ -152,7 +185,7 @@ absl::Status Trainer::LogStep(StepRecord record) {
   record.tokens_per_s = double(config_.train.global_batch * config_.model.context) / record.ms * 1e3;
   record.mfu = mfu_.At(record.tokens_per_s);
   record.peak_bytes = int64_t(runtime_.memory().PeakBytes());
-  bool print = record.step == 1 || record.step == config_.train.steps ||
+  bool print = record.step == start_.step + 1 || record.step == config_.train.steps ||
                (config_.log.every > 0 && record.step % config_.log.every == 0);
   if (print) {
     fmt::print("{}\n", StepLine(record, config_.train.steps, progress_.SecondsLeft()));
@@ -182,6 +215,15 @@ bool Trainer::EvalDue(int64_t step) const {
   return due && data_.eval_windows() > 0;
 }
 
+bool Trainer::SaveDue(int64_t step) const {
+  int64_t every = config_.checkpoint.every;
+  return saver_ && (step == config_.train.steps || (every > 0 && step % every == 0));
+}
+
+absl::Status Trainer::Save(int64_t step) {
+  return saver_->Start({step, config_.train.seed, data_.PositionAfter(step, start_).sequences});
+}
+
 void Trainer::IssueStep(int64_t step) {
   slots_->SetStep(step, LearningRate(config_, step));
   runner_->Issue([&](int micro) { slots_->FillTrain(step, micro); });
@@ -198,21 +240,33 @@ absl::Status Trainer::FinishStep(int64_t step) {
 }
 
 absl::Status Trainer::Run() {
+  if (absl::Status s = Resume(); !s.ok()) return s;
+  if (start_.step >= config_.train.steps) {
+    if (Reports())
+      fmt::print("nothing to do: {} is of step {}, and train.steps is {}\n", resumed_.checkpoint->folder(), start_.step,
+                 config_.train.steps);
+    return absl::OkStatus();
+  }
   if (absl::Status s = Allocate(); !s.ok()) return s;
   Clock::time_point begin = Clock::now();
   if (absl::Status s = LogStart(); !s.ok()) return s;
   // A device that works apart from the host is given the next step before the latest one is waited for.
-  int64_t ahead = runtime_.device == DeviceKind::kCpu ? 0 : StepRunner::kInFlight - 1, finished = 0;
+  int64_t ahead = runtime_.device == DeviceKind::kCpu ? 0 : StepRunner::kInFlight - 1, finished = start_.step;
   last_ = Clock::now();
-  for (int64_t step = 1; step <= config_.train.steps; step++) {
+  for (int64_t step = start_.step + 1; step <= config_.train.steps; step++) {
     IssueStep(step);
-    int64_t until = EvalDue(step) || step == config_.train.steps ? step : step - ahead;
+    bool stop = EvalDue(step) || SaveDue(step) || step == config_.train.steps;
+    int64_t until = stop ? step : step - ahead;
     while (finished < until)
       if (absl::Status s = FinishStep(++finished); !s.ok()) return s;
-    if (!EvalDue(step)) continue;
-    if (absl::Status s = LogEval(step); !s.ok()) return s;
-    last_ = Clock::now();
+    if (SaveDue(step))
+      if (absl::Status s = Save(step); !s.ok()) return s;
+    if (EvalDue(step))
+      if (absl::Status s = LogEval(step); !s.ok()) return s;
+    if (stop) last_ = Clock::now();
   }
+  if (saver_)
+    if (absl::Status s = saver_->Wait(); !s.ok()) return s;
   if (!Reports()) return absl::OkStatus();
   EndRecord end{
       .step = config_.train.steps, .seconds = MsSince(begin) / 1e3, .loss = last_loss_, .val_loss = last_val_loss_};

@@ -4,6 +4,8 @@
 
 #include "absl/status/status.h"
 #include "dist/mesh.h"
+#include "parallel/checkpoint/resume.h"
+#include "parallel/checkpoint/saver.h"
 #include "parallel/train/data.h"
 #include "parallel/train/metrics.h"
 #include "parallel/train/mfu.h"
@@ -21,8 +23,10 @@ class Trainer {
           DeviceKind device = DeviceKind::kCpu);
   ~Trainer();
 
-  // Trains all steps, evaluates, logs. kResourceExhausted, on all ranks alike: there is too little memory, and nothing
-  // was allocated. kAborted, on all ranks alike: a loss or norm is not finite, and what follows would be worthless.
+  // Trains all steps, or those that a checkpoint has before it; evaluates, logs, saves. On all ranks alike:
+  // kInvalidArgument, the checkpoint to go on from, or the folder of new ones, will not do, and nothing was started;
+  // kResourceExhausted, there is too little memory, and nothing was allocated; kAborted, a loss or norm is not finite,
+  // and what follows would be worthless, or a checkpoint cannot be saved.
   // Other errors are those of the log, on the rank that writes it.
   absl::Status Run();
 
@@ -33,7 +37,10 @@ class Trainer {
   };
   void CheckSameOrder();
   absl::Status Allocate();
-  void SetParameters();
+  absl::Status SetParameters();
+  absl::Status Resume();
+  bool SaveDue(int64_t step) const;
+  absl::Status Save(int64_t step);
   // Throws Error unless all ranks have the same number.
   void CheckSame(uint64_t mine, const char* otherwise);
   EvalResult Evaluate();
@@ -56,6 +63,9 @@ class Trainer {
   State state_;
   std::optional<Slots> slots_;  // these two once memory is allocated
   std::unique_ptr<StepRunner> runner_;
+  std::unique_ptr<CheckpointSaver> saver_;  // where there is a folder for it
+  Resumed resumed_;
+  DataPosition start_;  // step 0, or that of the checkpoint that the run goes on from
   JsonLog log_;
   Progress progress_;
   Mfu mfu_;
