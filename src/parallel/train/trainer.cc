@@ -11,6 +11,8 @@
 
 #include "core/compile/comm_plan.h"
 #include "parallel/checkpoint/folder.h"
+#include "parallel/checkpoint/gather.h"
+#include "parallel/train/config_check.h"
 #include "parallel/train/initial_weights.h"
 #include "parallel/train/memory_check.h"
 #include "parallel/train/schedule.h"
@@ -114,6 +116,7 @@ absl::Status Trainer::Resume() {
   resumed_ = *std::move(resumed);
   if (resumed_.checkpoint) start_ = {resumed_.checkpoint->manifest().step, resumed_.checkpoint->manifest().sequences};
   progress_ = Progress(config_.train.steps - start_.step);
+  if (absl::Status s = CheckFolder(); !s.ok()) return s;
   if (!Reports()) return absl::OkStatus();
   for (const std::string& note : resumed_.notes) fmt::print("{}\n", note);
   std::vector<int64_t> there = StepsIn(config_.checkpoint.dir);
@@ -213,6 +216,15 @@ absl::Status Trainer::LogEval(int64_t step) {
 bool Trainer::EvalDue(int64_t step) const {
   bool due = step == config_.train.steps || (config_.train.eval_every > 0 && step % config_.train.eval_every == 0);
   return due && data_.eval_windows() > 0;
+}
+
+// What cannot be written after many steps is said before the first.
+absl::Status Trainer::CheckFolder() {
+  const std::string& dir = config_.checkpoint.dir;
+  bool used = !dir.empty() && start_.step < config_.train.steps;
+  absl::Status mine = used && Reports() ? CheckWritable(dir) : absl::OkStatus();
+  if (!mine.ok()) mine = absl::InvalidArgumentError(PlaceOf(config_, "checkpoint.dir") + std::string(mine.message()));
+  return FirstFault(mesh_.World(), mine);
 }
 
 bool Trainer::SaveDue(int64_t step) const {

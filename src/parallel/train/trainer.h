@@ -39,6 +39,7 @@ class Trainer {
   absl::Status Allocate();
   absl::Status SetParameters();
   absl::Status Resume();
+  absl::Status CheckFolder();
   bool SaveDue(int64_t step) const;
   absl::Status Save(int64_t step);
   // Throws Error unless all ranks have the same number.
