@@ -1,0 +1,177 @@
+// What is on the disk: every changed bit is found and named, a run that dies leaves nothing half done, and a disk that
+// takes no more says so.
+#include "parallel/checkpoint/checkpoint.h"
+
+#include <cstdlib>
+#include <random>
+
+#include "parallel/checkpoint/crc32c.h"
+#include "parallel/checkpoint/folder.h"
+#include "parallel/checkpoint_testing.h"
+#include "parallel/train/safetensors.h"
+#include "share.h"
+
+namespace weft {
+namespace {
+
+using namespace testing_;
+namespace fs = std::filesystem;
+
+TEST(Crc32c, IsTheStandardOne) {
+  EXPECT_EQ(Crc32c(std::string_view("123456789")), 0xE3069283u);
+  EXPECT_EQ(Crc32c(std::string(32, '\0')), 0x8A9136AAu);  // RFC 3720, B.4
+  EXPECT_EQ(Crc32c(std::string(32, '\xff')), 0x62A8AB43u);
+  std::string text = Letters(1000);
+  for (size_t cut : {0, 1, 7, 8, 9, 500, 1000})
+    EXPECT_EQ(Crc32c(text.substr(cut), Crc32c(text.substr(0, cut))), Crc32c(text));
+}
+
+absl::Status Whole(const std::string& folder) {
+  absl::StatusOr<Checkpoint> checkpoint = Checkpoint::Open(folder);
+  return checkpoint.ok() ? checkpoint->Verify() : checkpoint.status();
+}
+
+class Files : public CheckpointTest {
+ protected:
+  void Save(const Words& words = {}) { ASSERT_TRUE(Train(Mesh(2, 2) + SaveTo("c") + words).ok()); }
+  std::string step_ = folder_.Path("c/step-000006");
+};
+
+TEST_F(Files, AreSafetensorsThatHoldEveryElementOnce) {
+  Save({"parallel.fsdp=full"});
+  std::map<std::string, int64_t> held;
+  for (const auto& file : fs::directory_iterator(step_)) {
+    if (file.path().extension() != ".safetensors") continue;
+    absl::StatusOr<Safetensors> tensors = Safetensors::Open(file.path().string());
+    ASSERT_TRUE(tensors.ok()) << tensors.status();
+    for (const auto& [name, t] : tensors->tensors()) held[name] += NumElements(t.shape);
+  }
+  absl::StatusOr<Checkpoint> checkpoint = Checkpoint::Open(step_);
+  ASSERT_TRUE(checkpoint.ok());
+  for (const auto& [name, t] : checkpoint->manifest().tensors) EXPECT_EQ(held[name], NumElements(t.shape)) << name;
+  EXPECT_EQ(held.size(), checkpoint->manifest().tensors.size());
+}
+
+TEST_F(Files, EveryChangedBitAndEveryCutIsFoundAndNamed) {
+  Save({"parallel.fsdp=full"});
+  EXPECT_TRUE(Whole(step_).ok());
+  std::vector<std::string> files;
+  for (const auto& file : fs::directory_iterator(step_)) files.push_back(file.path().string());
+  ASSERT_EQ(files.size(), 6u);
+  std::mt19937_64 random(7);
+  for (int i = 0; i < 2000 / test::Share(); i++) {
+    const std::string& path = files[random() % files.size()];
+    std::string before = ReadFile(path), after = before;
+    size_t at = random() % before.size();
+    if (i % 4 == 0)
+      after.resize(at);
+    else if (i % 4 == 1 && i % 8 == 1)
+      after += char(random());
+    else
+      after[at] = char(after[at] ^ 1 << random() % 8);
+    std::ofstream(path, std::ios::binary) << after;
+    absl::Status status = Whole(step_);
+    EXPECT_FALSE(status.ok()) << path << " at " << at;
+    EXPECT_NE(status.message().find(path), std::string::npos) << status;
+    std::ofstream(path, std::ios::binary) << before;
+  }
+  EXPECT_TRUE(Whole(step_).ok());
+}
+
+// Whoever makes a manifest whose checksum is right does not get out of the folder or the files.
+TEST_F(Files, AManifestThatDoesNotHoldTogetherIsRefused) {
+  Save();
+  std::string path = step_ + "/manifest.json", good = ReadFile(path);
+  auto refused = [&](const std::string& from, const std::string& to) {
+    std::string text = good.substr(0, good.rfind(",\n\"crc32c\""));
+    size_t at = text.find(from);
+    ASSERT_NE(at, text.npos) << from;
+    text.replace(at, from.size(), to);
+    std::ofstream(path, std::ios::binary) << text << fmt::format(",\n\"crc32c\": \"{:08x}\"}}\n", Crc32c(text));
+    absl::Status status = Whole(step_);
+    EXPECT_FALSE(status.ok()) << to;
+    EXPECT_NE(status.message().find(step_), std::string::npos) << status;
+  };
+  for (const char* name : {"../config.yaml", "/etc/passwd", "..", ".", "", "manifest.json", "sub/x", "absent"})
+    refused("\"rank-00000.safetensors\"", fmt::format("\"{}\"", name));
+  refused("\"dtype\": \"f32\"", "\"dtype\": \"f31\"");
+  refused("\"dtype\": \"f32\"", "\"dtype\": \"f64\"");
+  refused("\"offset\": ", "\"offset\": 9");
+  refused("\"offset\": ", "\"offset\": -");
+  refused("\"offset\": ", "\"offset\": 1.5e");
+  refused("\"file\": 0", "\"file\": 77");
+  refused("\"begin\": [", "\"begin\": [1,");
+  refused("\"shape\": [", "\"shape\": [4294967296, 4294967296,");
+  refused("\"shape\": [", "\"shape\": [[[[[[[[[[[[");
+  refused("\"header_bytes\": ", "\"header_bytes\": 99999999999999999999");
+  refused("\"weft_checkpoint\": 1", "\"weft_checkpoint\": 2");
+  refused("\"step\":", "\"step\": 1, \"step\":");
+  refused("{", "[");
+  std::ofstream(path, std::ios::binary) << good;
+  EXPECT_TRUE(Whole(step_).ok());
+  fs::rename(step_ + "/config.yaml", folder_.Path("elsewhere"));
+  fs::create_symlink(folder_.Path("elsewhere"), step_ + "/config.yaml");
+  EXPECT_NE(Whole(step_).message().find("config.yaml: expected a file, got a link"), std::string::npos);
+}
+
+TEST_F(Files, KeepLeavesTheNewest) {
+  Save({"checkpoint.every=1", "checkpoint.keep=2"});
+  EXPECT_EQ(StepsIn(folder_.Path("c")), (std::vector<int64_t>{6, 5}));
+  Save({"checkpoint.every=2"});
+  EXPECT_EQ(StepsIn(folder_.Path("c")), (std::vector<int64_t>{6, 5, 4, 2}));
+  Save({"train.steps=3", "checkpoint.keep=1"});  // those past it are not its own
+  EXPECT_EQ(StepsIn(folder_.Path("c")), (std::vector<int64_t>{6, 5, 4, 3}));
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder_.Path("c")), {}), 4);
+}
+
+TEST_F(Files, AutoPassesOverWhatIsBroken) {
+  Save({"checkpoint.every=2"});
+  auto whole = Losses(Mesh(2, 2));
+  fs::create_directories(folder_.Path("c/.tmp-step-9"));
+  fs::create_directories(folder_.Path("c/step-000008"));
+  std::string shard = step_ + "/rank-00001.safetensors", bytes = ReadFile(shard);
+  bytes[bytes.size() / 2] ^= 4;
+  std::ofstream(shard, std::ios::binary) << bytes;
+  testing::internal::CaptureStdout();
+  auto rest = Losses(Mesh(2, 2) + SaveTo("c") + Words{"checkpoint.resume=auto"});
+  std::string printed = testing::internal::GetCapturedStdout();
+  EXPECT_EQ(rest.size(), 2u);
+  EXPECT_EQ(rest[6], whole[6]);
+  EXPECT_NE(printed.find("broken, passed over: " + folder_.Path("c/step-000008/manifest.json")), printed.npos)
+      << printed;
+  EXPECT_NE(printed.find("broken, passed over: " + shard + ": tensor"), printed.npos) << printed;
+  EXPECT_TRUE(Whole(step_).ok());  // replaced by the run
+  EXPECT_FALSE(fs::exists(folder_.Path("c/.tmp-step-9")));
+  for (int64_t step : StepsIn(folder_.Path("c")))
+    std::ofstream(StepFolder(folder_.Path("c"), step) + "/manifest.json") << "{}";
+  absl::Status status = Train(SaveTo("c") + Words{"checkpoint.resume=auto"});
+  EXPECT_NE(status.message().find("got broken ones alone"), std::string::npos) << status;
+}
+
+// A disk that fails once, at each of its chances: the run ends with the path and the reason, and what it had is whole.
+TEST_F(Files, AFailureEndsTheRunWithItsReason) {
+  for (const char* point : {"mkdir", "create", "write", "fsync", "rename", "fsync_dir"})
+    for (auto [action, reason] : {std::pair{"enospc", "No space left on device"}, {"erofs", "Read-only file system"}}) {
+      fs::remove_all(folder_.Path("c"));
+      ASSERT_TRUE(Train(Mesh(2, 1) + SaveTo("c") + Words{"train.steps=1"}).ok());
+      ::setenv("WEFT_FAULT", fmt::format("{}:{}:1", point, action).c_str(), 1);
+      absl::Status status =
+          Train(Mesh(2, 1) + SaveTo("c") + Words{"checkpoint.every=2", "checkpoint.resume=auto", "train.steps=9"});
+      ::unsetenv("WEFT_FAULT");
+      EXPECT_TRUE(absl::IsAborted(status)) << point << ": " << status;
+      EXPECT_NE(status.message().find("weft: the checkpoint of step 2 cannot be saved: " + folder_.Path("c")),
+                std::string::npos)
+          << status;
+      EXPECT_NE(status.message().find(reason), std::string::npos) << status;
+      EXPECT_NE(status.message().find("the state of step 4 could be saved"), std::string::npos) << status;
+      for (int64_t step : {1, 4}) EXPECT_TRUE(Whole(StepFolder(folder_.Path("c"), step)).ok()) << point << " " << step;
+    }
+  std::string file = folder_.Write("file", "x");
+  absl::Status status = Train({"checkpoint.dir=" + file + "/c"});
+  EXPECT_NE(status.message().find("checkpoint.dir: " + file + "/c: cannot be made (Not a directory)"),
+            std::string::npos)
+      << status;
+}
+
+}  // namespace
+}  // namespace weft
