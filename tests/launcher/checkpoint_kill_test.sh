@@ -1,0 +1,69 @@
+#!/usr/bin/env bash
+# A run that is killed again and again, at random times and at every fault point of a save, goes on each time from the
+# newest whole checkpoint, and its losses are those of a run that was never stopped. WEFT_TEST_KILLS: how many kills.
+# Usage: checkpoint_kill_test.sh ROOT BUILD; exits 77 (skipped) where the program is not built.
+set -euo pipefail
+cd "$1"
+build=$2
+[ -x "$build/weft" ] || exit 77
+source launcher/environment.sh
+kills=${WEFT_TEST_KILLS:-12}
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+mkdir "$dir/c"
+
+# Rank ODD runs with the fault; a random one of the two.
+cat > "$dir/rank.sh" <<'END'
+#!/usr/bin/env bash
+[ "$OMPI_COMM_WORLD_RANK" = "${ODD:-}" ] || unset WEFT_FAULT
+echo $$ > "$DIR/pid.$OMPI_COMM_WORLD_RANK"
+exec "$PROGRAM" train "$@"
+END
+chmod +x "$dir/rank.sh"
+export PROGRAM=$build/weft DIR=$dir
+fail() { echo "checkpoint_kill_test: $1; output:"; cat "$dir/out"; ls -laR "$dir/c"; exit 1; }
+train() { timeout 100 mpirun -np 2 "$dir/rank.sh" "${config[@]}" "$@" > "$dir/out" 2>&1 < /dev/null; }
+# The loss of each step, as written; of a step that was run twice, the last.
+losses() { sed -nE 's/^\{"event":"step","step":([0-9]+),"loss":([^,]+),.*/\1 \2/p' "$1" | awk '{ l[$1] = $2 } END { for (s in l) print s, l[s] }' | sort -n; }
+newest() { find "$dir/c" -maxdepth 1 -name 'step-*' -printf '%f\n' 2> /dev/null | sort | tail -n 1; }
+
+config=(configs/gpt2-tiny.yaml data.train=README.md data.val=0 model.layers=1 schedule.name=constant
+  schedule.warmup_steps=0 mesh.dp=2 parallel.fsdp=full checkpoint.every=1 checkpoint.keep=2 checkpoint.resume=auto)
+points=(mkdir create write fsync rename fsync_dir remove)
+RANDOM=${WEFT_TEST_SEED:-1}
+steps=0 killed=0
+while [ $killed -lt "$kills" ]; do
+  steps=$((steps + 4))
+  words=("train.steps=$steps" "checkpoint.dir=$dir/c" "log.jsonl=$dir/log")
+  while :; do
+    before=$(newest)
+    export ODD=$((RANDOM % 2)) WEFT_FAULT=""
+    if [ $((RANDOM % 2)) -eq 0 ]; then
+      WEFT_FAULT="${points[RANDOM % ${#points[@]}]}:kill:$((RANDOM % 12 + 1))"
+      train "${words[@]}" && ended=0 || ended=$?
+    else
+      rm -f "$dir/pid.$ODD"
+      train "${words[@]}" & job=$!
+      while [ ! -s "$dir/pid.$ODD" ] && kill -0 $job 2> /dev/null; do sleep 0.01; done
+      sleep "0.$(printf '%03d' $((RANDOM % 700)))"
+      kill -KILL "$(cat "$dir/pid.$ODD")" 2> /dev/null || true
+      wait $job && ended=0 || ended=$?
+    fi
+    after=$(newest)
+    [[ ! $after < $before ]] || fail "expected a checkpoint not before $before, got ${after:-none} (fault '$WEFT_FAULT')"
+    ! grep -q 'broken' "$dir/out" || fail "expected no broken checkpoint after fault '$WEFT_FAULT'"
+    [ $ended -ne 0 ] || break
+    [ $ended -ne 2 ] && [ $ended -ne 124 ] || fail "expected the run to be killed, got exit code $ended"
+    killed=$((killed + 1))
+    [ $killed -lt "$kills" ] || break
+  done
+done
+unset ODD WEFT_FAULT
+train "train.steps=$((steps + 1))" "checkpoint.dir=$dir/c" "log.jsonl=$dir/log" || fail "expected the last run to end well"
+train "train.steps=$((steps + 1))" checkpoint.resume=never checkpoint.every=0 checkpoint.keep=0 "log.jsonl=$dir/whole" ||
+  fail "expected the run in one go to end well"
+losses "$dir/log" > "$dir/a"
+losses "$dir/whole" > "$dir/b"
+cmp "$dir/a" "$dir/b" || { diff "$dir/a" "$dir/b" | head -20; fail "expected the losses of a run that was never stopped"; }
+[ -z "$(find "$dir/c" -name '.tmp-*')" ] || fail "expected nothing unfinished to be left"
+echo "checkpoint kills: $killed kills over $((steps + 1)) steps: ok"
