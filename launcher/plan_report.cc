@@ -86,6 +86,8 @@ PlanReport MakePlanReport(const Config& config) {
   report.lines.insert(report.lines.end(), step.begin(), step.end());
   StepPlans plans = PlanStep(model, options, programs, runtime);
   report.memory = MemoryNeedOf(model, options, programs, &plans, report.device);
+  if (!config.checkpoint.dir.empty())
+    report.memory += SnapshotNeedOf(model, options, programs, mesh.coords(), report.device);
   const Plan& largest = plans.Largest();
   report.fullest = largest.fullest < largest.steps.size() ? PlaceOf(*largest.steps[largest.fullest].node) : "the end";
   report.largest_workspace = LargestWorkspace(largest);

@@ -9,18 +9,19 @@ namespace weft {
 
 Snapshot::Snapshot(State& state, int rank) : state_(state), plan_(PlanShard(state, rank)) {
   MemoryUse use("checkpoint");
-  bool on_host = state.device().device().kind == DeviceKind::kCpu;
+  constexpr size_t kAlign = 64;
+  size_t bytes = 0;
   for (const PlannedBox& b : plan_.boxes) {
-    const Tensor& local = state.At(b.tensor).local;
-    chunks_.push_back(on_host ? AllocateCpu(local.bytes()) : state.device().AllocateStaging(local.bytes()));
-    shapes_.push_back(local.shape());
+    offsets_.push_back(bytes);
+    bytes += (state.At(b.tensor).local.bytes() + kAlign - 1) / kAlign * kAlign;
   }
+  memory_ = state.device().AllocateStaging(bytes);
 }
 
 void Snapshot::Take() {
-  for (size_t i = 0; i < chunks_.size(); i++) {
+  for (size_t i = 0; i < plan_.boxes.size(); i++) {
     const Tensor& local = state_.At(plan_.boxes[i].tensor).local;
-    state_.device().Copy(chunks_[i]->data(), local.data(), local.bytes());
+    state_.device().Copy(ChunkOf(i), local.data(), local.bytes());
   }
   state_.device().Synchronize();
 }
@@ -34,10 +35,11 @@ absl::StatusOr<std::vector<uint32_t>> Snapshot::Write(const std::string& folder)
   std::vector<std::byte> packed;
   for (size_t i = 0; i < plan_.boxes.size(); i++) {
     const PlannedBox& b = plan_.boxes[i];
-    std::span<const std::byte> bytes(static_cast<const std::byte*>(chunks_[i]->data()), b.bytes());
-    if (Extents(b.box) != shapes_[i]) {  // padded
+    std::span<const std::byte> bytes(ChunkOf(i), b.bytes());
+    const Shape& chunk = state_.At(b.tensor).local.shape();
+    if (Extents(b.box) != chunk) {  // padded
       packed.resize(b.bytes());
-      BoxData from{b.box, b.dtype, static_cast<std::byte*>(chunks_[i]->data()), RowMajor(shapes_[i])};
+      BoxData from{b.box, b.dtype, ChunkOf(i), RowMajor(chunk)};
       CopyMeeting(from, {b.box, b.dtype, packed.data(), RowMajor(Extents(b.box))});
       bytes = packed;
     }

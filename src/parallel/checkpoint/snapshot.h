@@ -18,8 +18,10 @@ class Snapshot {
  private:
   State& state_;
   ShardPlan plan_;
-  std::vector<BufferPtr> chunks_;  // of the boxes' entries, with their padding
-  std::vector<Shape> shapes_;      // of these chunks
+  std::byte* ChunkOf(size_t box) const { return static_cast<std::byte*>(memory_->data()) + offsets_[box]; }
+
+  BufferPtr memory_;             // the chunks of the boxes' entries, with their padding
+  std::vector<size_t> offsets_;  // of these chunks
 };
 
 }  // namespace weft

@@ -1,6 +1,7 @@
 #include "parallel/train/memory_need.h"
 
 #include "core/base/shard.h"
+#include "parallel/checkpoint/box.h"
 #include "parallel/train/slots.h"
 
 namespace weft {
@@ -25,14 +26,16 @@ int64_t& BytesOf(MemoryNeed& need, EntryKind kind) {
 
 }  // namespace
 
-std::array<std::pair<const char*, int64_t>, MemoryNeed::kCategories> MemoryNeed::Categories() const {
-  return {{{Name(EntryKind::kParameter), parameters},
-           {Name(EntryKind::kMoment), moments},
-           {Name(EntryKind::kCopy), copies},
-           {Name(EntryKind::kAccumulator), accumulators},
-           {Name(EntryKind::kSlot), slots},
-           {"activations", activations},
-           {"workspaces", workspaces}}};
+std::vector<std::pair<const char*, int64_t>> MemoryNeed::Categories() const {
+  std::vector<std::pair<const char*, int64_t>> all{{Name(EntryKind::kParameter), parameters},
+                                                   {Name(EntryKind::kMoment), moments},
+                                                   {Name(EntryKind::kCopy), copies},
+                                                   {Name(EntryKind::kAccumulator), accumulators},
+                                                   {Name(EntryKind::kSlot), slots},
+                                                   {"activations", activations},
+                                                   {"workspaces", workspaces}};
+  if (snapshot > 0) all.emplace_back("checkpoint", snapshot);
+  return all;
 }
 
 int64_t MemoryNeed::Total() const {
@@ -43,7 +46,8 @@ int64_t MemoryNeed::Total() const {
 
 MemoryNeed& MemoryNeed::operator+=(const MemoryNeed& other) {
   for (auto bytes : {&MemoryNeed::parameters, &MemoryNeed::moments, &MemoryNeed::copies, &MemoryNeed::accumulators,
-                     &MemoryNeed::slots, &MemoryNeed::activations, &MemoryNeed::workspaces, &MemoryNeed::staging})
+                     &MemoryNeed::slots, &MemoryNeed::activations, &MemoryNeed::workspaces, &MemoryNeed::snapshot,
+                     &MemoryNeed::staging})
     this->*bytes += other.*bytes;
   return *this;
 }
@@ -61,6 +65,17 @@ MemoryNeed MemoryNeedOf(Transformer& model, const StepOptions& o, const StepProg
     need.activations = int64_t(plans->Largest().arena_bytes) - need.workspaces;
   }
   if (device != DeviceKind::kCpu) need.staging = need.slots * Slots::NumImages(o.micro_steps);
+  return need;
+}
+
+MemoryNeed SnapshotNeedOf(Transformer& model, const StepOptions& o, const StepPrograms& programs, const Coords& coords,
+                          DeviceKind device) {
+  int64_t bytes = 0;
+  for (const EntryInfo& e : EntriesOf(model, o, programs))
+    if (IsSaved(e.kind) && OwnedBox(e.shape, e.sharding, o.model.mesh, coords))
+      bytes += NumElements(ChunkShape(e.shape, e.sharding, o.model.mesh)) * int64_t(SizeOf(e.dtype));
+  MemoryNeed need;
+  (device == DeviceKind::kCpu ? need.snapshot : need.staging) = bytes;
   return need;
 }
 

@@ -217,6 +217,10 @@ LocalProgram BuildEval(Transformer& model, const StepOptions& o) {
                    {.mesh = o.model.mesh, .kernels = o.kernels});
 }
 
+bool IsSaved(EntryKind kind) {
+  return kind == EntryKind::kParameter || kind == EntryKind::kMoment || kind == EntryKind::kLossScale;
+}
+
 const char* Name(EntryKind kind) {
   constexpr const char* kNames[] = {"parameters", "moments", "slots", "copies", "accumulators", "slots"};
   return kNames[size_t(kind)];
@@ -256,15 +260,12 @@ std::vector<EntryInfo> EntriesOf(Transformer& model, const StepOptions& o, const
 
 void AddEntries(State& state, Transformer& model, const StepOptions& o, const StepPrograms& programs) {
   std::vector<State::NewEntry> slots;
-  auto saved = [](EntryKind kind) {
-    return kind == EntryKind::kParameter || kind == EntryKind::kMoment || kind == EntryKind::kLossScale;
-  };
   for (const EntryInfo& e : EntriesOf(model, o, programs)) {
     MemoryUse use(Name(e.kind));
     if (e.kind == EntryKind::kSlot)
       slots.push_back({e.name, e.dtype, e.shape, e.sharding});
     else
-      state.Add(e.name, e.dtype, e.shape, e.sharding, saved(e.kind));
+      state.Add(e.name, e.dtype, e.shape, e.sharding, IsSaved(e.kind));
   }
   MemoryUse use(Name(EntryKind::kSlot));
   state.AddTogether(slots);

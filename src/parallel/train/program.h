@@ -70,6 +70,7 @@ LocalProgram BuildEval(Transformer& model, const StepOptions& options);
 
 // Every entry that the programs name, on whichever rank: the one list that memory is planned and allocated by.
 enum class EntryKind : uint8_t { kParameter, kMoment, kLossScale, kCopy, kAccumulator, kSlot };
+bool IsSaved(EntryKind kind);      // part of a checkpoint
 const char* Name(EntryKind kind);  // as memory is told by: "parameters"; the loss scale counts as a slot
 struct EntryInfo {
   std::string name;

@@ -65,6 +65,8 @@ absl::Status Trainer::Allocate() {
   std::optional<StepPlans> plans;
   if (compiled) plans = PlanStep(model_, options_, programs_, runtime_);
   MemoryNeed need = MemoryNeedOf(model_, options_, programs_, plans ? &*plans : nullptr, runtime_.device);
+  if (!config_.checkpoint.dir.empty())
+    need += SnapshotNeedOf(model_, options_, programs_, mesh_.coords(), runtime_.device);
   if (absl::Status s = CheckMemory(need, runtime_.memory(), mesh_.World()); !s.ok()) return s;
   AddEntries(state_, model_, options_, programs_);
   slots_.emplace(state_, data_, options_);
