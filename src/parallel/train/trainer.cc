@@ -10,9 +10,6 @@
 #include <utility>
 
 #include "core/compile/comm_plan.h"
-#include "parallel/checkpoint/folder.h"
-#include "parallel/checkpoint/gather.h"
-#include "parallel/train/config_check.h"
 #include "parallel/train/initial_weights.h"
 #include "parallel/train/memory_check.h"
 #include "parallel/train/schedule.h"
@@ -112,24 +109,6 @@ absl::Status Trainer::SetParameters() {
   return absl::OkStatus();
 }
 
-absl::Status Trainer::Resume() {
-  absl::StatusOr<Resumed> resumed = FindResumed(config_, mesh_.World());
-  if (!resumed.ok()) return resumed.status();
-  resumed_ = *std::move(resumed);
-  if (resumed_.checkpoint) start_ = {resumed_.checkpoint->manifest().step, resumed_.checkpoint->manifest().sequences};
-  progress_ = Progress(config_.train.steps - start_.step);
-  if (absl::Status s = CheckFolder(); !s.ok()) return s;
-  if (!Reports()) return absl::OkStatus();
-  for (const std::string& note : resumed_.notes) fmt::print("{}\n", note);
-  std::vector<int64_t> there = StepsIn(config_.checkpoint.dir);
-  if (!there.empty() && there[0] > start_.step)
-    fmt::print(
-        "note: {} holds checkpoints of steps past {}, where this run starts, up to {}: those of the same steps will "
-        "be replaced, and checkpoint.resume=auto takes the highest step\n",
-        config_.checkpoint.dir, start_.step, there[0]);
-  return absl::OkStatus();
-}
-
 Trainer::EvalResult Trainer::Evaluate() {
   int64_t windows = data_.eval_windows();
   if (config_.train.eval_batches != TrainConfig::kAllBatches)
@@ -218,24 +197,6 @@ absl::Status Trainer::LogEval(int64_t step) {
 bool Trainer::EvalDue(int64_t step) const {
   bool due = step == config_.train.steps || (config_.train.eval_every > 0 && step % config_.train.eval_every == 0);
   return due && data_.eval_windows() > 0;
-}
-
-// What cannot be written after many steps is said before the first.
-absl::Status Trainer::CheckFolder() {
-  const std::string& dir = config_.checkpoint.dir;
-  bool used = !dir.empty() && start_.step < config_.train.steps;
-  absl::Status mine = used && Reports() ? CheckWritable(dir) : absl::OkStatus();
-  if (!mine.ok()) mine = absl::InvalidArgumentError(PlaceOf(config_, "checkpoint.dir") + std::string(mine.message()));
-  return FirstFault(mesh_.World(), mine);
-}
-
-bool Trainer::SaveDue(int64_t step) const {
-  int64_t every = config_.checkpoint.every;
-  return saver_ && (step == config_.train.steps || (every > 0 && step % every == 0));
-}
-
-absl::Status Trainer::Save(int64_t step) {
-  return saver_->Start({step, config_.train.seed, data_.PositionAfter(step, start_).sequences});
 }
 
 void Trainer::IssueStep(int64_t step) {
