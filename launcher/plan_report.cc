@@ -74,6 +74,7 @@ PlanReport MakePlanReport(const Config& config) {
   PlanReport report{.device = config.device == DeviceChoice::kCuda ? DeviceKind::kCuda : DeviceKind::kCpu};
   StepOptions options = StepOptionsOf(config);
   Context context(0, options.model.mesh.num_ranks());
+  context.set_numerics(NumericsOf(config));
   Register(context.kernels(report.device), report.device);
   options.kernels = &context.kernels(report.device);
   PlanGroupFactory groups;
