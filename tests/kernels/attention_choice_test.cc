@@ -46,7 +46,7 @@ class AttentionChoice : public testing::Test {
   }
 };
 
-const std::string kAnyOrder = "adds gradients in any order; numerics.deterministic=false allows it";
+const std::string kAnyOrder = "adds gradients in any order; kernels.deterministic=false allows it";
 
 TEST_F(AttentionChoice, DeterministicRunsLeaveCudnnsBackwardOut) {
   std::string flash = "flash (" + Cudnn(kAnyOrder) + ")";

@@ -221,7 +221,7 @@ TEST_P(CudaPlan, PredictsThePeakOfARunWithoutAGpu) {
   EXPECT_EQ(parsed["staging"], 2 * parsed["memory"]["slots"].get<int64_t>());
   std::string peak = fmt::format("predicted peak {} on cuda", BytesText(size_t(report.memory.Total())));
   EXPECT_NE(ToText(report).find(peak), std::string::npos);
-  ExpectKernels(report, parsed, config.numerics.deterministic);
+  ExpectKernels(report, parsed, config.kernels.deterministic);
 }
 
 TEST(CudaKernels, OfADeterministicRunAreSaidWithTheirReason) {
@@ -229,7 +229,7 @@ TEST(CudaKernels, OfADeterministicRunAreSaidWithTheirReason) {
   if (absl::Status s = OpenCudaKernels(table); !s.ok()) GTEST_SKIP() << s;
   for (bool deterministic : {true, false}) {
     Config config = ConfigOf({"gpt2", kGpt, {"device=cuda", "precision.compute=bf16"}});
-    config.numerics.deterministic = deterministic;
+    config.kernels.deterministic = deterministic;
     PlanReport report = MakePlanReport(config);
     ExpectKernels(report, json::parse(ToJson(report)), deterministic);
   }

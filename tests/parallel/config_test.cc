@@ -60,12 +60,12 @@ std::vector<BadCase> BadFiles() {
       {"unknown key", b + "x_y_z_w: 1\n", {}, "a.yaml:4:1: x_y_z_w", "the keys here are model, data, mesh"},
       {"unknown key", b + "<<: {a: 1}\n", {}, "a.yaml:4:1: <<", "unknown key"},
 
-      {"misspelt key", b + "numerics: {determinstic: false}\n", {}, "a.yaml:4:12: numerics.determinstic",
-       "did you mean numerics.deterministic?"},
-      {"wrong bool", b + "numerics: {tf32: 1}\n", {}, "a.yaml:4:18: numerics.tf32", "expected true or false, got \"1\""},
-      {"section is a value", b, {"numerics=default"}, "command line: numerics",
-       "expected a mapping of keys (numerics.deterministic, numerics.tf32, numerics.attention, numerics.invariant)"},
-      {"not a choice", b + "numerics: {attention: math}\n", {}, "a.yaml:4:23: numerics.attention",
+      {"misspelt key", b + "kernels: {determinstic: false}\n", {}, "a.yaml:4:11: kernels.determinstic",
+       "did you mean kernels.deterministic?"},
+      {"wrong bool", b + "kernels: {tf32: 1}\n", {}, "a.yaml:4:17: kernels.tf32", "expected true or false, got \"1\""},
+      {"section is a value", b, {"kernels=default"}, "command line: kernels",
+       "expected a mapping of keys (kernels.deterministic, kernels.tf32, kernels.attention)"},
+      {"not a choice", b + "kernels: {attention: math}\n", {}, "a.yaml:4:22: kernels.attention",
        "one of auto, cudnn, flash, plain, got \"math\""},
 
       {"duplicate key", b + "train: {seed: 2}\n", {}, "a.yaml:4:1: train", "given twice, first on line 3"},
@@ -193,7 +193,7 @@ std::vector<BadCase> BadMeanings() {
       {"overwrites", b, {"log.jsonl=w.st", "model.init=w.st"}, "command line: log.jsonl", "w.st, which model.init names"},
       {"overwrites", b, {"log.jsonl=./a.yaml"}, "command line: log.jsonl", "would overwrite the config a.yaml"},
 
-      {"not built", b, {"numerics.invariant=true"}, "command line: numerics.invariant", "true is not built yet; set it to false"},
+      {"not built", b, {"numerics=invariant"}, "command line: numerics", "invariant is not built yet; use default"},
       {"not built", b + "checkpoint: {every: 5}\n", {}, "a.yaml:4:14: checkpoint.every",
        "5 is not built yet; set it to 0"},
       {"not built", b, {"checkpoint.resume=auto"}, "command line: checkpoint.resume",
@@ -340,12 +340,12 @@ TEST(Config, NumericsReachTheContext) {
   EXPECT_TRUE(usual.deterministic);
   EXPECT_FALSE(usual.tf32);
   EXPECT_EQ(usual.attention, "");
-  std::string section = "numerics: {deterministic: false, tf32: true, attention: flash}\n";
+  std::string section = "kernels: {deterministic: false, tf32: true, attention: flash}\n";
   Numerics fast = NumericsOf(Good(kBase + section));
   EXPECT_FALSE(fast.deterministic);
   EXPECT_TRUE(fast.tf32);
   EXPECT_EQ(fast.attention, "flash");
-  EXPECT_EQ(NumericsOf(Good(kBase + section, {"numerics.attention=auto"})).attention, "");
+  EXPECT_EQ(NumericsOf(Good(kBase + section, {"kernels.attention=auto"})).attention, "");
 }
 
 TEST(Config, OverridesBeatTheFileAndTheLastWins) {

@@ -40,7 +40,7 @@ constexpr SdpaBackend kPlain{"plain", PlainRefuses, SdpaPlain, SdpaGradPlain, Ro
 
 constexpr const SdpaBackend* kBackends[] = {&kCudnnSdpa, &kFlash, &kPlain};
 
-// The backend that numerics.attention names, else that of WEFT_SDPA, which tests set; null: neither is set.
+// The backend that kernels.attention names, else that of WEFT_SDPA, which tests set; null: neither is set.
 const SdpaBackend* Preferred(const KernelCall& call) {
   const char* of_tests = std::getenv("WEFT_SDPA");
   std::string name = call.context->numerics().attention;

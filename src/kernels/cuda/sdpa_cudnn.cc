@@ -212,7 +212,7 @@ std::string Refuses(const KernelCall& call) {
   SdpaSizes z(call);
   if (std::string reason = RefusesShape(call, z); !reason.empty()) return reason;
   if (IsSdpaGrad(call) && call.context->numerics().deterministic)
-    return "adds gradients in any order; numerics.deterministic=false allows it";
+    return "adds gradients in any order; kernels.deterministic=false allows it";
   if (!call.context->Has(DeviceKind::kCuda)) return {};  // planned with
   Cudnn& cudnn = DeviceOf(call).Kept<Cudnn>();
   if (!cudnn.failure().empty()) return cudnn.failure();
@@ -236,7 +236,7 @@ void Execute(const KernelCall& call, std::unordered_map<int64_t, void*> pointers
   fe::error_t status =
       plan->graph.execute(cudnn.handle(), pointers, std::align(kAlignment, size_t(plan->workspace), scratch, space));
   if (status.is_bad())
-    Fail(fmt::format("{} on CUDA: cuDNN says {}; numerics.attention=flash goes without it",
+    Fail(fmt::format("{} on CUDA: cuDNN says {}; kernels.attention=flash goes without it",
                      IsSdpaGrad(call) ? "sdpa_grad" : "sdpa", status.get_message()));
 }
 

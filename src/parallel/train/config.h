@@ -23,6 +23,7 @@ enum class OptimizerName { kAdamW };
 enum class ScheduleName { kConstant, kCosine, kLinear, kWsd };
 enum class DeviceChoice { kAuto, kCpu, kCuda };
 enum class ExecutorMode { kCompiled, kInterpret, kEager };
+enum class NumericsMode { kDefault, kInvariant };
 enum class AttentionBackend { kAuto, kCudnn, kFlash, kPlain };  // those of CUDA
 
 // Validation data: paths, or the fraction of the training data that is cut off its tail. Neither means no evaluation.
@@ -98,8 +99,8 @@ struct TrainConfig {
   static constexpr int64_t kAllBatches = -1;
 };
 
-struct NumericsConfig {
-  bool deterministic = true, tf32 = false, invariant = false;
+struct KernelsConfig {
+  bool deterministic = true, tf32 = false;
   AttentionBackend attention = AttentionBackend::kAuto;
 };
 
@@ -126,12 +127,13 @@ struct Config {
   ParallelConfig parallel;
   PrecisionConfig precision;
   LossScaleConfig loss_scale;
-  NumericsConfig numerics;
+  KernelsConfig kernels;
   OptimizerConfig optimizer;
   ScheduleConfig schedule;
   TrainConfig train;
   DeviceChoice device = DeviceChoice::kAuto;
   ExecutorMode executor = ExecutorMode::kCompiled;
+  NumericsMode numerics = NumericsMode::kDefault;
   int64_t threads = 0;  // 0: auto
   DistConfig dist;
   CheckpointConfig checkpoint;

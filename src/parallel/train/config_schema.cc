@@ -23,6 +23,7 @@ WEFT_ENUM_NAMES(OptimizerName, "adamw");
 WEFT_ENUM_NAMES(ScheduleName, "constant", "cosine", "linear", "wsd");
 WEFT_ENUM_NAMES(DeviceChoice, "auto", "cpu", "cuda");
 WEFT_ENUM_NAMES(ExecutorMode, "compiled", "interpret", "eager");
+WEFT_ENUM_NAMES(NumericsMode, "default", "invariant");
 WEFT_ENUM_NAMES(AttentionBackend, "auto", "cudnn", "flash", "plain");
 WEFT_ENUM_NAMES(DType, "f64", "f32", "bf16", "f16");  // the floating types, in DType's order
 #undef WEFT_ENUM_NAMES
@@ -118,11 +119,9 @@ const std::vector<Field>& Fields() {
       {KEY(loss_scale.min, "least scale; gradients that are not finite even there end the run"),
        .bounds = From(LossScaleOptions::kLeast, LossScaleOptions::kMost)},
 
-      {KEY(numerics.deterministic, "no kernel that may give other bits on the next run; false allows faster ones on a GPU")},
-      {KEY(numerics.tf32, "products of f32 on a GPU may round their operands to TF32, of 11 significant bits")},
-      {KEY(numerics.attention, "what runs attention on a GPU where it can; auto: the first of cudnn, flash, plain")},
-      {KEY(numerics.invariant, "bit-equal losses on every mesh"), NOT_BUILT(c.numerics.invariant),
-       .instead = "set it to false"},
+      {KEY(kernels.deterministic, "no kernel that may give other bits on the next run; false allows faster ones on a GPU")},
+      {KEY(kernels.tf32, "products of f32 on a GPU may round their operands to TF32, of 11 significant bits")},
+      {KEY(kernels.attention, "what runs attention on a GPU where it can; auto: the first of cudnn, flash, plain")},
 
       {KEY(optimizer.name, "the update rule")},
       {KEY(optimizer.lr, "learning rate after the warm-up"), .bounds = Above(0)},
@@ -149,6 +148,8 @@ const std::vector<Field>& Fields() {
 
       {KEY(device, "where tensors live; auto: the GPU of a run of one rank where there is one")},
       {KEY(executor, "replay the plan, run it node by node, or build and run eagerly")},
+      {KEY(numerics, "invariant: bit-equal losses on every mesh"),
+       NOT_BUILT(c.numerics == NumericsMode::kInvariant), .instead = "use default"},
       {KEY(threads, "worker threads of a rank"), .bounds = From(1, kMostThreads), .word = "auto", .per_rank = true},
 
       {KEY(dist.timeout_s, "seconds after which a collective that waits ends the job"),

@@ -49,11 +49,11 @@ StepOptions StepOptionsOf(const Config& config) {
 }
 
 Numerics NumericsOf(const Config& config) {
-  const NumericsConfig& n = config.numerics;
+  const KernelsConfig& n = config.kernels;
   bool named = n.attention != AttentionBackend::kAuto;
   return {.deterministic = n.deterministic,
           .tf32 = n.tf32,
-          .attention = named ? PrintValue(*FindField("numerics.attention"), config) : ""};
+          .attention = named ? PrintValue(*FindField("kernels.attention"), config) : ""};
 }
 
 }  // namespace weft
