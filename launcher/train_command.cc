@@ -102,6 +102,7 @@ int Train(Bootstrap& bootstrap, const Words& words) {
   if (!AllOk(bootstrap, CheckSameRun(config, data, bootstrap.host(), gather))) return 2;
 
   Context context(bootstrap.rank(), bootstrap.world_size(), ThreadsOf(config, bootstrap));
+  context.set_numerics(NumericsOf(config));
   RegisterCpuKernels(context.kernels(DeviceKind::kCpu));
   RegisterCollectives(context.kernels(DeviceKind::kCpu), DeviceKind::kCpu);
   absl::StatusOr<DeviceKind> device = OpenDevice(config, bootstrap, context);

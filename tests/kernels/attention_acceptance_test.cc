@@ -14,11 +14,13 @@ std::vector<std::string> Backends() {
   return OnGpu() ? std::vector<std::string>{"cudnn", "flash", "plain"} : std::vector<std::string>{"cpu"};
 }
 
-// Prefers a backend while alive.
+// Asks a backend first while alive, and allows cuDNN's backward.
 class Prefer {
  public:
-  explicit Prefer(const std::string& backend) { setenv("WEFT_SDPA", OnGpu() ? backend.c_str() : "flash", 1); }
-  ~Prefer() { unsetenv("WEFT_SDPA"); }
+  explicit Prefer(const std::string& backend) {
+    SharedContext().set_numerics({.deterministic = false, .attention = OnGpu() ? backend : ""});
+  }
+  ~Prefer() { SharedContext().set_numerics({}); }
 };
 
 // One call of a kernel. Outputs and workspace are NaN before it runs.
@@ -43,7 +45,7 @@ class Launch {
     return out_;
   }
   bool RunsBy(const std::string& backend) const {
-    return !OnGpu() || ExplainCudaSdpa(Call()).find(backend + ": runs it") != std::string::npos;
+    return !row_.explain || row_.explain(Call()) == backend;  // else it would be "other (backend: why not)"
   }
 
  private:

@@ -91,6 +91,7 @@ std::string JsonLine(const StartRecord& r) {
       .Add("val_tokens", r.val_tokens)
       .Add("config", r.config);
   if (r.resumed_step) line.Add("resumed_step", *r.resumed_step);
+  if (!r.kernels.empty()) line.Add("kernels", r.kernels);
   return line.Text();
 }
 
