@@ -21,7 +21,7 @@ struct StartRecord {
   int64_t ranks = 1, dp = 1, tp = 1;
   int64_t parameters = 0, steps = 0, tokens_per_step = 0, train_tokens = 0, val_tokens = 0;
   std::optional<int64_t> resumed_step;  // that the run goes on after
-  std::string kernels;  // of KernelChoices; "": there are no choices
+  std::string kernels;                  // of KernelChoices; "": there are no choices
 };
 
 struct StepRecord {
