@@ -1,15 +1,17 @@
 // Random and Dropout. Numbers depend on the key, the step and the element's global place only (core/base/rng.h).
 //
-// A thread takes one Philox block (four numbers), or as many as fill a vector of 16 bytes.
+// A thread takes one Philox block (four numbers), or as many as fill one or two vectors of 16 bytes: of 16 bits, where
+// dropout comes to lie is as much work as its numbers for one vector.
 #include "core/ops/random.h"
 
 #include "core/base/rng.h"
-#include "kernels/cuda/convert.cuh"
+#include "kernels/cuda/copy.h"
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/elementwise.h"
 #include "kernels/cuda/families.h"
 #include "kernels/cuda/index.cuh"
 #include "kernels/cuda/normal.cuh"
+#include "kernels/cuda/vector.cuh"
 
 namespace weft::cuda {
 namespace {
@@ -27,9 +29,11 @@ struct Stream {
   // Operand 0: y, 1: x, 2: the Philox block, 3: the column, all of a block's lane 0. Its steps are the threads' work.
   Walk walk;
 
-  __device__ __forceinline__ PhiloxBits Bits(int64_t block) const {
-    return Philox(key, uint64_t(*step), uint64_t(*first_row) * blocks_per_first_row + uint64_t(block));
+  // Where a Philox block of the shard lies, and the bits of one that lies there.
+  __device__ __forceinline__ uint64_t First(int64_t block) const {
+    return uint64_t(*first_row) * blocks_per_first_row + uint64_t(block);
   }
+  __device__ __forceinline__ PhiloxBits Bits(uint64_t block) const { return Philox(key, uint64_t(*step), block); }
 };
 
 enum Operand { kY, kX, kBlock, kColumn };
@@ -81,7 +85,7 @@ __global__ void __launch_bounds__(kThreads) RandomKernel(const __grid_constant__
   uint32_t step = blockIdx.x * uint32_t(kThreads) + threadIdx.x;
   if (step >= stream.walk.steps) return;
   Place at = stream.walk.At(step);
-  PhiloxBits bits = stream.Bits(at.of[kBlock]);
+  PhiloxBits bits = stream.Bits(stream.First(at.of[kBlock]));
 #pragma unroll 1
   for (int lane = 0; lane < 4; lane++) {
     int64_t i = lane - stream.head, column = at.of[kColumn] + i;
@@ -103,21 +107,18 @@ void Random(const KernelCall& call) {
   });
 }
 
-// What is done to an element: kept iff its bits are above `last_dropped`, or `all` are.
+// What is done to an element: kept iff its bits reach the threshold, which is below 2^32.
 template <class T>
 struct Drop {
   using C = Compute<T>;
   static constexpr bool kShort = sizeof(T) == 2;
-  uint32_t last_dropped;
-  bool all;
+  uint32_t threshold;
   C keep;  // 1 - p; of 16 bits 1 / (1 - p): a product shows no more than a quotient there, and takes a tenth of the
            // time
-  explicit Drop(double p)
-      : last_dropped(uint32_t(DropoutThreshold(p) - 1)),
-        all(DropoutThreshold(p) == 0),
-        keep(C(kShort ? 1 / (1 - p) : 1 - p)) {}
+  explicit Drop(double p) : threshold(uint32_t(DropoutThreshold(p))), keep(C(kShort ? 1 / (1 - p) : 1 - p)) {}
   __device__ __forceinline__ C operator()(C x, uint32_t bits) const {
-    return all || bits > last_dropped ? (kShort ? x * keep : x / keep) : C(0);
+    C scaled = kShort ? x * keep : x / keep;
+    return bits >= threshold ? scaled : C(0);
   }
 };
 
@@ -127,7 +128,7 @@ __global__ void __launch_bounds__(kThreads)
   uint32_t step = blockIdx.x * uint32_t(kThreads) + threadIdx.x;
   if (step >= stream.walk.steps) return;
   Place at = stream.walk.At(step);
-  PhiloxBits bits = stream.Bits(at.of[kBlock]);
+  PhiloxBits bits = stream.Bits(stream.First(at.of[kBlock]));
 #pragma unroll
   for (int lane = 0; lane < 4; lane++) {
     int64_t i = lane - stream.head, column = at.of[kColumn] + i;
@@ -136,21 +137,29 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-template <class T>
+// A thread takes N neighbouring vectors.
+template <class T, int N>
 __global__ void __launch_bounds__(kThreads)
     DropoutVectors(const __grid_constant__ Stream stream, Drop<T> drop, const T* x, T* y) {
+  constexpr int V = kPack<T>;
   uint32_t step = blockIdx.x * uint32_t(kThreads) + threadIdx.x;
   if (step >= stream.walk.steps) return;
   Place at = stream.walk.At(step);
-  Pack16<T> values = *reinterpret_cast<const Pack16<T>*>(x + at.of[kX]);  // [kPack]
+  Vector<T> values[N];  // [N, V]
 #pragma unroll
-  for (int v = 0; v < kPack<T>; v += 4) {
-    PhiloxBits bits = stream.Bits(at.of[kBlock] + v / 4);
+  for (int n = 0; n < N; n++) values[n] = Vector<T>::Load(x + at.of[kX] + n * V);
+  uint64_t first = stream.First(at.of[kBlock]);
 #pragma unroll
-    for (int lane = 0; lane < 4; lane++)
-      values.v[v + lane] = Narrow<T>(drop(Widen(values.v[v + lane]), bits.lane[lane]));
+  for (int n = 0; n < N; n++) {
+    Compute<T> dropped[V];  // [V]
+#pragma unroll
+    for (int b = 0; b < V / 4; b++) {
+      PhiloxBits bits = stream.Bits(first + uint64_t(n * V / 4 + b));
+#pragma unroll
+      for (int lane = 0; lane < 4; lane++) dropped[4 * b + lane] = drop(values[n][4 * b + lane], bits.lane[lane]);
+    }
+    Vector<T>::Of(dropped).Store(y + at.of[kY] + n * V);
   }
-  *reinterpret_cast<Pack16<T>*>(y + at.of[kY]) = values;
 }
 
 // Do all rows begin with a whole Philox block, at an address for vectors, and end with a whole vector?
@@ -166,12 +175,16 @@ bool Vectorises(const TensorView& x, const TensorView& y, int n) {
 template <class T>
 void DropoutAs(const KernelCall& call) {
   const TensorView &x = call.in[0], &y = call.out[0];
-  bool vectors = kPack<T> >= 4 && Vectorises(x, y, kPack<T>);
+  int at_once = 1;  // Philox blocks of a thread
+  bool vectors = false;
   auto kernel = &DropoutKernel<T>;
-  if constexpr (kPack<T> >= 4)
-    if (vectors) kernel = &DropoutVectors<T>;
+  if constexpr (kPack<T> >= 4) {
+    vectors = Vectorises(x, y, kPack<T>);
+    int count = vectors && y.dim(y.rank - 1).extent % (2 * kPack<T>) == 0 ? 2 : 1;
+    if (vectors) kernel = count == 2 ? &DropoutVectors<T, 2> : &DropoutVectors<T, 1>, at_once = count * kPack<T> / 4;
+  }
   Drop<T> drop(call.attrs->Float("p"));
-  StreamPlan plan(call, y, x, 1, vectors ? kPack<T> / 4 : 1, vectors);
+  StreamPlan plan(call, y, x, 1, at_once, vectors);
   Launch(plan, "dropout", [&](unsigned blocks, const Stream& stream) {
     kernel<<<blocks, kThreads, 0, DeviceOf(call).stream()>>>(stream, drop, x.as<const T>(), y.as<T>());
   });
@@ -181,6 +194,7 @@ void Dropout(const KernelCall& call) {
   const TensorView& out = call.out[0];
   if (!IsFloating(out.dtype)) RefuseType(Op::kDropout, out.dtype, "a float");
   if (out.NumElements() == 0) return;
+  if (DropoutThreshold(call.attrs->Float("p")) > UINT32_MAX) return ZeroBox(call, out);  // p is 1
   DispatchFloating(out.dtype, [&](auto zero) { DropoutAs<decltype(zero)>(call); });
 }
 
