@@ -47,4 +47,17 @@ __device__ C BlockReduce(C value, Fn fn, C* shared) {
   return value;
 }
 
+// Is this block the last of `blocks` that call with this ticket? To that one, all that the others wrote before is
+// known. The ticket counts from 0 to 0 again, for the next kernel. All threads of a one-dimensional block take part,
+// once a kernel.
+__device__ __forceinline__ bool ComesLast(uint32_t* ticket, uint32_t blocks) {
+  __shared__ bool last;
+  __threadfence();
+  __syncthreads();
+  if (threadIdx.x == 0) last = atomicInc(ticket, blocks - 1) == blocks - 1;
+  __syncthreads();
+  __threadfence();
+  return last;
+}
+
 }  // namespace weft::cuda

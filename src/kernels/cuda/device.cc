@@ -100,6 +100,8 @@ CudaDevice::CudaDevice(int index) : index_(index) {
   WEFT_CUDA(cudaMemPoolSetAttribute(pool_, cudaMemPoolAttrReleaseThreshold, &keep));
   WEFT_CUDA(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
   Check(cublasLtCreate(&blas_), "cublasLtCreate");
+  WEFT_CUDA(cudaMalloc(reinterpret_cast<void**>(&tickets_), kTickets * sizeof(uint32_t)));
+  WEFT_CUDA(cudaMemsetAsync(tickets_, 0, kTickets * sizeof(uint32_t), stream_));
   algorithms_ = std::make_unique<AlgorithmCache>(blas_, stream_, name_);
 }
 
@@ -108,6 +110,7 @@ CudaDevice::~CudaDevice() {
   kept_.clear();  // while there is still a stream
   algorithms_.reset();
   cublasLtDestroy(blas_);
+  cudaFree(tickets_);
   cudaStreamDestroy(stream_);
 }
 

@@ -46,6 +46,9 @@ class CudaDevice final : public DeviceRuntime {
   int multiprocessors() const { return multiprocessors_; }
   int capability() const { return capability_; }         // 90 for Hopper
   size_t shared_bytes() const { return shared_bytes_; }  // most dynamic shared memory of a block
+  // Counters that are 0 between kernels, by which blocks learn who comes last (ComesLast of block.cuh).
+  static constexpr size_t kTickets = 1024;
+  uint32_t* tickets() const { return tickets_; }
 
   // What a family of kernels keeps with the device, plans for example: made when first asked for, gone with the device.
   template <class T>
@@ -62,6 +65,7 @@ class CudaDevice final : public DeviceRuntime {
   cudaMemPool_t pool_ = nullptr;
   cudaStream_t stream_ = nullptr;
   cublasLtHandle_t blas_ = nullptr;
+  uint32_t* tickets_ = nullptr;
   std::unordered_map<std::type_index, std::shared_ptr<void>> kept_;
   std::unique_ptr<AlgorithmCache> algorithms_;
 };
