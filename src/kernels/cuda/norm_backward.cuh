@@ -12,10 +12,12 @@ namespace weft::cuda {
 // Blocks are narrow where rows allow: each thread then holds many columns, and the sums over a row cost little. Rows of
 // one warp wait for no other.
 inline constexpr int kNarrowGrad = 128;
-// Blocks that a multiprocessor runs at a time: as many as have enough registers.
+// Blocks that a multiprocessor runs at a time: as many as have enough registers, or nearly so.
+template <bool center, class T>
 constexpr int GradResidents(int per_thread, bool wide) {
   if (wide) return per_thread == 1 ? 2 : 1;
-  return per_thread == 1 ? 5 : 6 - per_thread;
+  if (per_thread < 4) return per_thread == 1 ? 5 : 6 - per_thread;
+  return center && sizeof(T) == 2 ? 2 : 3;
 }
 
 template <class T>
@@ -100,19 +102,25 @@ struct GradColumns {
     }
   }
 
-  // The sums of a block's rows, one after the other, to `partial` [dweight and dbias, C].
+  // The sums of a block's rows, one after the other, to `partial` [dweight and dbias, C]. In shared memory neighbouring
+  // threads have neighbouring words, [dweight and dbias, V, vectors]: no two meet in a bank.
   __device__ void Store(const NormGradArgs<T>& args, C* shared, C* partial) const {
     for (uint32_t g = 0; g < blockDim.y; g++) {
       if (g > 0) __syncthreads();
       if (g != threadIdx.y) continue;
 #pragma unroll
-      for (int i = 0; i < U * kSums * V; i++) {
-        int u = i / (kSums * V), sum = i / V % kSums, v = i % V, vector = u * int(blockDim.x) + int(threadIdx.x);
+      for (int i = 0; i < U * kSums; i++) {
+        int u = i / kSums, sum = i % kSums, vector = u * int(blockDim.x) + int(threadIdx.x);
         if (vector >= args.groups.vectors) continue;
-        int64_t at = sum * args.columns + vector * V + v;
-        C value = sum ? dbias[u][v] : dweight[u][v];
-        if (g > 0) value += shared[at];
-        (g + 1 == blockDim.y ? partial : shared)[at] = value;
+        Pack<C, V> total;  // [V]
+#pragma unroll
+        for (int v = 0; v < V; v++) {
+          C& below = shared[(sum * V + v) * args.groups.vectors + vector];
+          total.v[v] = sum ? dbias[u][v] : dweight[u][v];
+          if (g > 0) total.v[v] += below;
+          if (g + 1 < blockDim.y) below = total.v[v];
+        }
+        if (g + 1 == blockDim.y) *reinterpret_cast<Pack<C, V>*>(partial + sum * args.columns + vector * V) = total;
       }
     }
   }
@@ -120,7 +128,7 @@ struct GradColumns {
 
 // `wide`: for rows that do not fit narrow blocks.
 template <bool center, class T, int U, bool wide>
-__global__ void __launch_bounds__(wide ? kGradLimits.threads : kNarrowGrad, GradResidents(U, wide))
+__global__ void __launch_bounds__(wide ? kGradLimits.threads : kNarrowGrad, (GradResidents<center, T>(U, wide)))
     NormGradInRegisters(const __grid_constant__ NormGradArgs<T> args) {
   using C = Compute<T>;
   constexpr int kSums = center ? 2 : 1;

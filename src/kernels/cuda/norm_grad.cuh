@@ -70,15 +70,21 @@ __global__ void __launch_bounds__(kColumnTile* kColumnRows)
   if (center && writes) partial[args.columns + column] = dbias;
 }
 
-// dweight and dbias from the `blocks` sums of each.
+// dweight and dbias from the `blocks` sums of each, of which a thread has kAtOnce under way.
 template <class T>
 __global__ void __launch_bounds__(kColumnTile* kWarp)
     NormGradFinish(const Compute<T>* partial, int blocks, int64_t columns, int sums, T* dweight, T* dbias) {
+  constexpr int kAtOnce = 8;
   __shared__ Compute<T> shared[kWarp][kColumnTile];
   int64_t at = int64_t(blockIdx.x) * kColumnTile + threadIdx.x % kColumnTile, stride = sums * columns;
   Compute<T> sum = 0;
-  if (at < stride)
-    for (int b = int(threadIdx.x) / kColumnTile; b < blocks; b += kWarp) sum += partial[b * stride + at];
+  for (int b = int(threadIdx.x) / kColumnTile; b < blocks && at < stride; b += kAtOnce * kWarp) {
+    Compute<T> held[kAtOnce];
+#pragma unroll
+    for (int n = 0; n < kAtOnce; n++) held[n] = b + n * kWarp < blocks ? partial[(b + n * kWarp) * stride + at] : 0;
+#pragma unroll
+    for (int n = 0; n < kAtOnce; n++) sum += held[n];
+  }
   sum = SumOfColumn(sum, shared);
   if (threadIdx.x >= kColumnTile || at >= stride) return;
   (at < columns ? dweight + at : dbias + at - columns)[0] = Narrow<T>(sum);
@@ -94,11 +100,13 @@ RowGroups GradGroups(int64_t columns) {
 }
 inline bool IsWide(const RowGroups& groups) { return groups.block() > kNarrowGrad; }
 // Blocks that add up columns: what an H200 runs at a time. Not asked of the device, so that all give the same bits.
-inline int64_t GradBlocks(int64_t rows, const RowGroups& groups) {
+template <bool center, class T>
+int64_t GradBlocks(int64_t rows, const RowGroups& groups) {
   constexpr int64_t kProcessors = 132;
   if (!groups.per_thread) return std::min(CeilDiv(rows, 4 * kColumnRows), 2 * kProcessors);
   int64_t threads = groups.per_thread == 1 ? kGradLimits.resident : kGradLimits.resident / 2;
-  int64_t residents = IsWide(groups) ? threads / int64_t(groups.block()) : GradResidents(groups.per_thread, false);
+  int64_t residents =
+      IsWide(groups) ? threads / int64_t(groups.block()) : GradResidents<center, T>(groups.per_thread, false);
   return std::min(CeilDiv(rows, groups.rows), kProcessors * residents);
 }
 template <bool center>
@@ -107,7 +115,7 @@ size_t NormGradWorkspace(const KernelCall& call) {
   if (x.NumElements() == 0) return 0;
   return DispatchFloating(x.dtype, [&](auto zero) {
     using T = decltype(zero);
-    int64_t columns = ColumnsOf(x), blocks = GradBlocks(RowCount(x), GradGroups<T>(columns));
+    int64_t columns = ColumnsOf(x), blocks = GradBlocks<center, T>(RowCount(x), GradGroups<T>(columns));
     return size_t(blocks * (center ? 2 : 1) * columns) * sizeof(Compute<T>);
   });
 }
@@ -165,7 +173,7 @@ void RunNormGrad(const KernelCall& call, const char* name, bool adds) {
   args.groups = GradGroups<T>(columns);
   args.columns = columns;
   args.share = C(1.0 / double(columns));
-  int64_t blocks = GradBlocks(args.at.steps, args.groups);
+  int64_t blocks = GradBlocks<center, T>(args.at.steps, args.groups);
   LaunchNormGrad<center, T>(call, name, args, blocks, args.groups.per_thread && GradAligned<T>(call, dy, add));
   constexpr int kSums = center ? 2 : 1;
   NormGradFinish<T>
