@@ -16,6 +16,7 @@ constexpr int kThreads = 256;
 constexpr int64_t kLongRow = 1024;              // loads of a row that a block takes
 constexpr int kDown = kThreads / kWarp;         // warps that go down a dim
 constexpr int kAtOnce = 4;                      // terms that a thread has under way
+constexpr int kJoinAtOnce = 8;                  // and parts
 constexpr int64_t kEnough = 528;                // blocks that keep an H200 busy: fixed, so that the order of a sum is
 constexpr int64_t kShortest = kDown * kAtOnce;  // terms of a part
 
@@ -110,8 +111,14 @@ __global__ void __launch_bounds__(kWarp* kWarp)
   __shared__ A shared[kWarp][kWarp];
   uint32_t lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp, step = blockIdx.x * kWarp + lane;
   A total = Identity<kind, A>();
-  if (step < walk.steps)
-    for (int64_t p = warp; p < parts; p += kWarp) total = Join<kind>()(total, partial[p * outputs + first + step]);
+  for (int64_t p = warp; p < parts && step < walk.steps; p += kJoinAtOnce * kWarp) {
+    A held[kJoinAtOnce];
+#pragma unroll
+    for (int n = 0; n < kJoinAtOnce; n++)
+      held[n] = p + n * kWarp < parts ? partial[(p + n * kWarp) * outputs + first + step] : Identity<kind, A>();
+#pragma unroll
+    for (int n = 0; n < kJoinAtOnce; n++) total = Join<kind>()(total, held[n]);
+  }
   shared[warp][lane] = total;
   __syncthreads();
   if (warp > 0 || step >= walk.steps) return;
