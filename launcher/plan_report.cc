@@ -13,6 +13,7 @@
 #include "dist/plan_group.h"
 #include "kernels/common/cuda_library.h"
 #include "kernels/cpu/register.h"
+#include "parallel/train/kernel_choices.h"
 #include "parallel/train/setup.h"
 
 namespace weft {
@@ -63,8 +64,7 @@ std::string MemoryText(const PlanReport& r) {
   if (r.device == DeviceKind::kCpu) return text;
   return text + fmt::format(
                     "  predicted peak {} on {}, and {} of staging on the host; cuDNN's scratch is that of its kernels "
-                    "for sm_90, and "
-                    "what CUDA and its libraries keep for themselves comes on top\n",
+                    "for sm_90, and what CUDA and its libraries keep for themselves comes on top\n",
                     BytesText(size_t(r.memory.Total())), Name(r.device), BytesText(size_t(r.memory.staging)));
 }
 
@@ -74,6 +74,7 @@ PlanReport MakePlanReport(const Config& config) {
   PlanReport report{.device = config.device == DeviceChoice::kCuda ? DeviceKind::kCuda : DeviceKind::kCpu};
   StepOptions options = StepOptionsOf(config);
   Context context(0, options.model.mesh.num_ranks());
+  context.set_numerics(NumericsOf(config));
   Register(context.kernels(report.device), report.device);
   options.kernels = &context.kernels(report.device);
   PlanGroupFactory groups;
@@ -90,6 +91,7 @@ PlanReport MakePlanReport(const Config& config) {
   report.fullest = largest.fullest < largest.steps.size() ? PlaceOf(*largest.steps[largest.fullest].node) : "the end";
   report.largest_workspace = LargestWorkspace(largest);
   report.flops = programs.micro_flops * options.micro_steps;
+  report.kernels = KernelChoices(programs.step.graph, runtime);
   report.inlined = programs.step.inlined;
   return report;
 }
@@ -101,6 +103,7 @@ std::string ToText(const PlanReport& r) {
                         Name(l.dtype), ToString(l.shape), Name(l.phase), l.times, l.scope, l.line);
   text += "\nper step and rank:\n" + TotalsText(r.lines);
   for (const std::string& op : r.inlined) text += fmt::format("  inlined: {}\n", op);
+  if (!r.kernels.empty()) text += fmt::format("  kernels: {}\n", r.kernels);
   text += "  ";
   for (const auto& [name, bytes] : r.memory.Categories()) text += fmt::format("{} {} B, ", name, bytes);
   text += fmt::format("together {} B\n{}", r.memory.Total(), MemoryText(r));
@@ -115,7 +118,8 @@ std::string ToJson(const PlanReport& r) {
   memory["total"] = r.memory.Total();
   std::string device;
   if (r.device != DeviceKind::kCpu)
-    device = fmt::format("  \"device\": \"{}\",\n  \"staging\": {},\n", Name(r.device), r.memory.staging);
+    device = fmt::format("  \"device\": \"{}\",\n  \"staging\": {},\n  \"kernels\": {},\n", Name(r.device),
+                         r.memory.staging, nlohmann::json(r.kernels).dump());
   return fmt::format("{{\n  \"collectives\": [{}],\n  \"memory\": {},\n{}  \"flops\": {}\n}}\n", fmt::join(lines, ","),
                      memory.dump(), device, nlohmann::json(r.flops).dump());
 }

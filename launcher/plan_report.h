@@ -15,6 +15,7 @@ struct PlanReport {
   DeviceKind device = DeviceKind::kCpu;
   std::string fullest, largest_workspace;  // where memory is, in words
   double flops = 0;
+  std::string kernels;               // which of several ways they take; see KernelChoices
   std::vector<std::string> inlined;  // ops taken apart because a dim that they need whole is sharded
 };
 

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <filesystem>
 #include <thread>
 
 #include "dist/bootstrap.h"
@@ -102,6 +101,7 @@ int Train(Bootstrap& bootstrap, const Words& words) {
   if (!AllOk(bootstrap, CheckSameRun(config, data, bootstrap.host(), gather))) return 2;
 
   Context context(bootstrap.rank(), bootstrap.world_size(), ThreadsOf(config, bootstrap));
+  context.set_numerics(NumericsOf(config));
   RegisterCpuKernels(context.kernels(DeviceKind::kCpu));
   RegisterCollectives(context.kernels(DeviceKind::kCpu), DeviceKind::kCpu);
   absl::StatusOr<DeviceKind> device = OpenDevice(config, bootstrap, context);

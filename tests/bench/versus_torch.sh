@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # One GPU: the recipes of configs/ beside PyTorch, in one run on one machine. One row a model, for tests/bench/results.md:
-# median ms of a step, tokens/s, peak memory, and Weft's tokens/s over PyTorch's.
+# median ms of a step, tokens/s, peak memory, and Weft's tokens/s over PyTorch's. Then the seconds from launch to the end
+# of the first step of the first model, without and with the file of matrix product algorithms.
 #
 #   tests/bench/versus_torch.sh WEFT PEER [MODEL...]     WEFT: the program; PEER: a script that trains the same model with
 #                                                        PyTorch and prints RESULT {json}; MODEL: a recipe's name
@@ -40,3 +41,11 @@ r = result[-1]
 print(f"| {model} | {ms:.2f} | {tokens:,.0f} | {peak:.1f} | {r['ms_median']:.2f} | {r['tokens_per_s']:,.0f} | {r['peak_gib']:.1f} | {tokens / r['tokens_per_s']:.3f} |")
 EOF
 done
+
+home=$(mktemp -d)
+for cache in cold warm; do
+  begin=$EPOCHREALTIME
+  HOME=$home XDG_CACHE_HOME=$home "$weft" train "configs/$1.yaml" train.steps=1 log.jsonl="$out/launch.jsonl" > "$out/launch.log" 2>&1 || tail -3 "$out/launch.log"
+  echo "launch to first step of $1, $cache: $(awk -v a="$begin" -v b="$EPOCHREALTIME" 'BEGIN { printf "%.1f", b - a }') s"
+done
+rm -rf "$home"

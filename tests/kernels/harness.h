@@ -145,7 +145,7 @@ inline std::unique_ptr<Context> NewContext(int threads) {
   if (absl::Status s = OpenCuda(*context, 0); !s.ok()) throw Error(std::string(s.message()));
   return context;
 }
-inline const Context& SharedContext() {
+inline Context& SharedContext() {
   static const std::unique_ptr<Context> context = NewContext(1);
   return *context;
 }

@@ -29,10 +29,11 @@ Shape ShapeOf(const std::string& labels, const Extents& extents) {
   return shape;
 }
 
-ProductPlan PlanOf(const std::string& eq, const Box& a, const Box& b, const Box& out) {
+ProductPlan PlanOf(const std::string& eq, const Box& a, const Box& b, const Box& out,
+                   const Context& context = SharedContext()) {
   Attrs attrs{{"eq", eq}};
   std::vector<TensorView> in{a.view, b.view}, outs{out.view};
-  return ProductPlan({&attrs, in, outs, nullptr, 0, nullptr, nullptr});
+  return ProductPlan({&attrs, in, outs, nullptr, 0, &context, nullptr});
 }
 
 // "TN m n k | lda ldb ldd", and the batch where there is one.
@@ -154,6 +155,19 @@ bool CheckPlan(Rng& rng, const std::string& eq, const Extents& extents) {
   EXPECT_TRUE(out.PaddingIntact());
   ExpectClose(out, want.All(), 1e-12 * double(plan.k + 1), 4);
   return true;
+}
+
+// Other products of the same shape are another entry of the file of algorithms.
+TEST(ProductPlan, Tf32IsOfF32AndHasKeysOfItsOwn) {
+  Context allows(0, 1);
+  allows.set_numerics({.tf32 = true});
+  for (DType dtype : {DType::kF64, DType::kF32, DType::kBF16, DType::kF16}) {
+    Box a(dtype, {64, 128}), b(dtype, {128, 256}), out(dtype, {64, 256});
+    Product plain = PlanOf("mk,kn->mn", a, b, out).product, fast = PlanOf("mk,kn->mn", a, b, out, allows).product;
+    EXPECT_FALSE(plain.tf32) << Name(dtype);
+    EXPECT_EQ(fast.tf32, dtype == DType::kF32) << Name(dtype);
+    EXPECT_EQ(KeyOf(plain, 16, 16, 16, 0) == KeyOf(fast, 16, 16, 16, 0), dtype != DType::kF32) << Name(dtype);
+  }
 }
 
 TEST(ProductPlan, FollowedGivesTheEinsum) {

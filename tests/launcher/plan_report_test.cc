@@ -195,6 +195,17 @@ struct Measured {
   const char* file;
   double gib;
 };
+// Text and JSON say who runs attention; cuDNN, where the build has it, not backwards if that must be deterministic.
+void ExpectKernels(const PlanReport& report, const json& parsed, bool deterministic) {
+  bool cudnn = report.kernels.find("built without") == std::string::npos;
+  std::string want = "sdpa and sdpa_grad by cudnn";
+  if (deterministic) want = "sdpa by cudnn, sdpa_grad by flash (cudnn: adds gradients in any order; ";
+  if (!cudnn) want = "sdpa and sdpa_grad by flash (cudnn: built without cudnn-frontend";
+  EXPECT_TRUE(report.kernels.starts_with(want)) << report.kernels;
+  EXPECT_EQ(parsed["kernels"], report.kernels);
+  EXPECT_NE(ToText(report).find("\n  kernels: " + report.kernels + "\n"), std::string::npos);
+}
+
 class CudaPlan : public testing::TestWithParam<Measured> {};
 
 TEST_P(CudaPlan, PredictsThePeakOfARunWithoutAGpu) {
@@ -210,11 +221,23 @@ TEST_P(CudaPlan, PredictsThePeakOfARunWithoutAGpu) {
   EXPECT_EQ(parsed["staging"], 2 * parsed["memory"]["slots"].get<int64_t>());
   std::string peak = fmt::format("predicted peak {} on cuda", BytesText(size_t(report.memory.Total())));
   EXPECT_NE(ToText(report).find(peak), std::string::npos);
+  ExpectKernels(report, parsed, config.kernels.deterministic);
+}
+
+TEST(CudaKernels, OfADeterministicRunAreSaidWithTheirReason) {
+  KernelTable table;
+  if (absl::Status s = OpenCudaKernels(table); !s.ok()) GTEST_SKIP() << s;
+  for (bool deterministic : {true, false}) {
+    Config config = ConfigOf({"gpt2", kGpt, {"device=cuda", "precision.compute=bf16"}});
+    config.kernels.deterministic = deterministic;
+    PlanReport report = MakePlanReport(config);
+    ExpectKernels(report, json::parse(ToJson(report)), deterministic);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(H200, CudaPlan,
-                         testing::Values(Measured{"gpt2_124m", 26.4}, Measured{"llama_1b", 42.7},
-                                         Measured{"gpt2_1558m", 59.7}),
+                         testing::Values(Measured{"gpt2_124m", 21.2}, Measured{"llama_1b", 40.7},
+                                         Measured{"gpt2_1558m", 59.4}),
                          [](const auto& p) { return p.param.file; });
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "parallel/nn/family.h"
 #include "parallel/train/config_schema.h"
 #include "parallel/train/config_value.h"
+#include "parallel/train/setup.h"
 #include "parallel/train/suggest.h"
 
 namespace weft {
@@ -58,6 +59,14 @@ std::vector<BadCase> BadFiles() {
       {"unknown key", b + "mesh: {pipeline_stages: 2}\n", {}, "a.yaml:4:8: mesh.pipeline_stages", "mesh.dp, mesh.tp"},
       {"unknown key", b + "x_y_z_w: 1\n", {}, "a.yaml:4:1: x_y_z_w", "the keys here are model, data, mesh"},
       {"unknown key", b + "<<: {a: 1}\n", {}, "a.yaml:4:1: <<", "unknown key"},
+
+      {"misspelt key", b + "kernels: {determinstic: false}\n", {}, "a.yaml:4:11: kernels.determinstic",
+       "did you mean kernels.deterministic?"},
+      {"wrong bool", b + "kernels: {tf32: 1}\n", {}, "a.yaml:4:17: kernels.tf32", "expected true or false, got \"1\""},
+      {"section is a value", b, {"kernels=default"}, "command line: kernels",
+       "expected a mapping of keys (kernels.deterministic, kernels.tf32, kernels.attention)"},
+      {"not a choice", b + "kernels: {attention: math}\n", {}, "a.yaml:4:22: kernels.attention",
+       "one of auto, cudnn, flash, plain, got \"math\""},
 
       {"duplicate key", b + "train: {seed: 2}\n", {}, "a.yaml:4:1: train", "given twice, first on line 3"},
       {"duplicate key", b + "mesh: {dp: 1, dp: 2}\n", {}, "a.yaml:4:15: mesh.dp", "given twice, first on line 4"},
@@ -324,6 +333,19 @@ TEST(Config, DefaultsFollowTheContract) {
   Config llama = Good(kBase, {"model.family=llama"});
   EXPECT_EQ(llama.model.ffn, 192);
   EXPECT_FALSE(llama.model.tie_embeddings);
+}
+
+TEST(Config, NumericsReachTheContext) {
+  Numerics usual = NumericsOf(Good());
+  EXPECT_TRUE(usual.deterministic);
+  EXPECT_FALSE(usual.tf32);
+  EXPECT_EQ(usual.attention, "");
+  std::string section = "kernels: {deterministic: false, tf32: true, attention: flash}\n";
+  Numerics fast = NumericsOf(Good(kBase + section));
+  EXPECT_FALSE(fast.deterministic);
+  EXPECT_TRUE(fast.tf32);
+  EXPECT_EQ(fast.attention, "flash");
+  EXPECT_EQ(NumericsOf(Good(kBase + section, {"kernels.attention=auto"})).attention, "");
 }
 
 TEST(Config, OverridesBeatTheFileAndTheLastWins) {

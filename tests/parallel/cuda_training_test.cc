@@ -43,6 +43,28 @@ TEST_P(CudaTraining, LossesAreTheCpus) {
   EXPECT_LE(std::abs(got.eval_sum - want.eval_sum), tolerance * std::abs(want.eval_sum));
 }
 
+// ---- The same bits on every run, by default. ----
+
+class CudaBits : public testing::TestWithParam<std::tuple<const char*, DType>> {};
+
+TEST_P(CudaBits, AreThoseOfTheLastRun) {
+  setenv("WEFT_TUNE", "0", 1);  // timing is what may differ
+  auto [family, dtype] = GetParam();
+  Job job{.model = testing_::Tiny(family), .precision = {dtype, DType::kF32, DType::kF32}, .steps = 20};
+  Layout layout{.micro_batch = 2, .device = DeviceUnderTest()};
+  RunResult first = testing_::Train(job, layout);
+  for (int run = 1; run < 3; run++) {
+    RunResult again = testing_::Train(job, layout);
+    EXPECT_EQ(again.losses, first.losses);
+    EXPECT_EQ(again.norms, first.norms);
+    EXPECT_EQ(again.eval_sum, first.eval_sum);
+  }
+  unsetenv("WEFT_TUNE");
+}
+INSTANTIATE_TEST_SUITE_P(All, CudaBits,
+                         testing::Combine(testing::ValuesIn(testing_::kFamilies),
+                                          testing::Values(DType::kBF16, DType::kF32)));
+
 // ---- f16, with a loss scale. ----
 
 class CudaF16 : public testing::TestWithParam<std::tuple<const char*, ExecutorKind>> {

@@ -66,6 +66,9 @@ TEST(Metrics, StartEvalAndEndAreEvents) {
   EXPECT_EQ(line["event"], "start");
   EXPECT_EQ(line["config"], start.config);
   EXPECT_EQ(line["ranks"], 4);
+  EXPECT_FALSE(line.contains("kernels"));
+  start.kernels = "sdpa by flash";
+  EXPECT_EQ(Json::parse(JsonLine(start))["kernels"], "sdpa by flash");
   line = Json::parse(JsonLine(EvalRecord{.step = 7, .val_loss = 1.25, .tokens = 10, .bytes = 20}));
   EXPECT_EQ(line["event"], "eval");
   EXPECT_EQ(line["step"], 7);

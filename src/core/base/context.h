@@ -5,6 +5,8 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
@@ -14,6 +16,13 @@ namespace weft {
 
 class KernelTable;
 class ThreadPool;
+
+// How kernels may compute where there is a choice.
+struct Numerics {
+  bool deterministic = true;  // the same bits on every run: no sums in an order that is left to chance
+  bool tf32 = false;          // products of f32 may round their operands to TF32
+  std::string attention;      // the backend preferred for attention; "": the order of the device's kernels
+};
 
 class Context {
  public:
@@ -25,6 +34,8 @@ class Context {
   int rank() const { return rank_; }
   int world_size() const { return world_size_; }
   int threads() const { return threads_; }
+  const Numerics& numerics() const { return numerics_; }
+  void set_numerics(Numerics numerics) { numerics_ = std::move(numerics); }  // before anything is planned or run
 
   // The table of a device kind, to which backends add their rows.
   KernelTable& kernels(DeviceKind kind) const { return *tables_[size_t(kind)]; }
@@ -41,6 +52,7 @@ class Context {
 
  private:
   int rank_, world_size_, threads_;
+  Numerics numerics_;
   std::array<std::unique_ptr<KernelTable>, kNumDeviceKinds> tables_;
   std::array<DeviceRuntime*, kNumDeviceKinds> runtimes_{};
   std::vector<std::unique_ptr<DeviceRuntime>> owned_;

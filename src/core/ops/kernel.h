@@ -9,6 +9,7 @@
 #include <array>
 #include <cstddef>
 #include <span>
+#include <string>
 
 #include "core/base/attrs.h"
 #include "core/base/context.h"
@@ -66,6 +67,9 @@ struct KernelRow {
   size_t (*workspace)(const KernelCall&) = nullptr;
   // Runs calls of which none writes what another reads or writes, with fewer launches than one each; null: one by one.
   void (*run_many)(std::span<const KernelCall>) = nullptr;
+  // Which of several ways a call takes, and why not those before it: "flash (cudnn: f32 is neither bf16 nor f16)".
+  // Views may carry no data. Null: there is one way.
+  std::string (*explain)(const KernelCall&) = nullptr;
   bool any_strides = false;  // accepts inputs with stride 0
   bool in_place = false;     // output 0 may share storage with input 0 (or output i with input i)
 };

@@ -47,7 +47,8 @@ std::vector<Sample> Samples(Op) {
   std::vector<Sample> samples;
   for (const Shape& s : {Shape{5, 3}, Shape{8}})
     samples.push_back({{{s}, {s}, {s, Domain::kPositive}, {s}, scalar, scalar, first}, attrs});
-  samples.push_back({{{{4}}, {{4}}, {{4}, Domain::kPositive}, {{4}}, scalar, scalar, none}, attrs});
+  // No update: of a scalar, since placements have been tried by the others.
+  samples.push_back({{{{}}, {{}}, {{}, Domain::kPositive}, {{}}, scalar, scalar, none}, attrs});
   return samples;
 }
 

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include "absl/status/statusor.h"
-#include "core/ops/kernel.h"
 
 namespace weft {
 namespace {
@@ -51,14 +50,6 @@ absl::Status OpenCuda(Context& context, int index) {
     return absl::FailedPreconditionError(e.what());
   }
   return OpenCudaKernels(context.kernels(DeviceKind::kCuda));
-}
-
-std::string ExplainCudaSdpa(const KernelCall& call) {
-  absl::StatusOr<void*> library = Library();
-  if (!library.ok()) return std::string(library.status().message());
-  std::string text;
-  Symbol<void(const KernelCall&, std::string&)>(*library, "weft_cuda_explain_sdpa")(call, text);
-  return text;
 }
 
 }  // namespace weft

@@ -1,14 +1,10 @@
 // The CUDA backend is a shared library, opened when a CUDA device is asked for: linked in, it would cost every CPU run
 // its start-up time and memory.
 #pragma once
-#include <string>
-
 #include "absl/status/status.h"
 #include "core/base/context.h"
 
 namespace weft {
-
-struct KernelCall;
 
 // Does this host have NVIDIA's driver? Not by its file under /proc: containers do without.
 bool HasCudaDriver();
@@ -18,8 +14,5 @@ bool HasCudaDriver();
 absl::Status OpenCuda(Context& context, int index);
 // The kernels alone, to plan with on a host that has no GPU.
 absl::Status OpenCudaKernels(KernelTable& table);
-// What each backend of attention says to a call of sdpa or sdpa_grad, the preferred first: "cudnn: causal with offset
-// 3, expected 0 keys less 2 queries; flash: runs it; plain: runs it". The first that runs it does, but for WEFT_SDPA.
-std::string ExplainCudaSdpa(const KernelCall& call);
 
 }  // namespace weft

@@ -55,6 +55,16 @@ struct Sorted {
   }
 };
 
+// The sort's own scratch. cub asks the GPU; to plan without one: the counts of 256 digits, in each of four passes and
+// for each block of keys, of which a GPU's hold more than 4096.
+size_t SortBytes(const KernelCall& call, size_t count) {
+  if (!call.context->Has(DeviceKind::kCuda)) return (count / 4096 + 8) * 256 * sizeof(uint32_t);
+  cub::DoubleBuffer<uint32_t> none(nullptr, nullptr);
+  size_t bytes = 0;
+  WEFT_CUDA(cub::DeviceRadixSort::SortPairs(nullptr, bytes, none, none, int(count)));
+  return bytes;
+}
+
 // The workspace, cut from its front.
 struct Workspace {
   uint32_t* numbers[4];  // [N] each: rows and positions, unsorted and sorted
@@ -65,8 +75,7 @@ struct Workspace {
 
   explicit Workspace(const KernelCall& call) {
     size_t count = size_t(call.in[0].NumElements()), columns = size_t(call.out[0].dim(1).extent);
-    cub::DoubleBuffer<uint32_t> none(nullptr, nullptr);
-    WEFT_CUDA(cub::DeviceRadixSort::SortPairs(nullptr, scratch_bytes, none, none, int(count)));
+    scratch_bytes = SortBytes(call, count);
     auto take = [&](size_t size) {
       uintptr_t at = reinterpret_cast<uintptr_t>(call.workspace) + bytes;
       bytes += (size + 255) / 256 * 256;

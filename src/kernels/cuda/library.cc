@@ -1,7 +1,6 @@
 // What the program finds in the CUDA library; see kernels/common/cuda_library.h.
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/families.h"
-#include "kernels/cuda/sdpa_choice.h"
 
 extern "C" {
 
@@ -27,9 +26,5 @@ __attribute__((visibility("default"))) void weft_cuda_register(weft::KernelTable
 
 __attribute__((visibility("default"))) weft::DeviceRuntime* weft_cuda_open(int index) {
   return new weft::cuda::CudaDevice(index);
-}
-
-__attribute__((visibility("default"))) void weft_cuda_explain_sdpa(const weft::KernelCall& call, std::string& text) {
-  text = weft::cuda::ExplainSdpa(call);
 }
 }

@@ -177,7 +177,7 @@ void PlanCopies(ProductPlan& plan) {
 
 ProductPlan::ProductPlan(const KernelCall& call) : EinsumLabels(call) {
   product.dtype = call.in[0].dtype;
-  product.tf32 = product.dtype == DType::kF32 && call.attrs->IntOr("tf32", 0) != 0;
+  product.tf32 = product.dtype == DType::kF32 && call.context->numerics().tf32;
   route = Choose();
 }
 

@@ -40,13 +40,38 @@ constexpr SdpaBackend kPlain{"plain", PlainRefuses, SdpaPlain, SdpaGradPlain, Ro
 
 constexpr const SdpaBackend* kBackends[] = {&kCudnnSdpa, &kFlash, &kPlain};
 
-// The backend that WEFT_SDPA names, or null.
-const SdpaBackend* Preferred() {
-  const char* name = std::getenv("WEFT_SDPA");
-  if (!name) return nullptr;
+// The backend that kernels.attention names, else that of WEFT_SDPA, which tests set; null: neither is set.
+const SdpaBackend* Preferred(const KernelCall& call) {
+  const char* of_tests = std::getenv("WEFT_SDPA");
+  std::string name = call.context->numerics().attention;
+  if (name.empty() && of_tests) name = of_tests;
+  if (name.empty()) return nullptr;
   for (const SdpaBackend* backend : kBackends)
-    if (backend->name == std::string_view(name)) return backend;
-  Fail(fmt::format("WEFT_SDPA={}: expected one of cudnn, flash, plain", name));
+    if (backend->name == name) return backend;
+  Fail(fmt::format("attention on CUDA: there is no backend \"{}\"; expected cudnn, flash or plain", name));
+}
+
+struct Choice {
+  const SdpaBackend* backend = nullptr;  // null: none takes the call
+  std::string refusals;                  // of those asked before it: "cudnn: f32 is neither bf16 nor f16"
+};
+
+Choice Choose(const KernelCall& call, size_t scratch) {
+  Choice choice;
+  auto takes = [&](const SdpaBackend* backend) {
+    std::string reason = backend->refuses(call);
+    if (reason.empty() && backend->workspace(call) > scratch) reason = "it needs more workspace than was planned";
+    if (reason.empty())
+      choice.backend = backend;
+    else
+      choice.refusals += fmt::format("{}{}: {}", choice.refusals.empty() ? "" : "; ", backend->name, reason);
+    return reason.empty();
+  };
+  const SdpaBackend* preferred = Preferred(call);
+  if (preferred && takes(preferred)) return choice;
+  for (const SdpaBackend* backend : kBackends)
+    if (backend != preferred && takes(backend)) break;
+  return choice;
 }
 
 // Run may have to fall back, since it is the first to see whether data is aligned: to a backend that needs rows only.
@@ -72,28 +97,22 @@ bool HasAlignedRows(const KernelCall& call) {
 std::span<const SdpaBackend* const> SdpaBackends() { return kBackends; }
 
 std::string ExplainSdpa(const KernelCall& call) {
-  std::string text;
-  for (const SdpaBackend* backend : kBackends) {
-    std::string reason = backend->refuses(call);
-    text += fmt::format("{}{}: {}", text.empty() ? "" : "; ", backend->name, reason.empty() ? "runs it" : reason);
-  }
-  return text;
+  Choice choice = Choose(call, SIZE_MAX);
+  std::string name = choice.backend ? choice.backend->name : "no backend";
+  return choice.refusals.empty() ? name : fmt::format("{} ({})", name, choice.refusals);
 }
 
 const SdpaBackend& ChooseSdpa(const KernelCall& call, size_t scratch) {
-  auto takes = [&](const SdpaBackend& backend) {
-    return backend.refuses(call).empty() && backend.workspace(call) <= scratch;
-  };
-  if (const SdpaBackend* preferred = Preferred(); preferred && takes(*preferred)) return *preferred;
-  for (const SdpaBackend* backend : kBackends)
-    if (takes(*backend)) return *backend;
+  Choice choice = Choose(call, scratch);
+  if (choice.backend) return *choice.backend;
   Fail(fmt::format("{} on CUDA: no backend takes {} with head size {} ({})", IsSdpaGrad(call) ? "sdpa_grad" : "sdpa",
-                   Name(call.in[0].dtype), call.in[0].dim(3).extent, ExplainSdpa(call)));
+                   Name(call.in[0].dtype), call.in[0].dim(3).extent, choice.refusals));
 }
 
 void AddSdpa(KernelTable& table) {
-  table.Add(Op::kSdpa, {.run = &Run, .workspace = &Workspace});
-  table.Add(Op::kSdpaGrad, {.run = &Run, .workspace = &Workspace});
+  KernelRow row{.run = &Run, .workspace = &Workspace, .explain = &ExplainSdpa};
+  table.Add(Op::kSdpa, row);
+  table.Add(Op::kSdpaGrad, row);
 }
 
 }  // namespace weft::cuda

@@ -2,7 +2,7 @@
 //
 //   ChooseSdpa(call, call.workspace_bytes).Run(call);  // of sdpa or sdpa_grad
 //
-// WEFT_SDPA=plain in the environment prefers the backend of that name: to compare them, or to have flash's fixed order.
+// The backend that the context's numerics name is asked first; where they name none, the one of WEFT_SDPA, for tests.
 #pragma once
 #include <span>
 #include <string>
@@ -15,7 +15,7 @@ inline bool IsSdpaGrad(const KernelCall& call) { return call.in.size() == 6; }
 
 struct SdpaBackend {
   const char* name;
-  // Why it cannot run this call, e.g. "head size 100 is not a multiple of 8"; empty: it can.
+  // Why it cannot or may not run this call, e.g. "head size 100 is not a multiple of 8"; empty: it can.
   std::string (*refuses)(const KernelCall&);
   void (*forward)(const KernelCall&);
   void (*backward)(const KernelCall&);
@@ -27,7 +27,7 @@ struct SdpaBackend {
 std::span<const SdpaBackend* const> SdpaBackends();  // the preferred first
 // `scratch`: bytes of workspace that it may need; SIZE_MAX while the workspace is being planned.
 const SdpaBackend& ChooseSdpa(const KernelCall& call, size_t scratch);
-// "flash: runs it; plain: head size 2000 is above 1024": what every backend says to the call.
+// Who runs the call and why those asked before do not: "plain (cudnn: f32 is neither bf16 nor f16; flash: ...)".
 std::string ExplainSdpa(const KernelCall& call);
 
 // What more than one backend asks.

@@ -2,7 +2,8 @@
 // opened when the first call asks for it, so a node without it falls back.
 //
 // H200, cuDNN 9.19, bf16, causal, 2 x 8192 tokens, 32 heads of 128: 633 TFLOP/s forward, 491 backward. The backward
-// adds dQ up in no fixed order; WEFT_SDPA=flash gives the same bits on every run.
+// adds dQ up in no fixed order, so a deterministic run leaves it to flash: cuDNN's own deterministic one is slower by a
+// tenth and wants 8.6 GB of workspace there (tests/bench/ladder/README.md).
 #define NV_CUDNN_FRONTEND_USE_DYNAMIC_LOADING
 #define CUDNN_FRONTEND_SKIP_JSON_LIB
 #include <cudnn.h>
@@ -210,6 +211,8 @@ std::string RefusesShape(const KernelCall& call, const SdpaSizes& z) {
 std::string Refuses(const KernelCall& call) {
   SdpaSizes z(call);
   if (std::string reason = RefusesShape(call, z); !reason.empty()) return reason;
+  if (IsSdpaGrad(call) && call.context->numerics().deterministic)
+    return "adds gradients in any order; kernels.deterministic=false allows it";
   if (!call.context->Has(DeviceKind::kCuda)) return {};  // planned with
   Cudnn& cudnn = DeviceOf(call).Kept<Cudnn>();
   if (!cudnn.failure().empty()) return cudnn.failure();
@@ -233,7 +236,7 @@ void Execute(const KernelCall& call, std::unordered_map<int64_t, void*> pointers
   fe::error_t status =
       plan->graph.execute(cudnn.handle(), pointers, std::align(kAlignment, size_t(plan->workspace), scratch, space));
   if (status.is_bad())
-    Fail(fmt::format("{} on CUDA: cuDNN says {}; WEFT_SDPA=flash goes without it",
+    Fail(fmt::format("{} on CUDA: cuDNN says {}; kernels.attention=flash goes without it",
                      IsSdpaGrad(call) ? "sdpa_grad" : "sdpa", status.get_message()));
 }
 

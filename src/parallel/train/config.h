@@ -24,6 +24,7 @@ enum class ScheduleName { kConstant, kCosine, kLinear, kWsd };
 enum class DeviceChoice { kAuto, kCpu, kCuda };
 enum class ExecutorMode { kCompiled, kInterpret, kEager };
 enum class NumericsMode { kDefault, kInvariant };
+enum class AttentionBackend { kAuto, kCudnn, kFlash, kPlain };  // those of CUDA
 
 // Validation data: paths, or the fraction of the training data that is cut off its tail. Neither means no evaluation.
 struct ValSource {
@@ -98,6 +99,11 @@ struct TrainConfig {
   static constexpr int64_t kAllBatches = -1;
 };
 
+struct KernelsConfig {
+  bool deterministic = true, tf32 = false;
+  AttentionBackend attention = AttentionBackend::kAuto;
+};
+
 struct DistConfig {
   double timeout_s = 300;
 };
@@ -121,6 +127,7 @@ struct Config {
   ParallelConfig parallel;
   PrecisionConfig precision;
   LossScaleConfig loss_scale;
+  KernelsConfig kernels;
   OptimizerConfig optimizer;
   ScheduleConfig schedule;
   TrainConfig train;

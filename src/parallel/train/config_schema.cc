@@ -24,6 +24,7 @@ WEFT_ENUM_NAMES(ScheduleName, "constant", "cosine", "linear", "wsd");
 WEFT_ENUM_NAMES(DeviceChoice, "auto", "cpu", "cuda");
 WEFT_ENUM_NAMES(ExecutorMode, "compiled", "interpret", "eager");
 WEFT_ENUM_NAMES(NumericsMode, "default", "invariant");
+WEFT_ENUM_NAMES(AttentionBackend, "auto", "cudnn", "flash", "plain");
 WEFT_ENUM_NAMES(DType, "f64", "f32", "bf16", "f16");  // the floating types, in DType's order
 #undef WEFT_ENUM_NAMES
 
@@ -117,6 +118,10 @@ const std::vector<Field>& Fields() {
       {KEY(loss_scale.growth_interval, "updates in a row after which it grows"), .bounds = From(1, kBillion)},
       {KEY(loss_scale.min, "least scale; gradients that are not finite even there end the run"),
        .bounds = From(LossScaleOptions::kLeast, LossScaleOptions::kMost)},
+
+      {KEY(kernels.deterministic, "no kernel that may give other bits on the next run; false allows faster ones on a GPU")},
+      {KEY(kernels.tf32, "products of f32 on a GPU may round their operands to TF32, of 11 significant bits")},
+      {KEY(kernels.attention, "what runs attention on a GPU where it can; auto: the first of cudnn, flash, plain")},
 
       {KEY(optimizer.name, "the update rule")},
       {KEY(optimizer.lr, "learning rate after the warm-up"), .bounds = Above(0)},

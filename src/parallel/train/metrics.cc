@@ -79,8 +79,8 @@ absl::Status NotFiniteAtLeastScale(const StepRecord& r, double least_scale) {
 }  // namespace
 
 std::string JsonLine(const StartRecord& r) {
-  return Object("start")
-      .Add("version", r.version)
+  Object line("start");
+  line.Add("version", r.version)
       .Add("ranks", r.ranks)
       .Add("dp", r.dp)
       .Add("tp", r.tp)
@@ -89,8 +89,9 @@ std::string JsonLine(const StartRecord& r) {
       .Add("tokens_per_step", r.tokens_per_step)
       .Add("train_tokens", r.train_tokens)
       .Add("val_tokens", r.val_tokens)
-      .Add("config", r.config)
-      .Text();
+      .Add("config", r.config);
+  if (!r.kernels.empty()) line.Add("kernels", r.kernels);
+  return line.Text();
 }
 
 std::string JsonLine(const StepRecord& r) {

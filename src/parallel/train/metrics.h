@@ -20,6 +20,7 @@ struct StartRecord {
   std::string version, config;  // the merged config, as YAML
   int64_t ranks = 1, dp = 1, tp = 1;
   int64_t parameters = 0, steps = 0, tokens_per_step = 0, train_tokens = 0, val_tokens = 0;
+  std::string kernels;  // of KernelChoices; "": there are no choices
 };
 
 struct StepRecord {

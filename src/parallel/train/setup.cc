@@ -1,6 +1,8 @@
 #include "parallel/train/setup.h"
 
 #include "parallel/nn/family.h"
+#include "parallel/train/config_schema.h"
+#include "parallel/train/config_value.h"
 
 namespace weft {
 
@@ -44,6 +46,14 @@ StepOptions StepOptionsOf(const Config& config) {
   const LossScaleConfig& scale = config.loss_scale;
   o.loss_scale = {scale.initial, scale.growth_factor, scale.backoff_factor, scale.growth_interval, scale.min};
   return o;
+}
+
+Numerics NumericsOf(const Config& config) {
+  const KernelsConfig& n = config.kernels;
+  bool named = n.attention != AttentionBackend::kAuto;
+  return {.deterministic = n.deterministic,
+          .tf32 = n.tf32,
+          .attention = named ? PrintValue(*FindField("kernels.attention"), config) : ""};
 }
 
 }  // namespace weft

@@ -8,5 +8,6 @@ namespace weft {
 MeshShape MeshOf(const Config& config);           // {"dp", "tp"}; the config is resolved
 TransformerConfig ModelOf(const Config& config);  // vocab is resolved
 StepOptions StepOptionsOf(const Config& config);
+Numerics NumericsOf(const Config& config);  // for the context, before anything is planned
 
 }  // namespace weft

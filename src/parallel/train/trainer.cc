@@ -11,6 +11,7 @@
 
 #include "core/compile/comm_plan.h"
 #include "parallel/train/initial_weights.h"
+#include "parallel/train/kernel_choices.h"
 #include "parallel/train/memory_check.h"
 #include "parallel/train/schedule.h"
 #include "parallel/train/setup.h"
@@ -130,6 +131,7 @@ absl::Status Trainer::LogStart() {
   start.tokens_per_step = config_.train.global_batch * config_.model.context;
   start.train_tokens = data_.train().size();
   start.val_tokens = data_.val().size();
+  start.kernels = KernelChoices(programs_.step.graph, runtime_);
   fmt::print(
       "{} parameters, {} on {} rank{} ({}), {} tokens a step, {} tokens to train on, {} to validate; {} nodes, {} "
       "local, "
@@ -138,6 +140,7 @@ absl::Status Trainer::LogStart() {
       Name(runtime_.device), CountText(start.tokens_per_step), CountText(start.train_tokens),
       CountText(start.val_tokens), programs_.global_nodes, programs_.step.graph.nodes.size(),
       double(runner_->arena_bytes()) / (1 << 20));
+  if (!start.kernels.empty()) fmt::print("kernels: {}\n", start.kernels);
   if (!init_summary_.empty()) fmt::print("{}\n", init_summary_);
   if (!config_.log.jsonl.empty()) fmt::print("log: {}\n", config_.log.jsonl);
   std::fflush(stdout);

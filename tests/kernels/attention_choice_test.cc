@@ -1,0 +1,102 @@
+// Who runs attention on a GPU, and why not the others: asked of the CUDA kernels, as a plan asks them, without a GPU.
+#include <cstdlib>
+
+#include "harness.h"
+
+namespace weft::test {
+namespace {
+
+constexpr int64_t B = 2, T = 64, H = 4;
+
+class AttentionChoice : public testing::Test {
+ protected:
+  void SetUp() override {
+    unsetenv("WEFT_SDPA");
+    if (absl::Status s = OpenCudaKernels(Cuda()); !s.ok()) GTEST_SKIP() << s;
+    frontend_ = Explain(Op::kSdpa, DType::kBF16) == "cudnn";
+  }
+  void TearDown() override { unsetenv("WEFT_SDPA"); }
+
+  KernelTable& Cuda() const { return context_.kernels(DeviceKind::kCuda); }
+  std::string Explain(Op op, DType dtype, int64_t head_size = 64) const {
+    return With(op, dtype, head_size, Cuda().Row(op).explain);
+  }
+  size_t Workspace(Op op, DType dtype, int64_t head_size = 64) const {
+    return With(op, dtype, head_size, Cuda().Row(op).workspace);
+  }
+  // What refuses `what` first: the backend does, or the build has none.
+  std::string Cudnn(const std::string& what) const {
+    return frontend_
+               ? "cudnn: " + what
+               : "cudnn: built without cudnn-frontend; configure with -DWEFT_CUDNN_FRONTEND_DIR=its include folder";
+  }
+
+  Context context_{0, 1};
+  bool frontend_ = false;  // was the build made with cuDNN's?
+
+ private:
+  template <class R>
+  R With(Op op, DType dtype, int64_t head_size, R (*ask)(const KernelCall&)) const {
+    TensorView x = MakeView(nullptr, dtype, {B, T, H, head_size});         // [B, T, H, D]
+    TensorView lse = MakeView(nullptr, AccumulateType(dtype), {B, T, H});  // [B, T, H]
+    std::vector<TensorView> in{x, x, x}, out{x, lse};
+    if (op == Op::kSdpaGrad) in = {x, x, x, x, lse, x}, out = {x, x, x};
+    Attrs attrs{{"causal", true}};
+    return ask({&attrs, in, out, nullptr, 0, &context_, nullptr});
+  }
+};
+
+const std::string kAnyOrder = "adds gradients in any order; kernels.deterministic=false allows it";
+
+TEST_F(AttentionChoice, DeterministicRunsLeaveCudnnsBackwardOut) {
+  std::string flash = "flash (" + Cudnn(kAnyOrder) + ")";
+  for (DType dtype : {DType::kBF16, DType::kF16}) {
+    EXPECT_EQ(Explain(Op::kSdpaGrad, dtype), flash);
+    context_.set_numerics({.attention = "cudnn"});
+    EXPECT_EQ(Explain(Op::kSdpaGrad, dtype), flash);
+    context_.set_numerics({});
+  }
+  size_t rows = Workspace(Op::kSdpaGrad, DType::kBF16);
+  context_.set_numerics({.deterministic = false});
+  EXPECT_EQ(Explain(Op::kSdpaGrad, DType::kBF16), frontend_ ? "cudnn" : flash);
+  EXPECT_EQ(Workspace(Op::kSdpaGrad, DType::kBF16) > rows, frontend_);
+}
+
+TEST_F(AttentionChoice, NumericsNameWhoIsAskedFirst) {
+  for (const char* backend : {"flash", "plain"}) {
+    context_.set_numerics({.deterministic = false, .attention = backend});
+    EXPECT_EQ(Explain(Op::kSdpa, DType::kBF16), backend);
+    EXPECT_EQ(Explain(Op::kSdpaGrad, DType::kBF16), backend);
+  }
+  context_.set_numerics({.attention = "math"});
+  EXPECT_THROW(
+      try { Explain(Op::kSdpa, DType::kBF16); } catch (const Error& e) {
+        EXPECT_NE(std::string(e.what()).find("no backend \"math\"; expected cudnn, flash or plain"), std::string::npos);
+        throw;
+      },
+      Error);
+}
+
+TEST_F(AttentionChoice, TheEnvironmentCountsWhereNumericsNameNone) {
+  setenv("WEFT_SDPA", "plain", 1);
+  EXPECT_EQ(Explain(Op::kSdpa, DType::kBF16), "plain");
+  context_.set_numerics({.attention = "flash"});
+  EXPECT_EQ(Explain(Op::kSdpa, DType::kBF16), "flash");
+}
+
+TEST_F(AttentionChoice, SaysWhyInTheOrderOfAsking) {
+  std::string cudnn = Cudnn("f32 is neither bf16 nor f16"), flash = "flash: f32 is neither bf16 nor f16";
+  EXPECT_EQ(Explain(Op::kSdpa, DType::kF32), "plain (" + cudnn + "; " + flash + ")");
+  context_.set_numerics({.attention = "flash"});
+  EXPECT_EQ(Explain(Op::kSdpa, DType::kF32), "plain (" + flash + "; " + cudnn + ")");
+}
+
+TEST_F(AttentionChoice, SaysThatNobodyTakesACall) {
+  std::string text = Explain(Op::kSdpaGrad, DType::kF32, 2000);
+  EXPECT_TRUE(text.starts_with("no backend (cudnn: ")) << text;
+  EXPECT_TRUE(text.ends_with("; plain: head size 2000 is above 1024; use more and smaller heads)")) << text;
+  EXPECT_THROW(Workspace(Op::kSdpaGrad, DType::kF32, 2000), Error);
+}
+
+}  // namespace
+}  // namespace weft::test
