@@ -6,6 +6,7 @@
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/families.h"
 #include "kernels/cuda/index.cuh"
+#include "kernels/cuda/many.cuh"
 #include "kernels/cuda/reduce.cuh"
 
 #include <memory>
@@ -154,21 +155,11 @@ struct Squares {
   int count = 0;
   uint32_t blocks = 0;
   Tensor tensors[most];
-
-  // The last tensor that starts at or before the block.
-  __device__ __forceinline__ const Tensor& Of(uint32_t block) const {
-    int low = 0, high = count;
-    while (high - low > 1) {
-      int middle = (low + high) / 2;
-      (tensors[middle].first <= block ? low : high) = middle;
-    }
-    return tensors[low];
-  }
 };
 
 template <class T, int most>
 __global__ void __launch_bounds__(kThreads) SquaresOfDense(const __grid_constant__ Squares<T, most> all) {
-  const auto& tensor = all.Of(blockIdx.x);
+  const auto& tensor = EntryOf(all.tensors, all.count, blockIdx.x);
   uint32_t piece = blockIdx.x - tensor.first;
   int64_t stride = int64_t(tensor.result.pieces) * kThreads;
   double total = 0;
