@@ -106,7 +106,8 @@ class StructuralOps {
 
   static int64_t Address(const TensorView& view) { return int64_t(reinterpret_cast<intptr_t>(view.data)); }
 
-  // Do pieces lie on this rank as a whole, in one layout and evenly apart in memory? Two always are.
+  // Do pieces lie on this rank as a whole, in one layout and evenly apart in memory? Two always are. End to end they go
+  // one by one: a driver's copy of both as one range may fail where each is an allocation of its own.
   static bool Alike(const KernelCall& call, int dim) {
     const TensorView &first = call.in[0], &out = call.out[0];
     if (call.in.size() < 2 || first.rank == kMaxRank || out.dim(dim).extent != out.dim(dim).global) return false;
@@ -119,7 +120,8 @@ class StructuralOps {
         alike &= piece.dim(d).extent == first.dim(d).extent && piece.dim(d).stride == first.dim(d).stride;
       if (!alike) return false;
     }
-    return apart % int64_t(SizeOf(first.dtype)) == 0;
+    int64_t size = int64_t(SizeOf(first.dtype));
+    return apart % size == 0 && apart != first.NumElements() * size;
   }
   // The same view with one more dim in front of `dim`.
   static TensorView Inserted(TensorView view, int dim, int64_t extent, int64_t stride) {

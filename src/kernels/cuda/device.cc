@@ -74,6 +74,7 @@ void CheckDriver(int index) {
 
 void Check(cudaError_t status, const char* call, std::source_location at) {
   if (status == cudaSuccess) return;
+  cudaGetLastError();  // else the next launch reports it again
   if (status == cudaErrorMemoryAllocation) FailOutOfMemory(fmt::format("{} at {}", call, PlaceOf(at)));
   Fail(fmt::format("{} at {}: CUDA says {} ({})", call, PlaceOf(at), cudaGetErrorString(status),
                    cudaGetErrorName(status)));

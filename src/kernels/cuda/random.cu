@@ -1,7 +1,7 @@
 // Random and Dropout. Numbers depend on the key, the step and the element's global place only (core/base/rng.h).
 //
-// A thread takes one Philox block (four numbers), or as many as fill one or two vectors of 16 bytes: of 16 bits, where
-// dropout comes to lie is as much work as its numbers for one vector.
+// A thread takes one Philox block (four numbers, or eight of 16 bits for dropout), or as many as fill some vectors of
+// 16 bytes.
 #include "core/ops/random.h"
 
 #include "core/base/rng.h"
@@ -45,18 +45,20 @@ struct StreamPlan {
   Nest nest{kWalked};
   Offsets first{};
 
-  StreamPlan(const KernelCall& call, const TensorView& out, const TensorView& x, int scalars, int group, bool vectors) {
+  // `words`: elements of a Philox block.
+  StreamPlan(const KernelCall& call, const TensorView& out, const TensorView& x, int scalars, int words, int group,
+             bool vectors) {
     int last = out.rank - 1;
     DimView row = out.rank ? out.dim(last) : DimView{1, 1, 0, 1, 1};
-    int64_t blocks = CeilDiv(row.global, 4), scale = blocks;
+    int64_t blocks = CeilDiv(row.global, words), scale = blocks;
     stream.x_stride = out.rank ? x.dim(last).stride : 1;
     stream.columns = row.extent;
-    stream.head = int(row.offset % 4);
+    stream.head = int(row.offset % words);
     stream.key = uint64_t(call.attrs->Int("key"));
     stream.step = call.in[size_t(scalars)].as<const int64_t>();
     stream.first_row = call.in[size_t(scalars) + 1].as<const int64_t>();
     std::array<Offsets, kMaxRank> strides{};
-    first[kBlock] = row.offset / 4;
+    first[kBlock] = row.offset / words;
     for (int d = last - 1; d >= 0; d--) {
       strides[size_t(d)] = {out.dim(d).stride, x.dim(d).stride, scale, 0};
       first[kBlock] += out.dim(d).offset * scale;
@@ -64,7 +66,7 @@ struct StreamPlan {
       scale *= out.dim(d).global;
     }
     for (int d = 0; d < last; d++) nest.Add(out.dim(d).extent, strides[size_t(d)]);
-    int64_t step = 4 * group;  // elements
+    int64_t step = words * group;  // elements
     nest.Add(CeilDiv(stream.head + row.extent, step), {step, step * stream.x_stride, group, vectors ? 0 : step});
     nest.Collapse();
   }
@@ -98,7 +100,7 @@ void Random(const KernelCall& call) {
   const TensorView& out = call.out[0];
   if (out.NumElements() == 0) return;  // an empty shard has no place in the stream
   bool normal = call.attrs->Text("kind") == "normal";
-  StreamPlan plan(call, out, out, 0, 1, false);
+  StreamPlan plan(call, out, out, 0, 4, 1, false);
   Dispatch(out.dtype, [&](auto zero) {
     using T = decltype(zero);
     Launch(plan, "random", [&](unsigned blocks, const Stream& stream) {
@@ -107,18 +109,18 @@ void Random(const KernelCall& call) {
   });
 }
 
-// What is done to an element: kept iff its bits reach the threshold, which is below 2^32.
+constexpr int kDropWords = 8;  // elements of a Philox block
+
+// What is done to an element: kept iff its 16 bits reach the threshold.
 template <class T>
 struct Drop {
   using C = Compute<T>;
-  static constexpr bool kShort = sizeof(T) == 2;
   uint32_t threshold;
-  C keep;  // 1 - p; of 16 bits 1 / (1 - p): a product shows no more than a quotient there, and takes a tenth of the
-           // time
-  explicit Drop(double p) : threshold(uint32_t(DropoutThreshold(p))), keep(C(kShort ? 1 / (1 - p) : 1 - p)) {}
-  __device__ __forceinline__ C operator()(C x, uint32_t bits) const {
-    C scaled = kShort ? x * keep : x / keep;
-    return bits >= threshold ? scaled : C(0);
+  C scale;
+  explicit Drop(double p) : threshold(DropoutThreshold(p)), scale(C(DropoutScale(p))) {}
+  __device__ __forceinline__ C operator()(C x, const PhiloxBits& bits, int word) const {
+    uint32_t lane = bits.lane[word / 2], mine = word % 2 ? lane >> 16 : lane & 0xffff;
+    return mine >= threshold ? x * scale : C(0);
   }
 };
 
@@ -130,45 +132,45 @@ __global__ void __launch_bounds__(kThreads)
   Place at = stream.walk.At(step);
   PhiloxBits bits = stream.Bits(stream.First(at.of[kBlock]));
 #pragma unroll
-  for (int lane = 0; lane < 4; lane++) {
-    int64_t i = lane - stream.head, column = at.of[kColumn] + i;
+  for (int word = 0; word < kDropWords; word++) {
+    int64_t i = word - stream.head, column = at.of[kColumn] + i;
     if (column >= 0 && column < stream.columns)
-      y[at.of[kY] + i] = Narrow<T>(drop(Widen(x[at.of[kX] + i * stream.x_stride]), bits.lane[lane]));
+      y[at.of[kY] + i] = Narrow<T>(drop(Widen(x[at.of[kX] + i * stream.x_stride]), bits, word));
   }
 }
 
-// A thread takes N neighbouring vectors.
+// A thread takes N neighbouring Philox blocks, each of them one vector or two.
 template <class T, int N>
 __global__ void __launch_bounds__(kThreads)
     DropoutVectors(const __grid_constant__ Stream stream, Drop<T> drop, const T* x, T* y) {
-  constexpr int V = kPack<T>;
+  constexpr int V = kPack<T>, kVectors = kDropWords / V;
   uint32_t step = blockIdx.x * uint32_t(kThreads) + threadIdx.x;
   if (step >= stream.walk.steps) return;
   Place at = stream.walk.At(step);
-  Vector<T> values[N];  // [N, V]
+  Vector<T> values[N * kVectors];  // [N kVectors, V]
 #pragma unroll
-  for (int n = 0; n < N; n++) values[n] = Vector<T>::Load(x + at.of[kX] + n * V);
+  for (int n = 0; n < N * kVectors; n++) values[n] = Vector<T>::Load(x + at.of[kX] + n * V);
   uint64_t first = stream.First(at.of[kBlock]);
 #pragma unroll
   for (int n = 0; n < N; n++) {
-    Compute<T> dropped[V];  // [V]
+    PhiloxBits bits = stream.Bits(first + uint64_t(n));
 #pragma unroll
-    for (int b = 0; b < V / 4; b++) {
-      PhiloxBits bits = stream.Bits(first + uint64_t(n * V / 4 + b));
+    for (int part = 0; part < kVectors; part++) {
+      Compute<T> dropped[V];  // [V]
 #pragma unroll
-      for (int lane = 0; lane < 4; lane++) dropped[4 * b + lane] = drop(values[n][4 * b + lane], bits.lane[lane]);
+      for (int v = 0; v < V; v++) dropped[v] = drop(values[n * kVectors + part][v], bits, part * V + v);
+      Vector<T>::Of(dropped).Store(y + at.of[kY] + n * kDropWords + part * V);
     }
-    Vector<T>::Of(dropped).Store(y + at.of[kY] + n * V);
   }
 }
 
-// Do all rows begin with a whole Philox block, at an address for vectors, and end with a whole vector?
-bool Vectorises(const TensorView& x, const TensorView& y, int n) {
+// Do all rows begin with a whole Philox block, at an address for vectors, and end with a whole block?
+bool Vectorises(const TensorView& x, const TensorView& y) {
   if (y.rank == 0 || !Aligned16(x.data) || !Aligned16(y.data)) return false;
   const DimView& row = y.dim(y.rank - 1);
-  if (row.offset % 4 != 0 || row.extent % n != 0 || x.dim(y.rank - 1).stride != 1) return false;
+  if (row.offset % kDropWords != 0 || row.extent % kDropWords != 0 || x.dim(y.rank - 1).stride != 1) return false;
   for (int d = 0; d + 1 < y.rank; d++)
-    if (y.dim(d).stride % n != 0 || x.dim(d).stride % n != 0) return false;
+    if (y.dim(d).stride % kDropWords != 0 || x.dim(d).stride % kDropWords != 0) return false;
   return true;
 }
 
@@ -179,12 +181,12 @@ void DropoutAs(const KernelCall& call) {
   bool vectors = false;
   auto kernel = &DropoutKernel<T>;
   if constexpr (kPack<T> >= 4) {
-    vectors = Vectorises(x, y, kPack<T>);
-    int count = vectors && y.dim(y.rank - 1).extent % (2 * kPack<T>) == 0 ? 2 : 1;
-    if (vectors) kernel = count == 2 ? &DropoutVectors<T, 2> : &DropoutVectors<T, 1>, at_once = count * kPack<T> / 4;
+    vectors = Vectorises(x, y);
+    if (vectors) at_once = kPack<T> == kDropWords && y.dim(y.rank - 1).extent % (2 * kDropWords) == 0 ? 2 : 1;
+    if (vectors) kernel = at_once == 2 ? &DropoutVectors<T, 2> : &DropoutVectors<T, 1>;
   }
   Drop<T> drop(call.attrs->Float("p"));
-  StreamPlan plan(call, y, x, 1, at_once, vectors);
+  StreamPlan plan(call, y, x, 1, kDropWords, at_once, vectors);
   Launch(plan, "dropout", [&](unsigned blocks, const Stream& stream) {
     kernel<<<blocks, kThreads, 0, DeviceOf(call).stream()>>>(stream, drop, x.as<const T>(), y.as<T>());
   });
@@ -194,7 +196,6 @@ void Dropout(const KernelCall& call) {
   const TensorView& out = call.out[0];
   if (!IsFloating(out.dtype)) RefuseType(Op::kDropout, out.dtype, "a float");
   if (out.NumElements() == 0) return;
-  if (DropoutThreshold(call.attrs->Float("p")) > UINT32_MAX) return ZeroBox(call, out);  // p is 1
   DispatchFloating(out.dtype, [&](auto zero) { DropoutAs<decltype(zero)>(call); });
 }
 
