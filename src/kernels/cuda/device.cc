@@ -103,6 +103,7 @@ CudaDevice::CudaDevice(int index) : index_(index) {
   Check(cublasLtCreate(&blas_), "cublasLtCreate");
   WEFT_CUDA(cudaMalloc(reinterpret_cast<void**>(&tickets_), kTickets * sizeof(uint32_t)));
   WEFT_CUDA(cudaMemsetAsync(tickets_, 0, kTickets * sizeof(uint32_t), stream_));
+  kernels_can_wait_ = KernelsCanWait();
   algorithms_ = std::make_unique<AlgorithmCache>(blas_, stream_, name_);
 }
 

@@ -12,6 +12,7 @@
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/elementwise.h"
 #include "kernels/cuda/embedding.cuh"
+#include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/vector.cuh"
 
 namespace weft::cuda {
@@ -107,6 +108,7 @@ __global__ void __launch_bounds__(kThreads)
 // a row, not how.
 __global__ void __launch_bounds__(kThreads)
     FindSpans(const uint32_t* row, uint32_t count, uint32_t n, Span* spans, uint32_t* cut, uint32_t* num_cut) {
+  LetNextStart();
   uint32_t i = blockIdx.x * kThreads + threadIdx.x;
   if (i >= count) return;
   uint32_t mine = row[i], least = 2 * kPiece - 1;
@@ -181,6 +183,8 @@ template <class T, int V>
 __global__ void __launch_bounds__(kThreads, 3) SumWindows(const __grid_constant__ GradArgs<T> args) {
   uint32_t warp = (blockIdx.x * kThreads + threadIdx.x) / kWarp, window = warp / args.across,
            lane = threadIdx.x % kWarp;
+  AwaitPrevious();
+  LetNextStart();
   if (window >= args.windows) return;
   const Sorted& sorted = args.sorted;
   uint32_t start = sorted.StartOf(window + lane % 2), end = __shfl_sync(~0u, start, 1);
@@ -245,6 +249,7 @@ __device__ __forceinline__ void ClearRows(const GradArgs<T>& args, uint32_t firs
 template <class T, int V>
 __global__ void __launch_bounds__(kThreads) FinishRows(const __grid_constant__ GradArgs<T> args, uint32_t joiners) {
   __shared__ double shared[kWarps][kWarp * V];
+  AwaitPrevious();
   if (blockIdx.x >= joiners)
     return ClearRows<T, V>(args, ((blockIdx.x - joiners) * kWarps + threadIdx.x / kWarp) * kEmptyRows);
   for (uint32_t i = blockIdx.x, end = *args.sorted.num_cut * args.across; i < end; i += joiners)
@@ -272,17 +277,17 @@ Sorted SortByRow(const KernelCall& call, const Ids& ids) {
 
 template <class T, int V>
 void LaunchSums(const KernelCall& call, GradArgs<T> args) {
-  cudaStream_t stream = DeviceOf(call).stream();
+  CudaDevice& device = DeviceOf(call);
   uint32_t count = args.sorted.count;
   args.across = uint32_t(CeilDiv(args.columns, kWarp * V));
   args.windows = uint32_t(CeilDiv(count, kPiece));
   if (count > 0) {
-    SumWindows<T, V><<<Blocks(args.windows * args.across, kWarps), kThreads, 0, stream>>>(args);
-    WEFT_CUDA_LAUNCHED("embedding_grad: windows");
+    LaunchEarly(device, "embedding_grad: windows", &SumWindows<T, V>, Blocks(args.windows * args.across, kWarps),
+                kThreads, args);
   }
   uint32_t joiners = std::min(count / (2 * kPiece) * args.across, kJoiners);
-  FinishRows<T, V><<<joiners + Blocks(args.sorted.n, kWarps * kEmptyRows), kThreads, 0, stream>>>(args, joiners);
-  WEFT_CUDA_LAUNCHED("embedding_grad");
+  LaunchEarly(device, "embedding_grad", &FinishRows<T, V>, joiners + Blocks(args.sorted.n, kWarps * kEmptyRows),
+              kThreads, args, joiners);
 }
 
 template <class T>

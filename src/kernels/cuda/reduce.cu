@@ -7,6 +7,7 @@
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/families.h"
 #include "kernels/cuda/index.cuh"
+#include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/reduce.cuh"
 
 namespace weft::cuda {
@@ -63,6 +64,7 @@ __global__ void __launch_bounds__(kThreads)
     ReduceColumns(const __grid_constant__ Walk walk, Dim dim, int64_t per_part, T* y, Running<kind, T>* partial,
                   int64_t outputs, int64_t first) {
   using A = Running<kind, T>;
+  LetNextStart();
   __shared__ A shared[kDown][V][kWarp];
   int lane = int(threadIdx.x) % kWarp, warp = int(threadIdx.x) / kWarp;
   uint32_t step = blockIdx.x * kWarp + lane;
@@ -111,6 +113,7 @@ __global__ void __launch_bounds__(kWarp* kWarp)
   __shared__ A shared[kWarp][kWarp];
   uint32_t lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp, step = blockIdx.x * kWarp + lane;
   A total = Identity<kind, A>();
+  AwaitPrevious();
   for (int64_t p = warp; p < parts && step < walk.steps; p += kJoinAtOnce * kWarp) {
     A held[kJoinAtOnce];
 #pragma unroll
@@ -169,9 +172,8 @@ void LaunchColumns(const KernelCall& call, const ReducePlan& plan, Nest vectors)
   if (!partial) return;
   first = 0;
   ForEachWalk(plan.kept, {}, [&](const Walk& walk) {
-    JoinParts<kind, T><<<Blocks(walk.steps, kWarp), kWarp * kWarp, 0, stream>>>(
-        walk, partial, plan.parts, plan.outputs(), first, call.out[0].as<T>());
-    WEFT_CUDA_LAUNCHED("reduce parts");
+    LaunchEarly(DeviceOf(call), "reduce parts", &JoinParts<kind, T>, Blocks(walk.steps, kWarp), kWarp * kWarp, walk,
+                partial, plan.parts, plan.outputs(), first, call.out[0].as<T>());
     first += walk.steps;
   });
 }

@@ -10,6 +10,7 @@
 #include "kernels/cuda/elementwise.h"
 #include "kernels/cuda/families.h"
 #include "kernels/cuda/index.cuh"
+#include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/many.cuh"
 #include "kernels/cuda/vector.cuh"
 
@@ -31,6 +32,7 @@ struct Angles {
 // it on. An angle depends on the global position alone, so every shard rotates by the same numbers.
 template <class C>
 __global__ void __launch_bounds__(kAngleThreads) AnglesKernel(const Angles angles, C* cosine, C* sine) {
+  LetNextStart();
   int64_t at = int64_t(blockIdx.x) * kAngleThreads + threadIdx.x;
   int64_t pair = at % angles.half, start = (angles.first / kRun + at / angles.half) * kRun;
   if (start >= angles.first + angles.positions) return;
@@ -110,6 +112,7 @@ __global__ void __launch_bounds__(kThreads) RotateKernel(const __grid_constant__
 #pragma unroll
     for (int p = 0; p < kParts; p++)
       if (h < heads) x[h][p] = Vector<T, V>::Load(args.x + at.of[0] + h * args.x_head + p * args.half);
+  AwaitPrevious();  // for the angles
   Turns turn{*reinterpret_cast<const Angle*>(args.cosine + at.of[2]),
              *reinterpret_cast<const Angle*>(args.sine + at.of[2])};
   bool lower = across && at.of[3] % 2 == 0;
@@ -184,8 +187,7 @@ void Rotate(std::span<const KernelCall> calls) {
   RopeMany<T> many;
   auto flush = [&] {
     if (many.count == 0) return;
-    RotateKernel<T, V, across><<<many.blocks, kThreads, 0, DeviceOf(calls[0]).stream()>>>(many);
-    WEFT_CUDA_LAUNCHED("rope");
+    LaunchEarly(DeviceOf(calls[0]), "rope", &RotateKernel<T, V, across>, many.blocks, kThreads, many);
     many.count = 0, many.blocks = 0;
   };
   for (const KernelCall& call : calls)
