@@ -167,6 +167,22 @@ TEST(NormParameters, CountBeforeTheComputeTypeTellsThemFrom1) {
       }
 }
 
+// Whether a norm's weight is gathered in its used type or its copy is: all see the same numbers. Measured: the same
+// bits; another order in the gradients' norm may cost a rounding of bf16.
+TEST(NormParameters, TrainTheSameWithEveryFsdp) {
+  for (DType compute : {DType::kBF16, DType::kF16})
+    for (const char* family : kFamilies) {
+      Job job{.model = Tiny(family), .precision = {compute, DType::kF32, DType::kF32}, .steps = 4};
+      RunResult want = Train(job, {.dp = 2});
+      for (Fsdp fsdp : {Fsdp::kGradients, Fsdp::kFull}) {
+        RunResult got = Train(job, {.dp = 2, .fsdp = fsdp});
+        ASSERT_EQ(got.losses.size(), want.losses.size());
+        for (size_t i = 0; i < want.losses.size(); i++)
+          EXPECT_NEAR(got.losses[i], want.losses[i], 0x1p-8 * want.losses[i]) << family << " " << Name(compute);
+      }
+    }
+}
+
 // Copies and gradients of norms are f32 where those of products are bf16.
 TEST(NormParameters, CopiesAndGradientsAreOfTheAccumulateType) {
   Layout layout{.dp = 2, .fsdp = Fsdp::kGradients};
