@@ -1,9 +1,8 @@
 #!/usr/bin/env bash
 # Loss parity with PyTorch on one GPU: both train GPT-2 124M from the same weights on the same tokens, 200 steps of
 # distinct batches, bf16 compute and f32 master weights. Prints both first losses and how far the curves are apart, beside
-# how far PyTorch compiled and PyTorch not compiled are: rounding alone sends curves apart where the loss jumps. Weft also
-# computes with norm weights in bf16, as PyTorch does under FSDP's mixed precision but not under autocast: after an update
-# of 3e-4 a weight of 1 is still 1 for a few steps.
+# how far PyTorch compiled and PyTorch not compiled are: rounding alone sends curves apart where the loss jumps. Both
+# compute with norm weights in f32, PyTorch because of autocast; FSDP's mixed precision would have them in bf16.
 #
 #   tests/bench/parity_torch.sh WEFT PEER [TEXT...]    TEXT: files or folders to take words from (Python's library)
 #

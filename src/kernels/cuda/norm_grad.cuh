@@ -32,14 +32,14 @@ __global__ void __launch_bounds__(kAnyRowBlock) NormGradAnyRow(const __grid_cons
   C rstd = args.rstd[stats.of[0]], mean = 0, dot = 0, sum = 0;
   if constexpr (center) mean = args.mean[stats.of[1]];
   for (int64_t c = threadIdx.x; c < args.columns; c += blockDim.x) {
-    C along = Widen(args.weight[c]) * Widen(dy[c]);
+    C along = args.weight[c] * Widen(dy[c]);
     dot += along * ((Widen(x[c]) - mean) * rstd);
     if constexpr (center) sum += along;
   }
   dot = BlockReduce(dot, SumOf(), shared) * args.share;
   if constexpr (center) sum = BlockReduce(sum, SumOf(), shared) * args.share;
   for (int64_t c = threadIdx.x; c < args.columns; c += blockDim.x) {
-    C d = rstd * (Widen(args.weight[c]) * Widen(dy[c]) - sum - (Widen(x[c]) - mean) * rstd * dot);
+    C d = rstd * (args.weight[c] * Widen(dy[c]) - sum - (Widen(x[c]) - mean) * rstd * dot);
     if (args.add) d += Widen(args.add[at.of[3] + c]);
     args.dx[at.of[2] + c] = Narrow<T>(d);
   }
@@ -71,15 +71,15 @@ __global__ void __launch_bounds__(kColumnTile* kColumnRows)
 }
 
 // dweight and dbias from the `blocks` sums of each, of which a thread has kAtOnce under way.
-template <class T>
+template <class C>
 __global__ void __launch_bounds__(kColumnTile* kWarp)
-    NormGradFinish(const Compute<T>* partial, int blocks, int64_t columns, int sums, T* dweight, T* dbias) {
+    NormGradFinish(const C* partial, int blocks, int64_t columns, int sums, C* dweight, C* dbias) {
   constexpr int kAtOnce = 8;
-  __shared__ Compute<T> shared[kWarp][kColumnTile];
+  __shared__ C shared[kWarp][kColumnTile];
   int64_t at = int64_t(blockIdx.x) * kColumnTile + threadIdx.x % kColumnTile, stride = sums * columns;
-  Compute<T> sum = 0;
+  C sum = 0;
   for (int b = int(threadIdx.x) / kColumnTile; b < blocks && at < stride; b += kAtOnce * kWarp) {
-    Compute<T> held[kAtOnce];
+    C held[kAtOnce];
 #pragma unroll
     for (int n = 0; n < kAtOnce; n++) held[n] = b + n * kWarp < blocks ? partial[(b + n * kWarp) * stride + at] : 0;
 #pragma unroll
@@ -87,7 +87,7 @@ __global__ void __launch_bounds__(kColumnTile* kWarp)
   }
   sum = SumOfColumn(sum, shared);
   if (threadIdx.x >= kColumnTile || at >= stride) return;
-  (at < columns ? dweight + at : dbias + at - columns)[0] = Narrow<T>(sum);
+  (at < columns ? dweight + at : dbias + at - columns)[0] = sum;
 }
 
 template <class T>
@@ -98,6 +98,9 @@ RowGroups GradGroups(int64_t columns) {
   narrow.rows = kNarrowGrad / narrow.threads;
   return narrow;
 }
+// Weights of the widest rows.
+template <class T>
+inline constexpr size_t kMostGradShared = 4 * kGradLimits.threads* kPack<T> * sizeof(Compute<T>);
 inline bool IsWide(const RowGroups& groups) { return groups.block() > kNarrowGrad; }
 // Blocks that add up columns: what an H200 runs at a time. Not asked of the device, so that all give the same bits.
 template <bool center, class T>
@@ -140,7 +143,9 @@ void LaunchNormGrad(const KernelCall& call, const char* name, const NormGradArgs
           {&NormGradInRegisters<center, T, 1, true>, &NormGradInRegisters<center, T, 2, true>,
            &NormGradInRegisters<center, T, 3, true>, &NormGradInRegisters<center, T, 4, true>}};
       auto* kernel = kKernels[IsWide(args.groups)][args.groups.per_thread - 1];
-      size_t shared = args.groups.rows > 1 ? size_t(args.columns) * (center ? 2 : 1) * sizeof(Compute<T>) : 0;
+      size_t weights = size_t(args.columns) * sizeof(Compute<T>),
+             shared = args.groups.rows > 1 && center ? 2 * weights : weights;
+      WEFT_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(kMostGradShared<T>)));
       kernel<<<unsigned(blocks), args.groups.shape(), shared, stream>>>(args);
       return WEFT_CUDA_LAUNCHED(name);
     }
@@ -163,7 +168,7 @@ void RunNormGrad(const KernelCall& call, const char* name, bool adds) {
   }
   int64_t columns = ColumnsOf(x);
   NormGradArgs<T> args;
-  args.x = x.as<const T>(), args.weight = call.in[1].as<const T>(), args.dy = dy.as<const T>(), args.dx = dx.as<T>();
+  args.x = x.as<const T>(), args.weight = call.in[1].as<const C>(), args.dy = dy.as<const T>(), args.dx = dx.as<T>();
   if (adds) args.add = add->as<const T>();
   args.rstd = rstd.as<const C>();
   if (center) args.mean = mean->as<const C>();
@@ -176,9 +181,9 @@ void RunNormGrad(const KernelCall& call, const char* name, bool adds) {
   int64_t blocks = GradBlocks<center, T>(args.at.steps, args.groups);
   LaunchNormGrad<center, T>(call, name, args, blocks, args.groups.per_thread && GradAligned<T>(call, dy, add));
   constexpr int kSums = center ? 2 : 1;
-  NormGradFinish<T>
+  NormGradFinish<C>
       <<<Blocks(uint32_t(kSums * columns), kColumnTile), kColumnTile * kWarp, 0, DeviceOf(call).stream()>>>(
-          args.partial, int(blocks), columns, kSums, call.out[1].as<T>(), center ? call.out[2].as<T>() : nullptr);
+          args.partial, int(blocks), columns, kSums, call.out[1].as<C>(), center ? call.out[2].as<C>() : nullptr);
   WEFT_CUDA_LAUNCHED(name);
 }
 
