@@ -3,7 +3,7 @@
 // All positions go through global indices, so a rank that holds a shard of the dim copies what it holds of both sides.
 // A device gives the copies:
 //
-//   void AddStructural(KernelTable& table) { StructuralOps<CopyBox, ZeroBox>::Add(table); }
+//   void AddStructural(KernelTable& table) { StructuralOps<CopyBox, CopyBox, ZeroBox>::Add(table); }
 #pragma once
 #include <algorithm>
 #include <utility>
@@ -23,7 +23,8 @@ inline TensorView Advanced(TensorView view, int dim, int64_t index) {
   return view;
 }
 
-template <CopyBoxFn CopyBox, ZeroBoxFn ZeroBox>
+// CopyPieces: as CopyBox, from a view that may reach over several allocations.
+template <CopyBoxFn CopyBox, CopyBoxFn CopyPieces, ZeroBoxFn ZeroBox>
 class StructuralOps {
  public:
   static void Add(KernelTable& table) {
@@ -106,8 +107,7 @@ class StructuralOps {
 
   static int64_t Address(const TensorView& view) { return int64_t(reinterpret_cast<intptr_t>(view.data)); }
 
-  // Do pieces lie on this rank as a whole, in one layout and evenly apart in memory? Two always are. End to end they go
-  // one by one: a driver's copy of both as one range may fail where each is an allocation of its own.
+  // Do pieces lie on this rank as a whole, in one layout and evenly apart in memory? Two always are.
   static bool Alike(const KernelCall& call, int dim) {
     const TensorView &first = call.in[0], &out = call.out[0];
     if (call.in.size() < 2 || first.rank == kMaxRank || out.dim(dim).extent != out.dim(dim).global) return false;
@@ -120,8 +120,7 @@ class StructuralOps {
         alike &= piece.dim(d).extent == first.dim(d).extent && piece.dim(d).stride == first.dim(d).stride;
       if (!alike) return false;
     }
-    int64_t size = int64_t(SizeOf(first.dtype));
-    return apart % size == 0 && apart != first.NumElements() * size;
+    return apart % int64_t(SizeOf(first.dtype)) == 0;
   }
   // The same view with one more dim in front of `dim`.
   static TensorView Inserted(TensorView view, int dim, int64_t extent, int64_t stride) {
@@ -139,8 +138,8 @@ class StructuralOps {
       int64_t apart = (Address(call.in[1]) - Address(first)) / int64_t(SizeOf(first.dtype));
       TensorView to = call.out[0];
       to.dims[size_t(Dim(call))].extent = length;
-      return CopyBox(call, Inserted(to, Dim(call), count, length * to.dim(Dim(call)).stride),
-                     Inserted(first, Dim(call), count, apart));
+      return CopyPieces(call, Inserted(to, Dim(call), count, length * to.dim(Dim(call)).stride),
+                        Inserted(first, Dim(call), count, apart));
     }
     int64_t start = 0;
     for (const TensorView& piece : call.in) {
