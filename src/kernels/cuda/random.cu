@@ -38,7 +38,7 @@ struct Stream {
 
 enum Operand { kY, kX, kBlock, kColumn };
 
-// The loops over `out` in groups of `group` Philox blocks, and the stream but for its walk. With vectors the column
+// The loops over the Philox blocks of `out`, and the stream but for its walk. With vectors the column
 // plays no part: no lane is outside.
 struct StreamPlan {
   Stream stream{};
@@ -46,8 +46,7 @@ struct StreamPlan {
   Offsets first{};
 
   // `words`: elements of a Philox block.
-  StreamPlan(const KernelCall& call, const TensorView& out, const TensorView& x, int scalars, int words, int group,
-             bool vectors) {
+  StreamPlan(const KernelCall& call, const TensorView& out, const TensorView& x, int scalars, int words, bool vectors) {
     int last = out.rank - 1;
     DimView row = out.rank ? out.dim(last) : DimView{1, 1, 0, 1, 1};
     int64_t blocks = CeilDiv(row.global, words), scale = blocks;
@@ -66,18 +65,22 @@ struct StreamPlan {
       scale *= out.dim(d).global;
     }
     for (int d = 0; d < last; d++) nest.Add(out.dim(d).extent, strides[size_t(d)]);
-    int64_t step = words * group;  // elements
-    nest.Add(CeilDiv(stream.head + row.extent, step), {step, step * stream.x_stride, group, vectors ? 0 : step});
+    nest.Add(CeilDiv(stream.head + row.extent, words), {words, words * stream.x_stride, 1, vectors ? 0 : words});
     nest.Collapse();
+  }
+  // Are Philox blocks, and the elements of each operand, one behind another?
+  bool Flat(int words) const {
+    const Offsets& s = nest.strides[0];
+    return nest.rank <= 1 && nest.Count() <= INT32_MAX && s[kY] == words && s[kX] == words && s[kBlock] == 1;
   }
 };
 
 template <class Fn>
-void Launch(const StreamPlan& plan, const char* name, Fn&& launch) {
+void Launch(const StreamPlan& plan, const char* name, int per_thread, Fn&& launch) {
   ForEachWalk(plan.nest, plan.first, [&](const Walk& walk) {
     Stream stream = plan.stream;
     stream.walk = walk;
-    launch(Blocks(walk.steps, kThreads), stream);
+    launch(Blocks(walk.steps, per_thread * kThreads), stream);
     WEFT_CUDA_LAUNCHED(name);
   });
 }
@@ -100,10 +103,10 @@ void Random(const KernelCall& call) {
   const TensorView& out = call.out[0];
   if (out.NumElements() == 0) return;  // an empty shard has no place in the stream
   bool normal = call.attrs->Text("kind") == "normal";
-  StreamPlan plan(call, out, out, 0, 4, 1, false);
+  StreamPlan plan(call, out, out, 0, 4, false);
   Dispatch(out.dtype, [&](auto zero) {
     using T = decltype(zero);
-    Launch(plan, "random", [&](unsigned blocks, const Stream& stream) {
+    Launch(plan, "random", 1, [&](unsigned blocks, const Stream& stream) {
       RandomKernel<<<blocks, kThreads, 0, DeviceOf(call).stream()>>>(stream, normal, out.as<T>());
     });
   });
@@ -111,16 +114,17 @@ void Random(const KernelCall& call) {
 
 constexpr int kDropWords = 8;  // elements of a Philox block
 
-// What is done to an element: kept iff its 16 bits reach the threshold.
+// What is done to an element: kept iff its 16 bits reach the threshold, which is below 2^16. They are compared where
+// they stand, above 16 others that are cleared or do not matter.
 template <class T>
 struct Drop {
   using C = Compute<T>;
   uint32_t threshold;
   C scale;
-  explicit Drop(double p) : threshold(DropoutThreshold(p)), scale(C(DropoutScale(p))) {}
+  explicit Drop(double p) : threshold(DropoutThreshold(p) << 16), scale(C(DropoutScale(p))) {}
   __device__ __forceinline__ C operator()(C x, const PhiloxBits& bits, int word) const {
-    uint32_t lane = bits.lane[word / 2], mine = word % 2 ? lane >> 16 : lane & 0xffff;
-    return mine >= threshold ? x * scale : C(0);
+    uint32_t lane = bits.lane[word / 2];
+    return (word % 2 ? lane : lane << 16) >= threshold ? x * scale : C(0);
   }
 };
 
@@ -139,27 +143,38 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// A thread takes N neighbouring Philox blocks, each of them one vector or two.
-template <class T, int N>
+// A thread takes two vectors, which are one Philox block or two, the blocks as far apart as there are threads: a warp
+// reads and writes without gaps. `flat`: x and y are one run of whole Philox blocks.
+template <class T>
+constexpr int kDropBlocks = 2 * kPack<T> / kDropWords;
+template <class T, bool flat>
 __global__ void __launch_bounds__(kThreads)
     DropoutVectors(const __grid_constant__ Stream stream, Drop<T> drop, const T* x, T* y) {
-  constexpr int V = kPack<T>, kVectors = kDropWords / V;
-  uint32_t step = blockIdx.x * uint32_t(kThreads) + threadIdx.x;
-  if (step >= stream.walk.steps) return;
-  Place at = stream.walk.At(step);
-  Vector<T> values[N * kVectors];  // [N kVectors, V]
-#pragma unroll
-  for (int n = 0; n < N * kVectors; n++) values[n] = Vector<T>::Load(x + at.of[kX] + n * V);
-  uint64_t first = stream.First(at.of[kBlock]);
+  constexpr int V = kPack<T>, kVectors = kDropWords / V, N = kDropBlocks<T>;
+  uint32_t first = blockIdx.x * uint32_t(N * kThreads) + threadIdx.x;
+  Vector<T> values[N][kVectors];  // [N, kVectors, V]
+  Place at[N];
 #pragma unroll
   for (int n = 0; n < N; n++) {
-    PhiloxBits bits = stream.Bits(first + uint64_t(n));
+    uint32_t step = first + uint32_t(n * kThreads);
+    if (step >= stream.walk.steps) break;
+    if constexpr (flat)
+      at[n].of[kY] = at[n].of[kX] = int64_t(step) * kDropWords, at[n].of[kBlock] = stream.walk.first[kBlock] + step;
+    else
+      at[n] = stream.walk.At(step);
+#pragma unroll
+    for (int part = 0; part < kVectors; part++) values[n][part] = Vector<T>::Load(x + at[n].of[kX] + part * V);
+  }
+#pragma unroll
+  for (int n = 0; n < N; n++) {
+    if (first + uint32_t(n * kThreads) >= stream.walk.steps) break;
+    PhiloxBits bits = stream.Bits(stream.First(at[n].of[kBlock]));
 #pragma unroll
     for (int part = 0; part < kVectors; part++) {
       Compute<T> dropped[V];  // [V]
 #pragma unroll
-      for (int v = 0; v < V; v++) dropped[v] = drop(values[n * kVectors + part][v], bits, part * V + v);
-      Vector<T>::Of(dropped).Store(y + at.of[kY] + n * kDropWords + part * V);
+      for (int v = 0; v < V; v++) dropped[v] = drop(values[n][part][v], bits, part * V + v);
+      Vector<T>::Of(dropped).Store(y + at[n].of[kY] + part * V);
     }
   }
 }
@@ -177,17 +192,14 @@ bool Vectorises(const TensorView& x, const TensorView& y) {
 template <class T>
 void DropoutAs(const KernelCall& call) {
   const TensorView &x = call.in[0], &y = call.out[0];
-  int at_once = 1;  // Philox blocks of a thread
-  bool vectors = false;
-  auto kernel = &DropoutKernel<T>;
-  if constexpr (kPack<T> >= 4) {
-    vectors = Vectorises(x, y);
-    if (vectors) at_once = kPack<T> == kDropWords && y.dim(y.rank - 1).extent % (2 * kDropWords) == 0 ? 2 : 1;
-    if (vectors) kernel = at_once == 2 ? &DropoutVectors<T, 2> : &DropoutVectors<T, 1>;
-  }
+  bool vectors = kPack<T> >= 4 && Vectorises(x, y);
   Drop<T> drop(call.attrs->Float("p"));
-  StreamPlan plan(call, y, x, 1, kDropWords, at_once, vectors);
-  Launch(plan, "dropout", [&](unsigned blocks, const Stream& stream) {
+  StreamPlan plan(call, y, x, 1, kDropWords, vectors);
+  int per_thread = vectors ? kDropBlocks<T> : 1;
+  auto kernel = &DropoutKernel<T>;
+  if constexpr (kPack<T> >= 4)
+    if (vectors) kernel = plan.Flat(kDropWords) ? &DropoutVectors<T, true> : &DropoutVectors<T, false>;
+  Launch(plan, "dropout", per_thread, [&](unsigned blocks, const Stream& stream) {
     kernel<<<blocks, kThreads, 0, DeviceOf(call).stream()>>>(stream, drop, x.as<const T>(), y.as<T>());
   });
 }
@@ -196,6 +208,7 @@ void Dropout(const KernelCall& call) {
   const TensorView& out = call.out[0];
   if (!IsFloating(out.dtype)) RefuseType(Op::kDropout, out.dtype, "a float");
   if (out.NumElements() == 0) return;
+  if (DropoutThreshold(call.attrs->Float("p")) > UINT16_MAX) return ZeroBox(call, out);  // p is 1
   DispatchFloating(out.dtype, [&](auto zero) { DropoutAs<decltype(zero)>(call); });
 }
 
