@@ -9,7 +9,7 @@ namespace {
 
 constexpr int kThreads = 256;
 
-constexpr int64_t kEnough = 2112;  // blocks that keep an H200 busy to the end: fixed, so that the order of a sum is
+constexpr int64_t kEnough = 1056;  // blocks that an H200 runs at a time: fixed, so that the order of a sum is
 
 // Rows are cut into parts where there are few: [rows, parts] of them, each row's joined by the block that comes last.
 template <class T>
@@ -73,17 +73,18 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// Half of what a multiprocessor takes, so that one block at work beside another's end keeps memory busy; fewer where a
-// row has no work for them.
-int64_t ThreadsOfRow(int64_t vectors) {
-  return std::min<int64_t>(kMostThreads / 2, RoundUp(CeilDiv(vectors, kUnroll), kWarp));
-}
-
-// How many parts of a row: none smaller than what threads have under way at a time, and none more than a warp.
+// How many parts of a row: one, or as many as make for kEnough blocks where each is still read in four goes.
 int64_t PartsOfRow(int64_t rows, int64_t vectors) {
-  if (rows > int64_t(CudaDevice::kTickets)) return 1;
-  int64_t most = std::min<int64_t>(vectors / (ThreadsOfRow(vectors) * kUnroll), kWarp);
-  return std::clamp<int64_t>(CeilDiv(kEnough, std::max<int64_t>(rows, 1)), 1, std::max<int64_t>(most, 1));
+  int64_t parts = std::min<int64_t>(kEnough / std::max<int64_t>(rows, 1), kWarp);
+  return parts > 1 && vectors / parts >= 4 * kUnroll * kThreads ? parts : 1;
+}
+static_assert(kEnough / 2 <= int64_t(CudaDevice::kTickets));
+
+// Of whole rows half of what a multiprocessor takes, so that one block at work beside another's end keeps memory busy;
+// all of it where there are few rows. Fewer where a row has no work for them.
+unsigned ThreadsOfRow(int64_t rows, int64_t parts, int64_t vectors) {
+  int64_t most = parts > 1 ? kThreads : rows < 264 ? kMostThreads : kMostThreads / 2;
+  return unsigned(std::min(most, RoundUp(CeilDiv(vectors, kUnroll), kWarp)));
 }
 
 size_t LossWorkspace(const KernelCall& call) {
@@ -108,8 +109,8 @@ void RunLoss(const KernelCall& call) {
   Parts<T> parts{.count = uint32_t(PartsOfRow(rows, vectors))};
   parts.vectors = CeilDiv(vectors, int64_t(parts.count));
   if (parts.count > 1) parts.known = static_cast<Running<T>*>(call.workspace), parts.tickets = DeviceOf(call).tickets();
-  kernel<<<unsigned(rows) * parts.count, unsigned(ThreadsOfRow(parts.vectors)), 0, DeviceOf(call).stream()>>>(args,
-                                                                                                              parts);
+  kernel<<<unsigned(rows) * parts.count, ThreadsOfRow(rows, parts.count, parts.vectors), 0, DeviceOf(call).stream()>>>(
+      args, parts);
   WEFT_CUDA_LAUNCHED("cross_entropy");
 }
 
