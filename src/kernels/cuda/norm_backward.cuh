@@ -6,6 +6,7 @@
 // x and dy are read once: each block walks over rows, and every thread keeps the sums of its columns in registers. The
 // weights, twice as wide as 16-bit floats, would not fit there too: the block has them in shared memory.
 #pragma once
+#include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/norm_rows.cuh"
 
 namespace weft::cuda {
@@ -164,6 +165,7 @@ template <bool center, class T, int U, bool wide>
 __global__ void __launch_bounds__(wide ? kGradLimits.threads : kNarrowGrad, (GradResidents<center, T>(U, wide)))
     NormGradInRegisters(const __grid_constant__ NormGradArgs<T> args) {
   using C = Compute<T>;
+  LetNextStart();
   constexpr int kSums = center ? 2 : 1;
   constexpr bool kAhead = !wide || U <= 2;  // the next row is loaded while this one is worked on, where registers allow
   extern __shared__ __align__(16) unsigned char shared[];  // first the weights, then sums

@@ -3,6 +3,8 @@
 #pragma once
 #include "kernels/cuda/copy.h"
 #include "kernels/cuda/elementwise.h"
+#include "kernels/cuda/join_parts.cuh"
+#include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/norm_backward.cuh"
 #include "kernels/cuda/norm_forward.cuh"
 
@@ -70,24 +72,14 @@ __global__ void __launch_bounds__(kColumnTile* kColumnRows)
   if (center && writes) partial[args.columns + column] = dbias;
 }
 
-// dweight and dbias from the `blocks` sums of each, of which a thread has kAtOnce under way.
+// dweight and dbias from the `blocks` sums of each.
 template <class C>
-__global__ void __launch_bounds__(kColumnTile* kWarp)
+__global__ void __launch_bounds__(kMostJoinThreads)
     NormGradFinish(const C* partial, int blocks, int64_t columns, int sums, C* dweight, C* dbias) {
-  constexpr int kAtOnce = 8;
-  __shared__ C shared[kWarp][kColumnTile];
-  int64_t at = int64_t(blockIdx.x) * kColumnTile + threadIdx.x % kColumnTile, stride = sums * columns;
-  C sum = 0;
-  for (int b = int(threadIdx.x) / kColumnTile; b < blocks && at < stride; b += kAtOnce * kWarp) {
-    C held[kAtOnce];
-#pragma unroll
-    for (int n = 0; n < kAtOnce; n++) held[n] = b + n * kWarp < blocks ? partial[(b + n * kWarp) * stride + at] : 0;
-#pragma unroll
-    for (int n = 0; n < kAtOnce; n++) sum += held[n];
-  }
-  sum = SumOfColumn(sum, shared);
-  if (threadIdx.x >= kColumnTile || at >= stride) return;
-  (at < columns ? dweight + at : dbias + at - columns)[0] = sum;
+  int64_t at = JoinedOutput(), stride = sums * columns;
+  AwaitPrevious();
+  C sum = JoinedParts(at < stride ? partial + at : nullptr, blocks, stride, C(0), SumOf());
+  if (threadIdx.x < kJoinOutputs && at < stride) (at < columns ? dweight + at : dbias + at - columns)[0] = sum;
 }
 
 template <class T>
@@ -181,10 +173,9 @@ void RunNormGrad(const KernelCall& call, const char* name, bool adds) {
   int64_t blocks = GradBlocks<center, T>(args.at.steps, args.groups);
   LaunchNormGrad<center, T>(call, name, args, blocks, args.groups.per_thread && GradAligned<T>(call, dy, add));
   constexpr int kSums = center ? 2 : 1;
-  NormGradFinish<C>
-      <<<Blocks(uint32_t(kSums * columns), kColumnTile), kColumnTile * kWarp, 0, DeviceOf(call).stream()>>>(
-          args.partial, int(blocks), columns, kSums, call.out[1].as<C>(), center ? call.out[2].as<C>() : nullptr);
-  WEFT_CUDA_LAUNCHED(name);
+  LaunchEarly(DeviceOf(call), name, &NormGradFinish<C>, Blocks(uint32_t(kSums * columns), kJoinOutputs),
+              JoinThreads(blocks), args.partial, int(blocks), columns, kSums, call.out[1].as<C>(),
+              center ? call.out[2].as<C>() : nullptr);
 }
 
 // The rows of the table of one norm.

@@ -7,6 +7,7 @@
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/families.h"
 #include "kernels/cuda/index.cuh"
+#include "kernels/cuda/join_parts.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/reduce.cuh"
 
@@ -17,7 +18,6 @@ constexpr int kThreads = 256;
 constexpr int64_t kLongRow = 1024;              // loads of a row that a block takes
 constexpr int kDown = kThreads / kWarp;         // warps that go down a dim
 constexpr int kAtOnce = 4;                      // terms that a thread has under way
-constexpr int kJoinAtOnce = 8;                  // and parts
 constexpr int64_t kEnough = 528;                // blocks that keep an H200 busy: fixed, so that the order of a sum is
 constexpr int64_t kShortest = kDown * kAtOnce;  // terms of a part
 
@@ -104,29 +104,16 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// A block takes 32 outputs, each of its warps every 32nd part.
 template <Kind kind, class T>
-__global__ void __launch_bounds__(kWarp* kWarp)
+__global__ void __launch_bounds__(kMostJoinThreads)
     JoinParts(const __grid_constant__ Walk walk, const Running<kind, T>* partial, int64_t parts, int64_t outputs,
               int64_t first, T* y) {
   using A = Running<kind, T>;
-  __shared__ A shared[kWarp][kWarp];
-  uint32_t lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp, step = blockIdx.x * kWarp + lane;
-  A total = Identity<kind, A>();
+  int64_t step = JoinedOutput();
+  bool live = step < walk.steps;
   AwaitPrevious();
-  for (int64_t p = warp; p < parts && step < walk.steps; p += kJoinAtOnce * kWarp) {
-    A held[kJoinAtOnce];
-#pragma unroll
-    for (int n = 0; n < kJoinAtOnce; n++)
-      held[n] = p + n * kWarp < parts ? partial[(p + n * kWarp) * outputs + first + step] : Identity<kind, A>();
-#pragma unroll
-    for (int n = 0; n < kJoinAtOnce; n++) total = Join<kind>()(total, held[n]);
-  }
-  shared[warp][lane] = total;
-  __syncthreads();
-  if (warp > 0 || step >= walk.steps) return;
-  for (int w = 1; w < kWarp; w++) total = Join<kind>()(total, shared[w][lane]);
-  y[walk.At(step).of[0]] = Result<T>(total);
+  A total = JoinedParts(live ? partial + first + step : nullptr, parts, outputs, Identity<kind, A>(), Join<kind>());
+  if (threadIdx.x < kJoinOutputs && live) y[walk.At(uint32_t(step)).of[0]] = Result<T>(total);
 }
 
 // `threads` of them take one output, V terms at a time; 32: a warp, and the block several outputs.
@@ -172,8 +159,8 @@ void LaunchColumns(const KernelCall& call, const ReducePlan& plan, Nest vectors)
   if (!partial) return;
   first = 0;
   ForEachWalk(plan.kept, {}, [&](const Walk& walk) {
-    LaunchEarly(DeviceOf(call), "reduce parts", &JoinParts<kind, T>, Blocks(walk.steps, kWarp), kWarp * kWarp, walk,
-                partial, plan.parts, plan.outputs(), first, call.out[0].as<T>());
+    LaunchEarly(DeviceOf(call), "reduce parts", &JoinParts<kind, T>, Blocks(walk.steps, kJoinOutputs),
+                JoinThreads(plan.parts), walk, partial, plan.parts, plan.outputs(), first, call.out[0].as<T>());
     first += walk.steps;
   });
 }
