@@ -70,7 +70,7 @@ TEST(Normal, MomentsAndQuantilesOfAStream) {
   double sum[5] = {};
   const double cuts[] = {-3, -2, -1, -0.5, 0, 0.5, 1, 2, 3};
   int below[9] = {};
-  for (uint64_t block = 0; block < n / 8; block++)
+  for (uint64_t block = 0; block < n / 4; block++)
     for (uint32_t bits : Philox(key, 0, block)) {
       double z = NormalFromBits(bits), power = 1;
       for (double& s : sum) {
