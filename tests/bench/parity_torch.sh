@@ -57,10 +57,14 @@ def apart(a, b):
     differences = [abs(x - y) for x, y in zip(a, b)]
     return {"mean": statistics.mean(differences), "largest": max(differences), "last_20": statistics.mean(differences[-20:])}
 weft_peer, peer_peer = apart(weft, peer), apart(other, peer)
-# A first loss is a mean over all targets of sums rounded to bf16: a relative 2^-8 each, hardly any of it left in the mean.
+# A first loss is a mean over all targets of sums rounded to bf16: a relative 2^-8 each, and 1e-4 at most of it left in
+# the mean. Curves of Weft and PyTorch are to be no further apart than twice what PyTorch's own two are, in the mean and
+# at the end; a single pair of runs may happen to stay closer than rounding takes others, so at least 0.2 % of the loss.
 result = {"bench": "parity_torch", "steps": len(peer), "first": [first_weft, first], "last": [weft[-1], peer[-1], other[-1]],
           "weft_peer": weft_peer, "peer_peer": peer_peer}
-result["pass"] = abs(first_weft - first) < first * 2**-9 and weft_peer["mean"] < 0.01 * statistics.mean(peer)
+least = 0.002 * statistics.mean(peer)
+result["pass"] = abs(first_weft - first) < first * 1e-4 and all(
+    weft_peer[which] < 2 * max(peer_peer[which], least) for which in ("mean", "last_20"))
 print(json.dumps(result))
 sys.exit(not result["pass"])
 PY

@@ -32,8 +32,8 @@ std::vector<Word> Bits(const Shape& shape) {
 }
 
 const std::vector<Shape>& Shapes() {
-  static const std::vector<Shape> list{{},     {1},       {6},          {2000},   {3, 5},
-                                       {4, 8}, {2, 3, 7}, {3, 2, 4, 9}, {70, 33}, {2, 1025}};
+  static const std::vector<Shape> list{{},        {1},          {6},      {2000},    {3, 5},    {4, 8},
+                                       {2, 3, 7}, {3, 2, 4, 9}, {70, 33}, {2, 1025}, {300, 64}, {9000}};
   return list;
 }
 
@@ -89,6 +89,25 @@ TEST(Dropout, FollowsTheGlobalIndex) {
           });
           ExpectClose(y, want, Tolerance(dtype, 1), 0);
         }
+}
+
+// Shards whose rows are whole Philox blocks with gaps between: read and written as vectors, but not as one run.
+TEST(Dropout, FollowsTheGlobalIndexInAlignedShards) {
+  Rng rng(73);
+  Box step = Scalar(kStep), first_row = Scalar(kFirstRow);
+  for (DType dtype : Floats())
+    for (const Shape& extents : std::vector<Shape>{{5, 16}, {61, 24}}) {
+      const Shape shape{70, 40};
+      auto bits = Bits<uint16_t>(shape);
+      Box y(dtype, extents, {0, 8}, {1, 8}, shape), x(dtype, extents, {0, 16}, {1, 8}, shape);
+      x.SetAll(RandomBox(rng, dtype, extents).All());
+      RunKernel(Op::kDropout, {{"p", 0.3}, {"key", int64_t(kKey)}}, {&x, &step, &first_row}, {&y});
+      Values want;
+      ForEachHeld(y, shape, [&](int64_t i, size_t global) {
+        want.push_back(bits[global] >= DropoutThreshold(0.3) ? x.Get(i) * DropoutScale(0.3) : 0);
+      });
+      ExpectClose(y, want, Tolerance(dtype, 1), 0);
+    }
 }
 
 }  // namespace

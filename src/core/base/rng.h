@@ -37,6 +37,7 @@ double NormalFromBits(uint32_t bits);
 // Dropout needs 16 bits of an element, and so a Philox block for eight of a row:
 //   block = row * ceil(row_length / 8) + column / 8, bits = half column % 2 (0: the lower) of lane column % 8 / 2.
 // It drops an element iff these are below the threshold, so with probability threshold / 2^16: p to the nearest 2^-16.
+inline constexpr int kDropoutWords = 8;
 inline uint32_t DropoutThreshold(double p) { return uint32_t(p * 65536.0 + 0.5); }
 // What elements that stay are multiplied with, so that the mean stays; infinite where none does.
 inline double DropoutScale(double p) { return 65536.0 / (65536.0 - DropoutThreshold(p)); }

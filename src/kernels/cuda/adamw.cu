@@ -1,4 +1,4 @@
-// AdamW over one parameter: every operand is read and written once.
+// AdamW over parameters: every operand is read and written once.
 #include <memory>
 
 #include "core/ops/optimizer_ops.h"

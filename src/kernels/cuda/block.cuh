@@ -5,6 +5,9 @@
 namespace weft::cuda {
 
 inline constexpr int kWarp = 32;
+// Multiprocessors of an H200. How work is shared out over blocks follows from this number and shapes alone, never from
+// the device at hand: the order of a sum, and so its bits, are the same on every device.
+inline constexpr int kProcessors = 132;
 
 struct SumOf {
   template <class C>

@@ -9,7 +9,7 @@ namespace {
 
 constexpr int kThreads = 256;
 
-constexpr int64_t kEnough = 1056;  // blocks that an H200 runs at a time: fixed, so that the order of a sum is
+constexpr int64_t kEnough = 8 * kProcessors;  // blocks of kThreads that run at a time
 
 // Rows are cut into parts where there are few: [rows, parts] of them, each row's joined by the block that comes last.
 template <class T>
@@ -83,7 +83,7 @@ static_assert(kEnough / 2 <= int64_t(CudaDevice::kTickets));
 // Of whole rows half of what a multiprocessor takes, so that one block at work beside another's end keeps memory busy;
 // all of it where there are few rows. Fewer where a row has no work for them.
 unsigned ThreadsOfRow(int64_t rows, int64_t parts, int64_t vectors) {
-  int64_t most = parts > 1 ? kThreads : rows < 264 ? kMostThreads : kMostThreads / 2;
+  int64_t most = parts > 1 ? kThreads : rows < 2 * kProcessors ? kMostThreads : kMostThreads / 2;
   return unsigned(std::min(most, RoundUp(CeilDiv(vectors, kUnroll), kWarp)));
 }
 
@@ -105,7 +105,7 @@ void RunLoss(const KernelCall& call) {
   auto kernel = &LossKernel<T, 1>;
   int64_t vectors = args.columns, rows = args.rows.steps;
   if constexpr (sizeof(T) <= 4)
-    if (Vectorises<T>(logits)) kernel = &LossKernel<T, kPack<T>>, vectors = args.columns / kPack<T>;
+    if (RowsAligned(logits, kPack<T>)) kernel = &LossKernel<T, kPack<T>>, vectors = args.columns / kPack<T>;
   Parts<T> parts{.count = uint32_t(PartsOfRow(rows, vectors))};
   parts.vectors = CeilDiv(vectors, int64_t(parts.count));
   if (parts.count > 1) parts.known = static_cast<Running<T>*>(call.workspace), parts.tickets = DeviceOf(call).tickets();
@@ -123,7 +123,7 @@ void RunLossGrad(const KernelCall& call) {
   auto kernel = &LossGradKernel<T, 1>;
   int64_t vectors = args.columns;
   if constexpr (sizeof(T) <= 4)
-    if (Vectorises<T>(logits) && Vectorises<T>(dlogits))
+    if (RowsAligned(logits, kPack<T>) && RowsAligned(dlogits, kPack<T>))
       kernel = &LossGradKernel<T, kPack<T>>, vectors = args.columns / kPack<T>;
   int64_t chunks = CeilDiv(vectors, kUnroll * kThreads), blocks = args.rows.steps * chunks;
   WEFT_CHECK(blocks <= INT32_MAX, "cross_entropy_grad on CUDA: expected fewer than 2^41 logits; split the batch");

@@ -159,14 +159,6 @@ struct RowGrad {
 };
 
 template <class T>
-bool Vectorises(const TensorView& x) {
-  if (!Aligned16(x.data) || ColumnsOf(x) % kPack<T> != 0) return false;
-  for (int d = 0; d + 1 < x.rank; d++)
-    if (x.dim(d).extent > 1 && x.dim(d).stride % kPack<T> != 0) return false;
-  return true;
-}
-
-template <class T>
 LossArgs<T> ArgsOf(const KernelCall& call, const TensorView* dlogits, const TensorView& lse, const TensorView& loss) {
   const TensorView &logits = call.in[0], &targets = call.in[1];
   LossArgs<T> args;

@@ -56,7 +56,8 @@ void CheckDriver(int index) {
   facts.runs = status != cudaErrorInsufficientDriver;
   if (status != cudaSuccess) facts.gpus = 0;
   bool told = status == cudaErrorInsufficientDriver || status == cudaErrorNoDevice || status == cudaErrorStubLibrary;
-  if (!told) Check(status, "cudaGetDeviceCount");
+  if (status != cudaSuccess && !told)
+    facts.error = fmt::format("{} ({})", cudaGetErrorString(status), cudaGetErrorName(status));
   if (std::string fault = DriverFault(facts, index); !fault.empty()) Fail(fault);
 }
 
@@ -82,6 +83,7 @@ void Check(cudaError_t status, const char* call, std::source_location at) {
 
 void Check(cublasStatus_t status, const char* call, std::source_location at) {
   if (status == CUBLAS_STATUS_SUCCESS) return;
+  if (status == CUBLAS_STATUS_ALLOC_FAILED) FailOutOfMemory(fmt::format("{} at {}", call, PlaceOf(at)));
   Fail(fmt::format("{} at {}: cuBLASLt says {}", call, PlaceOf(at), cublasLtGetStatusString(status)));
 }
 

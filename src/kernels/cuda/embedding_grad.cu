@@ -19,11 +19,11 @@ namespace weft::cuda {
 namespace {
 
 constexpr int kThreads = 256, kWarps = kThreads / kWarp;
-constexpr uint32_t kPiece = 64;     // positions of a window and of a piece; rows of twice as many or more are cut
-constexpr int kAtOnce = 8;          // positions of which a warp has the vectors under way
-constexpr int kJoinAtOnce = 4;      // and pieces
-constexpr int kEmptyRows = 8;       // rows that a warp looks at for empty ones
-constexpr uint32_t kJoiners = 528;  // blocks that join pieces
+constexpr uint32_t kPiece = 64;   // positions of a window and of a piece; rows of twice as many or more are cut
+constexpr int kAtOnce = 8;        // positions of which a warp has the vectors under way
+constexpr int kPiecesAtOnce = 4;  // and pieces
+constexpr int kEmptyRows = 8;     // rows that a warp looks at for empty ones
+constexpr uint32_t kJoiners = 4 * kProcessors;  // blocks that join pieces
 
 // Sums of 16 bits run in f32: those of a piece, or of less than two, are far shorter than its 24 bits can tell.
 template <class T>
@@ -213,14 +213,14 @@ __device__ __forceinline__ void JoinPieces(const GradArgs<T>& args, uint32_t row
   LaneSums<T, V> lanes(args, group);
   const A* partial = static_cast<const A*>(args.sorted.partial) + span.begin / kPiece * args.columns;
   double total[V] = {};
-  for (uint32_t p = threadIdx.x / kWarp; p < span.pieces(); p += kJoinAtOnce * kWarps) {
-    Pack<A, V> packs[kJoinAtOnce] = {};  // [kJoinAtOnce, V]
+  for (uint32_t p = threadIdx.x / kWarp; p < span.pieces(); p += kPiecesAtOnce * kWarps) {
+    Pack<A, V> packs[kPiecesAtOnce] = {};  // [kPiecesAtOnce, V]
 #pragma unroll
-    for (uint32_t n = 0; n < kJoinAtOnce; n++)
+    for (uint32_t n = 0; n < kPiecesAtOnce; n++)
       if (p + n * kWarps < span.pieces() && lanes.column < args.columns)
         packs[n] = *reinterpret_cast<const Pack<A, V>*>(partial + (p + n * kWarps) * args.columns + lanes.column);
 #pragma unroll
-    for (int i = 0; i < kJoinAtOnce * V; i++) total[i % V] += double(packs[i / V].v[i % V]);
+    for (int i = 0; i < kPiecesAtOnce * V; i++) total[i % V] += double(packs[i / V].v[i % V]);
   }
 #pragma unroll
   for (int v = 0; v < V; v++) shared[threadIdx.x / kWarp][threadIdx.x % kWarp * V + v] = total[v];

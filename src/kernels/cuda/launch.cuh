@@ -7,21 +7,20 @@
 //   First<<<...>>>(...);
 //   LaunchEarly(DeviceOf(call), "op", &Second, blocks, threads, args...);
 //
-// Before it waits, Second reads nothing that First writes, and writes nothing that First reads.
+// Before it waits, Second reads nothing that First writes, and writes nothing that First reads. A kernel that is itself
+// started early waits before it lets the next one start.
 #pragma once
+#include <nv/target>
+
 #include "kernels/cuda/device.h"
 
 namespace weft::cuda {
 
 __device__ __forceinline__ void LetNextStart() {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.launch_dependents;");
-#endif
+  NV_IF_TARGET(NV_PROVIDES_SM_90, (asm volatile("griddepcontrol.launch_dependents;");))
 }
 __device__ __forceinline__ void AwaitPrevious() {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
+  NV_IF_TARGET(NV_PROVIDES_SM_90, (asm volatile("griddepcontrol.wait;" ::: "memory");))
 }
 
 template <class... Params, class... Args>

@@ -167,7 +167,7 @@ void LaunchNorm(const KernelCall& call, const char* name, NormArgs<T>& args) {
   dim3 threads = BlockForRow(args.columns);
   if constexpr (sizeof(T) <= 4) {
     args.groups = GroupsOf(args.columns, kPack<T>, kForwardLimits);
-    bool aligned = RowsAligned<T>(call.in[0]) && RowsAligned<T>(call.out[0]) && Aligned16(args.weight) &&
+    bool aligned = RowsAligned(call.in[0], kPack<T>) && RowsAligned(call.out[0], kPack<T>) && Aligned16(args.weight) &&
                    (!center || Aligned16(args.bias));
     if (args.groups.per_thread && aligned) {
       constexpr void (*kKernels[])(NormArgs<T>) = {&NormInRegisters<center, T, 1>, &NormInRegisters<center, T, 2>,

@@ -97,8 +97,7 @@ inline bool IsWide(const RowGroups& groups) { return groups.block() > kNarrowGra
 // Blocks that add up columns: what an H200 runs at a time. Not asked of the device, so that all give the same bits.
 template <bool center, class T>
 int64_t GradBlocks(int64_t rows, const RowGroups& groups) {
-  constexpr int64_t kProcessors = 132;
-  if (!groups.per_thread) return std::min(CeilDiv(rows, 4 * kColumnRows), 2 * kProcessors);
+  if (!groups.per_thread) return std::min(CeilDiv(rows, 4 * kColumnRows), int64_t(2 * kProcessors));
   int64_t threads = groups.per_thread == 1 ? kGradLimits.resident : kGradLimits.resident / 2;
   int64_t residents =
       IsWide(groups) ? threads / int64_t(groups.block()) : GradResidents<center, T>(groups.per_thread, false);
@@ -119,8 +118,8 @@ size_t NormGradWorkspace(const KernelCall& call) {
 template <class T>
 bool GradAligned(const KernelCall& call, const TensorView& dy, const TensorView* add) {
   const TensorView &x = call.in[0], &dx = call.out[0];
-  return RowsAligned<T>(x) && RowsAligned<T>(dy) && RowsAligned<T>(dx) && Aligned16(call.in[1].data) &&
-         (!add || RowsAligned<T>(*add));
+  return RowsAligned(x, kPack<T>) && RowsAligned(dy, kPack<T>) && RowsAligned(dx, kPack<T>) &&
+         Aligned16(call.in[1].data) && (!add || RowsAligned(*add, kPack<T>));
 }
 
 template <bool center, class T>

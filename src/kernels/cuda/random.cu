@@ -11,6 +11,7 @@
 #include "kernels/cuda/families.h"
 #include "kernels/cuda/index.cuh"
 #include "kernels/cuda/normal.cuh"
+#include "kernels/cuda/row_walk.cuh"
 #include "kernels/cuda/vector.cuh"
 
 namespace weft::cuda {
@@ -112,8 +113,6 @@ void Random(const KernelCall& call) {
   });
 }
 
-constexpr int kDropWords = 8;  // elements of a Philox block
-
 // What is done to an element: kept iff its 16 bits reach the threshold, which is below 2^16. They are compared where
 // they stand, above 16 others that are cleared or do not matter.
 template <class T>
@@ -136,7 +135,7 @@ __global__ void __launch_bounds__(kThreads)
   Place at = stream.walk.At(step);
   PhiloxBits bits = stream.Bits(stream.First(at.of[kBlock]));
 #pragma unroll
-  for (int word = 0; word < kDropWords; word++) {
+  for (int word = 0; word < kDropoutWords; word++) {
     int64_t i = word - stream.head, column = at.of[kColumn] + i;
     if (column >= 0 && column < stream.columns)
       y[at.of[kY] + i] = Narrow<T>(drop(Widen(x[at.of[kX] + i * stream.x_stride]), bits, word));
@@ -146,11 +145,11 @@ __global__ void __launch_bounds__(kThreads)
 // A thread takes two vectors, which are one Philox block or two, the blocks as far apart as there are threads: a warp
 // reads and writes without gaps. `flat`: x and y are one run of whole Philox blocks.
 template <class T>
-constexpr int kDropBlocks = 2 * kPack<T> / kDropWords;
+constexpr int kDropBlocks = 2 * kPack<T> / kDropoutWords;
 template <class T, bool flat>
 __global__ void __launch_bounds__(kThreads)
     DropoutVectors(const __grid_constant__ Stream stream, Drop<T> drop, const T* x, T* y) {
-  constexpr int V = kPack<T>, kVectors = kDropWords / V, N = kDropBlocks<T>;
+  constexpr int V = kPack<T>, kVectors = kDropoutWords / V, N = kDropBlocks<T>;
   uint32_t first = blockIdx.x * uint32_t(N * kThreads) + threadIdx.x;
   Vector<T> values[N][kVectors];  // [N, kVectors, V]
   Place at[N];
@@ -159,7 +158,7 @@ __global__ void __launch_bounds__(kThreads)
     uint32_t step = first + uint32_t(n * kThreads);
     if (step >= stream.walk.steps) break;
     if constexpr (flat)
-      at[n].of[kY] = at[n].of[kX] = int64_t(step) * kDropWords, at[n].of[kBlock] = stream.walk.first[kBlock] + step;
+      at[n].of[kY] = at[n].of[kX] = int64_t(step) * kDropoutWords, at[n].of[kBlock] = stream.walk.first[kBlock] + step;
     else
       at[n] = stream.walk.At(step);
 #pragma unroll
@@ -179,14 +178,10 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// Do all rows begin with a whole Philox block, at an address for vectors, and end with a whole block?
+// Do all rows begin and end with whole Philox blocks, at addresses for vectors?
 bool Vectorises(const TensorView& x, const TensorView& y) {
-  if (y.rank == 0 || !Aligned16(x.data) || !Aligned16(y.data)) return false;
-  const DimView& row = y.dim(y.rank - 1);
-  if (row.offset % kDropWords != 0 || row.extent % kDropWords != 0 || x.dim(y.rank - 1).stride != 1) return false;
-  for (int d = 0; d + 1 < y.rank; d++)
-    if (y.dim(d).stride % kDropWords != 0 || x.dim(d).stride % kDropWords != 0) return false;
-  return true;
+  return y.rank > 0 && y.dim(y.rank - 1).offset % kDropoutWords == 0 && RowsAligned(x, kDropoutWords) &&
+         RowsAligned(y, kDropoutWords);
 }
 
 template <class T>
@@ -194,11 +189,11 @@ void DropoutAs(const KernelCall& call) {
   const TensorView &x = call.in[0], &y = call.out[0];
   bool vectors = kPack<T> >= 4 && Vectorises(x, y);
   Drop<T> drop(call.attrs->Float("p"));
-  StreamPlan plan(call, y, x, 1, kDropWords, vectors);
+  StreamPlan plan(call, y, x, 1, kDropoutWords, vectors);
   int per_thread = vectors ? kDropBlocks<T> : 1;
   auto kernel = &DropoutKernel<T>;
   if constexpr (kPack<T> >= 4)
-    if (vectors) kernel = plan.Flat(kDropWords) ? &DropoutVectors<T, true> : &DropoutVectors<T, false>;
+    if (vectors) kernel = plan.Flat(kDropoutWords) ? &DropoutVectors<T, true> : &DropoutVectors<T, false>;
   Launch(plan, "dropout", per_thread, [&](unsigned blocks, const Stream& stream) {
     kernel<<<blocks, kThreads, 0, DeviceOf(call).stream()>>>(stream, drop, x.as<const T>(), y.as<T>());
   });

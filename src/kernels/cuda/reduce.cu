@@ -18,7 +18,7 @@ constexpr int kThreads = 256;
 constexpr int64_t kLongRow = 1024;              // loads of a row that a block takes
 constexpr int kDown = kThreads / kWarp;         // warps that go down a dim
 constexpr int kAtOnce = 4;                      // terms that a thread has under way
-constexpr int64_t kEnough = 528;                // blocks that keep an H200 busy: fixed, so that the order of a sum is
+constexpr int64_t kEnough = 4 * kProcessors;    // blocks
 constexpr int64_t kShortest = kDown * kAtOnce;  // terms of a part
 
 struct Dim {

@@ -12,6 +12,7 @@
 #include "kernels/cuda/index.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/many.cuh"
+#include "kernels/cuda/row_walk.cuh"
 #include "kernels/cuda/vector.cuh"
 
 namespace weft::cuda {
@@ -140,18 +141,13 @@ void FillAngles(const KernelCall& call, C* cosine, C* sine) {
   WEFT_CUDA_LAUNCHED("rope: angles");
 }
 
-bool Vectorises(const TensorView& x, int n) {
-  if (!Aligned16(x.data) || HalfOf(x) % n != 0) return false;
-  for (int d = 0; d < 3; d++)
-    if (x.dim(d).stride % n != 0) return false;
-  return true;
-}
-
 enum class Way : uint8_t { kSingle, kBoth, kAcross };  // one element at a time; vectors of both halves; of one half
 
 template <class T>
 Way WayOf(const KernelCall& call) {
-  if (sizeof(T) > 4 || !Vectorises(call.in[0], kPack<T>) || !Vectorises(call.out[0], kPack<T>)) return Way::kSingle;
+  bool vectors = sizeof(T) <= 4 && HalfOf(call.in[0]) % kPack<T> == 0 && RowsAligned(call.in[0], kPack<T>) &&
+                 RowsAligned(call.out[0], kPack<T>);
+  if (!vectors) return Way::kSingle;
   int64_t lanes = HalfOf(call.in[0]) / kPack<T>;  // of half a head
   return lanes <= kWarp / 2 && (lanes & (lanes - 1)) == 0 ? Way::kAcross : Way::kBoth;
 }

@@ -97,9 +97,9 @@ void CumSum(const KernelCall& call) {
   Dispatch(call.in[0].dtype, [&](auto zero) { CumSumAs<decltype(zero)>(call); });
 }
 
-constexpr int64_t kPiece = 16384;     // elements of a block: fixed, so that the order of the sum is
-constexpr int kAtOnce = 4;            // loads that a thread has under way
-constexpr int64_t kMostPieces = 528;  // what an H200 runs at a time: more would leave it half empty at the end
+constexpr int64_t kPiece = 16384;                 // elements of a block: fixed, so that the order of the sum is
+constexpr int kAtOnce = 4;                        // loads that a thread has under way
+constexpr int64_t kMostPieces = 4 * kProcessors;  // more would leave it half empty at the end
 
 int64_t Pieces(const KernelCall& call) {
   return std::clamp<int64_t>(CeilDiv(call.in[0].NumElements(), kPiece), 1, kMostPieces);
