@@ -64,8 +64,7 @@ std::string MemoryText(const PlanReport& r) {
   if (r.device == DeviceKind::kCpu) return text;
   return text + fmt::format(
                     "  predicted peak {} on {}, and {} of staging on the host; cuDNN's scratch is that of its kernels "
-                    "for sm_90, and "
-                    "what CUDA and its libraries keep for themselves comes on top\n",
+                    "for sm_90, and what CUDA and its libraries keep for themselves comes on top\n",
                     BytesText(size_t(r.memory.Total())), Name(r.device), BytesText(size_t(r.memory.staging)));
 }
 

@@ -1,9 +1,8 @@
 #!/usr/bin/env bash
 # Loss parity with PyTorch on one GPU: both train GPT-2 124M from the same weights on the same tokens, 200 steps of
 # distinct batches, bf16 compute and f32 master weights. Prints both first losses and how far the curves are apart, beside
-# how far PyTorch compiled and PyTorch not compiled are: rounding alone sends curves apart where the loss jumps. Weft also
-# computes with norm weights in bf16, as PyTorch does under FSDP's mixed precision but not under autocast: after an update
-# of 3e-4 a weight of 1 is still 1 for a few steps.
+# how far PyTorch compiled and PyTorch not compiled are: rounding alone sends curves apart where the loss jumps. Both
+# compute with norm weights in f32, PyTorch because of autocast; FSDP's mixed precision would have them in bf16.
 #
 #   tests/bench/parity_torch.sh WEFT PEER [TEXT...]    TEXT: files or folders to take words from (Python's library)
 #
@@ -58,10 +57,14 @@ def apart(a, b):
     differences = [abs(x - y) for x, y in zip(a, b)]
     return {"mean": statistics.mean(differences), "largest": max(differences), "last_20": statistics.mean(differences[-20:])}
 weft_peer, peer_peer = apart(weft, peer), apart(other, peer)
-# A first loss is a mean over all targets of sums rounded to bf16: a relative 2^-8 each, hardly any of it left in the mean.
+# A first loss is a mean over all targets of sums rounded to bf16: a relative 2^-8 each, and 1e-4 at most of it left in
+# the mean. Curves of Weft and PyTorch are to be no further apart than twice what PyTorch's own two are, in the mean and
+# at the end; a single pair of runs may happen to stay closer than rounding takes others, so at least 0.2 % of the loss.
 result = {"bench": "parity_torch", "steps": len(peer), "first": [first_weft, first], "last": [weft[-1], peer[-1], other[-1]],
           "weft_peer": weft_peer, "peer_peer": peer_peer}
-result["pass"] = abs(first_weft - first) < first * 2**-9 and weft_peer["mean"] < 0.01 * statistics.mean(peer)
+least = 0.002 * statistics.mean(peer)
+result["pass"] = abs(first_weft - first) < first * 1e-4 and all(
+    weft_peer[which] < 2 * max(peer_peer[which], least) for which in ("mean", "last_20"))
 print(json.dumps(result))
 sys.exit(not result["pass"])
 PY

@@ -100,13 +100,17 @@ TEST(RandomKey, EveryPartOfTheKeyCounts) {
 
 TEST(Dropout, KeepsTheShareThatItSays) {
   EXPECT_EQ(DropoutThreshold(0), 0u);
-  EXPECT_EQ(DropoutThreshold(1), uint64_t(1) << 32);
+  EXPECT_EQ(DropoutThreshold(1), 1u << 16);
   for (double p : {0.1, 0.5, 0.9}) {
     constexpr int n = 1 << 18;
     int dropped = 0;
-    for (uint64_t block = 0; block < n / 4; block++)
-      for (uint32_t bits : Philox(11, 3, block)) dropped += bits < DropoutThreshold(p);
-    EXPECT_NEAR(double(dropped) / n, p, 5 * std::sqrt(p * (1 - p) / n));
+    for (uint64_t block = 0; block < n / 8; block++)
+      for (uint32_t bits : Philox(11, 3, block))
+        dropped += ((bits & 0xffff) < DropoutThreshold(p)) + (bits >> 16 < DropoutThreshold(p));
+    double share = DropoutThreshold(p) / 65536.0;
+    EXPECT_NEAR(share, p, 0x1p-17);
+    EXPECT_NEAR(double(dropped) / n, share, 5 * std::sqrt(p * (1 - p) / n));
+    EXPECT_NEAR((1 - share) * DropoutScale(p), 1, 0x1p-52);
   }
 }
 

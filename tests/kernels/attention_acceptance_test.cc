@@ -115,8 +115,8 @@ struct Bound {
 // f32: a few roundings of 2^-24 in every sum and in the exponent, which carries the size of the scores; a gradient of
 // keys sums over all queries, so few keys have large ones. The largest of many errors is some sigmas out, and the last
 // rounding alone may cost the largest value half a unit. A probability has lse's error as a relative one: where it is
-// rounded to 16 bits, an error of lse below a sixteenth of the finer type's half unit, 2^-11, is lost in that (tensor
-// cores cut sums off rather than round them, which moves all scores of a row one way).
+// rounded to 16 bits, an error of lse of a sixteenth of the finer type's half unit, 2^-11, is lost in that, and of a
+// quarter at its largest (tensor cores cut sums off rather than round them, which moves all scores of a row one way).
 Bound BoundOf(const Problem& p, size_t i, const Var& model, const Var& truth) {
   bool is_lse = i == 1, of_keys = i > 2;
   double queries = double(p.T * p.group), f32 = 0x1p-20 * (of_keys ? std::sqrt(1 + queries / double(p.S)) : 1);

@@ -234,5 +234,26 @@ TEST(Rope, RotatesPairsByGlobalPosition) {
       }
 }
 
+// Queries and keys of one position turn by one launch; one after the other they give the same bits.
+TEST(Rope, ManyAtOnceEqualOneByOne) {
+  Rng rng(47);
+  for (DType dtype : Floats())
+    for (int64_t D : {6, 64, 80, 96}) {
+      std::vector<Box> x, y, want;
+      std::vector<Job> jobs;
+      for (int64_t heads : {8, 2, 3, 1, 5, 2})
+        for (auto* boxes : {&x, &y, &want}) boxes->push_back(Box(dtype, {2, 33, heads, D}, Shape(4, 0), {0, 7, 0, 0}));
+      for (Box& box : x) box.SetAll(RandomBox(rng, dtype, box.shape()).All());
+      for (size_t i = 0; i < x.size(); i++) {  // the last but one has other angles
+        Attrs attrs{{"theta", i == 4 ? 500.0 : 10000.0}, {"inverse", 1}, {"start", 5}};
+        jobs.push_back({attrs, {&x[i]}, {&y[i]}});
+        RunKernel(Op::kRope, attrs, {&x[i]}, {&want[i]});
+      }
+      RunMany(Op::kRope, jobs);
+      for (size_t i = 0; i < x.size(); i++)
+        EXPECT_TRUE(y[i].storage == want[i].storage) << Name(dtype) << ", head size " << D << ", tensor " << i;
+    }
+}
+
 }  // namespace
 }  // namespace weft::test

@@ -44,11 +44,14 @@ class InPlace : public testing::TestWithParam<DType> {
 TEST_P(InPlace, Norms) {
   Attrs eps{{"eps", 1e-5}};
   Shape x{90, 90}, c{90};
-  ExpectSameInPlace(Op::kRmsNorm, eps, {In(x), In(c)}, {Out(x), Wide(c)}, 1);
-  ExpectSameInPlace(Op::kRmsNormGrad, eps, {In(x), In(c), Wide(c, 0.7), In(x)}, {Out(x), Out(c)}, 2);
-  ExpectSameInPlace(Op::kLayerNorm, eps, {In(x), In(c), In(c)}, {Out(x), Wide(c), Wide(c)}, 1);
-  ExpectSameInPlace(Op::kLayerNormGrad, eps, {In(x), In(c), Wide(c, 0.1), Wide(c, 0.7), In(x)},
-                    {Out(x), Out(c), Out(c)}, 2);
+  // As many rows as columns: statistics lie on weights, and dbias lies on a statistic.
+  for (size_t shared : {1, 2, 3}) {
+    Box w = RandomBox(rng, wide, c), mean = Wide(c, 0.1), rstd = Wide(c, 0.7);
+    ExpectSameInPlace(Op::kRmsNorm, eps, {In(x), w}, {Out(x), Wide(c)}, shared);
+    ExpectSameInPlace(Op::kRmsNormGrad, eps, {In(x), w, rstd, In(x)}, {Out(x), Wide(c)}, shared);
+    ExpectSameInPlace(Op::kLayerNorm, eps, {In(x), w, w}, {Out(x), Wide(c), Wide(c)}, shared);
+    ExpectSameInPlace(Op::kLayerNormGrad, eps, {In(x), w, mean, rstd, In(x)}, {Out(x), Wide(c), Wide(c)}, shared);
+  }
 }
 
 TEST_P(InPlace, CrossEntropyGrad) {

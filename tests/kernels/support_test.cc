@@ -23,7 +23,11 @@ TEST(DriverFault, NamesWhatIsMissing) {
   EXPECT_TRUE(Has(DriverFault(old, 0), "runs CUDA up to 12.4, this build needs 13.0; install a newer driver"));
   empty.gpus = 0;
   EXPECT_TRUE(Has(DriverFault(empty, 0), "an NVIDIA driver but no GPU"));
-  for (const DriverFacts& facts : {none, old, empty}) EXPECT_TRUE(Has(DriverFault(facts, 0), "use device=cpu"));
+  DriverFacts unready{
+      .driver = 13000, .runtime = 13000, .runs = true, .gpus = 0, .error = "system not yet initialized"};
+  EXPECT_TRUE(Has(DriverFault(unready, 0), "CUDA cannot use this host's GPUs: system not yet initialized; nvidia-smi"));
+  for (const DriverFacts& facts : {none, old, empty, unready})
+    EXPECT_TRUE(Has(DriverFault(facts, 0), "use device=cpu"));
 }
 
 TEST(GpuFault, ABuildRunsOnWhatItWasBuiltFor) {

@@ -10,12 +10,19 @@ WEFT_BUILD=$build "$root/launcher/bundle.sh" "$folder/weft.tar.gz"
 tar -xzf weft.tar.gz
 unset LD_LIBRARY_PATH
 failed=0
-while read -r name _ found _; do
-  [ ! -e "weft/lib/$name" ] || [ "$(realpath "$found")" = "$(realpath "weft/lib/$name")" ] || {
-    echo "bundle_test: weft takes $name from $found; expected the archive's" >&2
-    failed=1
-  }
-done < <(ldd weft/bin/weft)
+for program in weft/bin/*; do
+  while read -r name _ found _; do
+    [ ! -e "weft/lib/$name" ] || [ "$(realpath "$found")" = "$(realpath "weft/lib/$name")" ] || {
+      echo "bundle_test: $program takes $name from $found; expected the archive's" >&2
+      failed=1
+    }
+  done < <(ldd "$program")
+done
+# A job without a GPU does not pay for CUDA: its library is opened on demand.
+if ldd weft/bin/weft | grep -E 'libweft_cuda|libcu(da|blas|dnn)'; then
+  echo "bundle_test: weft links the above; expected CUDA's libraries to be opened on demand" >&2
+  failed=1
+fi
 weft/bin/weft --version
 size=$(stat -c %s weft.tar.gz)
 [ "$size" -le $((50 << 20)) ] || { echo "bundle_test: $size bytes, expected at most 50 MiB" >&2; failed=1; }

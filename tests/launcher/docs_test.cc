@@ -45,9 +45,10 @@ TEST(Readme, HoldsTheSchemasTable) {
 // `section.key`, alone or before = or :, is a key of the schema.
 TEST(Readme, NamesOnlyKeysThatExist) {
   std::string readme = Read(kRoot / "README.md");
-  std::vector<std::string> keys = Matches(readme,
-                                          "\\b((?:model|data|mesh|parallel|precision|loss_scale|optimizer|schedule|train|dist|"
-                                          "checkpoint|log)\\.[a-z_]+)(?=[`=:])");
+  std::string sections;
+  for (const std::string& name : SectionNames())
+    if (!name.empty()) sections += (sections.empty() ? "" : "|") + name;
+  std::vector<std::string> keys = Matches(readme, "\\b((?:" + sections + ")\\.[a-z_]+)(?=[`=:])");
   EXPECT_GE(keys.size(), Schema().size());
   for (const std::string& key : keys) EXPECT_NE(FindField(key), nullptr) << key;
 }

@@ -5,6 +5,8 @@
 #include <algorithm>
 
 #include "core/base/shard.h"
+#include "core/ops/ops.h"
+#include "core/transforms/grad.h"
 #include "parallel/training.h"
 
 namespace weft {
@@ -129,6 +131,78 @@ TEST_P(StepTraps, NoLocalValueIsLargerThanItsChunks) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, StepTraps, testing::ValuesIn(All()), ParamName);
+
+// ---- Norms compute in the accumulate type with their parameters. ----
+
+bool IsNorm(const std::string& path) { return path.find("norm") != std::string::npos; }
+
+// The loss of the first step where the norms' weights are `weight`.
+double LossWithNormWeights(const Job& job, const Layout& layout, double weight) {
+  double loss = 0;
+  OnMesh(layout, [&](Context& context, DeviceMesh& mesh) {
+    RankRun run(job, layout, context, mesh);
+    for (const Parameter* p : run.model.Parameters())
+      if (IsNorm(p->path()) && p->init().kind == Init::kOnes) {
+        Tensor& local = run.state.At(p->path()).local;
+        std::fill_n(local.as<float>(), local.num_elements(), float(weight));
+      }
+    RefreshCopies(run.state, run.model, run.options, run.runtime);
+    double mine = run.Step(1).loss;
+    if (context.rank() == 0) loss = mine;
+  });
+  return loss;
+}
+
+// A weight starts at 1, and its first updates are less than what bf16 and f16 tell from 1.
+TEST(NormParameters, CountBeforeTheComputeTypeTellsThemFrom1) {
+  for (auto [compute, near] : {std::pair{DType::kBF16, 1 + 0x1p-10}, {DType::kF16, 1 + 0x1p-13}})
+    for (const char* family : kFamilies)
+      for (Fsdp fsdp : {Fsdp::kNone, Fsdp::kGradients, Fsdp::kFull}) {
+        Job job{.model = Tiny(family), .precision = {compute, DType::kF32, DType::kF32}};
+        Layout layout{.dp = fsdp == Fsdp::kNone ? 1 : 2, .fsdp = fsdp};
+        double at_1 = LossWithNormWeights(job, layout, 1);
+        EXPECT_EQ(LossWithNormWeights(job, layout, 1), at_1);
+        EXPECT_NE(LossWithNormWeights(job, layout, near), at_1)
+            << family << " " << Name(compute) << " " << Describe(layout);
+      }
+}
+
+// Whether a norm's weight is gathered in its used type or its copy is: all see the same numbers. Measured: the same
+// bits; another order in the gradients' norm may cost a rounding of bf16.
+TEST(NormParameters, TrainTheSameWithEveryFsdp) {
+  for (DType compute : {DType::kBF16, DType::kF16})
+    for (const char* family : kFamilies) {
+      Job job{.model = Tiny(family), .precision = {compute, DType::kF32, DType::kF32}, .steps = 4};
+      RunResult want = Train(job, {.dp = 2});
+      for (Fsdp fsdp : {Fsdp::kGradients, Fsdp::kFull}) {
+        RunResult got = Train(job, {.dp = 2, .fsdp = fsdp});
+        ASSERT_EQ(got.losses.size(), want.losses.size());
+        for (size_t i = 0; i < want.losses.size(); i++)
+          EXPECT_NEAR(got.losses[i], want.losses[i], 0x1p-8 * want.losses[i]) << family << " " << Name(compute);
+      }
+    }
+}
+
+// Copies and gradients of norms are f32 where those of products are bf16.
+TEST(NormParameters, CopiesAndGradientsAreOfTheAccumulateType) {
+  Layout layout{.dp = 2, .fsdp = Fsdp::kGradients};
+  Job job{.model = TinyGpt2(), .precision = {DType::kBF16, DType::kF32, DType::kF32}};
+  StepOptions options = OptionsOf(job, layout);
+  Transformer model(job.model);
+  for (const EntryInfo& e : EntriesOf(model, options, BuildStep(model, options)))
+    if (e.kind == EntryKind::kCopy) {
+      EXPECT_EQ(e.dtype, IsNorm(e.name) ? DType::kF32 : DType::kBF16) << e.name;
+    }
+  TraceBuilder trace({options.seed, RandomPhase::kTrain});
+  BuilderScope builder(trace);
+  ModelScope scope(options.model);
+  Var x = Leaf("x", DType::kBF16, {3, job.model.dim});
+  for (const Parameter* p : model.Parameters())
+    if (IsNorm(p->path()) && p->init().kind == Init::kOnes) {
+      Var gradient = Grad(SumAll(RmsNorm(x, p->Use(), 1e-5)), std::vector{p->Source()})[0];
+      EXPECT_EQ(gradient.dtype(), DType::kF32) << p->path();
+    }
+}
 
 }  // namespace
 }  // namespace weft

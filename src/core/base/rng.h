@@ -1,7 +1,8 @@
 // Counter-based random numbers: Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011).
 //
 // A number is a function of a key and the element's global index, so it does not depend on mesh, device or launch
-// shape. Four consecutive elements of a row share one Philox block; every row (last dim) starts a new block:
+// shape. Four consecutive elements of a row share one Philox block (dropout: eight, below); every row (last dim) starts
+// a new block:
 //   block = row * ceil(row_length / 4) + column / 4, lane = column % 4.
 #pragma once
 #include <array>
@@ -33,7 +34,12 @@ inline double UniformFromBits(uint32_t bits) { return (double(bits) + 0.5) * 0x1
 // Standard normal by inversion (Wichura, algorithm AS 241), a fixed sequence of IEEE f64 operations: bit-equal on every
 // device.
 double NormalFromBits(uint32_t bits);
-// Dropout with probability p keeps an element iff its bits are at least this; p = 1 drops all but never overflows.
-inline uint64_t DropoutThreshold(double p) { return uint64_t(p * 4294967296.0); }
+// Dropout needs 16 bits of an element, and so a Philox block for eight of a row:
+//   block = row * ceil(row_length / 8) + column / 8, bits = half column % 2 (0: the lower) of lane column % 8 / 2.
+// It drops an element iff these are below the threshold, so with probability threshold / 2^16: p to the nearest 2^-16.
+inline constexpr int kDropoutWords = 8;
+inline uint32_t DropoutThreshold(double p) { return uint32_t(p * 65536.0 + 0.5); }
+// What elements that stay are multiplied with, so that the mean stays; infinite where none does.
+inline double DropoutScale(double p) { return 65536.0 / (65536.0 - DropoutThreshold(p)); }
 
 }  // namespace weft

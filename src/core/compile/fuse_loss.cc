@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "absl/container/flat_hash_set.h"
+#include "core/ops/equation.h"
 
 namespace weft {
 namespace {
@@ -16,22 +17,12 @@ struct Head {
   const Node *product, *loss, *gradient = nullptr, *dx = nullptr, *dw = nullptr;
 };
 
-// "btc,vc->btv" in its parts; valid: the logits of x [..., C] and w [V, C].
-struct HeadEquation {
-  std::string x, w, out;
-  bool valid = false;
-  explicit HeadEquation(const Node& node) {
-    if (node.op != Op::kEinsum || node.inputs.size() != 2) return;
-    const std::string& eq = node.attrs.Text("eq");
-    size_t comma = eq.find(','), arrow = eq.find("->");
-    x = eq.substr(0, comma);
-    w = eq.substr(comma + 1, arrow - comma - 1);
-    out = eq.substr(arrow + 2);
-    valid = w.size() == 2 && !x.empty() && x.back() == w[1] && w[0] != w[1] &&
-            out == x.substr(0, x.size() - 1) + w[0] && x.find(w[0]) == std::string::npos &&
-            x.find(w[1]) == x.size() - 1;
-  }
-};
+// "btc,vc->btv": the logits of x [..., C] and w [V, C].
+bool MakesLogits(const Equation& eq) {
+  const auto& [x, w, out] = eq;
+  return w.size() == 2 && !x.empty() && x.back() == w[1] && w[0] != w[1] && out == x.substr(0, x.size() - 1) + w[0] &&
+         x.find(w[0]) == std::string::npos && x.find(w[1]) == x.size() - 1;
+}
 
 class LossFuser {
  public:
@@ -70,9 +61,10 @@ class LossFuser {
   std::optional<Head> Match(const Node& loss) const {
     if (loss.op != Op::kCrossEntropy) return std::nullopt;
     Head head{&loss.inputs[0].node(), &loss};
-    HeadEquation eq(*head.product);
+    if (head.product->op != Op::kEinsum) return std::nullopt;
+    Equation eq(head.product->attrs.Text("eq"));
     const Readers &logits = ReadersOf(*head.product, 0), &lse = ReadersOf(loss, 1);
-    if (!eq.valid) return std::nullopt;
+    if (!MakesLogits(eq)) return std::nullopt;
     if (logits.size() == 1 && lse.empty() && kernels_.Has(Op::kLinearCrossEntropy)) return head;
     if (logits.size() != 2 || lse.size() != 1 || !kernels_.Has(Op::kLinearCrossEntropyGrad)) return std::nullopt;
     head.gradient = lse[0];
@@ -87,14 +79,14 @@ class LossFuser {
            g->inputs[0] == head.loss->inputs[0] && g->inputs[1] == head.loss->inputs[1];
   }
 
-  bool FindProducts(const HeadEquation& eq, Head& head) const {
+  bool FindProducts(const Equation& eq, Head& head) const {
     const Readers& readers = ReadersOf(*head.gradient, 0);
     if (readers.size() != 2) return false;
     for (const Node* reader : readers) {
       if (!reader || reader->op != Op::kEinsum || &reader->inputs[0].node() != head.gradient) continue;
       const std::string& text = reader->attrs.Text("eq");
-      if (text == eq.out + "," + eq.w + "->" + eq.x && reader->inputs[1] == head.product->inputs[1]) head.dx = reader;
-      if (text == eq.out + "," + eq.x + "->" + eq.w && reader->inputs[1] == head.product->inputs[0]) head.dw = reader;
+      if (text == eq.out + "," + eq.b + "->" + eq.a && reader->inputs[1] == head.product->inputs[1]) head.dx = reader;
+      if (text == eq.out + "," + eq.a + "->" + eq.b && reader->inputs[1] == head.product->inputs[0]) head.dw = reader;
     }
     return head.dx && head.dw;
   }

@@ -2,20 +2,11 @@
 
 #include <fmt/format.h>
 
+#include "core/ops/equation.h"
 #include "core/ops/ops.h"
 
 namespace weft {
 namespace {
-
-struct Equation {
-  std::string a, b, out;
-};
-Equation Parse(const std::string& eq) {
-  size_t comma = eq.find(','), arrow = eq.find("->");
-  WEFT_CHECK(comma != std::string::npos && arrow != std::string::npos && comma < arrow,
-             fmt::format("einsum: expected an equation like \"ab,bc->ac\", got \"{}\"", eq));
-  return {eq.substr(0, comma), eq.substr(comma + 1, arrow - comma - 1), eq.substr(arrow + 2)};
-}
 
 bool HasRepeats(const std::string& labels) {
   for (size_t i = 0; i < labels.size(); i++)
@@ -39,7 +30,7 @@ void CheckLabels(const Node& node, const Equation& e) {
 }
 
 void Infer(Node& node) {
-  Equation e = Parse(node.attrs.Text("eq"));
+  Equation e(node.attrs.Text("eq"));
   CheckRank(node, 0, int(e.a.size()));
   CheckRank(node, 1, int(e.b.size()));
   CheckLabels(node, e);
@@ -61,12 +52,12 @@ void Infer(Node& node) {
 }
 
 Dims EinsumDims(const Node& node) {
-  Equation e = Parse(node.attrs.Text("eq"));
+  Equation e(node.attrs.Text("eq"));
   return {.in = {e.a, e.b}, .out = {e.out}, .linear = Linear::kEach};
 }
 
 void Grad(GradCall& call) {
-  Equation e = Parse(call.node->attrs.Text("eq"));
+  Equation e(call.node->attrs.Text("eq"));
   call.dx[0] = Einsum(e.out + "," + e.b + "->" + e.a, call.dy[0], call.in(1));
   call.dx[1] = Einsum(e.out + "," + e.a + "->" + e.b, call.dy[0], call.in(0));
 }

@@ -2,20 +2,15 @@
 
 #include <fmt/format.h>
 
+#include "core/ops/equation.h"
 #include "core/ops/ops.h"
 
 namespace weft {
 namespace {
 
-struct LinearParts {
-  std::string x, w, out;
+struct LinearParts : Equation {
   int bias = -1, residual = -1;  // operand numbers
-  explicit LinearParts(const Node& node) {
-    const std::string& eq = node.attrs.Text("eq");
-    size_t comma = eq.find(','), arrow = eq.find("->");
-    x = eq.substr(0, comma);
-    w = eq.substr(comma + 1, arrow - comma - 1);
-    out = eq.substr(arrow + 2);
+  explicit LinearParts(const Node& node) : Equation(node.attrs.Text("eq")) {
     int next = 2;
     if (node.attrs.Int("bias")) bias = next++;
     if (node.attrs.Int("residual")) residual = next++;
@@ -23,8 +18,8 @@ struct LinearParts {
 };
 
 int64_t ExtentOf(const Node& node, const LinearParts& p, char label) {
-  size_t i = p.x.find(label);
-  return i != std::string::npos ? node.inputs[0].shape()[i] : node.inputs[1].shape()[p.w.find(label)];
+  size_t i = p.a.find(label);
+  return i != std::string::npos ? node.inputs[0].shape()[i] : node.inputs[1].shape()[p.b.find(label)];
 }
 
 DType ResultType(const Node& node) {
@@ -56,12 +51,12 @@ void InferLinear(Node& node) {
 
 Dims LinearDims(const Node& node) {
   LinearParts p(node);
-  Dims dims{.in = {p.x, p.w}, .out = {p.out}};
+  Dims dims{.in = {p.a, p.b}, .out = {p.out}};
   if (p.bias >= 0) dims.in.push_back(p.out.substr(p.out.size() - node.inputs[size_t(p.bias)].shape().size()));
   if (p.residual >= 0) dims.in.push_back(p.out);
   // A bias or residual would be added once a rank: a contracted label must lie whole on each.
   if (p.bias >= 0 || p.residual >= 0)
-    for (char label : p.x)
+    for (char label : p.a)
       if (p.out.find(label) == std::string::npos) dims.whole += label;
   return dims;
 }

@@ -12,8 +12,8 @@ DType Acc(const Node& node) { return AccumulateType(node.inputs[0].dtype()); }
 
 void CheckWeight(const Node& node, size_t i) {
   const Var &x = node.inputs[0], &w = node.inputs[i];
-  if (x.rank() < 1 || w.rank() != 1 || w.dim(0) != x.dim(-1) || w.dtype() != x.dtype())
-    FailAt(node, fmt::format("expected operand {} to be {} [{}], got {} {}", i, Name(x.dtype()), x.dim(-1),
+  if (x.rank() < 1 || w.rank() != 1 || w.dim(0) != x.dim(-1) || w.dtype() != Acc(node))
+    FailAt(node, fmt::format("expected operand {} to be {} [{}], got {} {}", i, Name(Acc(node)), x.dim(-1),
                              Name(w.dtype()), ToString(w.shape())));
 }
 void InferForward(Node& node) {
@@ -59,13 +59,13 @@ Var SumOfRows(Var x) {
 
 Outputs FallbackRms(const Node& node) {
   DType dtype = node.inputs[0].dtype();
-  Var x = Cast(node.inputs[0], Acc(node)), w = Cast(node.inputs[1], Acc(node));
+  Var x = Cast(node.inputs[0], Acc(node)), w = node.inputs[1];
   Var rstd = Rsqrt(AddScalar(MeanOfRow(x * x), node.attrs.Float("eps")));
   return {Cast(x * AlongRow(rstd, x) * w, dtype), rstd};
 }
 Outputs FallbackLayer(const Node& node) {
   DType dtype = node.inputs[0].dtype();
-  Var x = Cast(node.inputs[0], Acc(node)), w = Cast(node.inputs[1], Acc(node)), b = Cast(node.inputs[2], Acc(node));
+  Var x = Cast(node.inputs[0], Acc(node)), w = node.inputs[1], b = node.inputs[2];
   Var mean = MeanOfRow(x);
   Var centered = x - AlongRow(mean, x);
   Var rstd = Rsqrt(AddScalar(MeanOfRow(centered * centered), node.attrs.Float("eps")));
@@ -74,18 +74,18 @@ Outputs FallbackLayer(const Node& node) {
 Outputs FallbackRmsGrad(const Node& node) {
   const auto& in = node.inputs;
   DType dtype = in[0].dtype(), acc = Acc(node);
-  Var x = Cast(in[0], acc), w = Cast(in[1], acc), dy = Cast(in[3], acc), rstd = AlongRow(in[2], x);
+  Var x = Cast(in[0], acc), w = in[1], dy = Cast(in[3], acc), rstd = AlongRow(in[2], x);
   Var normed = x * rstd, dn = dy * w;
   Var dx = rstd * (dn - normed * AlongRow(MeanOfRow(dn * normed), x));
-  return {Cast(dx, dtype), Cast(SumOfRows(dy * normed), dtype)};
+  return {Cast(dx, dtype), SumOfRows(dy * normed)};
 }
 Outputs FallbackLayerGrad(const Node& node) {
   const auto& in = node.inputs;
   DType dtype = in[0].dtype(), acc = Acc(node);
-  Var x = Cast(in[0], acc), w = Cast(in[1], acc), dy = Cast(in[4], acc), rstd = AlongRow(in[3], x);
+  Var x = Cast(in[0], acc), w = in[1], dy = Cast(in[4], acc), rstd = AlongRow(in[3], x);
   Var normed = (x - AlongRow(in[2], x)) * rstd, dn = dy * w;
   Var dx = rstd * (dn - AlongRow(MeanOfRow(dn), x) - normed * AlongRow(MeanOfRow(dn * normed), x));
-  return {Cast(dx, dtype), Cast(SumOfRows(dy * normed), dtype), Cast(SumOfRows(dy), dtype)};
+  return {Cast(dx, dtype), SumOfRows(dy * normed), SumOfRows(dy)};
 }
 
 Outputs FallbackGradAdd(const Node& node) {
@@ -111,14 +111,14 @@ std::vector<Sample> Samples(Op op) {
   std::vector<Sample> samples;
   for (const Shape& x : {Shape{2, 5, 6}, Shape{4, 7}}) {
     if (AddsResidual(op) && x.size() > 2) continue;  // six operands have placements enough in two dims
-    Shape last{x.back()}, rows(x.begin(), x.end() - 1);
-    SampleInput stat{rows, Domain::kPositive, 0, true};
-    if (op == Op::kRmsNorm) samples.push_back({{{x}, {last}}, attrs});
-    if (op == Op::kLayerNorm) samples.push_back({{{x}, {last}, {last}}, attrs});
-    if (op == Op::kRmsNormGrad) samples.push_back({{{x}, {last}, stat, {x}}, attrs});
-    if (op == Op::kRmsNormGradAdd) samples.push_back({{{x}, {last}, stat, {x}, {x}}, attrs});
-    if (op == Op::kLayerNormGrad) samples.push_back({{{x}, {last}, stat, stat, {x}}, attrs});
-    if (op == Op::kLayerNormGradAdd) samples.push_back({{{x}, {last}, stat, stat, {x}, {x}}, attrs});
+    Shape rows(x.begin(), x.end() - 1);
+    SampleInput last{{x.back()}, Domain::kAny, 0, true}, stat{rows, Domain::kPositive, 0, true};
+    if (op == Op::kRmsNorm) samples.push_back({{{x}, last}, attrs});
+    if (op == Op::kLayerNorm) samples.push_back({{{x}, last, last}, attrs});
+    if (op == Op::kRmsNormGrad) samples.push_back({{{x}, last, stat, {x}}, attrs});
+    if (op == Op::kRmsNormGradAdd) samples.push_back({{{x}, last, stat, {x}, {x}}, attrs});
+    if (op == Op::kLayerNormGrad) samples.push_back({{{x}, last, stat, stat, {x}}, attrs});
+    if (op == Op::kLayerNormGradAdd) samples.push_back({{{x}, last, stat, stat, {x}, {x}}, attrs});
   }
   return samples;
 }

@@ -1,4 +1,5 @@
-// Norms over the last dim C. Statistics are of the accumulate type (f32; f64 for f64).
+// Norms over the last dim C. Statistics, weight, bias and their gradients are of the accumulate type (f32; f64 for
+// f64): a weight is near 1, where bf16 would lose the updates of a dozen steps.
 #pragma once
 #include "core/base/error.h"
 

@@ -60,7 +60,8 @@ Var RandomNormal(DType dtype, Shape shape, Loc loc) { return Random("normal", dt
 
 Var Dropout(Var x, double p, Loc loc) {
   Builder& builder = CurrentBuilder();
-  WEFT_CHECK(p >= 0 && p < 1, fmt::format("dropout at {}: expected a probability in [0, 1), got {}", ToString(loc), p));
+  WEFT_CHECK(p >= 0 && p < 1 - 0x1p-17,  // rounded to 2^-16 it is not 1
+             fmt::format("dropout at {}: expected a probability in [0, 1 - 2^-17), got {}", ToString(loc), p));
   if (p == 0 || builder.options().random_phase != RandomPhase::kTrain) return x;
   int64_t key = std::bit_cast<int64_t>(builder.NextRandomKey());
   return EmitOne(Op::kDropout, {{"p", p}, {"key", key}}, {x, builder.step, builder.first_row}, loc);

@@ -14,8 +14,8 @@ class Var;
 //
 // Random   (step, first_row); kind "uniform" (0, 1) or "normal", key, shape. A generator. f64 values rounded to the
 //          dtype.
-// Dropout  (x, step, first_row); p, key: where bits >= DropoutThreshold(p) the element is x / (1 - p), else 0.
-//          The bits are lane column % 4 of Philox(key, step, block). Linear in x; its own transpose.
+// Dropout  (x, step, first_row); p, key: where bits >= DropoutThreshold(p) the element is x * DropoutScale(p), else 0;
+//          which 16 bits, says rng.h. Linear in x; its own transpose.
 #define WEFT_RANDOM_OPS(X) X(Random, "random") X(Dropout, "dropout")
 
 // The key is made from the current builder's seed, phase, module path and counter.

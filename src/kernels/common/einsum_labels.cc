@@ -1,6 +1,6 @@
 #include "kernels/common/einsum_labels.h"
 
-#include <fmt/format.h>
+#include "core/ops/equation.h"
 
 namespace weft {
 namespace {
@@ -20,10 +20,7 @@ Label& Find(Labels& labels, char name) {
 }
 
 // "btc,cd->btd" to labels, in the order of the output, then of the operands.
-Labels Parse(const std::string& eq, const TensorView& a, const TensorView& b, const TensorView& out) {
-  size_t comma = eq.find(','), arrow = eq.find("->");
-  WEFT_CHECK(comma != std::string::npos && arrow != std::string::npos, fmt::format("einsum: cannot read \"{}\"", eq));
-  std::string_view text = eq;
+Labels Parse(const Equation& eq, const TensorView& a, const TensorView& b, const TensorView& out) {
   Labels labels;
   auto each = [&](std::string_view names, const TensorView& view, bool Label::*in, int64_t Label::*stride) {
     for (int d = 0; d < int(names.size()); d++) {
@@ -33,9 +30,9 @@ Labels Parse(const std::string& eq, const TensorView& a, const TensorView& b, co
       label.extent = view.dim(d).extent;
     }
   };
-  each(text.substr(arrow + 2), out, &Label::in_out, &Label::out);
-  each(text.substr(0, comma), a, &Label::in_a, &Label::a);
-  each(text.substr(comma + 1, arrow - comma - 1), b, &Label::in_b, &Label::b);
+  each(eq.out, out, &Label::in_out, &Label::out);
+  each(eq.a, a, &Label::in_a, &Label::a);
+  each(eq.b, b, &Label::in_b, &Label::b);
   return labels;
 }
 
@@ -54,7 +51,7 @@ void SortTerms(Labels& labels, bool by_a) {
 
 EinsumLabels::EinsumLabels(const KernelCall& call) {
   const TensorView &a = call.in[0], &b = call.in[1];
-  Labels labels = Parse(call.attrs->Text("eq"), a, b, call.out[0]);
+  Labels labels = Parse(Equation(call.attrs->Text("eq")), a, b, call.out[0]);
   // The innermost output dim that is walked at all decides which operand gives the columns.
   for (const Label& label : labels)
     if (label.in_out && label.extent != 1) swapped = label.in_a && !label.in_b;

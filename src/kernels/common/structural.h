@@ -3,7 +3,7 @@
 // All positions go through global indices, so a rank that holds a shard of the dim copies what it holds of both sides.
 // A device gives the copies:
 //
-//   void AddStructural(KernelTable& table) { StructuralOps<CopyBox, ZeroBox>::Add(table); }
+//   void AddStructural(KernelTable& table) { StructuralOps<CopyBox, CopyBox, ZeroBox>::Add(table); }
 #pragma once
 #include <algorithm>
 #include <utility>
@@ -23,7 +23,8 @@ inline TensorView Advanced(TensorView view, int dim, int64_t index) {
   return view;
 }
 
-template <CopyBoxFn CopyBox, ZeroBoxFn ZeroBox>
+// CopyPieces: as CopyBox, from a view that may reach over several allocations.
+template <CopyBoxFn CopyBox, CopyBoxFn CopyPieces, ZeroBoxFn ZeroBox>
 class StructuralOps {
  public:
   static void Add(KernelTable& table) {
@@ -137,8 +138,8 @@ class StructuralOps {
       int64_t apart = (Address(call.in[1]) - Address(first)) / int64_t(SizeOf(first.dtype));
       TensorView to = call.out[0];
       to.dims[size_t(Dim(call))].extent = length;
-      return CopyBox(call, Inserted(to, Dim(call), count, length * to.dim(Dim(call)).stride),
-                     Inserted(first, Dim(call), count, apart));
+      return CopyPieces(call, Inserted(to, Dim(call), count, length * to.dim(Dim(call)).stride),
+                        Inserted(first, Dim(call), count, apart));
     }
     int64_t start = 0;
     for (const TensorView& piece : call.in) {

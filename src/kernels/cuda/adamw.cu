@@ -1,4 +1,4 @@
-// AdamW over one parameter: every operand is read and written once.
+// AdamW over parameters: every operand is read and written once.
 #include <memory>
 
 #include "core/ops/optimizer_ops.h"
@@ -7,6 +7,7 @@
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/families.h"
 #include "kernels/cuda/index.cuh"
+#include "kernels/cuda/many.cuh"
 
 namespace weft::cuda {
 namespace {
@@ -151,12 +152,7 @@ static_assert(sizeof(Parameters) <= 32764);
 __global__ void __launch_bounds__(kThreads) ManyUpdate(const __grid_constant__ Parameters all) {
   constexpr int V = kPack<float>;
   Coefficients<float> k = Shared<float>(all.settings);
-  int low = 0, high = all.count;  // the last entry that starts at or before this block
-  while (high - low > 1) {
-    int middle = (low + high) / 2;
-    (all.entries[middle].first <= blockIdx.x ? low : high) = middle;
-  }
-  const Parameters::Entry& entry = all.entries[low];
+  const Parameters::Entry& entry = EntryOf(all.entries, all.count, blockIdx.x);
   k.weight_decay = entry.weight_decay;
   int64_t begin = int64_t(blockIdx.x - entry.first) * kPacksOfBlock + threadIdx.x;
 #pragma unroll

@@ -5,6 +5,9 @@
 namespace weft::cuda {
 
 inline constexpr int kWarp = 32;
+// Multiprocessors of an H200. How work is shared out over blocks follows from this number and shapes alone, never from
+// the device at hand: the order of a sum, and so its bits, are the same on every device.
+inline constexpr int kProcessors = 132;
 
 struct SumOf {
   template <class C>
@@ -45,6 +48,19 @@ __device__ C BlockReduce(C value, Fn fn, C* shared) {
   }
   __syncthreads();
   return value;
+}
+
+// Is this block the last of `blocks` that call with this ticket? To that one, all that the others wrote before is
+// known. The ticket counts from 0 to 0 again, for the next kernel. All threads of a one-dimensional block take part,
+// once a kernel.
+__device__ __forceinline__ bool ComesLast(uint32_t* ticket, uint32_t blocks) {
+  __shared__ bool last;
+  __threadfence();
+  __syncthreads();
+  if (threadIdx.x == 0) last = atomicInc(ticket, blocks - 1) == blocks - 1;
+  __syncthreads();
+  __threadfence();
+  return last;
 }
 
 }  // namespace weft::cuda

@@ -49,11 +49,16 @@ bool Contiguous(const Nest& nest, int operands) {
 void CopyBox(const KernelCall& call, const TensorView& to, const TensorView& from) {
   const TensorView* views[] = {&to, &from};
   Nest nest = Nest::Over(views);
-  size_t bytes = SizeOf(to.dtype);
   if (nest.Count() == 0) return;
-  if (Contiguous(nest, 2)) return DeviceOf(call).Copy(to.data, from.data, size_t(nest.Count()) * bytes);
+  if (!Contiguous(nest, 2)) return CopyPieces(call, to, from);
+  DeviceOf(call).Copy(to.data, from.data, size_t(nest.Count()) * SizeOf(to.dtype));
+}
+
+void CopyPieces(const KernelCall& call, const TensorView& to, const TensorView& from) {
+  const TensorView* views[] = {&to, &from};
+  Nest nest = Nest::Over(views);
   int row = TransposedLoop(nest);
-  DispatchSize(bytes, [&](auto zero) {
+  DispatchSize(SizeOf(to.dtype), [&](auto zero) {
     using Bits = decltype(zero);
     if (row >= 0) return CopyTransposed(call, nest, row, to.as<Bits>(), from.as<const Bits>());
     Map<true, Bits, Bits>(call, "copy", Same{}, to, {&from});

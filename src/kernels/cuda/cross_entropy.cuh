@@ -96,16 +96,19 @@ struct Running {
   template <int V>
   __device__ __forceinline__ void AddRow(const T* row, int64_t columns, bool totals) {
     int threads = int(blockDim.x);
-    int64_t vectors = columns / V, at = threadIdx.x;
-    for (; at + (kUnroll - 1) * threads < vectors; at += kUnroll * threads) {
+    int64_t vectors = columns / V;
+    for (int64_t at = threadIdx.x; at < vectors; at += kUnroll * threads) {
       Vector<T, V> several[kUnroll];  // [kUnroll, V]
 #pragma unroll
-      for (int u = 0; u < kUnroll; u++) several[u] = Vector<T, V>::Load(row + (at + u * threads) * V);
-      Add(several, totals);
-    }
-    for (; at < vectors; at += threads) {
-      Vector<T, V> one[1] = {Vector<T, V>::Load(row + at * V)};  // [1, V]
-      Add(one, totals);
+      for (int u = 0; u < kUnroll; u++)
+        if (at + u * threads < vectors) several[u] = Vector<T, V>::Load(row + (at + u * threads) * V);
+      if (at + (kUnroll - 1) * threads < vectors) {
+        Add(several, totals);
+        continue;
+      }
+#pragma unroll
+      for (int u = 0; u < kUnroll - 1; u++)
+        if (at + u * threads < vectors) Add({several[u]}, totals);
     }
   }
 
@@ -154,14 +157,6 @@ struct RowGrad {
     return Vector<T, V>::Of(d);
   }
 };
-
-template <class T>
-bool Vectorises(const TensorView& x) {
-  if (!Aligned16(x.data) || ColumnsOf(x) % kPack<T> != 0) return false;
-  for (int d = 0; d + 1 < x.rank; d++)
-    if (x.dim(d).extent > 1 && x.dim(d).stride % kPack<T> != 0) return false;
-  return true;
-}
 
 template <class T>
 LossArgs<T> ArgsOf(const KernelCall& call, const TensorView* dlogits, const TensorView& lse, const TensorView& loss) {

@@ -56,7 +56,8 @@ void CheckDriver(int index) {
   facts.runs = status != cudaErrorInsufficientDriver;
   if (status != cudaSuccess) facts.gpus = 0;
   bool told = status == cudaErrorInsufficientDriver || status == cudaErrorNoDevice || status == cudaErrorStubLibrary;
-  if (!told) Check(status, "cudaGetDeviceCount");
+  if (status != cudaSuccess && !told)
+    facts.error = fmt::format("{} ({})", cudaGetErrorString(status), cudaGetErrorName(status));
   if (std::string fault = DriverFault(facts, index); !fault.empty()) Fail(fault);
 }
 
@@ -74,6 +75,7 @@ void CheckDriver(int index) {
 
 void Check(cudaError_t status, const char* call, std::source_location at) {
   if (status == cudaSuccess) return;
+  cudaGetLastError();  // else the next launch reports it again
   if (status == cudaErrorMemoryAllocation) FailOutOfMemory(fmt::format("{} at {}", call, PlaceOf(at)));
   Fail(fmt::format("{} at {}: CUDA says {} ({})", call, PlaceOf(at), cudaGetErrorString(status),
                    cudaGetErrorName(status)));
@@ -81,6 +83,7 @@ void Check(cudaError_t status, const char* call, std::source_location at) {
 
 void Check(cublasStatus_t status, const char* call, std::source_location at) {
   if (status == CUBLAS_STATUS_SUCCESS) return;
+  if (status == CUBLAS_STATUS_ALLOC_FAILED) FailOutOfMemory(fmt::format("{} at {}", call, PlaceOf(at)));
   Fail(fmt::format("{} at {}: cuBLASLt says {}", call, PlaceOf(at), cublasLtGetStatusString(status)));
 }
 
@@ -100,6 +103,9 @@ CudaDevice::CudaDevice(int index) : index_(index) {
   WEFT_CUDA(cudaMemPoolSetAttribute(pool_, cudaMemPoolAttrReleaseThreshold, &keep));
   WEFT_CUDA(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
   Check(cublasLtCreate(&blas_), "cublasLtCreate");
+  WEFT_CUDA(cudaMalloc(reinterpret_cast<void**>(&tickets_), kTickets * sizeof(uint32_t)));
+  WEFT_CUDA(cudaMemsetAsync(tickets_, 0, kTickets * sizeof(uint32_t), stream_));
+  kernels_can_wait_ = KernelsCanWait();
   algorithms_ = std::make_unique<AlgorithmCache>(blas_, stream_, name_);
 }
 
@@ -108,6 +114,7 @@ CudaDevice::~CudaDevice() {
   kept_.clear();  // while there is still a stream
   algorithms_.reset();
   cublasLtDestroy(blas_);
+  cudaFree(tickets_);
   cudaStreamDestroy(stream_);
 }
 

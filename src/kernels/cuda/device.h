@@ -20,7 +20,8 @@ void Check(cublasStatus_t status, const char* call, std::source_location at = st
 // After a launch: a bad configuration shows at once, a fault of the kernel with the next call that waits.
 #define WEFT_CUDA_LAUNCHED(kernel) ::weft::cuda::Check(cudaGetLastError(), kernel)
 
-class AlgorithmCache;  // algorithm_cache.h: how matrix products run
+class AlgorithmCache;   // algorithm_cache.h: how matrix products run
+bool KernelsCanWait();  // whether this build's kernels can, on this GPU, as launch.cuh describes
 
 class CudaDevice final : public DeviceRuntime {
  public:
@@ -44,8 +45,12 @@ class CudaDevice final : public DeviceRuntime {
   cublasLtHandle_t blas() const { return blas_; }
   AlgorithmCache& algorithms() const { return *algorithms_; }
   int multiprocessors() const { return multiprocessors_; }
-  int capability() const { return capability_; }         // 90 for Hopper
-  size_t shared_bytes() const { return shared_bytes_; }  // most dynamic shared memory of a block
+  int capability() const { return capability_; }               // 90 for Hopper
+  size_t shared_bytes() const { return shared_bytes_; }        // most dynamic shared memory of a block
+  bool kernels_can_wait() const { return kernels_can_wait_; }  // launch.cuh
+  // Counters that are 0 between kernels, by which blocks learn who comes last (ComesLast of block.cuh).
+  static constexpr size_t kTickets = 1024;
+  uint32_t* tickets() const { return tickets_; }
 
   // What a family of kernels keeps with the device, plans for example: made when first asked for, gone with the device.
   template <class T>
@@ -58,10 +63,12 @@ class CudaDevice final : public DeviceRuntime {
  private:
   int index_, multiprocessors_ = 0, capability_ = 0;
   size_t shared_bytes_ = 0;
+  bool kernels_can_wait_ = false;
   std::string name_;
   cudaMemPool_t pool_ = nullptr;
   cudaStream_t stream_ = nullptr;
   cublasLtHandle_t blas_ = nullptr;
+  uint32_t* tickets_ = nullptr;
   std::unordered_map<std::type_index, std::shared_ptr<void>> kept_;
   std::unique_ptr<AlgorithmCache> algorithms_;
 };

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "kernels/cuda/convert.cuh"
+#include "kernels/cuda/block.cuh"
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/einsum_generic.h"
 #include "kernels/cuda/walk.cuh"
@@ -14,7 +15,7 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int64_t kMostBlocks = 1 << 20;
-constexpr int64_t kBusy = 264;  // blocks that keep a GPU busy: two for each multiprocessor of an H200
+constexpr int64_t kBusy = 2 * kProcessors;  // blocks
 
 // ---- Tiles: kTile x kTile outputs per block, kDepth terms at a time, 4 x 4 outputs per thread.
 
@@ -24,8 +25,8 @@ constexpr int kRow = kTile + 4;  // of a tile in shared memory: threads that sto
 struct TileProduct {
   int64_t batch, m, n, k, tiles_n, tiles;
   bool a_k_fast, b_k_fast;  // which index neighbours in a tile's load have: the one that is contiguous in storage
-  Walk<3> batches;          // out, a, b
-  Walk<2> rows, columns, terms;
+  WideWalk<3> batches;      // out, a, b
+  WideWalk<2> rows, columns, terms;
 };
 
 // Loads a tile [kDepth, kTile] of an operand; what lies outside of it counts as zero.
@@ -91,12 +92,12 @@ __global__ void __launch_bounds__(kThreads) TileKernel(TileProduct p, T* out, co
 // ---- Sums: `outputs` outputs per block, each by kThreads / outputs threads, and terms split over gridDim.y.
 
 struct SumProduct {
-  int64_t count, k;  // outputs, terms of each
-  int64_t part;      // terms of one split
-  int outputs;       // of a block: a power of two
-  bool terms_fast;   // neighbouring threads have neighbouring terms, not neighbouring outputs
-  Walk<3> walk;      // out, a, b
-  Walk<2> terms;     // a, b
+  int64_t count, k;   // outputs, terms of each
+  int64_t part;       // terms of one split
+  int outputs;        // of a block: a power of two
+  bool terms_fast;    // neighbouring threads have neighbouring terms, not neighbouring outputs
+  WideWalk<3> walk;   // out, a, b
+  WideWalk<2> terms;  // a, b
 };
 
 template <class T>
@@ -147,7 +148,7 @@ __global__ void __launch_bounds__(kThreads) SumKernel(SumProduct p, T* out, cons
 // Adds the splits of each output, in their order.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
-    AddParts(int64_t count, int splits, Walk<3> walk, T* out, const Compute<T>* parts) {
+    AddParts(int64_t count, int splits, WideWalk<3> walk, T* out, const Compute<T>* parts) {
   int64_t step = int64_t(gridDim.x) * kThreads;
   for (int64_t i = int64_t(blockIdx.x) * kThreads + threadIdx.x; i < count; i += step) {
     Compute<T> sum = 0;
@@ -161,7 +162,7 @@ __global__ void __launch_bounds__(kThreads)
 // ---- Copies.
 
 template <class T, int N>
-__global__ void __launch_bounds__(kThreads) CopyKernel(int64_t count, Walk<2> walk, T* to, const T* from) {
+__global__ void __launch_bounds__(kThreads) CopyKernel(int64_t count, WideWalk<2> walk, T* to, const T* from) {
   int64_t step = int64_t(gridDim.x) * kThreads;
   for (int64_t i = int64_t(blockIdx.x) * kThreads + threadIdx.x; i < count; i += step) {
     int64_t at[2] = {0, 0};
@@ -189,10 +190,10 @@ void RunTiles(const KernelCall& call, const EinsumLabels& x) {
                 tiles,
                 Contiguous(x.terms.inner_stride(0)),
                 Contiguous(x.terms.inner_stride(1)),
-                Walk<3>(x.batches),
-                Walk<2>(x.rows),
-                Walk<2>(x.columns),
-                Walk<2>(x.terms)};
+                WideWalk<3>(x.batches),
+                WideWalk<2>(x.rows),
+                WideWalk<2>(x.columns),
+                WideWalk<2>(x.terms)};
   int64_t batches = std::clamp<int64_t>(kMostBlocks / tiles, 1, x.batch);
   TileKernel<T><<<unsigned(tiles * batches), kThreads, 0, DeviceOf(call).stream()>>>(
       p, call.out[0].as<T>(), x.A(call).as<const T>(), x.B(call).as<const T>());
@@ -230,8 +231,8 @@ template <class T>
 void RunSums(const KernelCall& call, const EinsumLabels& x, void* workspace, size_t workspace_bytes) {
   SumCut cut(x);
   if (PartBytes(call, x, cut) > workspace_bytes) cut.splits = 1;
-  SumProduct p{x.outputs.Count(), x.k, CeilDiv(x.k, cut.splits), cut.outputs, cut.terms_fast, Walk<3>(x.outputs),
-               Walk<2>(x.terms)};
+  SumProduct p{x.outputs.Count(),   x.k, CeilDiv(x.k, cut.splits), cut.outputs, cut.terms_fast, WideWalk<3>(x.outputs),
+               WideWalk<2>(x.terms)};
   Compute<T>* parts = cut.splits > 1 ? static_cast<Compute<T>*>(workspace) : nullptr;
   dim3 grid(Blocks(CeilDiv(p.count, cut.outputs)), unsigned(cut.splits));
   cudaStream_t stream = DeviceOf(call).stream();
@@ -247,7 +248,7 @@ template <class T, int N>
 void LaunchCopy(const KernelCall& call, const Nest& loops, void* to, const void* from) {
   int64_t count = loops.Count() / N;
   CopyKernel<T, N><<<Blocks(CeilDiv(count, kThreads)), kThreads, 0, DeviceOf(call).stream()>>>(
-      count, Walk<2>(loops), static_cast<T*>(to), static_cast<const T*>(from));
+      count, WideWalk<2>(loops), static_cast<T*>(to), static_cast<const T*>(from));
   WEFT_CUDA_LAUNCHED("einsum, copy");
 }
 

@@ -1,7 +1,7 @@
 // What embedding and the gradient of its table share: ids, and where the rows lie that go with them.
 #pragma once
 #include "kernels/cuda/convert.cuh"
-#include "kernels/cuda/index.cuh"
+#include "kernels/cuda/row_walk.cuh"
 
 namespace weft::cuda {
 
@@ -30,13 +30,6 @@ struct Ids {
     return id >= 0 && id < n ? id : -1;
   }
 };
-
-// May all rows of a view be moved in vectors of V elements?
-inline bool RowsAligned(const TensorView& view, int64_t v) {
-  bool aligned = Aligned16(view.data) && view.dim(view.rank - 1).extent % v == 0;
-  for (int d = 0; d + 1 < view.rank; d++) aligned &= view.dim(d).stride % v == 0;
-  return aligned;
-}
 
 size_t EmbeddingGradWorkspace(const KernelCall& call);
 void EmbeddingGrad(const KernelCall& call);

@@ -9,7 +9,8 @@ inline constexpr int kAnyRowBlock = 256;  // most threads for a row that does no
 
 template <class T>
 struct NormArgs {
-  const T *x = nullptr, *weight = nullptr, *bias = nullptr;
+  const T* x = nullptr;
+  const Compute<T>*weight = nullptr, *bias = nullptr;
   T* y = nullptr;
   Compute<T>*mean = nullptr, *rstd = nullptr, eps = 0;
   Walk at;  // operand 0: x, 1: y, 2: rstd, 3: mean
@@ -18,21 +19,44 @@ struct NormArgs {
   Compute<T> share = 0;  // 1 / columns
 };
 
-// The vector of y that begins at `column`.
+// Exchanges the halves of a vector, if `swap`.
+template <class T>
+__device__ __forceinline__ void SwapHalves(Vector<T>& x, bool swap) {
+#pragma unroll
+  for (int w = 0; w < 2; w++) {
+    uint32_t low = x.bits.of[w], high = x.bits.of[w + 2];
+    x.bits.of[w] = swap ? high : low;
+    x.bits.of[w + 2] = swap ? low : high;
+  }
+}
+
+// The vector of y that begins at `column`. That of a 16-bit float takes two pieces of 16 bytes of weights: lanes 4 to 7
+// of each eight begin with the second half, so that no two of the eight meet in a bank of the L1 cache.
 template <bool center, class T>
 __device__ __forceinline__ void StoreNormed(const NormArgs<T>& args, Vector<T> x, Compute<T> mean, Compute<T> rstd,
                                             int column, T* y) {
-  auto weight = Vector<T>::Load(args.weight + column);  // [V]
-  Vector<T> bias{};                                     // [V]
-  if constexpr (center) bias = Vector<T>::Load(args.bias + column);
+  using C = Compute<T>;
+  constexpr int V = kPack<T>, N = kPack<C>;
+  constexpr bool kHalves = V == 2 * N;
+  bool swap = kHalves && threadIdx.x / 4 % 2;
+  if constexpr (kHalves) SwapHalves(x, swap);
   x.KeepPacked();
-  Compute<T> values[kPack<T>];  // [V]
+  C values[V];  // [V]
 #pragma unroll
-  for (int v = 0; v < kPack<T>; v++) {
-    values[v] = (x[v] - mean) * rstd * weight[v];
-    if constexpr (center) values[v] += bias[v];
+  for (int first = 0; first < V; first += N) {
+    int at = column + (swap ? V - N - first : first);
+    auto weight = *reinterpret_cast<const Pack16<C>*>(args.weight + at);  // [N]
+    Pack16<C> bias;                                                       // [N]
+    if constexpr (center) bias = *reinterpret_cast<const Pack16<C>*>(args.bias + at);
+#pragma unroll
+    for (int n = 0; n < N; n++) {
+      values[first + n] = (x[first + n] - mean) * rstd * weight.v[n];
+      if constexpr (center) values[first + n] += bias.v[n];
+    }
   }
-  Vector<T>::Of(values).Store(y + column);
+  auto normed = Vector<T>::Of(values);
+  if constexpr (kHalves) SwapHalves(normed, swap);
+  normed.Store(y + column);
 }
 
 template <class C>
@@ -65,8 +89,10 @@ __device__ __forceinline__ RowStatistics<Compute<T>> StatisticsOf(const NormArgs
   return {mean, rsqrt(square[0] * args.share + args.eps)};
 }
 
+// As many threads as RowLimits has it.
 template <bool center, class T, int U>
-__global__ void __launch_bounds__(kForwardLimits.threads) NormInRegisters(const __grid_constant__ NormArgs<T> args) {
+__global__ void __launch_bounds__(kForwardLimits.threads, U == 1 ? 2 : 1)
+    NormInRegisters(const __grid_constant__ NormArgs<T> args) {
   __shared__ RowSumBuffer<Compute<T>, 1> buffer;
   int vectors = args.groups.vectors;
   uint32_t row = blockIdx.x * blockDim.y + threadIdx.y;
@@ -77,15 +103,16 @@ __global__ void __launch_bounds__(kForwardLimits.threads) NormInRegisters(const 
   LoadVectors(args.x + at.of[0], vectors, x);
   auto [mean, rstd] = StatisticsOf<center>(args, x, buffer);
   if (!live) return;
+  if (threadIdx.x == 0) {
+    args.rstd[at.of[2]] = rstd;
+    if constexpr (center) args.mean[at.of[3]] = mean;
+  }
 #pragma unroll
   for (int u = 0; u < U; u++) {
     int vector = u * int(blockDim.x) + int(threadIdx.x);
     if (vector >= vectors) break;
     StoreNormed<center>(args, x[u], mean, rstd, vector * kPack<T>, args.y + at.of[1]);
   }
-  if (threadIdx.x != 0) return;
-  args.rstd[at.of[2]] = rstd;
-  if constexpr (center) args.mean[at.of[3]] = mean;
 }
 
 // Any width and any address: a block takes a row and reads it once per pass.
@@ -106,8 +133,8 @@ __global__ void __launch_bounds__(kAnyRowBlock) NormAnyRow(const __grid_constant
     square += (Widen(x[c]) - mean) * (Widen(x[c]) - mean);
   C rstd = rsqrt(BlockReduce(square, SumOf(), shared) * args.share + args.eps);
   for (int64_t c = threadIdx.x; c < args.columns; c += blockDim.x) {
-    C h = (Widen(x[c]) - mean) * rstd * Widen(args.weight[c]);
-    if constexpr (center) h += Widen(args.bias[c]);
+    C h = (Widen(x[c]) - mean) * rstd * args.weight[c];
+    if constexpr (center) h += args.bias[c];
     y[c] = Narrow<T>(h);
   }
   if (threadIdx.x != 0) return;
@@ -116,17 +143,17 @@ __global__ void __launch_bounds__(kAnyRowBlock) NormAnyRow(const __grid_constant
 }
 
 // Input i; where a statistic is to be written over it, its copy in the workspace: all rows read it.
-template <class T>
-const T* WeightOf(const KernelCall& call, size_t i) {
-  if (i >= call.out.size() || call.in[i].data != call.out[i].data) return call.in[i].as<const T>();
+template <class C>
+const C* WeightOf(const KernelCall& call, size_t i) {
+  if (i >= call.out.size() || call.in[i].data != call.out[i].data) return call.in[i].as<const C>();
   TensorView kept = call.in[i];  // [C]
-  kept.data = static_cast<T*>(call.workspace) + int64_t(i - 1) * ColumnsOf(call.in[0]);
+  kept.data = static_cast<C*>(call.workspace) + int64_t(i - 1) * ColumnsOf(call.in[0]);
   CopyBox(call, kept, call.in[i]);
-  return kept.as<const T>();
+  return kept.as<const C>();
 }
 
 inline size_t NormWorkspace(const KernelCall& call) {
-  return 2 * size_t(ColumnsOf(call.in[0])) * SizeOf(call.in[0].dtype);
+  return 2 * size_t(ColumnsOf(call.in[0])) * SizeOf(call.in[1].dtype);
 }
 
 inline unsigned BlockForRow(int64_t columns) {
@@ -140,7 +167,7 @@ void LaunchNorm(const KernelCall& call, const char* name, NormArgs<T>& args) {
   dim3 threads = BlockForRow(args.columns);
   if constexpr (sizeof(T) <= 4) {
     args.groups = GroupsOf(args.columns, kPack<T>, kForwardLimits);
-    bool aligned = RowsAligned<T>(call.in[0]) && RowsAligned<T>(call.out[0]) && Aligned16(args.weight) &&
+    bool aligned = RowsAligned(call.in[0], kPack<T>) && RowsAligned(call.out[0], kPack<T>) && Aligned16(args.weight) &&
                    (!center || Aligned16(args.bias));
     if (args.groups.per_thread && aligned) {
       constexpr void (*kKernels[])(NormArgs<T>) = {&NormInRegisters<center, T, 1>, &NormInRegisters<center, T, 2>,
@@ -161,8 +188,8 @@ void RunNorm(const KernelCall& call, const char* name) {
   if (x.NumElements() == 0) return;
   NormArgs<T> args;
   args.x = x.as<const T>(), args.y = y.as<T>(), args.rstd = rstd.as<C>();
-  args.weight = WeightOf<T>(call, 1);
-  if constexpr (center) args.bias = WeightOf<T>(call, 2), args.mean = mean->as<C>();
+  args.weight = WeightOf<C>(call, 1);
+  if constexpr (center) args.bias = WeightOf<C>(call, 2), args.mean = mean->as<C>();
   args.eps = C(call.attrs->Float("eps"));
   args.at = WalkRows(x.rank - 1, {&x, &y, &rstd, mean});
   args.columns = ColumnsOf(x);

@@ -3,6 +3,8 @@
 #pragma once
 #include "kernels/cuda/copy.h"
 #include "kernels/cuda/elementwise.h"
+#include "kernels/cuda/join_parts.cuh"
+#include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/norm_backward.cuh"
 #include "kernels/cuda/norm_forward.cuh"
 
@@ -32,14 +34,14 @@ __global__ void __launch_bounds__(kAnyRowBlock) NormGradAnyRow(const __grid_cons
   C rstd = args.rstd[stats.of[0]], mean = 0, dot = 0, sum = 0;
   if constexpr (center) mean = args.mean[stats.of[1]];
   for (int64_t c = threadIdx.x; c < args.columns; c += blockDim.x) {
-    C along = Widen(args.weight[c]) * Widen(dy[c]);
+    C along = args.weight[c] * Widen(dy[c]);
     dot += along * ((Widen(x[c]) - mean) * rstd);
     if constexpr (center) sum += along;
   }
   dot = BlockReduce(dot, SumOf(), shared) * args.share;
   if constexpr (center) sum = BlockReduce(sum, SumOf(), shared) * args.share;
   for (int64_t c = threadIdx.x; c < args.columns; c += blockDim.x) {
-    C d = rstd * (Widen(args.weight[c]) * Widen(dy[c]) - sum - (Widen(x[c]) - mean) * rstd * dot);
+    C d = rstd * (args.weight[c] * Widen(dy[c]) - sum - (Widen(x[c]) - mean) * rstd * dot);
     if (args.add) d += Widen(args.add[at.of[3] + c]);
     args.dx[at.of[2] + c] = Narrow<T>(d);
   }
@@ -71,17 +73,13 @@ __global__ void __launch_bounds__(kColumnTile* kColumnRows)
 }
 
 // dweight and dbias from the `blocks` sums of each.
-template <class T>
-__global__ void __launch_bounds__(kColumnTile* kWarp)
-    NormGradFinish(const Compute<T>* partial, int blocks, int64_t columns, int sums, T* dweight, T* dbias) {
-  __shared__ Compute<T> shared[kWarp][kColumnTile];
-  int64_t at = int64_t(blockIdx.x) * kColumnTile + threadIdx.x % kColumnTile, stride = sums * columns;
-  Compute<T> sum = 0;
-  if (at < stride)
-    for (int b = int(threadIdx.x) / kColumnTile; b < blocks; b += kWarp) sum += partial[b * stride + at];
-  sum = SumOfColumn(sum, shared);
-  if (threadIdx.x >= kColumnTile || at >= stride) return;
-  (at < columns ? dweight + at : dbias + at - columns)[0] = Narrow<T>(sum);
+template <class C>
+__global__ void __launch_bounds__(kMostJoinThreads)
+    NormGradFinish(const C* partial, int blocks, int64_t columns, int sums, C* dweight, C* dbias) {
+  int64_t at = JoinedOutput(), stride = sums * columns;
+  AwaitPrevious();
+  C sum = JoinedParts(at < stride ? partial + at : nullptr, blocks, stride, C(0), SumOf());
+  if (threadIdx.x < kJoinOutputs && at < stride) (at < columns ? dweight + at : dbias + at - columns)[0] = sum;
 }
 
 template <class T>
@@ -92,13 +90,17 @@ RowGroups GradGroups(int64_t columns) {
   narrow.rows = kNarrowGrad / narrow.threads;
   return narrow;
 }
+// Weights of the widest rows.
+template <class T>
+inline constexpr size_t kMostGradShared = 4 * kGradLimits.threads* kPack<T> * sizeof(Compute<T>);
 inline bool IsWide(const RowGroups& groups) { return groups.block() > kNarrowGrad; }
 // Blocks that add up columns: what an H200 runs at a time. Not asked of the device, so that all give the same bits.
-inline int64_t GradBlocks(int64_t rows, const RowGroups& groups) {
-  constexpr int64_t kProcessors = 132;
-  if (!groups.per_thread) return std::min(CeilDiv(rows, 4 * kColumnRows), 2 * kProcessors);
+template <bool center, class T>
+int64_t GradBlocks(int64_t rows, const RowGroups& groups) {
+  if (!groups.per_thread) return std::min(CeilDiv(rows, 4 * kColumnRows), int64_t(2 * kProcessors));
   int64_t threads = groups.per_thread == 1 ? kGradLimits.resident : kGradLimits.resident / 2;
-  int64_t residents = IsWide(groups) ? threads / int64_t(groups.block()) : GradResidents(groups.per_thread, false);
+  int64_t residents =
+      IsWide(groups) ? threads / int64_t(groups.block()) : GradResidents<center, T>(groups.per_thread, false);
   return std::min(CeilDiv(rows, groups.rows), kProcessors * residents);
 }
 template <bool center>
@@ -107,7 +109,7 @@ size_t NormGradWorkspace(const KernelCall& call) {
   if (x.NumElements() == 0) return 0;
   return DispatchFloating(x.dtype, [&](auto zero) {
     using T = decltype(zero);
-    int64_t columns = ColumnsOf(x), blocks = GradBlocks(RowCount(x), GradGroups<T>(columns));
+    int64_t columns = ColumnsOf(x), blocks = GradBlocks<center, T>(RowCount(x), GradGroups<T>(columns));
     return size_t(blocks * (center ? 2 : 1) * columns) * sizeof(Compute<T>);
   });
 }
@@ -116,8 +118,8 @@ size_t NormGradWorkspace(const KernelCall& call) {
 template <class T>
 bool GradAligned(const KernelCall& call, const TensorView& dy, const TensorView* add) {
   const TensorView &x = call.in[0], &dx = call.out[0];
-  return RowsAligned<T>(x) && RowsAligned<T>(dy) && RowsAligned<T>(dx) && Aligned16(call.in[1].data) &&
-         (!add || RowsAligned<T>(*add));
+  return RowsAligned(x, kPack<T>) && RowsAligned(dy, kPack<T>) && RowsAligned(dx, kPack<T>) &&
+         Aligned16(call.in[1].data) && (!add || RowsAligned(*add, kPack<T>));
 }
 
 template <bool center, class T>
@@ -132,7 +134,9 @@ void LaunchNormGrad(const KernelCall& call, const char* name, const NormGradArgs
           {&NormGradInRegisters<center, T, 1, true>, &NormGradInRegisters<center, T, 2, true>,
            &NormGradInRegisters<center, T, 3, true>, &NormGradInRegisters<center, T, 4, true>}};
       auto* kernel = kKernels[IsWide(args.groups)][args.groups.per_thread - 1];
-      size_t shared = args.groups.rows > 1 ? size_t(args.columns) * (center ? 2 : 1) * sizeof(Compute<T>) : 0;
+      size_t weights = size_t(args.columns) * sizeof(Compute<T>),
+             shared = args.groups.rows > 1 && center ? 2 * weights : weights;
+      WEFT_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(kMostGradShared<T>)));
       kernel<<<unsigned(blocks), args.groups.shape(), shared, stream>>>(args);
       return WEFT_CUDA_LAUNCHED(name);
     }
@@ -155,7 +159,7 @@ void RunNormGrad(const KernelCall& call, const char* name, bool adds) {
   }
   int64_t columns = ColumnsOf(x);
   NormGradArgs<T> args;
-  args.x = x.as<const T>(), args.weight = call.in[1].as<const T>(), args.dy = dy.as<const T>(), args.dx = dx.as<T>();
+  args.x = x.as<const T>(), args.weight = call.in[1].as<const C>(), args.dy = dy.as<const T>(), args.dx = dx.as<T>();
   if (adds) args.add = add->as<const T>();
   args.rstd = rstd.as<const C>();
   if (center) args.mean = mean->as<const C>();
@@ -165,13 +169,12 @@ void RunNormGrad(const KernelCall& call, const char* name, bool adds) {
   args.groups = GradGroups<T>(columns);
   args.columns = columns;
   args.share = C(1.0 / double(columns));
-  int64_t blocks = GradBlocks(args.at.steps, args.groups);
+  int64_t blocks = GradBlocks<center, T>(args.at.steps, args.groups);
   LaunchNormGrad<center, T>(call, name, args, blocks, args.groups.per_thread && GradAligned<T>(call, dy, add));
   constexpr int kSums = center ? 2 : 1;
-  NormGradFinish<T>
-      <<<Blocks(uint32_t(kSums * columns), kColumnTile), kColumnTile * kWarp, 0, DeviceOf(call).stream()>>>(
-          args.partial, int(blocks), columns, kSums, call.out[1].as<T>(), center ? call.out[2].as<T>() : nullptr);
-  WEFT_CUDA_LAUNCHED(name);
+  LaunchEarly(DeviceOf(call), name, &NormGradFinish<C>, Blocks(uint32_t(kSums * columns), kJoinOutputs),
+              JoinThreads(blocks), args.partial, int(blocks), columns, kSums, call.out[1].as<C>(),
+              center ? call.out[2].as<C>() : nullptr);
 }
 
 // The rows of the table of one norm.

@@ -97,13 +97,4 @@ __device__ __forceinline__ void LoadVectors(const T* row, int vectors, Vector<T>
   }
 }
 
-// Do the rows of a view begin at addresses for vectors?
-template <class T>
-bool RowsAligned(const TensorView& x) {
-  if (!Aligned16(x.data)) return false;
-  for (int d = 0; d + 1 < x.rank; d++)
-    if (x.dim(d).extent > 1 && x.dim(d).stride % kPack<T> != 0) return false;
-  return true;
-}
-
 }  // namespace weft::cuda

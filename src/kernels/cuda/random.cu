@@ -1,15 +1,18 @@
 // Random and Dropout. Numbers depend on the key, the step and the element's global place only (core/base/rng.h).
 //
-// A thread takes one Philox block (four numbers), or as many as fill a vector of 16 bytes.
+// A thread takes one Philox block (four numbers, or eight of 16 bits for dropout), or as many as fill some vectors of
+// 16 bytes.
 #include "core/ops/random.h"
 
 #include "core/base/rng.h"
-#include "kernels/cuda/convert.cuh"
+#include "kernels/cuda/copy.h"
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/elementwise.h"
 #include "kernels/cuda/families.h"
 #include "kernels/cuda/index.cuh"
 #include "kernels/cuda/normal.cuh"
+#include "kernels/cuda/row_walk.cuh"
+#include "kernels/cuda/vector.cuh"
 
 namespace weft::cuda {
 namespace {
@@ -27,32 +30,35 @@ struct Stream {
   // Operand 0: y, 1: x, 2: the Philox block, 3: the column, all of a block's lane 0. Its steps are the threads' work.
   Walk walk;
 
-  __device__ __forceinline__ PhiloxBits Bits(int64_t block) const {
-    return Philox(key, uint64_t(*step), uint64_t(*first_row) * blocks_per_first_row + uint64_t(block));
+  // Where a Philox block of the shard lies, and the bits of one that lies there.
+  __device__ __forceinline__ uint64_t First(int64_t block) const {
+    return uint64_t(*first_row) * blocks_per_first_row + uint64_t(block);
   }
+  __device__ __forceinline__ PhiloxBits Bits(uint64_t block) const { return Philox(key, uint64_t(*step), block); }
 };
 
 enum Operand { kY, kX, kBlock, kColumn };
 
-// The loops over `out` in groups of `group` Philox blocks, and the stream but for its walk. With vectors the column
+// The loops over the Philox blocks of `out`, and the stream but for its walk. With vectors the column
 // plays no part: no lane is outside.
 struct StreamPlan {
   Stream stream{};
   Nest nest{kWalked};
   Offsets first{};
 
-  StreamPlan(const KernelCall& call, const TensorView& out, const TensorView& x, int scalars, int group, bool vectors) {
+  // `words`: elements of a Philox block.
+  StreamPlan(const KernelCall& call, const TensorView& out, const TensorView& x, int scalars, int words, bool vectors) {
     int last = out.rank - 1;
     DimView row = out.rank ? out.dim(last) : DimView{1, 1, 0, 1, 1};
-    int64_t blocks = CeilDiv(row.global, 4), scale = blocks;
+    int64_t blocks = CeilDiv(row.global, words), scale = blocks;
     stream.x_stride = out.rank ? x.dim(last).stride : 1;
     stream.columns = row.extent;
-    stream.head = int(row.offset % 4);
+    stream.head = int(row.offset % words);
     stream.key = uint64_t(call.attrs->Int("key"));
     stream.step = call.in[size_t(scalars)].as<const int64_t>();
     stream.first_row = call.in[size_t(scalars) + 1].as<const int64_t>();
     std::array<Offsets, kMaxRank> strides{};
-    first[kBlock] = row.offset / 4;
+    first[kBlock] = row.offset / words;
     for (int d = last - 1; d >= 0; d--) {
       strides[size_t(d)] = {out.dim(d).stride, x.dim(d).stride, scale, 0};
       first[kBlock] += out.dim(d).offset * scale;
@@ -60,18 +66,22 @@ struct StreamPlan {
       scale *= out.dim(d).global;
     }
     for (int d = 0; d < last; d++) nest.Add(out.dim(d).extent, strides[size_t(d)]);
-    int64_t step = 4 * group;  // elements
-    nest.Add(CeilDiv(stream.head + row.extent, step), {step, step * stream.x_stride, group, vectors ? 0 : step});
+    nest.Add(CeilDiv(stream.head + row.extent, words), {words, words * stream.x_stride, 1, vectors ? 0 : words});
     nest.Collapse();
+  }
+  // Are Philox blocks, and the elements of each operand, one behind another?
+  bool Flat(int words) const {
+    const Offsets& s = nest.strides[0];
+    return nest.rank <= 1 && nest.Count() <= INT32_MAX && s[kY] == words && s[kX] == words && s[kBlock] == 1;
   }
 };
 
 template <class Fn>
-void Launch(const StreamPlan& plan, const char* name, Fn&& launch) {
+void Launch(const StreamPlan& plan, const char* name, int per_thread, Fn&& launch) {
   ForEachWalk(plan.nest, plan.first, [&](const Walk& walk) {
     Stream stream = plan.stream;
     stream.walk = walk;
-    launch(Blocks(walk.steps, kThreads), stream);
+    launch(Blocks(walk.steps, per_thread * kThreads), stream);
     WEFT_CUDA_LAUNCHED(name);
   });
 }
@@ -81,7 +91,7 @@ __global__ void __launch_bounds__(kThreads) RandomKernel(const __grid_constant__
   uint32_t step = blockIdx.x * uint32_t(kThreads) + threadIdx.x;
   if (step >= stream.walk.steps) return;
   Place at = stream.walk.At(step);
-  PhiloxBits bits = stream.Bits(at.of[kBlock]);
+  PhiloxBits bits = stream.Bits(stream.First(at.of[kBlock]));
 #pragma unroll 1
   for (int lane = 0; lane < 4; lane++) {
     int64_t i = lane - stream.head, column = at.of[kColumn] + i;
@@ -94,30 +104,26 @@ void Random(const KernelCall& call) {
   const TensorView& out = call.out[0];
   if (out.NumElements() == 0) return;  // an empty shard has no place in the stream
   bool normal = call.attrs->Text("kind") == "normal";
-  StreamPlan plan(call, out, out, 0, 1, false);
+  StreamPlan plan(call, out, out, 0, 4, false);
   Dispatch(out.dtype, [&](auto zero) {
     using T = decltype(zero);
-    Launch(plan, "random", [&](unsigned blocks, const Stream& stream) {
+    Launch(plan, "random", 1, [&](unsigned blocks, const Stream& stream) {
       RandomKernel<<<blocks, kThreads, 0, DeviceOf(call).stream()>>>(stream, normal, out.as<T>());
     });
   });
 }
 
-// What is done to an element: kept iff its bits are above `last_dropped`, or `all` are.
+// What is done to an element: kept iff its 16 bits reach the threshold, which is below 2^16. They are compared where
+// they stand, above 16 others that are cleared or do not matter.
 template <class T>
 struct Drop {
   using C = Compute<T>;
-  static constexpr bool kShort = sizeof(T) == 2;
-  uint32_t last_dropped;
-  bool all;
-  C keep;  // 1 - p; of 16 bits 1 / (1 - p): a product shows no more than a quotient there, and takes a tenth of the
-           // time
-  explicit Drop(double p)
-      : last_dropped(uint32_t(DropoutThreshold(p) - 1)),
-        all(DropoutThreshold(p) == 0),
-        keep(C(kShort ? 1 / (1 - p) : 1 - p)) {}
-  __device__ __forceinline__ C operator()(C x, uint32_t bits) const {
-    return all || bits > last_dropped ? (kShort ? x * keep : x / keep) : C(0);
+  uint32_t threshold;
+  C scale;
+  explicit Drop(double p) : threshold(DropoutThreshold(p) << 16), scale(C(DropoutScale(p))) {}
+  __device__ __forceinline__ C operator()(C x, const PhiloxBits& bits, int word) const {
+    uint32_t lane = bits.lane[word / 2];
+    return (word % 2 ? lane : lane << 16) >= threshold ? x * scale : C(0);
   }
 };
 
@@ -127,52 +133,68 @@ __global__ void __launch_bounds__(kThreads)
   uint32_t step = blockIdx.x * uint32_t(kThreads) + threadIdx.x;
   if (step >= stream.walk.steps) return;
   Place at = stream.walk.At(step);
-  PhiloxBits bits = stream.Bits(at.of[kBlock]);
+  PhiloxBits bits = stream.Bits(stream.First(at.of[kBlock]));
 #pragma unroll
-  for (int lane = 0; lane < 4; lane++) {
-    int64_t i = lane - stream.head, column = at.of[kColumn] + i;
+  for (int word = 0; word < kDropoutWords; word++) {
+    int64_t i = word - stream.head, column = at.of[kColumn] + i;
     if (column >= 0 && column < stream.columns)
-      y[at.of[kY] + i] = Narrow<T>(drop(Widen(x[at.of[kX] + i * stream.x_stride]), bits.lane[lane]));
+      y[at.of[kY] + i] = Narrow<T>(drop(Widen(x[at.of[kX] + i * stream.x_stride]), bits, word));
   }
 }
 
+// A thread takes two vectors, which are one Philox block or two, the blocks as far apart as there are threads: a warp
+// reads and writes without gaps. `flat`: x and y are one run of whole Philox blocks.
 template <class T>
+constexpr int kDropBlocks = 2 * kPack<T> / kDropoutWords;
+template <class T, bool flat>
 __global__ void __launch_bounds__(kThreads)
     DropoutVectors(const __grid_constant__ Stream stream, Drop<T> drop, const T* x, T* y) {
-  uint32_t step = blockIdx.x * uint32_t(kThreads) + threadIdx.x;
-  if (step >= stream.walk.steps) return;
-  Place at = stream.walk.At(step);
-  Pack16<T> values = *reinterpret_cast<const Pack16<T>*>(x + at.of[kX]);  // [kPack]
+  constexpr int V = kPack<T>, kVectors = kDropoutWords / V, N = kDropBlocks<T>;
+  uint32_t first = blockIdx.x * uint32_t(N * kThreads) + threadIdx.x;
+  Vector<T> values[N][kVectors];  // [N, kVectors, V]
+  Place at[N];
 #pragma unroll
-  for (int v = 0; v < kPack<T>; v += 4) {
-    PhiloxBits bits = stream.Bits(at.of[kBlock] + v / 4);
+  for (int n = 0; n < N; n++) {
+    uint32_t step = first + uint32_t(n * kThreads);
+    if (step >= stream.walk.steps) break;
+    if constexpr (flat)
+      at[n].of[kY] = at[n].of[kX] = int64_t(step) * kDropoutWords, at[n].of[kBlock] = stream.walk.first[kBlock] + step;
+    else
+      at[n] = stream.walk.At(step);
 #pragma unroll
-    for (int lane = 0; lane < 4; lane++)
-      values.v[v + lane] = Narrow<T>(drop(Widen(values.v[v + lane]), bits.lane[lane]));
+    for (int part = 0; part < kVectors; part++) values[n][part] = Vector<T>::Load(x + at[n].of[kX] + part * V);
   }
-  *reinterpret_cast<Pack16<T>*>(y + at.of[kY]) = values;
+#pragma unroll
+  for (int n = 0; n < N; n++) {
+    if (first + uint32_t(n * kThreads) >= stream.walk.steps) break;
+    PhiloxBits bits = stream.Bits(stream.First(at[n].of[kBlock]));
+#pragma unroll
+    for (int part = 0; part < kVectors; part++) {
+      Compute<T> dropped[V];  // [V]
+#pragma unroll
+      for (int v = 0; v < V; v++) dropped[v] = drop(values[n][part][v], bits, part * V + v);
+      Vector<T>::Of(dropped).Store(y + at[n].of[kY] + part * V);
+    }
+  }
 }
 
-// Do all rows begin with a whole Philox block, at an address for vectors, and end with a whole vector?
-bool Vectorises(const TensorView& x, const TensorView& y, int n) {
-  if (y.rank == 0 || !Aligned16(x.data) || !Aligned16(y.data)) return false;
-  const DimView& row = y.dim(y.rank - 1);
-  if (row.offset % 4 != 0 || row.extent % n != 0 || x.dim(y.rank - 1).stride != 1) return false;
-  for (int d = 0; d + 1 < y.rank; d++)
-    if (y.dim(d).stride % n != 0 || x.dim(d).stride % n != 0) return false;
-  return true;
+// Do all rows begin and end with whole Philox blocks, at addresses for vectors?
+bool Vectorises(const TensorView& x, const TensorView& y) {
+  return y.rank > 0 && y.dim(y.rank - 1).offset % kDropoutWords == 0 && RowsAligned(x, kDropoutWords) &&
+         RowsAligned(y, kDropoutWords);
 }
 
 template <class T>
 void DropoutAs(const KernelCall& call) {
   const TensorView &x = call.in[0], &y = call.out[0];
-  bool vectors = kPack<T> >= 4 && Vectorises(x, y, kPack<T>);
+  bool vectors = kPack<T> >= 4 && Vectorises(x, y);
+  Drop<T> drop(call.attrs->Float("p"));
+  StreamPlan plan(call, y, x, 1, kDropoutWords, vectors);
+  int per_thread = vectors ? kDropBlocks<T> : 1;
   auto kernel = &DropoutKernel<T>;
   if constexpr (kPack<T> >= 4)
-    if (vectors) kernel = &DropoutVectors<T>;
-  Drop<T> drop(call.attrs->Float("p"));
-  StreamPlan plan(call, y, x, 1, vectors ? kPack<T> / 4 : 1, vectors);
-  Launch(plan, "dropout", [&](unsigned blocks, const Stream& stream) {
+    if (vectors) kernel = plan.Flat(kDropoutWords) ? &DropoutVectors<T, true> : &DropoutVectors<T, false>;
+  Launch(plan, "dropout", per_thread, [&](unsigned blocks, const Stream& stream) {
     kernel<<<blocks, kThreads, 0, DeviceOf(call).stream()>>>(stream, drop, x.as<const T>(), y.as<T>());
   });
 }
@@ -181,6 +203,7 @@ void Dropout(const KernelCall& call) {
   const TensorView& out = call.out[0];
   if (!IsFloating(out.dtype)) RefuseType(Op::kDropout, out.dtype, "a float");
   if (out.NumElements() == 0) return;
+  if (DropoutThreshold(call.attrs->Float("p")) > UINT16_MAX) return ZeroBox(call, out);  // p is 1
   DispatchFloating(out.dtype, [&](auto zero) { DropoutAs<decltype(zero)>(call); });
 }
 

@@ -7,6 +7,8 @@
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/families.h"
 #include "kernels/cuda/index.cuh"
+#include "kernels/cuda/join_parts.cuh"
+#include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/reduce.cuh"
 
 namespace weft::cuda {
@@ -16,7 +18,7 @@ constexpr int kThreads = 256;
 constexpr int64_t kLongRow = 1024;              // loads of a row that a block takes
 constexpr int kDown = kThreads / kWarp;         // warps that go down a dim
 constexpr int kAtOnce = 4;                      // terms that a thread has under way
-constexpr int64_t kEnough = 528;                // blocks that keep an H200 busy: fixed, so that the order of a sum is
+constexpr int64_t kEnough = 4 * kProcessors;    // blocks
 constexpr int64_t kShortest = kDown * kAtOnce;  // terms of a part
 
 struct Dim {
@@ -62,6 +64,7 @@ __global__ void __launch_bounds__(kThreads)
     ReduceColumns(const __grid_constant__ Walk walk, Dim dim, int64_t per_part, T* y, Running<kind, T>* partial,
                   int64_t outputs, int64_t first) {
   using A = Running<kind, T>;
+  LetNextStart();
   __shared__ A shared[kDown][V][kWarp];
   int lane = int(threadIdx.x) % kWarp, warp = int(threadIdx.x) / kWarp;
   uint32_t step = blockIdx.x * kWarp + lane;
@@ -101,22 +104,16 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// A block takes 32 outputs, each of its warps every 32nd part.
 template <Kind kind, class T>
-__global__ void __launch_bounds__(kWarp* kWarp)
+__global__ void __launch_bounds__(kMostJoinThreads)
     JoinParts(const __grid_constant__ Walk walk, const Running<kind, T>* partial, int64_t parts, int64_t outputs,
               int64_t first, T* y) {
   using A = Running<kind, T>;
-  __shared__ A shared[kWarp][kWarp];
-  uint32_t lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp, step = blockIdx.x * kWarp + lane;
-  A total = Identity<kind, A>();
-  if (step < walk.steps)
-    for (int64_t p = warp; p < parts; p += kWarp) total = Join<kind>()(total, partial[p * outputs + first + step]);
-  shared[warp][lane] = total;
-  __syncthreads();
-  if (warp > 0 || step >= walk.steps) return;
-  for (int w = 1; w < kWarp; w++) total = Join<kind>()(total, shared[w][lane]);
-  y[walk.At(step).of[0]] = Result<T>(total);
+  int64_t step = JoinedOutput();
+  bool live = step < walk.steps;
+  AwaitPrevious();
+  A total = JoinedParts(live ? partial + first + step : nullptr, parts, outputs, Identity<kind, A>(), Join<kind>());
+  if (threadIdx.x < kJoinOutputs && live) y[walk.At(uint32_t(step)).of[0]] = Result<T>(total);
 }
 
 // `threads` of them take one output, V terms at a time; 32: a warp, and the block several outputs.
@@ -162,9 +159,8 @@ void LaunchColumns(const KernelCall& call, const ReducePlan& plan, Nest vectors)
   if (!partial) return;
   first = 0;
   ForEachWalk(plan.kept, {}, [&](const Walk& walk) {
-    JoinParts<kind, T><<<Blocks(walk.steps, kWarp), kWarp * kWarp, 0, stream>>>(
-        walk, partial, plan.parts, plan.outputs(), first, call.out[0].as<T>());
-    WEFT_CUDA_LAUNCHED("reduce parts");
+    LaunchEarly(DeviceOf(call), "reduce parts", &JoinParts<kind, T>, Blocks(walk.steps, kJoinOutputs),
+                JoinThreads(plan.parts), walk, partial, plan.parts, plan.outputs(), first, call.out[0].as<T>());
     first += walk.steps;
   });
 }

@@ -1,5 +1,7 @@
 // Rotary embedding. A small kernel computes the angles of the positions held, in f64, for all sequences and heads; the
-// other one rotates, each thread the same vector of some heads.
+// other one rotates, each thread the same vector of some heads. Queries and keys come together: their angles are
+// computed once and one launch rotates both.
+#include <algorithm>
 #include <cmath>
 
 #include "core/ops/attention.h"
@@ -8,6 +10,9 @@
 #include "kernels/cuda/elementwise.h"
 #include "kernels/cuda/families.h"
 #include "kernels/cuda/index.cuh"
+#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/many.cuh"
+#include "kernels/cuda/row_walk.cuh"
 #include "kernels/cuda/vector.cuh"
 
 namespace weft::cuda {
@@ -28,6 +33,7 @@ struct Angles {
 // it on. An angle depends on the global position alone, so every shard rotates by the same numbers.
 template <class C>
 __global__ void __launch_bounds__(kAngleThreads) AnglesKernel(const Angles angles, C* cosine, C* sine) {
+  LetNextStart();
   int64_t at = int64_t(blockIdx.x) * kAngleThreads + threadIdx.x;
   int64_t pair = at % angles.half, start = (angles.first / kRun + at / angles.half) * kRun;
   if (start >= angles.first + angles.positions) return;
@@ -54,6 +60,15 @@ struct RopeArgs {
   int64_t x_head = 0, y_head = 0;      // strides between the heads of a thread
   int half = 0, heads = 0, apart = 1;  // and how many heads lie between these
   Walk walk;                           // operand 0: x, 1: y, 2: place in the angles, 3: 2 first head + upper half
+  uint32_t first = 0;                  // block
+};
+
+template <class T>
+struct RopeMany {
+  static constexpr int kMost = 4;
+  int count = 0;
+  uint32_t blocks = 0;
+  RopeArgs<T> tensors[kMost];
 };
 
 // A thread takes the same vector of several heads. `across`: a lane has one half of a pair and gets the other one from
@@ -83,11 +98,12 @@ struct Turn {
 };
 
 template <class T, int V, bool across>
-__global__ void __launch_bounds__(kThreads) RotateKernel(const __grid_constant__ RopeArgs<T> args) {
+__global__ void __launch_bounds__(kThreads) RotateKernel(const __grid_constant__ RopeMany<T> many) {
   using Turns = Turn<T, V, across>;
   using Angle = Pack<Compute<T>, V>;
   constexpr int kParts = Turns::kParts, kHeads = HeadsOf(across);
-  uint32_t step = blockIdx.x * uint32_t(kThreads) + threadIdx.x;
+  const RopeArgs<T>& args = EntryOf(many.tensors, many.count, blockIdx.x);
+  uint32_t step = (blockIdx.x - args.first) * uint32_t(kThreads) + threadIdx.x;
   bool live = step < args.walk.steps;
   Place at = args.walk.At(live ? step : 0);  // lanes of a warp stay together: they exchange halves
   int first = int(at.of[3] / 2), heads = live ? (args.heads - first + args.apart - 1) / args.apart : 0;
@@ -97,6 +113,7 @@ __global__ void __launch_bounds__(kThreads) RotateKernel(const __grid_constant__
 #pragma unroll
     for (int p = 0; p < kParts; p++)
       if (h < heads) x[h][p] = Vector<T, V>::Load(args.x + at.of[0] + h * args.x_head + p * args.half);
+  AwaitPrevious();  // for the angles
   Turns turn{*reinterpret_cast<const Angle*>(args.cosine + at.of[2]),
              *reinterpret_cast<const Angle*>(args.sine + at.of[2])};
   bool lower = across && at.of[3] % 2 == 0;
@@ -124,17 +141,24 @@ void FillAngles(const KernelCall& call, C* cosine, C* sine) {
   WEFT_CUDA_LAUNCHED("rope: angles");
 }
 
-bool Vectorises(const TensorView& x, int n) {
-  if (!Aligned16(x.data) || HalfOf(x) % n != 0) return false;
-  for (int d = 0; d < 3; d++)
-    if (x.dim(d).stride % n != 0) return false;
-  return true;
+enum class Way : uint8_t { kSingle, kBoth, kAcross };  // one element at a time; vectors of both halves; of one half
+
+template <class T>
+Way WayOf(const KernelCall& call) {
+  bool vectors = sizeof(T) <= 4 && HalfOf(call.in[0]) % kPack<T> == 0 && RowsAligned(call.in[0], kPack<T>) &&
+                 RowsAligned(call.out[0], kPack<T>);
+  if (!vectors) return Way::kSingle;
+  int64_t lanes = HalfOf(call.in[0]) / kPack<T>;  // of half a head
+  return lanes <= kWarp / 2 && (lanes & (lanes - 1)) == 0 ? Way::kAcross : Way::kBoth;
 }
 
+// The steps of a call, whose args are completed.
 template <class T, int V, bool across>
-void Rotate(const KernelCall& call, RopeArgs<T> args) {
+Nest StepsOf(const KernelCall& call, RopeArgs<T>& args) {
   const TensorView &x = call.in[0], &y = call.out[0];
   int64_t x_head = x.dim(2).stride, y_head = y.dim(2).stride;
+  args.x = x.as<const T>(), args.y = y.as<T>();
+  args.half = int(HalfOf(x)), args.heads = int(x.dim(2).extent);
   args.apart = int(CeilDiv(args.heads, HeadsOf(across)));
   args.x_head = args.apart * x_head, args.y_head = args.apart * y_head;
   const Offsets halves{args.half, args.half, 0, 1};
@@ -145,49 +169,81 @@ void Rotate(const KernelCall& call, RopeArgs<T> args) {
   if (across) nest.Add(2, halves);
   nest.Add(args.half / V, {V, V, V, 0});
   nest.Collapse();
-  ForEachWalk(nest, {}, [&](const Walk& walk) {
-    args.walk = walk;
-    RotateKernel<T, V, across><<<Blocks(walk.steps, kThreads), kThreads, 0, DeviceOf(call).stream()>>>(args);
-    WEFT_CUDA_LAUNCHED("rope");
-  });
+  return nest;
+}
+
+// All calls by the angles of the first.
+template <class T, int V, bool across>
+void Rotate(std::span<const KernelCall> calls) {
+  RopeArgs<T> args;
+  auto* cosine = static_cast<Compute<T>*>(calls[0].workspace);  // [T, D/2]
+  args.cosine = cosine;
+  args.sine = cosine + calls[0].in[0].dim(1).extent * HalfOf(calls[0].in[0]);  // [T, D/2]
+  FillAngles(calls[0], cosine, const_cast<Compute<T>*>(args.sine));
+  RopeMany<T> many;
+  auto flush = [&] {
+    if (many.count == 0) return;
+    LaunchEarly(DeviceOf(calls[0]), "rope", &RotateKernel<T, V, across>, many.blocks, kThreads, many);
+    many.count = 0, many.blocks = 0;
+  };
+  for (const KernelCall& call : calls)
+    ForEachWalk(StepsOf<T, V, across>(call, args), {}, [&](const Walk& walk) {
+      args.walk = walk, args.first = many.blocks;
+      many.tensors[many.count++] = args;
+      many.blocks += Blocks(walk.steps, kThreads);
+      if (many.count == RopeMany<T>::kMost) flush();
+    });
+  flush();
 }
 
 template <class T>
-void RopeAs(const KernelCall& call) {
-  const TensorView &x = call.in[0], &y = call.out[0];
-  auto* cosine = static_cast<Compute<T>*>(call.workspace);  // [T, D/2]
-  auto* sine = cosine + x.dim(1).extent * HalfOf(x);        // [T, D/2]
-  FillAngles(call, cosine, sine);
-  RopeArgs<T> args;
-  args.x = x.as<const T>(), args.y = y.as<T>();
-  args.cosine = cosine, args.sine = sine;
-  args.half = int(HalfOf(x)), args.heads = int(x.dim(2).extent);
+void RotateBy(Way way, std::span<const KernelCall> calls) {
   if constexpr (sizeof(T) <= 4) {
-    constexpr int V = kPack<T>;
-    int lanes = args.half / V;  // of half a head
-    if (Vectorises(x, V) && Vectorises(y, V))
-      return lanes <= kWarp / 2 && (lanes & (lanes - 1)) == 0 ? Rotate<T, V, true>(call, args)
-                                                              : Rotate<T, V, false>(call, args);
+    if (way == Way::kAcross) return Rotate<T, kPack<T>, true>(calls);
+    if (way == Way::kBoth) return Rotate<T, kPack<T>, false>(calls);
   }
-  Rotate<T, 1, false>(call, args);
+  Rotate<T, 1, false>(calls);
+}
+
+// May b turn by a's angles, in one launch with it?
+template <class T>
+bool Together(const KernelCall& a, const KernelCall& b) {
+  auto alike = [&](auto fact) { return fact(a) == fact(b); };
+  return alike([](const KernelCall& c) { return c.in[0].dtype; }) &&
+         alike([](const KernelCall& c) { return c.attrs->Float("theta"); }) &&
+         alike([](const KernelCall& c) { return c.attrs->IntOr("inverse", 0); }) &&
+         alike([](const KernelCall& c) { return c.attrs->IntOr("start", 0) + c.in[0].dim(1).offset; }) &&
+         alike([](const KernelCall& c) { return c.in[0].dim(1).extent; }) &&
+         alike([](const KernelCall& c) { return HalfOf(c.in[0]); }) && alike(&WayOf<T>);
 }
 
 size_t RopeWorkspace(const KernelCall& call) {
   const TensorView& x = call.in[0];
   return 2 * size_t(x.dim(1).extent * HalfOf(x)) * SizeOf(AccumulateType(x.dtype));
 }
-void Rope(const KernelCall& call) {
-  const TensorView& x = call.in[0];
-  if (!IsFloating(x.dtype)) RefuseType(Op::kRope, x.dtype, "a float");
-  if (x.NumElements() == 0) return;
-  DispatchFloating(x.dtype, [&](auto zero) { RopeAs<decltype(zero)>(call); });
+
+void ManyRope(std::span<const KernelCall> calls) {
+  while (!calls.empty()) {
+    const KernelCall& call = calls[0];
+    const TensorView& x = call.in[0];
+    if (!IsFloating(x.dtype)) RefuseType(Op::kRope, x.dtype, "a float");
+    size_t count = 1;
+    if (x.NumElements() > 0)
+      DispatchFloating(x.dtype, [&](auto zero) {
+        using T = decltype(zero);
+        while (count < calls.size() && Together<T>(call, calls[count])) count++;
+        RotateBy<T>(WayOf<T>(call), calls.first(count));
+      });
+    calls = calls.subspan(count);
+  }
 }
+void Rope(const KernelCall& call) { ManyRope({&call, 1}); }
 
 }  // namespace
 
 void AddRope(KernelTable& table) {
   // In place: a thread reads its pairs before it writes them.
-  table.Add(Op::kRope, {.run = &Rope, .workspace = &RopeWorkspace, .in_place = true});
+  table.Add(Op::kRope, {.run = &Rope, .workspace = &RopeWorkspace, .run_many = &ManyRope, .in_place = true});
 }
 
 }  // namespace weft::cuda

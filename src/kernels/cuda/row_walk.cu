@@ -1,5 +1,7 @@
 #include "kernels/cuda/row_walk.cuh"
 
+#include "kernels/cuda/convert.cuh"
+
 namespace weft::cuda {
 
 Walk WalkRows(int dims, std::initializer_list<const TensorView*> views) {
@@ -21,6 +23,14 @@ int64_t RowCount(const TensorView& x) {
   int64_t rows = 1;
   for (int d = 0; d + 1 < x.rank; d++) rows *= x.dim(d).extent;
   return rows;
+}
+
+bool RowsAligned(const TensorView& x, int64_t v) {
+  const DimView& row = x.dim(x.rank - 1);
+  if (!Aligned16(x.data) || row.extent % v != 0 || (row.extent > 1 && row.stride != 1)) return false;
+  for (int d = 0; d + 1 < x.rank; d++)
+    if (x.dim(d).extent > 1 && x.dim(d).stride % v != 0) return false;
+  return true;
 }
 
 }  // namespace weft::cuda

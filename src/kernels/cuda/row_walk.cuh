@@ -11,4 +11,7 @@ Walk WalkRows(int dims, std::initializer_list<const TensorView*> views);
 int64_t ColumnsOf(const TensorView& x);
 int64_t RowCount(const TensorView& x);
 
+// May all rows be moved in vectors of v elements, 16 bytes or less of them?
+bool RowsAligned(const TensorView& x, int64_t v);
+
 }  // namespace weft::cuda

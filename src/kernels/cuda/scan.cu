@@ -2,9 +2,11 @@
 #include "core/ops/reduce.h"
 
 #include "kernels/cuda/block.cuh"
+#include "kernels/cuda/copy.h"
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/families.h"
 #include "kernels/cuda/index.cuh"
+#include "kernels/cuda/many.cuh"
 #include "kernels/cuda/reduce.cuh"
 
 #include <memory>
@@ -95,153 +97,136 @@ void CumSum(const KernelCall& call) {
   Dispatch(call.in[0].dtype, [&](auto zero) { CumSumAs<decltype(zero)>(call); });
 }
 
-constexpr int64_t kPiece = 16384;     // elements of a block: fixed, so that the order of the sum is
-constexpr int64_t kMostPieces = 528;  // what an H200 runs at a time: more would leave it half empty at the end
+constexpr int64_t kPiece = 16384;                 // elements of a block: fixed, so that the order of the sum is
+constexpr int kAtOnce = 4;                        // loads that a thread has under way
+constexpr int64_t kMostPieces = 4 * kProcessors;  // more would leave it half empty at the end
 
 int64_t Pieces(const KernelCall& call) {
   return std::clamp<int64_t>(CeilDiv(call.in[0].NumElements(), kPiece), 1, kMostPieces);
 }
 size_t SumOfSquaresWorkspace(const KernelCall& call) { return size_t(Pieces(call)) * sizeof(double); }
 
-template <class T, int V>
-__global__ void __launch_bounds__(kThreads)
-    SquareParts(const __grid_constant__ Walk walk, const T* x, double* partial) {
-  __shared__ double shared[kThreads / kWarp];
-  double total = 0;
-#pragma unroll 4
-  for (uint32_t step = blockIdx.x * kThreads + threadIdx.x; step < walk.steps; step += gridDim.x * kThreads) {
-    auto pack = *reinterpret_cast<const Pack<T, V>*>(x + walk.At(step).of[0]);  // [V]
-#pragma unroll
-    for (int v = 0; v < V; v++) {
-      double value = double(Widen(pack.v[v]));
-      total += value * value;
-    }
-  }
-  total = BlockReduce(total, SumOf(), shared);
-  if (threadIdx.x == 0) partial[blockIdx.x] = total;
-}
-
+// The block's sum of one of `pieces` of a tensor, all of which the last block adds up in order.
 template <class C>
-__global__ void JoinSquares(const double* partial, int64_t parts, C* y) {
-  __shared__ double shared[kThreads / kWarp];
-  double total = 0;
-  for (int64_t i = threadIdx.x; i < parts; i += kThreads) total += partial[i];
-  total = BlockReduce(total, SumOf(), shared);
-  if (threadIdx.x == 0) *y = C(total);
+struct SquaresResult {
+  double* partial;
+  C* y;
+  uint32_t* ticket;
+  uint32_t pieces;
+
+  __device__ __forceinline__ void Join(double total, uint32_t piece) const {
+    __shared__ double shared[kThreads / kWarp];
+    total = BlockReduce(total, SumOf(), shared);
+    if (threadIdx.x == 0) partial[piece] = total;
+    if (!ComesLast(ticket, pieces)) return;
+    total = 0;
+    for (uint32_t i = threadIdx.x; i < pieces; i += kThreads) total += __ldcg(partial + i);
+    total = BlockReduce(total, SumOf(), shared);
+    if (threadIdx.x == 0) *y = C(total);
+  }
+};
+template <class C>
+SquaresResult<C> ResultOf(const KernelCall& call, int ticket) {
+  return {static_cast<double*>(call.workspace), call.out[0].as<C>(), DeviceOf(call).tickets() + ticket,
+          uint32_t(Pieces(call))};
 }
 
+// Any strides.
 template <class T>
-void SumOfSquaresAs(const KernelCall& call) {
-  const TensorView* views[] = {&call.in[0]};
-  Nest nest = Nest::Over(views);
-  double* partial = static_cast<double*>(call.workspace);
-  cudaStream_t stream = DeviceOf(call).stream();
-  int64_t pieces = nest.Count() > 0 ? Pieces(call) : 0;
-  constexpr int V = kPack<T>;
-  bool vectors =
-      nest.rank == 1 && nest.inner_stride(0) == 1 && nest.inner_extent() % V == 0 && Aligned16(call.in[0].data);
-  if (vectors) nest.extents[0] /= V, nest.strides[0][0] = V;
-  WEFT_CHECK(nest.Count() < INT32_MAX, "sum_of_squares on CUDA: more than 2^31 vectors; shard the tensor");
-  ForEachWalk(nest, {}, [&](const Walk& walk) {
-    if (vectors)
-      SquareParts<T, V><<<unsigned(pieces), kThreads, 0, stream>>>(walk, call.in[0].as<const T>(), partial);
-    else
-      SquareParts<T, 1><<<unsigned(pieces), kThreads, 0, stream>>>(walk, call.in[0].as<const T>(), partial);
-    WEFT_CUDA_LAUNCHED("sum_of_squares");
-  });
-  using C = Compute<T>;
-  JoinSquares<<<1, kThreads, 0, stream>>>(partial, pieces, call.out[0].as<C>());
-  WEFT_CUDA_LAUNCHED("sum_of_squares");
-}
-void SumOfSquares(const KernelCall& call) {
-  DispatchFloating(call.in[0].dtype, [&](auto zero) { SumOfSquaresAs<decltype(zero)>(call); });
+__global__ void __launch_bounds__(kThreads)
+    SquaresOfAny(const __grid_constant__ Walk walk, const T* x, SquaresResult<Compute<T>> result) {
+  double total = 0;
+  for (uint32_t step = blockIdx.x * kThreads + threadIdx.x; step < walk.steps; step += gridDim.x * kThreads) {
+    double value = double(Widen(x[walk.At(step).of[0]]));
+    total += value * value;
+  }
+  result.Join(total, blockIdx.x);
 }
 
-// Many dense tensors of one type by two launches.
+// Dense tensors of one type by one launch.
+template <class T, int most>
 struct Squares {
   struct Tensor {
-    const void* x;
-    double* partial;
-    void* y;
+    const Pack16<T>* x;
+    SquaresResult<Compute<T>> result;
     int64_t packs;
-    uint32_t first, pieces;  // blocks
+    uint32_t first;  // block
   };
-  static constexpr int kMost = 512;
   int count = 0;
   uint32_t blocks = 0;
-  Tensor tensors[kMost];
+  Tensor tensors[most];
 };
 
-// The last tensor that starts at or before the block.
-__device__ __forceinline__ const Squares::Tensor& TensorOf(const Squares& all, uint32_t block) {
-  int low = 0, high = all.count;
-  while (high - low > 1) {
-    int middle = (low + high) / 2;
-    (all.tensors[middle].first <= block ? low : high) = middle;
-  }
-  return all.tensors[low];
-}
-
-template <class T, int V>
-__global__ void __launch_bounds__(kThreads) ManySquareParts(const __grid_constant__ Squares all) {
-  __shared__ double shared[kThreads / kWarp];
-  const Squares::Tensor& tensor = TensorOf(all, blockIdx.x);
+template <class T, int most>
+__global__ void __launch_bounds__(kThreads) SquaresOfDense(const __grid_constant__ Squares<T, most> all) {
+  const auto& tensor = EntryOf(all.tensors, all.count, blockIdx.x);
   uint32_t piece = blockIdx.x - tensor.first;
-  auto* x = static_cast<const Pack<T, V>*>(tensor.x);
+  int64_t stride = int64_t(tensor.result.pieces) * kThreads;
   double total = 0;
-#pragma unroll 4
-  for (int64_t i = int64_t(piece) * kThreads + threadIdx.x; i < tensor.packs; i += int64_t(tensor.pieces) * kThreads) {
-    Pack<T, V> pack = x[i];  // [V]
+  for (int64_t i = int64_t(piece) * kThreads + threadIdx.x; i < tensor.packs; i += kAtOnce * stride) {
+    Pack16<T> held[kAtOnce] = {};  // [kAtOnce, kPack]
 #pragma unroll
-    for (int v = 0; v < V; v++) {
-      double value = double(Widen(pack.v[v]));
+    for (int n = 0; n < kAtOnce; n++)
+      if (i + n * stride < tensor.packs) held[n] = tensor.x[i + n * stride];
+#pragma unroll
+    for (int j = 0; j < kAtOnce * kPack<T>; j++) {
+      double value = double(Widen(held[j / kPack<T>].v[j % kPack<T>]));
       total += value * value;
     }
   }
-  total = BlockReduce(total, SumOf(), shared);
-  if (threadIdx.x == 0) tensor.partial[piece] = total;
-}
-
-template <class C>
-__global__ void ManyJoinSquares(const __grid_constant__ Squares all) {
-  __shared__ double shared[kThreads / kWarp];
-  const Squares::Tensor& tensor = all.tensors[blockIdx.x];
-  double total = 0;
-  for (uint32_t i = threadIdx.x; i < tensor.pieces; i += kThreads) total += tensor.partial[i];
-  total = BlockReduce(total, SumOf(), shared);
-  if (threadIdx.x == 0) *static_cast<C*>(tensor.y) = C(total);
+  tensor.result.Join(total, piece);
 }
 
 // Room in the table for a dense tensor of vectors; false: it goes alone.
-template <class T>
-bool Enter(Squares& all, const KernelCall& call) {
+template <class T, int most>
+bool Enter(Squares<T, most>& all, const KernelCall& call) {
   const TensorView* views[] = {&call.in[0]};
   Nest nest = Nest::Over(views);
   int64_t count = nest.Count();
   bool dense = count > 0 && count % kPack<T> == 0 && nest.rank <= 1 && nest.inner_stride(0) == 1;
   if (!dense || !Aligned16(call.in[0].data)) return false;
-  auto pieces = uint32_t(Pieces(call));
-  all.tensors[all.count++] = {
-      call.in[0].data, static_cast<double*>(call.workspace), call.out[0].data, count / kPack<T>, all.blocks, pieces};
-  all.blocks += pieces;
+  auto result = ResultOf<Compute<T>>(call, all.count);
+  all.tensors[all.count++] = {call.in[0].as<const Pack16<T>>(), result, count / kPack<T>, all.blocks};
+  all.blocks += result.pieces;
   return true;
 }
 
 template <class T>
+void SumOfSquaresAs(const KernelCall& call) {
+  cudaStream_t stream = DeviceOf(call).stream();
+  const TensorView* views[] = {&call.in[0]};
+  Nest nest = Nest::Over(views);
+  if (nest.Count() == 0) return ZeroBox(call, call.out[0]);
+  if (Squares<T, 1> one; Enter(one, call)) {
+    SquaresOfDense<<<one.blocks, kThreads, 0, stream>>>(one);
+    return WEFT_CUDA_LAUNCHED("sum_of_squares");
+  }
+  auto result = ResultOf<Compute<T>>(call, 0);
+  WEFT_CHECK(nest.Count() < INT32_MAX, "sum_of_squares on CUDA: more than 2^31 elements that are not dense");
+  ForEachWalk(nest, {}, [&](const Walk& walk) {
+    SquaresOfAny<T><<<result.pieces, kThreads, 0, stream>>>(walk, call.in[0].as<const T>(), result);
+    WEFT_CUDA_LAUNCHED("sum_of_squares");
+  });
+}
+void SumOfSquares(const KernelCall& call) {
+  DispatchFloating(call.in[0].dtype, [&](auto zero) { SumOfSquaresAs<decltype(zero)>(call); });
+}
+
+template <class T>
 void ManySquaresAs(std::span<const KernelCall> calls) {
-  auto all = std::make_unique<Squares>();
+  constexpr int kMost = 512;
+  static_assert(kMost <= CudaDevice::kTickets);
+  auto all = std::make_unique<Squares<T, kMost>>();
   cudaStream_t stream = DeviceOf(calls[0]).stream();
   auto flush = [&] {
     if (all->count == 0) return;
-    ManySquareParts<T, kPack<T>><<<all->blocks, kThreads, 0, stream>>>(*all);
-    WEFT_CUDA_LAUNCHED("sum_of_squares of many");
-    ManyJoinSquares<Compute<T>><<<unsigned(all->count), kThreads, 0, stream>>>(*all);
+    SquaresOfDense<<<all->blocks, kThreads, 0, stream>>>(*all);
     WEFT_CUDA_LAUNCHED("sum_of_squares of many");
     all->count = 0, all->blocks = 0;
   };
   for (const KernelCall& call : calls) {
-    if (!Enter<T>(*all, call)) SumOfSquares(call);
-    if (all->count == Squares::kMost) flush();
+    if (!Enter(*all, call)) SumOfSquares(call);
+    if (all->count == kMost) flush();
   }
   flush();
 }

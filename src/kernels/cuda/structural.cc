@@ -5,6 +5,6 @@
 
 namespace weft::cuda {
 
-void AddStructural(KernelTable& table) { StructuralOps<CopyBox, ZeroBox>::Add(table); }
+void AddStructural(KernelTable& table) { StructuralOps<CopyBox, CopyPieces, ZeroBox>::Add(table); }
 
 }  // namespace weft::cuda

@@ -46,6 +46,11 @@ std::string DriverFault(const DriverFacts& facts, int index) {
         "device cuda: the NVIDIA driver runs CUDA up to {}, this build needs {}; install a newer driver, build with an "
         "older toolkit, or use device=cpu",
         VersionText(facts.driver), VersionText(facts.runtime));
+  if (!facts.error.empty())
+    return fmt::format(
+        "device cuda: CUDA cannot use this host's GPUs: {}; nvidia-smi may tell more (a container needs the driver's "
+        "own libraries, an NVSwitch machine its fabric manager), or use device=cpu",
+        facts.error);
   if (facts.gpus == 0)
     return "device cuda: there is an NVIDIA driver but no GPU that CUDA can use (is CUDA_VISIBLE_DEVICES empty?); use "
            "device=cpu";

@@ -12,6 +12,7 @@ struct DriverFacts {
   int runtime = 0;   // that this build is made with
   bool runs = true;  // whether CUDA is content with the two
   int gpus = 0;
+  std::string error;  // what else CUDA says against them; empty: nothing
 };
 // Why rank `index` of this host has no GPU; empty: it has one.
 std::string DriverFault(const DriverFacts& facts, int index);

@@ -8,6 +8,8 @@ namespace weft::cuda {
 
 inline constexpr int kTransposeTile = 64, kTransposeLanes = 32, kTransposeRows = 8;  // 32 x 8 threads, 16 elements each
 inline constexpr int64_t kTransposeLeast = 8;  // below, tiles stand mostly empty and caches do as well
+template <class Bits>
+inline constexpr int64_t kSector = 32 / int64_t(sizeof(Bits));  // elements that memory moves at once
 
 // y[i sy + j] = x[j sx + i], i < rows, j < columns, for every step of the outer loops.
 template <class Bits>
@@ -15,9 +17,10 @@ struct TransposeArgs {
   Bits* y;
   const Bits* x;
   int64_t sy, sx, rows, columns;
-  FastDivide column_tiles, row_tiles;  // division by their numbers
-  uint32_t num_column_tiles, num_row_tiles;
-  Walk outer;  // operand 0: y, 1: x
+  FastDivide column_tiles{}, row_tiles{};  // division by their numbers
+  uint32_t num_column_tiles = 0, num_row_tiles = 0;
+  int64_t tile_columns = kTransposeTile;
+  Walk outer{};  // operand 0: y, 1: x
 
   // A block's part: where it begins, and what of it there is.
   struct Tile {
@@ -27,10 +30,11 @@ struct TransposeArgs {
   };
   __device__ __forceinline__ Tile TileAt(uint32_t block) const {
     constexpr int64_t n = kTransposeTile;
+    const int64_t m = tile_columns;
     uint32_t strip = column_tiles(block), step = row_tiles(strip);
-    int64_t j = (block - strip * num_column_tiles) * n, i = (strip - step * num_row_tiles) * n;
+    int64_t j = (block - strip * num_column_tiles) * m, i = (strip - step * num_row_tiles) * n;
     Place at = outer.At(step);
-    return {y + at.of[0] + i * sy + j, x + at.of[1] + j * sx + i, int(min(n, rows - i)), int(min(n, columns - j))};
+    return {y + at.of[0] + i * sy + j, x + at.of[1] + j * sx + i, int(min(n, rows - i)), int(min(m, columns - j))};
   }
 };
 
@@ -67,24 +71,25 @@ __global__ void __launch_bounds__(kTransposeLanes* kTransposeRows)
 }
 
 // The same for elements of 16 bits that move two at a time: words along i are read at two neighbouring j and regrouped
-// into words along j.
+// into words along j. A block takes `wide` tiles along j.
+template <int wide>
 __global__ void __launch_bounds__(kTransposeLanes* kTransposeRows)
     TransposePairs(const __grid_constant__ TransposeArgs<uint16_t> args) {
   constexpr int n = kTransposeTile / 2, kSteps = n / kTransposeRows;
   static_assert(n == kTransposeLanes);
-  __shared__ uint32_t tile[2][n][n + 1];  // [i % 2, i / 2, j / 2]
+  __shared__ uint32_t tile[2][n][wide * n + 1];  // [i % 2, i / 2, j / 2]
   auto [y, x, rows, columns] = args.TileAt(blockIdx.x);
   int lane = int(threadIdx.x) % kTransposeLanes, first = int(threadIdx.x) / kTransposeLanes;
-  uint32_t held[kSteps][2] = {};  // [j / 2, j % 2]
+  uint32_t held[wide * kSteps][2] = {};  // [j / 2, j % 2]
 #pragma unroll
-  for (int s = 0; s < kSteps; s++)
+  for (int s = 0; s < wide * kSteps; s++)
 #pragma unroll
     for (int odd = 0; odd < 2; odd++) {
       int j = 2 * (first + s * kTransposeRows) + odd, i = 2 * lane;
       if (j < columns && i < rows) held[s][odd] = *reinterpret_cast<const uint32_t*>(x + j * args.sx + i);
     }
 #pragma unroll
-  for (int s = 0; s < kSteps; s++) {
+  for (int s = 0; s < wide * kSteps; s++) {
     tile[0][lane][first + s * kTransposeRows] = __byte_perm(held[s][0], held[s][1], 0x5410);
     tile[1][lane][first + s * kTransposeRows] = __byte_perm(held[s][0], held[s][1], 0x7632);
   }
@@ -92,9 +97,10 @@ __global__ void __launch_bounds__(kTransposeLanes* kTransposeRows)
 #pragma unroll
   for (int s = 0; s < kSteps; s++)
 #pragma unroll
-    for (int odd = 0; odd < 2; odd++) {
-      int half = first + s * kTransposeRows, i = 2 * half + odd, j = 2 * lane;
-      if (j < columns && i < rows) *reinterpret_cast<uint32_t*>(y + i * args.sy + j) = tile[odd][half][lane];
+    for (int part = 0; part < 2 * wide; part++) {
+      int odd = part / wide, half = first + s * kTransposeRows, word = lane + part % wide * n;
+      int i = 2 * half + odd, j = 2 * word;
+      if (j < columns && i < rows) *reinterpret_cast<uint32_t*>(y + i * args.sy + j) = tile[odd][half][word];
     }
 }
 
@@ -123,15 +129,25 @@ void CopyTransposed(const KernelCall& call, const Nest& nest, int row, Bits* y, 
   for (size_t d = 0; d < j; d++)
     if (d != i) outer.Add(nest.extents[d], nest.strides[d]);
   outer.Collapse();
-  TransposeArgs<Bits> args{y, x, nest.strides[i][0], nest.strides[j][1], nest.extents[i], nest.extents[j], {}, {}, 0,
-                           0, {}};
-  args.num_column_tiles = uint32_t(CeilDiv(args.columns, kTransposeTile));
+  TransposeArgs<Bits> args{.y = y,
+                           .x = x,
+                           .sy = nest.strides[i][0],
+                           .sx = nest.strides[j][1],
+                           .rows = nest.extents[i],
+                           .columns = nest.extents[j]};
+  auto* kernel = &TransposeKernel<Bits>;
+  if constexpr (sizeof(Bits) == 2)
+    if (InPairs(args, outer)) {
+      // Where rows of y begin within a sector, each end of what a block writes of one is a part of a sector, which
+      // costs memory as much as a whole one or more: fewer ends.
+      int wide = args.sy % kSector<Bits> != 0 && args.columns > kTransposeTile ? 2 : 1;
+      kernel = wide == 2 ? &TransposePairs<2> : &TransposePairs<1>;
+      args.tile_columns = wide * kTransposeTile;
+    }
+  args.num_column_tiles = uint32_t(CeilDiv(args.columns, args.tile_columns));
   args.num_row_tiles = uint32_t(CeilDiv(args.rows, kTransposeTile));
   args.column_tiles = FastDivide(args.num_column_tiles);
   args.row_tiles = FastDivide(args.num_row_tiles);
-  auto* kernel = &TransposeKernel<Bits>;
-  if constexpr (sizeof(Bits) == 2)
-    if (InPairs(args, outer)) kernel = &TransposePairs;
   // At least 64 elements a tile: more than 2^31 tiles do not fit a device.
   ForEachWalk(outer, {}, [&](const Walk& walk) {
     args.outer = walk;

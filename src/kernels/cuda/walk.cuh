@@ -1,16 +1,16 @@
-// Walk: a nest of loops in device code: from a step number to the offsets of N operands.
+// WideWalk: a nest of loops in device code: from a step number to the offsets of N operands.
 #pragma once
 #include "kernels/common/nest.h"
 
 namespace weft::cuda {
 
 template <int N>
-struct Walk {
+struct WideWalk {
   int rank;
   int64_t extents[kMaxRank];
   int64_t strides[kMaxRank][N];
 
-  explicit Walk(const Nest& nest) : rank(nest.rank) {
+  explicit WideWalk(const Nest& nest) : rank(nest.rank) {
     for (int d = 0; d < rank; d++) {
       extents[d] = nest.extents[size_t(d)];
       for (int o = 0; o < N; o++) strides[d][o] = nest.strides[size_t(d)][size_t(o)];

@@ -23,8 +23,9 @@ Embedding::Embedding(Module* parent, const std::string& name, int64_t vocab, int
 Var Embedding::Forward(Var ids) { return weft::Embedding(weight_.Use(call_site()), ids, call_site()); }  // [B, T, C]
 
 Norm::Norm(Module* parent, const std::string& name, Kind kind, int64_t width, double eps)
-    : Layer(parent, name), eps_(eps), weight_(this, "weight", {width}, {Init::kOnes}, false) {
-  if (kind == kLayer) bias_ = std::make_unique<Parameter>(this, "bias", Shape{width}, Init{}, false);
+    : Layer(parent, name), eps_(eps), weight_(this, "weight", {width}, {Init::kOnes}, false, Parameter::kAccumulate) {
+  if (kind == kLayer)
+    bias_ = std::make_unique<Parameter>(this, "bias", Shape{width}, Init{}, false, Parameter::kAccumulate);
 }
 
 Var Norm::Forward(Var x) {

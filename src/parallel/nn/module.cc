@@ -46,14 +46,20 @@ Var Layer::operator()(Var x, Loc loc) {
   return Boundary(Forward(Boundary(std::move(x), "input", loc)), "output", loc);
 }
 
-Parameter::Parameter(Module* owner, const std::string& name, Shape shape, Init init, bool decay)
+Parameter::Parameter(Module* owner, const std::string& name, Shape shape, Init init, bool decay, UsedType used)
     : module_(owner->path()),
       name_(name),
       path_(module_.empty() ? name : module_ + "." + name),
       shape_(std::move(shape)),
       init_(init),
-      decay_(decay) {
+      decay_(decay),
+      used_(used) {
   owner->parameters_.push_back(this);
+}
+
+DType Parameter::used_dtype() const {
+  DType compute = ModelScope::Current().options().precision.compute;
+  return used_ == kAccumulate ? AccumulateType(compute) : compute;
 }
 
 Var Parameter::Source() const {
@@ -61,7 +67,7 @@ Var Parameter::Source() const {
   Var& leaf = scope.leaves[path_];
   if (leaf) return leaf;
   bool copy = scope.options().fsdp == Fsdp::kGradients;
-  leaf = copy ? ParameterLeaf(CopyName(path_), scope.options().precision.compute, shape_, scope.Used(*this))
+  leaf = copy ? ParameterLeaf(CopyName(path_), used_dtype(), shape_, scope.Used(*this))
               : ParameterLeaf(path_, scope.options().precision.params, shape_, scope.Stored(*this));
   return leaf;
 }
@@ -69,7 +75,7 @@ Var Parameter::Source() const {
 Var Parameter::Use(Loc loc) const {
   ModelScope& scope = ModelScope::Current();
   Var& cast = scope.casts[path_];
-  if (!cast) cast = Cast({Source(), loc}, scope.options().precision.compute);
+  if (!cast) cast = Cast({Source(), loc}, used_dtype());
   if (scope.options().fsdp != Fsdp::kFull) return cast;
   Sharding used = scope.Used(*this);
   if (used == scope.Stored(*this)) return cast;

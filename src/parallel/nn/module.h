@@ -28,8 +28,9 @@ struct Init {
 // A leaf of the model: its values live in the State under `path`.
 class Parameter {
  public:
+  enum UsedType : uint8_t { kCompute, kAccumulate };
   // `decay`: weight decay applies (product weights and embeddings).
-  Parameter(Module* owner, const std::string& name, Shape shape, Init init, bool decay);
+  Parameter(Module* owner, const std::string& name, Shape shape, Init init, bool decay, UsedType used = kCompute);
   Parameter(const Parameter&) = delete;
   Parameter& operator=(const Parameter&) = delete;
 
@@ -37,10 +38,13 @@ class Parameter {
   const Shape& shape() const { return shape_; }
   const Init& init() const { return init_; }
   bool decay() const { return decay_; }
+  // The type in which the scope's model computes with it, and of its gradient: precision.compute, or that one's
+  // accumulate type (norms).
+  DType used_dtype() const;
 
-  // The value in the compute dtype and the placement in which it is used.
+  // The value in the type and the placement in which it is used.
   Var Use(Loc loc = Loc::current()) const;
-  // What Grad is taken with respect to: the stored value, or its copy in the compute dtype (fsdp: gradients).
+  // What Grad is taken with respect to: the stored value, or its copy in the used type (fsdp: gradients).
   Var Source() const;
 
  private:
@@ -48,6 +52,7 @@ class Parameter {
   Shape shape_;
   Init init_;
   bool decay_;
+  UsedType used_;
 };
 
 class Module {
@@ -120,7 +125,7 @@ class ModelScope {
   ModelScope* previous_;
 };
 
-// The State entry of the compute-dtype copy of a parameter (fsdp: gradients).
+// The State entry of a parameter's copy in the type in which it is used (fsdp: gradients).
 inline std::string CopyName(const std::string& path) { return "copy." + path; }
 
 }  // namespace weft

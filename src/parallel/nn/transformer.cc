@@ -96,7 +96,7 @@ Var Transformer::Forward(Var tokens) {
     Var p = positions_->Use();                                         // [context, C]
     x = x + (length == config_.context ? p : Slice(p, 0, 0, length));  // [B, T, C]
   }
-  x = Dropout(x, config_.dropout);
+  x = Dropout(x, config_.dropout);              // [B, T, C]
   for (auto& block : blocks_) x = (*block)(x);  // [B, T, C]
   return (*head_)((*norm_)(x));                 // [B, T, V]
 }

@@ -81,7 +81,7 @@ const std::vector<Field>& Fields() {
       {KEY(model.vocab, "token kinds; not below the tokenizer's; required with token shards"),
        .bounds = From(1, kMostTokenKinds), .default_text = "the tokenizer's"},
       {KEY(model.context, "tokens of a sequence"), .bounds = From(1, kBillion), .default_text = "required without preset"},
-      {KEY(model.dropout, "probability of dropping"), .bounds = HalfOpen(0, 1)},
+      {KEY(model.dropout, "probability of dropping, to the nearest 1/65536"), .bounds = HalfOpen(0, 1)},
       {KEY(model.tie_embeddings, "the output product uses the token embedding"),
        .default_text = "the family's: gpt2 true; llama and neox false"},
       {KEY(model.norm_eps, "epsilon of the norms"), .bounds = Above(0)},

@@ -178,8 +178,7 @@ UpdateResult Update(Transformer& model, const StepOptions& o, const MicroSums& s
     result.writes.insert(result.writes.end(),
                          {{p.path(), p1}, {entry::FirstMoment(p.path()), m1}, {entry::SecondMoment(p.path()), v1}});
     if (o.model.fsdp == Fsdp::kGradients)
-      result.writes.push_back(
-          {CopyName(p.path()), Reshard(Cast(p1, o.model.precision.compute), ModelScope::Current().Used(p))});
+      result.writes.push_back({CopyName(p.path()), Reshard(Cast(p1, p.used_dtype()), ModelScope::Current().Used(p))});
   }
   return result;
 }
@@ -237,7 +236,7 @@ std::vector<EntryInfo> EntriesOf(Transformer& model, const StepOptions& o, const
     for (const std::string& moment : {entry::FirstMoment(p->path()), entry::SecondMoment(p->path())})
       entries.push_back({moment, EntryKind::kMoment, precision.params, p->shape(), stored});
     if (o.model.fsdp == Fsdp::kGradients)
-      entries.push_back({CopyName(p->path()), EntryKind::kCopy, precision.compute, p->shape(), scope.Used(*p)});
+      entries.push_back({CopyName(p->path()), EntryKind::kCopy, p->used_dtype(), p->shape(), scope.Used(*p)});
   }
   for (size_t i = 0; i < programs.accumulators.size(); i++) {
     const auto& [name, sharding] = programs.accumulators[i];
@@ -285,7 +284,7 @@ void InitParameters(State& state, Transformer& model, const StepOptions& o, cons
                                                 : Full(p->init().kind == Init::kOnes ? 1 : 0, dtype, p->shape());
     eager.Write(p->path(), value, scope.Stored(*p));
     if (o.model.fsdp == Fsdp::kGradients)
-      eager.Write(CopyName(p->path()), Cast(value, o.model.precision.compute), scope.Used(*p));
+      eager.Write(CopyName(p->path()), Cast(value, p->used_dtype()), scope.Used(*p));
   }
 }
 
@@ -296,7 +295,7 @@ void RefreshCopies(State& state, Transformer& model, const StepOptions& o, const
     EagerBuilder eager(runtime, state.binder());
     BuilderScope builder(eager);
     Var value = eager.FromLocal(state.At(p->path()).local, p->shape(), scope.Stored(*p));
-    eager.Write(CopyName(p->path()), Cast(value, o.model.precision.compute), scope.Used(*p));
+    eager.Write(CopyName(p->path()), Cast(value, p->used_dtype()), scope.Used(*p));
   }
 }
 

@@ -84,7 +84,7 @@ std::vector<EntryInfo> EntriesOf(Transformer& model, const StepOptions& options,
 void AddEntries(State& state, Transformer& model, const StepOptions& options, const StepPrograms& programs);
 // Sets the parameters to their initial values, a function of seed and path only; copies follow.
 void InitParameters(State& state, Transformer& model, const StepOptions& options, const Runtime& runtime);
-// Sets the copies in the compute dtype (fsdp: gradients) from the parameters, where these were set otherwise.
+// Sets the copies in the used types (fsdp: gradients) from the parameters, where these were set otherwise.
 void RefreshCopies(State& state, Transformer& model, const StepOptions& options, const Runtime& runtime);
 
 }  // namespace weft

@@ -67,8 +67,8 @@ void AddNorms(List& list, const Model& m, DType dtype, bool center) {
   int64_t C = m.C;
   auto forward = center ? Op::kLayerNorm : Op::kRmsNorm;
   list.Add(Name(forward), m, dtype, [=](int64_t rows) {
-    std::vector<Operand> in{{dtype, {rows, C}}, {dtype, {C}}};
-    if (center) in.push_back({dtype, {C}});
+    std::vector<Operand> in{{dtype, {rows, C}}, {kF32, {C}}};
+    if (center) in.push_back({kF32, {C}});
     return MakeCall(forward, eps, in);
   });
   for (bool add : {false, true}) {
@@ -76,7 +76,7 @@ void AddNorms(List& list, const Model& m, DType dtype, bool center) {
         center ? (add ? Op::kLayerNormGradAdd : Op::kLayerNormGrad) : (add ? Op::kRmsNormGradAdd : Op::kRmsNormGrad);
     list.Add(Name(op), m, dtype, [=](int64_t rows) {
       Operand x{dtype, {rows, C}}, statistic{kF32, {rows}, Values::kUniform};
-      std::vector<Operand> in{x, {dtype, {C}}, statistic};
+      std::vector<Operand> in{x, {kF32, {C}}, statistic};
       if (center) in.push_back(statistic);
       in.push_back(x);
       if (add) in.push_back(x);

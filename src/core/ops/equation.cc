@@ -1,0 +1,18 @@
+#include "core/ops/equation.h"
+
+#include <fmt/format.h>
+
+#include "core/base/error.h"
+
+namespace weft {
+
+Equation::Equation(std::string_view text) {
+  size_t comma = text.find(','), arrow = text.find("->");
+  WEFT_CHECK(comma != std::string_view::npos && arrow != std::string_view::npos && comma < arrow,
+             fmt::format("einsum: expected an equation like \"ab,bc->ac\", got \"{}\"", text));
+  a = text.substr(0, comma);
+  b = text.substr(comma + 1, arrow - comma - 1);
+  out = text.substr(arrow + 2);
+}
+
+}  // namespace weft
