@@ -13,6 +13,8 @@ using Words = std::vector<std::string>;
 
 int TrainCommand(const Words& words);
 int PlanCommand(const Words& words);
+int ExportCommand(const Words& words);
+int DoctorCommand(const Words& words);
 
 // "CONFIG [key=value...]", the words of `command`. The error says which word is wrong, and where the help is.
 struct ConfigWords {

@@ -29,6 +29,8 @@ void Gemm(int64_t m, int64_t n, int64_t k, Matrix<const C> a, Matrix<const C> b,
 template void Gemm<float>(int64_t, int64_t, int64_t, Matrix<const float>, Matrix<const float>, Matrix<float>);
 template void Gemm<double>(int64_t, int64_t, int64_t, Matrix<const double>, Matrix<const double>, Matrix<double>);
 
+std::string GemmCore() { return openblas_get_corename(); }
+
 void UseOneGemmThread() { openblas_set_num_threads(1); }
 
 }  // namespace weft::cpu

@@ -1,6 +1,7 @@
 // Matrix products by OpenBLAS, with the splits over threads made here.
 #pragma once
 #include <cstdint>
+#include <string>
 
 #include "core/ops/kernel.h"
 
@@ -16,6 +17,9 @@ struct Matrix {
 // c = a b, c row-major (column == 1). a [m, k], b [k, n], c [m, n]. One thread.
 template <class C>
 void Gemm(int64_t m, int64_t n, int64_t k, Matrix<const C> a, Matrix<const C> b, Matrix<C> c);
+
+// The processor that OpenBLAS has chosen its kernels for: "SkylakeX".
+std::string GemmCore();
 
 // OpenBLAS's own threads would fight with ours, and with those of other ranks in the process.
 void UseOneGemmThread();

@@ -1,36 +1,15 @@
 #include "parallel/checkpoint/shard_plan.h"
 
-#include <algorithm>
-#include <nlohmann/json.hpp>
-
 #include "fmt/format.h"
+#include "parallel/train/safetensors_writer.h"
 
 namespace weft {
 namespace {
 
-// As safetensors names them.
-std::string TypeName(DType dtype) {
-  std::string name = Name(dtype);
-  std::transform(name.begin(), name.end(), name.begin(), [](char c) { return char(std::toupper(uint8_t(c))); });
-  return name;
-}
-
-// The length, the JSON, and spaces, so that the data begin at a multiple of `kAlign`.
 std::string HeaderOf(const std::vector<PlannedBox>& boxes) {
-  constexpr size_t kAlign = 64;
-  nlohmann::json json = {{"__metadata__", {{"format", "weft"}}}};
-  uint64_t at = 0;
-  for (const PlannedBox& b : boxes) {
-    Shape shape = Extents(b.box);
-    json[b.tensor] = {{"dtype", TypeName(b.dtype)},
-                      {"shape", std::vector<int64_t>(shape.begin(), shape.end())},
-                      {"data_offsets", {at, at + b.bytes()}}};
-    at += b.bytes();
-  }
-  std::string text = json.dump();
-  uint64_t size = (text.size() + sizeof size + kAlign - 1) / kAlign * kAlign - sizeof size;
-  text.resize(size, ' ');
-  return std::string(reinterpret_cast<const char*>(&size), sizeof size) + text;
+  std::vector<SafetensorsEntry> entries;
+  for (const PlannedBox& b : boxes) entries.push_back({b.tensor, b.dtype, Extents(b.box)});
+  return SafetensorsHeader(entries, "weft");
 }
 
 }  // namespace

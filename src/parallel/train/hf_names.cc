@@ -37,8 +37,17 @@ constexpr HfRow kGpt2[] = {
 constexpr const char* kGpt2NoWeights[] = {"*.attn.bias", "*.attn.masked_bias"};
 constexpr HfNumber kGpt2Numbers[] = {
     {"n_head", "model.heads", [](const ModelConfig& m) { return double(m.heads); }},
-    {"layer_norm_epsilon", "model.norm_eps", [](const ModelConfig& m) { return m.norm_eps; }},
+    {"layer_norm_epsilon", "model.norm_eps", [](const ModelConfig& m) { return m.norm_eps; }, true},
 };
+constexpr HfNumber kGpt2Sizes[] = {
+    {"vocab_size", "model.vocab", [](const ModelConfig& m) { return double(m.vocab); }},
+    {"n_positions", "model.context", [](const ModelConfig& m) { return double(m.context); }},
+    {"n_embd", "model.dim", [](const ModelConfig& m) { return double(m.dim); }},
+    {"n_layer", "model.layers", [](const ModelConfig& m) { return double(m.layers); }},
+    {"n_inner", "model.ffn", [](const ModelConfig& m) { return double(m.ffn); }},
+};
+constexpr const char* kGpt2Rest =
+    R"({"architectures": ["GPT2LMHeadModel"], "attn_pdrop": 0.0, "bos_token_id": null, "eos_token_id": null})";
 constexpr const char *kGpt2Type[] = {"gpt2"}, *kTanhGelu[] = {"gelu_new", "gelu_pytorch_tanh"};
 constexpr HfWord kGpt2Words[] = {{"model_type", kGpt2Type}, {"activation_function", kTanhGelu}};
 
@@ -61,14 +70,26 @@ constexpr const char* kLlamaNoWeights[] = {"*.rotary_emb.inv_freq"};
 constexpr HfNumber kLlamaNumbers[] = {
     {"num_attention_heads", "model.heads", [](const ModelConfig& m) { return double(m.heads); }},
     {"num_key_value_heads", "model.kv_heads", [](const ModelConfig& m) { return double(m.kv_heads); }},
-    {"rms_norm_eps", "model.norm_eps", [](const ModelConfig& m) { return m.norm_eps; }},
-    {"rope_theta", "model.rope_theta", [](const ModelConfig& m) { return m.rope_theta; }},
+    {"rms_norm_eps", "model.norm_eps", [](const ModelConfig& m) { return m.norm_eps; }, true},
+    {"rope_theta", "model.rope_theta", [](const ModelConfig& m) { return m.rope_theta; }, true},
 };
+constexpr HfNumber kLlamaSizes[] = {
+    {"vocab_size", "model.vocab", [](const ModelConfig& m) { return double(m.vocab); }},
+    {"max_position_embeddings", "model.context", [](const ModelConfig& m) { return double(m.context); }},
+    {"hidden_size", "model.dim", [](const ModelConfig& m) { return double(m.dim); }},
+    {"num_hidden_layers", "model.layers", [](const ModelConfig& m) { return double(m.layers); }},
+    {"intermediate_size", "model.ffn", [](const ModelConfig& m) { return double(m.ffn); }},
+    {"head_dim", "model.dim / model.heads", [](const ModelConfig& m) { return double(m.dim / m.heads); }},
+};
+constexpr const char* kLlamaRest =
+    R"({"architectures": ["LlamaForCausalLM"], "attention_bias": false, "mlp_bias": false, "attention_dropout": 0.0,
+        "bos_token_id": null, "eos_token_id": null})";
 constexpr const char *kLlamaType[] = {"llama"}, *kSilu[] = {"silu", "swish"};
 constexpr HfWord kLlamaWords[] = {{"model_type", kLlamaType}, {"hidden_act", kSilu}};
 
-constexpr HfFamily kFamilies[] = {{"gpt2", "transformer.", kGpt2, kGpt2NoWeights, kGpt2Numbers, kGpt2Words},
-                                  {"llama", "model.", kLlama, kLlamaNoWeights, kLlamaNumbers, kLlamaWords}};
+constexpr HfFamily kFamilies[] = {
+    {"gpt2", "transformer.", kGpt2, kGpt2NoWeights, kGpt2Numbers, kGpt2Words, kGpt2Sizes, kGpt2Rest},
+    {"llama", "model.", kLlama, kLlamaNoWeights, kLlamaNumbers, kLlamaWords, kLlamaSizes, kLlamaRest}};
 
 // The number in "blocks.7.attn" where `pattern` has "blocks.*.attn"; empty where they differ otherwise.
 std::optional<std::string> MatchBlock(std::string_view pattern, std::string_view path) {

@@ -25,6 +25,7 @@ struct HfRow {
 struct HfNumber {
   const char *key, *ours;  // "n_head", "model.heads"
   double (*value)(const ModelConfig& model);
+  bool real = false;  // written with a point, whatever its value
 };
 struct HfWord {
   const char* key;
@@ -38,6 +39,9 @@ struct HfFamily {
   std::span<const char* const> no_weights;  // tensors that hold none, such as masks: globs
   std::span<const HfNumber> numbers;
   std::span<const HfWord> words;
+  // What shapes show as well, and the rest that transformers wants to find; for files that we write.
+  std::span<const HfNumber> sizes;
+  const char* rest;  // as JSON
 };
 const HfFamily* FindHfFamily(std::string_view family);  // null where there is no table
 

@@ -1,0 +1,206 @@
+#include "launcher/doctor.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <set>
+#include <thread>
+
+#include "core/base/context.h"
+#include "core/base/error.h"
+#include "core/base/memory.h"
+#include "dist/mesh.h"
+#include "dist/network_interface.h"
+#include "kernels/common/cuda_library.h"
+#include "kernels/cpu/gemm.h"
+
+namespace weft {
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+
+double MsSince(Clock::time_point begin) {
+  return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
+}
+
+Finding Processor() {
+  Finding f{.what = "processor"};
+  std::vector<std::string> features;
+  if (__builtin_cpu_supports("avx2")) features.push_back("AVX2");
+  if (__builtin_cpu_supports("fma")) features.push_back("FMA");
+  if (__builtin_cpu_supports("avx512f")) features.push_back("AVX-512");
+  if (__builtin_cpu_supports("avx512bf16")) features.push_back("AVX-512 BF16");
+  f.fact = fmt::format("{} threads, {}", std::thread::hardware_concurrency(),
+                       features.empty() ? "no AVX2" : fmt::format("{}", fmt::join(features, ", ")));
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return f;
+  f.grade = Finding::kFault;
+  f.remedy = "the kernels are built for x86-64-v3; configure with -DWEFT_ARCH=native and build on this host";
+  return f;
+}
+
+// Some images pin an old core by this variable, which costs products a third of their speed or more.
+Finding Products() {
+  Finding f{.what = "OpenBLAS", .fact = "kernels for " + cpu::GemmCore()};
+  const char* pinned = std::getenv("OPENBLAS_CORETYPE");
+  if (!pinned) return f;
+  f.grade = Finding::kWarning;
+  f.fact += fmt::format(", as OPENBLAS_CORETYPE={} asks", pinned);
+  f.remedy = "unset OPENBLAS_CORETYPE, or source launcher/environment.sh, which does";
+  return f;
+}
+
+Finding HostMemory() {
+  Memory memory = CpuRuntime().MemoryNow();
+  Finding f{.what = "memory", .fact = fmt::format("{} free of {}", BytesText(memory.free), BytesText(memory.total))};
+  if (memory.total == 0) f.fact = "unknown";
+  return f;
+}
+
+Finding Gpu() {
+  Finding f{.what = "GPU"};
+  if (!HasCudaDriver()) {
+    f.fact = "no NVIDIA driver; runs use the CPU";
+    return f;
+  }
+  Context context(0, 1, 1);
+  if (absl::Status opened = OpenCuda(context, 0); !opened.ok()) {
+    f.grade = Finding::kWarning;
+    f.fact = "there is a driver, but no GPU that Weft can use";
+    f.remedy = std::string(opened.message());
+    return f;
+  }
+  DeviceRuntime& device = context.device(DeviceKind::kCuda);
+  Memory memory = device.MemoryNow();
+  f.fact = fmt::format("{}, {} free of {}", device.name(), BytesText(memory.free), BytesText(memory.total));
+  return f;
+}
+
+Finding Network() {
+  Finding f{.what = "network"};
+  std::vector<std::string> reachable;
+  for (const NetworkInterface& i : NetworkInterfaces())
+    if (i.up && !i.loopback && !i.address.empty()) reachable.push_back(fmt::format("{} {}", i.name, i.address));
+  f.fact = fmt::format("{}", fmt::join(reachable, ", "));
+  if (!reachable.empty()) return f;
+  f.grade = Finding::kWarning;
+  f.fact = "no interface but the loopback is up";
+  f.remedy = "ranks of this host alone can reach each other";
+  return f;
+}
+
+// How long a small file takes to come to the disk; -1 and errno where it does not.
+double SyncedWriteMs(const std::string& path) {
+  Clock::time_point begin = Clock::now();
+  int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  if (fd < 0) return -1;
+  const char bytes[4096] = {};
+  bool good = ::write(fd, bytes, sizeof bytes) == ssize_t(sizeof bytes) && ::fsync(fd) == 0;
+  int error = errno;
+  ::close(fd);
+  ::unlink(path.c_str());
+  errno = error;
+  return good ? MsSince(begin) : -1;
+}
+
+Finding Disk(const std::string& folder) {
+  constexpr size_t kLeast = size_t(1) << 30;
+  Finding f{.what = "disk"};
+  double ms = SyncedWriteMs((fs::path(folder) / fmt::format(".weft-doctor-{}", ::getpid())).string());
+  if (ms < 0) {
+    f.grade = Finding::kFault;
+    f.fact = fmt::format("{}: cannot be written ({})", folder, std::strerror(errno));
+    f.remedy = "start runs in a folder that can be written, or give log.jsonl and checkpoint.dir such paths";
+    return f;
+  }
+  std::error_code error;
+  fs::space_info space = fs::space(folder, error);
+  f.fact = fmt::format("{}: {} free, {:.1f} ms to write and sync 4 KiB", folder,
+                       error ? "unknown" : BytesText(size_t(space.available)), ms);
+  if (error || space.available >= kLeast) return f;
+  f.grade = Finding::kWarning;
+  f.remedy = "checkpoints of large models need more";
+  return f;
+}
+
+// Fewest and most of what ranks say of one thing, as one word each.
+Finding Alike(const char* what, const std::vector<std::string>& said, const char* remedy) {
+  std::set<std::string> kinds(said.begin(), said.end());
+  Finding f{.what = what, .fact = fmt::format("{}", fmt::join(kinds, ", "))};
+  if (kinds.size() == 1) return f;
+  f.grade = Finding::kFault;
+  f.remedy = remedy;
+  return f;
+}
+
+// Clocks are read at once, or within the time of an exchange, which is taken off.
+Finding Clocks(Bootstrap& bootstrap) {
+  constexpr double kMost = 1;  // s
+  bootstrap.Barrier();
+  Clock::time_point begin = Clock::now();
+  double now = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+  std::vector<std::string> said = bootstrap.AllGather(fmt::format("{:.6f}", now));
+  double exchange = MsSince(begin) / 1e3, low = now, high = now;
+  for (const std::string& text : said) {
+    double clock = std::strtod(text.c_str(), nullptr);
+    low = std::min(low, clock), high = std::max(high, clock);
+  }
+  double apart = std::max(high - low - exchange, 0.0);
+  Finding f{.what = "clocks", .fact = fmt::format("apart by {:.3f} s at most", apart)};
+  if (apart <= kMost) return f;
+  f.grade = Finding::kWarning;
+  f.remedy = "logs of different hosts do not line up; start a time service (chrony, ntpd)";
+  return f;
+}
+
+// A sum over all ranks by the transport that runs use.
+Finding SmallCollective(Bootstrap& bootstrap) {
+  Finding f{.what = "collectives"};
+  Context context(bootstrap.rank(), bootstrap.world_size(), 1);
+  std::unique_ptr<GroupFactory> groups = MakeGroupFactory(bootstrap);
+  DeviceMesh mesh(context, *groups, {{"dp"}, {bootstrap.world_size()}});
+  constexpr int kTimes = 20;
+  std::vector<double> sums(size_t(bootstrap.world_size()));
+  double mine = bootstrap.rank() + 1, n = bootstrap.world_size();
+  mesh.World().AllGather(&mine, sums.data(), 1, DType::kF64);  // connects
+  Clock::time_point begin = Clock::now();
+  for (int i = 0; i < kTimes; i++) mesh.World().AllGather(&mine, sums.data(), 1, DType::kF64);
+  double sum = 0;
+  for (double s : sums) sum += s;
+  f.fact = fmt::format("{:.0f} us for a small one over {} ranks", MsSince(begin) / kTimes * 1e3, n);
+  if (sum == n * (n + 1) / 2) return f;
+  f.grade = Finding::kFault;
+  f.fact = fmt::format("expected a sum of {}, got {}", n * (n + 1) / 2, sum);
+  f.remedy = "the network between these hosts changes data; test its links";
+  return f;
+}
+
+}  // namespace
+
+std::vector<Finding> ExamineHost(const std::string& folder) {
+  return {Processor(), Products(), HostMemory(), Gpu(), Network(), Disk(folder)};
+}
+
+std::vector<Finding> ExamineJob(Bootstrap& bootstrap) {
+  std::vector<std::string> hosts = bootstrap.AllGather(bootstrap.host()), versions = bootstrap.AllGather(WEFT_VERSION);
+  std::vector<Finding> findings{
+      {.what = "ranks",
+       .fact = fmt::format("{} on {} host{}", hosts.size(), std::set(hosts.begin(), hosts.end()).size(),
+                           std::set(hosts.begin(), hosts.end()).size() == 1 ? "" : "s")},
+      Alike("version", versions, "install the same version on all hosts"),
+      Clocks(bootstrap),
+      SmallCollective(bootstrap)};
+  if (bootstrap.rank() != 0) findings.clear();
+  return findings;
+}
+
+}  // namespace weft

@@ -1,0 +1,77 @@
+// weft doctor: whether this host, or the hosts of a job, can run Weft, and what holds it back.
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <filesystem>
+
+#include "launcher/command.h"
+#include "launcher/doctor.h"
+
+namespace weft {
+namespace {
+
+constexpr const char* kHelp = R"(usage: weft doctor [FOLDER]
+
+Looks at the processor, OpenBLAS, memory, the GPU, the network and the disk of FOLDER (default: here), and under mpirun at
+all ranks: hosts, versions, clocks, a collective. One line each; what is not good has a remedy.
+
+  weft doctor
+  mpirun -np 4 weft doctor
+
+Exit code: 0 nothing is broken, 1 something is, 2 bad usage.
+)";
+
+// Lines of a host, or of the job; how many are faults.
+int Print(const std::string& title, const std::vector<Finding>& findings) {
+  constexpr const char* kGrades[] = {"ok", "note", "FAULT"};
+  int faults = 0;
+  fmt::print("{}\n", title);
+  for (const Finding& f : findings) {
+    fmt::print("  {:6}{:12} {}{}{}\n", kGrades[f.grade], f.what, f.fact, f.remedy.empty() ? "" : ": ", f.remedy);
+    faults += f.grade == Finding::kFault;
+  }
+  return faults;
+}
+
+// Every host is looked at by its first rank; the others' faults reach rank 0's exit code as well.
+int Examine(Bootstrap& bootstrap, const std::string& folder) {
+  int faults = 0;
+  for (int rank = 0; rank < bootstrap.world_size(); rank++) {  // in turn, so that lines of hosts stay together
+    if (bootstrap.rank() == rank && bootstrap.local_rank() == 0) faults += Print(bootstrap.host(), ExamineHost(folder));
+    std::fflush(stdout);
+    bootstrap.Barrier();
+  }
+  if (bootstrap.world_size() > 1) {
+    std::vector<Finding> job = ExamineJob(bootstrap);
+    if (bootstrap.rank() == 0) faults += Print("the job", job);
+  }
+  bool broken = false;
+  for (const std::string& said : bootstrap.AllGather(fmt::format("{}", faults))) broken |= said != "0";
+  return broken ? 1 : 0;
+}
+
+}  // namespace
+
+int DoctorCommand(const Words& words) {
+  if (AsksForHelp(words)) {
+    fmt::print("{}", kHelp);
+    return 0;
+  }
+  if (words.size() > 1 || (words.size() == 1 && words[0].starts_with('-'))) {
+    fmt::print(stderr, "weft doctor: expected FOLDER or nothing, got {:?}\nweft doctor --help says how to use it\n",
+               words.back());
+    return 2;
+  }
+  std::unique_ptr<Bootstrap> bootstrap;
+  try {
+    bootstrap = Bootstrap::FromEnvironment();
+    return Examine(*bootstrap, words.empty() ? "." : words[0]);
+  } catch (const std::exception& e) {
+    fmt::print(stderr, "weft: rank {}: {}\n", bootstrap ? bootstrap->rank() : -1, e.what());
+    std::fflush(stderr);
+    if (bootstrap) bootstrap->Abort(1);
+    return 1;
+  }
+}
+
+}  // namespace weft

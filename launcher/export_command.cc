@@ -1,0 +1,86 @@
+// weft export: the weights of a checkpoint for Hugging Face's transformers.
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <filesystem>
+
+#include "launcher/command.h"
+#include "parallel/checkpoint/folder.h"
+#include "parallel/checkpoint/hf_export.h"
+
+namespace weft {
+namespace {
+
+constexpr const char* kHelp = R"(usage: weft export CHECKPOINT OUT [dtype=f32|bf16|f16]
+
+Writes the weights of CHECKPOINT, a folder such as checkpoints/step-000100 or one that holds some, of which the newest is
+taken, as a folder OUT with model.safetensors and config.json: transformers' GPT2LMHeadModel or LlamaForCausalLM opens
+it with from_pretrained(OUT), and weft train with model.init=OUT.
+
+  weft export checkpoints/step-000200 exported
+  weft export checkpoints exported dtype=bf16
+
+Exit code: 0 done, 2 bad usage or checkpoint, 1 failed while writing.
+)";
+
+struct Request {
+  std::string from, to;
+  DType dtype = DType::kF32;
+};
+
+absl::StatusOr<Request> RequestOf(const Words& words) {
+  auto bad = [](const std::string& what) {
+    return absl::InvalidArgumentError(fmt::format("weft export: {}\nweft export --help says how to use it", what));
+  };
+  Request request;
+  for (const std::string& word : words) {
+    if (word.starts_with("dtype=")) {
+      std::optional<DType> dtype = DTypeFromName(word.substr(6));
+      if (!dtype || !IsFloating(*dtype) || *dtype == DType::kF64)
+        return bad(fmt::format("dtype: expected f32, bf16 or f16, got {:?}", word.substr(6)));
+      request.dtype = *dtype;
+    } else if (word.starts_with('-') || word.find('=') != word.npos) {
+      return bad(fmt::format("expected CHECKPOINT, OUT and dtype=..., got {:?}", word));
+    } else if (request.from.empty() || request.to.empty()) {
+      (request.from.empty() ? request.from : request.to) = word;
+    } else {
+      return bad(fmt::format("expected CHECKPOINT and OUT, got {:?} as well", word));
+    }
+  }
+  if (request.to.empty()) return bad(request.from.empty() ? "CHECKPOINT and OUT are missing" : "OUT is missing");
+  while (request.to.size() > 1 && request.to.ends_with('/')) request.to.pop_back();
+  return request;
+}
+
+// A checkpoint's folder itself, or the newest in it.
+std::string FolderOf(const std::string& path) {
+  std::error_code error;
+  if (std::filesystem::exists(std::filesystem::path(path) / kManifestFile, error)) return path;
+  std::vector<int64_t> steps = StepsIn(path);
+  return steps.empty() ? path : StepFolder(path, steps[0]);
+}
+
+int Fault(const absl::Status& status) {
+  fmt::print(stderr, "{}\n", std::string(status.message()));
+  return absl::IsUnavailable(status) ? 1 : 2;
+}
+
+}  // namespace
+
+int ExportCommand(const Words& words) {
+  if (AsksForHelp(words)) {
+    fmt::print("{}", kHelp);
+    return 0;
+  }
+  absl::StatusOr<Request> request = RequestOf(words);
+  if (!request.ok()) return Fault(request.status());
+  absl::StatusOr<Checkpoint> checkpoint = Checkpoint::Open(FolderOf(request->from));
+  if (!checkpoint.ok()) return Fault(checkpoint.status());
+  absl::StatusOr<HfExport> done = ExportHf(*checkpoint, request->to, request->dtype);
+  if (!done.ok()) return Fault(done.status());
+  fmt::print("{}: {} tensors in {}, {:.1f} MiB, from {}\n", request->to, done->tensors, Name(request->dtype),
+             double(done->bytes) / (1 << 20), checkpoint->folder());
+  return 0;
+}
+
+}  // namespace weft

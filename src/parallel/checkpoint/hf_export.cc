@@ -1,0 +1,144 @@
+#include "parallel/checkpoint/hf_export.h"
+
+#include <cmath>
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "fmt/format.h"
+#include "parallel/checkpoint/durable.h"
+#include "parallel/train/hf_names.h"
+#include "parallel/train/safetensors_writer.h"
+#include "parallel/train/setup.h"
+
+namespace weft {
+namespace {
+
+namespace fs = std::filesystem;
+
+// One of their tensors, and the parameters that make it up.
+struct Part {
+  std::string parameter;
+  Shape shape;
+  HfPlace place;
+};
+struct Target {
+  Shape shape;
+  std::vector<Part> parts;
+};
+
+absl::StatusOr<std::map<std::string, Target>> TargetsOf(const Checkpoint& checkpoint, const HfFamily& family,
+                                                        const Config& config) {
+  std::map<std::string, Target> targets;
+  Transformer model(ModelOf(config));
+  for (const Parameter* p : model.Parameters()) {
+    auto saved = checkpoint.manifest().tensors.find(p->path());
+    if (saved == checkpoint.manifest().tensors.end() || saved->second.shape != p->shape())
+      return absl::DataLossError(fmt::format(
+          "{}: tensor {}: expected {}, as its config.yaml has it, got {}", checkpoint.folder(), p->path(),
+          ToString(p->shape()), saved == checkpoint.manifest().tensors.end() ? "none" : ToString(saved->second.shape)));
+    std::optional<HfPlace> place = PlaceInHf(family, p->path(), p->shape());
+    WEFT_CHECK(place, fmt::format("the table of family {} has no row for {}", family.family, p->path()));
+    Target& target = targets[place->tensor];
+    target.shape = place->shape;
+    target.parts.push_back({p->path(), p->shape(), *std::move(place)});
+  }
+  return targets;
+}
+
+// What transformers finds in config.json.
+std::string SettingsOf(const HfFamily& family, const ModelConfig& model, DType dtype) {
+  nlohmann::json json = nlohmann::json::parse(family.rest);
+  for (const HfWord& w : family.words) json[w.key] = w.words[0];
+  for (std::span<const HfNumber> numbers : {family.numbers, family.sizes})
+    for (const HfNumber& n : numbers) {
+      double value = n.value(model);
+      if (n.real)
+        json[n.key] = value;
+      else
+        json[n.key] = std::llround(value);
+    }
+  json["tie_word_embeddings"] = model.tie_embeddings;
+  json["torch_dtype"] = dtype == DType::kF32 ? "float32" : dtype == DType::kBF16 ? "bfloat16" : "float16";
+  return json.dump(2) + "\n";
+}
+
+absl::Status WriteText(const std::string& path, std::string_view text) {
+  absl::StatusOr<DurableFile> file = DurableFile::Create(path);
+  if (!file.ok()) return file.status();
+  if (absl::Status s = file->Write(text); !s.ok()) return s;
+  return file->Close();
+}
+
+absl::Status WriteWeights(const Checkpoint& checkpoint, const std::map<std::string, Target>& targets, DType dtype,
+                          const std::string& path) {
+  std::vector<SafetensorsEntry> entries;
+  for (const auto& [name, target] : targets) entries.push_back({name, dtype, target.shape});
+  absl::StatusOr<DurableFile> file = DurableFile::Create(path);
+  if (!file.ok()) return file.status();
+  if (absl::Status s = file->Write(SafetensorsHeader(entries, "pt")); !s.ok()) return s;
+  std::vector<std::byte> bytes;
+  for (const auto& [name, target] : targets) {
+    bytes.resize(size_t(NumElements(target.shape)) * SizeOf(dtype));
+    for (const Part& part : target.parts) {
+      Box whole{Shape(part.shape.size(), 0), part.shape};
+      checkpoint.Read(part.parameter,
+                      {whole, dtype, bytes.data() + size_t(part.place.offset) * SizeOf(dtype), part.place.strides});
+    }
+    if (absl::Status s = file->Write(std::span<const std::byte>(bytes)); !s.ok()) return s;
+  }
+  return file->Close();
+}
+
+// The folder is written beside its place, and then gets its name.
+absl::Status WriteFolder(const std::string& out, const std::string& settings,
+                         const std::function<absl::Status(const std::string& path)>& weights) {
+  std::string unfinished = out + ".unfinished";
+  auto in = [&](const char* name) { return (fs::path(unfinished) / name).string(); };
+  for (auto step : {std::function<absl::Status()>([&] { return RemoveAll(unfinished); }),
+                    std::function<absl::Status()>([&] { return MakeFolders(unfinished); }),
+                    std::function<absl::Status()>([&] { return weights(in("model.safetensors")); }),
+                    std::function<absl::Status()>([&] { return WriteText(in("config.json"), settings); }),
+                    std::function<absl::Status()>([&] { return SyncFolder(unfinished); }),
+                    std::function<absl::Status()>([&] { return PutInPlace(unfinished, out); })})
+    if (absl::Status s = step(); !s.ok()) {
+      RemoveAll(unfinished).IgnoreError();  // what it takes up may be what is missing
+      return s;
+    }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<HfExport> ExportHf(const Checkpoint& checkpoint, const std::string& out, DType dtype) {
+  std::error_code error;
+  if (fs::exists(fs::symlink_status(out, error)))
+    return absl::InvalidArgumentError(
+        fmt::format("{}: expected a folder to be made, got one that is there; name "
+                    "another, or remove it",
+                    out));
+  std::string path = (fs::path(checkpoint.folder()) / kConfigFile).string();
+  absl::StatusOr<Config> config = ParseConfig(checkpoint.ConfigYaml(), path, {});
+  if (!config.ok()) return config.status();
+  if (absl::Status s = Resolve(*config, int(config->mesh.dp * config->mesh.tp)); !s.ok()) return s;
+  const HfFamily* family = FindHfFamily(config->model.family);
+  if (!family)
+    return absl::InvalidArgumentError(
+        fmt::format("{}: model.family: expected gpt2 or llama, which transformers reads in Weft's way, got {}", path,
+                    config->model.family));
+  if (absl::Status s = checkpoint.Verify(); !s.ok()) return s;
+  absl::StatusOr<std::map<std::string, Target>> targets = TargetsOf(checkpoint, *family, *config);
+  if (!targets.ok()) return targets.status();
+  HfExport done;
+  for (const auto& [name, target] : *targets) {
+    done.tensors++;
+    done.bytes += uint64_t(NumElements(target.shape)) * SizeOf(dtype);
+  }
+  absl::Status written = WriteFolder(out, SettingsOf(*family, config->model, dtype), [&](const std::string& file) {
+    return WriteWeights(checkpoint, *targets, dtype, file);
+  });
+  if (!written.ok()) return written;
+  return done;
+}
+
+}  // namespace weft

@@ -1,0 +1,67 @@
+// Logits of a model with weights of Hugging Face's layout, for a script that compares them with transformers'.
+//
+//   logits CONFIG OUT [key=value...]    OUT: f32 [2, context, vocab]; token (b, t) is (7919 b + 104729 t + 13) % vocab
+#include <cstdio>
+#include <fstream>
+
+#include "core/compile/eager.h"
+#include "dist/local_group.h"
+#include "dist/mesh.h"
+#include "kernels/cpu/register.h"
+#include "parallel/train/initial_weights.h"
+#include "parallel/train/setup.h"
+
+namespace weft {
+namespace {
+
+constexpr int64_t kRows = 2;
+
+Tensor TokensOf(const ModelConfig& m) {
+  std::vector<double> tokens;
+  for (int64_t b = 0; b < kRows; b++)
+    for (int64_t t = 0; t < m.context; t++) tokens.push_back(double((7919 * b + 104729 * t + 13) % m.vocab));
+  return Tensor::FromDoubles(tokens, DType::kI32, {kRows, m.context});  // [B, T]
+}
+
+Tensor LogitsOf(const Config& config, Context& context, GroupFactory& groups) {
+  RegisterCpuKernels(context.kernels(DeviceKind::kCpu));
+  DeviceMesh mesh(context, groups, MeshOf(config));
+  StepOptions options = StepOptionsOf(config);
+  options.kernels = &context.kernels(DeviceKind::kCpu);
+  Runtime runtime{&context, &mesh, mesh.shape(), mesh.coords()};
+  Transformer model(ModelOf(config));
+  StepPrograms programs = BuildStep(model, options);
+  State state(mesh.shape(), mesh.coords());
+  AddEntries(state, model, options, programs);
+  absl::StatusOr<InitialWeights> weights = InitialWeights::Open(config);
+  if (!weights.ok()) Fail(std::string(weights.status().message()));
+  weights->Load(state, model, options, runtime);
+  EagerBuilder eager(runtime, state.binder());
+  BuilderScope builder(eager);
+  ModelScope scope(options.model);
+  Sharding replicated(mesh.shape().num_axes());
+  Var tokens = eager.FromLocal(TokensOf(config.model), {kRows, config.model.context}, replicated);  // [B, T]
+  return eager.ToLocal(model(tokens), replicated);                                                  // [B, T, V]
+}
+
+absl::Status Run(const std::string& path, const std::string& out, const std::vector<std::string>& words) {
+  absl::StatusOr<Config> config = LoadConfig(path, words);
+  if (!config.ok()) return config.status();
+  if (absl::Status s = Resolve(*config, 1); !s.ok()) return s;
+  std::ofstream file(out, std::ios::binary);
+  RunRanks(1, [&](Context& context, GroupFactory& groups) {
+    Tensor logits = LogitsOf(*config, context, groups);  // [B, T, V]
+    file.write(logits.as<const char>(), std::streamsize(logits.bytes()));
+  });
+  return file.good() ? absl::OkStatus() : absl::UnavailableError(out + ": cannot be written");
+}
+
+}  // namespace
+}  // namespace weft
+
+int main(int argc, char** argv) {
+  if (argc < 3) return std::fprintf(stderr, "usage: logits CONFIG OUT [key=value...]\n"), 2;
+  absl::Status status = weft::Run(argv[1], argv[2], {argv + 3, argv + argc});
+  if (!status.ok()) std::fprintf(stderr, "%s\n", std::string(status.message()).c_str());
+  return status.ok() ? 0 : 1;
+}

@@ -1,0 +1,34 @@
+"""Compares Weft's logits with transformers', both ways.
+
+  transformers.py compare FOLDER LOGITS     FOLDER: what weft export wrote; LOGITS: what the program logits wrote for it
+  transformers.py make FAMILY FOLDER        a small model with random weights, saved by transformers
+"""
+import sys
+
+import numpy as np
+import torch
+import transformers as hf
+
+torch.manual_seed(0)
+mode, *rest = sys.argv[1:]
+if mode == "make":
+    family, folder = rest
+    config = (hf.GPT2Config(vocab_size=256, n_positions=64, n_embd=64, n_layer=2, n_head=4, initializer_range=0.2)
+              if family == "gpt2" else
+              hf.LlamaConfig(vocab_size=256, max_position_embeddings=64, hidden_size=64, num_hidden_layers=2,
+                             num_attention_heads=4, num_key_value_heads=2, intermediate_size=192, initializer_range=0.2,
+                             rms_norm_eps=1e-5, tie_word_embeddings=False))
+    hf.AutoModelForCausalLM.from_config(config).save_pretrained(folder)
+else:
+    folder, logits = rest
+    model = hf.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    c = model.config
+    t = np.arange(c.max_position_embeddings)
+    tokens = torch.tensor(np.stack([(7919 * b + 104729 * t + 13) % c.vocab_size for b in range(2)]))
+    with torch.no_grad():
+        want = model(tokens).logits.numpy()
+    got = np.fromfile(logits, dtype=np.float32).reshape(want.shape)
+    # Both sum in f32, in orders of their own: relative to the largest logit.
+    apart = float(np.abs(got - want).max() / np.abs(want).max())
+    print(f"{folder}: logits apart by {apart:.2e} of the largest")
+    sys.exit(apart > 1e-5)

@@ -1,0 +1,76 @@
+// Export: what transformers is to read holds the checkpoint's weights, whatever mesh saved it.
+#include "parallel/checkpoint/hf_export.h"
+
+#include "parallel/checkpoint/folder.h"
+#include "parallel/checkpoint_testing.h"
+#include "parallel/train/hf_names.h"
+#include "parallel/train/initial_weights.h"
+
+namespace weft {
+namespace {
+
+using namespace testing_;
+
+class Export : public CheckpointTest {
+ protected:
+  std::string Saved(const Words& words) const {
+    absl::Status trained = Train(words + SaveTo("c") + Words{"train.steps=1"});
+    EXPECT_TRUE(trained.ok()) << trained;
+    return StepFolder(folder_.Path("c"), 1);
+  }
+  // Every parameter, read from the exported file through the names' table.
+  void ExpectTheWeights(const Words& words, DType dtype) {
+    std::string saved = Saved(words), out = folder_.Path("out");
+    absl::StatusOr<Checkpoint> checkpoint = Checkpoint::Open(saved);
+    ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
+    absl::StatusOr<HfExport> done = ExportHf(*checkpoint, out, dtype);
+    ASSERT_TRUE(done.ok()) << done.status();
+    absl::StatusOr<Config> config = Load(words + Words{"model.init=" + out});
+    ASSERT_TRUE(config.ok()) << config.status();
+    absl::StatusOr<InitialWeights> weights = InitialWeights::Open(*config);  // all tensors there, none besides
+    ASSERT_TRUE(weights.ok()) << weights.status();
+    absl::StatusOr<Safetensors> file = Safetensors::Open(out);
+    ASSERT_TRUE(file.ok()) << file.status();
+    EXPECT_EQ(int64_t(file->tensors().size()), done->tensors);
+    const HfFamily& family = *FindHfFamily(config->model.family);
+    Transformer model(ModelOf(*config));
+    for (const Parameter* p : model.Parameters()) {
+      HfPlace place = *PlaceInHf(family, p->path(), p->shape());
+      Tensor got = Tensor::Zeros(dtype, p->shape()), want = Tensor::Zeros(dtype, p->shape());
+      ReadBox(file->tensors().at(place.tensor), place, MakeView(got.data(), dtype, p->shape()));
+      Box whole{Shape(p->shape().size(), 0), p->shape()};
+      checkpoint->Read(p->path(), {whole, dtype, want.as<std::byte>(), RowMajor(p->shape())});
+      EXPECT_EQ(got.ToDoubles(), want.ToDoubles()) << p->path();
+    }
+    std::filesystem::remove_all(out);
+    std::filesystem::remove_all(folder_.Path("c"));
+  }
+};
+
+TEST_F(Export, HoldsTheWeightsOfAnyMesh) {
+  const Words models[] = {{}, {"model.family=gpt2"}, {"model.tie_embeddings=true"}, {"model.heads=2", "model.dim=8"}};
+  for (const Words& model : models)
+    for (auto [dp, tp] : {std::pair{1, 1}, {2, 2}, {1, 3}})
+      for (const char* fsdp : {"none", "full"})
+        ExpectTheWeights(Mesh(dp, tp) + model + Words{std::string("parallel.fsdp=") + fsdp}, DType::kF32);
+  for (DType dtype : {DType::kBF16, DType::kF16}) ExpectTheWeights(Mesh(1, 1), dtype);
+}
+
+TEST_F(Export, RefusesWhatItCannotWrite) {
+  auto refused = [&](const std::string& saved, const std::string& out, const char* why) {
+    absl::StatusOr<Checkpoint> checkpoint = Checkpoint::Open(saved);
+    ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
+    absl::Status status = ExportHf(*checkpoint, out, DType::kF32).status();
+    EXPECT_NE(std::string(status.message()).find(why), std::string::npos) << status;
+    EXPECT_FALSE(std::filesystem::exists(out + ".unfinished"));
+  };
+  std::string saved = Saved(Mesh(1, 1));
+  refused(saved, folder_.Path("c"), "expected a folder to be made, got one that is there");
+  refused(saved, folder_.Write("file", "") + "/out", "Not a directory");
+  std::filesystem::remove_all(folder_.Path("c"));
+  refused(Saved(Mesh(1, 1) + Words{"model.family=neox"}), folder_.Path("out"), "expected gpt2 or llama");
+  EXPECT_FALSE(std::filesystem::exists(folder_.Path("out")));
+}
+
+}  // namespace
+}  // namespace weft
