@@ -24,7 +24,7 @@ programs=("$build/weft")
 programs+=("$@")
 
 # The machine's own.
-own='^(linux-vdso|ld-linux|libc|libm|libdl|librt|libpthread|libstdc\+\+|libgcc_s|libmpi|libopen-(rte|pal)|libpmix|libhwloc|libevent|libuc[mpst]|libcuda|libcudart|libcublas|libcublasLt|libcudnn|libnccl|libnvrtc|libudev|libcap|libz|libnuma|libpciaccess|libXNVCtrl|libX|libxcb|libbsd|libmd|libOpenCL)[.a-zA-Z0-9_-]*\.so'
+own='^(linux-vdso|ld-linux|libc|libm|libdl|librt|libpthread|libstdc\+\+|libgcc_s|libmpi|libopen-(rte|pal)|libpmix|libhwloc|libevent|libuc[mpst]|libcuda|libcudart|libcublas|libcublasLt|libcudnn|libnccl|libnvrtc|libudev|libcap|libz|libnuma|libpciaccess|libXNVCtrl|libX|libxcb|libbsd|libmd)[.a-zA-Z0-9_-]*\.so'
 for program in "${programs[@]}"; do
   cp "$program" "$stage/weft/bin/"
   ldd "$program" | awk '$3 ~ "^/" { print $3 }'
@@ -35,4 +35,6 @@ done
 find "$stage/weft" -type f -exec strip --strip-unneeded {} +
 mkdir -p "$(dirname "$out")"
 tar -C "$stage" -czf "$out" weft
-echo "$out: $(du -h "$out" | cut -f1) ($(ls "$stage/weft/lib" | wc -l) libraries)"
+cuda='without CUDA: build all for it, cmake --build --preset release'
+[ ! -e "$stage/weft/bin/libweft_cuda.so" ] || cuda='with CUDA'
+echo "$out: $(du -h "$out" | cut -f1) ($(ls "$stage/weft/lib" | wc -l) libraries, $cuda)"

@@ -58,14 +58,23 @@ std::string LargestWorkspace(const Plan& plan) {
   return fmt::format("{} of {}", BytesText(most->workspace_bytes), PlaceOf(*most->node));
 }
 
+// "39.4 KiB (40320 B)", "512 B".
+std::string ExactText(int64_t bytes) {
+  std::string text = BytesText(size_t(bytes)), exact = fmt::format("{} B", bytes);
+  return text == exact ? text : fmt::format("{} ({})", text, exact);
+}
+
 // What the bytes alone do not say.
 std::string MemoryText(const PlanReport& r) {
   std::string text = fmt::format("  fullest at {}; largest workspace: {}\n", r.fullest, r.largest_workspace);
   if (r.device == DeviceKind::kCpu) return text;
   return text + fmt::format(
-                    "  predicted peak {} on {}, and {} of staging on the host; cuDNN's scratch is that of its kernels "
-                    "for sm_90, and what CUDA and its libraries keep for themselves comes on top\n",
-                    BytesText(size_t(r.memory.Total())), Name(r.device), BytesText(size_t(r.memory.staging)));
+                    "  predicted peak {} on {}, and {} of staging on the host; {}what CUDA and its libraries keep for "
+                    "themselves comes on top\n",
+                    BytesText(size_t(r.memory.Total())), Name(r.device), BytesText(size_t(r.memory.staging)),
+                    r.kernels.find("by cudnn") == r.kernels.npos
+                        ? ""
+                        : "cuDNN's scratch is that of its kernels for sm_90, and ");
 }
 
 }  // namespace
@@ -107,8 +116,8 @@ std::string ToText(const PlanReport& r) {
   for (const std::string& op : r.inlined) text += fmt::format("  inlined: {}\n", op);
   if (!r.kernels.empty()) text += fmt::format("  kernels: {}\n", r.kernels);
   text += "  ";
-  for (const auto& [name, bytes] : r.memory.Categories()) text += fmt::format("{} {} B, ", name, bytes);
-  text += fmt::format("together {} B\n{}", r.memory.Total(), MemoryText(r));
+  for (const auto& [name, bytes] : r.memory.Categories()) text += fmt::format("{} {}, ", name, ExactText(bytes));
+  text += fmt::format("together {}\n{}", ExactText(r.memory.Total()), MemoryText(r));
   return text + fmt::format("  {:.4g} FLOPs in products, all ranks together\n", r.flops);
 }
 

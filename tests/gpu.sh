@@ -15,6 +15,7 @@ if [ "${1:-}" = --pack ]; then
   exec launcher/bundle.sh "$2" "${programs[@]}"
 fi
 
+[ -f "${1:-}" ] || { sed -n '2,8s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 tar -xzf "$1" -C "$folder"
@@ -22,6 +23,7 @@ export LD_LIBRARY_PATH=$folder/weft/lib:$folder/weft/bin${LD_LIBRARY_PATH:+:$LD_
 export CUDA_CACHE_MAXSIZE=$((4 << 30))  # translated PTX of all tests
 failed=0
 for test in "$folder"/weft/bin/*"${2:-}"*_test; do
+  [ -x "$test" ] || { echo "gpu.sh: no test has \"${2:-}\" in its name; the archive is to be made with --pack" >&2; exit 2; }
   name=$(basename "$test") begin=$SECONDS
   if timeout 300 "$test" --gtest_brief=1 > "$folder/log" 2>&1; then
     echo "passed $name ($((SECONDS - begin)) s): $(tail -1 "$folder/log")"

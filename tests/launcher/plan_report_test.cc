@@ -175,7 +175,7 @@ TEST_P(Plan, MemoryIsWhatARunAllocates) {
     EXPECT_EQ(memory["activations"].get<int64_t>() + memory["workspaces"].get<int64_t>(), ran.arena);
     EXPECT_EQ(memory["total"], ran.arena + ran.state);
   }
-  EXPECT_NE(ToText(report_).find(fmt::format("together {} B\n", sum)), std::string::npos);
+  EXPECT_NE(ToText(report_).find(fmt::format(" ({} B)\n", sum)), std::string::npos);
 }
 
 // A product's forward and two backward ones; attention has two forward and, as it keeps no scores, five backward.

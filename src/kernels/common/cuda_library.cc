@@ -15,8 +15,9 @@ absl::StatusOr<void*> Library() {
   void* library = dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL);
   if (library) return library;
   std::string fault = dlerror();
-  const char* remedy = fault.starts_with(kLibrary) ? "build on a host with the CUDA toolkit"
-                                                   : "install what it needs or use launcher/bundle.sh where that is";
+  const char* remedy = fault.starts_with(kLibrary)
+                           ? "build it with the rest: cmake --build --preset release, where the CUDA toolkit is"
+                           : "install what it needs or use launcher/bundle.sh where that is";
   return absl::NotFoundError(
       fmt::format("device cuda: cannot open the CUDA library ({}); {}, or use device=cpu", fault, remedy));
 }

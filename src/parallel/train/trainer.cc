@@ -150,12 +150,11 @@ absl::Status Trainer::LogStart() {
   start.kernels = KernelChoices(programs_.step.graph, runtime_);
   fmt::print(
       "{} parameters, {} on {} rank{} ({}), {} tokens a step, {} tokens to train on, {} to validate; {} nodes, {} "
-      "local, "
-      "arena {:.1f} MiB\n",
+      "local, arena {:.1f} MiB\n",
       CountText(parameters), ToString(mesh_.shape()), context_.world_size(), context_.world_size() == 1 ? "" : "s",
-      Name(runtime_.device), CountText(start.tokens_per_step), CountText(start.train_tokens),
-      CountText(start.val_tokens), programs_.global_nodes, programs_.step.graph.nodes.size(),
-      double(runner_->arena_bytes()) / (1 << 20));
+      Name(runtime_.device), CountText(start.tokens_per_step),
+      config_.data.synthetic ? "random" : CountText(start.train_tokens), CountText(start.val_tokens),
+      programs_.global_nodes, programs_.step.graph.nodes.size(), double(runner_->arena_bytes()) / (1 << 20));
   if (resumed_.checkpoint) fmt::print("resumed: {}\n", resumed_.checkpoint->folder());
   if (!start.kernels.empty()) fmt::print("kernels: {}\n", start.kernels);
   if (!init_summary_.empty()) fmt::print("{}\n", init_summary_);
