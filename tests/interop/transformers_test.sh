@@ -10,7 +10,7 @@ root=$1 build=$2 python=${WEFT_PYTHON:-python3}
 cd "$root"
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
-export HF_HUB_OFFLINE=1 TRANSFORMERS_OFFLINE=1
+export HF_HUB_OFFLINE=1 TRANSFORMERS_OFFLINE=1 TRANSFORMERS_VERBOSITY=error HF_HUB_DISABLE_PROGRESS_BARS=1
 
 for family in gpt2 llama; do
   config=configs/$family-tiny.yaml
@@ -19,11 +19,11 @@ for family in gpt2 llama; do
     checkpoint.dir="$dir/$family" > "$dir/log" 2>&1 || { tail -3 "$dir/log"; exit 1; }
   "$build/weft" export "$dir/$family" "$dir/$family.hf"
   "$build/tests/interop/logits" "$config" "$dir/logits" model.vocab=256 model.init="$dir/$family.hf"
-  "$python" tests/interop/transformers.py compare "$dir/$family.hf" "$dir/logits"
+  "$python" tests/interop/compare_logits.py compare "$dir/$family.hf" "$dir/logits"
   # Theirs is ours.
-  "$python" tests/interop/transformers.py make $family "$dir/$family.theirs"
+  "$python" tests/interop/compare_logits.py make $family "$dir/$family.theirs"
   extra=()
   [ $family = gpt2 ] || extra=(model.ffn=192)
   "$build/tests/interop/logits" "$config" "$dir/logits" model.vocab=256 "${extra[@]}" model.init="$dir/$family.theirs"
-  "$python" tests/interop/transformers.py compare "$dir/$family.theirs" "$dir/logits"
+  "$python" tests/interop/compare_logits.py compare "$dir/$family.theirs" "$dir/logits"
 done

@@ -1,7 +1,7 @@
 """Compares Weft's logits with transformers', both ways.
 
-  transformers.py compare FOLDER LOGITS     FOLDER: what weft export wrote; LOGITS: what the program logits wrote for it
-  transformers.py make FAMILY FOLDER        a small model with random weights, saved by transformers
+  compare_logits.py compare FOLDER LOGITS     FOLDER: what weft export wrote; LOGITS: what the program logits wrote for it
+  compare_logits.py make FAMILY FOLDER        a small model with random weights, saved by transformers
 """
 import sys
 
