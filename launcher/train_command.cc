@@ -2,11 +2,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
 #include <thread>
 
 #include "dist/bootstrap.h"
 #include "dist/collectives.h"
+#include "dist/stop_agreement.h"
 #include "kernels/common/cuda_library.h"
 #include "kernels/cpu/register.h"
 #include "launcher/command.h"
@@ -27,8 +29,9 @@ Trains as the YAML file CONFIG says; any key can be overridden as path=value:
   mpirun -np 4 weft train configs/quickstart.yaml mesh.dp=2 mesh.tp=2
 
 The product of the mesh axes is the number of ranks (-1 fills an axis). Also runs under Slurm (srun), and with
-torchrun-style variables (RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT). Exit code: 0 done, 2 bad usage or
-config, 1 failed.
+torchrun-style variables (RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT). SIGTERM or SIGINT to a rank, or
+SIGUSR1 to mpirun, ends it after the step in progress, with a checkpoint where checkpoint.dir is set. Exit code: 0 done
+or stopped, 2 bad usage or config, 1 failed.
 )";
 
 // Whether all ranks are well. If not, rank 0 says why, once, and is heard before any rank's exit ends the job: the
@@ -93,7 +96,7 @@ absl::StatusOr<DeviceKind> OpenDevice(const Config& config, const Bootstrap& boo
   return DeviceKind::kCpu;
 }
 
-int Train(Bootstrap& bootstrap, const Words& words) {
+int Train(Bootstrap& bootstrap, StopGate& stop, const Words& words) {
   absl::StatusOr<Job> job = Load(words, bootstrap.world_size());
   if (!AllOk(bootstrap, job.status())) return 2;
   const auto& [config, data] = *job;
@@ -109,7 +112,7 @@ int Train(Bootstrap& bootstrap, const Words& words) {
   std::unique_ptr<GroupFactory> groups = MakeGroupFactory(bootstrap);
   DeviceMesh mesh(context, *groups, MeshOf(config));
   mesh.set_timeout(std::chrono::milliseconds(int64_t(config.dist.timeout_s * 1000)));
-  absl::Status status = Trainer(config, data, context, mesh, *device).Run();
+  absl::Status status = Trainer(config, data, context, mesh, *device, &stop).Run();
   if (status.ok()) return 0;
   if (absl::IsInvalidArgument(status)) return AllOk(bootstrap, status) ? 0 : 2;
   if (absl::IsAborted(status) || absl::IsResourceExhausted(status)) return AllOk(bootstrap, status) ? 0 : 1;
@@ -123,10 +126,15 @@ int TrainCommand(const Words& words) {
     fmt::print("{}", kHelp);
     return 0;
   }
+  SignalCatcher signals({SIGTERM, SIGINT, SIGUSR1});
   std::unique_ptr<Bootstrap> bootstrap;
   try {
     bootstrap = Bootstrap::FromEnvironment();
-    return Train(*bootstrap, words);
+    SideChannel channel(*bootstrap);
+    StopAgreement stop(channel);
+    channel.Open();
+    stop.Follow(signals);
+    return Train(*bootstrap, stop.gate(), words);
   } catch (const std::exception& e) {
     fmt::print(stderr, "weft: rank {}: {}\n", bootstrap ? bootstrap->rank() : -1, e.what());
     std::fflush(stderr);
