@@ -1,4 +1,4 @@
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2034,SC2154
 # Sourced by the tests of failed jobs: `dir` has the output as `out`, and `fail` ends the test.
 host=$(hostname)
 fail() { echo "$(basename "$0" .sh): $1; output:"; cat "$dir/out"; exit 1; }
