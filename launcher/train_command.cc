@@ -2,11 +2,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
 #include <thread>
 
 #include "dist/bootstrap.h"
 #include "dist/collectives.h"
+#include "dist/failure_watch.h"
+#include "dist/stop_agreement.h"
 #include "kernels/common/cuda_library.h"
 #include "kernels/cpu/register.h"
 #include "launcher/command.h"
@@ -27,8 +30,9 @@ Trains as the YAML file CONFIG says; any key can be overridden as path=value:
   mpirun -np 4 weft train configs/quickstart.yaml mesh.dp=2 mesh.tp=2
 
 The product of the mesh axes is the number of ranks (-1 fills an axis). Also runs under Slurm (srun), and with
-torchrun-style variables (RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT). Exit code: 0 done, 2 bad usage or
-config, 1 failed.
+torchrun-style variables (RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT). SIGTERM or SIGINT to a rank, or
+SIGUSR1 to mpirun, ends it after the step in progress, with a checkpoint where checkpoint.dir is set. Exit code: 0 done
+or stopped, 2 bad usage or config, 1 failed.
 )";
 
 // Whether all ranks are well. If not, rank 0 says why, once, and is heard before any rank's exit ends the job: the
@@ -93,7 +97,18 @@ absl::StatusOr<DeviceKind> OpenDevice(const Config& config, const Bootstrap& boo
   return DeviceKind::kCpu;
 }
 
-int Train(Bootstrap& bootstrap, const Words& words) {
+// What a rank throws by itself is said here: unwinding waits for a checkpoint in progress, and that for other ranks.
+absl::Status RunTrainer(const Config& config, const Dataset& data, Context& context, DeviceMesh& mesh,
+                        DeviceKind device, StopGate& stop, FailureWatch& failures) {
+  Trainer trainer(config, data, context, mesh, device, &stop);
+  try {
+    return trainer.Run();
+  } catch (const std::exception& e) {
+    failures.Fail(e.what());
+  }
+}
+
+int Train(Bootstrap& bootstrap, FailureWatch& failures, StopGate& stop, const Words& words) {
   absl::StatusOr<Job> job = Load(words, bootstrap.world_size());
   if (!AllOk(bootstrap, job.status())) return 2;
   const auto& [config, data] = *job;
@@ -109,11 +124,12 @@ int Train(Bootstrap& bootstrap, const Words& words) {
   std::unique_ptr<GroupFactory> groups = MakeGroupFactory(bootstrap);
   DeviceMesh mesh(context, *groups, MeshOf(config));
   mesh.set_timeout(std::chrono::milliseconds(int64_t(config.dist.timeout_s * 1000)));
-  absl::Status status = Trainer(config, data, context, mesh, *device).Run();
+  failures.Watch(mesh);
+  absl::Status status = RunTrainer(config, data, context, mesh, *device, stop, failures);
   if (status.ok()) return 0;
   if (absl::IsInvalidArgument(status)) return AllOk(bootstrap, status) ? 0 : 2;
   if (absl::IsAborted(status) || absl::IsResourceExhausted(status)) return AllOk(bootstrap, status) ? 0 : 1;
-  Fail(std::string(status.message()));  // of this rank alone: it ends the others
+  failures.Fail(std::string(status.message()));  // of this rank alone: it ends the others
 }
 
 }  // namespace
@@ -123,15 +139,23 @@ int TrainCommand(const Words& words) {
     fmt::print("{}", kHelp);
     return 0;
   }
+  SignalCatcher signals({SIGTERM, SIGINT, SIGUSR1});
   std::unique_ptr<Bootstrap> bootstrap;
   try {
     bootstrap = Bootstrap::FromEnvironment();
-    return Train(*bootstrap, words);
   } catch (const std::exception& e) {
-    fmt::print(stderr, "weft: rank {}: {}\n", bootstrap ? bootstrap->rank() : -1, e.what());
-    std::fflush(stderr);
-    if (bootstrap) bootstrap->Abort(1);
+    fmt::print(stderr, "weft: {}\n", e.what());
     return 1;
+  }
+  SideChannel channel(*bootstrap);
+  FailureWatch failures(channel, *bootstrap);
+  StopAgreement stop(channel);
+  try {
+    channel.Open();
+    stop.Follow(signals, [&](int rank) { failures.CheckLost(rank); });
+    return Train(*bootstrap, failures, stop.gate(), words);
+  } catch (const std::exception& e) {
+    failures.Fail(e.what());
   }
 }
 

@@ -6,10 +6,22 @@
 
 namespace weft {
 
-int CallRecorder::AddGroup(std::string name) {
+std::string ToString(const CallRecord& r) {
+  std::string_view site = r.site;
+  std::string call =
+      ToString(Collective{.op = r.op, .count = r.count, .dtype = r.dtype, .reduce = r.reduce, .peer = r.peer});
+  return fmt::format("{}{}{}", call, site.empty() ? "" : " at ", site);
+}
+
+int CallRecorder::AddGroup(std::string name, std::vector<int> ranks) {
   std::lock_guard lock(mutex_);
-  groups_.push_back(std::move(name));
+  groups_.push_back({std::move(name), std::move(ranks)});
   return int(groups_.size()) - 1;
+}
+
+std::vector<RecordedGroup> CallRecorder::Groups() const {
+  std::lock_guard lock(mutex_);
+  return groups_;
 }
 
 uint64_t CallRecorder::Begin(int group, uint64_t sequence, const Collective& call) {
@@ -20,6 +32,8 @@ uint64_t CallRecorder::Begin(int group, uint64_t sequence, const Collective& cal
   record.sequence = sequence;
   record.op = call.op;
   record.dtype = call.dtype;
+  record.reduce = call.reduce;
+  record.peer = call.peer;
   record.count = call.count;
   record.site = call.site;
   record.start = now;
@@ -48,7 +62,7 @@ std::string CallRecorder::Describe(size_t n) const {
     double ago = std::chrono::duration<double>(now - r.start).count();
     std::string group = [&] {
       std::lock_guard lock(mutex_);
-      return groups_[size_t(r.group)];
+      return groups_[size_t(r.group)].name;
     }();
     text += fmt::format("\n  #{} {} {} x {} on \"{}\"{}{}, {:.3f} s ago, {}", r.sequence, Name(r.op), Name(r.dtype),
                         r.count, group, site.empty() ? "" : " at ", site, ago, r.done ? "done" : "not done");

@@ -1,4 +1,5 @@
-// CallRecorder: the last collectives of one rank, over all its groups, for the error that ends a job.
+// CallRecorder: the last collectives of one rank, over all its groups, for the error that ends a job and for the other
+// ranks, who compare them with theirs.
 #pragma once
 #include <chrono>
 #include <cstdint>
@@ -12,14 +13,24 @@
 namespace weft {
 
 struct CallRecord {
-  int group = 0;          // index of the group's name in the recorder
+  int group = 0;          // index of the group in the recorder: the same on all ranks that have it
   uint64_t sequence = 0;  // per group; point-to-point calls count on their own
   CollectiveOp op = CollectiveOp::kBarrier;
   DType dtype = DType::kF32;
+  ReduceOp reduce = ReduceOp::kSum;
+  int peer = 0;
   int64_t count = 0;
   SiteText site;
   std::chrono::steady_clock::time_point start{};
   bool done = false;
+};
+
+// "all_reduce f32 x 1000 sum at trainer.cc:61"
+std::string ToString(const CallRecord& record);
+
+struct RecordedGroup {
+  std::string name;
+  std::vector<int> ranks;  // global
 };
 
 // Thread-safe. Records live in a ring of fixed size, so recording allocates nothing.
@@ -27,18 +38,19 @@ class CallRecorder {
  public:
   explicit CallRecorder(size_t capacity = 256) : ring_(capacity) {}
 
-  int AddGroup(std::string name);  // the index to record with
+  int AddGroup(std::string name, std::vector<int> ranks = {});  // the index to record with
   // Returns the ticket with which Finish marks the call as done.
   uint64_t Begin(int group, uint64_t sequence, const Collective& call);
   void Finish(uint64_t ticket);
 
+  std::vector<RecordedGroup> Groups() const;
   std::vector<CallRecord> Last(size_t n) const;  // oldest first
   std::string Describe(
       size_t n) const;  // one line a record: `#57 all_reduce f32 x 1000 on "dp" at x.cc:61, 2.1 s ago, done`
 
  private:
   mutable std::mutex mutex_;
-  std::vector<std::string> groups_;
+  std::vector<RecordedGroup> groups_;
   std::vector<CallRecord> ring_;
   uint64_t next_ = 0;
 };

@@ -7,6 +7,7 @@
 #include <gloo/transport/tcp/device.h>
 #include <sched.h>
 
+#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <string>
@@ -60,9 +61,18 @@ std::vector<char> Entry(std::string_view bytes, int index) {
   }
 }
 
+// Gloo writes to sockets as to files: where the peer has gone between two messages, the signal would end this process
+// before the error does. Programs that have a handler of their own keep it.
+void IgnoreBrokenPipes() {
+  struct sigaction action {};
+  sigaction(SIGPIPE, nullptr, &action);
+  if (action.sa_handler == SIG_DFL) std::signal(SIGPIPE, SIG_IGN);
+}
+
 }  // namespace
 
 std::shared_ptr<gloo::transport::Device> MakeGlooDevice(const Bootstrap& bootstrap) {
+  IgnoreBrokenPipes();
   gloo::transport::tcp::attr attr;
   bool several_hosts = bootstrap.local_size() != bootstrap.world_size();
   if (const char* interface = std::getenv("WEFT_INTERFACE")) {

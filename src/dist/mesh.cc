@@ -65,6 +65,12 @@ void DeviceMesh::set_timeout(std::chrono::milliseconds timeout) {
       if (group) group->set_timeout(timeout);
 }
 
+void DeviceMesh::set_failure_handler(const ProcessGroup::FailureHandler& handler) {
+  for (auto& row : groups_)
+    for (auto& group : row)
+      if (group) group->set_failure_handler(handler);
+}
+
 std::vector<DeviceMesh::AxisCount> DeviceMesh::Counts() const {
   std::vector<AxisCount> counts;
   for (int axis = 0; axis <= shape_.num_axes(); axis++) {

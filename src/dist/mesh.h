@@ -40,6 +40,7 @@ class DeviceMesh {
   ProcessGroup& World(DeviceKind kind = DeviceKind::kCpu) { return At(shape_.num_axes(), kind); }
 
   void set_timeout(std::chrono::milliseconds timeout);  // of all groups
+  void set_failure_handler(const ProcessGroup::FailureHandler& handler);
 
   // What this rank has called since the last reset, summed over device kinds; only ops that were called, by axis then
   // op.
@@ -52,7 +53,7 @@ class DeviceMesh {
   std::vector<AxisCount> Counts() const;
   void ResetCounts();
 
-  const CallRecorder& recorder() const { return *recorder_; }  // of all groups of this rank
+  const std::shared_ptr<CallRecorder>& recorder() const { return recorder_; }  // of all groups of this rank
 
  private:
   ProcessGroup& At(int axis, DeviceKind kind);

@@ -7,6 +7,7 @@
 #include <netinet/in.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <memory>
 
 #include "core/base/error.h"
@@ -79,6 +80,14 @@ std::string ReachableAddress(const std::vector<NetworkInterface>& interfaces) {
       fmt::format("gloo: the ranks are on several hosts, but no interface of this host is up, has an address and is "
                   "not the loopback; the interfaces: {}; bring one up and set WEFT_INTERFACE to it",
                   Describe(interfaces)));
+}
+
+std::string ListenAddress(bool several_hosts) {
+  const char* name = std::getenv("WEFT_INTERFACE");
+  if (!name) return several_hosts ? ReachableAddress(NetworkInterfaces()) : "127.0.0.1";
+  std::vector<NetworkInterface> interfaces = NetworkInterfaces();
+  CheckInterface(name, interfaces, several_hosts);
+  return std::find_if(interfaces.begin(), interfaces.end(), [&](const auto& i) { return i.name == name; })->address;
 }
 
 }  // namespace weft

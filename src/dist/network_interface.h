@@ -22,4 +22,8 @@ void CheckInterface(std::string_view name, const std::vector<NetworkInterface>& 
 // The first address of an interface that is up and not loopback; IPv4 before IPv6. Throws Error when there is none.
 std::string ReachableAddress(const std::vector<NetworkInterface>& interfaces);
 
+// The numeric address that a rank may listen on for the others: of the interface WEFT_INTERFACE where that is set, else
+// the loopback when all ranks share a host, else the reachable one. Throws Error when there is none.
+std::string ListenAddress(bool several_hosts);
+
 }  // namespace weft

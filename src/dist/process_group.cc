@@ -36,7 +36,7 @@ void ProcessGroup::StopLanes() {
 
 void ProcessGroup::set_recorder(std::shared_ptr<CallRecorder> recorder) {
   recorder_ = std::move(recorder);
-  record_group_ = recorder_->AddGroup(name_);
+  record_group_ = recorder_->AddGroup(name_, ranks_);
 }
 
 CallCount ProcessGroup::count(CollectiveOp op) const {
@@ -111,7 +111,9 @@ void ProcessGroup::RunNow(const Collective& call, uint64_t sequence) {
   } catch (const AbortedError& e) {
     throw AbortedError(fmt::format("{}: {}", where(), e.what()));
   } catch (const std::exception& e) {
-    throw Error(fmt::format("{}: {}{}", where(), e.what(), last()));
+    std::string error = fmt::format("{}: {}{}", where(), e.what(), last());
+    if (on_failure_) on_failure_(error);
+    throw Error(error);
   }
   recorder_->Finish(ticket);
 }

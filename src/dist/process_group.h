@@ -14,6 +14,7 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <numeric>
 #include <string>
@@ -170,6 +171,10 @@ class ProcessGroup {
   // A mesh gives all its groups one recorder, before their first call.
   void set_recorder(std::shared_ptr<CallRecorder> recorder);
   const CallRecorder& recorder() const { return *recorder_; }
+  // Called before a call throws because of a rank that is late, gone or makes another call, in the thread that made it,
+  // with what it would throw. Set before the first call.
+  using FailureHandler = std::function<void(const std::string& error)>;
+  void set_failure_handler(FailureHandler handler) { on_failure_ = std::move(handler); }
 
   // What the rows of collectives need from the group's device: strided copies (rows of `bytes`) and zeros, in order
   // with the group's calls, and memory. These do it on the CPU.
@@ -205,6 +210,7 @@ class ProcessGroup {
   std::chrono::milliseconds timeout_{300'000};
   std::shared_ptr<CallRecorder> recorder_;
   int record_group_ = 0;
+  FailureHandler on_failure_;
   uint64_t sequence_ = 0;
   std::vector<uint64_t> sent_, received_;  // per peer
   struct Counter {

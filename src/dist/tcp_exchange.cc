@@ -1,18 +1,11 @@
 #include "dist/tcp_exchange.h"
 
-#include <arpa/inet.h>
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <netdb.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
-#include <memory>
 #include <thread>
 
 #include "core/base/error.h"
@@ -32,94 +25,6 @@ struct Hello {
   uint32_t rank, size;
 };
 
-struct Address {
-  sockaddr_storage storage{};
-  socklen_t length = 0;
-  int family() const { return storage.ss_family; }
-};
-
-// True when ready, false at the deadline.
-bool WaitReady(int fd, short events, Clock::time_point deadline) {
-  for (;;) {
-    auto left = std::chrono::duration_cast<milliseconds>(deadline - Clock::now()).count();
-    if (left < 0) return false;
-    pollfd p{fd, events, 0};
-    int n = poll(&p, 1, int(std::min<int64_t>(left + 1, 1000)));
-    if (n > 0) return true;
-    if (n < 0 && errno != EINTR) return false;
-  }
-}
-
-// These two throw Error with `who` when the peer is gone or the deadline passes.
-void WriteAll(int fd, const void* data, size_t bytes, Clock::time_point deadline, const std::string& who) {
-  const char* p = static_cast<const char*>(data);
-  while (bytes) {
-    WEFT_CHECK(WaitReady(fd, POLLOUT, deadline), fmt::format("bootstrap: timed out sending to {}", who));
-    ssize_t n = send(fd, p, bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (n < 0 && (errno == EAGAIN || errno == EINTR)) continue;
-    WEFT_CHECK(n > 0, fmt::format("bootstrap: {} is gone: {}", who, std::strerror(errno)));
-    p += n;
-    bytes -= size_t(n);
-  }
-}
-
-void ReadAll(int fd, void* data, size_t bytes, Clock::time_point deadline, const std::string& who) {
-  char* p = static_cast<char*>(data);
-  while (bytes) {
-    WEFT_CHECK(WaitReady(fd, POLLIN, deadline), fmt::format("bootstrap: timed out waiting for {}", who));
-    ssize_t n = recv(fd, p, bytes, MSG_DONTWAIT);
-    if (n < 0 && (errno == EAGAIN || errno == EINTR)) continue;
-    WEFT_CHECK(n > 0, fmt::format("bootstrap: {} is gone: {}", who,
-                                  n == 0 ? "it closed the connection" : std::strerror(errno)));
-    p += n;
-    bytes -= size_t(n);
-  }
-}
-
-std::vector<Address> Resolve(const std::string& host, int port) {
-  addrinfo hints{}, *list = nullptr;
-  hints.ai_socktype = SOCK_STREAM;
-  int rc = getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &list);
-  WEFT_CHECK(rc == 0, fmt::format("bootstrap: cannot resolve \"{}\", the host of rank 0 (MASTER_ADDR): {}", host,
-                                  gai_strerror(rc)));
-  std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owner(list, freeaddrinfo);
-  std::vector<Address> addresses;
-  for (addrinfo* a = list; a; a = a->ai_next) {
-    Address address;
-    std::memcpy(&address.storage, a->ai_addr, a->ai_addrlen);
-    address.length = a->ai_addrlen;
-    addresses.push_back(address);
-  }
-  return addresses;
-}
-
-bool IsAnyAddress(const Address& a) {
-  if (a.family() == AF_INET) return reinterpret_cast<const sockaddr_in&>(a.storage).sin_addr.s_addr == INADDR_ANY;
-  return a.family() == AF_INET6 && IN6_IS_ADDR_UNSPECIFIED(&reinterpret_cast<const sockaddr_in6&>(a.storage).sin6_addr);
-}
-
-Socket OpenListener(const std::string& host, int port) {
-  int error = 0;
-  for (const Address& address : Resolve(host, port)) {
-    WEFT_CHECK(!IsAnyAddress(address),
-               fmt::format("bootstrap: MASTER_ADDR is \"{}\"; it must name one interface, not all of them", host));
-    Socket s(socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC, 0));
-    int one = 1;
-    setsockopt(s.fd(), SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
-    if (s && bind(s.fd(), reinterpret_cast<const sockaddr*>(&address.storage), address.length) == 0 &&
-        listen(s.fd(), 1024) == 0)
-      return s;
-    error = errno;
-  }
-  Fail(fmt::format("bootstrap: rank 0 cannot listen on MASTER_ADDR:MASTER_PORT = {}:{}: {}", host, port,
-                   std::strerror(error)));
-}
-
-void NoDelay(const Socket& s) {
-  int one = 1;
-  setsockopt(s.fd(), IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-}
-
 // A connection whose hello is not complete yet.
 struct Guest {
   Socket socket;
@@ -138,14 +43,6 @@ bool ReadHello(Guest& guest) {
 }
 
 }  // namespace
-
-Socket& Socket::operator=(Socket&& other) noexcept {
-  std::swap(fd_, other.fd_);
-  return *this;
-}
-Socket::~Socket() {
-  if (fd_ >= 0) close(fd_);
-}
 
 TcpExchange::TcpExchange(int rank, int size, const std::string& host, int port, milliseconds timeout)
     : rank_(rank), size_(size), timeout_(timeout) {

@@ -10,22 +10,9 @@
 #include <string_view>
 #include <vector>
 
+#include "dist/tcp_socket.h"
+
 namespace weft {
-
-// An owned file descriptor.
-class Socket {
- public:
-  Socket() = default;
-  explicit Socket(int fd) : fd_(fd) {}
-  Socket(Socket&& other) noexcept : fd_(other.fd_) { other.fd_ = -1; }
-  Socket& operator=(Socket&& other) noexcept;
-  ~Socket();
-  int fd() const { return fd_; }
-  explicit operator bool() const { return fd_ >= 0; }
-
- private:
-  int fd_ = -1;
-};
 
 class TcpExchange {
  public:

@@ -7,6 +7,7 @@
 #include <map>
 #include <mutex>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -42,8 +43,8 @@ class CheckpointTest : public testing::Test {
     if (absl::Status s = ResolveVocab(*config, 256); !s.ok()) return s;
     return config;
   }
-  // The answer of all ranks, which is one.
-  absl::Status Train(const Words& overrides) const {
+  // The answer of all ranks, which is one. They stop after `pieces` steps and batches of evaluations where it is given.
+  absl::Status Train(const Words& overrides, std::optional<int64_t> pieces = {}) const {
     absl::StatusOr<Config> config = Load(overrides);
     if (!config.ok()) return config.status();
     absl::StatusOr<Dataset> data = Dataset::Load(*config);
@@ -53,7 +54,9 @@ class CheckpointTest : public testing::Test {
       RegisterCpuKernels(context.kernels(DeviceKind::kCpu));
       RegisterCollectives(context.kernels(DeviceKind::kCpu), DeviceKind::kCpu);
       DeviceMesh mesh(context, groups, MeshOf(*config));
-      statuses[size_t(context.rank())] = Trainer(*config, *data, context, mesh).Run();
+      StopGate gate;
+      if (pieces) gate.Release(*pieces, "SIGTERM");
+      statuses[size_t(context.rank())] = Trainer(*config, *data, context, mesh, DeviceKind::kCpu, &gate).Run();
     });
     for (const absl::Status& status : statuses) EXPECT_EQ(status, statuses[0]);
     return statuses[0];

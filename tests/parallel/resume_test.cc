@@ -48,6 +48,24 @@ TEST_F(Resume, IsBitIdenticalUnderEveryExecutorAndSchedule) {
   ExpectTheSame(Mesh(1, 2) + shown, "windows");
 }
 
+// The gate may close between steps and inside an evaluation: what was done is saved, and the rest follows.
+TEST_F(Resume, GoesOnFromWhereTheGateStoppedIt) {
+  Words words = Mesh(2, 1) + Words{"data.val=0.5", "train.eval_every=3", "log.every=1"};
+  auto whole = Losses(words);
+  ASSERT_EQ(whole.size(), 6u);
+  for (int pieces : {2, 4}) {  // the fourth is of the evaluation after step 3
+    std::filesystem::remove(log_);
+    ASSERT_TRUE(Train(words + SaveTo("c"), pieces).ok());
+    int step = pieces == 2 ? 2 : 3;
+    EXPECT_EQ(StepsIn(folder_.Path("c")), std::vector<int64_t>{step});
+    EXPECT_EQ(ReadFile(log_).find("\"event\":\"eval\""), std::string::npos);
+    auto rest = Losses(words + SaveTo("c") + Words{"checkpoint.resume=auto"});
+    EXPECT_EQ(rest.size(), size_t(6 - step));
+    for (const auto& [at, loss] : rest) EXPECT_EQ(loss, whole[at]) << pieces << " " << at;
+    std::filesystem::remove_all(folder_.Path("c"));
+  }
+}
+
 // Every mesh reads what every other one wrote; f32, losses within 2e-6.
 TEST_F(Resume, AnyMeshLoadsAnyCheckpoint) {
   const std::pair<int, int> meshes[] = {{1, 1}, {2, 2}, {4, 1}, {1, 4}, {3, 1}, {1, 3}, {2, 3}};

@@ -42,11 +42,13 @@ absl::Status SaveConfig(const Config& config) {
 
 }  // namespace
 
-Trainer::Trainer(const Config& config, const Dataset& data, const Context& context, DeviceMesh& mesh, DeviceKind device)
+Trainer::Trainer(const Config& config, const Dataset& data, const Context& context, DeviceMesh& mesh, DeviceKind device,
+                 StopGate* stop)
     : config_(config),
       data_(data),
       context_(context),
       mesh_(mesh),
+      stop_(stop),
       options_(OptionsFor(config, context, device)),
       model_(ModelOf(config)),
       runtime_{&context, &mesh, mesh.shape(), mesh.coords(), device},
@@ -110,12 +112,13 @@ absl::Status Trainer::SetParameters() {
   return absl::OkStatus();
 }
 
-Trainer::EvalResult Trainer::Evaluate() {
+std::optional<Trainer::EvalResult> Trainer::Evaluate() {
   int64_t windows = data_.eval_windows();
   if (config_.train.eval_batches != TrainConfig::kAllBatches)
     windows = std::min(windows, config_.train.eval_batches * config_.train.global_batch);
   EvalResult result{.bytes = data_.EvalBytes(windows)};
   for (int64_t w = 0; w < windows; w += options_.rows) {
+    if (stopped_ = !Goes(); stopped_) return std::nullopt;
     slots_->FillEval(w, windows);
     auto [sum, count] = runner_->Eval();
     result.sum += sum;
@@ -182,11 +185,12 @@ absl::Status Trainer::LogStep(StepRecord record) {
 
 absl::Status Trainer::LogEval(int64_t step) {
   Clock::time_point start = Clock::now();
-  EvalResult eval = Evaluate();
+  std::optional<EvalResult> eval = Evaluate();
+  if (!eval) return absl::OkStatus();
   EvalRecord record{.step = step,
-                    .val_loss = eval.sum / eval.count,
-                    .tokens = int64_t(eval.count),
-                    .bytes = eval.bytes,
+                    .val_loss = eval->sum / eval->count,
+                    .tokens = int64_t(eval->count),
+                    .bytes = eval->bytes,
                     .ms = MsSince(start)};
   if (absl::Status s = CheckFinite(record); !s.ok()) return s;
   last_val_loss_ = record.val_loss;
@@ -227,26 +231,41 @@ absl::Status Trainer::Run() {
   if (absl::Status s = Allocate(); !s.ok()) return s;
   Clock::time_point begin = Clock::now();
   if (absl::Status s = LogStart(); !s.ok()) return s;
-  // A device that works apart from the host is given the next step before the latest one is waited for.
-  int64_t ahead = runtime_.device == DeviceKind::kCpu ? 0 : StepRunner::kInFlight - 1, finished = start_.step;
-  last_ = Clock::now();
-  for (int64_t step = start_.step + 1; step <= config_.train.steps; step++) {
-    IssueStep(step);
-    bool stop = EvalDue(step) || SaveDue(step) || step == config_.train.steps;
-    int64_t until = stop ? step : step - ahead;
-    while (finished < until)
-      if (absl::Status s = FinishStep(++finished); !s.ok()) return s;
-    if (SaveDue(step))
-      if (absl::Status s = Save(step); !s.ok()) return s;
-    if (EvalDue(step))
-      if (absl::Status s = LogEval(step); !s.ok()) return s;
-    if (stop) last_ = Clock::now();
-  }
+  int64_t step = start_.step;
+  if (absl::Status s = Train(&step); !s.ok()) return s;
+  if (stopped_) return Stop(step);
   if (saver_)
     if (absl::Status s = saver_->Wait(); !s.ok()) return s;
+  return LogEnd(step, MsSince(begin) / 1e3);
+}
+
+// *step is the last that was begun, and all of them are finished.
+absl::Status Trainer::Train(int64_t* step) {
+  // A device that works apart from the host is given the next step before the latest one is waited for.
+  int64_t ahead = runtime_.device == DeviceKind::kCpu ? 0 : StepRunner::kInFlight - 1, finished = start_.step;
+  auto finish = [&](int64_t until) {
+    while (finished < until)
+      if (absl::Status s = FinishStep(++finished); !s.ok()) return s;
+    return absl::OkStatus();
+  };
+  last_ = Clock::now();
+  while (*step < config_.train.steps && !stopped_) {
+    if (stopped_ = !Goes(); stopped_) break;
+    IssueStep(++*step);
+    bool pause = EvalDue(*step) || SaveDue(*step) || *step == config_.train.steps;
+    if (absl::Status s = finish(pause ? *step : *step - ahead); !s.ok()) return s;
+    if (SaveDue(*step))
+      if (absl::Status s = Save(*step); !s.ok()) return s;
+    if (EvalDue(*step))
+      if (absl::Status s = LogEval(*step); !s.ok()) return s;
+    if (pause) last_ = Clock::now();
+  }
+  return finish(*step);
+}
+
+absl::Status Trainer::LogEnd(int64_t step, double seconds) {
   if (!Reports()) return absl::OkStatus();
-  EndRecord end{
-      .step = config_.train.steps, .seconds = MsSince(begin) / 1e3, .loss = last_loss_, .val_loss = last_val_loss_};
+  EndRecord end{.step = step, .seconds = seconds, .loss = last_loss_, .val_loss = last_val_loss_};
   fmt::print("{}\n", EndLine(end));
   return log_.Write(JsonLine(end));
 }

@@ -4,6 +4,7 @@
 
 #include "absl/status/status.h"
 #include "dist/mesh.h"
+#include "dist/stop_gate.h"
 #include "parallel/checkpoint/resume.h"
 #include "parallel/checkpoint/saver.h"
 #include "parallel/train/data.h"
@@ -18,12 +19,13 @@ class Trainer {
  public:
   // config is resolved for this mesh and this data, and both are the same on all ranks (CheckSameRun); all outlive the
   // trainer. All ranks make it together: it checks that they will issue the same collectives in the same order. Throws
-  // Error.
+  // Error. Steps and batches of an evaluation ask the gate, where there is one.
   Trainer(const Config& config, const Dataset& data, const Context& context, DeviceMesh& mesh,
-          DeviceKind device = DeviceKind::kCpu);
+          DeviceKind device = DeviceKind::kCpu, StopGate* stop = nullptr);
   ~Trainer();
 
-  // Trains all steps, or those that a checkpoint has before it; evaluates, logs, saves. On all ranks alike:
+  // Trains all steps, or those that a checkpoint has before it; evaluates, logs, saves. Where the gate stops it, it
+  // saves, says how to go on, and is well. On all ranks alike:
   // kInvalidArgument, the checkpoint to go on from, or the folder of new ones, will not do, and nothing was started;
   // kResourceExhausted, there is too little memory, and nothing was allocated; kAborted, a loss or norm is not finite,
   // and what follows would be worthless, or a checkpoint cannot be saved.
@@ -42,9 +44,13 @@ class Trainer {
   absl::Status CheckFolder();
   bool SaveDue(int64_t step) const;
   absl::Status Save(int64_t step);
+  bool Goes() { return !stop_ || stop_->Enter(); }
+  absl::Status Train(int64_t* step);
+  absl::Status Stop(int64_t step);
+  absl::Status LogEnd(int64_t step, double seconds);
   // Throws Error unless all ranks have the same number.
   void CheckSame(uint64_t mine, const char* otherwise);
-  EvalResult Evaluate();
+  std::optional<EvalResult> Evaluate();  // none: the gate stopped it
   void IssueStep(int64_t step);
   absl::Status FinishStep(int64_t step);
   bool EvalDue(int64_t step) const;
@@ -57,6 +63,8 @@ class Trainer {
   const Dataset& data_;
   const Context& context_;
   DeviceMesh& mesh_;
+  StopGate* stop_;
+  bool stopped_ = false;
   StepOptions options_;
   Transformer model_;
   Runtime runtime_;

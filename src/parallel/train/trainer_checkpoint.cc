@@ -44,4 +44,17 @@ absl::Status Trainer::Save(int64_t step) {
   return saver_->Start({step, config_.train.seed, data_.PositionAfter(step, start_).sequences});
 }
 
+// The log of steps ends where the run did, without the event of a run that is done.
+absl::Status Trainer::Stop(int64_t step) {
+  if (saver_ && !SaveDue(step) && step > start_.step)
+    if (absl::Status s = Save(step); !s.ok()) return s;
+  if (saver_)
+    if (absl::Status s = saver_->Wait(); !s.ok()) return s;
+  if (!Reports()) return absl::OkStatus();
+  fmt::print("stopped after step {} by {}; {}\n", step, stop_->cause(),
+             saver_ ? "go on with checkpoint.resume=auto" : "nothing is saved, for there is no checkpoint.dir");
+  std::fflush(stdout);
+  return absl::OkStatus();
+}
+
 }  // namespace weft

@@ -1,0 +1,157 @@
+#include "dist/failure_watch.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <thread>
+
+#include "dist/verdict.h"
+
+namespace weft {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using State = RankReport::State;
+using std::chrono::milliseconds;
+
+constexpr char kReport = 'R', kSaid = 'N';
+constexpr size_t kCalls = 256;          // of each rank, that are compared
+constexpr milliseconds kPatience{500};  // for an answer
+constexpr milliseconds kDying{400};     // a process that dies closes its connections before it is gone
+constexpr milliseconds kTellPatience{200};
+
+// Of a process of this host that may be in another namespace, where it is not seen. kAnswered: it lives.
+State StateOf(int pid) {
+  std::ifstream file(fmt::format("/proc/{}/stat", pid));
+  std::string text((std::istreambuf_iterator<char>(file)), {});
+  size_t name = text.rfind(") ");
+  if (name == std::string::npos || name + 2 >= text.size()) return State::kDied;
+  char state = text[name + 2];
+  if (state == 'T' || state == 't') return State::kStopped;
+  return state == 'Z' || state == 'X' ? State::kDied : State::kAnswered;
+}
+
+// Why a process of this host closed its side of the channel.
+State StateOfClosed(int pid) {
+  for (Clock::time_point until = Clock::now() + kDying; Clock::now() < until;) {
+    if (State state = StateOf(pid); state != State::kAnswered) return state;
+    std::this_thread::sleep_for(milliseconds(10));
+  }
+  return State::kLeft;
+}
+
+}  // namespace
+
+FailureWatch::FailureWatch(SideChannel& channel, Bootstrap& bootstrap) : channel_(channel), bootstrap_(bootstrap) {
+  channel.On(kReport, [this](std::string_view) { return Encode(Mine()); });
+  channel.On(kSaid, [this](std::string_view) {
+    std::lock_guard lock(mutex_);
+    said_ = true;
+    return std::string();
+  });
+}
+
+FailureWatch::~FailureWatch() { channel_.Close(); }
+
+void FailureWatch::Watch(DeviceMesh& mesh) {
+  {
+    std::lock_guard lock(mutex_);
+    recorder_ = mesh.recorder();
+  }
+  mesh.set_failure_handler([this](const std::string& error) { CallFailed(error); });
+}
+
+RankReport FailureWatch::Mine() const {
+  std::lock_guard lock(mutex_);
+  RankReport mine{.state = State::kAnswered, .failed = failed_, .error = error_};
+  if (!recorder_) return mine;
+  mine.groups = recorder_->Groups();
+  mine.calls = recorder_->Last(kCalls);
+  return mine;
+}
+
+RankReport FailureWatch::AskOne(int rank) const {
+  RankReport report;
+  bool near = channel_.SameHost(rank);
+  int pid = channel_.peer(rank).pid;
+  if (near && StateOf(pid) == State::kStopped) {
+    report.state = State::kStopped;  // it would not answer
+  } else {
+    SideChannel::Reply reply = channel_.Ask(rank, kReport, "", kPatience);
+    if (reply.reach == SideChannel::Reach::kAnswered && Decode(reply.text, &report))
+      report.state = State::kAnswered;
+    else if (reply.reach == SideChannel::Reach::kClosed)
+      report.state = near ? StateOfClosed(pid) : State::kDied;
+  }
+  report.host = channel_.peer(rank).host;
+  report.pid = pid;
+  return report;
+}
+
+// A rank that was suspended finds the others gone when it goes on, and has been told why: that comes first.
+std::vector<RankReport> FailureWatch::Ask() const {
+  channel_.Drain(kPatience);
+  std::vector<RankReport> reports(static_cast<size_t>(channel_.size()));
+  ForAllRanks(channel_.size(), [&](int r) { reports[size_t(r)] = AskOne(r); });
+  return reports;
+}
+
+bool FailureWatch::IsSaid() const {
+  std::lock_guard lock(mutex_);
+  return said_;
+}
+
+// The first thread that fails speaks; others wait for the end of the process.
+void FailureWatch::Begin(const std::string& error) {
+  std::unique_lock lock(mutex_);
+  if (failed_) {
+    lock.unlock();
+    for (;;) std::this_thread::sleep_for(std::chrono::seconds(1));
+  }
+  failed_ = Clock::now();
+  error_ = error.substr(0, error.find('\n'));
+}
+
+void FailureWatch::End(const std::string& line) {
+  if (!IsSaid()) {
+    std::fflush(stdout);
+    fmt::print(stderr, "weft: {}\n", line);
+    std::fflush(stderr);
+    ForAllRanks(channel_.size(), [&](int r) {
+      if (r != channel_.rank()) channel_.Ask(r, kSaid, "", kTellPatience);
+    });
+  }
+  bootstrap_.Abort(1);
+  std::_Exit(1);  // for the compiler, to which a virtual function may return
+}
+
+void FailureWatch::CallFailed(const std::string& error) {
+  Begin(error);
+  std::vector<RankReport> reports = Ask();
+  if (IsSaid()) End("");
+  Verdict verdict = Judge(reports);
+  End(verdict.rank >= 0 ? verdict.text : fmt::format("rank {}: {}", channel_.rank(), error));
+}
+
+void FailureWatch::Fail(const std::string& error) {
+  Begin(error);
+  RankReport mine = Mine();
+  std::string last;
+  if (!mine.calls.empty()) {
+    const CallRecord& call = mine.calls.back();
+    last = fmt::format("; its last call: {} #{} on {}", Name(call.op), call.sequence,
+                       mine.groups[size_t(call.group)].name);
+  }
+  End(fmt::format("rank {} (host {}, pid {}) failed first: {}{}", channel_.rank(), bootstrap_.host(), getpid(), error,
+                  last));
+}
+
+void FailureWatch::CheckLost(int rank) {
+  if (AskOne(rank).state == State::kDied) CallFailed(fmt::format("rank {} is gone", rank));
+}
+
+}  // namespace weft

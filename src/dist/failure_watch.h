@@ -1,0 +1,50 @@
+// FailureWatch: ends a job that has failed, with a line that says which rank failed first and in which collective.
+//
+// A rank whose call fails (a peer is late, gone, or makes another call) asks all others what they did, judges, prints
+// one line, tells the others that it is said, and aborts. A rank that has been told says no more. It does so in the
+// thread whose call failed: unwinding would wait for others that wait in vain. SIGTERM, which mpirun sends a second
+// before it kills, must not end the process meanwhile: a program catches it (SignalCatcher).
+#pragma once
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "dist/mesh.h"
+#include "dist/rank_report.h"
+#include "dist/side_channel.h"
+
+namespace weft {
+
+class FailureWatch {
+ public:
+  // Before channel.Open, whose answers it adds to, on all ranks alike. Channel and bootstrap outlive it.
+  FailureWatch(SideChannel& channel, Bootstrap& bootstrap);
+  ~FailureWatch();  // closes the channel
+
+  // From now on a failed call of this mesh ends the job. Before its first call.
+  void Watch(DeviceMesh& mesh);
+  // This rank failed by itself: says so, unless another rank is known to have failed before, and ends the job.
+  [[noreturn]] void Fail(const std::string& error);
+  // A rank that did not answer: ends the job if its process is gone.
+  void CheckLost(int rank);
+
+ private:
+  [[noreturn]] void CallFailed(const std::string& error);
+  RankReport Mine() const;
+  std::vector<RankReport> Ask() const;
+  RankReport AskOne(int rank) const;
+  bool IsSaid() const;
+  void Begin(const std::string& error);
+  [[noreturn]] void End(const std::string& line);
+
+  SideChannel& channel_;
+  Bootstrap& bootstrap_;
+  mutable std::mutex mutex_;
+  std::shared_ptr<CallRecorder> recorder_;
+  std::optional<RankReport::Time> failed_;
+  std::string error_;
+  bool said_ = false;  // by another rank
+};
+
+}  // namespace weft

@@ -1,0 +1,38 @@
+// RankReport: what a rank says of itself, and what is known of one that says nothing, when a job has failed.
+#pragma once
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "dist/call_record.h"
+
+namespace weft {
+
+struct RankReport {
+  enum class State : uint8_t {
+    kAnswered,
+    kDied,     // its process is gone
+    kStopped,  // its process is suspended
+    kSilent,   // no answer: suspended, or its host or the way there is gone
+    kLeft      // its process lives, but has left the job
+  };
+  using Time = std::chrono::steady_clock::time_point;
+  State state = State::kSilent;
+  std::string host;
+  int pid = 0;
+  // Of those that answered; times are in this process's clock.
+  std::optional<Time> failed;  // when a collective of its own failed, and how
+  std::string error;
+  std::vector<RecordedGroup> groups;
+  std::vector<CallRecord> calls;  // oldest first
+};
+
+// The part after the answer, for a process of the same build.
+std::string Encode(const RankReport& report);
+// False when the bytes are cut off.
+bool Decode(std::string_view bytes, RankReport* report);
+
+}  // namespace weft

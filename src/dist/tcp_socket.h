@@ -1,0 +1,48 @@
+// Sockets: what a few bytes need to get from one rank to another over TCP, with deadlines.
+#pragma once
+#include <sys/socket.h>
+
+#include <chrono>
+#include <cstddef>
+#include <string>
+#include <vector>
+
+namespace weft {
+
+// An owned file descriptor.
+class Socket {
+ public:
+  Socket() = default;
+  explicit Socket(int fd) : fd_(fd) {}
+  Socket(Socket&& other) noexcept : fd_(other.fd_) { other.fd_ = -1; }
+  Socket& operator=(Socket&& other) noexcept;
+  ~Socket();
+  int fd() const { return fd_; }
+  explicit operator bool() const { return fd_ >= 0; }
+
+ private:
+  int fd_ = -1;
+};
+
+struct Address {
+  sockaddr_storage storage{};
+  socklen_t length = 0;
+  int family() const { return storage.ss_family; }
+};
+// The addresses of rank 0's host, or of a numeric address. Throws Error when there are none.
+std::vector<Address> Resolve(const std::string& host, int port);
+// Listens on one address, never on all interfaces; port 0 takes a free one. Throws Error when it cannot.
+Socket OpenListener(const std::string& host, int port);
+// Where a socket listens.
+int PortOf(const Socket& listener);
+// Small messages leave at once.
+void NoDelay(const Socket& s);
+
+// True when ready, false at the deadline.
+bool WaitReady(int fd, short events, std::chrono::steady_clock::time_point deadline);
+// These two throw Error with `who` when the peer is gone or the deadline passes.
+void WriteAll(int fd, const void* data, size_t bytes, std::chrono::steady_clock::time_point deadline,
+              const std::string& who);
+void ReadAll(int fd, void* data, size_t bytes, std::chrono::steady_clock::time_point deadline, const std::string& who);
+
+}  // namespace weft

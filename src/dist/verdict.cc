@@ -1,0 +1,226 @@
+#include "dist/verdict.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <tuple>
+
+namespace weft {
+namespace {
+
+using State = RankReport::State;
+
+// A call and who made it.
+struct Made {
+  int rank = -1;
+  const CallRecord* call = nullptr;
+};
+using Calls = std::vector<Made>;
+
+bool TakesCounts(CollectiveOp op) { return op == CollectiveOp::kAllGatherV || op == CollectiveOp::kAllToAllV; }
+
+// As far as calls of one number must agree: the counts of a rank are its own where each rank has others.
+bool Alike(const CallRecord& a, const CallRecord& b) {
+  if (a.op != b.op) return false;
+  if (a.op == CollectiveOp::kBarrier) return true;
+  const CollectiveTraits& traits = Traits(a.op);
+  return a.dtype == b.dtype && (TakesCounts(a.op) || a.count == b.count) && (!traits.reduces || a.reduce == b.reduce) &&
+         (!traits.has_peer || a.peer == b.peer);
+}
+
+struct Judgement {
+  const std::vector<RankReport>& reports;
+
+  const RankReport& At(int rank) const { return reports[size_t(rank)]; }
+  const RecordedGroup& GroupOf(const Made& made) const { return At(made.rank).groups[size_t(made.call->group)]; }
+  // "all_reduce #57 on dp"
+  std::string Name(const Made& made) const {
+    return fmt::format("{} #{} on {}", weft::Name(made.call->op), made.call->sequence, GroupOf(made).name);
+  }
+
+  // All collectives that were made, without sends and receives, which count on their own.
+  template <class Fn>
+  void ForEachCall(Fn fn) const {
+    for (size_t r = 0; r < reports.size(); r++)
+      for (const CallRecord& call : reports[r].calls)
+        if (!IsPointToPoint(call.op)) fn(Made{int(r), &call});
+  }
+
+  // Those not done, the oldest first.
+  Calls Waiting() const {
+    Calls waiting;
+    ForEachCall([&](const Made& made) {
+      if (!made.call->done) waiting.push_back(made);
+    });
+    std::stable_sort(waiting.begin(), waiting.end(),
+                     [](const Made& a, const Made& b) { return a.call->start < b.call->start; });
+    return waiting;
+  }
+
+  const CallRecord* LastDone(int rank) const {
+    auto& calls = At(rank).calls;
+    auto done = std::find_if(calls.rbegin(), calls.rend(), [](const CallRecord& call) { return call.done; });
+    return done == calls.rend() ? nullptr : &*done;
+  }
+  // "; the last call it finished: all_reduce #56 on dp", as far as that is known.
+  std::string After(int rank) const {
+    const CallRecord* last = LastDone(rank);
+    return last ? fmt::format("; the last call it finished: {}", Name({rank, last})) : "";
+  }
+
+  std::string Gone(int rank, const char* how) const;
+  Verdict OtherCall() const;
+  Verdict Missing() const;
+  Verdict OtherOrder() const;
+  Verdict FirstError() const;
+  std::vector<int> Absent(const Made& wait) const;
+};
+
+// The ranks that waited for it name the collective; where none did, they were between two.
+std::string Judgement::Gone(int rank, const char* how) const {
+  Calls waiting = Waiting(), for_it;
+  for (const Made& made : waiting) {
+    const std::vector<int>& ranks = GroupOf(made).ranks;
+    if (std::count(ranks.begin(), ranks.end(), rank)) for_it.push_back(made);
+  }
+  std::string who = fmt::format("{} {} first: ", Who(reports, rank), how);
+  if (!for_it.empty()) {
+    std::set<int> ranks;
+    for (const Made& made : for_it)
+      if (Name(made) == Name(for_it[0])) ranks.insert(made.rank);
+    return who + fmt::format("{}, {}, in which rank{} {} waited for it", Name(for_it[0]), ToString(*for_it[0].call),
+                             ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "));
+  }
+  Made last;
+  ForEachCall([&](const Made& made) {
+    if (!last.call || made.call->start > last.call->start) last = made;
+  });
+  if (!last.call) return who + "before any collective";
+  return who + fmt::format("{} {}", last.call->done ? "after" : "during", Name(last));
+}
+
+// Calls of one group and number, on the ranks of the group; `kin`: of its sisters too, which a mesh has along one axis
+// and whose ranks run the same program. Most ranks are right; where that does not tell, most of the kin; else the
+// lowest.
+const Made& Right(const Calls& members, const Calls& kin) {
+  auto votes = [](const Made& made, const Calls& calls) {
+    return std::count_if(calls.begin(), calls.end(), [&](const Made& m) { return Alike(*m.call, *made.call); });
+  };
+  return *std::max_element(members.begin(), members.end(), [&](const Made& a, const Made& b) {
+    return std::pair(votes(a, members), votes(a, kin)) < std::pair(votes(b, members), votes(b, kin));
+  });
+}
+
+Verdict Judgement::OtherCall() const {
+  std::map<std::tuple<int, uint64_t, std::vector<int>>, Calls> meetings;
+  std::map<std::pair<int, uint64_t>, Calls> kin;
+  ForEachCall([&](const Made& made) {
+    meetings[{made.call->group, made.call->sequence, GroupOf(made).ranks}].push_back(made);
+    kin[{made.call->group, made.call->sequence}].push_back(made);
+  });
+  Made odd, right;  // of the meeting that went wrong first
+  for (const auto& [key, members] : meetings) {
+    if (std::all_of(members.begin(), members.end(), [](const Made& m) { return m.call->done; })) continue;
+    const Made& most = Right(members, kin[{std::get<0>(key), std::get<1>(key)}]);
+    auto other =
+        std::find_if(members.begin(), members.end(), [&](const Made& m) { return !Alike(*m.call, *most.call); });
+    if (other == members.end() || (odd.call && odd.call->start <= other->call->start)) continue;
+    odd = *other;
+    right = most;
+  }
+  if (!odd.call) return {};
+  return {odd.rank, fmt::format("{} failed first: {}: it called {}, but rank {} {}{}", Who(reports, odd.rank),
+                                Name(right), ToString(*odd.call), right.rank, ToString(*right.call), After(odd.rank))};
+}
+
+// The ranks of the group that have not come as far.
+std::vector<int> Judgement::Absent(const Made& wait) const {
+  std::vector<int> absent;
+  for (int rank : GroupOf(wait).ranks) {
+    uint64_t furthest = 0;
+    for (const CallRecord& call : At(rank).calls)
+      if (call.group == wait.call->group && !IsPointToPoint(call.op)) furthest = std::max(furthest, call.sequence);
+    if (furthest < wait.call->sequence) absent.push_back(rank);
+  }
+  return absent;
+}
+
+// Follows who waits for whom to one that waits for nobody.
+Verdict Judgement::Missing() const {
+  Calls waiting = Waiting();
+  std::erase_if(waiting, [&](const Made& wait) { return Absent(wait).empty(); });
+  if (waiting.empty()) return {};
+  std::set<int> seen;
+  for (Made wait = waiting[0]; seen.insert(wait.rank).second;) {
+    int late = Absent(wait)[0];
+    auto next = std::find_if(waiting.begin(), waiting.end(), [&](const Made& m) { return m.rank == late; });
+    if (next == waiting.end())
+      return {late, fmt::format("{} {} first: {}, {}, which it has not called and rank {} waits in{}",
+                                Who(reports, late), At(late).state == State::kLeft ? "left" : "failed", Name(wait),
+                                ToString(*wait.call), wait.rank, After(late))};
+    wait = *next;
+  }
+  return OtherOrder();
+}
+
+// Each waits for another that waits elsewhere, so they call in different orders. The ranks run one program: after the
+// last call that all have made, most are right about the next one; else the lowest is.
+Verdict Judgement::OtherOrder() const {
+  auto same = [](const CallRecord& a, const CallRecord& b) { return a.group == b.group && a.sequence == b.sequence; };
+  std::vector<Calls> made(reports.size());
+  ForEachCall([&](const Made& m) { made[size_t(m.rank)].push_back(m); });
+  auto find = [&](const Calls& calls, const CallRecord& call) {
+    return std::find_if(calls.begin(), calls.end(), [&](const Made& m) { return same(*m.call, call); });
+  };
+  auto common = std::find_if(made[0].rbegin(), made[0].rend(), [&](const Made& m) {
+    return std::all_of(made.begin(), made.end(), [&](const Calls& c) { return find(c, *m.call) != c.end(); });
+  });
+  if (common == made[0].rend()) return {};
+  Calls next;
+  for (const Calls& calls : made)
+    if (auto it = find(calls, *common->call) + 1; it != calls.end()) next.push_back(*it);
+  if (next.empty()) return {};
+  auto votes = [&](const Made& m) {
+    return std::count_if(next.begin(), next.end(), [&](const Made& n) { return same(*n.call, *m.call); });
+  };
+  const Made& right =
+      *std::max_element(next.begin(), next.end(), [&](const Made& a, const Made& b) { return votes(a) < votes(b); });
+  auto odd = std::find_if(next.begin(), next.end(), [&](const Made& m) { return !same(*m.call, *right.call); });
+  if (odd == next.end()) return {};
+  return {odd->rank, fmt::format("{} failed first: {}, {}, which rank {} called next: it called {}, {}{}",
+                                 Who(reports, odd->rank), Name(right), ToString(*right.call), right.rank, Name(*odd),
+                                 ToString(*odd->call), After(odd->rank))};
+}
+
+Verdict Judgement::FirstError() const {
+  auto first = reports.end();
+  for (auto r = reports.begin(); r != reports.end(); ++r)
+    if (r->failed && (first == reports.end() || *r->failed < *first->failed)) first = r;
+  if (first == reports.end()) return {};
+  auto rank = int(first - reports.begin());
+  return {rank, fmt::format("{} failed first: {}", Who(reports, rank), first->error)};
+}
+
+}  // namespace
+
+std::string Who(const std::vector<RankReport>& reports, int rank) {
+  const RankReport& r = reports[size_t(rank)];
+  return fmt::format("rank {} (host {}, pid {})", rank, r.host, r.pid);
+}
+
+Verdict Judge(const std::vector<RankReport>& reports) {
+  Judgement judgement{reports};
+  constexpr std::pair<State, const char*> kGone[] = {
+      {State::kDied, "died"}, {State::kStopped, "was suspended"}, {State::kSilent, "fell silent"}};
+  for (const auto& [state, how] : kGone)
+    for (size_t r = 0; r < reports.size(); r++)
+      if (reports[r].state == state) return {int(r), judgement.Gone(int(r), how)};
+  if (Verdict v = judgement.OtherCall(); v.rank >= 0) return v;
+  if (Verdict v = judgement.Missing(); v.rank >= 0) return v;
+  return judgement.FirstError();
+}
+
+}  // namespace weft

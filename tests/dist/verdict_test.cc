@@ -1,0 +1,155 @@
+// Who failed first: verdicts from reports that are made up, of ranks on a mesh of 2 x 2.
+#include "dist/verdict.h"
+
+#include <gtest/gtest.h>
+
+namespace weft {
+namespace {
+
+using State = RankReport::State;
+using Op = CollectiveOp;
+enum Axis { kDp, kTp, kWorld };
+const RankReport::Time kStart = std::chrono::steady_clock::now();
+
+// The reports of four ranks, and calls added to them as time goes by.
+struct Job {
+  std::vector<RankReport> reports;
+  int clock = 0;
+
+  Job() {
+    for (int r = 0; r < 4; r++) {
+      RankReport& report = reports.emplace_back(RankReport{.state = State::kAnswered, .host = "h", .pid = 100 + r});
+      report.groups = {{"dp", {r % 2, r % 2 + 2}}, {"tp", {r / 2 * 2, r / 2 * 2 + 1}}, {"world", {0, 1, 2, 3}}};
+    }
+  }
+  CallRecord& Call(int rank, Axis axis, uint64_t sequence, bool done) {
+    CallRecord& call = reports[size_t(rank)].calls.emplace_back();
+    call.group = axis;
+    call.sequence = sequence;
+    call.op = Op::kAllReduce;
+    call.count = axis == kDp ? 1000 : 10;
+    call.start = kStart + std::chrono::milliseconds(clock++);
+    call.done = done;
+    return call;
+  }
+  void AllDone(Axis axis, uint64_t sequence) {
+    for (int r = 0; r < 4; r++) Call(r, axis, sequence, true);
+  }
+  void Expect(int rank, const std::string& text) const {
+    for (const RankReport& report : reports) {  // as others get it
+      RankReport read;
+      ASSERT_TRUE(Decode(Encode(report), &read));
+      EXPECT_EQ(read.calls.size(), report.calls.size());
+      EXPECT_EQ(read.groups.size(), report.groups.size());
+    }
+    Verdict verdict = Judge(reports);
+    EXPECT_EQ(verdict.rank, rank) << verdict.text;
+    EXPECT_NE(verdict.text.find(text), std::string::npos) << "expected \"" << text << "\" in: " << verdict.text;
+  }
+};
+
+TEST(Verdict, ADeadRankIsFirst) {
+  Job job;
+  job.AllDone(kDp, 1);
+  job.Call(0, kDp, 2, false);
+  job.Call(1, kDp, 2, true);
+  job.Call(3, kDp, 2, true);
+  job.Call(1, kTp, 1, false);
+  job.reports[2] = {.state = State::kDied, .host = "h", .pid = 102};
+  job.Expect(
+      2, "rank 2 (host h, pid 102) died first: all_reduce #2 on dp, all_reduce f32 x 1000 sum, in which rank 0 waited");
+}
+
+TEST(Verdict, ADeathBetweenCollectivesNamesTheLast) {
+  Job job;
+  job.AllDone(kDp, 7);
+  job.reports[1] = {.state = State::kDied, .host = "h", .pid = 101};
+  job.Expect(1, "died first: after all_reduce #7 on dp");
+}
+
+TEST(Verdict, ASuspendedRankIsFirst) {
+  Job job;
+  for (int r : {0, 1, 2}) job.Call(r, kWorld, 3, false);
+  job.reports[3] = {.state = State::kStopped, .host = "h", .pid = 103};
+  job.Expect(3, "was suspended first: all_reduce #3 on world, all_reduce f32 x 10 sum, in which ranks 0, 1, 2 waited");
+}
+
+TEST(Verdict, MostRanksAreRightAboutACall) {
+  for (int odd = 0; odd < 4; odd++) {
+    Job job;
+    job.AllDone(kWorld, 1);
+    for (int r = 0; r < 4; r++) job.Call(r, kWorld, 2, false).dtype = r == odd ? DType::kF64 : DType::kF32;
+    job.Expect(odd, "failed first: all_reduce #2 on world: it called all_reduce f64 x 10 sum, but rank");
+  }
+}
+
+// A group of two cannot tell; the other groups of its axis can.
+TEST(Verdict, TheKinOfAGroupDecideBetweenTwo) {
+  for (int odd = 0; odd < 4; odd++) {
+    Job job;
+    job.AllDone(kDp, 1);
+    for (int r = 0; r < 4; r++) {
+      CallRecord& call = job.Call(r, kDp, 2, r % 2 != odd % 2);
+      if (r == odd) call.count = 999;
+    }
+    job.Expect(odd, "failed first: all_reduce #2 on dp: it called all_reduce f32 x 999 sum, but rank");
+  }
+}
+
+TEST(Verdict, CountsOfTheirOwnAreNoDifference) {
+  Job job;
+  for (int r = 0; r < 4; r++) {
+    CallRecord& call = job.Call(r, kWorld, 1, false);
+    call.op = Op::kAllGatherV;
+    call.count = r;
+  }
+  EXPECT_EQ(Judge(job.reports).rank, -1);
+}
+
+TEST(Verdict, ARankThatAllWaitForIsLate) {
+  Job job;
+  job.AllDone(kDp, 1);
+  for (int r : {0, 1, 3}) job.Call(r, kWorld, 1, false);
+  job.Expect(
+      2,
+      "failed first: all_reduce #1 on world, all_reduce f32 x 10 sum, which it has not called and rank 0 waits in; "
+      "the last call it finished: all_reduce #1 on dp");
+}
+
+// Rank 0 waits for rank 2, which left out a call and waits for all.
+TEST(Verdict, ASkippedCallIsFoundInACircle) {
+  Job job;
+  job.AllDone(kWorld, 1);
+  job.Call(0, kDp, 1, false);
+  job.Call(1, kDp, 1, true);
+  job.Call(3, kDp, 1, true);
+  job.Call(1, kTp, 1, false);
+  for (int r : {2, 3}) job.Call(r, kTp, 1, true);
+  for (int r : {2, 3}) job.Call(r, kWorld, 2, false);
+  job.Expect(2,
+             "failed first: all_reduce #1 on dp, all_reduce f32 x 1000 sum, which rank 0 called next: it called "
+             "all_reduce #1 on tp");
+}
+
+TEST(Verdict, WhereNothingDiffersTheFirstErrorDecides) {
+  Job job;
+  for (int r = 0; r < 4; r++) {
+    job.Call(r, kWorld, 1, false);
+    job.reports[size_t(r)].failed = kStart + std::chrono::milliseconds(r == 1 ? 5 : 10);
+    job.reports[size_t(r)].error = "no route";
+  }
+  job.Expect(1, "rank 1 (host h, pid 101) failed first: no route");
+}
+
+TEST(RankReport, RefusesWhatIsCutOff) {
+  Job job;
+  job.AllDone(kDp, 1);
+  std::string bytes = Encode(job.reports[0]);
+  for (size_t n = 0; n < bytes.size(); n++) {
+    RankReport read;
+    EXPECT_FALSE(Decode(bytes.substr(0, n), &read)) << n;
+  }
+}
+
+}  // namespace
+}  // namespace weft

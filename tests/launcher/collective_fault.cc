@@ -1,0 +1,75 @@
+// One rank that does something else than the others: collective_fault FAULT RANK, under mpirun, for
+// collective_fault_test.sh. The others must end the job with a line that names that rank.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <thread>
+
+#include "dist/failure_watch.h"
+#include "dist/signal_catcher.h"
+
+namespace weft {
+namespace {
+
+constexpr int kRounds = 20, kBadRound = 10;
+
+// Three calls a round; the odd rank's are another in the bad one.
+void Round(DeviceMesh& mesh, const std::string& fault) {
+  float x[1000] = {};
+  double wide[1000] = {};
+  ProcessGroup &dp = mesh.Group("dp"), &world = mesh.World();
+  if (fault == "dtype")
+    dp.AllReduce(wide, wide, 1000, DType::kF64);
+  else if (fault == "shape")
+    dp.AllReduce(x, x, 999, DType::kF32);
+  else if (fault == "op")
+    dp.AllReduce(x, x, 1000, DType::kF32, ReduceOp::kMax);
+  else if (fault == "order")
+    mesh.Group("tp").AllReduce(x, x, 10, DType::kF32), world.AllReduce(x, x, 100, DType::kF32);
+  else if (fault != "skip")
+    dp.AllReduce(x, x, 1000, DType::kF32);
+  if (fault == "order") return dp.AllReduce(x, x, 1000, DType::kF32);
+  mesh.Group("tp").AllReduce(x, x, 10, DType::kF32);
+  world.AllReduce(x, x, 100, DType::kF32);
+}
+
+void Run(Bootstrap& bootstrap, FailureWatch& failures, const std::string& fault, int odd) {
+  int n = bootstrap.world_size();
+  Context context(bootstrap.rank(), n);
+  auto groups = MakeGroupFactory(bootstrap);
+  DeviceMesh mesh(context, *groups, {{"dp", "tp"}, {n == 4 ? 2 : n, n == 4 ? 2 : 1}});
+  mesh.set_timeout(std::chrono::milliseconds(1000));
+  failures.Watch(mesh);
+  try {
+    for (int i = 0; i < kRounds; i++) {
+      bool bad = i == kBadRound && bootstrap.rank() == odd;
+      if (bad && fault == "throw") Fail("the odd rank gives up");
+      if (bad && fault == "late") std::this_thread::sleep_for(std::chrono::seconds(5));
+      if (bad && fault == "kill") raise(SIGKILL);
+      if (bad && fault == "stop") raise(SIGSTOP);
+      Round(mesh, bad ? fault : "");
+    }
+  } catch (const std::exception& e) {
+    failures.Fail(e.what());
+  }
+}
+
+}  // namespace
+}  // namespace weft
+
+int main(int argc, char** argv) {
+  using namespace weft;
+  SignalCatcher signals({SIGTERM});
+  auto bootstrap = Bootstrap::FromEnvironment(&argc, &argv);
+  SideChannel channel(*bootstrap);
+  FailureWatch failures(channel, *bootstrap);
+  channel.Open();
+  int odd = std::atoi(argv[2]);
+  if (bootstrap->rank() == odd) fmt::print("odd rank {} pid {}\n", odd, getpid()), std::fflush(stdout);
+  Run(*bootstrap, failures, argv[1], odd);
+  return 0;
+}
