@@ -1,15 +1,5 @@
 // weft train: one rank of a training run.
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <cstdio>
-#include <thread>
-
-#include "dist/bootstrap.h"
-#include "dist/collectives.h"
-#include "kernels/common/cuda_library.h"
-#include "kernels/cpu/register.h"
-#include "launcher/command.h"
+#include "launcher/rank.h"
 #include "parallel/train/agreement.h"
 #include "parallel/train/config_check.h"
 #include "parallel/train/initial_weights.h"
@@ -31,27 +21,6 @@ torchrun-style variables (RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT
 config, 1 failed.
 )";
 
-// Whether all ranks are well. If not, rank 0 says why, once, and is heard before any rank's exit ends the job: the
-// first failure, with its rank unless all failed alike (a file may be missing on one host).
-bool AllOk(Bootstrap& bootstrap, const absl::Status& mine) {
-  std::vector<std::string> faults = bootstrap.AllGather(std::string(mine.message()));
-  std::vector<std::string> hosts = bootstrap.AllGather(bootstrap.host());
-  auto failed = [](const std::string& fault) { return !fault.empty(); };
-  auto first = std::find_if(faults.begin(), faults.end(), failed);
-  if (first == faults.end()) return true;
-  if (bootstrap.rank() == 0) {
-    bool alike = std::count(faults.begin(), faults.end(), *first) == std::ptrdiff_t(faults.size());
-    if (!alike)
-      fmt::print(stderr, "weft: rank {} (host {}) failed, as {} of {} ranks:\n", first - faults.begin(),
-                 hosts[size_t(first - faults.begin())], std::count_if(faults.begin(), faults.end(), failed),
-                 faults.size());
-    fmt::print(stderr, "{}\n", *first);
-  }
-  std::fflush(stderr);
-  bootstrap.Barrier();
-  return false;
-}
-
 // What a rank makes of its own command line and files.
 struct Job {
   Config config;
@@ -72,67 +41,19 @@ absl::StatusOr<Job> Load(const Words& words, int world_size) {
   return Job{*std::move(config), *std::move(data)};
 }
 
-int ThreadsOf(const Config& config, const Bootstrap& bootstrap) {
-  if (config.threads > 0) return int(config.threads);
-  return std::max(1, int(std::thread::hardware_concurrency()) / bootstrap.local_size());
-}
-
-// auto is CUDA where this host has a GPU that a rank of its own can use. Looking for the driver first keeps runs on
-// hosts without one as quick as a build without CUDA.
-absl::StatusOr<DeviceKind> OpenDevice(const Config& config, const Bootstrap& bootstrap, Context& context) {
-  bool one_rank = bootstrap.world_size() == 1, automatic = config.device == DeviceChoice::kAuto;
-  bool wanted = config.device == DeviceChoice::kCuda || (automatic && one_rank && HasCudaDriver());
-  if (!wanted) return DeviceKind::kCpu;
-  if (!one_rank)
-    return absl::InvalidArgumentError(PlaceOf(config, "device") +
-                                      "cuda on more than one rank is not built yet; use device=cpu");
-  absl::Status opened = OpenCuda(context, bootstrap.local_rank());
-  if (opened.ok()) return DeviceKind::kCuda;
-  if (!automatic) return opened;
-  fmt::print(stderr, "note: device auto is the CPU: {}\n", std::string(opened.message()));
-  return DeviceKind::kCpu;
-}
-
 int Train(Bootstrap& bootstrap, const Words& words) {
   absl::StatusOr<Job> job = Load(words, bootstrap.world_size());
   if (!AllOk(bootstrap, job.status())) return 2;
   const auto& [config, data] = *job;
-  auto gather = [&](std::string_view bytes) { return bootstrap.AllGather(bytes); };
-  if (!AllOk(bootstrap, CheckSameRun(config, data, bootstrap.host(), gather))) return 2;
+  if (!AllOk(bootstrap, CheckSameRun(config, data, RanksOf(bootstrap)))) return 2;
 
-  Context context(bootstrap.rank(), bootstrap.world_size(), ThreadsOf(config, bootstrap));
-  context.set_numerics(NumericsOf(config));
-  RegisterCpuKernels(context.kernels(DeviceKind::kCpu));
-  RegisterCollectives(context.kernels(DeviceKind::kCpu), DeviceKind::kCpu);
-  absl::StatusOr<DeviceKind> device = OpenDevice(config, bootstrap, context);
-  if (!AllOk(bootstrap, device.status())) return 2;
-  std::unique_ptr<GroupFactory> groups = MakeGroupFactory(bootstrap);
-  DeviceMesh mesh(context, *groups, MeshOf(config));
-  mesh.set_timeout(std::chrono::milliseconds(int64_t(config.dist.timeout_s * 1000)));
-  absl::Status status = Trainer(config, data, context, mesh, *device).Run();
-  if (status.ok()) return 0;
-  if (absl::IsInvalidArgument(status)) return AllOk(bootstrap, status) ? 0 : 2;
-  if (absl::IsAborted(status) || absl::IsResourceExhausted(status)) return AllOk(bootstrap, status) ? 0 : 1;
-  Fail(std::string(status.message()));  // of this rank alone: it ends the others
+  std::optional<RankMesh> rank = MakeRankMesh(bootstrap, config);
+  if (!rank) return 2;
+  return ExitCode(bootstrap, Trainer(config, data, *rank->context, *rank->mesh, rank->device).Run());
 }
 
 }  // namespace
 
-int TrainCommand(const Words& words) {
-  if (AsksForHelp(words)) {
-    fmt::print("{}", kHelp);
-    return 0;
-  }
-  std::unique_ptr<Bootstrap> bootstrap;
-  try {
-    bootstrap = Bootstrap::FromEnvironment();
-    return Train(*bootstrap, words);
-  } catch (const std::exception& e) {
-    fmt::print(stderr, "weft: rank {}: {}\n", bootstrap ? bootstrap->rank() : -1, e.what());
-    std::fflush(stderr);
-    if (bootstrap) bootstrap->Abort(1);
-    return 1;
-  }
-}
+int TrainCommand(const Words& words) { return RunOnRank(words, kHelp, Train); }
 
 }  // namespace weft
