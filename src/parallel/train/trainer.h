@@ -31,10 +31,6 @@ class Trainer {
   absl::Status Run();
 
  private:
-  struct EvalResult {
-    double sum = 0, count = 0;
-    std::optional<int64_t> bytes;  // unknown for token shards
-  };
   void CheckSameOrder();
   absl::Status Allocate();
   absl::Status SetParameters();
@@ -42,9 +38,6 @@ class Trainer {
   absl::Status CheckFolder();
   bool SaveDue(int64_t step) const;
   absl::Status Save(int64_t step);
-  // Throws Error unless all ranks have the same number.
-  void CheckSame(uint64_t mine, const char* otherwise);
-  EvalResult Evaluate();
   void IssueStep(int64_t step);
   absl::Status FinishStep(int64_t step);
   bool EvalDue(int64_t step) const;
