@@ -59,7 +59,7 @@ absl::StatusOr<Resumed> FindNamed(const Config& config, ProcessGroup& world) {
 
 // All keys but those that say where the sizes and first values came from.
 absl::Status CheckModel(const Config& config, const Checkpoint& checkpoint) {
-  absl::StatusOr<Config> saved = ParseConfig(checkpoint.ConfigYaml(), (fs::path(checkpoint.folder()) / kConfigFile).string(), {});
+  absl::StatusOr<Config> saved = ParseConfig(checkpoint.ConfigYaml(), checkpoint.PathOf(kConfigFile), {});
   if (!saved.ok()) return absl::OkStatus();  // of another version, say: the tensors' shapes tell
   for (const Field& field : Schema()) {
     std::string key = field.key;

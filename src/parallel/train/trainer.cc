@@ -77,7 +77,11 @@ absl::Status Trainer::Allocate() {
                      : MakeRunner(other, state_, model_, options_, programs_, runtime_);
   if (const CheckpointConfig& c = config_.checkpoint; !c.dir.empty())
     saver_ = std::make_unique<CheckpointSaver>(
-        state_, mesh_.World(), CheckpointSaver::Options{.dir = c.dir, .keep = c.keep, .config = ToYaml(config_)});
+        state_, mesh_.World(),
+        CheckpointSaver::Options{.dir = c.dir,
+                                 .keep = c.keep,
+                                 .config = ToYaml(config_),
+                                 .tokenizer = data_.tokenizer() ? data_.tokenizer()->Table() : ""});
   return absl::OkStatus();
 }
 
