@@ -13,6 +13,8 @@ using Words = std::vector<std::string>;
 
 int TrainCommand(const Words& words);
 int PlanCommand(const Words& words);
+int GenerateCommand(const Words& words);
+int EvalCommand(const Words& words);
 
 // "CONFIG [key=value...]", the words of `command`. The error says which word is wrong, and where the help is.
 struct ConfigWords {
@@ -20,6 +22,10 @@ struct ConfigWords {
   Words overrides;
 };
 absl::StatusOr<ConfigWords> SplitWords(const std::string& command, const Words& words);
+// The same of "CHECKPOINT|CONFIG [key=value...]".
+absl::StatusOr<ConfigWords> SplitModelWords(const std::string& command, const Words& words);
+// `--flag VALUE` and `--flag=VALUE` as what they stand for, `key=VALUE`.
+Words WithoutFlag(const Words& words, const std::string& flag, const std::string& key);
 bool AsksForHelp(const Words& words);
 
 }  // namespace weft
