@@ -13,6 +13,8 @@ using Words = std::vector<std::string>;
 
 int TrainCommand(const Words& words);
 int PlanCommand(const Words& words);
+int GenerateCommand(const Words& words);
+int EvalCommand(const Words& words);
 int ExportCommand(const Words& words);
 int DoctorCommand(const Words& words);
 
@@ -22,6 +24,10 @@ struct ConfigWords {
   Words overrides;
 };
 absl::StatusOr<ConfigWords> SplitWords(const std::string& command, const Words& words);
+// The same of "CHECKPOINT|CONFIG [key=value...]".
+absl::StatusOr<ConfigWords> SplitModelWords(const std::string& command, const Words& words);
+// `--flag VALUE` and `--flag=VALUE` as what they stand for, `key=VALUE`.
+Words WithoutFlag(const Words& words, const std::string& flag, const std::string& key);
 bool AsksForHelp(const Words& words);
 
 }  // namespace weft

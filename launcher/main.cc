@@ -15,6 +15,8 @@ struct Command {
 };
 constexpr Command kCommands[] = {
     {"train", TrainCommand, "train a model as a YAML config says, alone or under mpirun"},
+    {"generate", GenerateCommand, "print text that a trained model writes"},
+    {"eval", EvalCommand, "print the loss of a trained model on validation data"},
     {"plan", PlanCommand, "print collectives, memory and FLOPs of a config for any number of ranks"},
     {"doctor", DoctorCommand, "say whether this host, or the hosts of a job, can run Weft"},
     {"export", ExportCommand, "write the weights of a checkpoint as Hugging Face's transformers reads them"},

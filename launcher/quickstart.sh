@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Installs, builds and trains a byte-level GPT on a 2 x 2 mesh: four ranks under mpirun, on two cores in minutes.
+# Installs, builds and trains a byte-level GPT on a 2 x 2 mesh: four ranks under mpirun, on two cores in minutes. Then
+# prints a sample of what the model writes.
 #
 #   ./launcher/quickstart.sh                           on Weft's own sources and documents
 #   ./launcher/quickstart.sh TEXT [key=value...]       on a text file or folder of yours; any config key can follow
@@ -9,7 +10,7 @@ cd "$(dirname "$0")/.."
 
 words=("$@")
 if [[ ${1:-} == -h || ${1:-} == --help ]]; then
-  sed -n '2,5s/^# \{0,1\}//p' launcher/quickstart.sh
+  sed -n '2,6s/^# \{0,1\}//p' launcher/quickstart.sh
   exit 0
 fi
 if [[ $# -gt 0 && $1 != *=* ]]; then
@@ -26,4 +27,7 @@ fi
 cmake --build --preset release --target weft
 
 source launcher/environment.sh
-exec mpirun -np 4 build/release/weft train configs/quickstart.yaml mesh.dp=2 mesh.tp=2 ${words[@]+"${words[@]}"}
+words=(configs/quickstart.yaml mesh.dp=2 mesh.tp=2 ${words[@]+"${words[@]}"})
+mpirun -np 4 build/release/weft train "${words[@]}"
+printf '\nwhat it writes:\n'
+exec mpirun -np 4 build/release/weft generate "${words[@]}" tokens=200

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# quickstart.sh in a copy of the tree with pretended tools: which command line its arguments become.
+# quickstart.sh in a copy of the tree with pretended tools: which command lines its arguments become, to train and then to
+# write a sample.
 # Usage: quickstart_args_test.sh ROOT
 set -euo pipefail
 tree=$(mktemp -d)
@@ -13,9 +14,10 @@ printf '#!/bin/bash\nprintf "<%%s>" "$@"\necho " root=$OMPI_ALLOW_RUN_AS_ROOT th
 chmod +x "$tree"/bin/* "$tree"/clone/launcher/*.sh
 echo text > "$tree/my texts/a.txt"
 
-base='<-np><4><build/release/weft><train><configs/quickstart.yaml><mesh.dp=2><mesh.tp=2>'
+weft='<-np><4><build/release/weft>' config='<configs/quickstart.yaml><mesh.dp=2><mesh.tp=2>'
 expect() {
-  local want="$base$1 root=1 threads=1 core=unset" got
+  local environment=" root=1 threads=1 core=unset" want got
+  want="$weft<train>$config$1$environment"$'\n\nwhat it writes:\n'"$weft<generate>$config$1<tokens=200>$environment"
   shift
   got=$(cd "$tree/my texts" && env -u OMP_NUM_THREADS OPENBLAS_CORETYPE=Haswell PATH="$tree/bin:$PATH" \
     "$tree/clone/launcher/quickstart.sh" "$@")

@@ -1,21 +1,37 @@
 #!/usr/bin/env bash
-# Runs every training command of README for two steps, as it stands there but for the build folder.
+# Runs every training command of README for two steps, as it stands there but for the build folder, and every command
+# on a trained model, in place of runs/quickstart.
 # Usage: readme_commands_test.sh ROOT BUILD; exits 77 (skipped) where the program is not built.
 set -euo pipefail
 cd "$1"
 build=$2
 [ -x "$build/weft" ] || exit 77
 source launcher/environment.sh
-log=$(mktemp)
-trap 'rm -f "$log" "$log.out" "$log.config.yaml"' EXIT
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
 
 ran=0
-while read -r command; do
-  short="train.steps=2 schedule.warmup_steps=1 train.eval_every=0 train.eval_batches=1 log.jsonl=$log"
+# run WORDS: the next command, with these words behind it.
+run() {
   echo "$command"
-  eval "${command//build\/release/$build} $short" > "$log.out" 2>&1 < /dev/null || { cat "$log.out"; exit 1; }
-  grep -q '"event":"end"' "$log" || { echo "no end event in the log"; cat "$log" "$log.out"; exit 1; }
+  command=${command//build\/release/$build}
+  eval "${command//runs\/quickstart/$dir\/c} $*" > "$dir/out" 2>&1 < /dev/null || { cat "$dir/out"; exit 1; }
   ran=$((ran + 1))
-done < <(awk '/^```/ { inside = !inside } inside && /weft train /' README.md)
-[ $ran -gt 0 ]
+}
+commands() { awk -v pattern="weft $1 " '/^```/ { inside = !inside } inside && $0 ~ pattern' README.md; }
+
+while read -r command; do
+  run train.steps=2 schedule.warmup_steps=1 train.eval_every=0 train.eval_batches=1 "log.jsonl=$dir/log" "checkpoint.dir=$dir/c"
+  grep -q '"event":"end"' "$dir/log" || { echo "no end event in the log"; cat "$dir/log" "$dir/out"; exit 1; }
+done < <(commands train)
+[ $ran -gt 2 ]
+while read -r command; do
+  run tokens=5
+  grep -q '5 tokens in ' "$dir/out" || { echo "expected 5 tokens"; cat "$dir/out"; exit 1; }
+done < <(commands generate)
+while read -r command; do
+  run train.eval_batches=1
+  grep -q '^validation loss ' "$dir/out" || { echo "expected a loss"; cat "$dir/out"; exit 1; }
+done < <(commands eval)
+[ $ran -gt 6 ]
 echo "$ran commands ran"

@@ -34,7 +34,8 @@ std::string MessageOf(const std::vector<Words>& words) {
       barrier.arrive_and_wait();
       return all;
     };
-    messages[rank] = std::string(CheckSameRun(*config, *data, "h" + std::to_string(rank), gather).message());
+    Ranks all{int(rank), int(ranks), gather, "h" + std::to_string(rank)};
+    messages[rank] = std::string(CheckSameRun(*config, *data, all).message());
   };
   std::vector<std::thread> threads;
   for (size_t r = 0; r < ranks; r++) threads.emplace_back(body, r);

@@ -57,7 +57,7 @@ TEST_F(Files, EveryChangedBitAndEveryCutIsFoundAndNamed) {
   EXPECT_TRUE(Whole(step_).ok());
   std::vector<std::string> files;
   for (const auto& file : fs::directory_iterator(step_)) files.push_back(file.path().string());
-  ASSERT_EQ(files.size(), 6u);
+  ASSERT_EQ(files.size(), 7u);
   std::mt19937_64 random(7);
   for (int i = 0; i < 2000 / test::Share(); i++) {
     const std::string& path = files[random() % files.size()];

@@ -160,6 +160,20 @@ TEST(Tokenizer, BytesAndCharsGiveTheTextBack) {
   EXPECT_EQ(chars.Decode(std::vector<int32_t>{99, -1}), "\xEF\xBF\xBD\xEF\xBF\xBD");
 }
 
+TEST(Tokenizer, TablesReadBack) {
+  std::string text = "z\ta\n\u00e9\u20ac\U0001F600 \r";
+  for (const Tokenizer& t : {Tokenizer::Bytes(), Tokenizer::Chars({text}), Tokenizer::Chars({"\n"})}) {
+    absl::StatusOr<Tokenizer> read = Tokenizer::FromTable(t.Table());
+    ASSERT_TRUE(read.ok()) << read.status();
+    EXPECT_EQ(read->vocab(), t.vocab());
+    EXPECT_EQ(read->Table(), t.Table());
+  }
+  EXPECT_EQ(*Tokenizer::FromTable(Tokenizer::Chars({text}).Table())->Encode(text),
+            *Tokenizer::Chars({text}).Encode(text));
+  for (const char* bad : {"", "bytes", "bytes\nx", "chars\n", "chars\na\xff", "words\nab"})
+    EXPECT_FALSE(Tokenizer::FromTable(bad).ok()) << bad;
+}
+
 TEST(Tokenizer, CharsCoverTrainingAndValidationText) {
   TempFolder folder;
   std::string train = folder.Write("t.txt", "abcabcabcabc"), val = folder.Write("v.txt", "xyzé");

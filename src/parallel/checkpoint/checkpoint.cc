@@ -26,7 +26,7 @@ bool IsOptional(const std::string& entry) {
 
 }  // namespace
 
-std::string Checkpoint::PathOf(const SavedFile& file) const { return (fs::path(folder_) / file.name).string(); }
+std::string Checkpoint::PathOf(const std::string& file) const { return (fs::path(folder_) / file).string(); }
 
 absl::StatusOr<Checkpoint> Checkpoint::Open(const std::string& folder) {
   Checkpoint c;
@@ -39,19 +39,19 @@ absl::StatusOr<Checkpoint> Checkpoint::Open(const std::string& folder) {
   c.manifest_ = *std::move(manifest);
   c.crc_ = Crc32c((*text)->bytes());
   for (const SavedFile& file : c.manifest_.files) {
-    absl::StatusOr<std::shared_ptr<const MappedFile>> mapped = OpenIn(c.PathOf(file));
+    absl::StatusOr<std::shared_ptr<const MappedFile>> mapped = OpenIn(c.PathOf(file.name));
     if (!mapped.ok()) return mapped.status();
     if (size_t size = (*mapped)->bytes().size(); size != file.bytes)
       return absl::DataLossError(fmt::format("{}: expected {} bytes, as {} says, got {}: it was cut short or changed",
-                                             c.PathOf(file), file.bytes, kManifestFile, size));
+                                             c.PathOf(file.name), file.bytes, kManifestFile, size));
     c.files_.push_back(*std::move(mapped));
   }
   return c;
 }
 
-std::string Checkpoint::ConfigYaml() const {
+std::string Checkpoint::TextOf(std::string_view file) const {
   for (size_t i = 0; i < files_.size(); i++)
-    if (manifest_.files[i].name == kConfigFile)
+    if (manifest_.files[i].name == file)
       return {reinterpret_cast<const char*>(files_[i]->bytes().data()), files_[i]->bytes().size()};
   return "";
 }
@@ -61,7 +61,8 @@ absl::Status Checkpoint::Verify(int part, int parts) const {
   auto check = [&](size_t file, uint64_t offset, uint64_t bytes, uint32_t crc, const std::string& what) {
     if (piece++ % parts != part || Crc32c(files_[file]->bytes().subspan(offset, bytes)) == crc) return absl::OkStatus();
     return absl::DataLossError(fmt::format("{}: {}: the checksum of bytes {} to {} is not that of {}: it was changed",
-                                           PathOf(manifest_.files[file]), what, offset, offset + bytes, kManifestFile));
+                                           PathOf(manifest_.files[file].name), what, offset, offset + bytes,
+                                           kManifestFile));
   };
   for (size_t i = 0; i < files_.size(); i++)
     if (absl::Status s = check(i, 0, manifest_.files[i].header_bytes, manifest_.files[i].header_crc, "header"); !s.ok())

@@ -22,7 +22,10 @@ class Checkpoint {
 
   const std::string& folder() const { return folder_; }
   const Manifest& manifest() const { return manifest_; }
-  std::string ConfigYaml() const;
+  std::string PathOf(const std::string& file) const;
+  // Of a file that is text; "" where there is none of this name.
+  std::string TextOf(std::string_view file) const;
+  std::string ConfigYaml() const { return TextOf(kConfigFile); }
   // Of the manifest, and so of all that it holds checksums of.
   uint32_t Crc() const { return crc_; }
 
@@ -36,7 +39,6 @@ class Checkpoint {
 
  private:
   Checkpoint() = default;
-  std::string PathOf(const SavedFile& file) const;
   absl::Status CheckEntry(const std::string& name, const State::Entry& entry) const;
 
   std::string folder_;

@@ -20,9 +20,21 @@ std::vector<std::string> GatherBytes(ProcessGroup& group, std::string_view mine)
   return pieces;
 }
 
-absl::Status FirstFault(ProcessGroup& group, const absl::Status& mine) {
+absl::Status FirstFault(ProcessGroup& group, const absl::Status& mine) { return FirstFault(RanksOf(group), mine); }
+
+void CheckSame(ProcessGroup& group, uint64_t mine, const char* otherwise) {
+  std::vector<uint64_t> all(size_t(group.size()));
+  group.AllGather(&mine, all.data(), 1, DType::kI64);
+  for (size_t r = 0; r < all.size(); r++) WEFT_CHECK(all[r] == all[0], fmt::format("rank {} {}", r, otherwise));
+}
+
+Ranks RanksOf(ProcessGroup& group) {
+  return {group.rank(), group.size(), [&group](std::string_view bytes) { return GatherBytes(group, bytes); }, ""};
+}
+
+absl::Status FirstFault(const Ranks& ranks, const absl::Status& mine) {
   std::string text = mine.ok() ? "" : fmt::format("{}{}", char('A' + mine.raw_code()), std::string(mine.message()));
-  for (const std::string& fault : GatherBytes(group, text))
+  for (const std::string& fault : ranks.gather(text))
     if (!fault.empty()) return absl::Status(absl::StatusCode(fault[0] - 'A'), fault.substr(1));
   return absl::OkStatus();
 }

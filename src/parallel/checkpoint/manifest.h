@@ -13,7 +13,8 @@
 
 namespace weft {
 
-inline constexpr const char *kManifestFile = "manifest.json", *kConfigFile = "config.yaml";
+inline constexpr const char *kManifestFile = "manifest.json", *kConfigFile = "config.yaml",
+                            *kTokenizerFile = "tokenizer.txt";
 
 struct SavedFile {
   std::string name;  // in the folder of the checkpoint

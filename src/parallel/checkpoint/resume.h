@@ -14,6 +14,10 @@ struct Resumed {
   std::vector<std::string> notes;        // for people: checkpoints that are broken, and what follows
 };
 
+// kInvalidArgument, with the place of the key, where a key of the model is another than the checkpoint's. A vocabulary
+// that is not known yet is not compared.
+absl::Status CheckModel(const Config& config, const Checkpoint& checkpoint);
+
 // Called by all ranks alike, with one answer on all. auto takes the newest checkpoint of checkpoint.dir that is whole.
 // kInvalidArgument, with the place of the key: there is none such, or it is of another model.
 absl::StatusOr<Resumed> FindResumed(const Config& config, ProcessGroup& world);

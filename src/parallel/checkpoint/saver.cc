@@ -117,9 +117,11 @@ absl::Status CheckpointSaver::Commit(const SavedPosition& position, const std::v
   manifest.step = position.step;
   manifest.seed = position.seed;
   manifest.sequences = position.sequences;
-  uint64_t size = options_.config.size();
-  manifest.files.push_back({kConfigFile, size, size, Crc32c(options_.config)});
-  if (absl::Status s = WriteFile(PathIn(folder, kConfigFile), options_.config); !s.ok()) return s;
+  for (const auto& [name, text] : {std::pair(kConfigFile, &options_.config), {kTokenizerFile, &options_.tokenizer}}) {
+    if (text->empty()) continue;
+    manifest.files.push_back({name, text->size(), text->size(), Crc32c(*text)});
+    if (absl::Status s = WriteFile(PathIn(folder, name), *text); !s.ok()) return s;
+  }
   if (absl::Status s = WriteFile(PathIn(folder, kManifestFile), ToText(manifest)); !s.ok()) return s;
   if (absl::Status s = SyncFolder(folder); !s.ok()) return s;
   if (absl::Status s = PutInPlace(folder, StepFolder(options_.dir, position.step)); !s.ok()) return s;

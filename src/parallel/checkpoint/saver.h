@@ -25,8 +25,9 @@ class CheckpointSaver {
  public:
   struct Options {
     std::string dir;
-    int64_t keep = 0;    // 0: all
-    std::string config;  // as YAML
+    int64_t keep = 0;       // 0: all
+    std::string config;     // as YAML
+    std::string tokenizer;  // Tokenizer::Table; "": the data has none
   };
   // State and group outlive the saver.
   CheckpointSaver(State& state, ProcessGroup& world, Options options);

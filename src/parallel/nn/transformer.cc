@@ -87,7 +87,7 @@ Transformer::Transformer(const TransformerConfig& config)
 
 Var Transformer::TiedHead::Forward(Var x) { return Einsum("btc,vc->btv", x, table_.Use()); }  // [B, T, V]
 
-Var Transformer::Forward(Var tokens) {
+Var Transformer::Hidden(Var tokens) {
   int64_t length = tokens.dim(1);
   WEFT_CHECK(length <= config_.context,
              fmt::format("model: {} tokens, but the context is {}", length, config_.context));
@@ -98,7 +98,14 @@ Var Transformer::Forward(Var tokens) {
   }
   x = Dropout(x, config_.dropout);              // [B, T, C]
   for (auto& block : blocks_) x = (*block)(x);  // [B, T, C]
-  return (*head_)((*norm_)(x));                 // [B, T, V]
+  return (*norm_)(x);                           // [B, T, C]
+}
+
+Var Transformer::Forward(Var tokens) { return (*head_)(Hidden(tokens)); }  // [B, T, V]
+
+Var Transformer::LogitsAt(Var tokens, Var places) {
+  Var rows = Merge(Hidden(tokens), 0);             // [B T, C]
+  return (*head_)(weft::Embedding(rows, places));  // [R, N, V]
 }
 
 Loss Transformer::LossOf(Var tokens, Var targets, const CrossEntropyOptions& options) {

@@ -85,11 +85,14 @@ class Transformer : public Layer {
   }
   // targets [B, T]; ignored ones (CrossEntropyOptions) neither add to the sum nor to the count.
   Loss LossOf(Var tokens, Var targets, const CrossEntropyOptions& options = {});
+  // The logits of some tokens alone: `places` [R, N] are indices into the B x T of them. [R, N, V]
+  Var LogitsAt(Var tokens, Var places);
 
  protected:
   Var Forward(Var tokens) override;  // [B, T] -> logits [B, T, V]
 
  private:
+  Var Hidden(Var tokens);  // [B, T] -> what the head reads, [B, T, C]
   // A head whose weight is the embedding's.
   class TiedHead : public Layer {
    public:

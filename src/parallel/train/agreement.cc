@@ -84,19 +84,31 @@ std::string DataFault(const Facts& theirs, const Facts& first) {
   return "";
 }
 
+absl::Status Differs(size_t rank, const std::string& host, const std::string& in) {
+  return absl::InvalidArgumentError(
+      fmt::format("weft: rank {} (host {}) has {}; start all ranks with the same config and data", rank, host, in));
+}
+
 }  // namespace
 
-absl::Status CheckSameRun(const Config& config, const Dataset& data, const std::string& host, const Gather& gather) {
+absl::Status CheckSameRun(const Config& config, const Dataset& data, const Ranks& ranks) {
   Facts mine = FactsOf(config, data);
-  std::vector<std::string> all = gather({reinterpret_cast<const char*>(&mine), sizeof mine});
+  std::vector<std::string> all = ranks.gather({reinterpret_cast<const char*>(&mine), sizeof mine});
   auto odd = std::find_if(all.begin(), all.end(), [&](const std::string& facts) { return facts != all[0]; });
   if (odd == all.end()) return absl::OkStatus();
   auto r = size_t(odd - all.begin());
-  std::vector<std::string> hosts = gather(host), keys = gather(SharedKeys(config));
+  std::vector<std::string> hosts = ranks.gather(ranks.host), keys = ranks.gather(SharedKeys(config));
   std::string fault = DataFault(Unpack(all[r]), Unpack(all[0]));
   if (fault.empty()) fault = fmt::format("another config: {}", FirstDifference(keys[r], keys[0]));
-  return absl::InvalidArgumentError(
-      fmt::format("weft: rank {} (host {}) has {}; start all ranks with the same config and data", r, hosts[r], fault));
+  return Differs(r, hosts[r], fault);
+}
+
+absl::Status CheckSameConfig(const Config& config, const std::string& lines, const Ranks& ranks) {
+  std::vector<std::string> all = ranks.gather(SharedKeys(config) + lines);
+  auto odd = std::find_if(all.begin(), all.end(), [&](const std::string& keys) { return keys != all[0]; });
+  if (odd == all.end()) return absl::OkStatus();
+  auto r = size_t(odd - all.begin());
+  return Differs(r, ranks.gather(ranks.host)[r], fmt::format("another config: {}", FirstDifference(*odd, all[0])));
 }
 
 }  // namespace weft

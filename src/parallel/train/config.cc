@@ -64,7 +64,7 @@ class Reader {
     if (!value.ok()) {
       faults.emplace_back(value.status().message());
     } else {
-      Read(key, "command line: ", *value);
+      Read(key, kCommandLine, *value);
     }
   }
 
@@ -81,7 +81,7 @@ class Reader {
   }
 
   std::string Place(int line, int column) const {
-    return file_.empty() ? "command line: " : fmt::format("{}:{}:{}: ", file_, line, column);
+    return file_.empty() ? kCommandLine : fmt::format("{}:{}:{}: ", file_, line, column);
   }
 
   void ReadMap(const std::string& section, const YamlNode& map) {

@@ -120,6 +120,9 @@ struct LogConfig {
   bool ops = false;
 };
 
+// The place of what was given as a word.
+inline constexpr const char* kCommandLine = "command line: ";
+
 struct Config {
   ModelConfig model;
   DataConfig data;

@@ -187,6 +187,11 @@ std::string PlaceOf(const Config& config, const std::string& key) {
   return key + ": ";
 }
 
+bool FromCommandLine(const Config& config, const std::string& key) {
+  auto found = config.origins.find(key);
+  return found != config.origins.end() && found->second == kCommandLine;
+}
+
 std::vector<std::string> CheckConfig(const Config& config) {
   Faults faults(config);
   CheckRequired(config, faults);

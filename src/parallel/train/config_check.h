@@ -10,6 +10,9 @@ namespace weft {
 // "configs/a.yaml:3:11: model.dim: " for a given key, else the place of its section, else of the file.
 std::string PlaceOf(const Config& config, const std::string& key);
 
+// Whether the key was given as a word, not in a file.
+bool FromCommandLine(const Config& config, const std::string& key);
+
 // One line a fault, place included; empty when the config can run.
 std::vector<std::string> CheckConfig(const Config& config);
 

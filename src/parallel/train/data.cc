@@ -45,24 +45,26 @@ Dataset::Dataset(const Config& config)
   if (config.data.synthetic && synthetic_vocab_ == 0) synthetic_vocab_ = Tokenizer::Bytes().vocab();
 }
 
-absl::StatusOr<Dataset> Dataset::Load(const Config& config) {
+absl::StatusOr<Dataset> Dataset::Load(const Config& config, const DataOptions& options) {
   Dataset dataset(config);
   if (config.data.synthetic) {
     dataset.UseTokenizer(Tokenizer::Bytes());
     return dataset;
   }
-  absl::StatusOr<DataFiles> train = FindDataFiles(config.data.train),
-                            val = DataFiles{.shards = train.ok() && train->shards};
+  bool own_files = !config.data.val.paths.empty(), own_table = options.tokenizer || config.data.tokenizer != "chars";
+  bool with_train = options.train || !own_files || !own_table;
+  absl::StatusOr<DataFiles> train = with_train ? FindDataFiles(config.data.train) : DataFiles();
   if (!train.ok()) return Refuse(config, "data.train", train.status());
-  if (!config.data.val.paths.empty()) val = FindDataFiles(config.data.val.paths);
+  absl::StatusOr<DataFiles> val = own_files ? FindDataFiles(config.data.val.paths) : DataFiles{.shards = train->shards};
   if (!val.ok()) return Refuse(config, "data.val", val.status());
+  if (!with_train) train->shards = val->shards;
   if (val->shards != train->shards)
     return Refuse(config, "data.val",
                   fmt::format("expected {0}, as data.train is, got {1}; give both as text or both as token shards",
                               train->shards ? "token shards" : "text", val->shards ? "token shards" : "text"));
-  absl::Status status =
-      train->shards ? dataset.LoadShards(config, *train, *val) : dataset.LoadText(config, *train, *val);
-  if (status.ok()) status = dataset.CheckLengths(config);
+  absl::Status status = train->shards ? dataset.LoadShards(config, *train, *val)
+                                      : dataset.LoadText(config, *train, *val, options.tokenizer);
+  if (status.ok()) status = dataset.CheckLengths(config, with_train);
   if (!status.ok()) return status;
   return dataset;
 }
@@ -72,7 +74,8 @@ void Dataset::UseTokenizer(Tokenizer tokenizer) {
   tokenizer_ = std::move(tokenizer);
 }
 
-absl::Status Dataset::LoadText(const Config& config, const DataFiles& train_files, const DataFiles& val_files) {
+absl::Status Dataset::LoadText(const Config& config, const DataFiles& train_files, const DataFiles& val_files,
+                               const Tokenizer* tokenizer) {
   absl::StatusOr<std::string> train = ReadText(train_files.paths), val = ReadText(val_files.paths);
   if (!train.ok()) return Refuse(config, "data.train", train.status());
   if (!val.ok()) return Refuse(config, "data.val", val.status());
@@ -81,7 +84,9 @@ absl::Status Dataset::LoadText(const Config& config, const DataFiles& train_file
     val = train->substr(begin);
     train->resize(begin);
   }
-  UseTokenizer(config.data.tokenizer == "chars" ? Tokenizer::Chars({*train, *val}) : Tokenizer::Bytes());
+  UseTokenizer(tokenizer                          ? *tokenizer
+               : config.data.tokenizer == "chars" ? Tokenizer::Chars({*train, *val})
+                                                  : Tokenizer::Bytes());
   for (auto [from, to] : {std::pair(&*train, &train_), std::pair(&*val, &val_)}) {
     absl::StatusOr<std::vector<int32_t>> tokens = tokenizer_->Encode(*from);
     if (!tokens.ok()) return Refuse(config, "data.tokenizer", tokens.status());
@@ -118,9 +123,9 @@ absl::Status CheckShardKeys(const Config& config) {
   return absl::OkStatus();
 }
 
-absl::Status Dataset::CheckLengths(const Config& config) const {
+absl::Status Dataset::CheckLengths(const Config& config, bool train) const {
   const char* more = tokenizer_ ? "text" : "shards";
-  if (train_.size() <= context_) {
+  if (train && train_.size() <= context_) {
     return Refuse(config, "data.train",
                   fmt::format("expected at least context + 1 = {} tokens, got {}; give more {} or a smaller "
                               "model.context",

@@ -31,10 +31,15 @@ struct DataPosition {
   int64_t step = 0, sequences = 0;  // this many, in steps [0, step)
 };
 
+struct DataOptions {
+  const Tokenizer* tokenizer = nullptr;  // of texts; null: the one that the config names, chars from the texts at hand
+  bool train = true;                     // false: validation alone, where it has files of its own
+};
+
 class Dataset {
  public:
   // Reads what config.data names. Errors carry the place of the key that is at fault.
-  static absl::StatusOr<Dataset> Load(const Config& config);
+  static absl::StatusOr<Dataset> Load(const Config& config, const DataOptions& options = {});
 
   const Tokenizer* tokenizer() const { return tokenizer_ ? &*tokenizer_ : nullptr; }  // null for token shards
   int64_t vocab() const { return vocab_; }  // the tokenizer's; of token shards, model.vocab
@@ -61,9 +66,9 @@ class Dataset {
  private:
   explicit Dataset(const Config& config);
   void UseTokenizer(Tokenizer tokenizer);
-  absl::Status LoadText(const Config& config, const DataFiles& train, const DataFiles& val);
+  absl::Status LoadText(const Config& config, const DataFiles& train, const DataFiles& val, const Tokenizer* tokenizer);
   absl::Status LoadShards(const Config& config, const DataFiles& train, const DataFiles& val);
-  absl::Status CheckLengths(const Config& config) const;
+  absl::Status CheckLengths(const Config& config, bool train) const;
   // Of a token that is not below vocab().
   std::string TokenFault(const TokenStream& stream, int64_t i) const;
   // Where in the training stream a sequence of C + 1 tokens begins.

@@ -52,18 +52,23 @@ MemoryNeed& MemoryNeed::operator+=(const MemoryNeed& other) {
   return *this;
 }
 
-MemoryNeed MemoryNeedOf(Transformer& model, const StepOptions& o, const StepPrograms& programs, const StepPlans* plans,
-                        DeviceKind device) {
+MemoryNeed MemoryNeedOf(const std::vector<EntryInfo>& entries, const MeshShape& mesh, const Plan* plan) {
   MemoryNeed need;
-  for (const EntryInfo& e : EntriesOf(model, o, programs)) {
-    int64_t size = NumElements(ChunkShape(e.shape, e.sharding, o.model.mesh)) * int64_t(SizeOf(e.dtype));
+  for (const EntryInfo& e : entries) {
+    int64_t size = NumElements(ChunkShape(e.shape, e.sharding, mesh)) * int64_t(SizeOf(e.dtype));
     constexpr int64_t kAlign = State::kTogether;
     BytesOf(need, e.kind) += e.kind == EntryKind::kSlot ? (size + kAlign - 1) / kAlign * kAlign : size;
   }
-  if (plans) {
-    need.workspaces = int64_t(plans->Largest().workspace_bytes);
-    need.activations = int64_t(plans->Largest().arena_bytes) - need.workspaces;
+  if (plan) {
+    need.workspaces = int64_t(plan->workspace_bytes);
+    need.activations = int64_t(plan->arena_bytes) - need.workspaces;
   }
+  return need;
+}
+
+MemoryNeed MemoryNeedOf(Transformer& model, const StepOptions& o, const StepPrograms& programs, const StepPlans* plans,
+                        DeviceKind device) {
+  MemoryNeed need = MemoryNeedOf(EntriesOf(model, o, programs), o.model.mesh, plans ? &plans->Largest() : nullptr);
   if (device != DeviceKind::kCpu) need.staging = need.slots * Slots::NumImages(o.micro_steps);
   return need;
 }

@@ -20,6 +20,8 @@ struct MemoryNeed {
   MemoryNeed& operator+=(const MemoryNeed& other);
 };
 
+// Of the entries of a State and, with executor compiled, of a plan's arena; nothing else.
+MemoryNeed MemoryNeedOf(const std::vector<EntryInfo>& entries, const MeshShape& mesh, const Plan* plan);
 // `plans`: of executor compiled. Null: the others allocate op by op, and only the State is known.
 MemoryNeed MemoryNeedOf(Transformer& model, const StepOptions& options, const StepPrograms& programs,
                         const StepPlans* plans, DeviceKind device);

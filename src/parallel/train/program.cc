@@ -205,15 +205,18 @@ StepPrograms BuildStep(Transformer& model, const StepOptions& o) {
   return programs;
 }
 
-LocalProgram BuildEval(Transformer& model, const StepOptions& o) {
-  Traced t(o, RandomPhase::kEval);
+std::vector<NamedValue> EvalSums(Transformer& model, const StepOptions& o) {
   Sharding batch = BatchPlacement(o.model.mesh);
   Var tokens = Leaf(entry::kTokens, DType::kI32, {o.rows, o.tokens}, batch);    // [B, T]
   Var targets = Leaf(entry::kTargets, DType::kI32, {o.rows, o.tokens}, batch);  // [B, T]
   CrossEntropyOptions plain{.ignore_index = o.loss.ignore_index};               // smoothing is for training
   Loss loss = model.LossOf(tokens, targets, plain);
-  return Partition(t.trace.Finish({{"sum", loss.sum}, {"count", loss.count}}),
-                   {.mesh = o.model.mesh, .kernels = o.kernels});
+  return {{"sum", loss.sum}, {"count", loss.count}};
+}
+
+LocalProgram BuildEval(Transformer& model, const StepOptions& o) {
+  Traced t(o, RandomPhase::kEval);
+  return Partition(t.trace.Finish(EvalSums(model, o)), {.mesh = o.model.mesh, .kernels = o.kernels});
 }
 
 bool IsSaved(EntryKind kind) {
@@ -243,12 +246,19 @@ std::vector<EntryInfo> EntriesOf(Transformer& model, const StepOptions& o, const
     DType dtype = i < 2 ? AccumulateType(precision.compute) : precision.reduce;  // the loss and its count come first
     entries.push_back({name, EntryKind::kAccumulator, dtype, i < 2 ? Shape{} : parameters[i - 2]->shape(), sharding});
   }
-  Sharding batch = BatchPlacement(o.model.mesh), replicated(o.model.mesh.num_axes());
   if (ScalesLoss(o)) {
+    Sharding replicated(o.model.mesh.num_axes());
     entries.push_back({entry::kLossScale, EntryKind::kLossScale, DType::kF32, {}, replicated});
     for (const char* counter : {entry::kGoodSteps, entry::kSkipped})
       entries.push_back({counter, EntryKind::kLossScale, DType::kI64, {}, replicated});
   }
+  for (EntryInfo& slot : SlotEntries(o)) entries.push_back(std::move(slot));
+  return entries;
+}
+
+std::vector<EntryInfo> SlotEntries(const StepOptions& o) {
+  std::vector<EntryInfo> entries;
+  Sharding batch = BatchPlacement(o.model.mesh), replicated(o.model.mesh.num_axes());
   for (const char* slot : {entry::kTokens, entry::kTargets})
     entries.push_back({slot, EntryKind::kSlot, DType::kI32, {o.rows, o.tokens}, batch});
   for (const char* slot : {entry::kStep, entry::kFirstRow, entry::kUpdates})
@@ -257,9 +267,9 @@ std::vector<EntryInfo> EntriesOf(Transformer& model, const StepOptions& o, const
   return entries;
 }
 
-void AddEntries(State& state, Transformer& model, const StepOptions& o, const StepPrograms& programs) {
+void AddEntries(State& state, const std::vector<EntryInfo>& entries) {
   std::vector<State::NewEntry> slots;
-  for (const EntryInfo& e : EntriesOf(model, o, programs)) {
+  for (const EntryInfo& e : entries) {
     MemoryUse use(Name(e.kind));
     if (e.kind == EntryKind::kSlot)
       slots.push_back({e.name, e.dtype, e.shape, e.sharding});
@@ -268,6 +278,10 @@ void AddEntries(State& state, Transformer& model, const StepOptions& o, const St
   }
   MemoryUse use(Name(EntryKind::kSlot));
   state.AddTogether(slots);
+}
+
+void AddEntries(State& state, Transformer& model, const StepOptions& o, const StepPrograms& programs) {
+  AddEntries(state, EntriesOf(model, o, programs));
   if (ScalesLoss(o)) state.SetScalar(entry::kLossScale, o.loss_scale.initial);
 }
 

@@ -65,7 +65,8 @@ struct StepPrograms {
   double micro_flops = 0;  // of the products of one micro-step, all ranks together
 };
 StepPrograms BuildStep(Transformer& model, const StepOptions& options);
-// One micro-batch of evaluation: outputs "sum" and "count".
+// One micro-batch of evaluation, inside a builder and a ModelScope: outputs "sum" and "count".
+std::vector<NamedValue> EvalSums(Transformer& model, const StepOptions& options);
 LocalProgram BuildEval(Transformer& model, const StepOptions& options);
 
 // Every entry that the programs name, on whichever rank: the one list that memory is planned and allocated by.
@@ -80,7 +81,11 @@ struct EntryInfo {
   Sharding sharding;
 };
 std::vector<EntryInfo> EntriesOf(Transformer& model, const StepOptions& options, const StepPrograms& programs);
-// Adds them all to the state, as zeros but for the loss scale.
+// Those that Slots fills.
+std::vector<EntryInfo> SlotEntries(const StepOptions& options);
+// Adds entries to the state, as zeros; slots side by side.
+void AddEntries(State& state, const std::vector<EntryInfo>& entries);
+// Adds them all, and sets the loss scale.
 void AddEntries(State& state, Transformer& model, const StepOptions& options, const StepPrograms& programs);
 // Sets the parameters to their initial values, a function of seed and path only; copies follow.
 void InitParameters(State& state, Transformer& model, const StepOptions& options, const Runtime& runtime);

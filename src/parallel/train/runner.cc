@@ -172,11 +172,9 @@ class EagerRunner final : public SynchronousRunner {
     EagerBuilder eager(runtime_, state_.binder(), {options_.seed, RandomPhase::kEval});
     BuilderScope builder(eager);
     ModelScope scope(options_.model);
-    Sharding batch = BatchPlacement(options_.model.mesh), replicated(options_.model.mesh.num_axes());
-    Var tokens = Leaf(entry::kTokens, DType::kI32, {options_.rows, options_.tokens}, batch);
-    Var targets = Leaf(entry::kTargets, DType::kI32, {options_.rows, options_.tokens}, batch);
-    Loss loss = model_.LossOf(tokens, targets, {.ignore_index = options_.loss.ignore_index});
-    return {eager.ToLocal(loss.sum, replicated).Item(), eager.ToLocal(loss.count, replicated).Item()};
+    Sharding replicated(options_.model.mesh.num_axes());
+    std::vector<NamedValue> sums = EvalSums(model_, options_);
+    return {eager.ToLocal(sums[0].value, replicated).Item(), eager.ToLocal(sums[1].value, replicated).Item()};
   }
 
  private:

@@ -7,6 +7,26 @@
 #include "parallel/train/utf8.h"
 
 namespace weft {
+namespace {
+constexpr std::string_view kBytesLine = "bytes\n", kCharsLine = "chars\n";
+}  // namespace
+
+std::string Tokenizer::Table() const {
+  if (!is_chars()) return std::string(kBytesLine);
+  std::string table(kCharsLine);
+  for (uint32_t code_point : code_points_) AppendUtf8(code_point, table);
+  return table;
+}
+
+absl::StatusOr<Tokenizer> Tokenizer::FromTable(std::string_view table) {
+  if (table == kBytesLine) return Bytes();
+  bool chars = table.starts_with(kCharsLine) && table.size() > kCharsLine.size();
+  if (!chars || InvalidUtf8(table) != table.npos)
+    return absl::InvalidArgumentError(fmt::format(
+        "expected the line bytes, or the line chars and characters in UTF-8, got {} bytes that begin with {:?}",
+        table.size(), table.substr(0, kCharsLine.size())));
+  return Chars({table.substr(kCharsLine.size())});
+}
 
 Tokenizer Tokenizer::Chars(const std::vector<std::string_view>& texts) {
   std::set<uint32_t> seen;

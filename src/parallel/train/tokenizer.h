@@ -16,6 +16,10 @@ class Tokenizer {
   // `texts` are valid UTF-8.
   static Tokenizer Chars(const std::vector<std::string_view>& texts);
 
+  // What a checkpoint keeps of it, for people too: a line that names the kind and, of chars, all of them in order.
+  std::string Table() const;
+  static absl::StatusOr<Tokenizer> FromTable(std::string_view table);
+
   int64_t vocab() const { return is_chars() ? int64_t(code_points_.size()) : 256; }
   // Fails on a character that is not in the vocabulary (chars), or on bytes that are not UTF-8 (chars).
   absl::StatusOr<std::vector<int32_t>> Encode(std::string_view text) const;

@@ -10,6 +10,8 @@
 #include <utility>
 
 #include "core/compile/comm_plan.h"
+#include "parallel/checkpoint/gather.h"
+#include "parallel/train/evaluation.h"
 #include "parallel/train/initial_weights.h"
 #include "parallel/train/kernel_choices.h"
 #include "parallel/train/memory_check.h"
@@ -77,20 +79,18 @@ absl::Status Trainer::Allocate() {
                      : MakeRunner(other, state_, model_, options_, programs_, runtime_);
   if (const CheckpointConfig& c = config_.checkpoint; !c.dir.empty())
     saver_ = std::make_unique<CheckpointSaver>(
-        state_, mesh_.World(), CheckpointSaver::Options{.dir = c.dir, .keep = c.keep, .config = ToYaml(config_)});
+        state_, mesh_.World(),
+        CheckpointSaver::Options{.dir = c.dir,
+                                 .keep = c.keep,
+                                 .config = ToYaml(config_),
+                                 .tokenizer = data_.tokenizer() ? data_.tokenizer()->Table() : ""});
   return absl::OkStatus();
 }
 
 void Trainer::CheckSameOrder() {
   uint64_t mine = CommHash(programs_.step);
   if (programs_.accumulate) mine ^= CommHash(*programs_.accumulate) * 31;
-  CheckSame(mine, "would issue other collectives than rank 0: do all ranks run the same build?");
-}
-
-void Trainer::CheckSame(uint64_t mine, const char* otherwise) {
-  std::vector<uint64_t> all(size_t(context_.world_size()));
-  mesh_.World().AllGather(&mine, all.data(), 1, DType::kI64);
-  for (size_t r = 0; r < all.size(); r++) WEFT_CHECK(all[r] == all[0], fmt::format("rank {} {}", r, otherwise));
+  CheckSame(mesh_.World(), mine, "would issue other collectives than rank 0: do all ranks run the same build?");
 }
 
 absl::Status Trainer::SetParameters() {
@@ -106,25 +106,11 @@ absl::Status Trainer::SetParameters() {
   }
   absl::StatusOr<InitialWeights> weights = InitialWeights::Open(config_);
   if (!weights.ok()) Fail(std::string(weights.status().message()));
-  CheckSame(weights->Hash(), "has other weights in model.init than rank 0: compare the files with sha256sum");
+  CheckSame(mesh_.World(), weights->Hash(),
+            "has other weights in model.init than rank 0: compare the files with sha256sum");
   weights->Load(state_, model_, options_, runtime_);
   init_summary_ = weights->Summary();
   return absl::OkStatus();
-}
-
-std::optional<Trainer::EvalResult> Trainer::Evaluate() {
-  int64_t windows = data_.eval_windows();
-  if (config_.train.eval_batches != TrainConfig::kAllBatches)
-    windows = std::min(windows, config_.train.eval_batches * config_.train.global_batch);
-  EvalResult result{.bytes = data_.EvalBytes(windows)};
-  for (int64_t w = 0; w < windows; w += options_.rows) {
-    if (stopped_ = !Goes(); stopped_) return std::nullopt;
-    slots_->FillEval(w, windows);
-    auto [sum, count] = runner_->Eval();
-    result.sum += sum;
-    result.count += count;
-  }
-  return result;
 }
 
 absl::Status Trainer::LogStart() {
@@ -184,14 +170,13 @@ absl::Status Trainer::LogStep(StepRecord record) {
 }
 
 absl::Status Trainer::LogEval(int64_t step) {
-  Clock::time_point start = Clock::now();
-  std::optional<EvalResult> eval = Evaluate();
-  if (!eval) return absl::OkStatus();
-  EvalRecord record{.step = step,
-                    .val_loss = eval->sum / eval->count,
-                    .tokens = int64_t(eval->count),
-                    .bytes = eval->bytes,
-                    .ms = MsSince(start)};
+  std::optional<EvalRecord> result = Evaluate(config_, data_, *slots_, options_.rows, [&] {
+    stopped_ = !Goes();
+    return stopped_ ? std::nullopt : std::optional(runner_->Eval());
+  });
+  if (!result) return absl::OkStatus();
+  EvalRecord record = *result;
+  record.step = step;
   if (absl::Status s = CheckFinite(record); !s.ok()) return s;
   last_val_loss_ = record.val_loss;
   if (!Reports()) return absl::OkStatus();

@@ -33,10 +33,6 @@ class Trainer {
   absl::Status Run();
 
  private:
-  struct EvalResult {
-    double sum = 0, count = 0;
-    std::optional<int64_t> bytes;  // unknown for token shards
-  };
   void CheckSameOrder();
   absl::Status Allocate();
   absl::Status SetParameters();
@@ -48,9 +44,6 @@ class Trainer {
   absl::Status Train(int64_t* step);
   absl::Status Stop(int64_t step);
   absl::Status LogEnd(int64_t step, double seconds);
-  // Throws Error unless all ranks have the same number.
-  void CheckSame(uint64_t mine, const char* otherwise);
-  std::optional<EvalResult> Evaluate();  // none: the gate stopped it
   void IssueStep(int64_t step);
   absl::Status FinishStep(int64_t step);
   bool EvalDue(int64_t step) const;

@@ -38,6 +38,16 @@ size_t InvalidUtf8(std::string_view text) {
   return text.npos;
 }
 
+bool BeginsCodePoint(std::string_view text) {
+  if (text.empty()) return false;
+  auto lead = uint8_t(text[0]);
+  if (int(text.size()) >= SequenceLength(lead)) return false;
+  if (text.size() > 1 && !SecondByteFits(lead, uint8_t(text[1]))) return false;
+  for (char ch : text.substr(1))
+    if (!IsContinuation(uint8_t(ch))) return false;
+  return true;
+}
+
 uint32_t NextCodePoint(std::string_view text, size_t& at) {
   uint8_t lead = uint8_t(text[at++]);
   int length = SequenceLength(lead);

@@ -9,6 +9,9 @@ namespace weft {
 // The index of the first byte that is not UTF-8 (overlong forms, surrogates and values above 10FFFF are not), or npos.
 size_t InvalidUtf8(std::string_view text);
 
+// Whether more bytes can make this, the first bytes of a text, one code point: "" is no such beginning.
+bool BeginsCodePoint(std::string_view text);
+
 // The code point at `at` of valid UTF-8; moves `at` behind it.
 uint32_t NextCodePoint(std::string_view text, size_t& at);
 size_t CountCodePoints(std::string_view text);

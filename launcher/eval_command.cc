@@ -1,0 +1,100 @@
+// weft eval: the validation loss of a trained model.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <cmath>
+#include <cstdio>
+
+#include "launcher/rank.h"
+#include "parallel/infer/evaluate_model.h"
+#include "parallel/train/agreement.h"
+#include "parallel/train/config_check.h"
+#include "parallel/train/setup.h"
+
+namespace weft {
+namespace {
+
+constexpr const char* kHelp = R"(usage: weft eval CHECKPOINT|CONFIG [key=value...] [--json]
+
+Prints the loss of a trained model on the validation data of its config: nats per token, perplexity and, of text, bits per
+byte. On the mesh that trained it, it is the trainer's number, bit for bit.
+CHECKPOINT is the folder of a checkpoint, or one that holds some: then the newest whole one is taken. CONFIG takes the
+newest of its checkpoint.dir up to its train.steps, or published weights by model.init.
+
+  weft eval runs/quickstart
+  mpirun -np 4 weft eval runs/quickstart/step-000200 data.val=README.md
+
+Any key of the config can be overridden: data.val=PATH, train.eval_batches=N, device=cpu. --json prints one JSON object,
+the eval line of a log. Exit code: 0 done, 2 bad usage or config, 1 failed.
+)";
+
+// What a rank makes of its own command line and files.
+struct Job {
+  ModelSource source;
+  Dataset data;
+};
+
+// The tokenizer of the checkpoint counts, not one that the text at hand would make.
+absl::StatusOr<Dataset> LoadData(const ModelSource& source) {
+  const Config& config = source.config;
+  if (config.data.synthetic || config.data.val.empty())
+    return absl::InvalidArgumentError(PlaceOf(config, "data.val") +
+                                      "is required by weft eval; give a text file, token shards or a folder, e.g. "
+                                      "data.val=PATH data.synthetic=false");
+  absl::StatusOr<Tokenizer> tokenizer = TokenizerOf(source);
+  absl::StatusOr<Dataset> data =
+      Dataset::Load(config, {.tokenizer = tokenizer.ok() ? &*tokenizer : nullptr, .train = false});
+  if (data.ok() && data->tokenizer() && !tokenizer.ok()) return tokenizer.status();  // token shards need none
+  return data;
+}
+
+absl::StatusOr<Job> Load(const Words& words, const Ranks& ranks) {
+  absl::StatusOr<ConfigWords> split = SplitModelWords("eval", words);
+  // Before the first word is exchanged about files.
+  if (absl::Status s = FirstFault(ranks, split.status()); !s.ok()) return s;
+  absl::StatusOr<ModelSource> source = OpenSource(split->path, split->overrides, ranks, MeshFill::kData);
+  if (!source.ok()) return source.status();
+  absl::StatusOr<Dataset> data = LoadData(*source);
+  if (!data.ok()) return data.status();
+  if (absl::Status s = ResolveVocab(source->config, data->vocab()); !s.ok()) return s;
+  return Job{*std::move(source), *std::move(data)};
+}
+
+std::string LineOf(const EvalRecord& r) {
+  std::optional<double> bits = BitsPerByte(r);
+  return fmt::format("validation loss {:.4f} nats per token, perplexity {:.4g}{} | {} tokens in {}", r.val_loss,
+                     std::exp(r.val_loss), bits ? fmt::format(", {:.4f} bits per byte", *bits) : "",
+                     CountText(r.tokens), DurationText(r.ms / 1000));
+}
+
+absl::Status Measure(const Job& job, const RankMesh& rank, bool json) {
+  const Config& config = job.source.config;
+  StepOptions options = StepOptionsOf(config);
+  LoadedModel model(config, options, EvaluationProgram(options), *rank.context, *rank.mesh, rank.device);
+  if (absl::Status s = model.Load(job.source); !s.ok()) return s;
+  int64_t step = job.source.checkpoint ? job.source.checkpoint->manifest().step : 0;
+  EvalRecord record = EvaluateModel(model, job.data, step);
+  if (absl::Status s = CheckFinite(record); !s.ok()) return s;
+  if (rank.context->rank() == 0) fmt::print("{}\n", json ? JsonLine(record) : LineOf(record));
+  return absl::OkStatus();
+}
+
+int Run(RankJob& mine, const Words& words) {
+  Bootstrap& bootstrap = mine.bootstrap;
+  Words rest = WithoutFlag(words, "--data", "data.val");
+  bool json = std::erase(rest, "--json") > 0;
+  Ranks ranks = RanksOf(bootstrap);
+  absl::StatusOr<Job> job = Load(rest, ranks);
+  if (!AllOk(bootstrap, job.status())) return 2;
+  if (!AllOk(bootstrap, CheckSameRun(job->source.config, job->data, ranks))) return 2;
+  if (bootstrap.rank() == 0) fmt::print(stderr, "{}\n", fmt::join(job->source.notes, "\n"));
+  std::optional<RankMesh> rank = MakeRankMesh(mine, job->source.config);
+  if (!rank) return 2;
+  return ExitCode(mine, Measure(*job, *rank, json));
+}
+
+}  // namespace
+
+int EvalCommand(const Words& words) { return RunOnRank(words, kHelp, Run); }
+
+}  // namespace weft

@@ -1,0 +1,96 @@
+// weft generate: text from a trained model.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <chrono>
+#include <cstdio>
+
+#include "launcher/rank.h"
+#include "parallel/infer/generate.h"
+#include "parallel/train/agreement.h"
+#include "parallel/train/metrics.h"
+
+namespace weft {
+namespace {
+
+constexpr const char* kHelp =
+    R"(usage: weft generate CHECKPOINT|CONFIG [prompt="..."] [tokens=200] [temperature=1] [top_k=0] [top_p=1]
+                     [greedy=false] [seed=1] [key=value...]
+
+Prints text that a trained model writes, after the prompt, as it grows.
+CHECKPOINT is the folder of a checkpoint, or one that holds some: then the newest whole one is taken. CONFIG takes the
+newest of its checkpoint.dir up to its train.steps, or published weights by model.init.
+
+  weft generate runs/quickstart prompt="// The " tokens=300 temperature=0.8
+  mpirun -np 2 weft generate runs/quickstart top_k=40 seed=7
+
+temperature  sharpens the distribution below 1 and flattens it above
+top_k, top_p draw from the k likeliest tokens alone (0: all), and of these from the likeliest that make up share p
+greedy       takes the likeliest token each time
+seed         the same seed gives the same text, on any number of ranks
+key=value    overrides a key of the config, e.g. device=cpu or precision.compute=f64
+
+Text goes to stdout, all else to stderr. Exit code: 0 done, 2 bad usage or config, 1 failed.
+)";
+
+// What a rank makes of its own command line and files.
+struct Job {
+  GenerateOptions options;
+  ModelSource source;
+  Tokenizer tokenizer;
+  std::vector<int32_t> prompt;
+};
+absl::StatusOr<Job> Load(Words words, const Ranks& ranks) {
+  absl::StatusOr<GenerateOptions> options = TakeGenerateOptions(words);
+  absl::StatusOr<ConfigWords> split = options.ok() ? SplitModelWords("generate", words) : options.status();
+  // Before the first word is exchanged about files.
+  if (absl::Status s = FirstFault(ranks, split.status()); !s.ok()) return s;
+  absl::StatusOr<ModelSource> source = OpenSource(split->path, split->overrides, ranks, MeshFill::kTensor);
+  if (!source.ok()) return source.status();
+  absl::StatusOr<Tokenizer> tokenizer = TokenizerOf(*source);
+  if (!tokenizer.ok()) return tokenizer.status();
+  if (absl::Status s = ResolveVocab(source->config, tokenizer->vocab()); !s.ok()) return s;
+  absl::StatusOr<std::vector<int32_t>> prompt = PromptTokens(*options, *tokenizer, source->config.model.context);
+  if (!prompt.ok()) return prompt.status();
+  return Job{*std::move(options), *std::move(source), *std::move(tokenizer), *std::move(prompt)};
+}
+
+absl::Status Write(const Job& job, const RankMesh& rank) {
+  const Config& config = job.source.config;
+  StepOptions options = NextTokenOptions(config, rank.device);
+  LoadedModel model(config, options, NextTokenProgram(options), *rank.context, *rank.mesh, rank.device);
+  if (absl::Status s = model.Load(job.source); !s.ok()) return s;
+  bool writes = rank.context->rank() == 0;
+  auto show = [&](std::string_view text) {
+    if (!writes) return;
+    std::fwrite(text.data(), 1, text.size(), stdout);
+    std::fflush(stdout);
+  };
+  auto start = std::chrono::steady_clock::now();
+  absl::StatusOr<std::vector<int32_t>> tokens = Generate(model, job.tokenizer, job.prompt, job.options, show);
+  show("\n");
+  if (!tokens.ok()) return tokens.status();
+  double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  if (writes)
+    fmt::print(stderr, "{} tokens in {}, {:.1f} tok/s\n", tokens->size(), DurationText(seconds),
+               double(tokens->size()) / seconds);
+  return absl::OkStatus();
+}
+
+int Run(RankJob& mine, const Words& words) {
+  Bootstrap& bootstrap = mine.bootstrap;
+  Ranks ranks = RanksOf(bootstrap);
+  absl::StatusOr<Job> job = Load(WithoutFlag(words, "--prompt", "prompt"), ranks);
+  if (!AllOk(bootstrap, job.status())) return 2;
+  if (!AllOk(bootstrap, CheckSameConfig(job->source.config, ToLines(job->options), ranks))) return 2;
+  if (bootstrap.rank() == 0) fmt::print(stderr, "{}\n", fmt::join(job->source.notes, "\n"));
+  std::optional<RankMesh> rank = MakeRankMesh(mine, job->source.config);
+  if (!rank) return 2;
+  return ExitCode(mine, Write(*job, *rank));
+}
+
+}  // namespace
+
+int GenerateCommand(const Words& words) { return RunOnRank(words, kHelp, Run); }
+
+}  // namespace weft

@@ -1,0 +1,115 @@
+#include "launcher/rank.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdio>
+#include <thread>
+
+#include "dist/collectives.h"
+#include "kernels/common/cuda_library.h"
+#include "kernels/cpu/register.h"
+#include "parallel/train/config_check.h"
+#include "parallel/train/setup.h"
+
+namespace weft {
+namespace {
+
+int ThreadsOf(const Config& config, const Bootstrap& bootstrap) {
+  if (config.threads > 0) return int(config.threads);
+  return std::max(1, int(std::thread::hardware_concurrency()) / bootstrap.local_size());
+}
+
+// auto is CUDA where this host has a GPU that a rank of its own can use. Looking for the driver first keeps runs on
+// hosts without one as quick as a build without CUDA.
+absl::StatusOr<DeviceKind> OpenDevice(const Config& config, const Bootstrap& bootstrap, Context& context) {
+  bool one_rank = bootstrap.world_size() == 1, automatic = config.device == DeviceChoice::kAuto;
+  bool wanted = config.device == DeviceChoice::kCuda || (automatic && one_rank && HasCudaDriver());
+  if (!wanted) return DeviceKind::kCpu;
+  if (!one_rank)
+    return absl::InvalidArgumentError(PlaceOf(config, "device") +
+                                      "cuda on more than one rank is not built yet; use device=cpu");
+  absl::Status opened = OpenCuda(context, bootstrap.local_rank());
+  if (opened.ok()) return DeviceKind::kCuda;
+  if (!automatic) return opened;
+  fmt::print(stderr, "note: device auto is the CPU: {}\n", std::string(opened.message()));
+  return DeviceKind::kCpu;
+}
+
+}  // namespace
+
+int RunOnRank(const Words& words, const char* help, int (*run)(RankJob& job, const Words& words), bool stops) {
+  if (AsksForHelp(words)) {
+    fmt::print("{}", help);
+    return 0;
+  }
+  std::optional<SignalCatcher> signals;
+  if (stops) signals.emplace(std::initializer_list<int>{SIGTERM, SIGINT, SIGUSR1});
+  std::unique_ptr<Bootstrap> bootstrap;
+  try {
+    bootstrap = Bootstrap::FromEnvironment();
+  } catch (const std::exception& e) {
+    fmt::print(stderr, "weft: {}\n", e.what());
+    return 1;
+  }
+  SideChannel channel(*bootstrap);
+  FailureWatch failures(channel, *bootstrap);
+  StopAgreement stop(channel);
+  RankJob job{*bootstrap, failures, stop.gate()};
+  try {
+    channel.Open();
+    if (signals) stop.Follow(*signals, [&](int rank) { failures.CheckLost(rank); });
+    return run(job, words);
+  } catch (const std::exception& e) {
+    failures.Fail(e.what());
+  }
+}
+
+bool AllOk(Bootstrap& bootstrap, const absl::Status& mine) {
+  std::vector<std::string> faults = bootstrap.AllGather(std::string(mine.message()));
+  std::vector<std::string> hosts = bootstrap.AllGather(bootstrap.host());
+  auto failed = [](const std::string& fault) { return !fault.empty(); };
+  auto first = std::find_if(faults.begin(), faults.end(), failed);
+  if (first == faults.end()) return true;
+  if (bootstrap.rank() == 0) {
+    bool alike = std::count(faults.begin(), faults.end(), *first) == std::ptrdiff_t(faults.size());
+    if (!alike)
+      fmt::print(stderr, "weft: rank {} (host {}) failed, as {} of {} ranks:\n", first - faults.begin(),
+                 hosts[size_t(first - faults.begin())], std::count_if(faults.begin(), faults.end(), failed),
+                 faults.size());
+    fmt::print(stderr, "{}\n", *first);
+  }
+  std::fflush(stderr);
+  bootstrap.Barrier();
+  return false;
+}
+
+int ExitCode(RankJob& job, const absl::Status& status) {
+  if (status.ok()) return 0;
+  if (absl::IsInvalidArgument(status)) return AllOk(job.bootstrap, status) ? 0 : 2;
+  if (absl::IsAborted(status) || absl::IsResourceExhausted(status)) return AllOk(job.bootstrap, status) ? 0 : 1;
+  job.failures.Fail(std::string(status.message()));  // of this rank alone: it ends the others
+}
+
+Ranks RanksOf(Bootstrap& bootstrap) {
+  return {bootstrap.rank(), bootstrap.world_size(),
+          [&bootstrap](std::string_view bytes) { return bootstrap.AllGather(bytes); }, bootstrap.host()};
+}
+
+std::optional<RankMesh> MakeRankMesh(RankJob& job, const Config& config) {
+  Bootstrap& bootstrap = job.bootstrap;
+  auto context = std::make_unique<Context>(bootstrap.rank(), bootstrap.world_size(), ThreadsOf(config, bootstrap));
+  context->set_numerics(NumericsOf(config));
+  RegisterCpuKernels(context->kernels(DeviceKind::kCpu));
+  RegisterCollectives(context->kernels(DeviceKind::kCpu), DeviceKind::kCpu);
+  absl::StatusOr<DeviceKind> device = OpenDevice(config, bootstrap, *context);
+  if (!AllOk(bootstrap, device.status())) return std::nullopt;
+  std::unique_ptr<GroupFactory> groups = MakeGroupFactory(bootstrap);
+  auto mesh = std::make_unique<DeviceMesh>(*context, *groups, MeshOf(config));
+  mesh->set_timeout(std::chrono::milliseconds(int64_t(config.dist.timeout_s * 1000)));
+  job.failures.Watch(*mesh);
+  return RankMesh{std::move(context), *device, std::move(groups), std::move(mesh)};
+}
+
+}  // namespace weft

@@ -1,0 +1,45 @@
+// What every command does that runs on ranks: start, agree with the others, make context and mesh, end.
+#pragma once
+#include <memory>
+#include <optional>
+
+#include "absl/status/statusor.h"
+#include "dist/bootstrap.h"
+#include "dist/failure_watch.h"
+#include "dist/mesh.h"
+#include "dist/stop_agreement.h"
+#include "launcher/command.h"
+#include "parallel/checkpoint/gather.h"
+#include "parallel/train/config.h"
+
+namespace weft {
+
+// What a command's rank is given. The gate stays open unless signals stop the command.
+struct RankJob {
+  Bootstrap& bootstrap;
+  FailureWatch& failures;
+  StopGate& stop;
+};
+// Runs a command's rank: prints `help` where the words ask for it; what is thrown ends the job with exit code 1.
+// `stops`: SIGTERM, SIGINT and SIGUSR1 close the gate, which the command asks.
+int RunOnRank(const Words& words, const char* help, int (*run)(RankJob& job, const Words& words), bool stops = false);
+
+// Whether all ranks are well. If not, rank 0 says why, once, and is heard before any rank's exit ends the job: the
+// first failure, with its rank unless all failed alike (a file may be missing on one host).
+bool AllOk(Bootstrap& bootstrap, const absl::Status& mine);
+// Of a status that is the same on all ranks, whose message is then said; what concerns this rank alone ends the job.
+int ExitCode(RankJob& job, const absl::Status& status);
+
+Ranks RanksOf(Bootstrap& bootstrap);  // which outlives them
+
+// A rank's context, device and mesh, as a resolved config says; made by all ranks together. None: one of them has no
+// such device, and that has been said.
+struct RankMesh {
+  std::unique_ptr<Context> context;
+  DeviceKind device;
+  std::unique_ptr<GroupFactory> groups;
+  std::unique_ptr<DeviceMesh> mesh;
+};
+std::optional<RankMesh> MakeRankMesh(RankJob& job, const Config& config);
+
+}  // namespace weft

@@ -1,0 +1,23 @@
+// Whole checkpoints: looked for and verified by all ranks together, a share each. All these are called by all ranks
+// alike, with one answer on all.
+#pragma once
+#include <limits>
+#include <optional>
+
+#include "parallel/checkpoint/checkpoint.h"
+#include "parallel/checkpoint/gather.h"
+
+namespace weft {
+
+// Opens a checkpoint and verifies all of it.
+absl::StatusOr<Checkpoint> OpenWhole(const std::string& folder, const Ranks& ranks);
+
+struct NewestWhole {
+  std::optional<Checkpoint> checkpoint;
+  std::vector<std::string> broken;  // why newer ones were passed over
+};
+// The newest checkpoint of `dir` that is whole, among those of steps up to `last`.
+NewestWhole FindNewestWhole(const std::string& dir, const Ranks& ranks,
+                            int64_t last = std::numeric_limits<int64_t>::max());
+
+}  // namespace weft

@@ -1,0 +1,152 @@
+#include "parallel/infer/source.h"
+
+#include <filesystem>
+
+#include "fmt/format.h"
+#include "fmt/ranges.h"
+#include "parallel/checkpoint/resume.h"
+#include "parallel/checkpoint/whole.h"
+#include "parallel/train/agreement.h"
+#include "parallel/train/config_check.h"
+#include "parallel/train/data.h"
+
+namespace weft {
+namespace {
+
+namespace fs = std::filesystem;
+using Words = std::vector<std::string>;
+
+absl::Status Refuse(const std::string& what) { return absl::InvalidArgumentError(what); }
+
+enum Kind : char { kNothing, kFile, kFolder, kCheckpoint };
+
+// Rank 0's view is everyone's: all are to look for the same.
+Kind KindOf(const std::string& path, const Ranks& ranks) {
+  std::error_code error;
+  Kind kind = !fs::exists(path, error)                            ? kNothing
+              : !fs::is_directory(path, error)                    ? kFile
+              : fs::exists(fs::path(path) / kManifestFile, error) ? kCheckpoint
+                                                                  : kFolder;
+  return Kind(ranks.gather(std::string(1, char(kind)))[0][0]);
+}
+
+std::string BrokenText(const std::string& dir, const Words& faults) {
+  return fmt::format("{}: expected a whole checkpoint, got broken ones alone:\n{}", dir, fmt::join(faults, "\n"));
+}
+
+void NoteBroken(const Words& faults, ModelSource& source) {
+  for (const std::string& fault : faults) source.notes.push_back("broken, passed over: " + fault);
+}
+
+absl::StatusOr<ModelSource> FromCheckpoint(Checkpoint checkpoint, const Words& overrides) {
+  absl::StatusOr<Config> config = ParseConfig(checkpoint.ConfigYaml(), checkpoint.PathOf(kConfigFile), overrides);
+  if (!config.ok()) return config.status();
+  return ModelSource{.config = *std::move(config), .checkpoint = std::move(checkpoint)};
+}
+
+absl::StatusOr<ModelSource> FromFolder(const std::string& dir, const Words& overrides, const Ranks& ranks) {
+  NewestWhole newest = FindNewestWhole(dir, ranks);
+  if (!newest.checkpoint && newest.broken.empty())
+    return Refuse(
+        fmt::format("{}: expected a checkpoint (a folder with {}) or a folder of them (step-000100 and so on), "
+                    "got a folder of neither; checkpoint.dir=FOLDER makes weft train save them",
+                    dir, kManifestFile));
+  if (!newest.checkpoint) return Refuse(BrokenText(dir, newest.broken));
+  absl::StatusOr<ModelSource> source = FromCheckpoint(*std::move(newest.checkpoint), overrides);
+  if (source.ok()) NoteBroken(newest.broken, *source);
+  return source;
+}
+
+absl::StatusOr<ModelSource> FromConfig(const std::string& path, const Words& overrides, const Ranks& ranks) {
+  absl::StatusOr<Config> config = LoadConfig(path, overrides);
+  if (absl::Status s = FirstFault(ranks, config.status()); !s.ok()) return s;
+  // What follows asks all ranks for the same only if they were given the same.
+  if (absl::Status s = CheckSameConfig(*config, "", ranks); !s.ok()) return s;
+  ModelSource source{.config = *std::move(config)};
+  const std::string& dir = source.config.checkpoint.dir;
+  bool weights = !source.config.model.init.empty();
+  if (weights && (dir.empty() || FromCommandLine(source.config, "model.init"))) return source;
+  NewestWhole newest;
+  if (!dir.empty()) newest = FindNewestWhole(dir, ranks, source.config.train.steps);
+  NoteBroken(newest.broken, source);
+  source.checkpoint = std::move(newest.checkpoint);
+  absl::Status same = source.checkpoint ? CheckModel(source.config, *source.checkpoint) : absl::OkStatus();
+  if (!same.ok()) return same;
+  if (source.checkpoint || (weights && newest.broken.empty())) return source;
+  if (!newest.broken.empty()) return Refuse(BrokenText(dir, newest.broken));
+  return Refuse(fmt::format(
+      "{}: expected a trained model, got a config whose checkpoint.dir {}; train it first, or give "
+      "the folder of a checkpoint, or model.init=PATH of published weights",
+      path,
+      dir.empty()
+          ? "is not set"
+          : fmt::format("= {} holds no checkpoint of a step up to train.steps = {}", dir, source.config.train.steps)));
+}
+
+absl::Status FitMesh(Config& config, int ranks, MeshFill fill) {
+  MeshConfig& mesh = config.mesh;
+  bool dp = FromCommandLine(config, "mesh.dp"), tp = FromCommandLine(config, "mesh.tp");
+  bool fits = mesh.dp == -1 || mesh.tp == -1 || mesh.dp * mesh.tp == ranks;
+  bool fill_dp = tp || (!dp && fill == MeshFill::kData);
+  if (!fits && !dp) mesh.dp = fill_dp ? -1 : 1;
+  if (!fits && !tp) mesh.tp = fill_dp ? 1 : -1;
+  bool whole = mesh.tp == 1 || (mesh.tp == -1 && ranks <= mesh.dp);
+  if (whole && !FromCommandLine(config, "parallel.sequence_parallel")) config.parallel.sequence_parallel = false;
+  return Resolve(config, ranks);
+}
+
+absl::StatusOr<ModelSource> Open(const std::string& path, const Words& overrides, const Ranks& ranks) {
+  switch (KindOf(path, ranks)) {
+    case kCheckpoint: {
+      absl::StatusOr<Checkpoint> checkpoint = OpenWhole(path, ranks);
+      if (!checkpoint.ok()) return Refuse(std::string(checkpoint.status().message()));
+      return FromCheckpoint(*std::move(checkpoint), overrides);
+    }
+    case kFolder:
+      return FromFolder(path, overrides, ranks);
+    case kFile:
+      return FromConfig(path, overrides, ranks);
+    case kNothing:
+      break;
+  }
+  return Refuse(
+      fmt::format("{}: no such file or folder; expected a checkpoint, a folder of them, or a YAML config such as "
+                  "configs/quickstart.yaml",
+                  path));
+}
+
+}  // namespace
+
+absl::StatusOr<ModelSource> OpenSource(const std::string& path, const Words& overrides, const Ranks& ranks,
+                                       MeshFill fill) {
+  absl::StatusOr<ModelSource> source = Open(path, overrides, ranks);
+  absl::Status mine = source.ok() ? FitMesh(source->config, ranks.size, fill) : source.status();
+  if (absl::Status s = FirstFault(ranks, mine); !s.ok()) return s;
+  source->notes.push_back("weights: " +
+                          (source->checkpoint ? source->checkpoint->folder() : source->config.model.init));
+  return source;
+}
+
+absl::StatusOr<Tokenizer> TokenizerOf(const ModelSource& source) {
+  const Config& config = source.config;
+  bool named = FromCommandLine(config, "data.tokenizer");
+  if (source.checkpoint && !named) {
+    std::string table = source.checkpoint->TextOf(kTokenizerFile);
+    absl::StatusOr<Tokenizer> saved = Tokenizer::FromTable(table);
+    if (saved.ok()) return saved;
+    if (!table.empty())
+      return Refuse(
+          fmt::format("{}: {}", source.checkpoint->PathOf(kTokenizerFile), std::string(saved.status().message())));
+  }
+  absl::StatusOr<DataFiles> files = FindDataFiles(config.data.train);
+  if (!named && (source.checkpoint || (files.ok() && files->shards)))
+    return Refuse(PlaceOf(config, "data.tokenizer") +
+                  "is not known of a model that was trained on token shards; name the one that made them, e.g. "
+                  "data.tokenizer=bytes");
+  if (config.data.tokenizer == "bytes") return Tokenizer::Bytes();
+  absl::StatusOr<Dataset> data = Dataset::Load(config);
+  if (!data.ok()) return data.status();
+  return *data->tokenizer();
+}
+
+}  // namespace weft

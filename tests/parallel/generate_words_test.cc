@@ -1,0 +1,126 @@
+// What a user types and what a terminal gets: the words of weft generate, and text in whole characters.
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "parallel/infer/generate.h"
+#include "parallel/infer/text_stream.h"
+#include "parallel/train/utf8.h"
+
+namespace weft {
+namespace {
+
+using Words = std::vector<std::string>;
+
+TEST(GenerateWords, AreTakenAndTheRestIsLeft) {
+  Words words{"a.yaml",          "prompt=a=b c", "tokens=5", "seed=3",     "mesh.tp=2", "tokens=7",
+              "temperature=0.5", "greedy=true",  "top_k=4",  "top_p=0.25", "device=cpu"};
+  absl::StatusOr<GenerateOptions> o = TakeGenerateOptions(words);
+  ASSERT_TRUE(o.ok()) << o.status();
+  EXPECT_EQ(words, (Words{"a.yaml", "mesh.tp=2", "device=cpu"}));
+  EXPECT_EQ(o->prompt, "a=b c");
+  EXPECT_EQ(o->tokens, 7);
+  EXPECT_EQ(o->sampler.temperature, 0.5);
+  EXPECT_EQ(o->sampler.top_k, 4);
+  EXPECT_EQ(o->sampler.top_p, 0.25);
+  EXPECT_TRUE(o->sampler.greedy);
+  EXPECT_EQ(o->sampler.seed, 3u);
+}
+
+TEST(GenerateWords, BadOnesAreNamed) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"temperature=0",
+       "temperature: expected a number > 0 (greedy=true takes the likeliest token each time), got \"0\""},
+      {"temperature=-1", "temperature: expected a number > 0"},
+      {"temperature=nan", "temperature: expected a number > 0"},
+      {"temperature=inf", "temperature: expected a number > 0"},
+      {"temperature=warm", "got \"warm\""},
+      {"top_p=0", "top_p: expected a number > 0 and <= 1, got \"0\""},
+      {"top_p=1.5", "top_p: expected a number > 0 and <= 1, got \"1.5\""},
+      {"top_p=", "top_p: expected a number > 0 and <= 1, got \"\""},
+      {"top_k=-1", "top_k: expected an integer >= 0 and <= 1000000000, got \"-1\""},
+      {"top_k=2.5", "top_k: expected an integer"},
+      {"tokens=0", "tokens: expected an integer >= 1 and <= 1000000000, got \"0\""},
+      {"tokens=99999999999999999999", "tokens: expected an integer"},
+      {"seed=-1", "seed: expected an integer >= 0"},
+      {"greedy=yes", "greedy: expected true or false, got \"yes\""},
+      {"temprature=1", "temprature: unknown word; did you mean temperature?"},
+      {"topk=3", "topk: unknown word; did you mean top_k?"},
+  };
+  for (auto [word, text] : cases) {
+    Words words{"a.yaml", word};
+    absl::Status status = TakeGenerateOptions(words).status();
+    EXPECT_TRUE(absl::IsInvalidArgument(status)) << word;
+    EXPECT_NE(status.message().find(std::string("command line: ")), std::string::npos) << status;
+    EXPECT_NE(status.message().find(text), std::string::npos) << status;
+  }
+  for (const char* word : {"threads=1", "model.dim=4", "mesh={dp: 1}", "a.yaml", "data.tokenizer=bytes"}) {
+    Words words{word};
+    EXPECT_TRUE(TakeGenerateOptions(words).ok()) << word;
+  }
+}
+
+TEST(Prompt, IsSomethingThatTheModelCanRead) {
+  Tokenizer bytes = Tokenizer::Bytes(), letters = Tokenizer::Chars({"abc"}), lines = Tokenizer::Chars({"abc\n"});
+  auto tokens = [](const std::string& prompt, const Tokenizer& tokenizer) {
+    GenerateOptions options;
+    options.prompt = prompt;
+    return PromptTokens(options, tokenizer, 4);
+  };
+  EXPECT_EQ(*tokens("", bytes), std::vector<int32_t>{'\n'});
+  EXPECT_EQ(*tokens("", lines), std::vector<int32_t>{0});
+  EXPECT_EQ(*tokens("", letters), std::vector<int32_t>{0});
+  EXPECT_EQ(*tokens("cab", letters), (std::vector<int32_t>{2, 0, 1}));
+  EXPECT_EQ(tokens("abca", letters)->size(), 4u);
+  EXPECT_EQ(tokens("abcab", letters).status().message(),
+            "command line: prompt: expected at most model.context = 4 tokens, got 5; give the last 4 of them");
+  EXPECT_EQ(
+      tokens("bad", letters).status().message(),
+      "command line: prompt: the character \"d\" at offset 2 is not among the 3 of the training text; write it in "
+      "characters that the model knows");
+  EXPECT_NE(tokens("a\xff", letters).status().message().find("expected UTF-8 text, got the byte 0xff at offset 1"),
+            std::string::npos);
+}
+
+std::string Streamed(const std::string& bytes, std::mt19937& random) {
+  TextStream stream;
+  std::string shown;
+  for (size_t at = 0; at < bytes.size();) {
+    size_t size = 1 + random() % 3;
+    std::string piece = stream.Add(bytes.substr(at, size));
+    EXPECT_EQ(InvalidUtf8(piece), piece.npos);
+    shown += piece;
+    at += size;
+  }
+  return shown + stream.End();
+}
+
+TEST(TextStream, GivesTheTextBackInWholeCharacters) {
+  std::mt19937 random(1);
+  std::string text = "a\u00e9\u20ac\U0001F600z\n", replaced = "\uFFFD";
+  for (int i = 0; i < 50; i++) EXPECT_EQ(Streamed(text, random), text);
+  EXPECT_EQ(Streamed("a\xffz", random), "a" + replaced + "z");
+  EXPECT_EQ(Streamed("\xe2\x82", random), replaced + replaced);                 // the end of a text
+  EXPECT_EQ(Streamed("\xe2\x82z", random), replaced + replaced + "z");          // another character comes
+  EXPECT_EQ(Streamed("\xed\xa0\x80", random), replaced + replaced + replaced);  // a surrogate
+}
+
+// However bytes are cut into pieces, the same is shown.
+TEST(TextStream, DoesNotDependOnThePieces) {
+  std::mt19937 random(2);
+  for (int i = 0; i < 2000; i++) {
+    std::string bytes;
+    for (size_t n = random() % 12; n > 0; n--)
+      bytes += char("a\x80\xbf\xc3\xe2\x82\xac\xed\xa0\xf0\x9f\x98\xf4\xff"[random() % 14]);
+    TextStream whole;
+    std::string want = whole.Add(bytes);
+    want += whole.End();
+    EXPECT_EQ(Streamed(bytes, random), want);
+    if (InvalidUtf8(bytes) == bytes.npos) {
+      EXPECT_EQ(want, bytes);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace weft

@@ -1,0 +1,159 @@
+// Draws follow the distribution, do not hang on last bits, and are the same for the same seed.
+#include "parallel/infer/sampler.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <random>
+
+#include "fmt/format.h"
+#include "share.h"
+
+namespace weft {
+namespace {
+
+std::vector<float> RandomLogits(size_t n, uint64_t seed, float scale = 2) {
+  std::mt19937_64 random(seed);
+  std::normal_distribution<float> normal(0, scale);
+  std::vector<float> logits(n);
+  for (float& logit : logits) logit = normal(random);
+  return logits;
+}
+
+int32_t ArgMax(const std::vector<float>& logits) {
+  return int32_t(std::max_element(logits.begin(), logits.end()) - logits.begin());
+}
+
+// The distribution by its definition: sorted, cut to k, then to the least prefix of mass p.
+std::vector<double> Distribution(const std::vector<float>& logits, const SamplerOptions& o) {
+  std::vector<size_t> order(logits.size());
+  for (size_t i = 0; i < order.size(); i++) order[i] = i;
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return logits[a] > logits[b]; });
+  if (o.top_k > 0) order.resize(std::min(order.size(), size_t(o.top_k)));
+  auto weight = [&](size_t i) { return std::exp((double(logits[i]) - double(logits[order[0]])) / o.temperature); };
+  auto total = [&] {
+    double sum = 0;
+    for (size_t i : order) sum += weight(i);
+    return sum;
+  };
+  double of_k = total(), sum = 0;
+  size_t kept = 0;
+  while (kept < order.size() && sum < o.top_p * of_k) sum += weight(order[kept++]);
+  order.resize(kept);
+  std::vector<double> p(logits.size());
+  for (size_t i : order) p[i] = weight(i) / total();
+  return p;
+}
+
+TEST(Sampler, FrequenciesFollowTheDistribution) {
+  constexpr int kDraws = 100'000;
+  std::vector<float> logits = RandomLogits(23, 5);
+  for (SamplerOptions o : {SamplerOptions{},
+                           {.temperature = 0.5},
+                           {.temperature = 3, .seed = 9},
+                           {.top_k = 4},
+                           {.top_p = 0.7},
+                           {.temperature = 1.5, .top_k = 9, .top_p = 0.9}}) {
+    std::vector<double> p = Distribution(logits, o);
+    std::vector<int> count(logits.size());
+    Sampler sampler(o);
+    for (int i = 0; i < kDraws; i++) count[size_t(*sampler.Pick(logits, i))]++;
+    for (size_t t = 0; t < p.size(); t++) {
+      double error = std::sqrt(p[t] * (1 - p[t]) / kDraws);
+      EXPECT_NEAR(double(count[t]) / kDraws, p[t], 5 * error + p[t] / 4000)  // and the rounding of logits
+          << "token " << t << " at temperature " << o.temperature << ", top_k " << o.top_k << ", top_p " << o.top_p;
+    }
+  }
+}
+
+// Draws at neighbouring places know nothing of each other: pairs of them follow the product.
+TEST(Sampler, NeighboursAreIndependent) {
+  constexpr int kPairs = 100'000;
+  std::vector<float> logits{0, 1, 0.5};
+  std::vector<double> p = Distribution(logits, {});
+  Sampler sampler({});
+  int count[3][3] = {};
+  for (int i = 0; i < kPairs; i++) {
+    int32_t first = *sampler.Pick(logits, 2 * i), second = *sampler.Pick(logits, 2 * i + 1);
+    count[first][second]++;
+  }
+  for (size_t a = 0; a < 3; a++)
+    for (size_t b = 0; b < 3; b++) {
+      double both = p[a] * p[b];
+      EXPECT_NEAR(double(count[a][b]) / kPairs, both, 5 * std::sqrt(both * (1 - both) / kPairs) + both / 2000);
+    }
+}
+
+TEST(Sampler, NoTemperatureAndTopOneAreGreedy) {
+  for (uint64_t seed = 1; seed <= 50; seed++) {
+    std::vector<float> logits = RandomLogits(300, seed);
+    Sampler greedy({.greedy = true}), cold({.temperature = 1e-6, .seed = seed}), coldest({.temperature = 1e-300}),
+        one({.temperature = 5, .top_k = 1, .seed = seed}), little({.temperature = 2, .top_p = 1e-9});
+    std::vector<float> sorted = logits;
+    std::nth_element(sorted.begin(), sorted.begin() + 1, sorted.end(), std::greater());
+    if (sorted[0] - sorted[1] < 1e-3) continue;  // a tie, within what logits are rounded to
+    for (int64_t i = 0; i < 20; i++)
+      for (Sampler* sampler : {&greedy, &cold, &coldest, &one, &little})
+        EXPECT_EQ(*sampler->Pick(logits, i), ArgMax(logits));
+  }
+}
+
+// Last bits decide nothing where tokens are equally likely: the lowest is taken.
+TEST(Sampler, TwinsKeepTheirOrder) {
+  for (float bits : {-1e-6f, 0.0f, 1e-6f}) {
+    std::vector<float> logits{1, 2 + bits, 2, 2 - bits, 0};
+    for (SamplerOptions o : {SamplerOptions{.greedy = true}, {.top_k = 1}, {.top_p = 0.1}})
+      EXPECT_EQ(*Sampler(o).Pick(logits, 3), 1);
+    Sampler two({.top_k = 2});
+    for (int64_t i = 0; i < 100; i++) EXPECT_NE(*two.Pick(logits, i), 3);
+  }
+}
+
+// Errors of e change a draw with a probability of at most 2 e, whatever the number of tokens; and some where they are
+// large, or this would test nothing. Six standard errors.
+TEST(Sampler, SmallErrorsRarelyChangeADraw) {
+  const int draws = 60'000 / test::Share();
+  for (size_t vocab : {16u, 2000u})
+    for (float error : {1e-6f, 1e-4f, 1e-2f}) {
+      std::mt19937_64 random(3);
+      std::uniform_real_distribution<float> uniform(-error, error);
+      Sampler a({.seed = 4}), b({.seed = 4});
+      int flips = 0, done = draws / (vocab > 100 ? 20 : 1);
+      for (int i = 0; i < done; i++) {
+        std::vector<float> logits = RandomLogits(vocab, uint64_t(i)), other = logits;
+        for (float& logit : other) logit += uniform(random);
+        flips += *a.Pick(logits, i) != *b.Pick(other, i);
+      }
+      double most = 2 * double(error) * done;
+      EXPECT_LE(flips, most + 6 * std::sqrt(most) + 1) << vocab << " tokens, error " << error;
+      if (error == 1e-2f && vocab == 16) {
+        EXPECT_GT(flips, 0);
+      }
+    }
+}
+
+TEST(Sampler, ASeedIsAStream) {
+  std::vector<float> logits(64, 0.0f);
+  auto text = [&](uint64_t seed) {
+    Sampler sampler({.seed = seed});
+    std::vector<int32_t> tokens;
+    for (int64_t i = 0; i < 40; i++) tokens.push_back(*sampler.Pick(logits, i));
+    return tokens;
+  };
+  EXPECT_EQ(text(1), text(1));
+  EXPECT_NE(text(1), text(2));
+}
+
+TEST(Sampler, LogitsThatAreNotFiniteEndTheText) {
+  for (float bad : {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()})
+    for (bool greedy : {true, false}) {
+      absl::Status status = Sampler({.greedy = greedy}).Pick(std::vector<float>{0, bad, 1}, 7).status();
+      EXPECT_TRUE(absl::IsAborted(status)) << status;
+      EXPECT_NE(status.message().find("a logit of token 7 of the text is not finite"), std::string::npos) << status;
+    }
+}
+
+}  // namespace
+}  // namespace weft
