@@ -87,8 +87,8 @@ int PlanCommand(const Words& words) {
     for (const std::string& note : notes) fmt::print(stderr, "note: {}\n", note);
     return 0;
   } catch (const std::exception& e) {
-    fmt::print(stderr, "{}\n", e.what());
-    return 2;
+    fmt::print(stderr, "weft: {}\n", e.what());
+    return 1;
   }
 }
 

@@ -68,13 +68,11 @@ std::string ExactText(int64_t bytes) {
 std::string MemoryText(const PlanReport& r) {
   std::string text = fmt::format("  fullest at {}; largest workspace: {}\n", r.fullest, r.largest_workspace);
   if (r.device == DeviceKind::kCpu) return text;
-  return text + fmt::format(
-                    "  predicted peak {} on {}, and {} of staging on the host; {}what CUDA and its libraries keep for "
-                    "themselves comes on top\n",
-                    BytesText(size_t(r.memory.Total())), Name(r.device), BytesText(size_t(r.memory.staging)),
-                    r.kernels.find("by cudnn") == r.kernels.npos
-                        ? ""
-                        : "cuDNN's scratch is that of its kernels for sm_90, and ");
+  return text +
+         fmt::format(
+             "  predicted peak {} on {}, and {} of staging on the host; cuDNN's scratch, where it runs attention, is "
+             "that of sm_90, and what CUDA and its libraries keep for themselves comes on top\n",
+             BytesText(size_t(r.memory.Total())), Name(r.device), BytesText(size_t(r.memory.staging)));
 }
 
 }  // namespace

@@ -44,25 +44,29 @@ bool Contiguous(const Nest& nest, int operands) {
   return true;
 }
 
-}  // namespace
-
-void CopyBox(const KernelCall& call, const TensorView& to, const TensorView& from) {
-  const TensorView* views[] = {&to, &from};
-  Nest nest = Nest::Over(views);
-  if (nest.Count() == 0) return;
-  if (!Contiguous(nest, 2)) return CopyPieces(call, to, from);
-  DeviceOf(call).Copy(to.data, from.data, size_t(nest.Count()) * SizeOf(to.dtype));
-}
-
-void CopyPieces(const KernelCall& call, const TensorView& to, const TensorView& from) {
-  const TensorView* views[] = {&to, &from};
-  Nest nest = Nest::Over(views);
+void CopyByKernel(const KernelCall& call, const Nest& nest, const TensorView& to, const TensorView& from) {
   int row = TransposedLoop(nest);
   DispatchSize(SizeOf(to.dtype), [&](auto zero) {
     using Bits = decltype(zero);
     if (row >= 0) return CopyTransposed(call, nest, row, to.as<Bits>(), from.as<const Bits>());
     Map<true, Bits, Bits>(call, "copy", Same{}, to, {&from});
   });
+}
+
+}  // namespace
+
+void CopyBox(const KernelCall& call, const TensorView& to, const TensorView& from) {
+  const TensorView* views[] = {&to, &from};
+  Nest nest = Nest::Over(views);
+  if (nest.Count() == 0) return;
+  if (!Contiguous(nest, 2)) return CopyByKernel(call, nest, to, from);
+  DeviceOf(call).Copy(to.data, from.data, size_t(nest.Count()) * SizeOf(to.dtype));
+}
+
+void CopyPieces(const KernelCall& call, const TensorView& to, const TensorView& from) {
+  const TensorView* views[] = {&to, &from};
+  Nest nest = Nest::Over(views);
+  if (nest.Count() > 0) CopyByKernel(call, nest, to, from);
 }
 
 void FillBox(const KernelCall& call, const TensorView& to, const void* value) {
