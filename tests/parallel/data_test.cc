@@ -152,7 +152,8 @@ TEST(Tokenizer, BytesAndCharsGiveTheTextBack) {
   EXPECT_EQ(chars.Encode(text)->size(), CountCodePoints(text));
   int64_t total = 0;
   std::vector<int32_t> tokens = *chars.Encode(text);
-  for (int32_t token : tokens) total += chars.BytesOf(token);
+  bool line_begins = true;
+  for (int32_t token : tokens) total += int64_t(chars.TextOf(token, line_begins).size());
   EXPECT_EQ(total, int64_t(text.size()));
   EXPECT_EQ((*chars.Encode("\n"))[0], 0);  // sorted by code point
   EXPECT_NE(std::string(chars.Encode("xyz").status().message()).find("\"x\" at offset 0"), std::string::npos);

@@ -1,61 +1,144 @@
 #include "parallel/train/tokenizer.h"
 
 #include <algorithm>
-#include <set>
 
 #include "fmt/format.h"
+#include "parallel/train/sentencepiece_tokenizer.h"
+#include "parallel/train/text_reader.h"
 #include "parallel/train/utf8.h"
 
 namespace weft {
+namespace {
 
-Tokenizer Tokenizer::Chars(const std::vector<std::string_view>& texts) {
-  std::set<uint32_t> seen;
-  for (std::string_view text : texts) {
-    for (size_t at = 0; at < text.size();) seen.insert(NextCodePoint(text, at));
+class ByteEncoder : public TokenEncoder {
+ public:
+  absl::Status Encode(std::string_view text, int64_t, std::vector<int32_t>& tokens) const override {
+    for (char byte : text) tokens.push_back(uint8_t(byte));
+    return absl::OkStatus();
   }
-  return Tokenizer({seen.begin(), seen.end()});
+};
+
+class CharEncoder : public TokenEncoder {
+ public:
+  explicit CharEncoder(std::vector<uint32_t> code_points) : code_points_(std::move(code_points)) {}
+
+  absl::Status Encode(std::string_view text, int64_t offset, std::vector<int32_t>& tokens) const override {
+    if (absl::Status s = CheckUtf8(text, offset); !s.ok()) return s;
+    for (size_t at = 0; at < text.size();) {
+      size_t begin = at;
+      uint32_t code_point = NextCodePoint(text, at);
+      auto found = std::lower_bound(code_points_.begin(), code_points_.end(), code_point);
+      if (found == code_points_.end() || *found != code_point)
+        return absl::InvalidArgumentError(
+            fmt::format("the character {:?} at offset {} is not among the {} that the tokenizer has",
+                        text.substr(begin, at - begin), offset + int64_t(begin), code_points_.size()));
+      tokens.push_back(int32_t(found - code_points_.begin()));
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  std::vector<uint32_t> code_points_;  // sorted
+};
+
+Tokenizer OfCodePoints(std::vector<uint32_t> sorted) {
+  std::vector<std::string> texts(sorted.size());
+  for (size_t i = 0; i < sorted.size(); i++) AppendUtf8(sorted[i], texts[i]);
+  return Tokenizer(std::move(texts), std::make_shared<CharEncoder>(std::move(sorted)));
 }
 
-absl::StatusOr<std::vector<int32_t>> Tokenizer::Encode(std::string_view text) const {
+// The table is its characters, each above the one before.
+absl::StatusOr<Tokenizer> OpenChars(const std::string& path) {
+  absl::StatusOr<std::string> table = ReadFile(path);
+  if (!table.ok()) return table.status();
+  auto bad = [&](const std::string& what) {
+    return absl::InvalidArgumentError(
+        fmt::format("{}: expected the characters of a tokenizer, each above the one before, got {}; give the "
+                    "tokenizer.chars that weft prepare wrote",
+                    path, what));
+  };
+  if (table->empty()) return bad("an empty file");
+  if (absl::Status s = CheckUtf8(*table, 0); !s.ok()) return bad("what is not UTF-8");
+  std::vector<uint32_t> code_points;
+  for (size_t at = 0; at < table->size();) {
+    size_t begin = at;
+    uint32_t code_point = NextCodePoint(*table, at);
+    if (!code_points.empty() && code_point <= code_points.back())
+      return bad(fmt::format("{:?} at offset {}", table->substr(begin, at - begin), begin));
+    code_points.push_back(code_point);
+  }
+  return OfCodePoints(std::move(code_points));
+}
+
+}  // namespace
+
+absl::Status CheckUtf8(std::string_view text, int64_t offset) {
+  size_t bad = InvalidUtf8(text);
+  if (bad == text.npos) return absl::OkStatus();
+  return absl::InvalidArgumentError(fmt::format("expected UTF-8 text, got the byte 0x{:02x} at offset {}",
+                                                uint8_t(text[bad]), offset + int64_t(bad)));
+}
+
+void CodePointSet::Add(std::string_view text) {
+  for (size_t at = 0; at < text.size();) seen_[NextCodePoint(text, at)] = true;
+}
+
+std::vector<uint32_t> CodePointSet::Sorted() const {
+  std::vector<uint32_t> sorted;
+  for (uint32_t c = 0; c < seen_.size(); c++)
+    if (seen_[c]) sorted.push_back(c);
+  return sorted;
+}
+
+Tokenizer::Tokenizer(std::vector<std::string> texts, std::shared_ptr<const TokenEncoder> encoder,
+                     bool lines_are_prefixed)
+    : texts_(std::make_shared<const std::vector<std::string>>(std::move(texts))),
+      encoder_(std::move(encoder)),
+      lines_are_prefixed_(lines_are_prefixed) {}
+
+Tokenizer Tokenizer::Bytes() {
+  std::vector<std::string> texts;
+  for (int byte = 0; byte < 256; byte++) texts.emplace_back(1, char(byte));
+  return Tokenizer(std::move(texts), std::make_shared<ByteEncoder>());
+}
+
+Tokenizer Tokenizer::Chars(const CodePointSet& chars) { return OfCodePoints(chars.Sorted()); }
+
+Tokenizer Tokenizer::Chars(const std::vector<std::string_view>& texts) {
+  CodePointSet chars;
+  for (std::string_view text : texts) chars.Add(text);
+  return Chars(chars);
+}
+
+absl::StatusOr<Tokenizer> Tokenizer::Open(const std::string& name) {
+  size_t colon = name.find(':');
+  if (colon == name.npos) return Bytes();
+  std::string path = name.substr(colon + 1);
+  if (path.empty()) return absl::InvalidArgumentError(fmt::format("expected a path behind {}, got nothing", name));
+  return name.starts_with("chars:") ? OpenChars(path) : OpenSentencePiece(path);
+}
+
+absl::StatusOr<std::vector<int32_t>> Tokenizer::Encode(std::string_view text, int64_t offset) const {
   std::vector<int32_t> tokens;
   tokens.reserve(text.size());
-  if (!is_chars()) {
-    for (char byte : text) tokens.push_back(uint8_t(byte));
-    return tokens;
-  }
-  if (size_t bad = InvalidUtf8(text); bad != text.npos) {
-    return absl::InvalidArgumentError(
-        fmt::format("expected UTF-8 text, got the byte 0x{:02x} at offset {}", uint8_t(text[bad]), bad));
-  }
-  for (size_t at = 0; at < text.size();) {
-    size_t begin = at;
-    uint32_t code_point = NextCodePoint(text, at);
-    auto found = std::lower_bound(code_points_.begin(), code_points_.end(), code_point);
-    if (found == code_points_.end() || *found != code_point) {
-      return absl::InvalidArgumentError(
-          fmt::format("the character {:?} at offset {} is not among the {} of the "
-                      "training text",
-                      text.substr(begin, at - begin), begin, vocab()));
-    }
-    tokens.push_back(int32_t(found - code_points_.begin()));
-  }
+  if (absl::Status s = encoder_->Encode(text, offset, tokens); !s.ok()) return s;
   return tokens;
 }
 
-std::string Tokenizer::Decode(std::span<const int32_t> tokens) const {
-  constexpr uint32_t kReplacement = 0xFFFD;
-  std::string text;
-  for (int32_t token : tokens) {
-    bool known = token >= 0 && token < vocab();
-    if (known && !is_chars()) {
-      text += char(uint8_t(token));
-    } else {
-      AppendUtf8(known ? code_points_[size_t(token)] : kReplacement, text);
-    }
-  }
-  return text;
+std::string_view Tokenizer::TextOf(int32_t token, bool& line_begins) const {
+  constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
+  std::string_view text = token >= 0 && token < vocab() ? (*texts_)[size_t(token)] : kReplacement;
+  if (text.empty()) return text;
+  bool prefixed = lines_are_prefixed_ && line_begins && text.front() == ' ';
+  line_begins = text.back() == '\n';
+  return text.substr(prefixed ? 1 : 0);
 }
 
-int Tokenizer::BytesOf(int32_t token) const { return is_chars() ? Utf8Length(code_points_[size_t(token)]) : 1; }
+std::string Tokenizer::Decode(std::span<const int32_t> tokens) const {
+  std::string text;
+  bool line_begins = true;
+  for (int32_t token : tokens) text += TextOf(token, line_begins);
+  return text;
+}
 
 }  // namespace weft
