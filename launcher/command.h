@@ -13,6 +13,7 @@ using Words = std::vector<std::string>;
 
 int TrainCommand(const Words& words);
 int PlanCommand(const Words& words);
+int PrepareCommand(const Words& words);
 
 // "CONFIG [key=value...]", the words of `command`. The error says which word is wrong, and where the help is.
 struct ConfigWords {

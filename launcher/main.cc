@@ -16,6 +16,7 @@ struct Command {
 constexpr Command kCommands[] = {
     {"train", TrainCommand, "train a model as a YAML config says, alone or under mpirun"},
     {"plan", PlanCommand, "print collectives, memory and FLOPs of a config for any number of ranks"},
+    {"prepare", PrepareCommand, "turn text into token shards, a tokenizer and a config that trains on them"},
 };
 
 int Usage(std::FILE* out, int code) {
