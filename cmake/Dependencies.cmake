@@ -21,6 +21,22 @@ function(weft_find_library target header library)
     INTERFACE_INCLUDE_DIRECTORIES "${${target}_INCLUDE_DIR}"
     INTERFACE_SYSTEM_INCLUDE_DIRECTORIES "${${target}_INCLUDE_DIR}")
 endfunction()
+# Optional, for tokenizer sentencepiece: a source that says what is missing stands in for it.
+# Defines weft_sentencepiece to link, and weft_sentencepiece_omits: the source that this build has no use for.
+option(WEFT_SENTENCEPIECE "Use the sentencepiece library where it is there" ON)
+find_path(WEFT_SENTENCEPIECE_DIR sentencepiece_trainer.h DOC "Include folder of sentencepiece")
+find_library(WEFT_SENTENCEPIECE_LIBRARY sentencepiece)
+find_library(WEFT_SENTENCEPIECE_TRAIN_LIBRARY sentencepiece_train)
+add_library(weft_sentencepiece INTERFACE)
+if(WEFT_SENTENCEPIECE AND WEFT_SENTENCEPIECE_DIR AND WEFT_SENTENCEPIECE_LIBRARY AND WEFT_SENTENCEPIECE_TRAIN_LIBRARY)
+  target_include_directories(weft_sentencepiece SYSTEM INTERFACE ${WEFT_SENTENCEPIECE_DIR})
+  target_link_libraries(weft_sentencepiece INTERFACE ${WEFT_SENTENCEPIECE_LIBRARY} ${WEFT_SENTENCEPIECE_TRAIN_LIBRARY})
+  set(weft_sentencepiece_omits no_sentencepiece.cc)
+else()
+  message(STATUS "Tokenizer sentencepiece is left out: no sentencepiece_trainer.h or no library (Debian: libsentencepiece-dev)")
+  set(weft_sentencepiece_omits sentencepiece_library.cc)
+endif()
+
 weft_find_library(weft_gloo gloo/config.h gloo)
 weft_find_library(weft_dnnl oneapi/dnnl/dnnl.hpp dnnl)
 weft_find_library(weft_openblas cblas.h openblas

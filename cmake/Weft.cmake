@@ -15,13 +15,16 @@ if(WEFT_SANITIZE)
   target_link_options(weft_flags INTERFACE -fsanitize=${WEFT_SANITIZE})
 endif()
 
-# weft_library(name DIRS dir... [LINK library...]): one library per folder of the house.
+# weft_library(name DIRS dir... [LINK library...] [OMIT file...]): one library per folder of the house.
 function(weft_library name)
-  cmake_parse_arguments(ARG "" "" "DIRS;LINK" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "DIRS;LINK;OMIT" ${ARGN})
   set(sources)
   foreach(dir ${ARG_DIRS})
     file(GLOB found CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${dir}/*.cc)
     list(APPEND sources ${found})
+  endforeach()
+  foreach(file ${ARG_OMIT})
+    list(FILTER sources EXCLUDE REGEX "/${file}$")
   endforeach()
   if(sources)
     add_library(${name} STATIC ${sources})

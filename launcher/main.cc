@@ -18,6 +18,7 @@ constexpr Command kCommands[] = {
     {"generate", GenerateCommand, "print text that a trained model writes"},
     {"eval", EvalCommand, "print the loss of a trained model on validation data"},
     {"plan", PlanCommand, "print collectives, memory and FLOPs of a config for any number of ranks"},
+    {"prepare", PrepareCommand, "turn text into token shards, a tokenizer and a config that trains on them"},
     {"doctor", DoctorCommand, "say whether this host, or the hosts of a job, can run Weft"},
     {"export", ExportCommand, "write the weights of a checkpoint as Hugging Face's transformers reads them"},
 };

@@ -37,18 +37,32 @@ absl::StatusOr<int64_t> TakeRanks(Words& overrides) {
   return ranks;
 }
 
-// The vocabulary of chars is that of a text, which need not be here: then a note says what was assumed in its place.
-// Token shards have none of their own.
+// Of what data.tokenizer names; of chars, that of the text.
+absl::StatusOr<int64_t> TokenizerVocab(const Config& config) {
+  if (config.data.tokenizer == "chars") {
+    absl::StatusOr<Dataset> data = Dataset::Load(config);
+    if (!data.ok()) return data.status();
+    return data->vocab();
+  }
+  absl::StatusOr<Tokenizer> tokenizer = Tokenizer::Open(config.data.tokenizer);
+  if (!tokenizer.ok()) return tokenizer.status();
+  return tokenizer->vocab();
+}
+
+// The text or the table behind a vocabulary need not be here: then a note says what was assumed in its place. Token
+// shards have none of their own.
 absl::Status FillVocab(Config& config, std::vector<std::string>& notes) {
   constexpr int64_t kAssumed = 256;
   absl::StatusOr<DataFiles> files = FindDataFiles(config.data.train);
-  if (files.ok() && files->shards && !config.data.synthetic) return CheckShardKeys(config);
-  if (config.data.tokenizer != "chars") return ResolveVocab(config, Tokenizer::Bytes().vocab());
-  if (config.model.vocab > 0) return absl::OkStatus();
-  absl::StatusOr<Dataset> data = Dataset::Load(config);
-  if (data.ok()) return ResolveVocab(config, data->vocab());
-  notes.push_back(fmt::format("model.vocab = {} is assumed; give model.vocab=N, as tokenizer chars has no text ({})",
-                              kAssumed, std::string(data.status().message())));
+  bool has_file = Tokenizer::HasFile(config.data.tokenizer), given = config.model.vocab > 0;
+  if (files.ok() && files->shards && !config.data.synthetic && !has_file) return CheckShardKeys(config);
+  if (config.data.tokenizer == "chars" && given) return absl::OkStatus();
+  absl::StatusOr<int64_t> vocab = TokenizerVocab(config);
+  if (vocab.ok()) return ResolveVocab(config, *vocab);
+  if (given) return absl::OkStatus();
+  notes.push_back(fmt::format("model.vocab = {} is assumed; give model.vocab=N, as tokenizer {} has no {} ({})",
+                              kAssumed, config.data.tokenizer, has_file ? "file" : "text",
+                              std::string(vocab.status().message())));
   return ResolveVocab(config, kAssumed);
 }
 

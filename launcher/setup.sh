@@ -4,7 +4,8 @@ set -euo pipefail
 
 packages=(build-essential cmake ninja-build ccache mold
   openmpi-bin libopenmpi-dev libgloo-dev libdnnl-dev libopenblas-dev
-  libabsl-dev libfmt-dev libyaml-cpp-dev nlohmann-json3-dev libgtest-dev libgmock-dev)
+  libabsl-dev libfmt-dev libyaml-cpp-dev nlohmann-json3-dev libsentencepiece-dev libgtest-dev
+  libgmock-dev)
 
 if ! command -v dpkg-query > /dev/null || ! command -v apt-get > /dev/null; then
   echo "setup: this is no Debian; install the likes of: ${packages[*]}" >&2

@@ -41,6 +41,8 @@ check() {
   only_in "MPI and Gloo stay in dist" '^ *# *include *[<"](mpi\.h|gloo/)' '^src/dist/'
   only_in "BLAS and oneDNN stay in kernels/cpu" '^ *# *include *[<"](cblas|oneapi/dnnl)' '^src/kernels/cpu/'
   only_in "yaml-cpp stays behind ParseYaml" '^ *# *include *[<"]yaml-cpp' '^src/parallel/train/yaml_node\.cc$'
+  only_in "sentencepiece stays behind plain types" '^ *# *include *[<"]sentencepiece_' \
+    '^src/parallel/train/sentencepiece_library\.cc$'
   # wait_word.cc: the processor's pause instruction, which is no part of an algorithm.
   only_in "choose a file in CMake instead of a preprocessor condition" '^ *# *(if|ifdef|ifndef|elif|else)\b' \
     '^src/dist/wait_word\.cc$'
@@ -74,6 +76,7 @@ src/core/base/d.cc|#include <nccl.h>
 src/parallel/train/e.cc|#include <mpi.h>
 src/parallel/train/f.cc|#include <yaml-cpp/yaml.h>
 src/core/ops/g.cc|#include <cblas.h>
+src/parallel/train/h.cc|#include <sentencepiece_processor.h>
 src/kernels/cpu/h.cc|#ifdef __AVX512F__
 src/core/ops/i.cc|  if (bad) std::exit(1);
 src/parallel/nn/transformer.cc|  Shard(x, "tp");

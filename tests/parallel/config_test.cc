@@ -198,8 +198,10 @@ std::vector<BadCase> BadMeanings() {
        "needs checkpoint.dir, got none; add checkpoint.dir=checkpoints"},
       {"keys disagree", b, {"checkpoint.resume=auto"}, "command line: checkpoint.resume",
        "auto needs checkpoint.dir, got none; add checkpoint.dir=checkpoints"},
-      {"not built", b, {"data.tokenizer=sentencepiece:m.model"}, "command line: data.tokenizer",
-       "not built yet; use bytes"},
+      {"overwrites", b, {"log.jsonl=t.chars", "data.tokenizer=chars:t.chars"}, "command line: log.jsonl",
+       "would overwrite t.chars, which data.tokenizer names"},
+      {"not a choice", b, {"data.tokenizer=sentencepiece"}, "command line: data.tokenizer",
+       "expected one of bytes, chars, chars:PATH, sentencepiece:PATH, got \"sentencepiece\""},
 
       {"override: no value", b, {"train.steps"}, "command line: train.steps", "expected key=value"},
       {"override: no value", b, {"train.steps="}, "command line: train.steps", "got nothing"},

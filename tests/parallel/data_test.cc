@@ -152,26 +152,13 @@ TEST(Tokenizer, BytesAndCharsGiveTheTextBack) {
   EXPECT_EQ(chars.Encode(text)->size(), CountCodePoints(text));
   int64_t total = 0;
   std::vector<int32_t> tokens = *chars.Encode(text);
-  for (int32_t token : tokens) total += chars.BytesOf(token);
+  bool line_begins = true;
+  for (int32_t token : tokens) total += int64_t(chars.TextOf(token, line_begins).size());
   EXPECT_EQ(total, int64_t(text.size()));
   EXPECT_EQ((*chars.Encode("\n"))[0], 0);  // sorted by code point
   EXPECT_NE(std::string(chars.Encode("xyz").status().message()).find("\"x\" at offset 0"), std::string::npos);
   EXPECT_FALSE(chars.Encode("\xff").ok());
   EXPECT_EQ(chars.Decode(std::vector<int32_t>{99, -1}), "\xEF\xBF\xBD\xEF\xBF\xBD");
-}
-
-TEST(Tokenizer, TablesReadBack) {
-  std::string text = "z\ta\n\u00e9\u20ac\U0001F600 \r";
-  for (const Tokenizer& t : {Tokenizer::Bytes(), Tokenizer::Chars({text}), Tokenizer::Chars({"\n"})}) {
-    absl::StatusOr<Tokenizer> read = Tokenizer::FromTable(t.Table());
-    ASSERT_TRUE(read.ok()) << read.status();
-    EXPECT_EQ(read->vocab(), t.vocab());
-    EXPECT_EQ(read->Table(), t.Table());
-  }
-  EXPECT_EQ(*Tokenizer::FromTable(Tokenizer::Chars({text}).Table())->Encode(text),
-            *Tokenizer::Chars({text}).Encode(text));
-  for (const char* bad : {"", "bytes", "bytes\nx", "chars\n", "chars\na\xff", "words\nab"})
-    EXPECT_FALSE(Tokenizer::FromTable(bad).ok()) << bad;
 }
 
 TEST(Tokenizer, CharsCoverTrainingAndValidationText) {

@@ -76,7 +76,7 @@ TEST(Prompt, IsSomethingThatTheModelCanRead) {
             "command line: prompt: expected at most model.context = 4 tokens, got 5; give the last 4 of them");
   EXPECT_EQ(
       tokens("bad", letters).status().message(),
-      "command line: prompt: the character \"d\" at offset 2 is not among the 3 of the training text; write it in "
+      "command line: prompt: the character \"d\" at offset 2 is not among the 3 that the tokenizer has; write it in "
       "characters that the model knows");
   EXPECT_NE(tokens("a\xff", letters).status().message().find("expected UTF-8 text, got the byte 0xff at offset 1"),
             std::string::npos);

@@ -10,6 +10,7 @@
 #include "core/base/rng.h"
 #include "heap_counter.h"
 #include "parallel/data_testing.h"
+#include "parallel/train/token_shard_writer.h"
 
 namespace weft {
 namespace {
@@ -263,6 +264,34 @@ TEST(TokenShards, ABatchRefusesATokenThatTheModelHasNot) {
       refused++;
     }
   EXPECT_EQ(refused, 1);
+}
+
+// Two bytes a token as far as they reach.
+TEST(TokenShardWriter, WidensTokensAt65536Kinds) {
+  TempFolder folder;
+  for (int64_t vocab : {int64_t{1}, int64_t{65535}, int64_t{65536}, int64_t{65537}, int64_t{1} << 31})
+    for (int64_t most : {1, 2, 3, 100}) {
+      std::vector<int32_t> tokens = {0, int32_t(vocab - 1), int32_t(vocab / 2), 0, int32_t(vocab - 1)};
+      Words paths;
+      TokenShardWriter writer(
+          [&](int n) {
+            paths.push_back(folder.Path(fmt::format("{}_{}_{}.bin", vocab, most, n)));
+            return paths.back();
+          },
+          vocab, most);
+      for (size_t i = 0; i < tokens.size(); i += 2)
+        ASSERT_TRUE(writer.Write(std::span(tokens).subspan(i, std::min<size_t>(2, tokens.size() - i))).ok());
+      ASSERT_TRUE(writer.Finish().ok());
+      ASSERT_EQ(int64_t(paths.size()), (5 + most - 1) / most);
+      TokenStream stream = *TokenStream::Map(paths);
+      std::vector<int32_t> back(size_t(stream.size()));
+      stream.Read(0, back);
+      EXPECT_EQ(back, tokens);
+      EXPECT_EQ(OpenTokenShard(paths[0])->width, vocab <= 65536 ? 2 : 4);
+      std::vector<uint32_t> first(tokens.begin(), tokens.begin() + std::min<int64_t>(most, 5));
+      std::ifstream file(paths[0], std::ios::binary);
+      EXPECT_EQ(std::string((std::istreambuf_iterator<char>(file)), {}), ShardBytes(first, vocab <= 65536 ? 2 : 4));
+    }
 }
 
 }  // namespace

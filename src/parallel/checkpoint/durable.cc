@@ -64,6 +64,18 @@ absl::Status DurableFile::Write(std::span<const std::byte> bytes) {
   return WriteSome(bytes.subspan(half));
 }
 
+absl::Status DurableFile::Overwrite(int64_t offset, std::span<const std::byte> bytes) {
+  if (int fault = FaultAt("write")) return Failed(path_, "written", fault);
+  while (!bytes.empty()) {
+    ssize_t written = ::pwrite(fd_, bytes.data(), bytes.size(), offset);
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return Failed(path_, "written", written < 0 ? errno : ENOSPC);
+    bytes = bytes.subspan(size_t(written));
+    offset += written;
+  }
+  return absl::OkStatus();
+}
+
 absl::Status DurableFile::Close() {
   int error = Result("fsync", [&] { return ::fsync(fd_); });
   bool closed = ::close(std::exchange(fd_, -1)) == 0;  // network file systems say here what did not fit

@@ -14,7 +14,7 @@
 
 namespace weft {
 
-// A new file, written from its beginning to its end.
+// A new file, written from its beginning to its end, but for a header that may be known last.
 class DurableFile {
  public:
   static absl::StatusOr<DurableFile> Create(const std::string& path);
@@ -24,6 +24,8 @@ class DurableFile {
 
   absl::Status Write(std::span<const std::byte> bytes);
   absl::Status Write(std::string_view text) { return Write(std::as_bytes(std::span(text.data(), text.size()))); }
+  // Puts `bytes` in the place of those that were written from `offset` on.
+  absl::Status Overwrite(int64_t offset, std::span<const std::byte> bytes);
   // Waits until all of it is on the disk.
   absl::Status Close();
 
@@ -39,7 +41,7 @@ absl::Status MakeFolders(const std::string& path);
 absl::Status RemoveAll(const std::string& path);
 // Waits until the names in a folder are on the disk.
 absl::Status SyncFolder(const std::string& path);
-// Gives a folder its name in one step. One that has the name already takes the old one in exchange.
+// Gives a file or folder its name in one step. A folder that has the name already takes the old one in exchange.
 absl::Status PutInPlace(const std::string& from, const std::string& to);
 
 }  // namespace weft

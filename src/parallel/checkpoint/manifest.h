@@ -13,8 +13,7 @@
 
 namespace weft {
 
-inline constexpr const char *kManifestFile = "manifest.json", *kConfigFile = "config.yaml",
-                            *kTokenizerFile = "tokenizer.txt";
+inline constexpr const char *kManifestFile = "manifest.json", *kConfigFile = "config.yaml";
 
 struct SavedFile {
   std::string name;  // in the folder of the checkpoint

@@ -117,8 +117,9 @@ absl::Status CheckpointSaver::Commit(const SavedPosition& position, const std::v
   manifest.step = position.step;
   manifest.seed = position.seed;
   manifest.sequences = position.sequences;
-  for (const auto& [name, text] : {std::pair(kConfigFile, &options_.config), {kTokenizerFile, &options_.tokenizer}}) {
-    if (text->empty()) continue;
+  std::vector<std::pair<const char*, const std::string*>> texts = {{kConfigFile, &options_.config}};
+  if (const Tokenizer* t = options_.tokenizer) texts.emplace_back(t->names().file, &t->File());
+  for (const auto& [name, text] : texts) {
     manifest.files.push_back({name, text->size(), text->size(), Crc32c(*text)});
     if (absl::Status s = WriteFile(PathIn(folder, name), *text); !s.ok()) return s;
   }

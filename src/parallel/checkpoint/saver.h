@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "dist/process_group.h"
 #include "parallel/checkpoint/snapshot.h"
+#include "parallel/train/tokenizer.h"
 
 namespace weft {
 
@@ -25,9 +26,9 @@ class CheckpointSaver {
  public:
   struct Options {
     std::string dir;
-    int64_t keep = 0;       // 0: all
-    std::string config;     // as YAML
-    std::string tokenizer;  // Tokenizer::Table; "": the data has none
+    int64_t keep = 0;                      // 0: all
+    std::string config;                    // as YAML
+    const Tokenizer* tokenizer = nullptr;  // outlives the saver; null: the data has none
   };
   // State and group outlive the saver.
   CheckpointSaver(State& state, ProcessGroup& world, Options options);

@@ -127,26 +127,45 @@ absl::StatusOr<ModelSource> OpenSource(const std::string& path, const Words& ove
   return source;
 }
 
+namespace {
+
+// None where the data had none.
+absl::StatusOr<std::optional<Tokenizer>> SavedTokenizer(const Checkpoint& checkpoint) {
+  for (size_t kind = 0; kind < std::size(kTokenizers); kind++) {
+    const char* name = kTokenizers[kind].file;
+    std::string file = checkpoint.TextOf(name);
+    if (file.empty()) continue;
+    absl::StatusOr<Tokenizer> tokenizer = Tokenizer::FromFile(TokenizerKind(kind), std::move(file));
+    if (tokenizer.ok()) return *std::move(tokenizer);
+    return Refuse(fmt::format("{}: {}", checkpoint.PathOf(name), std::string(tokenizer.status().message())));
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
 absl::StatusOr<Tokenizer> TokenizerOf(const ModelSource& source) {
   const Config& config = source.config;
   bool named = FromCommandLine(config, "data.tokenizer");
   if (source.checkpoint && !named) {
-    std::string table = source.checkpoint->TextOf(kTokenizerFile);
-    absl::StatusOr<Tokenizer> saved = Tokenizer::FromTable(table);
-    if (saved.ok()) return saved;
-    if (!table.empty())
-      return Refuse(
-          fmt::format("{}: {}", source.checkpoint->PathOf(kTokenizerFile), std::string(saved.status().message())));
+    absl::StatusOr<std::optional<Tokenizer>> saved = SavedTokenizer(*source.checkpoint);
+    if (!saved.ok()) return saved.status();
+    if (*saved) return **std::move(saved);
   }
   absl::StatusOr<DataFiles> files = FindDataFiles(config.data.train);
-  if (!named && (source.checkpoint || (files.ok() && files->shards)))
+  bool has_file = Tokenizer::HasFile(config.data.tokenizer);
+  if (!named && (source.checkpoint || (files.ok() && files->shards && !has_file)))
     return Refuse(PlaceOf(config, "data.tokenizer") +
                   "is not known of a model that was trained on token shards; name the one that made them, e.g. "
-                  "data.tokenizer=bytes");
-  if (config.data.tokenizer == "bytes") return Tokenizer::Bytes();
-  absl::StatusOr<Dataset> data = Dataset::Load(config);
-  if (!data.ok()) return data.status();
-  return *data->tokenizer();
+                  "data.tokenizer=bytes or data.tokenizer=sentencepiece:PATH");
+  if (config.data.tokenizer == "chars") {
+    absl::StatusOr<Dataset> data = Dataset::Load(config);
+    if (!data.ok()) return data.status();
+    return *data->tokenizer();
+  }
+  absl::StatusOr<Tokenizer> tokenizer = Tokenizer::Open(config.data.tokenizer);
+  if (tokenizer.ok()) return tokenizer;
+  return Refuse(PlaceOf(config, "data.tokenizer") + std::string(tokenizer.status().message()));
 }
 
 }  // namespace weft

@@ -158,6 +158,8 @@ void CheckLog(const Config& config, Faults& faults) {
   for (const std::string& input : config.data.train) differs("data.train", input);
   for (const std::string& input : config.data.val.paths) differs("data.val", input);
   if (!config.model.init.empty()) differs("model.init", config.model.init);
+  if (size_t colon = config.data.tokenizer.find(':'); colon != std::string::npos)
+    differs("data.tokenizer", config.data.tokenizer.substr(colon + 1));
 }
 
 void CheckCheckpoint(const Config& config, Faults& faults) {

@@ -28,11 +28,11 @@ int64_t Below(int64_t n, uint64_t bits) {
 
 }  // namespace
 
+int64_t HeadLength(int64_t n, double fraction) { return int64_t(std::floor(double(n) * (1 - fraction))); }
+
 size_t TailBegin(std::string_view text, double fraction) {
-  auto kept = size_t(std::floor(double(CountCodePoints(text)) * (1 - fraction)));
-  size_t at = 0;
-  for (size_t i = 0; i < kept; i++) NextCodePoint(text, at);
-  return at;
+  int64_t head = HeadLength(int64_t(CountCodePoints(text)), fraction);
+  return SkipCodePoints(text, head);
 }
 
 Dataset::Dataset(const Config& config)
@@ -41,14 +41,13 @@ Dataset::Dataset(const Config& config)
       synthetic_vocab_(config.data.synthetic ? std::max<int64_t>(config.model.vocab, 0) : 0),
       offset_key_(RandomKey(uint64_t(config.train.seed), RandomPhase::kData, "offset", 0)),
       synthetic_key_(RandomKey(uint64_t(config.train.seed), RandomPhase::kData, "synthetic", 0)),
-      shuffle_(config.data.shuffle) {
-  if (config.data.synthetic && synthetic_vocab_ == 0) synthetic_vocab_ = Tokenizer::Bytes().vocab();
-}
+      shuffle_(config.data.shuffle) {}
 
 absl::StatusOr<Dataset> Dataset::Load(const Config& config, const DataOptions& options) {
   Dataset dataset(config);
   if (config.data.synthetic) {
-    dataset.UseTokenizer(Tokenizer::Bytes());
+    if (absl::Status s = dataset.OpenTokenizer(config); !s.ok()) return s;  // chars has no text: bytes
+    if (dataset.synthetic_vocab_ == 0) dataset.synthetic_vocab_ = dataset.vocab_;
     return dataset;
   }
   bool own_files = !config.data.val.paths.empty(), own_table = options.tokenizer || config.data.tokenizer != "chars";
@@ -74,6 +73,13 @@ void Dataset::UseTokenizer(Tokenizer tokenizer) {
   tokenizer_ = std::move(tokenizer);
 }
 
+absl::Status Dataset::OpenTokenizer(const Config& config) {
+  absl::StatusOr<Tokenizer> tokenizer = Tokenizer::Open(config.data.tokenizer);
+  if (!tokenizer.ok()) return Refuse(config, "data.tokenizer", tokenizer.status());
+  UseTokenizer(*std::move(tokenizer));
+  return absl::OkStatus();
+}
+
 absl::Status Dataset::LoadText(const Config& config, const DataFiles& train_files, const DataFiles& val_files,
                                const Tokenizer* tokenizer) {
   absl::StatusOr<std::string> train = ReadText(train_files.paths), val = ReadText(val_files.paths);
@@ -84,9 +90,13 @@ absl::Status Dataset::LoadText(const Config& config, const DataFiles& train_file
     val = train->substr(begin);
     train->resize(begin);
   }
-  UseTokenizer(tokenizer                          ? *tokenizer
-               : config.data.tokenizer == "chars" ? Tokenizer::Chars({*train, *val})
-                                                  : Tokenizer::Bytes());
+  if (tokenizer) {
+    UseTokenizer(*tokenizer);
+  } else if (config.data.tokenizer == "chars") {
+    UseTokenizer(Tokenizer::Chars({*train, *val}));
+  } else if (absl::Status s = OpenTokenizer(config); !s.ok()) {
+    return s;
+  }
   for (auto [from, to] : {std::pair(&*train, &train_), std::pair(&*val, &val_)}) {
     absl::StatusOr<std::vector<int32_t>> tokens = tokenizer_->Encode(*from);
     if (!tokens.ok()) return Refuse(config, "data.tokenizer", tokens.status());
@@ -97,12 +107,14 @@ absl::Status Dataset::LoadText(const Config& config, const DataFiles& train_file
 
 absl::Status Dataset::LoadShards(const Config& config, const DataFiles& train_files, const DataFiles& val_files) {
   if (absl::Status status = CheckShardKeys(config); !status.ok()) return status;
-  vocab_ = config.model.vocab;
+  if (Tokenizer::HasFile(config.data.tokenizer))
+    if (absl::Status s = OpenTokenizer(config); !s.ok()) return s;
+  vocab_ = std::max(vocab_, config.model.vocab);
   absl::StatusOr<TokenStream> train = TokenStream::Map(train_files.paths), val = TokenStream::Map(val_files.paths);
   if (!train.ok()) return Refuse(config, "data.train", train.status());
   if (!val.ok()) return Refuse(config, "data.val", val.status());
   if (double fraction = config.data.val.fraction; fraction > 0)
-    val = train->CutTail(int64_t(std::floor(double(train->size()) * (1 - fraction))));
+    val = train->CutTail(HeadLength(train->size(), fraction));
   train_ = *std::move(train);
   val_ = *std::move(val);
   // What this does not see, the batches do.
@@ -113,9 +125,12 @@ absl::Status Dataset::LoadShards(const Config& config, const DataFiles& train_fi
 }
 
 absl::Status CheckShardKeys(const Config& config) {
+  if (Tokenizer::HasFile(config.data.tokenizer)) return absl::OkStatus();
   if (config.data.tokenizer != DataConfig().tokenizer)
     return Refuse(config, "data.tokenizer",
-                  fmt::format("has no meaning for token shards, got {}; remove it", config.data.tokenizer));
+                  fmt::format("has no meaning for token shards, got {0}; remove it, or give {0}:PATH, the table that "
+                              "they were made with",
+                              config.data.tokenizer));
   if (config.model.vocab < 1)
     return Refuse(config, "model.vocab",
                   "is required with token shards, which do not say it; add it, e.g. 50257 for the tokens of GPT-2 or "
@@ -124,7 +139,7 @@ absl::Status CheckShardKeys(const Config& config) {
 }
 
 absl::Status Dataset::CheckLengths(const Config& config, bool train) const {
-  const char* more = tokenizer_ ? "text" : "shards";
+  const char* more = train_.mapped() || val_.mapped() ? "shards" : "text";
   if (train && train_.size() <= context_) {
     return Refuse(config, "data.train",
                   fmt::format("expected at least context + 1 = {} tokens, got {}; give more {} or a smaller "
@@ -191,7 +206,11 @@ int64_t Dataset::FillEval(int64_t first_window, int64_t end_window, BatchSpan ba
 std::optional<int64_t> Dataset::EvalBytes(int64_t windows) const {
   if (!tokenizer_) return std::nullopt;
   int64_t end = std::min(windows * context_ + 1, val_.size()), bytes = 0;
-  for (int64_t i = 1; i < end; i++) bytes += tokenizer_->BytesOf(val_[i]);
+  bool line_begins = true;
+  for (int64_t i = 0; i < end; i++) {
+    auto size = int64_t(tokenizer_->TextOf(val_[i], line_begins).size());
+    bytes += i > 0 ? size : 0;
+  }
   return bytes;
 }
 

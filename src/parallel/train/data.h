@@ -41,8 +41,8 @@ class Dataset {
   // Reads what config.data names. Errors carry the place of the key that is at fault.
   static absl::StatusOr<Dataset> Load(const Config& config, const DataOptions& options = {});
 
-  const Tokenizer* tokenizer() const { return tokenizer_ ? &*tokenizer_ : nullptr; }  // null for token shards
-  int64_t vocab() const { return vocab_; }  // the tokenizer's; of token shards, model.vocab
+  const Tokenizer* tokenizer() const { return tokenizer_ ? &*tokenizer_ : nullptr; }  // null where shards have none
+  int64_t vocab() const { return vocab_; }  // the tokenizer's; of token shards, model.vocab where that is more
   const TokenStream& train() const { return train_; }
   const TokenStream& val() const { return val_; }
 
@@ -60,12 +60,13 @@ class Dataset {
   int64_t eval_windows() const;  // 0 without validation text
   // Windows from first_window on. Those from end_window on, and those behind the last, are all ignored.
   int64_t FillEval(int64_t first_window, int64_t end_window, BatchSpan batch) const;
-  // The bytes of text that the targets of the first `windows` windows stand for; unknown for token shards.
+  // The bytes of text that the targets of the first `windows` windows stand for; unknown without a tokenizer.
   std::optional<int64_t> EvalBytes(int64_t windows) const;
 
  private:
   explicit Dataset(const Config& config);
   void UseTokenizer(Tokenizer tokenizer);
+  absl::Status OpenTokenizer(const Config& config);
   absl::Status LoadText(const Config& config, const DataFiles& train, const DataFiles& val, const Tokenizer* tokenizer);
   absl::Status LoadShards(const Config& config, const DataFiles& train, const DataFiles& val);
   absl::Status CheckLengths(const Config& config, bool train) const;
@@ -89,7 +90,9 @@ class Dataset {
 // Refuses what has no meaning beside token shards, and what is missing there.
 absl::Status CheckShardKeys(const Config& config);
 
-// The text behind the first floor(characters * (1 - fraction)): the same characters whatever the tokenizer.
+// How many of n characters or tokens come before the tail that a fraction of data.val cuts off.
+int64_t HeadLength(int64_t n, double fraction);
+// The text behind the head of its characters: the same characters whatever the tokenizer.
 size_t TailBegin(std::string_view text, double fraction);
 
 }  // namespace weft

@@ -3,14 +3,11 @@
 #include <glob.h>
 
 #include <algorithm>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 
 #include "fmt/format.h"
+#include "parallel/train/text_reader.h"
 #include "parallel/train/token_shard.h"
-#include "parallel/train/utf8.h"
 
 namespace weft {
 namespace {
@@ -22,19 +19,16 @@ absl::Status Bad(const std::string& path, const std::string& what) {
   return absl::InvalidArgumentError(fmt::format("{}: {}", path, what));
 }
 
-absl::StatusOr<std::string> ReadBytes(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return Bad(path, fmt::format("cannot be opened ({})", std::strerror(errno)));
-  std::string bytes((std::istreambuf_iterator<char>(file)), {});
-  if (file.bad()) return Bad(path, fmt::format("cannot be read to its end ({})", std::strerror(errno)));
-  return bytes;
-}
-
 // Empty and binary files do not count as text; one that cannot be read may, so it is an error.
 absl::StatusOr<bool> IsText(const std::string& path) {
-  absl::StatusOr<std::string> bytes = ReadBytes(path);
-  if (!bytes.ok()) return bytes.status();
-  return !bytes->empty() && bytes->find('\0') == bytes->npos;
+  absl::StatusOr<BlockReader> file = BlockReader::Open(path);
+  if (!file.ok()) return file.status();
+  bool empty = true;
+  for (std::string block;; empty = false, block.clear()) {
+    if (absl::Status s = file->Append(size_t{1} << 16, block); !s.ok()) return s;
+    if (block.empty()) return !empty;
+    if (block.find('\0') != block.npos) return false;
+  }
 }
 
 absl::Status AddFolder(const std::string& folder, Paths& files) {
@@ -90,19 +84,6 @@ absl::Status Add(const std::string& input, Paths& files) {
   return absl::OkStatus();
 }
 
-// One file, which must be UTF-8 text and not empty.
-absl::StatusOr<std::string> ReadTextFile(const std::string& path) {
-  absl::StatusOr<std::string> bytes = ReadBytes(path);
-  if (!bytes.ok()) return bytes.status();
-  if (bytes->empty()) return Bad(path, "the file is empty; give a text");
-  size_t bad = std::min(InvalidUtf8(*bytes), bytes->find('\0'));
-  if (bad == bytes->npos) return bytes;
-  const char* advice = path.ends_with(".bin") ? "give a text, or a token shard, which begins with 20240520 or 20240801"
-                                              : "convert the file to UTF-8";
-  return Bad(path, fmt::format("expected UTF-8 text, got the byte 0x{:02x} at offset {}; {}", uint8_t((*bytes)[bad]),
-                               bad, advice));
-}
-
 }  // namespace
 
 absl::StatusOr<DataFiles> FindDataFiles(const Paths& inputs) {
@@ -121,12 +102,12 @@ absl::StatusOr<DataFiles> FindDataFiles(const Paths& inputs) {
 
 absl::StatusOr<std::string> ReadText(const Paths& files) {
   std::string all;
-  for (const std::string& file : files) {
-    absl::StatusOr<std::string> text = ReadTextFile(file);
+  for (TextReader reader(files);;) {
+    absl::StatusOr<std::string_view> text = reader.Next();
     if (!text.ok()) return text.status();
+    if (text->empty()) return all;
     all += *text;
   }
-  return all;
 }
 
 }  // namespace weft

@@ -13,17 +13,11 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "shards are read as they lie on disk");
 
-constexpr int64_t kHeaderBytes = 256 * sizeof(int32_t);
+constexpr ShardFormat kFormats[] = {{20240520, 1, 2}, {20240801, 7, 4}};
 
-struct Format {
-  int32_t magic, version;
-  int width;
-};
-constexpr Format kFormats[] = {{20240520, 1, 2}, {20240801, 7, 4}};
-
-const Format* FindFormat(int32_t magic) {
+const ShardFormat* FindFormat(int32_t magic) {
   auto found =
-      std::find_if(std::begin(kFormats), std::end(kFormats), [&](const Format& f) { return f.magic == magic; });
+      std::find_if(std::begin(kFormats), std::end(kFormats), [&](const ShardFormat& f) { return f.magic == magic; });
   return found == std::end(kFormats) ? nullptr : found;
 }
 
@@ -32,6 +26,8 @@ absl::Status Bad(const std::string& path, const std::string& what) {
 }
 
 }  // namespace
+
+const ShardFormat& ShardFormatOf(int64_t vocab) { return vocab <= int64_t{1} << 16 ? kFormats[0] : kFormats[1]; }
 
 bool BeginsAsTokenShard(const std::string& path) {
   std::error_code ignored;  // what cannot be read is no shard, and whoever reads it as text says why
@@ -45,12 +41,12 @@ absl::StatusOr<TokenShard> OpenTokenShard(const std::string& path) {
   absl::StatusOr<std::shared_ptr<const MappedFile>> file = MappedFile::Open(path, MappedFile::kAnywhere);
   if (!file.ok()) return file.status();
   auto bytes = int64_t((*file)->bytes().size());
-  if (bytes < kHeaderBytes)
+  if (bytes < kShardHeaderBytes)
     return Bad(path, fmt::format("expected a token shard's header of {} bytes, got a file of {}; copy or make it again",
-                                 kHeaderBytes, bytes));
+                                 kShardHeaderBytes, bytes));
   int32_t header[3];  // magic, version, tokens
   std::memcpy(header, (*file)->bytes().data(), sizeof header);
-  const Format* format = FindFormat(header[0]);
+  const ShardFormat* format = FindFormat(header[0]);
   if (!format)
     return Bad(path, fmt::format("expected a token shard, which begins with {} or {}, got {}; give a shard of llm.c",
                                  kFormats[0].magic, kFormats[1].magic, header[0]));
@@ -60,12 +56,12 @@ absl::StatusOr<TokenShard> OpenTokenShard(const std::string& path) {
                                  format->version, format->magic, header[1]));
   if (header[2] < 1)
     return Bad(path, fmt::format("expected at least 1 token, got {} in the header; make the shard again", header[2]));
-  int64_t expected = kHeaderBytes + int64_t(header[2]) * format->width;
+  int64_t expected = kShardHeaderBytes + int64_t(header[2]) * format->width;
   if (bytes != expected)
     return Bad(path, fmt::format("expected {} + {} tokens x {} = {} bytes, as the header says, got {}; copy or make it "
                                  "again",
-                                 kHeaderBytes, header[2], format->width, expected, bytes));
-  return TokenShard{*file, (*file)->bytes().data() + kHeaderBytes, format->width, header[2]};
+                                 kShardHeaderBytes, header[2], format->width, expected, bytes));
+  return TokenShard{*file, (*file)->bytes().data() + kShardHeaderBytes, format->width, header[2]};
 }
 
 }  // namespace weft

@@ -4,6 +4,7 @@
 // version 1 has uint16, as for GPT-2's tokenizer; magic 20240801 version 7 has uint32, as for Llama 3's.
 #pragma once
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <string>
 
@@ -11,6 +12,16 @@
 #include "parallel/train/mapped_file.h"
 
 namespace weft {
+
+inline constexpr int64_t kShardHeaderBytes = 256 * sizeof(int32_t);
+inline constexpr int64_t kMostShardTokens = std::numeric_limits<int32_t>::max();
+
+struct ShardFormat {
+  int32_t magic, version;
+  int width;  // bytes of a token
+};
+// The narrowest whose tokens hold every number below `vocab`.
+const ShardFormat& ShardFormatOf(int64_t vocab);
 
 struct TokenShard {
   std::shared_ptr<const MappedFile> file;

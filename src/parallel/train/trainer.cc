@@ -80,10 +80,8 @@ absl::Status Trainer::Allocate() {
   if (const CheckpointConfig& c = config_.checkpoint; !c.dir.empty())
     saver_ = std::make_unique<CheckpointSaver>(
         state_, mesh_.World(),
-        CheckpointSaver::Options{.dir = c.dir,
-                                 .keep = c.keep,
-                                 .config = ToYaml(config_),
-                                 .tokenizer = data_.tokenizer() ? data_.tokenizer()->Table() : ""});
+        CheckpointSaver::Options{
+            .dir = c.dir, .keep = c.keep, .config = ToYaml(config_), .tokenizer = data_.tokenizer()});
   return absl::OkStatus();
 }
 

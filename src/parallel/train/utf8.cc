@@ -1,5 +1,7 @@
 #include "parallel/train/utf8.h"
 
+#include <algorithm>
+
 namespace weft {
 namespace {
 
@@ -61,6 +63,25 @@ size_t CountCodePoints(std::string_view text) {
   size_t count = 0;
   for (char ch : text) count += !IsContinuation(uint8_t(ch));
   return count;
+}
+
+size_t WholeCodePoints(std::string_view text) {
+  constexpr size_t kLongest = 4;
+  for (size_t back = 1; back <= std::min(text.size(), kLongest); back++) {
+    auto byte = uint8_t(text[text.size() - back]);
+    if (IsContinuation(byte)) continue;
+    return size_t(SequenceLength(byte)) > back ? text.size() - back : text.size();
+  }
+  return text.size();
+}
+
+size_t SkipCodePoints(std::string_view text, int64_t& count) {
+  for (size_t at = 0; at < text.size(); at++) {
+    if (IsContinuation(uint8_t(text[at]))) continue;
+    if (count == 0) return at;
+    count--;
+  }
+  return text.size();
 }
 
 void AppendUtf8(uint32_t c, std::string& out) {

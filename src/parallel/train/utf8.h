@@ -15,6 +15,11 @@ bool BeginsCodePoint(std::string_view text);
 // The code point at `at` of valid UTF-8; moves `at` behind it.
 uint32_t NextCodePoint(std::string_view text, size_t& at);
 size_t CountCodePoints(std::string_view text);
+// The length of `text` without a code point that its end cuts.
+size_t WholeCodePoints(std::string_view text);
+// The length of the first `count` code points, or of all that there are; lowers `count` by them. Of bytes that are not
+// UTF-8, each that cannot continue a code point begins one.
+size_t SkipCodePoints(std::string_view text, int64_t& count);
 void AppendUtf8(uint32_t code_point, std::string& out);
 int Utf8Length(uint32_t code_point);  // bytes
 

@@ -1,0 +1,198 @@
+#include "parallel/train/sentencepiece_tokenizer.h"
+
+#include <algorithm>
+#include <thread>
+
+#include "absl/strings/numbers.h"
+#include "fmt/format.h"
+#include "parallel/train/sentencepiece_library.h"
+#include "parallel/train/utf8.h"
+
+namespace weft {
+namespace {
+
+constexpr size_t kLongestLine = size_t{1} << 14;
+constexpr std::string_view kSpace = "\xE2\x96\x81";  // how pieces spell a space
+
+// The end of the first line of a text, or of the part of it that is encoded on its own; 0 where that lies behind the
+// end of the text.
+size_t LineEnd(std::string_view text) {
+  std::string_view line = text.substr(0, kLongestLine);
+  if (size_t newline = line.find('\n'); newline != line.npos) return newline + 1;
+  return text.size() < kLongestLine ? 0 : WholeCodePoints(line);
+}
+
+class SentencePieceEncoder : public TokenEncoder {
+ public:
+  SentencePieceEncoder(std::unique_ptr<SentencePieceModel> model, std::vector<int32_t> space_bytes)
+      : model_(std::move(model)), space_bytes_(std::move(space_bytes)) {}
+
+  absl::Status Encode(std::string_view text, int64_t offset, std::vector<int32_t>& tokens) const override {
+    if (absl::Status s = CheckUtf8(text, offset); !s.ok()) return s;
+    while (!text.empty()) {
+      size_t end = LineEnd(text);
+      if (end == 0) end = text.size();
+      EncodeLine(text.substr(0, end), tokens);
+      text.remove_prefix(end);
+    }
+    return absl::OkStatus();
+  }
+
+  size_t Encodable(std::string_view text) const override {
+    size_t at = 0;
+    while (size_t end = LineEnd(text.substr(at))) at += end;
+    return at;
+  }
+
+ private:
+  // The character that spells a space would come back as one.
+  void EncodeLine(std::string_view line, std::vector<int32_t>& tokens) const {
+    for (size_t at = 0; !space_bytes_.empty() && (at = line.find(kSpace)) != line.npos;) {
+      if (at > 0) model_->Encode(line.substr(0, at), tokens);
+      tokens.insert(tokens.end(), space_bytes_.begin(), space_bytes_.end());
+      line.remove_prefix(at + kSpace.size());
+    }
+    if (!line.empty()) model_->Encode(line, tokens);
+  }
+
+  std::unique_ptr<SentencePieceModel> model_;
+  std::vector<int32_t> space_bytes_;  // of the character U+2581 in text; empty where the model decides
+};
+
+// "<0x0A>" is 10.
+char ByteOf(const std::string& spelling) {
+  int byte = 0;
+  return spelling.size() == 6 && absl::SimpleHexAtoi(spelling.substr(3, 2), &byte) ? char(byte) : '?';
+}
+
+std::string TextOf(const SentencePieceModel::Piece& piece) {
+  switch (piece.kind) {
+    case SentencePieceModel::kControl:
+      return "";
+    case SentencePieceModel::kUnknown:
+      return "\xEF\xBF\xBD";
+    case SentencePieceModel::kByte:
+      return std::string(1, ByteOf(piece.spelling));
+    case SentencePieceModel::kText:
+      break;
+  }
+  std::string text = piece.spelling;
+  for (size_t at = 0; (at = text.find(kSpace, at)) != text.npos; at++) text.replace(at, kSpace.size(), " ");
+  return text;
+}
+
+// The numbers of the bytes of U+2581; none where the model has no pieces for bytes.
+std::vector<int32_t> SpaceBytes(const std::vector<SentencePieceModel::Piece>& pieces) {
+  std::vector<int32_t> numbers;
+  for (char byte : kSpace)
+    for (size_t i = 0; i < pieces.size(); i++)
+      if (pieces[i].kind == SentencePieceModel::kByte && ByteOf(pieces[i].spelling) == byte)
+        numbers.push_back(int32_t(i));
+  return numbers.size() == kSpace.size() ? numbers : std::vector<int32_t>();
+}
+
+// Sentences for the library: lines of the text without their newlines.
+class Lines {
+ public:
+  Lines(const NextText& next, double share) : next_(next), share_(share) {}
+
+  bool Next(std::string& line) {
+    while (Cut(line)) {
+      seen_ += double(line.size());
+      bool due = !line.empty() && taken_ <= seen_ * share_;
+      if (!due) continue;
+      taken_ += double(line.size());
+      return true;
+    }
+    return false;
+  }
+  const absl::Status& status() const { return status_; }
+
+ private:
+  bool Cut(std::string& line) {
+    size_t end = 0;
+    while ((end = LineEnd(std::string_view(text_).substr(at_))) == 0 && Read()) {
+    }
+    if (end == 0) end = text_.size() - at_;
+    if (end == 0 || !status_.ok()) return false;
+    line.assign(text_, at_, end);
+    at_ += end;
+    if (line.back() == '\n') line.pop_back();
+    return true;
+  }
+
+  bool Read() {
+    absl::StatusOr<std::string_view> more = next_();
+    status_ = more.status();
+    if (!more.ok() || more->empty()) return false;
+    text_.erase(0, at_);
+    at_ = 0;
+    text_ += *more;
+    return true;
+  }
+
+  const NextText& next_;
+  double share_, seen_ = 0, taken_ = 0;  // bytes
+  std::string text_;
+  size_t at_ = 0;  // of the next line
+  absl::Status status_;
+};
+
+// In the words of who asked for the vocabulary.
+absl::Status LearningFault(const std::string& fault, int64_t vocab) {
+  size_t at = fault.find("required_chars. ");
+  size_t versus = at == fault.npos ? fault.npos : fault.find(" vs ", at);
+  int64_t least = 0;
+  if (versus != fault.npos) {
+    std::string number = fault.substr(versus + 4);
+    if (absl::SimpleAtoi(number.substr(0, number.find('.')), &least))
+      return absl::InvalidArgumentError(
+          fmt::format("expected a vocab of at least the {} pieces that the characters of this text, 256 bytes and 3 "
+                      "marks are, got {}; raise it",
+                      least, vocab));
+  }
+  return absl::InvalidArgumentError(fmt::format("no pieces could be learned from this text: {}", fault));
+}
+
+}  // namespace
+
+absl::StatusOr<Tokenizer> SentencePieceTokenizer(std::string file) {
+  std::string fault;
+  std::unique_ptr<SentencePieceModel> model = SentencePieceModel::Open(file, fault);
+  if (!model) return absl::InvalidArgumentError(fault);
+  std::vector<SentencePieceModel::Piece> pieces = model->Pieces();
+  std::vector<std::string> texts;
+  for (const SentencePieceModel::Piece& piece : pieces) texts.push_back(TextOf(piece));
+  std::vector<int32_t> probe;
+  model->Encode("a", probe);
+  bool prefixed = !probe.empty() && texts[size_t(probe[0])].starts_with(' ');
+  // A part of a prefixed line would get a prefix too.
+  std::vector<int32_t> space_bytes = prefixed ? std::vector<int32_t>() : SpaceBytes(pieces);
+  return Tokenizer({.kind = TokenizerKind::kSentencePiece,
+                    .file = std::move(file),
+                    .texts = std::move(texts),
+                    .encoder = std::make_unique<SentencePieceEncoder>(std::move(model), std::move(space_bytes)),
+                    .lines_are_prefixed = prefixed});
+}
+
+absl::StatusOr<std::string> LearnSentencePiece(const NextText& next, int64_t vocab, double share) {
+  constexpr int kMostThreads = 128;
+  Lines lines(next, share);
+  std::string fault;
+  SentencePieceOptions options{.vocab = vocab,
+                               .longest_sentence = int64_t(kLongestLine),
+                               .threads = std::clamp(int(std::thread::hardware_concurrency()), 1, kMostThreads)};
+  std::string bytes = LearnSentencePieces(
+      options, [&](std::string& line) { return lines.Next(line); }, fault);
+  if (!lines.status().ok()) return lines.status();
+  if (bytes.empty()) return LearningFault(fault, vocab);
+  std::unique_ptr<SentencePieceModel> model = SentencePieceModel::Open(bytes, fault);
+  auto found = model ? int64_t(model->Pieces().size()) : 0;
+  if (found < vocab)
+    return absl::InvalidArgumentError(
+        fmt::format("expected a vocab of at most the {} pieces that this text has, got {}; lower it or give more text",
+                    found, vocab));
+  return bytes;
+}
+
+}  // namespace weft

@@ -1,0 +1,89 @@
+#include "parallel/train/text_reader.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "fmt/format.h"
+#include "parallel/train/utf8.h"
+
+namespace weft {
+namespace {
+
+absl::Status Bad(const std::string& path, const std::string& what) {
+  return absl::InvalidArgumentError(fmt::format("{}: {}", path, what));
+}
+
+}  // namespace
+
+absl::StatusOr<BlockReader> BlockReader::Open(const std::string& path) {
+  BlockReader reader(path);
+  if (!reader.file_) return Bad(path, fmt::format("cannot be opened ({})", std::strerror(errno)));
+  return reader;
+}
+
+absl::Status BlockReader::Append(size_t most, std::string& bytes) {
+  if (file_.eof()) return absl::OkStatus();
+  size_t kept = bytes.size();
+  bytes.resize(kept + most);
+  file_.read(bytes.data() + kept, std::streamsize(most));
+  bytes.resize(kept + size_t(file_.gcount()));
+  if (file_.bad()) return Bad(path_, fmt::format("cannot be read to its end ({})", std::strerror(errno)));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> ReadFile(const std::string& path) {
+  absl::StatusOr<BlockReader> file = BlockReader::Open(path);
+  if (!file.ok()) return file.status();
+  std::string bytes;
+  for (size_t before = 1; bytes.size() != before;) {
+    before = bytes.size();
+    if (absl::Status s = file->Append(size_t{1} << 16, bytes); !s.ok()) return s;
+  }
+  return bytes;
+}
+
+absl::StatusOr<std::string_view> TextReader::Next() {
+  offset_ += int64_t(given_);
+  buffer_.erase(0, given_);
+  given_ = 0;
+  while (true) {
+    bool last = !file_ && next_ == files_.size();
+    if (last) return std::string_view();
+    if (absl::Status s = Fill(); !s.ok()) return s;
+    if (buffer_.empty()) continue;  // the file has ended
+    bool ends = buffer_.size() < options_.block;
+    given_ = ends || !options_.utf8 ? buffer_.size() : WholeCodePoints(buffer_);
+    std::string_view text(buffer_.data(), given_);
+    if (absl::Status s = Check(text); !s.ok()) return s;
+    return text;
+  }
+}
+
+// Reads on in the file, or in the next one; leaves that where it has ended.
+absl::Status TextReader::Fill() {
+  bool fresh = !file_;
+  if (fresh) {
+    absl::StatusOr<BlockReader> file = BlockReader::Open(files_[next_++]);
+    if (!file.ok()) return file.status();
+    file_.emplace(*std::move(file));
+    offset_ = 0;
+  }
+  if (absl::Status s = file_->Append(options_.block - buffer_.size(), buffer_); !s.ok()) return s;
+  if (!buffer_.empty()) return absl::OkStatus();
+  file_.reset();
+  return fresh ? Bad(files_[next_ - 1], "the file is empty; give a text") : absl::OkStatus();
+}
+
+absl::Status TextReader::Check(std::string_view text) const {
+  if (!options_.utf8) return absl::OkStatus();
+  size_t bad = std::min(InvalidUtf8(text), text.find('\0'));
+  if (bad == text.npos) return absl::OkStatus();
+  const std::string& path = files_[next_ - 1];
+  const char* advice = path.ends_with(".bin") ? "give a text, or a token shard, which begins with 20240520 or 20240801"
+                                              : "convert the file to UTF-8";
+  return Bad(path, fmt::format("expected UTF-8 text, got the byte 0x{:02x} at offset {}; {}", uint8_t(text[bad]),
+                               offset_ + int64_t(bad), advice));
+}
+
+}  // namespace weft

@@ -1,0 +1,64 @@
+// Reading texts that may be larger than memory, block by block.
+//
+//   TextReader reader({"a.txt", "b.txt"});
+//   for (;;) {
+//     absl::StatusOr<std::string_view> text = reader.Next();
+//     if (!text.ok() || text->empty()) break;
+//   }
+#pragma once
+#include <cstdint>
+#include <fstream>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace weft {
+
+// The bytes of a file. Errors name the path.
+class BlockReader {
+ public:
+  static absl::StatusOr<BlockReader> Open(const std::string& path);
+  // Adds the next bytes, `most` of them unless the file ends before.
+  absl::Status Append(size_t most, std::string& bytes);
+
+ private:
+  explicit BlockReader(const std::string& path) : path_(path), file_(path, std::ios::binary) {}
+
+  std::string path_;
+  std::ifstream file_;
+};
+
+// All of a file that is known to be small.
+absl::StatusOr<std::string> ReadFile(const std::string& path);
+
+// The texts of files, end to end. None may be empty.
+class TextReader {
+ public:
+  struct Options {
+    bool utf8 = true;                // refuse what is not UTF-8, naming the file and the offset of the first bad byte
+    size_t block = size_t{1} << 18;  // bytes at once; at least those of a code point
+  };
+  explicit TextReader(std::vector<std::string> files) : TextReader(std::move(files), Options()) {}
+  TextReader(std::vector<std::string> files, Options options) : files_(std::move(files)), options_(options) {}
+
+  // The next of the text, in whole code points where it is UTF-8; empty at the end. Good until the next call.
+  absl::StatusOr<std::string_view> Next();
+
+ private:
+  absl::Status Fill();
+  absl::Status Check(std::string_view text) const;
+
+  std::vector<std::string> files_;
+  Options options_;
+  size_t next_ = 0;                  // of files_
+  std::optional<BlockReader> file_;  // files_[next_ - 1]
+  std::string buffer_;
+  size_t given_ = 0;    // bytes of buffer_ that the last call gave
+  int64_t offset_ = 0;  // of buffer_ in the file
+};
+
+}  // namespace weft

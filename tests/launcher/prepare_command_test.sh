@@ -1,0 +1,80 @@
+#!/usr/bin/env bash
+# weft prepare, then weft train on what it wrote; bad words and texts are one line, and a kill leaves no half of a set.
+# Usage: prepare_command_test.sh ROOT BUILD; exits 77 (skipped) where the program is not built.
+set -euo pipefail
+cd "$1"
+weft=$2/weft
+[ -x "$weft" ] || exit 77
+source launcher/environment.sh
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+
+fail() { echo "prepare_command_test: $1; exit code $code, output:"; cat "$dir/out"; exit 1; }
+# run CODE TEXT WORDS...: the exit code of weft, and TEXT in the output.
+run() {
+  local wanted=$1 text=$2
+  shift 2
+  code=0
+  timeout 60 "$weft" "$@" > "$dir/out" 2>&1 < /dev/null || code=$?
+  [ $code -eq "$wanted" ] || fail "expected exit code $wanted for $*"
+  grep -qF -- "$text" "$dir/out" || fail "expected \"$text\" for $*"
+}
+refused() {
+  run 2 "$@"
+  [ "$(wc -l < "$dir/out")" -eq 1 ] || fail "expected one line for ${*:2}"
+  [ ! -e "$dir/no" ] || fail "expected nothing to be written for ${*:2}"
+}
+
+run 0 "usage: weft prepare OUT INPUT... [key=value...]" prepare --help
+[ "$(wc -l < "$dir/out")" -le 24 ] || fail "expected help of one screen"
+run 0 "prepare" --help
+
+made=0
+short=(model.layers=1 model.dim=16 train.steps=2 train.eval_batches=1 schedule.warmup_steps=1)
+for words in "" "tokenizer=chars" "tokenizer=sentencepiece vocab=500" "val=configs shard=5000"; do
+  name="$dir/made $((made += 1))"
+  code=0
+  # shellcheck disable=SC2086  # words
+  timeout 60 "$weft" prepare "$name" README.md launcher $words > "$dir/out" 2>&1 || code=$?
+  if [ $code -eq 2 ] && grep -q 'built without sentencepiece' "$dir/out"; then
+    echo "without sentencepiece: not tried"
+    continue
+  fi
+  [ $code -eq 0 ] || fail "expected prepare to work with $words"
+  grep -qF "next: weft train $name/config.yaml" "$dir/out" || fail "expected the next command"
+  for file in config.yaml train_000001.bin val.bin; do [ -s "$name/$file" ] || fail "expected $file with $words"; done
+  run 0 "validation" train "$name/config.yaml" "${short[@]}"
+  [[ $words != *tokenizer=* ]] || grep -q 'bits per byte' "$dir/out" || fail "expected bits per byte with $words"
+  run 0 "FLOPs" plan "$name/config.yaml" ranks=2 mesh.dp=2
+  run 2 "expected a new or an empty folder, got one that holds config.yaml" prepare "$name" README.md
+done
+run 0 "text: 1 files" prepare README.md val=0 --out "$dir/flag"
+[ "$(ls "$dir/flag")" = "$(printf 'config.yaml\ntrain_000001.bin')" ] || fail "expected no val.bin with val=0"
+
+refused "weft prepare: OUT is missing; weft prepare --help" prepare
+refused "weft prepare: INPUT is missing" prepare "$dir/no"
+refused "weft prepare: INPUT is missing" prepare "$dir/no" val=0
+refused 'weft prepare: unknown flag "--outt"' prepare README.md --outt "$dir/no"
+refused 'weft prepare: --out: expected a folder behind it, got nothing' prepare README.md --out
+refused 'unknown key "tokeniser"; did you mean tokenizer?' prepare "$dir/no" README.md tokeniser=chars
+refused 'unknown key "zzz"; weft prepare --help lists them' prepare "$dir/no" README.md zzz=1
+refused 'tokenizer: expected one of bytes, chars, sentencepiece, chars:PATH, sentencepiece:PATH, got "byte"' \
+  prepare "$dir/no" README.md tokenizer=byte
+refused 'vocab: expected an integer >= 1 and <= 1000000, got "many"' prepare "$dir/no" README.md vocab=many
+refused 'shard: expected an integer >= 1 and <= 2147483647, got "0"' prepare "$dir/no" README.md shard=0
+refused 'val: expected a path, or a number >= 0 and < 1, got "1"' prepare "$dir/no" README.md val=1
+refused "$dir/a=b: no such file or folder" prepare "$dir/no" "$dir/a=b"
+refused "README.md: expected a folder to write to, got a file" prepare README.md README.md
+
+# A kill leaves all of the set or a part that is named; what was not published is cleared away by the next run.
+fault() { WEFT_FAULT=$1 timeout 60 "$weft" prepare "$dir/killed" README.md shard=9000 > "$dir/out" 2>&1 && code=0 || code=$?; }
+for point in create:kill:2 write:kill:9 fsync:kill rename:kill; do
+  fault $point
+  [ $code -eq 137 ] || fail "expected a kill at $point"
+  [ "$(ls "$dir/killed")" = "" ] || fail "expected no file after $point, got $(ls "$dir/killed")"
+done
+fault write:enospc:5
+[ $code -eq 1 ] && grep -qF "cannot be written (No space left on device)" "$dir/out" || fail "expected a full disk to be named"
+run 0 "next:" prepare "$dir/killed" README.md shard=9000
+[ ! -e "$dir/killed/.unfinished" ] || fail "expected nothing unfinished"
+echo "prepare: ok"
