@@ -195,13 +195,15 @@ TEST_F(Generation, PublishedWeightsWriteAsTheCheckpointThatTheyAre) {
     EXPECT_EQ(Text("x.yaml", Mesh(2, 2) + Words{fsdp, "model.init=" + Path("m")}, 4, options), want);
 }
 
-// A model of token shards has no tokenizer: the command line names one.
+// Shards of 257 kinds may be of any tokenizer: the command line names it. Those of 256 are bytes, as the config says.
 TEST_F(Generation, AModelOfTokenShardsWantsATokenizer) {
   TrainTo("c", {"data.train=" + WriteShards(folder_, "shards", testing_::Letters(700))});
   GenerateOptions options{.prompt = "a", .tokens = 3};
   EXPECT_NE(Write(Path("c"), {}, 1, options).status().message().find("data.tokenizer: is not known of a model"),
             std::string::npos);
   EXPECT_EQ(Text("c", {"data.tokenizer=bytes"}, 1, options).size(), 3u);
+  TrainTo("b", {"model.vocab=256", "data.train=" + Path("shards")});
+  EXPECT_EQ(Text("b", {}, 1, options).size(), 3u);
 }
 
 }  // namespace

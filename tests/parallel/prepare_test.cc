@@ -73,7 +73,6 @@ TEST(Prepare, GivesTheTokensOfTheText) {
         EXPECT_EQ(report.val_tokens, prepared.val().size());
         EXPECT_EQ(report.bytes, int64_t(text.size()));
         EXPECT_EQ(int64_t(report.train.size()), (report.train_tokens + shard - 1) / shard);
-        if (tokenizer == "bytes") continue;  // shards of bytes name no tokenizer
         EXPECT_EQ(prepared.EvalBytes(prepared.eval_windows()), direct.EvalBytes(direct.eval_windows()));
         ASSERT_NE(prepared.tokenizer(), nullptr);
         EXPECT_EQ(

@@ -86,7 +86,7 @@ TEST(TokenShards, GiveTheBatchesOfTheTextTheyHold) {
     for (auto [of_text, of_shards] : {std::pair("0.13", "0.13"), std::pair(val_file.c_str(), val_shards.c_str())}) {
       Words text_words = words, shard_words = words;
       text_words.push_back(std::string("data.val=") + of_text);
-      shard_words.insert(shard_words.end(), {std::string("data.val=") + of_shards, "model.vocab=256"});
+      shard_words.insert(shard_words.end(), {std::string("data.val=") + of_shards, "model.vocab=257"});
       Dataset a = MakeDataset(text_file, text_words), b = MakeDataset(shards, shard_words);
       EXPECT_EQ(a.train().size(), b.train().size());
       EXPECT_EQ(a.eval_windows(), b.eval_windows());
@@ -101,7 +101,9 @@ TEST(TokenShards, GiveTheBatchesOfTheTextTheyHold) {
       EXPECT_EQ(mine.targets, other.targets);
       EXPECT_EQ(b.EvalBytes(2), std::nullopt);
       EXPECT_EQ(b.tokenizer(), nullptr);
-      EXPECT_EQ(b.vocab(), 256);
+      EXPECT_EQ(b.vocab(), 257);
+      shard_words.back() = "model.vocab=256";  // those of bytes, as data.tokenizer has it
+      EXPECT_EQ(MakeDataset(shards, shard_words).EvalBytes(2), a.EvalBytes(2));
     }
 }
 

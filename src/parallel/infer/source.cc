@@ -153,8 +153,8 @@ absl::StatusOr<Tokenizer> TokenizerOf(const ModelSource& source) {
     if (*saved) return **std::move(saved);
   }
   absl::StatusOr<DataFiles> files = FindDataFiles(config.data.train);
-  bool has_file = Tokenizer::HasFile(config.data.tokenizer);
-  if (!named && (source.checkpoint || (files.ok() && files->shards && !has_file)))
+  bool shards = files.ok() && files->shards;
+  if (!named && (source.checkpoint || (shards && !NamesTokenizerOfShards(config))))
     return Refuse(PlaceOf(config, "data.tokenizer") +
                   "is not known of a model that was trained on token shards; name the one that made them, e.g. "
                   "data.tokenizer=bytes or data.tokenizer=sentencepiece:PATH");

@@ -61,7 +61,7 @@ absl::StatusOr<Dataset> Dataset::Load(const Config& config, const DataOptions& o
     return Refuse(config, "data.val",
                   fmt::format("expected {0}, as data.train is, got {1}; give both as text or both as token shards",
                               train->shards ? "token shards" : "text", val->shards ? "token shards" : "text"));
-  absl::Status status = train->shards ? dataset.LoadShards(config, *train, *val)
+  absl::Status status = train->shards ? dataset.LoadShards(config, *train, *val, options.tokenizer)
                                       : dataset.LoadText(config, *train, *val, options.tokenizer);
   if (status.ok()) status = dataset.CheckLengths(config, with_train);
   if (!status.ok()) return status;
@@ -105,10 +105,15 @@ absl::Status Dataset::LoadText(const Config& config, const DataFiles& train_file
   return absl::OkStatus();
 }
 
-absl::Status Dataset::LoadShards(const Config& config, const DataFiles& train_files, const DataFiles& val_files) {
-  if (absl::Status status = CheckShardKeys(config); !status.ok()) return status;
-  if (Tokenizer::HasFile(config.data.tokenizer))
-    if (absl::Status s = OpenTokenizer(config); !s.ok()) return s;
+absl::Status Dataset::LoadShards(const Config& config, const DataFiles& train_files, const DataFiles& val_files,
+                                 const Tokenizer* tokenizer) {
+  if (tokenizer) {
+    UseTokenizer(*tokenizer);
+  } else if (absl::Status s = CheckShardKeys(config); !s.ok()) {
+    return s;
+  } else if (NamesTokenizerOfShards(config)) {
+    if (s = OpenTokenizer(config); !s.ok()) return s;
+  }
   vocab_ = std::max(vocab_, config.model.vocab);
   absl::StatusOr<TokenStream> train = TokenStream::Map(train_files.paths), val = TokenStream::Map(val_files.paths);
   if (!train.ok()) return Refuse(config, "data.train", train.status());
@@ -122,6 +127,11 @@ absl::Status Dataset::LoadShards(const Config& config, const DataFiles& train_fi
     if (TokenSummary summary = Summarize(*stream); summary.largest >= vocab_)
       return Refuse(config, "model.vocab", TokenFault(*stream, summary.largest_at));
   return absl::OkStatus();
+}
+
+bool NamesTokenizerOfShards(const Config& config) {
+  const std::string& name = config.data.tokenizer;
+  return Tokenizer::HasFile(name) || (name == "bytes" && config.model.vocab == Tokenizer::Bytes().vocab());
 }
 
 absl::Status CheckShardKeys(const Config& config) {

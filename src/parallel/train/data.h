@@ -32,7 +32,7 @@ struct DataPosition {
 };
 
 struct DataOptions {
-  const Tokenizer* tokenizer = nullptr;  // of texts; null: the one that the config names, chars from the texts at hand
+  const Tokenizer* tokenizer = nullptr;  // null: the one that the config names, chars from the texts at hand
   bool train = true;                     // false: validation alone, where it has files of its own
 };
 
@@ -68,7 +68,8 @@ class Dataset {
   void UseTokenizer(Tokenizer tokenizer);
   absl::Status OpenTokenizer(const Config& config);
   absl::Status LoadText(const Config& config, const DataFiles& train, const DataFiles& val, const Tokenizer* tokenizer);
-  absl::Status LoadShards(const Config& config, const DataFiles& train, const DataFiles& val);
+  absl::Status LoadShards(const Config& config, const DataFiles& train, const DataFiles& val,
+                          const Tokenizer* tokenizer);
   absl::Status CheckLengths(const Config& config, bool train) const;
   // Of a token that is not below vocab().
   std::string TokenFault(const TokenStream& stream, int64_t i) const;
@@ -87,6 +88,9 @@ class Dataset {
   bool shuffle_;
 };
 
+// Whether data.tokenizer says what token shards were made with: it names a file, or bytes and the model has just as
+// many kinds of token. Bytes are the default, so that the word alone says nothing.
+bool NamesTokenizerOfShards(const Config& config);
 // Refuses what has no meaning beside token shards, and what is missing there.
 absl::Status CheckShardKeys(const Config& config);
 
