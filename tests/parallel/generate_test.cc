@@ -195,6 +195,42 @@ TEST_F(Generation, PublishedWeightsWriteAsTheCheckpointThatTheyAre) {
     EXPECT_EQ(Text("x.yaml", Mesh(2, 2) + Words{fsdp, "model.init=" + Path("m")}, 4, options), want);
 }
 
+// Words with the space before them, 257 of them as the model has; the first of a line has none in the text.
+Tokenizer PrefixedWords() {
+  struct Spaces : TokenEncoder {
+    absl::Status Encode(std::string_view text, int64_t, Tokens& tokens) const override {
+      tokens.assign(size_t(std::count(text.begin(), text.end(), ' ')), 1);
+      return absl::OkStatus();
+    }
+  };
+  std::vector<std::string> texts = {"\n"};
+  for (int i = 1; i <= 256; i++) texts.push_back(fmt::format(" {}", i));
+  return Tokenizer({.texts = texts, .encoder = std::make_unique<Spaces>(), .lines_are_prefixed = true});
+}
+
+// Token by token as all at once, though what a token says may depend on those before it.
+TEST_F(Generation, ShowsTheTextOfAllTokens) {
+  TrainTo("c");
+  absl::Status status = OnSource(Path("c"), {}, 1, [&](const Opened& o) {
+    StepOptions one = NextTokenOptions(o.source.config, DeviceKind::kCpu);
+    LoadedModel model(o.source.config, one, NextTokenProgram(one), o.context, o.mesh, DeviceKind::kCpu);
+    EXPECT_TRUE(model.Load(o.source).ok());
+    Tokenizer words = PrefixedWords();
+    for (const char* prompt : {"", " 1 1"}) {
+      GenerateOptions options{.prompt = prompt, .tokens = 200, .sampler = {.temperature = 1000}};
+      Tokens all = options.prompt.empty() ? Tokens{0} : *PromptTokens(options, words, 8);
+      std::string shown, before = words.Decode(all);
+      Tokens made = *Generate(model, words, all, options, [&](std::string_view text) { shown += text; });
+      all.insert(all.end(), made.begin(), made.end());
+      EXPECT_EQ(shown.substr(options.prompt.size()), words.Decode(all).substr(before.size()));
+    }
+    EXPECT_FALSE(PromptTokens({.prompt = "x"}, words, 8).ok()) << "no token";
+    EXPECT_EQ(*PromptTokens({}, words, 8), Tokens{0});
+    return absl::OkStatus();
+  });
+  EXPECT_TRUE(status.ok()) << status;
+}
+
 // Shards of 257 kinds may be of any tokenizer: the command line names it. Those of 256 are bytes, as the config says.
 TEST_F(Generation, AModelOfTokenShardsWantsATokenizer) {
   TrainTo("c", {"data.train=" + WriteShards(folder_, "shards", testing_::Letters(700))});

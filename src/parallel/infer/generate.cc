@@ -17,13 +17,15 @@ absl::StatusOr<std::vector<int32_t>> PromptTokens(const GenerateOptions& options
                                                   int64_t context) {
   if (options.prompt.empty()) {
     absl::StatusOr<std::vector<int32_t>> line = tokenizer.Encode("\n");
-    return line.ok() ? *std::move(line) : std::vector<int32_t>{0};
+    return line.ok() && !line->empty() ? *std::move(line) : std::vector<int32_t>{0};
   }
   absl::StatusOr<std::vector<int32_t>> tokens = tokenizer.Encode(options.prompt);
   if (!tokens.ok())
     return absl::InvalidArgumentError(
         fmt::format("command line: prompt: {}; write it in characters that the model knows",
                     std::string(tokens.status().message())));
+  // Models of others may normalize all of it away.
+  if (tokens->empty()) return absl::InvalidArgumentError("command line: prompt: has no token; begin it with a word");
   if (int64_t(tokens->size()) > context)
     return absl::InvalidArgumentError(fmt::format(
         "command line: prompt: expected at most model.context = {} tokens, got {}; give the last {} of them", context,
@@ -38,13 +40,15 @@ absl::StatusOr<std::vector<int32_t>> Generate(LoadedModel& model, const Tokenize
   Sampler sampler(options.sampler);
   TextStream stream;
   std::vector<int32_t> text = prompt;
+  bool line_begins = true;
+  for (int32_t token : prompt) tokenizer.TextOf(token, line_begins);
   if (!options.prompt.empty()) show(stream.Add(options.prompt));
   for (int64_t i = 0; i < options.tokens; i++) {
     std::span<const float> logits = next.Logits(text);  // [V]
     absl::StatusOr<int32_t> token = sampler.Pick(logits.first(std::min(logits.size(), size_t(tokenizer.vocab()))), i);
     if (!token.ok()) return token.status();
     text.push_back(*token);
-    show(stream.Add(tokenizer.Decode({&*token, 1})));
+    show(stream.Add(tokenizer.TextOf(*token, line_begins)));
   }
   show(stream.End());
   return std::vector<int32_t>(text.begin() + std::ptrdiff_t(prompt.size()), text.end());
