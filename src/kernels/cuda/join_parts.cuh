@@ -9,7 +9,7 @@ namespace weft::cuda {
 
 // Neighbours that a block joins, a sector of memory of f32: few, so that many multiprocessors take part. Every thread
 // has kJoinAtOnce parts under way.
-inline constexpr int kJoinOutputs = 8, kMostJoinThreads = 512, kJoinAtOnce = 8;
+inline constexpr int kJoinOutputs = 8, kMostJoinThreads = 1024, kJoinAtOnce = 8;
 inline unsigned JoinThreads(int64_t parts) {
   return unsigned(std::min<int64_t>(kMostJoinThreads, RoundUp(parts * kJoinOutputs, kWarp)));
 }
@@ -22,14 +22,17 @@ __device__ __forceinline__ int64_t JoinedOutput() {
 // `part` points to the output's place in part 0, and `stride` leads to the next part; null: there is no such output.
 // All threads of a block of JoinThreads take part.
 template <class A, class Fn>
-__device__ __forceinline__ A JoinedParts(const A* part, int64_t parts, int64_t stride, A identity, Fn join) {
+__device__ __forceinline__ A JoinedParts(const A* part, int parts, int64_t stride, A identity, Fn join) {
   __shared__ A shared[kMostJoinThreads / kWarp][kJoinOutputs];
   int rows = int(blockDim.x) / kJoinOutputs, warps = int(blockDim.x) / kWarp;
   A total = identity;
-  for (int64_t p = threadIdx.x / kJoinOutputs; p < parts && part; p += kJoinAtOnce * rows) {
+  int first = int(threadIdx.x) / kJoinOutputs;
+  int64_t step = rows * stride;
+  part = part ? part + first * stride : nullptr;
+  for (int p = first; p < parts && part; p += kJoinAtOnce * rows) {
     A held[kJoinAtOnce];
 #pragma unroll
-    for (int n = 0; n < kJoinAtOnce; n++) held[n] = p + n * rows < parts ? part[(p + n * rows) * stride] : identity;
+    for (int n = 0; n < kJoinAtOnce; n++, part += step) held[n] = p + n * rows < parts ? *part : identity;
 #pragma unroll
     for (int n = 0; n < kJoinAtOnce; n++) total = join(total, held[n]);
   }

@@ -3,9 +3,12 @@
 //   dx = rstd * (w dy - mean(w dy) - h * mean(w dy h)) [+ add], dweight = sum of dy h, dbias = sum of dy;
 // RmsNorm has neither mean nor mean(w dy) nor dbias.
 //
-// x and dy are read once: each block walks over rows, and every thread keeps the sums of its columns in registers. The
-// weights, twice as wide as 16-bit floats, would not fit there too: the block has them in shared memory.
+// x and dy are read once from memory: each block walks over rows, and every thread keeps the sums of its columns in
+// registers. Nothing else fits there: rows on their way and the weights, twice as wide as 16-bit floats, lie in shared
+// memory.
 #pragma once
+#include <cuda_pipeline_primitives.h>
+
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/norm_rows.cuh"
 
@@ -14,12 +17,10 @@ namespace weft::cuda {
 // Blocks are narrow where rows allow: each thread then holds many columns, and the sums over a row cost little. Rows of
 // one warp wait for no other.
 inline constexpr int kNarrowGrad = 128;
-// Blocks that a multiprocessor runs at a time: as many as have enough registers, or nearly so.
-template <bool center, class T>
+// Blocks that a multiprocessor runs at a time: as many as have enough registers and shared memory.
 constexpr int GradResidents(int per_thread, bool wide) {
   if (wide) return per_thread == 1 ? 2 : 1;
-  if (per_thread < 4) return per_thread == 1 ? 5 : 6 - per_thread;
-  return center && sizeof(T) == 2 ? 2 : 3;
+  return per_thread == 1 ? 8 : per_thread == 2 ? 6 : per_thread == 3 ? 4 : 3;
 }
 
 template <class T>
@@ -36,34 +37,64 @@ struct NormGradArgs {
   Compute<T> share = 0;  // 1 / columns
 };
 
-// One row as its threads hold it; beyond the last row all zero, which adds nothing to the sums.
-template <bool center, class T, int U>
-struct GradRow {
-  using C = Compute<T>;
-  Vector<T> x[U], dy[U];  // [U, V]
-  C mean = 0, rstd = 0;
-  int64_t to_dx = -1, to_add = 0;  // offsets of the row; -1: there is none
+// The next row on its way to shared memory. Each thread fetches the vectors that it will use itself, so that no thread
+// waits for another's. What lies beyond a row is zero and stays so, which adds nothing to sums.
+template <class T, int U>
+struct NextRow {
+  using V = Vector<T>;
+  enum Slot { kX, kDy, kAdd, kSlots };
+  const NormGradArgs<T>& args;
+  V* slots;  // [kSlots, U, threads of the block]
 
-  __device__ __forceinline__ void Load(const NormGradArgs<T>& args, int64_t row) {
-    to_dx = -1;
-    if (row < args.at.steps) {
-      Place at = args.at.At(uint32_t(row)), stats = args.stats.At(uint32_t(row));
-      LoadVectors(args.x + at.of[0], args.groups.vectors, x);
-      LoadVectors(args.dy + at.of[1], args.groups.vectors, dy);
-      rstd = args.rstd[stats.of[0]];
-      if constexpr (center) mean = args.mean[stats.of[1]];
-      to_dx = at.of[2], to_add = at.of[3];
-    } else {
+  __device__ __forceinline__ NextRow(const NormGradArgs<T>& a, void* shared)
+      : args(a), slots(static_cast<V*>(shared) + threadIdx.y * blockDim.x + threadIdx.x) {
+    for (int u = int(args.groups.vectors - threadIdx.x + blockDim.x - 1) / int(blockDim.x); u < U; u++)
+      for (Slot slot : {kX, kDy}) At(slot, u) = {};
+  }
+  __device__ __forceinline__ V& At(Slot slot, int u) const {
+    return slots[(int(slot) * U + u) * int(blockDim.x * blockDim.y)];
+  }
+  __device__ __forceinline__ void Fetch(const T* row, Slot slot) const {
 #pragma unroll
-      for (int u = 0; u < U; u++) x[u] = dy[u] = Vector<T>{};
+    for (int u = 0; u < U; u++) {
+      int at = u * int(blockDim.x) + int(threadIdx.x);
+      if (at < args.groups.vectors) __pipeline_memcpy_async(&At(slot, u), row + at * kPack<T>, sizeof(V));
     }
   }
-  // h = x * rstd + shift. Not worked out by Load, which would wait for memory then.
-  __device__ __forceinline__ C Shift() const { return center ? -mean * rstd : C(0); }
-  __device__ __forceinline__ void KeepPacked() {
+  __device__ __forceinline__ void Take(Slot slot, V (&to)[U]) const {
 #pragma unroll
-    for (int u = 0; u < U; u++) x[u].KeepPacked(), dy[u].KeepPacked();
+    for (int u = 0; u < U; u++) to[u] = At(slot, u);
   }
+
+  __device__ __forceinline__ void FetchRow(int64_t row) const {
+    if (row < args.at.steps) {
+      Place at = args.at.At(uint32_t(row));
+      Fetch(args.x + at.of[0], kX);
+      Fetch(args.dy + at.of[1], kDy);
+    }
+    __pipeline_commit();
+  }
+  __device__ __forceinline__ void FetchAdd(int64_t row) const {
+    if (args.add && row < args.at.steps) Fetch(args.add + args.at.At(uint32_t(row)).of[3], kAdd);
+    __pipeline_commit();
+  }
+  // The two fetches take turns, and waiting for one leaves the other under way.
+  __device__ __forceinline__ void Await() const { __pipeline_wait_prior(1); }
+};
+
+// What is known of a row when its turn comes: h = x * rstd + shift.
+template <bool center, class T>
+struct GradStats {
+  using C = Compute<T>;
+  C mean = 0, rstd = 0;
+  __device__ __forceinline__ void Load(const NormGradArgs<T>& args, int64_t row) {
+    if (row >= args.at.steps) return;
+    Place at = args.stats.At(uint32_t(row));
+    rstd = args.rstd[at.of[0]];
+    if constexpr (center) mean = args.mean[at.of[1]];
+  }
+  // Not worked out by Load, which would wait for memory then.
+  __device__ __forceinline__ C Shift() const { return center ? -mean * rstd : C(0); }
 };
 
 // The weights in shared memory, as [V / N, vectors, N]: neighbouring threads read neighbouring pieces of 16 bytes.
@@ -95,33 +126,35 @@ struct SharedWeights {
 template <bool center, class T, int U>
 struct GradColumns {
   using C = Compute<T>;
-  static constexpr int V = kPack<T>, kSums = center ? 2 : 1;
+  static constexpr int V = kPack<T>, N = kPack<C>, kSums = center ? 2 : 1;
   C dweight[U][V] = {}, dbias[U][V] = {};  // [U, V]; dbias goes where it is not used
 
   // Adds a row, and the thread's terms of mean(w dy h) and mean(w dy) to `means`.
-  __device__ __forceinline__ void AddRow(const SharedWeights<T>& weights, const GradRow<center, T, U>& row,
+  __device__ __forceinline__ void AddRow(const SharedWeights<T>& weights, const Vector<T> (&x)[U],
+                                         const Vector<T> (&dy)[U], const GradStats<center, T>& stats,
                                          C (&means)[kSums]) {
-    C shift = row.Shift();
+    C shift = stats.Shift();
 #pragma unroll
     for (int u = 0; u < U; u++) {
       // Beyond the row dy is zero, and any weight will do.
       Pack<C, V> weight = weights.At(min(u * int(blockDim.x) + int(threadIdx.x), weights.vectors - 1));  // [V]
 #pragma unroll
       for (int v = 0; v < V; v++) {
-        C h = row.x[u][v] * row.rstd + shift, dy = row.dy[u][v], along = weight.v[v] * dy;
+        C h = x[u][v] * stats.rstd + shift, d = dy[u][v], along = weight.v[v] * d;
         means[0] += along * h;
-        dweight[u][v] += dy * h;
-        if constexpr (center) means[1] += along, dbias[u][v] += dy;
+        dweight[u][v] += d * h;
+        if constexpr (center) means[1] += along, dbias[u][v] += d;
       }
     }
   }
 
   // dx of a row, as rstd * (w dy) + x * slope + base.
   __device__ __forceinline__ void StoreGrad(const NormGradArgs<T>& args, const SharedWeights<T>& weights,
-                                            const GradRow<center, T, U>& row, const Vector<T> (&add)[U],
-                                            const C (&means)[kSums]) {
-    C slope = -row.rstd * row.rstd * means[0], base = 0;
-    if constexpr (center) base = -row.rstd * (means[1] + row.Shift() * means[0]);
+                                            const Vector<T> (&x)[U], const Vector<T> (&dy)[U],
+                                            const NextRow<T, U>& next, const GradStats<center, T>& stats,
+                                            const C (&means)[kSums], T* dx) {
+    C slope = -stats.rstd * stats.rstd * means[0], base = 0;
+    if constexpr (center) base = -stats.rstd * (means[1] + stats.Shift() * means[0]);
 #pragma unroll
     for (int u = 0; u < U; u++) {
       int vector = u * int(blockDim.x) + int(threadIdx.x);
@@ -129,72 +162,101 @@ struct GradColumns {
       Pack<C, V> weight = weights.At(vector);  // [V]
       C d[V];                                  // [V]
 #pragma unroll
-      for (int v = 0; v < V; v++)
-        d[v] = weight.v[v] * row.dy[u][v] * row.rstd + (row.x[u][v] * slope + base) + add[u][v];
-      Vector<T>::Of(d).Store(args.dx + row.to_dx + vector * V);
+      for (int v = 0; v < V; v++) d[v] = weight.v[v] * dy[u][v] * stats.rstd + (x[u][v] * slope + base);
+      if (args.add) {
+        Vector<T> add = next.At(NextRow<T, U>::kAdd, u);  // [V]
+#pragma unroll
+        for (int v = 0; v < V; v++) d[v] += add[v];
+      }
+      Vector<T>::Of(d).Store(dx + vector * V);
     }
   }
 
-  // The sums of a block's rows, one after the other, to `partial` [dweight and dbias, C]. In shared memory, where
-  // nobody needs the weights any more, neighbouring threads have neighbouring words, [dweight and dbias, V, vectors]:
-  // no two meet in a bank.
-  __device__ void Store(const NormGradArgs<T>& args, C* shared, C* partial) const {
-    for (uint32_t g = 0; g < blockDim.y; g++) {
-      __syncthreads();
-      if (g != threadIdx.y) continue;
+  // The sums over a block's rows to `partial` [dweight and dbias, C]. They meet in shared memory as [rows, dweight and
+  // dbias, V / N, vectors] pieces of N: neighbouring threads have neighbouring pieces.
+  __device__ void Store(const NormGradArgs<T>& args, void* shared, C* partial) const {
+    constexpr int P = V / N;
+    auto pieces = static_cast<Pack16<C>*>(shared);
+    int vectors = args.groups.vectors, threads = int(blockDim.x * blockDim.y);
+    __pipeline_wait_prior(0);
+    __syncthreads();  // nobody needs rows and weights any more
 #pragma unroll
-      for (int i = 0; i < U * kSums; i++) {
-        int u = i / kSums, sum = i % kSums, vector = u * int(blockDim.x) + int(threadIdx.x);
-        if (vector >= args.groups.vectors) continue;
-        Pack<C, V> total;  // [V]
+    for (int i = 0; i < kSums * P * U; i++) {
+      int sum = i / (P * U), p = i / U % P, u = i % U, vector = u * int(blockDim.x) + int(threadIdx.x);
+      if (vector >= vectors) continue;
+      Pack16<C> piece;  // [N]
 #pragma unroll
-        for (int v = 0; v < V; v++) {
-          C& below = shared[(sum * V + v) * args.groups.vectors + vector];
-          total.v[v] = sum ? dbias[u][v] : dweight[u][v];
-          if (g > 0) total.v[v] += below;
-          if (g + 1 < blockDim.y) below = total.v[v];
-        }
-        if (g + 1 == blockDim.y) *reinterpret_cast<Pack<C, V>*>(partial + sum * args.columns + vector * V) = total;
+      for (int n = 0; n < N; n++) piece.v[n] = sum ? dbias[u][p * N + n] : dweight[u][p * N + n];
+      pieces[((int(threadIdx.y) * kSums + sum) * P + p) * vectors + vector] = piece;
+    }
+    __syncthreads();
+    for (int i = int(threadIdx.y * blockDim.x + threadIdx.x); i < kSums * P * vectors; i += threads) {
+      Pack16<C> total = pieces[i];  // [N]
+      for (int row = 1; row < int(blockDim.y); row++) {
+        Pack16<C> piece = pieces[row * kSums * P * vectors + i];  // [N]
+#pragma unroll
+        for (int n = 0; n < N; n++) total.v[n] += piece.v[n];
       }
+      int place = i / vectors, vector = i - place * vectors;
+      *reinterpret_cast<Pack16<C>*>(partial + place / P * args.columns + vector * V + place % P * N) = total;
     }
   }
 };
 
+// Bytes of shared memory: weights and next rows, and then the sums of its rows in their place.
+template <bool center, class T>
+size_t GradShared(const RowGroups& groups, bool adds) {
+  size_t weights = size_t(groups.vectors) * kPack<T> * sizeof(Compute<T>), sums = weights * (center ? 2 : 1);
+  size_t slots = size_t(adds ? 3 : 2) * size_t(groups.per_thread);
+  return std::max(weights + slots * groups.block() * sizeof(Vector<T>), sums * size_t(groups.rows));
+}
+
+template <class T, int U>
+__device__ __forceinline__ void KeepPacked(Vector<T> (&vectors)[U]) {
+#pragma unroll
+  for (int u = 0; u < U; u++) vectors[u].KeepPacked();
+}
+
 // `wide`: for rows that do not fit narrow blocks.
 template <bool center, class T, int U, bool wide>
-__global__ void __launch_bounds__(wide ? kGradLimits.threads : kNarrowGrad, (GradResidents<center, T>(U, wide)))
+__global__ void __launch_bounds__(wide ? kGradLimits.threads : kNarrowGrad, GradResidents(U, wide))
     NormGradInRegisters(const __grid_constant__ NormGradArgs<T> args) {
   using C = Compute<T>;
   LetNextStart();
   constexpr int kSums = center ? 2 : 1;
-  constexpr bool kAhead = !wide || U <= 2;  // the next row is loaded while this one is worked on, where registers allow
-  extern __shared__ __align__(16) unsigned char shared[];  // first the weights, then sums
+  extern __shared__ __align__(16) unsigned char shared[];  // first weights and next rows, then sums
   __shared__ RowSumBuffer<C, kSums> buffer;
-  int64_t first = int64_t(blockIdx.x) * blockDim.y, stride = int64_t(gridDim.x) * blockDim.y;
+  int64_t row = int64_t(blockIdx.x) * blockDim.y + threadIdx.y, stride = int64_t(gridDim.x) * blockDim.y;
   SharedWeights<T> weights{reinterpret_cast<Pack16<C>*>(shared), args.groups.vectors};
+  NextRow<T, U> next(args, shared + args.columns * sizeof(C));
   GradColumns<center, T, U> columns;
-  GradRow<center, T, U> row, next;
-  row.Load(args, first + threadIdx.y);
+  GradStats<center, T> stats, next_stats;
+  next.FetchRow(row);
+  next.FetchAdd(row);
+  next_stats.Load(args, row);
   weights.Load(args.weight);
   __syncthreads();
   int turn = 0;
-  for (; first < args.at.steps; first += stride, turn ^= 1) {
-    if constexpr (kAhead) next.Load(args, first + stride + threadIdx.y);
-    Vector<T> add[U] = {};  // [U, V]
-    if (args.add && row.to_dx >= 0) LoadVectors(args.add + row.to_add, args.groups.vectors, add);
+  for (int64_t first = row - threadIdx.y; first < args.at.steps; first += stride, row += stride, turn ^= 1) {
+    Vector<T> x[U], dy[U];  // [U, V]
+    stats = next_stats;
+    next.Await();
+    next.Take(next.kX, x);
+    next.Take(next.kDy, dy);
+    next.FetchRow(row + stride);
+    next_stats.Load(args, row + stride);
     C means[kSums] = {};
-    columns.AddRow(weights, row, means);
+    if (row < args.at.steps) columns.AddRow(weights, x, dy, stats, means);
     SumOverRow(means, buffer, turn);
-    row.KeepPacked();
+    KeepPacked(x), KeepPacked(dy);
 #pragma unroll
     for (int n = 0; n < kSums; n++) means[n] *= args.share;
-    if (row.to_dx >= 0) columns.StoreGrad(args, weights, row, add, means);
-    if constexpr (kAhead)
-      row = next;
-    else
-      row.Load(args, first + stride + threadIdx.y);
+    next.Await();
+    if (row < args.at.steps)
+      columns.StoreGrad(args, weights, x, dy, next, stats, means, args.dx + args.at.At(uint32_t(row)).of[2]);
+    next.FetchAdd(row + stride);
   }
-  columns.Store(args, reinterpret_cast<C*>(shared), args.partial + int64_t(blockIdx.x) * kSums * args.columns);
+  columns.Store(args, shared, args.partial + int64_t(blockIdx.x) * kSums * args.columns);
 }
 
 }  // namespace weft::cuda

@@ -90,17 +90,13 @@ RowGroups GradGroups(int64_t columns) {
   narrow.rows = kNarrowGrad / narrow.threads;
   return narrow;
 }
-// Weights of the widest rows.
-template <class T>
-inline constexpr size_t kMostGradShared = 4 * kGradLimits.threads* kPack<T> * sizeof(Compute<T>);
 inline bool IsWide(const RowGroups& groups) { return groups.block() > kNarrowGrad; }
 // Blocks that add up columns: what an H200 runs at a time. Not asked of the device, so that all give the same bits.
 template <bool center, class T>
 int64_t GradBlocks(int64_t rows, const RowGroups& groups) {
   if (!groups.per_thread) return std::min(CeilDiv(rows, 4 * kColumnRows), int64_t(2 * kProcessors));
   int64_t threads = groups.per_thread == 1 ? kGradLimits.resident : kGradLimits.resident / 2;
-  int64_t residents =
-      IsWide(groups) ? threads / int64_t(groups.block()) : GradResidents<center, T>(groups.per_thread, false);
+  int64_t residents = IsWide(groups) ? threads / int64_t(groups.block()) : GradResidents(groups.per_thread, false);
   return std::min(CeilDiv(rows, groups.rows), kProcessors * residents);
 }
 template <bool center>
@@ -127,16 +123,15 @@ void LaunchNormGrad(const KernelCall& call, const char* name, const NormGradArgs
                     bool vectors) {
   cudaStream_t stream = DeviceOf(call).stream();
   if constexpr (sizeof(T) <= 4) {
-    if (vectors) {
+    size_t shared = GradShared<center, T>(args.groups, args.add);
+    if (vectors && shared <= DeviceOf(call).shared_bytes()) {
       constexpr void (*kKernels[][4])(NormGradArgs<T>) = {
           {&NormGradInRegisters<center, T, 1, false>, &NormGradInRegisters<center, T, 2, false>,
            &NormGradInRegisters<center, T, 3, false>, &NormGradInRegisters<center, T, 4, false>},
           {&NormGradInRegisters<center, T, 1, true>, &NormGradInRegisters<center, T, 2, true>,
            &NormGradInRegisters<center, T, 3, true>, &NormGradInRegisters<center, T, 4, true>}};
       auto* kernel = kKernels[IsWide(args.groups)][args.groups.per_thread - 1];
-      size_t weights = size_t(args.columns) * sizeof(Compute<T>),
-             shared = args.groups.rows > 1 && center ? 2 * weights : weights;
-      WEFT_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(kMostGradShared<T>)));
+      WEFT_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(shared)));
       kernel<<<unsigned(blocks), args.groups.shape(), shared, stream>>>(args);
       return WEFT_CUDA_LAUNCHED(name);
     }

@@ -60,7 +60,11 @@ struct RowSumBuffer {
 
 template <int N, class C>
 __device__ __forceinline__ void SumOverLanes(C (&value)[N], int lanes) {
+  if (lanes >= kWarp) {
 #pragma unroll
+    for (int n = 0; n < N; n++) value[n] = WarpReduce(value[n], SumOf());
+    return;
+  }
   for (int lane = kWarp / 2; lane > 0; lane /= 2) {
     if (lane >= lanes) continue;
 #pragma unroll

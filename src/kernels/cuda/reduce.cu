@@ -15,11 +15,13 @@ namespace weft::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int64_t kLongRow = 1024;              // loads of a row that a block takes
-constexpr int kDown = kThreads / kWarp;         // warps that go down a dim
-constexpr int kAtOnce = 4;                      // terms that a thread has under way
-constexpr int64_t kEnough = 4 * kProcessors;    // blocks
-constexpr int64_t kShortest = kDown * kAtOnce;  // terms of a part
+constexpr int64_t kLongRow = 1024;       // loads of a row that a block takes
+constexpr int kDown = kThreads / kWarp;  // warps that go down a dim
+// Terms that a thread has under way: more of 16 bits, which it adds up in f32.
+template <class T>
+constexpr int kAtOnce = sizeof(T) == 2 ? 8 : 4;
+constexpr int64_t kEnough = 4 * kProcessors;  // blocks
+constexpr int64_t kShortest = kDown * 4;      // terms of a part
 
 struct Dim {
   const void* x;
@@ -64,6 +66,7 @@ __global__ void __launch_bounds__(kThreads)
     ReduceColumns(const __grid_constant__ Walk walk, Dim dim, int64_t per_part, T* y, Running<kind, T>* partial,
                   int64_t outputs, int64_t first) {
   using A = Running<kind, T>;
+  constexpr int kN = kAtOnce<T>;
   LetNextStart();
   __shared__ A shared[kDown][V][kWarp];
   int lane = int(threadIdx.x) % kWarp, warp = int(threadIdx.x) / kWarp;
@@ -75,21 +78,25 @@ __global__ void __launch_bounds__(kThreads)
   A total[V];
 #pragma unroll
   for (int v = 0; v < V; v++) total[v] = Identity<kind, A>();
-  for (; i + (kAtOnce - 1) * kDown < end; i += kAtOnce * kDown) {
-    Pack<T, V> packs[kAtOnce];  // [kAtOnce, V]
+  auto add = [&](auto whole) {
+    Pack<T, V> packs[kN];  // [kN, V]
 #pragma unroll
-    for (int n = 0; n < kAtOnce; n++) packs[n] = *reinterpret_cast<const Pack<T, V>*>(x + (i + n * kDown) * dim.step);
+    for (int n = 0; n < kN; n++) {
+      if constexpr (!whole)
+#pragma unroll
+        for (int v = 0; v < V; v++) packs[n].v[v] = Neutral<kind, T>();
+      if (whole || i + n * kDown < end) packs[n] = *reinterpret_cast<const Pack<T, V>*>(x + (i + n * kDown) * dim.step);
+    }
 #pragma unroll
     for (int v = 0; v < V; v++) {
-      const T terms[kAtOnce] = {packs[0].v[v], packs[1].v[v], packs[2].v[v], packs[3].v[v]};
+      T terms[kN];  // [kN]
+#pragma unroll
+      for (int n = 0; n < kN; n++) terms[n] = packs[n].v[v];
       total[v] = Join<kind>()(total[v], JoinOf<kind>(terms));
     }
-  }
-  for (; i < end; i += kDown) {
-    auto pack = *reinterpret_cast<const Pack<T, V>*>(x + i * dim.step);  // [V]
-#pragma unroll
-    for (int v = 0; v < V; v++) total[v] = Join<kind>()(total[v], Term<kind>(pack.v[v]));
-  }
+  };
+  for (; i + (kN - 1) * kDown < end; i += kN * kDown) add(std::true_type());
+  if (i < end) add(std::false_type());
 #pragma unroll
   for (int v = 0; v < V; v++) shared[warp][v][lane] = total[v];
   __syncthreads();
@@ -106,7 +113,7 @@ __global__ void __launch_bounds__(kThreads)
 
 template <Kind kind, class T>
 __global__ void __launch_bounds__(kMostJoinThreads)
-    JoinParts(const __grid_constant__ Walk walk, const Running<kind, T>* partial, int64_t parts, int64_t outputs,
+    JoinParts(const __grid_constant__ Walk walk, const Running<kind, T>* partial, int parts, int64_t outputs,
               int64_t first, T* y) {
   using A = Running<kind, T>;
   int64_t step = JoinedOutput();
@@ -160,7 +167,7 @@ void LaunchColumns(const KernelCall& call, const ReducePlan& plan, Nest vectors)
   first = 0;
   ForEachWalk(plan.kept, {}, [&](const Walk& walk) {
     LaunchEarly(DeviceOf(call), "reduce parts", &JoinParts<kind, T>, Blocks(walk.steps, kJoinOutputs),
-                JoinThreads(plan.parts), walk, partial, plan.parts, plan.outputs(), first, call.out[0].as<T>());
+                JoinThreads(plan.parts), walk, partial, int(plan.parts), plan.outputs(), first, call.out[0].as<T>());
     first += walk.steps;
   });
 }

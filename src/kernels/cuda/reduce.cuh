@@ -5,6 +5,7 @@
 #pragma once
 #include <cfloat>
 #include <climits>
+#include <limits>
 
 #include "kernels/cuda/convert.cuh"
 
@@ -29,6 +30,19 @@ __device__ __forceinline__ A Identity() {
     return kind == Kind::kMax ? A(LLONG_MIN) : A(LLONG_MAX);
   else
     return kind == Kind::kMax ? -A(INFINITY) : A(INFINITY);
+}
+
+// As a term.
+template <Kind kind, class T>
+__device__ __forceinline__ T Neutral() {
+  if constexpr (!std::is_integral_v<T>)
+    return Narrow<T>(Identity<kind, FoldOf<T>>());
+  else if constexpr (kind == Kind::kMax)
+    return std::numeric_limits<T>::min();
+  else if constexpr (kind == Kind::kMin)
+    return std::numeric_limits<T>::max();
+  else
+    return T(kind == Kind::kProd);
 }
 
 // A NaN stays: max and min take it and then keep it.
