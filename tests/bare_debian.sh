@@ -1,0 +1,77 @@
+#!/usr/bin/env bash
+# The README's two commands in a bare Debian 12 (debootstrap), from a clean clone: as root, and as a user with sudo for
+# whom packages are at hand, so that downloads take no time. One line a part, with its seconds; fails where one fails or
+# takes longer than the README says.
+#
+#   tests/bare_debian.sh FOLDER      as root; some 5 GB go to FOLDER; a bare system in FOLDER/base is used again
+set -euo pipefail
+if [ $# -ne 1 ] || [ "$(id -u)" -ne 0 ]; then
+  sed -n '2,6s/^# \{0,1\}//p' "$0"
+  exit 2
+fi
+source_tree=$(cd "$(dirname "$0")/.." && pwd)
+mkdir -p "$1"
+folder=$(realpath "$1")
+unmount() {
+  for system in root sudo; do umount -R "$folder/$system/proc" "$folder/$system/dev" 2> /dev/null || true; done
+}
+trap unmount EXIT
+
+say() { echo "bare_debian: $*"; }
+# within SECONDS TOOK WHAT
+within() {
+  say "$3: $2 s (expected at most $1)"
+  [ "$2" -le "$1" ]
+}
+# make NAME: a copy of the bare system with a clone of this tree.
+make() {
+  cp -a "$folder/base" "$folder/$1"
+  mount -t proc proc "$folder/$1/proc"
+  mount --rbind /dev "$folder/$1/dev"
+  mount --make-rslave "$folder/$1/dev"
+  cp /etc/resolv.conf "$folder/$1/etc/resolv.conf"
+  chroot "$folder/$1" useradd -m -s /bin/bash weft
+  echo 'weft ALL=(ALL) NOPASSWD:ALL' > "$folder/$1/etc/sudoers.d/weft"
+  git clone -q --no-local "$source_tree" "$folder/$1/home/weft/weft"
+  chroot "$folder/$1" chown -R weft:weft /home/weft/weft
+}
+# as SYSTEM COMMAND: in the clone, with a clean environment.
+as() {
+  local user=weft
+  [ "$1" != root ] || user=root
+  chroot "$folder/$1" env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
+    su "$user" -s /bin/bash -c "cd /home/weft/weft && git config --global --add safe.directory /home/weft/weft && $2"
+}
+
+begin=$SECONDS
+if [ ! -e "$folder/base/etc/debian_version" ]; then
+  debootstrap --variant=minbase --include=ca-certificates,git,sudo bookworm "$folder/base" > "$folder/debootstrap.log"
+fi
+rm -rf "$folder/root" "$folder/sudo"
+echo 'APT::Keep-Downloaded-Packages "true";' > "$folder/base/etc/apt/apt.conf.d/keep"
+say "bare system: $((SECONDS - begin)) s"
+
+make root
+begin=$SECONDS
+as root ./launcher/quickstart.sh > "$folder/quickstart.root.log" 2>&1
+say "quickstart as root, with downloads: $((SECONDS - begin)) s"
+
+make sudo
+cp "$folder"/root/var/cache/apt/archives/*.deb "$folder/sudo/var/cache/apt/archives/"
+begin=$SECONDS
+as sudo './launcher/quickstart.sh log.jsonl=build/quickstart.jsonl' > "$folder/quickstart.sudo.log" 2>&1
+within 720 $((SECONDS - begin)) "quickstart with sudo, from clone to sample"
+trained=$(sed -nE 's/.*"event":"end".*"seconds":([0-9]+).*/\1/p' "$folder/sudo/home/weft/weft/build/quickstart.jsonl")
+within 180 "$trained" "its training"
+tail -n 12 "$folder/quickstart.sudo.log"
+
+begin=$(date +%s%N)
+as sudo 'stdbuf -oL ./launcher/quickstart.sh train.steps=10 log.every=1' 2>&1 |
+  while IFS= read -r line; do
+    [[ $line != *step*1/10* ]] || say "a second quickstart's first step: $((($(date +%s%N) - begin) / 1000000)) ms (expected at most 2000)"
+  done
+
+begin=$SECONDS
+as sudo ./tests/run.sh > "$folder/tests.log" 2>&1 || { tail -n 40 "$folder/tests.log"; exit 1; }
+tail -n 25 "$folder/tests.log"
+say "tests: $((SECONDS - begin)) s"
