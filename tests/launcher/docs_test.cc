@@ -1,11 +1,16 @@
-// README and recipes say what is so: keys, paths and gaps are compared with the schema and the tree.
+// README, docs/ and recipes say what is so: keys, paths, excerpts and gaps are compared with the schema and the tree.
+// docs_commands_test runs the commands.
+#include <absl/strings/str_split.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cctype>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <regex>
+#include <set>
 
 #include "parallel/train/config.h"
 #include "parallel/train/config_schema.h"
@@ -29,6 +34,52 @@ std::vector<std::string> Matches(const std::string& text, const std::string& pat
   return found;
 }
 
+std::vector<std::string> Split(const std::string& text, const char* by) { return absl::StrSplit(text, by); }
+
+// README and the pages of docs/.
+std::vector<fs::path> Pages() {
+  std::vector<fs::path> pages{kRoot / "README.md"};
+  for (const auto& entry : fs::directory_iterator(kRoot / "docs")) pages.push_back(entry.path());
+  std::sort(pages.begin(), pages.end());
+  return pages;
+}
+
+// A fenced block of a page, and the last link in front of it to a file of the tree.
+struct Block {
+  std::string language, file;
+  std::string text{};  // without the last end of line
+};
+std::vector<Block> BlocksOf(const std::string& page) {
+  std::vector<Block> blocks;
+  std::string file;
+  bool inside = false;
+  for (const std::string& line : Split(page, "\n")) {
+    if (line.starts_with("```")) {
+      inside = !inside;
+      if (inside) blocks.push_back({line.substr(3), file});
+    } else if (inside) {
+      blocks.back().text += (blocks.back().text.empty() ? "" : "\n") + line;
+    } else {
+      for (const std::string& link : Matches(line, "\\]\\(\\.\\./([a-z_/0-9-]+\\.[a-z]+)\\)")) file = link;
+    }
+  }
+  EXPECT_FALSE(inside) << "a block that does not end";
+  return blocks;
+}
+
+// Where a link to a heading points: its words in lower case, joined by dashes.
+std::set<std::string> Anchors(const std::string& page) {
+  std::set<std::string> anchors;
+  for (const std::string& line : Split(page, "\n")) {
+    if (!line.starts_with("#")) continue;
+    std::string anchor;
+    for (char c : line.substr(line.find(' ') + 1))
+      if (std::isalnum(c) || c == ' ' || c == '-') anchor += c == ' ' ? '-' : char(std::tolower(c));
+    anchors.insert(anchor);
+  }
+  return anchors;
+}
+
 TEST(Readme, HoldsTheSchemasTable) {
   const std::string begin = "<!-- config keys: begin -->\n", end = "<!-- config keys: end -->";
   std::string readme = Read(kRoot / "README.md"), table = ConfigMarkdown();
@@ -43,21 +94,62 @@ TEST(Readme, HoldsTheSchemasTable) {
 }
 
 // `section.key`, alone or before = or :, is a key of the schema.
-TEST(Readme, NamesOnlyKeysThatExist) {
-  std::string readme = Read(kRoot / "README.md");
+TEST(Pages, NameOnlyKeysThatExist) {
   std::string sections;
   for (const std::string& name : SectionNames())
     if (!name.empty()) sections += (sections.empty() ? "" : "|") + name;
-  std::vector<std::string> keys = Matches(readme, "\\b((?:" + sections + ")\\.[a-z_]+)(?=[`=:])");
-  EXPECT_GE(keys.size(), Schema().size());
-  for (const std::string& key : keys) EXPECT_NE(FindField(key), nullptr) << key;
+  size_t count = 0;
+  for (const fs::path& page : Pages())
+    for (const std::string& key : Matches(Read(page), "\\b((?:" + sections + ")\\.[a-z_]+)(?=[`=:])")) {
+      EXPECT_NE(FindField(key), nullptr) << page << ": " << key;
+      count++;
+    }
+  EXPECT_GE(count, Schema().size());
 }
 
-TEST(Readme, NamesOnlyPathsThatExist) {
-  std::vector<std::string> paths = Matches(
-      Read(kRoot / "README.md"), "(?:^|[\\s`])(?:\\./)?((?:src|launcher|tests|configs|cmake)/[A-Za-z0-9_./-]*)");
-  EXPECT_GE(paths.size(), 10u);
-  for (const std::string& path : paths) EXPECT_TRUE(fs::exists(kRoot / path)) << path;
+TEST(Pages, NameOnlyPathsThatExist) {
+  for (const fs::path& page : Pages()) {
+    std::vector<std::string> paths =
+        Matches(Read(page), "(?:^|[\\s`])(?:\\./)?((?:src|launcher|tests|configs|cmake|docs)/[A-Za-z0-9_./-]*)");
+    for (const std::string& path : paths) EXPECT_TRUE(fs::exists(kRoot / path)) << page << ": " << path;
+  }
+}
+
+TEST(Pages, LinkToWhatIsThere) {
+  std::set<fs::path> linked;
+  for (const fs::path& page : Pages())
+    for (const std::string& link : Matches(Read(page), "\\]\\(([^)]*)\\)")) {
+      size_t hash = std::min(link.find('#'), link.size());
+      fs::path target = hash == 0 ? page : fs::weakly_canonical(page.parent_path() / link.substr(0, hash));
+      EXPECT_TRUE(fs::exists(target)) << page << ": " << link;
+      bool found = hash == link.size() || Anchors(Read(target)).contains(link.substr(hash + 1));
+      EXPECT_TRUE(found) << page << ": " << link;
+      if (page == kRoot / "README.md") linked.insert(target);
+    }
+  for (const fs::path& page : Pages())
+    EXPECT_TRUE(page == kRoot / "README.md" || linked.contains(fs::weakly_canonical(page))) << "README misses " << page;
+}
+
+// Code on a page is a source's, line by line; "..." stands for lines that are left out.
+TEST(Pages, ExcerptsAreTheSources) {
+  int count = 0;
+  for (const fs::path& page : Pages())
+    for (const Block& block : BlocksOf(Read(page))) {
+      if (block.language != "cpp" && block.language != "yaml") {
+        // docs_commands_test runs the first two, one after the other; readers see the third as a picture.
+        EXPECT_TRUE(block.language == "sh" || block.language == "text" || block.language == "mermaid")
+            << page << ": a block of \"" << block.language << '"';
+        continue;
+      }
+      std::string source = "\n" + Read(kRoot / block.file);
+      size_t at = 0;
+      for (const std::string& piece : Split(block.text, "\n...\n")) {
+        at = source.find("\n" + piece + "\n", at);
+        ASSERT_NE(at, source.npos) << page << ": not in " << block.file << ":\n" << piece;
+        count++;
+      }
+    }
+  EXPECT_GE(count, 10);
 }
 
 TEST(Readme, NamesWhatIsNotBuilt) {

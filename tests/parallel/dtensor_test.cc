@@ -180,7 +180,7 @@ TEST_P(OnMeshes, OpsAndGradientsAreThoseOfOneRank) {
         if (axes() == 2 && pair++ % 7) continue;
         Sharding pb(axes());
         std::string what = fmt::format("x {} w {} on {}", ToString(px), ToString(pw), ToString(rank.mesh.shape()));
-        // Two different shards of the contraction on one axis are refused (design.md 5.1); all ranks agree on it.
+        // Two different shards of the contraction on one axis are refused; all ranks agree on it.
         std::vector<Tensor> got;
         try {
           got = LossAndGradients(rank, px, pw, pb);

@@ -136,7 +136,7 @@ TEST(AxisOrder, PT129229_PT194457_PT168134_PT115310_FullTensorWhereTwoAxesShardO
 
 // ---- Point 7: uneven shards. ----
 
-// dtensor.md: the mean of uneven shards was the mean of the ranks' means. A mean here is a sum times 1 / the global
+// Elsewhere the mean of uneven shards was the mean of the ranks' means. A mean here is a sum times 1 / the global
 // extent.
 TEST(Uneven, AMeanIsDividedByTheGlobalExtent) {
   for (int tp : {2, 3, 4})

@@ -251,7 +251,7 @@ TEST(Random, PT168058_InitAndDropoutAreBitEqualOnEveryMesh) {
   }
 }
 
-// design.md section 6: a micro-batch draws what its rows of the whole batch draw.
+// A micro-batch draws what its rows of the whole batch draw.
 TEST(Random, MicroBatchesDrawTheirRowsOfTheGlobalBatch) {
   auto draw = [](int64_t rows) {
     return test::Trace([&] {

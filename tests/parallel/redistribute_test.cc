@@ -125,7 +125,7 @@ INSTANTIATE_TEST_SUITE_P(All, Redistribute,
                                          std::vector{2, 2}, std::vector{2, 3}, std::vector{3, 2}, std::vector{1, 2}),
                          MeshName);
 
-// dtensor.md section 2.2: one collective for one mismatch.
+// One collective for one mismatch.
 TEST(Transitions, OneMismatchIsTheCollectiveOfTheTable) {
   struct Row {
     Placement from, to;

@@ -1,5 +1,5 @@
-// The traps that show in a whole training step: where FSDP stores parameters, padded state, and what no rank may hold
-// (design.md section 5, points 5, 7 and 10).
+// The traps that show in a whole training step: where FSDP stores parameters, padded state, and what no rank may
+// hold.
 #include <gtest/gtest.h>
 
 #include <algorithm>

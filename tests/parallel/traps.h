@@ -1,6 +1,6 @@
-// What the tests of the traps of placements share. Each trap has a test by name: the numbered points of design.md
-// section 5, and the bugs that others shipped (dtensor.md, "PT" a PyTorch, "ML" a Megatron-LM and "HF" a transformers
-// issue).
+// What the tests of the traps of placements share. Each trap has a test by name: the rules of placements, point by
+// point, and the bugs that others shipped ("PT" is the number of an issue of PyTorch, "ML" of Megatron-LM, "HF" of
+// transformers).
 #pragma once
 #include <fmt/format.h>
 #include <gmock/gmock.h>

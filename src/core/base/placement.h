@@ -70,7 +70,7 @@ class Sharding {
 };
 std::string ToString(const Sharding& sharding);  // "(S(0), R)"; the order is shown where it is not by axis number
 
-// The layout of a cotangent: Shard stays, Partial becomes Replicate, Replicate stays (design.md section 5, point 3).
+// The layout of a cotangent: Shard stays, Partial becomes Replicate, Replicate stays.
 Sharding Dual(const Sharding& sharding);
 
 }  // namespace weft

@@ -13,7 +13,7 @@ namespace weft {
 // The gradients of a scalar with respect to each of `wrt`, times `seed` (empty: 1); zeros where it does not depend on
 // one.
 // Every intermediate cotangent is resharded like its primal (its dual), so no cotangent is born at global size; the
-// output of a reshard, a broadcast, and what is made from parameters and generators alone are exempt (design.md 5.3).
+// output of a reshard, a broadcast, and what is made from parameters and generators alone are exempt.
 // An eager value that requires no gradient has no history to follow: that is an Error, not a zero.
 std::vector<Var> Grad(Var loss, std::span<const Var> wrt, Var seed = {});
 inline std::vector<Var> Grad(Var loss, std::initializer_list<Var> wrt) {

@@ -14,7 +14,7 @@ struct NodeSharding {
   bool needs_fallback = false;           // a `whole` label is sharded: inline the composition
 };
 
-// Chooses, for each mesh axis on its own, the label that the axis shards (design.md section 5, points 1, 2, 6).
+// Chooses, for each mesh axis on its own, the label that the axis shards.
 // flexible[i]: operand i is a generator and follows the others. Throws Error for two different shards on one axis.
 NodeSharding ChooseSharding(const Node& node, const Dims& dims, std::span<const Sharding> have,
                             std::span<const bool> flexible, const MeshShape& mesh);

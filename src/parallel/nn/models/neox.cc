@@ -15,7 +15,11 @@ class ParallelBlock : public Layer {
         mlp_(this, "mlp", c) {}
 
  protected:
-  Var Forward(Var x) override { return x + attn_(norm1_(x)) + mlp_(norm2_(x)); }  // [B, T, C]
+  // In one expression the compiler would choose which half comes first in the graph.
+  Var Forward(Var x) override {
+    Var attended = attn_(norm1_(x));        // [B, T, C]
+    return x + attended + mlp_(norm2_(x));  // [B, T, C]
+  }
 
  private:
   nn::Norm norm1_;

@@ -1,0 +1,136 @@
+#!/usr/bin/env bash
+# Runs the commands of README and of docs/, a page at a time, in a clean copy of the tree with the program built, and
+# compares what they print with what the page shows: numbers and blanks aside, and ... stands for anything.
+# Usage: docs_commands_test.sh ROOT BUILD [PAGE...]; exits 77 (skipped) where the program is not built.
+set -euo pipefail
+export LC_ALL=C
+root=$1 build=$2
+shift 2
+[ -x "$build/weft" ] || exit 77
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+
+# What takes minutes: COMMAND|a file that runs it|by a line with this|a short one in its place here.
+elsewhere=(
+  "./launcher/quickstart.sh|.ci/run|launcher/quickstart.sh|source launcher/environment.sh; mpirun -np 4 build/release/weft train configs/quickstart.yaml mesh.dp=2 mesh.tp=2 train.steps=2 schedule.warmup_steps=1 train.eval_batches=1"
+  "./launcher/quickstart.sh README.md train.steps=50|tests/launcher/quickstart_args_test.sh|train.steps=3|true"
+  "./tests/run.sh|.ci/run|tests/run.sh release|true"
+  "cmake --preset release && cmake --build --preset release|tests/run.sh|cmake --build --preset|true"
+  "cmake --build --preset release|tests/run.sh|cmake --build --preset|true"
+)
+# shorter COMMAND: what runs in its place.
+shorter() {
+  local row command file line instead
+  for row in "${elsewhere[@]}"; do
+    IFS='|' read -r command file line instead <<< "$row"
+    [ "$1" = "$command" ] || continue
+    grep -qF -- "$line" "$root/$file" || fail "expected a line with '$line' in $file, which is to run '$command'"
+    echo "$instead"
+    return
+  done
+  case $1 in
+    *"weft generate runs/quickstart"*) echo "$1 tokens=5" ;;
+    *"weft eval runs/quickstart"*) echo "$1 train.eval_batches=1" ;;
+    # Planned with the kernels of a GPU, by the library that a build without CUDA lacks.
+    *device=cuda*) [ -e "$build/libweft_cuda.so" ] && echo "$1" || echo true ;;
+    # Another checkout may be tested on this host.
+    *MASTER_PORT=29500*) echo "${1/29500/$((20000 + $$ % 10000))}" ;;
+    *) echo "$1" ;;
+  esac
+}
+
+fail() {
+  printf '%s: %s\n' "$page" "$*" >&2
+  exit 1
+}
+
+# commands BLOCK: runs them one by one; what they print together goes to $dir/out.
+commands() {
+  local line command="" want code
+  : > "$dir/out"
+  while IFS= read -r line; do
+    command+=${command:+$'\n'}$line
+    # Lines that end in a backslash or within a loop are one command with those that follow.
+    if [[ $line == *\\ ]] || ! bash -n <<< "$command" 2> /dev/null; then continue; fi
+    want=0
+    [[ $command =~ \#\ exit\ code\ ([0-9]+)$ ]] && want=${BASH_REMATCH[1]}
+    printf '$ %s\n' "$command"
+    code=0
+    command=$(shorter "$command")
+    eval "$command" >> "$dir/out" 2>&1 < /dev/null || code=$?
+    if [ "$code" -ne "$want" ]; then
+      cat "$dir/out"
+      ! grep -q 'built without sentencepiece' "$dir/out" || exit 77
+      fail "expected exit code $want of '$command', got $code"
+    fi
+    command=""
+    ran=$((ran + 1))
+  done <<< "${1%$'\n'}"
+  [ -z "$command" ] || fail "no whole command: $command"
+}
+
+# Numbers, but not those of names such as step-000020 or dp=2, with their units.
+plain() {
+  sed -E 's#(^|[ /(:])[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?#\1N#g; s/N([hm][0-9]+)*s/Ns/g; s/N ?[KMG]?i?B/N B/g; s/N[KM]/N/g
+    s/[[:space:]]+/ /g; s/^ | $//g'
+}
+
+# shown BLOCK: what the last commands printed is what the page shows.
+shown() {
+  plain < "$dir/out" > "$dir/got"
+  plain <<< "${1%$'\n'}" > "$dir/want"
+  awk '
+    # Whether line has the pieces of want between "..." in that order.
+    function fits(line, want,   pieces, n, i, at) {
+      n = split(want, pieces, /\.\.\./)
+      if (index(line, pieces[1]) != 1) return 0
+      for (i = 1; i <= n; i++) {
+        at = index(line, pieces[i])
+        if (!at && pieces[i] != "") return 0
+        if (pieces[i] != "") line = substr(line, at + length(pieces[i]))
+      }
+      return line == "" || pieces[n] == ""
+    }
+    NR == FNR { got[++lines] = $0; next }
+    $0 == "..." { gap = 1; next }
+    {
+      while (++at <= lines && gap && !fits(got[at], $0)) {}
+      if (at > lines || !fits(got[at], $0)) { print "expected: " $0; print "got:      " (at > lines ? "no more" : got[at]); exit failed = 1 }
+      gap = 0
+    }
+    END { if (!failed && !gap && at < lines) { print "expected no more, got: " got[at + 1]; failed = 1 }; exit failed }
+  ' "$dir/got" "$dir/want" > "$dir/difference" || {
+    cat "$dir/out"
+    fail "the commands printed something else than shown (numbers are N here):"$'\n'"$(cat "$dir/difference")"
+  }
+}
+
+run_page() {
+  local line language="" block="" ran=0
+  while IFS= read -r line; do
+    if [[ $line != '```'* ]]; then
+      block+=$line$'\n'
+    elif [ -z "$language" ]; then
+      language=${line#'```'} block=""
+    else
+      case $language in
+        sh) commands "$block" ;;
+        text) shown "$block" ;;
+      esac
+      language=""
+    fi
+  done < "$root/$page"
+  [ $ran -gt 0 ] || fail "expected commands, found none"
+  echo "$page: $ran commands ran in $((SECONDS - begin)) s"
+}
+
+cd "$root"
+[ $# -gt 0 ] || set -- README.md docs/*.md
+for page in "$@"; do
+  begin=$SECONDS
+  rm -rf "$dir/clone"
+  mkdir -p "$dir/clone/build"
+  tar -C "$root" --exclude=./build --exclude=./runs --exclude=./.git -cf - . | tar -C "$dir/clone" -xf -
+  ln -s "$build" "$dir/clone/build/release"
+  (cd "$dir/clone" && run_page)
+done
