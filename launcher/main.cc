@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "launcher/command.h"
+#include "parallel/train/suggest.h"
 
 namespace weft {
 namespace {
@@ -40,7 +41,11 @@ int Main(int argc, char** argv) {
   if (words[0] == "--help" || words[0] == "-h" || words[0] == "help") return Usage(stdout, 0);
   for (const Command& c : kCommands)
     if (words[0] == c.name) return c.run(Words(words.begin() + 1, words.end()));
-  fmt::print(stderr, "weft: unknown command \"{}\"\n", words[0]);
+  std::vector<std::string> names;
+  for (const Command& c : kCommands) names.emplace_back(c.name);
+  std::string nearest = Nearest(words[0], names);
+  fmt::print(stderr, "weft: unknown command {:?}{}\n", words[0],
+             nearest.empty() ? "" : fmt::format("; did you mean {}?", nearest));
   return Usage(stderr, 2);
 }
 

@@ -5,9 +5,13 @@
 #include <cstdio>
 
 #include "absl/strings/numbers.h"
+#include "core/ops/kernel.h"
+#include "kernels/common/cuda_library.h"
 #include "launcher/command.h"
 #include "launcher/plan_report.h"
+#include "parallel/train/config_check.h"
 #include "parallel/train/data.h"
+#include "parallel/train/unused_keys.h"
 
 namespace weft {
 namespace {
@@ -66,6 +70,15 @@ absl::Status FillVocab(Config& config, std::vector<std::string>& notes) {
   return ResolveVocab(config, kAssumed);
 }
 
+// As weft train refuses it, but for the GPU, which planning does without.
+absl::Status CheckDevice(const Config& config) {
+  if (config.device != DeviceChoice::kCuda) return absl::OkStatus();
+  KernelTable kernels;
+  absl::Status opened = OpenCudaKernels(kernels);
+  if (opened.ok()) return opened;
+  return absl::InvalidArgumentError(PlaceOf(config, "device") + std::string(opened.message()));
+}
+
 absl::StatusOr<Config> Load(const ConfigWords& words, std::vector<std::string>& notes) {
   Words overrides = words.overrides;
   absl::StatusOr<int64_t> ranks = TakeRanks(overrides);
@@ -75,6 +88,8 @@ absl::StatusOr<Config> Load(const ConfigWords& words, std::vector<std::string>& 
   if (*ranks == 0) ranks = std::max<int64_t>(config->mesh.dp, 1) * std::max<int64_t>(config->mesh.tp, 1);
   if (absl::Status s = Resolve(*config, int(*ranks)); !s.ok()) return s;
   if (absl::Status s = FillVocab(*config, notes); !s.ok()) return s;
+  if (absl::Status s = CheckDevice(*config); !s.ok()) return s;
+  for (const std::string& line : UnusedKeys(*config)) notes.push_back(line);
   return config;
 }
 

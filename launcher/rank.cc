@@ -32,7 +32,7 @@ absl::StatusOr<DeviceKind> OpenDevice(const Config& config, const Bootstrap& boo
                                       "cuda on more than one rank is not built yet; use device=cpu");
   absl::Status opened = OpenCuda(context, bootstrap.local_rank());
   if (opened.ok()) return DeviceKind::kCuda;
-  if (!automatic) return opened;
+  if (!automatic) return absl::InvalidArgumentError(PlaceOf(config, "device") + std::string(opened.message()));
   fmt::print(stderr, "note: device auto is the CPU: {}\n", std::string(opened.message()));
   return DeviceKind::kCpu;
 }

@@ -1,10 +1,13 @@
 // weft train: one rank of a training run.
+#include <fmt/format.h>
+
+#include <cstdio>
+
 #include "launcher/rank.h"
+#include "launcher/train_job.h"
 #include "parallel/train/agreement.h"
-#include "parallel/train/config_check.h"
-#include "parallel/train/initial_weights.h"
-#include "parallel/train/setup.h"
 #include "parallel/train/trainer.h"
+#include "parallel/train/unused_keys.h"
 
 namespace weft {
 namespace {
@@ -22,26 +25,6 @@ SIGUSR1 to mpirun, ends it after the step in progress, with a checkpoint where c
 or stopped, 2 bad usage or config, 1 failed.
 )";
 
-// What a rank makes of its own command line and files.
-struct Job {
-  Config config;
-  Dataset data;
-};
-absl::StatusOr<Job> Load(const Words& words, int world_size) {
-  absl::StatusOr<ConfigWords> split = SplitWords("train", words);
-  if (!split.ok()) return split.status();
-  absl::StatusOr<Config> config = LoadConfig(split->path, split->overrides);
-  if (!config.ok()) return config.status();
-  if (absl::Status s = Resolve(*config, world_size); !s.ok()) return s;
-  absl::StatusOr<Dataset> data = Dataset::Load(*config);
-  if (!data.ok()) return data.status();
-  if (absl::Status s = ResolveVocab(*config, data->vocab()); !s.ok()) return s;
-  // The trainer opens the weights; what is wrong with them is said here, before anything starts.
-  if (!config->model.init.empty())
-    if (absl::Status s = InitialWeights::Open(*config).status(); !s.ok()) return s;
-  return Job{*std::move(config), *std::move(data)};
-}
-
 // What a rank throws by itself is said here: unwinding waits for a checkpoint in progress, and that for other ranks.
 absl::Status RunTrainer(const Config& config, const Dataset& data, RankMesh& rank, RankJob& mine) {
   Trainer trainer(config, data, *rank.context, *rank.mesh, rank.device, &mine.stop);
@@ -54,10 +37,16 @@ absl::Status RunTrainer(const Config& config, const Dataset& data, RankMesh& ran
 
 int Train(RankJob& mine, const Words& words) {
   Bootstrap& bootstrap = mine.bootstrap;
-  absl::StatusOr<Job> job = Load(words, bootstrap.world_size());
+  absl::StatusOr<TrainJob> job = LoadTrainJob(words, bootstrap.world_size());
   if (!AllOk(bootstrap, job.status())) return 2;
   const auto& [config, data] = *job;
-  if (!AllOk(bootstrap, CheckSameRun(config, data, RanksOf(bootstrap)))) return 2;
+  Ranks ranks = RanksOf(bootstrap);
+  if (!AllOk(bootstrap, CheckSameRun(config, data, ranks))) return 2;
+  // Rank 0 writes, for all.
+  absl::Status outputs = ranks.rank == 0 ? CheckOutputs(config) : absl::OkStatus();
+  if (!AllOk(bootstrap, FirstFault(ranks, outputs))) return 2;
+  if (ranks.rank == 0)
+    for (const std::string& line : UnusedKeys(config)) fmt::print(stderr, "note: {}\n", line);
 
   std::optional<RankMesh> rank = MakeRankMesh(mine, config);
   if (!rank) return 2;

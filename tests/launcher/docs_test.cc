@@ -14,6 +14,7 @@
 
 #include "parallel/train/config.h"
 #include "parallel/train/config_schema.h"
+#include "parallel/train/unused_keys.h"
 
 namespace weft {
 namespace {
@@ -164,7 +165,8 @@ TEST(Recipes, AllLoad) {
   int count = 0;
   for (const auto& entry : fs::directory_iterator(kRoot / "configs")) {
     absl::StatusOr<Config> config = LoadConfig(entry.path().string(), {});
-    EXPECT_TRUE(config.ok()) << std::string(config.status().message());
+    ASSERT_TRUE(config.ok()) << std::string(config.status().message());
+    EXPECT_EQ(UnusedKeys(*config), std::vector<std::string>()) << entry.path();
     count++;
   }
   EXPECT_GE(count, 4);

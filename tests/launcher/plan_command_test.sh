@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# weft plan: what it assumes it says, and absurd words are refused at once.
+# weft plan: what it assumes it says, and absurd words are refused at once, as weft train refuses them.
 # Usage: plan_command_test.sh ROOT BUILD; exits 77 (skipped) where the program is not built.
 set -euo pipefail
 cd "$1"
@@ -46,4 +46,11 @@ plan 2 'weft plan: unknown flag "--jsno"' configs/gpt2-tiny.yaml --jsno
 { printf '\x88\xd8\x34\x01\x01\0\0\0\x09\0\0\0'; head -c $((1012 + 18)) /dev/zero; } > "$dir/shard.bin"
 plan 2 "model.vocab: is required with token shards" configs/gpt2-tiny.yaml "data.train=$dir/shard.bin"
 plan 0 "" configs/gpt2-tiny.yaml "data.train=$dir/shard.bin" model.vocab=9
+# What weft train says and ends with where there is no CUDA library.
+if [ ! -e "$2/libweft_cuda.so" ]; then
+  plan 2 "command line: device: device cuda: cannot open the CUDA library" configs/gpt2-tiny.yaml device=cuda
+  train=$("$weft" train configs/gpt2-tiny.yaml device=cuda 2>&1) && code=0 || code=$?
+  [ "$code:$train" = "2:$(cat "$dir/out")" ] || fail "expected of weft train what weft plan says, got $code: $train"
+fi
+plan 0 "note: command line: loss_scale.initial: has no effect" configs/gpt2-tiny.yaml loss_scale.initial=8
 echo "plan: ok"

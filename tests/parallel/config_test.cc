@@ -1,18 +1,16 @@
-// The config reader: good configs round-trip, bad ones are refused with their place and what was meant.
+// The config reader: good configs round-trip. Bad ones are in tables: tests/launcher/bad_inputs.
 #include "parallel/train/config.h"
 
 #include <gtest/gtest.h>
 
 #include <chrono>
 #include <fstream>
-#include <set>
 
-#include "fmt/format.h"
-#include "parallel/nn/family.h"
 #include "parallel/train/config_schema.h"
 #include "parallel/train/config_value.h"
 #include "parallel/train/setup.h"
 #include "parallel/train/suggest.h"
+#include "parallel/train/unused_keys.h"
 
 namespace weft {
 namespace {
@@ -33,227 +31,50 @@ Config Good(const std::string& yaml = kBase, const Words& overrides = {}) {
 
 std::string Message(const absl::Status& status) { return std::string(status.message()); }
 
-struct BadCase {
-  const char* kind;
-  std::string yaml;
-  Words overrides;
-  std::string place;  // what a line of the error starts with
-  std::string text;   // what that line also says
-};
-
-// clang-format off
-std::vector<BadCase> BadFiles() {
-  const std::string b = kBase;
-  return {
-      {"misspelt key", b + "optimizer: {lrr: 1}\n", {}, "a.yaml:4:13: optimizer.lrr", "did you mean optimizer.lr?"},
-      {"misspelt key", b + "mesh: {pd: 2}\n", {}, "a.yaml:4:8: mesh.pd", "did you mean mesh.dp?"},
-      {"misspelt key", b + "schedule:\n  nmae: cosine\n", {}, "a.yaml:5:3: schedule.nmae", "schedule.name?"},
-      {"misspelt key", b + "schedule: {warmup: 3}\n", {}, "a.yaml:4:12: schedule.warmup", "schedule.warmup_steps?"},
-      {"misspelt key", b + "log: {JSONL: x}\n", {}, "a.yaml:4:7: log.JSONL", "did you mean log.jsonl?"},
-      {"misspelt key", b + "exeuctor: eager\n", {}, "a.yaml:4:1: exeuctor", "did you mean executor?"},
-      {"misspelt section", b + "optimiser: {lr: 1}\n", {}, "a.yaml:4:1: optimiser", "did you mean optimizer?"},
-      {"misspelt section", b + "paralel: {fsdp: none}\n", {}, "a.yaml:4:1: paralel", "did you mean parallel?"},
-      {"key of another section", b + "lr: 1\n", {}, "a.yaml:4:1: lr", "did you mean optimizer.lr?"},
-      {"key of another section", b + "schedule: {lr: 1}\n", {}, "a.yaml:4:12: schedule.lr", "optimizer.lr?"},
-      {"key of another section", b + "optimizer: {clip: 1}\n", {}, "a.yaml:4:13: optimizer.clip", "train.clip?"},
-      {"unknown key", b + "mesh: {pipeline_stages: 2}\n", {}, "a.yaml:4:8: mesh.pipeline_stages", "mesh.dp, mesh.tp"},
-      {"unknown key", b + "x_y_z_w: 1\n", {}, "a.yaml:4:1: x_y_z_w", "the keys here are model, data, mesh"},
-      {"unknown key", b + "<<: {a: 1}\n", {}, "a.yaml:4:1: <<", "unknown key"},
-
-      {"misspelt key", b + "kernels: {determinstic: false}\n", {}, "a.yaml:4:11: kernels.determinstic",
-       "did you mean kernels.deterministic?"},
-      {"wrong bool", b + "kernels: {tf32: 1}\n", {}, "a.yaml:4:17: kernels.tf32", "expected true or false, got \"1\""},
-      {"section is a value", b, {"kernels=default"}, "command line: kernels",
-       "expected a mapping of keys (kernels.deterministic, kernels.tf32, kernels.attention)"},
-      {"not a choice", b + "kernels: {attention: math}\n", {}, "a.yaml:4:22: kernels.attention",
-       "one of auto, cudnn, flash, plain, got \"math\""},
-
-      {"duplicate key", b + "train: {seed: 2}\n", {}, "a.yaml:4:1: train", "given twice, first on line 3"},
-      {"duplicate key", b + "mesh: {dp: 1, dp: 2}\n", {}, "a.yaml:4:15: mesh.dp", "given twice, first on line 4"},
-      {"duplicate key", b + "log:\n  every: 1\n  every: 1\n", {}, "a.yaml:6:3: log.every", "first on line 5"},
-
-      {"wrong type", b + "mesh: {dp: two}\n", {}, "a.yaml:4:12: mesh.dp", "an integer >= 1 and <= 65536 or -1, got \"two\""},
-      {"wrong type", b + "mesh: {dp: 1.5}\n", {}, "a.yaml:4:12: mesh.dp", "got \"1.5\""},
-      {"wrong type", b + "log: {every: 1e3}\n", {}, "a.yaml:4:14: log.every", "got \"1e3\"; write 1000"},
-      {"wrong type", b + "log: {every: 0x10}\n", {}, "a.yaml:4:14: log.every", "expected an integer"},
-      {"wrong type", b + "log: {every: 010}\n", {}, "a.yaml:4:14: log.every", "expected an integer"},
-      {"wrong type", b + "log: {every: 1_000}\n", {}, "a.yaml:4:14: log.every", "expected an integer"},
-      {"wrong type", b + "log: {every: \"4\"}\n", {}, "a.yaml:4:14: log.every", "got the string \"4\""},
-      {"wrong type", b + "log: {every: [1]}\n", {}, "a.yaml:4:14: log.every", "got a list"},
-      {"wrong type", b + "log: {every: {a: 1}}\n", {}, "a.yaml:4:14: log.every", "got a mapping"},
-      {"wrong type", b + "optimizer: {lr: fast}\n", {}, "a.yaml:4:17: optimizer.lr", "a number > 0, got \"fast\""},
-      {"wrong type", b + "optimizer: {lr: 1e-3#x}\n", {}, "a.yaml:4:17: optimizer.lr", "got \"1e-3#x\""},
-      {"wrong bool", b + "parallel: {sequence_parallel: yes}\n", {}, "a.yaml:4:31: parallel.sequence_parallel",
-       "expected true or false, got \"yes\""},
-      {"wrong bool", b + "parallel: {sequence_parallel: 1}\n", {}, "a.yaml:4:31: ", "expected true or false"},
-      {"wrong bool", b + "parallel: {sequence_parallel: True}\n", {}, "a.yaml:4:31: ", "expected true or false"},
-      {"no value", b + "log:\n  every:\n", {}, "a.yaml:5:3: log.every", "got nothing"},
-      {"no value", b + "device: ~\n", {}, "a.yaml:4:1: device", "got nothing"},
-      {"no value", b + "log:\n", {}, "a.yaml:4:1: log", "expected a mapping of keys (log.jsonl, log.every, log.ops)"},
-      {"section is a value", b + "mesh: 4\n", {}, "a.yaml:4:1: mesh", "expected a mapping of keys (mesh.dp, mesh.tp)"},
-      {"section is a value", b + "mesh: [2, 2]\n", {}, "a.yaml:4:1: mesh", "expected a mapping"},
-
-      {"out of range", b + "mesh: {tp: 0}\n", {}, "a.yaml:4:12: mesh.tp", "an integer >= 1 and <= 65536 or -1, got \"0\""},
-      {"out of range", b + "mesh: {tp: -2}\n", {}, "a.yaml:4:12: mesh.tp", "got \"-2\""},
-      {"out of range", b + "optimizer: {lr: 0}\n", {}, "a.yaml:4:17: optimizer.lr", "a number > 0"},
-      {"out of range", b + "optimizer: {lr: 1e999}\n", {}, "a.yaml:4:17: optimizer.lr", "expected a number"},
-      {"out of range", b + "optimizer: {lr: .inf}\n", {}, "a.yaml:4:17: optimizer.lr", "expected a number"},
-      {"out of range", b + "optimizer: {lr: nan}\n", {}, "a.yaml:4:17: optimizer.lr", "expected a number"},
-      {"out of range", b + "threads: 99999999999999999999\n", {}, "a.yaml:4:10: threads", "an integer >= 1 and <= 4096 or auto"},
-      {"out of range", b + "dist: {timeout_s: -1}\n", {}, "a.yaml:4:19: dist.timeout_s", "a number > 0"},
-      {"out of range", b, {"train.label_smoothing=1"}, "command line: train.label_smoothing", "a number >= 0 and < 1"},
-      {"out of range", b, {"train.label_smoothing=-0.1"}, "command line: train.label_smoothing", "a number >= 0"},
-      {"out of range", "model: {preset: gpt2_124m, dropout: 1}\n", {}, "a.yaml:1:37: model.dropout", ">= 0 and < 1"},
-      {"out of range", b, {"loss_scale.initial=0"}, "command line: loss_scale.initial", "a number >= 1e-18"},
-      {"out of range", b, {"loss_scale.growth_factor=1"}, "command line: loss_scale.growth_factor", "a number > 1"},
-      {"out of range", b, {"loss_scale.backoff_factor=1"}, "command line: loss_scale.backoff_factor", "> 0 and < 1"},
-      {"out of range", b, {"loss_scale.growth_interval=0"}, "command line: loss_scale.growth_interval", ">= 1"},
-      {"wrong list", b + "optimizer: {betas: 0.9}\n", {}, "a.yaml:4:20: optimizer.betas", "two numbers >= 0 and < 1"},
-      {"wrong list", b + "optimizer: {betas: [0.9]}\n", {}, "a.yaml:4:20: optimizer.betas", "got a list of 1"},
-      {"wrong list", b + "optimizer: {betas: [0.9, 1]}\n", {}, "a.yaml:4:26: optimizer.betas", "got \"1\""},
-      {"wrong list", "data: {train: []}\n", {}, "a.yaml:1:15: data.train", "got a list that is empty"},
-      {"wrong list", "data: {train: [a, [b]]}\n", {}, "a.yaml:1:19: data.train", "a list of paths, got a list"},
-      {"wrong fraction", "data: {train: a, val: 1.5}\n", {}, "a.yaml:1:23: data.val",
-       "a path, a list of paths, or a number >= 0 and < 1"},
-      {"wrong fraction", "data: {train: a, val: [a, [b]]}\n", {}, "a.yaml:1:27: data.val", "got a list"},
-
-      {"not a choice", b + "executor: eagre\n", {}, "a.yaml:4:11: executor", "did you mean \"eager\"?"},
-      {"not a choice", b + "schedule: {name: cosin}\n", {}, "a.yaml:4:18: schedule.name", "did you mean \"cosine\"?"},
-      {"not a choice", "model: {preset: gpt2_125m}\n", {}, "a.yaml:1:17: model.preset", "did you mean \"gpt2_124m\"?"},
-      {"not a choice", "model: {family: bert}\n", {}, "a.yaml:1:17: model.family", "got \"bert\""},
-      {"not a choice", "data: {train: a, tokenizer: byte}\n", {}, "a.yaml:1:29: data.tokenizer", "\"bytes\"?"},
-      {"not a choice", b + "precision: {compute: fp32}\n", {}, "a.yaml:4:22: precision.compute",
-       "did you mean \"f32\"?"},
-      {"not a choice", b + "train2: {}\n", {}, "a.yaml:4:1: train2", "did you mean train?"},
-
-      {"open quote", b + "device: 'cpu\n", {}, "a.yaml:4:9: ", "the quote is not closed"},
-      {"open quote", b + "device: \"cpu\nlog: {every: 1}\n", {}, "a.yaml:4:9: ", "the quote is not closed"},
-      {"open quote", b + "device: 'cpu\nexecutor: 'eager'\n", {}, "a.yaml:4:9: ", "the quote is not closed"},
-      {"open quote", b + "'device: cpu\n", {}, "a.yaml:4:1: ", "the quote is not closed"},
-      {"open quote", b + "log: {jsonl: \"a\\\"}\n", {}, "a.yaml:4:14: ", "the quote is not closed"},
-      {"not YAML", b + "mesh: {dp: 2\n", {}, "a.yaml:5:1: ", "not a valid config"},
-      {"not YAML", b + "mesh: {dp: 2}}\n", {}, "a.yaml:4:14: ", "not a valid config"},
-      {"not YAML", b + "mesh: dp: 2\n", {}, "a.yaml:4:9: ", "not a valid config"},
-      {"not YAML", b + "\tdevice: cpu\n", {}, "a.yaml:4:", "not a valid config"},
-      {"not YAML", b + "- mesh\n", {}, "a.yaml:4:1: ", "not a valid config"},
-      {"two documents", b + "---\ndevice: cpu\n", {}, "a.yaml:4:1: ", "expected one YAML document"},
-      {"a tag", b + "log: {every: !!int \"3\"}\n", {}, "a.yaml:4:14: ", "no tags"},
-      {"an alias", b + "log: &a {every: 1}\ndist: *a\n", {}, "a.yaml:5:7: ", "got an alias"},
-      {"two documents", ",odel: 1\n", {}, "a.yaml:1:", "expected"},
-      {"a key that is no word", b + "? [a]\n: 1\n", {}, "a.yaml:4:3: ", "expected a key"},
-      {"empty file", "", {}, "a.yaml:1:1: ", "expected a mapping of keys, got nothing"},
-      {"empty file", "# only words\n", {}, "a.yaml:1:1: ", "got nothing"},
-      {"not a mapping", "train\n", {}, "a.yaml:1:1: ", "expected a mapping of keys"},
-      {"not UTF-8", b + "device: \xff\n", {}, "a.yaml:4:9: ", "expected UTF-8"},
-  };
-}
-
-std::vector<BadCase> BadMeanings() {
-  const std::string b = kBase;
-  std::string families;
-  for (const ModelFamily* family : ModelFamilies()) families += (families.empty() ? "" : ", ") + std::string(family->name);
-  const std::string no_model = "data: {train: a}\ntrain: {steps: 1, global_batch: 1}\n";
-  return {
-      {"missing key", no_model, {}, "a.yaml:1:1: model.family", "is required; add it (" + families + "), or model.preset"},
-      {"missing key", "model: {family: gpt2, heads: 1, dim: 4, context: 4}\n" + no_model, {},
-       "a.yaml:1:1: model.layers",
-       "is required"},
-      {"missing key", "\nmodel: {family: gpt2, layers: 1, heads: 1, dim: 4}\n" + no_model, {},
-       "a.yaml:2:1: model.context", "is required"},
-      {"missing key", "model: {preset: gpt2_124m}\ndata: {train: a}\n", {}, "a.yaml:1:1: train.steps", "is required"},
-      {"missing key", "model: {preset: gpt2_124m}\ndata: {train: a}\ntrain: {steps: 1}\n", {},
-       "a.yaml:3:1: train.global_batch", "is required"},
-      {"missing key", "model: {preset: gpt2_124m}\ntrain: {steps: 1, global_batch: 1}\n", {},
-       "a.yaml:1:1: data.train", "give a text file, token shards or a folder, or data.synthetic: true"},
-
-      {"keys disagree", b, {"model.heads=3"}, "a.yaml:1:44: model.dim", "a multiple of model.heads = 3, got 64"},
-      {"keys disagree", b, {"model.kv_heads=3"}, "command line: model.kv_heads", "a divisor of model.heads = 4, got 3"},
-      {"keys disagree", b, {"model.family=llama", "model.dim=4"}, "command line: model.dim",
-       "even head width, got 4 / 4"},
-      {"keys disagree", b + "schedule: {warmup_steps: 11}\n", {}, "a.yaml:4:12: schedule.warmup_steps",
-       "train.steps = 10"},
-      {"keys disagree", b + "schedule: {min_lr: 1}\n", {}, "a.yaml:4:12: schedule.min_lr", "optimizer.lr = 0.001"},
-      {"keys disagree", b, {"mesh.dp=-1", "mesh.tp=-1"}, "command line: mesh.tp", "one axis of -1"},
-      {"keys disagree", b, {"data.synthetic=true", "data.tokenizer=chars"}, "command line: data.tokenizer",
-       "model.vocab"},
-
-      {"keys disagree", b + "precision: {params: f16}\n", {}, "a.yaml:4:13: precision.params", "use f32 or bf16"},
-      {"keys disagree", b, {"precision.reduce=f16"}, "command line: precision.reduce", "compute = f16 has, got f32"},
-      {"keys disagree", b, {"precision.compute=f16", "loss_scale.min=2e5"}, "command line: loss_scale.min",
-       "expected at most loss_scale.initial = 65536, got 200000"},
-
-      {"overwrites", b + "log: {jsonl: runs/x.yaml}\n", {}, "a.yaml:4:7: log.jsonl",
-       "got runs/x.yaml, which is a config's name; use runs/x.jsonl"},
-      {"overwrites", b, {"log.jsonl=x.YML"}, "command line: log.jsonl", "use x.jsonl"},
-      {"overwrites", b, {"log.jsonl=./README.md"}, "command line: log.jsonl", "./README.md, which data.train names"},
-      {"overwrites", b, {"log.jsonl=d/a.txt", "data.train=[x, d/*.txt]"}, "command line: log.jsonl", "data.train"},
-      {"overwrites", b, {"log.jsonl=v/../v.txt", "data.val=v.txt"}, "command line: log.jsonl", "data.val"},
-      {"keys disagree", b, {"model.family=neox", "model.init=m"}, "command line: model.init",
-       "no table of Hugging Face's names for family neox"},
-      {"overwrites", b, {"log.jsonl=w.st", "model.init=w.st"}, "command line: log.jsonl", "w.st, which model.init names"},
-      {"overwrites", b, {"log.jsonl=./a.yaml"}, "command line: log.jsonl", "would overwrite the config a.yaml"},
-
-      {"not built", b, {"numerics=invariant"}, "command line: numerics", "invariant is not built yet; use default"},
-      {"keys disagree", b + "checkpoint: {every: 5}\n", {}, "a.yaml:4:14: checkpoint.every",
-       "needs checkpoint.dir, got none; add checkpoint.dir=checkpoints"},
-      {"keys disagree", b, {"checkpoint.resume=auto"}, "command line: checkpoint.resume",
-       "auto needs checkpoint.dir, got none; add checkpoint.dir=checkpoints"},
-      {"overwrites", b, {"log.jsonl=t.chars", "data.tokenizer=chars:t.chars"}, "command line: log.jsonl",
-       "would overwrite t.chars, which data.tokenizer names"},
-      {"not a choice", b, {"data.tokenizer=sentencepiece"}, "command line: data.tokenizer",
-       "expected one of bytes, chars, chars:PATH, sentencepiece:PATH, got \"sentencepiece\""},
-
-      {"override: no value", b, {"train.steps"}, "command line: train.steps", "expected key=value"},
-      {"override: no value", b, {"train.steps="}, "command line: train.steps", "got nothing"},
-      {"override: no value", b, {"=3"}, "command line: =3", "expected key=value"},
-      {"override: unknown", b, {"train.stesp=3"}, "command line: train.stesp", "did you mean train.steps?"},
-      {"override: unknown", b, {"steps=3"}, "command line: steps", "did you mean train.steps?"},
-      {"override: unknown", b, {"mehs.dp=2"}, "command line: mehs.dp", "did you mean mesh.dp?"},
-      {"override: unknown", b, {"mesh.dp.x=2"}, "command line: mesh.dp.x", "did you mean mesh.dp?"},
-      {"override: unknown", b, {"--train.steps=3"}, "command line: --train.steps", "did you mean train.steps?"},
-      {"override: wrong", b, {"train.steps=many"}, "command line: train.steps", "an integer >= 1 and <= 1000000000, got \"many\""},
-      {"override: wrong", b, {"mesh=2"}, "command line: mesh", "expected a mapping of keys"},
-      {"override: wrong", b, {"mesh={dp: x}"}, "command line: mesh.dp", "got \"x\""},
-      {"override: wrong", b, {"optimizer.betas=[0.9, x]"}, "command line: optimizer.betas", "got \"x\""},
-      {"override: wrong", b, {"optimizer.betas=[0.9"}, "command line: optimizer.betas:1:", "not a valid config"},
-      {"override: wrong", b, {"log.jsonl='a"}, "command line: log.jsonl:1:1: ", "the quote is not closed"},
-  };
-}
-// clang-format on
-
-// True when one line of the error starts with the place and holds the text.
-bool Says(const std::string& message, const BadCase& bad) {
-  for (size_t begin = 0; begin <= message.size();) {
-    size_t end = std::min(message.find('\n', begin), message.size());
-    std::string line = message.substr(begin, end - begin);
-    if (line.starts_with(bad.place) && line.find(bad.text) != line.npos) return true;
-    begin = end + 1;
-  }
-  return false;
-}
-
-TEST(Config, RefusesBadOnesWithPlaceAndAdvice) {
-  std::vector<BadCase> cases = BadFiles();
-  for (const BadCase& bad : BadMeanings()) cases.push_back(bad);
-  std::set<std::string> kinds;
-  for (const BadCase& bad : cases) {
-    kinds.insert(bad.kind);
-    absl::StatusOr<Config> config = ParseConfig(bad.yaml, "a.yaml", bad.overrides);
-    ASSERT_FALSE(config.ok()) << bad.kind << ":\n" << bad.yaml << ToYaml(*config);
-    EXPECT_TRUE(Says(Message(config.status()), bad))
-        << bad.kind << ":\n"
-        << bad.yaml << "expected " << bad.place << " ... " << bad.text << "\ngot      " << Message(config.status());
-  }
-  EXPECT_GE(cases.size(), 60u);
-  EXPECT_GE(kinds.size(), 20u);
-  fmt::print("{} bad configs of {} kinds\n", cases.size(), kinds.size());
-}
-
 TEST(Config, ReportsEveryFaultAtOnce) {
   absl::StatusOr<Config> config = ParseConfig(kBase + "mesh: {pd: 2}\ndevice: gpu\n", "a.yaml", {"train.stesp=3"});
   ASSERT_FALSE(config.ok());
   std::string message = Message(config.status());
   EXPECT_EQ(std::count(message.begin(), message.end(), '\n'), 2) << message;
+}
+
+// Said and not refused: a word that switches something off need not take back what the file says of it.
+TEST(Config, KeysWithoutEffectAreNamed) {
+  auto said = [](const std::string& yaml, const Words& words) {
+    std::string lines;
+    for (const std::string& line : UnusedKeys(Good(kBase + yaml, words))) lines += line + "\n";
+    return lines;
+  };
+  std::string cosine = "schedule: {name: cosine, min_lr: 1e-4}\n";
+  EXPECT_EQ(said(cosine, {}), "");
+  EXPECT_EQ(said(cosine, {"schedule.name=constant"}),
+            "a.yaml:4:26: schedule.min_lr: has no effect, as schedule.name is constant; give cosine, linear or wsd, or "
+            "remove it\n");
+  EXPECT_EQ(
+      said("", {"loss_scale.initial=8", "loss_scale.min=1"}),  // 1 is what it is without a word
+      "command line: loss_scale.initial: has no effect, as precision.compute is not f16; give f16, which alone has "
+      "a loss scale, or remove it\n");
+  EXPECT_EQ(said("", {"loss_scale.initial=8", "precision.compute=f16"}), "");
+  for (const char* word : {"train.eval_every=2", "checkpoint.keep=1", "model.rope_theta=5"})
+    EXPECT_NE(said("", {word}), "") << word;
+  EXPECT_EQ(said("", {"train.eval_every=2", "data.val=0.1", "model.rope_theta=5", "model.family=llama"}), "");
+  EXPECT_NE(said("", {"data.synthetic=true"}), "");
+}
+
+// A merged config holds every key, and is nobody's mistake.
+TEST(Config, MergedConfigsAreQuiet) {
+  absl::StatusOr<Config> again = ParseConfig(ToYaml(Good()), "a.yaml", {});
+  ASSERT_TRUE(again.ok());
+  EXPECT_EQ(UnusedKeys(*again), Words());
+}
+
+TEST(Config, AFileThatIsNoConfigIsAnsweredInBrief) {
+  std::string yaml;
+  for (int i = 0; i < 4000; i++) yaml += "k" + std::to_string(i) + ":\n";
+  std::string message = Message(ParseConfig(yaml, "a.yaml", {}).status());
+  EXPECT_EQ(std::count(message.begin(), message.end(), '\n'), 0) << message;  // too many values
+  message = Message(ParseConfig(yaml.substr(0, 5000), "a.yaml", {}).status());
+  EXPECT_EQ(std::count(message.begin(), message.end(), '\n'), 19) << message;
 }
 
 // Every integer key, and what only products of keys reach: refused by name, at once, before any of it is built.

@@ -1,11 +1,7 @@
 #include "parallel/checkpoint/folder.h"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
-#include <cstring>
 #include <filesystem>
 #include <functional>
 #include <string_view>
@@ -35,15 +31,6 @@ std::string StepFolder(const std::string& dir, int64_t step) {
 
 std::string UnfinishedFolder(const std::string& dir, int64_t step) {
   return (fs::path(dir) / fmt::format("{}{}{}", kUnfinished, kPrefix, step)).string();
-}
-
-absl::Status CheckWritable(const std::string& dir) {
-  std::error_code error;
-  fs::create_directories(dir, error);
-  int fault = error ? error.value() : ::access(dir.c_str(), W_OK | X_OK) == 0 ? 0 : errno;
-  return fault ? absl::UnavailableError(
-                     fmt::format("{}: cannot be {} ({})", dir, error ? "made" : "written", std::strerror(fault)))
-               : absl::OkStatus();
 }
 
 std::vector<int64_t> StepsIn(const std::string& dir) {

@@ -10,8 +10,6 @@ namespace weft {
 
 std::string StepFolder(const std::string& dir, int64_t step);
 std::string UnfinishedFolder(const std::string& dir, int64_t step);
-// Makes the folder; fails where it cannot be written.
-absl::Status CheckWritable(const std::string& dir);
 // The steps of the checkpoints in `dir`, newest first; empty where there is no such folder.
 std::vector<int64_t> StepsIn(const std::string& dir);
 // Removes what writers that were killed have left.

@@ -15,6 +15,7 @@ using Json = nlohmann::json;
 
 constexpr int64_t kFormat = 1;
 constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+constexpr int64_t kMostSequences = int64_t(1e18);  // a run adds as many at most, a billion steps of a billion each
 
 std::string Seal(std::string_view body) { return fmt::format(",\n\"crc32c\": \"{:08x}\"}}\n", Crc32c(body)); }
 
@@ -59,6 +60,12 @@ std::string TextAt(const Json& object, const char* key) {
   const Json& value = At(object, key);
   if (!value.is_string()) throw Fault{fmt::format("expected {} as a string, got {}", key, Shown(value))};
   return value.get<std::string>();
+}
+
+const Json& ObjectAt(const Json& object, const char* key) {
+  const Json& value = At(object, key);
+  if (!value.is_object()) throw Fault{fmt::format("expected {} as an object, got {}", key, Shown(value))};
+  return value;
 }
 
 const Json& ListAt(const Json& object, const char* key) {
@@ -166,11 +173,11 @@ Manifest ManifestOf(const Json& json) {
   if (int64_t format = NumberAt(json, "weft_checkpoint"); format != kFormat)
     throw Fault{fmt::format("expected format {}, got {}; use the version of weft that wrote it", kFormat, format)};
   Manifest m{.version = TextAt(json, "version"), .step = NumberAt(json, "step"), .seed = NumberAt(json, "seed")};
-  m.sequences = NumberAt(At(json, "data"), "sequences");
-  for (const auto& axis : At(json, "mesh").items())
+  m.sequences = NumberAt(ObjectAt(json, "data"), "sequences", kMostSequences);
+  for (const auto& axis : ObjectAt(json, "mesh").items())
     m.mesh.emplace_back(axis.key(), int(NumberOf(axis.value(), "mesh", std::numeric_limits<int>::max())));
   for (const Json& file : ListAt(json, "files")) m.files.push_back(FileOf(file));
-  for (const auto& [name, tensor] : At(json, "tensors").items()) try {
+  for (const auto& [name, tensor] : ObjectAt(json, "tensors").items()) try {
       m.tensors[name] = TensorOf(tensor, m.files);
     } catch (const Fault& fault) {
       throw Fault{fmt::format("tensor {}: {}", Shown(name), fault.what)};
@@ -192,8 +199,10 @@ std::string ToText(const Manifest& m) {
                {"data", {{"sequences", m.sequences}}}, {"mesh", mesh},         {"files", files}, {"tensors", tensors}};
   std::string body = json.dump(1);
   body.pop_back();  // the brace that Seal puts back
-  return body + Seal(body);
+  return Sealed(std::move(body));
 }
+
+std::string Sealed(std::string body) { return body + Seal(body); }
 
 absl::StatusOr<Manifest> ParseManifest(std::span<const std::byte> text, const std::string& path) {
   auto bad = [&](const std::string& what) { return absl::DataLossError(fmt::format("{}: {}", path, what)); };

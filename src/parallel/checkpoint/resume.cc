@@ -8,6 +8,7 @@
 #include "parallel/train/config_check.h"
 #include "parallel/train/config_schema.h"
 #include "parallel/train/config_value.h"
+#include "parallel/train/path_advice.h"
 #include "parallel/train/suggest.h"
 
 namespace weft {
@@ -43,7 +44,7 @@ absl::StatusOr<Resumed> FindNamed(const Config& config, ProcessGroup& world) {
   if (!fs::exists(path, error)) {
     std::string nearest = Nearest(path, {"auto", "never"});
     fault = fmt::format("expected auto, never or the folder of a checkpoint, got {:?}, where there is nothing{}", path,
-                        nearest.empty() ? "" : fmt::format("; did you mean {:?}?", nearest));
+                        nearest.empty() ? PathAdvice(path) : fmt::format("; did you mean {:?}?", nearest));
   } else if (std::vector<int64_t> steps = StepsIn(path); !steps.empty()) {
     fault = fmt::format("expected the folder of one checkpoint, got one that holds some; did you mean {:?}?",
                         StepFolder(path, steps[0]));
@@ -51,7 +52,10 @@ absl::StatusOr<Resumed> FindNamed(const Config& config, ProcessGroup& world) {
   absl::Status mine = fault.empty() ? absl::OkStatus() : Refuse(config, "checkpoint.resume", fault);
   if (absl::Status s = FirstFault(world, mine); !s.ok()) return s;
   absl::StatusOr<Checkpoint> checkpoint = OpenWhole(path, RanksOf(world));
-  if (!checkpoint.ok()) return Refuse(config, "checkpoint.resume", std::string(checkpoint.status().message()));
+  if (!checkpoint.ok())
+    return Refuse(config, "checkpoint.resume",
+                  fmt::format("{}; copy the folder again, or give another checkpoint",
+                              std::string(checkpoint.status().message())));
   return Resumed{*std::move(checkpoint), {}};
 }
 

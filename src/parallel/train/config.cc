@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 
 #include "fmt/format.h"
 #include "fmt/ranges.h"
@@ -11,33 +10,17 @@
 #include "parallel/train/config_presets.h"
 #include "parallel/train/config_schema.h"
 #include "parallel/train/config_value.h"
-#include "parallel/train/suggest.h"
+#include "parallel/train/path_advice.h"
+#include "parallel/train/unknown_key.h"
 #include "parallel/train/yaml_node.h"
 
 namespace weft {
 namespace {
 
-std::vector<std::string> AllKeys() {
-  std::vector<std::string> keys = SectionNames();
-  std::erase(keys, "");
-  for (const Field& field : Schema()) keys.push_back(field.key);
-  return keys;
-}
+constexpr size_t kMostConfigBytes = 1 << 20;
 
-bool IsSection(const std::string& key) {
-  std::vector<std::string> names = SectionNames();
-  return !key.empty() && std::find(names.begin(), names.end(), key) != names.end();
-}
-
-std::string UnknownKey(const std::string& key) {
-  if (std::string nearest = NearestKey(key, AllKeys()); !nearest.empty()) {
-    return fmt::format("unknown key; did you mean {}?", nearest);
-  }
-  std::string section = key.find('.') == key.npos ? "" : key.substr(0, key.find('.'));
-  std::vector<std::string> keys = IsSection(section) ? KeysOf(section) : AllKeys();
-  std::erase_if(keys, [&](const std::string& known) { return section.empty() && known.find('.') != known.npos; });
-  return fmt::format("unknown key; the keys here are {}", fmt::join(keys, ", "));
-}
+// "1 rank", "4 ranks".
+std::string RanksText(int64_t ranks) { return fmt::format("{} rank{}", ranks, ranks == 1 ? "" : "s"); }
 
 // Puts parsed nodes into the config and gathers every fault with its place.
 class Reader {
@@ -48,21 +31,21 @@ class Reader {
     file_ = config_.file = name;
     config_.origins[""] = fmt::format("{}:1:1: ", name);
     if (root.kind == YamlNode::kMap) return ReadMap("", root);
-    faults.push_back(fmt::format("{}:{}:{}: expected a mapping of keys, got {}", name, root.line, root.column,
-                                 root.kind == YamlNode::kNull ? "nothing" : "another value"));
+    Fault(fmt::format("{}:{}:{}: expected a mapping of keys, got {}", name, root.line, root.column,
+                      root.kind == YamlNode::kNull ? "nothing" : "another value"));
   }
 
   void ReadOverride(const std::string& word) {
     file_.clear();
     size_t equals = word.find('=');
     if (equals == word.npos || equals == 0) {
-      faults.push_back(fmt::format("command line: {}: expected key=value, e.g. train.steps=100", word));
+      Fault(fmt::format("command line: {}: expected key=value, e.g. train.steps=100", word));
       return;
     }
     std::string key = word.substr(0, equals);
     absl::StatusOr<YamlNode> value = OverrideValue(key, word.substr(equals + 1));
     if (!value.ok()) {
-      faults.emplace_back(value.status().message());
+      Fault(std::string(value.status().message()));
     } else {
       Read(key, kCommandLine, *value);
     }
@@ -71,6 +54,12 @@ class Reader {
   std::vector<std::string> faults;
 
  private:
+  // The first of them tell enough of a file that is no config.
+  static constexpr size_t kMostFaults = 20;
+  void Fault(std::string line) {
+    if (faults.size() < kMostFaults) faults.push_back(std::move(line));
+  }
+
   // Lists, mappings and quotes are YAML; all else is taken as it stands, so that no path needs quoting twice.
   static absl::StatusOr<YamlNode> OverrideValue(const std::string& key, const std::string& text) {
     bool yaml = !text.empty() && std::string_view("[{'\"").find(text[0]) != std::string_view::npos;
@@ -85,12 +74,14 @@ class Reader {
   }
 
   void ReadMap(const std::string& section, const YamlNode& map) {
-    std::map<std::string, int> lines;
+    std::map<std::string, int> overrides;  // of a word, which may say again what the file or another word has said
+    std::map<std::string, int>& lines = file_.empty() ? overrides : lines_;
     for (const YamlEntry& entry : map.entries) {
+      if (faults.size() == kMostFaults) return;
       std::string key = section.empty() ? entry.key : section + "." + entry.key;
       std::string place = Place(entry.line, entry.column);
-      if (auto [first, fresh] = lines.emplace(entry.key, entry.line); !fresh) {
-        faults.push_back(fmt::format("{}{}: given twice, first on line {}; remove one", place, key, first->second));
+      if (auto [first, fresh] = lines.emplace(key, entry.line); !fresh) {
+        Fault(fmt::format("{}{}: given twice, first on line {}; remove one", place, key, first->second));
         continue;
       }
       Read(key, place, entry.value);
@@ -99,28 +90,25 @@ class Reader {
 
   void Read(const std::string& key, const std::string& place, const YamlNode& value) {
     const Field* field = FindField(key);
-    if (!field && !IsSection(key)) {
-      faults.push_back(fmt::format("{}{}: {}", place, key, UnknownKey(key)));
-      return;
-    }
+    if (!field && !IsSection(key)) return Fault(fmt::format("{}{}: {}", place, key, UnknownKey(key)));
     config_.origins[key] = place;
     if (!field) return ReadSection(key, place, value);
     if (std::optional<ValueFault> fault = SetValue(*field, value, config_)) {
       // An absent value has no place of its own.
       std::string at = fault->at->kind == YamlNode::kNull ? place : Place(fault->at->line, fault->at->column);
-      faults.push_back(fmt::format("{}{}: {}", at, key, fault->what));
+      Fault(fmt::format("{}{}: {}", at, key, fault->what));
     }
   }
 
   void ReadSection(const std::string& key, const std::string& place, const YamlNode& value) {
     if (value.kind == YamlNode::kMap) return ReadMap(key, value);
-    faults.push_back(fmt::format("{}{}: expected a mapping of keys ({}), got {}", place, key,
-                                 fmt::join(KeysOf(key), ", "),
-                                 value.kind == YamlNode::kNull ? "nothing; fill it or remove it" : "a value"));
+    Fault(fmt::format("{}{}: expected a mapping of keys ({}), got {}", place, key, fmt::join(KeysOf(key), ", "),
+                      value.kind == YamlNode::kNull ? "nothing; fill it or remove it" : "a value"));
   }
 
   Config& config_;
-  std::string file_;  // "" while the command line is read
+  std::string file_;                  // "" while the command line is read
+  std::map<std::string, int> lines_;  // of the file's keys, whole: "train.steps" at the top is one of train
 };
 
 void FillPrecision(Config& config) {
@@ -155,13 +143,19 @@ absl::StatusOr<Config> ParseConfig(std::string_view yaml, const std::string& nam
 absl::StatusOr<Config> LoadConfig(const std::string& path, const std::vector<std::string>& overrides) {
   std::error_code error;
   if (!std::filesystem::exists(path, error)) {
-    return absl::NotFoundError(path + ": no such file; expected a YAML config such as configs/quickstart.yaml");
+    return absl::NotFoundError(path + ": no such file; expected a YAML config such as configs/quickstart.yaml" +
+                               PathAdvice(path));
   }
   std::ifstream file(path, std::ios::binary);
   if (!file || std::filesystem::is_directory(path, error)) {
     return absl::InvalidArgumentError(path + ": cannot be read as a file; expected a YAML config");
   }
-  std::string text((std::istreambuf_iterator<char>(file)), {});
+  std::string text(kMostConfigBytes + 1, '\0');
+  file.read(text.data(), std::streamsize(text.size()));
+  if (size_t(file.gcount()) > kMostConfigBytes)
+    return absl::InvalidArgumentError(fmt::format(
+        "{}:1:1: expected a YAML config, got a file of more than {} bytes; is it data?", path, kMostConfigBytes));
+  text.resize(size_t(file.gcount()));
   return ParseConfig(text, path, overrides);
 }
 
@@ -172,13 +166,13 @@ absl::Status Resolve(Config& config, int world_size) {
   if (mesh.tp == -1 && world_size % known == 0) mesh.tp = world_size / known;
   if (mesh.dp == -1 || mesh.tp == -1) {
     return Refuse(config, "mesh",
-                  fmt::format("{} ranks cannot be filled by an axis beside one of {}; start a multiple of {}",
-                              world_size, known, known));
+                  fmt::format("{} cannot be filled by an axis beside one of {}; start a multiple of {}",
+                              RanksText(world_size), known, known));
   }
   if (mesh.dp * mesh.tp != world_size) {
     return Refuse(config, "mesh",
-                  fmt::format("dp={} x tp={} is {} ranks, but {} started; use mpirun -np {} or change the mesh",
-                              mesh.dp, mesh.tp, mesh.dp * mesh.tp, world_size, mesh.dp * mesh.tp));
+                  fmt::format("dp={} x tp={} is {}, but {} started; use mpirun -np {} or change the mesh", mesh.dp,
+                              mesh.tp, RanksText(mesh.dp * mesh.tp), world_size, mesh.dp * mesh.tp));
   }
   if (config.parallel.sequence_parallel && mesh.tp == 1) {
     return Refuse(config, "parallel.sequence_parallel", "needs mesh.tp above 1, got 1; set it to false");
@@ -193,8 +187,8 @@ absl::Status ResolveVocab(Config& config, int64_t tokenizer_vocab) {
   if (config.model.vocab == 0) config.model.vocab = tokenizer_vocab;
   if (config.model.vocab >= tokenizer_vocab) return absl::OkStatus();
   return Refuse(config, "model.vocab",
-                fmt::format("expected at least the {} kinds of token of tokenizer {}, got {}", tokenizer_vocab,
-                            config.data.tokenizer, config.model.vocab));
+                fmt::format("expected at least the {} kinds of token of tokenizer {}, got {}; raise it or remove it",
+                            tokenizer_vocab, config.data.tokenizer, config.model.vocab));
 }
 
 std::string SavedConfigPath(const std::string& jsonl) { return jsonl + ".config.yaml"; }

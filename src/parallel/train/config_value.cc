@@ -1,8 +1,12 @@
 #include "parallel/train/config_value.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <string_view>
+#include <utility>
 
+#include "absl/strings/ascii.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 #include "parallel/train/suggest.h"
@@ -57,8 +61,22 @@ bool IsChoice(const std::vector<std::string>& choices, const std::string& text) 
   return choices.empty();
 }
 
+// What others call it.
+constexpr std::pair<std::string_view, std::string_view> kOtherNames[] = {
+    {"gpu", "cuda"},      {"nvidia", "cuda"},      {"host", "cpu"},     {"float64", "f64"}, {"double", "f64"},
+    {"float32", "f32"},   {"float", "f32"},        {"single", "f32"},   {"float16", "f16"}, {"half", "f16"},
+    {"fp16", "f16"},      {"bfloat16", "bf16"},    {"yes", "true"},     {"on", "true"},     {"1", "true"},
+    {"no", "false"},      {"off", "false"},        {"0", "false"},      {"gpt", "gpt2"},    {"gptneox", "neox"},
+    {"gpt_neox", "neox"}, {"characters", "chars"}, {"jit", "compiled"}, {"zero3", "full"},  {"zero2", "gradients"},
+    {"cos", "cosine"},
+};
+
 std::string DidYouMean(const std::string& text, const std::vector<std::string>& choices) {
-  std::string nearest = Nearest(text, choices);
+  std::string nearest, small = absl::AsciiStrToLower(text);
+  for (auto [other, name] : kOtherNames)
+    if (other == small && std::count(choices.begin(), choices.end(), name) > 0) nearest = name;
+  if (nearest.empty()) nearest = Nearest(text, choices);
+  if (nearest.ends_with(':')) nearest += "PATH";
   return nearest.empty() ? "" : fmt::format("; did you mean {:?}?", nearest);
 }
 
@@ -68,7 +86,8 @@ struct Setter {
 
   std::optional<ValueFault> operator()(bool* out) const {
     if (node.kind != YamlNode::kScalar || node.quoted || (node.text != "true" && node.text != "false")) {
-      return Expected(field, node);
+      bool word = node.kind == YamlNode::kScalar && !node.quoted;
+      return Expected(field, node, word ? DidYouMean(node.text, {"true", "false"}) : "");
     }
     *out = node.text == "true";
     return std::nullopt;

@@ -99,7 +99,9 @@ absl::Status Dataset::LoadText(const Config& config, const DataFiles& train_file
   }
   for (auto [from, to] : {std::pair(&*train, &train_), std::pair(&*val, &val_)}) {
     absl::StatusOr<std::vector<int32_t>> tokens = tokenizer_->Encode(*from);
-    if (!tokens.ok()) return Refuse(config, "data.tokenizer", tokens.status());
+    if (!tokens.ok())
+      return Refuse(config, "data.tokenizer",
+                    std::string(tokens.status().message()) + "; give the one that was made with this text");
     *to = TokenStream(*std::move(tokens));
   }
   return absl::OkStatus();

@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "fmt/format.h"
+#include "parallel/train/path_advice.h"
 #include "parallel/train/text_reader.h"
 #include "parallel/train/token_shard.h"
 
@@ -75,9 +76,13 @@ absl::Status Add(const std::string& input, Paths& files) {
   if (fs::exists(input, error)) return files.push_back(input), absl::OkStatus();
   if (error) return Bad(input, fmt::format("cannot be reached ({})", error.message()));
   if (fs::is_symlink(input, error)) return Bad(input, "this link leads nowhere");
-  if (input.find_first_of("*?[") == input.npos) return Bad(input, "no such file or folder");
+  if (input.find_first_of("*?[") == input.npos) return Bad(input, "no such file or folder" + PathAdvice(input));
   Paths matches = Glob(input);
-  if (matches.empty()) return Bad(input, "no file matches this pattern");
+  if (matches.empty()) {
+    std::string folder = fs::path(input).parent_path().string();
+    bool plain = folder.find_first_of("*?[") == folder.npos;
+    return Bad(input, "no file matches this pattern" + (plain ? PathAdvice(folder) : ""));
+  }
   for (const std::string& match : matches) {
     if (absl::Status status = Add(match, files); !status.ok()) return status;
   }

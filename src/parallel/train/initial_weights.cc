@@ -174,10 +174,13 @@ absl::Status InitialWeights::CheckRest(const HfFamily& family) {
   for (const auto& [parameter, source] : sources_) used.insert(source.place.tensor);
   std::vector<std::string> rest;
   const StoredTensor* embedding = sources_.at("embed.weight").tensor;
+  auto holds_none = [&](const std::string& name) {
+    return std::any_of(family.no_weights.begin(), family.no_weights.end(),
+                       [&](const char* glob) { return fnmatch(glob, name.c_str(), 0) == 0; });
+  };
   for (const auto& [name, tensor] : files_.tensors()) {
     if (used.contains(name)) continue;
-    bool harmless = std::any_of(family.no_weights.begin(), family.no_weights.end(),
-                                [&](const char* glob) { return fnmatch(glob, name.c_str(), 0) == 0; });
+    bool harmless = holds_none(name);
     if (name == "lm_head.weight") {
       harmless = tensor.type == embedding->type && std::ranges::equal(tensor.data, embedding->data);
       if (!harmless)

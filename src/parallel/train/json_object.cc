@@ -27,9 +27,15 @@ std::string Shown(const Json& value) { return Shortened(value.dump(), 80); }
 
 absl::StatusOr<Json> ParseJsonObject(std::span<const std::byte> text, const std::string& path) {
   constexpr int kDeepest = 8;
+  // What is read takes more memory than its text: 16 bytes a value, twice that in a list that grows.
+  const size_t most_values = 64 + text.size() / 4;
+  size_t values = 0;
   std::vector<std::set<std::string>> keys;  // of the objects that are open
   auto check = [&](int depth, Json::parse_event_t event, Json& parsed) {
     if (depth > kDeepest) throw std::invalid_argument("it is nested too deeply");
+    bool ends = event == Json::parse_event_t::object_end || event == Json::parse_event_t::array_end;
+    bool counts = ends || event == Json::parse_event_t::value;
+    if (counts && ++values > most_values) throw std::invalid_argument("it is all numbers and brackets");
     if (event == Json::parse_event_t::object_start) keys.emplace_back();
     if (event == Json::parse_event_t::object_end) keys.pop_back();
     if (event == Json::parse_event_t::key && !keys.back().insert(parsed.get<std::string>()).second)

@@ -10,6 +10,7 @@
 #include "core/base/hash.h"
 #include "fmt/format.h"
 #include "parallel/train/json_object.h"
+#include "parallel/train/path_advice.h"
 
 namespace weft {
 namespace {
@@ -216,7 +217,7 @@ absl::StatusOr<Safetensors> Safetensors::Open(const std::string& path) {
   Safetensors weights;
   weights.path_ = path;
   std::error_code error;
-  if (!fs::exists(path, error)) return Bad(path, "no such file or folder");
+  if (!fs::exists(path, error)) return Bad(path, "no such file or folder" + PathAdvice(path));
   std::string whole = (fs::path(path) / "model.safetensors").string(), index = whole + ".index.json";
   absl::Status status;
   if (!fs::is_directory(path, error)) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "fmt/format.h"
+#include "parallel/train/path_advice.h"
 #include "parallel/train/sentencepiece_tokenizer.h"
 #include "parallel/train/text_reader.h"
 #include "parallel/train/utf8.h"
@@ -140,7 +141,7 @@ absl::StatusOr<Tokenizer> Tokenizer::Open(const std::string& name) {
   std::string path = name.substr(colon + 1);
   if (path.empty()) return absl::InvalidArgumentError(fmt::format("expected a path behind {}, got nothing", name));
   absl::StatusOr<std::string> file = ReadFile(path);
-  if (!file.ok()) return file.status();
+  if (!file.ok()) return absl::InvalidArgumentError(std::string(file.status().message()) + PathAdvice(path));
   bool chars = name.starts_with("chars:");
   absl::StatusOr<Tokenizer> tokenizer =
       FromFile(chars ? TokenizerKind::kChars : TokenizerKind::kSentencePiece, *std::move(file));

@@ -4,6 +4,7 @@
 #include "parallel/checkpoint/folder.h"
 #include "parallel/checkpoint/gather.h"
 #include "parallel/train/config_check.h"
+#include "parallel/train/output_path.h"
 #include "parallel/train/trainer.h"
 
 namespace weft {
@@ -30,7 +31,7 @@ absl::Status Trainer::Resume() {
 absl::Status Trainer::CheckFolder() {
   const std::string& dir = config_.checkpoint.dir;
   bool used = !dir.empty() && start_.step < config_.train.steps;
-  absl::Status mine = used && Reports() ? CheckWritable(dir) : absl::OkStatus();
+  absl::Status mine = used && Reports() ? MakeOutputFolder(dir) : absl::OkStatus();
   if (!mine.ok()) mine = absl::InvalidArgumentError(PlaceOf(config_, "checkpoint.dir") + std::string(mine.message()));
   return FirstFault(mesh_.World(), mine);
 }

@@ -1,0 +1,32 @@
+#include "launcher/train_job.h"
+
+#include "parallel/train/config_check.h"
+#include "parallel/train/initial_weights.h"
+#include "parallel/train/output_path.h"
+
+namespace weft {
+
+absl::StatusOr<TrainJob> LoadTrainJob(const Words& words, int world_size) {
+  absl::StatusOr<ConfigWords> split = SplitWords("train", words);
+  if (!split.ok()) return split.status();
+  absl::StatusOr<Config> config = LoadConfig(split->path, split->overrides);
+  if (!config.ok()) return config.status();
+  if (absl::Status s = Resolve(*config, world_size); !s.ok()) return s;
+  absl::StatusOr<Dataset> data = Dataset::Load(*config);
+  if (!data.ok()) return data.status();
+  if (absl::Status s = ResolveVocab(*config, data->vocab()); !s.ok()) return s;
+  // The trainer opens the weights; what is wrong with them is said here, before anything starts.
+  if (!config->model.init.empty())
+    if (absl::Status s = InitialWeights::Open(*config).status(); !s.ok()) return s;
+  return TrainJob{*std::move(config), *std::move(data)};
+}
+
+absl::Status CheckOutputs(const Config& config) {
+  if (config.log.jsonl.empty()) return absl::OkStatus();
+  for (const std::string& path : {config.log.jsonl, SavedConfigPath(config.log.jsonl)})
+    if (absl::Status s = CheckOutputFile(path); !s.ok())
+      return absl::InvalidArgumentError(PlaceOf(config, "log.jsonl") + std::string(s.message()));
+  return absl::OkStatus();
+}
+
+}  // namespace weft

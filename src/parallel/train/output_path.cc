@@ -1,0 +1,60 @@
+#include "parallel/train/output_path.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+
+#include "fmt/format.h"
+
+namespace weft {
+namespace {
+
+namespace fs = std::filesystem;
+
+absl::Status Bad(const std::string& path, const std::string& what) {
+  return absl::UnavailableError(fmt::format("{}: {}", path, what));
+}
+
+// The topmost folder that would have to be made; "" where all are there.
+fs::path FirstNew(const std::string& folder) {
+  std::error_code error;
+  fs::path first, at = fs::absolute(folder, error).lexically_normal();
+  for (; at.has_relative_path() && !fs::exists(at, error); at = at.parent_path())
+    if (at.has_filename()) first = at;
+  return first;
+}
+
+}  // namespace
+
+absl::Status MakeOutputFolder(const std::string& folder) {
+  fs::path first = FirstNew(folder);
+  if (!first.empty() && first.parent_path() == first.root_path())
+    return Bad(folder, fmt::format("there is no {}, and a folder of / is not made unasked; make it, or give another "
+                                   "path",
+                                   first.string()));
+  std::error_code error;
+  fs::create_directories(folder, error);
+  int fault = error ? error.value() : ::access(folder.c_str(), W_OK | X_OK) == 0 ? 0 : errno;
+  if (fault == 0) return absl::OkStatus();
+  return Bad(folder,
+             fmt::format("cannot be {} ({}); give another path", error ? "made" : "written", std::strerror(fault)));
+}
+
+absl::Status CheckOutputFile(const std::string& path) {
+  std::error_code error;
+  if (fs::is_directory(path, error))
+    return Bad(path, fmt::format("expected a file, got a folder; give {}, say", (fs::path(path) / "log").string()));
+  if (std::string folder = fs::path(path).parent_path().string(); !folder.empty())
+    if (absl::Status s = MakeOutputFolder(folder); !s.ok()) return s;
+  bool there = fs::exists(path, error);
+  int fd = ::open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_NONBLOCK | O_CLOEXEC, 0644);
+  if (fd < 0) return Bad(path, fmt::format("cannot be written ({}); give another path", std::strerror(errno)));
+  ::close(fd);
+  if (!there) ::unlink(path.c_str());
+  return absl::OkStatus();
+}
+
+}  // namespace weft

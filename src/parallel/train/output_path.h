@@ -1,0 +1,16 @@
+// Where a run will write: tried before it starts, as what cannot be written then would be said hours later.
+#pragma once
+#include <string>
+
+#include "absl/status/status.h"
+
+namespace weft {
+
+// Makes the folder and those above it; fails where it cannot be written. A new folder of / is not made: that is a
+// slip of the finger, or a disk that is not mounted.
+absl::Status MakeOutputFolder(const std::string& folder);
+
+// The same for a file, of which none is left that was not there; one that is there stays as it is.
+absl::Status CheckOutputFile(const std::string& path);
+
+}  // namespace weft

@@ -1,0 +1,21 @@
+// The header of safetensors: tensors that lie within the file, or an answer.
+#include "fuzz/allocation_bound.h"
+#include "fuzz/target.h"
+#include "parallel/train/safetensors.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace weft;
+  std::string path = fuzz::FileOf(data, size);
+  fuzz::AllocationBound bound(size);
+  absl::StatusOr<Safetensors> file = Safetensors::Open(path);
+  if (!file.ok()) return 0;
+  size_t bytes = 0;
+  for (const auto& [name, tensor] : file->tensors()) {
+    bytes += tensor.data.size();
+    bool whole = !tensor.dtype || tensor.data.size() == size_t(NumElements(tensor.shape)) * SizeOf(*tensor.dtype);
+    fuzz::Check(whole, "a tensor has the bytes of its shape");
+  }
+  fuzz::Check(bytes <= size, "tensors lie within the file");
+  file->Hash();  // reads them
+  return 0;
+}

@@ -1,0 +1,20 @@
+// The YAML layer: a config, or an answer that names a place in it.
+#include <algorithm>
+
+#include "fuzz/allocation_bound.h"
+#include "fuzz/target.h"
+#include "parallel/train/config.h"
+#include "parallel/train/yaml_node.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace weft;
+  static const Config warm = ParseConfig("device: cpu\n", "a", {}).value_or(Config());  // the schema's table
+  std::string_view text = fuzz::Text(data, size);
+  fuzz::AllocationBound bound(size);
+  absl::StatusOr<YamlNode> tree = ParseYaml(text, "a.yaml");
+  // The word stops it once all keys are read: what follows is the cost of a model of those sizes, not of the file.
+  absl::Status status = ParseConfig(text, "a.yaml", {"no"}).status();
+  fuzz::Check(!status.ok(), "a word that is no override is refused");
+  fuzz::Check(tree.ok() || std::string(status.message()).starts_with("a.yaml:"), "an answer names the file");
+  return 0;
+}

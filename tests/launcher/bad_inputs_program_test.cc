@@ -1,0 +1,93 @@
+// A sample of the tables' bad inputs through the program: exit code 2, the answer said once, and nothing else.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <set>
+
+#include "fmt/format.h"
+#include "launcher/bad_inputs.h"
+#include "parallel/temp_folder.h"
+
+namespace weft {
+namespace {
+
+namespace fs = std::filesystem;
+using namespace testing_;
+
+std::string ReadAll(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return std::string((std::istreambuf_iterator<char>(file)), {});
+}
+
+// For a shell.
+std::string Quoted(const std::string& word) {
+  std::string quoted = "'";
+  for (char ch : word) quoted += ch == '\'' ? "'\\''" : std::string(1, ch);
+  return quoted + "'";
+}
+
+int Count(const std::string& text, const std::string& part) {
+  int count = 0;
+  for (size_t at = text.find(part); at != text.npos; at = text.find(part, at + part.size())) count++;
+  return count;
+}
+
+class Program : public testing::Test {
+ protected:
+  void SetUp() override { MakeModels(folder_.Path("models"), WEFT_BAD_INPUTS); }
+
+  // What the program says in a new folder; checks how it ends and that nothing was trained.
+  std::string Refuse(const BadInput& input, const std::vector<std::string>& more, int ranks) {
+    fs::create_directories(folder_.Path(fmt::format("case{}", ++cases_)));
+    fs::current_path(folder_.Path(fmt::format("case{}", cases_)));
+    MakeFiles(input, folder_.Path("models"));
+    answer_ = AnswerOf(input);
+    std::string command = WEFT_WITH_ENVIRONMENT;
+    if (ranks > 1) command += fmt::format(" mpirun -np {}", ranks);
+    command += std::string(" ") + WEFT_PROGRAM + " train";
+    for (const std::string& word : WordsOf(input)) command += " " + Quoted(word);
+    for (const std::string& word : more) command += " " + word;
+    int status = std::system((command + " > out 2> err < /dev/null").c_str());
+    std::string out = ReadAll("out"), said = ReadAll("err");
+    fs::current_path("/");
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 2)
+        << input.place << ": expected exit code 2, got " << status << "\n"
+        << said;
+    EXPECT_EQ(Count(out, "step "), 0) << input.place << " was trained on\n" << out;
+    return said;
+  }
+
+  TempFolder folder_;
+  std::string answer_;
+  int cases_ = 0;
+};
+
+TEST_F(Program, SaysItOnceAndEndsWithTwo) {
+  constexpr size_t kEvery = 9;
+  std::vector<BadInput> inputs = ReadBadInputs(WEFT_BAD_INPUTS);
+  std::erase_if(inputs, [](const BadInput& input) { return input.ranks > 1; });
+  for (size_t i = 0; i < inputs.size(); i += kEvery) {
+    std::string said = Refuse(inputs[i], {}, 1);
+    EXPECT_EQ(said, answer_ + "\n") << inputs[i].place;
+  }
+}
+
+// mpirun adds words of its own.
+TEST_F(Program, SaysItOnceForAllRanks) {
+  std::set<std::string> kinds = {"misspelt key",       "no such data",  "weights cut short",
+                                 "manifest cut short", "bad tokenizer", "log that cannot be written",
+                                 "shard cut short",    "absurd sizes",  "checkpoint of another model"};
+  for (const BadInput& input : ReadBadInputs(WEFT_BAD_INPUTS))
+    if (kinds.erase(input.kind) > 0) {
+      std::string said = Refuse(input, {"mesh.dp=2"}, 2);
+      EXPECT_EQ(Count(said, answer_ + "\n"), 1) << input.place << "\n" << said;
+    }
+  EXPECT_TRUE(kinds.empty()) << *kinds.begin();
+}
+
+}  // namespace
+}  // namespace weft
