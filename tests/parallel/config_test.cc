@@ -89,7 +89,7 @@ std::vector<BadCase> BadFiles() {
       {"wrong bool", b + "parallel: {sequence_parallel: True}\n", {}, "a.yaml:4:31: ", "expected true or false"},
       {"no value", b + "log:\n  every:\n", {}, "a.yaml:5:3: log.every", "got nothing"},
       {"no value", b + "device: ~\n", {}, "a.yaml:4:1: device", "got nothing"},
-      {"no value", b + "log:\n", {}, "a.yaml:4:1: log", "expected a mapping of keys (log.jsonl, log.every, log.ops)"},
+      {"no value", b + "log:\n", {}, "a.yaml:4:1: log", "expected a mapping of keys (log.jsonl, log.tensorboard, log.every, log.ops)"},
       {"section is a value", b + "mesh: 4\n", {}, "a.yaml:4:1: mesh", "expected a mapping of keys (mesh.dp, mesh.tp)"},
       {"section is a value", b + "mesh: [2, 2]\n", {}, "a.yaml:4:1: mesh", "expected a mapping"},
 
@@ -191,6 +191,7 @@ std::vector<BadCase> BadMeanings() {
       {"keys disagree", b, {"model.family=neox", "model.init=m"}, "command line: model.init",
        "no table of Hugging Face's names for family neox"},
       {"overwrites", b, {"log.jsonl=w.st", "model.init=w.st"}, "command line: log.jsonl", "w.st, which model.init names"},
+      {"no folder", b, {"log.tensorboard=/dev/null"}, "command line: log.tensorboard", "expected a folder, got /dev/null"},
       {"overwrites", b, {"log.jsonl=./a.yaml"}, "command line: log.jsonl", "would overwrite the config a.yaml"},
 
       {"not built", b, {"numerics=invariant"}, "command line: numerics", "invariant is not built yet; use default"},

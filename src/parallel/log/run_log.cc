@@ -4,6 +4,7 @@
 
 #include <fstream>
 
+#include "parallel/log/event_log.h"
 #include "parallel/log/json_log.h"
 #include "parallel/log/terminal_log.h"
 
@@ -31,6 +32,12 @@ absl::StatusOr<RunLog> RunLog::Open(const Config& config, std::optional<int64_t>
     log.sinks_.push_back(*std::move(json));
     if (absl::Status s = SaveConfig(config); !s.ok()) return s;
     fmt::print("log: {}\n", config.log.jsonl);
+  }
+  if (!config.log.tensorboard.empty()) {
+    auto events = EventLog::Open(config.log.tensorboard, start_step);
+    if (!events.ok()) return events.status();
+    fmt::print("events: {}\n", (*events)->path());
+    log.sinks_.push_back(*std::move(events));
   }
   return log;
 }
