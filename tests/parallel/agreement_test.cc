@@ -63,7 +63,7 @@ TEST(Agreement, NamesTheFirstRankThatDiffersAndWhatDiffers) {
       {{"data.val=" + file}, "other validation tokens (25 tokens against 0): the data behind data.val"},
       {{"data.tokenizer=chars"}, "another vocabulary (11 kinds of token against 256)"},
       {{"data.train=" + same}, ""},
-      {{"threads=7", "log.every=3", "log.jsonl=x.jsonl"}, ""},
+      {{"threads=7", "log.every=3", "log.jsonl=x.jsonl", "log.tensorboard=x"}, ""},
   };
   for (const auto& [odd, expected] : cases) {
     Words words = base;

@@ -2,12 +2,9 @@
 #include "parallel/train/metrics.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <bit>
 #include <cmath>
-#include <filesystem>
-#include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
 
@@ -69,6 +66,8 @@ TEST(Metrics, StartEvalAndEndAreEvents) {
   EXPECT_FALSE(line.contains("kernels"));
   start.kernels = "sdpa by flash";
   EXPECT_EQ(Json::parse(JsonLine(start))["kernels"], "sdpa by flash");
+  start.resumed_step = 3;
+  EXPECT_EQ(Json::parse(JsonLine(start))["resumed_step"], 3);
   line = Json::parse(JsonLine(EvalRecord{.step = 7, .val_loss = 1.25, .tokens = 10, .bytes = 20}));
   EXPECT_EQ(line["event"], "eval");
   EXPECT_EQ(line["step"], 7);
@@ -87,6 +86,18 @@ TEST(Metrics, BitsPerByteCountsBytesNotTokens) {
   EXPECT_DOUBLE_EQ(*BitsPerByte({.val_loss = std::log(256.0), .tokens = 10, .bytes = 40}), 2);
   EXPECT_FALSE(BitsPerByte({.val_loss = 1}));
   EXPECT_FALSE(BitsPerByte({.val_loss = 1, .bytes = 0}));
+}
+
+TEST(Metrics, TheStartIsALineAndOneForEachChoice) {
+  StartRecord r{.ranks = 4, .dp = 2, .tp = 2, .parameters = 812345, .tokens_per_step = 2048, .device = "cpu"};
+  r.global_nodes = 100, r.local_nodes = 200, r.arena_bytes = 3 << 19;
+  EXPECT_EQ(StartLines(r),
+            "812.3K parameters, dp=2 x tp=2 on 4 ranks (cpu), 2048 tokens a step, random tokens to train on, 0 to "
+            "validate; 100 nodes, 200 local, arena 1.5 MiB");
+  r.ranks = 1, r.train_tokens = 7;
+  r.resumed_from = "c/step-000003", r.kernels = "sdpa by flash", r.init = "weights of a";
+  EXPECT_NE(StartLines(r).find("on 1 rank (cpu), 2048 tokens a step, 7 tokens to train on"), std::string::npos);
+  EXPECT_TRUE(StartLines(r).ends_with("\nresumed: c/step-000003\nkernels: sdpa by flash\nweights of a"));
 }
 
 TEST(Metrics, HumanLinesShowProgressAndTimeLeft) {
@@ -124,36 +135,6 @@ TEST(Metrics, TimeLeftForgetsASlowFirstStep) {
   EXPECT_DOUBLE_EQ(*progress.SecondsLeft(), 5);
   for (int i = 0; i < 60; i++) progress.Add(100);
   EXPECT_DOUBLE_EQ(*progress.SecondsLeft(), 0);
-}
-
-TEST(JsonLog, WritesWholeLinesAtOnceAndAppends) {
-  namespace fs = std::filesystem;
-  fs::path folder = fs::temp_directory_path() / fmt::format("weft_metrics_test_{}", ::getpid());
-  std::string path = (folder / "new" / "run.jsonl").string();
-  auto lines = [&] {
-    std::ifstream file(path);
-    std::vector<std::string> all;
-    for (std::string line; std::getline(file, line);) all.push_back(line);
-    return all;
-  };
-  absl::StatusOr<JsonLog> log = JsonLog::Open(path);
-  ASSERT_TRUE(log.ok()) << std::string(log.status().message());
-  ASSERT_TRUE(log->Write("{}").ok());
-  EXPECT_EQ(lines().size(), 1u);  // before the log is closed
-  ASSERT_TRUE(JsonLog::Open(path, true)->Write("[]").ok());
-  EXPECT_EQ(lines(), (std::vector<std::string>{"{}", "[]"}));
-  ASSERT_TRUE(JsonLog::Open(path).ok());
-  EXPECT_TRUE(lines().empty());
-  fs::remove_all(folder);
-}
-
-TEST(JsonLog, SaysWhatCannotBeWritten) {
-  EXPECT_TRUE(JsonLog::Open("")->Write("{}").ok());
-  std::string message(JsonLog::Open("/proc/no/run.jsonl").status().message());
-  EXPECT_EQ(message.rfind("/proc/no/run.jsonl: cannot be written", 0), 0u) << message;
-  absl::StatusOr<JsonLog> full = JsonLog::Open("/dev/full");
-  ASSERT_TRUE(full.ok());
-  EXPECT_NE(std::string(full->Write("{}").message()).find("No space left"), std::string::npos);
 }
 
 TEST(Metrics, NumbersThatAreNotFiniteEndTheRun) {

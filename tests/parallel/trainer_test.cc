@@ -11,6 +11,7 @@
 #include "dist/local_group.h"
 #include "kernels/cpu/register.h"
 #include "parallel/data_testing.h"
+#include "parallel/event_testing.h"
 #include "parallel/limited_runtime.h"
 #include "parallel/safetensors_testing.h"
 #include "parallel/train/setup.h"
@@ -113,6 +114,31 @@ TEST_F(TrainerTest, SavesTheMergedConfigAndLeavesTheUsersAlone) {
   ASSERT_TRUE(saved.ok()) << saved.status();
   EXPECT_EQ(saved->train.seed, 7);
   EXPECT_EQ(Events(log_).back()["event"], "end");
+}
+
+// One rank writes, and every number is that of the JSON lines, in f32.
+TEST_F(TrainerTest, TensorBoardGetsTheNumbersOfTheJsonLines) {
+  std::string folder = folder_.Path("events");
+  ASSERT_TRUE(Train({"mesh.dp=2", "train.eval_every=2", "log.tensorboard=" + folder}).ok());
+  std::map<std::pair<int64_t, std::string>, float> expected, got;
+  for (const nlohmann::json& e : Events(log_))
+    for (auto [tag, key] : {std::pair{"loss/train", "loss"},
+                            {"grad_norm", "grad_norm"},
+                            {"learning_rate", "lr"},
+                            {"tokens_per_second", "tokens_per_s"},
+                            {"memory/peak_bytes", "peak_bytes"},
+                            {"loss/validation", "val_loss"},
+                            {"bits_per_byte/validation", "bits_per_byte"}})
+      if (e["event"] != "end" && e.contains(key)) expected[{e["step"], tag}] = float(double(e[key]));
+  int files = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    files++;
+    for (const Event& event : ReadEventFile(entry.path().string()))
+      for (const auto& [tag, value] : event.scalars) got[{event.step, tag}] = value;
+  }
+  EXPECT_EQ(files, 1);
+  EXPECT_EQ(expected.size(), 3u * 5 + 2 * 2);
+  EXPECT_EQ(got, expected);
 }
 
 TEST_F(TrainerTest, ALossThatIsNotFiniteEndsTheRun) {

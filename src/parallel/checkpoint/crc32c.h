@@ -1,5 +1,5 @@
-// CRC-32C (Castagnoli): the checksum of what checkpoints hold. It finds every change of up to three bits in 2^31 of
-// them, and all but one in 2^32 of any other.
+// CRC-32C (Castagnoli): the checksum of what checkpoints and event files hold. It finds every change of up to three
+// bits in 2^31 of them, and all but one in 2^32 of any other.
 #pragma once
 #include <cstddef>
 #include <cstdint>

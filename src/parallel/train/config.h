@@ -115,7 +115,7 @@ struct CheckpointConfig {
 };
 
 struct LogConfig {
-  std::string jsonl;
+  std::string jsonl, tensorboard;
   int64_t every = 10;
   bool ops = false;
 };

@@ -1,10 +1,7 @@
 #include "parallel/train/metrics.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
-#include <cstring>
-#include <filesystem>
 #include <numbers>
 
 #include "core/base/memory.h"
@@ -89,6 +86,8 @@ std::string JsonLine(const StartRecord& r) {
       .Add("tokens_per_step", r.tokens_per_step)
       .Add("train_tokens", r.train_tokens)
       .Add("val_tokens", r.val_tokens)
+      .Add("device", r.device)
+      .Add("unix_time", r.unix_time)
       .Add("config", r.config);
   if (r.resumed_step) line.Add("resumed_step", *r.resumed_step);
   if (!r.kernels.empty()) line.Add("kernels", r.kernels);
@@ -148,6 +147,19 @@ std::optional<double> BitsPerByte(const EvalRecord& record) {
   return record.val_loss * double(record.tokens) / double(*record.bytes) / std::numbers::ln2;
 }
 
+std::string StartLines(const StartRecord& r) {
+  std::string lines = fmt::format(
+      "{} parameters, dp={} x tp={} on {} rank{} ({}), {} tokens a step, {} tokens to train on, {} to validate; {} "
+      "nodes, {} local, arena {:.1f} MiB",
+      CountText(r.parameters), r.dp, r.tp, r.ranks, r.ranks == 1 ? "" : "s", r.device, CountText(r.tokens_per_step),
+      r.train_tokens ? CountText(r.train_tokens) : "random", CountText(r.val_tokens), r.global_nodes, r.local_nodes,
+      double(r.arena_bytes) / (1 << 20));
+  if (!r.resumed_from.empty()) lines += "\nresumed: " + r.resumed_from;
+  if (!r.kernels.empty()) lines += "\nkernels: " + r.kernels;
+  if (!r.init.empty()) lines += "\n" + r.init;
+  return lines;
+}
+
 std::string StepLine(const StepRecord& r, int64_t steps, std::optional<double> seconds_left) {
   std::string line =
       fmt::format("{} | {:>3}% | loss {:.4f} | norm {:.3f} | lr {:.2e} | {:.1f} ms | {} tok/s", StepText(r.step, steps),
@@ -202,26 +214,6 @@ std::optional<double> Progress::SecondsLeft() const {
   std::vector<double> sorted = latest_ms_;
   std::nth_element(sorted.begin(), sorted.begin() + long(sorted.size() / 2), sorted.end());
   return sorted[sorted.size() / 2] / 1000 * double(std::max<int64_t>(steps_ - done_, 0));
-}
-
-absl::StatusOr<JsonLog> JsonLog::Open(const std::string& path, bool append) {
-  JsonLog log;
-  log.path_ = path;
-  if (path.empty()) return log;
-  std::error_code error;  // a folder that cannot be made shows when the file is opened
-  std::filesystem::path parent = std::filesystem::path(path).parent_path();
-  if (!parent.empty()) std::filesystem::create_directories(parent, error);
-  log.file_.reset(std::fopen(path.c_str(), append ? "ab" : "wb"));
-  if (log.file_) return log;
-  return absl::InvalidArgumentError(fmt::format("{}: cannot be written ({})", path, std::strerror(errno)));
-}
-
-absl::Status JsonLog::Write(const std::string& line) {
-  if (!file_) return absl::OkStatus();
-  std::string whole = line + "\n";
-  bool written = std::fwrite(whole.data(), 1, whole.size(), file_.get()) == whole.size();
-  if (written && std::fflush(file_.get()) == 0) return absl::OkStatus();
-  return absl::UnavailableError(fmt::format("{}: cannot be written ({})", path_, std::strerror(errno)));
 }
 
 }  // namespace weft

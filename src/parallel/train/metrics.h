@@ -1,18 +1,14 @@
-// Metrics: what a run reports, as JSON lines for programs and as lines for people. Writing is rank 0's business.
+// Metrics: what a run reports, as JSON lines for programs and as lines for people. RunLog (parallel/log) writes them.
 //
-//   absl::StatusOr<JsonLog> log = JsonLog::Open(config.log.jsonl);
-//   status = log->Write(JsonLine(record));
-//   fmt::print("{}\n", StepLine(record, progress));
+//   std::string json = JsonLine(record), shown = StepLine(record, steps, progress.SecondsLeft());
 #pragma once
 #include <cstdint>
-#include <cstdio>
-#include <memory>
 #include <optional>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
 
 namespace weft {
 
@@ -22,6 +18,11 @@ struct StartRecord {
   int64_t parameters = 0, steps = 0, tokens_per_step = 0, train_tokens = 0, val_tokens = 0;
   std::optional<int64_t> resumed_step;  // that the run goes on after
   std::string kernels;                  // of KernelChoices; "": there are no choices
+  std::string device;                   // "cpu"
+  int64_t unix_time = 0;                // seconds
+  // For people alone.
+  std::string resumed_from, init;  // the checkpoint, and where other first weights are from; "": none
+  int64_t global_nodes = 0, local_nodes = 0, arena_bytes = 0;
 };
 
 struct StepRecord {
@@ -47,6 +48,7 @@ struct EndRecord {
   double seconds = 0;
   std::optional<double> loss, val_loss;
 };
+using LogRecord = std::variant<StartRecord, StepRecord, EvalRecord, EndRecord>;
 
 // One JSON object without a newline. Doubles read back exactly; what is unknown or not finite is null.
 std::string JsonLine(const StartRecord& record);
@@ -64,6 +66,7 @@ absl::Status CheckFinite(const EvalRecord& record);
 std::optional<double> BitsPerByte(const EvalRecord& record);
 
 // The lines for people. `seconds_left` is unknown until a step has been timed.
+std::string StartLines(const StartRecord& record);
 std::string StepLine(const StepRecord& record, int64_t steps, std::optional<double> seconds_left);
 std::string EvalLine(const EvalRecord& record, int64_t steps);
 std::string EndLine(const EndRecord& record);
@@ -80,21 +83,6 @@ class Progress {
  private:
   int64_t steps_, done_ = 0;
   std::vector<double> latest_ms_;
-};
-
-// A file of JSON lines, each on disk's side of the process when Write returns: a killed run leaves whole lines.
-class JsonLog {
- public:
-  // An empty path makes a log that swallows its lines. Appends when `append`, else starts the file afresh.
-  static absl::StatusOr<JsonLog> Open(const std::string& path, bool append = false);
-  absl::Status Write(const std::string& line);
-
- private:
-  struct Close {
-    void operator()(std::FILE* file) const { std::fclose(file); }
-  };
-  std::unique_ptr<std::FILE, Close> file_;
-  std::string path_;
 };
 
 }  // namespace weft

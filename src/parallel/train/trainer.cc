@@ -2,18 +2,13 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <chrono>
-#include <cmath>
-#include <filesystem>
-#include <fstream>
 #include <utility>
 
 #include "core/compile/comm_plan.h"
 #include "parallel/checkpoint/gather.h"
 #include "parallel/train/evaluation.h"
 #include "parallel/train/initial_weights.h"
-#include "parallel/train/kernel_choices.h"
 #include "parallel/train/memory_check.h"
 #include "parallel/train/schedule.h"
 #include "parallel/train/setup.h"
@@ -32,16 +27,6 @@ double MsSince(Clock::time_point start) {
   return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
 }
 
-absl::Status SaveConfig(const Config& config) {
-  if (config.log.jsonl.empty()) return absl::OkStatus();
-  std::string path = SavedConfigPath(config.log.jsonl);
-  std::ofstream file(path);
-  file << ToYaml(config) << std::flush;
-  return file.good() ? absl::OkStatus()
-                     : absl::UnavailableError(
-                           fmt::format("{}: cannot write the merged config; is the folder there and writable?", path));
-}
-
 }  // namespace
 
 Trainer::Trainer(const Config& config, const Dataset& data, const Context& context, DeviceMesh& mesh, DeviceKind device,
@@ -56,7 +41,6 @@ Trainer::Trainer(const Config& config, const Dataset& data, const Context& conte
       runtime_{&context, &mesh, mesh.shape(), mesh.coords(), device},
       programs_(BuildStep(model_, options_)),
       state_(mesh.shape(), mesh.coords(), runtime_.memory()),
-      progress_(config.train.steps),
       mfu_(model_, config.model.context, config.precision.compute, runtime_.memory().name(), context.world_size()) {
   CheckSameOrder();
 }
@@ -111,62 +95,6 @@ absl::Status Trainer::SetParameters() {
   return absl::OkStatus();
 }
 
-absl::Status Trainer::LogStart() {
-  if (!Reports()) return absl::OkStatus();
-  if (!config_.log.jsonl.empty()) {
-    std::error_code ignored;  // Open says it better when the folder could not be made
-    std::filesystem::create_directories(std::filesystem::path(config_.log.jsonl).parent_path(), ignored);
-  }
-  auto log = JsonLog::Open(config_.log.jsonl, /*append=*/resumed_.checkpoint.has_value());
-  if (!log.ok()) return log.status();
-  log_ = *std::move(log);
-  if (absl::Status s = SaveConfig(config_); !s.ok()) return s;
-  int64_t parameters = 0;
-  for (const Parameter* p : model_.Parameters()) parameters += NumElements(p->shape());
-  StartRecord start{.version = WEFT_VERSION,
-                    .config = ToYaml(config_),
-                    .ranks = context_.world_size(),
-                    .dp = config_.mesh.dp,
-                    .tp = config_.mesh.tp};
-  start.parameters = parameters;
-  start.steps = config_.train.steps;
-  start.tokens_per_step = config_.train.global_batch * config_.model.context;
-  start.train_tokens = data_.train().size();
-  start.val_tokens = data_.val().size();
-  if (resumed_.checkpoint) start.resumed_step = start_.step;
-  start.kernels = KernelChoices(programs_.step.graph, runtime_);
-  fmt::print(
-      "{} parameters, {} on {} rank{} ({}), {} tokens a step, {} tokens to train on, {} to validate; {} nodes, {} "
-      "local, arena {:.1f} MiB\n",
-      CountText(parameters), ToString(mesh_.shape()), context_.world_size(), context_.world_size() == 1 ? "" : "s",
-      Name(runtime_.device), CountText(start.tokens_per_step),
-      config_.data.synthetic ? "random" : CountText(start.train_tokens), CountText(start.val_tokens),
-      programs_.global_nodes, programs_.step.graph.nodes.size(), double(runner_->arena_bytes()) / (1 << 20));
-  if (resumed_.checkpoint) fmt::print("resumed: {}\n", resumed_.checkpoint->folder());
-  if (!start.kernels.empty()) fmt::print("kernels: {}\n", start.kernels);
-  if (!init_summary_.empty()) fmt::print("{}\n", init_summary_);
-  if (!config_.log.jsonl.empty()) fmt::print("log: {}\n", config_.log.jsonl);
-  std::fflush(stdout);
-  return log_.Write(JsonLine(start));
-}
-
-absl::Status Trainer::LogStep(StepRecord record) {
-  last_loss_ = record.loss;
-  if (!Reports()) return absl::OkStatus();
-  progress_.Add(record.ms);
-  record.lr = LearningRate(config_, record.step);
-  record.tokens_per_s = double(config_.train.global_batch * config_.model.context) / record.ms * 1e3;
-  record.mfu = mfu_.At(record.tokens_per_s);
-  record.peak_bytes = int64_t(runtime_.memory().PeakBytes());
-  bool print = record.step == start_.step + 1 || record.step == config_.train.steps ||
-               (config_.log.every > 0 && record.step % config_.log.every == 0);
-  if (print) {
-    fmt::print("{}\n", StepLine(record, config_.train.steps, progress_.SecondsLeft()));
-    std::fflush(stdout);
-  }
-  return log_.Write(JsonLine(record));
-}
-
 absl::Status Trainer::LogEval(int64_t step) {
   std::optional<EvalRecord> result = Evaluate(config_, data_, *slots_, options_.rows, [&] {
     stopped_ = !Goes();
@@ -177,10 +105,7 @@ absl::Status Trainer::LogEval(int64_t step) {
   record.step = step;
   if (absl::Status s = CheckFinite(record); !s.ok()) return s;
   last_val_loss_ = record.val_loss;
-  if (!Reports()) return absl::OkStatus();
-  fmt::print("{}\n", EvalLine(record, config_.train.steps));
-  std::fflush(stdout);
-  return log_.Write(JsonLine(record));
+  return log_.Write(record);
 }
 
 bool Trainer::EvalDue(int64_t step) const {
@@ -244,13 +169,6 @@ absl::Status Trainer::Train(int64_t* step) {
     if (pause) last_ = Clock::now();
   }
   return finish(*step);
-}
-
-absl::Status Trainer::LogEnd(int64_t step, double seconds) {
-  if (!Reports()) return absl::OkStatus();
-  EndRecord end{.step = step, .seconds = seconds, .loss = last_loss_, .val_loss = last_val_loss_};
-  fmt::print("{}\n", EndLine(end));
-  return log_.Write(JsonLine(end));
 }
 
 }  // namespace weft

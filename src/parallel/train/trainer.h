@@ -7,8 +7,8 @@
 #include "dist/stop_gate.h"
 #include "parallel/checkpoint/resume.h"
 #include "parallel/checkpoint/saver.h"
+#include "parallel/log/run_log.h"
 #include "parallel/train/data.h"
-#include "parallel/train/metrics.h"
 #include "parallel/train/mfu.h"
 #include "parallel/train/runner.h"
 #include "parallel/train/slots.h"
@@ -48,6 +48,7 @@ class Trainer {
   absl::Status FinishStep(int64_t step);
   bool EvalDue(int64_t step) const;
   absl::Status LogStart();
+  StartRecord Started() const;
   absl::Status LogStep(StepRecord record);
   absl::Status LogEval(int64_t step);
   bool Reports() const { return context_.rank() == 0; }
@@ -68,8 +69,7 @@ class Trainer {
   std::unique_ptr<CheckpointSaver> saver_;  // where there is a folder for it
   Resumed resumed_;
   DataPosition start_;  // step 0, or that of the checkpoint that the run goes on from
-  JsonLog log_;
-  Progress progress_;
+  RunLog log_;          // of rank 0
   Mfu mfu_;
   std::chrono::steady_clock::time_point last_;  // when the latest step was finished, or its first micro-step begun
   std::optional<double> last_loss_, last_val_loss_;

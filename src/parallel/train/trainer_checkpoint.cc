@@ -14,7 +14,6 @@ absl::Status Trainer::Resume() {
   if (!resumed.ok()) return resumed.status();
   resumed_ = *std::move(resumed);
   if (resumed_.checkpoint) start_ = {resumed_.checkpoint->manifest().step, resumed_.checkpoint->manifest().sequences};
-  progress_ = Progress(config_.train.steps - start_.step);
   if (absl::Status s = CheckFolder(); !s.ok()) return s;
   if (!Reports()) return absl::OkStatus();
   for (const std::string& note : resumed_.notes) fmt::print("{}\n", note);

@@ -1,0 +1,51 @@
+#include "parallel/log/run_log.h"
+
+#include <fmt/format.h>
+
+#include <fstream>
+
+#include "parallel/log/event_log.h"
+#include "parallel/log/json_log.h"
+#include "parallel/log/terminal_log.h"
+
+namespace weft {
+namespace {
+
+absl::Status SaveConfig(const Config& config) {
+  std::string path = SavedConfigPath(config.log.jsonl);
+  std::ofstream file(path);
+  file << ToYaml(config) << std::flush;
+  return file.good() ? absl::OkStatus()
+                     : absl::UnavailableError(
+                           fmt::format("{}: cannot write the merged config; is the folder there and writable?", path));
+}
+
+}  // namespace
+
+absl::StatusOr<RunLog> RunLog::Open(const Config& config, std::optional<int64_t> resumed_step) {
+  RunLog log;
+  int64_t start_step = resumed_step.value_or(0);
+  log.sinks_.push_back(std::make_unique<TerminalLog>(config.train.steps, config.log.every, start_step));
+  if (!config.log.jsonl.empty()) {
+    auto json = JsonLog::Open(config.log.jsonl, /*append=*/resumed_step.has_value());
+    if (!json.ok()) return json.status();
+    log.sinks_.push_back(*std::move(json));
+    if (absl::Status s = SaveConfig(config); !s.ok()) return s;
+    fmt::print("log: {}\n", config.log.jsonl);
+  }
+  if (!config.log.tensorboard.empty()) {
+    auto events = EventLog::Open(config.log.tensorboard, start_step);
+    if (!events.ok()) return events.status();
+    fmt::print("events: {}\n", (*events)->path());
+    log.sinks_.push_back(*std::move(events));
+  }
+  return log;
+}
+
+absl::Status RunLog::Write(const LogRecord& record) {
+  for (const auto& sink : sinks_)
+    if (absl::Status s = sink->Write(record); !s.ok()) return s;
+  return absl::OkStatus();
+}
+
+}  // namespace weft

@@ -1,0 +1,23 @@
+#include "parallel/log/terminal_log.h"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+
+namespace weft {
+
+absl::Status TerminalLog::Write(const LogRecord& record) {
+  std::string lines = std::visit([this](const auto& r) { return Lines(r); }, record);
+  if (lines.empty()) return absl::OkStatus();
+  fmt::print("{}\n", lines);
+  std::fflush(stdout);
+  return absl::OkStatus();
+}
+
+std::string TerminalLog::Lines(const StepRecord& r) {
+  progress_.Add(r.ms);
+  bool shown = r.step == start_step_ + 1 || r.step == steps_ || (every_ > 0 && r.step % every_ == 0);
+  return shown ? StepLine(r, steps_, progress_.SecondsLeft()) : "";
+}
+
+}  // namespace weft

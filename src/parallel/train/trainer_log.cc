@@ -1,0 +1,57 @@
+// What the trainer reports: a record of its start, of each step, and of its end. Rank 0's log alone is open.
+#include <ctime>
+
+#include "parallel/train/kernel_choices.h"
+#include "parallel/train/schedule.h"
+#include "parallel/train/trainer.h"
+
+namespace weft {
+
+StartRecord Trainer::Started() const {
+  StartRecord start{.version = WEFT_VERSION,
+                    .config = ToYaml(config_),
+                    .ranks = context_.world_size(),
+                    .dp = config_.mesh.dp,
+                    .tp = config_.mesh.tp};
+  for (const Parameter* p : model_.Parameters()) start.parameters += NumElements(p->shape());
+  start.steps = config_.train.steps;
+  start.tokens_per_step = config_.train.global_batch * config_.model.context;
+  start.train_tokens = data_.train().size();
+  start.val_tokens = data_.val().size();
+  start.kernels = KernelChoices(programs_.step.graph, runtime_);
+  start.device = Name(runtime_.device);
+  start.unix_time = int64_t(std::time(nullptr));
+  start.init = init_summary_;
+  start.global_nodes = programs_.global_nodes;
+  start.local_nodes = int64_t(programs_.step.graph.nodes.size());
+  start.arena_bytes = int64_t(runner_->arena_bytes());
+  if (!resumed_.checkpoint) return start;
+  start.resumed_step = start_.step;
+  start.resumed_from = resumed_.checkpoint->folder();
+  return start;
+}
+
+absl::Status Trainer::LogStart() {
+  if (!Reports()) return absl::OkStatus();
+  StartRecord start = Started();
+  absl::StatusOr<RunLog> log = RunLog::Open(config_, start.resumed_step);
+  if (!log.ok()) return log.status();
+  log_ = *std::move(log);
+  return log_.Write(start);
+}
+
+absl::Status Trainer::LogStep(StepRecord record) {
+  last_loss_ = record.loss;
+  if (!Reports()) return absl::OkStatus();
+  record.lr = LearningRate(config_, record.step);
+  record.tokens_per_s = double(config_.train.global_batch * config_.model.context) / record.ms * 1e3;
+  record.mfu = mfu_.At(record.tokens_per_s);
+  record.peak_bytes = int64_t(runtime_.memory().PeakBytes());
+  return log_.Write(record);
+}
+
+absl::Status Trainer::LogEnd(int64_t step, double seconds) {
+  return log_.Write(EndRecord{.step = step, .seconds = seconds, .loss = last_loss_, .val_loss = last_val_loss_});
+}
+
+}  // namespace weft
