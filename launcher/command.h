@@ -18,6 +18,7 @@ int EvalCommand(const Words& words);
 int ExportCommand(const Words& words);
 int DoctorCommand(const Words& words);
 int PrepareCommand(const Words& words);
+int ReportCommand(const Words& words);
 
 // "CONFIG [key=value...]", the words of `command`. The error says which word is wrong, and where the help is.
 struct ConfigWords {

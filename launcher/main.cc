@@ -21,6 +21,7 @@ constexpr Command kCommands[] = {
     {"plan", PlanCommand, "print collectives, memory and FLOPs of a config for any number of ranks"},
     {"prepare", PrepareCommand, "turn text into token shards, a tokenizer and a config that trains on them"},
     {"doctor", DoctorCommand, "say whether this host, or the hosts of a job, can run Weft"},
+    {"report", ReportCommand, "draw a run from its log, as a page for a browser"},
     {"export", ExportCommand, "write the weights of a checkpoint as Hugging Face's transformers reads them"},
 };
 

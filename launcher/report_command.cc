@@ -1,0 +1,100 @@
+// weft report: a run's log as a page for a browser.
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+
+#include "launcher/command.h"
+#include "parallel/report/html_report.h"
+#include "parallel/train/config.h"
+#include "parallel/train/mapped_file.h"
+
+namespace weft {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kHelp = R"(usage: weft report LOG [OUT]
+
+Draws the run of LOG, a file of JSON lines that log.jsonl named, as one HTML page: how it ended, its loss, rate, gradient
+norm and learning rate, and its config, LOG.config.yaml. The page loads nothing and runs no script. OUT is LOG with .html
+for its extension, unless given; a run that goes on can be drawn too.
+
+  weft report runs/quickstart.jsonl
+  weft report runs/quickstart.jsonl page.html
+
+Exit code: 0 done, 2 bad usage or log, 1 failed while writing.
+)";
+
+struct Request {
+  std::string log, out;
+};
+
+absl::StatusOr<Request> RequestOf(const Words& words) {
+  auto bad = [](const std::string& what) {
+    return absl::InvalidArgumentError(fmt::format("weft report: {}\nweft report --help says how to use it", what));
+  };
+  for (const std::string& word : words)
+    if (word.starts_with('-')) return bad(fmt::format("expected LOG and OUT, got the flag {:?}", word));
+  if (words.empty()) return bad("LOG is missing; expected a file that log.jsonl named, such as runs/quickstart.jsonl");
+  if (words.size() > 2) return bad(fmt::format("expected LOG and OUT, got {:?} as well", words[2]));
+  Request request{.log = words[0],
+                  .out = words.size() > 1 ? words[1] : fs::path(words[0]).replace_extension(".html").string()};
+  for (const std::string& input : {request.log, SavedConfigPath(request.log)}) {
+    std::error_code error;
+    if (input == request.out || fs::equivalent(input, request.out, error))
+      return bad(fmt::format("OUT would overwrite {}; give another file", input));
+  }
+  return request;
+}
+
+// As it was saved beside the log, or, where only the log was kept, as its latest start says.
+absl::StatusOr<std::string> ConfigOf(const std::string& log, const RunHistory& run) {
+  std::string path = SavedConfigPath(log);
+  std::error_code error;
+  if (!fs::exists(path, error)) return run.start.config;
+  absl::StatusOr<std::shared_ptr<const MappedFile>> file = MappedFile::Open(path);
+  if (!file.ok()) return file.status();
+  std::span<const std::byte> bytes = (*file)->bytes();
+  return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+}
+
+// Written aside, so that a browser never meets half a page.
+absl::Status WriteFile(const std::string& path, const std::string& text) {
+  std::string aside = path + ".unfinished";
+  std::ofstream file(aside, std::ios::binary);
+  file << text << std::flush;
+  std::error_code error;
+  if (file.good()) fs::rename(aside, path, error);
+  if (file.good() && !error) return absl::OkStatus();
+  std::error_code ignored;
+  fs::remove(aside, ignored);
+  return absl::UnavailableError(fmt::format("{}: cannot be written{}; is its folder there and writable?", path,
+                                            error ? " (" + error.message() + ")" : ""));
+}
+
+int Fault(const absl::Status& status) {
+  fmt::print(stderr, "{}\n", std::string(status.message()));
+  return absl::IsUnavailable(status) ? 1 : 2;
+}
+
+}  // namespace
+
+int ReportCommand(const Words& words) {
+  if (AsksForHelp(words)) {
+    fmt::print("{}", kHelp);
+    return 0;
+  }
+  absl::StatusOr<Request> request = RequestOf(words);
+  if (!request.ok()) return Fault(request.status());
+  absl::StatusOr<RunHistory> run = ReadRunHistory(request->log);
+  if (!run.ok()) return Fault(run.status());
+  absl::StatusOr<std::string> config = ConfigOf(request->log, *run);
+  if (!config.ok()) return Fault(config.status());
+  if (absl::Status s = WriteFile(request->out, HtmlReport(*run, request->log, *config)); !s.ok()) return Fault(s);
+  fmt::print("{}: the run of {}\n", request->out, request->log);
+  return 0;
+}
+
+}  // namespace weft

@@ -1,0 +1,69 @@
+#!/usr/bin/env bash
+# weft report: pages of runs that were done, resumed or cut short, and what it refuses. What a page holds of each log,
+# report_test shows. Usage: report_command_test.sh ROOT BUILD; exits 77 (skipped) where the program is not built.
+set -euo pipefail
+cd "$1"
+weft=$2/weft
+[ -x "$weft" ] || exit 77
+source launcher/environment.sh
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+# run CODE TEXT WORDS...: the exit code, and TEXT in the output.
+run() {
+  local wanted=$1 text=$2 code=0
+  shift 2
+  timeout 60 "$weft" "$@" > "$dir/out" 2>&1 < /dev/null || code=$?
+  [ $code -eq "$wanted" ] && grep -qF -- "$text" "$dir/out" ||
+    { echo "report_command_test: expected exit code $wanted and '$text' of $*, got $code:"; cat "$dir/out"; exit 1; }
+}
+# shows PAGE TEXT...
+shows() {
+  local page=$1
+  shift
+  for text in "$@"; do
+    grep -qF -- "$text" "$page" || { echo "report_command_test: expected '$text' in $page:"; sed -n '/<body>/,$p' "$page"; exit 1; }
+  done
+}
+# number KEY FILE: as the page shows a loss; the last of that key.
+number() { sed -nE "s/.*\"$1\":([0-9.e+-]+).*/\1/p" "$2" | tail -n 1 | xargs printf '%.4f'; }
+
+log=$dir/a.jsonl
+tiny=(configs/gpt2-tiny.yaml data.train=README.md data.val=0.05 train.eval_batches=2 schedule.warmup_steps=1
+  "log.jsonl=$log" "checkpoint.dir=$dir/c" checkpoint.every=2)
+run 0 "done: 4 steps" train "${tiny[@]}" train.steps=4
+run 0 "$dir/a.html: the run of $log" report "$log"
+shows "$dir/a.html" "done: 4 steps" "dp=1 x tp=1 on 1 rank" "$(number loss "$log") nats per token, in step 4" \
+  "$(number val_loss "$log") nats per token," "family: gpt2" "<svg" "Learning rate" "Gradient norm" "Tokens per second"
+
+# The start that follows repeats steps 3 and 4, with another rate; the config beside the log is its own.
+run 0 "resumed: " train "${tiny[@]}" train.steps=6 optimizer.lr=0.00123 "checkpoint.resume=$dir/c/step-000002"
+run 0 "" report "$log" "$dir/page.html"
+shows "$dir/page.html" "done: 6 steps" "after step 2" "lr: 0.00123" "$(number loss "$log") nats per token, in step 6"
+# A killed run: no end, and half a line. Its config is only in the log; text is escaped.
+head -c -20 "$log" | sed 's/gpt2/<b>/' > "$dir/b & c.jsonl"
+run 0 "" report "$dir/b & c.jsonl"
+shows "$dir/b & c.html" "after step 6 of 6" "lines cut short" "b &amp; c.jsonl</h1>" "family: &lt;b&gt;"
+
+# Long runs make small pages.
+{ head -n 1 "$log"; awk 'BEGIN { for (i = 1; i <= 50000; i++) printf "{\"event\":\"step\",\"step\":%d,\"loss\":%s,\"grad_norm\":%.3f,\"lr\":0.001,\"ms\":10,\"tokens_per_s\":%d,\"mfu\":null,\"peak_bytes\":4096}\n", i, i % 1000 == 500 ? "null" : 3 + 100 / i, 1 + i % 7, 1000 + i % 100 }'; } > "$dir/long.jsonl"
+run 0 "" report "$dir/long.jsonl"
+shows "$dir/long.html" "in step 50000" "3.002 to 103, 50 not finite" "4.0 KiB"
+[ "$(stat -c %s "$dir/long.html")" -lt 400000 ] || { echo "report_command_test: the page of a long run is large"; exit 1; }
+
+run 0 "usage: weft report" report --help
+run 2 "LOG is missing" report
+run 2 "nothing of that name" report "$dir/none.jsonl"
+run 2 "got a folder" report "$dir"
+run 2 "gpt2-tiny.yaml:1: expected a JSON object" report configs/gpt2-tiny.yaml "$dir/x.html"
+run 2 "would overwrite $log" report "$log" "$log"
+run 2 "would overwrite $log.config.yaml" report "$log" "$log.config.yaml"
+run 2 "--open" report "$log" --open
+run 2 "got \"y\" as well" report "$log" "$dir/x" y
+run 1 "cannot be written" report "$log" "$dir/none/a.html"
+sed '3s/"loss":[^,]*/"loss":"high"/' "$log" > "$dir/bad.jsonl"
+run 2 "bad.jsonl:3: loss: expected a number, got \"high\"" report "$dir/bad.jsonl"
+mkdir "$dir/bad2.jsonl.config.yaml"
+cp "$log" "$dir/bad2.jsonl"
+run 2 "bad2.jsonl.config.yaml: expected a file, got a folder" report "$dir/bad2.jsonl"
+ls "$dir"/*.unfinished 2> /dev/null && { echo "report_command_test: expected nothing to be left"; exit 1; }
+echo "report: ok"
