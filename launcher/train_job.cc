@@ -22,6 +22,9 @@ absl::StatusOr<TrainJob> LoadTrainJob(const Words& words, int world_size) {
 }
 
 absl::Status CheckOutputs(const Config& config) {
+  if (const std::string& folder = config.log.tensorboard; !folder.empty())
+    if (absl::Status s = MakeOutputFolder(folder); !s.ok())
+      return absl::InvalidArgumentError(PlaceOf(config, "log.tensorboard") + std::string(s.message()));
   if (config.log.jsonl.empty()) return absl::OkStatus();
   for (const std::string& path : {config.log.jsonl, SavedConfigPath(config.log.jsonl)})
     if (absl::Status s = CheckOutputFile(path); !s.ok())
