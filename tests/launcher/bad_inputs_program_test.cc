@@ -48,7 +48,7 @@ class Program : public testing::Test {
     answer_ = AnswerOf(input);
     std::string command = WEFT_WITH_ENVIRONMENT;
     if (ranks > 1) command += fmt::format(" mpirun -np {}", ranks);
-    command += std::string(" ") + WEFT_PROGRAM + " train";
+    command += fmt::format(" {} train", WEFT_PROGRAM);
     for (const std::string& word : WordsOf(input)) command += " " + Quoted(word);
     for (const std::string& word : more) command += " " + word;
     int status = std::system((command + " > out 2> err < /dev/null").c_str());
