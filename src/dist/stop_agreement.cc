@@ -15,6 +15,8 @@ namespace {
 
 constexpr char kStop = 'S', kHold = 'H', kRelease = 'L', kResume = 'G';
 constexpr std::chrono::milliseconds kPatience{2000};  // a thread of its own answers: this is ample on a busy host
+constexpr std::chrono::milliseconds kAgain{1000};     // until those are asked again of whom one did not answer
+constexpr int kReleases = 5;                          // times that a rank is told: it has answered just before
 
 int64_t Number(std::string_view text) {
   int64_t value = -1;
@@ -69,38 +71,50 @@ std::optional<std::string> StopAgreement::TakeAsked() {
   return std::exchange(asked_, std::nullopt);
 }
 
+// A rank that does not answer may only be slow, and a signal is a wish that stays: it is asked again until all stop.
 void StopAgreement::Loop(const SignalCatcher& signals) {
-  bool told = false;  // of this rank's own signal, which stays readable
+  bool caught = false;  // this rank's own signal, which stays readable
+  std::optional<std::string> wish;
   while (!quit_) {
-    pollfd polls[] = {{wake_.fd(), POLLIN, 0}, {told ? -1 : signals.fd(), POLLIN, 0}};
-    poll(polls, 2, -1);
-    if (std::optional<std::string> cause = TakeAsked()) Agree(*cause);
-    if (!polls[1].revents || quit_) continue;
-    told = true;
-    Request(SignalName(signals.signal()));
+    pollfd polls[] = {{wake_.fd(), POLLIN, 0}, {caught ? -1 : signals.fd(), POLLIN, 0}};
+    poll(polls, 2, wish ? int(kAgain.count()) : -1);
+    if (std::optional<std::string> cause = TakeAsked()) wish = cause;
+    if (polls[1].revents) caught = true, wish = SignalName(signals.signal());
+    if (wish && !quit_ && Request(*wish)) wish.reset();
   }
 }
 
-void StopAgreement::Request(const std::string& cause) {
+// Rank 0 that has heard of the wish keeps it.
+bool StopAgreement::Request(const std::string& cause) {
+  if (!gate_.cause().empty()) return true;  // the signal came to many ranks
   if (channel_.rank() == 0) return Agree(cause);
-  if (!Answered(channel_.Ask(0, kStop, cause, kPatience)) && lost_) lost_(0);
+  if (Answered(channel_.Ask(0, kStop, cause, kPatience))) return true;
+  Miss(cause, 0);
+  return false;
 }
 
-void StopAgreement::Agree(const std::string& cause) {
-  if (!gate_.cause().empty()) return;  // the signal came to many ranks
+bool StopAgreement::Agree(const std::string& cause) {
   std::vector<SideChannel::Reply> begun = channel_.AskAll(kHold, "", kPatience);
   auto lost = std::find_if_not(begun.begin(), begun.end(), Answered);
-  if (lost == begun.end()) {
-    int64_t last = 0;
-    for (const SideChannel::Reply& reply : begun) last = std::max(last, Number(reply.text));
-    channel_.AskAll(kRelease, fmt::format("{} {}", last, cause), kPatience);
-    return;
+  if (lost != begun.end()) {
+    channel_.AskAll(kResume, "", kPatience);
+    Miss(cause, int(lost - begun.begin()));
+    return false;
   }
-  channel_.AskAll(kResume, "", kPatience);
-  auto rank = int(lost - begun.begin());
+  int64_t last = 0;
+  for (const SideChannel::Reply& reply : begun) last = std::max(last, Number(reply.text));
+  for (int i = 0; i < kReleases; i++) {
+    std::vector<SideChannel::Reply> told = channel_.AskAll(kRelease, fmt::format("{} {}", last, cause), kPatience);
+    if (std::all_of(told.begin(), told.end(), Answered)) break;
+  }
+  return true;
+}
+
+void StopAgreement::Miss(const std::string& cause, int rank) {
   if (lost_) lost_(rank);
-  fmt::print(stderr, "weft: {}: rank {} (host {}, pid {}) does not answer, so the run goes on\n", cause, rank,
-             channel_.peer(rank).host, channel_.peer(rank).pid);
+  if (std::exchange(missed_, rank) == rank) return;  // said once
+  fmt::print(stderr, "weft: {}: rank {} (host {}, pid {}) does not answer, so the run goes on until it does\n", cause,
+             rank, channel_.peer(rank).host, channel_.peer(rank).pid);
 }
 
 }  // namespace weft

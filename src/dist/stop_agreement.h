@@ -1,8 +1,8 @@
 // StopAgreement: a signal to any rank stops all ranks after the same piece of work.
 //
 // The signalled rank tells rank 0, and rank 0 holds the gates of all, then releases them to the last piece that any of
-// them has begun. A rank that does not answer leaves the others as they were: they are let go on, and their collectives
-// find out what is wrong with it.
+// them has begun. A rank that does not answer leaves the others as they were: they are let go on, and all are asked
+// again every second; if the rank is gone, their collectives find out.
 #pragma once
 #include <atomic>
 #include <functional>
@@ -30,8 +30,10 @@ class StopAgreement {
 
  private:
   void Loop(const SignalCatcher& signals);
-  void Request(const std::string& cause);
-  void Agree(const std::string& cause);
+  // False: not all could be told, try again.
+  bool Request(const std::string& cause);
+  bool Agree(const std::string& cause);
+  void Miss(const std::string& cause, int rank);
   std::string Wake(std::string_view cause);
   std::optional<std::string> TakeAsked();
 
@@ -42,6 +44,7 @@ class StopAgreement {
   std::mutex mutex_;
   std::optional<std::string> asked_;  // of rank 0, by another
   std::atomic<bool> quit_{false};
+  int missed_ = -1;  // the rank that was last said not to answer
   std::thread thread_;
 };
 

@@ -5,7 +5,7 @@
 namespace weft {
 namespace {
 
-// Whoever holds the gates may be gone. Far longer than an agreement takes, and far below the timeout of collectives.
+// Whoever holds the gates may be gone. Far longer than an agreement takes.
 constexpr std::chrono::seconds kLongestHold{20};
 
 }  // namespace

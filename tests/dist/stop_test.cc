@@ -148,5 +148,32 @@ TEST(StopAgreement, AllRanksStopAfterTheSamePiece) {
   for (int n : done) EXPECT_EQ(n, done[0]);
 }
 
+// A rank that answers nobody for longer than the others wait is stopped when it answers again.
+TEST(StopAgreement, AsksAgainOfARankThatStalled) {
+  SignalCatcher signals({SIGUSR2});
+  std::vector<int> done(2);
+  RunWorld(2, [&](Bootstrap& bootstrap) {
+    SideChannel channel(bootstrap);
+    StopAgreement stop(channel);
+    channel.On('Z', [](std::string_view) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(2500));
+      return std::string();
+    });
+    channel.Open();
+    stop.Follow(signals);
+    if (bootstrap.rank() == 0) {
+      channel.Ask(1, 'Z', "", std::chrono::milliseconds(10));
+      raise(SIGUSR2);
+    }
+    auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+    int& mine = done[size_t(bootstrap.rank())];
+    for (; std::chrono::steady_clock::now() < end && stop.gate().Enter(); mine++)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    EXPECT_EQ(stop.gate().cause(), "SIGUSR2");
+    bootstrap.Barrier();
+  });
+  EXPECT_EQ(done[0], done[1]);
+}
+
 }  // namespace
 }  // namespace weft
