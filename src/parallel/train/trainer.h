@@ -48,6 +48,7 @@ class Trainer {
   absl::Status FinishStep(int64_t step);
   bool EvalDue(int64_t step) const;
   absl::Status LogStart();
+  absl::Status OpenLog();
   StartRecord Started() const;
   absl::Status LogStep(StepRecord record);
   absl::Status LogEval(int64_t step);

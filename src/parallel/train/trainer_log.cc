@@ -1,6 +1,7 @@
 // What the trainer reports: a record of its start, of each step, and of its end. Rank 0's log alone is open.
 #include <ctime>
 
+#include "parallel/train/agreement.h"
 #include "parallel/train/kernel_choices.h"
 #include "parallel/train/schedule.h"
 #include "parallel/train/trainer.h"
@@ -31,7 +32,10 @@ StartRecord Trainer::Started() const {
   return start;
 }
 
-absl::Status Trainer::LogStart() {
+// Rank 0 alone opens the log: what is wrong with it is everybody's fault.
+absl::Status Trainer::LogStart() { return FirstFault(mesh_.World(), OpenLog()); }
+
+absl::Status Trainer::OpenLog() {
   if (!Reports()) return absl::OkStatus();
   StartRecord start = Started();
   absl::StatusOr<RunLog> log = RunLog::Open(config_, start.resumed_step);
