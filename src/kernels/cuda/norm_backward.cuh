@@ -42,9 +42,9 @@ struct NormGradArgs {
 template <class T, int U>
 struct NextRow {
   using V = Vector<T>;
-  enum Slot { kX, kDy, kAdd, kSlots };
+  enum Slot { kX, kDy, kAdd };
   const NormGradArgs<T>& args;
-  V* slots;  // [kSlots, U, threads of the block]
+  V* slots;  // [x, dy and `add`, if any; U; threads of the block]
 
   __device__ __forceinline__ NextRow(const NormGradArgs<T>& a, void* shared)
       : args(a), slots(static_cast<V*>(shared) + threadIdx.y * blockDim.x + threadIdx.x) {

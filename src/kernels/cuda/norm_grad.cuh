@@ -92,8 +92,7 @@ RowGroups GradGroups(int64_t columns) {
 }
 inline bool IsWide(const RowGroups& groups) { return groups.block() > kNarrowGrad; }
 // Blocks that add up columns: what an H200 runs at a time. Not asked of the device, so that all give the same bits.
-template <bool center, class T>
-int64_t GradBlocks(int64_t rows, const RowGroups& groups) {
+inline int64_t GradBlocks(int64_t rows, const RowGroups& groups) {
   if (!groups.per_thread) return std::min(CeilDiv(rows, 4 * kColumnRows), int64_t(2 * kProcessors));
   int64_t threads = groups.per_thread == 1 ? kGradLimits.resident : kGradLimits.resident / 2;
   int64_t residents = IsWide(groups) ? threads / int64_t(groups.block()) : GradResidents(groups.per_thread, false);
@@ -105,7 +104,7 @@ size_t NormGradWorkspace(const KernelCall& call) {
   if (x.NumElements() == 0) return 0;
   return DispatchFloating(x.dtype, [&](auto zero) {
     using T = decltype(zero);
-    int64_t columns = ColumnsOf(x), blocks = GradBlocks<center, T>(RowCount(x), GradGroups<T>(columns));
+    int64_t columns = ColumnsOf(x), blocks = GradBlocks(RowCount(x), GradGroups<T>(columns));
     return size_t(blocks * (center ? 2 : 1) * columns) * sizeof(Compute<T>);
   });
 }
@@ -164,7 +163,7 @@ void RunNormGrad(const KernelCall& call, const char* name, bool adds) {
   args.groups = GradGroups<T>(columns);
   args.columns = columns;
   args.share = C(1.0 / double(columns));
-  int64_t blocks = GradBlocks<center, T>(args.at.steps, args.groups);
+  int64_t blocks = GradBlocks(args.at.steps, args.groups);
   LaunchNormGrad<center, T>(call, name, args, blocks, args.groups.per_thread && GradAligned<T>(call, dy, add));
   constexpr int kSums = center ? 2 : 1;
   LaunchEarly(DeviceOf(call), name, &NormGradFinish<C>, Blocks(uint32_t(kSums * columns), kJoinOutputs),
