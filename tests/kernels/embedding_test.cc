@@ -52,13 +52,14 @@ TEST(Embedding, RowsAndTheirGradient) {
 }
 
 // Many positions a row, and few: an id that all have, ids of a small table and of a large one, ids of which one is
-// half.
+// half; rows whose number takes more bits than two passes of a sort have.
 struct Crowd {
   int64_t N, V, C;
   bool half_equal;
 };
 const std::vector<Crowd> kCrowds{{3000, 1, 33, false},     {3000, 700, 8, true},     {20000, 65, 24, false},
-                                 {20000, 50257, 3, false}, {20000, 50257, 16, true}, {70000, 2, 4, false}};
+                                 {20000, 50257, 3, false}, {20000, 50257, 16, true}, {70000, 2, 4, false},
+                                 {150000, 300000, 1, true}};
 
 TEST(Embedding, GradientOfCrowdedRowsIsOneSumInF64) {
   Rng rng(82);

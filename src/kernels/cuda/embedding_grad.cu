@@ -4,15 +4,13 @@
 // Text names a few rows very often and most hardly ever. So work is dealt out by sorted positions, not by rows: a warp
 // adds up what begins in its window of kPiece of them, short rows one after the other, with loads under way across the
 // ends of rows. Long rows are cut into pieces, one a window, which are joined in order in the end.
-#include <bit>
-#include <cub/device/device_radix_sort.cuh>
-
 #include "core/ops/embedding.h"
 #include "kernels/cuda/block.cuh"
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/elementwise.h"
 #include "kernels/cuda/embedding.cuh"
 #include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/row_sort.cuh"
 #include "kernels/cuda/vector.cuh"
 
 namespace weft::cuda {
@@ -29,94 +27,49 @@ constexpr uint32_t kJoiners = 4 * kProcessors;  // blocks that join pieces
 template <class T>
 using Sum = std::conditional_t<sizeof(T) == 2, float, double>;
 
-// Where a row's positions lie among the sorted ones: [begin, end). Both 0: it has none.
-struct Span {
-  uint32_t begin, end;
-  __device__ __forceinline__ uint32_t count() const { return end - begin; }
-  __device__ __forceinline__ uint32_t pieces() const { return count() / kPiece; }
-  __device__ __forceinline__ bool cut() const { return pieces() >= 2; }
-};
+// A row of many positions is cut into pieces.
+__device__ __forceinline__ uint32_t PiecesOf(RowSpan span) { return span.count() / kPiece; }
+__device__ __forceinline__ bool IsCut(RowSpan span) { return PiecesOf(span) >= 2; }
 
 struct Sorted {
-  const uint32_t *row, *position;  // [N]; rows that are not held come last, as n
-  const Span* spans;               // [n + 1]; the last one: what is not held
-  const uint32_t *cut, *num_cut;   // the rows that are cut, in no order, and their number
-  void* partial;                   // [N / kPiece, columns] of Sum
-  uint32_t count, n;
+  const RowEntry* entries = nullptr;            // [N]
+  const RowSpan* spans = nullptr;               // [n + 1]
+  uint32_t *cut = nullptr, *num_cut = nullptr;  // the rows that are cut, in no order, and their number, 0 at first
+  void* partial = nullptr;                      // [N / kPiece, columns] of Sum
+  uint32_t count = 0, n = 0;
 
-  // The first place from window w's on where a row or a piece begins that is held, or where all that is held ends. A
-  // row's last piece takes the rest; as no piece is shorter than a window, one that begins in a window ends it.
-  __device__ __forceinline__ uint32_t StartOf(uint32_t w) const {
-    uint32_t at = w * kPiece, of = at < count ? row[at] : n;
-    Span span = spans[of];
-    if (of >= n) return span.count() > 0 ? span.begin : count;
-    if (!span.cut()) return at == span.begin ? at : span.end;
-    uint32_t piece = (at - span.begin + kPiece - 1) / kPiece;
-    return piece < span.pieces() ? span.begin + piece * kPiece : span.end;
+  // Of window w: its first position's row, that one's span, and the first place from there on where a row or a piece
+  // begins that is held, or where all that is held ends. A row's last piece takes the rest; as no piece is shorter than
+  // a window, one that begins in a window ends it.
+  struct Bound {
+    uint32_t row, start;
+    RowSpan span;
+  };
+  __device__ __forceinline__ Bound BoundOf(uint32_t w) const {
+    uint32_t at = w * kPiece, row = at < count ? entries[at].row : n;
+    RowSpan span = spans[row];
+    if (row >= n) return {row, span.count() > 0 ? span.begin() : count, span};
+    if (!IsCut(span)) return {row, at == span.begin() ? at : span.end, span};
+    uint32_t piece = (at - span.begin() + kPiece - 1) / kPiece;
+    return {row, piece < PiecesOf(span) ? span.begin() + piece * kPiece : span.end, span};
   }
 };
 
-// The sort's own scratch. cub asks the GPU; to plan without one: the counts of 256 digits, in each of four passes and
-// for each block of keys, of which a GPU's hold more than 4096.
-size_t SortBytes(const KernelCall& call, size_t count) {
-  if (!call.context->Has(DeviceKind::kCuda)) return (count / 4096 + 8) * 256 * sizeof(uint32_t);
-  cub::DoubleBuffer<uint32_t> none(nullptr, nullptr);
-  size_t bytes = 0;
-  WEFT_CUDA(cub::DeviceRadixSort::SortPairs(nullptr, bytes, none, none, int(count)));
-  return bytes;
-}
-
-// The workspace, cut from its front.
+// The workspace: the sort's, then what the sums need.
 struct Workspace {
-  uint32_t* numbers[4];  // [N] each: rows and positions, unsorted and sorted
-  Span* spans;
-  uint32_t *num_cut, *cut;
-  void *partial, *scratch;
-  size_t scratch_bytes = 0, bytes = 0;
+  RowSort sort;
+  size_t cut, partial, bytes;
 
-  explicit Workspace(const KernelCall& call) {
-    size_t count = size_t(call.in[0].NumElements()), columns = size_t(call.out[0].dim(1).extent);
-    scratch_bytes = SortBytes(call, count);
-    auto take = [&](size_t size) {
-      uintptr_t at = reinterpret_cast<uintptr_t>(call.workspace) + bytes;
-      bytes += (size + 255) / 256 * 256;
-      return reinterpret_cast<void*>(at);
-    };
-    for (uint32_t*& of : numbers) of = static_cast<uint32_t*>(take(count * sizeof(uint32_t)));
-    spans = static_cast<Span*>(take(size_t(call.out[0].dim(0).extent + 1) * sizeof(Span)));
-    num_cut = static_cast<uint32_t*>(take(sizeof(uint32_t)));
-    cut = static_cast<uint32_t*>(take(count / (2 * kPiece) * sizeof(uint32_t)));
-    size_t sum = call.out[0].dtype == DType::kF32 || call.out[0].dtype == DType::kF64 ? sizeof(double) : sizeof(float);
-    partial = take(count / kPiece * columns * sum);
-    scratch = take(scratch_bytes);
+  explicit Workspace(const KernelCall& call)
+      : sort(uint32_t(call.in[0].NumElements()), uint32_t(call.out[0].dim(0).extent), /*zeros=*/1) {
+    const TensorView& out = call.out[0];
+    size_t count = size_t(call.in[0].NumElements()), columns = size_t(out.dim(1).extent);
+    size_t sum = out.dtype == DType::kF32 || out.dtype == DType::kF64 ? sizeof(double) : sizeof(float);
+    cut = sort.bytes();
+    partial = cut + (count / (2 * kPiece) * sizeof(uint32_t) + 255) / 256 * 256;
+    bytes = partial + count / kPiece * columns * sum;
   }
 };
-
-// Also clears what FindSpans fills.
-__global__ void __launch_bounds__(kThreads)
-    ListRows(const __grid_constant__ Ids ids, uint32_t* row, uint32_t* position, Span* spans, uint32_t* num_cut) {
-  uint32_t i = blockIdx.x * kThreads + threadIdx.x;
-  if (i == 0) *num_cut = 0;
-  if (i <= ids.n) spans[i] = {0, 0};
-  if (i >= ids.walk.steps) return;
-  int64_t held = ids.RowAt(ids.walk.At(i).of[0]);
-  row[i] = uint32_t(held < 0 ? ids.n : held);
-  position[i] = i;
-}
-
-// Whoever stands where rows change knows an end and a beginning. Rows are listed as they come: that changes who joins
-// a row, not how.
-__global__ void __launch_bounds__(kThreads)
-    FindSpans(const uint32_t* row, uint32_t count, uint32_t n, Span* spans, uint32_t* cut, uint32_t* num_cut) {
-  LetNextStart();
-  uint32_t i = blockIdx.x * kThreads + threadIdx.x;
-  if (i >= count) return;
-  uint32_t mine = row[i], least = 2 * kPiece - 1;
-  if (i + 1 == count || row[i + 1] != mine) spans[mine].end = i + 1;
-  if (i > 0 && row[i - 1] == mine) return;
-  spans[mine].begin = i;
-  if (mine < n && count - i > least && row[i + least] == mine) cut[atomicAdd(num_cut, 1)] = mine;
-}
 
 template <class T>
 struct GradArgs {
@@ -125,7 +78,8 @@ struct GradArgs {
   const T* dy;
   T* out;
   int64_t columns, stride;
-  uint32_t windows, across;  // vectors of columns that warps take side by side
+  uint32_t windows = 0, across = 0;  // vectors of columns that warps take side by side
+  uint32_t summing = 0;              // blocks that take windows
 };
 
 // A warp's sums: a vector of columns a lane. Lanes past the last column repeat it and store nothing.
@@ -177,25 +131,51 @@ struct LaneSums {
   }
 };
 
+// Zero for those of kEmptyRows rows that have no position.
+template <class T, int V>
+__device__ __forceinline__ void ClearRows(const GradArgs<T>& args, uint32_t first) {
+  uint32_t lane = threadIdx.x % kWarp, mine = first + lane;
+  bool empty = lane < kEmptyRows && mine < args.sorted.n && args.sorted.spans[mine].count() == 0;
+  for (uint32_t left = __ballot_sync(~0u, empty); left; left &= left - 1) {
+    T* row = args.out + (first + __ffs(left) - 1) * args.stride;
+    for (int64_t c = lane * V; c < args.columns; c += kWarp * V) Vector<T, V>{}.Store(row + c);
+  }
+}
+
+template <class T, int V>
+__global__ void __launch_bounds__(kThreads) ClearTable(const __grid_constant__ GradArgs<T> args) {
+  LetNextStart();
+  for (uint32_t row = blockIdx.x * kWarps + threadIdx.x / kWarp; row < args.sorted.n; row += gridDim.x * kWarps)
+    for (int64_t c = threadIdx.x % kWarp * V; c < args.columns; c += kWarp * V)
+      Vector<T, V>{}.Store(args.out + row * args.stride + c);
+}
+
 // A warp a window and 32 vectors of columns. Its positions lie together, and rows end where their number changes; only
-// the last of them can be a piece.
+// the last of them can be a piece. Blocks behind those that sum clear the rows that are empty.
 template <class T, int V>
 __global__ void __launch_bounds__(kThreads, 3) SumWindows(const __grid_constant__ GradArgs<T> args) {
   uint32_t warp = (blockIdx.x * kThreads + threadIdx.x) / kWarp, window = warp / args.across,
            lane = threadIdx.x % kWarp;
   AwaitPrevious();
   LetNextStart();
+  if (blockIdx.x >= args.summing) return ClearRows<T, V>(args, (warp - args.summing * kWarps) * kEmptyRows);
   if (window >= args.windows) return;
   const Sorted& sorted = args.sorted;
-  uint32_t start = sorted.StartOf(window + lane % 2), end = __shfl_sync(~0u, start, 1);
-  start = __shfl_sync(~0u, start, 0);
+  Sorted::Bound bound = sorted.BoundOf(window + lane % 2);
+  uint32_t start = __shfl_sync(~0u, bound.start, 0), end = __shfl_sync(~0u, bound.start, 1);
   if (start >= end) return;
-  bool piece = sorted.spans[sorted.row[end - 1]].cut();
+  // What ends here is a piece if it is of a row that is cut. Such a row has the first position of this window or the
+  // next, as it is longer than both.
+  bool of_bound = IsCut(bound.span) && bound.span.begin() < end && end <= bound.span.end;
+  bool piece = __any_sync(~0u, of_bound);
   LaneSums<T, V> sums(args, warp - window * args.across);
+  if (of_bound && bound.span.begin() >= start && warp == window * args.across && lane == 1)  // its first
+    sorted.cut[atomicAdd(sorted.num_cut, 1)] = bound.row;
   for (; start < end; start += kWarp) {
-    uint32_t mine = min(start + lane, end - 1), row = sorted.row[mine];
-    uint32_t ends = __ballot_sync(~0u, mine + 1 == end || sorted.row[mine + 1] != row);
-    int64_t offset = args.ids.walk.At(sorted.position[mine]).of[1];
+    uint32_t mine = min(start + lane, end - 1);
+    auto [row, position] = sorted.entries[mine];
+    uint32_t ends = __ballot_sync(~0u, mine + 1 == end || sorted.entries[mine + 1].row != row);
+    int64_t offset = args.ids.walk.At(position).of[1];
     int count = int(min(end - start, uint32_t(kWarp)));
     for (int from = 0; from < count; from += kAtOnce)
       sums.Add(offset, from, count - from, [&](int of) {
@@ -209,15 +189,16 @@ template <class T, int V>
 __device__ __forceinline__ void JoinPieces(const GradArgs<T>& args, uint32_t row, uint32_t group,
                                            double (&shared)[kWarps][kWarp * V]) {
   using A = Sum<T>;
-  Span span = args.sorted.spans[row];
+  RowSpan span = args.sorted.spans[row];
   LaneSums<T, V> lanes(args, group);
-  const A* partial = static_cast<const A*>(args.sorted.partial) + span.begin / kPiece * args.columns;
+  const A* partial = static_cast<const A*>(args.sorted.partial) + span.begin() / kPiece * args.columns;
+  uint32_t pieces = PiecesOf(span);
   double total[V] = {};
-  for (uint32_t p = threadIdx.x / kWarp; p < span.pieces(); p += kPiecesAtOnce * kWarps) {
+  for (uint32_t p = threadIdx.x / kWarp; p < pieces; p += kPiecesAtOnce * kWarps) {
     Pack<A, V> packs[kPiecesAtOnce] = {};  // [kPiecesAtOnce, V]
 #pragma unroll
     for (uint32_t n = 0; n < kPiecesAtOnce; n++)
-      if (p + n * kWarps < span.pieces() && lanes.column < args.columns)
+      if (p + n * kWarps < pieces && lanes.column < args.columns)
         packs[n] = *reinterpret_cast<const Pack<A, V>*>(partial + (p + n * kWarps) * args.columns + lanes.column);
 #pragma unroll
     for (int i = 0; i < kPiecesAtOnce * V; i++) total[i % V] += double(packs[i / V].v[i % V]);
@@ -234,60 +215,43 @@ __device__ __forceinline__ void JoinPieces(const GradArgs<T>& args, uint32_t row
   __syncthreads();
 }
 
-// Zero for those of kEmptyRows rows that have no position.
+// Joins the rows that are cut.
 template <class T, int V>
-__device__ __forceinline__ void ClearRows(const GradArgs<T>& args, uint32_t first) {
-  uint32_t lane = threadIdx.x % kWarp, mine = first + lane;
-  bool empty = lane < kEmptyRows && mine < args.sorted.n && args.sorted.spans[mine].count() == 0;
-  for (uint32_t left = __ballot_sync(~0u, empty); left; left &= left - 1) {
-    T* row = args.out + (first + __ffs(left) - 1) * args.stride;
-    for (int64_t c = lane * V; c < args.columns; c += kWarp * V) Vector<T, V>{}.Store(row + c);
-  }
-}
-
-// What windows leave: the first `joiners` blocks join rows that are cut, the others clear rows that are empty.
-template <class T, int V>
-__global__ void __launch_bounds__(kThreads) FinishRows(const __grid_constant__ GradArgs<T> args, uint32_t joiners) {
+__global__ void __launch_bounds__(kThreads) JoinRows(const __grid_constant__ GradArgs<T> args) {
   __shared__ double shared[kWarps][kWarp * V];
   AwaitPrevious();
-  if (blockIdx.x >= joiners)
-    return ClearRows<T, V>(args, ((blockIdx.x - joiners) * kWarps + threadIdx.x / kWarp) * kEmptyRows);
-  for (uint32_t i = blockIdx.x, end = *args.sorted.num_cut * args.across; i < end; i += joiners)
+  for (uint32_t i = blockIdx.x, end = *args.sorted.num_cut * args.across; i < end; i += gridDim.x)
     JoinPieces<T, V>(args, args.sorted.cut[i / args.across], i % args.across, shared);
 }
 
-Sorted SortByRow(const KernelCall& call, const Ids& ids) {
-  Workspace space(call);
-  cudaStream_t stream = DeviceOf(call).stream();
-  uint32_t count = ids.walk.steps, n = uint32_t(ids.n);
-  cub::DoubleBuffer<uint32_t> row(space.numbers[0], space.numbers[1]), position(space.numbers[2], space.numbers[3]);
-  ListRows<<<Blocks(std::max(count, n + 1), kThreads), kThreads, 0, stream>>>(ids, row.Current(), position.Current(),
-                                                                              space.spans, space.num_cut);
-  WEFT_CUDA_LAUNCHED("embedding_grad: list");
-  if (count > 0) {
-    int bits = std::bit_width(uint64_t(ids.n));
-    WEFT_CUDA(cub::DeviceRadixSort::SortPairs(space.scratch, space.scratch_bytes, row, position, int(count), 0, bits,
-                                              stream));
-    FindSpans<<<Blocks(count, kThreads), kThreads, 0, stream>>>(row.Current(), count, n, space.spans, space.cut,
-                                                                space.num_cut);
-    WEFT_CUDA_LAUNCHED("embedding_grad: spans");
-  }
-  return {row.Current(), position.Current(), space.spans, space.cut, space.num_cut, space.partial, count, n};
+Sorted SortByRow(const KernelCall& call, const Workspace& space, const Ids& ids) {
+  RowSort::Result by_row = space.sort.Run(DeviceOf(call), ids, call.workspace);
+  std::byte* at = static_cast<std::byte*>(call.workspace);
+  return {by_row.entries, by_row.spans,   reinterpret_cast<uint32_t*>(at + space.cut), by_row.zeros, at + space.partial,
+          ids.walk.steps, uint32_t(ids.n)};
 }
 
+// Few positions leave most rows empty: all are cleared beside the sort.
 template <class T, int V>
-void LaunchSums(const KernelCall& call, GradArgs<T> args) {
+void Launch(const KernelCall& call, GradArgs<T> args) {
   CudaDevice& device = DeviceOf(call);
-  uint32_t count = args.sorted.count;
+  Workspace space(call);
+  space.sort.Clear(device, call.workspace);
+  unsigned clearing = Blocks(args.sorted.n, kWarps * kEmptyRows);
+  if (space.sort.alone()) {
+    ClearTable<T, V><<<std::min(clearing, 4u * kProcessors), kThreads, 0, device.stream()>>>(args);
+    WEFT_CUDA_LAUNCHED("embedding_grad: clear");
+    clearing = 0;
+  }
+  uint32_t count = args.ids.walk.steps;
+  if (count == 0) return;
+  args.sorted = SortByRow(call, space, args.ids);
   args.across = uint32_t(CeilDiv(args.columns, kWarp * V));
   args.windows = uint32_t(CeilDiv(count, kPiece));
-  if (count > 0) {
-    LaunchEarly(device, "embedding_grad: windows", &SumWindows<T, V>, Blocks(args.windows * args.across, kWarps),
-                kThreads, args);
-  }
-  uint32_t joiners = std::min(count / (2 * kPiece) * args.across, kJoiners);
-  LaunchEarly(device, "embedding_grad", &FinishRows<T, V>, joiners + Blocks(args.sorted.n, kWarps * kEmptyRows),
-              kThreads, args, joiners);
+  args.summing = Blocks(args.windows * args.across, kWarps);
+  LaunchEarly(device, "embedding_grad: windows", &SumWindows<T, V>, args.summing + clearing, kThreads, args);
+  if (uint32_t joiners = std::min(count / (2 * kPiece) * args.across, kJoiners); joiners > 0)
+    LaunchEarly(device, "embedding_grad", &JoinRows<T, V>, joiners, kThreads, args);
 }
 
 template <class T>
@@ -296,10 +260,14 @@ void EmbeddingGradAs(const KernelCall& call) {
   if (out.NumElements() == 0) return;
   Ids ids(call.in[0], dy, out.dim(0));
   WEFT_CHECK(ids.n < INT32_MAX, "embedding_grad on CUDA: more than 2^31 rows on one device; shard the table");
-  GradArgs<T> args{ids, SortByRow(call, ids), dy.as<const T>(), out.as<T>(), out.dim(1).extent, out.dim(0).stride, 0,
-                   0};
+  GradArgs<T> args{.ids = ids,
+                   .sorted = {.n = uint32_t(ids.n)},
+                   .dy = dy.as<T>(),
+                   .out = out.as<T>(),
+                   .columns = out.dim(1).extent,
+                   .stride = out.dim(0).stride};
   constexpr int V = sizeof(T) <= 4 ? kPack<T> : 1;
-  RowsAligned(dy, V) && RowsAligned(out, V) ? LaunchSums<T, V>(call, args) : LaunchSums<T, 1>(call, args);
+  RowsAligned(dy, V) && RowsAligned(out, V) ? Launch<T, V>(call, args) : Launch<T, 1>(call, args);
 }
 
 }  // namespace
