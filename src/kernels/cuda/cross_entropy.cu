@@ -80,11 +80,16 @@ int64_t PartsOfRow(int64_t rows, int64_t vectors) {
 }
 static_assert(kEnough / 2 <= int64_t(CudaDevice::kTickets));
 
-// Of whole rows half of what a multiprocessor takes, so that one block at work beside another's end keeps memory busy;
-// all of it where there are few rows. Fewer where a row has no work for them.
+// Of whole rows about half of what a multiprocessor takes, so that one block at work beside another's end keeps memory
+// busy, and as many as leave the fewest idle in the last go; all of it where there are few rows. Fewer where a row has
+// no work for them.
 unsigned ThreadsOfRow(int64_t rows, int64_t parts, int64_t vectors) {
-  int64_t most = parts > 1 ? kThreads : rows < 2 * kProcessors ? kMostThreads : kMostThreads / 2;
-  return unsigned(std::min(most, RoundUp(CeilDiv(vectors, kUnroll), kWarp)));
+  int64_t most = parts > 1 ? kThreads : rows < 2 * kProcessors ? kMostThreads : kMostThreads / 2, best = most;
+  auto slots = [&](int64_t threads) { return RoundUp(vectors, kUnroll * threads); };
+  if (most == kMostThreads / 2)
+    for (int64_t threads = most; threads >= most / 2; threads -= kWarp)
+      if (slots(threads) < slots(best)) best = threads;
+  return unsigned(std::min(best, RoundUp(CeilDiv(vectors, kUnroll), kWarp)));
 }
 
 size_t LossWorkspace(const KernelCall& call) {
