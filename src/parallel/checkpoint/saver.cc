@@ -117,6 +117,7 @@ absl::Status CheckpointSaver::Commit(const SavedPosition& position, const std::v
   manifest.step = position.step;
   manifest.seed = position.seed;
   manifest.sequences = position.sequences;
+  manifest.eval_due = position.eval_due;
   std::vector<std::pair<const char*, const std::string*>> texts = {{kConfigFile, &options_.config}};
   if (const Tokenizer* t = options_.tokenizer) texts.emplace_back(t->names().file, &t->File());
   for (const auto& [name, text] : texts) {

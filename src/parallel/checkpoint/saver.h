@@ -20,6 +20,7 @@ namespace weft {
 struct SavedPosition {
   int64_t step = 0, seed = 0;
   int64_t sequences = 0;  // of the data, in all steps so far
+  bool eval_due = false;  // the evaluation that follows the step was cut short
 };
 
 class CheckpointSaver {

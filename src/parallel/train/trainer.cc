@@ -105,6 +105,7 @@ absl::Status Trainer::LogEval(int64_t step) {
   record.step = step;
   if (absl::Status s = CheckFinite(record); !s.ok()) return s;
   last_val_loss_ = record.val_loss;
+  eval_due_ = false;
   return log_.Write(record);
 }
 
@@ -130,7 +131,7 @@ absl::Status Trainer::FinishStep(int64_t step) {
 
 absl::Status Trainer::Run() {
   if (absl::Status s = Resume(); !s.ok()) return s;
-  if (start_.step >= config_.train.steps) {
+  if (start_.step >= config_.train.steps && !eval_due_) {
     if (Reports())
       fmt::print("nothing to do: {} is of step {}, and train.steps is {}\n", resumed_.checkpoint->folder(), start_.step,
                  config_.train.steps);
@@ -140,11 +141,27 @@ absl::Status Trainer::Run() {
   Clock::time_point begin = Clock::now();
   if (absl::Status s = LogStart(); !s.ok()) return s;
   int64_t step = start_.step;
+  if (absl::Status s = MakeUpEval(); !s.ok()) return s;
   if (absl::Status s = Train(&step); !s.ok()) return s;
   if (stopped_) return Stop(step);
   if (saver_)
     if (absl::Status s = saver_->Wait(); !s.ok()) return s;
   return LogEnd(step, MsSince(begin) / 1e3);
+}
+
+// What a stop has cut short comes first. A checkpoint without the debt takes the place of the one that has it.
+absl::Status Trainer::MakeUpEval() {
+  if (!eval_due_) return absl::OkStatus();
+  if (absl::Status s = LogEval(start_.step); !s.ok() || stopped_) return s;
+  return saver_ ? Save(start_.step) : absl::OkStatus();
+}
+
+// A checkpoint says whether its evaluation is made, so it comes second, whatever the first has come to.
+absl::Status Trainer::EvalAndSave(int64_t step) {
+  absl::Status evaluated = eval_due_ ? LogEval(step) : absl::OkStatus();
+  if (SaveDue(step))
+    if (absl::Status s = Save(step); !s.ok()) return s;
+  return evaluated;
 }
 
 // *step is the last that was begun, and all of them are finished.
@@ -160,13 +177,12 @@ absl::Status Trainer::Train(int64_t* step) {
   while (*step < config_.train.steps && !stopped_) {
     if (stopped_ = !Goes(); stopped_) break;
     IssueStep(++*step);
-    bool pause = EvalDue(*step) || SaveDue(*step) || *step == config_.train.steps;
+    eval_due_ = EvalDue(*step);
+    bool pause = eval_due_ || SaveDue(*step) || *step == config_.train.steps;
     if (absl::Status s = finish(pause ? *step : *step - ahead); !s.ok()) return s;
-    if (SaveDue(*step))
-      if (absl::Status s = Save(*step); !s.ok()) return s;
-    if (EvalDue(*step))
-      if (absl::Status s = LogEval(*step); !s.ok()) return s;
-    if (pause) last_ = Clock::now();
+    if (!pause) continue;
+    if (absl::Status s = EvalAndSave(*step); !s.ok()) return s;
+    last_ = Clock::now();
   }
   return finish(*step);
 }

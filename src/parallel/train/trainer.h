@@ -41,7 +41,9 @@ class Trainer {
   bool SaveDue(int64_t step) const;
   absl::Status Save(int64_t step);
   bool Goes() { return !stop_ || stop_->Enter(); }
+  absl::Status MakeUpEval();
   absl::Status Train(int64_t* step);
+  absl::Status EvalAndSave(int64_t step);
   absl::Status Stop(int64_t step);
   absl::Status LogEnd(int64_t step, double seconds);
   void IssueStep(int64_t step);
@@ -60,6 +62,7 @@ class Trainer {
   DeviceMesh& mesh_;
   StopGate* stop_;
   bool stopped_ = false;
+  bool eval_due_ = false;  // of the latest step, and not made yet
   StepOptions options_;
   Transformer model_;
   Runtime runtime_;

@@ -13,7 +13,11 @@ absl::Status Trainer::Resume() {
   absl::StatusOr<Resumed> resumed = FindResumed(config_, mesh_.World());
   if (!resumed.ok()) return resumed.status();
   resumed_ = *std::move(resumed);
-  if (resumed_.checkpoint) start_ = {resumed_.checkpoint->manifest().step, resumed_.checkpoint->manifest().sequences};
+  if (resumed_.checkpoint) {
+    const Manifest& m = resumed_.checkpoint->manifest();
+    start_ = {m.step, m.sequences};
+    eval_due_ = m.eval_due && m.step <= config_.train.steps && data_.eval_windows() > 0;
+  }
   if (absl::Status s = CheckFolder(); !s.ok()) return s;
   if (!Reports()) return absl::OkStatus();
   for (const std::string& note : resumed_.notes) fmt::print("{}\n", note);
@@ -29,7 +33,7 @@ absl::Status Trainer::Resume() {
 // What cannot be written after many steps is said before the first.
 absl::Status Trainer::CheckFolder() {
   const std::string& dir = config_.checkpoint.dir;
-  bool used = !dir.empty() && start_.step < config_.train.steps;
+  bool used = !dir.empty() && (start_.step < config_.train.steps || eval_due_);
   absl::Status mine = used && Reports() ? MakeOutputFolder(dir) : absl::OkStatus();
   if (!mine.ok()) mine = absl::InvalidArgumentError(PlaceOf(config_, "checkpoint.dir") + std::string(mine.message()));
   return FirstFault(mesh_.World(), mine);
@@ -41,7 +45,7 @@ bool Trainer::SaveDue(int64_t step) const {
 }
 
 absl::Status Trainer::Save(int64_t step) {
-  return saver_->Start({step, config_.train.seed, data_.PositionAfter(step, start_).sequences});
+  return saver_->Start({step, config_.train.seed, data_.PositionAfter(step, start_).sequences, eval_due_});
 }
 
 // The log of steps ends where the run did, without the event of a run that is done.
