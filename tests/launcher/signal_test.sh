@@ -55,6 +55,8 @@ for case in TERM:0 INT:1 USR1:mpirun; do
   [ -n "$step" ] || fail "expected a line with how to go on after SIG$signal"
   [ -e "$dir/c/step-$(printf %06d "$step")/manifest.json" ] || fail "expected a checkpoint of step $step"
   [ "$(losses "$dir/log" | tail -n 1 | cut -d' ' -f1)" = "$step" ] || fail "expected step $step to be the last"
+  [ "$(tail -n 1 "$dir/log")" = "{\"event\":\"stop\",\"step\":$step,\"reason\":\"SIG$signal\"}" ] ||
+    fail "expected the stop as the log's last record, got $(tail -n 1 "$dir/log")"
 done
 
 # It goes on as if nothing had been, here once more than it had.

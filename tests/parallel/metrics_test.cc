@@ -79,6 +79,8 @@ TEST(Metrics, StartEvalAndEndAreEvents) {
   line = Json::parse(JsonLine(EndRecord{.step = 7, .seconds = 1.5, .loss = 2}));
   EXPECT_EQ(line["event"], "end");
   EXPECT_TRUE(line["val_loss"].is_null());
+  EXPECT_EQ(JsonLine(StopRecord{.step = 7, .reason = "SIGTERM", .advice = "a"}),
+            "{\"event\":\"stop\",\"step\":7,\"reason\":\"SIGTERM\"}");
 }
 
 TEST(Metrics, BitsPerByteCountsBytesNotTokens) {
@@ -114,6 +116,7 @@ TEST(Metrics, HumanLinesShowProgressAndTimeLeft) {
             "step  5/10 | validation loss 1.3863 nats per token | 100 tokens in 1.5s");
   EXPECT_EQ(EndLine({.step = 10, .seconds = 61, .loss = 1.5, .val_loss = 1.75}),
             "done: 10 steps in 1m01s, loss 1.5000, validation loss 1.7500");
+  EXPECT_EQ(StopLine({.step = 10, .reason = "SIGTERM", .advice = "go on"}), "stopped after step 10 by SIGTERM; go on");
 }
 
 TEST(Metrics, DurationsAndCountsAreShort) {

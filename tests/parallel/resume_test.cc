@@ -76,6 +76,7 @@ TEST_F(Resume, AnEvaluationThatWasCutShortIsLeftToTheNextRun) {
     ASSERT_TRUE(Train(words + SaveTo("c"), pieces).ok());
     EXPECT_EQ(StepsIn(folder_.Path("c")), std::vector<int64_t>{3});
     EXPECT_EQ(StepsAndEvals().size(), 3u);
+    EXPECT_EQ(LastEvent(), "stop");
     for (const char* val : {"data.val=0", "train.steps=2"}) {  // nothing to evaluate, or with
       std::string log = ReadFile(log_);
       EXPECT_TRUE(Train(words + SaveTo("c") + Words{val, "checkpoint.resume=auto"}).ok());

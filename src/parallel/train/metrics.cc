@@ -128,6 +128,8 @@ std::string JsonLine(const EndRecord& r) {
       .Text();
 }
 
+std::string JsonLine(const StopRecord& r) { return Object("stop").Add("step", r.step).Add("reason", r.reason).Text(); }
+
 absl::Status CheckFinite(const StepRecord& r, double least_scale) {
   if (r.loss_scale && !std::isfinite(r.grad_norm))
     return *r.loss_scale > float(least_scale) ? absl::OkStatus() : NotFiniteAtLeastScale(r, least_scale);
@@ -182,6 +184,10 @@ std::string EndLine(const EndRecord& r) {
   if (r.loss) line += fmt::format(", loss {:.4f}", *r.loss);
   if (r.val_loss) line += fmt::format(", validation loss {:.4f}", *r.val_loss);
   return line;
+}
+
+std::string StopLine(const StopRecord& r) {
+  return fmt::format("stopped after step {} by {}; {}", r.step, r.reason, r.advice);
 }
 
 std::string DurationText(double seconds) {

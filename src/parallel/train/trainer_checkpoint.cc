@@ -48,17 +48,16 @@ absl::Status Trainer::Save(int64_t step) {
   return saver_->Start({step, config_.train.seed, data_.PositionAfter(step, start_).sequences, eval_due_});
 }
 
-// The log of steps ends where the run did, without the event of a run that is done.
+// The log ends with the stop, once all that is to be saved is.
 absl::Status Trainer::Stop(int64_t step) {
   if (saver_ && !SaveDue(step) && step > start_.step)
     if (absl::Status s = Save(step); !s.ok()) return s;
   if (saver_)
     if (absl::Status s = saver_->Wait(); !s.ok()) return s;
-  if (!Reports()) return absl::OkStatus();
-  fmt::print("stopped after step {} by {}; {}\n", step, stop_->cause(),
-             saver_ ? "go on with checkpoint.resume=auto" : "nothing is saved, for there is no checkpoint.dir");
-  std::fflush(stdout);
-  return absl::OkStatus();
+  return log_.Write(StopRecord{
+      .step = step,
+      .reason = stop_->cause(),
+      .advice = saver_ ? "go on with checkpoint.resume=auto" : "nothing is saved, for there is no checkpoint.dir"});
 }
 
 }  // namespace weft
