@@ -79,6 +79,7 @@ absl::Status Trainer::SetParameters() {
   MemoryUse use("initial values");
   if (resumed_.checkpoint) {
     if (absl::Status s = resumed_.checkpoint->Load(state_); !s.ok()) return s;
+    resumed_.checkpoint.reset();
     RefreshCopies(state_, model_, options_, runtime_);
     return absl::OkStatus();
   }
@@ -133,7 +134,7 @@ absl::Status Trainer::Run() {
   if (absl::Status s = Resume(); !s.ok()) return s;
   if (start_.step >= config_.train.steps && !eval_due_) {
     if (Reports())
-      fmt::print("nothing to do: {} is of step {}, and train.steps is {}\n", resumed_.checkpoint->folder(), start_.step,
+      fmt::print("nothing to do: {} is of step {}, and train.steps is {}\n", resumed_from_, start_.step,
                  config_.train.steps);
     return absl::OkStatus();
   }

@@ -71,9 +71,10 @@ class Trainer {
   std::optional<Slots> slots_;  // these two once memory is allocated
   std::unique_ptr<StepRunner> runner_;
   std::unique_ptr<CheckpointSaver> saver_;  // where there is a folder for it
-  Resumed resumed_;
-  DataPosition start_;  // step 0, or that of the checkpoint that the run goes on from
-  RunLog log_;          // of rank 0
+  Resumed resumed_;           // until its values are loaded: it holds its files, which may be removed meanwhile
+  std::string resumed_from_;  // its folder; "": none
+  DataPosition start_;        // step 0, or that of the checkpoint that the run goes on from
+  RunLog log_;                // of rank 0
   Mfu mfu_;
   std::chrono::steady_clock::time_point last_;  // when the latest step was finished, or its first micro-step begun
   std::optional<double> last_loss_, last_val_loss_;

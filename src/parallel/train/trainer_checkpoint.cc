@@ -16,6 +16,7 @@ absl::Status Trainer::Resume() {
   if (resumed_.checkpoint) {
     const Manifest& m = resumed_.checkpoint->manifest();
     start_ = {m.step, m.sequences};
+    resumed_from_ = resumed_.checkpoint->folder();
     eval_due_ = m.eval_due && m.step <= config_.train.steps && data_.eval_windows() > 0;
   }
   if (absl::Status s = CheckFolder(); !s.ok()) return s;

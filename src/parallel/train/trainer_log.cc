@@ -26,9 +26,9 @@ StartRecord Trainer::Started() const {
   start.global_nodes = programs_.global_nodes;
   start.local_nodes = int64_t(programs_.step.graph.nodes.size());
   start.arena_bytes = int64_t(runner_->arena_bytes());
-  if (!resumed_.checkpoint) return start;
+  if (resumed_from_.empty()) return start;
   start.resumed_step = start_.step;
-  start.resumed_from = resumed_.checkpoint->folder();
+  start.resumed_from = resumed_from_;
   return start;
 }
 
