@@ -75,7 +75,8 @@ std::optional<double> BitsPerByte(const EvalRecord& record);
 std::string StartLines(const StartRecord& record);
 std::string StepLine(const StepRecord& record, int64_t steps, std::optional<double> seconds_left);
 std::string EvalLine(const EvalRecord& record, int64_t steps);
-std::string EndLine(const EndRecord& record);
+// Of a run that went on after start_step.
+std::string EndLine(const EndRecord& record, int64_t start_step);
 std::string StopLine(const StopRecord& record);
 std::string DurationText(double seconds);  // "42s", "3m07s", "2h05m"
 std::string CountText(int64_t count);      // "812", "10.7K", "124.4M"
