@@ -6,6 +6,7 @@
 
 #include "parallel/log/event_log.h"
 #include "parallel/log/json_log.h"
+#include "parallel/log/standard_output.h"
 #include "parallel/log/terminal_log.h"
 
 namespace weft {
@@ -31,12 +32,12 @@ absl::StatusOr<RunLog> RunLog::Open(const Config& config, std::optional<int64_t>
     if (!json.ok()) return json.status();
     log.sinks_.push_back(*std::move(json));
     if (absl::Status s = SaveConfig(config); !s.ok()) return s;
-    fmt::print("log: {}\n", config.log.jsonl);
+    if (absl::Status s = Print(fmt::format("log: {}\n", config.log.jsonl)); !s.ok()) return s;
   }
   if (!config.log.tensorboard.empty()) {
     auto events = EventLog::Open(config.log.tensorboard, start_step);
     if (!events.ok()) return events.status();
-    fmt::print("events: {}\n", (*events)->path());
+    if (absl::Status s = Print(fmt::format("events: {}\n", (*events)->path())); !s.ok()) return s;
     log.sinks_.push_back(*std::move(events));
   }
   return log;

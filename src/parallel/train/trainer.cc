@@ -7,6 +7,7 @@
 
 #include "core/compile/comm_plan.h"
 #include "parallel/checkpoint/gather.h"
+#include "parallel/log/standard_output.h"
 #include "parallel/train/evaluation.h"
 #include "parallel/train/initial_weights.h"
 #include "parallel/train/memory_check.h"
@@ -133,10 +134,9 @@ absl::Status Trainer::FinishStep(int64_t step) {
 absl::Status Trainer::Run() {
   if (absl::Status s = Resume(); !s.ok()) return s;
   if (start_.step >= config_.train.steps && !eval_due_) {
-    if (Reports())
-      fmt::print("nothing to do: {} is of step {}, and train.steps is {}\n", resumed_from_, start_.step,
-                 config_.train.steps);
-    return absl::OkStatus();
+    if (!Reports()) return absl::OkStatus();
+    return Print(fmt::format("nothing to do: {} is of step {}, and train.steps is {}\n", resumed_from_, start_.step,
+                             config_.train.steps));
   }
   if (absl::Status s = Allocate(); !s.ok()) return s;
   Clock::time_point begin = Clock::now();

@@ -3,6 +3,7 @@
 
 #include "parallel/checkpoint/folder.h"
 #include "parallel/checkpoint/gather.h"
+#include "parallel/log/standard_output.h"
 #include "parallel/train/config_check.h"
 #include "parallel/train/output_path.h"
 #include "parallel/train/trainer.h"
@@ -21,7 +22,8 @@ absl::Status Trainer::Resume() {
   }
   if (absl::Status s = CheckFolder(); !s.ok()) return s;
   if (!Reports()) return absl::OkStatus();
-  for (const std::string& note : resumed_.notes) fmt::print("{}\n", note);
+  for (const std::string& note : resumed_.notes)
+    if (absl::Status s = Print(note + "\n"); !s.ok()) return s;
   std::vector<int64_t> there = StepsIn(config_.checkpoint.dir);
   if (!there.empty() && there[0] > start_.step)
     fmt::print(

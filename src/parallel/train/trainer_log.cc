@@ -32,8 +32,11 @@ StartRecord Trainer::Started() const {
   return start;
 }
 
-// Rank 0 alone opens the log: what is wrong with it is everybody's fault.
-absl::Status Trainer::LogStart() { return FirstFault(mesh_.World(), OpenLog()); }
+// Rank 0 alone opens the log: what is wrong with it is everybody's fault. That of a disk is said by all as one.
+absl::Status Trainer::LogStart() {
+  absl::Status opened = FirstFault(mesh_.World(), OpenLog());
+  return absl::IsUnavailable(opened) ? absl::AbortedError("weft: " + std::string(opened.message())) : opened;
+}
 
 absl::Status Trainer::OpenLog() {
   if (!Reports()) return absl::OkStatus();
