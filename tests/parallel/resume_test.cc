@@ -181,6 +181,32 @@ TEST_F(Resume, AtOrPastTheLastStepDoesNothing) {
   }
 }
 
+// A run that goes back to an older checkpoint leaves those behind it, which have the higher steps: what is taken then
+// is said, at its start, where it stops and where the next one looks for the newest.
+TEST_F(Resume, SaysWhatAnOlderRunHasLeft) {
+  ASSERT_TRUE(Train(SaveTo("c") + Words{"checkpoint.every=2"}).ok());
+  std::string c = folder_.Path("c"), third = StepFolder(c, 3), sixth = StepFolder(c, 6), out, err;
+  auto train = [&](const Words& words, std::optional<int64_t> pieces) {
+    testing::internal::CaptureStdout(), testing::internal::CaptureStderr();
+    EXPECT_TRUE(Train(Mesh(2, 1) + SaveTo("c") + words, pieces).ok());
+    out = testing::internal::GetCapturedStdout(), err = testing::internal::GetCapturedStderr();
+  };
+  train(From("c/step-000002"), 1);
+  EXPECT_TRUE(err.starts_with("note: " + c + " holds checkpoints of steps past 2, where this run starts, up to 6"))
+      << err;
+  EXPECT_EQ(std::count(err.begin(), err.end(), '\n'), 1) << err;
+  EXPECT_NE(out.find("\nstopped after step 3 by SIGTERM; go on with checkpoint.resume=" + third +
+                     ", as auto would take " + sixth + "\n"),
+            out.npos)
+      << out;
+  train({"checkpoint.resume=auto", "train.steps=9"}, 1);
+  EXPECT_TRUE(out.starts_with("note: " + third + " was saved after " + sixth + ", which is taken")) << out;
+  EXPECT_NE(out.find("; go on with checkpoint.resume=auto\n"), out.npos) << out;
+  train({"checkpoint.resume=auto", "train.steps=9"}, 0);
+  EXPECT_EQ(out.find("note: "), out.npos) << "step 7 is the latest and the highest: " << out;
+  EXPECT_NE(out.find("stopped after step 7 by SIGTERM; no step was done, so start it as before\n"), out.npos) << out;
+}
+
 TEST_F(Resume, NamesWhatIsNotThere) {
   for (auto [word, text] : {std::pair{"checkpoint.resume=atuo", "did you mean \"auto\"?"},
                             {"checkpoint.resume=/absent", "\"/absent\", where there is nothing"}}) {

@@ -8,6 +8,7 @@
 
 #include "fmt/format.h"
 #include "parallel/checkpoint/durable.h"
+#include "parallel/checkpoint/manifest.h"
 
 namespace weft {
 namespace {
@@ -44,6 +45,17 @@ std::vector<int64_t> StepsIn(const std::string& dir) {
   }
   std::sort(steps.begin(), steps.end(), std::greater());
   return steps;
+}
+
+std::string NoteOfLaterSaved(const std::string& dir, int64_t step) {
+  std::error_code error;  // no time: that of nothing
+  auto saved = [&](int64_t s) { return fs::last_write_time(fs::path(StepFolder(dir, s)) / kManifestFile, error); };
+  int64_t latest = step;
+  for (int64_t other : StepsIn(dir))
+    if (other < step && saved(other) > saved(latest)) latest = other;
+  if (latest == step) return "";
+  return fmt::format("note: {} was saved after {}, which is taken as its step is higher; name the folder to take it",
+                     StepFolder(dir, latest), StepFolder(dir, step));
 }
 
 absl::Status RemoveUnfinished(const std::string& dir) {

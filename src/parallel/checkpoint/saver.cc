@@ -57,9 +57,10 @@ absl::Status CheckpointSaver::Start(const SavedPosition& position) {
   bool saved = Wait().ok();
   return absl::AbortedError(fmt::format(
       "{}\n{}", std::string(before.message()),
-      saved ? fmt::format("the state of step {} could be saved: {}; go on from there with checkpoint.resume=auto when "
-                          "the reason is gone",
-                          position.step, StepFolder(options_.dir, position.step))
+      saved ? fmt::format(
+                  "the state of step {} could be saved; go on from there with checkpoint.resume={} when the reason is "
+                  "gone",
+                  position.step, StepFolder(options_.dir, position.step))
             : fmt::format("nor could step {} be saved", position.step)));
 }
 

@@ -45,6 +45,7 @@ class Trainer {
   absl::Status Train(int64_t* step);
   absl::Status EvalAndSave(int64_t step);
   absl::Status Stop(int64_t step);
+  std::string HowToGoOn(int64_t step) const;
   absl::Status LogEnd(int64_t step, double seconds);
   void IssueStep(int64_t step);
   absl::Status FinishStep(int64_t step);

@@ -27,6 +27,7 @@ absl::Status Trainer::Resume() {
   std::vector<int64_t> there = StepsIn(config_.checkpoint.dir);
   if (!there.empty() && there[0] > start_.step)
     fmt::print(
+        stderr,
         "note: {} holds checkpoints of steps past {}, where this run starts, up to {}: those of the same steps will "
         "be replaced, and checkpoint.resume=auto takes the highest step\n",
         config_.checkpoint.dir, start_.step, there[0]);
@@ -51,16 +52,25 @@ absl::Status Trainer::Save(int64_t step) {
   return saver_->Start({step, config_.train.seed, data_.PositionAfter(step, start_).sequences, eval_due_});
 }
 
+// auto goes by the step, and another run may have gone further.
+std::string Trainer::HowToGoOn(int64_t step) const {
+  if (!saver_) return "nothing is saved, for there is no checkpoint.dir";
+  if (step == start_.step) return "no step was done, so start it as before";
+  const std::string& dir = config_.checkpoint.dir;
+  std::vector<int64_t> there = StepsIn(dir);
+  if (there.empty() || there[0] <= step) return "go on with checkpoint.resume=auto";
+  return fmt::format("go on with checkpoint.resume={}, as auto would take {}", StepFolder(dir, step),
+                     StepFolder(dir, there[0]));
+}
+
 // The log ends with the stop, once all that is to be saved is.
 absl::Status Trainer::Stop(int64_t step) {
   if (saver_ && !SaveDue(step) && step > start_.step)
     if (absl::Status s = Save(step); !s.ok()) return s;
   if (saver_)
     if (absl::Status s = saver_->Wait(); !s.ok()) return s;
-  return log_.Write(StopRecord{
-      .step = step,
-      .reason = stop_->cause(),
-      .advice = saver_ ? "go on with checkpoint.resume=auto" : "nothing is saved, for there is no checkpoint.dir"});
+  if (!Reports()) return absl::OkStatus();
+  return log_.Write(StopRecord{.step = step, .reason = stop_->cause(), .advice = HowToGoOn(step)});
 }
 
 }  // namespace weft
