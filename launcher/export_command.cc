@@ -52,12 +52,14 @@ absl::StatusOr<Request> RequestOf(const Words& words) {
   return request;
 }
 
-// A checkpoint's folder itself, or the newest in it.
+// A checkpoint's folder itself, or that of the highest step in it.
 std::string FolderOf(const std::string& path) {
   std::error_code error;
   if (std::filesystem::exists(std::filesystem::path(path) / kManifestFile, error)) return path;
   std::vector<int64_t> steps = StepsIn(path);
-  return steps.empty() ? path : StepFolder(path, steps[0]);
+  if (steps.empty()) return path;
+  if (std::string note = NoteOfLaterSaved(path, steps[0]); !note.empty()) fmt::print(stderr, "{}\n", note);
+  return StepFolder(path, steps[0]);
 }
 
 int Fault(const absl::Status& status) {

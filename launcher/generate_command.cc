@@ -7,6 +7,7 @@
 
 #include "launcher/rank.h"
 #include "parallel/infer/generate.h"
+#include "parallel/log/standard_output.h"
 #include "parallel/train/agreement.h"
 #include "parallel/train/metrics.h"
 
@@ -61,10 +62,9 @@ absl::Status Write(const Job& job, const RankMesh& rank) {
   LoadedModel model(config, options, NextTokenProgram(options), *rank.context, *rank.mesh, rank.device);
   if (absl::Status s = model.Load(job.source); !s.ok()) return s;
   bool writes = rank.context->rank() == 0;
+  absl::Status printed;
   auto show = [&](std::string_view text) {
-    if (!writes) return;
-    std::fwrite(text.data(), 1, text.size(), stdout);
-    std::fflush(stdout);
+    if (writes) printed.Update(Print(text));
   };
   auto start = std::chrono::steady_clock::now();
   absl::StatusOr<std::vector<int32_t>> tokens = Generate(model, job.tokenizer, job.prompt, job.options, show);
@@ -74,7 +74,8 @@ absl::Status Write(const Job& job, const RankMesh& rank) {
   if (writes)
     fmt::print(stderr, "{} tokens in {}, {:.1f} tok/s\n", tokens->size(), DurationText(seconds),
                double(tokens->size()) / seconds);
-  return absl::OkStatus();
+  if (!printed.ok()) printed = absl::AbortedError("weft: " + std::string(printed.message()));
+  return FirstFault(rank.mesh->World(), printed);
 }
 
 int Run(RankJob& mine, const Words& words) {

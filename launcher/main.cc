@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "launcher/command.h"
+#include "parallel/log/standard_output.h"
 #include "parallel/train/suggest.h"
 
 namespace weft {
@@ -50,7 +51,23 @@ int Main(int argc, char** argv) {
   return Usage(stderr, 2);
 }
 
+// Output that was lost is a failure, of which the first word counts.
+int Checked(int argc, char** argv) {
+  int code = 1;
+  std::string fault;
+  try {
+    code = Main(argc, argv);
+  } catch (const std::exception& e) {
+    fault = e.what();
+  }
+  absl::Status printed = CheckPrinted();
+  if (!printed.ok() && (code == 0 || !fault.empty())) fault = std::string(printed.message());
+  if (fault.empty()) return code;
+  std::fputs(fmt::format("weft: {}\n", fault).c_str(), stderr);
+  return 1;
+}
+
 }  // namespace
 }  // namespace weft
 
-int main(int argc, char** argv) { return weft::Main(argc, argv); }
+int main(int argc, char** argv) { return weft::Checked(argc, argv); }

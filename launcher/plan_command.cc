@@ -109,16 +109,11 @@ int PlanCommand(const Words& words) {
     fmt::print(stderr, "{}\n", std::string(config.status().message()));
     return 2;
   }
-  try {
-    PlanReport report = MakePlanReport(*config);
-    fmt::print("{}", json ? ToJson(report) : ToText(report));
-    // Apart from the report, so that what --json prints is JSON and nothing else.
-    for (const std::string& note : notes) fmt::print(stderr, "note: {}\n", note);
-    return 0;
-  } catch (const std::exception& e) {
-    fmt::print(stderr, "weft: {}\n", e.what());
-    return 1;
-  }
+  PlanReport report = MakePlanReport(*config);
+  fmt::print("{}", json ? ToJson(report) : ToText(report));
+  // Apart from the report, so that what --json prints is JSON and nothing else.
+  for (const std::string& note : notes) fmt::print(stderr, "note: {}\n", note);
+  return 0;
 }
 
 }  // namespace weft

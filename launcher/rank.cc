@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "dist/collectives.h"
+#include "dist/term_delay.h"
 #include "kernels/common/cuda_library.h"
 #include "kernels/cpu/register.h"
 #include "parallel/train/config_check.h"
@@ -53,6 +54,8 @@ int RunOnRank(const Words& words, const char* help, int (*run)(RankJob& job, con
     fmt::print(stderr, "weft: {}\n", e.what());
     return 1;
   }
+  std::optional<TermDelay> delay;
+  if (!stops && bootstrap->world_size() > 1) delay.emplace();
   SideChannel channel(*bootstrap);
   FailureWatch failures(channel, *bootstrap);
   StopAgreement stop(channel);

@@ -21,7 +21,8 @@ struct RankJob {
   StopGate& stop;
 };
 // Runs a command's rank: prints `help` where the words ask for it; what is thrown ends the job with exit code 1.
-// `stops`: SIGTERM, SIGINT and SIGUSR1 close the gate, which the command asks.
+// `stops`: SIGTERM, SIGINT and SIGUSR1 close the gate, which the command asks. Without it they end the rank, and with
+// it the job, as they end any process: SIGTERM so late that it can still say which rank died before it (TermDelay).
 int RunOnRank(const Words& words, const char* help, int (*run)(RankJob& job, const Words& words), bool stops = false);
 
 // Whether all ranks are well. If not, rank 0 says why, once, and is heard before any rank's exit ends the job: the

@@ -78,9 +78,16 @@ TEST_F(Program, SaysItOnceAndEndsWithTwo) {
 
 // mpirun adds words of its own.
 TEST_F(Program, SaysItOnceForAllRanks) {
-  std::set<std::string> kinds = {"misspelt key",       "no such data",  "weights cut short",
-                                 "manifest cut short", "bad tokenizer", "log that cannot be written",
-                                 "shard cut short",    "absurd sizes",  "checkpoint of another model"};
+  std::set<std::string> kinds = {"misspelt key",
+                                 "no such data",
+                                 "weights cut short",
+                                 "manifest cut short",
+                                 "bad tokenizer",
+                                 "log that cannot be written",
+                                 "shard cut short",
+                                 "absurd sizes",
+                                 "checkpoint of another model",
+                                 "one path for two outputs"};
   for (const BadInput& input : ReadBadInputs(WEFT_BAD_INPUTS))
     if (kinds.erase(input.kind) > 0) {
       std::string said = Refuse(input, {"mesh.dp=2"}, 2);

@@ -29,7 +29,7 @@ start() {
   mpirun -np 2 "$dir/rank.sh" "${config[@]}" train.steps=100000 log.every=1 "log.jsonl=$dir/log" "$@" > "$dir/out" 2>&1 < /dev/null &
   job=$!
   for _ in $(seq 600); do
-    ! grep -q '"step":3,' "$dir/log" 2> /dev/null || return 0
+    ! grep -q "\"step\":${reached:-3}," "$dir/log" 2> /dev/null || return 0
     kill -0 $job 2> /dev/null || fail "expected the run to reach step 3"
     sleep 0.05
   done
@@ -55,6 +55,8 @@ for case in TERM:0 INT:1 USR1:mpirun; do
   [ -n "$step" ] || fail "expected a line with how to go on after SIG$signal"
   [ -e "$dir/c/step-$(printf %06d "$step")/manifest.json" ] || fail "expected a checkpoint of step $step"
   [ "$(losses "$dir/log" | tail -n 1 | cut -d' ' -f1)" = "$step" ] || fail "expected step $step to be the last"
+  [ "$(tail -n 1 "$dir/log")" = "{\"event\":\"stop\",\"step\":$step,\"reason\":\"SIG$signal\"}" ] ||
+    fail "expected the stop as the log's last record, got $(tail -n 1 "$dir/log")"
 done
 
 # It goes on as if nothing had been, here once more than it had.
@@ -63,6 +65,14 @@ mpirun -np 2 "$PROGRAM" train "${config[@]}" "train.steps=$((step + 1))" "log.js
 mpirun -np 2 "$PROGRAM" train "${config[@]}" "train.steps=$((step + 1))" "log.jsonl=$dir/whole" > "$dir/out" 2>&1 < /dev/null ||
   fail "expected the run in one go to end well"
 cmp <(losses "$dir/log") <(losses "$dir/whole") || fail "expected the losses of a run that was never stopped"
+
+# A resumed run holds none of the files that it has loaded: one that is removed meanwhile frees its space.
+mv "$dir/c" "$dir/old"
+reached=$((step + 2)) start "checkpoint.resume=$dir/old/step-$(printf %06d $((step + 1)))" "train.steps=$((step + 100000))"
+! grep -l "$dir/old" /proc/"$(cat "$dir/pid.0")"/maps /proc/"$(cat "$dir/pid.1")"/maps ||
+  fail "expected a resumed run to hold no file of its checkpoint"
+kill -USR1 $job
+ends 0 15
 
 start
 kill -USR1 $job

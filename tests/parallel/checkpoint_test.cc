@@ -148,6 +148,31 @@ TEST_F(Files, AutoPassesOverWhatIsBroken) {
   EXPECT_NE(status.message().find("got broken ones alone"), std::string::npos) << status;
 }
 
+// What is saved is saved: old ones that cannot be removed are said once, and the run goes on and removes what it can.
+TEST_F(Files, AnOldOneThatCannotBeRemovedIsANote) {
+  // The first save removes what a killed run has left, what is in its own way, and the checkpoint whose name it takes;
+  // the second what is in its way, again one of its name, and the first.
+  for (int fails = 1; fails <= 6; fails++) {
+    fs::remove_all(folder_.Path("c"));
+    fs::create_directories(folder_.Path("c/.tmp-step-9"));
+    fs::create_directories(folder_.Path("c/step-000001"));
+    ::setenv("WEFT_FAULT", fmt::format("remove:eacces:{}", fails).c_str(), 1);
+    testing::internal::CaptureStderr();
+    absl::Status status = Train(Mesh(2, 1) + SaveTo("c") + Words{"checkpoint.every=1", "checkpoint.keep=1"});
+    std::string said = testing::internal::GetCapturedStderr();
+    ::unsetenv("WEFT_FAULT");
+    bool in_the_way = fails == 2 || fails == 4;
+    EXPECT_EQ(status.ok(), !in_the_way) << fails << ": " << status;
+    if (in_the_way) continue;
+    EXPECT_EQ(StepsIn(folder_.Path("c")), std::vector<int64_t>{6}) << fails;
+    size_t note = said.find("\nnote: " + folder_.Path("c/.tmp-step-"));
+    ASSERT_NE(note, said.npos) << fails << ": " << said;
+    size_t reason = said.find("cannot be removed (Permission denied)", note);
+    EXPECT_NE(reason, said.npos) << said;
+    EXPECT_EQ(said.find("cannot be removed", reason + 1), said.npos) << "said twice: " << said;
+  }
+}
+
 // A disk that fails once, at each of its chances: the run ends with the path and the reason, and what it had is whole.
 TEST_F(Files, AFailureEndsTheRunWithItsReason) {
   for (const char* point : {"mkdir", "create", "write", "fsync", "rename", "fsync_dir"})

@@ -75,6 +75,24 @@ class CheckpointTest : public testing::Test {
     }
     return losses;
   }
+  // The records of the log but for what is measured, those of steps and evaluations in order.
+  std::vector<std::string> StepsAndEvals() const {
+    std::vector<std::string> records;
+    std::ifstream file(log_);
+    for (std::string line; std::getline(file, line);) {
+      nlohmann::json e = nlohmann::json::parse(line);
+      if (e["event"] != "step" && e["event"] != "eval") continue;
+      for (const char* measured : {"ms", "tokens_per_s", "peak_bytes"}) e.erase(measured);
+      records.push_back(e.dump());
+    }
+    return records;
+  }
+  std::string LastEvent() const {
+    std::ifstream file(log_);
+    std::string event;
+    for (std::string line; std::getline(file, line);) event = nlohmann::json::parse(line)["event"];
+    return event;
+  }
   Words SaveTo(const std::string& dir) const { return {"checkpoint.dir=" + folder_.Path(dir)}; }
   Words From(const std::string& checkpoint) const { return {"checkpoint.resume=" + folder_.Path(checkpoint)}; }
 

@@ -79,6 +79,8 @@ TEST(Metrics, StartEvalAndEndAreEvents) {
   line = Json::parse(JsonLine(EndRecord{.step = 7, .seconds = 1.5, .loss = 2}));
   EXPECT_EQ(line["event"], "end");
   EXPECT_TRUE(line["val_loss"].is_null());
+  EXPECT_EQ(JsonLine(StopRecord{.step = 7, .reason = "SIGTERM", .advice = "a"}),
+            "{\"event\":\"stop\",\"step\":7,\"reason\":\"SIGTERM\"}");
 }
 
 TEST(Metrics, BitsPerByteCountsBytesNotTokens) {
@@ -112,8 +114,11 @@ TEST(Metrics, HumanLinesShowProgressAndTimeLeft) {
             "step  5/10 | validation loss 1.3863 nats per token, 2.0000 bits per byte | 100 tokens in 1.5s");
   EXPECT_EQ(EvalLine({.step = 5, .val_loss = std::log(4.0), .tokens = 100, .ms = 1500}, 10),
             "step  5/10 | validation loss 1.3863 nats per token | 100 tokens in 1.5s");
-  EXPECT_EQ(EndLine({.step = 10, .seconds = 61, .loss = 1.5, .val_loss = 1.75}),
+  EXPECT_EQ(EndLine({.step = 10, .seconds = 61, .loss = 1.5, .val_loss = 1.75}, 0),
             "done: 10 steps in 1m01s, loss 1.5000, validation loss 1.7500");
+  EXPECT_EQ(EndLine({.step = 10, .seconds = 61, .loss = 1.5}, 7), "done: 3 steps in 1m01s, 10 in all, loss 1.5000");
+  EXPECT_EQ(EndLine({.step = 10, .seconds = 61}, 9), "done: 1 step in 1m01s, 10 in all");
+  EXPECT_EQ(StopLine({.step = 10, .reason = "SIGTERM", .advice = "go on"}), "stopped after step 10 by SIGTERM; go on");
 }
 
 TEST(Metrics, DurationsAndCountsAreShort) {

@@ -34,6 +34,7 @@ std::string Eval(int64_t step, double loss) {
   return JsonLine(EvalRecord{.step = step, .val_loss = loss, .tokens = 10, .bytes = 10, .ms = 250}) + "\n";
 }
 std::string End(int64_t step) { return JsonLine(EndRecord{.step = step, .seconds = 9}) + "\n"; }
+std::string Stop(int64_t step) { return JsonLine(StopRecord{.step = step, .reason = "SIGUSR1"}) + "\n"; }
 
 absl::StatusOr<RunHistory> Read(const std::string& log) {
   TempFolder folder;
@@ -115,7 +116,8 @@ TEST(LogLine, ReadsBackWhatJsonLineWrote) {
   f16.mfu = 0.4, f16.peak_bytes = 12, f16.loss_scale = 8, f16.skipped = 1;
   EvalRecord eval{.step = 3, .val_loss = 2.5, .tokens = 4, .bytes = 8, .ms = 1}, no_bytes{.step = 3};
   EndRecord end{.step = 3, .seconds = 1.5, .loss = 2}, none{.step = 3};
-  for (const LogRecord& record : std::vector<LogRecord>{start, step, f16, eval, no_bytes, end, none}) {
+  StopRecord stop{.step = 3, .reason = "SIGTERM"};
+  for (const LogRecord& record : std::vector<LogRecord>{start, step, f16, eval, no_bytes, end, none, stop}) {
     std::string line = std::visit([](const auto& r) { return JsonLine(r); }, record);
     absl::StatusOr<std::optional<LogRecord>> read = ParseLogLine(line, "a:1");
     ASSERT_TRUE(read.ok() && *read) << read.status();
@@ -153,6 +155,15 @@ TEST(RunHistory, HoldsARunFromStartToEnd) {
   EXPECT_EQ(Value(run, "resumed"), "");
 }
 
+// The latest start's word on how it ended counts, and a stop before the first step is one.
+TEST(RunHistory, TellsAStopUntilTheRunGoesOn) {
+  EXPECT_EQ(Value(Good(Start(3) + Step(1, 4) + Stop(1)), "state"), "stopped by SIGUSR1 after step 1 of 3");
+  EXPECT_EQ(Value(Good(Start(3) + Stop(0)), "state"), "stopped by SIGUSR1 after step 0 of 3");
+  std::string log = Start(3) + Step(1, 4) + Stop(1) + Start(3, 1) + Step(2, 4);
+  EXPECT_EQ(Value(Good(log), "state"), "no end is logged: killed, failed or running after step 2 of 3");
+  EXPECT_EQ(Value(Good(log + Step(3, 2) + End(3)), "state"), "done: 3 steps");
+}
+
 // What was done behind a checkpoint that a later start went on from does not count, but it took its time.
 TEST(RunHistory, OfAStepThatWasRunTwiceTheLatestCounts) {
   std::string log = Start(6) + Step(1, 10) + Step(2, 9) + Step(3, 800) + Eval(3, 0.1) + Step(4, kNan);
@@ -169,7 +180,7 @@ TEST(RunHistory, OfAStepThatWasRunTwiceTheLatestCounts) {
   EXPECT_EQ(Value(run, "resumed"), "after step 2, 4");
   run = Good(log + Start(6, 1));  // killed before its first step
   EXPECT_EQ(run.last->step, 1);
-  EXPECT_EQ(Value(run, "state"), "no end is logged: stopped, failed or running after step 1 of 6");
+  EXPECT_EQ(Value(run, "state"), "no end is logged: killed, failed or running after step 1 of 6");
 }
 
 // Cut anywhere, the last line is passed over, or whole without its newline; so is one that a start stands behind.

@@ -48,20 +48,40 @@ TEST_F(Resume, IsBitIdenticalUnderEveryExecutorAndSchedule) {
   ExpectTheSame(Mesh(1, 2) + shown, "windows");
 }
 
-// The gate may close between steps and inside an evaluation: what was done is saved, and the rest follows.
-TEST_F(Resume, GoesOnFromWhereTheGateStoppedIt) {
-  Words words = Mesh(2, 1) + Words{"data.val=0.5", "train.eval_every=3", "log.every=1"};
-  auto whole = Losses(words);
-  ASSERT_EQ(whole.size(), 6u);
-  for (int pieces : {2, 4}) {  // the fourth is of the evaluation after step 3
-    std::filesystem::remove(log_);
+// The gate may close between steps and inside an evaluation: what was done is saved, and what was due follows. A run
+// that is stopped after every so many pieces logs the steps and evaluations of one that never was, each once.
+TEST_F(Resume, LogsWhatARunThatWasNeverStoppedLogs) {
+  Words words = Mesh(2, 1) + Words{"data.val=0.5", "train.eval_every=3", "train.eval_batches=2", "log.every=1"};
+  ASSERT_TRUE(Train(words).ok());
+  std::vector<std::string> whole = StepsAndEvals();
+  ASSERT_EQ(whole.size(), 6u + 2u);
+  for (const char* every : {"checkpoint.every=0", "checkpoint.every=1"})
+    for (int pieces = 2; pieces <= 10; pieces++) {  // all ten: six steps and twice two batches
+      std::filesystem::remove(log_);
+      int runs = 0;
+      for (; runs < 9 && (runs == 0 || LastEvent() != "end"); runs++)
+        ASSERT_TRUE(Train(words + SaveTo("c") + Words{every, "checkpoint.resume=auto"}, pieces).ok());
+      EXPECT_EQ(StepsAndEvals(), whole) << pieces << " pieces, " << every;
+      std::string log = ReadFile(log_);
+      EXPECT_TRUE(Train(words + SaveTo("c") + Words{"checkpoint.resume=auto"}).ok());
+      EXPECT_EQ(ReadFile(log_), log) << "expected nothing to be left to do";
+      std::filesystem::remove_all(folder_.Path("c"));
+    }
+}
+
+// An evaluation that was cut short is worth nothing: no record says otherwise, and its checkpoint waits for it.
+TEST_F(Resume, AnEvaluationThatWasCutShortIsLeftToTheNextRun) {
+  Words words{"data.val=0.5", "train.eval_every=3", "train.eval_batches=2", "train.steps=3"};
+  for (int pieces : {3, 4}) {
     ASSERT_TRUE(Train(words + SaveTo("c"), pieces).ok());
-    int step = pieces == 2 ? 2 : 3;
-    EXPECT_EQ(StepsIn(folder_.Path("c")), std::vector<int64_t>{step});
-    EXPECT_EQ(ReadFile(log_).find("\"event\":\"eval\""), std::string::npos);
-    auto rest = Losses(words + SaveTo("c") + Words{"checkpoint.resume=auto"});
-    EXPECT_EQ(rest.size(), size_t(6 - step));
-    for (const auto& [at, loss] : rest) EXPECT_EQ(loss, whole[at]) << pieces << " " << at;
+    EXPECT_EQ(StepsIn(folder_.Path("c")), std::vector<int64_t>{3});
+    EXPECT_EQ(StepsAndEvals().size(), 3u);
+    EXPECT_EQ(LastEvent(), "stop");
+    for (const char* val : {"data.val=0", "train.steps=2"}) {  // nothing to evaluate, or with
+      std::string log = ReadFile(log_);
+      EXPECT_TRUE(Train(words + SaveTo("c") + Words{val, "checkpoint.resume=auto"}).ok());
+      EXPECT_EQ(ReadFile(log_), log) << val;
+    }
     std::filesystem::remove_all(folder_.Path("c"));
   }
 }
@@ -159,6 +179,32 @@ TEST_F(Resume, AtOrPastTheLastStepDoesNothing) {
     EXPECT_TRUE(Train(SaveTo("c") + Words{steps, "checkpoint.resume=auto"}).ok());
     EXPECT_FALSE(std::filesystem::exists(log_));
   }
+}
+
+// A run that goes back to an older checkpoint leaves those behind it, which have the higher steps: what is taken then
+// is said, at its start, where it stops and where the next one looks for the newest.
+TEST_F(Resume, SaysWhatAnOlderRunHasLeft) {
+  ASSERT_TRUE(Train(SaveTo("c") + Words{"checkpoint.every=2"}).ok());
+  std::string c = folder_.Path("c"), third = StepFolder(c, 3), sixth = StepFolder(c, 6), out, err;
+  auto train = [&](const Words& words, std::optional<int64_t> pieces) {
+    testing::internal::CaptureStdout(), testing::internal::CaptureStderr();
+    EXPECT_TRUE(Train(Mesh(2, 1) + SaveTo("c") + words, pieces).ok());
+    out = testing::internal::GetCapturedStdout(), err = testing::internal::GetCapturedStderr();
+  };
+  train(From("c/step-000002"), 1);
+  EXPECT_TRUE(err.starts_with("note: " + c + " holds checkpoints of steps past 2, where this run starts, up to 6"))
+      << err;
+  EXPECT_EQ(std::count(err.begin(), err.end(), '\n'), 1) << err;
+  EXPECT_NE(out.find("\nstopped after step 3 by SIGTERM; go on with checkpoint.resume=" + third +
+                     ", as auto would take " + sixth + "\n"),
+            out.npos)
+      << out;
+  train({"checkpoint.resume=auto", "train.steps=9"}, 1);
+  EXPECT_TRUE(out.starts_with("note: " + third + " was saved after " + sixth + ", which is taken")) << out;
+  EXPECT_NE(out.find("; go on with checkpoint.resume=auto\n"), out.npos) << out;
+  train({"checkpoint.resume=auto", "train.steps=9"}, 0);
+  EXPECT_EQ(out.find("note: "), out.npos) << "step 7 is the latest and the highest: " << out;
+  EXPECT_NE(out.find("stopped after step 7 by SIGTERM; no step was done, so start it as before\n"), out.npos) << out;
 }
 
 TEST_F(Resume, NamesWhatIsNotThere) {

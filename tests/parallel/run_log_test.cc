@@ -144,6 +144,27 @@ TEST(JsonLog, SaysWhatCannotBeWritten) {
 
 TEST(RunLog, SwallowsRecordsUntilItIsOpened) { EXPECT_TRUE(RunLog().Write(StepRecord{}).ok()); }
 
+// The log of an earlier run is lost where a run starts afresh: that is said. A new or empty file loses nothing, and a
+// run that goes on adds to what is there.
+TEST(RunLog, NotesALogThatItReplaces) {
+  TempFolder folder;
+  Config config;
+  config.log.jsonl = folder.Path("a.jsonl");
+  auto said = [&](std::optional<int64_t> resumed, const char* before) {
+    if (before) folder.Write("a.jsonl", before);
+    testing::internal::CaptureStderr();
+    EXPECT_TRUE(RunLog::Open(config, resumed).ok());
+    return testing::internal::GetCapturedStderr();
+  };
+  EXPECT_EQ(said({}, nullptr), "");
+  EXPECT_EQ(said({}, ""), "");
+  EXPECT_EQ(said(3, "{}\n"), "");
+  EXPECT_EQ(Lines(config.log.jsonl).size(), 1u);
+  EXPECT_EQ(said({}, "{}\n"), "note: " + config.log.jsonl +
+                                  " has the log of another run, which is replaced; a run that is resumed appends\n");
+  EXPECT_TRUE(Lines(config.log.jsonl).empty());
+}
+
 TEST(RunLog, WritesToTheSinksOfTheConfig) {
   TempFolder folder;
   Config config;

@@ -8,6 +8,7 @@
 
 #include "fmt/format.h"
 #include "parallel/checkpoint/durable.h"
+#include "parallel/checkpoint/manifest.h"
 
 namespace weft {
 namespace {
@@ -46,23 +47,36 @@ std::vector<int64_t> StepsIn(const std::string& dir) {
   return steps;
 }
 
+std::string NoteOfLaterSaved(const std::string& dir, int64_t step) {
+  std::error_code error;  // no time: that of nothing
+  auto saved = [&](int64_t s) { return fs::last_write_time(fs::path(StepFolder(dir, s)) / kManifestFile, error); };
+  int64_t latest = step;
+  for (int64_t other : StepsIn(dir))
+    if (other < step && saved(other) > saved(latest)) latest = other;
+  if (latest == step) return "";
+  return fmt::format("note: {} was saved after {}, which is taken as its step is higher; name the folder to take it",
+                     StepFolder(dir, latest), StepFolder(dir, step));
+}
+
 absl::Status RemoveUnfinished(const std::string& dir) {
+  absl::Status first;
   for (const std::string& name : NamesIn(dir))
     if (name.starts_with(std::string(kUnfinished) + std::string(kPrefix)))
-      if (absl::Status s = RemoveAll((fs::path(dir) / name).string()); !s.ok()) return s;
-  return absl::OkStatus();
+      first.Update(RemoveAll((fs::path(dir) / name).string()));
+  return first;
 }
 
 absl::Status KeepNewest(const std::string& dir, int64_t newest, int64_t keep) {
   if (keep == 0) return absl::OkStatus();
   std::vector<int64_t> steps = StepsIn(dir);
   std::erase_if(steps, [&](int64_t step) { return step > newest; });  // of another run: not this one's to remove
+  absl::Status first;
   for (size_t i = size_t(keep); i < steps.size(); i++) {
     std::string leaving = UnfinishedFolder(dir, steps[i]);  // out of sight first: a half of one is none
-    if (absl::Status s = PutInPlace(StepFolder(dir, steps[i]), leaving); !s.ok()) return s;
-    if (absl::Status s = RemoveAll(leaving); !s.ok()) return s;
+    absl::Status left = PutInPlace(StepFolder(dir, steps[i]), leaving);
+    first.Update(left.ok() ? RemoveAll(leaving) : left);
   }
-  return absl::OkStatus();
+  return first;
 }
 
 }  // namespace weft

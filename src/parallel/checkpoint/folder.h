@@ -12,7 +12,11 @@ std::string StepFolder(const std::string& dir, int64_t step);
 std::string UnfinishedFolder(const std::string& dir, int64_t step);
 // The steps of the checkpoints in `dir`, newest first; empty where there is no such folder.
 std::vector<int64_t> StepsIn(const std::string& dir);
-// Removes what writers that were killed have left.
+// A note where a checkpoint of a lower step was saved after that of `step`, by the times of their files: "highest" is
+// then not "latest", for a run went back to an older one. "" where there is none.
+std::string NoteOfLaterSaved(const std::string& dir, int64_t step);
+// Removes what writers that were killed have left. Here and in KeepNewest a failure is the first of those that there
+// were: what can be removed is.
 absl::Status RemoveUnfinished(const std::string& dir);
 // Removes all but the newest `keep` up to `newest`, which is one of them; 0 keeps all.
 absl::Status KeepNewest(const std::string& dir, int64_t newest, int64_t keep);

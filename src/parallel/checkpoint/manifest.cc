@@ -62,6 +62,12 @@ std::string TextAt(const Json& object, const char* key) {
   return value.get<std::string>();
 }
 
+bool BoolAt(const Json& object, const char* key) {
+  const Json& value = At(object, key);
+  if (!value.is_boolean()) throw Fault{fmt::format("expected {} as true or false, got {}", key, Shown(value))};
+  return value.get<bool>();
+}
+
 const Json& ObjectAt(const Json& object, const char* key) {
   const Json& value = At(object, key);
   if (!value.is_object()) throw Fault{fmt::format("expected {} as an object, got {}", key, Shown(value))};
@@ -174,6 +180,7 @@ Manifest ManifestOf(const Json& json) {
     throw Fault{fmt::format("expected format {}, got {}; use the version of weft that wrote it", kFormat, format)};
   Manifest m{.version = TextAt(json, "version"), .step = NumberAt(json, "step"), .seed = NumberAt(json, "seed")};
   m.sequences = NumberAt(ObjectAt(json, "data"), "sequences", kMostSequences);
+  if (json.contains("eval_due")) m.eval_due = BoolAt(json, "eval_due");
   for (const auto& axis : ObjectAt(json, "mesh").items())
     m.mesh.emplace_back(axis.key(), int(NumberOf(axis.value(), "mesh", std::numeric_limits<int>::max())));
   for (const Json& file : ListAt(json, "files")) m.files.push_back(FileOf(file));
@@ -197,6 +204,7 @@ std::string ToText(const Manifest& m) {
   for (const auto& [axis, size] : m.mesh) mesh[axis] = size;
   Json json = {{"weft_checkpoint", kFormat},           {"version", m.version}, {"step", m.step}, {"seed", m.seed},
                {"data", {{"sequences", m.sequences}}}, {"mesh", mesh},         {"files", files}, {"tensors", tensors}};
+  if (m.eval_due) json["eval_due"] = true;
   std::string body = json.dump(1);
   body.pop_back();  // the brace that Seal puts back
   return Sealed(std::move(body));

@@ -2,8 +2,10 @@
 
 #include <unistd.h>
 
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <utility>
 
 #include "fmt/format.h"
 #include "parallel/checkpoint/crc32c.h"
@@ -55,9 +57,10 @@ absl::Status CheckpointSaver::Start(const SavedPosition& position) {
   bool saved = Wait().ok();
   return absl::AbortedError(fmt::format(
       "{}\n{}", std::string(before.message()),
-      saved ? fmt::format("the state of step {} could be saved: {}; go on from there with checkpoint.resume=auto when "
-                          "the reason is gone",
-                          position.step, StepFolder(options_.dir, position.step))
+      saved ? fmt::format(
+                  "the state of step {} could be saved; go on from there with checkpoint.resume={} when the reason is "
+                  "gone",
+                  position.step, StepFolder(options_.dir, position.step))
             : fmt::format("nor could step {} be saved", position.step)));
 }
 
@@ -70,18 +73,33 @@ absl::Status CheckpointSaver::Wait() {
 void CheckpointSaver::Run(const SavedPosition& position) {
   try {
     status_ = Save(position);
+    Report(position.step);
   } catch (...) {
     thrown_ = std::current_exception();
-    return;
   }
+}
+
+// By stdio, which does not throw: a line that is lost costs no checkpoint.
+void CheckpointSaver::Report(int64_t step) {
+  if (!status_.ok())
+    status_ = absl::AbortedError(
+        fmt::format("weft: the checkpoint of step {} cannot be saved: {}", step, std::string(status_.message())));
+  if (!Leads()) return;
   if (status_.ok()) {
-    if (Leads()) fmt::print("checkpoint: {}\n", StepFolder(options_.dir, position.step));
+    std::fputs(fmt::format("checkpoint: {}\n", StepFolder(options_.dir, step)).c_str(), stdout);
+    std::fflush(stdout);
   } else {
-    status_ = absl::AbortedError(fmt::format("weft: the checkpoint of step {} cannot be saved: {}", position.step,
-                                             std::string(status_.message())));
-    if (Leads()) fmt::print(stderr, "{}; the run ends when the next one is due\n", std::string(status_.message()));
+    std::fputs(fmt::format("{}; the run ends when the next one is due\n", std::string(status_.message())).c_str(),
+               stderr);
   }
-  if (Leads()) std::fflush(stdout);
+}
+
+// Of what takes up space and is in the way of nothing, once.
+void CheckpointSaver::NoteLeft(const absl::Status& removed) {
+  if (removed.ok() || std::exchange(noted_, true)) return;
+  std::fputs(
+      fmt::format("note: {}; the run goes on, remove it by hand (said once)\n", std::string(removed.message())).c_str(),
+      stderr);
 }
 
 // Each phase ends on all ranks alike: nobody waits for one that has failed.
@@ -100,9 +118,7 @@ absl::Status CheckpointSaver::Save(const SavedPosition& position) {
 
 absl::Status CheckpointSaver::Prepare(const SavedPosition& position) {
   if (!Leads()) return absl::OkStatus();
-  if (!prepared_)
-    if (absl::Status s = RemoveUnfinished(options_.dir); !s.ok()) return s;
-  prepared_ = true;
+  if (!std::exchange(prepared_, true)) NoteLeft(RemoveUnfinished(options_.dir));
   std::string folder = UnfinishedFolder(options_.dir, position.step);
   if (absl::Status s = RemoveAll(folder); !s.ok()) return s;
   return MakeFolders(folder);
@@ -117,6 +133,7 @@ absl::Status CheckpointSaver::Commit(const SavedPosition& position, const std::v
   manifest.step = position.step;
   manifest.seed = position.seed;
   manifest.sequences = position.sequences;
+  manifest.eval_due = position.eval_due;
   std::vector<std::pair<const char*, const std::string*>> texts = {{kConfigFile, &options_.config}};
   if (const Tokenizer* t = options_.tokenizer) texts.emplace_back(t->names().file, &t->File());
   for (const auto& [name, text] : texts) {
@@ -127,8 +144,9 @@ absl::Status CheckpointSaver::Commit(const SavedPosition& position, const std::v
   if (absl::Status s = SyncFolder(folder); !s.ok()) return s;
   if (absl::Status s = PutInPlace(folder, StepFolder(options_.dir, position.step)); !s.ok()) return s;
   if (absl::Status s = SyncFolder(options_.dir); !s.ok()) return s;
-  if (absl::Status s = RemoveAll(folder); !s.ok()) return s;  // the one that had this name
-  return KeepNewest(options_.dir, position.step, options_.keep);
+  NoteLeft(RemoveAll(folder));  // the one that had this name
+  NoteLeft(KeepNewest(options_.dir, position.step, options_.keep));
+  return absl::OkStatus();
 }
 
 }  // namespace weft

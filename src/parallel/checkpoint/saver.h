@@ -20,6 +20,7 @@ namespace weft {
 struct SavedPosition {
   int64_t step = 0, seed = 0;
   int64_t sequences = 0;  // of the data, in all steps so far
+  bool eval_due = false;  // the evaluation that follows the step was cut short
 };
 
 class CheckpointSaver {
@@ -45,13 +46,16 @@ class CheckpointSaver {
   absl::Status Save(const SavedPosition& position);
   absl::Status Prepare(const SavedPosition& position);
   absl::Status Commit(const SavedPosition& position, const std::vector<std::string>& crcs);
+  void Report(int64_t step);
+  void NoteLeft(const absl::Status& removed);
   bool Leads() const { return world_.rank() == 0; }
 
   State& state_;
   ProcessGroup& world_;
   Options options_;
   Snapshot snapshot_;
-  bool prepared_ = false;  // what killed runs have left is gone
+  bool prepared_ = false;  // what killed runs have left is gone,
+  bool noted_ = false;     //   or it was said that something stays
   std::thread thread_;
   absl::Status status_;
   std::exception_ptr thrown_;

@@ -39,6 +39,13 @@ absl::StatusOr<Checkpoint> OpenWhole(const std::string& folder, const Ranks& ran
   return checkpoint;
 }
 
+std::vector<std::string> NewestWhole::Notes() const {
+  std::vector<std::string> notes;
+  for (const std::string& fault : broken) notes.push_back("broken, passed over: " + fault);
+  if (!later.empty()) notes.push_back(later);
+  return notes;
+}
+
 NewestWhole FindNewestWhole(const std::string& dir, const Ranks& ranks, int64_t last) {
   NewestWhole newest;
   for (int64_t step : SharedSteps(dir, ranks)) {
@@ -46,6 +53,7 @@ NewestWhole FindNewestWhole(const std::string& dir, const Ranks& ranks, int64_t 
     absl::StatusOr<Checkpoint> checkpoint = OpenWhole(StepFolder(dir, step), ranks);
     if (checkpoint.ok()) {
       newest.checkpoint = *std::move(checkpoint);
+      newest.later = NoteOfLaterSaved(dir, step);
       break;
     }
     newest.broken.emplace_back(checkpoint.status().message());

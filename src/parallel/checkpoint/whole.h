@@ -15,8 +15,11 @@ absl::StatusOr<Checkpoint> OpenWhole(const std::string& folder, const Ranks& ran
 struct NewestWhole {
   std::optional<Checkpoint> checkpoint;
   std::vector<std::string> broken;  // why newer ones were passed over
+  std::string later;                // a note where one of a lower step was saved later; "": none
+  // For people, a line each.
+  std::vector<std::string> Notes() const;
 };
-// The newest checkpoint of `dir` that is whole, among those of steps up to `last`.
+// The checkpoint of the highest step of `dir` that is whole, among those of steps up to `last`.
 NewestWhole FindNewestWhole(const std::string& dir, const Ranks& ranks,
                             int64_t last = std::numeric_limits<int64_t>::max());
 

@@ -34,10 +34,6 @@ std::string BrokenText(const std::string& dir, const Words& faults) {
   return fmt::format("{}: expected a whole checkpoint, got broken ones alone:\n{}", dir, fmt::join(faults, "\n"));
 }
 
-void NoteBroken(const Words& faults, ModelSource& source) {
-  for (const std::string& fault : faults) source.notes.push_back("broken, passed over: " + fault);
-}
-
 absl::StatusOr<ModelSource> FromCheckpoint(Checkpoint checkpoint, const Words& overrides) {
   absl::StatusOr<Config> config = ParseConfig(checkpoint.ConfigYaml(), checkpoint.PathOf(kConfigFile), overrides);
   if (!config.ok()) return config.status();
@@ -53,7 +49,7 @@ absl::StatusOr<ModelSource> FromFolder(const std::string& dir, const Words& over
                     dir, kManifestFile));
   if (!newest.checkpoint) return Refuse(BrokenText(dir, newest.broken));
   absl::StatusOr<ModelSource> source = FromCheckpoint(*std::move(newest.checkpoint), overrides);
-  if (source.ok()) NoteBroken(newest.broken, *source);
+  if (source.ok()) source->notes = newest.Notes();
   return source;
 }
 
@@ -68,7 +64,7 @@ absl::StatusOr<ModelSource> FromConfig(const std::string& path, const Words& ove
   if (weights && (dir.empty() || FromCommandLine(source.config, "model.init"))) return source;
   NewestWhole newest;
   if (!dir.empty()) newest = FindNewestWhole(dir, ranks, source.config.train.steps);
-  NoteBroken(newest.broken, source);
+  source.notes = newest.Notes();
   source.checkpoint = std::move(newest.checkpoint);
   absl::Status same = source.checkpoint ? CheckModel(source.config, *source.checkpoint) : absl::OkStatus();
   if (!same.ok()) return same;

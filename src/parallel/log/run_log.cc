@@ -2,10 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <cstdio>
+#include <filesystem>
 #include <fstream>
 
 #include "parallel/log/event_log.h"
 #include "parallel/log/json_log.h"
+#include "parallel/log/standard_output.h"
 #include "parallel/log/terminal_log.h"
 
 namespace weft {
@@ -20,6 +23,14 @@ absl::Status SaveConfig(const Config& config) {
                            fmt::format("{}: cannot write the merged config; is the folder there and writable?", path));
 }
 
+// What is gone with the first record is said by then.
+void NoteReplaced(const std::string& path) {
+  std::error_code error;
+  bool there = std::filesystem::is_regular_file(path, error) && std::filesystem::file_size(path, error) > 0;
+  if (there && !error)
+    fmt::print(stderr, "note: {} has the log of another run, which is replaced; a run that is resumed appends\n", path);
+}
+
 }  // namespace
 
 absl::StatusOr<RunLog> RunLog::Open(const Config& config, std::optional<int64_t> resumed_step) {
@@ -27,16 +38,17 @@ absl::StatusOr<RunLog> RunLog::Open(const Config& config, std::optional<int64_t>
   int64_t start_step = resumed_step.value_or(0);
   log.sinks_.push_back(std::make_unique<TerminalLog>(config.train.steps, config.log.every, start_step));
   if (!config.log.jsonl.empty()) {
+    if (!resumed_step) NoteReplaced(config.log.jsonl);
     auto json = JsonLog::Open(config.log.jsonl, /*append=*/resumed_step.has_value());
     if (!json.ok()) return json.status();
     log.sinks_.push_back(*std::move(json));
     if (absl::Status s = SaveConfig(config); !s.ok()) return s;
-    fmt::print("log: {}\n", config.log.jsonl);
+    if (absl::Status s = Print(fmt::format("log: {}\n", config.log.jsonl)); !s.ok()) return s;
   }
   if (!config.log.tensorboard.empty()) {
     auto events = EventLog::Open(config.log.tensorboard, start_step);
     if (!events.ok()) return events.status();
-    fmt::print("events: {}\n", (*events)->path());
+    if (absl::Status s = Print(fmt::format("events: {}\n", (*events)->path())); !s.ok()) return s;
     log.sinks_.push_back(*std::move(events));
   }
   return log;

@@ -1,17 +1,12 @@
 #include "parallel/log/terminal_log.h"
 
-#include <fmt/format.h>
-
-#include <cstdio>
+#include "parallel/log/standard_output.h"
 
 namespace weft {
 
 absl::Status TerminalLog::Write(const LogRecord& record) {
   std::string lines = std::visit([this](const auto& r) { return Lines(r); }, record);
-  if (lines.empty()) return absl::OkStatus();
-  fmt::print("{}\n", lines);
-  std::fflush(stdout);
-  return absl::OkStatus();
+  return lines.empty() ? absl::OkStatus() : Print(lines + "\n");
 }
 
 std::string TerminalLog::Lines(const StepRecord& r) {

@@ -15,7 +15,8 @@ class TerminalLog final : public LogSink {
   std::string Lines(const StartRecord& r) const { return StartLines(r); }
   std::string Lines(const StepRecord& r);  // "": this step is not shown
   std::string Lines(const EvalRecord& r) const { return EvalLine(r, steps_); }
-  std::string Lines(const EndRecord& r) const { return EndLine(r); }
+  std::string Lines(const EndRecord& r) const { return EndLine(r, start_step_); }
+  std::string Lines(const StopRecord& r) const { return StopLine(r); }
 
   int64_t steps_, every_, start_step_;
   Progress progress_;

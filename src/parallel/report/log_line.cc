@@ -102,11 +102,14 @@ LogRecord ReadEnd(Members& m) {
   return r;
 }
 
+LogRecord ReadStop(Members& m) { return StopRecord{.step = m.Step(), .reason = m.Text("reason")}; }
+
 struct EventRow {
   const char* name;
   LogRecord (*read)(Members&);
 };
-constexpr EventRow kEvents[] = {{"start", ReadStart}, {"step", ReadStep}, {"eval", ReadEval}, {"end", ReadEnd}};
+constexpr EventRow kEvents[] = {
+    {"start", ReadStart}, {"step", ReadStep}, {"eval", ReadEval}, {"end", ReadEnd}, {"stop", ReadStop}};
 
 }  // namespace
 

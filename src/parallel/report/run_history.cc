@@ -71,6 +71,7 @@ class Reader {
     history_.seconds += std::exchange(session_seconds_, 0);
     history_.start = r;
     history_.end.reset();
+    history_.stop.reset();
   }
   void Add(const StepRecord& r) {
     session_seconds_ += r.ms / 1000;
@@ -98,6 +99,7 @@ class Reader {
     session_seconds_ = r.seconds;  // steps, evaluations, and what was between them
     history_.end = r;
   }
+  void Add(const StopRecord& r) { history_.stop = r; }
 
   Outline outline_;
   RunHistory history_;

@@ -14,10 +14,13 @@ namespace {
 // How the run ended, as far as its log knows.
 std::string StateText(const RunHistory& run) {
   if (run.end) return fmt::format("done: {} steps", run.end->step);
+  if (run.stop)
+    return fmt::format("stopped by {} after step {} of {}", run.stop->reason.empty() ? "a signal" : run.stop->reason,
+                       run.stop->step, run.start.steps);
   if (!run.last) return "no step is finished";
   bool lost = !std::isfinite(run.last->loss) || (!run.last->loss_scale && !std::isfinite(run.last->grad_norm));
   if (lost) return fmt::format("failed: the loss or the gradient norm of step {} is not finite", run.last->step);
-  return fmt::format("no end is logged: stopped, failed or running after step {} of {}", run.last->step,
+  return fmt::format("no end is logged: killed, failed or running after step {} of {}", run.last->step,
                      run.start.steps);
 }
 

@@ -1,17 +1,14 @@
 #include "parallel/train/config_check.h"
 
-#include <fnmatch.h>
-
 #include <algorithm>
-#include <filesystem>
 #include <numeric>
 
-#include "absl/strings/ascii.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 #include "parallel/train/config_schema.h"
 #include "parallel/train/config_value.h"
 #include "parallel/train/hf_names.h"
+#include "parallel/train/output_check.h"
 
 #include "parallel/nn/family.h"
 #include "parallel/train/setup.h"
@@ -131,37 +128,6 @@ void CheckTraining(const Config& config, Faults& faults) {
                "chars takes its vocabulary from a text, but data.synthetic has none; set model.vocab or use bytes");
 }
 
-bool SameFile(const std::string& a, const std::string& b) {
-  namespace fs = std::filesystem;
-  std::error_code error;
-  if (fs::equivalent(a, b, error)) return true;
-  return fs::absolute(a, error).lexically_normal() == fs::absolute(b, error).lexically_normal();
-}
-
-// The log starts afresh and the merged config is saved beside it: neither may hit a file that the run reads.
-void CheckLog(const Config& config, Faults& faults) {
-  const std::string& jsonl = config.log.jsonl;
-  if (jsonl.empty()) return;
-  auto differs = [&](const char* key, const std::string& read) {
-    bool same = SameFile(jsonl, read) || fnmatch(read.c_str(), jsonl.c_str(), FNM_PATHNAME) == 0;
-    faults.Check(!same, "log.jsonl", fmt::format("would overwrite {}, which {} names; give another file", jsonl, key));
-  };
-  std::string extension = absl::AsciiStrToLower(std::filesystem::path(jsonl).extension().string());
-  faults.Check(extension != ".yaml" && extension != ".yml", "log.jsonl",
-               fmt::format("expected a file of JSON lines, got {}, which is a config's name; use {}", jsonl,
-                           std::filesystem::path(jsonl).replace_extension(".jsonl").string()));
-  faults.Check(!SameFile(jsonl, config.file), "log.jsonl",
-               fmt::format("would overwrite the config {}; give another file", config.file));
-  faults.Check(!SameFile(SavedConfigPath(jsonl), config.file), "log.jsonl",
-               fmt::format("the merged config is saved as {}, which would overwrite this config; give another file",
-                           SavedConfigPath(jsonl)));
-  for (const std::string& input : config.data.train) differs("data.train", input);
-  for (const std::string& input : config.data.val.paths) differs("data.val", input);
-  if (!config.model.init.empty()) differs("model.init", config.model.init);
-  if (size_t colon = config.data.tokenizer.find(':'); colon != std::string::npos)
-    differs("data.tokenizer", config.data.tokenizer.substr(colon + 1));
-}
-
 void CheckCheckpoint(const Config& config, Faults& faults) {
   const CheckpointConfig& c = config.checkpoint;
   const char* add = "needs checkpoint.dir, got none; add checkpoint.dir=checkpoints, say";
@@ -201,7 +167,7 @@ std::vector<std::string> CheckConfig(const Config& config) {
   CheckPrecision(config, faults);
   CheckTraining(config, faults);
   CheckSizes(config, faults);
-  CheckLog(config, faults);
+  for (const OutputFault& fault : CheckOutputPaths(config)) faults.Check(false, fault.key, fault.what);
   CheckCheckpoint(config, faults);
   CheckBuilt(config, faults);
   return faults.lines_;

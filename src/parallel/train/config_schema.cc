@@ -159,7 +159,7 @@ const std::vector<Field>& Fields() {
       {KEY(checkpoint.keep, "newest checkpoints kept; 0: all"), .bounds = From(0, kBillion)},
       {KEY(checkpoint.resume, "never, auto (the newest whole one in dir; none: from the beginning), or the folder of one")},
 
-      {KEY(log.jsonl, "file that gets one JSON object per step and event; the merged config is saved as FILE.config.yaml"), .per_rank = true, .default_text = "none"},
+      {KEY(log.jsonl, "file that gets one JSON object per step and event, added to by a run that is resumed; the merged config is saved as FILE.config.yaml"), .per_rank = true, .default_text = "none"},
       {KEY(log.tensorboard, "folder that gets TensorBoard's event files, one for each start"), .per_rank = true, .default_text = "none"},
       {KEY(log.every, "steps between lines on the terminal"), .bounds = From(1, kBillion), .per_rank = true},
       {KEY(log.ops, "print every op as executor: interpret runs it (rank 0, to stderr)"), .per_rank = true},

@@ -128,6 +128,8 @@ std::string JsonLine(const EndRecord& r) {
       .Text();
 }
 
+std::string JsonLine(const StopRecord& r) { return Object("stop").Add("step", r.step).Add("reason", r.reason).Text(); }
+
 absl::Status CheckFinite(const StepRecord& r, double least_scale) {
   if (r.loss_scale && !std::isfinite(r.grad_norm))
     return *r.loss_scale > float(least_scale) ? absl::OkStatus() : NotFiniteAtLeastScale(r, least_scale);
@@ -177,11 +179,17 @@ std::string EvalLine(const EvalRecord& r, int64_t steps) {
   return line + fmt::format(" | {} tokens in {}", CountText(r.tokens), DurationText(r.ms / 1000));
 }
 
-std::string EndLine(const EndRecord& r) {
-  std::string line = fmt::format("done: {} steps in {}", r.step, DurationText(r.seconds));
+std::string EndLine(const EndRecord& r, int64_t start_step) {
+  int64_t steps = r.step - start_step;
+  std::string line = fmt::format("done: {} step{} in {}", steps, steps == 1 ? "" : "s", DurationText(r.seconds));
+  if (start_step > 0) line += fmt::format(", {} in all", r.step);
   if (r.loss) line += fmt::format(", loss {:.4f}", *r.loss);
   if (r.val_loss) line += fmt::format(", validation loss {:.4f}", *r.val_loss);
   return line;
+}
+
+std::string StopLine(const StopRecord& r) {
+  return fmt::format("stopped after step {} by {}; {}", r.step, r.reason, r.advice);
 }
 
 std::string DurationText(double seconds) {

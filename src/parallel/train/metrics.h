@@ -48,13 +48,19 @@ struct EndRecord {
   double seconds = 0;
   std::optional<double> loss, val_loss;
 };
-using LogRecord = std::variant<StartRecord, StepRecord, EvalRecord, EndRecord>;
+struct StopRecord {
+  int64_t step = 0;    // the last that was done
+  std::string reason;  // "SIGTERM"
+  std::string advice;  // how to go on, for people alone
+};
+using LogRecord = std::variant<StartRecord, StepRecord, EvalRecord, EndRecord, StopRecord>;
 
 // One JSON object without a newline. Doubles read back exactly; what is unknown or not finite is null.
 std::string JsonLine(const StartRecord& record);
 std::string JsonLine(const StepRecord& record);
 std::string JsonLine(const EvalRecord& record);
 std::string JsonLine(const EndRecord& record);
+std::string JsonLine(const StopRecord& record);
 
 // kAborted when a number that training or its judgement rests on is not finite: with the next update it reaches every
 // parameter, so a run ends where it shows. An evaluation of no tokens has no loss. A step whose loss scale was above
@@ -69,7 +75,9 @@ std::optional<double> BitsPerByte(const EvalRecord& record);
 std::string StartLines(const StartRecord& record);
 std::string StepLine(const StepRecord& record, int64_t steps, std::optional<double> seconds_left);
 std::string EvalLine(const EvalRecord& record, int64_t steps);
-std::string EndLine(const EndRecord& record);
+// Of a run that went on after start_step.
+std::string EndLine(const EndRecord& record, int64_t start_step);
+std::string StopLine(const StopRecord& record);
 std::string DurationText(double seconds);  // "42s", "3m07s", "2h05m"
 std::string CountText(int64_t count);      // "812", "10.7K", "124.4M"
 

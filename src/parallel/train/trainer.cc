@@ -7,6 +7,7 @@
 
 #include "core/compile/comm_plan.h"
 #include "parallel/checkpoint/gather.h"
+#include "parallel/log/standard_output.h"
 #include "parallel/train/evaluation.h"
 #include "parallel/train/initial_weights.h"
 #include "parallel/train/memory_check.h"
@@ -79,6 +80,7 @@ absl::Status Trainer::SetParameters() {
   MemoryUse use("initial values");
   if (resumed_.checkpoint) {
     if (absl::Status s = resumed_.checkpoint->Load(state_); !s.ok()) return s;
+    resumed_.checkpoint.reset();
     RefreshCopies(state_, model_, options_, runtime_);
     return absl::OkStatus();
   }
@@ -105,6 +107,7 @@ absl::Status Trainer::LogEval(int64_t step) {
   record.step = step;
   if (absl::Status s = CheckFinite(record); !s.ok()) return s;
   last_val_loss_ = record.val_loss;
+  eval_due_ = false;
   return log_.Write(record);
 }
 
@@ -130,21 +133,36 @@ absl::Status Trainer::FinishStep(int64_t step) {
 
 absl::Status Trainer::Run() {
   if (absl::Status s = Resume(); !s.ok()) return s;
-  if (start_.step >= config_.train.steps) {
-    if (Reports())
-      fmt::print("nothing to do: {} is of step {}, and train.steps is {}\n", resumed_.checkpoint->folder(), start_.step,
-                 config_.train.steps);
-    return absl::OkStatus();
+  if (start_.step >= config_.train.steps && !eval_due_) {
+    if (!Reports()) return absl::OkStatus();
+    return Print(fmt::format("nothing to do: {} is of step {}, and train.steps is {}\n", resumed_from_, start_.step,
+                             config_.train.steps));
   }
   if (absl::Status s = Allocate(); !s.ok()) return s;
   Clock::time_point begin = Clock::now();
   if (absl::Status s = LogStart(); !s.ok()) return s;
   int64_t step = start_.step;
+  if (absl::Status s = MakeUpEval(); !s.ok()) return s;
   if (absl::Status s = Train(&step); !s.ok()) return s;
   if (stopped_) return Stop(step);
   if (saver_)
     if (absl::Status s = saver_->Wait(); !s.ok()) return s;
   return LogEnd(step, MsSince(begin) / 1e3);
+}
+
+// What a stop has cut short comes first. A checkpoint without the debt takes the place of the one that has it.
+absl::Status Trainer::MakeUpEval() {
+  if (!eval_due_) return absl::OkStatus();
+  if (absl::Status s = LogEval(start_.step); !s.ok() || stopped_) return s;
+  return saver_ ? Save(start_.step) : absl::OkStatus();
+}
+
+// A checkpoint says whether its evaluation is made, so it comes second, whatever the first has come to.
+absl::Status Trainer::EvalAndSave(int64_t step) {
+  absl::Status evaluated = eval_due_ ? LogEval(step) : absl::OkStatus();
+  if (SaveDue(step))
+    if (absl::Status s = Save(step); !s.ok()) return s;
+  return evaluated;
 }
 
 // *step is the last that was begun, and all of them are finished.
@@ -160,13 +178,12 @@ absl::Status Trainer::Train(int64_t* step) {
   while (*step < config_.train.steps && !stopped_) {
     if (stopped_ = !Goes(); stopped_) break;
     IssueStep(++*step);
-    bool pause = EvalDue(*step) || SaveDue(*step) || *step == config_.train.steps;
+    eval_due_ = EvalDue(*step);
+    bool pause = eval_due_ || SaveDue(*step) || *step == config_.train.steps;
     if (absl::Status s = finish(pause ? *step : *step - ahead); !s.ok()) return s;
-    if (SaveDue(*step))
-      if (absl::Status s = Save(*step); !s.ok()) return s;
-    if (EvalDue(*step))
-      if (absl::Status s = LogEval(*step); !s.ok()) return s;
-    if (pause) last_ = Clock::now();
+    if (!pause) continue;
+    if (absl::Status s = EvalAndSave(*step); !s.ok()) return s;
+    last_ = Clock::now();
   }
   return finish(*step);
 }

@@ -41,8 +41,11 @@ class Trainer {
   bool SaveDue(int64_t step) const;
   absl::Status Save(int64_t step);
   bool Goes() { return !stop_ || stop_->Enter(); }
+  absl::Status MakeUpEval();
   absl::Status Train(int64_t* step);
+  absl::Status EvalAndSave(int64_t step);
   absl::Status Stop(int64_t step);
+  std::string HowToGoOn(int64_t step) const;
   absl::Status LogEnd(int64_t step, double seconds);
   void IssueStep(int64_t step);
   absl::Status FinishStep(int64_t step);
@@ -60,6 +63,7 @@ class Trainer {
   DeviceMesh& mesh_;
   StopGate* stop_;
   bool stopped_ = false;
+  bool eval_due_ = false;  // of the latest step, and not made yet
   StepOptions options_;
   Transformer model_;
   Runtime runtime_;
@@ -68,9 +72,10 @@ class Trainer {
   std::optional<Slots> slots_;  // these two once memory is allocated
   std::unique_ptr<StepRunner> runner_;
   std::unique_ptr<CheckpointSaver> saver_;  // where there is a folder for it
-  Resumed resumed_;
-  DataPosition start_;  // step 0, or that of the checkpoint that the run goes on from
-  RunLog log_;          // of rank 0
+  Resumed resumed_;           // until its values are loaded: it holds its files, which may be removed meanwhile
+  std::string resumed_from_;  // its folder; "": none
+  DataPosition start_;        // step 0, or that of the checkpoint that the run goes on from
+  RunLog log_;                // of rank 0
   Mfu mfu_;
   std::chrono::steady_clock::time_point last_;  // when the latest step was finished, or its first micro-step begun
   std::optional<double> last_loss_, last_val_loss_;

@@ -3,6 +3,7 @@
 
 #include "parallel/checkpoint/folder.h"
 #include "parallel/checkpoint/gather.h"
+#include "parallel/log/standard_output.h"
 #include "parallel/train/config_check.h"
 #include "parallel/train/output_path.h"
 #include "parallel/train/trainer.h"
@@ -13,13 +14,20 @@ absl::Status Trainer::Resume() {
   absl::StatusOr<Resumed> resumed = FindResumed(config_, mesh_.World());
   if (!resumed.ok()) return resumed.status();
   resumed_ = *std::move(resumed);
-  if (resumed_.checkpoint) start_ = {resumed_.checkpoint->manifest().step, resumed_.checkpoint->manifest().sequences};
+  if (resumed_.checkpoint) {
+    const Manifest& m = resumed_.checkpoint->manifest();
+    start_ = {m.step, m.sequences};
+    resumed_from_ = resumed_.checkpoint->folder();
+    eval_due_ = m.eval_due && m.step <= config_.train.steps && data_.eval_windows() > 0;
+  }
   if (absl::Status s = CheckFolder(); !s.ok()) return s;
   if (!Reports()) return absl::OkStatus();
-  for (const std::string& note : resumed_.notes) fmt::print("{}\n", note);
+  for (const std::string& note : resumed_.notes)
+    if (absl::Status s = Print(note + "\n"); !s.ok()) return s;
   std::vector<int64_t> there = StepsIn(config_.checkpoint.dir);
   if (!there.empty() && there[0] > start_.step)
     fmt::print(
+        stderr,
         "note: {} holds checkpoints of steps past {}, where this run starts, up to {}: those of the same steps will "
         "be replaced, and checkpoint.resume=auto takes the highest step\n",
         config_.checkpoint.dir, start_.step, there[0]);
@@ -29,7 +37,7 @@ absl::Status Trainer::Resume() {
 // What cannot be written after many steps is said before the first.
 absl::Status Trainer::CheckFolder() {
   const std::string& dir = config_.checkpoint.dir;
-  bool used = !dir.empty() && start_.step < config_.train.steps;
+  bool used = !dir.empty() && (start_.step < config_.train.steps || eval_due_);
   absl::Status mine = used && Reports() ? MakeOutputFolder(dir) : absl::OkStatus();
   if (!mine.ok()) mine = absl::InvalidArgumentError(PlaceOf(config_, "checkpoint.dir") + std::string(mine.message()));
   return FirstFault(mesh_.World(), mine);
@@ -41,20 +49,28 @@ bool Trainer::SaveDue(int64_t step) const {
 }
 
 absl::Status Trainer::Save(int64_t step) {
-  return saver_->Start({step, config_.train.seed, data_.PositionAfter(step, start_).sequences});
+  return saver_->Start({step, config_.train.seed, data_.PositionAfter(step, start_).sequences, eval_due_});
 }
 
-// The log of steps ends where the run did, without the event of a run that is done.
+// auto goes by the step, and another run may have gone further.
+std::string Trainer::HowToGoOn(int64_t step) const {
+  if (!saver_) return "nothing is saved, for there is no checkpoint.dir";
+  if (step == start_.step) return "no step was done, so start it as before";
+  const std::string& dir = config_.checkpoint.dir;
+  std::vector<int64_t> there = StepsIn(dir);
+  if (there.empty() || there[0] <= step) return "go on with checkpoint.resume=auto";
+  return fmt::format("go on with checkpoint.resume={}, as auto would take {}", StepFolder(dir, step),
+                     StepFolder(dir, there[0]));
+}
+
+// The log ends with the stop, once all that is to be saved is.
 absl::Status Trainer::Stop(int64_t step) {
   if (saver_ && !SaveDue(step) && step > start_.step)
     if (absl::Status s = Save(step); !s.ok()) return s;
   if (saver_)
     if (absl::Status s = saver_->Wait(); !s.ok()) return s;
   if (!Reports()) return absl::OkStatus();
-  fmt::print("stopped after step {} by {}; {}\n", step, stop_->cause(),
-             saver_ ? "go on with checkpoint.resume=auto" : "nothing is saved, for there is no checkpoint.dir");
-  std::fflush(stdout);
-  return absl::OkStatus();
+  return log_.Write(StopRecord{.step = step, .reason = stop_->cause(), .advice = HowToGoOn(step)});
 }
 
 }  // namespace weft

@@ -26,14 +26,17 @@ StartRecord Trainer::Started() const {
   start.global_nodes = programs_.global_nodes;
   start.local_nodes = int64_t(programs_.step.graph.nodes.size());
   start.arena_bytes = int64_t(runner_->arena_bytes());
-  if (!resumed_.checkpoint) return start;
+  if (resumed_from_.empty()) return start;
   start.resumed_step = start_.step;
-  start.resumed_from = resumed_.checkpoint->folder();
+  start.resumed_from = resumed_from_;
   return start;
 }
 
-// Rank 0 alone opens the log: what is wrong with it is everybody's fault.
-absl::Status Trainer::LogStart() { return FirstFault(mesh_.World(), OpenLog()); }
+// Rank 0 alone opens the log: what is wrong with it is everybody's fault. That of a disk is said by all as one.
+absl::Status Trainer::LogStart() {
+  absl::Status opened = FirstFault(mesh_.World(), OpenLog());
+  return absl::IsUnavailable(opened) ? absl::AbortedError("weft: " + std::string(opened.message())) : opened;
+}
 
 absl::Status Trainer::OpenLog() {
   if (!Reports()) return absl::OkStatus();

@@ -1,0 +1,16 @@
+// Where a run writes against what it reads and what else it writes: none of its files may destroy another.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "parallel/train/config.h"
+
+namespace weft {
+
+struct OutputFault {
+  std::string key, what;  // and what to do
+};
+// By the paths as they lead through links now; looks at no content.
+std::vector<OutputFault> CheckOutputPaths(const Config& config);
+
+}  // namespace weft

@@ -1,0 +1,55 @@
+#!/usr/bin/env bash
+# What a command prints must not be lost without a word: on a full disk it says so, once, and exits with 1.
+# Usage: lost_output_test.sh ROOT BUILD; exits 77 (skipped) where the program is not built.
+set -euo pipefail
+cd "$1"
+build=$2
+[ -x "$build/weft" ] || exit 77
+source launcher/environment.sh
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+fail() { echo "lost_output_test: $1; it said:"; cat "$dir/err"; exit 1; }
+
+# lost WORD...: the command, whose stdout is full.
+lost() {
+  local got=0
+  "$@" > /dev/full 2> "$dir/err" < /dev/null || got=$?
+  [ $got -eq 1 ] || fail "expected exit code 1 of $*, got $got"
+  [ "$(grep -Ec 'stdout: cannot be written \((No space left on device|an earlier write failed)\), so output is lost' "$dir/err")" = 1 ] ||
+    fail "expected one line of $* about stdout"
+}
+weft=$build/weft
+tiny=(configs/gpt2-tiny.yaml data.train=README.md data.val=README.md train.eval_batches=1 train.steps=2
+  schedule.warmup_steps=0 "checkpoint.dir=$dir/c")
+"$weft" train "${tiny[@]}" "log.jsonl=$dir/log" > /dev/null
+lost "$weft" --version
+lost "$weft" --help
+lost "$weft" train --help
+lost "$weft" plan "${tiny[@]}"
+lost "$weft" plan "${tiny[@]}" --json
+lost "$weft" train "${tiny[@]}"
+lost "$weft" train "${tiny[@]}" checkpoint.resume=auto
+lost "$weft" eval "$dir/c"
+lost "$weft" eval "$dir/c" --json
+lost "$weft" generate "$dir/c" tokens=3
+lost "$weft" report "$dir/log"
+lost "$weft" export "$dir/c" "$dir/exported"
+lost "$weft" prepare README.md --out "$dir/shards"
+lost "$weft" doctor
+printf '#!/bin/sh\nexec "$@" > /dev/full\n' > "$dir/full.sh"
+chmod +x "$dir/full.sh"
+lost mpirun -np 2 "$dir/full.sh" "$weft" generate "$dir/c" tokens=3
+lost mpirun -np 2 "$dir/full.sh" "$weft" eval "$dir/c"
+
+# Of a run: before its first step, and by one rank for all.
+rm -r "$dir/c"
+lost "$weft" train "${tiny[@]}" checkpoint.every=1 "log.jsonl=$dir/log"
+[ ! -e "$dir/c/step-000001" ] || fail "expected a run whose lines are lost not to begin"
+lost mpirun -np 2 "$dir/full.sh" "$weft" train "${tiny[@]}" mesh.dp=2
+
+# What fails for another reason gives that one alone.
+got=0
+"$weft" plan "${tiny[@]}" train.stepz=1 > /dev/full 2> "$dir/err" || got=$?
+[ $got -eq 2 ] || fail "expected exit code 2 of a misspelt key, got $got"
+! grep -q stdout "$dir/err" || fail "expected no word about stdout where nothing was printed"
+echo "lost output: ok"
