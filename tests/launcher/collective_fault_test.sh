@@ -2,23 +2,16 @@
 # A rank that dies, is suspended, or makes other calls than the rest ends the job soon, and one line says which rank it
 # was, where, and in which collective.
 # Usage: collective_fault_test.sh ROOT BUILD; exits 77 (skipped) where the program is not built.
-set -euo pipefail
-cd "$1"
-build=$2
+source "$(dirname "$0")/prelude.sh"
 fault=$build/tests/launcher/collective_fault
-[ -x "$fault" ] || exit 77
-source launcher/environment.sh
-dir=$(mktemp -d)
-trap 'rm -rf "$dir"' EXIT
-source tests/launcher/judged.sh
 
-# faulty NP RANK FAULT PATTERN: with a timeout of 1 s; the start takes its time too.
+# faulty NP RANK FAULT PATTERN: with a timeout of 1 s, so that 3 s after the fault are the limit.
 faulty() {
-  local begin code=0 pid
-  begin=$(now)
-  timeout 60 mpirun -np "$1" "$fault" "$3" "$2" > "$dir/out" 2>&1 < /dev/null || code=$?
-  pid=$(sed -nE 's/^odd rank [0-9]+ pid ([0-9]+)$/\1/p' "$dir/out")
-  judged $code $((($(now) - begin) / 1000000)) 5000 "rank $2 \(host $host, pid $pid\) $4"
+  local code=0 pid moment
+  within 60 mpirun -np "$1" "$fault" "$3" "$2" > "$dir/out" 2>&1 < /dev/null || code=$?
+  read -r pid moment < <(sed -nE "s/^fault: rank $2 pid ([0-9]+) at ([0-9]+)\$/\1 \2/p" "$dir/out") ||
+    fail "expected a line of the fault"
+  judged $code $((($(now) - moment) / 1000000)) 3000 "rank $2 \(host $host, pid $pid\) $4"
 }
 faulty 4 2 kill 'died first: .*all_reduce #1[01] on (dp|tp|world)'
 faulty 4 1 stop 'was suspended first: all_reduce #11 on (dp|tp|world)'
