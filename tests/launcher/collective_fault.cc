@@ -59,7 +59,10 @@ void Run(Bootstrap& bootstrap, FailureWatch& failures, const std::string& fault,
       if (bad && fault == "throw") Fail("the odd rank gives up");
       if (bad && fault == "late") std::this_thread::sleep_for(std::chrono::seconds(5));
       if (bad && fault == "kill") raise(SIGKILL);
-      if (bad && fault == "stop") raise(SIGSTOP);
+      if (bad && (fault == "stop" || fault == "stop_unseen")) raise(SIGSTOP);
+      // The rank beside it does not wait for it yet when others have given up.
+      if (i == kBadRound && bootstrap.rank() == (odd ^ 1) && fault == "stop_unseen")
+        std::this_thread::sleep_for(std::chrono::milliseconds(800));
       Round(mesh, bad ? fault : "");
     }
   } catch (const std::exception& e) {

@@ -2,6 +2,7 @@
 # One rank of a training run dies, is suspended, has an error, leaves out a collective, or makes it with another shape,
 # of another type or in another order. The run ends with a code that is not 0, within 10 s of a death or an error and
 # dist.timeout_s + 2 s of the rest, and each line names that rank, its host and pid, the collective and its number.
+# mpirun sends the survivors of a death SIGTERM at once: there is a line at all because they hold it off.
 # dist.timeout_s is 5, or WEFT_TEST_TIMEOUT_S. Runs wait beside each other, five at a time.
 # Usage: failure_test.sh ROOT BUILD; exits 77 (skipped) where the program is not built.
 source "$(dirname "$0")/prelude.sh"
