@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <thread>
 
+#include "dist/collective_fault.h"
 #include "dist/collectives.h"
 #include "dist/term_delay.h"
 #include "kernels/common/cuda_library.h"
@@ -102,6 +103,7 @@ Ranks RanksOf(Bootstrap& bootstrap) {
 
 std::optional<RankMesh> MakeRankMesh(RankJob& job, const Config& config) {
   Bootstrap& bootstrap = job.bootstrap;
+  std::shared_ptr<CollectiveFault> fault = CollectiveFault::FromEnvironment();
   auto context = std::make_unique<Context>(bootstrap.rank(), bootstrap.world_size(), ThreadsOf(config, bootstrap));
   context->set_numerics(NumericsOf(config));
   RegisterCpuKernels(context->kernels(DeviceKind::kCpu));
@@ -112,6 +114,8 @@ std::optional<RankMesh> MakeRankMesh(RankJob& job, const Config& config) {
   auto mesh = std::make_unique<DeviceMesh>(*context, *groups, MeshOf(config));
   mesh->set_timeout(std::chrono::milliseconds(int64_t(config.dist.timeout_s * 1000)));
   job.failures.Watch(*mesh);
+  if (fault)
+    mesh->set_call_filter([fault](const ProcessGroup& group, Collective& call) { return fault->Change(group, call); });
   return RankMesh{std::move(context), *device, std::move(groups), std::move(mesh)};
 }
 

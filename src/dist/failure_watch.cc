@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <charconv>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -18,11 +19,11 @@ using Clock = std::chrono::steady_clock;
 using State = RankReport::State;
 using std::chrono::milliseconds;
 
-constexpr char kReport = 'R', kSaid = 'N';
+constexpr char kReport = 'R', kSaid = 'N', kLook = 'P';
 constexpr size_t kCalls = 256;          // of each rank, that are compared
 constexpr milliseconds kPatience{500};  // for an answer
 constexpr milliseconds kDying{400};     // a process that dies closes its connections before it is gone
-constexpr milliseconds kTellPatience{200};
+constexpr milliseconds kLookPatience{200}, kTellPatience{200};
 
 // Of a process of this host that may be in another namespace, where it is not seen. kAnswered: it lives.
 State StateOf(int pid) {
@@ -48,6 +49,7 @@ State StateOfClosed(int pid) {
 
 FailureWatch::FailureWatch(SideChannel& channel, Bootstrap& bootstrap) : channel_(channel), bootstrap_(bootstrap) {
   channel.On(kReport, [this](std::string_view) { return Encode(Mine()); });
+  channel.On(kLook, [this](std::string_view rank) { return LookAt(rank); });
   channel.On(kSaid, [this](std::string_view) {
     std::lock_guard lock(mutex_);
     said_ = true;
@@ -92,11 +94,34 @@ RankReport FailureWatch::AskOne(int rank) const {
   return report;
 }
 
+// "T" of a rank of this host that is suspended.
+std::string FailureWatch::LookAt(std::string_view text) const {
+  int rank = -1;
+  std::from_chars(text.data(), text.data() + text.size(), rank);
+  bool here = rank >= 0 && rank < channel_.size() && channel_.SameHost(rank);
+  return here && StateOf(channel_.peer(rank).pid) == State::kStopped ? "T" : "";
+}
+
+// Who is silent, on another host, may be seen by a rank there that has answered.
+void FailureWatch::FindStopped(std::vector<RankReport>& reports) const {
+  for (int silent = 0; silent < channel_.size(); silent++) {
+    RankReport& report = reports[size_t(silent)];
+    for (int near = 0; near < channel_.size() && report.state == State::kSilent; near++) {
+      const RankReport& other = reports[size_t(near)];
+      if (other.state != State::kAnswered || other.host != report.host) continue;
+      SideChannel::Reply reply = channel_.Ask(near, kLook, std::to_string(silent), kLookPatience);
+      if (reply.text == "T") report.state = State::kStopped;
+      if (reply.reach == SideChannel::Reach::kAnswered) break;
+    }
+  }
+}
+
 // A rank that was suspended finds the others gone when it goes on, and has been told why: that comes first.
 std::vector<RankReport> FailureWatch::Ask() const {
   channel_.Drain(kPatience);
   std::vector<RankReport> reports(static_cast<size_t>(channel_.size()));
   ForAllRanks(channel_.size(), [&](int r) { reports[size_t(r)] = AskOne(r); });
+  FindStopped(reports);
   return reports;
 }
 

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "dist/mesh.h"
@@ -34,6 +35,8 @@ class FailureWatch {
   RankReport Mine() const;
   std::vector<RankReport> Ask() const;
   RankReport AskOne(int rank) const;
+  void FindStopped(std::vector<RankReport>& reports) const;
+  std::string LookAt(std::string_view rank) const;
   bool IsSaid() const;
   void Begin(const std::string& error);
   [[noreturn]] void End(const std::string& line);

@@ -71,6 +71,12 @@ void DeviceMesh::set_failure_handler(const ProcessGroup::FailureHandler& handler
       if (group) group->set_failure_handler(handler);
 }
 
+void DeviceMesh::set_call_filter(const ProcessGroup::CallFilter& filter) {
+  for (auto& row : groups_)
+    for (auto& group : row)
+      if (group) group->set_call_filter(filter);
+}
+
 std::vector<DeviceMesh::AxisCount> DeviceMesh::Counts() const {
   std::vector<AxisCount> counts;
   for (int axis = 0; axis <= shape_.num_axes(); axis++) {

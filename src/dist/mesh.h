@@ -41,6 +41,7 @@ class DeviceMesh {
 
   void set_timeout(std::chrono::milliseconds timeout);  // of all groups
   void set_failure_handler(const ProcessGroup::FailureHandler& handler);
+  void set_call_filter(const ProcessGroup::CallFilter& filter);
 
   // What this rank has called since the last reset, summed over device kinds; only ops that were called, by axis then
   // op.

@@ -119,6 +119,16 @@ void ProcessGroup::RunNow(const Collective& call, uint64_t sequence) {
 }
 
 void ProcessGroup::Run(const Collective& call) {
+  if (call_filter_) [[unlikely]]
+    return RunFiltered(call);
+  RunUnfiltered(call);
+}
+
+void ProcessGroup::RunFiltered(Collective call) {
+  if (call_filter_(*this, call)) RunUnfiltered(call);
+}
+
+void ProcessGroup::RunUnfiltered(const Collective& call) {
   Check(call);
   Lane& lane = LaneOf(call.op);
   if (!lane.idle()) return Start(call).Wait();  // keeps the order of the calls

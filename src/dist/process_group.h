@@ -175,6 +175,11 @@ class ProcessGroup {
   // with what it would throw. Set before the first call.
   using FailureHandler = std::function<void(const std::string& error)>;
   void set_failure_handler(FailureHandler handler) { on_failure_ = std::move(handler); }
+  // For tests of failures (collective_fault.h): sees each call of Run before it is made and may change it; false leaves
+  // it out. Set before the first call.
+  using CallFilter = std::function<bool(const ProcessGroup& group, Collective& call)>;
+  void set_call_filter(CallFilter filter) { call_filter_ = std::move(filter); }
+  uint64_t sequence() const { return sequence_; }  // of the last collective, from 1; by the thread that calls them
 
   // What the rows of collectives need from the group's device: strided copies (rows of `bytes`) and zeros, in order
   // with the group's calls, and memory. These do it on the CPU.
@@ -200,6 +205,8 @@ class ProcessGroup {
   void Check(const Collective& call) const;
   void Count(const Collective& call);
   uint64_t NextSequence(const Collective& call);
+  void RunFiltered(Collective call);
+  void RunUnfiltered(const Collective& call);
   void RunNow(const Collective& call, uint64_t sequence);
   Lane& LaneOf(CollectiveOp op) { return *lanes_[op == CollectiveOp::kSend ? 1 : op == CollectiveOp::kRecv ? 2 : 0]; }
 
@@ -211,6 +218,7 @@ class ProcessGroup {
   std::shared_ptr<CallRecorder> recorder_;
   int record_group_ = 0;
   FailureHandler on_failure_;
+  CallFilter call_filter_;
   uint64_t sequence_ = 0;
   std::vector<uint64_t> sent_, received_;  // per peer
   struct Counter {

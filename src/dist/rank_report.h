@@ -16,7 +16,7 @@ struct RankReport {
     kAnswered,
     kDied,     // its process is gone
     kStopped,  // its process is suspended
-    kSilent,   // no answer: suspended, or its host or the way there is gone
+    kSilent,   // no answer: its host or the way there is gone, or it is suspended where no other rank sees it
     kLeft      // its process lives, but has left the job
   };
   using Time = std::chrono::steady_clock::time_point;

@@ -20,7 +20,8 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 constexpr uint32_t kMaxMessage = 16 << 20;  // more is not one of ours
-constexpr milliseconds kGuestTimeout{500};  // a stranger that says nothing is dropped
+constexpr size_t kMaxGuests = 64;           // that have said nothing yet; more, and the oldest is dropped
+constexpr milliseconds kGuestTimeout{500};  // to ask its question and take the answer, for one that knows the secret
 
 // Connected, or why not. Reach::kAnswered: so far.
 SideChannel::Reach Connect(const SideChannel::Peer& peer, Clock::time_point deadline, Socket* connected) {
@@ -40,6 +41,9 @@ SideChannel::Reach Connect(const SideChannel::Peer& peer, Clock::time_point dead
   *connected = std::move(s);
   return SideChannel::Reach::kAnswered;
 }
+
+// From how many bytes on the socket counts as readable.
+void WakeAt(const Socket& s, int bytes) { setsockopt(s.fd(), SOL_SOCKET, SO_RCVLOWAT, &bytes, sizeof(bytes)); }
 
 std::string ReadText(const Socket& s, size_t bytes, Clock::time_point deadline) {
   WEFT_CHECK(bytes <= kMaxMessage, "side channel: a message that is too long");
@@ -85,22 +89,42 @@ void SideChannel::Exchange(const Peer& mine) {
   std::copy_n(all[0].begin(), secret_.size(), secret_.begin());
 }
 
+// Guests are answered in the order in which they came, each once its header is there: a stranger who says nothing, or
+// half a word, holds up nobody.
 void SideChannel::Serve() {
+  std::vector<Socket> guests;
   for (;;) {
-    pollfd polls[] = {{listener_.fd(), POLLIN, 0}, {quit_.fd(), POLLIN, 0}};
-    poll(polls, 2, -1);
+    std::vector<pollfd> polls{{listener_.fd(), POLLIN, 0}, {quit_.fd(), POLLIN, 0}};
+    for (const Socket& guest : guests) polls.push_back({guest.fd(), POLLIN, 0});
+    poll(polls.data(), polls.size(), -1);
     if (polls[1].revents) return;
-    if (!polls[0].revents) continue;
-    if (Socket guest(accept4(listener_.fd(), nullptr, nullptr, SOCK_CLOEXEC)); guest) AnswerGuest(guest);
+    std::vector<Socket> waiting;
+    for (size_t i = 0; i < guests.size(); i++) {
+      if (polls[i + 2].revents)
+        AnswerGuest(guests[i]);
+      else
+        waiting.push_back(std::move(guests[i]));
+    }
+    guests = std::move(waiting);
+    if (polls[0].revents) Accept(guests);
   }
+}
+
+void SideChannel::Accept(std::vector<Socket>& guests) const {
+  Socket guest(accept4(listener_.fd(), nullptr, nullptr, SOCK_CLOEXEC));
+  if (!guest) return;
+  WakeAt(guest, sizeof(Header));
+  if (guests.size() == kMaxGuests) guests.erase(guests.begin());
+  guests.push_back(std::move(guest));
 }
 
 void SideChannel::AnswerGuest(const Socket& guest) const {
   Clock::time_point deadline = Clock::now() + kGuestTimeout;
   try {
     Header header{};
-    ReadAll(guest.fd(), &header, sizeof(header), deadline, "a rank");
+    ReadAll(guest.fd(), &header, sizeof(header), deadline, "a rank");  // is there, or the guest is gone
     if (header.secret != secret_) return;
+    WakeAt(guest, 1);
     std::string answer = AnswerTo(header.kind, ReadText(guest, header.bytes, deadline));
     auto bytes = uint32_t(answer.size());
     WriteAll(guest.fd(), &bytes, sizeof(bytes), deadline, "a rank");

@@ -73,6 +73,7 @@ class SideChannel {
   Reply AskOver(int rank, char kind, std::string_view question, std::chrono::milliseconds timeout) const;
   void Exchange(const Peer& mine);
   void Serve();
+  void Accept(std::vector<Socket>& guests) const;
   void AnswerGuest(const Socket& guest) const;
   std::string AnswerTo(char kind, std::string_view question) const;
 

@@ -71,6 +71,7 @@ struct Judgement {
     return last ? fmt::format("; the last call it finished: {}", Name({rank, last})) : "";
   }
 
+  bool IsBefore(const Made& a, const Made& b) const;
   std::string Gone(int rank, const char* how) const;
   Verdict OtherCall() const;
   Verdict Missing() const;
@@ -78,6 +79,19 @@ struct Judgement {
   Verdict FirstError() const;
   std::vector<int> Absent(const Made& wait) const;
 };
+
+// In the program, which all ranks run: some rank made both, a first. When they began to wait does not tell, for ranks
+// that share no group run at their own pace.
+bool Judgement::IsBefore(const Made& a, const Made& b) const {
+  auto is = [](const CallRecord& call, const Made& made) {
+    return !IsPointToPoint(call.op) && call.group == made.call->group && call.sequence == made.call->sequence;
+  };
+  return std::any_of(reports.begin(), reports.end(), [&](const RankReport& report) {
+    auto& calls = report.calls;
+    auto at_a = std::find_if(calls.begin(), calls.end(), [&](const CallRecord& call) { return is(call, a); });
+    return at_a != calls.end() && std::any_of(at_a + 1, calls.end(), [&](const CallRecord& c) { return is(c, b); });
+  });
+}
 
 // The ranks that waited for it name the collective; where none did, they were between two.
 std::string Judgement::Gone(int rank, const char* how) const {
@@ -88,10 +102,13 @@ std::string Judgement::Gone(int rank, const char* how) const {
   }
   std::string who = fmt::format("{} {} first: ", Who(reports, rank), how);
   if (!for_it.empty()) {
+    Made first = for_it[0];
+    for (const Made& made : for_it)
+      if (IsBefore(made, first)) first = made;
     std::set<int> ranks;
     for (const Made& made : for_it)
-      if (Name(made) == Name(for_it[0])) ranks.insert(made.rank);
-    return who + fmt::format("{}, {}, in which rank{} {} waited for it", Name(for_it[0]), ToString(*for_it[0].call),
+      if (Name(made) == Name(first)) ranks.insert(made.rank);
+    return who + fmt::format("{}, {}, in which rank{} {} waited for it", Name(first), ToString(*first.call),
                              ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "));
   }
   Made last;

@@ -85,6 +85,14 @@ TEST(SideChannel, TellsSilenceFromAnAnswer) {
   });
 }
 
+// Connected to a port of this host.
+Socket Stranger(int port) {
+  Address address = Resolve("127.0.0.1", port).at(0);
+  Socket s(socket(address.family(), SOCK_STREAM, 0));
+  EXPECT_EQ(connect(s.fd(), reinterpret_cast<const sockaddr*>(&address.storage), address.length), 0);
+  return s;
+}
+
 TEST(SideChannel, IgnoresStrangers) {
   RunWorld(2, [](Bootstrap& bootstrap) {
     SideChannel channel(bootstrap);
@@ -92,14 +100,31 @@ TEST(SideChannel, IgnoresStrangers) {
     channel.Open();
     int port = channel.peer(1).port;
     if (bootstrap.rank() == 0) {
-      Address address = Resolve("127.0.0.1", port).at(0);
-      Socket s(socket(address.family(), SOCK_STREAM, 0));
-      ASSERT_EQ(connect(s.fd(), reinterpret_cast<const sockaddr*>(&address.storage), address.length), 0);
+      Socket s = Stranger(port);
       char guess[64] = "E";
       auto deadline = std::chrono::steady_clock::now() + 5s;
       WriteAll(s.fd(), guess, sizeof(guess), deadline, "a rank");
       EXPECT_THROW(ReadAll(s.fd(), guess, 1, deadline, "a rank"), Error);
       EXPECT_EQ(channel.Ask(1, 'E', "", 5s).text, "secret");
+    }
+    bootstrap.Barrier();
+  });
+}
+
+// Nor does one that says nothing, or stops within its first word, make others wait.
+TEST(SideChannel, AnswersBesideSilentStrangers) {
+  RunWorld(2, [](Bootstrap& bootstrap) {
+    SideChannel channel(bootstrap);
+    channel.On('E', [](std::string_view) { return std::string("answer"); });
+    channel.Open();
+    if (bootstrap.rank() == 0) {
+      auto deadline = std::chrono::steady_clock::now() + 5s;
+      std::vector<Socket> strangers;
+      for (int i = 0; i < 100; i++) {
+        strangers.push_back(Stranger(channel.peer(1).port));
+        if (i % 2) WriteAll(strangers.back().fd(), "?", 1, deadline, "a stranger");
+      }
+      EXPECT_EQ(channel.Ask(1, 'E', "", 300ms).text, "answer");
     }
     bootstrap.Barrier();
   });

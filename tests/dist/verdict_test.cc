@@ -74,6 +74,18 @@ TEST(Verdict, ASuspendedRankIsFirst) {
   job.Expect(3, "was suspended first: all_reduce #3 on world, all_reduce f32 x 10 sum, in which ranks 0, 1, 2 waited");
 }
 
+// Rank 3, which has another partner on dp, waits for it too, and may have come there sooner than rank 0 to its call.
+TEST(Verdict, TheFirstCallThatARankLeftOpenIsNamed) {
+  Job job;
+  job.AllDone(kDp, 1);
+  job.Call(1, kDp, 2, true);
+  job.Call(3, kDp, 2, true);
+  job.Call(3, kTp, 1, false);
+  job.Call(0, kDp, 2, false);
+  job.reports[2] = {.state = State::kStopped, .host = "h", .pid = 102};
+  job.Expect(2, "was suspended first: all_reduce #2 on dp, all_reduce f32 x 1000 sum, in which rank 0 waited for it");
+}
+
 TEST(Verdict, MostRanksAreRightAboutACall) {
   for (int odd = 0; odd < 4; odd++) {
     Job job;

@@ -2,19 +2,14 @@
 # tensorboard reads the event files of a run that was resumed, and of one in f16, as the JSON lines have them.
 # Usage: tensorboard_test.sh ROOT BUILD; exits 77 (skipped) where Python has no tensorboard. WEFT_PYTHON names another
 # Python than python3.
-set -euo pipefail
-root=$1 build=$2 python=${WEFT_PYTHON:-python3}
-[ -x "$build/weft" ] || exit 77
+source "$(dirname "$0")/../launcher/prelude.sh"
+python=${WEFT_PYTHON:-python3}
 "$python" -c 'import tensorboard' 2> /dev/null ||
   { echo "tensorboard_test: skipped, $python has no tensorboard (pip install it, or set WEFT_PYTHON)"; exit 77; }
-cd "$root"
-source launcher/environment.sh
-dir=$(mktemp -d)
-trap 'rm -rf "$dir"' EXIT
 
 config=(configs/gpt2-tiny.yaml data.train=README.md data.val=0.05 train.eval_batches=2 train.eval_every=3
   schedule.warmup_steps=1 "checkpoint.dir=$dir/c" checkpoint.every=3)
-train() { "$build/weft" train "${config[@]}" "$@" > "$dir/out" 2>&1 || { tail -3 "$dir/out"; exit 1; }; }
+train() { run 0 "" train "${config[@]}" "$@"; }
 train train.steps=8 "log.jsonl=$dir/a" "log.tensorboard=$dir/events"
 "$python" tests/interop/compare_events.py "$dir/events" "$dir/a"
 train train.steps=9 "log.jsonl=$dir/b" "log.tensorboard=$dir/events" "checkpoint.resume=$dir/c/step-000003" optimizer.lr=0.01

@@ -1,12 +1,9 @@
 #!/usr/bin/env bash
 # An archive of launcher/bundle.sh, unpacked in another folder, runs with its own libraries.
-set -euo pipefail
-root=$1 build=$2
-[ -x "$build/weft" ] || exit 77
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
-cd "$folder"
-WEFT_BUILD=$build "$root/launcher/bundle.sh" "$folder/weft.tar.gz"
+# Usage: bundle_test.sh ROOT BUILD; exits 77 (skipped) where the program is not built.
+source "$(dirname "$0")/prelude.sh"
+cd "$dir"
+WEFT_BUILD=$build "$root/launcher/bundle.sh" "$dir/weft.tar.gz"
 tar -xzf weft.tar.gz
 unset LD_LIBRARY_PATH
 failed=0

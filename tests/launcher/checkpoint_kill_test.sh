@@ -2,14 +2,8 @@
 # A run that is killed again and again, at random times and at every fault point of a save, goes on each time from the
 # newest whole checkpoint, and its losses are those of a run that was never stopped. WEFT_TEST_KILLS: how many kills.
 # Usage: checkpoint_kill_test.sh ROOT BUILD; exits 77 (skipped) where the program is not built.
-set -euo pipefail
-cd "$1"
-build=$2
-[ -x "$build/weft" ] || exit 77
-source launcher/environment.sh
+source "$(dirname "$0")/prelude.sh"
 kills=${WEFT_TEST_KILLS:-12}
-dir=$(mktemp -d)
-trap 'rm -rf "$dir"' EXIT
 mkdir "$dir/c"
 
 # Rank ODD runs with the fault; a random one of the two.
@@ -20,10 +14,10 @@ echo $$ > "$DIR/pid.$OMPI_COMM_WORLD_RANK"
 exec "$PROGRAM" train "$@"
 END
 chmod +x "$dir/rank.sh"
-export PROGRAM=$build/weft DIR=$dir
+export PROGRAM=$weft DIR=$dir
 fail() { echo "checkpoint_kill_test: $1; output:"; cat "$dir/out"; ls -laR "$dir/c"; exit 1; }
 limit_s=60
-train() { timeout --kill-after=5 $limit_s mpirun -np 2 "$dir/rank.sh" "${config[@]}" "$@" > "$dir/out" 2>&1 < /dev/null; }
+train() { within $limit_s mpirun -np 2 "$dir/rank.sh" "${config[@]}" "$@" > "$dir/out" 2>&1 < /dev/null; }
 # Open MPI 4.1's mpirun at times never ends, SIGTERM or not, when a rank dies while it connects to mpirun; no rank has
 # read or written anything by then.
 mpirun_hung() { grep -q 'PMIX ERROR: UNREACHABLE' "$dir/out"; }

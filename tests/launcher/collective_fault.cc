@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -16,6 +17,13 @@ namespace weft {
 namespace {
 
 constexpr int kRounds = 20, kBadRound = 10;
+
+// When the fault was, for the test.
+void Tell(int rank) {
+  auto now = std::chrono::system_clock::now().time_since_epoch();
+  fmt::print("fault: rank {} pid {} at {}\n", rank, getpid(), std::chrono::nanoseconds(now).count());
+  std::fflush(stdout);
+}
 
 // Three calls a round; the odd rank's are another in the bad one.
 void Round(DeviceMesh& mesh, const std::string& fault) {
@@ -47,10 +55,14 @@ void Run(Bootstrap& bootstrap, FailureWatch& failures, const std::string& fault,
   try {
     for (int i = 0; i < kRounds; i++) {
       bool bad = i == kBadRound && bootstrap.rank() == odd;
+      if (bad) Tell(odd);
       if (bad && fault == "throw") Fail("the odd rank gives up");
       if (bad && fault == "late") std::this_thread::sleep_for(std::chrono::seconds(5));
       if (bad && fault == "kill") raise(SIGKILL);
-      if (bad && fault == "stop") raise(SIGSTOP);
+      if (bad && (fault == "stop" || fault == "stop_unseen")) raise(SIGSTOP);
+      // The rank beside it does not wait for it yet when others have given up.
+      if (i == kBadRound && bootstrap.rank() == (odd ^ 1) && fault == "stop_unseen")
+        std::this_thread::sleep_for(std::chrono::milliseconds(800));
       Round(mesh, bad ? fault : "");
     }
   } catch (const std::exception& e) {
@@ -69,7 +81,6 @@ int main(int argc, char** argv) {
   FailureWatch failures(channel, *bootstrap);
   channel.Open();
   int odd = std::atoi(argv[2]);
-  if (bootstrap->rank() == odd) fmt::print("odd rank {} pid {}\n", odd, getpid()), std::fflush(stdout);
   Run(*bootstrap, failures, argv[1], odd);
   return 0;
 }

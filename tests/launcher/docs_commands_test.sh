@@ -1,19 +1,22 @@
 #!/usr/bin/env bash
-# Runs the commands of README and of docs/, a page at a time, in a clean copy of the tree with the program built, and
-# compares what they print with what the page shows: numbers and blanks aside, and ... stands for anything.
+# Runs the commands of README and of docs/, a page at a time, in a copy of what git has of the tree, with the program
+# built, and compares what they print with what the page shows: numbers and blanks aside, and ... stands for anything.
 # Usage: docs_commands_test.sh ROOT BUILD [PAGE...]; exits 77 (skipped) where the program is not built.
+# Without the prelude of the other tests: a page says itself what its commands want to be set.
 set -euo pipefail
 export LC_ALL=C
-root=$1 build=$2
+root=$(realpath "$1") build=$(realpath -m "$2")
 shift 2
 [ -x "$build/weft" ] || exit 77
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 
-# What takes minutes: COMMAND|a file that runs it|by a line with this|a short one in its place here.
+# What takes minutes: COMMAND|a file that runs it|by a line with this|a short one in its place here; true where there is
+# none, and then that file alone shows that the command works.
 elsewhere=(
   "./launcher/quickstart.sh|.ci/run|launcher/quickstart.sh|source launcher/environment.sh; mpirun -np 4 build/release/weft train configs/quickstart.yaml mesh.dp=2 mesh.tp=2 train.steps=2 schedule.warmup_steps=1 train.eval_batches=1"
-  "./launcher/quickstart.sh README.md train.steps=50|tests/launcher/quickstart_args_test.sh|train.steps=3|true"
+  # Which command line the arguments become is shown there, with other tools in place of cmake and mpirun; that it trains, here.
+  "./launcher/quickstart.sh README.md train.steps=50|tests/launcher/quickstart_args_test.sh|README.md train.steps=50|source launcher/environment.sh; mpirun -np 4 build/release/weft train configs/quickstart.yaml mesh.dp=2 mesh.tp=2 data.train=\$PWD/README.md train.steps=2 schedule.warmup_steps=1 train.eval_batches=1"
   "./tests/run.sh|.ci/run|tests/run.sh release|true"
   "cmake --preset release && cmake --build --preset release|tests/run.sh|cmake --build --preset|true"
   "cmake --build --preset release|tests/run.sh|cmake --build --preset|true"
@@ -25,6 +28,7 @@ shorter() {
     IFS='|' read -r command file line instead <<< "$row"
     [ "$1" = "$command" ] || continue
     grep -qF -- "$line" "$root/$file" || fail "expected a line with '$line' in $file, which is to run '$command'"
+    [ "$instead" != true ] || instead="true # $file runs it"
     echo "$instead"
     return
   done
@@ -32,7 +36,7 @@ shorter() {
     *"weft generate runs/quickstart"*) echo "$1 tokens=5" ;;
     *"weft eval runs/quickstart"*) echo "$1 train.eval_batches=1" ;;
     # Planned with the kernels of a GPU, by the library that a build without CUDA lacks.
-    *device=cuda*) [ -e "$build/libweft_cuda.so" ] && echo "$1" || echo true ;;
+    *device=cuda*) [ -e "$build/libweft_cuda.so" ] && echo "$1" || echo "true # without the CUDA library" ;;
     # Another checkout may be tested on this host.
     *MASTER_PORT=29500*) echo "${1/29500/$((20000 + $$ % 10000))}" ;;
     *) echo "$1" ;;
@@ -44,9 +48,20 @@ fail() {
   exit 1
 }
 
+# copy TO: the files of the tree that git knows, as they are here; all, where it is no checkout.
+copy() {
+  mkdir -p "$1"
+  if [ -e "$root/.git" ]; then
+    git -C "$root" ls-files -z | while IFS= read -r -d '' file; do [ ! -e "$root/$file" ] || printf '%s\0' "$file"; done |
+      tar -C "$root" --null -T - -cf -
+  else
+    tar -C "$root" --exclude=./build --exclude=./runs -cf - .
+  fi | tar -C "$1" -xf -
+}
+
 # commands BLOCK: runs them one by one; what they print together goes to $dir/out.
 commands() {
-  local line command="" want code
+  local line command="" short want code
   : > "$dir/out"
   while IFS= read -r line; do
     command+=${command:+$'\n'}$line
@@ -56,7 +71,9 @@ commands() {
     [[ $command =~ \#\ exit\ code\ ([0-9]+)$ ]] && want=${BASH_REMATCH[1]}
     printf '$ %s\n' "$command"
     code=0
-    command=$(shorter "$command")
+    short=$(shorter "$command")
+    [ "$short" = "$command" ] || printf '  as: %s\n' "$short"
+    command=$short
     eval "$command" >> "$dir/out" 2>&1 < /dev/null || code=$?
     if [ "$code" -ne "$want" ]; then
       cat "$dir/out"
@@ -129,8 +146,8 @@ cd "$root"
 for page in "$@"; do
   begin=$SECONDS
   rm -rf "$dir/clone"
-  mkdir -p "$dir/clone/build"
-  tar -C "$root" --exclude=./build --exclude=./runs --exclude=./.git -cf - . | tar -C "$dir/clone" -xf -
+  copy "$dir/clone"
+  mkdir "$dir/clone/build"
   ln -s "$build" "$dir/clone/build/release"
   (cd "$dir/clone" && run_page)
 done

@@ -1,31 +1,25 @@
 #!/usr/bin/env bash
 # weft doctor: a line a thing, alone and under mpirun; faults and what pins OpenBLAS are found.
 # Usage: doctor_test.sh ROOT BUILD; exits 77 (skipped) where the program is not built.
-set -euo pipefail
-cd "$1"
-weft=$2/weft
-[ -x "$weft" ] || exit 77
-source launcher/environment.sh
-dir=$(mktemp -d)
-trap 'rm -rf "$dir"' EXIT
+source "$(dirname "$0")/prelude.sh"
 # doctor CODE TEXT WORDS...: the exit code, and TEXT in the output.
 doctor() {
-  local wanted=$1 text=$2 code=0
+  local wanted=$1 text=$2
+  code=0
   shift 2
-  timeout 60 "$@" > "$dir/out" 2>&1 < /dev/null || code=$?
-  [ $code -eq "$wanted" ] && grep -qF -- "$text" "$dir/out" ||
-    { echo "doctor_test: expected exit code $wanted and '$text' of $*, got $code:"; cat "$dir/out"; exit 1; }
+  within 60 "$@" > "$dir/out" 2>&1 < /dev/null || code=$?
+  [ $code -eq "$wanted" ] && grep -qF -- "$text" "$dir/out" || fail "expected exit code $wanted and '$text' of $*"
 }
 
 doctor 0 "OpenBLAS" "$weft" doctor "$dir"
-[ -z "$(ls -A "$dir" | grep -v '^out$')" ] || { echo "doctor_test: expected nothing to be left in $dir"; exit 1; }
+[ -z "$(ls -A "$dir" | grep -v '^out$')" ] || fail "expected nothing to be left in $dir"
 doctor 0 "as OPENBLAS_CORETYPE=Haswell asks: unset OPENBLAS_CORETYPE" env OPENBLAS_CORETYPE=Haswell "$weft" doctor "$dir"
 doctor 1 "cannot be written (No such file or directory)" "$weft" doctor "$dir/nowhere"
 doctor 2 "weft doctor --help" "$weft" doctor --all
 doctor 2 "weft doctor --help" "$weft" doctor a b
 doctor 0 "usage: weft doctor" "$weft" doctor --help
 doctor 0 "2 on 1 host" mpirun -np 2 "$weft" doctor "$dir"
-for line in clocks collectives version disk; do grep -q "  ok    $line" "$dir/out" || { echo "doctor_test: no line for $line:"; cat "$dir/out"; exit 1; }; done
-[ "$(grep -c "processor" "$dir/out")" -eq 1 ] || { echo "doctor_test: expected one look at the host:"; cat "$dir/out"; exit 1; }
+for line in clocks collectives version disk; do grep -q "  ok    $line" "$dir/out" || fail "expected a line for $line"; done
+[ "$(grep -c "processor" "$dir/out")" -eq 1 ] || fail "expected one look at the host"
 doctor 1 "cannot be written" mpirun -np 2 "$weft" doctor "$dir/nowhere"
 echo "doctor: ok"

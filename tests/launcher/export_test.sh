@@ -1,21 +1,7 @@
 #!/usr/bin/env bash
 # weft export: what it says and how it ends; that what it writes is right, hf_export_test and transformers_test show.
 # Usage: export_test.sh ROOT BUILD; exits 77 (skipped) where the program is not built.
-set -euo pipefail
-cd "$1"
-weft=$2/weft
-[ -x "$weft" ] || exit 77
-source launcher/environment.sh
-dir=$(mktemp -d)
-trap 'rm -rf "$dir"' EXIT
-# run CODE TEXT WORDS...: the exit code, and TEXT in the output.
-run() {
-  local wanted=$1 text=$2 code=0
-  shift 2
-  timeout 60 "$weft" "$@" > "$dir/out" 2>&1 < /dev/null || code=$?
-  [ $code -eq "$wanted" ] && grep -qF -- "$text" "$dir/out" ||
-    { echo "export_test: expected exit code $wanted and '$text' of $*, got $code:"; cat "$dir/out"; exit 1; }
-}
+source "$(dirname "$0")/prelude.sh"
 
 tiny=(configs/gpt2-tiny.yaml data.train=README.md data.val=0 schedule.warmup_steps=0 train.steps=2)
 run 0 "" train "${tiny[@]}" checkpoint.every=1 "checkpoint.dir=$dir/c"
@@ -31,5 +17,5 @@ run 2 "manifest.json" export "$dir/nowhere" "$dir/x"
 run 0 "usage: weft export" export --help
 printf x | dd of="$dir/c/step-000002/rank-00000.safetensors" bs=1 seek=5000 conv=notrunc 2> "$dir/dd"
 run 2 "rank-00000.safetensors" export "$dir/c" "$dir/x"
-[ ! -e "$dir/x" ] && [ ! -e "$dir/x.unfinished" ] || { echo "export_test: expected nothing to be left"; exit 1; }
+[ ! -e "$dir/x" ] && [ ! -e "$dir/x.unfinished" ] || fail "expected nothing to be left"
 echo "export: ok"

@@ -2,21 +2,14 @@
 # weft generate and weft eval as a user starts them: the same text on any number of ranks, the trainer's loss, and what
 # cannot be done is said once, with the exit code that README promises.
 # Usage: generate_command_test.sh ROOT BUILD; exits 77 (skipped) where the program is not built.
-set -euo pipefail
-cd "$1"
-build=$2
-[ -x "$build/weft" ] || exit 77
-source launcher/environment.sh
-dir=$(mktemp -d)
-trap 'rm -rf "$dir"' EXIT
+source "$(dirname "$0")/prelude.sh"
 
-fail() { echo "generate_command_test: $1; exit code $code, output:"; cat "$dir/out" "$dir/err"; exit 1; }
 # weft CODE RANKS WORDS...: runs it, and checks the exit code.
 weft() {
   local wanted=$1 ranks=$2
   shift 2
   code=0
-  timeout 120 mpirun -np "$ranks" "$build/weft" "$@" > "$dir/out" 2> "$dir/err" < /dev/null || code=$?
+  within 120 mpirun -np "$ranks" "$weft" "$@" > "$dir/out" 2> "$dir/err" < /dev/null || code=$?
   [ $code -eq "$wanted" ] || fail "expected exit code $wanted for $*"
 }
 # refused TEXT WORDS...: exit code 2, and TEXT in one line of three ranks' output.
@@ -84,5 +77,5 @@ refused "was changed" generate "$dir/c/step-000030"
 weft 0 2 generate "$dir/c" tokens=3
 grep -qF "broken, passed over: $dir/c/step-000030" "$dir/err" || fail "expected the broken one to be named"
 grep -qF "weights: $dir/c/step-000015" "$dir/err" || fail "expected the one before it"
-"$build/weft" generate --help | grep -q 'usage: weft generate' && "$build/weft" eval --help | grep -q 'usage: weft eval'
+"$weft" generate --help | grep -q 'usage: weft generate' && "$weft" eval --help | grep -q 'usage: weft eval'
 echo "generate and eval: ok"

@@ -1,20 +1,14 @@
 #!/usr/bin/env bash
 # weft plan: what it assumes it says, and absurd words are refused at once, as weft train refuses them.
 # Usage: plan_command_test.sh ROOT BUILD; exits 77 (skipped) where the program is not built.
-set -euo pipefail
-cd "$1"
-weft=$2/weft
-[ -x "$weft" ] || exit 77
-dir=$(mktemp -d)
-trap 'rm -rf "$dir"' EXIT
+source "$(dirname "$0")/prelude.sh"
 
-fail() { echo "plan_command_test: $1; exit code $code, output:"; cat "$dir/out"; exit 1; }
 # plan CODE TEXT WORDS...: the exit code, and TEXT in the output; an empty TEXT: no note.
 plan() {
   local wanted=$1 text=$2
   shift 2
   code=0
-  timeout 10 "$weft" plan "$@" > "$dir/out" 2>&1 || code=$?
+  within 10 "$weft" plan "$@" > "$dir/out" 2>&1 || code=$?
   [ $code -eq "$wanted" ] || fail "expected exit code $wanted for $*"
   if [ -n "$text" ]; then
     grep -qF -- "$text" "$dir/out" || fail "expected \"$text\" for $*"

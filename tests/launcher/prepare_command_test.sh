@@ -1,24 +1,8 @@
 #!/usr/bin/env bash
 # weft prepare, then weft train on what it wrote; bad words and texts are one line, and a kill leaves no half of a set.
 # Usage: prepare_command_test.sh ROOT BUILD; exits 77 (skipped) where the program is not built.
-set -euo pipefail
-cd "$1"
-weft=$2/weft
-[ -x "$weft" ] || exit 77
-source launcher/environment.sh
-dir=$(mktemp -d)
-trap 'rm -rf "$dir"' EXIT
+source "$(dirname "$0")/prelude.sh"
 
-fail() { echo "prepare_command_test: $1; exit code $code, output:"; cat "$dir/out"; exit 1; }
-# run CODE TEXT WORDS...: the exit code of weft, and TEXT in the output.
-run() {
-  local wanted=$1 text=$2
-  shift 2
-  code=0
-  timeout 60 "$weft" "$@" > "$dir/out" 2>&1 < /dev/null || code=$?
-  [ $code -eq "$wanted" ] || fail "expected exit code $wanted for $*"
-  grep -qF -- "$text" "$dir/out" || fail "expected \"$text\" for $*"
-}
 refused() {
   run 2 "$@"
   [ "$(wc -l < "$dir/out")" -eq 1 ] || fail "expected one line for ${*:2}"
@@ -35,7 +19,7 @@ for words in "" "tokenizer=chars" "tokenizer=sentencepiece vocab=500" "val=confi
   name="$dir/made $((made += 1))"
   code=0
   # shellcheck disable=SC2086  # words
-  timeout 60 "$weft" prepare "$name" README.md launcher $words > "$dir/out" 2>&1 || code=$?
+  within 60 "$weft" prepare "$name" README.md launcher $words > "$dir/out" 2>&1 || code=$?
   if [ $code -eq 2 ] && grep -q 'built without sentencepiece' "$dir/out"; then
     echo "without sentencepiece: not tried"
     continue
@@ -67,7 +51,7 @@ refused "$dir/a=b: no such file or folder" prepare "$dir/no" "$dir/a=b"
 refused "README.md: expected a folder to write to, got a file" prepare README.md README.md
 
 # A kill leaves all of the set or a part that is named; what was not published is cleared away by the next run.
-fault() { WEFT_FAULT=$1 timeout 60 "$weft" prepare "$dir/killed" README.md shard=9000 > "$dir/out" 2>&1 && code=0 || code=$?; }
+fault() { WEFT_FAULT=$1 within 60 "$weft" prepare "$dir/killed" README.md shard=9000 > "$dir/out" 2>&1 && code=0 || code=$?; }
 for point in create:kill:2 write:kill:9 fsync:kill rename:kill; do
   fault $point
   [ $code -eq 137 ] || fail "expected a kill at $point"

@@ -2,21 +2,14 @@
 # weft prepare, train, generate and eval one after the other, with every kind of tokenizer: a checkpoint is all that the
 # last two need, wherever it lies, and where it says nothing of its tokens the command line does.
 # Usage: prepared_text_test.sh ROOT BUILD; exits 77 (skipped) where the program is not built.
-set -euo pipefail
-cd "$1"
-build=$2
-[ -x "$build/weft" ] || exit 77
-source launcher/environment.sh
-dir=$(mktemp -d)
-trap 'rm -rf "$dir"' EXIT
+source "$(dirname "$0")/prelude.sh"
 
-fail() { echo "prepared_text_test: $1; exit code $code, output:"; cat "$dir/out" "$dir/err"; exit 1; }
 # weft CODE WORDS...: runs it, and checks the exit code.
 weft() {
   local wanted=$1
   shift
   code=0
-  timeout 120 "$build/weft" "$@" > "$dir/out" 2> "$dir/err" < /dev/null || code=$?
+  within 120 "$weft" "$@" > "$dir/out" 2> "$dir/err" < /dev/null || code=$?
   [ $code -eq "$wanted" ] || fail "expected exit code $wanted for $*"
 }
 refused() {
@@ -65,7 +58,7 @@ lives bytes tokenizer.bytes tokenizer=bytes
 lives chars tokenizer.chars tokenizer=chars
 refused 'prompt: the character "{" at offset 1 is not among the' generate "$dir/moved chars" "prompt=I{"
 code=0
-"$build/weft" prepare "$dir/learnt" "$dir/text.txt" tokenizer=sentencepiece vocab=300 > "$dir/out" 2> "$dir/err" || code=$?
+"$weft" prepare "$dir/learnt" "$dir/text.txt" tokenizer=sentencepiece vocab=300 > "$dir/out" 2> "$dir/err" || code=$?
 if [ $code -eq 2 ] && grep -q 'built without sentencepiece' "$dir/err"; then
   echo "without sentencepiece: not tried"
 else

@@ -12,7 +12,7 @@ printf '#!/bin/bash\nexit 0\n' > "$tree/bin/cmake"
 printf '#!/bin/bash\nprintf "<%%s>" "$@"\necho " root=$OMPI_ALLOW_RUN_AS_ROOT threads=$OMP_NUM_THREADS core=${OPENBLAS_CORETYPE-unset}"\n' \
   > "$tree/bin/mpirun"
 chmod +x "$tree"/bin/* "$tree"/clone/launcher/*.sh
-echo text > "$tree/my texts/a.txt"
+echo text | tee "$tree/my texts/a.txt" > "$tree/my texts/README.md"
 
 weft='<-np><4><build/release/weft>' config='<configs/quickstart.yaml><mesh.dp=2><mesh.tp=2>'
 expect() {
@@ -26,6 +26,7 @@ expect() {
 expect ""
 expect "<train.steps=3><mesh.dp=4>" train.steps=3 mesh.dp=4
 expect "<data.train=$tree/my texts/a.txt>" a.txt
+expect "<data.train=$tree/my texts/README.md><train.steps=50>" README.md train.steps=50
 expect "<data.train=$tree/my texts><train.steps=3>" . train.steps=3
 expect "<data.train=$tree/my texts/absent>" absent
 "$tree/clone/launcher/quickstart.sh" --help | grep -q 'key=value' || { echo "quickstart --help shows no usage"; exit 1; }

@@ -1,13 +1,7 @@
 #!/usr/bin/env bash
 # What cannot start, or cannot go on, ends on all ranks together: one reason, from the rank that has it.
 # Usage: refusal_test.sh ROOT BUILD; exits 77 (skipped) where the program is not built.
-set -euo pipefail
-cd "$1"
-build=$2
-[ -x "$build/weft" ] || exit 77
-source launcher/environment.sh
-dir=$(mktemp -d)
-trap 'rm -rf "$dir"' EXIT
+source "$(dirname "$0")/prelude.sh"
 
 # Rank ODD trains with the words in ODD_WORDS behind those that all ranks have; the last value of a key wins.
 cat > "$dir/rank.sh" <<'EOF'
@@ -16,15 +10,14 @@ cat > "$dir/rank.sh" <<'EOF'
 exec "$PROGRAM" train "$@"
 EOF
 chmod +x "$dir/rank.sh"
-export PROGRAM=$build/weft
+export PROGRAM=$weft
 
-fail() { echo "refusal_test: $1; exit code $code, output:"; cat "$dir/out"; exit 1; }
 # ended CODE TEXT TIMES WORDS...: the job's exit code, and TEXT in TIMES lines.
 ended() {
   local wanted=$1 text=$2 times=$3
   shift 3
   code=0
-  timeout 60 mpirun -np 3 "$dir/rank.sh" "$@" > "$dir/out" 2>&1 < /dev/null || code=$?
+  within 60 mpirun -np 3 "$dir/rank.sh" "$@" > "$dir/out" 2>&1 < /dev/null || code=$?
   [ $code -eq "$wanted" ] || fail "expected exit code $wanted for $*"
   local lines
   lines=$(grep -cF -- "$text" "$dir/out" || true)

@@ -1,21 +1,7 @@
 #!/usr/bin/env bash
 # weft report: pages of runs that were done, resumed or cut short, and what it refuses. What a page holds of each log,
 # report_test shows. Usage: report_command_test.sh ROOT BUILD; exits 77 (skipped) where the program is not built.
-set -euo pipefail
-cd "$1"
-weft=$2/weft
-[ -x "$weft" ] || exit 77
-source launcher/environment.sh
-dir=$(mktemp -d)
-trap 'rm -rf "$dir"' EXIT
-# run CODE TEXT WORDS...: the exit code, and TEXT in the output.
-run() {
-  local wanted=$1 text=$2 code=0
-  shift 2
-  timeout 60 "$weft" "$@" > "$dir/out" 2>&1 < /dev/null || code=$?
-  [ $code -eq "$wanted" ] && grep -qF -- "$text" "$dir/out" ||
-    { echo "report_command_test: expected exit code $wanted and '$text' of $*, got $code:"; cat "$dir/out"; exit 1; }
-}
+source "$(dirname "$0")/prelude.sh"
 # shows PAGE TEXT...
 shows() {
   local page=$1
@@ -48,7 +34,7 @@ shows "$dir/b & c.html" "after step 6 of 6" "lines cut short" "b &amp; c.jsonl</
 { head -n 1 "$log"; awk 'BEGIN { for (i = 1; i <= 50000; i++) printf "{\"event\":\"step\",\"step\":%d,\"loss\":%s,\"grad_norm\":%.3f,\"lr\":0.001,\"ms\":10,\"tokens_per_s\":%d,\"mfu\":null,\"peak_bytes\":4096}\n", i, i % 1000 == 500 ? "null" : 3 + 100 / i, 1 + i % 7, 1000 + i % 100 }'; } > "$dir/long.jsonl"
 run 0 "" report "$dir/long.jsonl"
 shows "$dir/long.html" "in step 50000" "3.002 to 103, 50 not finite" "4.0 KiB"
-[ "$(stat -c %s "$dir/long.html")" -lt 400000 ] || { echo "report_command_test: the page of a long run is large"; exit 1; }
+[ "$(stat -c %s "$dir/long.html")" -lt 400000 ] || fail "expected a small page of a long run"
 
 run 0 "usage: weft report" report --help
 run 2 "LOG is missing" report
@@ -65,5 +51,5 @@ run 2 "bad.jsonl:3: loss: expected a number, got \"high\"" report "$dir/bad.json
 mkdir "$dir/bad2.jsonl.config.yaml"
 cp "$log" "$dir/bad2.jsonl"
 run 2 "bad2.jsonl.config.yaml: expected a file, got a folder" report "$dir/bad2.jsonl"
-ls "$dir"/*.unfinished 2> /dev/null && { echo "report_command_test: expected nothing to be left"; exit 1; }
+ls "$dir"/*.unfinished 2> /dev/null && fail "expected nothing to be left"
 echo "report: ok"

@@ -10,8 +10,8 @@
 #include <filesystem>
 #include <utility>
 
+#include "core/base/fault.h"
 #include "fmt/format.h"
-#include "parallel/checkpoint/fault.h"
 
 namespace weft {
 namespace {

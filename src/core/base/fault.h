@@ -1,0 +1,25 @@
+// Faults for tests: what happens to a process or a file system at the worst moment, asked for by WEFT_FAULT, which is
+// POINT:ACTION[:NTH].
+//
+//   WEFT_FAULT=rename:kill         the first rename of a checkpoint never happens: the process is killed there
+//   WEFT_FAULT=write:enospc:3      the third write fails as on a full disk
+//
+// Actions: kill, or an error that the call then has: enospc, eio, erofs, eacces. The point "collective" has its own
+// (dist/collective_fault.h).
+#pragma once
+#include <optional>
+#include <string>
+
+namespace weft {
+
+// What WEFT_FAULT asks for at `point`, if it names that one.
+struct WantedFault {
+  std::string action;
+  int nth = 1;  // time that the point is passed
+};
+std::optional<WantedFault> FaultWantedAt(const char* point);
+
+// The error that the call at `point` is to have, 0 for none; or the process ends here. Thread-safe.
+int FaultAt(const char* point);
+
+}  // namespace weft
