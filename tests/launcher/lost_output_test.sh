@@ -40,8 +40,8 @@ lost "$weft" train "${tiny[@]}" checkpoint.every=1 "log.jsonl=$dir/log"
 lost mpirun -np 2 "$dir/full.sh" "$weft" train "${tiny[@]}" mesh.dp=2
 
 # What fails for another reason gives that one alone.
-got=0
-"$weft" plan "${tiny[@]}" train.stepz=1 > /dev/full 2> "$dir/err" || got=$?
-[ $got -eq 2 ] || fail "expected exit code 2 of a misspelt key, got $got"
+code=0
+"$weft" plan "${tiny[@]}" train.stepz=1 > /dev/full 2> "$dir/err" || code=$?
+[ $code -eq 2 ] || fail "expected exit code 2 of a misspelt key"
 ! grep -q stdout "$dir/err" || fail "expected no word about stdout where nothing was printed"
 echo "lost output: ok"
