@@ -8,13 +8,14 @@ weft=$2/weft
 source launcher/environment.sh
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
+fail() { echo "export_test: $1; output:"; cat "$dir/out"; exit 1; }
 # run CODE TEXT WORDS...: the exit code, and TEXT in the output.
 run() {
   local wanted=$1 text=$2 code=0
   shift 2
   timeout 60 "$weft" "$@" > "$dir/out" 2>&1 < /dev/null || code=$?
   [ $code -eq "$wanted" ] && grep -qF -- "$text" "$dir/out" ||
-    { echo "export_test: expected exit code $wanted and '$text' of $*, got $code:"; cat "$dir/out"; exit 1; }
+    fail "expected exit code $wanted and '$text' of $*, got $code"
 }
 
 tiny=(configs/gpt2-tiny.yaml data.train=README.md data.val=0 schedule.warmup_steps=0 train.steps=2)
@@ -27,9 +28,20 @@ run 2 "dtype: expected f32, bf16 or f16, got \"f8\"" export "$dir/c" "$dir/x" dt
 run 2 "OUT is missing" export "$dir/c"
 run 2 "CHECKPOINT and OUT are missing" export
 run 2 "--force" export "$dir/c" "$dir/x" --force
-run 2 "manifest.json" export "$dir/nowhere" "$dir/x"
+run 2 "$dir/nowhere: expected a checkpoint (a folder with manifest.json) or a folder of them (step-000100 and so on), got no folder" \
+  export "$dir/nowhere" "$dir/x"
 run 0 "usage: weft export" export --help
+# What is broken is named and passed over where there is an older one, and refused where it was asked for by name.
 printf x | dd of="$dir/c/step-000002/rank-00000.safetensors" bs=1 seek=5000 conv=notrunc 2> "$dir/dd"
-run 2 "rank-00000.safetensors" export "$dir/c" "$dir/x"
-[ ! -e "$dir/x" ] && [ ! -e "$dir/x.unfinished" ] || { echo "export_test: expected nothing to be left"; exit 1; }
+run 2 "rank-00000.safetensors" export "$dir/c/step-000002" "$dir/x"
+mkdir "$dir/c/step-000003"
+run 0 "from $dir/c/step-000001" export "$dir/c" "$dir/older"
+grep -qF "broken, passed over: $dir/c/step-000002/rank-00000.safetensors: header: the checksum" "$dir/out" ||
+  fail "expected the changed file to be named"
+grep -qF "broken, passed over: $dir/c/step-000003/manifest.json: " "$dir/out" || fail "expected the missing file to be named"
+run 0 "" export "$dir/c/step-000001" "$dir/first"
+cmp "$dir/older/model.safetensors" "$dir/first/model.safetensors" || fail "expected the weights of step 1"
+rm "$dir/c/step-000001/config.yaml"
+run 2 "$dir/c: expected a whole checkpoint, got broken ones alone:" export "$dir/c" "$dir/x"
+[ ! -e "$dir/x" ] && [ ! -e "$dir/x.unfinished" ] || fail "expected nothing to be left"
 echo "export: ok"

@@ -126,7 +126,6 @@ absl::StatusOr<HfExport> ExportHf(const Checkpoint& checkpoint, const std::strin
     return absl::InvalidArgumentError(
         fmt::format("{}: model.family: expected gpt2 or llama, which transformers reads in Weft's way, got {}", path,
                     config->model.family));
-  if (absl::Status s = checkpoint.Verify(); !s.ok()) return s;
   absl::StatusOr<std::map<std::string, Target>> targets = TargetsOf(checkpoint, *family, *config);
   if (!targets.ok()) return targets.status();
   HfExport done;

@@ -12,8 +12,8 @@ struct HfExport {
   int64_t tensors = 0;
   uint64_t bytes = 0;  // of the weights
 };
-// Makes the folder `out`, which must not be there: whole or not at all. One tensor is in memory at a time. Errors say
-// what the checkpoint or the disk lacks.
+// The checkpoint is whole (whole.h). Makes the folder `out`, which must not be there: whole or not at all. One tensor
+// is in memory at a time. Errors say what the checkpoint or the disk lacks.
 absl::StatusOr<HfExport> ExportHf(const Checkpoint& checkpoint, const std::string& out, DType dtype);
 
 }  // namespace weft

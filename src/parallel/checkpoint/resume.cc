@@ -23,8 +23,7 @@ absl::Status Refuse(const Config& config, const std::string& key, const std::str
 absl::StatusOr<Resumed> FindNewest(const Config& config, ProcessGroup& world) {
   const std::string& dir = config.checkpoint.dir;
   NewestWhole newest = FindNewestWhole(dir, RanksOf(world));
-  Resumed resumed{.checkpoint = std::move(newest.checkpoint)};
-  for (const std::string& fault : newest.broken) resumed.notes.push_back("broken, passed over: " + fault);
+  Resumed resumed{.checkpoint = std::move(newest.checkpoint), .notes = newest.Notes()};
   if (resumed.checkpoint) return resumed;
   if (resumed.notes.empty()) {
     resumed.notes.push_back(fmt::format("no checkpoint in {}: the run starts from its beginning", dir));

@@ -15,9 +15,22 @@ absl::StatusOr<Checkpoint> OpenWhole(const std::string& folder, const Ranks& ran
 struct NewestWhole {
   std::optional<Checkpoint> checkpoint;
   std::vector<std::string> broken;  // why newer ones were passed over
+
+  std::vector<std::string> Notes() const;  // for people: what was passed over
 };
 // The newest checkpoint of `dir` that is whole, among those of steps up to `last`.
 NewestWhole FindNewestWhole(const std::string& dir, const Ranks& ranks,
                             int64_t last = std::numeric_limits<int64_t>::max());
+// The answer where `dir` holds broken ones alone.
+absl::Status BrokenAlone(const std::string& dir, const NewestWhole& newest);
+
+// A checkpoint that a command line names.
+struct NamedCheckpoint {
+  Checkpoint checkpoint;
+  std::vector<std::string> notes;  // as NewestWhole's
+};
+// `path` is a checkpoint's folder, which is to be whole, or one that holds some, of which the newest whole one is
+// taken.
+absl::StatusOr<NamedCheckpoint> OpenNamed(const std::string& path, const Ranks& ranks);
 
 }  // namespace weft
