@@ -83,6 +83,17 @@ absl::Status DurableFile::Close() {
   return error ? Failed(path_, "brought to the disk", error) : absl::OkStatus();
 }
 
+std::vector<std::string> MissingFolders(const std::string& path) {
+  std::vector<std::string> missing;
+  std::error_code error;
+  for (fs::path at = fs::absolute(path, error).lexically_normal(); at.has_relative_path(); at = at.parent_path()) {
+    if (fs::exists(at, error)) break;
+    if (at.has_filename()) missing.push_back(at.string());  // "a/" is "a" once more
+  }
+  std::reverse(missing.begin(), missing.end());
+  return missing;
+}
+
 absl::Status MakeFolders(const std::string& path) {
   if (int fault = FaultAt("mkdir")) return Failed(path, "made", fault);
   std::error_code error;

@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -37,6 +38,8 @@ class DurableFile {
   int fd_;
 };
 
+// Those that MakeFolders would make, topmost first; in full.
+std::vector<std::string> MissingFolders(const std::string& path);
 absl::Status MakeFolders(const std::string& path);
 absl::Status RemoveAll(const std::string& path);
 // Waits until the names in a folder are on the disk.

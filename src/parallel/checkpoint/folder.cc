@@ -13,7 +13,7 @@ namespace weft {
 namespace {
 
 namespace fs = std::filesystem;
-constexpr std::string_view kPrefix = "step-", kUnfinished = ".tmp-";
+constexpr std::string_view kPrefix = "step-", kUnfinished = ".tmp-", kProbe = ".tmp-probe-";
 
 std::vector<std::string> NamesIn(const std::string& dir) {
   std::vector<std::string> names;
@@ -33,6 +33,10 @@ std::string UnfinishedFolder(const std::string& dir, int64_t step) {
   return (fs::path(dir) / fmt::format("{}{}{}", kUnfinished, kPrefix, step)).string();
 }
 
+std::string ProbeFile(const std::string& dir, const std::string& word) {
+  return (fs::path(dir) / fmt::format("{}{}", kProbe, word)).string();
+}
+
 std::vector<int64_t> StepsIn(const std::string& dir) {
   std::vector<int64_t> steps;
   for (const std::string& name : NamesIn(dir)) {
@@ -48,7 +52,7 @@ std::vector<int64_t> StepsIn(const std::string& dir) {
 
 absl::Status RemoveUnfinished(const std::string& dir) {
   for (const std::string& name : NamesIn(dir))
-    if (name.starts_with(std::string(kUnfinished) + std::string(kPrefix)))
+    if (name.starts_with(std::string(kUnfinished) + std::string(kPrefix)) || name.starts_with(kProbe))
       if (absl::Status s = RemoveAll((fs::path(dir) / name).string()); !s.ok()) return s;
   return absl::OkStatus();
 }

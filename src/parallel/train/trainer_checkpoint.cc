@@ -1,20 +1,26 @@
 // What the trainer has to do with checkpoints: where it goes on from, and when it saves.
 #include <fmt/format.h>
 
+#include "core/base/host_name.h"
 #include "parallel/checkpoint/folder.h"
-#include "parallel/checkpoint/gather.h"
+#include "parallel/checkpoint/shared_folder.h"
 #include "parallel/train/config_check.h"
-#include "parallel/train/output_path.h"
 #include "parallel/train/trainer.h"
 
 namespace weft {
 
 absl::Status Trainer::Resume() {
+  // Ranks that look into folders of their own would not agree on what is there.
+  bool looks = config_.checkpoint.resume == "auto";
+  if (looks)
+    if (absl::Status s = MakeFolder(); !s.ok()) return s;
   absl::StatusOr<Resumed> resumed = FindResumed(config_, mesh_.World());
   if (!resumed.ok()) return resumed.status();
   resumed_ = *std::move(resumed);
   if (resumed_.checkpoint) start_ = {resumed_.checkpoint->manifest().step, resumed_.checkpoint->manifest().sequences};
-  if (absl::Status s = CheckFolder(); !s.ok()) return s;
+  bool saves = !config_.checkpoint.dir.empty() && start_.step < config_.train.steps;
+  if (saves && !looks)
+    if (absl::Status s = MakeFolder(); !s.ok()) return s;
   if (!Reports()) return absl::OkStatus();
   for (const std::string& note : resumed_.notes) fmt::print("{}\n", note);
   std::vector<int64_t> there = StepsIn(config_.checkpoint.dir);
@@ -27,12 +33,12 @@ absl::Status Trainer::Resume() {
 }
 
 // What cannot be written after many steps is said before the first.
-absl::Status Trainer::CheckFolder() {
-  const std::string& dir = config_.checkpoint.dir;
-  bool used = !dir.empty() && start_.step < config_.train.steps;
-  absl::Status mine = used && Reports() ? MakeOutputFolder(dir) : absl::OkStatus();
-  if (!mine.ok()) mine = absl::InvalidArgumentError(PlaceOf(config_, "checkpoint.dir") + std::string(mine.message()));
-  return FirstFault(mesh_.World(), mine);
+absl::Status Trainer::MakeFolder() {
+  Ranks ranks = RanksOf(mesh_.World());
+  ranks.host = HostName();
+  absl::Status made = MakeSharedFolder(config_.checkpoint.dir, ranks);
+  if (made.ok()) return made;
+  return absl::InvalidArgumentError(PlaceOf(config_, "checkpoint.dir") + std::string(made.message()));
 }
 
 bool Trainer::SaveDue(int64_t step) const {
