@@ -6,6 +6,7 @@
 #include <random>
 
 #include "parallel/checkpoint/crc32c.h"
+#include "parallel/checkpoint/durable.h"
 #include "parallel/checkpoint/folder.h"
 #include "parallel/checkpoint/shared_folder.h"
 #include "parallel/checkpoint_testing.h"
@@ -185,6 +186,27 @@ TEST_F(Files, AutoPassesOverWhatIsBroken) {
     std::ofstream(StepFolder(folder_.Path("c"), step) + "/manifest.json") << "{}";
   absl::Status status = Train(SaveTo("c") + Words{"checkpoint.resume=auto"});
   EXPECT_NE(status.message().find("got broken ones alone"), std::string::npos) << status;
+}
+
+absl::Status MadeUnder(const std::string& fault, const std::string& folder) {
+  ::setenv("WEFT_FAULT", fault.c_str(), 1);
+  absl::Status status = MakeFolders(folder);
+  ::unsetenv("WEFT_FAULT");
+  return status;
+}
+
+// A folder is there after a power cut only if its name is on the disk, in a parent that is there itself.
+TEST_F(Files, TheNamesOfNewFoldersAreBroughtToTheDisk) {
+  std::string root = folder_.Path("new");
+  fs::create_directories(root);
+  int nth = 1;
+  for (const char* parent : {"", "/a", "/a/b"}) {
+    absl::Status status = MadeUnder(fmt::format("fsync_dir:eio:{}", nth++), root + "/a/b/c");
+    EXPECT_EQ(status.message(), root + parent + ": cannot be brought to the disk (Input/output error)");
+    fs::remove_all(root + "/a");
+  }
+  EXPECT_TRUE(MadeUnder("fsync_dir:eio:4", root + "/a/b/c").ok());
+  EXPECT_TRUE(MadeUnder("fsync_dir:eio:1", root + "/a/b/c/").ok());  // it was there
 }
 
 // A disk that fails once, at each of its chances: the run ends with the path and the reason, and what it had is whole.

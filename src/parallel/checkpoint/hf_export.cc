@@ -105,7 +105,9 @@ absl::Status WriteFolder(const std::string& out, const std::string& settings,
       RemoveAll(unfinished).IgnoreError();  // what it takes up may be what is missing
       return s;
     }
-  return absl::OkStatus();
+  absl::Status named = SyncNameOf(out);
+  if (!named.ok()) RemoveAll(out).IgnoreError();
+  return named;
 }
 
 }  // namespace

@@ -28,12 +28,10 @@ absl::Status MakeOutputFolder(const std::string& folder) {
     return Bad(folder, fmt::format("there is no {}, and a folder of / is not made unasked; make it, or give another "
                                    "path",
                                    first.string()));
-  std::error_code error;
-  fs::create_directories(folder, error);
-  int fault = error ? error.value() : ::access(folder.c_str(), W_OK | X_OK) == 0 ? 0 : errno;
-  if (fault == 0) return absl::OkStatus();
-  return Bad(folder,
-             fmt::format("cannot be {} ({}); give another path", error ? "made" : "written", std::strerror(fault)));
+  if (absl::Status s = MakeFolders(folder); !s.ok())
+    return absl::UnavailableError(std::string(s.message()) + "; give another path");
+  if (::access(folder.c_str(), W_OK | X_OK) == 0) return absl::OkStatus();
+  return Bad(folder, fmt::format("cannot be written ({}); give another path", std::strerror(errno)));
 }
 
 absl::Status CheckOutputFile(const std::string& path) {
