@@ -13,8 +13,10 @@ namespace {
 constexpr const char* kHelp = R"(usage: weft export CHECKPOINT OUT [dtype=f32|bf16|f16]
 
 Writes the weights of CHECKPOINT, a folder such as checkpoints/step-000100 or one that holds some, of which the newest
-whole one is taken, as a folder OUT with model.safetensors and config.json: transformers' GPT2LMHeadModel or LlamaForCausalLM opens
-it with from_pretrained(OUT), and weft train with model.init=OUT.
+whole one is taken, as a folder OUT with model.safetensors and config.json: transformers' GPT2LMHeadModel or
+LlamaForCausalLM opens it with from_pretrained(OUT), and weft train with model.init=OUT. A sentencepiece model comes
+with them as tokenizer.model, for LlamaTokenizer.from_pretrained(OUT, add_bos_token=False); transformers has no
+tokenizer for bytes or chars.
 
   weft export checkpoints/step-000200 exported
   weft export checkpoints exported dtype=bf16
@@ -70,8 +72,9 @@ int ExportCommand(const Words& words) {
   for (const std::string& note : from->notes) fmt::print(stderr, "{}\n", note);
   absl::StatusOr<HfExport> done = ExportHf(from->checkpoint, request->to, request->dtype);
   if (!done.ok()) return Fault(done.status());
-  fmt::print("{}: {} tensors in {}, {:.1f} MiB, from {}\n", request->to, done->tensors, Name(request->dtype),
-             double(done->bytes) / (1 << 20), from->checkpoint.folder());
+  fmt::print("{}: {} tensors in {}, {:.1f} MiB{}, from {}\n", request->to, done->tensors, Name(request->dtype),
+             double(done->bytes) / (1 << 20), done->tokenizer.empty() ? "" : ", " + done->tokenizer,
+             from->checkpoint.folder());
   return 0;
 }
 

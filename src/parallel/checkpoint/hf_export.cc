@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -10,6 +11,7 @@
 #include "parallel/train/hf_names.h"
 #include "parallel/train/safetensors_writer.h"
 #include "parallel/train/setup.h"
+#include "parallel/train/tokenizer.h"
 
 namespace weft {
 namespace {
@@ -91,16 +93,19 @@ absl::Status WriteWeights(const Checkpoint& checkpoint, const std::map<std::stri
 }
 
 // The folder is written beside its place, and then gets its name.
-absl::Status WriteFolder(const std::string& out, const std::string& settings,
+absl::Status WriteFolder(const std::string& out, const std::map<std::string, std::string>& texts,
                          const std::function<absl::Status(const std::string& path)>& weights) {
   std::string unfinished = out + ".unfinished";
-  auto in = [&](const char* name) { return (fs::path(unfinished) / name).string(); };
-  for (auto step : {std::function<absl::Status()>([&] { return RemoveAll(unfinished); }),
-                    std::function<absl::Status()>([&] { return MakeFolders(unfinished); }),
-                    std::function<absl::Status()>([&] { return weights(in("model.safetensors")); }),
-                    std::function<absl::Status()>([&] { return WriteText(in("config.json"), settings); }),
-                    std::function<absl::Status()>([&] { return SyncFolder(unfinished); }),
-                    std::function<absl::Status()>([&] { return PutInPlace(unfinished, out); })})
+  auto in = [&](const std::string& name) { return (fs::path(unfinished) / name).string(); };
+  std::vector<std::function<absl::Status()>> steps = {
+      [&] { return RemoveAll(unfinished); },
+      [&] { return MakeFolders(unfinished); },
+      [&] { return weights(in("model.safetensors")); },
+  };
+  for (const auto& [name, text] : texts) steps.push_back([&] { return WriteText(in(name), text); });
+  steps.push_back([&] { return SyncFolder(unfinished); });
+  steps.push_back([&] { return PutInPlace(unfinished, out); });
+  for (const auto& step : steps)
     if (absl::Status s = step(); !s.ok()) {
       RemoveAll(unfinished).IgnoreError();  // what it takes up may be what is missing
       return s;
@@ -135,9 +140,14 @@ absl::StatusOr<HfExport> ExportHf(const Checkpoint& checkpoint, const std::strin
     done.tensors++;
     done.bytes += uint64_t(NumElements(target.shape)) * SizeOf(dtype);
   }
-  absl::Status written = WriteFolder(out, SettingsOf(*family, config->model, dtype), [&](const std::string& file) {
-    return WriteWeights(checkpoint, *targets, dtype, file);
-  });
+  std::map<std::string, std::string> texts = {{"config.json", SettingsOf(*family, config->model, dtype)}};
+  std::string file = kTokenizers[size_t(TokenizerKind::kSentencePiece)].file;  // the name that transformers knows, too
+  if (std::string model = checkpoint.TextOf(file); !model.empty()) {
+    done.tokenizer = file;
+    texts[file] = std::move(model);
+  }
+  absl::Status written = WriteFolder(
+      out, texts, [&](const std::string& weights) { return WriteWeights(checkpoint, *targets, dtype, weights); });
   if (!written.ok()) return written;
   return done;
 }
