@@ -23,7 +23,8 @@ bool Filled(const weft::SavedTensor& tensor) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace weft;
   std::string_view body = fuzz::Text(data, size);
-  fuzz::AllocationBound bound(size);
+  // An answer.
+  fuzz::AllocationBound bound(size, {.largest = 1 << 10, .live = 4 << 10});
   ParseManifest(BytesOf(body), "manifest.json").IgnoreError();
   absl::StatusOr<Manifest> manifest = ParseManifest(BytesOf(Sealed(std::string(body))), "manifest.json");
   if (!manifest.ok()) return 0;
