@@ -115,24 +115,26 @@ absl::Status WriteFolder(const std::string& out, const std::map<std::string, std
   return named;
 }
 
+absl::StatusOr<Config> ConfigOf(const Checkpoint& checkpoint) {
+  absl::StatusOr<Config> config = ParseConfig(checkpoint.ConfigYaml(), checkpoint.PathOf(kConfigFile), {});
+  if (!config.ok()) return config;
+  if (absl::Status s = Resolve(*config, int(config->mesh.dp * config->mesh.tp)); !s.ok()) return s;
+  if (FindHfFamily(config->model.family)) return config;
+  return absl::InvalidArgumentError(
+      fmt::format("{}: model.family: expected gpt2 or llama, which transformers reads in Weft's way, got {}",
+                  checkpoint.PathOf(kConfigFile), config->model.family));
+}
+
 }  // namespace
 
 absl::StatusOr<HfExport> ExportHf(const Checkpoint& checkpoint, const std::string& out, DType dtype) {
   std::error_code error;
   if (fs::exists(fs::symlink_status(out, error)))
     return absl::InvalidArgumentError(
-        fmt::format("{}: expected a folder to be made, got one that is there; name "
-                    "another, or remove it",
-                    out));
-  std::string path = (fs::path(checkpoint.folder()) / kConfigFile).string();
-  absl::StatusOr<Config> config = ParseConfig(checkpoint.ConfigYaml(), path, {});
+        fmt::format("{}: expected a folder to be made, got one that is there; name another, or remove it", out));
+  absl::StatusOr<Config> config = ConfigOf(checkpoint);
   if (!config.ok()) return config.status();
-  if (absl::Status s = Resolve(*config, int(config->mesh.dp * config->mesh.tp)); !s.ok()) return s;
   const HfFamily* family = FindHfFamily(config->model.family);
-  if (!family)
-    return absl::InvalidArgumentError(
-        fmt::format("{}: model.family: expected gpt2 or llama, which transformers reads in Weft's way, got {}", path,
-                    config->model.family));
   absl::StatusOr<std::map<std::string, Target>> targets = TargetsOf(checkpoint, *family, *config);
   if (!targets.ok()) return targets.status();
   HfExport done;
