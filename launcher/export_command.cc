@@ -2,20 +2,21 @@
 #include <fmt/format.h>
 
 #include <cstdio>
-#include <filesystem>
 
 #include "launcher/command.h"
-#include "parallel/checkpoint/folder.h"
 #include "parallel/checkpoint/hf_export.h"
+#include "parallel/checkpoint/whole.h"
 
 namespace weft {
 namespace {
 
 constexpr const char* kHelp = R"(usage: weft export CHECKPOINT OUT [dtype=f32|bf16|f16]
 
-Writes the weights of CHECKPOINT, a folder such as checkpoints/step-000100 or one that holds some, of which the newest is
-taken, as a folder OUT with model.safetensors and config.json: transformers' GPT2LMHeadModel or LlamaForCausalLM opens
-it with from_pretrained(OUT), and weft train with model.init=OUT.
+Writes the weights of CHECKPOINT, a folder such as checkpoints/step-000100 or one that holds some, of which the newest
+whole one is taken, as a folder OUT with model.safetensors and config.json: transformers' GPT2LMHeadModel or
+LlamaForCausalLM opens it with from_pretrained(OUT), and weft train with model.init=OUT. A sentencepiece model comes
+with them as tokenizer.model, for LlamaTokenizer.from_pretrained(OUT, add_bos_token=False); transformers has no
+tokenizer for bytes or chars.
 
   weft export checkpoints/step-000200 exported
   weft export checkpoints exported dtype=bf16
@@ -52,16 +53,6 @@ absl::StatusOr<Request> RequestOf(const Words& words) {
   return request;
 }
 
-// A checkpoint's folder itself, or that of the highest step in it.
-std::string FolderOf(const std::string& path) {
-  std::error_code error;
-  if (std::filesystem::exists(std::filesystem::path(path) / kManifestFile, error)) return path;
-  std::vector<int64_t> steps = StepsIn(path);
-  if (steps.empty()) return path;
-  if (std::string note = NoteOfLaterSaved(path, steps[0]); !note.empty()) fmt::print(stderr, "{}\n", note);
-  return StepFolder(path, steps[0]);
-}
-
 int Fault(const absl::Status& status) {
   fmt::print(stderr, "{}\n", std::string(status.message()));
   return absl::IsUnavailable(status) ? 1 : 2;
@@ -76,12 +67,14 @@ int ExportCommand(const Words& words) {
   }
   absl::StatusOr<Request> request = RequestOf(words);
   if (!request.ok()) return Fault(request.status());
-  absl::StatusOr<Checkpoint> checkpoint = Checkpoint::Open(FolderOf(request->from));
-  if (!checkpoint.ok()) return Fault(checkpoint.status());
-  absl::StatusOr<HfExport> done = ExportHf(*checkpoint, request->to, request->dtype);
+  absl::StatusOr<NamedCheckpoint> from = OpenNamed(request->from, Ranks());
+  if (!from.ok()) return Fault(from.status());
+  for (const std::string& note : from->notes) fmt::print(stderr, "{}\n", note);
+  absl::StatusOr<HfExport> done = ExportHf(from->checkpoint, request->to, request->dtype);
   if (!done.ok()) return Fault(done.status());
-  fmt::print("{}: {} tensors in {}, {:.1f} MiB, from {}\n", request->to, done->tensors, Name(request->dtype),
-             double(done->bytes) / (1 << 20), checkpoint->folder());
+  fmt::print("{}: {} tensors in {}, {:.1f} MiB{}, from {}\n", request->to, done->tensors, Name(request->dtype),
+             double(done->bytes) / (1 << 20), done->tokenizer.empty() ? "" : ", " + done->tokenizer,
+             from->checkpoint.folder());
   return 0;
 }
 

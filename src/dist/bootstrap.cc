@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "core/base/host_name.h"
 #include "dist/gloo_group.h"
 #include "dist/local_group.h"
 #include "dist/slurm.h"
@@ -106,9 +107,7 @@ std::unique_ptr<Bootstrap> FromVariables(const char* rank_name, const char* size
 }  // namespace
 
 void Bootstrap::FindHosts() {
-  char name[256] = {};
-  gethostname(name, sizeof(name) - 1);
-  host_ = name;
+  host_ = HostName();
   auto hosts = AllGather(host_);
   local_rank_ = local_size_ = 0;
   for (int r = 0; r < world_size_; r++) {

@@ -12,7 +12,7 @@ namespace {
 
 // Targets run on one thread; what others free is not ours to count exactly.
 constexpr size_t kNone = ~size_t{0};
-std::atomic<size_t> most_at_once{kNone}, most_live{kNone}, largest{0}, live{0}, peak{0};
+std::atomic<size_t> most_at_once{kNone}, most_live{kNone}, largest{0}, live{0}, before{0}, peak{0};
 
 void Refuse(const char* what, size_t bytes, size_t most) {
   most_at_once = most_live = kNone;
@@ -52,15 +52,16 @@ void Free(void* p) {
 
 namespace weft::fuzz {
 
-AllocationBound::AllocationBound(size_t input) {
+AllocationBound::AllocationBound(size_t input, const Need& need) {
   largest = 0;
+  before = live.load();
   peak = live.load();
-  most_at_once = kTimes * input + kFloor;
-  most_live = live + kTimesLive * input + kFloor;
+  most_at_once = need.largest_times * input + need.largest;
+  most_live = live + need.live_times * input + need.live;
 }
 AllocationBound::~AllocationBound() { most_at_once = most_live = kNone; }
 size_t AllocationBound::Largest() { return largest; }
-size_t AllocationBound::LivePeak() { return peak; }
+size_t AllocationBound::LivePeak() { return peak - before; }
 
 }  // namespace weft::fuzz
 

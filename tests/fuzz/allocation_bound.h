@@ -5,18 +5,23 @@
 
 namespace weft::fuzz {
 
-// While it lives, ends the process where one allocation is above 10 times the input and kFloor, or all of them at a
-// time above kTimesLive times the input and kFloor: parsed text takes more than its bytes, in many small pieces.
+// What a reader may take: for any input, however short, buffers of a fixed size and the words of an answer; and some
+// times its bytes. The fixed part is little, or a claim of as much would hide behind it; targets say what it is.
+struct Need {
+  size_t largest, live;                         // fixed; one allocation, all of them at a time
+  size_t largest_times = 10, live_times = 100;  // parsed text takes more than its bytes, in many small pieces
+};
+
+// While it lives, ends the process where one allocation, or all of them at a time, are above the need.
 class AllocationBound {
  public:
-  static constexpr size_t kTimes = 10, kTimesLive = 100, kFloor = size_t{64} << 10;
-  explicit AllocationBound(size_t input);
+  AllocationBound(size_t input, const Need& need);
   ~AllocationBound();
   AllocationBound(const AllocationBound&) = delete;
   AllocationBound& operator=(const AllocationBound&) = delete;
 
-  static size_t Largest();  // since the latest one was made
-  static size_t LivePeak();
+  static size_t Largest();   // since the latest one was made
+  static size_t LivePeak();  // above what was live then
 };
 
 }  // namespace weft::fuzz

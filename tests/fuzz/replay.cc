@@ -16,7 +16,7 @@ int main(int argc, char** argv) {
     return 2;
   }
   int count = 0;
-  size_t largest = 0;
+  size_t largest = 0, live = 0;
   for (const auto& entry : std::filesystem::directory_iterator(argv[1])) {
     std::ifstream file(entry.path(), std::ios::binary);
     std::vector<char> bytes((std::istreambuf_iterator<char>(file)), {});
@@ -24,8 +24,9 @@ int main(int argc, char** argv) {
     std::fflush(stdout);
     LLVMFuzzerTestOneInput(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());
     largest = std::max(largest, weft::fuzz::AllocationBound::Largest());
+    live = std::max(live, weft::fuzz::AllocationBound::LivePeak());
     count++;
   }
-  fmt::print("{} inputs, the largest allocation {} bytes\n", count, largest);
+  fmt::print("{} inputs, the largest allocation {} bytes, all at a time {}\n", count, largest, live);
   return count > 0 ? 0 : 1;
 }

@@ -6,7 +6,8 @@
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace weft;
   std::string path = fuzz::FileOf(data, size);
-  fuzz::AllocationBound bound(size);
+  // An answer, and the path in it.
+  fuzz::AllocationBound bound(size, {.largest = 1 << 10, .live = 4 << 10});
   absl::StatusOr<Safetensors> file = Safetensors::Open(path);
   if (!file.ok()) return 0;
   size_t bytes = 0;

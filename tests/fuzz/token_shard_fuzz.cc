@@ -7,7 +7,8 @@
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace weft;
   std::string path = fuzz::FileOf(data, size);
-  fuzz::AllocationBound bound(size);
+  // The run of 4096 tokens that Summarize reads, and the stream that looks for the magic.
+  fuzz::AllocationBound bound(size, {.largest = 17 << 10, .live = 26 << 10});
   bool begins = BeginsAsTokenShard(path);
   absl::StatusOr<TokenShard> shard = OpenTokenShard(path);
   fuzz::Check(begins || !shard.ok(), "what is a shard begins as one");

@@ -3,9 +3,11 @@
 # Usage: refusal_test.sh ROOT BUILD; exits 77 (skipped) where the program is not built.
 source "$(dirname "$0")/prelude.sh"
 
-# Rank ODD trains with the words in ODD_WORDS behind those that all ranks have; the last value of a key wins.
+# Rank ODD trains with the words in ODD_WORDS behind those that all ranks have; the last value of a key wins. With
+# WORK_DIRS each rank stands in a folder of its own there, as on hosts that share no disk: relative paths differ.
 cat > "$dir/rank.sh" <<'EOF'
 #!/usr/bin/env bash
+[ -z "${WORK_DIRS:-}" ] || cd "$WORK_DIRS/$OMPI_COMM_WORLD_RANK" || exit 99
 [ "$OMPI_COMM_WORLD_RANK" != "${ODD:-}" ] || set -- "$@" $ODD_WORDS
 exec "$PROGRAM" train "$@"
 EOF
@@ -54,6 +56,30 @@ refused 'weft train: unknown flag "--foo"' 1 "${config[@]}" --foo
 refused "weft train: CONFIG is missing" 1 train.steps=1
 refused "expected one CONFIG" 1 "${config[@]}" "${config[@]}"
 refused "weft train --help says how to use it" 1 "${config[@]}" --foo
+
+# A checkpoint.dir that is another folder for some rank: said before the first step, and nothing is left of it.
+export WORK_DIRS=$dir/hosts
+mkdir -p "$WORK_DIRS"/{0,1,2}
+apart=("$PWD/${config[0]}" "${config[@]:1}" "data.train=$PWD/README.md" checkpoint.dir=runs/c)
+find "$WORK_DIRS" | sort > "$dir/before"
+not_shared() { # FIRST WORDS...: the first rank that does not find it
+  refused "command line: checkpoint.dir: expected a folder that all ranks share" 1 "${@:2}"
+  grep -qF "what rank 0 (host $(hostname)) wrote to $WORK_DIRS/0/runs/c, rank $1 (host $(hostname)) does not find in $WORK_DIRS/$1/runs/c; " \
+    "$dir/out" || fail "expected rank $1 and its folder to be named"
+  ! grep -q 'step 1/1' "$dir/out" || fail "expected no step before the refusal"
+  find "$WORK_DIRS" | sort | diff "$dir/before" - > "$dir/diff" || fail "expected nothing to be left: $(cat "$dir/diff")"
+}
+not_shared 1 "${apart[@]}"
+ln -s ../0/runs "$WORK_DIRS/1/runs"
+find "$WORK_DIRS" | sort > "$dir/before"
+not_shared 2 "${apart[@]}"
+# Of two ranks the second has the folder now, under another path; then rank 2 comes to what they have saved.
+timeout 60 mpirun -np 2 "$dir/rank.sh" "${apart[@]}" > "$dir/out" 2>&1 < /dev/null || { code=$?; fail "expected two ranks to train"; }
+[ "$(ls -A "$WORK_DIRS/0/runs/c")" = step-000001 ] || fail "expected a checkpoint and nothing else"
+find "$WORK_DIRS" | sort > "$dir/before"
+not_shared 2 "${apart[@]}" checkpoint.resume=auto train.steps=2
+unset WORK_DIRS
+
 # A run that diverges has started: exit code 1, said once as well.
 ended 1 "weft: the validation loss after step 1 is" 1 "${config[@]}" data.val=0.1 optimizer.lr=1e38 \
   schedule.name=constant mesh.dp=3

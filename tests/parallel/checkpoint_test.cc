@@ -6,7 +6,9 @@
 #include <random>
 
 #include "parallel/checkpoint/crc32c.h"
+#include "parallel/checkpoint/durable.h"
 #include "parallel/checkpoint/folder.h"
+#include "parallel/checkpoint/shared_folder.h"
 #include "parallel/checkpoint_testing.h"
 #include "parallel/train/safetensors.h"
 #include "share.h"
@@ -124,10 +126,47 @@ TEST_F(Files, KeepLeavesTheNewest) {
   EXPECT_EQ(std::distance(fs::directory_iterator(folder_.Path("c")), {}), 4);
 }
 
+// What each rank makes of its path of the folder: the one answer of all.
+absl::Status Shared(const std::vector<std::string>& dirs) {
+  std::vector<absl::Status> statuses(dirs.size());
+  RunRanks(int(dirs.size()), [&](Context& context, GroupFactory& groups) {
+    auto r = size_t(context.rank());
+    DeviceMesh mesh(context, groups, {{"x"}, {int(dirs.size())}});
+    Ranks ranks = RanksOf(mesh.World());
+    ranks.host = fmt::format("h{}", r);
+    statuses[r] = MakeSharedFolder(dirs[r], ranks);
+  });
+  for (const absl::Status& status : statuses) EXPECT_EQ(status, statuses[0]);
+  return statuses[0];
+}
+
+// Ranks of other hosts may find another folder under the same path, or the same one under another path.
+TEST_F(Files, AFolderThatRanksDoNotShareIsRefusedAndNotMade) {
+  std::string here = folder_.Path("a/b/c"), link = folder_.Path("link"), there = folder_.Path("there");
+  fs::create_directories(there);
+  fs::create_directory_symlink(folder_.Path("a"), link);
+  auto refused = [&](const std::vector<std::string>& dirs, const std::string& why) {
+    absl::Status status = Shared(dirs);
+    EXPECT_NE(status.message().find(why), std::string::npos) << status;
+  };
+  refused({here, here, there},
+          "what rank 0 (host h0) wrote to " + here + ", rank 2 (host h2) does not find in " + there);
+  refused({here, folder_.Path("absent"), there}, "rank 1 (host h1) does not find in " + folder_.Path("absent"));
+  refused({folder_.Write("file", "x") + "/c", here, here}, "file/c: cannot be made (Not a directory)");
+  EXPECT_FALSE(fs::exists(folder_.Path("a")));
+  EXPECT_FALSE(fs::exists(folder_.Path("absent")));
+  EXPECT_TRUE(fs::is_empty(there));
+  EXPECT_EQ(Shared({here, link + "/b/c", here}), absl::OkStatus());
+  EXPECT_TRUE(fs::is_empty(here));
+  refused({there, here}, "rank 1 (host h1)");
+  EXPECT_TRUE(fs::exists(there));  // it was there before
+}
+
 TEST_F(Files, AutoPassesOverWhatIsBroken) {
   Save({"checkpoint.every=2"});
   auto whole = Losses(Mesh(2, 2));
   fs::create_directories(folder_.Path("c/.tmp-step-9"));
+  folder_.Write("c/.tmp-probe-12", "of a run that was killed");
   fs::create_directories(folder_.Path("c/step-000008"));
   std::string shard = step_ + "/rank-00001.safetensors", bytes = ReadFile(shard);
   bytes[bytes.size() / 2] ^= 4;
@@ -142,6 +181,7 @@ TEST_F(Files, AutoPassesOverWhatIsBroken) {
   EXPECT_NE(printed.find("broken, passed over: " + shard + ": tensor"), printed.npos) << printed;
   EXPECT_TRUE(Whole(step_).ok());  // replaced by the run
   EXPECT_FALSE(fs::exists(folder_.Path("c/.tmp-step-9")));
+  EXPECT_FALSE(fs::exists(folder_.Path("c/.tmp-probe-12")));
   for (int64_t step : StepsIn(folder_.Path("c")))
     std::ofstream(StepFolder(folder_.Path("c"), step) + "/manifest.json") << "{}";
   absl::Status status = Train(SaveTo("c") + Words{"checkpoint.resume=auto"});
@@ -171,6 +211,27 @@ TEST_F(Files, AnOldOneThatCannotBeRemovedIsANote) {
     EXPECT_NE(reason, said.npos) << said;
     EXPECT_EQ(said.find("cannot be removed", reason + 1), said.npos) << "said twice: " << said;
   }
+}
+
+absl::Status MadeUnder(const std::string& fault, const std::string& folder) {
+  ::setenv("WEFT_FAULT", fault.c_str(), 1);
+  absl::Status status = MakeFolders(folder);
+  ::unsetenv("WEFT_FAULT");
+  return status;
+}
+
+// A folder is there after a power cut only if its name is on the disk, in a parent that is there itself.
+TEST_F(Files, TheNamesOfNewFoldersAreBroughtToTheDisk) {
+  std::string root = folder_.Path("new");
+  fs::create_directories(root);
+  int nth = 1;
+  for (const char* parent : {"", "/a", "/a/b"}) {
+    absl::Status status = MadeUnder(fmt::format("fsync_dir:eio:{}", nth++), root + "/a/b/c");
+    EXPECT_EQ(status.message(), root + parent + ": cannot be brought to the disk (Input/output error)");
+    fs::remove_all(root + "/a");
+  }
+  EXPECT_TRUE(MadeUnder("fsync_dir:eio:4", root + "/a/b/c").ok());
+  EXPECT_TRUE(MadeUnder("fsync_dir:eio:1", root + "/a/b/c/").ok());  // it was there
 }
 
 // A disk that fails once, at each of its chances: the run ends with the path and the reason, and what it had is whole.

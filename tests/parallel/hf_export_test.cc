@@ -1,6 +1,8 @@
 // Export: what transformers is to read holds the checkpoint's weights, whatever mesh saved it.
 #include "parallel/checkpoint/hf_export.h"
 
+#include <cstdlib>
+
 #include "parallel/checkpoint/folder.h"
 #include "parallel/checkpoint_testing.h"
 #include "parallel/train/hf_names.h"
@@ -70,6 +72,34 @@ TEST_F(Export, RefusesWhatItCannotWrite) {
   std::filesystem::remove_all(folder_.Path("c"));
   refused(Saved(Mesh(1, 1) + Words{"model.family=neox"}), folder_.Path("out"), "expected gpt2 or llama");
   EXPECT_FALSE(std::filesystem::exists(folder_.Path("out")));
+}
+
+// A disk that fails at any of its chances leaves nothing, and the last chance is the name of the folder itself.
+TEST_F(Export, IsOnTheDiskOrNotThere) {
+  absl::StatusOr<Checkpoint> checkpoint = Checkpoint::Open(Saved(Mesh(1, 1)));
+  ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
+  std::string out = folder_.Path("out"), parent = out.substr(0, out.rfind('/'));
+  auto under = [&](const std::string& fault) {
+    ::setenv("WEFT_FAULT", fault.c_str(), 1);
+    absl::Status status = ExportHf(*checkpoint, out, DType::kF32).status();
+    ::unsetenv("WEFT_FAULT");
+    return status;
+  };
+  for (const char* point : {"mkdir", "create", "write", "fsync", "rename", "fsync_dir"}) {
+    std::string last;
+    int nth = 1;
+    for (absl::Status status; !(status = under(fmt::format("{}:eio:{}", point, nth))).ok(); nth++) {
+      EXPECT_TRUE(absl::IsUnavailable(status)) << status;
+      EXPECT_FALSE(std::filesystem::exists(out) || std::filesystem::exists(out + ".unfinished")) << point << nth;
+      last = std::string(status.message());
+    }
+    EXPECT_GT(nth, 1) << point;
+    if (point == std::string("fsync_dir")) {
+      EXPECT_EQ(nth, 4);  // the new folder's name, its files, its last name
+      EXPECT_EQ(last.find(parent + ": cannot be brought to the disk"), 0u) << last;
+    }
+    std::filesystem::remove_all(out);
+  }
 }
 
 }  // namespace

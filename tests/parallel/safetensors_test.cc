@@ -108,6 +108,20 @@ TEST(Safetensors, EveryTruncationAndAddedByteIsAnError) {
 }
 
 // A damaged header is refused, or still describes data that lie in the file.
+// More tensors than any model has: what looks through those before at each would take minutes.
+TEST(Safetensors, ManyTensorsAreReadInTheTimeOfTheirText) {
+  constexpr int kTensors = 200000;
+  std::string header = "{";
+  for (int i = 0; i < kTensors; i++)
+    header +=
+        fmt::format("{}\"{}\":{{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[{},{}]}}", i ? "," : "", i, i, i + 1);
+  TempFolder folder;
+  absl::StatusOr<Safetensors> file =
+      Safetensors::Open(folder.Write("many.safetensors", Framed(header + "}", std::string(kTensors, 'x'))));
+  ASSERT_TRUE(file.ok()) << file.status();
+  EXPECT_EQ(file->tensors().size(), size_t(kTensors));
+}
+
 TEST(Safetensors, FlippedBitsOfTheHeaderAreAnswered) {
   TempFolder folder;
   std::string bytes = Pack(RandomTensors(7, 6), 3);

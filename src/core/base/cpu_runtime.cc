@@ -1,11 +1,11 @@
 #include <fmt/format.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
 #include <cstring>
 
 #include "core/base/device_runtime.h"
 #include "core/base/host_memory.h"
+#include "core/base/host_name.h"
 
 namespace weft {
 namespace {
@@ -42,8 +42,7 @@ class Cpu final : public DeviceRuntime {
 }  // namespace
 
 std::string PlaceOf(const DeviceRuntime& runtime) {
-  char host[256] = {};
-  gethostname(host, sizeof(host) - 1);
+  std::string host = HostName();
   if (runtime.device().kind == DeviceKind::kCpu) return fmt::format("the CPU of host {}", host);
   return fmt::format("{} ({}) of host {}", runtime.name(), ToString(runtime.device()), host);
 }

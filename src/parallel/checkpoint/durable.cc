@@ -83,11 +83,26 @@ absl::Status DurableFile::Close() {
   return error ? Failed(path_, "brought to the disk", error) : absl::OkStatus();
 }
 
+std::vector<std::string> MissingFolders(const std::string& path) {
+  std::vector<std::string> missing;
+  std::error_code error;
+  for (fs::path at = fs::absolute(path, error).lexically_normal(); at.has_relative_path(); at = at.parent_path()) {
+    if (fs::exists(at, error)) break;
+    if (at.has_filename()) missing.push_back(at.string());  // "a/" is "a" once more
+  }
+  std::reverse(missing.begin(), missing.end());
+  return missing;
+}
+
 absl::Status MakeFolders(const std::string& path) {
-  if (int fault = FaultAt("mkdir")) return Failed(path, "made", fault);
+  std::vector<std::string> missing = MissingFolders(path);
+  if (int fault = missing.empty() ? 0 : FaultAt("mkdir")) return Failed(path, "made", fault);
   std::error_code error;
   fs::create_directories(path, error);
-  return error ? Failed(path, "made", error.value()) : absl::OkStatus();
+  if (error) return Failed(path, "made", error.value());
+  for (const std::string& folder : missing)
+    if (absl::Status s = SyncNameOf(folder); !s.ok()) return s;
+  return absl::OkStatus();
 }
 
 absl::Status RemoveAll(const std::string& path) {
@@ -103,6 +118,14 @@ absl::Status SyncFolder(const std::string& path) {
   int error = Result("fsync_dir", [&] { return ::fsync(fd); });
   ::close(fd);
   return error && error != EINVAL ? Failed(path, "brought to the disk", error) : absl::OkStatus();  // EINVAL: no need
+}
+
+absl::Status SyncNameOf(const std::string& path) {
+  std::error_code error;
+  fs::path full = fs::absolute(path, error).lexically_normal();
+  fs::path parent = full.has_filename() ? full.parent_path() : full.parent_path().parent_path();
+  bool listed = ::access(parent.c_str(), R_OK) == 0;  // some may be written to but not read: then there is no way
+  return listed ? SyncFolder(parent.string()) : absl::OkStatus();
 }
 
 absl::Status PutInPlace(const std::string& from, const std::string& to) {

@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -37,10 +38,15 @@ class DurableFile {
   int fd_;
 };
 
+// Those that MakeFolders would make, topmost first; in full.
+std::vector<std::string> MissingFolders(const std::string& path);
+// Waits until the names of those that it made are on the disk.
 absl::Status MakeFolders(const std::string& path);
 absl::Status RemoveAll(const std::string& path);
 // Waits until the names in a folder are on the disk.
 absl::Status SyncFolder(const std::string& path);
+// The same of the name of a file or folder.
+absl::Status SyncNameOf(const std::string& path);
 // Gives a file or folder its name in one step. A folder that has the name already takes the old one in exchange.
 absl::Status PutInPlace(const std::string& from, const std::string& to);
 

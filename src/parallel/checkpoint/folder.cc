@@ -14,7 +14,7 @@ namespace weft {
 namespace {
 
 namespace fs = std::filesystem;
-constexpr std::string_view kPrefix = "step-", kUnfinished = ".tmp-";
+constexpr std::string_view kPrefix = "step-", kUnfinished = ".tmp-", kProbe = ".tmp-probe-";
 
 std::vector<std::string> NamesIn(const std::string& dir) {
   std::vector<std::string> names;
@@ -32,6 +32,10 @@ std::string StepFolder(const std::string& dir, int64_t step) {
 
 std::string UnfinishedFolder(const std::string& dir, int64_t step) {
   return (fs::path(dir) / fmt::format("{}{}{}", kUnfinished, kPrefix, step)).string();
+}
+
+std::string ProbeFile(const std::string& dir, const std::string& word) {
+  return (fs::path(dir) / fmt::format("{}{}", kProbe, word)).string();
 }
 
 std::vector<int64_t> StepsIn(const std::string& dir) {
@@ -61,7 +65,7 @@ std::string NoteOfLaterSaved(const std::string& dir, int64_t step) {
 absl::Status RemoveUnfinished(const std::string& dir) {
   absl::Status first;
   for (const std::string& name : NamesIn(dir))
-    if (name.starts_with(std::string(kUnfinished) + std::string(kPrefix)))
+    if (name.starts_with(std::string(kUnfinished) + std::string(kPrefix)) || name.starts_with(kProbe))
       first.Update(RemoveAll((fs::path(dir) / name).string()));
   return first;
 }

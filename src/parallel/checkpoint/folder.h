@@ -10,6 +10,8 @@ namespace weft {
 
 std::string StepFolder(const std::string& dir, int64_t step);
 std::string UnfinishedFolder(const std::string& dir, int64_t step);
+// A file by which ranks find out whether they share `dir`; `word` is new each time.
+std::string ProbeFile(const std::string& dir, const std::string& word);
 // The steps of the checkpoints in `dir`, newest first; empty where there is no such folder.
 std::vector<int64_t> StepsIn(const std::string& dir);
 // A note where a checkpoint of a lower step was saved after that of `step`, by the times of their files: "highest" is

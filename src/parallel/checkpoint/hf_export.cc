@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -10,6 +11,7 @@
 #include "parallel/train/hf_names.h"
 #include "parallel/train/safetensors_writer.h"
 #include "parallel/train/setup.h"
+#include "parallel/train/tokenizer.h"
 
 namespace weft {
 namespace {
@@ -91,21 +93,36 @@ absl::Status WriteWeights(const Checkpoint& checkpoint, const std::map<std::stri
 }
 
 // The folder is written beside its place, and then gets its name.
-absl::Status WriteFolder(const std::string& out, const std::string& settings,
+absl::Status WriteFolder(const std::string& out, const std::map<std::string, std::string>& texts,
                          const std::function<absl::Status(const std::string& path)>& weights) {
   std::string unfinished = out + ".unfinished";
-  auto in = [&](const char* name) { return (fs::path(unfinished) / name).string(); };
-  for (auto step : {std::function<absl::Status()>([&] { return RemoveAll(unfinished); }),
-                    std::function<absl::Status()>([&] { return MakeFolders(unfinished); }),
-                    std::function<absl::Status()>([&] { return weights(in("model.safetensors")); }),
-                    std::function<absl::Status()>([&] { return WriteText(in("config.json"), settings); }),
-                    std::function<absl::Status()>([&] { return SyncFolder(unfinished); }),
-                    std::function<absl::Status()>([&] { return PutInPlace(unfinished, out); })})
+  auto in = [&](const std::string& name) { return (fs::path(unfinished) / name).string(); };
+  std::vector<std::function<absl::Status()>> steps = {
+      [&] { return RemoveAll(unfinished); },
+      [&] { return MakeFolders(unfinished); },
+      [&] { return weights(in("model.safetensors")); },
+  };
+  for (const auto& [name, text] : texts) steps.push_back([&] { return WriteText(in(name), text); });
+  steps.push_back([&] { return SyncFolder(unfinished); });
+  steps.push_back([&] { return PutInPlace(unfinished, out); });
+  for (const auto& step : steps)
     if (absl::Status s = step(); !s.ok()) {
       RemoveAll(unfinished).IgnoreError();  // what it takes up may be what is missing
       return s;
     }
-  return absl::OkStatus();
+  absl::Status named = SyncNameOf(out);
+  if (!named.ok()) RemoveAll(out).IgnoreError();
+  return named;
+}
+
+absl::StatusOr<Config> ConfigOf(const Checkpoint& checkpoint) {
+  absl::StatusOr<Config> config = ParseConfig(checkpoint.ConfigYaml(), checkpoint.PathOf(kConfigFile), {});
+  if (!config.ok()) return config;
+  if (absl::Status s = Resolve(*config, int(config->mesh.dp * config->mesh.tp)); !s.ok()) return s;
+  if (FindHfFamily(config->model.family)) return config;
+  return absl::InvalidArgumentError(
+      fmt::format("{}: model.family: expected gpt2 or llama, which transformers reads in Weft's way, got {}",
+                  checkpoint.PathOf(kConfigFile), config->model.family));
 }
 
 }  // namespace
@@ -114,19 +131,10 @@ absl::StatusOr<HfExport> ExportHf(const Checkpoint& checkpoint, const std::strin
   std::error_code error;
   if (fs::exists(fs::symlink_status(out, error)))
     return absl::InvalidArgumentError(
-        fmt::format("{}: expected a folder to be made, got one that is there; name "
-                    "another, or remove it",
-                    out));
-  std::string path = (fs::path(checkpoint.folder()) / kConfigFile).string();
-  absl::StatusOr<Config> config = ParseConfig(checkpoint.ConfigYaml(), path, {});
+        fmt::format("{}: expected a folder to be made, got one that is there; name another, or remove it", out));
+  absl::StatusOr<Config> config = ConfigOf(checkpoint);
   if (!config.ok()) return config.status();
-  if (absl::Status s = Resolve(*config, int(config->mesh.dp * config->mesh.tp)); !s.ok()) return s;
   const HfFamily* family = FindHfFamily(config->model.family);
-  if (!family)
-    return absl::InvalidArgumentError(
-        fmt::format("{}: model.family: expected gpt2 or llama, which transformers reads in Weft's way, got {}", path,
-                    config->model.family));
-  if (absl::Status s = checkpoint.Verify(); !s.ok()) return s;
   absl::StatusOr<std::map<std::string, Target>> targets = TargetsOf(checkpoint, *family, *config);
   if (!targets.ok()) return targets.status();
   HfExport done;
@@ -134,9 +142,14 @@ absl::StatusOr<HfExport> ExportHf(const Checkpoint& checkpoint, const std::strin
     done.tensors++;
     done.bytes += uint64_t(NumElements(target.shape)) * SizeOf(dtype);
   }
-  absl::Status written = WriteFolder(out, SettingsOf(*family, config->model, dtype), [&](const std::string& file) {
-    return WriteWeights(checkpoint, *targets, dtype, file);
-  });
+  std::map<std::string, std::string> texts = {{"config.json", SettingsOf(*family, config->model, dtype)}};
+  std::string file = kTokenizers[size_t(TokenizerKind::kSentencePiece)].file;  // the name that transformers knows, too
+  if (std::string model = checkpoint.TextOf(file); !model.empty()) {
+    done.tokenizer = file;
+    texts[file] = std::move(model);
+  }
+  absl::Status written = WriteFolder(
+      out, texts, [&](const std::string& weights) { return WriteWeights(checkpoint, *targets, dtype, weights); });
   if (!written.ok()) return written;
   return done;
 }

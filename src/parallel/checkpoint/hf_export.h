@@ -1,5 +1,5 @@
-// Export of a checkpoint's weights as Hugging Face's transformers reads them: a folder with model.safetensors and
-// config.json.
+// Export of a checkpoint's weights as Hugging Face's transformers reads them: a folder with model.safetensors,
+// config.json and, where the tokenizer is a sentencepiece model, tokenizer.model, which its LlamaTokenizer reads.
 #pragma once
 #include <string>
 
@@ -10,10 +10,11 @@ namespace weft {
 
 struct HfExport {
   int64_t tensors = 0;
-  uint64_t bytes = 0;  // of the weights
+  uint64_t bytes = 0;     // of the weights
+  std::string tokenizer;  // the name of its file; "": none that transformers has a reader for
 };
-// Makes the folder `out`, which must not be there: whole or not at all. One tensor is in memory at a time. Errors say
-// what the checkpoint or the disk lacks.
+// The checkpoint is whole (whole.h). Makes the folder `out`, which must not be there: whole or not at all. One tensor
+// is in memory at a time. Errors say what the checkpoint or the disk lacks.
 absl::StatusOr<HfExport> ExportHf(const Checkpoint& checkpoint, const std::string& out, DType dtype);
 
 }  // namespace weft

@@ -120,23 +120,35 @@ SavedBox BoxOf(const Json& json, const SavedTensor& tensor, const std::vector<Sa
   return saved;
 }
 
-// Every element is in one box: none is in two, and their number is right.
-void CheckFilled(SavedTensor tensor) {
-  std::vector<SavedBox>& boxes = tensor.boxes;
-  int dim = 0;  // the longest, where boxes lie side by side
-  for (size_t d = 0; d < tensor.shape.size(); d++)
-    if (tensor.shape[d] > tensor.shape[size_t(dim)]) dim = int(d);
-  auto begin = [&](const SavedBox& b) { return tensor.shape.empty() ? 0 : b.box.begin[size_t(dim)]; };
-  auto end = [&](const SavedBox& b) { return tensor.shape.empty() ? 1 : b.box.end[size_t(dim)]; };
-  std::sort(boxes.begin(), boxes.end(), [&](const SavedBox& a, const SavedBox& b) { return begin(a) < begin(b); });
-  int64_t elements = 0;
-  for (size_t i = 0; i < boxes.size(); i++) {
-    elements += Volume(boxes[i].box);
-    for (size_t j = i + 1; j < boxes.size() && begin(boxes[j]) < end(boxes[i]); j++)
-      if (Meeting(boxes[i].box, boxes[j].box)) throw Fault{"two of its boxes overlap"};
+// How many places the boxes are cut at along a dim, each of which is to reach from one cut to the next.
+size_t CutsAlong(size_t d, const SavedTensor& tensor) {
+  std::vector<int64_t> cuts;
+  for (const SavedBox& b : tensor.boxes) cuts.push_back(b.box.begin[d]);
+  std::sort(cuts.begin(), cuts.end());
+  cuts.erase(std::unique(cuts.begin(), cuts.end()), cuts.end());
+  if (cuts.empty() || cuts[0] != 0) throw Fault{fmt::format("expected boxes from 0 on in dim {}, got a hole there", d)};
+  for (const SavedBox& b : tensor.boxes) {
+    auto next = std::upper_bound(cuts.begin(), cuts.end(), b.box.begin[d]);
+    int64_t end = next == cuts.end() ? tensor.shape[d] : *next;
+    if (b.box.end[d] == end) continue;
+    throw Fault{fmt::format("expected a box from {} to {} in dim {}, as the others are cut there, got one to {}",
+                            b.box.begin[d], end, d, b.box.end[d])};
   }
-  if (elements != NumElements(tensor.shape))
-    throw Fault{fmt::format("expected boxes of {} elements, got {}", NumElements(tensor.shape), elements)};
+  return cuts.size();
+}
+
+// Every element is in one box. A sharding cuts each dim once for all others, so that the boxes are all cells of one
+// grid: that many of them, no two alike. To look at pairs for an overlap would take hours where there are many.
+void CheckFilled(const SavedTensor& tensor) {
+  size_t count = tensor.boxes.size(), cells = 1;
+  for (size_t d = 0; d < tensor.shape.size() && cells <= count; d++) cells *= CutsAlong(d, tensor);
+  std::vector<const Shape*> begins;
+  for (const SavedBox& b : tensor.boxes) begins.push_back(&b.box.begin);
+  auto less = [](const Shape* a, const Shape* b) { return *a < *b; };
+  auto same = [](const Shape* a, const Shape* b) { return *a == *b; };
+  std::sort(begins.begin(), begins.end(), less);
+  if (std::adjacent_find(begins.begin(), begins.end(), same) != begins.end()) throw Fault{"two of its boxes overlap"};
+  if (cells != count) throw Fault{fmt::format("expected boxes that fill it, got {} and a hole", count)};
 }
 
 SavedTensor TensorOf(const Json& json, const std::vector<SavedFile>& files) {

@@ -1,8 +1,10 @@
 #include "parallel/checkpoint/whole.h"
 
 #include <cstring>
+#include <filesystem>
 
 #include "fmt/format.h"
+#include "fmt/ranges.h"
 #include "parallel/checkpoint/folder.h"
 
 namespace weft {
@@ -20,6 +22,17 @@ std::vector<int64_t> SharedSteps(const std::string& dir, const Ranks& ranks) {
   steps.resize(bytes.size() / sizeof(int64_t));
   if (!steps.empty()) std::memcpy(steps.data(), bytes.data(), bytes.size());
   return steps;
+}
+
+// Rank 0's view here too: all are to look for the same.
+enum Kind : char { kNothing, kCheckpoint, kFolder };
+Kind KindOf(const std::string& path, const Ranks& ranks) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  Kind kind = !fs::is_directory(path, error)                      ? kNothing
+              : fs::exists(fs::path(path) / kManifestFile, error) ? kCheckpoint
+                                                                  : kFolder;
+  return Kind(ranks.gather(std::string(1, char(kind)))[0][0]);
 }
 
 }  // namespace
@@ -59,6 +72,27 @@ NewestWhole FindNewestWhole(const std::string& dir, const Ranks& ranks, int64_t 
     newest.broken.emplace_back(checkpoint.status().message());
   }
   return newest;
+}
+
+absl::Status BrokenAlone(const std::string& dir, const NewestWhole& newest) {
+  return absl::InvalidArgumentError(
+      fmt::format("{}: expected a whole checkpoint, got broken ones alone:\n{}", dir, fmt::join(newest.broken, "\n")));
+}
+
+absl::StatusOr<NamedCheckpoint> OpenNamed(const std::string& path, const Ranks& ranks) {
+  Kind kind = KindOf(path, ranks);
+  if (kind == kCheckpoint) {
+    absl::StatusOr<Checkpoint> checkpoint = OpenWhole(path, ranks);
+    if (!checkpoint.ok()) return absl::InvalidArgumentError(checkpoint.status().message());
+    return NamedCheckpoint{*std::move(checkpoint), {}};
+  }
+  NewestWhole newest = kind == kFolder ? FindNewestWhole(path, ranks) : NewestWhole();
+  if (newest.checkpoint) return NamedCheckpoint{*std::move(newest.checkpoint), newest.Notes()};
+  if (!newest.broken.empty()) return BrokenAlone(path, newest);
+  return absl::InvalidArgumentError(
+      fmt::format("{}: expected a checkpoint (a folder with {}) or a folder of them (step-000100 and so on), got {}; "
+                  "checkpoint.dir=FOLDER makes weft train save them",
+                  path, kManifestFile, kind == kFolder ? "a folder of neither" : "no folder"));
 }
 
 }  // namespace weft

@@ -3,7 +3,6 @@
 #include <filesystem>
 
 #include "fmt/format.h"
-#include "fmt/ranges.h"
 #include "parallel/checkpoint/resume.h"
 #include "parallel/checkpoint/whole.h"
 #include "parallel/train/agreement.h"
@@ -18,39 +17,23 @@ using Words = std::vector<std::string>;
 
 absl::Status Refuse(const std::string& what) { return absl::InvalidArgumentError(what); }
 
-enum Kind : char { kNothing, kFile, kFolder, kCheckpoint };
+enum Kind : char { kNothing, kFile, kFolder };
 
 // Rank 0's view is everyone's: all are to look for the same.
 Kind KindOf(const std::string& path, const Ranks& ranks) {
   std::error_code error;
-  Kind kind = !fs::exists(path, error)                            ? kNothing
-              : !fs::is_directory(path, error)                    ? kFile
-              : fs::exists(fs::path(path) / kManifestFile, error) ? kCheckpoint
-                                                                  : kFolder;
+  Kind kind = !fs::exists(path, error) ? kNothing : fs::is_directory(path, error) ? kFolder : kFile;
   return Kind(ranks.gather(std::string(1, char(kind)))[0][0]);
 }
 
-std::string BrokenText(const std::string& dir, const Words& faults) {
-  return fmt::format("{}: expected a whole checkpoint, got broken ones alone:\n{}", dir, fmt::join(faults, "\n"));
-}
-
-absl::StatusOr<ModelSource> FromCheckpoint(Checkpoint checkpoint, const Words& overrides) {
+absl::StatusOr<ModelSource> FromCheckpoint(const std::string& path, const Words& overrides, const Ranks& ranks) {
+  absl::StatusOr<NamedCheckpoint> named = OpenNamed(path, ranks);
+  if (!named.ok()) return named.status();
+  Checkpoint& checkpoint = named->checkpoint;
   absl::StatusOr<Config> config = ParseConfig(checkpoint.ConfigYaml(), checkpoint.PathOf(kConfigFile), overrides);
   if (!config.ok()) return config.status();
-  return ModelSource{.config = *std::move(config), .checkpoint = std::move(checkpoint)};
-}
-
-absl::StatusOr<ModelSource> FromFolder(const std::string& dir, const Words& overrides, const Ranks& ranks) {
-  NewestWhole newest = FindNewestWhole(dir, ranks);
-  if (!newest.checkpoint && newest.broken.empty())
-    return Refuse(
-        fmt::format("{}: expected a checkpoint (a folder with {}) or a folder of them (step-000100 and so on), "
-                    "got a folder of neither; checkpoint.dir=FOLDER makes weft train save them",
-                    dir, kManifestFile));
-  if (!newest.checkpoint) return Refuse(BrokenText(dir, newest.broken));
-  absl::StatusOr<ModelSource> source = FromCheckpoint(*std::move(newest.checkpoint), overrides);
-  if (source.ok()) source->notes = newest.Notes();
-  return source;
+  return ModelSource{
+      .config = *std::move(config), .checkpoint = std::move(checkpoint), .notes = std::move(named->notes)};
 }
 
 absl::StatusOr<ModelSource> FromConfig(const std::string& path, const Words& overrides, const Ranks& ranks) {
@@ -69,7 +52,7 @@ absl::StatusOr<ModelSource> FromConfig(const std::string& path, const Words& ove
   absl::Status same = source.checkpoint ? CheckModel(source.config, *source.checkpoint) : absl::OkStatus();
   if (!same.ok()) return same;
   if (source.checkpoint || (weights && newest.broken.empty())) return source;
-  if (!newest.broken.empty()) return Refuse(BrokenText(dir, newest.broken));
+  if (!newest.broken.empty()) return BrokenAlone(dir, newest);
   return Refuse(fmt::format(
       "{}: expected a trained model, got a config whose checkpoint.dir {}; train it first, or give "
       "the folder of a checkpoint, or model.init=PATH of published weights",
@@ -93,13 +76,8 @@ absl::Status FitMesh(Config& config, int ranks, MeshFill fill) {
 
 absl::StatusOr<ModelSource> Open(const std::string& path, const Words& overrides, const Ranks& ranks) {
   switch (KindOf(path, ranks)) {
-    case kCheckpoint: {
-      absl::StatusOr<Checkpoint> checkpoint = OpenWhole(path, ranks);
-      if (!checkpoint.ok()) return Refuse(std::string(checkpoint.status().message()));
-      return FromCheckpoint(*std::move(checkpoint), overrides);
-    }
     case kFolder:
-      return FromFolder(path, overrides, ranks);
+      return FromCheckpoint(path, overrides, ranks);
     case kFile:
       return FromConfig(path, overrides, ranks);
     case kNothing:

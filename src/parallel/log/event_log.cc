@@ -1,13 +1,11 @@
 #include "parallel/log/event_log.h"
 
-#include <unistd.h>
-
-#include <array>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <vector>
 
+#include "core/base/host_name.h"
 #include "fmt/format.h"
 #include "parallel/log/event_record.h"
 
@@ -45,11 +43,6 @@ std::vector<Scalar> ScalarsOf(const Record& record, const Row<Record> (&rows)[n]
 }
 
 double WallTime() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
-
-std::string HostName() {
-  std::array<char, 256> name{};
-  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "localhost";
-}
 
 absl::Status Unwritable(const std::string& path, int error) {
   return absl::UnavailableError(fmt::format("{}: cannot be written ({})", path, std::strerror(error)));

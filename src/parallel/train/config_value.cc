@@ -120,11 +120,18 @@ struct Setter {
     return std::nullopt;
   }
   std::optional<ValueFault> operator()(std::vector<std::string>* out) const {
-    std::span<const YamlNode> items = node.kind == YamlNode::kList ? std::span(node.items) : std::span(&node, 1);
     std::vector<std::string> paths;
-    for (const YamlNode& item : items) {
+    auto add = [&](const YamlNode& item) -> std::optional<ValueFault> {
       if (item.kind != YamlNode::kScalar || item.text.empty()) return Expected(field, item);
       paths.push_back(item.text);
+      return std::nullopt;
+    };
+    if (node.kind != YamlNode::kList) {
+      if (std::optional<ValueFault> fault = add(node)) return fault;
+    } else {
+      paths.reserve(node.items.size());
+      for (const YamlNode& item : node.items)
+        if (std::optional<ValueFault> fault = add(item)) return fault;
     }
     if (paths.empty()) return Expected(field, node, " that is empty");
     *out = std::move(paths);
@@ -134,9 +141,10 @@ struct Setter {
     if (node.kind != YamlNode::kList) return Expected(field, node);
     if (node.items.size() != 2) return Expected(field, node, fmt::format(" of {}", node.items.size()));
     std::array<double, 2> values{};
-    for (size_t i = 0; i < 2; i++) {
-      if (!ReadNumber(node.items[i], values[i]) || !Within(field.bounds, values[i]))
-        return Expected(field, node.items[i]);
+    double* value = values.data();
+    for (const YamlNode& item : node.items) {
+      if (!ReadNumber(item, *value) || !Within(field.bounds, *value)) return Expected(field, item);
+      value++;
     }
     *out = values;
     return std::nullopt;

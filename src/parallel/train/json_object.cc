@@ -21,30 +21,71 @@ absl::Status Bad(const std::string& path, const std::string& got) {
       fmt::format("{}: expected a JSON object, got {}; copy or make the file again", path, got));
 }
 
+// Goes through the text before anything is made of it. A callback of the library's parser could ask the same, but with
+// one the parser looks through all that a list or an object has so far whenever an object in it ends.
+class Checker final : public nlohmann::json_sax<Json> {
+ public:
+  // What is read takes more memory than its text: 16 bytes a value, twice that in a list that grows.
+  explicit Checker(size_t bytes) : most_values_(64 + bytes / 4) {}
+
+  bool null() override { return Value(); }
+  bool boolean(bool) override { return Value(); }
+  bool number_integer(number_integer_t) override { return Value(); }
+  bool number_unsigned(number_unsigned_t) override { return Value(); }
+  bool number_float(number_float_t, const string_t&) override { return Value(); }
+  bool string(string_t&) override { return Value(); }
+  bool binary(binary_t&) override { return Value(); }
+  bool start_object(size_t) override { return Begin(); }
+  bool end_object() override { return End(); }
+  bool start_array(size_t) override { return Begin(); }
+  bool end_array() override { return End(); }
+  bool key(string_t& name) override {
+    CheckDepth();
+    if (keys_.back().insert(name).second) return true;
+    throw std::invalid_argument(fmt::format("the key {} is there twice", Shown(name)));
+  }
+  bool parse_error(size_t, const std::string&, const Json::exception& error) override {
+    throw std::invalid_argument(error.what());
+  }
+
+ private:
+  static constexpr size_t kDeepest = 8;
+  void CheckDepth() const {
+    if (keys_.size() > kDeepest) throw std::invalid_argument("it is nested too deeply");
+  }
+  bool Count() {
+    if (++values_ > most_values_) throw std::invalid_argument("it is all numbers and brackets");
+    return true;
+  }
+  bool Value() {
+    CheckDepth();
+    return Count();
+  }
+  bool Begin() {
+    CheckDepth();
+    keys_.emplace_back();
+    return true;
+  }
+  bool End() {
+    keys_.pop_back();
+    return Count();
+  }
+
+  const size_t most_values_;
+  size_t values_ = 0;
+  std::vector<std::set<std::string>> keys_;  // of the objects and, none, the lists that are open
+};
+
 }  // namespace
 
 std::string Shown(const Json& value) { return Shortened(value.dump(), 80); }
 
 absl::StatusOr<Json> ParseJsonObject(std::span<const std::byte> text, const std::string& path) {
-  constexpr int kDeepest = 8;
-  // What is read takes more memory than its text: 16 bytes a value, twice that in a list that grows.
-  const size_t most_values = 64 + text.size() / 4;
-  size_t values = 0;
-  std::vector<std::set<std::string>> keys;  // of the objects that are open
-  auto check = [&](int depth, Json::parse_event_t event, Json& parsed) {
-    if (depth > kDeepest) throw std::invalid_argument("it is nested too deeply");
-    bool ends = event == Json::parse_event_t::object_end || event == Json::parse_event_t::array_end;
-    bool counts = ends || event == Json::parse_event_t::value;
-    if (counts && ++values > most_values) throw std::invalid_argument("it is all numbers and brackets");
-    if (event == Json::parse_event_t::object_start) keys.emplace_back();
-    if (event == Json::parse_event_t::object_end) keys.pop_back();
-    if (event == Json::parse_event_t::key && !keys.back().insert(parsed.get<std::string>()).second)
-      throw std::invalid_argument(fmt::format("the key {} is there twice", Shown(parsed)));
-    return true;
-  };
   const char* begin = reinterpret_cast<const char*>(text.data());
   try {
-    Json json = Json::parse(begin, begin + text.size(), check);
+    Checker checker(text.size());
+    Json::sax_parse(begin, begin + text.size(), &checker);
+    Json json = Json::parse(begin, begin + text.size());
     if (json.is_object()) return json;
     return Bad(path, Shown(json));
   } catch (const std::exception& e) {

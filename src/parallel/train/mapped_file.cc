@@ -43,6 +43,12 @@ absl::StatusOr<std::shared_ptr<const MappedFile>> MappedFile::Open(const std::st
   return std::shared_ptr<const MappedFile>(new MappedFile(path, {static_cast<const std::byte*>(data), size}));
 }
 
+void MappedFile::ReadAhead(std::span<const std::byte> part) {
+  auto page = uintptr_t(::sysconf(_SC_PAGESIZE)), begin = reinterpret_cast<uintptr_t>(part.data());
+  uintptr_t before = begin % page;
+  ::madvise(reinterpret_cast<void*>(begin - before), part.size() + before, MADV_WILLNEED);  // no harm where refused
+}
+
 MappedFile::~MappedFile() {
   if (!bytes_.empty()) ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
 }

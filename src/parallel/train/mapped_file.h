@@ -18,6 +18,8 @@ class MappedFile {
   enum Access : uint8_t { kInOrder, kAnywhere };
   // Errors name the path.
   static absl::StatusOr<std::shared_ptr<const MappedFile>> Open(const std::string& path, Access access = kInOrder);
+  // Has the system read a part of a mapped file now, and does not wait for it.
+  static void ReadAhead(std::span<const std::byte> part);
   ~MappedFile();
   MappedFile(const MappedFile&) = delete;
   MappedFile& operator=(const MappedFile&) = delete;

@@ -8,6 +8,7 @@
 #include <filesystem>
 
 #include "fmt/format.h"
+#include "parallel/checkpoint/durable.h"
 
 namespace weft {
 namespace {
@@ -18,29 +19,19 @@ absl::Status Bad(const std::string& path, const std::string& what) {
   return absl::UnavailableError(fmt::format("{}: {}", path, what));
 }
 
-// The topmost folder that would have to be made; "" where all are there.
-fs::path FirstNew(const std::string& folder) {
-  std::error_code error;
-  fs::path first, at = fs::absolute(folder, error).lexically_normal();
-  for (; at.has_relative_path() && !fs::exists(at, error); at = at.parent_path())
-    if (at.has_filename()) first = at;
-  return first;
-}
-
 }  // namespace
 
 absl::Status MakeOutputFolder(const std::string& folder) {
-  fs::path first = FirstNew(folder);
+  std::vector<std::string> missing = MissingFolders(folder);
+  fs::path first = missing.empty() ? "" : missing[0];
   if (!first.empty() && first.parent_path() == first.root_path())
     return Bad(folder, fmt::format("there is no {}, and a folder of / is not made unasked; make it, or give another "
                                    "path",
                                    first.string()));
-  std::error_code error;
-  fs::create_directories(folder, error);
-  int fault = error ? error.value() : ::access(folder.c_str(), W_OK | X_OK) == 0 ? 0 : errno;
-  if (fault == 0) return absl::OkStatus();
-  return Bad(folder,
-             fmt::format("cannot be {} ({}); give another path", error ? "made" : "written", std::strerror(fault)));
+  if (absl::Status s = MakeFolders(folder); !s.ok())
+    return absl::UnavailableError(std::string(s.message()) + "; give another path");
+  if (::access(folder.c_str(), W_OK | X_OK) == 0) return absl::OkStatus();
+  return Bad(folder, fmt::format("cannot be written ({}); give another path", std::strerror(errno)));
 }
 
 absl::Status CheckOutputFile(const std::string& path) {

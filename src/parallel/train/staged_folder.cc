@@ -20,12 +20,6 @@ absl::Status Bad(const std::string& path, const std::string& what) {
 
 std::string Join(const std::string& folder, const std::string& name) { return (fs::path(folder) / name).string(); }
 
-// Folders without a name, such as "", stand where the process does.
-std::string ParentOf(const std::string& path) {
-  std::error_code error;
-  return (fs::absolute(path, error).lexically_normal() / "..").lexically_normal().string();
-}
-
 // Anything but what a killed run has left is somebody's.
 absl::Status CheckEmpty(const std::string& path) {
   constexpr size_t kShown = 3;
@@ -95,7 +89,6 @@ absl::Status StagedFolder::Publish() {
   }
   if (status.ok()) status = RemoveAll(StagePath());
   if (status.ok()) status = SyncFolder(path_);
-  if (status.ok() && made_) SyncFolder(ParentOf(path_)).IgnoreError();  // some may be written to but not listed
   published_ = status.ok();
   std::error_code ignored;
   for (size_t i = 0; !published_ && i < placed; i++) fs::remove(Join(path_, names_[i]), ignored);

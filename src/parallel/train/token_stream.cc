@@ -65,6 +65,13 @@ uint32_t TokenStream::Read(int64_t begin, std::span<int32_t> out) const {
   return largest;
 }
 
+void TokenStream::ReadAhead() const {
+  for (const Piece& piece : pieces_)
+    if (!piece.file.empty())
+      MappedFile::ReadAhead({static_cast<const std::byte*>(piece.data) + piece.first * piece.width,
+                             size_t(piece.end - piece.begin) * size_t(piece.width)});
+}
+
 TokenStream TokenStream::CutTail(int64_t begin) {
   TokenStream tail;
   for (Piece piece : pieces_) {
@@ -85,10 +92,11 @@ TokenStream::Place TokenStream::PlaceOf(int64_t i) const {
 }
 
 TokenSummary Summarize(const TokenStream& stream) {
-  constexpr int64_t kMostOnDisk = int64_t(1) << 22, kRun = 4096, kRuns = 1024;
+  constexpr int64_t kMostOnDisk = int64_t(1) << 26, kRun = 4096, kRuns = 1024;  // 2^26: in a tenth of a second
   int64_t size = stream.size();
   bool whole = !stream.mapped() || size <= kMostOnDisk;
   int64_t runs = whole ? (size + kRun - 1) / kRun : kRuns;
+  if (whole) stream.ReadAhead();
   std::vector<int32_t> run(static_cast<size_t>(kRun));
   TokenSummary summary;
   StableHash hash;

@@ -26,6 +26,8 @@ class TokenStream {
   int32_t operator[](int64_t i) const;
   // Copies the tokens from `begin` on, all of which the stream must have, and gives the largest. Allocates nothing.
   uint32_t Read(int64_t begin, std::span<int32_t> out) const;
+  // Says that all tokens are to be read soon: files that are read anywhere come page by page otherwise.
+  void ReadAhead() const;
   // Takes off the tokens from `begin` on, and gives them.
   TokenStream CutTail(int64_t begin);
 
@@ -52,7 +54,7 @@ class TokenStream {
   std::vector<Piece> pieces_;
 };
 
-// A stream at a glance: all of its tokens or, where they are on disk and more than 2^22, 1024 runs of them, from the
+// A stream at a glance: all of its tokens or, where they are on disk and more than 2^26, 1024 runs of them, from the
 // first to the last.
 struct TokenSummary {
   uint64_t hash = 0;  // of these and the size: the same for the same ids, and for the same shards

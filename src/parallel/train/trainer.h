@@ -37,7 +37,7 @@ class Trainer {
   absl::Status Allocate();
   absl::Status SetParameters();
   absl::Status Resume();
-  absl::Status CheckFolder();
+  absl::Status MakeFolder();
   bool SaveDue(int64_t step) const;
   absl::Status Save(int64_t step);
   bool Goes() { return !stop_ || stop_->Enter(); }

@@ -1,16 +1,21 @@
 // What the trainer has to do with checkpoints: where it goes on from, and when it saves.
 #include <fmt/format.h>
 
+#include "core/base/host_name.h"
 #include "parallel/checkpoint/folder.h"
 #include "parallel/checkpoint/gather.h"
+#include "parallel/checkpoint/shared_folder.h"
 #include "parallel/log/standard_output.h"
 #include "parallel/train/config_check.h"
-#include "parallel/train/output_path.h"
 #include "parallel/train/trainer.h"
 
 namespace weft {
 
 absl::Status Trainer::Resume() {
+  // Ranks that look into folders of their own would not agree on what is there.
+  bool looks = config_.checkpoint.resume == "auto";
+  if (looks)
+    if (absl::Status s = MakeFolder(); !s.ok()) return s;
   absl::StatusOr<Resumed> resumed = FindResumed(config_, mesh_.World());
   if (!resumed.ok()) return resumed.status();
   resumed_ = *std::move(resumed);
@@ -20,7 +25,9 @@ absl::Status Trainer::Resume() {
     resumed_from_ = resumed_.checkpoint->folder();
     eval_due_ = m.eval_due && m.step <= config_.train.steps && data_.eval_windows() > 0;
   }
-  if (absl::Status s = CheckFolder(); !s.ok()) return s;
+  bool saves = !config_.checkpoint.dir.empty() && (start_.step < config_.train.steps || eval_due_);
+  if (saves && !looks)
+    if (absl::Status s = MakeFolder(); !s.ok()) return s;
   if (!Reports()) return absl::OkStatus();
   for (const std::string& note : resumed_.notes)
     if (absl::Status s = Print(note + "\n"); !s.ok()) return s;
@@ -35,12 +42,12 @@ absl::Status Trainer::Resume() {
 }
 
 // What cannot be written after many steps is said before the first.
-absl::Status Trainer::CheckFolder() {
-  const std::string& dir = config_.checkpoint.dir;
-  bool used = !dir.empty() && (start_.step < config_.train.steps || eval_due_);
-  absl::Status mine = used && Reports() ? MakeOutputFolder(dir) : absl::OkStatus();
-  if (!mine.ok()) mine = absl::InvalidArgumentError(PlaceOf(config_, "checkpoint.dir") + std::string(mine.message()));
-  return FirstFault(mesh_.World(), mine);
+absl::Status Trainer::MakeFolder() {
+  Ranks ranks = RanksOf(mesh_.World());
+  ranks.host = HostName();
+  absl::Status made = MakeSharedFolder(config_.checkpoint.dir, ranks);
+  if (made.ok()) return made;
+  return absl::InvalidArgumentError(PlaceOf(config_, "checkpoint.dir") + std::string(made.message()));
 }
 
 bool Trainer::SaveDue(int64_t step) const {

@@ -117,7 +117,7 @@ std::string Advised(const std::string& fault) {
 // position.
 class TreeBuilder final : public YAML::EventHandler {
  public:
-  const YamlNode& root() const { return root_; }
+  YamlNode TakeRoot() { return std::move(root_); }
 
   void OnDocumentStart(const YAML::Mark& mark) override {
     if (documents_++ > 0) Refuse(mark, "expected one YAML document, got a second one");
@@ -209,7 +209,7 @@ absl::StatusOr<YamlNode> ParseYaml(std::string_view text, const std::string& nam
     // Asked for all documents, the library finds endless empty ones in a text that starts with a comma: one more is
     // enough.
     parser.HandleNextDocument(tree);
-    return tree.root();
+    return tree.TakeRoot();
   } catch (const YAML::Exception& error) {
     return At(name, error.mark.line + 1, error.mark.column + 1, "not a valid config: " + Advised(error.msg));
   }

@@ -1,8 +1,8 @@
 // YamlNode: a parsed YAML document as plain values with positions; the YAML library stays behind ParseYaml.
 #pragma once
+#include <list>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "absl/status/statusor.h"
 
@@ -16,8 +16,9 @@ struct YamlNode {
   std::string text;          // of a scalar
   bool quoted = false;       // a quoted scalar is always a string
   int line = 0, column = 0;  // from 1
-  std::vector<YamlNode> items;
-  std::vector<YamlEntry> entries;  // in order, duplicates included
+  // Lists, as a value takes a hundred bytes however short its text: a vector that grows would take them thrice.
+  std::list<YamlNode> items;
+  std::list<YamlEntry> entries;  // in order, duplicates included
 };
 
 struct YamlEntry {
