@@ -6,10 +6,9 @@
 #include <charconv>
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
-#include <iterator>
 #include <thread>
 
+#include "core/base/small_file.h"
 #include "dist/verdict.h"
 
 namespace weft {
@@ -27,8 +26,7 @@ constexpr milliseconds kLookPatience{200}, kTellPatience{200};
 
 // Of a process of this host that may be in another namespace, where it is not seen. kAnswered: it lives.
 State StateOf(int pid) {
-  std::ifstream file(fmt::format("/proc/{}/stat", pid));
-  std::string text((std::istreambuf_iterator<char>(file)), {});
+  std::string text = SmallFileText(fmt::format("/proc/{}/stat", pid));
   size_t name = text.rfind(") ");
   if (name == std::string::npos || name + 2 >= text.size()) return State::kDied;
   char state = text[name + 2];

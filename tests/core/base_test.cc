@@ -1,11 +1,14 @@
 // The small values: attributes, devices and their scope, shapes, tensors, errors.
 #include <gtest/gtest.h>
 
+#include <cstdio>
+#include <fstream>
 #include <thread>
 
 #include "core/base/attrs.h"
 #include "core/base/device.h"
 #include "core/base/error.h"
+#include "core/base/small_file.h"
 #include "core/base/tensor.h"
 
 namespace weft {
@@ -89,6 +92,18 @@ TEST(Tensor, ConvertsKeepsAndChecks) {
   EXPECT_THROW(Tensor(whole.buffer(), 8, DType::kF32, {3}), Error);
   EXPECT_EQ(Tensor(whole.buffer(), 8, DType::kF32, {2}).data(), whole.as<float>() + 2);
   EXPECT_EQ(reinterpret_cast<uintptr_t>(whole.data()) % 64, 0u);
+}
+
+// /proc/PID/stat of a process that dies is there when it is opened and fails when it is read; a folder does so always.
+TEST(SmallFile, WhatCannotBeReadIsEmpty) {
+  std::string path = testing::TempDir() + "small_file_test";
+  std::ofstream(path) << "a b\n\nc";
+  EXPECT_EQ(SmallFileText(path), "a b\n\nc");
+  std::ofstream(path, std::ios::trunc).close();
+  EXPECT_EQ(SmallFileText(path), "");
+  std::remove(path.c_str());
+  EXPECT_EQ(SmallFileText(path), "");
+  EXPECT_EQ(SmallFileText(testing::TempDir()), "");
 }
 
 }  // namespace

@@ -41,16 +41,19 @@ strike() {
   echo "fault: rank $rank pid $pid at $(now) since 1970: SIG$2" > "$case/fault"
   kill "-$2" "$pid"
 }
-# ended NAME CODE TIME: as the row of its start says. CALL in the pattern is the one that the fault hit.
+# ended NAME CODE TIME: as the row of its start says. CALL in the pattern is the one that the fault hit; LATER that one or
+# one of the next of its group: what was left out shows at the first call that is unlike its successor.
 ended() {
-  local rank fault limit pattern pid moment call ms
+  local rank fault limit pattern pid moment call ms number later
   read -r _ _ _ rank fault limit pattern <<< "${row_of[$1]}"
   cp "$dir/$1/out" "$dir/out"
   read -r pid moment call < <(cat "$dir/$1/fault" "$dir/out" 2> /dev/null |
     sed -nE "s/^fault: rank $rank pid ([0-9]+) at ([0-9]+) since 1970: [a-zA-Z]+ ?(.*)/\1 \2 \3/p") ||
     fail "$1: expected a line of the fault"
   ms=$((($3 - moment) / 1000000))
-  judged "$2" $ms $((limit * 1000)) "rank $rank \(host $host, pid $pid\) ${pattern//CALL/$call}"
+  number=${call#*#} number=${number%% *}
+  later="all_[a-z]+ #($(seq -s '|' "${number:-0}" $((${number:-0} + 4)))) on ${call##* }"
+  judged "$2" $ms $((limit * 1000)) "rank $rank \(host $host, pid $pid\) $(sed "s/CALL/$call/; s/LATER/$later/" <<< "$pattern")"
   echo "shown: $1: ended $ms ms after it (limit $limit s) with $2: $(grep -m 1 '^weft: ' "$dir/out")"
 }
 finish() {
@@ -66,13 +69,13 @@ finish() {
 late=$((timeout_s + 2)) call='all_[a-z]+ #[0-9]+ on (dp|tp|world)'
 start kill 2 2 2 collective:kill:150 10 'died first: CALL, all_reduce f32 x [0-9]+ sum, in which rank'
 start stop 2 2 1 collective:stop:150 $late 'was suspended first: CALL, all_reduce f32 x [0-9]+ sum, in which rank'
-start skip 2 2 2 collective:skip:151 $late 'failed first: CALL'
+start skip 2 2 2 collective:skip:151 $late 'failed first: LATER: it called'
 start shape 2 2 3 collective:shape:150 $late 'failed first: CALL: it called all_reduce f32 x [0-9]+ sum, but rank'
 start dtype 2 2 0 collective:dtype:150 $late 'failed first: CALL: it called all_reduce i32 x [0-9]+ sum, but rank'
 finish
 start order 2 2 1 collective:order:151 $late 'failed first: CALL: it called all_reduce f32 x [0-9]+ sum, but rank'
 start error 2 2 3 collective:throw:150 10 "failed first: the error that WEFT_FAULT asks for; its last call: $call"
-start skip-of-two 2 1 1 collective:skip:100 $late 'failed first: CALL'
+start skip-of-two 2 1 1 collective:skip:100 $late 'failed first: LATER: it called'
 start SIGKILL 2 2 1 SIGKILL 10 "died first: .*$call"
 start SIGSTOP 2 2 2 SIGSTOP $late "was suspended first: .*$call"
 strike SIGKILL KILL

@@ -5,11 +5,10 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <random>
 #include <thread>
 
+#include "core/base/small_file.h"
 #include "fmt/format.h"
 #include "parallel/checkpoint/durable.h"
 #include "parallel/checkpoint/folder.h"
@@ -67,8 +66,7 @@ bool Holds(const std::string& path, const std::string& word) {
   constexpr std::chrono::milliseconds kLongest{2000}, kPause{50};
   auto end = std::chrono::steady_clock::now() + kLongest;
   for (;;) {
-    std::ifstream file(path, std::ios::binary);
-    if (std::string((std::istreambuf_iterator<char>(file)), {}) == word) return true;
+    if (SmallFileText(path) == word) return true;
     if (std::chrono::steady_clock::now() > end) return false;
     std::this_thread::sleep_for(kPause);
   }
