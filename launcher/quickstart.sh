@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs, builds and trains a byte-level GPT on a 2 x 2 mesh: four ranks under mpirun, on two cores in minutes. Then
+# Installs, builds and trains a byte-level Llama on a 2 x 2 mesh: four ranks under mpirun, on two cores in minutes. Then
 # prints a sample of what the model writes.
 #
 #   ./launcher/quickstart.sh                           on Weft's own sources and documents
@@ -30,4 +30,4 @@ source launcher/environment.sh
 words=(configs/quickstart.yaml mesh.dp=2 mesh.tp=2 ${words[@]+"${words[@]}"})
 mpirun -np 4 build/release/weft train "${words[@]}"
 printf '\nwhat it writes:\n'
-exec mpirun -np 4 build/release/weft generate "${words[@]}" tokens=200
+exec mpirun -np 4 build/release/weft generate "${words[@]}" tokens=300 temperature=0.8

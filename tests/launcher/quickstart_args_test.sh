@@ -17,7 +17,7 @@ echo text | tee "$tree/my texts/a.txt" > "$tree/my texts/README.md"
 weft='<-np><4><build/release/weft>' config='<configs/quickstart.yaml><mesh.dp=2><mesh.tp=2>'
 expect() {
   local environment=" root=1 threads=1 core=unset" want got
-  want="$weft<train>$config$1$environment"$'\n\nwhat it writes:\n'"$weft<generate>$config$1<tokens=200>$environment"
+  want="$weft<train>$config$1$environment"$'\n\nwhat it writes:\n'"$weft<generate>$config$1<tokens=300><temperature=0.8>$environment"
   shift
   got=$(cd "$tree/my texts" && env -u OMP_NUM_THREADS OPENBLAS_CORETYPE=Haswell PATH="$tree/bin:$PATH" \
     "$tree/clone/launcher/quickstart.sh" "$@")
