@@ -13,7 +13,9 @@ source_tree=$(cd "$(dirname "$0")/.." && pwd)
 mkdir -p "$1"
 folder=$(realpath "$1")
 unmount() {
-  for system in root sudo; do umount -R "$folder/$system/proc" "$folder/$system/dev" 2> /dev/null || true; done
+  for system in root sudo; do
+    umount -R "$folder/$system/proc" "$folder/$system/sys" "$folder/$system/dev" 2> /dev/null || true
+  done
 }
 trap unmount EXIT
 
@@ -27,6 +29,7 @@ within() {
 make() {
   cp -a "$folder/base" "$folder/$1"
   mount -t proc proc "$folder/$1/proc"
+  mount -t sysfs -o ro sysfs "$folder/$1/sys"
   mount --rbind /dev "$folder/$1/dev"
   mount --make-rslave "$folder/$1/dev"
   cp /etc/resolv.conf "$folder/$1/etc/resolv.conf"
