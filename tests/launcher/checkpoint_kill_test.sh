@@ -70,4 +70,20 @@ losses "$dir/whole" > "$dir/b"
 cmp "$dir/a" "$dir/b" || { diff "$dir/a" "$dir/b" | head -20; fail "expected the losses of a run that was never stopped"; }
 [ -z "$(find "$dir/c" -name '.tmp-*')" ] || fail "expected nothing unfinished to be left"
 [ $hung -eq 0 ] || echo "mpirun itself hung after $hung of the kills"
+
+# The state of the last step is on its way before the evaluation behind it, which may take long: a run that dies there
+# has lost that alone, and the next one makes it.
+long=(train.steps=3 data.train=src data.val=0.5 "checkpoint.dir=$dir/d" checkpoint.every=0 "log.jsonl=$dir/eval")
+train "${long[@]}" & job=$!
+for _ in $(seq 1200); do
+  [ ! -e "$dir/d/step-000003" ] || break
+  sleep 0.05
+done
+kill -KILL "$(cat "$dir/pid.0")"
+! wait $job || fail "expected the run to be killed in its evaluation"
+! grep -q '"event":"eval"' "$dir/eval" || fail "expected the run to be killed before its evaluation was made"
+train "${long[@]}" || fail "expected the evaluation to be made up"
+[ "$(sed -nE 's/^\{"event":"(eval|step|end)","step":([0-9]+).*/\1 \2/p' "$dir/eval" | tail -n 2 | tr '\n' ' ')" = "eval 3 end 3 " ] ||
+  fail "expected the evaluation of step 3 and the end"
+train "${long[@]}" && grep -q 'nothing to do' "$dir/out" || fail "expected nothing to be left to do"
 echo "checkpoint kills: $killed kills over $((steps + 1)) steps: ok"

@@ -14,7 +14,8 @@ namespace weft {
 namespace {
 
 namespace fs = std::filesystem;
-constexpr std::string_view kPrefix = "step-", kUnfinished = ".tmp-", kProbe = ".tmp-probe-";
+constexpr std::string_view kPrefix = "step-", kUnfinished = ".tmp-", kProbe = ".tmp-probe-",
+                           kEvaluatedFile = "evaluated";
 
 std::vector<std::string> NamesIn(const std::string& dir) {
   std::vector<std::string> names;
@@ -60,6 +61,16 @@ std::string NoteOfLaterSaved(const std::string& dir, int64_t step) {
   if (latest == step) return "";
   return fmt::format("note: {} was saved after {}, which is taken as its step is higher; name the folder to take it",
                      StepFolder(dir, latest), StepFolder(dir, step));
+}
+
+bool IsEvaluated(const std::string& folder) {
+  std::error_code error;
+  return fs::exists(fs::path(folder) / kEvaluatedFile, error);
+}
+
+absl::Status MarkEvaluated(const std::string& folder) {
+  absl::StatusOr<DurableFile> file = DurableFile::Create((fs::path(folder) / kEvaluatedFile).string());
+  return file.ok() ? file->Close() : file.status();
 }
 
 absl::Status RemoveUnfinished(const std::string& dir) {

@@ -17,6 +17,10 @@ std::vector<int64_t> StepsIn(const std::string& dir);
 // A note where a checkpoint of a lower step was saved after that of `step`, by the times of their files: "highest" is
 // then not "latest", for a run went back to an older one. "" where there is none.
 std::string NoteOfLaterSaved(const std::string& dir, int64_t step);
+// Whether the evaluation that follows a checkpoint's step has been made since it was written: a file beside its
+// manifest.
+bool IsEvaluated(const std::string& folder);
+absl::Status MarkEvaluated(const std::string& folder);
 // Removes what writers that were killed have left. Here and in KeepNewest a failure is the first of those that there
 // were: what can be removed is.
 absl::Status RemoveUnfinished(const std::string& dir);

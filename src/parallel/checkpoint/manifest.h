@@ -37,7 +37,7 @@ struct Manifest {
   std::string version;  // of Weft
   int64_t step = 0, seed = 0;
   int64_t sequences = 0;                          // position in the data: of all steps so far
-  bool eval_due = false;                          // the evaluation that follows the step was cut short
+  bool eval_due = false;                          // an evaluation follows the step (see IsEvaluated)
   std::vector<std::pair<std::string, int>> mesh;  // axes and sizes
   std::vector<SavedFile> files;
   std::map<std::string, SavedTensor> tensors;

@@ -49,6 +49,7 @@ absl::Status CheckpointSaver::Start(const SavedPosition& position) {
   absl::Status before = Wait();
   snapshot_.Take();
   step_ = position.step;
+  saved_ = evaluated_ = -1;  // no thread is at work
   if (before.ok()) {
     thread_ = std::thread([this, position] { Run(position); });
     return before;
@@ -74,9 +75,26 @@ void CheckpointSaver::Run(const SavedPosition& position) {
   try {
     status_ = Save(position);
     Report(position.step);
+    if (status_.ok()) NoteSaved(position.step);
   } catch (...) {
     thrown_ = std::current_exception();
   }
+}
+
+void CheckpointSaver::NoteSaved(int64_t step) {
+  std::lock_guard lock(mutex_);
+  saved_ = step;
+  MarkIfBoth();
+}
+
+void CheckpointSaver::NoteEvaluated(int64_t step) {
+  std::lock_guard lock(mutex_);
+  evaluated_ = step;
+  MarkIfBoth();
+}
+
+void CheckpointSaver::MarkIfBoth() {
+  if (Leads() && saved_ >= 0 && saved_ == evaluated_) MarkEvaluated(StepFolder(options_.dir, saved_)).IgnoreError();
 }
 
 // By stdio, which does not throw: a line that is lost costs no checkpoint.

@@ -7,6 +7,7 @@
 //
 // Between Start and Wait the group is the thread's.
 #pragma once
+#include <mutex>
 #include <string>
 #include <thread>
 
@@ -20,7 +21,7 @@ namespace weft {
 struct SavedPosition {
   int64_t step = 0, seed = 0;
   int64_t sequences = 0;  // of the data, in all steps so far
-  bool eval_due = false;  // the evaluation that follows the step was cut short
+  bool eval_due = false;  // an evaluation follows the step
 };
 
 class CheckpointSaver {
@@ -40,6 +41,9 @@ class CheckpointSaver {
   absl::Status Start(const SavedPosition& position);
   // The end of the save that was started; throws what a collective threw.
   absl::Status Wait();
+  // The evaluation that follows `step` is made; once its checkpoint is there too, that is said beside it. Where it
+  // cannot be said, a run that goes on from there evaluates once more.
+  void NoteEvaluated(int64_t step);
 
  private:
   void Run(const SavedPosition& position);
@@ -48,6 +52,8 @@ class CheckpointSaver {
   absl::Status Commit(const SavedPosition& position, const std::vector<std::string>& crcs);
   void Report(int64_t step);
   void NoteLeft(const absl::Status& removed);
+  void NoteSaved(int64_t step);
+  void MarkIfBoth();
   bool Leads() const { return world_.rank() == 0; }
 
   State& state_;
@@ -60,6 +66,8 @@ class CheckpointSaver {
   absl::Status status_;
   std::exception_ptr thrown_;
   int64_t step_ = 0;
+  std::mutex mutex_;  // of these two
+  int64_t saved_ = -1, evaluated_ = -1;
 };
 
 }  // namespace weft

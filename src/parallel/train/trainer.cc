@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/compile/comm_plan.h"
+#include "parallel/checkpoint/folder.h"
 #include "parallel/checkpoint/gather.h"
 #include "parallel/log/standard_output.h"
 #include "parallel/train/evaluation.h"
@@ -150,19 +151,22 @@ absl::Status Trainer::Run() {
   return LogEnd(step, MsSince(begin) / 1e3);
 }
 
-// What a stop has cut short comes first. A checkpoint without the debt takes the place of the one that has it.
+// What a stop or a death has cut short comes first.
 absl::Status Trainer::MakeUpEval() {
   if (!eval_due_) return absl::OkStatus();
   if (absl::Status s = LogEval(start_.step); !s.ok() || stopped_) return s;
-  return saver_ ? Save(start_.step) : absl::OkStatus();
+  if (Reports()) MarkEvaluated(resumed_from_).IgnoreError();  // else the next run makes it again
+  return absl::OkStatus();
 }
 
-// A checkpoint says whether its evaluation is made, so it comes second, whatever the first has come to.
-absl::Status Trainer::EvalAndSave(int64_t step) {
-  absl::Status evaluated = eval_due_ ? LogEval(step) : absl::OkStatus();
+// The state is written beside the evaluation, in which a run may end as well as in a step.
+absl::Status Trainer::SaveAndEval(int64_t step) {
   if (SaveDue(step))
     if (absl::Status s = Save(step); !s.ok()) return s;
-  return evaluated;
+  if (!eval_due_) return absl::OkStatus();
+  if (absl::Status s = LogEval(step); !s.ok()) return s;
+  if (saver_ && !eval_due_) saver_->NoteEvaluated(step);
+  return absl::OkStatus();
 }
 
 // *step is the last that was begun, and all of them are finished.
@@ -182,7 +186,7 @@ absl::Status Trainer::Train(int64_t* step) {
     bool pause = eval_due_ || SaveDue(*step) || *step == config_.train.steps;
     if (absl::Status s = finish(pause ? *step : *step - ahead); !s.ok()) return s;
     if (!pause) continue;
-    if (absl::Status s = EvalAndSave(*step); !s.ok()) return s;
+    if (absl::Status s = SaveAndEval(*step); !s.ok()) return s;
     last_ = Clock::now();
   }
   return finish(*step);

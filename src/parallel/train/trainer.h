@@ -43,7 +43,7 @@ class Trainer {
   bool Goes() { return !stop_ || stop_->Enter(); }
   absl::Status MakeUpEval();
   absl::Status Train(int64_t* step);
-  absl::Status EvalAndSave(int64_t step);
+  absl::Status SaveAndEval(int64_t step);
   absl::Status Stop(int64_t step);
   std::string HowToGoOn(int64_t step) const;
   absl::Status LogEnd(int64_t step, double seconds);

@@ -23,7 +23,9 @@ absl::Status Trainer::Resume() {
     const Manifest& m = resumed_.checkpoint->manifest();
     start_ = {m.step, m.sequences};
     resumed_from_ = resumed_.checkpoint->folder();
-    eval_due_ = m.eval_due && m.step <= config_.train.steps && data_.eval_windows() > 0;
+    Ranks ranks = RanksOf(mesh_.World());  // rank 0's view is everyone's
+    bool made = ranks.gather(Reports() && IsEvaluated(resumed_from_) ? "1" : "0")[0] == "1";
+    eval_due_ = m.eval_due && !made && m.step <= config_.train.steps && data_.eval_windows() > 0;
   }
   bool saves = !config_.checkpoint.dir.empty() && (start_.step < config_.train.steps || eval_due_);
   if (saves && !looks)
