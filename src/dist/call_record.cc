@@ -28,6 +28,7 @@ uint64_t CallRecorder::Begin(int group, uint64_t sequence, const Collective& cal
   auto now = std::chrono::steady_clock::now();
   std::lock_guard lock(mutex_);
   CallRecord& record = ring_[next_ % ring_.size()];
+  if (next_ >= ring_.size() && !record.done) open_.emplace_back(next_ - ring_.size(), record);
   record.group = group;
   record.sequence = sequence;
   record.op = call.op;
@@ -43,12 +44,16 @@ uint64_t CallRecorder::Begin(int group, uint64_t sequence, const Collective& cal
 
 void CallRecorder::Finish(uint64_t ticket) {
   std::lock_guard lock(mutex_);
-  if (next_ - ticket <= ring_.size()) ring_[ticket % ring_.size()].done = true;
+  if (next_ - ticket <= ring_.size())
+    ring_[ticket % ring_.size()].done = true;
+  else
+    std::erase_if(open_, [&](const auto& open) { return open.first == ticket; });
 }
 
 std::vector<CallRecord> CallRecorder::Last(size_t n) const {
   std::lock_guard lock(mutex_);
   std::vector<CallRecord> records;
+  for (const auto& [ticket, record] : open_) records.push_back(record);
   uint64_t held = std::min<uint64_t>({next_, ring_.size(), n});
   for (uint64_t i = next_ - held; i < next_; i++) records.push_back(ring_[i % ring_.size()]);
   return records;

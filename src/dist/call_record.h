@@ -6,6 +6,7 @@
 #include <mutex>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "dist/collective.h"
@@ -33,10 +34,11 @@ struct RecordedGroup {
   std::vector<int> ranks;  // global
 };
 
-// Thread-safe. Records live in a ring of fixed size, so recording allocates nothing.
+// Thread-safe. Records live in a ring of fixed size, so recording allocates nothing. Calls that are not done when the
+// ring comes round to them, a slow checkpoint's beside a training that goes on, are kept apart until they are.
 class CallRecorder {
  public:
-  explicit CallRecorder(size_t capacity = 256) : ring_(capacity) {}
+  explicit CallRecorder(size_t capacity = 256) : ring_(capacity) { open_.reserve(16); }
 
   int AddGroup(std::string name, std::vector<int> ranks = {});  // the index to record with
   // Returns the ticket with which Finish marks the call as done.
@@ -44,7 +46,7 @@ class CallRecorder {
   void Finish(uint64_t ticket);
 
   std::vector<RecordedGroup> Groups() const;
-  std::vector<CallRecord> Last(size_t n) const;  // oldest first
+  std::vector<CallRecord> Last(size_t n) const;  // oldest first; older ones that are not done come before the n
   std::string Describe(
       size_t n) const;  // one line a record: `#57 all_reduce f32 x 1000 on "dp" at x.cc:61, 2.1 s ago, done`
 
@@ -52,6 +54,7 @@ class CallRecorder {
   mutable std::mutex mutex_;
   std::vector<RecordedGroup> groups_;
   std::vector<CallRecord> ring_;
+  std::vector<std::pair<uint64_t, CallRecord>> open_;  // by ticket: not done, and no longer in the ring
   uint64_t next_ = 0;
 };
 

@@ -8,7 +8,8 @@
 // | throw        | an error of this rank's own                                                    |
 // | skip         | it is left out                                                                 |
 // | shape, dtype | it is made with one element less, or of another type of the same size          |
-// | order        | it, and the group's next ones that are like it, come after the first unlike it |
+// | order        | the group's first call unlike it is made in its place; it and those like it    |
+// |              | that come before that one are not made: the ranks have parted by then          |
 //
 // A line on stderr says when and where: "fault: rank 2 pid 123 at NANOSECONDS since 1970: skip all_reduce #57 on dp".
 #pragma once

@@ -263,7 +263,9 @@ TEST(CallRecorder, KeepsTheLastCalls) {
     else
       recorder.Finish(ticket);
   }
-  recorder.Finish(first);  // its record is gone: nothing happens
+  ASSERT_EQ(recorder.Last(10).size(), 5u);  // the one that is not done, and four
+  EXPECT_TRUE(recorder.Last(10)[0].sequence == 1 && !recorder.Last(10)[0].done);
+  recorder.Finish(first);
   auto last = recorder.Last(10);
   ASSERT_EQ(last.size(), 4u);
   for (size_t i = 0; i < 4; i++) EXPECT_TRUE(last[i].sequence == i + 3 && last[i].done);
