@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 #include <optional>
 #include <string_view>
 
@@ -33,6 +34,16 @@ std::optional<fs::path> Below(const std::string& folder, const std::string& path
   fs::path outer = Normal(folder), inner = Normal(path);
   bool is_below = std::mismatch(outer.begin(), outer.end(), inner.begin(), inner.end()).first == outer.end();
   return is_below ? std::optional(inner.lexically_relative(outer)) : std::nullopt;
+}
+
+// A file that has something, and not what a log begins with.
+bool HasSomethingElse(const std::string& log) {
+  constexpr std::string_view kBegin = "{\"event\":";
+  std::error_code error;
+  if (!fs::is_regular_file(log, error) || fs::file_size(log, error) == 0 || error) return false;
+  std::string begin(kBegin.size(), '\0');
+  std::ifstream(log, std::ios::binary).read(begin.data(), std::streamsize(begin.size()));
+  return begin != kBegin;
 }
 
 using Faults = std::vector<OutputFault>;
@@ -100,6 +111,10 @@ std::vector<OutputFault> CheckOutputPaths(const Config& config) {
     CheckInputs(config, faults);
     CheckFolders(config, faults);
     CheckCheckpoints(config, "log.jsonl", config.log.jsonl, faults);
+    if (faults.empty() && HasSomethingElse(config.log.jsonl))
+      faults.push_back({"log.jsonl", fmt::format("{} is there and is no log of a run, which begins with {{\"event\":; "
+                                                 "give another path, or remove it",
+                                                 config.log.jsonl)});
   }
   if (!config.log.tensorboard.empty()) CheckCheckpoints(config, "log.tensorboard", config.log.tensorboard, faults);
   return faults;
