@@ -9,6 +9,7 @@
 #include "parallel/checkpoint/durable.h"
 #include "parallel/checkpoint/folder.h"
 #include "parallel/checkpoint/shared_folder.h"
+#include "parallel/checkpoint/whole.h"
 #include "parallel/checkpoint_testing.h"
 #include "parallel/train/safetensors.h"
 #include "share.h"
@@ -211,6 +212,24 @@ TEST_F(Files, AnOldOneThatCannotBeRemovedIsANote) {
     EXPECT_NE(reason, said.npos) << said;
     EXPECT_EQ(said.find("cannot be removed", reason + 1), said.npos) << "said twice: " << said;
   }
+}
+
+// A file system that exchanges no names, as NFS: what a run saves takes the place of an earlier run's all the same.
+TEST_F(Files, ACheckpointIsReplacedWhereNamesAreNotExchanged) {
+  Words words = Mesh(2, 1) + SaveTo("c") + Words{"checkpoint.every=3", "train.steps=6"};
+  ASSERT_TRUE(Train(words).ok());
+  for (int64_t step : {3, 6}) std::ofstream(StepFolder(folder_.Path("c"), step) + "/old") << "x";
+  for (int nth : {1, 2}) {
+    ::setenv("WEFT_FAULT", fmt::format("exchange:einval:{}", nth).c_str(), 1);
+    absl::Status status = Train(words);
+    ::unsetenv("WEFT_FAULT");
+    ASSERT_TRUE(status.ok()) << status;
+  }
+  for (int64_t step : {3, 6}) {
+    EXPECT_FALSE(fs::exists(StepFolder(folder_.Path("c"), step) + "/old"));
+    EXPECT_TRUE(OpenWhole(StepFolder(folder_.Path("c"), step), Ranks()).ok());
+  }
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder_.Path("c")), {}), 2);
 }
 
 absl::Status MadeUnder(const std::string& fault, const std::string& folder) {

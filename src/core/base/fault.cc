@@ -19,7 +19,8 @@ struct Action {
   int error;
 };
 constexpr int kKill = -1;
-constexpr Action kActions[] = {{"kill", kKill}, {"enospc", ENOSPC}, {"eio", EIO}, {"erofs", EROFS}, {"eacces", EACCES}};
+constexpr Action kActions[] = {{"kill", kKill},  {"enospc", ENOSPC}, {"eio", EIO},
+                               {"erofs", EROFS}, {"eacces", EACCES}, {"einval", EINVAL}};
 
 // Counts the calls at the point that the variable names, afresh whenever it changes.
 bool IsDue(const char* point, const WantedFault& fault) {

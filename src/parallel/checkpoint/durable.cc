@@ -128,10 +128,26 @@ absl::Status SyncNameOf(const std::string& path) {
   return listed ? SyncFolder(parent.string()) : absl::OkStatus();
 }
 
+namespace {
+
+int Move(const fs::path& from, const fs::path& to) { return ::rename(from.c_str(), to.c_str()) < 0 ? errno : 0; }
+
+// What two folders are called, by way of a name that nobody looks for.
+int ExchangeByMoves(const fs::path& a, const fs::path& b) {
+  fs::path aside = b.parent_path() / fmt::format(".tmp-{}.old", b.filename().string());
+  int error = Move(b, aside);
+  if (!error && (error = Move(a, b))) Move(aside, b);
+  return error ? error : Move(aside, a);
+}
+
+}  // namespace
+
 absl::Status PutInPlace(const std::string& from, const std::string& to) {
   int error = Result("rename", [&] { return ::rename(from.c_str(), to.c_str()); });
   if (error == ENOTEMPTY || error == EEXIST)
-    error = ::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE) < 0 ? errno : 0;
+    error =
+        Result("exchange", [&] { return ::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE); });
+  if (error == EINVAL || error == ENOSYS || error == EOPNOTSUPP) error = ExchangeByMoves(from, to);
   return error ? Failed(from, fmt::format("renamed to {}", to).c_str(), error) : absl::OkStatus();
 }
 

@@ -47,7 +47,8 @@ absl::Status RemoveAll(const std::string& path);
 absl::Status SyncFolder(const std::string& path);
 // The same of the name of a file or folder.
 absl::Status SyncNameOf(const std::string& path);
-// Gives a file or folder its name in one step. A folder that has the name already takes the old one in exchange.
+// Gives a file or folder its name in one step. A folder that has the name already takes the old one in exchange: where
+// the file system cannot (NFS, say) in three steps, between which a process that is killed leaves the name to neither.
 absl::Status PutInPlace(const std::string& from, const std::string& to);
 
 }  // namespace weft
