@@ -13,9 +13,19 @@ if [[ ${1:-} == -h || ${1:-} == --help ]]; then
   sed -n '2,6s/^# \{0,1\}//p' launcher/quickstart.sh
   exit 0
 fi
+# What can be seen to be wrong is said before minutes of building.
+refuse() {
+  printf 'quickstart: %s\n' "$1" >&2
+  exit 2
+}
 if [[ $# -gt 0 && $1 != *=* ]]; then
   words[0]="data.train=$(cd "$caller" && realpath -m -- "$1")"
+  [ -e "${words[0]#*=}" ] || refuse "$1: no such text file or folder; name one, or key=value"
 fi
+for word in "${words[@]:1}"; do
+  [[ $word == *=* ]] ||
+    refuse "expected one TEXT and then key=value, got \"$word\" too; give several as a folder or data.train=[a,b]"
+done
 
 launcher/setup.sh
 log=build/quickstart.log

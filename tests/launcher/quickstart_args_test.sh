@@ -28,6 +28,15 @@ expect "<train.steps=3><mesh.dp=4>" train.steps=3 mesh.dp=4
 expect "<data.train=$tree/my texts/a.txt>" a.txt
 expect "<data.train=$tree/my texts/README.md><train.steps=50>" README.md train.steps=50
 expect "<data.train=$tree/my texts><train.steps=3>" . train.steps=3
-expect "<data.train=$tree/my texts/absent>" absent
+# refused TEXT WORDS...: before anything is built
+refused() {
+  local text=$1 code=0 got
+  shift
+  got=$(cd "$tree/my texts" && PATH="$tree/bin:$PATH" "$tree/clone/launcher/quickstart.sh" "$@" 2>&1) || code=$?
+  [[ $code -eq 2 && $got == "quickstart: "*"$text"* ]] || { echo "quickstart $*: expected code 2 and $text, got $code and $got"; exit 1; }
+}
+refused "absent: no such text file or folder" absent
+refused 'got "README.md" too' a.txt README.md
+refused 'got "README.md" too' train.steps=3 README.md
 "$tree/clone/launcher/quickstart.sh" --help | grep -q 'key=value' || { echo "quickstart --help shows no usage"; exit 1; }
 echo "quickstart: ok"
