@@ -51,7 +51,7 @@ int Main(int argc, char** argv) {
   return Usage(stderr, 2);
 }
 
-// Output that was lost is a failure, of which the first word counts.
+// Output that was lost is a failure, where nothing else was said.
 int Checked(int argc, char** argv) {
   int code = 1;
   std::string fault;
@@ -61,7 +61,8 @@ int Checked(int argc, char** argv) {
     fault = e.what();
   }
   absl::Status printed = CheckPrinted();
-  if (!printed.ok() && (code == 0 || !fault.empty())) fault = std::string(printed.message());
+  if (!printed.ok() && (code == 0 || !fault.empty()))
+    fault += (fault.empty() ? "" : "; ") + std::string(printed.message());
   if (fault.empty()) return code;
   std::fputs(fmt::format("weft: {}\n", fault).c_str(), stderr);
   return 1;

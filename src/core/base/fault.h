@@ -4,8 +4,8 @@
 //   WEFT_FAULT=rename:kill         the first rename of a checkpoint never happens: the process is killed there
 //   WEFT_FAULT=write:enospc:3      the third write fails as on a full disk
 //
-// Actions: kill, or an error that the call then has: enospc, eio, erofs, eacces, einval. The point "collective" has its own
-// (dist/collective_fault.h).
+// Actions: kill, or an error that the call then has: enospc, eio, erofs, eacces, einval. The point "collective" has its
+// own (dist/collective_fault.h).
 #pragma once
 #include <optional>
 #include <string>

@@ -142,6 +142,7 @@ __device__ __forceinline__ void ClearRows(const GradArgs<T>& args, uint32_t firs
   }
 }
 
+// Zero for all rows, by blocks that are all at work at once: the kernel behind starts beside them.
 template <class T, int V>
 __global__ void __launch_bounds__(kThreads) ClearTable(const __grid_constant__ GradArgs<T> args) {
   LetNextStart();

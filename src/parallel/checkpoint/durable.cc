@@ -29,6 +29,16 @@ int Result(const char* point, Call call) {
   return call() < 0 ? errno : 0;
 }
 
+int Move(const fs::path& from, const fs::path& to) { return ::rename(from.c_str(), to.c_str()) < 0 ? errno : 0; }
+
+// What two folders are called, by way of a name that nobody looks for.
+int ExchangeByMoves(const fs::path& a, const fs::path& b) {
+  fs::path aside = b.parent_path() / fmt::format(".tmp-{}.old", b.filename().string());
+  int error = Move(b, aside);
+  if (!error && (error = Move(a, b))) Move(aside, b);
+  return error ? error : Move(aside, a);
+}
+
 }  // namespace
 
 absl::StatusOr<DurableFile> DurableFile::Create(const std::string& path) {
@@ -127,20 +137,6 @@ absl::Status SyncNameOf(const std::string& path) {
   bool listed = ::access(parent.c_str(), R_OK) == 0;  // some may be written to but not read: then there is no way
   return listed ? SyncFolder(parent.string()) : absl::OkStatus();
 }
-
-namespace {
-
-int Move(const fs::path& from, const fs::path& to) { return ::rename(from.c_str(), to.c_str()) < 0 ? errno : 0; }
-
-// What two folders are called, by way of a name that nobody looks for.
-int ExchangeByMoves(const fs::path& a, const fs::path& b) {
-  fs::path aside = b.parent_path() / fmt::format(".tmp-{}.old", b.filename().string());
-  int error = Move(b, aside);
-  if (!error && (error = Move(a, b))) Move(aside, b);
-  return error ? error : Move(aside, a);
-}
-
-}  // namespace
 
 absl::Status PutInPlace(const std::string& from, const std::string& to) {
   int error = Result("rename", [&] { return ::rename(from.c_str(), to.c_str()); });

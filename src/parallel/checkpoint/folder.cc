@@ -4,7 +4,6 @@
 #include <charconv>
 #include <filesystem>
 #include <functional>
-#include <string_view>
 
 #include "fmt/format.h"
 #include "parallel/checkpoint/durable.h"
@@ -26,6 +25,11 @@ std::vector<std::string> NamesIn(const std::string& dir) {
 }
 
 }  // namespace
+
+bool IsCheckpointName(std::string_view name) {
+  if (name.starts_with(kUnfinished)) return true;
+  return name.starts_with(kPrefix) && name.find_first_not_of("0123456789", kPrefix.size()) == name.npos;
+}
 
 std::string StepFolder(const std::string& dir, int64_t step) {
   return (fs::path(dir) / fmt::format("{}{:06}", kPrefix, step)).string();

@@ -2,12 +2,15 @@
 // out, and nobody's.
 #pragma once
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
 
 namespace weft {
 
+// A name that StepFolder gives or that may go any time.
+bool IsCheckpointName(std::string_view name);
 std::string StepFolder(const std::string& dir, int64_t step);
 std::string UnfinishedFolder(const std::string& dir, int64_t step);
 // A file by which ranks find out whether they share `dir`; `word` is new each time.

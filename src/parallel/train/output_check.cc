@@ -10,6 +10,7 @@
 
 #include "absl/strings/ascii.h"
 #include "fmt/format.h"
+#include "parallel/checkpoint/folder.h"
 
 namespace weft {
 namespace {
@@ -82,11 +83,6 @@ void CheckFolders(const Config& config, Faults& faults) {
         faults.push_back({"log.jsonl", fmt::format("{} is to be a file, but {} = {} makes it a folder; give log.jsonl "
                                                    "another path, {}, say",
                                                    file, key, folder, (fs::path(folder) / "log.jsonl").string())});
-}
-
-bool IsCheckpointName(std::string_view name) {
-  if (name.starts_with(".tmp-")) return true;
-  return name.starts_with("step-") && name.find_first_not_of("0123456789", 5) == name.npos;
 }
 
 // Checkpoints come and go as whole folders.

@@ -10,7 +10,7 @@ namespace weft {
 struct OutputFault {
   std::string key, what;  // and what to do
 };
-// By the paths as they lead through links now; looks at no content.
+// By the paths as they lead through links now, and by how a file in the log's place begins.
 std::vector<OutputFault> CheckOutputPaths(const Config& config);
 
 }  // namespace weft
