@@ -4,6 +4,7 @@
 // decoupled look-back", 2016).
 #include "kernels/cuda/row_sort.cuh"
 
+#include <algorithm>
 #include <bit>
 
 #include "kernels/cuda/block.cuh"
@@ -12,20 +13,25 @@
 namespace weft::cuda {
 namespace {
 
-constexpr int kDigit = 9, kBins = 1 << kDigit, kMostPasses = 4;
+constexpr int kDigit = 9, kBins = 1 << kDigit, kMostPasses = 4;  // bits of a digit, at most
 constexpr int kThreads = kBins, kWarps = kThreads / kWarp;       // a thread knows about a digit
 constexpr int kItems = 2, kTile = kItems * kThreads;             // entries of a tile where there are several
 constexpr int kItemsAlone = 4, kAlone = kItemsAlone * kThreads;  // and where one takes all
-constexpr int kLook = 8;                                         // tiles that are looked at together
+constexpr int kLook = 16;                                        // tiles that are looked at together
 
 // What a tile publishes of a digit: how many it has, then how many it and all before it have.
 constexpr uint32_t kCounted = 1u << 30, kSummed = 2u << 30, kNumber = kCounted - 1;
+
+struct Digit {
+  int shift, bits;
+  __device__ __forceinline__ uint32_t operator()(uint32_t row) const { return row >> shift & ((1u << bits) - 1); }
+};
 
 struct Pass {
   const RowEntry* from;  // null: the ids
   RowEntry* to;
   uint32_t count;
-  int shift;
+  Digit digit;
   const uint32_t* counts;   // [kBins], of this digit
   uint32_t *ticket, *sums;  // [tiles, kBins]
   RowSpan* spans;           // null: another pass follows
@@ -37,14 +43,15 @@ __device__ __forceinline__ RowEntry EntryOf(const Ids& ids, uint32_t position) {
 }
 
 // How many ids have each digit of each pass: [passes, kBins], zero before.
-__global__ void __launch_bounds__(kThreads) CountDigits(const __grid_constant__ Ids ids, uint32_t* counts, int passes) {
+__global__ void __launch_bounds__(kThreads)
+    CountDigits(const __grid_constant__ Ids ids, uint32_t* counts, int passes, int bits) {
   __shared__ uint32_t shared[kMostPasses * kBins];
   LetNextStart();
   for (int i = int(threadIdx.x); i < passes * kBins; i += kThreads) shared[i] = 0;
   __syncthreads();
   for (uint32_t i = blockIdx.x * kThreads + threadIdx.x; i < ids.walk.steps; i += gridDim.x * kThreads) {
     uint32_t row = EntryOf(ids, i).row;
-    for (int p = 0; p < passes; p++, row >>= kDigit) atomicAdd(&shared[p * kBins + int(row & (kBins - 1))], 1);
+    for (int p = 0; p < passes; p++, row >>= bits) atomicAdd(&shared[p * kBins + int(row & ((1u << bits) - 1))], 1);
   }
   __syncthreads();
   for (int i = int(threadIdx.x); i < passes * kBins; i += kThreads)
@@ -103,14 +110,14 @@ __device__ __forceinline__ uint32_t PlaceOf(int u) {
 // the tile (low word) and what `counts`, one of a thread, add up to before it (high word). As soon as it knows how many
 // entries have its digit, it calls `know`.
 template <int N, class Know>
-__device__ __forceinline__ uint64_t SortTile(Tile<N>& tile, const RowEntry (&mine)[N], uint32_t held, int shift,
+__device__ __forceinline__ uint64_t SortTile(Tile<N>& tile, const RowEntry (&mine)[N], uint32_t held, Digit of,
                                              uint32_t counts, const Know& know) {
   int lane = int(threadIdx.x) % kWarp, warp = int(threadIdx.x) / kWarp;
-  for (auto& of : tile.of_warp) of[threadIdx.x] = 0;
+  for (auto& counts_of : tile.of_warp) counts_of[threadIdx.x] = 0;
   __syncthreads();
   uint32_t rank[N], digit[N];  // [N]
 #pragma unroll
-  for (int u = 0; u < N; u++) digit[u] = mine[u].row >> shift & (kBins - 1);
+  for (int u = 0; u < N; u++) digit[u] = of(mine[u].row);
 #pragma unroll
   for (int u = 0; u < N; u++) {
     uint32_t peers = Peers(digit[u]), before = tile.of_warp[warp][digit[u]];
@@ -184,18 +191,18 @@ __global__ void __launch_bounds__(kThreads)
     mine[u] = at >= held ? RowEntry{~0u, 0} : pass.from ? pass.from[first + at] : EntryOf(ids, first + at);
   }
   volatile uint32_t* published = pass.sums + number * kBins + threadIdx.x;
-  uint32_t count = 0;
-  uint64_t before = SortTile(tile, mine, held, pass.shift, all, [&](uint32_t of_digit) {
-    count = of_digit;
+  uint32_t earlier = 0;
+  uint64_t before = SortTile(tile, mine, held, pass.digit, all, [&](uint32_t count) {
     *published = (number > 0 ? kCounted : kSummed) | count;
+    if (number == 0) return;
+    earlier = LookBack(pass.sums, number);  // before entries move: the tiles behind wait for it
+    *published = kSummed | (earlier + count);
   });
-  uint32_t earlier = LookBack(pass.sums, number);
-  if (number > 0) *published = kSummed | (earlier + count);
   moves[threadIdx.x] = uint32_t(before >> 32) + earlier - uint32_t(before);
   __syncthreads();
   for (uint32_t at = threadIdx.x; at < held; at += kThreads) {
     RowEntry entry = tile.entries[at];
-    uint32_t to = at + moves[entry.row >> pass.shift & (kBins - 1)];
+    uint32_t to = at + moves[pass.digit(entry.row)];
     pass.to[to] = entry;
     if (pass.spans) TellSpan(tile.entries, at, held, to, pass.spans);  // entries of a row lie together now
   }
@@ -204,7 +211,7 @@ __global__ void __launch_bounds__(kThreads)
 // All passes over entries that one tile holds. It may start before the kernel in front of it has ended, and ends after
 // it.
 __global__ void __launch_bounds__(kThreads)
-    SortAlone(const __grid_constant__ Ids ids, int passes, RowEntry* to, RowSpan* spans) {
+    SortAlone(const __grid_constant__ Ids ids, int passes, int bits, RowEntry* to, RowSpan* spans) {
   __shared__ Tile<kItemsAlone> tile;
   LetNextStart();
   uint32_t held = ids.walk.steps;
@@ -215,7 +222,7 @@ __global__ void __launch_bounds__(kThreads)
     mine[u] = at < held ? EntryOf(ids, at) : RowEntry{~0u, 0};
   }
   for (int p = 0; p < passes; p++) {
-    SortTile(tile, mine, held, p * kDigit, 0, [](uint32_t) {});
+    SortTile(tile, mine, held, {p * bits, bits}, 0, [](uint32_t) {});
 #pragma unroll
     for (int u = 0; u < kItemsAlone; u++)
       if (PlaceOf<kItemsAlone>(u) < held) mine[u] = tile.entries[PlaceOf<kItemsAlone>(u)];
@@ -230,7 +237,10 @@ __global__ void __launch_bounds__(kThreads)
 }  // namespace
 
 RowSort::RowSort(uint32_t count, uint32_t rows, size_t zeros)
-    : count_(count), passes_(int(CeilDiv(std::bit_width(rows), kDigit))), tiles_(uint32_t(CeilDiv(count, kTile))) {
+    : count_(count),
+      passes_(std::max(1, int(CeilDiv(std::bit_width(rows), kDigit)))),
+      bits_(int(CeilDiv(std::bit_width(rows), passes_))),
+      tiles_(uint32_t(CeilDiv(count, kTile))) {
   WEFT_CHECK(count < kCounted, "embedding_grad on CUDA: 2^30 ids or more on one device; shard the batch");
   auto take = [&](size_t words) {
     size_t at = bytes_;
@@ -257,16 +267,17 @@ RowSort::Result RowSort::Run(CudaDevice& device, const Ids& ids, void* workspace
   auto entries = [&](int pass) { return reinterpret_cast<RowEntry*>(at(entries_[pass % 2])); };
   auto* spans = reinterpret_cast<RowSpan*>(at(spans_));
   if (alone() && count_ > 0)
-    LaunchEarly(device, "embedding_grad: sort", &SortAlone, 1, kThreads, ids, passes_, entries(passes_ - 1), spans);
+    LaunchEarly(device, "embedding_grad: sort", &SortAlone, 1, kThreads, ids, passes_, bits_, entries(passes_ - 1),
+                spans);
   else if (count_ > 0)
     CountDigits<<<std::min(Blocks(count_, kAlone), 2u * kProcessors), kThreads, 0, device.stream()>>>(
-        ids, words(counts_), passes_);
+        ids, words(counts_), passes_, bits_);
   WEFT_CUDA_LAUNCHED("embedding_grad: digits");
   for (int p = 0; p < passes_ && !alone() && count_ > 0; p++) {
     Pass pass{.from = p > 0 ? entries(p - 1) : nullptr,
               .to = entries(p),
               .count = count_,
-              .shift = p * kDigit,
+              .digit = {p * bits_, bits_},
               .counts = words(counts_) + p * kBins,
               .ticket = words(tickets_) + p,
               .sums = words(sums_) + size_t(p) * tiles_ * kBins,

@@ -7,7 +7,7 @@
 
 namespace weft::cuda {
 
-struct RowEntry {
+struct alignas(8) RowEntry {
   uint32_t row, position;
 };
 static_assert(sizeof(RowEntry) == sizeof(uint2));
@@ -38,7 +38,7 @@ class RowSort {
 
  private:
   uint32_t count_;
-  int passes_;
+  int passes_, bits_;  // of a digit
   uint32_t tiles_;
   size_t entries_[2], spans_, zeros_, tickets_, counts_, sums_;  // where they begin
   size_t clear_, bytes_ = 0;                                     // from clear_ on all is set to 0
