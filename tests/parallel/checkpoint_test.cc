@@ -122,7 +122,9 @@ TEST_F(Files, KeepLeavesTheNewest) {
   EXPECT_EQ(StepsIn(folder_.Path("c")), (std::vector<int64_t>{6, 5}));
   Save({"checkpoint.every=2"});
   EXPECT_EQ(StepsIn(folder_.Path("c")), (std::vector<int64_t>{6, 5, 4, 2}));
-  Save({"train.steps=3", "checkpoint.keep=1"});  // those past it are not its own
+  Save({"train.steps=3", "checkpoint.keep=1"});  // what other runs have left is not its own
+  EXPECT_EQ(StepsIn(folder_.Path("c")), (std::vector<int64_t>{6, 5, 4, 3, 2}));
+  Save({"train.steps=4", "checkpoint.keep=2", "checkpoint.resume=" + folder_.Path("c/step-000003/")});  // here it is
   EXPECT_EQ(StepsIn(folder_.Path("c")), (std::vector<int64_t>{6, 5, 4, 3}));
   EXPECT_EQ(std::distance(fs::directory_iterator(folder_.Path("c")), {}), 4);
 }

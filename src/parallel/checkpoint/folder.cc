@@ -85,15 +85,16 @@ absl::Status RemoveUnfinished(const std::string& dir) {
   return first;
 }
 
-absl::Status KeepNewest(const std::string& dir, int64_t newest, int64_t keep) {
-  if (keep == 0) return absl::OkStatus();
-  std::vector<int64_t> steps = StepsIn(dir);
-  std::erase_if(steps, [&](int64_t step) { return step > newest; });  // of another run: not this one's to remove
+absl::Status KeepNewest(const std::string& dir, std::set<int64_t>& steps, int64_t keep) {
   absl::Status first;
-  for (size_t i = size_t(keep); i < steps.size(); i++) {
-    std::string leaving = UnfinishedFolder(dir, steps[i]);  // out of sight first: a half of one is none
-    absl::Status left = PutInPlace(StepFolder(dir, steps[i]), leaving);
+  while (keep > 0 && steps.size() > size_t(keep)) {
+    std::string folder = StepFolder(dir, *steps.begin());
+    std::string leaving = UnfinishedFolder(dir, *steps.begin());  // out of sight first: a half of one is none
+    std::error_code error;
+    bool there = fs::exists(folder, error);
+    absl::Status left = there ? PutInPlace(folder, leaving) : absl::OkStatus();
     first.Update(left.ok() ? RemoveAll(leaving) : left);
+    steps.erase(steps.begin());
   }
   return first;
 }

@@ -1,6 +1,8 @@
 // The folder that holds the checkpoints of a run: step-000100 and so on. What begins with .tmp- is on its way in or
 // out, and nobody's.
 #pragma once
+#include <cstdint>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -27,7 +29,7 @@ absl::Status MarkEvaluated(const std::string& folder);
 // Removes what writers that were killed have left. Here and in KeepNewest a failure is the first of those that there
 // were: what can be removed is.
 absl::Status RemoveUnfinished(const std::string& dir);
-// Removes all but the newest `keep` up to `newest`, which is one of them; 0 keeps all.
-absl::Status KeepNewest(const std::string& dir, int64_t newest, int64_t keep);
+// Removes the checkpoints of all `steps` but the newest `keep`, and leaves what was kept in `steps`; 0 keeps all.
+absl::Status KeepNewest(const std::string& dir, std::set<int64_t>& steps, int64_t keep);
 
 }  // namespace weft

@@ -163,7 +163,8 @@ absl::Status CheckpointSaver::Commit(const SavedPosition& position, const std::v
   if (absl::Status s = PutInPlace(folder, StepFolder(options_.dir, position.step)); !s.ok()) return s;
   if (absl::Status s = SyncFolder(options_.dir); !s.ok()) return s;
   NoteLeft(RemoveAll(folder));  // the one that had this name
-  NoteLeft(KeepNewest(options_.dir, position.step, options_.keep));
+  options_.earlier.insert(position.step);
+  NoteLeft(KeepNewest(options_.dir, options_.earlier, options_.keep));
   return absl::OkStatus();
 }
 

@@ -8,6 +8,7 @@
 // Between Start and Wait the group is the thread's.
 #pragma once
 #include <mutex>
+#include <set>
 #include <string>
 #include <thread>
 
@@ -28,7 +29,8 @@ class CheckpointSaver {
  public:
   struct Options {
     std::string dir;
-    int64_t keep = 0;                      // 0: all
+    int64_t keep = 0;                      // of this run's; 0: all
+    std::set<int64_t> earlier;             // steps of those that this run has in `dir` already
     std::string config;                    // as YAML
     const Tokenizer* tokenizer = nullptr;  // outlives the saver; null: the data has none
   };

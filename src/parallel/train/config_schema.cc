@@ -156,7 +156,7 @@ const std::vector<Field>& Fields() {
       {KEY(checkpoint.dir, "folder of the checkpoints; the state after the last step is always saved there"),
        .default_text = "none: nothing is saved"},
       {KEY(checkpoint.every, "steps between checkpoints; 0: after the last step only"), .bounds = From(0, kBillion)},
-      {KEY(checkpoint.keep, "newest checkpoints kept; 0: all"), .bounds = From(0, kBillion)},
+      {KEY(checkpoint.keep, "newest checkpoints of the run that are kept; 0: all"), .bounds = From(0, kBillion)},
       {KEY(checkpoint.resume, "never, auto (the newest whole one in dir; none: from the beginning), or the folder of one")},
 
       {KEY(log.jsonl, "file that gets one JSON object per step and event, added to by a run that is resumed; the merged config is saved as FILE.config.yaml"), .per_rank = true, .default_text = "none"},

@@ -64,10 +64,12 @@ absl::Status Trainer::Allocate() {
   runner_ = compiled ? MakeCompiledRunner(state_, *std::move(plans), options_, runtime_)
                      : MakeRunner(other, state_, model_, options_, programs_, runtime_);
   if (const CheckpointConfig& c = config_.checkpoint; !c.dir.empty())
-    saver_ = std::make_unique<CheckpointSaver>(
-        state_, mesh_.World(),
-        CheckpointSaver::Options{
-            .dir = c.dir, .keep = c.keep, .config = ToYaml(config_), .tokenizer = data_.tokenizer()});
+    saver_ = std::make_unique<CheckpointSaver>(state_, mesh_.World(),
+                                               CheckpointSaver::Options{.dir = c.dir,
+                                                                        .keep = c.keep,
+                                                                        .earlier = EarlierSteps(),
+                                                                        .config = ToYaml(config_),
+                                                                        .tokenizer = data_.tokenizer()});
   return absl::OkStatus();
 }
 

@@ -1,6 +1,7 @@
 // Trainer: the loop. It builds the step, feeds it, evaluates, and reports (rank 0).
 #pragma once
 #include <chrono>
+#include <set>
 
 #include "absl/status/status.h"
 #include "dist/mesh.h"
@@ -38,6 +39,7 @@ class Trainer {
   absl::Status SetParameters();
   absl::Status Resume();
   absl::Status MakeFolder();
+  std::set<int64_t> EarlierSteps() const;
   bool SaveDue(int64_t step) const;
   absl::Status Save(int64_t step);
   bool Goes() { return !stop_ || stop_->Enter(); }

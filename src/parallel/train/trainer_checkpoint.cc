@@ -1,6 +1,8 @@
 // What the trainer has to do with checkpoints: where it goes on from, and when it saves.
 #include <fmt/format.h>
 
+#include <filesystem>
+
 #include "core/base/host_name.h"
 #include "parallel/checkpoint/folder.h"
 #include "parallel/checkpoint/gather.h"
@@ -50,6 +52,16 @@ absl::Status Trainer::MakeFolder() {
   absl::Status made = MakeSharedFolder(config_.checkpoint.dir, ranks);
   if (made.ok()) return made;
   return absl::InvalidArgumentError(PlaceOf(config_, "checkpoint.dir") + std::string(made.message()));
+}
+
+// A run that goes on in the folder of one before it takes over what that one left there, up to its own start.
+std::set<int64_t> Trainer::EarlierSteps() const {
+  std::error_code error;
+  std::filesystem::path from = std::filesystem::weakly_canonical(resumed_from_, error).parent_path();
+  if (resumed_from_.empty() || !std::filesystem::equivalent(from, config_.checkpoint.dir, error)) return {};
+  std::vector<int64_t> there = StepsIn(config_.checkpoint.dir);
+  std::erase_if(there, [&](int64_t step) { return step > start_.step; });
+  return {there.begin(), there.end()};
 }
 
 bool Trainer::SaveDue(int64_t step) const {
