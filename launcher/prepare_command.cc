@@ -3,10 +3,12 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cerrno>
 #include <cstdio>
 #include <functional>
 #include <limits>
 #include <map>
+#include <set>
 
 #include "absl/strings/numbers.h"
 #include "launcher/command.h"
@@ -117,6 +119,7 @@ absl::StatusOr<PrepareOptions> Parse(Words words) {
   std::map<std::string, Setter> setters = Setters(options);
   if (absl::Status s = TakeOut(words); !s.ok()) return s;
   Words paths;
+  std::set<std::string> given;
   for (const std::string& word : words) {
     if (word.empty()) return Bad("expected a path or key=value, got an empty word");
     if (word.starts_with('-'))
@@ -125,8 +128,14 @@ absl::StatusOr<PrepareOptions> Parse(Words words) {
       paths.push_back(word);
     } else if (absl::Status s = SetOption(setters, word); !s.ok()) {
       return s;
+    } else {
+      given.insert(word.substr(0, word.find('=')));
     }
   }
+  for (const char* key : {"vocab", "sample"})
+    if (options.tokenizer != "sentencepiece" && given.contains(key))
+      return Bad(fmt::format("{}: has no effect, as tokenizer={} learns nothing; give tokenizer=sentencepiece", key,
+                             options.tokenizer));
   if (paths.size() < 2)
     return Bad(fmt::format("{} is missing; weft prepare --help says how to use it", paths.empty() ? "OUT" : "INPUT"));
   options.out = paths[0];
@@ -144,7 +153,7 @@ void Print(const PrepareReport& r) {
   fmt::print("train: {} tokens in {}\n", r.train_tokens, shown(r.train));
   if (!r.val.empty()) fmt::print("val: {} tokens in {}\n", r.val_tokens, shown(r.val));
   fmt::print("{:.3f} bytes per token, {:.1f} s\n", double(r.bytes) / double(r.train_tokens + r.val_tokens), r.seconds);
-  fmt::print("next: weft train {}\n", r.config);
+  fmt::print("next: {} train {}\n", program_invocation_name, r.config);
 }
 
 }  // namespace

@@ -25,12 +25,12 @@ for words in "" "tokenizer=chars" "tokenizer=sentencepiece vocab=500" "val=confi
     continue
   fi
   [ $code -eq 0 ] || fail "expected prepare to work with $words"
-  grep -qF "next: weft train $name/config.yaml" "$dir/out" || fail "expected the next command"
+  grep -qF "next: $weft train $name/config.yaml" "$dir/out" || fail "expected the next command"
   for file in config.yaml train_000001.bin val.bin; do [ -s "$name/$file" ] || fail "expected $file with $words"; done
   run 0 "validation" train "$name/config.yaml" "${short[@]}"
   [[ $words != *tokenizer=* ]] || grep -q 'bits per byte' "$dir/out" || fail "expected bits per byte with $words"
   run 0 "FLOPs" plan "$name/config.yaml" ranks=2 mesh.dp=2
-  run 2 "expected a new or an empty folder, got one that holds config.yaml" prepare "$name" README.md
+  run 2 "expected a new or an empty folder, got one that holds checkpoints, config.yaml" prepare "$name" README.md
 done
 run 0 "text: 1 files" prepare README.md val=0 --out "$dir/flag"
 [ "$(ls "$dir/flag")" = "$(printf 'config.yaml\ntrain_000001.bin')" ] || fail "expected no val.bin with val=0"
@@ -44,6 +44,7 @@ refused 'unknown key "tokeniser"; did you mean tokenizer?' prepare "$dir/no" REA
 refused 'unknown key "zzz"; weft prepare --help lists them' prepare "$dir/no" README.md zzz=1
 refused 'tokenizer: expected one of bytes, chars, sentencepiece, chars:PATH, sentencepiece:PATH, got "byte"' \
   prepare "$dir/no" README.md tokenizer=byte
+refused 'vocab: has no effect, as tokenizer=bytes learns nothing' prepare "$dir/no" README.md vocab=300
 refused 'vocab: expected an integer >= 1 and <= 1000000, got "many"' prepare "$dir/no" README.md vocab=many
 refused 'shard: expected an integer >= 1 and <= 2147483647, got "0"' prepare "$dir/no" README.md shard=0
 refused 'val: expected a path, or a number >= 0 and < 1, got "1"' prepare "$dir/no" README.md val=1

@@ -26,6 +26,7 @@ std::string PreparedConfig(const PrepareReport& report) {
   config.data.train = Named(report.train);
   config.data.val.paths = report.val;
   config.data.tokenizer = report.tokenizer;
+  config.checkpoint.dir = (std::filesystem::path(report.config).parent_path() / "checkpoints").string();
   auto value = [&](const char* key) { return PrintValue(*FindField(key), config); };
   std::string val = report.val.empty() ? "" : fmt::format("  val: {}\n", value("data.val"));
   return fmt::format(
@@ -37,9 +38,10 @@ std::string PreparedConfig(const PrepareReport& report) {
       "optimizer: {{name: adamw, lr: 3e-3}}\n"
       "schedule: {{name: cosine, warmup_steps: 20, min_lr: 3e-4}}\n"
       "train: {{steps: 500, global_batch: 16, seed: 1, eval_every: 100}}\n"
+      "checkpoint: {{dir: {}, every: 100, keep: 2}}\n"
       "log: {{every: 10}}\n",
       report.train_tokens, report.val_tokens, report.files, report.bytes, std::min(kContext, report.train_tokens - 1),
-      report.vocab, value("data.train"), val, value("data.tokenizer"));
+      report.vocab, value("data.train"), val, value("data.tokenizer"), value("checkpoint.dir"));
 }
 
 }  // namespace weft
