@@ -89,6 +89,12 @@ absl::StatusOr<NamedCheckpoint> OpenNamed(const std::string& path, const Ranks& 
   NewestWhole newest = kind == kFolder ? FindNewestWhole(path, ranks) : NewestWhole();
   if (newest.checkpoint) return NamedCheckpoint{*std::move(newest.checkpoint), newest.Notes()};
   if (!newest.broken.empty()) return BrokenAlone(path, newest);
+  std::error_code error;
+  if (std::filesystem::exists(std::filesystem::path(path) / "model.safetensors", error))
+    return absl::InvalidArgumentError(
+        fmt::format("{0}: expected a checkpoint, got a folder of published weights; give the config of such a model, "
+                    "and model.init={0}",
+                    path));
   return absl::InvalidArgumentError(
       fmt::format("{}: expected a checkpoint (a folder with {}) or a folder of them (step-000100 and so on), got {}; "
                   "checkpoint.dir=FOLDER makes weft train save them",

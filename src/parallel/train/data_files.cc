@@ -100,9 +100,13 @@ absl::StatusOr<DataFiles> FindDataFiles(const Paths& inputs) {
   auto shard = std::find_if(files.paths.begin(), files.paths.end(), BeginsAsTokenShard);
   files.shards = shard != files.paths.end();
   if (!files.shards || text == files.paths.end()) return files;
+  namespace fs = std::filesystem;
+  fs::path folder = fs::path(*shard).parent_path();
+  bool beside = !folder.empty() && fs::path(*text).parent_path() == folder && !text->ends_with(".bin");  // of prepare's
   return Bad(*text, fmt::format("expected a token shard, as {} is one, got a file that does not begin as one; "
-                                "give text or shards, not both",
-                                *shard));
+                                "give text or shards, not both{}",
+                                *shard,
+                                beside ? fmt::format("; {} names the shards alone", (folder / "*.bin").string()) : ""));
 }
 
 absl::StatusOr<std::string> ReadText(const Paths& files) {

@@ -10,6 +10,8 @@
 
 #include "fmt/format.h"
 #include "fmt/ranges.h"
+#include "parallel/checkpoint/manifest.h"
+#include "parallel/nn/family.h"
 #include "parallel/train/config_check.h"
 #include "parallel/train/json_object.h"
 #include "parallel/train/setup.h"
@@ -69,6 +71,15 @@ void CopyTiles(const std::byte* from, const HfPlace& place, const TensorView& to
   }
 }
 
+// Where a setting is not that of the family.
+std::string AdviceOf(std::string_view key, const nlohmann::json& found) {
+  if (key == "model_type" && found.is_string())
+    for (const ModelFamily* other : ModelFamilies())
+      if (found.get<std::string>() == other->name && FindHfFamily(other->name))
+        return fmt::format("set model.family={}", other->name);
+  return "Weft has no such model";
+}
+
 }  // namespace
 
 void ReadBox(const StoredTensor& from, const HfPlace& place, const TensorView& to) {
@@ -84,6 +95,14 @@ absl::StatusOr<InitialWeights> InitialWeights::Open(const Config& config) {
     return absl::InvalidArgumentError(PlaceOf(config, "model.init") + what);
   };
   const HfFamily* family = FindHfFamily(config.model.family);  // CheckConfig refuses families without a table
+  std::error_code error;
+  if (const std::string& path = config.model.init;
+      std::filesystem::exists(std::filesystem::path(path) / kManifestFile, error))
+    return refuse(
+        fmt::format("{0}: expected a folder with model.safetensors, got a checkpoint of Weft's; "
+                    "checkpoint.resume={0} goes on from it, and weft export writes its weights as model.init "
+                    "takes them",
+                    path));
   absl::StatusOr<Safetensors> files = Safetensors::Open(config.model.init);
   if (!files.ok()) return refuse(std::string(files.status().message()));
   InitialWeights weights(*std::move(files));
@@ -119,8 +138,8 @@ absl::Status InitialWeights::CheckSettings(const HfFamily& family, const ModelCo
   for (const HfWord& w : family.words) {
     auto found = settings->find(w.key);
     if (found == settings->end() || found->is_null() || std::ranges::find(w.words, *found) != w.words.end()) continue;
-    return bad(fmt::format("expected {} {}, as family {} has it, got {}; Weft has no such model", w.key,
-                           fmt::join(w.words, " or "), family.family, Shown(*found)));
+    return bad(fmt::format("expected {} {}, as family {} has it, got {}; {}", w.key, fmt::join(w.words, " or "),
+                           family.family, Shown(*found), AdviceOf(w.key, *found)));
   }
   for (const HfNumber& n : family.numbers) {
     auto found = settings->find(n.key);
