@@ -1,8 +1,10 @@
 #include "launcher/doctor.h"
 
 #include <fcntl.h>
+#include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <sys/timex.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,8 +13,10 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <filesystem>
 #include <set>
+#include <sstream>
 #include <thread>
 
 #include "core/base/context.h"
@@ -95,6 +99,41 @@ Finding Network() {
   f.grade = Finding::kWarning;
   f.fact = "no interface but the loopback is up";
   f.remedy = "ranks of this host alone can reach each other";
+  return f;
+}
+
+// What starts ranks. Alone, a program needs neither.
+Finding Mpi() {
+  Finding f{.what = "MPI", .fact = MpiVersion()};
+  std::istringstream path(std::getenv("PATH") ? std::getenv("PATH") : "");
+  for (std::string folder; std::getline(path, folder, ':');)
+    if (::access((fs::path(folder) / "mpirun").c_str(), X_OK) == 0) return f;
+  f.grade = Finding::kWarning;
+  f.fact += ", but no mpirun in PATH";
+  f.remedy = "install openmpi-bin, or start ranks by srun or torchrun's variables";
+  return f;
+}
+
+// Opens the device that groups on CPUs use: on WEFT_INTERFACE, or on the loopback as ranks of one host do.
+Finding Gloo() {
+  Finding f{.what = "Gloo"};
+  try {
+    f.fact = TryGloo();
+  } catch (const std::exception& e) {
+    f.grade = Finding::kFault;
+    f.fact = e.what();
+    f.remedy = "set WEFT_INTERFACE to an interface that is up, or unset it";
+  }
+  return f;
+}
+
+// Whether something keeps this host's clock.
+Finding HostClock() {
+  Finding f{.what = "clock"};
+  timex state{};
+  int said = adjtimex(&state);
+  f.fact = said >= 0 && said != TIME_ERROR && !(state.status & STA_UNSYNC) ? "a time service keeps it" : "no time service keeps it";
+  f.fact = fmt::format("{:%F %T} UTC, {}", fmt::gmtime(std::time(nullptr)), f.fact);
   return f;
 }
 
@@ -187,7 +226,7 @@ Finding SmallCollective(Bootstrap& bootstrap) {
 }  // namespace
 
 std::vector<Finding> ExamineHost(const std::string& folder) {
-  return {Processor(), Products(), HostMemory(), Gpu(), Network(), Disk(folder)};
+  return {Processor(), Products(), HostMemory(), Gpu(), Mpi(), Gloo(), Network(), Disk(folder), HostClock()};
 }
 
 std::vector<Finding> ExamineJob(Bootstrap& bootstrap) {

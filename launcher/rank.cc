@@ -9,6 +9,7 @@
 
 #include "dist/collective_fault.h"
 #include "dist/collectives.h"
+#include "dist/start_watch.h"
 #include "dist/term_delay.h"
 #include "kernels/common/cuda_library.h"
 #include "kernels/cpu/register.h"
@@ -50,6 +51,8 @@ int RunOnRank(const Words& words, const char* help, int (*run)(RankJob& job, con
   if (stops) signals.emplace(std::initializer_list<int>{SIGTERM, SIGINT, SIGUSR1});
   std::unique_ptr<Bootstrap> bootstrap;
   try {
+    std::optional<StartWatch> start;
+    if (signals) start.emplace(*signals);
     bootstrap = Bootstrap::FromEnvironment();
   } catch (const std::exception& e) {
     fmt::print(stderr, "weft: {}\n", e.what());
@@ -64,7 +67,10 @@ int RunOnRank(const Words& words, const char* help, int (*run)(RankJob& job, con
   try {
     channel.Open();
     if (signals) stop.Follow(*signals, [&](int rank) { failures.CheckLost(rank); });
-    return run(job, words);
+    int code = run(job, words);
+    bootstrap
+        ->Barrier();  // a rank that does not come to the end is named here; MPI_Finalize would wait for it in silence
+    return code;
   } catch (const std::exception& e) {
     failures.Fail(e.what());
   }
@@ -103,6 +109,8 @@ Ranks RanksOf(Bootstrap& bootstrap) {
 
 std::optional<RankMesh> MakeRankMesh(RankJob& job, const Config& config) {
   Bootstrap& bootstrap = job.bootstrap;
+  auto timeout = std::chrono::milliseconds(int64_t(config.dist.timeout_s * 1000));
+  bootstrap.set_timeout(timeout);
   std::shared_ptr<CollectiveFault> fault = CollectiveFault::FromEnvironment();
   auto context = std::make_unique<Context>(bootstrap.rank(), bootstrap.world_size(), ThreadsOf(config, bootstrap));
   context->set_numerics(NumericsOf(config));
@@ -112,7 +120,7 @@ std::optional<RankMesh> MakeRankMesh(RankJob& job, const Config& config) {
   if (!AllOk(bootstrap, device.status())) return std::nullopt;
   std::unique_ptr<GroupFactory> groups = MakeGroupFactory(bootstrap);
   auto mesh = std::make_unique<DeviceMesh>(*context, *groups, MeshOf(config));
-  mesh->set_timeout(std::chrono::milliseconds(int64_t(config.dist.timeout_s * 1000)));
+  mesh->set_timeout(timeout);
   job.failures.Watch(*mesh);
   if (fault)
     mesh->set_call_filter([fault](const ProcessGroup& group, Collective& call) { return fault->Change(group, call); });

@@ -24,23 +24,27 @@ namespace {
 class TcpBootstrap final : public Bootstrap {
  public:
   TcpBootstrap(int rank, int world_size, const std::string& host, int port, std::chrono::milliseconds timeout)
-      : exchange_(rank, world_size, host, port, timeout) {
+      : Bootstrap(timeout), exchange_(rank, world_size, host, port, timeout) {
     rank_ = rank;
     world_size_ = world_size;
     FindHosts();
   }
-  std::vector<std::string> AllGather(std::string_view bytes) override { return exchange_.AllGather(bytes); }
   [[noreturn]] void Abort(int code) override { EndProcess(code); }  // the others see closed connections
 
  private:
+  std::vector<std::string> Exchange(std::string_view bytes, Clock::time_point deadline) override {
+    return exchange_.AllGather(bytes, deadline);
+  }
   TcpExchange exchange_;
 };
 
 class SoloBootstrap final : public Bootstrap {
  public:
-  SoloBootstrap() { FindHosts(); }
-  std::vector<std::string> AllGather(std::string_view bytes) override { return {std::string(bytes)}; }
+  SoloBootstrap() : Bootstrap(std::chrono::milliseconds::zero()) { FindHosts(); }
   [[noreturn]] void Abort(int code) override { EndProcess(code); }
+
+ private:
+  std::vector<std::string> Exchange(std::string_view bytes, Clock::time_point) override { return {std::string(bytes)}; }
 };
 
 bool Has(const char* name) { return std::getenv(name) != nullptr; }
@@ -106,6 +110,16 @@ std::unique_ptr<Bootstrap> FromVariables(const char* rank_name, const char* size
 
 }  // namespace
 
+std::vector<std::string> Bootstrap::AllGather(std::string_view bytes) {
+  exchanges_++;
+  try {
+    return Exchange(bytes, Clock::now() + timeout_);
+  } catch (const Error& e) {
+    if (failed_) failed_(e.what());
+    throw;
+  }
+}
+
 void Bootstrap::FindHosts() {
   host_ = HostName();
   auto hosts = AllGather(host_);
@@ -118,7 +132,7 @@ void Bootstrap::FindHosts() {
 }
 
 std::unique_ptr<Bootstrap> Bootstrap::FromEnvironment(int* argc, char*** argv, std::chrono::milliseconds timeout) {
-  if (Has("OMPI_COMM_WORLD_SIZE") || Has("PMIX_RANK") || Has("PMI_RANK")) return MakeMpiBootstrap(argc, argv);
+  if (Has("OMPI_COMM_WORLD_SIZE") || Has("PMIX_RANK") || Has("PMI_RANK")) return MakeMpiBootstrap(argc, argv, timeout);
   if (Has("RANK") || Has("WORLD_SIZE")) return FromVariables("RANK", "WORLD_SIZE", MasterFromVariables, timeout);
   if (Has("SLURM_PROCID")) return FromVariables("SLURM_PROCID", "SLURM_NTASKS", MasterFromSlurm, timeout);
   return MakeSoloBootstrap();

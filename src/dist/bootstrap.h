@@ -5,7 +5,9 @@
 //   Context context(bootstrap->rank(), bootstrap->world_size());
 //   DeviceMesh mesh(context, *groups, shape);
 #pragma once
+#include <atomic>
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -41,22 +43,42 @@ class Bootstrap {
   int local_size() const { return local_size_; }
   const std::string& host() const { return host_; }
 
-  // The bytes of all ranks, in order. These two are called by all ranks alike; they throw Error when a rank is gone.
-  virtual std::vector<std::string> AllGather(std::string_view bytes) = 0;
+  // The bytes of all ranks, in order. These two are called by all ranks alike, from one thread; where a rank is gone,
+  // or late by more than the timeout, they call the failure handler, or throw Error where there is none.
+  std::vector<std::string> AllGather(std::string_view bytes);
   void Barrier() { AllGather(""); }
+  // How long such a call waits from now on; at first as long as FromEnvironment.
+  void set_timeout(std::chrono::milliseconds timeout) { timeout_ = timeout; }
+  void set_failure_handler(std::function<void(const std::string& error)> handler) { failed_ = std::move(handler); }
+  // How many such calls this rank has begun. From any thread.
+  int64_t exchanges() const { return exchanges_; }
   // Ends this process at once and the job as far as it can. Flushes stdout and stderr.
   [[noreturn]] virtual void Abort(int code) = 0;
 
  protected:
-  Bootstrap() = default;
+  using Clock = std::chrono::steady_clock;
+  explicit Bootstrap(std::chrono::milliseconds timeout) : timeout_(timeout) {}
+  // AllGather until a deadline. Throws Error.
+  virtual std::vector<std::string> Exchange(std::string_view bytes, Clock::time_point deadline) = 0;
   void FindHosts();  // fills in local_rank_ and local_size_ by exchanging host names
 
   int rank_ = 0, world_size_ = 1, local_rank_ = 0, local_size_ = 1;
   std::string host_;
+
+ private:
+  std::chrono::milliseconds timeout_;
+  std::function<void(const std::string&)> failed_;
+  std::atomic<int64_t> exchanges_{0};
 };
 
+// The MPI library that this process runs with, "Open MPI v4.1.4". MPI needs not be started.
+std::string MpiVersion();
+// Gloo's version, and the device that it opens here, "0.5.0, tcp, ...": on the interface WEFT_INTERFACE where that is
+// set, else on the loopback. Throws Error when it cannot.
+std::string TryGloo();
+
 // Each kind, for tests and for programs that know what they want.
-std::unique_ptr<Bootstrap> MakeMpiBootstrap(int* argc, char*** argv);
+std::unique_ptr<Bootstrap> MakeMpiBootstrap(int* argc, char*** argv, std::chrono::milliseconds timeout);
 std::unique_ptr<Bootstrap> MakeTcpBootstrap(int rank, int world_size, const std::string& host, int port,
                                             std::chrono::milliseconds timeout);
 std::unique_ptr<Bootstrap> MakeSoloBootstrap();

@@ -53,9 +53,13 @@ FailureWatch::FailureWatch(SideChannel& channel, Bootstrap& bootstrap) : channel
     said_ = true;
     return std::string();
   });
+  bootstrap.set_failure_handler([this](const std::string& error) { CallFailed(error); });
 }
 
-FailureWatch::~FailureWatch() { channel_.Close(); }
+FailureWatch::~FailureWatch() {
+  bootstrap_.set_failure_handler({});
+  channel_.Close();
+}
 
 void FailureWatch::Watch(DeviceMesh& mesh) {
   {
@@ -67,7 +71,7 @@ void FailureWatch::Watch(DeviceMesh& mesh) {
 
 RankReport FailureWatch::Mine() const {
   std::lock_guard lock(mutex_);
-  RankReport mine{.state = State::kAnswered, .failed = failed_, .error = error_};
+  RankReport mine{.state = State::kAnswered, .failed = failed_, .error = error_, .exchanges = bootstrap_.exchanges()};
   if (!recorder_) return mine;
   mine.groups = recorder_->Groups();
   mine.calls = recorder_->Last(kCalls);
@@ -154,10 +158,12 @@ void FailureWatch::End(const std::string& line) {
 
 void FailureWatch::CallFailed(const std::string& error) {
   Begin(error);
+  std::string mine = fmt::format("rank {} (host {}, pid {}): {}", channel_.rank(), bootstrap_.host(), getpid(), error);
+  if (!channel_.IsOpen()) End(mine);
   std::vector<RankReport> reports = Ask();
   if (IsSaid()) End("");
   Verdict verdict = Judge(reports);
-  End(verdict.rank >= 0 ? verdict.text : fmt::format("rank {}: {}", channel_.rank(), error));
+  End(verdict.rank >= 0 ? verdict.text : mine);
 }
 
 void FailureWatch::Fail(const std::string& error) {

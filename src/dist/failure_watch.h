@@ -1,9 +1,10 @@
 // FailureWatch: ends a job that has failed, with a line that says which rank failed first and in which collective.
 //
-// A rank whose call fails (a peer is late, gone, or makes another call) asks all others what they did, judges, prints
-// one line, tells the others that it is said, and aborts. A rank that has been told says no more. It does so in the
-// thread whose call failed: unwinding would wait for others that wait in vain. SIGTERM, which mpirun sends a second
-// before it kills, must not end the process meanwhile: a program catches it (SignalCatcher) or delays it (TermDelay).
+// A rank whose call fails, of a watched mesh or of the bootstrap (a peer is late, gone, or makes another call) asks all
+// others what they did, judges, prints one line, tells the others that it is said, and aborts. A rank that has been
+// told says no more. It does so in the thread whose call failed: unwinding would wait for others that wait in vain.
+// SIGTERM, which mpirun sends a second before it kills, must not end the process meanwhile: a program catches it
+// (SignalCatcher) or delays it (TermDelay).
 #pragma once
 #include <mutex>
 #include <optional>

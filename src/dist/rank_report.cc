@@ -55,6 +55,7 @@ std::string Encode(const RankReport& report) {
   auto now = Clock::now();
   w.Put(report.failed ? (now - *report.failed).count() : Clock::duration::rep(-1));
   w.Put(report.error);
+  w.Put(report.exchanges);
   w.Put(uint64_t(report.groups.size()));
   for (const RecordedGroup& group : report.groups) {
     w.Put(group.name);
@@ -76,6 +77,7 @@ bool Decode(std::string_view bytes, RankReport* report) {
   r.Get(&age);
   if (age >= 0) report->failed = now - Clock::duration(age);
   r.Get(&report->error);
+  r.Get(&report->exchanges);
   report->groups.resize(r.Length(2 * sizeof(uint64_t)));
   for (RecordedGroup& group : report->groups) {
     r.Get(&group.name);

@@ -26,6 +26,7 @@ struct RankReport {
   // Of those that answered; times are in this process's clock.
   std::optional<Time> failed;  // when a collective of its own failed, and how
   std::string error;
+  int64_t exchanges = 0;  // of the bootstrap, that it has begun
   std::vector<RecordedGroup> groups;
   std::vector<CallRecord> calls;  // oldest first
 };

@@ -51,6 +51,8 @@ class SideChannel {
   // Nobody is answered from now on; what the answers use may go.
   void Close();
 
+  // The ranks know of each other.
+  bool IsOpen() const { return !peers_.empty(); }
   int rank() const { return bootstrap_.rank(); }
   int size() const { return bootstrap_.world_size(); }
   const Peer& peer(int rank) const { return peers_[size_t(rank)]; }

@@ -19,6 +19,8 @@ using std::chrono::milliseconds;
 constexpr uint64_t kMagic = 0x3178'6574'6665'7721;  // changes with the protocol
 constexpr uint64_t kMaxMessage = 64 << 20;          // a length beyond this is not one of ours
 constexpr milliseconds kHelloTimeout{5000};         // a stranger that says nothing is dropped
+constexpr milliseconds kRootFirst{1000};            // by which rank 0's deadline comes first
+constexpr milliseconds kNote{5000};                 // of waiting, until a line says so
 
 struct Hello {
   uint64_t magic;
@@ -31,6 +33,21 @@ struct Guest {
   Hello hello{};
   size_t have = 0;
   Clock::time_point until;
+};
+
+// A line on stderr, once, when a wait takes long.
+class WaitNote {
+ public:
+  template <class Text>
+  void Say(const Text& text) {
+    if (said_ || Clock::now() < at_) return;
+    said_ = true;
+    fmt::print(stderr, "weft: {}\n", text());
+  }
+
+ private:
+  Clock::time_point at_ = Clock::now() + kNote;
+  bool said_ = false;
 };
 
 // Reads what there is. False when the guest is to be dropped.
@@ -51,13 +68,14 @@ TcpExchange::TcpExchange(int rank, int size, const std::string& host, int port, 
     Listen(host, port, deadline);
   else
     Connect(host, port, deadline);
-  AllGather("");  // all have come, or all get an error
+  AllGather("", deadline);  // all have come, or all get an error
 }
 
 void TcpExchange::Listen(const std::string& host, int port, Deadline deadline) {
   peers_.resize(size_t(size_));
   Socket listener = OpenListener(host, port);
   std::vector<Guest> guests;
+  WaitNote note;
   for (int missing = size_ - 1; missing > 0;) {
     std::vector<pollfd> polls{{listener.fd(), POLLIN, 0}};
     for (const Guest& g : guests) polls.push_back({g.socket.fd(), POLLIN, 0});
@@ -79,18 +97,25 @@ void TcpExchange::Listen(const std::string& host, int port, Deadline deadline) {
     if (polls[0].revents)
       if (Socket s(accept4(listener.fd(), nullptr, nullptr, SOCK_CLOEXEC)); s)
         guests.push_back({std::move(s), {}, 0, Clock::now() + kHelloTimeout});
-    if (Clock::now() < deadline) continue;
-    std::string absent;
-    for (int r = 1; r < size_; r++)
-      if (!peers_[size_t(r)]) absent += fmt::format(" {}", r);
-    if (!absent.empty())
+    if (missing == 0) return;
+    note.Say(
+        [&] { return fmt::format("rank 0 waits at {}:{} for these of the {} ranks:{}", host, port, size_, Absent()); });
+    if (Clock::now() >= deadline)
       Fail(fmt::format("bootstrap: after {} ms these of the {} ranks have not connected to {}:{}:{}", timeout_.count(),
-                       size_, host, port, absent));
+                       size_, host, port, Absent()));
   }
+}
+
+std::string TcpExchange::Absent() const {
+  std::string absent;
+  for (int r = 1; r < size_; r++)
+    if (!peers_[size_t(r)]) absent += fmt::format(" {}", r);
+  return absent;
 }
 
 void TcpExchange::Connect(const std::string& host, int port, Deadline deadline) {
   int error = 0;
+  WaitNote note;
   for (milliseconds pause{10};; pause = std::min(pause * 2, milliseconds(500))) {
     for (const Address& address : Resolve(host, port)) {
       Socket s(socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC, 0));
@@ -109,6 +134,8 @@ void TcpExchange::Connect(const std::string& host, int port, Deadline deadline) 
     WEFT_CHECK(Clock::now() + pause < deadline,
                fmt::format("bootstrap: rank {} could not connect to rank 0 at {}:{} within {} ms: {}", rank_, host,
                            port, timeout_.count(), std::strerror(error)));
+    note.Say(
+        [&] { return fmt::format("rank {} waits for rank 0 at {}:{}: {}", rank_, host, port, std::strerror(error)); });
     std::this_thread::sleep_for(pause);
   }
 }
@@ -131,8 +158,7 @@ std::string TcpExchange::Receive(int rank, Deadline deadline) {
   return bytes;
 }
 
-std::vector<std::string> TcpExchange::AllGather(std::string_view mine) {
-  Deadline deadline = Clock::now() + timeout_;
+std::vector<std::string> TcpExchange::AllGather(std::string_view mine, Deadline deadline) {
   std::vector<std::string> all(static_cast<size_t>(size_), std::string(mine));
   if (rank_ == 0) {
     for (int r = 1; r < size_; r++) all[size_t(r)] = Receive(r, deadline);
@@ -140,7 +166,7 @@ std::vector<std::string> TcpExchange::AllGather(std::string_view mine) {
       for (const std::string& bytes : all) SendTo(r, bytes, deadline);
   } else {
     SendTo(0, mine, deadline);
-    for (std::string& bytes : all) bytes = Receive(0, deadline);
+    for (std::string& bytes : all) bytes = Receive(0, deadline + kRootFirst);
   }
   return all;
 }

@@ -76,6 +76,7 @@ struct Judgement {
   Verdict OtherCall() const;
   Verdict Missing() const;
   Verdict OtherOrder() const;
+  Verdict LateExchange() const;
   Verdict FirstError() const;
   std::vector<int> Absent(const Made& wait) const;
 };
@@ -212,6 +213,17 @@ Verdict Judgement::OtherOrder() const {
                                  ToString(*odd->call), After(odd->rank))};
 }
 
+// Before the mesh is there, and after the last call, the ranks meet in the bootstrap.
+Verdict Judgement::LateExchange() const {
+  auto begun = [](const RankReport& a, const RankReport& b) { return a.exchanges < b.exchanges; };
+  auto late = std::min_element(reports.begin(), reports.end(), begun);
+  auto first = std::max_element(reports.begin(), reports.end(), begun);
+  if (late->exchanges == first->exchanges) return {};
+  auto rank = int(late - reports.begin());
+  return {rank, fmt::format("{} failed first: it has not come to exchange {} of all ranks, in which rank {} waits{}",
+                            Who(reports, rank), late->exchanges + 1, first - reports.begin(), After(rank))};
+}
+
 Verdict Judgement::FirstError() const {
   auto first = reports.end();
   for (auto r = reports.begin(); r != reports.end(); ++r)
@@ -237,6 +249,7 @@ Verdict Judge(const std::vector<RankReport>& reports) {
       if (reports[r].state == state) return {int(r), judgement.Gone(int(r), how)};
   if (Verdict v = judgement.OtherCall(); v.rank >= 0) return v;
   if (Verdict v = judgement.Missing(); v.rank >= 0) return v;
+  if (Verdict v = judgement.LateExchange(); v.rank >= 0) return v;
   return judgement.FirstError();
 }
 

@@ -75,12 +75,16 @@ TEST(NetworkInterface, ThisHostHasItsLoopback) {
 // Two ranks of which nobody else runs: enough to make a device.
 class PretendedBootstrap final : public Bootstrap {
  public:
-  explicit PretendedBootstrap(bool several_hosts) {
+  explicit PretendedBootstrap(bool several_hosts) : Bootstrap(std::chrono::seconds(1)) {
     world_size_ = 2;
     local_size_ = several_hosts ? 1 : 2;
   }
-  std::vector<std::string> AllGather(std::string_view bytes) override { return {2, std::string(bytes)}; }
   [[noreturn]] void Abort(int) override { throw std::logic_error("not in this test"); }
+
+ private:
+  std::vector<std::string> Exchange(std::string_view bytes, Clock::time_point) override {
+    return {2, std::string(bytes)};
+  }
 };
 
 class WeftInterface : public testing::Test {

@@ -41,6 +41,7 @@ struct Job {
       ASSERT_TRUE(Decode(Encode(report), &read));
       EXPECT_EQ(read.calls.size(), report.calls.size());
       EXPECT_EQ(read.groups.size(), report.groups.size());
+      EXPECT_EQ(read.exchanges, report.exchanges);
     }
     Verdict verdict = Judge(reports);
     EXPECT_EQ(verdict.rank, rank) << verdict.text;
@@ -72,6 +73,16 @@ TEST(Verdict, ASuspendedRankIsFirst) {
   for (int r : {0, 1, 2}) job.Call(r, kWorld, 3, false);
   job.reports[3] = {.state = State::kStopped, .host = "h", .pid = 103};
   job.Expect(3, "was suspended first: all_reduce #3 on world, all_reduce f32 x 10 sum, in which ranks 0, 1, 2 waited");
+}
+
+TEST(Verdict, WhoDoesNotComeToAnExchangeOfTheBootstrapIsNamed) {
+  Job job;
+  for (RankReport& report : job.reports) report.exchanges = 7;
+  job.reports[1].exchanges = 6;
+  job.reports[3].failed = kStart;
+  job.Expect(1, "rank 1 (host h, pid 101) failed first: it has not come to exchange 7 of all ranks, in which rank 0");
+  job.AllDone(kDp, 4);
+  job.Expect(1, "in which rank 0 waits; the last call it finished: all_reduce #4 on dp");
 }
 
 // Rank 3, which has another partner on dp, waits for it too, and may have come there sooner than rank 0 to its call.

@@ -12,8 +12,13 @@ doctor() {
 }
 
 doctor 0 "OpenBLAS" "$weft" doctor "$dir"
+for line in "MPI  .*Open MPI v[0-9]" "Gloo .*[0-9]\.[0-9]+\.[0-9]+, tcp" "clock .* UTC, .* time service keeps it"; do
+  grep -Eq "  ok    $line" "$dir/out" || fail "expected a line for $line"
+done
 [ -z "$(ls -A "$dir" | grep -v '^out$')" ] || fail "expected nothing to be left in $dir"
 doctor 0 "as OPENBLAS_CORETYPE=Haswell asks: unset OPENBLAS_CORETYPE" env OPENBLAS_CORETYPE=Haswell "$weft" doctor "$dir"
+doctor 0 "no mpirun in PATH: install openmpi-bin" env PATH=/nowhere "$weft" doctor "$dir"
+doctor 1 "set WEFT_INTERFACE to an interface that is up" env WEFT_INTERFACE=none9 "$weft" doctor "$dir"
 doctor 1 "cannot be written (No such file or directory)" "$weft" doctor "$dir/nowhere"
 doctor 2 "weft doctor --help" "$weft" doctor --all
 doctor 2 "weft doctor --help" "$weft" doctor a b

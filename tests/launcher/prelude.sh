@@ -11,7 +11,7 @@ root=$PWD
 [ -x "$weft" ] || exit 77
 source launcher/environment.sh
 dir=$(mktemp -d)
-trap 'jobs -p | xargs -r kill 2> /dev/null; rm -rf "$dir"' EXIT
+trap 'jobs -p | xargs -r kill 2> /dev/null || true; rm -rf "$dir"' EXIT
 
 # fail TEXT: with the exit code and the output of the last command.
 fail() {

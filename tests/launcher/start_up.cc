@@ -1,0 +1,52 @@
+// One rank that fails where no collective is under way: start_up PLACE ACTION RANK under mpirun, for start_up_test.sh.
+// PLACE: load (before the ranks first agree), mesh (before they connect), call (before the first collective), end
+// (after the last). ACTION: stop, kill, sleep (it lives and answers, but does not come). The others must end the job
+// and name it.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+
+#include "launcher/rank.h"
+#include "launcher/train_job.h"
+
+namespace weft {
+namespace {
+
+// The odd rank's fault, where it is to be; when it was, for the test.
+void Pass(const Bootstrap& bootstrap, const Words& words, const std::string& place) {
+  if (words[0] != place || words[2] != std::to_string(bootstrap.rank())) return;
+  auto now = std::chrono::system_clock::now().time_since_epoch();
+  fmt::print("fault: rank {} pid {} at {}\n", bootstrap.rank(), getpid(), std::chrono::nanoseconds(now).count());
+  std::fflush(stdout);
+  if (words[1] == "stop") raise(SIGSTOP);
+  if (words[1] == "kill") raise(SIGKILL);
+  sleep(words[1] == "sleep" ? 60 : 0);
+}
+
+int Run(RankJob& job, const Words& words) {
+  Bootstrap& bootstrap = job.bootstrap;
+  bootstrap.set_timeout(std::chrono::milliseconds(1000));
+  Pass(bootstrap, words, "load");
+  absl::StatusOr<TrainJob> train = LoadTrainJob(
+      {"configs/gpt2-tiny.yaml", "data.train=README.md", "dist.timeout_s=1", "mesh.dp=-1"}, bootstrap.world_size());
+  if (!AllOk(bootstrap, train.status())) return 2;
+  Pass(bootstrap, words, "mesh");
+  std::optional<RankMesh> rank = MakeRankMesh(job, train->config);
+  if (!rank) return 2;
+  Pass(bootstrap, words, "call");
+  float x[10] = {};
+  rank->mesh->Group("dp").AllReduce(x, x, 10, DType::kF32);
+  rank->mesh->World().AllReduce(x, x, 10, DType::kF32);
+  Pass(bootstrap, words, "end");
+  return 0;
+}
+
+}  // namespace
+}  // namespace weft
+
+int main(int argc, char** argv) {
+  return weft::RunOnRank(weft::Words(argv + 1, argv + argc), "", weft::Run, /*stops=*/true);
+}
