@@ -1,7 +1,6 @@
 #include "dist/gloo_context.h"
 
 #include <fmt/format.h>
-#include <gloo/config.h>
 #include <gloo/transport/address.h>
 #include <gloo/transport/context.h>
 #include <gloo/transport/pair.h>
@@ -10,10 +9,10 @@
 
 #include <csignal>
 #include <cstdlib>
+#include <cstring>
 #include <string>
 
 #include "dist/network_interface.h"
-#include "dist/pieces.h"
 
 namespace weft {
 namespace {
@@ -38,13 +37,28 @@ class BatchScheduling {
   bool changed_;
 };
 
-// Of the addresses of a rank's pairs, by rank of the group and empty for itself, one.
+// The addresses of one rank's pairs, by rank of the group; empty for itself.
+std::string Join(const std::vector<std::string>& addresses) {
+  std::string bytes;
+  for (const std::string& a : addresses) {
+    uint32_t length = uint32_t(a.size());
+    bytes.append(reinterpret_cast<const char*>(&length), sizeof(length));
+    bytes += a;
+  }
+  return bytes;
+}
+
 std::vector<char> Entry(std::string_view bytes, int index) {
-  std::vector<std::string> addresses = SplitPieces(bytes);
-  WEFT_CHECK(size_t(index) < addresses.size(),
-             "gloo: a rank sent no address for this group: the ranks disagree on the mesh");
-  const std::string& address = addresses[size_t(index)];
-  return {address.begin(), address.end()};
+  for (int i = 0;; i++) {
+    uint32_t length = 0;
+    WEFT_CHECK(bytes.size() >= sizeof(length),
+               "gloo: a rank sent no address for this group: the ranks disagree on the mesh");
+    std::memcpy(&length, bytes.data(), sizeof(length));
+    bytes.remove_prefix(sizeof(length));
+    WEFT_CHECK(bytes.size() >= length, "gloo: a rank sent an address that is cut off");
+    if (i == index) return std::vector<char>(bytes.begin(), bytes.begin() + length);
+    bytes.remove_prefix(length);
+  }
 }
 
 // Gloo writes to sockets as to files: where the peer has gone between two messages, the signal would end this process
@@ -76,11 +90,6 @@ std::shared_ptr<gloo::transport::Device> MakeGlooDevice(const Bootstrap& bootstr
   }
 }
 
-std::string TryGloo() {
-  std::string device = MakeGlooDevice(*MakeSoloBootstrap())->str();
-  return fmt::format("{}.{}.{}, {}", GLOO_VERSION_MAJOR, GLOO_VERSION_MINOR, GLOO_VERSION_PATCH, device);
-}
-
 GlooContext::GlooContext(int my_rank, const std::vector<int>& ranks, Bootstrap& bootstrap,
                          std::shared_ptr<gloo::transport::Device> device, std::chrono::milliseconds timeout)
     : gloo::Context(my_rank, int(ranks.size())) {
@@ -95,7 +104,7 @@ GlooContext::GlooContext(int my_rank, const std::vector<int>& ranks, Bootstrap& 
     auto bytes = pair->address().bytes();
     mine[size_t(i)].assign(bytes.begin(), bytes.end());
   }
-  auto all = bootstrap.AllGather(JoinPieces(mine));
+  auto all = bootstrap.AllGather(Join(mine));
   for (int i = 0; i < size; i++)
     if (i != rank) transport->getPair(i)->connect(Entry(all[size_t(ranks[size_t(i)])], rank));
   device_ = std::move(device);
