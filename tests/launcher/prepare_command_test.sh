@@ -32,6 +32,7 @@ for words in "" "tokenizer=chars" "tokenizer=sentencepiece vocab=500" "val=confi
   run 0 "FLOPs" plan "$name/config.yaml" ranks=2 mesh.dp=2
   run 2 "expected a new or an empty folder, got one that holds checkpoints, config.yaml" prepare "$name" README.md
 done
+run 2 "; $dir/made 1/train_*.bin names what to train on" train configs/gpt2-tiny.yaml "data.train=$dir/made 1"
 run 0 "text: 1 files" prepare README.md val=0 --out "$dir/flag"
 [ "$(ls "$dir/flag")" = "$(printf 'config.yaml\ntrain_000001.bin')" ] || fail "expected no val.bin with val=0"
 

@@ -221,7 +221,7 @@ TEST(TokenShards, ErrorsSayWhatWasExpectedAndWhatToDo) {
        "data.val: expected token shards, as data.train is, got text; give both"},
       {text, {"data.val=" + shards}, "data.val: expected text, as data.train is, got token shards; give both"},
       {"x", {"data.train=[" + text + ", " + shard + "]"}, "t.txt: expected a token shard, as " + shard + " is one"},
-      {folder.Path(), {}, "give text or shards, not both; " + folder.Path("*.bin") + " names the shards alone"},
+      {folder.Path(), {}, "give text or shards, not both"},
       {shard,
        {"model.vocab=256", "model.context=50"},
        "expected at least context + 1 = 51 tokens, got 34; give more shards"},

@@ -91,9 +91,10 @@ absl::Status KeepNewest(const std::string& dir, std::set<int64_t>& steps, int64_
     std::string folder = StepFolder(dir, *steps.begin());
     std::string leaving = UnfinishedFolder(dir, *steps.begin());  // out of sight first: a half of one is none
     std::error_code error;
-    bool there = fs::exists(folder, error);
-    absl::Status left = there ? PutInPlace(folder, leaving) : absl::OkStatus();
-    first.Update(left.ok() ? RemoveAll(leaving) : left);
+    if (fs::exists(folder, error) || error) {  // what cannot be seen is said by what fails then
+      absl::Status left = PutInPlace(folder, leaving);
+      first.Update(left.ok() ? RemoveAll(leaving) : left);
+    }
     steps.erase(steps.begin());
   }
   return first;

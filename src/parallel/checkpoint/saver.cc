@@ -39,7 +39,11 @@ std::vector<uint32_t> WordsOf(const std::string& bytes) {
 }  // namespace
 
 CheckpointSaver::CheckpointSaver(State& state, ProcessGroup& world, Options options)
-    : state_(state), world_(world), options_(std::move(options)), snapshot_(state, world.rank()) {}
+    : state_(state),
+      world_(world),
+      options_(std::move(options)),
+      steps_(options_.earlier),
+      snapshot_(state, world.rank()) {}
 
 CheckpointSaver::~CheckpointSaver() {
   if (thread_.joinable()) thread_.join();
@@ -163,8 +167,8 @@ absl::Status CheckpointSaver::Commit(const SavedPosition& position, const std::v
   if (absl::Status s = PutInPlace(folder, StepFolder(options_.dir, position.step)); !s.ok()) return s;
   if (absl::Status s = SyncFolder(options_.dir); !s.ok()) return s;
   NoteLeft(RemoveAll(folder));  // the one that had this name
-  options_.earlier.insert(position.step);
-  NoteLeft(KeepNewest(options_.dir, options_.earlier, options_.keep));
+  steps_.insert(position.step);
+  NoteLeft(KeepNewest(options_.dir, steps_, options_.keep));
   return absl::OkStatus();
 }
 

@@ -61,6 +61,7 @@ class CheckpointSaver {
   State& state_;
   ProcessGroup& world_;
   Options options_;
+  std::set<int64_t> steps_;  // of this run's checkpoints in the folder
   Snapshot snapshot_;
   bool prepared_ = false;  // what killed runs have left is gone,
   bool noted_ = false;     //   or it was said that something stays

@@ -1,5 +1,6 @@
 #include "parallel/train/data_files.h"
 
+#include <fnmatch.h>
 #include <glob.h>
 
 #include <algorithm>
@@ -100,13 +101,11 @@ absl::StatusOr<DataFiles> FindDataFiles(const Paths& inputs) {
   auto shard = std::find_if(files.paths.begin(), files.paths.end(), BeginsAsTokenShard);
   files.shards = shard != files.paths.end();
   if (!files.shards || text == files.paths.end()) return files;
-  namespace fs = std::filesystem;
-  fs::path folder = fs::path(*shard).parent_path();
-  bool beside = !folder.empty() && fs::path(*text).parent_path() == folder && !text->ends_with(".bin");  // of prepare's
+  std::string prepared = (std::filesystem::path(*shard).parent_path() / "train_*.bin").string();  // by weft prepare
+  bool named = fnmatch(prepared.c_str(), shard->c_str(), 0) == 0 && text->ends_with("/config.yaml");
   return Bad(*text, fmt::format("expected a token shard, as {} is one, got a file that does not begin as one; "
                                 "give text or shards, not both{}",
-                                *shard,
-                                beside ? fmt::format("; {} names the shards alone", (folder / "*.bin").string()) : ""));
+                                *shard, named ? "; " + prepared + " names what to train on" : ""));
 }
 
 absl::StatusOr<std::string> ReadText(const Paths& files) {

@@ -71,6 +71,11 @@ void CopyTiles(const std::byte* from, const HfPlace& place, const TensorView& to
   }
 }
 
+bool IsCheckpoint(const std::string& path) {
+  std::error_code error;
+  return std::filesystem::exists(std::filesystem::path(path) / kManifestFile, error);
+}
+
 // Where a setting is not that of the family.
 std::string AdviceOf(std::string_view key, const nlohmann::json& found) {
   if (key == "model_type" && found.is_string())
@@ -95,15 +100,13 @@ absl::StatusOr<InitialWeights> InitialWeights::Open(const Config& config) {
     return absl::InvalidArgumentError(PlaceOf(config, "model.init") + what);
   };
   const HfFamily* family = FindHfFamily(config.model.family);  // CheckConfig refuses families without a table
-  std::error_code error;
-  if (const std::string& path = config.model.init;
-      std::filesystem::exists(std::filesystem::path(path) / kManifestFile, error))
+  absl::StatusOr<Safetensors> files = Safetensors::Open(config.model.init);
+  if (!files.ok() && IsCheckpoint(config.model.init))
     return refuse(
         fmt::format("{0}: expected a folder with model.safetensors, got a checkpoint of Weft's; "
                     "checkpoint.resume={0} goes on from it, and weft export writes its weights as model.init "
                     "takes them",
-                    path));
-  absl::StatusOr<Safetensors> files = Safetensors::Open(config.model.init);
+                    config.model.init));
   if (!files.ok()) return refuse(std::string(files.status().message()));
   InitialWeights weights(*std::move(files));
   Transformer model(ModelOf(config));
