@@ -4,6 +4,7 @@
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <netdb.h>
 #include <sys/timex.h>
 #include <unistd.h>
 
@@ -21,6 +22,7 @@
 
 #include "core/base/context.h"
 #include "core/base/error.h"
+#include "core/base/host_name.h"
 #include "core/base/memory.h"
 #include "dist/mesh.h"
 #include "dist/network_interface.h"
@@ -114,6 +116,24 @@ Finding Mpi() {
   return f;
 }
 
+// MPI looks up these names when it starts; without them in /etc/hosts it asks a DNS server, and may wait for seconds.
+Finding Names() {
+  constexpr double kMost = 500;  // ms
+  Finding f{.what = "names", .remedy = "add 127.0.0.1 localhost and this host's name to /etc/hosts: MPI looks them up"};
+  for (const std::string& name : {std::string("localhost"), HostName()}) {
+    Clock::time_point begin = Clock::now();
+    addrinfo* found = nullptr;
+    int error = getaddrinfo(name.c_str(), nullptr, nullptr, &found);
+    if (found) freeaddrinfo(found);
+    double ms = MsSince(begin);
+    f.fact += fmt::format("{}{} {}", f.fact.empty() ? "" : ", ", name,
+                          error ? "is not found" : fmt::format("in {:.0f} ms", ms));
+    if (error || ms > kMost) f.grade = Finding::kWarning;
+  }
+  if (f.grade == Finding::kGood) f.remedy.clear();
+  return f;
+}
+
 // Opens the device that groups on CPUs use: on WEFT_INTERFACE, or on the loopback as ranks of one host do.
 Finding Gloo() {
   Finding f{.what = "Gloo"};
@@ -132,7 +152,8 @@ Finding HostClock() {
   Finding f{.what = "clock"};
   timex state{};
   int said = adjtimex(&state);
-  f.fact = said >= 0 && said != TIME_ERROR && !(state.status & STA_UNSYNC) ? "a time service keeps it" : "no time service keeps it";
+  f.fact = said >= 0 && said != TIME_ERROR && !(state.status & STA_UNSYNC) ? "a time service keeps it"
+                                                                           : "no time service keeps it";
   f.fact = fmt::format("{:%F %T} UTC, {}", fmt::gmtime(std::time(nullptr)), f.fact);
   return f;
 }
@@ -226,7 +247,7 @@ Finding SmallCollective(Bootstrap& bootstrap) {
 }  // namespace
 
 std::vector<Finding> ExamineHost(const std::string& folder) {
-  return {Processor(), Products(), HostMemory(), Gpu(), Mpi(), Gloo(), Network(), Disk(folder), HostClock()};
+  return {Processor(), Products(), HostMemory(), Gpu(), Mpi(), Gloo(), Names(), Network(), Disk(folder), HostClock()};
 }
 
 std::vector<Finding> ExamineJob(Bootstrap& bootstrap) {

@@ -12,7 +12,7 @@ namespace {
 
 constexpr const char* kHelp = R"(usage: weft doctor [FOLDER]
 
-Looks at the processor, OpenBLAS, memory, the GPU, MPI, Gloo, the network, the disk of FOLDER (default: here) and the clock,
+Looks at the processor, OpenBLAS, memory, the GPU, MPI, Gloo, names, the network, the disk of FOLDER (default: here) and the clock,
 and under mpirun at all ranks: hosts, versions, clocks, a collective. One line each; what is not good has a remedy.
 
   weft doctor

@@ -33,6 +33,8 @@ make() {
   mount --rbind /dev "$folder/$1/dev"
   mount --make-rslave "$folder/$1/dev"
   cp /etc/resolv.conf "$folder/$1/etc/resolv.conf"
+  # As an installed system has it: MPI looks up both, and waits for a DNS server where it does not find them.
+  printf '127.0.0.1 localhost\n127.0.1.1 %s\n' "$(hostname)" > "$folder/$1/etc/hosts"
   chroot "$folder/$1" useradd -m -s /bin/bash weft
   echo 'weft ALL=(ALL) NOPASSWD:ALL' > "$folder/$1/etc/sudoers.d/weft"
   git clone -q --no-local "$source_tree" "$folder/$1/home/weft/weft"
@@ -69,8 +71,8 @@ within 180 "$trained" "its training, in s"
 tail -n 12 "$folder/quickstart.sudo.log"
 
 begin=$(date +%s%N)
-first=$(as sudo 'stdbuf -oL ./launcher/quickstart.sh train.steps=10 log.every=1' 2>&1 |
-  while IFS= read -r line; do [[ $line != "step "*1/10* ]] || date +%s%N; done | head -n 1)
+first=$(as sudo 'stdbuf -oL ./launcher/quickstart.sh train.steps=20 log.every=1' 2>&1 |
+  while IFS= read -r line; do [[ $line != "step "*" 1/20 "* ]] || date +%s%N; done | head -n 1)
 within 2000 $(((${first:?no first step was printed} - begin) / 1000000)) "a second quickstart's first step, in ms"
 
 begin=$SECONDS
