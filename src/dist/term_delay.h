@@ -1,4 +1,4 @@
-// TermDelay: SIGTERM ends the process as it always does, but two seconds later; a second one ends it at once.
+// TermDelay: SIGTERM ends the process as it always does, but a second later; a second one ends it at once.
 //
 // mpirun sends SIGTERM to the ranks that a dead one leaves, a second before it kills them. One of them has to say by
 // then who died first, and in which collective (FailureWatch). Commands that a signal stops have a SignalCatcher of

@@ -104,6 +104,12 @@ writes() {
   begin=$(now)
   for rank in ${5:-}; do kill -TERM "$(cat "$dir/pid.$rank")"; done
   kill "-$1" "$(cat "$dir/pid.$2")"
+  if [ "$1" = TERM ]; then
+    while kill -0 "$(cat "$dir/pid.$2")" 2> /dev/null; do sleep 0.02; done
+    held=$((($(now) - begin) / 1000000))
+    echo "shown: SIGTERM was held off for $held ms (limit 1 s)"
+    [ $held -le $((1000 + ${WEFT_TEST_SLACK_MS:-1500} / 3)) ] || fail "expected SIGTERM to be held off for at most 1 s"
+  fi
   wait $! || code=$?
   judged $code $((($(now) - begin) / 1000000)) "$3" "rank $2 \(host $host, pid $(cat "$dir/pid.$2")\) $4"
 }
