@@ -1,4 +1,4 @@
-// A sample of the tables' bad inputs through the program: exit code 2, the answer said once, and nothing else.
+// The tables' bad inputs through the program: exit code 2, the answer said once, and nothing else.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 
@@ -11,6 +11,7 @@
 #include "fmt/format.h"
 #include "launcher/bad_inputs.h"
 #include "parallel/temp_folder.h"
+#include "share.h"
 
 namespace weft {
 namespace {
@@ -67,10 +68,9 @@ class Program : public testing::Test {
 };
 
 TEST_F(Program, SaysItOnceAndEndsWithTwo) {
-  constexpr size_t kEvery = 9;
   std::vector<BadInput> inputs = ReadBadInputs(WEFT_BAD_INPUTS);
   std::erase_if(inputs, [](const BadInput& input) { return input.ranks > 1; });
-  for (size_t i = 0; i < inputs.size(); i += kEvery) {
+  for (size_t i = 0; i < inputs.size(); i += size_t(test::Share())) {
     std::string said = Refuse(inputs[i], {}, 1);
     EXPECT_EQ(said, answer_ + "\n") << inputs[i].place;
   }
