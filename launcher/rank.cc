@@ -19,6 +19,9 @@
 namespace weft {
 namespace {
 
+// Until the ranks have a mesh they read data, each at its own pace, and the config that has a timeout is not read yet.
+constexpr std::chrono::milliseconds kLoad{1'800'000};
+
 int ThreadsOf(const Config& config, const Bootstrap& bootstrap) {
   if (config.threads > 0) return int(config.threads);
   return std::max(1, int(std::thread::hardware_concurrency()) / bootstrap.local_size());
@@ -67,10 +70,8 @@ int RunOnRank(const Words& words, const char* help, int (*run)(RankJob& job, con
   try {
     channel.Open();
     if (signals) stop.Follow(*signals, [&](int rank) { failures.CheckLost(rank); });
-    int code = run(job, words);
-    bootstrap
-        ->Barrier();  // a rank that does not come to the end is named here; MPI_Finalize would wait for it in silence
-    return code;
+    bootstrap->set_timeout(kLoad);
+    return run(job, words);
   } catch (const std::exception& e) {
     failures.Fail(e.what());
   }
@@ -96,7 +97,10 @@ bool AllOk(Bootstrap& bootstrap, const absl::Status& mine) {
 }
 
 int ExitCode(RankJob& job, const absl::Status& status) {
-  if (status.ok()) return 0;
+  if (status.ok()) {
+    job.bootstrap.Barrier();  // who does not come to the end is named; groups and MPI would wait for it in silence
+    return 0;
+  }
   if (absl::IsInvalidArgument(status)) return AllOk(job.bootstrap, status) ? 0 : 2;
   if (absl::IsAborted(status) || absl::IsResourceExhausted(status)) return AllOk(job.bootstrap, status) ? 0 : 1;
   job.failures.Fail(std::string(status.message()));  // of this rank alone: it ends the others
@@ -119,7 +123,12 @@ std::optional<RankMesh> MakeRankMesh(RankJob& job, const Config& config) {
   absl::StatusOr<DeviceKind> device = OpenDevice(config, bootstrap, *context);
   if (!AllOk(bootstrap, device.status())) return std::nullopt;
   std::unique_ptr<GroupFactory> groups = MakeGroupFactory(bootstrap);
-  auto mesh = std::make_unique<DeviceMesh>(*context, *groups, MeshOf(config));
+  std::unique_ptr<DeviceMesh> mesh;
+  try {
+    mesh = std::make_unique<DeviceMesh>(*context, *groups, MeshOf(config));
+  } catch (const Error& e) {
+    job.failures.CallFailed(e.what());  // the ranks connect
+  }
   mesh->set_timeout(timeout);
   job.failures.Watch(*mesh);
   if (fault)

@@ -29,6 +29,7 @@ int RunOnRank(const Words& words, const char* help, int (*run)(RankJob& job, con
 // first failure, with its rank unless all failed alike (a file may be missing on one host).
 bool AllOk(Bootstrap& bootstrap, const absl::Status& mine);
 // Of a status that is the same on all ranks, whose message is then said; what concerns this rank alone ends the job.
+// The ranks meet here: what they made together goes afterwards.
 int ExitCode(RankJob& job, const absl::Status& status);
 
 Ranks RanksOf(Bootstrap& bootstrap);  // which outlives them

@@ -33,7 +33,7 @@ class TcpBootstrap final : public Bootstrap {
 
  private:
   std::vector<std::string> Exchange(std::string_view bytes, Clock::time_point deadline) override {
-    return exchange_.AllGather(bytes, deadline);
+    return exchange_.AllGather(bytes, rank_ == 0 ? deadline : deadline + kRootFirst);
   }
   TcpExchange exchange_;
 };
@@ -147,7 +147,7 @@ std::unique_ptr<Bootstrap> MakeSoloBootstrap() { return std::make_unique<SoloBoo
 
 std::unique_ptr<GroupFactory> MakeGroupFactory(Bootstrap& bootstrap) {
   if (bootstrap.world_size() == 1) return std::make_unique<LocalGroupFactory>(std::make_shared<LocalWorld>(1), 0);
-  return std::make_unique<GlooGroupFactory>(bootstrap);
+  return std::make_unique<GlooGroupFactory>(bootstrap, bootstrap.timeout());
 }
 
 }  // namespace weft

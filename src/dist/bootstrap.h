@@ -49,6 +49,7 @@ class Bootstrap {
   void Barrier() { AllGather(""); }
   // How long such a call waits from now on; at first as long as FromEnvironment.
   void set_timeout(std::chrono::milliseconds timeout) { timeout_ = timeout; }
+  std::chrono::milliseconds timeout() const { return timeout_; }
   void set_failure_handler(std::function<void(const std::string& error)> handler) { failed_ = std::move(handler); }
   // How many such calls this rank has begun. From any thread.
   int64_t exchanges() const { return exchanges_; }
@@ -57,6 +58,7 @@ class Bootstrap {
 
  protected:
   using Clock = std::chrono::steady_clock;
+  static constexpr std::chrono::milliseconds kRootFirst{1000};  // by which rank 0, who knows who is missing, is earlier
   explicit Bootstrap(std::chrono::milliseconds timeout) : timeout_(timeout) {}
   // AllGather until a deadline. Throws Error.
   virtual std::vector<std::string> Exchange(std::string_view bytes, Clock::time_point deadline) = 0;

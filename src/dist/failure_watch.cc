@@ -53,7 +53,13 @@ FailureWatch::FailureWatch(SideChannel& channel, Bootstrap& bootstrap) : channel
     said_ = true;
     return std::string();
   });
-  bootstrap.set_failure_handler([this](const std::string& error) { CallFailed(error); });
+  bootstrap.set_failure_handler([this](const std::string& error) {
+    {
+      std::lock_guard lock(mutex_);
+      exchange_failed_ = true;
+    }
+    CallFailed(error);
+  });
 }
 
 FailureWatch::~FailureWatch() {
@@ -71,7 +77,11 @@ void FailureWatch::Watch(DeviceMesh& mesh) {
 
 RankReport FailureWatch::Mine() const {
   std::lock_guard lock(mutex_);
-  RankReport mine{.state = State::kAnswered, .failed = failed_, .error = error_, .exchanges = bootstrap_.exchanges()};
+  RankReport mine{.state = State::kAnswered,
+                  .failed = failed_,
+                  .error = error_,
+                  .exchanges = bootstrap_.exchanges(),
+                  .exchange_failed = exchange_failed_};
   if (!recorder_) return mine;
   mine.groups = recorder_->Groups();
   mine.calls = recorder_->Last(kCalls);
@@ -148,9 +158,10 @@ void FailureWatch::End(const std::string& line) {
     std::fflush(stdout);
     fmt::print(stderr, "weft: {}\n", line);
     std::fflush(stderr);
-    ForAllRanks(channel_.size(), [&](int r) {
+    auto tell = [&](int r) {
       if (r != channel_.rank()) channel_.Ask(r, kSaid, "", kTellPatience);
-    });
+    };
+    if (channel_.IsOpen()) ForAllRanks(channel_.size(), tell);
   }
   bootstrap_.Abort(1);
   std::_Exit(1);  // for the compiler, to which a virtual function may return

@@ -26,13 +26,14 @@ class FailureWatch {
 
   // From now on a failed call of this mesh ends the job. Before its first call.
   void Watch(DeviceMesh& mesh);
+  // Something that needs other ranks failed on this one: ends the job as a failed call does.
+  [[noreturn]] void CallFailed(const std::string& error);
   // This rank failed by itself: says so, unless another rank is known to have failed before, and ends the job.
   [[noreturn]] void Fail(const std::string& error);
   // A rank that did not answer: ends the job if its process is gone.
   void CheckLost(int rank);
 
  private:
-  [[noreturn]] void CallFailed(const std::string& error);
   RankReport Mine() const;
   std::vector<RankReport> Ask() const;
   RankReport AskOne(int rank) const;
@@ -48,6 +49,7 @@ class FailureWatch {
   std::shared_ptr<CallRecorder> recorder_;
   std::optional<RankReport::Time> failed_;
   std::string error_;
+  bool exchange_failed_ = false;
   bool said_ = false;  // by another rank
 };
 

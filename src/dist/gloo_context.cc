@@ -1,6 +1,7 @@
 #include "dist/gloo_context.h"
 
 #include <fmt/format.h>
+#include <gloo/config.h>
 #include <gloo/transport/address.h>
 #include <gloo/transport/context.h>
 #include <gloo/transport/pair.h>
@@ -88,6 +89,11 @@ std::shared_ptr<gloo::transport::Device> MakeGlooDevice(const Bootstrap& bootstr
     Fail(fmt::format("gloo: cannot use {} \"{}\": {}", attr.iface.empty() ? "address" : "WEFT_INTERFACE",
                      attr.iface.empty() ? attr.hostname : attr.iface, e.what()));
   }
+}
+
+std::string TryGloo() {
+  std::string device = MakeGlooDevice(*MakeSoloBootstrap())->str();
+  return fmt::format("{}.{}.{}, {}", GLOO_VERSION_MAJOR, GLOO_VERSION_MINOR, GLOO_VERSION_PATCH, device);
 }
 
 GlooContext::GlooContext(int my_rank, const std::vector<int>& ranks, Bootstrap& bootstrap,

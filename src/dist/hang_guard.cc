@@ -14,7 +14,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-constexpr milliseconds kNote{10'000};
+constexpr milliseconds kNote{30'000};
 
 }  // namespace
 
@@ -40,11 +40,8 @@ bool HangGuard::Returned(Clock::time_point by) {
 void HangGuard::Watch(milliseconds limit) {
   Clock::time_point begin = Clock::now();
   if (Returned(begin + std::min(kNote, limit))) return;
-  if (limit > kNote) {
-    fmt::print(stderr, "weft: {} waits in {}, for a rank that has not come there or that it cannot reach\n", who_,
-               call_);
-    if (Returned(begin + limit)) return;
-  }
+  if (who_.starts_with("rank 0 ")) fmt::print(stderr, "note: {} still waits in {} for the other ranks\n", who_, call_);
+  if (Returned(begin + limit)) return;
   fmt::print(stderr, "weft: {}: {} has not returned within {} ms: a rank hangs, or cannot be reached\n", who_, call_,
              limit.count());
   std::fflush(nullptr);

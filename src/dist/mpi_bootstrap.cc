@@ -6,11 +6,11 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <numeric>
 #include <thread>
 
 #include "dist/bootstrap.h"
 #include "dist/hang_guard.h"
-#include "dist/pieces.h"
 
 namespace weft {
 namespace {
@@ -19,8 +19,8 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 constexpr int kTag = 0x5745;               // of all messages here
+constexpr milliseconds kInit{1'800'000};   // ranks of a large job start minutes apart
 constexpr milliseconds kFinalize{60'000};  // the ranks have met just before
-constexpr milliseconds kRootFirst{1000};   // by which rank 0's deadline comes first: it knows who is missing
 
 void Check(int rc) { WEFT_CHECK(rc == MPI_SUCCESS, fmt::format("bootstrap: MPI error {}", rc)); }
 
@@ -45,38 +45,57 @@ bool Await(Clock::time_point deadline, const Ready& ready) {
   return true;
 }
 
-// A message from `source` or from MPI_ANY_SOURCE; its rank is put into `from`. False at the deadline.
-bool Receive(int source, Clock::time_point deadline, std::string* bytes, int* from) {
+// Waits for an empty message of `source`, or of MPI_ANY_SOURCE: whose it was; -1 at the deadline.
+int ReceiveToken(int source, Clock::time_point deadline) {
   MPI_Status status;
-  int there = 0, count = 0;
+  int there = 0;
   auto look = [&] {
     Check(MPI_Iprobe(source, kTag, MPI_COMM_WORLD, &there, &status));
     return there != 0;
   };
-  if (!Await(deadline, look)) return false;
-  Check(MPI_Get_count(&status, MPI_BYTE, &count));
-  bytes->resize(size_t(count));
-  *from = status.MPI_SOURCE;
-  Check(MPI_Recv(bytes->data(), count, MPI_BYTE, *from, kTag, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
-  return true;
+  if (!Await(deadline, look)) return -1;
+  Check(MPI_Recv(nullptr, 0, MPI_BYTE, status.MPI_SOURCE, kTag, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+  return status.MPI_SOURCE;
 }
 
-// To the ranks [first, last). False at the deadline: the bytes, which MPI may still read, are then left to the end of
-// the process.
-bool Send(const std::string& bytes, int first, int last, Clock::time_point deadline) {
-  auto kept = std::make_unique<std::string>(bytes);
+// To the ranks [first, last). False at the deadline.
+bool SendTokens(int first, int last, Clock::time_point deadline) {
   std::vector<MPI_Request> requests(static_cast<size_t>(last - first), MPI_REQUEST_NULL);
   for (int r = first; r < last; r++)
-    Check(MPI_Isend(kept->data(), int(kept->size()), MPI_BYTE, r, kTag, MPI_COMM_WORLD, &requests[size_t(r - first)]));
+    Check(MPI_Isend(nullptr, 0, MPI_BYTE, r, kTag, MPI_COMM_WORLD, &requests[size_t(r - first)]));
   int sent = 0;
   auto look = [&] {
     Check(MPI_Testall(int(requests.size()), requests.data(), &sent, MPI_STATUSES_IGNORE));
     return sent != 0;
   };
-  if (Await(deadline, look)) return true;
-  static_cast<void>(kept.release());
-  return false;
+  return Await(deadline, look);
 }
+
+// What MPI reads and writes while it gathers.
+struct Gather {
+  std::string mine, all;
+  int size = 0;
+  std::vector<int> sizes, offsets;  // [world size]
+  MPI_Request request = MPI_REQUEST_NULL;
+
+  bool Done(Clock::time_point deadline) {
+    int done = 0;
+    auto look = [&] {
+      Check(MPI_Test(&request, &done, MPI_STATUS_IGNORE));
+      return done != 0;
+    };
+    return Await(deadline, look);
+  }
+  bool Run(Clock::time_point deadline) {
+    Check(MPI_Iallgather(&size, 1, MPI_INT, sizes.data(), 1, MPI_INT, MPI_COMM_WORLD, &request));
+    if (!Done(deadline)) return false;
+    std::exclusive_scan(sizes.begin(), sizes.end(), offsets.begin(), 0);
+    all.resize(size_t(offsets.back()) + size_t(sizes.back()));
+    Check(MPI_Iallgatherv(mine.data(), size, MPI_BYTE, all.data(), sizes.data(), offsets.data(), MPI_BYTE,
+                          MPI_COMM_WORLD, &request));
+    return Done(deadline);
+  }
+};
 
 class MpiBootstrap final : public Bootstrap {
  public:
@@ -85,7 +104,7 @@ class MpiBootstrap final : public Bootstrap {
     MPI_Initialized(&initialized);
     owns_ = !initialized;
     if (owns_) {
-      HangGuard guard(RankInEnvironment(), "MPI_Init", timeout);
+      HangGuard guard(RankInEnvironment(), "MPI_Init", kInit);
       MPI_Init_thread(argc, argv, MPI_THREAD_MULTIPLE, &provided);
     }
     WEFT_CHECK(provided == MPI_THREAD_MULTIPLE, "bootstrap: this MPI has no MPI_THREAD_MULTIPLE");
@@ -109,40 +128,42 @@ class MpiBootstrap final : public Bootstrap {
   }
 
  private:
-  // To rank 0 and back: MPI's own gather would not say who has not come.
+  // The ranks meet at rank 0, which then knows who has not come; MPI's own gather, which moves the bytes, does not say.
   std::vector<std::string> Exchange(std::string_view bytes, Clock::time_point deadline) override {
-    return rank_ == 0 ? Collect(bytes, deadline) : Contribute(bytes, deadline);
-  }
-
-  std::vector<std::string> Collect(std::string_view bytes, Clock::time_point deadline) {
-    std::vector<std::string> pieces(static_cast<size_t>(world_size_));
-    std::vector<bool> come(static_cast<size_t>(world_size_));
-    pieces[0] = bytes;
-    come[0] = true;
-    for (int missing = world_size_ - 1; missing > 0; missing--) {
-      std::string piece;
-      int from = 0;
-      if (!Receive(MPI_ANY_SOURCE, deadline, &piece, &from)) FailMissing(come);
-      pieces[size_t(from)] = std::move(piece);
-      come[size_t(from)] = true;
+    rank_ == 0 ? AwaitAll(deadline) : AwaitRoot(deadline + kRootFirst);
+    auto gather = std::make_unique<Gather>();
+    gather->mine = bytes;
+    gather->size = int(bytes.size());
+    for (auto* list : {&gather->sizes, &gather->offsets}) list->resize(size_t(world_size_));
+    if (!gather->Run(deadline + kRootFirst)) {
+      static_cast<void>(gather.release());  // MPI may use it still
+      Fail(fmt::format("bootstrap: exchange {} of all ranks was not complete in time", exchanges()));
     }
-    WEFT_CHECK(Send(JoinPieces(pieces), 1, world_size_, deadline + kRootFirst),
-               "bootstrap: not all ranks have taken what rank 0 sent");
+    std::vector<std::string> pieces;
+    for (size_t r = 0; r < gather->sizes.size(); r++)
+      pieces.push_back(gather->all.substr(size_t(gather->offsets[r]), size_t(gather->sizes[r])));
     return pieces;
   }
 
-  std::vector<std::string> Contribute(std::string_view bytes, Clock::time_point deadline) {
-    std::string all;
-    int from = 0;
-    deadline += kRootFirst;
-    bool met = Send(std::string(bytes), 0, 1, deadline) && Receive(0, deadline, &all, &from);
-    WEFT_CHECK(met, fmt::format("bootstrap: rank 0 has not answered rank {} in exchange {}", rank_, exchanges()));
-    return SplitPieces(all);
+  void AwaitAll(Clock::time_point deadline) {
+    std::vector<bool> come(static_cast<size_t>(world_size_));
+    for (int missing = world_size_ - 1; missing > 0; missing--) {
+      int from = ReceiveToken(MPI_ANY_SOURCE, deadline);
+      if (from < 0) FailMissing(come);
+      come[size_t(from)] = true;
+    }
+    WEFT_CHECK(SendTokens(1, world_size_, deadline + kRootFirst),
+               fmt::format("bootstrap: exchange {} of all ranks was not complete in time", exchanges()));
+  }
+
+  void AwaitRoot(Clock::time_point deadline) {
+    bool met = SendTokens(0, 1, deadline) && ReceiveToken(0, deadline) == 0;
+    WEFT_CHECK(met, fmt::format("bootstrap: exchange {} of all ranks was not complete in time", exchanges()));
   }
 
   [[noreturn]] void FailMissing(const std::vector<bool>& come) {
     std::string missing;
-    for (int r = 0; r < world_size_; r++)
+    for (int r = 1; r < world_size_; r++)
       if (!come[size_t(r)]) missing += fmt::format(" {}", r);
     Fail(fmt::format("bootstrap: these of the {} ranks have not come to exchange {} in time:{}", world_size_,
                      exchanges(), missing));

@@ -56,6 +56,7 @@ std::string Encode(const RankReport& report) {
   w.Put(report.failed ? (now - *report.failed).count() : Clock::duration::rep(-1));
   w.Put(report.error);
   w.Put(report.exchanges);
+  w.Put(report.exchange_failed);
   w.Put(uint64_t(report.groups.size()));
   for (const RecordedGroup& group : report.groups) {
     w.Put(group.name);
@@ -78,6 +79,7 @@ bool Decode(std::string_view bytes, RankReport* report) {
   if (age >= 0) report->failed = now - Clock::duration(age);
   r.Get(&report->error);
   r.Get(&report->exchanges);
+  r.Get(&report->exchange_failed);
   report->groups.resize(r.Length(2 * sizeof(uint64_t)));
   for (RecordedGroup& group : report->groups) {
     r.Get(&group.name);

@@ -24,9 +24,10 @@ struct RankReport {
   std::string host;
   int pid = 0;
   // Of those that answered; times are in this process's clock.
-  std::optional<Time> failed;  // when a collective of its own failed, and how
+  std::optional<Time> failed;  // when a collective or an exchange of its own failed, and how
   std::string error;
-  int64_t exchanges = 0;  // of the bootstrap, that it has begun
+  int64_t exchanges = 0;         // of the bootstrap, that it has begun
+  bool exchange_failed = false;  // it was the last of them that failed
   std::vector<RecordedGroup> groups;
   std::vector<CallRecord> calls;  // oldest first
 };

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <sstream>
 
@@ -167,8 +168,13 @@ std::vector<SideChannel::Reply> SideChannel::AskAll(char kind, std::string_view 
 }
 
 void ForAllRanks(int size, const std::function<void(int rank)>& fn) {
+  constexpr int kThreads = 64;
+  std::atomic<int> next{0};
+  auto work = [&] {
+    for (int r = next++; r < size; r = next++) fn(r);
+  };
   std::vector<std::thread> threads;
-  for (int r = 0; r < size; r++) threads.emplace_back([&fn, r] { fn(r); });
+  for (int t = 0; t < std::min(size, kThreads); t++) threads.emplace_back(work);
   for (std::thread& thread : threads) thread.join();
 }
 

@@ -87,7 +87,7 @@ class SideChannel {
   std::thread thread_;
 };
 
-// Calls fn(rank) for all ranks at once, on a thread each: it is rare, and none waits for another's silence.
+// Calls fn(rank) for all ranks, many at once: few wait for another's silence.
 void ForAllRanks(int size, const std::function<void(int rank)>& fn);
 
 }  // namespace weft

@@ -12,7 +12,7 @@
 namespace weft {
 namespace {
 
-constexpr int kPatience = 2000;  // ms: ranks that have all been started meet in less
+constexpr std::chrono::milliseconds kPatience{2000};  // ranks that have all been started meet in less
 
 }  // namespace
 
@@ -31,8 +31,7 @@ void StartWatch::Loop() const {
   pollfd polls[] = {{met_.fd(), POLLIN, 0}, {signals_.fd(), POLLIN, 0}};
   while (!polls[0].revents && !polls[1].revents) poll(polls, 2, -1);
   if (polls[0].revents) return;
-  poll(polls, 1, kPatience);
-  if (polls[0].revents) return;
+  if (WaitReady(met_.fd(), POLLIN, std::chrono::steady_clock::now() + kPatience)) return;
   fmt::print(stderr, "weft: {} before all ranks had started; nothing was begun\n", SignalName(signals_.signal()));
   std::fflush(nullptr);
   _exit(128 + signals_.signal());  // what a shell gives for the signal

@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <thread>
@@ -19,7 +20,6 @@ using std::chrono::milliseconds;
 constexpr uint64_t kMagic = 0x3178'6574'6665'7721;  // changes with the protocol
 constexpr uint64_t kMaxMessage = 64 << 20;          // a length beyond this is not one of ours
 constexpr milliseconds kHelloTimeout{5000};         // a stranger that says nothing is dropped
-constexpr milliseconds kRootFirst{1000};            // by which rank 0's deadline comes first
 constexpr milliseconds kNote{5000};                 // of waiting, until a line says so
 
 struct Hello {
@@ -42,7 +42,7 @@ class WaitNote {
   void Say(const Text& text) {
     if (said_ || Clock::now() < at_) return;
     said_ = true;
-    fmt::print(stderr, "weft: {}\n", text());
+    fmt::print(stderr, "note: {}\n", text());
   }
 
  private:
@@ -158,15 +158,38 @@ std::string TcpExchange::Receive(int rank, Deadline deadline) {
   return bytes;
 }
 
+// In the order in which they come: a rank that dies is noticed while others are awaited.
+void TcpExchange::Collect(std::vector<std::string>& all, Deadline deadline) {
+  std::vector<pollfd> polls{{-1, POLLIN, 0}};
+  for (int r = 1; r < size_; r++) polls.push_back({peers_[size_t(r)].fd(), POLLIN, 0});
+  for (int missing = size_ - 1; missing > 0;) {
+    auto left = std::chrono::duration_cast<milliseconds>(deadline - Clock::now()).count();
+    poll(polls.data(), polls.size(), int(std::clamp<int64_t>(left, 0, 1000)));
+    std::string late;
+    for (int r = 1; r < size_; r++) {
+      pollfd& p = polls[size_t(r)];
+      if (p.fd >= 0 && p.revents) {
+        all[size_t(r)] = Receive(r, deadline);
+        p.fd = -1;  // poll leaves it out
+        missing--;
+      } else if (p.fd >= 0) {
+        late += fmt::format(" {}", r);
+      }
+    }
+    WEFT_CHECK(missing == 0 || Clock::now() < deadline,
+               fmt::format("bootstrap: these of the {} ranks are late:{}", size_, late));
+  }
+}
+
 std::vector<std::string> TcpExchange::AllGather(std::string_view mine, Deadline deadline) {
   std::vector<std::string> all(static_cast<size_t>(size_), std::string(mine));
   if (rank_ == 0) {
-    for (int r = 1; r < size_; r++) all[size_t(r)] = Receive(r, deadline);
+    Collect(all, deadline);
     for (int r = 1; r < size_; r++)
       for (const std::string& bytes : all) SendTo(r, bytes, deadline);
   } else {
     SendTo(0, mine, deadline);
-    for (std::string& bytes : all) bytes = Receive(0, deadline + kRootFirst);
+    for (std::string& bytes : all) bytes = Receive(0, deadline);
   }
   return all;
 }

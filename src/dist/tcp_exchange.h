@@ -22,14 +22,15 @@ class TcpExchange {
   // timeout.
   TcpExchange(int rank, int size, const std::string& host, int port, std::chrono::milliseconds timeout);
 
-  // The bytes of all ranks, in order. All ranks call it alike. Throws Error when a rank is gone or late; on the others
-  // than rank 0 a little later than there, for rank 0 knows who it is.
+  // The bytes of all ranks, in order. All ranks call it alike. Throws Error when a rank is gone, or late: rank 0 says
+  // who.
   std::vector<std::string> AllGather(std::string_view mine, Deadline deadline);
 
  private:
   void Listen(const std::string& host, int port, Deadline deadline);
   void Connect(const std::string& host, int port, Deadline deadline);
   std::string Absent() const;  // " 1 3"
+  void Collect(std::vector<std::string>& all, Deadline deadline);
   std::string Receive(int rank, Deadline deadline);
   void SendTo(int rank, std::string_view bytes, Deadline deadline);
 

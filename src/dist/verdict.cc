@@ -215,13 +215,16 @@ Verdict Judgement::OtherOrder() const {
 
 // Before the mesh is there, and after the last call, the ranks meet in the bootstrap.
 Verdict Judgement::LateExchange() const {
-  auto begun = [](const RankReport& a, const RankReport& b) { return a.exchanges < b.exchanges; };
-  auto late = std::min_element(reports.begin(), reports.end(), begun);
-  auto first = std::max_element(reports.begin(), reports.end(), begun);
-  if (late->exchanges == first->exchanges) return {};
+  auto waits = std::find_if(reports.begin(), reports.end(), [](const RankReport& r) { return r.exchange_failed; });
+  if (waits == reports.end()) return {};
+  auto late = waits;
+  for (auto r = reports.begin(); r != reports.end(); ++r)
+    if (r->state == State::kAnswered && r->exchanges < late->exchanges) late = r;
+  if (late == waits) return {};
   auto rank = int(late - reports.begin());
+  if (late->failed) return {rank, fmt::format("{} failed first: {}", Who(reports, rank), late->error)};
   return {rank, fmt::format("{} failed first: it has not come to exchange {} of all ranks, in which rank {} waits{}",
-                            Who(reports, rank), late->exchanges + 1, first - reports.begin(), After(rank))};
+                            Who(reports, rank), late->exchanges + 1, waits - reports.begin(), After(rank))};
 }
 
 Verdict Judgement::FirstError() const {

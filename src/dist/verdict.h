@@ -2,7 +2,8 @@
 //
 // Whoever died, or was suspended, is first: others fail because of it. Where all ranks answer, their calls are
 // compared: one that made another call than the others under the same number; else one that others wait for and that
-// waits for nobody; else one whose call failed before all others.
+// waits for nobody; else one that others wait for in an exchange of the bootstrap; else one whose call failed before
+// all others.
 #pragma once
 #include <string>
 #include <vector>

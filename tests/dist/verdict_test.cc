@@ -42,6 +42,7 @@ struct Job {
       EXPECT_EQ(read.calls.size(), report.calls.size());
       EXPECT_EQ(read.groups.size(), report.groups.size());
       EXPECT_EQ(read.exchanges, report.exchanges);
+      EXPECT_EQ(read.exchange_failed, report.exchange_failed);
     }
     Verdict verdict = Judge(reports);
     EXPECT_EQ(verdict.rank, rank) << verdict.text;
@@ -80,9 +81,24 @@ TEST(Verdict, WhoDoesNotComeToAnExchangeOfTheBootstrapIsNamed) {
   for (RankReport& report : job.reports) report.exchanges = 7;
   job.reports[1].exchanges = 6;
   job.reports[3].failed = kStart;
-  job.Expect(1, "rank 1 (host h, pid 101) failed first: it has not come to exchange 7 of all ranks, in which rank 0");
+  job.reports[3].exchange_failed = true;
+  job.Expect(1, "rank 1 (host h, pid 101) failed first: it has not come to exchange 7 of all ranks, in which rank 3");
   job.AllDone(kDp, 4);
-  job.Expect(1, "in which rank 0 waits; the last call it finished: all_reduce #4 on dp");
+  job.Expect(1, "in which rank 3 waits; the last call it finished: all_reduce #4 on dp");
+  job.reports[1].failed = kStart + std::chrono::seconds(1);
+  job.reports[1].error = "its disk is full";
+  job.Expect(1, "rank 1 (host h, pid 101) failed first: its disk is full");
+}
+
+// Ranks 0 and 1 are done and wait in the last exchange when a call of the others fails.
+TEST(Verdict, ExchangesTellNothingOfAFailedCall) {
+  Job job;
+  job.AllDone(kDp, 4);
+  for (int r : {0, 1}) job.reports[size_t(r)].exchanges = 9;
+  for (int r : {2, 3}) job.reports[size_t(r)].exchanges = 8;
+  job.reports[3].failed = kStart;
+  job.reports[3].error = "connection reset";
+  job.Expect(3, "rank 3 (host h, pid 103) failed first: connection reset");
 }
 
 // Rank 3, which has another partner on dp, waits for it too, and may have come there sooner than rank 0 to its call.

@@ -28,10 +28,10 @@ void Pass(const Bootstrap& bootstrap, const Words& words, const std::string& pla
 
 int Run(RankJob& job, const Words& words) {
   Bootstrap& bootstrap = job.bootstrap;
-  bootstrap.set_timeout(std::chrono::milliseconds(1000));
+  bootstrap.set_timeout(std::chrono::milliseconds(2000));
   Pass(bootstrap, words, "load");
   absl::StatusOr<TrainJob> train = LoadTrainJob(
-      {"configs/gpt2-tiny.yaml", "data.train=README.md", "dist.timeout_s=1", "mesh.dp=-1"}, bootstrap.world_size());
+      {"configs/gpt2-tiny.yaml", "data.train=README.md", "dist.timeout_s=2", "mesh.dp=-1"}, bootstrap.world_size());
   if (!AllOk(bootstrap, train.status())) return 2;
   Pass(bootstrap, words, "mesh");
   std::optional<RankMesh> rank = MakeRankMesh(job, train->config);
@@ -41,7 +41,7 @@ int Run(RankJob& job, const Words& words) {
   rank->mesh->Group("dp").AllReduce(x, x, 10, DType::kF32);
   rank->mesh->World().AllReduce(x, x, 10, DType::kF32);
   Pass(bootstrap, words, "end");
-  return 0;
+  return ExitCode(job, absl::OkStatus());
 }
 
 }  // namespace
