@@ -73,6 +73,8 @@ struct Judgement {
 
   bool IsBefore(const Made& a, const Made& b) const;
   std::string Gone(int rank, const char* how) const;
+  bool IsUsual(const Made& made) const;
+  const Made& Right(const Calls& members, const Calls& kin) const;
   Verdict OtherCall() const;
   Verdict Missing() const;
   Verdict OtherOrder() const;
@@ -120,16 +122,29 @@ std::string Judgement::Gone(int rank, const char* how) const {
   return who + fmt::format("{} {}", last.call->done ? "after" : "during", Name(last));
 }
 
+// Whether the rank made this call the last time that it had made the calls before it: a step of training makes the
+// calls of the step before.
+bool Judgement::IsUsual(const Made& made) const {
+  constexpr std::ptrdiff_t kBefore = 3;
+  auto& calls = At(made.rank).calls;
+  auto same = [](const CallRecord& a, const CallRecord& b) { return a.group == b.group && Alike(a, b); };
+  std::ptrdiff_t here = made.call - calls.data();
+  for (std::ptrdiff_t then = here - 1; then >= kBefore; then--)
+    if (std::equal(calls.begin() + (then - kBefore), calls.begin() + then, calls.begin() + (here - kBefore), same))
+      return same(calls[size_t(then)], *made.call);
+  return false;
+}
+
 // Calls of one group and number, on the ranks of the group; `kin`: of its sisters too, which a mesh has along one axis
-// and whose ranks run the same program. Most ranks are right; where that does not tell, most of the kin; else the
-// lowest.
-const Made& Right(const Calls& members, const Calls& kin) {
+// and whose ranks run the same program. Most ranks are right; where that does not tell, most of the kin; then one that
+// calls what it usually does; else the lowest.
+const Made& Judgement::Right(const Calls& members, const Calls& kin) const {
   auto votes = [](const Made& made, const Calls& calls) {
     return std::count_if(calls.begin(), calls.end(), [&](const Made& m) { return Alike(*m.call, *made.call); });
   };
-  return *std::max_element(members.begin(), members.end(), [&](const Made& a, const Made& b) {
-    return std::pair(votes(a, members), votes(a, kin)) < std::pair(votes(b, members), votes(b, kin));
-  });
+  auto weight = [&](const Made& m) { return std::tuple(votes(m, members), votes(m, kin), IsUsual(m)); };
+  return *std::max_element(members.begin(), members.end(),
+                           [&](const Made& a, const Made& b) { return weight(a) < weight(b); });
 }
 
 Verdict Judgement::OtherCall() const {
@@ -185,7 +200,8 @@ Verdict Judgement::Missing() const {
 }
 
 // Each waits for another that waits elsewhere, so they call in different orders. The ranks run one program: after the
-// last call that all have made, most are right about the next one; else the lowest is.
+// last call that all have made, most are right about the next one; else one that calls what it usually does; else the
+// lowest.
 Verdict Judgement::OtherOrder() const {
   auto same = [](const CallRecord& a, const CallRecord& b) { return a.group == b.group && a.sequence == b.sequence; };
   std::vector<Calls> made(reports.size());
@@ -202,7 +218,8 @@ Verdict Judgement::OtherOrder() const {
     if (auto it = find(calls, *common->call) + 1; it != calls.end()) next.push_back(*it);
   if (next.empty()) return {};
   auto votes = [&](const Made& m) {
-    return std::count_if(next.begin(), next.end(), [&](const Made& n) { return same(*n.call, *m.call); });
+    auto alike = std::count_if(next.begin(), next.end(), [&](const Made& n) { return same(*n.call, *m.call); });
+    return std::pair(alike, IsUsual(m));
   };
   const Made& right =
       *std::max_element(next.begin(), next.end(), [&](const Made& a, const Made& b) { return votes(a) < votes(b); });

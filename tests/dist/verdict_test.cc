@@ -90,6 +90,19 @@ TEST(Verdict, WhoDoesNotComeToAnExchangeOfTheBootstrapIsNamed) {
   job.Expect(1, "rank 1 (host h, pid 101) failed first: its disk is full");
 }
 
+// Of two ranks no majority tells: a step makes the calls of the step before.
+TEST(Verdict, OfTwoTheOneThatDoesNotRepeatItselfIsOdd) {
+  for (int odd : {0, 1}) {
+    Job job;
+    job.reports.resize(2);
+    for (RankReport& report : job.reports) report.groups = {{"dp", {0, 1}}, {"tp", {0}}, {"world", {0, 1}}};
+    for (uint64_t i = 0; i < 10; i++)
+      for (int r : {0, 1}) job.Call(r, i % 2 ? kWorld : kDp, i / 2 + 1, true).count = int64_t(10 + i % 2);
+    for (int r : {0, 1}) job.Call(r, kDp, 6, false).count = r == odd ? 9 : 10;
+    job.Expect(odd, "failed first: all_reduce #6 on dp: it called all_reduce f32 x 9 sum, but rank");
+  }
+}
+
 // Ranks 0 and 1 are done and wait in the last exchange when a call of the others fails.
 TEST(Verdict, ExchangesTellNothingOfAFailedCall) {
   Job job;
