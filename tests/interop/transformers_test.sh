@@ -11,7 +11,7 @@ export HF_HUB_OFFLINE=1 TRANSFORMERS_OFFLINE=1 TRANSFORMERS_VERBOSITY=error HF_H
 
 for family in gpt2 llama; do
   config=configs/$family-tiny.yaml
-  # Ours, after some steps on two kinds of text sharding, is theirs.
+  # Ours, after some steps, is theirs.
   run 0 "" train "$config" train.steps=5 data.train=README.md data.val=0 schedule.warmup_steps=0 model.vocab=256 \
     checkpoint.dir="$dir/$family"
   "$weft" export "$dir/$family" "$dir/$family.hf"

@@ -96,5 +96,13 @@ TEST_F(Program, SaysItOnceForAllRanks) {
   EXPECT_TRUE(kinds.empty()) << *kinds.begin();
 }
 
+TEST_F(Program, SaysOnceWhatOnlySeveralRanksAreRefused) {
+  for (const BadInput& input : ReadBadInputs(WEFT_BAD_INPUTS))
+    if (input.ranks > 1) {
+      std::string said = Refuse(input, {}, input.ranks);
+      EXPECT_EQ(Count(said, answer_ + "\n"), 1) << input.place << "\n" << said;
+    }
+}
+
 }  // namespace
 }  // namespace weft

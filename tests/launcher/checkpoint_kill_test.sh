@@ -30,6 +30,7 @@ config=(configs/gpt2-tiny.yaml data.train=README.md data.val=0 model.layers=1 sc
 points=(mkdir create write fsync rename fsync_dir remove)
 RANDOM=${WEFT_TEST_SEED:-1}
 steps=0 killed=0 hung=0
+declare -A hits=()  # kills at each point
 while [ $killed -lt "$kills" ]; do
   steps=$((steps + 4))
   words=("train.steps=$steps" "checkpoint.dir=$dir/c" "log.jsonl=$dir/log")
@@ -39,6 +40,7 @@ while [ $killed -lt "$kills" ]; do
     if [ $((RANDOM % 2)) -eq 0 ]; then
       WEFT_FAULT="${points[RANDOM % ${#points[@]}]}:kill:$((RANDOM % 12 + 1))"
       train "${words[@]}" && ended=0 || ended=$?
+      [ $ended -eq 0 ] || hits[${WEFT_FAULT%%:*}]=$((${hits[${WEFT_FAULT%%:*}]:-0} + 1))
     else
       rm -f "$dir/pid.$ODD"
       train "${words[@]}" & job=$!
@@ -61,6 +63,10 @@ while [ $killed -lt "$kills" ]; do
     [ $killed -lt "$kills" ] || break
   done
 done
+for point in "${points[@]}"; do
+  [ "$kills" -lt 100 ] || [ "${hits[$point]:-0}" -gt 0 ] || fail "expected a kill at $point among $kills"
+done
+echo "shown: kills at fault points: $(for point in "${points[@]}"; do printf '%s %s, ' "$point" "${hits[$point]:-0}"; done)$((killed)) in all"
 unset ODD WEFT_FAULT
 train "train.steps=$((steps + 1))" "checkpoint.dir=$dir/c" "log.jsonl=$dir/log" || fail "expected the last run to end well"
 train "train.steps=$((steps + 1))" checkpoint.resume=never checkpoint.every=0 checkpoint.keep=0 "log.jsonl=$dir/whole" ||

@@ -43,7 +43,7 @@ ends() {
 }
 stopped_at() { sed -nE "s/^stopped after step ([0-9]+) by $1; $2\$/\1/p" "$dir/out"; }
 
-for case in TERM:0 INT:1 USR1:mpirun; do
+for case in TERM:0 TERM:1 INT:0 INT:1 USR1:mpirun; do
   signal=${case%:*} to=${case#*:}
   start "checkpoint.dir=$dir/c"
   if [ "$to" = mpirun ]; then kill "-$signal" "$job"; else kill "-$signal" "$(cat "$dir/pid.$to")"; fi
@@ -91,8 +91,15 @@ start "checkpoint.dir=$dir/c" checkpoint.every=1
 kill -TERM "$job"
 got=0
 wait $watch || got=$?
-[ $got -ne 0 ] || fail "expected mpirun to fail after SIGTERM"
+[ $got -eq 1 ] || fail "expected mpirun to return 1 after SIGTERM, got $got"
+alive() { kill -0 "$(cat "$dir/pid.0")" 2> /dev/null || kill -0 "$(cat "$dir/pid.1")" 2> /dev/null; }
+for _ in $(seq 40); do  # the last of them may be on its way out
+  alive || break
+  sleep 0.05
+done
+! alive || fail "expected no rank to be left"
 within 60 mpirun -np 2 "$PROGRAM" train "${config[@]}" train.steps=1 "checkpoint.dir=$dir/c" checkpoint.resume=auto > "$dir/out" 2>&1 < /dev/null ||
   fail "expected the newest checkpoint to load"
 grep -q '^nothing to do' "$dir/out" || fail "expected a checkpoint to go on from"
+! grep -q 'broken' "$dir/out" || fail "expected no broken checkpoint"
 echo "signals: ok"
