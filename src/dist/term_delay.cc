@@ -9,7 +9,7 @@
 namespace weft {
 namespace {
 
-constexpr int kDelay = 1000;  // ms: so long after it, mpirun kills; asking and telling the other ranks takes less
+constexpr int kDelay = 900;  // ms: mpirun kills a second after it; asking and telling the other ranks takes less
 
 }  // namespace
 
