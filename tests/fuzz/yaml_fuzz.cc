@@ -13,13 +13,13 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   absl::StatusOr<YamlNode> tree;
   {
     // The library's buffer of 2 KiB, and the nodes that are open, in a vector that doubles. A bracket that is open is a
-    // token and a key to come to the library, of more than 100 bytes.
-    fuzz::AllocationBound bound(size, {.largest = 6 << 10, .live = 16 << 10, .live_times = 200});
+    // token and a key to come to the library, of some 250 bytes.
+    fuzz::AllocationBound bound(size, {.largest = 6 << 10, .live = 16 << 10, .live_times = 300});
     tree = ParseYaml(text, "a.yaml");
   }
   // An answer has 20 faults, and each may name all keys. A string takes 32 bytes, and a list of paths has one for two
   // characters.
-  fuzz::AllocationBound bound(size, {.largest = 64 << 10, .live = 64 << 10, .largest_times = 16, .live_times = 200});
+  fuzz::AllocationBound bound(size, {.largest = 64 << 10, .live = 64 << 10, .largest_times = 16, .live_times = 300});
   // The word stops it once all keys are read: what follows is the cost of a model of those sizes, not of the file.
   absl::Status status = ParseConfig(text, "a.yaml", {"no"}).status();
   fuzz::Check(!status.ok(), "a word that is no override is refused");
