@@ -1,5 +1,7 @@
 #include "parallel/train/json_object.h"
 
+#include <cstddef>
+#include <iterator>
 #include <set>
 #include <stdexcept>
 #include <vector>
@@ -76,6 +78,37 @@ class Checker final : public nlohmann::json_sax<Json> {
   std::vector<std::set<std::string>> keys_;  // of the objects and, none, the lists that are open
 };
 
+// The text with spaces for what else there is between values: an error of the library repeats what it has read since
+// the last value, and writes tabs and line ends as eight characters each. The first line end after a value stays, for
+// the library counts lines.
+class SpacedText {
+ public:
+  using iterator_category = std::input_iterator_tag;
+  using value_type = char;
+  using difference_type = std::ptrdiff_t;
+  using pointer = const char*;
+  using reference = char;
+
+  explicit SpacedText(const char* at) : at_(at) {}
+  bool operator==(const SpacedText& other) const { return at_ == other.at_; }
+  char operator*() const {
+    if (in_string_) return *at_;
+    bool space = *at_ == '\t' || *at_ == '\r' || (*at_ == '\n' && after_space_);
+    return space ? ' ' : *at_;
+  }
+  SpacedText& operator++() {
+    char ch = *at_++;
+    if (ch == '"' && !escaped_) in_string_ = !in_string_;
+    escaped_ = in_string_ && ch == '\\' && !escaped_;
+    if (ch != '\r') after_space_ = ch == ' ' || ch == '\t' || ch == '\n';
+    return *this;
+  }
+
+ private:
+  const char* at_;
+  bool in_string_ = false, escaped_ = false, after_space_ = false;
+};
+
 }  // namespace
 
 std::string Shown(const Json& value) { return Shortened(value.dump(), 80); }
@@ -84,7 +117,7 @@ absl::StatusOr<Json> ParseJsonObject(std::span<const std::byte> text, const std:
   const char* begin = reinterpret_cast<const char*>(text.data());
   try {
     Checker checker(text.size());
-    Json::sax_parse(begin, begin + text.size(), &checker);
+    Json::sax_parse(SpacedText(begin), SpacedText(begin + text.size()), &checker);
     Json json = Json::parse(begin, begin + text.size());
     if (json.is_object()) return json;
     return Bad(path, Shown(json));
