@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <cstdlib>
+#include <utility>
 
 #include "launcher/command.h"
 #include "parallel/log/standard_output.h"
@@ -14,16 +16,17 @@ struct Command {
   const char* name;
   int (*run)(const Words&);
   const char* line;
+  bool alone = false;  // writes files by itself: several ranks of it would be in each other's way
 };
 constexpr Command kCommands[] = {
     {"train", TrainCommand, "train a model as a YAML config says, alone or under mpirun"},
     {"generate", GenerateCommand, "print text that a trained model writes"},
     {"eval", EvalCommand, "print the loss of a trained model on validation data"},
     {"plan", PlanCommand, "print collectives, memory and FLOPs of a config for any number of ranks"},
-    {"prepare", PrepareCommand, "turn text into token shards, a tokenizer and a config that trains on them"},
+    {"prepare", PrepareCommand, "turn text into token shards, a tokenizer and a config that trains on them", true},
     {"doctor", DoctorCommand, "say whether this host, or the hosts of a job, can run Weft"},
-    {"report", ReportCommand, "draw a run from its log, as a page for a browser"},
-    {"export", ExportCommand, "write the weights of a checkpoint as Hugging Face's transformers reads them"},
+    {"report", ReportCommand, "draw a run from its log, as a page for a browser", true},
+    {"export", ExportCommand, "write the weights of a checkpoint as Hugging Face's transformers reads them", true},
 };
 
 int Usage(std::FILE* out, int code) {
@@ -31,6 +34,18 @@ int Usage(std::FILE* out, int code) {
   for (const Command& c : kCommands) fmt::print(out, "  {:8} {}\n", c.name, c.line);
   fmt::print(out, "\n  weft COMMAND --help says more; weft --version prints the version.\n");
   return code;
+}
+
+// One of several that mpirun or srun has started; the first says so for all.
+bool RefusedAsRanks(const std::string& name) {
+  for (auto [size, rank] : {std::pair{"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"}, {"PMI_SIZE", "PMI_RANK"}}) {
+    const char *ranks = std::getenv(size), *mine = std::getenv(rank);
+    if (!ranks || std::atoi(ranks) <= 1) continue;
+    if (mine && std::atoi(mine) == 0)
+      fmt::print(stderr, "weft {0}: expected to run alone, got {1} ranks; start it without mpirun\n", name, ranks);
+    return true;
+  }
+  return false;
 }
 
 int Main(int argc, char** argv) {
@@ -42,7 +57,7 @@ int Main(int argc, char** argv) {
   }
   if (words[0] == "--help" || words[0] == "-h" || words[0] == "help") return Usage(stdout, 0);
   for (const Command& c : kCommands)
-    if (words[0] == c.name) return c.run(Words(words.begin() + 1, words.end()));
+    if (words[0] == c.name) return c.alone && RefusedAsRanks(c.name) ? 2 : c.run(Words(words.begin() + 1, words.end()));
   std::vector<std::string> names;
   for (const Command& c : kCommands) names.emplace_back(c.name);
   std::string nearest = Nearest(words[0], names);

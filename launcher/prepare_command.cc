@@ -12,6 +12,7 @@
 
 #include "absl/strings/numbers.h"
 #include "launcher/command.h"
+#include "parallel/train/path_advice.h"
 #include "parallel/train/prepare.h"
 #include "parallel/train/suggest.h"
 
@@ -153,7 +154,7 @@ void Print(const PrepareReport& r) {
   fmt::print("train: {} tokens in {}\n", r.train_tokens, shown(r.train));
   if (!r.val.empty()) fmt::print("val: {} tokens in {}\n", r.val_tokens, shown(r.val));
   fmt::print("{:.3f} bytes per token, {:.1f} s\n", double(r.bytes) / double(r.train_tokens + r.val_tokens), r.seconds);
-  fmt::print("next: {} train {}\n", program_invocation_name, r.config);
+  fmt::print("next: {} train {}\n", ShellWord(program_invocation_name), ShellWord(r.config));
 }
 
 }  // namespace

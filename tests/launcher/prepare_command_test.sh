@@ -25,7 +25,8 @@ for words in "" "tokenizer=chars" "tokenizer=sentencepiece vocab=500" "val=confi
     continue
   fi
   [ $code -eq 0 ] || fail "expected prepare to work with $words"
-  grep -qF "next: $weft train $name/config.yaml" "$dir/out" || fail "expected the next command"
+  next=$(sed -n 's/^next: //p' "$dir/out")
+  [ "$next" = "$weft train '$name/config.yaml'" ] || fail "expected the next command, in quotes as a shell takes them"
   for file in config.yaml train_000001.bin val.bin; do [ -s "$name/$file" ] || fail "expected $file with $words"; done
   run 0 "validation" train "$name/config.yaml" "${short[@]}"
   [[ $words != *tokenizer=* ]] || grep -q 'bits per byte' "$dir/out" || fail "expected bits per byte with $words"
@@ -37,6 +38,14 @@ run 0 "text: 1 files" prepare README.md val=0 --out "$dir/flag"
 [ "$(ls "$dir/flag")" = "$(printf 'config.yaml\ntrain_000001.bin')" ] || fail "expected no val.bin with val=0"
 
 refused "weft prepare: OUT is missing; weft prepare --help" prepare
+for words in "prepare $dir/no README.md" "export $dir/none" "report $dir/none"; do
+  code=0
+  # shellcheck disable=SC2086  # words
+  within 60 mpirun -np 2 "$weft" $words > "$dir/out" 2>&1 || code=$?
+  [ $code -eq 2 ] && [ "$(grep -c 'expected to run alone, got 2 ranks; start it without mpirun' "$dir/out")" -eq 1 ] ||
+    fail "expected $words to be refused on two ranks, once"
+done
+[ ! -e "$dir/no" ] || fail "expected nothing to be written on two ranks"
 refused "weft prepare: INPUT is missing" prepare "$dir/no"
 refused "weft prepare: INPUT is missing" prepare "$dir/no" val=0
 refused 'weft prepare: unknown flag "--outt"' prepare README.md --outt "$dir/no"

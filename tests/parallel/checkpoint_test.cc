@@ -8,6 +8,7 @@
 #include "parallel/checkpoint/crc32c.h"
 #include "parallel/checkpoint/durable.h"
 #include "parallel/checkpoint/folder.h"
+#include "parallel/checkpoint/folder_lock.h"
 #include "parallel/checkpoint/shared_folder.h"
 #include "parallel/checkpoint/whole.h"
 #include "parallel/checkpoint_testing.h"
@@ -127,6 +128,18 @@ TEST_F(Files, KeepLeavesTheNewest) {
   Save({"train.steps=4", "checkpoint.keep=2", "checkpoint.resume=" + folder_.Path("c/step-000003/")});  // here it is
   EXPECT_EQ(StepsIn(folder_.Path("c")), (std::vector<int64_t>{6, 5, 4, 3}));
   EXPECT_EQ(std::distance(fs::directory_iterator(folder_.Path("c")), {}), 4);
+}
+
+TEST_F(Files, TwoRunsDoNotShareAFolder) {
+  std::string folder = folder_.Path("c");
+  FolderLock first;
+  Save();
+  ASSERT_TRUE(first.Take(folder).ok());
+  absl::Status second = Train(SaveTo("c"));
+  EXPECT_EQ(second.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_NE(second.message().find("checkpoint.dir: expected a folder that no other run writes to, got " + folder),
+            std::string::npos)
+      << second;
 }
 
 // What each rank makes of its path of the folder: the one answer of all.

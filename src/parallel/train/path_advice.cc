@@ -1,6 +1,8 @@
 #include "parallel/train/path_advice.h"
 
 #include <algorithm>
+#include <cctype>
+#include <cstring>
 #include <filesystem>
 #include <system_error>
 #include <vector>
@@ -40,6 +42,14 @@ std::string PathAdvice(const std::string& path) {
     return fmt::format("; there is no {} in {}", part.string(), folder.string());
   }
   return "";
+}
+
+std::string ShellWord(const std::string& word) {
+  auto plain = [](unsigned char ch) { return std::isalnum(ch) || ch >= 0x80 || std::strchr("_./-+=:,@%", ch); };
+  if (!word.empty() && std::all_of(word.begin(), word.end(), plain)) return word;
+  std::string quoted = "'";
+  for (char ch : word) quoted += ch == '\'' ? "'\\''" : std::string(1, ch);
+  return quoted + "'";
 }
 
 }  // namespace weft

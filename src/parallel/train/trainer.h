@@ -6,6 +6,7 @@
 #include "absl/status/status.h"
 #include "dist/mesh.h"
 #include "dist/stop_gate.h"
+#include "parallel/checkpoint/folder_lock.h"
 #include "parallel/checkpoint/resume.h"
 #include "parallel/checkpoint/saver.h"
 #include "parallel/log/run_log.h"
@@ -74,6 +75,7 @@ class Trainer {
   std::optional<Slots> slots_;  // these two once memory is allocated
   std::unique_ptr<StepRunner> runner_;
   std::unique_ptr<CheckpointSaver> saver_;  // where there is a folder for it
+  FolderLock in_use_;                       // of rank 0
   Resumed resumed_;           // until its values are loaded: it holds its files, which may be removed meanwhile
   std::string resumed_from_;  // its folder; "": none
   DataPosition start_;        // step 0, or that of the checkpoint that the run goes on from

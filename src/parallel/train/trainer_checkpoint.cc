@@ -9,6 +9,7 @@
 #include "parallel/checkpoint/shared_folder.h"
 #include "parallel/log/standard_output.h"
 #include "parallel/train/config_check.h"
+#include "parallel/train/path_advice.h"
 #include "parallel/train/trainer.h"
 
 namespace weft {
@@ -50,6 +51,7 @@ absl::Status Trainer::MakeFolder() {
   Ranks ranks = RanksOf(mesh_.World());
   ranks.host = HostName();
   absl::Status made = MakeSharedFolder(config_.checkpoint.dir, ranks);
+  if (made.ok()) made = FirstFault(ranks, Reports() ? in_use_.Take(config_.checkpoint.dir) : made);
   if (made.ok()) return made;
   return absl::InvalidArgumentError(PlaceOf(config_, "checkpoint.dir") + std::string(made.message()));
 }
@@ -82,7 +84,7 @@ std::string Trainer::HowToGoOn(int64_t step) const {
   const std::string& dir = config_.checkpoint.dir;
   std::vector<int64_t> there = StepsIn(dir);
   if (there.empty() || there[0] <= step) return "go on with checkpoint.resume=auto";
-  return fmt::format("go on with checkpoint.resume={}, as auto would take {}", StepFolder(dir, step),
+  return fmt::format("go on with checkpoint.resume={}, as auto would take {}", ShellWord(StepFolder(dir, step)),
                      StepFolder(dir, there[0]));
 }
 
