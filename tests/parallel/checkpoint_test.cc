@@ -12,6 +12,7 @@
 #include "parallel/checkpoint/shared_folder.h"
 #include "parallel/checkpoint/whole.h"
 #include "parallel/checkpoint_testing.h"
+#include "parallel/train/data_files.h"
 #include "parallel/train/safetensors.h"
 #include "share.h"
 
@@ -128,6 +129,14 @@ TEST_F(Files, KeepLeavesTheNewest) {
   Save({"train.steps=4", "checkpoint.keep=2", "checkpoint.resume=" + folder_.Path("c/step-000003/")});  // here it is
   EXPECT_EQ(StepsIn(folder_.Path("c")), (std::vector<int64_t>{6, 5, 4, 3}));
   EXPECT_EQ(std::distance(fs::directory_iterator(folder_.Path("c")), {}), 4);
+}
+
+TEST_F(Files, AreNoTextOfAFolderThatHoldsThem) {
+  Save();
+  std::ofstream(folder_.Path("c/notes.txt")) << "some text";
+  absl::StatusOr<DataFiles> files = FindDataFiles({folder_.Path("c")});
+  ASSERT_TRUE(files.ok()) << files.status();
+  EXPECT_EQ(files->paths, std::vector<std::string>{folder_.Path("c/notes.txt")});
 }
 
 TEST_F(Files, TwoRunsDoNotShareAFolder) {

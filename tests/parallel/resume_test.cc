@@ -222,5 +222,24 @@ TEST_F(Resume, NamesWhatIsNotThere) {
   EXPECT_EQ(Losses(SaveTo("new") + Words{"checkpoint.resume=auto"}).size(), 6u);
 }
 
+TEST_F(Resume, RefusesAnotherTokenizerOfItsKind) {
+  for (const char* name : {"abc", "xyz"}) {
+    std::ofstream file(folder_.Path(name));
+    for (int i = 0; i < 200; i++) file << name;
+  }
+  auto train = [&](const char* text, const char* steps) {
+    return Train(SaveTo("c") + Words{"data.train=" + folder_.Path(text), "data.val=0", "data.tokenizer=chars", steps,
+                                     "checkpoint.resume=auto"});
+  };
+  EXPECT_TRUE(train("abc", "train.steps=2").ok());
+  EXPECT_TRUE(train("abc", "train.steps=3").ok());
+  absl::Status status = train("xyz", "train.steps=4");
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_NE(status.message().find("data.tokenizer: expected the tokenizer of " + folder_.Path("c/step-000003") +
+                                  ", which lies there as tokenizer.chars, got another one"),
+            std::string::npos)
+      << status;
+}
+
 }  // namespace
 }  // namespace weft

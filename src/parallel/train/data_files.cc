@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "fmt/format.h"
+#include "parallel/checkpoint/manifest.h"
 #include "parallel/train/path_advice.h"
 #include "parallel/train/text_reader.h"
 #include "parallel/train/token_shard.h"
@@ -42,7 +43,9 @@ absl::Status AddFolder(const std::string& folder, Paths& files) {
     at = it->path().string();
     std::error_code no_type;  // a link to nowhere or in a loop: neither folder nor file
     std::string name = it->path().filename().string();
-    bool is_folder = it->is_directory(no_type), skipped = name.starts_with('.') || (is_folder && name == "build");
+    bool is_folder = it->is_directory(no_type);
+    bool checkpoint = is_folder && fs::exists(it->path() / kManifestFile, no_type);  // of a run in this very folder
+    bool skipped = name.starts_with('.') || (is_folder && name == "build") || checkpoint;
     if (skipped && is_folder) it.disable_recursion_pending();
     if (skipped || !it->is_regular_file(no_type)) continue;
     absl::StatusOr<bool> is_data = BeginsAsTokenShard(at) ? true : IsText(at);

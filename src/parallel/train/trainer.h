@@ -39,6 +39,7 @@ class Trainer {
   absl::Status Allocate();
   absl::Status SetParameters();
   absl::Status Resume();
+  absl::Status CheckTokenizer(const Manifest& saved) const;
   absl::Status MakeFolder();
   std::set<int64_t> EarlierSteps() const;
   bool SaveDue(int64_t step) const;

@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "core/base/host_name.h"
+#include "parallel/checkpoint/crc32c.h"
 #include "parallel/checkpoint/folder.h"
 #include "parallel/checkpoint/gather.h"
 #include "parallel/checkpoint/shared_folder.h"
@@ -24,6 +25,7 @@ absl::Status Trainer::Resume() {
   resumed_ = *std::move(resumed);
   if (resumed_.checkpoint) {
     const Manifest& m = resumed_.checkpoint->manifest();
+    if (absl::Status s = FirstFault(mesh_.World(), CheckTokenizer(m)); !s.ok()) return s;
     start_ = {m.step, m.sequences};
     resumed_from_ = resumed_.checkpoint->folder();
     Ranks ranks = RanksOf(mesh_.World());  // rank 0's view is everyone's
@@ -43,6 +45,18 @@ absl::Status Trainer::Resume() {
         "note: {} holds checkpoints of steps past {}, where this run starts, up to {}: those of the same steps will "
         "be replaced, and checkpoint.resume=auto takes the highest step\n",
         config_.checkpoint.dir, start_.step, there[0]);
+  return absl::OkStatus();
+}
+
+// Tokens of another tokenizer with as many kinds would train, and mean something else.
+absl::Status Trainer::CheckTokenizer(const Manifest& saved) const {
+  const Tokenizer* mine = data_.tokenizer();
+  for (const SavedFile& file : saved.files)
+    if (mine && file.name == mine->names().file && file.header_crc != Crc32c(mine->File()))
+      return absl::InvalidArgumentError(fmt::format(
+          "{}expected the tokenizer of {}, which lies there as {}, got another one of its kind; train on its "
+          "tokens, or start anew with checkpoint.resume=never",
+          PlaceOf(config_, "data.tokenizer"), resumed_.checkpoint->folder(), file.name));
   return absl::OkStatus();
 }
 
