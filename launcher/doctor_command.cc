@@ -12,8 +12,9 @@ namespace {
 
 constexpr const char* kHelp = R"(usage: weft doctor [FOLDER]
 
-Looks at the processor, OpenBLAS, memory, the GPU, MPI, Gloo, names, the network, the disk of FOLDER (default: here) and the clock,
-and under mpirun at all ranks: hosts, versions, clocks, a collective. One line each; what is not good has a remedy.
+Looks at the processor, OpenBLAS, memory, the GPU, MPI, Gloo, names, the network, the disk of FOLDER (default: here) and
+the clock, and under mpirun at all ranks: hosts, versions, clocks, a collective. One line each; what is not good has a
+remedy.
 
   weft doctor
   mpirun -np 4 weft doctor

@@ -1,9 +1,9 @@
 // Verdict: which rank made a job fail, from what all ranks report. It is a function of the reports alone.
 //
 // Whoever died, or was suspended, is first: others fail because of it. Where all ranks answer, their calls are
-// compared: one that made another call than the others under the same number (of two, the one that does not repeat itself); else one that others wait for and that
-// waits for nobody; else one that others wait for in an exchange of the bootstrap; else one whose call failed before
-// all others.
+// compared: one that made another call than the others under the same number (of two, the one that does not repeat
+// itself); else one that others wait for and that waits for nobody; else one that others wait for in an exchange of the
+// bootstrap; else one whose call failed before all others.
 #pragma once
 #include <string>
 #include <vector>
