@@ -56,7 +56,7 @@ AllocationBound::AllocationBound(size_t input, const Need& need) {
   largest = 0;
   before = live.load();
   peak = live.load();
-  most_at_once = need.largest_times * input + need.largest;
+  most_at_once = kLargestTimes * input + need.largest;
   most_live = live + need.live_times * input + need.live;
 }
 AllocationBound::~AllocationBound() { most_at_once = most_live = kNone; }

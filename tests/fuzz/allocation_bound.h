@@ -6,10 +6,12 @@
 namespace weft::fuzz {
 
 // What a reader may take: for any input, however short, buffers of a fixed size and the words of an answer; and some
-// times its bytes. The fixed part is little, or a claim of as much would hide behind it; targets say what it is.
+// times its bytes, of which no single allocation has more than 10 times as many. The fixed part is little, or a claim
+// of as much would hide behind it; targets say what it is.
+constexpr size_t kLargestTimes = 10;
 struct Need {
-  size_t largest, live;                         // fixed; one allocation, all of them at a time
-  size_t largest_times = 10, live_times = 100;  // parsed text takes more than its bytes, in many small pieces
+  size_t largest, live;     // fixed; one allocation, all of them at a time
+  size_t live_times = 100;  // parsed text takes more than its bytes, in many small pieces
 };
 
 // While it lives, ends the process where one allocation, or all of them at a time, are above the need.

@@ -17,9 +17,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     fuzz::AllocationBound bound(size, {.largest = 6 << 10, .live = 16 << 10, .live_times = 300});
     tree = ParseYaml(text, "a.yaml");
   }
-  // An answer has 20 faults, and each may name all keys. A string takes 32 bytes, and a list of paths has one for two
-  // characters.
-  fuzz::AllocationBound bound(size, {.largest = 64 << 10, .live = 64 << 10, .largest_times = 16, .live_times = 300});
+  // An answer has 20 faults, and each may name all keys.
+  fuzz::AllocationBound bound(size, {.largest = 64 << 10, .live = 64 << 10, .live_times = 300});
   // The word stops it once all keys are read: what follows is the cost of a model of those sizes, not of the file.
   absl::Status status = ParseConfig(text, "a.yaml", {"no"}).status();
   fuzz::Check(!status.ok(), "a word that is no override is refused");

@@ -177,12 +177,12 @@ TEST(Config, OverridesBeatTheFileAndTheLastWins) {
                    "log.jsonl=run: 1.jsonl", "train.eval_batches=all", "threads=auto", "optimizer.betas=[0.8, 0.9]"});
   EXPECT_EQ(c.mesh.dp, 4);
   EXPECT_EQ(c.mesh.tp, 2);
-  EXPECT_EQ(c.data.train, (Words{"a b.txt", "c:d"}));
+  EXPECT_EQ(c.data.train, (PathList{"a b.txt", "c:d"}));
   EXPECT_EQ(c.data.val.fraction, 0.1);
   EXPECT_EQ(c.log.jsonl, "run: 1.jsonl");
   EXPECT_EQ(c.optimizer.betas[0], 0.8);
-  EXPECT_EQ(Good(kBase, {"data.val='0.1'"}).data.val.paths, Words{"0.1"});
-  EXPECT_EQ(Good(kBase, {"data.val=[a, '0.1']"}).data.val.paths, (Words{"a", "0.1"}));
+  EXPECT_EQ(Good(kBase, {"data.val='0.1'"}).data.val.paths, PathList{"0.1"});
+  EXPECT_EQ(Good(kBase, {"data.val=[a, '0.1']"}).data.val.paths, (PathList{"a", "0.1"}));
   EXPECT_EQ(Good(kBase, {"data.val=3.txt"}).data.val, (ValSource{{"3.txt"}, 0}));
   EXPECT_EQ(Good(kBase, {"data.val=a", "data.val=0.2"}).data.val, (ValSource{{}, 0.2}));
   EXPECT_EQ(Good(kBase + "# it's fine\nlog: {jsonl: it's}\n").log.jsonl, "it's");

@@ -194,7 +194,7 @@ TEST(Utf8, RefusesWhatTheStandardRefuses) {
   for (const auto& [text, bad] : cases) EXPECT_EQ(InvalidUtf8(text), bad) << fmt::format("{:?}", text);
 }
 
-absl::StatusOr<std::string> ReadAll(const std::vector<std::string>& inputs) {
+absl::StatusOr<std::string> ReadAll(const PathList& inputs) {
   absl::StatusOr<DataFiles> files = FindDataFiles(inputs);
   return files.ok() ? ReadText(files->paths) : files.status();
 }

@@ -7,6 +7,7 @@
 #pragma once
 #include <array>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <string>
 #include <string_view>
@@ -26,9 +27,13 @@ enum class ExecutorMode { kCompiled, kInterpret, kEager };
 enum class NumericsMode { kDefault, kInvariant };
 enum class AttentionBackend { kAuto, kCudnn, kFlash, kPlain };  // those of CUDA
 
+// Of files, folders and globs. In blocks: a string takes 32 bytes, however short the path, and a config that lists many
+// is to need no single allocation of many times its own size.
+using PathList = std::deque<std::string>;
+
 // Validation data: paths, or the fraction of the training data that is cut off its tail. Neither means no evaluation.
 struct ValSource {
-  std::vector<std::string> paths;
+  PathList paths;
   double fraction = 0;
   bool empty() const { return paths.empty() && fraction == 0; }
   bool operator==(const ValSource&) const = default;
@@ -47,7 +52,7 @@ struct ModelConfig {
 };
 
 struct DataConfig {
-  std::vector<std::string> train;
+  PathList train;
   ValSource val;
   std::string tokenizer = "bytes";
   bool shuffle = true, synthetic = false;

@@ -190,7 +190,7 @@ struct TypeName {
     for (std::string& choice : shown) choice += choice.ends_with(':') ? "PATH" : "";
     return shown.empty() ? "a string" : fmt::format("one of {}", fmt::join(shown, ", "));
   }
-  std::string operator()(std::vector<std::string>*) const { return "a path or a list of paths"; }
+  std::string operator()(PathList*) const { return "a path or a list of paths"; }
   std::string operator()(std::array<double, 2>*) const { return "two numbers" + BoundsText(field.bounds); }
   std::string operator()(ValSource*) const { return "a path, a list of paths, or a number" + BoundsText(field.bounds); }
   std::string operator()(const EnumRef& ref) const {

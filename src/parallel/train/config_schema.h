@@ -20,8 +20,8 @@ struct EnumRef {
   std::function<void(int)> set;
 };
 
-using FieldRef = std::variant<bool*, int64_t*, double*, std::string*, std::vector<std::string>*, std::array<double, 2>*,
-                              ValSource*, EnumRef>;
+using FieldRef =
+    std::variant<bool*, int64_t*, double*, std::string*, PathList*, std::array<double, 2>*, ValSource*, EnumRef>;
 
 // Inclusive bounds unless open.
 struct Bounds {

@@ -8,7 +8,6 @@
 
 #include "absl/strings/ascii.h"
 #include "fmt/format.h"
-#include "fmt/ranges.h"
 #include "parallel/train/suggest.h"
 
 namespace weft {
@@ -119,8 +118,8 @@ struct Setter {
     *out = node.text;
     return std::nullopt;
   }
-  std::optional<ValueFault> operator()(std::vector<std::string>* out) const {
-    std::vector<std::string> paths;
+  std::optional<ValueFault> operator()(PathList* out) const {
+    PathList paths;
     auto add = [&](const YamlNode& item) -> std::optional<ValueFault> {
       if (item.kind != YamlNode::kScalar || item.text.empty()) return Expected(field, item);
       paths.push_back(item.text);
@@ -129,7 +128,6 @@ struct Setter {
     if (node.kind != YamlNode::kList) {
       if (std::optional<ValueFault> fault = add(node)) return fault;
     } else {
-      paths.reserve(node.items.size());
       for (const YamlNode& item : node.items)
         if (std::optional<ValueFault> fault = add(item)) return fault;
     }
@@ -191,10 +189,10 @@ struct Printer {
   }
   std::string operator()(double* value) const { return fmt::format("{}", *value); }
   std::string operator()(std::string* value) const { return value->empty() ? "" : Quoted(*value); }
-  std::string operator()(std::vector<std::string>* value) const {
-    std::vector<std::string> quoted;
-    for (const std::string& path : *value) quoted.push_back(Quoted(path));
-    return quoted.empty() ? "" : fmt::format("[{}]", fmt::join(quoted, ", "));
+  std::string operator()(PathList* value) const {
+    std::string list;
+    for (const std::string& path : *value) list += (list.empty() ? "[" : ", ") + Quoted(path);
+    return list.empty() ? "" : list + "]";
   }
   std::string operator()(std::array<double, 2>* value) const {
     return fmt::format("[{}, {}]", (*value)[0], (*value)[1]);

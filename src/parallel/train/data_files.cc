@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <set>
 
 #include "fmt/format.h"
 #include "parallel/checkpoint/manifest.h"
@@ -95,7 +96,7 @@ absl::Status Add(const std::string& input, Paths& files) {
 
 }  // namespace
 
-absl::StatusOr<DataFiles> FindDataFiles(const Paths& inputs) {
+absl::StatusOr<DataFiles> FindDataFiles(const PathList& inputs) {
   DataFiles files;
   for (const std::string& input : inputs) {
     if (absl::Status status = Add(input, files.paths); !status.ok()) return status;
@@ -109,6 +110,23 @@ absl::StatusOr<DataFiles> FindDataFiles(const Paths& inputs) {
   return Bad(*text, fmt::format("expected a token shard, as {} is one, got a file that does not begin as one; "
                                 "give text or shards, not both{}",
                                 *shard, named ? "; " + prepared + " names what to train on" : ""));
+}
+
+std::string NoteOfShared(const DataFiles& train, const DataFiles& val) {
+  if (val.paths.empty()) return "";  // most often; of many files the names alone take time
+  auto file = [](const std::string& path) {
+    std::error_code error;
+    fs::path full = fs::weakly_canonical(path, error);
+    return error ? fs::path(path) : full;
+  };
+  std::set<fs::path> trained_on;
+  for (const std::string& path : train.paths) trained_on.insert(file(path));
+  auto shared = [&](const std::string& path) { return trained_on.contains(file(path)); };
+  auto first = std::find_if(val.paths.begin(), val.paths.end(), shared);
+  if (first == val.paths.end()) return "";
+  auto others = std::count_if(first + 1, val.paths.end(), shared);
+  return fmt::format("{}{} among the training data too: the loss of validation is then one of what was trained on",
+                     *first, others ? fmt::format(" and {} more are", others) : " is");
 }
 
 absl::StatusOr<std::string> ReadText(const Paths& files) {

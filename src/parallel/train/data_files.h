@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "parallel/train/config.h"
 
 namespace weft {
 
@@ -16,7 +17,10 @@ struct DataFiles {
 // without following links to folders; hidden entries, folders named "build", empty and binary files (those that hold a
 // NUL) other than token shards, and links that lead nowhere are passed over in it. A file or folder that cannot be read
 // is an error, and so are inputs of both kinds.
-absl::StatusOr<DataFiles> FindDataFiles(const std::vector<std::string>& inputs);
+absl::StatusOr<DataFiles> FindDataFiles(const PathList& inputs);
+
+// A note for people where a file is among both: a loss of validation is then one of training. "" where none is.
+std::string NoteOfShared(const DataFiles& train, const DataFiles& val);
 
 // The texts of the files, end to end; each must be UTF-8 and not empty. Errors name the file and the offset of the
 // first bad byte.

@@ -61,20 +61,20 @@ class Preparation {
   PrepareReport report_;
 };
 
-absl::StatusOr<std::vector<std::string>> FindText(const std::vector<std::string>& inputs) {
+absl::StatusOr<DataFiles> FindText(const PathList& inputs) {
   absl::StatusOr<DataFiles> files = FindDataFiles(inputs);
-  if (!files.ok()) return files.status();
-  if (!files->shards) return files->paths;
+  if (!files.ok() || !files->shards) return files;
   return absl::InvalidArgumentError(fmt::format(
       "{}: expected text, got a token shard; it is prepared already: give it as data.train", files->paths[0]));
 }
 
 absl::Status Preparation::Find() {
-  absl::StatusOr<std::vector<std::string>> train = FindText(options_.inputs), val = FindText(options_.val.paths);
+  absl::StatusOr<DataFiles> train = FindText(options_.inputs), val = FindText(options_.val.paths);
   if (!train.ok()) return train.status();
   if (!val.ok()) return Refuse("val", val.status());
-  train_.files = *std::move(train);
-  val_.files = *std::move(val);
+  report_.note = NoteOfShared(*train, *val);
+  train_.files = std::move(train->paths);
+  val_.files = std::move(val->paths);
   report_.files = train_.files.size() + val_.files.size();
   return absl::OkStatus();
 }
@@ -113,7 +113,7 @@ absl::Status Preparation::Scan() {
 // Validation text teaches no pieces.
 absl::StatusOr<std::string> Preparation::Learn() {
   Clock::time_point begin = Clock::now();
-  TextReader reader = Reader(train_);
+  TextReader reader(train_.files, options_.block);
   int64_t left = head_;
   auto next = [&]() -> absl::StatusOr<std::string_view> {
     if (left == 0) return std::string_view();

@@ -14,7 +14,7 @@ namespace weft {
 
 struct PrepareOptions {
   std::string out;                  // a folder, new or empty
-  std::vector<std::string> inputs;  // texts, as data.train has them
+  PathList inputs;                  // texts, as data.train has them
   std::string tokenizer = "bytes";  // as data.tokenizer has it, or sentencepiece: learnt from the text
   int64_t vocab = 8000;             // pieces that sentencepiece learns,
   int64_t sample = 100'000'000;     //   from some so many bytes
@@ -31,6 +31,7 @@ struct PrepareReport {
   std::vector<std::string> train, val;  // paths
   std::string config;
   double learning_s = 0, seconds = 0;
+  std::string note;  // on what is odd and not wrong; "": nothing
 };
 
 absl::StatusOr<PrepareReport> Prepare(const PrepareOptions& options);

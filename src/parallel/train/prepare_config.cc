@@ -11,10 +11,10 @@ namespace weft {
 namespace {
 
 // A glob where it says the same in fewer words.
-std::vector<std::string> Named(const std::vector<std::string>& train) {
+PathList Named(const std::vector<std::string>& train) {
   std::string folder = std::filesystem::path(train[0]).parent_path().string();
   bool plain = folder.find_first_of("*?[\\") == folder.npos;
-  if (train.size() == 1 || !plain) return train;
+  if (train.size() == 1 || !plain) return {train.begin(), train.end()};
   return {(std::filesystem::path(folder) / "train_*.bin").string()};
 }
 
@@ -24,7 +24,7 @@ std::string PreparedConfig(const PrepareReport& report) {
   constexpr int64_t kContext = 128;
   Config config;
   config.data.train = Named(report.train);
-  config.data.val.paths = report.val;
+  config.data.val.paths.assign(report.val.begin(), report.val.end());
   config.data.tokenizer = report.tokenizer;
   config.checkpoint.dir = (std::filesystem::path(report.config).parent_path() / "checkpoints").string();
   auto value = [&](const char* key) { return PrintValue(*FindField(key), config); };
