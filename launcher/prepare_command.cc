@@ -22,9 +22,9 @@ namespace {
 constexpr const char* kHelp = R"(usage: weft prepare OUT INPUT... [key=value...]
        weft prepare INPUT... --out OUT [key=value...]
 
-Turns text (files, folders or globs, as data.train takes them) into token shards of llm.c's format in the folder OUT, which
-is new or empty: train_000001.bin and so on, val.bin, the tokenizer's file, and config.yaml, which trains a small model on
-them. All of it appears at the end or nothing does. Text may be larger than memory.
+Turns text in UTF-8 (files, folders or globs, as data.train takes them) into token shards of llm.c's format in the
+folder OUT, which is new or empty: train_000001.bin and so on, val.bin, the tokenizer's file, and config.yaml, which
+trains a small model on them. All of it appears at the end or nothing does. Text may be larger than memory.
 
   tokenizer=bytes    bytes; chars: the sorted characters of the text; sentencepiece: pieces that are learnt from the text;
                      chars:PATH or sentencepiece:PATH: those of such a file

@@ -104,14 +104,22 @@ TEST(Prepare, TakesValidationFilesAndTokenizersThatAreThere) {
 
 TEST(Prepare, TakesBytesOfAnyKind) {
   TempFolder folder;
-  std::string bytes;
-  for (int i = 0; i < 3000; i++) bytes += char(Draw(1, uint64_t(i)));
-  PrepareReport report = MustPrepare({.out = folder.Path("out"), .inputs = {folder.Write("a", bytes)}, .block = 5});
-  std::string back;
-  Dataset data = LoadPrepared(report);
-  for (const TokenStream* stream : {&data.train(), &data.val()})
-    for (int32_t token : All(*stream)) back += char(token);
-  EXPECT_EQ(back, bytes);
+  std::string a = folder.Write("t/a.txt", Prose(1, 300)), b = folder.Write("t/b.txt", Prose(2, 300)),
+              other = folder.Write("c.txt", Prose(3, 300));
+  fs::create_symlink(b, folder.Path("link"));
+  auto note = [&](const PathList& val) {
+    static int outs = 0;
+    return MustPrepare(
+               {.out = folder.Path(fmt::format("out{}", outs++)), .inputs = {folder.Path("t")}, .val = {val, 0}})
+        .note;
+  };
+  const std::string rest = " among the training data too: the loss of validation is then one of what was trained on";
+  EXPECT_EQ(note({other}), "");
+  EXPECT_EQ(note({other, folder.Path("t/../t/a.txt")}), folder.Path("t/../t/a.txt") + " is" + rest);
+  EXPECT_EQ(note({folder.Path("link"), a}), folder.Path("link") + " and 1 more are" + rest);
+  PrepareReport report = MustPrepare({.out = folder.Path("tail"), .inputs = {folder.Path("t")}});
+  EXPECT_EQ(report.note, "");
+  EXPECT_EQ(LoadPrepared(report).note(), "");
 }
 
 Words NamesIn(const std::string& path) {
@@ -154,9 +162,9 @@ TEST(Prepare, LeavesNothingWhereItFails) {
 TEST(Prepare, ErrorsSayWhatWasExpectedAndWhatToDo) {
   TempFolder folder;
   std::string text = folder.Write("t.txt", Prose(1, 300)), latin = folder.Write("latin.txt", "caf\xE9 au lait"),
-              empty = folder.Write("e/empty.txt", ""), one = folder.Write("one.txt", "x"),
-              odd = folder.Write("odd.txt", "bad \xC3\xA9"), table = folder.Write("t.chars", "abd"),
-              shards = WriteShards(folder, "s", Letters(100));
+              nul = folder.Write("nul.txt", std::string("text\0text", 9)), empty = folder.Write("e/empty.txt", ""),
+              one = folder.Write("one.txt", "x"), odd = folder.Write("odd.txt", "bad \xC3\xA9"),
+              table = folder.Write("t.chars", "abd"), shards = WriteShards(folder, "s", Letters(100));
   folder.Write("full/a", "a");
   struct {
     PrepareOptions options;
@@ -168,6 +176,8 @@ TEST(Prepare, ErrorsSayWhatWasExpectedAndWhatToDo) {
       {{.inputs = {folder.Path("e")}}, "no text file and no token shard in this folder"},
       {{.inputs = {shards}}, "000.bin: expected text, got a token shard; it is prepared already"},
       {{.inputs = {latin}, .tokenizer = "chars"}, "latin.txt: expected UTF-8 text, got the byte 0xe9 at offset 3"},
+      {{.inputs = {latin}}, "latin.txt: expected UTF-8 text, got the byte 0xe9 at offset 3"},
+      {{.inputs = {nul}}, "nul.txt: expected UTF-8 text, got the byte 0x00 at offset 4"},
       {{.inputs = {latin}, .tokenizer = "sentencepiece"}, "latin.txt: expected UTF-8 text, got the byte 0xe9"},
       {{.inputs = {text}, .tokenizer = "chars", .val = {.paths = {latin}}}, "val: " + latin + ": expected UTF-8 text"},
       {{.inputs = {text}, .val = {.paths = {folder.Path("no")}}}, "val: " + folder.Path("no") + ": no such file"},

@@ -43,7 +43,6 @@ class Preparation {
 
  private:
   using Take = std::function<absl::Status(std::string_view)>;
-  TextReader Reader(const Text& text) const;
   absl::Status ForEachBlock(const Text& text, const Take& take) const;
   absl::Status ScanText(Text& text);
   absl::StatusOr<Tokenizer> MakeTokenizer();
@@ -79,13 +78,8 @@ absl::Status Preparation::Find() {
   return absl::OkStatus();
 }
 
-// Bytes are the one tokenizer that takes any.
-TextReader Preparation::Reader(const Text& text) const {
-  return TextReader(text.files, {.utf8 = options_.tokenizer != "bytes", .block = options_.block});
-}
-
 absl::Status Preparation::ForEachBlock(const Text& text, const Take& take) const {
-  for (TextReader reader = Reader(text);;) {
+  for (TextReader reader(text.files, options_.block);;) {
     absl::StatusOr<std::string_view> block = reader.Next();
     if (!block.ok() || block->empty()) return block.status();
     if (absl::Status s = take(*block); !s.ok()) return s;
@@ -148,16 +142,13 @@ absl::Status Preparation::Keep(const Tokenizer& tokenizer, StagedFolder& out) {
 
 absl::Status Preparation::EncodeTexts(StreamEncoder& train, StreamEncoder& val) const {
   int64_t left = head_, bytes = 0;
-  bool in_tail = false;
   auto add = [&](StreamEncoder& encoder, std::string_view text) {
     bytes += int64_t(text.size());
     absl::Status s = encoder.Add(text);
     return absl::IsInvalidArgument(s) ? Refuse("tokenizer", s) : s;
   };
   absl::Status status = ForEachBlock(train_, [&](std::string_view block) {
-    // A block of bytes may begin amid a character, of which the one before has the beginning.
-    size_t cut = in_tail ? 0 : SkipCodePoints(block, left);
-    in_tail = cut < block.size();
+    size_t cut = SkipCodePoints(block, left);
     absl::Status s = add(train, block.substr(0, cut));
     return s.ok() ? add(val, block.substr(cut)) : s;
   });

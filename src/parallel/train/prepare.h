@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "parallel/train/config.h"
+#include "parallel/train/text_reader.h"
 
 namespace weft {
 
@@ -20,7 +21,7 @@ struct PrepareOptions {
   int64_t sample = 100'000'000;     //   from some so many bytes
   ValSource val = {.paths = {}, .fraction = 0.1};
   int64_t shard = 100'000'000;     // tokens of a file of training data
-  size_t block = size_t{1} << 18;  // bytes read at once
+  size_t block = TextReader::kBlock;
 };
 
 struct PrepareReport {

@@ -52,8 +52,8 @@ absl::StatusOr<std::string_view> TextReader::Next() {
     if (last) return std::string_view();
     if (absl::Status s = Fill(); !s.ok()) return s;
     if (buffer_.empty()) continue;  // the file has ended
-    bool ends = buffer_.size() < options_.block;
-    given_ = ends || !options_.utf8 ? buffer_.size() : WholeCodePoints(buffer_);
+    bool ends = buffer_.size() < block_;
+    given_ = ends ? buffer_.size() : WholeCodePoints(buffer_);
     std::string_view text(buffer_.data(), given_);
     if (absl::Status s = Check(text); !s.ok()) return s;
     return text;
@@ -69,14 +69,13 @@ absl::Status TextReader::Fill() {
     file_.emplace(*std::move(file));
     offset_ = 0;
   }
-  if (absl::Status s = file_->Append(options_.block - buffer_.size(), buffer_); !s.ok()) return s;
+  if (absl::Status s = file_->Append(block_ - buffer_.size(), buffer_); !s.ok()) return s;
   if (!buffer_.empty()) return absl::OkStatus();
   file_.reset();
   return fresh ? Bad(files_[next_ - 1], "the file is empty; give a text") : absl::OkStatus();
 }
 
 absl::Status TextReader::Check(std::string_view text) const {
-  if (!options_.utf8) return absl::OkStatus();
   size_t bad = std::min(InvalidUtf8(text), text.find('\0'));
   if (bad == text.npos) return absl::OkStatus();
   const std::string& path = files_[next_ - 1];

@@ -35,17 +35,16 @@ class BlockReader {
 // All of a file that is known to be small.
 absl::StatusOr<std::string> ReadFile(const std::string& path);
 
-// The texts of files, end to end. None may be empty.
+// The texts of files, end to end. Each must be UTF-8 and not empty; errors name the file and the offset of the first
+// bad byte.
 class TextReader {
  public:
-  struct Options {
-    bool utf8 = true;                // refuse what is not UTF-8, naming the file and the offset of the first bad byte
-    size_t block = size_t{1} << 18;  // bytes at once; at least those of a code point
-  };
-  explicit TextReader(std::vector<std::string> files) : TextReader(std::move(files), Options()) {}
-  TextReader(std::vector<std::string> files, Options options) : files_(std::move(files)), options_(options) {}
+  static constexpr size_t kBlock = size_t{1} << 18;  // bytes at once
+  // A block has at least the bytes of a code point.
+  explicit TextReader(std::vector<std::string> files, size_t block = kBlock)
+      : files_(std::move(files)), block_(block) {}
 
-  // The next of the text, in whole code points where it is UTF-8; empty at the end. Good until the next call.
+  // The next of the text, in whole code points; empty at the end. Good until the next call.
   absl::StatusOr<std::string_view> Next();
 
  private:
@@ -53,7 +52,7 @@ class TextReader {
   absl::Status Check(std::string_view text) const;
 
   std::vector<std::string> files_;
-  Options options_;
+  size_t block_;
   size_t next_ = 0;                  // of files_
   std::optional<BlockReader> file_;  // files_[next_ - 1]
   std::string buffer_;
