@@ -3,9 +3,9 @@
 
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
 
 #include "launcher/command.h"
+#include "parallel/checkpoint/durable.h"
 #include "parallel/report/html_report.h"
 #include "parallel/train/config.h"
 #include "parallel/train/mapped_file.h"
@@ -61,17 +61,13 @@ absl::StatusOr<std::string> ConfigOf(const std::string& log, const RunHistory& r
 }
 
 // Written aside, so that a browser never meets half a page.
-absl::Status WriteFile(const std::string& path, const std::string& text) {
+absl::Status WritePage(const std::string& path, const std::string& text) {
   std::string aside = path + ".unfinished";
-  std::ofstream file(aside, std::ios::binary);
-  file << text << std::flush;
-  std::error_code error;
-  if (file.good()) fs::rename(aside, path, error);
-  if (file.good() && !error) return absl::OkStatus();
+  absl::Status status = WriteFile(aside, text);
+  if (status.ok()) status = PutInPlace(aside, path);
   std::error_code ignored;
-  fs::remove(aside, ignored);
-  return absl::UnavailableError(fmt::format("{}: cannot be written{}; is its folder there and writable?", path,
-                                            error ? " (" + error.message() + ")" : ""));
+  if (!status.ok()) fs::remove(aside, ignored);
+  return status;
 }
 
 int Fault(const absl::Status& status) {
@@ -92,7 +88,7 @@ int ReportCommand(const Words& words) {
   if (!run.ok()) return Fault(run.status());
   absl::StatusOr<std::string> config = ConfigOf(request->log, *run);
   if (!config.ok()) return Fault(config.status());
-  if (absl::Status s = WriteFile(request->out, HtmlReport(*run, request->log, *config)); !s.ok()) return Fault(s);
+  if (absl::Status s = WritePage(request->out, HtmlReport(*run, request->log, *config)); !s.ok()) return Fault(s);
   fmt::print("{}: the run of {}\n", request->out, request->log);
   return 0;
 }

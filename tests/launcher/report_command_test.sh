@@ -40,12 +40,12 @@ run 0 "usage: weft report" report --help
 run 2 "LOG is missing" report
 run 2 "nothing of that name" report "$dir/none.jsonl"
 run 2 "got a folder" report "$dir"
-run 2 "gpt2-tiny.yaml:1: expected a JSON object" report configs/gpt2-tiny.yaml "$dir/x.html"
+run 2 "gpt2-tiny.yaml:1: expected the log of a run, whose lines begin with {\"event\":, got another file; give" report configs/gpt2-tiny.yaml "$dir/x.html"
 run 2 "would overwrite $log" report "$log" "$log"
 run 2 "would overwrite $log.config.yaml" report "$log" "$log.config.yaml"
 run 2 "--open" report "$log" --open
 run 2 "got \"y\" as well" report "$log" "$dir/x" y
-run 1 "cannot be written" report "$log" "$dir/none/a.html"
+run 1 "none/a.html.unfinished: cannot be made (No such file or directory)" report "$log" "$dir/none/a.html"
 sed '3s/"loss":[^,]*/"loss":"high"/' "$log" > "$dir/bad.jsonl"
 run 2 "bad.jsonl:3: loss: expected a number, got \"high\"" report "$dir/bad.jsonl"
 mkdir "$dir/bad2.jsonl.config.yaml"

@@ -209,8 +209,8 @@ TEST(RunHistory, ALossThatIsNotFiniteIsNoPoint) {
 TEST(RunHistory, RefusesWhatIsNoLog) {
   for (auto [log, text] : {std::pair{std::string(), "a.jsonl: expected a log with a start event, got none"},
                            {Step(1, 4), "a.jsonl:1: expected the start event first, got another"},
-                           {std::string("model: {}\n"), "a.jsonl:1: expected a JSON object"},
-                           {std::string("a\nb\n"), "a.jsonl:1: expected a JSON object"},
+                           {std::string("model: {}\n"), "a.jsonl:1: expected the log of a run"},
+                           {std::string("a\nb\n"), "a.jsonl:1: expected the log of a run"},
                            {std::string(3 << 20, 'x'), "a.jsonl:1: expected a JSON object, got a line of more than"}})
     EXPECT_NE(std::string(Read(log).status().message()).find(text), std::string::npos) << Read(log).status();
   TempFolder folder;

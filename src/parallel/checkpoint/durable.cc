@@ -93,6 +93,13 @@ absl::Status DurableFile::Close() {
   return error ? Failed(path_, "brought to the disk", error) : absl::OkStatus();
 }
 
+absl::Status WriteFile(const std::string& path, std::string_view text) {
+  absl::StatusOr<DurableFile> file = DurableFile::Create(path);
+  if (!file.ok()) return file.status();
+  if (absl::Status s = file->Write(text); !s.ok()) return s;
+  return file->Close();
+}
+
 std::vector<std::string> MissingFolders(const std::string& path) {
   std::vector<std::string> missing;
   std::error_code error;

@@ -37,6 +37,8 @@ class DurableFile {
   std::string path_;
   int fd_;
 };
+// A whole file, waited for likewise.
+absl::Status WriteFile(const std::string& path, std::string_view text);
 
 // Those that MakeFolders would make, topmost first; in full.
 std::vector<std::string> MissingFolders(const std::string& path);

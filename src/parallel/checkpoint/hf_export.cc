@@ -65,13 +65,6 @@ std::string SettingsOf(const HfFamily& family, const ModelConfig& model, DType d
   return json.dump(2) + "\n";
 }
 
-absl::Status WriteText(const std::string& path, std::string_view text) {
-  absl::StatusOr<DurableFile> file = DurableFile::Create(path);
-  if (!file.ok()) return file.status();
-  if (absl::Status s = file->Write(text); !s.ok()) return s;
-  return file->Close();
-}
-
 absl::Status WriteWeights(const Checkpoint& checkpoint, const std::map<std::string, Target>& targets, DType dtype,
                           const std::string& path) {
   std::vector<SafetensorsEntry> entries;
@@ -102,7 +95,7 @@ absl::Status WriteFolder(const std::string& out, const std::map<std::string, std
       [&] { return MakeFolders(unfinished); },
       [&] { return weights(in("model.safetensors")); },
   };
-  for (const auto& [name, text] : texts) steps.push_back([&] { return WriteText(in(name), text); });
+  for (const auto& [name, text] : texts) steps.push_back([&] { return WriteFile(in(name), text); });
   steps.push_back([&] { return SyncFolder(unfinished); });
   steps.push_back([&] { return PutInPlace(unfinished, out); });
   for (const auto& step : steps)

@@ -20,13 +20,6 @@ std::string PathIn(const std::string& folder, const char* name) {
   return (std::filesystem::path(folder) / name).string();
 }
 
-absl::Status WriteFile(const std::string& path, std::string_view text) {
-  absl::StatusOr<DurableFile> file = DurableFile::Create(path);
-  if (!file.ok()) return file.status();
-  if (absl::Status s = file->Write(text); !s.ok()) return s;
-  return file->Close();
-}
-
 std::string BytesOf(const std::vector<uint32_t>& words) {
   return {reinterpret_cast<const char*>(words.data()), words.size() * sizeof words[0]};
 }

@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 
@@ -18,9 +20,8 @@ absl::Status SaveConfig(const Config& config) {
   std::string path = SavedConfigPath(config.log.jsonl);
   std::ofstream file(path);
   file << ToYaml(config) << std::flush;
-  return file.good() ? absl::OkStatus()
-                     : absl::UnavailableError(
-                           fmt::format("{}: cannot write the merged config; is the folder there and writable?", path));
+  if (file.good()) return absl::OkStatus();
+  return absl::UnavailableError(fmt::format("{}: cannot be written ({})", path, std::strerror(errno)));
 }
 
 // What is gone with the first record is said by then.

@@ -46,7 +46,9 @@ class Reader {
     bool begins = record.ok() && *record && std::holds_alternative<StartRecord>(**record);
     if (!broken_.ok() && !begins) return broken_;
     history_.cut_lines += !record.ok();
-    broken_ = record.status();
+    bool other_file = !record.ok() && starts_ == 0 && !line.starts_with("{\"event\":");
+    broken_ = other_file ? Unfit(place, "the log of a run, whose lines begin with {\"event\":, got another file")
+                         : record.status();
     if (!record.ok() || !*record) return absl::OkStatus();
     if (!begins && starts_ == 0) return Unfit(place, "the start event first, got another");
     if (begins && starts_ == outline_.starts.size()) return Unfit(place, "the log to stay as it is, got another start");

@@ -74,10 +74,7 @@ std::string StagedFolder::Stage(const std::string& name) {
 std::string StagedFolder::Staged(const std::string& name) const { return Join(StagePath(), name); }
 
 absl::Status StagedFolder::Write(const std::string& name, std::string_view text) {
-  absl::StatusOr<DurableFile> file = DurableFile::Create(Stage(name));
-  if (!file.ok()) return file.status();
-  if (absl::Status s = file->Write(text); !s.ok()) return s;
-  return file->Close();
+  return WriteFile(Stage(name), text);
 }
 
 absl::Status StagedFolder::Publish() {
