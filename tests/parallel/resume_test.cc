@@ -41,6 +41,26 @@ TEST_F(Resume, IsBitIdenticalOnTheSameMesh) {
         }
 }
 
+// A save is of the state that its step has left, and takes the time of a thread beside the training: on a disk that is
+// slow, later steps are done and logged before it is there.
+TEST_F(Resume, StepsGoOnWhileACheckpointIsWritten) {
+  for (auto [dp, tp] : {std::pair{1, 1}, {2, 2}}) {
+    Words words = Mesh(dp, tp) + SaveTo("c") + Words{"checkpoint.every=3", "log.every=1"};
+    ::setenv("WEFT_FAULT", fmt::format("create:slow:{}", dp).c_str(), 1);  // times are counted afresh for another one
+    testing::internal::CaptureStdout();
+    auto whole = Losses(words);
+    std::string said = testing::internal::GetCapturedStdout();
+    ::unsetenv("WEFT_FAULT");
+    size_t saved = said.find("checkpoint: " + folder_.Path("c/step-000003")), step = said.find(" 5/6 ");
+    ASSERT_TRUE(saved != said.npos && step != said.npos) << said;
+    EXPECT_LT(step, saved) << said;
+    auto rest = Losses(Mesh(dp, tp) + From("c/step-000003"));
+    ASSERT_EQ(rest.size(), 3u);
+    for (const auto& [number, loss] : rest) EXPECT_EQ(loss, whole[number]) << number;
+    std::filesystem::remove_all(folder_.Path("c"));
+  }
+}
+
 TEST_F(Resume, IsBitIdenticalUnderEveryExecutorAndSchedule) {
   for (const char* executor : {"interpret", "eager"})
     ExpectTheSame(Mesh(2, 1) + Words{std::string("executor=") + executor}, executor);

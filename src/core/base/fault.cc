@@ -1,12 +1,15 @@
 #include "core/base/fault.h"
 
+#include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <iterator>
 #include <mutex>
 #include <string>
-#include <tuple>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_split.h"
@@ -18,20 +21,21 @@ struct Action {
   const char* name;
   int error;
 };
-constexpr int kKill = -1;
-constexpr Action kActions[] = {{"kill", kKill},  {"enospc", ENOSPC}, {"eio", EIO},
+constexpr int kKill = -1, kSlow = -2;
+constexpr Action kActions[] = {{"kill", kKill},  {"slow", kSlow},    {"enospc", ENOSPC}, {"eio", EIO},
                                {"erofs", EROFS}, {"eacces", EACCES}, {"einval", EINVAL}};
 
 // Counts the calls at the point that the variable names, afresh whenever it changes.
 bool IsDue(const char* point, const WantedFault& fault) {
   static std::mutex mutex;
-  static std::tuple<std::string, std::string, int> counted;
+  static std::pair<std::string, WantedFault> counted;
   static int calls = 0;
-  std::tuple<std::string, std::string, int> wanted{point, fault.action, fault.nth};
+  std::pair<std::string, WantedFault> wanted{point, fault};
   std::lock_guard lock(mutex);
   if (counted != wanted) calls = 0;
   counted = wanted;
-  return ++calls == fault.nth;
+  calls++;
+  return fault.onwards ? calls >= fault.nth : calls == fault.nth;
 }
 
 }  // namespace
@@ -42,7 +46,8 @@ std::optional<WantedFault> FaultWantedAt(const char* point) {
     return std::nullopt;
   std::vector<std::string> words = absl::StrSplit(wanted, ':');
   if (words.size() < 2 || words[0] != point) return std::nullopt;
-  return WantedFault{words[1], words.size() > 2 ? std::atoi(words[2].c_str()) : 1};
+  if (words.size() < 3) return WantedFault{words[1]};
+  return WantedFault{words[1], std::atoi(words[2].c_str()), words[2].ends_with('+')};
 }
 
 int FaultAt(const char* point) {
@@ -51,7 +56,8 @@ int FaultAt(const char* point) {
   for (const Action& action : kActions) {
     if (wanted->action != action.name) continue;
     if (action.error == kKill) std::raise(SIGKILL);
-    return action.error;
+    if (action.error == kSlow) std::this_thread::sleep_for(std::chrono::seconds(1));
+    return std::max(action.error, 0);
   }
   return 0;
 }

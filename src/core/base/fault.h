@@ -3,9 +3,10 @@
 //
 //   WEFT_FAULT=rename:kill         the first rename of a checkpoint never happens: the process is killed there
 //   WEFT_FAULT=write:enospc:3      the third write fails as on a full disk
+//   WEFT_FAULT=write:enospc:3+     so does every one after it
 //
-// Actions: kill, or an error that the call then has: enospc, eio, erofs, eacces, einval. The point "collective" has its
-// own (dist/collective_fault.h).
+// Actions: kill; slow, a second that the call takes longer; or an error that it has instead: enospc, eio, erofs,
+// eacces, einval. The point "collective" has its own (dist/collective_fault.h).
 #pragma once
 #include <optional>
 #include <string>
@@ -15,7 +16,9 @@ namespace weft {
 // What WEFT_FAULT asks for at `point`, if it names that one.
 struct WantedFault {
   std::string action;
-  int nth = 1;  // time that the point is passed
+  int nth = 1;           // time that the point is passed,
+  bool onwards = false;  //   and each one after it
+  bool operator==(const WantedFault&) const = default;
 };
 std::optional<WantedFault> FaultWantedAt(const char* point);
 

@@ -42,24 +42,21 @@ CheckpointSaver::~CheckpointSaver() {
   if (thread_.joinable()) thread_.join();
 }
 
-absl::Status CheckpointSaver::Start(const SavedPosition& position) {
+absl::Status CheckpointSaver::Start(const SavedPosition& position, bool last) {
   absl::Status before = Wait();
   snapshot_.Take();
-  step_ = position.step;
   saved_ = evaluated_ = -1;  // no thread is at work
   if (before.ok()) {
-    thread_ = std::thread([this, position] { Run(position); });
+    thread_ = std::thread([this, position, last] { Run(position, last); });
     return before;
   }
-  Run(position);
-  bool saved = Wait().ok();
-  return absl::AbortedError(fmt::format(
-      "{}\n{}", std::string(before.message()),
-      saved ? fmt::format(
-                  "the state of step {} could be saved; go on from there with checkpoint.resume={} when the reason is "
-                  "gone",
-                  position.step, StepFolder(options_.dir, position.step))
-            : fmt::format("nor could step {} be saved", position.step)));
+  Run(position, /*last=*/true);
+  absl::Status now = Wait();
+  if (now.ok()) return now;
+  return absl::AbortedError(
+      fmt::format("{}; nor could the one before, so the run ends; once the reason is gone, go on with "
+                  "checkpoint.resume=auto",
+                  std::string(now.message())));
 }
 
 absl::Status CheckpointSaver::Wait() {
@@ -68,10 +65,10 @@ absl::Status CheckpointSaver::Wait() {
   return std::exchange(status_, absl::OkStatus());
 }
 
-void CheckpointSaver::Run(const SavedPosition& position) {
+void CheckpointSaver::Run(const SavedPosition& position, bool last) {
   try {
     status_ = Save(position);
-    Report(position.step);
+    Report(position.step, last);
     if (status_.ok()) NoteSaved(position.step);
   } catch (...) {
     thrown_ = std::current_exception();
@@ -95,7 +92,7 @@ void CheckpointSaver::MarkIfBoth() {
 }
 
 // By stdio, which does not throw: a line that is lost costs no checkpoint.
-void CheckpointSaver::Report(int64_t step) {
+void CheckpointSaver::Report(int64_t step, bool last) {
   if (!status_.ok())
     status_ = absl::AbortedError(
         fmt::format("weft: the checkpoint of step {} cannot be saved: {}", step, std::string(status_.message())));
@@ -103,9 +100,11 @@ void CheckpointSaver::Report(int64_t step) {
   if (status_.ok()) {
     std::fputs(fmt::format("checkpoint: {}\n", StepFolder(options_.dir, step)).c_str(), stdout);
     std::fflush(stdout);
-  } else {
-    std::fputs(fmt::format("{}; the run ends when the next one is due\n", std::string(status_.message())).c_str(),
-               stderr);
+  } else if (!last) {
+    std::fputs(
+        fmt::format("{}; the run goes on, and ends if the next one cannot be either\n", std::string(status_.message()))
+            .c_str(),
+        stderr);
   }
 }
 

@@ -38,9 +38,10 @@ class CheckpointSaver {
   CheckpointSaver(State& state, ProcessGroup& world, Options options);
   ~CheckpointSaver();
 
-  // Waits for the save before. Where that failed it tries once more, with the state of now, and its failure is the
-  // answer nevertheless: a run whose checkpoints fail is to end. The same on all ranks.
-  absl::Status Start(const SavedPosition& position);
+  // Waits for the save before. Where that failed, this one is finished before the run goes on, and where it fails too,
+  // that is the answer: a run whose checkpoints fail is to end. The same on all ranks. `last`: Wait follows, whose
+  // answer says what a failure is.
+  absl::Status Start(const SavedPosition& position, bool last = false);
   // The end of the save that was started; throws what a collective threw.
   absl::Status Wait();
   // The evaluation that follows `step` is made; once its checkpoint is there too, that is said beside it. Where it
@@ -48,11 +49,11 @@ class CheckpointSaver {
   void NoteEvaluated(int64_t step);
 
  private:
-  void Run(const SavedPosition& position);
+  void Run(const SavedPosition& position, bool last);
   absl::Status Save(const SavedPosition& position);
   absl::Status Prepare(const SavedPosition& position);
   absl::Status Commit(const SavedPosition& position, const std::vector<std::string>& crcs);
-  void Report(int64_t step);
+  void Report(int64_t step, bool last);
   void NoteLeft(const absl::Status& removed);
   void NoteSaved(int64_t step);
   void MarkIfBoth();
@@ -68,7 +69,6 @@ class CheckpointSaver {
   std::thread thread_;
   absl::Status status_;
   std::exception_ptr thrown_;
-  int64_t step_ = 0;
   std::mutex mutex_;  // of these two
   int64_t saved_ = -1, evaluated_ = -1;
 };

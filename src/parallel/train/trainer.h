@@ -30,7 +30,7 @@ class Trainer {
   // saves, says how to go on, and is well. On all ranks alike:
   // kInvalidArgument, the checkpoint to go on from, or the folder of new ones, will not do, and nothing was started;
   // kResourceExhausted, there is too little memory, and nothing was allocated; kAborted, a loss or norm is not finite,
-  // and what follows would be worthless, or a checkpoint cannot be saved.
+  // and what follows would be worthless, or two checkpoints in a row, or the last one, cannot be saved.
   // Other errors are those of the log, on the rank that writes it.
   absl::Status Run();
 

@@ -88,7 +88,8 @@ bool Trainer::SaveDue(int64_t step) const {
 }
 
 absl::Status Trainer::Save(int64_t step) {
-  return saver_->Start({step, config_.train.seed, data_.PositionAfter(step, start_).sequences, eval_due_});
+  bool last = stopped_ || step == config_.train.steps;
+  return saver_->Start({step, config_.train.seed, data_.PositionAfter(step, start_).sequences, eval_due_}, last);
 }
 
 // auto goes by the step, and another run may have gone further.
@@ -104,7 +105,9 @@ std::string Trainer::HowToGoOn(int64_t step) const {
 
 // The log ends with the stop, once all that is to be saved is.
 absl::Status Trainer::Stop(int64_t step) {
-  if (saver_ && !SaveDue(step) && step > start_.step)
+  bool wants = saver_ && !SaveDue(step) && step > start_.step;
+  if (saver_ && !wants) wants = !saver_->Wait().ok();  // which has been said; the one try more that it has is now
+  if (wants)
     if (absl::Status s = Save(step); !s.ok()) return s;
   if (saver_)
     if (absl::Status s = saver_->Wait(); !s.ok()) return s;
