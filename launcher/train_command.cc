@@ -25,6 +25,14 @@ SIGUSR1 to mpirun, ends it after the step in progress, with a checkpoint where c
 or stopped, 2 bad usage or config, 1 failed.
 )";
 
+// Of a run that fails. Nothing is looked up for it: what has failed may be the disk.
+std::string HowToGoOn(const Config& config) {
+  if (config.checkpoint.dir.empty()) return "";
+  return fmt::format(
+      "started again with checkpoint.resume=auto, the run goes on from the newest checkpoint in {}, if there is one",
+      config.checkpoint.dir);
+}
+
 // What a rank throws by itself is said here: unwinding waits for a checkpoint in progress, and that for other ranks.
 absl::Status RunTrainer(const Config& config, const Dataset& data, RankMesh& rank, RankJob& mine) {
   Trainer trainer(config, data, *rank.context, *rank.mesh, rank.device, &mine.stop);
@@ -45,11 +53,14 @@ int Train(RankJob& mine, const Words& words) {
   // Rank 0 writes, for all.
   absl::Status outputs = ranks.rank == 0 ? CheckOutputs(config) : absl::OkStatus();
   if (!AllOk(bootstrap, FirstFault(ranks, outputs))) return 2;
-  if (ranks.rank == 0)
+  if (ranks.rank == 0) {
     for (const std::string& line : UnusedKeys(config)) fmt::print(stderr, "note: {}\n", line);
+    if (!data.note().empty()) fmt::print(stderr, "note: {}\n", data.note());
+  }
 
   std::optional<RankMesh> rank = MakeRankMesh(mine, config);
   if (!rank) return 2;
+  mine.failures.set_advice(HowToGoOn(config));
   return ExitCode(mine, RunTrainer(config, data, *rank, mine));
 }
 

@@ -67,6 +67,11 @@ FailureWatch::~FailureWatch() {
   channel_.Close();
 }
 
+void FailureWatch::set_advice(const std::string& advice) {
+  std::lock_guard lock(mutex_);
+  advice_ = advice.empty() ? "" : advice + "\n";
+}
+
 void FailureWatch::Watch(DeviceMesh& mesh) {
   {
     std::lock_guard lock(mutex_);
@@ -156,7 +161,9 @@ void FailureWatch::Begin(const std::string& error) {
 void FailureWatch::End(const std::string& line) {
   if (!IsSaid()) {
     std::fflush(stdout);
-    fmt::print(stderr, "weft: {}\n", line);
+    std::unique_lock lock(mutex_);
+    fmt::print(stderr, "weft: {}\n{}", line, advice_);
+    lock.unlock();
     std::fflush(stderr);
     auto tell = [&](int r) {
       if (r != channel_.rank()) channel_.Ask(r, kSaid, "", kTellPatience);

@@ -24,6 +24,8 @@ class FailureWatch {
   FailureWatch(SideChannel& channel, Bootstrap& bootstrap);
   ~FailureWatch();  // closes the channel
 
+  // What a person can do once the job has failed: a line under the one that names the rank; "" for none.
+  void set_advice(const std::string& advice);
   // From now on a failed call of this mesh ends the job. Before its first call.
   void Watch(DeviceMesh& mesh);
   // Something that needs other ranks failed on this one: ends the job as a failed call does.
@@ -49,6 +51,7 @@ class FailureWatch {
   std::shared_ptr<CallRecorder> recorder_;
   std::optional<RankReport::Time> failed_;
   std::string error_;
+  std::string advice_;
   bool exchange_failed_ = false;
   bool said_ = false;  // by another rank
 };
