@@ -40,7 +40,8 @@ absl::StatusOr<Dataset> LoadData(const ModelSource& source) {
   if (config.data.synthetic || config.data.val.empty())
     return absl::InvalidArgumentError(PlaceOf(config, "data.val") +
                                       "is required by weft eval; give a text file, token shards or a folder, e.g. "
-                                      "data.val=PATH data.synthetic=false");
+                                      "data.val=PATH" +
+                                      (config.data.synthetic ? " data.synthetic=false" : ""));
   absl::StatusOr<Tokenizer> tokenizer = TokenizerOf(source);
   absl::StatusOr<Dataset> data =
       Dataset::Load(config, {.tokenizer = tokenizer.ok() ? &*tokenizer : nullptr, .train = false});

@@ -16,13 +16,13 @@ struct Command {
   const char* name;
   int (*run)(const Words&);
   const char* line;
-  bool alone = false;  // writes files by itself: several ranks of it would be in each other's way
+  bool alone = false;  // does by itself what several ranks would do several times, in each other's way
 };
 constexpr Command kCommands[] = {
     {"train", TrainCommand, "train a model as a YAML config says, alone or under mpirun"},
     {"generate", GenerateCommand, "print text that a trained model writes"},
     {"eval", EvalCommand, "print the loss of a trained model on validation data"},
-    {"plan", PlanCommand, "print collectives, memory and FLOPs of a config for any number of ranks"},
+    {"plan", PlanCommand, "print collectives, memory and FLOPs of a config for any number of ranks", true},
     {"prepare", PrepareCommand, "turn text into token shards, a tokenizer and a config that trains on them", true},
     {"doctor", DoctorCommand, "say whether this host, or the hosts of a job, can run Weft"},
     {"report", ReportCommand, "draw a run from its log, as a page for a browser", true},

@@ -96,7 +96,7 @@ absl::StatusOr<Config> Load(const ConfigWords& words, std::vector<std::string>& 
 }  // namespace
 
 int PlanCommand(const Words& words) {
-  Words rest = words;
+  Words rest = WithoutFlag(words, "--ranks", "ranks");
   bool json = std::erase(rest, "--json") > 0;
   if (AsksForHelp(words)) {
     fmt::print("{}", kHelp);

@@ -5,6 +5,7 @@
 #include <cctype>
 #include <cerrno>
 #include <cstdio>
+#include <filesystem>
 #include <functional>
 #include <limits>
 #include <map>
@@ -104,15 +105,29 @@ bool IsOption(const std::string& word) {
   return true;
 }
 
-// Takes --out OUT out of the words and puts OUT before all others, where it is expected.
+// Takes --out OUT, or --out=OUT, out of the words and puts OUT before all others, where it is expected.
 absl::Status TakeOut(Words& words) {
-  auto flag = std::find(words.begin(), words.end(), "--out");
+  constexpr std::string_view kFlag = "--out";
+  auto flag = std::find_if(words.begin(), words.end(), [&](const std::string& w) {
+    return w == kFlag || w.starts_with(fmt::format("{}=", kFlag));
+  });
   if (flag == words.end()) return absl::OkStatus();
-  if (flag + 1 == words.end()) return Bad("--out: expected a folder behind it, got nothing");
-  std::string out = flag[1];
-  words.erase(flag, flag + 2);
+  bool joined = *flag != kFlag;
+  if (!joined && flag + 1 == words.end()) return Bad("--out: expected a folder behind it, got nothing");
+  std::string out = joined ? flag->substr(kFlag.size() + 1) : flag[1];
+  words.erase(flag, flag + (joined ? 1 : 2));
   words.insert(words.begin(), out);
   return absl::OkStatus();
+}
+
+absl::Status Missing(const Words& paths) {
+  std::error_code error;
+  if (paths.size() == 1 && std::filesystem::is_regular_file(paths[0], error))
+    return Bad(
+        fmt::format("expected OUT and INPUT, got {} alone, which is a text: give OUT before it, the folder to "
+                    "write to",
+                    paths[0]));
+  return Bad(fmt::format("{} is missing; weft prepare --help says how to use it", paths.empty() ? "OUT" : "INPUT"));
 }
 
 absl::StatusOr<PrepareOptions> Parse(Words words) {
@@ -137,8 +152,7 @@ absl::StatusOr<PrepareOptions> Parse(Words words) {
     if (options.tokenizer != "sentencepiece" && given.contains(key))
       return Bad(fmt::format("{}: has no effect, as tokenizer={} learns nothing; give tokenizer=sentencepiece", key,
                              options.tokenizer));
-  if (paths.size() < 2)
-    return Bad(fmt::format("{} is missing; weft prepare --help says how to use it", paths.empty() ? "OUT" : "INPUT"));
+  if (paths.size() < 2) return Missing(paths);
   options.out = paths[0];
   options.inputs.assign(paths.begin() + 1, paths.end());
   return options;
@@ -148,6 +162,7 @@ void Print(const PrepareReport& r) {
   auto shown = [](const std::vector<std::string>& paths) {
     return paths.size() == 1 ? paths[0] : fmt::format("{} to {}", paths.front(), paths.back());
   };
+  if (!r.note.empty()) fmt::print(stderr, "note: val: {}\n", r.note);
   fmt::print("text: {} files, {} bytes\n", r.files, r.bytes);
   std::string learning = r.learning_s > 0 ? fmt::format(", learnt in {:.1f} s", r.learning_s) : "";
   fmt::print("tokenizer: {}, {} kinds of token{}\n", r.tokenizer, r.vocab, learning);

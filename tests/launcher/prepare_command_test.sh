@@ -34,11 +34,20 @@ for words in "" "tokenizer=chars" "tokenizer=sentencepiece vocab=500" "val=confi
   run 2 "expected a new or an empty folder, got one that holds checkpoints, config.yaml" prepare "$name" README.md
 done
 run 2 "; $dir/made 1/train_*.bin names what to train on" train configs/gpt2-tiny.yaml "data.train=$dir/made 1"
-run 0 "text: 1 files" prepare README.md val=0 --out "$dir/flag"
-[ "$(ls "$dir/flag")" = "$(printf 'config.yaml\ntrain_000001.bin')" ] || fail "expected no val.bin with val=0"
+for flag in "--out $dir/flag" "--out=$dir/flag2"; do
+  # shellcheck disable=SC2086  # words
+  run 0 "text: 1 files" prepare README.md val=0 $flag
+  [ "$(ls "${flag#--out?}")" = "$(printf 'config.yaml\ntrain_000001.bin')" ] || fail "expected no val.bin with val=0"
+done
+run 0 "note: val: README.md is among the training data too" prepare "$dir/both" README.md launcher val=README.md
+run 0 "note: command line: data.val: README.md is among" train configs/gpt2-tiny.yaml data.train=README.md data.val=README.md "${short[@]}"
+run 2 "${dir}/flag: expected a YAML config, got a folder; did you mean $dir/flag/config.yaml?" train "$dir/flag"
+run 2 "; did you mean $dir/made 1/checkpoints?" generate "$dir/made 1"
+run 0 "done: 2 steps" train "$dir/flag/config.yaml" "${short[@]:0:3}" schedule.warmup_steps=1
+! grep -q '^note: ' "$dir/out" || fail "expected no note about a config that weft prepare wrote"
 
 refused "weft prepare: OUT is missing; weft prepare --help" prepare
-for words in "prepare $dir/no README.md" "export $dir/none" "report $dir/none"; do
+for words in "prepare $dir/no README.md" "export $dir/none" "report $dir/none" "plan configs/gpt2-tiny.yaml"; do
   code=0
   # shellcheck disable=SC2086  # words
   within 60 mpirun -np 2 "$weft" $words > "$dir/out" 2>&1 || code=$?
@@ -46,7 +55,8 @@ for words in "prepare $dir/no README.md" "export $dir/none" "report $dir/none"; 
     fail "expected $words to be refused on two ranks, once"
 done
 [ ! -e "$dir/no" ] || fail "expected nothing to be written on two ranks"
-refused "weft prepare: INPUT is missing" prepare "$dir/no"
+refused "weft prepare: INPUT is missing; weft prepare --help" prepare "$dir/no"
+refused "weft prepare: expected OUT and INPUT, got README.md alone, which is a text: give OUT before it" prepare README.md
 refused "weft prepare: INPUT is missing" prepare "$dir/no" val=0
 refused 'weft prepare: unknown flag "--outt"' prepare README.md --outt "$dir/no"
 refused 'weft prepare: --out: expected a folder behind it, got nothing' prepare README.md --out

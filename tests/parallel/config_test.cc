@@ -135,7 +135,8 @@ TEST(Config, AnyDamagedByteIsAnswered) {
 
 TEST(Config, MissingFilesAndFoldersAreNamed) {
   EXPECT_NE(Message(LoadConfig("no/such.yaml", {}).status()).find("no/such.yaml: no such file"), std::string::npos);
-  EXPECT_NE(Message(LoadConfig("/", {}).status()).find("/: cannot be read as a file"), std::string::npos);
+  EXPECT_NE(Message(LoadConfig("/", {}).status()).find("/: expected a YAML config, got a folder; give a file in it"),
+            std::string::npos);
 }
 
 TEST(Config, DefaultsFollowTheContract) {

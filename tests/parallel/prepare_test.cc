@@ -102,7 +102,8 @@ TEST(Prepare, TakesValidationFilesAndTokenizersThatAreThere) {
   }
 }
 
-TEST(Prepare, TakesBytesOfAnyKind) {
+// What is trained on tells little of what was not: a validation file among the texts is named, however it is spelt.
+TEST(Prepare, NamesValidationFilesThatAreTrainedOn) {
   TempFolder folder;
   std::string a = folder.Write("t/a.txt", Prose(1, 300)), b = folder.Write("t/b.txt", Prose(2, 300)),
               other = folder.Write("c.txt", Prose(3, 300));

@@ -1,5 +1,6 @@
 #include "parallel/checkpoint/whole.h"
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
 
@@ -33,6 +34,16 @@ Kind KindOf(const std::string& path, const Ranks& ranks) {
               : fs::exists(fs::path(path) / kManifestFile, error) ? kCheckpoint
                                                                   : kFolder;
   return Kind(ranks.gather(std::string(1, char(kind)))[0][0]);
+}
+
+// "; did you mean data/mine/checkpoints?" where a folder in this one holds checkpoints.
+std::string AdviceIn(const std::string& folder) {
+  namespace fs = std::filesystem;
+  std::vector<std::string> found;
+  std::error_code error;
+  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error))
+    if (!StepsIn(it->path().string()).empty()) found.push_back(it->path().string());
+  return found.empty() ? "" : fmt::format("; did you mean {}?", *std::min_element(found.begin(), found.end()));
 }
 
 }  // namespace
@@ -97,8 +108,8 @@ absl::StatusOr<NamedCheckpoint> OpenNamed(const std::string& path, const Ranks& 
                     path));
   return absl::InvalidArgumentError(
       fmt::format("{}: expected a checkpoint (a folder with {}) or a folder of them (step-000100 and so on), got {}; "
-                  "checkpoint.dir=FOLDER makes weft train save them",
-                  path, kManifestFile, kind == kFolder ? "a folder of neither" : "no folder"));
+                  "checkpoint.dir=FOLDER makes weft train save them{}",
+                  path, kManifestFile, kind == kFolder ? "a folder of neither" : "no folder", AdviceIn(path)));
 }
 
 }  // namespace weft

@@ -1,6 +1,8 @@
 #include "parallel/train/config.h"
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 
@@ -146,10 +148,14 @@ absl::StatusOr<Config> LoadConfig(const std::string& path, const std::vector<std
     return absl::NotFoundError(path + ": no such file; expected a YAML config such as configs/quickstart.yaml" +
                                PathAdvice(path));
   }
-  std::ifstream file(path, std::ios::binary);
-  if (!file || std::filesystem::is_directory(path, error)) {
-    return absl::InvalidArgumentError(path + ": cannot be read as a file; expected a YAML config");
+  if (std::filesystem::is_directory(path, error)) {
+    std::string inside = (std::filesystem::path(path) / "config.yaml").string();  // of prepared data or a checkpoint
+    bool holds = std::filesystem::exists(inside, error);
+    return absl::InvalidArgumentError(fmt::format("{}: expected a YAML config, got a folder; {}", path,
+                                                  holds ? "did you mean " + inside + "?" : "give a file in it"));
   }
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return absl::InvalidArgumentError(fmt::format("{}: cannot be opened ({})", path, std::strerror(errno)));
   std::string text(kMostConfigBytes + 1, '\0');
   file.read(text.data(), std::streamsize(text.size()));
   if (size_t(file.gcount()) > kMostConfigBytes)

@@ -65,6 +65,8 @@ absl::StatusOr<Dataset> Dataset::Load(const Config& config, const DataOptions& o
                                       : dataset.LoadText(config, *train, *val, options.tokenizer);
   if (status.ok()) status = dataset.CheckLengths(config, with_train);
   if (!status.ok()) return status;
+  if (std::string shared = NoteOfShared(*train, *val); !shared.empty())
+    dataset.note_ = PlaceOf(config, "data.val") + shared;
   return dataset;
 }
 
@@ -147,6 +149,12 @@ absl::Status CheckShardKeys(const Config& config) {
     return Refuse(config, "model.vocab",
                   "is required with token shards, which do not say it; add it, e.g. 50257 for the tokens of GPT-2 or "
                   "128256 for those of Llama 3");
+  int64_t bytes = Tokenizer::Bytes().vocab();
+  if (FromCommandLine(config, "data.tokenizer") && config.model.vocab != bytes)
+    return Refuse(config, "data.tokenizer",
+                  fmt::format("bytes has {} kinds of token, but model.vocab is {}: these shards are another "
+                              "tokenizer's; remove it, or give that one's file",
+                              bytes, config.model.vocab));
   return absl::OkStatus();
 }
 

@@ -45,6 +45,7 @@ class Dataset {
   int64_t vocab() const { return vocab_; }  // the tokenizer's; of token shards, model.vocab where that is more
   const TokenStream& train() const { return train_; }
   const TokenStream& val() const { return val_; }
+  const std::string& note() const { return note_; }  // for people, on what is odd and not wrong; "": nothing
 
   // These fill a batch and give the number of its targets that are not ignored; they allocate nothing. They throw Error
   // for a token of a shard that is not below model.vocab.
@@ -82,6 +83,7 @@ class Dataset {
 
   std::optional<Tokenizer> tokenizer_;
   TokenStream train_, val_;
+  std::string note_;
   int64_t context_, global_batch_, vocab_ = 0;
   int64_t synthetic_vocab_;  // 0: not synthetic
   uint64_t offset_key_, synthetic_key_;

@@ -31,8 +31,8 @@ struct PrepareReport {
   int64_t vocab = 0, train_tokens = 0, val_tokens = 0;
   std::vector<std::string> train, val;  // paths
   std::string config;
-  double learning_s = 0, seconds = 0;
   std::string note;  // on what is odd and not wrong; "": nothing
+  double learning_s = 0, seconds = 0;
 };
 
 absl::StatusOr<PrepareReport> Prepare(const PrepareOptions& options);

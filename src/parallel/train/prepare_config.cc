@@ -28,7 +28,8 @@ std::string PreparedConfig(const PrepareReport& report) {
   config.data.tokenizer = report.tokenizer;
   config.checkpoint.dir = (std::filesystem::path(report.config).parent_path() / "checkpoints").string();
   auto value = [&](const char* key) { return PrintValue(*FindField(key), config); };
-  std::string val = report.val.empty() ? "" : fmt::format("  val: {}\n", value("data.val"));
+  bool evaluates = !report.val.empty();
+  std::string val = evaluates ? fmt::format("  val: {}\n", value("data.val")) : "";
   return fmt::format(
       "# Written by weft prepare: {} tokens to train on and {} to validate with, of {} files and {} bytes of text. The "
       "model is small;\n# any key can be changed, here or on the command line. The paths start where weft is started.\n"
@@ -37,11 +38,12 @@ std::string PreparedConfig(const PrepareReport& report) {
       "mesh: {{dp: -1, tp: 1}}\n"
       "optimizer: {{name: adamw, lr: 3e-3}}\n"
       "schedule: {{name: cosine, warmup_steps: 20, min_lr: 3e-4}}\n"
-      "train: {{steps: 500, global_batch: 16, seed: 1, eval_every: 100}}\n"
+      "train: {{steps: 500, global_batch: 16, seed: 1{}}}\n"
       "checkpoint: {{dir: {}, every: 100, keep: 2}}\n"
       "log: {{every: 10}}\n",
       report.train_tokens, report.val_tokens, report.files, report.bytes, std::min(kContext, report.train_tokens - 1),
-      report.vocab, value("data.train"), val, value("data.tokenizer"), value("checkpoint.dir"));
+      report.vocab, value("data.train"), val, value("data.tokenizer"), evaluates ? ", eval_every: 100" : "",
+      value("checkpoint.dir"));
 }
 
 }  // namespace weft
