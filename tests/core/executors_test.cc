@@ -45,7 +45,7 @@ test::Traced TrainStep() {
   Var x = Embedding(p["embed"], ids);  // [B, T, C]
   Var qkv = Einsum("btc,cihd->btihd", RmsNorm(x, p["norm"], 1e-5), Reshard(p["qkv"], {Replicate(), Keep()}));
   auto head = [&](int i) { return Merge(Permute(Slice(qkv, 2, i, 1), {0, 1, 3, 2, 4}), 3); };  // [B, T, H, D]
-  Var y = Sdpa(Rope(head(0), 100.0), Rope(head(1), 100.0), head(2), {});
+  Var y = Sdpa(Rope(head(0), {.theta = 100.0}), Rope(head(1), {.theta = 100.0}), head(2), {});
   x = x + Dropout(Einsum("bthd,hdc->btc", y, p["proj"]), 0.2);
   Var up = Reshard(p["up"], {Replicate(), Keep()}), down = Reshard(p["down"], {Replicate(), Keep()});
   x = x + Einsum("btf,fc->btc", Gelu(Einsum("btc,cf->btf", x, up)), down);

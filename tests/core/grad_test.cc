@@ -245,7 +245,7 @@ TEST(Grad, ThroughABlockTwice) {
     auto block = [&](const Var& in) {
       Var h = LayerNorm(in, w, w, 1e-5);
       Var heads = Einsum("btc,chd->bthd", h, q);
-      return Einsum("bthd,chd->btc", Sdpa(heads, Rope(heads, 100.0), heads, {}), q);
+      return Einsum("bthd,chd->btc", Sdpa(heads, Rope(heads, {.theta = 100.0}), heads, {}), q);
     };
     std::vector<Var> wrt{x, w, q};
     Var loss = Weighted(Grad(Weighted({block(x)}), wrt));

@@ -1,4 +1,7 @@
 // Sdpa, its gradient and Rope against plain f64 loops that keep all scores.
+#include <numbers>
+
+#include "core/ops/attention.h"
 #include "harness.h"
 
 namespace weft::test {
@@ -234,6 +237,42 @@ TEST(Rope, RotatesPairsByGlobalPosition) {
       }
 }
 
+// Whatever the number of turns: what is left of a frequency lies between all and a part in the factor, and the kernels
+// turn by it.
+TEST(Rope, ScalesFrequenciesByTheirTurns) {
+  RopeScaling scaling{.factor = 8, .low = 1, .high = 4, .context = 64};
+  double turn = 2 * std::numbers::pi / 64, last = 0;
+  for (double turns = 0.01; turns < 10; turns *= 1.01) {
+    double share = scaling(turns * turn) / (turns * turn);
+    EXPECT_GE(share, last * (1 - 1e-12));
+    if (turns <= 1) {
+      EXPECT_DOUBLE_EQ(share, 1.0 / 8);
+    } else if (turns >= 4) {
+      EXPECT_EQ(share, 1);
+    }
+    last = share;
+  }
+  EXPECT_NEAR(scaling(2.5 * turn) / (2.5 * turn), 0.5 + 0.5 / 8, 1e-12);
+  EXPECT_EQ(RopeScaling()(0.3), 0.3);
+  Attrs attrs{{"theta", 50.0}, {"inverse", 0}, {"start", 3},   {"factor", 8.0},
+              {"low", 1.0},    {"high", 4.0},  {"context", 64}};
+  Rng rng(48);
+  for (DType dtype : Floats())
+    for (int64_t D : {6, 64}) {
+      Box x = RandomBox(rng, dtype, {2, 40, 3, D}), y(dtype, {2, 40, 3, D});
+      RunKernel(Op::kRope, attrs, {&x}, {&y});
+      Values want;
+      for (int64_t i = 0; i < x.count(); i++) {
+        int64_t d = i % D, t = i / D / 3 % 40, half = D / 2, low = d % half;
+        double angle = double(3 + t) * scaling(std::pow(50.0, -2.0 * double(low) / double(D)));
+        double a = x.Get(i - d + low), b = x.Get(i - d + low + half);
+        want.push_back(d < half ? a * std::cos(angle) - b * std::sin(angle)
+                                : b * std::cos(angle) + a * std::sin(angle));
+      }
+      ExpectClose(y, want, Tolerance(dtype, 4) + 2 * 43 * 0x1p-53, 2);  // an angle of up to 43 carries its rounding
+    }
+}
+
 // Queries and keys of one position turn by one launch; one after the other they give the same bits.
 TEST(Rope, ManyAtOnceEqualOneByOne) {
   Rng rng(47);
@@ -244,8 +283,11 @@ TEST(Rope, ManyAtOnceEqualOneByOne) {
       for (int64_t heads : {8, 2, 3, 1, 5, 2})
         for (auto* boxes : {&x, &y, &want}) boxes->push_back(Box(dtype, {2, 33, heads, D}, Shape(4, 0), {0, 7, 0, 0}));
       for (Box& box : x) box.SetAll(RandomBox(rng, dtype, box.shape()).All());
-      for (size_t i = 0; i < x.size(); i++) {  // the last but one has other angles
+      for (size_t i = 0; i < x.size(); i++) {  // the last two have other angles
         Attrs attrs{{"theta", i == 4 ? 500.0 : 10000.0}, {"inverse", 1}, {"start", 5}};
+        if (i == 5)
+          for (const Attrs::Item& item : {Attrs::Item{"factor", 8.0}, {"low", 1.0}, {"high", 4.0}, {"context", 64}})
+            attrs.Set(item);
         jobs.push_back({attrs, {&x[i]}, {&y[i]}});
         RunKernel(Op::kRope, attrs, {&x[i]}, {&want[i]});
       }

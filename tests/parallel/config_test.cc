@@ -55,10 +55,15 @@ TEST(Config, KeysWithoutEffectAreNamed) {
       "command line: loss_scale.initial: has no effect, as precision.compute is not f16; give f16, which alone has "
       "a loss scale, or remove it\n");
   EXPECT_EQ(said("", {"loss_scale.initial=8", "precision.compute=f16"}), "");
-  for (const char* word : {"train.eval_every=2", "checkpoint.keep=1", "model.rope_theta=5"})
+  for (const char* word : {"train.eval_every=2", "checkpoint.keep=1", "model.rope_theta=5", "model.rope_factor=8"})
     EXPECT_NE(said("", {word}), "") << word;
   EXPECT_EQ(said("", {"train.eval_every=2", "data.val=0.1", "model.rope_theta=5", "model.family=llama"}), "");
   EXPECT_NE(said("", {"data.synthetic=true"}), "");
+  for (const char* word : {"model.rope_low=2", "model.rope_high=9", "model.rope_context=64"}) {
+    EXPECT_NE(said("", {"model.family=llama", word}).find("has no effect, as model.rope_factor is 1"),
+              std::string::npos);
+    EXPECT_EQ(said("", {"model.family=llama", word, "model.rope_factor=8"}), "") << word;
+  }
 }
 
 // A merged config holds every key, and is nobody's mistake.

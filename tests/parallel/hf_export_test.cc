@@ -50,12 +50,37 @@ class Export : public CheckpointTest {
 };
 
 TEST_F(Export, HoldsTheWeightsOfAnyMesh) {
-  const Words models[] = {{}, {"model.family=gpt2"}, {"model.tie_embeddings=true"}, {"model.heads=2", "model.dim=8"}};
+  const Words models[] = {{},
+                          {"model.family=gpt2"},
+                          {"model.tie_embeddings=true"},
+                          {"model.heads=2", "model.dim=8"},
+                          {"model.rope_factor=8", "model.rope_low=2", "model.rope_context=64"}};
   for (const Words& model : models)
     for (auto [dp, tp] : {std::pair{1, 1}, {2, 2}, {1, 3}})
       for (const char* fsdp : {"none", "full"})
         ExpectTheWeights(Mesh(dp, tp) + model + Words{std::string("parallel.fsdp=") + fsdp}, DType::kF32);
   for (DType dtype : {DType::kBF16, DType::kF16}) ExpectTheWeights(Mesh(1, 1), dtype);
+}
+
+// What no weight shows is in config.json, and only there where it is in use.
+TEST_F(Export, SaysHowPositionsAreScaled) {
+  for (const Words& words : {Words{}, Words{"model.rope_factor=8"}}) {
+    std::string out = folder_.Path("out");
+    absl::StatusOr<Checkpoint> checkpoint = Checkpoint::Open(Saved(Mesh(1, 1) + words));
+    ASSERT_TRUE(checkpoint.ok() && ExportHf(*checkpoint, out, DType::kF32).ok());
+    nlohmann::json json = nlohmann::json::parse(ReadFile(out + "/config.json"));
+    EXPECT_EQ(json.contains("rope_scaling"), !words.empty());
+    if (!words.empty()) {
+      EXPECT_EQ(json["rope_scaling"]["rope_type"], "llama3");
+    }
+    absl::StatusOr<Config> other =
+        Load(Words{"model.init=" + out} + (words.empty() ? Words{"model.rope_factor=8"} : Words{}));
+    ASSERT_TRUE(other.ok()) << other.status();
+    std::string error(InitialWeights::Open(*other).status().message());
+    EXPECT_NE(error.find("as model.rope_factor is, got"), error.npos) << error;
+    std::filesystem::remove_all(out);
+    std::filesystem::remove_all(folder_.Path("c"));
+  }
 }
 
 TEST_F(Export, RefusesWhatItCannotWrite) {

@@ -269,8 +269,23 @@ TEST_F(Refusals, CompareTheModelsOwnConfig) {
   with(R"({"rope_parameters": {"rope_theta": 500000.0, "rope_type": "default"}})");
   Expect("expected rope_theta 10000");
   EXPECT_EQ(Answer({"model.rope_theta=5e5"}).find("scaling"), std::string::npos);
-  with(R"({"rope_theta": 10000, "rope_scaling": {"rope_type": "llama3", "factor": 32.0}})");
-  Expect("ok: weights of " + folder_.Path("m.safetensors") + "; its scaling of the rotary embedding is not built");
+  // transformers 5 calls the object rope_parameters.
+  for (const char* name : {"rope_scaling", "rope_parameters"}) {
+    with(fmt::format(
+        R"({{"{}": {{"rope_type": "llama3", "factor": 32.0, "low_freq_factor": 2.0, "high_freq_factor": 4.0,)"
+        R"( "original_max_position_embeddings": 64, "rope_theta": 10000}}}})",
+        name));
+    Expect("expected rope_scaling.factor 1, as model.rope_factor is, got 32.0; set model.rope_factor=32.0");
+    Expect("expected rope_scaling.low_freq_factor 1, as model.rope_low is, got 2.0", {"model.rope_factor=32"});
+    Expect("expected rope_scaling.original_max_position_embeddings 8192, as model.rope_context is, got 64",
+           {"model.rope_factor=32", "model.rope_low=2"});
+    Expect("ok", {"model.rope_factor=32", "model.rope_low=2", "model.rope_context=64"});
+  }
+  with(R"({"rope_theta": 10000})");
+  Expect("expected rope_scaling.factor 8, as model.rope_factor is, got 1", {"model.rope_factor=8"});
+  with(R"({"rope_theta": 10000, "rope_scaling": {"rope_type": "yarn", "factor": 32.0}})");
+  Expect("ok: weights of " + folder_.Path("m.safetensors") +
+         "; its kind of scaling of the rotary embedding is not built");
 }
 
 }  // namespace

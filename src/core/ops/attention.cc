@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <limits>
+#include <numbers>
 
 #include "core/ops/ops.h"
 #include "core/ops/structural.h"
@@ -31,6 +32,10 @@ void InferSdpaGrad(Node& node) {
 void InferRope(Node& node) {
   CheckRank(node, 0, 4);
   if (node.inputs[0].dim(3) % 2) FailAt(node, fmt::format("expected an even head size, got {}", node.inputs[0].dim(3)));
+  RopeScaling s = RopeScalingOf(node.attrs);
+  if (!(s.factor > 0 && s.high > s.low && s.low > 0 && s.context > 0))
+    FailAt(node, fmt::format("expected a factor > 0, high > low > 0 and a context > 0, got {}, {}, {} and {}", s.factor,
+                             s.high, s.low, s.context));
   AddOutput(node, node.inputs[0].dtype(), node.inputs[0].shape());
 }
 
@@ -101,6 +106,17 @@ void GradSdpa(GradCall& call) {
   for (size_t i = 0; i < 3; i++) call.dx[i] = d[i];
 }
 
+// RopeScaling's own formula.
+Var Scaled(const Var& frequency, const RopeScaling& s) {
+  if (s.factor == 1) return frequency;
+  auto full = [&](double value) { return Full(value, frequency.dtype(), frequency.shape()); };  // [T, D/2]
+  double share_of_turn = 1 / (s.high - s.low);
+  Var share = AddScalar(Scale(frequency, share_of_turn * double(s.context) / (2 * std::numbers::pi)),
+                        -share_of_turn * s.low);                               // [T, D/2]
+  share = Minimum(Maximum(share, full(0)), full(1));                           // [T, D/2]
+  return frequency * AddScalar(Scale(share, 1 - 1 / s.factor), 1 / s.factor);  // [T, D/2]
+}
+
 Outputs FallbackRope(const Node& node) {
   const Var& input = node.inputs[0];
   DType acc = AccumulateType(input.dtype());
@@ -108,7 +124,8 @@ Outputs FallbackRope(const Node& node) {
   Var position =
       AddScalar(Cast(Iota(0, DType::kI64, {tokens, half}), acc), double(node.attrs.Int("start")));  // [T, D/2]
   Var pair = Cast(Iota(1, DType::kI64, {tokens, half}), acc);
-  Var angle = position * Exp(Scale(pair, -std::log(node.attrs.Float("theta")) / double(half)));
+  Var frequency = Exp(Scale(pair, -std::log(node.attrs.Float("theta")) / double(half)));  // [T, D/2]
+  Var angle = position * Scaled(frequency, RopeScalingOf(node.attrs));                    // [T, D/2]
   if (node.attrs.Int("inverse")) angle = -angle;
   auto spread = [&](const Var& t) { return Broadcast(Broadcast(t, 1, heads), 0, input.dim(0)); };  // [B, T, H, D/2]
   Var c = spread(Cos(angle)), s = spread(Sin(angle));
@@ -140,7 +157,16 @@ std::vector<Sample> SamplesSdpa(Op op) {
 }
 std::vector<Sample> SamplesRope(Op) {
   return {{{{{2, 5, 3, 4}}}, {{"theta", 100.0}, {"inverse", 0}, {"start", 0}}},
-          {{{{1, 4, 2, 6}}}, {{"theta", 1e4}, {"inverse", 1}, {"start", 3}}}};
+          {{{{1, 4, 2, 6}}}, {{"theta", 1e4}, {"inverse", 1}, {"start", 3}}},
+          // Frequencies that turn 10, 3, 1 and a third times in the context: they stay, are mixed twice, and divided.
+          {{{{1, 5, 2, 8}}},
+           {{"theta", 100.0},
+            {"inverse", 0},
+            {"start", 40},
+            {"factor", 8.0},
+            {"low", 0.9},
+            {"high", 4.0},
+            {"context", 64}}}};
 }
 
 }  // namespace
@@ -150,8 +176,18 @@ Var Sdpa(Var q, Var k, Var v, const SdpaOptions& options, Loc loc) {
   return Emit(Op::kSdpa, {{"causal", options.causal}, {"causal_offset", options.causal_offset}, {"scale", scale}},
               {q, k, v}, loc)[0];
 }
-Var Rope(Var x, double theta, Loc loc) {
-  return EmitOne(Op::kRope, {{"theta", theta}, {"inverse", 0}, {"start", 0}}, {x}, loc);
+RopeScaling RopeScalingOf(const Attrs& attrs) {
+  if (!attrs.Has("factor")) return {};
+  return {attrs.Float("factor"), attrs.Float("low"), attrs.Float("high"), attrs.Int("context")};
+}
+Var Rope(Var x, const RopeOptions& options, Loc loc) {
+  Attrs attrs{{"theta", options.theta}, {"inverse", 0}, {"start", 0}};
+  const RopeScaling& s = options.scaling;
+  if (s.factor != 1)
+    for (const Attrs::Item& item :
+         {Attrs::Item{"factor", s.factor}, {"low", s.low}, {"high", s.high}, {"context", s.context}})
+      attrs.Set(item);
+  return EmitOne(Op::kRope, attrs, {x}, loc);
 }
 
 void RegisterAttention(OpTable& t) {

@@ -52,10 +52,11 @@ template <class C>
 void FillAngles(const KernelCall& call, const RopeScratch<C>& table) {
   const TensorView& x = call.in[0];
   int64_t half = x.dim(3).extent / 2, first = call.attrs->IntOr("start", 0) + x.dim(1).offset;
+  RopeScaling scaling = RopeScalingOf(*call.attrs);
   double theta = call.attrs->Float("theta"), sign = call.attrs->IntOr("inverse", 0) ? -1 : 1;
   ParallelFor(call, half, 8, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; i++) {
-      double frequency = std::pow(theta, -2.0 * double(i) / double(2 * half));
+      double frequency = scaling(std::pow(theta, -2.0 * double(i) / double(2 * half)));
       FillFrequency(frequency, sign, first, x.dim(1).extent, half, table.cosine + i, table.sine + i);
     }
   });

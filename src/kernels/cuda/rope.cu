@@ -25,6 +25,7 @@ constexpr int HeadsOf(bool across) { return across ? 8 : 4; }  // heads of a thr
 
 struct Angles {
   double theta, sign;
+  RopeScaling scaling;
   int64_t first, positions;  // the first global position held, and how many
   int half;                  // pairs of a head
 };
@@ -37,7 +38,7 @@ __global__ void __launch_bounds__(kAngleThreads) AnglesKernel(const Angles angle
   int64_t at = int64_t(blockIdx.x) * kAngleThreads + threadIdx.x;
   int64_t pair = at % angles.half, start = (angles.first / kRun + at / angles.half) * kRun;
   if (start >= angles.first + angles.positions) return;
-  double frequency = std::pow(angles.theta, -2.0 * double(pair) / double(2 * angles.half));
+  double frequency = angles.scaling(std::pow(angles.theta, -2.0 * double(pair) / double(2 * angles.half)));
   double c, s, step_c, step_s;
   sincos(double(start) * frequency, &s, &c);
   sincos(frequency, &step_s, &step_c);
@@ -133,8 +134,12 @@ int64_t HalfOf(const TensorView& x) { return x.dim(3).extent / 2; }
 template <class C>
 void FillAngles(const KernelCall& call, C* cosine, C* sine) {
   const TensorView& x = call.in[0];
-  Angles angles{call.attrs->Float("theta"), call.attrs->IntOr("inverse", 0) ? -1.0 : 1.0,
-                call.attrs->IntOr("start", 0) + x.dim(1).offset, x.dim(1).extent, int(HalfOf(x))};
+  Angles angles{call.attrs->Float("theta"),
+                call.attrs->IntOr("inverse", 0) ? -1.0 : 1.0,
+                RopeScalingOf(*call.attrs),
+                call.attrs->IntOr("start", 0) + x.dim(1).offset,
+                x.dim(1).extent,
+                int(HalfOf(x))};
   int64_t runs = CeilDiv(angles.first + angles.positions, kRun) - angles.first / kRun;
   unsigned blocks = unsigned(CeilDiv(runs * angles.half, kAngleThreads));
   AnglesKernel<C><<<blocks, kAngleThreads, 0, DeviceOf(call).stream()>>>(angles, cosine, sine);
@@ -211,6 +216,7 @@ bool Together(const KernelCall& a, const KernelCall& b) {
   auto alike = [&](auto fact) { return fact(a) == fact(b); };
   return alike([](const KernelCall& c) { return c.in[0].dtype; }) &&
          alike([](const KernelCall& c) { return c.attrs->Float("theta"); }) &&
+         alike([](const KernelCall& c) { return RopeScalingOf(*c.attrs); }) &&
          alike([](const KernelCall& c) { return c.attrs->IntOr("inverse", 0); }) &&
          alike([](const KernelCall& c) { return c.attrs->IntOr("start", 0) + c.in[0].dim(1).offset; }) &&
          alike([](const KernelCall& c) { return c.in[0].dim(1).extent; }) &&

@@ -48,6 +48,17 @@ absl::StatusOr<std::map<std::string, Target>> TargetsOf(const Checkpoint& checkp
   return targets;
 }
 
+// The object that holds a key such as rope_scaling.factor, and the key in it; none where there is no such object.
+std::pair<nlohmann::json*, std::string> PlaceOf(const std::string& key, const ModelConfig& model,
+                                                nlohmann::json& json) {
+  size_t dot = key.find('.');
+  if (dot == key.npos) return {&json, key};
+  if (model.rope_factor == 1) return {nullptr, ""};
+  nlohmann::json& object = json[key.substr(0, dot)];
+  object["rope_type"] = kHfScalingType;
+  return {&object, key.substr(dot + 1)};
+}
+
 // What transformers finds in config.json.
 std::string SettingsOf(const HfFamily& family, const ModelConfig& model, DType dtype) {
   nlohmann::json json = nlohmann::json::parse(family.rest);
@@ -55,10 +66,9 @@ std::string SettingsOf(const HfFamily& family, const ModelConfig& model, DType d
   for (std::span<const HfNumber> numbers : {family.numbers, family.sizes})
     for (const HfNumber& n : numbers) {
       double value = n.value(model);
-      if (n.real)
-        json[n.key] = value;
-      else
-        json[n.key] = std::llround(value);
+      auto [object, key] = PlaceOf(n.key, model, json);
+      if (!object) continue;
+      (*object)[key] = n.real ? nlohmann::json(value) : nlohmann::json(std::llround(value));
     }
   json["tie_word_embeddings"] = model.tie_embeddings;
   json["torch_dtype"] = dtype == DType::kF32 ? "float32" : dtype == DType::kBF16 ? "bfloat16" : "float16";

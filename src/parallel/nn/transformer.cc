@@ -38,8 +38,9 @@ Attention::Attention(Module* parent, const std::string& name, const TransformerC
 Var Attention::Forward(Var x) {
   Var q = q_(x), k = k_(x), v = v_(x);  // [B, T, H, D], [B, T, G, D] twice
   if (config_.rope_theta != 0) {
-    q = Rope(q, config_.rope_theta);  // [B, T, H, D]
-    k = Rope(k, config_.rope_theta);  // [B, T, G, D]
+    RopeOptions rope{config_.rope_theta, config_.rope_scaling};
+    q = Rope(q, rope);  // [B, T, H, D]
+    k = Rope(k, rope);  // [B, T, G, D]
   }
   return Dropout(proj_(Sdpa(q, k, v, {.causal = true})), config_.dropout);  // [B, T, C]
 }

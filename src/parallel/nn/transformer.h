@@ -21,6 +21,7 @@ struct TransformerConfig {
   bool gated_mlp = false;  // SwiGLU instead of GELU
   bool learned_positions = true;
   double rope_theta = 0;   // 0: no rotary embedding
+  RopeScaling rope_scaling = {};
   double init_std = 0.02;  // projections into the residual stream: divided by sqrt(2 layers) (GPT-2)
   // A family with blocks of its own makes them here; null: Block, below.
   std::unique_ptr<Layer> (*make_block)(Module* parent, const std::string& name,

@@ -48,6 +48,8 @@ struct ModelConfig {
   double dropout = 0;
   bool tie_embeddings = true;
   double norm_eps = 1e-5, rope_theta = 10000;
+  double rope_factor = 1, rope_low = 1, rope_high = 4;  // as RopeScaling has them
+  int64_t rope_context = 8192;
   std::string init;  // safetensors; "": random values
 };
 

@@ -56,6 +56,8 @@ void CheckModel(const Config& config, Faults& faults) {
                fmt::format("expected a multiple of model.heads = {}, got {}", model.heads, model.dim));
   faults.Check(model.heads % model.kv_heads == 0, "model.kv_heads",
                fmt::format("expected a divisor of model.heads = {}, got {}", model.heads, model.kv_heads));
+  faults.Check(model.rope_factor == 1 || model.rope_low < model.rope_high, "model.rope_low",
+               fmt::format("expected less than model.rope_high = {}, got {}", model.rope_high, model.rope_low));
   const ModelFamily* family = FindFamily(model.family);
   faults.Check(
       model.init.empty() || !family || FindHfFamily(model.family), "model.init",

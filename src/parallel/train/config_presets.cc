@@ -13,7 +13,8 @@ struct Preset {
   double rope_theta;
 };
 
-// GPT-2: Radford et al. 2019. llama3_8b: Llama 3; llama3_1b: Llama 3.2 without its scaling of long contexts.
+// GPT-2: Radford et al. 2019. llama3_8b: Llama 3; llama3_1b: Llama 3.2 without its scaling of long contexts
+// (model.rope_factor: 32).
 constexpr Preset kPresets[] = {
     {"gpt2_124m", "gpt2", 12, 12, 12, 768, 3072, 50257, 1024, true, 10000},
     {"gpt2_355m", "gpt2", 24, 16, 16, 1024, 4096, 50257, 1024, true, 10000},

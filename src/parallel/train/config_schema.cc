@@ -86,6 +86,10 @@ const std::vector<Field>& Fields() {
        .default_text = "the family's: gpt2 true; llama and neox false"},
       {KEY(model.norm_eps, "epsilon of the norms"), .bounds = Above(0)},
       {KEY(model.rope_theta, "base of the rotary embedding, in families that have one (llama, neox)"), .bounds = Above(0)},
+      {KEY(model.rope_factor, "Llama 3.1's scaling of the rotary embedding to longer contexts; 1: none"), .bounds = AtLeast(1)},
+      {KEY(model.rope_low, "a frequency of fewer turns in rope_context tokens is divided by rope_factor"), .bounds = Above(0)},
+      {KEY(model.rope_high, "one of more turns stays; between the two, part of it"), .bounds = Above(0)},
+      {KEY(model.rope_context, "tokens of a sequence before the scaling"), .bounds = From(1, kBillion)},
       {KEY(model.init, "weights to start from: a safetensors file of Hugging Face's, or its folder (gpt2, llama)"),
        .default_text = "none: random"},
 

@@ -72,6 +72,11 @@ constexpr HfNumber kLlamaNumbers[] = {
     {"num_key_value_heads", "model.kv_heads", [](const ModelConfig& m) { return double(m.kv_heads); }},
     {"rms_norm_eps", "model.norm_eps", [](const ModelConfig& m) { return m.norm_eps; }, true},
     {"rope_theta", "model.rope_theta", [](const ModelConfig& m) { return m.rope_theta; }, true},
+    {"rope_scaling.factor", "model.rope_factor", [](const ModelConfig& m) { return m.rope_factor; }, true},
+    {"rope_scaling.low_freq_factor", "model.rope_low", [](const ModelConfig& m) { return m.rope_low; }, true},
+    {"rope_scaling.high_freq_factor", "model.rope_high", [](const ModelConfig& m) { return m.rope_high; }, true},
+    {"rope_scaling.original_max_position_embeddings", "model.rope_context",
+     [](const ModelConfig& m) { return double(m.rope_context); }},
 };
 constexpr HfNumber kLlamaSizes[] = {
     {"vocab_size", "model.vocab", [](const ModelConfig& m) { return double(m.vocab); }},

@@ -21,7 +21,10 @@ struct HfRow {
   int part = 0, parts = 1;       // ours is one of as many equal parts of their last dim
 };
 
-// What no shape shows: a key of their config.json, and what it must be.
+// The object of their config.json that is there where model.rope_factor is not 1, and its rope_type.
+inline constexpr const char *kHfScaling = "rope_scaling", *kHfScalingType = "llama3";
+
+// What no shape shows: a key of their config.json, or of an object in it ("rope_scaling.factor"), and what it must be.
 struct HfNumber {
   const char *key, *ours;  // "n_head", "model.heads"
   double (*value)(const ModelConfig& model);

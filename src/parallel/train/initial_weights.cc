@@ -124,6 +124,24 @@ absl::StatusOr<InitialWeights> InitialWeights::Open(const Config& config) {
   return weights;
 }
 
+namespace {
+
+// What concerns the rotary embedding has an object of its own, by another name since transformers 5: its keys as
+// hf_names.h has them. Whether it is scaled in a way that Weft has not.
+bool FlattenRope(nlohmann::json& settings) {
+  nlohmann::json rope = settings.value("rope_parameters", settings.value("rope_scaling", nlohmann::json()));
+  auto flat = [](std::string_view key) { return fmt::format("{}.{}", kHfScaling, key); };
+  settings[flat("factor")] = 1;
+  if (!rope.is_object()) return false;
+  if (rope.contains("rope_theta")) settings["rope_theta"] = rope["rope_theta"];
+  nlohmann::json type = rope.value("rope_type", rope.value("type", nlohmann::json("default")));
+  if (type != kHfScalingType) return type != "default";
+  for (const auto& [key, value] : rope.items()) settings[flat(key)] = value;
+  return false;
+}
+
+}  // namespace
+
 absl::Status InitialWeights::CheckSettings(const HfFamily& family, const ModelConfig& model) {
   namespace fs = std::filesystem;
   std::error_code error;
@@ -133,11 +151,7 @@ absl::Status InitialWeights::CheckSettings(const HfFamily& family, const ModelCo
   absl::StatusOr<nlohmann::json> settings = ReadJsonObject(file);
   if (!settings.ok()) return settings.status();
   auto bad = [&](const std::string& what) { return absl::InvalidArgumentError(fmt::format("{}: {}", file, what)); };
-  // Since version 5 what concerns the rotary embedding has an object of its own.
-  nlohmann::json rope = settings->value("rope_parameters", settings->value("rope_scaling", nlohmann::json()));
-  if (rope.is_object() && rope.contains("rope_theta")) (*settings)["rope_theta"] = rope["rope_theta"];
-  scales_rope_ =
-      rope.is_object() && rope.value("rope_type", rope.value("type", nlohmann::json("default"))) != "default";
+  scales_rope_ = FlattenRope(*settings);
   for (const HfWord& w : family.words) {
     auto found = settings->find(w.key);
     if (found == settings->end() || found->is_null() || std::ranges::find(w.words, *found) != w.words.end()) continue;
@@ -235,9 +249,10 @@ void InitialWeights::Load(State& state, Transformer& model, const StepOptions& o
 }
 
 std::string InitialWeights::Summary() const {
-  return fmt::format("weights of {}{}{}", files_.path(),
-                     ignored_.empty() ? "" : fmt::format("; passed over, as they hold none: {}", Listed(ignored_)),
-                     scales_rope_ ? "; its scaling of the rotary embedding is not built: this run goes without" : "");
+  return fmt::format(
+      "weights of {}{}{}", files_.path(),
+      ignored_.empty() ? "" : fmt::format("; passed over, as they hold none: {}", Listed(ignored_)),
+      scales_rope_ ? "; its kind of scaling of the rotary embedding is not built: this run goes without" : "");
 }
 
 }  // namespace weft

@@ -13,6 +13,7 @@ bool IsRotary(const Config& c) {
   const ModelFamily* family = FindFamily(c.model.family);
   return !family || family->configure({}).rope_theta != 0;
 }
+bool ScalesRope(const Config& c) { return c.model.rope_factor != 1; }
 bool Evaluates(const Config& c) { return !c.data.synthetic && !c.data.val.empty(); }
 bool ResumesFromFolder(const Config& c) { return c.checkpoint.resume != "never" && c.checkpoint.resume != "auto"; }
 
@@ -28,6 +29,11 @@ constexpr Rule kRules[] = {
      "precision.compute is not f16; give f16, which alone has a loss scale"},
     {"model.rope_theta", [](const Config& c) { return !IsRotary(c); },
      "model.family has no rotary embedding; give another family"},
+    {"model.rope_factor", [](const Config& c) { return !IsRotary(c); },
+     "model.family has no rotary embedding; give another family"},
+    {"model.rope_low", [](const Config& c) { return !ScalesRope(c); }, "model.rope_factor is 1; give the factor"},
+    {"model.rope_high", [](const Config& c) { return !ScalesRope(c); }, "model.rope_factor is 1; give the factor"},
+    {"model.rope_context", [](const Config& c) { return !ScalesRope(c); }, "model.rope_factor is 1; give the factor"},
     {"model.init", ResumesFromFolder, "checkpoint.resume names the weights to go on from; give never"},
     {"data.train", [](const Config& c) { return c.data.synthetic; }, "data.synthetic is true; give false"},
     {"data.val", [](const Config& c) { return c.data.synthetic; }, "data.synthetic is true; give false"},
