@@ -187,6 +187,23 @@ TEST_F(Files, AFolderThatRanksDoNotShareIsRefusedAndNotMade) {
   EXPECT_TRUE(fs::exists(there));  // it was there before
 }
 
+// Broken ones of higher steps must not be what checkpoint.keep leaves: wherever the run ends, the newest whole one is
+// its latest, and a run after it goes on from there.
+TEST_F(Files, KeepLeavesAWholeOneBesideBrokenOnes) {
+  for (int64_t keep : {1, 2})
+    for (int pieces = 1; pieces <= 6; pieces++) {
+      fs::remove_all(folder_.Path("c"));
+      Save({"checkpoint.every=2"});
+      for (int64_t step : {4, 6}) std::ofstream(StepFolder(folder_.Path("c"), step) + "/manifest.json") << "{}";
+      Words words = Mesh(2, 2) + SaveTo("c") + Words{"checkpoint.resume=auto", "checkpoint.every=1", "train.steps=8"};
+      words.push_back(fmt::format("checkpoint.keep={}", keep));
+      ASSERT_TRUE(Train(words, pieces).ok());
+      NewestWhole newest = FindNewestWhole(folder_.Path("c"), Ranks());
+      ASSERT_TRUE(newest.checkpoint) << keep << " " << pieces;
+      EXPECT_EQ(newest.checkpoint->manifest().step, 2 + pieces) << keep;
+    }
+}
+
 TEST_F(Files, AutoPassesOverWhatIsBroken) {
   Save({"checkpoint.every=2"});
   auto whole = Losses(Mesh(2, 2));

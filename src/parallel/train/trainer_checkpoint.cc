@@ -70,15 +70,14 @@ absl::Status Trainer::MakeFolder() {
   return absl::InvalidArgumentError(PlaceOf(config_, "checkpoint.dir") + std::string(made.message()));
 }
 
-// A run that goes on in the folder of one before it takes over what lies there up to its own start; where auto chose
-// the start, all: what lies past it is broken.
+// A run that goes on in the folder of one before it takes over what lies there up to its own start. What lies past it,
+// another run's or broken, is not its own to remove, and must not count: of what it keeps, the newest is whole.
 std::set<int64_t> Trainer::EarlierSteps() const {
   std::error_code error;
   std::filesystem::path from = std::filesystem::weakly_canonical(resumed_from_, error).parent_path();
   if (resumed_from_.empty() || !std::filesystem::equivalent(from, config_.checkpoint.dir, error)) return {};
   std::vector<int64_t> there = StepsIn(config_.checkpoint.dir);
-  int64_t last = config_.checkpoint.resume == "auto" ? config_.train.steps : start_.step;
-  std::erase_if(there, [&](int64_t step) { return step > last; });
+  std::erase_if(there, [&](int64_t step) { return step > start_.step; });
   return {there.begin(), there.end()};
 }
 
