@@ -159,7 +159,8 @@ void FailureWatch::Begin(const std::string& error) {
 }
 
 void FailureWatch::End(const std::string& line) {
-  if (!IsSaid()) {
+  bool said = IsSaid();
+  if (!said) {
     std::fflush(stdout);
     std::unique_lock lock(mutex_);
     fmt::print(stderr, "weft: {}\n{}", line, advice_);
@@ -170,7 +171,7 @@ void FailureWatch::End(const std::string& line) {
     };
     if (channel_.IsOpen()) ForAllRanks(channel_.size(), tell);
   }
-  bootstrap_.Abort(1);
+  said ? bootstrap_.Leave(1) : bootstrap_.Abort(1);
   std::_Exit(1);  // for the compiler, to which a virtual function may return
 }
 

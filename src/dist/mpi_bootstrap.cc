@@ -21,6 +21,7 @@ using std::chrono::milliseconds;
 constexpr int kTag = 0x5745;               // of all messages here
 constexpr milliseconds kInit{1'800'000};   // ranks of a large job start minutes apart
 constexpr milliseconds kFinalize{60'000};  // the ranks have met just before
+constexpr milliseconds kAborted{3'000};    // mpirun kills all ranks a second after one of them aborts
 
 void Check(int rc) { WEFT_CHECK(rc == MPI_SUCCESS, fmt::format("bootstrap: MPI error {}", rc)); }
 
@@ -125,6 +126,12 @@ class MpiBootstrap final : public Bootstrap {
     std::fflush(nullptr);
     MPI_Abort(MPI_COMM_WORLD, code);
     std::_Exit(code);
+  }
+  // For each abort that it is told of after the first, Open MPI's mpirun takes a second more where a rank is suspended.
+  void Leave(int code) override {
+    std::fflush(nullptr);
+    std::this_thread::sleep_for(kAborted);
+    Abort(code);
   }
 
  private:

@@ -9,7 +9,7 @@
 namespace weft {
 namespace {
 
-constexpr int kDelay = 900;  // ms: mpirun kills a second after it; asking and telling the other ranks takes less
+constexpr int kDelay = 800;  // ms: mpirun kills a second after it; asking and telling the other ranks takes less
 
 }  // namespace
 
