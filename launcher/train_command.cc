@@ -1,6 +1,7 @@
 // weft train: one rank of a training run.
 #include <fmt/format.h>
 
+#include <csignal>
 #include <cstdio>
 
 #include "launcher/rank.h"
@@ -44,6 +45,7 @@ absl::Status RunTrainer(const Config& config, const Dataset& data, RankMesh& ran
 }
 
 int Train(RankJob& mine, const Words& words) {
+  std::signal(SIGPIPE, SIG_IGN);  // stdout that goes away is a log that is lost, and not the end of the run
   Bootstrap& bootstrap = mine.bootstrap;
   absl::StatusOr<TrainJob> job = LoadTrainJob(words, bootstrap.world_size());
   if (!AllOk(bootstrap, job.status())) return 2;

@@ -39,6 +39,32 @@ lost "$weft" train "${tiny[@]}" checkpoint.every=1 "log.jsonl=$dir/log"
 [ ! -e "$dir/c/step-000001" ] || fail "expected a run whose lines are lost not to begin"
 lost mpirun -np 2 "$dir/full.sh" "$weft" train "${tiny[@]}" mesh.dp=2
 
+# Of a run that is under way: it goes on without what cannot be written, saves what it has learnt, and fails at its end.
+mkfifo "$dir/fifo"
+for ranks in 1 2; do
+  rm -rf "$dir/p" "$dir/q"
+  run=("$weft" train "${tiny[@]}" train.steps=40 log.every=1 "mesh.dp=$ranks")
+  [ $ranks -eq 1 ] || run=(mpirun -np $ranks "${run[@]}")
+  # A reader of stdout that has seen enough; mpirun reads it to its end.
+  if [ $ranks -eq 1 ]; then
+    { within 60 "${run[@]}" "checkpoint.dir=$dir/p" 2> "$dir/err" < /dev/null || echo $? > "$dir/code"; } | head -n 2 > /dev/null
+    code=$(cat "$dir/code" || true)
+    [ "$code" = 1 ] && [ -e "$dir/p/step-000040" ] || fail "expected a run whose reader has gone to save its last step and to fail"
+    grep -q 'weft: stdout: cannot be written (Broken pipe).*; the run goes on without it' "$dir/err" || fail "expected a line about stdout"
+  fi
+  # Opened for both, it waits for no writer, and one that comes and goes is no end.
+  ( exec 9<> "$dir/fifo"; touch "$dir/ready"; head -c 6000 <&9 > /dev/null ) &
+  while [ ! -e "$dir/ready" ]; do sleep 0.01; done
+  rm "$dir/ready"
+  code=0
+  within 60 "${run[@]}" "checkpoint.dir=$dir/q" "log.jsonl=$dir/fifo" > "$dir/out" 2> "$dir/err" < /dev/null || code=$?
+  [ "$code" = 1 ] && [ -e "$dir/q/step-000040" ] || fail "expected a run without its log to save its last step and to fail, on $ranks"
+  grep -q 'step  *40/40 ' "$dir/out" || fail "expected the terminal to have all steps"
+  [ "$(grep -c "weft: $dir/fifo: cannot be written (Broken pipe); the run goes on without it" "$dir/err")" = 1 ] &&
+    [ "$(grep -c "not all of its log is there: $dir/fifo: cannot be written (Broken pipe)" "$dir/err")" = 1 ] ||
+    fail "expected one line when the log was lost and one at the end, on $ranks"
+done
+
 # What fails for another reason gives that one alone.
 code=0
 "$weft" plan "${tiny[@]}" train.stepz=1 > /dev/full 2> "$dir/err" || code=$?

@@ -56,9 +56,13 @@ absl::StatusOr<RunLog> RunLog::Open(const Config& config, std::optional<int64_t>
 }
 
 absl::Status RunLog::Write(const LogRecord& record) {
-  for (const auto& sink : sinks_)
-    if (absl::Status s = sink->Write(record); !s.ok()) return s;
-  return absl::OkStatus();
+  absl::Status first;
+  std::erase_if(sinks_, [&](const std::unique_ptr<LogSink>& sink) {
+    absl::Status status = sink->Write(record);
+    first.Update(status);
+    return !status.ok();
+  });
+  return first;
 }
 
 }  // namespace weft

@@ -20,6 +20,8 @@ class RunLog {
   // Makes the files and their folders, and saves the merged config beside the JSON lines. A run that was resumed
   // appends to those.
   static absl::StatusOr<RunLog> Open(const Config& config, std::optional<int64_t> resumed_step);
+  // A sink that cannot be written gets no record after that, for it would not join what is there. The first such fault
+  // is the answer, once.
   absl::Status Write(const LogRecord& record);
 
  private:

@@ -111,7 +111,8 @@ absl::Status Trainer::LogEval(int64_t step) {
   if (absl::Status s = CheckFinite(record); !s.ok()) return s;
   last_val_loss_ = record.val_loss;
   eval_due_ = false;
-  return log_.Write(record);
+  Log(record);
+  return absl::OkStatus();
 }
 
 bool Trainer::EvalDue(int64_t step) const {
@@ -130,7 +131,7 @@ absl::Status Trainer::FinishStep(int64_t step) {
   record.ms = MsSince(std::exchange(last_, Clock::now()));
   record.loss_scale = metrics.loss_scale;
   record.skipped = metrics.skipped;
-  if (absl::Status s = LogStep(record); !s.ok()) return s;
+  LogStep(record);
   return CheckFinite(record, config_.loss_scale.min);
 }
 
@@ -150,7 +151,8 @@ absl::Status Trainer::Run() {
   if (stopped_) return Stop(step);
   if (saver_)
     if (absl::Status s = saver_->Wait(); !s.ok()) return s;
-  return LogEnd(step, MsSince(begin) / 1e3);
+  Log(EndRecord{.step = step, .seconds = MsSince(begin) / 1e3, .loss = last_loss_, .val_loss = last_val_loss_});
+  return CheckLog();
 }
 
 // What a stop or a death has cut short comes first.

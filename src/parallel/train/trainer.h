@@ -30,8 +30,8 @@ class Trainer {
   // saves, says how to go on, and is well. On all ranks alike:
   // kInvalidArgument, the checkpoint to go on from, or the folder of new ones, will not do, and nothing was started;
   // kResourceExhausted, there is too little memory, and nothing was allocated; kAborted, a loss or norm is not finite,
-  // and what follows would be worthless, or two checkpoints in a row, or the last one, cannot be saved.
-  // Other errors are those of the log, on the rank that writes it.
+  // and what follows would be worthless, or two checkpoints in a row, or the last one, cannot be saved, or the
+  // log cannot be opened or, said at the end, was not written to its end.
   absl::Status Run();
 
  private:
@@ -50,14 +50,15 @@ class Trainer {
   absl::Status SaveAndEval(int64_t step);
   absl::Status Stop(int64_t step);
   std::string HowToGoOn(int64_t step) const;
-  absl::Status LogEnd(int64_t step, double seconds);
+  absl::Status CheckLog();
   void IssueStep(int64_t step);
   absl::Status FinishStep(int64_t step);
   bool EvalDue(int64_t step) const;
   absl::Status LogStart();
   absl::Status OpenLog();
   StartRecord Started() const;
-  absl::Status LogStep(StepRecord record);
+  void Log(const LogRecord& record);
+  void LogStep(StepRecord record);
   absl::Status LogEval(int64_t step);
   bool Reports() const { return context_.rank() == 0; }
 
@@ -81,6 +82,7 @@ class Trainer {
   std::string resumed_from_;  // its folder; "": none
   DataPosition start_;        // step 0, or that of the checkpoint that the run goes on from
   RunLog log_;                // of rank 0
+  absl::Status lost_;         // what of it could not be written
   Mfu mfu_;
   std::chrono::steady_clock::time_point last_;  // when the latest step was finished, or its first micro-step begun
   std::optional<double> last_loss_, last_val_loss_;

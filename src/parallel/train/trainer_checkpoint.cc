@@ -110,8 +110,8 @@ absl::Status Trainer::Stop(int64_t step) {
     if (absl::Status s = Save(step); !s.ok()) return s;
   if (saver_)
     if (absl::Status s = saver_->Wait(); !s.ok()) return s;
-  if (!Reports()) return absl::OkStatus();
-  return log_.Write(StopRecord{.step = step, .reason = stop_->cause(), .advice = HowToGoOn(step)});
+  if (Reports()) Log(StopRecord{.step = step, .reason = stop_->cause(), .advice = HowToGoOn(step)});
+  return CheckLog();
 }
 
 }  // namespace weft

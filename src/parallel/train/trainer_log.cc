@@ -1,6 +1,10 @@
 // What the trainer reports: a record of its start, of each step, and of its end. Rank 0's log alone is open.
+#include <fmt/format.h>
+
+#include <cstdio>
 #include <ctime>
 
+#include "parallel/checkpoint/gather.h"
 #include "parallel/train/agreement.h"
 #include "parallel/train/kernel_choices.h"
 #include "parallel/train/schedule.h"
@@ -47,18 +51,25 @@ absl::Status Trainer::OpenLog() {
   return log_.Write(start);
 }
 
-absl::Status Trainer::LogStep(StepRecord record) {
+// A run is worth more than its log: where that cannot be written it goes on without, and fails at its end.
+void Trainer::Log(const LogRecord& record) {
+  absl::Status status = log_.Write(record);
+  if (status.ok()) return;
+  std::string fault(status.message());
+  std::fputs(fmt::format("weft: {}; the run goes on without it\n", fault).c_str(), stderr);  // which does not throw
+  lost_.Update(absl::AbortedError("weft: the run has reached its end, but not all of its log is there: " + fault));
+}
+
+void Trainer::LogStep(StepRecord record) {
   last_loss_ = record.loss;
-  if (!Reports()) return absl::OkStatus();
+  if (!Reports()) return;
   record.lr = LearningRate(config_, record.step);
   record.tokens_per_s = double(config_.train.global_batch * config_.model.context) / record.ms * 1e3;
   record.mfu = mfu_.At(record.tokens_per_s);
   record.peak_bytes = int64_t(runtime_.memory().PeakBytes());
-  return log_.Write(record);
+  Log(record);
 }
 
-absl::Status Trainer::LogEnd(int64_t step, double seconds) {
-  return log_.Write(EndRecord{.step = step, .seconds = seconds, .loss = last_loss_, .val_loss = last_val_loss_});
-}
+absl::Status Trainer::CheckLog() { return FirstFault(mesh_.World(), lost_); }
 
 }  // namespace weft
