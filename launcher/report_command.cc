@@ -3,6 +3,7 @@
 
 #include <cstdio>
 #include <filesystem>
+#include <fstream>
 
 #include "launcher/command.h"
 #include "parallel/checkpoint/durable.h"
@@ -31,6 +32,14 @@ struct Request {
   std::string log, out;
 };
 
+// A file that is no page of ours, another run's log, say: `weft report runs/*.jsonl` names it as OUT.
+bool HoldsSomethingElse(const std::string& path) {
+  constexpr std::string_view kBegin = "<!DOCTYPE html>";
+  std::string begin(kBegin.size(), '\0');
+  std::ifstream file(path, std::ios::binary);
+  return file.is_open() && !(file.read(begin.data(), std::streamsize(begin.size())) && begin == kBegin);
+}
+
 absl::StatusOr<Request> RequestOf(const Words& words) {
   auto bad = [](const std::string& what) {
     return absl::InvalidArgumentError(fmt::format("weft report: {}\nweft report --help says how to use it", what));
@@ -46,6 +55,9 @@ absl::StatusOr<Request> RequestOf(const Words& words) {
     if (input == request.out || fs::equivalent(input, request.out, error))
       return bad(fmt::format("OUT would overwrite {}; give another file", input));
   }
+  if (HoldsSomethingElse(request.out))
+    return bad(fmt::format("OUT would overwrite {}, which is there and is no page; give another file, or remove it",
+                           request.out));
   return request;
 }
 

@@ -43,6 +43,9 @@ run 2 "got a folder" report "$dir"
 run 2 "gpt2-tiny.yaml:1: expected the log of a run, whose lines begin with {\"event\":, got another file; give" report configs/gpt2-tiny.yaml "$dir/x.html"
 run 2 "would overwrite $log" report "$log" "$log"
 run 2 "would overwrite $log.config.yaml" report "$log" "$log.config.yaml"
+cp "$log" "$dir/other.jsonl"
+run 2 "OUT would overwrite $dir/other.jsonl, which is there and is no page" report "$log" "$dir/other.jsonl"
+cmp "$log" "$dir/other.jsonl" || fail "expected the other log to be left as it was"
 run 2 "--open" report "$log" --open
 run 2 "got \"y\" as well" report "$log" "$dir/x" y
 run 1 "none/a.html.unfinished: cannot be made (No such file or directory)" report "$log" "$dir/none/a.html"
