@@ -89,7 +89,8 @@ absl::StatusOr<Config> Load(const ConfigWords& words, std::vector<std::string>& 
   if (absl::Status s = Resolve(*config, int(*ranks)); !s.ok()) return s;
   if (absl::Status s = FillVocab(*config, notes); !s.ok()) return s;
   if (absl::Status s = CheckDevice(*config); !s.ok()) return s;
-  for (const std::string& line : UnusedKeys(*config)) notes.push_back(line);
+  for (const std::vector<std::string>& lines : {config->notes, UnusedKeys(*config)})
+    notes.insert(notes.end(), lines.begin(), lines.end());
   return config;
 }
 

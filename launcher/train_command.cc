@@ -56,6 +56,7 @@ int Train(RankJob& mine, const Words& words) {
   absl::Status outputs = ranks.rank == 0 ? CheckOutputs(config) : absl::OkStatus();
   if (!AllOk(bootstrap, FirstFault(ranks, outputs))) return 2;
   if (ranks.rank == 0) {
+    for (const std::string& line : config.notes) fmt::print(stderr, "note: {}\n", line);
     for (const std::string& line : UnusedKeys(config)) fmt::print(stderr, "note: {}\n", line);
     if (!data.note().empty()) fmt::print(stderr, "note: {}\n", data.note());
   }

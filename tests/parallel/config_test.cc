@@ -66,6 +66,16 @@ TEST(Config, KeysWithoutEffectAreNamed) {
   }
 }
 
+TEST(Config, AWarmUpIsLoweredForShortRunsOfLongOnes) {
+  std::string yaml = kBase + "schedule: {warmup_steps: 8}\n";
+  Config config = Good(yaml, {"train.steps=5"});
+  EXPECT_EQ(config.schedule.warmup_steps, 5);
+  EXPECT_EQ(config.notes, Words{"a.yaml:4:12: schedule.warmup_steps: 8 is lowered to 5, as train.steps is"});
+  EXPECT_EQ(Good(yaml, {"train.steps=8"}).notes, Words());
+  std::string error = Message(ParseConfig(yaml, "a.yaml", {"train.steps=5", "schedule.warmup_steps=6"}).status());
+  EXPECT_NE(error.find("expected at most train.steps = 5, got 6"), error.npos) << error;
+}
+
 // A merged config holds every key, and is nobody's mistake.
 TEST(Config, MergedConfigsAreQuiet) {
   absl::StatusOr<Config> again = ParseConfig(ToYaml(Good()), "a.yaml", {});

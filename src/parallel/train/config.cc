@@ -119,6 +119,16 @@ void FillPrecision(Config& config) {
   if (!config.Given("precision.reduce")) config.precision.reduce = wider;
 }
 
+// A short run of a config that is meant for a long one, which is how most begin: the warm-up is not what they mean.
+void LowerWarmup(Config& config) {
+  int64_t steps = config.train.steps, &warmup = config.schedule.warmup_steps;
+  bool wanted = FromCommandLine(config, "schedule.warmup_steps") || !FromCommandLine(config, "train.steps");
+  if (wanted || steps < 1 || warmup <= steps) return;
+  config.notes.push_back(
+      fmt::format("{}{} is lowered to {}, as train.steps is", PlaceOf(config, "schedule.warmup_steps"), warmup, steps));
+  warmup = steps;
+}
+
 absl::Status Refuse(const Config& config, const std::string& key, const std::string& what) {
   return absl::InvalidArgumentError(PlaceOf(config, key) + what);
 }
@@ -136,6 +146,7 @@ absl::StatusOr<Config> ParseConfig(std::string_view yaml, const std::string& nam
   if (reader.faults.empty()) {
     FillModel(config);
     FillPrecision(config);
+    LowerWarmup(config);
     reader.faults = CheckConfig(config);
   }
   if (!reader.faults.empty()) return absl::InvalidArgumentError(fmt::format("{}", fmt::join(reader.faults, "\n")));

@@ -153,6 +153,7 @@ struct Config {
   // Where each given key or section stands, as errors name it: "configs/a.yaml:3:11: " or "command line: ".
   std::map<std::string, std::string> origins;
   bool Given(const std::string& key) const { return origins.contains(key); }
+  std::vector<std::string> notes;  // for people: what was changed so that it fits
 };
 
 // Reads, merges and checks everything that needs no other rank and no data. The error holds every fault, one a line.
