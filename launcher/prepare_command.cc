@@ -153,6 +153,9 @@ absl::StatusOr<PrepareOptions> Parse(Words words) {
       return Bad(fmt::format("{}: has no effect, as tokenizer={} learns nothing; give tokenizer=sentencepiece", key,
                              options.tokenizer));
   if (paths.size() < 2) return Missing(paths);
+  std::error_code error;
+  if (std::filesystem::is_regular_file(paths[0], error))
+    return absl::InvalidArgumentError(paths[0] + ": expected a folder to write to, got a file; OUT comes before INPUT");
   options.out = paths[0];
   options.inputs.assign(paths.begin() + 1, paths.end());
   return options;

@@ -30,7 +30,7 @@ or stopped, 2 bad usage or config, 1 failed.
 std::string HowToGoOn(const Config& config) {
   if (config.checkpoint.dir.empty()) return "";
   return fmt::format(
-      "started again with checkpoint.resume=auto, the run goes on from the newest checkpoint in {}, if there is one",
+      "started again with checkpoint.resume=auto, the run goes on from the highest step in {}, if one was saved",
       config.checkpoint.dir);
 }
 

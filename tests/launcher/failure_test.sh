@@ -56,7 +56,7 @@ ended() {
   number=${call#*#} number=${number%% *}
   later="all_[a-z]+ #($(seq -s '|' "${number:-0}" $((${number:-0} + 4)))) on ${call##* }"
   judged "$2" $ms $((limit * 1000 + ${WEFT_TEST_SLACK_MS:-1500})) "rank $rank \(host $host, pid $pid\) $(sed "s/CALL/$call/; s/LATER/$later/" <<< "$pattern")"
-  [[ $1 != SIG* ]] || grep -qxF "started again with checkpoint.resume=auto, the run goes on from the newest checkpoint in $dir/$1/c, if there is one" "$dir/out" ||
+  [[ $1 != SIG* ]] || grep -qxF "started again with checkpoint.resume=auto, the run goes on from the highest step in $dir/$1/c, if one was saved" "$dir/out" ||
     fail "$1: expected a line about how to go on"
   echo "shown: $1: ended $ms ms after it (limit $limit s) with $2: $(grep -m 1 '^weft: ' "$dir/out")"
 }

@@ -79,6 +79,12 @@ std::string DidYouMean(const std::string& text, const std::vector<std::string>& 
   return nearest.empty() ? "" : fmt::format("; did you mean {:?}?", nearest);
 }
 
+// A path as shells know it, which leave it alone behind "key=", as YAML does.
+bool IsOfHome(const YamlNode& node) { return node.text.starts_with("~/"); }
+std::string HomeHint(const YamlNode& node) {
+  return fmt::format("; ~ is not replaced here: write $HOME{}", node.text.substr(1));
+}
+
 struct Setter {
   const Field& field;
   const YamlNode& node;
@@ -114,6 +120,7 @@ struct Setter {
   }
   std::optional<ValueFault> operator()(std::string* out) const {
     if (node.kind != YamlNode::kScalar || node.text.empty()) return Expected(field, node);
+    if (field.choices.empty() && IsOfHome(node)) return Expected(field, node, HomeHint(node));
     if (!IsChoice(field.choices, node.text)) return Expected(field, node, DidYouMean(node.text, field.choices));
     *out = node.text;
     return std::nullopt;
@@ -122,6 +129,7 @@ struct Setter {
     PathList paths;
     auto add = [&](const YamlNode& item) -> std::optional<ValueFault> {
       if (item.kind != YamlNode::kScalar || item.text.empty()) return Expected(field, item);
+      if (IsOfHome(item)) return Expected(field, item, HomeHint(item));
       paths.push_back(item.text);
       return std::nullopt;
     };
