@@ -3,7 +3,7 @@
 # newest whole checkpoint, and its losses are those of a run that was never stopped. WEFT_TEST_KILLS: how many kills.
 # Usage: checkpoint_kill_test.sh ROOT BUILD; exits 77 (skipped) where the program is not built.
 source "$(dirname "$0")/prelude.sh"
-kills=${WEFT_TEST_KILLS:-12}
+kills=${WEFT_TEST_KILLS:-$([ "${WEFT_TEST_SHARE:-1}" -gt 1 ] && echo 4 || echo 12)}
 mkdir "$dir/c"
 
 # Rank ODD runs with the fault; a random one of the two.

@@ -93,7 +93,7 @@ TEST_P(Layouts, LossesEqualOneRank) {
   EXPECT_NEAR(got.eval_sum, want.eval_sum, 10 * tolerance * std::abs(want.eval_sum));
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Layouts, testing::ValuesIn(All()), ParamName);
+INSTANTIATE_TEST_SUITE_P(All, Layouts, testing::ValuesIn(test::ShareOf(All())), ParamName);
 
 }  // namespace
 }  // namespace weft

@@ -277,7 +277,7 @@ TEST(LossScale, ExecutorsAgree) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, LossScaleLayouts, testing::ValuesIn(SomeLayouts()),
+INSTANTIATE_TEST_SUITE_P(All, LossScaleLayouts, testing::ValuesIn(test::ShareOf(SomeLayouts())),
                          [](const auto& p) { return Describe(p.param); });
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "dist/gloo_traffic.h"
 #include "dist/mpi_main.h"
 #include "parallel/training.h"
+#include "share.h"
 
 namespace weft {
 namespace {
@@ -74,7 +75,11 @@ TEST(MpiTraining, TwoByTwoEqualsOneRank) {
     for (DType dtype : {DType::kF64, DType::kF32})
       for (bool sp : {false, true})
         for (Fsdp fsdp : {Fsdp::kNone, Fsdp::kGradients, Fsdp::kFull}) {
-          Job job{gpt2 ? TinyGpt2() : TinyLlama(), {dtype, dtype, dtype}, 5, 50, gpt2 ? 0.1 : 0.0};
+          Job job{gpt2 ? TinyGpt2() : TinyLlama(),
+                  {dtype, dtype, dtype},
+                  5,
+                  std::max(5, 50 / test::Share()),
+                  gpt2 ? 0.1 : 0.0};
           Compare(job, {.dp = 2, .tp = 2, .sequence_parallel = sp, .fsdp = fsdp, .micro_batch = sp ? 1 : 0},
                   dtype == DType::kF64 ? 1e-9 : 2e-6);
         }

@@ -4,6 +4,7 @@
 #include "core/graph/builder.h"
 #include "parallel/testing.h"
 #include "parallel/training.h"
+#include "share.h"
 
 namespace weft {
 namespace {
@@ -116,7 +117,7 @@ TEST_P(Randomness, DropoutMasksAreBitEqual) {
 std::string ParamName(const testing::TestParamInfo<Param>& p) {
   return fmt::format("{}_{}", p.param.family, Describe(p.param.layout));
 }
-INSTANTIATE_TEST_SUITE_P(All, Randomness, testing::ValuesIn(All()), ParamName);
+INSTANTIATE_TEST_SUITE_P(All, Randomness, testing::ValuesIn(test::ShareOf(All())), ParamName);
 
 }  // namespace
 }  // namespace weft
