@@ -95,8 +95,7 @@ Master MasterFromSlurm() {
   WEFT_CHECK(Has("SLURM_JOB_ID"),
              "bootstrap: no SLURM_JOB_ID to choose a port by; export MASTER_PORT, one that is free "
              "on rank 0's host, to all ranks");
-  int64_t step = Has("SLURM_STEP_ID") ? Number("SLURM_STEP_ID", 0, kMaxId) : 0;
-  return {host, SlurmPort(Number("SLURM_JOB_ID", 0, kMaxId), step)};
+  return {host, SlurmPort(Number("SLURM_JOB_ID", 0, kMaxId), Number("SLURM_STEP_ID", 0, kMaxId))};
 }
 
 std::unique_ptr<Bootstrap> FromVariables(const char* rank_name, const char* size_name, Master (*master)(),
@@ -134,7 +133,9 @@ void Bootstrap::FindHosts() {
 std::unique_ptr<Bootstrap> Bootstrap::FromEnvironment(int* argc, char*** argv, std::chrono::milliseconds timeout) {
   if (Has("OMPI_COMM_WORLD_SIZE") || Has("PMIX_RANK") || Has("PMI_RANK")) return MakeMpiBootstrap(argc, argv, timeout);
   if (Has("RANK") || Has("WORLD_SIZE")) return FromVariables("RANK", "WORLD_SIZE", MasterFromVariables, timeout);
-  if (Has("SLURM_PROCID")) return FromVariables("SLURM_PROCID", "SLURM_NTASKS", MasterFromSlurm, timeout);
+  // A batch script has the rank and the number of a job's tasks too, and is one process.
+  if (Has("SLURM_PROCID") && Has("SLURM_STEP_ID"))
+    return FromVariables("SLURM_PROCID", "SLURM_NTASKS", MasterFromSlurm, timeout);
   return MakeSoloBootstrap();
 }
 

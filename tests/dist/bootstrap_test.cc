@@ -97,6 +97,9 @@ TEST(Bootstrap, AWorldOfOneNeedsNothing) {
   test::CheckCollectives(mesh.Group("tp"), DType::kF32, 10);
   SetOnly({{"RANK", "0"}, {"WORLD_SIZE", "1"}});
   EXPECT_EQ(Bootstrap::FromEnvironment()->world_size(), 1);
+  // A command of a batch script, beside which no others are started; srun's have a step.
+  SetOnly({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "8"}, {"SLURM_JOB_ID", "7"}, {"SLURM_JOB_NODELIST", "n[1-2]"}});
+  EXPECT_EQ(Bootstrap::FromEnvironment()->world_size(), 1);
 }
 
 TEST(Bootstrap, WrongVariablesAreNamed) {
@@ -117,14 +120,19 @@ TEST(Bootstrap, WrongVariablesAreNamed) {
   names("MASTER_PORT", {{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "127.0.0.1"}});
   names("MASTER_PORT=\"0\"", {{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", "0"}});
   names("one interface", {{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "0.0.0.0"}, {"MASTER_PORT", "29999"}});
-  names("SLURM_NTASKS", {{"SLURM_PROCID", "0"}});
-  names("export MASTER_ADDR", {{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "2"}});
+  names("SLURM_NTASKS", {{"SLURM_STEP_ID", "0"}, {"SLURM_PROCID", "0"}});
+  names("export MASTER_ADDR", {{"SLURM_STEP_ID", "0"}, {"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "2"}});
   names("SLURM_JOB_NODELIST: \"n[1\" is not a Slurm host list",
-        {{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "2"}, {"SLURM_JOB_NODELIST", "n[1"}});
-  names("export MASTER_PORT", {{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "2"}, {"SLURM_JOB_NODELIST", "n[1-2]"}});
-  names("SLURM_JOB_ID=\"x\"",
-        {{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "2"}, {"SLURM_JOB_NODELIST", "n[1-2]"}, {"SLURM_JOB_ID", "x"}});
-  names("cannot resolve \"no-such-host.invalid\"", {{"SLURM_PROCID", "0"},
+        {{"SLURM_STEP_ID", "0"}, {"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "2"}, {"SLURM_JOB_NODELIST", "n[1"}});
+  names("export MASTER_PORT",
+        {{"SLURM_STEP_ID", "0"}, {"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "2"}, {"SLURM_JOB_NODELIST", "n[1-2]"}});
+  names("SLURM_JOB_ID=\"x\"", {{"SLURM_STEP_ID", "0"},
+                               {"SLURM_PROCID", "0"},
+                               {"SLURM_NTASKS", "2"},
+                               {"SLURM_JOB_NODELIST", "n[1-2]"},
+                               {"SLURM_JOB_ID", "x"}});
+  names("cannot resolve \"no-such-host.invalid\"", {{"SLURM_STEP_ID", "0"},
+                                                    {"SLURM_PROCID", "0"},
                                                     {"SLURM_NTASKS", "2"},
                                                     {"SLURM_STEP_NODELIST", "no-such-host.invalid,localhost"},
                                                     {"SLURM_JOB_NODELIST", "localhost"},
@@ -176,7 +184,8 @@ TEST(Bootstrap, TorchrunVariablesOverThreeProcesses) {
 TEST(Bootstrap, SlurmVariablesOverTwoProcesses) {
   std::string port = std::to_string(FreePort());
   auto codes = Fork(2, [&](int rank) {
-    SetOnly({{"SLURM_PROCID", std::to_string(rank)},
+    SetOnly({{"SLURM_STEP_ID", "0"},
+             {"SLURM_PROCID", std::to_string(rank)},
              {"SLURM_NTASKS", "2"},
              {"SLURM_LOCALID", std::to_string(rank)},
              {"MASTER_ADDR", "localhost"},
