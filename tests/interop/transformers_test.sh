@@ -9,40 +9,46 @@ python=${WEFT_PYTHON:-python3} logits=$build/tests/interop/logits
   { echo "transformers_test: skipped, $python has no numpy, torch and transformers (pip install them, or set WEFT_PYTHON)"; exit 77; }
 export HF_HUB_OFFLINE=1 TRANSFORMERS_OFFLINE=1 TRANSFORMERS_VERBOSITY=error HF_HUB_DISABLE_PROGRESS_BARS=1
 
+# What is to be compared by one Python at the end, for it takes long to start: FOLDER LOGITS TITLE.
+compared=()
 # ours FAMILY WORD...: after some steps, it is theirs.
 ours() {
-  local config=configs/$1-tiny.yaml
-  rm -rf "$dir/c" "$dir/hf"
+  local config=configs/$1-tiny.yaml at=$dir/${#compared[@]}
   run 0 "" train "$config" train.steps=5 data.train=README.md data.val=0 schedule.warmup_steps=0 model.vocab=256 \
-    "checkpoint.dir=$dir/c" "${@:2}"
-  "$weft" export "$dir/c" "$dir/hf"
-  "$logits" "$config" "$dir/logits" model.vocab=256 "model.init=$dir/hf" "${@:2}"
-  "$python" tests/interop/compare_logits.py compare "$dir/hf" "$dir/logits" "ours: $*"
+    "checkpoint.dir=$at.c" "${@:2}"
+  "$weft" export "$at.c" "$at.hf"
+  "$logits" "$config" "$at.logits" model.vocab=256 "model.init=$at.hf" "${@:2}"
+  compared+=("$at.hf" "$at.logits" "ours: $*")
 }
-# theirs FAMILY KEYS WORD...: a model of transformers, its config's KEYS in JSON, is ours with these words.
+# theirs NAME WORD...: a model that Python made is ours with these words.
 theirs() {
-  rm -rf "$dir/hf"
-  "$python" tests/interop/compare_logits.py make "$1" "$dir/hf" "$2"
-  "$logits" "configs/$1-tiny.yaml" "$dir/logits" model.vocab=256 "model.init=$dir/hf" "${@:3}"
-  "$python" tests/interop/compare_logits.py compare "$dir/hf" "$dir/logits" "theirs: $*"
+  local family=${1%%.*} at=$dir/$1
+  "$logits" "configs/$family-tiny.yaml" "$at.logits" model.vocab=256 "model.init=$at" "${@:2}"
+  compared+=("$at" "$at.logits" "theirs: $*")
 }
 
 # As they are, and with what the families leave open: tied and untied heads, as many key and value heads, the numbers of
 # norms and rotary positions and their scaling, a context and a feed-forward of other sizes; and weights in several
 # files.
+"$python" tests/interop/compare_logits.py make \
+  gpt2 "$dir/gpt2.plain" '{}' \
+  gpt2 "$dir/gpt2.other" '{"tie_word_embeddings": false, "layer_norm_epsilon": 1e-3, "n_inner": 100, "shard": "60KB"}' \
+  llama "$dir/llama.plain" '{}' \
+  llama "$dir/llama.other" '{"tie_word_embeddings": true, "rms_norm_eps": 1e-3, "rope_theta": 500.0, "shard": "60KB"}' \
+  llama "$dir/llama.sizes" '{"num_key_value_heads": 4, "max_position_embeddings": 40}' \
+  llama "$dir/llama.scaled" '{"rope_theta": 100.0, "rope_scaling": {"rope_type": "llama3", "factor": 8.0,
+    "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 32, "rope_theta": 100.0}}'
+scaled=(model.rope_theta=100 model.rope_factor=8 model.rope_low=1 model.rope_high=4 model.rope_context=32)
 ours gpt2
 ours gpt2 model.tie_embeddings=false model.norm_eps=1e-3 model.ffn=100
 ours llama
 ours llama model.tie_embeddings=true model.norm_eps=1e-3 model.rope_theta=500
 ours llama model.kv_heads=4 model.ffn=72 model.context=40
-scaled=(model.rope_theta=100 model.rope_factor=8 model.rope_low=1 model.rope_high=4 model.rope_context=32)
 ours llama "${scaled[@]}"
-theirs gpt2 '{}'
-theirs gpt2 '{"tie_word_embeddings": false, "layer_norm_epsilon": 1e-3, "n_inner": 100, "shard": "60KB"}' \
-  model.tie_embeddings=false model.norm_eps=1e-3 model.ffn=100
-theirs llama '{}' model.ffn=192
-theirs llama '{"tie_word_embeddings": true, "rms_norm_eps": 1e-3, "rope_theta": 500.0, "shard": "60KB"}' \
-  model.ffn=192 model.tie_embeddings=true model.norm_eps=1e-3 model.rope_theta=500
-theirs llama '{"num_key_value_heads": 4, "max_position_embeddings": 40}' model.ffn=192 model.kv_heads=4 model.context=40
-theirs llama '{"rope_theta": 100.0, "rope_scaling": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0,
-  "high_freq_factor": 4.0, "original_max_position_embeddings": 32, "rope_theta": 100.0}}' model.ffn=192 "${scaled[@]}"
+theirs gpt2.plain
+theirs gpt2.other model.tie_embeddings=false model.norm_eps=1e-3 model.ffn=100
+theirs llama.plain model.ffn=192
+theirs llama.other model.ffn=192 model.tie_embeddings=true model.norm_eps=1e-3 model.rope_theta=500
+theirs llama.sizes model.ffn=192 model.kv_heads=4 model.context=40
+theirs llama.scaled model.ffn=192 "${scaled[@]}"
+"$python" tests/interop/compare_logits.py compare "${compared[@]}"
