@@ -64,16 +64,29 @@ class Reader {
   std::vector<std::string>& words_;
 };
 
-// A word that is near an option's name, and no key of the config, was meant as that.
+// What others call it: too far from our word for the count of edits.
+constexpr std::pair<std::string_view, std::string_view> kOtherNames[] = {
+    {"max_new_tokens", "tokens"}, {"max_tokens", "tokens"}, {"max_length", "tokens"},
+    {"length", "tokens"},         {"n", "tokens"},          {"n_predict", "tokens"},
+    {"temp", "temperature"},      {"do_sample", "greedy"},
+};
+std::string Meant(const std::string& word) {
+  for (auto [other, ours] : kOtherNames)
+    if (word == other) return std::string(ours);
+  return Nearest(word, kNames);
+}
+
+// A word that is no key of the config was meant as an option.
 absl::Status CheckSpelling(const std::vector<std::string>& words) {
   for (const std::string& word : words) {
     size_t equals = word.find('=');
     std::string key = word.substr(0, equals);
-    std::string nearest = equals != word.npos && key.find('.') == key.npos ? Nearest(key, kNames) : "";
-    if (nearest.empty() || FindField(key) || !KeysOf(key).empty()) continue;
+    bool of_config = key.find('.') != key.npos || FindField(key) || !KeysOf(key).empty();
+    if (equals == word.npos || of_config) continue;
+    std::string meant = Meant(key);
     return absl::InvalidArgumentError(
-        fmt::format("command line: {}: unknown word; did you mean {}? The words here are {} and the keys of the config",
-                    key, nearest, fmt::join(kNames, ", ")));
+        fmt::format("command line: {}: unknown word; {}he words here are {} and the keys of the config", key,
+                    meant.empty() ? "t" : fmt::format("did you mean {}? T", meant), fmt::join(kNames, ", ")));
   }
   return absl::OkStatus();
 }

@@ -20,6 +20,19 @@ absl::Status Refuse(const Config& config, const std::string& key, const absl::St
   return Refuse(config, key, std::string(status.message()));
 }
 
+// What is wrong with the first of the files that the tokenizer cannot take, with its name and the place in it; OK where
+// it takes each by itself.
+absl::Status FaultOfFile(const Tokenizer& tokenizer, std::initializer_list<const DataFiles*> lists) {
+  for (const DataFiles* files : lists)
+    for (const std::string& path : files->paths) {
+      absl::StatusOr<std::string> text = ReadText({path});
+      if (!text.ok()) return text.status();
+      if (absl::Status s = tokenizer.Encode(*text).status(); !s.ok())
+        return absl::InvalidArgumentError(fmt::format("{}: {}", path, std::string(s.message())));
+    }
+  return absl::OkStatus();
+}
+
 // A number below n from 64 random bits: the upper half of their product. The bias is n / 2^64.
 int64_t Below(int64_t n, uint64_t bits) {
   __extension__ using Wide = unsigned __int128;
@@ -101,9 +114,12 @@ absl::Status Dataset::LoadText(const Config& config, const DataFiles& train_file
   }
   for (auto [from, to] : {std::pair(&*train, &train_), std::pair(&*val, &val_)}) {
     absl::StatusOr<std::vector<int32_t>> tokens = tokenizer_->Encode(*from);
-    if (!tokens.ok())
+    if (!tokens.ok()) {
+      absl::Status fault = FaultOfFile(*tokenizer_, {&train_files, &val_files});
+      if (fault.ok()) fault = tokens.status();
       return Refuse(config, "data.tokenizer",
-                    std::string(tokens.status().message()) + "; give the one that was made with this text");
+                    std::string(fault.message()) + "; give the one that was made with this text");
+    }
     *to = TokenStream(*std::move(tokens));
   }
   return absl::OkStatus();
