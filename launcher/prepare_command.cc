@@ -75,7 +75,8 @@ std::string SetTokenizer(std::string& tokenizer, const std::string& text) {
 
 std::map<std::string, Setter> Setters(PrepareOptions& options) {
   constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
-  return {{"tokenizer", [&](const std::string& text) { return SetTokenizer(options.tokenizer, text); }},
+  return {{"out", [&](const std::string& text) { return options.out = text, text.empty() ? "a folder" : ""; }},
+          {"tokenizer", [&](const std::string& text) { return SetTokenizer(options.tokenizer, text); }},
           {"vocab", Integer(options.vocab, 1, 1'000'000)},
           {"sample", Integer(options.sample, 1, kMost)},
           {"val", [&](const std::string& text) { return SetVal(options.val, text); }},
@@ -105,21 +106,6 @@ bool IsOption(const std::string& word) {
   return true;
 }
 
-// Takes --out OUT, or --out=OUT, out of the words and puts OUT before all others, where it is expected.
-absl::Status TakeOut(Words& words) {
-  constexpr std::string_view kFlag = "--out";
-  auto flag = std::find_if(words.begin(), words.end(), [&](const std::string& w) {
-    return w == kFlag || w.starts_with(fmt::format("{}=", kFlag));
-  });
-  if (flag == words.end()) return absl::OkStatus();
-  bool joined = *flag != kFlag;
-  if (!joined && flag + 1 == words.end()) return Bad("--out: expected a folder behind it, got nothing");
-  std::string out = joined ? flag->substr(kFlag.size() + 1) : flag[1];
-  words.erase(flag, flag + (joined ? 1 : 2));
-  words.insert(words.begin(), out);
-  return absl::OkStatus();
-}
-
 absl::Status Missing(const Words& paths) {
   std::error_code error;
   if (paths.size() == 1 && std::filesystem::is_regular_file(paths[0], error))
@@ -130,13 +116,13 @@ absl::Status Missing(const Words& paths) {
   return Bad(fmt::format("{} is missing; weft prepare --help says how to use it", paths.empty() ? "OUT" : "INPUT"));
 }
 
-absl::StatusOr<PrepareOptions> Parse(Words words) {
+absl::StatusOr<PrepareOptions> Parse(const Words& words) {
   PrepareOptions options;
   std::map<std::string, Setter> setters = Setters(options);
-  if (absl::Status s = TakeOut(words); !s.ok()) return s;
   Words paths;
   std::set<std::string> given;
-  for (const std::string& word : words) {
+  for (const std::string& word : WithoutFlag(words, "--out", "out")) {
+    if (word == "--out") return Bad("--out: expected a folder behind it, got nothing");
     if (word.empty()) return Bad("expected a path or key=value, got an empty word");
     if (word.starts_with('-'))
       return Bad(fmt::format("unknown flag {:?}; weft prepare --help says how to use it", word));
@@ -152,10 +138,8 @@ absl::StatusOr<PrepareOptions> Parse(Words words) {
     if (options.tokenizer != "sentencepiece" && given.contains(key))
       return Bad(fmt::format("{}: has no effect, as tokenizer={} learns nothing; give tokenizer=sentencepiece", key,
                              options.tokenizer));
+  if (!options.out.empty()) paths.insert(paths.begin(), options.out);
   if (paths.size() < 2) return Missing(paths);
-  std::error_code error;
-  if (std::filesystem::is_regular_file(paths[0], error))
-    return absl::InvalidArgumentError(paths[0] + ": expected a folder to write to, got a file; OUT comes before INPUT");
   options.out = paths[0];
   options.inputs.assign(paths.begin() + 1, paths.end());
   return options;

@@ -37,7 +37,9 @@ bool HoldsSomethingElse(const std::string& path) {
   constexpr std::string_view kBegin = "<!DOCTYPE html>";
   std::string begin(kBegin.size(), '\0');
   std::ifstream file(path, std::ios::binary);
-  return file.is_open() && !(file.read(begin.data(), std::streamsize(begin.size())) && begin == kBegin);
+  file.read(begin.data(), std::streamsize(begin.size()));
+  begin.resize(size_t(file.gcount()));
+  return !begin.empty() && begin != kBegin;
 }
 
 absl::StatusOr<Request> RequestOf(const Words& words) {

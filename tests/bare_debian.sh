@@ -48,6 +48,12 @@ as() {
     su "$user" -s /bin/bash -c "cd /home/weft/weft && git config --global --add safe.directory /home/weft/weft && $2"
 }
 
+# trained SYSTEM: by the quickstart, which has ended with a sample.
+trained() {
+  within 180 "$(sed -nE 's/.*"event":"end".*"seconds":([0-9]+).*/\1/p' "$folder/$1/home/weft/weft/build/quickstart.jsonl")" "training, $1, in s"
+  tail -n 12 "$folder/quickstart.$1.log"
+  grep -q '300 tokens in' "$folder/quickstart.$1.log"
+}
 # second SYSTEM: everything is built then; what a user waits for is the first step.
 second() {
   local begin first
@@ -74,9 +80,9 @@ say "bare system: $((SECONDS - begin)) s"
 
 make root
 begin=$SECONDS
-as root ./launcher/quickstart.sh > "$folder/quickstart.root.log" 2>&1
+as root './launcher/quickstart.sh log.jsonl=build/quickstart.jsonl' > "$folder/quickstart.root.log" 2>&1
 within 1200 $((SECONDS - begin)) "quickstart as root, with downloads, in s"
-grep '300 tokens in' "$folder/quickstart.root.log"
+trained root
 second root
 tests root
 
@@ -85,10 +91,7 @@ cp "$folder"/root/var/cache/apt/archives/*.deb "$folder/sudo/var/cache/apt/archi
 begin=$SECONDS
 as sudo './launcher/quickstart.sh log.jsonl=build/quickstart.jsonl' > "$folder/quickstart.sudo.log" 2>&1
 within 720 $((SECONDS - begin)) "quickstart with sudo, from clone to sample, in s"
-trained=$(sed -nE 's/.*"event":"end".*"seconds":([0-9]+).*/\1/p' "$folder/sudo/home/weft/weft/build/quickstart.jsonl")
-within 180 "$trained" "its training, in s"
-tail -n 12 "$folder/quickstart.sudo.log"
-grep -q '300 tokens in' "$folder/quickstart.sudo.log"
+trained sudo
 second sudo
 tests sudo
 tail -n 25 "$folder/tests.sudo.log"

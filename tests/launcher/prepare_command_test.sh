@@ -69,7 +69,7 @@ refused 'vocab: expected an integer >= 1 and <= 1000000, got "many"' prepare "$d
 refused 'shard: expected an integer >= 1 and <= 2147483647, got "0"' prepare "$dir/no" README.md shard=0
 refused 'val: expected a path, or a number >= 0 and < 1, got "1"' prepare "$dir/no" README.md val=1
 refused "$dir/a=b: no such file or folder" prepare "$dir/no" "$dir/a=b"
-refused "README.md: expected a folder to write to, got a file; OUT comes before INPUT" prepare README.md "$dir/no"
+refused "README.md: expected a new or an empty folder to write to, got a file" prepare README.md "$dir/no"
 
 # A kill leaves all of the set or a part that is named; what was not published is cleared away by the next run.
 fault() { WEFT_FAULT=$1 within 60 "$weft" prepare "$dir/killed" README.md shard=9000 > "$dir/out" 2>&1 && code=0 || code=$?; }

@@ -45,6 +45,7 @@ run 2 "would overwrite $log" report "$log" "$log"
 run 2 "would overwrite $log.config.yaml" report "$log" "$log.config.yaml"
 cp "$log" "$dir/other.jsonl"
 run 2 "OUT would overwrite $dir/other.jsonl, which is there and is no page" report "$log" "$dir/other.jsonl"
+run 0 "" report "$log" "$(mktemp "$dir/empty.XXX")"
 cmp "$log" "$dir/other.jsonl" || fail "expected the other log to be left as it was"
 run 2 "--open" report "$log" --open
 run 2 "got \"y\" as well" report "$log" "$dir/x" y

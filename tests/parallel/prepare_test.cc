@@ -193,7 +193,7 @@ TEST(Prepare, ErrorsSayWhatWasExpectedAndWhatToDo) {
        "tokenizer: " + folder.Path("no") + ": cannot be"},
       {{.out = folder.Path("full"), .inputs = {text}},
        "full: expected a new or an empty folder, got one that holds a; give another one or remove it"},
-      {{.out = text, .inputs = {text}}, "t.txt: expected a folder to write to, got a file"},
+      {{.out = text, .inputs = {text}}, "t.txt: expected a new or an empty folder to write to, got a file"},
   };
   for (auto& bad : cases) {
     if (bad.options.out.empty()) bad.options.out = folder.Path("out");

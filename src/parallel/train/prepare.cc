@@ -209,9 +209,9 @@ absl::Status Preparation::Run(StagedFolder& out) {
 
 absl::StatusOr<PrepareReport> Prepare(const PrepareOptions& options) {
   Preparation preparation(options);
-  if (absl::Status s = preparation.Find(); !s.ok()) return s;
-  absl::StatusOr<StagedFolder> out = StagedFolder::Make(options.out);
+  absl::StatusOr<StagedFolder> out = StagedFolder::Make(options.out);  // first: an input in its place is told as that
   if (!out.ok()) return out.status();
+  if (absl::Status s = preparation.Find(); !s.ok()) return s;
   if (absl::Status s = preparation.Scan(); !s.ok()) return s;
   if (absl::Status s = preparation.Run(*out); !s.ok()) return s;
   return preparation.report();

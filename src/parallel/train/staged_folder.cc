@@ -42,7 +42,8 @@ absl::Status CheckEmpty(const std::string& path) {
 absl::StatusOr<StagedFolder> StagedFolder::Make(const std::string& path) {
   std::error_code error;
   bool there = fs::exists(path, error);
-  if (there && !fs::is_directory(path, error)) return Bad(path, "expected a folder to write to, got a file");
+  if (there && !fs::is_directory(path, error))
+    return Bad(path, "expected a new or an empty folder to write to, got a file");
   if (there)
     if (absl::Status s = CheckEmpty(path); !s.ok()) return s;
   StagedFolder folder(path, !there);
