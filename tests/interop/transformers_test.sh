@@ -41,6 +41,8 @@ theirs() {
 scaled=(model.rope_theta=100 model.rope_factor=8 model.rope_low=1 model.rope_high=4 model.rope_context=32)
 ours gpt2
 ours gpt2 model.tie_embeddings=false model.norm_eps=1e-3 model.ffn=100
+ours gpt2 model.kv_heads=2
+ours gpt2 model.kv_heads=1
 ours llama
 ours llama model.tie_embeddings=true model.norm_eps=1e-3 model.rope_theta=500
 ours llama model.kv_heads=4 model.ffn=72 model.context=40

@@ -2,9 +2,11 @@
 #include "parallel/checkpoint/hf_export.h"
 
 #include <cstdlib>
+#include <random>
 
 #include "parallel/checkpoint/folder.h"
 #include "parallel/checkpoint_testing.h"
+#include "parallel/safetensors_testing.h"
 #include "parallel/train/hf_names.h"
 #include "parallel/train/initial_weights.h"
 
@@ -37,7 +39,7 @@ class Export : public CheckpointTest {
     const HfFamily& family = *FindHfFamily(config->model.family);
     Transformer model(ModelOf(*config));
     for (const Parameter* p : model.Parameters()) {
-      HfPlace place = *PlaceInHf(family, p->path(), p->shape());
+      HfPlace place = *PlaceInHf(family, p->path(), p->shape(), config->model.heads);
       Tensor got = Tensor::Zeros(dtype, p->shape()), want = Tensor::Zeros(dtype, p->shape());
       ReadBox(file->tensors().at(place.tensor), place, MakeView(got.data(), dtype, p->shape()));
       Box whole{Shape(p->shape().size(), 0), p->shape()};
@@ -60,6 +62,55 @@ TEST_F(Export, HoldsTheWeightsOfAnyMesh) {
       for (const char* fsdp : {"none", "full"})
         ExpectTheWeights(Mesh(dp, tp) + model + Words{std::string("parallel.fsdp=") + fsdp}, DType::kF32);
   for (DType dtype : {DType::kBF16, DType::kF16}) ExpectTheWeights(Mesh(1, 1), dtype);
+}
+
+// Models of random sizes, whose key and value heads are 1 to 4 query heads each: the files have the tensors of
+// transformers' own layout, bit by bit.
+TEST_F(Export, IsTheirLayoutForRandomSizes) {
+  std::mt19937 random(5);
+  auto draw = [&](int low, int high) { return std::uniform_int_distribution(low, high)(random); };
+  for (int trial = 0; trial < 40; trial++) {
+    std::string family = trial % 2 ? "llama" : "gpt2";
+    int kv_heads = draw(1, 3), heads = kv_heads * draw(1, 4), dim = heads * 2 * draw(1, 3);
+    Words words = Mesh(1, 1) + Words{"model.family=" + family,
+                                     fmt::format("model.layers={}", draw(1, 3)),
+                                     fmt::format("model.heads={}", heads),
+                                     fmt::format("model.kv_heads={}", kv_heads),
+                                     fmt::format("model.dim={}", dim),
+                                     fmt::format("model.ffn={}", draw(1, 40)),
+                                     fmt::format("model.context={}", draw(1, 12)),
+                                     fmt::format("model.vocab={}", draw(256, 300)),
+                                     fmt::format("model.tie_embeddings={}", draw(0, 1) == 1)};
+    SCOPED_TRACE(fmt::format("{}", fmt::join(words, " ")));
+    absl::StatusOr<Checkpoint> checkpoint = Checkpoint::Open(Saved(words));
+    ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
+    std::string out = folder_.Path("out");
+    absl::StatusOr<HfExport> done = ExportHf(*checkpoint, out, DType::kF32);
+    ASSERT_TRUE(done.ok()) << done.status();
+    Parameters parameters;
+    Config config = *Load(words);
+    Transformer model(ModelOf(config));
+    for (const Parameter* p : model.Parameters()) {
+      Tensor& t = parameters[p->path()] = Tensor::Zeros(DType::kF32, p->shape());
+      Box whole{Shape(p->shape().size(), 0), p->shape()};
+      checkpoint->Read(p->path(), {whole, DType::kF32, t.as<std::byte>(), RowMajor(p->shape())});
+    }
+    RawTensors want = family == "gpt2" ? HfGpt2(parameters, config.model.layers, dim, DType::kF32)
+                                       : HfLlama(parameters, config.model.layers, dim, DType::kF32);
+    if (auto head = parameters.find("head.weight"); head != parameters.end())
+      want["lm_head.weight"] = Raw(head->second);
+    absl::StatusOr<Safetensors> got = Safetensors::Open(out);
+    ASSERT_TRUE(got.ok()) << got.status();
+    ASSERT_EQ(got->tensors().size(), want.size());
+    for (const auto& [name, tensor] : got->tensors()) {
+      std::string data(reinterpret_cast<const char*>(tensor.data.data()), tensor.data.size());
+      EXPECT_EQ(want.count(name), 1u) << name;
+      EXPECT_EQ(data, want[name].data) << name;
+      EXPECT_EQ(std::vector<int64_t>(tensor.shape.begin(), tensor.shape.end()), want[name].shape) << name;
+    }
+    std::filesystem::remove_all(out);
+    std::filesystem::remove_all(folder_.Path("c"));
+  }
 }
 
 // What no weight shows is in config.json, and only there where it is in use.

@@ -99,7 +99,7 @@ TEST(InitialWeights, AreTheFilesValuesOnEveryMesh) {
       for (const Words& layout : layouts) {
         Words words = layout;
         words.push_back("model.init=" + folder.Path("model.safetensors"));
-        if (family == std::string("llama")) words.push_back("model.kv_heads=2");
+        words.push_back("model.kv_heads=2");
         Config config = ConfigOf(family, words);
         Parameters want = RandomParameters(config, stored), got;
         folder.Write("model.safetensors", Pack(HfOf(config, want, stored)));
@@ -119,14 +119,16 @@ TEST(InitialWeights, AreTheFilesValuesOnEveryMesh) {
 }
 
 // Backwards, too: the parameters of a family fill its tensors, each element once.
-TEST(HfNames, ParametersFillTheTensors) {
+class HfNames : public testing::TestWithParam<int> {};
+
+TEST_P(HfNames, ParametersFillTheTensors) {
   for (const char* family : {"gpt2", "llama"}) {
-    Config config = ConfigOf(family, {"model.tie_embeddings=false"});
+    Config config = ConfigOf(family, {"model.tie_embeddings=false", fmt::format("model.kv_heads={}", GetParam())});
     std::map<std::string, std::vector<int>> filled;
     Transformer model(ModelOf(config));
     std::set<std::string> rows;
     for (const Parameter* p : model.Parameters()) {
-      std::optional<HfPlace> place = PlaceInHf(*FindHfFamily(family), p->path(), p->shape());
+      std::optional<HfPlace> place = PlaceInHf(*FindHfFamily(family), p->path(), p->shape(), config.model.heads);
       ASSERT_TRUE(place) << p->path();
       std::vector<int>& of_tensor = filled[place->tensor];
       of_tensor.resize(size_t(NumElements(place->shape)));
@@ -134,13 +136,21 @@ TEST(HfNames, ParametersFillTheTensors) {
       for (int64_t i = 0; i < NumElements(shape); i++) {
         int64_t at = place->offset, rest = i;
         for (size_t d = shape.size(); d-- > 0; rest /= shape[d]) at += rest % shape[d] * place->strides[d];
-        of_tensor.at(size_t(at))++;
+        for (int64_t copy = 0; copy < place->copies; copy++) of_tensor.at(size_t(at + copy * place->copy_stride))++;
       }
     }
     for (const auto& [tensor, counts] : filled)
       EXPECT_EQ(std::count(counts.begin(), counts.end(), 1), std::ptrdiff_t(counts.size())) << tensor;
   }
   EXPECT_EQ(FindHfFamily("neox"), nullptr);
+}
+INSTANTIATE_TEST_SUITE_P(KvHeads, HfNames, testing::Values(1, 2, 3, 6));
+
+// A parameter of a shape that the model does not have must not be written past the end of a tensor.
+TEST(HfNamesCheck, RefusesABoxThatLeavesItsTensor) {
+  const HfFamily& gpt2 = *FindHfFamily("gpt2");
+  EXPECT_THROW(PlaceInHf(gpt2, "blocks.0.attn.k.bias", {4, 5}, 3), Error);
+  EXPECT_EQ(PlaceInHf(gpt2, "blocks.0.attn.k.bias", {3, 5}, 6)->copies, 2);
 }
 
 // A changed checkpoint, and what is said of it.
@@ -241,6 +251,24 @@ TEST_F(Refusals, LetTheHubsNamesPass) {
   Expect("ok");
   tensors_.erase("h.0.ln_2.bias");
   Expect("got none named transformer.h.0.ln_2.bias;");
+}
+
+// GPT-2 has no fewer key and value heads than query heads: a model with fewer is there with each repeated, and only so.
+TEST_F(Refusals, NameHeadsOfAGroupThatDiffer) {
+  const Words grouped = {"model.kv_heads=2"};
+  Start("gpt2", grouped);
+  Expect("ok", grouped);
+  Expect("ok", {"model.kv_heads=6"});
+  Expect("tensor transformer.h.0.attn.c_attn.bias: expected the 6 heads of a group to be equal in blocks.0.attn.k.bias",
+         {"model.kv_heads=1"});
+  RawTensor& weight = tensors_["transformer.h.1.attn.c_attn.weight"];
+  weight.data[size_t(4 * (24 + 4 + 1))] ^= 1;  // k of head 1, dim 1
+  Expect(
+      "tensor transformer.h.1.attn.c_attn.weight: expected the 3 heads of a group to be equal in "
+      "blocks.1.attn.k.weight, as model.kv_heads is less than model.heads, got heads that differ; set "
+      "model.kv_heads to model.heads",
+      grouped);
+  Expect("ok", {"model.kv_heads=6"});
 }
 
 // What shapes cannot show, such as the number of heads, is compared with the config.json beside the weights.

@@ -75,7 +75,8 @@ inline RawTensor Vector(const Tensor& t, DType dtype) {
   return Made({m.rows()}, dtype, [&](int64_t r, int64_t) { return m(r, 0); });
 }
 
-// As transformers' GPT2LMHeadModel stores it.
+// As transformers' GPT2LMHeadModel stores it, which has as many key and value heads as query heads: ours are there once
+// for every query head of their group.
 inline RawTensors HfGpt2(const Parameters& p, int64_t layers, int64_t width, DType type,
                          const std::string& prefix = "transformer.") {
   RawTensors out{{prefix + "wte.weight", Plain({p.at("embed.weight"), width}, type)},
@@ -85,13 +86,26 @@ inline RawTensors HfGpt2(const Parameters& p, int64_t layers, int64_t width, DTy
   for (int64_t i = 0; i < layers; i++) {
     std::string ours = fmt::format("blocks.{}.", i), theirs = fmt::format("{}h.{}.", prefix, i);
     auto at = [&](const std::string& name) -> const Tensor& { return p.at(ours + name); };
-    Matrix q(at("attn.q.weight"), width), k(at("attn.k.weight"), width), v(at("attn.v.weight"), width),
-        qb(at("attn.q.bias"), width), kb(at("attn.k.bias"), width), vb(at("attn.v.bias"), width);
+    int64_t heads = at("attn.q.weight").shape()[1], size = width / heads;
+    auto columns = [&](const std::string& name) {
+      return Matrix(at(name), at(name).shape().back() * at(name).shape()[at(name).shape().size() - 2]);
+    };
+    Matrix q = columns("attn.q.weight"), k = columns("attn.k.weight"), v = columns("attn.v.weight"),
+           qb = columns("attn.q.bias"), kb = columns("attn.k.bias"), vb = columns("attn.v.bias");
     const Matrix *qkv[] = {&q, &k, &v}, *biases[] = {&qb, &kb, &vb};
-    out[theirs + "attn.c_attn.weight"] =
-        Made({width, 3 * width}, type, [&](int64_t r, int64_t c) { return (*qkv[c / width])(r, c % width); });
-    out[theirs + "attn.c_attn.bias"] =
-        Made({3 * width}, type, [&](int64_t i2, int64_t) { return (*biases[i2 / width])(0, i2 % width); });
+    // Column c of theirs as a column of the matrix that it is from.
+    auto column = [&](const Matrix& of, int64_t c) {
+      int64_t group = width / of.columns(), head = c % width / size;
+      return head / group * size + c % size;
+    };
+    out[theirs + "attn.c_attn.weight"] = Made({width, 3 * width}, type, [&](int64_t r, int64_t c) {
+      const Matrix& of = *qkv[c / width];
+      return of(r, column(of, c));
+    });
+    out[theirs + "attn.c_attn.bias"] = Made({3 * width}, type, [&](int64_t c, int64_t) {
+      const Matrix& of = *biases[c / width];
+      return of(0, column(of, c));
+    });
     out[theirs + "attn.c_proj.weight"] = Plain({at("attn.proj.weight"), width}, type);
     out[theirs + "mlp.c_fc.weight"] = Plain({at("mlp.up.weight"), at("mlp.up.weight").shape()[1]}, type);
     out[theirs + "mlp.c_proj.weight"] = Plain({at("mlp.down.weight"), width}, type);

@@ -29,6 +29,15 @@ struct Target {
   std::vector<Part> parts;
 };
 
+// Each part lies inside the target, as PlaceInHf checks; all of them together are as many elements as it has.
+void CheckFilled(const std::string& name, const Target& target) {
+  int64_t elements = 0;
+  for (const Part& part : target.parts) elements += part.place.copies * NumElements(part.shape);
+  WEFT_CHECK(elements == NumElements(target.shape),
+             fmt::format("{}: expected {} elements, got {} of {} and {} more", name, NumElements(target.shape),
+                         elements, target.parts.front().parameter, target.parts.size() - 1));
+}
+
 absl::StatusOr<std::map<std::string, Target>> TargetsOf(const Checkpoint& checkpoint, const HfFamily& family,
                                                         const Config& config) {
   std::map<std::string, Target> targets;
@@ -39,12 +48,16 @@ absl::StatusOr<std::map<std::string, Target>> TargetsOf(const Checkpoint& checkp
       return absl::DataLossError(fmt::format(
           "{}: tensor {}: expected {}, as its config.yaml has it, got {}", checkpoint.folder(), p->path(),
           ToString(p->shape()), saved == checkpoint.manifest().tensors.end() ? "none" : ToString(saved->second.shape)));
-    std::optional<HfPlace> place = PlaceInHf(family, p->path(), p->shape());
+    std::optional<HfPlace> place = PlaceInHf(family, p->path(), p->shape(), config.model.heads);
     WEFT_CHECK(place, fmt::format("the table of family {} has no row for {}", family.family, p->path()));
     Target& target = targets[place->tensor];
+    WEFT_CHECK(target.parts.empty() || target.shape == place->shape,
+               fmt::format("{} is {} with {}, but {} with {}", place->tensor, ToString(place->shape), p->path(),
+                           ToString(target.shape), target.parts.front().parameter));
     target.shape = place->shape;
     target.parts.push_back({p->path(), p->shape(), *std::move(place)});
   }
+  for (const auto& [name, target] : targets) CheckFilled(name, target);
   return targets;
 }
 
@@ -87,8 +100,11 @@ absl::Status WriteWeights(const Checkpoint& checkpoint, const std::map<std::stri
     bytes.resize(size_t(NumElements(target.shape)) * SizeOf(dtype));
     for (const Part& part : target.parts) {
       Box whole{Shape(part.shape.size(), 0), part.shape};
-      checkpoint.Read(part.parameter,
-                      {whole, dtype, bytes.data() + size_t(part.place.offset) * SizeOf(dtype), part.place.strides});
+      for (int64_t copy = 0; copy < part.place.copies; copy++) {
+        int64_t first = part.place.offset + copy * part.place.copy_stride;
+        checkpoint.Read(part.parameter,
+                        {whole, dtype, bytes.data() + size_t(first) * SizeOf(dtype), part.place.strides});
+      }
     }
     if (absl::Status s = file->Write(std::span<const std::byte>(bytes)); !s.ok()) return s;
   }

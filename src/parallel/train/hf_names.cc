@@ -8,9 +8,9 @@
 namespace weft {
 namespace {
 
-// c width, h heads (of keys and values: KV heads), d head size, f hidden width, v vocabulary, t context.
+// c width, h heads, g key-value heads, d head size, f hidden width, v vocabulary, t context.
 
-// Weights are those of Conv1D: [in, out]. q, k and v are columns of one.
+// Weights are those of Conv1D: [in, out]. q, k and v are columns of one, all with as many heads.
 constexpr HfRow kGpt2[] = {
     {"embed.weight", "vc", "transformer.wte.weight", "v,c"},
     {"positions", "tc", "transformer.wpe.weight", "t,c"},
@@ -18,10 +18,10 @@ constexpr HfRow kGpt2[] = {
     {"blocks.*.norm1.bias", "c", "transformer.h.*.ln_1.bias", "c"},
     {"blocks.*.attn.q.weight", "chd", "transformer.h.*.attn.c_attn.weight", "c,hd", 0, 3},
     {"blocks.*.attn.q.bias", "hd", "transformer.h.*.attn.c_attn.bias", "hd", 0, 3},
-    {"blocks.*.attn.k.weight", "chd", "transformer.h.*.attn.c_attn.weight", "c,hd", 1, 3},
-    {"blocks.*.attn.k.bias", "hd", "transformer.h.*.attn.c_attn.bias", "hd", 1, 3},
-    {"blocks.*.attn.v.weight", "chd", "transformer.h.*.attn.c_attn.weight", "c,hd", 2, 3},
-    {"blocks.*.attn.v.bias", "hd", "transformer.h.*.attn.c_attn.bias", "hd", 2, 3},
+    {"blocks.*.attn.k.weight", "cgd", "transformer.h.*.attn.c_attn.weight", "c,hd", 1, 3},
+    {"blocks.*.attn.k.bias", "gd", "transformer.h.*.attn.c_attn.bias", "hd", 1, 3},
+    {"blocks.*.attn.v.weight", "cgd", "transformer.h.*.attn.c_attn.weight", "c,hd", 2, 3},
+    {"blocks.*.attn.v.bias", "gd", "transformer.h.*.attn.c_attn.bias", "hd", 2, 3},
     {"blocks.*.attn.proj.weight", "hdc", "transformer.h.*.attn.c_proj.weight", "hd,c"},
     {"blocks.*.attn.proj.bias", "c", "transformer.h.*.attn.c_proj.bias", "c"},
     {"blocks.*.norm2.weight", "c", "transformer.h.*.ln_2.weight", "c"},
@@ -56,8 +56,8 @@ constexpr HfRow kLlama[] = {
     {"embed.weight", "vc", "model.embed_tokens.weight", "v,c"},
     {"blocks.*.norm1.weight", "c", "model.layers.*.input_layernorm.weight", "c"},
     {"blocks.*.attn.q.weight", "chd", "model.layers.*.self_attn.q_proj.weight", "hd,c"},
-    {"blocks.*.attn.k.weight", "chd", "model.layers.*.self_attn.k_proj.weight", "hd,c"},
-    {"blocks.*.attn.v.weight", "chd", "model.layers.*.self_attn.v_proj.weight", "hd,c"},
+    {"blocks.*.attn.k.weight", "cgd", "model.layers.*.self_attn.k_proj.weight", "gd,c"},
+    {"blocks.*.attn.v.weight", "cgd", "model.layers.*.self_attn.v_proj.weight", "gd,c"},
     {"blocks.*.attn.proj.weight", "hdc", "model.layers.*.self_attn.o_proj.weight", "c,hd"},
     {"blocks.*.norm2.weight", "c", "model.layers.*.post_attention_layernorm.weight", "c"},
     {"blocks.*.mlp.gate.weight", "cf", "model.layers.*.mlp.gate_proj.weight", "f,c"},
@@ -111,9 +111,16 @@ std::string WithBlock(std::string name, const std::string& number) {
   return name;
 }
 
+// One past the last element of theirs that ours takes.
+int64_t EndOf(const HfPlace& place, const Shape& ours) {
+  int64_t last = place.offset + (place.copies - 1) * place.copy_stride;
+  for (size_t d = 0; d < ours.size(); d++) last += (ours[d] - 1) * place.strides[d];
+  return last + 1;
+}
+
 // Walks their dims from the last to the first, and the letters of each from the last: each is as far apart in memory
 // as all that came before it are many.
-HfPlace Lay(const HfRow& row, const Shape& ours) {
+HfPlace Lay(const HfRow& row, const Shape& ours, int64_t heads) {
   std::string_view dims = row.dims, layout = row.layout;
   HfPlace place{.strides = Shape(ours.size())};
   int64_t extent = 1, stride = 1;
@@ -129,10 +136,18 @@ HfPlace Lay(const HfRow& row, const Shape& ours) {
       close_dim();
       continue;
     }
-    size_t d = dims.find(*letter);
-    place.strides[d] = stride;
-    stride *= ours[d];
-    extent *= ours[d];
+    bool repeated = *letter == 'h' && dims.find('h') == dims.npos;
+    size_t d = dims.find(repeated ? 'g' : *letter);
+    if (repeated) {
+      WEFT_CHECK(heads % ours[d] == 0,
+                 fmt::format("{}: {} heads are no groups for {} key-value heads", row.parameter, heads, ours[d]));
+      place.copies = heads / ours[d];
+      place.copy_stride = stride;
+    }
+    int64_t copies = repeated ? place.copies : 1;
+    place.strides[d] = stride * copies;
+    stride *= ours[d] * copies;
+    extent *= ours[d] * copies;
   }
   close_dim();
   return place;
@@ -146,14 +161,18 @@ const HfFamily* FindHfFamily(std::string_view family) {
   return nullptr;
 }
 
-std::optional<HfPlace> PlaceInHf(const HfFamily& family, const std::string& parameter, const Shape& shape) {
+std::optional<HfPlace> PlaceInHf(const HfFamily& family, const std::string& parameter, const Shape& shape,
+                                 int64_t heads) {
   for (const HfRow& row : family.rows) {
     std::optional<std::string> number = MatchBlock(row.parameter, parameter);
     if (!number) continue;
     WEFT_CHECK(std::string_view(row.dims).size() == shape.size(),
                fmt::format("{} is {}, but its row has the dims \"{}\"", parameter, ToString(shape), row.dims));
-    HfPlace place = Lay(row, shape);
+    HfPlace place = Lay(row, shape, heads);
     place.tensor = WithBlock(row.tensor, *number);
+    WEFT_CHECK(EndOf(place, shape) <= NumElements(place.shape),
+               fmt::format("{}: {} {} would end at element {} of {}", place.tensor, parameter, ToString(shape),
+                           EndOf(place, shape), ToString(place.shape)));
     return place;
   }
   return std::nullopt;

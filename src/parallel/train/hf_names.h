@@ -1,9 +1,10 @@
 // Hugging Face's names: where each of our parameters lies in their checkpoints, a table per family that reads both
 // ways.
 //
-//   {"blocks.*.attn.k.bias", "hd", "transformer.h.*.attn.c_attn.bias", "hd", 1, 3}
+//   {"blocks.*.attn.k.bias", "gd", "transformer.h.*.attn.c_attn.bias", "hd", 1, 3}
 //
-// says that the bias [H, D] of k in block 7 is the second third of the vector transformer.h.7.attn.c_attn.bias [3 H D].
+// says that the bias [G, D] of k in block 7 is the second third of the vector transformer.h.7.attn.c_attn.bias [3 H D],
+// with each of the G key-value heads there once for every query head of its group.
 #pragma once
 #include <optional>
 #include <span>
@@ -17,8 +18,9 @@ namespace weft {
 
 struct HfRow {
   const char *parameter, *dims;  // ours, a letter a dim; * is the number of a block
-  const char *tensor, *layout;   // theirs, the letters of each dim in its order: "hd,c" is [H D, C]
-  int part = 0, parts = 1;       // ours is one of as many equal parts of their last dim
+  // theirs, the letters of each dim in its order: "hd,c" is [H D, C]. An h where ours has g repeats each of our heads.
+  const char *tensor, *layout;
+  int part = 0, parts = 1;  // ours is one of as many equal parts of their last dim
 };
 
 // The object of their config.json that is there where model.rope_factor is not 1, and its rope_type.
@@ -48,13 +50,18 @@ struct HfFamily {
 };
 const HfFamily* FindHfFamily(std::string_view family);  // null where there is no table
 
-// Element (i, j, ...) of ours is element offset + i strides[0] + j strides[1] + ... of theirs.
+// Element (i, j, ...) of ours is element offset + i strides[0] + j strides[1] + ... of theirs, and so is the element
+// copy_stride further on, `copies` times in all.
 struct HfPlace {
   std::string tensor;
   Shape shape;    // of all of theirs
   Shape strides;  // of our dims, in elements of theirs
   int64_t offset = 0;
+  int64_t copies = 1, copy_stride = 0;
 };
-std::optional<HfPlace> PlaceInHf(const HfFamily& family, const std::string& parameter, const Shape& shape);
+// `heads` is the number of query heads. Nothing for a parameter without a row. Throws Error where the box of the
+// parameter would not lie inside their tensor.
+std::optional<HfPlace> PlaceInHf(const HfFamily& family, const std::string& parameter, const Shape& shape,
+                                 int64_t heads);
 
 }  // namespace weft

@@ -71,6 +71,19 @@ void CopyTiles(const std::byte* from, const HfPlace& place, const TensorView& to
   }
 }
 
+// Whether all copies of a parameter of `shape` in a tensor are equal, bit by bit.
+bool CopiesAgree(const StoredTensor& tensor, const HfPlace& place, const Shape& shape) {
+  size_t size = SizeOf(*tensor.dtype);
+  for (int64_t i = 0; place.copies > 1 && i < NumElements(shape); i++) {
+    int64_t at = place.offset, rest = i;
+    for (size_t d = shape.size(); d-- > 0; rest /= shape[d]) at += rest % shape[d] * place.strides[d];
+    const std::byte* first = tensor.data.data() + size_t(at) * size;
+    for (int64_t copy = 1; copy < place.copies; copy++)
+      if (std::memcmp(first, first + size_t(copy * place.copy_stride) * size, size) != 0) return false;
+  }
+  return true;
+}
+
 bool IsCheckpoint(const std::string& path) {
   std::error_code error;
   return std::filesystem::exists(std::filesystem::path(path) / kManifestFile, error);
@@ -172,14 +185,14 @@ absl::Status InitialWeights::CheckSettings(const HfFamily& family, const ModelCo
 std::vector<std::string> InitialWeights::Match(const HfFamily& family, const Transformer& model) {
   std::vector<std::string> missing;
   for (const Parameter* p : model.Parameters()) {
-    std::optional<HfPlace> place = PlaceInHf(family, p->path(), p->shape());
+    std::optional<HfPlace> place = PlaceInHf(family, p->path(), p->shape(), model.config().heads);
     WEFT_CHECK(place, fmt::format("the table of family {} has no row for {}", family.family, p->path()));
     auto found = files_.tensors().find(place->tensor);
     if (found == files_.tensors().end() && place->tensor.starts_with(family.prefix))
       found = files_.tensors().find(place->tensor.substr(std::strlen(family.prefix)));
     if (found != files_.tensors().end()) {
       place->tensor = found->first;
-      sources_[p->path()] = {&found->second, *std::move(place)};
+      sources_[p->path()] = {&found->second, *std::move(place), p->shape()};
     } else if (std::find(missing.begin(), missing.end(), place->tensor) == missing.end()) {
       missing.push_back(place->tensor);
     }
@@ -192,7 +205,7 @@ absl::Status InitialWeights::CheckTensors() const {
     return absl::InvalidArgumentError(fmt::format("{}: tensor {}: {}", tensor.file, name, what));
   };
   for (const auto& [parameter, source] : sources_) {
-    const auto& [tensor, place] = source;
+    const auto& [tensor, place, shape] = source;
     if (tensor->shape != place.shape)
       return bad(*tensor, place.tensor,
                  fmt::format("expected {} for {}, got {}; set the sizes under model as the checkpoint has them",
@@ -200,6 +213,11 @@ absl::Status InitialWeights::CheckTensors() const {
     if (!tensor->dtype)
       return bad(*tensor, place.tensor,
                  fmt::format("expected F64, F32, BF16 or F16, got {}; convert it", tensor->type));
+    if (!CopiesAgree(*tensor, place, shape))
+      return bad(*tensor, place.tensor,
+                 fmt::format("expected the {} heads of a group to be equal in {}, as model.kv_heads is less than "
+                             "model.heads, got heads that differ; set model.kv_heads to model.heads",
+                             place.copies, parameter));
   }
   return absl::OkStatus();
 }
@@ -236,7 +254,7 @@ absl::Status InitialWeights::CheckRest(const HfFamily& family) {
 
 void InitialWeights::Load(State& state, Transformer& model, const StepOptions& options, const Runtime& runtime) const {
   for (const Parameter* p : model.Parameters()) {
-    const auto& [tensor, place] = sources_.at(p->path());
+    const auto& [tensor, place, shape] = sources_.at(p->path());
     const Tensor& target = state.At(p->path()).local;
     Tensor host = Tensor::Zeros(target.dtype(), target.shape());
     TensorView box = state.View(p->path());

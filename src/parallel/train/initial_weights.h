@@ -41,6 +41,7 @@ class InitialWeights {
   struct Source {
     const StoredTensor* tensor;
     HfPlace place;
+    Shape shape;  // of the parameter
   };
   Safetensors files_;
   std::map<std::string, Source> sources_;  // by parameter
