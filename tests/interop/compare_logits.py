@@ -4,6 +4,8 @@
                                                        wrote for it
   compare_logits.py make (FAMILY FOLDER KEYS)...       a small model with random weights, saved by transformers; KEYS:
                                                        of its config, as JSON, and "shard", the greatest size of a file
+  compare_logits.py neutral (FAMILY FILE SLACK)...     FILE: keys of config.json, one a line; none changes the logits of a
+                                                       small model by more than SLACK of the largest
 """
 import json
 import os
@@ -14,27 +16,76 @@ import torch
 import transformers as hf
 
 
-def make(family, folder, keys):
-    keys = json.loads(keys)
-    shard = keys.pop("shard", "1GB")
+def config_of(family, keys):
     gpt2 = dict(vocab_size=256, n_positions=64, n_embd=64, n_layer=2, n_head=4, initializer_range=0.1)
     llama = dict(vocab_size=256, max_position_embeddings=64, hidden_size=64, num_hidden_layers=2, num_attention_heads=4,
                  num_key_value_heads=2, intermediate_size=192, initializer_range=0.1, rms_norm_eps=1e-5,
                  tie_word_embeddings=False)
-    config = hf.GPT2Config(**(gpt2 | keys)) if family == "gpt2" else hf.LlamaConfig(**(llama | keys))
-    hf.AutoModelForCausalLM.from_config(config).save_pretrained(folder, max_shard_size=shard)
+    return hf.GPT2Config(**(gpt2 | keys)) if family == "gpt2" else hf.LlamaConfig(**(llama | keys))
+
+
+def make(family, folder, keys):
+    keys = json.loads(keys)
+    shard = keys.pop("shard", "1GB")
+    hf.AutoModelForCausalLM.from_config(config_of(family, keys)).save_pretrained(folder, max_shard_size=shard)
     files = [name for name in os.listdir(folder) if name.endswith(".safetensors")]
     assert (len(files) > 1) == (shard != "1GB"), files
 
 
-def compare(folder, logits, title):
-    """Whether the logits agree within 1e-5, and within 1e-5 of the largest: both sum in f32, in orders of their own."""
-    model = hf.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
-    c = model.config
+def logits_of(model):
+    c = model.eval().config
     t = np.arange(c.max_position_embeddings)
     tokens = torch.tensor(np.stack([(7919 * b + 104729 * t + 13) % c.vocab_size for b in range(2)]))
     with torch.no_grad():
-        want = model(tokens).logits.numpy()
+        return model(tokens).logits
+
+
+# Values for keys whose default does not show which others there may be.
+OTHERS = dict(architectures=["Other"], id2label={"0": "a", "1": "b", "2": "c"}, label2id={"a": 0, "b": 1, "c": 2},
+              num_labels=3, problem_type="regression", dtype="bfloat16", torch_dtype="bfloat16", summary_type="mean",
+              summary_activation="tanh", attn_implementation="eager", experts_implementation="eager",
+              bad_words_ids=[[1]], suppress_tokens=[1], begin_suppress_tokens=[1], task_specific_params={"a": {}},
+              exponential_decay_length_penalty=[1, 1.5], reorder_and_upcast_attn=True, pretraining_tp=2, top_p=0.5)
+
+
+def other_value(config, key):
+    """A value that is not the default."""
+    default = getattr(config, key, None)
+    if key in OTHERS:
+        return OTHERS[key]
+    if isinstance(default, bool):
+        return not default
+    if isinstance(default, int):
+        return default + 1
+    if isinstance(default, float):
+        return default + 0.25
+    if key.endswith("_id"):
+        return 1
+    return "other" if isinstance(default, str) or default is None else default
+
+
+def neutral(family, keys, slack):
+    """Whether each of the keys may have another value and the logits stay."""
+    torch.manual_seed(1)
+    plain = config_of(family, {})
+    model = hf.AutoModelForCausalLM.from_config(plain)
+    want, apart = logits_of(model), {}
+    for key in open(keys).read().split():
+        if key == "return_dict":  # without it the model returns a tuple
+            continue
+        config = config_of(family, {key: other_value(plain, key)} |
+                           ({"attn_implementation": "eager"} if key == "reorder_and_upcast_attn" else {}))
+        other = hf.AutoModelForCausalLM.from_config(config).float()
+        other.load_state_dict(model.state_dict())
+        apart[key] = float((logits_of(other) - want).abs().max() / want.abs().max())
+    worst = max(apart, key=apart.get)
+    print(f"{family}: {len(apart)} neutral keys: logits apart by at most {apart[worst]:.2e} of the largest ({worst})")
+    return apart[worst] <= float(slack)
+
+
+def compare(folder, logits, title):
+    """Whether the logits agree within 1e-5, and within 1e-5 of the largest: both sum in f32, in orders of their own."""
+    want = logits_of(hf.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)).numpy()
     got = np.fromfile(logits, dtype=np.float32).reshape(want.shape)
     apart, largest = float(np.abs(got - want).max()), float(np.abs(want).max())
     print(f"{title}: logits apart by {apart:.2e}, {apart / largest:.2e} of the largest")
@@ -49,4 +100,4 @@ if mode == "make":
     for triple in triples:
         make(*triple)
 else:
-    sys.exit(not all([compare(*triple) for triple in triples]))
+    sys.exit(not all([dict(compare=compare, neutral=neutral)[mode](*triple) for triple in triples]))

@@ -1,6 +1,7 @@
 // Logits of a model with weights of Hugging Face's layout, for a script that compares them with transformers'.
 //
 //   logits CONFIG OUT [key=value...]    OUT: f32 [2, context, vocab]; token (b, t) is (7919 b + 104729 t + 13) % vocab
+//   logits --neutral FAMILY             prints the keys of config.json that change no logit
 #include <cstdio>
 #include <fstream>
 
@@ -8,6 +9,7 @@
 #include "dist/local_group.h"
 #include "dist/mesh.h"
 #include "kernels/cpu/register.h"
+#include "parallel/train/hf_keys.h"
 #include "parallel/train/initial_weights.h"
 #include "parallel/train/setup.h"
 
@@ -56,11 +58,18 @@ absl::Status Run(const std::string& path, const std::string& out, const std::vec
   return file.good() ? absl::OkStatus() : absl::UnavailableError(out + ": cannot be written");
 }
 
+void PrintNeutral(const char* family) {
+  for (std::span<const HfKey> keys : {HfGenericKeys(), HfKeysOf(family)})
+    for (const HfKey& row : keys)
+      if (!row.taken) std::puts(row.key);
+}
+
 }  // namespace
 }  // namespace weft
 
 int main(int argc, char** argv) {
-  if (argc < 3) return std::fprintf(stderr, "usage: logits CONFIG OUT [key=value...]\n"), 2;
+  if (argc < 3) return std::fprintf(stderr, "usage: logits CONFIG OUT [key=value...] | --neutral FAMILY\n"), 2;
+  if (argv[1] == std::string("--neutral")) return weft::PrintNeutral(argv[2]), 0;
   absl::Status status = weft::Run(argv[1], argv[2], {argv + 3, argv + argc});
   if (!status.ok()) std::fprintf(stderr, "%s\n", std::string(status.message()).c_str());
   return status.ok() ? 0 : 1;

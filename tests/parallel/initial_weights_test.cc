@@ -170,7 +170,8 @@ class Refusals : public testing::Test {
   void Expect(const std::string& text, const Words& overrides = {}) {
     std::string answer = Answer(overrides);
     EXPECT_NE(answer.find(text), answer.npos) << "expected " << text << "\ngot      " << answer;
-    EXPECT_TRUE(text.starts_with("ok") || answer.starts_with("command line: model.init: ")) << answer;
+    EXPECT_TRUE(answer.starts_with("ok") == (text.starts_with("ok") || text.starts_with(";"))) << answer;
+    EXPECT_TRUE(answer.starts_with("ok") || answer.starts_with("command line: model.init: ")) << answer;
   }
 
   TempFolder folder_;
@@ -277,43 +278,43 @@ TEST_F(Refusals, CompareTheModelsOwnConfig) {
   auto with = [&](const std::string& json) { folder_.Write("config.json", json); };
   with(R"({"model_type": "gpt2", "n_head": 6, "layer_norm_epsilon": 1e-05, "activation_function": "gelu_new"})");
   Expect("ok");
-  with(R"({"n_head": 12})");
+  with(R"({"n_head": 12, "tie_word_embeddings": true})");
   Expect("config.json: expected n_head 6, as model.heads is, got 12; set model.heads=12");
-  with(R"({"layer_norm_epsilon": "x"})");
+  with(R"({"n_head": 6, "layer_norm_epsilon": "x"})");
   Expect("config.json: expected layer_norm_epsilon 1e-05, as model.norm_eps is, got \"x\"");
   with(R"({"activation_function": "relu"})");
   Expect(
       "config.json: expected activation_function gelu_new or gelu_pytorch_tanh, as family gpt2 has it, got \"relu\"");
   with("{");
   Expect("config.json: expected a JSON object, got something else");
+  with(R"({"n_head": 6, "scale_attn_by_inverse_layer_idx": true})");
+  Expect("config.json: scale_attn_by_inverse_layer_idx: expected false: Weft does not divide scores");
+  with(R"({"n_head": 6, "tie_word_embeddings": false})");
+  Expect("expected tie_word_embeddings true, as model.tie_embeddings is, got false; set model.tie_embeddings=false");
+  tensors_["lm_head.weight"] = tensors_["transformer.wte.weight"];  // tied or not, the same numbers
+  Expect("ok");
   Start("llama");
   with(R"({"model_type": "gemma"})");
   Expect("config.json: expected model_type llama, as family llama has it, got \"gemma\"; Weft has no such model");
-  with(R"({"num_key_value_heads": 2, "rope_theta": 500000.0})");
+  const std::string heads = R"("num_attention_heads": 6, "rms_norm_eps": 1e-5)";
+  with("{" + heads + R"(, "num_key_value_heads": 2})");
   Expect("expected num_key_value_heads 6, as model.kv_heads is, got 2");
-  with(R"({"rope_theta": 500000.0, "rope_scaling": null})");
+  with("{" + heads + R"(, "rope_theta": 500000.0, "rope_scaling": null})");
   Expect("expected rope_theta 10000, as model.rope_theta is, got 500000.0; set model.rope_theta=500000.0");
   Expect("ok", {"model.rope_theta=5e5"});
-  with(R"({"rope_parameters": {"rope_theta": 500000.0, "rope_type": "default"}})");
-  Expect("expected rope_theta 10000");
-  EXPECT_EQ(Answer({"model.rope_theta=5e5"}).find("scaling"), std::string::npos);
-  // transformers 5 calls the object rope_parameters.
-  for (const char* name : {"rope_scaling", "rope_parameters"}) {
-    with(fmt::format(
-        R"({{"{}": {{"rope_type": "llama3", "factor": 32.0, "low_freq_factor": 2.0, "high_freq_factor": 4.0,)"
-        R"( "original_max_position_embeddings": 64, "rope_theta": 10000}}}})",
-        name));
-    Expect("expected rope_scaling.factor 1, as model.rope_factor is, got 32.0; set model.rope_factor=32.0");
-    Expect("expected rope_scaling.low_freq_factor 1, as model.rope_low is, got 2.0", {"model.rope_factor=32"});
-    Expect("expected rope_scaling.original_max_position_embeddings 8192, as model.rope_context is, got 64",
-           {"model.rope_factor=32", "model.rope_low=2"});
-    Expect("ok", {"model.rope_factor=32", "model.rope_low=2", "model.rope_context=64"});
-  }
-  with(R"({"rope_theta": 10000})");
-  Expect("expected rope_scaling.factor 8, as model.rope_factor is, got 1", {"model.rope_factor=8"});
-  with(R"({"rope_theta": 10000, "rope_scaling": {"rope_type": "yarn", "factor": 32.0}})");
-  Expect("ok: weights of " + folder_.Path("m.safetensors") +
-         "; its kind of scaling of the rotary embedding is not built");
+  with("{" + heads + R"(, "rope_scaling": {"rope_type": "yarn", "factor": 32.0}})");
+  Expect("config.json: expected rope_scaling.rope_type default or llama3, which Weft has, got \"yarn\"");
+  with("{" + heads + R"(, "qk_norm": true})");
+  Expect("config.json: expected keys that Weft knows of family llama, got also qk_norm = true");
+  Expect("ok", {"model.init_neutral=qk_norm"});
+}
+
+// Without a config.json the shapes are all that can be compared, and the run says so.
+TEST_F(Refusals, SayThatThereIsNoConfig) {
+  Start("gpt2");
+  Expect("; no config.json beside them: heads, norms and positions are as this run has them");
+  folder_.Write("config.json", R"({"n_head": 6})");
+  EXPECT_EQ(Answer().find("config.json"), std::string::npos);
 }
 
 }  // namespace

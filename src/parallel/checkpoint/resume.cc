@@ -66,7 +66,7 @@ absl::Status CheckModel(const Config& config, const Checkpoint& checkpoint) {
   if (!saved.ok()) return absl::OkStatus();  // of another version, say: the tensors' shapes tell
   for (const Field& field : Schema()) {
     std::string key = field.key;
-    if (!key.starts_with("model.") || key == "model.preset" || key == "model.init") continue;
+    if (!key.starts_with("model.") || key == "model.preset" || key.starts_with("model.init")) continue;
     if (key == "model.vocab" && config.model.vocab == 0) continue;
     std::string was = PrintValue(field, *saved), now = PrintValue(field, config);
     if (was != now)

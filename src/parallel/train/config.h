@@ -50,7 +50,8 @@ struct ModelConfig {
   double norm_eps = 1e-5, rope_theta = 10000;
   double rope_factor = 1, rope_low = 1, rope_high = 4;  // as RopeScaling has them
   int64_t rope_context = 8192;
-  std::string init;  // safetensors; "": random values
+  std::string init;       // safetensors; "": random values
+  PathList init_neutral;  // keys of its config.json
 };
 
 struct DataConfig {

@@ -92,6 +92,8 @@ const std::vector<Field>& Fields() {
       {KEY(model.rope_context, "tokens of a sequence before the scaling"), .bounds = From(1, kBillion)},
       {KEY(model.init, "weights to start from: a safetensors file of Hugging Face's, or its folder (gpt2, llama)"),
        .default_text = "none: random"},
+      {KEY(model.init_neutral, "keys of model.init's config.json that Weft does not know and that change no numbers"),
+       .type_text = "a name or a list of names", .default_text = "none"},
 
       {KEY(data.train, "text files or token shards, folders or globs"), .per_rank = true, .default_text = "required unless synthetic"},
       {KEY(data.val, "validation text or shards, or the fraction of the training data cut off its tail; 0: no evaluation"),
@@ -194,7 +196,7 @@ struct TypeName {
     for (std::string& choice : shown) choice += choice.ends_with(':') ? "PATH" : "";
     return shown.empty() ? "a string" : fmt::format("one of {}", fmt::join(shown, ", "));
   }
-  std::string operator()(PathList*) const { return "a path or a list of paths"; }
+  std::string operator()(PathList*) const { return field.type_text ? field.type_text : "a path or a list of paths"; }
   std::string operator()(std::array<double, 2>*) const { return "two numbers" + BoundsText(field.bounds); }
   std::string operator()(ValSource*) const { return "a path, a list of paths, or a number" + BoundsText(field.bounds); }
   std::string operator()(const EnumRef& ref) const {

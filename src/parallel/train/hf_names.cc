@@ -36,8 +36,10 @@ constexpr HfRow kGpt2[] = {
 };
 constexpr const char* kGpt2NoWeights[] = {"*.attn.bias", "*.attn.masked_bias"};
 constexpr HfNumber kGpt2Numbers[] = {
-    {"n_head", "model.heads", [](const ModelConfig& m) { return double(m.heads); }},
-    {"layer_norm_epsilon", "model.norm_eps", [](const ModelConfig& m) { return m.norm_eps; }, true},
+    {"n_head", "model.heads", [](const ModelConfig& m) { return double(m.heads); }, false,
+     [](const ModelConfig&) { return 12.0; }},
+    {"layer_norm_epsilon", "model.norm_eps", [](const ModelConfig& m) { return m.norm_eps; }, true,
+     [](const ModelConfig&) { return 1e-5; }},
 };
 constexpr HfNumber kGpt2Sizes[] = {
     {"vocab_size", "model.vocab", [](const ModelConfig& m) { return double(m.vocab); }},
@@ -48,6 +50,10 @@ constexpr HfNumber kGpt2Sizes[] = {
 };
 constexpr const char* kGpt2Rest =
     R"({"architectures": ["GPT2LMHeadModel"], "attn_pdrop": 0.0, "bos_token_id": null, "eos_token_id": null})";
+constexpr HfAlias kGpt2Aliases[] = {{"hidden_size", "n_embd"},
+                                    {"max_position_embeddings", "n_positions"},
+                                    {"num_attention_heads", "n_head"},
+                                    {"num_hidden_layers", "n_layer"}};
 constexpr const char *kGpt2Type[] = {"gpt2"}, *kTanhGelu[] = {"gelu_new", "gelu_pytorch_tanh"};
 constexpr HfWord kGpt2Words[] = {{"model_type", kGpt2Type}, {"activation_function", kTanhGelu}};
 
@@ -68,11 +74,16 @@ constexpr HfRow kLlama[] = {
 };
 constexpr const char* kLlamaNoWeights[] = {"*.rotary_emb.inv_freq"};
 constexpr HfNumber kLlamaNumbers[] = {
-    {"num_attention_heads", "model.heads", [](const ModelConfig& m) { return double(m.heads); }},
-    {"num_key_value_heads", "model.kv_heads", [](const ModelConfig& m) { return double(m.kv_heads); }},
-    {"rms_norm_eps", "model.norm_eps", [](const ModelConfig& m) { return m.norm_eps; }, true},
-    {"rope_theta", "model.rope_theta", [](const ModelConfig& m) { return m.rope_theta; }, true},
-    {"rope_scaling.factor", "model.rope_factor", [](const ModelConfig& m) { return m.rope_factor; }, true},
+    {"num_attention_heads", "model.heads", [](const ModelConfig& m) { return double(m.heads); }, false,
+     [](const ModelConfig&) { return 32.0; }},
+    {"num_key_value_heads", "model.kv_heads", [](const ModelConfig& m) { return double(m.kv_heads); }, false,
+     [](const ModelConfig& m) { return double(m.heads); }},
+    {"rms_norm_eps", "model.norm_eps", [](const ModelConfig& m) { return m.norm_eps; }, true,
+     [](const ModelConfig&) { return 1e-6; }},
+    {"rope_theta", "model.rope_theta", [](const ModelConfig& m) { return m.rope_theta; }, true,
+     [](const ModelConfig&) { return 1e4; }},
+    {"rope_scaling.factor", "model.rope_factor", [](const ModelConfig& m) { return m.rope_factor; }, true,
+     [](const ModelConfig&) { return 1.0; }},
     {"rope_scaling.low_freq_factor", "model.rope_low", [](const ModelConfig& m) { return m.rope_low; }, true},
     {"rope_scaling.high_freq_factor", "model.rope_high", [](const ModelConfig& m) { return m.rope_high; }, true},
     {"rope_scaling.original_max_position_embeddings", "model.rope_context",
@@ -80,7 +91,8 @@ constexpr HfNumber kLlamaNumbers[] = {
 };
 constexpr HfNumber kLlamaSizes[] = {
     {"vocab_size", "model.vocab", [](const ModelConfig& m) { return double(m.vocab); }},
-    {"max_position_embeddings", "model.context", [](const ModelConfig& m) { return double(m.context); }},
+    {"max_position_embeddings", "model.context", [](const ModelConfig& m) { return double(m.context); }, false, nullptr,
+     true},
     {"hidden_size", "model.dim", [](const ModelConfig& m) { return double(m.dim); }},
     {"num_hidden_layers", "model.layers", [](const ModelConfig& m) { return double(m.layers); }},
     {"intermediate_size", "model.ffn", [](const ModelConfig& m) { return double(m.ffn); }},
@@ -93,8 +105,9 @@ constexpr const char *kLlamaType[] = {"llama"}, *kSilu[] = {"silu", "swish"};
 constexpr HfWord kLlamaWords[] = {{"model_type", kLlamaType}, {"hidden_act", kSilu}};
 
 constexpr HfFamily kFamilies[] = {
-    {"gpt2", "transformer.", kGpt2, kGpt2NoWeights, kGpt2Numbers, kGpt2Words, kGpt2Sizes, kGpt2Rest},
-    {"llama", "model.", kLlama, kLlamaNoWeights, kLlamaNumbers, kLlamaWords, kLlamaSizes, kLlamaRest}};
+    {"gpt2", "transformer.", kGpt2, kGpt2NoWeights, kGpt2Numbers, kGpt2Words, kGpt2Sizes, kGpt2Rest, kGpt2Aliases, true,
+     false},
+    {"llama", "model.", kLlama, kLlamaNoWeights, kLlamaNumbers, kLlamaWords, kLlamaSizes, kLlamaRest, {}, false, true}};
 
 // The number in "blocks.7.attn" where `pattern` has "blocks.*.attn"; empty where they differ otherwise.
 std::optional<std::string> MatchBlock(std::string_view pattern, std::string_view path) {

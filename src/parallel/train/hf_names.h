@@ -30,7 +30,13 @@ inline constexpr const char *kHfScaling = "rope_scaling", *kHfScalingType = "lla
 struct HfNumber {
   const char *key, *ours;  // "n_head", "model.heads"
   double (*value)(const ModelConfig& model);
-  bool real = false;  // written with a point, whatever its value
+  bool real = false;                                     // written with a point, whatever its value
+  double (*absent)(const ModelConfig& model) = nullptr;  // transformers' default; null: the weights' shapes show it
+  bool free = false;                                     // ours may be another
+};
+// Another name under which transformers takes a key.
+struct HfAlias {
+  const char *alias, *key;
 };
 struct HfWord {
   const char* key;
@@ -47,6 +53,9 @@ struct HfFamily {
   // What shapes show as well, and the rest that transformers wants to find; for files that we write.
   std::span<const HfNumber> sizes;
   const char* rest;  // as JSON
+  std::span<const HfAlias> aliases;
+  bool tied;    // tie_word_embeddings where it is absent
+  bool rotary;  // with an object kHfScaling
 };
 const HfFamily* FindHfFamily(std::string_view family);  // null where there is no table
 

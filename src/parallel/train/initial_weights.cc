@@ -3,7 +3,6 @@
 #include <fnmatch.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <set>
@@ -11,8 +10,8 @@
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 #include "parallel/checkpoint/manifest.h"
-#include "parallel/nn/family.h"
 #include "parallel/train/config_check.h"
+#include "parallel/train/hf_config.h"
 #include "parallel/train/json_object.h"
 #include "parallel/train/setup.h"
 
@@ -89,13 +88,16 @@ bool IsCheckpoint(const std::string& path) {
   return std::filesystem::exists(std::filesystem::path(path) / kManifestFile, error);
 }
 
-// Where a setting is not that of the family.
-std::string AdviceOf(std::string_view key, const nlohmann::json& found) {
-  if (key == "model_type" && found.is_string())
-    for (const ModelFamily* other : ModelFamilies())
-      if (found.get<std::string>() == other->name && FindHfFamily(other->name))
-        return fmt::format("set model.family={}", other->name);
-  return "Weft has no such model";
+constexpr const char* kHead = "lm_head.weight";
+
+const char* EmbeddingOf(const HfFamily& family) {
+  auto row =
+      std::ranges::find_if(family.rows, [](const HfRow& r) { return r.parameter == std::string("embed.weight"); });
+  return row->tensor;
+}
+
+bool SameBits(const StoredTensor& a, const StoredTensor& b) {
+  return a.type == b.type && std::ranges::equal(a.data, b.data);
 }
 
 }  // namespace
@@ -126,7 +128,7 @@ absl::StatusOr<InitialWeights> InitialWeights::Open(const Config& config) {
   if (absl::Status status = weights.CheckSettings(*family, config.model); !status.ok())
     return refuse(std::string(status.message()));
   std::vector<std::string> missing = weights.Match(*family, model);
-  bool head = missing == std::vector<std::string>{"lm_head.weight"};
+  bool head = missing == std::vector<std::string>{kHead};
   if (!missing.empty())
     return refuse(fmt::format("{}: expected the tensors of family {}, got none named {}; {}", config.model.init,
                               family->family, Listed(missing),
@@ -137,49 +139,30 @@ absl::StatusOr<InitialWeights> InitialWeights::Open(const Config& config) {
   return weights;
 }
 
-namespace {
-
-// What concerns the rotary embedding has an object of its own, by another name since transformers 5: its keys as
-// hf_names.h has them. Whether it is scaled in a way that Weft has not.
-bool FlattenRope(nlohmann::json& settings) {
-  nlohmann::json rope = settings.value("rope_parameters", settings.value("rope_scaling", nlohmann::json()));
-  auto flat = [](std::string_view key) { return fmt::format("{}.{}", kHfScaling, key); };
-  settings[flat("factor")] = 1;
-  if (!rope.is_object()) return false;
-  if (rope.contains("rope_theta")) settings["rope_theta"] = rope["rope_theta"];
-  nlohmann::json type = rope.value("rope_type", rope.value("type", nlohmann::json("default")));
-  if (type != kHfScalingType) return type != "default";
-  for (const auto& [key, value] : rope.items()) settings[flat(key)] = value;
-  return false;
-}
-
-}  // namespace
-
 absl::Status InitialWeights::CheckSettings(const HfFamily& family, const ModelConfig& model) {
   namespace fs = std::filesystem;
   std::error_code error;
   fs::path path = files_.path(), folder = fs::is_directory(path, error) ? path : path.parent_path();
   std::string file = (folder / "config.json").string();
-  if (!fs::exists(file, error)) return absl::OkStatus();
+  has_settings_ = fs::exists(file, error);
+  if (!has_settings_) return absl::OkStatus();
   absl::StatusOr<nlohmann::json> settings = ReadJsonObject(file);
   if (!settings.ok()) return settings.status();
-  auto bad = [&](const std::string& what) { return absl::InvalidArgumentError(fmt::format("{}: {}", file, what)); };
-  scales_rope_ = FlattenRope(*settings);
-  for (const HfWord& w : family.words) {
-    auto found = settings->find(w.key);
-    if (found == settings->end() || found->is_null() || std::ranges::find(w.words, *found) != w.words.end()) continue;
-    return bad(fmt::format("expected {} {}, as family {} has it, got {}; {}", w.key, fmt::join(w.words, " or "),
-                           family.family, Shown(*found), AdviceOf(w.key, *found)));
-  }
-  for (const HfNumber& n : family.numbers) {
-    auto found = settings->find(n.key);
-    double ours = n.value(model);
-    if (found == settings->end() || found->is_null()) continue;
-    if (found->is_number() && std::abs(found->get<double>() - ours) <= 1e-6 * ours) continue;
-    return bad(fmt::format("expected {} {}, as {} is, got {}; set {}={}", n.key, ours, n.ours, Shown(*found), n.ours,
-                           Shown(*found)));
-  }
-  return absl::OkStatus();
+  absl::Status fits = CheckHfConfig(*settings, family, model, [&] { return HoldsTheEmbeddingTwice(family); });
+  if (fits.ok()) return fits;
+  return absl::InvalidArgumentError(fmt::format("{}: {}", file, std::string(fits.message())));
+}
+
+StoredTensors::const_iterator InitialWeights::Find(const HfFamily& family, const std::string& name) const {
+  auto found = files_.tensors().find(name);
+  if (found != files_.tensors().end() || !name.starts_with(family.prefix)) return found;
+  return files_.tensors().find(name.substr(std::strlen(family.prefix)));
+}
+
+bool InitialWeights::HoldsTheEmbeddingTwice(const HfFamily& family) const {
+  auto head = files_.tensors().find(kHead), embedding = Find(family, EmbeddingOf(family));
+  return head != files_.tensors().end() && embedding != files_.tensors().end() &&
+         SameBits(head->second, embedding->second);
 }
 
 std::vector<std::string> InitialWeights::Match(const HfFamily& family, const Transformer& model) {
@@ -187,9 +170,7 @@ std::vector<std::string> InitialWeights::Match(const HfFamily& family, const Tra
   for (const Parameter* p : model.Parameters()) {
     std::optional<HfPlace> place = PlaceInHf(family, p->path(), p->shape(), model.config().heads);
     WEFT_CHECK(place, fmt::format("the table of family {} has no row for {}", family.family, p->path()));
-    auto found = files_.tensors().find(place->tensor);
-    if (found == files_.tensors().end() && place->tensor.starts_with(family.prefix))
-      found = files_.tensors().find(place->tensor.substr(std::strlen(family.prefix)));
+    auto found = Find(family, place->tensor);
     if (found != files_.tensors().end()) {
       place->tensor = found->first;
       sources_[p->path()] = {&found->second, *std::move(place), p->shape()};
@@ -235,8 +216,8 @@ absl::Status InitialWeights::CheckRest(const HfFamily& family) {
   for (const auto& [name, tensor] : files_.tensors()) {
     if (used.contains(name)) continue;
     bool harmless = holds_none(name);
-    if (name == "lm_head.weight") {
-      harmless = tensor.type == embedding->type && std::ranges::equal(tensor.data, embedding->data);
+    if (name == kHead) {
+      harmless = SameBits(tensor, *embedding);
       if (!harmless)
         return absl::InvalidArgumentError(
             fmt::format("{}: tensor {}: expected the token embedding once more, as model.tie_embeddings is true, got "
@@ -270,7 +251,7 @@ std::string InitialWeights::Summary() const {
   return fmt::format(
       "weights of {}{}{}", files_.path(),
       ignored_.empty() ? "" : fmt::format("; passed over, as they hold none: {}", Listed(ignored_)),
-      scales_rope_ ? "; its kind of scaling of the rotary embedding is not built: this run goes without" : "");
+      has_settings_ ? "" : "; no config.json beside them: heads, norms and positions are as this run has them");
 }
 
 }  // namespace weft

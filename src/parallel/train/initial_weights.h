@@ -15,6 +15,8 @@
 
 namespace weft {
 
+using StoredTensors = std::map<std::string, StoredTensor>;
+
 class InitialWeights {
  public:
   // What config.model.init names, which must have a tensor of the right shape for every parameter of the model, and no
@@ -32,6 +34,10 @@ class InitialWeights {
   explicit InitialWeights(Safetensors files) : files_(std::move(files)) {}
   // What the checkpoint's config.json says, where it has one.
   absl::Status CheckSettings(const HfFamily& family, const ModelConfig& model);
+  // By its name, or by the one without the family's prefix.
+  StoredTensors::const_iterator Find(const HfFamily& family, const std::string& name) const;
+  // Whether the head is the token embedding, bit by bit.
+  bool HoldsTheEmbeddingTwice(const HfFamily& family) const;
   // Finds the parameters' tensors; the names of those that are not there.
   std::vector<std::string> Match(const HfFamily& family, const Transformer& model);
   absl::Status CheckTensors() const;
@@ -46,7 +52,7 @@ class InitialWeights {
   Safetensors files_;
   std::map<std::string, Source> sources_;  // by parameter
   std::vector<std::string> ignored_;       // tensors without weights
-  bool scales_rope_ = false;               // in a way that Weft does not
+  bool has_settings_ = false;              // a config.json
 };
 
 // Converts the part of a tensor that a view holds. `place` says where the whole of what is viewed lies in it.

@@ -35,6 +35,8 @@ constexpr Rule kRules[] = {
     {"model.rope_high", [](const Config& c) { return !ScalesRope(c); }, "model.rope_factor is 1; give the factor"},
     {"model.rope_context", [](const Config& c) { return !ScalesRope(c); }, "model.rope_factor is 1; give the factor"},
     {"model.init", ResumesFromFolder, "checkpoint.resume names the weights to go on from; give never"},
+    {"model.init_neutral", [](const Config& c) { return c.model.init.empty(); },
+     "model.init is not set; give published weights"},
     {"data.train", [](const Config& c) { return c.data.synthetic; }, "data.synthetic is true; give false"},
     {"data.val", [](const Config& c) { return c.data.synthetic; }, "data.synthetic is true; give false"},
     {"data.shuffle", [](const Config& c) { return c.data.synthetic; }, "data.synthetic is true; give false"},
