@@ -1,26 +1,29 @@
 #include "parallel/train/schedule.h"
 
-#include <algorithm>
 #include <cmath>
 #include <numbers>
+
+#include "core/base/error.h"
 
 namespace weft {
 
 double LearningRate(const Config& config, int64_t step) {
+  constexpr double kHold = 0.8;  // of the steps after the warm-up: where wsd begins to decay
   double lr = config.optimizer.lr, low = config.schedule.min_lr;
-  int64_t warmup = config.schedule.warmup_steps, steps = config.train.steps;
-  if (step <= warmup) return lr * double(step) / double(warmup + 1);
-  double progress = std::clamp(double(step - warmup) / double(std::max<int64_t>(steps - warmup, 1)), 0.0, 1.0);
+  int64_t warmup = config.schedule.warmup_steps, epoch = step - 1;
+  if (epoch < warmup) return lr * double(step) / double(warmup + 1);
+  double progress = double(epoch - warmup) / double(config.train.steps - warmup);  // in [0, 1)
   switch (config.schedule.name) {
+    case ScheduleName::kConstant:
+      return lr;
     case ScheduleName::kCosine:
       return low + (lr - low) * 0.5 * (1 + std::cos(std::numbers::pi * progress));
     case ScheduleName::kLinear:
       return lr + (low - lr) * progress;
     case ScheduleName::kWsd:
-      return progress < 0.8 ? lr : lr + (low - lr) * (progress - 0.8) / 0.2;
-    default:
-      return lr;
+      return progress < kHold ? lr : lr + (low - lr) * (progress - kHold) / (1 - kHold);
   }
+  Fail("schedule.name is not one of its kind");
 }
 
 }  // namespace weft
