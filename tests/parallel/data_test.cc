@@ -6,9 +6,9 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "core/base/utf8.h"
 #include "fmt/format.h"
 #include "parallel/data_testing.h"
-#include "parallel/train/utf8.h"
 
 namespace weft {
 namespace {

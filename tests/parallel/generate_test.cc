@@ -1,7 +1,7 @@
 // A trained model writes the same text on every mesh, by the logits that its trainer would have.
+#include "core/base/utf8.h"
 #include "parallel/infer_testing.h"
 #include "parallel/safetensors_testing.h"
-#include "parallel/train/utf8.h"
 #include "share.h"
 
 namespace weft {

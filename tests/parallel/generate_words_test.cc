@@ -3,9 +3,9 @@
 
 #include <random>
 
+#include "core/base/utf8.h"
 #include "parallel/infer/generate.h"
 #include "parallel/infer/text_stream.h"
-#include "parallel/train/utf8.h"
 
 namespace weft {
 namespace {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "core/base/rng.h"
-#include "parallel/train/utf8.h"
+#include "core/base/utf8.h"
 
 namespace weft::testing_ {
 

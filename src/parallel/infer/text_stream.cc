@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "parallel/train/utf8.h"
+#include "core/base/utf8.h"
 
 namespace weft {
 namespace {

@@ -5,9 +5,9 @@
 
 #include "core/base/error.h"
 #include "core/base/rng.h"
+#include "core/base/utf8.h"
 #include "fmt/format.h"
 #include "parallel/train/config_check.h"
-#include "parallel/train/utf8.h"
 
 namespace weft {
 namespace {

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <functional>
 
+#include "core/base/utf8.h"
 #include "fmt/format.h"
 #include "parallel/train/data.h"
 #include "parallel/train/prepare_config.h"
@@ -13,7 +14,6 @@
 #include "parallel/train/stream_encoder.h"
 #include "parallel/train/text_reader.h"
 #include "parallel/train/token_shard_writer.h"
-#include "parallel/train/utf8.h"
 
 namespace weft {
 namespace {

@@ -4,9 +4,9 @@
 #include <thread>
 
 #include "absl/strings/numbers.h"
+#include "core/base/utf8.h"
 #include "fmt/format.h"
 #include "parallel/train/sentencepiece_library.h"
-#include "parallel/train/utf8.h"
 
 namespace weft {
 namespace {

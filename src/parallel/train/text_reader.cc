@@ -4,8 +4,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "core/base/utf8.h"
 #include "fmt/format.h"
-#include "parallel/train/utf8.h"
 
 namespace weft {
 namespace {

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 
+#include "core/base/utf8.h"
 #include "fmt/format.h"
 #include "parallel/train/path_advice.h"
 #include "parallel/train/sentencepiece_tokenizer.h"
 #include "parallel/train/text_reader.h"
-#include "parallel/train/utf8.h"
 
 namespace weft {
 namespace {

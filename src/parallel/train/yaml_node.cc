@@ -9,8 +9,8 @@
 #include <sstream>
 #include <utility>
 
+#include "core/base/utf8.h"
 #include "fmt/format.h"
-#include "parallel/train/utf8.h"
 
 namespace weft {
 namespace {

@@ -1,4 +1,4 @@
-#include "parallel/train/utf8.h"
+#include "core/base/utf8.h"
 
 #include <algorithm>
 
