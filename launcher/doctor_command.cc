@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <filesystem>
 
+#include "core/base/message.h"
 #include "launcher/command.h"
 #include "launcher/doctor.h"
 
@@ -26,9 +27,9 @@ Exit code: 0 nothing is broken, 1 something is, 2 bad usage.
 int Print(const std::string& title, const std::vector<Finding>& findings) {
   constexpr const char* kGrades[] = {"ok", "note", "FAULT"};
   int faults = 0;
-  fmt::print("{}\n", title);
+  PrintStdout("{}\n", title);
   for (const Finding& f : findings) {
-    fmt::print("  {:6}{:12} {}{}{}\n", kGrades[f.grade], f.what, f.fact, f.remedy.empty() ? "" : ": ", f.remedy);
+    PrintStdout("  {:6}{:12} {}{}{}\n", kGrades[f.grade], f.what, f.fact, f.remedy.empty() ? "" : ": ", f.remedy);
     faults += f.grade == Finding::kFault;
   }
   return faults;
@@ -55,12 +56,12 @@ int Examine(Bootstrap& bootstrap, const std::string& folder) {
 
 int DoctorCommand(const Words& words) {
   if (AsksForHelp(words)) {
-    fmt::print("{}", kHelp);
+    PrintStdout("{}", kHelp);
     return 0;
   }
   if (words.size() > 1 || (words.size() == 1 && words[0].starts_with('-'))) {
-    fmt::print(stderr, "weft doctor: expected FOLDER or nothing, got {:?}\nweft doctor --help says how to use it\n",
-               words.back());
+    PrintStderr("weft doctor: expected FOLDER or nothing, got {:?}\nweft doctor --help says how to use it\n",
+                words.back());
     return 2;
   }
   std::unique_ptr<Bootstrap> bootstrap;
@@ -68,7 +69,7 @@ int DoctorCommand(const Words& words) {
     bootstrap = Bootstrap::FromEnvironment();
     return Examine(*bootstrap, words.empty() ? "." : words[0]);
   } catch (const std::exception& e) {
-    fmt::print(stderr, "weft: rank {}: {}\n", bootstrap ? bootstrap->rank() : -1, e.what());
+    PrintStderr("weft: rank {}: {}\n", bootstrap ? bootstrap->rank() : -1, e.what());
     std::fflush(stderr);
     if (bootstrap) bootstrap->Abort(1);
     return 1;

@@ -3,8 +3,8 @@
 #include <fmt/ranges.h>
 
 #include <cmath>
-#include <cstdio>
 
+#include "core/base/message.h"
 #include "launcher/rank.h"
 #include "parallel/infer/evaluate_model.h"
 #include "parallel/train/agreement.h"
@@ -76,7 +76,7 @@ absl::Status Measure(const Job& job, const RankMesh& rank, bool json) {
   int64_t step = job.source.checkpoint ? job.source.checkpoint->manifest().step : 0;
   EvalRecord record = EvaluateModel(model, job.data, step);
   if (absl::Status s = CheckFinite(record); !s.ok()) return s;
-  if (rank.context->rank() == 0) fmt::print("{}\n", json ? JsonLine(record) : LineOf(record));
+  if (rank.context->rank() == 0) PrintStdout("{}\n", json ? JsonLine(record) : LineOf(record));
   return absl::OkStatus();
 }
 
@@ -88,7 +88,7 @@ int Run(RankJob& mine, const Words& words) {
   absl::StatusOr<Job> job = Load(rest, ranks);
   if (!AllOk(bootstrap, job.status())) return 2;
   if (!AllOk(bootstrap, CheckSameRun(job->source.config, job->data, ranks))) return 2;
-  if (bootstrap.rank() == 0) fmt::print(stderr, "{}\n", fmt::join(job->source.notes, "\n"));
+  if (bootstrap.rank() == 0) PrintStderr("{}\n", fmt::join(job->source.notes, "\n"));
   std::optional<RankMesh> rank = MakeRankMesh(mine, job->source.config);
   if (!rank) return 2;
   return ExitCode(mine, Measure(*job, *rank, json));

@@ -1,8 +1,7 @@
 // weft export: the weights of a checkpoint for Hugging Face's transformers.
 #include <fmt/format.h>
 
-#include <cstdio>
-
+#include "core/base/message.h"
 #include "launcher/command.h"
 #include "parallel/checkpoint/hf_export.h"
 #include "parallel/checkpoint/whole.h"
@@ -54,7 +53,7 @@ absl::StatusOr<Request> RequestOf(const Words& words) {
 }
 
 int Fault(const absl::Status& status) {
-  fmt::print(stderr, "{}\n", std::string(status.message()));
+  PrintStderr("{}\n", std::string(status.message()));
   return absl::IsUnavailable(status) ? 1 : 2;
 }
 
@@ -62,19 +61,19 @@ int Fault(const absl::Status& status) {
 
 int ExportCommand(const Words& words) {
   if (AsksForHelp(words)) {
-    fmt::print("{}", kHelp);
+    PrintStdout("{}", kHelp);
     return 0;
   }
   absl::StatusOr<Request> request = RequestOf(words);
   if (!request.ok()) return Fault(request.status());
   absl::StatusOr<NamedCheckpoint> from = OpenNamed(request->from, Ranks());
   if (!from.ok()) return Fault(from.status());
-  for (const std::string& note : from->notes) fmt::print(stderr, "{}\n", note);
+  for (const std::string& note : from->notes) PrintStderr("{}\n", note);
   absl::StatusOr<HfExport> done = ExportHf(from->checkpoint, request->to, request->dtype);
   if (!done.ok()) return Fault(done.status());
-  fmt::print("{}: {} tensors in {}, {:.1f} MiB{}, from {}\n", request->to, done->tensors, Name(request->dtype),
-             double(done->bytes) / (1 << 20), done->tokenizer.empty() ? "" : ", " + done->tokenizer,
-             from->checkpoint.folder());
+  PrintStdout("{}: {} tensors in {}, {:.1f} MiB{}, from {}\n", request->to, done->tensors, Name(request->dtype),
+              double(done->bytes) / (1 << 20), done->tokenizer.empty() ? "" : ", " + done->tokenizer,
+              from->checkpoint.folder());
   return 0;
 }
 

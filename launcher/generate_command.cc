@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdio>
 
+#include "core/base/message.h"
 #include "launcher/rank.h"
 #include "parallel/infer/generate.h"
 #include "parallel/log/standard_output.h"
@@ -72,8 +73,8 @@ absl::Status Write(const Job& job, const RankMesh& rank) {
   if (!tokens.ok()) return tokens.status();
   double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   if (writes)
-    fmt::print(stderr, "{} tokens in {}, {:.1f} tok/s\n", tokens->size(), DurationText(seconds),
-               double(tokens->size()) / seconds);
+    PrintStderr("{} tokens in {}, {:.1f} tok/s\n", tokens->size(), DurationText(seconds),
+                double(tokens->size()) / seconds);
   if (!printed.ok()) printed = absl::AbortedError("weft: " + std::string(printed.message()));
   return FirstFault(rank.mesh->World(), printed);
 }
@@ -84,7 +85,7 @@ int Run(RankJob& mine, const Words& words) {
   absl::StatusOr<Job> job = Load(WithoutFlag(words, "--prompt", "prompt"), ranks);
   if (!AllOk(bootstrap, job.status())) return 2;
   if (!AllOk(bootstrap, CheckSameConfig(job->source.config, ToLines(job->options), ranks))) return 2;
-  if (bootstrap.rank() == 0) fmt::print(stderr, "{}\n", fmt::join(job->source.notes, "\n"));
+  if (bootstrap.rank() == 0) PrintStderr("{}\n", fmt::join(job->source.notes, "\n"));
   std::optional<RankMesh> rank = MakeRankMesh(mine, job->source.config);
   if (!rank) return 2;
   return ExitCode(mine, Write(*job, *rank));

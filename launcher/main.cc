@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <utility>
 
+#include "core/base/message.h"
 #include "launcher/command.h"
 #include "parallel/log/standard_output.h"
 #include "parallel/train/suggest.h"
@@ -30,9 +31,9 @@ constexpr Command kCommands[] = {
 };
 
 int Usage(std::FILE* out, int code) {
-  fmt::print(out, "usage: weft COMMAND ...\n\n");
-  for (const Command& c : kCommands) fmt::print(out, "  {:8} {}\n", c.name, c.line);
-  fmt::print(out, "\n  weft COMMAND --help says more; weft --version prints the version.\n");
+  PrintMessage(out, "usage: weft COMMAND ...\n\n");
+  for (const Command& c : kCommands) PrintMessage(out, fmt::format("  {:8} {}\n", c.name, c.line));
+  PrintMessage(out, "\n  weft COMMAND --help says more; weft --version prints the version.\n");
   return code;
 }
 
@@ -42,7 +43,7 @@ bool RefusedAsRanks(const std::string& name) {
     const char *ranks = std::getenv(size), *mine = std::getenv(rank);
     if (!ranks || std::atoi(ranks) <= 1) continue;
     if (mine && std::atoi(mine) == 0)
-      fmt::print(stderr, "weft {0}: expected to run alone, got {1} ranks; start it without mpirun\n", name, ranks);
+      PrintStderr("weft {0}: expected to run alone, got {1} ranks; start it without mpirun\n", name, ranks);
     return true;
   }
   return false;
@@ -52,7 +53,7 @@ int Main(int argc, char** argv) {
   Words words(argv + 1, argv + argc);
   if (words.empty()) return Usage(stderr, 2);
   if (words[0] == "--version") {
-    fmt::print("weft {}\n", WEFT_VERSION);
+    PrintStdout("weft {}\n", WEFT_VERSION);
     return 0;
   }
   if (words[0] == "--help" || words[0] == "-h" || words[0] == "help") return Usage(stdout, 0);
@@ -61,8 +62,8 @@ int Main(int argc, char** argv) {
   std::vector<std::string> names;
   for (const Command& c : kCommands) names.emplace_back(c.name);
   std::string nearest = Nearest(words[0], names);
-  fmt::print(stderr, "weft: unknown command {:?}{}\n", words[0],
-             nearest.empty() ? "" : fmt::format("; did you mean {}?", nearest));
+  PrintStderr("weft: unknown command {:?}{}\n", words[0],
+              nearest.empty() ? "" : fmt::format("; did you mean {}?", nearest));
   return Usage(stderr, 2);
 }
 
@@ -79,11 +80,14 @@ int Checked(int argc, char** argv) {
   if (!printed.ok() && (code == 0 || !fault.empty()))
     fault += (fault.empty() ? "" : "; ") + std::string(printed.message());
   if (fault.empty()) return code;
-  std::fputs(fmt::format("weft: {}\n", fault).c_str(), stderr);
+  PrintStderr("weft: {}\n", fault);
   return 1;
 }
 
 }  // namespace
 }  // namespace weft
 
-int main(int argc, char** argv) { return weft::Checked(argc, argv); }
+int main(int argc, char** argv) {
+  weft::ReserveStandardFiles();
+  return weft::Checked(argc, argv);
+}

@@ -2,9 +2,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdio>
 
 #include "absl/strings/numbers.h"
+#include "core/base/message.h"
 #include "core/ops/kernel.h"
 #include "kernels/common/cuda_library.h"
 #include "launcher/command.h"
@@ -100,20 +100,20 @@ int PlanCommand(const Words& words) {
   Words rest = WithoutFlag(words, "--ranks", "ranks");
   bool json = std::erase(rest, "--json") > 0;
   if (AsksForHelp(words)) {
-    fmt::print("{}", kHelp);
+    PrintStdout("{}", kHelp);
     return 0;
   }
   absl::StatusOr<ConfigWords> split = SplitWords("plan", rest);
   std::vector<std::string> notes;
   absl::StatusOr<Config> config = split.ok() ? Load(*split, notes) : split.status();
   if (!config.ok()) {
-    fmt::print(stderr, "{}\n", std::string(config.status().message()));
+    PrintStderr("{}\n", std::string(config.status().message()));
     return 2;
   }
   PlanReport report = MakePlanReport(*config);
-  fmt::print("{}", json ? ToJson(report) : ToText(report));
+  PrintStdout("{}", json ? ToJson(report) : ToText(report));
   // Apart from the report, so that what --json prints is JSON and nothing else.
-  for (const std::string& note : notes) fmt::print(stderr, "note: {}\n", note);
+  for (const std::string& note : notes) PrintStderr("note: {}\n", note);
   return 0;
 }
 

@@ -12,6 +12,7 @@
 #include <set>
 
 #include "absl/strings/numbers.h"
+#include "core/base/message.h"
 #include "launcher/command.h"
 #include "parallel/train/path_advice.h"
 #include "parallel/train/prepare.h"
@@ -149,27 +150,27 @@ void Print(const PrepareReport& r) {
   auto shown = [](const std::vector<std::string>& paths) {
     return paths.size() == 1 ? paths[0] : fmt::format("{} to {}", paths.front(), paths.back());
   };
-  if (!r.note.empty()) fmt::print(stderr, "note: val: {}\n", r.note);
-  fmt::print("text: {} files, {} bytes\n", r.files, r.bytes);
+  if (!r.note.empty()) PrintStderr("note: val: {}\n", r.note);
+  PrintStdout("text: {} files, {} bytes\n", r.files, r.bytes);
   std::string learning = r.learning_s > 0 ? fmt::format(", learnt in {:.1f} s", r.learning_s) : "";
-  fmt::print("tokenizer: {}, {} kinds of token{}\n", r.tokenizer, r.vocab, learning);
-  fmt::print("train: {} tokens in {}\n", r.train_tokens, shown(r.train));
-  if (!r.val.empty()) fmt::print("val: {} tokens in {}\n", r.val_tokens, shown(r.val));
-  fmt::print("{:.3f} bytes per token, {:.1f} s\n", double(r.bytes) / double(r.train_tokens + r.val_tokens), r.seconds);
-  fmt::print("next: {} train {}\n", ShellWord(program_invocation_name), ShellWord(r.config));
+  PrintStdout("tokenizer: {}, {} kinds of token{}\n", r.tokenizer, r.vocab, learning);
+  PrintStdout("train: {} tokens in {}\n", r.train_tokens, shown(r.train));
+  if (!r.val.empty()) PrintStdout("val: {} tokens in {}\n", r.val_tokens, shown(r.val));
+  PrintStdout("{:.3f} bytes per token, {:.1f} s\n", double(r.bytes) / double(r.train_tokens + r.val_tokens), r.seconds);
+  PrintStdout("next: {} train {}\n", ShellWord(program_invocation_name), ShellWord(r.config));
 }
 
 }  // namespace
 
 int PrepareCommand(const Words& words) {
   if (AsksForHelp(words)) {
-    fmt::print("{}", kHelp);
+    PrintStdout("{}", kHelp);
     return 0;
   }
   absl::StatusOr<PrepareOptions> options = Parse(words);
   absl::StatusOr<PrepareReport> report = options.ok() ? Prepare(*options) : options.status();
   if (!report.ok()) {
-    fmt::print(stderr, "{}\n", std::string(report.status().message()));
+    PrintStderr("{}\n", std::string(report.status().message()));
     return absl::IsInvalidArgument(report.status()) ? 2 : 1;
   }
   Print(*report);

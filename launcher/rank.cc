@@ -1,12 +1,11 @@
 #include "launcher/rank.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <thread>
 
+#include "core/base/message.h"
 #include "dist/collective_fault.h"
 #include "dist/collectives.h"
 #include "dist/start_watch.h"
@@ -39,7 +38,7 @@ absl::StatusOr<DeviceKind> OpenDevice(const Config& config, const Bootstrap& boo
   absl::Status opened = OpenCuda(context, bootstrap.local_rank());
   if (opened.ok()) return DeviceKind::kCuda;
   if (!automatic) return absl::InvalidArgumentError(PlaceOf(config, "device") + std::string(opened.message()));
-  fmt::print(stderr, "note: device auto is the CPU: {}\n", std::string(opened.message()));
+  PrintStderr("note: device auto is the CPU: {}\n", std::string(opened.message()));
   return DeviceKind::kCpu;
 }
 
@@ -47,7 +46,7 @@ absl::StatusOr<DeviceKind> OpenDevice(const Config& config, const Bootstrap& boo
 
 int RunOnRank(const Words& words, const char* help, int (*run)(RankJob& job, const Words& words), bool stops) {
   if (AsksForHelp(words)) {
-    fmt::print("{}", help);
+    PrintStdout("{}", help);
     return 0;
   }
   std::optional<SignalCatcher> signals;
@@ -58,7 +57,7 @@ int RunOnRank(const Words& words, const char* help, int (*run)(RankJob& job, con
     if (signals) start.emplace(*signals);
     bootstrap = Bootstrap::FromEnvironment();
   } catch (const std::exception& e) {
-    fmt::print(stderr, "weft: {}\n", e.what());
+    PrintStderr("weft: {}\n", e.what());
     return 1;
   }
   std::optional<TermDelay> delay;
@@ -86,10 +85,10 @@ bool AllOk(Bootstrap& bootstrap, const absl::Status& mine) {
   if (bootstrap.rank() == 0) {
     bool alike = std::count(faults.begin(), faults.end(), *first) == std::ptrdiff_t(faults.size());
     if (!alike)
-      fmt::print(stderr, "weft: rank {} (host {}) failed, as {} of {} ranks:\n", first - faults.begin(),
-                 hosts[size_t(first - faults.begin())], std::count_if(faults.begin(), faults.end(), failed),
-                 faults.size());
-    fmt::print(stderr, "{}\n", *first);
+      PrintStderr("weft: rank {} (host {}) failed, as {} of {} ranks:\n", first - faults.begin(),
+                  hosts[size_t(first - faults.begin())], std::count_if(faults.begin(), faults.end(), failed),
+                  faults.size());
+    PrintStderr("{}\n", *first);
   }
   std::fflush(stderr);
   bootstrap.Barrier();

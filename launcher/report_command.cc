@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "core/base/message.h"
 #include "launcher/command.h"
 #include "parallel/checkpoint/durable.h"
 #include "parallel/report/html_report.h"
@@ -85,7 +86,7 @@ absl::Status WritePage(const std::string& path, const std::string& text) {
 }
 
 int Fault(const absl::Status& status) {
-  fmt::print(stderr, "{}\n", std::string(status.message()));
+  PrintStderr("{}\n", std::string(status.message()));
   return absl::IsUnavailable(status) ? 1 : 2;
 }
 
@@ -93,7 +94,7 @@ int Fault(const absl::Status& status) {
 
 int ReportCommand(const Words& words) {
   if (AsksForHelp(words)) {
-    fmt::print("{}", kHelp);
+    PrintStdout("{}", kHelp);
     return 0;
   }
   absl::StatusOr<Request> request = RequestOf(words);
@@ -103,7 +104,7 @@ int ReportCommand(const Words& words) {
   absl::StatusOr<std::string> config = ConfigOf(request->log, *run);
   if (!config.ok()) return Fault(config.status());
   if (absl::Status s = WritePage(request->out, HtmlReport(*run, request->log, *config)); !s.ok()) return Fault(s);
-  fmt::print("{}: the run of {}\n", request->out, request->log);
+  PrintStdout("{}: the run of {}\n", request->out, request->log);
   return 0;
 }
 

@@ -4,6 +4,7 @@
 #include <csignal>
 #include <cstdio>
 
+#include "core/base/message.h"
 #include "launcher/rank.h"
 #include "launcher/train_job.h"
 #include "parallel/train/agreement.h"
@@ -45,7 +46,6 @@ absl::Status RunTrainer(const Config& config, const Dataset& data, RankMesh& ran
 }
 
 int Train(RankJob& mine, const Words& words) {
-  std::signal(SIGPIPE, SIG_IGN);  // stdout that goes away is a log that is lost, and not the end of the run
   Bootstrap& bootstrap = mine.bootstrap;
   absl::StatusOr<TrainJob> job = LoadTrainJob(words, bootstrap.world_size());
   if (!AllOk(bootstrap, job.status())) return 2;
@@ -56,9 +56,9 @@ int Train(RankJob& mine, const Words& words) {
   absl::Status outputs = ranks.rank == 0 ? CheckOutputs(config) : absl::OkStatus();
   if (!AllOk(bootstrap, FirstFault(ranks, outputs))) return 2;
   if (ranks.rank == 0) {
-    for (const std::string& line : config.notes) fmt::print(stderr, "note: {}\n", line);
-    for (const std::string& line : UnusedKeys(config)) fmt::print(stderr, "note: {}\n", line);
-    if (!data.note().empty()) fmt::print(stderr, "note: {}\n", data.note());
+    for (const std::string& line : config.notes) PrintStderr("note: {}\n", line);
+    for (const std::string& line : UnusedKeys(config)) PrintStderr("note: {}\n", line);
+    if (!data.note().empty()) PrintStderr("note: {}\n", data.note());
   }
 
   std::optional<RankMesh> rank = MakeRankMesh(mine, config);
@@ -69,6 +69,10 @@ int Train(RankJob& mine, const Words& words) {
 
 }  // namespace
 
-int TrainCommand(const Words& words) { return RunOnRank(words, kHelp, Train, /*stops=*/true); }
+// A reader of stdout or stderr that goes away takes lines with it, and must not end the run.
+int TrainCommand(const Words& words) {
+  std::signal(SIGPIPE, SIG_IGN);
+  return RunOnRank(words, kHelp, Train, /*stops=*/true);
+}
 
 }  // namespace weft

@@ -10,6 +10,7 @@
 #include <iterator>
 
 #include "core/base/fault.h"
+#include "core/base/message.h"
 
 namespace weft {
 namespace {
@@ -41,9 +42,9 @@ DType Other(DType dtype) {
 
 void Tell(const std::string& action, const ProcessGroup& group, const Collective& call) {
   auto now = std::chrono::system_clock::now().time_since_epoch();
-  fmt::print(stderr, "fault: rank {} pid {} at {} since 1970: {} {} #{} on {}\n", group.ranks()[size_t(group.rank())],
-             getpid(), std::chrono::nanoseconds(now).count(), action, Name(call.op), group.sequence() + 1,
-             group.name());
+  PrintStderr("fault: rank {} pid {} at {} since 1970: {} {} #{} on {}\n", group.ranks()[size_t(group.rank())],
+              getpid(), std::chrono::nanoseconds(now).count(), action, Name(call.op), group.sequence() + 1,
+              group.name());
   std::fflush(stderr);
 }
 

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <thread>
 
+#include "core/base/message.h"
 #include "core/base/small_file.h"
 #include "dist/verdict.h"
 
@@ -163,7 +164,7 @@ void FailureWatch::End(const std::string& line) {
   if (!said) {
     std::fflush(stdout);
     std::unique_lock lock(mutex_);
-    fmt::print(stderr, "weft: {}\n{}", line, advice_);
+    PrintStderr("weft: {}\n{}", line, advice_);
     lock.unlock();
     std::fflush(stderr);
     auto tell = [&](int r) {

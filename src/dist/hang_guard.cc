@@ -7,6 +7,7 @@
 #include <cstdio>
 
 #include "core/base/host_name.h"
+#include "core/base/message.h"
 
 namespace weft {
 namespace {
@@ -40,10 +41,10 @@ bool HangGuard::Returned(Clock::time_point by) {
 void HangGuard::Watch(milliseconds limit) {
   Clock::time_point begin = Clock::now();
   if (Returned(begin + std::min(kNote, limit))) return;
-  if (who_.starts_with("rank 0 ")) fmt::print(stderr, "note: {} still waits in {} for the other ranks\n", who_, call_);
+  if (who_.starts_with("rank 0 ")) PrintStderr("note: {} still waits in {} for the other ranks\n", who_, call_);
   if (Returned(begin + limit)) return;
-  fmt::print(stderr, "weft: {}: {} has not returned within {} ms: a rank hangs, or cannot be reached\n", who_, call_,
-             limit.count());
+  PrintStderr("weft: {}: {} has not returned within {} ms: a rank hangs, or cannot be reached\n", who_, call_,
+              limit.count());
   std::fflush(nullptr);
   _exit(1);
 }

@@ -1,6 +1,5 @@
 #include "dist/start_watch.h"
 
-#include <fmt/format.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -8,6 +7,7 @@
 #include <cstdio>
 
 #include "core/base/error.h"
+#include "core/base/message.h"
 
 namespace weft {
 namespace {
@@ -32,7 +32,7 @@ void StartWatch::Loop() const {
   while (!polls[0].revents && !polls[1].revents) poll(polls, 2, -1);
   if (polls[0].revents) return;
   if (WaitReady(met_.fd(), POLLIN, std::chrono::steady_clock::now() + kPatience)) return;
-  fmt::print(stderr, "weft: {} before all ranks had started; nothing was begun\n", SignalName(signals_.signal()));
+  PrintStderr("weft: {} before all ranks had started; nothing was begun\n", SignalName(signals_.signal()));
   std::fflush(nullptr);
   _exit(128 + signals_.signal());  // what a shell gives for the signal
 }

@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "core/base/message.h"
+
 namespace weft {
 namespace {
 
@@ -113,8 +115,8 @@ bool StopAgreement::Agree(const std::string& cause) {
 void StopAgreement::Miss(const std::string& cause, int rank) {
   if (lost_) lost_(rank);
   if (std::exchange(missed_, rank) == rank) return;  // said once
-  fmt::print(stderr, "weft: {}: rank {} (host {}, pid {}) does not answer, so the run goes on until it does\n", cause,
-             rank, channel_.peer(rank).host, channel_.peer(rank).pid);
+  PrintStderr("weft: {}: rank {} (host {}, pid {}) does not answer, so the run goes on until it does\n", cause, rank,
+              channel_.peer(rank).host, channel_.peer(rank).pid);
 }
 
 }  // namespace weft

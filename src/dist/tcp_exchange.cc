@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "core/base/error.h"
+#include "core/base/message.h"
 
 namespace weft {
 namespace {
@@ -42,7 +43,7 @@ class WaitNote {
   void Say(const Text& text) {
     if (said_ || Clock::now() < at_) return;
     said_ = true;
-    fmt::print(stderr, "note: {}\n", text());
+    PrintStderr("note: {}\n", text());
   }
 
  private:

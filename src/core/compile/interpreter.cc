@@ -1,10 +1,9 @@
 #include "core/compile/interpreter.h"
 
-#include <fmt/format.h>
-
 #include <cmath>
 
 #include "absl/container/flat_hash_map.h"
+#include "core/base/message.h"
 
 namespace weft {
 namespace {
@@ -103,8 +102,8 @@ class Interpreter {
     }
   }
   static void Print(const Node& node, const ValueRange& range) {
-    fmt::print(stderr, "%{} {} {} {} in [{:.4g}, {:.4g}] {}\n", node.id, Name(node.op), Name(node.outputs[0].dtype),
-               ToString(node.outputs[0].shape), range.low, range.high, node.scope ? *node.scope : "");
+    PrintStderr("%{} {} {} {} in [{:.4g}, {:.4g}] {}\n", node.id, Name(node.op), Name(node.outputs[0].dtype),
+                ToString(node.outputs[0].shape), range.low, range.high, node.scope ? *node.scope : "");
   }
   void Poison(void* data, size_t bytes) const {
     if (options_.poison && bytes > 0) runtime_.memory().Fill(data, 0xFF, bytes);

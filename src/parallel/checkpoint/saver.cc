@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <utility>
 
-#include "fmt/format.h"
+#include "core/base/message.h"
 #include "parallel/checkpoint/crc32c.h"
 #include "parallel/checkpoint/durable.h"
 #include "parallel/checkpoint/folder.h"
@@ -91,29 +91,23 @@ void CheckpointSaver::MarkIfBoth() {
   if (Leads() && saved_ >= 0 && saved_ == evaluated_) MarkEvaluated(StepFolder(options_.dir, saved_)).IgnoreError();
 }
 
-// By stdio, which does not throw: a line that is lost costs no checkpoint.
 void CheckpointSaver::Report(int64_t step, bool last) {
   if (!status_.ok())
     status_ = absl::AbortedError(
         fmt::format("weft: the checkpoint of step {} cannot be saved: {}", step, std::string(status_.message())));
   if (!Leads()) return;
   if (status_.ok()) {
-    std::fputs(fmt::format("checkpoint: {}\n", StepFolder(options_.dir, step)).c_str(), stdout);
+    PrintStdout("checkpoint: {}\n", StepFolder(options_.dir, step));
     std::fflush(stdout);
   } else if (!last) {
-    std::fputs(
-        fmt::format("{}; the run goes on, and ends if the next one cannot be either\n", std::string(status_.message()))
-            .c_str(),
-        stderr);
+    PrintStderr("{}; the run goes on, and ends if the next one cannot be either\n", std::string(status_.message()));
   }
 }
 
 // Of what takes up space and is in the way of nothing, once.
 void CheckpointSaver::NoteLeft(const absl::Status& removed) {
   if (removed.ok() || std::exchange(noted_, true)) return;
-  std::fputs(
-      fmt::format("note: {}; the run goes on, remove it by hand (said once)\n", std::string(removed.message())).c_str(),
-      stderr);
+  PrintStderr("note: {}; the run goes on, remove it by hand (said once)\n", std::string(removed.message()));
 }
 
 // Each phase ends on all ranks alike: nobody waits for one that has failed.

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "core/base/message.h"
 #include "parallel/log/event_log.h"
 #include "parallel/log/json_log.h"
 #include "parallel/log/standard_output.h"
@@ -29,7 +30,7 @@ void NoteReplaced(const std::string& path) {
   std::error_code error;
   bool there = std::filesystem::is_regular_file(path, error) && std::filesystem::file_size(path, error) > 0;
   if (there && !error)
-    fmt::print(stderr, "note: {} has the log of another run, which is replaced; a run that is resumed appends\n", path);
+    PrintStderr("note: {} has the log of another run, which is replaced; a run that is resumed appends\n", path);
 }
 
 }  // namespace

@@ -1,15 +1,18 @@
 #include "parallel/log/standard_output.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 
-#include "fmt/format.h"
+#include "core/base/message.h"
 
 namespace weft {
 
 absl::Status Print(std::string_view text) {
-  std::fwrite(text.data(), 1, text.size(), stdout);
+  PrintMessage(stdout, text);
   return CheckPrinted();
 }
 
@@ -18,6 +21,12 @@ absl::Status CheckPrinted() {
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return absl::OkStatus();
   return absl::UnavailableError(fmt::format("stdout: cannot be written ({}), so output is lost; write it elsewhere",
                                             errno ? std::strerror(errno) : "an earlier write failed"));
+}
+
+// Opening takes the lowest free number; what is opened as a path only can be neither read nor written.
+void ReserveStandardFiles() {
+  for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+    if (fcntl(fd, F_GETFD) < 0 && errno == EBADF) (void)::open("/", O_PATH);
 }
 
 }  // namespace weft

@@ -1,4 +1,4 @@
-// What is printed on stdout: what is lost there, on a full disk, say, must not pass for printed.
+// What is printed on stdout: output that is lost, for example on a full disk, must not pass for printed.
 #pragma once
 #include <string_view>
 
@@ -6,9 +6,14 @@
 
 namespace weft {
 
-// Writes all of it by now. kUnavailable, with the system's reason, when this or anything before it was lost.
+// Prints the message (core/base/message.h) and flushes. kUnavailable, with the system's reason, when this or anything
+// before it was lost.
 absl::Status Print(std::string_view text);
-// The same of what was written to stdout by other means.
+// kUnavailable when anything that was written to stdout so far was lost.
 absl::Status CheckPrinted();
+
+// Opens those of stdin, stdout and stderr that are closed, so that they cannot be read or written and no file of ours
+// takes their number: the messages would be written into it. Call at the beginning of main.
+void ReserveStandardFiles();
 
 }  // namespace weft

@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "core/base/host_name.h"
+#include "core/base/message.h"
 #include "parallel/checkpoint/crc32c.h"
 #include "parallel/checkpoint/folder.h"
 #include "parallel/checkpoint/gather.h"
@@ -40,8 +41,7 @@ absl::Status Trainer::Resume() {
     if (absl::Status s = Print(note + "\n"); !s.ok()) return s;
   std::vector<int64_t> there = StepsIn(config_.checkpoint.dir);
   if (!there.empty() && there[0] > start_.step)
-    fmt::print(
-        stderr,
+    PrintStderr(
         "note: {} holds checkpoints of steps past {}, where this run starts, up to {}: those of the same steps will "
         "be replaced, and checkpoint.resume=auto takes the highest step\n",
         config_.checkpoint.dir, start_.step, there[0]);

@@ -1,9 +1,8 @@
 // What the trainer reports: a record of its start, of each step, and of its end. Rank 0's log alone is open.
-#include <fmt/format.h>
 
-#include <cstdio>
 #include <ctime>
 
+#include "core/base/message.h"
 #include "parallel/checkpoint/gather.h"
 #include "parallel/train/agreement.h"
 #include "parallel/train/kernel_choices.h"
@@ -56,7 +55,7 @@ void Trainer::Log(const LogRecord& record) {
   absl::Status status = log_.Write(record);
   if (status.ok()) return;
   std::string fault(status.message());
-  std::fputs(fmt::format("weft: {}; the run goes on without it\n", fault).c_str(), stderr);  // which does not throw
+  PrintStderr("weft: {}; the run goes on without it\n", fault);
   lost_.Update(absl::AbortedError("weft: the run has reached its end, but not all of its log is there: " + fault));
 }
 

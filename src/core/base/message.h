@@ -1,0 +1,27 @@
+// Messages: what Weft prints for people.
+//
+//   PrintStderr("note: {}: cannot be removed\n", path);
+#pragma once
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace weft {
+
+// Writes `text` at once. Does not throw: a message that cannot be written is lost.
+void PrintMessage(std::FILE* out, std::string_view text);
+
+template <class... T>
+void PrintStderr(fmt::format_string<T...> format, T&&... values) {
+  PrintMessage(stderr, fmt::format(format, std::forward<T>(values)...));
+}
+// CheckPrinted (parallel/log/standard_output.h) reports output that was lost.
+template <class... T>
+void PrintStdout(fmt::format_string<T...> format, T&&... values) {
+  PrintMessage(stdout, fmt::format(format, std::forward<T>(values)...));
+}
+
+}  // namespace weft
