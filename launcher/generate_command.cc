@@ -1,6 +1,7 @@
 // weft generate: text from a trained model.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <cstdio>
@@ -64,8 +65,9 @@ absl::Status Write(const Job& job, const RankMesh& rank) {
   if (absl::Status s = model.Load(job.source); !s.ok()) return s;
   bool writes = rank.context->rank() == 0;
   absl::Status printed;
+  bool terminal = isatty(STDOUT_FILENO);  // it would obey escape sequences that the model writes
   auto show = [&](std::string_view text) {
-    if (writes) printed.Update(Print(text));
+    if (writes) printed.Update(terminal ? Print(text) : PrintBytes(text));
   };
   auto start = std::chrono::steady_clock::now();
   absl::StatusOr<std::vector<int32_t>> tokens = Generate(model, job.tokenizer, job.prompt, job.options, show);

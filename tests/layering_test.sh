@@ -46,6 +46,9 @@ check() {
   # wait_word.cc: the processor's pause instruction, which is no part of an algorithm.
   only_in "choose a file in CMake instead of a preprocessor condition" '^ *# *(if|ifdef|ifndef|elif|else)\b' \
     '^src/dist/wait_word\.cc$'
+  only_in "messages go through core/base/message.h" \
+    'fmt::print *\(|\b(std::)?f?(printf|puts)\b.*(stdout|stderr|"\))|\bstd::c(out|err|log)\b|fwrite.*(stdout|stderr)' \
+    '^src/(core/base/message|parallel/log/standard_output)\.'
   only_in "no source exits the process but a main" '\b(std::)?(exit|_exit|abort|quick_exit) *\(' '^(launcher/main\.cc|src/dist/)'
   breach "a model names no mesh axis; a sharding plan does" '"(dp|tp|pp|cp|ep)"|\bk(Data|Tensor)Axis\b' \
     $(sources src/parallel/nn | grep -v '/sharding_plan' || true)
@@ -79,6 +82,9 @@ src/core/ops/g.cc|#include <cblas.h>
 src/parallel/train/h.cc|#include <sentencepiece_processor.h>
 src/kernels/cpu/h.cc|#ifdef __AVX512F__
 src/core/ops/i.cc|  if (bad) std::exit(1);
+src/dist/j.cc|  fmt::print(stderr, "{}", path);
+launcher/k.cc|  std::fputs(text.c_str(), stderr);
+src/parallel/log/l.cc|  std::cerr << path;
 src/parallel/nn/transformer.cc|  Shard(x, "tp");
 src/parallel/nn/models/gpt2.cc|  Shard(x, kTensorAxis);
 BREACHES

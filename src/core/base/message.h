@@ -1,6 +1,9 @@
 // Messages: what Weft prints for people.
 //
 //   PrintStderr("note: {}: cannot be removed\n", path);
+//
+// Names of files, keys and values come from outside, and a terminal obeys the escape sequences in them. So every
+// message goes through Printable.
 #pragma once
 #include <fmt/format.h>
 
@@ -11,7 +14,11 @@
 
 namespace weft {
 
-// Writes `text` at once. Does not throw: a message that cannot be written is lost.
+// Returns `text` with unprintable bytes as \xNN: control characters other than \n and \t, the characters that turn the
+// direction of text, and bytes that are not UTF-8.
+std::string Printable(std::string_view text);
+
+// Writes Printable(text) at once. Does not throw: a message that cannot be written is lost.
 void PrintMessage(std::FILE* out, std::string_view text);
 
 template <class... T>

@@ -2,7 +2,7 @@
 //
 //   absl::StatusOr<GenerateOptions> options = TakeGenerateOptions(words);     // "prompt=Once", "tokens=50", ...
 //   absl::StatusOr<std::vector<int32_t>> prompt = PromptTokens(*options, tokenizer, context);
-//   Generate(model, tokenizer, *prompt, *options, [](std::string_view text) { fmt::print("{}", text); });
+//   Generate(model, tokenizer, *prompt, *options, [](std::string_view text) { shown += text; });
 #pragma once
 #include <functional>
 #include <string>

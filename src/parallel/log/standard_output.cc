@@ -16,6 +16,11 @@ absl::Status Print(std::string_view text) {
   return CheckPrinted();
 }
 
+absl::Status PrintBytes(std::string_view bytes) {
+  std::fwrite(bytes.data(), 1, bytes.size(), stdout);
+  return CheckPrinted();
+}
+
 absl::Status CheckPrinted() {
   errno = 0;
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return absl::OkStatus();

@@ -9,6 +9,8 @@ namespace weft {
 // Prints the message (core/base/message.h) and flushes. kUnavailable, with the system's reason, when this or anything
 // before it was lost.
 absl::Status Print(std::string_view text);
+// Like Print, but writes the bytes as they are.
+absl::Status PrintBytes(std::string_view bytes);
 // kUnavailable when anything that was written to stdout so far was lost.
 absl::Status CheckPrinted();
 

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "core/base/utf8.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 #include "parallel/train/config_check.h"
@@ -62,8 +63,13 @@ class Reader {
     if (faults.size() < kMostFaults) faults.push_back(std::move(line));
   }
 
-  // Lists, mappings and quotes are YAML; all else is taken as it stands, so that no path needs quoting twice.
+  // Lists, mappings and quotes are YAML; all else is taken as it stands, so that no path needs quoting twice. Logs and
+  // checkpoints hold the config as text.
   static absl::StatusOr<YamlNode> OverrideValue(const std::string& key, const std::string& text) {
+    if (size_t bad = InvalidUtf8(text); bad != text.npos)
+      return absl::InvalidArgumentError(
+          fmt::format("{}{}: expected UTF-8 text, got the byte 0x{:02x} at offset {}; rename the file if it is a path",
+                      kCommandLine, key, uint8_t(text[bad]), bad));
     bool yaml = !text.empty() && std::string_view("[{'\"").find(text[0]) != std::string_view::npos;
     if (yaml) return ParseYaml(text, "command line: " + key);
     YamlNode node{.kind = text.empty() ? YamlNode::kNull : YamlNode::kScalar};
