@@ -65,6 +65,27 @@ for ranks in 1 2; do
     fail "expected one line when the log was lost and one at the end, on $ranks"
 done
 
+# A log that is removed while the run writes it: said once, and what follows is a whole log.
+"$weft" train "${tiny[@]}" train.steps=100000 "log.jsonl=$dir/removed" "checkpoint.dir=$dir/r" > "$dir/out" 2> "$dir/err" < /dev/null &
+job=$!
+logged() { # STEPS: until the log has so many
+  for _ in $(seq 1000); do
+    [ ! -e "$dir/removed" ] || [ "$(grep -c '"event":"step"' "$dir/removed")" -lt "$1" ] || return 0
+    sleep 0.02
+  done
+  fail "expected $1 steps in the log"
+}
+logged 3
+rm "$dir/removed"
+logged 3
+kill -TERM $job
+code=0
+wait $job || code=$?
+[ $code -eq 0 ] || fail "expected a run whose log was removed to stop as it was told to"
+[ "$(grep -c "^note: $dir/removed was removed while the run writes to it" "$dir/err")" = 1 ] || fail "expected one note that the log was removed"
+head -n 1 "$dir/removed" | grep -q '"event":"start"' && tail -n 1 "$dir/removed" | grep -q '"event":"stop"' || fail "expected a whole log"
+run 0 "the run of" report "$dir/removed"
+
 # What fails for another reason gives that one alone.
 code=0
 "$weft" plan "${tiny[@]}" train.stepz=1 > /dev/full 2> "$dir/err" || code=$?

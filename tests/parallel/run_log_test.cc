@@ -142,6 +142,81 @@ TEST(JsonLog, SaysWhatCannotBeWritten) {
   EXPECT_NE(std::string((*full)->Write(EndRecord{}).message()).find("No space left"), std::string::npos);
 }
 
+// What another process can do to a log that a run is writing: what the note calls it, and what stays at the path.
+struct Loss {
+  const char* called;
+  const char* stays;
+  void (*happen)(const std::string& path);
+};
+const Loss kLosses[] = {
+    {"was removed", "", [](const std::string& path) { std::filesystem::remove(path); }},
+    {"was removed", "",
+     [](const std::string& path) { std::filesystem::remove_all(std::filesystem::path(path).parent_path()); }},
+    {"was moved or replaced", "", [](const std::string& path) { std::filesystem::rename(path, path + ".1"); }},
+    {"was moved or replaced", "{\"of\":\"another run\"}\n",
+     [](const std::string& path) {
+       std::filesystem::rename(path, path + ".1");
+       std::ofstream(path) << "{\"of\":\"another run\"}\n";
+     }},
+    {"was cut short", "", [](const std::string& path) { std::filesystem::resize_file(path, 0); }},
+    {"was cut short", "{\"cu\n", [](const std::string& path) { std::ofstream(path) << "{\"cu"; }},
+};
+
+// Records go on at the path that the config names, the start first: what reads a log finds a whole one.
+TEST(JsonLog, ContinuesAtItsPathWhenTheFileIsLost) {
+  StartRecord start{.version = "1", .config = "a: 1\n"};
+  for (const Loss& loss : kLosses)
+    for (int64_t at : {0, 1, 3}) {
+      TempFolder folder;
+      std::string path = folder.Path("new/run.jsonl"), expected = loss.stays + JsonLine(start) + "\n";
+      auto log = JsonLog::Open(path);
+      ASSERT_TRUE(log.ok() && (*log)->Write(start).ok());
+      testing::internal::CaptureStderr();
+      for (int64_t step = 1; step <= 5; step++) {
+        if (step == at + 1) loss.happen(path);
+        ASSERT_TRUE((*log)->Write(StepRecord{.step = step}).ok());
+        if (step > at) expected += JsonLine(StepRecord{.step = step}) + "\n";
+      }
+      EXPECT_EQ(testing::internal::GetCapturedStderr(),
+                fmt::format("note: {} {} while the run writes to it: the records so far are missing there, later ones "
+                            "follow\n",
+                            path, loss.called));
+      std::ifstream file(path);
+      EXPECT_EQ(std::string(std::istreambuf_iterator<char>(file), {}), expected) << loss.called << " at " << at;
+    }
+}
+
+TEST(JsonLog, SaysThatALostFileCannotBeWrittenAnew) {
+  TempFolder folder;
+  std::string path = folder.Path("run.jsonl");
+  auto log = JsonLog::Open(path);
+  ASSERT_TRUE(log.ok() && (*log)->Write(StartRecord{}).ok());
+  std::filesystem::remove(path);
+  std::filesystem::create_directory(path);
+  EXPECT_EQ((*log)->Write(StepRecord{.step = 1}).message(), path + ": cannot be written (Is a directory)");
+}
+
+TEST(EventLog, ContinuesInANewFileWhenItsFileIsLost) {
+  for (bool moved : {false, true}) {
+    TempFolder folder;
+    auto log = EventLog::Open(folder.Path("e"), 0);
+    ASSERT_TRUE(log.ok() && (*log)->Write(StepRecord{.step = 1}).ok());
+    std::string first = (*log)->path();
+    moved ? std::filesystem::rename(first, folder.Path("a")) : void(std::filesystem::remove(first));
+    testing::internal::CaptureStderr();
+    ASSERT_TRUE((*log)->Write(EvalRecord{.step = 7, .val_loss = 2}).ok());
+    ASSERT_TRUE((*log)->Write(EvalRecord{.step = 8, .val_loss = 1}).ok());
+    EXPECT_EQ(testing::internal::GetCapturedStderr(),
+              fmt::format("note: {} {} while the run writes to it: the records so far are missing, later ones follow "
+                          "in {}\n",
+                          first, moved ? "was moved or replaced" : "was removed", (*log)->path()));
+    std::vector<Event> events = ReadEventFile((*log)->path());
+    ASSERT_EQ(events.size(), 4u);
+    EXPECT_EQ(events[1].step, 7);
+    EXPECT_EQ(events[3].scalars.at("loss/validation"), 1.0F);
+  }
+}
+
 TEST(RunLog, SwallowsRecordsUntilItIsOpened) { EXPECT_TRUE(RunLog().Write(StepRecord{}).ok()); }
 
 // The log of an earlier run is lost where a run starts afresh: that is said. A new or empty file loses nothing, and a

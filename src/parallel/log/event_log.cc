@@ -1,12 +1,10 @@
 #include "parallel/log/event_log.h"
 
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <vector>
 
 #include "core/base/host_name.h"
-#include "fmt/format.h"
+#include "core/base/message.h"
 #include "parallel/log/event_record.h"
 
 namespace weft {
@@ -44,52 +42,63 @@ std::vector<Scalar> ScalarsOf(const Record& record, const Row<Record> (&rows)[n]
 
 double WallTime() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
 
-absl::Status Unwritable(const std::string& path, int error) {
-  return absl::UnavailableError(fmt::format("{}: cannot be written ({})", path, std::strerror(error)));
-}
-
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<EventLog>> EventLog::Open(const std::string& folder, int64_t start_step) {
+absl::StatusOr<LogFile> EventLog::Begin(const std::string& folder, int64_t start_step) {
   std::error_code ignored;  // a folder that cannot be made shows when the file is opened
   std::filesystem::create_directories(folder, ignored);
-  std::string path, host = HostName();
-  std::FILE* file = nullptr;
+  absl::StatusOr<LogFile> file = absl::AlreadyExistsError("");
   // A second start in the same second takes the next one's name, which sorts behind the first.
-  for (auto second = int64_t(WallTime()); !file; second++) {
-    path = (std::filesystem::path(folder) / fmt::format("events.out.tfevents.{:010}.{}", second, host)).string();
-    file = std::fopen(path.c_str(), "wbx");
-    if (!file && errno != EEXIST)
-      return absl::InvalidArgumentError(
-          fmt::format("{}: cannot be written ({}); log.tensorboard names a folder to be made or written to", path,
-                      std::strerror(errno)));
-  }
-  std::unique_ptr<EventLog> log(new EventLog(path, file));
-  if (absl::Status s = log->Append(VersionRecord(WallTime())); !s.ok()) return s;
-  if (absl::Status s = log->Append(RestartRecord(WallTime(), start_step + 1)); !s.ok()) return s;
-  if (absl::Status s = log->Flush(); !s.ok()) return s;
-  return log;
+  for (auto second = int64_t(WallTime()); absl::IsAlreadyExists(file.status()); second++)
+    file =
+        LogFile::Open(std::filesystem::path(folder) / fmt::format("events.out.tfevents.{:010}.{}", second, HostName()),
+                      LogFile::Begin::kNew);
+  if (!file.ok()) return file.status();
+  for (const std::string& record : {VersionRecord(WallTime()), RestartRecord(WallTime(), start_step + 1)})
+    if (absl::Status s = file->Append(record); !s.ok()) return s;
+  if (absl::Status s = file->Flush(); !s.ok()) return s;
+  return file;
+}
+
+absl::StatusOr<std::unique_ptr<EventLog>> EventLog::Open(const std::string& folder, int64_t start_step) {
+  absl::StatusOr<LogFile> file = Begin(folder, start_step);
+  if (absl::IsInvalidArgument(file.status()))
+    return absl::InvalidArgumentError(std::string(file.status().message()) +
+                                      "; log.tensorboard names a folder to be made or written to");
+  if (!file.ok()) return file.status();
+  return std::unique_ptr<EventLog>(new EventLog(folder, *std::move(file)));
 }
 
 absl::Status EventLog::Write(const LogRecord& record) {
+  absl::Status status;
   if (auto* step = std::get_if<StepRecord>(&record)) {
-    absl::Status s = Append(ScalarsRecord(WallTime(), step->step, ScalarsOf(*step, kStepRows)));
     bool due = std::chrono::steady_clock::now() - flushed_ >= std::chrono::seconds(1);
-    return s.ok() && due ? Flush() : s;
+    if (due) status = ContinueIfLost(step->step);
+    if (status.ok()) status = file_.Append(ScalarsRecord(WallTime(), step->step, ScalarsOf(*step, kStepRows)));
+    return status.ok() && due ? Flush() : status;
   }
-  if (auto* eval = std::get_if<EvalRecord>(&record))
-    if (absl::Status s = Append(ScalarsRecord(WallTime(), eval->step, ScalarsOf(*eval, kEvalRows))); !s.ok()) return s;
-  return Flush();
+  if (auto* eval = std::get_if<EvalRecord>(&record)) {
+    status = ContinueIfLost(eval->step);
+    if (status.ok()) status = file_.Append(ScalarsRecord(WallTime(), eval->step, ScalarsOf(*eval, kEvalRows)));
+  }
+  return status.ok() ? Flush() : status;
 }
 
-absl::Status EventLog::Append(const std::string& record) {
-  bool written = std::fwrite(record.data(), 1, record.size(), file_.get()) == record.size();
-  return written ? absl::OkStatus() : Unwritable(path_, errno);
+// Readers go on to the next file of the folder, and would not look at one of the same name again.
+absl::Status EventLog::ContinueIfLost(int64_t step) {
+  std::string loss = file_.Loss();
+  if (loss.empty()) return absl::OkStatus();
+  absl::StatusOr<LogFile> file = Begin(folder_, step - 1);
+  if (!file.ok()) return file.status();
+  PrintStderr("note: {} {} while the run writes to it: the records so far are missing, later ones follow in {}\n",
+              file_.path(), loss, file->path());
+  file_ = *std::move(file);
+  return absl::OkStatus();
 }
 
 absl::Status EventLog::Flush() {
   flushed_ = std::chrono::steady_clock::now();
-  return std::fflush(file_.get()) == 0 ? absl::OkStatus() : Unwritable(path_, errno);
+  return file_.Flush();
 }
 
 }  // namespace weft

@@ -1,17 +1,12 @@
 #include "parallel/log/json_log.h"
 
-#include <cerrno>
-#include <cstring>
+#include <cstdio>
 #include <filesystem>
 
-#include "fmt/format.h"
+#include "core/base/message.h"
 
 namespace weft {
 namespace {
-
-std::string Unwritable(const std::string& path) {
-  return fmt::format("{}: cannot be written ({})", path, std::strerror(errno));
-}
 
 // Of a file that can be read; one that cannot be has no line to end.
 bool EndsInALine(const std::string& path) {
@@ -24,27 +19,45 @@ bool EndsInALine(const std::string& path) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<JsonLog>> JsonLog::Open(const std::string& path, bool append) {
+absl::StatusOr<LogFile> JsonLog::OpenFile(const std::string& path, bool append) {
   std::error_code error;  // a folder that cannot be made shows when the file is opened
   std::filesystem::path parent = std::filesystem::path(path).parent_path();
   if (!parent.empty()) std::filesystem::create_directories(parent, error);
   bool cut = append && !EndsInALine(path);
-  File file(std::fopen(path.c_str(), append ? "ab" : "wb"));
-  if (!file) return absl::InvalidArgumentError(Unwritable(path));
-  std::unique_ptr<JsonLog> log(new JsonLog(path, std::move(file)));
-  if (!cut) return log;
-  if (absl::Status s = log->WriteText("\n"); !s.ok()) return s;
-  return log;
+  absl::StatusOr<LogFile> file = LogFile::Open(path, append ? LogFile::Begin::kAppend : LogFile::Begin::kEmpty);
+  if (!file.ok() || !cut) return file;
+  if (absl::Status s = file->Append("\n"); !s.ok()) return s;
+  if (absl::Status s = file->Flush(); !s.ok()) return s;
+  return file;
+}
+
+absl::StatusOr<std::unique_ptr<JsonLog>> JsonLog::Open(const std::string& path, bool append) {
+  absl::StatusOr<LogFile> file = OpenFile(path, append);
+  if (!file.ok()) return file.status();
+  return std::unique_ptr<JsonLog>(new JsonLog(*std::move(file)));
 }
 
 absl::Status JsonLog::Write(const LogRecord& record) {
-  return WriteText(std::visit([](const auto& r) { return JsonLine(r); }, record) + "\n");
+  std::string line = std::visit([](const auto& r) { return JsonLine(r); }, record) + "\n";
+  if (absl::Status s = ContinueIfLost(); !s.ok()) return s;
+  if (std::holds_alternative<StartRecord>(record)) start_ = line;
+  return WriteText(line);
+}
+
+absl::Status JsonLog::ContinueIfLost() {
+  std::string loss = file_.Loss();
+  if (loss.empty()) return absl::OkStatus();
+  absl::StatusOr<LogFile> file = OpenFile(file_.path(), /*append=*/true);
+  if (!file.ok()) return file.status();
+  PrintStderr("note: {} {} while the run writes to it: the records so far are missing there, later ones follow\n",
+              file_.path(), loss);
+  file_ = *std::move(file);
+  return WriteText(start_);
 }
 
 absl::Status JsonLog::WriteText(const std::string& text) {
-  bool written = std::fwrite(text.data(), 1, text.size(), file_.get()) == text.size();
-  if (written && std::fflush(file_.get()) == 0) return absl::OkStatus();
-  return absl::UnavailableError(Unwritable(path_));
+  absl::Status status = file_.Append(text);
+  return status.ok() ? file_.Flush() : status;
 }
 
 }  // namespace weft

@@ -1,11 +1,11 @@
 // JsonLog: a file of JSON lines, each on disk's side of the process when Write returns: a killed run leaves whole
 // lines.
 #pragma once
-#include <cstdio>
 #include <memory>
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "parallel/log/log_file.h"
 #include "parallel/log/log_sink.h"
 
 namespace weft {
@@ -15,19 +15,18 @@ class JsonLog final : public LogSink {
   // Makes the folder where it is missing. Appends when `append`, else starts the file afresh. A line that a full disk
   // or a power cut has left unfinished is ended, so that it spoils no other.
   static absl::StatusOr<std::unique_ptr<JsonLog>> Open(const std::string& path, bool append = false);
+  // Where another process has removed, moved or cut the file, the log continues at its path, with the start record
+  // first, and a note says that earlier records are missing.
   absl::Status Write(const LogRecord& record) override;
 
  private:
-  struct Close {
-    void operator()(std::FILE* file) const { std::fclose(file); }
-  };
-  using File = std::unique_ptr<std::FILE, Close>;
-
-  JsonLog(std::string path, File file) : path_(std::move(path)), file_(std::move(file)) {}
+  explicit JsonLog(LogFile file) : file_(std::move(file)) {}
+  static absl::StatusOr<LogFile> OpenFile(const std::string& path, bool append);
   absl::Status WriteText(const std::string& text);
+  absl::Status ContinueIfLost();
 
-  std::string path_;
-  File file_;
+  LogFile file_;
+  std::string start_;  // the line of the start record
 };
 
 }  // namespace weft
