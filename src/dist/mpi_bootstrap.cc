@@ -11,6 +11,7 @@
 
 #include "dist/bootstrap.h"
 #include "dist/hang_guard.h"
+#include "dist/rank_list.h"
 
 namespace weft {
 namespace {
@@ -169,11 +170,11 @@ class MpiBootstrap final : public Bootstrap {
   }
 
   [[noreturn]] void FailMissing(const std::vector<bool>& come) {
-    std::string missing;
+    std::vector<int> missing;
     for (int r = 1; r < world_size_; r++)
-      if (!come[size_t(r)]) missing += fmt::format(" {}", r);
-    Fail(fmt::format("bootstrap: these of the {} ranks have not come to exchange {} in time:{}", world_size_,
-                     exchanges(), missing));
+      if (!come[size_t(r)]) missing.push_back(r);
+    Fail(fmt::format("bootstrap: these of the {} ranks have not come to exchange {} in time: {}", world_size_,
+                     exchanges(), RankList(missing)));
   }
 
   bool owns_ = false;

@@ -1,11 +1,12 @@
 #include "dist/process_group.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstring>
 #include <numeric>
+
+#include "dist/rank_list.h"
 
 namespace weft {
 
@@ -103,7 +104,7 @@ void ProcessGroup::RunNow(const Collective& call, uint64_t sequence) {
   auto timeout = call.timeout.count() ? call.timeout : timeout_;
   auto where = [&] {
     return fmt::format("{} #{} on group \"{}\" (rank {} of {}, global ranks {}){}{}", ToString(call), sequence, name_,
-                       rank_, size(), fmt::join(ranks_, " "), call.site.empty() ? "" : " at ", call.site);
+                       rank_, size(), RankList(ranks_), call.site.empty() ? "" : " at ", call.site);
   };
   auto last = [&] { return "\nlast collectives of this rank:" + recorder_->Describe(5); };
   try {

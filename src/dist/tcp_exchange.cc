@@ -11,6 +11,7 @@
 
 #include "core/base/error.h"
 #include "core/base/message.h"
+#include "dist/rank_list.h"
 
 namespace weft {
 namespace {
@@ -99,19 +100,20 @@ void TcpExchange::Listen(const std::string& host, int port, Deadline deadline) {
       if (Socket s(accept4(listener.fd(), nullptr, nullptr, SOCK_CLOEXEC)); s)
         guests.push_back({std::move(s), {}, 0, Clock::now() + kHelloTimeout});
     if (missing == 0) return;
-    note.Say(
-        [&] { return fmt::format("rank 0 waits at {}:{} for these of the {} ranks:{}", host, port, size_, Absent()); });
+    note.Say([&] {
+      return fmt::format("rank 0 waits at {}:{} for these of the {} ranks: {}", host, port, size_, Absent());
+    });
     if (Clock::now() >= deadline)
-      Fail(fmt::format("bootstrap: after {} ms these of the {} ranks have not connected to {}:{}:{}", timeout_.count(),
+      Fail(fmt::format("bootstrap: after {} ms these of the {} ranks have not connected to {}:{}: {}", timeout_.count(),
                        size_, host, port, Absent()));
   }
 }
 
 std::string TcpExchange::Absent() const {
-  std::string absent;
+  std::vector<int> absent;
   for (int r = 1; r < size_; r++)
-    if (!peers_[size_t(r)]) absent += fmt::format(" {}", r);
-  return absent;
+    if (!peers_[size_t(r)]) absent.push_back(r);
+  return RankList(absent);
 }
 
 void TcpExchange::Connect(const std::string& host, int port, Deadline deadline) {
@@ -166,7 +168,7 @@ void TcpExchange::Collect(std::vector<std::string>& all, Deadline deadline) {
   for (int missing = size_ - 1; missing > 0;) {
     auto left = std::chrono::duration_cast<milliseconds>(deadline - Clock::now()).count();
     poll(polls.data(), polls.size(), int(std::clamp<int64_t>(left, 0, 1000)));
-    std::string late;
+    std::vector<int> late;
     for (int r = 1; r < size_; r++) {
       pollfd& p = polls[size_t(r)];
       if (p.fd >= 0 && p.revents) {
@@ -174,11 +176,11 @@ void TcpExchange::Collect(std::vector<std::string>& all, Deadline deadline) {
         p.fd = -1;  // poll leaves it out
         missing--;
       } else if (p.fd >= 0) {
-        late += fmt::format(" {}", r);
+        late.push_back(r);
       }
     }
     WEFT_CHECK(missing == 0 || Clock::now() < deadline,
-               fmt::format("bootstrap: these of the {} ranks are late:{}", size_, late));
+               fmt::format("bootstrap: these of the {} ranks are late: {}", size_, RankList(late)));
   }
 }
 

@@ -29,7 +29,7 @@ class TcpExchange {
  private:
   void Listen(const std::string& host, int port, Deadline deadline);
   void Connect(const std::string& host, int port, Deadline deadline);
-  std::string Absent() const;  // " 1 3"
+  std::string Absent() const;  // "1, 3"
   void Collect(std::vector<std::string>& all, Deadline deadline);
   std::string Receive(int rank, Deadline deadline);
   void SendTo(int rank, std::string_view bytes, Deadline deadline);

@@ -1,12 +1,13 @@
 #include "dist/verdict.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>
 #include <set>
 #include <tuple>
+
+#include "dist/rank_list.h"
 
 namespace weft {
 namespace {
@@ -108,11 +109,12 @@ std::string Judgement::Gone(int rank, const char* how) const {
     Made first = for_it[0];
     for (const Made& made : for_it)
       if (IsBefore(made, first)) first = made;
-    std::set<int> ranks;
+    std::set<int> waited;
     for (const Made& made : for_it)
-      if (Name(made) == Name(first)) ranks.insert(made.rank);
+      if (Name(made) == Name(first)) waited.insert(made.rank);
+    std::vector<int> ranks(waited.begin(), waited.end());
     return who + fmt::format("{}, {}, in which rank{} {} waited for it", Name(first), ToString(*first.call),
-                             ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "));
+                             ranks.size() == 1 ? "" : "s", RankList(ranks));
   }
   Made last;
   ForEachCall([&](const Made& made) {

@@ -73,7 +73,7 @@ TEST(Verdict, ASuspendedRankIsFirst) {
   Job job;
   for (int r : {0, 1, 2}) job.Call(r, kWorld, 3, false);
   job.reports[3] = {.state = State::kStopped, .host = "h", .pid = 103};
-  job.Expect(3, "was suspended first: all_reduce #3 on world, all_reduce f32 x 10 sum, in which ranks 0, 1, 2 waited");
+  job.Expect(3, "was suspended first: all_reduce #3 on world, all_reduce f32 x 10 sum, in which ranks 0-2 waited");
 }
 
 TEST(Verdict, WhoDoesNotComeToAnExchangeOfTheBootstrapIsNamed) {
