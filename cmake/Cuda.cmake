@@ -1,5 +1,5 @@
 # WEFT_CUDA: whether the CUDA library is built. By default it is where there is a toolkit; sanitized builds go without.
-find_program(WEFT_NVCC nvcc HINTS ENV CUDA_HOME PATHS /usr/local/cuda/bin)
+find_program(WEFT_NVCC nvcc HINTS ENV CUDA_HOME PATHS /usr/local/cuda PATH_SUFFIXES bin)
 if(WEFT_NVCC AND NOT WEFT_SANITIZE)
   set(weft_cuda_default ON)
 else()

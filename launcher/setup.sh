@@ -1,42 +1,111 @@
 #!/usr/bin/env bash
-# Installs what Weft needs to be built, tested and run on Debian 12. Asks nothing; says nothing when all is there.
+# Installs what Weft needs to be built, tested and run on Debian 12. Asks nothing; says nothing when all is there. Where
+# nvcc is, it also fetches the headers of cudnn-frontend into build/deps: cuDNN's attention is built with them.
 set -euo pipefail
+script=$(realpath "$0")
+root=$(dirname "$(dirname "$script")")
 
 packages=(build-essential cmake ninja-build ccache mold
   openmpi-bin libopenmpi-dev libgloo-dev libdnnl-dev libopenblas-dev
   libabsl-dev libfmt-dev libyaml-cpp-dev nlohmann-json3-dev libsentencepiece-dev libgtest-dev
   libgmock-dev)
 
-if ! command -v dpkg-query > /dev/null || ! command -v apt-get > /dev/null; then
-  echo "setup: this is no Debian; install the likes of: ${packages[*]}" >&2
-  exit 0
-fi
+# The wheel of one Python and one processor, pinned by its hash: the headers are the same in all of them.
+frontend_version=1.32.0
+frontend_hash=c6006556017a4d1c914c52a556c71b1267f2d6a0500f742e7b4edef539878df0
+frontend_wheel=(--python-version 3.11 --implementation cp --abi cp311 --platform manylinux_2_28_x86_64)
+frontend=$root/build/deps/cudnn-frontend
 
-installed=" $(dpkg-query -W -f='${db:Status-Status}:${Package} ' "${packages[@]}" 2> /dev/null || true)"
-missing=()
-for package in "${packages[@]}"; do
-  [[ $installed == *" installed:$package "* ]] || missing+=("$package")
-done
-[ ${#missing[@]} -gt 0 ] || exit 0
+nvcc=$(command -v nvcc || ls "${CUDA_HOME:-/usr/local/cuda}/bin/nvcc" 2> /dev/null || true)
+has_frontend() { [ "$(cat "$frontend/sha256" 2> /dev/null)" = $frontend_hash ]; }
+if [ -n "$nvcc" ] && ! has_frontend && ! python3 -m pip --version > /dev/null 2>&1; then packages+=(python3-pip); fi
 
-root=()
-if [ "$(id -u)" -ne 0 ]; then
-  if ! command -v sudo > /dev/null || ! sudo -n true 2> /dev/null; then
-    echo "setup: ${missing[*]} missing; run this as root: $(realpath "$0")" >&2
-    exit 1
+install_packages() {
+  local installed missing=() as_root=() log package
+  if ! command -v dpkg-query > /dev/null || ! command -v apt-get > /dev/null; then
+    echo "setup: this is no Debian; install the likes of: ${packages[*]}" >&2
+    return 0
   fi
-  root=(sudo -n)
-fi
+  installed=" $(dpkg-query -W -f='${db:Status-Status}:${Package} ' "${packages[@]}" 2> /dev/null || true)"
+  for package in "${packages[@]}"; do
+    [[ $installed == *" installed:$package "* ]] || missing+=("$package")
+  done
+  [ ${#missing[@]} -gt 0 ] || return 0
 
-echo "setup: installing ${missing[*]}"
-log=$(mktemp)
-trap 'rm -f "$log"' EXIT
-apt() {
-  "${root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -y -qq -o DPkg::Lock::Timeout=300 "$@" >> "$log" 2>&1
+  if [ "$(id -u)" -ne 0 ]; then
+    if ! command -v sudo > /dev/null || ! sudo -n true 2> /dev/null; then
+      echo "setup: ${missing[*]} missing; run this as root: $script" >&2
+      return 1
+    fi
+    as_root=(sudo -n)
+  fi
+  echo "setup: installing ${missing[*]}"
+  log=$(mktemp)
+  apt() {
+    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -y -qq -o DPkg::Lock::Timeout=300 "$@" >> "$log" 2>&1
+  }
+  apt update || true  # the lists at hand may do
+  if ! apt install --no-install-recommends "${missing[@]}"; then
+    cat "$log" >&2
+    rm -f "$log"
+    echo "setup: apt-get could not install ${missing[*]}" >&2
+    return 1
+  fi
+  rm -f "$log"
 }
-apt update || true  # the lists at hand may do
-if ! apt install --no-install-recommends "${missing[@]}"; then
-  cat "$log" >&2
-  echo "setup: apt-get could not install ${missing[*]}" >&2
-  exit 1
+
+# The wheel's include/ and licences. A failure is reported and does not stop the setup: the build then goes without.
+fetch_frontend() {
+  local new
+  echo "setup: fetching the headers of cudnn-frontend $frontend_version"
+  mkdir -p "$(dirname "$frontend")"
+  new=$(mktemp -d "$frontend.XXXXXX")
+  echo "nvidia-cudnn-frontend==$frontend_version --hash=sha256:$frontend_hash" > "$new/requirement"
+  if python3 -m pip download -q --no-deps --require-hashes --only-binary :all: "${frontend_wheel[@]}" \
+    -d "$new" -r "$new/requirement" > "$new/log" 2>&1 && unpack_frontend "$new"/*.whl "$new" >> "$new/log" 2>&1; then
+    rm -rf "$new"/*.whl "$new/requirement" "$new/log" "$frontend"
+    echo $frontend_hash > "$new/sha256"
+    chmod 755 "$new"
+    mv -T "$new" "$frontend" 2> /dev/null || rm -rf "$new"  # another setup of this tree was faster
+    return
+  fi
+  cat "$new/log" >&2
+  rm -rf "$new"
+  echo "setup: cudnn-frontend $frontend_version could not be fetched, so attention on GPUs is built without cuDNN, which is slower; run this again with a network: $script" >&2
+}
+unpack_frontend() {
+  python3 - "$@" << 'PY'
+import sys, zipfile
+wheel = zipfile.ZipFile(sys.argv[1])
+wheel.extractall(sys.argv[2], [name for name in wheel.namelist() if name.startswith("include/") or "/licenses/" in name])
+PY
+}
+
+# cuDNN is NVIDIA's package, from where the toolkit came: it is named, not installed.
+name_cudnn() {
+  local toolkit major missing=() headers=(/usr/include /usr/include/*-linux-gnu) libraries=(/usr/lib/*-linux-gnu)
+  for toolkit in "$(dirname "$(dirname "$(realpath "$nvcc")")")" "${CUDA_HOME:-/usr/local/cuda}"; do
+    headers+=("$toolkit"/include "$toolkit"/targets/*/include)
+    libraries+=("$toolkit"/lib64 "$toolkit"/lib "$toolkit"/targets/*/lib)
+  done
+  major=$("$nvcc" --version | sed -n 's/.*release \([0-9]*\).*/\1/p')
+  find_first "${headers[@]}" -- cudnn.h || missing+=(cudnn.h)
+  { ldconfig -p 2> /dev/null || true; } | grep -q 'libcudnn\.so\.9 ' || find_first "${libraries[@]}" -- libcudnn.so.9 ||
+    missing+=(libcudnn.so.9)
+  [ ${#missing[@]} -eq 0 ] ||
+    echo "setup: ${missing[*]} not found, so attention on GPUs goes without cuDNN, which is slower; install cudnn9-cuda-$major from NVIDIA's package repository (or name its include folder with -DWEFT_CUDNN_DIR, its library's with LD_LIBRARY_PATH)" >&2
+}
+# find_first FOLDER... -- FILE: whether one of them has the file.
+find_first() {
+  local folder
+  for folder in "${@:1:$#-2}"; do
+    [ ! -e "$folder/${*: -1}" ] || return 0
+  done
+  return 1
+}
+
+install_packages
+if [ -n "$nvcc" ]; then
+  has_frontend || fetch_frontend
+  name_cudnn
 fi

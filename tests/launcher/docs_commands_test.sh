@@ -18,7 +18,7 @@ elsewhere=(
   # Which command line the arguments become is shown there, with other tools in place of cmake and mpirun; that it trains, here.
   "./launcher/quickstart.sh README.md train.steps=50|tests/launcher/quickstart_args_test.sh|README.md train.steps=50|source launcher/environment.sh; mpirun -np 4 build/release/weft train configs/quickstart.yaml mesh.dp=2 mesh.tp=2 data.train=\$PWD/README.md train.steps=2 schedule.warmup_steps=1 train.eval_batches=1"
   "./tests/run.sh|.ci/run|tests/run.sh release|true"
-  "cmake --preset release && cmake --build --preset release|tests/run.sh|cmake --build --preset|true"
+  "launcher/setup.sh && cmake --preset release && cmake --build --preset release|tests/run.sh|cmake --build --preset|true"
   "cmake --build --preset release|tests/run.sh|cmake --build --preset|true"
 )
 # shorter COMMAND: what runs in its place.

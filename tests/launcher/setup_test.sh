@@ -1,13 +1,22 @@
 #!/usr/bin/env bash
-# setup.sh with a pretended package system: quiet when nothing is missing, exact and unasking when something is.
+# setup.sh with a pretended package system: quiet when nothing is missing, exact and unasking when something is. And with
+# a pretended CUDA toolkit and Python: what it fetches and what it names where nvcc is, and only there.
 # Usage: setup_test.sh ROOT
 set -euo pipefail
-setup=$1/launcher/setup.sh
-fakes=$(mktemp -d)
-trap 'rm -rf "$fakes"' EXIT
+tree=$(mktemp -d)
+trap 'rm -rf "$tree"' EXIT
+fakes=$tree/fakes setup=$tree/launcher/setup.sh deps=$tree/build/deps
+mkdir "$fakes" "$tree/launcher"
+cp "$1/launcher/setup.sh" "$setup"
 
 fake() { printf '#!/bin/bash\n%s\n' "$2" > "$fakes/$1" && chmod +x "$fakes/$1"; }
-run() { out=$(PATH="$fakes:$PATH" bash "$setup" 2>&1) && rc=0 || rc=$?; }
+# Without a toolkit that this machine may have, and from the middle on with a pretended one.
+mkdir "$tree/tools"
+for tool in bash cat chmod cp dirname env grep id ldconfig ls mkdir mktemp mv realpath rm sed; do
+  ln -s "$(PATH=$PATH:/sbin command -v $tool)" "$tree/tools/$tool"
+done
+toolkit=none
+run() { out=$(PATH="$fakes:$tree/tools" CUDA_HOME="$fakes/$toolkit" bash "$setup" 2>&1) && rc=0 || rc=$?; }
 fail() { echo "setup_test: $1; rc $rc, output: $out; calls: $(cat "$fakes/calls" 2> /dev/null)"; exit 1; }
 
 everything='for p in "${@:3}"; do printf "installed:%s " "$p"; done'
@@ -35,4 +44,43 @@ fake sudo "shift; [ \$1 = true ] || { echo sudo >> $fakes/calls; \"\$@\"; }"
 fake apt-get "echo \"\$*\" >> $fakes/calls"
 run
 [ $rc -eq 0 ] && grep -q sudo "$fakes/calls" || fail "expected sudo to be used"
+
+# From here on nvcc is there, and pip downloads what is a wheel to it: the frontend's version and hash are asked for.
+toolkit=cuda
+mkdir -p "$fakes/cuda/bin" "$fakes/cuda/include" "$fakes/cuda/lib64" "$fakes/wheel/include/cudnn_frontend"
+printf '#!/bin/bash\necho "Cuda compilation tools, release 13.0, V13.0.88"\n' > "$fakes/cuda/bin/nvcc"
+chmod +x "$fakes/cuda/bin/nvcc"
+touch "$fakes/wheel/include/cudnn_frontend.h" "$fakes/wheel/module.py"
+python=$(python3 -c 'import sys; print(sys.executable)')
+(cd "$fakes/wheel" && "$python" -m zipfile -c ../frontend.whl include module.py)
+pip="for a in \"\$@\"; do [ \"\$last\" != -d ] || to=\$a; [ \"\$last\" != -r ] || what=\$a; last=\$a; done
+  [[ \" \$* \" == *' --require-hashes '* ]] && grep -qE '^nvidia-cudnn-frontend==[0-9.]+ --hash=sha256:[0-9a-f]{64}\$' \"\$what\" && cp $fakes/frontend.whl \"\$to\""
+fake python3 "if [[ \$* == '-m pip --version' ]]; then exit 0; fi
+if [[ \$1 == -m ]]; then echo pip >> $fakes/pip; $pip; else exec $python \"\$@\"; fi"
+fake dpkg-query "$everything"
+touch "$fakes/cuda/include/cudnn.h" "$fakes/cuda/lib64/libcudnn.so.9"
+run
+[ $rc -eq 0 ] && [[ $out == "setup: fetching the headers of cudnn-frontend "* ]] || fail "expected the headers to be fetched"
+[ -e "$deps/cudnn-frontend/include/cudnn_frontend.h" ] && [ ! -e "$deps/cudnn-frontend/module.py" ] || fail "expected the wheel's include/ only"
+[ "$(ls "$deps")" = cudnn-frontend ] || fail "expected nothing else in build/deps, got $(ls "$deps")"
+run
+[ $rc -eq 0 ] && [ -z "$out" ] && [ "$(cat "$fakes/pip")" = pip ] || fail "expected silence, and no second download"
+
+echo another > "$deps/cudnn-frontend/sha256"
+run
+[ "$(grep -c pip "$fakes/pip")" = 2 ] && [ "$(cat "$deps/cudnn-frontend/sha256")" != another ] || fail "expected headers of another wheel to be replaced"
+
+rm "$fakes/cuda/include/cudnn.h"
+run
+[ $rc -eq 0 ] && [[ $out == *"cudnn.h not found"*"install cudnn9-cuda-13 "* ]] || fail "expected cuDNN's package to be named"
+
+rm -r "$deps"
+fake python3 "[[ \$* == '-m pip --version' ]] || { echo 'ERROR: no network'; exit 1; }"
+run
+[ $rc -eq 0 ] && [[ $out == *"ERROR: no network"*"could not be fetched"* ]] && [ -z "$(ls "$deps")" ] || fail "expected pip's words, and the setup to go on"
+
+fake python3 'exit 1'
+fake dpkg-query 'for p in "${@:3}"; do [ "$p" = python3-pip ] || printf "installed:%s " "$p"; done'
+run
+[[ $out == *"setup: installing python3-pip"* ]] || fail "expected pip to be installed where nvcc is and pip is not"
 echo "setup: ok"

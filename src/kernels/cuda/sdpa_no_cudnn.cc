@@ -5,7 +5,7 @@ namespace weft::cuda {
 namespace {
 
 std::string Refuses(const KernelCall&) {
-  return "built without cudnn-frontend; configure with -DWEFT_CUDNN_FRONTEND_DIR=its include folder";
+  return "built without cudnn-frontend; run launcher/setup.sh, then configure and build again";
 }
 
 }  // namespace
