@@ -195,13 +195,13 @@ struct Measured {
   const char* file;
   double gib;
 };
-// Text and JSON say who runs attention; cuDNN, where the build has it, not backwards if that must be deterministic.
+// Text and JSON say who runs attention: cuDNN, where the build has it. And what it costs that it is deterministic.
 void ExpectKernels(const PlanReport& report, const json& parsed, bool deterministic) {
   bool cudnn = report.kernels.find("built without") == std::string::npos;
-  std::string want = "sdpa and sdpa_grad by cudnn";
-  if (deterministic) want = "sdpa by cudnn, sdpa_grad by flash (cudnn: adds gradients in any order; ";
-  if (!cudnn) want = "sdpa and sdpa_grad by flash (cudnn: built without cudnn-frontend";
+  std::string want = cudnn ? "sdpa and sdpa_grad by cudnn" : "sdpa and sdpa_grad by flash (cudnn: built without";
   EXPECT_TRUE(report.kernels.starts_with(want)) << report.kernels;
+  bool has_cost = report.kernels.find("; kernels.deterministic costs ") != std::string::npos;
+  EXPECT_EQ(has_cost, cudnn && deterministic) << report.kernels;
   EXPECT_EQ(parsed["kernels"], report.kernels);
   EXPECT_NE(ToText(report).find("\n  kernels: " + report.kernels + "\n"), std::string::npos);
 }
@@ -233,6 +233,34 @@ TEST(CudaKernels, OfADeterministicRunAreSaidWithTheirReason) {
     PlanReport report = MakePlanReport(config);
     ExpectKernels(report, json::parse(ToJson(report)), deterministic);
   }
+}
+
+// In percent, of Llama 1B with `tokens` a sequence, as the text has it.
+int CostOfDeterminismOf(const std::string& tokens) {
+  std::string file = fmt::format("{}/configs/llama_1b.yaml", WEFT_ROOT);
+  Config config =
+      LoadConfig(file, {"device=cuda", "kernels.deterministic=true", "model.context=" + tokens, "train.global_batch=1"})
+          .value();
+  EXPECT_TRUE(Resolve(config, 1).ok() && ResolveVocab(config, config.model.vocab).ok());
+  std::string text = MakePlanReport(config).kernels, before = "kernels.deterministic costs about ";
+  size_t at = text.find(before);
+  EXPECT_NE(at, text.npos) << text;
+  return at == text.npos ? 0 : std::stoi(text.substr(at + before.size()));
+}
+// On an H200: 2.5 % by cuDNN (4 x 4096 tokens); with 2 x 8192 by flash 20 %. Attention's share grows with the length.
+TEST(CudaKernels, DeterminismCostsMoreWhereCudnnsWouldTakeTooMuchMemory) {
+  KernelTable table;
+  if (absl::Status s = OpenCudaKernels(table); !s.ok()) GTEST_SKIP() << s;
+  if (MakePlanReport(ConfigOf({"gpt2", kGpt, {"device=cuda", "precision.compute=bf16"}}))
+          .kernels.find("built without") != std::string::npos)
+    GTEST_SKIP() << "this build has no cuDNN attention";
+  int at_4096 = CostOfDeterminismOf("4096"), at_8192 = CostOfDeterminismOf("8192"),
+      at_16384 = CostOfDeterminismOf("16384");
+  EXPECT_GE(at_4096, 1);
+  EXPECT_LE(at_4096, at_8192);
+  EXPECT_LE(at_8192, 10);
+  EXPECT_GE(at_16384, 20);  // by flash
+  EXPECT_LE(at_16384, 50);
 }
 
 INSTANTIATE_TEST_SUITE_P(H200, CudaPlan,

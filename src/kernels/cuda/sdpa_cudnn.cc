@@ -2,8 +2,8 @@
 // opened when the first call asks for it, so a node without it falls back.
 //
 // H200, cuDNN 9.19, bf16, causal, 2 x 8192 tokens, 32 heads of 128: 633 TFLOP/s forward, 491 backward. The backward
-// adds dQ up in no fixed order, so a deterministic run leaves it to flash: cuDNN's own deterministic one is slower by a
-// tenth and wants 8.6 GB of workspace there (tests/bench/ladder/README.md).
+// adds dQ up in no fixed order. A deterministic run takes cuDNN's other algorithm: it writes the gradient of all scores
+// to its workspace and multiplies that with K, which is slower by a tenth (tests/bench/ladder/README.md).
 #define NV_CUDNN_FRONTEND_USE_DYNAMIC_LOADING
 #define CUDNN_FRONTEND_SKIP_JSON_LIB
 #include <cudnn.h>
@@ -60,6 +60,15 @@ void Output(const Tensor& t, const TensorView& view, Uid uid) {
   Describe(*t, view, uid);
 }
 
+bool IsDeterministic(const KernelCall& call) { return call.context->numerics().deterministic; }
+
+// Bytes that the deterministic gradient writes for scores, of which it sees all, masked ones too.
+int64_t ScoreBytes(const KernelCall& call, const SdpaSizes& z) {
+  constexpr int64_t kTile = 64;
+  return int64_t(z.B) * z.H * RoundUp(z.T, kTile) * RoundUp(z.S, kTile) * int64_t(SizeOf(call.in[0].dtype));
+}
+constexpr int64_t kMostScoreBytes = int64_t(8) << 30;
+
 template <class Options>
 void SetScores(Options& options, const SdpaSizes& z) {
   options.set_attn_scale(float(z.scale));
@@ -82,6 +91,7 @@ void DescribeForward(fe::graph::Graph& graph, const KernelCall& call, const Sdpa
 
 void DescribeBackward(fe::graph::Graph& graph, const KernelCall& call, const SdpaSizes& z) {
   auto options = fe::graph::SDPA_backward_attributes().set_name("sdpa_grad");
+  options.set_deterministic_algorithm(IsDeterministic(call));
   SetScores(options, z);
   Tensor q = Input(graph, call.in[0], kQ), k = Input(graph, call.in[1], kK), v = Input(graph, call.in[2], kV);
   Tensor out = Input(graph, call.in[3], kOut), dout = Input(graph, call.in[5], kGradOut);
@@ -123,7 +133,8 @@ struct Plan {
 // What makes calls share a plan.
 using Key = std::vector<int64_t>;
 Key KeyOf(const KernelCall& call, const SdpaSizes& z) {
-  Key key{int64_t(call.in[0].dtype), int64_t(MaskOf(z)), std::bit_cast<int64_t>(z.scale), z.S, z.G};
+  bool deterministic = IsSdpaGrad(call) && IsDeterministic(call);
+  Key key{int64_t(call.in[0].dtype), int64_t(MaskOf(z)), std::bit_cast<int64_t>(z.scale), z.S, z.G, deterministic};
   for (std::span<const TensorView> views : {call.in, call.out})
     for (const TensorView& view : views)
       for (int i = 0; i < view.rank; i++) key.insert(key.end(), {view.dim(i).extent, view.dim(i).stride});
@@ -181,12 +192,14 @@ size_t ScratchBytes(const KernelCall& call, const SdpaSizes& z, int64_t workspac
   return LseBytes(call, z) + size_t(workspace + kAlignment);
 }
 
-// cuDNN's own where there is no GPU to ask for it, as its kernels for sm_90 have it: the backward pass adds dQ up in
-// f32 and keeps a sum a query; dK and dV of every query head come before those of their KV heads.
+// cuDNN's own where there is no GPU to ask for it, as its kernels for sm_90 have it: the backward pass keeps a sum a
+// query and adds dQ up in f32, or has the gradient of scores; dK and dV of every query head come before those of their
+// KV heads.
 int64_t ExpectedScratch(const KernelCall& call, const SdpaSizes& z) {
   if (!IsSdpaGrad(call)) return 0;
   int64_t rows = int64_t(z.B) * z.H * z.T, heads = z.H == z.G ? 0 : 2 * int64_t(z.B) * z.H * z.S * z.D;
-  return rows * (z.D + 1) * int64_t(sizeof(float)) + heads * int64_t(SizeOf(call.in[0].dtype));
+  int64_t dq = IsDeterministic(call) ? ScoreBytes(call, z) : rows * z.D * int64_t(sizeof(float));
+  return dq + rows * int64_t(sizeof(float)) + heads * int64_t(SizeOf(call.in[0].dtype));
 }
 
 // cuDNN gives query head h the KV head h / (H / G).
@@ -211,8 +224,11 @@ std::string RefusesShape(const KernelCall& call, const SdpaSizes& z) {
 std::string Refuses(const KernelCall& call) {
   SdpaSizes z(call);
   if (std::string reason = RefusesShape(call, z); !reason.empty()) return reason;
-  if (IsSdpaGrad(call) && call.context->numerics().deterministic)
-    return "adds gradients in any order; kernels.deterministic=false allows it";
+  if (IsSdpaGrad(call) && IsDeterministic(call) && ScoreBytes(call, z) > kMostScoreBytes)
+    return fmt::format(
+        "its deterministic gradient needs {:.1f} GiB for scores, more than {}; kernels.deterministic=false "
+        "goes without them",
+        double(ScoreBytes(call, z)) / (1 << 30), kMostScoreBytes >> 30);
   if (!call.context->Has(DeviceKind::kCuda)) return {};  // planned with
   Cudnn& cudnn = DeviceOf(call).Kept<Cudnn>();
   if (!cudnn.failure().empty()) return cudnn.failure();
