@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/base/shard.h"
 #include "core/compile/fuse_loss.h"
 
 namespace weft {
@@ -71,6 +72,7 @@ class Fuser {
       return;
     }
     std::shared_ptr<Node> fused = AsLinear(*node);
+    if (!fused) fused = AsOneSum(*node);
     if (!fused) fused = WithNewInputs(node);
     if (fused != node)
       for (size_t i = 0; i < node->outputs.size(); i++) now_[{node.get(), int(i)}] = Var(fused, int(i));
@@ -150,6 +152,43 @@ class Fuser {
     fused->outputs = node.outputs;
     fused->id = node.id;
     return fused;
+  }
+
+  // A sum over dim 0 of a sum over dim 0, as a bias of [B, T, C] has for its gradient: one sum over both dims, which
+  // are one after Merge. By devices that fuse only: on others results keep the bits of the two sums.
+  std::shared_ptr<Node> AsOneSum(const Node& node) {
+    auto sums_dim0 = [](const Node& n) { return n.op == Op::kReduceSum && n.attrs.Int("dim") == 0; };
+    if (!kernels_.Has(Op::kLinear) || !sums_dim0(node) || !UsedOnce(node.inputs[0])) return nullptr;
+    const Node& inner = Now(node.inputs[0]).node();
+    std::shared_ptr<Node> merged = sums_dim0(inner) ? Merged(inner) : nullptr;
+    if (!merged) return nullptr;
+    auto sum = std::make_shared<Node>(node);
+    sum->inputs[0] = Var(merged, 0);
+    result_.nodes.push_back(std::move(merged));
+    return sum;
+  }
+
+  // The input of a sum with its first two dims as one, in place of the sum; null where that is no view: a broadcast is
+  // not in memory, and an uneven shard of the first dim is no even part of both.
+  std::shared_ptr<Node> Merged(const Node& sum) const {
+    const Var& x = sum.inputs[0];
+    ValueInfo info = x.node().outputs[size_t(x.index())];
+    if (x.node().op == Op::kBroadcast || info.shape.size() < 2 || info.sharding.IsSharded(1)) return nullptr;
+    for (Shape* shape : {&info.shape, &info.global}) {
+      (*shape)[1] *= (*shape)[0];
+      shape->erase(shape->begin());
+    }
+    absl::InlinedVector<Placement, kMaxAxes> placements;
+    for (int a = 0; a < info.sharding.num_axes(); a++) {
+      placements.push_back(info.sharding[a]);
+      if (placements.back().kind == Placement::kShard && placements.back().dim > 0) placements.back().dim--;
+    }
+    info.sharding = Sharding(std::span<const Placement>(placements));
+    if (ChunkShape(info.global, info.sharding, program_.mesh) != info.shape) return nullptr;
+    auto merged = std::make_shared<Node>(sum);
+    merged->op = Op::kMerge;
+    merged->outputs = {info};
+    return merged;
   }
 
   const LocalProgram& program_;

@@ -2,6 +2,7 @@
 //
 //   einsum -> + bias -> + residual -> cast    becomes linear
 //   norm gradient -> + residual               becomes the norm gradient with one more operand
+//   sum over dim 0 -> sum over dim 0          becomes one sum over both, behind a merge
 //   the last product and its cross-entropy    become one op (fuse_loss.h)
 //
 // Only a value that nobody else reads is fused away, so nothing is computed twice. Fused sums round once, in the
