@@ -1,8 +1,9 @@
 // AlgorithmCache: runs matrix products by cuBLASLt, each by the algorithm that was fastest when it was first seen.
 //
-// The first run of a large product times the library's best guesses on the device; what is chosen stays in memory and
-// in a file (algorithm_file.h). WEFT_TUNE=0 in the environment takes the first guess instead, and neither reads nor
-// writes the file. Results have the same bits on every run of one algorithm: split sums are added in a fixed order.
+// The first run of a large product times the library's best guesses on the device, as steps run them: in a recording.
+// What is chosen stays in memory and in a file (algorithm_file.h). WEFT_TUNE=0 in the environment takes the first guess
+// instead, and neither reads nor writes the file. Results have the same bits on every run of one algorithm: split sums
+// are added in a fixed order.
 #pragma once
 #include <cublasLt.h>
 #include <cuda_runtime_api.h>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "absl/container/node_hash_map.h"
+#include "absl/functional/function_ref.h"
 #include "kernels/cuda/algorithm_file.h"
 
 namespace weft::cuda {
@@ -52,7 +54,8 @@ class AlgorithmCache {
   bool Recall(Entry& entry, const ProductKey& key, const Memory& memory);
   void Tune(Entry& entry, const Product& product, const ProductKey& key, const Guesses& guesses, Memory memory);
   float Time(Entry& entry, const Memory& memory, float best);
-  float Sample(Entry& entry, const Memory& memory, int launches);
+  float TimeRecorded(Entry& entry, const Memory& memory, int launches);
+  float Elapsed(absl::FunctionRef<void()> issue);
   cublasLtMatmulAlgo_t Fastest(Entry& entry, const Guesses& guesses, const Memory& memory);
   cublasStatus_t Launch(Entry& entry, const Memory& memory) const;
   bool Capturing() const;
