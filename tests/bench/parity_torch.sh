@@ -4,14 +4,14 @@
 # how far PyTorch compiled and PyTorch not compiled are: rounding alone sends curves apart where the loss jumps. Both
 # compute with norm weights in f32, PyTorch because of autocast; FSDP's mixed precision would have them in bf16.
 #
-#   tests/bench/parity_torch.sh WEFT PEER [TEXT...]    TEXT: files or folders to take words from (Python's library)
+#   tests/bench/parity_torch.sh WEFT [TEXT...]    TEXT: files or folders to take words from (Python's library)
 #
 # The peer prints no loss before its first update: a run with a learning rate of 0 does. It then repeats its first
 # batch, and so does Weft's file of tokens.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-weft=$1 peer=$2
-shift 2
+weft=$1 peer=tests/bench/torch_peer.py
+shift
 [ $# -gt 0 ] || set -- "$(python3 -c 'import sysconfig; print(sysconfig.get_paths()["stdlib"])')"
 out=${OUT:-$(mktemp -d)} batch=${BATCH:-16} steps=${STEPS:-200} seq=1024 lr=3e-4
 
@@ -38,9 +38,9 @@ save("weft", np.concatenate([tokens[:need], tokens]))
 PY
 
 settings=(--model gpt2-124M --batch "$batch" --seq $seq --data "$out/peer.bin" --print-loss)
-python3 "$peer" "${settings[@]}" --batches 1 --lr 0 --warmup 1 --steps 1 --compile none --save-init "$out/init.safetensors" > "$out/peer.first.log" 2>&1
+python3 $peer "${settings[@]}" --batches 1 --lr 0 --warmup 1 --steps 1 --compile none --save-init "$out/init.safetensors" > "$out/peer.first.log" 2>&1
 for mode in full none; do
-  python3 "$peer" "${settings[@]}" --batches "$steps" --lr $lr --warmup 1 --steps "$steps" --compile $mode > "$out/peer.$mode.log" 2>&1
+  python3 $peer "${settings[@]}" --batches "$steps" --lr $lr --warmup 1 --steps "$steps" --compile $mode > "$out/peer.$mode.log" 2>&1
 done
 "$weft" train configs/gpt2_124m.yaml device=cuda model.init="$out/init.safetensors" data.synthetic=false data.shuffle=false data.train="$out/weft.bin" \
   train.global_batch="$batch" train.steps=$((steps + 1)) optimizer.lr=$lr log.every=50 log.jsonl="$out/weft.jsonl" > "$out/weft.log" 2>&1

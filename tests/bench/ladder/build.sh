@@ -1,22 +1,23 @@
 #!/usr/bin/env bash
-# Builds the probes beside this script: build.sh DEST [cudnn_attention] [attention_backward] [overlap] [cupti_counter]; all
-# without names. cudnn_attention: $CUDNN_FRONTEND is the frontend's include folder. overlap: NCCL, cuBLASLt, and MPI as
-# mpicc finds it. cupti_counter: DEST/libcupti_counter.so, with CUPTI from the toolkit.
+# Builds the probes beside this script: build.sh DEST [cudnn_attention] [attention_backward] [overlap] [cupti_counter]
+# [cupti_kernels]; all without names. cudnn_attention: $CUDNN_FRONTEND is the frontend's include folder, by default the one
+# that launcher/setup.sh fetches. overlap: NCCL, cuBLASLt, and MPI as mpicc finds it. cupti_counter and cupti_kernels are
+# libraries, DEST/libNAME.so, with CUPTI from the toolkit.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 dest=${1:?usage: build.sh DEST [probe...]}
 shift
-[ $# -gt 0 ] || set -- cudnn_attention attention_backward overlap cupti_counter
+[ $# -gt 0 ] || set -- cudnn_attention attention_backward overlap cupti_counter cupti_kernels
 mkdir -p "$dest"
 toolkit=$(dirname "$(dirname "$(readlink -f "$(command -v nvcc)")")")
 for probe; do
-  if [ "$probe" = cupti_counter ]; then
+  if [[ $probe == cupti_* ]]; then
     ${CXX:-g++} -std=c++20 -O2 -Wall -Wextra -fPIC -shared -isystem "$toolkit/include" -isystem "$toolkit/extras/CUPTI/include" \
-      "$here/$probe.cc" -o "$dest/lib$probe.so" -L"$toolkit/extras/CUPTI/lib64" -L"$toolkit/lib64" -lcupti -ldl
+      "$here/$probe.cc" -o "$dest/lib$probe.so" -L"$toolkit/extras/CUPTI/lib64" -L"$toolkit/lib64" -L"$toolkit/lib" -lcupti -ldl
     continue
   fi
   case $probe in
-    cudnn_attention) flags=(-DCUDNN_FRONTEND_SKIP_JSON_LIB -isystem "${CUDNN_FRONTEND:?}" -lcudnn -lnvrtc) ;;
+    cudnn_attention) flags=(-DCUDNN_FRONTEND_SKIP_JSON_LIB -isystem "${CUDNN_FRONTEND:-$here/../../../build/deps/cudnn-frontend/include}" -lcudnn -lnvrtc) ;;
     attention_backward) flags=(-Xptxas -v) ;;
     overlap) read -ra flags <<<"$(mpicc --showme:incdirs | sed 's/[^ ][^ ]*/-I&/g') -lmpi -lcublasLt -lnccl -lcuda" ;;
     *) echo "build.sh: no probe is named $probe" >&2; exit 1 ;;
