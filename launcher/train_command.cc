@@ -37,7 +37,7 @@ std::string HowToGoOn(const Config& config) {
 
 // What a rank throws by itself is said here: unwinding waits for a checkpoint in progress, and that for other ranks.
 absl::Status RunTrainer(const Config& config, const Dataset& data, RankMesh& rank, RankJob& mine) {
-  Trainer trainer(config, data, *rank.context, *rank.mesh, rank.device, &mine.stop);
+  Trainer trainer(config, data, *rank.context, *rank.mesh, rank.device, &mine.stop, &mine.failures.activity());
   try {
     return trainer.Run();
   } catch (const std::exception& e) {

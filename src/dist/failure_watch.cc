@@ -87,7 +87,8 @@ RankReport FailureWatch::Mine() const {
                   .failed = failed_,
                   .error = error_,
                   .exchanges = bootstrap_.exchanges(),
-                  .exchange_failed = exchange_failed_};
+                  .exchange_failed = exchange_failed_,
+                  .activity = activity_.Text()};
   if (!recorder_) return mine;
   mine.groups = recorder_->Groups();
   mine.calls = recorder_->Last(kCalls);

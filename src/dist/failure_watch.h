@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "dist/mesh.h"
+#include "dist/rank_activity.h"
 #include "dist/rank_report.h"
 #include "dist/side_channel.h"
 
@@ -26,6 +27,8 @@ class FailureWatch {
 
   // What a person can do once the job has failed: a line under the one that names the rank; "" for none.
   void set_advice(const std::string& advice);
+  // What this rank does between its collectives, for the line that names it where it is late.
+  RankActivity& activity() { return activity_; }
   // From now on a failed call of this mesh ends the job. Before its first call.
   void Watch(DeviceMesh& mesh);
   // Something that needs other ranks failed on this one: ends the job as a failed call does.
@@ -52,6 +55,7 @@ class FailureWatch {
   std::optional<RankReport::Time> failed_;
   std::string error_;
   std::string advice_;
+  RankActivity activity_;
   bool exchange_failed_ = false;
   bool said_ = false;  // by another rank
 };

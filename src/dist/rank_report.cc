@@ -57,6 +57,7 @@ std::string Encode(const RankReport& report) {
   w.Put(report.error);
   w.Put(report.exchanges);
   w.Put(report.exchange_failed);
+  w.Put(report.activity);
   w.Put(uint64_t(report.groups.size()));
   for (const RecordedGroup& group : report.groups) {
     w.Put(group.name);
@@ -80,6 +81,7 @@ bool Decode(std::string_view bytes, RankReport* report) {
   r.Get(&report->error);
   r.Get(&report->exchanges);
   r.Get(&report->exchange_failed);
+  r.Get(&report->activity);
   report->groups.resize(r.Length(2 * sizeof(uint64_t)));
   for (RecordedGroup& group : report->groups) {
     r.Get(&group.name);

@@ -28,6 +28,7 @@ struct RankReport {
   std::string error;
   int64_t exchanges = 0;         // of the bootstrap, that it has begun
   bool exchange_failed = false;  // it was the last of them that failed
+  std::string activity;          // RankActivity::Text: what it was doing by itself
   std::vector<RecordedGroup> groups;
   std::vector<CallRecord> calls;  // oldest first
 };

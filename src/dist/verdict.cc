@@ -73,6 +73,7 @@ struct Judgement {
   }
 
   bool IsBefore(const Made& a, const Made& b) const;
+  std::string Lateness(int rank) const;
   std::string Gone(int rank, const char* how) const;
   bool IsUsual(const Made& made) const;
   const Made& Right(const Calls& members, const Calls& kin) const;
@@ -83,6 +84,13 @@ struct Judgement {
   Verdict FirstError() const;
   std::vector<int> Absent(const Made& wait) const;
 };
+
+// Why a rank has not made the call that others wait in.
+std::string Judgement::Lateness(int rank) const {
+  const RankReport& report = At(rank);
+  if (!report.activity.empty()) return "is late, it is " + report.activity;
+  return report.state == State::kLeft ? "left first" : "failed first";
+}
 
 // In the program, which all ranks run: some rank made both, a first. When they began to wait does not tell, for ranks
 // that share no group run at their own pace.
@@ -193,9 +201,8 @@ Verdict Judgement::Missing() const {
     int late = Absent(wait)[0];
     auto next = std::find_if(waiting.begin(), waiting.end(), [&](const Made& m) { return m.rank == late; });
     if (next == waiting.end())
-      return {late, fmt::format("{} {} first: {}, {}, which it has not called and rank {} waits in{}",
-                                Who(reports, late), At(late).state == State::kLeft ? "left" : "failed", Name(wait),
-                                ToString(*wait.call), wait.rank, After(late))};
+      return {late, fmt::format("{} {}: {}, {}, which it has not called and rank {} waits in{}", Who(reports, late),
+                                Lateness(late), Name(wait), ToString(*wait.call), wait.rank, After(late))};
     wait = *next;
   }
   return OtherOrder();

@@ -43,6 +43,7 @@ struct Job {
       EXPECT_EQ(read.groups.size(), report.groups.size());
       EXPECT_EQ(read.exchanges, report.exchanges);
       EXPECT_EQ(read.exchange_failed, report.exchange_failed);
+      EXPECT_EQ(read.activity, report.activity);
     }
     Verdict verdict = Judge(reports);
     EXPECT_EQ(verdict.rank, rank) << verdict.text;
@@ -88,6 +89,17 @@ TEST(Verdict, WhoDoesNotComeToAnExchangeOfTheBootstrapIsNamed) {
   job.reports[1].failed = kStart + std::chrono::seconds(1);
   job.reports[1].error = "its disk is full";
   job.Expect(1, "rank 1 (host h, pid 101) failed first: its disk is full");
+}
+
+TEST(Verdict, ALateRankThatIsBusyIsSaidToBe) {
+  Job job;
+  job.AllDone(kWorld, 2);
+  for (int r : {0, 1, 3}) job.Call(r, kWorld, 3, false);
+  job.reports[2].activity = "saving c/step-000100 (1.0 MiB of 2.0 MiB written, the last progress 9.0 s ago)";
+  job.Expect(2,
+             "rank 2 (host h, pid 102) is late, it is saving c/step-000100 (1.0 MiB of 2.0 MiB written, the last "
+             "progress 9.0 s ago): all_reduce #3 on world, all_reduce f32 x 10 sum, which it has not called and rank "
+             "0 waits in; the last call it finished: all_reduce #2 on world");
 }
 
 // Of two ranks no majority tells: a step makes the calls of the step before.

@@ -21,9 +21,9 @@ struct Action {
   const char* name;
   int error;
 };
-constexpr int kKill = -1, kSlow = -2;
-constexpr Action kActions[] = {{"kill", kKill},  {"slow", kSlow},    {"enospc", ENOSPC}, {"eio", EIO},
-                               {"erofs", EROFS}, {"eacces", EACCES}, {"einval", EINVAL}};
+constexpr int kKill = -1, kSlow = -2, kHang = -3;
+constexpr Action kActions[] = {{"kill", kKill}, {"slow", kSlow},  {"hang", kHang},    {"enospc", ENOSPC},
+                               {"eio", EIO},    {"erofs", EROFS}, {"eacces", EACCES}, {"einval", EINVAL}};
 
 // Counts the calls at the point that the variable names, afresh whenever it changes.
 bool IsDue(const char* point, const WantedFault& fault) {
@@ -57,6 +57,7 @@ int FaultAt(const char* point) {
     if (wanted->action != action.name) continue;
     if (action.error == kKill) std::raise(SIGKILL);
     if (action.error == kSlow) std::this_thread::sleep_for(std::chrono::seconds(1));
+    if (action.error == kHang) std::this_thread::sleep_for(std::chrono::hours(1));
     return std::max(action.error, 0);
   }
   return 0;

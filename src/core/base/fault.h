@@ -5,8 +5,8 @@
 //   WEFT_FAULT=write:enospc:3      the third write fails as on a full disk
 //   WEFT_FAULT=write:enospc:3+     so does every one after it
 //
-// Actions: kill; slow, a second that the call takes longer; or an error that it has instead: enospc, eio, erofs,
-// eacces, einval. The point "collective" has its own (dist/collective_fault.h).
+// Actions: kill; slow, a second that the call takes longer; hang, an hour of it; or an error that it has instead: enospc,
+// eio, erofs, eacces, einval. The point "collective" has its own (dist/collective_fault.h).
 #pragma once
 #include <optional>
 #include <string>

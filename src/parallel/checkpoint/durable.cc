@@ -18,6 +18,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr size_t kPiece = 16 << 20;  // bytes in one call, so that progress shows
+
 absl::Status Failed(const std::string& path, const char* what, int error) {
   return absl::UnavailableError(fmt::format("{}: cannot be {} ({})", path, what, std::strerror(error)));
 }
@@ -41,16 +43,20 @@ int ExchangeByMoves(const fs::path& a, const fs::path& b) {
 
 }  // namespace
 
-absl::StatusOr<DurableFile> DurableFile::Create(const std::string& path) {
+absl::StatusOr<DurableFile> DurableFile::Create(const std::string& path, SaveProgress* progress) {
   int fd = -1;
   int error =
       Result("create", [&] { return fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644); });
   if (error) return Failed(path, "made", error);
-  return DurableFile(path, fd);
+  return DurableFile(path, fd, progress);
 }
 
 DurableFile::DurableFile(DurableFile&& other) noexcept
-    : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)) {}
+    : path_(std::move(other.path_)),
+      fd_(std::exchange(other.fd_, -1)),
+      progress_(other.progress_),
+      end_(other.end_),
+      pushed_(other.pushed_) {}
 
 DurableFile::~DurableFile() {
   if (fd_ >= 0) ::close(fd_);
@@ -58,12 +64,28 @@ DurableFile::~DurableFile() {
 
 absl::Status DurableFile::WriteSome(std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
-    ssize_t written = ::write(fd_, bytes.data(), bytes.size());
+    ssize_t written = ::write(fd_, bytes.data(), std::min(bytes.size(), kPiece));
     if (written < 0 && errno == EINTR) continue;
     if (written <= 0) return Failed(path_, "written", written < 0 ? errno : ENOSPC);
     bytes = bytes.subspan(size_t(written));
+    end_ += written;
+    if (absl::Status s = PushOut(); !s.ok()) return s;
+    if (progress_) progress_->Add(uint64_t(written));
   }
   return absl::OkStatus();
+}
+
+// Asks the disk to take what was written lately, and waits for what it was asked to take before. This is no promise
+// that the data is there: fsync, which follows, gives it. An error of the disk is told once per open file, here or by
+// fsync.
+absl::Status DurableFile::PushOut() {
+  if (end_ - pushed_ < int64_t(kPiece)) return absl::OkStatus();
+  int error = 0;
+  if (pushed_ > 0 && ::sync_file_range(fd_, 0, pushed_, SYNC_FILE_RANGE_WAIT_BEFORE) < 0) error = errno;
+  if (!error && ::sync_file_range(fd_, pushed_, end_ - pushed_, SYNC_FILE_RANGE_WRITE) < 0) error = errno;
+  pushed_ = end_;
+  bool unsupported = error == ENOSYS || error == EINVAL || error == ESPIPE || error == EOPNOTSUPP;
+  return error && !unsupported ? Failed(path_, "brought to the disk", error) : absl::OkStatus();
 }
 
 // A fault finds half of the bytes written.
@@ -90,6 +112,7 @@ absl::Status DurableFile::Close() {
   int error = Result("fsync", [&] { return ::fsync(fd_); });
   bool closed = ::close(std::exchange(fd_, -1)) == 0;  // network file systems say here what did not fit
   if (!error && !closed) error = errno;
+  if (progress_) progress_->Add();
   return error ? Failed(path_, "brought to the disk", error) : absl::OkStatus();
 }
 

@@ -12,13 +12,16 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "parallel/checkpoint/save_progress.h"
 
 namespace weft {
 
-// A new file, written from its beginning to its end, but for a header that may be known last.
+// A new file, written from its beginning to its end, but for a header that may be known last. The disk works while it
+// is written, so that Close has little left to wait for.
 class DurableFile {
  public:
-  static absl::StatusOr<DurableFile> Create(const std::string& path);
+  // `progress`, unless null, gets the bytes as they go to the disk, and outlives the file.
+  static absl::StatusOr<DurableFile> Create(const std::string& path, SaveProgress* progress = nullptr);
   ~DurableFile();
   DurableFile(DurableFile&& other) noexcept;
   DurableFile& operator=(DurableFile&&) = delete;
@@ -31,11 +34,15 @@ class DurableFile {
   absl::Status Close();
 
  private:
-  DurableFile(std::string path, int fd) : path_(std::move(path)), fd_(fd) {}
+  DurableFile(std::string path, int fd, SaveProgress* progress)
+      : path_(std::move(path)), fd_(fd), progress_(progress) {}
   absl::Status WriteSome(std::span<const std::byte> bytes);
+  absl::Status PushOut();
 
   std::string path_;
   int fd_;
+  SaveProgress* progress_;
+  int64_t end_ = 0, pushed_ = 0;  // bytes written, and of these, those that the disk is asked to take
 };
 // A whole file, waited for likewise.
 absl::Status WriteFile(const std::string& path, std::string_view text);

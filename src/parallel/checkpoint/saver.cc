@@ -1,13 +1,13 @@
 #include "parallel/checkpoint/saver.h"
 
-#include <unistd.h>
-
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <utility>
 
 #include "core/base/message.h"
+#include "fmt/format.h"
 #include "parallel/checkpoint/crc32c.h"
 #include "parallel/checkpoint/durable.h"
 #include "parallel/checkpoint/folder.h"
@@ -113,15 +113,44 @@ void CheckpointSaver::NoteLeft(const absl::Status& removed) {
 // Each phase ends on all ranks alike: nobody waits for one that has failed.
 absl::Status CheckpointSaver::Save(const SavedPosition& position) {
   std::string folder = UnfinishedFolder(options_.dir, position.step);
-  if (absl::Status s = FirstFault(world_, Prepare(position)); !s.ok()) return s;
-  absl::StatusOr<std::vector<uint32_t>> crcs = snapshot_.Write(folder);
-  absl::Status written = FirstFault(world_, crcs.status());
+  progress_.Begin(StepFolder(options_.dir, position.step), snapshot_.bytes());
+  if (absl::Status s = Together([&] { return Prepare(position); }); !s.ok()) return s;
+  absl::StatusOr<std::vector<uint32_t>> crcs = std::vector<uint32_t>();
+  absl::Status written = Together([&] { return (crcs = snapshot_.Write(folder, progress_)).status(); });
   if (written.ok()) {
     std::vector<std::string> all = GatherBytes(world_, BytesOf(*crcs));
-    written = FirstFault(world_, Commit(position, all));
+    written = Together([&] { return Commit(position, all); });
   }
   if (!written.ok() && Leads()) RemoveAll(folder).IgnoreError();  // what it takes up may be what is missing
   return written;
+}
+
+// The first fault of `work`, which runs on all ranks, some faster than others. The ranks meet again and again until it
+// is done on all, so that a call of the group that fails because a rank is late means that this rank came no further.
+absl::Status CheckpointSaver::Together(const std::function<absl::Status()>& work) {
+  uint64_t seen = progress_.count();
+  std::future<absl::Status> done = std::async(std::launch::async, [&] {
+    std::optional<RankActivity::Scope> scope;
+    if (options_.activity) scope.emplace(*options_.activity, [&] { return progress_.Describe(); });
+    return work();
+  });
+  std::vector<uint8_t> busy(size_t(world_.size()), 1);
+  while (std::count(busy.begin(), busy.end(), 1)) {
+    uint8_t mine = StillBusy(done, seen);
+    world_.AllGather(&mine, busy.data(), 1, DType::kU8);
+  }
+  return FirstFault(world_, done.get());
+}
+
+// Returns once the work is done, or is still under way after a good part of the timeout and has progressed since
+// `seen`.
+bool CheckpointSaver::StillBusy(const std::future<absl::Status>& done, uint64_t& seen) const {
+  constexpr std::chrono::milliseconds kPoll{50};
+  if (done.wait_for(world_.timeout() / 4) == std::future_status::ready) return false;
+  while (progress_.count() == seen)
+    if (done.wait_for(kPoll) == std::future_status::ready) return false;
+  seen = progress_.count();
+  return true;
 }
 
 absl::Status CheckpointSaver::Prepare(const SavedPosition& position) {
@@ -147,12 +176,16 @@ absl::Status CheckpointSaver::Commit(const SavedPosition& position, const std::v
   for (const auto& [name, text] : texts) {
     manifest.files.push_back({name, text->size(), text->size(), Crc32c(*text)});
     if (absl::Status s = WriteFile(PathIn(folder, name), *text); !s.ok()) return s;
+    progress_.Add();
   }
   if (absl::Status s = WriteFile(PathIn(folder, kManifestFile), ToText(manifest)); !s.ok()) return s;
   if (absl::Status s = SyncFolder(folder); !s.ok()) return s;
+  progress_.Add();
   if (absl::Status s = PutInPlace(folder, StepFolder(options_.dir, position.step)); !s.ok()) return s;
   if (absl::Status s = SyncFolder(options_.dir); !s.ok()) return s;
+  progress_.Add();
   NoteLeft(RemoveAll(folder));  // the one that had this name
+  progress_.Add();
   steps_.insert(position.step);
   NoteLeft(KeepNewest(options_.dir, steps_, options_.keep));
   return absl::OkStatus();

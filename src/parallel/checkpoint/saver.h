@@ -5,8 +5,11 @@
 //   status = saver.Start({.step = 100});      // on all ranks alike
 //   status = saver.Wait();
 //
-// Between Start and Wait the group is the thread's.
+// Between Start and Wait the group is the thread's. A rank whose storage is slow is late for the others only when its
+// save makes no progress for as long as the group's timeout.
 #pragma once
+#include <functional>
+#include <future>
 #include <mutex>
 #include <set>
 #include <string>
@@ -14,6 +17,8 @@
 
 #include "absl/status/status.h"
 #include "dist/process_group.h"
+#include "dist/rank_activity.h"
+#include "parallel/checkpoint/save_progress.h"
 #include "parallel/checkpoint/snapshot.h"
 #include "parallel/train/tokenizer.h"
 
@@ -33,6 +38,7 @@ class CheckpointSaver {
     std::set<int64_t> earlier;             // steps of those that this run has in `dir` already
     std::string config;                    // as YAML
     const Tokenizer* tokenizer = nullptr;  // outlives the saver; null: the data has none
+    RankActivity* activity = nullptr;      // gets what this rank saves; outlives the saver; null: nobody asks
   };
   // State and group outlive the saver.
   CheckpointSaver(State& state, ProcessGroup& world, Options options);
@@ -51,6 +57,8 @@ class CheckpointSaver {
  private:
   void Run(const SavedPosition& position, bool last);
   absl::Status Save(const SavedPosition& position);
+  absl::Status Together(const std::function<absl::Status()>& work);
+  bool StillBusy(const std::future<absl::Status>& done, uint64_t& seen) const;
   absl::Status Prepare(const SavedPosition& position);
   absl::Status Commit(const SavedPosition& position, const std::vector<std::string>& crcs);
   void Report(int64_t step, bool last);
@@ -64,6 +72,7 @@ class CheckpointSaver {
   Options options_;
   std::set<int64_t> steps_;  // of this run's checkpoints in the folder
   Snapshot snapshot_;
+  SaveProgress progress_;
   bool prepared_ = false;  // what killed runs have left is gone,
   bool noted_ = false;     //   or it was said that something stays
   std::thread thread_;

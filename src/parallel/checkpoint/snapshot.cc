@@ -26,9 +26,10 @@ void Snapshot::Take() {
   state_.device().Synchronize();
 }
 
-absl::StatusOr<std::vector<uint32_t>> Snapshot::Write(const std::string& folder) const {
+absl::StatusOr<std::vector<uint32_t>> Snapshot::Write(const std::string& folder, SaveProgress& progress) const {
   if (plan_.boxes.empty()) return std::vector<uint32_t>();
-  absl::StatusOr<DurableFile> file = DurableFile::Create((std::filesystem::path(folder) / plan_.file).string());
+  absl::StatusOr<DurableFile> file =
+      DurableFile::Create((std::filesystem::path(folder) / plan_.file).string(), &progress);
   if (!file.ok()) return file.status();
   if (absl::Status s = file->Write(plan_.header); !s.ok()) return s;
   std::vector<uint32_t> crcs{Crc32c(plan_.header)};

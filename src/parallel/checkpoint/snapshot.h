@@ -1,6 +1,7 @@
 // Snapshot: the boxes that a rank owns, as they were at the end of a step. The step may go on while they are written.
 #pragma once
 #include "absl/status/statusor.h"
+#include "parallel/checkpoint/save_progress.h"
 #include "parallel/checkpoint/shard_plan.h"
 
 namespace weft {
@@ -12,8 +13,9 @@ class Snapshot {
   // Copies the boxes to the host; done on return.
   void Take();
   // Writes them as one file of `folder`, on the disk on return: the checksums, as ShardPlan orders them. Reads the copy
-  // alone, so that it may run while the state changes.
-  absl::StatusOr<std::vector<uint32_t>> Write(const std::string& folder) const;
+  // alone, so that it may run while the state changes. `progress` gets the bytes as they go to the disk.
+  absl::StatusOr<std::vector<uint32_t>> Write(const std::string& folder, SaveProgress& progress) const;
+  uint64_t bytes() const { return plan_.bytes; }  // of the file
 
  private:
   State& state_;

@@ -156,7 +156,7 @@ const std::vector<Field>& Fields() {
        NOT_BUILT(c.numerics == NumericsMode::kInvariant), .instead = "use default"},
       {KEY(threads, "worker threads of a rank"), .bounds = From(1, kMostThreads), .word = "auto", .per_rank = true},
 
-      {KEY(dist.timeout_s, "seconds after which a rank that the others wait for ends the job"),
+      {KEY(dist.timeout_s, "seconds after which a rank that the others wait for ends the job; a save that progresses is waited for"),
        .bounds = {.low = 0, .high = kBillion, .low_open = true}},
 
       {KEY(checkpoint.dir, "folder of the checkpoints; the state after the last step is always saved there"),

@@ -32,12 +32,13 @@ double MsSince(Clock::time_point start) {
 }  // namespace
 
 Trainer::Trainer(const Config& config, const Dataset& data, const Context& context, DeviceMesh& mesh, DeviceKind device,
-                 StopGate* stop)
+                 StopGate* stop, RankActivity* activity)
     : config_(config),
       data_(data),
       context_(context),
       mesh_(mesh),
       stop_(stop),
+      activity_(activity),
       options_(OptionsFor(config, context, device)),
       model_(ModelOf(config)),
       runtime_{&context, &mesh, mesh.shape(), mesh.coords(), device},
@@ -69,7 +70,8 @@ absl::Status Trainer::Allocate() {
                                                                         .keep = c.keep,
                                                                         .earlier = EarlierSteps(),
                                                                         .config = ToYaml(config_),
-                                                                        .tokenizer = data_.tokenizer()});
+                                                                        .tokenizer = data_.tokenizer(),
+                                                                        .activity = activity_});
   return absl::OkStatus();
 }
 

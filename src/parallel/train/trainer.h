@@ -5,6 +5,7 @@
 
 #include "absl/status/status.h"
 #include "dist/mesh.h"
+#include "dist/rank_activity.h"
 #include "dist/stop_gate.h"
 #include "parallel/checkpoint/folder_lock.h"
 #include "parallel/checkpoint/resume.h"
@@ -21,9 +22,10 @@ class Trainer {
  public:
   // config is resolved for this mesh and this data, and both are the same on all ranks (CheckSameRun); all outlive the
   // trainer. All ranks make it together: it checks that they will issue the same collectives in the same order. Throws
-  // Error. Steps and batches of an evaluation ask the gate, where there is one.
+  // Error. Steps and batches of an evaluation ask the gate, where there is one; `activity`, unless null, gets what the
+  // rank saves. Both outlive the trainer.
   Trainer(const Config& config, const Dataset& data, const Context& context, DeviceMesh& mesh,
-          DeviceKind device = DeviceKind::kCpu, StopGate* stop = nullptr);
+          DeviceKind device = DeviceKind::kCpu, StopGate* stop = nullptr, RankActivity* activity = nullptr);
   ~Trainer();
 
   // Trains all steps, or those that a checkpoint has before it; evaluates, logs, saves. Where the gate stops it, it
@@ -67,6 +69,7 @@ class Trainer {
   const Context& context_;
   DeviceMesh& mesh_;
   StopGate* stop_;
+  RankActivity* activity_;
   bool stopped_ = false;
   bool eval_due_ = false;  // of the latest step, and not made yet
   StepOptions options_;
