@@ -14,7 +14,7 @@ set -uo pipefail
 # the tiles' edges, products to those of Weft's own kernels, training to one job. The longest come first.
 table='
 memcheck  kernels_attention_acceptance_test  *
-racecheck kernels_attention_test             Sdpa.NarrowTypes*:Sdpa.Other*:Sdpa.Shards*
+racecheck kernels_attention_test             Sdpa.NarrowTypes*:Sdpa.Other*:Sdpa.Shards*:Sdpa.F32Across*
 memcheck  kernels_elementwise_test           -ScalarMath*
 racecheck kernels_reduce_test                -*OfMany*
 memcheck  kernels_attention_test             *

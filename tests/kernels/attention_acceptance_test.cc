@@ -1,5 +1,5 @@
 // What every backend of attention must pass: drawn problems of every head size, length, group, mask and type, each
-// against the truth in f64, within twice the error that the operands' type costs by itself.
+// against the truth in f64, within twice the error that the type of the products' factors costs by itself.
 //
 // WEFT_TEST_SHARE=n draws one nth of the seeds, and leaves out the long sequences where n > 1.
 #include "attention_truth.h"
@@ -21,11 +21,12 @@ std::vector<Way> Ways() {
   return OnGpu() ? std::vector<Way>{{"cudnn", false}, {"cudnn"}, {"flash"}, {"plain"}} : std::vector<Way>{{"cpu"}};
 }
 
-// Asks a way's backend first while alive.
+// Asks a way's backend first while alive, and allows TF32 if asked to.
 class Prefer {
  public:
-  explicit Prefer(const Way& way) {
-    SharedContext().set_numerics({.deterministic = way.deterministic, .attention = OnGpu() ? way.backend : ""});
+  Prefer(const Way& way, bool tf32) {
+    SharedContext().set_numerics(
+        {.deterministic = way.deterministic, .tf32 = tf32, .attention = OnGpu() ? way.backend : ""});
   }
   ~Prefer() { SharedContext().set_numerics({}); }
 };
@@ -68,13 +69,13 @@ class Launch {
 // out, lse, dq, dk, dv by one backend; empty where it refuses either pass.
 std::vector<Tensor> RunWay(const Way& way, const Problem& p, const std::vector<Tensor>& x) {
   const std::string& backend = way.backend;
-  Prefer prefer(way);
-  Launch forward(Op::kSdpa, p, {x[0], x[1], x[2]},
-                 {{p.dtype, p.query_shape()}, {AccumulateType(p.dtype), p.row_shape()}});
+  Prefer prefer(way, p.type.tf32);
+  DType dtype = p.type.dtype;
+  Launch forward(Op::kSdpa, p, {x[0], x[1], x[2]}, {{dtype, p.query_shape()}, {AccumulateType(dtype), p.row_shape()}});
   if (!forward.RunsBy(backend)) return {};
   std::vector<Tensor> y = forward.Run();
   Launch backward(Op::kSdpaGrad, p, {x[0], x[1], x[2], y[0], y[1], x[3]},
-                  {{p.dtype, p.query_shape()}, {p.dtype, p.key_shape()}, {p.dtype, p.key_shape()}});
+                  {{dtype, p.query_shape()}, {dtype, p.key_shape()}, {dtype, p.key_shape()}});
   if (!backward.RunsBy(backend)) return {};
   for (const Tensor& d : backward.Run()) y.push_back(d);
   return y;
@@ -115,9 +116,10 @@ class Bench {
 // The error that every backend may have, of one answer.
 struct Bound {
   Distance type, floor;  // the rounding model's error; what f32 sums cost whatever the operands' type
+  double tail = 2;       // times the model's largest error
 
   double rms() const { return 2 * type.rms + floor.rms; }
-  double max() const { return 2 * type.max + floor.max; }
+  double max() const { return tail * type.max + floor.max; }
 };
 
 // f32: a few roundings of 2^-24 in every sum and in the exponent, which carries the size of the scores; a gradient of
@@ -125,12 +127,17 @@ struct Bound {
 // rounding alone may cost the largest value half a unit. A probability has lse's error as a relative one: where it is
 // rounded to 16 bits, an error of lse of a sixteenth of the finer type's half unit, 2^-11, is lost in that, and of a
 // quarter at its largest (tensor cores cut sums off rather than round them, which moves all scores of a row one way).
+// TF32: results are not rounded, so the largest error of a gradient is that of a row with one large probability, and
+// how it rounds: of 300 problems drawn, two ways to round that probability differed by up to 1.9 there, by 1.05 in the
+// mean.
 Bound BoundOf(const Problem& p, size_t i, const Var& model, const Var& truth) {
   bool is_lse = i == 1, of_keys = i > 2;
   double queries = double(p.T * p.group), f32 = 0x1p-20 * (of_keys ? std::sqrt(1 + queries / double(p.S)) : 1);
-  if (is_lse && p.dtype != DType::kF32) return {DistanceOf(model, truth), {0x1p-15, 0x1p-13}};
+  if (is_lse && p.type.dtype != DType::kF32) return {DistanceOf(model, truth), {0x1p-15, 0x1p-13}};
   if (is_lse) return {DistanceOf(model, truth), {4 * f32, 16 * f32}};
-  return {DistanceOf(model, truth), {f32, 8 * f32 + Epsilon(p.dtype) * LargestOf(Abs(truth))}};
+  return {DistanceOf(model, truth),
+          {f32, 8 * f32 + Epsilon(p.type.dtype) * LargestOf(Abs(truth))},
+          p.type.tf32 ? 4.0 : 2.0};
 }
 
 // By way and type, the errors of the problems that it ran, over the rounding model's.
@@ -168,8 +175,8 @@ void ExpectHiddenIsZero(const Problem& p, const Answer& y) {
 void Check(const Problem& p, Report& report) {
   SCOPED_TRACE(ToString(p));
   Bench bench(p);
-  Answer truth = ComposedAttention(p, bench.vars, DType::kF64, DType::kF64),
-         model = ComposedAttention(p, bench.vars, DType::kF32, p.dtype);
+  Answer truth = ComposedAttention(p, bench.vars, DType::kF64, {DType::kF64}),
+         model = ComposedAttention(p, bench.vars, DType::kF32, p.type);
   std::vector<Bound> bounds;
   for (size_t i = 0; i < truth.size(); i++) bounds.push_back(BoundOf(p, i, model[i], truth[i]));
   std::vector<char> before = BytesOf(bench.tensors);
@@ -177,10 +184,9 @@ void Check(const Problem& p, Report& report) {
   for (const Way& way : Ways()) {
     const std::string& backend = way.backend;
     SCOPED_TRACE(way.name());
-    Report::Line& line = report.lines[way.name() + " " + Name(p.dtype)];
+    Report::Line& line = report.lines[way.name() + " " + Name(p.type)];
     std::vector<Tensor> tensors = RunWay(way, p, bench.tensors);
-    bool has_to = backend == "flash" ? p.dtype != DType::kF32 : backend != "cudnn";
-    EXPECT_TRUE(!has_to || !tensors.empty()) << "refused";
+    EXPECT_TRUE(backend == "cudnn" || !tensors.empty()) << "refused";
     (tensors.empty() ? line.refused : line.ran)++;
     if (tensors.empty()) continue;
     Answer got = bench.AnswerOf(tensors);
@@ -210,14 +216,15 @@ class AttentionAcceptance : public testing::Test {
     Report report;
     for (int seed = 0; seed < seeds; seed++)
       for (int64_t D : kHeadSizes)
-        for (DType dtype : kProblemTypes) {
-          Check(DrawProblem(rng, dtype, D, lengths, longest), report);
+        for (ProblemType type : kProblemTypes) {
+          if (type.tf32 && !OnGpu()) continue;
+          Check(DrawProblem(rng, type, D, lengths, longest), report);
           if (HasFatalFailure()) return;
         }
   }
 };
 
-// 20 seeds x 6 head sizes x 3 types, of 16 pairs of lengths x 3 groups x 4 masks x 2 scales each.
+// 20 seeds x 6 head sizes x 4 types, of 16 pairs of lengths x 3 groups x 4 masks x 2 scales each.
 TEST_F(AttentionAcceptance, ShortSequences) { CheckDrawn(201, Seeds(20, 2), {1, 127, 128, 129}, 0); }
 
 TEST_F(AttentionAcceptance, SequencesOfAThousand) { CheckDrawn(202, Seeds(4, 0), {1, 127, 128, 129, 1000}, 1000); }
@@ -232,16 +239,17 @@ TEST_F(AttentionAcceptance, LongQueriesAndLongKeys) {
   if (OnGpu() && Share() == 1)
     for (int64_t D : kHeadSizes) Check(DrawProblem(rng, PickOf(rng, kProblemTypes), D, {8192}, 8192), report);
   // On the CPU one of a thousand, thinned to one head size.
-  if (!OnGpu() && Share() == 1) Check(DrawProblem(rng, DType::kBF16, 64, {1000}, 1000), report);
+  if (!OnGpu() && Share() == 1) Check(DrawProblem(rng, {DType::kBF16}, 64, {1000}, 1000), report);
 }
 
 TEST_F(AttentionAcceptance, TenRunsHaveTheSameBits) {
   Rng rng(205);
   for (int seed = 0; seed < Seeds(2, 1); seed++)
     for (int64_t D : kHeadSizes)
-      for (DType dtype : kProblemTypes) {
-        Problem p = OnGpu() && Share() == 1 ? DrawProblem(rng, dtype, D, {129, 1000}, 1000)
-                                            : DrawProblem(rng, dtype, D, {1, 127, 128, 129});
+      for (ProblemType type : kProblemTypes) {
+        if (type.tf32 && !OnGpu()) continue;
+        Problem p = OnGpu() && Share() == 1 ? DrawProblem(rng, type, D, {129, 1000}, 1000)
+                                            : DrawProblem(rng, type, D, {1, 127, 128, 129});
         SCOPED_TRACE(ToString(p));
         Bench bench(p);
         for (const Way& way : Ways()) {

@@ -88,10 +88,22 @@ TEST_F(AttentionChoice, TheEnvironmentCountsWhereNumericsNameNone) {
 }
 
 TEST_F(AttentionChoice, SaysWhyInTheOrderOfAsking) {
-  std::string cudnn = Cudnn("f32 is neither bf16 nor f16"), flash = "flash: f32 is neither bf16 nor f16";
-  EXPECT_EQ(Explain(Op::kSdpa, DType::kF32), "plain (" + cudnn + "; " + flash + ")");
+  std::string cudnn = Cudnn("f64 is neither bf16 nor f16"), flash = "flash: f64 is none of bf16, f16 and f32";
+  EXPECT_EQ(Explain(Op::kSdpa, DType::kF64), "plain (" + cudnn + "; " + flash + ")");
   context_.set_numerics({.attention = "flash"});
-  EXPECT_EQ(Explain(Op::kSdpa, DType::kF32), "plain (" + flash + "; " + cudnn + ")");
+  EXPECT_EQ(Explain(Op::kSdpa, DType::kF64), "plain (" + flash + "; " + cudnn + ")");
+}
+
+// Whether or not products may round to TF32.
+TEST_F(AttentionChoice, FlashTakesF32OfEveryHeadSize) {
+  std::string flash = "flash (" + Cudnn("f32 is neither bf16 nor f16") + ")";
+  for (bool tf32 : {false, true})
+    for (Op op : {Op::kSdpa, Op::kSdpaGrad}) {
+      context_.set_numerics({.tf32 = tf32});
+      for (int64_t size : {1, 33, 64, 80, 256}) EXPECT_EQ(Explain(op, DType::kF32, size), flash) << size;
+      std::string text = Explain(op, DType::kF32, 257);
+      EXPECT_TRUE(text.starts_with("plain (cudnn: ") && text.ends_with("; flash: head size 257 is above 256)")) << text;
+    }
 }
 
 TEST_F(AttentionChoice, SaysThatNobodyTakesACall) {

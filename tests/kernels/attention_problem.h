@@ -9,12 +9,19 @@
 
 namespace weft::test {
 
+// Of the operands, and whether products of f32 may round their factors to TF32, of 11 significant bits.
+struct ProblemType {
+  DType dtype;
+  bool tf32 = false;
+};
+inline const char* Name(const ProblemType& type) { return type.tf32 ? "tf32" : weft::Name(type.dtype); }
+
 struct Problem {
   int64_t B, T, S, G, group, D;
   bool causal;
   int64_t offset;
   double scale;  // 0: 1 / sqrt(D)
-  DType dtype;
+  ProblemType type;
   uint64_t seed;  // of the operands
 
   int64_t H() const { return G * group; }
@@ -28,19 +35,20 @@ struct Problem {
 };
 
 inline std::string ToString(const Problem& p) {
-  return fmt::format("{} B={} T={} S={} H={} G={} D={} {} scale={} seed={}", Name(p.dtype), p.B, p.T, p.S, p.H(), p.G,
+  return fmt::format("{} B={} T={} S={} H={} G={} D={} {} scale={} seed={}", Name(p.type), p.B, p.T, p.S, p.H(), p.G,
                      p.D, p.causal ? fmt::format("causal offset={}", p.offset) : "full", p.scale, p.seed);
 }
 
 // 80 is no power of two times the tiles of tensor cores, 192 the query and key size of latent attention (the op's
 // values have the size of its keys), 256 the largest that the tensor cores are asked for.
 inline const std::vector<int64_t> kHeadSizes{64, 80, 96, 128, 192, 256};
-inline const std::vector<DType> kProblemTypes{DType::kBF16, DType::kF16, DType::kF32};
+inline const std::vector<ProblemType> kProblemTypes{{DType::kBF16}, {DType::kF16}, {DType::kF32}, {DType::kF32, true}};
 
 // The other axes, drawn: lengths of queries and keys of which the longer is `longest` (0: any of `lengths`), heads a KV
 // head, mask, scale, batch.
-inline Problem DrawProblem(Rng& rng, DType dtype, int64_t D, const std::vector<int64_t>& lengths, int64_t longest = 0) {
-  Problem p{.D = D, .dtype = dtype, .seed = rng()};
+inline Problem DrawProblem(Rng& rng, ProblemType type, int64_t D, const std::vector<int64_t>& lengths,
+                           int64_t longest = 0) {
+  Problem p{.D = D, .type = type, .seed = rng()};
   do p.T = PickOf(rng, lengths), p.S = PickOf(rng, lengths);
   while (longest && std::max(p.T, p.S) != longest);
   p.group = PickOf<int64_t>(rng, {1, 4, 8});

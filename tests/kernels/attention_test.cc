@@ -3,6 +3,7 @@
 
 #include "core/ops/attention.h"
 #include "harness.h"
+#include "share.h"
 
 namespace weft::test {
 namespace {
@@ -86,9 +87,22 @@ Answer Naive(const Problem& p, const Tensors& t) {
   return r;
 }
 
-void Check(Rng& rng, const Problem& p, DType dtype) {
-  SCOPED_TRACE(testing::Message() << Name(dtype) << " B=" << p.B << " T=" << p.T << " S=" << p.S << " H=" << p.H
-                                  << " G=" << p.G << " D=" << p.D << " causal=" << p.causal
+// Lets products of f32 round their factors to TF32 while alive.
+class AllowTf32 {
+ public:
+  explicit AllowTf32(bool allow) { SharedContext().set_numerics({.tf32 = allow}); }
+  ~AllowTf32() { SharedContext().set_numerics({}); }
+};
+
+// TF32 has 11 significant bits, so rounding a factor costs up to 2^-11 of it. A score of D products of standard normal
+// values, over sqrt(D), is then off by some 2^-11 / 2 in the mean, and by 4 times that in the worst of many. That is
+// the relative error of a probability; rounding the probability and v costs as much again.
+constexpr double kTf32 = 4 * 0x1p-11;
+
+void Check(Rng& rng, const Problem& p, DType dtype, bool tf32 = false) {
+  AllowTf32 allow(tf32);
+  SCOPED_TRACE(testing::Message() << (tf32 ? "tf32" : Name(dtype)) << " B=" << p.B << " T=" << p.T << " S=" << p.S
+                                  << " H=" << p.H << " G=" << p.G << " D=" << p.D << " causal=" << p.causal
                                   << " offset=" << p.causal_offset);
   Tensors t(rng, p, dtype);
   Attrs attrs{{"causal", p.causal}, {"causal_offset", p.causal_offset}, {"scale", 1 / std::sqrt(double(p.D))}};
@@ -97,8 +111,10 @@ void Check(Rng& rng, const Problem& p, DType dtype) {
   Answer want = Naive(p, t);
   // Scores are sums of D products of size 1; gradients of keys sum over all T * group queries. 16-bit results round
   // once, but delta is computed from the rounded out, which the gradients then carry.
-  double compute = dtype == DType::kF64 ? 1e-14 : 2e-6, rounding = Epsilon(dtype),
-         spread = std::sqrt(double(p.T * p.H / p.G) + 1);
+  double compute = dtype == DType::kF64 ? 1e-14
+                   : tf32               ? kTf32
+                                        : 2e-6,
+         rounding = Epsilon(dtype), spread = std::sqrt(double(p.T * p.H / p.G) + 1);
   ExpectClose(t.out, want.out, compute + 1.1 * rounding);
   ExpectClose(t.lse, want.lse, compute);
   ExpectClose(t.dq, want.dq, 2 * compute + 6 * rounding, 2);
@@ -162,6 +178,36 @@ TEST(Sdpa, NarrowTypesAcrossTiles) {
     }
 }
 
+// A GPU pads head sizes to 64, 128 or 256, and copies rows by elements where they are not aligned.
+TEST(Sdpa, F32OfEveryHeadSize) {
+  Rng rng(50);
+  bool gpu = KindUnderTest() == DeviceKind::kCuda;
+  for (int64_t D = 1; D <= 256; D += gpu ? Share() : 5)
+    for (bool tf32 : {false, true}) {
+      if (tf32 && !gpu) continue;
+      int64_t group = PickOf<int64_t>(rng, {1, 2, 3}), T = Pick(rng, 1, 90), S = Pick(rng, 1, 90);
+      Problem p{1, T, S, group, 1, D, Pick(rng, 0, 1) == 1, PickOf<int64_t>(rng, {0, S - T, Pick(rng, -T, S)})};
+      p.dense_heads = Pick(rng, 0, 1) == 1;
+      Check(rng, p, DType::kF32, tf32);
+    }
+}
+
+// Lengths around the tiles' of every shape of kernel, whole rows of 16 bytes and others.
+TEST(Sdpa, F32AcrossTiles) {
+  Rng rng(51);
+  std::vector<std::array<int64_t, 2>> lengths{{129, 127}, {128, 128}, {63, 65}, {1, 129}, {130, 16}};
+  if (Share() > 1) lengths.resize(1);
+  for (bool tf32 : {false, true})
+    for (int64_t D : {60, 64, 126, 128, 252, 256})
+      for (auto [T, S] : lengths) {
+        if (tf32 && KindUnderTest() != DeviceKind::kCuda) continue;
+        Problem p{.B = 2, .T = T, .S = S, .H = 2, .G = 1, .D = D, .causal = Pick(rng, 0, 2) > 0};
+        p.causal_offset = PickOf<int64_t>(rng, {0, S - T});
+        p.dense_heads = Pick(rng, 0, 1) == 1;
+        Check(rng, p, DType::kF32, tf32);
+      }
+}
+
 TEST(Sdpa, ShardsOfHeadsAndQueries) {
   Rng rng(44);
   // Query heads 2..3 of 6, KV heads 0..2 of 3 held whole: query head h uses KV head h / 2.
@@ -196,6 +242,8 @@ TEST(Sdpa, ShardsOfHeadsAndQueries) {
          .first_kv = 1,
          .global_kv = 2},
         DType::kF64);
+  // Query heads 3..5 of 8, KV heads 1..2 of 4, queries 30..89 of more.
+  Check(rng, {1, 60, 90, 3, 2, 64, true, 0, 30, 3, 8, 1, 4}, DType::kF32);
 }
 
 TEST(Sdpa, LargeScoresDoNotOverflow) {

@@ -1,6 +1,6 @@
 // Attention and its gradient as a composition of plain ops that keeps all scores, in any precision: in f64 it is the
-// truth; in f32, with what a kernel of tensor cores must round rounded to the operands' type, it is the error that the
-// type itself costs.
+// truth; in f32, with what a kernel of tensor cores must round rounded to the operands' type or to TF32, it is the
+// error that the type itself costs.
 //
 // It runs on the device under test: memory is quadratic in the sequence, but none of it leaves the device.
 #pragma once
@@ -21,18 +21,27 @@ using Answer = std::array<Var, kAnswerNames.size()>;
 
 // Standard normal values; the current builder's seed decides.
 inline Operands DrawOperands(const Problem& p) {
-  auto draw = [&](const Shape& shape) { return Cast(RandomNormal(DType::kF32, shape), p.dtype); };
+  auto draw = [&](const Shape& shape) { return Cast(RandomNormal(DType::kF32, shape), p.type.dtype); };
   Var q = draw(p.query_shape()), k = draw(p.key_shape()), v = draw(p.key_shape());
   return {q, k, v, draw(p.query_shape())};
 }
 
-// `math`: the type of every sum. `narrow`: the type of the results and of the factors of products.
-inline Answer ComposedAttention(const Problem& p, const Operands& x, DType math, DType narrow) {
-  auto round = [&](const Var& y) { return Cast(Cast(y, narrow), math); };
+// f32 to the nearest value of 11 significant bits (Veltkamp's splitting).
+inline Var RoundTf32(const Var& x) {
+  Var t = Scale(x, 0x1p13 + 1);
+  return t - (t - x);
+}
+
+// `math`: the type of every sum. `narrow`: the type of the results and of the factors of products; with TF32 of the
+// factors only.
+inline Answer ComposedAttention(const Problem& p, const Operands& x, DType math, ProblemType narrow) {
+  auto round = [&](const Var& y) { return Cast(Cast(y, narrow.dtype), math); };
+  auto factor = [&](const Var& y) { return narrow.tf32 ? RoundTf32(y) : round(y); };
   auto repeat = [&](const Var& kv) {
-    return p.group == 1 ? Cast(kv, math) : Merge(Broadcast(Cast(kv, math), 3, p.group), 2);
+    Var wide = factor(Cast(kv, math));
+    return p.group == 1 ? wide : Merge(Broadcast(wide, 3, p.group), 2);
   };
-  Var q = Cast(x.q, math), k = repeat(x.k), v = repeat(x.v), dout = Cast(x.dout, math);
+  Var q = factor(Cast(x.q, math)), k = repeat(x.k), v = repeat(x.v), dout = factor(Cast(x.dout, math));
   const Shape scores{p.B, p.H(), p.T, p.S};
   Var seen;
   if (p.causal)
@@ -47,15 +56,15 @@ inline Answer ComposedAttention(const Problem& p, const Operands& x, DType math,
   auto rows = [&](double value) { return Full(value, math, {p.B, p.H(), p.T}); };
   Var any = sum > rows(0), divisor = Select(any, sum, rows(1));
   Var probability = e / Broadcast(divisor, 3, p.S);                                                 // [B, H, T, S]
-  Var out = round(Einsum("bhts,bshd->bthd", round(probability), v));                                // [B, T, H, D]
+  Var out = round(Einsum("bhts,bshd->bthd", factor(probability), v));                               // [B, T, H, D]
   Var lse = Permute(Select(any, Log(divisor) + top, rows(-INFINITY)), {0, 2, 1});                   // [B, T, H]
-  Var delta = Permute(ReduceSum(dout * out, 3), {0, 2, 1});                                         // [B, H, T]
+  Var delta = Permute(ReduceSum(Cast(x.dout, math) * out, 3), {0, 2, 1});                           // [B, H, T]
   Var dp = Einsum("bthd,bshd->bhts", dout, v);                                                      // [B, H, T, S]
-  Var ds = round(probability * (dp - Broadcast(delta, 3, p.S)));                                    // [B, H, T, S]
+  Var ds = factor(probability * (dp - Broadcast(delta, 3, p.S)));                                   // [B, H, T, S]
   auto fold = [&](const Var& y) { return p.group == 1 ? y : ReduceSum(Split(y, 2, p.group), 3); };  // [B, S, G, D]
   return {out, lse, round(Scale(Einsum("bhts,bshd->bthd", ds, k), p.factor())),
           round(Scale(fold(Einsum("bhts,bthd->bshd", ds, q)), p.factor())),
-          round(fold(Einsum("bhts,bthd->bshd", round(probability), dout)))};
+          round(fold(Einsum("bhts,bthd->bshd", factor(probability), dout)))};
 }
 
 // ---- Numbers of a Var. ----

@@ -12,21 +12,37 @@ namespace {
 
 size_t RowsOnly(const KernelCall& call) { return IsSdpaGrad(call) ? SdpaRowsBytes(call) : 0; }
 
+// How flash computes a call.
+struct FlashKernels {
+  void (*forward)(const KernelCall&);
+  void (*backward)(const KernelCall&);
+  size_t (*forward_bytes)(int64_t head_size);  // of shared memory
+  size_t (*backward_bytes)(int64_t head_size);
+};
+FlashKernels FlashKernelsOf(const KernelCall& call) {
+  if (IsHalf(call.in[0].dtype)) return {SdpaHalf, SdpaGradHalf, SdpaHalfSharedBytes, SdpaGradHalfSharedBytes};
+  if (call.context->numerics().tf32) return {SdpaTf32, SdpaGradTf32, SdpaTf32SharedBytes, SdpaGradTf32SharedBytes};
+  return {SdpaF32, SdpaGradF32, SdpaF32SharedBytes, SdpaGradF32SharedBytes};
+}
+
 std::string FlashRefuses(const KernelCall& call) {
   DType dtype = call.in[0].dtype;
   int64_t size = call.in[0].dim(3).extent;
-  if (!IsHalf(dtype)) return fmt::format("{} is neither bf16 nor f16", Name(dtype));
-  if (size % 8) return fmt::format("head size {} is not a multiple of 8", size);
+  if (!IsHalf(dtype) && dtype != DType::kF32) return fmt::format("{} is none of bf16, f16 and f32", Name(dtype));
+  if (IsHalf(dtype) && size % 8) return fmt::format("head size {} is not a multiple of 8", size);
   if (size > 256) return fmt::format("head size {} is above 256", size);
   if (double scale = SdpaSizes(call).scale; scale < 0) return fmt::format("scale {} is negative", scale);
-  if (!HasAlignedRows(call)) return "an operand's rows are not aligned to 16 bytes";
+  if (IsHalf(dtype) && !HasAlignedRows(call)) return "an operand's rows are not aligned to 16 bytes";
   if (!call.context->Has(DeviceKind::kCuda)) return {};
-  size_t needs = IsSdpaGrad(call) ? SdpaGradFlashSharedBytes(size) : SdpaFlashSharedBytes(size);
+  FlashKernels kernels = FlashKernelsOf(call);
+  size_t needs = (IsSdpaGrad(call) ? kernels.backward_bytes : kernels.forward_bytes)(size);
   size_t has = DeviceOf(call).shared_bytes();
   if (needs > has) return fmt::format("a block needs {} bytes of shared memory and this GPU has {}", needs, has);
   return {};
 }
-constexpr SdpaBackend kFlash{"flash", FlashRefuses, SdpaFlash, SdpaGradFlash, RowsOnly};
+void Flash(const KernelCall& call) { FlashKernelsOf(call).forward(call); }
+void FlashGrad(const KernelCall& call) { FlashKernelsOf(call).backward(call); }
+constexpr SdpaBackend kFlash{"flash", FlashRefuses, Flash, FlashGrad, RowsOnly};
 
 std::string PlainRefuses(const KernelCall& call) {
   constexpr int64_t kLargest = 1024;  // four rows of f64 fit the shared memory of every block
@@ -83,16 +99,6 @@ void Run(const KernelCall& call) { ChooseSdpa(call, call.workspace_bytes).Run(ca
 }  // namespace
 
 bool IsHalf(DType dtype) { return dtype == DType::kBF16 || dtype == DType::kF16; }
-
-bool HasAlignedRows(const KernelCall& call) {
-  auto aligned = [](const TensorView& view) {
-    if (view.rank != 4) return true;  // lse
-    for (int i = 0; i < 3; i++)
-      if (view.dim(i).stride % 8) return false;
-    return reinterpret_cast<uintptr_t>(view.data) % 16 == 0;
-  };
-  return std::ranges::all_of(call.in, aligned) && std::ranges::all_of(call.out, aligned);
-}
 
 std::span<const SdpaBackend* const> SdpaBackends() { return kBackends; }
 

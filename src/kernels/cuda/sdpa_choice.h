@@ -27,20 +27,28 @@ struct SdpaBackend {
 std::span<const SdpaBackend* const> SdpaBackends();  // the preferred first
 // `scratch`: bytes of workspace that it may need; SIZE_MAX while the workspace is being planned.
 const SdpaBackend& ChooseSdpa(const KernelCall& call, size_t scratch);
-// Who runs the call and why those asked before do not: "plain (cudnn: f32 is neither bf16 nor f16; flash: ...)".
+// Who runs the call and why those asked before do not: "plain (cudnn: f64 is neither bf16 nor f16; flash: ...)".
 std::string ExplainSdpa(const KernelCall& call);
 
 // What more than one backend asks.
 bool IsHalf(DType dtype);
-bool HasAlignedRows(const KernelCall& call);  // 16 bytes at a time; views that are planned with count as aligned
 
 // cudnn: sdpa_cudnn.cc, or sdpa_no_cudnn.cc in builds without its frontend.
 extern const SdpaBackend kCudnnSdpa;
-// flash: sdpa.cu, sdpa_grad.cu. Shared memory that a block needs, by head size.
-void SdpaFlash(const KernelCall& call);
-void SdpaGradFlash(const KernelCall& call);
-size_t SdpaFlashSharedBytes(int64_t head_size);
-size_t SdpaGradFlashSharedBytes(int64_t head_size);
+// flash: of bf16 and f16 by sdpa.cu and sdpa_grad.cu; of f32 by sdpa_tf32.cu where products may round their operands,
+// by sdpa_f32.cu where they may not. SharedBytes: the shared memory that a block needs, by head size.
+void SdpaHalf(const KernelCall& call);
+void SdpaGradHalf(const KernelCall& call);
+size_t SdpaHalfSharedBytes(int64_t head_size);
+size_t SdpaGradHalfSharedBytes(int64_t head_size);
+void SdpaTf32(const KernelCall& call);
+void SdpaGradTf32(const KernelCall& call);
+size_t SdpaTf32SharedBytes(int64_t head_size);
+size_t SdpaGradTf32SharedBytes(int64_t head_size);
+void SdpaF32(const KernelCall& call);
+void SdpaGradF32(const KernelCall& call);
+size_t SdpaF32SharedBytes(int64_t head_size);
+size_t SdpaGradF32SharedBytes(int64_t head_size);
 // plain: sdpa_plain.cu.
 void SdpaPlain(const KernelCall& call);
 void SdpaGradPlain(const KernelCall& call);

@@ -1,5 +1,5 @@
-// What flash attention is made of: tiles of 16-bit floats in shared memory, asynchronous copies into them, and products
-// of the tensor cores on fragments of them. Compute capability 8.0 and newer.
+// A warp's share of the products of flash attention on the tensor cores, by mma.sync: 16-bit floats, and f32 rounded to
+// TF32. Compute capability 8.0 and newer.
 //
 // mma.m16n8k16: C [16, 8] += A [16, 16] B [16, 8]. Lane l has row l / 4 and columns 2 (l % 4), + 1 of every 8 x 8
 // piece.
@@ -7,31 +7,31 @@
 //   A: a[0] rows 0-7, a[1] rows 8-15 of columns 0-7; a[2], a[3] the same of columns 8-15.
 //   B: one column l / 4; b0 rows 2 (l % 4), + 1, b1 the same + 8.
 // So two neighbours of C, packed, are an A: c of the first gives a[0], a[1], c of the second a[2], a[3].
+//
+// mma.m16n8k8 of TF32: C as above. A [16, 8] and B [8, 8] have one column or row, l % 4, where those above have two
+// neighbours, and 4 takes the place of 8. Products may take the terms of a sum in any order, if A and B agree: the
+// terms l % 4 and l % 4 + 4 of such a product are columns 2 (l % 4), + 1 of C, so that one C is an A as it stands.
 #pragma once
-#include "kernels/cuda/convert.cuh"
+#include <nv/target>
+
+#include "kernels/cuda/sdpa_tile.cuh"
 
 namespace weft::cuda {
 
+struct TF32 {};  // products of f32 elements, rounded to 11 significant bits
+
 template <class T>
-concept TensorCoreFloat = std::is_same_v<T, BF16> || std::is_same_v<T, F16>;
+concept HalfFloat = std::is_same_v<T, BF16> || std::is_same_v<T, F16>;
+template <class T>
+concept TensorCoreFloat = HalfFloat<T> || std::is_same_v<T, TF32>;
 
-__device__ __forceinline__ uint32_t SharedAddress(const void* data) { return uint32_t(__cvta_generic_to_shared(data)); }
-
-// 16 bytes from global to shared memory; zeros, and nothing read, where not `valid`.
-__device__ __forceinline__ void CopyAsync16(void* to, const void* from, bool valid) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(SharedAddress(to)), "l"(from), "r"(valid ? 16 : 0)
-               : "memory");
-}
-// Waits for all copies of this thread; a barrier then shows them to the others.
-__device__ __forceinline__ void CopyWait() { asm volatile("cp.async.wait_all;" ::: "memory"); }
-
-__device__ __forceinline__ void LoadMatrices(const uint16_t* at, uint32_t (&r)[4]) {
+__device__ __forceinline__ void LoadMatrices(const void* at, uint32_t (&r)[4]) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
                : "r"(SharedAddress(at))
                : "memory");
 }
-__device__ __forceinline__ void LoadMatricesTransposed(const uint16_t* at, uint32_t (&r)[4]) {
+__device__ __forceinline__ void LoadMatricesTransposed(const void* at, uint32_t (&r)[4]) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
                : "r"(SharedAddress(at))
@@ -46,16 +46,35 @@ __device__ __forceinline__ void Mma(float (&c)[4], const uint32_t (&a)[4], uint3
         "{%0, %1, %2, %3};"
         : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-  else
+  else if constexpr (std::is_same_v<T, F16>)
     asm volatile(
         "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
         "{%0, %1, %2, %3};"
         : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+  else
+    asm volatile(
+        "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+        "{%0, %1, %2, %3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+// Rounds to the nearest TF32. Left to itself the product cuts the other bits off, which moves all sums one way.
+__device__ __forceinline__ uint32_t RoundTf32(float x) {
+  uint32_t y;
+  NV_IF_ELSE_TARGET(NV_PROVIDES_SM_90,
+                    (asm("cvt.rn.tf32.f32 %0, %1;"
+                         : "=r"(y)
+                         : "f"(x));),
+                    (asm("cvt.rna.tf32.f32 %0, %1;"
+                         : "=r"(y)
+                         : "f"(x));))
+  return y;
 }
 
 // Two floats, the first in the low half.
-template <TensorCoreFloat T>
+template <HalfFloat T>
 __device__ __forceinline__ uint32_t PackPair(float first, float second) {
   if constexpr (std::is_same_v<T, BF16>) {
     __nv_bfloat162 pair = __floats2bfloat162_rn(first, second);
@@ -65,126 +84,140 @@ __device__ __forceinline__ uint32_t PackPair(float first, float second) {
     return reinterpret_cast<uint32_t&>(pair);
   }
 }
-// The A whose columns are two neighbours of C.
-template <TensorCoreFloat T>
-__device__ __forceinline__ void PackA(const float (&left)[4], const float (&right)[4], uint32_t (&a)[4]) {
-  a[0] = PackPair<T>(left[0], left[1]), a[1] = PackPair<T>(left[2], left[3]);
-  a[2] = PackPair<T>(right[0], right[1]), a[3] = PackPair<T>(right[2], right[3]);
-}
 
-// 2^x; 0 for -inf.
-__device__ __forceinline__ float Exp2(float x) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
+// A warp has 16 * M rows of a product. Fragments are c[M][Blocks(columns)][4]; element [m][n][2 * half + e] lies in row
+// FirstRow() + Row(m, half) and column FirstColumn() + Column(n, e).
+template <TensorCoreFloat T, int M_>
+struct TensorCoreWarp {
+  static constexpr int M = M_, kRows = 16 * M;
+  using Element = std::conditional_t<HalfFloat<T>, uint16_t, float>;
+  static constexpr int kTerms = HalfFloat<T> ? 16 : 8;  // of a sum, in one instruction
+  static constexpr int kUnit = kTerms / 2;              // 16 bytes, a row of what ldmatrix loads
+  static constexpr int Blocks(int columns) { return columns / 8; }
+  static constexpr size_t ScratchBytes(int) { return 0; }
 
-// A tile [Rows, Columns] in shared memory. Rows are 16 bytes apart beyond what they hold, an odd number of 16-byte
-// units, so that the eight rows of a matrix lie in different banks.
-template <int Rows, int Columns>
-struct SharedTile {
-  static constexpr int kPitch = Columns + 8;
-  static constexpr int kElements = Rows * kPitch;
-  static_assert(Columns % 16 == 0);
-  uint16_t* data;
-
-  __device__ uint16_t* At(int row, int column) const { return data + row * kPitch + column; }
-
-  // [16, 16] at a place, as A.
-  __device__ __forceinline__ void LoadA(int row, int column, uint32_t (&a)[4]) const {
-    int lane = int(threadIdx.x) % 32;
-    LoadMatrices(At(row + lane % 16, column + lane / 16 * 8), a);
-  }
-  // The transpose of [16, 16] at a place, as two B: b[0], b[1] have the first 8 rows as columns, b[2], b[3] the others.
-  __device__ __forceinline__ void LoadRowsAsB(int row, int column, uint32_t (&b)[4]) const {
-    int lane = int(threadIdx.x) % 32;
-    LoadMatrices(At(row + lane % 8 + lane / 16 * 8, column + lane / 8 % 2 * 8), b);
-  }
-  // [16, 16] at a place, as two B: b[0], b[1] are the first 8 columns, b[2], b[3] the others.
-  __device__ __forceinline__ void LoadB(int row, int column, uint32_t (&b)[4]) const {
-    int lane = int(threadIdx.x) % 32;
-    LoadMatricesTransposed(At(row + lane % 16, column + lane / 16 * 8), b);
+  explicit __device__ TensorCoreWarp(void*) {}
+  static __device__ __forceinline__ int FirstRow() { return Lane() / 4; }
+  static __device__ __forceinline__ int FirstColumn() { return Lane() % 4 * 2; }
+  static constexpr __device__ int Row(int m, int half) { return m * 16 + half * 8; }
+  static constexpr __device__ int Column(int n, int e) { return n * 8 + e; }
+  static __device__ __forceinline__ bool IsFirstOfRow() { return Lane() % 4 == 0; }
+  template <class Fn>
+  static __device__ __forceinline__ float ReduceRow(float x, Fn fn) {
+    x = fn(x, __shfl_xor_sync(~0u, x, 1));
+    return fn(x, __shfl_xor_sync(~0u, x, 2));
   }
 
-  // Begins to copy `rows` rows of `columns` elements, a multiple of 8; zeros beyond. All threads take part.
-  template <int Threads>
-  __device__ __forceinline__ void Fetch(const uint16_t* from, int64_t stride, int rows, int columns) const {
-    constexpr int kChunks = Columns / 8;
+  // c [kRows, columns] += X Y^T over K columns: rows [x_row, ...) of X, all rows of Y.
+  template <int K, int N, class X, class Y>
+  __device__ __forceinline__ void MultiplyTransposed(const X& x, int x_row, const Y& y, float (&c)[M][N][4]) const {
 #pragma unroll
-    for (int i = int(threadIdx.x); i < Rows * kChunks; i += Threads) {
-      int row = i / kChunks, column = i % kChunks * 8;
-      bool valid = row < rows && column < columns;
-      CopyAsync16(At(row, column), valid ? from + row * stride + column : from, valid);
+    for (int k = 0; k < K; k += kTerms) {
+      uint32_t a[M][4];
+#pragma unroll
+      for (int m = 0; m < M; m++) {
+        LoadMatrices(x.At(x_row + m * 16 + Lane() % 16, k + Lane() / 16 * kUnit), a[m]);
+        Round(a[m]);
+      }
+#pragma unroll
+      for (int n = 0; n < N / 2; n++) {
+        uint32_t b[4];  // two B: the first 8 rows are the columns of b[0], b[1]
+        LoadMatrices(y.At(n * 16 + Lane() % 8 + Lane() / 16 * 8, k + Lane() / 8 % 2 * kUnit), b);
+        Round(b);
+#pragma unroll
+        for (int m = 0; m < M; m++) {
+          Mma<T>(c[m][2 * n], a[m], b[0], b[1]);
+          Mma<T>(c[m][2 * n + 1], a[m], b[2], b[3]);
+        }
+      }
     }
   }
-  // Copies rows [row, row + Count) to `to`, where row `row` begins, but no more than `rows` rows and `columns` columns.
-  // By one warp.
-  template <int Count>
-  __device__ __forceinline__ void Store(int row, uint16_t* to, int64_t stride, int rows, int columns) const {
-    constexpr int kChunks = Columns / 8;
-    for (int i = int(threadIdx.x) % 32; i < Count * kChunks; i += 32) {
-      int r = i / kChunks, column = i % kChunks * 8;
-      if (r < rows && column < columns)
-        *reinterpret_cast<uint4*>(to + r * stride + column) = *reinterpret_cast<const uint4*>(At(row + r, column));
+
+  // c [kRows, columns] += P Y: P [kRows, Y's rows] from registers, rounded; columns [column, ...) of Y. Element
+  // [m][n][2 * half + e] of c lies in column SumColumn(n, e).
+  template <int N, int NC, class Y>
+  __device__ __forceinline__ void Multiply(const float (&p)[M][N][4], const Y& y, int column,
+                                           float (&c)[M][NC][4]) const {
+#pragma unroll
+    for (int k = 0; k < N * 8 / kTerms; k++) {
+      uint32_t a[M][4];
+#pragma unroll
+      for (int m = 0; m < M; m++) {
+        if constexpr (HalfFloat<T>)
+          a[m][0] = PackPair<T>(p[m][2 * k][0], p[m][2 * k][1]), a[m][1] = PackPair<T>(p[m][2 * k][2], p[m][2 * k][3]),
+          a[m][2] = PackPair<T>(p[m][2 * k + 1][0], p[m][2 * k + 1][1]),
+          a[m][3] = PackPair<T>(p[m][2 * k + 1][2], p[m][2 * k + 1][3]);
+        else
+          a[m][0] = RoundTf32(p[m][k][0]), a[m][1] = RoundTf32(p[m][k][2]), a[m][2] = RoundTf32(p[m][k][1]),
+          a[m][3] = RoundTf32(p[m][k][3]);
+      }
+      MultiplyRows(a, y, k * kTerms, column, c);
+    }
+  }
+
+  static __device__ __forceinline__ int SumColumn(int n, int e) {
+    if constexpr (HalfFloat<T>)
+      return n * 8 + Lane() % 4 * 2 + e;
+    else
+      return n / 4 * 32 + Lane() % 4 * 8 + e * 4 + n % 4;
+  }
+
+  // Puts factor * c, rounded, at (row, 0) of a tile.
+  template <int N, class X>
+  static __device__ __forceinline__ void Put(const float (&c)[M][N][4], float factor, const X& x, int row) {
+#pragma unroll
+    for (int m = 0; m < M; m++)
+#pragma unroll
+      for (int n = 0; n < N; n++)
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+          int r = row + FirstRow() + Row(m, half);
+          float first = factor * c[m][n][2 * half], second = factor * c[m][n][2 * half + 1];
+          if constexpr (HalfFloat<T>)
+            *reinterpret_cast<uint32_t*>(x.At(r, SumColumn(n, 0))) = PackPair<T>(first, second);
+          else
+            *x.At(r, SumColumn(n, 0)) = first, *x.At(r, SumColumn(n, 1)) = second;
+        }
+  }
+
+ private:
+  static __device__ __forceinline__ void Round(uint32_t (&r)[4]) {
+    if constexpr (!HalfFloat<T>)
+#pragma unroll
+      for (uint32_t& x : r) x = RoundTf32(__uint_as_float(x));
+  }
+
+  // c += A Y': rows [row, row + kTerms) of Y.
+  template <int NC, class Y>
+  static __device__ __forceinline__ void MultiplyRows(const uint32_t (&a)[M][4], const Y& y, int row, int column,
+                                                      float (&c)[M][NC][4]) {
+    if constexpr (HalfFloat<T>) {
+#pragma unroll
+      for (int n = 0; n < NC / 2; n++) {
+        uint32_t b[4];  // two B: the first 8 columns are b[0], b[1]
+        LoadMatricesTransposed(y.At(row + Lane() % 16, column + n * 16 + Lane() / 16 * 8), b);
+#pragma unroll
+        for (int m = 0; m < M; m++) {
+          Mma<T>(c[m][2 * n], a[m], b[0], b[1]);
+          Mma<T>(c[m][2 * n + 1], a[m], b[2], b[3]);
+        }
+      }
+    } else {
+#pragma unroll
+      for (int n = 0; n < NC; n += 4) {
+        // Four B of 8 columns each, that lie 4 apart: a lane loads its columns of all four at once.
+        const float* from = y.At(row + Lane() % 4 * 2, column + n * 8 + Lane() / 4 * 4);
+        Pack<float, 4> first = *reinterpret_cast<const Pack<float, 4>*>(from),
+                       second = *reinterpret_cast<const Pack<float, 4>*>(from + Y::kPitch);
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+          uint32_t b0 = RoundTf32(first.v[i]), b1 = RoundTf32(second.v[i]);
+#pragma unroll
+          for (int m = 0; m < M; m++) Mma<T>(c[m][n + i], a[m], b0, b1);
+        }
+      }
     }
   }
 };
-
-// c [16 * M, 16 * N] += X Y^T over K columns: rows [x_row, ...) of X, all rows of Y. One warp's share of the product.
-template <TensorCoreFloat T, int M, int N, int K, class X, class Y>
-__device__ __forceinline__ void MultiplyTransposed(const X& x, int x_row, const Y& y, float (&c)[M][2 * N][4]) {
-#pragma unroll
-  for (int k = 0; k < K; k += 16) {
-    uint32_t a[M][4];
-#pragma unroll
-    for (int m = 0; m < M; m++) x.LoadA(x_row + m * 16, k, a[m]);
-#pragma unroll
-    for (int n = 0; n < N; n++) {
-      uint32_t b[4];
-      y.LoadRowsAsB(n * 16, k, b);
-#pragma unroll
-      for (int m = 0; m < M; m++) {
-        Mma<T>(c[m][2 * n], a[m], b[0], b[1]);
-        Mma<T>(c[m][2 * n + 1], a[m], b[2], b[3]);
-      }
-    }
-  }
-}
-
-// c [16 * M, 16 * N] += P Y: P [16 * M, 16 * K] from registers, rounded; columns [column, ...) of Y.
-template <TensorCoreFloat T, int M, int N, int K, class Y>
-__device__ __forceinline__ void MultiplyPacked(const float (&p)[M][2 * K][4], const Y& y, int column,
-                                               float (&c)[M][2 * N][4]) {
-#pragma unroll
-  for (int k = 0; k < K; k++) {
-    uint32_t a[M][4];
-#pragma unroll
-    for (int m = 0; m < M; m++) PackA<T>(p[m][2 * k], p[m][2 * k + 1], a[m]);
-#pragma unroll
-    for (int n = 0; n < N; n++) {
-      uint32_t b[4];
-      y.LoadB(k * 16, column + n * 16, b);
-#pragma unroll
-      for (int m = 0; m < M; m++) {
-        Mma<T>(c[m][2 * n], a[m], b[0], b[1]);
-        Mma<T>(c[m][2 * n + 1], a[m], b[2], b[3]);
-      }
-    }
-  }
-}
-
-// Puts factor * c [16 * M, 16 * N], rounded, at (row, 0) of a tile. One warp.
-template <TensorCoreFloat T, int M, int N, class X>
-__device__ __forceinline__ void StoreFragments(const float (&c)[M][2 * N][4], float factor, const X& x, int row) {
-  int lane = int(threadIdx.x) % 32;
-#pragma unroll
-  for (int m = 0; m < M; m++)
-#pragma unroll
-    for (int n = 0; n < 2 * N; n++)
-#pragma unroll
-      for (int half = 0; half < 2; half++)
-        *reinterpret_cast<uint32_t*>(x.At(row + m * 16 + half * 8 + lane / 4, n * 8 + lane % 4 * 2)) =
-            PackPair<T>(factor * c[m][n][2 * half], factor * c[m][n][2 * half + 1]);
-}
 
 }  // namespace weft::cuda

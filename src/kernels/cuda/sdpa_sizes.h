@@ -19,6 +19,8 @@ struct SdpaOperand {
   }
 };
 SdpaOperand OperandOf(const TensorView& view);
+// Whether rows of all operands of 4 dims begin at multiples of 16 bytes. Views that are planned with do.
+bool HasAlignedRows(const KernelCall& call);
 
 // Members are constexpr so that kernels may call them too.
 struct SdpaSizes {
@@ -26,6 +28,7 @@ struct SdpaSizes {
   int group;  // query heads per KV head
   int first_head, first_kv_head;
   int shift;  // local query i sees the local keys j <= i + shift; without a causal mask that is all
+  bool wide;  // rows of all operands are whole units of 16 bytes, at multiples of 16 bytes
   double scale;
 
   explicit SdpaSizes(const KernelCall& call);
