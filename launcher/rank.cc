@@ -8,6 +8,7 @@
 #include "core/base/message.h"
 #include "dist/collective_fault.h"
 #include "dist/collectives.h"
+#include "dist/descriptor_limit.h"
 #include "dist/start_watch.h"
 #include "dist/term_delay.h"
 #include "kernels/common/cuda_library.h"
@@ -67,6 +68,9 @@ int RunOnRank(const Words& words, const char* help, int (*run)(RankJob& job, con
   StopAgreement stop(channel);
   RankJob job{*bootstrap, failures, stop.gate()};
   try {
+    // A connection that this rank cannot open would look to it as if the rank at the other end were gone.
+    int ranks = bootstrap->world_size();
+    if (ranks > 1 && !AllOk(*bootstrap, ReserveDescriptors(DescriptorsOfRank(ranks), ranks))) return 1;
     channel.Open();
     if (signals) stop.Follow(*signals, [&](int rank) { failures.CheckLost(rank); });
     bootstrap->set_timeout(kLoad);

@@ -8,6 +8,7 @@
 #include <cstdlib>
 
 #include "core/base/host_name.h"
+#include "dist/descriptor_limit.h"
 #include "dist/gloo_group.h"
 #include "dist/local_group.h"
 #include "dist/slurm.h"
@@ -104,6 +105,8 @@ std::unique_ptr<Bootstrap> FromVariables(const char* rank_name, const char* size
   int rank = int(Number(rank_name, 0, size - 1));
   if (size == 1) return MakeSoloBootstrap();
   Master meet = master();
+  if (rank == 0)  // it listens, and all others connect to it
+    if (absl::Status s = ReserveDescriptors(size + 2, size); !s.ok()) Fail(std::string(s.message()));
   return MakeTcpBootstrap(rank, size, meet.host, meet.port, timeout);
 }
 

@@ -1,0 +1,18 @@
+// Descriptor limit: a job of many ranks needs more open files per process than most shells allow, and a connection that
+// cannot be opened looks to the other ranks like one that was refused.
+#pragma once
+#include <cstdint>
+
+#include "absl/status/status.h"
+
+namespace weft {
+
+// The most file descriptors that a rank opens at once after its start: pairs of two groups, the questions and answers
+// of a job that fails, logs, data and checkpoints.
+int64_t DescriptorsOfRank(int world_size);
+
+// Makes sure that this process of a job of `world_size` ranks can open `more` files, and raises its soft limit where
+// that is needed. kResourceExhausted, with the numbers and the limit to set, when the hard limit is lower.
+absl::Status ReserveDescriptors(int64_t more, int world_size);
+
+}  // namespace weft
