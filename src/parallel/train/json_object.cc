@@ -113,11 +113,21 @@ class SpacedText {
 
 std::string Shown(const Json& value) { return Shortened(value.dump(), 80); }
 
-absl::StatusOr<Json> ParseJsonObject(std::span<const std::byte> text, const std::string& path) {
+absl::Status CheckJson(std::span<const std::byte> text, const std::string& path) {
   const char* begin = reinterpret_cast<const char*>(text.data());
   try {
     Checker checker(text.size());
     Json::sax_parse(SpacedText(begin), SpacedText(begin + text.size()), &checker);
+    return absl::OkStatus();
+  } catch (const std::exception& e) {
+    return Bad(path, fmt::format("something else ({})", Shortened(e.what(), 200)));
+  }
+}
+
+absl::StatusOr<Json> ParseJsonObject(std::span<const std::byte> text, const std::string& path) {
+  if (absl::Status status = CheckJson(text, path); !status.ok()) return status;
+  const char* begin = reinterpret_cast<const char*>(text.data());
+  try {
     Json json = Json::parse(begin, begin + text.size());
     if (json.is_object()) return json;
     return Bad(path, Shown(json));

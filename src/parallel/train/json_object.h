@@ -13,6 +13,10 @@ namespace weft {
 absl::StatusOr<nlohmann::json> ParseJsonObject(std::span<const std::byte> text, const std::string& path);
 absl::StatusOr<nlohmann::json> ReadJsonObject(const std::string& path);
 
+// The first half of ParseJsonObject: whether the text is JSON without duplicate keys, not too deep and, for its size,
+// with no more values than JSON that says something. Makes nothing of it.
+absl::Status CheckJson(std::span<const std::byte> text, const std::string& path);
+
 // A value as an error shows it: on one line, its beginning if it is long.
 std::string Shown(const nlohmann::json& value);
 

@@ -11,6 +11,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -21,8 +22,8 @@
 namespace weft {
 
 struct StoredTensor {
-  std::string file;            // as errors name it
-  std::string type;            // as the file names it: "BF16"
+  std::string_view file;       // as errors name it; lives as long as the Safetensors
+  std::string_view type;       // as the file names it: "BF16"; of static storage
   std::optional<DType> dtype;  // of the floating types that Weft has
   Shape shape;
   std::span<const std::byte> data;  // at any alignment
