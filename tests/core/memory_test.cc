@@ -1,7 +1,10 @@
 // How much memory there is, as Linux tells it, and the words for too little of it.
 #include "core/base/memory.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -9,6 +12,8 @@
 #include "core/base/buffer.h"
 #include "core/base/error.h"
 #include "core/base/host_memory.h"
+#include "core/base/host_name.h"
+#include "core/base/process_memory.h"
 
 namespace weft {
 namespace {
@@ -53,6 +58,50 @@ TEST_F(HostFiles, AGroupOfTheProcessOrAboveItMayAllowLess) {
   EXPECT_EQ(Now().total, 3 * kMiB);
 }
 
+TEST_F(HostFiles, AGroupOfVersion1MayAllowLess) {
+  auto group = [&](const std::string& path, size_t limit, size_t used, size_t droppable, bool bounds_others = true) {
+    std::string folder = "sys/fs/cgroup/memory" + path;
+    Write(folder + "/memory.limit_in_bytes", std::to_string(limit) + "\n");
+    Write(folder + "/memory.usage_in_bytes", std::to_string(used) + "\n");
+    Write(folder + "/memory.use_hierarchy", bounds_others ? "1\n" : "0\n");
+    Write(folder + "/memory.stat", "cache 1\ntotal_inactive_file " + std::to_string(droppable) + "\n");
+  };
+  constexpr size_t kNone = 9223372036854771712u;
+  Write("proc/self/cgroup", "9:name=systemd:/\n5:hugetlb,memory:/job/step\n1:cpu:/other\n0::/\n");
+  group("", kNone, 7 * kMiB, 0);
+  group("/job", kNone, 5 * kMiB, 0);
+  group("/job/step", kNone, kMiB, 0);
+  EXPECT_EQ(Now().free, 4 * kMiB);
+  EXPECT_EQ(Now().total, 8 * kMiB);
+  group("/job/step", 6 * kMiB, 5 * kMiB, 2 * kMiB);
+  EXPECT_EQ(Now().free, 3 * kMiB);
+  EXPECT_EQ(Now().total, 6 * kMiB);
+  group("/job", 5 * kMiB, 4 * kMiB, 0);
+  EXPECT_EQ(Now().free, kMiB);
+  EXPECT_EQ(Now().total, 5 * kMiB);
+  group("/job", 5 * kMiB, 4 * kMiB, 0, /*bounds_others=*/false);
+  EXPECT_EQ(Now().free, 3 * kMiB);
+  group("/other", 1, 0, 0);
+  EXPECT_EQ(Now().free, 3 * kMiB);
+}
+
+TEST_F(HostFiles, AContainerSeesItsOwnGroupAsTheRoot) {
+  Write("proc/self/cgroup", "4:memory:/docker/1f\n");
+  Write("sys/fs/cgroup/memory/memory.limit_in_bytes", std::to_string(2 * kMiB));
+  Write("sys/fs/cgroup/memory/memory.usage_in_bytes", std::to_string(kMiB));
+  Write("sys/fs/cgroup/memory/memory.use_hierarchy", "0");
+  EXPECT_EQ(Now().free, kMiB);
+  EXPECT_EQ(Now().total, 2 * kMiB);
+}
+
+TEST_F(HostFiles, StrictAccountingMayAllowLess) {
+  Write("proc/meminfo", "MemTotal: 8192 kB\nMemAvailable: 4096 kB\nCommitLimit: 6144 kB\nCommitted_AS: 5120 kB\n");
+  for (auto [mode, free] : {std::pair("0\n", 4 * kMiB), {"1\n", 4 * kMiB}, {"2\n", kMiB}}) {
+    Write("proc/sys/vm/overcommit_memory", mode);
+    EXPECT_EQ(Now().free, free) << mode;
+  }
+}
+
 TEST_F(HostFiles, WhereNothingSaysItNobodyKnows) {
   std::filesystem::remove_all(root_);
   EXPECT_EQ(Now().total, 0u);
@@ -62,6 +111,51 @@ TEST_F(HostFiles, WhereNothingSaysItNobodyKnows) {
 TEST(HostMemory, OfThisHostIsKnown) {
   EXPECT_GT(HostMemory().free, 0u);
   EXPECT_GE(HostMemory().total, HostMemory().free);
+}
+
+// A limit of this process until the end of the scope.
+class ScopedLimit {
+ public:
+  ScopedLimit(decltype(RLIMIT_AS) resource, size_t bytes) : resource_(resource) {
+    getrlimit(resource, &before_);
+    rlimit limit{bytes, before_.rlim_max};
+    EXPECT_EQ(setrlimit(resource, &limit), 0);
+  }
+  ~ScopedLimit() { setrlimit(resource_, &before_); }
+
+ private:
+  decltype(RLIMIT_AS) resource_;
+  rlimit before_{};
+};
+
+// A sanitizer's shadow takes terabytes of address space: numbers of a file that is made here.
+TEST_F(HostFiles, AProcessMayMapWhatItsTightestLimitLeaves) {
+  const size_t page = size_t(sysconf(_SC_PAGESIZE)), most = size_t(1) << 50;
+  Write("proc/self/statm", "100 9 9 9 0 30 0\n");
+  ScopedLimit data(RLIMIT_DATA, most);
+  ProcessMemory process = MemoryOfProcess(root_.string());
+  EXPECT_EQ(process.limit, "RLIMIT_DATA (ulimit -d)");
+  EXPECT_EQ(process.memory.free, most - 30 * page);
+  ScopedLimit space(RLIMIT_AS, most);
+  process = MemoryOfProcess(root_.string());
+  EXPECT_EQ(process.limit, "RLIMIT_AS (ulimit -v)");
+  EXPECT_EQ(process.memory.free, most - 100 * page);
+  EXPECT_EQ(process.memory.total, most);
+}
+
+TEST(HostShortage, NamesTheLimitThatLeavesLess) {
+  EXPECT_TRUE(HostShortage(1).where.starts_with("the CPU of host ")) << HostShortage(1).where;
+  ScopedLimit space(RLIMIT_AS, size_t(1) << 50);
+  EXPECT_TRUE(HostShortage(1).where.starts_with("the CPU of host ")) << "which has less";
+  ScopedLimit data(RLIMIT_DATA, size_t(1) << 20);
+  Shortage shortage = HostShortage(7, "x");
+  std::string text = OutOfMemory(shortage);
+  EXPECT_TRUE(
+      text.starts_with(fmt::format("out of memory on process {} of host {} under RLIMIT_DATA (ulimit -d): 7 B "
+                                   "asked for (x), ",
+                                   getpid(), HostName())))
+      << text;
+  EXPECT_EQ(shortage.memory.total, size_t(1) << 20);
 }
 
 TEST(OutOfMemory, AnAllocationSaysWhatItIsFor) {

@@ -5,6 +5,7 @@
 
 #include "core/base/device_runtime.h"
 #include "core/base/error.h"
+#include "core/base/process_memory.h"
 
 namespace weft {
 namespace {
@@ -14,7 +15,7 @@ std::atomic<size_t> buffers_allocated{0};
 BufferPtr AllocateCpu(size_t bytes) {
   size_t rounded = (bytes + 63) / 64 * 64;
   void* data = std::aligned_alloc(64, rounded ? rounded : 64);
-  WEFT_CHECK(data, OutOfMemory({.where = PlaceOf(CpuRuntime()), .asked = bytes, .memory = CpuRuntime().MemoryNow()}));
+  WEFT_CHECK(data, OutOfMemory(HostShortage(bytes)));
   buffers_allocated.fetch_add(1, std::memory_order_relaxed);
   return std::make_shared<Buffer>(data, bytes, Device{}, [](Buffer& buffer) { std::free(buffer.data()); });
 }
