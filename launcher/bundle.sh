@@ -23,11 +23,15 @@ programs=("$build/weft")
 [ ! -e "$build/libweft_cuda.so" ] || programs+=("$build/libweft_cuda.so")
 programs+=("$@")
 
+# Opened at run time by its soname, so no ldd lists it.
+openblas=$(sed -n 's/^weft_openblas_LIBRARY:[A-Z]*=//p' "$build/CMakeCache.txt")
+cp -L "$openblas" "$stage/weft/lib/libopenblas.so.0"
+
 # The machine's own.
 own='^(linux-vdso|ld-linux|libc|libm|libdl|librt|libpthread|libstdc\+\+|libgcc_s|libmpi|libopen-(rte|pal)|libpmix|libhwloc|libevent|libuc[mpst]|libcuda|libcudart|libcublas|libcublasLt|libcudnn|libnccl|libnvrtc|libudev|libcap|libz|libnuma|libpciaccess|libXNVCtrl|libX|libxcb|libbsd|libmd)[.a-zA-Z0-9_-]*\.so'
-for program in "${programs[@]}"; do
-  cp "$program" "$stage/weft/bin/"
-  ldd "$program" | awk '$3 ~ "^/" { print $3 }'
+cp "${programs[@]}" "$stage/weft/bin/"
+for user in "${programs[@]}" "$openblas"; do
+  ldd "$user" | awk '$3 ~ "^/" { print $3 }'
 done | sort -u | while read -r library; do
   name=$(basename "$library")
   [[ $name =~ $own ]] || cp -L "$library" "$stage/weft/lib/$name"

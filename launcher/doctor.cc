@@ -16,6 +16,7 @@
 #include <cstring>
 #include <ctime>
 #include <filesystem>
+#include <limits>
 #include <set>
 #include <sstream>
 #include <thread>
@@ -28,6 +29,7 @@
 #include "dist/network_interface.h"
 #include "kernels/common/cuda_library.h"
 #include "kernels/cpu/gemm.h"
+#include "kernels/cpu/gemm_core.h"
 
 namespace weft {
 namespace {
@@ -54,14 +56,37 @@ Finding Processor() {
   return f;
 }
 
-// Some images pin an old core by this variable, which costs products a third of their speed or more.
+// Of f32 products on one thread, per second.
+double ProductFlops() {
+  constexpr int64_t kSize = 512;
+  std::vector<float> a(kSize * kSize, 1.0f), b = a, c = a;
+  double best_ms = std::numeric_limits<double>::infinity();
+  for (int i = 0; i < 5; i++) {
+    Clock::time_point begin = Clock::now();
+    cpu::Gemm<float>(kSize, kSize, kSize, {a.data(), kSize, 1}, {b.data(), kSize, 1}, {c.data(), kSize, 1});
+    best_ms = std::min(best_ms, MsSince(begin));
+  }
+  return 2e3 * kSize * kSize * kSize / best_ms;
+}
+
+// A build of OpenBLAS for one processor, or for old ones, multiplies several times slower than this processor can.
 Finding Products() {
-  Finding f{.what = "OpenBLAS", .fact = "kernels for " + cpu::GemmCore()};
-  const char* pinned = std::getenv("OPENBLAS_CORETYPE");
-  if (!pinned) return f;
-  f.grade = Finding::kWarning;
-  f.fact += fmt::format(", as OPENBLAS_CORETYPE={} asks", pinned);
-  f.remedy = "unset OPENBLAS_CORETYPE, or source launcher/environment.sh, which does";
+  Finding f{.what = "OpenBLAS"};
+  if (absl::Status opened = cpu::OpenGemm(); !opened.ok()) {
+    f.grade = Finding::kFault;
+    f.fact = std::string(opened.message());
+    return f;
+  }
+  cpu::CpuFeatures features = cpu::FeaturesOfCpu();
+  f.fact = fmt::format("kernels for {}, {:.1f} GFLOP/s of f32 on one thread", cpu::GemmCore(), ProductFlops() / 1e9);
+  if (!cpu::IsFastCore(cpu::GemmCore(), features)) {
+    f.grade = Finding::kWarning;
+    f.fact += fmt::format("; this processor can run those for {}", cpu::FastestCore(features));
+    f.remedy = "install an OpenBLAS with kernels for all processors (Debian: libopenblas0-pthread)";
+  } else if (std::string note = cpu::GemmNote(); !note.empty()) {
+    f.grade = Finding::kWarning;
+    f.fact += "; " + note;
+  }
   return f;
 }
 

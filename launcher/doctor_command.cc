@@ -6,6 +6,7 @@
 
 #include "core/base/message.h"
 #include "launcher/command.h"
+#include "kernels/cpu/gemm.h"
 #include "launcher/doctor.h"
 
 namespace weft {
@@ -64,6 +65,7 @@ int DoctorCommand(const Words& words) {
                 words.back());
     return 2;
   }
+  cpu::OpenGemm().IgnoreError();  // before there are threads; what fails is a finding
   std::unique_ptr<Bootstrap> bootstrap;
   try {
     bootstrap = Bootstrap::FromEnvironment();

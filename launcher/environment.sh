@@ -7,5 +7,4 @@ export OMPI_MCA_mpi_yield_when_idle=1
 export OMPI_MCA_pml=ob1 OMPI_MCA_btl=self,vader,tcp
 export OMPI_MCA_btl_vader_single_copy_mechanism=none OMPI_MCA_btl_base_warn_component_unused=0
 export PMIX_MCA_pcompress_base_silence_warning=1
-export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1} OPENBLAS_NUM_THREADS=${OPENBLAS_NUM_THREADS:-1}
-unset OPENBLAS_CORETYPE                           # some images pin an old core: products at 60 % of their speed
+export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}

@@ -12,6 +12,7 @@
 #include "dist/start_watch.h"
 #include "dist/term_delay.h"
 #include "kernels/common/cuda_library.h"
+#include "kernels/cpu/gemm.h"
 #include "kernels/cpu/register.h"
 #include "parallel/train/config_check.h"
 #include "parallel/train/setup.h"
@@ -43,6 +44,11 @@ absl::StatusOr<DeviceKind> OpenDevice(const Config& config, const Bootstrap& boo
   return DeviceKind::kCpu;
 }
 
+// Says, for all ranks, what the environment asks of OpenBLAS in vain.
+void PrintCoreNote(const Context& context) {
+  if (std::string note = cpu::GemmNote(); context.rank() == 0 && !note.empty()) fmt::print(stderr, "note: {}\n", note);
+}
+
 }  // namespace
 
 int RunOnRank(const Words& words, const char* help, int (*run)(RankJob& job, const Words& words), bool stops) {
@@ -50,6 +56,7 @@ int RunOnRank(const Words& words, const char* help, int (*run)(RankJob& job, con
     PrintStdout("{}", help);
     return 0;
   }
+  absl::Status products = cpu::OpenGemm();  // before there are threads, here and in MPI
   std::optional<SignalCatcher> signals;
   if (stops) signals.emplace(std::initializer_list<int>{SIGTERM, SIGINT, SIGUSR1});
   std::unique_ptr<Bootstrap> bootstrap;
@@ -74,6 +81,7 @@ int RunOnRank(const Words& words, const char* help, int (*run)(RankJob& job, con
     channel.Open();
     if (signals) stop.Follow(*signals, [&](int rank) { failures.CheckLost(rank); });
     bootstrap->set_timeout(kLoad);
+    if (!AllOk(*bootstrap, products)) return 1;
     return run(job, words);
   } catch (const std::exception& e) {
     failures.Fail(e.what());
@@ -125,6 +133,7 @@ std::optional<RankMesh> MakeRankMesh(RankJob& job, const Config& config) {
   RegisterCollectives(context->kernels(DeviceKind::kCpu), DeviceKind::kCpu);
   absl::StatusOr<DeviceKind> device = OpenDevice(config, bootstrap, *context);
   if (!AllOk(bootstrap, device.status())) return std::nullopt;
+  if (*device == DeviceKind::kCpu) PrintCoreNote(*context);
   std::unique_ptr<GroupFactory> groups = MakeGroupFactory(bootstrap);
   std::unique_ptr<DeviceMesh> mesh;
   try {

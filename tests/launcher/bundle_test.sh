@@ -20,6 +20,13 @@ if ldd weft/bin/weft | grep -E 'libweft_cuda|libcu(da|blas|dnn)'; then
   echo "bundle_test: weft links the above; expected CUDA's libraries to be opened on demand" >&2
   failed=1
 fi
+# OpenBLAS and what it uses are the archive's too.
+LD_DEBUG=libs weft/bin/weft doctor 2>&1 | sed -n 's/.*calling init: \(.*\/lib\(openblas\|gfortran\|quadmath\).*\)/\1/p' > opened
+grep -q libopenblas opened || { echo "bundle_test: expected weft doctor to open libopenblas, got $(cat opened)" >&2; failed=1; }
+if grep -v "^$PWD/weft/" opened; then
+  echo "bundle_test: weft doctor opens the above; expected the archive's" >&2
+  failed=1
+fi
 weft/bin/weft --version
 size=$(stat -c %s weft.tar.gz)
 [ "$size" -le $((50 << 20)) ] || { echo "bundle_test: $size bytes, expected at most 50 MiB" >&2; failed=1; }

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# weft doctor: a line a thing, alone and under mpirun; faults and what pins OpenBLAS are found.
+# weft doctor: a line a thing, alone and under mpirun; faults are found.
 # Usage: doctor_test.sh ROOT BUILD; exits 77 (skipped) where the program is not built.
 source "$(dirname "$0")/prelude.sh"
 # doctor CODE TEXT WORDS...: the exit code, and TEXT in the output.
@@ -16,7 +16,6 @@ for line in "MPI  .*Open MPI v[0-9]" "Gloo .*[0-9]\.[0-9]+\.[0-9]+, tcp" "names 
   grep -Eq "  ok    $line" "$dir/out" || fail "expected a line for $line"
 done
 [ -z "$(ls -A "$dir" | grep -v '^out$')" ] || fail "expected nothing to be left in $dir"
-doctor 0 "as OPENBLAS_CORETYPE=Haswell asks: unset OPENBLAS_CORETYPE" env OPENBLAS_CORETYPE=Haswell "$weft" doctor "$dir"
 doctor 0 "no mpirun in PATH: install openmpi-bin" env PATH=/nowhere "$weft" doctor "$dir"
 doctor 1 "set WEFT_INTERFACE to an interface that is up" env WEFT_INTERFACE=none9 "$weft" doctor "$dir"
 doctor 1 "cannot be written (No such file or directory)" "$weft" doctor "$dir/nowhere"

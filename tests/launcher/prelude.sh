@@ -10,6 +10,7 @@ cd "$1"
 root=$PWD
 [ -x "$weft" ] || exit 77
 source launcher/environment.sh
+unset OPENBLAS_CORETYPE  # a value of the host's may add a note to what is printed
 dir=$(mktemp -d)
 trap 'jobs -p | xargs -r kill 2> /dev/null || true; rm -rf "$dir"' EXIT
 

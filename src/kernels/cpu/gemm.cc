@@ -1,19 +1,30 @@
 #include "kernels/cpu/gemm.h"
 
-#include <cblas.h>
-
 #include <algorithm>
+
+#include "core/base/error.h"
+#include "kernels/cpu/openblas.h"
 
 namespace weft::cpu {
 namespace {
 
+// Throws Error when it cannot be opened.
+const OpenBlas& Blas() {
+  static const OpenBlas& blas = []() -> const OpenBlas& {
+    const absl::StatusOr<OpenBlas>& loaded = LoadedOpenBlas();
+    WEFT_CHECK(loaded.ok(), std::string(loaded.status().message()));
+    return *loaded;
+  }();
+  return blas;
+}
+
 void Call(CBLAS_TRANSPOSE ta, CBLAS_TRANSPOSE tb, int m, int n, int k, const float* a, int lda, const float* b, int ldb,
           float* c, int ldc) {
-  cblas_sgemm(CblasRowMajor, ta, tb, m, n, k, 1.0f, a, lda, b, ldb, 0.0f, c, ldc);
+  Blas().sgemm(CblasRowMajor, ta, tb, m, n, k, 1.0f, a, lda, b, ldb, 0.0f, c, ldc);
 }
 void Call(CBLAS_TRANSPOSE ta, CBLAS_TRANSPOSE tb, int m, int n, int k, const double* a, int lda, const double* b,
           int ldb, double* c, int ldc) {
-  cblas_dgemm(CblasRowMajor, ta, tb, m, n, k, 1.0, a, lda, b, ldb, 0.0, c, ldc);
+  Blas().dgemm(CblasRowMajor, ta, tb, m, n, k, 1.0, a, lda, b, ldb, 0.0, c, ldc);
 }
 
 }  // namespace
@@ -29,8 +40,10 @@ void Gemm(int64_t m, int64_t n, int64_t k, Matrix<const C> a, Matrix<const C> b,
 template void Gemm<float>(int64_t, int64_t, int64_t, Matrix<const float>, Matrix<const float>, Matrix<float>);
 template void Gemm<double>(int64_t, int64_t, int64_t, Matrix<const double>, Matrix<const double>, Matrix<double>);
 
-std::string GemmCore() { return openblas_get_corename(); }
+absl::Status OpenGemm() { return LoadedOpenBlas().status(); }
 
-void UseOneGemmThread() { openblas_set_num_threads(1); }
+std::string GemmCore() { return Blas().corename(); }
+
+std::string GemmNote() { return Blas().note; }
 
 }  // namespace weft::cpu

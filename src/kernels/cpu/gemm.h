@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string>
 
+#include "absl/status/status.h"
 #include "core/ops/kernel.h"
 
 namespace weft::cpu {
@@ -14,14 +15,17 @@ struct Matrix {
   int64_t row, column;
 };
 
-// c = a b, c row-major (column == 1). a [m, k], b [k, n], c [m, n]. One thread.
+// c = a b, c row-major (column == 1). a [m, k], b [k, n], c [m, n]. On the calling thread, which has a place in
+// GemmUse.
 template <class C>
 void Gemm(int64_t m, int64_t n, int64_t k, Matrix<const C> a, Matrix<const C> b, Matrix<C> c);
 
-// The processor that OpenBLAS has chosen its kernels for: "SkylakeX".
+// Opens OpenBLAS, with the core that fits the processor; the first call counts. Not found: it is not installed. Call it
+// before other threads start: it changes environment variables until OpenBLAS has read them.
+absl::Status OpenGemm();
+// The core of OpenBLAS that multiplies: "SkylakeX". Throws Error when OpenGemm fails.
 std::string GemmCore();
-
-// OpenBLAS's own threads would fight with ours, and with those of other ranks in the process.
-void UseOneGemmThread();
+// Why the core is not the one that OPENBLAS_CORETYPE asks for, on one line; empty when it is. Throws as GemmCore does.
+std::string GemmNote();
 
 }  // namespace weft::cpu

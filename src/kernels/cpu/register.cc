@@ -1,12 +1,14 @@
 #include "kernels/cpu/register.h"
 
+#include "core/base/error.h"
 #include "kernels/cpu/families.h"
 #include "kernels/cpu/gemm.h"
 
 namespace weft {
 
 void RegisterCpuKernels(KernelTable& table) {
-  cpu::UseOneGemmThread();
+  absl::Status opened = cpu::OpenGemm();
+  WEFT_CHECK(opened.ok(), std::string(opened.message()));
   cpu::AddElementwise(table);
   cpu::AddSelectAndCast(table);
   cpu::AddStructural(table);

@@ -6,8 +6,8 @@
 
 namespace weft {
 
-// Adds a row for every op but Leaf, Reshard and the collectives. Sets OpenBLAS to one thread: kernels split work
-// themselves.
+// Adds a row for every op but Leaf, Reshard and the collectives. Opens OpenBLAS (cpu::OpenGemm); throws Error when it
+// is not installed.
 void RegisterCpuKernels(KernelTable& table);
 
 }  // namespace weft
