@@ -194,6 +194,9 @@ INSTANTIATE_TEST_SUITE_P(All, Plan, testing::ValuesIn(kCases), [](const auto& p)
 struct Measured {
   const char* file;
   double gib;
+  bool deterministic = false;
+
+  std::string name() const { return std::string(file) + (deterministic ? "_deterministic" : ""); }
 };
 // Text and JSON say who runs attention: cuDNN, where the build has it. And what it costs that it is deterministic.
 void ExpectKernels(const PlanReport& report, const json& parsed, bool deterministic) {
@@ -212,6 +215,7 @@ TEST_P(CudaPlan, PredictsThePeakOfARunWithoutAGpu) {
   KernelTable table;
   if (absl::Status s = OpenCudaKernels(table); !s.ok()) GTEST_SKIP() << s;
   Config config = LoadConfig(fmt::format("{}/configs/{}.yaml", WEFT_ROOT, GetParam().file), {"device=cuda"}).value();
+  config.kernels.deterministic = GetParam().deterministic;
   ASSERT_TRUE(Resolve(config, 1).ok() && ResolveVocab(config, config.model.vocab).ok());
   PlanReport report = MakePlanReport(config);
   double bytes = GetParam().gib * (1 << 30);
@@ -265,8 +269,9 @@ TEST(CudaKernels, DeterminismCostsMoreWhereCudnnsWouldTakeTooMuchMemory) {
 
 INSTANTIATE_TEST_SUITE_P(H200, CudaPlan,
                          testing::Values(Measured{"gpt2_124m", 21.2}, Measured{"llama_1b", 40.7},
-                                         Measured{"gpt2_1558m", 59.4}),
-                         [](const auto& p) { return p.param.file; });
+                                         Measured{"gpt2_1558m", 59.4}, Measured{"gpt2_124m", 21.7, true},
+                                         Measured{"llama_1b", 42.9, true}, Measured{"gpt2_1558m", 59.1, true}),
+                         [](const auto& p) { return p.param.name(); });
 
 }  // namespace
 }  // namespace weft
