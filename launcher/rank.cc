@@ -58,21 +58,22 @@ int RunOnRank(const Words& words, const char* help, int (*run)(RankJob& job, con
   }
   absl::Status products = cpu::OpenGemm();  // before there are threads, here and in MPI
   std::optional<SignalCatcher> signals;
-  if (stops) signals.emplace(std::initializer_list<int>{SIGTERM, SIGINT, SIGUSR1});
+  std::optional<StartWatch> start;
+  if (stops) start.emplace(signals.emplace(std::initializer_list<int>{SIGTERM, SIGINT, SIGUSR1}));
   std::unique_ptr<Bootstrap> bootstrap;
   try {
-    std::optional<StartWatch> start;
-    if (signals) start.emplace(*signals);
     bootstrap = Bootstrap::FromEnvironment();
   } catch (const std::exception& e) {
     PrintStderr("weft: {}\n", e.what());
     return 1;
   }
+  if (start) start->Met();
   std::optional<TermDelay> delay;
   if (!stops && bootstrap->world_size() > 1) delay.emplace();
   SideChannel channel(*bootstrap);
   FailureWatch failures(channel, *bootstrap);
   StopAgreement stop(channel);
+  if (start) stop.gate().OnFirst([&start] { start->Begun(); });
   RankJob job{*bootstrap, failures, stop.gate()};
   try {
     // A connection that this rank cannot open would look to it as if the rank at the other end were gone.

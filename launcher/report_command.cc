@@ -36,6 +36,8 @@ struct Request {
 // A file that is no page of ours, another run's log, say: `weft report runs/*.jsonl` names it as OUT.
 bool HoldsSomethingElse(const std::string& path) {
   constexpr std::string_view kBegin = "<!DOCTYPE html>";
+  std::error_code error;
+  if (!fs::is_regular_file(path, error)) return fs::exists(path, error) && !fs::is_directory(path, error);
   std::string begin(kBegin.size(), '\0');
   std::ifstream file(path, std::ios::binary);
   file.read(begin.data(), std::streamsize(begin.size()));
@@ -72,7 +74,9 @@ absl::StatusOr<std::string> ConfigOf(const std::string& log, const RunHistory& r
   absl::StatusOr<std::shared_ptr<const MappedFile>> file = MappedFile::Open(path);
   if (!file.ok()) return file.status();
   std::span<const std::byte> bytes = (*file)->bytes();
-  return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  std::string text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  if (absl::Status s = (*file)->Fault(); !s.ok()) return s;
+  return text;
 }
 
 // Written aside, so that a browser never meets half a page.

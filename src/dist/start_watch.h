@@ -1,8 +1,10 @@
-// StartWatch: lets a signal end a process that still waits for the other ranks to start.
+// StartWatch: lets a signal end a process whose run has not begun.
 //
-// A program that catches signals to stop in order (SignalCatcher) can do so once its ranks know each other. Until then
-// a signal is held for a moment; if the ranks have not met by then, it ends the process as it ends any.
+// A program that catches signals to stop in order (SignalCatcher) can do so once its ranks know each other and ask
+// their gates. Until then a signal is held for a moment. If the run has not begun by then, it ends the process as it
+// ends any: each signal while ranks start, SIGTERM and SIGINT while they read data or load weights.
 #pragma once
+#include <atomic>
 #include <thread>
 
 #include "dist/signal_catcher.h"
@@ -12,7 +14,9 @@ namespace weft {
 class StartWatch {
  public:
   explicit StartWatch(const SignalCatcher& signals);
-  ~StartWatch();  // the ranks have met
+  ~StartWatch();
+  void Met();    // the ranks have
+  void Begun();  // the run has; thread-safe
   StartWatch(const StartWatch&) = delete;
   StartWatch& operator=(const StartWatch&) = delete;
 
@@ -20,7 +24,8 @@ class StartWatch {
   void Loop() const;
 
   const SignalCatcher& signals_;
-  Socket met_;
+  std::atomic<bool> met_{false};
+  Socket begun_;
   std::thread thread_;
 };
 

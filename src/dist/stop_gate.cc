@@ -1,6 +1,7 @@
 #include "dist/stop_gate.h"
 
 #include <chrono>
+#include <utility>
 
 namespace weft {
 namespace {
@@ -12,10 +13,16 @@ constexpr std::chrono::seconds kLongestHold{20};
 
 bool StopGate::Enter() {
   std::unique_lock lock(mutex_);
+  if (first_) std::exchange(first_, nullptr)();
   if (!changed_.wait_for(lock, kLongestHold, [this] { return !held_; })) held_ = false;
   if (begun_ >= last_) return false;
   begun_++;
   return true;
+}
+
+void StopGate::OnFirst(std::function<void()> begun) {
+  std::lock_guard lock(mutex_);
+  first_ = std::move(begun);
 }
 
 int64_t StopGate::Hold() {

@@ -7,6 +7,7 @@
 #pragma once
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <mutex>
 #include <string>
@@ -24,6 +25,8 @@ class StopGate {
   // As before Hold.
   void Resume();
   std::string cause() const;  // what it was released with
+  // Has `begun` called when a piece is first asked for. Before that.
+  void OnFirst(std::function<void()> begun);
 
  private:
   static constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
@@ -32,6 +35,7 @@ class StopGate {
   int64_t begun_ = 0, last_ = kNever;
   bool held_ = false;
   std::string cause_;
+  std::function<void()> first_;
 };
 
 }  // namespace weft

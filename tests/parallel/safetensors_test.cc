@@ -214,7 +214,7 @@ TEST(Safetensors, AnIndexMustAgreeWithItsFiles) {
       {"{", "index.json: expected a JSON object"},
       {"{}", "index.json: expected a weight_map of tensors to files, got none"},
       {IndexOf({{"a", "../a.safetensors"}}), "the name of a file in the same folder, got \"../a.safetensors\""},
-      {IndexOf({{"a", ".."}}), "..: expected a file, got a folder or a device"},
+      {IndexOf({{"a", ".."}}), "..: expected a file, got a folder; give a file on disk"},
       {IndexOf({{"a", "absent.safetensors"}}), "absent.safetensors: cannot be opened (No such file or directory)"},
       {IndexOf({{"a", "a.safetensors"}}), "a.safetensors: tensor \"b\" is not in "},
       {IndexOf({{"a", "a.safetensors"}, {"b", "c.safetensors"}}), "c.safetensors: expected tensor \"b\", as "},

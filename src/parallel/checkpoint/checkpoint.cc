@@ -12,12 +12,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr uint64_t kMostManifestBytes = uint64_t{1} << 30;
+
 // A file itself: a link may lead out of the folder.
-absl::StatusOr<std::shared_ptr<const MappedFile>> OpenIn(const std::string& path) {
+absl::StatusOr<std::shared_ptr<const MappedFile>> OpenIn(const std::string& path, uint64_t most) {
   std::error_code error;
   if (fs::is_symlink(fs::symlink_status(path, error)))
     return absl::DataLossError(fmt::format("{}: expected a file, got a link; copy what it leads to", path));
-  return MappedFile::Open(path);
+  return MappedFile::Open(path, MappedFile::kInOrder, most);
 }
 
 bool IsOptional(const std::string& entry) {
@@ -32,14 +34,15 @@ absl::StatusOr<Checkpoint> Checkpoint::Open(const std::string& folder) {
   Checkpoint c;
   c.folder_ = folder;
   std::string path = (fs::path(folder) / kManifestFile).string();
-  absl::StatusOr<std::shared_ptr<const MappedFile>> text = OpenIn(path);
+  absl::StatusOr<std::shared_ptr<const MappedFile>> text = OpenIn(path, kMostManifestBytes);
   if (!text.ok()) return text.status();
   absl::StatusOr<Manifest> manifest = ParseManifest((*text)->bytes(), path);
+  c.crc_ = Crc32c((*text)->bytes());
+  if (absl::Status s = (*text)->Fault(); !s.ok()) return s;
   if (!manifest.ok()) return manifest.status();
   c.manifest_ = *std::move(manifest);
-  c.crc_ = Crc32c((*text)->bytes());
   for (const SavedFile& file : c.manifest_.files) {
-    absl::StatusOr<std::shared_ptr<const MappedFile>> mapped = OpenIn(c.PathOf(file.name));
+    absl::StatusOr<std::shared_ptr<const MappedFile>> mapped = OpenIn(c.PathOf(file.name), kAnySize);
     if (!mapped.ok()) return mapped.status();
     if (size_t size = (*mapped)->bytes().size(); size != file.bytes)
       return absl::DataLossError(fmt::format("{}: expected {} bytes, as {} says, got {}: it was cut short or changed",
@@ -50,16 +53,26 @@ absl::StatusOr<Checkpoint> Checkpoint::Open(const std::string& folder) {
 }
 
 std::string Checkpoint::TextOf(std::string_view file) const {
-  for (size_t i = 0; i < files_.size(); i++)
-    if (manifest_.files[i].name == file)
-      return {reinterpret_cast<const char*>(files_[i]->bytes().data()), files_[i]->bytes().size()};
+  for (size_t i = 0; i < files_.size(); i++) {
+    if (manifest_.files[i].name != file) continue;
+    std::string text(reinterpret_cast<const char*>(files_[i]->bytes().data()), files_[i]->bytes().size());
+    if (absl::Status s = files_[i]->Fault(); !s.ok()) Fail(std::string(s.message()));
+    return text;
+  }
   return "";
+}
+
+absl::Status Checkpoint::Fault() const {
+  for (const std::shared_ptr<const MappedFile>& file : files_)
+    if (absl::Status s = file->Fault(); !s.ok()) return s;
+  return absl::OkStatus();
 }
 
 absl::Status Checkpoint::Verify(int part, int parts) const {
   int piece = 0;
   auto check = [&](size_t file, uint64_t offset, uint64_t bytes, uint32_t crc, const std::string& what) {
     if (piece++ % parts != part || Crc32c(files_[file]->bytes().subspan(offset, bytes)) == crc) return absl::OkStatus();
+    if (absl::Status s = files_[file]->Fault(); !s.ok()) return s;
     return absl::DataLossError(fmt::format("{}: {}: the checksum of bytes {} to {} is not that of {}: it was changed",
                                            PathOf(manifest_.files[file].name), what, offset, offset + bytes,
                                            kManifestFile));
@@ -72,7 +85,7 @@ absl::Status Checkpoint::Verify(int part, int parts) const {
       uint64_t bytes = uint64_t(Volume(b.box)) * SizeOf(tensor.dtype);
       if (absl::Status s = check(b.file, b.offset, bytes, b.crc, "tensor " + name); !s.ok()) return s;
     }
-  return absl::OkStatus();
+  return Fault();
 }
 
 void Checkpoint::Read(const std::string& tensor, const BoxData& to) const {
@@ -107,7 +120,7 @@ absl::Status Checkpoint::Load(State& state) const {
     state.device().Copy(entry.local.data(), host.data(), host.bytes());
     state.device().Synchronize();  // before the host's memory goes
   }
-  return absl::OkStatus();
+  return Fault();
 }
 
 }  // namespace weft

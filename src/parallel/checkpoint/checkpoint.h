@@ -23,7 +23,7 @@ class Checkpoint {
   const std::string& folder() const { return folder_; }
   const Manifest& manifest() const { return manifest_; }
   std::string PathOf(const std::string& file) const;
-  // Of a file that is text; "" where there is none of this name.
+  // Of a file that is text; "" where there is none of this name. Throws Error where it cannot be read.
   std::string TextOf(std::string_view file) const;
   std::string ConfigYaml() const { return TextOf(kConfigFile); }
   // Of the manifest, and so of all that it holds checksums of.
@@ -31,6 +31,8 @@ class Checkpoint {
 
   // Compares checksums: every parts-th header and box. Errors name the file and the tensor.
   absl::Status Verify(int part = 0, int parts = 1) const;
+  // As MappedFile::Fault, of all files: asked after Read and before what it copied is used.
+  absl::Status Fault() const;
   // Copies what meets `to`, whose tensor is there.
   void Read(const std::string& tensor, const BoxData& to) const;
   // Sets the saved entries of a state, in whatever type they have there. What a checkpoint need not have (the scale of

@@ -106,6 +106,7 @@ absl::Status WriteWeights(const Checkpoint& checkpoint, const std::map<std::stri
                         {whole, dtype, bytes.data() + size_t(first) * SizeOf(dtype), part.place.strides});
       }
     }
+    if (absl::Status s = checkpoint.Fault(); !s.ok()) return s;
     if (absl::Status s = file->Write(std::span<const std::byte>(bytes)); !s.ok()) return s;
   }
   return file->Close();

@@ -26,8 +26,9 @@ LogLines::LogLines(std::string path, std::ifstream file)
 
 absl::StatusOr<LogLines> LogLines::Open(const std::string& path) {
   std::error_code error;
-  std::ifstream file(path, std::ios::binary);
-  if (std::filesystem::is_regular_file(path, error) && file.is_open()) return LogLines(path, std::move(file));
+  std::ifstream file;
+  if (std::filesystem::is_regular_file(path, error)) file.open(path, std::ios::binary);  // a FIFO would wait
+  if (file.is_open()) return LogLines(path, std::move(file));
   return absl::InvalidArgumentError(
       fmt::format("{}: expected a file of JSON lines, got {}; train with log.jsonl=runs/a.jsonl, say, and give that",
                   path, Instead(path)));

@@ -1,10 +1,7 @@
 #include "parallel/train/config.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
 
 #include "core/base/utf8.h"
 #include "fmt/format.h"
@@ -13,6 +10,7 @@
 #include "parallel/train/config_presets.h"
 #include "parallel/train/config_schema.h"
 #include "parallel/train/config_value.h"
+#include "parallel/train/input_file.h"
 #include "parallel/train/path_advice.h"
 #include "parallel/train/unknown_key.h"
 #include "parallel/train/yaml_node.h"
@@ -171,14 +169,15 @@ absl::StatusOr<Config> LoadConfig(const std::string& path, const std::vector<std
     return absl::InvalidArgumentError(fmt::format("{}: expected a YAML config, got a folder; {}", path,
                                                   holds ? "did you mean " + inside + "?" : "give a file in it"));
   }
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return absl::InvalidArgumentError(fmt::format("{}: cannot be opened ({})", path, std::strerror(errno)));
+  absl::StatusOr<InputFile> file = InputFile::Open(path);
+  if (!file.ok()) return file.status();
   std::string text(kMostConfigBytes + 1, '\0');
-  file.read(text.data(), std::streamsize(text.size()));
-  if (size_t(file.gcount()) > kMostConfigBytes)
+  absl::StatusOr<size_t> size = file->Read(text);
+  if (!size.ok()) return size.status();
+  if (*size > kMostConfigBytes)
     return absl::InvalidArgumentError(fmt::format(
         "{}:1:1: expected a YAML config, got a file of more than {} bytes; is it data?", path, kMostConfigBytes));
-  text.resize(size_t(file.gcount()));
+  text.resize(*size);
   return ParseConfig(text, path, overrides);
 }
 

@@ -143,9 +143,11 @@ absl::Status Dataset::LoadShards(const Config& config, const DataFiles& train_fi
   train_ = *std::move(train);
   val_ = *std::move(val);
   // What this does not see, the batches do.
-  for (const TokenStream* stream : {&train_, &val_})
-    if (TokenSummary summary = Summarize(*stream); summary.largest >= vocab_)
-      return Refuse(config, "model.vocab", TokenFault(*stream, summary.largest_at));
+  for (const TokenStream* stream : {&train_, &val_}) {
+    TokenSummary summary = Summarize(*stream);
+    if (absl::Status s = stream->Fault(0, stream->size()); !s.ok()) return Refuse(config, "data", s);
+    if (summary.largest >= vocab_) return Refuse(config, "model.vocab", TokenFault(*stream, summary.largest_at));
+  }
   return absl::OkStatus();
 }
 
@@ -254,6 +256,7 @@ int64_t Dataset::FillFrom(const TokenStream& stream, int64_t begin, BatchSpan ou
   int64_t targets = std::clamp<int64_t>(stream.size() - begin - 1, 0, context_);
   auto tokens = out.tokens.first(size_t(targets)), following = out.targets.first(size_t(targets));
   uint32_t largest = std::max(stream.Read(begin, tokens), stream.Read(begin + 1, following));
+  if (absl::Status s = stream.Fault(begin, begin + targets + 1); !s.ok()) Fail(std::string(s.message()));
   if (largest >= vocab_)
     for (int64_t i = begin;; i++)
       if (uint32_t(stream[i]) >= vocab_) Fail(TokenFault(stream, i));

@@ -134,7 +134,8 @@ absl::StatusOr<InitialWeights> InitialWeights::Open(const Config& config) {
                               family->family, Listed(missing),
                               head ? "set model.tie_embeddings=true, or give the whole model"
                                    : "set model.family and model.layers as the checkpoint has them"));
-  for (absl::Status status : {weights.CheckTensors(), weights.CheckRest(*family)})
+  absl::Status tensors = weights.CheckTensors(), rest = tensors.ok() ? weights.CheckRest(*family) : tensors;
+  for (const absl::Status& status : {weights.files_.Fault(), tensors, rest})
     if (!status.ok()) return refuse(std::string(status.message()));
   return weights;
 }
@@ -244,7 +245,14 @@ void InitialWeights::Load(State& state, Transformer& model, const StepOptions& o
     state.device().Copy(target.data(), host.data(), host.bytes());
     state.device().Synchronize();  // before the host's memory goes
   }
+  if (absl::Status s = files_.Fault(); !s.ok()) Fail(std::string(s.message()));
   RefreshCopies(state, model, options, runtime);
+}
+
+uint64_t InitialWeights::Hash() const {
+  uint64_t hash = files_.Hash();
+  if (absl::Status s = files_.Fault(); !s.ok()) Fail(std::string(s.message()));
+  return hash;
 }
 
 std::string InitialWeights::Summary() const {

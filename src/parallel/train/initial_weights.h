@@ -23,10 +23,11 @@ class InitialWeights {
   // others that hold weights. Sizes are resolved. Errors carry the place of the key.
   static absl::StatusOr<InitialWeights> Open(const Config& config);
 
-  // Sets the parameters, and their copies, on all ranks together. A rank reads what it holds.
+  // Sets the parameters, and their copies, on all ranks together. A rank reads what it holds. Throws Error where a file
+  // cannot be read.
   void Load(State& state, Transformer& model, const StepOptions& options, const Runtime& runtime) const;
   // Ranks that read the same weights have the same.
-  uint64_t Hash() const { return files_.Hash(); }
+  uint64_t Hash() const;
   // For people: what was read, and what was passed over.
   std::string Summary() const;
 

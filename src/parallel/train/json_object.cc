@@ -14,6 +14,8 @@ namespace {
 
 using Json = nlohmann::json;
 
+constexpr uint64_t kMostBytes = 100'000'000;  // as of a header of safetensors
+
 std::string Shortened(const std::string& text, size_t longest) {
   return text.size() > longest ? text.substr(0, longest) + "..." : text;
 }
@@ -137,9 +139,11 @@ absl::StatusOr<Json> ParseJsonObject(std::span<const std::byte> text, const std:
 }
 
 absl::StatusOr<Json> ReadJsonObject(const std::string& path) {
-  absl::StatusOr<std::shared_ptr<const MappedFile>> file = MappedFile::Open(path);
+  absl::StatusOr<std::shared_ptr<const MappedFile>> file = MappedFile::Open(path, MappedFile::kInOrder, kMostBytes);
   if (!file.ok()) return file.status();
-  return ParseJsonObject((*file)->bytes(), path);
+  absl::StatusOr<Json> json = ParseJsonObject((*file)->bytes(), path);
+  if (absl::Status s = (*file)->Fault(); !s.ok()) return s;
+  return json;
 }
 
 }  // namespace weft

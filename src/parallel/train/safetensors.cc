@@ -56,10 +56,12 @@ absl::Status Safetensors::AddFile(const std::string& path) {
   if (!file.ok()) return file.status();
   Bytes bytes = (*file)->bytes();
   absl::StatusOr<uint64_t> header = HeaderBytes(path, bytes);
+  if (absl::Status s = (*file)->Fault(); !s.ok()) return s;
   if (!header.ok()) return header.status();
   Bytes data = bytes.subspan(sizeof(uint64_t) + *header);
   absl::StatusOr<std::map<std::string, ListedTensor>> listed =
       ReadSafetensorsHeader(path, bytes.subspan(sizeof(uint64_t), *header), data.size());
+  if (absl::Status s = (*file)->Fault(); !s.ok()) return s;
   if (!listed.ok()) return listed.status();
   std::string_view name_of_file = (*file)->path();
   files_.push_back(*std::move(file));
@@ -124,6 +126,12 @@ absl::StatusOr<Safetensors> Safetensors::Open(const std::string& path) {
   }
   if (!status.ok()) return status;
   return weights;
+}
+
+absl::Status Safetensors::Fault() const {
+  for (const std::shared_ptr<const MappedFile>& file : files_)
+    if (absl::Status s = file->Fault(); !s.ok()) return s;
+  return absl::OkStatus();
 }
 
 uint64_t Safetensors::Hash() const {

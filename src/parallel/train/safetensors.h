@@ -39,6 +39,8 @@ class Safetensors {
   const std::map<std::string, StoredTensor>& tensors() const { return tensors_; }
   // Of names, types, shapes and samples of the data: enough to tell two checkpoints apart without reading either.
   uint64_t Hash() const;
+  // As MappedFile::Fault, of all files.
+  absl::Status Fault() const;
 
  private:
   absl::Status AddFile(const std::string& path);

@@ -1,8 +1,7 @@
 #include "parallel/train/text_reader.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
+#include <span>
 
 #include "core/base/utf8.h"
 #include "fmt/format.h"
@@ -17,29 +16,28 @@ absl::Status Bad(const std::string& path, const std::string& what) {
 }  // namespace
 
 absl::StatusOr<BlockReader> BlockReader::Open(const std::string& path) {
-  BlockReader reader(path);
-  if (!reader.file_) return Bad(path, fmt::format("cannot be opened ({})", std::strerror(errno)));
-  return reader;
+  absl::StatusOr<InputFile> file = InputFile::Open(path);
+  if (!file.ok()) return file.status();
+  return BlockReader(*std::move(file));
 }
 
 absl::Status BlockReader::Append(size_t most, std::string& bytes) {
-  if (file_.eof()) return absl::OkStatus();
+  if (ended_) return absl::OkStatus();
   size_t kept = bytes.size();
   bytes.resize(kept + most);
-  file_.read(bytes.data() + kept, std::streamsize(most));
-  bytes.resize(kept + size_t(file_.gcount()));
-  if (file_.bad()) return Bad(path_, fmt::format("cannot be read to its end ({})", std::strerror(errno)));
-  return absl::OkStatus();
+  absl::StatusOr<size_t> size = file_.Read(std::span(bytes).subspan(kept));
+  bytes.resize(kept + size.value_or(0));
+  ended_ = size.value_or(0) < most;
+  return size.status();
 }
 
 absl::StatusOr<std::string> ReadFile(const std::string& path) {
-  absl::StatusOr<BlockReader> file = BlockReader::Open(path);
+  absl::StatusOr<InputFile> file = InputFile::Open(path, 256'000'000);
   if (!file.ok()) return file.status();
-  std::string bytes;
-  for (size_t before = 1; bytes.size() != before;) {
-    before = bytes.size();
-    if (absl::Status s = file->Append(size_t{1} << 16, bytes); !s.ok()) return s;
-  }
+  std::string bytes(size_t(file->size()), '\0');
+  absl::StatusOr<size_t> size = file->Read(bytes);
+  if (!size.ok()) return size.status();
+  bytes.resize(*size);
   return bytes;
 }
 

@@ -7,7 +7,6 @@
 //   }
 #pragma once
 #include <cstdint>
-#include <fstream>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -15,6 +14,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "parallel/train/input_file.h"
 
 namespace weft {
 
@@ -26,13 +26,13 @@ class BlockReader {
   absl::Status Append(size_t most, std::string& bytes);
 
  private:
-  explicit BlockReader(const std::string& path) : path_(path), file_(path, std::ios::binary) {}
+  explicit BlockReader(InputFile file) : file_(std::move(file)) {}
 
-  std::string path_;
-  std::ifstream file_;
+  InputFile file_;
+  bool ended_ = false;
 };
 
-// All of a file that is known to be small.
+// All of a file that is known to be small, such as a tokenizer's: at most 256 MB.
 absl::StatusOr<std::string> ReadFile(const std::string& path);
 
 // The texts of files, end to end. Each must be UTF-8 and not empty; errors name the file and the offset of the first

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
-#include <filesystem>
-#include <fstream>
 
 #include "fmt/format.h"
 
@@ -30,10 +28,10 @@ absl::Status Bad(const std::string& path, const std::string& what) {
 const ShardFormat& ShardFormatOf(int64_t vocab) { return vocab <= int64_t{1} << 16 ? kFormats[0] : kFormats[1]; }
 
 bool BeginsAsTokenShard(const std::string& path) {
-  std::error_code ignored;  // what cannot be read is no shard, and whoever reads it as text says why
-  if (!std::filesystem::is_regular_file(path, ignored)) return false;
   int32_t magic = 0;
-  std::ifstream(path, std::ios::binary).read(reinterpret_cast<char*>(&magic), sizeof magic);
+  absl::StatusOr<InputFile> file = InputFile::Open(path);
+  // What cannot be read is no shard, and whoever reads it as text says why.
+  if (!file.ok() || !file->Read({reinterpret_cast<char*>(&magic), sizeof magic}).ok()) return false;
   return FindFormat(magic) != nullptr;
 }
 
@@ -46,6 +44,7 @@ absl::StatusOr<TokenShard> OpenTokenShard(const std::string& path) {
                                  kShardHeaderBytes, bytes));
   int32_t header[3];  // magic, version, tokens
   std::memcpy(header, (*file)->bytes().data(), sizeof header);
+  if (absl::Status s = (*file)->Fault(); !s.ok()) return s;
   const ShardFormat* format = FindFormat(header[0]);
   if (!format)
     return Bad(path, fmt::format("expected a token shard, which begins with {} or {}, got {}; give a shard of llm.c",

@@ -24,7 +24,7 @@ uint32_t CopyTokens(const void* data, int64_t first, std::span<int32_t> out) {
 TokenStream::TokenStream(std::vector<int32_t> ids) {
   if (ids.empty()) return;
   auto owner = std::make_shared<const std::vector<int32_t>>(std::move(ids));
-  pieces_ = {{owner, owner->data(), 4, 0, 0, int64_t(owner->size()), ""}};
+  pieces_ = {{owner, owner->data(), 4, 0, 0, int64_t(owner->size()), "", nullptr}};
 }
 
 absl::StatusOr<TokenStream> TokenStream::Map(const std::vector<std::string>& shards) {
@@ -33,7 +33,8 @@ absl::StatusOr<TokenStream> TokenStream::Map(const std::vector<std::string>& sha
     absl::StatusOr<TokenShard> shard = OpenTokenShard(path);
     if (!shard.ok()) return shard.status();
     int64_t begin = stream.size();
-    stream.pieces_.push_back({shard->file, shard->tokens, shard->width, 0, begin, begin + shard->size, path});
+    stream.pieces_.push_back(
+        {shard->file, shard->tokens, shard->width, 0, begin, begin + shard->size, path, shard->file.get()});
   }
   return stream;
 }
@@ -63,6 +64,15 @@ uint32_t TokenStream::Read(int64_t begin, std::span<int32_t> out) const {
     out = out.subspan(count);
   }
   return largest;
+}
+
+absl::Status TokenStream::Fault(int64_t begin, int64_t end) const {
+  while (begin < std::min(end, size())) {
+    const Piece& piece = PieceOf(begin);
+    if (piece.mapped && !piece.mapped->ok()) return piece.mapped->Fault();
+    begin = piece.end;
+  }
+  return absl::OkStatus();
 }
 
 void TokenStream::ReadAhead() const {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "parallel/train/mapped_file.h"
 
 namespace weft {
 
@@ -26,6 +27,9 @@ class TokenStream {
   int32_t operator[](int64_t i) const;
   // Copies the tokens from `begin` on, all of which the stream must have, and gives the largest. Allocates nothing.
   uint32_t Read(int64_t begin, std::span<int32_t> out) const;
+  // As MappedFile::Fault, of the files of the tokens [begin, end): those that could not be read are 0. Allocates
+  // nothing while all is well.
+  absl::Status Fault(int64_t begin, int64_t end) const;
   // Says that all tokens are to be read soon: files that are read anywhere come page by page otherwise.
   void ReadAhead() const;
   // Takes off the tokens from `begin` on, and gives them.
@@ -47,6 +51,7 @@ class TokenStream {
     int width;  // 2 or 4
     int64_t first, begin, end;
     std::string file;
+    const MappedFile* mapped;  // null: ids
     uint32_t Read(int64_t i, std::span<int32_t> out) const;
   };
   const Piece& PieceOf(int64_t i) const;
