@@ -2,7 +2,8 @@
 # Compares what Weft reads and writes with the original readers: numpy, tensorboard, torch and transformers. They come
 # by pip into a Python environment of their own in the cache folder, at the first run: 5.7 GB, for PyPI's torch brings
 # CUDA along. A test whose packages cannot be had is skipped in a line that says so; one that does not pass fails this.
-# Usage: tests/interop/run.sh [PRESET], with the preset built.
+# Usage: tests/interop/run.sh [PRESET], with the preset built; tests/interop/run.sh --install only brings the packages, in
+# more time than the tests give it.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 build=build/${1:-release}
@@ -38,6 +39,11 @@ compare() {
   echo "interop: $(basename "$test" .sh) passed in $((SECONDS - begin)) s, with $found"
 }
 mkdir -p "$(dirname "$home")"
+if [ "${1:-}" = --install ]; then
+  versions numpy tensorboard torch transformers 2> /dev/null || install 900 numpy tensorboard torch transformers ||
+    echo "interop: pip did not bring all in 900 s: $(tail -n 1 "$log")"
+  exit
+fi
 compare 60 tests/launcher/numpy_shards_test.sh numpy
 compare 60 tests/interop/tensorboard_test.sh numpy tensorboard
 compare 180 tests/interop/transformers_test.sh numpy torch transformers
