@@ -15,7 +15,7 @@ refused() {
   grep -qF -- "$text" "$dir/out" || fail "expected \"$text\" for $*"
 }
 config=(configs/gpt2-tiny.yaml train.steps=1 schedule.warmup_steps=0 data.train=README.md data.val=README.md)
-run 0 done train "${config[@]}" "checkpoint.dir=$dir/c" "log.jsonl=$dir/log.jsonl"
+run 0 "done:" train "${config[@]}" "checkpoint.dir=$dir/c" "log.jsonl=$dir/log.jsonl"
 run 0 "tensors in f32" export "$dir/c" "$dir/hf"
 mkdir "$dir/odd" "$dir/settings" "$dir/manifest" "$dir/step"
 cp "$dir/hf/model.safetensors" "$dir/settings"
