@@ -11,6 +11,7 @@
 #include <atomic>
 #include <cerrno>
 #include <sstream>
+#include <system_error>
 
 #include "dist/network_interface.h"
 
@@ -174,7 +175,11 @@ void ForAllRanks(int size, const std::function<void(int rank)>& fn) {
     for (int r = next++; r < size; r = next++) fn(r);
   };
   std::vector<std::thread> threads;
-  for (int t = 0; t < std::min(size, kThreads); t++) threads.emplace_back(work);
+  try {
+    for (int t = 0; t < std::min(size, kThreads); t++) threads.emplace_back(work);
+  } catch (const std::system_error&) {  // a limit allows no more; this thread does what is left
+    work();
+  }
   for (std::thread& thread : threads) thread.join();
 }
 

@@ -2,9 +2,12 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cstdio>
+#include <cstdlib>
 #include <mutex>
 #include <set>
 
+#include "address_space.h"
 #include "core/base/context.h"
 #include "core/base/error.h"
 
@@ -66,6 +69,22 @@ TEST(ParallelFor, AnErrorOfAPieceComesBackOnce) {
     EXPECT_EQ(ran, 3);
     EXPECT_EQ(Split(context, 3, 1).size(), 3u);
   }
+}
+
+// Threads that have started are ended before the error is thrown.
+TEST(ThreadPool, SaysThatThreadsCannotStart) {
+  if (IsSanitized()) GTEST_SKIP() << "a sanitizer maps terabytes";
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  auto make = [] {
+    LeaveAddressSpace(size_t(20) << 20);  // stacks of 8 MiB
+    try {
+      Context context(0, 1, 65);
+    } catch (const Error& e) {
+      std::fputs(e.what(), stderr);
+      std::exit(3);
+    }
+  };
+  EXPECT_EXIT(make(), testing::ExitedWithCode(3), "expected 64 worker threads, got [0-9]+ .*; use fewer threads, or");
 }
 
 }  // namespace

@@ -1,12 +1,28 @@
 #include "core/base/thread_pool.h"
 
+#include <fmt/format.h>
+
+#include <system_error>
+
+#include "core/base/error.h"
+
 namespace weft {
 
 ThreadPool::ThreadPool(int workers) {
-  for (int i = 0; i < workers; i++) threads_.emplace_back([this] { Work(); });
+  try {
+    for (int i = 0; i < workers; i++) threads_.emplace_back([this] { Work(); });
+  } catch (const std::system_error& e) {  // some of them run
+    size_t started = threads_.size();
+    Stop();
+    Fail(fmt::format(
+        "expected {} worker threads, got {} ({}); use fewer threads, or raise the limits of ulimit -u and -v", workers,
+        started, e.what()));
+  }
 }
 
-ThreadPool::~ThreadPool() {
+ThreadPool::~ThreadPool() { Stop(); }
+
+void ThreadPool::Stop() {
   {
     std::lock_guard lock(mutex_);
     stop_ = true;

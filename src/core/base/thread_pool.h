@@ -19,6 +19,7 @@ class ThreadPool {
   void Run(int pieces, absl::FunctionRef<void(int)> piece);
 
  private:
+  void Stop();  // and wait until all have
   void Work();
   void RunPieces(std::unique_lock<std::mutex>& lock);
 

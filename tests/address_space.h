@@ -1,0 +1,32 @@
+// A limit of this process's address space. For a process that ends soon: the child of a death test.
+#pragma once
+#include <sys/resource.h>
+
+#include <cstddef>
+
+#include "core/base/process_memory.h"
+
+namespace weft {
+
+// Bytes that this process has mapped. A sanitizer maps terabytes, and cannot live under a limit.
+inline size_t MappedBytes() {
+  constexpr size_t kHigh = size_t(1) << 50;
+  rlimit before{};
+  getrlimit(RLIMIT_AS, &before);
+  rlimit high{kHigh, before.rlim_max};
+  setrlimit(RLIMIT_AS, &high);
+  size_t mapped = kHigh - MemoryOfProcess().memory.free;
+  setrlimit(RLIMIT_AS, &before);
+  return mapped;
+}
+inline bool IsSanitized() { return MappedBytes() > size_t(1) << 40; }
+
+// Lets the process map that many bytes more.
+inline void LeaveAddressSpace(size_t bytes) {
+  rlimit limit{};
+  getrlimit(RLIMIT_AS, &limit);
+  limit.rlim_cur = MappedBytes() + bytes;
+  setrlimit(RLIMIT_AS, &limit);
+}
+
+}  // namespace weft
