@@ -30,6 +30,7 @@
 #include "kernels/common/cuda_library.h"
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/gemm_core.h"
+#include "kernels/cpu/gemm_use.h"
 
 namespace weft {
 namespace {
@@ -60,6 +61,7 @@ Finding Processor() {
 double ProductFlops() {
   constexpr int64_t kSize = 512;
   std::vector<float> a(kSize * kSize, 1.0f), b = a, c = a;
+  cpu::GemmUse use(1);
   double best_ms = std::numeric_limits<double>::infinity();
   for (int i = 0; i < 5; i++) {
     Clock::time_point begin = Clock::now();

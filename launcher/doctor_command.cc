@@ -5,8 +5,9 @@
 #include <filesystem>
 
 #include "core/base/message.h"
-#include "launcher/command.h"
+#include "core/base/process_memory.h"
 #include "kernels/cpu/gemm.h"
+#include "launcher/command.h"
 #include "launcher/doctor.h"
 
 namespace weft {
@@ -71,7 +72,7 @@ int DoctorCommand(const Words& words) {
     bootstrap = Bootstrap::FromEnvironment();
     return Examine(*bootstrap, words.empty() ? "." : words[0]);
   } catch (const std::exception& e) {
-    PrintStderr("weft: rank {}: {}\n", bootstrap ? bootstrap->rank() : -1, e.what());
+    PrintStderr("weft: rank {}: {}\n", bootstrap ? bootstrap->rank() : -1, TextOf(e));
     std::fflush(stderr);
     if (bootstrap) bootstrap->Abort(1);
     return 1;

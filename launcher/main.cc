@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/base/message.h"
+#include "core/base/process_memory.h"
 #include "launcher/command.h"
 #include "parallel/log/standard_output.h"
 #include "parallel/train/suggest.h"
@@ -74,7 +75,7 @@ int Checked(int argc, char** argv) {
   try {
     code = Main(argc, argv);
   } catch (const std::exception& e) {
-    fault = e.what();
+    fault = TextOf(e);
   }
   absl::Status printed = CheckPrinted();
   if (!printed.ok() && (code == 0 || !fault.empty()))

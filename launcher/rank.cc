@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "core/base/message.h"
+#include "core/base/process_memory.h"
 #include "dist/collective_fault.h"
 #include "dist/collectives.h"
 #include "dist/descriptor_limit.h"
@@ -13,6 +14,7 @@
 #include "dist/term_delay.h"
 #include "kernels/common/cuda_library.h"
 #include "kernels/cpu/gemm.h"
+#include "kernels/cpu/gemm_use.h"
 #include "kernels/cpu/register.h"
 #include "parallel/train/config_check.h"
 #include "parallel/train/setup.h"
@@ -44,9 +46,22 @@ absl::StatusOr<DeviceKind> OpenDevice(const Config& config, const Bootstrap& boo
   return DeviceKind::kCpu;
 }
 
-// Says, for all ranks, what the environment asks of OpenBLAS in vain.
-void PrintCoreNote(const Context& context) {
-  if (std::string note = cpu::GemmNote(); context.rank() == 0 && !note.empty()) fmt::print(stderr, "note: {}\n", note);
+// Empty when what starts a rank, MPI first of all, can be mapped. Where it cannot, MPI ends in a crash or in pages of
+// text that do not name the limit.
+std::string StartFault() {
+  constexpr size_t kStart = size_t(256) << 20;
+  ProcessMemory process = MemoryOfProcess();
+  if (process.limit.empty() || process.memory.free >= kStart) return "";
+  return OutOfMemory({.where = PlaceOf(process),
+                      .asked = kStart,
+                      .what = "libraries and threads of a rank",
+                      .memory = process.memory});
+}
+
+// Maps the buffers of products before the run's own memory is checked and allocated.
+void PrepareProducts(const Context& context) {
+  cpu::GemmUse use(context.threads());
+  if (std::string note = cpu::GemmNote(); context.rank() == 0 && !note.empty()) PrintStderr("note: {}\n", note);
 }
 
 }  // namespace
@@ -56,7 +71,12 @@ int RunOnRank(const Words& words, const char* help, int (*run)(RankJob& job, con
     PrintStdout("{}", help);
     return 0;
   }
+  if (std::string fault = StartFault(); !fault.empty()) {
+    PrintStderr("weft: {}\n", fault);
+    return 1;
+  }
   absl::Status products = cpu::OpenGemm();  // before there are threads, here and in MPI
+  if (!products.ok()) products = absl::InternalError("weft: " + std::string(products.message()));
   std::optional<SignalCatcher> signals;
   std::optional<StartWatch> start;
   if (stops) start.emplace(signals.emplace(std::initializer_list<int>{SIGTERM, SIGINT, SIGUSR1}));
@@ -64,7 +84,7 @@ int RunOnRank(const Words& words, const char* help, int (*run)(RankJob& job, con
   try {
     bootstrap = Bootstrap::FromEnvironment();
   } catch (const std::exception& e) {
-    PrintStderr("weft: {}\n", e.what());
+    PrintStderr("weft: {}\n", TextOf(e));
     return 1;
   }
   if (start) start->Met();
@@ -85,7 +105,7 @@ int RunOnRank(const Words& words, const char* help, int (*run)(RankJob& job, con
     if (!AllOk(*bootstrap, products)) return 1;
     return run(job, words);
   } catch (const std::exception& e) {
-    failures.Fail(e.what());
+    failures.Fail(TextOf(e));
   }
 }
 
@@ -134,7 +154,7 @@ std::optional<RankMesh> MakeRankMesh(RankJob& job, const Config& config) {
   RegisterCollectives(context->kernels(DeviceKind::kCpu), DeviceKind::kCpu);
   absl::StatusOr<DeviceKind> device = OpenDevice(config, bootstrap, *context);
   if (!AllOk(bootstrap, device.status())) return std::nullopt;
-  if (*device == DeviceKind::kCpu) PrintCoreNote(*context);
+  if (*device == DeviceKind::kCpu) PrepareProducts(*context);
   std::unique_ptr<GroupFactory> groups = MakeGroupFactory(bootstrap);
   std::unique_ptr<DeviceMesh> mesh;
   try {

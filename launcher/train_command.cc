@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "core/base/message.h"
+#include "core/base/process_memory.h"
 #include "launcher/rank.h"
 #include "launcher/train_job.h"
 #include "parallel/train/agreement.h"
@@ -41,7 +42,7 @@ absl::Status RunTrainer(const Config& config, const Dataset& data, RankMesh& ran
   try {
     return trainer.Run();
   } catch (const std::exception& e) {
-    mine.failures.Fail(e.what());
+    mine.failures.Fail(TextOf(e));
   }
 }
 

@@ -58,13 +58,17 @@ Shortage HostShortage(size_t asked, std::string what) {
   return shortage;
 }
 
+std::string LimitText() {
+  ProcessMemory process = MemoryOfProcess();
+  if (process.limit.empty()) return "";
+  return fmt::format("; {} has {} free of {}", PlaceOf(process), BytesText(process.memory.free),
+                     BytesText(process.memory.total));
+}
+
 std::string TextOf(const std::exception& exception) {
   if (dynamic_cast<const std::bad_alloc*>(&exception)) return OutOfMemory(HostShortage(0));
   std::string text = exception.what();
-  ProcessMemory process = MemoryOfProcess();
-  if (process.limit.empty() || text.starts_with("out of memory")) return text;
-  return fmt::format("{}; {} has {} free of {}", text, PlaceOf(process), BytesText(process.memory.free),
-                     BytesText(process.memory.total));
+  return text.starts_with("out of memory") ? text : text + LimitText();
 }
 
 }  // namespace weft

@@ -21,8 +21,12 @@ std::string PlaceOf(const ProcessMemory& process);
 // the host has, memory of the host. `asked`: 0 when nobody knows.
 Shortage HostShortage(size_t asked, std::string what = MemoryUse::Current());
 
-// The message of an exception. Of std::bad_alloc, and of any other under a limit: with the numbers, because what cannot
-// get memory (a thread, a library) seldom says so.
+// "; process 12 of host h under RLIMIT_AS (ulimit -v) has 5.1 MiB free of 100.0 MiB", for a failure that may have its
+// cause there; empty when there is no limit.
+std::string LimitText();
+
+// The message of an exception, with the numbers when it is std::bad_alloc or there is a limit: what cannot get memory
+// (a thread, a library) seldom says so.
 std::string TextOf(const std::exception& exception);
 
 }  // namespace weft

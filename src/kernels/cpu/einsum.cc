@@ -6,6 +6,7 @@
 #include "kernels/cpu/einsum_plan.h"
 #include "kernels/cpu/families.h"
 #include "kernels/cpu/gemm_bf16.h"
+#include "kernels/cpu/gemm_use.h"
 
 namespace weft::cpu {
 namespace {
@@ -153,7 +154,9 @@ void RunTiny(const KernelCall& call, const EinsumPlan& plan, const Operands<C>& 
   });
 }
 
-int64_t Slots(const KernelCall& call, const EinsumPlan& plan) { return std::min<int64_t>(Threads(call), plan.Tasks()); }
+int64_t Slots(const KernelCall& call, const EinsumPlan& plan) {
+  return std::min({int64_t(Threads(call)), plan.Tasks(), kMaxGemmThreads});
+}
 
 size_t EinsumWorkspace(const KernelCall& call) {
   EinsumPlan plan(call);
@@ -172,6 +175,7 @@ void EinsumAs(const KernelCall& call) {
   Operands<C> x{Reader<C>(a), Reader<C>(b), Writer<C>(out), a.as<const C>(), b.as<const C>(), out.as<C>()};
   if (plan.tiny) return RunTiny(call, plan, x);
   int64_t slot_elements = plan.SlotElements();
+  GemmUse use(Slots(call, plan));
   ParallelSlots(call, plan.Tasks(), Slots(call, plan), [&](int64_t slot, int64_t begin, int64_t end) {
     RunBlocks(plan, x, static_cast<C*>(call.workspace) + slot * slot_elements, begin, end);
   });

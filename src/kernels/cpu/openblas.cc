@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <optional>
 
+#include "core/base/process_memory.h"
 #include "kernels/cpu/gemm_core.h"
 
 namespace weft::cpu {
@@ -43,7 +44,9 @@ absl::StatusOr<void*> OpenLibrary() {
   std::string fault = dlerror();
   library = dlopen(WEFT_OPENBLAS, RTLD_NOW | RTLD_LOCAL);
   if (library) return library;
-  return absl::NotFoundError(fmt::format("matrix products on the CPU: cannot open OpenBLAS ({}); {}", fault, kRemedy));
+  std::string advice = fault.find("No such file") == fault.npos ? LimitText() : "";
+  return absl::NotFoundError(fmt::format("matrix products on the CPU: cannot open OpenBLAS ({}){}", fault,
+                                         advice.empty() ? fmt::format("; {}", kRemedy) : advice));
 }
 
 template <class Fn>

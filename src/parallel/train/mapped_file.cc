@@ -8,6 +8,7 @@
 #include <filesystem>
 
 #include "core/base/fault.h"
+#include "core/base/process_memory.h"
 #include "fmt/format.h"
 
 namespace weft {
@@ -22,6 +23,12 @@ void LoseHalf(const InputFile& file, void* data) {
          file.fd(), off_t(pages * page));
 }
 
+absl::Status Unmapped(const std::string& path, int error) {
+  std::string limit = error == ENOMEM ? LimitText() : "";
+  return absl::InvalidArgumentError(
+      fmt::format("{}: cannot be mapped into memory ({}){}", path, std::strerror(error), limit));
+}
+
 }  // namespace
 
 MappedFile::MappedFile(std::string path, std::span<const std::byte> bytes) : path_(std::move(path)), bytes_(bytes) {
@@ -34,8 +41,7 @@ absl::StatusOr<std::shared_ptr<const MappedFile>> MappedFile::Open(const std::st
   if (!file.ok()) return file.status();
   auto size = size_t(file->size());
   void* data = size == 0 ? nullptr : ::mmap(nullptr, size, PROT_READ, MAP_SHARED, file->fd(), 0);  // 0 bytes: refused
-  if (data == MAP_FAILED)
-    return absl::InvalidArgumentError(fmt::format("{}: cannot be mapped into memory ({})", path, std::strerror(errno)));
+  if (data == MAP_FAILED) return Unmapped(path, errno);
   if (size > 0 && access == kAnywhere) ::madvise(data, size, MADV_RANDOM);  // no harm where it is refused
   if (size > 0 && FaultAt("map")) LoseHalf(*file, data);
   return std::shared_ptr<const MappedFile>(new MappedFile(path, {static_cast<const std::byte*>(data), size}));

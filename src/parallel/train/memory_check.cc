@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <cstring>
+#include <array>
+#include <vector>
+
+#include "core/base/process_memory.h"
 
 namespace weft {
 namespace {
@@ -34,13 +36,19 @@ absl::Status CheckPlace(const std::string& place, std::span<const RankMemory> ra
       OutOfMemory({.where = place, .asked = size_t(need.Total()), .what = AskedText(need, count), .memory = memory}));
 }
 
-// A rank's as it travels.
+// One place of a rank, as it travels. No name: there is no such place.
 struct Packed {
   char place[256] = {};
   MemoryNeed need;
   Memory memory;
 };
 static_assert(std::is_trivially_copyable_v<Packed> && sizeof(Packed) % sizeof(int64_t) == 0);
+
+Packed Pack(const std::string& place, const MemoryNeed& need, const Memory& memory) {
+  Packed packed{.need = need, .memory = memory};
+  place.copy(packed.place, sizeof(packed.place) - 1);
+  return packed;
+}
 
 }  // namespace
 
@@ -51,13 +59,15 @@ absl::Status CheckMemory(std::span<const RankMemory> ranks) {
 }
 
 absl::Status CheckMemory(const MemoryNeed& need, const DeviceRuntime& device, ProcessGroup& world) {
-  Packed mine{.need = need, .memory = device.MemoryNow()};
-  std::string place = PlaceOf(device);
-  place.copy(mine.place, sizeof(mine.place) - 1);
-  std::vector<Packed> all(size_t(world.size()));
-  world.AllGather(&mine, all.data(), sizeof(Packed) / sizeof(int64_t), DType::kI64);
+  ProcessMemory process;
+  if (device.device().kind == DeviceKind::kCpu) process = MemoryOfProcess();
+  const std::array<Packed, 2> mine{Pack(PlaceOf(device), need, device.MemoryNow()),
+                                   Pack(PlaceOf(process), need, process.memory)};
+  std::vector<Packed> all(mine.size() * size_t(world.size()));
+  world.AllGather(mine.data(), all.data(), sizeof(mine) / sizeof(int64_t), DType::kI64);
   std::vector<RankMemory> ranks;
-  for (const Packed& p : all) ranks.push_back({p.place, p.need, p.memory});
+  for (const Packed& p : all)
+    if (p.place[0]) ranks.push_back({p.place, p.need, p.memory});
   return CheckMemory(ranks);
 }
 

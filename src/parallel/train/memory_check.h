@@ -9,6 +9,7 @@
 
 namespace weft {
 
+// What a rank needs at one place that has a bound: a device or, when setrlimit bounds it, the process of a CPU rank.
 struct RankMemory {
   std::string place;  // ranks of one place share its memory
   MemoryNeed need;
@@ -16,7 +17,7 @@ struct RankMemory {
 };
 // kResourceExhausted for the first place whose ranks together need more than is free there.
 absl::Status CheckMemory(std::span<const RankMemory> ranks);
-// The same of all ranks of `world`; called by all alike, with one answer on all.
+// Checks device and process of all ranks of `world`. Called by all alike, with one answer on all.
 absl::Status CheckMemory(const MemoryNeed& need, const DeviceRuntime& device, ProcessGroup& world);
 
 }  // namespace weft

@@ -1,0 +1,72 @@
+// Threads that multiply at a time: at most as many as OpenBLAS has buffers for, whoever they belong to.
+#include "kernels/cpu/gemm_use.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <thread>
+#include <vector>
+
+#include "address_space.h"
+#include "core/base/error.h"
+#include "kernels/cpu/gemm.h"
+
+namespace weft::cpu {
+namespace {
+
+// Ranks as threads, each with threads of its own: uses of all sizes come and go, and every product is right.
+TEST(GemmUse, BoundsTheThreadsThatMultiply) {
+  constexpr int kUsers = 8, kTimes = 40, kSize = 48;
+  const std::vector<float> ones(kSize * kSize, 1.0f);
+  std::atomic<int64_t> in_use = 0, most = 0;
+  std::atomic<int> wrong = 0;
+  auto multiply = [&] {
+    std::vector<float> c(kSize * kSize);
+    Gemm<float>(kSize, kSize, kSize, {ones.data(), kSize, 1}, {ones.data(), kSize, 1}, {c.data(), kSize, 1});
+    for (float value : c) wrong += value != float(kSize);
+  };
+  auto user = [&](int seed) {
+    for (int i = 0; i < kTimes; i++) {
+      int64_t threads = 1 + (seed * 7 + i * 5) % 40;
+      GemmUse use(threads);
+      int64_t now = in_use += threads;
+      for (int64_t seen = most; seen < now && !most.compare_exchange_weak(seen, now);) continue;
+      std::thread other(multiply);
+      multiply();
+      other.join();
+      in_use -= threads;
+    }
+  };
+  std::vector<std::thread> users;
+  for (int i = 0; i < kUsers; i++) users.emplace_back(user, i);
+  for (std::thread& thread : users) thread.join();
+  EXPECT_EQ(wrong, 0);
+  EXPECT_LE(most, kMaxGemmThreads);
+  EXPECT_GT(most, 40) << "uses wait for room, not for each other";
+}
+
+// OpenBLAS would try to map its buffer for ever.
+TEST(GemmUse, ThrowsWhereBuffersCannotBeMapped) {
+  if (IsSanitized()) GTEST_SKIP() << "a sanitizer maps terabytes";
+  { GemmUse one(1); }
+  auto use = [](size_t left, int64_t threads) {
+    LeaveAddressSpace(left);
+    try {
+      GemmUse more(threads);
+    } catch (const Error& e) {
+      std::fputs(e.what(), stderr);
+      std::exit(3);
+    }
+    std::exit(0);
+  };
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(use(4 * kGemmBuffer, 100), testing::ExitedWithCode(3),
+              "out of memory on process [0-9]+ of host .* under RLIMIT_AS .ulimit -v.: 12.5 GiB asked for .buffers of "
+              "OpenBLAS, 128.0 MiB for each of 100 threads and one to spare., [0-9.]+ MiB free of ");
+  EXPECT_EXIT(use(100 * kGemmBuffer, 1), testing::ExitedWithCode(0), "");
+}
+
+}  // namespace
+}  // namespace weft::cpu
