@@ -6,8 +6,13 @@
 
 #include <functional>
 
+#include "core/compile/fuse.h"
+#include "core/compile/fuse_loss.h"
 #include "core/graph/builder.h"
+#include "core/graph/verify.h"
+#include "core/ops/kernel.h"
 #include "core/ops/ops.h"
+#include "core/transforms/partition.h"
 
 namespace weft {
 namespace {
@@ -40,6 +45,72 @@ TEST(Verify, RefusesAnOutputOfAnotherGraph) {
   Var y = Leaf("y", DType::kF32, {2});
   EXPECT_EQ(ErrorOf([&] { Verify(trace.Finish({{"x", x}, {"y", y}})); }), "graph: \"x\" is not made by it");
   EXPECT_EQ(ErrorOf([&] { Verify(Graph{{}, {{"none", Var()}}, {}}); }), "graph: \"none\" is not made by it");
+}
+
+// What a pass may get wrong in a node that it makes or changes; each is found by what the op's record infers.
+TEST(Verify, RefusesResultsThatTheRecordDoesNotInfer) {
+  using Damage = void (*)(Node&);
+  const std::pair<const char*, Damage> cases[] = {
+      {"output 0 is f32 [3, 2], its op infers f32 [2, 3]",
+       [](Node& n) {
+         n.outputs[0].shape = {3, 2};
+       }},
+      {"output 0 is bf16 [2, 3], its op infers f32 [2, 3]", [](Node& n) { n.outputs[0].dtype = DType::kBF16; }},
+      {"has 2 outputs, its op has 1", [](Node& n) { n.outputs.push_back(n.outputs[0]); }},
+      {"label 'c' of \"ac,cb->ab\" is 4 in operand 0 [2, 4] but 2 in operand 1 [2, 3]",
+       [](Node& n) {
+         n.inputs[1] = Leaf("other", DType::kF32, {2, 3});
+         n.attrs.Set({"eq", "ac,cb->ab"});
+       }},
+  };
+  for (const auto& [want, damage] : cases) {
+    TraceBuilder trace;
+    BuilderScope scope(trace);
+    Var a = Leaf("a", DType::kF32, {2, 4}), b = Leaf("b", DType::kF32, {4, 3}), y = Einsum("ac,cb->ab", a, b);
+    Graph graph = trace.Finish({{"y", y}});
+    EXPECT_EQ(ErrorOf([&] { Verify(graph); }), "no error");
+    damage(y.node());
+    graph.nodes.insert(graph.nodes.begin(), y.node().inputs[1].node_ptr());
+    EXPECT_NE(ErrorOf([&] { Verify(graph); }).find(want), std::string::npos) << ErrorOf([&] { Verify(graph); });
+  }
+}
+
+// Of a local program the operands' global shapes count, and each chunk is what its placement gives.
+TEST(Verify, RefusesChunksOfAnotherSize) {
+  MeshShape mesh{{"x"}, {2}};
+  auto local = [&] {
+    TraceBuilder trace;
+    BuilderScope scope(trace);
+    Var x = Leaf("x", DType::kF32, {5, 4}, Sharding{Shard(0)});
+    return Partition(trace.Finish({{"y", ReduceSum(Exp(x), 0)}}), {.mesh = mesh});  // exp, a sum, an all-reduce
+  };
+  LocalProgram good = local(), chunk = local(), global = local();
+  EXPECT_EQ(ErrorOf([&] { VerifyLocal(good.graph, mesh); }), "no error");
+  chunk.graph.nodes[1]->outputs[0].shape = {2, 4};
+  EXPECT_NE(ErrorOf([&] { VerifyLocal(chunk.graph, mesh); }).find("output 0 is [2, 4] on a rank, but [5, 4] placed"),
+            std::string::npos);
+  global.graph.nodes.back()->outputs[0].global = {5};
+  EXPECT_NE(ErrorOf([&] { VerifyLocal(global.graph, mesh); }).find("output 0 is f32 [5], its op infers f32 [4]"),
+            std::string::npos);
+}
+
+// All tests run with it; a program that a pass has broken does not leave the pass.
+TEST(Verify, RunsAfterEachPass) {
+  ASSERT_TRUE(VerifiesPasses()) << "ctest sets WEFT_VERIFY=1";
+  TraceBuilder trace;
+  BuilderScope scope(trace);
+  Var y = Exp(Leaf("x", DType::kF32, {2}));
+  y.node().outputs[0].shape = {3};
+  EXPECT_NE(ErrorOf([&] { trace.Finish({{"y", y}}); }).find("its op infers f32 [2]"), std::string::npos);
+  LocalProgram broken{Graph{{y.node().inputs[0].node_ptr(), y.node_ptr()}, {{"y", y}}, {}}, {{"x"}, {1}}, {}};
+  for (auto& node : broken.graph.nodes) {
+    node->outputs[0].global = node->outputs[0].shape;
+    node->outputs[0].sharding = Sharding(1);
+  }
+  KernelTable none;
+  EXPECT_NE(ErrorOf([&] { FuseLoss(broken, none); }).find("its op infers f32 [2]"), std::string::npos);
+  EXPECT_NE(ErrorOf([&] { Fuse(broken, none); }).find("its op infers f32 [2]"), std::string::npos);
+  EXPECT_NE(ErrorOf([&] { Partition(broken.graph, {.mesh = {{"x"}, {1}}}); }).find("its op infers"), std::string::npos);
 }
 
 TEST(Print, IsOneLineANodeWithOpAttributesShapesScopeAndLine) {
@@ -110,7 +181,7 @@ TEST(Errors, NameTheOpTheLineAndWhatWasExpected) {
 
 TEST(Errors, AnOpWithoutABuilderSaysSo) {
   EXPECT_EQ(ErrorOf([] { Full(1, DType::kF32, {}); }),
-            "ops need a builder: open a BuilderScope, or call them inside Compile or an eager scope");
+            "ops need a builder: open a BuilderScope of a TraceBuilder, or an EagerScope");
 }
 
 // Scopes nest and end; a builder of an inner scope does not touch the outer one.

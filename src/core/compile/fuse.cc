@@ -4,6 +4,7 @@
 
 #include "core/base/shard.h"
 #include "core/compile/fuse_loss.h"
+#include "core/graph/verify.h"
 
 namespace weft {
 namespace {
@@ -204,8 +205,9 @@ class Fuser {
 }  // namespace
 
 LocalProgram Fuse(const LocalProgram& program, const KernelTable& kernels) {
-  LocalProgram heads = FuseLoss(program, kernels);
-  return Fuser(heads, kernels).Run();
+  LocalProgram heads = FuseLoss(program, kernels), fused = Fuser(heads, kernels).Run();
+  if (VerifiesPasses()) VerifyLocal(fused.graph, fused.mesh);
+  return fused;
 }
 
 }  // namespace weft

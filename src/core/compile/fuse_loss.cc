@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "absl/container/flat_hash_set.h"
+#include "core/graph/verify.h"
 #include "core/ops/equation.h"
 
 namespace weft {
@@ -176,7 +177,9 @@ class LossFuser {
 }  // namespace
 
 LocalProgram FuseLoss(const LocalProgram& program, const KernelTable& kernels) {
-  return LossFuser(program, kernels).Run();
+  LocalProgram fused = LossFuser(program, kernels).Run();
+  if (VerifiesPasses()) VerifyLocal(fused.graph, fused.mesh);
+  return fused;
 }
 
 }  // namespace weft

@@ -2,13 +2,15 @@
 
 #include <algorithm>
 
+#include "core/graph/verify.h"
+
 namespace weft {
 namespace {
 thread_local Builder* current = nullptr;
 }  // namespace
 
 Builder& CurrentBuilder() {
-  WEFT_CHECK(current, "ops need a builder: open a BuilderScope, or call them inside Compile or an eager scope");
+  WEFT_CHECK(current, "ops need a builder: open a BuilderScope of a TraceBuilder, or an EagerScope");
   return *current;
 }
 bool HasBuilder() { return current != nullptr; }
@@ -45,6 +47,7 @@ uint64_t Builder::NextRandomKey() {
 Graph TraceBuilder::Finish(std::vector<NamedValue> outputs, std::vector<NamedValue> writes) {
   Graph graph{std::move(nodes_), std::move(outputs), std::move(writes)};
   nodes_.clear();
+  if (VerifiesPasses()) Verify(graph);
   return graph;
 }
 

@@ -29,24 +29,6 @@ std::string PrintNode(const Node& node) {
 
 }  // namespace
 
-void Verify(const Graph& graph) {
-  absl::flat_hash_set<const Node*> made;
-  for (const auto& node : graph.nodes) {
-    for (const Var& in : node->inputs) {
-      if (!made.contains(&in.node()))
-        FailAt(*node, fmt::format("operand %{} is not made before it is used", in.node().id));
-      if (size_t(in.index()) >= in.node().outputs.size())
-        FailAt(*node, fmt::format("operand %{} has no output {}", in.node().id, in.index()));
-    }
-    if (node->outputs.empty()) FailAt(*node, "has no outputs");
-    made.insert(node.get());
-  }
-  for (auto* list : {&graph.outputs, &graph.writes})
-    for (const NamedValue& named : *list)
-      WEFT_CHECK(named.value && made.contains(&named.value.node()),
-                 fmt::format("graph: \"{}\" is not made by it", named.name));
-}
-
 std::string Print(const Graph& graph) {
   std::string text;
   for (const auto& node : graph.nodes) text += PrintNode(*node);

@@ -6,6 +6,7 @@
 
 #include "core/base/shard.h"
 #include "core/graph/builder.h"
+#include "core/graph/verify.h"
 #include "core/ops/kernel.h"
 
 namespace weft {
@@ -325,7 +326,9 @@ class GraphPartitioner : public Partitioner {
 }  // namespace
 
 LocalProgram Partition(const Graph& graph, const PartitionOptions& options) {
-  return GraphPartitioner(options).Run(graph, options.wanted);
+  LocalProgram local = GraphPartitioner(options).Run(graph, options.wanted);
+  if (VerifiesPasses()) VerifyLocal(local.graph, local.mesh);
+  return local;
 }
 
 }  // namespace weft

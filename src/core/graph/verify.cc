@@ -1,0 +1,124 @@
+#include "core/graph/verify.h"
+
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <string_view>
+
+#include "absl/container/flat_hash_map.h"
+#include "core/base/shard.h"
+#include "core/ops/record.h"
+
+namespace weft {
+namespace {
+
+bool IsCollective(Op op) {
+  switch (op) {
+#define WEFT_CASE(Name, ...) case Op::k##Name:
+    WEFT_COLLECTIVE_OPS(WEFT_CASE)
+#undef WEFT_CASE
+    return true;
+    default:
+      return false;
+  }
+}
+
+// Values of a local program have their global shape beside the chunk's.
+const Shape& GlobalShape(const ValueInfo& info) {
+  bool local = info.sharding.num_axes() > 0 || !info.global.empty();
+  return local ? info.global : info.shape;
+}
+
+std::string TextOf(DType dtype, const Shape& shape) { return fmt::format("{} {}", Name(dtype), ToString(shape)); }
+
+// Ops infer global shapes, so their operands stand for themselves with the global shape as theirs.
+class Verifier {
+ public:
+  explicit Verifier(const Graph& graph) : graph_(graph) {}
+
+  void Run() {
+    for (const auto& node : graph_.nodes) {
+      CheckOperands(*node);
+      CheckOutputs(*node);
+      Remember(*node);
+    }
+    for (auto* list : {&graph_.outputs, &graph_.writes})
+      for (const NamedValue& named : *list)
+        WEFT_CHECK(named.value && made_.contains(&named.value.node()),
+                   fmt::format("graph: \"{}\" is not made by it", named.name));
+  }
+
+ private:
+  void CheckOperands(const Node& node) const {
+    for (const Var& in : node.inputs) {
+      if (!made_.contains(&in.node()))
+        FailAt(node, fmt::format("operand %{} is not made before it is used", in.node().id));
+      if (size_t(in.index()) >= in.node().outputs.size())
+        FailAt(node, fmt::format("operand %{} has no output {}", in.node().id, in.index()));
+    }
+    if (node.outputs.empty()) FailAt(node, "has no outputs");
+  }
+
+  void CheckOutputs(const Node& node) const {
+    if (node.attrs.IntOr("shape_only", 0)) return;  // stands for the dims of a value, not for a result
+    std::vector<ValueInfo> want = Inferred(node);
+    if (want.size() != node.outputs.size())
+      FailAt(node, fmt::format("has {} outputs, its op has {}", node.outputs.size(), want.size()));
+    for (size_t i = 0; i < want.size(); i++) {
+      const ValueInfo& got = node.outputs[i];
+      if (got.dtype != want[i].dtype || GlobalShape(got) != want[i].shape)
+        FailAt(node, fmt::format("output {} is {}, its op infers {}", i, TextOf(got.dtype, GlobalShape(got)),
+                                 TextOf(want[i].dtype, want[i].shape)));
+    }
+  }
+
+  // Collectives change where a value lies, never what it is.
+  std::vector<ValueInfo> Inferred(const Node& node) const {
+    Node bare;
+    bare.op = node.op;
+    bare.attrs = node.attrs;
+    bare.scope = node.scope;
+    bare.loc = node.loc;
+    for (const Var& in : node.inputs) bare.inputs.emplace_back(made_.at(&in.node()), in.index());
+    if (IsCollective(node.op)) return {bare.inputs[0].node().outputs[size_t(bare.inputs[0].index())]};
+    Record(node.op).infer(bare);
+    return {bare.outputs.begin(), bare.outputs.end()};
+  }
+
+  void Remember(const Node& node) {
+    auto stands_for = std::make_shared<Node>();
+    stands_for->op = node.op;
+    stands_for->parameter_chain = node.parameter_chain;
+    for (const ValueInfo& info : node.outputs) stands_for->outputs.push_back({info.dtype, GlobalShape(info), {}, {}});
+    made_[&node] = std::move(stands_for);
+  }
+
+  const Graph& graph_;
+  absl::flat_hash_map<const Node*, std::shared_ptr<Node>> made_;
+};
+
+}  // namespace
+
+bool VerifiesPasses() {
+  static const bool wanted = [] {
+    const char* set = std::getenv("WEFT_VERIFY");
+    return WEFT_VERIFY_PASSES || (set && std::string_view(set) == "1");
+  }();
+  return wanted;
+}
+
+void Verify(const Graph& graph) { Verifier(graph).Run(); }
+
+void VerifyLocal(const Graph& graph, const MeshShape& mesh) {
+  Verify(graph);
+  for (const auto& node : graph.nodes)
+    for (size_t i = 0; i < node->outputs.size(); i++) {
+      const ValueInfo& info = node->outputs[i];
+      Shape chunk = ChunkShape(info.global, info.sharding, mesh);
+      if (info.shape != chunk)
+        FailAt(*node, fmt::format("output {} is {} on a rank, but {} placed {} on {} gives {}", i, ToString(info.shape),
+                                  ToString(info.global), ToString(info.sharding), ToString(mesh), ToString(chunk)));
+    }
+}
+
+}  // namespace weft
