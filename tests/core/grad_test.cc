@@ -278,7 +278,7 @@ TEST(Grad, IsLinearInItsSeed) {
         Var x = Leaf("x", kF64, {3, 4}), w = Leaf("w", kF64, {4}), seed = Leaf("seed", kF64, {});
         Var loss = SumAll(Gelu(LayerNorm(x, w, w, 1e-5)) * x);
         test::Traced traced;
-        std::vector<Var> wrt{x, w}, plain = Grad(loss, wrt), scaled = Grad(loss, wrt, seed);
+        std::vector<Var> wrt{x, w}, plain = Grad(loss, wrt), scaled = Grad(loss, wrt, {seed});
         for (size_t i = 0; i < wrt.size(); i++) {
           traced.outputs.push_back({fmt::format("plain{}", i), Scale(plain[i], 1024)});
           traced.outputs.push_back({fmt::format("scaled{}", i), scaled[i]});
@@ -296,8 +296,8 @@ TEST(Grad, NeedsAFloatingScalar) {
   Var x = Leaf("x", kF64, {2});
   EXPECT_THROW(Grad(x, std::vector{x}), Error);
   EXPECT_THROW(Grad(ArgMax(x, 0), std::vector{x}), Error);
-  EXPECT_THROW(Grad(SumAll(x), std::vector{x}, x), Error);
-  EXPECT_THROW(Grad(SumAll(x), std::vector{x}, Leaf("seed", DType::kF32, {})), Error);
+  EXPECT_THROW(Grad(SumAll(x), std::vector{x}, {x}), Error);
+  EXPECT_THROW(Grad(SumAll(x), std::vector{x}, {Leaf("seed", DType::kF32, {})}), Error);
 }
 
 // Backward nodes carry the scope and line of the forward op they belong to.

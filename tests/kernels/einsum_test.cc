@@ -42,11 +42,14 @@ std::pair<Values, Values> Naive(const Parsed& p, std::map<char, int64_t>& extent
   return {sum, magnitude};
 }
 
-void Check(Rng& rng, const std::string& eq, std::map<char, int64_t> extents, DType dtype, int threads = 1) {
+// `wide`: the result is of the accumulate type.
+void Check(Rng& rng, const std::string& eq, std::map<char, int64_t> extents, DType dtype, int threads = 1,
+           bool wide = false) {
   Parsed p(eq);
   Box a = RandomBox(rng, dtype, ShapeOf(p.a, extents)), b = RandomBox(rng, dtype, ShapeOf(p.b, extents));
-  Box y = PaddedBox(rng, dtype, ShapeOf(p.out, extents));
-  RunKernel(Op::kEinsum, {{"eq", eq}}, {&a, &b}, {&y}, threads);
+  DType result = wide ? AccumulateType(dtype) : dtype;
+  Box y = PaddedBox(rng, result, ShapeOf(p.out, extents));
+  RunKernel(Op::kEinsum, {{"eq", eq}, {"wide", wide}}, {&a, &b}, {&y}, threads);
   auto [want, magnitude] = Naive(p, extents, a, b);
   std::string text;
   for (auto [c, n] : extents) text += fmt::format(" {}={}", c, n);
@@ -54,8 +57,8 @@ void Check(Rng& rng, const std::string& eq, std::map<char, int64_t> extents, DTy
   for (double m : magnitude) largest = std::max(largest, m);
   SCOPED_TRACE(eq + text);
   // A sum of k products in f32 errs by far less than k/8 half units of its magnitude.
-  ExpectClose(y, want, Tolerance(dtype, 8),
-              largest * (dtype == DType::kF64 || dtype == DType::kF32 ? 1 : 1e-4) + 1e-30);
+  ExpectClose(y, want, Tolerance(result, 8),
+              largest * (result == DType::kF64 || result == DType::kF32 ? 1 : 1e-4) + 1e-30);
 }
 
 const std::vector<std::string> kEquations{"mk,kn->mn",
@@ -105,7 +108,7 @@ TEST(Einsum, ManyEquationsAndShapes) {
         for (char c : Parsed(eq).all) extents[c] = PickOf(rng, sizes);
         if (round % 3)
           for (auto& [c, n] : extents) n = std::max<int64_t>(n, 1);
-        Check(rng, eq, extents, dtype);
+        Check(rng, eq, extents, dtype, 1, /*wide=*/round % 4 == 3);
       }
 }
 
@@ -137,6 +140,28 @@ TEST(Einsum, BlocksOfLargeProducts) {
       for (const char* eq : {"mk,kn->mn", "km,nk->mn", "mk,kn->nm"})
         Check(rng, eq, {{'m', m}, {'k', k}, {'n', n}}, dtype);
     Check(rng, "btc,chd->bhtd", {{'b', 3}, {'t', 100}, {'c', 24}, {'h', 4}, {'d', 16}}, dtype, 2);
+  }
+}
+
+// The products that give the gradients of weights, large enough for each device's library, and some that are not.
+TEST(Einsum, WideResults) {
+  Rng rng(34);
+  std::map<char, int64_t> extents{{'b', 3}, {'t', 100}, {'c', 48}, {'h', 4}, {'d', 16}, {'n', 40}, {'v', 37}};
+  for (DType dtype : Floats())
+    for (const char* eq : {"btc,btn->cn", "btc,bthd->chd", "bthd,btc->hdc", "btv,btc->vc", "btc,btc->bc", "bt,bt->"}) {
+      Check(rng, eq, extents, dtype, 1, /*wide=*/true);
+      Check(rng, eq, extents, dtype, 3, /*wide=*/true);
+    }
+}
+
+// Terms and sums that f16 cannot hold.
+TEST(Einsum, WideResultsDoNotOverflow) {
+  for (auto [m, n, k] : std::vector<std::array<int64_t, 3>>{{3, 5, 7}, {40, 64, 300}, {1, 1, 500}, {64, 1, 80}}) {
+    Box a(DType::kF16, {k, m}), b(DType::kF16, {k, n}), y(DType::kF32, {m, n});
+    for (int64_t i = 0; i < a.count(); i++) a.Set(i, 60000);
+    for (int64_t i = 0; i < b.count(); i++) b.Set(i, 32);
+    RunKernel(Op::kEinsum, {{"eq", "km,kn->mn"}, {"wide", 1}}, {&a, &b}, {&y});
+    ExpectClose(y, Values(size_t(m * n), 60000.0 * 32 * double(k)), 1e-6);
   }
 }
 

@@ -48,6 +48,10 @@ TEST(Embedding, RowsAndTheirGradient) {
           }
           ExpectClose(y, want, 0);
           ExpectClose(dtable, sum, Tolerance(dtype, 1), SumScale(dtype, ids.count(), 1e-2));
+          DType result = AccumulateType(dtype);
+          Box wide_table(result, {c.held, c.C}, {2, 1}, {c.offset, 0}, {c.V, c.C});
+          RunKernel(Op::kEmbeddingGrad, {{"wide", 1}}, {&ids, &dy, &shape_operand}, {&wide_table}, threads);
+          ExpectClose(wide_table, sum, Tolerance(result, 1), SumScale(result, ids.count(), 1e-2));
         }
 }
 
@@ -78,6 +82,11 @@ TEST(Embedding, GradientOfCrowdedRowsIsOneSumInF64) {
       RunKernel(Op::kEmbeddingGrad, {}, {&ids, &dy, &shape_operand}, {&dtable});
       // Then one rounding. Sums may cancel.
       ExpectClose(dtable, want, 1.01 * Epsilon(dtype), SumScale(dtype, c.N, 1e-6));
+      DType result = AccumulateType(dtype);
+      Box wide_table(result, {c.V, c.C});
+      RunKernel(Op::kEmbeddingGrad, {{"wide", 1}}, {&ids, &dy, &shape_operand}, {&wide_table});
+      // Pieces of 16 bits are summed in f32.
+      ExpectClose(wide_table, want, Tolerance(result, 16), SumScale(result, c.N, 1e-2));
       std::vector<unsigned char> first = dtable.storage;
       for (int run = 0; run < 3; run++) {
         RunKernel(Op::kEmbeddingGrad, {}, {&ids, &dy, &shape_operand}, {&dtable});

@@ -64,7 +64,21 @@ TEST(Reduce, FollowsTheFold) {
         double scale = dtype == DType::kF64 ? size : 0,
                tolerance = dtype == DType::kF64 ? 1e-13 : 1.01 * Epsilon(dtype) + 1e-12;
         ExpectClose(y, want, IsFloating(dtype) ? tolerance : 0, scale + 1e-30);
+        if (law.op != Op::kReduceSum || SizeOf(dtype) != 2) continue;
+        // The sum in f32: a device may add up a few neighbours of 16 bits in f32 before it takes f64.
+        Box wide = PaddedBox(rng, DType::kF32, kept);
+        RunKernel(law.op, {{"dim", dim}, {"wide", 1}}, {&x}, {&wide});
+        ExpectClose(wide, want, 0x1p-23, size + 1e-30);
       }
+}
+
+TEST(Reduce, WideSumsDoNotOverflow) {
+  for (const Shape& shape : {Shape{100, 64}, {3000, 8}, {5, 3}, {40, 3, 16}}) {
+    Box x(DType::kF16, shape), y(DType::kF32, Shape(shape.begin() + 1, shape.end()));
+    for (int64_t i = 0; i < x.count(); i++) x.Set(i, 60000);
+    RunKernel(Op::kReduceSum, {{"dim", 0}, {"wide", 1}}, {&x}, {&y});
+    ExpectClose(y, Values(size_t(y.count()), 60000.0 * double(shape[0])), 1e-6);
+  }
 }
 
 TEST(Reduce, MaxKeepsNaN) {

@@ -12,7 +12,10 @@ Tensor& TensorOf(const Var& local) { return local.node().values[size_t(local.ind
 }  // namespace
 
 EagerBuilder::EagerBuilder(const Runtime& runtime, Binder bind, BuilderOptions options)
-    : Builder(options), Partitioner({.mesh = runtime.mesh_shape, .kernels = &runtime.kernels()}), runtime_(runtime), bind_(std::move(bind)) {}
+    : Builder(options),
+      Partitioner({.mesh = runtime.mesh_shape, .kernels = &runtime.kernels()}),
+      runtime_(runtime),
+      bind_(std::move(bind)) {}
 
 Placed& EagerBuilder::At(const Var& global) {
   auto& values = global.node().values;
@@ -106,7 +109,7 @@ Var EagerBuilder::FromLocal(Tensor local, const Shape& global, const Sharding& s
 
 Tensor EagerBuilder::ToLocal(const Var& value, const Sharding& want) {
   CheckShardDims(value.node(), value.shape(), want);
-  Var local = Materialize(value, Resolve(want, At(value).sharding), value.node());
+  Var local = Whole(value, Resolve(want, At(value).sharding), value.node());
   return TensorOf(local);
 }
 

@@ -48,7 +48,7 @@ void Infer(Node& node) {
     size_t i = e.a.find(l);
     shape.push_back(i != std::string::npos ? a.shape()[i] : b.shape()[e.b.find(l)]);
   }
-  AddOutput(node, a.dtype(), std::move(shape));
+  AddOutput(node, node.attrs.IntOr("wide", 0) ? AccumulateType(a.dtype()) : a.dtype(), std::move(shape));
 }
 
 Dims EinsumDims(const Node& node) {
@@ -56,16 +56,26 @@ Dims EinsumDims(const Node& node) {
   return {.in = {e.a, e.b}, .out = {e.out}, .linear = Linear::kEach};
 }
 
+// The gradient of operand i, of which the product with operand 1 - i is a sum.
+Var GradOf(const GradCall& call, int i, const std::string& eq) {
+  Attrs attrs{{"eq", eq}};
+  if (call.Widens(i))
+    attrs.Set({"wide", 1});
+  else if (call.parameter_sums == call.in(i).dtype() && call.in(i).node().parameter_chain)
+    attrs.Set({"narrow", 1});
+  return EmitOne(Op::kEinsum, attrs, {Cast(call.dy[0], call.in(i).dtype()), call.in(1 - i)}, call.node->loc);
+}
 void Grad(GradCall& call) {
   Equation e(call.node->attrs.Text("eq"));
-  call.dx[0] = Einsum(e.out + "," + e.b + "->" + e.a, call.dy[0], call.in(1));
-  call.dx[1] = Einsum(e.out + "," + e.a + "->" + e.b, call.dy[0], call.in(0));
+  call.dx[0] = GradOf(call, 0, e.out + "," + e.b + "->" + e.a);
+  call.dx[1] = GradOf(call, 1, e.out + "," + e.a + "->" + e.b);
 }
 
 std::vector<Sample> Samples(Op) {
   return {{{{{4, 3, 6}}, {{6, 5}}}, {{"eq", "btc,cn->btn"}}},
           {{{{5, 6}}, {{6, 4, 3}}}, {{"eq", "bc,chd->bhd"}}},
-          {{{{3, 5, 2}}, {{3, 4, 2}}}, {{"eq", "bid,bjd->bij"}}}};
+          {{{{3, 5, 2}}, {{3, 4, 2}}}, {{"eq", "bid,bjd->bij"}}},
+          {{{{4, 3, 6}}, {{4, 3, 5}}}, {{"eq", "btc,btn->cn"}, {"wide", 1}}}};
 }
 
 }  // namespace

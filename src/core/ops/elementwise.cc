@@ -106,6 +106,10 @@ void GradSelect(GradCall& call) {
 }
 void GradCast(GradCall& call) {
   if (!IsFloating(call.in(0).dtype()) || !IsFloating(call.dy[0].dtype())) return;
+  if (call.parameter_sums && call.node->parameter_chain) {
+    call.dx[0] = call.dy[0];
+    return;
+  }
   // A parameter's gradient is still a sum over ranks here: it reduces after this cast, in the wider type.
   Attrs attrs{{"dtype", int(call.in(0).dtype())}, {"parameter_gradient", call.node->parameter_chain}};
   call.dx[0] = EmitOne(Op::kCast, attrs, {call.dy[0]}, call.node->loc);

@@ -22,7 +22,8 @@ void Infer(Node& node) {
 void InferGrad(Node& node) {
   CheckIds(node, 0);
   CheckRank(node, 2, 2);
-  AddOutput(node, node.inputs[1].dtype(), node.inputs[2].shape());
+  DType dtype = node.inputs[1].dtype();
+  AddOutput(node, node.attrs.IntOr("wide", 0) ? AccumulateType(dtype) : dtype, node.inputs[2].shape());
 }
 
 // Sharded rows give a Partial sum: a rank that does not hold an id's row contributes 0.
@@ -36,16 +37,20 @@ Dims GradDims(const Node& node) {
 }
 
 void Grad(GradCall& call) {
-  call.dx[0] = EmitOne(Op::kEmbeddingGrad, {}, {call.in(1), call.dy[0], call.in(0)}, call.node->loc);
+  Attrs attrs;
+  if (call.Widens(0)) attrs.Set({"wide", 1});
+  call.dx[0] = EmitOne(Op::kEmbeddingGrad, attrs, {call.in(1), call.dy[0], call.in(0)}, call.node->loc);
 }
-void GradOfGrad(GradCall& call) { call.dx[1] = Embedding(call.dy[0], call.in(0)); }
+void GradOfGrad(GradCall& call) {
+  call.dx[1] = Embedding(Cast(call.dy[0], call.in(1).dtype()), call.in(0));  // [..., C]
+}
 
 std::vector<Sample> Samples(Op) {
   return {{{{{7, 3}}, {{4, 3}, Domain::kIds, 7}}}, {{{{8, 2}}, {{6}, Domain::kIds, 8}}}};
 }
 std::vector<Sample> SamplesGrad(Op) {
   return {{{{{4, 3}, Domain::kIds, 7}, {{4, 3, 2}}, {{7, 2}, Domain::kShapeOnly}}},
-          {{{{6}, Domain::kIds, 8}, {{6, 3}}, {{8, 3}, Domain::kShapeOnly}}}};
+          {{{{6}, Domain::kIds, 8}, {{6, 3}}, {{8, 3}, Domain::kShapeOnly}}, {{"wide", 1}}}};
 }
 
 }  // namespace

@@ -9,9 +9,9 @@ namespace weft {
 const OpTable& Ops() {
   static const OpTable table = [] {
     OpTable t;
-    for (auto* family :
-         {RegisterElementwise, RegisterLeaf, RegisterEinsum, RegisterReduce, RegisterStructural, RegisterRandom,
-          RegisterEmbedding, RegisterNorm, RegisterAttention, RegisterLoss, RegisterOptimizer, RegisterFused, RegisterCollective})
+    for (auto* family : {RegisterElementwise, RegisterLeaf, RegisterEinsum, RegisterReduce, RegisterStructural,
+                         RegisterRandom, RegisterEmbedding, RegisterNorm, RegisterAttention, RegisterLoss,
+                         RegisterOptimizer, RegisterFused, RegisterCollective})
       family(t);
     for (int i = 0; i < kNumOps; i++)
       WEFT_CHECK(t[size_t(i)].op == Op(i), fmt::format("op {} has no record", Name(Op(i))));
@@ -24,6 +24,11 @@ std::string Letters(int n, char first) {
   std::string s;
   for (int i = 0; i < n; i++) s += char(first + i);
   return s;
+}
+
+bool GradCall::Widens(int i) const {
+  DType own = in(i).dtype();
+  return parameter_sums && in(i).node().parameter_chain && *parameter_sums != own && AccumulateType(own) != own;
 }
 
 void AddOutput(Node& node, DType dtype, Shape shape) { node.outputs.push_back({dtype, std::move(shape), {}, {}}); }

@@ -4,6 +4,7 @@
 // it.
 #pragma once
 #include <array>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -38,10 +39,13 @@ struct Dims {
 
 struct GradCall {
   const std::shared_ptr<Node>& node;
-  const std::vector<Var>& dy;  // one per output; empty where no gradient arrives
-  std::vector<Var>& dx;        // one per input, to be filled; left empty: no gradient
+  const std::vector<Var>& dy;             // one per output; empty where no gradient arrives
+  std::vector<Var>& dx;                   // one per input, to be filled; left empty: no gradient
+  std::optional<DType> parameter_sums{};  // as in GradOptions
   const Var& in(int i) const { return node->inputs[size_t(i)]; }
   Var out(int i) const { return Var(node, i); }
+  // Whether a sum that is the gradient of operand i is of the operand's accumulate type, not of the operand's own type.
+  bool Widens(int i) const;
 };
 
 // How a sample's values are drawn, so that derivatives exist and finite differences are meaningful.

@@ -13,6 +13,11 @@ Shape Without(Shape shape, int dim) {
 int DimOf(const Node& node) { return int(node.attrs.Int("dim")); }
 
 void Infer(Node& node) { AddOutput(node, node.inputs[0].dtype(), Without(node.inputs[0].shape(), DimOf(node))); }
+void InferSum(Node& node) {
+  DType dtype = node.inputs[0].dtype();
+  bool wide = IsFloating(dtype) && node.attrs.IntOr("wide", 0);
+  AddOutput(node, wide ? AccumulateType(dtype) : dtype, Without(node.inputs[0].shape(), DimOf(node)));
+}
 void InferArgMax(Node& node) { AddOutput(node, DType::kI64, Without(node.inputs[0].shape(), DimOf(node))); }
 void InferCumSum(Node& node) { AddOutput(node, node.inputs[0].dtype(), node.inputs[0].shape()); }
 void InferSumOfSquares(Node& node) { AddOutput(node, AccumulateType(node.inputs[0].dtype()), {}); }
@@ -46,7 +51,7 @@ Var Expand(const Var& reduced, const GradCall& call) {
   int dim = DimOf(*call.node);
   return Broadcast(reduced, dim, call.in(0).dim(dim));
 }
-void GradSum(GradCall& call) { call.dx[0] = Expand(call.dy[0], call); }
+void GradSum(GradCall& call) { call.dx[0] = Cast(Expand(call.dy[0], call), call.in(0).dtype()); }
 // Elements that tie share the gradient.
 void GradExtremum(GradCall& call) {
   Var hit = Cast(Eq(call.in(0), Expand(call.out(0), call)), call.dy[0].dtype());
@@ -91,6 +96,11 @@ std::vector<Sample> Samples(Op op) {
   return {
       {{{{5, 3}, domain}}, {{"dim", 0}}}, {{{{4, 6}, domain}}, {{"dim", 1}}}, {{{{2, 7, 3}, domain}}, {{"dim", 1}}}};
 }
+std::vector<Sample> SamplesSum(Op op) {
+  std::vector<Sample> samples = Samples(op);
+  samples.push_back({{{{4, 6}}}, {{"dim", 0}, {"wide", 1}}});
+  return samples;
+}
 std::vector<Sample> SamplesSumOfSquares(Op) { return {{{{{5, 3}}}}, {{{{8}}}}}; }
 
 Var Reduce(Op op, const Var& x, int dim, const Loc& loc) {
@@ -120,7 +130,7 @@ Var Softmax(Var x, int dim, Loc loc) {
 }
 
 void RegisterReduce(OpTable& t) {
-  t[size_t(Op::kReduceSum)] = {Op::kReduceSum, Infer, GradSum, SumDims, nullptr, Samples};
+  t[size_t(Op::kReduceSum)] = {Op::kReduceSum, InferSum, GradSum, SumDims, nullptr, SamplesSum};
   t[size_t(Op::kReduceMax)] = {Op::kReduceMax, Infer, GradExtremum, MaxDims, nullptr, Samples};
   t[size_t(Op::kReduceMin)] = {Op::kReduceMin, Infer, GradExtremum, MinDims, nullptr, Samples};
   t[size_t(Op::kReduceProd)] = {Op::kReduceProd, Infer, GradProd, ProdDims, nullptr, Samples};

@@ -7,7 +7,8 @@ namespace weft {
 class Var;
 
 // ReduceSum, ReduceMax, ReduceMin, ReduceProd
-//               dim. Floats accumulate in f32 (f64 for f64); an empty dim gives 0, -inf, inf, 1.
+//               dim. Floats accumulate in f32 (f64 for f64); an empty dim gives 0, -inf, inf, 1. ReduceSum's result is
+//               of the operand's dtype or, of floats with wide = 1, of the accumulate type.
 // ArgMax        dim: i64, the lowest global index of the largest element.
 // CumSum        dim: element i is the sum of the elements up to i; the dim stays.
 // SumOfSquares  all dims: a scalar of the accumulate type (f32; f64 for f64).

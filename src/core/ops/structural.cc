@@ -115,7 +115,11 @@ Dims BlockedDims(const Node& node) {
   return dims;
 }
 
-void GradBroadcast(GradCall& call) { call.dx[0] = ReduceSum(call.dy[0], DimOf(*call.node)); }
+void GradBroadcast(GradCall& call) {
+  Attrs attrs{{"dim", DimOf(*call.node)}};
+  if (call.Widens(0)) attrs.Set({"wide", 1});
+  call.dx[0] = EmitOne(Op::kReduceSum, attrs, {call.dy[0]}, call.node->loc);
+}
 void GradPermute(GradCall& call) {
   const Shape& perm = call.node->attrs.Ints("perm");
   Shape inverse(perm.size());

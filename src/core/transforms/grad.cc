@@ -17,8 +17,8 @@ class Backward {
  public:
   // `partial`: each of wrt stands for itself, also where one is computed from another.
   Backward(std::span<const Var> results, std::span<const Var> cotangents, std::span<const Var> wrt,
-           bool partial = false)
-      : wrt_(wrt), partial_(partial) {
+           std::optional<DType> parameter_sums, bool partial = false)
+      : wrt_(wrt), parameter_sums_(parameter_sums), partial_(partial) {
     for (const Var& w : wrt) targets_.insert(&w.node());
     Collect(results);
     for (size_t i = 0; i < results.size(); i++)
@@ -73,7 +73,14 @@ class Backward {
       return;
     }
     OriginScope origin(Phase::kBackward, &v.node());
-    sum = Add(sum, dv);
+    DType wider = SizeOf(sum.dtype()) > SizeOf(dv.dtype()) ? sum.dtype() : dv.dtype();
+    sum = Add(Converted(sum, wider), Converted(dv, wider));
+  }
+
+  // Also a sum over ranks that is not complete stays one.
+  static Var Converted(const Var& gradient, DType dtype) {
+    if (gradient.dtype() == dtype) return gradient;
+    return EmitOne(Op::kCast, {{"dtype", int(dtype)}, {"parameter_gradient", 1}}, {gradient}, gradient.node().loc);
   }
 
   // Chains of parameters keep their Partial down to the leaf; a reshard and a broadcast convert by themselves.
@@ -89,21 +96,42 @@ class Backward {
     std::vector<Var> dy(own.begin(), own.end());
     for (size_t i = 0; i < dy.size(); i++)
       if (dy[i] && !Exempt(*node)) dy[i] = own[i] = ReshardLike(dy[i], Var(node, int(i)));
+    NarrowForProducts(*node, dy);
     bool inner = std::any_of(node->inputs.begin(), node->inputs.end(),
                              [&](const Var& in) { return reached_.contains(&in.node()); });
     if (!inner || node->op == Op::kStopGradient || Ends(*node)) return;
     std::vector<Var> dx(node->inputs.size());
     Derive(node, dy, dx);
+    WidenForParameters({node, dy, dx, parameter_sums_});
     for (size_t i = 0; i < dx.size(); i++)
       if (dx[i] && reached_.contains(&node->inputs[i].node())) Accumulate(node->inputs[i], dx[i]);
   }
 
+  // A parameter's gradient may be wider than the parameter. Rules of linear ops pass it on; in others it meets operands
+  // of the node's own type.
+  static void NarrowForProducts(const Node& node, std::vector<Var>& dy) {
+    if (!node.parameter_chain || node.inputs.empty() || Record(node.op).dims(node).linear == Linear::kJoint) return;
+    for (size_t i = 0; i < dy.size(); i++)
+      if (dy[i]) dy[i] = Cast(dy[i], node.outputs[i].dtype);
+  }
+
+  // The gradient of a parameter that no sum made has the type of the sums too, as it may be added to one. That of a
+  // broadcast is left narrow: it is as large as what the parameter is broadcast to, and its sum comes next.
+  static void WidenForParameters(const GradCall& call) {
+    for (size_t i = 0; i < call.dx.size(); i++) {
+      Var& dx = call.dx[i];
+      const Var& in = call.in(int(i));
+      if (!dx || !call.Widens(int(i)) || dx.dtype() != in.dtype() || Record(in.node().op).generator) continue;
+      dx = Converted(dx, AccumulateType(dx.dtype()));
+    }
+  }
+
   // By the op's own rule where it has one and the rule covers these cotangents, else through its composition.
-  static void Derive(const NodePtr& node, const std::vector<Var>& dy, std::vector<Var>& dx) {
+  void Derive(const NodePtr& node, const std::vector<Var>& dy, std::vector<Var>& dx) const {
     const OpRecord& record = Record(node->op);
     bool only_first = dy[0] && std::none_of(dy.begin() + 1, dy.end(), [](const Var& d) { return bool(d); });
     if (record.grad && (dy.size() == 1 || only_first)) {
-      GradCall call{node, dy, dx};
+      GradCall call{node, dy, dx, parameter_sums_};
       record.grad(call);
       return;
     }
@@ -112,7 +140,7 @@ class Backward {
     std::vector<Var> results(same.begin(), same.end());
     // A saved result among the operands (a log-sum-exp, a norm's statistic) depends on the others; its share arrives by
     // its own node.
-    dx = Backward(results, dy, node->inputs, /*partial=*/true).Run();
+    dx = Backward(results, dy, node->inputs, parameter_sums_, /*partial=*/true).Run();
     // An operand that stands twice got the sum of both shares already.
     for (size_t i = 0; i < dx.size(); i++)
       if (std::find(node->inputs.begin(), node->inputs.begin() + long(i), node->inputs[i]) !=
@@ -121,6 +149,7 @@ class Backward {
   }
 
   std::span<const Var> wrt_;
+  std::optional<DType> parameter_sums_;
   bool partial_;
   std::vector<NodePtr> order_;
   absl::flat_hash_set<const Node*> targets_, reached_;
@@ -141,10 +170,11 @@ void CheckHasHistory(const Var& v, size_t i) {
 }  // namespace
 
 std::vector<Var> Vjp(std::span<const Var> results, std::span<const Var> cotangents, std::span<const Var> wrt) {
-  return Backward(results, cotangents, wrt).Run();
+  return Backward(results, cotangents, wrt, {}).Run();
 }
 
-std::vector<Var> Grad(Var loss, std::span<const Var> wrt, Var seed) {
+std::vector<Var> Grad(Var loss, std::span<const Var> wrt, const GradOptions& options) {
+  Var seed = options.seed;
   if (loss.rank() != 0 || !IsFloating(loss.dtype()))
     FailAt(loss.node(),
            fmt::format("Grad needs a floating scalar, got {} {}", Name(loss.dtype()), ToString(loss.shape())));
@@ -154,7 +184,7 @@ std::vector<Var> Grad(Var loss, std::span<const Var> wrt, Var seed) {
   for (size_t i = 0; i < wrt.size(); i++) CheckHasHistory(wrt[i], i);
   OriginScope origin(Phase::kBackward, &loss.node());
   if (!seed) seed = Full(1.0, loss.dtype(), {});
-  std::vector<Var> gradients = Vjp(std::span(&loss, 1), std::span(&seed, 1), wrt);
+  std::vector<Var> gradients = Backward(std::span(&loss, 1), std::span(&seed, 1), wrt, options.parameter_sums).Run();
   for (size_t i = 0; i < gradients.size(); i++)
     if (!gradients[i]) gradients[i] = Full(0.0, wrt[i].dtype(), wrt[i].shape());
   return gradients;

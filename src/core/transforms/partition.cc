@@ -32,6 +32,13 @@ void CheckOnePartial(const Sharding& s) {
   }
 }
 
+// A rank's share of a sum may be larger than the sum, and overflow f16 where the sum does not; which shares there are
+// depends on the mesh. So shares of products go into the sum in f32. In bf16 they have room enough.
+bool WidensSum(const Node& node, const NodeSharding& choice) {
+  return node.op == Op::kEinsum && node.outputs[0].dtype == DType::kF16 && choice.out[0].HasPartial() &&
+         !node.attrs.IntOr("narrow", 0);
+}
+
 // A lazy value is made by a recursion over the lazy values before it: a long chain (an eager counter) is cut.
 constexpr int kMaxLazyDepth = 64;
 
@@ -111,9 +118,21 @@ Var Partitioner::Convert(Var local, const Sharding& have, const Sharding& want, 
     if (t.op == Op::kAllReduce || t.op == Op::kReduceScatter || t.op == Op::kMaskPartial)
       attrs.Set({"reduce", int(t.reduce)});
     ValueInfo info = LocalInfo(global.node().outputs[size_t(global.index())], t.after);
+    info.dtype = local.dtype();
     local = Var(EmitLocal(t.op, std::move(attrs), std::span(&local, 1), {info}, origin), 0);
   }
-  return local;
+  return want.HasPartial() ? local : AsType(local, global.dtype(), origin);
+}
+
+Var Partitioner::AsType(Var local, DType dtype, const Node& origin) {
+  if (local.dtype() == dtype) return local;
+  ValueInfo info = local.node().outputs[size_t(local.index())];
+  info.dtype = dtype;
+  return Var(EmitLocal(Op::kCast, {{"dtype", int(dtype)}}, std::span(&local, 1), {info}, origin), 0);
+}
+
+Var Partitioner::Whole(const Var& global, const Sharding& want, const Node& origin) {
+  return AsType(Materialize(global, want, origin), global.dtype(), origin);
 }
 
 Var Partitioner::Materialize(const Var& global, const Sharding& want, const Node& origin) {
@@ -227,10 +246,31 @@ void Partitioner::ProcessOp(const std::shared_ptr<Node>& node) {
   for (size_t i = 0; i < node->inputs.size(); i++)
     inputs.push_back(int(i) == record.shape_operand ? ShapeOnly(node->inputs[i], choice.in[i], *node)
                                                     : Materialize(node->inputs[i], choice.in[i], *node));
+  bool widened = WidenShares(*node, inputs);
+  Attrs attrs = node->attrs;
+  if (WidensSum(*node, choice)) {
+    attrs.Set({"wide", 1});
+    widened = true;
+  }
   absl::InlinedVector<ValueInfo, 1> infos;
-  for (size_t i = 0; i < node->outputs.size(); i++) infos.push_back(LocalInfo(node->outputs[i], choice.out[i]));
-  std::shared_ptr<Node> local = EmitLocal(node->op, node->attrs, inputs, std::move(infos), *node);
+  for (size_t i = 0; i < node->outputs.size(); i++) {
+    infos.push_back(LocalInfo(node->outputs[i], choice.out[i]));
+    if (widened) infos.back().dtype = AccumulateType(infos.back().dtype);
+  }
+  std::shared_ptr<Node> local = EmitLocal(node->op, std::move(attrs), inputs, std::move(infos), *node);
   for (size_t i = 0; i < node->outputs.size(); i++) Place(Var(node, int(i)), choice.out[i], Var(local, int(i)), *node);
+}
+
+// An op that is linear passes the shares of a sum on; where one came wider, all operands follow, and so does the
+// result.
+bool Partitioner::WidenShares(const Node& node, absl::InlinedVector<Var, 3>& inputs) {
+  auto wider = [&](size_t i) { return inputs[i].dtype() != node.inputs[i].dtype(); };
+  bool any = false;
+  for (size_t i = 0; i < inputs.size(); i++) any |= wider(i);
+  if (!any || node.op == Op::kCast) return false;  // a cast names its result's type
+  for (size_t i = 0; i < inputs.size(); i++)
+    if (IsFloating(inputs[i].dtype())) inputs[i] = AsType(inputs[i], AccumulateType(inputs[i].dtype()), node);
+  return true;
 }
 
 void Partitioner::ProcessFallback(const std::shared_ptr<Node>& node) {
@@ -314,7 +354,7 @@ class GraphPartitioner : public Partitioner {
       want = Resolve(it->second, want);
     else if (auto entry = stored.find(named.name); entry != stored.end())
       want = entry->second;
-    return {named.name, Materialize(named.value, want, named.value.node())};
+    return {named.name, Whole(named.value, want, named.value.node())};
   }
 
   absl::flat_hash_map<const Node*, absl::InlinedVector<std::unique_ptr<Placed>, 1>> placed_;

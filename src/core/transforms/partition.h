@@ -52,8 +52,10 @@ class Partitioner {
 
   // Places the results of a global node; its operands have been processed.
   void Process(const std::shared_ptr<Node>& node);
-  // The local value of `global` in the wanted placement, converted where needed on behalf of `origin`.
+  // The local value of `global` in the wanted placement, converted where needed on behalf of `origin`. A sum over ranks
+  // that is not complete may come in a wider type (see WidensSum); Whole gives the value's own type always.
   Var Materialize(const Var& global, const Sharding& want, const Node& origin);
+  Var Whole(const Var& global, const Sharding& want, const Node& origin);
   // Axes of one rank do not place anything; Keep() becomes what `have` says.
   Sharding Resolve(const Sharding& target, const Sharding& have) const;
 
@@ -70,9 +72,11 @@ class Partitioner {
  private:
   void ProcessReshard(const std::shared_ptr<Node>& node);
   void ProcessOp(const std::shared_ptr<Node>& node);
+  bool WidenShares(const Node& node, absl::InlinedVector<Var, 3>& inputs);
   void ProcessFallback(const std::shared_ptr<Node>& node);
   Var MaterializeLazy(const Var& global, const Sharding& want, const Node& origin);
   Var Convert(Var local, const Sharding& have, const Sharding& want, const Node& origin, const Var& global);
+  Var AsType(Var local, DType dtype, const Node& origin);
   Var EmitFrom(const Node& global, std::span<const Var> inputs, const Sharding& sharding, const Node& origin);
   ValueInfo LocalInfo(const ValueInfo& global, const Sharding& sharding) const;
   Var ShapeOnly(const Var& global, const Sharding& sharding, const Node& origin);

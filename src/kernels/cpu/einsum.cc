@@ -124,13 +124,14 @@ void RunBlocks(const EinsumPlan& plan, const Operands<C>& x, C* scratch, int64_t
   }
 }
 
+template <class Out>
 void RunBf16(const KernelCall& call, const EinsumPlan& plan, const TensorView& a, const TensorView& b,
              const TensorView& out) {
   ParallelFor(call, plan.Tasks(), 1, [&](int64_t begin, int64_t end) {
     for (int64_t task = begin; task < end; task++) {
       Block block(plan, task);
       GemmBf16(block.height, block.width, plan.k, DirectA(plan, block, a.as<const BF16>()),
-               DirectB(plan, block, b.as<const BF16>()), DirectOut(plan, block, out.as<BF16>()));
+               DirectB(plan, block, b.as<const BF16>()), DirectOut(plan, block, out.as<Out>()));
     }
   });
 }
@@ -171,7 +172,8 @@ void EinsumAs(const KernelCall& call) {
   if (plan.empty()) return;
   if (plan.k == 0) return ZeroBox(call, call.out[0]);
   const TensorView &a = plan.A(call), &b = plan.B(call), &out = call.out[0];
-  if (plan.bf16) return RunBf16(call, plan, a, b, out);
+  if (plan.bf16)
+    return out.dtype == DType::kBF16 ? RunBf16<BF16>(call, plan, a, b, out) : RunBf16<float>(call, plan, a, b, out);
   Operands<C> x{Reader<C>(a), Reader<C>(b), Writer<C>(out), a.as<const C>(), b.as<const C>(), out.as<C>()};
   if (plan.tiny) return RunTiny(call, plan, x);
   int64_t slot_elements = plan.SlotElements();

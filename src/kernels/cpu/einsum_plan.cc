@@ -20,18 +20,21 @@ EinsumPlan::EinsumPlan(const KernelCall& call)
       n_of_b(columns.Only(1)),
       m_of_out(rows.Only(0)),
       n_of_out(columns.Only(0)) {
-  ChooseDirect(call.out[0].dtype);
+  ChooseDirect(call.in[0].dtype, call.out[0].dtype);
   ChooseBlocks();
 }
 
-void EinsumPlan::ChooseDirect(DType dtype) {
+void EinsumPlan::ChooseDirect(DType operands, DType result) {
   a_direct = IsDirect(m_of_a, k_of_a);
   b_direct = IsDirect(k_of_b, n_of_b);
   out_direct = m_of_out.rank <= 1 && n_of_out.rank <= 1 && (n_of_out.rank == 0 || n_of_out.strides[0][0] == 1);
   // Below 32^3 the overhead of a oneDNN call is more than the widening costs.
-  bf16 = dtype == DType::kBF16 && a_direct && b_direct && out_direct && m * n * k >= 32768 && HasBf16Gemm();
+  bf16 = operands == DType::kBF16 && a_direct && b_direct && out_direct && m * n * k >= 32768 && HasBf16Gemm();
   // Other 16-bit operands are widened while packing.
-  if (SizeOf(dtype) == 2 && !bf16) a_direct = b_direct = out_direct = false;
+  if (SizeOf(operands) == 2 && !bf16) {
+    a_direct = b_direct = false;
+    out_direct = out_direct && result != operands;
+  }
 }
 
 void EinsumPlan::ChooseBlocks() {

@@ -26,7 +26,7 @@ struct EinsumPlan : EinsumLabels {
   int64_t SlotElements() const { return PackA() + PackB() + PackOut(); }
 
  private:
-  void ChooseDirect(DType dtype);
+  void ChooseDirect(DType operands, DType result);
   void ChooseBlocks();
 };
 

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <oneapi/dnnl/dnnl.hpp>
+#include <type_traits>
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
@@ -11,8 +12,9 @@
 namespace weft::cpu {
 namespace {
 
-// m, n, k, the strides of a and b, the row stride of c.
-using Key = std::array<int64_t, 8>;
+using Type = dnnl::memory::data_type;
+// m, n, k, the strides of a and b, the row stride of c, whether c is f32.
+using Key = std::array<int64_t, 9>;
 struct Product {
   dnnl::matmul matmul;
   dnnl::memory a, b, c;
@@ -32,11 +34,10 @@ struct Kept {
 };
 
 Product Make(const dnnl::engine& engine, const Key& key) {
-  constexpr auto kType = dnnl::memory::data_type::bf16;
-  auto [m, n, k, a_row, a_column, b_row, b_column, c_row] = key;
-  dnnl::memory::desc a({m, k}, kType, dnnl::memory::dims{a_row, a_column}),
-      b({k, n}, kType, dnnl::memory::dims{b_row, b_column});
-  dnnl::memory::desc c({m, n}, kType, dnnl::memory::dims{c_row, 1});
+  auto [m, n, k, a_row, a_column, b_row, b_column, c_row, wide] = key;
+  dnnl::memory::desc a({m, k}, Type::bf16, dnnl::memory::dims{a_row, a_column}),
+      b({k, n}, Type::bf16, dnnl::memory::dims{b_row, b_column});
+  dnnl::memory::desc c({m, n}, wide ? Type::f32 : Type::bf16, dnnl::memory::dims{c_row, 1});
   dnnl::matmul::primitive_desc desc(dnnl::matmul::desc(a, b, c), engine);
   return {dnnl::matmul(desc), dnnl::memory(a, engine, nullptr), dnnl::memory(b, engine, nullptr),
           dnnl::memory(c, engine, nullptr)};
@@ -52,10 +53,11 @@ bool HasBf16Gemm() {
   return has;
 }
 
-void GemmBf16(int64_t m, int64_t n, int64_t k, Matrix<const BF16> a, Matrix<const BF16> b, Matrix<BF16> c) {
+template <class Out>
+void GemmBf16(int64_t m, int64_t n, int64_t k, Matrix<const BF16> a, Matrix<const BF16> b, Matrix<Out> c) {
   static thread_local Kept kept;
   constexpr size_t kMost = 512;  // shapes change with batches only; a bound for those who sweep
-  Key key{m, n, k, a.row, a.column, b.row, b.column, c.row};
+  Key key{m, n, k, a.row, a.column, b.row, b.column, c.row, std::is_same_v<Out, float>};
   auto found = kept.products.find(key);
   if (found == kept.products.end()) {
     if (kept.products.size() >= kMost) kept.products.clear();
@@ -68,5 +70,7 @@ void GemmBf16(int64_t m, int64_t n, int64_t k, Matrix<const BF16> a, Matrix<cons
   p.matmul.execute(kept.stream, {{DNNL_ARG_SRC, p.a}, {DNNL_ARG_WEIGHTS, p.b}, {DNNL_ARG_DST, p.c}});
   kept.stream.wait();
 }
+template void GemmBf16(int64_t, int64_t, int64_t, Matrix<const BF16>, Matrix<const BF16>, Matrix<BF16>);
+template void GemmBf16(int64_t, int64_t, int64_t, Matrix<const BF16>, Matrix<const BF16>, Matrix<float>);
 
 }  // namespace weft::cpu

@@ -137,31 +137,7 @@ void AddTo(const KernelCall& call, const TensorView& operand) {
   call.context->kernels(DeviceKind::kCuda).Row(Op::kAdd).run(add);
 }
 
-// Through a narrow result in the workspace, behind what the product needs.
-void RunNarrow(const KernelCall& product, size_t product_bytes) {
-  TensorView narrow = product.out[0];
-  narrow.dtype = product.in[0].dtype;
-  narrow.data = static_cast<char*>(product.workspace) + Aligned(product_bytes);
-  KernelCall call = product, cast = product;
-  call.out = std::span(&narrow, 1);
-  call.workspace_bytes = product_bytes;
-  Einsum(call);
-  cast.in = std::span(&narrow, 1);
-  Attrs attrs{{"dtype", int(product.out[0].dtype)}};
-  cast.attrs = &attrs;
-  product.context->kernels(DeviceKind::kCuda).Row(Op::kCast).run(cast);
-}
-
-bool Widens(const KernelCall& call) { return call.out[0].dtype != call.in[0].dtype; }
-
-size_t LinearWorkspace(const KernelCall& call) {
-  LinearCall linear(call);
-  ProductPlan plan(linear.product);
-  plan.product.wide = Widens(call);
-  if (plan.route == ProductPlan::Route::kLibrary) return Workspace(plan).bytes + kAlign;
-  size_t bytes = EinsumWorkspace(linear.product);
-  return Widens(call) ? Aligned(bytes) + size_t(call.out[0].CapacityElements()) * SizeOf(call.in[0].dtype) : bytes;
-}
+size_t LinearWorkspace(const KernelCall& call) { return EinsumWorkspace(LinearCall(call).product); }
 
 // By one product that adds what the library can add; false where it has no algorithm for that.
 bool RunFused(const KernelCall& call, const LinearCall& linear, Added& added) {
@@ -170,11 +146,9 @@ bool RunFused(const KernelCall& call, const LinearCall& linear, Added& added) {
   if (linear.bias && TakesBias(plan, *linear.bias)) added.bias = linear.bias->as<char>();
   if (linear.residual && !plan.out_copy && SameLayout(*linear.residual, call.out[0]))
     added.residual = linear.residual->as<char>();
-  plan.product.wide = Widens(call);
   plan.product.bias = added.bias != nullptr;
   plan.product.accumulate = added.residual != nullptr;
   if (RunLibrary(linear.product, plan, added)) return true;
-  WEFT_CHECK(!Widens(call), "linear: cuBLASLt has no product of these operands with a wider result");
   added = {};
   return false;
 }
@@ -182,12 +156,7 @@ bool RunFused(const KernelCall& call, const LinearCall& linear, Added& added) {
 void Linear(const KernelCall& call) {
   LinearCall linear(call);
   Added added;
-  if (!RunFused(call, linear, added)) {
-    if (Widens(call))
-      RunNarrow(linear.product, EinsumWorkspace(linear.product));
-    else
-      Einsum(linear.product);
-  }
+  if (!RunFused(call, linear, added)) Einsum(linear.product);
   if (linear.bias && !added.bias) AddTo(call, *linear.bias);
   if (linear.residual && !added.residual) AddTo(call, *linear.residual);
 }

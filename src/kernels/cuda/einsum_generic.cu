@@ -42,8 +42,8 @@ __device__ void LoadTile(C (&tile)[kDepth][kRow], const T* data, const int64_t* 
   }
 }
 
-template <class T>
-__global__ void __launch_bounds__(kThreads) TileKernel(TileProduct p, T* out, const T* a, const T* b) {
+template <class T, class Out>
+__global__ void __launch_bounds__(kThreads) TileKernel(TileProduct p, Out* out, const T* a, const T* b) {
   using C = Compute<T>;
   __shared__ C tile_a[kDepth][kRow], tile_b[kDepth][kRow];
   __shared__ int64_t row_a[kTile], row_out[kTile], column_b[kTile], column_out[kTile], term_a[kDepth], term_b[kDepth];
@@ -85,7 +85,7 @@ __global__ void __launch_bounds__(kThreads) TileKernel(TileProduct p, T* out, co
 #pragma unroll
       for (int j = 0; j < kSide; j++)
         if (row + i0 + i < p.m && column + j0 + j < p.n)
-          out[base[0] + row_out[i0 + i] + column_out[j0 + j]] = Narrow<T>(sum[i][j]);
+          out[base[0] + row_out[i0 + i] + column_out[j0 + j]] = Narrow<Out>(sum[i][j]);
   }
 }
 
@@ -113,8 +113,9 @@ __device__ Compute<T> PartialSum(const SumProduct& p, const T* a, const T* b, in
 }
 
 // Writes outputs, or with `parts` the sums of split blockIdx.y as [splits, count].
-template <class T>
-__global__ void __launch_bounds__(kThreads) SumKernel(SumProduct p, T* out, const T* a, const T* b, Compute<T>* parts) {
+template <class T, class Out>
+__global__ void __launch_bounds__(kThreads)
+    SumKernel(SumProduct p, Out* out, const T* a, const T* b, Compute<T>* parts) {
   using C = Compute<T>;
   __shared__ C sums[kThreads];
   int lanes = kThreads / p.outputs, thread = int(threadIdx.x);
@@ -141,21 +142,21 @@ __global__ void __launch_bounds__(kThreads) SumKernel(SumProduct p, T* out, cons
     if (parts)
       parts[int64_t(blockIdx.y) * p.count + output] = sum;
     else
-      out[at[0]] = Narrow<T>(sum);
+      out[at[0]] = Narrow<Out>(sum);
   }
 }
 
 // Adds the splits of each output, in their order.
-template <class T>
+template <class Out>
 __global__ void __launch_bounds__(kThreads)
-    AddParts(int64_t count, int splits, WideWalk<3> walk, T* out, const Compute<T>* parts) {
+    AddParts(int64_t count, int splits, WideWalk<3> walk, Out* out, const Compute<Out>* parts) {
   int64_t step = int64_t(gridDim.x) * kThreads;
   for (int64_t i = int64_t(blockIdx.x) * kThreads + threadIdx.x; i < count; i += step) {
-    Compute<T> sum = 0;
+    Compute<Out> sum = 0;
     for (int s = 0; s < splits; s++) sum += parts[s * count + i];
     int64_t at[3] = {0, 0, 0};
     walk.Advance(i, at);
-    out[at[0]] = Narrow<T>(sum);
+    out[at[0]] = Narrow<Out>(sum);
   }
 }
 
@@ -179,7 +180,7 @@ bool IsTiled(const EinsumLabels& x) { return x.m >= 16 && x.n >= 16 && x.k >= 4;
 
 unsigned Blocks(int64_t wanted) { return unsigned(std::min(wanted, kMostBlocks)); }
 
-template <class T>
+template <class T, class Out>
 void RunTiles(const KernelCall& call, const EinsumLabels& x) {
   int64_t tiles_n = CeilDiv(x.n, kTile), tiles = CeilDiv(x.m, kTile) * tiles_n;
   TileProduct p{x.batch,
@@ -195,8 +196,8 @@ void RunTiles(const KernelCall& call, const EinsumLabels& x) {
                 WideWalk<2>(x.columns),
                 WideWalk<2>(x.terms)};
   int64_t batches = std::clamp<int64_t>(kMostBlocks / tiles, 1, x.batch);
-  TileKernel<T><<<unsigned(tiles * batches), kThreads, 0, DeviceOf(call).stream()>>>(
-      p, call.out[0].as<T>(), x.A(call).as<const T>(), x.B(call).as<const T>());
+  TileKernel<T, Out><<<unsigned(tiles * batches), kThreads, 0, DeviceOf(call).stream()>>>(
+      p, call.out[0].as<Out>(), x.A(call).as<const T>(), x.B(call).as<const T>());
   WEFT_CUDA_LAUNCHED("einsum, tiles");
 }
 
@@ -227,7 +228,7 @@ size_t PartBytes(const KernelCall& call, const EinsumLabels& x, const SumCut& cu
   return cut.splits > 1 ? size * size_t(cut.splits) * size_t(x.outputs.Count()) : 0;
 }
 
-template <class T>
+template <class T, class Out>
 void RunSums(const KernelCall& call, const EinsumLabels& x, void* workspace, size_t workspace_bytes) {
   SumCut cut(x);
   if (PartBytes(call, x, cut) > workspace_bytes) cut.splits = 1;
@@ -236,11 +237,11 @@ void RunSums(const KernelCall& call, const EinsumLabels& x, void* workspace, siz
   Compute<T>* parts = cut.splits > 1 ? static_cast<Compute<T>*>(workspace) : nullptr;
   dim3 grid(Blocks(CeilDiv(p.count, cut.outputs)), unsigned(cut.splits));
   cudaStream_t stream = DeviceOf(call).stream();
-  T* out = call.out[0].as<T>();
-  SumKernel<T><<<grid, kThreads, 0, stream>>>(p, out, x.A(call).as<const T>(), x.B(call).as<const T>(), parts);
+  Out* out = call.out[0].as<Out>();
+  SumKernel<T, Out><<<grid, kThreads, 0, stream>>>(p, out, x.A(call).as<const T>(), x.B(call).as<const T>(), parts);
   WEFT_CUDA_LAUNCHED("einsum, sums");
   if (!parts) return;
-  AddParts<T><<<Blocks(CeilDiv(p.count, kThreads)), kThreads, 0, stream>>>(p.count, cut.splits, p.walk, out, parts);
+  AddParts<Out><<<Blocks(CeilDiv(p.count, kThreads)), kThreads, 0, stream>>>(p.count, cut.splits, p.walk, out, parts);
   WEFT_CUDA_LAUNCHED("einsum, parts of sums");
 }
 
@@ -281,12 +282,18 @@ void CopyNest(const KernelCall& call, const Nest& loops, size_t element, void* t
 }
 
 void GenericEinsum(const KernelCall& call, const EinsumLabels& labels, void* workspace, size_t workspace_bytes) {
-  DispatchFloating(call.out[0].dtype, [&](auto zero) {
-    using T = decltype(zero);
+  auto run = [&]<class T, class Out>(T, Out) {
     if (IsTiled(labels))
-      RunTiles<T>(call, labels);
+      RunTiles<T, Out>(call, labels);
     else
-      RunSums<T>(call, labels, workspace, workspace_bytes);
+      RunSums<T, Out>(call, labels, workspace, workspace_bytes);
+  };
+  DispatchFloating(call.in[0].dtype, [&](auto zero) {
+    using T = decltype(zero);
+    if (call.out[0].dtype == call.in[0].dtype)
+      run(T(), T());
+    else
+      run(T(), Compute<T>());
   });
 }
 

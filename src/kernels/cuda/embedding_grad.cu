@@ -62,35 +62,48 @@ struct Workspace {
 
   explicit Workspace(const KernelCall& call)
       : sort(uint32_t(call.in[0].NumElements()), uint32_t(call.out[0].dim(0).extent), /*zeros=*/1) {
-    const TensorView& out = call.out[0];
-    size_t count = size_t(call.in[0].NumElements()), columns = size_t(out.dim(1).extent);
-    size_t sum = out.dtype == DType::kF32 || out.dtype == DType::kF64 ? sizeof(double) : sizeof(float);
+    size_t count = size_t(call.in[0].NumElements()), columns = size_t(call.out[0].dim(1).extent);
+    size_t sum = SizeOf(call.in[1].dtype) == 2 ? sizeof(float) : sizeof(double);
     cut = sort.bytes();
     partial = cut + (count / (2 * kPiece) * sizeof(uint32_t) + 255) / 256 * 256;
     bytes = partial + count / kPiece * columns * sum;
   }
 };
 
-template <class T>
+// Out is T or, for a T of 16 bits, f32.
+template <class T, class Out>
 struct GradArgs {
   Ids ids;
   Sorted sorted;
   const T* dy;
-  T* out;
+  Out* out;
   int64_t columns, stride;
   uint32_t windows = 0, across = 0;  // vectors of columns that warps take side by side
   uint32_t summing = 0;              // blocks that take windows
 };
 
+// Stores V neighbours, 16 bytes at once unless V is 1.
+template <int V, class Out>
+__device__ __forceinline__ void StoreAll(Out* to, const Compute<Out> (&values)[V]) {
+  constexpr int kOnce = V == 1 ? 1 : kPack<Out>;
+#pragma unroll
+  for (int first = 0; first < V; first += kOnce) {
+    Compute<Out> part[kOnce];  // [kOnce]
+#pragma unroll
+    for (int v = 0; v < kOnce; v++) part[v] = values[first + v];
+    Vector<Out, kOnce>::Of(part).Store(to + first);
+  }
+}
+
 // A warp's sums: a vector of columns a lane. Lanes past the last column repeat it and store nothing.
-template <class T, int V>
+template <class T, class Out, int V>
 struct LaneSums {
   using A = Sum<T>;
-  const GradArgs<T>& args;
+  const GradArgs<T, Out>& args;
   int64_t column;
   A sum[V] = {};
 
-  __device__ __forceinline__ LaneSums(const GradArgs<T>& a, uint32_t group)
+  __device__ __forceinline__ LaneSums(const GradArgs<T, Out>& a, uint32_t group)
       : args(a), column((int64_t(group) * kWarp + threadIdx.x % kWarp) * V) {}
 
   // dy at the `count` positions whose offsets the lanes from `lane` on know; `flush` after each of them.
@@ -123,7 +136,7 @@ struct LaneSums {
         Compute<T> result[V];  // [V]
 #pragma unroll
         for (int v = 0; v < V; v++) result[v] = Compute<T>(sum[v]);
-        Vector<T, V>::Of(result).Store(args.out + row * args.stride + column);
+        StoreAll<V>(args.out + row * args.stride + column, result);
       }
     }
 #pragma unroll
@@ -132,34 +145,34 @@ struct LaneSums {
 };
 
 // Zero for those of kEmptyRows rows that have no position.
-template <class T, int V>
-__device__ __forceinline__ void ClearRows(const GradArgs<T>& args, uint32_t first) {
+template <class T, class Out, int V>
+__device__ __forceinline__ void ClearRows(const GradArgs<T, Out>& args, uint32_t first) {
   uint32_t lane = threadIdx.x % kWarp, mine = first + lane;
   bool empty = lane < kEmptyRows && mine < args.sorted.n && args.sorted.spans[mine].count() == 0;
   for (uint32_t left = __ballot_sync(~0u, empty); left; left &= left - 1) {
-    T* row = args.out + (first + __ffs(left) - 1) * args.stride;
-    for (int64_t c = lane * V; c < args.columns; c += kWarp * V) Vector<T, V>{}.Store(row + c);
+    Out* row = args.out + (first + __ffs(left) - 1) * args.stride;
+    for (int64_t c = lane * V; c < args.columns; c += kWarp * V) StoreAll<V>(row + c, {});
   }
 }
 
 // Zero for all rows, by blocks that are all at work at once: the kernel behind starts beside them.
-template <class T, int V>
-__global__ void __launch_bounds__(kThreads) ClearTable(const __grid_constant__ GradArgs<T> args) {
+template <class T, class Out, int V>
+__global__ void __launch_bounds__(kThreads) ClearTable(const __grid_constant__ GradArgs<T, Out> args) {
   LetNextStart();
   for (uint32_t row = blockIdx.x * kWarps + threadIdx.x / kWarp; row < args.sorted.n; row += gridDim.x * kWarps)
     for (int64_t c = threadIdx.x % kWarp * V; c < args.columns; c += kWarp * V)
-      Vector<T, V>{}.Store(args.out + row * args.stride + c);
+      StoreAll<V>(args.out + row * args.stride + c, {});
 }
 
 // A warp a window and 32 vectors of columns. Its positions lie together, and rows end where their number changes; only
 // the last of them can be a piece. Blocks behind those that sum clear the rows that are empty.
-template <class T, int V>
-__global__ void __launch_bounds__(kThreads, 3) SumWindows(const __grid_constant__ GradArgs<T> args) {
+template <class T, class Out, int V>
+__global__ void __launch_bounds__(kThreads, 3) SumWindows(const __grid_constant__ GradArgs<T, Out> args) {
   uint32_t warp = (blockIdx.x * kThreads + threadIdx.x) / kWarp, window = warp / args.across,
            lane = threadIdx.x % kWarp;
   AwaitPrevious();
   LetNextStart();
-  if (blockIdx.x >= args.summing) return ClearRows<T, V>(args, (warp - args.summing * kWarps) * kEmptyRows);
+  if (blockIdx.x >= args.summing) return ClearRows<T, Out, V>(args, (warp - args.summing * kWarps) * kEmptyRows);
   if (window >= args.windows) return;
   const Sorted& sorted = args.sorted;
   Sorted::Bound bound = sorted.BoundOf(window + lane % 2);
@@ -169,7 +182,7 @@ __global__ void __launch_bounds__(kThreads, 3) SumWindows(const __grid_constant_
   // next, as it is longer than both.
   bool of_bound = IsCut(bound.span) && bound.span.begin() < end && end <= bound.span.end;
   bool piece = __any_sync(~0u, of_bound);
-  LaneSums<T, V> sums(args, warp - window * args.across);
+  LaneSums<T, Out, V> sums(args, warp - window * args.across);
   if (of_bound && bound.span.begin() >= start && warp == window * args.across && lane == 1)  // its first
     sorted.cut[atomicAdd(sorted.num_cut, 1)] = bound.row;
   for (; start < end; start += kWarp) {
@@ -186,12 +199,12 @@ __global__ void __launch_bounds__(kThreads, 3) SumWindows(const __grid_constant_
 }
 
 // A block the 32 vectors of columns of a row that is cut: each warp adds up every kWarps-th piece.
-template <class T, int V>
-__device__ __forceinline__ void JoinPieces(const GradArgs<T>& args, uint32_t row, uint32_t group,
+template <class T, class Out, int V>
+__device__ __forceinline__ void JoinPieces(const GradArgs<T, Out>& args, uint32_t row, uint32_t group,
                                            double (&shared)[kWarps][kWarp * V]) {
   using A = Sum<T>;
   RowSpan span = args.sorted.spans[row];
-  LaneSums<T, V> lanes(args, group);
+  LaneSums<T, Out, V> lanes(args, group);
   const A* partial = static_cast<const A*>(args.sorted.partial) + span.begin() / kPiece * args.columns;
   uint32_t pieces = PiecesOf(span);
   double total[V] = {};
@@ -211,18 +224,18 @@ __device__ __forceinline__ void JoinPieces(const GradArgs<T>& args, uint32_t row
   if (threadIdx.x < kWarp * V && column < args.columns) {
     double sum = 0;
     for (int w = 0; w < kWarps; w++) sum += shared[w][threadIdx.x];
-    args.out[row * args.stride + column] = Narrow<T>(Compute<T>(sum));
+    args.out[row * args.stride + column] = Narrow<Out>(Compute<Out>(sum));
   }
   __syncthreads();
 }
 
 // Joins the rows that are cut.
-template <class T, int V>
-__global__ void __launch_bounds__(kThreads) JoinRows(const __grid_constant__ GradArgs<T> args) {
+template <class T, class Out, int V>
+__global__ void __launch_bounds__(kThreads) JoinRows(const __grid_constant__ GradArgs<T, Out> args) {
   __shared__ double shared[kWarps][kWarp * V];
   AwaitPrevious();
   for (uint32_t i = blockIdx.x, end = *args.sorted.num_cut * args.across; i < end; i += gridDim.x)
-    JoinPieces<T, V>(args, args.sorted.cut[i / args.across], i % args.across, shared);
+    JoinPieces<T, Out, V>(args, args.sorted.cut[i / args.across], i % args.across, shared);
 }
 
 Sorted SortByRow(const KernelCall& call, const Workspace& space, const Ids& ids) {
@@ -233,14 +246,14 @@ Sorted SortByRow(const KernelCall& call, const Workspace& space, const Ids& ids)
 }
 
 // Few positions leave most rows empty: all are cleared beside the sort.
-template <class T, int V>
-void Launch(const KernelCall& call, GradArgs<T> args) {
+template <class T, class Out, int V>
+void Launch(const KernelCall& call, GradArgs<T, Out> args) {
   CudaDevice& device = DeviceOf(call);
   Workspace space(call);
   space.sort.Clear(device, call.workspace);
   unsigned clearing = Blocks(args.sorted.n, kWarps * kEmptyRows);
   if (space.sort.alone()) {
-    ClearTable<T, V><<<std::min(clearing, 4u * kProcessors), kThreads, 0, device.stream()>>>(args);
+    ClearTable<T, Out, V><<<std::min(clearing, 4u * kProcessors), kThreads, 0, device.stream()>>>(args);
     WEFT_CUDA_LAUNCHED("embedding_grad: clear");
     clearing = 0;
   }
@@ -250,25 +263,25 @@ void Launch(const KernelCall& call, GradArgs<T> args) {
   args.across = uint32_t(CeilDiv(args.columns, kWarp * V));
   args.windows = uint32_t(CeilDiv(count, kPiece));
   args.summing = Blocks(args.windows * args.across, kWarps);
-  LaunchEarly(device, "embedding_grad: windows", &SumWindows<T, V>, args.summing + clearing, kThreads, args);
+  LaunchEarly(device, "embedding_grad: windows", &SumWindows<T, Out, V>, args.summing + clearing, kThreads, args);
   if (uint32_t joiners = std::min(count / (2 * kPiece) * args.across, kJoiners); joiners > 0)
-    LaunchEarly(device, "embedding_grad", &JoinRows<T, V>, joiners, kThreads, args);
+    LaunchEarly(device, "embedding_grad", &JoinRows<T, Out, V>, joiners, kThreads, args);
 }
 
-template <class T>
+template <class T, class Out>
 void EmbeddingGradAs(const KernelCall& call) {
   const TensorView &dy = call.in[1], &out = call.out[0];
   if (out.NumElements() == 0) return;
   Ids ids(call.in[0], dy, out.dim(0));
   WEFT_CHECK(ids.n < INT32_MAX, "embedding_grad on CUDA: more than 2^31 rows on one device; shard the table");
-  GradArgs<T> args{.ids = ids,
-                   .sorted = {.n = uint32_t(ids.n)},
-                   .dy = dy.as<T>(),
-                   .out = out.as<T>(),
-                   .columns = out.dim(1).extent,
-                   .stride = out.dim(0).stride};
+  GradArgs<T, Out> args{.ids = ids,
+                        .sorted = {.n = uint32_t(ids.n)},
+                        .dy = dy.as<T>(),
+                        .out = out.as<Out>(),
+                        .columns = out.dim(1).extent,
+                        .stride = out.dim(0).stride};
   constexpr int V = sizeof(T) <= 4 ? kPack<T> : 1;
-  RowsAligned(dy, V) && RowsAligned(out, V) ? Launch<T, V>(call, args) : Launch<T, 1>(call, args);
+  RowsAligned(dy, V) && RowsAligned(out, V) ? Launch<T, Out, V>(call, args) : Launch<T, Out, 1>(call, args);
 }
 
 }  // namespace
@@ -276,7 +289,13 @@ void EmbeddingGradAs(const KernelCall& call) {
 size_t EmbeddingGradWorkspace(const KernelCall& call) { return Workspace(call).bytes; }
 
 void EmbeddingGrad(const KernelCall& call) {
-  DispatchFloating(call.out[0].dtype, [&](auto zero) { EmbeddingGradAs<decltype(zero)>(call); });
+  DispatchFloating(call.in[1].dtype, [&](auto zero) {
+    using T = decltype(zero);
+    if (call.out[0].dtype == call.in[1].dtype)
+      EmbeddingGradAs<T, T>(call);
+    else
+      EmbeddingGradAs<T, Compute<T>>(call);
+  });
 }
 
 }  // namespace weft::cuda

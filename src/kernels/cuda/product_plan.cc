@@ -177,6 +177,7 @@ void PlanCopies(ProductPlan& plan) {
 
 ProductPlan::ProductPlan(const KernelCall& call) : EinsumLabels(call) {
   product.dtype = call.in[0].dtype;
+  product.wide = call.out[0].dtype != product.dtype;
   product.tf32 = product.dtype == DType::kF32 && call.context->numerics().tf32;
   route = Choose();
 }

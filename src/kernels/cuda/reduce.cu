@@ -61,9 +61,9 @@ size_t ReduceWorkspace(const KernelCall& call) {
 
 // Lane: V outputs. Warp: every kDown-th term of part blockIdx.y of the dim. `partial` [parts, outputs] or null: then y
 // is written.
-template <Kind kind, class T, int V>
+template <Kind kind, class T, int V, class Out>
 __global__ void __launch_bounds__(kThreads)
-    ReduceColumns(const __grid_constant__ Walk walk, Dim dim, int64_t per_part, T* y, Running<kind, T>* partial,
+    ReduceColumns(const __grid_constant__ Walk walk, Dim dim, int64_t per_part, Out* y, Running<kind, T>* partial,
                   int64_t outputs, int64_t first) {
   using A = Running<kind, T>;
   constexpr int kN = kAtOnce<T>;
@@ -107,25 +107,23 @@ __global__ void __launch_bounds__(kThreads)
     if (partial)
       partial[blockIdx.y * outputs + first + int64_t(step) * V + v] = all;
     else
-      y[at.of[0] + v] = Result<T>(all);
+      y[at.of[0] + v] = Result<Out>(all);
   }
 }
 
-template <Kind kind, class T>
+template <Kind kind, class A, class Out>
 __global__ void __launch_bounds__(kMostJoinThreads)
-    JoinParts(const __grid_constant__ Walk walk, const Running<kind, T>* partial, int parts, int64_t outputs,
-              int64_t first, T* y) {
-  using A = Running<kind, T>;
+    JoinParts(const __grid_constant__ Walk walk, const A* partial, int parts, int64_t outputs, int64_t first, Out* y) {
   int64_t step = JoinedOutput();
   bool live = step < walk.steps;
   AwaitPrevious();
   A total = JoinedParts(live ? partial + first + step : nullptr, parts, outputs, Identity<kind, A>(), Join<kind>());
-  if (threadIdx.x < kJoinOutputs && live) y[walk.At(uint32_t(step)).of[0]] = Result<T>(total);
+  if (threadIdx.x < kJoinOutputs && live) y[walk.At(uint32_t(step)).of[0]] = Result<Out>(total);
 }
 
 // `threads` of them take one output, V terms at a time; 32: a warp, and the block several outputs.
-template <Kind kind, class T, int threads, int V>
-__global__ void __launch_bounds__(kThreads) ReduceRows(const __grid_constant__ Walk walk, Dim dim, T* y) {
+template <Kind kind, class T, int threads, int V, class Out>
+__global__ void __launch_bounds__(kThreads) ReduceRows(const __grid_constant__ Walk walk, Dim dim, Out* y) {
   using A = Running<kind, T>;
   __shared__ A shared[kThreads / kWarp];
   uint32_t step = blockIdx.x * (kThreads / threads) + threadIdx.x / threads;
@@ -139,7 +137,7 @@ __global__ void __launch_bounds__(kThreads) ReduceRows(const __grid_constant__ W
     total = Join<kind>()(total, JoinOf<kind>(pack.v));
   }
   total = threads == kWarp ? WarpReduce(total, Join<kind>()) : BlockReduce(total, Join<kind>(), shared);
-  if (threadIdx.x % threads == 0) y[at.of[0]] = Result<T>(total);
+  if (threadIdx.x % threads == 0) y[at.of[0]] = Result<Out>(total);
 }
 
 bool Divisible(const Nest& nest, int64_t v) {
@@ -149,7 +147,7 @@ bool Divisible(const Nest& nest, int64_t v) {
   return true;
 }
 
-template <Kind kind, class T, int V>
+template <Kind kind, class T, int V, class Out>
 void LaunchColumns(const KernelCall& call, const ReducePlan& plan, Nest vectors) {
   auto* partial = plan.parts > 1 ? static_cast<Running<kind, T>*>(call.workspace) : nullptr;
   vectors.extents[size_t(vectors.rank - 1)] /= V;
@@ -158,16 +156,17 @@ void LaunchColumns(const KernelCall& call, const ReducePlan& plan, Nest vectors)
   int64_t per_part = CeilDiv(plan.dim.length, plan.parts), first = 0;
   ForEachWalk(vectors, {}, [&](const Walk& walk) {
     dim3 grid(Blocks(walk.steps, kWarp), unsigned(plan.parts));
-    ReduceColumns<kind, T, V>
-        <<<grid, kThreads, 0, stream>>>(walk, plan.dim, per_part, call.out[0].as<T>(), partial, plan.outputs(), first);
+    ReduceColumns<kind, T, V, Out><<<grid, kThreads, 0, stream>>>(walk, plan.dim, per_part, call.out[0].as<Out>(),
+                                                                  partial, plan.outputs(), first);
     WEFT_CUDA_LAUNCHED("reduce columns");
     first += int64_t(walk.steps) * V;
   });
   if (!partial) return;
   first = 0;
   ForEachWalk(plan.kept, {}, [&](const Walk& walk) {
-    LaunchEarly(DeviceOf(call), "reduce parts", &JoinParts<kind, T>, Blocks(walk.steps, kJoinOutputs),
-                JoinThreads(plan.parts), walk, partial, int(plan.parts), plan.outputs(), first, call.out[0].as<T>());
+    LaunchEarly(DeviceOf(call), "reduce parts", &JoinParts<kind, Running<kind, T>, Out>,
+                Blocks(walk.steps, kJoinOutputs), JoinThreads(plan.parts), walk, partial, int(plan.parts),
+                plan.outputs(), first, call.out[0].as<Out>());
     first += walk.steps;
   });
 }
@@ -180,41 +179,49 @@ bool RowsAligned(const ReducePlan& plan, int64_t v) {
   return true;
 }
 
-template <Kind kind, class T, int V>
+template <Kind kind, class T, int V, class Out>
 void LaunchRows(const KernelCall& call, const ReducePlan& plan) {
-  T* y = call.out[0].as<T>();
+  Out* y = call.out[0].as<Out>();
   ForEachWalk(plan.kept, {}, [&](const Walk& walk) {
     cudaStream_t stream = DeviceOf(call).stream();
     if (plan.dim.length / V >= kLongRow)
-      ReduceRows<kind, T, kThreads, V><<<walk.steps, kThreads, 0, stream>>>(walk, plan.dim, y);
+      ReduceRows<kind, T, kThreads, V, Out><<<walk.steps, kThreads, 0, stream>>>(walk, plan.dim, y);
     else
-      ReduceRows<kind, T, kWarp, V><<<Blocks(walk.steps, kDown), kThreads, 0, stream>>>(walk, plan.dim, y);
+      ReduceRows<kind, T, kWarp, V, Out><<<Blocks(walk.steps, kDown), kThreads, 0, stream>>>(walk, plan.dim, y);
     WEFT_CUDA_LAUNCHED("reduce rows");
   });
 }
 
-template <Kind kind, class T>
+template <Kind kind, class T, class Out = T>
 void ReduceAs(const KernelCall& call) {
   ReducePlan plan(call);
-  T* y = call.out[0].as<T>();
+  constexpr int V = kPack<T>;
   if (plan.columns) {
-    constexpr int V = kPack<T>;
-    bool vectors = Divisible(plan.kept, V) && plan.dim.step % V == 0 && Aligned16(plan.dim.x) && Aligned16(y);
-    return vectors ? LaunchColumns<kind, T, V>(call, plan, plan.kept)
-                   : LaunchColumns<kind, T, 1>(call, plan, plan.kept);
+    bool vectors =
+        Divisible(plan.kept, V) && plan.dim.step % V == 0 && Aligned16(plan.dim.x) && Aligned16(call.out[0].data);
+    return vectors ? LaunchColumns<kind, T, V, Out>(call, plan, plan.kept)
+                   : LaunchColumns<kind, T, 1, Out>(call, plan, plan.kept);
   }
-  RowsAligned(plan, kPack<T>) ? LaunchRows<kind, T, kPack<T>>(call, plan) : LaunchRows<kind, T, 1>(call, plan);
+  RowsAligned(plan, V) ? LaunchRows<kind, T, V, Out>(call, plan) : LaunchRows<kind, T, 1, Out>(call, plan);
 }
 
 template <Kind kind>
 void Reduce(const KernelCall& call) {
   Dispatch(call.in[0].dtype, [&](auto zero) { ReduceAs<kind, decltype(zero)>(call); });
 }
+// The result may be of the accumulate type.
+void ReduceSum(const KernelCall& call) {
+  if (call.out[0].dtype == call.in[0].dtype) return Reduce<Kind::kSum>(call);
+  if (call.in[0].dtype == DType::kBF16)
+    ReduceAs<Kind::kSum, BF16, float>(call);
+  else
+    ReduceAs<Kind::kSum, F16, float>(call);
+}
 
 }  // namespace
 
 void AddFolds(KernelTable& table) {
-  table.Add(Op::kReduceSum, {.run = &Reduce<Kind::kSum>, .workspace = &ReduceWorkspace, .any_strides = true});
+  table.Add(Op::kReduceSum, {.run = &ReduceSum, .workspace = &ReduceWorkspace, .any_strides = true});
   table.Add(Op::kReduceMax, {.run = &Reduce<Kind::kMax>, .workspace = &ReduceWorkspace, .any_strides = true});
   table.Add(Op::kReduceMin, {.run = &Reduce<Kind::kMin>, .workspace = &ReduceWorkspace, .any_strides = true});
   table.Add(Op::kReduceProd, {.run = &Reduce<Kind::kProd>, .workspace = &ReduceWorkspace, .any_strides = true});

@@ -120,7 +120,8 @@ MicroSums Micro(Transformer& model, const StepOptions& o) {
   auto parameters = model.Parameters();
   std::vector<Var> sources;
   for (const Parameter* p : parameters) sources.push_back(p->Source());
-  MicroSums sums{loss.sum, loss.count, Grad(loss.sum, sources, ScalesLoss(o) ? SeedOf(o) : Var())};
+  MicroSums sums{loss.sum, loss.count,
+                 Grad(loss.sum, sources, {ScalesLoss(o) ? SeedOf(o) : Var(), o.model.precision.reduce})};
   for (size_t i = 0; i < parameters.size(); i++) sums.gradients[i] = Reducible(sums.gradients[i], *parameters[i], o);
   return sums;
 }
