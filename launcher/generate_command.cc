@@ -27,9 +27,9 @@ newest of its checkpoint.dir up to its train.steps, or published weights by mode
   weft generate runs/quickstart prompt="// The " tokens=300 temperature=0.8
   mpirun -np 2 weft generate runs/quickstart top_k=40 seed=7
 
-temperature  sharpens the distribution below 1 and flattens it above
+temperature  sharpens the distribution below 1 and flattens it above; 0: greedy
 top_k, top_p draw from the k likeliest tokens alone (0: all), and of these from the likeliest that make up share p
-greedy       takes the likeliest token each time
+greedy       takes the token of the largest logit each time, the lowest of equal ones
 seed         the same seed gives the same text, on any number of ranks
 key=value    overrides a key of the config, e.g. device=cpu or precision.compute=f64
 

@@ -61,7 +61,7 @@ head -c 500 "$dir/text.txt" > "$dir/other.txt"
 weft 0 1 eval "$dir/c" --data "$dir/other.txt"
 grep -qF '| 499 tokens in' "$dir/out" || fail "expected the other text"
 
-refused "command line: temperature: expected a number > 0" generate "$dir/c" temperature=0
+refused "command line: temperature: expected a number >= 0" generate "$dir/c" temperature=-1
 refused "command line: top_p: expected a number > 0 and <= 1" generate "$dir/c" top_p=2
 refused 'the character "{" at offset 1 is not among the' generate "$dir/c" "prompt=I{"
 refused "prompt: expected at most model.context = 32 tokens, got 33" generate "$dir/c" "prompt=$(head -c 33 "$dir/text.txt")"

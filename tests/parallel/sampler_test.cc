@@ -14,20 +14,20 @@
 namespace weft {
 namespace {
 
-std::vector<float> RandomLogits(size_t n, uint64_t seed, float scale = 2) {
+std::vector<double> RandomLogits(size_t n, uint64_t seed, double scale = 2) {
   std::mt19937_64 random(seed);
-  std::normal_distribution<float> normal(0, scale);
-  std::vector<float> logits(n);
-  for (float& logit : logits) logit = normal(random);
+  std::normal_distribution<double> normal(0, scale);
+  std::vector<double> logits(n);
+  for (double& logit : logits) logit = normal(random);
   return logits;
 }
 
-int32_t ArgMax(const std::vector<float>& logits) {
+int32_t ArgMax(const std::vector<double>& logits) {
   return int32_t(std::max_element(logits.begin(), logits.end()) - logits.begin());
 }
 
 // The distribution by its definition: sorted, cut to k, then to the least prefix of mass p.
-std::vector<double> Distribution(const std::vector<float>& logits, const SamplerOptions& o) {
+std::vector<double> Distribution(const std::vector<double>& logits, const SamplerOptions& o) {
   std::vector<size_t> order(logits.size());
   for (size_t i = 0; i < order.size(); i++) order[i] = i;
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return logits[a] > logits[b]; });
@@ -49,7 +49,7 @@ std::vector<double> Distribution(const std::vector<float>& logits, const Sampler
 
 TEST(Sampler, FrequenciesFollowTheDistribution) {
   constexpr int kDraws = 100'000;
-  std::vector<float> logits = RandomLogits(23, 5);
+  std::vector<double> logits = RandomLogits(23, 5);
   for (SamplerOptions o : {SamplerOptions{},
                            {.temperature = 0.5},
                            {.temperature = 3, .seed = 9},
@@ -71,7 +71,7 @@ TEST(Sampler, FrequenciesFollowTheDistribution) {
 // Draws at neighbouring places know nothing of each other: pairs of them follow the product.
 TEST(Sampler, NeighboursAreIndependent) {
   constexpr int kPairs = 100'000;
-  std::vector<float> logits{0, 1, 0.5};
+  std::vector<double> logits{0, 1, 0.5};
   std::vector<double> p = Distribution(logits, {});
   Sampler sampler({});
   int count[3][3] = {};
@@ -88,24 +88,34 @@ TEST(Sampler, NeighboursAreIndependent) {
 
 TEST(Sampler, NoTemperatureAndTopOneAreGreedy) {
   for (uint64_t seed = 1; seed <= 50; seed++) {
-    std::vector<float> logits = RandomLogits(300, seed);
-    Sampler greedy({.greedy = true}), cold({.temperature = 1e-6, .seed = seed}), coldest({.temperature = 1e-300}),
-        one({.temperature = 5, .top_k = 1, .seed = seed}), little({.temperature = 2, .top_p = 1e-9});
-    std::vector<float> sorted = logits;
+    std::vector<double> logits = RandomLogits(300, seed);
+    Sampler greedy({.greedy = true}), none({.temperature = 0, .seed = seed}), cold({.temperature = 1e-6, .seed = seed}),
+        coldest({.temperature = 1e-300}), one({.temperature = 5, .top_k = 1, .seed = seed}),
+        little({.temperature = 2, .top_p = 1e-9});
+    std::vector<double> sorted = logits;
     std::nth_element(sorted.begin(), sorted.begin() + 1, sorted.end(), std::greater());
     if (sorted[0] - sorted[1] < 1e-3) continue;  // a tie, within what logits are rounded to
     for (int64_t i = 0; i < 20; i++)
-      for (Sampler* sampler : {&greedy, &cold, &coldest, &one, &little})
+      for (Sampler* sampler : {&greedy, &none, &cold, &coldest, &one, &little})
         EXPECT_EQ(*sampler->Pick(logits, i), ArgMax(logits));
   }
 }
 
-// Last bits decide nothing where tokens are equally likely: the lowest is taken.
+// The largest logit as computed, however little it is larger, and the lowest of equal ones.
+TEST(Sampler, GreedyIsTheArgMaxOfTheLogitsAsTheyAre) {
+  for (SamplerOptions o : {SamplerOptions{.greedy = true}, {.temperature = 0}, {.temperature = 7, .greedy = true}}) {
+    EXPECT_EQ(*Sampler(o).Pick(std::vector<double>{1, 2, std::nextafter(2.0, 3.0), 2}, 3), 2);
+    EXPECT_EQ(*Sampler(o).Pick(std::vector<double>{1, 2, 2, 2, 0}, 3), 1);
+    EXPECT_EQ(*Sampler(o).Pick(std::vector<double>{-0.0, 0.0}, 3), 0);
+    EXPECT_EQ(*Sampler(o).Pick(std::vector<double>{-1e300, -1e-300, -1}, 3), 1);
+  }
+}
+
+// Last bits decide no draw where tokens are equally likely: the lowest is taken.
 TEST(Sampler, TwinsKeepTheirOrder) {
-  for (float bits : {-1e-6f, 0.0f, 1e-6f}) {
-    std::vector<float> logits{1, 2 + bits, 2, 2 - bits, 0};
-    for (SamplerOptions o : {SamplerOptions{.greedy = true}, {.top_k = 1}, {.top_p = 0.1}})
-      EXPECT_EQ(*Sampler(o).Pick(logits, 3), 1);
+  for (double bits : {-1e-6, 0.0, 1e-6}) {
+    std::vector<double> logits{1, 2 + bits, 2, 2 - bits, 0};
+    for (SamplerOptions o : {SamplerOptions{.top_k = 1}, {.top_p = 0.1}}) EXPECT_EQ(*Sampler(o).Pick(logits, 3), 1);
     Sampler two({.top_k = 2});
     for (int64_t i = 0; i < 100; i++) EXPECT_NE(*two.Pick(logits, i), 3);
   }
@@ -116,26 +126,26 @@ TEST(Sampler, TwinsKeepTheirOrder) {
 TEST(Sampler, SmallErrorsRarelyChangeADraw) {
   const int draws = 60'000 / test::Share();
   for (size_t vocab : {16u, 2000u})
-    for (float error : {1e-6f, 1e-4f, 1e-2f}) {
+    for (double error : {1e-6, 1e-4, 1e-2}) {
       std::mt19937_64 random(3);
-      std::uniform_real_distribution<float> uniform(-error, error);
+      std::uniform_real_distribution<double> uniform(-error, error);
       Sampler a({.seed = 4}), b({.seed = 4});
       int flips = 0, done = draws / (vocab > 100 ? 20 : 1);
       for (int i = 0; i < done; i++) {
-        std::vector<float> logits = RandomLogits(vocab, uint64_t(i)), other = logits;
-        for (float& logit : other) logit += uniform(random);
+        std::vector<double> logits = RandomLogits(vocab, uint64_t(i)), other = logits;
+        for (double& logit : other) logit += uniform(random);
         flips += *a.Pick(logits, i) != *b.Pick(other, i);
       }
-      double most = 2 * double(error) * done;
+      double most = 2 * error * done;
       EXPECT_LE(flips, most + 6 * std::sqrt(most) + 1) << vocab << " tokens, error " << error;
-      if (error == 1e-2f && vocab == 16) {
+      if (error == 1e-2 && vocab == 16) {
         EXPECT_GT(flips, 0);
       }
     }
 }
 
 TEST(Sampler, ASeedIsAStream) {
-  std::vector<float> logits(64, 0.0f);
+  std::vector<double> logits(64, 0.0);
   auto text = [&](uint64_t seed) {
     Sampler sampler({.seed = seed});
     std::vector<int32_t> tokens;
@@ -147,9 +157,9 @@ TEST(Sampler, ASeedIsAStream) {
 }
 
 TEST(Sampler, LogitsThatAreNotFiniteEndTheText) {
-  for (float bad : {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()})
+  for (double bad : {std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()})
     for (bool greedy : {true, false}) {
-      absl::Status status = Sampler({.greedy = greedy}).Pick(std::vector<float>{0, bad, 1}, 7).status();
+      absl::Status status = Sampler({.greedy = greedy}).Pick(std::vector<double>{0, bad, 1}, 7).status();
       EXPECT_TRUE(absl::IsAborted(status)) << status;
       EXPECT_NE(status.message().find("a logit of token 7 of the text is not finite"), std::string::npos) << status;
     }

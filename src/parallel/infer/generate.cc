@@ -44,7 +44,7 @@ absl::StatusOr<std::vector<int32_t>> Generate(LoadedModel& model, const Tokenize
   for (int32_t token : prompt) tokenizer.TextOf(token, line_begins);
   if (!options.prompt.empty()) show(stream.Add(options.prompt));
   for (int64_t i = 0; i < options.tokens; i++) {
-    std::span<const float> logits = next.Logits(text);  // [V]
+    std::span<const double> logits = next.Logits(text);  // [V]
     absl::StatusOr<int32_t> token = sampler.Pick(logits.first(std::min(logits.size(), size_t(tokenizer.vocab()))), i);
     if (!token.ok()) return token.status();
     text.push_back(*token);

@@ -33,11 +33,12 @@ class Reader {
   void Text(const char* name, std::string& to) {
     if (auto value = Take(words_, name)) to = *value;
   }
-  void Number(const char* name, double most, const char* expected, double& to) {
+  void Number(const char* name, bool zero, double most, const char* expected, double& to) {
     auto value = Take(words_, name);
     double number = 0;
     if (!value) return;
-    if (!absl::SimpleAtod(*value, &number) || !(number > 0 && number <= most)) return Refuse(name, expected, *value);
+    bool taken = absl::SimpleAtod(*value, &number) && (number > 0 || (zero && number == 0)) && number <= most;
+    if (!taken) return Refuse(name, expected, *value);
     to = number;
   }
   void Whole(const char* name, int64_t least, int64_t most, int64_t& to) {
@@ -101,10 +102,9 @@ absl::StatusOr<GenerateOptions> TakeGenerateOptions(std::vector<std::string>& wo
   Reader reader(words);
   reader.Text("prompt", options.prompt);
   reader.Whole("tokens", 1, kBillion, options.tokens);
-  reader.Number("temperature", std::numeric_limits<double>::max(),
-                "a number > 0 (greedy=true takes the likeliest token each time)", sampler.temperature);
+  reader.Number("temperature", /*zero=*/true, std::numeric_limits<double>::max(), "a number >= 0", sampler.temperature);
   reader.Whole("top_k", 0, kBillion, sampler.top_k);
-  reader.Number("top_p", 1, "a number > 0 and <= 1", sampler.top_p);
+  reader.Number("top_p", /*zero=*/false, 1, "a number > 0 and <= 1", sampler.top_p);
   reader.Flag("greedy", sampler.greedy);
   reader.Whole("seed", 0, std::numeric_limits<int64_t>::max(), seed);
   sampler.seed = uint64_t(seed);

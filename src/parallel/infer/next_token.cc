@@ -14,7 +14,7 @@ constexpr const char *kWindow = "slot.window", *kLast = "slot.last";
 std::vector<NamedValue> NextLogits(Transformer& model, const StepOptions& o) {
   Var tokens = Leaf(kWindow, DType::kI32, {1, o.tokens});        // [1, T]
   Var last = Leaf(kLast, DType::kI32, {1, 1});                   // [1, 1]
-  Var logits = Cast(model.LogitsAt(tokens, last), DType::kF32);  // [1, 1, V]
+  Var logits = Cast(model.LogitsAt(tokens, last), DType::kF64);  // [1, 1, V], and no bit is lost
   return {{"logits", logits}};
 }
 
@@ -38,7 +38,7 @@ ForwardProgram NextTokenProgram(const StepOptions& o) {
            {kLast, EntryKind::kSlot, DType::kI32, {1, 1}, replicated}}};
 }
 
-std::span<const float> NextToken::Logits(std::span<const int32_t> tokens) {
+std::span<const double> NextToken::Logits(std::span<const int32_t> tokens) {
   auto context = size_t(model_.options().tokens);
   std::span<const int32_t> seen = tokens.last(std::min(tokens.size(), context));
   window_.assign(context, 0);
@@ -47,7 +47,7 @@ std::span<const float> NextToken::Logits(std::span<const int32_t> tokens) {
   Write(kWindow, window_);
   Write(kLast, {&last, 1});
   logits_ = model_.Run()[0];
-  return {logits_.as<float>(), size_t(logits_.num_elements())};
+  return {logits_.as<double>(), size_t(logits_.num_elements())};
 }
 
 void NextToken::Write(const char* slot, std::span<const int32_t> values) {

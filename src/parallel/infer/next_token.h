@@ -2,7 +2,7 @@
 //
 //   LoadedModel model(config, NextTokenOptions(config, device), NextTokenProgram(options), context, mesh, device);
 //   NextToken next(model);
-//   std::span<const float> logits = next.Logits(tokens);      // [V]
+//   std::span<const double> logits = next.Logits(tokens);     // [V]
 //
 // Ranks along tp share the work; those along dp do the same, so that no bit depends on dp. The window is always a whole
 // context, the tokens at its left: one program serves texts of all lengths, and what stands behind the last token
@@ -24,9 +24,9 @@ class NextToken {
  public:
   // The model is loaded, has NextTokenProgram, and outlives this.
   explicit NextToken(LoadedModel& model) : model_(model) {}
-  // What follows `tokens`, which are not none, and of which the last model.context count. Called by all ranks alike,
-  // and the same on all. Valid until the next call.
-  std::span<const float> Logits(std::span<const int32_t> tokens);
+  // What follows `tokens`, which are not none, and of which the last model.context count; as computed, in a type that
+  // holds all others. Called by all ranks alike, and the same on all. Valid until the next call.
+  std::span<const double> Logits(std::span<const int32_t> tokens);
 
  private:
   void Write(const char* slot, std::span<const int32_t> values);

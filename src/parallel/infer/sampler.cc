@@ -12,13 +12,16 @@ namespace weft {
 Sampler::Sampler(const SamplerOptions& options)
     : options_(options), key_(RandomKey(options.seed, RandomPhase::kGenerate, "sampler", 0)) {}
 
-absl::StatusOr<int32_t> Sampler::Pick(std::span<const float> logits, int64_t index) {
-  if (!Round(logits))
+absl::StatusOr<int32_t> Sampler::Pick(std::span<const double> logits, int64_t index) {
+  bool finite = std::all_of(logits.begin(), logits.end(), [](double logit) { return std::isfinite(logit); });
+  if (logits.empty() || !finite)
     return absl::AbortedError(
         fmt::format("weft: a logit of token {} of the text is not finite; the weights, or what precision.compute makes "
                     "of them, are of no use; executor=interpret names the first op that makes a NaN",
                     index));
-  if (options_.greedy) return int32_t(std::max_element(logits_.begin(), logits_.end()) - logits_.begin());
+  bool greedy = options_.greedy || options_.temperature == 0;
+  if (greedy) return int32_t(std::max_element(logits.begin(), logits.end()) - logits.begin());  // the first of equals
+  Round(logits);
   KeepLikely();
   int32_t best = kept_[0];
   double most = Score(best, index);
@@ -31,18 +34,12 @@ absl::StatusOr<int32_t> Sampler::Pick(std::span<const float> logits, int64_t ind
   return best;
 }
 
-bool Sampler::Round(std::span<const float> logits) {
+void Sampler::Round(std::span<const double> logits) {
   constexpr double kGrid = 0x1p-12;
   logits_.resize(logits.size());
-  bool finite = !logits.empty();
-  for (size_t i = 0; i < logits.size(); i++) {
-    finite = finite && std::isfinite(logits[i]);
-    logits_[i] = std::nearbyint(double(logits[i]) / kGrid) * kGrid;
-  }
-  if (!finite) return false;
+  for (size_t i = 0; i < logits.size(); i++) logits_[i] = std::nearbyint(logits[i] / kGrid) * kGrid;
   double most = *std::max_element(logits_.begin(), logits_.end());
   for (double& logit : logits_) logit -= most;
-  return true;
 }
 
 void Sampler::KeepLikely() {

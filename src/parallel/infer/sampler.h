@@ -12,9 +12,12 @@
 //   to draw can do better than half of it (the distributions themselves differ by e). For f32, whose e is some 1e-6,
 //   that is a flip in hundreds of thousands of tokens; for precision.compute=f64, one in 10^14. The inverse of a
 //   cumulative sum would flip by the sum of the shifts of all its steps.
-// - Logits are rounded to multiples of 2^-12 before anything is compared: tokens that are equally likely (twins in the
-//   table, say) stay so, and where greedy, top_k and top_p must prefer one it is the lowest, not the one that last bits
+// - Logits are rounded to multiples of 2^-12 before draws compare them: tokens that are equally likely (twins in the
+//   table, for example) stay so, and where top_k and top_p must prefer one it is the lowest, not the one that last bits
 //   favour. At temperature 1 it changes no probability by more than one part in 4000.
+//
+// Greedy draws nothing. It takes the largest logit as computed, of equal ones the lowest token. Two meshes may differ
+// where the two largest logits are nearer than the last bits of sums.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -25,10 +28,10 @@
 namespace weft {
 
 struct SamplerOptions {
-  double temperature = 1;  // above 0
+  double temperature = 1;  // 0: greedy
   int64_t top_k = 0;       // the most likely ones alone; 0: all
   double top_p = 1;        // of these, as few of the most likely ones as make up this share; in (0, 1]
-  bool greedy = false;     // the most likely one; the rest does not count
+  bool greedy = false;     // the largest logit; the rest does not count
   uint64_t seed = 1;
 };
 
@@ -36,10 +39,10 @@ class Sampler {
  public:
   explicit Sampler(const SamplerOptions& options);
   // Fails where a logit is not finite.
-  absl::StatusOr<int32_t> Pick(std::span<const float> logits, int64_t index);
+  absl::StatusOr<int32_t> Pick(std::span<const double> logits, int64_t index);
 
  private:
-  bool Round(std::span<const float> logits);
+  void Round(std::span<const double> logits);
   void KeepLikely();
   double Score(int32_t token, int64_t index) const;
 

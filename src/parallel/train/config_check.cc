@@ -1,8 +1,10 @@
 #include "parallel/train/config_check.h"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 
+#include "core/base/rng.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 #include "parallel/train/config_schema.h"
@@ -112,6 +114,43 @@ void CheckPrecision(const Config& config, Faults& faults) {
                            config.loss_scale.min));
 }
 
+// Numbers that the config holds in f64 and the step in `dtype`: f64 or f32.
+struct StepNumber {
+  const char* key;
+  double value;
+  DType dtype;
+};
+
+// Below the least normal number of its type a number is 0, or has few digits left.
+void CheckNotLost(const StepNumber& n, const char* consequence, Faults& faults) {
+  constexpr double kLeast = std::numeric_limits<float>::min();
+  bool lost = n.dtype != DType::kF64 && n.value > 0 && n.value < kLeast;
+  faults.Check(!lost, n.key,
+               fmt::format("expected at least {:.3g}, the least normal number of {}, got {}: {}", kLeast, Name(n.dtype),
+                           n.value, consequence));
+}
+
+// What the run's types would round to a number that means something else.
+void CheckRounding(const Config& config, Faults& faults) {
+  DType forward = AccumulateType(config.precision.compute), update = AccumulateType(config.precision.params);
+  const OptimizerConfig& optimizer = config.optimizer;
+  CheckNotLost({"model.norm_eps", config.model.norm_eps, forward}, "a row of equal numbers would become NaN", faults);
+  CheckNotLost({"optimizer.lr", optimizer.lr, update}, "no parameter would move", faults);
+  CheckNotLost({"optimizer.eps", optimizer.eps, update}, "a parameter without a gradient would become NaN", faults);
+  CheckNotLost({"train.clip", config.train.clip, update}, "every gradient would become 0", faults);
+  for (double beta : optimizer.betas)
+    faults.Check(update == DType::kF64 || float(beta) < 1, "optimizer.betas",
+                 fmt::format("expected numbers below 1 in {}, got {}, which rounds to 1: a moment would never decay",
+                             Name(update), beta));
+  double p = config.model.dropout;
+  uint32_t threshold = DropoutThreshold(p);
+  faults.Check(
+      threshold < 65536, "model.dropout",
+      fmt::format("expected at most 65535/65536 (0.99998), got {}, which rounds to 1: all would be dropped", p));
+  faults.Check(p == 0 || threshold > 0, "model.dropout",
+               fmt::format("expected 0 or at least 1/131072, got {}, which rounds to 0: nothing would be dropped", p));
+}
+
 void CheckTraining(const Config& config, Faults& faults) {
   const TrainConfig& train = config.train;
   faults.Check(train.steps < 1 || config.schedule.warmup_steps <= train.steps, "schedule.warmup_steps",
@@ -167,6 +206,7 @@ std::vector<std::string> CheckConfig(const Config& config) {
   CheckRequired(config, faults);
   CheckModel(config, faults);
   CheckPrecision(config, faults);
+  CheckRounding(config, faults);
   CheckTraining(config, faults);
   CheckSizes(config, faults);
   for (const OutputFault& fault : CheckOutputPaths(config)) faults.Check(false, fault.key, fault.what);
