@@ -52,6 +52,8 @@ check() {
   only_in "no source exits the process but a main" '\b(std::)?(exit|_exit|abort|quick_exit) *\(' '^(launcher/main\.cc|src/dist/)'
   breach "a model names no mesh axis; a sharding plan does" '"(dp|tp|pp|cp|ep)"|\bk(Data|Tensor)Axis\b' \
     $(sources src/parallel/nn | grep -v '/sharding_plan' || true)
+  breach "a comment says what holds; the numbered points are on no page here" '^[^"]*//.*\b[Pp]oints? [0-9]' \
+    $(sources src launcher tests)
 }
 
 # Each line: a file, then a line of code that breaks a rule there.
@@ -87,6 +89,7 @@ launcher/k.cc|  std::fputs(text.c_str(), stderr);
 src/parallel/log/l.cc|  std::cerr << path;
 src/parallel/nn/transformer.cc|  Shard(x, "tp");
 src/parallel/nn/models/gpt2.cc|  Shard(x, kTensorAxis);
+tests/parallel/j.cc|// ---- Point 5: the order of axes. ----
 BREACHES
 }
 

@@ -155,8 +155,8 @@ TEST(DefaultDevice, FactoriesTakeItAndRefuseWhatHasNoBackend) {
       for (const auto& make : makes) {
         std::string text = TextOf([&] { make(rank.mesh, {Shard(0)}); });
         EXPECT_EQ(text.substr(text.find(':')),
-                  ":N: the default device is cuda:1, but there is no CUDA backend in this build; expected cpu: "
-                  "leave the DefaultDeviceScope");
+                  ":N: the default device is cuda:1, but eager tensors are made on the CPU only; leave the "
+                  "DefaultDeviceScope, or open one of cpu");
       }
       // A tensor that exists has its own device.
       EXPECT_EQ(DistributeTensor(test::Draw({3}, 1), rank.mesh, {Shard(0)}).FullTensor().device().kind,

@@ -1,5 +1,4 @@
-// Where values lie: stored and used placements, the order of axes, uneven shards, accumulators and generators (points
-// 4, 5 and 7 to 10).
+// Where values lie: stored and used placements, the order of axes, uneven shards, accumulators and generators.
 #include "core/base/shard.h"
 #include "parallel/traps.h"
 
@@ -8,7 +7,7 @@ namespace {
 
 using namespace traps;
 
-// ---- Point 4: stored and used placements. ----
+// ---- Stored and used placements. ----
 
 struct LayerSize {
   int64_t rows = 4, in = 6, out = 4;
@@ -31,7 +30,7 @@ TEST(Fsdp, GathersOnceForwardAndScattersOnceBackward) {
   ExpectSameOnRanks(FsdpLayer(false), kTp2, {{"w", Draw({6, 4}, 1)}, {"x", Draw({4, 6}, 2)}});
 }
 
-// Point 1, no cost search: the weight is gathered and its gradient scattered, and no activation moves, though for the
+// There is no cost search: the weight is gathered and its gradient scattered, and no activation moves, though for the
 // large weight moving the few rows would take fewer bytes. Without a reshard the two shards are an error.
 TEST(Fsdp, WeightsAreGatheredAndActivationsNeverMoveWhateverTheSizes) {
   for (const LayerSize& n : {LayerSize{2, 640, 480}, LayerSize{2, 64, 1}, LayerSize{4096, 6, 4}, LayerSize{1, 7, 5}})
@@ -81,7 +80,7 @@ TEST(Fsdp, ARegatherOfARegatherWorks) {
   ExpectSameOnRanks(graph, kDp2Tp2, {{"w", Draw({6, 4}, 1)}});
 }
 
-// ---- Point 5: the order of axes. ----
+// ---- The order of axes. ----
 
 // Nested chunks come from the chunk, not from the extent: 10 over tp 4 is 3, and a dp of 2 makes 2 of it.
 TEST(AxisOrder, NestedChunksComeFromTheChunk) {
@@ -134,7 +133,7 @@ TEST(AxisOrder, PT129229_PT194457_PT168134_PT115310_FullTensorWhereTwoAxesShardO
   }
 }
 
-// ---- Point 7: uneven shards. ----
+// ---- Uneven shards. ----
 
 // Elsewhere the mean of uneven shards was the mean of the ranks' means. A mean here is a sum times 1 / the global
 // extent.
@@ -169,7 +168,7 @@ TEST(Uneven, ArgMaxOfTiesIsTheLowestIndexOnAnyMesh) {
     EXPECT_EQ(RunRanks(graph, {{"tp"}, {tp}}, {{"x", x}}).at("arg").ToDoubles(), (std::vector<double>{1, 0}));
 }
 
-// ---- Points 8 and 9: accumulation and the clip norm. ----
+// ---- Accumulation and the clip norm. ----
 
 // A zero is born Partial, and an accumulator that is Partial takes gradients with no collective.
 TEST(Accumulation, PartialAccumulatorsMoveNothing) {
@@ -229,7 +228,7 @@ TEST(ClipNorm, APartialGradientIsReducedBeforeItIsSquared) {
   ExpectSameOnRanks(graph, kTp2, {{"g", Draw({4}, 1)}});
 }
 
-// ---- Point 10: generators. ----
+// ---- Generators. ----
 
 // No local node is larger than the chunk of some sharding of its value, but gathers: iota, full, random numbers and
 // broadcasts are made in their consumers' placement.

@@ -1,4 +1,4 @@
-// Ops that others got wrong: views and heads (point 6), attention, the loss, the embedding and random numbers.
+// Ops that others got wrong: views and heads, attention, the loss, the embedding and random numbers.
 #include <cmath>
 #include <limits>
 
@@ -9,7 +9,7 @@ namespace {
 
 using namespace traps;
 
-// ---- Point 6: heads, views. ----
+// ---- Heads, views. ----
 
 // PT#149764, #166483, #172102: a view passes a shard only where chunk boundaries coincide; elsewhere it is gathered,
 // and the values are right.

@@ -1,4 +1,4 @@
-// What the rules choose, and what they refuse: points 1, 2, 3, 11 and 12.
+// What the rules choose, and what they refuse.
 #include "core/compile/comm_plan.h"
 #include "core/compile/plan.h"
 #include "parallel/traps.h"
@@ -8,7 +8,7 @@ namespace {
 
 using namespace traps;
 
-// ---- Point 1: axis by axis, no search; conflicts are errors; the explicit mode. ----
+// ---- Axis by axis, no search; conflicts are errors; the explicit mode. ----
 
 TEST(Rules, AConflictNamesOpOperandsPlacementsAndLine) {
   int line = 0;
@@ -90,7 +90,7 @@ TEST(Rules, APlacementOfAnotherNumberOfAxesIsRefused) {
               HasSubstr("has 1 axes, the mesh dp=2 x tp=2 has 2"));
 }
 
-// ---- Points 2 and 11: where a Partial may stay. ----
+// ---- Where a Partial may stay. ----
 
 struct PartialCase {
   const char* name;
@@ -208,7 +208,7 @@ TEST(Partials, AreResolvedOnceHoweverManyReaders) {
   EXPECT_EQ(Collectives(Partition(sharded, {.mesh = kTp2, .natural = true})), (Counts{{"reduce_scatter", 1}}));
 }
 
-// ---- Points 2 and 3: Megatron's pattern, whose collectives are known by number. ----
+// ---- Megatron's pattern, whose collectives are known by number. ----
 
 // x + gelu(x w1) w2, twice; columns of w1 and rows of w2 on tp.
 Graph MegatronMlp(bool sequence_parallel) {
@@ -269,7 +269,7 @@ TEST(Megatron, SequenceParallelGathersAndScattersOncePerMlpAndDirection) {
   }
 }
 
-// Point 3: a conversion that Partition inserts has its dual, and no cotangent is born at global size.
+// A conversion that Partition inserts has its dual, and no cotangent is born at global size.
 TEST(Cotangents, AreShardedLikeTheirPrimals) {
   Graph graph = test::Trace([] {
     Var x = Leaf("x", kF64, {4, 6}, {S(0)}), y = Exp(Sin(x));
@@ -282,7 +282,7 @@ TEST(Cotangents, AreShardedLikeTheirPrimals) {
     for (const ValueInfo& info : node->outputs) EXPECT_LE(NumElements(info.shape), 12) << Print(local.graph);
 }
 
-// ---- Point 12: every collective has a line, a scope and a phase. ----
+// ---- Every collective has a line, a scope and a phase. ----
 
 TEST(CommunicationPlan, EveryCollectiveNamesItsLineScopeAndPhase) {
   Counts seen, want;

@@ -17,7 +17,7 @@ using namespace testing_;
 const Placement R = Replicate();
 Placement S(int dim, int order = -1) { return Shard(dim, order); }
 
-// ---- Point 5: the dim that FSDP takes. ----
+// ---- The dim that FSDP takes. ----
 
 // The first dim whose tp chunk dp divides, else dim 0; dp is the minor axis where tp shards that dim too.
 TEST(FsdpPlacement, TakesTheFirstDimWhoseChunkDpDivides) {
@@ -47,7 +47,7 @@ TEST(FsdpPlacement, TakesTheFirstDimWhoseChunkDpDivides) {
   EXPECT_EQ(ShardingPlan().FsdpPlacement({R, S(0)}, {8, 6}, one), (Sharding{R, S(0)}));
 }
 
-// ---- Points 7 and 10: every layout of two models whose sizes no mesh divides. ----
+// ---- Every layout of two models whose sizes no mesh divides. ----
 
 struct Param {
   const char* family;
@@ -91,7 +91,7 @@ class StepTraps : public testing::TestWithParam<Param> {
   StepPrograms programs_;
 };
 
-// Point 7: padding is part of what is stored, the same on all ranks, so no step pads anything.
+// Padding is part of what is stored, the same on all ranks, so no step pads anything.
 TEST_P(StepTraps, StateIsStoredPaddedAndNoStepPads) {
   for (const LocalProgram* program : Programs())
     for (const auto& node : program->graph.nodes) EXPECT_NE(node->op, Op::kPad) << Print(program->graph);
@@ -109,7 +109,7 @@ TEST_P(StepTraps, StateIsStoredPaddedAndNoStepPads) {
   EXPECT_TRUE(padded > 0 || !uneven) << "nothing is padded, so this shows nothing";
 }
 
-// Point 10: a dim that an axis shards is nowhere longer than its chunk, gathers included: dp shards the batch, tp the
+// A dim that an axis shards is nowhere longer than its chunk, gathers included: dp shards the batch, tp the
 // vocabulary, the hidden width and the query heads.
 TEST_P(StepTraps, NoLocalValueIsLargerThanItsChunks) {
   const Layout& l = GetParam().layout;

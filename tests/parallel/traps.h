@@ -1,6 +1,5 @@
-// What the tests of the traps of placements share. Each trap has a test by name: the rules of placements, point by
-// point, and the bugs that others shipped ("PT" is the number of an issue of PyTorch, "ML" of Megatron-LM, "HF" of
-// transformers).
+// What the tests of the traps of placements share. Each trap has a test by name: the rules of placements, and
+// the bugs that others shipped ("PT" is the number of an issue of PyTorch, "ML" of Megatron-LM, "HF" of transformers).
 #pragma once
 #include <fmt/format.h>
 #include <gmock/gmock.h>

@@ -13,8 +13,8 @@ namespace {
 
 void CheckDefaultDevice(const Site& site) {
   WEFT_CHECK(DefaultDevice().kind == DeviceKind::kCpu,
-             fmt::format("{}: the default device is {}, but there is no CUDA backend in this build; expected cpu: "
-                         "leave the DefaultDeviceScope",
+             fmt::format("{}: the default device is {}, but eager tensors are made on the CPU only; leave the "
+                         "DefaultDeviceScope, or open one of cpu",
                          ToString(site), ToString(DefaultDevice())));
 }
 
