@@ -23,7 +23,7 @@ double LearningRate(const Config& config, int64_t step) {
     case ScheduleName::kWsd:
       return progress < kHold ? lr : lr + (low - lr) * (progress - kHold) / (1 - kHold);
   }
-  Fail("schedule.name is not one of its kind");
+  Fail("schedule.name is none of the names");
 }
 
 }  // namespace weft

@@ -1,5 +1,6 @@
 #include "parallel/train/setup.h"
 
+#include "core/base/error.h"
 #include "parallel/nn/family.h"
 #include "parallel/train/config_schema.h"
 #include "parallel/train/config_value.h"
@@ -27,6 +28,20 @@ TransformerConfig ModelOf(const Config& config) {
   return FindFamily(m.family)->configure(c);
 }
 
+namespace {
+
+// Without a default: a name that has no rule here does not compile.
+void SetOptimizer(const OptimizerConfig& c, StepOptions& o) {
+  switch (c.name) {
+    case OptimizerName::kAdamW:
+      o.adamw = {c.betas[0], c.betas[1], c.eps, c.weight_decay};
+      return;
+  }
+  Fail("optimizer.name is none of the names");
+}
+
+}  // namespace
+
 StepOptions StepOptionsOf(const Config& config) {
   StepOptions o;
   o.model.mesh = MeshOf(config);
@@ -34,7 +49,7 @@ StepOptions StepOptionsOf(const Config& config) {
       MegatronPlan({config.model.heads, config.model.kv_heads, config.parallel.sequence_parallel}, o.model.mesh);
   o.model.precision = {config.precision.compute, config.precision.params, config.precision.reduce};
   o.model.fsdp = Fsdp(config.parallel.fsdp);
-  o.adamw = {config.optimizer.betas[0], config.optimizer.betas[1], config.optimizer.eps, config.optimizer.weight_decay};
+  SetOptimizer(config.optimizer, o);
   o.clip = config.train.clip;
   o.loss.smoothing = config.train.label_smoothing;
   int64_t dp = config.mesh.dp, micro = config.train.micro_batch, share = (config.train.global_batch + dp - 1) / dp;
