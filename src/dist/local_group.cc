@@ -29,9 +29,16 @@ void Copy(void* to, const void* from, int64_t count, DType dtype) {
 
 }  // namespace
 
+// The bytes are moved by the host, which cannot reach a GPU's memory.
 LocalGroup::LocalGroup(std::string name, int rank, std::vector<int> ranks, DeviceKind kind,
                        std::shared_ptr<LocalRoom> room)
-    : ProcessGroup(std::move(name), rank, std::move(ranks), kind), room_(std::move(room)), inputs_(size_t(size())) {}
+    : ProcessGroup(std::move(name), rank, std::move(ranks), kind), room_(std::move(room)), inputs_(size_t(size())) {
+  WEFT_CHECK(
+      kind == DeviceKind::kCpu,
+      fmt::format("group \"{}\": ranks of one process exchange tensors of the cpu only, got {}; make the mesh for "
+                  "the cpu",
+                  this->name(), Name(kind)));
+}
 
 LocalGroup::~LocalGroup() { StopLanes(); }
 

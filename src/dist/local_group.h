@@ -48,6 +48,7 @@ class LocalWorld {
   std::string reason_;
 };
 
+// Moves tensors of the CPU only; throws Error for another kind.
 class LocalGroup final : public ProcessGroup {
  public:
   LocalGroup(std::string name, int rank, std::vector<int> ranks, DeviceKind kind, std::shared_ptr<LocalRoom> room);

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <thread>
 
@@ -247,6 +248,25 @@ TEST(DeviceMesh, RefusesWhatIsNoMesh) {
     EXPECT_THROW(none.Group("a"), Error);
     EXPECT_THROW(none.World(DeviceKind::kCuda), Error);
   });
+}
+
+// A group of ranks that are threads copies by the host, which would fault on a GPU's memory.
+TEST(LocalGroup, RefusesDevicesThatTheHostCannotRead) {
+  std::string expected =
+      "group \"dp\": ranks of one process exchange tensors of the cpu only, got cuda; make the mesh for the cpu";
+  auto text = [](const std::function<void()>& make) -> std::string {
+    try {
+      make();
+    } catch (const Error& e) {
+      return e.what();
+    }
+    return "";
+  };
+  for (int ranks : {1, 2})
+    RunRanks(ranks, [&](Context& context, GroupFactory& groups) {
+      EXPECT_EQ(text([&] { DeviceMesh(context, groups, {{"dp"}, {ranks}}, {DeviceKind::kCuda}); }), expected);
+    });
+  EXPECT_EQ(text([] { MakeSelfGroup("dp", 0, DeviceKind::kCuda); }), expected);
 }
 
 TEST(CallRecorder, KeepsTheLastCalls) {
