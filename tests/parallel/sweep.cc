@@ -403,11 +403,12 @@ void Result::Add(const Result& other) {
   composed += other.composed;
   unplaced += other.unplaced;
   thinned |= other.thinned;
+  fallback |= other.fallback;
   failures.insert(failures.end(), other.failures.begin(), other.failures.end());
 }
 
 Result SweepOp(Op op, const Options& options) {
-  Result result;
+  Result result{.fallback = !test::KernelsOf(DeviceKind::kCpu).Has(op)};
   std::vector<Sample> samples = Record(op).samples(op);
   for (size_t i = 0; i < samples.size(); i++)
     for (const std::vector<int>& mesh : options.meshes) result.Add(MeshSweep(op, i, samples[i], mesh, options).Run());

@@ -23,8 +23,9 @@ struct Result {
   int64_t refused = 0;   // placements that the rules refuse (two different shards on one axis), as they must
   int64_t unplaced = 0;  // samples x meshes of which a share ran no placement but Replicate: always 0
   // What is left out; tests/known_gaps.txt has the reasons.
-  int64_t composed = 0;  // placements whose backward is refused by the composition that it goes through
-  bool thinned = false;  // too many placements: some combinations were not run
+  int64_t composed = 0;   // placements whose backward is refused by the composition that it goes through
+  bool thinned = false;   // too many placements: some combinations were not run
+  bool fallback = false;  // the CPU has no kernel for the op: what ran is its composition
   std::vector<std::string> failures;
   void Add(const Result& other);
 };
