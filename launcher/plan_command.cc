@@ -8,6 +8,7 @@
 #include "core/ops/kernel.h"
 #include "kernels/common/cuda_library.h"
 #include "launcher/command.h"
+#include "launcher/device_note.h"
 #include "launcher/plan_report.h"
 #include "parallel/train/config_check.h"
 #include "parallel/train/data.h"
@@ -89,7 +90,8 @@ absl::StatusOr<Config> Load(const ConfigWords& words, std::vector<std::string>& 
   if (absl::Status s = Resolve(*config, int(*ranks)); !s.ok()) return s;
   if (absl::Status s = FillVocab(*config, notes); !s.ok()) return s;
   if (absl::Status s = CheckDevice(*config); !s.ok()) return s;
-  for (const std::vector<std::string>& lines : {config->notes, UnusedKeys(*config)})
+  for (const std::vector<std::string>& lines :
+       {config->notes, UnusedKeys(*config), DeviceNotes(*config, HasCudaDriver())})
     notes.insert(notes.end(), lines.begin(), lines.end());
   return config;
 }

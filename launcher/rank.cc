@@ -16,6 +16,7 @@
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/gemm_use.h"
 #include "kernels/cpu/register.h"
+#include "launcher/device_note.h"
 #include "parallel/train/config_check.h"
 #include "parallel/train/setup.h"
 
@@ -33,12 +34,15 @@ int ThreadsOf(const Config& config, const Bootstrap& bootstrap) {
 // auto is CUDA where this host has a GPU that a rank of its own can use. Looking for the driver first keeps runs on
 // hosts without one as quick as a build without CUDA.
 absl::StatusOr<DeviceKind> OpenDevice(const Config& config, const Bootstrap& bootstrap, Context& context) {
-  bool one_rank = bootstrap.world_size() == 1, automatic = config.device == DeviceChoice::kAuto;
-  bool wanted = config.device == DeviceChoice::kCuda || (automatic && one_rank && HasCudaDriver());
+  bool automatic = config.device == DeviceChoice::kAuto;
+  bool wanted = config.device == DeviceChoice::kCuda || (automatic && HasCudaDriver());
   if (!wanted) return DeviceKind::kCpu;
-  if (!one_rank)
-    return absl::InvalidArgumentError(PlaceOf(config, "device") +
-                                      "cuda on more than one rank is not built yet; use device=cpu");
+  if (std::string reason = NoGpuReason(bootstrap.world_size()); !reason.empty()) {
+    if (!automatic) return absl::InvalidArgumentError(PlaceOf(config, "device") + reason + "; use device=cpu");
+    if (bootstrap.rank() == 0)
+      for (const std::string& note : DeviceNotes(config, true)) fmt::print(stderr, "note: {}\n", note);
+    return DeviceKind::kCpu;
+  }
   absl::Status opened = OpenCuda(context, bootstrap.local_rank());
   if (opened.ok()) return DeviceKind::kCuda;
   if (!automatic) return absl::InvalidArgumentError(PlaceOf(config, "device") + std::string(opened.message()));
