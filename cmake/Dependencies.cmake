@@ -5,6 +5,7 @@ find_package(absl REQUIRED)
 find_package(fmt REQUIRED)
 find_package(yaml-cpp REQUIRED)
 find_package(nlohmann_json REQUIRED)
+find_package(OpenSSL REQUIRED COMPONENTS Crypto)
 
 find_package(MPI REQUIRED COMPONENTS C)
 add_library(weft_mpi INTERFACE)

@@ -40,7 +40,7 @@ absl::StatusOr<DeviceKind> OpenDevice(const Config& config, const Bootstrap& boo
   if (std::string reason = NoGpuReason(bootstrap.world_size()); !reason.empty()) {
     if (!automatic) return absl::InvalidArgumentError(PlaceOf(config, "device") + reason + "; use device=cpu");
     if (bootstrap.rank() == 0)
-      for (const std::string& note : DeviceNotes(config, true)) fmt::print(stderr, "note: {}\n", note);
+      for (const std::string& note : DeviceNotes(config, true)) PrintStderr("note: {}\n", note);
     return DeviceKind::kCpu;
   }
   absl::Status opened = OpenCuda(context, bootstrap.local_rank());

@@ -6,11 +6,13 @@
 #include <charconv>
 #include <cstdio>
 #include <cstdlib>
+#include <sstream>
 
 #include "core/base/host_name.h"
 #include "dist/descriptor_limit.h"
 #include "dist/gloo_group.h"
 #include "dist/local_group.h"
+#include "dist/network_interface.h"
 #include "dist/slurm.h"
 #include "dist/tcp_exchange.h"
 
@@ -28,7 +30,7 @@ class TcpBootstrap final : public Bootstrap {
       : Bootstrap(timeout), exchange_(rank, world_size, host, port, timeout) {
     rank_ = rank;
     world_size_ = world_size;
-    FindHosts();
+    Meet(exchange_.key());
   }
   [[noreturn]] void Abort(int code) override { EndProcess(code); }  // the others see closed connections
 
@@ -36,12 +38,15 @@ class TcpBootstrap final : public Bootstrap {
   std::vector<std::string> Exchange(std::string_view bytes, Clock::time_point deadline) override {
     return exchange_.AllGather(bytes, rank_ == 0 ? deadline : deadline + kRootFirst);
   }
+  void Adopt(PeerNetwork& network) override {
+    if (rank_ == 0) network.Adopt(exchange_.TakeAcceptor(), exchange_.TakeLocalSecret());
+  }
   TcpExchange exchange_;
 };
 
 class SoloBootstrap final : public Bootstrap {
  public:
-  SoloBootstrap() : Bootstrap(std::chrono::milliseconds::zero()) { FindHosts(); }
+  SoloBootstrap() : Bootstrap(std::chrono::milliseconds::zero()) { Meet(); }
   [[noreturn]] void Abort(int code) override { EndProcess(code); }
 
  private:
@@ -122,15 +127,28 @@ std::vector<std::string> Bootstrap::AllGather(std::string_view bytes) {
   }
 }
 
-void Bootstrap::FindHosts() {
+// Two jobs with one secret have different keys: rank 0 adds a number of its own.
+void Bootstrap::Meet(const Key& secret) {
   host_ = HostName();
-  auto hosts = AllGather(host_);
+  Key mine = RandomKey();
+  auto all = AllGather(std::string(BytesOf(mine)) + host_);
   local_rank_ = local_size_ = 0;
   for (int r = 0; r < world_size_; r++) {
-    if (hosts[size_t(r)] != host_) continue;
+    WEFT_CHECK(all[size_t(r)].size() >= sizeof(Key), fmt::format("bootstrap: rank {} sent no random number", r));
+    if (std::string_view(all[size_t(r)]).substr(sizeof(Key)) != host_) continue;
     local_size_++;
     local_rank_ += r < rank_;
   }
+  Key key = Hmac(secret, {"weft job", std::string_view(all[0]).substr(0, sizeof(Key))});
+  std::string address = world_size_ == 1 ? "-" : ListenAddress(local_size_ != world_size_);
+  network_ = std::make_unique<PeerNetwork>(rank_, world_size_, key, address);
+  std::vector<PeerNetwork::Peer> peers;
+  for (const std::string& text : AllGather(fmt::format("{} {} {} {}", getpid(), network_->port(), address, host_))) {
+    PeerNetwork::Peer& peer = peers.emplace_back();
+    std::istringstream(text) >> peer.pid >> peer.port >> peer.address >> peer.host;
+  }
+  Adopt(*network_);
+  network_->Start(std::move(peers), Clock::now() + timeout_);
 }
 
 std::unique_ptr<Bootstrap> Bootstrap::FromEnvironment(int* argc, char*** argv, std::chrono::milliseconds timeout) {

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "dist/group_factory.h"
+#include "dist/peer_network.h"
 
 namespace weft {
 
@@ -26,6 +27,7 @@ class Bootstrap {
   //                                                  SLURM_STEP_NODELIST or SLURM_JOB_NODELIST, and a port that
   //                                                  follows from SLURM_JOB_ID and SLURM_STEP_ID
   //   none of these                                  a world of one; MPI is not touched
+  // Without MPI the ranks prove a secret to each other, which job_secret.h says where to find.
   // Throws Error when variables are missing, wrong or contradict, or when not all ranks come within the timeout.
   // MPI sees the arguments, if given, and may take out its own.
   static std::unique_ptr<Bootstrap> FromEnvironment(int* argc = nullptr, char*** argv = nullptr,
@@ -42,6 +44,7 @@ class Bootstrap {
   int local_rank() const { return local_rank_; }  // among the ranks of this host
   int local_size() const { return local_size_; }
   const std::string& host() const { return host_; }
+  PeerNetwork& network() { return *network_; }  // by which the ranks reach each other from now on
 
   // The bytes of all ranks, in order. These two are called by all ranks alike, from one thread; where a rank is gone,
   // or late by more than the timeout, they call the failure handler, or throw Error where there is none.
@@ -64,12 +67,16 @@ class Bootstrap {
   explicit Bootstrap(std::chrono::milliseconds timeout) : timeout_(timeout) {}
   // AllGather until a deadline. Throws Error.
   virtual std::vector<std::string> Exchange(std::string_view bytes, Clock::time_point deadline) = 0;
-  void FindHosts();  // fills in local_rank_ and local_size_ by exchanging host names
+  // Fills in local_rank_ and local_size_, and opens the network. `secret`: what strangers do not know; none where they
+  // do not see what is exchanged.
+  void Meet(const Key& secret = {});
+  virtual void Adopt(PeerNetwork&) {}  // before the network starts
 
   int rank_ = 0, world_size_ = 1, local_rank_ = 0, local_size_ = 1;
   std::string host_;
 
  private:
+  std::unique_ptr<PeerNetwork> network_;
   std::chrono::milliseconds timeout_;
   std::function<void(const std::string&)> failed_;
   std::atomic<int64_t> exchanges_{0};
@@ -77,8 +84,8 @@ class Bootstrap {
 
 // The MPI library that this process runs with, "Open MPI v4.1.4". MPI needs not be started.
 std::string MpiVersion();
-// Gloo's version, and the device that it opens here, "0.5.0, tcp, ...": on the interface WEFT_INTERFACE where that is
-// set, else on the loopback. Throws Error when it cannot.
+// Gloo's version, and where its groups would listen here, "0.5.0, sockets on 127.0.0.1": on the interface
+// WEFT_INTERFACE if that is set, else on the loopback. Throws Error when they cannot.
 std::string TryGloo();
 
 // Each kind, for tests and for programs that know what they want.

@@ -107,6 +107,8 @@ RankReport FailureWatch::AskOne(int rank) const {
       report.state = State::kAnswered;
     else if (reply.reach == SideChannel::Reach::kClosed)
       report.state = near ? StateOfClosed(pid) : State::kDied;
+    else if (reply.reach == SideChannel::Reach::kLeft)
+      report.state = near ? StateOfClosed(pid) : State::kLeft;
   }
   report.host = channel_.peer(rank).host;
   report.pid = pid;
@@ -169,7 +171,9 @@ void FailureWatch::End(const std::string& line) {
     lock.unlock();
     std::fflush(stderr);
     auto tell = [&](int r) {
-      if (r != channel_.rank()) channel_.Ask(r, kSaid, "", kTellPatience);
+      if (r == channel_.rank()) return;
+      SideChannel::Reply reply = channel_.Ask(r, kSaid, "", kTellPatience);
+      if (reply.reach == SideChannel::Reach::kSilent) channel_.Leave(r, kSaid);
     };
     if (channel_.IsOpen()) ForAllRanks(channel_.size(), tell);
   }

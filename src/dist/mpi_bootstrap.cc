@@ -33,6 +33,14 @@ std::string RankInEnvironment() {
   return "a rank";
 }
 
+// Open MPI's transports, unless they are chosen already. Shared memory does on one host, where its TCP would listen on
+// all interfaces; and looking for others takes seconds.
+void ChooseTransports() {
+  const char *all = std::getenv("OMPI_COMM_WORLD_SIZE"), *here = std::getenv("OMPI_COMM_WORLD_LOCAL_SIZE");
+  bool one_host = all && here && std::string_view(all) == here;
+  setenv("OMPI_MCA_btl", one_host ? "self,vader" : "self,vader,tcp", /*overwrite=*/0);
+}
+
 // False at the deadline. MPI's own waiting has none and keeps a core busy; this leaves the core to ranks that share it.
 template <class Ready>
 bool Await(Clock::time_point deadline, const Ready& ready) {
@@ -106,13 +114,14 @@ class MpiBootstrap final : public Bootstrap {
     MPI_Initialized(&initialized);
     owns_ = !initialized;
     if (owns_) {
+      ChooseTransports();
       HangGuard guard(RankInEnvironment(), "MPI_Init", kInit);
       MPI_Init_thread(argc, argv, MPI_THREAD_MULTIPLE, &provided);
     }
     WEFT_CHECK(provided == MPI_THREAD_MULTIPLE, "bootstrap: this MPI has no MPI_THREAD_MULTIPLE");
     MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
     MPI_Comm_size(MPI_COMM_WORLD, &world_size_);
-    FindHosts();
+    Meet();
   }
 
   ~MpiBootstrap() override {

@@ -1,19 +1,11 @@
 #include "dist/side_channel.h"
 
-#include <fmt/format.h>
-#include <poll.h>
-#include <sys/eventfd.h>
-#include <sys/random.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <atomic>
-#include <cerrno>
-#include <sstream>
 #include <system_error>
+#include <thread>
 
-#include "dist/network_interface.h"
+#include "core/base/error.h"
 
 namespace weft {
 namespace {
@@ -21,37 +13,22 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-constexpr uint32_t kMaxMessage = 16 << 20;  // more is not one of ours
-constexpr size_t kMaxGuests = 64;           // that have said nothing yet; more, and the oldest is dropped
-constexpr milliseconds kGuestTimeout{500};  // to ask its question and take the answer, for one that knows the secret
+constexpr uint64_t kMaxMessage = 16 << 20;  // more is not one of ours
+constexpr char kForward = '\1';             // to the rank that holds a connection to the one for which it is
+constexpr milliseconds kForwardTimeout{200};
+constexpr milliseconds kGuestTimeout{500};  // to ask its question and take the answer
 
-// Connected, or why not. Reach::kAnswered: so far.
-SideChannel::Reach Connect(const SideChannel::Peer& peer, Clock::time_point deadline, Socket* connected) {
-  Address address = Resolve(peer.address, peer.port).at(0);
-  Socket s(socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  int error = 0;
-  if (!s) return SideChannel::Reach::kSilent;
-  if (connect(s.fd(), reinterpret_cast<const sockaddr*>(&address.storage), address.length) != 0) error = errno;
-  if (error == EINPROGRESS) {
-    if (!WaitReady(s.fd(), POLLOUT, deadline)) return SideChannel::Reach::kSilent;
-    socklen_t length = sizeof(error);
-    getsockopt(s.fd(), SOL_SOCKET, SO_ERROR, &error, &length);
-  }
-  if (error == ECONNREFUSED || error == ECONNRESET) return SideChannel::Reach::kClosed;
-  if (error) return SideChannel::Reach::kSilent;  // its host, or the way there, is what is wrong
-  NoDelay(s);
-  *connected = std::move(s);
-  return SideChannel::Reach::kAnswered;
-}
-
-// From how many bytes on the socket counts as readable.
-void WakeAt(const Socket& s, int bytes) { setsockopt(s.fd(), SOL_SOCKET, SO_RCVLOWAT, &bytes, sizeof(bytes)); }
-
-std::string ReadText(const Socket& s, size_t bytes, Clock::time_point deadline) {
+std::string ReadText(const Socket& s, uint64_t bytes, Clock::time_point deadline) {
   WEFT_CHECK(bytes <= kMaxMessage, "side channel: a message that is too long");
   std::string text(bytes, '\0');
   ReadAll(s.fd(), text.data(), bytes, deadline, "a rank");
   return text;
+}
+
+SideChannel::Reach ReachOf(Admission admission) {
+  if (admission == Admission::kWelcome) return SideChannel::Reach::kAnswered;
+  if (admission == Admission::kLeft) return SideChannel::Reach::kLeft;
+  return admission == Admission::kSilent ? SideChannel::Reach::kSilent : SideChannel::Reach::kClosed;
 }
 
 }  // namespace
@@ -59,76 +36,29 @@ std::string ReadText(const Socket& s, size_t bytes, Clock::time_point deadline) 
 SideChannel::~SideChannel() { Close(); }
 
 void SideChannel::Close() {
-  uint64_t one = 1;
-  if (thread_.joinable() && write(quit_.fd(), &one, sizeof(one)) == ssize_t(sizeof(one))) thread_.join();
-  listener_ = Socket();
+  if (!open_ || size() == 1) return;
+  bootstrap_.network().OnQuestion({});
+  bootstrap_.network().OnNotice({});
 }
 
 void SideChannel::Open() {
-  Peer mine{bootstrap_.host(), int(getpid()), "-", 0};
+  answers_[kForward] = [this](std::string_view kind) {
+    bootstrap_.network().LeaveNotice(kind.at(0));
+    return std::string();
+  };
   if (size() > 1) {
-    mine.address = ListenAddress(bootstrap_.local_size() != size());
-    listener_ = OpenListener(mine.address, 0);
-    mine.port = PortOf(listener_);
+    bootstrap_.network().OnQuestion([this](Socket guest, const Claim& claim) { AnswerGuest(guest, claim); });
+    bootstrap_.network().OnNotice([this](char kind) { AnswerTo(kind, ""); });
   }
-  Exchange(mine);
-  if (size() == 1) return;
-  quit_ = Socket(eventfd(0, EFD_CLOEXEC));
-  WEFT_CHECK(quit_, "side channel: no event to end it by");
-  thread_ = std::thread([this] { Serve(); });
+  open_ = true;
+  bootstrap_.Barrier();
 }
 
-// The secret is rank 0's. Questions that come before the thread runs wait at the listener.
-void SideChannel::Exchange(const Peer& mine) {
-  WEFT_CHECK(getrandom(secret_.data(), secret_.size(), 0) == ssize_t(secret_.size()), "side channel: no random bytes");
-  auto all = bootstrap_.AllGather(std::string(secret_.data(), secret_.size()) +
-                                  fmt::format("{} {} {} {}", mine.pid, mine.port, mine.address, mine.host));
-  for (const std::string& text : all) {
-    WEFT_CHECK(text.size() > secret_.size(), "side channel: a rank sent no address");
-    Peer& peer = peers_.emplace_back();
-    std::istringstream(text.substr(secret_.size())) >> peer.pid >> peer.port >> peer.address >> peer.host;
-  }
-  std::copy_n(all[0].begin(), secret_.size(), secret_.begin());
-}
-
-// Guests are answered in the order in which they came, each once its header is there: a stranger who says nothing, or
-// half a word, holds up nobody.
-void SideChannel::Serve() {
-  std::vector<Socket> guests;
-  for (;;) {
-    std::vector<pollfd> polls{{listener_.fd(), POLLIN, 0}, {quit_.fd(), POLLIN, 0}};
-    for (const Socket& guest : guests) polls.push_back({guest.fd(), POLLIN, 0});
-    poll(polls.data(), polls.size(), -1);
-    if (polls[1].revents) return;
-    std::vector<Socket> waiting;
-    for (size_t i = 0; i < guests.size(); i++) {
-      if (polls[i + 2].revents)
-        AnswerGuest(guests[i]);
-      else
-        waiting.push_back(std::move(guests[i]));
-    }
-    guests = std::move(waiting);
-    if (polls[0].revents) Accept(guests);
-  }
-}
-
-void SideChannel::Accept(std::vector<Socket>& guests) const {
-  Socket guest(accept4(listener_.fd(), nullptr, nullptr, SOCK_CLOEXEC));
-  if (!guest) return;
-  WakeAt(guest, sizeof(Header));
-  if (guests.size() == kMaxGuests) guests.erase(guests.begin());
-  guests.push_back(std::move(guest));
-}
-
-void SideChannel::AnswerGuest(const Socket& guest) const {
+void SideChannel::AnswerGuest(const Socket& guest, const Claim& claim) const {
   Clock::time_point deadline = Clock::now() + kGuestTimeout;
   try {
-    Header header{};
-    ReadAll(guest.fd(), &header, sizeof(header), deadline, "a rank");  // is there, or the guest is gone
-    if (header.secret != secret_) return;
-    WakeAt(guest, 1);
-    std::string answer = AnswerTo(header.kind, ReadText(guest, header.bytes, deadline));
-    auto bytes = uint32_t(answer.size());
+    std::string answer = AnswerTo(char(claim.detail), ReadText(guest, claim.bytes, deadline));
+    uint64_t bytes = answer.size();
     WriteAll(guest.fd(), &bytes, sizeof(bytes), deadline, "a rank");
     WriteAll(guest.fd(), answer.data(), answer.size(), deadline, "a rank");
   } catch (const std::exception&) {  // it asks again or goes without
@@ -146,20 +76,23 @@ SideChannel::Reply SideChannel::Ask(int rank, char kind, std::string_view questi
 }
 
 SideChannel::Reply SideChannel::AskOver(int rank, char kind, std::string_view question, milliseconds timeout) const {
-  if (peers_.empty() || size() == 1) return {};  // nobody listens
+  if (!open_ || size() == 1) return {};  // nobody listens
   Clock::time_point deadline = Clock::now() + timeout;
   try {
-    Socket s;
-    if (Reach reach = Connect(peer(rank), deadline, &s); reach != Reach::kAnswered) return {reach, ""};
-    Header header{secret_, kind, uint32_t(question.size())};
-    WriteAll(s.fd(), &header, sizeof(header), deadline, "a rank");
-    WriteAll(s.fd(), question.data(), question.size(), deadline, "a rank");
-    uint32_t bytes = 0;
-    ReadAll(s.fd(), &bytes, sizeof(bytes), deadline, "a rank");
-    return {Reach::kAnswered, ReadText(s, bytes, deadline)};
+    Claim claim{.detail = uint64_t(uint8_t(kind)), .bytes = question.size()};
+    PeerNetwork::Call call = bootstrap_.network().Connect(rank, Purpose::kQuestion, claim, deadline);
+    if (!call.socket) return {ReachOf(call.admission), ""};
+    WriteAll(call.socket.fd(), question.data(), question.size(), deadline, "a rank");
+    uint64_t bytes = 0;
+    ReadAll(call.socket.fd(), &bytes, sizeof(bytes), deadline, "a rank");
+    return {Reach::kAnswered, ReadText(call.socket, bytes, deadline)};
   } catch (const std::exception&) {
     return {Clock::now() < deadline ? Reach::kClosed : Reach::kSilent, ""};
   }
+}
+
+void SideChannel::Leave(int rank, char kind) const {
+  if (size() > 1) Ask((rank + size() - 1) % size(), kForward, std::string(1, kind), kForwardTimeout);
 }
 
 std::vector<SideChannel::Reply> SideChannel::AskAll(char kind, std::string_view question, milliseconds timeout) const {

@@ -19,23 +19,12 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-constexpr uint64_t kMagic = 0x3178'6574'6665'7721;  // changes with the protocol
-constexpr uint64_t kMaxMessage = 64 << 20;          // a length beyond this is not one of ours
-constexpr milliseconds kHelloTimeout{5000};         // a stranger that says nothing is dropped
-constexpr milliseconds kNote{5000};                 // of waiting, until a line says so
-
-struct Hello {
-  uint64_t magic;
-  uint32_t rank, size;
-};
-
-// A connection whose hello is not complete yet.
-struct Guest {
-  Socket socket;
-  Hello hello{};
-  size_t have = 0;
-  Clock::time_point until;
-};
+constexpr uint64_t kMaxMessage = 64 << 20;        // a length beyond this is not one of ours
+constexpr uint64_t kFailure = uint64_t(1) << 63;  // in a length: the text is an error of rank 0
+constexpr milliseconds kConnect{5000};            // bounds a connect where packets vanish
+constexpr milliseconds kLook{100};                // between two looks at the deadline
+constexpr milliseconds kTell{200};                // to tell another rank of an error
+constexpr milliseconds kNote{5000};               // of waiting, until a line says so
 
 // A line on stderr, once, when a wait takes long.
 class WaitNote {
@@ -52,61 +41,94 @@ class WaitNote {
   bool said_ = false;
 };
 
-// Reads what there is. False when the guest is to be dropped.
-bool ReadHello(Guest& guest) {
-  ssize_t n = recv(guest.socket.fd(), reinterpret_cast<char*>(&guest.hello) + guest.have, sizeof(Hello) - guest.have,
-                   MSG_DONTWAIT);
-  if (n < 0) return errno == EAGAIN || errno == EINTR;
-  guest.have += size_t(n);
-  return n > 0;
-}
-
 }  // namespace
 
 TcpExchange::TcpExchange(int rank, int size, const std::string& host, int port, milliseconds timeout)
     : rank_(rank), size_(size), timeout_(timeout) {
-  Deadline deadline = Clock::now() + timeout;
+  Meeting at{host, port, Clock::now() + timeout};
+  FindSecret(at);
   if (rank == 0)
-    Listen(host, port, deadline);
+    Listen(at);
   else
-    Connect(host, port, deadline);
-  AllGather("", deadline);  // all have come, or all get an error
+    Connect(at);
+  AllGather("", at.deadline);  // all have come, or all get an error
 }
 
-void TcpExchange::Listen(const std::string& host, int port, Deadline deadline) {
+// Without a secret of the environment: only where no other host comes, by one of this user's own.
+void TcpExchange::FindSecret(const Meeting& at) {
+  if (std::optional<JobSecret> secret = SecretFromEnvironment()) {
+    has_secret_ = true;
+    key_ = secret->key;
+    if (rank_ == 0 && !secret->note.empty()) PrintStderr("note: {}\n", secret->note);
+    return;
+  }
+  for (const Address& address : Resolve(at.host, at.port))
+    WEFT_CHECK(IsLoopback(address) || IsAnyAddress(address),
+               fmt::format("bootstrap: MASTER_ADDR is \"{}\" ({}), which other hosts can reach, and the ranks have no "
+                           "secret to know each other by; export the same WEFT_SECRET to all ranks, for example "
+                           "$(openssl rand -hex 32), or WEFT_SECRET_FILE, the path of a file that holds one",
+                           at.host, ToString(address)));
+}
+
+void TcpExchange::Listen(const Meeting& at) {
   peers_.resize(size_t(size_));
-  Socket listener = OpenListener(host, port);
-  std::vector<Guest> guests;
+  Socket listener = OpenListener(at.host, at.port);
+  if (!has_secret_) {
+    local_secret_ = std::make_unique<LocalSecret>(at.port);
+    key_ = local_secret_->key();
+  }
+  acceptor_ = std::make_unique<Acceptor>(std::move(listener), key_, "rank 0");
   WaitNote note;
   for (int missing = size_ - 1; missing > 0;) {
-    std::vector<pollfd> polls{{listener.fd(), POLLIN, 0}};
-    for (const Guest& g : guests) polls.push_back({g.socket.fd(), POLLIN, 0});
-    poll(polls.data(), polls.size(), 100);
-    for (size_t i = 0; i < guests.size(); i++) {
-      Guest& g = guests[i];
-      bool keep = Clock::now() < g.until && (!polls[i + 1].revents || ReadHello(g));
-      if (keep && g.have < sizeof(Hello)) continue;
-      const Hello& h = g.hello;
-      bool ours = keep && h.magic == kMagic && h.size == uint32_t(size_) && h.rank > 0 && h.rank < uint32_t(size_);
-      if (ours && !peers_[h.rank]) {
-        peers_[h.rank] = std::move(g.socket);
-        NoDelay(peers_[h.rank]);
-        missing--;
-      }
-      g.socket = Socket();
-    }
-    std::erase_if(guests, [](const Guest& g) { return !g.socket; });
-    if (polls[0].revents)
-      if (Socket s(accept4(listener.fd(), nullptr, nullptr, SOCK_CLOEXEC)); s)
-        guests.push_back({std::move(s), {}, 0, Clock::now() + kHelloTimeout});
+    std::vector<pollfd> polls = acceptor_->Polls();
+    if (local_secret_) polls.push_back({local_secret_->fd(), POLLIN, 0});
+    for (int r = 1; r < size_; r++) polls.push_back({peers_[size_t(r)].fd(), POLLRDHUP, 0});  // poll leaves out -1
+    poll(polls.data(), polls.size(), int(kLook.count()));
+    if (local_secret_) local_secret_->Serve();
+    missing -= Admit();
+    for (int r = 1; r < size_; r++)
+      if (polls[polls.size() - size_t(size_ - r)].revents)
+        FailAll(fmt::format("bootstrap: rank {} ended before all {} ranks had connected", r, size_));
     if (missing == 0) return;
     note.Say([&] {
-      return fmt::format("rank 0 waits at {}:{} for these of the {} ranks: {}", host, port, size_, Absent());
+      return fmt::format("rank 0 waits at {}:{} for these of the {} ranks: {}", at.host, at.port, size_, Absent());
     });
-    if (Clock::now() >= deadline)
-      Fail(fmt::format("bootstrap: after {} ms these of the {} ranks have not connected to {}:{}: {}", timeout_.count(),
-                       size_, host, port, Absent()));
+    if (Clock::now() >= at.deadline)
+      FailAll(fmt::format("bootstrap: after {} ms these of the {} ranks have not connected to {}:{}: {}",
+                          timeout_.count(), size_, at.host, at.port, Absent()));
   }
+}
+
+// How many ranks have come.
+int TcpExchange::Admit() {
+  int came = 0;
+  for (Guest& guest : acceptor_->Serve()) {
+    const Claim& claim = guest.claim();
+    bool ours = guest.purpose() == Purpose::kRendezvous && claim.size == uint64_t(size_) && claim.from > 0 &&
+                claim.from < uint64_t(size_) && claim.to == 0;
+    if (!ours || peers_[claim.from]) {
+      acceptor_->TurnAway(guest, ours ? Admission::kTaken : Admission::kOtherWorld);
+      continue;
+    }
+    size_t rank = claim.from;
+    peers_[rank] = acceptor_->Welcome(guest);
+    came += bool(peers_[rank]);
+  }
+  return came;
+}
+
+// Tells the ranks that are there what ends this one, and so them.
+void TcpExchange::FailAll(const std::string& error) {
+  for (int r = 1; r < size_; r++) {
+    if (!peers_[size_t(r)]) continue;
+    uint64_t length = error.size() | kFailure;
+    try {
+      WriteAll(peers_[size_t(r)].fd(), &length, sizeof(length), Clock::now() + kTell, "");
+      WriteAll(peers_[size_t(r)].fd(), error.data(), error.size(), Clock::now() + kTell, "");
+    } catch (const Error&) {  // it is gone, and needs no telling
+    }
+  }
+  Fail(error);
 }
 
 std::string TcpExchange::Absent() const {
@@ -116,31 +138,42 @@ std::string TcpExchange::Absent() const {
   return RankList(absent);
 }
 
-void TcpExchange::Connect(const std::string& host, int port, Deadline deadline) {
-  int error = 0;
+void TcpExchange::Connect(const Meeting& at) {
   WaitNote note;
   for (milliseconds pause{10};; pause = std::min(pause * 2, milliseconds(500))) {
-    for (const Address& address : Resolve(host, port)) {
-      Socket s(socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC, 0));
-      timeval patience{5, 0};  // bounds connect() where packets vanish
-      setsockopt(s.fd(), SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
-      if (!s || connect(s.fd(), reinterpret_cast<const sockaddr*>(&address.storage), address.length) != 0) {
-        error = errno;
-        continue;
-      }
-      NoDelay(s);
-      Hello hello{kMagic, uint32_t(rank_), uint32_t(size_)};
-      WriteAll(s.fd(), &hello, sizeof(hello), deadline, "rank 0");
-      peers_.push_back(std::move(s));
-      return;
-    }
-    WEFT_CHECK(Clock::now() + pause < deadline,
-               fmt::format("bootstrap: rank {} could not connect to rank 0 at {}:{} within {} ms: {}", rank_, host,
-                           port, timeout_.count(), std::strerror(error)));
-    note.Say(
-        [&] { return fmt::format("rank {} waits for rank 0 at {}:{}: {}", rank_, host, port, std::strerror(error)); });
+    std::string error = Call(at);
+    if (error.empty()) return;
+    WEFT_CHECK(Clock::now() + pause < at.deadline,
+               fmt::format("bootstrap: rank {} could not connect to rank 0 at {}:{} within {} ms: {}", rank_, at.host,
+                           at.port, timeout_.count(), error));
+    note.Say([&] { return fmt::format("rank {} waits for rank 0 at {}:{}: {}", rank_, at.host, at.port, error); });
     std::this_thread::sleep_for(pause);
   }
+}
+
+// Tries once. Returns why it may be tried again, or "" when rank 0 is there. Throws Error when rank 0 has answered, and
+// not as one of this job.
+std::string TcpExchange::Call(const Meeting& at) {
+  std::string error = "no address";
+  for (const Address& address : Resolve(at.host, at.port)) {
+    Connection rank0 = ConnectTo(address, std::min(at.deadline, Clock::now() + kConnect));
+    error = std::strerror(rank0.error);
+    if (!rank0.socket) continue;
+    std::optional<Key> key = has_secret_ ? key_ : LocalSecret::Fetch(at.port, at.deadline);
+    error = "it listens, but is not there";
+    if (!key) continue;
+    Claim claim{.from = uint32_t(rank_), .to = 0, .size = uint64_t(size_)};
+    Admission admission = Introduce(rank0.socket, *key, Purpose::kRendezvous, claim, at.deadline);
+    error = fmt::format("it {}", Explain(admission));
+    WEFT_CHECK(admission == Admission::kWelcome || admission == Admission::kGone || admission == Admission::kSilent,
+               fmt::format("bootstrap: rank {} cannot join rank 0 at {}:{} (MASTER_ADDR, MASTER_PORT): {}", rank_,
+                           at.host, at.port, error));
+    if (admission != Admission::kWelcome) continue;
+    key_ = *key;
+    peers_.push_back(std::move(rank0.socket));
+    return "";
+  }
+  return error;
 }
 
 void TcpExchange::SendTo(int rank, std::string_view bytes, Deadline deadline) {
@@ -154,10 +187,13 @@ std::string TcpExchange::Receive(int rank, Deadline deadline) {
   uint64_t length = 0;
   std::string who = fmt::format("rank {}", rank);
   ReadAll(peers_[size_t(rank)].fd(), &length, sizeof(length), deadline, who);
+  bool failed = length & kFailure;
+  length &= ~kFailure;
   WEFT_CHECK(length <= kMaxMessage,
              fmt::format("bootstrap: {} sends a message of {} bytes; it does not speak this protocol", who, length));
   std::string bytes(length, 0);
   ReadAll(peers_[size_t(rank)].fd(), bytes.data(), length, deadline, who);
+  if (failed) Fail(bytes);
   return bytes;
 }
 
@@ -184,12 +220,29 @@ void TcpExchange::Collect(std::vector<std::string>& all, Deadline deadline) {
   }
 }
 
+// A rank that has got a part of a message must not read an error as the rest of it.
+void TcpExchange::Distribute(const std::vector<std::string>& all, Deadline deadline) {
+  for (int r = 1; r < size_; r++) {
+    try {
+      for (const std::string& bytes : all) SendTo(r, bytes, deadline);
+    } catch (const Error&) {
+      peers_[size_t(r)] = Socket();
+      throw;
+    }
+  }
+}
+
 std::vector<std::string> TcpExchange::AllGather(std::string_view mine, Deadline deadline) {
   std::vector<std::string> all(static_cast<size_t>(size_), std::string(mine));
   if (rank_ == 0) {
-    Collect(all, deadline);
-    for (int r = 1; r < size_; r++)
-      for (const std::string& bytes : all) SendTo(r, bytes, deadline);
+    std::string error;
+    try {
+      Collect(all, deadline);
+      Distribute(all, deadline);
+    } catch (const Error& e) {
+      error = e.what();
+    }
+    if (!error.empty()) FailAll(error);
   } else {
     SendTo(0, mine, deadline);
     for (std::string& bytes : all) bytes = Receive(0, deadline);

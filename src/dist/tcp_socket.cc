@@ -22,12 +22,42 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
+}  // namespace
+
+std::string ToString(const Address& a) {
+  char host[NI_MAXHOST] = "?", port[NI_MAXSERV] = "?";
+  getnameinfo(reinterpret_cast<const sockaddr*>(&a.storage), a.length, host, sizeof(host), port, sizeof(port),
+              NI_NUMERICHOST | NI_NUMERICSERV);
+  return a.family() == AF_INET6 ? fmt::format("[{}]:{}", host, port) : fmt::format("{}:{}", host, port);
+}
+
 bool IsAnyAddress(const Address& a) {
   if (a.family() == AF_INET) return reinterpret_cast<const sockaddr_in&>(a.storage).sin_addr.s_addr == INADDR_ANY;
   return a.family() == AF_INET6 && IN6_IS_ADDR_UNSPECIFIED(&reinterpret_cast<const sockaddr_in6&>(a.storage).sin6_addr);
 }
 
-}  // namespace
+bool IsLoopback(const Address& a) {
+  if (a.family() == AF_INET)
+    return ntohl(reinterpret_cast<const sockaddr_in&>(a.storage).sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
+  return a.family() == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&reinterpret_cast<const sockaddr_in6&>(a.storage).sin6_addr);
+}
+
+Connection ConnectTo(const Address& address, Clock::time_point deadline) {
+  Connection to{Socket(socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0))};
+  if (!to.socket) return {Socket(), errno};
+  if (connect(to.socket.fd(), reinterpret_cast<const sockaddr*>(&address.storage), address.length) != 0)
+    to.error = errno;
+  if (to.error == EINPROGRESS) {
+    socklen_t length = sizeof(to.error);
+    if (!WaitReady(to.socket.fd(), POLLOUT, deadline))
+      to.error = ETIMEDOUT;
+    else
+      getsockopt(to.socket.fd(), SOL_SOCKET, SO_ERROR, &to.error, &length);
+  }
+  if (to.error) return {Socket(), to.error};
+  NoDelay(to.socket);
+  return to;
+}
 
 Socket& Socket::operator=(Socket&& other) noexcept {
   std::swap(fd_, other.fd_);
@@ -95,7 +125,7 @@ Socket OpenListener(const std::string& host, int port) {
   for (const Address& address : Resolve(host, port)) {
     WEFT_CHECK(!IsAnyAddress(address),
                fmt::format("bootstrap: MASTER_ADDR is \"{}\"; it must name one interface, not all of them", host));
-    Socket s(socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC, 0));
+    Socket s(socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     int one = 1;
     setsockopt(s.fd(), SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
     if (s && bind(s.fd(), reinterpret_cast<const sockaddr*>(&address.storage), address.length) == 0 &&

@@ -29,12 +29,24 @@ struct Address {
   socklen_t length = 0;
   int family() const { return storage.ss_family; }
 };
+// "127.0.0.1:29500", "[::1]:29500"
+std::string ToString(const Address& address);
+bool IsAnyAddress(const Address& address);  // all interfaces
+// Only processes of this host can reach it.
+bool IsLoopback(const Address& address);
 // The addresses of rank 0's host, or of a numeric address. Throws Error when there are none.
 std::vector<Address> Resolve(const std::string& host, int port);
-// Listens on one address, never on all interfaces; port 0 takes a free one. Throws Error when it cannot.
+// Listens on one address, never on all interfaces, without blocking in accept; port 0 takes a free one. Throws Error
+// when it cannot.
 Socket OpenListener(const std::string& host, int port);
 // Where a socket listens.
 int PortOf(const Socket& listener);
+// The result of connecting to an address: a connected socket, or the error. Throws nothing.
+struct Connection {
+  Socket socket;
+  int error = 0;  // ETIMEDOUT at the deadline
+};
+Connection ConnectTo(const Address& address, std::chrono::steady_clock::time_point deadline);
 // Small messages leave at once.
 void NoDelay(const Socket& s);
 

@@ -1,0 +1,123 @@
+#include "dist/job_secret.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstddef>
+#include <cstdlib>
+#include <cstring>
+
+#include "core/base/error.h"
+
+namespace weft {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr size_t kMaxFile = 4096;
+constexpr size_t kStrong = 16;  // characters; fewer can be tried out by whoever records a handshake
+
+constexpr const char* kNoGuess = "32 random bytes cannot be guessed: export WEFT_SECRET=$(openssl rand -hex 32)";
+
+JobSecret FromText(const std::string& text, const char* origin) {
+  WEFT_CHECK(!text.empty(), fmt::format("secret: {} is empty; {}", origin, kNoGuess));
+  JobSecret secret{Hmac(Key{}, {"weft job secret", text}), ""};
+  if (text.size() < kStrong)
+    secret.note = fmt::format("{} has {} characters, which can be guessed; {}", origin, text.size(), kNoGuess);
+  return secret;
+}
+
+// The type is asked for before anything is read: a FIFO or a device could make this rank wait for ever.
+std::string ReadSecretFile(const std::string& path) {
+  Socket file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  WEFT_CHECK(file, fmt::format("secret: cannot open WEFT_SECRET_FILE=\"{}\": {}", path, std::strerror(errno)));
+  struct stat status {};
+  WEFT_CHECK(fstat(file.fd(), &status) == 0 && S_ISREG(status.st_mode),
+             fmt::format("secret: WEFT_SECRET_FILE=\"{}\" is no regular file", path));
+  std::string text(kMaxFile, '\0');
+  ssize_t n = read(file.fd(), text.data(), text.size());
+  WEFT_CHECK(n >= 0, fmt::format("secret: cannot read WEFT_SECRET_FILE=\"{}\": {}", path, std::strerror(errno)));
+  text.resize(size_t(n));
+  return text.substr(0, text.find_last_not_of(" \t\r\n") + 1);
+}
+
+JobSecret FromScheduler(const char* name, const std::string& id) {
+  return {
+      Hmac(Key{}, {"weft scheduler's job", name, id}),
+      fmt::format("the ranks know each other by {}, which other users of this cluster can read; {}", name, kNoGuess)};
+}
+
+// In the abstract namespace: the first byte is zero.
+Address NameOf(int port) {
+  Address address;
+  auto& name = reinterpret_cast<sockaddr_un&>(address.storage);
+  std::string text = fmt::format("weft.rendezvous.{}", port);
+  name.sun_family = AF_UNIX;
+  std::memcpy(name.sun_path + 1, text.data(), text.size());
+  address.length = socklen_t(offsetof(sockaddr_un, sun_path) + 1 + text.size());
+  return address;
+}
+
+// The user at the other end.
+uid_t PeerUser(const Socket& socket) {
+  ucred peer{};
+  socklen_t length = sizeof(peer);
+  bool known = getsockopt(socket.fd(), SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0;
+  return known ? peer.uid : uid_t(-1);
+}
+
+}  // namespace
+
+std::optional<JobSecret> SecretFromEnvironment() {
+  if (const char* text = std::getenv("WEFT_SECRET")) return FromText(text, "WEFT_SECRET");
+  if (const char* path = std::getenv("WEFT_SECRET_FILE")) return FromText(ReadSecretFile(path), "WEFT_SECRET_FILE");
+  for (const char* name : {"SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID"})
+    if (const char* id = std::getenv(name); id && *id) return FromScheduler(name, id);
+  return std::nullopt;
+}
+
+LocalSecret::LocalSecret(int port)
+    : key_(RandomKey()), listener_(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)) {
+  Address name = NameOf(port);
+  bool bound = listener_ && bind(listener_.fd(), reinterpret_cast<const sockaddr*>(&name.storage), name.length) == 0 &&
+               listen(listener_.fd(), 1024) == 0;
+  WEFT_CHECK(bound,
+             fmt::format("secret: rank 0 cannot listen at the Unix socket @weft.rendezvous.{}: {}; choose another "
+                         "MASTER_PORT, or export WEFT_SECRET",
+                         port, std::strerror(errno)));
+}
+
+void LocalSecret::Serve() {
+  for (;;) {
+    Socket guest(accept4(listener_.fd(), nullptr, nullptr, SOCK_CLOEXEC));
+    if (!guest) return;
+    uid_t user = PeerUser(guest);
+    if (user == geteuid())
+      send(guest.fd(), key_.data(), key_.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    else
+      log_.Say(fmt::format("user {}", user), "ranks of several users need a secret: export WEFT_SECRET to all ranks");
+  }
+}
+
+std::optional<Key> LocalSecret::Fetch(int port, Clock::time_point deadline) {
+  Connection rank0 = ConnectTo(NameOf(port), deadline);
+  if (!rank0.socket) return std::nullopt;
+  uid_t user = PeerUser(rank0.socket);
+  WEFT_CHECK(user == geteuid(),
+             fmt::format("secret: rank 0 at port {} is a process of another user, {}; ranks of several users need a "
+                         "secret: export WEFT_SECRET to all ranks",
+                         port, user));
+  Key key{};
+  try {
+    ReadAll(rank0.socket.fd(), key.data(), key.size(), deadline, "rank 0");
+  } catch (const Error&) {  // it has just ended
+    return std::nullopt;
+  }
+  return key;
+}
+
+}  // namespace weft

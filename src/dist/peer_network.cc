@@ -1,0 +1,171 @@
+#include "dist/peer_network.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "core/base/error.h"
+
+namespace weft {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+constexpr milliseconds kLook{500};  // while a rank is awaited, between two looks whether it is there
+constexpr milliseconds kPause{50};  // before a rank that closed a connection is called again
+
+}  // namespace
+
+PeerNetwork::PeerNetwork(int rank, int size, const Key& key, const std::string& address)
+    : rank_(rank), size_(size), key_(key), quit_(eventfd(0, EFD_CLOEXEC)) {
+  WEFT_CHECK(quit_, "network: no event to end a thread by");
+  if (size == 1) return;
+  Socket listener = OpenListener(address, 0);
+  port_ = PortOf(listener);
+  acceptors_.push_back(std::make_unique<Acceptor>(std::move(listener), key_, fmt::format("rank {}", rank)));
+}
+
+PeerNetwork::~PeerNetwork() {
+  uint64_t one = 1;
+  if (thread_.joinable() && write(quit_.fd(), &one, sizeof(one)) == ssize_t(sizeof(one))) thread_.join();
+}
+
+void PeerNetwork::Adopt(std::unique_ptr<Acceptor> rendezvous, std::unique_ptr<LocalSecret> secret) {
+  acceptors_.push_back(std::move(rendezvous));
+  secret_ = std::move(secret);
+}
+
+void PeerNetwork::Start(std::vector<Peer> peers, Deadline deadline) {
+  peers_ = std::move(peers);
+  if (size_ == 1) return;
+  thread_ = std::thread([this] { Serve(); });
+  next_ = CallSurely((rank_ + 1) % size_, Purpose::kNotices, {}, deadline);
+}
+
+std::string PeerNetwork::Who(int rank) const {
+  return fmt::format("rank {} (host {}, pid {})", rank, peer(rank).host, peer(rank).pid);
+}
+
+void PeerNetwork::OnQuestion(Handler handler) {
+  std::lock_guard lock(handler_mutex_);
+  question_ = std::move(handler);
+}
+
+void PeerNetwork::OnNotice(std::function<void(char)> handler) {
+  std::lock_guard lock(handler_mutex_);
+  notice_ = std::move(handler);
+}
+
+void PeerNetwork::LeaveNotice(char kind) {
+  if (next_) send(next_.fd(), &kind, 1, MSG_NOSIGNAL | MSG_DONTWAIT);  // to one that is gone there is no need
+}
+
+void PeerNetwork::TakeNotices() {
+  char kinds[64];
+  ssize_t n = recv(previous_.fd(), kinds, sizeof(kinds), MSG_DONTWAIT);
+  std::lock_guard lock(handler_mutex_);
+  for (ssize_t i = 0; i < n && notice_; i++) notice_(kinds[i]);
+  if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) previous_ = Socket();
+}
+
+void PeerNetwork::Serve() {
+  for (;;) {
+    std::vector<pollfd> polls{{quit_.fd(), POLLIN, 0}, {previous_.fd(), POLLIN, 0}};  // poll leaves out -1
+    if (secret_) polls.push_back({secret_->fd(), POLLIN, 0});
+    int ms = -1;
+    for (const auto& acceptor : acceptors_) {
+      std::vector<pollfd> guests = acceptor->Polls();
+      polls.insert(polls.end(), guests.begin(), guests.end());
+      if (int wait = acceptor->PollMs(); wait >= 0) ms = ms < 0 ? wait : std::min(ms, wait);
+    }
+    poll(polls.data(), polls.size(), ms);
+    if (polls[0].revents) return;
+    if (polls[1].revents) TakeNotices();
+    if (secret_) secret_->Serve();
+    for (auto& acceptor : acceptors_) ServeAll(*acceptor);
+  }
+}
+
+void PeerNetwork::ServeAll(Acceptor& acceptor) {
+  for (Guest& guest : acceptor.Serve()) {
+    const Claim& claim = guest.claim();
+    if (guest.purpose() == Purpose::kRendezvous)
+      acceptor.TurnAway(guest, claim.size == uint64_t(size_) ? Admission::kTaken : Admission::kOtherWorld);
+    else if (claim.size != uint64_t(size_) || claim.from >= uint64_t(size_) || claim.to != uint32_t(rank_))
+      acceptor.TurnAway(guest, Admission::kOtherWorld);
+    else
+      Take(acceptor, guest);
+  }
+}
+
+void PeerNetwork::Take(Acceptor& acceptor, Guest& guest) {
+  Claim claim = guest.claim();
+  if (guest.purpose() == Purpose::kProbe) {
+    acceptor.Welcome(guest);
+  } else if (guest.purpose() == Purpose::kNotices) {
+    previous_ = acceptor.Welcome(guest);
+  } else if (guest.purpose() == Purpose::kQuestion) {
+    std::lock_guard lock(handler_mutex_);
+    if (!question_) return static_cast<void>(guest.Answer(key_, Admission::kLeft));  // as all ranks do at the end
+    if (Socket socket = acceptor.Welcome(guest)) question_(std::move(socket), claim);
+  } else if (Socket socket = acceptor.Welcome(guest)) {
+    std::lock_guard lock(pairs_mutex_);
+    pairs_[{claim.detail, int(claim.from)}] = std::move(socket);  // of a caller that called twice, the newer one
+    pair_came_.notify_all();
+  }
+}
+
+PeerNetwork::Call PeerNetwork::Connect(int rank, Purpose purpose, Claim claim, Deadline deadline) const {
+  claim.from = uint32_t(rank_);
+  claim.to = uint32_t(rank);
+  claim.size = uint64_t(size_);
+  Connection connection = ConnectTo(Resolve(peer(rank).address, peer(rank).port).at(0), deadline);
+  if (connection.error == ECONNREFUSED || connection.error == ECONNRESET) return {Socket(), Admission::kGone};
+  if (connection.error) return {Socket(), Admission::kSilent};  // its host, or the way there, is what is wrong
+  Admission admission = Introduce(connection.socket, key_, purpose, claim, deadline);
+  if (admission != Admission::kWelcome) return {Socket(), admission};
+  return {std::move(connection.socket), admission};
+}
+
+// The higher rank calls the lower one, as at the rendezvous.
+std::vector<Socket> PeerNetwork::ConnectGroup(const std::vector<int>& ranks, uint64_t group, Deadline deadline) {
+  std::vector<Socket> sockets(ranks.size());
+  for (size_t i = 0; i < ranks.size(); i++) {
+    if (ranks[i] < rank_) sockets[i] = CallSurely(ranks[i], Purpose::kPair, {.detail = group}, deadline);
+    if (ranks[i] > rank_) sockets[i] = AwaitPair(ranks[i], group, deadline);
+  }
+  return sockets;
+}
+
+// A rank may close a connection because too many strangers came at once; one that is gone refuses the next.
+Socket PeerNetwork::CallSurely(int rank, Purpose purpose, const Claim& claim, Deadline deadline) const {
+  for (bool refused = false;; refused = true) {
+    Call call = Connect(rank, purpose, claim, deadline);
+    if (call.socket) return std::move(call.socket);
+    bool again = call.admission == Admission::kGone && !refused && Clock::now() + kPause < deadline;
+    WEFT_CHECK(again, fmt::format("{} {}", Who(rank), Explain(call.admission)));
+    std::this_thread::sleep_for(kPause);
+  }
+}
+
+Socket PeerNetwork::AwaitPair(int rank, uint64_t group, Deadline deadline) {
+  for (;;) {
+    auto until = std::min(deadline, Clock::now() + kLook);
+    {
+      std::unique_lock lock(pairs_mutex_);
+      auto came = [&] { return pairs_.contains({group, rank}); };
+      if (pair_came_.wait_until(lock, until, came)) return std::move(pairs_.extract({group, rank}).mapped());
+    }
+    WEFT_CHECK(Clock::now() < deadline, fmt::format("{} has not connected to rank {} in time", Who(rank), rank_));
+    Call look = Connect(rank, Purpose::kProbe, {}, std::min(deadline, Clock::now() + kLook));
+    bool there = look.socket || look.admission == Admission::kSilent;  // a silent one may come yet
+    WEFT_CHECK(there, fmt::format("{} {}", Who(rank), Explain(look.admission)));
+  }
+}
+
+}  // namespace weft

@@ -1,0 +1,436 @@
+// What a connection between ranks must prove, and what strangers cost: handshakes, listeners, secrets, the network of
+// the ranks. Ranks are threads.
+#include "dist/handshake.h"
+
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <thread>
+
+#include "core/base/error.h"
+#include "dist/acceptor.h"
+#include "dist/job_secret.h"
+#include "dist/peer_network.h"
+#include "dist/side_channel.h"
+#include "share.h"
+
+namespace weft {
+namespace {
+
+using namespace std::chrono_literals;
+using Clock = std::chrono::steady_clock;
+
+const Key kOurs = Hmac(Key{}, {"the job of this test"}), kTheirs = Hmac(Key{}, {"another job"});
+const Claim kClaim{.from = 1, .to = 0, .size = 2, .detail = 7, .bytes = 9};
+
+constexpr int kReply = 36;  // bytes of a listener's answer
+
+struct Link {
+  Socket caller, listener;
+};
+Link Connected() {
+  Socket listener = OpenListener("127.0.0.1", 0);
+  Connection there = ConnectTo(Resolve("127.0.0.1", PortOf(listener)).at(0), Clock::now() + 5s);
+  EXPECT_TRUE(WaitReady(listener.fd(), POLLIN, Clock::now() + 5s));
+  return {std::move(there.socket), Socket(accept4(listener.fd(), nullptr, nullptr, SOCK_CLOEXEC))};
+}
+
+// What both ends make of a handshake.
+struct Outcome {
+  Admission caller = Admission::kSilent;
+  Guest::Step listener = Guest::Step::kWaiting;
+  Claim claim;
+  std::string reason;
+  bool is_good() const { return caller == Admission::kWelcome && listener == Guest::Step::kProven; }
+};
+
+// The listener's end, until it is decided.
+void Listen(Socket socket, const Key& key, Outcome* outcome) {
+  Guest guest(std::move(socket), "a caller", Clock::now() + 5s);
+  while (outcome->listener == Guest::Step::kWaiting && WaitReady(guest.socket().fd(), POLLIN, guest.until()))
+    outcome->listener = guest.Advance(key);
+  if (outcome->listener == Guest::Step::kProven) guest.Answer(key, Admission::kWelcome);
+  outcome->claim = guest.claim();
+  outcome->reason = guest.reason();
+}
+
+TEST(Handshake, BothEndsOfOneJobAreProven) {
+  for (Purpose purpose : {Purpose::kRendezvous, Purpose::kQuestion, Purpose::kPair, Purpose::kProbe}) {
+    Link link = Connected();
+    Outcome outcome;
+    std::thread listener([&] { Listen(std::move(link.listener), kOurs, &outcome); });
+    outcome.caller = Introduce(link.caller, kOurs, purpose, kClaim, Clock::now() + 5s);
+    listener.join();
+    EXPECT_TRUE(outcome.is_good()) << outcome.reason;
+    EXPECT_EQ(BytesOf(outcome.claim), BytesOf(kClaim));
+  }
+}
+
+TEST(Handshake, AnotherSecretIsRefusedAndTold) {
+  Link link = Connected();
+  Outcome outcome;
+  std::thread listener([&] { Listen(std::move(link.listener), kOurs, &outcome); });
+  outcome.caller = Introduce(link.caller, kTheirs, Purpose::kPair, kClaim, Clock::now() + 5s);
+  listener.join();
+  EXPECT_EQ(outcome.caller, Admission::kOtherSecret);
+  EXPECT_EQ(outcome.listener, Guest::Step::kRefused);
+}
+
+// Passes bytes between two sockets and changes one of them: the `at`th of those that go one way.
+void Relay(const Socket& caller, const Socket& listener, bool to_listener, int at) {
+  int passed = 0;
+  for (;;) {
+    pollfd polls[] = {{caller.fd(), POLLIN, 0}, {listener.fd(), POLLIN, 0}};
+    if (poll(polls, 2, 5000) <= 0) return;
+    for (int i = 0; i < 2; i++) {
+      char bytes[256];
+      if (!polls[i].revents) continue;
+      ssize_t n = recv(polls[i].fd, bytes, sizeof(bytes), MSG_DONTWAIT);
+      if (n <= 0) return;
+      bool counted = to_listener == (i == 0);
+      if (counted && at >= passed && at < passed + n) bytes[at - passed] ^= 0x10;
+      if (counted) passed += int(n);
+      send(polls[1 - i].fd, bytes, size_t(n), MSG_NOSIGNAL);
+    }
+  }
+}
+
+// Whoever sits between two ranks can end their handshake, and no more.
+TEST(Handshake, NoChangedByteIsLetThrough) {
+  constexpr int kToListener = sizeof(Guest::Hello) + sizeof(Guest::Proof), kToCaller = sizeof(Key) + kReply;
+  int changed = 0;
+  for (bool to_listener : {true, false})
+    for (int at = 0; at<(to_listener ? kToListener : kToCaller); at += test::Share()> 1 ? 7 : 1, changed++) {
+      Link near = Connected(), far = Connected();
+      Outcome outcome;
+      std::thread listener([&] { Listen(std::move(far.listener), kOurs, &outcome); });
+      std::thread relay([&] {
+        Relay(near.listener, far.caller, to_listener, at);
+        near.listener = Socket();
+        far.caller = Socket();
+      });
+      outcome.caller = Introduce(near.caller, kOurs, Purpose::kPair, kClaim, Clock::now() + 5s);
+      near.caller = Socket();
+      relay.join();
+      listener.join();
+      EXPECT_FALSE(outcome.is_good()) << "byte " << at << (to_listener ? " to the listener" : " to the caller");
+    }
+  std::printf("shown: handshakes with one of %d bytes changed: none was good\n", changed);
+}
+
+// All that a caller sends in a good handshake.
+std::string Recorded(Purpose purpose) {
+  Link near = Connected(), far = Connected();
+  Outcome outcome;
+  std::string sent;
+  std::thread listener([&] { Listen(std::move(far.listener), kOurs, &outcome); });
+  std::thread caller([&] { outcome.caller = Introduce(near.caller, kOurs, purpose, kClaim, Clock::now() + 5s); });
+  for (size_t left = sizeof(Guest::Hello) + sizeof(Guest::Proof); left > 0;) {
+    pollfd polls[] = {{near.listener.fd(), POLLIN, 0}, {far.caller.fd(), POLLIN, 0}};
+    if (poll(polls, 2, 5000) <= 0) break;
+    char bytes[256];
+    for (int i = 0; i < 2; i++) {
+      ssize_t n = polls[i].revents ? recv(polls[i].fd, bytes, sizeof(bytes), MSG_DONTWAIT) : 0;
+      if (n <= 0) continue;
+      send(i == 0 ? far.caller.fd() : near.listener.fd(), bytes, size_t(n), MSG_NOSIGNAL);
+      if (i == 0) sent.append(bytes, size_t(n)), left -= size_t(n);
+    }
+  }
+  char reply[kReply];
+  ReadAll(far.caller.fd(), reply, sizeof(reply), Clock::now() + 5s, "the listener");
+  WriteAll(near.listener.fd(), reply, sizeof(reply), Clock::now() + 5s, "the caller");
+  listener.join();
+  caller.join();
+  EXPECT_TRUE(outcome.is_good());
+  return sent;
+}
+
+TEST(Handshake, ARecordedOneDoesNotFitAgain) {
+  std::string recorded = Recorded(Purpose::kPair);
+  for (bool other_purpose : {false, true}) {
+    Link link = Connected();
+    Outcome outcome;
+    std::thread listener([&] { Listen(std::move(link.listener), kOurs, &outcome); });
+    if (other_purpose) recorded[offsetof(Guest::Hello, purpose)] = char(Purpose::kQuestion);
+    WriteAll(link.caller.fd(), recorded.data(), recorded.size(), Clock::now() + 5s, "the listener");
+    listener.join();
+    EXPECT_EQ(outcome.listener, Guest::Step::kRefused) << outcome.reason;
+  }
+}
+
+// A listener that has no secret sends back what it gets, or the caller's own code as its own.
+TEST(Handshake, AListenerThatReflectsIsAnImpostor) {
+  Link link = Connected();
+  std::thread listener([&] {
+    Guest::Hello hello;
+    Guest::Proof proof;
+    auto deadline = Clock::now() + 5s;
+    ReadAll(link.listener.fd(), &hello, sizeof(hello), deadline, "the caller");
+    WriteAll(link.listener.fd(), &hello.nonce, sizeof(Key), deadline, "the caller");
+    ReadAll(link.listener.fd(), &proof, sizeof(proof), deadline, "the caller");
+    struct {
+      Admission admission = Admission::kWelcome;
+      Key code;
+    } reply;
+    reply.code = proof.code;
+    WriteAll(link.listener.fd(), &reply, sizeof(reply), deadline, "the caller");
+  });
+  EXPECT_EQ(Introduce(link.caller, kOurs, Purpose::kPair, kClaim, Clock::now() + 5s), Admission::kImpostor);
+  listener.join();
+}
+
+// An acceptor that welcomes whoever is proven, in a thread.
+class Door {
+ public:
+  Door() : acceptor_(Listener(), kOurs, "rank 0"), thread_([this] { Serve(); }) {}
+  ~Door() {
+    quit_ = true;
+    thread_.join();
+  }
+  Connection Knock() const { return ConnectTo(Resolve("127.0.0.1", port_).at(0), Clock::now() + 5s); }
+
+ private:
+  Socket Listener() {
+    Socket listener = OpenListener("127.0.0.1", 0);
+    port_ = PortOf(listener);
+    return listener;
+  }
+  void Serve() {
+    std::vector<Socket> welcome;
+    while (!quit_) {
+      std::vector<pollfd> polls = acceptor_.Polls();
+      poll(polls.data(), polls.size(), 10);
+      for (Guest& guest : acceptor_.Serve()) welcome.push_back(acceptor_.Welcome(guest));
+    }
+  }
+  int port_ = 0;
+  Acceptor acceptor_;
+  std::atomic<bool> quit_{false};
+  std::thread thread_;
+};
+
+TEST(Acceptor, ACrowdOfStrangersHoldsUpNobodyAndCostsFewLines) {
+  constexpr int kStrangers = 700;  // more than it keeps
+  testing::internal::CaptureStderr();
+  {
+    Door door;
+    std::vector<Connection> strangers;
+    for (int i = 0; i < kStrangers; i++) {
+      strangers.push_back(door.Knock());
+      const char huge[] = "\0\0\0\0\0\1\0\0\0\0\0\0\0\1\0\0";
+      if (i % 3 == 1) send(strangers.back().socket.fd(), huge, sizeof(huge) - 1, MSG_NOSIGNAL);
+      if (i % 3 == 2) strangers.back().socket = Socket();
+    }
+    auto begin = Clock::now();
+    Admission admission = Admission::kGone;
+    // Of so many at once the oldest are dropped, and it may be among them: ranks call again.
+    for (int i = 0; i < 20 && admission == Admission::kGone; i++)
+      admission = Introduce(door.Knock().socket, kOurs, Purpose::kPair, kClaim, Clock::now() + 5s);
+    EXPECT_EQ(admission, Admission::kWelcome);
+    EXPECT_LT(Clock::now() - begin, 3s);
+  }
+  std::string lines = testing::internal::GetCapturedStderr();
+  EXPECT_LE(std::count(lines.begin(), lines.end(), '\n'), 11) << lines;
+  EXPECT_NE(lines.find("note: rank 0 turned away 127.0.0.1:"), std::string::npos) << lines;
+  EXPECT_NE(lines.find(" more\n"), std::string::npos) << lines;
+}
+
+TEST(Acceptor, ASilentGuestIsTurnedAwayWithTheReason) {
+  testing::internal::CaptureStderr();
+  {
+    Door door;
+    Connection silent = door.Knock(), half = door.Knock();
+    send(half.socket.fd(), "\x21\x77\x65\x66", 4, MSG_NOSIGNAL);
+    char byte;
+    auto begin = Clock::now();
+    for (const Connection* guest : {&silent, &half}) {
+      EXPECT_TRUE(WaitReady(guest->socket.fd(), POLLIN, Clock::now() + 2 * Acceptor::kPatience));
+      EXPECT_EQ(recv(guest->socket.fd(), &byte, 1, 0), 0);
+    }
+    EXPECT_GE(Clock::now() - begin, Acceptor::kPatience - 100ms);
+  }
+  std::string lines = testing::internal::GetCapturedStderr();
+  EXPECT_NE(lines.find(": it said nothing for 5000 ms\n"), std::string::npos) << lines;
+  EXPECT_NE(lines.find(": it had not proved itself within 5000 ms\n"), std::string::npos) << lines;
+}
+
+// fn(network) for all ranks of a world that have met.
+void RunNetwork(int ranks, const std::function<void(PeerNetwork&, int rank)>& fn) {
+  std::vector<std::unique_ptr<PeerNetwork>> networks;
+  std::vector<PeerNetwork::Peer> peers;
+  for (int r = 0; r < ranks; r++) {
+    networks.push_back(std::make_unique<PeerNetwork>(r, ranks, kOurs, "127.0.0.1"));
+    peers.push_back({"here", int(getpid()), "127.0.0.1", networks.back()->port()});
+  }
+  ForAllRanks(ranks, [&](int r) {
+    networks[size_t(r)]->Start(peers, Clock::now() + 10s);
+    fn(*networks[size_t(r)], r);
+    networks[size_t(r)].reset();
+  });
+}
+
+std::string ErrorOf(const std::function<void()>& fn) {
+  try {
+    fn();
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "";
+}
+
+TEST(PeerNetwork, ConnectsTheRanksOfGroups) {
+  RunNetwork(4, [](PeerNetwork& network, int rank) {
+    // Two groups at a time, which ranks make in different orders, then all.
+    std::vector<std::vector<int>> groups{{0, 1, 2, 3}, {rank % 2, rank % 2 + 2}};
+    if (rank < 2) std::swap(groups[0], groups[1]);
+    std::vector<std::vector<Socket>> sockets;
+    for (const std::vector<int>& ranks : groups)
+      sockets.push_back(network.ConnectGroup(ranks, ranks.size(), Clock::now() + 10s));
+    auto deadline = Clock::now() + 10s;
+    for (size_t g = 0; g < 2; g++)
+      for (size_t i = 0; i < groups[g].size(); i++)
+        if (groups[g][i] != rank) WriteAll(sockets[g][i].fd(), &rank, sizeof(rank), deadline, "a rank");
+    for (size_t g = 0; g < 2; g++)
+      for (size_t i = 0; i < groups[g].size(); i++) {
+        if (groups[g][i] == rank) continue;
+        int other = -1;
+        ReadAll(sockets[g][i].fd(), &other, sizeof(other), deadline, "a rank");
+        EXPECT_EQ(other, groups[g][i]);
+      }
+  });
+}
+
+// The others have not come yet, and would for minutes: whoever is gone is noticed now.
+TEST(PeerNetwork, NoticesARankThatIsGoneWhileGroupsConnect) {
+  for (int gone : {0, 2})
+    RunNetwork(3, [&](PeerNetwork& network, int rank) {
+      if (rank == gone) {
+        std::this_thread::sleep_for(300ms);  // after Start of all
+        return;
+      }
+      auto begin = Clock::now();
+      std::string error = ErrorOf([&] {
+        std::this_thread::sleep_for(gone == 0 ? 600ms : 100ms);
+        network.ConnectGroup({0, 1, 2}, 1, Clock::now() + 60s);
+      });
+      EXPECT_NE(error.find("rank " + std::to_string(gone) + " (host here, pid "), std::string::npos) << error;
+      EXPECT_LT(Clock::now() - begin, 10s);
+      std::this_thread::sleep_for(1s);  // a rank that ends is gone for the others, too
+    });
+}
+
+TEST(PeerNetwork, SaysWhoDoesNotCome) {
+  RunNetwork(2, [&](PeerNetwork& network, int rank) {
+    if (rank == 0) {
+      EXPECT_NE(ErrorOf([&] {
+                  network.ConnectGroup({0, 1}, 1, Clock::now() + 300ms);
+                }).find("has not connected to rank 0 in time"),
+                std::string::npos);
+    } else {
+      std::this_thread::sleep_for(1s);
+    }
+  });
+}
+
+TEST(PeerNetwork, ACallForAnotherRankOrWorldIsTurnedAway) {
+  RunNetwork(3, [](PeerNetwork& network, int rank) {
+    const PeerNetwork::Peer& one = network.peer(1);
+    for (const Claim& claim : {Claim{.from = 0, .to = 2, .size = 3}, Claim{.from = 0, .to = 1, .size = 4},
+                               Claim{.from = 3, .to = 1, .size = 3}}) {
+      if (rank != 0) break;
+      Connection there = ConnectTo(Resolve(one.address, one.port).at(0), Clock::now() + 5s);
+      EXPECT_EQ(Introduce(there.socket, kOurs, Purpose::kProbe, claim, Clock::now() + 5s), Admission::kOtherWorld);
+    }
+    network.ConnectGroup({0, 1, 2}, 1, Clock::now() + 10s);  // all are done
+  });
+}
+
+class Secrets : public testing::Test {
+ protected:
+  void SetUp() override { Clear(); }
+  void TearDown() override {
+    Clear();
+    std::filesystem::remove_all(folder_);
+  }
+  static void Clear() {
+    for (const char* name : {"WEFT_SECRET", "WEFT_SECRET_FILE", "SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID"})
+      unsetenv(name);
+  }
+  static std::string WithFile(const std::string& path) {
+    setenv("WEFT_SECRET_FILE", path.c_str(), 1);
+    return ErrorOf([] { SecretFromEnvironment(); });
+  }
+  const std::filesystem::path folder_ =
+      std::filesystem::temp_directory_path() / ("weft-secrets-" + std::to_string(getpid()));
+};
+
+TEST_F(Secrets, ComeFromTheEnvironmentInOrder) {
+  std::filesystem::create_directory(folder_);
+  EXPECT_FALSE(SecretFromEnvironment());
+  setenv("SLURM_JOB_ID", "77", 1);
+  JobSecret of_job = SecretFromEnvironment().value();
+  EXPECT_NE(of_job.note.find("SLURM_JOB_ID, which other users of this cluster can read"), std::string::npos);
+  std::ofstream(folder_ / "secret") << "a secret of a file\n";
+  EXPECT_EQ(WithFile(folder_ / "secret"), "");
+  JobSecret of_file = SecretFromEnvironment().value();
+  EXPECT_EQ(of_file.note, "");
+  setenv("WEFT_SECRET", "a secret of a file", 1);
+  EXPECT_EQ(SecretFromEnvironment()->key, of_file.key);
+  setenv("WEFT_SECRET", "short", 1);
+  EXPECT_NE(SecretFromEnvironment()->key, of_file.key);
+  EXPECT_NE(SecretFromEnvironment()->note.find("WEFT_SECRET has 5 characters"), std::string::npos);
+  setenv("WEFT_SECRET", "77", 1);
+  EXPECT_NE(SecretFromEnvironment()->key, of_job.key);
+  setenv("WEFT_SECRET", "", 1);
+  EXPECT_NE(ErrorOf([] { SecretFromEnvironment(); }).find("WEFT_SECRET is empty"), std::string::npos);
+}
+
+TEST_F(Secrets, AFileThatIsNoneIsNamed) {
+  std::filesystem::create_directory(folder_);
+  EXPECT_NE(WithFile(folder_ / "none").find("cannot open WEFT_SECRET_FILE=\""), std::string::npos);
+  EXPECT_NE(WithFile(folder_).find("is no regular file"), std::string::npos);
+  mkfifo((folder_ / "fifo").c_str(), 0600);
+  EXPECT_NE(WithFile(folder_ / "fifo").find("is no regular file"), std::string::npos);
+  EXPECT_NE(WithFile("/dev/zero").find("is no regular file"), std::string::npos);
+  std::ofstream(folder_ / "empty") << " \n";
+  EXPECT_NE(WithFile(folder_ / "empty").find("WEFT_SECRET_FILE is empty"), std::string::npos);
+}
+
+// Another user gets nothing from rank 0, and trusts no rank 0 of this one.
+TEST_F(Secrets, TheLocalOneIsOfOneUser) {
+  int port = PortOf(OpenListener("127.0.0.1", 0));
+  EXPECT_FALSE(LocalSecret::Fetch(port, Clock::now() + 1s));
+  LocalSecret secret(port);
+  EXPECT_THROW(LocalSecret{port}, Error);
+  std::atomic<bool> quit{false};
+  std::thread server([&] {
+    for (; !quit; std::this_thread::sleep_for(1ms)) secret.Serve();
+  });
+  EXPECT_EQ(LocalSecret::Fetch(port, Clock::now() + 5s), secret.key());
+  pid_t pid = geteuid() == 0 ? fork() : -1;
+  if (pid == 0) {
+    bool is_other = setresuid(65534, 65534, 65534) == 0;
+    std::string error = ErrorOf([&] { LocalSecret::Fetch(port, Clock::now() + 5s); });
+    _exit(is_other && error.find("of another user, 0") != std::string::npos ? 0 : 1);
+  }
+  int status = 0;
+  if (pid > 0) {
+    waitpid(pid, &status, 0);
+    EXPECT_EQ(status, 0);
+  }
+  quit = true;
+  server.join();
+}
+
+}  // namespace
+}  // namespace weft

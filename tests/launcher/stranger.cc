@@ -1,0 +1,146 @@
+// Strangers to a job, for strangers_test.sh: stranger SECONDS PROGRAM. It looks for sockets of processes of this name
+// that begin to listen on this host, and to each it makes one connection of each kind:
+//
+//   close    closes it at once                  silent   says nothing
+//   huge     sends lengths of 2^40              old      says the hello of an earlier protocol, as rank 1 of 3
+//   guess    begins the handshake well and sends a proof that does not fit
+//   reflect  sends back what it is sent
+//
+// It ends after so many seconds, or when its input ends, and prints how many listeners it found.
+#include <arpa/inet.h>
+#include <fmt/format.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "dist/handshake.h"
+
+namespace weft {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using namespace std::chrono_literals;
+
+constexpr int kListens = 0x0a;  // a state of /proc/net/tcp
+
+namespace fs = std::filesystem;
+
+// "0100007F:7530 ..." of all sockets that listen, with their inodes.
+std::map<std::string, std::string> Listeners() {
+  std::map<std::string, std::string> listeners;
+  for (const char* table : {"/proc/net/tcp", "/proc/net/tcp6"}) {
+    std::ifstream file(table);
+    std::string line, number, local, remote, state, queues, timer, retransmits, user, timeout, inode;
+    std::getline(file, line);
+    while (file >> number >> local >> remote >> state >> queues >> timer >> retransmits >> user >> timeout >> inode &&
+           std::getline(file, line))
+      if (std::stoi(state, nullptr, 16) == kListens) listeners[local] = inode;
+  }
+  return listeners;
+}
+
+// Whether a process of this name has the socket. Processes come and go meanwhile.
+bool IsOf(const std::string& inode, const std::string& program) {
+  std::error_code error;
+  for (const fs::directory_entry& process : fs::directory_iterator("/proc", error)) {
+    std::string name;
+    std::getline(std::ifstream(process.path() / "comm"), name);
+    if (name != program) continue;
+    for (const fs::directory_entry& file : fs::directory_iterator(process.path() / "fd", error))
+      if (fs::read_symlink(file.path(), error) == "socket:[" + inode + "]") return true;
+  }
+  return false;
+}
+
+// All that listen here are on the loopback, or on all interfaces.
+Address AddressOf(const std::string& local) {
+  std::string port = local.substr(local.find(':') + 1);
+  return Resolve(local.find(':') > 8 ? "::1" : "127.0.0.1", int(std::stol(port, nullptr, 16))).at(0);
+}
+
+struct Stranger {
+  std::string kind;
+  Socket socket;
+  int steps = 0;
+};
+
+template <class T>
+void Send(const Stranger& to, const T& value) {
+  [[maybe_unused]] ssize_t sent = send(to.socket.fd(), &value, sizeof(value), MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+void Begin(Stranger& stranger) {
+  const uint64_t huge[] = {uint64_t(1) << 40, uint64_t(1) << 40, uint64_t(1) << 40};
+  const struct {
+    uint64_t magic = 0x3178'6574'6665'7721;
+    uint32_t rank = 1, size = 3;
+    uint64_t bytes = 0;
+  } old;
+  const Guest::Hello hello{0x3278'6574'6665'7721, Purpose::kPair, 0, Key{}};
+  if (stranger.kind == "close") stranger.socket = Socket();
+  if (stranger.kind == "huge") Send(stranger, huge);
+  if (stranger.kind == "old") Send(stranger, old);
+  if (stranger.kind == "guess" || stranger.kind == "reflect") Send(stranger, hello);
+}
+
+// When it is answered.
+void GoOn(Stranger& stranger) {
+  char bytes[256];
+  ssize_t n = recv(stranger.socket.fd(), bytes, sizeof(bytes), MSG_DONTWAIT);
+  if (n <= 0 || stranger.steps++ > 10) {
+    stranger.socket = Socket();
+    return;
+  }
+  Guest::Proof proof{{.from = 1, .to = 0, .size = 3}, Key{}};
+  if (stranger.kind == "guess") Send(stranger, proof);
+  if (stranger.kind == "reflect") [[maybe_unused]]
+    ssize_t sent = send(stranger.socket.fd(), bytes, size_t(n), MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+void Run(double seconds, const std::string& program) {
+  std::set<std::string> known;
+  for (const auto& [local, inode] : Listeners()) known.insert(local);
+  std::vector<Stranger> strangers;
+  int found = 0;
+  fmt::print("ready\n");
+  std::fflush(stdout);
+  for (auto end = Clock::now() + std::chrono::duration<double>(seconds); Clock::now() < end;) {
+    for (const auto& [local, inode] : Listeners()) {
+      if (!known.insert(local).second || !IsOf(inode, program)) continue;
+      found++;
+      for (const char* kind : {"close", "silent", "huge", "old", "guess", "reflect"}) {
+        Connection there = ConnectTo(AddressOf(local), Clock::now() + 1s);
+        if (!there.socket) continue;
+        Stranger& stranger = strangers.emplace_back(Stranger{kind, std::move(there.socket)});
+        Begin(stranger);
+      }
+    }
+    std::vector<pollfd> polls{{0, POLLIN, 0}};
+    for (const Stranger& stranger : strangers) polls.push_back({stranger.socket.fd(), POLLIN, 0});
+    poll(polls.data(), polls.size(), 1);
+    char byte;
+    if (polls[0].revents && read(0, &byte, 1) <= 0) break;
+    for (size_t i = 1; i < polls.size(); i++)
+      if (polls[i].revents) GoOn(strangers[i - 1]);
+    std::erase_if(strangers, [](const Stranger& stranger) { return !stranger.socket; });
+  }
+  fmt::print("found {} listeners\n", found);
+}
+
+}  // namespace
+}  // namespace weft
+
+int main(int argc, char** argv) {
+  if (argc != 3) return 2;
+  weft::Run(std::atof(argv[1]), argv[2]);
+  return 0;
+}
