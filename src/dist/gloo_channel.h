@@ -1,7 +1,7 @@
 // GlooChannel: a stream of exchanges with the other ranks of a GlooContext, one at a time, that allocates nothing.
 //
-// Gloo moves bytes between unbound buffers: a base, a limit, and per piece an offset. Its TCP transport registers no
-// memory, so a channel makes one buffer for good, of the whole address space, in which an offset is an address.
+// Gloo moves bytes between unbound buffers: a base, a limit, and per piece an offset. Sockets register no memory, so a
+// channel makes one buffer for good, of the whole address space, in which an offset is an address.
 #pragma once
 #include <gloo/transport/unbound_buffer.h>
 
@@ -15,7 +15,7 @@
 
 namespace weft {
 
-// Gloo matches a send with a receive by a 64-bit slot; two in flight with one slot would end the process. Ours: 24 bits
+// Gloo matches a send with a receive by a 64-bit slot, and those of one slot in their order. Ours: 24 bits
 // of the sequence number, 5 of the step, and a hash of what the call is and of the piece's size: ranks that make
 // different calls never meet, and time out, instead of mixing data.
 struct GlooTag {

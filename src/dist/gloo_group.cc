@@ -67,10 +67,9 @@ std::unique_ptr<ProcessGroup> GlooGroupFactory::Make(const std::string& name, co
   WEFT_CHECK(it != ranks.end(),
              fmt::format("group \"{}\": rank {} asks for a group that it is not in", name, bootstrap_.rank()));
   int rank = int(it - ranks.begin());
-  if (!device_) device_ = MakeGlooDevice(bootstrap_);
   try {
     // A group of one needs no network, but takes part in the exchange.
-    auto context = std::make_shared<GlooContext>(rank, ranks, bootstrap_, device_, connect_timeout_);
+    auto context = std::make_shared<GlooContext>(rank, ranks, bootstrap_, connect_timeout_);
     if (ranks.size() == 1) return MakeSelfGroup(name, bootstrap_.rank(), kind);
     return std::make_unique<GlooGroup>(name, rank, ranks, std::move(context));
   } catch (const Error&) {

@@ -1,4 +1,4 @@
-// The CPU group across processes: Gloo's TCP transport, and collectives on it that reduce in rank order.
+// The CPU group across processes: Gloo over proven sockets, and collectives on it that reduce in rank order.
 //
 // gloo_collectives.cc has a table of what each costs.
 //
@@ -69,7 +69,6 @@ class GlooGroupFactory final : public GroupFactory {
  private:
   Bootstrap& bootstrap_;
   std::chrono::milliseconds connect_timeout_;
-  std::shared_ptr<gloo::transport::Device> device_;
 };
 
 }  // namespace weft

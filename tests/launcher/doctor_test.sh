@@ -12,7 +12,7 @@ doctor() {
 }
 
 doctor 0 "OpenBLAS" "$weft" doctor "$dir"
-for line in "MPI  .*Open MPI v[0-9]" "Gloo .*[0-9]\.[0-9]+\.[0-9]+, tcp" "names  .*localhost in [0-9]+ ms" "clock .* UTC, .* time service keeps it"; do
+for line in "MPI  .*Open MPI v[0-9]" "Gloo .*[0-9]\.[0-9]+\.[0-9]+, sockets on" "names  .*localhost in [0-9]+ ms" "clock .* UTC, .* time service keeps it"; do
   grep -Eq "  ok    $line" "$dir/out" || fail "expected a line for $line"
 done
 [ -z "$(ls -A "$dir" | grep -v '^out$')" ] || fail "expected nothing to be left in $dir"
