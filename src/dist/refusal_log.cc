@@ -1,8 +1,8 @@
 #include "dist/refusal_log.h"
 
-#include <fmt/format.h>
-
 #include <cstdio>
+
+#include "core/base/message.h"
 
 namespace weft {
 namespace {

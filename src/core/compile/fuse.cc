@@ -165,6 +165,8 @@ class Fuser {
     if (!merged) return nullptr;
     auto sum = std::make_shared<Node>(node);
     sum->inputs[0] = Var(merged, 0);
+    // Of the two, the inner sum may have been the one that widened.
+    if (sum->outputs[0].dtype != merged->outputs[0].dtype) sum->attrs.Set({"wide", 1});
     result_.nodes.push_back(std::move(merged));
     return sum;
   }

@@ -121,7 +121,8 @@ absl::Status CheckpointSaver::Save(const SavedPosition& position) {
     std::vector<std::string> all = GatherBytes(world_, BytesOf(*crcs));
     written = Together([&] { return Commit(position, all); });
   }
-  if (!written.ok() && Leads()) RemoveAll(folder).IgnoreError();  // what it takes up may be what is missing
+  // What it takes up may be what is missing.
+  if (!written.ok()) Together([&] { return Leads() ? RemoveAll(folder) : absl::OkStatus(); }).IgnoreError();
   return written;
 }
 
