@@ -4,9 +4,9 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <array>
 #include <condition_variable>
 #include <mutex>
-#include <vector>
 
 #include "core/base/error.h"
 #include "core/base/process_memory.h"
@@ -15,16 +15,17 @@
 namespace weft::cpu {
 namespace {
 
-// Whether `count` buffers can be mapped now, as OpenBLAS maps them.
+// Whether `count` buffers can be mapped now, as OpenBLAS maps them. Like all of this file it may run in any step of a
+// compiled program, where ranks are threads that meet in products by chance: it allocates nothing.
 bool CanMap(int64_t count) {
-  std::vector<void*> mapped;
-  for (int64_t i = 0; i < count; i++) {
-    void* data = ::mmap(nullptr, kGemmBuffer, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (data == MAP_FAILED) break;
-    mapped.push_back(data);
+  std::array<void*, kMaxGemmThreads + 1> mapped;
+  int64_t n = 0;
+  for (; n < count; n++) {
+    mapped[size_t(n)] = ::mmap(nullptr, kGemmBuffer, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (mapped[size_t(n)] == MAP_FAILED) break;
   }
-  for (void* data : mapped) ::munmap(data, kGemmBuffer);
-  return int64_t(mapped.size()) == count;
+  for (int64_t i = 0; i < n; i++) ::munmap(mapped[size_t(i)], kGemmBuffer);
+  return n == count;
 }
 
 // The buffers of this process's OpenBLAS and who uses them.
@@ -60,9 +61,9 @@ class Buffers {
     }
     const OpenBlas& blas = *LoadedOpenBlas();
     if (blas.take_buffer) {
-      std::vector<void*> taken;
-      for (int64_t i = 0; i < count; i++) taken.push_back(blas.take_buffer(0));
-      for (void* buffer : taken) blas.return_buffer(buffer);
+      std::array<void*, kMaxGemmThreads> taken;
+      for (int64_t i = 0; i < count; i++) taken[size_t(i)] = blas.take_buffer(0);
+      for (int64_t i = 0; i < count; i++) blas.return_buffer(taken[size_t(i)]);
     }
     mapped_ = count;
   }
