@@ -20,6 +20,7 @@ constexpr uint64_t kWakeEvent = ~uint64_t{0};  // others are ranks
 
 SocketContext::SocketContext(int my_rank, int num_ranks)
     : Context(my_rank, num_ranks), epoll_(epoll_create1(EPOLL_CLOEXEC)), wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  posted_.reserve(size_t(num_ranks));
   epoll_event event{};
   event.events = EPOLLIN;
   event.data.u64 = kWakeEvent;
@@ -27,7 +28,7 @@ SocketContext::SocketContext(int my_rank, int num_ranks)
   WEFT_CHECK(ok, "gloo: no file descriptors left to wait for sockets with");
 }
 
-SocketContext::~SocketContext() = default;
+SocketContext::~SocketContext() { pairs_.clear(); }  // before what they hold of this context
 
 std::unique_ptr<gloo::transport::Pair>& SocketContext::createPair(int r) {
   pairs_.at(size_t(r)) = std::make_unique<SocketPair>(*this, r);

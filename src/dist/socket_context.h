@@ -40,6 +40,7 @@ class SocketContext final : public gloo::transport::Context, public std::enable_
   std::unique_lock<std::mutex> Lock() { return std::unique_lock(lock_); }
   // Throws gloo::InvalidOperationException when there is no such pair.
   SocketPair& pair(int rank);
+  KeptMessages& kept_messages() { return kept_; }
   void RecvFromAny(std::vector<int> ranks, uint64_t slot, char* data, size_t room, SocketBuffer* owner);
   // Gives a receive from any of several ranks, which this rank may answer, to its pair. False when there is none.
   bool ClaimReceive(int rank, uint64_t slot);
@@ -85,6 +86,7 @@ class SocketContext final : public gloo::transport::Context, public std::enable_
   void Sleep(std::unique_lock<std::mutex>& lock, Clock::time_point deadline);
   void Drive(std::unique_lock<std::mutex>& lock, Clock::time_point deadline);
 
+  KeptMessages kept_{SocketPair::kEager};
   std::mutex lock_;
   std::condition_variable changed_;
   Socket epoll_, wake_;

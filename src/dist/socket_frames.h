@@ -28,6 +28,7 @@ struct FrameHeader {
 // What is to be written. Not thread-safe.
 class FrameWriter {
  public:
+  FrameWriter() { frames_.reserve(32); }  // as many wait in a step without an allocation
   // A payload stays where it is until it is written, and belongs to `owner`; a frame without one has none.
   void Push(const FrameHeader& header, const char* payload = nullptr, SocketBuffer* owner = nullptr);
   bool empty() const { return first_ == frames_.size(); }

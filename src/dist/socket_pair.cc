@@ -14,6 +14,7 @@
 namespace weft {
 namespace {
 
+constexpr size_t kListed = 32;          // of each list, before it allocates
 constexpr size_t kMaxListed = 1 << 16;  // messages of a pair that one side has not asked for, or permits not used
 
 // What a socket between two ranks of one host holds: little enough to stay in a core's cache on the way. The kernel
@@ -49,7 +50,14 @@ uint64_t Cost(uint64_t bytes) { return bytes + sizeof(FrameHeader); }
 }  // namespace
 
 SocketPair::SocketPair(SocketContext& context, int rank)
-    : context_(context), rank_(rank), name_(fmt::format("rank {}", rank)), address_(new SocketAddress("")) {}
+    : context_(context), rank_(rank), name_(fmt::format("rank {}", rank)), address_(new SocketAddress("")) {
+  messages_.reserve(kListed);
+  permits_.reserve(kListed);
+  receives_.reserve(kListed);
+  arrivals_.reserve(kListed);
+  given_.reserve(kListed);
+  written_.reserve(kListed);
+}
 SocketPair::~SocketPair() = default;
 
 const gloo::transport::Address& SocketPair::address() const { return *address_; }
@@ -292,7 +300,7 @@ char* SocketPair::BeginBody(const FrameHeader& header) {
 
 // Memory of a size that this rank has agreed to.
 char* SocketPair::Keep(Arrival& arrival) {
-  arrival.data = std::make_unique_for_overwrite<char[]>(arrival.bytes);
+  arrival.data = context_.kept_messages().Take(arrival.bytes);
   keeping_ = true;
   return arrival.data.get();
 }

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "dist/kept_messages.h"
 #include "dist/socket_frames.h"
 #include "dist/tcp_socket.h"
 
@@ -80,7 +81,7 @@ class SocketPair final : public gloo::transport::Pair, private FrameReader::Sink
   struct Arrival {  // not asked for yet
     uint64_t slot;
     uint64_t bytes;
-    std::unique_ptr<char[]> data;  // null: offered
+    KeptMessages::Memory data;  // null: offered
     bool complete = false;
     bool eager = false;
   };

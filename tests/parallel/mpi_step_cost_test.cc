@@ -1,6 +1,4 @@
-// What a compiled step allocates under real mpirun: Weft nothing. Gloo itself allocates in each send and receive, on
-// the calling thread and on its loop's; an allocation with a frame of its library in the stack is its own and counted
-// apart, which is sound as Gloo never calls back into Weft. The buffers that Weft has Gloo make are Weft's.
+// What a compiled step allocates under real mpirun: nothing, neither Weft nor Gloo's part of it.
 #include <gtest/gtest.h>
 
 #include "dist/bootstrap.h"
@@ -12,11 +10,8 @@ namespace {
 
 using namespace testing_;
 
-bool CountGlooApart() { return test::CountApart("libgloo", "_ZN4gloo9transport3tcp7Context19createUnboundBufferEPvm"); }
-
 TEST(MpiStepCost, CompiledAllocatesNothingAfterStepTwoUnderGloo) {
   ASSERT_EQ(test::TheBootstrap().world_size(), 4);
-  ASSERT_TRUE(CountGlooApart());
   for (bool gpt2 : {true, false})
     for (const Layout& layout : LayoutsOfFourRanks()) {
       Context context(test::TheBootstrap().rank(), 4);
@@ -27,16 +22,11 @@ TEST(MpiStepCost, CompiledAllocatesNothingAfterStepTwoUnderGloo) {
       StepAllocations got = AllocationsAfterStepTwo({gpt2 ? TinyGpt2() : TinyLlama()}, layout, context, mesh);
       EXPECT_EQ(got.heap, 0) << Describe(layout) << " in " << got.steps << " steps of this rank";
       EXPECT_EQ(got.buffers, 0u) << Describe(layout);
-      EXPECT_GT(got.apart, 0) << "Gloo's allocations were not seen: the counter is blind";
-      if (context.rank() == 0)
-        fmt::print("{} {}: Gloo allocates {} times a step\n", gpt2 ? "gpt2" : "llama", Describe(layout),
-                   got.apart / got.steps);
     }
 }
 
 // Calls in the background take the slots and handles of earlier ones.
 TEST(MpiStepCost, BackgroundCallsAllocateNothing) {
-  ASSERT_TRUE(CountGlooApart());
   Context context(test::TheBootstrap().rank(), 4);
   auto groups = MakeGroupFactory(test::TheBootstrap());
   DeviceMesh mesh(context, *groups, {{"x"}, {4}});

@@ -6,7 +6,7 @@
 namespace weft::testing_ {
 
 struct StepAllocations {
-  long heap = 0, apart = 0;  // as heap_counter.h counts them
+  long heap = 0;
   size_t buffers = 0;
   int steps = 0;
 };
@@ -30,7 +30,7 @@ inline StepAllocations AllocationsAfterStepTwo(const Job& job, const Layout& lay
     mesh.World().Barrier();  // nobody is in a step while the counters are read
   };
   auto read = [&] {
-    StepAllocations now{test::HeapAllocations(), test::HeapAllocationsApart(), CpuBuffersAllocated(), 0};
+    StepAllocations now{test::HeapAllocations(), CpuBuffersAllocated(), 0};
     mesh.World().Barrier();
     return now;
   };
@@ -39,7 +39,7 @@ inline StepAllocations AllocationsAfterStepTwo(const Job& job, const Layout& lay
   constexpr int kSteps = 4;
   steps(kSteps);
   StepAllocations after = read();
-  return {after.heap - before.heap, after.apart - before.apart, after.buffers - before.buffers, kSteps};
+  return {after.heap - before.heap, after.buffers - before.buffers, kSteps};
 }
 
 // Meshes and placements that between them use every collective row that a training step has.
