@@ -22,6 +22,8 @@ function(weft_find_library target header library)
     INTERFACE_INCLUDE_DIRECTORIES "${${target}_INCLUDE_DIR}"
     INTERFACE_SYSTEM_INCLUDE_DIRECTORIES "${${target}_INCLUDE_DIR}")
 endfunction()
+weft_find_library(weft_pcre2 pcre2.h pcre2-8)
+
 # Optional, for tokenizer sentencepiece: a source that says what is missing stands in for it.
 # Defines weft_sentencepiece to link, and weft_sentencepiece_omits: the source that this build has no use for.
 option(WEFT_SENTENCEPIECE "Use the sentencepiece library where it is there" ON)

@@ -29,7 +29,8 @@ folder OUT, which is new or empty: train_000001.bin and so on, val.bin, the toke
 trains a small model on them. All of it appears at the end or nothing does. Text may be larger than memory.
 
   tokenizer=bytes    bytes; chars: the sorted characters of the text; sentencepiece: pieces that are learnt from the text;
-                     chars:PATH or sentencepiece:PATH: those of such a file
+                     chars:PATH: those of such a file; huggingface:PATH: a published tokenizer, in a folder with
+                     tokenizer.json or tokenizer.model, or such a file; sentencepiece:PATH or tiktoken:PATH: one of these
   vocab=8000         pieces that sentencepiece learns
   sample=100000000   bytes, spread over the text, that it learns from
   val=0.1            validation data: the share of the text that is cut off its tail, or a file, folder or glob; 0: none
@@ -69,9 +70,9 @@ std::string SetTokenizer(std::string& tokenizer, const std::string& text) {
   tokenizer = text;
   for (const char* name : {"bytes", "chars", "sentencepiece"})
     if (text == name) return "";
-  for (const char* prefix : {"chars:", "sentencepiece:"})
+  for (const char* prefix : {"chars:", "huggingface:", "sentencepiece:", "tiktoken:"})
     if (text.starts_with(prefix) && text != prefix) return "";
-  return "one of bytes, chars, sentencepiece, chars:PATH, sentencepiece:PATH";
+  return "one of bytes, chars, sentencepiece, chars:PATH, huggingface:PATH, sentencepiece:PATH, tiktoken:PATH";
 }
 
 std::map<std::string, Setter> Setters(PrepareOptions& options) {

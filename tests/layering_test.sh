@@ -43,6 +43,7 @@ check() {
   only_in "yaml-cpp stays behind ParseYaml" '^ *# *include *[<"]yaml-cpp' '^src/parallel/train/yaml_node\.cc$'
   only_in "sentencepiece stays behind plain types" '^ *# *include *[<"]sentencepiece_' \
     '^src/parallel/train/sentencepiece_library\.cc$'
+  only_in "PCRE2 stays behind Regex" '^ *# *include *[<"]pcre2' '^src/parallel/train/regex\.cc$'
   # wait_word.cc: the processor's pause instruction, which is no part of an algorithm.
   only_in "choose a file in CMake instead of a preprocessor condition" '^ *# *(if|ifdef|ifndef|elif|else)\b' \
     '^src/dist/wait_word\.cc$'
@@ -82,6 +83,7 @@ src/parallel/train/e.cc|#include <mpi.h>
 src/parallel/train/f.cc|#include <yaml-cpp/yaml.h>
 src/core/ops/g.cc|#include <cblas.h>
 src/parallel/train/h.cc|#include <sentencepiece_processor.h>
+src/parallel/train/i.cc|#include <pcre2.h>
 src/kernels/cpu/h.cc|#ifdef __AVX512F__
 src/core/ops/i.cc|  if (bad) std::exit(1);
 src/dist/j.cc|  fmt::print(stderr, "{}", path);

@@ -62,7 +62,7 @@ refused 'weft prepare: unknown flag "--outt"' prepare README.md --outt "$dir/no"
 refused 'weft prepare: --out: expected a folder behind it, got nothing' prepare README.md --out
 refused 'unknown key "tokeniser"; did you mean tokenizer?' prepare "$dir/no" README.md tokeniser=chars
 refused 'unknown key "zzz"; weft prepare --help lists them' prepare "$dir/no" README.md zzz=1
-refused 'tokenizer: expected one of bytes, chars, sentencepiece, chars:PATH, sentencepiece:PATH, got "byte"' \
+refused 'tokenizer: expected one of bytes, chars, sentencepiece, chars:PATH, huggingface:PATH, sentencepiece:PATH, tiktoken:PATH, got "byte"' \
   prepare "$dir/no" README.md tokenizer=byte
 refused 'vocab: has no effect, as tokenizer=bytes learns nothing' prepare "$dir/no" README.md vocab=300
 refused 'vocab: expected an integer >= 1 and <= 1000000, got "many"' prepare "$dir/no" README.md vocab=many

@@ -24,6 +24,32 @@ head -c 1000 "$dir/text.txt" > "$dir/other.txt"
 short=(model.layers=1 model.dim=16 model.context=32 train.steps=10 train.eval_batches=1 schedule.warmup_steps=1)
 write=("prompt=It was a" tokens=60 seed=3)  # more than the context
 tried=0
+# make_json FILE: a tokenizer.json of 256 bytes, a few merges, and <|begin|> before every text.
+make_json() {
+  local byte code pair next=256 id=256 merges=() vocab=""
+  for byte in {0..255}; do
+    code=$byte
+    if ((byte < 33 || byte == 127 || (byte > 127 && byte < 161) || byte == 173)); then code=$((next++)); fi
+    printf -v code '\\u%04x' "$code"
+    vocab+="\"$code\":$byte,"
+  done
+  for pair in 't h' 'th e' 'w a' '\u0120 the' '\u00e2 \u0122'; do
+    merges+=("\"$pair\"")
+    vocab+="\"${pair/ /}\":$((id++)),"
+  done
+  cat > "$1" <<JSON
+{"version": "1.0", "truncation": null, "padding": null, "normalizer": null,
+ "added_tokens": [{"id": $id, "content": "<|begin|>", "single_word": false, "lstrip": false, "rstrip": false,
+                   "normalized": false, "special": true}],
+ "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true},
+ "post_processor": {"type": "TemplateProcessing", "pair": [],
+   "single": [{"SpecialToken": {"id": "<|begin|>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+   "special_tokens": {"<|begin|>": {"id": "<|begin|>", "ids": [$id], "tokens": ["<|begin|>"]}}},
+ "decoder": {"type": "ByteLevel", "add_prefix_space": true, "trim_offsets": true, "use_regex": true},
+ "model": {"type": "BPE", "dropout": null, "unk_token": null, "vocab": {${vocab%,}},
+           "merges": [$(IFS=,; echo "${merges[*]}")]}}
+JSON
+}
 # lives KIND FILE WORDS...: all commands on text that was prepared with these words. FILE is the tokenizer's in the
 # checkpoint.
 lives() {
@@ -56,6 +82,13 @@ lives() {
 
 lives bytes tokenizer.bytes tokenizer=bytes
 lives chars tokenizer.chars tokenizer=chars
+mkdir "$dir/published"
+make_json "$dir/published/tokenizer.json"
+echo '{"tokenizer_class": "PreTrainedTokenizerFast"}' > "$dir/published/tokenizer_config.json"
+lives huggingface tokenizer.json "tokenizer=huggingface:$dir/published"
+for file in tokenizer.json tokenizer_config.json; do
+  cmp "$dir/published/$file" "$dir/moved huggingface/step-000010/$file" || fail "expected the published $file"
+done
 refused 'prompt: the character "{" at offset 1 is not among the' generate "$dir/moved chars" "prompt=I{"
 code=0
 "$weft" prepare "$dir/learnt" "$dir/text.txt" tokenizer=sentencepiece vocab=300 > "$dir/out" 2> "$dir/err" || code=$?

@@ -9,6 +9,7 @@
 #include "core/base/utf8.h"
 #include "fmt/format.h"
 #include "parallel/data_testing.h"
+#include "parallel/tokenizer_json_testing.h"
 
 namespace weft {
 namespace {
@@ -297,6 +298,25 @@ TEST(DataFiles, ErrorsNameKeyFileAndOffset) {
     std::string error = LoadError(bad.train, bad.overrides);
     EXPECT_NE(error.find(bad.text), error.npos) << "expected " << bad.text << "\ngot      " << error;
   }
+}
+
+// What every text begins with stands once before the training text and once before the validation text, and is no text:
+// bits per byte are of the bytes that the targets stand for.
+TEST(Data, TextsBeginAsTheirTokenizerHasIt) {
+  TempFolder folder;
+  std::string end = "<|end|>",
+              json = TokenizerJson({.merges = {{"a", "b"}},
+                                    .added = AddedJson(257, "<|begin|>", "s") + "," + AddedJson(258, end, "s"),
+                                    .post_processor = TemplateJson("<|begin|>", 257)});
+  std::string tokenizer = "data.tokenizer=huggingface:" + folder.Write("t/tokenizer.json", json);
+  std::string train = folder.Write("train", Letters(40)), val = folder.Write("val", "abab" + end + "ab c");
+  Dataset data = MakeDataset(train, {tokenizer, "data.val=" + val});
+  EXPECT_EQ(data.train()[0], 257);
+  std::vector<int32_t> tokens;
+  for (int64_t i = 0; i < data.val().size(); i++) tokens.push_back(data.val()[i]);
+  EXPECT_EQ(tokens, (std::vector<int32_t>{257, 256, 256, 258, 256, ' ', 'c'}));
+  EXPECT_EQ(*data.EvalBytes(data.eval_windows()), int64_t(4 + end.size() + 4)) << "all of the text";
+  EXPECT_EQ(data.tokenizer_vocab(), 259);
 }
 
 // The field's small corpus splits as everyone's does. Runs where the file is at hand.

@@ -222,16 +222,19 @@ TEST_F(Generation, PublishedWeightsWriteAsTheCheckpointThatTheyAre) {
 }
 
 // Words with the space before them, 257 of them as the model has; the first of a line has none in the text.
-Tokenizer PrefixedWords() {
+Tokenizer PrefixedWords(Tokens begin = {}) {
   struct Spaces : TokenEncoder {
-    absl::Status Encode(std::string_view text, int64_t, Tokens& tokens) const override {
+    absl::StatusOr<size_t> Encode(std::string_view text, bool, Tokens& tokens) override {
       tokens.assign(size_t(std::count(text.begin(), text.end(), ' ')), 1);
-      return absl::OkStatus();
+      return text.size();
     }
   };
   std::vector<std::string> texts = {"\n"};
   for (int i = 1; i <= 256; i++) texts.push_back(fmt::format(" {}", i));
-  return Tokenizer({.texts = texts, .encoder = std::make_unique<Spaces>(), .lines_are_prefixed = true});
+  return Tokenizer({.texts = texts,
+                    .begin = std::move(begin),
+                    .start = [] { return std::make_unique<Spaces>(); },
+                    .lines_are_prefixed = true});
 }
 
 // Token by token as all at once, though what a token says may depend on those before it.
@@ -255,6 +258,14 @@ TEST_F(Generation, ShowsTheTextOfAllTokens) {
     return absl::OkStatus();
   });
   EXPECT_TRUE(status.ok()) << status;
+}
+
+TEST(PromptTokens, BeginAsEveryTextOfTheTokenizer) {
+  Tokenizer words = PrefixedWords({7, 9});
+  EXPECT_EQ(*PromptTokens({}, words, 8), (Tokens{7, 9}));
+  EXPECT_EQ(*PromptTokens({.prompt = " 1 1"}, words, 4), (Tokens{7, 9, 1, 1}));
+  std::string error(PromptTokens({.prompt = " 1 1"}, words, 3).status().message());
+  EXPECT_EQ(error, "command line: prompt: expected at most model.context = 3 tokens, got 4; give the last 1 of them");
 }
 
 // Shards of 257 kinds may be of any tokenizer: the command line names it. Those of 256 are bytes, as the config says.

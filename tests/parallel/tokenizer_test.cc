@@ -7,6 +7,10 @@
 #include "parallel/sentencepiece_testing.h"
 #include "parallel/temp_folder.h"
 #include "parallel/text_testing.h"
+#include "parallel/tokenizer_json_testing.h"
+#include "parallel/train/bpe_tokenizer.h"
+#include "parallel/train/huggingface_tokenizer.h"
+#include "parallel/train/sentencepiece_library.h"
 #include "parallel/train/stream_encoder.h"
 
 namespace weft {
@@ -15,10 +19,16 @@ namespace {
 using namespace testing_;
 using Tokens = std::vector<int32_t>;
 
-// Bytes, the characters of a text, and pieces that were learnt from another one.
+// Bytes, the characters of a text, pieces that were learnt from another one, and byte pairs in words of both patterns.
 std::vector<std::pair<std::string, Tokenizer>> TokenizersFor(const std::string& text, const TempFolder& folder) {
   std::vector<std::pair<std::string, Tokenizer>> all = {{"bytes", Tokenizer::Bytes()},
                                                         {"chars", Tokenizer::Chars({text})}};
+  JsonParts parts{.merges = LearnMerges(Prose(1, 300), 100)};
+  int next = 256 + int(parts.merges.size());
+  parts.added = AddedJson(next, "<s>", "s") + "," + AddedJson(next + 1, "<0x0A>", "n");
+  all.emplace_back("huggingface", *HuggingFaceTokenizer({TokenizerJson(parts)}));
+  parts.pre_tokenizer = SplitJson(kLlama3Pattern);
+  all.emplace_back("huggingface", *HuggingFaceTokenizer({TokenizerJson(parts), "{}"}));
   if (!HasSentencePiece()) return all;
   std::string model = folder.Write("a.model", *Learn(Prose(1, 3000), 360));
   all.emplace_back("sentencepiece", *Tokenizer::Open("sentencepiece:" + model));
@@ -48,9 +58,17 @@ TEST(Tokenizer, GivesEveryTextBack) {
 TEST(Tokenizer, TokensOfBlocksAreThoseOfTheWhole) {
   TempFolder folder;
   std::string text = RandomText(5, 3000) + std::string(40'000, 'b') + "€€" + Prose(7, 200) + "no newline at the end";
-  for (const auto& [name, tokenizer] : TokenizersFor(text, folder)) {
+  auto all = TokenizersFor(text, folder);
+  // What takes white space from the text beside it, and puts some to it.
+  JsonParts greedy{
+      .added = AddedJson(256, "a ", "l") + "," + AddedJson(257, "<unk>", "lrn") + "," + AddedJson(98, "b", "l"),
+      .pre_tokenizer = R"({"type":"ByteLevel","add_prefix_space":true,"trim_offsets":true})"};
+  all.emplace_back("greedy", *HuggingFaceTokenizer({TokenizerJson(greedy)}));
+  for (const auto& [name, tokenizer] : all) {
     Tokens whole = *tokenizer.Encode(text);
-    EXPECT_EQ(tokenizer.Decode(whole), text);
+    if (name != "greedy") {
+      EXPECT_EQ(tokenizer.Decode(whole), text);
+    }
     for (uint64_t seed = 0; seed < 12; seed++) {
       Tokens streamed;
       StreamEncoder encoder(tokenizer, [&](std::span<const int32_t> tokens) {
@@ -74,29 +92,29 @@ TEST(Tokenizer, TokensOfBlocksAreThoseOfTheWhole) {
 TEST(Tokenizer, ReadsItsFileBack) {
   TempFolder folder;
   std::string text = RandomText(3, 500);
+  int count = 0;
   for (const auto& [name, tokenizer] : TokenizersFor(text, folder)) {
+    std::string own = std::to_string(count++) + "/";
     EXPECT_EQ(tokenizer.names().word, name);
-    std::string path = folder.Write(tokenizer.names().file, tokenizer.File());
+    for (auto [file, bytes] : tokenizer.NamedFiles()) folder.Write(own + file, *bytes);
+    std::string path = folder.Path(own + tokenizer.names().file);
     for (bool named : {false, name != "bytes"}) {
       absl::StatusOr<Tokenizer> same =
-          named ? Tokenizer::Open(name + ":" + path) : Tokenizer::FromFile(tokenizer.kind(), tokenizer.File());
+          named ? Tokenizer::Open(name + ":" + path) : Tokenizer::FromFiles(tokenizer.kind(), tokenizer.files());
       ASSERT_TRUE(same.ok()) << std::string(same.status().message());
       EXPECT_EQ(*same->Encode(text), *tokenizer.Encode(text)) << name;
       EXPECT_EQ(same->vocab(), tokenizer.vocab());
-      EXPECT_EQ(same->File(), tokenizer.File());
+      EXPECT_EQ(same->files().table, tokenizer.files().table);
+      EXPECT_EQ(same->files().settings, tokenizer.files().settings);
       EXPECT_EQ(same->kind(), tokenizer.kind());
     }
   }
-  EXPECT_FALSE(Tokenizer::FromFile(TokenizerKind::kBytes, Tokenizer::Bytes().File().substr(1)).ok());
+  EXPECT_FALSE(Tokenizer::FromFiles(TokenizerKind::kBytes, {Tokenizer::Bytes().files().table.substr(1)}).ok());
 }
 
 // As models do that were trained with a dummy prefix: the space before a line is none of the text's.
 TEST(Tokenizer, TakesThePrefixOfLinesOff) {
-  struct NoEncoder : TokenEncoder {
-    absl::Status Encode(std::string_view, int64_t, Tokens&) const override { return absl::OkStatus(); }
-  };
-  Tokenizer tokenizer(
-      {.texts = {" a", "\n", " ", "b", ""}, .encoder = std::make_unique<NoEncoder>(), .lines_are_prefixed = true});
+  Tokenizer tokenizer({.texts = {" a", "\n", " ", "b", ""}, .lines_are_prefixed = true});
   EXPECT_EQ(tokenizer.Decode(Tokens{0, 0, 1, 0}), "a a\na");
   EXPECT_EQ(tokenizer.Decode(Tokens{4, 2, 0, 1, 2, 2, 3}), " a\n b");
 }
@@ -146,6 +164,62 @@ TEST(SentencePiece, LearnsAsManyPiecesAsItIsAsked) {
     last = tokens;
   }
   EXPECT_EQ(*Learn(text, 360), *Learn(text, 360));
+}
+
+// A model as Llama 2 has it, which puts a space before a text: the tokens are those that it has itself for the whole
+// text, though lines are encoded one by one.
+TEST(SentencePiece, PutsASpaceBeforeTheFirstLineOnly) {
+  if (!HasSentencePiece()) GTEST_SKIP() << "built without sentencepiece";
+  constexpr std::string_view kPrefix("\x1A\x02\x18\x01",
+                                     4);  // normalizer_spec { add_dummy_prefix: true }, over what was
+  std::string table = *Learn(Prose(1, 3000), 360) + std::string(kPrefix), fault;
+  Tokenizer tokenizer = *Tokenizer::FromFiles(TokenizerKind::kSentencePiece, {table});
+  std::unique_ptr<SentencePieceModel> model = SentencePieceModel::Open(table, fault);
+  for (uint64_t seed = 0; seed < 20; seed++) {
+    std::string text = Prose(seed, 40) + (seed % 2 ? "\n\n  two\n" : "") + Prose(seed + 100, 20);
+    Tokens whole;
+    model->Encode(text, whole);
+    Tokens tokens = *tokenizer.Encode(text);
+    EXPECT_EQ(tokens, whole) << "seed " << seed;
+    EXPECT_EQ(tokenizer.Decode(tokens), text);
+  }
+  std::string line(20'000, 'b');
+  EXPECT_EQ(tokenizer.Decode(*tokenizer.Encode(line)), line) << "in parts";
+}
+
+TEST(SentencePiece, BeginsTextsAsTheSettingsBesideItSay) {
+  if (!HasSentencePiece()) GTEST_SKIP() << "built without sentencepiece";
+  TempFolder folder;
+  std::string model = folder.Write("tokenizer.model", *Learn(Prose(1, 3000), 360));
+  struct {
+    const char *settings, *fault;
+    Tokens begin;
+  } cases[] = {
+      {R"({})", "", {}},
+      {R"({"add_bos_token": true})", "", {1}},
+      {R"({"add_bos_token": false, "tokenizer_class": "LlamaTokenizer"})", "", {}},
+      {R"({"add_bos_token": null, "tokenizer_class": "LlamaTokenizerFast"})", "", {1}},
+      {R"({"tokenizer_class": "LlamaTokenizer"})", "", {1}},
+      {R"({"tokenizer_class": "T5Tokenizer"})", "", {}},
+      {R"({"add_eos_token": true})", "tokenizer_config.json: add_eos_token: expected false, got true", {}},
+      {R"({"add_bos_token": 1})", "tokenizer_config.json: add_bos_token: expected true or false, got 1", {}},
+      {R"([])", "tokenizer_config.json: expected a JSON object, got []", {}},
+  };
+  EXPECT_TRUE(Tokenizer::Open("sentencepiece:" + model)->begin().empty()) << "without settings";
+  for (const auto& c : cases) {
+    folder.Write("tokenizer_config.json", c.settings);
+    for (const std::string& name : {"sentencepiece:" + model, "huggingface:" + folder.Path()}) {
+      absl::StatusOr<Tokenizer> tokenizer = Tokenizer::Open(name);
+      std::string error(tokenizer.status().message());
+      EXPECT_EQ(tokenizer.ok(), *c.fault == '\0') << error;
+      EXPECT_NE(error.find(c.fault), error.npos) << error;
+      if (!tokenizer.ok()) continue;
+      EXPECT_EQ(tokenizer->begin(), c.begin) << c.settings;
+      EXPECT_EQ(tokenizer->files().settings, c.settings);
+      bool begins = true;
+      for (int32_t token : c.begin) EXPECT_EQ(tokenizer->TextOf(token, begins), "");
+    }
+  }
 }
 
 TEST(SentencePiece, RefusesAVocabThatTheTextCannotGive) {

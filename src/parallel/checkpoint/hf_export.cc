@@ -145,6 +145,42 @@ absl::StatusOr<Config> ConfigOf(const Checkpoint& checkpoint) {
                   checkpoint.PathOf(kConfigFile), config->model.family));
 }
 
+// How a published folder names a tokenizer's file.
+struct PublishedTokenizer {
+  TokenizerKind kind;
+  const char* file;
+};
+constexpr PublishedTokenizer kPublished[] = {{TokenizerKind::kHuggingFace, "tokenizer.json"},
+                                             {TokenizerKind::kSentencePiece, "tokenizer.model"},
+                                             {TokenizerKind::kTiktoken, "tokenizer.model"}};
+
+// What transformers needs to be told of a tokenizer that came without settings, so that its tokens are Weft's; "" if it
+// cannot be.
+std::string SettingsOf(const PublishedTokenizer& published, const std::string& table) {
+  if (published.kind == TokenizerKind::kHuggingFace) return "{\"tokenizer_class\": \"PreTrainedTokenizerFast\"}\n";
+  absl::StatusOr<Tokenizer> tokenizer = Tokenizer::FromFiles(published.kind, {table});
+  if (published.kind != TokenizerKind::kSentencePiece || !tokenizer.ok()) return "";
+  absl::StatusOr<std::vector<int32_t>> tokens = tokenizer->Encode("a");
+  bool begins = false;  // so that a space that the model puts there is shown
+  bool spaced = tokens.ok() && !tokens->empty() && tokenizer->TextOf((*tokens)[0], begins).starts_with(' ');
+  return fmt::format(
+      "{{\"tokenizer_class\": \"LlamaTokenizer\", \"add_bos_token\": false, \"add_prefix_space\": {}}}\n", spaced);
+}
+
+// Adds the tokenizer's files, and returns the name of the first.
+std::string AddTokenizer(const Checkpoint& checkpoint, std::map<std::string, std::string>& texts) {
+  for (const PublishedTokenizer& published : kPublished) {
+    std::string table = checkpoint.TextOf(kTokenizers[size_t(published.kind)].file);
+    if (table.empty()) continue;
+    std::string settings = checkpoint.TextOf(kTokenizerSettings);
+    if (settings.empty()) settings = SettingsOf(published, table);
+    if (!settings.empty()) texts[kTokenizerSettings] = std::move(settings);
+    texts[published.file] = std::move(table);
+    return published.file;
+  }
+  return "";
+}
+
 }  // namespace
 
 absl::StatusOr<HfExport> ExportHf(const Checkpoint& checkpoint, const std::string& out, DType dtype) {
@@ -163,11 +199,7 @@ absl::StatusOr<HfExport> ExportHf(const Checkpoint& checkpoint, const std::strin
     done.bytes += uint64_t(NumElements(target.shape)) * SizeOf(dtype);
   }
   std::map<std::string, std::string> texts = {{"config.json", SettingsOf(*family, config->model, dtype)}};
-  std::string file = kTokenizers[size_t(TokenizerKind::kSentencePiece)].file;  // the name that transformers knows, too
-  if (std::string model = checkpoint.TextOf(file); !model.empty()) {
-    done.tokenizer = file;
-    texts[file] = std::move(model);
-  }
+  done.tokenizer = AddTokenizer(checkpoint, texts);
   absl::Status written = WriteFolder(
       out, texts, [&](const std::string& weights) { return WriteWeights(checkpoint, *targets, dtype, weights); });
   if (!written.ok()) return written;

@@ -1,5 +1,5 @@
 // Export of a checkpoint's weights as Hugging Face's transformers reads them: a folder with model.safetensors,
-// config.json and, where the tokenizer is a sentencepiece model, tokenizer.model, which its LlamaTokenizer reads.
+// config.json and, of a tokenizer that it has a reader for, tokenizer.json or tokenizer.model and tokenizer_config.json.
 #pragma once
 #include <string>
 

@@ -173,7 +173,8 @@ absl::Status CheckpointSaver::Commit(const SavedPosition& position, const std::v
   manifest.sequences = position.sequences;
   manifest.eval_due = position.eval_due;
   std::vector<std::pair<const char*, const std::string*>> texts = {{kConfigFile, &options_.config}};
-  if (const Tokenizer* t = options_.tokenizer) texts.emplace_back(t->names().file, &t->File());
+  if (const Tokenizer* t = options_.tokenizer)
+    for (const auto& file : t->NamedFiles()) texts.push_back(file);
   for (const auto& [name, text] : texts) {
     manifest.files.push_back({name, text->size(), text->size(), Crc32c(*text)});
     if (absl::Status s = WriteFile(PathIn(folder, name), *text); !s.ok()) return s;

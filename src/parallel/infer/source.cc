@@ -107,9 +107,9 @@ namespace {
 absl::StatusOr<std::optional<Tokenizer>> SavedTokenizer(const Checkpoint& checkpoint) {
   for (size_t kind = 0; kind < std::size(kTokenizers); kind++) {
     const char* name = kTokenizers[kind].file;
-    std::string file = checkpoint.TextOf(name);
-    if (file.empty()) continue;
-    absl::StatusOr<Tokenizer> tokenizer = Tokenizer::FromFile(TokenizerKind(kind), std::move(file));
+    TokenizerFiles files{checkpoint.TextOf(name), checkpoint.TextOf(kTokenizerSettings)};
+    if (files.table.empty()) continue;
+    absl::StatusOr<Tokenizer> tokenizer = Tokenizer::FromFiles(TokenizerKind(kind), std::move(files));
     if (tokenizer.ok()) return *std::move(tokenizer);
     return Refuse(fmt::format("{}: {}", checkpoint.PathOf(name), std::string(tokenizer.status().message())));
   }

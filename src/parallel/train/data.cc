@@ -120,6 +120,7 @@ absl::Status Dataset::LoadText(const Config& config, const DataFiles& train_file
       return Refuse(config, "data.tokenizer",
                     std::string(fault.message()) + "; give the one that was made with this text");
     }
+    if (!from->empty()) tokens->insert(tokens->begin(), tokenizer_->begin().begin(), tokenizer_->begin().end());
     *to = TokenStream(*std::move(tokens));
   }
   return absl::OkStatus();
@@ -243,10 +244,12 @@ int64_t Dataset::FillEval(int64_t first_window, int64_t end_window, BatchSpan ba
 
 std::optional<int64_t> Dataset::EvalBytes(int64_t windows) const {
   if (!tokenizer_) return std::nullopt;
-  int64_t end = std::min(windows * context_ + 1, val_.size()), bytes = 0;
-  bool line_begins = true;
-  for (int64_t i = 0; i < end; i++) {
-    auto size = int64_t(tokenizer_->TextOf(val_[i], line_begins).size());
+  int64_t end = std::min(windows * context_ + 1, val_.size()), bytes = 0, first = 0;
+  const std::vector<int32_t>& begin = tokenizer_->begin();
+  while (first < std::min(int64_t(begin.size()), end) && val_[first] == begin[size_t(first)]) first++;  // no text
+  bool begins = true;
+  for (int64_t i = first; i < end; i++) {
+    auto size = int64_t(tokenizer_->TextOf(val_[i], begins).size());
     bytes += i > 0 ? size : 0;
   }
   return bytes;

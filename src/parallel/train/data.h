@@ -42,6 +42,7 @@ class Dataset {
   static absl::StatusOr<Dataset> Load(const Config& config, const DataOptions& options = {});
 
   const Tokenizer* tokenizer() const { return tokenizer_ ? &*tokenizer_ : nullptr; }  // null where shards have none
+  int64_t tokenizer_vocab() const { return tokenizer_ ? tokenizer_->vocab() : vocab_; }
   int64_t vocab() const { return vocab_; }  // the tokenizer's; of token shards, model.vocab where that is more
   const TokenStream& train() const { return train_; }
   const TokenStream& val() const { return val_; }

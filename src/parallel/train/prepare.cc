@@ -127,17 +127,19 @@ absl::StatusOr<Tokenizer> Preparation::MakeTokenizer() {
   if (name != "sentencepiece") return Tokenizer::Open(name);
   absl::StatusOr<std::string> model = Learn();
   if (!model.ok()) return model.status();
-  return Tokenizer::FromFile(TokenizerKind::kSentencePiece, *std::move(model));
+  return Tokenizer::FromFiles(TokenizerKind::kSentencePiece, {*std::move(model)});
 }
 
-// A file of the tokenizer lies beside the shards, so that one folder is all that a run needs. Bytes need none.
+// The tokenizer's files lie beside the shards, so that one folder is all that a run needs. Bytes need none.
 absl::Status Preparation::Keep(const Tokenizer& tokenizer, StagedFolder& out) {
   report_.vocab = tokenizer.vocab();
-  auto [word, file] = tokenizer.names();
+  auto [word, table] = tokenizer.names();
   report_.tokenizer = word;
   if (tokenizer.kind() == TokenizerKind::kBytes) return absl::OkStatus();
-  report_.tokenizer += ":" + (std::filesystem::path(options_.out) / file).string();
-  return out.Write(file, tokenizer.File());
+  report_.tokenizer += ":" + (std::filesystem::path(options_.out) / table).string();
+  for (auto [name, text] : tokenizer.NamedFiles())
+    if (absl::Status s = out.Write(name, *text); !s.ok()) return s;
+  return absl::OkStatus();
 }
 
 absl::Status Preparation::EncodeTexts(StreamEncoder& train, StreamEncoder& val) const {

@@ -30,6 +30,8 @@ class Model : public SentencePieceModel {
     tokens.insert(tokens.end(), ids.begin(), ids.end());
   }
 
+  int BeginOfText() const override { return processor_.bos_id(); }
+
  private:
   spm::SentencePieceProcessor processor_;
 };

@@ -6,6 +6,7 @@
 #include "absl/strings/numbers.h"
 #include "core/base/utf8.h"
 #include "fmt/format.h"
+#include "parallel/train/json_object.h"
 #include "parallel/train/sentencepiece_library.h"
 
 namespace weft {
@@ -22,41 +23,48 @@ size_t LineEnd(std::string_view text) {
   return text.size() < kLongestLine ? 0 : WholeCodePoints(line);
 }
 
+// What the encoders of all texts share.
+struct Pieces {
+  std::unique_ptr<SentencePieceModel> model;
+  std::unique_ptr<SentencePieceModel> unprefixed;  // of what follows a text's first line; null: `model`
+  std::vector<int32_t> space_bytes;                // of the character U+2581 in text; empty where the model decides
+};
+
 class SentencePieceEncoder : public TokenEncoder {
  public:
-  SentencePieceEncoder(std::unique_ptr<SentencePieceModel> model, std::vector<int32_t> space_bytes)
-      : model_(std::move(model)), space_bytes_(std::move(space_bytes)) {}
+  explicit SentencePieceEncoder(std::shared_ptr<const Pieces> pieces)
+      : pieces_(std::move(pieces)), model_(pieces_->model.get()) {}
 
-  absl::Status Encode(std::string_view text, int64_t offset, std::vector<int32_t>& tokens) const override {
-    if (absl::Status s = CheckUtf8(text, offset); !s.ok()) return s;
-    while (!text.empty()) {
-      size_t end = LineEnd(text);
-      if (end == 0) end = text.size();
-      EncodeLine(text.substr(0, end), tokens);
-      text.remove_prefix(end);
+  absl::StatusOr<size_t> Encode(std::string_view text, bool ends, std::vector<int32_t>& tokens) override {
+    if (absl::Status s = CheckUtf8(text, offset_); !s.ok()) return s;
+    size_t done = 0;
+    while (done < text.size()) {
+      size_t end = LineEnd(text.substr(done));
+      if (end == 0 && !ends) break;
+      if (end == 0) end = text.size() - done;
+      EncodeLine(text.substr(done, end), tokens);
+      if (pieces_->unprefixed) model_ = pieces_->unprefixed.get();
+      done += end;
     }
-    return absl::OkStatus();
-  }
-
-  size_t Encodable(std::string_view text) const override {
-    size_t at = 0;
-    while (size_t end = LineEnd(text.substr(at))) at += end;
-    return at;
+    offset_ += int64_t(done);
+    return done;
   }
 
  private:
   // The character that spells a space would come back as one.
   void EncodeLine(std::string_view line, std::vector<int32_t>& tokens) const {
-    for (size_t at = 0; !space_bytes_.empty() && (at = line.find(kSpace)) != line.npos;) {
+    const std::vector<int32_t>& space_bytes = pieces_->space_bytes;
+    for (size_t at = 0; !space_bytes.empty() && (at = line.find(kSpace)) != line.npos;) {
       if (at > 0) model_->Encode(line.substr(0, at), tokens);
-      tokens.insert(tokens.end(), space_bytes_.begin(), space_bytes_.end());
+      tokens.insert(tokens.end(), space_bytes.begin(), space_bytes.end());
       line.remove_prefix(at + kSpace.size());
     }
     if (!line.empty()) model_->Encode(line, tokens);
   }
 
-  std::unique_ptr<SentencePieceModel> model_;
-  std::vector<int32_t> space_bytes_;  // of the character U+2581 in text; empty where the model decides
+  std::shared_ptr<const Pieces> pieces_;
+  const SentencePieceModel* model_;  // of the next line
+  int64_t offset_ = 0;
 };
 
 // "<0x0A>" is 10.
@@ -154,25 +162,71 @@ absl::Status LearningFault(const std::string& fault, int64_t vocab) {
   return absl::InvalidArgumentError(fmt::format("no pieces could be learned from this text: {}", fault));
 }
 
+std::vector<int32_t> TokensOf(const SentencePieceModel& model, std::string_view text) {
+  std::vector<int32_t> tokens;
+  model.Encode(text, tokens);
+  return tokens;
+}
+
+// The same model without the space that it puts before a text; null if lines that are encoded by it, after a first
+// one, are not what the model itself makes of the whole text.
+std::unique_ptr<SentencePieceModel> Unprefixed(const SentencePieceModel& model, const std::string& table) {
+  // A field of a protobuf that comes again overrides: normalizer_spec { add_dummy_prefix: false }.
+  constexpr std::string_view kField("\x1A\x02\x18\x00", 4);
+  std::string fault;
+  std::unique_ptr<SentencePieceModel> other = SentencePieceModel::Open(table + std::string(kField), fault);
+  if (!other) return nullptr;
+  std::vector<int32_t> lines = TokensOf(model, "a\n"), second = TokensOf(*other, "a");
+  lines.insert(lines.end(), second.begin(), second.end());
+  return lines == TokensOf(model, "a\na") ? std::move(other) : nullptr;
+}
+
+// Whether each text begins with <s>, and ends plainly.
+absl::StatusOr<bool> AddsBegin(const std::string& settings) {
+  if (settings.empty()) return false;
+  absl::StatusOr<nlohmann::json> json = ParseJsonObject(std::as_bytes(std::span(settings)), kTokenizerSettings);
+  if (!json.ok()) return json.status();
+  for (const char* key : {"add_bos_token", "add_eos_token"})
+    if (json->contains(key) && !(*json)[key].is_boolean() && !(*json)[key].is_null())
+      return absl::InvalidArgumentError(
+          fmt::format("{}: {}: expected true or false, got {}", kTokenizerSettings, key, Shown((*json)[key])));
+  auto is = [&](const char* key, const nlohmann::json& value) { return json->contains(key) && (*json)[key] == value; };
+  if (is("add_eos_token", true))
+    return absl::InvalidArgumentError(
+        fmt::format("{}: add_eos_token: expected false, got true, which weft does not have", kTokenizerSettings));
+  if (is("add_bos_token", true) || is("add_bos_token", false)) return is("add_bos_token", true);
+  return is("tokenizer_class", "LlamaTokenizer") || is("tokenizer_class", "LlamaTokenizerFast");
+}
+
 }  // namespace
 
-absl::StatusOr<Tokenizer> SentencePieceTokenizer(std::string file) {
+absl::StatusOr<Tokenizer> SentencePieceTokenizer(TokenizerFiles files) {
   std::string fault;
-  std::unique_ptr<SentencePieceModel> model = SentencePieceModel::Open(file, fault);
-  if (!model) return absl::InvalidArgumentError(fault);
-  std::vector<SentencePieceModel::Piece> pieces = model->Pieces();
+  auto shared = std::make_shared<Pieces>();
+  shared->model = SentencePieceModel::Open(files.table, fault);
+  if (!shared->model) return absl::InvalidArgumentError(fault);
+  absl::StatusOr<bool> adds_begin = AddsBegin(files.settings);
+  if (!adds_begin.ok()) return adds_begin.status();
+  std::vector<int32_t> begin;
+  if (*adds_begin) begin.push_back(shared->model->BeginOfText());
+  if (*adds_begin && begin[0] < 0)
+    return absl::InvalidArgumentError(
+        fmt::format("{}: add_bos_token: expected a model with <s>, got one without", kTokenizerSettings));
+  std::vector<SentencePieceModel::Piece> pieces = shared->model->Pieces();
   std::vector<std::string> texts;
   for (const SentencePieceModel::Piece& piece : pieces) texts.push_back(TextOf(piece));
-  std::vector<int32_t> probe;
-  model->Encode("a", probe);
+  std::vector<int32_t> probe = TokensOf(*shared->model, "a");
   bool prefixed = !probe.empty() && texts[size_t(probe[0])].starts_with(' ');
-  // A part of a prefixed line would get a prefix too.
-  std::vector<int32_t> space_bytes = prefixed ? std::vector<int32_t>() : SpaceBytes(pieces);
+  if (prefixed) shared->unprefixed = Unprefixed(*shared->model, files.table);
+  if (!prefixed) shared->space_bytes = SpaceBytes(pieces);  // a part of a prefixed line would get a prefix too
+  bool once = shared->unprefixed != nullptr;
   return Tokenizer({.kind = TokenizerKind::kSentencePiece,
-                    .file = std::move(file),
+                    .files = std::move(files),
                     .texts = std::move(texts),
-                    .encoder = std::make_unique<SentencePieceEncoder>(std::move(model), std::move(space_bytes)),
-                    .lines_are_prefixed = prefixed});
+                    .begin = std::move(begin),
+                    .start = [shared] { return std::make_unique<SentencePieceEncoder>(shared); },
+                    .lines_are_prefixed = prefixed && !once,
+                    .added = once ? std::vector<bool>(pieces.size()) : std::vector<bool>()});
 }
 
 absl::StatusOr<std::string> LearnSentencePiece(const NextText& next, int64_t vocab, double share) {

@@ -11,8 +11,9 @@
 
 namespace weft {
 
-// Of the bytes of a .model file.
-absl::StatusOr<Tokenizer> SentencePieceTokenizer(std::string file);
+// Of the bytes of a .model file. Every text begins with its piece <s> if the settings beside it say so, as
+// transformers' LlamaTokenizer reads them: by add_bos_token, or without it by their class.
+absl::StatusOr<Tokenizer> SentencePieceTokenizer(TokenizerFiles files);
 
 // Gives the next part of a text, whole code points of UTF-8; "" at its end.
 using NextText = std::function<absl::StatusOr<std::string_view>()>;

@@ -1,4 +1,5 @@
-// StreamEncoder: the tokens of a text that comes in blocks. They are those of the whole text, however it is cut.
+// StreamEncoder: the tokens of a text that comes in blocks. They are those of the whole text, however it is cut, after
+// those that every text begins with.
 //
 //   StreamEncoder encoder(tokenizer, [&](std::span<const int32_t> tokens) { return writer.Write(tokens); });
 //   for (...) status = encoder.Add(block);
@@ -16,19 +17,21 @@ namespace weft {
 class StreamEncoder {
  public:
   using Sink = std::function<absl::Status(std::span<const int32_t>)>;
-  StreamEncoder(const Tokenizer& tokenizer, Sink sink) : tokenizer_(tokenizer), sink_(std::move(sink)) {}
+  StreamEncoder(const Tokenizer& tokenizer, Sink sink)
+      : begin_(tokenizer.begin()), encoder_(tokenizer.Start()), sink_(std::move(sink)) {}
 
   // `text` is whole code points where the tokenizer wants UTF-8.
   absl::Status Add(std::string_view text);
-  absl::Status Finish() { return Encode(waiting_.size()); }
+  absl::Status Finish() { return Encode(/*ends=*/true); }
 
  private:
-  absl::Status Encode(size_t size);
+  absl::Status Encode(bool ends);
 
-  const Tokenizer& tokenizer_;
+  std::vector<int32_t> begin_;  // to be given before the first token
+  std::unique_ptr<TokenEncoder> encoder_;
   Sink sink_;
   std::string waiting_;  // for what follows
-  int64_t offset_ = 0;   // of waiting_ in the text
+  size_t due_ = 0;       // bytes of it that are worth a try
 };
 
 }  // namespace weft

@@ -4,42 +4,46 @@
 
 #include "core/base/utf8.h"
 #include "fmt/format.h"
-#include "parallel/train/path_advice.h"
+#include "parallel/train/huggingface_tokenizer.h"
+#include "parallel/train/published_tokenizer.h"
 #include "parallel/train/sentencepiece_tokenizer.h"
-#include "parallel/train/text_reader.h"
+#include "parallel/train/tiktoken_tokenizer.h"
 
 namespace weft {
 namespace {
 
 class ByteEncoder : public TokenEncoder {
  public:
-  absl::Status Encode(std::string_view text, int64_t, std::vector<int32_t>& tokens) const override {
+  absl::StatusOr<size_t> Encode(std::string_view text, bool, std::vector<int32_t>& tokens) override {
     for (char byte : text) tokens.push_back(uint8_t(byte));
-    return absl::OkStatus();
+    return text.size();
   }
 };
 
 class CharEncoder : public TokenEncoder {
  public:
-  explicit CharEncoder(std::vector<uint32_t> code_points) : code_points_(std::move(code_points)) {}
+  explicit CharEncoder(std::shared_ptr<const std::vector<uint32_t>> code_points)
+      : code_points_(std::move(code_points)) {}
 
-  absl::Status Encode(std::string_view text, int64_t offset, std::vector<int32_t>& tokens) const override {
-    if (absl::Status s = CheckUtf8(text, offset); !s.ok()) return s;
+  absl::StatusOr<size_t> Encode(std::string_view text, bool, std::vector<int32_t>& tokens) override {
+    if (absl::Status s = CheckUtf8(text, offset_); !s.ok()) return s;
     for (size_t at = 0; at < text.size();) {
       size_t begin = at;
       uint32_t code_point = NextCodePoint(text, at);
-      auto found = std::lower_bound(code_points_.begin(), code_points_.end(), code_point);
-      if (found == code_points_.end() || *found != code_point)
+      auto found = std::lower_bound(code_points_->begin(), code_points_->end(), code_point);
+      if (found == code_points_->end() || *found != code_point)
         return absl::InvalidArgumentError(
             fmt::format("the character {:?} at offset {} is not among the {} that the tokenizer has",
-                        text.substr(begin, at - begin), offset + int64_t(begin), code_points_.size()));
-      tokens.push_back(int32_t(found - code_points_.begin()));
+                        text.substr(begin, at - begin), offset_ + int64_t(begin), code_points_->size()));
+      tokens.push_back(int32_t(found - code_points_->begin()));
     }
-    return absl::OkStatus();
+    offset_ += int64_t(text.size());
+    return text.size();
   }
 
  private:
-  std::vector<uint32_t> code_points_;  // sorted
+  std::shared_ptr<const std::vector<uint32_t>> code_points_;  // sorted
+  int64_t offset_ = 0;
 };
 
 std::string Joined(const std::vector<std::string>& texts) {
@@ -51,11 +55,12 @@ std::string Joined(const std::vector<std::string>& texts) {
 Tokenizer OfCodePoints(std::vector<uint32_t> sorted) {
   std::vector<std::string> texts(sorted.size());
   for (size_t i = 0; i < sorted.size(); i++) AppendUtf8(sorted[i], texts[i]);
-  std::string file = Joined(texts);
-  return Tokenizer({.kind = TokenizerKind::kChars,
-                    .file = std::move(file),
-                    .texts = std::move(texts),
-                    .encoder = std::make_unique<CharEncoder>(std::move(sorted))});
+  std::string table = Joined(texts);
+  auto shared = std::make_shared<const std::vector<uint32_t>>(std::move(sorted));
+  return Tokenizer(
+      {.kind = TokenizerKind::kChars, .files = {std::move(table)}, .texts = std::move(texts), .start = [shared] {
+         return std::make_unique<CharEncoder>(shared);
+       }});
 }
 
 absl::StatusOr<Tokenizer> CharsOfFile(const std::string& table) {
@@ -80,7 +85,7 @@ absl::StatusOr<Tokenizer> CharsOfFile(const std::string& table) {
 
 absl::StatusOr<Tokenizer> BytesOfFile(const std::string& table) {
   Tokenizer bytes = Tokenizer::Bytes();
-  if (table == bytes.File()) return bytes;
+  if (table == bytes.files().table) return bytes;
   return absl::InvalidArgumentError(
       fmt::format("expected the {} bytes in their order, got {} other ones", bytes.vocab(), table.size()));
 }
@@ -108,11 +113,10 @@ std::vector<uint32_t> CodePointSet::Sorted() const {
 Tokenizer Tokenizer::Bytes() {
   std::vector<std::string> texts;
   for (int byte = 0; byte < 256; byte++) texts.emplace_back(1, char(byte));
-  std::string file = Joined(texts);
-  return Tokenizer({.kind = TokenizerKind::kBytes,
-                    .file = std::move(file),
-                    .texts = std::move(texts),
-                    .encoder = std::make_unique<ByteEncoder>()});
+  std::string table = Joined(texts);
+  return Tokenizer({.kind = TokenizerKind::kBytes, .files = {std::move(table)}, .texts = std::move(texts), .start = [] {
+                      return std::make_unique<ByteEncoder>();
+                    }});
 }
 
 Tokenizer Tokenizer::Chars(const CodePointSet& chars) { return OfCodePoints(chars.Sorted()); }
@@ -123,52 +127,60 @@ Tokenizer Tokenizer::Chars(const std::vector<std::string_view>& texts) {
   return Chars(chars);
 }
 
-absl::StatusOr<Tokenizer> Tokenizer::FromFile(TokenizerKind kind, std::string file) {
+absl::StatusOr<Tokenizer> Tokenizer::FromFiles(TokenizerKind kind, TokenizerFiles files) {
   switch (kind) {
     case TokenizerKind::kBytes:
       break;
     case TokenizerKind::kChars:
-      return CharsOfFile(file);
+      return CharsOfFile(files.table);
     case TokenizerKind::kSentencePiece:
-      return SentencePieceTokenizer(std::move(file));
+      return SentencePieceTokenizer(std::move(files));
+    case TokenizerKind::kHuggingFace:
+      return HuggingFaceTokenizer(std::move(files));
+    case TokenizerKind::kTiktoken:
+      return TiktokenTokenizer(std::move(files));
   }
-  return BytesOfFile(file);
+  return BytesOfFile(files.table);
 }
 
 absl::StatusOr<Tokenizer> Tokenizer::Open(const std::string& name) {
   size_t colon = name.find(':');
   if (colon == name.npos) return Bytes();
-  std::string path = name.substr(colon + 1);
+  std::string path = name.substr(colon + 1), word = name.substr(0, colon);
   if (path.empty()) return absl::InvalidArgumentError(fmt::format("expected a path behind {}, got nothing", name));
-  absl::StatusOr<std::string> file = ReadFile(path);
-  if (!file.ok()) return absl::InvalidArgumentError(std::string(file.status().message()) + PathAdvice(path));
-  bool chars = name.starts_with("chars:");
-  absl::StatusOr<Tokenizer> tokenizer =
-      FromFile(chars ? TokenizerKind::kChars : TokenizerKind::kSentencePiece, *std::move(file));
-  if (tokenizer.ok()) return tokenizer;
-  return absl::InvalidArgumentError(fmt::format("{}: {}", path, std::string(tokenizer.status().message())));
+  for (size_t kind = 0; kind < std::size(kTokenizers); kind++)
+    if (word == kTokenizers[kind].word) return OpenTokenizer(TokenizerKind(kind), path);
+  return absl::InvalidArgumentError(fmt::format("expected a tokenizer's word before the path, got {}", name));
 }
 
-absl::StatusOr<std::vector<int32_t>> Tokenizer::Encode(std::string_view text, int64_t offset) const {
+std::vector<std::pair<const char*, const std::string*>> Tokenizer::NamedFiles() const {
+  std::vector<std::pair<const char*, const std::string*>> files = {{names().file, &parts_->files.table}};
+  if (!parts_->files.settings.empty()) files.emplace_back(kTokenizerSettings, &parts_->files.settings);
+  return files;
+}
+
+absl::StatusOr<std::vector<int32_t>> Tokenizer::Encode(std::string_view text) const {
   std::vector<int32_t> tokens;
   tokens.reserve(text.size());
-  if (absl::Status s = parts_->encoder->Encode(text, offset, tokens); !s.ok()) return s;
+  if (absl::Status s = Start()->Encode(text, /*ends=*/true, tokens).status(); !s.ok()) return s;
   return tokens;
 }
 
-std::string_view Tokenizer::TextOf(int32_t token, bool& line_begins) const {
+std::string_view Tokenizer::TextOf(int32_t token, bool& begins) const {
   constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
-  std::string_view text = token >= 0 && token < vocab() ? parts_->texts[size_t(token)] : kReplacement;
+  bool known = token >= 0 && token < vocab(), between = !parts_->added.empty();
+  std::string_view text = known ? parts_->texts[size_t(token)] : kReplacement;
   if (text.empty()) return text;
-  bool prefixed = parts_->lines_are_prefixed && line_begins && text.front() == ' ';
-  line_begins = text.back() == '\n';
+  bool added = between && known && parts_->added[size_t(token)];
+  bool prefixed = begins && !added && (parts_->lines_are_prefixed || between) && text.front() == ' ';
+  begins = between ? added : text.back() == '\n';
   return text.substr(prefixed ? 1 : 0);
 }
 
 std::string Tokenizer::Decode(std::span<const int32_t> tokens) const {
   std::string text;
-  bool line_begins = true;
-  for (int32_t token : tokens) text += TextOf(token, line_begins);
+  bool begins = true;
+  for (int32_t token : tokens) text += TextOf(token, begins);
   return text;
 }
 

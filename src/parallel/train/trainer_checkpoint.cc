@@ -52,7 +52,7 @@ absl::Status Trainer::Resume() {
 absl::Status Trainer::CheckTokenizer(const Manifest& saved) const {
   const Tokenizer* mine = data_.tokenizer();
   for (const SavedFile& file : saved.files)
-    if (mine && file.name == mine->names().file && file.header_crc != Crc32c(mine->File()))
+    if (mine && file.name == mine->names().file && file.header_crc != Crc32c(mine->files().table))
       return absl::InvalidArgumentError(fmt::format(
           "{}expected the tokenizer of {}, which lies there as {}, got another one of its kind; train on its "
           "tokens, or start anew with checkpoint.resume=never",
