@@ -57,7 +57,7 @@ absl::StatusOr<Job> Load(const Words& words, const Ranks& ranks) {
   if (!source.ok()) return source.status();
   absl::StatusOr<Dataset> data = LoadData(*source);
   if (!data.ok()) return data.status();
-  if (absl::Status s = ResolveVocab(source->config, data->vocab()); !s.ok()) return s;
+  if (absl::Status s = ResolveVocab(source->config, data->tokenizer_vocab()); !s.ok()) return s;
   return Job{*std::move(source), *std::move(data)};
 }
 

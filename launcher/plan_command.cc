@@ -47,7 +47,7 @@ absl::StatusOr<int64_t> TokenizerVocab(const Config& config) {
   if (config.data.tokenizer == "chars") {
     absl::StatusOr<Dataset> data = Dataset::Load(config);
     if (!data.ok()) return data.status();
-    return data->vocab();
+    return data->tokenizer_vocab();
   }
   absl::StatusOr<Tokenizer> tokenizer = Tokenizer::Open(config.data.tokenizer);
   if (!tokenizer.ok()) return tokenizer.status();

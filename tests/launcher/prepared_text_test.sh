@@ -89,6 +89,25 @@ lives huggingface tokenizer.json "tokenizer=huggingface:$dir/published"
 for file in tokenizer.json tokenizer_config.json; do
   cmp "$dir/published/$file" "$dir/moved huggingface/step-000010/$file" || fail "expected the published $file"
 done
+# Weights take the tokenizer along, out and back in, and take no other one.
+weft 0 export "$dir/moved huggingface" "$dir/exported"
+grep -q ', tokenizer.json, from' "$dir/out" || fail "expected tokenizer.json to be named"
+for file in tokenizer.json tokenizer_config.json; do
+  cmp "$dir/published/$file" "$dir/exported/$file" || fail "expected the published $file again"
+done
+same=(configs/gpt2-tiny.yaml "data.train=$dir/text.txt" data.val=0.2 model.layers=1 model.dim=16 model.context=32
+  schedule.warmup_steps=0 train.steps=2 train.eval_batches=1 "model.init=$dir/exported")
+weft 0 train "${same[@]}" "checkpoint.dir=$dir/again"
+cmp "$dir/published/tokenizer.json" "$dir/again/step-000002/tokenizer.json" || fail "expected the tokenizer of model.init"
+weft 0 eval "${same[@]}"
+grep -q 'bits per byte' "$dir/out" || fail "expected bits per byte of published weights"
+weft 0 generate "${same[@]}" "${write[@]}"
+[ "$(head -c 8 "$dir/out")" = "It was a" ] || fail "expected the prompt first with published weights"
+weft 0 plan "${same[@]}"
+for words in "data.tokenizer=bytes model.vocab=262" "data.tokenizer=chars model.vocab=400"; do
+  # shellcheck disable=SC2086  # words
+  refused "data.tokenizer: expected the tokenizer of model.init, of model.vocab = " train "${same[@]}" $words
+done
 refused 'prompt: the character "{" at offset 1 is not among the' generate "$dir/moved chars" "prompt=I{"
 code=0
 "$weft" prepare "$dir/learnt" "$dir/text.txt" tokenizer=sentencepiece vocab=300 > "$dir/out" 2> "$dir/err" || code=$?

@@ -6,6 +6,8 @@
 #include <chrono>
 #include <fstream>
 
+#include "fmt/format.h"
+#include "parallel/temp_folder.h"
 #include "parallel/train/config_schema.h"
 #include "parallel/train/config_value.h"
 #include "parallel/train/setup.h"
@@ -14,6 +16,8 @@
 
 namespace weft {
 namespace {
+
+using testing_::TempFolder;
 
 // Three lines, so that what a case appends starts on line 4.
 const std::string kBase =
@@ -288,6 +292,64 @@ TEST(Config, VocabComesFromTheTokenizerOrCoversIt) {
   Config small = Good(kBase, {"model.vocab=100"});
   EXPECT_NE(Message(ResolveVocab(small, 256)).find("command line: model.vocab: expected at least the 256"),
             std::string::npos);
+}
+
+// Published weights come with a tokenizer of as many kinds, but for the rows that pad an embedding.
+TEST(Config, WeightsTakeTheirOwnTokenizer) {
+  struct {
+    int64_t vocab, kinds;
+    bool fits;
+  } cases[] = {{50257, 50257, true},   {50304, 50257, true},   {51200, 50295, true},  {128256, 128256, true},
+               {151936, 151665, true}, {32064, 32011, true},   {384, 300, true},      {1000, 256, false},
+               {50257, 256, false},    {128256, 50257, false}, {32000, 50257, false}, {52000, 50257, false},
+               {385, 300, false},      {256, 255, true},       {50257, 50258, false}};
+  for (auto [vocab, kinds, fits] : cases) {
+    Config config = Good(kBase, {"model.init=m", fmt::format("model.vocab={}", vocab)});
+    absl::Status status = ResolveVocab(config, kinds);
+    EXPECT_EQ(status.ok(), fits) << vocab << " rows, " << kinds << " kinds of token: " << status;
+    if (fits) continue;
+    std::string expected = fmt::format(
+        "data.tokenizer: expected the tokenizer of model.init, of model.vocab = {} kinds of token, got bytes with {}; ",
+        vocab, kinds);
+    EXPECT_NE(Message(status).find(expected), std::string::npos) << Message(status);
+  }
+  Config synthetic = Good(kBase, {"model.init=m", "model.vocab=1000", "data.synthetic=true"});
+  EXPECT_TRUE(ResolveVocab(synthetic, 256).ok()) << "no text, no tokenizer";
+}
+
+// From scratch a model may have more, and most of them is worth a line.
+TEST(Config, NotesAVocabOfWhichMostIsUntrained) {
+  auto notes = [](const std::vector<std::string>& words, int64_t kinds) {
+    Config config = Good(kBase, words);
+    EXPECT_TRUE(ResolveVocab(config, kinds).ok());
+    return config.notes;
+  };
+  EXPECT_TRUE(notes({}, 256).empty());
+  EXPECT_TRUE(notes({"model.vocab=512"}, 256).empty());
+  EXPECT_TRUE(notes({"model.vocab=50257", "data.synthetic=true"}, 256).empty());
+  std::vector<std::string> some = notes({"model.vocab=513"}, 256);
+  ASSERT_EQ(some.size(), 1);
+  EXPECT_TRUE(
+      some[0].starts_with("command line: model.vocab: 513 is more than twice the 256 kinds of token of tokenizer "
+                          "bytes: "))
+      << some[0];
+}
+
+TEST(Config, TheFolderOfInitialWeightsBringsItsTokenizer) {
+  TempFolder folder;
+  auto tokenizer = [](const std::vector<std::string>& words) { return Good(kBase, words).data.tokenizer; };
+  std::string weights = folder.Write("m/model.safetensors", "x"), m = folder.Path("m"), init = "model.init=" + m;
+  EXPECT_EQ(tokenizer({init}), "bytes") << "it has none";
+  folder.Write("m/tokenizer.model", "x");
+  EXPECT_EQ(tokenizer({init}), "huggingface:" + m);
+  folder.Write("m/tokenizer.json", "x");
+  EXPECT_EQ(tokenizer({init}), "huggingface:" + m);
+  EXPECT_EQ(tokenizer({"model.init=" + weights}), "huggingface:" + m);
+  EXPECT_EQ(tokenizer({init, "data.tokenizer=chars"}), "chars") << "unless the config names one";
+  EXPECT_EQ(tokenizer({}), "bytes");
+  // What a checkpoint saves names it.
+  std::string saved = ToYaml(Good(kBase, {init}));
+  EXPECT_NE(saved.find("huggingface:" + m), std::string::npos) << saved;
 }
 
 TEST(Suggest, CountsEdits) {

@@ -12,6 +12,7 @@
 #include "parallel/train/config_value.h"
 #include "parallel/train/input_file.h"
 #include "parallel/train/path_advice.h"
+#include "parallel/train/published_tokenizer.h"
 #include "parallel/train/unknown_key.h"
 #include "parallel/train/yaml_node.h"
 
@@ -133,6 +134,15 @@ void LowerWarmup(Config& config) {
   warmup = steps;
 }
 
+// Published weights bring their tokenizer.
+void FillTokenizer(Config& config) {
+  if (config.model.init.empty() || config.Given("data.tokenizer")) return;
+  if (std::optional<std::string> folder = FolderWithTokenizer(config.model.init)) {
+    config.data.tokenizer = fmt::format("{}:{}", kTokenizers[size_t(TokenizerKind::kHuggingFace)].word, *folder);
+    config.notes.push_back(fmt::format("data.tokenizer: {}, as model.init is there", config.data.tokenizer));
+  }
+}
+
 absl::Status Refuse(const Config& config, const std::string& key, const std::string& what) {
   return absl::InvalidArgumentError(PlaceOf(config, key) + what);
 }
@@ -151,6 +161,7 @@ absl::StatusOr<Config> ParseConfig(std::string_view yaml, const std::string& nam
     FillModel(config);
     FillPrecision(config);
     LowerWarmup(config);
+    FillTokenizer(config);
     reader.faults = CheckConfig(config);
   }
   if (!reader.faults.empty()) return absl::InvalidArgumentError(fmt::format("{}", fmt::join(reader.faults, "\n")));
@@ -205,8 +216,37 @@ absl::Status Resolve(Config& config, int world_size) {
   return absl::OkStatus();
 }
 
+namespace {
+
+// Embeddings are padded to a multiple of up to 128, or so that many ranks divide them, by 1.8 % at most that we know
+// of.
+bool IsPadding(int64_t rows, int64_t kinds) {
+  constexpr int64_t kMultiple = 128, kShare = 50;
+  int64_t most = std::max((kinds + kMultiple - 1) / kMultiple * kMultiple, kinds + kinds / kShare);
+  return rows >= kinds && rows <= most;
+}
+
+void NoteUntrained(Config& config, int64_t tokenizer_vocab) {
+  if (config.data.synthetic || config.model.vocab <= 2 * tokenizer_vocab) return;
+  config.notes.push_back(
+      fmt::format("{}{} is more than twice the {} kinds of token of tokenizer {}: no text has the others, and they are "
+                  "trained to be "
+                  "improbable and nothing else",
+                  PlaceOf(config, "model.vocab"), config.model.vocab, tokenizer_vocab, config.data.tokenizer));
+}
+
+}  // namespace
+
 absl::Status ResolveVocab(Config& config, int64_t tokenizer_vocab) {
+  bool initial = !config.model.init.empty() && !config.data.synthetic;
   if (config.model.vocab == 0) config.model.vocab = tokenizer_vocab;
+  if (initial && !IsPadding(config.model.vocab, tokenizer_vocab))
+    return Refuse(
+        config, "data.tokenizer",
+        fmt::format("expected the tokenizer of model.init, of model.vocab = {} kinds of token, got {} with {}; "
+                    "give it as huggingface:PATH, a folder with tokenizer.json or tokenizer.model",
+                    config.model.vocab, config.data.tokenizer, tokenizer_vocab));
+  if (!initial) NoteUntrained(config, tokenizer_vocab);
   if (config.model.vocab >= tokenizer_vocab) return absl::OkStatus();
   return Refuse(config, "model.vocab",
                 fmt::format("expected at least the {} kinds of token of tokenizer {}, got {}; raise it or remove it",

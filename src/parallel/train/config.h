@@ -165,7 +165,7 @@ absl::StatusOr<Config> ParseConfig(std::string_view yaml, const std::string& nam
 
 // Fills mesh axes of -1 and train.micro_batch; refuses a mesh whose product is not the number of ranks.
 absl::Status Resolve(Config& config, int world_size);
-// Fills model.vocab, or refuses one that is smaller than the tokenizer's.
+// Fills model.vocab, or refuses one that does not fit the tokenizer; notes one that is mostly untrained.
 absl::Status ResolveVocab(Config& config, int64_t tokenizer_vocab);
 
 // The merged config as YAML: reading it back gives the same Config.
