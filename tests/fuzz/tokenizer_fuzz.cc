@@ -1,0 +1,64 @@
+// A tokenizer.json: tokens of its vocabulary, the same however a text is cut, or an answer. In the input, @ stands for
+// the 256 bytes that a vocabulary must have, so that a short one reaches what comes after them.
+#include <fmt/format.h>
+
+#include "core/base/utf8.h"
+#include "fuzz/allocation_bound.h"
+#include "fuzz/target.h"
+#include "parallel/train/huggingface_tokenizer.h"
+#include "parallel/train/stream_encoder.h"
+
+namespace weft {
+namespace {
+
+// As JSON spells bytes and numbers them.
+std::string Letters() {
+  std::string letters;
+  for (uint32_t byte = 0, next = 256; byte < 256; byte++) {
+    bool printable = (byte > 32 && byte < 127) || (byte > 160 && byte != 173);
+    std::string letter;
+    AppendUtf8(printable ? byte : next++, letter);
+    bool escaped = letter == "\"" || letter == "\\";
+    letters += fmt::format("{}\"{}{}\":{}", byte == 0 ? "" : ",", escaped ? "\\" : "", letter, byte);
+  }
+  return letters;
+}
+
+// All of it in blocks of a few bytes; fails as the tokenizer does.
+absl::StatusOr<std::vector<int32_t>> Streamed(const Tokenizer& tokenizer, std::string_view text) {
+  std::vector<int32_t> all;
+  StreamEncoder encoder(tokenizer, [&](std::span<const int32_t> tokens) {
+    all.insert(all.end(), tokens.begin(), tokens.end());
+    return absl::OkStatus();
+  });
+  while (!text.empty()) {
+    size_t size = std::max<size_t>(WholeCodePoints(text.substr(0, 5)), 1);
+    if (absl::Status s = encoder.Add(text.substr(0, size)); !s.ok()) return s;
+    text.remove_prefix(size);
+  }
+  if (absl::Status s = encoder.Finish(); !s.ok()) return s;
+  return all;
+}
+
+}  // namespace
+}  // namespace weft
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace weft;
+  static const std::string letters = Letters();
+  constexpr std::string_view kText =
+      "It's 1234 \xE4\xB8\xAD\xC3\xA9<|a|>  ab\xE1\xA0\x8E\n\n ab <s>\t'LL  \xF0\x9F\x99\x82 aaaa ";
+  std::string json(fuzz::Text(data, size));
+  if (size_t at = json.find('@'); at != json.npos) json.replace(at, 1, letters);
+  // An answer; and what an encoder has for its words.
+  fuzz::AllocationBound bound(json.size(), {.largest = 64 << 10, .live = 256 << 10});
+  absl::StatusOr<Tokenizer> tokenizer = HuggingFaceTokenizer({std::move(json)});
+  if (!tokenizer.ok()) return 0;
+  absl::StatusOr<std::vector<int32_t>> tokens = tokenizer->Encode(kText);
+  if (!tokens.ok()) return 0;  // a pattern that tries too much
+  for (int32_t token : *tokens) fuzz::Check(token >= 0 && token < tokenizer->vocab(), "tokens are of the vocabulary");
+  tokens->insert(tokens->begin(), tokenizer->begin().begin(), tokenizer->begin().end());
+  absl::StatusOr<std::vector<int32_t>> streamed = Streamed(*tokenizer, kText);
+  fuzz::Check(!streamed.ok() || *streamed == *tokens, "tokens do not depend on how a text is cut");
+  return 0;
+}
