@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Compares what Weft reads and writes with the original readers: numpy, tensorboard, torch and transformers. They come
+# Compares what Weft reads and writes with the original readers: numpy, tensorboard, torch, transformers and tokenizers. They come
 # by pip into a Python environment of their own in the cache folder, at the first run: 5.7 GB, for PyPI's torch brings
 # CUDA along. A test whose packages cannot be had is skipped in a line that says so; one that does not pass fails this.
 # Usage: tests/interop/run.sh [PRESET], with the preset built; tests/interop/run.sh --install only brings the packages, in
@@ -35,7 +35,7 @@ compare() {
     echo "interop: installed in $((SECONDS - begin)) s; $home has $(du -sh "$home" | cut -f 1)"
     begin=$SECONDS
   fi
-  timeout --kill-after=5 300 "$test" "$PWD" "$build" || { echo "interop: $test ended with $?, expected 0"; exit 1; }
+  timeout --kill-after=5 "${limit:-300}" "$test" "$PWD" "$build" || { echo "interop: $test ended with $?, expected 0"; exit 1; }
   echo "interop: $(basename "$test" .sh) passed in $((SECONDS - begin)) s, with $found"
 }
 mkdir -p "$(dirname "$home")"
@@ -47,3 +47,4 @@ fi
 compare 60 tests/launcher/numpy_shards_test.sh numpy
 compare 60 tests/interop/tensorboard_test.sh numpy tensorboard
 compare 180 tests/interop/transformers_test.sh numpy torch transformers
+limit=3600 compare 60 tests/interop/tokens_test.sh sentencepiece tiktoken tokenizers
