@@ -278,11 +278,11 @@ std::vector<Finding> ExamineHost(const std::string& folder) {
 }
 
 std::vector<Finding> ExamineJob(Bootstrap& bootstrap) {
-  std::vector<std::string> hosts = bootstrap.AllGather(bootstrap.host()), versions = bootstrap.AllGather(WEFT_VERSION);
+  std::vector<std::string> places = bootstrap.AllGather(std::to_string(bootstrap.local_rank()));
+  std::vector<std::string> versions = bootstrap.AllGather(WEFT_VERSION);
+  auto hosts = std::count(places.begin(), places.end(), "0");  // several may have one name
   std::vector<Finding> findings{
-      {.what = "ranks",
-       .fact = fmt::format("{} on {} host{}", hosts.size(), std::set(hosts.begin(), hosts.end()).size(),
-                           std::set(hosts.begin(), hosts.end()).size() == 1 ? "" : "s")},
+      {.what = "ranks", .fact = fmt::format("{} on {} host{}", places.size(), hosts, hosts == 1 ? "" : "s")},
       Alike("version", versions, "install the same version on all hosts"),
       Clocks(bootstrap),
       SmallCollective(bootstrap)};

@@ -11,6 +11,7 @@
 #include "core/base/host_name.h"
 #include "dist/descriptor_limit.h"
 #include "dist/gloo_group.h"
+#include "dist/host_identity.h"
 #include "dist/local_group.h"
 #include "dist/network_interface.h"
 #include "dist/slurm.h"
@@ -131,11 +132,12 @@ std::vector<std::string> Bootstrap::AllGather(std::string_view bytes) {
 void Bootstrap::Meet(const Key& secret) {
   host_ = HostName();
   Key mine = RandomKey();
-  auto all = AllGather(std::string(BytesOf(mine)) + host_);
+  std::string identity = HostIdentity();
+  auto all = AllGather(std::string(BytesOf(mine)) + identity);
   local_rank_ = local_size_ = 0;
   for (int r = 0; r < world_size_; r++) {
     WEFT_CHECK(all[size_t(r)].size() >= sizeof(Key), fmt::format("bootstrap: rank {} sent no random number", r));
-    if (std::string_view(all[size_t(r)]).substr(sizeof(Key)) != host_) continue;
+    if (std::string_view(all[size_t(r)]).substr(sizeof(Key)) != identity) continue;
     local_size_++;
     local_rank_ += r < rank_;
   }
@@ -143,9 +145,10 @@ void Bootstrap::Meet(const Key& secret) {
   std::string address = world_size_ == 1 ? "-" : ListenAddress(local_size_ != world_size_);
   network_ = std::make_unique<PeerNetwork>(rank_, world_size_, key, address);
   std::vector<PeerNetwork::Peer> peers;
-  for (const std::string& text : AllGather(fmt::format("{} {} {} {}", getpid(), network_->port(), address, host_))) {
+  std::string about = fmt::format("{} {} {} {} {}", getpid(), network_->port(), address, ProcessSpace(), host_);
+  for (const std::string& text : AllGather(about)) {
     PeerNetwork::Peer& peer = peers.emplace_back();
-    std::istringstream(text) >> peer.pid >> peer.port >> peer.address >> peer.host;
+    std::istringstream(text) >> peer.pid >> peer.port >> peer.address >> peer.process_space >> peer.host;
   }
   Adopt(*network_);
   network_->Start(std::move(peers), Clock::now() + timeout_);

@@ -25,7 +25,7 @@ constexpr milliseconds kPatience{500};  // for an answer
 constexpr milliseconds kDying{400};     // a process that dies closes its connections before it is gone
 constexpr milliseconds kLookPatience{200}, kTellPatience{200};
 
-// Of a process of this host that may be in another namespace, where it is not seen. kAnswered: it lives.
+// Of a process whose id is of this process's namespace. kAnswered: it lives.
 State StateOf(int pid) {
   std::string text = SmallFileText(fmt::format("/proc/{}/stat", pid));
   size_t name = text.rfind(") ");
@@ -97,7 +97,7 @@ RankReport FailureWatch::Mine() const {
 
 RankReport FailureWatch::AskOne(int rank) const {
   RankReport report;
-  bool near = channel_.SameHost(rank);
+  bool near = channel_.Sees(channel_.rank(), rank);
   int pid = channel_.peer(rank).pid;
   if (near && StateOf(pid) == State::kStopped) {
     report.state = State::kStopped;  // it would not answer
@@ -119,7 +119,7 @@ RankReport FailureWatch::AskOne(int rank) const {
 std::string FailureWatch::LookAt(std::string_view text) const {
   int rank = -1;
   std::from_chars(text.data(), text.data() + text.size(), rank);
-  bool here = rank >= 0 && rank < channel_.size() && channel_.SameHost(rank);
+  bool here = rank >= 0 && rank < channel_.size() && channel_.Sees(channel_.rank(), rank);
   return here && StateOf(channel_.peer(rank).pid) == State::kStopped ? "T" : "";
 }
 
@@ -129,7 +129,7 @@ void FailureWatch::FindStopped(std::vector<RankReport>& reports) const {
     RankReport& report = reports[size_t(silent)];
     for (int near = 0; near < channel_.size() && report.state == State::kSilent; near++) {
       const RankReport& other = reports[size_t(near)];
-      if (other.state != State::kAnswered || other.host != report.host) continue;
+      if (other.state != State::kAnswered || !channel_.Sees(near, silent)) continue;
       SideChannel::Reply reply = channel_.Ask(near, kLook, std::to_string(silent), kLookPatience);
       if (reply.text == "T") report.state = State::kStopped;
       if (reply.reach == SideChannel::Reach::kAnswered) break;

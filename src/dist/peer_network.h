@@ -28,6 +28,7 @@ class PeerNetwork {
     int pid = 0;
     std::string address;
     int port = 0;
+    std::string process_space;  // in which it has its pid
   };
   // Called from the network's thread; it must not wait, for other guests wait meanwhile.
   using Handler = std::function<void(Socket socket, const Claim& claim)>;

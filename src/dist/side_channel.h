@@ -50,7 +50,8 @@ class SideChannel {
   int rank() const { return bootstrap_.rank(); }
   int size() const { return bootstrap_.world_size(); }
   const Peer& peer(int rank) const { return bootstrap_.network().peer(rank); }
-  bool SameHost(int rank) const { return peer(rank).host == bootstrap_.host(); }
+  // Whether a rank has a process id that another one sees.
+  bool Sees(int rank, int other) const { return peer(rank).process_space == peer(other).process_space; }
 
   Reply Ask(int rank, char kind, std::string_view question, std::chrono::milliseconds timeout) const;
   // Waits until whatever this rank was asked and told before is answered.
