@@ -1,11 +1,14 @@
 #include "dist/failure_watch.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cstdio>
 #include <cstdlib>
+#include <sstream>
 #include <thread>
 
 #include "core/base/message.h"
@@ -19,11 +22,13 @@ using Clock = std::chrono::steady_clock;
 using State = RankReport::State;
 using std::chrono::milliseconds;
 
-constexpr char kReport = 'R', kSaid = 'N', kLook = 'P';
+constexpr char kReport = 'R', kSaid = 'N', kLook = 'P', kTry = 'T', kTried = 'U';
 constexpr size_t kCalls = 256;          // of each rank, that are compared
 constexpr milliseconds kPatience{500};  // for an answer
 constexpr milliseconds kDying{400};     // a process that dies closes its connections before it is gone
 constexpr milliseconds kLookPatience{200}, kTellPatience{200};
+constexpr milliseconds kTryPatience{500};          // for each rank to answer another one
+constexpr milliseconds kTriedBy{800}, kAgain{50};  // for all ranks to have tried all others
 
 // Of a process whose id is of this process's namespace. kAnswered: it lives.
 State StateOf(int pid) {
@@ -44,11 +49,22 @@ State StateOfClosed(int pid) {
   return State::kLeft;
 }
 
+// A line of a failure has a reason, whatever was thrown.
+std::string FirstLine(std::string_view error) {
+  error.remove_prefix(std::min(error.find_first_not_of(" \n"), error.size()));
+  return error.empty() ? "an error without a message" : std::string(error.substr(0, error.find('\n')));
+}
+
 }  // namespace
 
 FailureWatch::FailureWatch(SideChannel& channel, Bootstrap& bootstrap) : channel_(channel), bootstrap_(bootstrap) {
   channel.On(kReport, [this](std::string_view) { return Encode(Mine()); });
   channel.On(kLook, [this](std::string_view rank) { return LookAt(rank); });
+  channel.On(kTry, [this](std::string_view) {
+    BeginTrying();
+    return std::string();
+  });
+  channel.On(kTried, [this](std::string_view) { return Tried(); });
   channel.On(kSaid, [this](std::string_view) {
     std::lock_guard lock(mutex_);
     said_ = true;
@@ -66,6 +82,7 @@ FailureWatch::FailureWatch(SideChannel& channel, Bootstrap& bootstrap) : channel
 FailureWatch::~FailureWatch() {
   bootstrap_.set_failure_handler({});
   channel_.Close();
+  if (trying_.joinable()) trying_.join();
 }
 
 void FailureWatch::set_advice(const std::string& advice) {
@@ -137,12 +154,62 @@ void FailureWatch::FindStopped(std::vector<RankReport>& reports) const {
   }
 }
 
+std::vector<int> FailureWatch::TryAll() const {
+  std::vector<char> reached(size_t(channel_.size()));
+  ForAllRanks(channel_.size(), [&](int r) { reached[size_t(r)] = channel_.CanReach(r, kTryPatience); });
+  std::vector<int> unreached;
+  for (int r = 0; r < channel_.size(); r++)
+    if (!reached[size_t(r)]) unreached.push_back(r);
+  return unreached;
+}
+
+// Called from the network's thread, which must not wait: so a thread tries, once.
+void FailureWatch::BeginTrying() {
+  std::lock_guard lock(mutex_);
+  if (trying_.joinable()) return;
+  trying_ = std::thread([this] {
+    std::vector<int> unreached = TryAll();
+    std::lock_guard own_lock(mutex_);
+    tried_ = std::move(unreached);
+  });
+}
+
+// "tried 2 5"; "" until then.
+std::string FailureWatch::Tried() const {
+  std::lock_guard lock(mutex_);
+  return tried_ ? fmt::format("tried {}", fmt::join(*tried_, " ")) : "";
+}
+
+// Whether the network between two ranks is cut, each of which others reach. It costs little where none is.
+void FailureWatch::FindCuts(std::vector<RankReport>& reports) const {
+  auto is_gone = [](const RankReport& r) { return r.state != State::kAnswered && r.state != State::kSilent; };
+  if (std::any_of(reports.begin(), reports.end(), is_gone)) return;
+  auto deadline = Clock::now() + kTriedBy;
+  ForAllRanks(channel_.size(), [&](int r) {
+    RankReport& report = reports[size_t(r)];
+    if (report.state != State::kAnswered) return;
+    if (r == channel_.rank()) {
+      report.unreached = TryAll();
+      return;
+    }
+    channel_.Ask(r, kTry, "", kLookPatience);
+    for (; Clock::now() < deadline; std::this_thread::sleep_for(kAgain)) {
+      std::istringstream text(channel_.Ask(r, kTried, "", kLookPatience).text);
+      std::string tried;
+      if (!(text >> tried)) continue;
+      for (int rank; text >> rank;) report.unreached.push_back(rank);
+      return;
+    }
+  });
+}
+
 // A rank that was suspended finds the others gone when it goes on, and has been told why: that comes first.
 std::vector<RankReport> FailureWatch::Ask() const {
   channel_.Drain(kPatience);
   std::vector<RankReport> reports(static_cast<size_t>(channel_.size()));
   ForAllRanks(channel_.size(), [&](int r) { reports[size_t(r)] = AskOne(r); });
   FindStopped(reports);
+  FindCuts(reports);
   return reports;
 }
 
@@ -159,7 +226,7 @@ void FailureWatch::Begin(const std::string& error) {
     for (;;) std::this_thread::sleep_for(std::chrono::seconds(1));
   }
   failed_ = Clock::now();
-  error_ = error.substr(0, error.find('\n'));
+  error_ = FirstLine(error);
 }
 
 void FailureWatch::End(const std::string& line) {
@@ -183,7 +250,8 @@ void FailureWatch::End(const std::string& line) {
 
 void FailureWatch::CallFailed(const std::string& error) {
   Begin(error);
-  std::string mine = fmt::format("rank {} (host {}, pid {}): {}", channel_.rank(), bootstrap_.host(), getpid(), error);
+  std::string mine = fmt::format("rank {} (host {}, pid {}): {}", channel_.rank(), bootstrap_.host(), getpid(),
+                                 error.empty() ? FirstLine(error) : error);
   if (!channel_.IsOpen()) End(mine);
   std::vector<RankReport> reports = Ask();
   if (IsSaid()) End("");
@@ -200,8 +268,8 @@ void FailureWatch::Fail(const std::string& error) {
     last = fmt::format("; its last call: {} #{} on {}", Name(call.op), call.sequence,
                        mine.groups[size_t(call.group)].name);
   }
-  End(fmt::format("rank {} (host {}, pid {}) failed first: {}{}", channel_.rank(), bootstrap_.host(), getpid(), error,
-                  last));
+  End(fmt::format("rank {} (host {}, pid {}) failed first: {}{}", channel_.rank(), bootstrap_.host(), getpid(),
+                  error.empty() ? FirstLine(error) : error, last));
 }
 
 void FailureWatch::CheckLost(int rank) {

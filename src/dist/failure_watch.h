@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "dist/mesh.h"
@@ -44,6 +45,10 @@ class FailureWatch {
   RankReport AskOne(int rank) const;
   void FindStopped(std::vector<RankReport>& reports) const;
   std::string LookAt(std::string_view rank) const;
+  void FindCuts(std::vector<RankReport>& reports) const;
+  std::vector<int> TryAll() const;
+  void BeginTrying();
+  std::string Tried() const;
   bool IsSaid() const;
   void Begin(const std::string& error);
   [[noreturn]] void End(const std::string& line);
@@ -58,6 +63,8 @@ class FailureWatch {
   RankActivity activity_;
   bool exchange_failed_ = false;
   bool said_ = false;  // by another rank
+  std::thread trying_;
+  std::optional<std::vector<int>> tried_;  // what TryAll of that thread returned
 };
 
 }  // namespace weft

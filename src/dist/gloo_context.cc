@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "core/base/fault.h"
 #include "dist/network_interface.h"
 #include "dist/socket_context.h"
 
@@ -42,6 +43,7 @@ GlooContext::GlooContext(int my_rank, const std::vector<int>& ranks, Bootstrap& 
         all[size_t(r)] == all[size_t(bootstrap.rank())],
         fmt::format("gloo: the ranks disagree on the mesh: rank {} makes a group of ranks {}, and rank {} one of {}",
                     bootstrap.rank(), ListOf(ranks), r, all[size_t(r)]));
+  FaultAt("connect");
   auto transport = std::make_shared<SocketContext>(rank, size);
   transport->setTimeout(timeout);
   // The ranks have made as many exchanges: a number that no other group has.

@@ -31,9 +31,11 @@ struct RankReport {
   std::string activity;          // RankActivity::Text: what it was doing by itself
   std::vector<RecordedGroup> groups;
   std::vector<CallRecord> calls;  // oldest first
+  // The ranks that it could not reach when it was asked to try, of those that were asked.
+  std::vector<int> unreached;
 };
 
-// The part after the answer, for a process of the same build.
+// What a rank answers, without what others know of it, for a process of the same build.
 std::string Encode(const RankReport& report);
 // False when the bytes are cut off.
 bool Decode(std::string_view bytes, RankReport* report);

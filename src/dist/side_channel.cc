@@ -91,6 +91,12 @@ SideChannel::Reply SideChannel::AskOver(int rank, char kind, std::string_view qu
   }
 }
 
+bool SideChannel::CanReach(int rank, milliseconds timeout) const {
+  if (rank == this->rank()) return true;
+  PeerNetwork::Call call = bootstrap_.network().Connect(rank, Purpose::kProbe, {}, Clock::now() + timeout);
+  return call.admission != Admission::kSilent;
+}
+
 void SideChannel::Leave(int rank, char kind) const {
   if (size() > 1) Ask((rank + size() - 1) % size(), kForward, std::string(1, kind), kForwardTimeout);
 }

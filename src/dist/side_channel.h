@@ -56,6 +56,8 @@ class SideChannel {
   Reply Ask(int rank, char kind, std::string_view question, std::chrono::milliseconds timeout) const;
   // Waits until whatever this rank was asked and told before is answered.
   void Drain(std::chrono::milliseconds timeout) const { AskOver(rank(), '\0', "", timeout); }
+  // Whether a rank's network answers, or its host says that it does not.
+  bool CanReach(int rank, std::chrono::milliseconds timeout) const;
   // Leaves a question, whose answer nobody waits for, with a rank that may be suspended: it takes it once it runs.
   void Leave(int rank, char kind) const;
   // All ranks at once, this one too.

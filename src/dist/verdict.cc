@@ -21,6 +21,8 @@ struct Made {
 };
 using Calls = std::vector<Made>;
 
+std::string ReasonOf(const RankReport& report) { return report.error.empty() ? "it gave no reason" : report.error; }
+
 bool TakesCounts(CollectiveOp op) { return op == CollectiveOp::kAllGatherV || op == CollectiveOp::kAllToAllV; }
 
 // As far as calls of one number must agree: the counts of a rank are its own where each rank has others.
@@ -75,6 +77,10 @@ struct Judgement {
   bool IsBefore(const Made& a, const Made& b) const;
   std::string Lateness(int rank) const;
   std::string Gone(int rank, const char* how) const;
+  Verdict IsGone(State state, const char* how) const;
+  std::string WaitedFor(const std::set<int>& ranks) const;
+  bool IsCut(int a, int b) const;
+  Verdict Cut() const;
   bool IsUsual(const Made& made) const;
   const Made& Right(const Calls& members, const Calls& kin) const;
   Verdict OtherCall() const;
@@ -105,14 +111,13 @@ bool Judgement::IsBefore(const Made& a, const Made& b) const {
   });
 }
 
-// The ranks that waited for it name the collective; where none did, they were between two.
-std::string Judgement::Gone(int rank, const char* how) const {
+// The collective in which others waited for any of the ranks; where none did, they were between two.
+std::string Judgement::WaitedFor(const std::set<int>& missed) const {
   Calls waiting = Waiting(), for_it;
   for (const Made& made : waiting) {
     const std::vector<int>& ranks = GroupOf(made).ranks;
-    if (std::count(ranks.begin(), ranks.end(), rank)) for_it.push_back(made);
+    if (std::any_of(ranks.begin(), ranks.end(), [&](int r) { return missed.contains(r); })) for_it.push_back(made);
   }
-  std::string who = fmt::format("{} {} first: ", Who(reports, rank), how);
   if (!for_it.empty()) {
     Made first = for_it[0];
     for (const Made& made : for_it)
@@ -121,15 +126,52 @@ std::string Judgement::Gone(int rank, const char* how) const {
     for (const Made& made : for_it)
       if (Name(made) == Name(first)) waited.insert(made.rank);
     std::vector<int> ranks(waited.begin(), waited.end());
-    return who + fmt::format("{}, {}, in which rank{} {} waited for it", Name(first), ToString(*first.call),
-                             ranks.size() == 1 ? "" : "s", RankList(ranks));
+    return fmt::format("{}, {}, in which rank{} {} waited{}", Name(first), ToString(*first.call),
+                       ranks.size() == 1 ? "" : "s", RankList(ranks), missed.size() == 1 ? " for it" : "");
   }
   Made last;
   ForEachCall([&](const Made& made) {
     if (!last.call || made.call->start > last.call->start) last = made;
   });
-  if (!last.call) return who + "before any collective";
-  return who + fmt::format("{} {}", last.call->done ? "after" : "during", Name(last));
+  if (!last.call) return "before any collective";
+  return fmt::format("{} {}", last.call->done ? "after" : "during", Name(last));
+}
+
+std::string Judgement::Gone(int rank, const char* how) const {
+  return fmt::format("{} {} first: {}", Who(reports, rank), how, WaitedFor({rank}));
+}
+
+Verdict Judgement::IsGone(State state, const char* how) const {
+  for (size_t r = 0; r < reports.size(); r++)
+    if (reports[r].state == state) return {int(r), Gone(int(r), how)};
+  return {};
+}
+
+// Each that answered did not reach the other, and a third rank reached the one that did not answer.
+bool Judgement::IsCut(int a, int b) const {
+  auto reaches = [&](int from, int to) {
+    return !std::count(At(from).unreached.begin(), At(from).unreached.end(), to);
+  };
+  auto is_seen = [&](int rank, int by) { return At(by).state == State::kAnswered && by != rank && reaches(by, rank); };
+  bool found = false;
+  for (auto [one, other] : {std::pair(a, b), std::pair(b, a)}) {
+    if (At(one).state != State::kAnswered) continue;
+    if (reaches(one, other)) return false;
+    bool seen = At(other).state == State::kAnswered;
+    for (int r = 0; r < int(reports.size()) && !seen; r++) seen = is_seen(other, r);
+    found |= seen;
+  }
+  return found;
+}
+
+Verdict Judgement::Cut() const {
+  for (int a = 0; a < int(reports.size()); a++)
+    for (int b = a + 1; b < int(reports.size()); b++)
+      if (IsCut(a, b))
+        return {a, fmt::format(
+                       "{} and {} lost their connection first: neither reaches the other, and others reach both: {}",
+                       Who(reports, a), Who(reports, b), WaitedFor({a, b}))};
+  return {};
 }
 
 // Whether the rank made this call the last time that it had made the calls before it: a step of training makes the
@@ -248,7 +290,7 @@ Verdict Judgement::LateExchange() const {
     if (r->state == State::kAnswered && r->exchanges < late->exchanges) late = r;
   if (late == waits) return {};
   auto rank = int(late - reports.begin());
-  if (late->failed) return {rank, fmt::format("{} failed first: {}", Who(reports, rank), late->error)};
+  if (late->failed) return {rank, fmt::format("{} failed first: {}", Who(reports, rank), ReasonOf(*late))};
   return {rank, fmt::format("{} failed first: it has not come to exchange {} of all ranks, in which rank {} waits{}",
                             Who(reports, rank), late->exchanges + 1, waits - reports.begin(), After(rank))};
 }
@@ -259,7 +301,7 @@ Verdict Judgement::FirstError() const {
     if (r->failed && (first == reports.end() || *r->failed < *first->failed)) first = r;
   if (first == reports.end()) return {};
   auto rank = int(first - reports.begin());
-  return {rank, fmt::format("{} failed first: {}", Who(reports, rank), first->error)};
+  return {rank, fmt::format("{} failed first: {}", Who(reports, rank), ReasonOf(*first))};
 }
 
 }  // namespace
@@ -271,11 +313,10 @@ std::string Who(const std::vector<RankReport>& reports, int rank) {
 
 Verdict Judge(const std::vector<RankReport>& reports) {
   Judgement judgement{reports};
-  constexpr std::pair<State, const char*> kGone[] = {
-      {State::kDied, "died"}, {State::kStopped, "was suspended"}, {State::kSilent, "fell silent"}};
-  for (const auto& [state, how] : kGone)
-    for (size_t r = 0; r < reports.size(); r++)
-      if (reports[r].state == state) return {int(r), judgement.Gone(int(r), how)};
+  if (Verdict v = judgement.IsGone(State::kDied, "died"); v.rank >= 0) return v;
+  if (Verdict v = judgement.IsGone(State::kStopped, "was suspended"); v.rank >= 0) return v;
+  if (Verdict v = judgement.Cut(); v.rank >= 0) return v;
+  if (Verdict v = judgement.IsGone(State::kSilent, "fell silent"); v.rank >= 0) return v;
   if (Verdict v = judgement.OtherCall(); v.rank >= 0) return v;
   if (Verdict v = judgement.Missing(); v.rank >= 0) return v;
   if (Verdict v = judgement.LateExchange(); v.rank >= 0) return v;

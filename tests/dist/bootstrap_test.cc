@@ -36,10 +36,10 @@ int FreePort() {
 }
 
 constexpr const char* kVariables[] = {
-    "RANK",          "WORLD_SIZE",          "LOCAL_RANK",         "MASTER_ADDR",          "MASTER_PORT",
-    "SLURM_PROCID",  "SLURM_NTASKS",        "SLURM_LOCALID",      "OMPI_COMM_WORLD_SIZE", "PMIX_RANK",
-    "PMI_RANK",      "SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_JOB_ID",         "SLURM_STEP_ID",
-    "WEFT_INTERFACE"};
+    "RANK",           "WORLD_SIZE",          "LOCAL_RANK",         "MASTER_ADDR",          "MASTER_PORT",
+    "SLURM_PROCID",   "SLURM_NTASKS",        "SLURM_LOCALID",      "OMPI_COMM_WORLD_SIZE", "PMIX_RANK",
+    "PMI_RANK",       "SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_JOB_ID",         "SLURM_STEP_ID",
+    "WEFT_INTERFACE", "WEFT_SECRET",         "WEFT_SECRET_FILE"};
 
 void SetOnly(const std::vector<std::pair<const char*, std::string>>& variables) {
   for (const char* name : kVariables) unsetenv(name);
@@ -120,6 +120,10 @@ TEST(Bootstrap, WrongVariablesAreNamed) {
   names("MASTER_PORT", {{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "127.0.0.1"}});
   names("MASTER_PORT=\"0\"", {{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", "0"}});
   names("one interface", {{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "0.0.0.0"}, {"MASTER_PORT", "29999"}});
+  names("which other hosts can reach, and the ranks have no secret to know each other by; export the same WEFT_SECRET",
+        {{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "192.0.2.1"}, {"MASTER_PORT", "29999"}});
+  names("which other hosts can reach, and the ranks have no secret",
+        {{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "192.0.2.1"}, {"MASTER_PORT", "29999"}});
   names("SLURM_NTASKS", {{"SLURM_STEP_ID", "0"}, {"SLURM_PROCID", "0"}});
   names("export MASTER_ADDR", {{"SLURM_STEP_ID", "0"}, {"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "2"}});
   names("SLURM_JOB_NODELIST: \"n[1\" is not a Slurm host list",
@@ -239,6 +243,35 @@ TEST(Bootstrap, ARankThatThrowsEndsTheOthersSoon) {
   });
   EXPECT_EQ(codes, (std::vector<int>{2, 2, 2}));
   EXPECT_LT(std::chrono::steady_clock::now() - start, 5s);
+}
+
+// Rank 3 is never started. The others do not wait for it once they cannot all be there, and know why.
+TEST(TcpExchange, ARankThatEndsBeforeAllHaveComeEndsTheStart) {
+  int port = FreePort();
+  auto start = std::chrono::steady_clock::now();
+  auto codes = Fork(3, [&](int rank) {
+    std::thread end([&] {
+      std::this_thread::sleep_for(500ms);
+      if (rank == 1) _exit(7);
+    });
+    std::string error = ErrorOf([&] { MakeTcpBootstrap(rank, 4, "127.0.0.1", port, 60s); });
+    EXPECT_NE(error.find("bootstrap: rank 1 ended before all 4 ranks had connected"), std::string::npos) << error;
+    end.join();
+  });
+  EXPECT_EQ(codes, (std::vector<int>{0, 7, 0}));
+  EXPECT_LT(std::chrono::steady_clock::now() - start, 20s);
+}
+
+// What rank 0 finds out, the others are told: they would blame rank 0.
+TEST(TcpExchange, TheOthersLearnWhichRankIsGone) {
+  int port = FreePort();
+  auto codes = Fork(3, [&](int rank) {
+    auto b = MakeTcpBootstrap(rank, 3, "127.0.0.1", port, 20s);
+    if (rank == 1) _exit(7);
+    std::string error = ErrorOf([&] { b->AllGather("x"); });
+    EXPECT_EQ(error.substr(0, 25), "bootstrap: rank 1 is gone") << error;
+  });
+  EXPECT_EQ(codes, (std::vector<int>{0, 7, 0}));
 }
 
 TEST(TcpExchange, StrangersDoNotHoldUpTheRanks) {

@@ -3,6 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <random>
+#include <regex>
+
 namespace weft {
 namespace {
 
@@ -75,6 +79,71 @@ TEST(Verdict, ASuspendedRankIsFirst) {
   for (int r : {0, 1, 2}) job.Call(r, kWorld, 3, false);
   job.reports[3] = {.state = State::kStopped, .host = "h", .pid = 103};
   job.Expect(3, "was suspended first: all_reduce #3 on world, all_reduce f32 x 10 sum, in which ranks 0-2 waited");
+}
+
+// Whoever asks: a rank at an end of the cut, to which the other end is silent, or a third one, whom both answer.
+TEST(Verdict, ACutBetweenTwoRanksNamesBothEnds) {
+  for (int asks : {0, 1, 2, 3}) {
+    Job job;
+    job.AllDone(kWorld, 1);
+    for (int r : {1, 2}) job.Call(r, kWorld, 2, false);
+    for (int r : {0, 3}) job.Call(r, kWorld, 2, true);
+    for (int r : {0, 3}) job.Call(r, kDp, 1, false);  // they wait for the ends, in the next call
+    job.reports[1].unreached = {2};
+    job.reports[2].unreached = {1};
+    job.reports[1].failed = kStart;
+    job.reports[1].error = "timed out";
+    if (asks == 1) job.reports[2] = {.state = State::kSilent, .host = "h", .pid = 102};
+    if (asks == 2) job.reports[1] = {.state = State::kSilent, .host = "h", .pid = 101};
+    job.Expect(1,
+               "rank 1 (host h, pid 101) and rank 2 (host h, pid 102) lost their connection first: neither reaches "
+               "the other, and others reach both: all_reduce #2 on world, all_reduce f32 x 10 sum, in which rank");
+  }
+}
+
+TEST(Verdict, ARankThatNobodyReachesFellSilent) {
+  Job job;
+  job.AllDone(kWorld, 1);
+  for (int r : {0, 1, 2}) {
+    job.Call(r, kWorld, 2, false);
+    job.reports[size_t(r)].unreached = {3};
+  }
+  job.reports[3] = {.state = State::kSilent, .host = "h", .pid = 103};
+  job.Expect(3, "rank 3 (host h, pid 103) fell silent first: all_reduce #2 on world");
+  // One that answers, and is only slow to answer one of the others, is no cut.
+  job.reports[3].state = State::kAnswered;
+  job.reports[3].calls = job.reports[2].calls;
+  job.reports[3].groups = job.reports[2].groups;
+  EXPECT_EQ(Judge(job.reports).text.find("lost their connection"), std::string::npos);
+}
+
+// Whatever ranks report, a line says something of one of them, and why.
+TEST(Verdict, ALineAlwaysHasAReason) {
+  std::mt19937 random(15);
+  auto below = [&](int n) { return int(random() % unsigned(n)); };
+  const std::regex line(
+      "rank [0-3] \\(host h, pid [0-9]+\\) ((died|was suspended|fell silent|failed|left) first|and rank [0-3] "
+      "\\(host h, pid [0-9]+\\) lost their connection first): .{5,}");
+  int lines = 0;
+  for (int i = 0; i < 20'000; i++) {
+    Job job;
+    for (int calls = below(8); calls > 0; calls--)
+      job.Call(below(4), Axis(below(3)), uint64_t(1 + below(3)), below(2) == 0).count = 1 + below(2);
+    for (RankReport& report : job.reports) {
+      if (below(6) == 0) report = {.state = State(below(5)), .host = "h", .pid = 1};
+      report.exchanges = below(3);
+      report.exchange_failed = below(4) == 0;
+      if (below(3) == 0) report.failed = kStart + std::chrono::milliseconds(below(5));
+      if (below(2) == 0) report.error = "the reason";
+      for (int r = 0; r < 4; r++)
+        if (below(5) == 0) report.unreached.push_back(r);
+    }
+    Verdict verdict = Judge(job.reports);
+    if (verdict.rank < 0) continue;
+    lines++;
+    ASSERT_TRUE(std::regex_match(verdict.text, line)) << verdict.text;
+  }
+  EXPECT_GT(lines, 10'000);
 }
 
 TEST(Verdict, WhoDoesNotComeToAnExchangeOfTheBootstrapIsNamed) {

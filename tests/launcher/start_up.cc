@@ -1,7 +1,7 @@
 // One rank that fails where no collective is under way: start_up PLACE ACTION RANK under mpirun, for start_up_test.sh.
-// PLACE: load (before the ranks first agree), mesh (before they connect), call (before the first collective), end
-// (after the last). ACTION: stop, kill, sleep (it lives and answers, but does not come). The others must end the job
-// and name it.
+// PLACE: load (before the ranks first agree), mesh (before they connect), connect (while they do, kill only), call
+// (before the first collective), end (after the last). ACTION: stop, kill, sleep (it lives and answers, but does not
+// come). The others must end the job and name it. dist.timeout_s is 2, or 60 where a rank dies while the ranks connect.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -21,6 +21,8 @@ void Pass(const Bootstrap& bootstrap, const Words& words, const std::string& pla
   auto now = std::chrono::system_clock::now().time_since_epoch();
   fmt::print("fault: rank {} pid {} at {}\n", bootstrap.rank(), getpid(), std::chrono::nanoseconds(now).count());
   std::fflush(stdout);
+  if (place == "connect") setenv("WEFT_FAULT", "connect:kill:2", 1);
+  if (place == "connect") return;
   if (words[1] == "stop") raise(SIGSTOP);
   if (words[1] == "kill") raise(SIGKILL);
   sleep(words[1] == "sleep" ? 60 : 0);
@@ -30,10 +32,13 @@ int Run(RankJob& job, const Words& words) {
   Bootstrap& bootstrap = job.bootstrap;
   bootstrap.set_timeout(std::chrono::milliseconds(2000));
   Pass(bootstrap, words, "load");
-  absl::StatusOr<TrainJob> train = LoadTrainJob(
-      {"configs/gpt2-tiny.yaml", "data.train=README.md", "dist.timeout_s=2", "mesh.dp=-1"}, bootstrap.world_size());
+  absl::StatusOr<TrainJob> train =
+      LoadTrainJob({"configs/gpt2-tiny.yaml", "data.train=README.md",
+                    words[0] == "connect" ? "dist.timeout_s=60" : "dist.timeout_s=2", "mesh.dp=-1"},
+                   bootstrap.world_size());
   if (!AllOk(bootstrap, train.status())) return 2;
   Pass(bootstrap, words, "mesh");
+  Pass(bootstrap, words, "connect");
   std::optional<RankMesh> rank = MakeRankMesh(job, train->config);
   if (!rank) return 2;
   Pass(bootstrap, words, "call");

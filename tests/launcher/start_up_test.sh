@@ -44,6 +44,8 @@ for launch in "${launches[@]}"; do
   faulty $launch end stop 0 'was suspended first: after all_reduce #1 on world'
 done
 faulty variables load kill 2 'died first: before any collective'
+# While groups connect with dist.timeout_s=60: noticed at once.
+for rank in 0 1 2; do faulty variables connect kill $rank 'died first: before any collective'; done
 
 # Rank 1 of two is never started.
 lonely=$((port + 1))

@@ -4,6 +4,7 @@
 //   WEFT_FAULT=rename:kill         the first rename of a checkpoint never happens: the process is killed there
 //   WEFT_FAULT=write:enospc:3      the third write fails as on a full disk
 //   WEFT_FAULT=write:enospc:3+     so does every one after it
+//   WEFT_FAULT=connect:kill:2      the process is killed before it connects to the others of its second group
 //
 // Actions: kill; slow, a second that the call takes longer; hang, an hour of it; or an error that it has instead: enospc,
 // eio, erofs, eacces, einval. The point "collective" has its own (dist/collective_fault.h).
