@@ -151,7 +151,14 @@ void Bootstrap::Meet(const Key& secret) {
     std::istringstream(text) >> peer.pid >> peer.port >> peer.address >> peer.process_space >> peer.host;
   }
   Adopt(*network_);
-  network_->Start(std::move(peers), Clock::now() + timeout_);
+  std::string error;
+  try {
+    network_->Start(std::move(peers), Clock::now() + timeout_);
+  } catch (const Error& e) {
+    error = e.what();
+  }
+  for (const std::string& text : AllGather(error))  // the others would only see that this rank ends
+    WEFT_CHECK(text.empty(), text);
 }
 
 std::unique_ptr<Bootstrap> Bootstrap::FromEnvironment(int* argc, char*** argv, std::chrono::milliseconds timeout) {
