@@ -111,8 +111,8 @@ std::unique_ptr<Bootstrap> FromVariables(const char* rank_name, const char* size
   int rank = int(Number(rank_name, 0, size - 1));
   if (size == 1) return MakeSoloBootstrap();
   Master meet = master();
-  if (rank == 0)  // it listens, and all others connect to it
-    if (absl::Status s = ReserveDescriptors(size + 2, size); !s.ok()) Fail(std::string(s.message()));
+  absl::Status reserved = ReserveDescriptors(DescriptorsToMeet(rank, size) + DescriptorsOfNetwork(), size);
+  WEFT_CHECK(reserved.ok(), std::string(reserved.message()));
   return MakeTcpBootstrap(rank, size, meet.host, meet.port, timeout);
 }
 

@@ -19,10 +19,23 @@ int64_t OpenDescriptors(const rlimit& limit) {
 
 }  // namespace
 
+int64_t DescriptorsToMeet(int rank, int world_size) {
+  constexpr int64_t kListeners = 2, kRankZero = 2;  // beside rank 0 itself, the socket that gave its secret
+  return rank == 0 ? kListeners + world_size - 1 : kRankZero;
+}
+
+int64_t DescriptorsOfNetwork() {
+  constexpr int64_t kListener = 1, kEvent = 1, kNeighbours = 2, kGuests = 4;  // that have not proven themselves
+  return kListener + kEvent + kNeighbours + kGuests;
+}
+
 int64_t DescriptorsOfRank(int world_size) {
   constexpr int64_t kFiles = 16, kAtOnce = 64;  // ForAllRanks asks so many ranks at once
+  constexpr int64_t kGroups = 3;                // dp, tp and the world: each waits on two descriptors of its own
+  constexpr int64_t kWays = 4;                  // it asks others and is asked, and tries to reach them and is tried
   int64_t others = world_size - 1;
-  return 2 * others + 2 * std::min(others, kAtOnce) + kFiles;
+  int64_t pairs = 2 * others;  // with the world, and along the axes together
+  return pairs + 2 * kGroups + kWays * std::min(others, kAtOnce) + kFiles;
 }
 
 absl::Status ReserveDescriptors(int64_t more, int world_size) {

@@ -7,8 +7,15 @@
 
 namespace weft {
 
-// The most file descriptors that a rank opens at once after its start: pairs of two groups, the questions and answers
-// of a job that fails, logs, data and checkpoints.
+// What a rank opens to meet the others at MASTER_ADDR: rank 0 listens there for all of them, and for those of its own
+// user that ask for a secret.
+int64_t DescriptorsToMeet(int rank, int world_size);
+
+// What its PeerNetwork opens at start: a listener, connections to the ranks beside it, and guests.
+int64_t DescriptorsOfNetwork();
+
+// The most file descriptors that a rank opens at once after its start: the sockets of its groups, the questions and
+// answers of a job that fails, logs, data and checkpoints.
 int64_t DescriptorsOfRank(int world_size);
 
 // Makes sure that this process of a job of `world_size` ranks can open `more` files, and raises its soft limit where

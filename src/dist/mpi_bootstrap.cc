@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "dist/bootstrap.h"
+#include "dist/descriptor_limit.h"
 #include "dist/hang_guard.h"
 #include "dist/rank_list.h"
 
@@ -121,6 +122,8 @@ class MpiBootstrap final : public Bootstrap {
     WEFT_CHECK(provided == MPI_THREAD_MULTIPLE, "bootstrap: this MPI has no MPI_THREAD_MULTIPLE");
     MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
     MPI_Comm_size(MPI_COMM_WORLD, &world_size_);
+    absl::Status reserved = ReserveDescriptors(DescriptorsOfNetwork(), world_size_);
+    WEFT_CHECK(reserved.ok(), std::string(reserved.message()));
     Meet();
   }
 

@@ -31,7 +31,7 @@ limited() {
   cat "$dir"/out.? > "$dir/out"
 }
 for rank in 0 2 all; do
-  for limit in 12 16 20 28 48; do
+  for limit in 8 12 14 16 20 24 28 36 48 64; do
     limited $limit $limit $rank
     if [ "$codes" = "0 0 0 0 " ]; then
       grep -q '^done: 1 step' "$dir/out" || fail "limit $limit of rank $rank: expected the job to end well"
@@ -44,7 +44,7 @@ for rank in 0 2 all; do
     [ "$rank" = all ] || ! grep -Eq 'rank [0-9]+' "$dir/out" || ! grep -E 'rank [0-9]+ \(' "$dir/out" | grep -Fvq "rank $rank (" ||
       fail "limit $limit of rank $rank: expected no other rank to be named"
   done
-  [ $ended = well ] || fail "expected a limit of 48 to do for rank $rank"
+  [ $ended = well ] || fail "expected a limit of 64 to do for rank $rank"
 done
 limited 12 4096 all
 [ "$codes" = "0 0 0 0 " ] || fail "expected ranks to raise their soft limit, got exit codes $codes"
