@@ -244,7 +244,12 @@ std::vector<std::string> TcpExchange::AllGather(std::string_view mine, Deadline 
     }
     if (!error.empty()) FailAll(error);
   } else {
-    SendTo(0, mine, deadline);
+    try {
+      SendTo(0, mine, deadline);
+    } catch (const Error&) {
+      Receive(0, Clock::now() + kTell);  // throws what rank 0 said before it ended
+      throw;
+    }
     for (std::string& bytes : all) bytes = Receive(0, deadline);
   }
   return all;

@@ -268,6 +268,7 @@ TEST(TcpExchange, TheOthersLearnWhichRankIsGone) {
   auto codes = Fork(3, [&](int rank) {
     auto b = MakeTcpBootstrap(rank, 3, "127.0.0.1", port, 20s);
     if (rank == 1) _exit(7);
+    if (rank == 2) std::this_thread::sleep_for(200ms);  // rank 0 has ended by then
     std::string error = ErrorOf([&] { b->AllGather("x"); });
     EXPECT_EQ(error.substr(0, 25), "bootstrap: rank 1 is gone") << error;
   });
