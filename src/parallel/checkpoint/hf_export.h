@@ -1,5 +1,6 @@
 // Export of a checkpoint's weights as Hugging Face's transformers reads them: a folder with model.safetensors,
-// config.json and, of a tokenizer that it has a reader for, tokenizer.json or tokenizer.model and tokenizer_config.json.
+// config.json and, of a tokenizer that it has a reader for, tokenizer.json or tokenizer.model and
+// tokenizer_config.json.
 #pragma once
 #include <string>
 

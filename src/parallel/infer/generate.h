@@ -25,7 +25,8 @@ absl::StatusOr<GenerateOptions> TakeGenerateOptions(std::vector<std::string>& wo
 std::string ToLines(const GenerateOptions& options);
 
 // The tokens that the text begins with: those that every text of the tokenizer begins with, and those of the prompt.
-// Without either, those of a new line, or the tokenizer's first kind where it has none. At least one, and at most `context`.
+// Without either, those of a new line, or the tokenizer's first kind where it has none. At least one, and at most
+// `context`.
 absl::StatusOr<std::vector<int32_t>> PromptTokens(const GenerateOptions& options, const Tokenizer& tokenizer,
                                                   int64_t context);
 

@@ -139,7 +139,7 @@ void FillTokenizer(Config& config) {
   if (config.model.init.empty() || config.Given("data.tokenizer")) return;
   if (std::optional<std::string> folder = FolderWithTokenizer(config.model.init)) {
     config.data.tokenizer = fmt::format("{}:{}", kTokenizers[size_t(TokenizerKind::kHuggingFace)].word, *folder);
-    config.notes.push_back(fmt::format("data.tokenizer: {}, as model.init is there", config.data.tokenizer));
+    config.notes.push_back(fmt::format("data.tokenizer: {}, from the folder of model.init", config.data.tokenizer));
   }
 }
 
@@ -229,9 +229,8 @@ bool IsPadding(int64_t rows, int64_t kinds) {
 void NoteUntrained(Config& config, int64_t tokenizer_vocab) {
   if (config.data.synthetic || config.model.vocab <= 2 * tokenizer_vocab) return;
   config.notes.push_back(
-      fmt::format("{}{} is more than twice the {} kinds of token of tokenizer {}: no text has the others, and they are "
-                  "trained to be "
-                  "improbable and nothing else",
+      fmt::format("{}{} is more than twice the {} kinds of token of tokenizer {}: no text contains the others, which "
+                  "only learn to be improbable",
                   PlaceOf(config, "model.vocab"), config.model.vocab, tokenizer_vocab, config.data.tokenizer));
 }
 
