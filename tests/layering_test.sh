@@ -44,6 +44,9 @@ check() {
   only_in "sentencepiece stays behind plain types" '^ *# *include *[<"]sentencepiece_' \
     '^src/parallel/train/sentencepiece_library\.cc$'
   only_in "PCRE2 stays behind Regex" '^ *# *include *[<"]pcre2' '^src/parallel/train/regex\.cc$'
+  # hf_export.cc: its own constants. safetensors_header.cc: as a stream, because headers may be large.
+  only_in "JSON that others wrote is read by ParseJsonObject, which bounds it" '\b[Jj]son::(sax_)?parse\b' \
+    '^src/parallel/(train/json_object|train/safetensors_header|checkpoint/hf_export)\.cc$'
   # wait_word.cc: the processor's pause instruction, which is no part of an algorithm.
   only_in "choose a file in CMake instead of a preprocessor condition" '^ *# *(if|ifdef|ifndef|elif|else)\b' \
     '^src/dist/wait_word\.cc$'
@@ -84,6 +87,7 @@ src/parallel/train/f.cc|#include <yaml-cpp/yaml.h>
 src/core/ops/g.cc|#include <cblas.h>
 src/parallel/train/h.cc|#include <sentencepiece_processor.h>
 src/parallel/train/i.cc|#include <pcre2.h>
+src/parallel/train/k.cc|  nlohmann::json json = nlohmann::json::parse(text);
 src/kernels/cpu/h.cc|#ifdef __AVX512F__
 src/core/ops/i.cc|  if (bad) std::exit(1);
 src/dist/j.cc|  fmt::print(stderr, "{}", path);
