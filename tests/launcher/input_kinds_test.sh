@@ -17,19 +17,24 @@ refused() {
 config=(configs/gpt2-tiny.yaml train.steps=1 schedule.warmup_steps=0 data.train=README.md data.val=README.md)
 run 0 "done:" train "${config[@]}" "checkpoint.dir=$dir/c" "log.jsonl=$dir/log.jsonl"
 run 0 "tensors in f32" export "$dir/c" "$dir/hf"
-mkdir "$dir/odd" "$dir/settings" "$dir/manifest" "$dir/step"
+mkdir "$dir/odd" "$dir/settings" "$dir/published" "$dir/manifest" "$dir/step"
 cp "$dir/hf/model.safetensors" "$dir/settings"
 
 for odd in "$dir/fifo:a FIFO" "/dev/zero:a device"; do
   path=${odd%:*} kind=${odd#*:}
   ln -sfn "$path" "$dir/odd/model.safetensors"
   ln -sfn "$path" "$dir/settings/config.json"
+  ln -sfn "$path" "$dir/published/tokenizer.json"
   for command in train plan eval generate; do refused "$path" "$kind" "$command" "$path"; done
   for command in train eval; do refused "$path" "$kind" "$command" "${config[@]}" "data.val=$path" "checkpoint.dir=$dir/c"; done
   refused "$path" "$kind" train "${config[@]}" "data.train=$path"
   for command in train eval generate; do
     refused "$path" "$kind" "$command" "${config[@]}" "checkpoint.dir=$dir/c" "data.tokenizer=chars:$path"
-    refused "$path" "$kind" "$command" "${config[@]}" "data.tokenizer=sentencepiece:$path" "checkpoint.dir=$dir/c"
+    for tokenizer in sentencepiece huggingface tiktoken; do
+      refused "$path" "$kind" "$command" "${config[@]}" "data.tokenizer=$tokenizer:$path" "checkpoint.dir=$dir/c"
+    done
+    refused "$dir/published/tokenizer.json" "$kind" "$command" "${config[@]}" "data.tokenizer=huggingface:$dir/published" \
+      "checkpoint.dir=$dir/c"
     refused "$path" "$kind" "$command" "${config[@]}" model.vocab=256 "model.init=$path"
     refused "$dir/odd/model.safetensors" "$kind" "$command" "${config[@]}" model.vocab=256 "model.init=$dir/odd"
     refused "$dir/settings/config.json" "$kind" "$command" "${config[@]}" model.vocab=256 "model.init=$dir/settings"
