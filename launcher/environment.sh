@@ -1,10 +1,14 @@
 # shellcheck shell=bash
-# Sourced by the scripts: what a run under mpirun wants on one host, also in a container and as root.
+# Sourced by the scripts: what a run under mpirun wants, on one host also in a container and as root.
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export OMPI_MCA_rmaps_base_oversubscribe=1        # more ranks than cores
 export OMPI_MCA_hwloc_base_binding_policy=none    # the default binding gives each rank one core, its helpers too
 export OMPI_MCA_mpi_yield_when_idle=1
 export OMPI_MCA_pml=ob1                           # btl is chosen by each rank: without tcp on one host
 export OMPI_MCA_btl_vader_single_copy_mechanism=none OMPI_MCA_btl_base_warn_component_unused=0
+# mpirun notices within 30 s that a host is lost; its own 300, 20 and 9 are 8 minutes.
+export OMPI_MCA_oob_tcp_keepalive_time=${OMPI_MCA_oob_tcp_keepalive_time:-10}
+export OMPI_MCA_oob_tcp_keepalive_intvl=${OMPI_MCA_oob_tcp_keepalive_intvl:-5}
+export OMPI_MCA_oob_tcp_keepalive_probes=${OMPI_MCA_oob_tcp_keepalive_probes:-4}
 export PMIX_MCA_pcompress_base_silence_warning=1
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}

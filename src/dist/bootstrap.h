@@ -58,6 +58,8 @@ class Bootstrap {
   int64_t exchanges() const { return exchanges_; }
   // Ends this process at once and the job as far as it can. Flushes stdout and stderr.
   [[noreturn]] virtual void Abort(int code) = 0;
+  // The same where a rank is out of reach: the launcher may have to notice first that its host is lost.
+  virtual void AbortWithLoss(int code) { Abort(code); }
   // The same where another rank is known to abort the job, which may end this process meanwhile.
   virtual void Leave(int code) { Abort(code); }
 

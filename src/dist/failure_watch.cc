@@ -49,6 +49,9 @@ State StateOfClosed(int pid) {
   return State::kLeft;
 }
 
+// For the rank that asks, or for another one.
+bool IsOutOfReach(const RankReport& report) { return report.state == State::kSilent || !report.unreached.empty(); }
+
 // A line of a failure has a reason, whatever was thrown.
 std::string FirstLine(std::string_view error) {
   error.remove_prefix(std::min(error.find_first_not_of(" \n"), error.size()));
@@ -229,7 +232,7 @@ void FailureWatch::Begin(const std::string& error) {
   error_ = FirstLine(error);
 }
 
-void FailureWatch::End(const std::string& line) {
+void FailureWatch::End(const std::string& line, bool is_lost) {
   bool said = IsSaid();
   if (!said) {
     std::fflush(stdout);
@@ -244,7 +247,9 @@ void FailureWatch::End(const std::string& line) {
     };
     if (channel_.IsOpen()) ForAllRanks(channel_.size(), tell);
   }
-  said ? bootstrap_.Leave(1) : bootstrap_.Abort(1);
+  if (said) bootstrap_.Leave(1);
+  if (is_lost) bootstrap_.AbortWithLoss(1);
+  bootstrap_.Abort(1);
   std::_Exit(1);  // for the compiler, to which a virtual function may return
 }
 
@@ -256,7 +261,7 @@ void FailureWatch::CallFailed(const std::string& error) {
   std::vector<RankReport> reports = Ask();
   if (IsSaid()) End("");
   Verdict verdict = Judge(reports);
-  End(verdict.rank >= 0 ? verdict.text : mine);
+  End(verdict.rank >= 0 ? verdict.text : mine, std::any_of(reports.begin(), reports.end(), IsOutOfReach));
 }
 
 void FailureWatch::Fail(const std::string& error) {

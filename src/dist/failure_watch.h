@@ -51,7 +51,7 @@ class FailureWatch {
   std::string Tried() const;
   bool IsSaid() const;
   void Begin(const std::string& error);
-  [[noreturn]] void End(const std::string& line);
+  [[noreturn]] void End(const std::string& line, bool is_lost = false);
 
   SideChannel& channel_;
   Bootstrap& bootstrap_;

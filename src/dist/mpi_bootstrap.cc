@@ -20,10 +20,12 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-constexpr int kTag = 0x5745;               // of all messages here
-constexpr milliseconds kInit{1'800'000};   // ranks of a large job start minutes apart
-constexpr milliseconds kFinalize{60'000};  // the ranks have met just before
-constexpr milliseconds kAborted{3'000};    // mpirun kills all ranks a second after one of them aborts
+constexpr int kTag = 0x5745;                    // of all messages here
+constexpr milliseconds kInit{1'800'000};        // ranks of a large job start minutes apart
+constexpr milliseconds kFinalize{60'000};       // the ranks have met just before
+constexpr milliseconds kAborted{3'000};         // mpirun kills all ranks a second after one of them aborts
+constexpr milliseconds kMaxLossNotice{60'000};  // the job is not held up longer
+constexpr milliseconds kNoticed{5'000};         // the daemons end their ranks
 
 void Check(int rc) { WEFT_CHECK(rc == MPI_SUCCESS, fmt::format("bootstrap: MPI error {}", rc)); }
 
@@ -40,6 +42,19 @@ void ChooseTransports() {
   const char *all = std::getenv("OMPI_COMM_WORLD_SIZE"), *here = std::getenv("OMPI_COMM_WORLD_LOCAL_SIZE");
   bool one_host = all && here && std::string_view(all) == here;
   setenv("OMPI_MCA_btl", one_host ? "self,vader" : "self,vader,tcp", /*overwrite=*/0);
+}
+
+// How long mpirun takes to notice that a host is lost, by the keepalives of its connections to the daemons; Open MPI's
+// defaults where the environment has none.
+milliseconds LossNotice() {
+  auto number = [](const char* name, int usual) {
+    const char* text = std::getenv(name);
+    return text ? std::atoi(text) : usual;
+  };
+  int idle = number("OMPI_MCA_oob_tcp_keepalive_time", 300);
+  if (idle <= 0) return milliseconds::max();  // it has none
+  return std::chrono::seconds(idle + number("OMPI_MCA_oob_tcp_keepalive_intvl", 20) *
+                                         number("OMPI_MCA_oob_tcp_keepalive_probes", 9));
 }
 
 // False at the deadline. MPI's own waiting has none and keeps a core busy; this leaves the core to ranks that share it.
@@ -140,10 +155,17 @@ class MpiBootstrap final : public Bootstrap {
     MPI_Abort(MPI_COMM_WORLD, code);
     std::_Exit(code);
   }
+  // Told of an abort while a host is lost, mpirun waits for that host's daemon until TCP gives up, which takes a
+  // quarter of an hour, for a connection on which something is under way has no keepalives. So it finds out first.
+  void AbortWithLoss(int code) override {
+    std::fflush(nullptr);
+    std::this_thread::sleep_for(UntilLossIsNoticed());
+    Abort(code);
+  }
   // For each abort that it is told of after the first, Open MPI's mpirun takes a second more where a rank is suspended.
   void Leave(int code) override {
     std::fflush(nullptr);
-    std::this_thread::sleep_for(kAborted);
+    std::this_thread::sleep_for(kAborted + UntilLossIsNoticed());
     Abort(code);
   }
 
@@ -163,6 +185,11 @@ class MpiBootstrap final : public Bootstrap {
     for (size_t r = 0; r < gather->sizes.size(); r++)
       pieces.push_back(gather->all.substr(size_t(gather->offsets[r]), size_t(gather->sizes[r])));
     return pieces;
+  }
+
+  milliseconds UntilLossIsNoticed() const {
+    milliseconds notice = LossNotice();
+    return local_size() == world_size() || notice > kMaxLossNotice ? milliseconds(0) : notice + kNoticed;
   }
 
   void AwaitAll(Clock::time_point deadline) {

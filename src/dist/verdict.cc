@@ -78,6 +78,7 @@ struct Judgement {
   std::string Lateness(int rank) const;
   std::string Gone(int rank, const char* how) const;
   Verdict IsGone(State state, const char* how) const;
+  Verdict Died() const;
   std::string WaitedFor(const std::set<int>& ranks) const;
   bool IsCut(int a, int b) const;
   Verdict Cut() const;
@@ -145,6 +146,16 @@ Verdict Judgement::IsGone(State state, const char* how) const {
   for (size_t r = 0; r < reports.size(); r++)
     if (reports[r].state == state) return {int(r), Gone(int(r), how)};
   return {};
+}
+
+// A launcher that loses a host ends the ranks of the others, so a rank that is silent beside one that died may have
+// been first. One that is merely slow to answer is silent too.
+Verdict Judgement::Died() const {
+  Verdict verdict = IsGone(State::kDied, "died");
+  Verdict silent = IsGone(State::kSilent, "fell silent");
+  if (verdict.rank >= 0 && silent.rank >= 0)
+    verdict.text += fmt::format("; {} does not answer: if its host is lost, that was first", Who(reports, silent.rank));
+  return verdict;
 }
 
 // Each that answered did not reach the other, and a third rank reached the one that did not answer.
@@ -313,7 +324,7 @@ std::string Who(const std::vector<RankReport>& reports, int rank) {
 
 Verdict Judge(const std::vector<RankReport>& reports) {
   Judgement judgement{reports};
-  if (Verdict v = judgement.IsGone(State::kDied, "died"); v.rank >= 0) return v;
+  if (Verdict v = judgement.Died(); v.rank >= 0) return v;
   if (Verdict v = judgement.IsGone(State::kStopped, "was suspended"); v.rank >= 0) return v;
   if (Verdict v = judgement.Cut(); v.rank >= 0) return v;
   if (Verdict v = judgement.IsGone(State::kSilent, "fell silent"); v.rank >= 0) return v;

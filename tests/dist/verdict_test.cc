@@ -67,6 +67,18 @@ TEST(Verdict, ADeadRankIsFirst) {
       2, "rank 2 (host h, pid 102) died first: all_reduce #2 on dp, all_reduce f32 x 1000 sum, in which rank 0 waited");
 }
 
+// As when mpirun loses a host and ends the ranks of another one.
+TEST(Verdict, ADeathBesideASilentRankNamesBoth) {
+  Job job;
+  job.AllDone(kWorld, 1);
+  for (int r : {1, 3}) job.Call(r, kWorld, 2, false);
+  job.reports[0] = {.state = State::kDied, .host = "h", .pid = 100};
+  job.reports[2] = {.state = State::kSilent, .host = "h", .pid = 102};
+  job.Expect(0,
+             "rank 0 (host h, pid 100) died first: all_reduce #2 on world, all_reduce f32 x 10 sum, in which ranks 1, "
+             "3 waited for it; rank 2 (host h, pid 102) does not answer: if its host is lost, that was first");
+}
+
 TEST(Verdict, ADeathBetweenCollectivesNamesTheLast) {
   Job job;
   job.AllDone(kDp, 7);

@@ -35,3 +35,22 @@ isolate() { ip -n "$space-switch" link set "port$1" type bridge_slave isolated o
 join() { ip -n "$space-switch" link set "port$1" type bridge_slave isolated off; }
 # unplug HOST: it reaches nobody.
 unplug() { ip -n "$space-switch" link set "port$1" down; }
+
+# mpirun_on_hosts WORDS...: one rank on each host, which mpirun, on the first one, starts as over ssh. The hosts have
+# folders for temporary files of their own.
+mpirun_on_hosts() {
+  local i spec=""
+  for ((i = 0; i < hosts; i++)); do
+    spec+=${spec:+,}10.98.0.$((i + 1)):1
+    mkdir -p "$dir/tmp.$((i + 1))"
+  done
+  [ -x "$dir/agent" ] || cat > "$dir/agent" << AGENT
+#!/usr/bin/env bash
+number=\${1##*.}
+export TMPDIR=$dir/tmp.\$number
+exec ip netns exec $space-\$((number - 1)) bash -c "\${*:2}"
+AGENT
+  chmod +x "$dir/agent"
+  TMPDIR=$dir/tmp.1 OMPI_MCA_plm_rsh_agent=$dir/agent within 100 ip netns exec "$(host_space 0)" mpirun --host "$spec" \
+    -np "$hosts" "$@"
+}
