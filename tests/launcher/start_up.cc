@@ -1,5 +1,5 @@
 // One rank that fails where no collective is under way: start_up PLACE ACTION RANK under mpirun, for start_up_test.sh.
-// PLACE: load (before the ranks first agree), mesh (before they connect), connect (while they do, kill only), call
+// PLACE: load (before the ranks first agree), mesh (before they connect), connect (while they do: kill or hang), call
 // (before the first collective), end (after the last). ACTION: stop, kill, sleep (it lives and answers, but does not
 // come). The others must end the job and name it. dist.timeout_s is 2, or 60 where a rank dies while the ranks connect.
 #include <fmt/format.h>
@@ -21,7 +21,7 @@ void Pass(const Bootstrap& bootstrap, const Words& words, const std::string& pla
   auto now = std::chrono::system_clock::now().time_since_epoch();
   fmt::print("fault: rank {} pid {} at {}\n", bootstrap.rank(), getpid(), std::chrono::nanoseconds(now).count());
   std::fflush(stdout);
-  if (place == "connect") setenv("WEFT_FAULT", "connect:kill:2", 1);
+  if (place == "connect") setenv("WEFT_FAULT", fmt::format("connect:{}:2", words[1]).c_str(), 1);
   if (place == "connect") return;
   if (words[1] == "stop") raise(SIGSTOP);
   if (words[1] == "kill") raise(SIGKILL);
@@ -32,10 +32,10 @@ int Run(RankJob& job, const Words& words) {
   Bootstrap& bootstrap = job.bootstrap;
   bootstrap.set_timeout(std::chrono::milliseconds(2000));
   Pass(bootstrap, words, "load");
-  absl::StatusOr<TrainJob> train =
-      LoadTrainJob({"configs/gpt2-tiny.yaml", "data.train=README.md",
-                    words[0] == "connect" ? "dist.timeout_s=60" : "dist.timeout_s=2", "mesh.dp=-1"},
-                   bootstrap.world_size());
+  absl::StatusOr<TrainJob> train = LoadTrainJob(
+      {"configs/gpt2-tiny.yaml", "data.train=README.md",
+       words[0] == "connect" && words[1] == "kill" ? "dist.timeout_s=60" : "dist.timeout_s=2", "mesh.dp=-1"},
+      bootstrap.world_size());
   if (!AllOk(bootstrap, train.status())) return 2;
   Pass(bootstrap, words, "mesh");
   Pass(bootstrap, words, "connect");

@@ -46,6 +46,10 @@ done
 faulty variables load kill 2 'died first: before any collective'
 # While groups connect with dist.timeout_s=60: noticed at once.
 for rank in 0 1 2; do faulty variables connect kill $rank 'died first: before any collective'; done
+# One that hangs there: within dist.timeout_s, which meeting and connecting share.
+for rank in 0 1 2; do
+  faulty variables connect hang $rank 'failed first: it has not come to exchange [0-9]+ of all ranks, in which rank [0-2] waits'
+done
 
 # Rank 1 of two is never started.
 lonely=$((port + 1))
