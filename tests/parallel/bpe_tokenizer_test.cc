@@ -450,6 +450,18 @@ TEST(PublishedTokenizer, IsToldByItsContent) {
             file + ": expected a file of tiktoken, got one of huggingface; give huggingface:" + file);
   folder.Write("a/tokenizer.json", nfc);
   EXPECT_EQ(Tokenizer::Open("huggingface:" + folder.Path("a"))->kind(), TokenizerKind::kTiktoken);
+  int64_t vocab = Tokenizer::Open("tiktoken:" + model)->vocab();
+  auto adds = [&](int64_t id) {
+    folder.Write("a/tokenizer.json",
+                 TokenizerJson({.added = AddedJson(int(id), "<pad>", "s"), .normalizer = R"({"type":"NFC"})"}));
+    return fault("huggingface:" + folder.Path("a"));
+  };
+  EXPECT_EQ(adds(vocab - 1), "");
+  EXPECT_EQ(adds(vocab), fmt::format("{}: adds \"<pad>\" with id {}, which tokenizer.model beside it, of {} ids, does "
+                                     "not have; Weft reads the latter only: use a tokenizer.json of byte-level BPE, or "
+                                     "remove the token from both and from the weights",
+                                     file, vocab, vocab));
+  folder.Write("a/tokenizer.json", nfc);
   folder.Write("a/tokenizer.model", "AA== 0\n");
   std::string both = fault("huggingface:" + folder.Path("a"));
   EXPECT_NE(both.find("normalizer: expected null, got \"NFC\""), both.npos) << both;

@@ -5,6 +5,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "fmt/format.h"
+#include "parallel/train/json_object.h"
 #include "parallel/train/path_advice.h"
 #include "parallel/train/text_reader.h"
 
@@ -73,6 +74,23 @@ absl::StatusOr<Tokenizer> OpenFile(TokenizerKind kind, const std::string& path) 
   return absl::Status(status.code(), fmt::format("{}: {}", path, std::string(status.message())));
 }
 
+// Refuses tokens that a tokenizer.json adds to a model which does not have them: text would be read without them.
+absl::Status CheckAdds(const std::string& json_path, int64_t vocab) {
+  absl::StatusOr<nlohmann::json> json = ReadJsonObject(json_path);
+  if (!json.ok()) return json.status();
+  auto added = json->find("added_tokens");
+  if (added == json->end() || !added->is_array()) return absl::OkStatus();
+  for (const nlohmann::json& token : *added) {
+    if (!token.is_object() || !token.contains("id") || !token["id"].is_number_integer()) continue;
+    if (int64_t id = token["id"].get<int64_t>(); id >= vocab)
+      return absl::InvalidArgumentError(fmt::format(
+          "{}: adds {} with id {}, which {} beside it, of {} ids, does not have; Weft reads the latter only: use a "
+          "tokenizer.json of byte-level BPE, or remove the token from both and from the weights",
+          json_path, Shown(token.value("content", nlohmann::json())), id, kModel, vocab));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<Tokenizer> OpenFolder(const std::string& folder) {
   std::string json = In(folder, kJson), model = In(folder, kModel);
   if (!IsThere(json) && !IsThere(model))
@@ -83,7 +101,10 @@ absl::StatusOr<Tokenizer> OpenFolder(const std::string& folder) {
   if (!absl::IsUnimplemented(tokenizer.status()) || !IsThere(model)) return tokenizer;
   // Llama 2's tokenizer.json is another kind of BPE, and its tokenizer.model the same tokenizer.
   absl::StatusOr<Tokenizer> second = OpenFile(TokenizerKind::kHuggingFace, model);
-  if (second.ok()) return second;
+  if (second.ok()) {
+    if (absl::Status s = CheckAdds(json, second->vocab()); !s.ok()) return s;
+    return second;
+  }
   return absl::InvalidArgumentError(
       fmt::format("{}\n{}", std::string(tokenizer.status().message()), std::string(second.status().message())));
 }
