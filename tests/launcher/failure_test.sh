@@ -97,7 +97,7 @@ chmod +x "$dir/writer.sh"
 # writes SIGNAL RANK LIMIT_MS PATTERN [OTHERS]: the signal to a rank of a generate, after SIGTERM to the others
 writes() {
   local begin code=0 rank
-  rm -f "$dir"/pid.*
+  rm -f "$dir"/pid.* "$dir/text"  # before the loop below looks for them
   CASE=$dir timeout --kill-after=5 60 mpirun -np 4 "$dir/writer.sh" generate "$dir/c" tokens=1000000 \
     > "$dir/text" 2> "$dir/out" < /dev/null &
   for _ in $(seq 400); do
