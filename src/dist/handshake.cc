@@ -16,7 +16,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr uint64_t kProtocol = 0x3278'6574'6665'7721;  // changes with the protocol
+constexpr uint64_t kProtocol = Guest::kProtocol;
 
 struct Reply {
   Admission admission;
@@ -25,11 +25,14 @@ struct Reply {
 // They are sent and signed as they lie in memory.
 static_assert(sizeof(Guest::Hello) == 48 && sizeof(Claim) == 32 && sizeof(Guest::Proof) == 64 && sizeof(Reply) == 36);
 
-Key CallerCode(const Key& key, const Guest::Hello& hello, const Key& nonce, const Claim& claim) {
-  return Hmac(key, {"weft caller", BytesOf(hello), BytesOf(nonce), BytesOf(claim)});
+// `end`: ListeningEnd of the connection.
+Key CallerCode(const Key& key, const std::string& end, const Guest::Hello& hello, const Key& nonce,
+               const Claim& claim) {
+  return Hmac(key, {"weft caller", end, BytesOf(hello), BytesOf(nonce), BytesOf(claim)});
 }
-Key ListenerCode(const Key& key, const Guest::Hello& hello, const Key& nonce, const Claim& claim, Admission admission) {
-  return Hmac(key, {"weft listener", BytesOf(hello), BytesOf(nonce), BytesOf(claim), BytesOf(admission)});
+Key ListenerCode(const Key& key, const std::string& end, const Guest::Hello& hello, const Key& nonce,
+                 const Claim& claim, Admission admission) {
+  return Hmac(key, {"weft listener", end, BytesOf(hello), BytesOf(nonce), BytesOf(claim), BytesOf(admission)});
 }
 
 // A message of a handshake fits into any send buffer: one that does not is on a connection that is gone.
@@ -58,7 +61,9 @@ const char* Explain(Admission admission) {
     case Admission::kWelcome:
       return "answers";
     case Admission::kOtherSecret:
-      return "has another secret: it is of another job, or WEFT_SECRET differs between the ranks";
+      return "has another secret: it is of another job, WEFT_SECRET differs between the ranks, or another program "
+             "passes "
+             "on what it is sent";
     case Admission::kOtherWorld:
       return "is of another job: it expects other ranks";
     case Admission::kTaken:
@@ -81,13 +86,14 @@ Admission Introduce(const Socket& socket, const Key& key, Purpose purpose, const
   Key nonce{};
   if (!SendNow(socket, &hello, sizeof(hello))) return Admission::kGone;
   if (Admission a = Receive(socket, &nonce, sizeof(nonce), deadline); a != Admission::kWelcome) return a;
-  Guest::Proof proof{claim, CallerCode(key, hello, nonce, claim)};
+  std::string end = ListeningEnd(socket, /*local=*/false);
+  Guest::Proof proof{claim, CallerCode(key, end, hello, nonce, claim)};
   if (!SendNow(socket, &proof, sizeof(proof))) return Admission::kGone;
   Reply reply{};
   if (Admission a = Receive(socket, &reply, sizeof(reply), deadline); a != Admission::kWelcome) return a;
   // A listener that does not know this caller signs nothing.
   if (reply.admission == Admission::kOtherSecret) return Admission::kOtherSecret;
-  bool proven = SameKey(reply.code, ListenerCode(key, hello, nonce, claim, reply.admission));
+  bool proven = SameKey(reply.code, ListenerCode(key, end, hello, nonce, claim, reply.admission));
   return proven ? reply.admission : Admission::kImpostor;
 }
 
@@ -125,7 +131,8 @@ Guest::Step Guest::Challenge() {
 
 Guest::Step Guest::Check(const Key& key) {
   if (Step step = Fill(&proof_, sizeof(proof_)); step != Step::kProven) return step;
-  if (SameKey(proof_.code, CallerCode(key, hello_, nonce_, proof_.claim))) return Step::kProven;
+  Key code = CallerCode(key, ListeningEnd(socket_, /*local=*/true), hello_, nonce_, proof_.claim);
+  if (SameKey(proof_.code, code)) return Step::kProven;
   Reply reply{Admission::kOtherSecret};
   SendNow(socket_, &reply, sizeof(reply));  // it is turned away whether or not this arrives
   return Refuse("its proof does not fit: it is of another job, or WEFT_SECRET differs between the ranks");
@@ -137,7 +144,8 @@ Guest::Step Guest::Advance(const Key& key) {
 }
 
 bool Guest::Answer(const Key& key, Admission admission) {
-  Reply reply{admission, ListenerCode(key, hello_, nonce_, proof_.claim, admission)};
+  std::string end = ListeningEnd(socket_, /*local=*/true);
+  Reply reply{admission, ListenerCode(key, end, hello_, nonce_, proof_.claim, admission)};
   return SendNow(socket_, &reply, sizeof(reply));
 }
 

@@ -6,10 +6,12 @@
 //   Claim, and the caller's HMAC         ->   an HMAC that does not fit: the connection ends here
 //                                        <-   Answer, and the listener's HMAC
 //
-// Both codes cover both nonces, the purpose, the claim and who makes the code. So a recorded code is of no use on
-// another connection, and a code that is sent back, or taken to another rank or another purpose, does not fit. The
-// caller is first: a stranger gets no code out of a listener. Nothing else is sent before. What follows on the
-// connection is neither encrypted nor signed.
+// Both codes cover both nonces, the purpose, the claim, the listener's address and port as each end sees them, and who
+// makes the code. So a recorded code is of no use on another connection; a code that is sent back, or taken to another
+// rank or another purpose, does not fit; and a program that listens at an address of its own cannot pass a handshake on
+// to a rank. Addresses of ranks must not be translated on the way (NAT); those of callers may be. The caller is first:
+// a stranger gets no code out of a listener. Nothing else is sent before. What follows on the connection is neither
+// encrypted nor signed.
 #pragma once
 #include <chrono>
 #include <cstddef>
@@ -58,6 +60,7 @@ Admission Introduce(const Socket& socket, const Key& key, Purpose purpose, const
 // The listener's side, which never waits: it reads what is there.
 class Guest {
  public:
+  static constexpr uint64_t kProtocol = 0x3378'6574'6665'7721;  // changes with the protocol
   enum class Step : uint8_t {
     kWaiting,  // for more bytes
     kProven,   // purpose and claim are those of a rank of this job

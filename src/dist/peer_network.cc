@@ -25,7 +25,7 @@ PeerNetwork::PeerNetwork(int rank, int size, const Key& key, const std::string& 
     : rank_(rank), size_(size), key_(key), quit_(eventfd(0, EFD_CLOEXEC)) {
   WEFT_CHECK(quit_, "network: no event to end a thread by");
   if (size == 1) return;
-  Socket listener = OpenListener(address, 0);
+  Socket listener = OpenListener(address, 0, fmt::format("rank {}", rank));
   port_ = PortOf(listener);
   acceptors_.push_back(std::make_unique<Acceptor>(std::move(listener), key_, fmt::format("rank {}", rank)));
 }

@@ -72,7 +72,7 @@ void TcpExchange::FindSecret(const Meeting& at) {
 
 void TcpExchange::Listen(const Meeting& at) {
   peers_.resize(size_t(size_));
-  Socket listener = OpenListener(at.host, at.port);
+  Socket listener = OpenListener(at.host, at.port, "rank 0");
   if (!has_secret_) {
     local_secret_ = std::make_unique<LocalSecret>(at.port);
     key_ = local_secret_->key();

@@ -22,6 +22,43 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
+// `get`: getsockname or getpeername.
+Address EndOf(const Socket& socket, int (*get)(int, sockaddr*, socklen_t*)) {
+  Address end;
+  end.length = sizeof(end.storage);
+  if (get(socket.fd(), reinterpret_cast<sockaddr*>(&end.storage), &end.length) != 0) return {};
+  return end;
+}
+
+int PortOf(const Address& a) {
+  return ntohs(a.family() == AF_INET6 ? reinterpret_cast<const sockaddr_in6&>(a.storage).sin6_port
+                                      : reinterpret_cast<const sockaddr_in&>(a.storage).sin_port);
+}
+
+// None when it cannot, with the reason in errno.
+Socket ListenAt(const Address& address) {
+  Socket s(socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!s) return s;
+  int one = 1;
+  setsockopt(s.fd(), SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
+  if (bind(s.fd(), reinterpret_cast<const sockaddr*>(&address.storage), address.length) == 0 &&
+      listen(s.fd(), 1024) == 0)
+    return s;
+  int error = errno;
+  s = Socket();
+  errno = error;
+  return s;
+}
+
+// What to do about a listener that cannot be opened, as an error goes on.
+const char* Advice(int error, int port) {
+  if (error == EADDRINUSE && port != 0) return "; another program or job holds this port: choose another MASTER_PORT";
+  if (error == EACCES) return "; choose a MASTER_PORT above 1023";
+  if (error == EADDRNOTAVAIL) return "; no interface of this host has this address: is this the host of rank 0?";
+  if (error == EMFILE) return "; allow more open files, for example with ulimit -n 1024";
+  return "";
+}
+
 }  // namespace
 
 std::string ToString(const Address& a) {
@@ -120,30 +157,40 @@ std::vector<Address> Resolve(const std::string& host, int port) {
   return addresses;
 }
 
-Socket OpenListener(const std::string& host, int port) {
-  int error = 0;
-  for (const Address& address : Resolve(host, port)) {
+Socket OpenListener(const std::vector<Address>& addresses, const std::string& who) {
+  std::string fault = "bootstrap: there is no address to listen at";
+  for (const Address& address : addresses) {
     WEFT_CHECK(!IsAnyAddress(address),
-               fmt::format("bootstrap: MASTER_ADDR is \"{}\"; it must name one interface, not all of them", host));
-    Socket s(socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    int one = 1;
-    setsockopt(s.fd(), SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
-    if (s && bind(s.fd(), reinterpret_cast<const sockaddr*>(&address.storage), address.length) == 0 &&
-        listen(s.fd(), 1024) == 0)
-      return s;
-    error = errno;
+               fmt::format("bootstrap: {} is to listen at {}; MASTER_ADDR must name one interface, not all of them",
+                           who, ToString(address)));
+    Socket s = ListenAt(address);
+    if (s) return s;
+    int error = errno;
+    fault = fmt::format("bootstrap: {} cannot listen at {}: {}{}", who, ToString(address), std::strerror(error),
+                        Advice(error, PortOf(address)));
+    if (error != EADDRNOTAVAIL && error != EAFNOSUPPORT) break;
   }
-  Fail(fmt::format("bootstrap: rank 0 cannot listen on MASTER_ADDR:MASTER_PORT = {}:{}: {}", host, port,
-                   std::strerror(error)));
+  Fail(fault);
 }
 
-int PortOf(const Socket& listener) {
-  sockaddr_storage storage{};
-  socklen_t length = sizeof(storage);
-  getsockname(listener.fd(), reinterpret_cast<sockaddr*>(&storage), &length);
-  in_port_t port = storage.ss_family == AF_INET6 ? reinterpret_cast<const sockaddr_in6&>(storage).sin6_port
-                                                 : reinterpret_cast<const sockaddr_in&>(storage).sin_port;
-  return ntohs(port);
+Socket OpenListener(const std::string& host, int port, const std::string& who) {
+  return OpenListener(Resolve(host, port), who);
+}
+
+int PortOf(const Socket& listener) { return PortOf(EndOf(listener, getsockname)); }
+
+std::string ListeningEnd(const Socket& connection, bool local) {
+  Address end = EndOf(connection, local ? getsockname : getpeername);
+  in6_addr host{};
+  if (end.family() == AF_INET6) {
+    host = reinterpret_cast<const sockaddr_in6&>(end.storage).sin6_addr;
+  } else if (end.family() == AF_INET) {  // as a socket of IPv6 sees it
+    host.s6_addr[10] = host.s6_addr[11] = 0xff;
+    std::memcpy(host.s6_addr + 12, &reinterpret_cast<const sockaddr_in&>(end.storage).sin_addr, 4);
+  } else {
+    return "";
+  }
+  return std::string(reinterpret_cast<const char*>(&host), sizeof(host)) + std::to_string(PortOf(end));
 }
 
 void NoDelay(const Socket& s) {

@@ -36,9 +36,15 @@ bool IsAnyAddress(const Address& address);  // all interfaces
 bool IsLoopback(const Address& address);
 // The addresses of rank 0's host, or of a numeric address. Throws Error when there are none.
 std::vector<Address> Resolve(const std::string& host, int port);
-// Listens on one address, never on all interfaces, without blocking in accept; port 0 takes a free one. Throws Error
-// when it cannot.
-Socket OpenListener(const std::string& host, int port);
+// Listens on the first of these addresses that this host has, without blocking in accept; port 0 takes a free one.
+// Throws Error when it is one of all interfaces, or another process holds it: the next address does not do then, as
+// callers would find that process at the first one. `who`: "rank 0", for the error.
+Socket OpenListener(const std::vector<Address>& addresses, const std::string& who = "this process");
+// The same for the addresses of a host.
+Socket OpenListener(const std::string& host, int port, const std::string& who = "this process");
+// What both ends of a connection know of the end that listens: its address, in IPv6's form, and its port. `local` says
+// whether that end is this one. "" when the connection is gone.
+std::string ListeningEnd(const Socket& connection, bool local);
 // Where a socket listens.
 int PortOf(const Socket& listener);
 // The result of connecting to an address: a connected socket, or the error. Throws nothing.

@@ -37,11 +37,19 @@ const Claim kClaim{.from = 1, .to = 0, .size = 2, .detail = 7, .bytes = 9};
 
 constexpr int kReply = 36;  // bytes of a listener's answer
 
+std::string ErrorOf(const std::function<void()>& fn) {
+  try {
+    fn();
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "";
+}
+
 struct Link {
   Socket caller, listener;
 };
-Link Connected() {
-  Socket listener = OpenListener("127.0.0.1", 0);
+Link Connected(const Socket& listener = OpenListener("127.0.0.1", 0)) {
   Connection there = ConnectTo(Resolve("127.0.0.1", PortOf(listener)).at(0), Clock::now() + 5s);
   EXPECT_TRUE(WaitReady(listener.fd(), POLLIN, Clock::now() + 5s));
   return {std::move(there.socket), Socket(accept4(listener.fd(), nullptr, nullptr, SOCK_CLOEXEC))};
@@ -107,13 +115,70 @@ void Relay(const Socket& caller, const Socket& listener, bool to_listener, int a
   }
 }
 
+// A program at an address of its own that passes everything on, for which it needs no secret.
+TEST(Handshake, ARelayAtAnotherAddressIsRefused) {
+  for (bool same : {true, false}) {
+    Socket listener = OpenListener("127.0.0.1", 0), another = OpenListener("127.0.0.1", 0);
+    Link near = Connected(same ? listener : another), far = Connected(listener);
+    Outcome outcome;
+    std::thread listens([&] { Listen(std::move(far.listener), kOurs, &outcome); });
+    std::thread relay([&] {
+      Relay(near.listener, far.caller, true, -1);
+      near.listener = Socket();
+      far.caller = Socket();
+    });
+    outcome.caller = Introduce(near.caller, kOurs, Purpose::kRendezvous, kClaim, Clock::now() + 5s);
+    near.caller = Socket();
+    relay.join();
+    listens.join();
+    EXPECT_EQ(outcome.is_good(), same);  // as a router does
+    EXPECT_EQ(outcome.listener, same ? Guest::Step::kProven : Guest::Step::kRefused);
+  }
+}
+
+TEST(Handshake, BothEndsNameOneListener) {
+  for (const char* host : {"127.0.0.1", "127.0.0.7", "::1"}) {
+    Address address = Resolve(host, 0).at(0);
+    Socket listener(socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC, 0));
+    if (bind(listener.fd(), reinterpret_cast<const sockaddr*>(&address.storage), address.length) != 0) continue;
+    ASSERT_EQ(listen(listener.fd(), 8), 0);
+    Connection there = ConnectTo(Resolve(host, PortOf(listener)).at(0), Clock::now() + 5s);
+    Socket here(accept4(listener.fd(), nullptr, nullptr, SOCK_CLOEXEC));
+    EXPECT_EQ(ListeningEnd(here, true), ListeningEnd(there.socket, false)) << host;
+    EXPECT_NE(ListeningEnd(here, true), ListeningEnd(there.socket, true)) << host;
+  }
+  // A listener on all interfaces, of both families: what counts is the address that was called.
+  Socket listener(socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  Address any = Resolve("::", 0).at(0);
+  if (!listener || bind(listener.fd(), reinterpret_cast<const sockaddr*>(&any.storage), any.length) != 0) return;
+  ASSERT_EQ(listen(listener.fd(), 8), 0);
+  Connection there = ConnectTo(Resolve("127.0.0.1", PortOf(listener)).at(0), Clock::now() + 5s);
+  Socket here(accept4(listener.fd(), nullptr, nullptr, SOCK_CLOEXEC));
+  EXPECT_EQ(ListeningEnd(here, true), ListeningEnd(there.socket, false));
+}
+
+// Callers would find the other program at the first address.
+TEST(OpenListener, DoesNotGoOnFromAnAddressThatIsHeld) {
+  Socket held = OpenListener("127.0.0.1", 0);
+  int port = PortOf(held);
+  auto at = [&](const char* host) { return Resolve(host, port).at(0); };
+  std::string error = ErrorOf([&] { OpenListener({at("127.0.0.1"), at("127.0.0.2")}, "rank 0"); });
+  EXPECT_NE(error.find("rank 0 cannot listen at 127.0.0.1:" + std::to_string(port) + ": Address already in use"),
+            std::string::npos)
+      << error;
+  EXPECT_NE(error.find("choose another MASTER_PORT"), std::string::npos) << error;
+  // One that this host does not have is nobody's.
+  EXPECT_EQ(PortOf(OpenListener({at("203.0.113.7"), at("127.0.0.2")}, "rank 0")), port);
+}
+
 // Whoever sits between two ranks can end their handshake, and no more.
 TEST(Handshake, NoChangedByteIsLetThrough) {
   constexpr int kToListener = sizeof(Guest::Hello) + sizeof(Guest::Proof), kToCaller = sizeof(Key) + kReply;
   int changed = 0;
   for (bool to_listener : {true, false})
     for (int at = 0; at<(to_listener ? kToListener : kToCaller); at += test::Share()> 1 ? 7 : 1, changed++) {
-      Link near = Connected(), far = Connected();
+      Socket door = OpenListener("127.0.0.1", 0);
+      Link near = Connected(door), far = Connected(door);
       Outcome outcome;
       std::thread listener([&] { Listen(std::move(far.listener), kOurs, &outcome); });
       std::thread relay([&] {
@@ -132,7 +197,8 @@ TEST(Handshake, NoChangedByteIsLetThrough) {
 
 // All that a caller sends in a good handshake.
 std::string Recorded(Purpose purpose) {
-  Link near = Connected(), far = Connected();
+  Socket door = OpenListener("127.0.0.1", 0);
+  Link near = Connected(door), far = Connected(door);
   Outcome outcome;
   std::string sent;
   std::thread listener([&] { Listen(std::move(far.listener), kOurs, &outcome); });
@@ -279,15 +345,6 @@ void RunNetwork(int ranks, const std::function<void(PeerNetwork&, int rank)>& fn
     fn(*networks[size_t(r)], r);
     networks[size_t(r)].reset();
   });
-}
-
-std::string ErrorOf(const std::function<void()>& fn) {
-  try {
-    fn();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "";
 }
 
 TEST(PeerNetwork, ConnectsTheRanksOfGroups) {

@@ -7,6 +7,9 @@
 //   reflect  sends back what it is sent
 //
 // It ends after so many seconds, or when its input ends, and prints how many listeners it found.
+//
+// stranger relay PORT SECONDS: it listens at [::1]:PORT, where a rank may look for rank 0 first, and passes on what it
+// is sent to 127.0.0.1:PORT and back. It prints how many bytes it has passed on.
 #include <arpa/inet.h>
 #include <fmt/format.h>
 #include <netinet/in.h>
@@ -85,7 +88,7 @@ void Begin(Stranger& stranger) {
     uint32_t rank = 1, size = 3;
     uint64_t bytes = 0;
   } old;
-  const Guest::Hello hello{0x3278'6574'6665'7721, Purpose::kPair, 0, Key{}};
+  const Guest::Hello hello{Guest::kProtocol, Purpose::kPair, 0, Key{}};
   if (stranger.kind == "close") stranger.socket = Socket();
   if (stranger.kind == "huge") Send(stranger, huge);
   if (stranger.kind == "old") Send(stranger, old);
@@ -136,10 +139,49 @@ void Run(double seconds, const std::string& program) {
   fmt::print("found {} listeners\n", found);
 }
 
+// Passes on what is there. False at the end.
+bool Pass(const Socket& from, const Socket& to, size_t* passed) {
+  char bytes[4096];
+  ssize_t n = recv(from.fd(), bytes, sizeof(bytes), MSG_DONTWAIT);
+  if (n <= 0) return false;
+  *passed += size_t(n);
+  return send(to.fd(), bytes, size_t(n), MSG_NOSIGNAL) == n;
+}
+
+void Relay(int port, double seconds) {
+  Socket listener = OpenListener("::1", port);
+  std::vector<std::pair<Socket, Socket>> ways;
+  size_t passed = 0;
+  fmt::print("ready\n");
+  std::fflush(stdout);
+  for (auto end = Clock::now() + std::chrono::duration<double>(seconds); Clock::now() < end;) {
+    std::vector<pollfd> polls{{listener.fd(), POLLIN, 0}};
+    for (const auto& [caller, rank] : ways)
+      polls.insert(polls.end(), {{caller.fd(), POLLIN, 0}, {rank.fd(), POLLIN, 0}});
+    poll(polls.data(), polls.size(), 10);
+    for (size_t i = 0; i < ways.size(); i++) {
+      auto& [caller, rank] = ways[i];
+      bool goes_on = !(polls[1 + 2 * i].revents && !Pass(caller, rank, &passed)) &&
+                     !(polls[2 + 2 * i].revents && !Pass(rank, caller, &passed));
+      if (!goes_on) caller = Socket(), rank = Socket();
+    }
+    std::erase_if(ways, [](const auto& way) { return !way.first; });
+    Socket caller(accept4(listener.fd(), nullptr, nullptr, SOCK_CLOEXEC));
+    if (!caller) continue;
+    Connection rank = ConnectTo(Resolve("127.0.0.1", port).at(0), Clock::now() + 1s);
+    if (rank.socket) ways.emplace_back(std::move(caller), std::move(rank.socket));
+  }
+  fmt::print("passed on {} bytes\n", passed);
+}
+
 }  // namespace
 }  // namespace weft
 
 int main(int argc, char** argv) {
+  if (argc == 4 && std::string(argv[1]) == "relay") {
+    weft::Relay(std::atoi(argv[2]), std::atof(argv[3]));
+    return 0;
+  }
   if (argc != 3) return 2;
   weft::Run(std::atof(argv[1]), argv[2]);
   return 0;

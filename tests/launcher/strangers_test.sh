@@ -106,6 +106,29 @@ for secret in "" first-job-0123456789; do
   job=""
 done
 
+# A program at the first address of rank 0's host, which a rank calls first, passes everything on to the second one: rank 0
+# does not listen there instead. Names come from a file of this test's own.
+printf '::1 localhost\n127.0.0.1 localhost\n' > "$dir/hosts"
+if unshare --mount mount --bind "$dir/hosts" /etc/hosts 2> /dev/null && grep -q ' ::1$\|::1/' < <(ip -6 addr show lo); then
+  port=$((port + 1))
+  "$build/tests/launcher/stranger" relay $port 5 > "$dir/relay" &
+  relay=$!
+  for _ in $(seq 100); do ! grep -qs ready "$dir/relay" || break; sleep 0.02; done
+  for r in 1 0; do
+    # shellcheck disable=SC2016  # of the inner shell
+    RANK=$r WORLD_SIZE=2 MASTER_ADDR=localhost MASTER_PORT=$port WEFT_SECRET=a-secret-that-no-relay-knows within 4 \
+      unshare --mount sh -c 'mount --bind "$1" /etc/hosts; shift; exec "$@"' sh "$dir/hosts" "$start_up" none none 0 \
+      > "$dir/out.$r" 2>&1 < /dev/null &
+  done
+  code=0
+  wait $! || code=$?
+  wait $relay
+  [ $code -eq 1 ] || fail "expected rank 0 to end with 1 where another program holds its first address: $(cat "$dir/relay")"
+  says out.0 "rank 0 cannot listen at [::1]:$port: Address already in use; another program or job holds this port"
+else
+  echo "strangers: no hosts file of a test's own may be used here, so no program holds one of two addresses"
+fi
+
 # Who has no secret, or another one. An address that other hosts reach is one of a network namespace.
 port=$((port + 1)) code=0
 address=10.99.0.1 rank 0 2
