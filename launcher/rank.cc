@@ -18,6 +18,7 @@
 #include "kernels/cpu/register.h"
 #include "launcher/device_note.h"
 #include "parallel/train/config_check.h"
+#include "parallel/train/config_schema.h"
 #include "parallel/train/setup.h"
 
 namespace weft {
@@ -25,6 +26,7 @@ namespace {
 
 // Until the ranks have a mesh they read data, each at its own pace, and the config that has a timeout is not read yet.
 constexpr std::chrono::milliseconds kLoad{1'800'000};
+constexpr std::chrono::milliseconds kMeet{300'000};  // until all ranks have come
 
 int ThreadsOf(const Config& config, const Bootstrap& bootstrap) {
   if (config.threads > 0) return int(config.threads);
@@ -62,6 +64,16 @@ std::string StartFault() {
                       .memory = process.memory});
 }
 
+// What tells two jobs apart that meet at one port: all words but those in which ranks of one job may differ.
+std::string SharedWords(const Words& words) {
+  std::string shared;
+  for (const std::string& word : words) {
+    const Field* field = FindField(word.substr(0, word.find('=')));
+    if (!field || !field->per_rank) shared += word + '\n';
+  }
+  return shared;
+}
+
 // Maps the buffers of products before the run's own memory is checked and allocated.
 void PrepareProducts(const Context& context) {
   cpu::GemmUse use(context.threads());
@@ -86,7 +98,7 @@ int RunOnRank(const Words& words, const char* help, int (*run)(RankJob& job, con
   if (stops) start.emplace(signals.emplace(std::initializer_list<int>{SIGTERM, SIGINT, SIGUSR1}));
   std::unique_ptr<Bootstrap> bootstrap;
   try {
-    bootstrap = Bootstrap::FromEnvironment();
+    bootstrap = Bootstrap::FromEnvironment(nullptr, nullptr, kMeet, SharedWords(words));
   } catch (const std::exception& e) {
     PrintStderr("weft: {}\n", TextOf(e));
     return 1;

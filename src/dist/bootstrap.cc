@@ -27,8 +27,9 @@ namespace {
 
 class TcpBootstrap final : public Bootstrap {
  public:
-  TcpBootstrap(int rank, int world_size, const std::string& host, int port, std::chrono::milliseconds timeout)
-      : Bootstrap(timeout), exchange_(rank, world_size, host, port, timeout) {
+  TcpBootstrap(int rank, int world_size, const std::string& host, int port, std::chrono::milliseconds timeout,
+               const std::string& words)
+      : Bootstrap(timeout), exchange_(rank, world_size, host, port, timeout, words) {
     rank_ = rank;
     world_size_ = world_size;
     Meet(exchange_.key());
@@ -106,14 +107,14 @@ Master MasterFromSlurm() {
 }
 
 std::unique_ptr<Bootstrap> FromVariables(const char* rank_name, const char* size_name, Master (*master)(),
-                                         std::chrono::milliseconds timeout) {
+                                         std::chrono::milliseconds timeout, const std::string& words) {
   int size = int(Number(size_name, 1, 1 << 20));
   int rank = int(Number(rank_name, 0, size - 1));
   if (size == 1) return MakeSoloBootstrap();
   Master meet = master();
   absl::Status reserved = ReserveDescriptors(DescriptorsToMeet(rank, size) + DescriptorsOfNetwork(), size);
   WEFT_CHECK(reserved.ok(), std::string(reserved.message()));
-  return MakeTcpBootstrap(rank, size, meet.host, meet.port, timeout);
+  return MakeTcpBootstrap(rank, size, meet.host, meet.port, timeout, words);
 }
 
 }  // namespace
@@ -161,18 +162,19 @@ void Bootstrap::Meet(const Key& secret) {
     WEFT_CHECK(text.empty(), text);
 }
 
-std::unique_ptr<Bootstrap> Bootstrap::FromEnvironment(int* argc, char*** argv, std::chrono::milliseconds timeout) {
+std::unique_ptr<Bootstrap> Bootstrap::FromEnvironment(int* argc, char*** argv, std::chrono::milliseconds timeout,
+                                                      const std::string& words) {
   if (Has("OMPI_COMM_WORLD_SIZE") || Has("PMIX_RANK") || Has("PMI_RANK")) return MakeMpiBootstrap(argc, argv, timeout);
-  if (Has("RANK") || Has("WORLD_SIZE")) return FromVariables("RANK", "WORLD_SIZE", MasterFromVariables, timeout);
+  if (Has("RANK") || Has("WORLD_SIZE")) return FromVariables("RANK", "WORLD_SIZE", MasterFromVariables, timeout, words);
   // A batch script has the rank and the number of a job's tasks too, and is one process.
   if (Has("SLURM_PROCID") && Has("SLURM_STEP_ID"))
-    return FromVariables("SLURM_PROCID", "SLURM_NTASKS", MasterFromSlurm, timeout);
+    return FromVariables("SLURM_PROCID", "SLURM_NTASKS", MasterFromSlurm, timeout, words);
   return MakeSoloBootstrap();
 }
 
 std::unique_ptr<Bootstrap> MakeTcpBootstrap(int rank, int world_size, const std::string& host, int port,
-                                            std::chrono::milliseconds timeout) {
-  return std::make_unique<TcpBootstrap>(rank, world_size, host, port, timeout);
+                                            std::chrono::milliseconds timeout, const std::string& words) {
+  return std::make_unique<TcpBootstrap>(rank, world_size, host, port, timeout, words);
 }
 
 std::unique_ptr<Bootstrap> MakeSoloBootstrap() { return std::make_unique<SoloBootstrap>(); }

@@ -29,10 +29,11 @@ class Bootstrap {
   //   none of these                                  a world of one; MPI is not touched
   // Without MPI the ranks prove a secret to each other, which job_secret.h says where to find.
   // Throws Error when variables are missing, wrong or contradict, or when not all ranks come within the timeout.
-  // MPI sees the arguments, if given, and may take out its own.
-  static std::unique_ptr<Bootstrap> FromEnvironment(int* argc = nullptr, char*** argv = nullptr,
-                                                    std::chrono::milliseconds timeout = std::chrono::milliseconds{
-                                                        300'000});
+  // MPI sees the arguments, if given, and may take out its own. `words`: what all ranks of this job share, arguments
+  // for example, and another job mostly has otherwise; without MPI a rank with others is refused.
+  static std::unique_ptr<Bootstrap> FromEnvironment(
+      int* argc = nullptr, char*** argv = nullptr,
+      std::chrono::milliseconds timeout = std::chrono::milliseconds{300'000}, const std::string& words = "");
   // Leaves MPI in order, with the other ranks; when an exception unwinds, without them: then print it and call Abort
   // before this is destroyed, or just end the process.
   virtual ~Bootstrap() = default;
@@ -93,7 +94,7 @@ std::string TryGloo();
 // Each kind, for tests and for programs that know what they want.
 std::unique_ptr<Bootstrap> MakeMpiBootstrap(int* argc, char*** argv, std::chrono::milliseconds timeout);
 std::unique_ptr<Bootstrap> MakeTcpBootstrap(int rank, int world_size, const std::string& host, int port,
-                                            std::chrono::milliseconds timeout);
+                                            std::chrono::milliseconds timeout, const std::string& words = "");
 std::unique_ptr<Bootstrap> MakeSoloBootstrap();
 
 // The factory for CPU groups: Gloo, or for a world of one no network at all. The bootstrap must outlive it.

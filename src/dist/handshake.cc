@@ -23,7 +23,7 @@ struct Reply {
   Key code{};
 };
 // They are sent and signed as they lie in memory.
-static_assert(sizeof(Guest::Hello) == 48 && sizeof(Claim) == 32 && sizeof(Guest::Proof) == 64 && sizeof(Reply) == 36);
+static_assert(sizeof(Guest::Hello) == 48 && sizeof(Claim) == 64 && sizeof(Guest::Proof) == 96 && sizeof(Reply) == 36);
 
 // `end`: ListeningEnd of the connection.
 Key CallerCode(const Key& key, const std::string& end, const Guest::Hello& hello, const Key& nonce,
@@ -65,7 +65,8 @@ const char* Explain(Admission admission) {
              "passes "
              "on what it is sent";
     case Admission::kOtherWorld:
-      return "is of another job: it expects other ranks";
+      return "is of another job: its number of ranks, arguments, folder or launcher's job differ; choose another "
+             "MASTER_PORT";
     case Admission::kTaken:
       return "has this rank already: two jobs use this address and port, or two ranks have one number";
     case Admission::kLeft:

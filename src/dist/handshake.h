@@ -19,6 +19,7 @@
 #include <string>
 
 #include "dist/hmac.h"
+#include "dist/job_name.h"
 #include "dist/tcp_socket.h"
 
 namespace weft {
@@ -37,6 +38,7 @@ struct Claim {
   uint64_t size = 0;          // of the world
   uint64_t detail = 0;        // of a question its kind; of a pair its group
   uint64_t bytes = 0;         // that follow the handshake, of a question
+  JobName job{};              // at the rendezvous
 };
 
 // How a handshake ended. The listener sends the first five.
@@ -60,7 +62,7 @@ Admission Introduce(const Socket& socket, const Key& key, Purpose purpose, const
 // The listener's side, which never waits: it reads what is there.
 class Guest {
  public:
-  static constexpr uint64_t kProtocol = 0x3378'6574'6665'7721;  // changes with the protocol
+  static constexpr uint64_t kProtocol = 0x3478'6574'6665'7721;  // changes with the protocol
   enum class Step : uint8_t {
     kWaiting,  // for more bytes
     kProven,   // purpose and claim are those of a rank of this job

@@ -43,8 +43,9 @@ class WaitNote {
 
 }  // namespace
 
-TcpExchange::TcpExchange(int rank, int size, const std::string& host, int port, milliseconds timeout)
-    : rank_(rank), size_(size), timeout_(timeout) {
+TcpExchange::TcpExchange(int rank, int size, const std::string& host, int port, milliseconds timeout,
+                         const std::string& words)
+    : rank_(rank), size_(size), timeout_(timeout), words_(words) {
   Meeting at{host, port, Clock::now() + timeout};
   FindSecret(at);
   if (rank == 0)
@@ -77,6 +78,7 @@ void TcpExchange::Listen(const Meeting& at) {
     local_secret_ = std::make_unique<LocalSecret>(at.port);
     key_ = local_secret_->key();
   }
+  job_ = NameOfThisJob(key_, words_);
   acceptor_ = std::make_unique<Acceptor>(std::move(listener), key_, "rank 0");
   WaitNote note;
   for (int missing = size_ - 1; missing > 0;) {
@@ -105,7 +107,7 @@ int TcpExchange::Admit() {
   for (Guest& guest : acceptor_->Serve()) {
     const Claim& claim = guest.claim();
     bool ours = guest.purpose() == Purpose::kRendezvous && claim.size == uint64_t(size_) && claim.from > 0 &&
-                claim.from < uint64_t(size_) && claim.to == 0;
+                claim.from < uint64_t(size_) && claim.to == 0 && MayBeOneJob(claim.job, job_);
     if (!ours || peers_[claim.from]) {
       acceptor_->TurnAway(guest, ours ? Admission::kTaken : Admission::kOtherWorld);
       continue;
@@ -162,7 +164,7 @@ std::string TcpExchange::Call(const Meeting& at) {
     std::optional<Key> key = has_secret_ ? key_ : LocalSecret::Fetch(at.port, at.deadline);
     error = "it listens, but is not there";
     if (!key) continue;
-    Claim claim{.from = uint32_t(rank_), .to = 0, .size = uint64_t(size_)};
+    Claim claim{.from = uint32_t(rank_), .to = 0, .size = uint64_t(size_), .job = NameOfThisJob(*key, words_)};
     Admission admission = Introduce(rank0.socket, *key, Purpose::kRendezvous, claim, at.deadline);
     error = fmt::format("it {}", Explain(admission));
     WEFT_CHECK(admission == Admission::kWelcome || admission == Admission::kGone || admission == Admission::kSilent,

@@ -22,8 +22,9 @@ class TcpExchange {
 
   // Connects all ranks. Throws Error when rank 0 cannot listen on `host`:`port`, when there is no secret and other
   // hosts can reach that address, when rank 0 is of another job, when a rank ends meanwhile, or when not all ranks came
-  // within the timeout.
-  TcpExchange(int rank, int size, const std::string& host, int port, std::chrono::milliseconds timeout);
+  // within the timeout. `words` are arguments that all ranks share and that tell jobs apart.
+  TcpExchange(int rank, int size, const std::string& host, int port, std::chrono::milliseconds timeout,
+              const std::string& words = "");
 
   // The bytes of all ranks, in order. All ranks call it alike. Throws Error when a rank is gone, or late: rank 0 says
   // who, to the others too.
@@ -54,8 +55,10 @@ class TcpExchange {
 
   int rank_, size_;
   std::chrono::milliseconds timeout_;
+  std::string words_;
   bool has_secret_ = false;
   Key key_{};
+  JobName job_;  // of rank 0
   std::unique_ptr<Acceptor> acceptor_;
   std::unique_ptr<LocalSecret> local_secret_;
   std::vector<Socket> peers_;  // of rank 0: by rank; of the others: [0] alone

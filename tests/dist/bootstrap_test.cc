@@ -275,6 +275,23 @@ TEST(TcpExchange, TheOthersLearnWhichRankIsGone) {
   EXPECT_EQ(codes, (std::vector<int>{0, 7, 0}));
 }
 
+// Both jobs have one secret here, that of the user. The second one's rank comes first.
+TEST(TcpExchange, ARankOfAnotherJobTakesNoPlace) {
+  SetOnly({});
+  int port = FreePort();
+  auto codes = Fork(4, [&](int process) {
+    int rank = std::min(process, 2);
+    if (process == 3) std::this_thread::sleep_for(700ms);
+    std::string error = ErrorOf([&] {
+      auto b = MakeTcpBootstrap(rank, 3, "127.0.0.1", port, 20s, process == 2 ? "train b.yaml" : "train a.yaml");
+      EXPECT_EQ(b->AllGather("x").size(), 3u);
+    });
+    EXPECT_EQ(error.empty(), process != 2) << error;
+    EXPECT_EQ(error.find("it is of another job") != std::string::npos, process == 2) << error;
+  });
+  EXPECT_EQ(codes, (std::vector<int>{0, 0, 0, 0}));
+}
+
 TEST(TcpExchange, StrangersDoNotHoldUpTheRanks) {
   int port = FreePort();
   auto codes = Fork(3, [&](int rank) {

@@ -421,6 +421,31 @@ TEST(PeerNetwork, ACallForAnotherRankOrWorldIsTurnedAway) {
     EXPECT_NE(lines.find(std::string(who) + " is told that this rank is of another job"), std::string::npos) << lines;
 }
 
+// Ranks of one job have one name, two jobs mostly others.
+TEST(JobName, TellsJobsApart) {
+  const std::filesystem::path here = std::filesystem::current_path();
+  auto name = [](const char* words, const char* variable = "PATH_OF_NOBODY", const char* value = "") {
+    setenv(variable, value, 1);
+    JobName mine = NameOfThisJob(kOurs, words);
+    unsetenv(variable);
+    return mine;
+  };
+  JobName plain = name("train a.yaml"), slurm = name("train a.yaml", "SLURM_JOB_ID", "7");
+  EXPECT_TRUE(MayBeOneJob(plain, name("train a.yaml")));
+  EXPECT_FALSE(MayBeOneJob(plain, name("train b.yaml")));
+  EXPECT_TRUE(MayBeOneJob(plain, name("")));
+  EXPECT_TRUE(MayBeOneJob(plain, slurm));  // a rank that another shell started knows no id
+  EXPECT_FALSE(MayBeOneJob(slurm, name("train a.yaml", "SLURM_JOB_ID", "8")));
+  EXPECT_TRUE(MayBeOneJob(plain, name("train a.yaml", "TORCHELASTIC_RUN_ID", "none")));
+  EXPECT_FALSE(MayBeOneJob(name("x", "TORCHELASTIC_RUN_ID", "a"), name("x", "TORCHELASTIC_RUN_ID", "b")));
+  std::filesystem::current_path("/");
+  JobName elsewhere = name("train a.yaml");
+  std::filesystem::current_path(here);
+  EXPECT_EQ(MayBeOneJob(plain, elsewhere), here == "/");
+  elsewhere.host++;  // hosts may have their folders at other places
+  EXPECT_TRUE(MayBeOneJob(plain, elsewhere));
+}
+
 class Secrets : public testing::Test {
  protected:
   void SetUp() override { Clear(); }

@@ -70,7 +70,7 @@ rm "$dir/err"
 # rank RANK SIZE: in the background, its output in out.RANK.
 rank() {
   RANK=$1 WORLD_SIZE=$2 MASTER_ADDR=${address:-127.0.0.1} MASTER_PORT=$port \
-    within 60 ${space:+ip netns exec $space} "$start_up" none none 0 > "$dir/out.$1${job:-}" 2>&1 < /dev/null &
+    within 60 ${space:+ip netns exec $space} "$start_up" none none "${word:-0}" > "$dir/out.$1${job:-}" 2>&1 < /dev/null &
 }
 # says FILE TEXT
 says() {
@@ -79,8 +79,10 @@ says() {
 }
 
 # The second job on a port ends, at once, and the first one goes on: while its ranks still come, and when they are there.
-for secret in "" first-job-0123456789; do
-  port=$((port + 1))
+# Its last rank is one for which the first job still waits. Both have no secret, or one, or each its own.
+for secrets in none one two; do
+  port=$((port + 1)) secret=""
+  [ $secrets = none ] || secret=first-job-0123456789
   export WEFT_SECRET=$secret
   [ -n "$secret" ] || unset WEFT_SECRET
   job="" rank 0 3
@@ -89,15 +91,20 @@ for secret in "" first-job-0123456789; do
   job="" rank 1 3
   first+=" $!"
   sleep 0.5
-  [ -z "$secret" ] || export WEFT_SECRET=second-job-0123456789
-  for r in 0 1; do
-    job=.second code=0
+  [ $secrets != two ] || export WEFT_SECRET=second-job-0123456789
+  for r in 0 1 2; do
+    job=.second code=0 word=1
     rank $r 3
     wait $! || code=$?
-    [ $code -eq 1 ] || fail "expected rank $r of the second job to end with 1"
+    [ $code -eq 1 ] || fail "expected rank $r of the second job to end with 1 (secrets: $secrets)"
   done
+  word=""
   says out.0.second "Address already in use"
-  says out.1.second "rank 1 cannot join rank 0 at 127.0.0.1:$port (MASTER_ADDR, MASTER_PORT): it has "
+  why="it is of another job"
+  [ $secrets != two ] || why="it has another secret"
+  for r in 1 2; do
+    says out.$r.second "rank $r cannot join rank 0 at 127.0.0.1:$port (MASTER_ADDR, MASTER_PORT): $why"
+  done
   [ -z "$secret" ] || export WEFT_SECRET=$secret
   job="" rank 2 3
   first+=" $!"
