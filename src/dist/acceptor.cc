@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <thread>
+#include <utility>
 
 namespace weft {
 namespace {
@@ -17,6 +18,9 @@ constexpr int kAcceptAtOnce = 16;       // guests that are there are served betw
 constexpr milliseconds kNoSockets{50};  // a pause when this process has no file descriptor left
 
 }  // namespace
+
+Acceptor::Acceptor(Socket listener, const Key& key, const std::string& who)
+    : listener_(std::move(listener)), key_(key), random_(RandomKey()[0]), log_(who) {}
 
 std::vector<pollfd> Acceptor::Polls() const {
   std::vector<pollfd> polls{{listener_.fd(), POLLIN, 0}};
@@ -31,45 +35,51 @@ int Acceptor::PollMs() const {
   return int(std::max(milliseconds(0), std::chrono::ceil<milliseconds>(until - Clock::now())).count());
 }
 
-void Acceptor::MakeRoom() {
-  log_.Say(guests_.front().address(), fmt::format("{} others came after it before it had proved itself", kMaxGuests));
-  guests_.erase(guests_.begin());
+// A stranger that keeps calling cannot choose whom it ends.
+void Acceptor::MakeRoom(const std::string& why) {
+  auto one = std::find_if(guests_.begin(), guests_.end(), [](const Guest& guest) { return !guest.is_challenged(); });
+  if (one == guests_.end()) one = guests_.begin() + std::ptrdiff_t(random_() % guests_.size());
+  log_.Say(one->address(), why);
+  guests_.erase(one);
 }
 
-void Acceptor::Accept() {
+// What a guest has sent is read before it is counted: a rank's first message is mostly there.
+void Acceptor::Take(Guest guest, std::vector<Guest>& proven) {
+  Guest::Step step = guest.Advance(key_);
+  if (step == Guest::Step::kProven) {
+    proven.push_back(std::move(guest));
+  } else if (step == Guest::Step::kRefused) {
+    log_.Say(guest.address(), guest.reason());
+  } else if (step == Guest::Step::kWaiting && Clock::now() < guest.until()) {
+    if (guests_.size() == kMaxGuests) MakeRoom(fmt::format("{} others had not proved themselves either", kMaxGuests));
+    guests_.push_back(std::move(guest));
+  } else if (step == Guest::Step::kWaiting) {
+    log_.Say(guest.address(),
+             fmt::format("it {} {} ms", guest.has_spoken() ? "had not proved itself within" : "said nothing for",
+                         kPatience.count()));
+  }
+}
+
+void Acceptor::Accept(std::vector<Guest>& proven) {
   for (int i = 0; i < kAcceptAtOnce; i++) {
     sockaddr_storage from{};
     socklen_t length = sizeof(from);
     Socket guest(accept4(listener_.fd(), reinterpret_cast<sockaddr*>(&from), &length, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!guest && (errno == EMFILE || errno == ENFILE)) {
-      if (!guests_.empty()) MakeRoom();
+      if (!guests_.empty()) MakeRoom("this process may open no more files");
       std::this_thread::sleep_for(kNoSockets);
       return;
     }
     if (!guest) return;
-    if (guests_.size() == kMaxGuests) MakeRoom();
     NoDelay(guest);
-    guests_.emplace_back(std::move(guest), ToString(Address{from, length}), Clock::now() + kPatience);
+    Take(Guest(std::move(guest), ToString(Address{from, length}), Clock::now() + kPatience), proven);
   }
 }
 
 std::vector<Guest> Acceptor::Serve() {
-  std::vector<Guest> proven, waiting;
-  Accept();
-  for (Guest& guest : guests_) {
-    Guest::Step step = guest.Advance(key_);
-    if (step == Guest::Step::kProven)
-      proven.push_back(std::move(guest));
-    else if (step == Guest::Step::kRefused)
-      log_.Say(guest.address(), guest.reason());
-    else if (step == Guest::Step::kWaiting && Clock::now() < guest.until())
-      waiting.push_back(std::move(guest));
-    else if (step == Guest::Step::kWaiting)
-      log_.Say(guest.address(),
-               fmt::format("it {} {} ms", guest.has_spoken() ? "had not proved itself within" : "said nothing for",
-                           kPatience.count()));
-  }
-  guests_ = std::move(waiting);
+  std::vector<Guest> proven;
+  for (Guest& guest : std::exchange(guests_, {})) Take(std::move(guest), proven);
+  Accept(proven);
   return proven;
 }
 

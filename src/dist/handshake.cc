@@ -72,7 +72,9 @@ const char* Explain(Admission admission) {
     case Admission::kLeft:
       return "takes no such connections any more";
     case Admission::kGone:
-      return "closed the connection";
+      return "closed the connection before it answered";
+    case Admission::kAbsent:
+      return "does not listen any more";
     case Admission::kSilent:
       return "does not answer";
     case Admission::kImpostor:

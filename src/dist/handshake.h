@@ -48,7 +48,8 @@ enum class Admission : uint32_t {
   kOtherWorld,   // its claim does not fit this job
   kTaken,        // the rank that it claims to be is there
   kLeft,         // nobody here takes such connections any more
-  kGone,         // the listener closed the connection before it answered
+  kGone,         // the listener closed the connection before it answered, as one does that others crowd
+  kAbsent,       // nobody listens there
   kSilent,       // it did not answer in time
   kImpostor      // its own proof does not fit
 };
@@ -82,6 +83,7 @@ class Guest {
   const std::string& reason() const { return reason_; }
   std::chrono::steady_clock::time_point until() const { return until_; }
   bool has_spoken() const { return have_ > 0 || challenged_; }
+  bool is_challenged() const { return challenged_; }  // its first message was a good one
 
   struct Hello {
     uint64_t protocol;

@@ -120,16 +120,26 @@ void PeerNetwork::Take(Acceptor& acceptor, Guest& guest) {
   }
 }
 
-PeerNetwork::Call PeerNetwork::Connect(int rank, Purpose purpose, Claim claim, Deadline deadline) const {
-  claim.from = uint32_t(rank_);
-  claim.to = uint32_t(rank);
-  claim.size = uint64_t(size_);
+PeerNetwork::Call PeerNetwork::CallOnce(int rank, Purpose purpose, const Claim& claim, Deadline deadline) const {
   Connection connection = ConnectTo(Resolve(peer(rank).address, peer(rank).port).at(0), deadline);
-  if (connection.error == ECONNREFUSED || connection.error == ECONNRESET) return {Socket(), Admission::kGone};
+  if (connection.error == ECONNREFUSED) return {Socket(), Admission::kAbsent};
+  if (connection.error == ECONNRESET) return {Socket(), Admission::kGone};
   if (connection.error) return {Socket(), Admission::kSilent};  // its host, or the way there, is what is wrong
   Admission admission = Introduce(connection.socket, key_, purpose, claim, deadline);
   if (admission != Admission::kWelcome) return {Socket(), admission};
   return {std::move(connection.socket), admission};
+}
+
+// A rank closes connections unanswered when too many strangers call at once. One that has ended refuses the next call.
+PeerNetwork::Call PeerNetwork::Connect(int rank, Purpose purpose, Claim claim, Deadline deadline) const {
+  claim.from = uint32_t(rank_);
+  claim.to = uint32_t(rank);
+  claim.size = uint64_t(size_);
+  for (;;) {
+    Call call = CallOnce(rank, purpose, claim, deadline);
+    if (call.admission != Admission::kGone || Clock::now() + kPause >= deadline) return call;
+    std::this_thread::sleep_for(kPause);
+  }
 }
 
 // The higher rank calls the lower one, as at the rendezvous.
@@ -142,15 +152,10 @@ std::vector<Socket> PeerNetwork::ConnectGroup(const std::vector<int>& ranks, uin
   return sockets;
 }
 
-// A rank may close a connection because too many strangers came at once; one that is gone refuses the next.
 Socket PeerNetwork::CallSurely(int rank, Purpose purpose, const Claim& claim, Deadline deadline) const {
-  for (bool refused = false;; refused = true) {
-    Call call = Connect(rank, purpose, claim, deadline);
-    if (call.socket) return std::move(call.socket);
-    bool again = call.admission == Admission::kGone && !refused && Clock::now() + kPause < deadline;
-    WEFT_CHECK(again, fmt::format("{} {}", Who(rank), Explain(call.admission)));
-    std::this_thread::sleep_for(kPause);
-  }
+  Call call = Connect(rank, purpose, claim, deadline);
+  WEFT_CHECK(call.socket, fmt::format("{} {}", Who(rank), Explain(call.admission)));
+  return std::move(call.socket);
 }
 
 Socket PeerNetwork::AwaitPair(int rank, uint64_t group, Deadline deadline) {
@@ -163,7 +168,8 @@ Socket PeerNetwork::AwaitPair(int rank, uint64_t group, Deadline deadline) {
     }
     WEFT_CHECK(Clock::now() < deadline, fmt::format("{} has not connected to rank {} in time", Who(rank), rank_));
     Call look = Connect(rank, Purpose::kProbe, {}, std::min(deadline, Clock::now() + kLook));
-    bool there = look.socket || look.admission == Admission::kSilent;  // a silent one may come yet
+    // One that is silent, or whom strangers crowd, may come yet.
+    bool there = look.socket || look.admission == Admission::kSilent || look.admission == Admission::kGone;
     WEFT_CHECK(there, fmt::format("{} {}", Who(rank), Explain(look.admission)));
   }
 }

@@ -60,7 +60,8 @@ class PeerNetwork {
     Socket socket;
     Admission admission = Admission::kSilent;
   };
-  // `claim` without ranks and size.
+  // `claim` without ranks and size. Calls again, until the deadline, while the other rank closes connections
+  // unanswered.
   Call Connect(int rank, Purpose purpose, Claim claim, Deadline deadline) const;
   // One connection to each other rank of `ranks`, global and ascending, by position; none for this one. All of them
   // call it alike, with the same number, which no other group has. A rank that is gone meanwhile is noticed at once.
@@ -72,6 +73,7 @@ class PeerNetwork {
   void ServeAll(Acceptor& acceptor);
   void Take(Acceptor& acceptor, Guest& guest);
   void TakeNotices();
+  Call CallOnce(int rank, Purpose purpose, const Claim& claim, Deadline deadline) const;
   Socket CallSurely(int rank, Purpose purpose, const Claim& claim, Deadline deadline) const;
   Socket AwaitPair(int rank, uint64_t group, Deadline deadline);
 

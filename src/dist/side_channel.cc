@@ -28,7 +28,9 @@ std::string ReadText(const Socket& s, uint64_t bytes, Clock::time_point deadline
 SideChannel::Reach ReachOf(Admission admission) {
   if (admission == Admission::kWelcome) return SideChannel::Reach::kAnswered;
   if (admission == Admission::kLeft) return SideChannel::Reach::kLeft;
-  return admission == Admission::kSilent ? SideChannel::Reach::kSilent : SideChannel::Reach::kClosed;
+  // One that closes connections unanswered until the deadline is there, and strangers crowd it.
+  bool silent = admission == Admission::kSilent || admission == Admission::kGone;
+  return silent ? SideChannel::Reach::kSilent : SideChannel::Reach::kClosed;
 }
 
 }  // namespace

@@ -300,17 +300,31 @@ TEST(Acceptor, ACrowdOfStrangersHoldsUpNobodyAndCostsFewLines) {
       if (i % 3 == 2) strangers.back().socket = Socket();
     }
     auto begin = Clock::now();
-    Admission admission = Admission::kGone;
-    // Of so many at once the oldest are dropped, and it may be among them: ranks call again.
-    for (int i = 0; i < 20 && admission == Admission::kGone; i++)
-      admission = Introduce(door.Knock().socket, kOurs, Purpose::kPair, kClaim, Clock::now() + 5s);
-    EXPECT_EQ(admission, Admission::kWelcome);
+    EXPECT_EQ(Introduce(door.Knock().socket, kOurs, Purpose::kPair, kClaim, Clock::now() + 5s), Admission::kWelcome);
     EXPECT_LT(Clock::now() - begin, 3s);
   }
   std::string lines = testing::internal::GetCapturedStderr();
   EXPECT_LE(std::count(lines.begin(), lines.end(), '\n'), 11) << lines;
   EXPECT_NE(lines.find("note: rank 0 turned away 127.0.0.1:"), std::string::npos) << lines;
   EXPECT_NE(lines.find(" more\n"), std::string::npos) << lines;
+}
+
+// It has said its first message, and then many come that say nothing.
+TEST(Acceptor, EndsThoseThatHaveNotBegunFirst) {
+  testing::internal::CaptureStderr();
+  {
+    Door door;
+    Connection rank = door.Knock();
+    Guest::Hello hello{Guest::kProtocol, Purpose::kPair, 0, Key{}};
+    WriteAll(rank.socket.fd(), &hello, sizeof(hello), Clock::now() + 5s, "the listener");
+    Key nonce;
+    ReadAll(rank.socket.fd(), &nonce, sizeof(nonce), Clock::now() + 5s, "the listener");
+    std::vector<Connection> strangers;
+    for (int i = 0; i < 2 * int(Acceptor::kMaxGuests); i++) strangers.push_back(door.Knock());
+    EXPECT_TRUE(WaitReady(strangers[0].socket.fd(), POLLIN, Clock::now() + 2s));  // it is ended
+    EXPECT_FALSE(WaitReady(rank.socket.fd(), POLLIN, Clock::now() + 200ms));
+  }
+  testing::internal::GetCapturedStderr();
 }
 
 TEST(Acceptor, ASilentGuestIsTurnedAwayWithTheReason) {
@@ -386,6 +400,69 @@ TEST(PeerNetwork, NoticesARankThatIsGoneWhileGroupsConnect) {
       EXPECT_LT(Clock::now() - begin, 10s);
       std::this_thread::sleep_for(1s);  // a rank that ends is gone for the others, too
     });
+}
+
+// Keeps calling a port and holds on to the last connections, every second one of which begins a handshake.
+void Crowd(int port, const std::atomic<bool>& quit) {
+  constexpr size_t kHeld = 600;
+  const Address address = Resolve("127.0.0.1", port).at(0);
+  const Guest::Hello hello{Guest::kProtocol, Purpose::kPair, 0, Key{}};
+  std::vector<Socket> held(kHeld);
+  for (size_t i = 0; !quit; i++) {
+    Connection stranger = ConnectTo(address, Clock::now() + 100ms);
+    if (stranger.socket && i % 2) send(stranger.socket.fd(), &hello, sizeof(hello), MSG_NOSIGNAL | MSG_DONTWAIT);
+    held[i % kHeld] = std::move(stranger.socket);
+  }
+}
+
+TEST(PeerNetwork, ConnectsGroupsWhileStrangersKeepCalling) {
+  testing::internal::CaptureStderr();
+  std::atomic<int> connected{0};
+  std::latch met(3);
+  RunNetwork(3, [&](PeerNetwork& network, int rank) {
+    std::atomic<bool> quit{false};
+    std::vector<std::thread> strangers;
+    if (rank < 2)
+      for (int i = 0; i < 2; i++) strangers.emplace_back([&, port = network.port()] { Crowd(port, quit); });
+    std::this_thread::sleep_for(300ms);
+    for (uint64_t group = 1; group <= 8; group++) {
+      std::string error = ErrorOf([&] { network.ConnectGroup({0, 1, 2}, group, Clock::now() + 30s); });
+      EXPECT_EQ(error, "");
+      if (!error.empty()) break;
+      connected++;
+    }
+    quit = true;
+    for (std::thread& stranger : strangers) stranger.join();
+    met.arrive_and_wait();
+  });
+  std::string lines = testing::internal::GetCapturedStderr();
+  EXPECT_NE(lines.find(" others had not proved themselves either"), std::string::npos) << lines;
+  EXPECT_EQ(connected, 24);
+}
+
+// A rank that strangers crowd is there: the side channel asks again.
+TEST(PeerNetwork, CallsAgainWhenAConnectionIsClosedUnanswered) {
+  Socket listener = OpenListener("127.0.0.1", 0);
+  PeerNetwork network(0, 2, kOurs, "127.0.0.1");
+  std::atomic<bool> quit{false};
+  std::atomic<int> calls{0};
+  std::thread closes([&] {
+    while (!quit) {
+      if (!WaitReady(listener.fd(), POLLIN, Clock::now() + 10ms)) continue;
+      Socket guest(accept4(listener.fd(), nullptr, nullptr, SOCK_CLOEXEC));
+      calls++;
+    }
+  });
+  std::vector<PeerNetwork::Peer> peers(2, {"here", int(getpid()), "127.0.0.1", PortOf(listener)});
+  std::string error = ErrorOf([&] { network.Start(peers, Clock::now() + 500ms); });
+  EXPECT_NE(error.find("closed the connection before it answered"), std::string::npos) << error;
+  EXPECT_GE(calls, 4);
+  quit = true;
+  closes.join();
+  listener = Socket();
+  auto begin = Clock::now();
+  EXPECT_EQ(network.Connect(1, Purpose::kProbe, {}, Clock::now() + 10s).admission, Admission::kAbsent);
+  EXPECT_LT(Clock::now() - begin, 2s);
 }
 
 TEST(PeerNetwork, SaysWhoDoesNotCome) {
