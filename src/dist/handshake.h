@@ -55,6 +55,11 @@ enum class Admission : uint32_t {
 };
 // "the secrets differ", as a sentence about the listener goes on.
 const char* Explain(Admission admission);
+// Whether the listener has proved that it is of this job.
+inline bool IsProven(Admission admission) {
+  return admission == Admission::kWelcome || admission == Admission::kOtherWorld || admission == Admission::kTaken ||
+         admission == Admission::kLeft;
+}
 
 // The caller's side of a connected socket. Returns kWelcome when the listener has proved itself too.
 Admission Introduce(const Socket& socket, const Key& key, Purpose purpose, const Claim& claim,

@@ -21,7 +21,8 @@ using std::chrono::milliseconds;
 
 constexpr uint64_t kMaxMessage = 64 << 20;        // a length beyond this is not one of ours
 constexpr uint64_t kFailure = uint64_t(1) << 63;  // in a length: the text is an error of rank 0
-constexpr milliseconds kConnect{5000};            // bounds a connect where packets vanish
+constexpr milliseconds kAnswer{5000};             // bounds a call where packets vanish, or whoever listens is silent
+constexpr milliseconds kBelieved{10'000};         // after which a refusal without a proof is believed
 constexpr milliseconds kLook{100};                // between two looks at the deadline
 constexpr milliseconds kTell{200};                // to tell another rank of an error
 constexpr milliseconds kNote{5000};               // of waiting, until a line says so
@@ -140,42 +141,71 @@ std::string TcpExchange::Absent() const {
   return RankList(absent);
 }
 
+// What a listener says without a proof may be a stranger's word: it counts once it has been the answer for a while.
 void TcpExchange::Connect(const Meeting& at) {
   WaitNote note;
+  std::string refusal;
+  Clock::time_point since;
+  const milliseconds believed = std::min(kBelieved, timeout_ / 4);
   for (milliseconds pause{10};; pause = std::min(pause * 2, milliseconds(500))) {
-    std::string error = Call(at);
-    if (error.empty()) return;
+    Attempt attempt = Call(at);
+    if (attempt.error.empty()) return;
+    if (!attempt.is_refused) refusal.clear();
+    if (attempt.is_refused && refusal != attempt.error) {
+      refusal = attempt.error;
+      since = Clock::now();
+      PrintStderr("note: rank {} tries again for {} ms, because whoever listens at {}:{} has proved nothing: {}\n",
+                  rank_, believed.count(), at.host, at.port, refusal);
+    }
+    bool ends = !refusal.empty() && Clock::now() - since >= believed;
+    WEFT_CHECK(!ends, fmt::format("bootstrap: rank {} cannot join rank 0 at {}:{} (MASTER_ADDR, MASTER_PORT): {}",
+                                  rank_, at.host, at.port, refusal));
     WEFT_CHECK(Clock::now() + pause < at.deadline,
                fmt::format("bootstrap: rank {} could not connect to rank 0 at {}:{} within {} ms: {}", rank_, at.host,
-                           at.port, timeout_.count(), error));
-    note.Say([&] { return fmt::format("rank {} waits for rank 0 at {}:{}: {}", rank_, at.host, at.port, error); });
+                           at.port, timeout_.count(), attempt.error));
+    note.Say(
+        [&] { return fmt::format("rank {} waits for rank 0 at {}:{}: {}", rank_, at.host, at.port, attempt.error); });
     std::this_thread::sleep_for(pause);
   }
 }
 
-// Tries once. Returns why it may be tried again, or "" when rank 0 is there. Throws Error when rank 0 has answered, and
-// not as one of this job.
-std::string TcpExchange::Call(const Meeting& at) {
-  std::string error = "no address";
+// Tries each address once. A refusal counts more than other errors: somebody is there.
+TcpExchange::Attempt TcpExchange::Call(const Meeting& at) {
+  Attempt attempt{"no address", false};
   for (const Address& address : Resolve(at.host, at.port)) {
-    Connection rank0 = ConnectTo(address, std::min(at.deadline, Clock::now() + kConnect));
-    error = std::strerror(rank0.error);
-    if (!rank0.socket) continue;
-    std::optional<Key> key = has_secret_ ? key_ : LocalSecret::Fetch(at.port, at.deadline);
-    error = "it listens, but is not there";
-    if (!key) continue;
-    Claim claim{.from = uint32_t(rank_), .to = 0, .size = uint64_t(size_), .job = NameOfThisJob(*key, words_)};
-    Admission admission = Introduce(rank0.socket, *key, Purpose::kRendezvous, claim, at.deadline);
-    error = fmt::format("it {}", Explain(admission));
-    WEFT_CHECK(admission == Admission::kWelcome || admission == Admission::kGone || admission == Admission::kSilent,
-               fmt::format("bootstrap: rank {} cannot join rank 0 at {}:{} (MASTER_ADDR, MASTER_PORT): {}", rank_,
-                           at.host, at.port, error));
-    if (admission != Admission::kWelcome) continue;
+    Attempt one = CallAt(address, at);
+    if (one.error.empty()) return one;
+    if (!attempt.is_refused) attempt = one;
+  }
+  return attempt;
+}
+
+// Throws Error when rank 0 has proved itself, and has no place for this one.
+TcpExchange::Attempt TcpExchange::CallAt(const Address& address, const Meeting& at) {
+  auto deadline = std::min(at.deadline, Clock::now() + kAnswer);
+  Connection rank0 = ConnectTo(address, deadline);
+  if (!rank0.socket) return {std::strerror(rank0.error), false};
+  std::optional<Key> key = key_;
+  if (!has_secret_) {
+    try {
+      key = LocalSecret::Fetch(at.port, deadline);
+    } catch (const Error& e) {
+      return {e.what(), true};
+    }
+  }
+  if (!key) return {"it listens, but is not there", false};
+  Claim claim{.from = uint32_t(rank_), .to = 0, .size = uint64_t(size_), .job = NameOfThisJob(*key, words_)};
+  Admission admission = Introduce(rank0.socket, *key, Purpose::kRendezvous, claim, deadline);
+  std::string error = fmt::format("it {}", Explain(admission));
+  if (admission == Admission::kWelcome) {
     key_ = *key;
     peers_.push_back(std::move(rank0.socket));
-    return "";
+    return {"", false};
   }
-  return error;
+  WEFT_CHECK(!IsProven(admission),
+             fmt::format("bootstrap: rank {} cannot join rank 0 at {} (MASTER_ADDR, MASTER_PORT): {}", rank_,
+                         ToString(address), error));
+  return {error, admission == Admission::kOtherSecret || admission == Admission::kImpostor};
 }
 
 void TcpExchange::SendTo(int rank, std::string_view bytes, Deadline deadline) {

@@ -45,7 +45,12 @@ class TcpExchange {
   void Listen(const Meeting& at);
   int Admit();
   void Connect(const Meeting& at);
-  std::string Call(const Meeting& at);
+  struct Attempt {
+    std::string error;        // "" when rank 0 is there
+    bool is_refused = false;  // by whoever listens there, without a proof
+  };
+  Attempt Call(const Meeting& at);
+  Attempt CallAt(const Address& address, const Meeting& at);
   std::string Absent() const;  // "1, 3"
   [[noreturn]] void FailAll(const std::string& error);
   void Collect(std::vector<std::string>& all, Deadline deadline);

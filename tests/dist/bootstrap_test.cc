@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <cstring>
 #include <functional>
 #include <thread>
 
@@ -290,6 +291,61 @@ TEST(TcpExchange, ARankOfAnotherJobTakesNoPlace) {
     EXPECT_EQ(error.find("it is of another job") != std::string::npos, process == 2) << error;
   });
   EXPECT_EQ(codes, (std::vector<int>{0, 0, 0, 0}));
+}
+
+// A program that is there before rank 0: it answers each caller with `reply` after its challenge, or with nothing.
+void Usurp(int port, std::chrono::milliseconds time, bool silent) {
+  Socket listener = OpenListener("127.0.0.1", port);
+  auto end = std::chrono::steady_clock::now() + time;
+  std::vector<Socket> guests;
+  while (WaitReady(listener.fd(), POLLIN, end)) {
+    Socket guest(accept4(listener.fd(), nullptr, nullptr, SOCK_CLOEXEC));
+    const uint32_t other_secret = 2;
+    char bytes[68] = {};
+    std::memcpy(bytes + 32, &other_secret, sizeof(other_secret));
+    if (guest && !silent) send(guest.fd(), bytes, sizeof(bytes), MSG_NOSIGNAL);
+    guests.push_back(std::move(guest));
+  }
+}
+
+// Rank 1 comes first, and is answered falsely, or not at all: it calls again, and says that it waits.
+TEST(TcpExchange, AFalseRankZeroIsNotBelievedAtOnce) {
+  for (bool silent : {false, true}) {
+    SetOnly({{"WEFT_SECRET", "a secret of two ranks"}});
+    int port = FreePort();
+    auto codes = Fork(3, [&](int process) {
+      if (process == 2) return Usurp(port, 1s, silent);
+      std::this_thread::sleep_for(process == 0 ? 1500ms : 300ms);
+      testing::internal::CaptureStderr();
+      EXPECT_EQ(MakeTcpBootstrap(process, 2, "127.0.0.1", port, 30s)->AllGather("x").size(), 2u);
+      std::string lines = testing::internal::GetCapturedStderr();
+      bool is_told = lines.find("note: rank 1 tries again for 7500 ms") != std::string::npos;
+      EXPECT_EQ(is_told, process == 1 && !silent) << lines;
+    });
+    EXPECT_EQ(codes, (std::vector<int>{0, 0, 0}));
+  }
+}
+
+// A listener that stays silent is named while a rank still waits, and a wrong secret ends soon.
+TEST(TcpExchange, SaysWhoIsSilentAndWhoHasAnotherSecret) {
+  SetOnly({{"WEFT_SECRET", "a secret of two ranks"}});
+  for (bool silent : {false, true}) {
+    int port = FreePort();
+    auto codes = Fork(2, [&](int process) {
+      if (process == 1) return Usurp(port, 8s, silent);
+      std::this_thread::sleep_for(200ms);
+      testing::internal::CaptureStderr();
+      auto begin = std::chrono::steady_clock::now();
+      std::string error = ErrorOf([&] { MakeTcpBootstrap(1, 2, "127.0.0.1", port, silent ? 7s : 12s); });
+      std::string lines = testing::internal::GetCapturedStderr();
+      EXPECT_NE(error.find(silent ? "it does not answer" : "rank 1 cannot join rank 0 at 127.0.0.1:"),
+                std::string::npos)
+          << error;
+      EXPECT_EQ(lines.find("note: rank 1 waits for rank 0 at 127.0.0.1:") != std::string::npos, silent) << lines;
+      EXPECT_TRUE(silent || std::chrono::steady_clock::now() - begin < 8s);
+    });
+    EXPECT_EQ(codes, (std::vector<int>{0, 0}));
+  }
 }
 
 TEST(TcpExchange, StrangersDoNotHoldUpTheRanks) {
