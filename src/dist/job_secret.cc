@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
+#include <thread>
 
 #include "core/base/error.h"
 
@@ -19,6 +20,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr size_t kMaxFile = 4096;
+constexpr int kServedAtOnce = 16;                    // ranks that come by other ways are served between
+constexpr std::chrono::milliseconds kNoSockets{50};  // a pause when this process has no file descriptor left
 constexpr size_t kStrong = 16;  // characters; fewer can be tried out by whoever records a handshake
 
 constexpr const char* kNoGuess = "32 random bytes cannot be guessed: export WEFT_SECRET=$(openssl rand -hex 32)";
@@ -92,8 +95,9 @@ LocalSecret::LocalSecret(int port)
 }
 
 void LocalSecret::Serve() {
-  for (;;) {
+  for (int i = 0; i < kServedAtOnce; i++) {
     Socket guest(accept4(listener_.fd(), nullptr, nullptr, SOCK_CLOEXEC));
+    if (!guest && (errno == EMFILE || errno == ENFILE)) std::this_thread::sleep_for(kNoSockets);  // it stays readable
     if (!guest) return;
     uid_t user = PeerUser(guest);
     if (user == geteuid())

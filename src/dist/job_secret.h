@@ -31,7 +31,7 @@ class LocalSecret {
   explicit LocalSecret(int port);
   const Key& key() const { return key_; }
   int fd() const { return listener_.fd(); }  // readable when somebody asks
-  // Answers those that ask. Does not wait.
+  // Answers a few of those that ask. Does not wait for more.
   void Serve();
 
   // Of the other ranks. None when nobody listens yet. Throws Error when another user's process does.

@@ -574,6 +574,23 @@ TEST_F(Secrets, AFileThatIsNoneIsNamed) {
   EXPECT_NE(WithFile(folder_ / "empty").find("WEFT_SECRET_FILE is empty"), std::string::npos);
 }
 
+// Whoever keeps asking holds up nobody else: rank 0's network answers between.
+TEST_F(Secrets, TheLocalOneIsGivenToAFewAtATime) {
+  int port = PortOf(OpenListener("127.0.0.1", 0));
+  LocalSecret secret(port);
+  constexpr int kAsk = 40;
+  std::atomic<int> answered{0};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kAsk; i++)
+    threads.emplace_back([&] { answered += LocalSecret::Fetch(port, Clock::now() + 20s) == secret.key(); });
+  for (int served = 0; served < kAsk; served = answered) {
+    secret.Serve();
+    std::this_thread::sleep_for(300ms);  // all have asked, and have been answered
+    EXPECT_LE(answered - served, 16);
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
 // Another user gets nothing from rank 0, and trusts no rank 0 of this one.
 TEST_F(Secrets, TheLocalOneIsOfOneUser) {
   int port = PortOf(OpenListener("127.0.0.1", 0));
