@@ -35,7 +35,7 @@ JobSecret FromText(const std::string& text, const char* origin) {
 }
 
 // The type is asked for before anything is read: a FIFO or a device could make this rank wait for ever.
-std::string ReadSecretFile(const std::string& path) {
+JobSecret FromFile(const std::string& path) {
   Socket file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   WEFT_CHECK(file, fmt::format("secret: cannot open WEFT_SECRET_FILE=\"{}\": {}", path, std::strerror(errno)));
   struct stat status {};
@@ -45,13 +45,18 @@ std::string ReadSecretFile(const std::string& path) {
   ssize_t n = read(file.fd(), text.data(), text.size());
   WEFT_CHECK(n >= 0, fmt::format("secret: cannot read WEFT_SECRET_FILE=\"{}\": {}", path, std::strerror(errno)));
   text.resize(size_t(n));
-  return text.substr(0, text.find_last_not_of(" \t\r\n") + 1);
+  JobSecret secret = FromText(text.substr(0, text.find_last_not_of(" \t\r\n") + 1), "WEFT_SECRET_FILE");
+  if (status.st_mode & (S_IRWXG | S_IRWXO))
+    secret.note = fmt::format("WEFT_SECRET_FILE=\"{}\" is open to other users (mode {:o}): chmod 600 it{}{}", path,
+                              status.st_mode & 0777, secret.note.empty() ? "" : "; ", secret.note);
+  return secret;
 }
 
 JobSecret FromScheduler(const char* name, const std::string& id) {
   return {
       Hmac(Key{}, {"weft scheduler's job", name, id}),
-      fmt::format("the ranks know each other by {}, which other users of this cluster can read; {}", name, kNoGuess)};
+      fmt::format("the ranks know each other by {}, which other users of this cluster can read; {}", name, kNoGuess),
+      /*is_readable=*/true};
 }
 
 // In the abstract namespace: the first byte is zero.
@@ -77,7 +82,7 @@ uid_t PeerUser(const Socket& socket) {
 
 std::optional<JobSecret> SecretFromEnvironment() {
   if (const char* text = std::getenv("WEFT_SECRET")) return FromText(text, "WEFT_SECRET");
-  if (const char* path = std::getenv("WEFT_SECRET_FILE")) return FromText(ReadSecretFile(path), "WEFT_SECRET_FILE");
+  if (const char* path = std::getenv("WEFT_SECRET_FILE")) return FromFile(path);
   for (const char* name : {"SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID"})
     if (const char* id = std::getenv(name); id && *id) return FromScheduler(name, id);
   return std::nullopt;

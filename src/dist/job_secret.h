@@ -11,13 +11,14 @@ namespace weft {
 
 struct JobSecret {
   Key key;
-  std::string note;  // what a person should know about its strength; "" for nothing
+  std::string note;         // what a person should know about its strength; "" for nothing
+  bool is_readable = false;  // by other users: a scheduler's id
 };
 
 // Looks at the environment, in this order:
 //   WEFT_SECRET                             any text
 //   WEFT_SECRET_FILE                        a regular file, whose first 4096 bytes are the secret, white space at its
-//                                           end left out
+//                                           end left out; the note says so when other users can read it
 //   SLURM_JOB_ID, PBS_JOBID, LSB_JOBID      of a scheduler; it can be read by others, and the note says so
 // None when there are none of these. Throws Error when one is empty, or the file cannot be read.
 std::optional<JobSecret> SecretFromEnvironment();

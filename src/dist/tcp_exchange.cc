@@ -27,6 +27,11 @@ constexpr milliseconds kLook{100};                // between two looks at the de
 constexpr milliseconds kTell{200};                // to tell another rank of an error
 constexpr milliseconds kNote{5000};               // of waiting, until a line says so
 
+// Whoever proves it knows both: what the environment holds, if anything, and what rank 0 gives to its own user.
+Key WithLocal(const Key& of_environment, const Key& local) {
+  return Hmac(of_environment, {"weft local secret", BytesOf(local)});
+}
+
 // A line on stderr, once, when a wait takes long.
 class WaitNote {
  public:
@@ -56,28 +61,36 @@ TcpExchange::TcpExchange(int rank, int size, const std::string& host, int port, 
   AllGather("", at.deadline);  // all have come, or all get an error
 }
 
-// Without a secret of the environment: only where no other host comes, by one of this user's own.
+// Where no other host comes, and the environment has no secret or one that others can read: by one of this user's own.
 void TcpExchange::FindSecret(const Meeting& at) {
-  if (std::optional<JobSecret> secret = SecretFromEnvironment()) {
-    has_secret_ = true;
-    key_ = secret->key;
-    if (rank_ == 0 && !secret->note.empty()) PrintStderr("note: {}\n", secret->note);
-    return;
-  }
-  for (const Address& address : Resolve(at.host, at.port))
-    WEFT_CHECK(IsLoopback(address) || IsAnyAddress(address),
-               fmt::format("bootstrap: MASTER_ADDR is \"{}\" ({}), which other hosts can reach, and the ranks have no "
-                           "secret to know each other by; export the same WEFT_SECRET to all ranks, for example "
-                           "$(openssl rand -hex 32), or WEFT_SECRET_FILE, the path of a file that holds one",
-                           at.host, ToString(address)));
+  std::optional<JobSecret> secret = SecretFromEnvironment();
+  if (secret) key_ = secret->key;
+  std::vector<Address> addresses = Resolve(at.host, at.port);
+  auto outside = std::find_if(addresses.begin(), addresses.end(),
+                              [](const Address& a) { return !IsLoopback(a) && !IsAnyAddress(a); });
+  is_local_ = outside == addresses.end() && (!secret || secret->is_readable);
+  if (is_local_) return;
+  WEFT_CHECK(secret,
+             fmt::format("bootstrap: MASTER_ADDR is \"{}\" ({}), which other hosts can reach, and the ranks have no "
+                         "secret to know each other by; export the same WEFT_SECRET to all ranks, for example "
+                         "$(openssl rand -hex 32), or WEFT_SECRET_FILE, the path of a file that holds one",
+                         at.host, ToString(*outside)));
+  if (rank_ == 0 && !secret->note.empty()) PrintStderr("note: {}\n", secret->note);
+}
+
+// None when rank 0 is not there yet. Throws Error when another user's process is.
+std::optional<Key> TcpExchange::FetchKey(const Meeting& at, Deadline deadline) const {
+  if (!is_local_) return key_;
+  std::optional<Key> local = LocalSecret::Fetch(at.port, deadline);
+  return local ? std::optional(WithLocal(key_, *local)) : std::nullopt;
 }
 
 void TcpExchange::Listen(const Meeting& at) {
   peers_.resize(size_t(size_));
   Socket listener = OpenListener(at.host, at.port, "rank 0");
-  if (!has_secret_) {
+  if (is_local_) {
     local_secret_ = std::make_unique<LocalSecret>(at.port);
-    key_ = local_secret_->key();
+    key_ = WithLocal(key_, local_secret_->key());
   }
   job_ = NameOfThisJob(key_, words_);
   acceptor_ = std::make_unique<Acceptor>(std::move(listener), key_, "rank 0");
@@ -185,13 +198,11 @@ TcpExchange::Attempt TcpExchange::CallAt(const Address& address, const Meeting& 
   auto deadline = std::min(at.deadline, Clock::now() + kAnswer);
   Connection rank0 = ConnectTo(address, deadline);
   if (!rank0.socket) return {std::strerror(rank0.error), false};
-  std::optional<Key> key = key_;
-  if (!has_secret_) {
-    try {
-      key = LocalSecret::Fetch(at.port, deadline);
-    } catch (const Error& e) {
-      return {e.what(), true};
-    }
+  std::optional<Key> key;
+  try {
+    key = FetchKey(at, deadline);
+  } catch (const Error& e) {
+    return {e.what(), true};
   }
   if (!key) return {"it listens, but is not there", false};
   Claim claim{.from = uint32_t(rank_), .to = 0, .size = uint64_t(size_), .job = NameOfThisJob(*key, words_)};

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -42,6 +43,7 @@ class TcpExchange {
     Deadline deadline;
   };
   void FindSecret(const Meeting& at);
+  std::optional<Key> FetchKey(const Meeting& at, Deadline deadline) const;
   void Listen(const Meeting& at);
   int Admit();
   void Connect(const Meeting& at);
@@ -61,7 +63,7 @@ class TcpExchange {
   int rank_, size_;
   std::chrono::milliseconds timeout_;
   std::string words_;
-  bool has_secret_ = false;
+  bool is_local_ = false;  // the ranks also share a secret of their user on this host
   Key key_{};
   JobName job_;  // of rank 0
   std::unique_ptr<Acceptor> acceptor_;

@@ -293,6 +293,29 @@ TEST(TcpExchange, ARankOfAnotherJobTakesNoPlace) {
   EXPECT_EQ(codes, (std::vector<int>{0, 0, 0, 0}));
 }
 
+// Other users know a scheduler's id, but on the loopback the kernel vouches for the user too.
+TEST(TcpExchange, ASchedulersIdIsNotEnoughOnTheLoopback) {
+  SetOnly({{"SLURM_JOB_ID", "77"}});
+  int port = FreePort();
+  auto codes = Fork(3, [&](int process) {
+    if (process < 2) {
+      testing::internal::CaptureStderr();
+      if (process == 1) std::this_thread::sleep_for(700ms);
+      EXPECT_EQ(MakeTcpBootstrap(process, 2, "127.0.0.1", port, 30s)->AllGather("x").size(), 2u);
+      std::string lines = testing::internal::GetCapturedStderr();
+      EXPECT_EQ(lines.find("can read"), std::string::npos) << lines;  // so nothing is to be said about it
+      return;
+    }
+    std::this_thread::sleep_for(300ms);
+    Connection rank0 = ConnectTo(Resolve("127.0.0.1", port).at(0), std::chrono::steady_clock::now() + 5s);
+    Claim claim{.from = 1, .to = 0, .size = 2};
+    EXPECT_EQ(Introduce(rank0.socket, SecretFromEnvironment()->key, Purpose::kRendezvous, claim,
+                        std::chrono::steady_clock::now() + 5s),
+              Admission::kOtherSecret);
+  });
+  EXPECT_EQ(codes, (std::vector<int>{0, 0, 0}));
+}
+
 // A program that is there before rank 0: it answers each caller with `reply` after its challenge, or with nothing.
 void Usurp(int port, std::chrono::milliseconds time, bool silent) {
   Socket listener = OpenListener("127.0.0.1", port);

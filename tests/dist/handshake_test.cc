@@ -549,7 +549,11 @@ TEST_F(Secrets, ComeFromTheEnvironmentInOrder) {
   JobSecret of_job = SecretFromEnvironment().value();
   EXPECT_NE(of_job.note.find("SLURM_JOB_ID, which other users of this cluster can read"), std::string::npos);
   std::ofstream(folder_ / "secret") << "a secret of a file\n";
+  std::filesystem::permissions(folder_ / "secret", std::filesystem::perms(0640));
   EXPECT_EQ(WithFile(folder_ / "secret"), "");
+  std::string note = SecretFromEnvironment()->note;
+  EXPECT_NE(note.find("is open to other users (mode 640): chmod 600 it"), std::string::npos) << note;
+  std::filesystem::permissions(folder_ / "secret", std::filesystem::perms(0600));
   JobSecret of_file = SecretFromEnvironment().value();
   EXPECT_EQ(of_file.note, "");
   setenv("WEFT_SECRET", "a secret of a file", 1);
