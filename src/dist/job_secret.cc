@@ -10,9 +10,11 @@
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
+#include <sstream>
 #include <thread>
 
 #include "core/base/error.h"
+#include "core/base/small_file.h"
 
 namespace weft {
 namespace {
@@ -78,6 +80,18 @@ uid_t PeerUser(const Socket& socket) {
   return known ? peer.uid : uid_t(-1);
 }
 
+// Whether an id can be of any user that this user namespace does not map, as the overflow id is of all of them.
+bool IsAmbiguous(uid_t user) {
+  std::istringstream overflow(SmallFileText("/proc/sys/kernel/overflowuid")), map(SmallFileText("/proc/self/uid_map"));
+  uint64_t id = 65534, inside = 0, outside = 0, count = 0;
+  overflow >> id;
+  bool maps_all = map >> inside >> outside >> count && count >= uint64_t(uid_t(-1));
+  return user == id && !maps_all;
+}
+
+// Whether the process at the other end is of this user.
+bool IsOurs(uid_t peer) { return peer == geteuid() && !IsAmbiguous(peer); }
+
 }  // namespace
 
 std::optional<JobSecret> SecretFromEnvironment() {
@@ -105,7 +119,7 @@ void LocalSecret::Serve() {
     if (!guest && (errno == EMFILE || errno == ENFILE)) std::this_thread::sleep_for(kNoSockets);  // it stays readable
     if (!guest) return;
     uid_t user = PeerUser(guest);
-    if (user == geteuid())
+    if (IsOurs(user))
       send(guest.fd(), key_.data(), key_.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
     else
       log_.Say(fmt::format("user {}", user), "ranks of several users need a secret: export WEFT_SECRET to all ranks");
@@ -116,7 +130,7 @@ std::optional<Key> LocalSecret::Fetch(int port, Clock::time_point deadline) {
   Connection rank0 = ConnectTo(NameOf(port), deadline);
   if (!rank0.socket) return std::nullopt;
   uid_t user = PeerUser(rank0.socket);
-  WEFT_CHECK(user == geteuid(),
+  WEFT_CHECK(IsOurs(user),
              fmt::format("secret: rank 0 at port {} is a process of another user, {}; ranks of several users need a "
                          "secret: export WEFT_SECRET to all ranks",
                          port, user));

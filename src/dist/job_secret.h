@@ -11,7 +11,7 @@ namespace weft {
 
 struct JobSecret {
   Key key;
-  std::string note;         // what a person should know about its strength; "" for nothing
+  std::string note;          // what a person should know about its strength; "" for nothing
   bool is_readable = false;  // by other users: a scheduler's id
 };
 
@@ -25,7 +25,8 @@ std::optional<JobSecret> SecretFromEnvironment();
 
 // Without any of these the ranks of one user on one host still have a secret: rank 0 makes a random one and hands it to
 // processes of its own user, whom the kernel vouches for. It goes through a Unix socket in the abstract namespace,
-// named after the port of the rendezvous, which other hosts and other network namespaces cannot reach.
+// named after the port of the rendezvous, which other hosts and other network namespaces cannot reach. In a user
+// namespace all users that it does not map have one id, the overflow id: no process with that id is trusted there.
 class LocalSecret {
  public:
   // Of rank 0. Throws Error when the name is taken.

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sched.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -619,6 +620,22 @@ TEST_F(Secrets, TheLocalOneIsOfOneUser) {
   }
   quit = true;
   server.join();
+}
+
+// In a user namespace that maps nobody, this user and rank 0's have one id, and so has everybody else.
+TEST_F(Secrets, TheLocalOneIsOfNoUnmappedUser) {
+  int port = PortOf(OpenListener("127.0.0.1", 0));
+  LocalSecret secret(port);
+  pid_t pid = fork();
+  if (pid == 0) {
+    if (unshare(CLONE_NEWUSER) != 0) _exit(77);
+    std::string error = ErrorOf([&] { LocalSecret::Fetch(port, Clock::now() + 300ms); });
+    _exit(error.find("of another user, " + std::to_string(geteuid())) != std::string::npos ? 0 : 1);
+  }
+  int status = 0;
+  waitpid(pid, &status, 0);
+  if (WEXITSTATUS(status) == 77) GTEST_SKIP() << "no user namespace may be made here";
+  EXPECT_EQ(status, 0);
 }
 
 }  // namespace
