@@ -114,7 +114,9 @@ int RunOnRank(const Words& words, const char* help, int (*run)(RankJob& job, con
   try {
     // A connection that this rank cannot open would look to it as if the rank at the other end were gone.
     int ranks = bootstrap->world_size();
-    if (ranks > 1 && !AllOk(*bootstrap, ReserveDescriptors(DescriptorsOfRank(ranks), ranks))) return 1;
+    // Callers that have not proved themselves are few, and go.
+    int64_t more = DescriptorsOfRank(ranks) - int64_t(bootstrap->network().guests());
+    if (ranks > 1 && !AllOk(*bootstrap, ReserveDescriptors(more, ranks))) return 1;
     channel.Open();
     if (signals) stop.Follow(*signals, [&](int rank) { failures.CheckLost(rank); });
     bootstrap->set_timeout(kLoad);

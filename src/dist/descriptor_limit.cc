@@ -19,13 +19,15 @@ int64_t OpenDescriptors(const rlimit& limit) {
 
 }  // namespace
 
+constexpr int64_t kGuests = 4;  // that have not proved themselves: others are let in one after another
+
 int64_t DescriptorsToMeet(int rank, int world_size) {
   constexpr int64_t kListeners = 2, kRankZero = 2;  // beside rank 0 itself, the socket that gave its secret
   return rank == 0 ? kListeners + world_size - 1 : kRankZero;
 }
 
 int64_t DescriptorsOfNetwork() {
-  constexpr int64_t kListener = 1, kEvent = 1, kNeighbours = 2, kGuests = 4;  // that have not proven themselves
+  constexpr int64_t kListener = 1, kEvent = 1, kNeighbours = 2;
   return kListener + kEvent + kNeighbours + kGuests;
 }
 
@@ -36,6 +38,16 @@ int64_t DescriptorsOfRank(int world_size) {
   int64_t others = world_size - 1;
   int64_t pairs = 2 * others;  // with the world, and along the axes together
   return pairs + 2 * kGroups + kWays * std::min(others, kAtOnce) + kFiles;
+}
+
+int64_t GuestsToKeep(int64_t own, int64_t most) {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return most;
+  int64_t beside = OpenDescriptors(limit) + own - kGuests;
+  rlimit raised{std::max(limit.rlim_cur, std::min(rlim_t(beside + most), limit.rlim_max)), limit.rlim_max};
+  if (raised.rlim_cur > limit.rlim_cur && setrlimit(RLIMIT_NOFILE, &raised) == 0) limit = raised;
+  auto free = int64_t(std::min(limit.rlim_cur, rlim_t(beside + most))) - beside;
+  return std::clamp(free, kGuests, most);
 }
 
 absl::Status ReserveDescriptors(int64_t more, int world_size) {

@@ -18,6 +18,10 @@ int64_t DescriptorsOfNetwork();
 // answers of a job that fails, logs, data and checkpoints.
 int64_t DescriptorsOfRank(int world_size);
 
+// How many guests that have not proved themselves may be kept, at most `most`: as many as the limit of this process
+// leaves, raised as far as it may be, beside what is open and `own` more, and those that DescriptorsOfNetwork counts.
+int64_t GuestsToKeep(int64_t own, int64_t most);
+
 // Makes sure that this process of a job of `world_size` ranks can open `more` files, and raises its soft limit where
 // that is needed. kResourceExhausted, with the numbers and the limit to set, when the hard limit is lower.
 absl::Status ReserveDescriptors(int64_t more, int world_size);

@@ -79,6 +79,8 @@ const char* Explain(Admission admission) {
       return "does not answer";
     case Admission::kImpostor:
       return "could not prove that it is of this job: another program listens there";
+    case Admission::kNoSocket:
+      return "could not be called, because this process cannot open a socket";
   }
   return "gave an unknown answer";
 }
@@ -100,8 +102,8 @@ Admission Introduce(const Socket& socket, const Key& key, Purpose purpose, const
   return proven ? reply.admission : Admission::kImpostor;
 }
 
-Guest::Guest(Socket socket, std::string address, Clock::time_point until)
-    : socket_(std::move(socket)), address_(std::move(address)), until_(until) {}
+Guest::Guest(Socket socket, std::string address, Clock::time_point until, size_t door)
+    : socket_(std::move(socket)), address_(std::move(address)), until_(until), door_(door) {}
 
 Guest::Step Guest::Refuse(std::string reason) {
   reason_ = std::move(reason);

@@ -51,7 +51,8 @@ enum class Admission : uint32_t {
   kGone,         // the listener closed the connection before it answered, as one does that others crowd
   kAbsent,       // nobody listens there
   kSilent,       // it did not answer in time
-  kImpostor      // its own proof does not fit
+  kImpostor,     // its own proof does not fit
+  kNoSocket      // this process could not open a socket to call it
 };
 // "the secrets differ", as a sentence about the listener goes on.
 const char* Explain(Admission admission);
@@ -75,7 +76,10 @@ class Guest {
     kRefused,  // reason says why
     kLeft      // a caller that began well went away
   };
-  Guest(Socket socket, std::string address, std::chrono::steady_clock::time_point until);
+  // `door`: the number of the listener at which it has come.
+  Guest(Socket socket, std::string address, std::chrono::steady_clock::time_point until, size_t door = 0);
+  size_t door() const { return door_; }
+  void MoveTo(size_t door) { door_ = door; }
   Step Advance(const Key& key);
   // Ends the handshake of a proven guest. False when it is gone.
   bool Answer(const Key& key, Admission admission);
@@ -110,6 +114,7 @@ class Guest {
   Socket socket_;
   std::string address_, reason_;
   std::chrono::steady_clock::time_point until_;
+  size_t door_;
   size_t have_ = 0;  // of the message that is under way
   bool challenged_ = false;
   Hello hello_{};

@@ -7,8 +7,10 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 
 #include "core/base/error.h"
+#include "dist/descriptor_limit.h"
 
 namespace weft {
 namespace {
@@ -27,7 +29,8 @@ PeerNetwork::PeerNetwork(int rank, int size, const Key& key, const std::string& 
   if (size == 1) return;
   Socket listener = OpenListener(address, 0, fmt::format("rank {}", rank));
   port_ = PortOf(listener);
-  acceptors_.push_back(std::make_unique<Acceptor>(std::move(listener), key_, fmt::format("rank {}", rank)));
+  auto guests = size_t(GuestsToKeep(DescriptorsOfNetwork() + DescriptorsOfRank(size), Acceptor::kMaxGuests));
+  acceptor_ = std::make_unique<Acceptor>(std::move(listener), key_, fmt::format("rank {}", rank), guests);
 }
 
 PeerNetwork::~PeerNetwork() {
@@ -36,7 +39,7 @@ PeerNetwork::~PeerNetwork() {
 }
 
 void PeerNetwork::Adopt(std::unique_ptr<Acceptor> rendezvous, std::unique_ptr<LocalSecret> secret) {
-  acceptors_.push_back(std::move(rendezvous));
+  acceptor_->Adopt(std::move(*rendezvous));
   secret_ = std::move(secret);
 }
 
@@ -77,43 +80,42 @@ void PeerNetwork::Serve() {
   for (;;) {
     std::vector<pollfd> polls{{quit_.fd(), POLLIN, 0}, {previous_.fd(), POLLIN, 0}};  // poll leaves out -1
     if (secret_) polls.push_back({secret_->fd(), POLLIN, 0});
-    int ms = -1;
-    for (const auto& acceptor : acceptors_) {
-      std::vector<pollfd> guests = acceptor->Polls();
-      polls.insert(polls.end(), guests.begin(), guests.end());
-      if (int wait = acceptor->PollMs(); wait >= 0) ms = ms < 0 ? wait : std::min(ms, wait);
-    }
-    poll(polls.data(), polls.size(), ms);
+    std::vector<pollfd> guests = acceptor_->Polls();
+    polls.insert(polls.end(), guests.begin(), guests.end());
+    poll(polls.data(), polls.size(), acceptor_->PollMs());
     if (polls[0].revents) return;
     if (polls[1].revents) TakeNotices();
     if (secret_) secret_->Serve();
-    for (auto& acceptor : acceptors_) ServeAll(*acceptor);
+    ServeGuests();
   }
 }
 
-void PeerNetwork::ServeAll(Acceptor& acceptor) {
-  for (Guest& guest : acceptor.Serve()) {
+// At the rendezvous come ranks of other jobs that have the same secret: they get nothing of this one.
+void PeerNetwork::ServeGuests() {
+  for (Guest& guest : acceptor_->Serve()) {
     const Claim& claim = guest.claim();
-    if (guest.purpose() == Purpose::kRendezvous)
-      acceptor.TurnAway(guest, claim.size == uint64_t(size_) ? Admission::kTaken : Admission::kOtherWorld);
-    else if (claim.size != uint64_t(size_) || claim.from >= uint64_t(size_) || claim.to != uint32_t(rank_))
-      acceptor.TurnAway(guest, Admission::kOtherWorld);
+    bool ours = claim.size == uint64_t(size_) && claim.from < uint64_t(size_) && claim.to == uint32_t(rank_);
+    bool meets = guest.purpose() == Purpose::kRendezvous;
+    if (!ours || meets != (guest.door() > 0))
+      acceptor_->TurnAway(guest, Admission::kOtherWorld);
+    else if (meets)
+      acceptor_->TurnAway(guest, Admission::kTaken);
     else
-      Take(acceptor, guest);
+      Take(guest);
   }
 }
 
-void PeerNetwork::Take(Acceptor& acceptor, Guest& guest) {
+void PeerNetwork::Take(Guest& guest) {
   Claim claim = guest.claim();
   if (guest.purpose() == Purpose::kProbe) {
-    acceptor.Welcome(guest);
+    acceptor_->Welcome(guest);
   } else if (guest.purpose() == Purpose::kNotices) {
-    previous_ = acceptor.Welcome(guest);
+    previous_ = acceptor_->Welcome(guest);
   } else if (guest.purpose() == Purpose::kQuestion) {
     std::lock_guard lock(handler_mutex_);
     if (!question_) return static_cast<void>(guest.Answer(key_, Admission::kLeft));  // as all ranks do at the end
-    if (Socket socket = acceptor.Welcome(guest)) question_(std::move(socket), claim);
-  } else if (Socket socket = acceptor.Welcome(guest)) {
+    if (Socket socket = acceptor_->Welcome(guest)) question_(std::move(socket), claim);
+  } else if (Socket socket = acceptor_->Welcome(guest)) {
     std::lock_guard lock(pairs_mutex_);
     pairs_[{claim.detail, int(claim.from)}] = std::move(socket);  // of a caller that called twice, the newer one
     pair_came_.notify_all();
@@ -122,6 +124,7 @@ void PeerNetwork::Take(Acceptor& acceptor, Guest& guest) {
 
 PeerNetwork::Call PeerNetwork::CallOnce(int rank, Purpose purpose, const Claim& claim, Deadline deadline) const {
   Connection connection = ConnectTo(Resolve(peer(rank).address, peer(rank).port).at(0), deadline);
+  if (connection.is_local) return {Socket(), Admission::kNoSocket, connection.error};
   if (connection.error == ECONNREFUSED) return {Socket(), Admission::kAbsent};
   if (connection.error == ECONNRESET) return {Socket(), Admission::kGone};
   if (connection.error) return {Socket(), Admission::kSilent};  // its host, or the way there, is what is wrong
@@ -137,7 +140,8 @@ PeerNetwork::Call PeerNetwork::Connect(int rank, Purpose purpose, Claim claim, D
   claim.size = uint64_t(size_);
   for (;;) {
     Call call = CallOnce(rank, purpose, claim, deadline);
-    if (call.admission != Admission::kGone || Clock::now() + kPause >= deadline) return call;
+    bool again = call.admission == Admission::kGone || call.admission == Admission::kNoSocket;
+    if (!again || Clock::now() + kPause >= deadline) return call;
     std::this_thread::sleep_for(kPause);
   }
 }
@@ -154,7 +158,8 @@ std::vector<Socket> PeerNetwork::ConnectGroup(const std::vector<int>& ranks, uin
 
 Socket PeerNetwork::CallSurely(int rank, Purpose purpose, const Claim& claim, Deadline deadline) const {
   Call call = Connect(rank, purpose, claim, deadline);
-  WEFT_CHECK(call.socket, fmt::format("{} {}", Who(rank), Explain(call.admission)));
+  WEFT_CHECK(call.socket, fmt::format("{} {}{}{}", Who(rank), Explain(call.admission), call.error ? ": " : "",
+                                      call.error ? std::strerror(call.error) : ""));
   return std::move(call.socket);
 }
 
@@ -169,7 +174,8 @@ Socket PeerNetwork::AwaitPair(int rank, uint64_t group, Deadline deadline) {
     WEFT_CHECK(Clock::now() < deadline, fmt::format("{} has not connected to rank {} in time", Who(rank), rank_));
     Call look = Connect(rank, Purpose::kProbe, {}, std::min(deadline, Clock::now() + kLook));
     // One that is silent, or whom strangers crowd, may come yet.
-    bool there = look.socket || look.admission == Admission::kSilent || look.admission == Admission::kGone;
+    bool there = look.socket || look.admission == Admission::kSilent || look.admission == Admission::kGone ||
+                 look.admission == Admission::kNoSocket;
     WEFT_CHECK(there, fmt::format("{} {}", Who(rank), Explain(look.admission)));
   }
 }

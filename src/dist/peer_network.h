@@ -38,6 +38,8 @@ class PeerNetwork {
   ~PeerNetwork();
 
   int port() const { return port_; }
+  // How many callers that have not proved themselves hold a file descriptor now.
+  size_t guests() const { return acceptor_ ? acceptor_->guests() : 0; }
   // Of rank 0, before Start: the place where the ranks met. Those that come later are told that they are not expected.
   void Adopt(std::unique_ptr<Acceptor> rendezvous, std::unique_ptr<LocalSecret> secret);
   // All ranks alike: from now on guests are answered; those that came before have waited. Throws Error when the next
@@ -59,9 +61,10 @@ class PeerNetwork {
   struct Call {
     Socket socket;
     Admission admission = Admission::kSilent;
+    int error = 0;  // kNoSocket: why
   };
   // `claim` without ranks and size. Calls again, until the deadline, while the other rank closes connections
-  // unanswered.
+  // unanswered, or this process has no socket.
   Call Connect(int rank, Purpose purpose, Claim claim, Deadline deadline) const;
   // One connection to each other rank of `ranks`, global and ascending, by position; none for this one. All of them
   // call it alike, with the same number, which no other group has. A rank that is gone meanwhile is noticed at once.
@@ -70,8 +73,8 @@ class PeerNetwork {
 
  private:
   void Serve();
-  void ServeAll(Acceptor& acceptor);
-  void Take(Acceptor& acceptor, Guest& guest);
+  void ServeGuests();
+  void Take(Guest& guest);
   void TakeNotices();
   Call CallOnce(int rank, Purpose purpose, const Claim& claim, Deadline deadline) const;
   Socket CallSurely(int rank, Purpose purpose, const Claim& claim, Deadline deadline) const;
@@ -81,7 +84,7 @@ class PeerNetwork {
   Key key_;
   int port_ = 0;
   std::vector<Peer> peers_;
-  std::vector<std::unique_ptr<Acceptor>> acceptors_;  // [0]: of this network
+  std::unique_ptr<Acceptor> acceptor_;  // door 0: of this network; door 1, of rank 0: of the rendezvous
   std::unique_ptr<LocalSecret> secret_;
   Socket quit_;
   std::thread thread_;

@@ -29,7 +29,7 @@ SideChannel::Reach ReachOf(Admission admission) {
   if (admission == Admission::kWelcome) return SideChannel::Reach::kAnswered;
   if (admission == Admission::kLeft) return SideChannel::Reach::kLeft;
   // One that closes connections unanswered until the deadline is there, and strangers crowd it.
-  bool silent = admission == Admission::kSilent || admission == Admission::kGone;
+  bool silent = admission == Admission::kSilent || admission == Admission::kGone || admission == Admission::kNoSocket;
   return silent ? SideChannel::Reach::kSilent : SideChannel::Reach::kClosed;
 }
 

@@ -11,6 +11,7 @@
 
 #include "core/base/error.h"
 #include "core/base/message.h"
+#include "dist/descriptor_limit.h"
 #include "dist/rank_list.h"
 
 namespace weft {
@@ -93,7 +94,9 @@ void TcpExchange::Listen(const Meeting& at) {
     key_ = WithLocal(key_, local_secret_->key());
   }
   job_ = NameOfThisJob(key_, words_);
-  acceptor_ = std::make_unique<Acceptor>(std::move(listener), key_, "rank 0");
+  int64_t own = DescriptorsToMeet(0, size_) + DescriptorsOfNetwork() + DescriptorsOfRank(size_);
+  acceptor_ =
+      std::make_unique<Acceptor>(std::move(listener), key_, "rank 0", size_t(GuestsToKeep(own, Acceptor::kMaxGuests)));
   WaitNote note;
   for (int missing = size_ - 1; missing > 0;) {
     std::vector<pollfd> polls = acceptor_->Polls();
@@ -197,6 +200,7 @@ TcpExchange::Attempt TcpExchange::Call(const Meeting& at) {
 TcpExchange::Attempt TcpExchange::CallAt(const Address& address, const Meeting& at) {
   auto deadline = std::min(at.deadline, Clock::now() + kAnswer);
   Connection rank0 = ConnectTo(address, deadline);
+  if (rank0.is_local) return {fmt::format("this process cannot open a socket: {}", std::strerror(rank0.error)), false};
   if (!rank0.socket) return {std::strerror(rank0.error), false};
   std::optional<Key> key;
   try {

@@ -81,7 +81,7 @@ bool IsLoopback(const Address& a) {
 
 Connection ConnectTo(const Address& address, Clock::time_point deadline) {
   Connection to{Socket(socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0))};
-  if (!to.socket) return {Socket(), errno};
+  if (!to.socket) return {Socket(), errno, /*is_local=*/true};
   if (connect(to.socket.fd(), reinterpret_cast<const sockaddr*>(&address.storage), address.length) != 0)
     to.error = errno;
   if (to.error == EINPROGRESS) {

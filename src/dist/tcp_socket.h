@@ -50,7 +50,8 @@ int PortOf(const Socket& listener);
 // The result of connecting to an address: a connected socket, or the error. Throws nothing.
 struct Connection {
   Socket socket;
-  int error = 0;  // ETIMEDOUT at the deadline
+  int error = 0;          // ETIMEDOUT at the deadline
+  bool is_local = false;  // this process could not open a socket; whether anybody listens is unknown
 };
 Connection ConnectTo(const Address& address, std::chrono::steady_clock::time_point deadline);
 // Small messages leave at once.

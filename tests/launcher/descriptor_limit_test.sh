@@ -49,6 +49,29 @@ done
 limited 12 4096 all
 [ "$codes" = "0 0 0 0 " ] || fail "expected ranks to raise their soft limit, got exit codes $codes"
 
+# Strangers that say nothing take no descriptor that two ranks need: 50 of them, before the second rank comes.
+port=$((port + 1))
+rm -f "$dir"/c -r
+pids=()
+for rank in 0 1; do
+  (
+    [ $rank -eq 0 ] || sleep 2
+    ulimit -n 48
+    RANK=$rank WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port exec timeout --kill-after=5 60 "$weft" train \
+      "${config[@]/mesh.tp=2/mesh.tp=1}" > "$dir/out.$rank" 2>&1 < /dev/null
+  ) &
+  pids+=($!)
+done
+for _ in $(seq 100); do [ -z "$(ss -Hltn "sport = :$port")" ] || break; sleep 0.05; done
+for _ in $(seq 50); do exec {stranger}<> "/dev/tcp/127.0.0.1/$port"; done
+cat "$dir"/out.? > "$dir/out"
+for pid in "${pids[@]}"; do
+  code=0
+  wait "$pid" || code=$?
+  cat "$dir"/out.[01] > "$dir/out"
+  [ $code -eq 0 ] || fail "limit 48 of two ranks beside 50 silent strangers: expected the job to end well"
+done
+
 # As many ranks as the variables may name: refused, or waited for in a short line.
 code=0
 RANK=0 WORLD_SIZE=1000000 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port timeout --kill-after=5 8 "$weft" train "${config[@]}" \
