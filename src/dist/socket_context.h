@@ -1,6 +1,10 @@
 // SocketContext and SocketDevice: Gloo's transport over sockets that Weft has connected and whose other ends have
 // proved themselves (PeerNetwork). Gloo's own TCP transport takes whoever connects to its listeners first.
 //
+// Weft's collectives use unbound buffers of one context: sends to a rank, receives from a rank, both by slot, and waits
+// for them (GlooChannel). The rest of Gloo's interface, for example RecvFromAny, is kept whole so that Gloo's own
+// algorithms run over it too; socket_transport_test runs them.
+//
 // It has no thread of its own. A rank that waits moves the bytes of all its pairs: one waiting thread drives the
 // sockets, and the others sleep until it has done what they wait for, or leaves that to one of them. So a message costs
 // one wake and no hand-over, and nothing moves, beyond what the kernel buffers hold, while no rank waits.
