@@ -104,8 +104,10 @@ Socket Acceptor::Welcome(Guest& guest) const {
 
 void Acceptor::TurnAway(Guest& guest, Admission admission) {
   static_cast<void>(guest.Answer(doors_[guest.door()].key, admission));  // whether or not it arrives
-  log_->Say(guest.address(), fmt::format("rank {} of {} is told that this rank {}", guest.claim().from,
-                                         guest.claim().size, Explain(admission)));
+  const char* why = admission == Admission::kTaken ? "is here already: two jobs use this address and port, or two "
+                                                     "ranks have one number"
+                                                   : "is of another job than this rank";
+  log_->Say(guest.address(), fmt::format("rank {} of {} {}", guest.claim().from, guest.claim().size, why));
 }
 
 }  // namespace weft

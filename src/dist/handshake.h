@@ -73,8 +73,7 @@ class Guest {
   enum class Step : uint8_t {
     kWaiting,  // for more bytes
     kProven,   // purpose and claim are those of a rank of this job
-    kRefused,  // reason says why
-    kLeft      // a caller that began well went away
+    kRefused   // reason says why
   };
   // `door`: the number of the listener at which it has come.
   Guest(Socket socket, std::string address, std::chrono::steady_clock::time_point until, size_t door = 0);

@@ -328,6 +328,23 @@ TEST(Acceptor, EndsThoseThatHaveNotBegunFirst) {
   testing::internal::GetCapturedStderr();
 }
 
+// Also one that leaves after the challenge costs a line.
+TEST(Acceptor, AGuestThatLeavesIsNamed) {
+  testing::internal::CaptureStderr();
+  {
+    Door door;
+    Connection guest = door.Knock();
+    Guest::Hello hello{Guest::kProtocol, Purpose::kPair, 0, Key{}};
+    WriteAll(guest.socket.fd(), &hello, sizeof(hello), Clock::now() + 5s, "the listener");
+    Key nonce;
+    ReadAll(guest.socket.fd(), &nonce, sizeof(nonce), Clock::now() + 5s, "the listener");
+    guest.socket = Socket();
+    std::this_thread::sleep_for(200ms);
+  }
+  std::string lines = testing::internal::GetCapturedStderr();
+  EXPECT_NE(lines.find(": it left before it had proved itself\n"), std::string::npos) << lines;
+}
+
 TEST(Acceptor, ASilentGuestIsTurnedAwayWithTheReason) {
   testing::internal::CaptureStderr();
   {
@@ -496,7 +513,7 @@ TEST(PeerNetwork, ACallForAnotherRankOrWorldIsTurnedAway) {
   });
   std::string lines = testing::internal::GetCapturedStderr();
   for (const char* who : {"rank 0 of 3", "rank 0 of 4", "rank 3 of 3"})
-    EXPECT_NE(lines.find(std::string(who) + " is told that this rank is of another job"), std::string::npos) << lines;
+    EXPECT_NE(lines.find(std::string(who) + " is of another job than this rank"), std::string::npos) << lines;
 }
 
 // Ranks of one job have one name, two jobs mostly others.
