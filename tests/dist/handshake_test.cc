@@ -345,6 +345,27 @@ TEST(Acceptor, AGuestThatLeavesIsNamed) {
   EXPECT_NE(lines.find(": it left before it had proved itself\n"), std::string::npos) << lines;
 }
 
+// A listener that was suspended in mid-handshake finds proofs whose callers have given up, and will call again.
+TEST(Acceptor, WelcomesNoCallerThatHasGivenUp) {
+  for (bool late : {false, true}) {
+    Socket listener = OpenListener("127.0.0.1", 0);
+    Connection there = ConnectTo(Resolve("127.0.0.1", PortOf(listener)).at(0), Clock::now() + 5s);
+    Acceptor acceptor(std::move(listener), kOurs, "rank 0");
+    std::thread caller([&] {
+      Introduce(there.socket, kOurs, Purpose::kPair, kClaim, Clock::now() + 300ms);
+      if (late) there.socket = Socket();
+    });
+    std::vector<Guest> proven;
+    std::this_thread::sleep_for(50ms);
+    EXPECT_TRUE(acceptor.Serve().empty());  // the challenge
+    if (late) caller.join();
+    for (int i = 0; i < 100 && proven.empty(); i++, std::this_thread::sleep_for(2ms)) proven = acceptor.Serve();
+    ASSERT_EQ(proven.size(), 1u);
+    EXPECT_EQ(bool(acceptor.Welcome(proven[0])), !late);
+    if (!late) caller.join();
+  }
+}
+
 TEST(Acceptor, ASilentGuestIsTurnedAwayWithTheReason) {
   testing::internal::CaptureStderr();
   {
