@@ -62,8 +62,7 @@ const char* Explain(Admission admission) {
       return "answers";
     case Admission::kOtherSecret:
       return "has another secret: it is of another job, WEFT_SECRET differs between the ranks, or another program "
-             "passes "
-             "on what it is sent";
+             "passes on what it is sent";
     case Admission::kOtherWorld:
       return "is of another job: its number of ranks, arguments, folder or launcher's job differ; choose another "
              "MASTER_PORT";
