@@ -82,7 +82,7 @@ says() {
 # Its last rank is one for which the first job still waits. Both have no secret, or one, or each its own.
 for secrets in none one two; do
   port=$((port + 1)) secret=""
-  [ $secrets = none ] || secret=first-job-0123456789
+  [ $secrets = none ] || secret="first-job-0123456789"
   export WEFT_SECRET=$secret
   [ -n "$secret" ] || unset WEFT_SECRET
   job="" rank 0 3
