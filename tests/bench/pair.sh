@@ -7,7 +7,8 @@
 # For example what a core that OPENBLAS_CORETYPE names costs, which is to be nothing:
 #
 #   train="build/release/weft train configs/gpt2-tiny.yaml model.dim=768 model.heads=12 model.layers=4 model.context=512
-#     train.global_batch=1 train.steps=8 data.synthetic=true log.every=1000"
+#     train.global_batch=1 train.steps=8 data.synthetic=true
+#     schedule.warmup_steps=1 log.every=1000"
 #   tests/bench/pair.sh 3 "$train" "env OPENBLAS_CORETYPE=Prescott $train"
 #
 # LIMIT=1.1 fails when the ratio is above it.
