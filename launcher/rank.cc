@@ -64,7 +64,7 @@ std::string StartFault() {
                       .memory = process.memory});
 }
 
-// What tells two jobs apart that meet at one port: all words but those in which ranks of one job may differ.
+// Tells apart two jobs that meet at one port: all arguments, without those in which ranks of one job may differ.
 std::string SharedWords(const Words& words) {
   std::string shared;
   for (const std::string& word : words) {

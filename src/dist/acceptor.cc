@@ -55,7 +55,7 @@ void Acceptor::MakeRoom(const std::string& why) {
   guests_.erase(one);
 }
 
-// What a guest has sent is read before it is counted: a rank's first message is mostly there.
+// Reads what the guest has sent, then counts it: the first message of a rank has mostly arrived by then.
 void Acceptor::Take(Guest guest, std::vector<Guest>& proven) {
   Guest::Step step = guest.Advance(doors_[guest.door()].key);
   if (step == Guest::Step::kProven) {

@@ -7,11 +7,11 @@
 
 namespace weft {
 
-// What a rank opens to meet the others at MASTER_ADDR: rank 0 listens there for all of them, and for those of its own
-// user that ask for a secret.
+// The file descriptors that a rank opens to meet the others at MASTER_ADDR. Rank 0 listens there for all ranks, and for
+// processes of its own user that ask for a secret.
 int64_t DescriptorsToMeet(int rank, int world_size);
 
-// What its PeerNetwork opens at start: a listener, connections to the ranks beside it, and guests.
+// The file descriptors that a rank's PeerNetwork opens at start: a listener, connections to neighbouring ranks, guests.
 int64_t DescriptorsOfNetwork();
 
 // The most file descriptors that a rank opens at once after its start: the sockets of its groups, the questions and

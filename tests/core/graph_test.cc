@@ -13,25 +13,19 @@
 #include "core/ops/kernel.h"
 #include "core/ops/ops.h"
 #include "core/transforms/partition.h"
+#include "error_of.h"
 
 namespace weft {
 namespace {
 
-std::string ErrorOf(const std::function<void()>& body) {
-  try {
-    body();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "no error";
-}
+using test::ErrorOf;
 
 TEST(Verify, RefusesAnOperandThatIsMadeLater) {
   TraceBuilder trace;
   BuilderScope scope(trace);
   Var y = Exp(Leaf("x", DType::kF32, {2}));
   Graph graph = trace.Finish({{"y", y}});
-  EXPECT_EQ(ErrorOf([&] { Verify(graph); }), "no error");
+  EXPECT_EQ(ErrorOf([&] { Verify(graph); }), "");
   std::swap(graph.nodes[0], graph.nodes[1]);
   EXPECT_EQ(ErrorOf([&] { Verify(graph); }),
             fmt::format("exp at graph_test.cc:{}: operand %0 is not made before it is used", y.node().loc.line()));
@@ -68,7 +62,7 @@ TEST(Verify, RefusesResultsThatTheRecordDoesNotInfer) {
     BuilderScope scope(trace);
     Var a = Leaf("a", DType::kF32, {2, 4}), b = Leaf("b", DType::kF32, {4, 3}), y = Einsum("ac,cb->ab", a, b);
     Graph graph = trace.Finish({{"y", y}});
-    EXPECT_EQ(ErrorOf([&] { Verify(graph); }), "no error");
+    EXPECT_EQ(ErrorOf([&] { Verify(graph); }), "");
     damage(y.node());
     graph.nodes.insert(graph.nodes.begin(), y.node().inputs[1].node_ptr());
     EXPECT_NE(ErrorOf([&] { Verify(graph); }).find(want), std::string::npos) << ErrorOf([&] { Verify(graph); });
@@ -85,7 +79,7 @@ TEST(Verify, RefusesChunksOfAnotherSize) {
     return Partition(trace.Finish({{"y", ReduceSum(Exp(x), 0)}}), {.mesh = mesh});  // exp, a sum, an all-reduce
   };
   LocalProgram good = local(), chunk = local(), global = local();
-  EXPECT_EQ(ErrorOf([&] { VerifyLocal(good.graph, mesh); }), "no error");
+  EXPECT_EQ(ErrorOf([&] { VerifyLocal(good.graph, mesh); }), "");
   chunk.graph.nodes[1]->outputs[0].shape = {2, 4};
   EXPECT_NE(ErrorOf([&] { VerifyLocal(chunk.graph, mesh); }).find("output 0 is [2, 4] on a rank, but [5, 4] placed"),
             std::string::npos);

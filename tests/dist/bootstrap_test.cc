@@ -18,9 +18,12 @@
 #include "dist/mesh.h"
 #include "dist/slurm.h"
 #include "dist/tcp_exchange.h"
+#include "error_of.h"
 
 namespace weft {
 namespace {
+
+using test::ErrorOf;
 
 using namespace std::chrono_literals;
 
@@ -73,15 +76,6 @@ std::vector<int> Fork(int count, const std::function<void(int rank)>& fn) {
     codes.push_back(WIFEXITED(status) ? WEXITSTATUS(status) : 100 + WTERMSIG(status));
   }
   return codes;
-}
-
-std::string ErrorOf(const std::function<void()>& fn) {
-  try {
-    fn();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "";
 }
 
 TEST(Bootstrap, AWorldOfOneNeedsNothing) {

@@ -11,11 +11,14 @@
 #include "core/base/context.h"
 #include "dist/collectives.h"
 #include "dist/local_group.h"
+#include "error_of.h"
 #include "gloo_traffic.h"
 #include "mpi_main.h"
 
 namespace weft {
 namespace {
+
+using test::ErrorOf;
 
 using namespace std::chrono_literals;
 
@@ -155,16 +158,6 @@ TEST(GlooGroup, SeveralMeshesLiveSideBySide) {
     test::CheckCollectives(a.Group("x"), DType::kF32, 100);
     test::CheckCollectives(b.Group("tp"), DType::kBF16, 100);
   }
-}
-
-// The error of fn, or "".
-std::string ErrorOf(const std::function<void()>& fn) {
-  try {
-    fn();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "";
 }
 
 // PT#118369, nccl#1324: a hang was reported after minutes, naming the wrong thread. Here within the timeout, by each

@@ -25,10 +25,13 @@
 #include "dist/job_secret.h"
 #include "dist/peer_network.h"
 #include "dist/side_channel.h"
+#include "error_of.h"
 #include "share.h"
 
 namespace weft {
 namespace {
+
+using test::ErrorOf;
 
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
@@ -37,15 +40,6 @@ const Key kOurs = Hmac(Key{}, {"the job of this test"}), kTheirs = Hmac(Key{}, {
 const Claim kClaim{.from = 1, .to = 0, .size = 2, .detail = 7, .bytes = 9};
 
 constexpr int kReply = 36;  // bytes of a listener's answer
-
-std::string ErrorOf(const std::function<void()>& fn) {
-  try {
-    fn();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "";
-}
 
 struct Link {
   Socket caller, listener;

@@ -21,9 +21,12 @@
 #include "core/base/error.h"
 #include "dist/side_channel.h"
 #include "dist/socket_context.h"
+#include "error_of.h"
 
 namespace weft {
 namespace {
+
+using test::ErrorOf;
 
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
@@ -63,15 +66,6 @@ Contexts Connected(int ranks) {
   Contexts contexts;
   for (int r = 0; r < ranks; r++) contexts.push_back(std::make_shared<TestContext>(r, ranks, transports[size_t(r)]));
   return contexts;
-}
-
-std::string ErrorOf(const std::function<void()>& fn) {
-  try {
-    fn();
-  } catch (const std::exception& e) {
-    return e.what();
-  }
-  return "";
 }
 
 // fn(context) on all ranks at once.

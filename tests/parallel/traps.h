@@ -8,12 +8,14 @@
 #include "core/graph/builder.h"
 #include "core/ops/ops.h"
 #include "core/transforms/grad.h"
+#include "error_of.h"
 #include "parallel/testing.h"
 
 namespace weft::traps {
 
 using test::Collectives;
 using test::Draw;
+using test::ErrorOf;
 using test::ExpectSameOnRanks;
 using test::RunOneRank;
 using test::RunRanks;
@@ -35,15 +37,6 @@ inline Tensor Ids(const Shape& shape, int64_t below, int64_t seed = 5) {
   std::vector<double> values;
   for (int64_t i = 0; i < NumElements(shape); i++) values.push_back(double((i * 7 + seed) % below));
   return Tensor::FromDoubles(values, DType::kI64, shape);
-}
-
-inline std::string ErrorOf(const std::function<void()>& body) {
-  try {
-    body();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "no error";
 }
 
 // The placement that the rules give to the first output of the graph.

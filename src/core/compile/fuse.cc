@@ -165,7 +165,7 @@ class Fuser {
     if (!merged) return nullptr;
     auto sum = std::make_shared<Node>(node);
     sum->inputs[0] = Var(merged, 0);
-    // Of the two, the inner sum may have been the one that widened.
+    // Either sum may be the one that widens its input; the merged sum then widens it too.
     if (sum->outputs[0].dtype != merged->outputs[0].dtype) sum->attrs.Set({"wide", 1});
     result_.nodes.push_back(std::move(merged));
     return sum;
