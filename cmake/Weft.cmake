@@ -1,12 +1,19 @@
 # Warning, sanitizer and optimisation flags shared by all of Weft's own targets.
 add_library(weft_flags INTERFACE)
-target_include_directories(weft_flags INTERFACE ${PROJECT_SOURCE_DIR}/src)
-# Errors name sources from the root of the project, wherever it was built.
-set(weft_cxx_flags -Wall -Wextra -Wshadow -Wno-missing-field-initializers -fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=
+# Headers are spelled weft/core/ir/node.h, here as where Weft is installed.
+file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/include)
+file(CREATE_LINK ${PROJECT_SOURCE_DIR}/src ${PROJECT_BINARY_DIR}/include/weft SYMBOLIC)
+target_include_directories(weft_flags INTERFACE ${PROJECT_BINARY_DIR}/include)
+# Errors name sources from the root of the project, wherever it was built; ccache makes paths relative to the build.
+file(RELATIVE_PATH weft_root ${PROJECT_BINARY_DIR} ${PROJECT_SOURCE_DIR})
+set(weft_prefixes -fmacro-prefix-map=${PROJECT_SOURCE_DIR}/= -fmacro-prefix-map=${weft_root}/=
+  -fmacro-prefix-map=${PROJECT_BINARY_DIR}/include/weft/=src/ -fmacro-prefix-map=include/weft/=src/)
+list(JOIN weft_prefixes "," weft_host_prefixes)
+set(weft_cxx_flags -Wall -Wextra -Wshadow -Wno-missing-field-initializers ${weft_prefixes}
   # GCC 12 sees uninitialised storage inside absl::InlinedVector where there is none.
   $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>
   $<$<BOOL:${WEFT_WERROR}>:-Werror>)
-set(weft_cuda_flags --expt-relaxed-constexpr -Xcompiler=-Wall,-Wextra,-fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=
+set(weft_cuda_flags --expt-relaxed-constexpr -Xcompiler=-Wall,-Wextra,${weft_host_prefixes}
   $<$<BOOL:${WEFT_WERROR}>:-Werror=all-warnings>)
 target_compile_options(weft_flags INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:${weft_cxx_flags}>"
   "$<$<COMPILE_LANGUAGE:CUDA>:${weft_cuda_flags}>")

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "parallel/train/config_check.h"
+#include "weft/parallel/train/config_check.h"
 
 namespace weft {
 
@@ -15,8 +15,7 @@ std::vector<std::string> DeviceNotes(const Config& config, bool has_driver) {
   std::string reason = NoGpuReason(config.mesh.dp * config.mesh.tp);
   if (reason.empty()) return {};
   std::string place = config.Given("device") ? PlaceOf(config, "device") : "device: ";
-  if (config.device == DeviceChoice::kCuda)
-    return {place + "weft train refuses what is planned here: " + reason};
+  if (config.device == DeviceChoice::kCuda) return {place + "weft train refuses what is planned here: " + reason};
   if (config.device == DeviceChoice::kAuto && has_driver)
     return {place + "auto is the CPU here, although this host has a GPU: " + reason};
   return {};

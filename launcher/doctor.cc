@@ -21,16 +21,16 @@
 #include <sstream>
 #include <thread>
 
-#include "core/base/context.h"
-#include "core/base/error.h"
-#include "core/base/host_name.h"
-#include "core/base/memory.h"
-#include "dist/mesh.h"
-#include "dist/network_interface.h"
-#include "kernels/common/cuda_library.h"
-#include "kernels/cpu/gemm.h"
-#include "kernels/cpu/gemm_core.h"
-#include "kernels/cpu/gemm_use.h"
+#include "weft/core/base/context.h"
+#include "weft/core/base/error.h"
+#include "weft/core/base/host_name.h"
+#include "weft/core/base/memory.h"
+#include "weft/dist/mesh.h"
+#include "weft/dist/network_interface.h"
+#include "weft/kernels/common/cuda_library.h"
+#include "weft/kernels/cpu/gemm.h"
+#include "weft/kernels/cpu/gemm_core.h"
+#include "weft/kernels/cpu/gemm_use.h"
 
 namespace weft {
 namespace {

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "dist/bootstrap.h"
+#include "weft/dist/bootstrap.h"
 
 namespace weft {
 

@@ -4,11 +4,11 @@
 #include <cstdio>
 #include <filesystem>
 
-#include "core/base/message.h"
-#include "core/base/process_memory.h"
-#include "kernels/cpu/gemm.h"
 #include "launcher/command.h"
 #include "launcher/doctor.h"
+#include "weft/core/base/message.h"
+#include "weft/core/base/process_memory.h"
+#include "weft/kernels/cpu/gemm.h"
 
 namespace weft {
 namespace {

@@ -4,12 +4,12 @@
 
 #include <cmath>
 
-#include "core/base/message.h"
 #include "launcher/rank.h"
-#include "parallel/infer/evaluate_model.h"
-#include "parallel/train/agreement.h"
-#include "parallel/train/config_check.h"
-#include "parallel/train/setup.h"
+#include "weft/core/base/message.h"
+#include "weft/parallel/infer/evaluate_model.h"
+#include "weft/parallel/train/agreement.h"
+#include "weft/parallel/train/config_check.h"
+#include "weft/parallel/train/setup.h"
 
 namespace weft {
 namespace {

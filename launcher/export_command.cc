@@ -1,10 +1,10 @@
 // weft export: the weights of a checkpoint for Hugging Face's transformers.
 #include <fmt/format.h>
 
-#include "core/base/message.h"
 #include "launcher/command.h"
-#include "parallel/checkpoint/hf_export.h"
-#include "parallel/checkpoint/whole.h"
+#include "weft/core/base/message.h"
+#include "weft/parallel/checkpoint/hf_export.h"
+#include "weft/parallel/checkpoint/whole.h"
 
 namespace weft {
 namespace {

@@ -6,12 +6,12 @@
 #include <chrono>
 #include <cstdio>
 
-#include "core/base/message.h"
 #include "launcher/rank.h"
-#include "parallel/infer/generate.h"
-#include "parallel/log/standard_output.h"
-#include "parallel/train/agreement.h"
-#include "parallel/train/metrics.h"
+#include "weft/core/base/message.h"
+#include "weft/parallel/infer/generate.h"
+#include "weft/parallel/log/standard_output.h"
+#include "weft/parallel/train/agreement.h"
+#include "weft/parallel/train/metrics.h"
 
 namespace weft {
 namespace {

@@ -5,11 +5,11 @@
 #include <cstdlib>
 #include <utility>
 
-#include "core/base/message.h"
-#include "core/base/process_memory.h"
 #include "launcher/command.h"
-#include "parallel/log/standard_output.h"
-#include "parallel/train/suggest.h"
+#include "weft/core/base/message.h"
+#include "weft/core/base/process_memory.h"
+#include "weft/parallel/log/standard_output.h"
+#include "weft/parallel/train/suggest.h"
 
 namespace weft {
 namespace {

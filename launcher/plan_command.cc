@@ -4,15 +4,15 @@
 #include <algorithm>
 
 #include "absl/strings/numbers.h"
-#include "core/base/message.h"
-#include "core/ops/kernel.h"
-#include "kernels/common/cuda_library.h"
 #include "launcher/command.h"
 #include "launcher/device_note.h"
 #include "launcher/plan_report.h"
-#include "parallel/train/config_check.h"
-#include "parallel/train/data.h"
-#include "parallel/train/unused_keys.h"
+#include "weft/core/base/message.h"
+#include "weft/core/ops/kernel.h"
+#include "weft/kernels/common/cuda_library.h"
+#include "weft/parallel/train/config_check.h"
+#include "weft/parallel/train/data.h"
+#include "weft/parallel/train/unused_keys.h"
 
 namespace weft {
 namespace {

@@ -7,14 +7,14 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "core/base/memory.h"
-#include "dist/collectives.h"
-#include "dist/mesh.h"
-#include "dist/plan_group.h"
-#include "kernels/common/cuda_library.h"
-#include "kernels/cpu/register.h"
-#include "parallel/train/kernel_choices.h"
-#include "parallel/train/setup.h"
+#include "weft/core/base/memory.h"
+#include "weft/dist/collectives.h"
+#include "weft/dist/mesh.h"
+#include "weft/dist/plan_group.h"
+#include "weft/kernels/common/cuda_library.h"
+#include "weft/kernels/cpu/register.h"
+#include "weft/parallel/train/kernel_choices.h"
+#include "weft/parallel/train/setup.h"
 
 namespace weft {
 namespace {

@@ -3,9 +3,9 @@
 #include <string>
 #include <vector>
 
-#include "core/compile/comm_plan.h"
-#include "parallel/train/config.h"
-#include "parallel/train/memory_need.h"
+#include "weft/core/compile/comm_plan.h"
+#include "weft/parallel/train/config.h"
+#include "weft/parallel/train/memory_need.h"
 
 namespace weft {
 

@@ -12,11 +12,11 @@
 #include <set>
 
 #include "absl/strings/numbers.h"
-#include "core/base/message.h"
 #include "launcher/command.h"
-#include "parallel/train/path_advice.h"
-#include "parallel/train/prepare.h"
-#include "parallel/train/suggest.h"
+#include "weft/core/base/message.h"
+#include "weft/parallel/train/path_advice.h"
+#include "weft/parallel/train/prepare.h"
+#include "weft/parallel/train/suggest.h"
 
 namespace weft {
 namespace {

@@ -5,21 +5,21 @@
 #include <cstdio>
 #include <thread>
 
-#include "core/base/message.h"
-#include "core/base/process_memory.h"
-#include "dist/collective_fault.h"
-#include "dist/collectives.h"
-#include "dist/descriptor_limit.h"
-#include "dist/start_watch.h"
-#include "dist/term_delay.h"
-#include "kernels/common/cuda_library.h"
-#include "kernels/cpu/gemm.h"
-#include "kernels/cpu/gemm_use.h"
-#include "kernels/cpu/register.h"
 #include "launcher/device_note.h"
-#include "parallel/train/config_check.h"
-#include "parallel/train/config_schema.h"
-#include "parallel/train/setup.h"
+#include "weft/core/base/message.h"
+#include "weft/core/base/process_memory.h"
+#include "weft/dist/collective_fault.h"
+#include "weft/dist/collectives.h"
+#include "weft/dist/descriptor_limit.h"
+#include "weft/dist/start_watch.h"
+#include "weft/dist/term_delay.h"
+#include "weft/kernels/common/cuda_library.h"
+#include "weft/kernels/cpu/gemm.h"
+#include "weft/kernels/cpu/gemm_use.h"
+#include "weft/kernels/cpu/register.h"
+#include "weft/parallel/train/config_check.h"
+#include "weft/parallel/train/config_schema.h"
+#include "weft/parallel/train/setup.h"
 
 namespace weft {
 namespace {

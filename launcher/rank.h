@@ -4,13 +4,13 @@
 #include <optional>
 
 #include "absl/status/statusor.h"
-#include "dist/bootstrap.h"
-#include "dist/failure_watch.h"
-#include "dist/mesh.h"
-#include "dist/stop_agreement.h"
 #include "launcher/command.h"
-#include "parallel/checkpoint/gather.h"
-#include "parallel/train/config.h"
+#include "weft/dist/bootstrap.h"
+#include "weft/dist/failure_watch.h"
+#include "weft/dist/mesh.h"
+#include "weft/dist/stop_agreement.h"
+#include "weft/parallel/checkpoint/gather.h"
+#include "weft/parallel/train/config.h"
 
 namespace weft {
 

@@ -5,12 +5,12 @@
 #include <filesystem>
 #include <fstream>
 
-#include "core/base/message.h"
 #include "launcher/command.h"
-#include "parallel/checkpoint/durable.h"
-#include "parallel/report/html_report.h"
-#include "parallel/train/config.h"
-#include "parallel/train/mapped_file.h"
+#include "weft/core/base/message.h"
+#include "weft/parallel/checkpoint/durable.h"
+#include "weft/parallel/report/html_report.h"
+#include "weft/parallel/train/config.h"
+#include "weft/parallel/train/mapped_file.h"
 
 namespace weft {
 namespace {

@@ -4,13 +4,13 @@
 #include <csignal>
 #include <cstdio>
 
-#include "core/base/message.h"
-#include "core/base/process_memory.h"
 #include "launcher/rank.h"
 #include "launcher/train_job.h"
-#include "parallel/train/agreement.h"
-#include "parallel/train/trainer.h"
-#include "parallel/train/unused_keys.h"
+#include "weft/core/base/message.h"
+#include "weft/core/base/process_memory.h"
+#include "weft/parallel/train/agreement.h"
+#include "weft/parallel/train/trainer.h"
+#include "weft/parallel/train/unused_keys.h"
 
 namespace weft {
 namespace {

@@ -1,8 +1,8 @@
 #include "launcher/train_job.h"
 
-#include "parallel/train/config_check.h"
-#include "parallel/train/initial_weights.h"
-#include "parallel/train/output_path.h"
+#include "weft/parallel/train/config_check.h"
+#include "weft/parallel/train/initial_weights.h"
+#include "weft/parallel/train/output_path.h"
 
 namespace weft {
 

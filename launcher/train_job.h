@@ -3,7 +3,7 @@
 #pragma once
 #include "absl/status/statusor.h"
 #include "launcher/command.h"
-#include "parallel/train/data.h"
+#include "weft/parallel/train/data.h"
 
 namespace weft {
 

@@ -4,7 +4,7 @@
 
 #include <cstddef>
 
-#include "core/base/process_memory.h"
+#include "weft/core/base/process_memory.h"
 
 namespace weft {
 

@@ -21,8 +21,7 @@ may_include() {
   for house in core kernels dist parallel launcher; do
     [[ " $own $others " == *" $house "* ]] || banned+="${banned:+|}$house"
   done
-  breach "$own may include only itself${others:+ and $others}" "^ *# *include *[\"<]($banned)/" $(sources "$folder")
-  breach "include by the path from src" '^ *# *include *"\.\.?/' $(sources "$folder")
+  breach "$own may include only itself${others:+ and $others}" "^ *# *include *[\"<](weft/)?($banned)/" $(sources "$folder")
 }
 
 # only_in RULE PATTERN ALLOWED: the pattern appears in no source but those whose path matches ALLOWED.
@@ -36,6 +35,7 @@ check() {
   may_include src/kernels "core"
   may_include src/dist "core"
   may_include src/parallel "core dist"
+  breach "a header of Weft's is spelled weft/ and its path in src" '^ *# *include *[<"](\.|(core|dist|kernels|parallel)/)' $(sources src launcher)
   only_in "CUDA headers stay in kernels/cuda and the NCCL group" \
     '^ *# *include *[<"](cuda|cublas|cudnn|nvrtc|nvml|nccl|cooperative_groups|cub/|thrust/)' '^src/(kernels/cuda/|dist/nccl)'
   only_in "MPI and Gloo stay in dist" '^ *# *include *[<"](mpi\.h|gloo/)' '^src/dist/'
@@ -73,13 +73,15 @@ try_breaches() {
     rm "$tree/$file"
     [[ $found == "$file:2: "* ]] || { echo "layering_test: '$line' in $file was not found, got '$found'"; return 1; }
   done <<'BREACHES'
-src/core/base/a.h|#include "dist/mesh.h"
-src/core/base/b.cc|#include "kernels/cpu/gemm.h"
-src/kernels/cpu/a.cc|#include "dist/mesh.h"
-src/dist/a.cc|#include "parallel/nn/module.h"
-src/parallel/train/a.cc|#include "kernels/cpu/gemm.h"
+src/core/base/a.h|#include "weft/dist/mesh.h"
+src/core/base/b.cc|#include "weft/kernels/cpu/gemm.h"
+src/kernels/cpu/a.cc|#include "weft/dist/mesh.h"
+src/dist/a.cc|#include "weft/parallel/nn/module.h"
+src/parallel/train/a.cc|#include "weft/kernels/cpu/gemm.h"
 src/parallel/train/b.cc|#include "launcher/main.h"
 src/parallel/nn/c.cc|#include "../train/config.h"
+src/parallel/nn/d.cc|#include "parallel/nn/module.h"
+launcher/a.cc|#include "core/base/error.h"
 src/dist/local.cc|#include <cuda_runtime.h>
 src/core/base/d.cc|#include <nccl.h>
 src/parallel/train/e.cc|#include <mpi.h>

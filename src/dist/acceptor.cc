@@ -1,4 +1,4 @@
-#include "dist/acceptor.h"
+#include "weft/dist/acceptor.h"
 
 #include <fmt/format.h>
 #include <sys/socket.h>

@@ -20,8 +20,8 @@
 #include <string>
 #include <vector>
 
-#include "dist/handshake.h"
-#include "dist/refusal_log.h"
+#include "weft/dist/handshake.h"
+#include "weft/dist/refusal_log.h"
 
 namespace weft {
 

@@ -1,4 +1,4 @@
-#include "dist/bootstrap.h"
+#include "weft/dist/bootstrap.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -8,14 +8,14 @@
 #include <cstdlib>
 #include <sstream>
 
-#include "core/base/host_name.h"
-#include "dist/descriptor_limit.h"
-#include "dist/gloo_group.h"
-#include "dist/host_identity.h"
-#include "dist/local_group.h"
-#include "dist/network_interface.h"
-#include "dist/slurm.h"
-#include "dist/tcp_exchange.h"
+#include "weft/core/base/host_name.h"
+#include "weft/dist/descriptor_limit.h"
+#include "weft/dist/gloo_group.h"
+#include "weft/dist/host_identity.h"
+#include "weft/dist/local_group.h"
+#include "weft/dist/network_interface.h"
+#include "weft/dist/slurm.h"
+#include "weft/dist/tcp_exchange.h"
 
 namespace weft {
 namespace {

@@ -13,8 +13,8 @@
 #include <string_view>
 #include <vector>
 
-#include "dist/group_factory.h"
-#include "dist/peer_network.h"
+#include "weft/dist/group_factory.h"
+#include "weft/dist/peer_network.h"
 
 namespace weft {
 

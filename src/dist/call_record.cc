@@ -1,4 +1,4 @@
-#include "dist/call_record.h"
+#include "weft/dist/call_record.h"
 
 #include <fmt/format.h>
 

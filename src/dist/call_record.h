@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "dist/collective.h"
+#include "weft/dist/collective.h"
 
 namespace weft {
 

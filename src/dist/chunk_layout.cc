@@ -1,4 +1,4 @@
-#include "dist/chunk_layout.h"
+#include "weft/dist/chunk_layout.h"
 
 #include <fmt/format.h>
 

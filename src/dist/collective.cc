@@ -1,4 +1,4 @@
-#include "dist/collective.h"
+#include "weft/dist/collective.h"
 
 #include <fmt/format.h>
 

@@ -8,8 +8,8 @@
 #include <string>
 #include <string_view>
 
-#include "core/base/dtype.h"
-#include "core/base/placement.h"
+#include "weft/core/base/dtype.h"
+#include "weft/core/base/placement.h"
 
 namespace weft {
 

@@ -1,4 +1,4 @@
-#include "dist/collective_fault.h"
+#include "weft/dist/collective_fault.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -9,8 +9,8 @@
 #include <cstdio>
 #include <iterator>
 
-#include "core/base/fault.h"
-#include "core/base/message.h"
+#include "weft/core/base/fault.h"
+#include "weft/core/base/message.h"
 
 namespace weft {
 namespace {

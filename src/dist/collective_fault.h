@@ -18,7 +18,7 @@
 #include <optional>
 #include <string>
 
-#include "dist/process_group.h"
+#include "weft/dist/process_group.h"
 
 namespace weft {
 

@@ -1,9 +1,9 @@
-#include "dist/collectives.h"
+#include "weft/dist/collectives.h"
 
 #include <fmt/format.h>
 
-#include "dist/chunk_layout.h"
-#include "dist/mesh.h"
+#include "weft/dist/chunk_layout.h"
+#include "weft/dist/mesh.h"
 
 namespace weft {
 namespace {

@@ -1,6 +1,6 @@
-#include "dist/collectives.h"
+#include "weft/dist/collectives.h"
 
-#include "core/base/context.h"
+#include "weft/core/base/context.h"
 
 namespace weft::collectives {
 namespace {

@@ -8,9 +8,9 @@
 #pragma once
 #include <string_view>
 
-#include "core/base/tensor.h"
-#include "core/ops/kernel.h"
-#include "dist/mesh.h"
+#include "weft/core/base/tensor.h"
+#include "weft/core/ops/kernel.h"
+#include "weft/dist/mesh.h"
 
 namespace weft {
 

@@ -1,4 +1,4 @@
-#include "dist/descriptor_limit.h"
+#include "weft/dist/descriptor_limit.h"
 
 #include <fmt/format.h>
 #include <sys/resource.h>

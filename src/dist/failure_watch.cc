@@ -1,4 +1,4 @@
-#include "dist/failure_watch.h"
+#include "weft/dist/failure_watch.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -11,9 +11,9 @@
 #include <sstream>
 #include <thread>
 
-#include "core/base/message.h"
-#include "core/base/small_file.h"
-#include "dist/verdict.h"
+#include "weft/core/base/message.h"
+#include "weft/core/base/small_file.h"
+#include "weft/dist/verdict.h"
 
 namespace weft {
 namespace {

@@ -13,10 +13,10 @@
 #include <thread>
 #include <vector>
 
-#include "dist/mesh.h"
-#include "dist/rank_activity.h"
-#include "dist/rank_report.h"
-#include "dist/side_channel.h"
+#include "weft/dist/mesh.h"
+#include "weft/dist/rank_activity.h"
+#include "weft/dist/rank_report.h"
+#include "weft/dist/side_channel.h"
 
 namespace weft {
 

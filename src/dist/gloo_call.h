@@ -1,6 +1,6 @@
 // GlooGroup::Call: one collective while a Gloo group executes it.
 #pragma once
-#include "dist/gloo_group.h"
+#include "weft/dist/gloo_group.h"
 
 namespace weft {
 

@@ -1,9 +1,9 @@
-#include "dist/gloo_channel.h"
+#include "weft/dist/gloo_channel.h"
 
 #include <algorithm>
 #include <limits>
 
-#include "core/base/error.h"
+#include "weft/core/base/error.h"
 
 namespace weft {
 namespace {

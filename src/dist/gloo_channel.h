@@ -11,7 +11,7 @@
 #include <mutex>
 #include <span>
 
-#include "dist/gloo_context.h"
+#include "weft/dist/gloo_context.h"
 
 namespace weft {
 

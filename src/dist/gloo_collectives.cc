@@ -14,8 +14,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "dist/gloo_call.h"
-#include "dist/reduce.h"
+#include "weft/dist/gloo_call.h"
+#include "weft/dist/reduce.h"
 
 namespace weft {
 namespace {

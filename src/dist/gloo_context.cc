@@ -1,4 +1,4 @@
-#include "dist/gloo_context.h"
+#include "weft/dist/gloo_context.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -6,9 +6,9 @@
 
 #include <algorithm>
 
-#include "core/base/fault.h"
-#include "dist/network_interface.h"
-#include "dist/socket_context.h"
+#include "weft/core/base/fault.h"
+#include "weft/dist/network_interface.h"
+#include "weft/dist/socket_context.h"
 
 namespace weft {
 namespace {

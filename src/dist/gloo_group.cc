@@ -1,11 +1,11 @@
-#include "dist/gloo_group.h"
+#include "weft/dist/gloo_group.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
-#include "dist/gloo_call.h"
-#include "dist/local_group.h"
+#include "weft/dist/gloo_call.h"
+#include "weft/dist/local_group.h"
 
 namespace weft {
 

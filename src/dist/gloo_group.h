@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "dist/gloo_channel.h"
-#include "dist/group_factory.h"
+#include "weft/dist/gloo_channel.h"
+#include "weft/dist/group_factory.h"
 
 namespace weft {
 

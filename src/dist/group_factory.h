@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "dist/process_group.h"
+#include "weft/dist/process_group.h"
 
 namespace weft {
 

@@ -1,4 +1,4 @@
-#include "dist/handshake.h"
+#include "weft/dist/handshake.h"
 
 #include <fmt/format.h>
 #include <poll.h>
@@ -9,7 +9,7 @@
 #include <cstring>
 #include <string_view>
 
-#include "core/base/error.h"
+#include "weft/core/base/error.h"
 
 namespace weft {
 namespace {

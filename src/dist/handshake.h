@@ -18,9 +18,9 @@
 #include <cstdint>
 #include <string>
 
-#include "dist/hmac.h"
-#include "dist/job_name.h"
-#include "dist/tcp_socket.h"
+#include "weft/dist/hmac.h"
+#include "weft/dist/job_name.h"
+#include "weft/dist/tcp_socket.h"
 
 namespace weft {
 

@@ -1,4 +1,4 @@
-#include "dist/hang_guard.h"
+#include "weft/dist/hang_guard.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "core/base/host_name.h"
-#include "core/base/message.h"
+#include "weft/core/base/host_name.h"
+#include "weft/core/base/message.h"
 
 namespace weft {
 namespace {

@@ -1,4 +1,4 @@
-#include "dist/hmac.h"
+#include "weft/dist/hmac.h"
 
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
@@ -7,7 +7,7 @@
 
 #include <string>
 
-#include "core/base/error.h"
+#include "weft/core/base/error.h"
 
 namespace weft {
 

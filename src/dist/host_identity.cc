@@ -1,10 +1,10 @@
-#include "dist/host_identity.h"
+#include "weft/dist/host_identity.h"
 
 #include <filesystem>
 #include <system_error>
 
-#include "core/base/host_name.h"
-#include "core/base/small_file.h"
+#include "weft/core/base/host_name.h"
+#include "weft/core/base/small_file.h"
 
 namespace weft {
 namespace {

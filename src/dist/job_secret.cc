@@ -1,4 +1,4 @@
-#include "dist/job_secret.h"
+#include "weft/dist/job_secret.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -13,8 +13,8 @@
 #include <sstream>
 #include <thread>
 
-#include "core/base/error.h"
-#include "core/base/small_file.h"
+#include "weft/core/base/error.h"
+#include "weft/core/base/small_file.h"
 
 namespace weft {
 namespace {

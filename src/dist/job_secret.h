@@ -3,9 +3,9 @@
 #include <optional>
 #include <string>
 
-#include "dist/hmac.h"
-#include "dist/refusal_log.h"
-#include "dist/tcp_socket.h"
+#include "weft/dist/hmac.h"
+#include "weft/dist/refusal_log.h"
+#include "weft/dist/tcp_socket.h"
 
 namespace weft {
 

@@ -1,4 +1,4 @@
-#include "dist/kept_messages.h"
+#include "weft/dist/kept_messages.h"
 
 namespace weft {
 

@@ -1,4 +1,4 @@
-#include "dist/local_group.h"
+#include "weft/dist/local_group.h"
 
 #include <fmt/format.h>
 
@@ -8,8 +8,8 @@
 #include <thread>
 #include <utility>
 
-#include "dist/local_room.h"
-#include "dist/reduce.h"
+#include "weft/dist/local_room.h"
+#include "weft/dist/reduce.h"
 
 namespace weft {
 namespace {

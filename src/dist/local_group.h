@@ -13,8 +13,8 @@
 #include <tuple>
 #include <vector>
 
-#include "core/base/context.h"
-#include "dist/group_factory.h"
+#include "weft/core/base/context.h"
+#include "weft/dist/group_factory.h"
 
 namespace weft {
 

@@ -1,4 +1,4 @@
-#include "dist/local_room.h"
+#include "weft/dist/local_room.h"
 
 #include <fmt/format.h>
 

@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "dist/process_group.h"
-#include "dist/wait_word.h"
+#include "weft/dist/process_group.h"
+#include "weft/dist/wait_word.h"
 
 namespace weft {
 

@@ -1,4 +1,4 @@
-#include "dist/mesh.h"
+#include "weft/dist/mesh.h"
 
 #include <fmt/format.h>
 

@@ -8,10 +8,10 @@
 #include <string_view>
 #include <vector>
 
-#include "core/base/context.h"
-#include "core/base/mesh_shape.h"
-#include "dist/call_record.h"
-#include "dist/group_factory.h"
+#include "weft/core/base/context.h"
+#include "weft/core/base/mesh_shape.h"
+#include "weft/dist/call_record.h"
+#include "weft/dist/group_factory.h"
 
 namespace weft {
 

@@ -9,10 +9,10 @@
 #include <numeric>
 #include <thread>
 
-#include "dist/bootstrap.h"
-#include "dist/descriptor_limit.h"
-#include "dist/hang_guard.h"
-#include "dist/rank_list.h"
+#include "weft/dist/bootstrap.h"
+#include "weft/dist/descriptor_limit.h"
+#include "weft/dist/hang_guard.h"
+#include "weft/dist/rank_list.h"
 
 namespace weft {
 namespace {

@@ -1,4 +1,4 @@
-#include "dist/network_interface.h"
+#include "weft/dist/network_interface.h"
 
 #include <arpa/inet.h>
 #include <fmt/format.h>
@@ -10,7 +10,7 @@
 #include <cstdlib>
 #include <memory>
 
-#include "core/base/error.h"
+#include "weft/core/base/error.h"
 
 namespace weft {
 namespace {

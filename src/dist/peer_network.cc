@@ -1,4 +1,4 @@
-#include "dist/peer_network.h"
+#include "weft/dist/peer_network.h"
 
 #include <fmt/format.h>
 #include <poll.h>
@@ -9,8 +9,8 @@
 #include <cerrno>
 #include <cstring>
 
-#include "core/base/error.h"
-#include "dist/descriptor_limit.h"
+#include "weft/core/base/error.h"
+#include "weft/dist/descriptor_limit.h"
 
 namespace weft {
 namespace {

@@ -15,8 +15,8 @@
 #include <utility>
 #include <vector>
 
-#include "dist/acceptor.h"
-#include "dist/job_secret.h"
+#include "weft/dist/acceptor.h"
+#include "weft/dist/job_secret.h"
 
 namespace weft {
 

@@ -1,6 +1,6 @@
-#include "dist/plan_group.h"
+#include "weft/dist/plan_group.h"
 
-#include "core/base/error.h"
+#include "weft/core/base/error.h"
 
 namespace weft {
 namespace {

@@ -1,7 +1,7 @@
 // Groups for planning: they know their size and ranks and move nothing. `weft plan` sizes a program for any mesh with
 // them.
 #pragma once
-#include "dist/group_factory.h"
+#include "weft/dist/group_factory.h"
 
 namespace weft {
 

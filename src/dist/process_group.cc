@@ -1,4 +1,4 @@
-#include "dist/process_group.h"
+#include "weft/dist/process_group.h"
 
 #include <fmt/format.h>
 
@@ -6,7 +6,7 @@
 #include <cstring>
 #include <numeric>
 
-#include "dist/rank_list.h"
+#include "weft/dist/rank_list.h"
 
 namespace weft {
 

@@ -20,11 +20,11 @@
 #include <string>
 #include <vector>
 
-#include "core/base/buffer.h"
-#include "core/base/error.h"
-#include "dist/call_record.h"
-#include "dist/collective.h"
-#include "dist/work.h"
+#include "weft/core/base/buffer.h"
+#include "weft/core/base/error.h"
+#include "weft/dist/call_record.h"
+#include "weft/dist/collective.h"
+#include "weft/dist/work.h"
 
 namespace weft {
 

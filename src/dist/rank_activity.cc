@@ -1,4 +1,4 @@
-#include "dist/rank_activity.h"
+#include "weft/dist/rank_activity.h"
 
 #include <utility>
 

@@ -1,4 +1,4 @@
-#include "dist/rank_list.h"
+#include "weft/dist/rank_list.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "dist/rank_report.h"
+#include "weft/dist/rank_report.h"
 
 #include <cstring>
 #include <type_traits>

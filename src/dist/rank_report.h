@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "dist/call_record.h"
+#include "weft/dist/call_record.h"
 
 namespace weft {
 

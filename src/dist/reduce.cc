@@ -1,4 +1,4 @@
-#include "dist/reduce.h"
+#include "weft/dist/reduce.h"
 
 #include <algorithm>
 #include <cstring>

@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <span>
 
-#include "core/base/dtype.h"
-#include "core/base/placement.h"
+#include "weft/core/base/dtype.h"
+#include "weft/core/base/placement.h"
 
 namespace weft {
 

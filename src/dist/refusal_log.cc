@@ -1,8 +1,8 @@
-#include "dist/refusal_log.h"
+#include "weft/dist/refusal_log.h"
 
 #include <cstdio>
 
-#include "core/base/message.h"
+#include "weft/core/base/message.h"
 
 namespace weft {
 namespace {

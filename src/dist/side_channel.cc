@@ -1,11 +1,11 @@
-#include "dist/side_channel.h"
+#include "weft/dist/side_channel.h"
 
 #include <algorithm>
 #include <atomic>
 #include <system_error>
 #include <thread>
 
-#include "core/base/error.h"
+#include "weft/core/base/error.h"
 
 namespace weft {
 namespace {

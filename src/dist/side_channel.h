@@ -17,8 +17,8 @@
 #include <string_view>
 #include <vector>
 
-#include "dist/bootstrap.h"
-#include "dist/peer_network.h"
+#include "weft/dist/bootstrap.h"
+#include "weft/dist/peer_network.h"
 
 namespace weft {
 

@@ -1,4 +1,4 @@
-#include "dist/signal_catcher.h"
+#include "weft/dist/signal_catcher.h"
 
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -6,7 +6,7 @@
 #include <cerrno>
 #include <ctime>
 
-#include "core/base/error.h"
+#include "weft/core/base/error.h"
 
 namespace weft {
 namespace {

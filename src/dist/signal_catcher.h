@@ -12,7 +12,7 @@
 #include <initializer_list>
 #include <vector>
 
-#include "dist/tcp_socket.h"
+#include "weft/dist/tcp_socket.h"
 
 namespace weft {
 

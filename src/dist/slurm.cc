@@ -1,8 +1,8 @@
-#include "dist/slurm.h"
+#include "weft/dist/slurm.h"
 
 #include <fmt/format.h>
 
-#include "core/base/error.h"
+#include "weft/core/base/error.h"
 
 namespace weft {
 namespace {

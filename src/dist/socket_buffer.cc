@@ -1,9 +1,9 @@
-#include "dist/socket_buffer.h"
+#include "weft/dist/socket_buffer.h"
 
 #include <fmt/format.h>
 #include <gloo/common/error.h>
 
-#include "dist/socket_context.h"
+#include "weft/dist/socket_context.h"
 
 namespace weft {
 

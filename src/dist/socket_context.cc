@@ -1,4 +1,4 @@
-#include "dist/socket_context.h"
+#include "weft/dist/socket_context.h"
 
 #include <fmt/format.h>
 #include <gloo/common/error.h>
@@ -8,7 +8,7 @@
 
 #include <algorithm>
 
-#include "core/base/error.h"
+#include "weft/core/base/error.h"
 
 namespace weft {
 namespace {

@@ -19,9 +19,9 @@
 #include <string>
 #include <vector>
 
-#include "dist/socket_buffer.h"
-#include "dist/socket_pair.h"
-#include "dist/tcp_socket.h"
+#include "weft/dist/socket_buffer.h"
+#include "weft/dist/socket_pair.h"
+#include "weft/dist/tcp_socket.h"
 
 namespace weft {
 

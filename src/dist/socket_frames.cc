@@ -1,4 +1,4 @@
-#include "dist/socket_frames.h"
+#include "weft/dist/socket_frames.h"
 
 #include <sys/socket.h>
 #include <sys/uio.h>

@@ -1,4 +1,4 @@
-#include "dist/socket_pair.h"
+#include "weft/dist/socket_pair.h"
 
 #include <fmt/format.h>
 #include <gloo/common/error.h>
@@ -8,8 +8,8 @@
 #include <cerrno>
 #include <cstring>
 
-#include "core/base/error.h"
-#include "dist/socket_context.h"
+#include "weft/core/base/error.h"
+#include "weft/dist/socket_context.h"
 
 namespace weft {
 namespace {

@@ -14,9 +14,9 @@
 #include <string>
 #include <vector>
 
-#include "dist/kept_messages.h"
-#include "dist/socket_frames.h"
-#include "dist/tcp_socket.h"
+#include "weft/dist/kept_messages.h"
+#include "weft/dist/socket_frames.h"
+#include "weft/dist/tcp_socket.h"
 
 namespace weft {
 

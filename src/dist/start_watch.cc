@@ -1,4 +1,4 @@
-#include "dist/start_watch.h"
+#include "weft/dist/start_watch.h"
 
 #include <poll.h>
 #include <sys/eventfd.h>
@@ -6,8 +6,8 @@
 
 #include <cstdio>
 
-#include "core/base/error.h"
-#include "core/base/message.h"
+#include "weft/core/base/error.h"
+#include "weft/core/base/message.h"
 
 namespace weft {
 namespace {

@@ -7,7 +7,7 @@
 #include <atomic>
 #include <thread>
 
-#include "dist/signal_catcher.h"
+#include "weft/dist/signal_catcher.h"
 
 namespace weft {
 

@@ -1,4 +1,4 @@
-#include "dist/stop_agreement.h"
+#include "weft/dist/stop_agreement.h"
 
 #include <fmt/format.h>
 #include <poll.h>
@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/base/message.h"
+#include "weft/core/base/message.h"
 
 namespace weft {
 namespace {

@@ -11,9 +11,9 @@
 #include <string>
 #include <thread>
 
-#include "dist/side_channel.h"
-#include "dist/signal_catcher.h"
-#include "dist/stop_gate.h"
+#include "weft/dist/side_channel.h"
+#include "weft/dist/signal_catcher.h"
+#include "weft/dist/stop_gate.h"
 
 namespace weft {
 

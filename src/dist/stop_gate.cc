@@ -1,4 +1,4 @@
-#include "dist/stop_gate.h"
+#include "weft/dist/stop_gate.h"
 
 #include <chrono>
 #include <utility>

@@ -1,4 +1,4 @@
-#include "dist/tcp_exchange.h"
+#include "weft/dist/tcp_exchange.h"
 
 #include <fmt/format.h>
 #include <poll.h>
@@ -9,10 +9,10 @@
 #include <cstring>
 #include <thread>
 
-#include "core/base/error.h"
-#include "core/base/message.h"
-#include "dist/descriptor_limit.h"
-#include "dist/rank_list.h"
+#include "weft/core/base/error.h"
+#include "weft/core/base/message.h"
+#include "weft/dist/descriptor_limit.h"
+#include "weft/dist/rank_list.h"
 
 namespace weft {
 namespace {

@@ -12,8 +12,8 @@
 #include <string_view>
 #include <vector>
 
-#include "dist/acceptor.h"
-#include "dist/job_secret.h"
+#include "weft/dist/acceptor.h"
+#include "weft/dist/job_secret.h"
 
 namespace weft {
 

@@ -1,4 +1,4 @@
-#include "dist/tcp_socket.h"
+#include "weft/dist/tcp_socket.h"
 
 #include <arpa/inet.h>
 #include <fmt/format.h>
@@ -14,7 +14,7 @@
 #include <memory>
 #include <utility>
 
-#include "core/base/error.h"
+#include "weft/core/base/error.h"
 
 namespace weft {
 namespace {

@@ -1,10 +1,10 @@
-#include "dist/term_delay.h"
+#include "weft/dist/term_delay.h"
 
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "core/base/error.h"
+#include "weft/core/base/error.h"
 
 namespace weft {
 namespace {

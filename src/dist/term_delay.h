@@ -6,7 +6,7 @@
 #pragma once
 #include <thread>
 
-#include "dist/signal_catcher.h"
+#include "weft/dist/signal_catcher.h"
 
 namespace weft {
 

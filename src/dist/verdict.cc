@@ -1,4 +1,4 @@
-#include "dist/verdict.h"
+#include "weft/dist/verdict.h"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,7 @@
 #include <set>
 #include <tuple>
 
-#include "dist/rank_list.h"
+#include "weft/dist/rank_list.h"
 
 namespace weft {
 namespace {

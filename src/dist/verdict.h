@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "dist/rank_report.h"
+#include "weft/dist/rank_report.h"
 
 namespace weft {
 

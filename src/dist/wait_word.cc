@@ -1,4 +1,4 @@
-#include "dist/wait_word.h"
+#include "weft/dist/wait_word.h"
 
 #include <linux/futex.h>
 #include <sched.h>

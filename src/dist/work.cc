@@ -1,8 +1,8 @@
-#include "dist/work.h"
+#include "weft/dist/work.h"
 
 #include <fmt/format.h>
 
-#include "core/base/error.h"
+#include "weft/core/base/error.h"
 
 namespace weft {
 

@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "dist/collective.h"
+#include "weft/dist/collective.h"
 
 namespace weft {
 

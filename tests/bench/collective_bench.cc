@@ -10,9 +10,9 @@
 #include <functional>
 #include <vector>
 
-#include "core/base/context.h"
-#include "dist/bootstrap.h"
-#include "dist/mesh.h"
+#include "weft/core/base/context.h"
+#include "weft/dist/bootstrap.h"
+#include "weft/dist/mesh.h"
 
 namespace weft {
 namespace {

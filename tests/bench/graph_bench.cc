@@ -7,13 +7,13 @@
 #include <ctime>
 #include <functional>
 
-#include "core/compile/plan.h"
-#include "dist/collectives.h"
-#include "dist/mesh.h"
-#include "dist/plan_group.h"
-#include "kernels/cpu/register.h"
-#include "parallel/nn/family.h"
-#include "parallel/train/program.h"
+#include "weft/core/compile/plan.h"
+#include "weft/dist/collectives.h"
+#include "weft/dist/mesh.h"
+#include "weft/dist/plan_group.h"
+#include "weft/kernels/cpu/register.h"
+#include "weft/parallel/nn/family.h"
+#include "weft/parallel/train/program.h"
 
 namespace weft {
 namespace {

@@ -5,11 +5,11 @@
 #include <fstream>
 #include <thread>
 
-#include "core/base/attrs.h"
-#include "core/base/device.h"
-#include "core/base/error.h"
-#include "core/base/small_file.h"
-#include "core/base/tensor.h"
+#include "weft/core/base/attrs.h"
+#include "weft/core/base/device.h"
+#include "weft/core/base/error.h"
+#include "weft/core/base/small_file.h"
+#include "weft/core/base/tensor.h"
 
 namespace weft {
 namespace {

@@ -1,5 +1,5 @@
 // The 16-bit floats, over all their values: exact both ways, and every tie between two neighbours goes to the even one.
-#include "core/base/dtype.h"
+#include "weft/core/base/dtype.h"
 
 #include <gtest/gtest.h>
 

@@ -7,15 +7,15 @@
 #include <cstdlib>
 #include <random>
 
-#include "core/compile/eager.h"
-#include "core/compile/executable.h"
-#include "core/compile/interpreter.h"
-#include "core/graph/builder.h"
-#include "core/ops/ops.h"
-#include "core/transforms/grad.h"
 #include "heap_counter.h"
-#include "kernels/cpu/register.h"
 #include "parallel/testing.h"
+#include "weft/core/compile/eager.h"
+#include "weft/core/compile/executable.h"
+#include "weft/core/compile/interpreter.h"
+#include "weft/core/graph/builder.h"
+#include "weft/core/ops/ops.h"
+#include "weft/core/transforms/grad.h"
+#include "weft/kernels/cpu/register.h"
 
 namespace weft {
 namespace {

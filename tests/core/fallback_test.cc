@@ -5,12 +5,12 @@
 
 #include <cmath>
 
-#include "core/compile/interpreter.h"
-#include "core/graph/builder.h"
-#include "core/ops/ops.h"
-#include "core/transforms/grad.h"
 #include "parallel/sweep.h"
 #include "parallel/testing.h"
+#include "weft/core/compile/interpreter.h"
+#include "weft/core/graph/builder.h"
+#include "weft/core/ops/ops.h"
+#include "weft/core/transforms/grad.h"
 
 namespace weft {
 namespace {

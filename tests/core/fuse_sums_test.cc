@@ -1,10 +1,10 @@
 // Sums over leading dims, one after the other, become one sum where that needs no copy, and give the same values.
 #include <gtest/gtest.h>
 
-#include "core/compile/fuse.h"
-#include "core/compile/interpreter.h"
-#include "core/ops/ops.h"
 #include "parallel/testing.h"
+#include "weft/core/compile/fuse.h"
+#include "weft/core/compile/interpreter.h"
+#include "weft/core/ops/ops.h"
 
 namespace weft {
 namespace {

@@ -1,17 +1,17 @@
 // Derivatives: every op's against central differences in f64, second derivatives too; and Grad's laws on graphs.
-#include "core/transforms/grad.h"
+#include "weft/core/transforms/grad.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 
-#include "core/compile/interpreter.h"
-#include "core/graph/builder.h"
-#include "core/ops/ops.h"
-#include "kernels/cpu/register.h"
 #include "parallel/sweep.h"
 #include "parallel/testing.h"
+#include "weft/core/compile/interpreter.h"
+#include "weft/core/graph/builder.h"
+#include "weft/core/ops/ops.h"
+#include "weft/kernels/cpu/register.h"
 
 namespace weft {
 namespace {

@@ -1,19 +1,19 @@
 // Graph: what Verify refuses, what Print shows, and the text of the errors that building one gives.
-#include "core/graph/graph.h"
+#include "weft/core/graph/graph.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <functional>
 
-#include "core/compile/fuse.h"
-#include "core/compile/fuse_loss.h"
-#include "core/graph/builder.h"
-#include "core/graph/verify.h"
-#include "core/ops/kernel.h"
-#include "core/ops/ops.h"
-#include "core/transforms/partition.h"
 #include "error_of.h"
+#include "weft/core/compile/fuse.h"
+#include "weft/core/compile/fuse_loss.h"
+#include "weft/core/graph/builder.h"
+#include "weft/core/graph/verify.h"
+#include "weft/core/ops/kernel.h"
+#include "weft/core/ops/ops.h"
+#include "weft/core/transforms/partition.h"
 
 namespace weft {
 namespace {

@@ -1,5 +1,5 @@
 // How much memory there is, as Linux tells it, and the words for too little of it.
-#include "core/base/memory.h"
+#include "weft/core/base/memory.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -9,11 +9,11 @@
 #include <filesystem>
 #include <fstream>
 
-#include "core/base/buffer.h"
-#include "core/base/error.h"
-#include "core/base/host_memory.h"
-#include "core/base/host_name.h"
-#include "core/base/process_memory.h"
+#include "weft/core/base/buffer.h"
+#include "weft/core/base/error.h"
+#include "weft/core/base/host_memory.h"
+#include "weft/core/base/host_name.h"
+#include "weft/core/base/process_memory.h"
 
 namespace weft {
 namespace {

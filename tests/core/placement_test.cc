@@ -1,12 +1,12 @@
 // Sharding keeps its invariant under every sequence of changes, and equality is meaning.
-#include "core/base/placement.h"
+#include "weft/core/base/placement.h"
 
 #include <gtest/gtest.h>
 
 #include <random>
 
 #include "absl/hash/hash.h"
-#include "core/base/error.h"
+#include "weft/core/base/error.h"
 
 namespace weft {
 namespace {

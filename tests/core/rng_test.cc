@@ -1,5 +1,5 @@
 // Random numbers: the published vectors of Philox, and normals that are the inverse of their distribution.
-#include "core/base/rng.h"
+#include "weft/core/base/rng.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // Laws of chunk arithmetic, over all extents up to 40, meshes of one to three axes and every order of every subset of
 // axes.
-#include "core/base/shard.h"
+#include "weft/core/base/shard.h"
 
 #include <gtest/gtest.h>
 

@@ -8,8 +8,8 @@
 #include <set>
 
 #include "address_space.h"
-#include "core/base/context.h"
-#include "core/base/error.h"
+#include "weft/core/base/context.h"
+#include "weft/core/base/error.h"
 
 namespace weft {
 namespace {

@@ -1,5 +1,5 @@
 // Bootstraps without MPI: environment variables, and real processes on loopback.
-#include "dist/bootstrap.h"
+#include "weft/dist/bootstrap.h"
 
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
@@ -14,11 +14,11 @@
 #include <thread>
 
 #include "collective_law.h"
-#include "core/base/context.h"
-#include "dist/mesh.h"
-#include "dist/slurm.h"
-#include "dist/tcp_exchange.h"
 #include "error_of.h"
+#include "weft/core/base/context.h"
+#include "weft/dist/mesh.h"
+#include "weft/dist/slurm.h"
+#include "weft/dist/tcp_exchange.h"
 
 namespace weft {
 namespace {

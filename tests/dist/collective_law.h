@@ -8,8 +8,8 @@
 #include <functional>
 #include <vector>
 
-#include "core/base/tensor.h"
-#include "dist/process_group.h"
+#include "weft/core/base/tensor.h"
+#include "weft/dist/process_group.h"
 
 namespace weft::test {
 

@@ -4,9 +4,9 @@
 #include <cstring>
 #include <random>
 
-#include "core/base/context.h"
-#include "dist/collectives.h"
-#include "dist/local_group.h"
+#include "weft/core/base/context.h"
+#include "weft/dist/collectives.h"
+#include "weft/dist/local_group.h"
 
 namespace weft {
 namespace {

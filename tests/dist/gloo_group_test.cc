@@ -1,6 +1,6 @@
 // Gloo over real processes: the laws of the in-process group, on a smaller sweep, and the same bits as the in-process
 // group.
-#include "dist/gloo_group.h"
+#include "weft/dist/gloo_group.h"
 
 #include <gtest/gtest.h>
 
@@ -8,12 +8,15 @@
 #include <thread>
 
 #include "collective_law.h"
-#include "core/base/context.h"
-#include "dist/collectives.h"
-#include "dist/local_group.h"
 #include "error_of.h"
+#include "weft/core/base/context.h"
+#include "weft/dist/collectives.h"
+#include "weft/dist/local_group.h"
 #include "gloo_traffic.h"
 #include "mpi_main.h"
+#include "weft/core/base/context.h"
+#include "weft/dist/collectives.h"
+#include "weft/dist/local_group.h"
 
 namespace weft {
 namespace {

@@ -1,6 +1,6 @@
 // What a connection between ranks must prove, and what strangers cost: handshakes, listeners, secrets, the network of
 // the ranks. Ranks are threads.
-#include "dist/handshake.h"
+#include "weft/dist/handshake.h"
 
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -20,13 +20,18 @@
 #include <latch>
 #include <thread>
 
-#include "core/base/error.h"
-#include "dist/acceptor.h"
-#include "dist/job_secret.h"
-#include "dist/peer_network.h"
-#include "dist/side_channel.h"
 #include "error_of.h"
+#include "weft/core/base/error.h"
+#include "weft/dist/acceptor.h"
+#include "weft/dist/job_secret.h"
+#include "weft/dist/peer_network.h"
+#include "weft/dist/side_channel.h"
 #include "share.h"
+#include "weft/core/base/error.h"
+#include "weft/dist/acceptor.h"
+#include "weft/dist/job_secret.h"
+#include "weft/dist/peer_network.h"
+#include "weft/dist/side_channel.h"
 
 namespace weft {
 namespace {

@@ -1,12 +1,12 @@
-#include "dist/network_interface.h"
+#include "weft/dist/network_interface.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cstdlib>
 
-#include "core/base/error.h"
-#include "dist/tcp_socket.h"
+#include "weft/core/base/error.h"
+#include "weft/dist/tcp_socket.h"
 
 namespace weft {
 namespace {

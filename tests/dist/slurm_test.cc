@@ -1,10 +1,10 @@
-#include "dist/slurm.h"
+#include "weft/dist/slurm.h"
 
 #include <gtest/gtest.h>
 
 #include <set>
 
-#include "core/base/error.h"
+#include "weft/core/base/error.h"
 
 namespace weft {
 namespace {

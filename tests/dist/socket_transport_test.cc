@@ -18,10 +18,10 @@
 #include <string>
 #include <thread>
 
-#include "core/base/error.h"
-#include "dist/side_channel.h"
-#include "dist/socket_context.h"
 #include "error_of.h"
+#include "weft/core/base/error.h"
+#include "weft/dist/side_channel.h"
+#include "weft/dist/socket_context.h"
 
 namespace weft {
 namespace {

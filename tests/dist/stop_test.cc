@@ -1,6 +1,6 @@
 // What stops a job: gates, signals, questions beside the collectives. Ranks are threads, each with a bootstrap over
 // TCP.
-#include "dist/stop_agreement.h"
+#include "weft/dist/stop_agreement.h"
 
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -9,7 +9,7 @@
 #include <functional>
 #include <thread>
 
-#include "core/base/error.h"
+#include "weft/core/base/error.h"
 
 namespace weft {
 namespace {

@@ -2,11 +2,11 @@
 // the 256 bytes that a vocabulary must have, so that a short one reaches what comes after them.
 #include <fmt/format.h>
 
-#include "core/base/utf8.h"
 #include "fuzz/allocation_bound.h"
 #include "fuzz/target.h"
-#include "parallel/train/huggingface_tokenizer.h"
-#include "parallel/train/stream_encoder.h"
+#include "weft/core/base/utf8.h"
+#include "weft/parallel/train/huggingface_tokenizer.h"
+#include "weft/parallel/train/stream_encoder.h"
 
 namespace weft {
 namespace {

@@ -3,8 +3,8 @@
 
 #include "fuzz/allocation_bound.h"
 #include "fuzz/target.h"
-#include "parallel/train/config.h"
-#include "parallel/train/yaml_node.h"
+#include "weft/parallel/train/config.h"
+#include "weft/parallel/train/yaml_node.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace weft;

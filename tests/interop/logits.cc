@@ -5,13 +5,13 @@
 #include <cstdio>
 #include <fstream>
 
-#include "core/compile/eager.h"
-#include "dist/local_group.h"
-#include "dist/mesh.h"
-#include "kernels/cpu/register.h"
-#include "parallel/train/hf_keys.h"
-#include "parallel/train/initial_weights.h"
-#include "parallel/train/setup.h"
+#include "weft/core/compile/eager.h"
+#include "weft/dist/local_group.h"
+#include "weft/dist/mesh.h"
+#include "weft/kernels/cpu/register.h"
+#include "weft/parallel/train/hf_keys.h"
+#include "weft/parallel/train/initial_weights.h"
+#include "weft/parallel/train/setup.h"
 
 namespace weft {
 namespace {

@@ -9,8 +9,8 @@
 #include <ctime>
 #include <fstream>
 
-#include "parallel/train/text_reader.h"
-#include "parallel/train/tokenizer.h"
+#include "weft/parallel/train/text_reader.h"
+#include "weft/parallel/train/tokenizer.h"
 
 namespace weft {
 namespace {

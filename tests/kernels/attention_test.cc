@@ -1,9 +1,9 @@
 // Sdpa, its gradient and Rope against plain f64 loops that keep all scores.
 #include <numbers>
 
-#include "core/ops/attention.h"
 #include "harness.h"
 #include "share.h"
+#include "weft/core/ops/attention.h"
 
 namespace weft::test {
 namespace {

@@ -7,9 +7,9 @@
 #include <array>
 
 #include "attention_problem.h"
-#include "core/compile/eager.h"
-#include "core/ops/ops.h"
-#include "core/ops/structural.h"
+#include "weft/core/compile/eager.h"
+#include "weft/core/ops/ops.h"
+#include "weft/core/ops/structural.h"
 
 namespace weft::test {
 

@@ -1,5 +1,5 @@
 // The groups into which labels fall, against what the equation says, and their walks against the tensors' strides.
-#include "kernels/common/einsum_labels.h"
+#include "weft/kernels/common/einsum_labels.h"
 
 #include <fmt/format.h>
 

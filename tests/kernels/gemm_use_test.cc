@@ -1,5 +1,5 @@
 // Threads that multiply at a time: at most as many as OpenBLAS has buffers for, whoever they belong to.
-#include "kernels/cpu/gemm_use.h"
+#include "weft/kernels/cpu/gemm_use.h"
 
 #include <gtest/gtest.h>
 
@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "address_space.h"
-#include "core/base/error.h"
-#include "kernels/cpu/gemm.h"
+#include "weft/core/base/error.h"
+#include "weft/kernels/cpu/gemm.h"
 
 namespace weft::cpu {
 namespace {

@@ -16,9 +16,9 @@
 #include <string_view>
 #include <vector>
 
-#include "core/ops/kernel.h"
-#include "kernels/common/cuda_library.h"
-#include "kernels/cpu/register.h"
+#include "weft/core/ops/kernel.h"
+#include "weft/kernels/common/cuda_library.h"
+#include "weft/kernels/cpu/register.h"
 
 namespace weft::test {
 

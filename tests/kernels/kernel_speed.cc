@@ -5,9 +5,9 @@
 #include <random>
 #include <vector>
 
-#include "core/base/tensor.h"
-#include "core/ops/kernel.h"
-#include "kernels/cpu/register.h"
+#include "weft/core/base/tensor.h"
+#include "weft/core/ops/kernel.h"
+#include "weft/kernels/cpu/register.h"
 
 namespace weft {
 namespace {

@@ -1,6 +1,6 @@
 // Random and Dropout: values follow core/base/rng.h by global index, however the tensor is cut.
-#include "core/base/rng.h"
 #include "harness.h"
+#include "weft/core/base/rng.h"
 
 namespace weft::test {
 namespace {

@@ -1,9 +1,9 @@
 // Which hosts a build of the CUDA library can run on, and what it says of the others.
-#include "kernels/cuda/support.h"
+#include "weft/kernels/cuda/support.h"
 
 #include <gtest/gtest.h>
 
-#include "kernels/common/cuda_library.h"
+#include "weft/kernels/common/cuda_library.h"
 
 namespace weft::cuda {
 namespace {

@@ -10,14 +10,14 @@
 #include <map>
 #include <sstream>
 
-#include "dist/collectives.h"
-#include "dist/local_group.h"
 #include "fmt/format.h"
-#include "kernels/cpu/register.h"
 #include "launcher/train_job.h"
-#include "parallel/checkpoint/hf_export.h"
-#include "parallel/train/setup.h"
-#include "parallel/train/trainer.h"
+#include "weft/dist/collectives.h"
+#include "weft/dist/local_group.h"
+#include "weft/kernels/cpu/register.h"
+#include "weft/parallel/checkpoint/hf_export.h"
+#include "weft/parallel/train/setup.h"
+#include "weft/parallel/train/trainer.h"
 
 namespace weft::testing_ {
 namespace {

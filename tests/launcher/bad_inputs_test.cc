@@ -8,14 +8,14 @@
 #include <fstream>
 #include <map>
 
-#include "dist/collectives.h"
-#include "dist/local_group.h"
 #include "fmt/format.h"
-#include "kernels/cpu/register.h"
 #include "launcher/train_job.h"
 #include "parallel/temp_folder.h"
-#include "parallel/train/setup.h"
-#include "parallel/train/trainer.h"
+#include "weft/dist/collectives.h"
+#include "weft/dist/local_group.h"
+#include "weft/kernels/cpu/register.h"
+#include "weft/parallel/train/setup.h"
+#include "weft/parallel/train/trainer.h"
 
 namespace weft {
 namespace {

@@ -10,8 +10,8 @@
 #include <string>
 #include <thread>
 
-#include "dist/failure_watch.h"
-#include "dist/signal_catcher.h"
+#include "weft/dist/failure_watch.h"
+#include "weft/dist/signal_catcher.h"
 
 namespace weft {
 namespace {

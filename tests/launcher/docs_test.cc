@@ -12,9 +12,9 @@
 #include <regex>
 #include <set>
 
-#include "parallel/train/config.h"
-#include "parallel/train/config_schema.h"
-#include "parallel/train/unused_keys.h"
+#include "weft/parallel/train/config.h"
+#include "weft/parallel/train/config_schema.h"
+#include "weft/parallel/train/unused_keys.h"
 
 namespace weft {
 namespace {

@@ -8,11 +8,11 @@
 #include <regex>
 #include <set>
 
-#include "core/base/memory.h"
 #include "golden.h"
-#include "kernels/common/cuda_library.h"
-#include "parallel/train/setup.h"
 #include "parallel/training.h"
+#include "weft/core/base/memory.h"
+#include "weft/kernels/common/cuda_library.h"
+#include "weft/parallel/train/setup.h"
 
 namespace weft {
 namespace {

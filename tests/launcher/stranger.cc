@@ -28,9 +28,9 @@
 #include <thread>
 #include <vector>
 
-#include "core/base/error.h"
-#include "dist/handshake.h"
-#include "dist/job_secret.h"
+#include "weft/core/base/error.h"
+#include "weft/dist/handshake.h"
+#include "weft/dist/job_secret.h"
 
 namespace weft {
 namespace {

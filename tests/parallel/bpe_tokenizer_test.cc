@@ -1,19 +1,19 @@
 // Byte-level BPE as tokenizer.json and tiktoken's lines have it: words are those that hand-written rules cut, tokens
 // those of merging by the book, and what weft does not have is refused by name.
-#include "parallel/train/bpe_tokenizer.h"
+#include "weft/parallel/train/bpe_tokenizer.h"
 
 #include <gtest/gtest.h>
 
 #include <chrono>
 
 #include "absl/strings/escaping.h"
-#include "parallel/infer/text_stream.h"
 #include "parallel/temp_folder.h"
 #include "parallel/text_testing.h"
 #include "parallel/tokenizer_json_testing.h"
-#include "parallel/train/huggingface_tokenizer.h"
-#include "parallel/train/stream_encoder.h"
-#include "parallel/train/tiktoken_tokenizer.h"
+#include "weft/parallel/infer/text_stream.h"
+#include "weft/parallel/train/huggingface_tokenizer.h"
+#include "weft/parallel/train/stream_encoder.h"
+#include "weft/parallel/train/tiktoken_tokenizer.h"
 
 namespace weft {
 namespace {

@@ -11,13 +11,13 @@
 #include <string>
 #include <vector>
 
-#include "dist/collectives.h"
-#include "dist/local_group.h"
-#include "kernels/cpu/register.h"
-#include "parallel/checkpoint/checkpoint.h"
 #include "parallel/data_testing.h"
-#include "parallel/train/setup.h"
-#include "parallel/train/trainer.h"
+#include "weft/dist/collectives.h"
+#include "weft/dist/local_group.h"
+#include "weft/kernels/cpu/register.h"
+#include "weft/parallel/checkpoint/checkpoint.h"
+#include "weft/parallel/train/setup.h"
+#include "weft/parallel/train/trainer.h"
 
 namespace weft::testing_ {
 

@@ -4,9 +4,9 @@
 
 #include <map>
 
-#include "core/compile/comm_plan.h"
 #include "golden.h"
 #include "parallel/training.h"
+#include "weft/core/compile/comm_plan.h"
 
 namespace weft {
 namespace {

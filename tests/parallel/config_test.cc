@@ -1,5 +1,5 @@
 // The config reader: good configs round-trip. Bad ones are in tables: tests/launcher/bad_inputs.
-#include "parallel/train/config.h"
+#include "weft/parallel/train/config.h"
 
 #include <gtest/gtest.h>
 
@@ -8,11 +8,11 @@
 
 #include "fmt/format.h"
 #include "parallel/temp_folder.h"
-#include "parallel/train/config_schema.h"
-#include "parallel/train/config_value.h"
-#include "parallel/train/setup.h"
-#include "parallel/train/suggest.h"
-#include "parallel/train/unused_keys.h"
+#include "weft/parallel/train/config_schema.h"
+#include "weft/parallel/train/config_value.h"
+#include "weft/parallel/train/setup.h"
+#include "weft/parallel/train/suggest.h"
+#include "weft/parallel/train/unused_keys.h"
 
 namespace weft {
 namespace {

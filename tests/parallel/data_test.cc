@@ -1,15 +1,15 @@
 // Data: the same sequences on every mesh, an evaluation that counts every token once, and errors that name the file.
-#include "parallel/train/data.h"
+#include "weft/parallel/train/data.h"
 
 #include <gtest/gtest.h>
 
 #include <cstdlib>
 #include <filesystem>
 
-#include "core/base/utf8.h"
 #include "fmt/format.h"
 #include "parallel/data_testing.h"
 #include "parallel/tokenizer_json_testing.h"
+#include "weft/core/base/utf8.h"
 
 namespace weft {
 namespace {

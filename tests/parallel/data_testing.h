@@ -9,7 +9,7 @@
 
 #include "fmt/format.h"
 #include "parallel/temp_folder.h"
-#include "parallel/train/data.h"
+#include "weft/parallel/train/data.h"
 
 namespace weft::testing_ {
 

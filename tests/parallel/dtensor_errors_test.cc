@@ -4,11 +4,11 @@
 
 #include <string>
 
-#include "core/ops/ops.h"
-#include "core/transforms/grad.h"
-#include "parallel/dtensor/factories.h"
 #include "parallel/dtensor_testing.h"
 #include "parallel/testing.h"
+#include "weft/core/ops/ops.h"
+#include "weft/core/transforms/grad.h"
+#include "weft/parallel/dtensor/factories.h"
 
 namespace weft {
 namespace {

@@ -1,18 +1,18 @@
 // DTensor's laws, over every placement on meshes of one and two axes, even, uneven and empty: what is distributed comes
 // back, every placement leads to every other, and factories, ops and gradients are those of one rank.
-#include "parallel/dtensor/dtensor.h"
+#include "weft/parallel/dtensor/dtensor.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
-#include "core/base/shard.h"
-#include "core/ops/ops.h"
-#include "core/transforms/grad.h"
-#include "parallel/dtensor/factories.h"
-#include "parallel/dtensor/resized.h"
 #include "parallel/dtensor_testing.h"
 #include "parallel/testing.h"
+#include "weft/core/base/shard.h"
+#include "weft/core/ops/ops.h"
+#include "weft/core/transforms/grad.h"
+#include "weft/parallel/dtensor/factories.h"
+#include "weft/parallel/dtensor/resized.h"
 
 namespace weft {
 namespace {

@@ -3,12 +3,12 @@
 #include <functional>
 #include <vector>
 
-#include "dist/collectives.h"
-#include "dist/local_group.h"
-#include "dist/mesh.h"
-#include "kernels/cpu/register.h"
-#include "parallel/dtensor/eager_scope.h"
 #include "parallel/testing.h"
+#include "weft/dist/collectives.h"
+#include "weft/dist/local_group.h"
+#include "weft/dist/mesh.h"
+#include "weft/kernels/cpu/register.h"
+#include "weft/parallel/dtensor/eager_scope.h"
 
 namespace weft::test {
 

@@ -8,9 +8,9 @@
 #include <random>
 #include <utility>
 
-#include "core/compile/runtime.h"
 #include "parallel/training.h"
 #include "share.h"
+#include "weft/core/compile/runtime.h"
 
 namespace weft {
 namespace {

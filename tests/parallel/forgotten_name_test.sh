@@ -5,7 +5,7 @@ set -euo pipefail
 root=$(realpath "$1") build=$(realpath "$2")
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
-mkdir -p "$dir/parallel/train"
+mkdir -p "$dir/weft/parallel/train"
 
 # command SOURCE: how the build compiles it, with the config of $dir, to nothing.
 command() {
@@ -19,10 +19,10 @@ forgets() {
   line=$(command "$1")
   [ -n "$line" ] || { echo "forgotten_name_test: $1 is not in compile_commands.json"; exit 1; }
   [[ $line == *-Werror* ]] || exit 77
-  cp "$root/src/parallel/train/config.h" "$dir/parallel/train/config.h"
+  cp "$root/src/parallel/train/config.h" "$dir/weft/parallel/train/config.h"
   (cd "$build" && eval "$line") || { echo "forgotten_name_test: expected $1 to compile as it is"; exit 1; }
-  sed -i "s|^enum class $2 {\(.*\)};|enum class $2 {\1, kForgotten};|" "$dir/parallel/train/config.h"
-  grep -q kForgotten "$dir/parallel/train/config.h" || { echo "forgotten_name_test: config.h has no enum $2"; exit 1; }
+  sed -i "s|^enum class $2 {\(.*\)};|enum class $2 {\1, kForgotten};|" "$dir/weft/parallel/train/config.h"
+  grep -q kForgotten "$dir/weft/parallel/train/config.h" || { echo "forgotten_name_test: config.h has no enum $2"; exit 1; }
   if (cd "$build" && eval "$line") 2> "$dir/out"; then
     echo "forgotten_name_test: expected $1 not to compile with one more $2"
     exit 1

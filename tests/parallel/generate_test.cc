@@ -1,8 +1,8 @@
 // A trained model writes the same text on every mesh, by the logits that its trainer would have.
-#include "core/base/utf8.h"
 #include "parallel/infer_testing.h"
 #include "parallel/safetensors_testing.h"
 #include "share.h"
+#include "weft/core/base/utf8.h"
 
 namespace weft {
 namespace {

@@ -3,9 +3,9 @@
 
 #include <random>
 
-#include "core/base/utf8.h"
-#include "parallel/infer/generate.h"
-#include "parallel/infer/text_stream.h"
+#include "weft/core/base/utf8.h"
+#include "weft/parallel/infer/generate.h"
+#include "weft/parallel/infer/text_stream.h"
 
 namespace weft {
 namespace {

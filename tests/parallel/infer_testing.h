@@ -7,8 +7,8 @@
 #include <span>
 
 #include "parallel/checkpoint_testing.h"
-#include "parallel/infer/evaluate_model.h"
-#include "parallel/infer/generate.h"
+#include "weft/parallel/infer/evaluate_model.h"
+#include "weft/parallel/infer/generate.h"
 
 namespace weft::testing_ {
 

@@ -1,6 +1,6 @@
 // Initial weights: a checkpoint in Hugging Face's layout gives its values to every mesh, and one that does not fit is
 // refused by name.
-#include "parallel/train/initial_weights.h"
+#include "weft/parallel/train/initial_weights.h"
 
 #include <gtest/gtest.h>
 
@@ -10,8 +10,8 @@
 #include "parallel/safetensors_testing.h"
 #include "parallel/temp_folder.h"
 #include "parallel/testing.h"
-#include "parallel/train/setup.h"
 #include "parallel/training.h"
+#include "weft/parallel/train/setup.h"
 
 namespace weft {
 namespace {

@@ -1,6 +1,6 @@
 // Where values lie: stored and used placements, the order of axes, uneven shards, accumulators and generators.
-#include "core/base/shard.h"
 #include "parallel/traps.h"
+#include "weft/core/base/shard.h"
 
 namespace weft {
 namespace {

@@ -1,7 +1,7 @@
 // LimitedRuntime: the CPU with as much memory as a test wants it to have.
 #pragma once
-#include "core/base/device_runtime.h"
-#include "core/base/error.h"
+#include "weft/core/base/device_runtime.h"
+#include "weft/core/base/error.h"
 
 namespace weft::testing_ {
 

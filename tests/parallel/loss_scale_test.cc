@@ -5,10 +5,10 @@
 #include <cmath>
 #include <functional>
 
-#include "core/compile/comm_plan.h"
-#include "core/compile/eager.h"
 #include "parallel/training.h"
 #include "share.h"
+#include "weft/core/compile/comm_plan.h"
+#include "weft/core/compile/eager.h"
 
 namespace weft {
 namespace {

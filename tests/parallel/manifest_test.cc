@@ -1,5 +1,5 @@
 // A manifest is taken where its boxes fill their tensors, and then alone, and in a time that follows its size.
-#include "parallel/checkpoint/manifest.h"
+#include "weft/parallel/checkpoint/manifest.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Mapped files that cannot be read: a byte that the disk does not give is noted, with its file, and ends no process.
-#include "parallel/train/mapped_file.h"
+#include "weft/parallel/train/mapped_file.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -13,13 +13,13 @@
 #include <thread>
 
 #include "fmt/ranges.h"
-#include "parallel/checkpoint/folder.h"
-#include "parallel/checkpoint/hf_export.h"
-#include "parallel/checkpoint/whole.h"
 #include "parallel/checkpoint_testing.h"
-#include "parallel/train/initial_weights.h"
-#include "parallel/train/json_object.h"
-#include "parallel/train/text_reader.h"
+#include "weft/parallel/checkpoint/folder.h"
+#include "weft/parallel/checkpoint/hf_export.h"
+#include "weft/parallel/checkpoint/whole.h"
+#include "weft/parallel/train/initial_weights.h"
+#include "weft/parallel/train/json_object.h"
+#include "weft/parallel/train/text_reader.h"
 
 namespace weft {
 namespace {

@@ -1,16 +1,16 @@
 // Too little memory: found out before the run, or by the allocation that fails; in the same words.
-#include "parallel/train/memory_check.h"
+#include "weft/parallel/train/memory_check.h"
 
 #include <gtest/gtest.h>
 
 #include <set>
 
-#include "dist/collectives.h"
-#include "dist/local_group.h"
-#include "kernels/cpu/register.h"
 #include "parallel/limited_runtime.h"
-#include "parallel/train/setup.h"
-#include "parallel/train/trainer.h"
+#include "weft/dist/collectives.h"
+#include "weft/dist/local_group.h"
+#include "weft/kernels/cpu/register.h"
+#include "weft/parallel/train/setup.h"
+#include "weft/parallel/train/trainer.h"
 
 namespace weft {
 namespace {

@@ -1,5 +1,5 @@
 // Metrics: JSON lines that any reader takes and that give doubles back bit for bit; lines that people can read.
-#include "parallel/train/metrics.h"
+#include "weft/parallel/train/metrics.h"
 
 #include <gtest/gtest.h>
 

@@ -1,10 +1,10 @@
 // MFU: the peaks of products by name, and the FLOPs that a token of a known model counts for.
-#include "parallel/train/mfu.h"
+#include "weft/parallel/train/mfu.h"
 
 #include <gtest/gtest.h>
 
-#include "parallel/train/config_presets.h"
-#include "parallel/train/setup.h"
+#include "weft/parallel/train/config_presets.h"
+#include "weft/parallel/train/setup.h"
 
 namespace weft {
 namespace {

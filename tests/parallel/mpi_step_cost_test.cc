@@ -1,9 +1,9 @@
 // What a compiled step allocates under real mpirun: nothing, neither Weft nor Gloo's part of it.
 #include <gtest/gtest.h>
 
-#include "dist/bootstrap.h"
 #include "dist/mpi_main.h"
 #include "parallel/step_allocations.h"
+#include "weft/dist/bootstrap.h"
 
 namespace weft {
 namespace {

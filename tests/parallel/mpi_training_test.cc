@@ -4,12 +4,12 @@
 
 #include <cmath>
 
-#include "core/compile/comm_plan.h"
-#include "dist/bootstrap.h"
 #include "dist/gloo_traffic.h"
 #include "dist/mpi_main.h"
 #include "parallel/training.h"
 #include "share.h"
+#include "weft/core/compile/comm_plan.h"
+#include "weft/dist/bootstrap.h"
 
 namespace weft {
 namespace {

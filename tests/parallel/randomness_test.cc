@@ -1,10 +1,10 @@
 // Initial parameters and dropout masks are functions of seed, path and global index alone: bit-equal on every layout.
 #include <gtest/gtest.h>
 
-#include "core/graph/builder.h"
 #include "parallel/testing.h"
 #include "parallel/training.h"
 #include "share.h"
+#include "weft/core/graph/builder.h"
 
 namespace weft {
 namespace {

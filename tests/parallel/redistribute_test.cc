@@ -3,11 +3,11 @@
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
-#include "core/compile/eager.h"
-#include "core/compile/interpreter.h"
-#include "core/graph/builder.h"
-#include "core/ops/ops.h"
 #include "parallel/testing.h"
+#include "weft/core/compile/eager.h"
+#include "weft/core/compile/interpreter.h"
+#include "weft/core/graph/builder.h"
+#include "weft/core/ops/ops.h"
 
 namespace weft {
 namespace {

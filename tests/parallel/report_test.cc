@@ -7,12 +7,12 @@
 #include <random>
 #include <regex>
 
-#include "parallel/report/axis.h"
-#include "parallel/report/chart.h"
-#include "parallel/report/html_report.h"
-#include "parallel/report/log_line.h"
-#include "parallel/report/run_summary.h"
 #include "parallel/temp_folder.h"
+#include "weft/parallel/report/axis.h"
+#include "weft/parallel/report/chart.h"
+#include "weft/parallel/report/html_report.h"
+#include "weft/parallel/report/log_line.h"
+#include "weft/parallel/report/run_summary.h"
 
 namespace weft {
 namespace {

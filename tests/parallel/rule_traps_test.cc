@@ -1,7 +1,7 @@
 // What the rules choose, and what they refuse.
-#include "core/compile/comm_plan.h"
-#include "core/compile/plan.h"
 #include "parallel/traps.h"
+#include "weft/core/compile/comm_plan.h"
+#include "weft/core/compile/plan.h"
 
 namespace weft {
 namespace {

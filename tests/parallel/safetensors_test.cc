@@ -1,13 +1,13 @@
 // Safetensors: what was written is what is read; whatever happens to a file, the answer is an error that names it.
-#include "parallel/train/safetensors.h"
+#include "weft/parallel/train/safetensors.h"
 
 #include <gtest/gtest.h>
 
 #include <set>
 
-#include "core/base/rng.h"
 #include "parallel/safetensors_testing.h"
 #include "parallel/temp_folder.h"
+#include "weft/core/base/rng.h"
 
 namespace weft {
 namespace {

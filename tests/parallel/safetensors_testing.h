@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "core/base/tensor.h"
 #include "fmt/format.h"
+#include "weft/core/base/tensor.h"
 
 namespace weft::testing_ {
 

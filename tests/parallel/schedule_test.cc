@@ -7,7 +7,7 @@
 #include <numbers>
 #include <random>
 
-#include "parallel/train/schedule.h"
+#include "weft/parallel/train/schedule.h"
 
 namespace weft {
 namespace {

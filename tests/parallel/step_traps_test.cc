@@ -4,10 +4,10 @@
 
 #include <algorithm>
 
-#include "core/base/shard.h"
-#include "core/ops/ops.h"
-#include "core/transforms/grad.h"
 #include "parallel/training.h"
+#include "weft/core/base/shard.h"
+#include "weft/core/ops/ops.h"
+#include "weft/core/transforms/grad.h"
 
 namespace weft {
 namespace {

@@ -9,15 +9,15 @@
 #include <random>
 #include <utility>
 
-#include "core/base/hash.h"
-#include "core/compile/interpreter.h"
-#include "core/graph/builder.h"
-#include "core/transforms/grad.h"
-#include "dist/collectives.h"
-#include "dist/local_group.h"
-#include "dist/mesh.h"
-#include "kernels/cpu/register.h"
 #include "parallel/testing.h"
+#include "weft/core/base/hash.h"
+#include "weft/core/compile/interpreter.h"
+#include "weft/core/graph/builder.h"
+#include "weft/core/transforms/grad.h"
+#include "weft/dist/collectives.h"
+#include "weft/dist/local_group.h"
+#include "weft/dist/mesh.h"
+#include "weft/kernels/cpu/register.h"
 
 namespace weft::sweep {
 namespace {

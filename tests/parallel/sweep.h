@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "core/graph/graph.h"
-#include "core/ops/record.h"
+#include "weft/core/graph/graph.h"
+#include "weft/core/ops/record.h"
 
 namespace weft::sweep {
 

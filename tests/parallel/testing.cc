@@ -8,14 +8,14 @@
 #include <limits>
 #include <random>
 
-#include "core/base/shard.h"
-#include "core/compile/interpreter.h"
-#include "core/graph/builder.h"
-#include "core/ops/ops.h"
-#include "dist/collectives.h"
-#include "dist/mesh.h"
-#include "kernels/common/cuda_library.h"
-#include "kernels/cpu/register.h"
+#include "weft/core/base/shard.h"
+#include "weft/core/compile/interpreter.h"
+#include "weft/core/graph/builder.h"
+#include "weft/core/ops/ops.h"
+#include "weft/dist/collectives.h"
+#include "weft/dist/mesh.h"
+#include "weft/kernels/common/cuda_library.h"
+#include "weft/kernels/cpu/register.h"
 
 namespace weft::test {
 namespace {

@@ -10,10 +10,10 @@
 #include <string>
 #include <vector>
 
-#include "core/base/tensor.h"
-#include "core/compile/runtime.h"
-#include "core/transforms/partition.h"
-#include "dist/local_group.h"
+#include "weft/core/base/tensor.h"
+#include "weft/core/compile/runtime.h"
+#include "weft/core/transforms/partition.h"
+#include "weft/dist/local_group.h"
 
 namespace weft::test {
 

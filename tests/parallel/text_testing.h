@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "core/base/rng.h"
-#include "core/base/utf8.h"
+#include "weft/core/base/rng.h"
+#include "weft/core/base/utf8.h"
 
 namespace weft::testing_ {
 

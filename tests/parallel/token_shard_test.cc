@@ -1,16 +1,16 @@
 // Token shards: the batches of a text whose bytes they hold, whatever the cuts; a bad file is an error, never a crash.
-#include "parallel/train/token_shard.h"
+#include "weft/parallel/train/token_shard.h"
 
 #include <gtest/gtest.h>
 
 #include <filesystem>
 #include <set>
 
-#include "core/base/error.h"
-#include "core/base/rng.h"
 #include "heap_counter.h"
 #include "parallel/data_testing.h"
-#include "parallel/train/token_shard_writer.h"
+#include "weft/core/base/error.h"
+#include "weft/core/base/rng.h"
+#include "weft/parallel/train/token_shard_writer.h"
 
 namespace weft {
 namespace {

@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "core/base/utf8.h"
-#include "parallel/train/tokenizer.h"
+#include "weft/core/base/utf8.h"
+#include "weft/parallel/train/tokenizer.h"
 
 namespace weft::testing_ {
 

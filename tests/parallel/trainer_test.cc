@@ -1,5 +1,5 @@
 // The loop as a whole, in process: what it writes, and when it stops.
-#include "parallel/train/trainer.h"
+#include "weft/parallel/train/trainer.h"
 
 #include <gtest/gtest.h>
 
@@ -7,14 +7,14 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
-#include "dist/collectives.h"
-#include "dist/local_group.h"
-#include "kernels/cpu/register.h"
 #include "parallel/data_testing.h"
 #include "parallel/event_testing.h"
 #include "parallel/limited_runtime.h"
 #include "parallel/safetensors_testing.h"
-#include "parallel/train/setup.h"
+#include "weft/dist/collectives.h"
+#include "weft/dist/local_group.h"
+#include "weft/kernels/cpu/register.h"
+#include "weft/parallel/train/setup.h"
 
 namespace weft {
 namespace {

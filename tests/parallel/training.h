@@ -8,14 +8,14 @@
 #include <string_view>
 #include <vector>
 
-#include "core/base/rng.h"
-#include "dist/collectives.h"
-#include "dist/local_group.h"
-#include "dist/mesh.h"
-#include "kernels/common/cuda_library.h"
-#include "kernels/cpu/register.h"
-#include "parallel/nn/family.h"
-#include "parallel/train/runner.h"
+#include "weft/core/base/rng.h"
+#include "weft/dist/collectives.h"
+#include "weft/dist/local_group.h"
+#include "weft/dist/mesh.h"
+#include "weft/kernels/common/cuda_library.h"
+#include "weft/kernels/cpu/register.h"
+#include "weft/parallel/nn/family.h"
+#include "weft/parallel/train/runner.h"
 
 namespace weft::testing_ {
 

@@ -5,11 +5,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/graph/builder.h"
-#include "core/ops/ops.h"
-#include "core/transforms/grad.h"
 #include "error_of.h"
+#include "weft/core/graph/builder.h"
+#include "weft/core/ops/ops.h"
+#include "weft/core/transforms/grad.h"
 #include "parallel/testing.h"
+#include "weft/core/graph/builder.h"
+#include "weft/core/ops/ops.h"
+#include "weft/core/transforms/grad.h"
 
 namespace weft::traps {
 

@@ -1,8 +1,8 @@
-#include "core/base/attrs.h"
+#include "weft/core/base/attrs.h"
 
 #include <fmt/format.h>
 
-#include "core/base/error.h"
+#include "weft/core/base/error.h"
 
 namespace weft {
 

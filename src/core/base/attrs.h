@@ -8,8 +8,8 @@
 #include <utility>
 #include <variant>
 
-#include "core/base/placement.h"
-#include "core/base/shape.h"
+#include "weft/core/base/placement.h"
+#include "weft/core/base/shape.h"
 
 namespace weft {
 

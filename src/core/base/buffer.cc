@@ -1,11 +1,11 @@
-#include "core/base/buffer.h"
+#include "weft/core/base/buffer.h"
 
 #include <atomic>
 #include <cstdlib>
 
-#include "core/base/device_runtime.h"
-#include "core/base/error.h"
-#include "core/base/process_memory.h"
+#include "weft/core/base/device_runtime.h"
+#include "weft/core/base/error.h"
+#include "weft/core/base/process_memory.h"
 
 namespace weft {
 namespace {

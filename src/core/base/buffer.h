@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <memory>
 
-#include "core/base/device.h"
+#include "weft/core/base/device.h"
 
 namespace weft {
 

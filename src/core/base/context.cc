@@ -1,12 +1,12 @@
-#include "core/base/context.h"
+#include "weft/core/base/context.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
-#include "core/base/error.h"
-#include "core/base/thread_pool.h"
-#include "core/ops/kernel.h"
+#include "weft/core/base/error.h"
+#include "weft/core/base/thread_pool.h"
+#include "weft/core/ops/kernel.h"
 
 namespace weft {
 

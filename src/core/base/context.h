@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "absl/functional/function_ref.h"
-#include "core/base/device_runtime.h"
+#include "weft/core/base/device_runtime.h"
 
 namespace weft {
 

@@ -3,9 +3,9 @@
 
 #include <cstring>
 
-#include "core/base/device_runtime.h"
-#include "core/base/host_memory.h"
-#include "core/base/host_name.h"
+#include "weft/core/base/device_runtime.h"
+#include "weft/core/base/host_memory.h"
+#include "weft/core/base/host_name.h"
 
 namespace weft {
 namespace {

@@ -1,4 +1,4 @@
-#include "core/base/device.h"
+#include "weft/core/base/device.h"
 
 namespace weft {
 namespace {

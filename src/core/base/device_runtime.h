@@ -7,8 +7,8 @@
 #include <string>
 
 #include "absl/functional/function_ref.h"
-#include "core/base/buffer.h"
-#include "core/base/memory.h"
+#include "weft/core/base/buffer.h"
+#include "weft/core/base/memory.h"
 
 namespace weft {
 

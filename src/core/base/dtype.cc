@@ -1,4 +1,4 @@
-#include "core/base/dtype.h"
+#include "weft/core/base/dtype.h"
 
 #include <array>
 

@@ -1,4 +1,4 @@
-#include "core/base/error.h"
+#include "weft/core/base/error.h"
 
 #include <string_view>
 

@@ -1,4 +1,4 @@
-#include "core/base/fault.h"
+#include "weft/core/base/fault.h"
 
 #include <algorithm>
 #include <cerrno>

@@ -1,4 +1,4 @@
-#include "core/base/host_memory.h"
+#include "weft/core/base/host_memory.h"
 
 #include <algorithm>
 #include <filesystem>

@@ -2,7 +2,7 @@
 #pragma once
 #include <string>
 
-#include "core/base/memory.h"
+#include "weft/core/base/memory.h"
 
 namespace weft {
 

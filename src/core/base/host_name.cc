@@ -1,4 +1,4 @@
-#include "core/base/host_name.h"
+#include "weft/core/base/host_name.h"
 
 #include <unistd.h>
 

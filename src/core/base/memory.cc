@@ -1,4 +1,4 @@
-#include "core/base/memory.h"
+#include "weft/core/base/memory.h"
 
 #include <fmt/format.h>
 

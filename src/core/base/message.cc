@@ -1,8 +1,8 @@
-#include "core/base/message.h"
+#include "weft/core/base/message.h"
 
 #include <algorithm>
 
-#include "core/base/utf8.h"
+#include "weft/core/base/utf8.h"
 
 namespace weft {
 namespace {

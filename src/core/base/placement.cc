@@ -1,10 +1,10 @@
-#include "core/base/placement.h"
+#include "weft/core/base/placement.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
-#include "core/base/error.h"
+#include "weft/core/base/error.h"
 
 namespace weft {
 

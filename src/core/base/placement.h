@@ -11,7 +11,7 @@
 #include <string>
 
 #include "absl/container/inlined_vector.h"
-#include "core/base/mesh_shape.h"
+#include "weft/core/base/mesh_shape.h"
 
 namespace weft {
 

@@ -1,4 +1,4 @@
-#include "core/base/process_memory.h"
+#include "weft/core/base/process_memory.h"
 
 #include <fmt/format.h>
 #include <sys/resource.h>
@@ -8,8 +8,8 @@
 #include <fstream>
 #include <new>
 
-#include "core/base/device_runtime.h"
-#include "core/base/host_name.h"
+#include "weft/core/base/device_runtime.h"
+#include "weft/core/base/host_name.h"
 
 namespace weft {
 namespace {

@@ -3,7 +3,7 @@
 #include <exception>
 #include <string>
 
-#include "core/base/memory.h"
+#include "weft/core/base/memory.h"
 
 namespace weft {
 

@@ -1,5 +1,5 @@
 // Compiled with -ffp-contract=off (src/core/CMakeLists.txt): every rounding below is written down.
-#include "core/base/rng.h"
+#include "weft/core/base/rng.h"
 
 #include <bit>
 #include <cmath>

@@ -1,9 +1,9 @@
-#include "core/base/shape.h"
+#include "weft/core/base/shape.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "core/base/error.h"
+#include "weft/core/base/error.h"
 
 namespace weft {
 

@@ -1,4 +1,4 @@
-#include "core/base/shard.h"
+#include "weft/core/base/shard.h"
 
 #include <algorithm>
 

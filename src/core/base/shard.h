@@ -4,8 +4,8 @@
 // share a dim nest, major first, and a nested chunk comes from the chunk, not from the extent: n = 10 on 4 then 2 ranks
 // is 3, then 2.
 #pragma once
-#include "core/base/placement.h"
-#include "core/base/shape.h"
+#include "weft/core/base/placement.h"
+#include "weft/core/base/shape.h"
 
 namespace weft {
 

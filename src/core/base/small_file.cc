@@ -1,4 +1,4 @@
-#include "core/base/small_file.h"
+#include "weft/core/base/small_file.h"
 
 #include <fstream>
 #include <sstream>

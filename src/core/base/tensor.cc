@@ -1,4 +1,4 @@
-#include "core/base/tensor.h"
+#include "weft/core/base/tensor.h"
 
 #include <fmt/format.h>
 

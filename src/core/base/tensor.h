@@ -3,10 +3,10 @@
 #include <span>
 #include <vector>
 
-#include "core/base/device_runtime.h"
-#include "core/base/dtype.h"
-#include "core/base/error.h"
-#include "core/base/shape.h"
+#include "weft/core/base/device_runtime.h"
+#include "weft/core/base/dtype.h"
+#include "weft/core/base/error.h"
+#include "weft/core/base/shape.h"
 
 namespace weft {
 

@@ -1,10 +1,10 @@
-#include "core/base/thread_pool.h"
+#include "weft/core/base/thread_pool.h"
 
 #include <fmt/format.h>
 
 #include <system_error>
 
-#include "core/base/error.h"
+#include "weft/core/base/error.h"
 
 namespace weft {
 

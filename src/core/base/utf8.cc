@@ -1,4 +1,4 @@
-#include "core/base/utf8.h"
+#include "weft/core/base/utf8.h"
 
 #include <algorithm>
 

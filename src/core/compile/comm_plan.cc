@@ -1,7 +1,7 @@
-#include "core/compile/comm_plan.h"
+#include "weft/core/compile/comm_plan.h"
 
-#include "core/base/hash.h"
-#include "core/compile/runtime.h"
+#include "weft/core/base/hash.h"
+#include "weft/core/compile/runtime.h"
 
 namespace weft {
 

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "core/transforms/partition.h"
+#include "weft/core/transforms/partition.h"
 
 namespace weft {
 

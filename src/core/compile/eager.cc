@@ -1,10 +1,10 @@
-#include "core/compile/eager.h"
+#include "weft/core/compile/eager.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
-#include "core/base/shard.h"
+#include "weft/core/base/shard.h"
 
 namespace weft {
 namespace {

@@ -5,9 +5,9 @@
 //   Var y = Exp(eager.FromLocal(local, {8, 4}, Sharding({Shard(0)})));
 //   Tensor mine = eager.ToLocal(y, Sharding({Replicate()}));
 #pragma once
-#include "core/compile/runtime.h"
-#include "core/graph/builder.h"
-#include "core/transforms/partition.h"
+#include "weft/core/compile/runtime.h"
+#include "weft/core/graph/builder.h"
+#include "weft/core/transforms/partition.h"
 
 namespace weft {
 

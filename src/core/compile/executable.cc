@@ -1,4 +1,4 @@
-#include "core/compile/executable.h"
+#include "weft/core/compile/executable.h"
 
 #include <fmt/format.h>
 

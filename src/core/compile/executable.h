@@ -2,7 +2,7 @@
 #pragma once
 #include <map>
 
-#include "core/compile/plan.h"
+#include "weft/core/compile/plan.h"
 
 namespace weft {
 

@@ -1,10 +1,10 @@
-#include "core/compile/fuse.h"
+#include "weft/core/compile/fuse.h"
 
 #include <algorithm>
 
-#include "core/base/shard.h"
-#include "core/compile/fuse_loss.h"
-#include "core/graph/verify.h"
+#include "weft/core/base/shard.h"
+#include "weft/core/compile/fuse_loss.h"
+#include "weft/core/graph/verify.h"
 
 namespace weft {
 namespace {

@@ -1,11 +1,11 @@
-#include "core/compile/fuse_loss.h"
+#include "weft/core/compile/fuse_loss.h"
 
 #include <algorithm>
 #include <optional>
 
 #include "absl/container/flat_hash_set.h"
-#include "core/graph/verify.h"
-#include "core/ops/equation.h"
+#include "weft/core/graph/verify.h"
+#include "weft/core/ops/equation.h"
 
 namespace weft {
 namespace {

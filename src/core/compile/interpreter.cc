@@ -1,9 +1,9 @@
-#include "core/compile/interpreter.h"
+#include "weft/core/compile/interpreter.h"
 
 #include <cmath>
 
 #include "absl/container/flat_hash_map.h"
-#include "core/base/message.h"
+#include "weft/core/base/message.h"
 
 namespace weft {
 namespace {

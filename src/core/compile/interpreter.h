@@ -3,8 +3,8 @@
 #pragma once
 #include <map>
 
-#include "core/compile/runtime.h"
-#include "core/transforms/partition.h"
+#include "weft/core/compile/runtime.h"
+#include "weft/core/transforms/partition.h"
 
 namespace weft {
 

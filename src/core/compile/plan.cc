@@ -1,4 +1,4 @@
-#include "core/compile/plan.h"
+#include "weft/core/compile/plan.h"
 
 #include <algorithm>
 #include <map>

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "core/compile/runtime.h"
-#include "core/transforms/partition.h"
+#include "weft/core/compile/runtime.h"
+#include "weft/core/transforms/partition.h"
 
 namespace weft {
 

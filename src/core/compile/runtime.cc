@@ -1,11 +1,11 @@
-#include "core/compile/runtime.h"
+#include "weft/core/compile/runtime.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 
-#include "core/ops/record.h"
+#include "weft/core/ops/record.h"
 
 namespace weft {
 

@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "core/base/context.h"
-#include "core/base/tensor.h"
-#include "core/graph/graph.h"
-#include "core/ops/kernel.h"
+#include "weft/core/base/context.h"
+#include "weft/core/base/tensor.h"
+#include "weft/core/graph/graph.h"
+#include "weft/core/ops/kernel.h"
 
 namespace weft {
 

@@ -1,8 +1,8 @@
-#include "core/graph/builder.h"
+#include "weft/core/graph/builder.h"
 
 #include <algorithm>
 
-#include "core/graph/verify.h"
+#include "weft/core/graph/verify.h"
 
 namespace weft {
 namespace {

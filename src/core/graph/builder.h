@@ -8,9 +8,9 @@
 #include <map>
 #include <span>
 
-#include "core/base/rng.h"
-#include "core/graph/graph.h"
-#include "core/ops/record.h"
+#include "weft/core/base/rng.h"
+#include "weft/core/graph/graph.h"
+#include "weft/core/ops/record.h"
 
 namespace weft {
 

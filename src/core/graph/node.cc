@@ -1,4 +1,4 @@
-#include "core/graph/node.h"
+#include "weft/core/graph/node.h"
 
 namespace weft {
 

@@ -8,13 +8,13 @@
 #include <string>
 #include <vector>
 
-#include "core/base/attrs.h"
-#include "core/base/dtype.h"
-#include "core/base/error.h"
-#include "core/base/placement.h"
-#include "core/base/shape.h"
-#include "core/base/tensor.h"
-#include "core/ops/op.h"
+#include "weft/core/base/attrs.h"
+#include "weft/core/base/dtype.h"
+#include "weft/core/base/error.h"
+#include "weft/core/base/placement.h"
+#include "weft/core/base/shape.h"
+#include "weft/core/base/tensor.h"
+#include "weft/core/ops/op.h"
 
 namespace weft {
 

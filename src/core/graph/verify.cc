@@ -1,4 +1,4 @@
-#include "core/graph/verify.h"
+#include "weft/core/graph/verify.h"
 
 #include <fmt/format.h>
 
@@ -6,8 +6,8 @@
 #include <string_view>
 
 #include "absl/container/flat_hash_map.h"
-#include "core/base/shard.h"
-#include "core/ops/record.h"
+#include "weft/core/base/shard.h"
+#include "weft/core/ops/record.h"
 
 namespace weft {
 namespace {

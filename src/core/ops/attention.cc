@@ -1,4 +1,4 @@
-#include "core/ops/attention.h"
+#include "weft/core/ops/attention.h"
 
 #include <fmt/format.h>
 
@@ -6,8 +6,8 @@
 #include <limits>
 #include <numbers>
 
-#include "core/ops/ops.h"
-#include "core/ops/structural.h"
+#include "weft/core/ops/ops.h"
+#include "weft/core/ops/structural.h"
 
 namespace weft {
 namespace {

@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <numbers>
 
-#include "core/base/attrs.h"
-#include "core/base/error.h"
+#include "weft/core/base/attrs.h"
+#include "weft/core/base/error.h"
 
 namespace weft {
 class Var;

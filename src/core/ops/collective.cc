@@ -1,8 +1,8 @@
 // Records of the ops that only Partition makes. Their outputs are laid out by Partition, not inferred, and they are
 // never differentiated or partitioned again.
-#include "core/ops/collective.h"
+#include "weft/core/ops/collective.h"
 
-#include "core/ops/record.h"
+#include "weft/core/ops/record.h"
 
 namespace weft {
 namespace {

@@ -1,9 +1,9 @@
-#include "core/ops/einsum.h"
+#include "weft/core/ops/einsum.h"
 
 #include <fmt/format.h>
 
-#include "core/ops/equation.h"
-#include "core/ops/ops.h"
+#include "weft/core/ops/equation.h"
+#include "weft/core/ops/ops.h"
 
 namespace weft {
 namespace {

@@ -2,7 +2,7 @@
 #pragma once
 #include <string>
 
-#include "core/base/error.h"
+#include "weft/core/base/error.h"
 
 namespace weft {
 class Var;

@@ -1,8 +1,8 @@
 // Records and builders of the elementwise ops, generated from the rows of elementwise.h.
 #include <fmt/format.h>
 
-#include "core/ops/ops.h"
-#include "core/ops/structural.h"
+#include "weft/core/ops/ops.h"
+#include "weft/core/ops/structural.h"
 
 namespace weft {
 namespace {

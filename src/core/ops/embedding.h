@@ -1,6 +1,6 @@
 // Embedding: rows of a table picked by integer ids, and the gradient of the table.
 #pragma once
-#include "core/base/error.h"
+#include "weft/core/base/error.h"
 
 namespace weft {
 class Var;

@@ -1,8 +1,8 @@
-#include "core/ops/equation.h"
+#include "weft/core/ops/equation.h"
 
 #include <fmt/format.h>
 
-#include "core/base/error.h"
+#include "weft/core/base/error.h"
 
 namespace weft {
 

@@ -1,17 +1,17 @@
 // The op families, joined once. A new family adds its header and its list here; a new op only a row in its family.
 #pragma once
-#include "core/ops/attention.h"
-#include "core/ops/collective.h"
-#include "core/ops/einsum.h"
-#include "core/ops/embedding.h"
-#include "core/ops/fused.h"
-#include "core/ops/leaf.h"
-#include "core/ops/loss.h"
-#include "core/ops/norm.h"
-#include "core/ops/optimizer_ops.h"
-#include "core/ops/random.h"
-#include "core/ops/reduce.h"
-#include "core/ops/structural.h"
+#include "weft/core/ops/attention.h"
+#include "weft/core/ops/collective.h"
+#include "weft/core/ops/einsum.h"
+#include "weft/core/ops/embedding.h"
+#include "weft/core/ops/fused.h"
+#include "weft/core/ops/leaf.h"
+#include "weft/core/ops/loss.h"
+#include "weft/core/ops/norm.h"
+#include "weft/core/ops/optimizer_ops.h"
+#include "weft/core/ops/random.h"
+#include "weft/core/ops/reduce.h"
+#include "weft/core/ops/structural.h"
 
 // clang-format off
 #define WEFT_FAMILIES(X)    \

@@ -1,9 +1,9 @@
-#include "core/ops/fused.h"
+#include "weft/core/ops/fused.h"
 
 #include <fmt/format.h>
 
-#include "core/ops/equation.h"
-#include "core/ops/ops.h"
+#include "weft/core/ops/equation.h"
+#include "weft/core/ops/ops.h"
 
 namespace weft {
 namespace {

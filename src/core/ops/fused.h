@@ -1,7 +1,7 @@
 // Fused ops: what a device computes in one pass where the closed set would take several. Each is its composition, which
 // runs where a device has no kernel for it.
 #pragma once
-#include "core/base/error.h"
+#include "weft/core/base/error.h"
 
 namespace weft {
 class Var;

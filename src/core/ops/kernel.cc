@@ -1,4 +1,4 @@
-#include "core/ops/kernel.h"
+#include "weft/core/ops/kernel.h"
 
 #include <fmt/format.h>
 

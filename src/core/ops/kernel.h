@@ -11,12 +11,12 @@
 #include <span>
 #include <string>
 
-#include "core/base/attrs.h"
-#include "core/base/context.h"
-#include "core/base/dtype.h"
-#include "core/base/error.h"
-#include "core/base/shard.h"
-#include "core/ops/op.h"
+#include "weft/core/base/attrs.h"
+#include "weft/core/base/context.h"
+#include "weft/core/base/dtype.h"
+#include "weft/core/base/error.h"
+#include "weft/core/base/shard.h"
+#include "weft/core/ops/op.h"
 
 namespace weft {
 

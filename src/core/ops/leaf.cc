@@ -1,8 +1,8 @@
-#include "core/ops/leaf.h"
+#include "weft/core/ops/leaf.h"
 
 #include <fmt/format.h>
 
-#include "core/ops/ops.h"
+#include "weft/core/ops/ops.h"
 
 namespace weft {
 namespace {

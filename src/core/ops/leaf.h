@@ -2,10 +2,10 @@
 #pragma once
 #include <string>
 
-#include "core/base/dtype.h"
-#include "core/base/error.h"
-#include "core/base/placement.h"
-#include "core/base/shape.h"
+#include "weft/core/base/dtype.h"
+#include "weft/core/base/error.h"
+#include "weft/core/base/placement.h"
+#include "weft/core/base/shape.h"
 
 namespace weft {
 class Var;

@@ -1,6 +1,6 @@
 // Cross-entropy over the last dim V, per token; and with the product that makes the logits.
 #pragma once
-#include "core/base/error.h"
+#include "weft/core/base/error.h"
 
 namespace weft {
 class Var;

@@ -1,8 +1,8 @@
-#include "core/ops/norm.h"
+#include "weft/core/ops/norm.h"
 
 #include <fmt/format.h>
 
-#include "core/ops/ops.h"
+#include "weft/core/ops/ops.h"
 
 namespace weft {
 namespace {

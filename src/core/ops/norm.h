@@ -1,7 +1,7 @@
 // Norms over the last dim C. Statistics, weight, bias and their gradients are of the accumulate type (f32; f64 for
 // f64): a weight is near 1, where bf16 would lose the updates of a dozen steps.
 #pragma once
-#include "core/base/error.h"
+#include "weft/core/base/error.h"
 
 namespace weft {
 class Var;

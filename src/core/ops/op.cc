@@ -1,4 +1,4 @@
-#include "core/ops/op.h"
+#include "weft/core/ops/op.h"
 
 namespace weft {
 

@@ -2,8 +2,8 @@
 #pragma once
 #include <cstdint>
 
-#include "core/ops/elementwise.h"
-#include "core/ops/families.h"
+#include "weft/core/ops/elementwise.h"
+#include "weft/core/ops/families.h"
 
 namespace weft {
 

@@ -1,6 +1,6 @@
 // All op builders: what layers, losses and optimizers are written with.
 #pragma once
-#include "core/graph/builder.h"
-#include "core/graph/node.h"
-#include "core/ops/families.h"
-#include "core/ops/math.h"
+#include "weft/core/graph/builder.h"
+#include "weft/core/graph/node.h"
+#include "weft/core/ops/families.h"
+#include "weft/core/ops/math.h"

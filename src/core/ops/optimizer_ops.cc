@@ -1,10 +1,10 @@
-#include "core/ops/optimizer_ops.h"
+#include "weft/core/ops/optimizer_ops.h"
 
 #include <fmt/format.h>
 
 #include <cmath>
 
-#include "core/ops/ops.h"
+#include "weft/core/ops/ops.h"
 
 namespace weft {
 namespace {

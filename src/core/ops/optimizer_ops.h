@@ -2,7 +2,7 @@
 #pragma once
 #include <array>
 
-#include "core/base/error.h"
+#include "weft/core/base/error.h"
 
 namespace weft {
 class Var;

@@ -1,10 +1,10 @@
-#include "core/ops/random.h"
+#include "weft/core/ops/random.h"
 
 #include <fmt/format.h>
 
 #include <bit>
 
-#include "core/ops/ops.h"
+#include "weft/core/ops/ops.h"
 
 namespace weft {
 namespace {

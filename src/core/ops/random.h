@@ -1,8 +1,8 @@
 // Random ops: functions of a key and the global element index (core/base/rng.h), the same on any mesh.
 #pragma once
-#include "core/base/dtype.h"
-#include "core/base/error.h"
-#include "core/base/shape.h"
+#include "weft/core/base/dtype.h"
+#include "weft/core/base/error.h"
+#include "weft/core/base/shape.h"
 
 namespace weft {
 class Var;

@@ -1,4 +1,4 @@
-#include "core/ops/record.h"
+#include "weft/core/ops/record.h"
 
 #include <fmt/format.h>
 

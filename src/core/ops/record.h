@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "core/graph/node.h"
+#include "weft/core/graph/node.h"
 
 namespace weft {
 

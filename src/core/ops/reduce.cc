@@ -1,7 +1,7 @@
-#include "core/ops/reduce.h"
+#include "weft/core/ops/reduce.h"
 
-#include "core/ops/ops.h"
-#include "core/ops/structural.h"
+#include "weft/core/ops/ops.h"
+#include "weft/core/ops/structural.h"
 
 namespace weft {
 namespace {

@@ -1,7 +1,7 @@
 // Reductions over one dim, which disappears; and the running sum, which keeps it.
 #pragma once
-#include "core/base/error.h"
-#include "core/ops/elementwise.h"
+#include "weft/core/base/error.h"
+#include "weft/core/ops/elementwise.h"
 
 namespace weft {
 class Var;

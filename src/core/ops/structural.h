@@ -2,8 +2,8 @@
 #pragma once
 #include <span>
 
-#include "core/base/error.h"
-#include "core/base/shape.h"
+#include "weft/core/base/error.h"
+#include "weft/core/base/shape.h"
 
 namespace weft {
 class Var;

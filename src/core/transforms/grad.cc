@@ -1,4 +1,4 @@
-#include "core/transforms/grad.h"
+#include "weft/core/transforms/grad.h"
 
 #include <fmt/format.h>
 
@@ -6,7 +6,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
-#include "core/ops/ops.h"
+#include "weft/core/ops/ops.h"
 
 namespace weft {
 namespace {

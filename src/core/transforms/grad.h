@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/graph/node.h"
+#include "weft/core/graph/node.h"
 
 namespace weft {
 

@@ -1,13 +1,13 @@
-#include "core/transforms/partition.h"
+#include "weft/core/transforms/partition.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
-#include "core/base/shard.h"
-#include "core/graph/builder.h"
-#include "core/graph/verify.h"
-#include "core/ops/kernel.h"
+#include "weft/core/base/shard.h"
+#include "weft/core/graph/builder.h"
+#include "weft/core/graph/verify.h"
+#include "weft/core/ops/kernel.h"
 
 namespace weft {
 namespace {

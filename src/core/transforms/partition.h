@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
-#include "core/graph/graph.h"
-#include "core/transforms/rules.h"
+#include "weft/core/graph/graph.h"
+#include "weft/core/transforms/rules.h"
 
 namespace weft {
 

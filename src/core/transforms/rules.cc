@@ -1,4 +1,4 @@
-#include "core/transforms/rules.h"
+#include "weft/core/transforms/rules.h"
 
 #include <fmt/format.h>
 

@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "core/ops/record.h"
+#include "weft/core/ops/record.h"
 
 namespace weft {
 

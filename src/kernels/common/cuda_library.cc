@@ -1,4 +1,4 @@
-#include "kernels/common/cuda_library.h"
+#include "weft/kernels/common/cuda_library.h"
 
 #include <dlfcn.h>
 #include <fmt/format.h>

@@ -1,6 +1,6 @@
-#include "kernels/common/einsum_labels.h"
+#include "weft/kernels/common/einsum_labels.h"
 
-#include "core/ops/equation.h"
+#include "weft/core/ops/equation.h"
 
 namespace weft {
 namespace {

@@ -1,6 +1,6 @@
 // EinsumLabels: an einsum's labels in the groups of a matrix product, for every device.
 #pragma once
-#include "kernels/common/nest.h"
+#include "weft/kernels/common/nest.h"
 
 namespace weft {
 

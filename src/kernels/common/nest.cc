@@ -1,4 +1,4 @@
-#include "kernels/common/nest.h"
+#include "weft/kernels/common/nest.h"
 
 namespace weft {
 

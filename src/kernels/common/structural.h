@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "core/ops/kernel.h"
+#include "weft/core/ops/kernel.h"
 
 namespace weft {
 

@@ -2,10 +2,10 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/ops/optimizer_ops.h"
-#include "kernels/cpu/convert.h"
-#include "kernels/cpu/families.h"
-#include "kernels/cpu/strided.h"
+#include "weft/core/ops/optimizer_ops.h"
+#include "weft/kernels/cpu/convert.h"
+#include "weft/kernels/cpu/families.h"
+#include "weft/kernels/cpu/strided.h"
 
 namespace weft::cpu {
 namespace {

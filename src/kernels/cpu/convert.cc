@@ -1,4 +1,4 @@
-#include "kernels/cpu/convert.h"
+#include "weft/kernels/cpu/convert.h"
 
 #include <bit>
 #include <cstring>

@@ -1,4 +1,4 @@
-#include "kernels/cpu/copy.h"
+#include "weft/kernels/cpu/copy.h"
 
 #include <cstring>
 

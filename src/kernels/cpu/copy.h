@@ -1,6 +1,6 @@
 // Copying boxes of elements, whatever their dtype.
 #pragma once
-#include "kernels/cpu/strided.h"
+#include "weft/kernels/cpu/strided.h"
 
 namespace weft::cpu {
 

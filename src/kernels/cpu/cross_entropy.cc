@@ -1,11 +1,11 @@
 // Cross-entropy over the last dim, and its gradient. One row is read twice; the sum of exponentials runs in f64.
 #include <fmt/format.h>
 
-#include "core/ops/loss.h"
-#include "kernels/cpu/convert.h"
-#include "kernels/cpu/families.h"
-#include "kernels/cpu/row_sums.h"
-#include "kernels/cpu/scalar_math.h"
+#include "weft/core/ops/loss.h"
+#include "weft/kernels/cpu/convert.h"
+#include "weft/kernels/cpu/families.h"
+#include "weft/kernels/cpu/row_sums.h"
+#include "weft/kernels/cpu/scalar_math.h"
 
 namespace weft::cpu {
 namespace {

@@ -1,12 +1,12 @@
 // Einsum by matrix products; see einsum_plan.h for the cut.
-#include "core/ops/einsum.h"
+#include "weft/core/ops/einsum.h"
 
-#include "kernels/cpu/convert.h"
-#include "kernels/cpu/copy.h"
-#include "kernels/cpu/einsum_plan.h"
-#include "kernels/cpu/families.h"
-#include "kernels/cpu/gemm_bf16.h"
-#include "kernels/cpu/gemm_use.h"
+#include "weft/kernels/cpu/convert.h"
+#include "weft/kernels/cpu/copy.h"
+#include "weft/kernels/cpu/einsum_plan.h"
+#include "weft/kernels/cpu/families.h"
+#include "weft/kernels/cpu/gemm_bf16.h"
+#include "weft/kernels/cpu/gemm_use.h"
 
 namespace weft::cpu {
 namespace {

@@ -1,6 +1,6 @@
-#include "kernels/cpu/einsum_plan.h"
+#include "weft/kernels/cpu/einsum_plan.h"
 
-#include "kernels/cpu/gemm_bf16.h"
+#include "weft/kernels/cpu/gemm_bf16.h"
 
 namespace weft::cpu {
 namespace {

@@ -1,7 +1,7 @@
 // How an einsum becomes matrix products on the CPU: what is packed, how the product is cut into blocks.
 #pragma once
-#include "kernels/common/einsum_labels.h"
-#include "kernels/cpu/strided.h"
+#include "weft/kernels/common/einsum_labels.h"
+#include "weft/kernels/cpu/strided.h"
 
 namespace weft::cpu {
 

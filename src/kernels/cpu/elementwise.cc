@@ -1,12 +1,12 @@
 // Unary, scalar, binary, comparison and logic ops: one loop per op and compute type, over tiles that are rows of
 // storage where possible. 16-bit floats compute in f32; all integers in i64.
-#include "core/ops/elementwise.h"
+#include "weft/core/ops/elementwise.h"
 
-#include "kernels/common/integer_ops.h"
-#include "kernels/cpu/convert.h"
-#include "kernels/cpu/families.h"
-#include "kernels/cpu/scalar_math.h"
-#include "kernels/cpu/strided.h"
+#include "weft/kernels/common/integer_ops.h"
+#include "weft/kernels/cpu/convert.h"
+#include "weft/kernels/cpu/families.h"
+#include "weft/kernels/cpu/scalar_math.h"
+#include "weft/kernels/cpu/strided.h"
 
 #include <fmt/format.h>
 

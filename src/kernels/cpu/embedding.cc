@@ -1,9 +1,9 @@
 // Embedding and the gradient of its table.
-#include "core/ops/embedding.h"
+#include "weft/core/ops/embedding.h"
 
-#include "kernels/cpu/convert.h"
-#include "kernels/cpu/families.h"
-#include "kernels/cpu/strided.h"
+#include "weft/kernels/cpu/convert.h"
+#include "weft/kernels/cpu/families.h"
+#include "weft/kernels/cpu/strided.h"
 
 #include <cstring>
 

@@ -1,6 +1,6 @@
 // One registration function per family; register.cc calls them all.
 #pragma once
-#include "core/ops/kernel.h"
+#include "weft/core/ops/kernel.h"
 
 namespace weft::cpu {
 

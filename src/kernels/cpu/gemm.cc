@@ -1,9 +1,9 @@
-#include "kernels/cpu/gemm.h"
+#include "weft/kernels/cpu/gemm.h"
 
 #include <algorithm>
 
-#include "core/base/error.h"
-#include "kernels/cpu/openblas.h"
+#include "weft/core/base/error.h"
+#include "weft/kernels/cpu/openblas.h"
 
 namespace weft::cpu {
 namespace {

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "core/ops/kernel.h"
+#include "weft/core/ops/kernel.h"
 
 namespace weft::cpu {
 

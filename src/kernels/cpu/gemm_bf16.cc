@@ -1,4 +1,4 @@
-#include "kernels/cpu/gemm_bf16.h"
+#include "weft/kernels/cpu/gemm_bf16.h"
 
 #include <dlfcn.h>
 

@@ -1,7 +1,7 @@
 // Matrix products of bf16 by oneDNN, where the machine multiplies bf16 itself (AVX-512 BF16 or AMX).
 #pragma once
-#include "core/base/dtype.h"
-#include "kernels/cpu/gemm.h"
+#include "weft/core/base/dtype.h"
+#include "weft/kernels/cpu/gemm.h"
 
 namespace weft::cpu {
 

@@ -1,4 +1,4 @@
-#include "kernels/cpu/gemm_core.h"
+#include "weft/kernels/cpu/gemm_core.h"
 
 #include <cpuid.h>
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-#include "kernels/cpu/gemm_use.h"
+#include "weft/kernels/cpu/gemm_use.h"
 
 #include <fmt/format.h>
 #include <sys/mman.h>
@@ -8,9 +8,9 @@
 #include <condition_variable>
 #include <mutex>
 
-#include "core/base/error.h"
-#include "core/base/process_memory.h"
-#include "kernels/cpu/openblas.h"
+#include "weft/core/base/error.h"
+#include "weft/core/base/process_memory.h"
+#include "weft/kernels/cpu/openblas.h"
 
 namespace weft::cpu {
 namespace {

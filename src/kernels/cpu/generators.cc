@@ -1,9 +1,9 @@
 // Full and Iota: tensors made of nothing but their attributes and global indices.
-#include "core/ops/leaf.h"
+#include "weft/core/ops/leaf.h"
 
-#include "kernels/cpu/convert.h"
-#include "kernels/cpu/copy.h"
-#include "kernels/cpu/families.h"
+#include "weft/kernels/cpu/convert.h"
+#include "weft/kernels/cpu/copy.h"
+#include "weft/kernels/cpu/families.h"
 
 namespace weft::cpu {
 namespace {

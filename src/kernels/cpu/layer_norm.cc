@@ -1,12 +1,12 @@
 // LayerNorm and its gradient. Statistics and sums over rows run in f64.
 #include <cmath>
 
-#include "core/ops/norm.h"
+#include "weft/core/ops/norm.h"
 
-#include "kernels/cpu/convert.h"
-#include "kernels/cpu/families.h"
-#include "kernels/cpu/row_sums.h"
-#include "kernels/cpu/scratch.h"
+#include "weft/kernels/cpu/convert.h"
+#include "weft/kernels/cpu/families.h"
+#include "weft/kernels/cpu/row_sums.h"
+#include "weft/kernels/cpu/scratch.h"
 
 namespace weft::cpu {
 namespace {

@@ -1,4 +1,4 @@
-#include "kernels/cpu/openblas.h"
+#include "weft/kernels/cpu/openblas.h"
 
 #include <dlfcn.h>
 #include <fmt/format.h>
@@ -6,8 +6,8 @@
 #include <cstdlib>
 #include <optional>
 
-#include "core/base/process_memory.h"
-#include "kernels/cpu/gemm_core.h"
+#include "weft/core/base/process_memory.h"
+#include "weft/kernels/cpu/gemm_core.h"
 
 namespace weft::cpu {
 namespace {

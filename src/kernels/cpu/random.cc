@@ -1,13 +1,13 @@
 // Random and Dropout. Numbers depend on the key, the step and the element's global place only (core/base/rng.h).
-#include "core/ops/random.h"
+#include "weft/core/ops/random.h"
 
 #include <cstring>
 
-#include "core/base/rng.h"
-#include "kernels/cpu/convert.h"
-#include "kernels/cpu/families.h"
-#include "kernels/cpu/philox.h"
-#include "kernels/cpu/strided.h"
+#include "weft/core/base/rng.h"
+#include "weft/kernels/cpu/convert.h"
+#include "weft/kernels/cpu/families.h"
+#include "weft/kernels/cpu/philox.h"
+#include "weft/kernels/cpu/strided.h"
 
 namespace weft::cpu {
 namespace {

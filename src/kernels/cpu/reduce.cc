@@ -1,13 +1,13 @@
 // Reductions over one dim, ArgMax and SumOfSquares. Sums and products of f32 run in f64 inside, so that a sum does not
 // depend on how its terms are spread over ranks beyond the last rounding.
-#include "core/ops/reduce.h"
+#include "weft/core/ops/reduce.h"
 
 #include <cmath>
 #include <limits>
 
-#include "kernels/cpu/convert.h"
-#include "kernels/cpu/families.h"
-#include "kernels/cpu/strided.h"
+#include "weft/kernels/cpu/convert.h"
+#include "weft/kernels/cpu/families.h"
+#include "weft/kernels/cpu/strided.h"
 
 namespace weft::cpu {
 namespace {

@@ -1,8 +1,8 @@
-#include "kernels/cpu/register.h"
+#include "weft/kernels/cpu/register.h"
 
-#include "core/base/error.h"
-#include "kernels/cpu/families.h"
-#include "kernels/cpu/gemm.h"
+#include "weft/core/base/error.h"
+#include "weft/kernels/cpu/families.h"
+#include "weft/kernels/cpu/gemm.h"
 
 namespace weft {
 

@@ -2,7 +2,7 @@
 //
 //   RegisterCpuKernels(context.kernels(DeviceKind::kCpu));
 #pragma once
-#include "core/ops/kernel.h"
+#include "weft/core/ops/kernel.h"
 
 namespace weft {
 

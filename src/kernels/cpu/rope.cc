@@ -2,10 +2,10 @@
 // heads.
 #include <cmath>
 
-#include "core/ops/attention.h"
-#include "kernels/cpu/convert.h"
-#include "kernels/cpu/families.h"
-#include "kernels/cpu/scratch.h"
+#include "weft/core/ops/attention.h"
+#include "weft/kernels/cpu/convert.h"
+#include "weft/kernels/cpu/families.h"
+#include "weft/kernels/cpu/scratch.h"
 
 namespace weft::cpu {
 namespace {

@@ -1,6 +1,6 @@
 // Sums along rows, in f64 whatever the compute type, and sums over rows in an order that no number of threads changes.
 #pragma once
-#include "kernels/cpu/strided.h"
+#include "weft/kernels/cpu/strided.h"
 
 namespace weft::cpu {
 

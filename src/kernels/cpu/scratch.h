@@ -1,6 +1,6 @@
 // A kernel's workspace, handed out piece by piece. The same code sizes it (with a null start) and cuts it up.
 #pragma once
-#include "kernels/cpu/strided.h"
+#include "weft/kernels/cpu/strided.h"
 
 namespace weft::cpu {
 

@@ -1,8 +1,8 @@
 // Sdpa forward: blocks of queries against blocks of keys with a running softmax; memory is linear in the sequence.
-#include "core/ops/attention.h"
+#include "weft/core/ops/attention.h"
 
-#include "kernels/cpu/families.h"
-#include "kernels/cpu/sdpa_tiles.h"
+#include "weft/kernels/cpu/families.h"
+#include "weft/kernels/cpu/sdpa_tiles.h"
 
 namespace weft::cpu {
 namespace {

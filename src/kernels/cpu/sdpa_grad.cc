@@ -1,9 +1,9 @@
 // Sdpa backward: the probabilities are recomputed from lse. One task is one KV head of one sequence: it alone adds to
 // that head's dk and dv, query heads and query blocks in order, so results do not depend on the number of threads.
-#include "core/ops/attention.h"
+#include "weft/core/ops/attention.h"
 
-#include "kernels/cpu/families.h"
-#include "kernels/cpu/sdpa_tiles.h"
+#include "weft/kernels/cpu/families.h"
+#include "weft/kernels/cpu/sdpa_tiles.h"
 
 namespace weft::cpu {
 namespace {

@@ -7,10 +7,10 @@
 #include <cmath>
 #include <limits>
 
-#include "kernels/cpu/convert.h"
-#include "kernels/cpu/scratch.h"
-#include "kernels/cpu/tile_product.h"
-#include "kernels/cpu/transpose.h"
+#include "weft/kernels/cpu/convert.h"
+#include "weft/kernels/cpu/scratch.h"
+#include "weft/kernels/cpu/tile_product.h"
+#include "weft/kernels/cpu/transpose.h"
 
 namespace weft::cpu {
 

@@ -1,8 +1,8 @@
 // Select, Not, Cast and StopGradient: elementwise, but of mixed dtypes.
-#include "kernels/cpu/convert.h"
-#include "kernels/cpu/copy.h"
-#include "kernels/cpu/families.h"
-#include "kernels/cpu/strided.h"
+#include "weft/kernels/cpu/convert.h"
+#include "weft/kernels/cpu/copy.h"
+#include "weft/kernels/cpu/families.h"
+#include "weft/kernels/cpu/strided.h"
 
 namespace weft::cpu {
 namespace {

@@ -1,4 +1,4 @@
-#include "kernels/cpu/strided.h"
+#include "weft/kernels/cpu/strided.h"
 
 namespace weft::cpu {
 

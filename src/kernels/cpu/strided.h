@@ -3,7 +3,7 @@
 #include <algorithm>
 #include "absl/functional/function_ref.h"
 
-#include "kernels/common/nest.h"
+#include "weft/kernels/common/nest.h"
 
 namespace weft::cpu {
 

@@ -1,7 +1,7 @@
-#include "kernels/common/structural.h"
+#include "weft/kernels/common/structural.h"
 
-#include "kernels/cpu/copy.h"
-#include "kernels/cpu/families.h"
+#include "weft/kernels/cpu/copy.h"
+#include "weft/kernels/cpu/families.h"
 
 namespace weft::cpu {
 

@@ -1,10 +1,10 @@
 // The gradient of swiglu(a, b) = silu(a) * b in one pass: da = dy silu'(a) b, db = dy silu(a).
-#include "core/ops/fused.h"
+#include "weft/core/ops/fused.h"
 
-#include "kernels/cpu/convert.h"
-#include "kernels/cpu/families.h"
-#include "kernels/cpu/scalar_math.h"
-#include "kernels/cpu/strided.h"
+#include "weft/kernels/cpu/convert.h"
+#include "weft/kernels/cpu/families.h"
+#include "weft/kernels/cpu/scalar_math.h"
+#include "weft/kernels/cpu/strided.h"
 
 namespace weft::cpu {
 namespace {

@@ -2,7 +2,7 @@
 //
 // Both factors may come from strided storage; only the rows of b and c must be contiguous and whole vectors wide.
 #pragma once
-#include "kernels/cpu/vector.h"
+#include "weft/kernels/cpu/vector.h"
 
 namespace weft::cpu {
 

@@ -1,6 +1,6 @@
 // Transposing tiles that sit in cache.
 #pragma once
-#include "kernels/cpu/vector.h"
+#include "weft/kernels/cpu/vector.h"
 
 namespace weft::cpu {
 

@@ -1,13 +1,13 @@
 // AdamW over parameters: every operand is read and written once.
 #include <memory>
 
-#include "core/ops/optimizer_ops.h"
+#include "weft/core/ops/optimizer_ops.h"
 
-#include "kernels/cuda/convert.cuh"
-#include "kernels/cuda/device.h"
-#include "kernels/cuda/families.h"
-#include "kernels/cuda/index.cuh"
-#include "kernels/cuda/many.cuh"
+#include "weft/kernels/cuda/convert.cuh"
+#include "weft/kernels/cuda/device.h"
+#include "weft/kernels/cuda/families.h"
+#include "weft/kernels/cuda/index.cuh"
+#include "weft/kernels/cuda/many.cuh"
 
 namespace weft::cuda {
 namespace {

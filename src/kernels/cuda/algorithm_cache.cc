@@ -1,4 +1,4 @@
-#include "kernels/cuda/algorithm_cache.h"
+#include "weft/kernels/cuda/algorithm_cache.h"
 
 #include <fmt/format.h>
 
@@ -8,7 +8,7 @@
 #include <limits>
 #include <string_view>
 
-#include "kernels/cuda/device.h"
+#include "weft/kernels/cuda/device.h"
 
 namespace weft::cuda {
 namespace {

@@ -14,7 +14,7 @@
 
 #include "absl/container/node_hash_map.h"
 #include "absl/functional/function_ref.h"
-#include "kernels/cuda/algorithm_file.h"
+#include "weft/kernels/cuda/algorithm_file.h"
 
 namespace weft::cuda {
 

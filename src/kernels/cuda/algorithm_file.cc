@@ -1,4 +1,4 @@
-#include "kernels/cuda/algorithm_file.h"
+#include "weft/kernels/cuda/algorithm_file.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -17,7 +17,7 @@
 #include <thread>
 #include <utility>
 
-#include "core/base/hash.h"
+#include "weft/core/base/hash.h"
 
 namespace weft::cuda {
 namespace {

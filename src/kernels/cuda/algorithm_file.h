@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "absl/container/flat_hash_map.h"
-#include "kernels/cuda/product.h"
+#include "weft/kernels/cuda/product.h"
 
 namespace weft::cuda {
 

@@ -3,7 +3,7 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
-#include "core/base/dtype.h"
+#include "weft/core/base/dtype.h"
 
 namespace weft::cuda {
 

@@ -1,9 +1,9 @@
-#include "kernels/cuda/copy.h"
+#include "weft/kernels/cuda/copy.h"
 
 #include <cstring>
 
-#include "kernels/cuda/map.cuh"
-#include "kernels/cuda/transpose.cuh"
+#include "weft/kernels/cuda/map.cuh"
+#include "weft/kernels/cuda/transpose.cuh"
 
 namespace weft::cuda {
 namespace {

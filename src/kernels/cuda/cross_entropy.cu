@@ -1,8 +1,8 @@
 // Cross-entropy over the last dim, and its gradient.
-#include "kernels/cuda/cross_entropy.cuh"
-#include "kernels/cuda/device.h"
-#include "kernels/cuda/elementwise.h"
-#include "kernels/cuda/families.h"
+#include "weft/kernels/cuda/cross_entropy.cuh"
+#include "weft/kernels/cuda/device.h"
+#include "weft/kernels/cuda/elementwise.h"
+#include "weft/kernels/cuda/families.h"
 
 namespace weft::cuda {
 namespace {

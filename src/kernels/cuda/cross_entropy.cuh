@@ -8,10 +8,10 @@
 #include <cmath>
 #include <limits>
 
-#include "core/ops/loss.h"
-#include "kernels/cuda/block.cuh"
-#include "kernels/cuda/row_walk.cuh"
-#include "kernels/cuda/vector.cuh"
+#include "weft/core/ops/loss.h"
+#include "weft/kernels/cuda/block.cuh"
+#include "weft/kernels/cuda/row_walk.cuh"
+#include "weft/kernels/cuda/vector.cuh"
 
 namespace weft::cuda {
 

@@ -1,10 +1,10 @@
-#include "kernels/cuda/device.h"
+#include "weft/kernels/cuda/device.h"
 
 #include <fmt/format.h>
 
-#include "core/base/error.h"
-#include "kernels/cuda/algorithm_cache.h"
-#include "kernels/cuda/support.h"
+#include "weft/core/base/error.h"
+#include "weft/kernels/cuda/algorithm_cache.h"
+#include "weft/kernels/cuda/support.h"
 
 namespace weft::cuda {
 namespace {

@@ -8,8 +8,8 @@
 #include <typeindex>
 #include <unordered_map>
 
-#include "core/base/device_runtime.h"
-#include "core/ops/kernel.h"
+#include "weft/core/base/device_runtime.h"
+#include "weft/core/ops/kernel.h"
 
 namespace weft::cuda {
 

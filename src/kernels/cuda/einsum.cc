@@ -1,9 +1,9 @@
 // Einsum and Linear by matrix products of cuBLASLt; product_plan.h says which, einsum_generic.cu has the rest.
-#include "kernels/cuda/algorithm_cache.h"
-#include "kernels/cuda/device.h"
-#include "kernels/cuda/einsum_generic.h"
-#include "kernels/cuda/families.h"
-#include "kernels/cuda/product_plan.h"
+#include "weft/kernels/cuda/algorithm_cache.h"
+#include "weft/kernels/cuda/device.h"
+#include "weft/kernels/cuda/einsum_generic.h"
+#include "weft/kernels/cuda/families.h"
+#include "weft/kernels/cuda/product_plan.h"
 
 namespace weft::cuda {
 namespace {

@@ -4,11 +4,11 @@
 // of a few rows, by one sum per output. They are what the library does not take: small or odd, not a step's time.
 #include <algorithm>
 
-#include "kernels/cuda/convert.cuh"
-#include "kernels/cuda/block.cuh"
-#include "kernels/cuda/device.h"
-#include "kernels/cuda/einsum_generic.h"
-#include "kernels/cuda/walk.cuh"
+#include "weft/kernels/cuda/block.cuh"
+#include "weft/kernels/cuda/convert.cuh"
+#include "weft/kernels/cuda/device.h"
+#include "weft/kernels/cuda/einsum_generic.h"
+#include "weft/kernels/cuda/walk.cuh"
 
 namespace weft::cuda {
 namespace {

@@ -2,7 +2,7 @@
 #pragma once
 #include <cuda_runtime_api.h>
 
-#include "kernels/common/einsum_labels.h"
+#include "weft/kernels/common/einsum_labels.h"
 
 namespace weft::cuda {
 

@@ -1,11 +1,11 @@
 // The rows of unary, scalar, binary, comparison and logic ops. The kernels are in elementwise_<type>.cu, each made from
 // elementwise.cuh, where an op is the value expression of its row in core/ops/elementwise.h.
-#include "kernels/cuda/elementwise.h"
+#include "weft/kernels/cuda/elementwise.h"
 
 #include <fmt/format.h>
 
-#include "core/base/error.h"
-#include "kernels/cuda/families.h"
+#include "weft/core/base/error.h"
+#include "weft/kernels/cuda/families.h"
 
 namespace weft::cuda {
 namespace {

@@ -1,9 +1,9 @@
 // The definition of RunElementwise, for the files that instantiate it.
 #pragma once
-#include "kernels/common/integer_ops.h"
-#include "kernels/cuda/elementwise.h"
-#include "kernels/cuda/map.cuh"
-#include "kernels/cuda/scalar_math.cuh"
+#include "weft/kernels/common/integer_ops.h"
+#include "weft/kernels/cuda/elementwise.h"
+#include "weft/kernels/cuda/map.cuh"
+#include "weft/kernels/cuda/scalar_math.cuh"
 
 namespace weft::cuda {
 

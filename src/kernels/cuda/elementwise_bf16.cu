@@ -1,5 +1,5 @@
 // Elementwise ops on bf16, computing in f32.
-#include "kernels/cuda/elementwise.cuh"
+#include "weft/kernels/cuda/elementwise.cuh"
 
 namespace weft::cuda {
 

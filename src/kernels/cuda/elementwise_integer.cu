@@ -1,5 +1,5 @@
 // Elementwise ops on integers and bool, computing in i64.
-#include "kernels/cuda/elementwise.cuh"
+#include "weft/kernels/cuda/elementwise.cuh"
 
 namespace weft::cuda {
 

@@ -1,11 +1,11 @@
 // Embedding: rows of a table, by id. Its gradient is in embedding_grad.cu.
-#include "core/ops/embedding.h"
+#include "weft/core/ops/embedding.h"
 
-#include "kernels/cuda/block.cuh"
-#include "kernels/cuda/device.h"
-#include "kernels/cuda/elementwise.h"
-#include "kernels/cuda/embedding.cuh"
-#include "kernels/cuda/families.h"
+#include "weft/kernels/cuda/block.cuh"
+#include "weft/kernels/cuda/device.h"
+#include "weft/kernels/cuda/elementwise.h"
+#include "weft/kernels/cuda/embedding.cuh"
+#include "weft/kernels/cuda/families.h"
 
 namespace weft::cuda {
 namespace {

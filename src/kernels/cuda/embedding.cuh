@@ -1,7 +1,7 @@
 // What embedding and the gradient of its table share: ids, and where the rows lie that go with them.
 #pragma once
-#include "kernels/cuda/convert.cuh"
-#include "kernels/cuda/row_walk.cuh"
+#include "weft/kernels/cuda/convert.cuh"
+#include "weft/kernels/cuda/row_walk.cuh"
 
 namespace weft::cuda {
 

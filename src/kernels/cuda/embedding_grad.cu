@@ -4,14 +4,14 @@
 // Text names a few rows very often and most hardly ever. So work is dealt out by sorted positions, not by rows: a warp
 // adds up what begins in its window of kPiece of them, short rows one after the other, with loads under way across the
 // ends of rows. Long rows are cut into pieces, one a window, which are joined in order in the end.
-#include "core/ops/embedding.h"
-#include "kernels/cuda/block.cuh"
-#include "kernels/cuda/device.h"
-#include "kernels/cuda/elementwise.h"
-#include "kernels/cuda/embedding.cuh"
-#include "kernels/cuda/launch.cuh"
-#include "kernels/cuda/row_sort.cuh"
-#include "kernels/cuda/vector.cuh"
+#include "weft/core/ops/embedding.h"
+#include "weft/kernels/cuda/block.cuh"
+#include "weft/kernels/cuda/device.h"
+#include "weft/kernels/cuda/elementwise.h"
+#include "weft/kernels/cuda/embedding.cuh"
+#include "weft/kernels/cuda/launch.cuh"
+#include "weft/kernels/cuda/row_sort.cuh"
+#include "weft/kernels/cuda/vector.cuh"
 
 namespace weft::cuda {
 namespace {

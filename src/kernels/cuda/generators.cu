@@ -1,9 +1,9 @@
 // Full and Iota: tensors made of nothing but their attributes and global indices.
-#include "core/ops/leaf.h"
+#include "weft/core/ops/leaf.h"
 
-#include "kernels/cuda/copy.h"
-#include "kernels/cuda/families.h"
-#include "kernels/cuda/map.cuh"
+#include "weft/kernels/cuda/copy.h"
+#include "weft/kernels/cuda/families.h"
+#include "weft/kernels/cuda/map.cuh"
 
 namespace weft::cuda {
 namespace {

@@ -1,4 +1,4 @@
-#include "kernels/cuda/index.cuh"
+#include "weft/kernels/cuda/index.cuh"
 
 namespace weft::cuda {
 

@@ -4,7 +4,7 @@
 //   Place at = walk.At(step);  // at.of[operand], for step < walk.steps
 #pragma once
 #include "absl/functional/function_ref.h"
-#include "kernels/common/nest.h"
+#include "weft/kernels/common/nest.h"
 
 namespace weft::cuda {
 

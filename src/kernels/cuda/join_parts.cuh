@@ -2,8 +2,8 @@
 #pragma once
 #include <algorithm>
 
-#include "kernels/common/nest.h"
-#include "kernels/cuda/block.cuh"
+#include "weft/kernels/common/nest.h"
+#include "weft/kernels/cuda/block.cuh"
 
 namespace weft::cuda {
 

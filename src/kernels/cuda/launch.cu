@@ -1,4 +1,4 @@
-#include "kernels/cuda/launch.cuh"
+#include "weft/kernels/cuda/launch.cuh"
 
 namespace weft::cuda {
 namespace {

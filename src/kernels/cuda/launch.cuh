@@ -12,7 +12,7 @@
 #pragma once
 #include <nv/target>
 
-#include "kernels/cuda/device.h"
+#include "weft/kernels/cuda/device.h"
 
 namespace weft::cuda {
 

@@ -1,6 +1,6 @@
 // What the program finds in the CUDA library; see kernels/common/cuda_library.h.
-#include "kernels/cuda/device.h"
-#include "kernels/cuda/families.h"
+#include "weft/kernels/cuda/device.h"
+#include "weft/kernels/cuda/families.h"
 
 extern "C" {
 

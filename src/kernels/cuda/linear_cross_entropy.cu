@@ -4,11 +4,11 @@
 #include <array>
 #include <cstring>
 
-#include "kernels/cuda/cross_entropy.cuh"
-#include "kernels/cuda/device.h"
-#include "kernels/cuda/elementwise.h"
-#include "kernels/cuda/families.h"
-#include "kernels/cuda/product_plan.h"
+#include "weft/kernels/cuda/cross_entropy.cuh"
+#include "weft/kernels/cuda/device.h"
+#include "weft/kernels/cuda/elementwise.h"
+#include "weft/kernels/cuda/families.h"
+#include "weft/kernels/cuda/product_plan.h"
 
 namespace weft::cuda {
 namespace {

@@ -1,4 +1,4 @@
-#include "kernels/cuda/map.cuh"
+#include "weft/kernels/cuda/map.cuh"
 
 namespace weft::cuda {
 

@@ -5,9 +5,9 @@
 //
 //   Map<true, T, T, T>(call, "add", fn, call.out[0], {&call.in[0], &call.in[1]});
 #pragma once
-#include "kernels/cuda/convert.cuh"
-#include "kernels/cuda/device.h"
-#include "kernels/cuda/index.cuh"
+#include "weft/kernels/cuda/convert.cuh"
+#include "weft/kernels/cuda/device.h"
+#include "weft/kernels/cuda/index.cuh"
 
 namespace weft::cuda {
 

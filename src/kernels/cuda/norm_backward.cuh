@@ -9,8 +9,8 @@
 #pragma once
 #include <cuda_pipeline_primitives.h>
 
-#include "kernels/cuda/launch.cuh"
-#include "kernels/cuda/norm_rows.cuh"
+#include "weft/kernels/cuda/launch.cuh"
+#include "weft/kernels/cuda/norm_rows.cuh"
 
 namespace weft::cuda {
 

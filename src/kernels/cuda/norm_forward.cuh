@@ -1,7 +1,7 @@
 // RmsNorm and LayerNorm (`center`): y = (x - mean) * rstd * weight + bias, without mean and bias for RmsNorm.
 #pragma once
-#include "kernels/cuda/copy.h"
-#include "kernels/cuda/norm_rows.cuh"
+#include "weft/kernels/cuda/copy.h"
+#include "weft/kernels/cuda/norm_rows.cuh"
 
 namespace weft::cuda {
 

@@ -1,12 +1,12 @@
 // Running the gradients of the norms: the kernel of norm_backward.cuh, or the ones here that take any row, and then the
 // sums over blocks. How many blocks there are depends on the shape alone, and so do the bits of the sums.
 #pragma once
-#include "kernels/cuda/copy.h"
-#include "kernels/cuda/elementwise.h"
-#include "kernels/cuda/join_parts.cuh"
-#include "kernels/cuda/launch.cuh"
-#include "kernels/cuda/norm_backward.cuh"
-#include "kernels/cuda/norm_forward.cuh"
+#include "weft/kernels/cuda/copy.h"
+#include "weft/kernels/cuda/elementwise.h"
+#include "weft/kernels/cuda/join_parts.cuh"
+#include "weft/kernels/cuda/launch.cuh"
+#include "weft/kernels/cuda/norm_backward.cuh"
+#include "weft/kernels/cuda/norm_forward.cuh"
 
 namespace weft::cuda {
 

@@ -3,10 +3,10 @@
 // A row lies in registers: each of its threads holds 1 to 4 vectors of 16 bytes, neighbours in neighbouring threads.
 // Where rows are short, a block takes several: threadIdx.x counts the threads of a row, threadIdx.y the rows.
 #pragma once
-#include "kernels/cuda/block.cuh"
-#include "kernels/cuda/device.h"
-#include "kernels/cuda/row_walk.cuh"
-#include "kernels/cuda/vector.cuh"
+#include "weft/kernels/cuda/block.cuh"
+#include "weft/kernels/cuda/device.h"
+#include "weft/kernels/cuda/row_walk.cuh"
+#include "weft/kernels/cuda/vector.cuh"
 
 namespace weft::cuda {
 

@@ -1,7 +1,7 @@
 // NormalFromBits of core/base/rng.cc, operation by operation: the intrinsics name every rounding, so that the compiler
 // fuses none and the bits are those of the CPU.
 #pragma once
-#include "kernels/cuda/philox.cuh"
+#include "weft/kernels/cuda/philox.cuh"
 
 namespace weft::cuda {
 

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "core/base/dtype.h"
+#include "weft/core/base/dtype.h"
 
 namespace weft::cuda {
 

@@ -1,4 +1,4 @@
-#include "kernels/cuda/product_plan.h"
+#include "weft/kernels/cuda/product_plan.h"
 
 #include <algorithm>
 

@@ -1,7 +1,7 @@
 // ProductPlan: what becomes of an einsum on the GPU. Host code without CUDA, so that it is tested on any machine.
 #pragma once
-#include "kernels/common/einsum_labels.h"
-#include "kernels/cuda/product.h"
+#include "weft/kernels/common/einsum_labels.h"
+#include "weft/kernels/cuda/product.h"
 
 namespace weft::cuda {
 

@@ -2,17 +2,17 @@
 //
 // A thread takes one Philox block (four numbers, or eight of 16 bits for dropout), or as many as fill some vectors of
 // 16 bytes.
-#include "core/ops/random.h"
+#include "weft/core/ops/random.h"
 
-#include "core/base/rng.h"
-#include "kernels/cuda/copy.h"
-#include "kernels/cuda/device.h"
-#include "kernels/cuda/elementwise.h"
-#include "kernels/cuda/families.h"
-#include "kernels/cuda/index.cuh"
-#include "kernels/cuda/normal.cuh"
-#include "kernels/cuda/row_walk.cuh"
-#include "kernels/cuda/vector.cuh"
+#include "weft/core/base/rng.h"
+#include "weft/kernels/cuda/copy.h"
+#include "weft/kernels/cuda/device.h"
+#include "weft/kernels/cuda/elementwise.h"
+#include "weft/kernels/cuda/families.h"
+#include "weft/kernels/cuda/index.cuh"
+#include "weft/kernels/cuda/normal.cuh"
+#include "weft/kernels/cuda/row_walk.cuh"
+#include "weft/kernels/cuda/vector.cuh"
 
 namespace weft::cuda {
 namespace {

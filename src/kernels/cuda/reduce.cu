@@ -1,15 +1,15 @@
 // Reductions over one dim. Where outputs are neighbours in storage, a block takes 32 vectors of them, its warps take
 // turns down the dim, and the dim is shared out over blocks whose parts are joined in order. Elsewhere a warp or a
 // block takes one output.
-#include "core/ops/reduce.h"
+#include "weft/core/ops/reduce.h"
 
-#include "kernels/cuda/block.cuh"
-#include "kernels/cuda/device.h"
-#include "kernels/cuda/families.h"
-#include "kernels/cuda/index.cuh"
-#include "kernels/cuda/join_parts.cuh"
-#include "kernels/cuda/launch.cuh"
-#include "kernels/cuda/reduce.cuh"
+#include "weft/kernels/cuda/block.cuh"
+#include "weft/kernels/cuda/device.h"
+#include "weft/kernels/cuda/families.h"
+#include "weft/kernels/cuda/index.cuh"
+#include "weft/kernels/cuda/join_parts.cuh"
+#include "weft/kernels/cuda/launch.cuh"
+#include "weft/kernels/cuda/reduce.cuh"
 
 namespace weft::cuda {
 namespace {

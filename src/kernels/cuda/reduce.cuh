@@ -7,7 +7,7 @@
 #include <climits>
 #include <limits>
 
-#include "kernels/cuda/convert.cuh"
+#include "weft/kernels/cuda/convert.cuh"
 
 namespace weft::cuda {
 

@@ -1,8 +1,8 @@
 // RmsNorm and its gradient: norm_forward.cuh and norm_grad.cuh without mean and bias.
-#include "core/ops/norm.h"
+#include "weft/core/ops/norm.h"
 
-#include "kernels/cuda/families.h"
-#include "kernels/cuda/norm_grad.cuh"
+#include "weft/kernels/cuda/families.h"
+#include "weft/kernels/cuda/norm_grad.cuh"
 
 namespace weft::cuda {
 

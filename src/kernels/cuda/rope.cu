@@ -4,16 +4,16 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/ops/attention.h"
-#include "kernels/cuda/block.cuh"
-#include "kernels/cuda/device.h"
-#include "kernels/cuda/elementwise.h"
-#include "kernels/cuda/families.h"
-#include "kernels/cuda/index.cuh"
-#include "kernels/cuda/launch.cuh"
-#include "kernels/cuda/many.cuh"
-#include "kernels/cuda/row_walk.cuh"
-#include "kernels/cuda/vector.cuh"
+#include "weft/core/ops/attention.h"
+#include "weft/kernels/cuda/block.cuh"
+#include "weft/kernels/cuda/device.h"
+#include "weft/kernels/cuda/elementwise.h"
+#include "weft/kernels/cuda/families.h"
+#include "weft/kernels/cuda/index.cuh"
+#include "weft/kernels/cuda/launch.cuh"
+#include "weft/kernels/cuda/many.cuh"
+#include "weft/kernels/cuda/row_walk.cuh"
+#include "weft/kernels/cuda/vector.cuh"
 
 namespace weft::cuda {
 namespace {

@@ -2,13 +2,13 @@
 // the tiles before it by looking back at what they have published so far (Adinets and Merrill, "Onesweep: a faster
 // least significant digit radix sort for GPUs", 2022; Merrill and Garland, "Single-pass parallel prefix scan with
 // decoupled look-back", 2016).
-#include "kernels/cuda/row_sort.cuh"
+#include "weft/kernels/cuda/row_sort.cuh"
 
 #include <algorithm>
 #include <bit>
 
-#include "kernels/cuda/block.cuh"
-#include "kernels/cuda/launch.cuh"
+#include "weft/kernels/cuda/block.cuh"
+#include "weft/kernels/cuda/launch.cuh"
 
 namespace weft::cuda {
 namespace {

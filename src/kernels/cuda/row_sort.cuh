@@ -2,8 +2,8 @@
 // ids of at most 18 bits: digits of 9 bits make that two passes, and tiles are small, so that all multiprocessors have
 // one (those of cub::DeviceRadixSort hold over 8000 keys: 15 blocks at work). What a row's positions span comes along.
 #pragma once
-#include "kernels/cuda/device.h"
-#include "kernels/cuda/embedding.cuh"
+#include "weft/kernels/cuda/device.h"
+#include "weft/kernels/cuda/embedding.cuh"
 
 namespace weft::cuda {
 

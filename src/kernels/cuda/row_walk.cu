@@ -1,6 +1,6 @@
-#include "kernels/cuda/row_walk.cuh"
+#include "weft/kernels/cuda/row_walk.cuh"
 
-#include "kernels/cuda/convert.cuh"
+#include "weft/kernels/cuda/convert.cuh"
 
 namespace weft::cuda {
 

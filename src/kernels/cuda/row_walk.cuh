@@ -1,6 +1,6 @@
 // Where rows begin: the walk over leading dims of tensors that have them in common.
 #pragma once
-#include "kernels/cuda/index.cuh"
+#include "weft/kernels/cuda/index.cuh"
 
 namespace weft::cuda {
 

@@ -1,13 +1,13 @@
 // ArgMax, CumSum and SumOfSquares.
-#include "core/ops/reduce.h"
+#include "weft/core/ops/reduce.h"
 
-#include "kernels/cuda/block.cuh"
-#include "kernels/cuda/copy.h"
-#include "kernels/cuda/device.h"
-#include "kernels/cuda/families.h"
-#include "kernels/cuda/index.cuh"
-#include "kernels/cuda/many.cuh"
-#include "kernels/cuda/reduce.cuh"
+#include "weft/kernels/cuda/block.cuh"
+#include "weft/kernels/cuda/copy.h"
+#include "weft/kernels/cuda/device.h"
+#include "weft/kernels/cuda/families.h"
+#include "weft/kernels/cuda/index.cuh"
+#include "weft/kernels/cuda/many.cuh"
+#include "weft/kernels/cuda/reduce.cuh"
 
 #include <memory>
 

@@ -4,10 +4,10 @@
 // walks the queries of all heads of its group, one of FlashGradQ owns a tile of queries and walks the keys. That is
 // seven products instead of five, and no atomics: the same bits on every run.
 #pragma once
-#include "kernels/common/nest.h"
-#include "kernels/cuda/device.h"
-#include "kernels/cuda/sdpa_sizes.h"
-#include "kernels/cuda/sdpa_tile.cuh"
+#include "weft/kernels/common/nest.h"
+#include "weft/kernels/cuda/device.h"
+#include "weft/kernels/cuda/sdpa_sizes.h"
+#include "weft/kernels/cuda/sdpa_tile.cuh"
 
 namespace weft::cuda {
 

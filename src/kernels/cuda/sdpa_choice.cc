@@ -1,11 +1,11 @@
-#include "kernels/cuda/sdpa_choice.h"
+#include "weft/kernels/cuda/sdpa_choice.h"
 
 #include <fmt/format.h>
 
 #include <cstdlib>
 
-#include "kernels/cuda/device.h"
-#include "kernels/cuda/families.h"
+#include "weft/kernels/cuda/device.h"
+#include "weft/kernels/cuda/families.h"
 
 namespace weft::cuda {
 namespace {

@@ -7,7 +7,7 @@
 #include <span>
 #include <string>
 
-#include "kernels/cuda/sdpa_sizes.h"
+#include "weft/kernels/cuda/sdpa_sizes.h"
 
 namespace weft::cuda {
 

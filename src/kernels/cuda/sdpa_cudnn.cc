@@ -16,9 +16,9 @@
 
 #include <cudnn_frontend.h>
 
-#include "kernels/common/nest.h"
-#include "kernels/cuda/device.h"
-#include "kernels/cuda/sdpa_choice.h"
+#include "weft/kernels/common/nest.h"
+#include "weft/kernels/cuda/device.h"
+#include "weft/kernels/cuda/sdpa_choice.h"
 
 namespace fe = cudnn_frontend;
 

@@ -1,10 +1,10 @@
 // Flash attention of f32 with products by fused multiply-adds, which lose no bit of their factors.
 //
 // H200, causal, 16 x 1024 tokens, 12 heads of 64: 0.84 ms forward, 2.86 backward (31 and 32 TFLOP/s of what is done).
-#include "kernels/cuda/sdpa_backward.cuh"
-#include "kernels/cuda/sdpa_choice.h"
-#include "kernels/cuda/sdpa_fma.cuh"
-#include "kernels/cuda/sdpa_forward.cuh"
+#include "weft/kernels/cuda/sdpa_backward.cuh"
+#include "weft/kernels/cuda/sdpa_choice.h"
+#include "weft/kernels/cuda/sdpa_fma.cuh"
+#include "weft/kernels/cuda/sdpa_forward.cuh"
 
 namespace weft::cuda {
 namespace {

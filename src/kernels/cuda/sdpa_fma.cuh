@@ -5,7 +5,7 @@
 // a lane are its row, bits 0, 2 and 4 its column. So two lanes next to each other, or next but one, load the same 16
 // bytes of either factor, and shared memory serves half a warp at once.
 #pragma once
-#include "kernels/cuda/sdpa_tile.cuh"
+#include "weft/kernels/cuda/sdpa_tile.cuh"
 
 namespace weft::cuda {
 

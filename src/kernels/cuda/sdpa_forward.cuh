@@ -1,10 +1,10 @@
 // Flash attention, forward (Dao 2023): a block owns a tile of queries and walks the keys with a running softmax. Scores
 // live in registers only. f32 sums.
 #pragma once
-#include "kernels/common/nest.h"
-#include "kernels/cuda/device.h"
-#include "kernels/cuda/sdpa_sizes.h"
-#include "kernels/cuda/sdpa_tile.cuh"
+#include "weft/kernels/common/nest.h"
+#include "weft/kernels/cuda/device.h"
+#include "weft/kernels/cuda/sdpa_sizes.h"
+#include "weft/kernels/cuda/sdpa_tile.cuh"
 
 namespace weft::cuda {
 

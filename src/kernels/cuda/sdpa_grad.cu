@@ -1,7 +1,7 @@
 // Flash attention, backward, of bf16 and f16 on the tensor cores.
-#include "kernels/cuda/sdpa_backward.cuh"
-#include "kernels/cuda/sdpa_choice.h"
-#include "kernels/cuda/sdpa_mma.cuh"
+#include "weft/kernels/cuda/sdpa_backward.cuh"
+#include "weft/kernels/cuda/sdpa_choice.h"
+#include "weft/kernels/cuda/sdpa_mma.cuh"
 
 namespace weft::cuda {
 namespace {

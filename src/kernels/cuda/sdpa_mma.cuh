@@ -14,7 +14,7 @@
 #pragma once
 #include <nv/target>
 
-#include "kernels/cuda/sdpa_tile.cuh"
+#include "weft/kernels/cuda/sdpa_tile.cuh"
 
 namespace weft::cuda {
 

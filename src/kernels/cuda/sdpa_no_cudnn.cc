@@ -1,5 +1,5 @@
 // The cudnn backend of attention in builds that did not find the headers of cudnn-frontend.
-#include "kernels/cuda/sdpa_choice.h"
+#include "weft/kernels/cuda/sdpa_choice.h"
 
 namespace weft::cuda {
 namespace {

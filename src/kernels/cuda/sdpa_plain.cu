@@ -3,11 +3,11 @@
 // Forward and dQ: one block a query, which walks its keys in pieces of one a thread. dK and dV: one block a key, which
 // walks the queries that see it. A piece has two steps: the scores, a warp each; then the weighted sum of rows, a
 // column each. Sums have a fixed order.
-#include "kernels/common/nest.h"
-#include "kernels/cuda/block.cuh"
-#include "kernels/cuda/convert.cuh"
-#include "kernels/cuda/device.h"
-#include "kernels/cuda/sdpa_choice.h"
+#include "weft/kernels/common/nest.h"
+#include "weft/kernels/cuda/block.cuh"
+#include "weft/kernels/cuda/convert.cuh"
+#include "weft/kernels/cuda/device.h"
+#include "weft/kernels/cuda/sdpa_choice.h"
 
 namespace weft::cuda {
 namespace {

@@ -1,11 +1,11 @@
 // What the backward pass of attention needs of each query, in one pass over out and dout, one warp a query; and lse as
 // cuDNN reads it.
-#include "core/base/error.h"
-#include "kernels/common/nest.h"
-#include "kernels/cuda/block.cuh"
-#include "kernels/cuda/convert.cuh"
-#include "kernels/cuda/device.h"
-#include "kernels/cuda/sdpa_sizes.h"
+#include "weft/core/base/error.h"
+#include "weft/kernels/common/nest.h"
+#include "weft/kernels/cuda/block.cuh"
+#include "weft/kernels/cuda/convert.cuh"
+#include "weft/kernels/cuda/device.h"
+#include "weft/kernels/cuda/sdpa_sizes.h"
 
 namespace weft::cuda {
 namespace {

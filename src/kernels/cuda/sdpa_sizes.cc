@@ -1,4 +1,4 @@
-#include "kernels/cuda/sdpa_sizes.h"
+#include "weft/kernels/cuda/sdpa_sizes.h"
 
 #include <fmt/format.h>
 

@@ -4,7 +4,7 @@
 #pragma once
 #include <algorithm>
 
-#include "core/ops/kernel.h"
+#include "weft/core/ops/kernel.h"
 
 namespace weft::cuda {
 

@@ -1,10 +1,10 @@
 // Flash attention of f32 with products on the tensor cores, which round their factors to TF32, of 11 significant bits.
 //
 // H200, causal, 16 x 1024 tokens, 12 heads of 64: 0.28 ms forward, 0.85 backward (94 and 107 TFLOP/s of what is done).
-#include "kernels/cuda/sdpa_backward.cuh"
-#include "kernels/cuda/sdpa_choice.h"
-#include "kernels/cuda/sdpa_forward.cuh"
-#include "kernels/cuda/sdpa_mma.cuh"
+#include "weft/kernels/cuda/sdpa_backward.cuh"
+#include "weft/kernels/cuda/sdpa_choice.h"
+#include "weft/kernels/cuda/sdpa_forward.cuh"
+#include "weft/kernels/cuda/sdpa_mma.cuh"
 
 namespace weft::cuda {
 namespace {

@@ -1,7 +1,7 @@
 // Tiles of flash attention in shared memory, asynchronous copies into them, and the running softmax. Compute capability
 // 8.0 and newer.
 #pragma once
-#include "kernels/cuda/convert.cuh"
+#include "weft/kernels/cuda/convert.cuh"
 
 namespace weft::cuda {
 

@@ -1,8 +1,8 @@
 // Select, Not, Cast and StopGradient: elementwise, but of mixed dtypes.
-#include "kernels/cuda/copy.h"
-#include "kernels/cuda/elementwise.h"
-#include "kernels/cuda/families.h"
-#include "kernels/cuda/map.cuh"
+#include "weft/kernels/cuda/copy.h"
+#include "weft/kernels/cuda/elementwise.h"
+#include "weft/kernels/cuda/families.h"
+#include "weft/kernels/cuda/map.cuh"
 
 namespace weft::cuda {
 namespace {

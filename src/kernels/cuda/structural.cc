@@ -1,7 +1,7 @@
-#include "kernels/common/structural.h"
+#include "weft/kernels/common/structural.h"
 
-#include "kernels/cuda/copy.h"
-#include "kernels/cuda/families.h"
+#include "weft/kernels/cuda/copy.h"
+#include "weft/kernels/cuda/families.h"
 
 namespace weft::cuda {
 

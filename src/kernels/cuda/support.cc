@@ -1,4 +1,4 @@
-#include "kernels/cuda/support.h"
+#include "weft/kernels/cuda/support.h"
 
 #include <fmt/format.h>
 

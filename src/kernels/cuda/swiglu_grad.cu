@@ -1,10 +1,10 @@
 // The gradient of swiglu(a, b) = silu(a) * b in one pass: da = dy silu'(a) b, db = dy silu(a).
-#include "core/ops/fused.h"
+#include "weft/core/ops/fused.h"
 
-#include "kernels/cuda/convert.cuh"
-#include "kernels/cuda/device.h"
-#include "kernels/cuda/families.h"
-#include "kernels/cuda/index.cuh"
+#include "weft/kernels/cuda/convert.cuh"
+#include "weft/kernels/cuda/device.h"
+#include "weft/kernels/cuda/families.h"
+#include "weft/kernels/cuda/index.cuh"
 
 namespace weft::cuda {
 namespace {

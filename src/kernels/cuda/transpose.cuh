@@ -1,8 +1,8 @@
 // Copies where the source runs along another loop than the target: through tiles in shared memory, so that both sides
 // are read and written in whole sectors.
 #pragma once
-#include "kernels/cuda/device.h"
-#include "kernels/cuda/index.cuh"
+#include "weft/kernels/cuda/device.h"
+#include "weft/kernels/cuda/index.cuh"
 
 namespace weft::cuda {
 

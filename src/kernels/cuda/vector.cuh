@@ -4,7 +4,7 @@
 //   float values[8]; ... values[v] = 2 * x[v];
 //   Vector<BF16, 8>::Of(values).Store(address);
 #pragma once
-#include "kernels/cuda/convert.cuh"
+#include "weft/kernels/cuda/convert.cuh"
 
 namespace weft::cuda {
 

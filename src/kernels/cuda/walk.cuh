@@ -1,6 +1,6 @@
 // WideWalk: a nest of loops in device code: from a step number to the offsets of N operands.
 #pragma once
-#include "kernels/common/nest.h"
+#include "weft/kernels/common/nest.h"
 
 namespace weft::cuda {
 

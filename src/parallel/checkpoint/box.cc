@@ -1,11 +1,11 @@
-#include "parallel/checkpoint/box.h"
+#include "weft/parallel/checkpoint/box.h"
 
 #include <algorithm>
 #include <cstring>
 #include <numeric>
 #include <type_traits>
 
-#include "core/base/shard.h"
+#include "weft/core/base/shard.h"
 
 namespace weft {
 namespace {

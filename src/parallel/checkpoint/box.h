@@ -3,9 +3,9 @@
 #include <cstddef>
 #include <optional>
 
-#include "core/base/dtype.h"
-#include "core/base/placement.h"
-#include "core/base/shape.h"
+#include "weft/core/base/dtype.h"
+#include "weft/core/base/placement.h"
+#include "weft/core/base/shape.h"
 
 namespace weft {
 

@@ -1,11 +1,11 @@
-#include "parallel/checkpoint/checkpoint.h"
+#include "weft/parallel/checkpoint/checkpoint.h"
 
 #include <algorithm>
 #include <filesystem>
 
 #include "fmt/format.h"
-#include "parallel/checkpoint/crc32c.h"
-#include "parallel/train/loss_scale.h"
+#include "weft/parallel/checkpoint/crc32c.h"
+#include "weft/parallel/train/loss_scale.h"
 
 namespace weft {
 namespace {

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "parallel/checkpoint/manifest.h"
-#include "parallel/train/mapped_file.h"
-#include "parallel/train/state.h"
+#include "weft/parallel/checkpoint/manifest.h"
+#include "weft/parallel/train/mapped_file.h"
+#include "weft/parallel/train/state.h"
 
 namespace weft {
 

@@ -1,4 +1,4 @@
-#include "parallel/checkpoint/crc32c.h"
+#include "weft/parallel/checkpoint/crc32c.h"
 
 #include <array>
 #include <bit>

@@ -1,4 +1,4 @@
-#include "parallel/checkpoint/durable.h"
+#include "weft/parallel/checkpoint/durable.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -10,8 +10,8 @@
 #include <filesystem>
 #include <utility>
 
-#include "core/base/fault.h"
 #include "fmt/format.h"
+#include "weft/core/base/fault.h"
 
 namespace weft {
 namespace {

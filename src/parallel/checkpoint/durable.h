@@ -12,7 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "parallel/checkpoint/save_progress.h"
+#include "weft/parallel/checkpoint/save_progress.h"
 
 namespace weft {
 

@@ -1,4 +1,4 @@
-#include "parallel/checkpoint/folder.h"
+#include "weft/parallel/checkpoint/folder.h"
 
 #include <algorithm>
 #include <charconv>
@@ -6,8 +6,8 @@
 #include <functional>
 
 #include "fmt/format.h"
-#include "parallel/checkpoint/durable.h"
-#include "parallel/checkpoint/manifest.h"
+#include "weft/parallel/checkpoint/durable.h"
+#include "weft/parallel/checkpoint/manifest.h"
 
 namespace weft {
 namespace {

@@ -1,4 +1,4 @@
-#include "parallel/checkpoint/folder_lock.h"
+#include "weft/parallel/checkpoint/folder_lock.h"
 
 #include <fcntl.h>
 #include <sys/file.h>

@@ -1,4 +1,4 @@
-#include "parallel/checkpoint/gather.h"
+#include "weft/parallel/checkpoint/gather.h"
 
 #include "fmt/format.h"
 

@@ -1,4 +1,4 @@
-#include "parallel/checkpoint/hf_export.h"
+#include "weft/parallel/checkpoint/hf_export.h"
 
 #include <cmath>
 #include <filesystem>
@@ -7,11 +7,11 @@
 #include <nlohmann/json.hpp>
 
 #include "fmt/format.h"
-#include "parallel/checkpoint/durable.h"
-#include "parallel/train/hf_names.h"
-#include "parallel/train/safetensors_writer.h"
-#include "parallel/train/setup.h"
-#include "parallel/train/tokenizer.h"
+#include "weft/parallel/checkpoint/durable.h"
+#include "weft/parallel/train/hf_names.h"
+#include "weft/parallel/train/safetensors_writer.h"
+#include "weft/parallel/train/setup.h"
+#include "weft/parallel/train/tokenizer.h"
 
 namespace weft {
 namespace {

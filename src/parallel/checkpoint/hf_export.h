@@ -5,7 +5,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "parallel/checkpoint/checkpoint.h"
+#include "weft/parallel/checkpoint/checkpoint.h"
 
 namespace weft {
 

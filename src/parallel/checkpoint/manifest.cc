@@ -1,12 +1,12 @@
-#include "parallel/checkpoint/manifest.h"
+#include "weft/parallel/checkpoint/manifest.h"
 
 #include <algorithm>
 #include <limits>
 
-#include "core/base/error.h"
 #include "fmt/format.h"
-#include "parallel/checkpoint/crc32c.h"
-#include "parallel/train/json_object.h"
+#include "weft/core/base/error.h"
+#include "weft/parallel/checkpoint/crc32c.h"
+#include "weft/parallel/train/json_object.h"
 
 namespace weft {
 namespace {

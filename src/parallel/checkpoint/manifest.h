@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "parallel/checkpoint/box.h"
+#include "weft/parallel/checkpoint/box.h"
 
 namespace weft {
 
@@ -47,7 +47,8 @@ std::string ToText(const Manifest& manifest);
 // The text of a manifest, all but its last line, with that line: the checksum.
 std::string Sealed(std::string body);
 // Refuses what does not hold together: boxes that leave or overlap or do not fill their tensor or are no cells of a
-// grid, bytes that leave or do not fill their file, names that are paths. Takes n log n in all that is listed. Errors name the file `path` and the tensor.
+// grid, bytes that leave or do not fill their file, names that are paths. Takes n log n in all that is listed. Errors
+// name the file `path` and the tensor.
 absl::StatusOr<Manifest> ParseManifest(std::span<const std::byte> text, const std::string& path);
 
 }  // namespace weft

@@ -1,15 +1,15 @@
-#include "parallel/checkpoint/resume.h"
+#include "weft/parallel/checkpoint/resume.h"
 
 #include <filesystem>
 
 #include "fmt/format.h"
-#include "parallel/checkpoint/folder.h"
-#include "parallel/checkpoint/whole.h"
-#include "parallel/train/config_check.h"
-#include "parallel/train/config_schema.h"
-#include "parallel/train/config_value.h"
-#include "parallel/train/path_advice.h"
-#include "parallel/train/suggest.h"
+#include "weft/parallel/checkpoint/folder.h"
+#include "weft/parallel/checkpoint/whole.h"
+#include "weft/parallel/train/config_check.h"
+#include "weft/parallel/train/config_schema.h"
+#include "weft/parallel/train/config_value.h"
+#include "weft/parallel/train/path_advice.h"
+#include "weft/parallel/train/suggest.h"
 
 namespace weft {
 namespace {

@@ -2,10 +2,10 @@
 #pragma once
 #include <optional>
 
-#include "dist/process_group.h"
-#include "parallel/checkpoint/checkpoint.h"
-#include "parallel/nn/transformer.h"
-#include "parallel/train/config.h"
+#include "weft/dist/process_group.h"
+#include "weft/parallel/checkpoint/checkpoint.h"
+#include "weft/parallel/nn/transformer.h"
+#include "weft/parallel/train/config.h"
 
 namespace weft {
 

@@ -1,9 +1,9 @@
-#include "parallel/checkpoint/save_progress.h"
+#include "weft/parallel/checkpoint/save_progress.h"
 
 #include <utility>
 
-#include "core/base/memory.h"
 #include "fmt/format.h"
+#include "weft/core/base/memory.h"
 
 namespace weft {
 

@@ -1,4 +1,4 @@
-#include "parallel/checkpoint/saver.h"
+#include "weft/parallel/checkpoint/saver.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -6,12 +6,12 @@
 #include <filesystem>
 #include <utility>
 
-#include "core/base/message.h"
 #include "fmt/format.h"
-#include "parallel/checkpoint/crc32c.h"
-#include "parallel/checkpoint/durable.h"
-#include "parallel/checkpoint/folder.h"
-#include "parallel/checkpoint/gather.h"
+#include "weft/core/base/message.h"
+#include "weft/parallel/checkpoint/crc32c.h"
+#include "weft/parallel/checkpoint/durable.h"
+#include "weft/parallel/checkpoint/folder.h"
+#include "weft/parallel/checkpoint/gather.h"
 
 namespace weft {
 namespace {

@@ -16,11 +16,11 @@
 #include <thread>
 
 #include "absl/status/status.h"
-#include "dist/process_group.h"
-#include "dist/rank_activity.h"
-#include "parallel/checkpoint/save_progress.h"
-#include "parallel/checkpoint/snapshot.h"
-#include "parallel/train/tokenizer.h"
+#include "weft/dist/process_group.h"
+#include "weft/dist/rank_activity.h"
+#include "weft/parallel/checkpoint/save_progress.h"
+#include "weft/parallel/checkpoint/snapshot.h"
+#include "weft/parallel/train/tokenizer.h"
 
 namespace weft {
 

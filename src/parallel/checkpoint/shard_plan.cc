@@ -1,7 +1,7 @@
-#include "parallel/checkpoint/shard_plan.h"
+#include "weft/parallel/checkpoint/shard_plan.h"
 
 #include "fmt/format.h"
-#include "parallel/train/safetensors_writer.h"
+#include "weft/parallel/train/safetensors_writer.h"
 
 namespace weft {
 namespace {

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "parallel/checkpoint/manifest.h"
-#include "parallel/train/state.h"
+#include "weft/parallel/checkpoint/manifest.h"
+#include "weft/parallel/train/state.h"
 
 namespace weft {
 

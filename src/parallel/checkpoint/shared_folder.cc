@@ -1,4 +1,4 @@
-#include "parallel/checkpoint/shared_folder.h"
+#include "weft/parallel/checkpoint/shared_folder.h"
 
 #include <cerrno>
 #include <chrono>
@@ -8,11 +8,11 @@
 #include <random>
 #include <thread>
 
-#include "core/base/small_file.h"
 #include "fmt/format.h"
-#include "parallel/checkpoint/durable.h"
-#include "parallel/checkpoint/folder.h"
-#include "parallel/train/output_path.h"
+#include "weft/core/base/small_file.h"
+#include "weft/parallel/checkpoint/durable.h"
+#include "weft/parallel/checkpoint/folder.h"
+#include "weft/parallel/train/output_path.h"
 
 namespace weft {
 namespace {

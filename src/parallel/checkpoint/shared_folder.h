@@ -4,7 +4,7 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "parallel/checkpoint/gather.h"
+#include "weft/parallel/checkpoint/gather.h"
 
 namespace weft {
 

@@ -1,9 +1,9 @@
-#include "parallel/checkpoint/snapshot.h"
+#include "weft/parallel/checkpoint/snapshot.h"
 
 #include <filesystem>
 
-#include "parallel/checkpoint/crc32c.h"
-#include "parallel/checkpoint/durable.h"
+#include "weft/parallel/checkpoint/crc32c.h"
+#include "weft/parallel/checkpoint/durable.h"
 
 namespace weft {
 

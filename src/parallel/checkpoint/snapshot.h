@@ -1,8 +1,8 @@
 // Snapshot: the boxes that a rank owns, as they were at the end of a step. The step may go on while they are written.
 #pragma once
 #include "absl/status/statusor.h"
-#include "parallel/checkpoint/save_progress.h"
-#include "parallel/checkpoint/shard_plan.h"
+#include "weft/parallel/checkpoint/save_progress.h"
+#include "weft/parallel/checkpoint/shard_plan.h"
 
 namespace weft {
 

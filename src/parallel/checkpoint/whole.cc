@@ -1,4 +1,4 @@
-#include "parallel/checkpoint/whole.h"
+#include "weft/parallel/checkpoint/whole.h"
 
 #include <algorithm>
 #include <cstring>
@@ -6,7 +6,7 @@
 
 #include "fmt/format.h"
 #include "fmt/ranges.h"
-#include "parallel/checkpoint/folder.h"
+#include "weft/parallel/checkpoint/folder.h"
 
 namespace weft {
 namespace {

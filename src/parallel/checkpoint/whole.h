@@ -4,8 +4,8 @@
 #include <limits>
 #include <optional>
 
-#include "parallel/checkpoint/checkpoint.h"
-#include "parallel/checkpoint/gather.h"
+#include "weft/parallel/checkpoint/checkpoint.h"
+#include "weft/parallel/checkpoint/gather.h"
 
 namespace weft {
 

@@ -1,12 +1,12 @@
-#include "parallel/dtensor/dtensor.h"
+#include "weft/parallel/dtensor/dtensor.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
 
-#include "core/base/shard.h"
-#include "parallel/dtensor/resized.h"
+#include "weft/core/base/shard.h"
+#include "weft/parallel/dtensor/resized.h"
 
 namespace weft {
 namespace {

@@ -14,8 +14,8 @@
 #include <memory>
 #include <string>
 
-#include "parallel/dtensor/eager_scope.h"
-#include "parallel/dtensor/placements.h"
+#include "weft/parallel/dtensor/eager_scope.h"
+#include "weft/parallel/dtensor/placements.h"
 
 namespace weft {
 

@@ -1,8 +1,8 @@
-#include "parallel/dtensor/eager_scope.h"
+#include "weft/parallel/dtensor/eager_scope.h"
 
 #include <fmt/format.h>
 
-#include "core/ops/ops.h"
+#include "weft/core/ops/ops.h"
 
 namespace weft {
 namespace {

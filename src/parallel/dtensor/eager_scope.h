@@ -6,10 +6,10 @@
 #pragma once
 #include <memory>
 
-#include "core/compile/eager.h"
-#include "core/graph/builder.h"
-#include "dist/mesh.h"
-#include "parallel/dtensor/placements.h"
+#include "weft/core/compile/eager.h"
+#include "weft/core/graph/builder.h"
+#include "weft/dist/mesh.h"
+#include "weft/parallel/dtensor/placements.h"
 
 namespace weft {
 

@@ -1,12 +1,12 @@
-#include "parallel/dtensor/factories.h"
+#include "weft/parallel/dtensor/factories.h"
 
 #include <fmt/format.h>
 
 #include <bit>
 #include <functional>
 
-#include "core/base/shard.h"
-#include "core/ops/ops.h"
+#include "weft/core/base/shard.h"
+#include "weft/core/ops/ops.h"
 
 namespace weft {
 namespace {

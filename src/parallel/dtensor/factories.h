@@ -7,7 +7,7 @@
 #pragma once
 #include <optional>
 
-#include "parallel/dtensor/dtensor.h"
+#include "weft/parallel/dtensor/dtensor.h"
 
 namespace weft {
 

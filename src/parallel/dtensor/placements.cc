@@ -1,4 +1,4 @@
-#include "parallel/dtensor/placements.h"
+#include "weft/parallel/dtensor/placements.h"
 
 #include <fmt/format.h>
 

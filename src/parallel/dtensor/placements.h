@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "core/base/error.h"
-#include "core/base/placement.h"
-#include "core/base/shape.h"
+#include "weft/core/base/error.h"
+#include "weft/core/base/placement.h"
+#include "weft/core/base/shape.h"
 
 namespace weft {
 

@@ -1,4 +1,4 @@
-#include "parallel/dtensor/resized.h"
+#include "weft/parallel/dtensor/resized.h"
 
 #include <algorithm>
 #include <cstring>

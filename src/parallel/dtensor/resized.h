@@ -1,6 +1,6 @@
 // Resized: between a rank's storage, padded to the chunk size of each dim, and the elements that it really holds.
 #pragma once
-#include "core/base/tensor.h"
+#include "weft/core/base/tensor.h"
 
 namespace weft {
 

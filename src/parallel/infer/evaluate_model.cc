@@ -1,6 +1,6 @@
-#include "parallel/infer/evaluate_model.h"
+#include "weft/parallel/infer/evaluate_model.h"
 
-#include "parallel/train/evaluation.h"
+#include "weft/parallel/train/evaluation.h"
 
 namespace weft {
 

@@ -3,9 +3,9 @@
 //   LoadedModel model(config, options, EvaluationProgram(options), context, mesh, device);
 //   EvalRecord record = EvaluateModel(model, data);
 #pragma once
-#include "parallel/infer/loaded_model.h"
-#include "parallel/train/data.h"
-#include "parallel/train/metrics.h"
+#include "weft/parallel/infer/loaded_model.h"
+#include "weft/parallel/train/data.h"
+#include "weft/parallel/train/metrics.h"
 
 namespace weft {
 

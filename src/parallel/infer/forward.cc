@@ -1,10 +1,10 @@
-#include "parallel/infer/forward.h"
+#include "weft/parallel/infer/forward.h"
 
-#include "core/base/memory.h"
-#include "core/compile/comm_plan.h"
-#include "core/compile/eager.h"
-#include "core/compile/fuse.h"
-#include "core/compile/interpreter.h"
+#include "weft/core/base/memory.h"
+#include "weft/core/compile/comm_plan.h"
+#include "weft/core/compile/eager.h"
+#include "weft/core/compile/fuse.h"
+#include "weft/core/compile/interpreter.h"
 
 namespace weft {
 

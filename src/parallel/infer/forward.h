@@ -9,10 +9,10 @@
 #include <optional>
 #include <vector>
 
-#include "core/base/rng.h"
-#include "core/compile/executable.h"
-#include "parallel/train/program.h"
-#include "parallel/train/runner.h"
+#include "weft/core/base/rng.h"
+#include "weft/core/compile/executable.h"
+#include "weft/parallel/train/program.h"
+#include "weft/parallel/train/runner.h"
 
 namespace weft {
 

@@ -1,9 +1,9 @@
-#include "parallel/infer/generate.h"
+#include "weft/parallel/infer/generate.h"
 
 #include <algorithm>
 
 #include "fmt/format.h"
-#include "parallel/infer/text_stream.h"
+#include "weft/parallel/infer/text_stream.h"
 
 namespace weft {
 

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "parallel/infer/next_token.h"
-#include "parallel/infer/sampler.h"
+#include "weft/parallel/infer/next_token.h"
+#include "weft/parallel/infer/sampler.h"
 
 namespace weft {
 

@@ -5,9 +5,9 @@
 #include "absl/strings/numbers.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
-#include "parallel/infer/generate.h"
-#include "parallel/train/config_schema.h"
-#include "parallel/train/suggest.h"
+#include "weft/parallel/infer/generate.h"
+#include "weft/parallel/train/config_schema.h"
+#include "weft/parallel/train/suggest.h"
 
 namespace weft {
 namespace {

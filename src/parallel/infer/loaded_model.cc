@@ -1,9 +1,9 @@
-#include "parallel/infer/loaded_model.h"
+#include "weft/parallel/infer/loaded_model.h"
 
-#include "core/base/memory.h"
-#include "parallel/train/initial_weights.h"
-#include "parallel/train/memory_check.h"
-#include "parallel/train/setup.h"
+#include "weft/core/base/memory.h"
+#include "weft/parallel/train/initial_weights.h"
+#include "weft/parallel/train/memory_check.h"
+#include "weft/parallel/train/setup.h"
 
 namespace weft {
 namespace {

@@ -6,9 +6,9 @@
 #pragma once
 #include <optional>
 
-#include "dist/mesh.h"
-#include "parallel/infer/forward.h"
-#include "parallel/infer/source.h"
+#include "weft/dist/mesh.h"
+#include "weft/parallel/infer/forward.h"
+#include "weft/parallel/infer/source.h"
 
 namespace weft {
 

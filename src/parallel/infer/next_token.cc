@@ -1,10 +1,10 @@
-#include "parallel/infer/next_token.h"
+#include "weft/parallel/infer/next_token.h"
 
 #include <algorithm>
 
-#include "core/ops/ops.h"
-#include "parallel/train/config_check.h"
-#include "parallel/train/setup.h"
+#include "weft/core/ops/ops.h"
+#include "weft/parallel/train/config_check.h"
+#include "weft/parallel/train/setup.h"
 
 namespace weft {
 namespace {

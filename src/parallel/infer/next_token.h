@@ -11,7 +11,7 @@
 #include <span>
 #include <vector>
 
-#include "parallel/infer/loaded_model.h"
+#include "weft/parallel/infer/loaded_model.h"
 
 namespace weft {
 

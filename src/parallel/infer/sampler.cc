@@ -1,11 +1,11 @@
-#include "parallel/infer/sampler.h"
+#include "weft/parallel/infer/sampler.h"
 
 #include <algorithm>
 #include <cmath>
 #include <numeric>
 
-#include "core/base/rng.h"
 #include "fmt/format.h"
+#include "weft/core/base/rng.h"
 
 namespace weft {
 

@@ -1,13 +1,13 @@
-#include "parallel/infer/source.h"
+#include "weft/parallel/infer/source.h"
 
 #include <filesystem>
 
 #include "fmt/format.h"
-#include "parallel/checkpoint/resume.h"
-#include "parallel/checkpoint/whole.h"
-#include "parallel/train/agreement.h"
-#include "parallel/train/config_check.h"
-#include "parallel/train/data.h"
+#include "weft/parallel/checkpoint/resume.h"
+#include "weft/parallel/checkpoint/whole.h"
+#include "weft/parallel/train/agreement.h"
+#include "weft/parallel/train/config_check.h"
+#include "weft/parallel/train/data.h"
 
 namespace weft {
 namespace {

@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
-#include "parallel/checkpoint/checkpoint.h"
-#include "parallel/checkpoint/gather.h"
-#include "parallel/train/config.h"
-#include "parallel/train/tokenizer.h"
+#include "weft/parallel/checkpoint/checkpoint.h"
+#include "weft/parallel/checkpoint/gather.h"
+#include "weft/parallel/train/config.h"
+#include "weft/parallel/train/tokenizer.h"
 
 namespace weft {
 

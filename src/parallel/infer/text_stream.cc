@@ -1,8 +1,8 @@
-#include "parallel/infer/text_stream.h"
+#include "weft/parallel/infer/text_stream.h"
 
 #include <algorithm>
 
-#include "core/base/utf8.h"
+#include "weft/core/base/utf8.h"
 
 namespace weft {
 namespace {

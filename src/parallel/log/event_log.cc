@@ -1,11 +1,11 @@
-#include "parallel/log/event_log.h"
+#include "weft/parallel/log/event_log.h"
 
 #include <filesystem>
 #include <vector>
 
-#include "core/base/host_name.h"
-#include "core/base/message.h"
-#include "parallel/log/event_record.h"
+#include "weft/core/base/host_name.h"
+#include "weft/core/base/message.h"
+#include "weft/parallel/log/event_record.h"
 
 namespace weft {
 namespace {

@@ -1,9 +1,9 @@
-#include "parallel/log/event_record.h"
+#include "weft/parallel/log/event_record.h"
 
 #include <bit>
 #include <cstring>
 
-#include "parallel/checkpoint/crc32c.h"
+#include "weft/parallel/checkpoint/crc32c.h"
 
 namespace weft {
 namespace {

@@ -1,9 +1,9 @@
-#include "parallel/log/json_log.h"
+#include "weft/parallel/log/json_log.h"
 
 #include <cstdio>
 #include <filesystem>
 
-#include "core/base/message.h"
+#include "weft/core/base/message.h"
 
 namespace weft {
 namespace {

@@ -5,8 +5,8 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "parallel/log/log_file.h"
-#include "parallel/log/log_sink.h"
+#include "weft/parallel/log/log_file.h"
+#include "weft/parallel/log/log_sink.h"
 
 namespace weft {
 

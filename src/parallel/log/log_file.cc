@@ -1,4 +1,4 @@
-#include "parallel/log/log_file.h"
+#include "weft/parallel/log/log_file.h"
 
 #include <fcntl.h>
 #include <unistd.h>

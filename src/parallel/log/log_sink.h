@@ -1,7 +1,7 @@
 // LogSink: one of the places that a run's records go to, each in a form of its own.
 #pragma once
 #include "absl/status/status.h"
-#include "parallel/train/metrics.h"
+#include "weft/parallel/train/metrics.h"
 
 namespace weft {
 

@@ -1,4 +1,4 @@
-#include "parallel/log/run_log.h"
+#include "weft/parallel/log/run_log.h"
 
 #include <fmt/format.h>
 
@@ -8,11 +8,11 @@
 #include <filesystem>
 #include <fstream>
 
-#include "core/base/message.h"
-#include "parallel/log/event_log.h"
-#include "parallel/log/json_log.h"
-#include "parallel/log/standard_output.h"
-#include "parallel/log/terminal_log.h"
+#include "weft/core/base/message.h"
+#include "weft/parallel/log/event_log.h"
+#include "weft/parallel/log/json_log.h"
+#include "weft/parallel/log/standard_output.h"
+#include "weft/parallel/log/terminal_log.h"
 
 namespace weft {
 namespace {

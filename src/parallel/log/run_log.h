@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "parallel/log/log_sink.h"
-#include "parallel/train/config.h"
+#include "weft/parallel/log/log_sink.h"
+#include "weft/parallel/train/config.h"
 
 namespace weft {
 

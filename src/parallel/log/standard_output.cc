@@ -1,4 +1,4 @@
-#include "parallel/log/standard_output.h"
+#include "weft/parallel/log/standard_output.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -7,7 +7,7 @@
 #include <cstdio>
 #include <cstring>
 
-#include "core/base/message.h"
+#include "weft/core/base/message.h"
 
 namespace weft {
 

@@ -1,6 +1,6 @@
-#include "parallel/log/terminal_log.h"
+#include "weft/parallel/log/terminal_log.h"
 
-#include "parallel/log/standard_output.h"
+#include "weft/parallel/log/standard_output.h"
 
 namespace weft {
 

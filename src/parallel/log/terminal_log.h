@@ -1,6 +1,6 @@
 // TerminalLog: a run's lines for people, on stdout.
 #pragma once
-#include "parallel/log/log_sink.h"
+#include "weft/parallel/log/log_sink.h"
 
 namespace weft {
 

@@ -1,4 +1,4 @@
-#include "parallel/nn/family.h"
+#include "weft/parallel/nn/family.h"
 
 namespace weft {
 namespace models {

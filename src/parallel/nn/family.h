@@ -4,7 +4,7 @@
 #include <span>
 #include <string_view>
 
-#include "parallel/nn/transformer.h"
+#include "weft/parallel/nn/transformer.h"
 
 namespace weft {
 

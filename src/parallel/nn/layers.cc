@@ -1,6 +1,6 @@
-#include "parallel/nn/layers.h"
+#include "weft/parallel/nn/layers.h"
 
-#include "core/ops/ops.h"
+#include "weft/core/ops/ops.h"
 
 namespace weft::nn {
 

@@ -4,7 +4,7 @@
 #pragma once
 #include <memory>
 
-#include "parallel/nn/module.h"
+#include "weft/parallel/nn/module.h"
 
 // Layers have a namespace of their own: their names are also ops'.
 namespace weft::nn {

@@ -1,6 +1,6 @@
-#include "parallel/nn/module.h"
+#include "weft/parallel/nn/module.h"
 
-#include "core/ops/ops.h"
+#include "weft/core/ops/ops.h"
 
 namespace weft {
 namespace {

@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
-#include "core/graph/node.h"
-#include "parallel/nn/sharding_plan.h"
+#include "weft/core/graph/node.h"
+#include "weft/parallel/nn/sharding_plan.h"
 
 namespace weft {
 

@@ -1,10 +1,10 @@
-#include "parallel/nn/sharding_plan.h"
+#include "weft/parallel/nn/sharding_plan.h"
 
 #include <fnmatch.h>
 
 #include <algorithm>
 
-#include "core/base/shard.h"
+#include "weft/core/base/shard.h"
 
 namespace weft {
 namespace {

@@ -1,10 +1,10 @@
-#include "parallel/nn/transformer.h"
+#include "weft/parallel/nn/transformer.h"
 
 #include <fmt/format.h>
 
 #include <cmath>
 
-#include "core/ops/ops.h"
+#include "weft/core/ops/ops.h"
 
 namespace weft {
 namespace {

@@ -5,9 +5,9 @@
 #include <memory>
 #include <vector>
 
-#include "core/ops/attention.h"
-#include "core/ops/loss.h"
-#include "parallel/nn/layers.h"
+#include "weft/core/ops/attention.h"
+#include "weft/core/ops/loss.h"
+#include "weft/parallel/nn/layers.h"
 
 namespace weft {
 
@@ -20,7 +20,7 @@ struct TransformerConfig {
   bool bias = true;        // of products
   bool gated_mlp = false;  // SwiGLU instead of GELU
   bool learned_positions = true;
-  double rope_theta = 0;   // 0: no rotary embedding
+  double rope_theta = 0;  // 0: no rotary embedding
   RopeScaling rope_scaling = {};
   double init_std = 0.02;  // projections into the residual stream: divided by sqrt(2 layers) (GPT-2)
   // A family with blocks of its own makes them here; null: Block, below.

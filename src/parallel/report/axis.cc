@@ -1,4 +1,4 @@
-#include "parallel/report/axis.h"
+#include "weft/parallel/report/axis.h"
 
 #include <algorithm>
 #include <cmath>

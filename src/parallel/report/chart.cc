@@ -1,10 +1,10 @@
-#include "parallel/report/chart.h"
+#include "weft/parallel/report/chart.h"
 
 #include <optional>
 
 #include "fmt/format.h"
-#include "parallel/report/axis.h"
-#include "parallel/report/html.h"
+#include "weft/parallel/report/axis.h"
+#include "weft/parallel/report/html.h"
 
 namespace weft {
 namespace {

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "parallel/report/series.h"
+#include "weft/parallel/report/series.h"
 
 namespace weft {
 

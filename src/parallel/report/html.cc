@@ -1,4 +1,4 @@
-#include "parallel/report/html.h"
+#include "weft/parallel/report/html.h"
 
 namespace weft {
 

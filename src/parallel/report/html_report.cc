@@ -1,9 +1,9 @@
-#include "parallel/report/html_report.h"
+#include "weft/parallel/report/html_report.h"
 
 #include "fmt/format.h"
-#include "parallel/report/chart.h"
-#include "parallel/report/html.h"
-#include "parallel/report/run_summary.h"
+#include "weft/parallel/report/chart.h"
+#include "weft/parallel/report/html.h"
+#include "weft/parallel/report/run_summary.h"
 
 namespace weft {
 namespace {

@@ -2,7 +2,7 @@
 #pragma once
 #include <string>
 
-#include "parallel/report/run_history.h"
+#include "weft/parallel/report/run_history.h"
 
 namespace weft {
 

@@ -1,10 +1,10 @@
-#include "parallel/report/log_line.h"
+#include "weft/parallel/report/log_line.h"
 
 #include <limits>
 #include <span>
 
 #include "fmt/format.h"
-#include "parallel/train/json_object.h"
+#include "weft/parallel/train/json_object.h"
 
 namespace weft {
 namespace {

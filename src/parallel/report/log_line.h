@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
-#include "parallel/train/metrics.h"
+#include "weft/parallel/train/metrics.h"
 
 namespace weft {
 

@@ -1,4 +1,4 @@
-#include "parallel/report/log_lines.h"
+#include "weft/parallel/report/log_lines.h"
 
 #include <filesystem>
 

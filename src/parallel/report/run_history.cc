@@ -1,12 +1,12 @@
-#include "parallel/report/run_history.h"
+#include "weft/parallel/report/run_history.h"
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
 #include "fmt/format.h"
-#include "parallel/report/log_line.h"
-#include "parallel/report/log_lines.h"
+#include "weft/parallel/report/log_line.h"
+#include "weft/parallel/report/log_lines.h"
 
 namespace weft {
 namespace {

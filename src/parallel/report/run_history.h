@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "parallel/report/series.h"
-#include "parallel/train/metrics.h"
+#include "weft/parallel/report/series.h"
+#include "weft/parallel/train/metrics.h"
 
 namespace weft {
 

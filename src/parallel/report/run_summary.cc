@@ -1,12 +1,12 @@
-#include "parallel/report/run_summary.h"
+#include "weft/parallel/report/run_summary.h"
 
 #include <algorithm>
 #include <cmath>
 
 #include "absl/time/time.h"
-#include "core/base/memory.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
+#include "weft/core/base/memory.h"
 
 namespace weft {
 namespace {

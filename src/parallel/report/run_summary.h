@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "parallel/report/run_history.h"
+#include "weft/parallel/report/run_history.h"
 
 namespace weft {
 

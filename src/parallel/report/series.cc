@@ -1,4 +1,4 @@
-#include "parallel/report/series.h"
+#include "weft/parallel/report/series.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,8 +1,8 @@
-#include "parallel/train/added_tokens.h"
+#include "weft/parallel/train/added_tokens.h"
 
 #include <algorithm>
 
-#include "core/base/utf8.h"
+#include "weft/core/base/utf8.h"
 
 namespace weft {
 namespace {

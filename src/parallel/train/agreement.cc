@@ -1,14 +1,14 @@
-#include "parallel/train/agreement.h"
+#include "weft/parallel/train/agreement.h"
 
 #include <algorithm>
 #include <cstring>
 #include <numeric>
 
 #include "absl/strings/str_split.h"
-#include "core/base/hash.h"
 #include "fmt/format.h"
-#include "parallel/train/config_schema.h"
-#include "parallel/train/config_value.h"
+#include "weft/core/base/hash.h"
+#include "weft/parallel/train/config_schema.h"
+#include "weft/parallel/train/config_value.h"
 
 namespace weft {
 namespace {

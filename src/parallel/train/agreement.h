@@ -3,8 +3,8 @@
 #pragma once
 #include <string>
 
-#include "parallel/checkpoint/gather.h"
-#include "parallel/train/data.h"
+#include "weft/parallel/checkpoint/gather.h"
+#include "weft/parallel/train/data.h"
 
 namespace weft {
 

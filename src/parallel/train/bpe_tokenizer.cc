@@ -1,4 +1,4 @@
-#include "parallel/train/bpe_tokenizer.h"
+#include "weft/parallel/train/bpe_tokenizer.h"
 
 #include <algorithm>
 #include <memory>

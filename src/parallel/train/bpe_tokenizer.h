@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "parallel/train/added_tokens.h"
-#include "parallel/train/byte_pairs.h"
-#include "parallel/train/regex.h"
-#include "parallel/train/tokenizer.h"
+#include "weft/parallel/train/added_tokens.h"
+#include "weft/parallel/train/byte_pairs.h"
+#include "weft/parallel/train/regex.h"
+#include "weft/parallel/train/tokenizer.h"
 
 namespace weft {
 

@@ -1,9 +1,9 @@
-#include "parallel/train/byte_letters.h"
+#include "weft/parallel/train/byte_letters.h"
 
 #include <array>
 #include <cstdint>
 
-#include "core/base/utf8.h"
+#include "weft/core/base/utf8.h"
 
 namespace weft {
 namespace {

@@ -1,4 +1,4 @@
-#include "parallel/train/byte_pairs.h"
+#include "weft/parallel/train/byte_pairs.h"
 
 #include <algorithm>
 #include <functional>

@@ -1,20 +1,20 @@
-#include "parallel/train/config.h"
+#include "weft/parallel/train/config.h"
 
 #include <algorithm>
 #include <filesystem>
 
-#include "core/base/utf8.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
-#include "parallel/train/config_check.h"
-#include "parallel/train/config_presets.h"
-#include "parallel/train/config_schema.h"
-#include "parallel/train/config_value.h"
-#include "parallel/train/input_file.h"
-#include "parallel/train/path_advice.h"
-#include "parallel/train/published_tokenizer.h"
-#include "parallel/train/unknown_key.h"
-#include "parallel/train/yaml_node.h"
+#include "weft/core/base/utf8.h"
+#include "weft/parallel/train/config_check.h"
+#include "weft/parallel/train/config_presets.h"
+#include "weft/parallel/train/config_schema.h"
+#include "weft/parallel/train/config_value.h"
+#include "weft/parallel/train/input_file.h"
+#include "weft/parallel/train/path_advice.h"
+#include "weft/parallel/train/published_tokenizer.h"
+#include "weft/parallel/train/unknown_key.h"
+#include "weft/parallel/train/yaml_node.h"
 
 namespace weft {
 namespace {

@@ -15,7 +15,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "core/base/dtype.h"
+#include "weft/core/base/dtype.h"
 
 namespace weft {
 

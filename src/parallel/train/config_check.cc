@@ -1,19 +1,19 @@
-#include "parallel/train/config_check.h"
+#include "weft/parallel/train/config_check.h"
 
 #include <algorithm>
 #include <limits>
 #include <numeric>
 
-#include "core/base/rng.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
-#include "parallel/train/config_schema.h"
-#include "parallel/train/config_value.h"
-#include "parallel/train/hf_names.h"
-#include "parallel/train/output_check.h"
+#include "weft/core/base/rng.h"
+#include "weft/parallel/train/config_schema.h"
+#include "weft/parallel/train/config_value.h"
+#include "weft/parallel/train/hf_names.h"
+#include "weft/parallel/train/output_check.h"
 
-#include "parallel/nn/family.h"
-#include "parallel/train/setup.h"
+#include "weft/parallel/nn/family.h"
+#include "weft/parallel/train/setup.h"
 
 namespace weft {
 namespace {

@@ -1,6 +1,6 @@
-#include "parallel/train/config_presets.h"
+#include "weft/parallel/train/config_presets.h"
 
-#include "parallel/nn/family.h"
+#include "weft/parallel/nn/family.h"
 
 namespace weft {
 namespace {

@@ -1,6 +1,6 @@
 // Sizes of published models, by the name that model.preset takes.
 #pragma once
-#include "parallel/train/config.h"
+#include "weft/parallel/train/config.h"
 
 namespace weft {
 

@@ -1,12 +1,12 @@
-#include "parallel/train/config_schema.h"
+#include "weft/parallel/train/config_schema.h"
 
 #include <algorithm>
 
 #include "fmt/format.h"
 #include "fmt/ranges.h"
-#include "parallel/nn/family.h"
-#include "parallel/train/config_value.h"
-#include "parallel/train/loss_scale.h"
+#include "weft/parallel/nn/family.h"
+#include "weft/parallel/train/config_value.h"
+#include "weft/parallel/train/loss_scale.h"
 
 namespace weft {
 namespace {

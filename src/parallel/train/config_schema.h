@@ -9,7 +9,7 @@
 #include <variant>
 #include <vector>
 
-#include "parallel/train/config.h"
+#include "weft/parallel/train/config.h"
 
 namespace weft {
 

@@ -1,4 +1,4 @@
-#include "parallel/train/config_value.h"
+#include "weft/parallel/train/config_value.h"
 
 #include <algorithm>
 #include <charconv>
@@ -8,7 +8,7 @@
 
 #include "absl/strings/ascii.h"
 #include "fmt/format.h"
-#include "parallel/train/suggest.h"
+#include "weft/parallel/train/suggest.h"
 
 namespace weft {
 namespace {

@@ -3,8 +3,8 @@
 #include <optional>
 #include <string>
 
-#include "parallel/train/config_schema.h"
-#include "parallel/train/yaml_node.h"
+#include "weft/parallel/train/config_schema.h"
+#include "weft/parallel/train/yaml_node.h"
 
 namespace weft {
 

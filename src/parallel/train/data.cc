@@ -1,13 +1,13 @@
-#include "parallel/train/data.h"
+#include "weft/parallel/train/data.h"
 
 #include <algorithm>
 #include <cmath>
 
-#include "core/base/error.h"
-#include "core/base/rng.h"
-#include "core/base/utf8.h"
 #include "fmt/format.h"
-#include "parallel/train/config_check.h"
+#include "weft/core/base/error.h"
+#include "weft/core/base/rng.h"
+#include "weft/core/base/utf8.h"
+#include "weft/parallel/train/config_check.h"
 
 namespace weft {
 namespace {

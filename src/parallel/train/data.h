@@ -11,10 +11,10 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "parallel/train/config.h"
-#include "parallel/train/data_files.h"
-#include "parallel/train/token_stream.h"
-#include "parallel/train/tokenizer.h"
+#include "weft/parallel/train/config.h"
+#include "weft/parallel/train/data_files.h"
+#include "weft/parallel/train/token_stream.h"
+#include "weft/parallel/train/tokenizer.h"
 
 namespace weft {
 

@@ -1,4 +1,4 @@
-#include "parallel/train/data_files.h"
+#include "weft/parallel/train/data_files.h"
 
 #include <fnmatch.h>
 #include <glob.h>
@@ -8,10 +8,10 @@
 #include <set>
 
 #include "fmt/format.h"
-#include "parallel/checkpoint/manifest.h"
-#include "parallel/train/path_advice.h"
-#include "parallel/train/text_reader.h"
-#include "parallel/train/token_shard.h"
+#include "weft/parallel/checkpoint/manifest.h"
+#include "weft/parallel/train/path_advice.h"
+#include "weft/parallel/train/text_reader.h"
+#include "weft/parallel/train/token_shard.h"
 
 namespace weft {
 namespace {

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "parallel/train/config.h"
+#include "weft/parallel/train/config.h"
 
 namespace weft {
 

@@ -1,4 +1,4 @@
-#include "parallel/train/evaluation.h"
+#include "weft/parallel/train/evaluation.h"
 
 #include <algorithm>
 #include <chrono>

@@ -4,9 +4,9 @@
 #include <optional>
 #include <utility>
 
-#include "parallel/train/data.h"
-#include "parallel/train/metrics.h"
-#include "parallel/train/slots.h"
+#include "weft/parallel/train/data.h"
+#include "weft/parallel/train/metrics.h"
+#include "weft/parallel/train/slots.h"
 
 namespace weft {
 

@@ -1,4 +1,4 @@
-#include "parallel/train/hf_config.h"
+#include "weft/parallel/train/hf_config.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,9 +7,9 @@
 
 #include "fmt/format.h"
 #include "fmt/ranges.h"
-#include "parallel/nn/family.h"
-#include "parallel/train/hf_keys.h"
-#include "parallel/train/json_object.h"
+#include "weft/parallel/nn/family.h"
+#include "weft/parallel/train/hf_keys.h"
+#include "weft/parallel/train/json_object.h"
 
 namespace weft {
 namespace {

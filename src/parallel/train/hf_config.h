@@ -11,8 +11,8 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/status/status.h"
-#include "parallel/train/config.h"
-#include "parallel/train/hf_names.h"
+#include "weft/parallel/train/config.h"
+#include "weft/parallel/train/hf_names.h"
 
 namespace weft {
 

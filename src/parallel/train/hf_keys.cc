@@ -1,4 +1,4 @@
-#include "parallel/train/hf_keys.h"
+#include "weft/parallel/train/hf_keys.h"
 
 #include <algorithm>
 

@@ -1,9 +1,9 @@
-#include "parallel/train/hf_names.h"
+#include "weft/parallel/train/hf_names.h"
 
 #include <algorithm>
 
-#include "core/base/error.h"
 #include "fmt/format.h"
+#include "weft/core/base/error.h"
 
 namespace weft {
 namespace {

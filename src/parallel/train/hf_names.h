@@ -11,8 +11,8 @@
 #include <string>
 #include <string_view>
 
-#include "core/base/shape.h"
-#include "parallel/train/config.h"
+#include "weft/core/base/shape.h"
+#include "weft/parallel/train/config.h"
 
 namespace weft {
 

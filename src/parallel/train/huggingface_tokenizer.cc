@@ -1,10 +1,10 @@
-#include "parallel/train/huggingface_tokenizer.h"
+#include "weft/parallel/train/huggingface_tokenizer.h"
 
 #include "fmt/format.h"
-#include "parallel/train/bpe_tokenizer.h"
-#include "parallel/train/json_object.h"
-#include "parallel/train/tokenizer_parts.h"
-#include "parallel/train/tokenizer_vocab.h"
+#include "weft/parallel/train/bpe_tokenizer.h"
+#include "weft/parallel/train/json_object.h"
+#include "weft/parallel/train/tokenizer_parts.h"
+#include "weft/parallel/train/tokenizer_vocab.h"
 
 namespace weft {
 namespace {

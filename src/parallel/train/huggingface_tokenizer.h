@@ -1,7 +1,7 @@
 // The tokenizer.json of Hugging Face's tokenizers, as far as it is a byte-level BPE.
 #pragma once
 #include "absl/status/statusor.h"
-#include "parallel/train/tokenizer.h"
+#include "weft/parallel/train/tokenizer.h"
 
 namespace weft {
 

@@ -1,4 +1,4 @@
-#include "parallel/train/initial_weights.h"
+#include "weft/parallel/train/initial_weights.h"
 
 #include <fnmatch.h>
 
@@ -9,11 +9,11 @@
 
 #include "fmt/format.h"
 #include "fmt/ranges.h"
-#include "parallel/checkpoint/manifest.h"
-#include "parallel/train/config_check.h"
-#include "parallel/train/hf_config.h"
-#include "parallel/train/json_object.h"
-#include "parallel/train/setup.h"
+#include "weft/parallel/checkpoint/manifest.h"
+#include "weft/parallel/train/config_check.h"
+#include "weft/parallel/train/hf_config.h"
+#include "weft/parallel/train/json_object.h"
+#include "weft/parallel/train/setup.h"
 
 namespace weft {
 namespace {

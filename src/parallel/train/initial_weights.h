@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "parallel/train/config.h"
-#include "parallel/train/hf_names.h"
-#include "parallel/train/program.h"
-#include "parallel/train/safetensors.h"
+#include "weft/parallel/train/config.h"
+#include "weft/parallel/train/hf_names.h"
+#include "weft/parallel/train/program.h"
+#include "weft/parallel/train/safetensors.h"
 
 namespace weft {
 

@@ -1,4 +1,4 @@
-#include "parallel/train/input_file.h"
+#include "weft/parallel/train/input_file.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -8,8 +8,8 @@
 #include <cstring>
 #include <utility>
 
-#include "core/base/fault.h"
 #include "fmt/format.h"
+#include "weft/core/base/fault.h"
 
 namespace weft {
 namespace {

@@ -1,4 +1,4 @@
-#include "parallel/train/json_object.h"
+#include "weft/parallel/train/json_object.h"
 
 #include <cstddef>
 #include <iterator>
@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "fmt/format.h"
-#include "parallel/train/mapped_file.h"
+#include "weft/parallel/train/mapped_file.h"
 
 namespace weft {
 namespace {

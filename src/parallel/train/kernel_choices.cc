@@ -1,4 +1,4 @@
-#include "parallel/train/kernel_choices.h"
+#include "weft/parallel/train/kernel_choices.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/ops/record.h"
+#include "weft/core/ops/record.h"
 
 namespace weft {
 namespace {

@@ -2,8 +2,8 @@
 #pragma once
 #include <string>
 
-#include "core/compile/runtime.h"
-#include "core/graph/graph.h"
+#include "weft/core/compile/runtime.h"
+#include "weft/core/graph/graph.h"
 
 namespace weft {
 

@@ -1,10 +1,10 @@
-#include "parallel/train/loss_scale.h"
+#include "weft/parallel/train/loss_scale.h"
 
 #include <bit>
 #include <limits>
 
-#include "core/graph/builder.h"
-#include "core/ops/ops.h"
+#include "weft/core/graph/builder.h"
+#include "weft/core/ops/ops.h"
 
 namespace weft {
 namespace {

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "core/graph/graph.h"
+#include "weft/core/graph/graph.h"
 
 namespace weft {
 

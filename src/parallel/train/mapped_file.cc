@@ -1,4 +1,4 @@
-#include "parallel/train/mapped_file.h"
+#include "weft/parallel/train/mapped_file.h"
 
 #include <sys/mman.h>
 #include <unistd.h>
@@ -7,9 +7,9 @@
 #include <cstring>
 #include <filesystem>
 
-#include "core/base/fault.h"
-#include "core/base/process_memory.h"
 #include "fmt/format.h"
+#include "weft/core/base/fault.h"
+#include "weft/core/base/process_memory.h"
 
 namespace weft {
 namespace {

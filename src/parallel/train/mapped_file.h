@@ -11,8 +11,8 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "parallel/train/input_file.h"
-#include "parallel/train/mapping_watch.h"
+#include "weft/parallel/train/input_file.h"
+#include "weft/parallel/train/mapping_watch.h"
 
 namespace weft {
 

@@ -1,4 +1,4 @@
-#include "parallel/train/mapping_watch.h"
+#include "weft/parallel/train/mapping_watch.h"
 
 #include <sys/mman.h>
 
@@ -8,7 +8,7 @@
 #include <mutex>
 #include <vector>
 
-#include "core/base/error.h"
+#include "weft/core/base/error.h"
 
 namespace weft {
 

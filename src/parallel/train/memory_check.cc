@@ -1,11 +1,11 @@
-#include "parallel/train/memory_check.h"
+#include "weft/parallel/train/memory_check.h"
 
 #include <fmt/format.h>
 
 #include <array>
 #include <vector>
 
-#include "core/base/process_memory.h"
+#include "weft/core/base/process_memory.h"
 
 namespace weft {
 namespace {

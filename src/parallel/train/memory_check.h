@@ -4,8 +4,8 @@
 #include <span>
 
 #include "absl/status/status.h"
-#include "dist/process_group.h"
-#include "parallel/train/memory_need.h"
+#include "weft/dist/process_group.h"
+#include "weft/parallel/train/memory_need.h"
 
 namespace weft {
 

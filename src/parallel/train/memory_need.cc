@@ -1,8 +1,8 @@
-#include "parallel/train/memory_need.h"
+#include "weft/parallel/train/memory_need.h"
 
-#include "core/base/shard.h"
-#include "parallel/checkpoint/box.h"
-#include "parallel/train/slots.h"
+#include "weft/core/base/shard.h"
+#include "weft/parallel/checkpoint/box.h"
+#include "weft/parallel/train/slots.h"
 
 namespace weft {
 namespace {

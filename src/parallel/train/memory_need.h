@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "parallel/train/step_plans.h"
+#include "weft/parallel/train/step_plans.h"
 
 namespace weft {
 

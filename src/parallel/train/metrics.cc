@@ -1,11 +1,11 @@
-#include "parallel/train/metrics.h"
+#include "weft/parallel/train/metrics.h"
 
 #include <algorithm>
 #include <cmath>
 #include <numbers>
 
-#include "core/base/memory.h"
 #include "fmt/format.h"
+#include "weft/core/base/memory.h"
 
 namespace weft {
 namespace {

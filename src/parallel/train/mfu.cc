@@ -1,4 +1,4 @@
-#include "parallel/train/mfu.h"
+#include "weft/parallel/train/mfu.h"
 
 #include <algorithm>
 

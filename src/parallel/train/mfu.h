@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "parallel/nn/transformer.h"
+#include "weft/parallel/nn/transformer.h"
 
 namespace weft {
 

@@ -1,5 +1,5 @@
 // A build without the sentencepiece library.
-#include "parallel/train/sentencepiece_library.h"
+#include "weft/parallel/train/sentencepiece_library.h"
 
 namespace weft {
 namespace {

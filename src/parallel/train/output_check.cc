@@ -1,4 +1,4 @@
-#include "parallel/train/output_check.h"
+#include "weft/parallel/train/output_check.h"
 
 #include <fnmatch.h>
 
@@ -10,7 +10,7 @@
 
 #include "absl/strings/ascii.h"
 #include "fmt/format.h"
-#include "parallel/checkpoint/folder.h"
+#include "weft/parallel/checkpoint/folder.h"
 
 namespace weft {
 namespace {

@@ -1,4 +1,4 @@
-#include "parallel/train/output_path.h"
+#include "weft/parallel/train/output_path.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -8,7 +8,7 @@
 #include <filesystem>
 
 #include "fmt/format.h"
-#include "parallel/checkpoint/durable.h"
+#include "weft/parallel/checkpoint/durable.h"
 
 namespace weft {
 namespace {

@@ -1,4 +1,4 @@
-#include "parallel/train/path_advice.h"
+#include "weft/parallel/train/path_advice.h"
 
 #include <algorithm>
 #include <cctype>
@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "fmt/format.h"
-#include "parallel/train/suggest.h"
+#include "weft/parallel/train/suggest.h"
 
 namespace weft {
 namespace {

@@ -1,19 +1,19 @@
-#include "parallel/train/prepare.h"
+#include "weft/parallel/train/prepare.h"
 
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <functional>
 
-#include "core/base/utf8.h"
 #include "fmt/format.h"
-#include "parallel/train/data.h"
-#include "parallel/train/prepare_config.h"
-#include "parallel/train/sentencepiece_tokenizer.h"
-#include "parallel/train/staged_folder.h"
-#include "parallel/train/stream_encoder.h"
-#include "parallel/train/text_reader.h"
-#include "parallel/train/token_shard_writer.h"
+#include "weft/core/base/utf8.h"
+#include "weft/parallel/train/data.h"
+#include "weft/parallel/train/prepare_config.h"
+#include "weft/parallel/train/sentencepiece_tokenizer.h"
+#include "weft/parallel/train/staged_folder.h"
+#include "weft/parallel/train/stream_encoder.h"
+#include "weft/parallel/train/text_reader.h"
+#include "weft/parallel/train/token_shard_writer.h"
 
 namespace weft {
 namespace {

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "parallel/train/config.h"
-#include "parallel/train/text_reader.h"
+#include "weft/parallel/train/config.h"
+#include "weft/parallel/train/text_reader.h"
 
 namespace weft {
 
@@ -20,7 +20,7 @@ struct PrepareOptions {
   int64_t vocab = 8000;             // pieces that sentencepiece learns,
   int64_t sample = 100'000'000;     //   from some so many bytes
   ValSource val = {.paths = {}, .fraction = 0.1};
-  int64_t shard = 100'000'000;     // tokens of a file of training data
+  int64_t shard = 100'000'000;  // tokens of a file of training data
   size_t block = TextReader::kBlock;
 };
 

@@ -1,11 +1,11 @@
-#include "parallel/train/prepare_config.h"
+#include "weft/parallel/train/prepare_config.h"
 
 #include <algorithm>
 #include <filesystem>
 
 #include "fmt/format.h"
-#include "parallel/train/config_schema.h"
-#include "parallel/train/config_value.h"
+#include "weft/parallel/train/config_schema.h"
+#include "weft/parallel/train/config_value.h"
 
 namespace weft {
 namespace {

@@ -2,7 +2,7 @@
 #pragma once
 #include <string>
 
-#include "parallel/train/prepare.h"
+#include "weft/parallel/train/prepare.h"
 
 namespace weft {
 

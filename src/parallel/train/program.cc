@@ -1,10 +1,10 @@
-#include "parallel/train/program.h"
+#include "weft/parallel/train/program.h"
 
 #include <fmt/format.h>
 
-#include "core/compile/eager.h"
-#include "core/ops/ops.h"
-#include "core/transforms/grad.h"
+#include "weft/core/compile/eager.h"
+#include "weft/core/ops/ops.h"
+#include "weft/core/transforms/grad.h"
 
 namespace weft {
 namespace entry {

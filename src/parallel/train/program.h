@@ -7,10 +7,10 @@
 #include <optional>
 #include <vector>
 
-#include "core/transforms/partition.h"
-#include "parallel/nn/transformer.h"
-#include "parallel/train/loss_scale.h"
-#include "parallel/train/state.h"
+#include "weft/core/transforms/partition.h"
+#include "weft/parallel/nn/transformer.h"
+#include "weft/parallel/train/loss_scale.h"
+#include "weft/parallel/train/state.h"
 
 namespace weft {
 

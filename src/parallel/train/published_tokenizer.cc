@@ -1,13 +1,13 @@
-#include "parallel/train/published_tokenizer.h"
+#include "weft/parallel/train/published_tokenizer.h"
 
 #include <filesystem>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "fmt/format.h"
-#include "parallel/train/json_object.h"
-#include "parallel/train/path_advice.h"
-#include "parallel/train/text_reader.h"
+#include "weft/parallel/train/json_object.h"
+#include "weft/parallel/train/path_advice.h"
+#include "weft/parallel/train/text_reader.h"
 
 namespace weft {
 namespace {

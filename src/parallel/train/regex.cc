@@ -1,4 +1,4 @@
-#include "parallel/train/regex.h"
+#include "weft/parallel/train/regex.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "fmt/format.h"
-#include "parallel/train/regex_syntax.h"
+#include "weft/parallel/train/regex_syntax.h"
 
 namespace weft {
 namespace {

@@ -1,4 +1,4 @@
-#include "parallel/train/regex_syntax.h"
+#include "weft/parallel/train/regex_syntax.h"
 
 #include <algorithm>
 #include <string_view>
@@ -7,8 +7,8 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
-#include "core/base/utf8.h"
 #include "fmt/format.h"
+#include "weft/core/base/utf8.h"
 
 namespace weft {
 namespace {

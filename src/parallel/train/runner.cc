@@ -1,12 +1,12 @@
-#include "parallel/train/runner.h"
+#include "weft/parallel/train/runner.h"
 
 #include <algorithm>
 #include <array>
 #include <chrono>
 #include <thread>
 
-#include "core/compile/eager.h"
-#include "core/compile/interpreter.h"
+#include "weft/core/compile/eager.h"
+#include "weft/core/compile/interpreter.h"
 
 namespace weft {
 namespace {

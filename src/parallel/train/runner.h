@@ -5,8 +5,8 @@
 #include <memory>
 #include <optional>
 
-#include "core/compile/executable.h"
-#include "parallel/train/step_plans.h"
+#include "weft/core/compile/executable.h"
+#include "weft/parallel/train/step_plans.h"
 
 namespace weft {
 

@@ -1,15 +1,15 @@
-#include "parallel/train/safetensors.h"
+#include "weft/parallel/train/safetensors.h"
 
 #include <bit>
 #include <cstring>
 #include <filesystem>
 #include <set>
 
-#include "core/base/hash.h"
 #include "fmt/format.h"
-#include "parallel/train/json_object.h"
-#include "parallel/train/path_advice.h"
-#include "parallel/train/safetensors_header.h"
+#include "weft/core/base/hash.h"
+#include "weft/parallel/train/json_object.h"
+#include "weft/parallel/train/path_advice.h"
+#include "weft/parallel/train/safetensors_header.h"
 
 namespace weft {
 namespace {

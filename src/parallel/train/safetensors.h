@@ -15,9 +15,9 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "core/base/dtype.h"
-#include "core/base/shape.h"
-#include "parallel/train/mapped_file.h"
+#include "weft/core/base/dtype.h"
+#include "weft/core/base/shape.h"
+#include "weft/parallel/train/mapped_file.h"
 
 namespace weft {
 

@@ -1,4 +1,4 @@
-#include "parallel/train/safetensors_header.h"
+#include "weft/parallel/train/safetensors_header.h"
 
 #include <algorithm>
 #include <limits>
@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "fmt/format.h"
-#include "parallel/train/json_object.h"
+#include "weft/parallel/train/json_object.h"
 
 namespace weft {
 namespace {

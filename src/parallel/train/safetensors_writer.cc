@@ -1,4 +1,4 @@
-#include "parallel/train/safetensors_writer.h"
+#include "weft/parallel/train/safetensors_writer.h"
 
 #include <algorithm>
 #include <cctype>

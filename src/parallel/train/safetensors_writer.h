@@ -6,8 +6,8 @@
 #include <span>
 #include <string>
 
-#include "core/base/dtype.h"
-#include "core/base/shape.h"
+#include "weft/core/base/dtype.h"
+#include "weft/core/base/shape.h"
 
 namespace weft {
 

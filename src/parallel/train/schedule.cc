@@ -1,9 +1,9 @@
-#include "parallel/train/schedule.h"
+#include "weft/parallel/train/schedule.h"
 
 #include <cmath>
 #include <numbers>
 
-#include "core/base/error.h"
+#include "weft/core/base/error.h"
 
 namespace weft {
 

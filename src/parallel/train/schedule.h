@@ -1,6 +1,6 @@
 // Learning rate schedules.
 #pragma once
-#include "parallel/train/config.h"
+#include "weft/parallel/train/config.h"
 
 namespace weft {
 

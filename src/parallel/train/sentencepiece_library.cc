@@ -1,4 +1,4 @@
-#include "parallel/train/sentencepiece_library.h"
+#include "weft/parallel/train/sentencepiece_library.h"
 
 #include <sentencepiece_processor.h>
 #include <sentencepiece_trainer.h>

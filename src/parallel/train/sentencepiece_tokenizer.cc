@@ -1,13 +1,13 @@
-#include "parallel/train/sentencepiece_tokenizer.h"
+#include "weft/parallel/train/sentencepiece_tokenizer.h"
 
 #include <algorithm>
 #include <thread>
 
 #include "absl/strings/numbers.h"
-#include "core/base/utf8.h"
 #include "fmt/format.h"
-#include "parallel/train/json_object.h"
-#include "parallel/train/sentencepiece_library.h"
+#include "weft/core/base/utf8.h"
+#include "weft/parallel/train/json_object.h"
+#include "weft/parallel/train/sentencepiece_library.h"
 
 namespace weft {
 namespace {

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "parallel/train/tokenizer.h"
+#include "weft/parallel/train/tokenizer.h"
 
 namespace weft {
 

@@ -1,9 +1,9 @@
-#include "parallel/train/setup.h"
+#include "weft/parallel/train/setup.h"
 
-#include "core/base/error.h"
-#include "parallel/nn/family.h"
-#include "parallel/train/config_schema.h"
-#include "parallel/train/config_value.h"
+#include "weft/core/base/error.h"
+#include "weft/parallel/nn/family.h"
+#include "weft/parallel/train/config_schema.h"
+#include "weft/parallel/train/config_value.h"
 
 namespace weft {
 

@@ -1,7 +1,7 @@
 // From a Config to what it describes: model sizes and the options of a step.
 #pragma once
-#include "parallel/train/config.h"
-#include "parallel/train/program.h"
+#include "weft/parallel/train/config.h"
+#include "weft/parallel/train/program.h"
 
 namespace weft {
 

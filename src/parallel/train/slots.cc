@@ -1,4 +1,4 @@
-#include "parallel/train/slots.h"
+#include "weft/parallel/train/slots.h"
 
 namespace weft {
 

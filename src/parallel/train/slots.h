@@ -3,8 +3,8 @@
 // On the CPU it writes straight to where the step reads. For other devices it writes to staging memory, of which there
 // is enough for the micro-steps of two steps: one may run while the next is filled. Writing allocates nothing.
 #pragma once
-#include "parallel/train/data.h"
-#include "parallel/train/program.h"
+#include "weft/parallel/train/data.h"
+#include "weft/parallel/train/program.h"
 
 namespace weft {
 

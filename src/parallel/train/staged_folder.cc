@@ -1,4 +1,4 @@
-#include "parallel/train/staged_folder.h"
+#include "weft/parallel/train/staged_folder.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -6,7 +6,7 @@
 
 #include "fmt/format.h"
 #include "fmt/ranges.h"
-#include "parallel/checkpoint/durable.h"
+#include "weft/parallel/checkpoint/durable.h"
 
 namespace weft {
 namespace {

@@ -1,10 +1,10 @@
-#include "parallel/train/state.h"
+#include "weft/parallel/train/state.h"
 
 #include <fmt/format.h>
 
 #include <type_traits>
 
-#include "core/base/shard.h"
+#include "weft/core/base/shard.h"
 
 namespace weft {
 

@@ -4,7 +4,7 @@
 #include <map>
 #include <string>
 
-#include "core/compile/runtime.h"
+#include "weft/core/compile/runtime.h"
 
 namespace weft {
 

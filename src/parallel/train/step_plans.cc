@@ -1,6 +1,6 @@
-#include "parallel/train/step_plans.h"
+#include "weft/parallel/train/step_plans.h"
 
-#include "core/compile/fuse.h"
+#include "weft/core/compile/fuse.h"
 
 namespace weft {
 

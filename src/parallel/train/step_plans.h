@@ -2,8 +2,8 @@
 #pragma once
 #include <optional>
 
-#include "core/compile/plan.h"
-#include "parallel/train/program.h"
+#include "weft/core/compile/plan.h"
+#include "weft/parallel/train/program.h"
 
 namespace weft {
 

@@ -1,4 +1,4 @@
-#include "parallel/train/stream_encoder.h"
+#include "weft/parallel/train/stream_encoder.h"
 
 namespace weft {
 

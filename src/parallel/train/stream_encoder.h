@@ -10,7 +10,7 @@
 #include <string>
 #include <string_view>
 
-#include "parallel/train/tokenizer.h"
+#include "weft/parallel/train/tokenizer.h"
 
 namespace weft {
 

@@ -1,4 +1,4 @@
-#include "parallel/train/suggest.h"
+#include "weft/parallel/train/suggest.h"
 
 #include <algorithm>
 #include <cctype>

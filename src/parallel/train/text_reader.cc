@@ -1,10 +1,10 @@
-#include "parallel/train/text_reader.h"
+#include "weft/parallel/train/text_reader.h"
 
 #include <algorithm>
 #include <span>
 
-#include "core/base/utf8.h"
 #include "fmt/format.h"
+#include "weft/core/base/utf8.h"
 
 namespace weft {
 namespace {

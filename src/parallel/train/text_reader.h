@@ -14,7 +14,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "parallel/train/input_file.h"
+#include "weft/parallel/train/input_file.h"
 
 namespace weft {
 

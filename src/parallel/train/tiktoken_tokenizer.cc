@@ -1,9 +1,9 @@
-#include "parallel/train/tiktoken_tokenizer.h"
+#include "weft/parallel/train/tiktoken_tokenizer.h"
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "fmt/format.h"
-#include "parallel/train/bpe_tokenizer.h"
+#include "weft/parallel/train/bpe_tokenizer.h"
 
 namespace weft {
 namespace {

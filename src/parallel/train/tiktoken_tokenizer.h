@@ -1,7 +1,7 @@
 // The lines of base64 and rank in which tiktoken keeps byte pairs, as Llama 3's own tokenizer.model.
 #pragma once
 #include "absl/status/statusor.h"
-#include "parallel/train/tokenizer.h"
+#include "weft/parallel/train/tokenizer.h"
 
 namespace weft {
 

@@ -1,4 +1,4 @@
-#include "parallel/train/token_shard.h"
+#include "weft/parallel/train/token_shard.h"
 
 #include <algorithm>
 #include <bit>

@@ -9,7 +9,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "parallel/train/mapped_file.h"
+#include "weft/parallel/train/mapped_file.h"
 
 namespace weft {
 

@@ -1,4 +1,4 @@
-#include "parallel/train/token_shard_writer.h"
+#include "weft/parallel/train/token_shard_writer.h"
 
 #include <algorithm>
 #include <array>

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "parallel/checkpoint/durable.h"
-#include "parallel/train/token_shard.h"
+#include "weft/parallel/checkpoint/durable.h"
+#include "weft/parallel/train/token_shard.h"
 
 namespace weft {
 

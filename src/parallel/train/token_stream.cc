@@ -1,9 +1,9 @@
-#include "parallel/train/token_stream.h"
+#include "weft/parallel/train/token_stream.h"
 
 #include <algorithm>
 
-#include "core/base/hash.h"
-#include "parallel/train/token_shard.h"
+#include "weft/core/base/hash.h"
+#include "weft/parallel/train/token_shard.h"
 
 namespace weft {
 namespace {

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "parallel/train/mapped_file.h"
+#include "weft/parallel/train/mapped_file.h"
 
 namespace weft {
 

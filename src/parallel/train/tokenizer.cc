@@ -1,13 +1,13 @@
-#include "parallel/train/tokenizer.h"
+#include "weft/parallel/train/tokenizer.h"
 
 #include <algorithm>
 
-#include "core/base/utf8.h"
 #include "fmt/format.h"
-#include "parallel/train/huggingface_tokenizer.h"
-#include "parallel/train/published_tokenizer.h"
-#include "parallel/train/sentencepiece_tokenizer.h"
-#include "parallel/train/tiktoken_tokenizer.h"
+#include "weft/core/base/utf8.h"
+#include "weft/parallel/train/huggingface_tokenizer.h"
+#include "weft/parallel/train/published_tokenizer.h"
+#include "weft/parallel/train/sentencepiece_tokenizer.h"
+#include "weft/parallel/train/tiktoken_tokenizer.h"
 
 namespace weft {
 namespace {

@@ -1,10 +1,10 @@
-#include "parallel/train/tokenizer_parts.h"
+#include "weft/parallel/train/tokenizer_parts.h"
 
 #include <algorithm>
 
 #include "fmt/format.h"
 #include "fmt/ranges.h"
-#include "parallel/train/json_object.h"
+#include "weft/parallel/train/json_object.h"
 
 namespace weft {
 

@@ -1,11 +1,11 @@
-#include "parallel/train/tokenizer_vocab.h"
+#include "weft/parallel/train/tokenizer_vocab.h"
 
 #include <algorithm>
 
 #include "fmt/format.h"
-#include "parallel/train/byte_letters.h"
-#include "parallel/train/json_object.h"
-#include "parallel/train/tokenizer_parts.h"
+#include "weft/parallel/train/byte_letters.h"
+#include "weft/parallel/train/json_object.h"
+#include "weft/parallel/train/tokenizer_parts.h"
 
 namespace weft {
 namespace {

@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/status/status.h"
-#include "parallel/train/bpe_tokenizer.h"
+#include "weft/parallel/train/bpe_tokenizer.h"
 
 namespace weft {
 

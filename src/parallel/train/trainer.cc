@@ -1,19 +1,19 @@
-#include "parallel/train/trainer.h"
+#include "weft/parallel/train/trainer.h"
 
 #include <fmt/format.h>
 
 #include <chrono>
 #include <utility>
 
-#include "core/compile/comm_plan.h"
-#include "parallel/checkpoint/folder.h"
-#include "parallel/checkpoint/gather.h"
-#include "parallel/log/standard_output.h"
-#include "parallel/train/evaluation.h"
-#include "parallel/train/initial_weights.h"
-#include "parallel/train/memory_check.h"
-#include "parallel/train/schedule.h"
-#include "parallel/train/setup.h"
+#include "weft/core/compile/comm_plan.h"
+#include "weft/parallel/checkpoint/folder.h"
+#include "weft/parallel/checkpoint/gather.h"
+#include "weft/parallel/log/standard_output.h"
+#include "weft/parallel/train/evaluation.h"
+#include "weft/parallel/train/initial_weights.h"
+#include "weft/parallel/train/memory_check.h"
+#include "weft/parallel/train/schedule.h"
+#include "weft/parallel/train/setup.h"
 
 namespace weft {
 namespace {

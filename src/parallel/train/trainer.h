@@ -4,17 +4,17 @@
 #include <set>
 
 #include "absl/status/status.h"
-#include "dist/mesh.h"
-#include "dist/rank_activity.h"
-#include "dist/stop_gate.h"
-#include "parallel/checkpoint/folder_lock.h"
-#include "parallel/checkpoint/resume.h"
-#include "parallel/checkpoint/saver.h"
-#include "parallel/log/run_log.h"
-#include "parallel/train/data.h"
-#include "parallel/train/mfu.h"
-#include "parallel/train/runner.h"
-#include "parallel/train/slots.h"
+#include "weft/dist/mesh.h"
+#include "weft/dist/rank_activity.h"
+#include "weft/dist/stop_gate.h"
+#include "weft/parallel/checkpoint/folder_lock.h"
+#include "weft/parallel/checkpoint/resume.h"
+#include "weft/parallel/checkpoint/saver.h"
+#include "weft/parallel/log/run_log.h"
+#include "weft/parallel/train/data.h"
+#include "weft/parallel/train/mfu.h"
+#include "weft/parallel/train/runner.h"
+#include "weft/parallel/train/slots.h"
 
 namespace weft {
 

@@ -3,16 +3,16 @@
 
 #include <filesystem>
 
-#include "core/base/host_name.h"
-#include "core/base/message.h"
-#include "parallel/checkpoint/crc32c.h"
-#include "parallel/checkpoint/folder.h"
-#include "parallel/checkpoint/gather.h"
-#include "parallel/checkpoint/shared_folder.h"
-#include "parallel/log/standard_output.h"
-#include "parallel/train/config_check.h"
-#include "parallel/train/path_advice.h"
-#include "parallel/train/trainer.h"
+#include "weft/core/base/host_name.h"
+#include "weft/core/base/message.h"
+#include "weft/parallel/checkpoint/crc32c.h"
+#include "weft/parallel/checkpoint/folder.h"
+#include "weft/parallel/checkpoint/gather.h"
+#include "weft/parallel/checkpoint/shared_folder.h"
+#include "weft/parallel/log/standard_output.h"
+#include "weft/parallel/train/config_check.h"
+#include "weft/parallel/train/path_advice.h"
+#include "weft/parallel/train/trainer.h"
 
 namespace weft {
 

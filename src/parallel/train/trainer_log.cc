@@ -2,12 +2,12 @@
 
 #include <ctime>
 
-#include "core/base/message.h"
-#include "parallel/checkpoint/gather.h"
-#include "parallel/train/agreement.h"
-#include "parallel/train/kernel_choices.h"
-#include "parallel/train/schedule.h"
-#include "parallel/train/trainer.h"
+#include "weft/core/base/message.h"
+#include "weft/parallel/checkpoint/gather.h"
+#include "weft/parallel/train/agreement.h"
+#include "weft/parallel/train/kernel_choices.h"
+#include "weft/parallel/train/schedule.h"
+#include "weft/parallel/train/trainer.h"
 
 namespace weft {
 

@@ -1,4 +1,4 @@
-#include "parallel/train/unknown_key.h"
+#include "weft/parallel/train/unknown_key.h"
 
 #include <algorithm>
 #include <string_view>
@@ -7,8 +7,8 @@
 
 #include "fmt/format.h"
 #include "fmt/ranges.h"
-#include "parallel/train/config_schema.h"
-#include "parallel/train/suggest.h"
+#include "weft/parallel/train/config_schema.h"
+#include "weft/parallel/train/suggest.h"
 
 namespace weft {
 namespace {

@@ -1,10 +1,10 @@
-#include "parallel/train/unused_keys.h"
+#include "weft/parallel/train/unused_keys.h"
 
 #include "fmt/format.h"
-#include "parallel/nn/family.h"
-#include "parallel/train/config_check.h"
-#include "parallel/train/config_schema.h"
-#include "parallel/train/config_value.h"
+#include "weft/parallel/nn/family.h"
+#include "weft/parallel/train/config_check.h"
+#include "weft/parallel/train/config_schema.h"
+#include "weft/parallel/train/config_value.h"
 
 namespace weft {
 namespace {

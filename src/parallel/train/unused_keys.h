@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "parallel/train/config.h"
+#include "weft/parallel/train/config.h"
 
 namespace weft {
 

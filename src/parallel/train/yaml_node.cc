@@ -1,5 +1,5 @@
 // The only file that includes yaml-cpp.
-#include "parallel/train/yaml_node.h"
+#include "weft/parallel/train/yaml_node.h"
 
 #include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/yaml.h>
@@ -9,8 +9,8 @@
 #include <sstream>
 #include <utility>
 
-#include "core/base/utf8.h"
 #include "fmt/format.h"
+#include "weft/core/base/utf8.h"
 
 namespace weft {
 namespace {

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <random>
 
-#include "core/ops/record.h"
+#include "weft/core/ops/record.h"
 
 namespace weft::bench {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "core/graph/node.h"
+#include "weft/core/graph/node.h"
 
 namespace weft::bench {
 

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "kernels/common/cuda_library.h"
+#include "weft/kernels/common/cuda_library.h"
 
 namespace weft::bench {
 namespace {

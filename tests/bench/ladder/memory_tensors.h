@@ -6,9 +6,9 @@
 #pragma once
 #include <memory>
 
-#include "core/ops/kernel.h"
-#include "kernels/cuda/device.h"
 #include "memory_cases.h"
+#include "weft/core/ops/kernel.h"
+#include "weft/kernels/cuda/device.h"
 
 namespace weft::bench {
 
