@@ -21,10 +21,10 @@
 #include <sstream>
 #include <thread>
 
-#include "weft/core/base/context.h"
 #include "weft/core/base/error.h"
-#include "weft/core/base/host_name.h"
 #include "weft/core/base/memory.h"
+#include "weft/core/host/host_name.h"
+#include "weft/core/runtime/context.h"
 #include "weft/dist/mesh.h"
 #include "weft/dist/network_interface.h"
 #include "weft/kernels/common/cuda_library.h"

@@ -6,8 +6,8 @@
 
 #include "launcher/command.h"
 #include "launcher/doctor.h"
-#include "weft/core/base/message.h"
 #include "weft/core/base/process_memory.h"
+#include "weft/core/host/message.h"
 #include "weft/kernels/cpu/gemm.h"
 
 namespace weft {

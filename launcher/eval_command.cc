@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "launcher/rank.h"
-#include "weft/core/base/message.h"
+#include "weft/core/host/message.h"
 #include "weft/parallel/infer/evaluate_model.h"
 #include "weft/parallel/train/agreement.h"
 #include "weft/parallel/train/config_check.h"

@@ -2,7 +2,7 @@
 #include <fmt/format.h>
 
 #include "launcher/command.h"
-#include "weft/core/base/message.h"
+#include "weft/core/host/message.h"
 #include "weft/parallel/checkpoint/hf_export.h"
 #include "weft/parallel/checkpoint/whole.h"
 

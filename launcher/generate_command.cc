@@ -7,7 +7,7 @@
 #include <cstdio>
 
 #include "launcher/rank.h"
-#include "weft/core/base/message.h"
+#include "weft/core/host/message.h"
 #include "weft/parallel/infer/generate.h"
 #include "weft/parallel/log/standard_output.h"
 #include "weft/parallel/train/agreement.h"

@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "launcher/command.h"
-#include "weft/core/base/message.h"
 #include "weft/core/base/process_memory.h"
+#include "weft/core/host/message.h"
 #include "weft/parallel/log/standard_output.h"
 #include "weft/parallel/train/suggest.h"
 

@@ -13,7 +13,7 @@
 
 #include "absl/strings/numbers.h"
 #include "launcher/command.h"
-#include "weft/core/base/message.h"
+#include "weft/core/host/message.h"
 #include "weft/parallel/train/path_advice.h"
 #include "weft/parallel/train/prepare.h"
 #include "weft/parallel/train/suggest.h"

@@ -6,8 +6,8 @@
 #include <thread>
 
 #include "launcher/device_note.h"
-#include "weft/core/base/message.h"
 #include "weft/core/base/process_memory.h"
+#include "weft/core/host/message.h"
 #include "weft/dist/collective_fault.h"
 #include "weft/dist/collectives.h"
 #include "weft/dist/descriptor_limit.h"

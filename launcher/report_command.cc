@@ -6,7 +6,7 @@
 #include <fstream>
 
 #include "launcher/command.h"
-#include "weft/core/base/message.h"
+#include "weft/core/host/message.h"
 #include "weft/parallel/checkpoint/durable.h"
 #include "weft/parallel/report/html_report.h"
 #include "weft/parallel/train/config.h"

@@ -6,8 +6,8 @@
 
 #include "launcher/rank.h"
 #include "launcher/train_job.h"
-#include "weft/core/base/message.h"
 #include "weft/core/base/process_memory.h"
+#include "weft/core/host/message.h"
 #include "weft/parallel/train/agreement.h"
 #include "weft/parallel/train/trainer.h"
 #include "weft/parallel/train/unused_keys.h"

@@ -50,9 +50,9 @@ check() {
   # wait_word.cc: the processor's pause instruction, which is no part of an algorithm.
   only_in "choose a file in CMake instead of a preprocessor condition" '^ *# *(if|ifdef|ifndef|elif|else)\b' \
     '^src/dist/wait_word\.cc$'
-  only_in "messages go through core/base/message.h" \
+  only_in "messages go through core/host/message.h" \
     'fmt::print *\(|\b(std::)?f?(printf|puts)\b.*(stdout|stderr|"\))|\bstd::c(out|err|log)\b|fwrite.*(stdout|stderr)' \
-    '^src/(core/base/message|parallel/log/standard_output)\.'
+    '^src/(core/host/message|parallel/log/standard_output)\.'
   only_in "no source exits the process but a main" '\b(std::)?(exit|_exit|abort|quick_exit) *\(' '^(launcher/main\.cc|src/dist/)'
   breach "a model names no mesh axis; a sharding plan does" '"(dp|tp|pp|cp|ep)"|\bk(Data|Tensor)Axis\b' \
     $(sources src/parallel/nn | grep -v '/sharding_plan' || true)

@@ -8,7 +8,7 @@
 #include <cstdlib>
 #include <sstream>
 
-#include "weft/core/base/host_name.h"
+#include "weft/core/host/host_name.h"
 #include "weft/dist/descriptor_limit.h"
 #include "weft/dist/gloo_group.h"
 #include "weft/dist/host_identity.h"

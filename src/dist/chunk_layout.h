@@ -4,7 +4,7 @@
 // A tensor of capacities [outer..., full, inner...] in chunks of `chunk` along the dim: packed, chunk r is a dense
 // block [outer, chunk, inner] at r * block_bytes(). The last chunks may reach past `full`, or lie wholly beyond it.
 #pragma once
-#include "weft/core/ops/kernel.h"
+#include "weft/core/runtime/kernel.h"
 #include "weft/dist/process_group.h"
 
 namespace weft {

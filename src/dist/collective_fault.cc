@@ -9,8 +9,8 @@
 #include <cstdio>
 #include <iterator>
 
-#include "weft/core/base/fault.h"
-#include "weft/core/base/message.h"
+#include "weft/core/host/message.h"
+#include "weft/core/testing/fault.h"
 
 namespace weft {
 namespace {

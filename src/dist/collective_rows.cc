@@ -13,10 +13,11 @@ int64_t Aligned(int64_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; 
 
 int64_t StorageBytes(const TensorView& view) { return view.CapacityElements() * int64_t(SizeOf(view.dtype)); }
 
+// Every CollectiveContext is a DeviceMesh.
 template <DeviceKind kind>
 ProcessGroup& GroupOf(const KernelCall& call) {
   WEFT_CHECK(call.mesh, "a collective was run without a mesh");
-  return call.mesh->Group(int(call.attrs->Int("axis")), kind);
+  return static_cast<DeviceMesh&>(*call.mesh).Group(int(call.attrs->Int("axis")), kind);
 }
 
 ReduceOp ReduceOf(const KernelCall& call) { return ReduceOp(call.attrs->IntOr("reduce", int64_t(ReduceOp::kSum))); }

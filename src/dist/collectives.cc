@@ -1,6 +1,6 @@
 #include "weft/dist/collectives.h"
 
-#include "weft/core/base/context.h"
+#include "weft/core/runtime/context.h"
 
 namespace weft::collectives {
 namespace {

@@ -3,13 +3,13 @@
 //
 //   Tensor sum = collectives::AllReduce(x, mesh, "dp");
 //
-// And the rows of the kernel table through which programs reach the same groups (core/ops/collective.h has their
+// And the rows of the kernel table through which programs reach the same groups (core/ops/collective.cc has their
 // contract).
 #pragma once
 #include <string_view>
 
 #include "weft/core/base/tensor.h"
-#include "weft/core/ops/kernel.h"
+#include "weft/core/runtime/kernel.h"
 #include "weft/dist/mesh.h"
 
 namespace weft {

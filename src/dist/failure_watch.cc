@@ -11,8 +11,8 @@
 #include <sstream>
 #include <thread>
 
-#include "weft/core/base/message.h"
-#include "weft/core/base/small_file.h"
+#include "weft/core/host/message.h"
+#include "weft/core/host/small_file.h"
 #include "weft/dist/verdict.h"
 
 namespace weft {

@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-#include "weft/core/base/fault.h"
+#include "weft/core/testing/fault.h"
 #include "weft/dist/network_interface.h"
 #include "weft/dist/socket_context.h"
 

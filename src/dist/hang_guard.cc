@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "weft/core/base/host_name.h"
-#include "weft/core/base/message.h"
+#include "weft/core/host/host_name.h"
+#include "weft/core/host/message.h"
 
 namespace weft {
 namespace {

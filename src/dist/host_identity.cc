@@ -3,8 +3,8 @@
 #include <filesystem>
 #include <system_error>
 
-#include "weft/core/base/host_name.h"
-#include "weft/core/base/small_file.h"
+#include "weft/core/host/host_name.h"
+#include "weft/core/host/small_file.h"
 
 namespace weft {
 namespace {

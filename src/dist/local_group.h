@@ -13,7 +13,7 @@
 #include <tuple>
 #include <vector>
 
-#include "weft/core/base/context.h"
+#include "weft/core/runtime/context.h"
 #include "weft/dist/group_factory.h"
 
 namespace weft {

@@ -8,21 +8,22 @@
 #include <string_view>
 #include <vector>
 
-#include "weft/core/base/context.h"
 #include "weft/core/base/mesh_shape.h"
+#include "weft/core/runtime/collective_context.h"
+#include "weft/core/runtime/context.h"
 #include "weft/dist/call_record.h"
 #include "weft/dist/group_factory.h"
 
 namespace weft {
 
-class DeviceMesh {
+class DeviceMesh final : public CollectiveContext {
  public:
   // Makes a group per axis and kind, and the world's. All ranks construct their meshes in the same order. Throws Error
   // when the shape is not one (names empty or twice, sizes below 1, too many axes) or does not have
   // context.world_size() ranks.
   DeviceMesh(Context& context, GroupFactory& groups, MeshShape shape,
              std::vector<DeviceKind> kinds = {DeviceKind::kCpu});
-  ~DeviceMesh();
+  ~DeviceMesh() override;
   DeviceMesh(const DeviceMesh&) = delete;
   DeviceMesh& operator=(const DeviceMesh&) = delete;
 

@@ -2,7 +2,7 @@
 
 #include <cstdio>
 
-#include "weft/core/base/message.h"
+#include "weft/core/host/message.h"
 
 namespace weft {
 namespace {

@@ -7,7 +7,7 @@
 #include <cstdio>
 
 #include "weft/core/base/error.h"
-#include "weft/core/base/message.h"
+#include "weft/core/host/message.h"
 
 namespace weft {
 namespace {

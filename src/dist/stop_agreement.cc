@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "weft/core/base/message.h"
+#include "weft/core/host/message.h"
 
 namespace weft {
 namespace {

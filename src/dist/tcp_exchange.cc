@@ -11,6 +11,7 @@
 
 #include "weft/core/base/error.h"
 #include "weft/core/base/message.h"
+#include "weft/core/host/message.h"
 #include "weft/dist/descriptor_limit.h"
 #include "weft/dist/rank_list.h"
 

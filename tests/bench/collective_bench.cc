@@ -10,7 +10,7 @@
 #include <functional>
 #include <vector>
 
-#include "weft/core/base/context.h"
+#include "weft/core/runtime/context.h"
 #include "weft/dist/bootstrap.h"
 #include "weft/dist/mesh.h"
 

@@ -8,8 +8,8 @@
 #include "weft/core/base/attrs.h"
 #include "weft/core/base/device.h"
 #include "weft/core/base/error.h"
-#include "weft/core/base/small_file.h"
 #include "weft/core/base/tensor.h"
+#include "weft/core/host/small_file.h"
 
 namespace weft {
 namespace {

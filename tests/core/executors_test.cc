@@ -12,7 +12,7 @@
 #include "weft/core/compile/eager.h"
 #include "weft/core/compile/executable.h"
 #include "weft/core/compile/interpreter.h"
-#include "weft/core/graph/builder.h"
+#include "weft/core/ir/builder.h"
 #include "weft/core/ops/ops.h"
 #include "weft/core/transforms/grad.h"
 #include "weft/kernels/cpu/register.h"

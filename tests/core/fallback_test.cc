@@ -8,7 +8,7 @@
 #include "parallel/sweep.h"
 #include "parallel/testing.h"
 #include "weft/core/compile/interpreter.h"
-#include "weft/core/graph/builder.h"
+#include "weft/core/ir/builder.h"
 #include "weft/core/ops/ops.h"
 #include "weft/core/transforms/grad.h"
 

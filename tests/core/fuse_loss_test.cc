@@ -8,7 +8,7 @@
 #include "weft/core/compile/executable.h"
 #include "weft/core/compile/fuse.h"
 #include "weft/core/compile/interpreter.h"
-#include "weft/core/graph/builder.h"
+#include "weft/core/ir/builder.h"
 #include "weft/core/ops/ops.h"
 #include "weft/core/transforms/grad.h"
 #include "weft/kernels/cpu/register.h"

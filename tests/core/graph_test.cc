@@ -1,5 +1,5 @@
 // Graph: what Verify refuses, what Print shows, and the text of the errors that building one gives.
-#include "weft/core/graph/graph.h"
+#include "weft/core/ir/graph.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -9,10 +9,10 @@
 #include "error_of.h"
 #include "weft/core/compile/fuse.h"
 #include "weft/core/compile/fuse_loss.h"
-#include "weft/core/graph/builder.h"
-#include "weft/core/graph/verify.h"
-#include "weft/core/ops/kernel.h"
+#include "weft/core/ir/builder.h"
+#include "weft/core/ir/verify.h"
 #include "weft/core/ops/ops.h"
+#include "weft/core/runtime/kernel.h"
 #include "weft/core/transforms/partition.h"
 
 namespace weft {

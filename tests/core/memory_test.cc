@@ -12,8 +12,8 @@
 #include "weft/core/base/buffer.h"
 #include "weft/core/base/error.h"
 #include "weft/core/base/host_memory.h"
-#include "weft/core/base/host_name.h"
 #include "weft/core/base/process_memory.h"
+#include "weft/core/host/host_name.h"
 
 namespace weft {
 namespace {

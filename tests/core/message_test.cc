@@ -1,12 +1,12 @@
 // Messages: what reaches a terminal of text from outside.
-#include "weft/core/base/message.h"
+#include "weft/core/host/message.h"
 
 #include <gtest/gtest.h>
 
 #include <cstdlib>
 #include <random>
 
-#include "weft/core/base/utf8.h"
+#include "weft/core/host/utf8.h"
 
 namespace weft {
 namespace {

@@ -8,8 +8,8 @@
 #include <set>
 
 #include "address_space.h"
-#include "weft/core/base/context.h"
 #include "weft/core/base/error.h"
+#include "weft/core/runtime/context.h"
 
 namespace weft {
 namespace {

@@ -16,6 +16,7 @@
 #include "collective_law.h"
 #include "error_of.h"
 #include "weft/core/base/context.h"
+#include "weft/core/runtime/context.h"
 #include "weft/dist/mesh.h"
 #include "weft/dist/slurm.h"
 #include "weft/dist/tcp_exchange.h"

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <random>
 
-#include "weft/core/base/context.h"
+#include "weft/core/runtime/context.h"
 #include "weft/dist/collectives.h"
 #include "weft/dist/local_group.h"
 

@@ -4,7 +4,7 @@
 
 #include "fuzz/allocation_bound.h"
 #include "fuzz/target.h"
-#include "weft/core/base/utf8.h"
+#include "weft/core/host/utf8.h"
 #include "weft/parallel/train/huggingface_tokenizer.h"
 #include "weft/parallel/train/stream_encoder.h"
 

@@ -16,7 +16,7 @@
 #include <string_view>
 #include <vector>
 
-#include "weft/core/ops/kernel.h"
+#include "weft/core/runtime/kernel.h"
 #include "weft/kernels/common/cuda_library.h"
 #include "weft/kernels/cpu/register.h"
 

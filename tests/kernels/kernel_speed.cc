@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "weft/core/base/tensor.h"
-#include "weft/core/ops/kernel.h"
+#include "weft/core/runtime/kernel.h"
 #include "weft/kernels/cpu/register.h"
 
 namespace weft {

@@ -9,7 +9,7 @@
 #include "fmt/format.h"
 #include "parallel/data_testing.h"
 #include "parallel/tokenizer_json_testing.h"
-#include "weft/core/base/utf8.h"
+#include "weft/core/host/utf8.h"
 
 namespace weft {
 namespace {

@@ -2,7 +2,7 @@
 #include "parallel/infer_testing.h"
 #include "parallel/safetensors_testing.h"
 #include "share.h"
-#include "weft/core/base/utf8.h"
+#include "weft/core/host/utf8.h"
 
 namespace weft {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <random>
 
-#include "weft/core/base/utf8.h"
+#include "weft/core/host/utf8.h"
 #include "weft/parallel/infer/generate.h"
 #include "weft/parallel/infer/text_stream.h"
 

@@ -4,7 +4,7 @@
 #include "parallel/testing.h"
 #include "parallel/training.h"
 #include "share.h"
-#include "weft/core/graph/builder.h"
+#include "weft/core/ir/builder.h"
 
 namespace weft {
 namespace {

@@ -6,7 +6,7 @@
 #include "parallel/testing.h"
 #include "weft/core/compile/eager.h"
 #include "weft/core/compile/interpreter.h"
-#include "weft/core/graph/builder.h"
+#include "weft/core/ir/builder.h"
 #include "weft/core/ops/ops.h"
 
 namespace weft {

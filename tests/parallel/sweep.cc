@@ -12,7 +12,7 @@
 #include "parallel/testing.h"
 #include "weft/core/base/hash.h"
 #include "weft/core/compile/interpreter.h"
-#include "weft/core/graph/builder.h"
+#include "weft/core/ir/builder.h"
 #include "weft/core/transforms/grad.h"
 #include "weft/dist/collectives.h"
 #include "weft/dist/local_group.h"

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "weft/core/graph/graph.h"
-#include "weft/core/ops/record.h"
+#include "weft/core/ir/graph.h"
+#include "weft/core/ir/record.h"
 
 namespace weft::sweep {
 

@@ -10,7 +10,7 @@
 
 #include "weft/core/base/shard.h"
 #include "weft/core/compile/interpreter.h"
-#include "weft/core/graph/builder.h"
+#include "weft/core/ir/builder.h"
 #include "weft/core/ops/ops.h"
 #include "weft/dist/collectives.h"
 #include "weft/dist/mesh.h"

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "weft/core/base/rng.h"
-#include "weft/core/base/utf8.h"
+#include "weft/core/host/utf8.h"
 
 namespace weft::testing_ {
 

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "weft/core/base/utf8.h"
+#include "weft/core/host/utf8.h"
 #include "weft/parallel/train/tokenizer.h"
 
 namespace weft::testing_ {

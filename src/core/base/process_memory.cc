@@ -9,7 +9,7 @@
 #include <new>
 
 #include "weft/core/base/device_runtime.h"
-#include "weft/core/base/host_name.h"
+#include "weft/core/host/host_name.h"
 
 namespace weft {
 namespace {

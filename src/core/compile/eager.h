@@ -6,7 +6,7 @@
 //   Tensor mine = eager.ToLocal(y, Sharding({Replicate()}));
 #pragma once
 #include "weft/core/compile/runtime.h"
-#include "weft/core/graph/builder.h"
+#include "weft/core/ir/builder.h"
 #include "weft/core/transforms/partition.h"
 
 namespace weft {

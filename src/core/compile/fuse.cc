@@ -4,7 +4,7 @@
 
 #include "weft/core/base/shard.h"
 #include "weft/core/compile/fuse_loss.h"
-#include "weft/core/graph/verify.h"
+#include "weft/core/ir/verify.h"
 
 namespace weft {
 namespace {

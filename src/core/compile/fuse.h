@@ -8,7 +8,7 @@
 // Only a value that nobody else reads is fused away, so nothing is computed twice. Fused sums round once, in the
 // result's dtype, where the chain rounds at each node.
 #pragma once
-#include "weft/core/ops/kernel.h"
+#include "weft/core/runtime/kernel.h"
 #include "weft/core/transforms/partition.h"
 
 namespace weft {

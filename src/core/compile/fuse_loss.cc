@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "absl/container/flat_hash_set.h"
-#include "weft/core/graph/verify.h"
+#include "weft/core/ir/verify.h"
 #include "weft/core/ops/equation.h"
 
 namespace weft {

@@ -7,7 +7,7 @@
 // Where nobody else reads the logits or what is made of them, and the gradient of the losses does not depend on the
 // losses: it is then known before them, and the losses come out of the same pass.
 #pragma once
-#include "weft/core/ops/kernel.h"
+#include "weft/core/runtime/kernel.h"
 #include "weft/core/transforms/partition.h"
 
 namespace weft {

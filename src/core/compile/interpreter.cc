@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "absl/container/flat_hash_map.h"
-#include "weft/core/base/message.h"
+#include "weft/core/host/message.h"
 
 namespace weft {
 namespace {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "weft/core/ops/record.h"
+#include "weft/core/ir/record.h"
 
 namespace weft {
 

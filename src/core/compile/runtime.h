@@ -5,16 +5,16 @@
 #include <string>
 #include <vector>
 
-#include "weft/core/base/context.h"
 #include "weft/core/base/tensor.h"
-#include "weft/core/graph/graph.h"
-#include "weft/core/ops/kernel.h"
+#include "weft/core/ir/graph.h"
+#include "weft/core/runtime/context.h"
+#include "weft/core/runtime/kernel.h"
 
 namespace weft {
 
 struct Runtime {
   const Context* context = nullptr;
-  DeviceMesh* mesh = nullptr;  // groups for collectives; null where the program has none
+  CollectiveContext* mesh = nullptr;  // groups for collectives; null where the program has none
   MeshShape mesh_shape;
   Coords coords;  // of this rank
   DeviceKind device = DeviceKind::kCpu;

@@ -20,7 +20,6 @@ class Var;
 // Rope      x [B, T, H, D]; theta, inverse (0 or 1), start: rotate-half rotary embedding (Su et al. 2021, Hugging
 //           Face's layout): position = start + global index along dim 1; pairs (i, i + D/2); angle = position *
 //           theta^(-2i/D). inverse rotates back. factor, low, high, context, all or none: RopeScaling.
-#define WEFT_ATTENTION_OPS(X) X(Sdpa, "sdpa") X(SdpaGrad, "sdpa_grad") X(Rope, "rope")
 
 struct SdpaOptions {
   bool causal = true;

@@ -10,7 +10,6 @@ class Var;
 // EmbeddingGrad  inputs (ids [...], dy [..., C], table as a shape operand) -> [V, C]: dy summed by id, in order of
 //                position (deterministic); ids of rows not held are skipped. Accumulates in f32 (f64 for f64). The
 //                result is of the dtype of dy or, with wide = 1, of the accumulate type.
-#define WEFT_EMBEDDING_OPS(X) X(Embedding, "embedding") X(EmbeddingGrad, "embedding_grad")
 
 Var Embedding(Var table, Var ids, Loc loc = Loc::current());
 

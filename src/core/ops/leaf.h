@@ -16,7 +16,6 @@ class Var;
 // Iota     dim, shape: element = global index along dim (i64 or i32). A generator.
 // Reshard  target (a Sharding, kKeep for axes left alone), or a second input whose placement is taken (its dual).
 //          Partition turns it into collectives; it has no kernel.
-#define WEFT_LEAF_OPS(X) X(Leaf, "leaf") X(Full, "full") X(Iota, "iota") X(Reshard, "reshard")
 
 // A value read by name. `placement` is how it is stored; left empty it is replicated.
 Var Leaf(std::string name, DType dtype, Shape shape, const Sharding& placement = {}, Loc loc = Loc::current());

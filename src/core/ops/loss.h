@@ -15,11 +15,6 @@ class Var;
 //                         not hold all at once.
 // LinearCrossEntropyGrad  (x, w, targets, dloss [...]); same -> loss [...], dx [..., C] of x's dtype, dw [V, C] of the
 //                         accumulate type. Both are made by Fuse (core/compile/fuse.h).
-#define WEFT_LOSS_OPS(X)                        \
-  X(CrossEntropy, "cross_entropy")              \
-  X(CrossEntropyGrad, "cross_entropy_grad")     \
-  X(LinearCrossEntropy, "linear_cross_entropy") \
-  X(LinearCrossEntropyGrad, "linear_cross_entropy_grad")
 
 struct CrossEntropyOptions {
   int64_t ignore_index = -100;

@@ -1,6 +1,6 @@
 // Builders of the elementwise ops, by name and as operators. Operands of lower rank are broadcast over leading dims.
 #pragma once
-#include "weft/core/graph/node.h"
+#include "weft/core/ir/node.h"
 
 namespace weft {
 

@@ -14,13 +14,6 @@ class Var;
 // LayerNormGrad  (x, weight, mean, rstd, dy) -> dx, dweight, dbias
 // ...GradAdd     the same with one more operand [..., C] that is added to dx; made by Fuse (core/compile/fuse.h)
 // clang-format off
-#define WEFT_NORM_OPS(X)                    \
-  X(RmsNorm, "rms_norm")                    \
-  X(RmsNormGrad, "rms_norm_grad")           \
-  X(RmsNormGradAdd, "rms_norm_grad_add")    \
-  X(LayerNorm, "layer_norm")                \
-  X(LayerNormGrad, "layer_norm_grad")       \
-  X(LayerNormGradAdd, "layer_norm_grad_add")
 // clang-format on
 
 Var RmsNorm(Var x, Var weight, double eps, Loc loc = Loc::current());

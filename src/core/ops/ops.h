@@ -1,6 +1,15 @@
 // All op builders: what layers, losses and optimizers are written with.
 #pragma once
-#include "weft/core/graph/builder.h"
-#include "weft/core/graph/node.h"
-#include "weft/core/ops/families.h"
+#include "weft/core/ir/builder.h"
+#include "weft/core/ir/node.h"
+#include "weft/core/ops/attention.h"
+#include "weft/core/ops/einsum.h"
+#include "weft/core/ops/embedding.h"
+#include "weft/core/ops/leaf.h"
+#include "weft/core/ops/loss.h"
 #include "weft/core/ops/math.h"
+#include "weft/core/ops/norm.h"
+#include "weft/core/ops/optimizer_ops.h"
+#include "weft/core/ops/random.h"
+#include "weft/core/ops/reduce.h"
+#include "weft/core/ops/structural.h"

@@ -12,7 +12,6 @@ class Var;
 //        beta2, eps, weight_decay -> p', m', v' in the dtypes of p, m, v. May run in place. Loshchilov, Hutter 2019:
 //        g' = g * scale; m' = beta1 m + (1 - beta1) g'; v' = beta2 v + (1 - beta2) g'^2;
 //        p' = p - lr * (m' / (1 - beta1^t) / (sqrt(v' / (1 - beta2^t)) + eps) + weight_decay * p)
-#define WEFT_OPTIMIZER_OPS(X) X(AdamW, "adamw")
 
 struct AdamWOptions {
   double beta1 = 0.9, beta2 = 0.95, eps = 1e-8, weight_decay = 0;

@@ -16,7 +16,6 @@ class Var;
 //          dtype.
 // Dropout  (x, step, first_row); p, key: where bits >= DropoutThreshold(p) the element is x * DropoutScale(p), else 0;
 //          which 16 bits, says rng.h. Linear in x; its own transpose.
-#define WEFT_RANDOM_OPS(X) X(Random, "random") X(Dropout, "dropout")
 
 // The key is made from the current builder's seed, phase, module path and counter.
 Var RandomUniform(DType dtype, Shape shape, Loc loc = Loc::current());

@@ -1,7 +1,7 @@
 // Reductions over one dim, which disappears; and the running sum, which keeps it.
 #pragma once
 #include "weft/core/base/error.h"
-#include "weft/core/ops/elementwise.h"
+#include "weft/core/ir/elementwise_rows.h"
 
 namespace weft {
 class Var;
@@ -13,14 +13,6 @@ class Var;
 // CumSum        dim: element i is the sum of the elements up to i; the dim stays.
 // SumOfSquares  all dims: a scalar of the accumulate type (f32; f64 for f64).
 // clang-format off
-#define WEFT_REDUCE_OPS(X)      \
-  X(ReduceSum, "reduce_sum")    \
-  X(ReduceMax, "reduce_max")    \
-  X(ReduceMin, "reduce_min")    \
-  X(ReduceProd, "reduce_prod")  \
-  X(ArgMax, "arg_max")          \
-  X(CumSum, "cum_sum")          \
-  X(SumOfSquares, "sum_of_squares")
 // clang-format on
 
 Var ReduceSum(Var x, int dim, Loc loc = Loc::current());

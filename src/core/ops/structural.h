@@ -16,14 +16,6 @@ class Var;
 // Pad        dim, low, high: zeros before and after.
 // Concat     dim: any number of inputs that agree in the other dims.
 // clang-format off
-#define WEFT_STRUCTURAL_OPS(X) \
-  X(Broadcast, "broadcast")    \
-  X(Permute, "permute")        \
-  X(Split, "split")            \
-  X(Merge, "merge")            \
-  X(Slice, "slice")            \
-  X(Pad, "pad")                \
-  X(Concat, "concat")
 // clang-format on
 
 Var Broadcast(Var x, int dim, int64_t size, Loc loc = Loc::current());

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "weft/core/graph/node.h"
+#include "weft/core/ir/node.h"
 
 namespace weft {
 

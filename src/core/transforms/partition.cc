@@ -5,9 +5,9 @@
 #include <algorithm>
 
 #include "weft/core/base/shard.h"
-#include "weft/core/graph/builder.h"
-#include "weft/core/graph/verify.h"
-#include "weft/core/ops/kernel.h"
+#include "weft/core/ir/builder.h"
+#include "weft/core/ir/verify.h"
+#include "weft/core/runtime/kernel.h"
 
 namespace weft {
 namespace {

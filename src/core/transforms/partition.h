@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
-#include "weft/core/graph/graph.h"
+#include "weft/core/ir/graph.h"
 #include "weft/core/transforms/rules.h"
 
 namespace weft {

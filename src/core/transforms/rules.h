@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "weft/core/ops/record.h"
+#include "weft/core/ir/record.h"
 
 namespace weft {
 

@@ -2,7 +2,7 @@
 // its start-up time and memory.
 #pragma once
 #include "absl/status/status.h"
-#include "weft/core/base/context.h"
+#include "weft/core/runtime/context.h"
 
 namespace weft {
 

@@ -1,6 +1,6 @@
 // Which elementwise ops kernels also offer on integers (computing in i64), the same on every device.
 #pragma once
-#include "weft/core/ops/op.h"
+#include "weft/core/ir/op.h"
 
 namespace weft {
 

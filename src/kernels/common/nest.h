@@ -1,6 +1,6 @@
 // Nest: the loops over one box of strided tensors, shared by operands. Host code of every device's kernels.
 #pragma once
-#include "weft/core/ops/kernel.h"
+#include "weft/core/runtime/kernel.h"
 
 namespace weft {
 

@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "weft/core/ops/kernel.h"
+#include "weft/core/runtime/kernel.h"
 
 namespace weft {
 

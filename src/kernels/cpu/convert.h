@@ -6,7 +6,7 @@
 //   Reader<float> in(view);
 //   const float* x = in.Row(offset, stride, n, tile);
 #pragma once
-#include "weft/core/ops/kernel.h"
+#include "weft/core/runtime/kernel.h"
 
 namespace weft::cpu {
 

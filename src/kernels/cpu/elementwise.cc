@@ -1,6 +1,6 @@
 // Unary, scalar, binary, comparison and logic ops: one loop per op and compute type, over tiles that are rows of
 // storage where possible. 16-bit floats compute in f32; all integers in i64.
-#include "weft/core/ops/elementwise.h"
+#include "weft/core/ir/elementwise_rows.h"
 
 #include "weft/kernels/common/integer_ops.h"
 #include "weft/kernels/cpu/convert.h"

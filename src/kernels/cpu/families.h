@@ -1,6 +1,6 @@
 // One registration function per family; register.cc calls them all.
 #pragma once
-#include "weft/core/ops/kernel.h"
+#include "weft/core/runtime/kernel.h"
 
 namespace weft::cpu {
 

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "weft/core/ops/kernel.h"
+#include "weft/core/runtime/kernel.h"
 
 namespace weft::cpu {
 

@@ -2,7 +2,7 @@
 //
 //   RegisterCpuKernels(context.kernels(DeviceKind::kCpu));
 #pragma once
-#include "weft/core/ops/kernel.h"
+#include "weft/core/runtime/kernel.h"
 
 namespace weft {
 

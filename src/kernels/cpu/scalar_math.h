@@ -1,6 +1,6 @@
 // Scalar functions for kernel loops. The f32 ones are branch-free, so that a loop over them vectorises; error <= 2 ulp.
 //
-// They live beside the kernels' own names, so the expressions of core/ops/elementwise.h find them before libm's.
+// They live beside the kernels' own names, so the expressions of core/ir/elementwise_rows.h find them before libm's.
 #pragma once
 #include <bit>
 #include <cmath>

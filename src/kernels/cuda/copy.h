@@ -1,6 +1,6 @@
 // Copying and filling boxes of elements, whatever their dtype. Host functions: each launches what it needs.
 #pragma once
-#include "weft/core/ops/kernel.h"
+#include "weft/core/runtime/kernel.h"
 
 namespace weft::cuda {
 

@@ -9,7 +9,7 @@
 #include <unordered_map>
 
 #include "weft/core/base/device_runtime.h"
-#include "weft/core/ops/kernel.h"
+#include "weft/core/runtime/kernel.h"
 
 namespace weft::cuda {
 

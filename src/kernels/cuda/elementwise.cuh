@@ -7,7 +7,7 @@
 
 namespace weft::cuda {
 
-// The value column of core/ops/elementwise.h as a function.
+// The value column of core/ir/elementwise_rows.h as a function.
 template <Op op>
 struct Body;
 #define WEFT_BODY(Name, operands, Result, value)                                                                   \

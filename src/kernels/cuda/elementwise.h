@@ -1,6 +1,6 @@
 // One elementwise op on one storage type. Instantiated in the file of the type, so that each compiles on its own.
 #pragma once
-#include "weft/core/ops/kernel.h"
+#include "weft/core/runtime/kernel.h"
 
 namespace weft::cuda {
 

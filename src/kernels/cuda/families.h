@@ -1,6 +1,6 @@
 // One registration function per family; library.cc calls them all. What has no row here runs as its fallback.
 #pragma once
-#include "weft/core/ops/kernel.h"
+#include "weft/core/runtime/kernel.h"
 
 namespace weft::cuda {
 

@@ -1,4 +1,4 @@
-// Scalar functions for device code, under the names that the expressions of core/ops/elementwise.h use.
+// Scalar functions for device code, under the names that the expressions of core/ir/elementwise_rows.h use.
 //
 // All are the accurate ones of CUDA (1-2 ulp in f32), but those called Short. They live beside the kernels' own names
 // and are found first.

@@ -4,7 +4,7 @@
 #pragma once
 #include <algorithm>
 
-#include "weft/core/ops/kernel.h"
+#include "weft/core/runtime/kernel.h"
 
 namespace weft::cuda {
 

@@ -1,5 +1,4 @@
 // The gradient of swiglu(a, b) = silu(a) * b in one pass: da = dy silu'(a) b, db = dy silu(a).
-#include "weft/core/ops/fused.h"
 
 #include "weft/kernels/cuda/convert.cuh"
 #include "weft/kernels/cuda/device.h"

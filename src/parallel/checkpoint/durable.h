@@ -1,7 +1,7 @@
 // Files and folders that are there after a power cut: what is written is on the disk before its name is.
 //
-// Errors name the path and the system's reason. Each step is a fault point (core/base/fault.h): mkdir, create, write,
-// fsync, rename, fsync_dir, remove.
+// Errors name the path and the system's reason. Each step is a fault point (core/testing/fault.h): mkdir, create,
+// write, fsync, rename, fsync_dir, remove.
 #pragma once
 #include <cstddef>
 #include <cstdint>

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "fmt/format.h"
-#include "weft/core/base/message.h"
+#include "weft/core/host/message.h"
 #include "weft/parallel/checkpoint/crc32c.h"
 #include "weft/parallel/checkpoint/durable.h"
 #include "weft/parallel/checkpoint/folder.h"

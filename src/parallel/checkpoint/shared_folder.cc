@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "fmt/format.h"
-#include "weft/core/base/small_file.h"
+#include "weft/core/host/small_file.h"
 #include "weft/parallel/checkpoint/durable.h"
 #include "weft/parallel/checkpoint/folder.h"
 #include "weft/parallel/train/output_path.h"

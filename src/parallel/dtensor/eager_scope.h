@@ -7,7 +7,7 @@
 #include <memory>
 
 #include "weft/core/compile/eager.h"
-#include "weft/core/graph/builder.h"
+#include "weft/core/ir/builder.h"
 #include "weft/dist/mesh.h"
 #include "weft/parallel/dtensor/placements.h"
 

@@ -3,8 +3,8 @@
 #include <filesystem>
 #include <vector>
 
-#include "weft/core/base/host_name.h"
-#include "weft/core/base/message.h"
+#include "weft/core/host/host_name.h"
+#include "weft/core/host/message.h"
 #include "weft/parallel/log/event_record.h"
 
 namespace weft {

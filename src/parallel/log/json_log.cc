@@ -3,7 +3,7 @@
 #include <cstdio>
 #include <filesystem>
 
-#include "weft/core/base/message.h"
+#include "weft/core/host/message.h"
 
 namespace weft {
 namespace {

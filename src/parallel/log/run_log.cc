@@ -8,7 +8,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "weft/core/base/message.h"
+#include "weft/core/host/message.h"
 #include "weft/parallel/log/event_log.h"
 #include "weft/parallel/log/json_log.h"
 #include "weft/parallel/log/standard_output.h"

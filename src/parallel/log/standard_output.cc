@@ -7,7 +7,7 @@
 #include <cstdio>
 #include <cstring>
 
-#include "weft/core/base/message.h"
+#include "weft/core/host/message.h"
 
 namespace weft {
 

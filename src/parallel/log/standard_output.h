@@ -6,7 +6,7 @@
 
 namespace weft {
 
-// Prints the message (core/base/message.h) and flushes. kUnavailable, with the system's reason, when this or anything
+// Prints the message (core/host/message.h) and flushes. kUnavailable, with the system's reason, when this or anything
 // before it was lost.
 absl::Status Print(std::string_view text);
 // Like Print, but writes the bytes as they are.

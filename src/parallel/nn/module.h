@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "weft/core/graph/node.h"
+#include "weft/core/ir/node.h"
 #include "weft/parallel/nn/sharding_plan.h"
 
 namespace weft {

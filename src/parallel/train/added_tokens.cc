@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "weft/core/base/utf8.h"
+#include "weft/core/host/utf8.h"
 
 namespace weft {
 namespace {

@@ -3,7 +3,7 @@
 #include <array>
 #include <cstdint>
 
-#include "weft/core/base/utf8.h"
+#include "weft/core/host/utf8.h"
 
 namespace weft {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "fmt/format.h"
 #include "fmt/ranges.h"
-#include "weft/core/base/utf8.h"
+#include "weft/core/host/utf8.h"
 #include "weft/parallel/train/config_check.h"
 #include "weft/parallel/train/config_presets.h"
 #include "weft/parallel/train/config_schema.h"

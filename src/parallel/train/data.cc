@@ -6,7 +6,7 @@
 #include "fmt/format.h"
 #include "weft/core/base/error.h"
 #include "weft/core/base/rng.h"
-#include "weft/core/base/utf8.h"
+#include "weft/core/host/utf8.h"
 #include "weft/parallel/train/config_check.h"
 
 namespace weft {

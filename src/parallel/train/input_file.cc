@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "fmt/format.h"
-#include "weft/core/base/fault.h"
+#include "weft/core/testing/fault.h"
 
 namespace weft {
 namespace {

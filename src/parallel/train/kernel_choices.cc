@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "weft/core/ops/record.h"
+#include "weft/core/ir/record.h"
 
 namespace weft {
 namespace {

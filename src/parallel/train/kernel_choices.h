@@ -3,7 +3,7 @@
 #include <string>
 
 #include "weft/core/compile/runtime.h"
-#include "weft/core/graph/graph.h"
+#include "weft/core/ir/graph.h"
 
 namespace weft {
 

@@ -3,7 +3,7 @@
 #include <bit>
 #include <limits>
 
-#include "weft/core/graph/builder.h"
+#include "weft/core/ir/builder.h"
 #include "weft/core/ops/ops.h"
 
 namespace weft {

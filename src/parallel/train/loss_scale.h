@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "weft/core/graph/graph.h"
+#include "weft/core/ir/graph.h"
 
 namespace weft {
 

@@ -8,8 +8,8 @@
 #include <filesystem>
 
 #include "fmt/format.h"
-#include "weft/core/base/fault.h"
 #include "weft/core/base/process_memory.h"
+#include "weft/core/testing/fault.h"
 
 namespace weft {
 namespace {

@@ -6,7 +6,7 @@
 #include <functional>
 
 #include "fmt/format.h"
-#include "weft/core/base/utf8.h"
+#include "weft/core/host/utf8.h"
 #include "weft/parallel/train/data.h"
 #include "weft/parallel/train/prepare_config.h"
 #include "weft/parallel/train/sentencepiece_tokenizer.h"

@@ -8,7 +8,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "fmt/format.h"
-#include "weft/core/base/utf8.h"
+#include "weft/core/host/utf8.h"
 
 namespace weft {
 namespace {

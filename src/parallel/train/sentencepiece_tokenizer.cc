@@ -5,7 +5,7 @@
 
 #include "absl/strings/numbers.h"
 #include "fmt/format.h"
-#include "weft/core/base/utf8.h"
+#include "weft/core/host/utf8.h"
 #include "weft/parallel/train/json_object.h"
 #include "weft/parallel/train/sentencepiece_library.h"
 

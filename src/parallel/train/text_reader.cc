@@ -4,7 +4,7 @@
 #include <span>
 
 #include "fmt/format.h"
-#include "weft/core/base/utf8.h"
+#include "weft/core/host/utf8.h"
 
 namespace weft {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "fmt/format.h"
-#include "weft/core/base/utf8.h"
+#include "weft/core/host/utf8.h"
 #include "weft/parallel/train/huggingface_tokenizer.h"
 #include "weft/parallel/train/published_tokenizer.h"
 #include "weft/parallel/train/sentencepiece_tokenizer.h"

@@ -3,8 +3,8 @@
 
 #include <filesystem>
 
-#include "weft/core/base/host_name.h"
-#include "weft/core/base/message.h"
+#include "weft/core/host/host_name.h"
+#include "weft/core/host/message.h"
 #include "weft/parallel/checkpoint/crc32c.h"
 #include "weft/parallel/checkpoint/folder.h"
 #include "weft/parallel/checkpoint/gather.h"

@@ -2,7 +2,7 @@
 
 #include <ctime>
 
-#include "weft/core/base/message.h"
+#include "weft/core/host/message.h"
 #include "weft/parallel/checkpoint/gather.h"
 #include "weft/parallel/train/agreement.h"
 #include "weft/parallel/train/kernel_choices.h"

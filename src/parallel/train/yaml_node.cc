@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "fmt/format.h"
-#include "weft/core/base/utf8.h"
+#include "weft/core/host/utf8.h"
 
 namespace weft {
 namespace {

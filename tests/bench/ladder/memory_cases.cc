@@ -4,7 +4,7 @@
 #include <cmath>
 #include <random>
 
-#include "weft/core/ops/record.h"
+#include "weft/core/ir/record.h"
 
 namespace weft::bench {
 namespace {

@@ -7,7 +7,7 @@
 #include <memory>
 
 #include "memory_cases.h"
-#include "weft/core/ops/kernel.h"
+#include "weft/core/runtime/kernel.h"
 #include "weft/kernels/cuda/device.h"
 
 namespace weft::bench {

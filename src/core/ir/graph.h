@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "weft/core/graph/node.h"
+#include "weft/core/ir/node.h"
 
 namespace weft {
 

@@ -9,8 +9,8 @@
 #include <span>
 
 #include "weft/core/base/rng.h"
-#include "weft/core/graph/graph.h"
-#include "weft/core/ops/record.h"
+#include "weft/core/ir/graph.h"
+#include "weft/core/ir/record.h"
 
 namespace weft {
 

@@ -1,4 +1,4 @@
-#include "weft/core/ops/kernel.h"
+#include "weft/core/runtime/kernel.h"
 
 #include <fmt/format.h>
 

@@ -1,8 +1,8 @@
-#include "weft/core/graph/builder.h"
+#include "weft/core/ir/builder.h"
 
 #include <algorithm>
 
-#include "weft/core/graph/verify.h"
+#include "weft/core/ir/verify.h"
 
 namespace weft {
 namespace {

@@ -1,4 +1,4 @@
-#include "weft/core/base/thread_pool.h"
+#include "weft/core/runtime/thread_pool.h"
 
 #include <fmt/format.h>
 

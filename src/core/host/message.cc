@@ -1,8 +1,8 @@
-#include "weft/core/base/message.h"
+#include "weft/core/host/message.h"
 
 #include <algorithm>
 
-#include "weft/core/base/utf8.h"
+#include "weft/core/host/utf8.h"
 
 namespace weft {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "weft/core/base/device_runtime.h"
 #include "weft/core/base/host_memory.h"
-#include "weft/core/base/host_name.h"
+#include "weft/core/host/host_name.h"
 
 namespace weft {
 namespace {

@@ -1,4 +1,4 @@
-#include "weft/core/graph/verify.h"
+#include "weft/core/ir/verify.h"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "weft/core/base/shard.h"
-#include "weft/core/ops/record.h"
+#include "weft/core/ir/record.h"
 
 namespace weft {
 namespace {

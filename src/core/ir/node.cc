@@ -1,4 +1,4 @@
-#include "weft/core/graph/node.h"
+#include "weft/core/ir/node.h"
 
 namespace weft {
 

@@ -1,4 +1,4 @@
-#include "weft/core/base/utf8.h"
+#include "weft/core/host/utf8.h"
 
 #include <algorithm>
 

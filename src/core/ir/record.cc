@@ -1,4 +1,4 @@
-#include "weft/core/ops/record.h"
+#include "weft/core/ir/record.h"
 
 #include <fmt/format.h>
 

@@ -12,15 +12,14 @@
 #include <string>
 
 #include "weft/core/base/attrs.h"
-#include "weft/core/base/context.h"
 #include "weft/core/base/dtype.h"
 #include "weft/core/base/error.h"
 #include "weft/core/base/shard.h"
-#include "weft/core/ops/op.h"
+#include "weft/core/ir/op.h"
+#include "weft/core/runtime/collective_context.h"
+#include "weft/core/runtime/context.h"
 
 namespace weft {
-
-class DeviceMesh;  // of dist; core only passes it on to the rows of collectives
 
 struct DimView {
   int64_t extent = 0;    // elements of this dim on this rank
@@ -58,7 +57,7 @@ struct KernelCall {
   void* workspace;  // as many bytes as the row's `workspace` asked for, aligned to 64
   size_t workspace_bytes;
   const Context* context;
-  DeviceMesh* mesh;  // null where there is none
+  CollectiveContext* mesh;  // null where there is none
 };
 
 struct KernelRow {

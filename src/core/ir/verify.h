@@ -1,7 +1,7 @@
 // Checks of a program between the passes that rewrite it. Verify itself is in graph.h.
 #pragma once
 #include "weft/core/base/mesh_shape.h"
-#include "weft/core/graph/graph.h"
+#include "weft/core/ir/graph.h"
 
 namespace weft {
 

@@ -1,4 +1,4 @@
-#include "weft/core/base/fault.h"
+#include "weft/core/testing/fault.h"
 
 #include <algorithm>
 #include <cerrno>

@@ -1,12 +1,12 @@
-#include "weft/core/base/context.h"
+#include "weft/core/runtime/context.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "weft/core/base/error.h"
-#include "weft/core/base/thread_pool.h"
-#include "weft/core/ops/kernel.h"
+#include "weft/core/runtime/kernel.h"
+#include "weft/core/runtime/thread_pool.h"
 
 namespace weft {
 

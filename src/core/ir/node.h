@@ -14,7 +14,7 @@
 #include "weft/core/base/placement.h"
 #include "weft/core/base/shape.h"
 #include "weft/core/base/tensor.h"
-#include "weft/core/ops/op.h"
+#include "weft/core/ir/op.h"
 
 namespace weft {
 

@@ -1,4 +1,4 @@
-#include "weft/core/base/small_file.h"
+#include "weft/core/host/small_file.h"
 
 #include <fstream>
 #include <sstream>

@@ -1,9 +1,9 @@
-#include "weft/core/graph/graph.h"
+#include "weft/core/ir/graph.h"
 
 #include <fmt/format.h>
 
 #include "absl/container/flat_hash_set.h"
-#include "weft/core/ops/record.h"
+#include "weft/core/ir/record.h"
 
 namespace weft {
 namespace {

@@ -1,4 +1,4 @@
-#include "weft/core/base/host_name.h"
+#include "weft/core/host/host_name.h"
 
 #include <unistd.h>
 
