@@ -80,12 +80,12 @@ AlgorithmWords WordsOf(const cublasLtMatmulAlgo_t& algorithm) {
 
 }  // namespace
 
-AlgorithmCache::AlgorithmCache(cublasLtHandle_t blas, cudaStream_t stream, const std::string& device_name)
-    : blas_(blas),
-      stream_(stream),
+AlgorithmCache::AlgorithmCache(CudaDevice& device)
+    : blas_(device.blas()),
+      stream_(device.stream()),
       tune_(WantsTuning()),
-      file_(AlgorithmPath(fmt::format("{}", cublasLtGetVersion()), device_name),
-            fmt::format("cublasLt {} on {}, timed in recordings", cublasLtGetVersion(), device_name)) {
+      file_(AlgorithmPath(fmt::format("{}", cublasLtGetVersion()), device.name()),
+            fmt::format("cublasLt {} on {}, timed in recordings", cublasLtGetVersion(), device.name())) {
   WEFT_CUDA(cudaEventCreate(&start_));
   WEFT_CUDA(cudaEventCreate(&stop_));
 }

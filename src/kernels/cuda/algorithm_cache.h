@@ -15,13 +15,14 @@
 #include "absl/container/node_hash_map.h"
 #include "absl/functional/function_ref.h"
 #include "weft/kernels/cuda/algorithm_file.h"
+#include "weft/kernels/cuda/device.h"
 
 namespace weft::cuda {
 
 class AlgorithmCache {
  public:
-  // `blas` and `stream` must outlive it.
-  AlgorithmCache(cublasLtHandle_t blas, cudaStream_t stream, const std::string& device_name);
+  // Kept by the device.
+  explicit AlgorithmCache(CudaDevice& device);
   ~AlgorithmCache();
   AlgorithmCache(const AlgorithmCache&) = delete;
   AlgorithmCache& operator=(const AlgorithmCache&) = delete;

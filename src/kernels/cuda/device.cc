@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include "weft/core/base/error.h"
-#include "weft/kernels/cuda/algorithm_cache.h"
 #include "weft/kernels/cuda/support.h"
 
 namespace weft::cuda {
@@ -106,13 +105,11 @@ CudaDevice::CudaDevice(int index) : index_(index) {
   WEFT_CUDA(cudaMalloc(reinterpret_cast<void**>(&tickets_), kTickets * sizeof(uint32_t)));
   WEFT_CUDA(cudaMemsetAsync(tickets_, 0, kTickets * sizeof(uint32_t), stream_));
   kernels_can_wait_ = KernelsCanWait();
-  algorithms_ = std::make_unique<AlgorithmCache>(blas_, stream_, name_);
 }
 
 CudaDevice::~CudaDevice() {
   cudaStreamSynchronize(stream_);
   kept_.clear();  // while there is still a stream
-  algorithms_.reset();
   cublasLtDestroy(blas_);
   cudaFree(tickets_);
   cudaStreamDestroy(stream_);

@@ -20,7 +20,6 @@ void Check(cublasStatus_t status, const char* call, std::source_location at = st
 // After a launch: a bad configuration shows at once, a fault of the kernel with the next call that waits.
 #define WEFT_CUDA_LAUNCHED(kernel) ::weft::cuda::Check(cudaGetLastError(), kernel)
 
-class AlgorithmCache;   // algorithm_cache.h: how matrix products run
 bool KernelsCanWait();  // whether this build's kernels can, on this GPU, as launch.cuh describes
 
 class CudaDevice final : public DeviceRuntime {
@@ -43,7 +42,6 @@ class CudaDevice final : public DeviceRuntime {
 
   cudaStream_t stream() const { return stream_; }
   cublasLtHandle_t blas() const { return blas_; }
-  AlgorithmCache& algorithms() const { return *algorithms_; }
   int multiprocessors() const { return multiprocessors_; }
   int capability() const { return capability_; }               // 90 for Hopper
   size_t shared_bytes() const { return shared_bytes_; }        // most dynamic shared memory of a block
@@ -70,7 +68,6 @@ class CudaDevice final : public DeviceRuntime {
   cublasLtHandle_t blas_ = nullptr;
   uint32_t* tickets_ = nullptr;
   std::unordered_map<std::type_index, std::shared_ptr<void>> kept_;
-  std::unique_ptr<AlgorithmCache> algorithms_;
 };
 
 inline CudaDevice& DeviceOf(const KernelCall& call) {

@@ -57,7 +57,7 @@ bool RunProducts(const KernelCall& call, const ProductPlan& plan, char* out, con
                                   .d = out + at[0] * result,
                                   .workspace = library,
                                   .workspace_bytes = LibraryBytes(plan)};
-    if (!DeviceOf(call).algorithms().Run(plan.product, memory)) return false;
+    if (!DeviceOf(call).Kept<AlgorithmCache>().Run(plan.product, memory)) return false;
   }
   return true;
 }
