@@ -28,9 +28,9 @@
 #include "weft/dist/mesh.h"
 #include "weft/dist/network_interface.h"
 #include "weft/kernels/common/cuda_library.h"
-#include "weft/kernels/cpu/gemm.h"
-#include "weft/kernels/cpu/gemm_core.h"
-#include "weft/kernels/cpu/gemm_use.h"
+#include "weft/kernels/cpu/product/gemm.h"
+#include "weft/kernels/cpu/product/gemm_core.h"
+#include "weft/kernels/cpu/product/gemm_use.h"
 
 namespace weft {
 namespace {

@@ -8,7 +8,7 @@
 #include "launcher/doctor.h"
 #include "weft/core/base/process_memory.h"
 #include "weft/core/host/message.h"
-#include "weft/kernels/cpu/gemm.h"
+#include "weft/kernels/cpu/product/gemm.h"
 
 namespace weft {
 namespace {

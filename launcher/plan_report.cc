@@ -12,7 +12,7 @@
 #include "weft/dist/mesh.h"
 #include "weft/dist/plan_group.h"
 #include "weft/kernels/common/cuda_library.h"
-#include "weft/kernels/cpu/register.h"
+#include "weft/kernels/cpu/backend/register.h"
 #include "weft/parallel/train/kernel_choices.h"
 #include "weft/parallel/train/setup.h"
 

@@ -74,10 +74,10 @@ try_breaches() {
     [[ $found == "$file:2: "* ]] || { echo "layering_test: '$line' in $file was not found, got '$found'"; return 1; }
   done <<'BREACHES'
 src/core/base/a.h|#include "weft/dist/mesh.h"
-src/core/base/b.cc|#include "weft/kernels/cpu/gemm.h"
+src/core/base/b.cc|#include "weft/kernels/cpu/product/gemm.h"
 src/kernels/cpu/a.cc|#include "weft/dist/mesh.h"
 src/dist/a.cc|#include "weft/parallel/nn/module.h"
-src/parallel/train/a.cc|#include "weft/kernels/cpu/gemm.h"
+src/parallel/train/a.cc|#include "weft/kernels/cpu/product/gemm.h"
 src/parallel/train/b.cc|#include "launcher/main.h"
 src/parallel/nn/c.cc|#include "../train/config.h"
 src/parallel/nn/d.cc|#include "parallel/nn/module.h"

@@ -11,7 +11,7 @@
 #include "weft/dist/collectives.h"
 #include "weft/dist/mesh.h"
 #include "weft/dist/plan_group.h"
-#include "weft/kernels/cpu/register.h"
+#include "weft/kernels/cpu/backend/register.h"
 #include "weft/parallel/nn/family.h"
 #include "weft/parallel/train/program.h"
 

@@ -8,7 +8,7 @@
 #include "weft/core/compile/eager.h"
 #include "weft/dist/local_group.h"
 #include "weft/dist/mesh.h"
-#include "weft/kernels/cpu/register.h"
+#include "weft/kernels/cpu/backend/register.h"
 #include "weft/parallel/train/hf_keys.h"
 #include "weft/parallel/train/initial_weights.h"
 #include "weft/parallel/train/setup.h"

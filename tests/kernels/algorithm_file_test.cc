@@ -1,5 +1,5 @@
 // The file of algorithms: what is added is read again, and damage costs no more than the damaged lines.
-#include "weft/kernels/cuda/algorithm_file.h"
+#include "weft/kernels/cuda/product/algorithm_file.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>

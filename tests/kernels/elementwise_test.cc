@@ -2,7 +2,7 @@
 #include <numbers>
 
 #include "harness.h"
-#include "weft/kernels/cpu/scalar_math.h"
+#include "weft/kernels/cpu/loops/scalar_math.h"
 
 namespace weft::test {
 namespace {

@@ -1,12 +1,12 @@
 // Which of OpenBLAS's cores a processor gets, by what it can execute and by what OPENBLAS_CORETYPE asks for.
-#include "weft/kernels/cpu/gemm_core.h"
+#include "weft/kernels/cpu/product/gemm_core.h"
 
 #include <gtest/gtest.h>
 
 #include <cctype>
 #include <vector>
 
-#include "weft/kernels/cpu/gemm.h"
+#include "weft/kernels/cpu/product/gemm.h"
 
 namespace weft::cpu {
 namespace {

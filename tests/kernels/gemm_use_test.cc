@@ -1,5 +1,5 @@
 // Threads that multiply at a time: at most as many as OpenBLAS has buffers for, whoever they belong to.
-#include "weft/kernels/cpu/gemm_use.h"
+#include "weft/kernels/cpu/product/gemm_use.h"
 
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@
 
 #include "address_space.h"
 #include "weft/core/base/error.h"
-#include "weft/kernels/cpu/gemm.h"
+#include "weft/kernels/cpu/product/gemm.h"
 
 namespace weft::cpu {
 namespace {

@@ -18,7 +18,7 @@
 
 #include "weft/core/runtime/kernel.h"
 #include "weft/kernels/common/cuda_library.h"
-#include "weft/kernels/cpu/register.h"
+#include "weft/kernels/cpu/backend/register.h"
 
 namespace weft::test {
 

@@ -7,7 +7,7 @@
 
 #include "weft/core/base/tensor.h"
 #include "weft/core/runtime/kernel.h"
-#include "weft/kernels/cpu/register.h"
+#include "weft/kernels/cpu/backend/register.h"
 
 namespace weft {
 namespace {

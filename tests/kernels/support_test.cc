@@ -1,5 +1,5 @@
 // Which hosts a build of the CUDA library can run on, and what it says of the others.
-#include "weft/kernels/cuda/support.h"
+#include "weft/kernels/cuda/device/support.h"
 
 #include <gtest/gtest.h>
 

@@ -14,7 +14,7 @@
 #include "launcher/train_job.h"
 #include "weft/dist/collectives.h"
 #include "weft/dist/local_group.h"
-#include "weft/kernels/cpu/register.h"
+#include "weft/kernels/cpu/backend/register.h"
 #include "weft/parallel/checkpoint/hf_export.h"
 #include "weft/parallel/train/setup.h"
 #include "weft/parallel/train/trainer.h"

@@ -13,7 +13,7 @@
 #include "parallel/temp_folder.h"
 #include "weft/dist/collectives.h"
 #include "weft/dist/local_group.h"
-#include "weft/kernels/cpu/register.h"
+#include "weft/kernels/cpu/backend/register.h"
 #include "weft/parallel/train/setup.h"
 #include "weft/parallel/train/trainer.h"
 

@@ -14,7 +14,7 @@
 #include "parallel/data_testing.h"
 #include "weft/dist/collectives.h"
 #include "weft/dist/local_group.h"
-#include "weft/kernels/cpu/register.h"
+#include "weft/kernels/cpu/backend/register.h"
 #include "weft/parallel/checkpoint/checkpoint.h"
 #include "weft/parallel/train/setup.h"
 #include "weft/parallel/train/trainer.h"

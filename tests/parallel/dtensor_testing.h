@@ -7,7 +7,7 @@
 #include "weft/dist/collectives.h"
 #include "weft/dist/local_group.h"
 #include "weft/dist/mesh.h"
-#include "weft/kernels/cpu/register.h"
+#include "weft/kernels/cpu/backend/register.h"
 #include "weft/parallel/dtensor/eager_scope.h"
 
 namespace weft::test {

@@ -15,7 +15,7 @@
 #include "weft/dist/collectives.h"
 #include "weft/dist/mesh.h"
 #include "weft/kernels/common/cuda_library.h"
-#include "weft/kernels/cpu/register.h"
+#include "weft/kernels/cpu/backend/register.h"
 
 namespace weft::test {
 namespace {

@@ -13,7 +13,7 @@
 #include "parallel/safetensors_testing.h"
 #include "weft/dist/collectives.h"
 #include "weft/dist/local_group.h"
-#include "weft/kernels/cpu/register.h"
+#include "weft/kernels/cpu/backend/register.h"
 #include "weft/parallel/train/setup.h"
 
 namespace weft {

@@ -13,7 +13,7 @@
 #include "weft/dist/local_group.h"
 #include "weft/dist/mesh.h"
 #include "weft/kernels/common/cuda_library.h"
-#include "weft/kernels/cpu/register.h"
+#include "weft/kernels/cpu/backend/register.h"
 #include "weft/parallel/nn/family.h"
 #include "weft/parallel/train/runner.h"
 

@@ -8,7 +8,7 @@
 
 #include "memory_cases.h"
 #include "weft/core/runtime/kernel.h"
-#include "weft/kernels/cuda/device.h"
+#include "weft/kernels/cuda/device/device.h"
 
 namespace weft::bench {
 

@@ -1,0 +1,121 @@
+// Sdpa forward: blocks of queries against blocks of keys with a running softmax; memory is linear in the sequence.
+#include "weft/core/ops/attention.h"
+
+#include "weft/kernels/cpu/attention/sdpa_tiles.h"
+#include "weft/kernels/cpu/families.h"
+
+namespace weft::cpu {
+namespace {
+
+// One worker's tiles.
+template <class C>
+struct Tiles {
+  C *q, *s, *o;      // [D, Q], [K, Q], [D, Q]
+  C *largest, *sum;  // [Q]: the running softmax
+  C *k, *v, *rows;   // [K, D] where k and v are not of type C; [Q, D]
+  size_t bytes;
+
+  Tiles(const SdpaSizes& z, void* start) {
+    Scratch scratch(start);
+    q = scratch.Take<C>(z.D * z.query_block);
+    s = scratch.Take<C>(kKeyBlock * z.query_block);
+    o = scratch.Take<C>(z.D * z.query_block);
+    largest = scratch.Take<C>(z.query_block);
+    sum = scratch.Take<C>(z.query_block);
+    k = scratch.Take<C>(kKeyBlock * z.D);
+    v = scratch.Take<C>(kKeyBlock * z.D);
+    rows = scratch.Take<C>(z.query_block * z.D);
+    bytes = scratch.used();
+  }
+};
+
+// Turns one vector of columns of scores s [n, width] into exp(s - max); updates max and sum; gives the factor of what
+// was added up before.
+template <class C>
+Vector<C> SoftmaxColumns(int64_t n, int64_t width, C* s, C* largest, C* sum) {
+  const Vector<C> none = Splat(-std::numeric_limits<C>::infinity());
+  Vector<C> before = LoadVector(largest), top = before, total{};
+  for (int64_t j = 0; j < n; j++) {
+    Vector<C> x = LoadVector(s + j * width);
+    top = x > top ? x : top;
+  }
+  Vector<C> base = top == none ? Vector<C>{} : top;  // a column that has seen no key stays at exp(-inf - 0) = 0
+  for (int64_t j = 0; j < n; j++) {
+    Vector<C> p = ExpOfScore(LoadVector(s + j * width) - base);
+    StoreVector(s + j * width, p);
+    total += p;
+  }
+  Vector<C> factor = ExpOfScore(before - base);
+  StoreVector(largest, top);
+  StoreVector(sum, LoadVector(sum) * factor + total);
+  return factor;
+}
+
+template <class C>
+void AddKeys(const SdpaSizes& z, const Tiles<C>& t, Left<C> k, Left<C> v, int64_t first, int64_t begin, int64_t n) {
+  int64_t width = z.query_block;
+  TileProduct<C>(n, width, z.D, k, t.q, width, t.s, width, false);  // [K, Q]
+  if (begin + n > z.Visible(first)) MaskScores(z, first, begin, n, width, t.s);
+  for (int64_t i = 0; i < width; i += kWidth<C>) {
+    Vector<C> factor = SoftmaxColumns(n, width, t.s + i, t.largest + i, t.sum + i);
+    if (begin == 0) continue;
+    for (int64_t d = 0; d < z.D; d++) StoreVector(t.o + d * width + i, LoadVector(t.o + d * width + i) * factor);
+  }
+  TileProduct<C>(z.D, width, n, Transposed(v), t.s, width, t.o, width, begin != 0);  // [D, Q]
+}
+
+// Queries [first, first + n) of one head.
+template <class C>
+void QueryBlock(const KernelCall& call, const SdpaSizes& z, const Tiles<C>& t, int64_t b, int64_t h, int64_t first,
+                int64_t n) {
+  int64_t g = z.KvHead(h), width = z.query_block, keys = z.Visible(first + n - 1);
+  LoadTransposed(HeadRows<C>(call.in[0], b, h), first, n, z.D, C(z.scale), width, t.q, t.rows);  // [D, Q]
+  std::fill(t.largest, t.largest + width, -std::numeric_limits<C>::infinity());
+  std::fill(t.sum, t.sum + width, C(0));
+  if (keys == 0) std::fill(t.o, t.o + z.D * width, C(0));
+  HeadRows<C> k(call.in[1], b, g), v(call.in[2], b, g);
+  for (int64_t begin = 0; begin < keys; begin += kKeyBlock) {
+    int64_t count = std::min(kKeyBlock, keys - begin);
+    AddKeys(z, t, k.Block(begin, count, t.k), v.Block(begin, count, t.v), first, begin, count);
+  }
+  const TensorView& lse = call.out[1];
+  Writer<C> y_lse(lse);
+  for (int64_t i = 0; i < n; i++)
+    y_lse.Set(b * lse.dim(0).stride + (first + i) * lse.dim(1).stride + h * lse.dim(2).stride,
+              t.largest[i] + C(std::log(t.sum[i])));
+  for (int64_t i = 0; i < width; i++) t.sum[i] = t.sum[i] > 0 ? 1 / t.sum[i] : C(0);
+  StoreTransposed(call.out[0], b, h, first, n, z.D, width, t.sum, t.o, t.rows);
+}
+
+template <class C>
+void SdpaAs(const KernelCall& call) {
+  SdpaSizes z(call, kLanes<C>);
+  size_t slot_bytes = Tiles<C>(z, nullptr).bytes;
+  int64_t blocks = CeilDiv(z.T, z.query_block);
+  ParallelSlots(call, z.B * z.H * blocks, Threads(call), [&](int64_t slot, int64_t begin, int64_t end) {
+    Tiles<C> tiles(z, static_cast<char*>(call.workspace) + size_t(slot) * slot_bytes);
+    for (int64_t i = begin; i < end; i++) {
+      int64_t first = i % blocks * z.query_block, head = i / blocks;
+      QueryBlock(call, z, tiles, head / z.H, head % z.H, first, std::min(z.query_block, z.T - first));
+    }
+  });
+}
+
+size_t SdpaWorkspace(const KernelCall& call) {
+  return DispatchCompute(call.in[0].dtype, [&](auto zero) {
+    using C = decltype(zero);
+    return size_t(Threads(call)) * Tiles<C>(SdpaSizes(call, kLanes<C>), nullptr).bytes;
+  });
+}
+void Sdpa(const KernelCall& call) {
+  DispatchCompute(call.in[0].dtype, [&](auto zero) { SdpaAs<decltype(zero)>(call); });
+}
+
+}  // namespace
+
+// In place: a block of q is read once, before its outputs are written.
+void AddSdpa(KernelTable& table) {
+  table.Add(Op::kSdpa, {.run = &Sdpa, .workspace = &SdpaWorkspace, .in_place = true});
+}
+
+}  // namespace weft::cpu

@@ -1,0 +1,110 @@
+// What the forward and the backward of attention share: sizes, masks, and tiles of queries and keys.
+//
+// Tiles are transposed: a score tile is [keys, queries], so that every vector operation runs over queries and a softmax
+// needs no sum across a vector; K and V are read in place, as the factor whose elements are broadcast.
+// Legend: B batch, T queries, S keys, H query heads, G KV heads, D head size; Q a block of queries, K one of keys.
+#pragma once
+#include <cmath>
+#include <limits>
+
+#include "weft/kernels/cpu/loops/convert.h"
+#include "weft/kernels/cpu/loops/scratch.h"
+#include "weft/kernels/cpu/loops/transpose.h"
+#include "weft/kernels/cpu/product/tile_product.h"
+
+namespace weft::cpu {
+
+inline constexpr int64_t kKeyBlock = 64;
+inline constexpr int64_t kQueryBlock = 32;
+
+struct SdpaSizes {
+  int64_t B, T, S, H, G, D;
+  int64_t group;  // query heads per KV head
+  int64_t first_head, first_kv_head;
+  int64_t shift;  // local query i sees local keys j <= i + shift
+  bool causal;
+  double scale;
+  int64_t query_block;  // columns of a tile
+
+  SdpaSizes(const KernelCall& call, int64_t lanes) {
+    const TensorView &q = call.in[0], &k = call.in[1];
+    B = q.dim(0).extent, T = q.dim(1).extent, H = q.dim(2).extent, D = q.dim(3).extent;
+    S = k.dim(1).extent, G = k.dim(2).extent;
+    group = q.dim(2).global / std::max<int64_t>(k.dim(2).global, 1);
+    first_head = q.dim(2).offset, first_kv_head = k.dim(2).offset;
+    causal = call.attrs->Int("causal") != 0;
+    shift = q.dim(1).offset - k.dim(1).offset + call.attrs->IntOr("causal_offset", 0);
+    scale = call.attrs->Has("scale") ? call.attrs->Float("scale") : 0;
+    if (scale == 0) scale = 1 / std::sqrt(double(q.dim(3).global));
+    query_block = std::min(kQueryBlock, RoundUp(std::max<int64_t>(T, 1), lanes));
+  }
+  int64_t KvHead(int64_t h) const { return (h + first_head) / group - first_kv_head; }
+  // Keys that local query i sees: the first so many.
+  int64_t Visible(int64_t i) const { return causal ? std::clamp<int64_t>(i + shift + 1, 0, S) : S; }
+};
+
+// The rows of one head of one sequence, as C: in place where they can be read so, else through a tile.
+template <class C>
+class HeadRows {
+ public:
+  HeadRows(const TensorView& x, int64_t b, int64_t h)
+      : read_(x),
+        base_(b * x.dim(0).stride + h * x.dim(2).stride),
+        step_(x.dim(1).stride),
+        columns_(x.dim(3).extent),
+        direct_(x.dtype == kDTypeOf<C>) {}
+  // Rows [begin, begin + n): [n, D], as the left factor of a product.
+  Left<C> Block(int64_t begin, int64_t n, C* tile) const {
+    int64_t at = base_ + begin * step_;
+    if (direct_) return {read_.Row(at, 1, columns_, tile), step_, 1};
+    for (int64_t i = 0; i < n; i++) read_.Copy(at + i * step_, 1, columns_, tile + i * columns_);
+    return {tile, columns_, 1};
+  }
+  const C* Row(int64_t i, C* tile) const { return read_.Row(base_ + i * step_, 1, columns_, tile); }
+
+ private:
+  Reader<C> read_;
+  int64_t base_, step_, columns_;
+  bool direct_;
+};
+
+template <class C>
+Left<C> Transposed(Left<C> a) {
+  return {a.data, a.column, a.row};
+}
+
+// y [D, width] = the transpose of n rows of x, scaled; zeros in the columns beyond. `tile` holds [Q, D].
+template <class C>
+void LoadTransposed(const HeadRows<C>& x, int64_t first, int64_t n, int64_t D, C scale, int64_t width, C* y, C* tile) {
+  if (n < width) std::fill(y, y + D * width, C(0));
+  Left<C> rows = x.Block(first, n, tile);  // [n, D]
+  TransposeTile(rows.data, rows.row, n, D, y, width);
+  for (int64_t i = 0; i < D * width; i += kWidth<C>) StoreVector(y + i, LoadVector(y + i) * scale);
+}
+
+// Stores the columns of y [D, width], scaled by column, as n rows of x's head. `tile` holds [Q, D].
+template <class C>
+void StoreTransposed(const TensorView& x, int64_t b, int64_t h, int64_t first, int64_t n, int64_t D, int64_t width,
+                     const C* scale, C* y, C* tile) {
+  for (int64_t d = 0; d < D; d++)
+    for (int64_t i = 0; i < width; i += kWidth<C>)
+      StoreVector(y + d * width + i, LoadVector(y + d * width + i) * LoadVector(scale + i));
+  int64_t step = x.dim(1).stride, at = b * x.dim(0).stride + first * step + h * x.dim(2).stride;
+  if (x.dtype == kDTypeOf<C>) return TransposeTile(y, width, D, n, x.as<C>() + at, step);
+  TransposeTile(y, width, D, n, tile, D);
+  Writer<C> to(x);
+  for (int64_t i = 0; i < n; i++) to.Copy(tile + i * D, at + i * step, 1, D);
+}
+
+// Scores of keys [begin, begin + n) that query columns may not see become -inf. s [n, width]; column 0 is query
+// `first`.
+template <class C>
+void MaskScores(const SdpaSizes& sizes, int64_t first, int64_t begin, int64_t n, int64_t width, C* s) {
+  if (!sizes.causal) return;
+  for (int64_t j = 0; j < n; j++) {
+    int64_t unseen = std::clamp<int64_t>(begin + j - sizes.shift - first, 0, width);  // columns i with j > i + shift
+    std::fill(s + j * width, s + j * width + unseen, -std::numeric_limits<C>::infinity());
+  }
+}
+
+}  // namespace weft::cpu

@@ -1,0 +1,10 @@
+#include "weft/kernels/common/structural.h"
+
+#include "weft/kernels/cpu/families.h"
+#include "weft/kernels/cpu/loops/copy.h"
+
+namespace weft::cpu {
+
+void AddStructural(KernelTable& table) { StructuralOps<CopyBox, CopyBox, ZeroBox>::Add(table); }
+
+}  // namespace weft::cpu

@@ -1,0 +1,49 @@
+#include "weft/kernels/cpu/product/gemm.h"
+
+#include <algorithm>
+
+#include "weft/core/base/error.h"
+#include "weft/kernels/cpu/product/openblas.h"
+
+namespace weft::cpu {
+namespace {
+
+// Throws Error when it cannot be opened.
+const OpenBlas& Blas() {
+  static const OpenBlas& blas = []() -> const OpenBlas& {
+    const absl::StatusOr<OpenBlas>& loaded = LoadedOpenBlas();
+    WEFT_CHECK(loaded.ok(), std::string(loaded.status().message()));
+    return *loaded;
+  }();
+  return blas;
+}
+
+void Call(CBLAS_TRANSPOSE ta, CBLAS_TRANSPOSE tb, int m, int n, int k, const float* a, int lda, const float* b, int ldb,
+          float* c, int ldc) {
+  Blas().sgemm(CblasRowMajor, ta, tb, m, n, k, 1.0f, a, lda, b, ldb, 0.0f, c, ldc);
+}
+void Call(CBLAS_TRANSPOSE ta, CBLAS_TRANSPOSE tb, int m, int n, int k, const double* a, int lda, const double* b,
+          int ldb, double* c, int ldc) {
+  Blas().dgemm(CblasRowMajor, ta, tb, m, n, k, 1.0, a, lda, b, ldb, 0.0, c, ldc);
+}
+
+}  // namespace
+
+template <class C>
+void Gemm(int64_t m, int64_t n, int64_t k, Matrix<const C> a, Matrix<const C> b, Matrix<C> c) {
+  bool ta = a.column != 1, tb = b.column != 1;
+  // A stride that is never taken (extent 1) may be anything; BLAS checks it all the same.
+  int lda = int(std::max(ta ? a.column : a.row, ta ? m : k)), ldb = int(std::max(tb ? b.column : b.row, tb ? k : n));
+  Call(ta ? CblasTrans : CblasNoTrans, tb ? CblasTrans : CblasNoTrans, int(m), int(n), int(k), a.data, lda, b.data, ldb,
+       c.data, int(std::max(c.row, n)));
+}
+template void Gemm<float>(int64_t, int64_t, int64_t, Matrix<const float>, Matrix<const float>, Matrix<float>);
+template void Gemm<double>(int64_t, int64_t, int64_t, Matrix<const double>, Matrix<const double>, Matrix<double>);
+
+absl::Status OpenGemm() { return LoadedOpenBlas().status(); }
+
+std::string GemmCore() { return Blas().corename(); }
+
+std::string GemmNote() { return Blas().note; }
+
+}  // namespace weft::cpu

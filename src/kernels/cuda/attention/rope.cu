@@ -1,0 +1,255 @@
+// Rotary embedding. A small kernel computes the angles of the positions held, in f64, for all sequences and heads; the
+// other one rotates, each thread the same vector of some heads. Queries and keys come together: their angles are
+// computed once and one launch rotates both.
+#include <algorithm>
+#include <cmath>
+
+#include "weft/core/ops/attention.h"
+#include "weft/kernels/cuda/device/device.h"
+#include "weft/kernels/cuda/device/launch.cuh"
+#include "weft/kernels/cuda/elementwise/elementwise.h"
+#include "weft/kernels/cuda/families.h"
+#include "weft/kernels/cuda/loops/block.cuh"
+#include "weft/kernels/cuda/loops/index.cuh"
+#include "weft/kernels/cuda/loops/many.cuh"
+#include "weft/kernels/cuda/loops/row_walk.cuh"
+#include "weft/kernels/cuda/loops/vector.cuh"
+
+namespace weft::cuda {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int kAngleThreads = kWarp;  // few, so that the work in f64 is spread over all multiprocessors
+constexpr int kRun = 16;              // positions of a thread that computes angles
+constexpr int HeadsOf(bool across) { return across ? 8 : 4; }  // heads of a thread that rotates
+
+struct Angles {
+  double theta, sign;
+  RopeScaling scaling;
+  int64_t first, positions;  // the first global position held, and how many
+  int half;                  // pairs of a head
+};
+
+// A thread takes one pair at positions 16 h to 16 h + 15: the angle of 16 h is computed, the others follow by turning
+// it on. An angle depends on the global position alone, so every shard rotates by the same numbers.
+template <class C>
+__global__ void __launch_bounds__(kAngleThreads) AnglesKernel(const Angles angles, C* cosine, C* sine) {
+  LetNextStart();
+  int64_t at = int64_t(blockIdx.x) * kAngleThreads + threadIdx.x;
+  int64_t pair = at % angles.half, start = (angles.first / kRun + at / angles.half) * kRun;
+  if (start >= angles.first + angles.positions) return;
+  double frequency = angles.scaling(std::pow(angles.theta, -2.0 * double(pair) / double(2 * angles.half)));
+  double c, s, step_c, step_s;
+  sincos(double(start) * frequency, &s, &c);
+  sincos(frequency, &step_s, &step_c);
+  for (int64_t t = start - angles.first; t < start - angles.first + kRun; t++) {
+    if (t >= 0 && t < angles.positions) {
+      cosine[t * angles.half + pair] = C(c);
+      sine[t * angles.half + pair] = C(angles.sign * s);
+    }
+    double turned = c * step_c - s * step_s;
+    s = s * step_c + c * step_s;
+    c = turned;
+  }
+}
+
+template <class T>
+struct RopeArgs {
+  const T* x = nullptr;
+  T* y = nullptr;
+  const Compute<T>*cosine = nullptr, *sine = nullptr;
+  int64_t x_head = 0, y_head = 0;      // strides between the heads of a thread
+  int half = 0, heads = 0, apart = 1;  // and how many heads lie between these
+  Walk walk;                           // operand 0: x, 1: y, 2: place in the angles, 3: 2 first head + upper half
+  uint32_t first = 0;                  // block
+};
+
+template <class T>
+struct RopeMany {
+  static constexpr int kMost = 4;
+  int count = 0;
+  uint32_t blocks = 0;
+  RopeArgs<T> tensors[kMost];
+};
+
+// A thread takes the same vector of several heads. `across`: a lane has one half of a pair and gets the other one from
+// lane ^ half / V, so that a warp reads and writes without gaps; else a thread has both.
+template <class T, int V, bool across>
+struct Turn {
+  using C = Compute<T>;
+  static constexpr int kParts = across ? 1 : 2;
+  Pack<C, V> cosine, sine;  // [V]; the lower half's sine comes negated where across
+
+  __device__ __forceinline__ void operator()(const RopeArgs<T>& args, Vector<T, V> (&x)[kParts]) const {
+    C of[kParts][V];  // [kParts, V]
+    if constexpr (across) {
+      Vector<T, V> other = x[0].FromLane(args.half / V);
+#pragma unroll
+      for (int v = 0; v < V; v++) of[0][v] = x[0][v] * cosine.v[v] + other[v] * sine.v[v];
+    } else {
+#pragma unroll
+      for (int v = 0; v < V; v++) {
+        of[0][v] = x[0][v] * cosine.v[v] - x[1][v] * sine.v[v];
+        of[1][v] = x[1][v] * cosine.v[v] + x[0][v] * sine.v[v];
+      }
+    }
+#pragma unroll
+    for (int p = 0; p < kParts; p++) x[p] = Vector<T, V>::Of(of[p]);
+  }
+};
+
+template <class T, int V, bool across>
+__global__ void __launch_bounds__(kThreads) RotateKernel(const __grid_constant__ RopeMany<T> many) {
+  using Turns = Turn<T, V, across>;
+  using Angle = Pack<Compute<T>, V>;
+  constexpr int kParts = Turns::kParts, kHeads = HeadsOf(across);
+  const RopeArgs<T>& args = EntryOf(many.tensors, many.count, blockIdx.x);
+  uint32_t step = (blockIdx.x - args.first) * uint32_t(kThreads) + threadIdx.x;
+  bool live = step < args.walk.steps;
+  Place at = args.walk.At(live ? step : 0);  // lanes of a warp stay together: they exchange halves
+  int first = int(at.of[3] / 2), heads = live ? (args.heads - first + args.apart - 1) / args.apart : 0;
+  Vector<T, V> x[kHeads][kParts];  // [kHeads, kParts, V]
+#pragma unroll
+  for (int h = 0; h < kHeads; h++)
+#pragma unroll
+    for (int p = 0; p < kParts; p++)
+      if (h < heads) x[h][p] = Vector<T, V>::Load(args.x + at.of[0] + h * args.x_head + p * args.half);
+  AwaitPrevious();  // for the angles
+  Turns turn{*reinterpret_cast<const Angle*>(args.cosine + at.of[2]),
+             *reinterpret_cast<const Angle*>(args.sine + at.of[2])};
+  bool lower = across && at.of[3] % 2 == 0;
+#pragma unroll
+  for (int v = 0; v < V; v++) turn.sine.v[v] = lower ? -turn.sine.v[v] : turn.sine.v[v];
+#pragma unroll
+  for (int h = 0; h < kHeads; h++) {
+    turn(args, x[h]);
+#pragma unroll
+    for (int p = 0; p < kParts; p++)
+      if (h < heads) x[h][p].Store(args.y + at.of[1] + h * args.y_head + p * args.half);
+  }
+}
+
+int64_t HalfOf(const TensorView& x) { return x.dim(3).extent / 2; }
+
+template <class C>
+void FillAngles(const KernelCall& call, C* cosine, C* sine) {
+  const TensorView& x = call.in[0];
+  Angles angles{call.attrs->Float("theta"),
+                call.attrs->IntOr("inverse", 0) ? -1.0 : 1.0,
+                RopeScalingOf(*call.attrs),
+                call.attrs->IntOr("start", 0) + x.dim(1).offset,
+                x.dim(1).extent,
+                int(HalfOf(x))};
+  int64_t runs = CeilDiv(angles.first + angles.positions, kRun) - angles.first / kRun;
+  unsigned blocks = unsigned(CeilDiv(runs * angles.half, kAngleThreads));
+  AnglesKernel<C><<<blocks, kAngleThreads, 0, DeviceOf(call).stream()>>>(angles, cosine, sine);
+  WEFT_CUDA_LAUNCHED("rope: angles");
+}
+
+enum class Way : uint8_t { kSingle, kBoth, kAcross };  // one element at a time; vectors of both halves; of one half
+
+template <class T>
+Way WayOf(const KernelCall& call) {
+  bool vectors = sizeof(T) <= 4 && HalfOf(call.in[0]) % kPack<T> == 0 && RowsAligned(call.in[0], kPack<T>) &&
+                 RowsAligned(call.out[0], kPack<T>);
+  if (!vectors) return Way::kSingle;
+  int64_t lanes = HalfOf(call.in[0]) / kPack<T>;  // of half a head
+  return lanes <= kWarp / 2 && (lanes & (lanes - 1)) == 0 ? Way::kAcross : Way::kBoth;
+}
+
+// The steps of a call, whose args are completed.
+template <class T, int V, bool across>
+Nest StepsOf(const KernelCall& call, RopeArgs<T>& args) {
+  const TensorView &x = call.in[0], &y = call.out[0];
+  int64_t x_head = x.dim(2).stride, y_head = y.dim(2).stride;
+  args.x = x.as<const T>(), args.y = y.as<T>();
+  args.half = int(HalfOf(x)), args.heads = int(x.dim(2).extent);
+  args.apart = int(CeilDiv(args.heads, HeadsOf(across)));
+  args.x_head = args.apart * x_head, args.y_head = args.apart * y_head;
+  const Offsets halves{args.half, args.half, 0, 1};
+  Nest nest(kWalked);
+  nest.Add(x.dim(0).extent, {x.dim(0).stride, y.dim(0).stride, 0, 0});
+  nest.Add(x.dim(1).extent, {x.dim(1).stride, y.dim(1).stride, args.half, 0});
+  nest.Add(args.apart, {x_head, y_head, 0, 2});
+  if (across) nest.Add(2, halves);
+  nest.Add(args.half / V, {V, V, V, 0});
+  nest.Collapse();
+  return nest;
+}
+
+// All calls by the angles of the first.
+template <class T, int V, bool across>
+void Rotate(std::span<const KernelCall> calls) {
+  RopeArgs<T> args;
+  auto* cosine = static_cast<Compute<T>*>(calls[0].workspace);  // [T, D/2]
+  args.cosine = cosine;
+  args.sine = cosine + calls[0].in[0].dim(1).extent * HalfOf(calls[0].in[0]);  // [T, D/2]
+  FillAngles(calls[0], cosine, const_cast<Compute<T>*>(args.sine));
+  RopeMany<T> many;
+  auto flush = [&] {
+    if (many.count == 0) return;
+    LaunchEarly(DeviceOf(calls[0]), "rope", &RotateKernel<T, V, across>, many.blocks, kThreads, many);
+    many.count = 0, many.blocks = 0;
+  };
+  for (const KernelCall& call : calls)
+    ForEachWalk(StepsOf<T, V, across>(call, args), {}, [&](const Walk& walk) {
+      args.walk = walk, args.first = many.blocks;
+      many.tensors[many.count++] = args;
+      many.blocks += Blocks(walk.steps, kThreads);
+      if (many.count == RopeMany<T>::kMost) flush();
+    });
+  flush();
+}
+
+template <class T>
+void RotateBy(Way way, std::span<const KernelCall> calls) {
+  if constexpr (sizeof(T) <= 4) {
+    if (way == Way::kAcross) return Rotate<T, kPack<T>, true>(calls);
+    if (way == Way::kBoth) return Rotate<T, kPack<T>, false>(calls);
+  }
+  Rotate<T, 1, false>(calls);
+}
+
+// May b turn by a's angles, in one launch with it?
+template <class T>
+bool Together(const KernelCall& a, const KernelCall& b) {
+  auto alike = [&](auto fact) { return fact(a) == fact(b); };
+  return alike([](const KernelCall& c) { return c.in[0].dtype; }) &&
+         alike([](const KernelCall& c) { return c.attrs->Float("theta"); }) &&
+         alike([](const KernelCall& c) { return RopeScalingOf(*c.attrs); }) &&
+         alike([](const KernelCall& c) { return c.attrs->IntOr("inverse", 0); }) &&
+         alike([](const KernelCall& c) { return c.attrs->IntOr("start", 0) + c.in[0].dim(1).offset; }) &&
+         alike([](const KernelCall& c) { return c.in[0].dim(1).extent; }) &&
+         alike([](const KernelCall& c) { return HalfOf(c.in[0]); }) && alike(&WayOf<T>);
+}
+
+size_t RopeWorkspace(const KernelCall& call) {
+  const TensorView& x = call.in[0];
+  return 2 * size_t(x.dim(1).extent * HalfOf(x)) * SizeOf(AccumulateType(x.dtype));
+}
+
+void ManyRope(std::span<const KernelCall> calls) {
+  while (!calls.empty()) {
+    const KernelCall& call = calls[0];
+    const TensorView& x = call.in[0];
+    if (!IsFloating(x.dtype)) RefuseType(Op::kRope, x.dtype, "a float");
+    size_t count = 1;
+    if (x.NumElements() > 0)
+      DispatchFloating(x.dtype, [&](auto zero) {
+        using T = decltype(zero);
+        while (count < calls.size() && Together<T>(call, calls[count])) count++;
+        RotateBy<T>(WayOf<T>(call), calls.first(count));
+      });
+    calls = calls.subspan(count);
+  }
+}
+void Rope(const KernelCall& call) { ManyRope({&call, 1}); }
+
+}  // namespace
+
+void AddRope(KernelTable& table) {
+  // In place: a thread reads its pairs before it writes them.
+  table.Add(Op::kRope, {.run = &Rope, .workspace = &RopeWorkspace, .run_many = &ManyRope, .in_place = true});
+}
+
+}  // namespace weft::cuda

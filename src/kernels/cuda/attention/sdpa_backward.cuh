@@ -1,0 +1,249 @@
+// Flash attention, backward (Dao 2023): probabilities are recomputed from lse, scores live in registers only. f32 sums.
+//
+// Two passes, so that every sum is made by one warp in a fixed order: a block of FlashGradKV owns a tile of keys and
+// walks the queries of all heads of its group, one of FlashGradQ owns a tile of queries and walks the keys. That is
+// seven products instead of five, and no atomics: the same bits on every run.
+#pragma once
+#include "weft/kernels/common/nest.h"
+#include "weft/kernels/cuda/attention/sdpa_sizes.h"
+#include "weft/kernels/cuda/attention/sdpa_tile.cuh"
+#include "weft/kernels/cuda/device/device.h"
+
+namespace weft::cuda {
+
+inline constexpr double kLog2E = 1.4426950408889634;
+
+// D: head size, with zeros beyond the real one. Warp: how a warp computes, which gives its number of keys. A step takes
+// kQueries queries, which come in `Stages` stages: two where shared memory has room, so that the next are on their way
+// while these are worked on. Where the sums of a warp would not fit its registers, blocks share the columns of a tile:
+// `Columns` each.
+template <class Warp_, int D_, int Warps, int Queries_, int Columns_ = D_, int Stages = 2>
+struct GradKVShape {
+  using Warp = Warp_;
+  using Element = typename Warp::Element;
+  static constexpr int D = D_, M = Warp::M, kQueries = Queries_, kColumns = Columns_, kStages = Stages;
+  static constexpr int kThreads = 32 * Warps, kKeys = Warp::kRows * Warps, kParts = D / kColumns;
+  using Queries = SharedTile<Element, kQueries, D>;
+  using Keys = SharedTile<Element, kKeys, D>;
+  // Q, dO, and lse and delta as floats.
+  static constexpr int kStage = 2 * Queries::kElements + 2 * kQueries * int(sizeof(float) / sizeof(Element));
+  static constexpr size_t kTileBytes = (2 * Keys::kElements + kStages * kStage) * sizeof(Element);
+  static constexpr size_t kSharedBytes = kTileBytes + Warps * Warp::ScratchBytes(kQueries);
+};
+
+// Products are transposed, [keys, queries]: then probabilities are the left factor of dV and dK as they stand.
+template <class Shape>
+__global__ void __launch_bounds__(Shape::kThreads)
+    FlashGradKV(SdpaSizes z, SdpaOperand q, SdpaOperand k, SdpaOperand v, SdpaOperand dout, SdpaRows<float> query_rows,
+                SdpaOperand dk, SdpaOperand dv) {
+  constexpr int D = Shape::D, M = Shape::M, kQueries = Shape::kQueries, kKeys = Shape::kKeys;
+  constexpr int kColumns = Shape::kColumns, kThreads = Shape::kThreads;
+  using Warp = typename Shape::Warp;
+  using Element = typename Shape::Element;
+  using Queries = typename Shape::Queries;
+  using Keys = typename Shape::Keys;
+  constexpr int kBlocks = Warp::Blocks(kQueries);
+  extern __shared__ __align__(16) unsigned char shared[];
+  Keys k_tile{reinterpret_cast<Element*>(shared)}, v_tile{k_tile.data + Keys::kElements};  // [kKeys, D]
+  Element* stages = v_tile.data + Keys::kElements;  // kStages x (Q, dO [kQueries, D]; lse, delta [kQueries])
+  int tid = int(threadIdx.x), warp_index = tid / 32, warp_row = warp_index * Warp::kRows;
+  Warp warp(shared + Shape::kTileBytes + size_t(warp_index) * Warp::ScratchBytes(kQueries));
+
+  // The first keys are seen by the most queries, and begin first.
+  int tiles = (z.S + kKeys - 1) / kKeys, block = int(blockIdx.x);
+  int column = block % Shape::kParts * kColumns, first = block / Shape::kParts % tiles * kKeys;
+  int head = block / Shape::kParts / tiles, b = head / z.G, g = head % z.G, rows = min(kKeys, z.S - first);
+  int first_head = z.FirstHead(g), first_step = z.FirstQuery(first) / kQueries;
+  int steps_a_head = (z.T + kQueries - 1) / kQueries - first_step;
+  int steps = (z.EndHead(g) - first_head) * steps_a_head;
+
+  auto fetch_queries = [&](int step) {
+    Element* stage = stages + step % Shape::kStages * Shape::kStage;
+    int h = first_head + step / steps_a_head, begin = (first_step + step % steps_a_head) * kQueries;
+    int n = min(kQueries, z.T - begin);
+    Queries{stage}.template Fetch<kThreads>(q.At<const Element>(b, begin, h), q.row, n, z.D, z.wide);
+    Queries{stage + Queries::kElements}.template Fetch<kThreads>(dout.At<const Element>(b, begin, h), dout.row, n, z.D,
+                                                                 z.wide);
+    float* row_values = reinterpret_cast<float*>(stage + 2 * Queries::kElements);
+    int64_t at = query_rows.At(z, b, h) + begin;
+    constexpr int kChunks = kQueries / 4;
+    if (tid < kChunks)
+      CopyAsync16(row_values + tid * 4, query_rows.lse + at + tid * 4, true);
+    else if (tid < 2 * kChunks)
+      CopyAsync16(row_values + tid * 4, query_rows.delta + at + (tid - kChunks) * 4, true);
+  };
+  k_tile.template Fetch<kThreads>(k.At<const Element>(b, first, g), k.row, rows, z.D, z.wide);
+  v_tile.template Fetch<kThreads>(v.At<const Element>(b, first, g), v.row, rows, z.D, z.wide);
+  if (steps > 0) fetch_queries(0);
+
+  float scale_log2 = float(z.scale * kLog2E);
+  float sum_k[M][Warp::Blocks(kColumns)][4] = {}, sum_v[M][Warp::Blocks(kColumns)][4] = {};  // [Warp::kRows, kColumns]
+  for (int step = 0; step < steps; step++) {
+    CopyWait();
+    __syncthreads();  // the stage is there, and all have left the other one
+    if (Shape::kStages == 2 && step + 1 < steps) fetch_queries(step + 1);
+    Queries q_tile{stages + step % Shape::kStages * Shape::kStage};  // [kQueries, D]
+    Queries dout_tile{q_tile.data + Queries::kElements};             // [kQueries, D]
+    const float* lse = reinterpret_cast<const float*>(dout_tile.data + Queries::kElements);
+    const float* delta = lse + kQueries;
+    float p[M][kBlocks][4] = {}, ds[M][kBlocks][4] = {};  // [Warp::kRows, kQueries]
+    warp.template MultiplyTransposed<D>(k_tile, warp_row, q_tile, p);
+    warp.template MultiplyTransposed<D>(v_tile, warp_row, dout_tile, ds);
+    int begin = (first_step + step % steps_a_head) * kQueries;
+    bool edge = first + kKeys - 1 > begin + z.shift;  // some query does not see some key
+#pragma unroll
+    for (int n = 0; n < kBlocks; n++)
+#pragma unroll
+      for (int e = 0; e < 2; e++) {
+        int i = Warp::Column(n, e) + Warp::FirstColumn();
+        float row_lse = lse[i], row_delta = delta[i];
+        int last_seen = begin + i + z.shift - first - warp_row - Warp::FirstRow();
+#pragma unroll
+        for (int m = 0; m < M; m++)
+#pragma unroll
+          for (int half = 0; half < 2; half++) {
+            float& probability = p[m][n][2 * half + e];
+            probability = Exp2(probability * scale_log2 - row_lse);
+            if (edge && Warp::Row(m, half) > last_seen) probability = 0;
+            ds[m][n][2 * half + e] = probability * (ds[m][n][2 * half + e] - row_delta);
+          }
+      }
+    warp.Multiply(p, dout_tile, column, sum_v);
+    warp.Multiply(ds, q_tile, column, sum_k);
+    if (Shape::kStages == 1 && step + 1 < steps) {
+      __syncthreads();  // all have left the stage
+      fetch_queries(step + 1);
+    }
+  }
+
+  CopyWait();
+  __syncthreads();  // where there was no step, k and v may still be on their way into the tiles that take the results
+  Warp::Put(sum_k, float(z.scale), k_tile, warp_row);  // rows that this warp alone reads
+  Warp::Put(sum_v, 1, v_tile, warp_row);
+  __syncwarp();
+  if (warp_row >= rows) return;
+  int columns = min(kColumns, z.D - column);
+  Element* to_k = dk.At<Element>(b, first + warp_row, g) + column;
+  Element* to_v = dv.At<Element>(b, first + warp_row, g) + column;
+  k_tile.template Store<Warp::kRows>(warp_row, to_k, dk.row, rows - warp_row, columns, z.wide);
+  v_tile.template Store<Warp::kRows>(warp_row, to_v, dv.row, rows - warp_row, columns, z.wide);
+}
+
+// A step takes kKeys keys.
+template <class Warp_, int D_, int Keys_, int Warps = 4, int Stages = 2>
+struct GradQShape {
+  using Warp = Warp_;
+  using Element = typename Warp::Element;
+  static constexpr int D = D_, M = Warp::M, kKeys = Keys_, kStages = Stages;
+  static constexpr int kThreads = 32 * Warps, kQueries = Warp::kRows * Warps;
+  using Queries = SharedTile<Element, kQueries, D>;
+  using Keys = SharedTile<Element, kKeys, D>;
+  static constexpr size_t kTileBytes = (2 * Queries::kElements + 2 * kStages * Keys::kElements) * sizeof(Element);
+  static constexpr size_t kSharedBytes = kTileBytes + Warps * Warp::ScratchBytes(kKeys);
+};
+
+template <class Shape>
+__global__ void __launch_bounds__(Shape::kThreads)
+    FlashGradQ(SdpaSizes z, SdpaOperand q, SdpaOperand k, SdpaOperand v, SdpaOperand dout, SdpaRows<float> query_rows,
+               SdpaOperand dq) {
+  constexpr int D = Shape::D, M = Shape::M, kQueries = Shape::kQueries, kKeys = Shape::kKeys;
+  constexpr int kThreads = Shape::kThreads;
+  using Warp = typename Shape::Warp;
+  using Element = typename Shape::Element;
+  using Queries = typename Shape::Queries;
+  using Keys = typename Shape::Keys;
+  constexpr int kBlocks = Warp::Blocks(kKeys);
+  extern __shared__ __align__(16) unsigned char shared[];
+  Queries q_tile{reinterpret_cast<Element*>(shared)}, dout_tile{q_tile.data + Queries::kElements};  // [kQueries, D]
+  Element* stages = dout_tile.data + Queries::kElements;  // kStages x (K, V [kKeys, D])
+  int warp_index = int(threadIdx.x) / 32, warp_row = warp_index * Warp::kRows;
+  Warp warp(shared + Shape::kTileBytes + size_t(warp_index) * Warp::ScratchBytes(kKeys));
+
+  int tiles = (z.T + kQueries - 1) / kQueries, head = int(blockIdx.x) / tiles;
+  int first = (tiles - 1 - int(blockIdx.x) % tiles) * kQueries, rows = min(kQueries, z.T - first);
+  int b = head / z.H, h = head % z.H, g = z.KvHead(h);
+  int keys = z.Visible(first + rows - 1), fewest = z.Visible(first), steps = (keys + kKeys - 1) / kKeys;
+
+  auto fetch_keys = [&](int step) {
+    Element* stage = stages + step % Shape::kStages * 2 * Keys::kElements;
+    int begin = step * kKeys, n = min(kKeys, z.S - begin);
+    Keys{stage}.template Fetch<kThreads>(k.At<const Element>(b, begin, g), k.row, n, z.D, z.wide);
+    Keys{stage + Keys::kElements}.template Fetch<kThreads>(v.At<const Element>(b, begin, g), v.row, n, z.D, z.wide);
+  };
+  q_tile.template Fetch<kThreads>(q.At<const Element>(b, first, h), q.row, rows, z.D, z.wide);
+  dout_tile.template Fetch<kThreads>(dout.At<const Element>(b, first, h), dout.row, rows, z.D, z.wide);
+  if (steps > 0) fetch_keys(0);
+
+  float lse[M][2], delta[M][2];
+#pragma unroll
+  for (int m = 0; m < M; m++)
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+      int64_t at = query_rows.At(z, b, h) + first + warp_row + Warp::Row(m, half) + Warp::FirstRow();
+      lse[m][half] = query_rows.lse[at], delta[m][half] = query_rows.delta[at];
+    }
+
+  float scale_log2 = float(z.scale * kLog2E);
+  float sum[M][Warp::Blocks(D)][4] = {};  // [Warp::kRows, D]
+  for (int step = 0; step < steps; step++) {
+    CopyWait();
+    __syncthreads();
+    if (Shape::kStages == 2 && step + 1 < steps) fetch_keys(step + 1);
+    Keys k_tile{stages + step % Shape::kStages * 2 * Keys::kElements};  // [kKeys, D]
+    Keys v_tile{k_tile.data + Keys::kElements};                         // [kKeys, D]
+    float p[M][kBlocks][4] = {}, ds[M][kBlocks][4] = {};                // [Warp::kRows, kKeys]
+    warp.template MultiplyTransposed<D>(q_tile, warp_row, k_tile, p);
+    warp.template MultiplyTransposed<D>(dout_tile, warp_row, v_tile, ds);
+    int begin = step * kKeys;
+    bool edge = begin + kKeys > fewest;
+#pragma unroll
+    for (int m = 0; m < M; m++)
+#pragma unroll
+      for (int half = 0; half < 2; half++) {
+        int seen = z.Visible(first + warp_row + Warp::Row(m, half) + Warp::FirstRow()) - begin - Warp::FirstColumn();
+#pragma unroll
+        for (int n = 0; n < kBlocks; n++)
+#pragma unroll
+          for (int e = 0; e < 2; e++) {
+            float probability = Exp2(p[m][n][2 * half + e] * scale_log2 - lse[m][half]);
+            if (edge && Warp::Column(n, e) >= seen) probability = 0;
+            ds[m][n][2 * half + e] = probability * (ds[m][n][2 * half + e] - delta[m][half]);
+          }
+      }
+    warp.Multiply(ds, k_tile, 0, sum);
+    if (Shape::kStages == 1 && step + 1 < steps) {
+      __syncthreads();  // all have left the stage
+      fetch_keys(step + 1);
+    }
+  }
+
+  CopyWait();
+  __syncthreads();
+  Warp::Put(sum, float(z.scale), q_tile, warp_row);  // rows that this warp alone reads
+  __syncwarp();
+  if (warp_row < rows)
+    q_tile.template Store<Warp::kRows>(warp_row, dq.At<Element>(b, first + warp_row, h), dq.row, rows - warp_row, z.D,
+                                       z.wide);
+}
+
+template <class KV, class Q>
+void LaunchBackward(const KernelCall& call) {
+  static_assert(SdpaSizes::kRowPadding % KV::kQueries == 0 && SdpaSizes::kRowPadding % Q::kQueries == 0);
+  SdpaSizes z(call);
+  SdpaRows<float> rows = PrepareSdpaRows<float>(call, float(kLog2E));
+  SdpaOperand q = OperandOf(call.in[0]), k = OperandOf(call.in[1]), v = OperandOf(call.in[2]),
+              dout = OperandOf(call.in[5]);
+  auto launch = [&]<class Shape, class... Args>(const char* name, auto* kernel, int64_t blocks, Args... args) {
+    if (blocks == 0) return;
+    WEFT_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(Shape::kSharedBytes)));
+    kernel<<<unsigned(blocks), Shape::kThreads, Shape::kSharedBytes, DeviceOf(call).stream()>>>(args...);
+    WEFT_CUDA_LAUNCHED(name);
+  };
+  launch.template operator()<KV>("sdpa_grad: flash dk and dv", &FlashGradKV<KV>,
+                                 int64_t(z.B) * z.G * CeilDiv(z.S, KV::kKeys) * KV::kParts, z, q, k, v, dout, rows,
+                                 OperandOf(call.out[1]), OperandOf(call.out[2]));
+  launch.template operator()<Q>("sdpa_grad: flash dq", &FlashGradQ<Q>, int64_t(z.B) * z.H * CeilDiv(z.T, Q::kQueries),
+                                z, q, k, v, dout, rows, OperandOf(call.out[0]));
+}
+
+}  // namespace weft::cuda

@@ -1,0 +1,284 @@
+// cuDNN's attention as a backend, through the graphs of cudnn-frontend (headers only, a build-time choice). libcudnn is
+// opened when the first call asks for it, so a node without it falls back.
+//
+// H200, cuDNN 9.19, bf16, causal, 2 x 8192 tokens, 32 heads of 128: 633 TFLOP/s forward, 491 backward. The backward
+// adds dQ up in no fixed order. A deterministic run takes cuDNN's other algorithm: it writes the gradient of all scores
+// to its workspace and multiplies that with K, which is slower by a tenth (tests/bench/ladder/README.md).
+#define NV_CUDNN_FRONTEND_USE_DYNAMIC_LOADING
+#define CUDNN_FRONTEND_SKIP_JSON_LIB
+#include <cudnn.h>
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <bit>
+#include <cstring>  // cudnn_frontend 1.32 calls std::strlen without it
+#include <map>
+
+#include <cudnn_frontend.h>
+
+#include "weft/kernels/common/nest.h"
+#include "weft/kernels/cuda/attention/sdpa_choice.h"
+#include "weft/kernels/cuda/device/device.h"
+
+namespace fe = cudnn_frontend;
+
+namespace cudnn_frontend {
+void* cudnn_dlhandle = nullptr;  // where the frontend looks for cuDNN's functions
+}
+
+namespace weft::cuda {
+namespace {
+
+constexpr int64_t kAlignment = 256;  // of cuDNN's workspace
+enum Uid : int64_t { kQ = 1, kK, kV, kOut, kLse, kGradOut, kGradQ, kGradK, kGradV };
+using Tensor = std::shared_ptr<fe::graph::Tensor_attributes>;
+
+// Causal: the last query sees all keys, so every key has a query. Other masks are left to flash.
+enum class Mask { kNone, kCausal, kOther };
+Mask MaskOf(const SdpaSizes& z) {
+  if (z.Visible(0) == z.S) return Mask::kNone;
+  return z.shift >= 0 && z.shift == z.S - z.T ? Mask::kCausal : Mask::kOther;
+}
+
+void Require(fe::error_t status) {
+  if (status.is_bad()) throw std::runtime_error(status.get_message());
+}
+
+// [B, T, H, D] as cuDNN names it, [B, H, T, D].
+void Describe(fe::graph::Tensor_attributes& t, const TensorView& view, Uid uid) {
+  t.set_uid(uid)
+      .set_dim({view.dim(0).extent, view.dim(2).extent, view.dim(1).extent, view.dim(3).extent})
+      .set_stride({view.dim(0).stride, view.dim(2).stride, view.dim(1).stride, 1});
+}
+Tensor Input(fe::graph::Graph& graph, const TensorView& view, Uid uid) {
+  fe::graph::Tensor_attributes t;
+  Describe(t, view, uid);
+  return graph.tensor(t);
+}
+void Output(const Tensor& t, const TensorView& view, Uid uid) {
+  t->set_output(true);
+  Describe(*t, view, uid);
+}
+
+bool IsDeterministic(const KernelCall& call) { return call.context->numerics().deterministic; }
+
+// Bytes that the deterministic gradient writes for scores, of which it sees all, masked ones too.
+int64_t ScoreBytes(const KernelCall& call, const SdpaSizes& z) {
+  constexpr int64_t kTile = 64;
+  return int64_t(z.B) * z.H * RoundUp(z.T, kTile) * RoundUp(z.S, kTile) * int64_t(SizeOf(call.in[0].dtype));
+}
+constexpr int64_t kMostScoreBytes = int64_t(8) << 30;
+
+template <class Options>
+void SetScores(Options& options, const SdpaSizes& z) {
+  options.set_attn_scale(float(z.scale));
+  if (MaskOf(z) == Mask::kNone) return;
+  options.set_diagonal_alignment(z.T == z.S ? fe::DiagonalAlignment_t::TOP_LEFT
+                                            : fe::DiagonalAlignment_t::BOTTOM_RIGHT);
+  options.set_diagonal_band_right_bound(0);
+}
+
+void DescribeForward(fe::graph::Graph& graph, const KernelCall& call, const SdpaSizes& z) {
+  auto options = fe::graph::SDPA_attributes().set_name("sdpa").set_generate_stats(true);
+  SetScores(options, z);
+  Tensor q = Input(graph, call.in[0], kQ), k = Input(graph, call.in[1], kK), v = Input(graph, call.in[2], kV);
+  auto [out, lse] = graph.sdpa(q, k, v, options);
+  Output(out, call.out[0], kOut);
+  const TensorView& y = call.out[1];
+  lse->set_output(true).set_uid(kLse).set_data_type(fe::DataType_t::FLOAT);
+  lse->set_dim({z.B, z.H, z.T, 1}).set_stride({y.dim(0).stride, y.dim(2).stride, y.dim(1).stride, 1});
+}
+
+void DescribeBackward(fe::graph::Graph& graph, const KernelCall& call, const SdpaSizes& z) {
+  auto options = fe::graph::SDPA_backward_attributes().set_name("sdpa_grad");
+  options.set_deterministic_algorithm(IsDeterministic(call));
+  SetScores(options, z);
+  Tensor q = Input(graph, call.in[0], kQ), k = Input(graph, call.in[1], kK), v = Input(graph, call.in[2], kV);
+  Tensor out = Input(graph, call.in[3], kOut), dout = Input(graph, call.in[5], kGradOut);
+  // Before cuDNN 9.26 lse is read as if it were dense, whatever its strides say.
+  fe::graph::Tensor_attributes lse;
+  lse.set_uid(kLse).set_data_type(fe::DataType_t::FLOAT);
+  lse.set_dim({z.B, z.H, z.T, 1}).set_stride({int64_t(z.H) * z.T, z.T, 1, 1});
+  auto [dq, dk, dv] = graph.sdpa_backward(q, k, v, out, dout, graph.tensor(lse), options);
+  Output(dq, call.out[0], kGradQ);
+  Output(dk, call.out[1], kGradK);
+  Output(dv, call.out[2], kGradV);
+}
+
+// How cuDNN runs the calls of one shape. Building one takes about 40 ms.
+struct Plan {
+  fe::graph::Graph graph;
+  int64_t workspace = 0;
+  std::string failure;  // why there is none
+
+  Plan(cudnnHandle_t handle, const KernelCall& call, const SdpaSizes& z) {
+    try {
+      Build(handle, call, z);
+    } catch (const std::exception& e) {
+      failure = fmt::format("it has no plan for this call: {}", e.what());
+    }
+  }
+
+ private:
+  void Build(cudnnHandle_t handle, const KernelCall& call, const SdpaSizes& z) {
+    bool bf16 = call.in[0].dtype == DType::kBF16;
+    graph.set_io_data_type(bf16 ? fe::DataType_t::BFLOAT16 : fe::DataType_t::HALF);
+    graph.set_intermediate_data_type(fe::DataType_t::FLOAT).set_compute_data_type(fe::DataType_t::FLOAT);
+    (IsSdpaGrad(call) ? DescribeBackward : DescribeForward)(graph, call, z);
+    Require(graph.build(handle, {fe::HeurMode_t::A}));
+    Require(graph.get_workspace_size(workspace));
+  }
+};
+
+// What makes calls share a plan.
+using Key = std::vector<int64_t>;
+Key KeyOf(const KernelCall& call, const SdpaSizes& z) {
+  bool deterministic = IsSdpaGrad(call) && IsDeterministic(call);
+  Key key{int64_t(call.in[0].dtype), int64_t(MaskOf(z)), std::bit_cast<int64_t>(z.scale), z.S, z.G, deterministic};
+  for (std::span<const TensorView> views : {call.in, call.out})
+    for (const TensorView& view : views)
+      for (int i = 0; i < view.rank; i++) key.insert(key.end(), {view.dim(i).extent, view.dim(i).stride});
+  return key;
+}
+
+// Once a process; never closed, as its kernels may run until the end.
+bool Open() {
+  static bool const open = (fe::cudnn_dlhandle = dlopen("libcudnn.so.9", RTLD_NOW | RTLD_LOCAL)) != nullptr;
+  return open;
+}
+
+// cuDNN on one device: its handle, and the plans made so far.
+class Cudnn {
+ public:
+  explicit Cudnn(CudaDevice& device) : stream_(device.stream()) {
+    if (!Open()) {
+      failure_ = "libcudnn.so.9 cannot be opened; install cuDNN 9 or add its folder to LD_LIBRARY_PATH";
+      return;
+    }
+    cudnnStatus_t status = fe::detail::create_handle(&handle_);
+    if (status == CUDNN_STATUS_SUCCESS) status = fe::detail::set_stream(handle_, stream_);
+    if (status != CUDNN_STATUS_SUCCESS) failure_ = fmt::format("cuDNN does not start: status {}", int(status));
+  }
+  ~Cudnn() {
+    plans_.clear();
+    if (handle_) fe::detail::destroy_handle(handle_);
+  }
+
+  const std::string& failure() const { return failure_; }
+  cudnnHandle_t handle() const { return handle_; }
+  // Null where there is no plan yet and none may be made, because the stream is being recorded.
+  Plan* PlanOf(const KernelCall& call, const SdpaSizes& z) {
+    Key key = KeyOf(call, z);
+    auto at = plans_.find(key);
+    if (at != plans_.end()) return at->second.get();
+    cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
+    WEFT_CUDA(cudaStreamIsCapturing(stream_, &capture));
+    if (capture != cudaStreamCaptureStatusNone) return nullptr;
+    return (plans_[key] = std::make_unique<Plan>(handle_, call, z)).get();
+  }
+
+ private:
+  cudaStream_t stream_;
+  cudnnHandle_t handle_ = nullptr;
+  std::string failure_;
+  std::map<Key, std::unique_ptr<Plan>> plans_;
+};
+
+// Scratch of the backward pass: lse without gaps, then cuDNN's own. Of the forward pass: cuDNN's own.
+size_t LseBytes(const KernelCall& call, const SdpaSizes& z) {
+  return IsSdpaGrad(call) ? size_t(RoundUp(int64_t(z.B) * z.H * z.T * int64_t(sizeof(float)), kAlignment)) : 0;
+}
+size_t ScratchBytes(const KernelCall& call, const SdpaSizes& z, int64_t workspace) {
+  return LseBytes(call, z) + size_t(workspace + kAlignment);
+}
+
+// cuDNN's own where there is no GPU to ask for it, as its kernels for sm_90 have it: the backward pass keeps a sum a
+// query and adds dQ up in f32, or has the gradient of scores; dK and dV of every query head come before those of their
+// KV heads.
+int64_t ExpectedScratch(const KernelCall& call, const SdpaSizes& z) {
+  if (!IsSdpaGrad(call)) return 0;
+  int64_t rows = int64_t(z.B) * z.H * z.T, heads = z.H == z.G ? 0 : 2 * int64_t(z.B) * z.H * z.S * z.D;
+  int64_t dq = IsDeterministic(call) ? ScoreBytes(call, z) : rows * z.D * int64_t(sizeof(float));
+  return dq + rows * int64_t(sizeof(float)) + heads * int64_t(SizeOf(call.in[0].dtype));
+}
+
+// cuDNN gives query head h the KV head h / (H / G).
+bool HeadsMatch(const SdpaSizes& z) {
+  if (z.H % z.G) return false;
+  for (int h = 0; h < z.H; h++)
+    if (z.KvHead(h) != h / (z.H / z.G)) return false;
+  return true;
+}
+
+std::string RefusesShape(const KernelCall& call, const SdpaSizes& z) {
+  if (!IsHalf(call.in[0].dtype)) return fmt::format("{} is neither bf16 nor f16", Name(call.in[0].dtype));
+  if (z.D % 8 || z.D > 256) return fmt::format("head size {} is not a multiple of 8 up to 256", z.D);
+  if (z.B == 0 || z.T == 0 || z.S == 0 || z.H == 0 || z.G == 0) return "an operand is empty on this rank";
+  if (!HeadsMatch(z)) return "the query heads of this rank are not whole groups of its KV heads";
+  if (MaskOf(z) == Mask::kOther)
+    return fmt::format("causal with offset {}, expected {} keys less {} queries", z.shift, z.S, z.T);
+  if (!HasAlignedRows(call)) return "an operand's rows are not aligned to 16 bytes";
+  return {};
+}
+
+std::string Refuses(const KernelCall& call) {
+  SdpaSizes z(call);
+  if (std::string reason = RefusesShape(call, z); !reason.empty()) return reason;
+  if (IsSdpaGrad(call) && IsDeterministic(call) && ScoreBytes(call, z) > kMostScoreBytes)
+    return fmt::format(
+        "its deterministic gradient needs {:.1f} GiB for scores, more than {}; kernels.deterministic=false "
+        "goes without them",
+        double(ScoreBytes(call, z)) / (1 << 30), kMostScoreBytes >> 30);
+  if (!call.context->Has(DeviceKind::kCuda)) return {};  // planned with
+  Cudnn& cudnn = DeviceOf(call).Kept<Cudnn>();
+  if (!cudnn.failure().empty()) return cudnn.failure();
+  const Plan* plan = cudnn.PlanOf(call, z);
+  if (!plan) return "its plan was not made before the recording";
+  return plan->failure;
+}
+
+size_t Workspace(const KernelCall& call) {
+  SdpaSizes z(call);
+  if (!call.context->Has(DeviceKind::kCuda)) return ScratchBytes(call, z, ExpectedScratch(call, z));
+  return ScratchBytes(call, z, DeviceOf(call).Kept<Cudnn>().PlanOf(call, z)->workspace);
+}
+
+void Execute(const KernelCall& call, std::unordered_map<int64_t, void*> pointers) {
+  SdpaSizes z(call);
+  Cudnn& cudnn = DeviceOf(call).Kept<Cudnn>();
+  void* scratch = static_cast<char*>(call.workspace) + LseBytes(call, z);
+  size_t space = call.workspace_bytes - LseBytes(call, z);
+  Plan* plan = cudnn.PlanOf(call, z);
+  fe::error_t status =
+      plan->graph.execute(cudnn.handle(), pointers, std::align(kAlignment, size_t(plan->workspace), scratch, space));
+  if (status.is_bad())
+    Fail(fmt::format("{} on CUDA: cuDNN says {}; kernels.attention=flash goes without it",
+                     IsSdpaGrad(call) ? "sdpa_grad" : "sdpa", status.get_message()));
+}
+
+void Forward(const KernelCall& call) {
+  Execute(call, {{kQ, call.in[0].data},
+                 {kK, call.in[1].data},
+                 {kV, call.in[2].data},
+                 {kOut, call.out[0].data},
+                 {kLse, call.out[1].data}});
+}
+
+void Backward(const KernelCall& call) {
+  PackSdpaLse(call, static_cast<float*>(call.workspace));
+  Execute(call, {{kQ, call.in[0].data},
+                 {kK, call.in[1].data},
+                 {kV, call.in[2].data},
+                 {kOut, call.in[3].data},
+                 {kLse, call.workspace},
+                 {kGradOut, call.in[5].data},
+                 {kGradQ, call.out[0].data},
+                 {kGradK, call.out[1].data},
+                 {kGradV, call.out[2].data}});
+}
+
+}  // namespace
+
+constinit const SdpaBackend kCudnnSdpa{"cudnn", Refuses, Forward, Backward, Workspace};
+
+}  // namespace weft::cuda

@@ -1,0 +1,123 @@
+// Flash attention, forward (Dao 2023): a block owns a tile of queries and walks the keys with a running softmax. Scores
+// live in registers only. f32 sums.
+#pragma once
+#include "weft/kernels/common/nest.h"
+#include "weft/kernels/cuda/attention/sdpa_sizes.h"
+#include "weft/kernels/cuda/attention/sdpa_tile.cuh"
+#include "weft/kernels/cuda/device/device.h"
+
+namespace weft::cuda {
+
+// D: head size, with zeros beyond the real one. Warp: how a warp computes, which gives its number of queries. A step
+// takes kKeys keys, which come in `Stages` stages: two where shared memory has room, so that the next are on their way
+// while these are worked on. Sized so that sums and scores fit registers and two blocks a multiprocessor.
+template <class Warp_, int D_, int Keys_, int Warps_ = 4, int Stages = 2>
+struct ForwardShape {
+  using Warp = Warp_;
+  using Element = typename Warp::Element;
+  static constexpr int D = D_, M = Warp::M, kKeys = Keys_, kStages = Stages;
+  static constexpr int kWarps = Warps_, kThreads = 32 * kWarps;
+  static constexpr int kQueries = Warp::kRows * kWarps;
+  using Queries = SharedTile<Element, kQueries, D>;
+  using Keys = SharedTile<Element, kKeys, D>;
+  static constexpr size_t kTileBytes = (Queries::kElements + 2 * kStages * Keys::kElements) * sizeof(Element);
+  static constexpr size_t kSharedBytes = kTileBytes + kWarps * Warp::ScratchBytes(kKeys);
+};
+
+template <class Shape>
+__global__ void __launch_bounds__(Shape::kThreads)
+    FlashForward(SdpaSizes z, SdpaOperand q, SdpaOperand k, SdpaOperand v, SdpaOperand out, SdpaOperand lse) {
+  constexpr int D = Shape::D, M = Shape::M, kQueries = Shape::kQueries, kKeys = Shape::kKeys;
+  constexpr int kThreads = Shape::kThreads;
+  using Warp = typename Shape::Warp;
+  using Element = typename Shape::Element;
+  using Keys = typename Shape::Keys;
+  extern __shared__ __align__(16) unsigned char shared[];
+  typename Shape::Queries q_tile{reinterpret_cast<Element*>(shared)};  // [kQueries, D]
+  Element* stages = q_tile.data + q_tile.kElements;                    // kStages x (K, V [kKeys, D])
+  int warp_index = int(threadIdx.x) / 32, warp_row = warp_index * Warp::kRows;
+  Warp warp(shared + Shape::kTileBytes + size_t(warp_index) * Warp::ScratchBytes(kKeys));
+
+  // The last tiles of a head see the most keys, so they begin first. Neighbours share K and V in the L2 cache.
+  int tiles = (z.T + kQueries - 1) / kQueries, head = int(blockIdx.x) / tiles;
+  int first = (tiles - 1 - int(blockIdx.x) % tiles) * kQueries, rows = min(kQueries, z.T - first);
+  int b = head / z.H, h = head % z.H, g = z.KvHead(h);
+  int keys = z.Visible(first + rows - 1), fewest = z.Visible(first), steps = (keys + kKeys - 1) / kKeys;
+
+  auto fetch_keys = [&](int step) {
+    Element* stage = stages + step % Shape::kStages * 2 * Keys::kElements;
+    int begin = step * kKeys, n = min(kKeys, z.S - begin);
+    Keys{stage}.template Fetch<kThreads>(k.At<const Element>(b, begin, g), k.row, n, z.D, z.wide);
+    Keys{stage + Keys::kElements}.template Fetch<kThreads>(v.At<const Element>(b, begin, g), v.row, n, z.D, z.wide);
+  };
+  q_tile.template Fetch<kThreads>(q.At<const Element>(b, first, h), q.row, rows, z.D, z.wide);
+  if (steps > 0) fetch_keys(0);
+
+  float scale_log2 = float(z.scale * 1.4426950408889634);
+  float o[M][Warp::Blocks(D)][4] = {};  // [Warp::kRows, D]
+  Softmax<Warp> softmax;
+  for (int step = 0; step < steps; step++) {
+    CopyWait();
+    __syncthreads();  // the stage is there, and all have left the other one
+    if (Shape::kStages == 2 && step + 1 < steps) fetch_keys(step + 1);
+    Keys k_tile{stages + step % Shape::kStages * 2 * Keys::kElements};  // [kKeys, D]
+    Keys v_tile{k_tile.data + Keys::kElements};                         // [kKeys, D]
+    float s[M][Warp::Blocks(kKeys)][4] = {};                            // [Warp::kRows, kKeys]
+    warp.template MultiplyTransposed<D>(q_tile, warp_row, k_tile, s);
+    int begin = step * kKeys;
+    if (begin + kKeys > fewest) {
+#pragma unroll
+      for (int m = 0; m < M; m++)
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+          int seen = z.Visible(first + warp_row + Warp::Row(m, half) + Warp::FirstRow()) - begin - Warp::FirstColumn();
+#pragma unroll
+          for (int n = 0; n < Warp::Blocks(kKeys); n++)
+#pragma unroll
+            for (int e = 0; e < 2; e++)
+              if (Warp::Column(n, e) >= seen) s[m][n][2 * half + e] = -INFINITY;
+        }
+    }
+    softmax.Step(s, o, scale_log2);
+    warp.Multiply(s, v_tile, 0, o);
+    if (Shape::kStages == 1 && step + 1 < steps) {
+      __syncthreads();  // all have left the stage
+      fetch_keys(step + 1);
+    }
+  }
+
+  CopyWait();
+  __syncthreads();  // where there was no step, q may still be on its way into the tile that takes the result
+#pragma unroll
+  for (int m = 0; m < M; m++)
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+      float total = Warp::ReduceRow(softmax.sum[m][half], [](float x, float y) { return x + y; });
+      float inverse = total == 0 ? 0 : 1 / total;
+      int row = warp_row + Warp::Row(m, half) + Warp::FirstRow();
+      if (Warp::IsFirstOfRow() && row < rows)
+        *lse.At<float>(b, first + row, h) = softmax.top[m][half] * float(z.scale) + logf(total);
+#pragma unroll
+      for (int n = 0; n < Warp::Blocks(D); n++) o[m][n][2 * half] *= inverse, o[m][n][2 * half + 1] *= inverse;
+    }
+  Warp::Put(o, 1, q_tile, warp_row);  // a warp's rows of q are read by that warp alone
+  __syncwarp();
+  if (warp_row < rows)
+    q_tile.template Store<Warp::kRows>(warp_row, out.At<Element>(b, first + warp_row, h), out.row, rows - warp_row, z.D,
+                                       z.wide);
+}
+
+template <class Shape>
+void LaunchForward(const KernelCall& call) {
+  SdpaSizes z(call);
+  int64_t blocks = int64_t(z.B) * z.H * CeilDiv(z.T, Shape::kQueries);
+  if (blocks == 0) return;
+  auto* kernel = &FlashForward<Shape>;
+  WEFT_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(Shape::kSharedBytes)));
+  kernel<<<unsigned(blocks), Shape::kThreads, Shape::kSharedBytes, DeviceOf(call).stream()>>>(
+      z, OperandOf(call.in[0]), OperandOf(call.in[1]), OperandOf(call.in[2]), OperandOf(call.out[0]),
+      OperandOf(call.out[1]));
+  WEFT_CUDA_LAUNCHED("sdpa: flash");
+}
+
+}  // namespace weft::cuda

@@ -1,0 +1,32 @@
+// Flash attention, backward, of bf16 and f16 on the tensor cores.
+#include "weft/kernels/cuda/attention/sdpa_backward.cuh"
+#include "weft/kernels/cuda/attention/sdpa_choice.h"
+#include "weft/kernels/cuda/attention/sdpa_mma.cuh"
+
+namespace weft::cuda {
+namespace {
+
+// Calls fn with the shapes of a head size.
+template <HalfFloat T, class Fn>
+decltype(auto) WithShapes(int64_t D, Fn&& fn) {
+  using One = TensorCoreWarp<T, 1>;
+  using Two = TensorCoreWarp<T, 2>;
+  if (D <= 64) return fn(GradKVShape<Two, 64, 4, 32>(), GradQShape<Two, 64, 64>());
+  if (D <= 96) return fn(GradKVShape<One, 96, 8, 64>(), GradQShape<Two, 96, 32>());
+  if (D <= 128) return fn(GradKVShape<One, 128, 8, 64>(), GradQShape<Two, 128, 32>());
+  return fn(GradKVShape<One, 256, 4, 32, 128>(), GradQShape<One, 256, 32>());
+}
+
+template <HalfFloat T>
+void GradAs(const KernelCall& call) {
+  WithShapes<T>(call.in[0].dim(3).extent, [&](auto kv, auto q) { LaunchBackward<decltype(kv), decltype(q)>(call); });
+}
+
+}  // namespace
+
+size_t SdpaGradHalfSharedBytes(int64_t D) {
+  return WithShapes<BF16>(D, [](auto kv, auto q) { return std::max(kv.kSharedBytes, q.kSharedBytes); });
+}
+void SdpaGradHalf(const KernelCall& call) { call.in[0].dtype == DType::kBF16 ? GradAs<BF16>(call) : GradAs<F16>(call); }
+
+}  // namespace weft::cuda

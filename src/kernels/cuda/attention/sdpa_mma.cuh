@@ -1,0 +1,223 @@
+// A warp's share of the products of flash attention on the tensor cores, by mma.sync: 16-bit floats, and f32 rounded to
+// TF32. Compute capability 8.0 and newer.
+//
+// mma.m16n8k16: C [16, 8] += A [16, 16] B [16, 8]. Lane l has row l / 4 and columns 2 (l % 4), + 1 of every 8 x 8
+// piece.
+//   C: c[0], c[1] in rows 0-7, c[2], c[3] in rows 8-15.
+//   A: a[0] rows 0-7, a[1] rows 8-15 of columns 0-7; a[2], a[3] the same of columns 8-15.
+//   B: one column l / 4; b0 rows 2 (l % 4), + 1, b1 the same + 8.
+// So two neighbours of C, packed, are an A: c of the first gives a[0], a[1], c of the second a[2], a[3].
+//
+// mma.m16n8k8 of TF32: C as above. A [16, 8] and B [8, 8] have one column or row, l % 4, where those above have two
+// neighbours, and 4 takes the place of 8. Products may take the terms of a sum in any order, if A and B agree: the
+// terms l % 4 and l % 4 + 4 of such a product are columns 2 (l % 4), + 1 of C, so that one C is an A as it stands.
+#pragma once
+#include <nv/target>
+
+#include "weft/kernels/cuda/attention/sdpa_tile.cuh"
+
+namespace weft::cuda {
+
+struct TF32 {};  // products of f32 elements, rounded to 11 significant bits
+
+template <class T>
+concept HalfFloat = std::is_same_v<T, BF16> || std::is_same_v<T, F16>;
+template <class T>
+concept TensorCoreFloat = HalfFloat<T> || std::is_same_v<T, TF32>;
+
+__device__ __forceinline__ void LoadMatrices(const void* at, uint32_t (&r)[4]) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"(SharedAddress(at))
+               : "memory");
+}
+__device__ __forceinline__ void LoadMatricesTransposed(const void* at, uint32_t (&r)[4]) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"(SharedAddress(at))
+               : "memory");
+}
+
+template <TensorCoreFloat T>
+__device__ __forceinline__ void Mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+  if constexpr (std::is_same_v<T, BF16>)
+    asm volatile(
+        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+        "{%0, %1, %2, %3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+  else if constexpr (std::is_same_v<T, F16>)
+    asm volatile(
+        "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+        "{%0, %1, %2, %3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+  else
+    asm volatile(
+        "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+        "{%0, %1, %2, %3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+// Rounds to the nearest TF32. Left to itself the product cuts the other bits off, which moves all sums one way.
+__device__ __forceinline__ uint32_t RoundTf32(float x) {
+  uint32_t y;
+  NV_IF_ELSE_TARGET(NV_PROVIDES_SM_90,
+                    (asm("cvt.rn.tf32.f32 %0, %1;"
+                         : "=r"(y)
+                         : "f"(x));),
+                    (asm("cvt.rna.tf32.f32 %0, %1;"
+                         : "=r"(y)
+                         : "f"(x));))
+  return y;
+}
+
+// Two floats, the first in the low half.
+template <HalfFloat T>
+__device__ __forceinline__ uint32_t PackPair(float first, float second) {
+  if constexpr (std::is_same_v<T, BF16>) {
+    __nv_bfloat162 pair = __floats2bfloat162_rn(first, second);
+    return reinterpret_cast<uint32_t&>(pair);
+  } else {
+    __half2 pair = __floats2half2_rn(first, second);
+    return reinterpret_cast<uint32_t&>(pair);
+  }
+}
+
+// A warp has 16 * M rows of a product. Fragments are c[M][Blocks(columns)][4]; element [m][n][2 * half + e] lies in row
+// FirstRow() + Row(m, half) and column FirstColumn() + Column(n, e).
+template <TensorCoreFloat T, int M_>
+struct TensorCoreWarp {
+  static constexpr int M = M_, kRows = 16 * M;
+  using Element = std::conditional_t<HalfFloat<T>, uint16_t, float>;
+  static constexpr int kTerms = HalfFloat<T> ? 16 : 8;  // of a sum, in one instruction
+  static constexpr int kUnit = kTerms / 2;              // 16 bytes, a row of what ldmatrix loads
+  static constexpr int Blocks(int columns) { return columns / 8; }
+  static constexpr size_t ScratchBytes(int) { return 0; }
+
+  explicit __device__ TensorCoreWarp(void*) {}
+  static __device__ __forceinline__ int FirstRow() { return Lane() / 4; }
+  static __device__ __forceinline__ int FirstColumn() { return Lane() % 4 * 2; }
+  static constexpr __device__ int Row(int m, int half) { return m * 16 + half * 8; }
+  static constexpr __device__ int Column(int n, int e) { return n * 8 + e; }
+  static __device__ __forceinline__ bool IsFirstOfRow() { return Lane() % 4 == 0; }
+  template <class Fn>
+  static __device__ __forceinline__ float ReduceRow(float x, Fn fn) {
+    x = fn(x, __shfl_xor_sync(~0u, x, 1));
+    return fn(x, __shfl_xor_sync(~0u, x, 2));
+  }
+
+  // c [kRows, columns] += X Y^T over K columns: rows [x_row, ...) of X, all rows of Y.
+  template <int K, int N, class X, class Y>
+  __device__ __forceinline__ void MultiplyTransposed(const X& x, int x_row, const Y& y, float (&c)[M][N][4]) const {
+#pragma unroll
+    for (int k = 0; k < K; k += kTerms) {
+      uint32_t a[M][4];
+#pragma unroll
+      for (int m = 0; m < M; m++) {
+        LoadMatrices(x.At(x_row + m * 16 + Lane() % 16, k + Lane() / 16 * kUnit), a[m]);
+        Round(a[m]);
+      }
+#pragma unroll
+      for (int n = 0; n < N / 2; n++) {
+        uint32_t b[4];  // two B: the first 8 rows are the columns of b[0], b[1]
+        LoadMatrices(y.At(n * 16 + Lane() % 8 + Lane() / 16 * 8, k + Lane() / 8 % 2 * kUnit), b);
+        Round(b);
+#pragma unroll
+        for (int m = 0; m < M; m++) {
+          Mma<T>(c[m][2 * n], a[m], b[0], b[1]);
+          Mma<T>(c[m][2 * n + 1], a[m], b[2], b[3]);
+        }
+      }
+    }
+  }
+
+  // c [kRows, columns] += P Y: P [kRows, Y's rows] from registers, rounded; columns [column, ...) of Y. Element
+  // [m][n][2 * half + e] of c lies in column SumColumn(n, e).
+  template <int N, int NC, class Y>
+  __device__ __forceinline__ void Multiply(const float (&p)[M][N][4], const Y& y, int column,
+                                           float (&c)[M][NC][4]) const {
+#pragma unroll
+    for (int k = 0; k < N * 8 / kTerms; k++) {
+      uint32_t a[M][4];
+#pragma unroll
+      for (int m = 0; m < M; m++) {
+        if constexpr (HalfFloat<T>)
+          a[m][0] = PackPair<T>(p[m][2 * k][0], p[m][2 * k][1]), a[m][1] = PackPair<T>(p[m][2 * k][2], p[m][2 * k][3]),
+          a[m][2] = PackPair<T>(p[m][2 * k + 1][0], p[m][2 * k + 1][1]),
+          a[m][3] = PackPair<T>(p[m][2 * k + 1][2], p[m][2 * k + 1][3]);
+        else
+          a[m][0] = RoundTf32(p[m][k][0]), a[m][1] = RoundTf32(p[m][k][2]), a[m][2] = RoundTf32(p[m][k][1]),
+          a[m][3] = RoundTf32(p[m][k][3]);
+      }
+      MultiplyRows(a, y, k * kTerms, column, c);
+    }
+  }
+
+  static __device__ __forceinline__ int SumColumn(int n, int e) {
+    if constexpr (HalfFloat<T>)
+      return n * 8 + Lane() % 4 * 2 + e;
+    else
+      return n / 4 * 32 + Lane() % 4 * 8 + e * 4 + n % 4;
+  }
+
+  // Puts factor * c, rounded, at (row, 0) of a tile.
+  template <int N, class X>
+  static __device__ __forceinline__ void Put(const float (&c)[M][N][4], float factor, const X& x, int row) {
+#pragma unroll
+    for (int m = 0; m < M; m++)
+#pragma unroll
+      for (int n = 0; n < N; n++)
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+          int r = row + FirstRow() + Row(m, half);
+          float first = factor * c[m][n][2 * half], second = factor * c[m][n][2 * half + 1];
+          if constexpr (HalfFloat<T>)
+            *reinterpret_cast<uint32_t*>(x.At(r, SumColumn(n, 0))) = PackPair<T>(first, second);
+          else
+            *x.At(r, SumColumn(n, 0)) = first, *x.At(r, SumColumn(n, 1)) = second;
+        }
+  }
+
+ private:
+  static __device__ __forceinline__ void Round(uint32_t (&r)[4]) {
+    if constexpr (!HalfFloat<T>)
+#pragma unroll
+      for (uint32_t& x : r) x = RoundTf32(__uint_as_float(x));
+  }
+
+  // c += A Y': rows [row, row + kTerms) of Y.
+  template <int NC, class Y>
+  static __device__ __forceinline__ void MultiplyRows(const uint32_t (&a)[M][4], const Y& y, int row, int column,
+                                                      float (&c)[M][NC][4]) {
+    if constexpr (HalfFloat<T>) {
+#pragma unroll
+      for (int n = 0; n < NC / 2; n++) {
+        uint32_t b[4];  // two B: the first 8 columns are b[0], b[1]
+        LoadMatricesTransposed(y.At(row + Lane() % 16, column + n * 16 + Lane() / 16 * 8), b);
+#pragma unroll
+        for (int m = 0; m < M; m++) {
+          Mma<T>(c[m][2 * n], a[m], b[0], b[1]);
+          Mma<T>(c[m][2 * n + 1], a[m], b[2], b[3]);
+        }
+      }
+    } else {
+#pragma unroll
+      for (int n = 0; n < NC; n += 4) {
+        // Four B of 8 columns each, that lie 4 apart: a lane loads its columns of all four at once.
+        const float* from = y.At(row + Lane() % 4 * 2, column + n * 8 + Lane() / 4 * 4);
+        Pack<float, 4> first = *reinterpret_cast<const Pack<float, 4>*>(from),
+                       second = *reinterpret_cast<const Pack<float, 4>*>(from + Y::kPitch);
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+          uint32_t b0 = RoundTf32(first.v[i]), b1 = RoundTf32(second.v[i]);
+#pragma unroll
+          for (int m = 0; m < M; m++) Mma<T>(c[m][n + i], a[m], b0, b1);
+        }
+      }
+    }
+  }
+};
+
+}  // namespace weft::cuda

@@ -1,0 +1,72 @@
+// What the backward pass of attention needs of each query, in one pass over out and dout, one warp a query; and lse as
+// cuDNN reads it.
+#include "weft/core/base/error.h"
+#include "weft/kernels/common/nest.h"
+#include "weft/kernels/cuda/attention/sdpa_sizes.h"
+#include "weft/kernels/cuda/device/device.h"
+#include "weft/kernels/cuda/loops/block.cuh"
+#include "weft/kernels/cuda/loops/convert.cuh"
+
+namespace weft::cuda {
+namespace {
+
+constexpr int kThreads = 256;
+
+template <class T, class C = Compute<T>>
+__global__ void __launch_bounds__(kThreads)
+    SdpaRowsKernel(SdpaSizes z, SdpaOperand out, SdpaOperand lse, SdpaOperand dout, C lse_factor, SdpaRows<C> rows) {
+  int lane = int(threadIdx.x) % kWarp;
+  int64_t row = (int64_t(blockIdx.x) * kThreads + threadIdx.x) / kWarp;  // of [B, PaddedT, H], as memory lies
+  int h = int(row % z.H), i = int(row / z.H % z.PaddedT());
+  int64_t b = row / z.H / z.PaddedT();
+  if (b >= z.B) return;
+  C delta = 0, value = C(INFINITY);
+  if (i < z.T) {
+    const T *o = out.At<T>(b, i, h), *d = dout.At<T>(b, i, h);  // [D]
+    for (int c = lane; c < z.D; c += kWarp) delta += Widen(o[c]) * Widen(d[c]);
+    delta = WarpReduce(delta, SumOf());
+    value = *lse.At<C>(b, i, h);
+    value = value == -C(INFINITY) ? -value : value * lse_factor;
+  }
+  if (lane > 0) return;
+  int64_t at = rows.At(z, int(b), h) + i;
+  rows.lse[at] = value;
+  rows.delta[at] = delta;
+}
+
+__global__ void __launch_bounds__(kThreads) PackLseKernel(SdpaSizes z, SdpaOperand lse, float* to) {
+  int64_t at = int64_t(blockIdx.x) * kThreads + threadIdx.x, row = at / z.T;  // of [B, H, T]
+  if (row < int64_t(z.B) * z.H) to[at] = *lse.At<float>(row / z.H, at % z.T, row % z.H);
+}
+
+}  // namespace
+
+template <class C>
+SdpaRows<C> PrepareSdpaRows(const KernelCall& call, C lse_factor) {
+  SdpaSizes z(call);
+  int64_t count = int64_t(z.B) * z.H * z.PaddedT();
+  SdpaRows<C> rows{static_cast<C*>(call.workspace), static_cast<C*>(call.workspace) + count};
+  if (count == 0) return rows;
+  DispatchFloating(call.in[0].dtype, [&](auto zero) {
+    using T = decltype(zero);
+    if constexpr (std::is_same_v<Compute<T>, C>) {
+      SdpaRowsKernel<T><<<unsigned(CeilDiv(count * kWarp, kThreads)), kThreads, 0, DeviceOf(call).stream()>>>(
+          z, OperandOf(call.in[3]), OperandOf(call.in[4]), OperandOf(call.in[5]), lse_factor, rows);
+      WEFT_CUDA_LAUNCHED("sdpa_grad: rows");
+    }
+  });
+  return rows;
+}
+template SdpaRows<float> PrepareSdpaRows(const KernelCall&, float);
+template SdpaRows<double> PrepareSdpaRows(const KernelCall&, double);
+
+void PackSdpaLse(const KernelCall& call, float* to) {
+  SdpaSizes z(call);
+  int64_t count = int64_t(z.B) * z.H * z.T;
+  if (count == 0) return;
+  PackLseKernel<<<unsigned(CeilDiv(count, kThreads)), kThreads, 0, DeviceOf(call).stream()>>>(z, OperandOf(call.in[4]),
+                                                                                              to);
+  WEFT_CUDA_LAUNCHED("sdpa_grad: pack lse");
+}
+
+}  // namespace weft::cuda

@@ -1,0 +1,51 @@
+#include "weft/kernels/cuda/attention/sdpa_sizes.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+namespace weft::cuda {
+namespace {
+
+constexpr int64_t kLongest = 1 << 30;  // tokens; kernels count rows in 32 bits
+
+}  // namespace
+
+SdpaOperand OperandOf(const TensorView& view) {
+  return {view.data, view.dim(0).stride, view.dim(1).stride, view.dim(2).stride};
+}
+
+bool HasAlignedRows(const KernelCall& call) {
+  auto aligned = [](const TensorView& view) {
+    if (view.rank != 4) return true;  // lse
+    for (int i = 0; i < 3; i++)
+      if (view.dim(i).stride * int64_t(SizeOf(view.dtype)) % 16) return false;
+    return reinterpret_cast<uintptr_t>(view.data) % 16 == 0;
+  };
+  return std::ranges::all_of(call.in, aligned) && std::ranges::all_of(call.out, aligned);
+}
+
+SdpaSizes::SdpaSizes(const KernelCall& call) {
+  const TensorView &q = call.in[0], &k = call.in[1];
+  int64_t queries = q.dim(1).extent, keys = k.dim(1).extent;
+  WEFT_CHECK(queries < kLongest && keys < kLongest,
+             fmt::format("sdpa on CUDA: expected at most {} queries and keys, got {} and {}; shard the sequence",
+                         kLongest - 1, queries, keys));
+  B = int(q.dim(0).extent), T = int(queries), H = int(q.dim(2).extent), D = int(q.dim(3).extent);
+  S = int(keys), G = int(k.dim(2).extent);
+  group = int(q.dim(2).global / std::max<int64_t>(k.dim(2).global, 1));
+  first_head = int(q.dim(2).offset), first_kv_head = int(k.dim(2).offset);
+  int64_t offset = q.dim(1).offset - k.dim(1).offset + call.attrs->IntOr("causal_offset", 0);
+  // Beyond these bounds nothing changes: no query sees a key, or every query sees all.
+  shift = call.attrs->Int("causal") ? int(std::clamp<int64_t>(offset, -queries, keys)) : S;
+  wide = size_t(D) * SizeOf(q.dtype) % 16 == 0 && HasAlignedRows(call);
+  scale = call.attrs->Has("scale") ? call.attrs->Float("scale") : 0;
+  if (scale == 0) scale = 1 / std::sqrt(double(q.dim(3).global));
+}
+
+size_t SdpaRowsBytes(const KernelCall& grad_call) {
+  SdpaSizes z(grad_call);
+  return 2 * size_t(z.B) * size_t(z.H) * size_t(z.PaddedT()) * SizeOf(AccumulateType(grad_call.in[0].dtype));
+}
+
+}  // namespace weft::cuda

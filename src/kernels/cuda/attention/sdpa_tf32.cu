@@ -1,0 +1,46 @@
+// Flash attention of f32 with products on the tensor cores, which round their factors to TF32, of 11 significant bits.
+//
+// H200, causal, 16 x 1024 tokens, 12 heads of 64: 0.28 ms forward, 0.85 backward (94 and 107 TFLOP/s of what is done).
+#include "weft/kernels/cuda/attention/sdpa_backward.cuh"
+#include "weft/kernels/cuda/attention/sdpa_choice.h"
+#include "weft/kernels/cuda/attention/sdpa_forward.cuh"
+#include "weft/kernels/cuda/attention/sdpa_mma.cuh"
+
+namespace weft::cuda {
+namespace {
+
+using One = TensorCoreWarp<TF32, 1>;
+using Two = TensorCoreWarp<TF32, 2>;
+
+// Calls fn with the shapes of a head size. One stage, since two blocks then fit a multiprocessor and hide each other's
+// copies; up to 64, also those of GPUs with 99 KiB a block.
+template <class Fn>
+decltype(auto) WithForward(int64_t D, Fn&& fn) {
+  if (D <= 64) return fn(ForwardShape<Two, 64, 64, 4, 1>());
+  if (D <= 128) return fn(ForwardShape<Two, 128, 32, 4, 1>());
+  return fn(ForwardShape<One, 256, 32, 4, 1>());
+}
+template <class Fn>
+decltype(auto) WithBackward(int64_t D, Fn&& fn) {
+  if (D <= 64) return fn(GradKVShape<Two, 64, 4, 32, 64, 1>(), GradQShape<One, 64, 64, 4, 1>());
+  if (D <= 128) return fn(GradKVShape<One, 128, 4, 32, 128, 1>(), GradQShape<One, 128, 32, 4, 1>());
+  return fn(GradKVShape<One, 256, 4, 16, 128, 1>(), GradQShape<One, 256, 16, 4, 1>());
+}
+
+}  // namespace
+
+size_t SdpaTf32SharedBytes(int64_t D) {
+  return WithForward(D, [](auto shape) { return shape.kSharedBytes; });
+}
+void SdpaTf32(const KernelCall& call) {
+  WithForward(call.in[0].dim(3).extent, [&](auto shape) { LaunchForward<decltype(shape)>(call); });
+}
+
+size_t SdpaGradTf32SharedBytes(int64_t D) {
+  return WithBackward(D, [](auto kv, auto q) { return std::max(kv.kSharedBytes, q.kSharedBytes); });
+}
+void SdpaGradTf32(const KernelCall& call) {
+  WithBackward(call.in[0].dim(3).extent, [&](auto kv, auto q) { LaunchBackward<decltype(kv), decltype(q)>(call); });
+}
+
+}  // namespace weft::cuda

@@ -1,0 +1,30 @@
+// What the program finds in the CUDA library; see kernels/common/cuda_library.h.
+#include "weft/kernels/cuda/device/device.h"
+#include "weft/kernels/cuda/families.h"
+
+extern "C" {
+
+__attribute__((visibility("default"))) void weft_cuda_register(weft::KernelTable& table) {
+  using namespace weft::cuda;
+  AddElementwise(table);
+  AddSelectAndCast(table);
+  AddStructural(table);
+  AddGenerators(table);
+  AddRandom(table);
+  AddReduce(table);
+  AddEinsum(table);
+  AddEmbedding(table);
+  AddRmsNorm(table);
+  AddLayerNorm(table);
+  AddLoss(table);
+  AddLinearLoss(table);
+  AddRope(table);
+  AddSdpa(table);
+  AddAdamW(table);
+  AddSwiGluGrad(table);
+}
+
+__attribute__((visibility("default"))) weft::DeviceRuntime* weft_cuda_open(int index) {
+  return new weft::cuda::CudaDevice(index);
+}
+}

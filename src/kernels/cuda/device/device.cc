@@ -1,0 +1,184 @@
+#include "weft/kernels/cuda/device/device.h"
+
+#include <fmt/format.h>
+
+#include "weft/core/base/error.h"
+#include "weft/kernels/cuda/device/support.h"
+
+namespace weft::cuda {
+namespace {
+
+std::string PlaceOf(const std::source_location& at) { return fmt::format("{}:{}", at.file_name(), at.line()); }
+
+class CudaEvent final : public DeviceRuntime::Event {
+ public:
+  explicit CudaEvent(cudaStream_t stream) : stream_(stream) {
+    WEFT_CUDA(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming));
+  }
+  ~CudaEvent() override { cudaEventDestroy(event_); }
+  void Record() override { WEFT_CUDA(cudaEventRecord(event_, stream_)); }
+  bool Done() override {
+    cudaError_t status = cudaEventQuery(event_);
+    if (status == cudaErrorNotReady) return false;
+    Check(status, "cudaEventQuery");
+    return true;
+  }
+
+ private:
+  cudaStream_t stream_;
+  cudaEvent_t event_ = nullptr;
+};
+
+class CudaRecording final : public DeviceRuntime::Recording {
+ public:
+  CudaRecording(cudaStream_t stream, cudaGraph_t graph) : stream_(stream) {
+    cudaError_t status = cudaGraphInstantiate(&exec_, graph, 0);
+    cudaGraphDestroy(graph);
+    Check(status, "cudaGraphInstantiate");
+    WEFT_CUDA(cudaGraphUpload(exec_, stream_));
+  }
+  ~CudaRecording() override { cudaGraphExecDestroy(exec_); }
+  void Replay() override { WEFT_CUDA(cudaGraphLaunch(exec_, stream_)); }
+
+ private:
+  cudaStream_t stream_;
+  cudaGraphExec_t exec_ = nullptr;
+};
+
+// Throws in words where CUDA has no GPU for this rank.
+void CheckDriver(int index) {
+  DriverFacts facts;
+  WEFT_CUDA(cudaDriverGetVersion(&facts.driver));  // 0 where there is none
+  WEFT_CUDA(cudaRuntimeGetVersion(&facts.runtime));
+  cudaError_t status = cudaGetDeviceCount(&facts.gpus);
+  if (status == cudaErrorStubLibrary) facts.driver = 0;  // the toolkit's stand-in for a driver
+  facts.runs = status != cudaErrorInsufficientDriver;
+  if (status != cudaSuccess) facts.gpus = 0;
+  bool told = status == cudaErrorInsufficientDriver || status == cudaErrorNoDevice || status == cudaErrorStubLibrary;
+  if (status != cudaSuccess && !told)
+    facts.error = fmt::format("{} ({})", cudaGetErrorString(status), cudaGetErrorName(status));
+  if (std::string fault = DriverFault(facts, index); !fault.empty()) Fail(fault);
+}
+
+// CUDA and its libraries allocate for themselves as well: kernels when they are first used, graphs.
+[[noreturn]] void FailOutOfMemory(const std::string& call) {
+  int index = 0;
+  Memory memory;
+  cudaGetLastError();  // this failure is told here; the next call starts clean
+  cudaGetDevice(&index);
+  cudaMemGetInfo(&memory.free, &memory.total);
+  Fail(OutOfMemory({.where = ToString(Device{DeviceKind::kCuda, index}), .what = call, .memory = memory}));
+}
+
+}  // namespace
+
+void Check(cudaError_t status, const char* call, std::source_location at) {
+  if (status == cudaSuccess) return;
+  cudaGetLastError();  // else the next launch reports it again
+  if (status == cudaErrorMemoryAllocation) FailOutOfMemory(fmt::format("{} at {}", call, PlaceOf(at)));
+  Fail(fmt::format("{} at {}: CUDA says {} ({})", call, PlaceOf(at), cudaGetErrorString(status),
+                   cudaGetErrorName(status)));
+}
+
+void Check(cublasStatus_t status, const char* call, std::source_location at) {
+  if (status == CUBLAS_STATUS_SUCCESS) return;
+  if (status == CUBLAS_STATUS_ALLOC_FAILED) FailOutOfMemory(fmt::format("{} at {}", call, PlaceOf(at)));
+  Fail(fmt::format("{} at {}: cuBLASLt says {}", call, PlaceOf(at), cublasLtGetStatusString(status)));
+}
+
+CudaDevice::CudaDevice(int index) : index_(index) {
+  CheckDriver(index);
+  WEFT_CUDA(cudaSetDevice(index));
+  cudaDeviceProp properties{};
+  WEFT_CUDA(cudaGetDeviceProperties(&properties, index));
+  name_ = properties.name;
+  capability_ = properties.major * 10 + properties.minor;
+  if (std::string fault = GpuFault(index, name_, capability_, WEFT_CUDA_ARCH); !fault.empty()) Fail(fault);
+  multiprocessors_ = properties.multiProcessorCount;
+  shared_bytes_ = properties.sharedMemPerBlockOptin;
+  WEFT_CUDA(cudaDeviceGetDefaultMemPool(&pool_, index));
+  // Freed memory stays with the process: an eager step would give back and fetch again what it uses.
+  uint64_t keep = UINT64_MAX;
+  WEFT_CUDA(cudaMemPoolSetAttribute(pool_, cudaMemPoolAttrReleaseThreshold, &keep));
+  WEFT_CUDA(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
+  Check(cublasLtCreate(&blas_), "cublasLtCreate");
+  WEFT_CUDA(cudaMalloc(reinterpret_cast<void**>(&tickets_), kTickets * sizeof(uint32_t)));
+  WEFT_CUDA(cudaMemsetAsync(tickets_, 0, kTickets * sizeof(uint32_t), stream_));
+  kernels_can_wait_ = KernelsCanWait();
+}
+
+CudaDevice::~CudaDevice() {
+  cudaStreamSynchronize(stream_);
+  kept_.clear();  // while there is still a stream
+  cublasLtDestroy(blas_);
+  cudaFree(tickets_);
+  cudaStreamDestroy(stream_);
+}
+
+BufferPtr CudaDevice::Allocate(size_t bytes) {
+  void* data = nullptr;
+  cudaError_t status = cudaMallocAsync(&data, bytes ? bytes : 1, stream_);
+  if (status == cudaErrorMemoryAllocation) {
+    cudaGetLastError();  // this failure is told here; the next call starts clean
+    Fail(OutOfMemory({.where = PlaceOf(*this), .asked = bytes, .memory = MemoryNow()}));
+  }
+  Check(status, "cudaMallocAsync");
+  auto free = [](Buffer& buffer) { cudaFreeAsync(buffer.data(), static_cast<CudaDevice&>(buffer.runtime()).stream()); };
+  return std::make_shared<Buffer>(data, bytes, device(), free, this);
+}
+
+BufferPtr CudaDevice::AllocateStaging(size_t bytes) {
+  void* data = nullptr;
+  cudaError_t status = cudaMallocHost(&data, bytes ? bytes : 1);
+  if (status == cudaErrorMemoryAllocation) {
+    cudaGetLastError();
+    Fail(OutOfMemory({.where = PlaceOf(CpuRuntime()), .asked = bytes, .memory = CpuRuntime().MemoryNow()}));
+  }
+  Check(status, "cudaMallocHost");
+  return std::make_shared<Buffer>(data, bytes, Device{}, [](Buffer& buffer) { cudaFreeHost(buffer.data()); });
+}
+
+void CudaDevice::Copy(void* to, const void* from, size_t bytes) {
+  if (bytes > 0) WEFT_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream_));
+}
+
+void CudaDevice::Fill(void* data, uint8_t byte, size_t bytes) {
+  if (bytes > 0) WEFT_CUDA(cudaMemsetAsync(data, byte, bytes, stream_));
+}
+
+void CudaDevice::Synchronize() { WEFT_CUDA(cudaStreamSynchronize(stream_)); }
+
+std::unique_ptr<DeviceRuntime::Event> CudaDevice::NewEvent() { return std::make_unique<CudaEvent>(stream_); }
+
+std::unique_ptr<DeviceRuntime::Recording> CudaDevice::Record(absl::FunctionRef<void()> fn) {
+  WEFT_CUDA(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal));
+  cudaGraph_t graph = nullptr;
+  try {
+    fn();
+  } catch (...) {
+    cudaStreamEndCapture(stream_, &graph);  // the stream must leave the capture; what fn threw says more
+    if (graph) cudaGraphDestroy(graph);
+    throw;
+  }
+  WEFT_CUDA(cudaStreamEndCapture(stream_, &graph));
+  return std::make_unique<CudaRecording>(stream_, graph);
+}
+
+// What the pool holds and nobody uses is free for whoever asks the pool.
+Memory CudaDevice::MemoryNow() const {
+  Memory memory;
+  uint64_t reserved = 0, used = 0;
+  WEFT_CUDA(cudaMemGetInfo(&memory.free, &memory.total));
+  WEFT_CUDA(cudaMemPoolGetAttribute(pool_, cudaMemPoolAttrReservedMemCurrent, &reserved));
+  WEFT_CUDA(cudaMemPoolGetAttribute(pool_, cudaMemPoolAttrUsedMemCurrent, &used));
+  memory.free += reserved - used;
+  return memory;
+}
+
+size_t CudaDevice::PeakBytes() const {
+  uint64_t peak = 0;
+  WEFT_CUDA(cudaMemPoolGetAttribute(pool_, cudaMemPoolAttrUsedMemHigh, &peak));
+  return peak;
+}
+
+}  // namespace weft::cuda

@@ -1,0 +1,36 @@
+// The rows of unary, scalar, binary, comparison and logic ops. The kernels are in elementwise_<type>.cu, each made from
+// elementwise.cuh, where an op is the value expression of its row in core/ir/elementwise_rows.h.
+#include "weft/kernels/cuda/elementwise/elementwise.h"
+
+#include <fmt/format.h>
+
+#include "weft/core/base/error.h"
+#include "weft/kernels/cuda/families.h"
+
+namespace weft::cuda {
+namespace {
+
+template <Op op>
+void Run(const KernelCall& call) {
+  Dispatch(call.in[0].dtype, [&](auto zero) { RunElementwise<op, decltype(zero)>(call); });
+}
+
+}  // namespace
+
+void RefuseType(Op op, DType dtype, const char* expected) {
+  Fail(fmt::format("{} on CUDA: no kernel for dtype {}; cast the operand to {}", Name(op), Name(dtype), expected));
+}
+
+void AddElementwise(KernelTable& table) {
+#define WEFT_ROW(Name, ...) table.Add(Op::k##Name, {.run = &Run<Op::k##Name>, .any_strides = true, .in_place = true});
+  WEFT_UNARY_OPS(WEFT_ROW)
+  WEFT_SCALAR_OPS(WEFT_ROW)
+  WEFT_BINARY_OPS(WEFT_ROW)
+#undef WEFT_ROW
+#define WEFT_ROW(Name, ...) table.Add(Op::k##Name, {.run = &Run<Op::k##Name>, .any_strides = true});
+  WEFT_COMPARE_OPS(WEFT_ROW)
+  WEFT_LOGIC_OPS(WEFT_ROW)
+#undef WEFT_ROW
+}
+
+}  // namespace weft::cuda

@@ -1,0 +1,37 @@
+// What embedding and the gradient of its table share: ids, and where the rows lie that go with them.
+#pragma once
+#include "weft/kernels/cuda/loops/convert.cuh"
+#include "weft/kernels/cuda/loops/row_walk.cuh"
+
+namespace weft::cuda {
+
+// Ids as they lie, and where each one's row of the other tensor starts (operand 0: ids, 1: rows).
+struct Ids {
+  Walk walk;
+  const void* data;
+  bool wide;         // i64, else i32
+  int64_t first, n;  // the rows held here: [first, first + n)
+
+  Ids(const TensorView& ids, const TensorView& rows_of, const DimView& table)
+      : data(ids.data), wide(ids.dtype == DType::kI64), first(table.offset), n(table.extent) {
+    Nest nest(2);
+    for (int d = 0; d < ids.rank; d++) nest.Add(ids.dim(d).extent, {ids.dim(d).stride, rows_of.dim(d).stride});
+    nest.Collapse();
+    WEFT_CHECK(nest.Count() <= INT32_MAX, "embedding on CUDA: more than 2^31 ids on one device; shard the batch");
+    if (nest.Count() > 0)
+      walk = Walk(nest, {});
+    else
+      walk.steps = 0;
+  }
+  // The local row of an id, -1 where it is not held.
+  __device__ __forceinline__ int64_t RowAt(int64_t at) const {
+    int64_t id = wide ? static_cast<const int64_t*>(data)[at] : static_cast<const int32_t*>(data)[at];
+    id -= first;
+    return id >= 0 && id < n ? id : -1;
+  }
+};
+
+size_t EmbeddingGradWorkspace(const KernelCall& call);
+void EmbeddingGrad(const KernelCall& call);
+
+}  // namespace weft::cuda

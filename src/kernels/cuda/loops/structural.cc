@@ -1,0 +1,10 @@
+#include "weft/kernels/common/structural.h"
+
+#include "weft/kernels/cuda/families.h"
+#include "weft/kernels/cuda/loops/copy.h"
+
+namespace weft::cuda {
+
+void AddStructural(KernelTable& table) { StructuralOps<CopyBox, CopyPieces, ZeroBox>::Add(table); }
+
+}  // namespace weft::cuda

@@ -1,0 +1,176 @@
+// What the kernels of cross-entropy share: exponentials, the running state of a row, the gradient of a row. A row of
+// logits is read once for its loss: every thread keeps a running maximum and a sum of exponentials relative to it
+// (Milakov, Gimelshein, "Online normalizer calculation for softmax", 2018).
+//
+// A target outside the vocabulary cannot be reported from a kernel: its loss and its row of the gradient are NaN.
+#pragma once
+#include <cfloat>
+#include <cmath>
+#include <limits>
+
+#include "weft/core/ops/loss.h"
+#include "weft/kernels/cuda/loops/block.cuh"
+#include "weft/kernels/cuda/loops/row_walk.cuh"
+#include "weft/kernels/cuda/loops/vector.cuh"
+
+namespace weft::cuda {
+
+inline constexpr int kMostThreads = 1024;
+inline constexpr int kUnroll = 4;  // vectors that a thread has under way
+
+// Exponentials of logits of type T. Those of 16 bits are taken to the base of two, by the hardware's instruction: one
+// multiply-add and one exponential an element keep up with memory, where exp() does not.
+template <class T>
+struct Exponent {
+  using C = Compute<T>;
+  static constexpr bool kFast = sizeof(T) == 2;
+  static constexpr C kRate = kFast ? C(1.4426950408889634) : C(1);  // of the scale that shifts are on
+  __device__ static __forceinline__ C Of(C difference) {
+    if constexpr (kFast) {
+      float y;
+      asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(difference));
+      return y;
+    } else {
+      return std::exp(difference);
+    }
+  }
+  // exp(x - shift / kRate)
+  __device__ static __forceinline__ C Shifted(C x, C shift) {
+    return Of(kFast ? fmaf(float(x), float(kRate), -float(shift)) : x - shift);
+  }
+  // The logarithm of sum * exp(shift / kRate), with the same rounded rate.
+  __device__ static double Log(C shift, C sum) {
+    double log = kFast ? std::log2(double(sum)) : std::log(double(sum));
+    return (double(shift) + log) / double(kRate);
+  }
+};
+
+template <class T>
+struct LossArgs {
+  const T* logits = nullptr;
+  T* dlogits = nullptr;
+  const void* targets = nullptr;
+  const Compute<T>* dloss = nullptr;
+  Compute<T>*loss = nullptr, *lse = nullptr;
+  Walk rows;       // operand 0: logits, 1: dlogits
+  Walk per_token;  // operand 0: targets, 1: lse, 2: loss or dloss
+  int64_t columns = 0, ignore = 0;
+  int target_bytes = 0;
+  double smoothing = 0;
+  Compute<T> even = 0, at_target = 0;  // what the gradient takes off each probability, and off the target's
+
+  void SetSmoothing(const Attrs& attrs) {
+    ignore = attrs.Int("ignore_index");
+    smoothing = attrs.Float("smoothing");
+    even = Compute<T>(smoothing) / Compute<T>(columns);
+    at_target = 1 - Compute<T>(smoothing);
+  }
+  __device__ int64_t Target(int64_t at) const {
+    if (target_bytes == 8) return static_cast<const int64_t*>(targets)[at];
+    if (target_bytes == 4) return static_cast<const int32_t*>(targets)[at];
+    return static_cast<const uint8_t*>(targets)[at];
+  }
+};
+
+// What a thread knows of its part of a row. The shift starts finite: -inf - -inf would be NaN.
+template <class T>
+struct Running {
+  using C = Compute<T>;
+  C shift = -std::numeric_limits<C>::max(), sum = 0, total = 0;  // of exponentials; of logits
+
+  template <int V, int N>
+  __device__ __forceinline__ void Add(const Vector<T, V> (&x)[N], bool totals) {
+    C largest = x[0][0];
+#pragma unroll
+    for (int i = 1; i < N * V; i++) largest = std::fmax(x[i / V][i % V], largest);
+    C before = shift;
+    shift = std::fmax(largest * Exponent<T>::kRate, shift);
+    sum *= Exponent<T>::Of(before - shift);
+#pragma unroll
+    for (int i = 0; i < N * V; i++) sum += Exponent<T>::Shifted(x[i / V][i % V], shift);
+    if (!totals) return;
+#pragma unroll
+    for (int i = 0; i < N * V; i++) total += x[i / V][i % V];
+  }
+
+  template <int V>
+  __device__ __forceinline__ void AddRow(const T* row, int64_t columns, bool totals) {
+    int threads = int(blockDim.x);
+    int64_t vectors = columns / V;
+    for (int64_t at = threadIdx.x; at < vectors; at += kUnroll * threads) {
+      Vector<T, V> several[kUnroll];  // [kUnroll, V]
+#pragma unroll
+      for (int u = 0; u < kUnroll; u++)
+        if (at + u * threads < vectors) several[u] = Vector<T, V>::Load(row + (at + u * threads) * V);
+      if (at + (kUnroll - 1) * threads < vectors) {
+        Add(several, totals);
+        continue;
+      }
+#pragma unroll
+      for (int u = 0; u < kUnroll - 1; u++)
+        if (at + u * threads < vectors) Add({several[u]}, totals);
+    }
+  }
+
+  // Joins what all threads of the block know; each gets it.
+  __device__ __forceinline__ void Join(C* shared, bool totals) {
+    C before = shift;
+    shift = BlockReduce(shift, MaxOf(), shared);
+    sum = BlockReduce(sum * Exponent<T>::Of(before - shift), SumOf(), shared);
+    if (totals) total = BlockReduce(total, SumOf(), shared);
+  }
+};
+
+// The loss of a row with this target, whose logit is `picked`; lse: of the row.
+template <class T>
+__device__ __forceinline__ double LossOfRow(const LossArgs<T>& args, const Running<T>& row, double lse, int64_t target,
+                                            double picked) {
+  if (target == args.ignore) return 0;
+  if (target < 0 || target >= args.columns) return NAN;
+  double loss = lse - (1 - args.smoothing) * picked;
+  return args.smoothing != 0 ? loss - args.smoothing * double(row.total) / double(args.columns) : loss;
+}
+
+// A row as its gradient needs it: dlogit = scale * (exp(x - lse) - even - (1 - smoothing) at the target).
+template <class T>
+struct RowGrad {
+  using C = Compute<T>;
+  int64_t target;
+  C lse, scale, even, at_target;  // the last two: see LossArgs
+  bool ignored;
+
+  __device__ __forceinline__ RowGrad(const LossArgs<T>& args, int64_t target_, C lse_, C dloss)
+      : target(target_), lse(lse_), even(args.even), at_target(args.at_target), ignored(target_ == args.ignore) {
+    bool known = target >= 0 && target < args.columns;
+    scale = known ? dloss : C(NAN);
+  }
+  // `first`: the column at which the vector begins.
+  template <int V>
+  __device__ __forceinline__ Vector<T, V> Of(const Vector<T, V>& x, int64_t first) const {
+    int place = target >= first && target < first + V ? int(target - first) : -1;  // of the target in the vector
+    C d[V];                                                                        // [V]
+#pragma unroll
+    for (int v = 0; v < V; v++) {
+      C p = Exponent<T>::Of((x[v] - lse) * Exponent<T>::kRate) - (place == v ? at_target : C(0));
+      d[v] = ignored ? C(0) : scale * (p - even);
+    }
+    return Vector<T, V>::Of(d);
+  }
+};
+
+template <class T>
+LossArgs<T> ArgsOf(const KernelCall& call, const TensorView* dlogits, const TensorView& lse, const TensorView& loss) {
+  const TensorView &logits = call.in[0], &targets = call.in[1];
+  LossArgs<T> args;
+  args.logits = logits.as<const T>();
+  args.targets = targets.data;
+  args.target_bytes = int(SizeOf(targets.dtype));
+  args.lse = lse.as<Compute<T>>();
+  args.rows = WalkRows(logits.rank - 1, {&logits, dlogits});
+  args.per_token = WalkRows(targets.rank, {&targets, &lse, &loss});
+  args.columns = ColumnsOf(logits);
+  args.SetSmoothing(*call.attrs);
+  return args;
+}
+
+}  // namespace weft::cuda

@@ -1,0 +1,171 @@
+// Einsum and Linear by matrix products of cuBLASLt; product_plan.h says which, einsum_generic.cu has the rest.
+#include "weft/kernels/cuda/device/device.h"
+#include "weft/kernels/cuda/families.h"
+#include "weft/kernels/cuda/product/algorithm_cache.h"
+#include "weft/kernels/cuda/product/einsum_generic.h"
+#include "weft/kernels/cuda/product/product_plan.h"
+
+namespace weft::cuda {
+namespace {
+
+constexpr size_t kAlign = 256;  // what cuBLASLt asks of its workspace
+
+size_t Aligned(size_t bytes) { return size_t(RoundUp(int64_t(bytes), kAlign)); }
+
+// 32 MiB is NVIDIA's advice for Hopper; a product that is over in microseconds does not split its sums that far.
+size_t LibraryBytes(const ProductPlan& plan) {
+  double work = double(plan.batch) * double(plan.m) * double(plan.n) * double(plan.k);
+  return size_t(work < 1 << 24 ? 1 : work < 1 << 30 ? 8 : 32) << 20;
+}
+
+size_t ResultBytes(const Product& p) { return SizeOf(p.wide ? AccumulateType(p.dtype) : p.dtype); }
+
+// The workspace in the order in which it is handed out.
+struct Workspace {
+  size_t a, b, out, bytes;  // where the copies start, from the first multiple of kAlign
+
+  explicit Workspace(const ProductPlan& plan) {
+    size_t element = SizeOf(plan.product.dtype);
+    a = LibraryBytes(plan);
+    b = a + Aligned(size_t(plan.a_copy.elements) * element);
+    out = b + Aligned(size_t(plan.b_copy.elements) * element);
+    bytes = out + Aligned(size_t(plan.out_copy.elements) * ResultBytes(plan.product));
+  }
+};
+
+size_t EinsumWorkspace(const KernelCall& call) {
+  ProductPlan plan(call);
+  if (plan.route == ProductPlan::Route::kLibrary) return Workspace(plan).bytes + kAlign;
+  return plan.route == ProductPlan::Route::kOwn ? GenericWorkspace(call, plan) : 0;
+}
+
+// What is added to the product on its way out; null: nothing.
+struct Added {
+  const char *bias = nullptr, *residual = nullptr;
+};
+
+// All repeats of the product; false where the library has no algorithm for it.
+bool RunProducts(const KernelCall& call, const ProductPlan& plan, char* out, const char* a, const char* b,
+                 const Added& added, void* library) {
+  int64_t element = int64_t(SizeOf(plan.product.dtype)), result = int64_t(ResultBytes(plan.product));
+  for (int64_t i = 0, count = plan.repeats.Count(); i < count; i++) {
+    Offsets at = plan.repeats.At(i);
+    AlgorithmCache::Memory memory{.a = b + at[2] * element,  // the library's A is our b
+                                  .b = a + at[1] * element,
+                                  .bias = added.bias,
+                                  .c = added.residual ? added.residual + at[0] * result : nullptr,
+                                  .d = out + at[0] * result,
+                                  .workspace = library,
+                                  .workspace_bytes = LibraryBytes(plan)};
+    if (!DeviceOf(call).Kept<AlgorithmCache>().Run(plan.product, memory)) return false;
+  }
+  return true;
+}
+
+bool RunLibrary(const KernelCall& call, const ProductPlan& plan, const Added& added = {}) {
+  Workspace layout(plan);
+  size_t element = SizeOf(plan.product.dtype), base = reinterpret_cast<uintptr_t>(call.workspace);
+  char* start = static_cast<char*>(call.workspace) + (Aligned(base) - base);
+  auto dense = [&](const ProductPlan::Copy& copy, size_t place, const TensorView& x) -> const char* {
+    if (!copy) return x.as<char>();
+    CopyNest(call, copy.loops, element, start + place, x.data);
+    return start + place;
+  };
+  const char *a = dense(plan.a_copy, layout.a, plan.A(call)), *b = dense(plan.b_copy, layout.b, plan.B(call));
+  char* out = plan.out_copy ? start + layout.out : call.out[0].as<char>();
+  if (!RunProducts(call, plan, out, a, b, added, start)) return false;
+  if (plan.out_copy) CopyNest(call, plan.out_copy.loops, ResultBytes(plan.product), call.out[0].data, out);
+  return true;
+}
+
+void Einsum(const KernelCall& call) {
+  ProductPlan plan(call);
+  switch (plan.route) {
+    case ProductPlan::Route::kNothing:
+      return;
+    case ProductPlan::Route::kLibrary:
+      if (RunLibrary(call, plan)) return;
+      [[fallthrough]];
+    case ProductPlan::Route::kOwn:
+      return GenericEinsum(call, plan, call.workspace, call.workspace_bytes);
+  }
+}
+
+// A linear op: the product, and which operands are to be added to it.
+struct LinearCall {
+  const TensorView *bias = nullptr, *residual = nullptr;
+  std::array<TensorView, 2> in;
+  KernelCall product;  // the einsum
+
+  explicit LinearCall(const KernelCall& call) : in{call.in[0], call.in[1]} {
+    size_t next = 2;
+    if (call.attrs->Int("bias")) bias = &call.in[next++];
+    if (call.attrs->Int("residual")) residual = &call.in[next++];
+    product = call;
+    product.in = in;
+  }
+  LinearCall(const LinearCall&) = delete;
+};
+
+// The library adds a vector to its columns: the bias must be our row, the residual laid out as the result, each with
+// the alignment that a vector load wants.
+bool TakesBias(const ProductPlan& plan, const TensorView& bias) {
+  Nest columns = plan.columns.Only(0), walked(1);
+  for (int d = 0; d < bias.rank; d++) walked.Add(bias.dim(d).extent, {bias.dim(d).stride});
+  walked.Collapse();
+  return !plan.swapped && !plan.out_copy && columns.rank <= 1 && walked.rank <= 1 &&
+         (walked.rank == 0 || walked.inner_stride(0) == 1) && walked.Count() == columns.Count() &&
+         plan.product.m == columns.Count() && reinterpret_cast<uintptr_t>(bias.data) % 16 == 0;
+}
+bool SameLayout(const TensorView& a, const TensorView& b) {
+  for (int d = 0; d < a.rank; d++)
+    if (a.dim(d).stride != b.dim(d).stride) return false;
+  return true;
+}
+
+void AddTo(const KernelCall& call, const TensorView& operand) {
+  TensorView out = call.out[0], other = out;
+  other.data = operand.data;
+  other.dtype = operand.dtype;
+  for (int d = out.rank - 1, from = operand.rank - 1; d >= 0; d--, from--)
+    other.dims[size_t(d)].stride = from >= 0 ? operand.dim(from).stride : 0;
+  std::array<TensorView, 2> in{out, other};
+  KernelCall add = call;
+  static const Attrs none;
+  add.attrs = &none;
+  add.in = in;
+  call.context->kernels(DeviceKind::kCuda).Row(Op::kAdd).run(add);
+}
+
+size_t LinearWorkspace(const KernelCall& call) { return EinsumWorkspace(LinearCall(call).product); }
+
+// By one product that adds what the library can add; false where it has no algorithm for that.
+bool RunFused(const KernelCall& call, const LinearCall& linear, Added& added) {
+  ProductPlan plan(linear.product);
+  if (plan.route != ProductPlan::Route::kLibrary) return false;
+  if (linear.bias && TakesBias(plan, *linear.bias)) added.bias = linear.bias->as<char>();
+  if (linear.residual && !plan.out_copy && SameLayout(*linear.residual, call.out[0]))
+    added.residual = linear.residual->as<char>();
+  plan.product.bias = added.bias != nullptr;
+  plan.product.accumulate = added.residual != nullptr;
+  if (RunLibrary(linear.product, plan, added)) return true;
+  added = {};
+  return false;
+}
+
+void Linear(const KernelCall& call) {
+  LinearCall linear(call);
+  Added added;
+  if (!RunFused(call, linear, added)) Einsum(linear.product);
+  if (linear.bias && !added.bias) AddTo(call, *linear.bias);
+  if (linear.residual && !added.residual) AddTo(call, *linear.residual);
+}
+
+}  // namespace
+
+void AddEinsum(KernelTable& table) {
+  table.Add(Op::kEinsum, {.run = &Einsum, .workspace = &EinsumWorkspace});
+  table.Add(Op::kLinear, {.run = &Linear, .workspace = &LinearWorkspace});
+}
+
+}  // namespace weft::cuda

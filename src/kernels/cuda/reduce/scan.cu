@@ -1,0 +1,253 @@
+// ArgMax, CumSum and SumOfSquares.
+#include "weft/core/ops/reduce.h"
+
+#include "weft/kernels/cuda/device/device.h"
+#include "weft/kernels/cuda/families.h"
+#include "weft/kernels/cuda/loops/block.cuh"
+#include "weft/kernels/cuda/loops/copy.h"
+#include "weft/kernels/cuda/loops/index.cuh"
+#include "weft/kernels/cuda/loops/many.cuh"
+#include "weft/kernels/cuda/reduce/reduce.cuh"
+
+#include <memory>
+
+namespace weft::cuda {
+namespace {
+
+constexpr int kThreads = 256;
+
+// All dims but `dim`; operand 0: out (of which `dim` is gone or not), 1: in.
+Nest Others(const TensorView& x, const TensorView& y, int dim) {
+  Nest nest(2);
+  bool gone = y.rank < x.rank;
+  for (int d = 0; d < x.rank; d++)
+    if (d != dim) nest.Add(x.dim(d).extent, {y.dim(gone && d > dim ? d - 1 : d).stride, x.dim(d).stride});
+  nest.Collapse();
+  return nest;
+}
+
+// The larger value, and of equals the one that comes first.
+template <class C>
+struct Best {
+  C value;
+  int64_t index;
+  __device__ void Take(const Best& o) {
+    if (o.value > value || (o.value == value && o.index < index)) *this = o;
+  }
+};
+
+// A warp an output. Element 0 wins against what compares with nothing: a NaN there stays, elsewhere it is passed over.
+template <class T>
+__global__ void ArgMaxRows(const __grid_constant__ Walk walk, const T* data, int64_t length, int64_t stride,
+                           int64_t offset, int64_t* y) {
+  using C = FoldOf<T>;
+  uint32_t step = (blockIdx.x * kThreads + threadIdx.x) / kWarp;
+  if (step >= walk.steps) return;
+  Place at = walk.At(step);
+  const T* x = data + at.of[1];
+  Best<C> best{Identity<Kind::kMax, C>(), LLONG_MAX};
+  for (int64_t i = threadIdx.x % kWarp; i < length; i += kWarp) best.Take({C(Widen(x[i * stride])), i});
+  for (int lane = kWarp / 2; lane > 0; lane /= 2)
+    best.Take({__shfl_xor_sync(~0u, best.value, lane), __shfl_xor_sync(~0u, best.index, lane)});
+  if (threadIdx.x % kWarp) return;
+  C first = length > 0 ? C(Widen(x[0])) : C(0);
+  bool none = length == 0 || first != first || best.index == LLONG_MAX;
+  y[at.of[0]] = (none ? 0 : best.index) + offset;
+}
+
+template <class T>
+void ArgMaxAs(const KernelCall& call) {
+  int dim = int(call.attrs->Int("dim"));
+  const DimView& along = call.in[0].dim(dim);
+  ForEachWalk(Others(call.in[0], call.out[0], dim), {}, [&](const Walk& walk) {
+    ArgMaxRows<<<Blocks(walk.steps, kThreads / kWarp), kThreads, 0, DeviceOf(call).stream()>>>(
+        walk, call.in[0].as<const T>(), along.extent, along.stride, along.offset, call.out[0].as<int64_t>());
+    WEFT_CUDA_LAUNCHED("arg_max");
+  });
+}
+void ArgMax(const KernelCall& call) {
+  Dispatch(call.in[0].dtype, [&](auto zero) { ArgMaxAs<decltype(zero)>(call); });
+}
+
+// A thread a row, in order.
+template <class T>
+__global__ void CumSumRows(const __grid_constant__ Walk walk, const T* data, int64_t length, int64_t x_stride,
+                           int64_t y_stride, T* out) {
+  uint32_t step = blockIdx.x * kThreads + threadIdx.x;
+  if (step >= walk.steps) return;
+  Place at = walk.At(step);
+  Running<Kind::kSum, T> total = 0;
+  for (int64_t i = 0; i < length; i++) {
+    total += Term<Kind::kSum>(data[at.of[1] + i * x_stride]);
+    out[at.of[0] + i * y_stride] = Result<T>(total);
+  }
+}
+
+template <class T>
+void CumSumAs(const KernelCall& call) {
+  int dim = int(call.attrs->Int("dim"));
+  const TensorView &x = call.in[0], &y = call.out[0];
+  ForEachWalk(Others(x, y, dim), {}, [&](const Walk& walk) {
+    CumSumRows<<<Blocks(walk.steps, kThreads), kThreads, 0, DeviceOf(call).stream()>>>(
+        walk, x.as<const T>(), x.dim(dim).extent, x.dim(dim).stride, y.dim(dim).stride, y.as<T>());
+    WEFT_CUDA_LAUNCHED("cum_sum");
+  });
+}
+void CumSum(const KernelCall& call) {
+  Dispatch(call.in[0].dtype, [&](auto zero) { CumSumAs<decltype(zero)>(call); });
+}
+
+constexpr int64_t kPiece = 16384;                 // elements of a block: fixed, so that the order of the sum is
+constexpr int kAtOnce = 4;                        // loads that a thread has under way
+constexpr int64_t kMostPieces = 4 * kProcessors;  // more would leave it half empty at the end
+
+int64_t Pieces(const KernelCall& call) {
+  return std::clamp<int64_t>(CeilDiv(call.in[0].NumElements(), kPiece), 1, kMostPieces);
+}
+size_t SumOfSquaresWorkspace(const KernelCall& call) { return size_t(Pieces(call)) * sizeof(double); }
+
+// The block's sum of one of `pieces` of a tensor, all of which the last block adds up in order.
+template <class C>
+struct SquaresResult {
+  double* partial;
+  C* y;
+  uint32_t* ticket;
+  uint32_t pieces;
+
+  __device__ __forceinline__ void Join(double total, uint32_t piece) const {
+    __shared__ double shared[kThreads / kWarp];
+    total = BlockReduce(total, SumOf(), shared);
+    if (threadIdx.x == 0) partial[piece] = total;
+    if (!ComesLast(ticket, pieces)) return;
+    total = 0;
+    for (uint32_t i = threadIdx.x; i < pieces; i += kThreads) total += __ldcg(partial + i);
+    total = BlockReduce(total, SumOf(), shared);
+    if (threadIdx.x == 0) *y = C(total);
+  }
+};
+template <class C>
+SquaresResult<C> ResultOf(const KernelCall& call, int ticket) {
+  return {static_cast<double*>(call.workspace), call.out[0].as<C>(), DeviceOf(call).tickets() + ticket,
+          uint32_t(Pieces(call))};
+}
+
+// Any strides.
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    SquaresOfAny(const __grid_constant__ Walk walk, const T* x, SquaresResult<Compute<T>> result) {
+  double total = 0;
+  for (uint32_t step = blockIdx.x * kThreads + threadIdx.x; step < walk.steps; step += gridDim.x * kThreads) {
+    double value = double(Widen(x[walk.At(step).of[0]]));
+    total += value * value;
+  }
+  result.Join(total, blockIdx.x);
+}
+
+// Dense tensors of one type by one launch.
+template <class T, int most>
+struct Squares {
+  struct Tensor {
+    const Pack16<T>* x;
+    SquaresResult<Compute<T>> result;
+    int64_t packs;
+    uint32_t first;  // block
+  };
+  int count = 0;
+  uint32_t blocks = 0;
+  Tensor tensors[most];
+};
+
+template <class T, int most>
+__global__ void __launch_bounds__(kThreads) SquaresOfDense(const __grid_constant__ Squares<T, most> all) {
+  const auto& tensor = EntryOf(all.tensors, all.count, blockIdx.x);
+  uint32_t piece = blockIdx.x - tensor.first;
+  int64_t stride = int64_t(tensor.result.pieces) * kThreads;
+  double total = 0;
+  for (int64_t i = int64_t(piece) * kThreads + threadIdx.x; i < tensor.packs; i += kAtOnce * stride) {
+    Pack16<T> held[kAtOnce] = {};  // [kAtOnce, kPack]
+#pragma unroll
+    for (int n = 0; n < kAtOnce; n++)
+      if (i + n * stride < tensor.packs) held[n] = tensor.x[i + n * stride];
+#pragma unroll
+    for (int j = 0; j < kAtOnce * kPack<T>; j++) {
+      double value = double(Widen(held[j / kPack<T>].v[j % kPack<T>]));
+      total += value * value;
+    }
+  }
+  tensor.result.Join(total, piece);
+}
+
+// Room in the table for a dense tensor of vectors; false: it goes alone.
+template <class T, int most>
+bool Enter(Squares<T, most>& all, const KernelCall& call) {
+  const TensorView* views[] = {&call.in[0]};
+  Nest nest = Nest::Over(views);
+  int64_t count = nest.Count();
+  bool dense = count > 0 && count % kPack<T> == 0 && nest.rank <= 1 && nest.inner_stride(0) == 1;
+  if (!dense || !Aligned16(call.in[0].data)) return false;
+  auto result = ResultOf<Compute<T>>(call, all.count);
+  all.tensors[all.count++] = {call.in[0].as<const Pack16<T>>(), result, count / kPack<T>, all.blocks};
+  all.blocks += result.pieces;
+  return true;
+}
+
+template <class T>
+void SumOfSquaresAs(const KernelCall& call) {
+  cudaStream_t stream = DeviceOf(call).stream();
+  const TensorView* views[] = {&call.in[0]};
+  Nest nest = Nest::Over(views);
+  if (nest.Count() == 0) return ZeroBox(call, call.out[0]);
+  if (Squares<T, 1> one; Enter(one, call)) {
+    SquaresOfDense<<<one.blocks, kThreads, 0, stream>>>(one);
+    return WEFT_CUDA_LAUNCHED("sum_of_squares");
+  }
+  auto result = ResultOf<Compute<T>>(call, 0);
+  WEFT_CHECK(nest.Count() < INT32_MAX, "sum_of_squares on CUDA: more than 2^31 elements that are not dense");
+  ForEachWalk(nest, {}, [&](const Walk& walk) {
+    SquaresOfAny<T><<<result.pieces, kThreads, 0, stream>>>(walk, call.in[0].as<const T>(), result);
+    WEFT_CUDA_LAUNCHED("sum_of_squares");
+  });
+}
+void SumOfSquares(const KernelCall& call) {
+  DispatchFloating(call.in[0].dtype, [&](auto zero) { SumOfSquaresAs<decltype(zero)>(call); });
+}
+
+template <class T>
+void ManySquaresAs(std::span<const KernelCall> calls) {
+  constexpr int kMost = 512;
+  static_assert(kMost <= CudaDevice::kTickets);
+  auto all = std::make_unique<Squares<T, kMost>>();
+  cudaStream_t stream = DeviceOf(calls[0]).stream();
+  auto flush = [&] {
+    if (all->count == 0) return;
+    SquaresOfDense<<<all->blocks, kThreads, 0, stream>>>(*all);
+    WEFT_CUDA_LAUNCHED("sum_of_squares of many");
+    all->count = 0, all->blocks = 0;
+  };
+  for (const KernelCall& call : calls) {
+    if (!Enter(*all, call)) SumOfSquares(call);
+    if (all->count == kMost) flush();
+  }
+  flush();
+}
+
+void ManySquares(std::span<const KernelCall> calls) {
+  DType dtype = calls[0].in[0].dtype;
+  bool alike = std::all_of(calls.begin(), calls.end(), [&](const KernelCall& c) { return c.in[0].dtype == dtype; });
+  if (!alike) return void(std::for_each(calls.begin(), calls.end(), SumOfSquares));
+  DispatchFloating(dtype, [&](auto zero) { ManySquaresAs<decltype(zero)>(calls); });
+}
+
+}  // namespace
+
+void AddFolds(KernelTable& table);  // reduce.cu
+
+void AddReduce(KernelTable& table) {
+  AddFolds(table);
+  table.Add(Op::kArgMax, {.run = &ArgMax, .any_strides = true});
+  table.Add(Op::kCumSum, {.run = &CumSum, .any_strides = true});
+  table.Add(Op::kSumOfSquares,
+            {.run = &SumOfSquares, .workspace = &SumOfSquaresWorkspace, .run_many = &ManySquares, .any_strides = true});
+}
+
+}  // namespace weft::cuda
