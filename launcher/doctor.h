@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "weft/dist/bootstrap.h"
+#include "weft/dist/start/bootstrap.h"
 
 namespace weft {
 

@@ -8,9 +8,9 @@
 #include <nlohmann/json.hpp>
 
 #include "weft/core/base/memory.h"
-#include "weft/dist/collectives.h"
-#include "weft/dist/mesh.h"
-#include "weft/dist/plan_group.h"
+#include "weft/dist/group/collectives.h"
+#include "weft/dist/group/mesh.h"
+#include "weft/dist/group/plan_group.h"
 #include "weft/kernels/common/cuda_library.h"
 #include "weft/kernels/cpu/backend/register.h"
 #include "weft/parallel/train/kernel_choices.h"

@@ -5,10 +5,10 @@
 
 #include "absl/status/statusor.h"
 #include "launcher/command.h"
-#include "weft/dist/bootstrap.h"
-#include "weft/dist/failure_watch.h"
-#include "weft/dist/mesh.h"
-#include "weft/dist/stop_agreement.h"
+#include "weft/dist/failure/failure_watch.h"
+#include "weft/dist/failure/stop_agreement.h"
+#include "weft/dist/group/mesh.h"
+#include "weft/dist/start/bootstrap.h"
 #include "weft/parallel/checkpoint/gather.h"
 #include "weft/parallel/train/config.h"
 

@@ -37,7 +37,7 @@ check() {
   may_include src/parallel "core dist"
   breach "a header of Weft's is spelled weft/ and its path in src" '^ *# *include *[<"](\.|(core|dist|kernels|parallel)/)' $(sources src launcher)
   only_in "CUDA headers stay in kernels/cuda and the NCCL group" \
-    '^ *# *include *[<"](cuda|cublas|cudnn|nvrtc|nvml|nccl|cooperative_groups|cub/|thrust/)' '^src/(kernels/cuda/|dist/nccl)'
+    '^ *# *include *[<"](cuda|cublas|cudnn|nvrtc|nvml|nccl|cooperative_groups|cub/|thrust/)' '^src/(kernels/cuda/|dist/group/nccl/)'
   only_in "MPI and Gloo stay in dist" '^ *# *include *[<"](mpi\.h|gloo/)' '^src/dist/'
   only_in "BLAS and oneDNN stay in kernels/cpu" '^ *# *include *[<"](cblas|oneapi/dnnl)' '^src/kernels/cpu/'
   only_in "yaml-cpp stays behind ParseYaml" '^ *# *include *[<"]yaml-cpp' '^src/parallel/train/yaml_node\.cc$'
@@ -49,7 +49,7 @@ check() {
     '^src/parallel/(train/json_object|train/safetensors_header|checkpoint/hf_export)\.cc$'
   # wait_word.cc: the processor's pause instruction, which is no part of an algorithm.
   only_in "choose a file in CMake instead of a preprocessor condition" '^ *# *(if|ifdef|ifndef|elif|else)\b' \
-    '^src/dist/wait_word\.cc$'
+    '^src/dist/signals/wait_word\.cc$'
   only_in "messages go through core/host/message.h" \
     'fmt::print *\(|\b(std::)?f?(printf|puts)\b.*(stdout|stderr|"\))|\bstd::c(out|err|log)\b|fwrite.*(stdout|stderr)' \
     '^src/(core/host/message|parallel/log/standard_output)\.'
@@ -73,9 +73,9 @@ try_breaches() {
     rm "$tree/$file"
     [[ $found == "$file:2: "* ]] || { echo "layering_test: '$line' in $file was not found, got '$found'"; return 1; }
   done <<'BREACHES'
-src/core/base/a.h|#include "weft/dist/mesh.h"
+src/core/base/a.h|#include "weft/dist/group/mesh.h"
 src/core/base/b.cc|#include "weft/kernels/cpu/product/gemm.h"
-src/kernels/cpu/a.cc|#include "weft/dist/mesh.h"
+src/kernels/cpu/a.cc|#include "weft/dist/group/mesh.h"
 src/dist/a.cc|#include "weft/parallel/nn/module.h"
 src/parallel/train/a.cc|#include "weft/kernels/cpu/product/gemm.h"
 src/parallel/train/b.cc|#include "launcher/main.h"

@@ -11,8 +11,9 @@
 #include <vector>
 
 #include "weft/core/runtime/context.h"
-#include "weft/dist/bootstrap.h"
-#include "weft/dist/mesh.h"
+#include "weft/dist/group/mesh.h"
+#include "weft/dist/group/standard/group_maker.h"
+#include "weft/dist/start/bootstrap.h"
 
 namespace weft {
 namespace {

@@ -1,5 +1,6 @@
 // Bootstraps without MPI: environment variables, and real processes on loopback.
-#include "weft/dist/bootstrap.h"
+#include "weft/dist/start/bootstrap.h"
+#include "weft/dist/group/standard/group_maker.h"
 
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
@@ -17,9 +18,9 @@
 #include "error_of.h"
 #include "weft/core/base/context.h"
 #include "weft/core/runtime/context.h"
-#include "weft/dist/mesh.h"
-#include "weft/dist/slurm.h"
-#include "weft/dist/tcp_exchange.h"
+#include "weft/dist/group/mesh.h"
+#include "weft/dist/net/tcp_exchange.h"
+#include "weft/dist/start/slurm.h"
 
 namespace weft {
 namespace {

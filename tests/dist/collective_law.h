@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "weft/core/base/tensor.h"
-#include "weft/dist/process_group.h"
+#include "weft/dist/group/process_group.h"
 
 namespace weft::test {
 

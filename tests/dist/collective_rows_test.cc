@@ -5,8 +5,8 @@
 #include <random>
 
 #include "weft/core/runtime/context.h"
-#include "weft/dist/collectives.h"
-#include "weft/dist/local_group.h"
+#include "weft/dist/group/collectives.h"
+#include "weft/dist/group/local/local_group.h"
 
 namespace weft {
 namespace {

@@ -1,6 +1,7 @@
 // Gloo over real processes: the laws of the in-process group, on a smaller sweep, and the same bits as the in-process
 // group.
-#include "weft/dist/gloo_group.h"
+#include "weft/dist/group/gloo/gloo_group.h"
+#include "weft/dist/group/standard/group_maker.h"
 
 #include <gtest/gtest.h>
 
@@ -15,8 +16,8 @@
 #include "gloo_traffic.h"
 #include "mpi_main.h"
 #include "weft/core/runtime/context.h"
-#include "weft/dist/collectives.h"
-#include "weft/dist/local_group.h"
+#include "weft/dist/group/collectives.h"
+#include "weft/dist/group/local/local_group.h"
 
 namespace weft {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "weft/dist/gloo_group.h"
+#include "weft/dist/group/gloo/gloo_group.h"
 
 namespace weft::test {
 

@@ -1,6 +1,6 @@
 // What a connection between ranks must prove, and what strangers cost: handshakes, listeners, secrets, the network of
 // the ranks. Ranks are threads.
-#include "weft/dist/handshake.h"
+#include "weft/dist/net/handshake.h"
 
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -28,10 +28,10 @@
 #include "weft/dist/side_channel.h"
 #include "share.h"
 #include "weft/core/base/error.h"
-#include "weft/dist/acceptor.h"
-#include "weft/dist/job_secret.h"
-#include "weft/dist/peer_network.h"
-#include "weft/dist/side_channel.h"
+#include "weft/dist/failure/side_channel.h"
+#include "weft/dist/net/acceptor.h"
+#include "weft/dist/net/job_secret.h"
+#include "weft/dist/net/peer_network.h"
 
 namespace weft {
 namespace {

@@ -1,5 +1,5 @@
 // A library call that does not return ends the process; one that returns leaves nothing behind.
-#include "weft/dist/hang_guard.h"
+#include "weft/dist/signals/hang_guard.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "weft/dist/local_group.h"
+#include "weft/dist/group/local/local_group.h"
 
 #include <gtest/gtest.h>
 
@@ -9,8 +9,8 @@
 #include <thread>
 
 #include "collective_law.h"
-#include "weft/dist/mesh.h"
-#include "weft/dist/reduce.h"
+#include "weft/dist/group/mesh.h"
+#include "weft/dist/group/reduce.h"
 
 namespace weft {
 namespace {

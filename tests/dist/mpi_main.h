@@ -1,6 +1,6 @@
 // What tests under mpirun share: one bootstrap for the program.
 #pragma once
-#include "weft/dist/bootstrap.h"
+#include "weft/dist/start/bootstrap.h"
 
 namespace weft::test {
 

@@ -1,4 +1,4 @@
-#include "weft/dist/network_interface.h"
+#include "weft/dist/net/network_interface.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include <cstdlib>
 
 #include "weft/core/base/error.h"
-#include "weft/dist/tcp_socket.h"
+#include "weft/dist/net/tcp_socket.h"
 
 namespace weft {
 namespace {

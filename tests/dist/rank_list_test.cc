@@ -1,5 +1,5 @@
 // Lists of ranks in messages: whole where they are short, bounded always.
-#include "weft/dist/rank_list.h"
+#include "weft/dist/net/rank_list.h"
 
 #include <gtest/gtest.h>
 

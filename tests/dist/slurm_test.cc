@@ -1,4 +1,4 @@
-#include "weft/dist/slurm.h"
+#include "weft/dist/start/slurm.h"
 
 #include <gtest/gtest.h>
 

@@ -20,8 +20,8 @@
 
 #include "error_of.h"
 #include "weft/core/base/error.h"
-#include "weft/dist/side_channel.h"
-#include "weft/dist/socket_context.h"
+#include "weft/dist/failure/side_channel.h"
+#include "weft/dist/group/gloo/socket_context.h"
 
 namespace weft {
 namespace {

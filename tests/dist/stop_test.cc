@@ -1,6 +1,6 @@
 // What stops a job: gates, signals, questions beside the collectives. Ranks are threads, each with a bootstrap over
 // TCP.
-#include "weft/dist/stop_agreement.h"
+#include "weft/dist/failure/stop_agreement.h"
 
 #include <gtest/gtest.h>
 #include <poll.h>

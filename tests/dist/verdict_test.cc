@@ -1,5 +1,5 @@
 // Who failed first: verdicts from reports that are made up, of ranks on a mesh of 2 x 2.
-#include "weft/dist/verdict.h"
+#include "weft/dist/failure/verdict.h"
 
 #include <gtest/gtest.h>
 

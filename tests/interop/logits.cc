@@ -6,8 +6,8 @@
 #include <fstream>
 
 #include "weft/core/compile/eager.h"
-#include "weft/dist/local_group.h"
-#include "weft/dist/mesh.h"
+#include "weft/dist/group/local/local_group.h"
+#include "weft/dist/group/mesh.h"
 #include "weft/kernels/cpu/backend/register.h"
 #include "weft/parallel/train/hf_keys.h"
 #include "weft/parallel/train/initial_weights.h"

@@ -12,8 +12,8 @@
 
 #include "fmt/format.h"
 #include "launcher/train_job.h"
-#include "weft/dist/collectives.h"
-#include "weft/dist/local_group.h"
+#include "weft/dist/group/collectives.h"
+#include "weft/dist/group/local/local_group.h"
 #include "weft/kernels/cpu/backend/register.h"
 #include "weft/parallel/checkpoint/hf_export.h"
 #include "weft/parallel/train/setup.h"

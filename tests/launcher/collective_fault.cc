@@ -10,8 +10,9 @@
 #include <string>
 #include <thread>
 
-#include "weft/dist/failure_watch.h"
-#include "weft/dist/signal_catcher.h"
+#include "weft/dist/failure/failure_watch.h"
+#include "weft/dist/group/standard/group_maker.h"
+#include "weft/dist/signals/signal_catcher.h"
 
 namespace weft {
 namespace {

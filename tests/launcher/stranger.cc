@@ -31,6 +31,7 @@
 #include "weft/core/base/error.h"
 #include "weft/dist/handshake.h"
 #include "weft/dist/job_secret.h"
+#include "weft/dist/net/handshake.h"
 
 namespace weft {
 namespace {

@@ -4,9 +4,9 @@
 #include <vector>
 
 #include "parallel/testing.h"
-#include "weft/dist/collectives.h"
-#include "weft/dist/local_group.h"
-#include "weft/dist/mesh.h"
+#include "weft/dist/group/collectives.h"
+#include "weft/dist/group/local/local_group.h"
+#include "weft/dist/group/mesh.h"
 #include "weft/kernels/cpu/backend/register.h"
 #include "weft/parallel/dtensor/eager_scope.h"
 

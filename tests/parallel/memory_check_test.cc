@@ -6,8 +6,8 @@
 #include <set>
 
 #include "parallel/limited_runtime.h"
-#include "weft/dist/collectives.h"
-#include "weft/dist/local_group.h"
+#include "weft/dist/group/collectives.h"
+#include "weft/dist/group/local/local_group.h"
 #include "weft/kernels/cpu/backend/register.h"
 #include "weft/parallel/train/setup.h"
 #include "weft/parallel/train/trainer.h"

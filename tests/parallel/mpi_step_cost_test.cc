@@ -3,7 +3,8 @@
 
 #include "dist/mpi_main.h"
 #include "parallel/step_allocations.h"
-#include "weft/dist/bootstrap.h"
+#include "weft/dist/group/standard/group_maker.h"
+#include "weft/dist/start/bootstrap.h"
 
 namespace weft {
 namespace {

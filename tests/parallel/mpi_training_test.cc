@@ -9,7 +9,8 @@
 #include "parallel/training.h"
 #include "share.h"
 #include "weft/core/compile/comm_plan.h"
-#include "weft/dist/bootstrap.h"
+#include "weft/dist/group/standard/group_maker.h"
+#include "weft/dist/start/bootstrap.h"
 
 namespace weft {
 namespace {

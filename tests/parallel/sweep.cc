@@ -14,9 +14,9 @@
 #include "weft/core/compile/interpreter.h"
 #include "weft/core/ir/builder.h"
 #include "weft/core/transforms/grad.h"
-#include "weft/dist/collectives.h"
-#include "weft/dist/local_group.h"
-#include "weft/dist/mesh.h"
+#include "weft/dist/group/collectives.h"
+#include "weft/dist/group/local/local_group.h"
+#include "weft/dist/group/mesh.h"
 #include "weft/kernels/cpu/backend/register.h"
 
 namespace weft::sweep {

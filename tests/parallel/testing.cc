@@ -12,8 +12,8 @@
 #include "weft/core/compile/interpreter.h"
 #include "weft/core/ir/builder.h"
 #include "weft/core/ops/ops.h"
-#include "weft/dist/collectives.h"
-#include "weft/dist/mesh.h"
+#include "weft/dist/group/collectives.h"
+#include "weft/dist/group/mesh.h"
 #include "weft/kernels/common/cuda_library.h"
 #include "weft/kernels/cpu/backend/register.h"
 

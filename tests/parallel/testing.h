@@ -13,7 +13,7 @@
 #include "weft/core/base/tensor.h"
 #include "weft/core/compile/runtime.h"
 #include "weft/core/transforms/partition.h"
-#include "weft/dist/local_group.h"
+#include "weft/dist/group/local/local_group.h"
 
 namespace weft::test {
 

@@ -11,8 +11,8 @@
 #include "parallel/event_testing.h"
 #include "parallel/limited_runtime.h"
 #include "parallel/safetensors_testing.h"
-#include "weft/dist/collectives.h"
-#include "weft/dist/local_group.h"
+#include "weft/dist/group/collectives.h"
+#include "weft/dist/group/local/local_group.h"
 #include "weft/kernels/cpu/backend/register.h"
 #include "weft/parallel/train/setup.h"
 

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "weft/core/base/rng.h"
-#include "weft/dist/collectives.h"
-#include "weft/dist/local_group.h"
-#include "weft/dist/mesh.h"
+#include "weft/dist/group/collectives.h"
+#include "weft/dist/group/local/local_group.h"
+#include "weft/dist/group/mesh.h"
 #include "weft/kernels/common/cuda_library.h"
 #include "weft/kernels/cpu/backend/register.h"
 #include "weft/parallel/nn/family.h"

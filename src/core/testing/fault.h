@@ -7,7 +7,7 @@
 //   WEFT_FAULT=connect:kill:2      the process is killed before it connects to the others of its second group
 //
 // Actions: kill; slow, a second that the call takes longer; hang, an hour of it; or an error that it has instead:
-// enospc, eio, erofs, eacces, einval. The point "collective" has its own (dist/collective_fault.h).
+// enospc, eio, erofs, eacces, einval. The point "collective" has its own (dist/group/collective_fault.h).
 #pragma once
 #include <optional>
 #include <string>

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "weft/dist/process_group.h"
+#include "weft/dist/group/process_group.h"
 
 namespace weft {
 

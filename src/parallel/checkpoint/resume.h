@@ -2,7 +2,7 @@
 #pragma once
 #include <optional>
 
-#include "weft/dist/process_group.h"
+#include "weft/dist/group/process_group.h"
 #include "weft/parallel/checkpoint/checkpoint.h"
 #include "weft/parallel/nn/transformer.h"
 #include "weft/parallel/train/config.h"

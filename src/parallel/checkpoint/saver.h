@@ -16,8 +16,8 @@
 #include <thread>
 
 #include "absl/status/status.h"
-#include "weft/dist/process_group.h"
-#include "weft/dist/rank_activity.h"
+#include "weft/dist/group/process_group.h"
+#include "weft/dist/group/rank_activity.h"
 #include "weft/parallel/checkpoint/save_progress.h"
 #include "weft/parallel/checkpoint/snapshot.h"
 #include "weft/parallel/train/tokenizer.h"

@@ -8,7 +8,7 @@
 
 #include "weft/core/compile/eager.h"
 #include "weft/core/ir/builder.h"
-#include "weft/dist/mesh.h"
+#include "weft/dist/group/mesh.h"
 #include "weft/parallel/dtensor/placements.h"
 
 namespace weft {

@@ -6,7 +6,7 @@
 #pragma once
 #include <optional>
 
-#include "weft/dist/mesh.h"
+#include "weft/dist/group/mesh.h"
 #include "weft/parallel/infer/forward.h"
 #include "weft/parallel/infer/source.h"
 

@@ -4,7 +4,7 @@
 #include <span>
 
 #include "absl/status/status.h"
-#include "weft/dist/process_group.h"
+#include "weft/dist/group/process_group.h"
 #include "weft/parallel/train/memory_need.h"
 
 namespace weft {

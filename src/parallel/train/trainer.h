@@ -4,9 +4,9 @@
 #include <set>
 
 #include "absl/status/status.h"
-#include "weft/dist/mesh.h"
-#include "weft/dist/rank_activity.h"
-#include "weft/dist/stop_gate.h"
+#include "weft/dist/group/mesh.h"
+#include "weft/dist/group/rank_activity.h"
+#include "weft/dist/signals/stop_gate.h"
 #include "weft/parallel/checkpoint/folder_lock.h"
 #include "weft/parallel/checkpoint/resume.h"
 #include "weft/parallel/checkpoint/saver.h"

@@ -1,0 +1,43 @@
+#include "weft/dist/group/collective.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+namespace weft {
+
+SiteText::SiteText(std::string_view site) : size_(std::min(site.size(), sizeof(text_))) {
+  std::copy_n(site.data(), size_, text_);
+}
+
+SiteText::SiteText(const std::source_location& loc) {
+  std::string_view file = loc.file_name();
+  if (auto slash = file.rfind('/'); slash != std::string_view::npos) file.remove_prefix(slash + 1);
+  size_ = std::min(fmt::format_to_n(text_, sizeof(text_), "{}:{}", file, loc.line()).size, sizeof(text_));
+}
+
+int64_t InputBytes(const Collective& call, int size) {
+  int64_t element = int64_t(SizeOf(call.dtype));
+  switch (Traits(call.op).handed) {
+    case Handed::kCount:
+      return call.count * element;
+    case Handed::kCountPerRank:
+      return call.count * size * element;
+    case Handed::kSendCounts:
+      return std::accumulate(call.send_counts.begin(), call.send_counts.end(), int64_t{0}) * element;
+    case Handed::kNothing:
+      return 0;
+  }
+  return 0;
+}
+
+std::string ToString(const Collective& call) {
+  std::string text = Name(call.op);
+  if (call.op != CollectiveOp::kBarrier) text += fmt::format(" {} x {}", Name(call.dtype), call.count);
+  if (Traits(call.op).reduces) text += fmt::format(" {}", Name(call.reduce));
+  if (Traits(call.op).has_peer) text += fmt::format(" peer {}", call.peer);
+  return text;
+}
+
+}  // namespace weft

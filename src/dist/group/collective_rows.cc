@@ -1,0 +1,171 @@
+#include "weft/dist/group/collectives.h"
+
+#include <fmt/format.h>
+
+#include "weft/dist/group/chunk_layout.h"
+#include "weft/dist/group/mesh.h"
+
+namespace weft {
+namespace {
+
+constexpr int64_t kAlign = 64;
+int64_t Aligned(int64_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; }
+
+int64_t StorageBytes(const TensorView& view) { return view.CapacityElements() * int64_t(SizeOf(view.dtype)); }
+
+// Every CollectiveContext is a DeviceMesh.
+template <DeviceKind kind>
+ProcessGroup& GroupOf(const KernelCall& call) {
+  WEFT_CHECK(call.mesh, "a collective was run without a mesh");
+  return static_cast<DeviceMesh&>(*call.mesh).Group(int(call.attrs->Int("axis")), kind);
+}
+
+ReduceOp ReduceOf(const KernelCall& call) { return ReduceOp(call.attrs->IntOr("reduce", int64_t(ReduceOp::kSum))); }
+
+// The call of a row, but for op, memory and count.
+Collective CallOf(const KernelCall& call) {
+  Collective c{.dtype = call.in[0].dtype, .reduce = ReduceOf(call)};
+  if (call.attrs->Has("site")) c.site = call.attrs->Text("site");
+  return c;
+}
+
+template <DeviceKind kind>
+void AllReduceRow(const KernelCall& call) {
+  Collective c = CallOf(call);
+  c.op = CollectiveOp::kAllReduce;
+  c.in = call.in[0].data;
+  c.out = call.out[0].data;
+  c.count = call.in[0].CapacityElements();
+  WEFT_CHECK(c.count == call.out[0].CapacityElements(), "all_reduce: input and output differ in capacity");
+  GroupOf<kind>(call).Run(c);
+}
+
+// The chunks of the output along dim; the input is one of them.
+ChunkLayout GatherLayout(const KernelCall& call, const char* dim_name, int ranks) {
+  int dim = int(call.attrs->Int(dim_name));
+  return ChunkLayout(call.out[0], dim, call.in[0].dim(dim).capacity, ranks);
+}
+
+// The chunks of the input along dim; the output is one of them.
+ChunkLayout SplitLayout(const KernelCall& call, const char* dim_name, int ranks) {
+  int dim = int(call.attrs->Int(dim_name));
+  return ChunkLayout(call.in[0], dim, call.out[0].dim(dim).capacity, ranks);
+}
+
+template <DeviceKind kind>
+size_t AllGatherWorkspace(const KernelCall& call) {
+  ChunkLayout layout = GatherLayout(call, "dim", GroupOf<kind>(call).size());
+  return layout.contiguous() ? 0 : size_t(layout.packed_bytes());
+}
+
+template <DeviceKind kind>
+void AllGatherRow(const KernelCall& call) {
+  ProcessGroup& group = GroupOf<kind>(call);
+  ChunkLayout layout = GatherLayout(call, "dim", group.size());
+  Collective c = CallOf(call);
+  c.op = CollectiveOp::kAllGather;
+  c.in = call.in[0].data;
+  c.out = layout.contiguous() ? call.out[0].data : call.workspace;
+  c.count = call.in[0].CapacityElements();
+  group.Run(c);
+  if (!layout.contiguous()) layout.Unpack(group, call.workspace, call.out[0].data);
+}
+
+template <DeviceKind kind>
+size_t ReduceScatterWorkspace(const KernelCall& call) {
+  ChunkLayout layout = SplitLayout(call, "dim", GroupOf<kind>(call).size());
+  return layout.contiguous() ? 0 : size_t(layout.packed_bytes());
+}
+
+template <DeviceKind kind>
+void ReduceScatterRow(const KernelCall& call) {
+  ProcessGroup& group = GroupOf<kind>(call);
+  ChunkLayout layout = SplitLayout(call, "dim", group.size());
+  if (!layout.contiguous()) layout.Pack(group, call.in[0].data, call.workspace);
+  Collective c = CallOf(call);
+  c.op = CollectiveOp::kReduceScatter;
+  c.in = layout.contiguous() ? call.in[0].data : call.workspace;
+  c.out = call.out[0].data;
+  c.count = call.out[0].CapacityElements();
+  group.Run(c);
+}
+
+// What rank p gets from rank r has r's chunk of gather_dim and p's chunk of split_dim: the input cut along split_dim is
+// what is sent, the output cut along gather_dim what is received.
+struct AllToAllPlan {
+  ChunkLayout split, gather;
+  int64_t send_bytes, recv_bytes;  // of workspace
+  AllToAllPlan(const KernelCall& call, int ranks)
+      : split(SplitLayout(call, "split_dim", ranks)), gather(GatherLayout(call, "gather_dim", ranks)) {
+    send_bytes = split.contiguous() ? 0 : Aligned(split.packed_bytes());
+    recv_bytes = gather.contiguous() ? 0 : Aligned(gather.packed_bytes());
+    WEFT_CHECK(split.block_bytes() == gather.block_bytes(), "all_to_all: the pieces sent and received differ in size");
+  }
+};
+
+template <DeviceKind kind>
+size_t AllToAllWorkspace(const KernelCall& call) {
+  AllToAllPlan plan(call, GroupOf<kind>(call).size());
+  return size_t(plan.send_bytes + plan.recv_bytes);
+}
+
+template <DeviceKind kind>
+void AllToAllRow(const KernelCall& call) {
+  ProcessGroup& group = GroupOf<kind>(call);
+  AllToAllPlan plan(call, group.size());
+  char* recv = static_cast<char*>(call.workspace) + plan.send_bytes;
+  if (!plan.split.contiguous()) plan.split.Pack(group, call.in[0].data, call.workspace);
+  Collective c = CallOf(call);
+  c.op = CollectiveOp::kAllToAll;
+  c.in = plan.split.contiguous() ? call.in[0].data : call.workspace;
+  c.out = plan.gather.contiguous() ? call.out[0].data : recv;
+  c.count = plan.split.block_bytes() / int64_t(SizeOf(c.dtype));
+  group.Run(c);
+  if (!plan.gather.contiguous()) plan.gather.Unpack(group, recv, call.out[0].data);
+}
+
+// Copies this rank's chunk: the views know where it starts.
+template <DeviceKind kind>
+void LocalSliceRow(const KernelCall& call) {
+  const TensorView &in = call.in[0], &out = call.out[0];
+  int dim = int(call.attrs->Int("dim"));
+  if (out.NumElements() == 0) return;
+  int64_t begin = out.dim(dim).offset - in.dim(dim).offset;
+  ChunkLayout layout(in, dim, out.dim(dim).capacity, GroupOf<kind>(call).size());
+  const char* from = static_cast<const char*>(in.data) + begin * layout.inner_bytes;
+  GroupOf<kind>(call).CopyRows(out.data, layout.chunk * layout.inner_bytes, from, layout.full * layout.inner_bytes,
+                               out.dim(dim).extent * layout.inner_bytes, layout.outer);
+}
+
+template <DeviceKind kind>
+void MaskPartialRow(const KernelCall& call) {
+  ProcessGroup& group = GroupOf<kind>(call);
+  const TensorView &in = call.in[0], &out = call.out[0];
+  if (ReduceOf(call) == ReduceOp::kSum && group.rank() != 0)
+    group.Zero(out.data, StorageBytes(out));
+  else if (in.data != out.data)
+    group.CopyRows(out.data, StorageBytes(out), in.data, StorageBytes(in), StorageBytes(in), 1);
+}
+
+template <DeviceKind kind>
+void AddRows(KernelTable& table) {
+  table.Add(Op::kAllReduce, {.run = AllReduceRow<kind>, .in_place = true});
+  table.Add(Op::kAllGather, {.run = AllGatherRow<kind>, .workspace = AllGatherWorkspace<kind>});
+  table.Add(Op::kReduceScatter, {.run = ReduceScatterRow<kind>, .workspace = ReduceScatterWorkspace<kind>});
+  table.Add(Op::kAllToAll, {.run = AllToAllRow<kind>, .workspace = AllToAllWorkspace<kind>});
+  table.Add(Op::kLocalSlice, {.run = LocalSliceRow<kind>});
+  table.Add(Op::kMaskPartial, {.run = MaskPartialRow<kind>, .in_place = true});
+}
+
+}  // namespace
+
+void RegisterCollectives(KernelTable& table, DeviceKind kind) {
+  switch (kind) {
+    case DeviceKind::kCpu:
+      return AddRows<DeviceKind::kCpu>(table);
+    case DeviceKind::kCuda:
+      return AddRows<DeviceKind::kCuda>(table);
+  }
+}
+
+}  // namespace weft

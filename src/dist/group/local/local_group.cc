@@ -1,0 +1,242 @@
+#include "weft/dist/group/local/local_group.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+#include <thread>
+#include <utility>
+
+#include "weft/dist/group/local/local_room.h"
+#include "weft/dist/group/reduce.h"
+
+namespace weft {
+namespace {
+
+using Op = CollectiveOp;
+
+const char* At(const void* data, int64_t element, DType dtype) {
+  return static_cast<const char*>(data) + element * int64_t(SizeOf(dtype));
+}
+char* At(void* data, int64_t element, DType dtype) {
+  return static_cast<char*>(data) + element * int64_t(SizeOf(dtype));
+}
+
+void Copy(void* to, const void* from, int64_t count, DType dtype) {
+  if (count && to != from) std::memcpy(to, from, size_t(count) * SizeOf(dtype));
+}
+
+}  // namespace
+
+// The bytes are moved by the host, which cannot reach a GPU's memory.
+LocalGroup::LocalGroup(std::string name, int rank, std::vector<int> ranks, DeviceKind kind,
+                       std::shared_ptr<LocalRoom> room)
+    : ProcessGroup(std::move(name), rank, std::move(ranks), kind), room_(std::move(room)), inputs_(size_t(size())) {
+  WEFT_CHECK(
+      kind == DeviceKind::kCpu,
+      fmt::format("group \"{}\": ranks of one process exchange tensors of the cpu only, got {}; make the mesh for "
+                  "the cpu",
+                  this->name(), Name(kind)));
+}
+
+LocalGroup::~LocalGroup() { StopLanes(); }
+
+void LocalGroup::Abort(const std::string& reason) { room_->Abort(reason); }
+
+void LocalGroup::Execute(const Collective& call, uint64_t sequence, Deadline deadline) {
+  try {
+    if (call.op == Op::kSend)
+      room_->Send(rank(), call.peer, sequence, call, deadline);
+    else if (call.op == Op::kRecv)
+      room_->Recv(call.peer, rank(), sequence, call, deadline);
+    else
+      Exchange(call, sequence, deadline);
+  } catch (const std::exception& e) {
+    room_->Abort(fmt::format("rank {} failed in {} #{}: {}", rank(), Name(call.op), sequence, e.what()));
+    throw;
+  }
+}
+
+void LocalGroup::Exchange(const Collective& call, uint64_t sequence, Deadline deadline) {
+  sequence_ = sequence;
+  Publish(call);
+  room_->Arrive(rank(), sequence, deadline);
+  CheckPeers(call);
+  bool inlined = true;
+  for (int r = 0; r < size(); r++) inlined &= room_->slot(sequence, r).inlined;
+  if (call.op == Op::kAllReduce && !inlined)
+    AllReduceLarge(call, deadline);
+  else
+    Combine(call);
+  if (!inlined) room_->Arrive(rank(), sequence, deadline);
+}
+
+void LocalGroup::Publish(const Collective& call) {
+  LocalRoom::Slot& slot = room_->slot(sequence_, rank());
+  int64_t bytes = InputBytes(call, size());
+  slot.call = call;
+  slot.inlined = bytes <= LocalRoom::kInlineBytes && call.op != Op::kAllToAllV;  // others read its span of counts
+  if (!slot.inlined) return;
+  bool has_input = bytes > 0 && (call.op != Op::kBroadcast || call.peer == rank());
+  if (has_input) std::memcpy(slot.copy, call.in, size_t(bytes));
+  slot.call.in = slot.copy;
+}
+
+void LocalGroup::CheckPeers(const Collective& call) {
+  for (int r = 0; r < size(); r++) {
+    const Collective& other = room_->slot(sequence_, r).call;
+    bool same =
+        other.op == call.op && other.dtype == call.dtype && other.reduce == call.reduce && other.peer == call.peer;
+    if (same && call.op == Op::kAllGatherV)
+      same = other.count == call.recv_counts[size_t(r)];
+    else if (same && call.op == Op::kAllToAllV)
+      same = other.send_counts[size_t(rank())] == call.recv_counts[size_t(r)];
+    else if (same)
+      same = other.count == call.count;
+    WEFT_CHECK(same,
+               fmt::format("rank {} calls {} here, but rank {} calls {}", rank(), ToString(call), r, ToString(other)));
+  }
+}
+
+// Reads the others' inputs; writes nothing but this rank's output, which no other rank reads.
+void LocalGroup::Combine(const Collective& call) {
+  const int me = rank(), n = size();
+  auto input = [&](int r) { return room_->slot(sequence_, r).call.in; };
+  switch (call.op) {
+    case Op::kAllReduce:
+    case Op::kReduceScatter: {
+      for (int r = 0; r < n; r++)
+        inputs_[size_t(r)] = At(input(r), call.op == Op::kAllReduce ? 0 : me * call.count, call.dtype);
+      return ReduceInRankOrder(inputs_, call.out, call.count, call.dtype, call.reduce);
+    }
+    case Op::kAllGather:
+      for (int r = 0; r < n; r++) Copy(At(call.out, r * call.count, call.dtype), input(r), call.count, call.dtype);
+      return;
+    case Op::kAllToAll:
+      for (int r = 0; r < n; r++)
+        Copy(At(call.out, r * call.count, call.dtype), At(input(r), me * call.count, call.dtype), call.count,
+             call.dtype);
+      return;
+    case Op::kBroadcast:
+      if (me != call.peer) Copy(call.out, input(call.peer), call.count, call.dtype);
+      return;
+    case Op::kReduce:
+      if (me != call.peer) return;
+      for (int r = 0; r < n; r++) inputs_[size_t(r)] = input(r);
+      return ReduceInRankOrder(inputs_, call.out, call.count, call.dtype, call.reduce);
+    case Op::kShift:
+      return Copy(call.out, input((me - call.peer + n) % n), call.count, call.dtype);
+    case Op::kAllGatherV:
+    case Op::kAllToAllV: {
+      int64_t offset = 0;
+      for (int r = 0; r < n; r++) {
+        int64_t skip = 0;
+        if (call.op == Op::kAllToAllV) {
+          auto counts = room_->slot(sequence_, r).call.send_counts;
+          skip = std::accumulate(counts.begin(), counts.begin() + me, int64_t{0});
+        }
+        Copy(At(call.out, offset, call.dtype), At(input(r), skip, call.dtype), call.recv_counts[size_t(r)], call.dtype);
+        offset += call.recv_counts[size_t(r)];
+      }
+      return;
+    }
+    case Op::kBarrier:
+    case Op::kSend:
+    case Op::kRecv:
+      return;
+  }
+}
+
+// Each rank reduces one slice of all inputs into its own output, then all copy the slices of the others. A slice is
+// read and written by its owner alone, so in == out is fine.
+void LocalGroup::AllReduceLarge(const Collective& call, Deadline deadline) {
+  const int n = size();
+  auto begin = [&](int r) { return call.count * r / n; };
+  int64_t first = begin(rank()), count = begin(rank() + 1) - first;
+  for (int r = 0; r < n; r++) inputs_[size_t(r)] = At(room_->slot(sequence_, r).call.in, first, call.dtype);
+  ReduceInRankOrder(inputs_, At(call.out, first, call.dtype), count, call.dtype, call.reduce);
+  room_->Arrive(rank(), sequence_, deadline);
+  for (int i = 1; i < n; i++) {
+    int r = (rank() + i) % n;
+    const void* out = room_->slot(sequence_, r).call.out;
+    Copy(At(call.out, begin(r), call.dtype), At(out, begin(r), call.dtype), begin(r + 1) - begin(r), call.dtype);
+  }
+}
+
+LocalWorld::LocalWorld(int size) : size_(size) {}
+LocalWorld::~LocalWorld() = default;
+
+void LocalWorld::Abort(const std::string& reason) {
+  std::lock_guard lock(mutex_);
+  if (std::exchange(aborted_, true)) return;
+  reason_ = reason;
+  for (auto& weak : rooms_)
+    if (auto room = weak.lock()) room->Abort(reason);
+}
+
+std::shared_ptr<LocalRoom> LocalWorld::Join(const std::string& name, const std::vector<int>& ranks, DeviceKind kind,
+                                            int global_rank) {
+  std::lock_guard lock(mutex_);
+  auto key = std::make_tuple(name, ranks, kind);
+  std::vector<Pending>& list = pending_[key];
+  auto it = std::find_if(list.begin(), list.end(), [&](const Pending& p) {
+    return std::count(p.joined.begin(), p.joined.end(), global_rank) == 0;
+  });
+  if (it == list.end()) {
+    it = list.insert(it, {std::make_shared<LocalRoom>(int(ranks.size())), {}});
+    std::erase_if(rooms_, [](const auto& weak) { return weak.expired(); });
+    rooms_.push_back(it->room);
+    if (aborted_) it->room->Abort(reason_);
+  }
+  auto room = it->room;
+  it->joined.push_back(global_rank);
+  if (it->joined.size() == ranks.size()) {
+    list.erase(it);
+    if (list.empty()) pending_.erase(key);
+  }
+  return room;
+}
+
+std::unique_ptr<ProcessGroup> LocalGroupFactory::Make(const std::string& name, const std::vector<int>& ranks,
+                                                      DeviceKind kind) {
+  auto it = std::find(ranks.begin(), ranks.end(), rank_);
+  WEFT_CHECK(it != ranks.end(), fmt::format("group \"{}\": rank {} asks for a group that it is not in", name, rank_));
+  return std::make_unique<LocalGroup>(name, int(it - ranks.begin()), ranks, kind,
+                                      world_->Join(name, ranks, kind, rank_));
+}
+
+std::unique_ptr<ProcessGroup> MakeSelfGroup(const std::string& name, int global_rank, DeviceKind kind) {
+  return std::make_unique<LocalGroup>(name, 0, std::vector<int>{global_rank}, kind, std::make_shared<LocalRoom>(1));
+}
+
+void RunRanks(int ranks, const RankFunction& fn, int threads_per_rank) {
+  auto world = std::make_shared<LocalWorld>(ranks);
+  std::mutex mutex;
+  std::exception_ptr first;
+  bool first_is_cause = false;
+  // An AbortedError is a consequence: whenever it comes, it gives way to the error of the rank that failed.
+  auto keep = [&](bool cause) {
+    std::lock_guard lock(mutex);
+    if (!first || (cause && !first_is_cause)) first = std::current_exception(), first_is_cause = cause;
+  };
+  auto body = [&](int rank) {
+    try {
+      Context context(rank, ranks, threads_per_rank);
+      LocalGroupFactory groups(world, rank);
+      fn(context, groups);
+    } catch (const AbortedError& e) {
+      keep(false);
+      world->Abort(e.what());
+    } catch (const std::exception& e) {
+      keep(true);
+      world->Abort(fmt::format("rank {} failed: {}", rank, e.what()));
+    }
+  };
+  std::vector<std::thread> threads;
+  for (int r = 0; r < ranks; r++) threads.emplace_back(body, r);
+  for (std::thread& thread : threads) thread.join();
+  if (first) std::rethrow_exception(first);
+}
+
+}  // namespace weft

@@ -1,0 +1,91 @@
+// The in-process group: ranks are threads of one process. What tests of anything parallel run on, and a world of one.
+//
+//   RunRanks(4, [](Context& context, GroupFactory& groups) {
+//     DeviceMesh mesh(context, groups, {{"dp", "tp"}, {2, 2}});
+//     ...
+//   });
+#pragma once
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "weft/core/runtime/context.h"
+#include "weft/dist/group/group_factory.h"
+
+namespace weft {
+
+class LocalRoom;
+
+// What the ranks of one process share.
+class LocalWorld {
+ public:
+  explicit LocalWorld(int size);
+  ~LocalWorld();
+  int size() const { return size_; }
+
+  // Ends every wait of every group of this world, now and later, with AbortedError. The first reason stands.
+  void Abort(const std::string& reason);
+
+  // The room of the k-th group with this key, where k counts the groups of this key that `global_rank` has joined.
+  std::shared_ptr<LocalRoom> Join(const std::string& name, const std::vector<int>& ranks, DeviceKind kind,
+                                  int global_rank);
+
+ private:
+  struct Pending {
+    std::shared_ptr<LocalRoom> room;
+    std::vector<int> joined;
+  };
+  int size_;
+  std::mutex mutex_;
+  std::map<std::tuple<std::string, std::vector<int>, DeviceKind>, std::vector<Pending>>
+      pending_;  // rooms not all have joined
+  std::vector<std::weak_ptr<LocalRoom>> rooms_;
+  bool aborted_ = false;
+  std::string reason_;
+};
+
+// Moves tensors of the CPU only; throws Error for another kind.
+class LocalGroup final : public ProcessGroup {
+ public:
+  LocalGroup(std::string name, int rank, std::vector<int> ranks, DeviceKind kind, std::shared_ptr<LocalRoom> room);
+  ~LocalGroup() override;
+  void Abort(const std::string& reason) override;
+
+ protected:
+  void Execute(const Collective& call, uint64_t sequence, Deadline deadline) override;
+
+ private:
+  void Exchange(const Collective& call, uint64_t sequence, Deadline deadline);
+  void CheckPeers(const Collective& call);
+  void Publish(const Collective& call);
+  void Combine(const Collective& call);
+  void AllReduceLarge(const Collective& call, Deadline deadline);
+
+  std::shared_ptr<LocalRoom> room_;
+  uint64_t sequence_ = 0;            // of the collective in progress
+  std::vector<const void*> inputs_;  // of the ranks, for a reduction
+};
+
+class LocalGroupFactory final : public GroupFactory {
+ public:
+  LocalGroupFactory(std::shared_ptr<LocalWorld> world, int rank) : world_(std::move(world)), rank_(rank) {}
+  std::unique_ptr<ProcessGroup> Make(const std::string& name, const std::vector<int>& ranks, DeviceKind kind) override;
+
+ private:
+  std::shared_ptr<LocalWorld> world_;
+  int rank_;
+};
+
+// A group of this rank alone: its collectives are copies.
+std::unique_ptr<ProcessGroup> MakeSelfGroup(const std::string& name, int global_rank, DeviceKind kind);
+
+// Runs fn on `ranks` threads, each with its own Context and factory, and joins them. When one throws, the others'
+// collectives end with AbortedError; rethrows the error that came first.
+using RankFunction = std::function<void(Context& context, GroupFactory& groups)>;
+void RunRanks(int ranks, const RankFunction& fn, int threads_per_rank = 1);
+
+}  // namespace weft

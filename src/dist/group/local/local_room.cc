@@ -1,0 +1,77 @@
+#include "weft/dist/group/local/local_room.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+
+namespace weft {
+
+LocalRoom::LocalRoom(int size)
+    : size_(size), slots_(2 * size_t(size)), last_seen_(size_t(size)), mails_(size_t(size) * size_t(size)) {}
+
+void LocalRoom::Abort(const std::string& reason) {
+  {
+    std::lock_guard lock(reason_mutex_);
+    if (!reason_.empty()) return;  // the first reason stands
+    reason_ = reason;
+  }
+  generation_.Or(kAborted);
+  for (Mail& m : mails_) {
+    m.posted.Or(kAborted);
+    m.taken.Or(kAborted);
+  }
+}
+
+void LocalRoom::ThrowAborted() {
+  std::lock_guard lock(reason_mutex_);
+  throw AbortedError("aborted: " + reason_);
+}
+
+void LocalRoom::Arrive(int rank, uint64_t sequence, Deadline deadline) {
+  last_seen_[size_t(rank)].store(sequence, std::memory_order_relaxed);
+  uint32_t generation = generation_.load();  // cannot change before this rank arrives, but for the abort bit
+  if (generation & kAborted) ThrowAborted();
+  if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == size_) {
+    arrived_.store(0, std::memory_order_relaxed);  // made visible by the next line
+    generation_.Add(2);
+    return;
+  }
+  uint32_t now = generation_.WaitWhile(generation, deadline);
+  if (now == generation) {
+    std::string late;
+    for (int r = 0; r < size_; r++) {
+      uint64_t seen = last_seen_[size_t(r)].load(std::memory_order_relaxed);
+      if (seen < sequence) late += fmt::format("{}{} (last seen at #{})", late.empty() ? "" : ", ", r, seen);
+    }
+    Fail(fmt::format("timed out waiting for rank {} of the group", late.empty() ? "unknown" : late));
+  }
+  // The last to arrive may have let us through just before an abort: what this call needs is there.
+  if (now == (generation | kAborted)) ThrowAborted();
+}
+
+uint32_t LocalRoom::WaitFor(WaitWord& word, uint32_t old, Deadline deadline, const char* what, int rank) {
+  uint32_t now = word.WaitWhile(old, deadline);
+  if (now & kAborted) ThrowAborted();
+  WEFT_CHECK(now != old, fmt::format("timed out waiting for rank {} to {}", rank, what));
+  return now;
+}
+
+// posted counts messages put into the mailbox, taken those copied out of it; at most one is in the box.
+void LocalRoom::Send(int from, int to, uint64_t number, const Collective& call, Deadline deadline) {
+  Mail& m = mail(from, to);
+  if (m.posted.load() & kAborted) ThrowAborted();
+  m.call = call;
+  m.posted.Add(2);
+  WaitFor(m.taken, uint32_t(number - 1) * 2, deadline, "receive", to);
+}
+
+void LocalRoom::Recv(int from, int to, uint64_t number, const Collective& call, Deadline deadline) {
+  Mail& m = mail(from, to);
+  WaitFor(m.posted, uint32_t(number - 1) * 2, deadline, "send", from);
+  WEFT_CHECK(m.call.count == call.count && m.call.dtype == call.dtype,
+             fmt::format("rank {} sends {}, rank {} expects {}", from, ToString(m.call), to, ToString(call)));
+  if (call.count) std::memcpy(call.out, m.call.in, size_t(call.count) * SizeOf(call.dtype));
+  m.taken.Add(2);
+}
+
+}  // namespace weft

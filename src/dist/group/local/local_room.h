@@ -1,0 +1,63 @@
+// LocalRoom: where the ranks of one in-process group meet: a slot per rank, a barrier, mailboxes, and a flag that ends
+// it.
+//
+// A collective is: publish a slot, pass the barrier, read the slots of the others; a second barrier before return keeps
+// memory that others read alive. Slots come in two sets, used in turn: who writes a set for call k + 2 has passed the
+// barrier of call k + 1, so all have finished reading it for call k. A small input is copied into the slot, which saves
+// the second barrier.
+#pragma once
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "weft/dist/group/process_group.h"
+#include "weft/dist/signals/wait_word.h"
+
+namespace weft {
+
+class LocalRoom {
+ public:
+  using Deadline = ProcessGroup::Deadline;
+  static constexpr int64_t kInlineBytes = 4096;
+
+  struct Slot {
+    Collective call;  // with the sender's pointers; `in` points to `copy` where the input is small
+    bool inlined = false;
+    alignas(64) std::byte copy[kInlineBytes];
+  };
+
+  explicit LocalRoom(int size);
+
+  Slot& slot(uint64_t sequence, int rank) { return slots_[(sequence & 1) * size_t(size_) + size_t(rank)]; }
+  // Returns when all ranks have come. Throws Error at the deadline (naming who did not come) and AbortedError.
+  void Arrive(int rank, uint64_t sequence, Deadline deadline);
+  void Abort(const std::string& reason);
+
+  // Point to point. `number` is the position among the messages from `from` to `to`; both sides return when it is
+  // copied.
+  void Send(int from, int to, uint64_t number, const Collective& call, Deadline deadline);
+  void Recv(int from, int to, uint64_t number, const Collective& call, Deadline deadline);
+
+ private:
+  static constexpr uint32_t kAborted = 1;  // bit 0 of every word; the rest counts by 2
+  struct Mail {                            // one per ordered pair of ranks
+    WaitWord posted, taken;
+    Collective call;
+  };
+  [[noreturn]] void ThrowAborted();
+  uint32_t WaitFor(WaitWord& word, uint32_t old, Deadline deadline, const char* what, int rank);
+  Mail& mail(int from, int to) { return mails_[size_t(from) * size_t(size_) + size_t(to)]; }
+
+  int size_;
+  alignas(64) std::atomic<int> arrived_{0};
+  alignas(64) WaitWord generation_;
+  std::vector<Slot> slots_;
+  std::vector<std::atomic<uint64_t>> last_seen_;  // the last call of each rank, for messages
+  std::vector<Mail> mails_;
+  std::mutex reason_mutex_;
+  std::string reason_;
+};
+
+}  // namespace weft

@@ -1,0 +1,70 @@
+// DeviceMesh: the ranks as a grid with named axes, and the process groups along them.
+//
+//   DeviceMesh mesh(context, groups, {{"dp", "tp"}, {2, 4}});
+//   mesh.Group("tp").AllReduce(...);       // with the ranks that differ from this one in "tp" alone
+#pragma once
+#include <chrono>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "weft/core/base/mesh_shape.h"
+#include "weft/core/runtime/collective_context.h"
+#include "weft/core/runtime/context.h"
+#include "weft/dist/group/call_record.h"
+#include "weft/dist/group/group_factory.h"
+
+namespace weft {
+
+class DeviceMesh final : public CollectiveContext {
+ public:
+  // Makes a group per axis and kind, and the world's. All ranks construct their meshes in the same order. Throws Error
+  // when the shape is not one (names empty or twice, sizes below 1, too many axes) or does not have
+  // context.world_size() ranks.
+  DeviceMesh(Context& context, GroupFactory& groups, MeshShape shape,
+             std::vector<DeviceKind> kinds = {DeviceKind::kCpu});
+  ~DeviceMesh() override;
+  DeviceMesh(const DeviceMesh&) = delete;
+  DeviceMesh& operator=(const DeviceMesh&) = delete;
+
+  const MeshShape& shape() const { return shape_; }
+  const Coords& coords() const { return coords_; }  // of this rank
+  int rank() const { return rank_; }
+  int size() const { return shape_.num_ranks(); }
+
+  // The rank in a group is the coordinate on its axis. These throw Error for an unknown axis or a kind the mesh was not
+  // made for.
+  ProcessGroup& Group(int axis, DeviceKind kind = DeviceKind::kCpu);
+  ProcessGroup& Group(std::string_view axis, DeviceKind kind = DeviceKind::kCpu) {
+    return Group(shape_.Axis(axis), kind);
+  }
+  ProcessGroup& World(DeviceKind kind = DeviceKind::kCpu) { return At(shape_.num_axes(), kind); }
+
+  void set_timeout(std::chrono::milliseconds timeout);  // of all groups
+  void set_failure_handler(const ProcessGroup::FailureHandler& handler);
+  void set_call_filter(const ProcessGroup::CallFilter& filter);
+
+  // What this rank has called since the last reset, summed over device kinds; only ops that were called, by axis then
+  // op.
+  struct AxisCount {
+    int axis;  // num_axes() for the world's group
+    CollectiveOp op;
+    CallCount count;
+    bool operator==(const AxisCount&) const = default;
+  };
+  std::vector<AxisCount> Counts() const;
+  void ResetCounts();
+
+  const std::shared_ptr<CallRecorder>& recorder() const { return recorder_; }  // of all groups of this rank
+
+ private:
+  ProcessGroup& At(int axis, DeviceKind kind);
+
+  MeshShape shape_;
+  int rank_;
+  Coords coords_;
+  std::shared_ptr<CallRecorder> recorder_;
+  std::vector<std::array<std::unique_ptr<ProcessGroup>, kNumDeviceKinds>> groups_;  // per axis, then the world
+};
+
+}  // namespace weft

@@ -1,0 +1,146 @@
+#include "weft/dist/group/process_group.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+
+#include "weft/dist/net/rank_list.h"
+
+namespace weft {
+
+ProcessGroup::ProcessGroup(std::string name, int rank, std::vector<int> ranks, DeviceKind kind)
+    : name_(std::move(name)),
+      rank_(rank),
+      ranks_(std::move(ranks)),
+      kind_(kind),
+      sent_(ranks_.size()),
+      received_(ranks_.size()) {
+  WEFT_CHECK(rank_ >= 0 && rank_ < size(),
+             fmt::format("group \"{}\": rank {} is not in a group of {}", name_, rank_, size()));
+  set_recorder(std::make_shared<CallRecorder>());
+  for (auto& lane : lanes_)
+    lane = std::make_unique<Lane>([this](const Collective& call, uint64_t sequence) { RunNow(call, sequence); });
+}
+
+ProcessGroup::~ProcessGroup() = default;
+
+void ProcessGroup::StopLanes() {
+  // A rank that unwinds will not make the calls its peers would answer: end what waits for them.
+  bool busy = false;
+  for (auto& lane : lanes_) busy |= lane && !lane->idle();
+  if (busy && std::uncaught_exceptions() > 0)
+    Abort(fmt::format("rank {} left group \"{}\" by an exception", rank_, name_));
+  for (auto& lane : lanes_) lane.reset();
+}
+
+void ProcessGroup::set_recorder(std::shared_ptr<CallRecorder> recorder) {
+  recorder_ = std::move(recorder);
+  record_group_ = recorder_->AddGroup(name_, ranks_);
+}
+
+CallCount ProcessGroup::count(CollectiveOp op) const {
+  const Counter& counter = counts_[size_t(op)];
+  auto read = [](const std::atomic<int64_t>& n) { return n.load(std::memory_order_relaxed); };
+  return {read(counter.calls), read(counter.bytes), read(counter.sent), read(counter.received)};
+}
+
+void ProcessGroup::ResetCounts() {
+  for (Counter& counter : counts_) counter.calls = counter.bytes = counter.sent = counter.received = 0;
+}
+
+void ProcessGroup::CopyRows(void* to, int64_t to_stride, const void* from, int64_t from_stride, int64_t bytes,
+                            int64_t rows) const {
+  if (bytes == to_stride && bytes == from_stride) {  // one block
+    bytes *= rows;
+    rows = 1;
+  }
+  if (bytes == 0) return;
+  for (int64_t i = 0; i < rows; i++)
+    std::memcpy(static_cast<char*>(to) + i * to_stride, static_cast<const char*>(from) + i * from_stride,
+                size_t(bytes));
+}
+
+void ProcessGroup::Zero(void* data, int64_t bytes) const {
+  if (bytes > 0) std::memset(data, 0, size_t(bytes));
+}
+
+void ProcessGroup::Check(const Collective& call) const {
+  auto check = [&](bool ok, const char* what) {
+    WEFT_CHECK(ok, fmt::format("{} on group \"{}\" at {}: {}", ToString(call), name_, call.site, what));
+  };
+  check(call.count >= 0, "the count is negative");
+  check(call.peer >= 0 && call.peer < size(), "the peer is not a rank of the group");
+  if (IsPointToPoint(call.op)) check(call.peer != rank_, "a rank cannot send to itself");
+  auto counts = [&](std::span<const int64_t> list) {
+    check(int(list.size()) == size(), "one count per rank is needed");
+    for (int64_t n : list) check(n >= 0, "a count is negative");
+  };
+  if (call.op == CollectiveOp::kAllGatherV || call.op == CollectiveOp::kAllToAllV) counts(call.recv_counts);
+  if (call.op == CollectiveOp::kAllToAllV) counts(call.send_counts);
+}
+
+void ProcessGroup::Count(const Collective& call) {
+  Counter& counter = counts_[size_t(call.op)];
+  counter.calls.fetch_add(1, std::memory_order_relaxed);
+  counter.bytes.fetch_add(InputBytes(call, size()), std::memory_order_relaxed);
+}
+
+void ProcessGroup::CountTraffic(CollectiveOp op, int64_t sent, int64_t received) {
+  Counter& counter = counts_[size_t(op)];
+  counter.sent.fetch_add(sent, std::memory_order_relaxed);
+  counter.received.fetch_add(received, std::memory_order_relaxed);
+}
+
+uint64_t ProcessGroup::NextSequence(const Collective& call) {
+  if (call.op == CollectiveOp::kSend) return ++sent_[size_t(call.peer)];
+  if (call.op == CollectiveOp::kRecv) return ++received_[size_t(call.peer)];
+  return ++sequence_;
+}
+
+void ProcessGroup::RunNow(const Collective& call, uint64_t sequence) {
+  uint64_t ticket = recorder_->Begin(record_group_, sequence, call);
+  auto timeout = call.timeout.count() ? call.timeout : timeout_;
+  auto where = [&] {
+    return fmt::format("{} #{} on group \"{}\" (rank {} of {}, global ranks {}){}{}", ToString(call), sequence, name_,
+                       rank_, size(), RankList(ranks_), call.site.empty() ? "" : " at ", call.site);
+  };
+  auto last = [&] { return "\nlast collectives of this rank:" + recorder_->Describe(5); };
+  try {
+    Execute(call, sequence, std::chrono::steady_clock::now() + timeout);
+  } catch (const AbortedError& e) {
+    throw AbortedError(fmt::format("{}: {}", where(), e.what()));
+  } catch (const std::exception& e) {
+    std::string error = fmt::format("{}: {}{}", where(), e.what(), last());
+    if (on_failure_) on_failure_(error);
+    throw Error(error);
+  }
+  recorder_->Finish(ticket);
+}
+
+void ProcessGroup::Run(const Collective& call) {
+  if (call_filter_) [[unlikely]]
+    return RunFiltered(call);
+  RunUnfiltered(call);
+}
+
+void ProcessGroup::RunFiltered(Collective call) {
+  if (call_filter_(*this, call)) RunUnfiltered(call);
+}
+
+void ProcessGroup::RunUnfiltered(const Collective& call) {
+  Check(call);
+  Lane& lane = LaneOf(call.op);
+  if (!lane.idle()) return Start(call).Wait();  // keeps the order of the calls
+  Count(call);
+  RunNow(call, NextSequence(call));
+}
+
+Work ProcessGroup::Start(const Collective& call) {
+  Check(call);
+  Count(call);
+  return LaneOf(call.op).Push(call, NextSequence(call));
+}
+
+}  // namespace weft

@@ -1,0 +1,23 @@
+#include "weft/dist/group/rank_activity.h"
+
+#include <utility>
+
+namespace weft {
+
+RankActivity::Scope::Scope(RankActivity& activity, Describe describe) : activity_(activity) {
+  activity_.Set(std::move(describe));
+}
+RankActivity::Scope::~Scope() { activity_.Set({}); }
+
+// The lock is held while it describes: what it refers to lives as long as the scope.
+std::string RankActivity::Text() const {
+  std::lock_guard lock(mutex_);
+  return describe_ ? describe_() : "";
+}
+
+void RankActivity::Set(Describe describe) {
+  std::lock_guard lock(mutex_);
+  describe_ = std::move(describe);
+}
+
+}  // namespace weft

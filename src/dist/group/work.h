@@ -1,0 +1,70 @@
+// Work: the handle of a collective that runs in the background; and the thread it runs on.
+#pragma once
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "weft/dist/group/collective.h"
+
+namespace weft {
+
+// Cheap to copy. Dropping it does not cancel the call: its memory must stay until the call is done.
+class Work {
+ public:
+  bool Test() const;                 // done, well or badly
+  std::exception_ptr error() const;  // null while running and after success
+  // Returns when the call is done; throws its error. With a timeout other than 0, throws Error when it is not done by
+  // then (the call goes on, until the timeout of its group ends it).
+  void Wait(std::chrono::milliseconds timeout = std::chrono::milliseconds{0}) const;
+
+ private:
+  friend class Lane;
+  struct State;
+  Work();
+  void Finish(std::exception_ptr error) const;  // by whoever runs the call, once
+  // As new, if the call is done and nobody else holds the handle; else false.
+  bool Recycle() const;
+
+  std::shared_ptr<State> state_;
+};
+
+// Runs calls in order on one thread, which starts with the first. A call allocates nothing once as many were in flight,
+// or their handles kept, before: it takes the slot of one that is done and forgotten.
+class Lane {
+ public:
+  using Runner = std::function<void(const Collective& call, uint64_t sequence)>;
+  explicit Lane(Runner run) : run_(std::move(run)) {}
+  ~Lane();  // runs what is queued, then joins
+  // Copies the call's site; its memory and counts must stay until the work is done.
+  Work Push(const Collective& call, uint64_t sequence);
+  bool idle() const { return pending_.load(std::memory_order_acquire) == 0; }
+
+ private:
+  struct Slot {
+    Work work;
+    Collective call;
+    uint64_t sequence = 0;
+    SiteText site;
+    Slot* next = nullptr;  // in the queue
+  };
+  Slot& FreeSlot();
+  void Loop();
+  std::exception_ptr Run(const Slot& slot) const;
+
+  Runner run_;
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::vector<std::unique_ptr<Slot>> slots_;
+  Slot *first_ = nullptr, *last_ = nullptr;  // of the queue
+  std::atomic<int> pending_{0};
+  bool stop_ = false;
+  std::thread thread_;
+};
+
+}  // namespace weft

@@ -1,0 +1,79 @@
+#include "weft/dist/signals/signal_catcher.h"
+
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <ctime>
+
+#include "weft/core/base/error.h"
+
+namespace weft {
+namespace {
+
+// timeout(1) and Slurm signal a process and then its group: within this, two are one.
+constexpr int64_t kOneSignal = 50'000'000;  // ns
+
+static_assert(std::atomic<SignalCatcher*>::is_always_lock_free && std::atomic<int64_t>::is_always_lock_free,
+              "a signal handler may take no lock");
+
+int64_t Now() {
+  timespec t{};
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return int64_t(t.tv_sec) * 1'000'000'000 + t.tv_nsec;
+}
+
+}  // namespace
+
+std::atomic<SignalCatcher*> SignalCatcher::alive_{nullptr};
+
+SignalCatcher::SignalCatcher(std::initializer_list<int> signals) : event_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  WEFT_CHECK(event_, "signals: no event to tell of them by");
+  SignalCatcher* none = nullptr;
+  WEFT_CHECK(alive_.compare_exchange_strong(none, this), "signals: another catcher is alive in this process");
+  struct sigaction action {};
+  action.sa_handler = Handle;
+  action.sa_flags = SA_RESTART;
+  for (int signal : signals) {
+    Saved& saved = saved_.emplace_back(Saved{signal, {}});
+    sigaction(signal, &action, &saved.action);
+  }
+}
+
+SignalCatcher::~SignalCatcher() {
+  for (const Saved& saved : saved_) sigaction(saved.signal, &saved.action, nullptr);
+  alive_ = nullptr;
+}
+
+void SignalCatcher::Handle(int signal) {
+  int error = errno;
+  if (SignalCatcher* catcher = alive_.load()) catcher->Catch(signal);
+  errno = error;
+}
+
+void SignalCatcher::Catch(int signal) {
+  int64_t first = 0, now = Now();
+  if (when_.compare_exchange_strong(first, now)) {
+    signal_ = signal;
+    uint64_t one = 1;
+    [[maybe_unused]] ssize_t written = write(event_.fd(), &one, sizeof(one));
+  } else if (now - first > kOneSignal) {
+    std::signal(signal, SIG_DFL);
+    raise(signal);  // it comes when this handler returns
+  }
+}
+
+const char* SignalName(int signal) {
+  switch (signal) {
+    case SIGTERM:
+      return "SIGTERM";
+    case SIGINT:
+      return "SIGINT";
+    case SIGUSR1:
+      return "SIGUSR1";
+    default:
+      return "a signal";
+  }
+}
+
+}  // namespace weft
