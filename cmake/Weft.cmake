@@ -32,11 +32,11 @@ function(weft_precompile target)
   endif()
 endfunction()
 
-# The same for targets with few sources, whose flags are those of weft_parallel.
+# The same for targets with few sources, whose flags are those of weft_train.
 function(weft_reuse_precompiled)
   if(WEFT_PCH)
     foreach(target ${ARGN})
-      target_precompile_headers(${target} REUSE_FROM weft_parallel)
+      target_precompile_headers(${target} REUSE_FROM weft_train)
       target_compile_options(${target} PRIVATE -fpch-preprocess)
     endforeach()
   endif()

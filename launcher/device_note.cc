@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "weft/parallel/train/config_check.h"
+#include "weft/train/config/config_check.h"
 
 namespace weft {
 

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "weft/parallel/train/config.h"
+#include "weft/train/config/config.h"
 
 namespace weft {
 

@@ -6,10 +6,10 @@
 
 #include "launcher/rank.h"
 #include "weft/core/host/message.h"
-#include "weft/parallel/infer/evaluate_model.h"
-#include "weft/parallel/train/agreement.h"
-#include "weft/parallel/train/config_check.h"
-#include "weft/parallel/train/setup.h"
+#include "weft/train/config/config_check.h"
+#include "weft/train/config/model_of.h"
+#include "weft/train/infer/evaluate_model.h"
+#include "weft/train/preflight/agreement.h"
 
 namespace weft {
 namespace {

@@ -3,8 +3,8 @@
 
 #include "launcher/command.h"
 #include "weft/core/host/message.h"
-#include "weft/parallel/checkpoint/hf_export.h"
-#include "weft/parallel/checkpoint/whole.h"
+#include "weft/train/checkpoint/whole.h"
+#include "weft/train/huggingface/hf_export.h"
 
 namespace weft {
 namespace {

@@ -8,10 +8,10 @@
 
 #include "launcher/rank.h"
 #include "weft/core/host/message.h"
-#include "weft/parallel/infer/generate.h"
-#include "weft/parallel/log/standard_output.h"
-#include "weft/parallel/train/agreement.h"
-#include "weft/parallel/train/metrics.h"
+#include "weft/train/infer/generate.h"
+#include "weft/train/log/metrics.h"
+#include "weft/train/log/standard_output.h"
+#include "weft/train/preflight/agreement.h"
 
 namespace weft {
 namespace {

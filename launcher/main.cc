@@ -8,8 +8,8 @@
 #include "launcher/command.h"
 #include "weft/core/base/process_memory.h"
 #include "weft/core/host/message.h"
-#include "weft/parallel/log/standard_output.h"
-#include "weft/parallel/train/suggest.h"
+#include "weft/train/io/suggest.h"
+#include "weft/train/log/standard_output.h"
 
 namespace weft {
 namespace {

@@ -10,9 +10,10 @@
 #include "weft/core/host/message.h"
 #include "weft/core/runtime/kernel.h"
 #include "weft/kernels/common/cuda_library.h"
-#include "weft/parallel/train/config_check.h"
-#include "weft/parallel/train/data.h"
-#include "weft/parallel/train/unused_keys.h"
+#include "weft/train/config/config_check.h"
+#include "weft/train/config/unused_keys.h"
+#include "weft/train/data/data.h"
+#include "weft/train/preflight/run_rules.h"
 
 namespace weft {
 namespace {
@@ -84,7 +85,7 @@ absl::StatusOr<Config> Load(const ConfigWords& words, std::vector<std::string>& 
   Words overrides = words.overrides;
   absl::StatusOr<int64_t> ranks = TakeRanks(overrides);
   if (!ranks.ok()) return ranks.status();
-  absl::StatusOr<Config> config = LoadConfig(words.path, overrides);
+  absl::StatusOr<Config> config = LoadConfig(words.path, overrides, RunRules());
   if (!config.ok()) return config;
   if (*ranks == 0) ranks = std::max<int64_t>(config->mesh.dp, 1) * std::max<int64_t>(config->mesh.tp, 1);
   if (absl::Status s = Resolve(*config, int(*ranks)); !s.ok()) return s;

@@ -13,8 +13,8 @@
 #include "weft/dist/group/plan_group.h"
 #include "weft/kernels/common/cuda_library.h"
 #include "weft/kernels/cpu/backend/register.h"
-#include "weft/parallel/train/kernel_choices.h"
-#include "weft/parallel/train/setup.h"
+#include "weft/parallel/step/kernel_choices.h"
+#include "weft/train/config/model_of.h"
 
 namespace weft {
 namespace {

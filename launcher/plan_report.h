@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "weft/core/compile/comm_plan.h"
-#include "weft/parallel/train/config.h"
-#include "weft/parallel/train/memory_need.h"
+#include "weft/parallel/step/memory_need.h"
+#include "weft/train/config/config.h"
 
 namespace weft {
 

@@ -14,9 +14,9 @@
 #include "absl/strings/numbers.h"
 #include "launcher/command.h"
 #include "weft/core/host/message.h"
-#include "weft/parallel/train/path_advice.h"
-#include "weft/parallel/train/prepare.h"
-#include "weft/parallel/train/suggest.h"
+#include "weft/train/data/prepare.h"
+#include "weft/train/io/path_advice.h"
+#include "weft/train/io/suggest.h"
 
 namespace weft {
 namespace {

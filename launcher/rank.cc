@@ -21,6 +21,8 @@
 #include "weft/parallel/train/config_check.h"
 #include "weft/parallel/train/config_schema.h"
 #include "weft/parallel/train/setup.h"
+#include "weft/train/config/config_check.h"
+#include "weft/train/config/model_of.h"
 
 namespace weft {
 namespace {

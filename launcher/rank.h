@@ -7,10 +7,10 @@
 #include "launcher/command.h"
 #include "weft/dist/failure/failure_watch.h"
 #include "weft/dist/failure/stop_agreement.h"
+#include "weft/dist/group/consensus.h"
 #include "weft/dist/group/mesh.h"
 #include "weft/dist/start/bootstrap.h"
-#include "weft/parallel/checkpoint/gather.h"
-#include "weft/parallel/train/config.h"
+#include "weft/train/config/config.h"
 
 namespace weft {
 

@@ -6,11 +6,11 @@
 #include <fstream>
 
 #include "launcher/command.h"
+#include "launcher/report/html_report.h"
 #include "weft/core/host/message.h"
-#include "weft/parallel/checkpoint/durable.h"
-#include "weft/parallel/report/html_report.h"
-#include "weft/parallel/train/config.h"
-#include "weft/parallel/train/mapped_file.h"
+#include "weft/train/config/config.h"
+#include "weft/train/io/durable.h"
+#include "weft/train/io/mapped_file.h"
 
 namespace weft {
 namespace {

@@ -8,9 +8,9 @@
 #include "launcher/train_job.h"
 #include "weft/core/base/process_memory.h"
 #include "weft/core/host/message.h"
-#include "weft/parallel/train/agreement.h"
-#include "weft/parallel/train/trainer.h"
-#include "weft/parallel/train/unused_keys.h"
+#include "weft/train/config/unused_keys.h"
+#include "weft/train/loop/trainer.h"
+#include "weft/train/preflight/agreement.h"
 
 namespace weft {
 namespace {

@@ -1,15 +1,16 @@
 #include "launcher/train_job.h"
 
-#include "weft/parallel/train/config_check.h"
-#include "weft/parallel/train/initial_weights.h"
-#include "weft/parallel/train/output_path.h"
+#include "weft/train/config/config_check.h"
+#include "weft/train/huggingface/initial_weights.h"
+#include "weft/train/io/output_path.h"
+#include "weft/train/preflight/run_rules.h"
 
 namespace weft {
 
 absl::StatusOr<TrainJob> LoadTrainJob(const Words& words, int world_size) {
   absl::StatusOr<ConfigWords> split = SplitWords("train", words);
   if (!split.ok()) return split.status();
-  absl::StatusOr<Config> config = LoadConfig(split->path, split->overrides);
+  absl::StatusOr<Config> config = LoadConfig(split->path, split->overrides, RunRules());
   if (!config.ok()) return config.status();
   if (absl::Status s = Resolve(*config, world_size); !s.ok()) return s;
   absl::StatusOr<Dataset> data = Dataset::Load(*config);

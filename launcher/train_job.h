@@ -3,7 +3,7 @@
 #pragma once
 #include "absl/status/statusor.h"
 #include "launcher/command.h"
-#include "weft/parallel/train/data.h"
+#include "weft/train/data/data.h"
 
 namespace weft {
 

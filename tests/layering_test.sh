@@ -95,7 +95,7 @@ src/core/ops/i.cc|  if (bad) std::exit(1);
 src/dist/j.cc|  fmt::print(stderr, "{}", path);
 launcher/k.cc|  std::fputs(text.c_str(), stderr);
 src/parallel/log/l.cc|  std::cerr << path;
-src/parallel/nn/transformer.cc|  Shard(x, "tp");
+src/parallel/nn/layers/transformer.cc|  Shard(x, "tp");
 src/parallel/nn/models/gpt2.cc|  Shard(x, kTensorAxis);
 tests/parallel/j.cc|// ---- Point 5: the order of axes. ----
 BREACHES

@@ -12,8 +12,8 @@
 #include "weft/dist/group/mesh.h"
 #include "weft/dist/group/plan_group.h"
 #include "weft/kernels/cpu/backend/register.h"
-#include "weft/parallel/nn/family.h"
-#include "weft/parallel/train/program.h"
+#include "weft/parallel/nn/family/family.h"
+#include "weft/parallel/step/program.h"
 
 namespace weft {
 namespace {

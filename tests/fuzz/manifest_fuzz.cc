@@ -1,7 +1,7 @@
 // The manifest of a checkpoint, sealed, as no fuzzer guesses a checksum: what is taken reads back as it was.
 #include "fuzz/allocation_bound.h"
 #include "fuzz/target.h"
-#include "weft/parallel/checkpoint/manifest.h"
+#include "weft/train/checkpoint/manifest.h"
 
 namespace {
 

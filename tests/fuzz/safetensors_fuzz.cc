@@ -1,7 +1,7 @@
 // The header of safetensors: tensors that lie within the file, or an answer.
 #include "fuzz/allocation_bound.h"
 #include "fuzz/target.h"
-#include "weft/parallel/train/safetensors.h"
+#include "weft/train/checkpoint/safetensors.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace weft;

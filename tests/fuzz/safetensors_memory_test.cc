@@ -7,7 +7,7 @@
 #include "fmt/format.h"
 #include "fuzz/allocation_bound.h"
 #include "fuzz/target.h"
-#include "weft/parallel/train/safetensors.h"
+#include "weft/train/checkpoint/safetensors.h"
 
 namespace weft {
 namespace {

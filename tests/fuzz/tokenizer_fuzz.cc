@@ -5,8 +5,8 @@
 #include "fuzz/allocation_bound.h"
 #include "fuzz/target.h"
 #include "weft/core/host/utf8.h"
-#include "weft/parallel/train/huggingface_tokenizer.h"
-#include "weft/parallel/train/stream_encoder.h"
+#include "weft/train/tokenizer/huggingface_tokenizer.h"
+#include "weft/train/tokenizer/stream_encoder.h"
 
 namespace weft {
 namespace {

@@ -3,8 +3,8 @@
 
 #include "fuzz/allocation_bound.h"
 #include "fuzz/target.h"
-#include "weft/parallel/train/config.h"
-#include "weft/parallel/train/yaml_node.h"
+#include "weft/train/config/config.h"
+#include "weft/train/io/yaml_node.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace weft;

@@ -9,9 +9,9 @@
 #include "weft/dist/group/local/local_group.h"
 #include "weft/dist/group/mesh.h"
 #include "weft/kernels/cpu/backend/register.h"
-#include "weft/parallel/train/hf_keys.h"
-#include "weft/parallel/train/initial_weights.h"
-#include "weft/parallel/train/setup.h"
+#include "weft/train/config/model_of.h"
+#include "weft/train/huggingface/hf_keys.h"
+#include "weft/train/huggingface/initial_weights.h"
 
 namespace weft {
 namespace {

@@ -9,8 +9,8 @@
 #include <ctime>
 #include <fstream>
 
-#include "weft/parallel/train/text_reader.h"
-#include "weft/parallel/train/tokenizer.h"
+#include "weft/train/io/text_reader.h"
+#include "weft/train/tokenizer/tokenizer.h"
 
 namespace weft {
 namespace {

@@ -15,9 +15,9 @@
 #include "weft/dist/group/collectives.h"
 #include "weft/dist/group/local/local_group.h"
 #include "weft/kernels/cpu/backend/register.h"
-#include "weft/parallel/checkpoint/hf_export.h"
-#include "weft/parallel/train/setup.h"
-#include "weft/parallel/train/trainer.h"
+#include "weft/train/config/model_of.h"
+#include "weft/train/huggingface/hf_export.h"
+#include "weft/train/loop/trainer.h"
 
 namespace weft::testing_ {
 namespace {

@@ -12,9 +12,9 @@
 #include <regex>
 #include <set>
 
-#include "weft/parallel/train/config.h"
-#include "weft/parallel/train/config_schema.h"
-#include "weft/parallel/train/unused_keys.h"
+#include "weft/train/config/config.h"
+#include "weft/train/config/config_schema.h"
+#include "weft/train/config/unused_keys.h"
 
 namespace weft {
 namespace {

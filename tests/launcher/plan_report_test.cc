@@ -12,7 +12,7 @@
 #include "parallel/training.h"
 #include "weft/core/base/memory.h"
 #include "weft/kernels/common/cuda_library.h"
-#include "weft/parallel/train/setup.h"
+#include "weft/train/config/model_of.h"
 
 namespace weft {
 namespace {

@@ -1,5 +1,5 @@
 // Ranks that read other words or other text than rank 0 are named, with what differs, on every rank alike.
-#include "weft/parallel/train/agreement.h"
+#include "weft/train/preflight/agreement.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "parallel/temp_folder.h"
-#include "weft/parallel/train/config_schema.h"
+#include "weft/train/config/config_schema.h"
 
 namespace weft {
 namespace {

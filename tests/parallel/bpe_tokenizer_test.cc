@@ -1,6 +1,6 @@
 // Byte-level BPE as tokenizer.json and tiktoken's lines have it: words are those that hand-written rules cut, tokens
 // those of merging by the book, and what weft does not have is refused by name.
-#include "weft/parallel/train/bpe_tokenizer.h"
+#include "weft/train/tokenizer/bpe_tokenizer.h"
 
 #include <gtest/gtest.h>
 
@@ -10,10 +10,10 @@
 #include "parallel/temp_folder.h"
 #include "parallel/text_testing.h"
 #include "parallel/tokenizer_json_testing.h"
-#include "weft/parallel/infer/text_stream.h"
-#include "weft/parallel/train/huggingface_tokenizer.h"
-#include "weft/parallel/train/stream_encoder.h"
-#include "weft/parallel/train/tiktoken_tokenizer.h"
+#include "weft/train/infer/text_stream.h"
+#include "weft/train/tokenizer/huggingface_tokenizer.h"
+#include "weft/train/tokenizer/stream_encoder.h"
+#include "weft/train/tokenizer/tiktoken_tokenizer.h"
 
 namespace weft {
 namespace {

@@ -1,20 +1,20 @@
 // What is on the disk: every changed bit is found and named, a run that dies leaves nothing half done, and a disk that
 // takes no more says so.
-#include "weft/parallel/checkpoint/checkpoint.h"
+#include "weft/train/checkpoint/checkpoint.h"
 
 #include <cstdlib>
 #include <random>
 
 #include "parallel/checkpoint_testing.h"
 #include "share.h"
-#include "weft/parallel/checkpoint/crc32c.h"
-#include "weft/parallel/checkpoint/durable.h"
-#include "weft/parallel/checkpoint/folder.h"
-#include "weft/parallel/checkpoint/folder_lock.h"
-#include "weft/parallel/checkpoint/shared_folder.h"
-#include "weft/parallel/checkpoint/whole.h"
-#include "weft/parallel/train/data_files.h"
-#include "weft/parallel/train/safetensors.h"
+#include "weft/train/checkpoint/folder.h"
+#include "weft/train/checkpoint/folder_lock.h"
+#include "weft/train/checkpoint/safetensors.h"
+#include "weft/train/checkpoint/shared_folder.h"
+#include "weft/train/checkpoint/whole.h"
+#include "weft/train/data/data_files.h"
+#include "weft/train/io/crc32c.h"
+#include "weft/train/io/durable.h"
 
 namespace weft {
 namespace {

@@ -1,5 +1,5 @@
 // The config reader: good configs round-trip. Bad ones are in tables: tests/launcher/bad_inputs.
-#include "weft/parallel/train/config.h"
+#include "weft/train/config/config.h"
 
 #include <gtest/gtest.h>
 
@@ -8,11 +8,11 @@
 
 #include "fmt/format.h"
 #include "parallel/temp_folder.h"
-#include "weft/parallel/train/config_schema.h"
-#include "weft/parallel/train/config_value.h"
-#include "weft/parallel/train/setup.h"
-#include "weft/parallel/train/suggest.h"
-#include "weft/parallel/train/unused_keys.h"
+#include "weft/train/config/config_schema.h"
+#include "weft/train/config/config_value.h"
+#include "weft/train/config/model_of.h"
+#include "weft/train/config/unused_keys.h"
+#include "weft/train/io/suggest.h"
 
 namespace weft {
 namespace {

@@ -1,5 +1,5 @@
 // Data: the same sequences on every mesh, an evaluation that counts every token once, and errors that name the file.
-#include "weft/parallel/train/data.h"
+#include "weft/train/data/data.h"
 
 #include <gtest/gtest.h>
 

@@ -9,7 +9,7 @@
 
 #include "fmt/format.h"
 #include "parallel/temp_folder.h"
-#include "weft/parallel/train/data.h"
+#include "weft/train/data/data.h"
 
 namespace weft::testing_ {
 

@@ -5,7 +5,7 @@ set -euo pipefail
 root=$(realpath "$1") build=$(realpath "$2")
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
-mkdir -p "$dir/weft/parallel/train"
+mkdir -p "$dir/weft/train/config"
 
 # command SOURCE: how the build compiles it, with the config of $dir, to nothing.
 command() {
@@ -19,10 +19,10 @@ forgets() {
   line=$(command "$1")
   [ -n "$line" ] || { echo "forgotten_name_test: $1 is not in compile_commands.json"; exit 1; }
   [[ $line == *-Werror* ]] || exit 77
-  cp "$root/src/parallel/train/config.h" "$dir/weft/parallel/train/config.h"
+  cp "$root/src/train/config/config.h" "$dir/weft/train/config/config.h"
   (cd "$build" && eval "$line") || { echo "forgotten_name_test: expected $1 to compile as it is"; exit 1; }
-  sed -i "s|^enum class $2 {\(.*\)};|enum class $2 {\1, kForgotten};|" "$dir/weft/parallel/train/config.h"
-  grep -q kForgotten "$dir/weft/parallel/train/config.h" || { echo "forgotten_name_test: config.h has no enum $2"; exit 1; }
+  sed -i "s|^enum class $2 {\(.*\)};|enum class $2 {\1, kForgotten};|" "$dir/weft/train/config/config.h"
+  grep -q kForgotten "$dir/weft/train/config/config.h" || { echo "forgotten_name_test: config.h has no enum $2"; exit 1; }
   if (cd "$build" && eval "$line") 2> "$dir/out"; then
     echo "forgotten_name_test: expected $1 not to compile with one more $2"
     exit 1
@@ -30,6 +30,6 @@ forgets() {
   grep -q 'kForgotten.*not handled in switch' "$dir/out" || { cat "$dir/out"; exit 1; }
 }
 
-forgets src/parallel/train/schedule.cc ScheduleName
-forgets src/parallel/train/setup.cc OptimizerName
+forgets src/train/config/schedule.cc ScheduleName
+forgets src/train/config/setup.cc OptimizerName
 echo "forgotten names: ok"

@@ -4,8 +4,8 @@
 #include <random>
 
 #include "weft/core/host/utf8.h"
-#include "weft/parallel/infer/generate.h"
-#include "weft/parallel/infer/text_stream.h"
+#include "weft/train/infer/generate.h"
+#include "weft/train/infer/text_stream.h"
 
 namespace weft {
 namespace {

@@ -1,14 +1,14 @@
 // Every key of a published config.json is compared with our model, must have the one value that Weft computes, or
 // changes no number; a key that nobody knows is refused by name.
-#include "weft/parallel/train/hf_config.h"
+#include "weft/train/huggingface/hf_config.h"
 
 #include <gtest/gtest.h>
 
 #include <set>
 
 #include "fmt/format.h"
-#include "weft/parallel/train/hf_keys.h"
-#include "weft/parallel/train/setup.h"
+#include "weft/train/config/model_of.h"
+#include "weft/train/huggingface/hf_keys.h"
 
 namespace weft {
 namespace {

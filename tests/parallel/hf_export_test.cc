@@ -1,14 +1,14 @@
 // Export: what transformers is to read holds the checkpoint's weights, whatever mesh saved it.
-#include "weft/parallel/checkpoint/hf_export.h"
+#include "weft/train/huggingface/hf_export.h"
 
 #include <cstdlib>
 #include <random>
 
 #include "parallel/checkpoint_testing.h"
 #include "parallel/safetensors_testing.h"
-#include "weft/parallel/checkpoint/folder.h"
-#include "weft/parallel/train/hf_names.h"
-#include "weft/parallel/train/initial_weights.h"
+#include "weft/train/checkpoint/folder.h"
+#include "weft/train/huggingface/hf_names.h"
+#include "weft/train/huggingface/initial_weights.h"
 
 namespace weft {
 namespace {

@@ -7,8 +7,8 @@
 #include <span>
 
 #include "parallel/checkpoint_testing.h"
-#include "weft/parallel/infer/evaluate_model.h"
-#include "weft/parallel/infer/generate.h"
+#include "weft/train/infer/evaluate_model.h"
+#include "weft/train/infer/generate.h"
 
 namespace weft::testing_ {
 

@@ -1,6 +1,6 @@
 // Initial weights: a checkpoint in Hugging Face's layout gives its values to every mesh, and one that does not fit is
 // refused by name.
-#include "weft/parallel/train/initial_weights.h"
+#include "weft/train/huggingface/initial_weights.h"
 
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@
 #include "parallel/temp_folder.h"
 #include "parallel/testing.h"
 #include "parallel/training.h"
-#include "weft/parallel/train/setup.h"
+#include "weft/train/config/model_of.h"
 
 namespace weft {
 namespace {

@@ -1,5 +1,5 @@
 // A manifest is taken where its boxes fill their tensors, and then alone, and in a time that follows its size.
-#include "weft/parallel/checkpoint/manifest.h"
+#include "weft/train/checkpoint/manifest.h"
 
 #include <gtest/gtest.h>
 

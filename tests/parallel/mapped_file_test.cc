@@ -1,5 +1,5 @@
 // Mapped files that cannot be read: a byte that the disk does not give is noted, with its file, and ends no process.
-#include "weft/parallel/train/mapped_file.h"
+#include "weft/train/io/mapped_file.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -14,12 +14,12 @@
 
 #include "fmt/ranges.h"
 #include "parallel/checkpoint_testing.h"
-#include "weft/parallel/checkpoint/folder.h"
-#include "weft/parallel/checkpoint/hf_export.h"
-#include "weft/parallel/checkpoint/whole.h"
-#include "weft/parallel/train/initial_weights.h"
-#include "weft/parallel/train/json_object.h"
-#include "weft/parallel/train/text_reader.h"
+#include "weft/train/checkpoint/folder.h"
+#include "weft/train/checkpoint/whole.h"
+#include "weft/train/huggingface/hf_export.h"
+#include "weft/train/huggingface/initial_weights.h"
+#include "weft/train/io/json_object.h"
+#include "weft/train/io/text_reader.h"
 
 namespace weft {
 namespace {

@@ -1,5 +1,5 @@
 // Too little memory: found out before the run, or by the allocation that fails; in the same words.
-#include "weft/parallel/train/memory_check.h"
+#include "weft/train/preflight/memory_check.h"
 
 #include <gtest/gtest.h>
 
@@ -9,8 +9,8 @@
 #include "weft/dist/group/collectives.h"
 #include "weft/dist/group/local/local_group.h"
 #include "weft/kernels/cpu/backend/register.h"
-#include "weft/parallel/train/setup.h"
-#include "weft/parallel/train/trainer.h"
+#include "weft/train/config/model_of.h"
+#include "weft/train/loop/trainer.h"
 
 namespace weft {
 namespace {

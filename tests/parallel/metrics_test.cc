@@ -1,5 +1,5 @@
 // Metrics: JSON lines that any reader takes and that give doubles back bit for bit; lines that people can read.
-#include "weft/parallel/train/metrics.h"
+#include "weft/train/log/metrics.h"
 
 #include <gtest/gtest.h>
 

@@ -1,10 +1,10 @@
 // MFU: the peaks of products by name, and the FLOPs that a token of a known model counts for.
-#include "weft/parallel/train/mfu.h"
+#include "weft/train/log/mfu.h"
 
 #include <gtest/gtest.h>
 
-#include "weft/parallel/train/config_presets.h"
-#include "weft/parallel/train/setup.h"
+#include "weft/train/config/config_presets.h"
+#include "weft/train/config/model_of.h"
 
 namespace weft {
 namespace {

@@ -1,6 +1,6 @@
 // weft prepare's files: the tokens that training takes from the text itself, whatever the blocks and shards; whole or
 // not there at all.
-#include "weft/parallel/train/prepare.h"
+#include "weft/train/data/prepare.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // The patterns of tokenizers: what weft translates finds what it says, and the rest is refused by name.
-#include "weft/parallel/train/regex.h"
+#include "weft/train/tokenizer/regex.h"
 
 #include <gtest/gtest.h>
 
@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "parallel/text_testing.h"
-#include "weft/parallel/train/bpe_tokenizer.h"
-#include "weft/parallel/train/regex_syntax.h"
+#include "weft/train/tokenizer/bpe_tokenizer.h"
+#include "weft/train/tokenizer/regex_syntax.h"
 
 namespace weft {
 namespace {

@@ -7,12 +7,12 @@
 #include <random>
 #include <regex>
 
+#include "launcher/report/axis.h"
+#include "launcher/report/chart.h"
+#include "launcher/report/html_report.h"
+#include "launcher/report/log_line.h"
+#include "launcher/report/run_summary.h"
 #include "parallel/temp_folder.h"
-#include "weft/parallel/report/axis.h"
-#include "weft/parallel/report/chart.h"
-#include "weft/parallel/report/html_report.h"
-#include "weft/parallel/report/log_line.h"
-#include "weft/parallel/report/run_summary.h"
 
 namespace weft {
 namespace {

@@ -1,7 +1,7 @@
 // A run that was stopped goes on as if it had not been: bit for bit on its mesh, to rounding on any other.
 #include "parallel/checkpoint_testing.h"
 #include "share.h"
-#include "weft/parallel/checkpoint/folder.h"
+#include "weft/train/checkpoint/folder.h"
 
 namespace weft {
 namespace {

@@ -1,5 +1,5 @@
 // The sinks of a run's records: JSON lines that a killed run leaves whole, and event files that TensorBoard reads.
-#include "weft/parallel/log/run_log.h"
+#include "weft/train/log/run_log.h"
 
 #include <gtest/gtest.h>
 
@@ -8,9 +8,9 @@
 
 #include "parallel/event_testing.h"
 #include "parallel/temp_folder.h"
-#include "weft/parallel/log/event_log.h"
-#include "weft/parallel/log/event_record.h"
-#include "weft/parallel/log/json_log.h"
+#include "weft/train/log/event_log.h"
+#include "weft/train/log/event_record.h"
+#include "weft/train/log/json_log.h"
 
 namespace weft {
 namespace {

@@ -1,5 +1,5 @@
 // Safetensors: what was written is what is read; whatever happens to a file, the answer is an error that names it.
-#include "weft/parallel/train/safetensors.h"
+#include "weft/train/checkpoint/safetensors.h"
 
 #include <gtest/gtest.h>
 

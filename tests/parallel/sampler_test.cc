@@ -1,5 +1,5 @@
 // Draws follow the distribution, do not hang on last bits, and are the same for the same seed.
-#include "weft/parallel/infer/sampler.h"
+#include "weft/train/infer/sampler.h"
 
 #include <gtest/gtest.h>
 

@@ -7,7 +7,7 @@
 #include <numbers>
 #include <random>
 
-#include "weft/parallel/train/schedule.h"
+#include "weft/train/config/schedule.h"
 
 namespace weft {
 namespace {

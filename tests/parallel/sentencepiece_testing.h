@@ -2,7 +2,7 @@
 #pragma once
 #include <string>
 
-#include "weft/parallel/train/sentencepiece_tokenizer.h"
+#include "weft/train/tokenizer/sentencepiece_tokenizer.h"
 
 namespace weft::testing_ {
 

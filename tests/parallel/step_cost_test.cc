@@ -4,8 +4,8 @@
 
 #include "parallel/step_allocations.h"
 #include "parallel/temp_folder.h"
-#include "weft/parallel/train/setup.h"
-#include "weft/parallel/train/slots.h"
+#include "weft/train/config/model_of.h"
+#include "weft/train/data/slots.h"
 
 namespace weft {
 namespace {

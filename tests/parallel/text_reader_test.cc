@@ -1,12 +1,12 @@
 // Texts in blocks: the same text whatever the block, and errors that name the place in the file.
-#include "weft/parallel/train/text_reader.h"
+#include "weft/train/io/text_reader.h"
 
 #include <gtest/gtest.h>
 
 #include "fmt/format.h"
 #include "parallel/temp_folder.h"
 #include "parallel/text_testing.h"
-#include "weft/parallel/train/data_files.h"
+#include "weft/train/data/data_files.h"
 
 namespace weft {
 namespace {

@@ -1,5 +1,5 @@
 // Token shards: the batches of a text whose bytes they hold, whatever the cuts; a bad file is an error, never a crash.
-#include "weft/parallel/train/token_shard.h"
+#include "weft/train/data/token_shard.h"
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 #include "parallel/data_testing.h"
 #include "weft/core/base/error.h"
 #include "weft/core/base/rng.h"
-#include "weft/parallel/train/token_shard_writer.h"
+#include "weft/train/data/token_shard_writer.h"
 
 namespace weft {
 namespace {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "weft/core/host/utf8.h"
-#include "weft/parallel/train/tokenizer.h"
+#include "weft/train/tokenizer/tokenizer.h"
 
 namespace weft::testing_ {
 

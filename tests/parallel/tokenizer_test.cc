@@ -1,6 +1,6 @@
 // Tokenizers: text comes back from its tokens, the tokens do not depend on how the text is cut into blocks, and files
 // that are none are errors.
-#include "weft/parallel/train/tokenizer.h"
+#include "weft/train/tokenizer/tokenizer.h"
 
 #include <gtest/gtest.h>
 
@@ -8,10 +8,10 @@
 #include "parallel/temp_folder.h"
 #include "parallel/text_testing.h"
 #include "parallel/tokenizer_json_testing.h"
-#include "weft/parallel/train/bpe_tokenizer.h"
-#include "weft/parallel/train/huggingface_tokenizer.h"
-#include "weft/parallel/train/sentencepiece_library.h"
-#include "weft/parallel/train/stream_encoder.h"
+#include "weft/train/tokenizer/bpe_tokenizer.h"
+#include "weft/train/tokenizer/huggingface_tokenizer.h"
+#include "weft/train/tokenizer/sentencepiece_library.h"
+#include "weft/train/tokenizer/stream_encoder.h"
 
 namespace weft {
 namespace {

@@ -1,5 +1,5 @@
 // The loop as a whole, in process: what it writes, and when it stops.
-#include "weft/parallel/train/trainer.h"
+#include "weft/train/loop/trainer.h"
 
 #include <gtest/gtest.h>
 
@@ -14,7 +14,7 @@
 #include "weft/dist/group/collectives.h"
 #include "weft/dist/group/local/local_group.h"
 #include "weft/kernels/cpu/backend/register.h"
-#include "weft/parallel/train/setup.h"
+#include "weft/train/config/model_of.h"
 
 namespace weft {
 namespace {

@@ -14,8 +14,8 @@
 #include "weft/dist/group/mesh.h"
 #include "weft/kernels/common/cuda_library.h"
 #include "weft/kernels/cpu/backend/register.h"
-#include "weft/parallel/nn/family.h"
-#include "weft/parallel/train/runner.h"
+#include "weft/parallel/nn/family/family.h"
+#include "weft/parallel/step/runner.h"
 
 namespace weft::testing_ {
 

@@ -25,7 +25,7 @@ template <class... T>
 void PrintStderr(fmt::format_string<T...> format, T&&... values) {
   PrintMessage(stderr, fmt::format(format, std::forward<T>(values)...));
 }
-// CheckPrinted (parallel/log/standard_output.h) reports output that was lost.
+// CheckPrinted (train/log/standard_output.h) reports output that was lost.
 template <class... T>
 void PrintStdout(fmt::format_string<T...> format, T&&... values) {
   PrintMessage(stdout, fmt::format(format, std::forward<T>(values)...));

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "weft/core/ir/node.h"
-#include "weft/parallel/nn/sharding_plan.h"
+#include "weft/parallel/nn/plans/sharding_plan.h"
 
 namespace weft {
 

@@ -1,5 +1,5 @@
 // GPT-2 (Radford et al. 2019): LayerNorm, biases, GELU, learned positions.
-#include "weft/parallel/nn/family.h"
+#include "weft/parallel/nn/family/family.h"
 
 namespace weft::models {
 namespace {

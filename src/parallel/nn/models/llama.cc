@@ -1,5 +1,5 @@
 // Llama (Touvron et al. 2023): RMSNorm, no biases, SwiGLU, rotary positions.
-#include "weft/parallel/nn/family.h"
+#include "weft/parallel/nn/family/family.h"
 
 namespace weft::models {
 namespace {

@@ -1,6 +1,6 @@
 // GPT-NeoX (Black et al. 2022): attention and MLP read the same residual stream side by side; rotary positions.
 #include "weft/core/ops/ops.h"
-#include "weft/parallel/nn/family.h"
+#include "weft/parallel/nn/family/family.h"
 
 namespace weft::models {
 namespace {

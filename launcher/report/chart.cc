@@ -1,0 +1,106 @@
+#include "launcher/report/chart.h"
+
+#include <optional>
+
+#include "fmt/format.h"
+#include "launcher/report/axis.h"
+#include "launcher/report/html.h"
+
+namespace weft {
+namespace {
+
+using Bucket = Series::Bucket;
+
+// The picture's units; a browser scales it to its width.
+constexpr double kWidth = 900, kHeight = 260, kLeft = 64, kRight = 16, kTop = 12, kBottom = 36;
+constexpr double kPlotWidth = kWidth - kLeft - kRight, kPlotHeight = kHeight - kTop - kBottom;
+constexpr int64_t kMostPoints = 100;  // of a curve that shows its points
+constexpr double kDecadesFrom = 30;   // highest by lowest value from which an axis is logarithmic
+
+struct Plane {
+  Axis x, y;
+  double X(double step) const { return kLeft + kPlotWidth * x.At(step); }
+  double Y(double value) const { return kTop + kPlotHeight * (1 - y.At(value)); }
+};
+
+std::optional<Plane> PlaneOf(const Chart& chart) {
+  Bucket all;
+  std::optional<double> first, last;
+  for (const Curve& curve : chart.curves)
+    for (const Bucket& bucket : curve.series->buckets()) {
+      if (bucket.count == 0) continue;
+      all.Merge(bucket);
+      first = std::min(first.value_or(bucket.step()), bucket.step());
+      last = std::max(last.value_or(bucket.step()), bucket.step());
+    }
+  if (!first) return std::nullopt;
+  bool decades = chart.may_be_logarithmic && all.low > 0 && all.high / all.low >= kDecadesFrom;
+  return Plane{Axis(*first, *last), Axis(all.low, all.high, decades)};
+}
+
+std::string Grid(const Plane& plane) {
+  std::string svg = "<g class=\"grid\">\n";
+  for (double tick : plane.y.Ticks(6))
+    svg += fmt::format("<path d=\"M{0} {1:.1f}H{2}\"/><text x=\"{3}\" y=\"{4:.1f}\" text-anchor=\"end\">{5}</text>\n",
+                       kLeft, plane.Y(tick), kWidth - kRight, kLeft - 8, plane.Y(tick) + 4, TickText(tick));
+  for (double tick : plane.x.Ticks(10))
+    svg += fmt::format("<path d=\"M{0:.1f} {1}v5\"/><text x=\"{0:.1f}\" y=\"{2}\" text-anchor=\"middle\">{3}</text>\n",
+                       plane.X(tick), kHeight - kBottom, kHeight - kBottom + 20, TickText(tick));
+  return svg + "</g>\n";
+}
+
+// The buckets with values, in pieces that end where only missing values lie between.
+std::vector<std::vector<Bucket>> Pieces(const Series& series) {
+  std::vector<std::vector<Bucket>> pieces(1);
+  for (const Bucket& bucket : series.buckets()) {
+    if (bucket.count > 0) pieces.back().push_back(bucket);
+    if (bucket.count == 0 && bucket.missing > 0 && !pieces.back().empty()) pieces.emplace_back();
+  }
+  return pieces;
+}
+
+std::string Line(const std::vector<Bucket>& piece, const Plane& plane) {
+  std::string points;
+  for (const Bucket& b : piece) points += fmt::format("{:.1f},{:.1f} ", plane.X(b.step()), plane.Y(b.mean()));
+  return fmt::format("<polyline points=\"{}\"/>\n", points);
+}
+
+std::string Band(const std::vector<Bucket>& piece, const Plane& plane) {
+  std::string above, below;
+  bool wide = false;
+  for (const Bucket& b : piece) {
+    wide |= b.count > 1;
+    above += fmt::format("{:.1f},{:.1f} ", plane.X(b.step()), plane.Y(b.high));
+    below = fmt::format("{:.1f},{:.1f} ", plane.X(b.step()), plane.Y(b.low)) + below;
+  }
+  return wide ? fmt::format("<polygon points=\"{}{}\"/>\n", above, below) : "";
+}
+
+std::string Points(const Series& series, const Plane& plane) {
+  Bucket whole = series.Whole();
+  if (whole.count > kMostPoints) return "";
+  std::string svg;
+  for (const Bucket& b : series.buckets())
+    if (b.count == 1)
+      svg += fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3\"><title>step {}: {:.6g}</title></circle>\n",
+                         plane.X(b.step()), plane.Y(b.mean()), b.step(), b.mean());
+  return svg;
+}
+
+}  // namespace
+
+std::string Svg(const Chart& chart) {
+  std::optional<Plane> plane = PlaneOf(chart);
+  if (!plane) return "";
+  std::string svg = fmt::format("<svg viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"{}\">\n{}", kWidth, kHeight,
+                                EscapeHtml(chart.title), Grid(*plane));
+  for (size_t i = 0; i < chart.curves.size(); i++) {
+    svg += fmt::format("<g class=\"c{}\">\n", i);
+    for (const std::vector<Bucket>& piece : Pieces(*chart.curves[i].series))
+      svg += Band(piece, *plane) + Line(piece, *plane);
+    svg += Points(*chart.curves[i].series, *plane) + "</g>\n";
+  }
+  return svg + "</svg>\n";
+}
+
+}  // namespace weft

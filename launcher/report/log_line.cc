@@ -1,0 +1,131 @@
+#include "launcher/report/log_line.h"
+
+#include <limits>
+#include <span>
+
+#include "fmt/format.h"
+#include "weft/train/io/json_object.h"
+
+namespace weft {
+namespace {
+
+using Json = nlohmann::json;
+
+// Members of a line, by type; the first that is another keeps the error.
+class Members {
+ public:
+  Members(const Json& object, const std::string& place) : object_(object), place_(place) {}
+
+  std::string Text(const char* key) {
+    const Json* value = Find(key, "a string", &Json::is_string);
+    return value ? value->get<std::string>() : "";
+  }
+  std::optional<int64_t> Integer(const char* key) {
+    const Json* value = Find(key, "an integer", &Json::is_number_integer);
+    return value ? std::optional(value->get<int64_t>()) : std::nullopt;
+  }
+  std::optional<double> Number(const char* key) {
+    const Json* value = Find(key, "a number", &Json::is_number);
+    return value ? std::optional(value->get<double>()) : std::nullopt;
+  }
+  double NumberOrNan(const char* key) { return Number(key).value_or(std::numeric_limits<double>::quiet_NaN()); }
+  int64_t Count(const char* key) {
+    int64_t count = Integer(key).value_or(0);
+    if (count < 0) Bad(key, "an integer >= 0", object_[key]);
+    return count;
+  }
+  int64_t Step() {
+    if (!object_.contains("step")) Bad("step", "an integer", "none");
+    return Count("step");
+  }
+  const absl::Status& status() const { return status_; }
+
+ private:
+  const Json* Find(const char* key, const char* expected, bool (Json::*is)() const) {
+    auto found = object_.find(key);
+    if (found == object_.end() || found->is_null()) return nullptr;
+    if (((*found).*is)()) return &*found;
+    Bad(key, expected, *found);
+    return nullptr;
+  }
+  void Bad(const char* key, const char* expected, const Json& got) {
+    if (!status_.ok()) return;
+    status_ = absl::InvalidArgumentError(fmt::format("{}: {}: expected {}, got {}; give a file that log.jsonl wrote",
+                                                     place_, key, expected, Shown(got)));
+  }
+
+  const Json& object_;
+  const std::string& place_;
+  absl::Status status_;
+};
+
+LogRecord ReadStart(Members& m) {
+  StartRecord r{.version = m.Text("version"), .config = m.Text("config")};
+  r.ranks = m.Count("ranks");
+  r.dp = m.Count("dp");
+  r.tp = m.Count("tp");
+  r.parameters = m.Count("parameters");
+  r.steps = m.Count("steps");
+  r.tokens_per_step = m.Count("tokens_per_step");
+  r.train_tokens = m.Count("train_tokens");
+  r.val_tokens = m.Count("val_tokens");
+  r.resumed_step = m.Integer("resumed_step");
+  r.kernels = m.Text("kernels");
+  r.device = m.Text("device");
+  r.unix_time = m.Count("unix_time");
+  return r;
+}
+
+LogRecord ReadStep(Members& m) {
+  StepRecord r{.step = m.Step(), .loss = m.NumberOrNan("loss"), .grad_norm = m.NumberOrNan("grad_norm")};
+  r.lr = m.NumberOrNan("lr");
+  r.ms = m.Number("ms").value_or(0);
+  r.tokens_per_s = m.NumberOrNan("tokens_per_s");
+  r.mfu = m.Number("mfu");
+  r.peak_bytes = m.Integer("peak_bytes");
+  r.loss_scale = m.Number("loss_scale");
+  r.skipped = m.Count("skipped");
+  return r;
+}
+
+LogRecord ReadEval(Members& m) {
+  EvalRecord r{.step = m.Step(), .val_loss = m.NumberOrNan("val_loss"), .tokens = m.Count("tokens")};
+  r.bytes = m.Integer("bytes");
+  r.ms = m.Number("ms").value_or(0);
+  return r;
+}
+
+LogRecord ReadEnd(Members& m) {
+  EndRecord r{.step = m.Step(), .seconds = m.Number("seconds").value_or(0)};
+  r.loss = m.Number("loss");
+  r.val_loss = m.Number("val_loss");
+  return r;
+}
+
+LogRecord ReadStop(Members& m) { return StopRecord{.step = m.Step(), .reason = m.Text("reason")}; }
+
+struct EventRow {
+  const char* name;
+  LogRecord (*read)(Members&);
+};
+constexpr EventRow kEvents[] = {
+    {"start", ReadStart}, {"step", ReadStep}, {"eval", ReadEval}, {"end", ReadEnd}, {"stop", ReadStop}};
+
+}  // namespace
+
+absl::StatusOr<std::optional<LogRecord>> ParseLogLine(std::string_view line, const std::string& place) {
+  absl::StatusOr<Json> object = ParseJsonObject(std::as_bytes(std::span(line.data(), line.size())), place);
+  if (!object.ok()) return object.status();
+  Members members(*object, place);
+  std::string name = members.Text("event");
+  if (members.status().ok() && name.empty())
+    return absl::InvalidArgumentError(place +
+                                      ": expected the member event, got none; give a file that log.jsonl wrote");
+  std::optional<LogRecord> record;
+  for (const EventRow& event : kEvents)
+    if (name == event.name) record = event.read(members);
+  if (!members.status().ok()) return members.status();
+  return record;
+}
+
+}  // namespace weft

@@ -1,0 +1,25 @@
+#include "weft/parallel/nn/family/family.h"
+
+namespace weft {
+namespace models {
+#define WEFT_MODEL_FAMILY(name) extern const ModelFamily name;
+#include "model_families.inc"
+#undef WEFT_MODEL_FAMILY
+}  // namespace models
+
+std::span<const ModelFamily* const> ModelFamilies() {
+  static const ModelFamily* const families[] = {
+#define WEFT_MODEL_FAMILY(name) &models::name,
+#include "model_families.inc"
+#undef WEFT_MODEL_FAMILY
+  };
+  return families;
+}
+
+const ModelFamily* FindFamily(std::string_view name) {
+  for (const ModelFamily* family : ModelFamilies())
+    if (name == family->name) return family;
+  return nullptr;
+}
+
+}  // namespace weft

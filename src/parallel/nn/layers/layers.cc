@@ -1,0 +1,37 @@
+#include "weft/parallel/nn/layers/layers.h"
+
+#include "weft/core/ops/ops.h"
+
+namespace weft::nn {
+
+Linear::Linear(Module* parent, const std::string& name, std::string eq, Shape weight, Shape bias, Init init)
+    : Layer(parent, name), eq_(std::move(eq)), weight_(this, "weight", std::move(weight), init, true) {
+  if (!bias.empty()) bias_ = std::make_unique<Parameter>(this, "bias", std::move(bias), Init{}, false);
+}
+
+Var Linear::Forward(Var x) {
+  // The sum over ranks of a row-parallel product is resolved here, before the bias, which would otherwise be added per
+  // rank.
+  Var y =
+      Boundary(Einsum(eq_, x, weight_.Use(call_site()), call_site()), "product", call_site());  // [..., weight dims]
+  return bias_ ? Add({y, call_site()}, bias_->Use(call_site())) : y;                            // the same
+}
+
+Embedding::Embedding(Module* parent, const std::string& name, int64_t vocab, int64_t width, double std)
+    : Layer(parent, name), weight_(this, "weight", {vocab, width}, {Init::kNormal, std}, true) {}
+
+Var Embedding::Forward(Var ids) { return weft::Embedding(weight_.Use(call_site()), ids, call_site()); }  // [B, T, C]
+
+Norm::Norm(Module* parent, const std::string& name, Kind kind, int64_t width, double eps)
+    : Layer(parent, name), eps_(eps), weight_(this, "weight", {width}, {Init::kOnes}, false, Parameter::kAccumulate) {
+  if (kind == kLayer)
+    bias_ = std::make_unique<Parameter>(this, "bias", Shape{width}, Init{}, false, Parameter::kAccumulate);
+}
+
+Var Norm::Forward(Var x) {
+  const Loc& at = call_site();
+  Var weight = weight_.Use(at);                                                                  // [C]
+  return bias_ ? LayerNorm(x, weight, bias_->Use(at), eps_, at) : RmsNorm(x, weight, eps_, at);  // [B, T, C]
+}
+
+}  // namespace weft::nn

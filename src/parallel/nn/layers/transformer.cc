@@ -1,0 +1,120 @@
+#include "weft/parallel/nn/layers/transformer.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "weft/core/ops/ops.h"
+
+namespace weft {
+namespace {
+Init Normal(const TransformerConfig& c) { return {Init::kNormal, c.init_std}; }
+Init Residual(const TransformerConfig& c) { return {Init::kNormal, c.init_std / std::sqrt(2.0 * double(c.layers))}; }
+Shape BiasOr(const TransformerConfig& c, Shape shape) { return c.bias ? shape : Shape{}; }
+std::unique_ptr<Layer> MakeBlock(Module* parent, const std::string& name, const TransformerConfig& c) {
+  return c.make_block ? c.make_block(parent, name, c) : std::make_unique<Block>(parent, name, c);
+}
+}  // namespace
+
+void Check(const TransformerConfig& c) {
+  WEFT_CHECK(c.heads > 0 && c.dim % c.heads == 0,
+             fmt::format("model: dim {} is not a multiple of heads {}", c.dim, c.heads));
+  WEFT_CHECK(c.kv_heads > 0 && c.heads % c.kv_heads == 0,
+             fmt::format("model: heads {} is not a multiple of kv_heads {}", c.heads, c.kv_heads));
+  WEFT_CHECK(c.rope_theta == 0 || c.head_dim() % 2 == 0,
+             fmt::format("model: rotary embedding needs an even head size, dim / heads is {}", c.head_dim()));
+}
+
+Attention::Attention(Module* parent, const std::string& name, const TransformerConfig& c)
+    : Layer(parent, name),
+      config_(c),
+      q_(this, "q", "btc,chd->bthd", {c.dim, c.heads, c.head_dim()}, BiasOr(c, {c.heads, c.head_dim()}), Normal(c)),
+      k_(this, "k", "btc,chd->bthd", {c.dim, c.kv_heads, c.head_dim()}, BiasOr(c, {c.kv_heads, c.head_dim()}),
+         Normal(c)),
+      v_(this, "v", "btc,chd->bthd", {c.dim, c.kv_heads, c.head_dim()}, BiasOr(c, {c.kv_heads, c.head_dim()}),
+         Normal(c)),
+      proj_(this, "proj", "bthd,hdc->btc", {c.heads, c.head_dim(), c.dim}, BiasOr(c, {c.dim}), Residual(c)) {}
+
+Var Attention::Forward(Var x) {
+  Var q = q_(x), k = k_(x), v = v_(x);  // [B, T, H, D], [B, T, G, D] twice
+  if (config_.rope_theta != 0) {
+    RopeOptions rope{config_.rope_theta, config_.rope_scaling};
+    q = Rope(q, rope);  // [B, T, H, D]
+    k = Rope(k, rope);  // [B, T, G, D]
+  }
+  return Dropout(proj_(Sdpa(q, k, v, {.causal = true})), config_.dropout);  // [B, T, C]
+}
+
+Mlp::Mlp(Module* parent, const std::string& name, const TransformerConfig& c)
+    : Layer(parent, name),
+      config_(c),
+      up_(this, "up", "btc,cf->btf", {c.dim, c.ffn}, BiasOr(c, {c.ffn}), Normal(c)),
+      gate_(c.gated_mlp
+                ? std::make_unique<nn::Linear>(this, "gate", "btc,cf->btf", Shape{c.dim, c.ffn}, Shape{}, Normal(c))
+                : nullptr),
+      down_(this, "down", "btf,fc->btc", {c.ffn, c.dim}, BiasOr(c, {c.dim}), Residual(c)) {}
+
+Var Mlp::Forward(Var x) {
+  Var hidden = gate_ ? SwiGlu((*gate_)(x), up_(x)) : Gelu(up_(x));  // [B, T, F]
+  return Dropout(down_(hidden), config_.dropout);                   // [B, T, C]
+}
+
+Block::Block(Module* parent, const std::string& name, const TransformerConfig& c)
+    : Layer(parent, name),
+      norm1_(this, "norm1", c.norm, c.dim, c.norm_eps),
+      attn_(this, "attn", c),
+      norm2_(this, "norm2", c.norm, c.dim, c.norm_eps),
+      mlp_(this, "mlp", c) {}
+
+Var Block::Forward(Var x) {
+  x = x + attn_(norm1_(x));    // [B, T, C]
+  return x + mlp_(norm2_(x));  // [B, T, C]
+}
+
+Transformer::Transformer(const TransformerConfig& config)
+    : config_(config), embed_(this, "embed", config.vocab, config.dim, config.init_std) {
+  Check(config_);
+  if (config_.learned_positions)
+    positions_ = std::make_unique<Parameter>(this, "positions", Shape{config_.context, config_.dim},
+                                             Init{Init::kNormal, config_.init_std}, true);
+  for (int64_t i = 0; i < config_.layers; i++) blocks_.push_back(MakeBlock(this, fmt::format("blocks.{}", i), config_));
+  norm_ = std::make_unique<nn::Norm>(this, "norm", config_.norm, config_.dim, config_.norm_eps);
+  if (config_.tie_embeddings)
+    head_ = std::make_unique<TiedHead>(this, "head", embed_.weight());
+  else
+    head_ = std::make_unique<nn::Linear>(this, "head", "btc,vc->btv", Shape{config_.vocab, config_.dim}, Shape{},
+                                         Normal(config_));
+}
+
+Var Transformer::TiedHead::Forward(Var x) { return Einsum("btc,vc->btv", x, table_.Use()); }  // [B, T, V]
+
+Var Transformer::Hidden(Var tokens) {
+  int64_t length = tokens.dim(1);
+  WEFT_CHECK(length <= config_.context,
+             fmt::format("model: {} tokens, but the context is {}", length, config_.context));
+  Var x = embed_(tokens);  // [B, T, C]
+  if (positions_) {
+    Var p = positions_->Use();                                         // [context, C]
+    x = x + (length == config_.context ? p : Slice(p, 0, 0, length));  // [B, T, C]
+  }
+  x = Dropout(x, config_.dropout);              // [B, T, C]
+  for (auto& block : blocks_) x = (*block)(x);  // [B, T, C]
+  return (*norm_)(x);                           // [B, T, C]
+}
+
+Var Transformer::Forward(Var tokens) { return (*head_)(Hidden(tokens)); }  // [B, T, V]
+
+Var Transformer::LogitsAt(Var tokens, Var places) {
+  Var rows = Merge(Hidden(tokens), 0);             // [B T, C]
+  return (*head_)(weft::Embedding(rows, places));  // [R, N, V]
+}
+
+Loss Transformer::LossOf(Var tokens, Var targets, const CrossEntropyOptions& options) {
+  Var logits = (*this)(tokens);  // [B, T, V]
+  ModuleScope scope("loss");
+  Var losses = CrossEntropy(logits, targets, options);                                             // [B, T]
+  Var counts = Ne(targets, Full(double(options.ignore_index), targets.dtype(), targets.shape()));  // [B, T] bool
+  return {SumAll(losses), SumAll(Cast(counts, losses.dtype()))};
+}
+
+}  // namespace weft

@@ -1,0 +1,84 @@
+#include "weft/parallel/step/kernel_choices.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "weft/core/ir/record.h"
+
+namespace weft {
+namespace {
+
+std::string Explain(const Node& node, const Runtime& runtime) {
+  std::vector<TensorView> in, out;
+  for (const Var& x : node.inputs) in.push_back(runtime.View(x.node().outputs[size_t(x.index())], nullptr));
+  for (const ValueInfo& y : node.outputs) out.push_back(runtime.View(y, nullptr));
+  return runtime.kernels().Row(node.op).explain({&node.attrs, in, out, nullptr, 0, runtime.context, runtime.mesh});
+}
+
+// What a deterministic gradient of attention takes longer than cuDNN's fastest, in seconds per operation that a causal
+// mask leaves: tests/bench/results.md has the times. cuDNN's two algorithms are nearer to each other where heads are
+// large; flash is behind at every size.
+struct Excess {
+  const char* backend;
+  int64_t most_head_size;
+  double seconds;
+};
+constexpr Excess kExcesses[] = {{"cudnn", 64, 0.55e-15}, {"cudnn", 256, 0.22e-15}, {"flash", 256, 2.8e-15}};
+// Operations per second of a step, all of attention's counted: 530e12 to 650e12 in the recipes of one GPU.
+constexpr double kStepRate = 570e12;
+
+double ExcessOf(const std::string& answer, int64_t head_size) {
+  for (const Excess& e : kExcesses)
+    if (answer.starts_with(e.backend) && head_size <= e.most_head_size) return e.seconds;
+  return 0;
+}
+
+std::string CostText(double cost) {
+  if (cost == 0) return "";
+  std::string percent = cost < 0.01 ? "less than 1" : fmt::format("about {:.0f}", 100 * cost);
+  return fmt::format("; kernels.deterministic costs {} % of the speed (rates of an H200)", percent);
+}
+
+}  // namespace
+
+double CostOfDeterminism(const Graph& local, const Runtime& runtime) {
+  if (runtime.device != DeviceKind::kCuda || !runtime.context->numerics().deterministic) return 0;
+  Numerics numerics = runtime.context->numerics();
+  numerics.deterministic = false;
+  Context relaxed(runtime.context->rank(), runtime.context->world_size());
+  relaxed.set_numerics(numerics);
+  relaxed.kernels(runtime.device) = runtime.kernels();
+  Runtime otherwise = runtime;
+  otherwise.context = &relaxed;
+  double operations = 0, longer = 0;
+  for (const auto& node : local.nodes) {
+    operations += ProductFlops(*node);
+    if (node->op != Op::kSdpaGrad || !Explain(*node, otherwise).starts_with("cudnn")) continue;
+    double seen = ProductFlops(*node) / (node->attrs.IntOr("causal", 0) ? 2 : 1);
+    longer += seen * ExcessOf(Explain(*node, runtime), node->inputs[0].dim(3));
+  }
+  return longer > 0 ? longer / (operations / kStepRate + longer) : 0;
+}
+
+std::string KernelChoices(const Graph& local, const Runtime& runtime) {
+  std::vector<std::pair<std::string, std::vector<std::string>>> answers;  // and the ops that gave them
+  for (const auto& node : local.nodes) {
+    if (!runtime.kernels().Has(node->op) || !runtime.kernels().Row(node->op).explain) continue;
+    std::string answer = Explain(*node, runtime);
+    auto same = [&](const auto& other) { return other.first == answer; };
+    auto at = std::find_if(answers.begin(), answers.end(), same);
+    if (at == answers.end()) at = answers.insert(at, {answer, {}});
+    std::vector<std::string>& ops = at->second;
+    if (std::find(ops.begin(), ops.end(), Name(node->op)) == ops.end()) ops.push_back(Name(node->op));
+  }
+  std::string text;
+  for (const auto& [answer, ops] : answers)
+    text += fmt::format("{}{} by {}", text.empty() ? "" : ", ", fmt::join(ops, " and "), answer);
+  return text + CostText(CostOfDeterminism(local, runtime));
+}
+
+}  // namespace weft

@@ -1,0 +1,86 @@
+#include "weft/parallel/step/memory_need.h"
+
+#include "weft/core/base/box.h"
+#include "weft/core/base/shard.h"
+
+namespace weft {
+namespace {
+
+int64_t& BytesOf(MemoryNeed& need, EntryKind kind) {
+  switch (kind) {
+    case EntryKind::kParameter:
+      return need.parameters;
+    case EntryKind::kMoment:
+      return need.moments;
+    case EntryKind::kCopy:
+      return need.copies;
+    case EntryKind::kAccumulator:
+      return need.accumulators;
+    case EntryKind::kLossScale:
+    case EntryKind::kSlot:
+      break;
+  }
+  return need.slots;
+}
+
+}  // namespace
+
+std::vector<std::pair<const char*, int64_t>> MemoryNeed::Categories() const {
+  std::vector<std::pair<const char*, int64_t>> all{{Name(EntryKind::kParameter), parameters},
+                                                   {Name(EntryKind::kMoment), moments},
+                                                   {Name(EntryKind::kCopy), copies},
+                                                   {Name(EntryKind::kAccumulator), accumulators},
+                                                   {Name(EntryKind::kSlot), slots},
+                                                   {"activations", activations},
+                                                   {"workspaces", workspaces}};
+  if (snapshot > 0) all.emplace_back("checkpoint", snapshot);
+  return all;
+}
+
+int64_t MemoryNeed::Total() const {
+  int64_t total = 0;
+  for (const auto& [name, bytes] : Categories()) total += bytes;
+  return total;
+}
+
+MemoryNeed& MemoryNeed::operator+=(const MemoryNeed& other) {
+  for (auto bytes : {&MemoryNeed::parameters, &MemoryNeed::moments, &MemoryNeed::copies, &MemoryNeed::accumulators,
+                     &MemoryNeed::slots, &MemoryNeed::activations, &MemoryNeed::workspaces, &MemoryNeed::snapshot,
+                     &MemoryNeed::staging})
+    this->*bytes += other.*bytes;
+  return *this;
+}
+
+MemoryNeed MemoryNeedOf(const std::vector<EntryInfo>& entries, const MeshShape& mesh, const Plan* plan) {
+  MemoryNeed need;
+  for (const EntryInfo& e : entries) {
+    int64_t size = NumElements(ChunkShape(e.shape, e.sharding, mesh)) * int64_t(SizeOf(e.dtype));
+    constexpr int64_t kAlign = State::kTogether;
+    BytesOf(need, e.kind) += e.kind == EntryKind::kSlot ? (size + kAlign - 1) / kAlign * kAlign : size;
+  }
+  if (plan) {
+    need.workspaces = int64_t(plan->workspace_bytes);
+    need.activations = int64_t(plan->arena_bytes) - need.workspaces;
+  }
+  return need;
+}
+
+MemoryNeed MemoryNeedOf(Transformer& model, const StepOptions& o, const StepPrograms& programs, const StepPlans* plans,
+                        DeviceKind device) {
+  MemoryNeed need = MemoryNeedOf(EntriesOf(model, o, programs), o.model.mesh, plans ? &plans->Largest() : nullptr);
+  if (device != DeviceKind::kCpu) need.staging = need.slots * SlotImages(o.micro_steps);
+  return need;
+}
+
+MemoryNeed SnapshotNeedOf(Transformer& model, const StepOptions& o, const StepPrograms& programs, const Coords& coords,
+                          DeviceKind device) {
+  int64_t bytes = 0;
+  for (const EntryInfo& e : EntriesOf(model, o, programs))
+    if (IsSaved(e.kind) && OwnedBox(e.shape, e.sharding, o.model.mesh, coords))
+      bytes += NumElements(ChunkShape(e.shape, e.sharding, o.model.mesh)) * int64_t(SizeOf(e.dtype));
+  MemoryNeed need;
+  (device == DeviceKind::kCpu ? need.snapshot : need.staging) = bytes;
+  return need;
+}
+
+}  // namespace weft

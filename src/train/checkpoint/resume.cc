@@ -1,0 +1,89 @@
+#include "weft/train/checkpoint/resume.h"
+
+#include <filesystem>
+
+#include "fmt/format.h"
+#include "weft/train/checkpoint/folder.h"
+#include "weft/train/checkpoint/whole.h"
+#include "weft/train/config/config_check.h"
+#include "weft/train/config/config_schema.h"
+#include "weft/train/config/config_value.h"
+#include "weft/train/io/path_advice.h"
+#include "weft/train/io/suggest.h"
+
+namespace weft {
+namespace {
+
+namespace fs = std::filesystem;
+
+absl::Status Refuse(const Config& config, const std::string& key, const std::string& what) {
+  return absl::InvalidArgumentError(PlaceOf(config, key) + what);
+}
+
+absl::StatusOr<Resumed> FindNewest(const Config& config, ProcessGroup& world) {
+  const std::string& dir = config.checkpoint.dir;
+  NewestWhole newest = FindNewestWhole(dir, RanksOf(world));
+  Resumed resumed{.checkpoint = std::move(newest.checkpoint), .notes = newest.Notes()};
+  if (resumed.checkpoint) return resumed;
+  if (resumed.notes.empty()) {
+    resumed.notes.push_back(fmt::format("no checkpoint in {}: the run starts from its beginning", dir));
+    return resumed;
+  }
+  std::string faults;
+  for (const std::string& note : resumed.notes) faults += "\n" + note;
+  return Refuse(config, "checkpoint.resume",
+                fmt::format("expected a whole checkpoint in {}, got broken ones alone; remove them to start afresh{}",
+                            dir, faults));
+}
+
+absl::StatusOr<Resumed> FindNamed(const Config& config, ProcessGroup& world) {
+  const std::string& path = config.checkpoint.resume;
+  std::error_code error;
+  std::string fault;
+  if (!fs::exists(path, error)) {
+    std::string nearest = Nearest(path, {"auto", "never"});
+    fault = fmt::format("expected auto, never or the folder of a checkpoint, got {:?}, where there is nothing{}", path,
+                        nearest.empty() ? PathAdvice(path) : fmt::format("; did you mean {:?}?", nearest));
+  } else if (std::vector<int64_t> steps = StepsIn(path); !steps.empty()) {
+    fault = fmt::format("expected the folder of one checkpoint, got one that holds some; did you mean {:?}?",
+                        StepFolder(path, steps[0]));
+  }
+  absl::Status mine = fault.empty() ? absl::OkStatus() : Refuse(config, "checkpoint.resume", fault);
+  if (absl::Status s = FirstFault(world, mine); !s.ok()) return s;
+  absl::StatusOr<Checkpoint> checkpoint = OpenWhole(path, RanksOf(world));
+  if (!checkpoint.ok())
+    return Refuse(config, "checkpoint.resume",
+                  fmt::format("{}; copy the folder again, or give another checkpoint",
+                              std::string(checkpoint.status().message())));
+  return Resumed{*std::move(checkpoint), {}};
+}
+
+}  // namespace
+
+// All keys but those that say where the sizes and first values came from.
+absl::Status CheckModel(const Config& config, const Checkpoint& checkpoint) {
+  absl::StatusOr<Config> saved = ParseConfig(checkpoint.ConfigYaml(), checkpoint.PathOf(kConfigFile), {});
+  if (!saved.ok()) return absl::OkStatus();  // of another version, say: the tensors' shapes tell
+  for (const Field& field : Schema()) {
+    std::string key = field.key;
+    if (!key.starts_with("model.") || key == "model.preset" || key.starts_with("model.init")) continue;
+    if (key == "model.vocab" && config.model.vocab == 0) continue;
+    std::string was = PrintValue(field, *saved), now = PrintValue(field, config);
+    if (was != now)
+      return Refuse(config, key,
+                    fmt::format("expected {}, as {} has it, got {}; all keys but those of model may differ", was,
+                                checkpoint.folder(), now));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Resumed> FindResumed(const Config& config, ProcessGroup& world) {
+  const std::string& from = config.checkpoint.resume;
+  if (from == "never") return Resumed();
+  absl::StatusOr<Resumed> resumed = from == "auto" ? FindNewest(config, world) : FindNamed(config, world);
+  if (!resumed.ok() || !resumed->checkpoint) return resumed;
+  if (absl::Status s = FirstFault(world, CheckModel(config, *resumed->checkpoint)); !s.ok()) return s;
+  return resumed;
+}
+
+}  // namespace weft

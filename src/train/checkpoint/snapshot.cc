@@ -1,0 +1,54 @@
+#include "weft/train/checkpoint/snapshot.h"
+
+#include <filesystem>
+
+#include "weft/train/io/crc32c.h"
+#include "weft/train/io/durable.h"
+
+namespace weft {
+
+Snapshot::Snapshot(State& state, int rank) : state_(state), plan_(PlanShard(state, rank)) {
+  MemoryUse use("checkpoint");
+  constexpr size_t kAlign = 64;
+  size_t bytes = 0;
+  for (const PlannedBox& b : plan_.boxes) {
+    offsets_.push_back(bytes);
+    bytes += (state.At(b.tensor).local.bytes() + kAlign - 1) / kAlign * kAlign;
+  }
+  memory_ = state.device().AllocateStaging(bytes);
+}
+
+void Snapshot::Take() {
+  for (size_t i = 0; i < plan_.boxes.size(); i++) {
+    const Tensor& local = state_.At(plan_.boxes[i].tensor).local;
+    state_.device().Copy(ChunkOf(i), local.data(), local.bytes());
+  }
+  state_.device().Synchronize();
+}
+
+absl::StatusOr<std::vector<uint32_t>> Snapshot::Write(const std::string& folder, SaveProgress& progress) const {
+  if (plan_.boxes.empty()) return std::vector<uint32_t>();
+  absl::StatusOr<DurableFile> file =
+      DurableFile::Create((std::filesystem::path(folder) / plan_.file).string(), &progress);
+  if (!file.ok()) return file.status();
+  if (absl::Status s = file->Write(plan_.header); !s.ok()) return s;
+  std::vector<uint32_t> crcs{Crc32c(plan_.header)};
+  std::vector<std::byte> packed;
+  for (size_t i = 0; i < plan_.boxes.size(); i++) {
+    const PlannedBox& b = plan_.boxes[i];
+    std::span<const std::byte> bytes(ChunkOf(i), b.bytes());
+    const Shape& chunk = state_.At(b.tensor).local.shape();
+    if (Extents(b.box) != chunk) {  // padded
+      packed.resize(b.bytes());
+      BoxData from{b.box, b.dtype, ChunkOf(i), RowMajor(chunk)};
+      CopyMeeting(from, {b.box, b.dtype, packed.data(), RowMajor(Extents(b.box))});
+      bytes = packed;
+    }
+    crcs.push_back(Crc32c(bytes));
+    if (absl::Status s = file->Write(bytes); !s.ok()) return s;
+  }
+  if (absl::Status s = file->Close(); !s.ok()) return s;
+  return crcs;
+}
+
+}  // namespace weft

@@ -1,0 +1,274 @@
+#include "weft/train/config/config.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "fmt/format.h"
+#include "fmt/ranges.h"
+#include "weft/core/host/utf8.h"
+#include "weft/train/config/config_check.h"
+#include "weft/train/config/config_presets.h"
+#include "weft/train/config/config_schema.h"
+#include "weft/train/config/config_value.h"
+#include "weft/train/config/unknown_key.h"
+#include "weft/train/io/input_file.h"
+#include "weft/train/io/path_advice.h"
+#include "weft/train/io/yaml_node.h"
+#include "weft/train/tokenizer/published_tokenizer.h"
+
+namespace weft {
+namespace {
+
+constexpr size_t kMostConfigBytes = 1 << 20;
+
+// "1 rank", "4 ranks".
+std::string RanksText(int64_t ranks) { return fmt::format("{} rank{}", ranks, ranks == 1 ? "" : "s"); }
+
+// Puts parsed nodes into the config and gathers every fault with its place.
+class Reader {
+ public:
+  explicit Reader(Config& config) : config_(config) {}
+
+  void ReadFile(const YamlNode& root, const std::string& name) {
+    file_ = config_.file = name;
+    config_.origins[""] = fmt::format("{}:1:1: ", name);
+    if (root.kind == YamlNode::kMap) return ReadMap("", root);
+    Fault(fmt::format("{}:{}:{}: expected a mapping of keys, got {}", name, root.line, root.column,
+                      root.kind == YamlNode::kNull ? "nothing" : "another value"));
+  }
+
+  void ReadOverride(const std::string& word) {
+    file_.clear();
+    size_t equals = word.find('=');
+    if (equals == word.npos || equals == 0) {
+      Fault(fmt::format("command line: {}: expected key=value, e.g. train.steps=100", word));
+      return;
+    }
+    std::string key = word.substr(0, equals);
+    absl::StatusOr<YamlNode> value = OverrideValue(key, word.substr(equals + 1));
+    if (!value.ok()) {
+      Fault(std::string(value.status().message()));
+    } else {
+      Read(key, kCommandLine, *value);
+    }
+  }
+
+  std::vector<std::string> faults;
+
+ private:
+  // The first of them tell enough of a file that is no config.
+  static constexpr size_t kMostFaults = 20;
+  void Fault(std::string line) {
+    if (faults.size() < kMostFaults) faults.push_back(std::move(line));
+  }
+
+  // Lists, mappings and quotes are YAML; all else is taken as it stands, so that no path needs quoting twice. Logs and
+  // checkpoints hold the config as text.
+  static absl::StatusOr<YamlNode> OverrideValue(const std::string& key, const std::string& text) {
+    if (size_t bad = InvalidUtf8(text); bad != text.npos)
+      return absl::InvalidArgumentError(
+          fmt::format("{}{}: expected UTF-8 text, got the byte 0x{:02x} at offset {}; rename the file if it is a path",
+                      kCommandLine, key, uint8_t(text[bad]), bad));
+    bool yaml = !text.empty() && std::string_view("[{'\"").find(text[0]) != std::string_view::npos;
+    if (yaml) return ParseYaml(text, "command line: " + key);
+    YamlNode node{.kind = text.empty() ? YamlNode::kNull : YamlNode::kScalar};
+    node.text = text;
+    return node;
+  }
+
+  std::string Place(int line, int column) const {
+    return file_.empty() ? kCommandLine : fmt::format("{}:{}:{}: ", file_, line, column);
+  }
+
+  void ReadMap(const std::string& section, const YamlNode& map) {
+    std::map<std::string, int> overrides;  // of a word, which may say again what the file or another word has said
+    std::map<std::string, int>& lines = file_.empty() ? overrides : lines_;
+    for (const YamlEntry& entry : map.entries) {
+      if (faults.size() == kMostFaults) return;
+      std::string key = section.empty() ? entry.key : section + "." + entry.key;
+      std::string place = Place(entry.line, entry.column);
+      if (auto [first, fresh] = lines.emplace(key, entry.line); !fresh) {
+        Fault(fmt::format("{}{}: given twice, first on line {}; remove one", place, key, first->second));
+        continue;
+      }
+      Read(key, place, entry.value);
+    }
+  }
+
+  void Read(const std::string& key, const std::string& place, const YamlNode& value) {
+    const Field* field = FindField(key);
+    if (!field && !IsSection(key)) return Fault(fmt::format("{}{}: {}", place, key, UnknownKey(key)));
+    config_.origins[key] = place;
+    if (!field) return ReadSection(key, place, value);
+    if (std::optional<ValueFault> fault = SetValue(*field, value, config_)) {
+      // An absent value has no place of its own.
+      std::string at = fault->at->kind == YamlNode::kNull ? place : Place(fault->at->line, fault->at->column);
+      Fault(fmt::format("{}{}: {}", at, key, fault->what));
+    }
+  }
+
+  void ReadSection(const std::string& key, const std::string& place, const YamlNode& value) {
+    if (value.kind == YamlNode::kMap) return ReadMap(key, value);
+    Fault(fmt::format("{}{}: expected a mapping of keys ({}), got {}", place, key, fmt::join(KeysOf(key), ", "),
+                      value.kind == YamlNode::kNull ? "nothing; fill it or remove it" : "a value"));
+  }
+
+  Config& config_;
+  std::string file_;                  // "" while the command line is read
+  std::map<std::string, int> lines_;  // of the file's keys, whole: "train.steps" at the top is one of train
+};
+
+void FillPrecision(Config& config) {
+  DType wider = config.precision.compute == DType::kF64 ? DType::kF64 : DType::kF32;
+  if (!config.Given("precision.params")) config.precision.params = wider;
+  if (!config.Given("precision.reduce")) config.precision.reduce = wider;
+}
+
+// A short run of a config that is meant for a long one, which is how most begin: the warm-up is not what they mean.
+void LowerWarmup(Config& config) {
+  int64_t steps = config.train.steps, &warmup = config.schedule.warmup_steps;
+  bool wanted = FromCommandLine(config, "schedule.warmup_steps") || !FromCommandLine(config, "train.steps");
+  if (wanted || steps < 1 || warmup <= steps) return;
+  config.notes.push_back(
+      fmt::format("{}{} is lowered to {}, as train.steps is", PlaceOf(config, "schedule.warmup_steps"), warmup, steps));
+  warmup = steps;
+}
+
+// Published weights bring their tokenizer.
+void FillTokenizer(Config& config) {
+  if (config.model.init.empty() || config.Given("data.tokenizer")) return;
+  if (std::optional<std::string> folder = FolderWithTokenizer(config.model.init)) {
+    config.data.tokenizer = fmt::format("{}:{}", kTokenizers[size_t(TokenizerKind::kHuggingFace)].word, *folder);
+    config.notes.push_back(fmt::format("data.tokenizer: {}, from the folder of model.init", config.data.tokenizer));
+  }
+}
+
+absl::Status Refuse(const Config& config, const std::string& key, const std::string& what) {
+  return absl::InvalidArgumentError(PlaceOf(config, key) + what);
+}
+
+}  // namespace
+
+absl::StatusOr<Config> ParseConfig(std::string_view yaml, const std::string& name,
+                                   const std::vector<std::string>& overrides, std::span<const ConfigRule> rules) {
+  absl::StatusOr<YamlNode> root = ParseYaml(yaml, name);
+  if (!root.ok()) return root.status();
+  Config config;
+  Reader reader(config);
+  reader.ReadFile(*root, name);
+  for (const std::string& word : overrides) reader.ReadOverride(word);
+  if (reader.faults.empty()) {
+    FillModel(config);
+    FillPrecision(config);
+    LowerWarmup(config);
+    FillTokenizer(config);
+    reader.faults = CheckConfig(config, rules);
+  }
+  if (!reader.faults.empty()) return absl::InvalidArgumentError(fmt::format("{}", fmt::join(reader.faults, "\n")));
+  return config;
+}
+
+absl::StatusOr<Config> LoadConfig(const std::string& path, const std::vector<std::string>& overrides,
+                                  std::span<const ConfigRule> rules) {
+  std::error_code error;
+  if (!std::filesystem::exists(path, error)) {
+    return absl::NotFoundError(path + ": no such file; expected a YAML config such as configs/quickstart.yaml" +
+                               PathAdvice(path));
+  }
+  if (std::filesystem::is_directory(path, error)) {
+    std::string inside = (std::filesystem::path(path) / "config.yaml").string();  // of prepared data or a checkpoint
+    bool holds = std::filesystem::exists(inside, error);
+    return absl::InvalidArgumentError(fmt::format("{}: expected a YAML config, got a folder; {}", path,
+                                                  holds ? "did you mean " + inside + "?" : "give a file in it"));
+  }
+  absl::StatusOr<InputFile> file = InputFile::Open(path);
+  if (!file.ok()) return file.status();
+  std::string text(kMostConfigBytes + 1, '\0');
+  absl::StatusOr<size_t> size = file->Read(text);
+  if (!size.ok()) return size.status();
+  if (*size > kMostConfigBytes)
+    return absl::InvalidArgumentError(fmt::format(
+        "{}:1:1: expected a YAML config, got a file of more than {} bytes; is it data?", path, kMostConfigBytes));
+  text.resize(*size);
+  return ParseConfig(text, path, overrides, rules);
+}
+
+absl::Status Resolve(Config& config, int world_size) {
+  MeshConfig& mesh = config.mesh;
+  int64_t known = (mesh.dp == -1 ? 1 : mesh.dp) * (mesh.tp == -1 ? 1 : mesh.tp);
+  if (mesh.dp == -1 && world_size % known == 0) mesh.dp = world_size / known;
+  if (mesh.tp == -1 && world_size % known == 0) mesh.tp = world_size / known;
+  if (mesh.dp == -1 || mesh.tp == -1) {
+    return Refuse(config, "mesh",
+                  fmt::format("{} cannot be filled by an axis beside one of {}; start a multiple of {}",
+                              RanksText(world_size), known, known));
+  }
+  if (mesh.dp * mesh.tp != world_size) {
+    return Refuse(config, "mesh",
+                  fmt::format("dp={} x tp={} is {}, but {} started; use mpirun -np {} or change the mesh", mesh.dp,
+                              mesh.tp, RanksText(mesh.dp * mesh.tp), world_size, mesh.dp * mesh.tp));
+  }
+  if (config.parallel.sequence_parallel && mesh.tp == 1) {
+    return Refuse(config, "parallel.sequence_parallel", "needs mesh.tp above 1, got 1; set it to false");
+  }
+  int64_t share = (config.train.global_batch + mesh.dp - 1) / mesh.dp;
+  int64_t& micro = config.train.micro_batch;
+  micro = micro == 0 ? share : std::min(micro, share);
+  return absl::OkStatus();
+}
+
+namespace {
+
+// Embeddings are padded to a multiple of up to 128, or so that many ranks divide them, by 1.8 % at most that we know
+// of.
+bool IsPadding(int64_t rows, int64_t kinds) {
+  constexpr int64_t kMultiple = 128, kShare = 50;
+  int64_t most = std::max((kinds + kMultiple - 1) / kMultiple * kMultiple, kinds + kinds / kShare);
+  return rows >= kinds && rows <= most;
+}
+
+void NoteUntrained(Config& config, int64_t tokenizer_vocab) {
+  if (config.data.synthetic || config.model.vocab <= 2 * tokenizer_vocab) return;
+  config.notes.push_back(
+      fmt::format("{}{} is more than twice the {} kinds of token of tokenizer {}: no text contains the others, which "
+                  "only learn to be improbable",
+                  PlaceOf(config, "model.vocab"), config.model.vocab, tokenizer_vocab, config.data.tokenizer));
+}
+
+}  // namespace
+
+absl::Status ResolveVocab(Config& config, int64_t tokenizer_vocab) {
+  bool initial = !config.model.init.empty() && !config.data.synthetic;
+  if (config.model.vocab == 0) config.model.vocab = tokenizer_vocab;
+  if (initial && !IsPadding(config.model.vocab, tokenizer_vocab))
+    return Refuse(
+        config, "data.tokenizer",
+        fmt::format("expected the tokenizer of model.init, of model.vocab = {} kinds of token, got {} with {}; "
+                    "give it as huggingface:PATH, a folder with tokenizer.json or tokenizer.model",
+                    config.model.vocab, config.data.tokenizer, tokenizer_vocab));
+  if (!initial) NoteUntrained(config, tokenizer_vocab);
+  if (config.model.vocab >= tokenizer_vocab) return absl::OkStatus();
+  return Refuse(config, "model.vocab",
+                fmt::format("expected at least the {} kinds of token of tokenizer {}, got {}; raise it or remove it",
+                            tokenizer_vocab, config.data.tokenizer, config.model.vocab));
+}
+
+std::string SavedConfigPath(const std::string& jsonl) { return jsonl + ".config.yaml"; }
+
+std::string ToYaml(const Config& config) {
+  std::string text;
+  for (const std::string& section : SectionNames()) {
+    std::string lines;
+    for (const std::string& key : KeysOf(section)) {
+      std::string value = PrintValue(*FindField(key), config);
+      if (value.empty()) continue;
+      std::string name = section.empty() ? key : "  " + key.substr(section.size() + 1);
+      lines += fmt::format("{}: {}\n", name, value);
+    }
+    if (!section.empty() && !lines.empty()) text += section + ":\n";
+    text += lines;
+  }
+  return text;
+}
+
+}  // namespace weft

@@ -1,0 +1,185 @@
+// Config: every key of a run, typed. Read from strict YAML, then overridden by path=value words of the command line.
+//
+//   absl::StatusOr<Config> config = LoadConfig("configs/quickstart.yaml", {"mesh.dp=2", "train.steps=10"});
+//   absl::Status ranks = Resolve(*config, world_size);
+//
+// A key is one member here and one row in config_schema.cc, nothing else.
+#pragma once
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "weft/core/base/dtype.h"
+
+namespace weft {
+
+enum class FsdpMode { kNone, kGradients, kFull };
+enum class OptimizerName { kAdamW };
+enum class ScheduleName { kConstant, kCosine, kLinear, kWsd };
+enum class DeviceChoice { kAuto, kCpu, kCuda };
+enum class ExecutorMode { kCompiled, kInterpret, kEager };
+enum class NumericsMode { kDefault, kInvariant };
+enum class AttentionBackend { kAuto, kCudnn, kFlash, kPlain };  // those of CUDA
+
+// Of files, folders and globs. In blocks: a string takes 32 bytes, however short the path, and a config that lists many
+// is to need no single allocation of many times its own size.
+using PathList = std::deque<std::string>;
+
+// Validation data: paths, or the fraction of the training data that is cut off its tail. Neither means no evaluation.
+struct ValSource {
+  PathList paths;
+  double fraction = 0;
+  bool empty() const { return paths.empty() && fraction == 0; }
+  bool operator==(const ValSource&) const = default;
+};
+
+struct ModelConfig {
+  std::string preset;
+  std::string family;  // of ModelFamilies()
+  int64_t layers = 0, heads = 0, kv_heads = 0, dim = 0, ffn = 0;
+  int64_t vocab = 0;  // 0 until ResolveVocab: the tokenizer's
+  int64_t context = 0;
+  double dropout = 0;
+  bool tie_embeddings = true;
+  double norm_eps = 1e-5, rope_theta = 10000;
+  double rope_factor = 1, rope_low = 1, rope_high = 4;  // as RopeScaling has them
+  int64_t rope_context = 8192;
+  std::string init;       // safetensors; "": random values
+  PathList init_neutral;  // keys of its config.json
+};
+
+struct DataConfig {
+  PathList train;
+  ValSource val;
+  std::string tokenizer = "bytes";
+  bool shuffle = true, synthetic = false;
+};
+
+inline constexpr int64_t kMaxRanks = 65'536;
+
+struct MeshConfig {
+  int64_t dp = 1, tp = 1;  // -1 until Resolve: fill
+};
+
+struct ParallelConfig {
+  bool sequence_parallel = false;
+  FsdpMode fsdp = FsdpMode::kNone;
+};
+
+struct PrecisionConfig {
+  DType compute = DType::kF32, params = DType::kF32, reduce = DType::kF32;
+};
+
+// Of precision.compute: f16.
+struct LossScaleConfig {
+  double initial = 65536, growth_factor = 2, backoff_factor = 0.5;
+  int64_t growth_interval = 2000;
+  double min = 1;
+};
+
+struct OptimizerConfig {
+  OptimizerName name = OptimizerName::kAdamW;
+  double lr = 1e-3;
+  std::array<double, 2> betas = {0.9, 0.95};
+  double eps = 1e-8, weight_decay = 0.1;
+};
+
+struct ScheduleConfig {
+  ScheduleName name = ScheduleName::kConstant;
+  int64_t warmup_steps = 0;
+  double min_lr = 0;
+};
+
+struct TrainConfig {
+  int64_t steps = 0, global_batch = 0;
+  int64_t micro_batch = 0;  // 0 until Resolve: the whole share of a dp rank
+  int64_t seed = 1;
+  double clip = 1;  // 0: no clipping
+  double label_smoothing = 0;
+  int64_t eval_every = 0;  // 0: after the last step only
+  int64_t eval_batches = kAllBatches;
+  static constexpr int64_t kAllBatches = -1;
+};
+
+struct KernelsConfig {
+  bool deterministic = true, tf32 = false;
+  AttentionBackend attention = AttentionBackend::kAuto;
+};
+
+struct DistConfig {
+  double timeout_s = 300;
+};
+
+struct CheckpointConfig {
+  std::string dir;              // "": nothing is saved
+  int64_t every = 0, keep = 0;  // 0: after the last step only; all are kept
+  std::string resume = "never";
+};
+
+struct LogConfig {
+  std::string jsonl, tensorboard;
+  int64_t every = 10;
+  bool ops = false;
+};
+
+// The place of what was given as a word.
+inline constexpr const char* kCommandLine = "command line: ";
+
+struct Config {
+  ModelConfig model;
+  DataConfig data;
+  MeshConfig mesh;
+  ParallelConfig parallel;
+  PrecisionConfig precision;
+  LossScaleConfig loss_scale;
+  KernelsConfig kernels;
+  OptimizerConfig optimizer;
+  ScheduleConfig schedule;
+  TrainConfig train;
+  DeviceChoice device = DeviceChoice::kAuto;
+  ExecutorMode executor = ExecutorMode::kCompiled;
+  NumericsMode numerics = NumericsMode::kDefault;
+  int64_t threads = 0;  // 0: auto
+  DistConfig dist;
+  CheckpointConfig checkpoint;
+  LogConfig log;
+
+  std::string file;  // that it was read from, as errors name it
+  // Where each given key or section stands, as errors name it: "configs/a.yaml:3:11: " or "command line: ".
+  std::map<std::string, std::string> origins;
+  bool Given(const std::string& key) const { return origins.contains(key); }
+  std::vector<std::string> notes;  // for people: what was changed so that it fits
+};
+
+struct ConfigFault {
+  std::string key, what;  // and what to do
+};
+// Checks a config against what the config itself does not know: files on disk, for example. Those of a run that is to
+// begin are in preflight/run_rules.h.
+using ConfigRule = std::vector<ConfigFault> (*)(const Config& config);
+
+// Reads, merges and checks everything that needs no other rank and no data. The error holds every fault, one a line.
+absl::StatusOr<Config> LoadConfig(const std::string& path, const std::vector<std::string>& overrides,
+                                  std::span<const ConfigRule> rules = {});
+// The same for text at hand; `name` stands for the file in errors.
+absl::StatusOr<Config> ParseConfig(std::string_view yaml, const std::string& name,
+                                   const std::vector<std::string>& overrides, std::span<const ConfigRule> rules = {});
+
+// Fills mesh axes of -1 and train.micro_batch; refuses a mesh whose product is not the number of ranks.
+absl::Status Resolve(Config& config, int world_size);
+// Fills model.vocab, or refuses one that does not fit the tokenizer; notes one that is mostly untrained.
+absl::Status ResolveVocab(Config& config, int64_t tokenizer_vocab);
+
+// The merged config as YAML: reading it back gives the same Config.
+std::string ToYaml(const Config& config);
+// Where a run with this log.jsonl saves it: a name of its own, as the log's folder may hold the user's configs too.
+std::string SavedConfigPath(const std::string& jsonl);
+
+}  // namespace weft

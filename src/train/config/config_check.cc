@@ -1,0 +1,213 @@
+#include "weft/train/config/config_check.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+#include "fmt/format.h"
+#include "fmt/ranges.h"
+#include "weft/core/base/rng.h"
+#include "weft/train/config/config_schema.h"
+#include "weft/train/config/config_value.h"
+
+#include "weft/parallel/nn/family/family.h"
+#include "weft/train/config/model_of.h"
+
+namespace weft {
+namespace {
+
+class Faults {
+ public:
+  explicit Faults(const Config& config) : config_(config) {}
+
+  // Records a fault of `key` unless `holds`.
+  void Check(bool holds, const std::string& key, const std::string& what) {
+    if (!holds) lines_.push_back(PlaceOf(config_, key) + what);
+  }
+  std::vector<std::string> lines_;
+
+ private:
+  const Config& config_;
+};
+
+void CheckRequired(const Config& config, Faults& faults) {
+  const ModelConfig& model = config.model;
+  bool sizes = model.preset.empty();
+  auto require = [&](const char* key, int64_t value) {
+    faults.Check(value > 0, key, "is required; add it" + std::string(sizes ? ", or model.preset" : ""));
+  };
+  faults.Check(
+      !sizes || config.Given("model.family"), "model.family",
+      fmt::format("is required; add it ({}), or model.preset", fmt::join(FindField("model.family")->choices, ", ")));
+  require("model.layers", model.layers);
+  require("model.heads", model.heads);
+  require("model.dim", model.dim);
+  require("model.context", model.context);
+  faults.Check(config.train.steps > 0, "train.steps", "is required; add it");
+  faults.Check(config.train.global_batch > 0, "train.global_batch", "is required; add it");
+  faults.Check(!config.data.train.empty() || config.data.synthetic, "data.train",
+               "is required; give a text file, token shards or a folder, or data.synthetic: true");
+}
+
+void CheckModel(const Config& config, Faults& faults) {
+  const ModelConfig& model = config.model;
+  if (model.dim < 1 || model.heads < 1 || model.kv_heads < 1) return;  // reported as missing
+  faults.Check(model.dim % model.heads == 0, "model.dim",
+               fmt::format("expected a multiple of model.heads = {}, got {}", model.heads, model.dim));
+  faults.Check(model.heads % model.kv_heads == 0, "model.kv_heads",
+               fmt::format("expected a divisor of model.heads = {}, got {}", model.heads, model.kv_heads));
+  faults.Check(model.rope_factor == 1 || model.rope_low < model.rope_high, "model.rope_low",
+               fmt::format("expected less than model.rope_high = {}, got {}", model.rope_high, model.rope_low));
+  const ModelFamily* family = FindFamily(model.family);
+  bool rotary = family && model.dim % model.heads == 0 && family->configure({}).rope_theta != 0;
+  faults.Check(!rotary || model.dim / model.heads % 2 == 0, "model.dim",
+               fmt::format("rotary embedding wants an even head width, got {} / {} heads = {}", model.dim, model.heads,
+                           model.dim / model.heads));
+}
+
+// Sizes whose every product in a step is safe in 64 bits: 1e17 elements are 8e17 bytes in f64, and a run holds a few
+// times its parameters.
+constexpr double kMostElements = 1e17;
+
+double Elements(const Shape& shape) {
+  return std::accumulate(shape.begin(), shape.end(), 1.0, [](double n, int64_t extent) { return n * double(extent); });
+}
+
+void CheckSizes(const Config& config, Faults& faults) {
+  const ModelConfig& m = config.model;
+  if (!faults.lines_.empty()) return;  // the model cannot be built
+  TransformerConfig sizes = ModelOf(config);
+  sizes.vocab = std::max<int64_t>(m.vocab, 1);  // unknown: one of text, which is small
+  Transformer model(sizes);
+  double parameters = 0;
+  for (const Parameter* p : model.Parameters()) parameters += Elements(p->shape());
+  faults.Check(
+      parameters <= kMostElements, "model.dim",
+      fmt::format("expected at most {:.0e} parameters, got {:.2g}, of which model.dim = {}, model.layers = {}, "
+                  "model.ffn = {} and model.vocab = {} are the factors; lower one of them",
+                  kMostElements, parameters, m.dim, m.layers, m.ffn, m.vocab));
+  double width = double(std::max({sizes.vocab, m.dim, m.ffn, m.heads * m.context}));
+  double step = double(config.train.global_batch) * double(m.context) * width;
+  faults.Check(step <= kMostElements, "train.global_batch",
+               fmt::format("expected tensors of at most {:.0e} elements, got {:.2g} = train.global_batch {} x "
+                           "model.context {} x {}, the widest of model.vocab, dim, ffn and heads x context; lower one",
+                           kMostElements, step, config.train.global_batch, m.context, int64_t(width)));
+}
+
+void CheckPrecision(const Config& config, Faults& faults) {
+  const PrecisionConfig& precision = config.precision;
+  faults.Check(precision.params != DType::kF16, "precision.params",
+               "f16 cannot hold master weights: updates below 1/2048 of a weight and second moments below 6e-8 would "
+               "be lost; use f32 or bf16");
+  faults.Check(
+      precision.reduce != DType::kF16 || precision.compute == DType::kF16, "precision.reduce",
+      fmt::format("f16 sums want a loss scale, which only precision.compute = f16 has, got {}; use f32 or bf16",
+                  Name(precision.compute)));
+  faults.Check(config.loss_scale.min <= config.loss_scale.initial, "loss_scale.min",
+               fmt::format("expected at most loss_scale.initial = {}, got {}", config.loss_scale.initial,
+                           config.loss_scale.min));
+}
+
+// Numbers that the config holds in f64 and the step in `dtype`: f64 or f32.
+struct StepNumber {
+  const char* key;
+  double value;
+  DType dtype;
+};
+
+// Below the least normal number of its type a number is 0, or has few digits left.
+void CheckNotLost(const StepNumber& n, const char* consequence, Faults& faults) {
+  constexpr double kLeast = std::numeric_limits<float>::min();
+  bool lost = n.dtype != DType::kF64 && n.value > 0 && n.value < kLeast;
+  faults.Check(!lost, n.key,
+               fmt::format("expected at least {:.3g}, the least normal number of {}, got {}: {}", kLeast, Name(n.dtype),
+                           n.value, consequence));
+}
+
+// What the run's types would round to a number that means something else.
+void CheckRounding(const Config& config, Faults& faults) {
+  DType forward = AccumulateType(config.precision.compute), update = AccumulateType(config.precision.params);
+  const OptimizerConfig& optimizer = config.optimizer;
+  CheckNotLost({"model.norm_eps", config.model.norm_eps, forward}, "a row of equal numbers would become NaN", faults);
+  CheckNotLost({"optimizer.lr", optimizer.lr, update}, "no parameter would move", faults);
+  CheckNotLost({"optimizer.eps", optimizer.eps, update}, "a parameter without a gradient would become NaN", faults);
+  CheckNotLost({"train.clip", config.train.clip, update}, "every gradient would become 0", faults);
+  for (double beta : optimizer.betas)
+    faults.Check(update == DType::kF64 || float(beta) < 1, "optimizer.betas",
+                 fmt::format("expected numbers below 1 in {}, got {}, which rounds to 1: a moment would never decay",
+                             Name(update), beta));
+  double p = config.model.dropout;
+  uint32_t threshold = DropoutThreshold(p);
+  faults.Check(
+      threshold < 65536, "model.dropout",
+      fmt::format("expected at most 65535/65536 (0.99998), got {}, which rounds to 1: all would be dropped", p));
+  faults.Check(p == 0 || threshold > 0, "model.dropout",
+               fmt::format("expected 0 or at least 1/131072, got {}, which rounds to 0: nothing would be dropped", p));
+}
+
+void CheckTraining(const Config& config, Faults& faults) {
+  const TrainConfig& train = config.train;
+  faults.Check(train.steps < 1 || config.schedule.warmup_steps <= train.steps, "schedule.warmup_steps",
+               fmt::format("expected at most train.steps = {}, got {}; lower it with schedule.warmup_steps=N",
+                           train.steps, config.schedule.warmup_steps));
+  faults.Check(config.schedule.min_lr <= config.optimizer.lr, "schedule.min_lr",
+               fmt::format("expected at most optimizer.lr = {}, got {}", config.optimizer.lr, config.schedule.min_lr));
+  faults.Check(config.mesh.dp != -1 || config.mesh.tp != -1, "mesh.tp",
+               "expected one axis of -1 (fill) at most, got two; give this one a size");
+  faults.Check(config.mesh.dp * config.mesh.tp <= kMaxRanks, "mesh",
+               fmt::format("expected at most {} ranks, got dp={} x tp={}", kMaxRanks, config.mesh.dp, config.mesh.tp));
+  faults.Check(!config.log.ops || config.executor == ExecutorMode::kInterpret, "log.ops",
+               "only executor: interpret runs op by op; set it too");
+  bool vocab_known = config.data.tokenizer != "chars" || config.model.vocab > 0;
+  faults.Check(!config.data.synthetic || vocab_known, "data.tokenizer",
+               "chars takes its vocabulary from a text, but data.synthetic has none; set model.vocab or use bytes");
+}
+
+void CheckCheckpoint(const Config& config, Faults& faults) {
+  const CheckpointConfig& c = config.checkpoint;
+  const char* add = "needs checkpoint.dir, got none; add checkpoint.dir=checkpoints, say";
+  faults.Check(c.every == 0 || !c.dir.empty(), "checkpoint.every", add);
+  faults.Check(c.resume != "auto" || !c.dir.empty(), "checkpoint.resume", std::string("auto ") + add);
+}
+
+void CheckBuilt(const Config& config, Faults& faults) {
+  for (const Field& field : Schema()) {
+    bool refused = field.not_built && field.not_built(config);
+    if (refused) {
+      faults.Check(false, field.key, fmt::format("{} is not built yet; {}", PrintValue(field, config), field.instead));
+    }
+  }
+}
+
+}  // namespace
+
+std::string PlaceOf(const Config& config, const std::string& key) {
+  for (const std::string& place : {key, key.substr(0, key.find('.')), std::string()}) {
+    if (auto found = config.origins.find(place); found != config.origins.end()) {
+      return fmt::format("{}{}: ", found->second, key);
+    }
+  }
+  return key + ": ";
+}
+
+bool FromCommandLine(const Config& config, const std::string& key) {
+  auto found = config.origins.find(key);
+  return found != config.origins.end() && found->second == kCommandLine;
+}
+
+std::vector<std::string> CheckConfig(const Config& config, std::span<const ConfigRule> rules) {
+  Faults faults(config);
+  CheckRequired(config, faults);
+  CheckModel(config, faults);
+  CheckPrecision(config, faults);
+  CheckRounding(config, faults);
+  CheckTraining(config, faults);
+  CheckSizes(config, faults);
+  for (ConfigRule rule : rules)
+    for (const ConfigFault& fault : rule(config)) faults.Check(false, fault.key, fault.what);
+  CheckCheckpoint(config, faults);
+  CheckBuilt(config, faults);
+  return faults.lines_;
+}
+
+}  // namespace weft

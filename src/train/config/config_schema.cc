@@ -1,0 +1,258 @@
+#include "weft/train/config/config_schema.h"
+
+#include <algorithm>
+
+#include "fmt/format.h"
+#include "fmt/ranges.h"
+#include "weft/parallel/nn/family/family.h"
+#include "weft/parallel/step/loss_scale.h"
+#include "weft/train/config/config_value.h"
+
+namespace weft {
+namespace {
+
+template <class E>
+struct EnumNames;
+#define WEFT_ENUM_NAMES(type, ...)                         \
+  template <>                                              \
+  struct EnumNames<type> {                                 \
+    static constexpr const char* kNames[] = {__VA_ARGS__}; \
+  }
+WEFT_ENUM_NAMES(FsdpMode, "none", "gradients", "full");
+WEFT_ENUM_NAMES(OptimizerName, "adamw");
+WEFT_ENUM_NAMES(ScheduleName, "constant", "cosine", "linear", "wsd");
+WEFT_ENUM_NAMES(DeviceChoice, "auto", "cpu", "cuda");
+WEFT_ENUM_NAMES(ExecutorMode, "compiled", "interpret", "eager");
+WEFT_ENUM_NAMES(NumericsMode, "default", "invariant");
+WEFT_ENUM_NAMES(AttentionBackend, "auto", "cudnn", "flash", "plain");
+WEFT_ENUM_NAMES(DType, "f64", "f32", "bf16", "f16");  // the floating types, in DType's order
+#undef WEFT_ENUM_NAMES
+
+template <class T>
+FieldRef Ref(T& member) {
+  if constexpr (std::is_enum_v<T>) {
+    return EnumRef{EnumNames<T>::kNames, [&member] { return int(member); }, [&member](int i) { member = T(i); }};
+  } else {
+    return &member;
+  }
+}
+
+std::vector<std::string> FamilyNames() {
+  std::vector<std::string> names;
+  for (const ModelFamily* family : ModelFamilies()) names.push_back(family->name);
+  return names;
+}
+
+// The limits on integers: past what anyone runs, and small enough that products of two fit in 64 bits. What depends on
+// more keys (parameters, elements of a tensor) is for CheckSizes in config_check.cc.
+constexpr double kMostLayers = 10'000;
+constexpr double kMostHeads = 65'536;
+constexpr double kMostWidth = 1 << 20;
+constexpr double kMostFfn = 1 << 24;
+constexpr double kMostTokenKinds = std::numeric_limits<int32_t>::max();  // token numbers have 32 bits
+constexpr double kMostThreads = 4096;
+constexpr double kBillion = 1e9;  // steps, sequences, tokens of a sequence, seconds
+
+constexpr Bounds AtLeast(double low) { return {.low = low}; }
+constexpr Bounds From(double low, double high) { return {.low = low, .high = high}; }
+constexpr Bounds Above(double low) { return {.low = low, .low_open = true}; }
+constexpr Bounds HalfOpen(double low, double high) { return {.low = low, .high = high, .high_open = true}; }
+
+// The key is spelt as the member is, so the two cannot differ.
+#define KEY(member, text) .key = #member, .ref = [](Config& c) -> FieldRef { return Ref(c.member); }, .help = text
+#define NOT_BUILT(condition) .not_built = [](const Config& c) { return condition; }
+
+// clang-format off
+const std::vector<Field>& Fields() {
+  static const std::vector<Field> fields = {
+      {KEY(model.preset, "a published model's sizes; other model keys override it"),
+       .choices = {"gpt2_124m", "gpt2_355m", "gpt2_774m", "gpt2_1558m", "llama3_1b", "llama3_8b"},
+       .default_text = "none"},
+      {KEY(model.family, "the architecture: gpt2, llama, neox or another file of src/parallel/nn/models"),
+       .choices = FamilyNames(), .type_text = "a model family", .default_text = "required without preset"},
+      {KEY(model.layers, "transformer blocks"), .bounds = From(1, kMostLayers), .default_text = "required without preset"},
+      {KEY(model.heads, "query heads; divides dim"),
+       .bounds = From(1, kMostHeads), .default_text = "required without preset"},
+      {KEY(model.kv_heads, "key and value heads; divides heads"), .bounds = From(1, kMostHeads), .default_text = "heads"},
+      {KEY(model.dim, "width of the residual stream"),
+       .bounds = From(1, kMostWidth), .default_text = "required without preset"},
+      {KEY(model.ffn, "hidden width of the MLP"), .bounds = From(1, kMostFfn),
+       .default_text = "the family's: gpt2 and neox 4 dim; llama 8/3 dim, up to a multiple of 64"},
+      {KEY(model.vocab, "token kinds; not below the tokenizer's; required with token shards unless data.tokenizer has a file"),
+       .bounds = From(1, kMostTokenKinds), .default_text = "the tokenizer's"},
+      {KEY(model.context, "tokens of a sequence"), .bounds = From(1, kBillion), .default_text = "required without preset"},
+      {KEY(model.dropout, "probability of dropping, to the nearest 1/65536"), .bounds = HalfOpen(0, 1)},
+      {KEY(model.tie_embeddings, "the output product uses the token embedding"),
+       .default_text = "the family's: gpt2 true; llama and neox false"},
+      {KEY(model.norm_eps, "epsilon of the norms"), .bounds = Above(0)},
+      {KEY(model.rope_theta, "base of the rotary embedding, in families that have one (llama, neox)"), .bounds = Above(0)},
+      {KEY(model.rope_factor, "Llama 3.1's scaling of the rotary embedding to longer contexts; 1: none"), .bounds = AtLeast(1)},
+      {KEY(model.rope_low, "a frequency of fewer turns in rope_context tokens is divided by rope_factor"), .bounds = Above(0)},
+      {KEY(model.rope_high, "one of more turns stays; between the two, part of it"), .bounds = Above(0)},
+      {KEY(model.rope_context, "tokens of a sequence before the scaling"), .bounds = From(1, kBillion)},
+      {KEY(model.init, "weights to start from: a safetensors file of Hugging Face's, or its folder (gpt2, llama)"),
+       .default_text = "none: random"},
+      {KEY(model.init_neutral, "keys of model.init's config.json that Weft does not know and that change no numbers"),
+       .type_text = "a name or a list of names", .default_text = "none"},
+
+      {KEY(data.train, "text files or token shards, folders or globs"), .per_rank = true, .default_text = "required unless synthetic"},
+      {KEY(data.val, "validation text or shards, or the fraction of the training data cut off its tail; 0: no evaluation"),
+       .bounds = HalfOpen(0, 1), .per_rank = true, .default_text = "none"},
+      {KEY(data.tokenizer, "of text: bytes; chars: the sorted code points of the text, or of a table; else a published one: huggingface: a folder, a tokenizer.json or a tokenizer.model; sentencepiece: a model; tiktoken: lines of base64"),
+       .choices = {"bytes", "chars", "chars:", "huggingface:", "sentencepiece:", "tiktoken:"},
+       .default_text = "that of model.init's folder, else bytes"},
+      {KEY(data.shuffle, "sequences start at random offsets; false: consecutive windows")},
+      {KEY(data.synthetic, "random tokens instead of data.train; no evaluation")},
+
+      {KEY(mesh.dp, "data parallel ranks; -1: fill"), .bounds = From(1, double(kMaxRanks)), .word = "-1", .word_value = -1},
+      {KEY(mesh.tp, "tensor parallel ranks; -1: fill"), .bounds = From(1, double(kMaxRanks)), .word = "-1", .word_value = -1},
+
+      {KEY(parallel.sequence_parallel, "shard the sequence between tensor parallel blocks; needs tp above 1")},
+      {KEY(parallel.fsdp, "what dp ranks shard; gradients: these and the moments, full: the parameters too")},
+
+      {KEY(precision.compute, "type of activations and products; f16 trains with a loss scale")},
+      {KEY(precision.params, "type of the master weights; not f16"), .default_text = "the wider of f32 and compute"},
+      {KEY(precision.reduce, "type in which gradients are summed over ranks; f16 with compute f16 only"),
+       .default_text = "the wider of f32 and compute"},
+
+      {KEY(loss_scale.initial, "with compute f16, what the mean loss is multiplied by for its gradients, at first"),
+       .bounds = From(LossScaleOptions::kLeast, LossScaleOptions::kMost)},
+      {KEY(loss_scale.growth_factor, "by which it grows after growth_interval updates in a row"), .bounds = Above(1)},
+      {KEY(loss_scale.backoff_factor, "by which it changes where a gradient is not finite; that step updates nothing"),
+       .bounds = {.low = 0, .high = 1, .low_open = true, .high_open = true}},
+      {KEY(loss_scale.growth_interval, "updates in a row after which it grows"), .bounds = From(1, kBillion)},
+      {KEY(loss_scale.min, "least scale; gradients that are not finite even there end the run"),
+       .bounds = From(LossScaleOptions::kLeast, LossScaleOptions::kMost)},
+
+      {KEY(kernels.deterministic, "no kernel that may give other bits on the next run; false allows faster ones on a GPU")},
+      {KEY(kernels.tf32, "products of f32 on a GPU may round their operands to TF32, of 11 significant bits")},
+      {KEY(kernels.attention, "what runs attention on a GPU where it can; auto: the first of cudnn, flash, plain")},
+
+      {KEY(optimizer.name, "the update rule")},
+      {KEY(optimizer.lr, "learning rate after the warm-up"), .bounds = Above(0)},
+      {KEY(optimizer.betas, "decay of the two moments"), .bounds = HalfOpen(0, 1)},
+      {KEY(optimizer.eps, "added to the root of the second moment"), .bounds = Above(0)},
+      {KEY(optimizer.weight_decay, "of product weights and embeddings"), .bounds = AtLeast(0)},
+
+      {KEY(schedule.name, "shape of the learning rate after the warm-up")},
+      {KEY(schedule.warmup_steps, "steps of linear warm-up; at most train.steps"), .bounds = From(0, kBillion)},
+      {KEY(schedule.min_lr, "learning rate that the decay would reach one step after the last; at most lr"), .bounds = AtLeast(0)},
+
+      {KEY(train.steps, "updates"), .bounds = From(1, kBillion), .default_text = "required"},
+      {KEY(train.global_batch, "sequences of a step over all ranks"),
+       .bounds = From(1, kBillion), .default_text = "required"},
+      {KEY(train.micro_batch, "sequences of a dp rank at once"),
+       .bounds = From(1, kBillion), .default_text = "the rank's whole share"},
+      {KEY(train.seed, "of weights, dropout and data order"), .bounds = AtLeast(0)},
+      {KEY(train.clip, "greatest norm of the gradient; 0: no clipping"), .bounds = AtLeast(0)},
+      {KEY(train.label_smoothing, "share of a target's probability spread over all token kinds; not in evaluation"),
+       .bounds = HalfOpen(0, 1)},
+      {KEY(train.eval_every, "steps between evaluations; 0: after the last step only"), .bounds = From(0, kBillion)},
+      {KEY(train.eval_batches, "global batches of an evaluation"), .bounds = From(1, kBillion), .word = "all",
+       .word_value = TrainConfig::kAllBatches},
+
+      {KEY(device, "where tensors live; auto: the GPU of a run of one rank where there is one")},
+      {KEY(executor, "replay the plan, run it node by node, or build and run eagerly")},
+      {KEY(numerics, "invariant: bit-equal losses on every mesh"),
+       NOT_BUILT(c.numerics == NumericsMode::kInvariant), .instead = "use default"},
+      {KEY(threads, "worker threads of a rank"), .bounds = From(1, kMostThreads), .word = "auto", .per_rank = true},
+
+      {KEY(dist.timeout_s, "seconds after which a rank that the others wait for ends the job; a save that progresses is waited for"),
+       .bounds = {.low = 0, .high = kBillion, .low_open = true}},
+
+      {KEY(checkpoint.dir, "folder of the checkpoints; the state after the last step is always saved there"),
+       .default_text = "none: nothing is saved"},
+      {KEY(checkpoint.every, "steps between checkpoints; 0: after the last step only"), .bounds = From(0, kBillion)},
+      {KEY(checkpoint.keep, "newest checkpoints of the run that are kept; 0: all"), .bounds = From(0, kBillion)},
+      {KEY(checkpoint.resume, "never, auto (the newest whole one in dir; none: from the beginning), or the folder of one")},
+
+      {KEY(log.jsonl, "file that gets one JSON object per step and event, added to by a run that is resumed; the merged config is saved as FILE.config.yaml"), .per_rank = true, .default_text = "none"},
+      {KEY(log.tensorboard, "folder that gets TensorBoard's event files, one for each start"), .per_rank = true, .default_text = "none"},
+      {KEY(log.every, "steps between lines on the terminal"), .bounds = From(1, kBillion), .per_rank = true},
+      {KEY(log.ops, "print every op as executor: interpret runs it (rank 0, to stderr)"), .per_rank = true},
+  };
+  // clang-format on
+  return fields;
+}
+#undef KEY
+#undef NOT_BUILT
+
+std::string BoundsText(const Bounds& bounds) {
+  bool has_low = bounds.low > -std::numeric_limits<double>::infinity();
+  bool has_high = bounds.high < std::numeric_limits<double>::infinity();
+  std::string low = has_low ? fmt::format(" {} {}", bounds.low_open ? ">" : ">=", bounds.low) : "";
+  std::string high = has_high ? fmt::format(" {} {}", bounds.high_open ? "<" : "<=", bounds.high) : "";
+  return low + (has_low && has_high ? " and" : "") + high;
+}
+
+struct TypeName {
+  const Field& field;
+  std::string operator()(bool*) const { return "true or false"; }
+  std::string operator()(int64_t*) const {
+    return fmt::format("an integer{}{}", BoundsText(field.bounds), field.word ? fmt::format(" or {}", field.word) : "");
+  }
+  std::string operator()(double*) const { return "a number" + BoundsText(field.bounds); }
+  std::string operator()(std::string*) const {
+    std::vector<std::string> shown = field.choices;
+    for (std::string& choice : shown) choice += choice.ends_with(':') ? "PATH" : "";
+    return shown.empty() ? "a string" : fmt::format("one of {}", fmt::join(shown, ", "));
+  }
+  std::string operator()(PathList*) const { return field.type_text ? field.type_text : "a path or a list of paths"; }
+  std::string operator()(std::array<double, 2>*) const { return "two numbers" + BoundsText(field.bounds); }
+  std::string operator()(ValSource*) const { return "a path, a list of paths, or a number" + BoundsText(field.bounds); }
+  std::string operator()(const EnumRef& ref) const {
+    return fmt::format("{}{}", ref.names.size() > 1 ? "one of " : "", fmt::join(ref.names, ", "));
+  }
+};
+
+std::string SectionOf(std::string_view key) {
+  size_t dot = key.find('.');
+  return dot == key.npos ? "" : std::string(key.substr(0, dot));
+}
+
+}  // namespace
+
+std::span<const Field> Schema() { return Fields(); }
+
+const Field* FindField(std::string_view key) {
+  auto found = std::find_if(Fields().begin(), Fields().end(), [&](const Field& field) { return field.key == key; });
+  return found == Fields().end() ? nullptr : &*found;
+}
+
+std::vector<std::string> SectionNames() {
+  std::vector<std::string> names;
+  for (const Field& field : Fields()) {
+    std::string section = SectionOf(field.key);
+    if (std::find(names.begin(), names.end(), section) == names.end()) names.push_back(section);
+  }
+  return names;
+}
+
+std::vector<std::string> KeysOf(std::string_view section) {
+  std::vector<std::string> keys;
+  for (const Field& field : Fields()) {
+    if (SectionOf(field.key) == section) keys.push_back(field.key);
+  }
+  return keys;
+}
+
+std::string TypeText(const Field& field) {
+  Config config;
+  return std::visit(TypeName{field}, field.ref(config));
+}
+
+std::string DefaultText(const Field& field) {
+  Config defaults;
+  return field.default_text ? field.default_text : PrintValue(field, defaults);
+}
+
+std::string ConfigMarkdown() {
+  std::string text = "| key | value | default | meaning |\n|---|---|---|---|\n";
+  for (const Field& field : Fields()) {
+    text += fmt::format("| `{}` | {} | {} | {} |\n", field.key, field.type_text ? field.type_text : TypeText(field),
+                        DefaultText(field), field.help);
+  }
+  return text;
+}
+
+}  // namespace weft

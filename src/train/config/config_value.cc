@@ -1,0 +1,226 @@
+#include "weft/train/config/config_value.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <string_view>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "fmt/format.h"
+#include "weft/train/io/suggest.h"
+
+namespace weft {
+namespace {
+
+// What came, as an error shows it.
+std::string Shown(const YamlNode& node) {
+  switch (node.kind) {
+    case YamlNode::kNull:
+      return "nothing";
+    case YamlNode::kList:
+      return "a list";
+    case YamlNode::kMap:
+      return "a mapping";
+    case YamlNode::kScalar:
+      break;
+  }
+  constexpr size_t kLongest = 60;
+  std::string text = node.text.size() > kLongest ? node.text.substr(0, kLongest) + "..." : node.text;
+  return fmt::format("{}{:?}", node.quoted ? "the string " : "", text);
+}
+
+ValueFault Expected(const Field& field, const YamlNode& node, const std::string& hint = "") {
+  return {fmt::format("expected {}, got {}{}", TypeText(field), Shown(node), hint), &node};
+}
+
+// A plain scalar that is wholly a number of type T. No leading zeros: YAML versions differ on them.
+template <class T>
+bool ReadNumber(const YamlNode& node, T& value) {
+  if (node.kind != YamlNode::kScalar || node.quoted) return false;
+  std::string_view text = node.text;
+  if (text.starts_with('+')) text.remove_prefix(1);
+  std::string_view digits = text.substr(text.starts_with('-'));
+  if (digits.empty() || !(std::isdigit(uint8_t(digits[0])) || digits[0] == '.')) return false;
+  if (digits.size() > 1 && digits[0] == '0' && std::isdigit(uint8_t(digits[1]))) return false;
+  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() && end == text.data() + text.size();
+}
+
+bool Within(const Bounds& bounds, double value) {
+  bool low = bounds.low_open ? value > bounds.low : value >= bounds.low;
+  bool high = bounds.high_open ? value < bounds.high : value <= bounds.high;
+  return low && high && std::isfinite(value);
+}
+
+bool IsChoice(const std::vector<std::string>& choices, const std::string& text) {
+  for (const std::string& choice : choices) {
+    if (text == choice ? !choice.ends_with(':') : choice.ends_with(':') && text.starts_with(choice)) return true;
+  }
+  return choices.empty();
+}
+
+// What others call it.
+constexpr std::pair<std::string_view, std::string_view> kOtherNames[] = {
+    {"gpu", "cuda"},      {"nvidia", "cuda"},      {"host", "cpu"},     {"float64", "f64"}, {"double", "f64"},
+    {"float32", "f32"},   {"float", "f32"},        {"single", "f32"},   {"float16", "f16"}, {"half", "f16"},
+    {"fp16", "f16"},      {"bfloat16", "bf16"},    {"yes", "true"},     {"on", "true"},     {"1", "true"},
+    {"no", "false"},      {"off", "false"},        {"0", "false"},      {"gpt", "gpt2"},    {"gptneox", "neox"},
+    {"gpt_neox", "neox"}, {"characters", "chars"}, {"jit", "compiled"}, {"zero3", "full"},  {"zero2", "gradients"},
+    {"cos", "cosine"},
+};
+
+std::string DidYouMean(const std::string& text, const std::vector<std::string>& choices) {
+  std::string nearest, small = absl::AsciiStrToLower(text);
+  for (auto [other, name] : kOtherNames)
+    if (other == small && std::count(choices.begin(), choices.end(), name) > 0) nearest = name;
+  if (nearest.empty()) nearest = Nearest(text, choices);
+  if (nearest.ends_with(':')) nearest += "PATH";
+  return nearest.empty() ? "" : fmt::format("; did you mean {:?}?", nearest);
+}
+
+// A path as shells know it, which leave it alone behind "key=", as YAML does.
+bool IsOfHome(const YamlNode& node) { return node.text.starts_with("~/"); }
+std::string HomeHint(const YamlNode& node) {
+  return fmt::format("; ~ is not replaced here: write $HOME{}", node.text.substr(1));
+}
+
+struct Setter {
+  const Field& field;
+  const YamlNode& node;
+
+  std::optional<ValueFault> operator()(bool* out) const {
+    if (node.kind != YamlNode::kScalar || node.quoted || (node.text != "true" && node.text != "false")) {
+      bool word = node.kind == YamlNode::kScalar && !node.quoted;
+      return Expected(field, node, word ? DidYouMean(node.text, {"true", "false"}) : "");
+    }
+    *out = node.text == "true";
+    return std::nullopt;
+  }
+  std::optional<ValueFault> operator()(int64_t* out) const {
+    if (field.word && node.kind == YamlNode::kScalar && node.text == field.word) {
+      *out = field.word_value;
+      return std::nullopt;
+    }
+    int64_t value = 0;
+    double real = 0;
+    if (!ReadNumber(node, value)) {
+      bool whole = ReadNumber(node, real) && real == std::floor(real) && std::fabs(real) < 1e15;
+      return Expected(field, node, whole ? fmt::format("; write {}", int64_t(real)) : "");
+    }
+    if (!Within(field.bounds, double(value))) return Expected(field, node);
+    *out = value;
+    return std::nullopt;
+  }
+  std::optional<ValueFault> operator()(double* out) const {
+    double value = 0;
+    if (!ReadNumber(node, value) || !Within(field.bounds, value)) return Expected(field, node);
+    *out = value;
+    return std::nullopt;
+  }
+  std::optional<ValueFault> operator()(std::string* out) const {
+    if (node.kind != YamlNode::kScalar || node.text.empty()) return Expected(field, node);
+    if (field.choices.empty() && IsOfHome(node)) return Expected(field, node, HomeHint(node));
+    if (!IsChoice(field.choices, node.text)) return Expected(field, node, DidYouMean(node.text, field.choices));
+    *out = node.text;
+    return std::nullopt;
+  }
+  std::optional<ValueFault> operator()(PathList* out) const {
+    PathList paths;
+    auto add = [&](const YamlNode& item) -> std::optional<ValueFault> {
+      if (item.kind != YamlNode::kScalar || item.text.empty()) return Expected(field, item);
+      if (IsOfHome(item)) return Expected(field, item, HomeHint(item));
+      paths.push_back(item.text);
+      return std::nullopt;
+    };
+    if (node.kind != YamlNode::kList) {
+      if (std::optional<ValueFault> fault = add(node)) return fault;
+    } else {
+      for (const YamlNode& item : node.items)
+        if (std::optional<ValueFault> fault = add(item)) return fault;
+    }
+    if (paths.empty()) return Expected(field, node, " that is empty");
+    *out = std::move(paths);
+    return std::nullopt;
+  }
+  std::optional<ValueFault> operator()(std::array<double, 2>* out) const {
+    if (node.kind != YamlNode::kList) return Expected(field, node);
+    if (node.items.size() != 2) return Expected(field, node, fmt::format(" of {}", node.items.size()));
+    std::array<double, 2> values{};
+    double* value = values.data();
+    for (const YamlNode& item : node.items) {
+      if (!ReadNumber(item, *value) || !Within(field.bounds, *value)) return Expected(field, item);
+      value++;
+    }
+    *out = values;
+    return std::nullopt;
+  }
+  std::optional<ValueFault> operator()(ValSource* out) const {
+    double fraction = 0;
+    bool is_number = ReadNumber(node, fraction);
+    if (is_number && !Within(field.bounds, fraction)) return Expected(field, node);
+    *out = {.paths = {}, .fraction = is_number ? fraction : 0};
+    return is_number ? std::nullopt : (*this)(&out->paths);
+  }
+  std::optional<ValueFault> operator()(const EnumRef& ref) const {
+    if (node.kind != YamlNode::kScalar) return Expected(field, node);
+    for (size_t i = 0; i < ref.names.size(); i++) {
+      if (node.text != ref.names[i]) continue;
+      ref.set(int(i));
+      return std::nullopt;
+    }
+    return Expected(field, node, DidYouMean(node.text, {ref.names.begin(), ref.names.end()}));
+  }
+};
+
+// Plain where YAML and our own reader take it back as the same string, else in double quotes.
+std::string Quoted(const std::string& text) {
+  static constexpr std::string_view kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./-";
+  bool plain = std::isalpha(uint8_t(text[0])) || text[0] == '/' || text[0] == '_';
+  plain = plain && text.find_first_not_of(kPlain) == text.npos && text != "null" && text != "true" && text != "false";
+  if (plain) return text;
+  std::string quoted = "\"";
+  for (char ch : text) {
+    if (ch == '"' || ch == '\\') quoted += '\\';
+    quoted += uint8_t(ch) < 0x20 ? fmt::format("\\x{:02x}", uint8_t(ch)) : std::string(1, ch);
+  }
+  return quoted + '"';
+}
+
+struct Printer {
+  const Field& field;
+
+  std::string operator()(bool* value) const { return *value ? "true" : "false"; }
+  std::string operator()(int64_t* value) const {
+    if (field.word && *value == field.word_value) return field.word;
+    return Within(field.bounds, double(*value)) ? fmt::format("{}", *value) : "";
+  }
+  std::string operator()(double* value) const { return fmt::format("{}", *value); }
+  std::string operator()(std::string* value) const { return value->empty() ? "" : Quoted(*value); }
+  std::string operator()(PathList* value) const {
+    std::string list;
+    for (const std::string& path : *value) list += (list.empty() ? "[" : ", ") + Quoted(path);
+    return list.empty() ? "" : list + "]";
+  }
+  std::string operator()(std::array<double, 2>* value) const {
+    return fmt::format("[{}, {}]", (*value)[0], (*value)[1]);
+  }
+  std::string operator()(ValSource* value) const {
+    if (value->empty()) return "";
+    return value->paths.empty() ? fmt::format("{}", value->fraction) : (*this)(&value->paths);
+  }
+  std::string operator()(const EnumRef& ref) const { return ref.names[size_t(ref.get())]; }
+};
+
+}  // namespace
+
+std::optional<ValueFault> SetValue(const Field& field, const YamlNode& node, Config& config) {
+  return std::visit(Setter{field, node}, field.ref(config));
+}
+
+std::string PrintValue(const Field& field, const Config& config) {
+  // References are made to be written through; printing only reads.
+  return std::visit(Printer{field}, field.ref(const_cast<Config&>(config)));
+}
+
+}  // namespace weft

@@ -1,0 +1,75 @@
+#include "weft/train/config/model_of.h"
+
+#include "weft/core/base/error.h"
+#include "weft/parallel/nn/family/family.h"
+#include "weft/train/config/config_schema.h"
+#include "weft/train/config/config_value.h"
+
+namespace weft {
+
+MeshShape MeshOf(const Config& config) {
+  return {{kDataAxis, kTensorAxis}, {int(config.mesh.dp), int(config.mesh.tp)}};
+}
+
+TransformerConfig ModelOf(const Config& config) {
+  const ModelConfig& m = config.model;
+  TransformerConfig c{.layers = m.layers,
+                      .heads = m.heads,
+                      .kv_heads = m.kv_heads,
+                      .dim = m.dim,
+                      .ffn = m.ffn,
+                      .vocab = m.vocab,
+                      .context = m.context};
+  c.dropout = m.dropout;
+  c.tie_embeddings = m.tie_embeddings;
+  c.norm_eps = m.norm_eps;
+  c.rope_theta = m.rope_theta;
+  c.rope_scaling = {m.rope_factor, m.rope_low, m.rope_high, m.rope_context};
+  return FindFamily(m.family)->configure(c);
+}
+
+namespace {
+
+// Without a default: a name that has no rule here does not compile.
+void SetOptimizer(const OptimizerConfig& c, StepOptions& o) {
+  switch (c.name) {
+    case OptimizerName::kAdamW:
+      o.adamw = {c.betas[0], c.betas[1], c.eps, c.weight_decay};
+      return;
+  }
+  Fail("optimizer.name is none of the names");
+}
+
+}  // namespace
+
+StepOptions StepOptionsOf(const Config& config) {
+  StepOptions o;
+  o.model.mesh = MeshOf(config);
+  o.model.plan =
+      MegatronPlan({config.model.heads, config.model.kv_heads, config.parallel.sequence_parallel}, o.model.mesh);
+  o.model.precision = {config.precision.compute, config.precision.params, config.precision.reduce};
+  o.model.fsdp = Fsdp(config.parallel.fsdp);
+  SetOptimizer(config.optimizer, o);
+  o.clip = config.train.clip;
+  o.loss.smoothing = config.train.label_smoothing;
+  int64_t dp = config.mesh.dp, micro = config.train.micro_batch, share = (config.train.global_batch + dp - 1) / dp;
+  o.micro_steps = int((share + micro - 1) / micro);
+  o.rows = o.micro_steps == 1 ? config.train.global_batch : micro * dp;
+  o.tokens = config.model.context;
+  o.global_batch = config.train.global_batch;
+  o.seed = uint64_t(config.train.seed);
+  o.print_ops = config.log.ops;
+  const LossScaleConfig& scale = config.loss_scale;
+  o.loss_scale = {scale.initial, scale.growth_factor, scale.backoff_factor, scale.growth_interval, scale.min};
+  return o;
+}
+
+Numerics NumericsOf(const Config& config) {
+  const KernelsConfig& n = config.kernels;
+  bool named = n.attention != AttentionBackend::kAuto;
+  return {.deterministic = n.deterministic,
+          .tf32 = n.tf32,
+          .attention = named ? PrintValue(*FindField("kernels.attention"), config) : ""};
+}
+
+}  // namespace weft

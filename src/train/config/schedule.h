@@ -1,0 +1,16 @@
+// Learning rate schedules.
+#pragma once
+#include "weft/train/config/config.h"
+
+namespace weft {
+
+// Returns the learning rate of `step`, which is in [1, train.steps]. Step i has the rate that PyTorch's schedulers give
+// at epoch i - 1, so the first step after the warm-up has optimizer.lr, and schedule.min_lr would be reached one step
+// after the last. With w = schedule.warmup_steps and n = train.steps:
+//   warm-up    LinearLR(start_factor = 1 / (w + 1), total_iters = w)
+//   cosine     CosineAnnealingLR(T_max = n - w, eta_min = min_lr)
+//   linear     LinearLR(end_factor = min_lr / lr, total_iters = n - w)
+//   wsd        holds optimizer.lr until epoch w + 0.8 (n - w), then falls linearly
+double LearningRate(const Config& config, int64_t step);
+
+}  // namespace weft

@@ -1,0 +1,59 @@
+#include "weft/train/config/unknown_key.h"
+
+#include <algorithm>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "fmt/format.h"
+#include "fmt/ranges.h"
+#include "weft/train/config/config_schema.h"
+#include "weft/train/io/suggest.h"
+
+namespace weft {
+namespace {
+
+// What other trainers call it: too far from our word for the count of edits.
+constexpr std::pair<std::string_view, std::string_view> kOtherKeys[] = {
+    {"learning_rate", "optimizer.lr"}, {"wd", "optimizer.weight_decay"}, {"batch_size", "train.global_batch"},
+    {"max_steps", "train.steps"},      {"max_iters", "train.steps"},     {"num_steps", "train.steps"},
+    {"grad_clip", "train.clip"},       {"max_norm", "train.clip"},       {"n_layer", "model.layers"},
+    {"num_layers", "model.layers"},    {"n_head", "model.heads"},        {"num_heads", "model.heads"},
+    {"hidden_size", "model.dim"},      {"n_embd", "model.dim"},          {"d_model", "model.dim"},
+    {"block_size", "model.context"},   {"seq_len", "model.context"},     {"vocab_size", "model.vocab"},
+    {"dtype", "precision.compute"},    {"output_dir", "checkpoint.dir"}, {"save_every", "checkpoint.every"},
+    {"log_interval", "log.every"},     {"dataset", "data.train"},        {"data_parallel", "mesh.dp"},
+    {"tensor_parallel", "mesh.tp"},
+};
+
+std::vector<std::string> AllKeys() {
+  std::vector<std::string> keys = SectionNames();
+  std::erase(keys, "");
+  for (const Field& field : Schema()) keys.push_back(field.key);
+  return keys;
+}
+
+std::string Meant(const std::string& key) {
+  std::string_view last = std::string_view(key).substr(key.rfind('.') + 1);
+  for (auto [other, ours] : kOtherKeys)
+    if (last == other) return std::string(ours);
+  return NearestKey(key, AllKeys());
+}
+
+}  // namespace
+
+bool IsSection(const std::string& key) {
+  std::vector<std::string> names = SectionNames();
+  return !key.empty() && std::find(names.begin(), names.end(), key) != names.end();
+}
+
+std::string UnknownKey(const std::string& key) {
+  if (key == "<<" || key.ends_with(".<<")) return "a config has no merge keys; write the keys out";
+  if (std::string meant = Meant(key); !meant.empty()) return fmt::format("unknown key; did you mean {}?", meant);
+  std::string section = key.find('.') == key.npos ? "" : key.substr(0, key.find('.'));
+  std::vector<std::string> keys = IsSection(section) ? KeysOf(section) : AllKeys();
+  std::erase_if(keys, [&](const std::string& known) { return section.empty() && known.find('.') != known.npos; });
+  return fmt::format("unknown key; the keys here are {}", fmt::join(keys, ", "));
+}
+
+}  // namespace weft

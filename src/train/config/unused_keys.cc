@@ -1,0 +1,69 @@
+#include "weft/train/config/unused_keys.h"
+
+#include "fmt/format.h"
+#include "weft/parallel/nn/family/family.h"
+#include "weft/train/config/config_check.h"
+#include "weft/train/config/config_schema.h"
+#include "weft/train/config/config_value.h"
+
+namespace weft {
+namespace {
+
+bool IsRotary(const Config& c) {
+  const ModelFamily* family = FindFamily(c.model.family);
+  return !family || family->configure({}).rope_theta != 0;
+}
+bool ScalesRope(const Config& c) { return c.model.rope_factor != 1; }
+bool Evaluates(const Config& c) { return !c.data.synthetic && !c.data.val.empty(); }
+bool ResumesFromFolder(const Config& c) { return c.checkpoint.resume != "never" && c.checkpoint.resume != "auto"; }
+
+struct Rule {
+  const char* keys;  // one key, or the beginning of all of a section: "loss_scale."
+  bool (*unused)(const Config&);
+  const char* why;
+};
+constexpr Rule kRules[] = {
+    {"schedule.min_lr", [](const Config& c) { return c.schedule.name == ScheduleName::kConstant; },
+     "schedule.name is constant; give cosine, linear or wsd"},
+    {"loss_scale.", [](const Config& c) { return c.precision.compute != DType::kF16; },
+     "precision.compute is not f16; give f16, which alone has a loss scale"},
+    {"model.rope_theta", [](const Config& c) { return !IsRotary(c); },
+     "model.family has no rotary embedding; give another family"},
+    {"model.rope_factor", [](const Config& c) { return !IsRotary(c); },
+     "model.family has no rotary embedding; give another family"},
+    {"model.rope_low", [](const Config& c) { return !ScalesRope(c); }, "model.rope_factor is 1; give the factor"},
+    {"model.rope_high", [](const Config& c) { return !ScalesRope(c); }, "model.rope_factor is 1; give the factor"},
+    {"model.rope_context", [](const Config& c) { return !ScalesRope(c); }, "model.rope_factor is 1; give the factor"},
+    {"model.init", ResumesFromFolder, "checkpoint.resume names the weights to go on from; give never"},
+    {"model.init_neutral", [](const Config& c) { return c.model.init.empty(); },
+     "model.init is not set; give published weights"},
+    {"data.train", [](const Config& c) { return c.data.synthetic; }, "data.synthetic is true; give false"},
+    {"data.val", [](const Config& c) { return c.data.synthetic; }, "data.synthetic is true; give false"},
+    {"data.shuffle", [](const Config& c) { return c.data.synthetic; }, "data.synthetic is true; give false"},
+    {"train.eval_every", [](const Config& c) { return !Evaluates(c); }, "there is no validation data; give data.val"},
+    {"train.eval_batches", [](const Config& c) { return !Evaluates(c); }, "there is no validation data; give data.val"},
+    {"checkpoint.keep", [](const Config& c) { return c.checkpoint.dir.empty(); },
+     "nothing is saved; give checkpoint.dir"},
+    {"kernels.", [](const Config& c) { return c.device == DeviceChoice::kCpu; }, "device is cpu; give cuda"},
+};
+
+bool Holds(const Rule& rule, const std::string& key) {
+  std::string keys = rule.keys;
+  return keys.ends_with('.') ? key.starts_with(keys) : key == keys;
+}
+
+}  // namespace
+
+std::vector<std::string> UnusedKeys(const Config& config) {
+  std::vector<std::string> lines;
+  Config defaults;
+  for (const Field& field : Schema())
+    for (const Rule& rule : kRules) {
+      bool unused = Holds(rule, field.key) && config.Given(field.key) && rule.unused(config);
+      if (!unused || PrintValue(field, config) == PrintValue(field, defaults)) continue;
+      lines.push_back(fmt::format("{}has no effect, as {}, or remove it", PlaceOf(config, field.key), rule.why));
+    }
+  return lines;
+}
+
+}  // namespace weft

@@ -1,0 +1,284 @@
+#include "weft/train/data/data.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "fmt/format.h"
+#include "weft/core/base/error.h"
+#include "weft/core/base/rng.h"
+#include "weft/core/host/utf8.h"
+#include "weft/train/config/config_check.h"
+
+namespace weft {
+namespace {
+
+absl::Status Refuse(const Config& config, const std::string& key, const std::string& what) {
+  return absl::InvalidArgumentError(PlaceOf(config, key) + what);
+}
+
+absl::Status Refuse(const Config& config, const std::string& key, const absl::Status& status) {
+  return Refuse(config, key, std::string(status.message()));
+}
+
+// What is wrong with the first of the files that the tokenizer cannot take, with its name and the place in it; OK where
+// it takes each by itself.
+absl::Status FaultOfFile(const Tokenizer& tokenizer, std::initializer_list<const DataFiles*> lists) {
+  for (const DataFiles* files : lists)
+    for (const std::string& path : files->paths) {
+      absl::StatusOr<std::string> text = ReadText({path});
+      if (!text.ok()) return text.status();
+      if (absl::Status s = tokenizer.Encode(*text).status(); !s.ok())
+        return absl::InvalidArgumentError(fmt::format("{}: {}", path, std::string(s.message())));
+    }
+  return absl::OkStatus();
+}
+
+// A number below n from 64 random bits: the upper half of their product. The bias is n / 2^64.
+int64_t Below(int64_t n, uint64_t bits) {
+  __extension__ using Wide = unsigned __int128;
+  return int64_t(Wide(bits) * Wide(n) >> 64);
+}
+
+}  // namespace
+
+int64_t HeadLength(int64_t n, double fraction) { return int64_t(std::floor(double(n) * (1 - fraction))); }
+
+size_t TailBegin(std::string_view text, double fraction) {
+  int64_t head = HeadLength(int64_t(CountCodePoints(text)), fraction);
+  return SkipCodePoints(text, head);
+}
+
+Dataset::Dataset(const Config& config)
+    : context_(config.model.context),
+      global_batch_(config.train.global_batch),
+      synthetic_vocab_(config.data.synthetic ? std::max<int64_t>(config.model.vocab, 0) : 0),
+      offset_key_(RandomKey(uint64_t(config.train.seed), RandomPhase::kData, "offset", 0)),
+      synthetic_key_(RandomKey(uint64_t(config.train.seed), RandomPhase::kData, "synthetic", 0)),
+      shuffle_(config.data.shuffle) {}
+
+absl::StatusOr<Dataset> Dataset::Load(const Config& config, const DataOptions& options) {
+  Dataset dataset(config);
+  if (config.data.synthetic) {
+    if (absl::Status s = dataset.OpenTokenizer(config); !s.ok()) return s;  // chars has no text: bytes
+    if (dataset.synthetic_vocab_ == 0) dataset.synthetic_vocab_ = dataset.vocab_;
+    return dataset;
+  }
+  bool own_files = !config.data.val.paths.empty(), own_table = options.tokenizer || config.data.tokenizer != "chars";
+  bool with_train = options.train || !own_files || !own_table;
+  absl::StatusOr<DataFiles> train = with_train ? FindDataFiles(config.data.train) : DataFiles();
+  if (!train.ok()) return Refuse(config, "data.train", train.status());
+  absl::StatusOr<DataFiles> val = own_files ? FindDataFiles(config.data.val.paths) : DataFiles{.shards = train->shards};
+  if (!val.ok()) return Refuse(config, "data.val", val.status());
+  if (!with_train) train->shards = val->shards;
+  if (val->shards != train->shards)
+    return Refuse(config, "data.val",
+                  fmt::format("expected {0}, as data.train is, got {1}; give both as text or both as token shards",
+                              train->shards ? "token shards" : "text", val->shards ? "token shards" : "text"));
+  absl::Status status = train->shards ? dataset.LoadShards(config, *train, *val, options.tokenizer)
+                                      : dataset.LoadText(config, *train, *val, options.tokenizer);
+  if (status.ok()) status = dataset.CheckLengths(config, with_train);
+  if (!status.ok()) return status;
+  if (std::string shared = NoteOfShared(*train, *val); !shared.empty())
+    dataset.note_ = PlaceOf(config, "data.val") + shared;
+  return dataset;
+}
+
+void Dataset::UseTokenizer(Tokenizer tokenizer) {
+  vocab_ = tokenizer.vocab();
+  tokenizer_ = std::move(tokenizer);
+}
+
+absl::Status Dataset::OpenTokenizer(const Config& config) {
+  absl::StatusOr<Tokenizer> tokenizer = Tokenizer::Open(config.data.tokenizer);
+  if (!tokenizer.ok()) return Refuse(config, "data.tokenizer", tokenizer.status());
+  UseTokenizer(*std::move(tokenizer));
+  return absl::OkStatus();
+}
+
+absl::Status Dataset::LoadText(const Config& config, const DataFiles& train_files, const DataFiles& val_files,
+                               const Tokenizer* tokenizer) {
+  absl::StatusOr<std::string> train = ReadText(train_files.paths), val = ReadText(val_files.paths);
+  if (!train.ok()) return Refuse(config, "data.train", train.status());
+  if (!val.ok()) return Refuse(config, "data.val", val.status());
+  if (double fraction = config.data.val.fraction; fraction > 0) {
+    size_t begin = TailBegin(*train, fraction);
+    val = train->substr(begin);
+    train->resize(begin);
+  }
+  if (tokenizer) {
+    UseTokenizer(*tokenizer);
+  } else if (config.data.tokenizer == "chars") {
+    UseTokenizer(Tokenizer::Chars({*train, *val}));
+  } else if (absl::Status s = OpenTokenizer(config); !s.ok()) {
+    return s;
+  }
+  for (auto [from, to] : {std::pair(&*train, &train_), std::pair(&*val, &val_)}) {
+    absl::StatusOr<std::vector<int32_t>> tokens = tokenizer_->Encode(*from);
+    if (!tokens.ok()) {
+      absl::Status fault = FaultOfFile(*tokenizer_, {&train_files, &val_files});
+      if (fault.ok()) fault = tokens.status();
+      return Refuse(config, "data.tokenizer",
+                    std::string(fault.message()) + "; give the one that was made with this text");
+    }
+    if (!from->empty()) tokens->insert(tokens->begin(), tokenizer_->begin().begin(), tokenizer_->begin().end());
+    *to = TokenStream(*std::move(tokens));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Dataset::LoadShards(const Config& config, const DataFiles& train_files, const DataFiles& val_files,
+                                 const Tokenizer* tokenizer) {
+  if (tokenizer) {
+    UseTokenizer(*tokenizer);
+  } else if (absl::Status s = CheckShardKeys(config); !s.ok()) {
+    return s;
+  } else if (NamesTokenizerOfShards(config)) {
+    if (s = OpenTokenizer(config); !s.ok()) return s;
+  }
+  vocab_ = std::max(vocab_, config.model.vocab);
+  absl::StatusOr<TokenStream> train = TokenStream::Map(train_files.paths), val = TokenStream::Map(val_files.paths);
+  if (!train.ok()) return Refuse(config, "data.train", train.status());
+  if (!val.ok()) return Refuse(config, "data.val", val.status());
+  if (double fraction = config.data.val.fraction; fraction > 0)
+    val = train->CutTail(HeadLength(train->size(), fraction));
+  train_ = *std::move(train);
+  val_ = *std::move(val);
+  // What this does not see, the batches do.
+  for (const TokenStream* stream : {&train_, &val_}) {
+    TokenSummary summary = Summarize(*stream);
+    if (absl::Status s = stream->Fault(0, stream->size()); !s.ok()) return Refuse(config, "data", s);
+    if (summary.largest >= vocab_) return Refuse(config, "model.vocab", TokenFault(*stream, summary.largest_at));
+  }
+  return absl::OkStatus();
+}
+
+bool NamesTokenizerOfShards(const Config& config) {
+  const std::string& name = config.data.tokenizer;
+  return Tokenizer::HasFile(name) || (name == "bytes" && config.model.vocab == Tokenizer::Bytes().vocab());
+}
+
+absl::Status CheckShardKeys(const Config& config) {
+  if (Tokenizer::HasFile(config.data.tokenizer)) return absl::OkStatus();
+  if (config.data.tokenizer != DataConfig().tokenizer)
+    return Refuse(config, "data.tokenizer",
+                  fmt::format("has no meaning for token shards, got {0}; remove it, or give {0}:PATH, the table that "
+                              "they were made with",
+                              config.data.tokenizer));
+  if (config.model.vocab < 1)
+    return Refuse(config, "model.vocab",
+                  "is required with token shards, which do not say it; add it, e.g. 50257 for the tokens of GPT-2 or "
+                  "128256 for those of Llama 3");
+  int64_t bytes = Tokenizer::Bytes().vocab();
+  if (FromCommandLine(config, "data.tokenizer") && config.model.vocab != bytes)
+    return Refuse(config, "data.tokenizer",
+                  fmt::format("bytes has {} kinds of token, but model.vocab is {}: these shards are another "
+                              "tokenizer's; remove it, or give that one's file",
+                              bytes, config.model.vocab));
+  return absl::OkStatus();
+}
+
+absl::Status Dataset::CheckLengths(const Config& config, bool train) const {
+  const char* more = train_.mapped() || val_.mapped() ? "shards" : "text";
+  if (train && train_.size() <= context_) {
+    return Refuse(config, "data.train",
+                  fmt::format("expected at least context + 1 = {} tokens, got {}; give more {} or a smaller "
+                              "model.context",
+                              context_ + 1, train_.size(), more));
+  }
+  if (!config.data.val.empty() && val_.size() < 2) {
+    return Refuse(config, "data.val",
+                  fmt::format("expected at least 2 tokens, got {}; give more {}", val_.size(), more));
+  }
+  return absl::OkStatus();
+}
+
+std::string Dataset::TokenFault(const TokenStream& stream, int64_t i) const {
+  auto [file, position] = stream.PlaceOf(i);
+  return fmt::format(
+      "{}: expected tokens below model.vocab = {}, got {} at position {}; raise model.vocab, or give "
+      "shards of the tokenizer that it is meant for",
+      file, vocab_, uint32_t(stream[i]), position);
+}
+
+int64_t Dataset::TrainOffset(int64_t step, int64_t row, DataPosition from) const {
+  int64_t last = train_.size() - context_ - 1;  // the last offset with a target for every token
+  if (!shuffle_) {
+    int64_t windows = last / context_ + 1;
+    return (PositionAfter(step, from).sequences + row) % windows * context_;
+  }
+  std::array<uint32_t, 4> bits = Philox(offset_key_, uint64_t(step), uint64_t(row));
+  return Below(last + 1, uint64_t(bits[0]) << 32 | bits[1]);
+}
+
+BatchSpan Dataset::RowOf(BatchSpan batch, int64_t row) const {
+  auto c = size_t(context_), begin = size_t(row) * c;
+  return {batch.tokens.subspan(begin, c), batch.targets.subspan(begin, c)};
+}
+
+int64_t Dataset::FillTrain(int64_t step, int64_t first_row, BatchSpan batch, DataPosition from) const {
+  int64_t rows = int64_t(batch.tokens.size()) / context_, count = 0;
+  for (int64_t r = 0; r < rows; r++) {
+    int64_t row = first_row + r;
+    if (row >= global_batch_) {
+      count += FillFrom({}, 0, RowOf(batch, r));
+    } else if (synthetic_vocab_ > 0) {
+      count += FillSynthetic(step, row, RowOf(batch, r));
+    } else {
+      count += FillFrom(train_, TrainOffset(step, row, from), RowOf(batch, r));
+    }
+  }
+  return count;
+}
+
+int64_t Dataset::eval_windows() const { return val_.size() < 2 ? 0 : (val_.size() - 2) / context_ + 1; }
+
+int64_t Dataset::FillEval(int64_t first_window, int64_t end_window, BatchSpan batch) const {
+  int64_t rows = int64_t(batch.tokens.size()) / context_, count = 0;
+  for (int64_t r = 0; r < rows; r++) {
+    int64_t window = first_window + r;
+    count +=
+        window < end_window ? FillFrom(val_, window * context_, RowOf(batch, r)) : FillFrom({}, 0, RowOf(batch, r));
+  }
+  return count;
+}
+
+std::optional<int64_t> Dataset::EvalBytes(int64_t windows) const {
+  if (!tokenizer_) return std::nullopt;
+  int64_t end = std::min(windows * context_ + 1, val_.size()), bytes = 0, first = 0;
+  const std::vector<int32_t>& begin = tokenizer_->begin();
+  while (first < std::min(int64_t(begin.size()), end) && val_[first] == begin[size_t(first)]) first++;  // no text
+  bool begins = true;
+  for (int64_t i = first; i < end; i++) {
+    auto size = int64_t(tokenizer_->TextOf(val_[i], begins).size());
+    bytes += i > 0 ? size : 0;
+  }
+  return bytes;
+}
+
+int64_t Dataset::FillFrom(const TokenStream& stream, int64_t begin, BatchSpan out) const {
+  int64_t targets = std::clamp<int64_t>(stream.size() - begin - 1, 0, context_);
+  auto tokens = out.tokens.first(size_t(targets)), following = out.targets.first(size_t(targets));
+  uint32_t largest = std::max(stream.Read(begin, tokens), stream.Read(begin + 1, following));
+  if (absl::Status s = stream.Fault(begin, begin + targets + 1); !s.ok()) Fail(std::string(s.message()));
+  if (largest >= vocab_)
+    for (int64_t i = begin;; i++)
+      if (uint32_t(stream[i]) >= vocab_) Fail(TokenFault(stream, i));
+  std::fill(out.tokens.begin() + targets, out.tokens.end(), 0);
+  std::fill(out.targets.begin() + targets, out.targets.end(), kIgnoredTarget);
+  return targets;
+}
+
+int64_t Dataset::FillSynthetic(int64_t step, int64_t row, BatchSpan out) const {
+  int64_t blocks = (context_ + 1 + 3) / 4, i = 0;  // i: in the sequence of C + 1 tokens
+  for (int64_t block = 0; block < blocks; block++) {
+    for (uint32_t bits : Philox(synthetic_key_, uint64_t(step), uint64_t(row * blocks + block))) {
+      auto token = int32_t(Below(synthetic_vocab_, uint64_t(bits) << 32));
+      if (i < context_) out.tokens[size_t(i)] = token;
+      if (i > 0 && i <= context_) out.targets[size_t(i - 1)] = token;
+      i++;
+    }
+  }
+  return context_;
+}
+
+}  // namespace weft

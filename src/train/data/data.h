@@ -1,0 +1,105 @@
+// Dataset: which tokens each sequence of each step holds, as a function of (seed, step, global row) alone.
+//
+//   dataset.FillTrain(step, first_row, batch);      // the same rows on any mesh
+//   for (int64_t w = 0; w < dataset.eval_windows(); w += rows) dataset.FillEval(w, dataset.eval_windows(), batch);
+//
+// Legend: C the context, n the length of a token stream.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "weft/train/config/config.h"
+#include "weft/train/data/data_files.h"
+#include "weft/train/data/token_stream.h"
+#include "weft/train/tokenizer/tokenizer.h"
+
+namespace weft {
+
+inline constexpr int32_t kIgnoredTarget = -100;  // adds nothing to loss, count or gradient
+
+// The caller's memory for some rows: [rows, C] each.
+struct BatchSpan {
+  std::span<int32_t> tokens;
+  std::span<int32_t> targets;  // the token that follows, or kIgnoredTarget
+};
+
+// Where a run stands in the data: consecutive windows go on there even where the global batch has changed since.
+struct DataPosition {
+  int64_t step = 0, sequences = 0;  // this many, in steps [0, step)
+};
+
+struct DataOptions {
+  const Tokenizer* tokenizer = nullptr;  // null: the one that the config names, chars from the texts at hand
+  bool train = true;                     // false: validation alone, where it has files of its own
+};
+
+class Dataset {
+ public:
+  // Reads what config.data names. Errors carry the place of the key that is at fault.
+  static absl::StatusOr<Dataset> Load(const Config& config, const DataOptions& options = {});
+
+  const Tokenizer* tokenizer() const { return tokenizer_ ? &*tokenizer_ : nullptr; }  // null where shards have none
+  int64_t tokenizer_vocab() const { return tokenizer_ ? tokenizer_->vocab() : vocab_; }
+  int64_t vocab() const { return vocab_; }  // the tokenizer's; of token shards, model.vocab where that is more
+  const TokenStream& train() const { return train_; }
+  const TokenStream& val() const { return val_; }
+  const std::string& note() const { return note_; }  // for people, on what is odd and not wrong; "": nothing
+
+  // These fill a batch and give the number of its targets that are not ignored; they allocate nothing. They throw Error
+  // for a token of a shard that is not below model.vocab.
+  // Rows of the global batch of `step` (from 0, and not before `from`), from first_row on. Rows behind the last are all
+  // ignored.
+  int64_t FillTrain(int64_t step, int64_t first_row, BatchSpan batch, DataPosition from = {}) const;
+  // Where a run that was at `from` is after `step` steps.
+  DataPosition PositionAfter(int64_t step, DataPosition from) const {
+    return {step, from.sequences + (step - from.step) * global_batch_};
+  }
+
+  // The validation text is cut into windows of C targets; every token but the first is a target exactly once.
+  int64_t eval_windows() const;  // 0 without validation text
+  // Windows from first_window on. Those from end_window on, and those behind the last, are all ignored.
+  int64_t FillEval(int64_t first_window, int64_t end_window, BatchSpan batch) const;
+  // The bytes of text that the targets of the first `windows` windows stand for; unknown without a tokenizer.
+  std::optional<int64_t> EvalBytes(int64_t windows) const;
+
+ private:
+  explicit Dataset(const Config& config);
+  void UseTokenizer(Tokenizer tokenizer);
+  absl::Status OpenTokenizer(const Config& config);
+  absl::Status LoadText(const Config& config, const DataFiles& train, const DataFiles& val, const Tokenizer* tokenizer);
+  absl::Status LoadShards(const Config& config, const DataFiles& train, const DataFiles& val,
+                          const Tokenizer* tokenizer);
+  absl::Status CheckLengths(const Config& config, bool train) const;
+  // Of a token that is not below vocab().
+  std::string TokenFault(const TokenStream& stream, int64_t i) const;
+  // Where in the training stream a sequence of C + 1 tokens begins.
+  int64_t TrainOffset(int64_t step, int64_t row, DataPosition from) const;
+  // Both fill one row and give the number of its targets. A stream is padded where it ends.
+  int64_t FillSynthetic(int64_t step, int64_t row, BatchSpan out) const;
+  int64_t FillFrom(const TokenStream& stream, int64_t begin, BatchSpan out) const;
+  BatchSpan RowOf(BatchSpan batch, int64_t row) const;
+
+  std::optional<Tokenizer> tokenizer_;
+  TokenStream train_, val_;
+  std::string note_;
+  int64_t context_, global_batch_, vocab_ = 0;
+  int64_t synthetic_vocab_;  // 0: not synthetic
+  uint64_t offset_key_, synthetic_key_;
+  bool shuffle_;
+};
+
+// Whether data.tokenizer says what token shards were made with: it names a file, or bytes and the model has just as
+// many kinds of token. Bytes are the default, so that the word alone says nothing.
+bool NamesTokenizerOfShards(const Config& config);
+// Refuses what has no meaning beside token shards, and what is missing there.
+absl::Status CheckShardKeys(const Config& config);
+
+// How many of n characters or tokens come before the tail that a fraction of data.val cuts off.
+int64_t HeadLength(int64_t n, double fraction);
+// The text behind the head of its characters: the same characters whatever the tokenizer.
+size_t TailBegin(std::string_view text, double fraction);
+
+}  // namespace weft

@@ -1,0 +1,142 @@
+#include "weft/train/data/data_files.h"
+
+#include <fnmatch.h>
+#include <glob.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+
+#include "fmt/format.h"
+#include "weft/train/data/token_shard.h"
+#include "weft/train/io/file_names.h"
+#include "weft/train/io/path_advice.h"
+#include "weft/train/io/text_reader.h"
+
+namespace weft {
+namespace {
+
+namespace fs = std::filesystem;
+using Paths = std::vector<std::string>;
+
+absl::Status Bad(const std::string& path, const std::string& what) {
+  return absl::InvalidArgumentError(fmt::format("{}: {}", path, what));
+}
+
+// Empty and binary files do not count as text; one that cannot be read may, so it is an error.
+absl::StatusOr<bool> IsText(const std::string& path) {
+  absl::StatusOr<BlockReader> file = BlockReader::Open(path);
+  if (!file.ok()) return file.status();
+  bool empty = true;
+  for (std::string block;; empty = false, block.clear()) {
+    if (absl::Status s = file->Append(size_t{1} << 16, block); !s.ok()) return s;
+    if (block.empty()) return !empty;
+    if (block.find('\0') != block.npos) return false;
+  }
+}
+
+absl::Status AddFolder(const std::string& folder, Paths& files) {
+  Paths found;
+  std::string at = folder;  // the iterator forgets which folder it could not open
+  std::error_code error;
+  fs::recursive_directory_iterator it(folder, error), end;
+  for (; !error && it != end; it.increment(error)) {
+    at = it->path().string();
+    std::error_code no_type;  // a link to nowhere or in a loop: neither folder nor file
+    std::string name = it->path().filename().string();
+    bool is_folder = it->is_directory(no_type);
+    bool checkpoint = is_folder && fs::exists(it->path() / kManifestFile, no_type);  // of a run in this very folder
+    bool skipped = name.starts_with('.') || (is_folder && name == "build") || checkpoint;
+    if (skipped && is_folder) it.disable_recursion_pending();
+    if (skipped || !it->is_regular_file(no_type)) continue;
+    absl::StatusOr<bool> is_data = BeginsAsTokenShard(at) ? true : IsText(at);
+    if (!is_data.ok()) return is_data.status();
+    if (*is_data) found.push_back(at);
+  }
+  if (error) return Bad(at, fmt::format("cannot be searched ({}); make it readable or move it away", error.message()));
+  if (found.empty())
+    return Bad(
+        folder,
+        "no text file and no token shard in this folder; hidden, empty and other binary files and links to nowhere "
+        "do not count");
+  std::sort(found.begin(), found.end());
+  files.insert(files.end(), found.begin(), found.end());
+  return absl::OkStatus();
+}
+
+Paths Glob(const std::string& pattern) {
+  glob_t matches{};
+  Paths found;
+  if (glob(pattern.c_str(), 0, nullptr, &matches) == 0) {
+    found.assign(matches.gl_pathv, matches.gl_pathv + matches.gl_pathc);
+  }
+  globfree(&matches);
+  std::sort(found.begin(), found.end());  // by bytes: glob's own order depends on the locale
+  return found;
+}
+
+absl::Status Add(const std::string& input, Paths& files) {
+  std::error_code error;
+  if (fs::is_directory(input, error)) return AddFolder(input, files);
+  if (fs::exists(input, error)) return files.push_back(input), absl::OkStatus();
+  if (error) return Bad(input, fmt::format("cannot be reached ({})", error.message()));
+  if (fs::is_symlink(input, error)) return Bad(input, "this link leads nowhere");
+  if (input.find_first_of("*?[") == input.npos) return Bad(input, "no such file or folder" + PathAdvice(input));
+  Paths matches = Glob(input);
+  if (matches.empty()) {
+    std::string folder = fs::path(input).parent_path().string();
+    bool plain = folder.find_first_of("*?[") == folder.npos;
+    return Bad(input, "no file matches this pattern" + (plain ? PathAdvice(folder) : ""));
+  }
+  for (const std::string& match : matches) {
+    if (absl::Status status = Add(match, files); !status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<DataFiles> FindDataFiles(const PathList& inputs) {
+  DataFiles files;
+  for (const std::string& input : inputs) {
+    if (absl::Status status = Add(input, files.paths); !status.ok()) return status;
+  }
+  auto text = std::find_if_not(files.paths.begin(), files.paths.end(), BeginsAsTokenShard);
+  auto shard = std::find_if(files.paths.begin(), files.paths.end(), BeginsAsTokenShard);
+  files.shards = shard != files.paths.end();
+  if (!files.shards || text == files.paths.end()) return files;
+  std::string prepared = (std::filesystem::path(*shard).parent_path() / "train_*.bin").string();  // by weft prepare
+  bool named = fnmatch(prepared.c_str(), shard->c_str(), 0) == 0 && text->ends_with("/config.yaml");
+  return Bad(*text, fmt::format("expected a token shard, as {} is one, got a file that does not begin as one; "
+                                "give text or shards, not both{}",
+                                *shard, named ? "; " + prepared + " names what to train on" : ""));
+}
+
+std::string NoteOfShared(const DataFiles& train, const DataFiles& val) {
+  if (val.paths.empty()) return "";  // most often; of many files the names alone take time
+  auto file = [](const std::string& path) {
+    std::error_code error;
+    fs::path full = fs::weakly_canonical(path, error);
+    return error ? fs::path(path) : full;
+  };
+  std::set<fs::path> trained_on;
+  for (const std::string& path : train.paths) trained_on.insert(file(path));
+  auto shared = [&](const std::string& path) { return trained_on.contains(file(path)); };
+  auto first = std::find_if(val.paths.begin(), val.paths.end(), shared);
+  if (first == val.paths.end()) return "";
+  auto others = std::count_if(first + 1, val.paths.end(), shared);
+  return fmt::format("{}{} among the training data too: the loss of validation is then one of what was trained on",
+                     *first, others ? fmt::format(" and {} more are", others) : " is");
+}
+
+absl::StatusOr<std::string> ReadText(const Paths& files) {
+  std::string all;
+  for (TextReader reader(files);;) {
+    absl::StatusOr<std::string_view> text = reader.Next();
+    if (!text.ok()) return text.status();
+    if (text->empty()) return all;
+    all += *text;
+  }
+}
+
+}  // namespace weft

@@ -1,0 +1,29 @@
+// Finding data: files, folders and globs, always in the same order; and reading those that are text.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "weft/train/config/config.h"
+
+namespace weft {
+
+struct DataFiles {
+  std::vector<std::string> paths;
+  bool shards = false;  // token shards (token_shard.h), told apart by how they begin; else text
+};
+
+// The files behind the inputs, in input order, each folder and glob sorted by path. A folder is searched to its depth,
+// without following links to folders; hidden entries, folders named "build", empty and binary files (those that hold a
+// NUL) other than token shards, and links that lead nowhere are passed over in it. A file or folder that cannot be read
+// is an error, and so are inputs of both kinds.
+absl::StatusOr<DataFiles> FindDataFiles(const PathList& inputs);
+
+// A note for people where a file is among both: a loss of validation is then one of training. "" where none is.
+std::string NoteOfShared(const DataFiles& train, const DataFiles& val);
+
+// The texts of the files, end to end; each must be UTF-8 and not empty. Errors name the file and the offset of the
+// first bad byte.
+absl::StatusOr<std::string> ReadText(const std::vector<std::string>& files);
+
+}  // namespace weft

@@ -1,0 +1,222 @@
+#include "weft/train/data/prepare.h"
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <functional>
+
+#include "fmt/format.h"
+#include "weft/core/host/utf8.h"
+#include "weft/train/data/data.h"
+#include "weft/train/data/prepare_config.h"
+#include "weft/train/data/token_shard_writer.h"
+#include "weft/train/io/staged_folder.h"
+#include "weft/train/io/text_reader.h"
+#include "weft/train/tokenizer/sentencepiece_tokenizer.h"
+#include "weft/train/tokenizer/stream_encoder.h"
+
+namespace weft {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double SecondsSince(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
+
+absl::Status Refuse(const std::string& argument, const absl::Status& status) {
+  return status.ok() ? status
+                     : absl::Status(status.code(), fmt::format("{}: {}", argument, std::string(status.message())));
+}
+
+struct Text {
+  std::vector<std::string> files;
+  int64_t bytes = 0, characters = 0;
+};
+
+class Preparation {
+ public:
+  explicit Preparation(const PrepareOptions& options) : options_(options) {}
+
+  absl::Status Find();
+  absl::Status Scan();
+  absl::Status Run(StagedFolder& out);
+  const PrepareReport& report() const { return report_; }
+
+ private:
+  using Take = std::function<absl::Status(std::string_view)>;
+  absl::Status ForEachBlock(const Text& text, const Take& take) const;
+  absl::Status ScanText(Text& text);
+  absl::StatusOr<Tokenizer> MakeTokenizer();
+  absl::Status Keep(const Tokenizer& tokenizer, StagedFolder& out);
+  absl::StatusOr<std::string> Learn();
+  absl::Status Encode(const Tokenizer& tokenizer, StagedFolder& out);
+  absl::Status EncodeTexts(StreamEncoder& train, StreamEncoder& val) const;
+  absl::Status CheckLengths() const;
+
+  const PrepareOptions& options_;
+  Clock::time_point begin_ = Clock::now();
+  Text train_, val_;  // val_: where it is not the tail of train_
+  int64_t head_ = 0;  // characters of train_ before that tail
+  CodePointSet chars_;
+  PrepareReport report_;
+};
+
+absl::StatusOr<DataFiles> FindText(const PathList& inputs) {
+  absl::StatusOr<DataFiles> files = FindDataFiles(inputs);
+  if (!files.ok() || !files->shards) return files;
+  return absl::InvalidArgumentError(fmt::format(
+      "{}: expected text, got a token shard; it is prepared already: give it as data.train", files->paths[0]));
+}
+
+absl::Status Preparation::Find() {
+  absl::StatusOr<DataFiles> train = FindText(options_.inputs), val = FindText(options_.val.paths);
+  if (!train.ok()) return train.status();
+  if (!val.ok()) return Refuse("val", val.status());
+  report_.note = NoteOfShared(*train, *val);
+  train_.files = std::move(train->paths);
+  val_.files = std::move(val->paths);
+  report_.files = train_.files.size() + val_.files.size();
+  return absl::OkStatus();
+}
+
+absl::Status Preparation::ForEachBlock(const Text& text, const Take& take) const {
+  for (TextReader reader(text.files, options_.block);;) {
+    absl::StatusOr<std::string_view> block = reader.Next();
+    if (!block.ok() || block->empty()) return block.status();
+    if (absl::Status s = take(*block); !s.ok()) return s;
+  }
+}
+
+absl::Status Preparation::ScanText(Text& text) {
+  return ForEachBlock(text, [&](std::string_view block) {
+    text.bytes += int64_t(block.size());
+    text.characters += int64_t(CountCodePoints(block));
+    if (options_.tokenizer == "chars") chars_.Add(block);
+    return absl::OkStatus();
+  });
+}
+
+// What is wrong with a text is said before anything is written.
+absl::Status Preparation::Scan() {
+  if (absl::Status s = ScanText(train_); !s.ok()) return s;
+  if (absl::Status s = ScanText(val_); !s.ok()) return Refuse("val", s);
+  report_.bytes = train_.bytes + val_.bytes;
+  head_ = options_.val.fraction > 0 ? HeadLength(train_.characters, options_.val.fraction) : train_.characters;
+  return absl::OkStatus();
+}
+
+// Validation text teaches no pieces.
+absl::StatusOr<std::string> Preparation::Learn() {
+  Clock::time_point begin = Clock::now();
+  TextReader reader(train_.files, options_.block);
+  int64_t left = head_;
+  auto next = [&]() -> absl::StatusOr<std::string_view> {
+    if (left == 0) return std::string_view();
+    absl::StatusOr<std::string_view> block = reader.Next();
+    if (!block.ok()) return block.status();
+    return block->substr(0, SkipCodePoints(*block, left));
+  };
+  double share = std::min(1.0, double(options_.sample) / double(std::max<int64_t>(train_.bytes, 1)));
+  absl::StatusOr<std::string> model = LearnSentencePiece(next, options_.vocab, share);
+  report_.learning_s = SecondsSince(begin);
+  return model;
+}
+
+absl::StatusOr<Tokenizer> Preparation::MakeTokenizer() {
+  const std::string& name = options_.tokenizer;
+  if (name == "chars") return Tokenizer::Chars(chars_);
+  if (name != "sentencepiece") return Tokenizer::Open(name);
+  absl::StatusOr<std::string> model = Learn();
+  if (!model.ok()) return model.status();
+  return Tokenizer::FromFiles(TokenizerKind::kSentencePiece, {*std::move(model)});
+}
+
+// The tokenizer's files lie beside the shards, so that one folder is all that a run needs. Bytes need none.
+absl::Status Preparation::Keep(const Tokenizer& tokenizer, StagedFolder& out) {
+  report_.vocab = tokenizer.vocab();
+  auto [word, table] = tokenizer.names();
+  report_.tokenizer = word;
+  if (tokenizer.kind() == TokenizerKind::kBytes) return absl::OkStatus();
+  report_.tokenizer += ":" + (std::filesystem::path(options_.out) / table).string();
+  for (auto [name, text] : tokenizer.NamedFiles())
+    if (absl::Status s = out.Write(name, *text); !s.ok()) return s;
+  return absl::OkStatus();
+}
+
+absl::Status Preparation::EncodeTexts(StreamEncoder& train, StreamEncoder& val) const {
+  int64_t left = head_, bytes = 0;
+  auto add = [&](StreamEncoder& encoder, std::string_view text) {
+    bytes += int64_t(text.size());
+    absl::Status s = encoder.Add(text);
+    return absl::IsInvalidArgument(s) ? Refuse("tokenizer", s) : s;
+  };
+  absl::Status status = ForEachBlock(train_, [&](std::string_view block) {
+    size_t cut = SkipCodePoints(block, left);
+    absl::Status s = add(train, block.substr(0, cut));
+    return s.ok() ? add(val, block.substr(cut)) : s;
+  });
+  if (status.ok()) status = ForEachBlock(val_, [&](std::string_view block) { return add(val, block); });
+  if (status.ok()) status = train.Finish();
+  if (status.ok()) status = val.Finish();
+  if (status.ok() && bytes != report_.bytes)
+    return absl::AbortedError(fmt::format(
+        "the text changed while it was read: {} bytes at first, then {}; run this again", report_.bytes, bytes));
+  return status;
+}
+
+absl::Status Preparation::Encode(const Tokenizer& tokenizer, StagedFolder& out) {
+  auto staged = [&](std::vector<std::string>& paths, const std::string& name) {
+    paths.push_back((std::filesystem::path(options_.out) / name).string());
+    return out.Stage(name);
+  };
+  TokenShardWriter train([&](int n) { return staged(report_.train, fmt::format("train_{:06}.bin", n)); },
+                         tokenizer.vocab(), options_.shard);
+  TokenShardWriter val([&](int n) { return staged(report_.val, n == 1 ? "val.bin" : fmt::format("val_{:06}.bin", n)); },
+                       tokenizer.vocab(), kMostShardTokens);
+  auto into = [](TokenShardWriter& writer) {
+    return [&writer](std::span<const int32_t> tokens) { return writer.Write(tokens); };
+  };
+  StreamEncoder to_train(tokenizer, into(train)), to_val(tokenizer, into(val));
+  absl::Status status = EncodeTexts(to_train, to_val);
+  if (status.ok()) status = train.Finish();
+  if (status.ok()) status = val.Finish();
+  report_.train_tokens = train.tokens();
+  report_.val_tokens = val.tokens();
+  return status;
+}
+
+absl::Status Preparation::CheckLengths() const {
+  auto few = [](const char* what, int64_t got, const char* advice) {
+    return absl::InvalidArgumentError(fmt::format("{}: expected at least 2 tokens, got {}; {}", what, got, advice));
+  };
+  if (report_.train_tokens < 2) return few("text", report_.train_tokens, "give more of it, or a smaller val");
+  bool has_val = !options_.val.empty();
+  if (has_val && report_.val_tokens < 2) return few("val", report_.val_tokens, "give more text, or val=0 for none");
+  return absl::OkStatus();
+}
+
+absl::Status Preparation::Run(StagedFolder& out) {
+  absl::StatusOr<Tokenizer> tokenizer = MakeTokenizer();
+  if (!tokenizer.ok()) return Refuse("tokenizer", tokenizer.status());
+  if (absl::Status s = Keep(*tokenizer, out); !s.ok()) return s;
+  if (absl::Status s = Encode(*tokenizer, out); !s.ok()) return s;
+  if (absl::Status s = CheckLengths(); !s.ok()) return s;
+  report_.config = (std::filesystem::path(options_.out) / "config.yaml").string();
+  if (absl::Status s = out.Write("config.yaml", PreparedConfig(report_)); !s.ok()) return s;
+  absl::Status status = out.Publish();
+  report_.seconds = SecondsSince(begin_);
+  return status;
+}
+
+}  // namespace
+
+absl::StatusOr<PrepareReport> Prepare(const PrepareOptions& options) {
+  Preparation preparation(options);
+  absl::StatusOr<StagedFolder> out = StagedFolder::Make(options.out);  // first: an input in its place is told as that
+  if (!out.ok()) return out.status();
+  if (absl::Status s = preparation.Find(); !s.ok()) return s;
+  if (absl::Status s = preparation.Scan(); !s.ok()) return s;
+  if (absl::Status s = preparation.Run(*out); !s.ok()) return s;
+  return preparation.report();
+}
+
+}  // namespace weft

@@ -1,0 +1,48 @@
+// Slots: what the host writes into the State before a micro-step: this rank's rows of the data, and the step's scalars.
+//
+// On the CPU it writes straight to where the step reads. For other devices it writes to staging memory, of which there
+// is enough for the micro-steps of two steps: one may run while the next is filled. Writing allocates nothing.
+#pragma once
+#include "weft/parallel/step/program.h"
+#include "weft/train/data/data.h"
+
+namespace weft {
+
+class Slots {
+ public:
+  // The state has its entries (AddEntries); state and data outlive the slots.
+  Slots(State& state, const Dataset& data, const StepOptions& options);
+
+  // Where the run began in the data, if not at the beginning.
+  void StartAt(DataPosition position) { position_ = position; }
+  // For the fills that follow. Steps count from 1.
+  void SetStep(int64_t step, double learning_rate);
+  void FillTrain(int64_t step, int micro);
+  // The micro-batch whose first window, over all ranks, is `first`. Windows from `end` on are ignored.
+  void FillEval(int64_t first, int64_t end);
+
+ private:
+  // One host image of the slots.
+  struct Set {
+    BufferPtr host;
+    BatchSpan mine;
+  };
+  Set MakeSet(BufferPtr host) const;
+  void* At(const Set& set, const char* name) const;
+  std::span<int32_t> Ids(const Set& set, const char* name) const;
+  void Write(const Set& set, const char* name, double value) const;
+  const Set& Next();
+  void Commit(const Set& set);
+
+  State& state_;
+  const Dataset& data_;
+  int64_t rows_;      // of a micro-step, over all ranks
+  int64_t offset_;    // of this rank's rows in them
+  BufferPtr target_;  // the slots themselves
+  std::vector<Set> sets_;
+  size_t next_ = 0;
+  DataPosition position_;
+  double step_ = 0, learning_rate_ = 0;
+};
+
+}  // namespace weft

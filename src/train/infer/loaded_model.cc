@@ -1,0 +1,72 @@
+#include "weft/train/infer/loaded_model.h"
+
+#include "weft/core/base/memory.h"
+#include "weft/train/config/model_of.h"
+#include "weft/train/huggingface/initial_weights.h"
+#include "weft/train/preflight/memory_check.h"
+
+namespace weft {
+namespace {
+
+StepOptions OptionsFor(StepOptions options, const Context& context, DeviceKind device) {
+  options.kernels = &context.kernels(device);
+  return options;
+}
+
+ExecutorKind ExecutorOf(const Config& config) {
+  return config.executor == ExecutorMode::kCompiled    ? ExecutorKind::kCompiled
+         : config.executor == ExecutorMode::kInterpret ? ExecutorKind::kInterpret
+                                                       : ExecutorKind::kEager;
+}
+
+// Nothing that only training needs.
+std::vector<EntryInfo> EntriesFor(Transformer& model, const StepOptions& options, const ForwardProgram& program) {
+  std::vector<EntryInfo> entries = program.slots;
+  for (EntryInfo& e : EntriesOf(model, options, StepPrograms()))
+    if (e.kind == EntryKind::kParameter || e.kind == EntryKind::kCopy) entries.push_back(std::move(e));
+  return entries;
+}
+
+}  // namespace
+
+LoadedModel::LoadedModel(const Config& config, const StepOptions& options, ForwardProgram program,
+                         const Context& context, DeviceMesh& mesh, DeviceKind device)
+    : config_(config),
+      options_(OptionsFor(options, context, device)),
+      mesh_(mesh),
+      model_(ModelOf(config)),
+      runtime_{&context, &mesh, mesh.shape(), mesh.coords(), device},
+      program_(std::move(program)),
+      entries_(EntriesFor(model_, options_, program_)),
+      state_(mesh.shape(), mesh.coords(), runtime_.memory()),
+      forward_(
+          program_.phase, [this] { return program_.trace(model_, options_); }, ExecutorOf(config), options_, runtime_) {
+  CheckSame(mesh.World(), forward_.Hash(),
+            "would issue other collectives than rank 0: do all ranks run the same build?");
+}
+
+absl::Status LoadedModel::Load(const ModelSource& source) {
+  MemoryNeed need = MemoryNeedOf(entries_, mesh_.shape(), forward_.plan());
+  if (absl::Status s = CheckMemory(need, runtime_.memory(), mesh_.World()); !s.ok()) return s;
+  AddEntries(state_, entries_);
+  if (absl::Status s = FirstFault(mesh_.World(), SetParameters(source)); !s.ok()) return s;
+  forward_.Bind(state_);
+  return absl::OkStatus();
+}
+
+absl::Status LoadedModel::SetParameters(const ModelSource& source) {
+  MemoryUse use("initial values");
+  if (source.checkpoint) {
+    absl::Status status = source.checkpoint->Load(state_);
+    if (status.ok()) RefreshCopies(state_, model_, options_, runtime_);
+    return status;
+  }
+  absl::StatusOr<InitialWeights> weights = InitialWeights::Open(config_);
+  if (absl::Status s = FirstFault(mesh_.World(), weights.status()); !s.ok()) return s;
+  CheckSame(mesh_.World(), weights->Hash(),
+            "has other weights in model.init than rank 0: compare the files with sha256sum");
+  weights->Load(state_, model_, options_, runtime_);
+  return absl::OkStatus();
+}
+
+}  // namespace weft

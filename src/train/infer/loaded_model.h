@@ -1,0 +1,52 @@
+// LoadedModel: a trained model and one forward program over it, on the ranks of a mesh.
+//
+//   LoadedModel model(config, options, {RandomPhase::kEval, EvalSums, SlotEntries(options)}, context, mesh, device);
+//   absl::Status status = model.Load(source);
+//   std::vector<Tensor> sums = model.Run();
+#pragma once
+#include <optional>
+
+#include "weft/dist/group/mesh.h"
+#include "weft/train/infer/forward.h"
+#include "weft/train/infer/source.h"
+
+namespace weft {
+
+struct ForwardProgram {
+  RandomPhase phase;
+  std::vector<NamedValue> (*trace)(Transformer& model, const StepOptions& options);
+  std::vector<EntryInfo> slots;  // what the host writes before a run
+};
+
+class LoadedModel {
+ public:
+  // The config is resolved and the same on all ranks, which make this together; it and the mesh outlive it. Throws
+  // Error.
+  LoadedModel(const Config& config, const StepOptions& options, ForwardProgram program, const Context& context,
+              DeviceMesh& mesh, DeviceKind device);
+
+  // Allocates, and reads the weights. On all ranks alike: kResourceExhausted, there is too little memory, and nothing
+  // was allocated; kInvalidArgument, these are not the weights of this model.
+  absl::Status Load(const ModelSource& source);
+  // The outputs of the program.
+  std::vector<Tensor> Run() { return forward_.Run(); }
+
+  State& state() { return state_; }
+  const StepOptions& options() const { return options_; }
+  const Config& config() const { return config_; }
+
+ private:
+  absl::Status SetParameters(const ModelSource& source);
+
+  const Config& config_;
+  StepOptions options_;
+  DeviceMesh& mesh_;
+  Transformer model_;
+  Runtime runtime_;
+  ForwardProgram program_;
+  std::vector<EntryInfo> entries_;
+  State state_;
+  Forward forward_;
+};
+
+}  // namespace weft

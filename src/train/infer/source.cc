@@ -1,0 +1,146 @@
+#include "weft/train/infer/source.h"
+
+#include <filesystem>
+
+#include "fmt/format.h"
+#include "weft/train/checkpoint/resume.h"
+#include "weft/train/checkpoint/whole.h"
+#include "weft/train/config/config_check.h"
+#include "weft/train/data/data.h"
+#include "weft/train/preflight/agreement.h"
+#include "weft/train/preflight/run_rules.h"
+
+namespace weft {
+namespace {
+
+namespace fs = std::filesystem;
+using Words = std::vector<std::string>;
+
+absl::Status Refuse(const std::string& what) { return absl::InvalidArgumentError(what); }
+
+enum Kind : char { kNothing, kFile, kFolder };
+
+// Rank 0's view is everyone's: all are to look for the same.
+Kind KindOf(const std::string& path, const Ranks& ranks) {
+  std::error_code error;
+  Kind kind = !fs::exists(path, error) ? kNothing : fs::is_directory(path, error) ? kFolder : kFile;
+  return Kind(ranks.gather(std::string(1, char(kind)))[0][0]);
+}
+
+absl::StatusOr<ModelSource> FromCheckpoint(const std::string& path, const Words& overrides, const Ranks& ranks) {
+  absl::StatusOr<NamedCheckpoint> named = OpenNamed(path, ranks);
+  if (!named.ok()) return named.status();
+  Checkpoint& checkpoint = named->checkpoint;
+  absl::StatusOr<Config> config = ParseConfig(checkpoint.ConfigYaml(), checkpoint.PathOf(kConfigFile), overrides);
+  if (!config.ok()) return config.status();
+  return ModelSource{
+      .config = *std::move(config), .checkpoint = std::move(checkpoint), .notes = std::move(named->notes)};
+}
+
+absl::StatusOr<ModelSource> FromConfig(const std::string& path, const Words& overrides, const Ranks& ranks) {
+  absl::StatusOr<Config> config = LoadConfig(path, overrides, RunRules());
+  if (absl::Status s = FirstFault(ranks, config.status()); !s.ok()) return s;
+  // What follows asks all ranks for the same only if they were given the same.
+  if (absl::Status s = CheckSameConfig(*config, "", ranks); !s.ok()) return s;
+  ModelSource source{.config = *std::move(config)};
+  const std::string& dir = source.config.checkpoint.dir;
+  bool weights = !source.config.model.init.empty();
+  if (weights && (dir.empty() || FromCommandLine(source.config, "model.init"))) return source;
+  NewestWhole newest;
+  if (!dir.empty()) newest = FindNewestWhole(dir, ranks, source.config.train.steps);
+  source.notes = newest.Notes();
+  source.checkpoint = std::move(newest.checkpoint);
+  absl::Status same = source.checkpoint ? CheckModel(source.config, *source.checkpoint) : absl::OkStatus();
+  if (!same.ok()) return same;
+  if (source.checkpoint || (weights && newest.broken.empty())) return source;
+  if (!newest.broken.empty()) return BrokenAlone(dir, newest);
+  return Refuse(fmt::format(
+      "{}: expected a trained model, got a config whose checkpoint.dir {}; train it first, or give "
+      "the folder of a checkpoint, or model.init=PATH of published weights",
+      path,
+      dir.empty()
+          ? "is not set"
+          : fmt::format("= {} holds no checkpoint of a step up to train.steps = {}", dir, source.config.train.steps)));
+}
+
+absl::Status FitMesh(Config& config, int ranks, MeshFill fill) {
+  MeshConfig& mesh = config.mesh;
+  bool dp = FromCommandLine(config, "mesh.dp"), tp = FromCommandLine(config, "mesh.tp");
+  bool fits = mesh.dp == -1 || mesh.tp == -1 || mesh.dp * mesh.tp == ranks;
+  bool fill_dp = tp || (!dp && fill == MeshFill::kData);
+  if (!fits && !dp) mesh.dp = fill_dp ? -1 : 1;
+  if (!fits && !tp) mesh.tp = fill_dp ? 1 : -1;
+  bool whole = mesh.tp == 1 || (mesh.tp == -1 && ranks <= mesh.dp);
+  if (whole && !FromCommandLine(config, "parallel.sequence_parallel")) config.parallel.sequence_parallel = false;
+  return Resolve(config, ranks);
+}
+
+absl::StatusOr<ModelSource> Open(const std::string& path, const Words& overrides, const Ranks& ranks) {
+  switch (KindOf(path, ranks)) {
+    case kFolder:
+      return FromCheckpoint(path, overrides, ranks);
+    case kFile:
+      return FromConfig(path, overrides, ranks);
+    case kNothing:
+      break;
+  }
+  return Refuse(
+      fmt::format("{}: no such file or folder; expected a checkpoint, a folder of them, or a YAML config such as "
+                  "configs/quickstart.yaml",
+                  path));
+}
+
+}  // namespace
+
+absl::StatusOr<ModelSource> OpenSource(const std::string& path, const Words& overrides, const Ranks& ranks,
+                                       MeshFill fill) {
+  absl::StatusOr<ModelSource> source = Open(path, overrides, ranks);
+  absl::Status mine = source.ok() ? FitMesh(source->config, ranks.size, fill) : source.status();
+  if (absl::Status s = FirstFault(ranks, mine); !s.ok()) return s;
+  source->notes.push_back("weights: " +
+                          (source->checkpoint ? source->checkpoint->folder() : source->config.model.init));
+  return source;
+}
+
+namespace {
+
+// None where the data had none.
+absl::StatusOr<std::optional<Tokenizer>> SavedTokenizer(const Checkpoint& checkpoint) {
+  for (size_t kind = 0; kind < std::size(kTokenizers); kind++) {
+    const char* name = kTokenizers[kind].file;
+    TokenizerFiles files{checkpoint.TextOf(name), checkpoint.TextOf(kTokenizerSettings)};
+    if (files.table.empty()) continue;
+    absl::StatusOr<Tokenizer> tokenizer = Tokenizer::FromFiles(TokenizerKind(kind), std::move(files));
+    if (tokenizer.ok()) return *std::move(tokenizer);
+    return Refuse(fmt::format("{}: {}", checkpoint.PathOf(name), std::string(tokenizer.status().message())));
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+absl::StatusOr<Tokenizer> TokenizerOf(const ModelSource& source) {
+  const Config& config = source.config;
+  bool named = FromCommandLine(config, "data.tokenizer");
+  if (source.checkpoint && !named) {
+    absl::StatusOr<std::optional<Tokenizer>> saved = SavedTokenizer(*source.checkpoint);
+    if (!saved.ok()) return saved.status();
+    if (*saved) return **std::move(saved);
+  }
+  absl::StatusOr<DataFiles> files = FindDataFiles(config.data.train);
+  bool shards = files.ok() && files->shards;
+  if (!named && (source.checkpoint || (shards && !NamesTokenizerOfShards(config))))
+    return Refuse(PlaceOf(config, "data.tokenizer") +
+                  "is not known of a model that was trained on token shards; name the one that made them, e.g. "
+                  "data.tokenizer=bytes or data.tokenizer=sentencepiece:PATH");
+  if (config.data.tokenizer == "chars") {
+    absl::StatusOr<Dataset> data = Dataset::Load(config);
+    if (!data.ok()) return data.status();
+    return *data->tokenizer();
+  }
+  absl::StatusOr<Tokenizer> tokenizer = Tokenizer::Open(config.data.tokenizer);
+  if (tokenizer.ok()) return tokenizer;
+  return Refuse(PlaceOf(config, "data.tokenizer") + std::string(tokenizer.status().message()));
+}
+
+}  // namespace weft

@@ -1,0 +1,78 @@
+#include "weft/train/io/suggest.h"
+
+#include <algorithm>
+#include <cctype>
+
+namespace weft {
+namespace {
+
+// A third of the letters may be wrong, and one always.
+bool IsNear(int distance, size_t length) { return distance <= std::max(1, int(length) / 3); }
+
+std::string_view LastPart(std::string_view key) { return key.substr(key.rfind('.') + 1); }
+std::string_view Section(std::string_view key) {
+  return key.find('.') == key.npos ? std::string_view() : key.substr(0, key.rfind('.'));
+}
+
+}  // namespace
+
+int EditDistance(std::string_view a, std::string_view b) {
+  // Rows i - 2, i - 1 and i of the table, in turn.
+  size_t width = b.size() + 1;
+  std::vector<int> rows(3 * width);
+  auto d = [&](size_t i, size_t j) -> int& { return rows[i % 3 * width + j]; };
+  auto same = [&](size_t i, size_t j) { return std::tolower(uint8_t(a[i])) == std::tolower(uint8_t(b[j])); };
+  for (size_t i = 0; i <= a.size(); i++) {
+    for (size_t j = 0; j <= b.size(); j++) {
+      if (i == 0 || j == 0) {
+        d(i, j) = int(i + j);
+        continue;
+      }
+      d(i, j) = std::min({d(i - 1, j) + 1, d(i, j - 1) + 1, d(i - 1, j - 1) + !same(i - 1, j - 1)});
+      bool swapped = i > 1 && j > 1 && same(i - 1, j - 2) && same(i - 2, j - 1);
+      if (swapped) d(i, j) = std::min(d(i, j), d(i - 2, j - 2) + 1);
+    }
+  }
+  return d(a.size(), b.size());
+}
+
+std::string Nearest(std::string_view word, const std::vector<std::string>& choices) {
+  std::string nearest;
+  int least = 1 << 20;
+  for (const std::string& choice : choices) {
+    bool begins = word.size() >= 3 && choice.starts_with(word);  // "warmup" for "warmup_steps"
+    auto longer = std::max(word.size(), choice.size()), shorter = std::min(word.size(), choice.size());
+    if (!begins && !IsNear(int(longer - shorter), word.size()))
+      continue;  // so many edits at least, whatever is counted
+    int distance = EditDistance(word, choice);
+    if (begins) distance = std::min(distance, 1);
+    if (distance < least && (IsNear(distance, word.size()) || begins)) {
+      least = distance;
+      nearest = choice;
+    }
+  }
+  return nearest;
+}
+
+std::string NearestKey(std::string_view key, const std::vector<std::string>& keys) {
+  std::vector<std::string> siblings, last_parts;
+  for (const std::string& candidate : keys) {
+    last_parts.emplace_back(LastPart(candidate));
+    if (Section(candidate) == Section(key)) siblings.push_back(last_parts.back());
+  }
+  for (const std::string& candidate : keys) {  // right word, wrong section
+    if (candidate != LastPart(candidate) && LastPart(candidate) == LastPart(key)) return candidate;
+  }
+  std::vector<std::string> others = keys;
+  if (Section(key).find('.') == key.npos) std::erase(others, Section(key));  // it is a key of that section
+  std::string prefix = Section(key).empty() ? "" : std::string(Section(key)) + ".";
+  if (std::string sibling = Nearest(LastPart(key), siblings); !sibling.empty()) return prefix + sibling;
+  if (std::string whole = Nearest(key, others); !whole.empty()) return whole;
+  std::string part = Nearest(LastPart(key), last_parts);
+  for (const std::string& candidate : keys) {
+    if (!part.empty() && LastPart(candidate) == part) return candidate;
+  }
+  return "";
+}
+
+}  // namespace weft

@@ -1,0 +1,15 @@
+// LogSink: one of the places that a run's records go to, each in a form of its own.
+#pragma once
+#include "absl/status/status.h"
+#include "weft/train/log/metrics.h"
+
+namespace weft {
+
+class LogSink {
+ public:
+  virtual ~LogSink() = default;
+  // Errors name the file and the system's reason.
+  virtual absl::Status Write(const LogRecord& record) = 0;
+};
+
+}  // namespace weft

@@ -1,0 +1,227 @@
+#include "weft/train/log/metrics.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "fmt/format.h"
+#include "weft/core/base/memory.h"
+
+namespace weft {
+namespace {
+
+std::string Quote(const std::string& text) {
+  std::string quoted = "\"";
+  for (char ch : text) {
+    if (ch == '"' || ch == '\\') quoted += '\\';
+    if (ch == '\n') {
+      quoted += "\\n";
+    } else if (uint8_t(ch) < 0x20) {
+      quoted += fmt::format("\\u{:04x}", uint8_t(ch));
+    } else {
+      quoted += ch;
+    }
+  }
+  return quoted + '"';
+}
+
+// An object of one line, built member by member.
+class Object {
+ public:
+  explicit Object(const char* event) { Raw("event", Quote(event)); }
+  Object& Add(const char* name, const std::string& value) { return Raw(name, Quote(value)); }
+  Object& Add(const char* name, int64_t value) { return Raw(name, fmt::format("{}", value)); }
+  // JSON has no infinities and no NaN.
+  Object& Add(const char* name, double value) {
+    return Raw(name, std::isfinite(value) ? fmt::format("{:.17g}", value) : "null");
+  }
+  template <class T>
+  Object& Add(const char* name, const std::optional<T>& value) {
+    return value ? Add(name, *value) : Raw(name, "null");
+  }
+  std::string Text() const { return text_ + "}"; }
+
+ private:
+  Object& Raw(const char* name, const std::string& value) {
+    text_ += fmt::format("{}\"{}\":{}", text_.empty() ? "{" : ",", name, value);
+    return *this;
+  }
+  std::string text_;
+};
+
+// "  50/200": the step, aligned to the last one's width.
+std::string StepText(int64_t step, int64_t steps) {
+  std::string total = fmt::format("{}", steps);
+  return fmt::format("step {:>{}}/{}", step, total.size(), total);
+}
+
+absl::Status NotFinite(const char* what, const char* when, int64_t step, double value) {
+  return absl::AbortedError(
+      fmt::format("weft: the {} {} step {} is {}, expected a finite number; lower optimizer.lr, lengthen "
+                  "schedule.warmup_steps or lower train.clip; executor=interpret names the first op that makes a NaN",
+                  what, when, step,
+                  std::isnan(value) ? "nan"
+                  : value > 0       ? "inf"
+                                    : "-inf"));
+}
+
+absl::Status NotFiniteAtLeastScale(const StepRecord& r, double least_scale) {
+  return absl::AbortedError(
+      fmt::format("weft: the gradient norm of step {} is {} although the loss scale has fallen to loss_scale.min = {} "
+                  "({} updates skipped): the numbers themselves leave f16 or are NaN; use precision.compute=bf16 or "
+                  "lower optimizer.lr; executor=interpret names the first op that makes a NaN",
+                  r.step, std::isnan(r.grad_norm) ? "nan" : "inf", least_scale, r.skipped));
+}
+
+}  // namespace
+
+std::string JsonLine(const StartRecord& r) {
+  Object line("start");
+  line.Add("version", r.version)
+      .Add("ranks", r.ranks)
+      .Add("dp", r.dp)
+      .Add("tp", r.tp)
+      .Add("parameters", r.parameters)
+      .Add("steps", r.steps)
+      .Add("tokens_per_step", r.tokens_per_step)
+      .Add("train_tokens", r.train_tokens)
+      .Add("val_tokens", r.val_tokens)
+      .Add("device", r.device)
+      .Add("unix_time", r.unix_time)
+      .Add("config", r.config);
+  if (r.resumed_step) line.Add("resumed_step", *r.resumed_step);
+  if (!r.kernels.empty()) line.Add("kernels", r.kernels);
+  return line.Text();
+}
+
+std::string JsonLine(const StepRecord& r) {
+  Object line("step");
+  line.Add("step", r.step)
+      .Add("loss", r.loss)
+      .Add("grad_norm", r.grad_norm)
+      .Add("lr", r.lr)
+      .Add("ms", r.ms)
+      .Add("tokens_per_s", r.tokens_per_s)
+      .Add("mfu", r.mfu)
+      .Add("peak_bytes", r.peak_bytes);
+  if (r.loss_scale) line.Add("loss_scale", *r.loss_scale).Add("skipped", r.skipped);
+  return line.Text();
+}
+
+std::string JsonLine(const EvalRecord& r) {
+  return Object("eval")
+      .Add("step", r.step)
+      .Add("val_loss", r.val_loss)
+      .Add("bits_per_byte", BitsPerByte(r))
+      .Add("tokens", r.tokens)
+      .Add("bytes", r.bytes)
+      .Add("ms", r.ms)
+      .Text();
+}
+
+std::string JsonLine(const EndRecord& r) {
+  return Object("end")
+      .Add("step", r.step)
+      .Add("seconds", r.seconds)
+      .Add("loss", r.loss)
+      .Add("val_loss", r.val_loss)
+      .Text();
+}
+
+std::string JsonLine(const StopRecord& r) { return Object("stop").Add("step", r.step).Add("reason", r.reason).Text(); }
+
+absl::Status CheckFinite(const StepRecord& r, double least_scale) {
+  if (r.loss_scale && !std::isfinite(r.grad_norm))
+    return *r.loss_scale > float(least_scale) ? absl::OkStatus() : NotFiniteAtLeastScale(r, least_scale);
+  if (!std::isfinite(r.loss)) return NotFinite("loss", "of", r.step, r.loss);
+  return std::isfinite(r.grad_norm) ? absl::OkStatus() : NotFinite("gradient norm", "of", r.step, r.grad_norm);
+}
+
+absl::Status CheckFinite(const EvalRecord& r) {
+  if (r.tokens == 0)
+    return absl::AbortedError(
+        fmt::format("weft: the evaluation after step {} met no target; give more data in data.val", r.step));
+  return std::isfinite(r.val_loss) ? absl::OkStatus() : NotFinite("validation loss", "after", r.step, r.val_loss);
+}
+
+std::optional<double> BitsPerByte(const EvalRecord& record) {
+  if (record.bytes.value_or(0) == 0) return std::nullopt;
+  return record.val_loss * double(record.tokens) / double(*record.bytes) / std::numbers::ln2;
+}
+
+std::string StartLines(const StartRecord& r) {
+  std::string lines = fmt::format(
+      "{} parameters, dp={} x tp={} on {} rank{} ({}), {} tokens a step, {} tokens to train on, {} to validate; {} "
+      "nodes, {} local, arena {:.1f} MiB",
+      CountText(r.parameters), r.dp, r.tp, r.ranks, r.ranks == 1 ? "" : "s", r.device, CountText(r.tokens_per_step),
+      r.train_tokens ? CountText(r.train_tokens) : "random", CountText(r.val_tokens), r.global_nodes, r.local_nodes,
+      double(r.arena_bytes) / (1 << 20));
+  if (!r.resumed_from.empty()) lines += "\nresumed: " + r.resumed_from;
+  if (!r.kernels.empty()) lines += "\nkernels: " + r.kernels;
+  if (!r.init.empty()) lines += "\n" + r.init;
+  return lines;
+}
+
+std::string StepLine(const StepRecord& r, int64_t steps, std::optional<double> seconds_left) {
+  std::string line =
+      fmt::format("{} | {:>3}% | loss {:.4f} | norm {:.3f} | lr {:.2e} | {:.1f} ms | {} tok/s", StepText(r.step, steps),
+                  100 * r.step / steps, r.loss, std::abs(r.grad_norm), r.lr, r.ms, CountText(int64_t(r.tokens_per_s)));
+  if (r.loss_scale) line += fmt::format(" | scale {:g}, {} skipped", *r.loss_scale, r.skipped);
+  if (r.mfu) line += fmt::format(" | mfu {:.1f}%", 100 * *r.mfu);
+  if (r.peak_bytes) line += " | " + BytesText(size_t(*r.peak_bytes));
+  if (seconds_left) line += fmt::format(" | {} left", DurationText(*seconds_left));
+  return line;
+}
+
+std::string EvalLine(const EvalRecord& r, int64_t steps) {
+  std::string line = fmt::format("{} | validation loss {:.4f} nats per token", StepText(r.step, steps), r.val_loss);
+  if (std::optional<double> bits = BitsPerByte(r)) line += fmt::format(", {:.4f} bits per byte", *bits);
+  return line + fmt::format(" | {} tokens in {}", CountText(r.tokens), DurationText(r.ms / 1000));
+}
+
+std::string EndLine(const EndRecord& r, int64_t start_step) {
+  int64_t steps = r.step - start_step;
+  std::string line = fmt::format("done: {} step{} in {}", steps, steps == 1 ? "" : "s", DurationText(r.seconds));
+  if (start_step > 0) line += fmt::format(", {} in all", r.step);
+  if (r.loss) line += fmt::format(", loss {:.4f}", *r.loss);
+  if (r.val_loss) line += fmt::format(", validation loss {:.4f}", *r.val_loss);
+  return line;
+}
+
+std::string StopLine(const StopRecord& r) {
+  return fmt::format("stopped after step {} by {}; {}", r.step, r.reason, r.advice);
+}
+
+std::string DurationText(double seconds) {
+  if (seconds < 10) return fmt::format("{:.1f}s", seconds);
+  auto whole = int64_t(std::llround(seconds));
+  if (whole < 60) return fmt::format("{}s", whole);
+  if (whole < 3600) return fmt::format("{}m{:02}s", whole / 60, whole % 60);
+  return fmt::format("{}h{:02}m", whole / 3600, whole / 60 % 60);
+}
+
+std::string CountText(int64_t count) {
+  double value = double(count);
+  if (count < 10000) return fmt::format("{}", count);
+  for (const char* unit : {"K", "M", "B"}) {
+    value /= 1000;
+    if (value < 999.95) return fmt::format("{:.1f}{}", value, unit);
+  }
+  return fmt::format("{:.1f}T", value / 1000);
+}
+
+void Progress::Add(double ms) {
+  constexpr size_t kWindow = 15;
+  if (latest_ms_.size() == kWindow) latest_ms_.erase(latest_ms_.begin());
+  latest_ms_.push_back(ms);
+  done_++;
+}
+
+std::optional<double> Progress::SecondsLeft() const {
+  if (latest_ms_.empty()) return std::nullopt;
+  std::vector<double> sorted = latest_ms_;
+  std::nth_element(sorted.begin(), sorted.begin() + long(sorted.size() / 2), sorted.end());
+  return sorted[sorted.size() / 2] / 1000 * double(std::max<int64_t>(steps_ - done_, 0));
+}
+
+}  // namespace weft

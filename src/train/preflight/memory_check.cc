@@ -1,0 +1,74 @@
+#include "weft/train/preflight/memory_check.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <vector>
+
+#include "weft/core/base/process_memory.h"
+
+namespace weft {
+namespace {
+
+// "4 ranks: parameters 1.0 GiB, moments 2.0 GiB": what is asked for at one place.
+std::string AskedText(const MemoryNeed& need, int64_t ranks) {
+  std::string text = ranks == 1 ? "" : fmt::format("{} ranks: ", ranks), comma;
+  for (const auto& [name, bytes] : need.Categories()) {
+    if (bytes == 0) continue;
+    text += fmt::format("{}{} {}", comma, name, BytesText(size_t(bytes)));
+    comma = ", ";
+  }
+  return text;
+}
+
+absl::Status CheckPlace(const std::string& place, std::span<const RankMemory> ranks) {
+  MemoryNeed need;
+  Memory memory;
+  int64_t count = 0;
+  for (const RankMemory& rank : ranks) {
+    if (rank.place != place) continue;
+    if (count++ == 0 || rank.memory.free < memory.free) memory = rank.memory;
+    need += rank.need;
+  }
+  if (memory.total == 0 || size_t(need.Total()) <= memory.free) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      "weft: " +
+      OutOfMemory({.where = place, .asked = size_t(need.Total()), .what = AskedText(need, count), .memory = memory}));
+}
+
+// One place of a rank, as it travels. No name: there is no such place.
+struct Packed {
+  char place[256] = {};
+  MemoryNeed need;
+  Memory memory;
+};
+static_assert(std::is_trivially_copyable_v<Packed> && sizeof(Packed) % sizeof(int64_t) == 0);
+
+Packed Pack(const std::string& place, const MemoryNeed& need, const Memory& memory) {
+  Packed packed{.need = need, .memory = memory};
+  place.copy(packed.place, sizeof(packed.place) - 1);
+  return packed;
+}
+
+}  // namespace
+
+absl::Status CheckMemory(std::span<const RankMemory> ranks) {
+  for (const RankMemory& rank : ranks)
+    if (absl::Status s = CheckPlace(rank.place, ranks); !s.ok()) return s;
+  return absl::OkStatus();
+}
+
+absl::Status CheckMemory(const MemoryNeed& need, const DeviceRuntime& device, ProcessGroup& world) {
+  ProcessMemory process;
+  if (device.device().kind == DeviceKind::kCpu) process = MemoryOfProcess();
+  const std::array<Packed, 2> mine{Pack(PlaceOf(device), need, device.MemoryNow()),
+                                   Pack(PlaceOf(process), need, process.memory)};
+  std::vector<Packed> all(mine.size() * size_t(world.size()));
+  world.AllGather(mine.data(), all.data(), sizeof(mine) / sizeof(int64_t), DType::kI64);
+  std::vector<RankMemory> ranks;
+  for (const Packed& p : all)
+    if (p.place[0]) ranks.push_back({p.place, p.need, p.memory});
+  return CheckMemory(ranks);
+}
+
+}  // namespace weft

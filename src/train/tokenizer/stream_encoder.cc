@@ -1,0 +1,20 @@
+#include "weft/train/tokenizer/stream_encoder.h"
+
+namespace weft {
+
+absl::Status StreamEncoder::Add(std::string_view text) {
+  waiting_ += text;
+  return waiting_.size() < due_ ? absl::OkStatus() : Encode(/*ends=*/false);
+}
+
+absl::Status StreamEncoder::Encode(bool ends) {
+  if (waiting_.empty()) return absl::OkStatus();
+  std::vector<int32_t> tokens = std::exchange(begin_, {});
+  absl::StatusOr<size_t> done = encoder_->Encode(waiting_, ends, tokens);
+  if (!done.ok()) return done.status();
+  waiting_.erase(0, *done);
+  due_ = 2 * waiting_.size();  // a word of many blocks is looked at a few times, and not once a block
+  return sink_(tokens);
+}
+
+}  // namespace weft
