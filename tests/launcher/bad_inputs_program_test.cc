@@ -10,8 +10,8 @@
 
 #include "fmt/format.h"
 #include "launcher/bad_inputs.h"
-#include "parallel/temp_folder.h"
 #include "share.h"
+#include "train/temp_folder.h"
 
 namespace weft {
 namespace {

@@ -10,7 +10,7 @@
 
 #include "fmt/format.h"
 #include "launcher/train_job.h"
-#include "parallel/temp_folder.h"
+#include "train/temp_folder.h"
 #include "weft/dist/group/collectives.h"
 #include "weft/dist/group/local/local_group.h"
 #include "weft/kernels/cpu/backend/register.h"

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "parallel/step_allocations.h"
-#include "parallel/temp_folder.h"
+#include "train/temp_folder.h"
 #include "weft/train/config/model_of.h"
 #include "weft/train/data/slots.h"
 

@@ -1,0 +1,363 @@
+// The config reader: good configs round-trip. Bad ones are in tables: tests/launcher/bad_inputs.
+#include "weft/train/config/config.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <fstream>
+
+#include "fmt/format.h"
+#include "train/temp_folder.h"
+#include "weft/train/config/config_schema.h"
+#include "weft/train/config/config_value.h"
+#include "weft/train/config/model_of.h"
+#include "weft/train/config/unused_keys.h"
+#include "weft/train/io/suggest.h"
+
+namespace weft {
+namespace {
+
+using testing_::TempFolder;
+
+// Three lines, so that what a case appends starts on line 4.
+const std::string kBase =
+    "model: {family: gpt2, layers: 2, heads: 4, dim: 64, context: 32}\n"
+    "data: {train: README.md}\n"
+    "train: {steps: 10, global_batch: 4}\n";
+
+using Words = std::vector<std::string>;
+
+Config Good(const std::string& yaml = kBase, const Words& overrides = {}) {
+  absl::StatusOr<Config> config = ParseConfig(yaml, "a.yaml", overrides);
+  EXPECT_TRUE(config.ok()) << std::string(config.status().message());
+  return config.ok() ? *config : Config();
+}
+
+std::string Message(const absl::Status& status) { return std::string(status.message()); }
+
+TEST(Config, ReportsEveryFaultAtOnce) {
+  absl::StatusOr<Config> config = ParseConfig(kBase + "mesh: {pd: 2}\ndevice: gpu\n", "a.yaml", {"train.stesp=3"});
+  ASSERT_FALSE(config.ok());
+  std::string message = Message(config.status());
+  EXPECT_EQ(std::count(message.begin(), message.end(), '\n'), 2) << message;
+}
+
+// Said and not refused: a word that switches something off need not take back what the file says of it.
+TEST(Config, KeysWithoutEffectAreNamed) {
+  auto said = [](const std::string& yaml, const Words& words) {
+    std::string lines;
+    for (const std::string& line : UnusedKeys(Good(kBase + yaml, words))) lines += line + "\n";
+    return lines;
+  };
+  std::string cosine = "schedule: {name: cosine, min_lr: 1e-4}\n";
+  EXPECT_EQ(said(cosine, {}), "");
+  EXPECT_EQ(said(cosine, {"schedule.name=constant"}),
+            "a.yaml:4:26: schedule.min_lr: has no effect, as schedule.name is constant; give cosine, linear or wsd, or "
+            "remove it\n");
+  EXPECT_EQ(
+      said("", {"loss_scale.initial=8", "loss_scale.min=1"}),  // 1 is what it is without a word
+      "command line: loss_scale.initial: has no effect, as precision.compute is not f16; give f16, which alone has "
+      "a loss scale, or remove it\n");
+  EXPECT_EQ(said("", {"loss_scale.initial=8", "precision.compute=f16"}), "");
+  for (const char* word : {"train.eval_every=2", "checkpoint.keep=1", "model.rope_theta=5", "model.rope_factor=8"})
+    EXPECT_NE(said("", {word}), "") << word;
+  EXPECT_EQ(said("", {"train.eval_every=2", "data.val=0.1", "model.rope_theta=5", "model.family=llama"}), "");
+  EXPECT_NE(said("", {"data.synthetic=true"}), "");
+  for (const char* word : {"model.rope_low=2", "model.rope_high=9", "model.rope_context=64"}) {
+    EXPECT_NE(said("", {"model.family=llama", word}).find("has no effect, as model.rope_factor is 1"),
+              std::string::npos);
+    EXPECT_EQ(said("", {"model.family=llama", word, "model.rope_factor=8"}), "") << word;
+  }
+}
+
+TEST(Config, AWarmUpIsLoweredForShortRunsOfLongOnes) {
+  std::string yaml = kBase + "schedule: {warmup_steps: 8}\n";
+  Config config = Good(yaml, {"train.steps=5"});
+  EXPECT_EQ(config.schedule.warmup_steps, 5);
+  EXPECT_EQ(config.notes, Words{"a.yaml:4:12: schedule.warmup_steps: 8 is lowered to 5, as train.steps is"});
+  EXPECT_EQ(Good(yaml, {"train.steps=8"}).notes, Words());
+  std::string error = Message(ParseConfig(yaml, "a.yaml", {"train.steps=5", "schedule.warmup_steps=6"}).status());
+  EXPECT_NE(error.find("expected at most train.steps = 5, got 6"), error.npos) << error;
+}
+
+// A merged config holds every key, and is nobody's mistake.
+TEST(Config, MergedConfigsAreQuiet) {
+  absl::StatusOr<Config> again = ParseConfig(ToYaml(Good()), "a.yaml", {});
+  ASSERT_TRUE(again.ok());
+  EXPECT_EQ(UnusedKeys(*again), Words());
+}
+
+TEST(Config, AFileThatIsNoConfigIsAnsweredInBrief) {
+  std::string yaml;
+  for (int i = 0; i < 4000; i++) yaml += "k" + std::to_string(i) + ":\n";
+  std::string message = Message(ParseConfig(yaml, "a.yaml", {}).status());
+  EXPECT_EQ(std::count(message.begin(), message.end(), '\n'), 0) << message;  // too many values
+  message = Message(ParseConfig(yaml.substr(0, 5000), "a.yaml", {}).status());
+  EXPECT_EQ(std::count(message.begin(), message.end(), '\n'), 19) << message;
+}
+
+// Every integer key, and what only products of keys reach: refused by name, at once, before any of it is built.
+TEST(Config, RefusesAbsurdSizes) {
+  std::vector<std::pair<std::string, Words>> cases = {
+      {"model.dim: expected at most 1e+17 parameters, got", {"model.layers=10000", "model.dim=1048576"}},
+      {"model.dim: expected at most 1e+17 parameters, got",
+       {"model.ffn=16777216", "model.dim=1048576", "model.layers=9000", "model.family=llama"}},
+      {"train.global_batch: expected tensors of at most 1e+17",
+       {"train.global_batch=1000000000", "model.context=1000000"}},
+      {"train.global_batch: expected tensors of at most 1e+17", {"model.context=1000000000"}},
+      {"train.global_batch: expected tensors of at most 1e+17",
+       {"model.vocab=2147483647", "train.global_batch=100000000"}},
+      {"mesh: expected at most 65536 ranks, got dp=65536 x tp=2", {"mesh.dp=65536", "mesh.tp=2"}},
+      {"dist.timeout_s: expected", {"dist.timeout_s=1e300"}}};
+  int keys = 0;
+  for (const Field& field : Schema()) {
+    Config probe;
+    if (!std::holds_alternative<int64_t*>(field.ref(probe))) continue;
+    keys++;
+    bool seed = field.key == std::string("train.seed");  // any 63 bits are one
+    EXPECT_TRUE(seed || field.bounds.high <= 2147483647) << field.key;
+    for (const char* value : {"-9223372036854775808", "-2", "9223372036854775807", "99999999999999999999", "1e300"}) {
+      if (seed && value == std::string("9223372036854775807")) continue;
+      cases.push_back({std::string(field.key) + ": expected", {std::string(field.key) + "=" + value}});
+    }
+  }
+  EXPECT_GE(keys, 20);
+  for (const auto& [text, overrides] : cases) {
+    auto begin = std::chrono::steady_clock::now();
+    absl::Status status = ParseConfig(kBase, "a.yaml", overrides).status();
+    EXPECT_NE(Message(status).find(text), std::string::npos) << "expected " << text << "\ngot      " << status;
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(2)) << text;
+  }
+}
+
+// What the largest published runs use is far inside the limits.
+TEST(Config, TakesLargeModels) {
+  Good(kBase, {"model.family=llama", "model.layers=126", "model.heads=128", "model.kv_heads=8", "model.dim=16384",
+               "model.ffn=53248", "model.vocab=128256", "model.context=131072", "train.global_batch=2048",
+               "train.steps=1000000", "mesh.dp=2048", "mesh.tp=8"});
+}
+
+// Whatever a slip of the finger makes of a file, the answer is a config or a message with a place, never a crash.
+TEST(Config, AnyDamagedByteIsAnswered) {
+  std::string good = kBase + "optimizer:\n  betas: [0.9, \"0.95\"]\n  lr: 1e-3 # it's\nlog: {jsonl: 'a b'}\n";
+  std::string damage("'\"[]{}:#-,?&*!|>%@`\\ \n\t\r0a\xff\x00", 28);
+  for (size_t at = 0; at < good.size(); at++) {
+    for (char ch : damage) {
+      std::string bad = good;
+      bad[at] = ch;
+      absl::StatusOr<Config> config = ParseConfig(bad, "a.yaml", {});
+      EXPECT_TRUE(config.ok() || Message(config.status()).starts_with("a.yaml:")) << bad << Message(config.status());
+    }
+    ParseConfig(good.substr(0, at), "a.yaml", {}).IgnoreError();
+  }
+}
+
+TEST(Config, MissingFilesAndFoldersAreNamed) {
+  EXPECT_NE(Message(LoadConfig("no/such.yaml", {}).status()).find("no/such.yaml: no such file"), std::string::npos);
+  EXPECT_NE(Message(LoadConfig("/", {}).status()).find("/: expected a YAML config, got a folder; give a file in it"),
+            std::string::npos);
+}
+
+TEST(Config, DefaultsFollowTheContract) {
+  Config c = Good();
+  EXPECT_EQ(c.model.kv_heads, 4);
+  EXPECT_EQ(c.model.ffn, 256);
+  EXPECT_EQ(c.model.vocab, 0);
+  EXPECT_TRUE(c.model.tie_embeddings);
+  EXPECT_EQ(c.mesh.dp, 1);
+  EXPECT_EQ(c.train.eval_batches, TrainConfig::kAllBatches);
+  EXPECT_EQ(c.checkpoint.every, 0);
+  EXPECT_EQ(c.checkpoint.resume, "never");
+  EXPECT_EQ(c.dist.timeout_s, 300);
+  EXPECT_EQ(c.optimizer.betas[1], 0.95);
+  EXPECT_TRUE(c.data.val.empty());
+  EXPECT_EQ(Good(kBase, {"precision.compute=f64"}).precision.reduce, DType::kF64);
+  EXPECT_EQ(Good(kBase, {"precision.compute=bf16"}).precision.params, DType::kF32);
+  Config llama = Good(kBase, {"model.family=llama"});
+  EXPECT_EQ(llama.model.ffn, 192);
+  EXPECT_FALSE(llama.model.tie_embeddings);
+}
+
+TEST(Config, NumericsReachTheContext) {
+  Numerics usual = NumericsOf(Good());
+  EXPECT_TRUE(usual.deterministic);
+  EXPECT_FALSE(usual.tf32);
+  EXPECT_EQ(usual.attention, "");
+  std::string section = "kernels: {deterministic: false, tf32: true, attention: flash}\n";
+  Numerics fast = NumericsOf(Good(kBase + section));
+  EXPECT_FALSE(fast.deterministic);
+  EXPECT_TRUE(fast.tf32);
+  EXPECT_EQ(fast.attention, "flash");
+  EXPECT_EQ(NumericsOf(Good(kBase + section, {"kernels.attention=auto"})).attention, "");
+}
+
+TEST(Config, OverridesBeatTheFileAndTheLastWins) {
+  Config c = Good(kBase + "mesh: {dp: 2}\n",
+                  {"mesh.dp=3", "mesh={tp: 2}", "mesh.dp=4", "data.train=[a b.txt, 'c:d']", "data.val=0.1",
+                   "log.jsonl=run: 1.jsonl", "train.eval_batches=all", "threads=auto", "optimizer.betas=[0.8, 0.9]"});
+  EXPECT_EQ(c.mesh.dp, 4);
+  EXPECT_EQ(c.mesh.tp, 2);
+  EXPECT_EQ(c.data.train, (PathList{"a b.txt", "c:d"}));
+  EXPECT_EQ(c.data.val.fraction, 0.1);
+  EXPECT_EQ(c.log.jsonl, "run: 1.jsonl");
+  EXPECT_EQ(c.optimizer.betas[0], 0.8);
+  EXPECT_EQ(Good(kBase, {"data.val='0.1'"}).data.val.paths, PathList{"0.1"});
+  EXPECT_EQ(Good(kBase, {"data.val=[a, '0.1']"}).data.val.paths, (PathList{"a", "0.1"}));
+  EXPECT_EQ(Good(kBase, {"data.val=3.txt"}).data.val, (ValSource{{"3.txt"}, 0}));
+  EXPECT_EQ(Good(kBase, {"data.val=a", "data.val=0.2"}).data.val, (ValSource{{}, 0.2}));
+  EXPECT_EQ(Good(kBase + "# it's fine\nlog: {jsonl: it's}\n").log.jsonl, "it's");
+  EXPECT_EQ(Good("\xEF\xBB\xBF" + kBase).train.steps, 10);
+}
+
+TEST(Config, PresetsGiveSizesThatKeysOverride) {
+  std::string rest = "\ndata: {train: a}\ntrain: {steps: 1, global_batch: 1}\n";
+  Config gpt2 = Good("model: {preset: gpt2_124m}" + rest);
+  EXPECT_EQ(gpt2.model.dim, 768);
+  EXPECT_EQ(gpt2.model.vocab, 50257);
+  Config llama = Good("model: {preset: llama3_8b, layers: 2}" + rest);
+  EXPECT_EQ(llama.model.layers, 2);
+  EXPECT_EQ(llama.model.kv_heads, 8);
+  EXPECT_EQ(llama.model.ffn, 14336);
+  Config narrow = Good("model: {preset: gpt2_124m, dim: 96}" + rest);
+  EXPECT_EQ(narrow.model.ffn, 384);
+}
+
+TEST(Config, EveryPresetOfTheSchemaExists) {
+  for (const std::string& name : FindField("model.preset")->choices) {
+    Config c = Good("model: {preset: " + name + "}\ndata: {train: a}\ntrain: {steps: 1, global_batch: 1}\n");
+    EXPECT_GT(c.model.layers, 0) << name;
+  }
+}
+
+// ToYaml of any good config reads back as the same values, key by key.
+TEST(Config, YamlRoundTrips) {
+  std::vector<Words> sweeps = {{},
+                               {"model.preset=llama3_8b", "precision.compute=bf16"},
+                               {"data.val=val dir/a: b.txt", "log.jsonl=\"q\\\"\\\\.jsonl\"", "threads=3"},
+                               {"data.val=0.05", "optimizer.lr=0.1234567890123456789", "train.seed=9007199254740993"},
+                               {"data.train=[a, 'true', '12', 'é', \"tab\\t\"]", "mesh.dp=-1", "train.micro_batch=2"},
+                               {"data.val=[a, \"0.1\"]", "schedule={name: wsd, warmup_steps: 3, min_lr: 1e-9}"}};
+  for (const Words& overrides : sweeps) {
+    Config first = Good(kBase, overrides);
+    Config second = Good(ToYaml(first));
+    for (const Field& field : Schema()) {
+      EXPECT_EQ(PrintValue(field, first), PrintValue(field, second)) << field.key;
+    }
+    EXPECT_EQ(first.data.val, second.data.val);
+    EXPECT_EQ(first.data.train, second.data.train);
+    EXPECT_EQ(first.log.jsonl, second.log.jsonl);
+    EXPECT_EQ(first.train.seed, second.train.seed);
+    EXPECT_EQ(ToYaml(first), ToYaml(second));
+  }
+}
+
+TEST(Config, ResolveFillsTheMeshAndTheMicroBatch) {
+  Config c = Good(kBase, {"mesh.dp=-1", "mesh.tp=2"});
+  ASSERT_TRUE(Resolve(c, 6).ok());
+  EXPECT_EQ(c.mesh.dp, 3);
+  EXPECT_EQ(c.train.micro_batch, 2);  // ceil(4 / 3)
+  Config wide = Good(kBase, {"mesh.dp=2", "train.micro_batch=100"});
+  ASSERT_TRUE(Resolve(wide, 2).ok());
+  EXPECT_EQ(wide.train.micro_batch, 2);
+}
+
+TEST(Config, ResolveRefusesAWrongNumberOfRanks) {
+  Config c = Good(kBase + "mesh: {dp: 2, tp: 2}\n");
+  EXPECT_EQ(Message(Resolve(c, 3)),
+            "a.yaml:4:1: mesh: dp=2 x tp=2 is 4 ranks, but 3 started; use mpirun -np 4 or change the mesh");
+  Config fill = Good(kBase, {"mesh.dp=-1", "mesh.tp=2"});
+  EXPECT_NE(Message(Resolve(fill, 3)).find("start a multiple of 2"), std::string::npos);
+  Config sequence = Good(kBase + "parallel: {sequence_parallel: true}\n");
+  EXPECT_NE(Message(Resolve(sequence, 1)).find("a.yaml:4:12: parallel.sequence_parallel: needs mesh.tp above 1"),
+            std::string::npos);
+}
+
+// A run beside its config must not write over it: the saved copy adds to the log's name and takes nothing from it.
+TEST(Config, TheMergedConfigIsSavedUnderANameOfItsOwn) {
+  EXPECT_EQ(SavedConfigPath("configs/x.jsonl"), "configs/x.jsonl.config.yaml");
+  std::string log = kBase + "log: {jsonl: configs/x.jsonl}\n";
+  EXPECT_TRUE(ParseConfig(log, "configs/x.yaml", {}).ok());
+  absl::Status again = ParseConfig(log, "configs/x.jsonl.config.yaml", {}).status();
+  EXPECT_NE(Message(again).find("configs/x.jsonl.config.yaml:4:7: log.jsonl: the merged config is saved as"),
+            std::string::npos);
+}
+
+TEST(Config, VocabComesFromTheTokenizerOrCoversIt) {
+  Config c = Good();
+  ASSERT_TRUE(ResolveVocab(c, 256).ok());
+  EXPECT_EQ(c.model.vocab, 256);
+  Config padded = Good(kBase, {"model.vocab=320"});
+  EXPECT_TRUE(ResolveVocab(padded, 256).ok());
+  EXPECT_EQ(padded.model.vocab, 320);
+  Config small = Good(kBase, {"model.vocab=100"});
+  EXPECT_NE(Message(ResolveVocab(small, 256)).find("command line: model.vocab: expected at least the 256"),
+            std::string::npos);
+}
+
+// Published weights come with a tokenizer of as many kinds, but for the rows that pad an embedding.
+TEST(Config, WeightsTakeTheirOwnTokenizer) {
+  struct {
+    int64_t vocab, kinds;
+    bool fits;
+  } cases[] = {{50257, 50257, true},   {50304, 50257, true},   {51200, 50295, true},  {128256, 128256, true},
+               {151936, 151665, true}, {32064, 32011, true},   {384, 300, true},      {1000, 256, false},
+               {50257, 256, false},    {128256, 50257, false}, {32000, 50257, false}, {52000, 50257, false},
+               {385, 300, false},      {256, 255, true},       {50257, 50258, false}};
+  for (auto [vocab, kinds, fits] : cases) {
+    Config config = Good(kBase, {"model.init=m", fmt::format("model.vocab={}", vocab)});
+    absl::Status status = ResolveVocab(config, kinds);
+    EXPECT_EQ(status.ok(), fits) << vocab << " rows, " << kinds << " kinds of token: " << status;
+    if (fits) continue;
+    std::string expected = fmt::format(
+        "data.tokenizer: expected the tokenizer of model.init, of model.vocab = {} kinds of token, got bytes with {}; ",
+        vocab, kinds);
+    EXPECT_NE(Message(status).find(expected), std::string::npos) << Message(status);
+  }
+  Config synthetic = Good(kBase, {"model.init=m", "model.vocab=1000", "data.synthetic=true"});
+  EXPECT_TRUE(ResolveVocab(synthetic, 256).ok()) << "no text, no tokenizer";
+}
+
+// From scratch a model may have more, and most of them is worth a line.
+TEST(Config, NotesAVocabOfWhichMostIsUntrained) {
+  auto notes = [](const std::vector<std::string>& words, int64_t kinds) {
+    Config config = Good(kBase, words);
+    EXPECT_TRUE(ResolveVocab(config, kinds).ok());
+    return config.notes;
+  };
+  EXPECT_TRUE(notes({}, 256).empty());
+  EXPECT_TRUE(notes({"model.vocab=512"}, 256).empty());
+  EXPECT_TRUE(notes({"model.vocab=50257", "data.synthetic=true"}, 256).empty());
+  std::vector<std::string> some = notes({"model.vocab=513"}, 256);
+  ASSERT_EQ(some.size(), 1);
+  EXPECT_TRUE(
+      some[0].starts_with("command line: model.vocab: 513 is more than twice the 256 kinds of token of tokenizer "
+                          "bytes: "))
+      << some[0];
+}
+
+TEST(Config, TheFolderOfInitialWeightsBringsItsTokenizer) {
+  TempFolder folder;
+  auto tokenizer = [](const std::vector<std::string>& words) { return Good(kBase, words).data.tokenizer; };
+  std::string weights = folder.Write("m/model.safetensors", "x"), m = folder.Path("m"), init = "model.init=" + m;
+  EXPECT_EQ(tokenizer({init}), "bytes") << "it has none";
+  folder.Write("m/tokenizer.model", "x");
+  EXPECT_EQ(tokenizer({init}), "huggingface:" + m);
+  folder.Write("m/tokenizer.json", "x");
+  EXPECT_EQ(tokenizer({init}), "huggingface:" + m);
+  EXPECT_EQ(tokenizer({"model.init=" + weights}), "huggingface:" + m);
+  EXPECT_EQ(tokenizer({init, "data.tokenizer=chars"}), "chars") << "unless the config names one";
+  EXPECT_EQ(tokenizer({}), "bytes");
+  // What a checkpoint saves names it.
+  std::string saved = ToYaml(Good(kBase, {init}));
+  EXPECT_NE(saved.find("huggingface:" + m), std::string::npos) << saved;
+}
+
+TEST(Suggest, CountsEdits) {
+  EXPECT_EQ(EditDistance("kitten", "sitting"), 3);
+  EXPECT_EQ(EditDistance("dp", "pd"), 1);
+  EXPECT_EQ(EditDistance("", "abc"), 3);
+  EXPECT_EQ(EditDistance("LR", "lr"), 0);
+}
+
+}  // namespace
+}  // namespace weft

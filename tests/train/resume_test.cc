@@ -1,0 +1,265 @@
+// A run that was stopped goes on as if it had not been: bit for bit on its mesh, to rounding on any other.
+#include "share.h"
+#include "train/checkpoint_testing.h"
+#include "weft/train/checkpoint/folder.h"
+
+namespace weft {
+namespace {
+
+using namespace testing_;
+
+class Resume : public CheckpointTest {
+ protected:
+  // Stopped at every step of `stops` in turn, and the state at the end against that of a run in one go.
+  void ExpectTheSame(const Words& words, const std::string& what) {
+    Words every{"checkpoint.every=2"};
+    auto whole = Losses(words + every + SaveTo("whole"));
+    ASSERT_EQ(whole.size(), 6u) << what;
+    auto first = Losses(words + SaveTo("part") + Words{"train.steps=2"});
+    auto rest = Losses(words + SaveTo("part") + Words{"checkpoint.resume=auto"});
+    ASSERT_EQ(first.size() + rest.size(), 6u) << what;
+    for (const auto& [step, loss] : whole) EXPECT_EQ(step <= 2 ? first[step] : rest[step], loss) << what << " " << step;
+    EXPECT_EQ(TensorsOf(folder_.Path("part/step-000006")), TensorsOf(folder_.Path("whole/step-000006"))) << what;
+    EXPECT_EQ(Losses(words + From("whole/step-000004")).at(6), whole[6]) << what;
+    std::filesystem::remove_all(folder_.Path("whole"));
+    std::filesystem::remove_all(folder_.Path("part"));
+  }
+};
+
+TEST_F(Resume, IsBitIdenticalOnTheSameMesh) {
+  int cases = 0;
+  for (const char* compute : {"f32", "bf16", "f16"})
+    for (const char* fsdp : {"none", "gradients", "full"})
+      for (int micro : {5, 1})
+        for (auto [dp, tp] : {std::pair{1, 1}, {2, 1}, {1, 3}, {2, 2}}) {
+          if (cases++ % test::Share() != 0) continue;
+          ExpectTheSame(
+              Mesh(dp, tp) + Words{std::string("precision.compute=") + compute, std::string("parallel.fsdp=") + fsdp,
+                                   fmt::format("train.micro_batch={}", micro), "loss_scale.initial=1e8",
+                                   "loss_scale.growth_interval=2"},
+              fmt::format("{} {} micro {} {}x{}", compute, fsdp, micro, dp, tp));
+        }
+}
+
+// A save is of the state that its step has left, and takes the time of a thread beside the training: on a disk that is
+// slow, later steps are done and logged before it is there.
+TEST_F(Resume, StepsGoOnWhileACheckpointIsWritten) {
+  for (auto [dp, tp] : {std::pair{1, 1}, {2, 2}}) {
+    Words words = Mesh(dp, tp) + SaveTo("c") + Words{"checkpoint.every=3", "log.every=1"};
+    ::setenv("WEFT_FAULT", fmt::format("create:slow:{}", dp).c_str(), 1);  // times are counted afresh for another one
+    testing::internal::CaptureStdout();
+    auto whole = Losses(words);
+    std::string said = testing::internal::GetCapturedStdout();
+    ::unsetenv("WEFT_FAULT");
+    size_t saved = said.find("checkpoint: " + folder_.Path("c/step-000003")), step = said.find(" 5/6 ");
+    ASSERT_TRUE(saved != said.npos && step != said.npos) << said;
+    EXPECT_LT(step, saved) << said;
+    auto rest = Losses(Mesh(dp, tp) + From("c/step-000003"));
+    ASSERT_EQ(rest.size(), 3u);
+    for (const auto& [number, loss] : rest) EXPECT_EQ(loss, whole[number]) << number;
+    std::filesystem::remove_all(folder_.Path("c"));
+  }
+}
+
+TEST_F(Resume, IsBitIdenticalUnderEveryExecutorAndSchedule) {
+  for (const char* executor : {"interpret", "eager"})
+    ExpectTheSame(Mesh(2, 1) + Words{std::string("executor=") + executor}, executor);
+  Words shown{"data.shuffle=false", "train.seed=9", "precision.params=bf16"};
+  ExpectTheSame(Mesh(1, 2) + shown, "windows");
+}
+
+// The gate may close between steps and inside an evaluation: what was done is saved, and what was due follows. A run
+// that is stopped after every so many pieces logs the steps and evaluations of one that never was, each once.
+TEST_F(Resume, LogsWhatARunThatWasNeverStoppedLogs) {
+  Words words = Mesh(2, 1) + Words{"data.val=0.5", "train.eval_every=3", "train.eval_batches=2", "log.every=1"};
+  ASSERT_TRUE(Train(words).ok());
+  std::vector<std::string> whole = StepsAndEvals();
+  ASSERT_EQ(whole.size(), 6u + 2u);
+  for (const char* every : {"checkpoint.every=0", "checkpoint.every=1"})
+    for (int pieces = 2; pieces <= 10; pieces++) {  // all ten: six steps and twice two batches
+      std::filesystem::remove(log_);
+      int runs = 0;
+      for (; runs < 9 && (runs == 0 || LastEvent() != "end"); runs++)
+        ASSERT_TRUE(Train(words + SaveTo("c") + Words{every, "checkpoint.resume=auto"}, pieces).ok());
+      EXPECT_EQ(StepsAndEvals(), whole) << pieces << " pieces, " << every;
+      std::string log = ReadFile(log_);
+      EXPECT_TRUE(Train(words + SaveTo("c") + Words{"checkpoint.resume=auto"}).ok());
+      EXPECT_EQ(ReadFile(log_), log) << "expected nothing to be left to do";
+      std::filesystem::remove_all(folder_.Path("c"));
+    }
+}
+
+// An evaluation that was cut short is worth nothing: no record says otherwise, and its checkpoint waits for it.
+TEST_F(Resume, AnEvaluationThatWasCutShortIsLeftToTheNextRun) {
+  Words words{"data.val=0.5", "train.eval_every=3", "train.eval_batches=2", "train.steps=3"};
+  for (int pieces : {3, 4}) {
+    ASSERT_TRUE(Train(words + SaveTo("c"), pieces).ok());
+    EXPECT_EQ(StepsIn(folder_.Path("c")), std::vector<int64_t>{3});
+    EXPECT_EQ(StepsAndEvals().size(), 3u);
+    EXPECT_EQ(LastEvent(), "stop");
+    for (const char* val : {"data.val=0", "train.steps=2"}) {  // nothing to evaluate, or with
+      std::string log = ReadFile(log_);
+      EXPECT_TRUE(Train(words + SaveTo("c") + Words{val, "checkpoint.resume=auto"}).ok());
+      EXPECT_EQ(ReadFile(log_), log) << val;
+    }
+    std::filesystem::remove_all(folder_.Path("c"));
+  }
+}
+
+// Every mesh reads what every other one wrote; f32, losses within 2e-6.
+TEST_F(Resume, AnyMeshLoadsAnyCheckpoint) {
+  const std::pair<int, int> meshes[] = {{1, 1}, {2, 2}, {4, 1}, {1, 4}, {3, 1}, {1, 3}, {2, 3}};
+  int cases = 0;
+  for (const char* fsdp : {"none", "gradients", "full"})
+    for (auto [dp, tp] : meshes) {
+      if (cases++ % test::Share() != 0) continue;
+      Words sharding{std::string("parallel.fsdp=") + fsdp};
+      auto whole = Losses(Mesh(dp, tp) + sharding + SaveTo("c") + Words{"checkpoint.every=3"});
+      auto saved = TensorsOf(folder_.Path("c/step-000003"));
+      for (auto [dp2, tp2] : meshes) {
+        auto rest = Losses(Mesh(dp2, tp2) + Words{"parallel.fsdp=full"} + From("c/step-000003"));
+        for (int step = 4; step <= 6; step++)
+          EXPECT_NEAR(rest[step].first, whole[step].first, 2e-6 * whole[step].first)
+              << fsdp << " " << dp << "x" << tp << " to " << dp2 << "x" << tp2 << " step " << step;
+      }
+      std::filesystem::remove_all(folder_.Path("c"));
+    }
+}
+
+// Not one bit of parameters, moments and counters changes between meshes, whatever the shardings.
+TEST_F(Resume, LoadsTheSameBitsOnEveryMesh) {
+  ASSERT_TRUE(Train(Mesh(2, 2) + SaveTo("c") + Words{"parallel.fsdp=gradients"}).ok());
+  std::string folder = folder_.Path("c/step-000006");
+  auto saved = TensorsOf(folder);
+  absl::StatusOr<Checkpoint> checkpoint = Checkpoint::Open(folder);
+  ASSERT_TRUE(checkpoint.ok());
+  for (const char* fsdp : {"none", "gradients", "full"})
+    for (auto [dp, tp] : {std::pair{1, 1}, {4, 1}, {1, 4}, {3, 2}}) {
+      absl::StatusOr<Config> config = Load(Mesh(dp, tp) + Words{std::string("parallel.fsdp=") + fsdp});
+      ASSERT_TRUE(config.ok());
+      StepOptions options = StepOptionsOf(*config);
+      Transformer model(ModelOf(*config));
+      StepPrograms programs;
+      std::map<std::string, std::string> assembled;
+      for (int rank = 0; rank < dp * tp; rank++) {
+        State state(options.model.mesh, options.model.mesh.CoordsOf(rank));
+        AddEntries(state, model, options, programs);
+        ASSERT_TRUE(checkpoint->Load(state).ok());
+        for (const auto& [name, e] : state.entries()) {
+          if (!e.saved) continue;
+          std::string& bytes = assembled[name];
+          bytes.resize(size_t(NumElements(e.global)) * SizeOf(e.local.dtype()));
+          Box whole{Shape(e.global.size(), 0), e.global};
+          if (auto held = HeldBox(e.global, e.sharding, state.mesh(), state.coords()))
+            CopyMeeting({*held, e.local.dtype(), e.local.as<std::byte>(), RowMajor(e.local.shape())},
+                        {whole, e.local.dtype(), reinterpret_cast<std::byte*>(bytes.data()), RowMajor(e.global)});
+        }
+      }
+      EXPECT_EQ(assembled, saved) << fsdp << " " << dp << "x" << tp;
+    }
+}
+
+// All keys but those of model may differ.
+TEST_F(Resume, TakesOtherKeysButNoOtherModel) {
+  ASSERT_TRUE(Train(SaveTo("c") + Words{"train.steps=3"}).ok());
+  for (const Words& words : {Words{"train.global_batch=7"},
+                             {"precision.compute=bf16"},
+                             {"precision.compute=f16"},
+                             {"precision.params=bf16"},
+                             {"optimizer.lr=1e-5"},
+                             {"train.seed=5"},
+                             {"precision.compute=f64"}})
+    EXPECT_EQ(Losses(words + From("c/step-000003")).size(), 3u) << words[0];
+  for (auto [word, text] : {std::pair{"model.layers=1", "model.layers: expected 2, as "},
+                            {"model.dim=12", "model.dim: expected 6, as "},
+                            {"model.dropout=0.2", "model.dropout: expected 0.1, as "}}) {
+    absl::Status status = Train(Words{word} + From("c/step-000003"));
+    EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+    EXPECT_NE(status.message().find(std::string("command line: ") + text), std::string::npos) << status;
+  }
+}
+
+// Consecutive windows go on where they were, whatever the batch is now.
+TEST_F(Resume, GoesOnInTheDataWhereItWas) {
+  Words still{"data.shuffle=false", "optimizer.lr=1e-30", "model.dropout=0", "precision.compute=f64"};
+  ASSERT_TRUE(Train(still + SaveTo("c") + Words{"train.global_batch=4", "train.steps=2"}).ok());
+  absl::StatusOr<Checkpoint> checkpoint = Checkpoint::Open(folder_.Path("c/step-000002"));
+  ASSERT_TRUE(checkpoint.ok());
+  EXPECT_EQ(checkpoint->manifest().sequences, 8);
+  auto of_two = Losses(still + From("c/step-000002") + Words{"train.global_batch=2", "train.steps=4"});
+  auto of_one = Losses(still + From("c/step-000002") + Words{"train.global_batch=1", "train.steps=6"});
+  EXPECT_NEAR(of_two[3].first, (of_one[3].first + of_one[4].first) / 2, 1e-12);
+  EXPECT_NEAR(of_two[4].first, (of_one[5].first + of_one[6].first) / 2, 1e-12);
+}
+
+TEST_F(Resume, AtOrPastTheLastStepDoesNothing) {
+  ASSERT_TRUE(Train(SaveTo("c")).ok());
+  for (const char* steps : {"train.steps=6", "train.steps=5"}) {
+    std::filesystem::remove(log_);
+    EXPECT_TRUE(Train(SaveTo("c") + Words{steps, "checkpoint.resume=auto"}).ok());
+    EXPECT_FALSE(std::filesystem::exists(log_));
+  }
+}
+
+// A run that goes back to an older checkpoint leaves those behind it, which have the higher steps: what is taken then
+// is said, at its start, where it stops and where the next one looks for the newest.
+TEST_F(Resume, SaysWhatAnOlderRunHasLeft) {
+  ASSERT_TRUE(Train(SaveTo("c") + Words{"checkpoint.every=2"}).ok());
+  std::string c = folder_.Path("c"), third = StepFolder(c, 3), sixth = StepFolder(c, 6), out, err;
+  auto train = [&](const Words& words, std::optional<int64_t> pieces) {
+    testing::internal::CaptureStdout(), testing::internal::CaptureStderr();
+    EXPECT_TRUE(Train(Mesh(2, 1) + SaveTo("c") + words, pieces).ok());
+    out = testing::internal::GetCapturedStdout(), err = testing::internal::GetCapturedStderr();
+  };
+  train(From("c/step-000002"), 1);
+  EXPECT_TRUE(err.starts_with("note: " + c + " holds checkpoints of steps past 2, where this run starts, up to 6"))
+      << err;
+  EXPECT_EQ(std::count(err.begin(), err.end(), '\n'), 1) << err;
+  EXPECT_NE(out.find("\nstopped after step 3 by SIGTERM; go on with checkpoint.resume=" + third +
+                     ", as auto would take " + sixth + "\n"),
+            out.npos)
+      << out;
+  train({"checkpoint.resume=auto", "train.steps=9"}, 1);
+  EXPECT_TRUE(out.starts_with("note: " + third + " was saved after " + sixth + ", which is taken")) << out;
+  EXPECT_NE(out.find("; go on with checkpoint.resume=auto\n"), out.npos) << out;
+  train({"checkpoint.resume=auto", "train.steps=9"}, 0);
+  EXPECT_EQ(out.find("note: "), out.npos) << "step 7 is the latest and the highest: " << out;
+  EXPECT_NE(out.find("stopped after step 7 by SIGTERM; no step was done, so start it as before\n"), out.npos) << out;
+}
+
+TEST_F(Resume, NamesWhatIsNotThere) {
+  for (auto [word, text] : {std::pair{"checkpoint.resume=atuo", "did you mean \"auto\"?"},
+                            {"checkpoint.resume=/absent", "\"/absent\", where there is nothing"}}) {
+    absl::Status status = Train({word});
+    EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+    EXPECT_NE(status.message().find("command line: checkpoint.resume: expected auto, never or the folder"),
+              std::string::npos)
+        << status;
+    EXPECT_NE(status.message().find(text), std::string::npos) << status;
+  }
+  ASSERT_TRUE(Train(SaveTo("c")).ok());
+  EXPECT_NE(Train(From("c")).message().find("c/step-000006\"?"), std::string::npos);
+  EXPECT_EQ(Losses(SaveTo("new") + Words{"checkpoint.resume=auto"}).size(), 6u);
+}
+
+TEST_F(Resume, RefusesAnotherTokenizerOfItsKind) {
+  for (const char* name : {"abc", "xyz"}) {
+    std::ofstream file(folder_.Path(name));
+    for (int i = 0; i < 200; i++) file << name;
+  }
+  auto train = [&](const char* text, const char* steps) {
+    return Train(SaveTo("c") + Words{"data.train=" + folder_.Path(text), "data.val=0", "data.tokenizer=chars", steps,
+                                     "checkpoint.resume=auto"});
+  };
+  EXPECT_TRUE(train("abc", "train.steps=2").ok());
+  EXPECT_TRUE(train("abc", "train.steps=3").ok());
+  absl::Status status = train("xyz", "train.steps=4");
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_NE(status.message().find("data.tokenizer: expected the tokenizer of " + folder_.Path("c/step-000003") +
+                                  ", which lies there as tokenizer.chars, got another one"),
+            std::string::npos)
+      << status;
+}
+
+}  // namespace
+}  // namespace weft
