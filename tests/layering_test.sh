@@ -14,14 +14,50 @@ breach() {
   [ $# -eq 0 ] || grep -nHE -e "$pattern" "$@" | sed "s|^\([^:]*:[0-9]*\):.*|\1: $rule|" || true
 }
 
-# may_include FOLDER OTHERS: sources of FOLDER include no folder of the house but itself and OTHERS.
-may_include() {
-  local folder=$1 others=$2 own banned=""
-  own=$(basename "$folder")
-  for house in core kernels dist parallel launcher; do
-    [[ " $own $others " == *" $house "* ]] || banned+="${banned:+|}$house"
-  done
-  breach "$own may include only itself${others:+ and $others}" "^ *# *include *[\"<](weft/)?($banned)/" $(sources "$folder")
+# The house: a library a line, after "<" the libraries that it may include, then its rooms in order. A room includes
+# itself, rooms before it, and the libraries below.
+house() {
+  cat << 'HOUSE'
+core: host base ir ops runtime transforms compile testing
+kernels < core: common cpu cpu/loops cpu/reduce cpu/elementwise cpu/product cpu/attention cpu/norm cpu/loss cpu/random cpu/embedding cpu/optimizer cpu/backend cuda cuda/device cuda/loops cuda/reduce cuda/elementwise cuda/product cuda/attention cuda/norm cuda/loss cuda/random cuda/embedding cuda/optimizer cuda/backend
+dist < core: net signals start group group/local group/gloo group/nccl group/standard failure
+parallel < core dist: dtensor nn/plans nn nn/layers nn/family nn/models step
+train < core dist parallel: io tokenizer config log data checkpoint huggingface preflight loop infer
+HOUSE
+}
+
+# Includes against the order of the house, types that a library declares for another, and circles of includes.
+check_rooms() {
+  [ -n "$(sources src)" ] || return 0
+  local work
+  work=$(mktemp -d)
+  house > "$work/house"
+  awk -v house="$work/house" -v edges="$work/edges" -f "$awk_rooms" $(sources src)
+  if [ -s "$work/edges" ]; then
+    tsort "$work/edges" 2>&1 > "$work/order" | sed -n 's|^tsort: weft/\(.*\)|src/\1:1: is in a circle of includes|p'
+  fi
+  rm -r "$work"
+}
+
+# Folders hold what one can survey: at most 32 files, and core/ops a file for each family. Data of tests apart.
+check_folders() {
+  local folder count most
+  while read -r count folder; do
+    most=32
+    [[ $folder != src/core/ops ]] || most=45
+    [ "$count" -le $most ] || echo "$folder: holds $count files, more than $most"
+  done < <(find src tests launcher -name '.corpus' -prune -o -type f -printf '%h\n' | sort | uniq -c)
+}
+
+# Functions of the product: at most 50 lines, and 99 of 100 at most 30. Tables apart.
+check_functions() {
+  awk -f "$awk_lengths" $(sources src launcher) | sort -rn | awk '
+    { lines[NR] = $1; place[NR] = $2 }
+    $1 > 50 { print $2 ": a function of " $1 " lines, more than 50" }
+    END {
+      at = int(NR / 100) + 1
+      if (NR && lines[at] > 30) print place[at] ": one function of 100 is longer than 30 lines, this one of " lines[at]
+    }'
 }
 
 # only_in RULE PATTERN ALLOWED: the pattern appears in no source but those whose path matches ALLOWED.
@@ -31,28 +67,26 @@ only_in() {
 
 check() {
   cd "$1"
-  may_include src/core ""
-  may_include src/kernels "core"
-  may_include src/dist "core"
-  may_include src/parallel "core dist"
-  breach "a header of Weft's is spelled weft/ and its path in src" '^ *# *include *[<"](\.|(core|dist|kernels|parallel)/)' $(sources src launcher)
+  check_rooms
+  breach "the launcher is above all libraries" '^ *# *include *[<"]launcher/' $(sources src)
+  breach "a header of Weft's is spelled weft/ and its path in src" '^ *# *include *[<"](\.|(core|dist|kernels|parallel|train)/)' $(sources src launcher)
   only_in "CUDA headers stay in kernels/cuda and the NCCL group" \
     '^ *# *include *[<"](cuda|cublas|cudnn|nvrtc|nvml|nccl|cooperative_groups|cub/|thrust/)' '^src/(kernels/cuda/|dist/group/nccl/)'
   only_in "MPI and Gloo stay in dist" '^ *# *include *[<"](mpi\.h|gloo/)' '^src/dist/'
   only_in "BLAS and oneDNN stay in kernels/cpu" '^ *# *include *[<"](cblas|oneapi/dnnl)' '^src/kernels/cpu/'
-  only_in "yaml-cpp stays behind ParseYaml" '^ *# *include *[<"]yaml-cpp' '^src/parallel/train/yaml_node\.cc$'
+  only_in "yaml-cpp stays behind ParseYaml" '^ *# *include *[<"]yaml-cpp' '^src/train/io/yaml_node\.cc$'
   only_in "sentencepiece stays behind plain types" '^ *# *include *[<"]sentencepiece_' \
-    '^src/parallel/train/sentencepiece_library\.cc$'
-  only_in "PCRE2 stays behind Regex" '^ *# *include *[<"]pcre2' '^src/parallel/train/regex\.cc$'
+    '^src/train/tokenizer/sentencepiece_library\.cc$'
+  only_in "PCRE2 stays behind Regex" '^ *# *include *[<"]pcre2' '^src/train/tokenizer/regex\.cc$'
   # hf_export.cc: its own constants. safetensors_header.cc: as a stream, because headers may be large.
   only_in "JSON that others wrote is read by ParseJsonObject, which bounds it" '\b[Jj]son::(sax_)?parse\b' \
-    '^src/parallel/(train/json_object|train/safetensors_header|checkpoint/hf_export)\.cc$'
+    '^src/train/(io/json_object|checkpoint/safetensors_header|huggingface/hf_export)\.cc$'
   # wait_word.cc: the processor's pause instruction, which is no part of an algorithm.
   only_in "choose a file in CMake instead of a preprocessor condition" '^ *# *(if|ifdef|ifndef|elif|else)\b' \
     '^src/dist/signals/wait_word\.cc$'
   only_in "messages go through core/host/message.h" \
     'fmt::print *\(|\b(std::)?f?(printf|puts)\b.*(stdout|stderr|"\))|\bstd::c(out|err|log)\b|fwrite.*(stdout|stderr)' \
-    '^src/(core/host/message|parallel/log/standard_output)\.'
+    '^src/(core/host/message|train/log/standard_output)\.'
   only_in "no source exits the process but a main" '\b(std::)?(exit|_exit|abort|quick_exit) *\(' '^(launcher/main\.cc|src/dist/)'
   breach "a model names no mesh axis; a sharding plan does" '"(dp|tp|pp|cp|ep)"|\bk(Data|Tensor)Axis\b' \
     $(sources src/parallel/nn | grep -v '/sharding_plan' || true)
@@ -76,33 +110,64 @@ try_breaches() {
 src/core/base/a.h|#include "weft/dist/group/mesh.h"
 src/core/base/b.cc|#include "weft/kernels/cpu/product/gemm.h"
 src/kernels/cpu/a.cc|#include "weft/dist/group/mesh.h"
-src/dist/a.cc|#include "weft/parallel/nn/module.h"
-src/parallel/train/a.cc|#include "weft/kernels/cpu/product/gemm.h"
-src/parallel/train/b.cc|#include "launcher/main.h"
+src/dist/net/a.cc|#include "weft/parallel/nn/module.h"
+src/train/io/a.cc|#include "weft/kernels/cpu/product/gemm.h"
+src/train/io/b.cc|#include "launcher/main.h"
 src/parallel/nn/c.cc|#include "../train/config.h"
 src/parallel/nn/d.cc|#include "parallel/nn/module.h"
 launcher/a.cc|#include "core/base/error.h"
-src/dist/local.cc|#include <cuda_runtime.h>
+src/core/ir/e.cc|#include "weft/core/ops/ops.h"
+src/train/config/f.h|#include "weft/train/loop/trainer.h"
+src/kernels/cpu/loops/g.h|#include "weft/kernels/cuda/device/device.h"
+src/dist/group/local.cc|#include <cuda_runtime.h>
 src/core/base/d.cc|#include <nccl.h>
-src/parallel/train/e.cc|#include <mpi.h>
-src/parallel/train/f.cc|#include <yaml-cpp/yaml.h>
+src/train/io/e.cc|#include <mpi.h>
+src/train/io/f.cc|#include <yaml-cpp/yaml.h>
 src/core/ops/g.cc|#include <cblas.h>
-src/parallel/train/h.cc|#include <sentencepiece_processor.h>
-src/parallel/train/i.cc|#include <pcre2.h>
-src/parallel/train/k.cc|  nlohmann::json json = nlohmann::json::parse(text);
+src/train/io/h.cc|#include <sentencepiece_processor.h>
+src/train/io/i.cc|#include <pcre2.h>
+src/train/io/k.cc|  nlohmann::json json = nlohmann::json::parse(text);
 src/kernels/cpu/h.cc|#ifdef __AVX512F__
 src/core/ops/i.cc|  if (bad) std::exit(1);
-src/dist/j.cc|  fmt::print(stderr, "{}", path);
+src/dist/net/j.cc|  fmt::print(stderr, "{}", path);
 launcher/k.cc|  std::fputs(text.c_str(), stderr);
-src/parallel/log/l.cc|  std::cerr << path;
+src/train/log/l.cc|  std::cerr << path;
 src/parallel/nn/layers/transformer.cc|  Shard(x, "tp");
 src/parallel/nn/models/gpt2.cc|  Shard(x, kTensorAxis);
 tests/parallel/j.cc|// ---- Point 5: the order of axes. ----
 BREACHES
 }
 
+# What it takes two files to break.
+try_pairs() {
+  local tree found
+  tree=$(mktemp -d)
+  trap 'rm -rf "$tree"' RETURN
+  mkdir -p "$tree"/src/core/{base,ir} "$tree/src/dist/group" "$tree/launcher"
+  echo 'class Mesh final {' > "$tree/src/dist/group/mesh.h"
+  echo 'class Mesh;  // of dist' > "$tree/src/core/base/a.h"
+  found=$(check "$tree")
+  [[ $found == "src/core/base/a.h:1: core may not declare Mesh"* ]] ||
+    { echo "layering_test: a declaration of another library's type was not found, got '$found'"; return 1; }
+  rm "$tree/src/core/base/a.h"
+  echo '#include "weft/core/ir/b.h"' > "$tree/src/core/ir/a.h"
+  echo '#include "weft/core/ir/a.h"' > "$tree/src/core/ir/b.h"
+  found=$(check "$tree")
+  [[ $found == *"is in a circle of includes"* ]] || { echo "layering_test: a circle was not found, got '$found'"; return 1; }
+  mkdir "$tree/tests"
+  touch "$tree"/tests/{1..33}.h
+  { echo 'void Long() {' && printf '  Go();\n%.0s' {1..50} && echo '}'; } > "$tree/launcher/a.cc"
+  found=$(cd "$tree" && check_folders && check_functions)
+  [[ $found == *"tests: holds 33 files"*"launcher/a.cc:1: a function of 52 lines"* ]] ||
+    { echo "layering_test: a long function or a full folder was not found, got '$found'"; return 1; }
+}
+
+here=$(cd "$(dirname "$0")" && pwd)
+awk_rooms=$here/rooms.awk awk_lengths=$here/function_lengths.awk
 (try_breaches)
+(try_pairs)
 found=$(check "${1:?usage: layering_test.sh ROOT}")
+found+=$(cd "$1" && check_folders && check_functions)
 if [ -n "$found" ]; then
   echo "$found"
   exit 1

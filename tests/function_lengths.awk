@@ -1,0 +1,31 @@
+# Prints "lines file:line" for every function with a body of its own lines, from its head to its closing brace. Relies on
+# clang-format: the brace that closes a body stands under the first line of its head. Tables, whose head has "=" before
+# its brace or which is the one statement "static const", are no functions.
+FNR == 1 { begin = 0; head = 0 }
+/^ *\/\// || /^ *$/ || /^ *#/ || /\\$/ { if (!begin) head = 0; next }
+{
+  match($0, /^ */)
+  indent = RLENGTH
+  if (begin) {
+    if (indent == at && /^ *\}/) {
+      print FNR - begin + 1, FILENAME ":" begin
+      begin = head = 0
+    }
+    next
+  }
+  if (!head) {
+    head = FNR
+    head_indent = indent
+    text = ""
+  }
+  text = text " " $0
+  if (/\{$/) {
+    if (text ~ /\(.*\)/ && text !~ /^ *(if|for|while|switch|else|do|catch|return|namespace|struct|class|enum|union|\})/ && text !~ /[^=!<>]=[^=].*\{$/ ) {
+      begin = head
+      at = head_indent
+    }
+    head = 0
+  } else if (/[;}:,]$/ && !/,$/) {
+    head = 0
+  }
+}
