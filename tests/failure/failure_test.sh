@@ -70,14 +70,15 @@ finish() {
   done
 }
 
+at=' at [a-z0-9_.]+ [a-z_]+\.cc:[0-9]+'  # the module and the line of a collective
 late=$((timeout_s + 2)) call='all_[a-z]+ #[0-9]+ on (dp|tp|world)'
-start kill 2 2 2 collective:kill:150 10 'died first: CALL, all_reduce f32 x [0-9]+ sum, in which rank'
-start stop 2 2 1 collective:stop:150 $late 'was suspended first: CALL, all_reduce f32 x [0-9]+ sum, in which rank'
+start kill 2 2 2 collective:kill:150 10 "died first: CALL, all_reduce f32 x [0-9]+ sum$at, in which rank"
+start stop 2 2 1 collective:stop:150 $late "was suspended first: CALL, all_reduce f32 x [0-9]+ sum$at, in which rank"
 start skip 2 2 2 collective:skip:151 $late 'failed first: LATER: it called'
-start shape 2 2 3 collective:shape:150 $late 'failed first: CALL: it called all_reduce f32 x [0-9]+ sum, but rank'
-start dtype 2 2 0 collective:dtype:150 $late 'failed first: CALL: it called all_reduce i32 x [0-9]+ sum, but rank'
+start shape 2 2 3 collective:shape:150 $late "failed first: CALL: it called all_reduce f32 x [0-9]+ sum$at, but rank"
+start dtype 2 2 0 collective:dtype:150 $late "failed first: CALL: it called all_reduce i32 x [0-9]+ sum$at, but rank"
 finish
-start order 2 2 1 collective:order:151 $late 'failed first: CALL: it called all_reduce f32 x [0-9]+ sum, but rank'
+start order 2 2 1 collective:order:151 $late "failed first: CALL: it called all_reduce f32 x [0-9]+ sum$at, but rank"
 start error 2 2 3 collective:throw:150 10 "failed first: the error that WEFT_FAULT asks for; its last call: $call"
 start skip-of-two 2 1 0 collective:skip:100 $late 'failed first: LATER: it called'
 start SIGKILL 2 2 1 SIGKILL 10 "died first: .*$call"

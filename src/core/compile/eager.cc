@@ -74,7 +74,7 @@ void EagerBuilder::RunKernel(Node& node, std::span<const Var> inputs) {
     out.push_back(runtime_.View(node.outputs[i], node.values[i]->tensor.data()));
   }
   const KernelRow& row = runtime_.kernels().Row(node.op);
-  KernelCall call{&node.attrs, in, out, nullptr, 0, runtime_.context, runtime_.mesh};
+  KernelCall call = CallOf(node, in, out, runtime_);
   BufferPtr workspace;
   if (row.workspace && (call.workspace_bytes = row.workspace(call))) {
     workspace = runtime_.memory().Allocate(call.workspace_bytes);

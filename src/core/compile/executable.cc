@@ -49,8 +49,9 @@ void Executable::BindCalls() {
         to->back().data = Address(planned.place);
       }
     void* workspace = step.workspace_bytes ? static_cast<char*>(arena_->data()) + step.workspace_offset : nullptr;
-    calls_.push_back(
-        {&step.node->attrs, views.in, views.out, workspace, step.workspace_bytes, runtime_.context, runtime_.mesh});
+    KernelCall& call = calls_.emplace_back(CallOf(*step.node, views.in, views.out, runtime_));
+    call.workspace = workspace;
+    call.workspace_bytes = step.workspace_bytes;
   }
   for (const Copy& copy : plan_.copies)
     copies_.push_back({Address(copy.from.place), Address(copy.to.place), copy.bytes});

@@ -66,7 +66,7 @@ class Interpreter {
       Poison(results[i].data(), results[i].bytes());
       out.push_back(runtime_.View(node.outputs[i], results[i].data()));
     }
-    Run(node.op, {&node.attrs, in, out, nullptr, 0, runtime_.context, runtime_.mesh});
+    Run(node.op, CallOf(node, in, out, runtime_));
   }
 
   void Run(Op op, KernelCall call) {

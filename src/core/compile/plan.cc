@@ -240,7 +240,7 @@ class Planner {
     std::vector<TensorView> in, out;
     for (const PlannedView& v : step.in) in.push_back(v.view);
     for (const PlannedView& v : step.out) out.push_back(v.view);
-    step.workspace_bytes = row.workspace({&step.node->attrs, in, out, nullptr, 0, runtime_.context, runtime_.mesh});
+    step.workspace_bytes = row.workspace(CallOf(*step.node, in, out, runtime_));
     if (!step.workspace_bytes) return;
     workspaces_ += step.workspace_bytes;
     step.workspace_offset = Allocate(step.workspace_bytes);

@@ -9,6 +9,19 @@
 
 namespace weft {
 
+KernelCall CallOf(const Node& node, std::span<const TensorView> in, std::span<const TensorView> out,
+                  const Runtime& runtime) {
+  return {.attrs = &node.attrs,
+          .in = in,
+          .out = out,
+          .workspace = nullptr,
+          .workspace_bytes = 0,
+          .context = runtime.context,
+          .mesh = runtime.mesh,
+          .scope = node.scope ? std::string_view(*node.scope) : std::string_view(),
+          .loc = node.loc};
+}
+
 bool IsAlias(const Node& local) {
   return local.op == Op::kStopGradient || local.op == Op::kSplit || local.op == Op::kMerge;
 }

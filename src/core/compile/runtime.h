@@ -26,6 +26,10 @@ struct Runtime {
   }
 };
 
+// The call of a node's kernel, without workspace. The node outlives it.
+KernelCall CallOf(const Node& node, std::span<const TensorView> in, std::span<const TensorView> out,
+                  const Runtime& runtime);
+
 // The local storage of a leaf: a State entry or an input slot. Its shape is the chunk's.
 using Binder = std::function<Tensor(const std::string& name, const ValueInfo& info)>;
 

@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "weft/core/base/attrs.h"
 #include "weft/core/base/dtype.h"
@@ -57,7 +58,9 @@ struct KernelCall {
   void* workspace;  // as many bytes as the row's `workspace` asked for, aligned to 64
   size_t workspace_bytes;
   const Context* context;
-  CollectiveContext* mesh;  // null where there is none
+  CollectiveContext* mesh;      // null where there is none
+  std::string_view scope = {};  // the module that the op stands in, "blocks.3.mlp.down"
+  Loc loc = {};                 // and the user's line
 };
 
 struct KernelRow {

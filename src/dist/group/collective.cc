@@ -11,10 +11,13 @@ SiteText::SiteText(std::string_view site) : size_(std::min(site.size(), sizeof(t
   std::copy_n(site.data(), size_, text_);
 }
 
-SiteText::SiteText(const std::source_location& loc) {
+SiteText::SiteText(const std::source_location& loc) : SiteText("", loc) {}
+
+SiteText::SiteText(std::string_view scope, const std::source_location& loc) {
   std::string_view file = loc.file_name();
   if (auto slash = file.rfind('/'); slash != std::string_view::npos) file.remove_prefix(slash + 1);
-  size_ = std::min(fmt::format_to_n(text_, sizeof(text_), "{}:{}", file, loc.line()).size, sizeof(text_));
+  auto written = fmt::format_to_n(text_, sizeof(text_), "{}{}{}:{}", scope, scope.empty() ? "" : " ", file, loc.line());
+  size_ = std::min(written.size, sizeof(text_));
 }
 
 int64_t InputBytes(const Collective& call, int size) {

@@ -77,10 +77,12 @@ class SiteText {
   SiteText() = default;
   SiteText(std::string_view site);
   explicit SiteText(const std::source_location& loc);
+  // "blocks.3.mlp.down transformer.cc:58"
+  SiteText(std::string_view scope, const std::source_location& loc);
   operator std::string_view() const { return {text_, size_}; }
 
  private:
-  char text_[48] = {};
+  char text_[96] = {};
   size_t size_ = 0;
 };
 

@@ -22,16 +22,22 @@ ProcessGroup& GroupOf(const KernelCall& call) {
 
 ReduceOp ReduceOf(const KernelCall& call) { return ReduceOp(call.attrs->IntOr("reduce", int64_t(ReduceOp::kSum))); }
 
-// The call of a row, but for op, memory and count.
-Collective CallOf(const KernelCall& call) {
-  Collective c{.dtype = call.in[0].dtype, .reduce = ReduceOf(call)};
-  if (call.attrs->Has("site")) c.site = call.attrs->Text("site");
-  return c;
-}
+// The collective of a row, but for op, memory and count, with the module and line that it stands for.
+struct RowCollective : Collective {
+  explicit RowCollective(const KernelCall& call) : text(call.scope, call.loc) {
+    dtype = call.in[0].dtype;
+    reduce = ReduceOf(call);
+    site = text;
+  }
+  RowCollective(const RowCollective&) = delete;
+  RowCollective& operator=(const RowCollective&) = delete;
+
+  SiteText text;
+};
 
 template <DeviceKind kind>
 void AllReduceRow(const KernelCall& call) {
-  Collective c = CallOf(call);
+  RowCollective c(call);
   c.op = CollectiveOp::kAllReduce;
   c.in = call.in[0].data;
   c.out = call.out[0].data;
@@ -62,7 +68,7 @@ template <DeviceKind kind>
 void AllGatherRow(const KernelCall& call) {
   ProcessGroup& group = GroupOf<kind>(call);
   ChunkLayout layout = GatherLayout(call, "dim", group.size());
-  Collective c = CallOf(call);
+  RowCollective c(call);
   c.op = CollectiveOp::kAllGather;
   c.in = call.in[0].data;
   c.out = layout.contiguous() ? call.out[0].data : call.workspace;
@@ -82,7 +88,7 @@ void ReduceScatterRow(const KernelCall& call) {
   ProcessGroup& group = GroupOf<kind>(call);
   ChunkLayout layout = SplitLayout(call, "dim", group.size());
   if (!layout.contiguous()) layout.Pack(group, call.in[0].data, call.workspace);
-  Collective c = CallOf(call);
+  RowCollective c(call);
   c.op = CollectiveOp::kReduceScatter;
   c.in = layout.contiguous() ? call.in[0].data : call.workspace;
   c.out = call.out[0].data;
@@ -115,7 +121,7 @@ void AllToAllRow(const KernelCall& call) {
   AllToAllPlan plan(call, group.size());
   char* recv = static_cast<char*>(call.workspace) + plan.send_bytes;
   if (!plan.split.contiguous()) plan.split.Pack(group, call.in[0].data, call.workspace);
-  Collective c = CallOf(call);
+  RowCollective c(call);
   c.op = CollectiveOp::kAllToAll;
   c.in = plan.split.contiguous() ? call.in[0].data : call.workspace;
   c.out = plan.gather.contiguous() ? call.out[0].data : recv;

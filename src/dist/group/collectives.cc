@@ -10,18 +10,32 @@ Tensor NewLike(const Tensor& x, ProcessGroup& group, Shape shape) {
   return Tensor(std::move(buffer), 0, x.dtype(), std::move(shape));
 }
 
+const KernelTable& RowsOf(DeviceKind kind) {
+  auto rows = [](DeviceKind of) {
+    KernelTable table;
+    RegisterCollectives(table, of);
+    return table;
+  };
+  static const KernelTable cpu = rows(DeviceKind::kCpu), cuda = rows(DeviceKind::kCuda);
+  return kind == DeviceKind::kCpu ? cpu : cuda;
+}
+
 // Runs the row of `op`, which knows how chunks lie in a tensor, for whole tensors.
 Tensor RunRow(Op op, const Tensor& x, Shape out_shape, DeviceMesh& mesh, int axis, Attrs attrs, const Loc& loc) {
   DeviceKind kind = x.device().kind;
   ProcessGroup& group = mesh.Group(axis, kind);
   Tensor y = NewLike(x, group, std::move(out_shape));
   attrs.Set({"axis", axis});
-  attrs.Set({"site", ToString(loc)});
-  KernelTable table;
-  RegisterCollectives(table, kind);
   TensorView in = MakeView(x.data(), x.dtype(), x.shape()), out = MakeView(y.data(), y.dtype(), y.shape());
-  KernelCall call{&attrs, {&in, 1}, {&out, 1}, nullptr, 0, nullptr, &mesh};
-  const KernelRow& row = table.Row(op);
+  KernelCall call{.attrs = &attrs,
+                  .in = {&in, 1},
+                  .out = {&out, 1},
+                  .workspace = nullptr,
+                  .workspace_bytes = 0,
+                  .context = nullptr,
+                  .mesh = &mesh,
+                  .loc = loc};
+  const KernelRow& row = RowsOf(kind).Row(op);
   if (row.workspace) call.workspace_bytes = row.workspace(call);
   BufferPtr workspace = call.workspace_bytes ? group.Allocate(call.workspace_bytes) : nullptr;
   if (workspace) call.workspace = workspace->data();

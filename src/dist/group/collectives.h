@@ -16,9 +16,9 @@ namespace weft {
 
 // Adds all_reduce, all_gather, reduce_scatter, all_to_all, local_slice and mask_partial: rows that forward to the group
 // of (axis, kind) of the call's mesh. Attributes are integers: axis (its number in the mesh), dim, gather_dim,
-// split_dim, reduce (a ReduceOp); an optional text `site` names the user's line in records and errors. The group
-// counts the bytes that a row hands to it: those of the input's storage, in reduce_scatter and all_to_all with the
-// split dim rounded up to whole chunks.
+// split_dim, reduce (a ReduceOp). Records and errors have the call's module and line. The group counts the bytes that a
+// row hands to it: those of the input's storage, in reduce_scatter and all_to_all with the split dim rounded up to
+// whole chunks.
 void RegisterCollectives(KernelTable& table, DeviceKind kind);
 
 namespace collectives {

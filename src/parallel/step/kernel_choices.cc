@@ -16,7 +16,7 @@ std::string Explain(const Node& node, const Runtime& runtime) {
   std::vector<TensorView> in, out;
   for (const Var& x : node.inputs) in.push_back(runtime.View(x.node().outputs[size_t(x.index())], nullptr));
   for (const ValueInfo& y : node.outputs) out.push_back(runtime.View(y, nullptr));
-  return runtime.kernels().Row(node.op).explain({&node.attrs, in, out, nullptr, 0, runtime.context, runtime.mesh});
+  return runtime.kernels().Row(node.op).explain(CallOf(node, in, out, runtime));
 }
 
 // What a deterministic gradient of attention takes longer than cuDNN's fastest, in seconds per operation that a causal
