@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "weft/core/compile/eager.h"
+#include "weft/core/compile/pipeline.h"
 #include "weft/core/ops/ops.h"
 #include "weft/core/transforms/grad.h"
 
@@ -69,7 +70,7 @@ std::vector<std::pair<std::string, Sharding>> AccumulatorPlacements(Transformer&
   for (size_t i = 0; i < parameters.size(); i++)
     outputs.push_back({entry::Accumulator(parameters[i]->path()), sums.gradients[i]});
   LocalProgram local =
-      Partition(t.trace.Finish(std::move(outputs)), {.mesh = o.model.mesh, .kernels = o.kernels, .natural = true});
+      Lower(t.trace.Finish(std::move(outputs)), {.mesh = o.model.mesh, .kernels = o.kernels, .natural = true}, "");
   std::vector<std::pair<std::string, Sharding>> placements;
   for (const NamedValue& out : local.graph.outputs)
     placements.emplace_back(out.name, out.value.node().outputs[size_t(out.value.index())].sharding);
@@ -102,8 +103,8 @@ LocalProgram BuildAccumulate(Transformer& model, const StepOptions& o, const Ste
   Traced t(o);
   MicroSums sums = Micro(model, o);
   MicroSums total = Plus(AccumulatorLeaves(sums, programs.accumulators), sums);
-  return Partition(t.trace.Finish({}, AccumulatorWrites(total, programs.accumulators)),
-                   {.mesh = o.model.mesh, .kernels = o.kernels});
+  return Lower(t.trace.Finish({}, AccumulatorWrites(total, programs.accumulators)),
+               {.mesh = o.model.mesh, .kernels = o.kernels}, "accumulate");
 }
 
 }  // namespace
@@ -202,7 +203,7 @@ StepPrograms BuildStep(Transformer& model, const StepOptions& o) {
   Graph graph = t.trace.Finish(std::move(update.outputs), std::move(update.writes));
   programs.global_nodes = graph.nodes.size();
   for (const auto& node : graph.nodes) programs.micro_flops += ProductFlops(*node);
-  programs.step = Partition(graph, {.mesh = o.model.mesh, .kernels = o.kernels});
+  programs.step = Lower(graph, {.mesh = o.model.mesh, .kernels = o.kernels}, "step");
   return programs;
 }
 
@@ -217,7 +218,7 @@ std::vector<NamedValue> EvalSums(Transformer& model, const StepOptions& o) {
 
 LocalProgram BuildEval(Transformer& model, const StepOptions& o) {
   Traced t(o, RandomPhase::kEval);
-  return Partition(t.trace.Finish(EvalSums(model, o)), {.mesh = o.model.mesh, .kernels = o.kernels});
+  return Lower(t.trace.Finish(EvalSums(model, o)), {.mesh = o.model.mesh, .kernels = o.kernels}, "eval");
 }
 
 bool IsSaved(EntryKind kind) {

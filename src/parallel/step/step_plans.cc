@@ -1,6 +1,6 @@
 #include "weft/parallel/step/step_plans.h"
 
-#include "weft/core/compile/fuse.h"
+#include "weft/core/compile/pipeline.h"
 
 namespace weft {
 
@@ -11,9 +11,8 @@ const Plan& StepPlans::Largest() const {
 
 StepPlans PlanStep(Transformer& model, const StepOptions& options, const StepPrograms& programs,
                    const Runtime& runtime) {
-  auto plan = [&](const LocalProgram& program) { return MakePlan(Fuse(program, runtime.kernels()), runtime); };
-  StepPlans plans{plan(programs.step), plan(BuildEval(model, options)), {}};
-  if (programs.accumulate) plans.accumulate = plan(*programs.accumulate);
+  StepPlans plans{Compile(programs.step, runtime, "step"), Compile(BuildEval(model, options), runtime, "eval"), {}};
+  if (programs.accumulate) plans.accumulate = Compile(*programs.accumulate, runtime, "accumulate");
   return plans;
 }
 

@@ -3,8 +3,8 @@
 #include "weft/core/base/memory.h"
 #include "weft/core/compile/comm_plan.h"
 #include "weft/core/compile/eager.h"
-#include "weft/core/compile/fuse.h"
 #include "weft/core/compile/interpreter.h"
+#include "weft/core/compile/pipeline.h"
 
 namespace weft {
 
@@ -16,8 +16,9 @@ Forward::Forward(RandomPhase phase, Trace trace, ExecutorKind executor, const St
   ModelScope scope(options.model);
   std::vector<NamedValue> outputs = trace_();
   for (const NamedValue& out : outputs) names_.push_back(out.name);
-  program_ = Partition(tracer.Finish(std::move(outputs)), {.mesh = options.model.mesh, .kernels = options.kernels});
-  if (executor == ExecutorKind::kCompiled) plan_ = MakePlan(Fuse(program_, runtime.kernels()), runtime);
+  const char* name = phase == RandomPhase::kEval ? "eval" : "forward";
+  program_ = Lower(tracer.Finish(std::move(outputs)), {.mesh = options.model.mesh, .kernels = options.kernels}, name);
+  if (executor == ExecutorKind::kCompiled) plan_ = Compile(program_, runtime, name);
 }
 
 uint64_t Forward::Hash() const { return CommHash(program_); }

@@ -1,0 +1,59 @@
+#include "weft/core/compile/pipeline.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "weft/core/compile/fuse.h"
+#include "weft/core/compile/simplify.h"
+
+namespace weft {
+namespace {
+
+struct Pass {
+  const char* name;
+  LocalProgram (*run)(const LocalProgram& program, const KernelTable& kernels);
+};
+constexpr Pass kPasses[] = {
+    {"3.fuse", Fuse},
+    {"4.simplify", [](const LocalProgram& program, const KernelTable&) { return Simplify(program); }},
+};
+
+// All ranks of a host write the same text: each to a file of its own first.
+void Dump(const Graph& graph, std::string_view name, const char* stage) {
+  const char* folder = std::getenv("WEFT_DUMP");
+  if (!folder || !*folder || name.empty()) return;
+  std::string path = fmt::format("{}/{}.{}.txt", folder, name, stage), draft = fmt::format("{}.{}", path, getpid());
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  std::ofstream file(draft);
+  file << Print(graph);
+  file.close();
+  if (file) std::filesystem::rename(draft, path, error);
+  WEFT_CHECK(file && !error, fmt::format("WEFT_DUMP={}: {} cannot be written; expected a folder that can be made and "
+                                         "written to, or no WEFT_DUMP",
+                                         folder, path));
+}
+
+}  // namespace
+
+LocalProgram Lower(const Graph& graph, const PartitionOptions& options, std::string_view name) {
+  Dump(graph, name, "1.trace");
+  LocalProgram local = Partition(graph, options);
+  Dump(local.graph, name, "2.partition");
+  return local;
+}
+
+Plan Compile(const LocalProgram& program, const Runtime& runtime, std::string_view name) {
+  LocalProgram now = program;
+  for (const Pass& pass : kPasses) {
+    now = pass.run(now, runtime.kernels());
+    Dump(now.graph, name, pass.name);
+  }
+  return MakePlan(now, runtime);
+}
+
+}  // namespace weft

@@ -1,0 +1,135 @@
+#include "weft/core/compile/simplify.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "absl/container/flat_hash_set.h"
+#include "weft/core/base/hash.h"
+#include "weft/core/compile/comm_plan.h"
+#include "weft/core/ir/verify.h"
+
+namespace weft {
+namespace {
+
+using Key = std::pair<const Node*, int>;
+
+// By what a node computes: nodes that are equal here give the same bits.
+struct SameWork {
+  size_t operator()(const Node* n) const {
+    StableHash hash;
+    hash.Mix(uint64_t(n->op));
+    hash.Mix(uint64_t(n->phase));
+    for (const Var& in : n->inputs) {
+      hash.Mix(uint64_t(reinterpret_cast<uintptr_t>(&in.node())));
+      hash.Mix(uint64_t(in.index()));
+    }
+    return size_t(hash.value());
+  }
+  bool operator()(const Node* a, const Node* b) const {
+    auto same = [](const ValueInfo& x, const ValueInfo& y) {
+      return x.dtype == y.dtype && x.shape == y.shape && x.global == y.global && x.sharding == y.sharding;
+    };
+    return a->op == b->op && a->phase == b->phase && a->inputs == b->inputs && a->attrs == b->attrs &&
+           std::equal(a->outputs.begin(), a->outputs.end(), b->outputs.begin(), b->outputs.end(), same);
+  }
+};
+
+bool IsIdentity(const Node& node) {
+  const Shape* perm = node.op == Op::kPermute ? &node.attrs.Ints("perm") : nullptr;
+  if (perm) return std::is_sorted(perm->begin(), perm->end());
+  if (node.op == Op::kCast) return node.inputs[0].dtype() == node.outputs[0].dtype;
+  return node.op == Op::kScale && node.attrs.Float("k") == 1;
+}
+
+// The value of a scalar op of the constant x, computed as its kernel does; nothing where that is of another type.
+std::optional<double> Folded(const Node& node, double x) {
+  DType from = node.inputs[0].dtype(), to = node.outputs[0].dtype;
+  auto plain = [](DType t) { return t == DType::kF64 || t == DType::kF32; };
+  if (!plain(from) || !plain(to)) return std::nullopt;
+  double value = from == DType::kF64 ? x : double(float(x));
+  if (node.op == Op::kCast) return to == DType::kF64 ? value : double(float(value));
+  if (node.op != Op::kScale && node.op != Op::kAddScalar) return std::nullopt;
+  double k = node.attrs.Float("k");
+  if (from == DType::kF64) return node.op == Op::kScale ? value * k : value + k;
+  return double(node.op == Op::kScale ? float(value) * float(k) : float(value) + float(k));
+}
+
+class Simplifier {
+ public:
+  explicit Simplifier(const LocalProgram& program) : program_(program) {
+    for (auto* list : {&program.graph.outputs, &program.graph.writes})
+      for (const NamedValue& named : *list) named_.insert(&named.value.node());
+  }
+
+  LocalProgram Run() {
+    for (const auto& node : program_.graph.nodes) Visit(node);
+    Graph simple = std::move(result_);
+    for (auto [from, to] :
+         {std::pair{&program_.graph.outputs, &simple.outputs}, {&program_.graph.writes, &simple.writes}})
+      for (const NamedValue& named : *from) to->push_back({named.name, Now(named.value)});
+    return {RemoveDead(simple), program_.mesh, program_.inlined};
+  }
+
+ private:
+  Var Now(const Var& old) const {
+    auto it = now_.find(Key{&old.node(), old.index()});
+    return it == now_.end() ? old : it->second;
+  }
+  void Replace(const Node& node, const std::shared_ptr<Node>& by) {
+    for (size_t i = 0; i < node.outputs.size(); i++) now_[{&node, int(i)}] = Var(by, int(i));
+  }
+
+  void Visit(const std::shared_ptr<Node>& node) {
+    std::shared_ptr<Node> now = Folding(WithNewInputs(node));
+    bool read_by_name = named_.contains(node.get());  // has storage of its own
+    if (!read_by_name && IsIdentity(*now)) {
+      now_[{node.get(), 0}] = now->inputs[0];
+      return;
+    }
+    if (!read_by_name && now->op != Op::kLeaf && !IsCollective(now->op)) {
+      auto [it, is_new] = seen_.insert(now.get());
+      if (!is_new) return Replace(*node, kept_.at(*it));
+      kept_[now.get()] = now;
+    }
+    if (now != node) Replace(*node, now);
+    result_.nodes.push_back(std::move(now));
+  }
+
+  std::shared_ptr<Node> WithNewInputs(const std::shared_ptr<Node>& node) const {
+    if (std::all_of(node->inputs.begin(), node->inputs.end(), [&](const Var& v) { return Now(v) == v; })) return node;
+    auto copy = std::make_shared<Node>(*node);
+    for (Var& in : copy->inputs) in = Now(in);
+    return copy;
+  }
+
+  // The node as a constant, where its operand is one.
+  std::shared_ptr<Node> Folding(const std::shared_ptr<Node>& node) const {
+    if (node->inputs.size() != 1 || node->inputs[0].node().op != Op::kFull) return node;
+    std::optional<double> value = Folded(*node, node->inputs[0].node().attrs.Float("value"));
+    if (!value) return node;
+    auto constant = std::make_shared<Node>(*node);
+    constant->op = Op::kFull;
+    constant->attrs = node->inputs[0].node().attrs;
+    constant->attrs.Set({"value", *value});
+    constant->attrs.Set({"dtype", int(node->outputs[0].dtype)});
+    constant->inputs.clear();
+    return constant;
+  }
+
+  const LocalProgram& program_;
+  absl::flat_hash_set<const Node*> named_;  // given or stored by name
+  absl::flat_hash_map<Key, Var> now_;
+  absl::flat_hash_set<const Node*, SameWork, SameWork> seen_;
+  absl::flat_hash_map<const Node*, std::shared_ptr<Node>> kept_;
+  Graph result_;
+};
+
+}  // namespace
+
+LocalProgram Simplify(const LocalProgram& program) {
+  LocalProgram simple = Simplifier(program).Run();
+  if (VerifiesPasses()) VerifyLocal(simple.graph, simple.mesh);
+  return simple;
+}
+
+}  // namespace weft

@@ -1,0 +1,16 @@
+// Simplify: a local program without work that is done twice or does nothing. Every value keeps its bits.
+//
+//   a node like an earlier one of its phase                  that node
+//   cast to its own type, scale by 1, identity permute       the operand
+//   cast, scale, add_scalar of a constant                    a constant
+//
+// Phases stay apart, because what the backward pass makes again need not live since the forward pass; and collectives
+// stay as they are, because all ranks count them.
+#pragma once
+#include "weft/core/transforms/partition.h"
+
+namespace weft {
+
+LocalProgram Simplify(const LocalProgram& program);
+
+}  // namespace weft
