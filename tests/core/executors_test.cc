@@ -11,6 +11,7 @@
 #include "parallel/testing.h"
 #include "weft/core/compile/eager.h"
 #include "weft/core/compile/executable.h"
+#include "weft/core/compile/pipeline.h"
 #include "weft/core/compile/interpreter.h"
 #include "weft/core/ir/builder.h"
 #include "weft/core/ops/ops.h"
@@ -127,7 +128,7 @@ Trained Train(const std::string& executor, const MeshShape& mesh) {
     if (executor == "interpret")
       for (int i = 0; i < kSteps; i++) losses.push_back(Interpret(local, runtime, bind).at("loss").Item());
     if (executor == "executable") {
-      Executable executable(MakePlan(local, runtime), runtime, bind);
+      Executable executable(Compile(local, runtime, ""), runtime, bind);
       for (int i = 0; i < kSteps; i++) {
         executable.Run();
         losses.push_back(executable.Output("loss").Item());

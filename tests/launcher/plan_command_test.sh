@@ -61,3 +61,12 @@ if [ -e "$2/libweft_cuda.so" ]; then
 fi
 plan 0 "note: command line: loss_scale.initial: has no effect" configs/gpt2-tiny.yaml loss_scale.initial=8
 echo "plan: ok"
+
+# WEFT_DUMP: each program after each pass.
+WEFT_DUMP=$dir/dump plan 0 "" configs/gpt2-tiny.yaml train.micro_batch=1
+for name in step accumulate eval; do
+  for stage in 1.trace 2.partition 3.fuse 4.simplify; do
+    grep -q '^%[0-9]* = einsum(' "$dir/dump/$name.$stage.txt" || fail "expected an einsum in the dump $name.$stage.txt"
+  done
+done
+WEFT_DUMP=$dir/text.txt/dump plan 1 "$dir/text.txt/dump" configs/gpt2-tiny.yaml

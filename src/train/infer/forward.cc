@@ -16,7 +16,7 @@ Forward::Forward(RandomPhase phase, Trace trace, ExecutorKind executor, const St
   ModelScope scope(options.model);
   std::vector<NamedValue> outputs = trace_();
   for (const NamedValue& out : outputs) names_.push_back(out.name);
-  const char* name = phase == RandomPhase::kEval ? "eval" : "forward";
+  const char* name = phase == RandomPhase::kEval ? "eval" : "generate";
   program_ = Lower(tracer.Finish(std::move(outputs)), {.mesh = options.model.mesh, .kernels = options.kernels}, name);
   if (executor == ExecutorKind::kCompiled) plan_ = Compile(program_, runtime, name);
 }

@@ -5,9 +5,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "fmt/format.h"
-#include "weft/parallel/train/json_object.h"
-#include "weft/parallel/train/path_advice.h"
-#include "weft/parallel/train/text_reader.h"
+#include "weft/train/io/json_object.h"
 #include "weft/train/io/path_advice.h"
 #include "weft/train/io/text_reader.h"
 
