@@ -2,12 +2,9 @@
 
 #include "weft/core/base/hash.h"
 #include "weft/core/compile/runtime.h"
+#include "weft/core/ir/collective_row.h"
 
 namespace weft {
-
-bool IsCollective(Op op) {
-  return op == Op::kAllReduce || op == Op::kAllGather || op == Op::kReduceScatter || op == Op::kAllToAll;
-}
 
 namespace {
 
@@ -15,9 +12,9 @@ namespace {
 Shape HandedOver(const Node& node, int ranks) {
   const Var& in = node.inputs[0];
   Shape shape = in.node().outputs[size_t(in.index())].shape;
-  const char* split = node.op == Op::kReduceScatter ? "dim" : node.op == Op::kAllToAll ? "split_dim" : nullptr;
-  if (!split) return shape;
-  auto dim = size_t(node.attrs.Int(split));
+  const char* cuts = FindCollectiveRow(node.op)->cuts;
+  if (!cuts) return shape;
+  auto dim = size_t(node.attrs.Int(cuts));
   shape[dim] = node.outputs[0].shape[dim] * ranks;
   return shape;
 }

@@ -20,7 +20,6 @@ struct CommLine {
   std::string line;   // where the user wrote it
 };
 
-bool IsCollective(Op op);  // moves bytes between ranks (a local slice or mask does not)
 std::vector<CommLine> CommPlan(const LocalProgram& program, int times = 1);
 // A hash of the collectives in order: equal on all ranks, or the job would hang.
 uint64_t CommHash(const LocalProgram& program);

@@ -5,7 +5,7 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "weft/core/base/hash.h"
-#include "weft/core/compile/comm_plan.h"
+#include "weft/core/ir/collective_row.h"
 #include "weft/core/ir/verify.h"
 
 namespace weft {

@@ -7,21 +7,11 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "weft/core/base/shard.h"
+#include "weft/core/ir/collective_row.h"
 #include "weft/core/ir/record.h"
 
 namespace weft {
 namespace {
-
-bool IsCollective(Op op) {
-  switch (op) {
-#define WEFT_CASE(Name, ...) case Op::k##Name:
-    WEFT_COLLECTIVE_OPS(WEFT_CASE)
-#undef WEFT_CASE
-    return true;
-    default:
-      return false;
-  }
-}
 
 // Values of a local program have their global shape beside the chunk's.
 const Shape& GlobalShape(const ValueInfo& info) {
@@ -80,7 +70,7 @@ class Verifier {
     bare.scope = node.scope;
     bare.loc = node.loc;
     for (const Var& in : node.inputs) bare.inputs.emplace_back(made_.at(&in.node()), in.index());
-    if (IsCollective(node.op)) return {bare.inputs[0].node().outputs[size_t(bare.inputs[0].index())]};
+    if (FindCollectiveRow(node.op)) return {bare.inputs[0].node().outputs[size_t(bare.inputs[0].index())]};
     Record(node.op).infer(bare);
     return {bare.outputs.begin(), bare.outputs.end()};
   }

@@ -6,6 +6,7 @@
 
 #include "weft/core/base/shard.h"
 #include "weft/core/ir/builder.h"
+#include "weft/core/ir/collective_row.h"
 #include "weft/core/ir/verify.h"
 #include "weft/core/runtime/kernel.h"
 
@@ -44,8 +45,7 @@ constexpr int kMaxLazyDepth = 64;
 
 int Cost(const std::vector<Transition>& steps) {
   int cost = 0;
-  for (const Transition& t : steps)
-    cost += t.op == Op::kAllReduce ? 2 : t.op == Op::kLocalSlice || t.op == Op::kMaskPartial ? 0 : 1;
+  for (const Transition& t : steps) cost += FindCollectiveRow(t.op)->cost;
   return cost;
 }
 
@@ -103,20 +103,16 @@ Var Partitioner::ShapeOnly(const Var& global, const Sharding& sharding, const No
 
 Var Partitioner::Convert(Var local, const Sharding& have, const Sharding& want, const Node& origin, const Var& global) {
   for (const Transition& t : PlanTransitions(have, want)) {
-    if (options_.check && origin.op != Op::kReshard && t.op != Op::kLocalSlice && t.op != Op::kMaskPartial)
+    if (options_.check && origin.op != Op::kReshard && IsCollective(t.op))
       FailAt(origin,
              fmt::format("needs {} as {} but it is {}: {} on axis \"{}\" would be inserted; reshard it explicitly",
                          ToString(global.shape()), ToString(want), ToString(have), Name(t.op),
                          mesh().names[size_t(t.axis)]));
+    const CollectiveRow& row = *FindCollectiveRow(t.op);
     Attrs attrs{{"axis", t.axis}};
-    if (t.op == Op::kAllToAll) {
-      attrs.Set({"gather_dim", t.dim});
-      attrs.Set({"split_dim", t.split_dim});
-    } else if (t.op != Op::kAllReduce && t.op != Op::kMaskPartial) {
-      attrs.Set({"dim", t.dim});
-    }
-    if (t.op == Op::kAllReduce || t.op == Op::kReduceScatter || t.op == Op::kMaskPartial)
-      attrs.Set({"reduce", int(t.reduce)});
+    if (row.joins) attrs.Set({row.joins, t.dim});
+    if (row.cuts) attrs.Set({row.cuts, row.joins ? t.split_dim : t.dim});
+    if (row.reduces) attrs.Set({"reduce", int(t.reduce)});
     ValueInfo info = LocalInfo(global.node().outputs[size_t(global.index())], t.after);
     info.dtype = local.dtype();
     local = Var(EmitLocal(t.op, std::move(attrs), std::span(&local, 1), {info}, origin), 0);

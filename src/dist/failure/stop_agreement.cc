@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "weft/core/base/error.h"
 #include "weft/core/host/message.h"
 
 namespace weft {

@@ -23,14 +23,12 @@ using Calls = std::vector<Made>;
 
 std::string ReasonOf(const RankReport& report) { return report.error.empty() ? "it gave no reason" : report.error; }
 
-bool TakesCounts(CollectiveOp op) { return op == CollectiveOp::kAllGatherV || op == CollectiveOp::kAllToAllV; }
-
 // As far as calls of one number must agree: the counts of a rank are its own where each rank has others.
 bool Alike(const CallRecord& a, const CallRecord& b) {
   if (a.op != b.op) return false;
   if (a.op == CollectiveOp::kBarrier) return true;
   const CollectiveTraits& traits = Traits(a.op);
-  return a.dtype == b.dtype && (TakesCounts(a.op) || a.count == b.count) && (!traits.reduces || a.reduce == b.reduce) &&
+  return a.dtype == b.dtype && (traits.own_counts || a.count == b.count) && (!traits.reduces || a.reduce == b.reduce) &&
          (!traits.has_peer || a.peer == b.peer);
 }
 

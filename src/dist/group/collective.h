@@ -19,20 +19,20 @@ enum class Handed : uint8_t { kCount, kCountPerRank, kSendCounts, kNothing };
 // The collectives, one row each: what records, counts, checks and errors need to know. A new one is a row here, a
 // method of ProcessGroup, and what it does in each group: a case in local_group.cc and one in gloo_collectives.cc.
 // clang-format off
-//  Name           text              reduces  peer   hands over
-#define WEFT_COLLECTIVES(X)                                        \
-  X(AllReduce,     "all_reduce",     true,    false, kCount)        \
-  X(AllGather,     "all_gather",     false,   false, kCount)        \
-  X(ReduceScatter, "reduce_scatter", true,    false, kCountPerRank) \
-  X(AllToAll,      "all_to_all",     false,   false, kCountPerRank) \
-  X(Broadcast,     "broadcast",      false,   true,  kCount)        \
-  X(Reduce,        "reduce",         true,    true,  kCount)        \
-  X(Shift,         "shift",          false,   true,  kCount)        \
-  X(AllGatherV,    "all_gather_v",   false,   false, kCount)        \
-  X(AllToAllV,     "all_to_all_v",   false,   false, kSendCounts)   \
-  X(Barrier,       "barrier",        false,   false, kNothing)      \
-  X(Send,          "send",           false,   true,  kCount)        \
-  X(Recv,          "recv",           false,   true,  kNothing)
+//  Name           text              reduces  peer   hands over     own counts
+#define WEFT_COLLECTIVES(X)                                                 \
+  X(AllReduce,     "all_reduce",     true,    false, kCount,        false)  \
+  X(AllGather,     "all_gather",     false,   false, kCount,        false)  \
+  X(ReduceScatter, "reduce_scatter", true,    false, kCountPerRank, false)  \
+  X(AllToAll,      "all_to_all",     false,   false, kCountPerRank, false)  \
+  X(Broadcast,     "broadcast",      false,   true,  kCount,        false)  \
+  X(Reduce,        "reduce",         true,    true,  kCount,        false)  \
+  X(Shift,         "shift",          false,   true,  kCount,        false)  \
+  X(AllGatherV,    "all_gather_v",   false,   false, kCount,        true)   \
+  X(AllToAllV,     "all_to_all_v",   false,   false, kSendCounts,   true)   \
+  X(Barrier,       "barrier",        false,   false, kNothing,      false)  \
+  X(Send,          "send",           false,   true,  kCount,        false)  \
+  X(Recv,          "recv",           false,   true,  kNothing,      false)
 // clang-format on
 
 enum class CollectiveOp : uint8_t {
@@ -46,9 +46,10 @@ struct CollectiveTraits {
   bool reduces;      // takes a ReduceOp
   bool has_peer;     // takes a peer
   Handed handed;
+  bool own_counts;   // each rank has counts of its own
 };
 inline constexpr CollectiveTraits kCollectiveTraits[] = {
-#define WEFT_TRAITS(Name, text, reduces, peer, handed) {text, reduces, peer, Handed::handed},
+#define WEFT_TRAITS(Name, text, reduces, peer, handed, own_counts) {text, reduces, peer, Handed::handed, own_counts},
     WEFT_COLLECTIVES(WEFT_TRAITS)
 #undef WEFT_TRAITS
 };

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <sstream>
 
+#include "weft/core/base/error.h"
 #include "weft/core/host/host_name.h"
 #include "weft/dist/net/descriptor_limit.h"
 #include "weft/dist/net/host_identity.h"

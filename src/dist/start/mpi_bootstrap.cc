@@ -9,6 +9,7 @@
 #include <numeric>
 #include <thread>
 
+#include "weft/core/base/error.h"
 #include "weft/dist/net/descriptor_limit.h"
 #include "weft/dist/net/rank_list.h"
 #include "weft/dist/signals/hang_guard.h"

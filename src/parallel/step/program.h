@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "weft/core/ops/optimizer_ops.h"
 #include "weft/core/transforms/partition.h"
 #include "weft/parallel/nn/layers/transformer.h"
 #include "weft/parallel/step/loss_scale.h"

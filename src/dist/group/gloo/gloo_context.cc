@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "weft/core/base/error.h"
 #include "weft/core/testing/fault.h"
 #include "weft/dist/group/gloo/socket_context.h"
 #include "weft/dist/net/network_interface.h"
