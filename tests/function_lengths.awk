@@ -1,14 +1,15 @@
 # Prints "lines file:line" for every function with a body of its own lines, from its head to its closing brace. Relies on
 # clang-format: the brace that closes a body stands under the first line of its head. Tables, whose head has "=" before
-# its brace or which is the one statement "static const", are no functions.
+# its brace, or whose body begins with "static const ... {", are no functions.
 FNR == 1 { begin = 0; head = 0 }
 /^ *\/\// || /^ *$/ || /^ *#/ || /\\$/ { if (!begin) head = 0; next }
 {
   match($0, /^ */)
   indent = RLENGTH
   if (begin) {
+    if (FNR == body && /^ *static const.*\{$/) table = 1
     if (indent == at && /^ *\}/) {
-      print FNR - begin + 1, FILENAME ":" begin
+      if (!table) print FNR - begin + 1, FILENAME ":" begin
       begin = head = 0
     }
     next
@@ -23,6 +24,8 @@ FNR == 1 { begin = 0; head = 0 }
     if (text ~ /\(.*\)/ && text !~ /^ *(if|for|while|switch|else|do|catch|return|namespace|struct|class|enum|union|\})/ && text !~ /[^=!<>]=[^=].*\{$/ ) {
       begin = head
       at = head_indent
+      body = FNR + 1
+      table = 0
     }
     head = 0
   } else if (/[;}:,]$/ && !/,$/) {

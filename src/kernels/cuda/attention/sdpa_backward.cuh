@@ -31,68 +31,56 @@ struct GradKVShape {
   static constexpr size_t kSharedBytes = kTileBytes + Warps * Warp::ScratchBytes(kQueries);
 };
 
-// Products are transposed, [keys, queries]: then probabilities are the left factor of dV and dK as they stand.
+// What a block works on: kKeys keys of a head, kColumns columns of their gradients, and the queries that see them.
 template <class Shape>
-__global__ void __launch_bounds__(Shape::kThreads)
-    FlashGradKV(SdpaSizes z, SdpaOperand q, SdpaOperand k, SdpaOperand v, SdpaOperand dout, SdpaRows<float> query_rows,
-                SdpaOperand dk, SdpaOperand dv) {
-  constexpr int D = Shape::D, M = Shape::M, kQueries = Shape::kQueries, kKeys = Shape::kKeys;
-  constexpr int kColumns = Shape::kColumns, kThreads = Shape::kThreads;
+struct GradKVBlock {
+  static constexpr int kQueries = Shape::kQueries, kKeys = Shape::kKeys, M = Shape::M;
   using Warp = typename Shape::Warp;
   using Element = typename Shape::Element;
   using Queries = typename Shape::Queries;
-  using Keys = typename Shape::Keys;
-  constexpr int kBlocks = Warp::Blocks(kQueries);
-  extern __shared__ __align__(16) unsigned char shared[];
-  Keys k_tile{reinterpret_cast<Element*>(shared)}, v_tile{k_tile.data + Keys::kElements};  // [kKeys, D]
-  Element* stages = v_tile.data + Keys::kElements;  // kStages x (Q, dO [kQueries, D]; lse, delta [kQueries])
-  int tid = int(threadIdx.x), warp_index = tid / 32, warp_row = warp_index * Warp::kRows;
-  Warp warp(shared + Shape::kTileBytes + size_t(warp_index) * Warp::ScratchBytes(kQueries));
+  using Scores = float[M][Warp::Blocks(kQueries)][4];  // [Warp::kRows, kQueries]
+
+  const SdpaSizes& z;
+  Element* stages;  // kStages x (Q, dO [kQueries, D]; lse, delta [kQueries])
+  int warp_row, column, first, b, g, rows, first_head, first_step, steps_a_head, steps;
 
   // The first keys are seen by the most queries, and begin first.
-  int tiles = (z.S + kKeys - 1) / kKeys, block = int(blockIdx.x);
-  int column = block % Shape::kParts * kColumns, first = block / Shape::kParts % tiles * kKeys;
-  int head = block / Shape::kParts / tiles, b = head / z.G, g = head % z.G, rows = min(kKeys, z.S - first);
-  int first_head = z.FirstHead(g), first_step = z.FirstQuery(first) / kQueries;
-  int steps_a_head = (z.T + kQueries - 1) / kQueries - first_step;
-  int steps = (z.EndHead(g) - first_head) * steps_a_head;
+  __device__ __forceinline__ GradKVBlock(const SdpaSizes& sizes, Element* memory, int row)
+      : z(sizes), stages(memory), warp_row(row) {
+    int tiles = (z.S + kKeys - 1) / kKeys, block = int(blockIdx.x), head = block / Shape::kParts / tiles;
+    column = block % Shape::kParts * Shape::kColumns, first = block / Shape::kParts % tiles * kKeys;
+    b = head / z.G, g = head % z.G, rows = min(kKeys, z.S - first);
+    first_head = z.FirstHead(g), first_step = z.FirstQuery(first) / kQueries;
+    steps_a_head = (z.T + kQueries - 1) / kQueries - first_step;
+    steps = (z.EndHead(g) - first_head) * steps_a_head;
+  }
 
-  auto fetch_queries = [&](int step) {
-    Element* stage = stages + step % Shape::kStages * Shape::kStage;
-    int h = first_head + step / steps_a_head, begin = (first_step + step % steps_a_head) * kQueries;
+  __device__ __forceinline__ Element* Stage(int step) const { return stages + step % Shape::kStages * Shape::kStage; }
+  __device__ __forceinline__ int FirstQueryOf(int step) const { return (first_step + step % steps_a_head) * kQueries; }
+  __device__ __forceinline__ void Fetch(int step, const SdpaOperand& q, const SdpaOperand& dout,
+                                        const SdpaRows<float>& query_rows) const {
+    constexpr int kThreads = Shape::kThreads, kChunks = kQueries / 4;
+    Element* stage = Stage(step);
+    int h = first_head + step / steps_a_head, begin = FirstQueryOf(step), tid = int(threadIdx.x);
     int n = min(kQueries, z.T - begin);
     Queries{stage}.template Fetch<kThreads>(q.At<const Element>(b, begin, h), q.row, n, z.D, z.wide);
     Queries{stage + Queries::kElements}.template Fetch<kThreads>(dout.At<const Element>(b, begin, h), dout.row, n, z.D,
                                                                  z.wide);
     float* row_values = reinterpret_cast<float*>(stage + 2 * Queries::kElements);
     int64_t at = query_rows.At(z, b, h) + begin;
-    constexpr int kChunks = kQueries / 4;
     if (tid < kChunks)
       CopyAsync16(row_values + tid * 4, query_rows.lse + at + tid * 4, true);
     else if (tid < 2 * kChunks)
       CopyAsync16(row_values + tid * 4, query_rows.delta + at + (tid - kChunks) * 4, true);
-  };
-  k_tile.template Fetch<kThreads>(k.At<const Element>(b, first, g), k.row, rows, z.D, z.wide);
-  v_tile.template Fetch<kThreads>(v.At<const Element>(b, first, g), v.row, rows, z.D, z.wide);
-  if (steps > 0) fetch_queries(0);
+  }
 
-  float scale_log2 = float(z.scale * kLog2E);
-  float sum_k[M][Warp::Blocks(kColumns)][4] = {}, sum_v[M][Warp::Blocks(kColumns)][4] = {};  // [Warp::kRows, kColumns]
-  for (int step = 0; step < steps; step++) {
-    CopyWait();
-    __syncthreads();  // the stage is there, and all have left the other one
-    if (Shape::kStages == 2 && step + 1 < steps) fetch_queries(step + 1);
-    Queries q_tile{stages + step % Shape::kStages * Shape::kStage};  // [kQueries, D]
-    Queries dout_tile{q_tile.data + Queries::kElements};             // [kQueries, D]
-    const float* lse = reinterpret_cast<const float*>(dout_tile.data + Queries::kElements);
+  // p: scores become probabilities; ds: their cotangents become those of the scores.
+  __device__ __forceinline__ void Differentiate(Scores& p, Scores& ds, const float* lse, int begin) const {
     const float* delta = lse + kQueries;
-    float p[M][kBlocks][4] = {}, ds[M][kBlocks][4] = {};  // [Warp::kRows, kQueries]
-    warp.template MultiplyTransposed<D>(k_tile, warp_row, q_tile, p);
-    warp.template MultiplyTransposed<D>(v_tile, warp_row, dout_tile, ds);
-    int begin = (first_step + step % steps_a_head) * kQueries;
+    float scale_log2 = float(z.scale * kLog2E);
     bool edge = first + kKeys - 1 > begin + z.shift;  // some query does not see some key
 #pragma unroll
-    for (int n = 0; n < kBlocks; n++)
+    for (int n = 0; n < Warp::Blocks(kQueries); n++)
 #pragma unroll
       for (int e = 0; e < 2; e++) {
         int i = Warp::Column(n, e) + Warp::FirstColumn();
@@ -108,11 +96,45 @@ __global__ void __launch_bounds__(Shape::kThreads)
             ds[m][n][2 * half + e] = probability * (ds[m][n][2 * half + e] - row_delta);
           }
       }
+  }
+};
+
+// Products are transposed, [keys, queries]: then probabilities are the left factor of dV and dK as they stand.
+template <class Shape>
+__global__ void __launch_bounds__(Shape::kThreads)
+    FlashGradKV(SdpaSizes z, SdpaOperand q, SdpaOperand k, SdpaOperand v, SdpaOperand dout, SdpaRows<float> query_rows,
+                SdpaOperand dk, SdpaOperand dv) {
+  constexpr int D = Shape::D, M = Shape::M, kColumns = Shape::kColumns, kThreads = Shape::kThreads;
+  using Warp = typename Shape::Warp;
+  using Element = typename Shape::Element;
+  using Queries = typename Shape::Queries;
+  using Keys = typename Shape::Keys;
+  extern __shared__ __align__(16) unsigned char shared[];
+  Keys k_tile{reinterpret_cast<Element*>(shared)}, v_tile{k_tile.data + Keys::kElements};  // [kKeys, D]
+  int warp_index = int(threadIdx.x) / 32, warp_row = warp_index * Warp::kRows;
+  Warp warp(shared + Shape::kTileBytes + size_t(warp_index) * Warp::ScratchBytes(Shape::kQueries));
+  GradKVBlock<Shape> block(z, v_tile.data + Keys::kElements, warp_row);
+  int b = block.b, g = block.g, first = block.first, rows = block.rows, column = block.column;
+  k_tile.template Fetch<kThreads>(k.At<const Element>(b, first, g), k.row, rows, z.D, z.wide);
+  v_tile.template Fetch<kThreads>(v.At<const Element>(b, first, g), v.row, rows, z.D, z.wide);
+  if (block.steps > 0) block.Fetch(0, q, dout, query_rows);
+
+  float sum_k[M][Warp::Blocks(kColumns)][4] = {}, sum_v[M][Warp::Blocks(kColumns)][4] = {};  // [Warp::kRows, kColumns]
+  for (int step = 0; step < block.steps; step++) {
+    CopyWait();
+    __syncthreads();  // the stage is there, and all have left the other one
+    if (Shape::kStages == 2 && step + 1 < block.steps) block.Fetch(step + 1, q, dout, query_rows);
+    Queries q_tile{block.Stage(step)}, dout_tile{q_tile.data + Queries::kElements};  // [kQueries, D]
+    typename GradKVBlock<Shape>::Scores p = {}, ds = {};                             // [Warp::kRows, kQueries]
+    warp.template MultiplyTransposed<D>(k_tile, warp_row, q_tile, p);
+    warp.template MultiplyTransposed<D>(v_tile, warp_row, dout_tile, ds);
+    block.Differentiate(p, ds, reinterpret_cast<const float*>(dout_tile.data + Queries::kElements),
+                        block.FirstQueryOf(step));
     warp.Multiply(p, dout_tile, column, sum_v);
     warp.Multiply(ds, q_tile, column, sum_k);
-    if (Shape::kStages == 1 && step + 1 < steps) {
+    if (Shape::kStages == 1 && step + 1 < block.steps) {
       __syncthreads();  // all have left the stage
-      fetch_queries(step + 1);
+      block.Fetch(step + 1, q, dout, query_rows);
     }
   }
 
@@ -142,59 +164,51 @@ struct GradQShape {
   static constexpr size_t kSharedBytes = kTileBytes + Warps * Warp::ScratchBytes(kKeys);
 };
 
+// What a block works on: kQueries queries of a head, and the keys that they see.
 template <class Shape>
-__global__ void __launch_bounds__(Shape::kThreads)
-    FlashGradQ(SdpaSizes z, SdpaOperand q, SdpaOperand k, SdpaOperand v, SdpaOperand dout, SdpaRows<float> query_rows,
-               SdpaOperand dq) {
-  constexpr int D = Shape::D, M = Shape::M, kQueries = Shape::kQueries, kKeys = Shape::kKeys;
-  constexpr int kThreads = Shape::kThreads;
+struct GradQBlock {
+  static constexpr int kQueries = Shape::kQueries, kKeys = Shape::kKeys, M = Shape::M;
   using Warp = typename Shape::Warp;
   using Element = typename Shape::Element;
-  using Queries = typename Shape::Queries;
   using Keys = typename Shape::Keys;
-  constexpr int kBlocks = Warp::Blocks(kKeys);
-  extern __shared__ __align__(16) unsigned char shared[];
-  Queries q_tile{reinterpret_cast<Element*>(shared)}, dout_tile{q_tile.data + Queries::kElements};  // [kQueries, D]
-  Element* stages = dout_tile.data + Queries::kElements;  // kStages x (K, V [kKeys, D])
-  int warp_index = int(threadIdx.x) / 32, warp_row = warp_index * Warp::kRows;
-  Warp warp(shared + Shape::kTileBytes + size_t(warp_index) * Warp::ScratchBytes(kKeys));
+  using Scores = float[M][Warp::Blocks(kKeys)][4];  // [Warp::kRows, kKeys]
 
-  int tiles = (z.T + kQueries - 1) / kQueries, head = int(blockIdx.x) / tiles;
-  int first = (tiles - 1 - int(blockIdx.x) % tiles) * kQueries, rows = min(kQueries, z.T - first);
-  int b = head / z.H, h = head % z.H, g = z.KvHead(h);
-  int keys = z.Visible(first + rows - 1), fewest = z.Visible(first), steps = (keys + kKeys - 1) / kKeys;
+  const SdpaSizes& z;
+  Element* stages;  // kStages x (K, V [kKeys, D])
+  int warp_row, b, h, g, first, rows, fewest, steps;
+  float lse[M][2], delta[M][2];  // of this thread's rows
 
-  auto fetch_keys = [&](int step) {
-    Element* stage = stages + step % Shape::kStages * 2 * Keys::kElements;
+  __device__ __forceinline__ GradQBlock(const SdpaSizes& sizes, Element* memory, int row)
+      : z(sizes), stages(memory), warp_row(row) {
+    int tiles = (z.T + kQueries - 1) / kQueries, head = int(blockIdx.x) / tiles;
+    first = (tiles - 1 - int(blockIdx.x) % tiles) * kQueries, rows = min(kQueries, z.T - first);
+    b = head / z.H, h = head % z.H, g = z.KvHead(h);
+    fewest = z.Visible(first), steps = (z.Visible(first + rows - 1) + kKeys - 1) / kKeys;
+  }
+
+  __device__ __forceinline__ Element* Stage(int step) const {
+    return stages + step % Shape::kStages * 2 * Keys::kElements;
+  }
+  __device__ __forceinline__ void Fetch(int step, const SdpaOperand& k, const SdpaOperand& v) const {
+    constexpr int kThreads = Shape::kThreads;
     int begin = step * kKeys, n = min(kKeys, z.S - begin);
-    Keys{stage}.template Fetch<kThreads>(k.At<const Element>(b, begin, g), k.row, n, z.D, z.wide);
-    Keys{stage + Keys::kElements}.template Fetch<kThreads>(v.At<const Element>(b, begin, g), v.row, n, z.D, z.wide);
-  };
-  q_tile.template Fetch<kThreads>(q.At<const Element>(b, first, h), q.row, rows, z.D, z.wide);
-  dout_tile.template Fetch<kThreads>(dout.At<const Element>(b, first, h), dout.row, rows, z.D, z.wide);
-  if (steps > 0) fetch_keys(0);
-
-  float lse[M][2], delta[M][2];
+    Keys{Stage(step)}.template Fetch<kThreads>(k.At<const Element>(b, begin, g), k.row, n, z.D, z.wide);
+    Keys{Stage(step) + Keys::kElements}.template Fetch<kThreads>(v.At<const Element>(b, begin, g), v.row, n, z.D,
+                                                                 z.wide);
+  }
+  __device__ __forceinline__ void ReadRows(const SdpaRows<float>& query_rows) {
 #pragma unroll
-  for (int m = 0; m < M; m++)
+    for (int m = 0; m < M; m++)
 #pragma unroll
-    for (int half = 0; half < 2; half++) {
-      int64_t at = query_rows.At(z, b, h) + first + warp_row + Warp::Row(m, half) + Warp::FirstRow();
-      lse[m][half] = query_rows.lse[at], delta[m][half] = query_rows.delta[at];
-    }
+      for (int half = 0; half < 2; half++) {
+        int64_t at = query_rows.At(z, b, h) + first + warp_row + Warp::Row(m, half) + Warp::FirstRow();
+        lse[m][half] = query_rows.lse[at], delta[m][half] = query_rows.delta[at];
+      }
+  }
 
-  float scale_log2 = float(z.scale * kLog2E);
-  float sum[M][Warp::Blocks(D)][4] = {};  // [Warp::kRows, D]
-  for (int step = 0; step < steps; step++) {
-    CopyWait();
-    __syncthreads();
-    if (Shape::kStages == 2 && step + 1 < steps) fetch_keys(step + 1);
-    Keys k_tile{stages + step % Shape::kStages * 2 * Keys::kElements};  // [kKeys, D]
-    Keys v_tile{k_tile.data + Keys::kElements};                         // [kKeys, D]
-    float p[M][kBlocks][4] = {}, ds[M][kBlocks][4] = {};                // [Warp::kRows, kKeys]
-    warp.template MultiplyTransposed<D>(q_tile, warp_row, k_tile, p);
-    warp.template MultiplyTransposed<D>(dout_tile, warp_row, v_tile, ds);
-    int begin = step * kKeys;
+  // ds: cotangents of probabilities, made from the scores p, become those of the scores.
+  __device__ __forceinline__ void Differentiate(const Scores& p, Scores& ds, int begin) const {
+    float scale_log2 = float(z.scale * kLog2E);
     bool edge = begin + kKeys > fewest;
 #pragma unroll
     for (int m = 0; m < M; m++)
@@ -202,7 +216,7 @@ __global__ void __launch_bounds__(Shape::kThreads)
       for (int half = 0; half < 2; half++) {
         int seen = z.Visible(first + warp_row + Warp::Row(m, half) + Warp::FirstRow()) - begin - Warp::FirstColumn();
 #pragma unroll
-        for (int n = 0; n < kBlocks; n++)
+        for (int n = 0; n < Warp::Blocks(kKeys); n++)
 #pragma unroll
           for (int e = 0; e < 2; e++) {
             float probability = Exp2(p[m][n][2 * half + e] * scale_log2 - lse[m][half]);
@@ -210,10 +224,43 @@ __global__ void __launch_bounds__(Shape::kThreads)
             ds[m][n][2 * half + e] = probability * (ds[m][n][2 * half + e] - delta[m][half]);
           }
       }
+  }
+};
+
+template <class Shape>
+__global__ void __launch_bounds__(Shape::kThreads)
+    FlashGradQ(SdpaSizes z, SdpaOperand q, SdpaOperand k, SdpaOperand v, SdpaOperand dout, SdpaRows<float> query_rows,
+               SdpaOperand dq) {
+  constexpr int D = Shape::D, M = Shape::M, kThreads = Shape::kThreads;
+  using Warp = typename Shape::Warp;
+  using Element = typename Shape::Element;
+  using Queries = typename Shape::Queries;
+  using Keys = typename Shape::Keys;
+  extern __shared__ __align__(16) unsigned char shared[];
+  Queries q_tile{reinterpret_cast<Element*>(shared)}, dout_tile{q_tile.data + Queries::kElements};  // [kQueries, D]
+  int warp_index = int(threadIdx.x) / 32, warp_row = warp_index * Warp::kRows;
+  Warp warp(shared + Shape::kTileBytes + size_t(warp_index) * Warp::ScratchBytes(Shape::kKeys));
+  GradQBlock<Shape> block(z, dout_tile.data + Queries::kElements, warp_row);
+  int b = block.b, h = block.h, first = block.first, rows = block.rows;
+  q_tile.template Fetch<kThreads>(q.At<const Element>(b, first, h), q.row, rows, z.D, z.wide);
+  dout_tile.template Fetch<kThreads>(dout.At<const Element>(b, first, h), dout.row, rows, z.D, z.wide);
+  if (block.steps > 0) block.Fetch(0, k, v);
+  block.ReadRows(query_rows);
+
+  float sum[M][Warp::Blocks(D)][4] = {};  // [Warp::kRows, D]
+  for (int step = 0; step < block.steps; step++) {
+    CopyWait();
+    __syncthreads();
+    if (Shape::kStages == 2 && step + 1 < block.steps) block.Fetch(step + 1, k, v);
+    Keys k_tile{block.Stage(step)}, v_tile{k_tile.data + Keys::kElements};  // [kKeys, D]
+    typename GradQBlock<Shape>::Scores p = {}, ds = {};                     // [Warp::kRows, kKeys]
+    warp.template MultiplyTransposed<D>(q_tile, warp_row, k_tile, p);
+    warp.template MultiplyTransposed<D>(dout_tile, warp_row, v_tile, ds);
+    block.Differentiate(p, ds, step * Shape::kKeys);
     warp.Multiply(ds, k_tile, 0, sum);
-    if (Shape::kStages == 1 && step + 1 < steps) {
+    if (Shape::kStages == 1 && step + 1 < block.steps) {
       __syncthreads();  // all have left the stage
-      fetch_keys(step + 1);
+      block.Fetch(step + 1, k, v);
     }
   }
 

@@ -24,87 +24,115 @@ struct ForwardShape {
   static constexpr size_t kSharedBytes = kTileBytes + kWarps * Warp::ScratchBytes(kKeys);
 };
 
+// What a block works on: kQueries queries of a head, and the keys that they see.
+template <class Shape>
+struct ForwardBlock {
+  static constexpr int kQueries = Shape::kQueries, kKeys = Shape::kKeys, M = Shape::M;
+  using Warp = typename Shape::Warp;
+  using Element = typename Shape::Element;
+  using Keys = typename Shape::Keys;
+
+  const SdpaSizes& z;
+  const SdpaOperand &k, &v;
+  Element* stages;  // kStages x (K, V [kKeys, D])
+  int warp_row, b, h, g, first, rows, fewest, steps;
+
+  // The last tiles of a head see the most keys, so they begin first. Neighbours share K and V in the L2 cache.
+  __device__ __forceinline__ ForwardBlock(const SdpaSizes& sizes, const SdpaOperand& keys, const SdpaOperand& values,
+                                          Element* memory, int row)
+      : z(sizes), k(keys), v(values), stages(memory), warp_row(row) {
+    int tiles = (z.T + kQueries - 1) / kQueries, head = int(blockIdx.x) / tiles;
+    first = (tiles - 1 - int(blockIdx.x) % tiles) * kQueries, rows = min(kQueries, z.T - first);
+    b = head / z.H, h = head % z.H, g = z.KvHead(h);
+    fewest = z.Visible(first), steps = (z.Visible(first + rows - 1) + kKeys - 1) / kKeys;
+  }
+
+  __device__ __forceinline__ Element* Stage(int step) const {
+    return stages + step % Shape::kStages * 2 * Keys::kElements;
+  }
+  __device__ __forceinline__ void Fetch(int step) const {
+    constexpr int kThreads = Shape::kThreads;
+    int begin = step * kKeys, n = min(kKeys, z.S - begin);
+    Keys{Stage(step)}.template Fetch<kThreads>(k.At<const Element>(b, begin, g), k.row, n, z.D, z.wide);
+    Keys{Stage(step) + Keys::kElements}.template Fetch<kThreads>(v.At<const Element>(b, begin, g), v.row, n, z.D,
+                                                                 z.wide);
+  }
+
+  // Scores of keys that a query does not see become -inf. s: [Warp::kRows, kKeys].
+  __device__ __forceinline__ void Hide(float (&s)[M][Warp::Blocks(kKeys)][4], int begin) const {
+    if (begin + kKeys <= fewest) return;
+#pragma unroll
+    for (int m = 0; m < M; m++)
+#pragma unroll
+      for (int half = 0; half < 2; half++) {
+        int seen = z.Visible(first + warp_row + Warp::Row(m, half) + Warp::FirstRow()) - begin - Warp::FirstColumn();
+#pragma unroll
+        for (int n = 0; n < Warp::Blocks(kKeys); n++)
+#pragma unroll
+          for (int e = 0; e < 2; e++)
+            if (Warp::Column(n, e) >= seen) s[m][n][2 * half + e] = -INFINITY;
+      }
+  }
+
+  // Sums become means, and the log-sum-exp of each row is stored. o: [Warp::kRows, D].
+  __device__ __forceinline__ void Normalize(float (&o)[M][Warp::Blocks(Shape::D)][4], const Softmax<Warp>& softmax,
+                                            const SdpaOperand& lse) const {
+#pragma unroll
+    for (int m = 0; m < M; m++)
+#pragma unroll
+      for (int half = 0; half < 2; half++) {
+        float total = Warp::ReduceRow(softmax.sum[m][half], [](float x, float y) { return x + y; });
+        float inverse = total == 0 ? 0 : 1 / total;
+        int row = warp_row + Warp::Row(m, half) + Warp::FirstRow();
+        if (Warp::IsFirstOfRow() && row < rows)
+          *lse.At<float>(b, first + row, h) = softmax.top[m][half] * float(z.scale) + logf(total);
+#pragma unroll
+        for (int n = 0; n < Warp::Blocks(Shape::D); n++) o[m][n][2 * half] *= inverse, o[m][n][2 * half + 1] *= inverse;
+      }
+  }
+};
+
 template <class Shape>
 __global__ void __launch_bounds__(Shape::kThreads)
     FlashForward(SdpaSizes z, SdpaOperand q, SdpaOperand k, SdpaOperand v, SdpaOperand out, SdpaOperand lse) {
-  constexpr int D = Shape::D, M = Shape::M, kQueries = Shape::kQueries, kKeys = Shape::kKeys;
-  constexpr int kThreads = Shape::kThreads;
   using Warp = typename Shape::Warp;
   using Element = typename Shape::Element;
   using Keys = typename Shape::Keys;
   extern __shared__ __align__(16) unsigned char shared[];
   typename Shape::Queries q_tile{reinterpret_cast<Element*>(shared)};  // [kQueries, D]
-  Element* stages = q_tile.data + q_tile.kElements;                    // kStages x (K, V [kKeys, D])
   int warp_index = int(threadIdx.x) / 32, warp_row = warp_index * Warp::kRows;
-  Warp warp(shared + Shape::kTileBytes + size_t(warp_index) * Warp::ScratchBytes(kKeys));
+  Warp warp(shared + Shape::kTileBytes + size_t(warp_index) * Warp::ScratchBytes(Shape::kKeys));
+  ForwardBlock<Shape> block(z, k, v, q_tile.data + q_tile.kElements, warp_row);
+  q_tile.template Fetch<Shape::kThreads>(q.At<const Element>(block.b, block.first, block.h), q.row, block.rows, z.D,
+                                         z.wide);
+  if (block.steps > 0) block.Fetch(0);
 
-  // The last tiles of a head see the most keys, so they begin first. Neighbours share K and V in the L2 cache.
-  int tiles = (z.T + kQueries - 1) / kQueries, head = int(blockIdx.x) / tiles;
-  int first = (tiles - 1 - int(blockIdx.x) % tiles) * kQueries, rows = min(kQueries, z.T - first);
-  int b = head / z.H, h = head % z.H, g = z.KvHead(h);
-  int keys = z.Visible(first + rows - 1), fewest = z.Visible(first), steps = (keys + kKeys - 1) / kKeys;
-
-  auto fetch_keys = [&](int step) {
-    Element* stage = stages + step % Shape::kStages * 2 * Keys::kElements;
-    int begin = step * kKeys, n = min(kKeys, z.S - begin);
-    Keys{stage}.template Fetch<kThreads>(k.At<const Element>(b, begin, g), k.row, n, z.D, z.wide);
-    Keys{stage + Keys::kElements}.template Fetch<kThreads>(v.At<const Element>(b, begin, g), v.row, n, z.D, z.wide);
-  };
-  q_tile.template Fetch<kThreads>(q.At<const Element>(b, first, h), q.row, rows, z.D, z.wide);
-  if (steps > 0) fetch_keys(0);
-
-  float scale_log2 = float(z.scale * 1.4426950408889634);
-  float o[M][Warp::Blocks(D)][4] = {};  // [Warp::kRows, D]
+  float o[Shape::M][Warp::Blocks(Shape::D)][4] = {};  // [Warp::kRows, D]
   Softmax<Warp> softmax;
-  for (int step = 0; step < steps; step++) {
+  for (int step = 0; step < block.steps; step++) {
     CopyWait();
     __syncthreads();  // the stage is there, and all have left the other one
-    if (Shape::kStages == 2 && step + 1 < steps) fetch_keys(step + 1);
-    Keys k_tile{stages + step % Shape::kStages * 2 * Keys::kElements};  // [kKeys, D]
-    Keys v_tile{k_tile.data + Keys::kElements};                         // [kKeys, D]
-    float s[M][Warp::Blocks(kKeys)][4] = {};                            // [Warp::kRows, kKeys]
-    warp.template MultiplyTransposed<D>(q_tile, warp_row, k_tile, s);
-    int begin = step * kKeys;
-    if (begin + kKeys > fewest) {
-#pragma unroll
-      for (int m = 0; m < M; m++)
-#pragma unroll
-        for (int half = 0; half < 2; half++) {
-          int seen = z.Visible(first + warp_row + Warp::Row(m, half) + Warp::FirstRow()) - begin - Warp::FirstColumn();
-#pragma unroll
-          for (int n = 0; n < Warp::Blocks(kKeys); n++)
-#pragma unroll
-            for (int e = 0; e < 2; e++)
-              if (Warp::Column(n, e) >= seen) s[m][n][2 * half + e] = -INFINITY;
-        }
-    }
-    softmax.Step(s, o, scale_log2);
+    if (Shape::kStages == 2 && step + 1 < block.steps) block.Fetch(step + 1);
+    Keys k_tile{block.Stage(step)}, v_tile{k_tile.data + Keys::kElements};  // [kKeys, D]
+    float s[Shape::M][Warp::Blocks(Shape::kKeys)][4] = {};                  // [Warp::kRows, kKeys]
+    warp.template MultiplyTransposed<Shape::D>(q_tile, warp_row, k_tile, s);
+    block.Hide(s, step * Shape::kKeys);
+    softmax.Step(s, o, float(z.scale * 1.4426950408889634));
     warp.Multiply(s, v_tile, 0, o);
-    if (Shape::kStages == 1 && step + 1 < steps) {
+    if (Shape::kStages == 1 && step + 1 < block.steps) {
       __syncthreads();  // all have left the stage
-      fetch_keys(step + 1);
+      block.Fetch(step + 1);
     }
   }
 
   CopyWait();
   __syncthreads();  // where there was no step, q may still be on its way into the tile that takes the result
-#pragma unroll
-  for (int m = 0; m < M; m++)
-#pragma unroll
-    for (int half = 0; half < 2; half++) {
-      float total = Warp::ReduceRow(softmax.sum[m][half], [](float x, float y) { return x + y; });
-      float inverse = total == 0 ? 0 : 1 / total;
-      int row = warp_row + Warp::Row(m, half) + Warp::FirstRow();
-      if (Warp::IsFirstOfRow() && row < rows)
-        *lse.At<float>(b, first + row, h) = softmax.top[m][half] * float(z.scale) + logf(total);
-#pragma unroll
-      for (int n = 0; n < Warp::Blocks(D); n++) o[m][n][2 * half] *= inverse, o[m][n][2 * half + 1] *= inverse;
-    }
+  block.Normalize(o, softmax, lse);
   Warp::Put(o, 1, q_tile, warp_row);  // a warp's rows of q are read by that warp alone
   __syncwarp();
-  if (warp_row < rows)
-    q_tile.template Store<Warp::kRows>(warp_row, out.At<Element>(b, first + warp_row, h), out.row, rows - warp_row, z.D,
-                                       z.wide);
+  if (warp_row < block.rows)
+    q_tile.template Store<Warp::kRows>(warp_row, out.At<Element>(block.b, block.first + warp_row, block.h), out.row,
+                                       block.rows - warp_row, z.D, z.wide);
 }
 
 template <class Shape>
