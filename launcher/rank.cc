@@ -18,10 +18,8 @@
 #include "weft/kernels/cpu/backend/register.h"
 #include "weft/kernels/cpu/product/gemm.h"
 #include "weft/kernels/cpu/product/gemm_use.h"
-#include "weft/parallel/train/config_check.h"
-#include "weft/parallel/train/config_schema.h"
-#include "weft/parallel/train/setup.h"
 #include "weft/train/config/config_check.h"
+#include "weft/train/config/config_schema.h"
 #include "weft/train/config/model_of.h"
 
 namespace weft {

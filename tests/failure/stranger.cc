@@ -29,9 +29,8 @@
 #include <vector>
 
 #include "weft/core/base/error.h"
-#include "weft/dist/handshake.h"
-#include "weft/dist/job_secret.h"
 #include "weft/dist/net/handshake.h"
+#include "weft/dist/net/job_secret.h"
 
 namespace weft {
 namespace {

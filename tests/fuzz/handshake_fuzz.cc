@@ -5,10 +5,10 @@
 #include <chrono>
 #include <cstring>
 
-#include "dist/handshake.h"
-#include "dist/socket_frames.h"
 #include "fuzz/allocation_bound.h"
 #include "fuzz/target.h"
+#include "weft/dist/group/gloo/socket_frames.h"
+#include "weft/dist/net/handshake.h"
 
 namespace {
 

@@ -18,11 +18,9 @@
 #include <cstdint>
 #include <string>
 
-#include "weft/dist/hmac.h"
-#include "weft/dist/job_name.h"
 #include "weft/dist/net/hmac.h"
+#include "weft/dist/net/job_name.h"
 #include "weft/dist/net/tcp_socket.h"
-#include "weft/dist/tcp_socket.h"
 
 namespace weft {
 

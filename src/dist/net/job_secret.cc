@@ -14,7 +14,7 @@
 #include <thread>
 
 #include "weft/core/base/error.h"
-#include "weft/core/base/small_file.h"
+#include "weft/core/host/small_file.h"
 
 namespace weft {
 namespace {

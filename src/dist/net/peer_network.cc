@@ -10,7 +10,7 @@
 #include <cstring>
 
 #include "weft/core/base/error.h"
-#include "weft/dist/descriptor_limit.h"
+#include "weft/dist/net/descriptor_limit.h"
 
 namespace weft {
 namespace {

@@ -10,11 +10,9 @@
 #include <thread>
 
 #include "weft/core/base/error.h"
-#include "weft/core/base/message.h"
 #include "weft/core/host/message.h"
-#include "weft/dist/descriptor_limit.h"
+#include "weft/dist/net/descriptor_limit.h"
 #include "weft/dist/net/rank_list.h"
-#include "weft/dist/rank_list.h"
 
 namespace weft {
 namespace {

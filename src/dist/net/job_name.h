@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "dist/hmac.h"
+#include "weft/dist/net/hmac.h"
 
 namespace weft {
 

@@ -1,4 +1,4 @@
-#include "dist/job_name.h"
+#include "weft/dist/net/job_name.h"
 
 #include <cstdlib>
 #include <cstring>
@@ -6,7 +6,7 @@
 #include <string>
 #include <system_error>
 
-#include "dist/host_identity.h"
+#include "weft/dist/net/host_identity.h"
 
 namespace weft {
 namespace {
