@@ -128,6 +128,20 @@ std::vector<std::string> Bootstrap::AllGather(std::string_view bytes) {
   }
 }
 
+namespace {
+
+// "pid port address process_space host" of each rank.
+std::vector<PeerNetwork::Peer> PeersOf(const std::vector<std::string>& texts) {
+  std::vector<PeerNetwork::Peer> peers;
+  for (const std::string& text : texts) {
+    PeerNetwork::Peer& peer = peers.emplace_back();
+    std::istringstream(text) >> peer.pid >> peer.port >> peer.address >> peer.process_space >> peer.host;
+  }
+  return peers;
+}
+
+}  // namespace
+
 // Two jobs with one secret have different keys: rank 0 adds a number of its own.
 void Bootstrap::Meet(const Key& secret) {
   host_ = HostName();
@@ -144,12 +158,8 @@ void Bootstrap::Meet(const Key& secret) {
   Key key = Hmac(secret, {"weft job", std::string_view(all[0]).substr(0, sizeof(Key))});
   std::string address = world_size_ == 1 ? "-" : ListenAddress(local_size_ != world_size_);
   network_ = std::make_unique<PeerNetwork>(rank_, world_size_, key, address);
-  std::vector<PeerNetwork::Peer> peers;
   std::string about = fmt::format("{} {} {} {} {}", getpid(), network_->port(), address, ProcessSpace(), host_);
-  for (const std::string& text : AllGather(about)) {
-    PeerNetwork::Peer& peer = peers.emplace_back();
-    std::istringstream(text) >> peer.pid >> peer.port >> peer.address >> peer.process_space >> peer.host;
-  }
+  std::vector<PeerNetwork::Peer> peers = PeersOf(AllGather(about));
   Adopt(*network_);
   std::string error;
   try {
