@@ -43,6 +43,10 @@ std::string TimeText(int64_t unix_time) {
   return absl::FormatTime("%Y-%m-%d %H:%M:%S UTC", absl::FromUnixSeconds(unix_time), absl::UTCTimeZone());
 }
 
+std::string MeshText(const StartRecord& s) {
+  return fmt::format("dp={} x tp={} on {} rank{}", s.dp, s.tp, s.ranks, s.ranks == 1 ? "" : "s");
+}
+
 }  // namespace
 
 std::vector<SummaryRow> SummaryOf(const RunHistory& run) {
@@ -53,8 +57,7 @@ std::vector<SummaryRow> SummaryOf(const RunHistory& run) {
   const StartRecord& s = run.start;
   add(true, "state", [&] { return StateText(run); });
   add(true, "parameters", [&] { return fmt::format("{} ({})", CountText(s.parameters), s.parameters); });
-  add(true, "mesh",
-      [&] { return fmt::format("dp={} x tp={} on {} rank{}", s.dp, s.tp, s.ranks, s.ranks == 1 ? "" : "s"); });
+  add(true, "mesh", [&] { return MeshText(s); });
   add(!s.device.empty(), "device", [&] { return s.device; });
   add(!s.kernels.empty(), "kernels", [&] { return s.kernels; });
   add(true, "tokens", [&] { return TokensText(run); });

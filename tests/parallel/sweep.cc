@@ -13,6 +13,7 @@
 #include "weft/core/base/hash.h"
 #include "weft/core/compile/interpreter.h"
 #include "weft/core/ir/builder.h"
+#include "weft/core/ops/ops.h"
 #include "weft/core/transforms/grad.h"
 #include "weft/dist/group/collectives.h"
 #include "weft/dist/group/local/local_group.h"

@@ -86,7 +86,7 @@ std::optional<Key> TcpExchange::FetchKey(const Meeting& at, Deadline deadline) c
   return local ? std::optional(WithLocal(key_, *local)) : std::nullopt;
 }
 
-void TcpExchange::Listen(const Meeting& at) {
+void TcpExchange::Open(const Meeting& at) {
   peers_.resize(size_t(size_));
   Socket listener = OpenListener(at.host, at.port, "rank 0");
   if (is_local_) {
@@ -97,6 +97,10 @@ void TcpExchange::Listen(const Meeting& at) {
   int64_t own = DescriptorsToMeet(0, size_) + DescriptorsOfNetwork() + DescriptorsOfRank(size_);
   acceptor_ =
       std::make_unique<Acceptor>(std::move(listener), key_, "rank 0", size_t(GuestsToKeep(own, Acceptor::kMaxGuests)));
+}
+
+void TcpExchange::Listen(const Meeting& at) {
+  Open(at);
   WaitNote note;
   for (int missing = size_ - 1; missing > 0;) {
     std::vector<pollfd> polls = acceptor_->Polls();

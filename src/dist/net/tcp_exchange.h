@@ -44,6 +44,7 @@ class TcpExchange {
   };
   void FindSecret(const Meeting& at);
   std::optional<Key> FetchKey(const Meeting& at, Deadline deadline) const;
+  void Open(const Meeting& at);
   void Listen(const Meeting& at);
   int Admit();
   void Connect(const Meeting& at);
