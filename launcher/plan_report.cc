@@ -87,21 +87,19 @@ PlanReport MakePlanReport(const Config& config) {
   PlanGroupFactory groups;
   DeviceMesh mesh(context, groups, options.model.mesh, {report.device});
   Runtime runtime{&context, &mesh, options.model.mesh, mesh.coords(), report.device};
-  Transformer model(ModelOf(config));
-  StepPrograms programs = BuildStep(model, options);
-  if (programs.accumulate) report.lines = CommPlan(*programs.accumulate, options.micro_steps - 1);
-  std::vector<CommLine> step = CommPlan(programs.step);
-  report.lines.insert(report.lines.end(), step.begin(), step.end());
-  StepPlans plans = PlanStep(model, options, programs, runtime);
-  report.memory = MemoryNeedOf(model, options, programs, &plans, report.device);
-  if (!config.checkpoint.dir.empty())
-    report.memory += SnapshotNeedOf(model, options, programs, mesh.coords(), report.device);
+  TrainingStep step(ModelOf(config), options);
+  if (step.accumulate()) report.lines = CommPlan(*step.accumulate(), options.micro_steps - 1);
+  std::vector<CommLine> lines = CommPlan(step.step());
+  report.lines.insert(report.lines.end(), lines.begin(), lines.end());
+  StepPlans plans = step.Compile(runtime);
+  report.memory = MemoryNeedOf(step, &plans, report.device);
+  if (!config.checkpoint.dir.empty()) report.memory += SnapshotNeedOf(step, mesh.coords(), report.device);
   const Plan& largest = plans.Largest();
   report.fullest = largest.fullest < largest.steps.size() ? PlaceOf(*largest.steps[largest.fullest].node) : "the end";
   report.largest_workspace = LargestWorkspace(largest);
-  report.flops = programs.micro_flops * options.micro_steps;
-  report.kernels = KernelChoices(programs.step.graph, runtime);
-  report.inlined = programs.step.inlined;
+  report.flops = step.micro_flops() * options.micro_steps;
+  report.kernels = KernelChoices(step.step().graph, runtime);
+  report.inlined = step.step().inlined;
   return report;
 }
 

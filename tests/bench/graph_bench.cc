@@ -13,7 +13,7 @@
 #include "weft/dist/group/plan_group.h"
 #include "weft/kernels/cpu/backend/register.h"
 #include "weft/parallel/nn/family/family.h"
-#include "weft/parallel/step/program.h"
+#include "weft/parallel/step/training_step.h"
 
 namespace weft {
 namespace {
@@ -58,14 +58,13 @@ bool Bench(Fsdp fsdp, bool sequence_parallel) {
   std::vector<double> build, plan, total;
   size_t global = 0, local = 0, steps = 0;
   for (int i = 0; i < 9; i++) {
-    Transformer model(config);
-    StepPrograms programs;
+    std::unique_ptr<TrainingStep> step;
     Plan made;
-    build.push_back(Ms([&] { programs = BuildStep(model, o); }));
-    plan.push_back(Ms([&] { made = MakePlan(programs.step, runtime); }));
+    build.push_back(Ms([&] { step = std::make_unique<TrainingStep>(config, o); }));
+    plan.push_back(Ms([&] { made = MakePlan(step->step(), runtime); }));
     total.push_back(build.back() + plan.back());
-    global = programs.global_nodes;
-    local = programs.step.graph.nodes.size();
+    global = step->global_nodes();
+    local = step->step().graph.nodes.size();
     steps = made.steps.size();
   }
   double least = *std::min_element(total.begin(), total.end());

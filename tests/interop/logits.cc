@@ -31,19 +31,18 @@ Tensor LogitsOf(const Config& config, Context& context, GroupFactory& groups) {
   StepOptions options = StepOptionsOf(config);
   options.kernels = &context.kernels(DeviceKind::kCpu);
   Runtime runtime{&context, &mesh, mesh.shape(), mesh.coords()};
-  Transformer model(ModelOf(config));
-  StepPrograms programs = BuildStep(model, options);
+  TrainingStep step(ModelOf(config), options);
   State state(mesh.shape(), mesh.coords());
-  AddEntries(state, model, options, programs);
+  step.AddEntries(state);
   absl::StatusOr<InitialWeights> weights = InitialWeights::Open(config);
   if (!weights.ok()) Fail(std::string(weights.status().message()));
-  weights->Load(state, model, options, runtime);
+  weights->Load(state, step.sharded(), runtime);
   EagerBuilder eager(runtime, state.binder());
   BuilderScope builder(eager);
   ModelScope scope(options.model);
   Sharding replicated(mesh.shape().num_axes());
   Var tokens = eager.FromLocal(TokensOf(config.model), {kRows, config.model.context}, replicated);  // [B, T]
-  return eager.ToLocal(model(tokens), replicated);                                                  // [B, T, V]
+  return eager.ToLocal(step.model()(tokens), replicated);                                                  // [B, T, V]
 }
 
 absl::Status Run(const std::string& path, const std::string& out, const std::vector<std::string>& words) {

@@ -58,12 +58,11 @@ Ran RunOnRank(const Config& config, Context& context, GroupFactory& groups) {
   StepOptions o = StepOptionsOf(config);
   DeviceMesh mesh(context, groups, o.model.mesh);
   Runtime runtime{&context, &mesh, o.model.mesh, mesh.coords()};
-  Transformer model(ModelOf(config));
-  StepPrograms programs = BuildStep(model, o);
+  TrainingStep step(ModelOf(config), o);
   State state(o.model.mesh, mesh.coords());
-  AddEntries(state, model, o, programs);
-  InitParameters(state, model, o, runtime);
-  auto runner = MakeRunner(ExecutorKind::kCompiled, state, model, o, programs, runtime);
+  step.AddEntries(state);
+  step.InitParameters(state, runtime);
+  auto runner = MakeRunner(ExecutorKind::kCompiled, state, step, runtime);
   state.SetScalar(entry::kUpdates, 1);
   mesh.ResetCounts();
   runner->Step([&](int j) { testing_::FillSlots(state, o, 8, 64, 1, j); });
@@ -89,8 +88,7 @@ std::vector<Ran> RunOnRanks(const Config& config) {
 
 Totals TotalsOfPlan(const Config& config) {
   StepOptions o = StepOptionsOf(config);
-  Transformer model(ModelOf(config));
-  StepPrograms programs = BuildStep(model, o);
+  TrainingStep step(ModelOf(config), o);
   Totals totals;
   auto add = [&](const LocalProgram& program, int times) {
     for (const CommLine& l : CommPlan(program)) {
@@ -98,8 +96,8 @@ Totals TotalsOfPlan(const Config& config) {
       totals[{l.axis_name, Name(l.op)}].bytes += times * l.bytes;
     }
   };
-  if (programs.accumulate) add(*programs.accumulate, o.micro_steps - 1);
-  add(programs.step, 1);
+  if (step.accumulate()) add(*step.accumulate(), o.micro_steps - 1);
+  add(step.step(), 1);
   return totals;
 }
 

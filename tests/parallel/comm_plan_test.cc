@@ -21,11 +21,10 @@ Job SmallJob() { return {SmallGpt(), {}, 8, 2}; }
 
 std::vector<CommLine> PlanOf(const Layout& layout) {
   StepOptions o = OptionsOf(SmallJob(), layout);
-  Transformer model(SmallGpt());
-  StepPrograms programs = BuildStep(model, o);
+  TrainingStep step(SmallGpt(), o);
   std::vector<CommLine> lines;
-  if (programs.accumulate) lines = CommPlan(*programs.accumulate, o.micro_steps - 1);
-  for (const CommLine& l : CommPlan(programs.step)) lines.push_back(l);
+  if (step.accumulate()) lines = CommPlan(*step.accumulate(), o.micro_steps - 1);
+  for (const CommLine& l : CommPlan(step.step())) lines.push_back(l);
   return lines;
 }
 

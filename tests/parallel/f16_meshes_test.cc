@@ -154,10 +154,9 @@ TEST(F16Meshes, NoGradientOfAParameterIsWidened) {
           for (int64_t micro : {0, 1}) {
             Job job{.model = Tiny(family), .precision = {compute, DType::kF32, DType::kF32}};
             Layout layout{.dp = dp, .tp = tp, .sequence_parallel = tp > 1, .fsdp = fsdp, .micro_batch = micro};
-            Transformer model(job.model);
-            StepPrograms programs = BuildStep(model, OptionsOf(job, layout));
-            std::vector<const Graph*> graphs{&programs.step.graph};
-            if (programs.accumulate) graphs.push_back(&programs.accumulate->graph);
+            TrainingStep step(job.model, OptionsOf(job, layout));
+            std::vector<const Graph*> graphs{&step.step().graph};
+            if (step.accumulate()) graphs.push_back(&step.accumulate()->graph);
             for (const Graph* graph : graphs)
               for (const auto& node : graph->nodes) {
                 bool widens = node->op == Op::kCast && node->phase == Phase::kBackward &&

@@ -27,13 +27,13 @@ Values Gradients(const Job& job) {
     EagerBuilder eager(run.runtime, run.state.binder(), {run.options.seed, RandomPhase::kTrain});
     BuilderScope builder(eager);
     ModelScope scope(run.options.model);
-    MicroSums sums = Micro(run.model, run.options);
+    MicroSums sums = Micro(run.training.model(), run.options);
     bool scaled = job.precision.compute == DType::kF16;
     double targets = std::exp2(std::floor(std::log2(double(run.options.rows * run.options.tokens))));
     double factor = 1 / (scaled ? job.loss_scale.initial : targets);
-    std::vector<const Parameter*> parameters = run.model.Parameters();
+    std::vector<const Parameter*> parameters = run.training.model().Parameters();
     for (size_t i = 0; i < parameters.size(); i++) {
-      std::vector<double> values = eager.ToLocal(sums.gradients[i], Sharding(2)).ToDoubles();
+      std::vector<double> values = eager.ToLocal(sums.gradients[i].value, Sharding(2)).ToDoubles();
       for (double& v : values) v *= factor;
       gradients[parameters[i]->path()] = values;
     }
@@ -210,11 +210,10 @@ TEST(LossScale, FollowsItsOptions) {
 TEST_P(LossScaleLayouts, MovesNothingOfItsOwn) {
   auto collectives = [&](DType compute) {
     Job job{.model = TinyGpt2(), .precision = {compute, DType::kF32, DType::kF32}};
-    Transformer model(job.model);
-    StepPrograms programs = BuildStep(model, OptionsOf(job, GetParam()));
-    std::vector<CommLine> lines = CommPlan(programs.step);
-    if (programs.accumulate)
-      for (CommLine& line : CommPlan(*programs.accumulate)) lines.push_back(std::move(line));
+    TrainingStep step(job.model, OptionsOf(job, GetParam()));
+    std::vector<CommLine> lines = CommPlan(step.step());
+    if (step.accumulate())
+      for (CommLine& line : CommPlan(*step.accumulate())) lines.push_back(std::move(line));
     std::vector<std::string> text;
     for (const CommLine& l : lines)
       text.push_back(fmt::format("{} {} {} {} {}", Name(l.op), l.axis_name, ToString(l.shape), l.scope, l.line));

@@ -50,8 +50,7 @@ void Compare(const Job& job, const Layout& layout, double tolerance) {
 
   // Per axis and kind, Gloo's groups are handed exactly what the plan says, and move what that takes.
   StepOptions o = OptionsOf(job, layout);
-  Transformer model(job.model);
-  StepPrograms programs = BuildStep(model, o);
+  TrainingStep step(job.model, o);
   std::map<std::pair<int, std::string>, CallCount> planned;
   auto add = [&](const LocalProgram& program, int times) {
     for (const CommLine& l : CommPlan(program, times)) {
@@ -64,8 +63,8 @@ void Compare(const Job& job, const Layout& layout, double tolerance) {
       c.received += job.steps * l.times * moved.received;
     }
   };
-  if (programs.accumulate) add(*programs.accumulate, o.micro_steps - 1);
-  add(programs.step, 1);
+  if (step.accumulate()) add(*step.accumulate(), o.micro_steps - 1);
+  add(step.step(), 1);
   EXPECT_EQ(got.counts, planned) << Describe(layout);
 }
 

@@ -38,12 +38,12 @@ test::Values InitialParameters(const Job& job, const Layout& layout) {
   std::map<std::string, State::Entry> infos;
   std::mutex mutex;
   test::OnRanks(o.model.mesh, [&](const Runtime& runtime) {
-    Transformer model(job.model);
+    TrainingStep step(job.model, o);
     State state(o.model.mesh, runtime.coords);
-    AddEntries(state, model, o, BuildStep(model, o));
-    InitParameters(state, model, o, runtime);
+    step.AddEntries(state);
+    step.InitParameters(state, runtime);
     std::lock_guard lock(mutex);
-    for (const Parameter* p : model.Parameters())
+    for (const Parameter* p : step.model().Parameters())
       for (const std::string& name : {p->path(), CopyName(p->path())}) {
         if (!state.Has(name)) continue;
         auto& list = chunks[name];

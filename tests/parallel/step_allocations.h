@@ -16,12 +16,11 @@ inline StepAllocations AllocationsAfterStepTwo(const Job& job, const Layout& lay
                                                DeviceMesh& mesh) {
   StepOptions o = OptionsOf(job, layout);
   Runtime runtime{&context, &mesh, o.model.mesh, mesh.coords()};
-  Transformer model(job.model);
-  StepPrograms programs = BuildStep(model, o);
+  TrainingStep step(job.model, o);
   State state(o.model.mesh, mesh.coords());
-  AddEntries(state, model, o, programs);
-  InitParameters(state, model, o, runtime);
-  auto runner = MakeRunner(ExecutorKind::kCompiled, state, model, o, programs, runtime);
+  step.AddEntries(state);
+  step.InitParameters(state, runtime);
+  auto runner = MakeRunner(ExecutorKind::kCompiled, state, step, runtime);
   FillSlots(state, o, job.global_batch, job.model.vocab, 1, 0);
   state.SetScalar(entry::kUpdates, 1);
   const std::function<void(int)> nothing = [](int) {};

@@ -20,13 +20,12 @@ TEST(StepCost, CompiledAllocatesNothingAfterStepTwo) {
     RegisterCpuKernels(context.kernels(DeviceKind::kCpu));
     StepOptions o = OptionsOf(job, layout);
     Runtime runtime{&context, nullptr, o.model.mesh, {0, 0}};
-    Transformer model(job.model);
-    StepPrograms programs = BuildStep(model, o);
+    TrainingStep training(job.model, o);
     State state(o.model.mesh, {0, 0});
-    AddEntries(state, model, o, programs);
-    InitParameters(state, model, o, runtime);
+    training.AddEntries(state);
+    training.InitParameters(state, runtime);
     for (ExecutorKind kind : {ExecutorKind::kCompiled, ExecutorKind::kInterpret, ExecutorKind::kEager}) {
-      auto runner = MakeRunner(kind, state, model, o, programs, runtime);
+      auto runner = MakeRunner(kind, state, training, runtime);
       FillSlots(state, o, job.global_batch, job.model.vocab, 1, 0);
       state.SetScalar(entry::kUpdates, 1);
       const std::function<void(int)> nothing = [](int) {};
@@ -41,7 +40,8 @@ TEST(StepCost, CompiledAllocatesNothingAfterStepTwo) {
                          : kind == ExecutorKind::kEager  ? "eager"
                                                          : "interpret";
       fmt::print("shown: {} {:9}: {} global nodes, {} local nodes, {} heap allocations and {} buffers a step\n",
-                 gpt2 ? "gpt2" : "llama", name, programs.global_nodes, programs.step.graph.nodes.size(), heap, buffers);
+                 gpt2 ? "gpt2" : "llama", name, training.global_nodes(), training.step().graph.nodes.size(), heap,
+                 buffers);
       if (kind != ExecutorKind::kCompiled) continue;
       EXPECT_EQ(heap, 0u);
       EXPECT_EQ(buffers, 0u);
@@ -61,9 +61,8 @@ TEST(StepCost, FillingTheSlotsAllocatesNothing) {
     absl::StatusOr<Dataset> data = Dataset::Load(*config);
     ASSERT_TRUE(data.ok());
     StepOptions o = StepOptionsOf(*config);
-    Transformer model(ModelOf(*config));
     State state(o.model.mesh, {0, 0});
-    AddEntries(state, model, o, BuildStep(model, o));
+    TrainingStep(ModelOf(*config), o).AddEntries(state);
     Slots slots(state, *data, o);
     long before = test::HeapAllocations();
     size_t buffers = CpuBuffersAllocated();

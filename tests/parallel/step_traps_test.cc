@@ -76,36 +76,33 @@ Job JobOf(const Param& p) { return {std::string(p.family) == "gpt2" ? TinyGpt2()
 
 class StepTraps : public testing::TestWithParam<Param> {
  protected:
-  StepTraps() : job_(JobOf(GetParam())), options_(OptionsOf(job_, GetParam().layout)), model_(job_.model) {
-    programs_ = BuildStep(model_, options_);
-  }
+  StepTraps() : job_(JobOf(GetParam())), step_(job_.model, OptionsOf(job_, GetParam().layout)) {}
   std::vector<const LocalProgram*> Programs() const {
-    std::vector<const LocalProgram*> all{&programs_.step};
-    if (programs_.accumulate) all.push_back(&*programs_.accumulate);
+    std::vector<const LocalProgram*> all{&step_.step()};
+    if (step_.accumulate()) all.push_back(&*step_.accumulate());
     return all;
   }
 
   Job job_;
-  StepOptions options_;
-  Transformer model_;
-  StepPrograms programs_;
+  TrainingStep step_;
 };
 
 // Padding is part of what is stored, the same on all ranks, so no step pads anything.
 TEST_P(StepTraps, StateIsStoredPaddedAndNoStepPads) {
   for (const LocalProgram* program : Programs())
     for (const auto& node : program->graph.nodes) EXPECT_NE(node->op, Op::kPad) << Print(program->graph);
-  const MeshShape& mesh = options_.model.mesh;
+  const MeshShape& mesh = step_.options().model.mesh;
   int64_t padded = 0;
   for (int rank = 0; rank < mesh.num_ranks(); rank++) {
     State state(mesh, mesh.CoordsOf(rank));
-    AddEntries(state, model_, options_, programs_);
+    step_.AddEntries(state);
     for (const auto& [name, entry] : state.entries()) {
       EXPECT_EQ(entry.local.shape(), ChunkShape(entry.global, entry.sharding, mesh)) << name << " on rank " << rank;
       padded += state.View(name).NumElements() < entry.local.num_elements();
     }
   }
-  bool uneven = options_.rows % GetParam().layout.dp || GetParam().layout.tp > 1;  // tp divides no vocabulary here
+  bool uneven =
+      step_.options().rows % GetParam().layout.dp || GetParam().layout.tp > 1;  // tp divides no vocabulary here
   EXPECT_TRUE(padded > 0 || !uneven) << "nothing is padded, so this shows nothing";
 }
 
@@ -115,7 +112,7 @@ TEST_P(StepTraps, NoLocalValueIsLargerThanItsChunks) {
   const Layout& l = GetParam().layout;
   auto chunk = [](int64_t n, int k) { return (n + k - 1) / k; };
   const TransformerConfig& c = job_.model;
-  const std::map<int64_t, int64_t> longest{{options_.rows, chunk(options_.rows, l.dp)},
+  const std::map<int64_t, int64_t> longest{{step_.options().rows, chunk(step_.options().rows, l.dp)},
                                            {c.vocab, chunk(c.vocab, l.tp)},
                                            {c.ffn, chunk(c.ffn, l.tp)},
                                            {c.heads, chunk(c.heads, l.tp)}};
@@ -141,12 +138,12 @@ double LossWithNormWeights(const Job& job, const Layout& layout, double weight) 
   double loss = 0;
   OnMesh(layout, [&](Context& context, DeviceMesh& mesh) {
     RankRun run(job, layout, context, mesh);
-    for (const Parameter* p : run.model.Parameters())
+    for (const Parameter* p : run.training.model().Parameters())
       if (IsNorm(p->path()) && p->init().kind == Init::kOnes) {
         Tensor& local = run.state.At(p->path()).local;
         std::fill_n(local.as<float>(), local.num_elements(), float(weight));
       }
-    RefreshCopies(run.state, run.model, run.options, run.runtime);
+    run.training.sharded().RefreshCopies(run.state, run.runtime);
     double mine = run.Step(1).loss;
     if (context.rank() == 0) loss = mine;
   });
@@ -187,17 +184,16 @@ TEST(NormParameters, TrainTheSameWithEveryFsdp) {
 TEST(NormParameters, CopiesAndGradientsAreOfTheAccumulateType) {
   Layout layout{.dp = 2, .fsdp = Fsdp::kGradients};
   Job job{.model = TinyGpt2(), .precision = {DType::kBF16, DType::kF32, DType::kF32}};
-  StepOptions options = OptionsOf(job, layout);
-  Transformer model(job.model);
-  for (const EntryInfo& e : EntriesOf(model, options, BuildStep(model, options)))
+  TrainingStep step(job.model, OptionsOf(job, layout));
+  for (const EntryInfo& e : step.Entries())
     if (e.kind == EntryKind::kCopy) {
       EXPECT_EQ(e.dtype, IsNorm(e.name) ? DType::kF32 : DType::kBF16) << e.name;
     }
-  TraceBuilder trace({options.seed, RandomPhase::kTrain});
+  TraceBuilder trace({step.options().seed, RandomPhase::kTrain});
   BuilderScope builder(trace);
-  ModelScope scope(options.model);
+  ModelScope scope(step.options().model);
   Var x = Leaf("x", DType::kBF16, {3, job.model.dim});
-  for (const Parameter* p : model.Parameters())
+  for (const Parameter* p : step.model().Parameters())
     if (IsNorm(p->path()) && p->init().kind == Init::kOnes) {
       Var gradient = Grad(SumAll(RmsNorm(x, p->Use(), 1e-5)), std::vector{p->Source()})[0];
       EXPECT_EQ(gradient.dtype(), DType::kF32) << p->path();

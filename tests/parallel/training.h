@@ -96,23 +96,21 @@ inline void FillSlots(State& state, const StepOptions& o, int64_t global_batch, 
 // One rank of a run, between its steps.
 struct RankRun {
   const Job& job;
-  StepOptions options;
+  TrainingStep training;
+  const StepOptions& options;
   Runtime runtime;
-  Transformer model;
-  StepPrograms programs;
   State state;
   std::unique_ptr<StepRunner> runner;
 
   RankRun(const Job& j, const Layout& layout, Context& context, DeviceMesh& mesh)
       : job(j),
-        options(OptionsOf(job, layout)),
+        training(job.model, OptionsOf(job, layout)),
+        options(training.options()),
         runtime{&context, &mesh, options.model.mesh, mesh.coords(), layout.device},
-        model(job.model),
-        programs(BuildStep(model, options)),
         state(options.model.mesh, mesh.coords(), runtime.memory()) {
-    AddEntries(state, model, options, programs);
-    InitParameters(state, model, options, runtime);
-    runner = MakeRunner(layout.executor, state, model, options, programs, runtime);
+    training.AddEntries(state);
+    training.InitParameters(state, runtime);
+    runner = MakeRunner(layout.executor, state, training, runtime);
   }
   void Fill(int step, int micro) { FillSlots(state, options, job.global_batch, job.model.vocab, step, micro); }
   StepMetrics Step(int step) { return Step(step, step); }

@@ -56,13 +56,12 @@ Parameters Loaded(const Config& config) {
     StepOptions options = StepOptionsOf(config);
     options.kernels = &context.kernels(DeviceKind::kCpu);
     Runtime runtime{&context, &mesh, mesh.shape(), mesh.coords()};
-    Transformer model(ModelOf(config));
-    StepPrograms programs = BuildStep(model, options);
+    TrainingStep step(ModelOf(config), options);
     State state(mesh.shape(), mesh.coords());
-    AddEntries(state, model, options, programs);
+    step.AddEntries(state);
     absl::StatusOr<InitialWeights> weights = InitialWeights::Open(config);
     ASSERT_TRUE(weights.ok()) << weights.status();
-    weights->Load(state, model, options, runtime);
+    weights->Load(state, step.sharded(), runtime);
     std::lock_guard lock(mutex);
     for (const auto& [name, entry] : state.entries()) {
       if (name.starts_with("slot.")) continue;

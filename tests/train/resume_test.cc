@@ -137,13 +137,12 @@ TEST_F(Resume, LoadsTheSameBitsOnEveryMesh) {
     for (auto [dp, tp] : {std::pair{1, 1}, {4, 1}, {1, 4}, {3, 2}}) {
       absl::StatusOr<Config> config = Load(Mesh(dp, tp) + Words{std::string("parallel.fsdp=") + fsdp});
       ASSERT_TRUE(config.ok());
-      StepOptions options = StepOptionsOf(*config);
-      Transformer model(ModelOf(*config));
-      StepPrograms programs;
+      TrainingStep step(ModelOf(*config), StepOptionsOf(*config));
+      const MeshShape& mesh = step.options().model.mesh;
       std::map<std::string, std::string> assembled;
       for (int rank = 0; rank < dp * tp; rank++) {
-        State state(options.model.mesh, options.model.mesh.CoordsOf(rank));
-        AddEntries(state, model, options, programs);
+        State state(mesh, mesh.CoordsOf(rank));
+        step.AddEntries(state);
         ASSERT_TRUE(checkpoint->Load(state).ok());
         for (const auto& [name, e] : state.entries()) {
           if (!e.saved) continue;

@@ -40,13 +40,12 @@ Parameters RandomWeights(const Config& config) {
     RegisterCpuKernels(context.kernels(DeviceKind::kCpu));
     RegisterCollectives(context.kernels(DeviceKind::kCpu), DeviceKind::kCpu);
     DeviceMesh mesh(context, groups, MeshOf(config));
-    StepOptions options = StepOptionsOf(config);
-    Transformer model(ModelOf(config));
+    TrainingStep step(ModelOf(config), StepOptionsOf(config));
     Runtime runtime{&context, &mesh, mesh.shape(), mesh.coords()};
     State state(mesh.shape(), mesh.coords());
-    AddEntries(state, model, options, BuildStep(model, options));
-    InitParameters(state, model, options, runtime);
-    for (const Parameter* p : model.Parameters()) parameters[p->path()] = state.At(p->path()).local;
+    step.AddEntries(state);
+    step.InitParameters(state, runtime);
+    for (const Parameter* p : step.model().Parameters()) parameters[p->path()] = state.At(p->path()).local;
   });
   return parameters;
 }

@@ -65,19 +65,19 @@ MemoryNeed MemoryNeedOf(const std::vector<EntryInfo>& entries, const MeshShape& 
   return need;
 }
 
-MemoryNeed MemoryNeedOf(Transformer& model, const StepOptions& o, const StepPrograms& programs, const StepPlans* plans,
-                        DeviceKind device) {
-  MemoryNeed need = MemoryNeedOf(EntriesOf(model, o, programs), o.model.mesh, plans ? &plans->Largest() : nullptr);
+MemoryNeed MemoryNeedOf(const TrainingStep& step, const StepPlans* plans, DeviceKind device) {
+  const StepOptions& o = step.options();
+  MemoryNeed need = MemoryNeedOf(step.Entries(), o.model.mesh, plans ? &plans->Largest() : nullptr);
   if (device != DeviceKind::kCpu) need.staging = need.slots * SlotImages(o.micro_steps);
   return need;
 }
 
-MemoryNeed SnapshotNeedOf(Transformer& model, const StepOptions& o, const StepPrograms& programs, const Coords& coords,
-                          DeviceKind device) {
+MemoryNeed SnapshotNeedOf(const TrainingStep& step, const Coords& coords, DeviceKind device) {
+  const MeshShape& mesh = step.options().model.mesh;
   int64_t bytes = 0;
-  for (const EntryInfo& e : EntriesOf(model, o, programs))
-    if (IsSaved(e.kind) && OwnedBox(e.shape, e.sharding, o.model.mesh, coords))
-      bytes += NumElements(ChunkShape(e.shape, e.sharding, o.model.mesh)) * int64_t(SizeOf(e.dtype));
+  for (const EntryInfo& e : step.Entries())
+    if (IsSaved(e.kind) && OwnedBox(e.shape, e.sharding, mesh, coords))
+      bytes += NumElements(ChunkShape(e.shape, e.sharding, mesh)) * int64_t(SizeOf(e.dtype));
   MemoryNeed need;
   (device == DeviceKind::kCpu ? need.snapshot : need.staging) = bytes;
   return need;

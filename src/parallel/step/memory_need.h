@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "weft/parallel/step/step_plans.h"
+#include "weft/parallel/step/training_step.h"
 
 namespace weft {
 
@@ -23,11 +23,9 @@ struct MemoryNeed {
 // Of the entries of a State and, with executor compiled, of a plan's arena; nothing else.
 MemoryNeed MemoryNeedOf(const std::vector<EntryInfo>& entries, const MeshShape& mesh, const Plan* plan);
 // `plans`: of executor compiled. Null: the others allocate op by op, and only the State is known.
-MemoryNeed MemoryNeedOf(Transformer& model, const StepOptions& options, const StepPrograms& programs,
-                        const StepPlans* plans, DeviceKind device);
+MemoryNeed MemoryNeedOf(const TrainingStep& step, const StepPlans* plans, DeviceKind device);
 
 // What saving takes on the rank at `coords`, on top of it.
-MemoryNeed SnapshotNeedOf(Transformer& model, const StepOptions& options, const StepPrograms& programs,
-                          const Coords& coords, DeviceKind device);
+MemoryNeed SnapshotNeedOf(const TrainingStep& step, const Coords& coords, DeviceKind device);
 
 }  // namespace weft

@@ -1,39 +1,55 @@
 #include "weft/parallel/step/runner.h"
 
-#include <algorithm>
 #include <array>
 #include <chrono>
 #include <thread>
 
+#include "weft/core/base/error.h"
 #include "weft/core/compile/eager.h"
 #include "weft/core/compile/interpreter.h"
+#include "weft/parallel/step/update.h"
 
 namespace weft {
 namespace {
 
-constexpr const char* kStepOutputs[] = {"loss", "grad_norm", "count", "loss_scale", "skipped"};
-std::span<const char* const> StepOutputs(const StepOptions& o) {
-  return std::span(kStepOutputs).first(ScalesLoss(o) ? 5 : 3);
+// A scalar that the step gives back, and what it is to whoever runs it.
+struct Metric {
+  const char* name;
+  void (*set)(StepMetrics& metrics, double value);
+};
+constexpr Metric kMetrics[] = {
+    {"loss", [](StepMetrics& m, double value) { m.loss = value; }},
+    {"grad_norm", [](StepMetrics& m, double value) { m.grad_norm = value; }},
+    {"count", [](StepMetrics& m, double value) { m.count = value; }},
+    {"loss_scale", [](StepMetrics& m, double value) { m.loss_scale = value; }},
+    {"skipped", [](StepMetrics& m, double value) { m.skipped = int64_t(value); }},
+};
+void Set(StepMetrics& metrics, const std::string& name, double value) {
+  for (const Metric& metric : kMetrics)
+    if (name == metric.name) return metric.set(metrics, value);
+  Fail("the step has an output " + name + ", which is none of its metrics");
 }
-StepMetrics MetricsOf(const StepOptions& o, const std::function<double(size_t)>& output) {
-  StepMetrics metrics{output(0), output(1), output(2)};
-  if (!ScalesLoss(o)) return metrics;
-  metrics.loss_scale = output(3);
-  metrics.skipped = int64_t(output(4));
-  return metrics;
+
+std::vector<std::string> OutputNames(const Graph& graph) {
+  std::vector<std::string> names;
+  for (const NamedValue& out : graph.outputs) names.push_back(out.name);
+  return names;
 }
 
 // Scalars on their way from the device to the host.
 class Results {
  public:
-  explicit Results(DeviceRuntime& device) : host_(device.AllocateStaging(kMost * kSlot)), done_(device.NewEvent()) {}
+  Results(DeviceRuntime& device, const std::vector<std::string>& names)
+      : names_(names),
+        host_(device.AllocateStaging(names.size() * kSlot)),
+        done_(device.NewEvent()),
+        wide_(names.size()) {}
 
-  void Fetch(const Executable& e, std::span<const char* const> names, DeviceRuntime& device) {
-    size_t i = 0;
-    for (const char* name : names) {
-      const Tensor& t = e.Output(name);
+  void Fetch(const Executable& e, DeviceRuntime& device) {
+    for (size_t i = 0; i < names_.size(); i++) {
+      const Tensor& t = e.Output(names_[i]);
       wide_[i] = t.dtype() == DType::kF64;
-      device.Copy(At(i++), t.data(), t.bytes());
+      device.Copy(At(i), t.data(), t.bytes());
     }
     done_->Record();
   }
@@ -44,19 +60,27 @@ class Results {
   double Read(size_t i) const {
     return wide_[i] ? *static_cast<const double*>(At(i)) : double(*static_cast<const float*>(At(i)));
   }
+  StepMetrics Metrics() const {
+    StepMetrics metrics;
+    for (size_t i = 0; i < names_.size(); i++) Set(metrics, names_[i], Read(i));
+    return metrics;
+  }
 
  private:
-  static constexpr size_t kMost = std::size(kStepOutputs), kSlot = sizeof(double);
+  static constexpr size_t kSlot = sizeof(double);
   void* At(size_t i) const { return static_cast<char*>(host_->data()) + i * kSlot; }
+  std::vector<std::string> names_;
   BufferPtr host_;
   std::unique_ptr<DeviceRuntime::Event> done_;
-  std::array<bool, kMost> wide_{};
+  std::vector<bool> wide_;
 };
 
 class CompiledRunner final : public StepRunner {
  public:
-  CompiledRunner(State& state, StepPlans plans, const StepOptions& options, const Runtime& runtime)
-      : device_(runtime.memory()), options_(options) {
+  CompiledRunner(State& state, StepPlans plans, const TrainingStep& step, const Runtime& runtime)
+      : device_(runtime.memory()),
+        micro_steps_(step.options().micro_steps),
+        results_{Results(device_, OutputNames(step.step().graph)), Results(device_, OutputNames(step.step().graph))} {
     MemoryUse use("activations");
     arena_ = device_.Allocate(plans.Largest().arena_bytes);
     step_ = std::make_unique<Executable>(std::move(plans.step), runtime, state.binder(), arena_);
@@ -66,35 +90,34 @@ class CompiledRunner final : public StepRunner {
   }
 
   void Issue(const std::function<void(int)>& fill) override {
-    for (int j = 0; j + 1 < options_.micro_steps; j++) {
+    for (int j = 0; j + 1 < micro_steps_; j++) {
       fill(j);
       accumulate_->Run();
     }
-    fill(options_.micro_steps - 1);
+    fill(micro_steps_ - 1);
     step_->Run();
-    results_[size_t(issued_++ % kInFlight)].Fetch(*step_, StepOutputs(options_), device_);
+    results_[size_t(issued_++ % kInFlight)].Fetch(*step_, device_);
   }
   StepMetrics Wait() override {
     const Results& r = results_[size_t(waited_++ % kInFlight)];
     r.Wait();
-    return MetricsOf(options_, [&](size_t i) { return r.Read(i); });
+    return r.Metrics();
   }
   std::pair<double, double> Eval() override {
     eval_->Run();
-    eval_results_.Fetch(*eval_, kEvalOutputs, device_);
+    eval_results_.Fetch(*eval_, device_);
     eval_results_.Wait();
     return {eval_results_.Read(0), eval_results_.Read(1)};
   }
   size_t arena_bytes() const override { return arena_->bytes(); }
 
  private:
-  static constexpr const char* kEvalOutputs[] = {"sum", "count"};
   DeviceRuntime& device_;
-  StepOptions options_;
+  int micro_steps_;
   BufferPtr arena_;
   std::unique_ptr<Executable> step_, accumulate_, eval_;
-  std::array<Results, kInFlight> results_{Results(device_), Results(device_)};
-  Results eval_results_{device_};
+  std::array<Results, kInFlight> results_;
+  Results eval_results_{device_, {"sum", "count"}};
   int64_t issued_ = 0, waited_ = 0;
 };
 
@@ -112,19 +135,20 @@ class SynchronousRunner : public StepRunner {
 
 class InterpretRunner final : public SynchronousRunner {
  public:
-  InterpretRunner(State& state, Transformer& model, const StepOptions& options, const StepPrograms& programs,
-                  const Runtime& runtime)
-      : state_(state), options_(options), programs_(programs), eval_(BuildEval(model, options)), runtime_(runtime) {}
+  InterpretRunner(State& state, TrainingStep& step, const Runtime& runtime)
+      : state_(state), step_(step), eval_(step.Eval()), runtime_(runtime) {}
 
   StepMetrics Run(const std::function<void(int)>& fill) override {
-    for (int j = 0; j < options_.micro_steps; j++) {
+    int last = step_.options().micro_steps - 1;
+    for (int j = 0; j < last; j++) {
       fill(j);
-      bool last = j + 1 == options_.micro_steps;
-      auto out =
-          Interpret(last ? programs_.step : *programs_.accumulate, runtime_, state_.binder(), Inspecting(TrapsStep()));
-      if (last) return MetricsOf(options_, [&](size_t i) { return out.at(kStepOutputs[i]).Item(); });
+      Interpret(*step_.accumulate(), runtime_, state_.binder(), Inspecting(TrapsStep()));
     }
-    return {};
+    fill(last);
+    StepMetrics metrics;
+    for (const auto& [name, value] : Interpret(step_.step(), runtime_, state_.binder(), Inspecting(TrapsStep())))
+      Set(metrics, name, value.Item());
+    return metrics;
   }
   std::pair<double, double> Eval() override {
     auto out = Interpret(eval_, runtime_, state_.binder(), Inspecting(true));
@@ -134,22 +158,22 @@ class InterpretRunner final : public SynchronousRunner {
  private:
   // A NaN is the loss scale's business until that can fall no further.
   bool TrapsStep() const {
-    return !ScalesLoss(options_) || state_.At(entry::kLossScale).local.Item() <= float(options_.loss_scale.min);
+    const StepOptions& o = step_.options();
+    return !ScalesLoss(o) || state_.At(entry::kLossScale).local.Item() <= float(o.loss_scale.min);
   }
   InterpretOptions Inspecting(bool trap_nan) const {
-    return {.trap_nan = trap_nan, .poison = true, .print = options_.print_ops && runtime_.context->rank() == 0};
+    return {.trap_nan = trap_nan, .poison = true, .print = step_.options().print_ops && runtime_.context->rank() == 0};
   }
   State& state_;
-  StepOptions options_;
-  const StepPrograms& programs_;
+  const TrainingStep& step_;
   LocalProgram eval_;
   Runtime runtime_;
 };
 
 class EagerRunner final : public SynchronousRunner {
  public:
-  EagerRunner(State& state, Transformer& model, const StepOptions& options, const Runtime& runtime)
-      : state_(state), model_(model), options_(options), runtime_(runtime) {}
+  EagerRunner(State& state, TrainingStep& step, const Runtime& runtime)
+      : state_(state), model_(step.model()), options_(step.options()), runtime_(runtime) {}
 
   StepMetrics Run(const std::function<void(int)>& fill) override {
     EagerBuilder eager(runtime_, state_.binder(), {options_.seed, RandomPhase::kTrain});
@@ -163,10 +187,10 @@ class EagerRunner final : public SynchronousRunner {
     }
     UpdateResult update = Update(model_, options_, total);
     for (const NamedValue& write : update.writes) eager.Write(write.name, write.value, state_.At(write.name).sharding);
-    std::vector<double> metrics;
+    StepMetrics metrics;
     for (const NamedValue& out : update.outputs)
-      metrics.push_back(eager.ToLocal(out.value, Sharding(options_.model.mesh.num_axes())).Item());
-    return MetricsOf(options_, [&](size_t i) { return metrics[i]; });
+      Set(metrics, out.name, eager.ToLocal(out.value, Sharding(options_.model.mesh.num_axes())).Item());
+    return metrics;
   }
   std::pair<double, double> Eval() override {
     EagerBuilder eager(runtime_, state_.binder(), {options_.seed, RandomPhase::kEval});
@@ -180,33 +204,24 @@ class EagerRunner final : public SynchronousRunner {
  private:
   // The sums without the tape behind them: a micro-step's activations are freed before the next.
   MicroSums Detached(EagerBuilder& eager, const MicroSums& sums) {
-    auto cut = [&](const Var& v) {
-      Sharding s = eager.ShardingOf(v);
-      return eager.FromLocal(eager.ToLocal(v, s), v.shape(), s);
-    };
-    MicroSums result{cut(sums.sum), cut(sums.count), {}};
-    for (const Var& g : sums.gradients) result.gradients.push_back(cut(g));
-    return result;
+    return sums.Map([&](const NamedValue& sum) {
+      Sharding s = eager.ShardingOf(sum.value);
+      return eager.FromLocal(eager.ToLocal(sum.value, s), sum.value.shape(), s);
+    });
   }
   State& state_;
   Transformer& model_;
-  StepOptions options_;
+  const StepOptions& options_;
   Runtime runtime_;
 };
 
 }  // namespace
 
-std::unique_ptr<StepRunner> MakeRunner(ExecutorKind kind, State& state, Transformer& model, const StepOptions& options,
-                                       const StepPrograms& programs, const Runtime& runtime) {
-  if (kind == ExecutorKind::kEager) return std::make_unique<EagerRunner>(state, model, options, runtime);
-  if (kind == ExecutorKind::kInterpret)
-    return std::make_unique<InterpretRunner>(state, model, options, programs, runtime);
-  return MakeCompiledRunner(state, PlanStep(model, options, programs, runtime), options, runtime);
-}
-
-std::unique_ptr<StepRunner> MakeCompiledRunner(State& state, StepPlans plans, const StepOptions& options,
-                                               const Runtime& runtime) {
-  return std::make_unique<CompiledRunner>(state, std::move(plans), options, runtime);
+std::unique_ptr<StepRunner> MakeRunner(ExecutorKind kind, State& state, TrainingStep& step, const Runtime& runtime,
+                                       std::optional<StepPlans> plans) {
+  if (kind == ExecutorKind::kEager) return std::make_unique<EagerRunner>(state, step, runtime);
+  if (kind == ExecutorKind::kInterpret) return std::make_unique<InterpretRunner>(state, step, runtime);
+  return std::make_unique<CompiledRunner>(state, plans ? *std::move(plans) : step.Compile(runtime), step, runtime);
 }
 
 }  // namespace weft

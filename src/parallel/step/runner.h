@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "weft/core/compile/executable.h"
-#include "weft/parallel/step/step_plans.h"
+#include "weft/parallel/step/training_step.h"
 
 namespace weft {
 
@@ -37,11 +37,8 @@ class StepRunner {
   virtual size_t arena_bytes() const { return 0; }
 };
 
-// The state, model and programs outlive the runner.
-std::unique_ptr<StepRunner> MakeRunner(ExecutorKind kind, State& state, Transformer& model, const StepOptions& options,
-                                       const StepPrograms& programs, const Runtime& runtime);
-// kCompiled, of plans that are made.
-std::unique_ptr<StepRunner> MakeCompiledRunner(State& state, StepPlans plans, const StepOptions& options,
-                                               const Runtime& runtime);
+// The state and the step outlive the runner. `plans`: of kCompiled, where they are made already.
+std::unique_ptr<StepRunner> MakeRunner(ExecutorKind kind, State& state, TrainingStep& step, const Runtime& runtime,
+                                       std::optional<StepPlans> plans = {});
 
 }  // namespace weft

@@ -64,6 +64,18 @@ StepOptions StepOptionsOf(const Config& config) {
   return o;
 }
 
+ExecutorKind ExecutorOf(const Config& config) {
+  switch (config.executor) {
+    case ExecutorMode::kCompiled:
+      return ExecutorKind::kCompiled;
+    case ExecutorMode::kInterpret:
+      return ExecutorKind::kInterpret;
+    case ExecutorMode::kEager:
+      return ExecutorKind::kEager;
+  }
+  Fail("executor is none of the names");
+}
+
 Numerics NumericsOf(const Config& config) {
   const KernelsConfig& n = config.kernels;
   bool named = n.attention != AttentionBackend::kAuto;

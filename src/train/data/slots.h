@@ -3,7 +3,7 @@
 // On the CPU it writes straight to where the step reads. For other devices it writes to staging memory, of which there
 // is enough for the micro-steps of two steps: one may run while the next is filled. Writing allocates nothing.
 #pragma once
-#include "weft/parallel/step/program.h"
+#include "weft/parallel/step/micro_step.h"
 #include "weft/train/data/data.h"
 
 namespace weft {

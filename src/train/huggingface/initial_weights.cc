@@ -234,8 +234,8 @@ absl::Status InitialWeights::CheckRest(const HfFamily& family) {
                   files_.path(), Listed(rest)));
 }
 
-void InitialWeights::Load(State& state, Transformer& model, const StepOptions& options, const Runtime& runtime) const {
-  for (const Parameter* p : model.Parameters()) {
+void InitialWeights::Load(State& state, const ShardedModel& model, const Runtime& runtime) const {
+  for (const Parameter* p : model.model().Parameters()) {
     const auto& [tensor, place, shape] = sources_.at(p->path());
     const Tensor& target = state.At(p->path()).local;
     Tensor host = Tensor::Zeros(target.dtype(), target.shape());
@@ -246,7 +246,7 @@ void InitialWeights::Load(State& state, Transformer& model, const StepOptions& o
     state.device().Synchronize();  // before the host's memory goes
   }
   if (absl::Status s = files_.Fault(); !s.ok()) Fail(std::string(s.message()));
-  RefreshCopies(state, model, options, runtime);
+  model.RefreshCopies(state, runtime);
 }
 
 uint64_t InitialWeights::Hash() const {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "weft/parallel/step/program.h"
+#include "weft/parallel/step/sharded_model.h"
 #include "weft/train/checkpoint/safetensors.h"
 #include "weft/train/config/config.h"
 #include "weft/train/huggingface/hf_names.h"
@@ -25,7 +25,7 @@ class InitialWeights {
 
   // Sets the parameters, and their copies, on all ranks together. A rank reads what it holds. Throws Error where a file
   // cannot be read.
-  void Load(State& state, Transformer& model, const StepOptions& options, const Runtime& runtime) const;
+  void Load(State& state, const ShardedModel& model, const Runtime& runtime) const;
   // Ranks that read the same weights have the same.
   uint64_t Hash() const;
   // For people: what was read, and what was passed over.

@@ -11,7 +11,6 @@
 
 #include "weft/core/base/rng.h"
 #include "weft/core/compile/executable.h"
-#include "weft/parallel/step/program.h"
 #include "weft/parallel/step/runner.h"
 
 namespace weft {

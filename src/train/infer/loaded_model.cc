@@ -13,17 +13,10 @@ StepOptions OptionsFor(StepOptions options, const Context& context, DeviceKind d
   return options;
 }
 
-ExecutorKind ExecutorOf(const Config& config) {
-  return config.executor == ExecutorMode::kCompiled    ? ExecutorKind::kCompiled
-         : config.executor == ExecutorMode::kInterpret ? ExecutorKind::kInterpret
-                                                       : ExecutorKind::kEager;
-}
-
 // Nothing that only training needs.
-std::vector<EntryInfo> EntriesFor(Transformer& model, const StepOptions& options, const ForwardProgram& program) {
-  std::vector<EntryInfo> entries = program.slots;
-  for (EntryInfo& e : EntriesOf(model, options, StepPrograms()))
-    if (e.kind == EntryKind::kParameter || e.kind == EntryKind::kCopy) entries.push_back(std::move(e));
+std::vector<EntryInfo> EntriesFor(const ShardedModel& model, const ForwardProgram& program) {
+  std::vector<EntryInfo> entries = program.slots, parameters = model.Entries();
+  entries.insert(entries.end(), parameters.begin(), parameters.end());
   return entries;
 }
 
@@ -34,13 +27,14 @@ LoadedModel::LoadedModel(const Config& config, const StepOptions& options, Forwa
     : config_(config),
       options_(OptionsFor(options, context, device)),
       mesh_(mesh),
-      model_(ModelOf(config)),
+      model_(ModelOf(config), options_.model),
       runtime_{&context, &mesh, mesh.shape(), mesh.coords(), device},
       program_(std::move(program)),
-      entries_(EntriesFor(model_, options_, program_)),
+      entries_(EntriesFor(model_, program_)),
       state_(mesh.shape(), mesh.coords(), runtime_.memory()),
       forward_(
-          program_.phase, [this] { return program_.trace(model_, options_); }, ExecutorOf(config), options_, runtime_) {
+          program_.phase, [this] { return program_.trace(model_.model(), options_); }, ExecutorOf(config), options_,
+          runtime_) {
   CheckSame(mesh.World(), forward_.Hash(),
             "would issue other collectives than rank 0: do all ranks run the same build?");
 }
@@ -58,14 +52,14 @@ absl::Status LoadedModel::SetParameters(const ModelSource& source) {
   MemoryUse use("initial values");
   if (source.checkpoint) {
     absl::Status status = source.checkpoint->Load(state_);
-    if (status.ok()) RefreshCopies(state_, model_, options_, runtime_);
+    if (status.ok()) model_.RefreshCopies(state_, runtime_);
     return status;
   }
   absl::StatusOr<InitialWeights> weights = InitialWeights::Open(config_);
   if (absl::Status s = FirstFault(mesh_.World(), weights.status()); !s.ok()) return s;
   CheckSame(mesh_.World(), weights->Hash(),
             "has other weights in model.init than rank 0: compare the files with sha256sum");
-  weights->Load(state_, model_, options_, runtime_);
+  weights->Load(state_, model_, runtime_);
   return absl::OkStatus();
 }
 

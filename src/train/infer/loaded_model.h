@@ -41,7 +41,7 @@ class LoadedModel {
   const Config& config_;
   StepOptions options_;
   DeviceMesh& mesh_;
-  Transformer model_;
+  ShardedModel model_;
   Runtime runtime_;
   ForwardProgram program_;
   std::vector<EntryInfo> entries_;

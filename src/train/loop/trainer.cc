@@ -5,7 +5,6 @@
 #include <chrono>
 #include <utility>
 
-#include "weft/core/compile/comm_plan.h"
 #include "weft/dist/group/consensus.h"
 #include "weft/train/checkpoint/folder.h"
 #include "weft/train/config/model_of.h"
@@ -39,31 +38,28 @@ Trainer::Trainer(const Config& config, const Dataset& data, const Context& conte
       mesh_(mesh),
       stop_(stop),
       activity_(activity),
-      options_(OptionsFor(config, context, device)),
-      model_(ModelOf(config)),
+      step_(ModelOf(config), OptionsFor(config, context, device)),
       runtime_{&context, &mesh, mesh.shape(), mesh.coords(), device},
-      programs_(BuildStep(model_, options_)),
       state_(mesh.shape(), mesh.coords(), runtime_.memory()),
-      mfu_(model_, config.model.context, config.precision.compute, runtime_.memory().name(), context.world_size()) {
-  CheckSameOrder();
+      mfu_(step_.model(), config.model.context, config.precision.compute, runtime_.memory().name(),
+           context.world_size()) {
+  CheckSame(mesh.World(), step_.CommHash(),
+            "would issue other collectives than rank 0: do all ranks run the same build?");
 }
 Trainer::~Trainer() = default;
 
 absl::Status Trainer::Allocate() {
-  bool compiled = config_.executor == ExecutorMode::kCompiled;
+  ExecutorKind executor = ExecutorOf(config_);
   std::optional<StepPlans> plans;
-  if (compiled) plans = PlanStep(model_, options_, programs_, runtime_);
-  MemoryNeed need = MemoryNeedOf(model_, options_, programs_, plans ? &*plans : nullptr, runtime_.device);
-  if (!config_.checkpoint.dir.empty())
-    need += SnapshotNeedOf(model_, options_, programs_, mesh_.coords(), runtime_.device);
+  if (executor == ExecutorKind::kCompiled) plans = step_.Compile(runtime_);
+  MemoryNeed need = MemoryNeedOf(step_, plans ? &*plans : nullptr, runtime_.device);
+  if (!config_.checkpoint.dir.empty()) need += SnapshotNeedOf(step_, mesh_.coords(), runtime_.device);
   if (absl::Status s = CheckMemory(need, runtime_.memory(), mesh_.World()); !s.ok()) return s;
-  AddEntries(state_, model_, options_, programs_);
-  slots_.emplace(state_, data_, options_);
+  step_.AddEntries(state_);
+  slots_.emplace(state_, data_, step_.options());
   if (absl::Status s = SetParameters(); !s.ok()) return s;
   slots_->StartAt(start_);
-  ExecutorKind other = config_.executor == ExecutorMode::kEager ? ExecutorKind::kEager : ExecutorKind::kInterpret;
-  runner_ = compiled ? MakeCompiledRunner(state_, *std::move(plans), options_, runtime_)
-                     : MakeRunner(other, state_, model_, options_, programs_, runtime_);
+  runner_ = MakeRunner(executor, state_, step_, runtime_, std::move(plans));
   if (const CheckpointConfig& c = config_.checkpoint; !c.dir.empty())
     saver_ = std::make_unique<CheckpointSaver>(state_, mesh_.World(),
                                                CheckpointSaver::Options{.dir = c.dir,
@@ -75,35 +71,29 @@ absl::Status Trainer::Allocate() {
   return absl::OkStatus();
 }
 
-void Trainer::CheckSameOrder() {
-  uint64_t mine = CommHash(programs_.step);
-  if (programs_.accumulate) mine ^= CommHash(*programs_.accumulate) * 31;
-  CheckSame(mesh_.World(), mine, "would issue other collectives than rank 0: do all ranks run the same build?");
-}
-
 absl::Status Trainer::SetParameters() {
   MemoryUse use("initial values");
   if (resumed_.checkpoint) {
     if (absl::Status s = resumed_.checkpoint->Load(state_); !s.ok()) return s;
     resumed_.checkpoint.reset();
-    RefreshCopies(state_, model_, options_, runtime_);
+    step_.sharded().RefreshCopies(state_, runtime_);
     return absl::OkStatus();
   }
   if (config_.model.init.empty()) {
-    InitParameters(state_, model_, options_, runtime_);
+    step_.InitParameters(state_, runtime_);
     return absl::OkStatus();
   }
   absl::StatusOr<InitialWeights> weights = InitialWeights::Open(config_);
   if (!weights.ok()) Fail(std::string(weights.status().message()));
   CheckSame(mesh_.World(), weights->Hash(),
             "has other weights in model.init than rank 0: compare the files with sha256sum");
-  weights->Load(state_, model_, options_, runtime_);
+  weights->Load(state_, step_.sharded(), runtime_);
   init_summary_ = weights->Summary();
   return absl::OkStatus();
 }
 
 absl::Status Trainer::LogEval(int64_t step) {
-  std::optional<EvalRecord> result = Evaluate(config_, data_, *slots_, options_.rows, [&] {
+  std::optional<EvalRecord> result = Evaluate(config_, data_, *slots_, step_.options().rows, [&] {
     stopped_ = !Goes();
     return stopped_ ? std::nullopt : std::optional(runner_->Eval());
   });

@@ -37,7 +37,6 @@ class Trainer {
   absl::Status Run();
 
  private:
-  void CheckSameOrder();
   absl::Status Allocate();
   absl::Status SetParameters();
   absl::Status Resume();
@@ -72,10 +71,8 @@ class Trainer {
   RankActivity* activity_;
   bool stopped_ = false;
   bool eval_due_ = false;  // of the latest step, and not made yet
-  StepOptions options_;
-  Transformer model_;
+  TrainingStep step_;
   Runtime runtime_;
-  StepPrograms programs_;
   State state_;
   std::optional<Slots> slots_;  // these two once memory is allocated
   std::unique_ptr<StepRunner> runner_;

@@ -17,17 +17,17 @@ StartRecord Trainer::Started() const {
                     .ranks = context_.world_size(),
                     .dp = config_.mesh.dp,
                     .tp = config_.mesh.tp};
-  for (const Parameter* p : model_.Parameters()) start.parameters += NumElements(p->shape());
+  for (const Parameter* p : step_.model().Parameters()) start.parameters += NumElements(p->shape());
   start.steps = config_.train.steps;
   start.tokens_per_step = config_.train.global_batch * config_.model.context;
   start.train_tokens = data_.train().size();
   start.val_tokens = data_.val().size();
-  start.kernels = KernelChoices(programs_.step.graph, runtime_);
+  start.kernels = KernelChoices(step_.step().graph, runtime_);
   start.device = Name(runtime_.device);
   start.unix_time = int64_t(std::time(nullptr));
   start.init = init_summary_;
-  start.global_nodes = programs_.global_nodes;
-  start.local_nodes = int64_t(programs_.step.graph.nodes.size());
+  start.global_nodes = step_.global_nodes();
+  start.local_nodes = int64_t(step_.step().graph.nodes.size());
   start.arena_bytes = int64_t(runner_->arena_bytes());
   if (resumed_from_.empty()) return start;
   start.resumed_step = start_.step;

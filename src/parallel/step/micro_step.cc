@@ -1,0 +1,75 @@
+#include "weft/parallel/step/micro_step.h"
+
+#include "weft/core/ir/builder.h"
+#include "weft/core/ops/ops.h"
+#include "weft/core/transforms/grad.h"
+
+namespace weft {
+namespace {
+
+// The gradient on its way into a sum or an update: in the reduction's dtype; with fsdp sharded as the parameter is
+// stored.
+Var Reducible(const Var& gradient, const Parameter& p, const StepOptions& o) {
+  OriginScope origin(Phase::kBackward, &gradient.node());
+  Var g = gradient;
+  if (g.dtype() != o.model.precision.reduce)
+    g = EmitOne(Op::kCast, {{"dtype", int(o.model.precision.reduce)}, {"parameter_gradient", 1}}, {g}, g.node().loc);
+  return o.model.fsdp == Fsdp::kNone ? g : Reshard(g, ModelScope::Current().Stored(p));
+}
+
+Loss LossOfSlots(Transformer& model, const StepOptions& o, const CrossEntropyOptions& loss) {
+  Sharding batch = BatchPlacement(o.model.mesh);
+  Var tokens = Leaf(entry::kTokens, DType::kI32, {o.rows, o.tokens}, batch);    // [B, T]
+  Var targets = Leaf(entry::kTargets, DType::kI32, {o.rows, o.tokens}, batch);  // [B, T]
+  return model.LossOf(tokens, targets, loss);
+}
+
+}  // namespace
+
+std::vector<NamedValue> MicroSums::All() const {
+  std::vector<NamedValue> all{loss, count};
+  all.insert(all.end(), gradients.begin(), gradients.end());
+  return all;
+}
+
+MicroSums Micro(Transformer& model, const StepOptions& o) {
+  Builder& builder = CurrentBuilder();
+  builder.RestartRandom();
+  builder.step = Leaf(entry::kStep, DType::kI64, {});
+  builder.first_row = Leaf(entry::kFirstRow, DType::kI64, {});
+  Loss loss = LossOfSlots(model, o, o.loss);
+  auto parameters = model.Parameters();
+  std::vector<Var> sources;
+  for (const Parameter* p : parameters) sources.push_back(p->Source());
+  std::vector<Var> gradients = Grad(loss.sum, sources, {ScalesLoss(o) ? LossSeed(o) : Var(), o.model.precision.reduce});
+  MicroSums sums{{entry::kLossSum, loss.sum}, {entry::kCount, loss.count}, {}};
+  for (size_t i = 0; i < parameters.size(); i++)
+    sums.gradients.push_back({entry::Accumulator(parameters[i]->path()), Reducible(gradients[i], *parameters[i], o)});
+  return sums;
+}
+
+MicroSums Plus(const MicroSums& a, const MicroSums& b) {
+  OriginScope origin(Phase::kBackward, nullptr);
+  auto plus = [](const NamedValue& x, const NamedValue& y) { return NamedValue{x.name, x.value + y.value}; };
+  MicroSums sums{plus(a.loss, b.loss), plus(a.count, b.count), {}};
+  for (size_t i = 0; i < a.gradients.size(); i++) sums.gradients.push_back(plus(a.gradients[i], b.gradients[i]));
+  return sums;
+}
+
+std::vector<NamedValue> EvalSums(Transformer& model, const StepOptions& o) {
+  Loss loss = LossOfSlots(model, o, {.ignore_index = o.loss.ignore_index});  // smoothing is for training
+  return {{"sum", loss.sum}, {"count", loss.count}};
+}
+
+std::vector<EntryInfo> SlotEntries(const StepOptions& o) {
+  std::vector<EntryInfo> entries;
+  Sharding batch = BatchPlacement(o.model.mesh), replicated(o.model.mesh.num_axes());
+  for (const char* slot : {entry::kTokens, entry::kTargets})
+    entries.push_back({slot, EntryKind::kSlot, DType::kI32, {o.rows, o.tokens}, batch});
+  for (const char* slot : {entry::kStep, entry::kFirstRow, entry::kUpdates})
+    entries.push_back({slot, EntryKind::kSlot, DType::kI64, {}, replicated});
+  entries.push_back({entry::kLr, EntryKind::kSlot, ScalarType(o), {}, replicated});
+  return entries;
+}
+
+}  // namespace weft

@@ -1,0 +1,113 @@
+#include "weft/parallel/step/update.h"
+
+#include "weft/core/ir/builder.h"
+#include "weft/core/ops/ops.h"
+
+namespace weft {
+namespace {
+
+Var StoredLeaf(const Parameter& p, const StepOptions& o) {
+  ModelScope& scope = ModelScope::Current();
+  if (o.model.fsdp != Fsdp::kGradients) return p.Source();
+  Var& leaf = scope.leaves["stored " + p.path()];
+  if (!leaf) leaf = ParameterLeaf(p.path(), o.model.precision.params, p.shape(), scope.Stored(p));
+  return leaf;
+}
+
+// One all-reduce an axis: each square sum becomes a term of a sum over all ranks, replicated gradients counted once.
+Var GlobalNorm(const std::vector<Var>& gradients, const StepOptions& o) {
+  Sharding terms(o.model.mesh.num_axes());
+  for (int a = 0; a < terms.num_axes(); a++) terms.Set(a, Partial());
+  std::vector<Var> squares;  // all of them first: a device may make them in one go
+  for (const Var& g : gradients) squares.push_back(Cast(SumOfSquares(g), ScalarType(o)));  // []
+  Var total;
+  for (const Var& square : squares) {
+    Var term = Reshard(square, terms);  // []
+    total = total ? total + term : term;
+  }
+  return Sqrt(Reshard(total, Sharding(o.model.mesh.num_axes())));
+}
+
+// The update of one parameter: its gradient is the sum, which `scale` makes the mean.
+struct Factors {
+  Var lr, scale, updates;  // []
+};
+void UpdateOne(const Parameter& p, const Var& gradient, const Factors& f, const StepOptions& o, UpdateResult& result) {
+  ModuleScope path(p.path());
+  Sharding stored = ModelScope::Current().Stored(p);
+  DType dtype = o.model.precision.params;
+  Var m = Leaf(entry::FirstMoment(p.path()), dtype, p.shape(), stored),
+      v = Leaf(entry::SecondMoment(p.path()), dtype, p.shape(), stored);
+  AdamWOptions options = o.adamw;
+  if (!p.decay()) options.weight_decay = 0;
+  auto [p1, m1, v1] = AdamW(StoredLeaf(p, o), m, v, gradient, f.lr, f.scale, f.updates, options);
+  result.writes.insert(result.writes.end(),
+                       {{p.path(), p1}, {entry::FirstMoment(p.path()), m1}, {entry::SecondMoment(p.path()), v1}});
+  if (o.model.fsdp == Fsdp::kGradients)
+    result.writes.push_back({CopyName(p.path()), Reshard(Cast(p1, p.used_dtype()), ModelScope::Current().Used(p))});
+}
+
+struct Total {
+  Var loss, count;  // []
+};
+Total TotalOf(const MicroSums& sums, const StepOptions& o) {
+  ModuleScope path("loss");
+  Sharding replicated(o.model.mesh.num_axes());
+  return {Cast(Reshard(sums.loss.value, replicated), ScalarType(o)),
+          Cast(Reshard(sums.count.value, replicated), ScalarType(o))};
+}
+
+std::vector<Var> StoredGradients(const Transformer& model, const StepOptions& o, const MicroSums& sums) {
+  std::vector<Var> gradients;
+  auto gradient = sums.gradients.begin();
+  for (const Parameter* p : model.Parameters()) {
+    ModuleScope path(p->path());
+    gradients.push_back(ReshardLike((gradient++)->value, StoredLeaf(*p, o)));
+  }
+  return gradients;
+}
+
+}  // namespace
+
+UpdateResult Update(Transformer& model, const StepOptions& o, const MicroSums& sums) {
+  OriginScope phase(Phase::kOptimizer, nullptr);
+  ModuleScope scope("optimizer");
+  Total total = TotalOf(sums, o);
+  Factors f{.scale = Recip(Maximum(total.count, Full(1, ScalarType(o), {})))};  // []
+  std::vector<Var> gradients = StoredGradients(model, o, sums);
+  Var loss = total.loss * f.scale, norm;
+  if (ScalesLoss(o)) f.scale = f.scale * Recip(Cast(LossSeed(o), ScalarType(o)));
+  {
+    ModuleScope clip("clip");
+    norm = GlobalNorm(gradients, o) * f.scale;  // []
+    if (o.clip > 0) f.scale = f.scale * Minimum(Full(1, norm.dtype(), {}), Scale(Recip(AddScalar(norm, 1e-6)), o.clip));
+  }
+  UpdateResult result{{{"loss", loss}, {"grad_norm", norm}, {"count", total.count}}, {}};
+  f.lr = Leaf(entry::kLr, ScalarType(o), {});
+  f.updates = Leaf(entry::kUpdates, DType::kI64, {});
+  if (ScalesLoss(o)) {
+    ScaledUpdate decided = DecideUpdate(norm, f.updates, o.loss_scale);
+    f.updates = decided.updates;
+    result.outputs.insert(result.outputs.end(), decided.outputs.begin(), decided.outputs.end());
+    result.writes = std::move(decided.writes);
+  }
+  auto parameters = model.Parameters();
+  for (size_t i = 0; i < parameters.size(); i++) UpdateOne(*parameters[i], gradients[i], f, o, result);
+  return result;
+}
+
+std::vector<EntryInfo> UpdateEntries(const Transformer& model, const StepOptions& o) {
+  ModelScope scope(o.model);
+  std::vector<EntryInfo> entries;
+  for (const Parameter* p : model.Parameters())
+    for (const std::string& moment : {entry::FirstMoment(p->path()), entry::SecondMoment(p->path())})
+      entries.push_back({moment, EntryKind::kMoment, o.model.precision.params, p->shape(), scope.Stored(*p)});
+  if (!ScalesLoss(o)) return entries;
+  Sharding replicated(o.model.mesh.num_axes());
+  entries.push_back({entry::kLossScale, EntryKind::kLossScale, DType::kF32, {}, replicated});
+  for (const char* counter : {entry::kGoodSteps, entry::kSkipped})
+    entries.push_back({counter, EntryKind::kLossScale, DType::kI64, {}, replicated});
+  return entries;
+}
+
+}  // namespace weft
