@@ -1,0 +1,73 @@
+#include "weft/train/loop/checkpoint_policy.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "weft/train/checkpoint/folder.h"
+#include "weft/train/io/path_advice.h"
+
+namespace weft {
+
+CheckpointPolicy::CheckpointPolicy(const Config& config, const Dataset& data, const RunStart& start, State& state,
+                                   ProcessGroup& world, RankActivity* activity)
+    : config_(config), data_(data), start_(start) {
+  const CheckpointConfig& c = config.checkpoint;
+  if (c.dir.empty()) return;
+  saver_ = std::make_unique<CheckpointSaver>(state, world,
+                                             CheckpointSaver::Options{.dir = c.dir,
+                                                                      .keep = c.keep,
+                                                                      .earlier = EarlierSteps(),
+                                                                      .config = ToYaml(config),
+                                                                      .tokenizer = data.tokenizer(),
+                                                                      .activity = activity});
+}
+
+// A run that goes on in the folder of one before it takes over what lies there up to its own start. What lies past it,
+// another run's or broken, is not its own to remove, and must not count: of what it keeps, the newest is whole.
+std::set<int64_t> CheckpointPolicy::EarlierSteps() const {
+  std::error_code error;
+  std::filesystem::path from = std::filesystem::weakly_canonical(start_.folder(), error).parent_path();
+  if (start_.folder().empty() || !std::filesystem::equivalent(from, config_.checkpoint.dir, error)) return {};
+  std::vector<int64_t> there = StepsIn(config_.checkpoint.dir);
+  std::erase_if(there, [&](int64_t step) { return step > start_.step(); });
+  return {there.begin(), there.end()};
+}
+
+bool CheckpointPolicy::IsDue(int64_t step) const {
+  int64_t every = config_.checkpoint.every;
+  return saver_ && (step == config_.train.steps || (every > 0 && step % every == 0));
+}
+
+absl::Status CheckpointPolicy::Save(int64_t step, bool eval_due, bool last) {
+  return saver_->Start({step, config_.train.seed, data_.PositionAfter(step, start_.position()).sequences, eval_due},
+                       last || step == config_.train.steps);
+}
+
+void CheckpointPolicy::NoteEvaluated(int64_t step) {
+  if (saver_) saver_->NoteEvaluated(step);
+}
+
+absl::Status CheckpointPolicy::Wait() { return saver_ ? saver_->Wait() : absl::OkStatus(); }
+
+absl::Status CheckpointPolicy::SaveAtStop(int64_t step, bool eval_due) {
+  if (!saver_) return absl::OkStatus();
+  bool wants = !IsDue(step) && step > start_.step();
+  if (!wants) wants = !saver_->Wait().ok();  // which has been said; the one try more that it has is now
+  if (wants)
+    if (absl::Status s = Save(step, eval_due, /*last=*/true); !s.ok()) return s;
+  return saver_->Wait();
+}
+
+// auto goes by the step, and another run may have gone further.
+std::string CheckpointPolicy::HowToGoOn(int64_t step) const {
+  if (!saver_) return "nothing is saved, for there is no checkpoint.dir";
+  if (step == start_.step()) return "no step was done, so start it as before";
+  const std::string& dir = config_.checkpoint.dir;
+  std::vector<int64_t> there = StepsIn(dir);
+  if (there.empty() || there[0] <= step) return "go on with checkpoint.resume=auto";
+  return fmt::format("go on with checkpoint.resume={}, as auto would take {}", ShellWord(StepFolder(dir, step)),
+                     StepFolder(dir, there[0]));
+}
+
+}  // namespace weft

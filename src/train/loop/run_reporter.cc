@@ -1,0 +1,58 @@
+#include "weft/train/loop/run_reporter.h"
+
+#include "weft/core/host/message.h"
+#include "weft/dist/group/consensus.h"
+#include "weft/train/config/schedule.h"
+
+namespace weft {
+namespace {
+
+absl::StatusOr<RunLog> Opened(const Config& config, const StartRecord& start) {
+  absl::StatusOr<RunLog> log = RunLog::Open(config, start.resumed_step);
+  if (!log.ok()) return log;
+  if (absl::Status s = log->Write(start); !s.ok()) return s;
+  return log;
+}
+
+}  // namespace
+
+// What is wrong with rank 0's log is everybody's fault. That of a disk is said by all as one.
+absl::StatusOr<RunReporter> RunReporter::Open(const Config& config, const StartRecord& start, Mfu mfu,
+                                              ProcessGroup& world) {
+  RunReporter reporter(config, mfu, world);
+  absl::StatusOr<RunLog> log = world.rank() == 0 ? Opened(config, start) : RunLog();
+  absl::Status opened = FirstFault(world, log.status());
+  if (absl::IsUnavailable(opened)) return absl::AbortedError("weft: " + std::string(opened.message()));
+  if (!opened.ok()) return opened;
+  reporter.log_ = *std::move(log);
+  return reporter;
+}
+
+void RunReporter::Write(const LogRecord& record) {
+  absl::Status status = log_.Write(record);
+  if (status.ok()) return;
+  std::string fault(status.message());
+  PrintStderr("weft: {}; the run goes on without it\n", fault);
+  lost_.Update(absl::AbortedError("weft: the run has reached its end, but not all of its log is there: " + fault));
+}
+
+void RunReporter::WriteStep(StepRecord record) {
+  last_loss_ = record.loss;
+  record.lr = LearningRate(*config_, record.step);
+  record.tokens_per_s = double(config_->train.global_batch * config_->model.context) / record.ms * 1e3;
+  record.mfu = mfu_.At(record.tokens_per_s);
+  Write(record);
+}
+
+void RunReporter::WriteEval(const EvalRecord& record) {
+  last_val_loss_ = record.val_loss;
+  Write(record);
+}
+
+void RunReporter::WriteEnd(int64_t step, double seconds) {
+  Write(EndRecord{.step = step, .seconds = seconds, .loss = last_loss_, .val_loss = last_val_loss_});
+}
+
+absl::Status RunReporter::Close() { return FirstFault(*world_, lost_); }
+
+}  // namespace weft

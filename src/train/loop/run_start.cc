@@ -1,0 +1,107 @@
+#include "weft/train/loop/run_start.h"
+
+#include <fmt/format.h>
+
+#include "weft/core/host/host_name.h"
+#include "weft/core/host/message.h"
+#include "weft/dist/group/consensus.h"
+#include "weft/train/checkpoint/folder.h"
+#include "weft/train/checkpoint/shared_folder.h"
+#include "weft/train/config/config_check.h"
+#include "weft/train/huggingface/initial_weights.h"
+#include "weft/train/io/crc32c.h"
+#include "weft/train/log/standard_output.h"
+
+namespace weft {
+namespace {
+
+// Tokens of another tokenizer with as many kinds would train, and mean something else.
+absl::Status CheckTokenizer(const Checkpoint& checkpoint, const Config& config, const Dataset& data) {
+  const Tokenizer* mine = data.tokenizer();
+  for (const SavedFile& file : checkpoint.manifest().files)
+    if (mine && file.name == mine->names().file && file.header_crc != Crc32c(mine->files().table))
+      return absl::InvalidArgumentError(fmt::format(
+          "{}expected the tokenizer of {}, which lies there as {}, got another one of its kind; train on its "
+          "tokens, or start anew with checkpoint.resume=never",
+          PlaceOf(config, "data.tokenizer"), checkpoint.folder(), file.name));
+  return absl::OkStatus();
+}
+
+absl::Status PrintNotes(const std::vector<std::string>& notes, const Config& config, int64_t step) {
+  for (const std::string& note : notes)
+    if (absl::Status s = Print(note + "\n"); !s.ok()) return s;
+  std::vector<int64_t> there = StepsIn(config.checkpoint.dir);
+  if (!there.empty() && there[0] > step)
+    PrintStderr(
+        "note: {} holds checkpoints of steps past {}, where this run starts, up to {}: those of the same steps will "
+        "be replaced, and checkpoint.resume=auto takes the highest step\n",
+        config.checkpoint.dir, step, there[0]);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<RunStart> RunStart::Find(const Config& config, const Dataset& data, ProcessGroup& world) {
+  RunStart start;
+  // Ranks that look into folders of their own would not agree on what is there.
+  bool looks = config.checkpoint.resume == "auto";
+  if (looks)
+    if (absl::Status s = start.MakeFolder(config, world); !s.ok()) return s;
+  absl::StatusOr<Resumed> resumed = FindResumed(config, world);
+  if (!resumed.ok()) return resumed.status();
+  std::vector<std::string> notes = std::move(resumed->notes);
+  if (absl::Status s = start.Take(*std::move(resumed), config, data, world); !s.ok()) return s;
+  bool saves = !config.checkpoint.dir.empty() && start.is_needed(config);
+  if (saves && !looks)
+    if (absl::Status s = start.MakeFolder(config, world); !s.ok()) return s;
+  if (world.rank() == 0)
+    if (absl::Status s = PrintNotes(notes, config, start.step()); !s.ok()) return s;
+  return start;
+}
+
+absl::Status RunStart::Take(Resumed resumed, const Config& config, const Dataset& data, ProcessGroup& world) {
+  checkpoint_ = std::move(resumed.checkpoint);
+  if (!checkpoint_) return absl::OkStatus();
+  const Manifest& m = checkpoint_->manifest();
+  if (absl::Status s = FirstFault(world, CheckTokenizer(*checkpoint_, config, data)); !s.ok()) return s;
+  position_ = {m.step, m.sequences};
+  folder_ = checkpoint_->folder();
+  // Rank 0's view is everyone's.
+  bool made = GatherBytes(world, world.rank() == 0 && IsEvaluated(folder_) ? "1" : "0")[0] == "1";
+  eval_due_ = m.eval_due && !made && m.step <= config.train.steps && data.eval_windows() > 0;
+  return absl::OkStatus();
+}
+
+// What cannot be written after many steps is said before the first.
+absl::Status RunStart::MakeFolder(const Config& config, ProcessGroup& world) {
+  Ranks ranks = RanksOf(world);
+  ranks.host = HostName();
+  in_use_ = std::make_unique<FolderLock>();
+  absl::Status made = MakeSharedFolder(config.checkpoint.dir, ranks);
+  if (made.ok()) made = FirstFault(ranks, world.rank() == 0 ? in_use_->Take(config.checkpoint.dir) : made);
+  if (made.ok()) return made;
+  return absl::InvalidArgumentError(PlaceOf(config, "checkpoint.dir") + std::string(made.message()));
+}
+
+absl::Status RunStart::SetState(const Config& config, State& state, TrainingStep& step, const Runtime& runtime,
+                                ProcessGroup& world) {
+  MemoryUse use("initial values");
+  if (checkpoint_) {
+    if (absl::Status s = checkpoint_->Load(state); !s.ok()) return s;
+    checkpoint_.reset();
+    step.sharded().RefreshCopies(state, runtime);
+    return absl::OkStatus();
+  }
+  if (config.model.init.empty()) {
+    step.InitParameters(state, runtime);
+    return absl::OkStatus();
+  }
+  absl::StatusOr<InitialWeights> weights = InitialWeights::Open(config);
+  if (!weights.ok()) Fail(std::string(weights.status().message()));
+  CheckSame(world, weights->Hash(), "has other weights in model.init than rank 0: compare the files with sha256sum");
+  weights->Load(state, step.sharded(), runtime);
+  weights_ = weights->Summary();
+  return absl::OkStatus();
+}
+
+}  // namespace weft

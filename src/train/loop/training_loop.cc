@@ -1,0 +1,113 @@
+#include "weft/train/loop/training_loop.h"
+
+#include <utility>
+
+#include "weft/train/checkpoint/folder.h"
+#include "weft/train/config/schedule.h"
+#include "weft/train/loop/evaluation.h"
+
+namespace weft {
+namespace {
+
+double MsSince(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+}
+
+}  // namespace
+
+absl::Status TrainingLoop::Run() {
+  Clock::time_point begin = Clock::now();
+  int64_t step = p_.start.step();
+  if (absl::Status s = MakeUpEval(); !s.ok()) return s;
+  if (absl::Status s = Train(&step); !s.ok()) return s;
+  if (stopped_) return Stop(step);
+  if (absl::Status s = p_.checkpoints.Wait(); !s.ok()) return s;
+  p_.reporter.WriteEnd(step, MsSince(begin) / 1e3);
+  return p_.reporter.Close();
+}
+
+// What a stop or a death has cut short comes first.
+absl::Status TrainingLoop::MakeUpEval() {
+  if (!eval_due_) return absl::OkStatus();
+  if (absl::Status s = Eval(p_.start.step()); !s.ok() || stopped_) return s;
+  if (p_.reporter.IsOpen()) MarkEvaluated(p_.start.folder()).IgnoreError();  // else the next run makes it again
+  return absl::OkStatus();
+}
+
+// *step is the last that was begun, and all of them are finished.
+absl::Status TrainingLoop::Train(int64_t* step) {
+  // A device that works apart from the host is given the next step before the latest one is waited for.
+  int64_t ahead = p_.device.device().kind == DeviceKind::kCpu ? 0 : StepRunner::kInFlight - 1, finished = *step;
+  auto finish = [&](int64_t until) {
+    while (finished < until)
+      if (absl::Status s = FinishStep(++finished); !s.ok()) return s;
+    return absl::OkStatus();
+  };
+  last_ = Clock::now();
+  while (*step < p_.config.train.steps && !stopped_) {
+    if (stopped_ = !Goes(); stopped_) break;
+    IssueStep(++*step);
+    eval_due_ = EvalDue(*step);
+    bool pause = eval_due_ || p_.checkpoints.IsDue(*step) || *step == p_.config.train.steps;
+    if (absl::Status s = finish(pause ? *step : *step - ahead); !s.ok()) return s;
+    if (!pause) continue;
+    if (absl::Status s = SaveAndEval(*step); !s.ok()) return s;
+    last_ = Clock::now();
+  }
+  return finish(*step);
+}
+
+// The state is written beside the evaluation, in which a run may end as well as in a step.
+absl::Status TrainingLoop::SaveAndEval(int64_t step) {
+  if (p_.checkpoints.IsDue(step))
+    if (absl::Status s = p_.checkpoints.Save(step, eval_due_, stopped_); !s.ok()) return s;
+  if (!eval_due_) return absl::OkStatus();
+  if (absl::Status s = Eval(step); !s.ok()) return s;
+  if (!eval_due_) p_.checkpoints.NoteEvaluated(step);
+  return absl::OkStatus();
+}
+
+// The log ends with the stop, once all that is to be saved is.
+absl::Status TrainingLoop::Stop(int64_t step) {
+  if (absl::Status s = p_.checkpoints.SaveAtStop(step, eval_due_); !s.ok()) return s;
+  if (p_.reporter.IsOpen())
+    p_.reporter.Write(StopRecord{.step = step, .reason = p_.stop->cause(), .advice = p_.checkpoints.HowToGoOn(step)});
+  return p_.reporter.Close();
+}
+
+void TrainingLoop::IssueStep(int64_t step) {
+  p_.slots.SetStep(step, LearningRate(p_.config, step));
+  p_.runner.Issue([&](int micro) { p_.slots.FillTrain(step, micro); });
+}
+
+absl::Status TrainingLoop::FinishStep(int64_t step) {
+  StepMetrics metrics = p_.runner.Wait();
+  StepRecord record{.step = step, .loss = metrics.loss, .grad_norm = metrics.grad_norm};
+  record.ms = MsSince(std::exchange(last_, Clock::now()));
+  record.loss_scale = metrics.loss_scale;
+  record.skipped = metrics.skipped;
+  if (p_.reporter.IsOpen()) record.peak_bytes = int64_t(p_.device.PeakBytes());
+  p_.reporter.WriteStep(record);
+  return CheckFinite(record, p_.config.loss_scale.min);
+}
+
+bool TrainingLoop::EvalDue(int64_t step) const {
+  const TrainConfig& train = p_.config.train;
+  bool due = step == train.steps || (train.eval_every > 0 && step % train.eval_every == 0);
+  return due && p_.data.eval_windows() > 0;
+}
+
+absl::Status TrainingLoop::Eval(int64_t step) {
+  std::optional<EvalRecord> record = Evaluate(p_.config, p_.data, p_.slots, p_.step.options().rows, [&] {
+    stopped_ = !Goes();
+    return stopped_ ? std::nullopt : std::optional(p_.runner.Eval());
+  });
+  if (!record) return absl::OkStatus();
+  record->step = step;
+  if (absl::Status s = CheckFinite(*record); !s.ok()) return s;
+  eval_due_ = false;
+  p_.reporter.WriteEval(*record);
+  return absl::OkStatus();
+}
+
+}  // namespace weft
