@@ -19,7 +19,10 @@ struct StepOptions {
   LossScaleOptions loss_scale{};
   uint64_t seed = 0;
   bool print_ops = false;                // interpret prints every op it runs (rank 0)
+  bool check = false;                    // refuse where a collective would be inserted that no reshard asks for
   const KernelTable* kernels = nullptr;  // of the device that runs the step; ops it lacks become their compositions
+
+  PartitionOptions partition() const { return {.mesh = model.mesh, .check = check, .kernels = kernels}; }
 };
 
 // Only f16 has the range problem that a loss scale answers.

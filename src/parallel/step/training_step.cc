@@ -37,7 +37,9 @@ TrainingStep::TrainingStep(const TransformerConfig& model, const StepOptions& op
 void TrainingStep::FindAccumulators() {
   Traced t(options_);
   Graph graph = t.trace.Finish(Micro(sharded_.model(), options_).All());
-  LocalProgram local = Lower(graph, {.mesh = options_.model.mesh, .kernels = options_.kernels, .natural = true}, "");
+  PartitionOptions natural = options_.partition();
+  natural.natural = true;
+  LocalProgram local = Lower(graph, natural, "");
   for (size_t i = 0; i < graph.outputs.size(); i++) {
     const auto& [name, global] = graph.outputs[i];
     const Var& placed = local.graph.outputs[i].value;
@@ -59,8 +61,7 @@ void TrainingStep::BuildAccumulate() {
   Traced t(options_);
   MicroSums sums = Micro(sharded_.model(), options_);
   MicroSums total = Plus(AccumulatorLeaves(sums), sums);
-  accumulate_ =
-      Lower(t.trace.Finish({}, total.All()), {.mesh = options_.model.mesh, .kernels = options_.kernels}, "accumulate");
+  accumulate_ = Lower(t.trace.Finish({}, total.All()), options_.partition(), "accumulate");
 }
 
 void TrainingStep::BuildStep() {
@@ -76,13 +77,12 @@ void TrainingStep::BuildStep() {
   Graph graph = t.trace.Finish(std::move(update.outputs), std::move(update.writes));
   global_nodes_ = graph.nodes.size();
   for (const auto& node : graph.nodes) micro_flops_ += ProductFlops(*node);
-  step_ = Lower(graph, {.mesh = options_.model.mesh, .kernels = options_.kernels}, "step");
+  step_ = Lower(graph, options_.partition(), "step");
 }
 
 LocalProgram TrainingStep::Eval() {
   Traced t(options_, RandomPhase::kEval);
-  return Lower(t.trace.Finish(EvalSums(sharded_.model(), options_)),
-               {.mesh = options_.model.mesh, .kernels = options_.kernels}, "eval");
+  return Lower(t.trace.Finish(EvalSums(sharded_.model(), options_)), options_.partition(), "eval");
 }
 
 StepPlans TrainingStep::Compile(const Runtime& runtime) {

@@ -21,6 +21,7 @@
 namespace weft {
 
 enum class FsdpMode { kNone, kGradients, kFull };
+enum class CheckMode { kNone, kExplicit };
 enum class OptimizerName { kAdamW };
 enum class ScheduleName { kConstant, kCosine, kLinear, kWsd };
 enum class DeviceChoice { kAuto, kCpu, kCuda };
@@ -71,6 +72,7 @@ struct MeshConfig {
 struct ParallelConfig {
   bool sequence_parallel = false;
   FsdpMode fsdp = FsdpMode::kNone;
+  CheckMode check = CheckMode::kNone;
 };
 
 struct PrecisionConfig {

@@ -19,6 +19,7 @@ struct EnumNames;
     static constexpr const char* kNames[] = {__VA_ARGS__}; \
   }
 WEFT_ENUM_NAMES(FsdpMode, "none", "gradients", "full");
+WEFT_ENUM_NAMES(CheckMode, "none", "explicit");
 WEFT_ENUM_NAMES(OptimizerName, "adamw");
 WEFT_ENUM_NAMES(ScheduleName, "constant", "cosine", "linear", "wsd");
 WEFT_ENUM_NAMES(DeviceChoice, "auto", "cpu", "cuda");
@@ -109,6 +110,7 @@ const std::vector<Field>& Fields() {
 
       {KEY(parallel.sequence_parallel, "shard the sequence between tensor parallel blocks; needs tp above 1")},
       {KEY(parallel.fsdp, "what dp ranks shard; gradients: these and the moments, full: the parameters too")},
+      {KEY(parallel.check, "explicit: refuse a model or plan that leaves a collective to be inserted")},
 
       {KEY(precision.compute, "type of activations and products; f16 trains with a loss scale")},
       {KEY(precision.params, "type of the master weights; not f16"), .default_text = "the wider of f32 and compute"},

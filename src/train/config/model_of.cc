@@ -49,6 +49,7 @@ StepOptions StepOptionsOf(const Config& config) {
       MegatronPlan({config.model.heads, config.model.kv_heads, config.parallel.sequence_parallel}, o.model.mesh);
   o.model.precision = {config.precision.compute, config.precision.params, config.precision.reduce};
   o.model.fsdp = Fsdp(config.parallel.fsdp);
+  o.check = config.parallel.check == CheckMode::kExplicit;
   SetOptimizer(config.optimizer, o);
   o.clip = config.train.clip;
   o.loss.smoothing = config.train.label_smoothing;

@@ -17,7 +17,7 @@ Forward::Forward(RandomPhase phase, Trace trace, ExecutorKind executor, const St
   std::vector<NamedValue> outputs = trace_();
   for (const NamedValue& out : outputs) names_.push_back(out.name);
   const char* name = phase == RandomPhase::kEval ? "eval" : "generate";
-  program_ = Lower(tracer.Finish(std::move(outputs)), {.mesh = options.model.mesh, .kernels = options.kernels}, name);
+  program_ = Lower(tracer.Finish(std::move(outputs)), options.partition(), name);
   if (executor == ExecutorKind::kCompiled) plan_ = Compile(program_, runtime, name);
 }
 
