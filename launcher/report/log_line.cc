@@ -104,12 +104,16 @@ LogRecord ReadEnd(Members& m) {
 
 LogRecord ReadStop(Members& m) { return StopRecord{.step = m.Step(), .reason = m.Text("reason")}; }
 
+LogRecord ReadSave(Members& m) {
+  return SaveRecord{.step = m.Step(), .folder = m.Text("folder"), .seconds = m.Number("seconds").value_or(0)};
+}
+
 struct EventRow {
   const char* name;
   LogRecord (*read)(Members&);
 };
-constexpr EventRow kEvents[] = {
-    {"start", ReadStart}, {"step", ReadStep}, {"eval", ReadEval}, {"end", ReadEnd}, {"stop", ReadStop}};
+constexpr EventRow kEvents[] = {{"start", ReadStart}, {"step", ReadStep}, {"eval", ReadEval},
+                                {"end", ReadEnd},     {"stop", ReadStop}, {"save", ReadSave}};
 
 }  // namespace
 

@@ -72,6 +72,7 @@ std::vector<SummaryRow> SummaryOf(const RunHistory& run) {
   add(run.peak_bytes.has_value(), "peak memory of a rank", [&] { return BytesText(size_t(*run.peak_bytes)); });
   add(run.last && run.last->loss_scale, "loss scale",
       [&] { return fmt::format("{:g} at last; {} updates skipped", *run.last->loss_scale, run.last->skipped); });
+  add(run.saved.has_value(), "latest checkpoint", [&] { return run.saved->folder; });
   add(true, "duration", [&] { return DurationText(run.seconds); });
   add(!run.resumed.empty(), "resumed", [&] { return fmt::format("after step {}", fmt::join(run.resumed, ", ")); });
   add(run.cut_lines > 0, "lines cut short", [&] { return fmt::format("{}, left out", run.cut_lines); });

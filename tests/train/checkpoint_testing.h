@@ -67,32 +67,29 @@ class CheckpointTest : public testing::Test {
     absl::Status status = Train(overrides);
     EXPECT_TRUE(status.ok()) << status;
     std::map<int, std::pair<double, double>> losses;
-    std::ifstream file(log_);
-    for (std::string line; std::getline(file, line);) {
-      nlohmann::json e = nlohmann::json::parse(line);
+    for (const nlohmann::json& e : Events())
       if (e["event"] == "step" && e["loss"].is_number())
         losses[e["step"]] = {e["loss"], e["grad_norm"].is_number() ? double(e["grad_norm"]) : -1};
-    }
     return losses;
+  }
+  // The records of the log.
+  std::vector<nlohmann::json> Events() const {
+    std::vector<nlohmann::json> events;
+    std::ifstream file(log_);
+    for (std::string line; std::getline(file, line);) events.push_back(nlohmann::json::parse(line));
+    return events;
   }
   // The records of the log but for what is measured, those of steps and evaluations in order.
   std::vector<std::string> StepsAndEvals() const {
     std::vector<std::string> records;
-    std::ifstream file(log_);
-    for (std::string line; std::getline(file, line);) {
-      nlohmann::json e = nlohmann::json::parse(line);
+    for (nlohmann::json e : Events()) {
       if (e["event"] != "step" && e["event"] != "eval") continue;
       for (const char* measured : {"ms", "tokens_per_s", "peak_bytes"}) e.erase(measured);
       records.push_back(e.dump());
     }
     return records;
   }
-  std::string LastEvent() const {
-    std::ifstream file(log_);
-    std::string event;
-    for (std::string line; std::getline(file, line);) event = nlohmann::json::parse(line)["event"];
-    return event;
-  }
+  std::string LastEvent() const { return Events().back()["event"]; }
   Words SaveTo(const std::string& dir) const { return {"checkpoint.dir=" + folder_.Path(dir)}; }
   Words From(const std::string& checkpoint) const { return {"checkpoint.resume=" + folder_.Path(checkpoint)}; }
 

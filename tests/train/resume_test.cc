@@ -68,6 +68,22 @@ TEST_F(Resume, IsBitIdenticalUnderEveryExecutorAndSchedule) {
   ExpectTheSame(Mesh(1, 2) + shown, "windows");
 }
 
+// Each save has its event, after the step whose state it is: what resuming programs look for.
+TEST_F(Resume, EverySaveIsLogged) {
+  ASSERT_TRUE(Train(Mesh(2, 1) + SaveTo("c") + Words{"checkpoint.every=2"}).ok());
+  std::vector<int64_t> saved;
+  int64_t step = 0;
+  for (const nlohmann::json& event : Events()) {
+    if (event["event"] == "step") step = event["step"];
+    if (event["event"] != "save") continue;
+    saved.push_back(event["step"]);
+    EXPECT_LE(saved.back(), step);
+    EXPECT_EQ(event["folder"], folder_.Path(fmt::format("c/step-{:06}", saved.back())));
+    EXPECT_GT(event["seconds"], 0);
+  }
+  EXPECT_EQ(saved, (std::vector<int64_t>{2, 4, 6}));
+}
+
 // The gate may close between steps and inside an evaluation: what was done is saved, and what was due follows. A run
 // that is stopped after every so many pieces logs the steps and evaluations of one that never was, each once.
 TEST_F(Resume, LogsWhatARunThatWasNeverStoppedLogs) {

@@ -1,7 +1,7 @@
 #include "weft/train/checkpoint/saver.h"
 
 #include <algorithm>
-#include <cstdio>
+#include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <utility>
@@ -15,6 +15,8 @@
 
 namespace weft {
 namespace {
+
+using Clock = std::chrono::steady_clock;
 
 std::string PathIn(const std::string& folder, const char* name) {
   return (std::filesystem::path(folder) / name).string();
@@ -67,8 +69,9 @@ absl::Status CheckpointSaver::Wait() {
 
 void CheckpointSaver::Run(const SavedPosition& position, bool last) {
   try {
+    Clock::time_point begin = Clock::now();
     status_ = Save(position);
-    Report(position.step, last);
+    Report(position.step, std::chrono::duration<double>(Clock::now() - begin).count(), last);
     if (status_.ok()) NoteSaved(position.step);
   } catch (...) {
     thrown_ = std::current_exception();
@@ -91,14 +94,13 @@ void CheckpointSaver::MarkIfBoth() {
   if (Leads() && saved_ >= 0 && saved_ == evaluated_) MarkEvaluated(StepFolder(options_.dir, saved_)).IgnoreError();
 }
 
-void CheckpointSaver::Report(int64_t step, bool last) {
+void CheckpointSaver::Report(int64_t step, double seconds, bool last) {
   if (!status_.ok())
     status_ = absl::AbortedError(
         fmt::format("weft: the checkpoint of step {} cannot be saved: {}", step, std::string(status_.message())));
   if (!Leads()) return;
   if (status_.ok()) {
-    PrintStdout("checkpoint: {}\n", StepFolder(options_.dir, step));
-    std::fflush(stdout);
+    if (options_.saved) options_.saved(step, StepFolder(options_.dir, step), seconds);
   } else if (!last) {
     PrintStderr("{}; the run goes on, and ends if the next one cannot be either\n", std::string(status_.message()));
   }

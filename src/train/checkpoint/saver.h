@@ -39,6 +39,8 @@ class CheckpointSaver {
     std::string config;                    // as YAML
     const Tokenizer* tokenizer = nullptr;  // outlives the saver; null: the data has none
     RankActivity* activity = nullptr;      // gets what this rank saves; outlives the saver; null: nobody asks
+    // On rank 0, from the thread that saves: the checkpoint of `step` is whole. Null: nobody asks.
+    std::function<void(int64_t step, const std::string& folder, double seconds)> saved;
   };
   // State and group outlive the saver.
   CheckpointSaver(State& state, ProcessGroup& world, Options options);
@@ -61,7 +63,7 @@ class CheckpointSaver {
   bool StillBusy(const std::future<absl::Status>& done, uint64_t& seen) const;
   absl::Status Prepare(const SavedPosition& position);
   absl::Status Commit(const SavedPosition& position, const std::vector<std::string>& crcs);
-  void Report(int64_t step, bool last);
+  void Report(int64_t step, double seconds, bool last);
   void NoteLeft(const absl::Status& removed);
   void NoteSaved(int64_t step);
   void MarkIfBoth();

@@ -130,6 +130,10 @@ std::string JsonLine(const EndRecord& r) {
 
 std::string JsonLine(const StopRecord& r) { return Object("stop").Add("step", r.step).Add("reason", r.reason).Text(); }
 
+std::string JsonLine(const SaveRecord& r) {
+  return Object("save").Add("step", r.step).Add("folder", r.folder).Add("seconds", r.seconds).Text();
+}
+
 absl::Status CheckFinite(const StepRecord& r, double least_scale) {
   if (r.loss_scale && !std::isfinite(r.grad_norm))
     return *r.loss_scale > float(least_scale) ? absl::OkStatus() : NotFiniteAtLeastScale(r, least_scale);
@@ -191,6 +195,8 @@ std::string EndLine(const EndRecord& r, int64_t start_step) {
 std::string StopLine(const StopRecord& r) {
   return fmt::format("stopped after step {} by {}; {}", r.step, r.reason, r.advice);
 }
+
+std::string SaveLine(const SaveRecord& r) { return fmt::format("checkpoint: {}", r.folder); }
 
 std::string DurationText(double seconds) {
   if (seconds < 10) return fmt::format("{:.1f}s", seconds);

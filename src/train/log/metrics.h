@@ -53,7 +53,12 @@ struct StopRecord {
   std::string reason;  // "SIGTERM"
   std::string advice;  // how to go on, for people alone
 };
-using LogRecord = std::variant<StartRecord, StepRecord, EvalRecord, EndRecord, StopRecord>;
+struct SaveRecord {
+  int64_t step = 0;    // whose state it is
+  std::string folder;  // the checkpoint, whole by now
+  double seconds = 0;  // that writing it took, beside the training
+};
+using LogRecord = std::variant<StartRecord, StepRecord, EvalRecord, EndRecord, StopRecord, SaveRecord>;
 
 // One JSON object without a newline. Doubles read back exactly; what is unknown or not finite is null.
 std::string JsonLine(const StartRecord& record);
@@ -61,6 +66,7 @@ std::string JsonLine(const StepRecord& record);
 std::string JsonLine(const EvalRecord& record);
 std::string JsonLine(const EndRecord& record);
 std::string JsonLine(const StopRecord& record);
+std::string JsonLine(const SaveRecord& record);
 
 // kAborted when a number that training or its judgement rests on is not finite: with the next update it reaches every
 // parameter, so a run ends where it shows. An evaluation of no tokens has no loss. A step whose loss scale was above
@@ -78,6 +84,7 @@ std::string EvalLine(const EvalRecord& record, int64_t steps);
 // Of a run that went on after start_step.
 std::string EndLine(const EndRecord& record, int64_t start_step);
 std::string StopLine(const StopRecord& record);
+std::string SaveLine(const SaveRecord& record);
 std::string DurationText(double seconds);  // "42s", "3m07s", "2h05m"
 std::string CountText(int64_t count);      // "812", "10.7K", "124.4M"
 

@@ -57,6 +57,7 @@ absl::StatusOr<RunLog> RunLog::Open(const Config& config, std::optional<int64_t>
 }
 
 absl::Status RunLog::Write(const LogRecord& record) {
+  std::lock_guard lock(*mutex_);
   absl::Status first;
   std::erase_if(sinks_, [&](const std::unique_ptr<LogSink>& sink) {
     absl::Status status = sink->Write(record);

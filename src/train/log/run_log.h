@@ -3,8 +3,11 @@
 //
 //   absl::StatusOr<RunLog> log = RunLog::Open(config, resumed_step);
 //   absl::Status status = log->Write(StepRecord{.step = 1, .loss = loss});
+//
+// Several threads may write: what saves checkpoints does so beside the training.
 #pragma once
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <vector>
 
@@ -25,6 +28,7 @@ class RunLog {
   absl::Status Write(const LogRecord& record);
 
  private:
+  std::unique_ptr<std::mutex> mutex_ = std::make_unique<std::mutex>();  // of the sinks
   std::vector<std::unique_ptr<LogSink>> sinks_;
 };
 

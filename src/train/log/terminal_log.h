@@ -17,6 +17,7 @@ class TerminalLog final : public LogSink {
   std::string Lines(const EvalRecord& r) const { return EvalLine(r, steps_); }
   std::string Lines(const EndRecord& r) const { return EndLine(r, start_step_); }
   std::string Lines(const StopRecord& r) const { return StopLine(r); }
+  std::string Lines(const SaveRecord& r) const { return SaveLine(r); }
 
   int64_t steps_, every_, start_step_;
   Progress progress_;

@@ -10,17 +10,21 @@
 namespace weft {
 
 CheckpointPolicy::CheckpointPolicy(const Config& config, const Dataset& data, const RunStart& start, State& state,
-                                   ProcessGroup& world, RankActivity* activity)
+                                   ProcessGroup& world, RunReporter& reporter, RankActivity* activity)
     : config_(config), data_(data), start_(start) {
   const CheckpointConfig& c = config.checkpoint;
   if (c.dir.empty()) return;
+  auto saved = [&reporter](int64_t step, const std::string& folder, double seconds) {
+    reporter.Write(SaveRecord{.step = step, .folder = folder, .seconds = seconds});
+  };
   saver_ = std::make_unique<CheckpointSaver>(state, world,
                                              CheckpointSaver::Options{.dir = c.dir,
                                                                       .keep = c.keep,
                                                                       .earlier = EarlierSteps(),
                                                                       .config = ToYaml(config),
                                                                       .tokenizer = data.tokenizer(),
-                                                                      .activity = activity});
+                                                                      .activity = activity,
+                                                                      .saved = saved});
 }
 
 // A run that goes on in the folder of one before it takes over what lies there up to its own start. What lies past it,

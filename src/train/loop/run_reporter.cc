@@ -33,7 +33,9 @@ void RunReporter::Write(const LogRecord& record) {
   if (status.ok()) return;
   std::string fault(status.message());
   PrintStderr("weft: {}; the run goes on without it\n", fault);
-  lost_.Update(absl::AbortedError("weft: the run has reached its end, but not all of its log is there: " + fault));
+  std::lock_guard lock(lost_->mutex);
+  lost_->status.Update(
+      absl::AbortedError("weft: the run has reached its end, but not all of its log is there: " + fault));
 }
 
 void RunReporter::WriteStep(StepRecord record) {
@@ -53,6 +55,6 @@ void RunReporter::WriteEnd(int64_t step, double seconds) {
   Write(EndRecord{.step = step, .seconds = seconds, .loss = last_loss_, .val_loss = last_val_loss_});
 }
 
-absl::Status RunReporter::Close() { return FirstFault(*world_, lost_); }
+absl::Status RunReporter::Close() { return FirstFault(*world_, lost_->status); }
 
 }  // namespace weft

@@ -17,6 +17,7 @@ class RunReporter {
   static absl::StatusOr<RunReporter> Open(const Config& config, const StartRecord& start, Mfu mfu, ProcessGroup& world);
 
   bool IsOpen() const { return world_->rank() == 0; }  // on this rank
+  // From any thread.
   void Write(const LogRecord& record);
   // Adds what follows from the time of a step: rates and the learning rate.
   void WriteStep(StepRecord record);
@@ -31,8 +32,12 @@ class RunReporter {
   const Config* config_;
   ProcessGroup* world_;
   Mfu mfu_;
-  RunLog log_;         // of rank 0; another's swallows all
-  absl::Status lost_;  // what of it could not be written
+  RunLog log_;   // of rank 0; another's swallows all
+  struct Lost {  // what of it could not be written
+    std::mutex mutex;
+    absl::Status status;
+  };
+  std::unique_ptr<Lost> lost_ = std::make_unique<Lost>();
   std::optional<double> last_loss_, last_val_loss_;
 };
 

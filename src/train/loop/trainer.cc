@@ -63,11 +63,11 @@ absl::Status Trainer::RunFrom(RunStart& start) {
   if (absl::Status s = start.SetState(config_, state, step_, runtime_, mesh_.World()); !s.ok()) return s;
   slots.StartAt(start.position());
   std::unique_ptr<StepRunner> runner = MakeRunner(executor, state, step_, runtime_, std::move(plans));
-  CheckpointPolicy checkpoints(config_, data_, start, state, mesh_.World(), activity_);
   Mfu mfu(step_.model(), config_.model.context, config_.precision.compute, runtime_.memory().name(),
           context_.world_size());
   absl::StatusOr<RunReporter> reporter = RunReporter::Open(config_, Started(start, *runner), mfu, mesh_.World());
   if (!reporter.ok()) return reporter.status();
+  CheckpointPolicy checkpoints(config_, data_, start, state, mesh_.World(), *reporter, activity_);
   TrainingLoop loop({.config = config_,
                      .data = data_,
                      .step = step_,
@@ -75,8 +75,8 @@ absl::Status Trainer::RunFrom(RunStart& start) {
                      .start = start,
                      .slots = slots,
                      .runner = *runner,
-                     .checkpoints = checkpoints,
                      .reporter = *reporter,
+                     .checkpoints = checkpoints,
                      .stop = stop_});
   return loop.Run();
 }

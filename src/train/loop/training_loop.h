@@ -21,8 +21,8 @@ class TrainingLoop {
     const RunStart& start;
     Slots& slots;
     StepRunner& runner;
-    CheckpointPolicy& checkpoints;
     RunReporter& reporter;
+    CheckpointPolicy& checkpoints;
     StopGate* stop;  // null: nothing stops it
   };
   explicit TrainingLoop(const Parts& parts) : p_(parts), eval_due_(parts.start.eval_due()) {}
