@@ -53,7 +53,7 @@ inline StepOptions OptionsOf(const Job& job, const Layout& l) {
   o.model.plan = MegatronPlan({job.model.heads, job.model.kv_heads, l.sequence_parallel}, o.model.mesh);
   o.model.precision = job.precision;
   o.model.fsdp = l.fsdp;
-  o.adamw.weight_decay = 0.1;
+  o.optimizer_options.weight_decay = 0.1;
   o.clip = 1.0;
   int64_t share = (job.global_batch + l.dp - 1) / l.dp, micro = l.micro_batch ? l.micro_batch : share;
   o.micro_steps = int((share + micro - 1) / micro);

@@ -2,8 +2,6 @@
 
 namespace weft {
 namespace entry {
-std::string FirstMoment(const std::string& p) { return "adamw.m." + p; }
-std::string SecondMoment(const std::string& p) { return "adamw.v." + p; }
 std::string Accumulator(const std::string& p) { return "acc." + p; }
 }  // namespace entry
 

@@ -12,8 +12,6 @@ namespace entry {
 inline constexpr const char *kTokens = "slot.tokens", *kTargets = "slot.targets", *kLr = "slot.lr",
                             *kStep = "slot.step", *kFirstRow = "slot.first_row", *kUpdates = "slot.updates",
                             *kLossSum = "acc.loss_sum", *kCount = "acc.count";
-std::string FirstMoment(const std::string& parameter);
-std::string SecondMoment(const std::string& parameter);
 std::string Accumulator(const std::string& parameter);
 }  // namespace entry
 

@@ -1,16 +1,16 @@
 // StepOptions: what a training step is, beside the sizes of the model.
 #pragma once
 #include "weft/core/ops/loss.h"
-#include "weft/core/ops/optimizer_ops.h"
 #include "weft/core/transforms/partition.h"
-#include "weft/parallel/nn/module.h"
+#include "weft/parallel/optimizer/optimizer.h"
 #include "weft/parallel/step/loss_scale.h"
 
 namespace weft {
 
 struct StepOptions {
   ModelScope::Options model;
-  AdamWOptions adamw;
+  const OptimizerRule* optimizer = FindOptimizer("adamw");
+  OptimizerOptions optimizer_options;
   double clip = 0;               // of the global gradient norm; 0: none
   int64_t rows = 1, tokens = 1;  // of one micro-step, globally: [rows, tokens]
   int micro_steps = 1;

@@ -28,23 +28,32 @@ Var GlobalNorm(const std::vector<Var>& gradients, const StepOptions& o) {
   return Sqrt(Reshard(total, Sharding(o.model.mesh.num_axes())));
 }
 
-// The update of one parameter: its gradient is the sum, which `scale` makes the mean.
+// The update of one parameter, with the scalars that all share.
 struct Factors {
   Var lr, scale, updates;  // []
 };
 void UpdateOne(const Parameter& p, const Var& gradient, const Factors& f, const StepOptions& o, UpdateResult& result) {
   ModuleScope path(p.path());
+  const OptimizerRule& rule = *o.optimizer;
   Sharding stored = ModelScope::Current().Stored(p);
-  DType dtype = o.model.precision.params;
-  Var m = Leaf(entry::FirstMoment(p.path()), dtype, p.shape(), stored),
-      v = Leaf(entry::SecondMoment(p.path()), dtype, p.shape(), stored);
-  AdamWOptions options = o.adamw;
+  std::vector<Var> slots;
+  for (const char* slot : rule.slots)
+    slots.push_back(Leaf(rule.EntryOf(slot, p), o.model.precision.params, p.shape(), stored));
+  OptimizerOptions options = o.optimizer_options;
   if (!p.decay()) options.weight_decay = 0;
-  auto [p1, m1, v1] = AdamW(StoredLeaf(p, o), m, v, gradient, f.lr, f.scale, f.updates, options);
-  result.writes.insert(result.writes.end(),
-                       {{p.path(), p1}, {entry::FirstMoment(p.path()), m1}, {entry::SecondMoment(p.path()), v1}});
+  std::vector<Var> next = rule.update({.parameter = p,
+                                       .value = StoredLeaf(p, o),
+                                       .gradient = gradient,
+                                       .slots = std::move(slots),
+                                       .lr = f.lr,
+                                       .scale = f.scale,
+                                       .updates = f.updates,
+                                       .options = options});
+  result.writes.push_back({p.path(), next[0]});
+  for (size_t i = 0; i < rule.slots.size(); i++) result.writes.push_back({rule.EntryOf(rule.slots[i], p), next[i + 1]});
   if (o.model.fsdp == Fsdp::kGradients)
-    result.writes.push_back({CopyName(p.path()), Reshard(Cast(p1, p.used_dtype()), ModelScope::Current().Used(p))});
+    result.writes.push_back(
+        {CopyName(p.path()), Reshard(Cast(next[0], p.used_dtype()), ModelScope::Current().Used(p))});
 }
 
 struct Total {
@@ -100,8 +109,9 @@ std::vector<EntryInfo> UpdateEntries(const Transformer& model, const StepOptions
   ModelScope scope(o.model);
   std::vector<EntryInfo> entries;
   for (const Parameter* p : model.Parameters())
-    for (const std::string& moment : {entry::FirstMoment(p->path()), entry::SecondMoment(p->path())})
-      entries.push_back({moment, EntryKind::kMoment, o.model.precision.params, p->shape(), scope.Stored(*p)});
+    for (const char* slot : o.optimizer->slots)
+      entries.push_back(
+          {o.optimizer->EntryOf(slot, *p), EntryKind::kMoment, o.model.precision.params, p->shape(), scope.Stored(*p)});
   if (!ScalesLoss(o)) return entries;
   Sharding replicated(o.model.mesh.num_axes());
   entries.push_back({entry::kLossScale, EntryKind::kLossScale, DType::kF32, {}, replicated});

@@ -22,7 +22,6 @@ namespace weft {
 
 enum class FsdpMode { kNone, kGradients, kFull };
 enum class CheckMode { kNone, kExplicit };
-enum class OptimizerName { kAdamW };
 enum class ScheduleName { kConstant, kCosine, kLinear, kWsd };
 enum class DeviceChoice { kAuto, kCpu, kCuda };
 enum class ExecutorMode { kCompiled, kInterpret, kEager };
@@ -87,7 +86,7 @@ struct LossScaleConfig {
 };
 
 struct OptimizerConfig {
-  OptimizerName name = OptimizerName::kAdamW;
+  std::string name = "adamw";  // of OptimizerRules()
   double lr = 1e-3;
   std::array<double, 2> betas = {0.9, 0.95};
   double eps = 1e-8, weight_decay = 0.1;

@@ -5,6 +5,7 @@
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 #include "weft/parallel/nn/family/family.h"
+#include "weft/parallel/optimizer/optimizer.h"
 #include "weft/parallel/step/loss_scale.h"
 #include "weft/train/config/config_value.h"
 
@@ -20,7 +21,6 @@ struct EnumNames;
   }
 WEFT_ENUM_NAMES(FsdpMode, "none", "gradients", "full");
 WEFT_ENUM_NAMES(CheckMode, "none", "explicit");
-WEFT_ENUM_NAMES(OptimizerName, "adamw");
 WEFT_ENUM_NAMES(ScheduleName, "constant", "cosine", "linear", "wsd");
 WEFT_ENUM_NAMES(DeviceChoice, "auto", "cpu", "cuda");
 WEFT_ENUM_NAMES(ExecutorMode, "compiled", "interpret", "eager");
@@ -38,9 +38,11 @@ FieldRef Ref(T& member) {
   }
 }
 
-std::vector<std::string> FamilyNames() {
+// The names of a table's rows.
+template <class Rows>
+std::vector<std::string> NamesOf(const Rows& rows) {
   std::vector<std::string> names;
-  for (const ModelFamily* family : ModelFamilies()) names.push_back(family->name);
+  for (const auto* row : rows) names.push_back(row->name);
   return names;
 }
 
@@ -70,7 +72,7 @@ const std::vector<Field>& Fields() {
        .choices = {"gpt2_124m", "gpt2_355m", "gpt2_774m", "gpt2_1558m", "llama3_1b", "llama3_8b"},
        .default_text = "none"},
       {KEY(model.family, "the architecture: gpt2, llama, neox or another file of src/parallel/nn/models"),
-       .choices = FamilyNames(), .type_text = "a model family", .default_text = "required without preset"},
+       .choices = NamesOf(ModelFamilies()), .type_text = "a model family", .default_text = "required without preset"},
       {KEY(model.layers, "transformer blocks"), .bounds = From(1, kMostLayers), .default_text = "required without preset"},
       {KEY(model.heads, "query heads; divides dim"),
        .bounds = From(1, kMostHeads), .default_text = "required without preset"},
@@ -130,7 +132,7 @@ const std::vector<Field>& Fields() {
       {KEY(kernels.tf32, "products of f32 on a GPU may round their operands to TF32, of 11 significant bits")},
       {KEY(kernels.attention, "what runs attention on a GPU where it can; auto: the first of cudnn, flash, plain")},
 
-      {KEY(optimizer.name, "the update rule")},
+      {KEY(optimizer.name, "the update rule"), .choices = NamesOf(OptimizerRules())},
       {KEY(optimizer.lr, "learning rate after the warm-up"), .bounds = Above(0)},
       {KEY(optimizer.betas, "decay of the two moments"), .bounds = HalfOpen(0, 1)},
       {KEY(optimizer.eps, "added to the root of the second moment"), .bounds = Above(0)},

@@ -28,20 +28,6 @@ TransformerConfig ModelOf(const Config& config) {
   return FindFamily(m.family)->configure(c);
 }
 
-namespace {
-
-// Without a default: a name that has no rule here does not compile.
-void SetOptimizer(const OptimizerConfig& c, StepOptions& o) {
-  switch (c.name) {
-    case OptimizerName::kAdamW:
-      o.adamw = {c.betas[0], c.betas[1], c.eps, c.weight_decay};
-      return;
-  }
-  Fail("optimizer.name is none of the names");
-}
-
-}  // namespace
-
 StepOptions StepOptionsOf(const Config& config) {
   StepOptions o;
   o.model.mesh = MeshOf(config);
@@ -50,7 +36,12 @@ StepOptions StepOptionsOf(const Config& config) {
   o.model.precision = {config.precision.compute, config.precision.params, config.precision.reduce};
   o.model.fsdp = Fsdp(config.parallel.fsdp);
   o.check = config.parallel.check == CheckMode::kExplicit;
-  SetOptimizer(config.optimizer, o);
+  const OptimizerConfig& optimizer = config.optimizer;
+  o.optimizer = FindOptimizer(optimizer.name);
+  o.optimizer_options = {.beta1 = optimizer.betas[0],
+                         .beta2 = optimizer.betas[1],
+                         .eps = optimizer.eps,
+                         .weight_decay = optimizer.weight_decay};
   o.clip = config.train.clip;
   o.loss.smoothing = config.train.label_smoothing;
   int64_t dp = config.mesh.dp, micro = config.train.micro_batch, share = (config.train.global_batch + dp - 1) / dp;
