@@ -16,7 +16,6 @@
 
 #include "collective_law.h"
 #include "error_of.h"
-#include "weft/core/base/context.h"
 #include "weft/core/runtime/context.h"
 #include "weft/dist/group/mesh.h"
 #include "weft/dist/net/tcp_exchange.h"

@@ -10,9 +10,6 @@
 
 #include "collective_law.h"
 #include "error_of.h"
-#include "weft/core/base/context.h"
-#include "weft/dist/collectives.h"
-#include "weft/dist/local_group.h"
 #include "gloo_traffic.h"
 #include "mpi_main.h"
 #include "weft/core/runtime/context.h"

@@ -21,11 +21,6 @@
 #include <thread>
 
 #include "error_of.h"
-#include "weft/core/base/error.h"
-#include "weft/dist/acceptor.h"
-#include "weft/dist/job_secret.h"
-#include "weft/dist/peer_network.h"
-#include "weft/dist/side_channel.h"
 #include "share.h"
 #include "weft/core/base/error.h"
 #include "weft/dist/failure/side_channel.h"

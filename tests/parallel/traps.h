@@ -6,9 +6,6 @@
 #include <gtest/gtest.h>
 
 #include "error_of.h"
-#include "weft/core/graph/builder.h"
-#include "weft/core/ops/ops.h"
-#include "weft/core/transforms/grad.h"
 #include "parallel/testing.h"
 #include "weft/core/ir/builder.h"
 #include "weft/core/ops/ops.h"

@@ -3,6 +3,7 @@
 #include "train/infer_testing.h"
 #include "train/safetensors_testing.h"
 #include "weft/core/host/utf8.h"
+#include "weft/core/ops/leaf.h"
 
 namespace weft {
 namespace {
