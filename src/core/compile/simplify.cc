@@ -1,6 +1,7 @@
 #include "weft/core/compile/simplify.h"
 
 #include <algorithm>
+#include <bit>
 #include <optional>
 
 #include "absl/container/flat_hash_set.h"
@@ -12,6 +13,13 @@ namespace weft {
 namespace {
 
 using Key = std::pair<const Node*, int>;
+
+// 0 and -0 are two constants, and a NaN is itself.
+bool SameBits(const Attrs::Item& a, const Attrs::Item& b) {
+  const double *x = std::get_if<double>(&a.value), *y = std::get_if<double>(&b.value);
+  if (!x || !y) return a == b;
+  return std::string_view(a.name) == b.name && std::bit_cast<uint64_t>(*x) == std::bit_cast<uint64_t>(*y);
+}
 
 // By what a node computes: nodes that are equal here give the same bits.
 struct SameWork {
@@ -29,7 +37,9 @@ struct SameWork {
     auto same = [](const ValueInfo& x, const ValueInfo& y) {
       return x.dtype == y.dtype && x.shape == y.shape && x.global == y.global && x.sharding == y.sharding;
     };
-    return a->op == b->op && a->phase == b->phase && a->inputs == b->inputs && a->attrs == b->attrs &&
+    return a->op == b->op && a->phase == b->phase && a->inputs == b->inputs &&
+           std::equal(a->attrs.items().begin(), a->attrs.items().end(), b->attrs.items().begin(),
+                      b->attrs.items().end(), SameBits) &&
            std::equal(a->outputs.begin(), a->outputs.end(), b->outputs.begin(), b->outputs.end(), same);
   }
 };
