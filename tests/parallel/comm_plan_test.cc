@@ -4,6 +4,7 @@
 
 #include <map>
 
+#include "error_of.h"
 #include "golden.h"
 #include "parallel/training.h"
 #include "weft/core/compile/comm_plan.h"
@@ -120,6 +121,39 @@ TEST(CommPlan, FourMicroBatchesReduceGradientsOnce) {
     for (Phase phase : {Phase::kForward, Phase::kBackward, Phase::kOptimizer})
       EXPECT_EQ(Count(one, op, "dp", phase), Count(four, op, "dp", phase)) << Name(op);
   EXPECT_EQ(Count(four, Op::kAllReduce, "tp", Phase::kForward, "blocks."), 4 * 2 * kLayers);
+}
+
+// ---- parallel.check=explicit. ----
+
+// Shipped plans say where every collective is: the check refuses nothing and changes nothing.
+TEST(CommPlan, ExplicitTakesWhatIsShipped) {
+  for (const char* family : kFamilies)
+    for (auto [dp, tp] : {std::pair{1, 1}, {2, 1}, {1, 2}, {2, 2}, {3, 4}})
+      for (bool sp : {false, true})
+        for (Fsdp fsdp : {Fsdp::kNone, Fsdp::kGradients, Fsdp::kFull})
+          for (int64_t micro : {0, 1}) {
+            Job job{.model = Tiny(family)};
+            Layout layout{.dp = dp, .tp = tp, .sequence_parallel = sp && tp > 1, .fsdp = fsdp, .micro_batch = micro};
+            StepOptions o = OptionsOf(job, layout);
+            uint64_t without = TrainingStep(job.model, o).CommHash();
+            o.check = true;
+            EXPECT_EQ(test::ErrorOf([&] { EXPECT_EQ(TrainingStep(job.model, o).CommHash(), without); }), "")
+                << family << " " << Describe(layout);
+          }
+}
+
+// A row product whose sum no row of the plan resolves is named, where it would be resolved in silence without.
+TEST(CommPlan, ExplicitNamesWhatAPlanLeavesOut) {
+  StepOptions o = OptionsOf(SmallJob(), {.dp = 2, .tp = 2});
+  std::vector<ShardingPlan::Row> rows = o.model.plan.rows();
+  std::erase_if(rows,
+                [](const ShardingPlan::Row& row) { return row.module == "*.mlp.down" && row.point == "product"; });
+  o.model.plan = ShardingPlan(rows);
+  TrainingStep(SmallGpt(), o);
+  o.check = true;
+  std::string error = test::ErrorOf([&] { TrainingStep(SmallGpt(), o); });
+  for (const char* part : {"blocks.0.mlp.down", "all_reduce on axis \"tp\" would be inserted; reshard it explicitly"})
+    EXPECT_NE(error.find(part), std::string::npos) << error;
 }
 
 // What was handed to the groups in two steps, by the counts and dtypes they were called with, is twice what the plan

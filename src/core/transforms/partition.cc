@@ -101,9 +101,26 @@ Var Partitioner::ShapeOnly(const Var& global, const Sharding& sharding, const No
       EmitLocal(Op::kFull, attrs, {}, {LocalInfo(global.node().outputs[size_t(global.index())], sharding)}, origin), 0);
 }
 
+namespace {
+
+// While it lives, `asked` is above 0.
+struct Asked {
+  explicit Asked(int& a) : asked(a) { asked++; }
+  ~Asked() { asked--; }
+  Asked(const Asked&) = delete;
+  Asked& operator=(const Asked&) = delete;
+  int& asked;
+};
+
+}  // namespace
+
+bool Partitioner::Refuses(const Node& origin) const {
+  return options_.check && asked_ == 0 && origin.op != Op::kReshard && origin.phase != Phase::kBackward;
+}
+
 Var Partitioner::Convert(Var local, const Sharding& have, const Sharding& want, const Node& origin, const Var& global) {
   for (const Transition& t : PlanTransitions(have, want)) {
-    if (options_.check && origin.op != Op::kReshard && IsCollective(t.op))
+    if (Refuses(origin) && IsCollective(t.op))
       FailAt(origin,
              fmt::format("needs {} as {} but it is {}: {} on axis \"{}\" would be inserted; reshard it explicitly",
                          ToString(global.shape()), ToString(want), ToString(have), Name(t.op),
@@ -162,8 +179,11 @@ Var Partitioner::MaterializeLazy(const Var& global, const Sharding& want, const 
   Sharding plain = WithoutPartial(want);
   if (node.op == Op::kReshard && At(global).regather) {
     Sharding stored = At(node.inputs[0]).sharding;
-    Var source = Materialize(node.inputs[0], stored, origin);
-    Var gathered = Convert(source, stored, At(global).sharding, origin, global);
+    Var source = Materialize(node.inputs[0], stored, origin), gathered;
+    {
+      Asked asked(asked_);
+      gathered = Convert(source, stored, At(global).sharding, origin, global);
+    }
     return Convert(gathered, At(global).sharding, want, origin, global);
   }
   if (node.op == Op::kReshard) return Materialize(Var(At(global).source), want, origin);
@@ -280,6 +300,7 @@ void Partitioner::ProcessFallback(const std::shared_ptr<Node>& node) {
     OriginScope origin(node->phase, node.get());
     results = record.fallback(*node);
   }
+  Asked asked(asked_);
   for (const auto& inner : trace.nodes()) Process(inner);
   for (size_t i = 0; i < results.size(); i++) {
     Placed copy = At(results[i]);
@@ -345,6 +366,7 @@ class GraphPartitioner : public Partitioner {
  private:
   NamedValue Deliver(const NamedValue& named, const std::map<std::string, Sharding>& wanted,
                      const std::map<std::string, Sharding>& stored) {
+    Asked asked(asked_);
     Sharding want = natural_ ? At(named.value).sharding : Sharding(mesh().num_axes());
     if (auto it = wanted.find(named.name); it != wanted.end())
       want = Resolve(it->second, want);

@@ -37,7 +37,9 @@ struct Placed {
 
 struct PartitionOptions {
   MeshShape mesh;
-  bool check = false;                    // the explicit mode: refuse where a collective would be inserted
+  // The explicit mode: refuse where a collective would be inserted that neither a reshard asks for nor an op's own
+  // composition. Gradients follow what the program says, so theirs are not looked at.
+  bool check = false;
   const OpTable* ops = nullptr;          // null: Ops(); tests pass broken rules
   const KernelTable* kernels = nullptr;  // ops without a row here become their compositions; null: all have one
   std::map<std::string, Sharding>
@@ -68,6 +70,7 @@ class Partitioner {
   const MeshShape& mesh() const { return options_.mesh; }
   const OpRecord& RecordOf(Op op) const { return (options_.ops ? *options_.ops : Ops())[size_t(op)]; }
   virtual void OnFallback(const Node&) {}
+  int asked_ = 0;  // above 0: inside what asks for its collectives
 
  private:
   void ProcessReshard(const std::shared_ptr<Node>& node);
@@ -81,6 +84,8 @@ class Partitioner {
   ValueInfo LocalInfo(const ValueInfo& global, const Sharding& sharding) const;
   Var ShapeOnly(const Var& global, const Sharding& sharding, const Node& origin);
   void Place(const Var& global, const Sharding& sharding, Var local, const Node& origin);
+
+  bool Refuses(const Node& origin) const;
 
   PartitionOptions options_;
 };
