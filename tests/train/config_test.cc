@@ -13,6 +13,7 @@
 #include "weft/train/config/model_of.h"
 #include "weft/train/config/unused_keys.h"
 #include "weft/train/io/suggest.h"
+#include "weft/train/preflight/run_rules.h"
 
 namespace weft {
 namespace {
@@ -52,7 +53,7 @@ TEST(Config, KeysWithoutEffectAreNamed) {
   std::string cosine = "schedule: {name: cosine, min_lr: 1e-4}\n";
   EXPECT_EQ(said(cosine, {}), "");
   EXPECT_EQ(said(cosine, {"schedule.name=constant"}),
-            "a.yaml:4:26: schedule.min_lr: has no effect, as schedule.name is constant; give cosine, linear or wsd, or "
+            "a.yaml:4:26: schedule.min_lr: has no effect, as schedule.name is constant; give cosine, linear, wsd or inverse_sqrt, or "
             "remove it\n");
   EXPECT_EQ(
       said("", {"loss_scale.initial=8", "loss_scale.min=1"}),  // 1 is what it is without a word
@@ -276,8 +277,8 @@ TEST(Config, ResolveRefusesAWrongNumberOfRanks) {
 TEST(Config, TheMergedConfigIsSavedUnderANameOfItsOwn) {
   EXPECT_EQ(SavedConfigPath("configs/x.jsonl"), "configs/x.jsonl.config.yaml");
   std::string log = kBase + "log: {jsonl: configs/x.jsonl}\n";
-  EXPECT_TRUE(ParseConfig(log, "configs/x.yaml", {}).ok());
-  absl::Status again = ParseConfig(log, "configs/x.jsonl.config.yaml", {}).status();
+  EXPECT_TRUE(ParseConfig(log, "configs/x.yaml", {}, RunRules()).ok());
+  absl::Status again = ParseConfig(log, "configs/x.jsonl.config.yaml", {}, RunRules()).status();
   EXPECT_NE(Message(again).find("configs/x.jsonl.config.yaml:4:7: log.jsonl: the merged config is saved as"),
             std::string::npos);
 }

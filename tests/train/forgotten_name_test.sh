@@ -30,6 +30,5 @@ forgets() {
   grep -q 'kForgotten.*not handled in switch' "$dir/out" || { cat "$dir/out"; exit 1; }
 }
 
-forgets src/train/config/schedule.cc ScheduleName
-forgets src/train/config/setup.cc OptimizerName
+forgets src/train/config/model_of.cc ExecutorMode
 echo "forgotten names: ok"

@@ -22,7 +22,6 @@ namespace weft {
 
 enum class FsdpMode { kNone, kGradients, kFull };
 enum class CheckMode { kNone, kExplicit };
-enum class ScheduleName { kConstant, kCosine, kLinear, kWsd };
 enum class DeviceChoice { kAuto, kCpu, kCuda };
 enum class ExecutorMode { kCompiled, kInterpret, kEager };
 enum class NumericsMode { kDefault, kInvariant };
@@ -93,7 +92,7 @@ struct OptimizerConfig {
 };
 
 struct ScheduleConfig {
-  ScheduleName name = ScheduleName::kConstant;
+  std::string name = "constant";  // of Schedules()
   int64_t warmup_steps = 0;
   double min_lr = 0;
 };

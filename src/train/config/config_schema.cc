@@ -8,6 +8,7 @@
 #include "weft/parallel/optimizer/optimizer.h"
 #include "weft/parallel/step/loss_scale.h"
 #include "weft/train/config/config_value.h"
+#include "weft/train/config/schedule.h"
 
 namespace weft {
 namespace {
@@ -21,7 +22,6 @@ struct EnumNames;
   }
 WEFT_ENUM_NAMES(FsdpMode, "none", "gradients", "full");
 WEFT_ENUM_NAMES(CheckMode, "none", "explicit");
-WEFT_ENUM_NAMES(ScheduleName, "constant", "cosine", "linear", "wsd");
 WEFT_ENUM_NAMES(DeviceChoice, "auto", "cpu", "cuda");
 WEFT_ENUM_NAMES(ExecutorMode, "compiled", "interpret", "eager");
 WEFT_ENUM_NAMES(NumericsMode, "default", "invariant");
@@ -138,7 +138,7 @@ const std::vector<Field>& Fields() {
       {KEY(optimizer.eps, "added to the root of the second moment"), .bounds = Above(0)},
       {KEY(optimizer.weight_decay, "of product weights and embeddings"), .bounds = AtLeast(0)},
 
-      {KEY(schedule.name, "shape of the learning rate after the warm-up")},
+      {KEY(schedule.name, "shape of the learning rate after the warm-up"), .choices = NamesOf(Schedules())},
       {KEY(schedule.warmup_steps, "steps of linear warm-up; at most train.steps"), .bounds = From(0, kBillion)},
       {KEY(schedule.min_lr, "learning rate that the decay would reach one step after the last; at most lr"), .bounds = AtLeast(0)},
 

@@ -1,5 +1,7 @@
-// Learning rate schedules.
+// Learning rate schedules: rows of a table.
 #pragma once
+#include <span>
+
 #include "weft/train/config/config.h"
 
 namespace weft {
@@ -7,10 +9,23 @@ namespace weft {
 // Returns the learning rate of `step`, which is in [1, train.steps]. Step i has the rate that PyTorch's schedulers give
 // at epoch i - 1, so the first step after the warm-up has optimizer.lr, and schedule.min_lr would be reached one step
 // after the last. With w = schedule.warmup_steps and n = train.steps:
-//   warm-up    LinearLR(start_factor = 1 / (w + 1), total_iters = w)
-//   cosine     CosineAnnealingLR(T_max = n - w, eta_min = min_lr)
-//   linear     LinearLR(end_factor = min_lr / lr, total_iters = n - w)
-//   wsd        holds optimizer.lr until epoch w + 0.8 (n - w), then falls linearly
+//   warm-up       LinearLR(start_factor = 1 / (w + 1), total_iters = w)
+//   cosine        CosineAnnealingLR(T_max = n - w, eta_min = min_lr)
+//   linear        LinearLR(end_factor = min_lr / lr, total_iters = n - w)
+//   wsd           holds optimizer.lr until epoch w + 0.8 (n - w), then falls linearly
+//   inverse_sqrt  optimizer.lr sqrt((w + 1) / i), but not below min_lr (Vaswani et al. 2017)
 double LearningRate(const Config& config, int64_t step);
+
+// A step after the warm-up.
+struct ScheduledStep {
+  double lr, low;   // optimizer.lr, schedule.min_lr
+  double progress;  // of the steps after the warm-up, in [0, 1)
+  double step, warmup;
+};
+struct Schedule {
+  const char* name;
+  double (*rate)(const ScheduledStep& at);
+};
+std::span<const Schedule* const> Schedules();
 
 }  // namespace weft

@@ -23,8 +23,8 @@ struct Rule {
   const char* why;
 };
 constexpr Rule kRules[] = {
-    {"schedule.min_lr", [](const Config& c) { return c.schedule.name == ScheduleName::kConstant; },
-     "schedule.name is constant; give cosine, linear or wsd"},
+    {"schedule.min_lr", [](const Config& c) { return c.schedule.name == "constant"; },
+     "schedule.name is constant; give cosine, linear, wsd or inverse_sqrt"},
     {"loss_scale.", [](const Config& c) { return c.precision.compute != DType::kF16; },
      "precision.compute is not f16; give f16, which alone has a loss scale"},
     {"model.rope_theta", [](const Config& c) { return !IsRotary(c); },
