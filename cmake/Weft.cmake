@@ -23,21 +23,22 @@ if(WEFT_SANITIZE)
 endif()
 
 # With WEFT_PCH: what most sources of a target include, parsed once. -fpch-preprocess is what ccache asks for. GCC 12 then
-# gives warnings of system headers that it otherwise keeps to itself.
+# warns of bounds inside Abseil's headers that it otherwise keeps to itself.
 function(weft_precompile target)
   if(WEFT_PCH)
     target_precompile_headers(${target} PRIVATE <algorithm> <chrono> <filesystem> <functional> <map> <memory> <optional> <span>
       <string> <vector> <absl/container/flat_hash_map.h> <absl/container/inlined_vector.h> <absl/status/statusor.h> <fmt/format.h>)
-    target_compile_options(${target} PRIVATE -fpch-preprocess)
+    target_compile_options(${target} PRIVATE -fpch-preprocess $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-array-bounds>)
   endif()
 endfunction()
 
-# The same for targets with few sources, whose flags are those of weft_train.
+# The same for targets with few sources, whose flags are those of weft_train. Programs are compiled as it is: GCC takes no
+# header that was precompiled for a library into one.
 function(weft_reuse_precompiled)
   if(WEFT_PCH)
     foreach(target ${ARGN})
       target_precompile_headers(${target} REUSE_FROM weft_train)
-      target_compile_options(${target} PRIVATE -fpch-preprocess)
+      target_compile_options(${target} PRIVATE -fpch-preprocess -fPIC $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-array-bounds>)
     endforeach()
   endif()
 endfunction()

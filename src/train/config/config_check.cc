@@ -167,7 +167,7 @@ void CheckCheckpoint(const Config& config, Faults& faults) {
   const CheckpointConfig& c = config.checkpoint;
   const char* add = "needs checkpoint.dir, got none; add checkpoint.dir=checkpoints, say";
   faults.Check(c.every == 0 || !c.dir.empty(), "checkpoint.every", add);
-  faults.Check(c.resume != "auto" || !c.dir.empty(), "checkpoint.resume", std::string("auto ") + add);
+  faults.Check(c.resume != "auto" || !c.dir.empty(), "checkpoint.resume", fmt::format("auto {}", add));
 }
 
 void CheckBuilt(const Config& config, Faults& faults) {

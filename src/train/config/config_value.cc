@@ -26,7 +26,8 @@ std::string Shown(const YamlNode& node) {
       break;
   }
   constexpr size_t kLongest = 60;
-  std::string text = node.text.size() > kLongest ? node.text.substr(0, kLongest) + "..." : node.text;
+  std::string text = node.text.substr(0, kLongest);
+  if (node.text.size() > kLongest) text += "...";
   return fmt::format("{}{:?}", node.quoted ? "the string " : "", text);
 }
 
