@@ -118,7 +118,7 @@ done
 printf '::1 localhost\n127.0.0.1 localhost\n' > "$dir/hosts"
 if unshare --mount mount --bind "$dir/hosts" /etc/hosts 2> /dev/null && grep -q ' ::1$\|::1/' < <(ip -6 addr show lo); then
   port=$((port + 1))
-  "$build/tests/launcher/stranger" relay $port 5 > "$dir/relay" &
+  "$build/tests/failure/stranger" relay $port 5 > "$dir/relay" &
   relay=$!
   for _ in $(seq 100); do ! grep -qs ready "$dir/relay" || break; sleep 0.02; done
   for r in 1 0; do
