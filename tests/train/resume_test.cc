@@ -1,4 +1,5 @@
 // A run that was stopped goes on as if it had not been: bit for bit on its mesh, to rounding on any other.
+#include "error_of.h"
 #include "share.h"
 #include "train/checkpoint_testing.h"
 #include "weft/train/checkpoint/folder.h"
@@ -66,6 +67,27 @@ TEST_F(Resume, IsBitIdenticalUnderEveryExecutorAndSchedule) {
     ExpectTheSame(Mesh(2, 1) + Words{std::string("executor=") + executor}, executor);
   Words shown{"data.shuffle=false", "train.seed=9", "precision.params=bf16"};
   ExpectTheSame(Mesh(1, 2) + shown, "windows");
+}
+
+// What a rank throws while a checkpoint is written is known before that is there: the others wait for it.
+TEST_F(Resume, AnErrorDoesNotWaitForASave) {
+  absl::StatusOr<Config> config =
+      Load(SaveTo("c") + Words{"checkpoint.every=1", "executor=interpret", "optimizer.lr=1e30"});
+  ASSERT_TRUE(config.ok());
+  absl::StatusOr<Dataset> data = Dataset::Load(*config);
+  ASSERT_TRUE(data.ok());
+  std::string saved = folder_.Path("c/step-000001");
+  ::setenv("WEFT_FAULT", "create:slow:1", 1);
+  RunRanks(1, [&](Context& context, GroupFactory& groups) {
+    RegisterCpuKernels(context.kernels(DeviceKind::kCpu));
+    RegisterCollectives(context.kernels(DeviceKind::kCpu), DeviceKind::kCpu);
+    DeviceMesh mesh(context, groups, MeshOf(*config));
+    Trainer trainer(*config, *data, context, mesh);
+    EXPECT_NE(test::ErrorOf([&] { trainer.Run().IgnoreError(); }), "");
+    EXPECT_FALSE(std::filesystem::exists(saved)) << "the error came after the checkpoint";
+  });
+  ::unsetenv("WEFT_FAULT");
+  EXPECT_TRUE(std::filesystem::exists(saved));
 }
 
 // Each save has its event, after the step whose state it is: what resuming programs look for.

@@ -16,7 +16,7 @@ absl::StatusOr<RunLog> Opened(const Config& config, const StartRecord& start) {
 
 }  // namespace
 
-// What is wrong with rank 0's log is everybody's fault. That of a disk is said by all as one.
+// What is wrong with rank 0's log ends the run on all ranks. A disk's error is reported as one message.
 absl::StatusOr<RunReporter> RunReporter::Open(const Config& config, const StartRecord& start, Mfu mfu,
                                               ProcessGroup& world) {
   RunReporter reporter(config, mfu, world);

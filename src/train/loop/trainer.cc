@@ -37,10 +37,24 @@ Trainer::Trainer(const Config& config, const Dataset& data, const Context& conte
             "would issue other collectives than rank 0: do all ranks run the same build?");
 }
 
+// In the order in which they are made; each knows those before it.
+struct Trainer::Parts {
+  Parts(RunStart s, State entries) : start(std::move(s)), state(std::move(entries)) {}
+
+  RunStart start;
+  State state;
+  std::unique_ptr<Slots> slots;
+  std::unique_ptr<StepRunner> runner;
+  std::unique_ptr<RunReporter> reporter;
+  std::unique_ptr<CheckpointPolicy> checkpoints;
+};
+
+Trainer::~Trainer() = default;
+
 absl::Status Trainer::Run() {
   absl::StatusOr<RunStart> start = RunStart::Find(config_, data_, mesh_.World());
   if (!start.ok()) return start.status();
-  if (start->is_needed(config_)) return RunFrom(*start);
+  if (start->is_needed(config_)) return RunFrom(*std::move(start));
   if (context_.rank() != 0) return absl::OkStatus();
   return Print(fmt::format("nothing to do: {} is of step {}, and train.steps is {}\n", start->folder(), start->step(),
                            config_.train.steps));
@@ -52,31 +66,35 @@ absl::Status Trainer::CheckMemoryFor(const std::optional<StepPlans>& plans) {
   return CheckMemory(need, runtime_.memory(), mesh_.World());
 }
 
-absl::Status Trainer::RunFrom(RunStart& start) {
+absl::Status Trainer::RunFrom(RunStart found) {
   ExecutorKind executor = ExecutorOf(config_);
   std::optional<StepPlans> plans;
   if (executor == ExecutorKind::kCompiled) plans = step_.Compile(runtime_);
   if (absl::Status s = CheckMemoryFor(plans); !s.ok()) return s;
   State state(mesh_.shape(), mesh_.coords(), runtime_.memory());
   step_.AddEntries(state);
-  Slots slots(state, data_, step_.options());
-  if (absl::Status s = start.SetState(config_, state, step_, runtime_, mesh_.World()); !s.ok()) return s;
-  slots.StartAt(start.position());
-  std::unique_ptr<StepRunner> runner = MakeRunner(executor, state, step_, runtime_, std::move(plans));
+  parts_ = std::make_unique<Parts>(std::move(found), std::move(state));
+  Parts& p = *parts_;
+  p.slots = std::make_unique<Slots>(p.state, data_, step_.options());
+  if (absl::Status s = p.start.SetState(config_, p.state, step_, runtime_, mesh_.World()); !s.ok()) return s;
+  p.slots->StartAt(p.start.position());
+  p.runner = MakeRunner(executor, p.state, step_, runtime_, std::move(plans));
   Mfu mfu(step_.model(), config_.model.context, config_.precision.compute, runtime_.memory().name(),
           context_.world_size());
-  absl::StatusOr<RunReporter> reporter = RunReporter::Open(config_, Started(start, *runner), mfu, mesh_.World());
+  absl::StatusOr<RunReporter> reporter = RunReporter::Open(config_, Started(p.start, *p.runner), mfu, mesh_.World());
   if (!reporter.ok()) return reporter.status();
-  CheckpointPolicy checkpoints(config_, data_, start, state, mesh_.World(), *reporter, activity_);
+  p.reporter = std::make_unique<RunReporter>(*std::move(reporter));
+  p.checkpoints =
+      std::make_unique<CheckpointPolicy>(config_, data_, p.start, p.state, mesh_.World(), *p.reporter, activity_);
   TrainingLoop loop({.config = config_,
                      .data = data_,
                      .step = step_,
                      .device = runtime_.memory(),
-                     .start = start,
-                     .slots = slots,
-                     .runner = *runner,
-                     .reporter = *reporter,
-                     .checkpoints = checkpoints,
+                     .start = p.start,
+                     .slots = *p.slots,
+                     .runner = *p.runner,
+                     .reporter = *p.reporter,
+                     .checkpoints = *p.checkpoints,
                      .stop = stop_});
   return loop.Run();
 }

@@ -27,11 +27,14 @@ class Trainer {
   // kResourceExhausted, there is too little memory, and nothing was allocated; kAborted, a loss or norm is not finite,
   // and what follows would be worthless, or two checkpoints in a row, or the last one, cannot be saved, or the
   // log cannot be opened or, said at the end, was not written to its end.
+  // Where Run throws, a checkpoint may be in progress: the trainer waits for it when it ends, not Run.
   absl::Status Run();
+  ~Trainer();
 
  private:
+  struct Parts;
   absl::Status CheckMemoryFor(const std::optional<StepPlans>& plans);
-  absl::Status RunFrom(RunStart& start);
+  absl::Status RunFrom(RunStart found);
   StartRecord Started(const RunStart& start, const StepRunner& runner) const;
 
   const Config& config_;
@@ -42,6 +45,7 @@ class Trainer {
   RankActivity* activity_;
   TrainingStep step_;
   Runtime runtime_;
+  std::unique_ptr<Parts> parts_;  // of the run
 };
 
 }  // namespace weft
