@@ -123,22 +123,24 @@ TEST(Simplify, ConstantsAreFoldedToTheBit) {
 TEST(Simplify, PhasesAndCollectivesStay) {
   Graph graph = test::Trace([&] {
     Var x = Leaf("x", DType::kF32, {4}, Sharding{Shard(0)});
-    Var first = Exp(x), again;
+    Var first = Exp(x), twin = Exp(x), again;
     {
       OriginScope backward(Phase::kBackward, nullptr);
       again = Exp(x);
     }
     return test::Traced{{{"a", first},
                          {"b", Neg(again)},
-                         {"c", AddScalar(Reshard(first, Sharding(1)), 1.0)},
-                         {"d", AddScalar(Reshard(again, Sharding(1)), 2.0)}}};
+                         {"c", AddScalar(Reshard(twin, Sharding(1)), 1.0)},
+                         {"d", AddScalar(Reshard(Exp(x), Sharding(1)), 2.0)}}};
   });
   LocalProgram program = Partition(graph, {.mesh = {{"x"}, {2}}, .natural = true});
   auto count = [](const LocalProgram& p, Op op) {
     return std::count_if(p.graph.nodes.begin(), p.graph.nodes.end(), [&](const auto& n) { return n->op == op; });
   };
   LocalProgram simple = Simplify(program);
-  EXPECT_EQ(count(simple, Op::kExp), 2);
+  EXPECT_EQ(count(program, Op::kExp), 4);
+  EXPECT_EQ(count(simple, Op::kExp), 3) << "one that is read by name, one for both collectives, one backward";
+  EXPECT_EQ(count(simple, Op::kAllGather), 2);
   EXPECT_EQ(test::Collectives(simple), test::Collectives(program));
 }
 

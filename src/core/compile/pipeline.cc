@@ -9,6 +9,7 @@
 
 #include "weft/core/compile/fuse.h"
 #include "weft/core/compile/simplify.h"
+#include "weft/core/host/host_name.h"
 
 namespace weft {
 namespace {
@@ -26,7 +27,8 @@ constexpr Pass kPasses[] = {
 void Dump(const Graph& graph, std::string_view name, const char* stage) {
   const char* folder = std::getenv("WEFT_DUMP");
   if (!folder || !*folder || name.empty()) return;
-  std::string path = fmt::format("{}/{}.{}.txt", folder, name, stage), draft = fmt::format("{}.{}", path, getpid());
+  std::string path = fmt::format("{}/{}.{}.txt", folder, name, stage),
+              draft = fmt::format("{}.{}.{}", path, HostName(), gettid());
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   std::ofstream file(draft);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <optional>
 
 #include "absl/container/flat_hash_set.h"
@@ -116,7 +117,7 @@ class Simplifier {
   std::shared_ptr<Node> Folding(const std::shared_ptr<Node>& node) const {
     if (node->inputs.size() != 1 || node->inputs[0].node().op != Op::kFull) return node;
     std::optional<double> value = Folded(*node, node->inputs[0].node().attrs.Float("value"));
-    if (!value) return node;
+    if (!value || std::isnan(*value)) return node;  // which bits a NaN has depends on the device
     auto constant = std::make_shared<Node>(*node);
     constant->op = Op::kFull;
     constant->attrs = node->inputs[0].node().attrs;
@@ -127,7 +128,7 @@ class Simplifier {
   }
 
   const LocalProgram& program_;
-  absl::flat_hash_set<const Node*> named_;  // given or stored by name
+  absl::flat_hash_set<const Node*> named_;  // outputs and writes
   absl::flat_hash_map<Key, Var> now_;
   absl::flat_hash_set<const Node*, SameWork, SameWork> seen_;
   absl::flat_hash_map<const Node*, std::shared_ptr<Node>> kept_;

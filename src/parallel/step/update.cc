@@ -1,5 +1,8 @@
 #include "weft/parallel/step/update.h"
 
+#include <fmt/format.h>
+
+#include "weft/core/base/error.h"
 #include "weft/core/ir/builder.h"
 #include "weft/core/ops/ops.h"
 
@@ -49,6 +52,9 @@ void UpdateOne(const Parameter& p, const Var& gradient, const Factors& f, const 
                                        .scale = f.scale,
                                        .updates = f.updates,
                                        .options = options});
+  WEFT_CHECK(next.size() == 1 + rule.slots.size(),
+             fmt::format("optimizer {}: expected the parameter and {} slots, got {} values", rule.name,
+                         rule.slots.size(), next.size()));
   result.writes.push_back({p.path(), next[0]});
   for (size_t i = 0; i < rule.slots.size(); i++) result.writes.push_back({rule.EntryOf(rule.slots[i], p), next[i + 1]});
   if (o.model.fsdp == Fsdp::kGradients)
