@@ -102,7 +102,9 @@ class Reader {
     history_.end = r;
   }
   void Add(const StopRecord& r) { history_.stop = r; }
-  void Add(const SaveRecord& r) { history_.saved = r; }
+  void Add(const SaveRecord& r) {
+    if (Counts(r.step)) history_.saved = r;
+  }
 
   Outline outline_;
   RunHistory history_;

@@ -53,7 +53,7 @@ TEST(Config, KeysWithoutEffectAreNamed) {
   std::string cosine = "schedule: {name: cosine, min_lr: 1e-4}\n";
   EXPECT_EQ(said(cosine, {}), "");
   EXPECT_EQ(said(cosine, {"schedule.name=constant"}),
-            "a.yaml:4:26: schedule.min_lr: has no effect, as schedule.name is constant; give cosine, linear, wsd or inverse_sqrt, or "
+            "a.yaml:4:26: schedule.min_lr: has no effect, as schedule.name is constant; give another schedule, or "
             "remove it\n");
   EXPECT_EQ(
       said("", {"loss_scale.initial=8", "loss_scale.min=1"}),  // 1 is what it is without a word

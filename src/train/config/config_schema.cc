@@ -140,7 +140,7 @@ const std::vector<Field>& Fields() {
 
       {KEY(schedule.name, "shape of the learning rate after the warm-up"), .choices = NamesOf(Schedules())},
       {KEY(schedule.warmup_steps, "steps of linear warm-up; at most train.steps"), .bounds = From(0, kBillion)},
-      {KEY(schedule.min_lr, "learning rate that the decay would reach one step after the last; at most lr"), .bounds = AtLeast(0)},
+      {KEY(schedule.min_lr, "learning rate that the decay would reach one step after the last, and the least of inverse_sqrt; at most lr"), .bounds = AtLeast(0)},
 
       {KEY(train.steps, "updates"), .bounds = From(1, kBillion), .default_text = "required"},
       {KEY(train.global_batch, "sequences of a step over all ranks"),

@@ -38,6 +38,7 @@ StepOptions StepOptionsOf(const Config& config) {
   o.check = config.parallel.check == CheckMode::kExplicit;
   const OptimizerConfig& optimizer = config.optimizer;
   o.optimizer = FindOptimizer(optimizer.name);
+  if (!o.optimizer) Fail("optimizer.name: there is no " + optimizer.name);
   o.optimizer_options = {.beta1 = optimizer.betas[0],
                          .beta2 = optimizer.betas[1],
                          .eps = optimizer.eps,

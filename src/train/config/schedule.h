@@ -6,9 +6,9 @@
 
 namespace weft {
 
-// Returns the learning rate of `step`, which is in [1, train.steps]. Step i has the rate that PyTorch's schedulers give
-// at epoch i - 1, so the first step after the warm-up has optimizer.lr, and schedule.min_lr would be reached one step
-// after the last. With w = schedule.warmup_steps and n = train.steps:
+// Returns the learning rate of `step`, which is in [1, train.steps]. Where PyTorch has the scheduler, step i has the rate
+// of its epoch i - 1, so the first step after the warm-up has optimizer.lr, and cosine, linear and wsd would reach
+// schedule.min_lr one step after the last. With w = schedule.warmup_steps and n = train.steps:
 //   warm-up       LinearLR(start_factor = 1 / (w + 1), total_iters = w)
 //   cosine        CosineAnnealingLR(T_max = n - w, eta_min = min_lr)
 //   linear        LinearLR(end_factor = min_lr / lr, total_iters = n - w)

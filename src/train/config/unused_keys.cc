@@ -24,7 +24,7 @@ struct Rule {
 };
 constexpr Rule kRules[] = {
     {"schedule.min_lr", [](const Config& c) { return c.schedule.name == "constant"; },
-     "schedule.name is constant; give cosine, linear, wsd or inverse_sqrt"},
+     "schedule.name is constant; give another schedule"},
     {"loss_scale.", [](const Config& c) { return c.precision.compute != DType::kF16; },
      "precision.compute is not f16; give f16, which alone has a loss scale"},
     {"model.rope_theta", [](const Config& c) { return !IsRotary(c); },
