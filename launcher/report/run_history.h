@@ -18,8 +18,9 @@ struct RunHistory {
   std::vector<int64_t> resumed;  // the steps that the later starts went on after
   std::optional<StepRecord> last;
   std::optional<EvalRecord> last_eval, best_eval;
-  std::optional<EndRecord> end;     // of the latest start alone, as the stop is; neither: the run
-  std::optional<StopRecord> stop;   //   failed, was killed or goes on
+  // Of the latest start alone. With neither, the run failed, was killed or goes on.
+  std::optional<EndRecord> end;
+  std::optional<StopRecord> stop;
   std::optional<SaveRecord> saved;  // the latest checkpoint
   int64_t cut_lines = 0;
   double tokens = 0;        // trained on in the steps that count,

@@ -2,8 +2,8 @@
 //
 //   trace -> partition -> fuse -> simplify -> plan
 //
-// What an executor interprets ends after partition. Where passes are verified (core/ir/verify.h), each of them is. With
-// WEFT_DUMP=DIR in the environment each writes its program to DIR/NAME.STAGE.txt.
+// The interpreter runs the program that partition gives. Where passes are verified (core/ir/verify.h), the program is
+// verified after each. With WEFT_DUMP=DIR in the environment each pass writes its program to DIR/NAME.STAGE.txt.
 #pragma once
 #include <string_view>
 
