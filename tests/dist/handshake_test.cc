@@ -346,16 +346,15 @@ TEST(Acceptor, WelcomesNoCallerThatHasGivenUp) {
     Connection there = ConnectTo(Resolve("127.0.0.1", PortOf(listener)).at(0), Clock::now() + 5s);
     Acceptor acceptor(std::move(listener), kOurs, "rank 0");
     std::thread caller([&] {
-      Introduce(there.socket, kOurs, Purpose::kPair, kClaim, Clock::now() + 300ms);
+      Introduce(there.socket, kOurs, Purpose::kPair, kClaim, Clock::now() + (late ? 1s : 30s));
       if (late) there.socket = Socket();
     });
-    std::vector<Guest> proven;
-    std::this_thread::sleep_for(50ms);
-    EXPECT_TRUE(acceptor.Serve().empty());  // the challenge
+    std::vector<Guest> proven;  // a busy machine may challenge and prove in one call of Serve
+    for (auto end = Clock::now() + 5s; proven.empty() && Clock::now() < end; std::this_thread::sleep_for(2ms))
+      proven = acceptor.Serve();
     if (late) caller.join();
-    for (int i = 0; i < 100 && proven.empty(); i++, std::this_thread::sleep_for(2ms)) proven = acceptor.Serve();
-    ASSERT_EQ(proven.size(), 1u);
-    EXPECT_EQ(bool(acceptor.Welcome(proven[0])), !late);
+    EXPECT_EQ(proven.size(), 1u);
+    EXPECT_EQ(!proven.empty() && acceptor.Welcome(proven[0]), !late);
     if (!late) caller.join();
   }
 }
