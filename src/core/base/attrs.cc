@@ -12,17 +12,11 @@ const AttrValue* Attrs::Find(std::string_view name) const {
   return nullptr;
 }
 
-const AttrValue& Attrs::At(std::string_view name) const {
+const AttrValue& Attrs::Value(std::string_view name) const {
   const AttrValue* value = Find(name);
   WEFT_CHECK(value, fmt::format("attribute \"{}\" is missing; the node has {}", name, ToString(*this)));
   return *value;
 }
-
-int64_t Attrs::Int(std::string_view name) const { return std::get<int64_t>(At(name)); }
-double Attrs::Float(std::string_view name) const { return std::get<double>(At(name)); }
-const std::string& Attrs::Text(std::string_view name) const { return std::get<std::string>(At(name)); }
-const Shape& Attrs::Ints(std::string_view name) const { return std::get<Shape>(At(name)); }
-const Sharding& Attrs::Target(std::string_view name) const { return std::get<Sharding>(At(name)); }
 
 void Attrs::Set(Item item) {
   for (Item& old : items_)

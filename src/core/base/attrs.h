@@ -8,8 +8,7 @@
 #include <utility>
 #include <variant>
 
-#include "weft/core/base/placement.h"
-#include "weft/core/base/shape.h"
+#include "weft/core/base/attr_names.h"
 
 namespace weft {
 
@@ -20,34 +19,39 @@ class Attrs {
   struct Item {
     const char* name;  // a string literal
     AttrValue value;
-    Item(const char* n, int64_t v) : name(n), value(v) {}
-    Item(const char* n, int v) : name(n), value(int64_t(v)) {}
-    Item(const char* n, bool v) : name(n), value(int64_t(v)) {}
-    Item(const char* n, double v) : name(n), value(v) {}
-    Item(const char* n, std::string v) : name(n), value(std::move(v)) {}
-    Item(const char* n, const char* v) : name(n), value(std::string(v)) {}
-    Item(const char* n, Shape v) : name(n), value(std::move(v)) {}
-    Item(const char* n, Sharding v) : name(n), value(v) {}
+    Item(AttrName<int64_t> n, int64_t v) : name(n.text), value(v) {}
+    Item(AttrName<int64_t> n, int v) : name(n.text), value(int64_t(v)) {}
+    Item(AttrName<int64_t> n, bool v) : name(n.text), value(int64_t(v)) {}
+    Item(AttrName<double> n, double v) : name(n.text), value(v) {}
+    Item(AttrName<std::string> n, std::string v) : name(n.text), value(std::move(v)) {}
+    Item(AttrName<std::string> n, const char* v) : name(n.text), value(std::string(v)) {}
+    Item(AttrName<Shape> n, Shape v) : name(n.text), value(std::move(v)) {}
+    Item(AttrName<Sharding> n, Sharding v) : name(n.text), value(v) {}
     bool operator==(const Item& o) const { return std::string_view(name) == o.name && value == o.value; }
   };
 
   Attrs() = default;
   Attrs(std::initializer_list<Item> items) : items_(items) {}
 
-  bool Has(std::string_view name) const { return Find(name) != nullptr; }
-  int64_t Int(std::string_view name) const;  // these four throw Error for an absent name
-  double Float(std::string_view name) const;
-  const std::string& Text(std::string_view name) const;
-  const Shape& Ints(std::string_view name) const;
-  const Sharding& Target(std::string_view name) const;
-  int64_t IntOr(std::string_view name, int64_t otherwise) const { return Has(name) ? Int(name) : otherwise; }
+  bool Has(AttrName<double> name) const { return Find(name.text) != nullptr; }
+  // These five throw Error for an absent name.
+  int64_t Int(AttrName<int64_t> name) const { return At<int64_t>(name.text); }
+  double Float(AttrName<double> name) const { return At<double>(name.text); }
+  const std::string& Text(AttrName<std::string> name) const { return At<std::string>(name.text); }
+  const Shape& Ints(AttrName<Shape> name) const { return At<Shape>(name.text); }
+  const Sharding& Target(AttrName<Sharding> name) const { return At<Sharding>(name.text); }
+  int64_t IntOr(AttrName<int64_t> name, int64_t otherwise) const { return Find(name.text) ? Int(name) : otherwise; }
   void Set(Item item);  // adds or replaces
   bool operator==(const Attrs&) const = default;
   const absl::InlinedVector<Item, 2>& items() const { return items_; }
 
  private:
   const AttrValue* Find(std::string_view name) const;
-  const AttrValue& At(std::string_view name) const;
+  const AttrValue& Value(std::string_view name) const;
+  template <class T>
+  const T& At(std::string_view name) const {
+    return std::get<T>(Value(name));
+  }
   absl::InlinedVector<Item, 2> items_;
 };
 std::string ToString(const Attrs& attrs);  // "dim=1 eq=btc,cd->btd"

@@ -12,7 +12,7 @@ namespace {
 Shape HandedOver(const Node& node, int ranks) {
   const Var& in = node.inputs[0];
   Shape shape = in.node().outputs[size_t(in.index())].shape;
-  const char* cuts = FindCollectiveRow(node.op)->cuts;
+  AttrName<int64_t> cuts = FindCollectiveRow(node.op)->cuts;
   if (!cuts) return shape;
   auto dim = size_t(node.attrs.Int(cuts));
   shape[dim] = node.outputs[0].shape[dim] * ranks;

@@ -100,7 +100,7 @@ class Fuser {
     bool product = node.op == Op::kEinsum || node.op == Op::kLinear;
     return product && IsFloating(node.outputs[0].dtype) ? &node : nullptr;
   }
-  static bool Has(const Node& product, const char* part) { return product.attrs.IntOr(part, 0) != 0; }
+  static bool Has(const Node& product, AttrName<int64_t> part) { return product.attrs.IntOr(part, 0) != 0; }
 
   // The value that is broadcast over all leading dims, if v is nothing else.
   static const Var* Broadcasted(const Var& v) {
@@ -136,7 +136,7 @@ class Fuser {
     return Made(cast, *product);
   }
 
-  std::shared_ptr<Node> Extended(const Node& add, const Node& product, const Var& operand, const char* part) const {
+  std::shared_ptr<Node> Extended(const Node& add, const Node& product, const Var& operand, AttrName<int64_t> part) const {
     std::shared_ptr<Node> fused = Made(add, product);
     fused->attrs.Set({part, 1});
     fused->inputs.push_back(operand);

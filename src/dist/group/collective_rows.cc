@@ -47,13 +47,13 @@ void AllReduceRow(const KernelCall& call) {
 }
 
 // The chunks of the output along dim; the input is one of them.
-ChunkLayout GatherLayout(const KernelCall& call, const char* dim_name, int ranks) {
+ChunkLayout GatherLayout(const KernelCall& call, AttrName<int64_t> dim_name, int ranks) {
   int dim = int(call.attrs->Int(dim_name));
   return ChunkLayout(call.out[0], dim, call.in[0].dim(dim).capacity, ranks);
 }
 
 // The chunks of the input along dim; the output is one of them.
-ChunkLayout SplitLayout(const KernelCall& call, const char* dim_name, int ranks) {
+ChunkLayout SplitLayout(const KernelCall& call, AttrName<int64_t> dim_name, int ranks) {
   int dim = int(call.attrs->Int(dim_name));
   return ChunkLayout(call.in[0], dim, call.out[0].dim(dim).capacity, ranks);
 }
