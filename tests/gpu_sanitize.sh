@@ -28,14 +28,14 @@ racecheck kernels_structural_test            *Permute*:*Transpose*
 memcheck  kernels_reduce_test                *
 racecheck kernels_einsum_test                *Many*:*EveryOrder*
 memcheck  kernels_einsum_test                *
-racecheck kernels_adamw_test                 *
+racecheck kernels_optimizer_test             *
 memcheck  kernels_norm_test                  *
 racecheck kernels_loss_test                  *
 racecheck fallback_test                      *LinearCrossEntropy*
 racecheck kernels_in_place_test              *
 memcheck  kernels_embedding_test             *
 memcheck  kernels_activation_test            *
-memcheck  kernels_adamw_test                 *
+memcheck  kernels_optimizer_test             *
 memcheck  kernels_loss_test                  *
 memcheck  kernels_random_test                *
 memcheck  kernels_threads_test               *

@@ -1,126 +1,192 @@
-// AdamW against the formula in f64, over several updates, in place; and that update 0 is none.
+// Each optimizer's update against its formula in f64, over several updates, in place; update 0 is none; and many
+// parameters at once are each alone.
+#include <functional>
+
 #include "harness.h"
 
 namespace weft::test {
 namespace {
 
-void Check(Rng& rng, DType dtype, DType gradient, const Shape& shape, int threads) {
-  DType wide = AccumulateType(dtype);
-  Box p = RandomBox(rng, dtype, shape), m(wide, shape), v(wide, shape), lr(wide, {}), scale(wide, {}),
-      t(DType::kI64, {});
-  Values P = p.All(), M(P.size()), V(P.size());
-  m.SetAll(M);
-  v.SetAll(V);
-  lr.Set(0, 0.0625);  // exact in every type
-  scale.Set(0, 0.5);
-  const double b1 = 0.9, b2 = 0.95, eps = 1e-8, decay = 0.1;
-  Attrs attrs{{"beta1", b1}, {"beta2", b2}, {"eps", eps}, {"weight_decay", decay}};
-  for (int step = 1; step <= 3; step++) {
-    Box g = RandomBox(rng, gradient, shape);
-    t.Set(0, step);
-    RunKernel(Op::kAdamW, attrs, {&p, &m, &v, &g, &lr, &scale, &t}, {&p, &m, &v}, threads);
-    for (size_t i = 0; i < P.size(); i++) {
-      double gi = g.Get(int64_t(i)) * 0.5;
-      M[i] = b1 * M[i] + (1 - b1) * gi;
-      V[i] = b2 * V[i] + (1 - b2) * gi * gi;
-      P[i] -= 0.0625 *
-              (M[i] / (1 - std::pow(b1, step)) / (std::sqrt(V[i] / (1 - std::pow(b2, step))) + eps) + decay * P[i]);
-    }
-    // m may cancel: its error is that of terms of size 1.
-    ExpectClose(m, M, Tolerance(wide, 6), 1);
-    ExpectClose(v, V, Tolerance(wide, 6), 1e-3);
-    ExpectClose(p, P, Tolerance(dtype, 16) * step, 1);
-    // Go on from what the kernel stored, so that the roundings of one step do not pile up.
-    P = p.All(), M = m.All(), V = v.All();
-  }
-}
-
-TEST(AdamW, FollowsTheFormula) {
-  Rng rng(91);
-  for (DType dtype : Floats())
-    for (DType gradient : {dtype, AccumulateType(dtype)})
-      for (const Shape& shape : std::vector<Shape>{{}, {0}, {1}, {3, 5}, {40, 1000}})
-        for (int threads : {1, 2}) Check(rng, dtype, gradient, shape, threads);
-  for (DType narrow : {DType::kBF16, DType::kF16}) Check(rng, DType::kF32, narrow, {40, 1000}, 1);
-}
-
-// Update 0 is none: the bits of p, m and v stay, whatever the gradient and the scalars hold, in place or not.
-void CheckNone(Rng& rng, DType dtype, DType gradient, const Shape& shape, int threads) {
-  DType wide = AccumulateType(dtype);
-  Box p = RandomBox(rng, dtype, shape), m = RandomBox(rng, wide, shape), v = RandomBox(rng, wide, shape, 0, 2),
-      g = RandomBox(rng, gradient, shape), lr(wide, {}), scale(wide, {}), none(DType::kI64, {});
-  const double bad[] = {NAN, INFINITY, -INFINITY};
-  for (int64_t i = 0; i < g.count(); i += 2) g.Set(i, bad[i / 2 % 3]);
-  if (p.count() > 0) p.Set(0, INFINITY);
-  lr.Set(0, INFINITY);
-  scale.Set(0, NAN);
-  none.Set(0, 0);
-  Attrs attrs{{"beta1", 0.9}, {"beta2", 0.95}, {"eps", 1e-8}, {"weight_decay", 0.1}};
-  Box p0 = p, m0 = m, v0 = v, p1(dtype, shape), m1(wide, shape), v1(wide, shape);
-  RunKernel(Op::kAdamW, attrs, {&p, &m, &v, &g, &lr, &scale, &none}, {&p1, &m1, &v1}, threads);
-  EXPECT_EQ(p1.All(), p0.All());
-  EXPECT_EQ(m1.All(), m0.All());
-  EXPECT_EQ(v1.All(), v0.All());
-  RunKernel(Op::kAdamW, attrs, {&p, &m, &v, &g, &lr, &scale, &none}, {&p, &m, &v}, threads);
-  EXPECT_EQ(p.storage, p0.storage);
-  EXPECT_EQ(m.storage, m0.storage);
-  EXPECT_EQ(v.storage, v0.storage);
-}
-
-TEST(AdamW, UpdateZeroChangesNothing) {
-  Rng rng(92);
-  for (DType dtype : Floats())
-    for (DType gradient : {dtype, AccumulateType(dtype)})
-      for (const Shape& shape : std::vector<Shape>{{}, {0}, {1}, {3, 5}, {40, 1000}})
-        for (int threads : {1, 2}) CheckNone(rng, dtype, gradient, shape, threads);
-  CheckNone(rng, DType::kF32, DType::kF16, {40, 1000}, 1);
-}
-
-struct Parameter {
-  Box p, m, v, g;
+// One element: p and what is kept of it, given g * scale. Returns p'.
+using Formula = std::function<double(double p, double* kept, double g, int step)>;
+struct Rule {
+  const char* name;
+  Op op;
+  size_t kept;
   Attrs attrs;
+  Formula formula;
+  // Where the sign of this is unsure, so is the result; null: of nothing.
+  std::function<double(const double* kept, double g)> sign = nullptr;
+};
+constexpr double kLr = 0.0625, kScale = 0.5, kDecay = 0.1;  // the first two are exact in every type
 
-  Parameter(Rng& rng, DType dtype, DType gradient, const Shape& shape, bool padded)
-      : p(Filled(rng, dtype, shape, padded, -2)),
-        m(Filled(rng, AccumulateType(dtype), shape, padded, -2)),
-        v(Filled(rng, AccumulateType(dtype), shape, padded, 0)),
-        g(Filled(rng, gradient, shape, padded, -2)),
-        attrs{{"beta1", 0.9}, {"beta2", 0.95}, {"eps", 1e-8}, {"weight_decay", Pick(rng, 0, 1) ? 0.1 : 0.0}} {}
-  static Box Filled(Rng& rng, DType dtype, const Shape& shape, bool padded, double low) {
-    Box random = RandomBox(rng, dtype, shape, low, 2), dense(dtype, shape);
-    dense.SetAll(random.All());
-    return padded ? random : dense;
+double AdamW(double p, double* kept, double g, int step) {
+  double &m = kept[0], &v = kept[1];
+  m = 0.9 * m + 0.1 * g;
+  v = 0.95 * v + 0.05 * g * g;
+  return p - kLr * (m / (1 - std::pow(0.9, step)) / (std::sqrt(v / (1 - std::pow(0.95, step))) + 1e-8) + kDecay * p);
+}
+double Plain(double p, double*, double g, int) { return p - kLr * (g + kDecay * p); }
+double Momentum(double p, double* kept, double g, int) {
+  kept[0] = 0.9 * kept[0] + g + kDecay * p;
+  return p - kLr * kept[0];
+}
+double Nesterov(double p, double* kept, double g, int) {
+  kept[0] = 0.9 * kept[0] + g + kDecay * p;
+  return p - kLr * (g + kDecay * p + 0.9 * kept[0]);
+}
+double Mix(const double* kept, double g) { return 0.9 * kept[0] + 0.1 * g; }
+double Lion(double p, double* kept, double g, int) {
+  double mix = Mix(kept, g);
+  kept[0] = 0.99 * kept[0] + 0.01 * g;
+  return p - kLr * ((mix > 0) - (mix < 0) + kDecay * p);
+}
+
+std::vector<Rule> Rules() {
+  Attrs::Item decay{"weight_decay", kDecay};
+  auto sgd = [&](double momentum, bool nesterov) {
+    return Attrs{{"momentum", momentum}, {"nesterov", nesterov}, decay};
+  };
+  return {{"adamw", Op::kAdamW, 2, {{"beta1", 0.9}, {"beta2", 0.95}, {"eps", 1e-8}, decay}, AdamW},
+          {"sgd", Op::kSgd, 0, sgd(0, false), Plain},
+          {"sgd with momentum", Op::kSgd, 1, sgd(0.9, false), Momentum},
+          {"sgd with Nesterov's", Op::kSgd, 1, sgd(0.9, true), Nesterov},
+          {"lion", Op::kLion, 1, {{"beta1", 0.9}, {"beta2", 0.99}, decay}, Lion, Mix}};
+}
+
+// A parameter with all that belongs to it. `make` gives the tensors: by dtype and least value.
+struct Parameter {
+  const Rule* rule;
+  Box p;
+  std::vector<Box> kept;
+  Box g;
+
+  Parameter(const Rule& r, DType dtype, DType gradient, const std::function<Box(DType, double low)>& make)
+      : rule(&r), p(make(dtype, -2)), g(make(gradient, -2)) {
+    for (size_t i = 0; i < r.kept; i++) kept.push_back(make(AccumulateType(dtype), i == 1 ? 0 : -2));
   }
   Job Update(const Box& lr, const Box& scale, const Box& updates) {
-    return {attrs, {&p, &m, &v, &g, &lr, &scale, &updates}, {&p, &m, &v}};
+    Job job{rule->attrs, {&p}, {&p}};
+    for (Box& k : kept) job.in.push_back(&k), job.out.push_back(&k);
+    for (const Box* rest : {static_cast<const Box*>(&g), &lr, &scale, &updates}) job.in.push_back(rest);
+    return job;
   }
 };
 
+struct Scalars {
+  Box lr, scale, updates;
+  Scalars(DType wide, double lr_value, double scale_value, int t)
+      : lr(wide, {}), scale(wide, {}), updates(DType::kI64, {}) {
+    lr.Set(0, lr_value), scale.Set(0, scale_value), updates.Set(0, t);
+  }
+};
+
+void Run(Parameter& x, const Scalars& s, int threads) {
+  Job job = x.Update(s.lr, s.scale, s.updates);
+  RunKernel(x.rule->op, job.attrs, job.in, job.out, threads);
+}
+
+void Check(const Rule& rule, Rng& rng, DType dtype, DType gradient, const Shape& shape, int threads) {
+  DType wide = AccumulateType(dtype);
+  Parameter x(rule, dtype, gradient, [&](DType type, double) { return RandomBox(rng, type, shape); });
+  for (Box& k : x.kept) k.SetAll(Values(size_t(k.count())));
+  for (int step = 1; step <= 3; step++) {
+    x.g = RandomBox(rng, gradient, shape);
+    Values p = x.p.All();
+    std::vector<Values> kept(rule.kept);
+    for (size_t k = 0; k < rule.kept; k++) kept[k] = x.kept[k].All();
+    for (size_t i = 0; i < p.size(); i++) {
+      double k[2] = {};
+      for (size_t j = 0; j < rule.kept; j++) k[j] = kept[j][i];
+      double gi = x.g.Get(int64_t(i)) * kScale;
+      if (rule.sign && std::abs(rule.sign(k, gi)) < 1e-3) x.g.Set(int64_t(i), 1), gi = kScale;
+      p[i] = rule.formula(p[i], k, gi, step);
+      for (size_t j = 0; j < rule.kept; j++) kept[j][i] = k[j];
+    }
+    Run(x, Scalars(wide, kLr, kScale, step), threads);
+    // What is kept may cancel: its error is that of terms of size 1, the squares' that of small ones.
+    for (size_t k = 0; k < rule.kept; k++) ExpectClose(x.kept[k], kept[k], Tolerance(wide, 6), k == 1 ? 1e-3 : 1);
+    ExpectClose(x.p, p, Tolerance(dtype, 16) * step, 1);
+  }
+}
+
+// Every rule over dtypes, shapes and threads.
+void Sweep(void (*check)(const Rule&, Rng&, DType, DType, const Shape&, int)) {
+  Rng rng(91);
+  for (const Rule& rule : Rules()) {
+    SCOPED_TRACE(rule.name);
+    for (DType dtype : Floats())
+      for (DType gradient : {dtype, AccumulateType(dtype)})
+        for (const Shape& shape : std::vector<Shape>{{}, {0}, {1}, {3, 5}, {40, 1000}})
+          for (int threads : {1, 2}) check(rule, rng, dtype, gradient, shape, threads);
+    for (DType narrow : {DType::kBF16, DType::kF16}) check(rule, rng, DType::kF32, narrow, {40, 1000}, 1);
+  }
+}
+
+TEST(Optimizer, FollowsTheFormula) { Sweep(&Check); }
+
+// Update 0 is none: the bits of all stay, whatever the gradient and the scalars hold, in place or not.
+void CheckNone(const Rule& rule, Rng& rng, DType dtype, DType gradient, const Shape& shape, int threads) {
+  Parameter x(rule, dtype, gradient, [&](DType type, double low) { return RandomBox(rng, type, shape, low, 2); });
+  const double bad[] = {NAN, INFINITY, -INFINITY};
+  for (int64_t i = 0; i < x.g.count(); i += 2) x.g.Set(i, bad[i / 2 % 3]);
+  if (x.p.count() > 0) x.p.Set(0, INFINITY);
+  Scalars none(AccumulateType(dtype), INFINITY, NAN, 0);
+  const Parameter before = x;
+  Parameter apart(rule, dtype, gradient, [&](DType type, double) { return Box(type, shape); });
+  Job job = x.Update(none.lr, none.scale, none.updates);
+  job.out = apart.Update(none.lr, none.scale, none.updates).out;
+  RunKernel(rule.op, job.attrs, job.in, job.out, threads);
+  EXPECT_EQ(apart.p.All(), before.p.All());
+  for (size_t k = 0; k < rule.kept; k++) EXPECT_EQ(apart.kept[k].All(), before.kept[k].All());
+  Run(x, none, threads);
+  EXPECT_EQ(x.p.storage, before.p.storage);
+  for (size_t k = 0; k < rule.kept; k++) EXPECT_EQ(x.kept[k].storage, before.kept[k].storage);
+}
+
+TEST(Optimizer, UpdateZeroChangesNothing) { Sweep(&CheckNone); }
+
 // Parameters of one batch: of one element, of none, of vectors and not, padded, of other types, with other settings;
 // more than one launch takes.
-TEST(AdamW, ManyAtOnceAreEachAlone) {
+void CheckMany(const Rule& rule, const Rule* other) {
   Rng rng(92);
-  Box lr(DType::kF32, {}), scale(DType::kF32, {}), updates(DType::kI64, {});
-  lr.Set(0, 3e-3), scale.Set(0, 0.7), updates.Set(0, 3);
   std::vector<Parameter> apart;
+  Rule undecayed = rule, faster = rule;
+  undecayed.attrs.Set({"weight_decay", 0.0});
+  faster.attrs.Set({rule.op == Op::kSgd ? "momentum" : "beta1", 0.8});
   for (int i = 0; i < 450; i++) {
     Shape shape{PickOf<int64_t>(rng, {0, 1, 3, 5, 64, 129, 1023, 4096}), PickOf<int64_t>(rng, {1, 2, 7, 8})};
     DType dtype = i % 7 == 0 ? DType::kBF16 : DType::kF32, gradient = i % 11 == 0 ? DType::kBF16 : DType::kF32;
-    apart.emplace_back(rng, dtype, gradient, shape, i % 5 == 0);
-    if (i % 13 == 12) apart.back().attrs.Set({"beta1", 0.8});
+    const Rule& mine = other && i % 4 == 0 ? *other : i % 13 == 12 ? faster : Pick(rng, 0, 1) ? rule : undecayed;
+    apart.emplace_back(mine, dtype, gradient, [&](DType type, double low) {
+      Box random = RandomBox(rng, type, shape, low, 2), dense(type, shape);
+      dense.SetAll(random.All());
+      return i % 5 == 0 ? random : dense;
+    });
   }
+  Scalars s(DType::kF32, 3e-3, 0.7, 3);
   std::vector<Parameter> together = apart;
   std::vector<Job> jobs;
   for (size_t i = 0; i < apart.size(); i++) {
-    Job alone = apart[i].Update(lr, scale, updates);
-    RunKernel(Op::kAdamW, alone.attrs, alone.in, alone.out);
-    jobs.push_back(together[i].Update(lr, scale, updates));
+    Run(apart[i], s, 1);
+    jobs.push_back(together[i].Update(s.lr, s.scale, s.updates));
   }
-  RunMany(Op::kAdamW, jobs);
-  for (size_t i = 0; i < apart.size(); i++)
-    for (auto box : {&Parameter::p, &Parameter::m, &Parameter::v})
-      ASSERT_TRUE((together[i].*box).storage == (apart[i].*box).storage)
-          << "parameter " << i << " " << ToString(apart[i].p.shape());
+  RunMany(rule.op, jobs);
+  for (size_t i = 0; i < apart.size(); i++) {
+    std::string which = "parameter " + std::to_string(i) + " " + ToString(apart[i].p.shape());
+    ASSERT_TRUE(together[i].p.storage == apart[i].p.storage) << which;
+    for (size_t k = 0; k < apart[i].kept.size(); k++)
+      ASSERT_TRUE(together[i].kept[k].storage == apart[i].kept[k].storage) << which;
+  }
+}
+
+TEST(Optimizer, ManyAtOnceAreEachAlone) {
+  std::vector<Rule> rules = Rules();
+  for (size_t i = 0; i < rules.size(); i++) {
+    SCOPED_TRACE(rules[i].name);
+    bool joined = i > 0 && rules[i - 1].op == rules[i].op;
+    CheckMany(rules[i], joined ? &rules[i - 1] : nullptr);
+  }
 }
 
 }  // namespace

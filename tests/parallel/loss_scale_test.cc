@@ -141,11 +141,14 @@ Values Snapshot(State& state) {
 double Scalar(State& state, const char* name) { return state.At(name).local.Item(); }
 
 // Scales of 2^40 and 2^39 overflow f16 whatever the gradients are; 2^8 does not.
-TEST_P(LossScaleLayouts, ASkippedStepLeavesNoTrace) {
+void ExpectNoTrace(const Layout& layout, const Optimizer& optimizer) {
   constexpr double kBad = 0x1p40, kGood = 0x1p8;
-  OnMesh(GetParam(), [&](Context& context, DeviceMesh& mesh) {
-    Job job{.model = TinyGpt2(), .precision = kF16, .loss_scale = {.initial = kBad, .growth_interval = 2}};
-    RankRun run(job, GetParam(), context, mesh);
+  OnMesh(layout, [&](Context& context, DeviceMesh& mesh) {
+    Job job{.model = TinyGpt2(),
+            .precision = kF16,
+            .loss_scale = {.initial = kBad, .growth_interval = 2},
+            .optimizer = optimizer};
+    RankRun run(job, layout, context, mesh);
     auto before = Snapshot(run.state);
     for (int step : {1, 2}) {
       StepMetrics m = run.Step(step);
@@ -160,7 +163,7 @@ TEST_P(LossScaleLayouts, ASkippedStepLeavesNoTrace) {
     // From here on it is a run whose updates 1 and 2 are the steps 3 and 4.
     run.state.SetScalar(entry::kLossScale, kGood);
     job.loss_scale.initial = kGood;
-    RankRun fresh(job, GetParam(), context, mesh);
+    RankRun fresh(job, layout, context, mesh);
     for (int step : {3, 4}) {
       StepMetrics m = run.Step(step);
       EXPECT_EQ(m.loss_scale, kGood);
@@ -177,6 +180,16 @@ TEST_P(LossScaleLayouts, ASkippedStepLeavesNoTrace) {
     EXPECT_EQ(Scalar(run.state, entry::kLossScale), 2 * kGood);
     EXPECT_EQ(Scalar(run.state, entry::kGoodSteps), 1);
   });
+}
+
+TEST_P(LossScaleLayouts, ASkippedStepLeavesNoTrace) { ExpectNoTrace(GetParam(), {}); }
+
+TEST(LossScale, EveryOptimizerSkips) {
+  for (const OptimizerRule* rule : OptimizerRules())
+    for (ExecutorKind executor : {ExecutorKind::kCompiled, ExecutorKind::kInterpret}) {
+      SCOPED_TRACE(rule->name);
+      ExpectNoTrace({2, 2, false, Fsdp::kFull, 2, executor}, WithDefaults(rule->name));
+    }
 }
 
 // A skip starts the count of good steps again, the scale stays between its bounds, and its factors are the options'.

@@ -34,7 +34,13 @@ struct Job {
   int steps = 50;
   double smoothing = 0;
   LossScaleOptions loss_scale = {};  // where precision.compute is f16
+  Optimizer optimizer = {};
 };
+
+inline Optimizer WithDefaults(std::string_view name) {
+  const OptimizerRule* rule = FindOptimizer(name);
+  return {rule, rule->defaults};
+}
 
 inline std::string Describe(const Layout& l) {
   return fmt::format("dp{}_tp{}{}{}{}_{}", l.dp, l.tp, l.sequence_parallel ? "_sp" : "",
@@ -53,7 +59,8 @@ inline StepOptions OptionsOf(const Job& job, const Layout& l) {
   o.model.plan = MegatronPlan({job.model.heads, job.model.kv_heads, l.sequence_parallel}, o.model.mesh);
   o.model.precision = job.precision;
   o.model.fsdp = l.fsdp;
-  o.optimizer_options.weight_decay = 0.1;
+  o.optimizer = job.optimizer;
+  o.optimizer.options.weight_decay = 0.1;
   o.clip = 1.0;
   int64_t share = (job.global_batch + l.dp - 1) / l.dp, micro = l.micro_batch ? l.micro_batch : share;
   o.micro_steps = int((share + micro - 1) / micro);

@@ -90,6 +90,27 @@ TEST_F(Resume, AnErrorDoesNotWaitForASave) {
   EXPECT_TRUE(std::filesystem::exists(saved));
 }
 
+// What an optimizer keeps is its own: another one starts it at zero and says so, once for each; its own goes on.
+TEST_F(Resume, AnotherOptimizerStartsAnew) {
+  auto plain = Losses(Mesh(2, 1) + SaveTo("c") + Words{"checkpoint.every=2"});
+  for (const char* name : {"sgd", "lion", "muon"}) {
+    Words words = Mesh(1, 2) + Words{std::string("optimizer.name=") + name, "optimizer.momentum=0.9"};
+    testing::internal::CaptureStderr();
+    auto rest = Losses(words + From("c/step-000002") + SaveTo(name) + Words{"checkpoint.every=4"});
+    std::string said = testing::internal::GetCapturedStderr(), note = std::string(" has nothing of ") + name + " for ";
+    EXPECT_NE(said.find(note), said.npos) << said;
+    EXPECT_EQ(said.find("nothing of adamw"), said.npos) << said;
+    ASSERT_EQ(rest.size(), 4u);
+    EXPECT_NEAR(rest[3].first, plain[3].first, 1e-5 * plain[3].first);  // the parameters are those that were saved
+    EXPECT_NE(rest[6], plain[6]);
+    testing::internal::CaptureStderr();
+    auto again = Losses(words + From(std::string(name) + "/step-000004"));
+    said = testing::internal::GetCapturedStderr();
+    EXPECT_EQ(said.find(" has nothing of "), said.npos) << said;
+    EXPECT_EQ(again[6], rest[6]) << name;
+  }
+}
+
 // Each save has its event, after the step whose state it is: what resuming programs look for.
 TEST_F(Resume, EverySaveIsLogged) {
   ASSERT_TRUE(Train(Mesh(2, 1) + SaveTo("c") + Words{"checkpoint.every=2"}).ok());

@@ -19,6 +19,8 @@ void AddRope(KernelTable& table);
 void AddSdpa(KernelTable& table);
 void AddSdpaGrad(KernelTable& table);
 void AddAdamW(KernelTable& table);
+void AddSgd(KernelTable& table);
+void AddLion(KernelTable& table);
 void AddSwiGluGrad(KernelTable& table);
 
 }  // namespace weft::cpu

@@ -46,14 +46,16 @@ Var Layer::operator()(Var x, Loc loc) {
   return Boundary(Forward(Boundary(std::move(x), "input", loc)), "output", loc);
 }
 
-Parameter::Parameter(Module* owner, const std::string& name, Shape shape, Init init, bool decay, UsedType used)
+Parameter::Parameter(Module* owner, const std::string& name, Shape shape, Init init, bool decay, UsedType used,
+                     int product_inputs)
     : module_(owner->path()),
       name_(name),
       path_(module_.empty() ? name : module_ + "." + name),
       shape_(std::move(shape)),
       init_(init),
       decay_(decay),
-      used_(used) {
+      used_(used),
+      product_inputs_(product_inputs) {
   owner->parameters_.push_back(this);
 }
 

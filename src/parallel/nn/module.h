@@ -29,8 +29,9 @@ struct Init {
 class Parameter {
  public:
   enum UsedType : uint8_t { kCompute, kAccumulate };
-  // `decay`: weight decay applies (product weights and embeddings).
-  Parameter(Module* owner, const std::string& name, Shape shape, Init init, bool decay, UsedType used = kCompute);
+  // `decay`: weight decay applies (product weights and embeddings). `product_inputs`: see below.
+  Parameter(Module* owner, const std::string& name, Shape shape, Init init, bool decay, UsedType used = kCompute,
+            int product_inputs = 0);
   Parameter(const Parameter&) = delete;
   Parameter& operator=(const Parameter&) = delete;
 
@@ -38,6 +39,9 @@ class Parameter {
   const Shape& shape() const { return shape_; }
   const Init& init() const { return init_; }
   bool decay() const { return decay_; }
+  // How many of its leading dims a product sums over, of a weight that is a matrix between hidden features: proj's
+  // [H, D, C] has 2. 0: it is none (norms, biases, tables of tokens and positions, heads).
+  int product_inputs() const { return product_inputs_; }
   // The type in which the scope's model computes with it, and of its gradient: precision.compute, or that one's
   // accumulate type (norms).
   DType used_dtype() const;
@@ -53,6 +57,7 @@ class Parameter {
   Init init_;
   bool decay_;
   UsedType used_;
+  int product_inputs_;
 };
 
 class Module {

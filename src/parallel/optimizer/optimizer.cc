@@ -2,12 +2,18 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace weft {
 namespace optimizers {
 #define WEFT_OPTIMIZER(name) extern const OptimizerRule name;
 #include "optimizers.inc"
 #undef WEFT_OPTIMIZER
 }  // namespace optimizers
+
+bool OptimizerRule::Reads(std::string_view key) const {
+  return std::any_of(keys.begin(), keys.end(), [&](const char* k) { return k == key; });
+}
 
 std::string OptimizerRule::EntryOf(const char* slot, const Parameter& parameter) const {
   return fmt::format("{}.{}.{}", name, slot, parameter.path());
@@ -26,6 +32,20 @@ const OptimizerRule* FindOptimizer(std::string_view name) {
   for (const OptimizerRule* rule : OptimizerRules())
     if (name == rule->name) return rule;
   return nullptr;
+}
+
+ParameterRule RuleOf(const Optimizer& optimizer, const Parameter& parameter) {
+  ParameterRule mine{optimizer.rule, optimizer.options};
+  if (mine.rule->takes && !mine.rule->takes(parameter)) mine.rule = FindOptimizer("adamw");
+  if (!parameter.decay()) mine.options.weight_decay = 0;
+  return mine;
+}
+
+SlotName ParseSlot(std::string_view entry) {
+  size_t first = entry.find('.'), second = entry.find('.', first + 1);
+  if (first == entry.npos || second == entry.npos) return {};
+  return {FindOptimizer(entry.substr(0, first)), std::string(entry.substr(first + 1, second - first - 1)),
+          std::string(entry.substr(second + 1))};
 }
 
 }  // namespace weft

@@ -10,14 +10,16 @@
 
 namespace weft {
 
-// What the rules read; each says in its file what it reads and how.
+// What the rules read; each names what it reads, and says in its file how.
 struct OptimizerOptions {
   double beta1 = 0.9, beta2 = 0.95, eps = 1e-8;
+  double momentum = 0;
+  bool nesterov = false;
   double weight_decay = 0;
 };
 
 // A parameter on its way through an update. Tensors have its shape and lie as it is stored; scalars are of the type of
-// the learning rate.
+// the learning rate, in which updates are computed.
 struct ParameterUpdate {
   const Parameter& parameter;
   Var value;
@@ -28,18 +30,46 @@ struct ParameterUpdate {
   OptimizerOptions options;
 };
 
+using SlotNames = std::span<const char* const>;
+
 struct OptimizerRule {
   const char* name;     // of the file too, and the first part of its entries' names
   const char* summary;  // for people
-  std::span<const char* const> slots;
+  OptimizerOptions defaults;
+  std::span<const char* const> keys;  // of optimizer's in the config, beside name, lr and weight_decay
+  SlotNames (*slots)(const OptimizerOptions& options);
   // The parameter's next value, then its next slots.
   std::vector<Var> (*update)(const ParameterUpdate& update);
+  // Whether the rule is for this parameter; AdamW updates the others. Null: for all.
+  bool (*takes)(const Parameter& parameter) = nullptr;
 
+  bool Reads(std::string_view key) const;
   // The State entry of a slot: "adamw.m.blocks.0.attn.q.weight".
   std::string EntryOf(const char* slot, const Parameter& parameter) const;
 };
 
 std::span<const OptimizerRule* const> OptimizerRules();
 const OptimizerRule* FindOptimizer(std::string_view name);  // null where there is none
+
+// The optimizer of a run.
+struct Optimizer {
+  const OptimizerRule* rule = FindOptimizer("adamw");
+  OptimizerOptions options;
+};
+
+// What updates one parameter.
+struct ParameterRule {
+  const OptimizerRule* rule;
+  OptimizerOptions options;
+  SlotNames slots() const { return rule->slots(options); }
+};
+ParameterRule RuleOf(const Optimizer& optimizer, const Parameter& parameter);
+
+// An entry's name taken apart: "adamw.m.blocks.0.attn.q.weight" is of adamw, m and the path. No rule: another entry's.
+struct SlotName {
+  const OptimizerRule* rule = nullptr;
+  std::string slot, path;
+};
+SlotName ParseSlot(std::string_view entry);
 
 }  // namespace weft

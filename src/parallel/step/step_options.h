@@ -9,8 +9,7 @@ namespace weft {
 
 struct StepOptions {
   ModelScope::Options model;
-  const OptimizerRule* optimizer = FindOptimizer("adamw");
-  OptimizerOptions optimizer_options;
+  Optimizer optimizer;
   double clip = 0;               // of the global gradient norm; 0: none
   int64_t rows = 1, tokens = 1;  // of one micro-step, globally: [rows, tokens]
   int micro_steps = 1;

@@ -37,26 +37,26 @@ struct Factors {
 };
 void UpdateOne(const Parameter& p, const Var& gradient, const Factors& f, const StepOptions& o, UpdateResult& result) {
   ModuleScope path(p.path());
-  const OptimizerRule& rule = *o.optimizer;
+  ParameterRule rule = RuleOf(o.optimizer, p);
+  SlotNames names = rule.slots();
   Sharding stored = ModelScope::Current().Stored(p);
   std::vector<Var> slots;
-  for (const char* slot : rule.slots)
-    slots.push_back(Leaf(rule.EntryOf(slot, p), o.model.precision.params, p.shape(), stored));
-  OptimizerOptions options = o.optimizer_options;
-  if (!p.decay()) options.weight_decay = 0;
-  std::vector<Var> next = rule.update({.parameter = p,
+  for (const char* slot : names)
+    slots.push_back(Leaf(rule.rule->EntryOf(slot, p), o.model.precision.params, p.shape(), stored));
+  std::vector<Var> next = rule.rule->update({.parameter = p,
                                        .value = StoredLeaf(p, o),
                                        .gradient = gradient,
                                        .slots = std::move(slots),
                                        .lr = f.lr,
                                        .scale = f.scale,
                                        .updates = f.updates,
-                                       .options = options});
-  WEFT_CHECK(next.size() == 1 + rule.slots.size(),
-             fmt::format("optimizer {}: expected the parameter and {} slots, got {} values", rule.name,
-                         rule.slots.size(), next.size()));
+                                       .options = rule.options});
+  WEFT_CHECK(next.size() == 1 + names.size(),
+             fmt::format("optimizer {}: expected the parameter and {} slots, got {} values", rule.rule->name,
+                         names.size(), next.size()));
   result.writes.push_back({p.path(), next[0]});
-  for (size_t i = 0; i < rule.slots.size(); i++) result.writes.push_back({rule.EntryOf(rule.slots[i], p), next[i + 1]});
+  for (size_t i = 0; i < names.size(); i++)
+    result.writes.push_back({rule.rule->EntryOf(names[i], p), next[i + 1]});
   if (o.model.fsdp == Fsdp::kGradients)
     result.writes.push_back(
         {CopyName(p.path()), Reshard(Cast(next[0], p.used_dtype()), ModelScope::Current().Used(p))});
@@ -114,10 +114,12 @@ UpdateResult Update(Transformer& model, const StepOptions& o, const MicroSums& s
 std::vector<EntryInfo> UpdateEntries(const Transformer& model, const StepOptions& o) {
   ModelScope scope(o.model);
   std::vector<EntryInfo> entries;
-  for (const Parameter* p : model.Parameters())
-    for (const char* slot : o.optimizer->slots)
-      entries.push_back(
-          {o.optimizer->EntryOf(slot, *p), EntryKind::kMoment, o.model.precision.params, p->shape(), scope.Stored(*p)});
+  for (const Parameter* p : model.Parameters()) {
+    ParameterRule rule = RuleOf(o.optimizer, *p);
+    for (const char* slot : rule.slots())
+      entries.push_back({rule.rule->EntryOf(slot, *p), EntryKind::kMoment, o.model.precision.params, p->shape(),
+                         scope.Stored(*p)});
+  }
   if (!ScalesLoss(o)) return entries;
   Sharding replicated(o.model.mesh.num_axes());
   entries.push_back({entry::kLossScale, EntryKind::kLossScale, DType::kF32, {}, replicated});

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <set>
 
 #include "fmt/format.h"
+#include "weft/parallel/optimizer/optimizer.h"
 #include "weft/parallel/step/loss_scale.h"
 #include "weft/train/io/crc32c.h"
 
@@ -96,10 +98,31 @@ void Checkpoint::Read(const std::string& tensor, const BoxData& to) const {
   }
 }
 
+// Is it of an optimizer of which the checkpoint has nothing for this parameter? Where it has one slot, it has all.
+bool Checkpoint::IsNewSlot(const std::string& entry) const {
+  SlotName name = ParseSlot(entry);
+  if (!name.rule) return false;
+  std::string rule = std::string(name.rule->name) + ".";
+  for (auto it = manifest_.tensors.lower_bound(rule); it != manifest_.tensors.end() && it->first.starts_with(rule);
+       ++it)
+    if (ParseSlot(it->first).path == name.path) return false;
+  return true;
+}
+
+std::map<std::string, int> Checkpoint::StartedAnew(const State& state) const {
+  std::map<std::string, std::set<std::string>> paths;
+  for (const auto& [name, entry] : state.entries())
+    if (entry.saved && !manifest_.tensors.contains(name) && IsNewSlot(name))
+      paths[ParseSlot(name).rule->name].insert(ParseSlot(name).path);
+  std::map<std::string, int> counts;
+  for (const auto& [rule, of] : paths) counts[rule] = int(of.size());
+  return counts;
+}
+
 absl::Status Checkpoint::CheckEntry(const std::string& name, const State::Entry& entry) const {
   auto found = manifest_.tensors.find(name);
   if (found != manifest_.tensors.end() && found->second.shape == entry.global) return absl::OkStatus();
-  if (found == manifest_.tensors.end() && IsOptional(name)) return absl::OkStatus();
+  if (found == manifest_.tensors.end() && (IsOptional(name) || IsNewSlot(name))) return absl::OkStatus();
   return absl::InvalidArgumentError(
       fmt::format("{}: tensor {}: expected {}, got {}; the model must be the one that was saved", folder_, name,
                   ToString(entry.global), found == manifest_.tensors.end() ? "none" : ToString(found->second.shape)));

@@ -4,6 +4,7 @@
 //   absl::Status whole = checkpoint->Verify();       // or a share on each rank
 //   status = checkpoint->Load(state);
 #pragma once
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -36,12 +37,16 @@ class Checkpoint {
   // Copies what meets `to`, whose tensor is there.
   void Read(const std::string& tensor, const BoxData& to) const;
   // Sets the saved entries of a state, in whatever type they have there. What a checkpoint need not have (the scale of
-  // a loss that was not scaled) stays as it is.
+  // a loss that was not scaled, what another optimizer keeps) stays as it is.
   absl::Status Load(State& state) const;
+  // Of a state's entries, how many parameters start anew what their optimizer keeps, by optimizer: the checkpoint has
+  // nothing of it, as another one made it.
+  std::map<std::string, int> StartedAnew(const State& state) const;
 
  private:
   Checkpoint() = default;
   absl::Status CheckEntry(const std::string& name, const State::Entry& entry) const;
+  bool IsNewSlot(const std::string& entry) const;
 
   std::string folder_;
   Manifest manifest_;

@@ -87,8 +87,11 @@ struct LossScaleConfig {
 struct OptimizerConfig {
   std::string name = "adamw";  // of OptimizerRules()
   double lr = 1e-3;
+  // Those below are the optimizer's own until they are given.
   std::array<double, 2> betas = {0.9, 0.95};
-  double eps = 1e-8, weight_decay = 0.1;
+  double eps = 1e-8, momentum = 0;
+  bool nesterov = false;
+  double weight_decay = 0.1;
 };
 
 struct ScheduleConfig {

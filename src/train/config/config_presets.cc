@@ -1,6 +1,7 @@
 #include "weft/train/config/config_presets.h"
 
 #include "weft/parallel/nn/family/family.h"
+#include "weft/parallel/optimizer/optimizer.h"
 
 namespace weft {
 namespace {
@@ -54,6 +55,18 @@ void FillModel(Config& config) {
   if (!kv_heads_known) fill("model.kv_heads", model.kv_heads, model.heads);
   if (!ffn_known) fill("model.ffn", model.ffn, family->default_ffn(model.dim));
   if (!tie_known) fill("model.tie_embeddings", model.tie_embeddings, family->tie_embeddings);
+}
+
+void FillOptimizer(Config& config) {
+  OptimizerConfig& optimizer = config.optimizer;
+  const OptimizerRule* rule = FindOptimizer(optimizer.name);
+  if (!rule) return;  // refused by its name
+  const OptimizerOptions& own = rule->defaults;
+  if (!config.Given("optimizer.betas")) optimizer.betas = {own.beta1, own.beta2};
+  if (!config.Given("optimizer.eps")) optimizer.eps = own.eps;
+  if (!config.Given("optimizer.momentum")) optimizer.momentum = own.momentum;
+  if (!config.Given("optimizer.nesterov")) optimizer.nesterov = own.nesterov;
+  if (!config.Given("optimizer.weight_decay")) optimizer.weight_decay = own.weight_decay;
 }
 
 }  // namespace weft

@@ -1,4 +1,4 @@
-// Sizes of published models, by the name that model.preset takes.
+// Defaults that depend on other keys: sizes of published models by model.preset, and what each optimizer begins with.
 #pragma once
 #include "weft/train/config/config.h"
 
@@ -6,5 +6,7 @@ namespace weft {
 
 // Sets the model keys that were not given: from model.preset if there is one, then from the family and the other sizes.
 void FillModel(Config& config);
+// Fills the keys of the optimizer that are not given with its defaults.
+void FillOptimizer(Config& config);
 
 }  // namespace weft

@@ -46,6 +46,14 @@ std::vector<std::string> NamesOf(const Rows& rows) {
   return names;
 }
 
+// The default of a key of optimizer's in each that reads it: "adamw 1e-08, muon 1e-08".
+std::string ByOptimizer(std::string_view key, std::string (*print)(const OptimizerOptions&)) {
+  std::vector<std::string> texts;
+  for (const OptimizerRule* rule : OptimizerRules())
+    if (key.empty() || rule->Reads(key)) texts.push_back(fmt::format("{} {}", rule->name, print(rule->defaults)));
+  return fmt::format("{}", fmt::join(texts, ", "));
+}
+
 // The limits on integers: past what anyone runs, and small enough that products of two fit in 64 bits. What depends on
 // more keys (parameters, elements of a tensor) is for CheckSizes in config_check.cc.
 constexpr double kMostLayers = 10'000;
@@ -67,6 +75,12 @@ constexpr Bounds HalfOpen(double low, double high) { return {.low = low, .high =
 
 // clang-format off
 const std::vector<Field>& Fields() {
+  using Of = const OptimizerOptions&;
+  static const std::string kBetas = ByOptimizer("betas", [](Of o) { return fmt::format("[{}, {}]", o.beta1, o.beta2); });
+  static const std::string kEps = ByOptimizer("eps", [](Of o) { return fmt::format("{}", o.eps); });
+  static const std::string kMomentum = ByOptimizer("momentum", [](Of o) { return fmt::format("{}", o.momentum); });
+  static const std::string kNesterov = ByOptimizer("nesterov", [](Of o) { return fmt::format("{}", o.nesterov); });
+  static const std::string kDecay = ByOptimizer("", [](Of o) { return fmt::format("{}", o.weight_decay); });
   static const std::vector<Field> fields = {
       {KEY(model.preset, "a published model's sizes; other model keys override it"),
        .choices = {"gpt2_124m", "gpt2_355m", "gpt2_774m", "gpt2_1558m", "llama3_1b", "llama3_8b"},
@@ -134,9 +148,12 @@ const std::vector<Field>& Fields() {
 
       {KEY(optimizer.name, "the update rule"), .choices = NamesOf(OptimizerRules())},
       {KEY(optimizer.lr, "learning rate after the warm-up"), .bounds = Above(0)},
-      {KEY(optimizer.betas, "decay of the two moments"), .bounds = HalfOpen(0, 1)},
-      {KEY(optimizer.eps, "added to the root of the second moment"), .bounds = Above(0)},
-      {KEY(optimizer.weight_decay, "of product weights and embeddings"), .bounds = AtLeast(0)},
+      {KEY(optimizer.betas, "decay of the two moments of adamw, and of what muon leaves to it; of lion's mean, as used and as kept"),
+       .bounds = HalfOpen(0, 1), .default_text = kBetas.c_str()},
+      {KEY(optimizer.eps, "added to the root of the second moment"), .bounds = Above(0), .default_text = kEps.c_str()},
+      {KEY(optimizer.momentum, "share of the last step that is kept"), .bounds = HalfOpen(0, 1), .default_text = kMomentum.c_str()},
+      {KEY(optimizer.nesterov, "look ahead by a step of momentum"), .default_text = kNesterov.c_str()},
+      {KEY(optimizer.weight_decay, "of product weights and embeddings"), .bounds = AtLeast(0), .default_text = kDecay.c_str()},
 
       {KEY(schedule.name, "shape of the learning rate after the warm-up"), .choices = NamesOf(Schedules())},
       {KEY(schedule.warmup_steps, "steps of linear warm-up; at most train.steps"), .bounds = From(0, kBillion)},

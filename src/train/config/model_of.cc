@@ -37,11 +37,13 @@ StepOptions StepOptionsOf(const Config& config) {
   o.model.fsdp = Fsdp(config.parallel.fsdp);
   o.check = config.parallel.check == CheckMode::kExplicit;
   const OptimizerConfig& optimizer = config.optimizer;
-  o.optimizer = FindOptimizer(optimizer.name);
-  if (!o.optimizer) Fail("optimizer.name: there is no " + optimizer.name);
-  o.optimizer_options = {.beta1 = optimizer.betas[0],
+  o.optimizer.rule = FindOptimizer(optimizer.name);
+  if (!o.optimizer.rule) Fail("optimizer.name: there is no " + optimizer.name);
+  o.optimizer.options = {.beta1 = optimizer.betas[0],
                          .beta2 = optimizer.betas[1],
                          .eps = optimizer.eps,
+                         .momentum = optimizer.momentum,
+                         .nesterov = optimizer.nesterov,
                          .weight_decay = optimizer.weight_decay};
   o.clip = config.train.clip;
   o.loss.smoothing = config.train.label_smoothing;

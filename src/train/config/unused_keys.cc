@@ -2,6 +2,7 @@
 
 #include "fmt/format.h"
 #include "weft/parallel/nn/family/family.h"
+#include "weft/parallel/optimizer/optimizer.h"
 #include "weft/train/config/config_check.h"
 #include "weft/train/config/config_schema.h"
 #include "weft/train/config/config_value.h"
@@ -17,6 +18,11 @@ bool ScalesRope(const Config& c) { return c.model.rope_factor != 1; }
 bool Evaluates(const Config& c) { return !c.data.synthetic && !c.data.val.empty(); }
 bool ResumesFromFolder(const Config& c) { return c.checkpoint.resume != "never" && c.checkpoint.resume != "auto"; }
 
+bool Optimizes(const Config& c, std::string_view key) {
+  const OptimizerRule* rule = FindOptimizer(c.optimizer.name);
+  return !rule || rule->Reads(key);
+}
+
 struct Rule {
   const char* keys;  // one key, or the beginning of all of a section: "loss_scale."
   bool (*unused)(const Config&);
@@ -25,6 +31,14 @@ struct Rule {
 constexpr Rule kRules[] = {
     {"schedule.min_lr", [](const Config& c) { return c.schedule.name == "constant"; },
      "schedule.name is constant; give another schedule"},
+    {"optimizer.betas", [](const Config& c) { return !Optimizes(c, "betas"); },
+     "optimizer.name reads none; give adamw, lion or muon"},
+    {"optimizer.eps", [](const Config& c) { return !Optimizes(c, "eps"); },
+     "optimizer.name reads none; give adamw or muon"},
+    {"optimizer.momentum", [](const Config& c) { return !Optimizes(c, "momentum"); },
+     "optimizer.name reads none; give sgd or muon"},
+    {"optimizer.nesterov", [](const Config& c) { return !Optimizes(c, "nesterov") || c.optimizer.momentum == 0; },
+     "optimizer.name reads none, or there is no momentum; give sgd or muon, and a momentum"},
     {"loss_scale.", [](const Config& c) { return c.precision.compute != DType::kF16; },
      "precision.compute is not f16; give f16, which alone has a loss scale"},
     {"model.rope_theta", [](const Config& c) { return !IsRotary(c); },

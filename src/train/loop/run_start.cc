@@ -88,6 +88,10 @@ absl::Status RunStart::SetState(const Config& config, State& state, TrainingStep
   MemoryUse use("initial values");
   if (checkpoint_) {
     if (absl::Status s = checkpoint_->Load(state); !s.ok()) return s;
+    if (world.rank() == 0)
+      for (const auto& [optimizer, parameters] : checkpoint_->StartedAnew(state))
+        PrintStderr("note: {} has nothing of {} for {} parameters: what it keeps of them starts at zero\n", folder_,
+                    optimizer, parameters);
     checkpoint_.reset();
     step.sharded().RefreshCopies(state, runtime);
     return absl::OkStatus();

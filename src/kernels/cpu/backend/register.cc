@@ -24,6 +24,8 @@ void RegisterCpuKernels(KernelTable& table) {
   cpu::AddSdpa(table);
   cpu::AddSdpaGrad(table);
   cpu::AddAdamW(table);
+  cpu::AddSgd(table);
+  cpu::AddLion(table);
   cpu::AddSwiGluGrad(table);
 }
 

@@ -21,6 +21,8 @@ __attribute__((visibility("default"))) void weft_cuda_register(weft::KernelTable
   AddRope(table);
   AddSdpa(table);
   AddAdamW(table);
+  AddSgd(table);
+  AddLion(table);
   AddSwiGluGrad(table);
 }
 

@@ -1,11 +1,25 @@
 #include "weft/parallel/nn/layers/layers.h"
 
+#include <algorithm>
+
 #include "weft/core/ops/ops.h"
 
 namespace weft::nn {
+namespace {
+
+// Leading dims of the weight that the product sums over.
+int SummedDims(const std::string& eq) {
+  size_t comma = eq.find(','), arrow = eq.find("->");
+  std::string weight = eq.substr(comma + 1, arrow - comma - 1), out = eq.substr(arrow + 2);
+  return int(std::min(weight.find_first_of(out), weight.size()));
+}
+
+}  // namespace
 
 Linear::Linear(Module* parent, const std::string& name, std::string eq, Shape weight, Shape bias, Init init)
-    : Layer(parent, name), eq_(std::move(eq)), weight_(this, "weight", std::move(weight), init, true) {
+    : Layer(parent, name),
+      eq_(std::move(eq)),
+      weight_(this, "weight", std::move(weight), init, true, Parameter::kCompute, SummedDims(eq_)) {
   if (!bias.empty()) bias_ = std::make_unique<Parameter>(this, "bias", std::move(bias), Init{}, false);
 }
 

@@ -10,6 +10,8 @@
 namespace weft::nn {
 
 // A product with a weight, by equation ("btc,chd->bthd"), and an optional bias over the trailing dims of the result.
+// The dims that are summed over stand first in a weight between hidden features; a head's has the vocabulary first, as
+// a tied table does.
 class Linear : public Layer {
  public:
   Linear(Module* parent, const std::string& name, std::string eq, Shape weight, Shape bias, Init init);

@@ -6,7 +6,9 @@
 namespace weft::optimizers {
 namespace {
 
-constexpr const char* kSlots[] = {"m", "v"};
+constexpr const char *kSlots[] = {"m", "v"}, *kKeys[] = {"betas", "eps"};
+
+SlotNames Slots(const OptimizerOptions&) { return kSlots; }
 
 std::vector<Var> Update(const ParameterUpdate& u) {
   const OptimizerOptions& o = u.options;
@@ -18,7 +20,11 @@ std::vector<Var> Update(const ParameterUpdate& u) {
 }  // namespace
 
 extern const OptimizerRule adamw;
-const OptimizerRule adamw{
-    .name = "adamw", .summary = "Adam with decoupled weight decay", .slots = kSlots, .update = Update};
+const OptimizerRule adamw{.name = "adamw",
+                          .summary = "Adam with decoupled weight decay",
+                          .defaults = {.weight_decay = 0.1},
+                          .keys = kKeys,
+                          .slots = Slots,
+                          .update = Update};
 
 }  // namespace weft::optimizers

@@ -1,0 +1,62 @@
+// What all updates of parameters share: the walk over the tensors, each of which is read and written once.
+#pragma once
+#include <algorithm>
+#include <array>
+
+#include "weft/kernels/cpu/loops/convert.h"
+#include "weft/kernels/cpu/loops/strided.h"
+
+namespace weft::cpu {
+
+// The scalar operands of an update; t is 0 where there is none.
+template <class C>
+struct UpdateScalars {
+  C lr, scale;
+  double t;
+
+  explicit UpdateScalars(const KernelCall& call)
+      : lr(Reader<C>(call.in[call.in.size() - 3]).At(0)),
+        scale(Reader<C>(call.in[call.in.size() - 2]).At(0)),
+        t(double(Reader<int64_t>(call.in.back()).At(0))) {}
+};
+
+// Rule<C> is made from the call, and row(n, x, y) updates n elements: x are p, what is kept, and g; y are p and what is
+// kept. They may be the same rows.
+template <template <class> class Rule, class C>
+void RunUpdate(const KernelCall& call) {
+  constexpr size_t kMost = 4;  // p, two that are kept, g
+  const size_t results = call.out.size(), operands = results + 1;
+  WEFT_CHECK(operands <= kMost, "an update keeps at most two tensors of a parameter");
+  std::array<const TensorView*, 2 * kMost - 1> views{};
+  for (size_t i = 0; i < results; i++) views[i] = &call.out[i];
+  for (size_t i = 0; i < operands; i++) views[results + i] = &call.in[i];
+  Nest nest = Nest::Over(std::span(views).first(results + operands));
+  const Rule<C> rule(call);
+  const bool any = UpdateScalars<C>(call).t > 0;
+  std::array<Reader<C>, kMost> in;
+  std::array<Writer<C>, kMost> out;
+  for (size_t i = 0; i < operands; i++) in[i] = Reader<C>(call.in[i]);
+  for (size_t i = 0; i < results; i++) out[i] = Writer<C>(call.out[i]);
+  ParallelFor(call, nest.Count(), 8192, [&](int64_t begin, int64_t end) {
+    alignas(64) C tiles[2 * kMost - 1][kTile];
+    ForEachRun(nest, begin, end, kTile, [&](const Offsets& at, int64_t n) {
+      const C* x[kMost] = {};
+      C* y[kMost] = {};
+      for (size_t i = 0; i < operands; i++)
+        x[i] = in[i].Row(at[results + i], nest.inner_stride(int(results + i)), n, tiles[results + i]);
+      for (size_t i = 0; i < results; i++) y[i] = out[i].Row(at[i], nest.inner_stride(int(i)), tiles[i]);
+      if (any)
+        rule.Row(n, x, y);
+      else  // to C and back no bit is lost
+        for (size_t i = 0; i < results; i++) std::copy_n(x[i], n, y[i]);
+      for (size_t i = 0; i < results; i++) out[i].Done(y[i], at[i], nest.inner_stride(int(i)), n);
+    });
+  });
+}
+
+template <template <class> class Rule>
+void Update(const KernelCall& call) {
+  DispatchCompute(call.in[0].dtype, [&](auto zero) { RunUpdate<Rule, decltype(zero)>(call); });
+}
+
+}  // namespace weft::cpu

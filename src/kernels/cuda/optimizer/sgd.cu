@@ -1,0 +1,56 @@
+// Sgd over parameters, with and without momentum.
+#include "weft/core/ops/optimizer_ops.h"
+
+#include "weft/kernels/cuda/optimizer/update.cuh"
+
+namespace weft::cuda {
+namespace {
+
+template <int kMomenta>  // 0 or 1
+struct SgdRule {
+  static constexpr const char* kName = "sgd";
+  static constexpr int kKept = kMomenta;
+
+  struct Constants {
+    double momentum;
+    bool nesterov;
+    static Constants Of(const Attrs& attrs) { return {attrs.Float("momentum"), attrs.Int("nesterov") != 0}; }
+    bool operator==(const Constants&) const = default;
+  };
+
+  template <class C>
+  struct Coefficients : UpdateScalars<C> {
+    C momentum;
+    bool nesterov;
+
+    __device__ explicit Coefficients(const UpdateSettings<SgdRule>& s)
+        : UpdateScalars<C>(s), momentum(C(s.constants.momentum)), nesterov(s.constants.nesterov) {}
+    __device__ __forceinline__ void Update(C& p, C* kept, C g) const {
+      C step = fma(this->weight_decay, p, g * this->scale);
+      if constexpr (kMomenta > 0) {
+        kept[0] = fma(momentum, kept[0], step);
+        step = nesterov ? fma(momentum, kept[0], step) : kept[0];
+      }
+      p = fma(-this->lr, step, p);
+    }
+  };
+};
+
+void Run(const KernelCall& call) { call.out.size() > 1 ? Update<SgdRule<1>>(call) : Update<SgdRule<0>>(call); }
+// Groups of parameters may differ in whether they keep a momentum: runs of either kind.
+void RunMany(std::span<const KernelCall> calls) {
+  while (!calls.empty()) {
+    size_t results = calls[0].out.size(), n = 1;
+    while (n < calls.size() && calls[n].out.size() == results) n++;
+    results > 1 ? UpdateMany<SgdRule<1>>(calls.first(n)) : UpdateMany<SgdRule<0>>(calls.first(n));
+    calls = calls.subspan(n);
+  }
+}
+
+}  // namespace
+
+void AddSgd(KernelTable& table) {
+  table.Add(Op::kSgd, {.run = &Run, .run_many = &RunMany, .any_strides = true, .in_place = true});
+}
+
+}  // namespace weft::cuda

@@ -1,0 +1,287 @@
+// What all updates of parameters share: kernels that read and write every operand once, of one parameter or of many.
+//
+// A Rule has kName, the op; kKept, the number of tensors that it keeps of a parameter; Constants, made from the node's
+// attributes; and Coefficients<C>, made on the device from UpdateSettings, whose Update(p, kept, g) is one element's.
+// Fused multiply-adds are written out there: left to the compiler, they and with them the last bits would differ from
+// kernel to kernel.
+#pragma once
+#include <memory>
+#include <string>
+
+#include "weft/kernels/cuda/device/device.h"
+#include "weft/kernels/cuda/families.h"
+#include "weft/kernels/cuda/loops/convert.cuh"
+#include "weft/kernels/cuda/loops/index.cuh"
+#include "weft/kernels/cuda/loops/many.cuh"
+
+namespace weft::cuda {
+
+inline constexpr int kUpdateThreads = 256;
+
+template <class Rule>
+struct UpdateSettings {
+  typename Rule::Constants constants;
+  double weight_decay;
+  const void *lr, *scale;  // of the compute type
+  const int64_t* updates;
+
+  static UpdateSettings Of(const KernelCall& call) {
+    const TensorView* scalars = &call.in[Rule::kKept + 2];
+    return {Rule::Constants::Of(*call.attrs), call.attrs->Float("weight_decay"), scalars[0].data, scalars[1].data,
+            scalars[2].as<const int64_t>()};
+  }
+  // May one launch serve both? The weight decay is each parameter's own.
+  bool Serves(const UpdateSettings& o) const {
+    return constants == o.constants && lr == o.lr && scale == o.scale && updates == o.updates;
+  }
+};
+
+// What all rules take from their scalars. Without an update all stays as it is: to C and back no bit is lost.
+template <class C>
+struct UpdateScalars {
+  C lr, scale, weight_decay;
+  double t;
+  bool any;  // is there an update?
+
+  template <class Rule>
+  __device__ explicit UpdateScalars(const UpdateSettings<Rule>& s)
+      : lr(*static_cast<const C*>(s.lr)),
+        scale(*static_cast<const C*>(s.scale)),
+        weight_decay(C(s.weight_decay)),
+        t(double(*s.updates)),
+        any(t > 0) {}
+};
+
+// Powers of f64 are dear: one thread of a block makes them.
+template <class Rule, class C>
+__device__ typename Rule::template Coefficients<C> SharedCoefficients(const UpdateSettings<Rule>& settings) {
+  using Coefficients = typename Rule::template Coefficients<C>;
+  __shared__ alignas(Coefficients) char memory[sizeof(Coefficients)];
+  if (threadIdx.x == 0) new (memory) Coefficients(settings);
+  __syncthreads();
+  return *reinterpret_cast<Coefficients*>(memory);
+}
+
+// There is no array of none.
+constexpr int OrOne(int n) { return n > 0 ? n : 1; }
+
+template <int kKept>
+struct UpdateTensors {
+  const void *p, *kept[OrOne(kKept)], *g;
+  void *new_p, *new_kept[OrOne(kKept)];
+
+  static UpdateTensors Of(const KernelCall& call) {
+    UpdateTensors x{};
+    x.p = call.in[0].data;
+    x.g = call.in[kKept + 1].data;
+    x.new_p = call.out[0].data;
+    for (int i = 0; i < kKept; i++) {
+      x.kept[i] = call.in[size_t(i) + 1].data;
+      x.new_kept[i] = call.out[size_t(i) + 1].data;
+    }
+    return x;
+  }
+};
+
+// V elements of each tensor: the kept ones are of M.
+template <class Rule, class T, class M, class G, int V, class Coefficients>
+__device__ __forceinline__ void UpdatePack(const UpdateTensors<Rule::kKept>& x, const Coefficients& k, int64_t i) {
+  using C = Compute<T>;
+  constexpr int N = Rule::kKept;
+  auto p = static_cast<const Pack<T, V>*>(x.p)[i];  // [V]
+  Pack<M, V> kept[OrOne(N)];                        // [N, V]
+#pragma unroll
+  for (int s = 0; s < N; s++) kept[s] = static_cast<const Pack<M, V>*>(x.kept[s])[i];
+  auto g = static_cast<const Pack<G, V>*>(x.g)[i];  // [V]
+#pragma unroll
+  for (int j = 0; j < V; j++) {
+    C pj = Widen(p.v[j]), kj[OrOne(N)];
+#pragma unroll
+    for (int s = 0; s < N; s++) kj[s] = Widen(kept[s].v[j]);
+    if (k.any) k.Update(pj, kj, C(Widen(g.v[j])));
+    p.v[j] = Narrow<T>(pj);
+#pragma unroll
+    for (int s = 0; s < N; s++) kept[s].v[j] = Narrow<M>(kj[s]);
+  }
+  static_cast<Pack<T, V>*>(x.new_p)[i] = p;
+#pragma unroll
+  for (int s = 0; s < N; s++) static_cast<Pack<M, V>*>(x.new_kept[s])[i] = kept[s];
+}
+
+// Dense.
+template <class Rule, class T, class M, class G, int V>
+__global__ void __launch_bounds__(kUpdateThreads)
+    DenseUpdate(UpdateTensors<Rule::kKept> x, UpdateSettings<Rule> settings, int64_t packs) {
+  auto k = SharedCoefficients<Rule, Compute<T>>(settings);
+  int64_t first = int64_t(blockIdx.x) * kUpdateThreads + threadIdx.x, step = int64_t(gridDim.x) * kUpdateThreads;
+  for (int64_t i = first; i < packs; i += step) UpdatePack<Rule, T, M, G, V>(x, k, i);
+}
+
+// Any strides: `to` walks new_p, those newly kept, and g, `from` the old ones.
+template <class Rule, class T, class M, class G>
+__global__ void __launch_bounds__(kUpdateThreads)
+    StridedUpdate(const __grid_constant__ Walk to, const __grid_constant__ Walk from, UpdateTensors<Rule::kKept> x,
+                  UpdateSettings<Rule> settings) {
+  using C = Compute<T>;
+  constexpr int N = Rule::kKept;
+  auto k = SharedCoefficients<Rule, C>(settings);
+  uint32_t i = blockIdx.x * kUpdateThreads + threadIdx.x;
+  if (i >= to.steps) return;
+  Place a = to.At(i), b = from.At(i);
+  C p = Widen(static_cast<const T*>(x.p)[b.of[0]]), kept[OrOne(N)];
+  for (int s = 0; s < N; s++) kept[s] = Widen(static_cast<const M*>(x.kept[s])[b.of[s + 1]]);
+  if (k.any) k.Update(p, kept, C(Widen(static_cast<const G*>(x.g)[a.of[N + 1]])));
+  static_cast<T*>(x.new_p)[a.of[0]] = Narrow<T>(p);
+  for (int s = 0; s < N; s++) static_cast<M*>(x.new_kept[s])[a.of[s + 1]] = Narrow<M>(kept[s]);
+}
+
+// All tensors of a call: results first.
+template <class Rule>
+Nest NestOf(const KernelCall& call) {
+  constexpr size_t kResults = Rule::kKept + 1;
+  const TensorView* all[2 * kResults + 1];
+  for (size_t i = 0; i < kResults; i++) {
+    all[i] = &call.out[i];
+    all[kResults + 1 + i] = &call.in[i];
+  }
+  all[kResults] = &call.in[kResults];
+  return Nest::Over(all);
+}
+// Are they rows of whole packs of V elements?
+template <class Rule>
+bool IsDense(const KernelCall& call, const Nest& nest, int V) {
+  bool dense = nest.rank <= 1 && nest.Count() % V == 0;
+  for (int o = 0; o < nest.operands; o++) dense &= nest.inner_stride(o) == 1;
+  for (size_t i = 0; i < Rule::kKept + 1; i++) dense &= Aligned16(call.out[i].data);
+  for (size_t i = 0; i < Rule::kKept + 2; i++) dense &= Aligned16(call.in[i].data);
+  return dense;
+}
+
+template <class Rule, class T, class M, class G>
+void UpdateAs(const KernelCall& call) {
+  constexpr int N = Rule::kKept, V = std::min({kPack<T>, kPack<M>, kPack<G>});
+  auto x = UpdateTensors<N>::Of(call);
+  auto settings = UpdateSettings<Rule>::Of(call);
+  Nest nest = NestOf<Rule>(call);
+  cudaStream_t stream = DeviceOf(call).stream();
+  if (IsDense<Rule>(call, nest, V)) {
+    int64_t packs = nest.Count() / V, most = int64_t(DeviceOf(call).multiprocessors()) * 16;
+    auto blocks = unsigned(std::min(CeilDiv(packs, kUpdateThreads), most));
+    DenseUpdate<Rule, T, M, G, V><<<blocks, kUpdateThreads, 0, stream>>>(x, settings, packs);
+    WEFT_CUDA_LAUNCHED(Rule::kName);
+    return;
+  }
+  Nest to(N + 2), from(N + 1);
+  for (int d = 0; d < nest.rank; d++) {
+    Offsets out{}, in{};
+    for (size_t i = 0; i < N + 2; i++) out[i] = nest.strides[size_t(d)][i];
+    for (size_t i = 0; i < N + 1; i++) in[i] = nest.strides[size_t(d)][N + 2 + i];
+    to.Add(nest.extents[size_t(d)], out);
+    from.Add(nest.extents[size_t(d)], in);
+  }
+  WEFT_CHECK(nest.Count() <= INT32_MAX, std::string(Rule::kName) +
+                                            " on CUDA: more than 2^31 elements that are not "
+                                            "dense; shard the parameter");
+  StridedUpdate<Rule, T, M, G><<<Blocks(uint32_t(nest.Count()), kUpdateThreads), kUpdateThreads, 0, stream>>>(
+      Walk(to, {}), Walk(from, {}), x, settings);
+  WEFT_CUDA_LAUNCHED(Rule::kName);
+}
+
+// Calls fn with a value of the dtype, which is T's or the one that T computes in.
+template <class Rule, class T, class Fn>
+void DispatchWider(DType dtype, DType own, const char* what, Fn&& fn) {
+  WEFT_CHECK(dtype == own || dtype == AccumulateType(own), std::string(Rule::kName) + " on CUDA: expected " + what +
+                                                               " in " + Name(own) + " or " + Name(AccumulateType(own)) +
+                                                               ", got " + Name(dtype));
+  dtype == own ? fn(T{}) : fn(Compute<T>{});
+}
+
+template <class Rule>
+void Update(const KernelCall& call) {
+  if (call.out[0].NumElements() == 0) return;
+  DType own = call.in[0].dtype, kept = Rule::kKept > 0 ? call.in[1].dtype : own, g = call.in[Rule::kKept + 1].dtype;
+  for (int i = 1; i < Rule::kKept; i++)
+    WEFT_CHECK(call.in[size_t(i) + 1].dtype == kept,
+               std::string(Rule::kName) + " on CUDA: expected moments of one dtype");
+  DispatchFloating(own, [&](auto t) {
+    using T = decltype(t);
+    DispatchWider<Rule, T>(kept, own, "moments", [&](auto moment) {
+      using M = decltype(moment);
+      // Gradients may be narrower than master weights: they are summed over ranks in precision.reduce.
+      if (std::is_same_v<T, float> && g == DType::kBF16) return UpdateAs<Rule, float, float, BF16>(call);
+      if (std::is_same_v<T, float> && g == DType::kF16) return UpdateAs<Rule, float, float, F16>(call);
+      DispatchWider<Rule, T>(g, own, "the gradient",
+                             [&](auto gradient) { UpdateAs<Rule, T, M, decltype(gradient)>(call); });
+    });
+  });
+}
+
+// Many parameters in f32, dense, by one launch.
+template <class Rule>
+struct UpdateTable {
+  struct Entry {
+    UpdateTensors<Rule::kKept> x;
+    int64_t packs;
+    float weight_decay;
+    uint32_t first;  // block
+  };
+  static constexpr int kMost = 384;  // kernels take 32 KiB of arguments
+  UpdateSettings<Rule> settings;
+  int count = 0;
+  uint32_t blocks = 0;
+  Entry entries[kMost];
+};
+inline constexpr int64_t kPacksOfBlock = kUpdateThreads * 4;
+
+template <class Rule>
+__global__ void __launch_bounds__(kUpdateThreads) ManyUpdate(const __grid_constant__ UpdateTable<Rule> all) {
+  constexpr int V = kPack<float>;
+  auto k = SharedCoefficients<Rule, float>(all.settings);
+  const auto& entry = EntryOf(all.entries, all.count, blockIdx.x);
+  k.weight_decay = entry.weight_decay;
+  int64_t begin = int64_t(blockIdx.x - entry.first) * kPacksOfBlock + threadIdx.x;
+#pragma unroll
+  for (int64_t i = begin; i < begin + kPacksOfBlock; i += kUpdateThreads) {
+    if (i >= entry.packs) return;
+    UpdatePack<Rule, float, float, float, V>(entry.x, k, i);
+  }
+}
+
+// May the call go into a table with these settings?
+template <class Rule>
+bool Fits(const KernelCall& call, const UpdateSettings<Rule>& settings) {
+  bool f32 = true;
+  for (size_t i = 0; i < Rule::kKept + 1; i++) f32 &= call.out[i].dtype == DType::kF32;
+  for (size_t i = 0; i < Rule::kKept + 2; i++) f32 &= call.in[i].dtype == DType::kF32;
+  if (!f32 || !settings.Serves(UpdateSettings<Rule>::Of(call))) return false;
+  Nest nest = NestOf<Rule>(call);
+  return nest.Count() > 0 && IsDense<Rule>(call, nest, kPack<float>);
+}
+
+template <class Rule>
+void UpdateMany(std::span<const KernelCall> calls) {
+  using Table = UpdateTable<Rule>;
+  static_assert(sizeof(Table) <= 32764);
+  auto all = std::make_unique<Table>();
+  all->settings = UpdateSettings<Rule>::Of(calls[0]);
+  auto flush = [&] {
+    if (all->count == 0) return;
+    ManyUpdate<Rule><<<all->blocks, kUpdateThreads, 0, DeviceOf(calls[0]).stream()>>>(*all);
+    WEFT_CUDA_LAUNCHED(Rule::kName);
+    all->count = 0, all->blocks = 0;
+  };
+  for (const KernelCall& call : calls) {
+    if (!Fits<Rule>(call, all->settings)) {
+      Update<Rule>(call);
+      continue;
+    }
+    int64_t packs = call.out[0].NumElements() / kPack<float>;
+    all->entries[all->count++] = {UpdateTensors<Rule::kKept>::Of(call), packs, float(call.attrs->Float("weight_decay")),
+                                  all->blocks};
+    all->blocks += uint32_t(CeilDiv(packs, kPacksOfBlock));
+    if (all->count == Table::kMost) flush();
+  }
+  flush();
+}
+
+}  // namespace weft::cuda
