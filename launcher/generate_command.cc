@@ -8,6 +8,7 @@
 
 #include "launcher/rank.h"
 #include "weft/core/host/message.h"
+#include "weft/train/config/config_check.h"
 #include "weft/train/infer/generate.h"
 #include "weft/train/log/metrics.h"
 #include "weft/train/log/standard_output.h"
@@ -50,6 +51,12 @@ absl::StatusOr<Job> Load(Words words, const Ranks& ranks) {
   if (absl::Status s = FirstFault(ranks, split.status()); !s.ok()) return s;
   absl::StatusOr<ModelSource> source = OpenSource(split->path, split->overrides, ranks, MeshFill::kTensor);
   if (!source.ok()) return source.status();
+  if (source->config.train.objective == TrainObjective::kMasked)
+    return absl::InvalidArgumentError(
+        PlaceOf(source->config, "model.family") +
+        fmt::format(
+            "expected a family that gives the next token, got {}, which gives masked ones; weft eval measures it",
+            source->config.model.family));
   absl::StatusOr<Tokenizer> tokenizer = TokenizerOf(*source);
   if (!tokenizer.ok()) return tokenizer.status();
   if (absl::Status s = ResolveVocab(source->config, tokenizer->vocab()); !s.ok()) return s;

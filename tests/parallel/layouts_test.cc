@@ -41,8 +41,8 @@ std::vector<Param> All() {
   std::vector<Param> all;
   for (const char* family : kFamilies)
     for (DType dtype : {DType::kF64, DType::kF32}) {
-      // Beside the others neox has only its block to show: the exact dtype, and the harder case of micro-batches.
-      bool few = std::string(family) == "neox";
+      // Beside the others these have only their shape to show: the exact dtype, and the harder case of micro-batches.
+      bool few = std::string(family) == "neox" || std::string(family) == "bert";
       if (few && dtype != DType::kF64) continue;
       for (auto [dp, tp] : {std::pair{2, 1}, {4, 1}, {3, 1}, {1, 2}, {1, 4}, {2, 2}})
         for (bool sp : {false, true})

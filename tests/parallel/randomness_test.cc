@@ -62,11 +62,11 @@ test::Values InitialParameters(const Job& job, const Layout& layout) {
 std::map<std::string, std::vector<bool>> Masks(const Job& job, const Layout& layout, test::Values leaves) {
   StepOptions o = OptionsOf(job, layout);
   std::map<std::string, std::vector<bool>> masks;
-  Transformer model(job.model);
+  std::unique_ptr<Model> model = MakeModel(job.model);
   TraceBuilder trace({o.seed, RandomPhase::kTrain});
   BuilderScope scope(trace);
   ModelScope sharded(o.model);
-  Micro(model, o);
+  Micro(*model, o);
   std::vector<NamedValue> outputs;
   for (const auto& node : trace.nodes())
     if (node->op == Op::kDropout && node->phase == Phase::kForward)

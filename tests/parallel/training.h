@@ -181,7 +181,7 @@ inline RunResult Train(const Job& job, const Layout& layout) {
 }
 
 // Sizes that no mesh here divides: 37 words, 5 sequences, width 30 of 5 heads; or 6 query heads over 2 KV heads.
-inline constexpr const char* kFamilies[] = {"gpt2", "llama", "neox"};
+inline constexpr const char* kFamilies[] = {"gpt2", "llama", "neox", "bert"};
 inline TransformerConfig TinyGpt2() {
   return FindFamily("gpt2")->configure(
       {.layers = 2, .heads = 5, .kv_heads = 5, .dim = 30, .ffn = 50, .vocab = 37, .context = 7, .dropout = 0.2});
@@ -208,8 +208,19 @@ inline TransformerConfig TinyNeox() {
                                         .dropout = 0.2,
                                         .tie_embeddings = false});
 }
+inline TransformerConfig TinyBert() {
+  return FindFamily("bert")->configure({.layers = 2,
+                                        .heads = 5,
+                                        .kv_heads = 5,
+                                        .dim = 30,
+                                        .ffn = 50,
+                                        .vocab = 37,
+                                        .context = 7,
+                                        .dropout = 0.2,
+                                        .own = {{"transform", 1}}});
+}
 inline TransformerConfig Tiny(std::string_view family) {
-  return family == "gpt2" ? TinyGpt2() : family == "llama" ? TinyLlama() : TinyNeox();
+  return family == "gpt2" ? TinyGpt2() : family == "llama" ? TinyLlama() : family == "neox" ? TinyNeox() : TinyBert();
 }
 
 }  // namespace weft::testing_

@@ -17,7 +17,7 @@ Var Reducible(const Var& gradient, const Parameter& p, const StepOptions& o) {
   return o.model.fsdp == Fsdp::kNone ? g : Reshard(g, ModelScope::Current().Stored(p));
 }
 
-Loss LossOfSlots(Transformer& model, const StepOptions& o, const CrossEntropyOptions& loss) {
+Loss LossOfSlots(Model& model, const StepOptions& o, const CrossEntropyOptions& loss) {
   Sharding batch = BatchPlacement(o.model.mesh);
   Var tokens = Leaf(entry::kTokens, DType::kI32, {o.rows, o.tokens}, batch);    // [B, T]
   Var targets = Leaf(entry::kTargets, DType::kI32, {o.rows, o.tokens}, batch);  // [B, T]
@@ -32,7 +32,7 @@ std::vector<NamedValue> MicroSums::All() const {
   return all;
 }
 
-MicroSums Micro(Transformer& model, const StepOptions& o) {
+MicroSums Micro(Model& model, const StepOptions& o) {
   Builder& builder = CurrentBuilder();
   builder.RestartRandom();
   builder.step = Leaf(entry::kStep, DType::kI64, {});
@@ -56,7 +56,7 @@ MicroSums Plus(const MicroSums& a, const MicroSums& b) {
   return sums;
 }
 
-std::vector<NamedValue> EvalSums(Transformer& model, const StepOptions& o) {
+std::vector<NamedValue> EvalSums(Model& model, const StepOptions& o) {
   Loss loss = LossOfSlots(model, o, {.ignore_index = o.loss.ignore_index});  // smoothing is for training
   return {{"sum", loss.sum}, {"count", loss.count}};
 }

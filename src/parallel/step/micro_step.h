@@ -2,7 +2,7 @@
 #pragma once
 #include <vector>
 
-#include "weft/parallel/nn/layers/transformer.h"
+#include "weft/parallel/nn/model.h"
 #include "weft/parallel/step/entries.h"
 #include "weft/parallel/step/step_options.h"
 
@@ -25,11 +25,11 @@ struct MicroSums {
 };
 
 // Inside a builder and the model's scope.
-MicroSums Micro(Transformer& model, const StepOptions& options);
+MicroSums Micro(Model& model, const StepOptions& options);
 MicroSums Plus(const MicroSums& a, const MicroSums& b);
 
 // One micro-batch of evaluation, inside a builder and the model's scope: outputs "sum" and "count".
-std::vector<NamedValue> EvalSums(Transformer& model, const StepOptions& options);
+std::vector<NamedValue> EvalSums(Model& model, const StepOptions& options);
 
 // The entries that are filled before each micro-step.
 std::vector<EntryInfo> SlotEntries(const StepOptions& options);

@@ -210,7 +210,7 @@ class EagerRunner final : public SynchronousRunner {
     });
   }
   State& state_;
-  Transformer& model_;
+  Model& model_;
   const StepOptions& options_;
   Runtime runtime_;
 };

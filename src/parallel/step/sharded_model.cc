@@ -16,7 +16,7 @@ Var InitialValue(const Parameter& p, DType dtype) {
 std::vector<EntryInfo> ShardedModel::Entries() const {
   ModelScope scope(options_);
   std::vector<EntryInfo> entries;
-  for (const Parameter* p : model_.Parameters()) {
+  for (const Parameter* p : model_->Parameters()) {
     entries.push_back({p->path(), EntryKind::kParameter, options_.precision.params, p->shape(), scope.Stored(*p)});
     if (HasCopies())
       entries.push_back({CopyName(p->path()), EntryKind::kCopy, p->used_dtype(), p->shape(), scope.Used(*p)});
@@ -27,7 +27,7 @@ std::vector<EntryInfo> ShardedModel::Entries() const {
 void ShardedModel::Init(State& state, uint64_t seed, const Runtime& runtime) const {
   ModelScope scope(options_);
   Sharding replicated(options_.mesh.num_axes());
-  for (const Parameter* p : model_.Parameters()) {
+  for (const Parameter* p : model_->Parameters()) {
     EagerBuilder eager(runtime, state.binder(), {seed, RandomPhase::kInit});
     BuilderScope builder(eager);
     ModuleScope path(p->path());
@@ -41,7 +41,7 @@ void ShardedModel::Init(State& state, uint64_t seed, const Runtime& runtime) con
 void ShardedModel::RefreshCopies(State& state, const Runtime& runtime) const {
   if (!HasCopies()) return;
   ModelScope scope(options_);
-  for (const Parameter* p : model_.Parameters()) {
+  for (const Parameter* p : model_->Parameters()) {
     EagerBuilder eager(runtime, state.binder());
     BuilderScope builder(eager);
     Var value = eager.FromLocal(state.At(p->path()).local, p->shape(), scope.Stored(*p));

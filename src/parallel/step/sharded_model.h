@@ -1,5 +1,6 @@
 // ShardedModel: a model, and how it lies on a mesh: sharding plan, dtypes, fsdp.
 #pragma once
+#include <memory>
 #include <vector>
 
 #include "weft/parallel/nn/layers/transformer.h"
@@ -10,10 +11,10 @@ namespace weft {
 class ShardedModel {
  public:
   ShardedModel(const TransformerConfig& config, const ModelScope::Options& options)
-      : options_(options), model_(config) {}
+      : options_(options), model_(MakeModel(config)) {}
 
-  Transformer& model() { return model_; }
-  const Transformer& model() const { return model_; }
+  Model& model() { return *model_; }
+  const Model& model() const { return *model_; }
   const ModelScope::Options& options() const { return options_; }
 
   // Its parameters, and their copies in the types in which they are used (fsdp: gradients).
@@ -27,7 +28,7 @@ class ShardedModel {
   bool HasCopies() const { return options_.fsdp == Fsdp::kGradients; }
 
   ModelScope::Options options_;
-  Transformer model_;
+  std::unique_ptr<Model> model_;
 };
 
 }  // namespace weft

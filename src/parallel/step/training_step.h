@@ -29,8 +29,8 @@ class TrainingStep {
   TrainingStep(const TransformerConfig& model, const StepOptions& options);
 
   const StepOptions& options() const { return options_; }
-  Transformer& model() { return sharded_.model(); }
-  const Transformer& model() const { return sharded_.model(); }
+  Model& model() { return sharded_.model(); }
+  const Model& model() const { return sharded_.model(); }
   const ShardedModel& sharded() const { return sharded_; }
 
   const LocalProgram& step() const { return step_; }

@@ -44,19 +44,18 @@ void UpdateOne(const Parameter& p, const Var& gradient, const Factors& f, const 
   for (const char* slot : names)
     slots.push_back(Leaf(rule.rule->EntryOf(slot, p), o.model.precision.params, p.shape(), stored));
   std::vector<Var> next = rule.rule->update({.parameter = p,
-                                       .value = StoredLeaf(p, o),
-                                       .gradient = gradient,
-                                       .slots = std::move(slots),
-                                       .lr = f.lr,
-                                       .scale = f.scale,
-                                       .updates = f.updates,
-                                       .options = rule.options});
+                                             .value = StoredLeaf(p, o),
+                                             .gradient = gradient,
+                                             .slots = std::move(slots),
+                                             .lr = f.lr,
+                                             .scale = f.scale,
+                                             .updates = f.updates,
+                                             .options = rule.options});
   WEFT_CHECK(next.size() == 1 + names.size(),
              fmt::format("optimizer {}: expected the parameter and {} slots, got {} values", rule.rule->name,
                          names.size(), next.size()));
   result.writes.push_back({p.path(), next[0]});
-  for (size_t i = 0; i < names.size(); i++)
-    result.writes.push_back({rule.rule->EntryOf(names[i], p), next[i + 1]});
+  for (size_t i = 0; i < names.size(); i++) result.writes.push_back({rule.rule->EntryOf(names[i], p), next[i + 1]});
   if (o.model.fsdp == Fsdp::kGradients)
     result.writes.push_back(
         {CopyName(p.path()), Reshard(Cast(next[0], p.used_dtype()), ModelScope::Current().Used(p))});
@@ -72,7 +71,7 @@ Total TotalOf(const MicroSums& sums, const StepOptions& o) {
           Cast(Reshard(sums.count.value, replicated), ScalarType(o))};
 }
 
-std::vector<Var> StoredGradients(const Transformer& model, const StepOptions& o, const MicroSums& sums) {
+std::vector<Var> StoredGradients(const Model& model, const StepOptions& o, const MicroSums& sums) {
   std::vector<Var> gradients;
   auto gradient = sums.gradients.begin();
   for (const Parameter* p : model.Parameters()) {
@@ -84,7 +83,7 @@ std::vector<Var> StoredGradients(const Transformer& model, const StepOptions& o,
 
 }  // namespace
 
-UpdateResult Update(Transformer& model, const StepOptions& o, const MicroSums& sums) {
+UpdateResult Update(Model& model, const StepOptions& o, const MicroSums& sums) {
   OriginScope phase(Phase::kOptimizer, nullptr);
   ModuleScope scope("optimizer");
   Total total = TotalOf(sums, o);
@@ -111,14 +110,14 @@ UpdateResult Update(Transformer& model, const StepOptions& o, const MicroSums& s
   return result;
 }
 
-std::vector<EntryInfo> UpdateEntries(const Transformer& model, const StepOptions& o) {
+std::vector<EntryInfo> UpdateEntries(const Model& model, const StepOptions& o) {
   ModelScope scope(o.model);
   std::vector<EntryInfo> entries;
   for (const Parameter* p : model.Parameters()) {
     ParameterRule rule = RuleOf(o.optimizer, *p);
     for (const char* slot : rule.slots())
-      entries.push_back({rule.rule->EntryOf(slot, *p), EntryKind::kMoment, o.model.precision.params, p->shape(),
-                         scope.Stored(*p)});
+      entries.push_back(
+          {rule.rule->EntryOf(slot, *p), EntryKind::kMoment, o.model.precision.params, p->shape(), scope.Stored(*p)});
   }
   if (!ScalesLoss(o)) return entries;
   Sharding replicated(o.model.mesh.num_axes());

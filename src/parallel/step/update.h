@@ -12,9 +12,9 @@ struct UpdateResult {
   std::vector<NamedValue> outputs, writes;
 };
 // Inside a builder and the model's scope.
-UpdateResult Update(Transformer& model, const StepOptions& options, const MicroSums& sums);
+UpdateResult Update(Model& model, const StepOptions& options, const MicroSums& sums);
 
 // The entries that it keeps from step to step.
-std::vector<EntryInfo> UpdateEntries(const Transformer& model, const StepOptions& options);
+std::vector<EntryInfo> UpdateEntries(const Model& model, const StepOptions& options);
 
 }  // namespace weft

@@ -22,6 +22,7 @@ namespace weft {
 
 enum class FsdpMode { kNone, kGradients, kFull };
 enum class CheckMode { kNone, kExplicit };
+enum class TrainObjective { kNext, kMasked };  // as Objective of families
 enum class DeviceChoice { kAuto, kCpu, kCuda };
 enum class ExecutorMode { kCompiled, kInterpret, kEager };
 enum class NumericsMode { kDefault, kInvariant };
@@ -52,6 +53,7 @@ struct ModelConfig {
   int64_t rope_context = 8192;
   std::string init;       // safetensors; "": random values
   PathList init_neutral;  // keys of its config.json
+  std::map<std::string, double> own;  // of families (FamilyKey); true is 1
 };
 
 struct DataConfig {
@@ -104,6 +106,7 @@ struct TrainConfig {
   int64_t steps = 0, global_batch = 0;
   int64_t micro_batch = 0;  // 0 until Resolve: the whole share of a dp rank
   int64_t seed = 1;
+  TrainObjective objective = TrainObjective::kNext;
   double clip = 1;  // 0: no clipping
   double label_smoothing = 0;
   int64_t eval_every = 0;  // 0: after the last step only

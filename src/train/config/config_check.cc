@@ -60,6 +60,13 @@ void CheckModel(const Config& config, Faults& faults) {
                fmt::format("expected less than model.rope_high = {}, got {}", model.rope_high, model.rope_low));
   const ModelFamily* family = FindFamily(model.family);
   bool rotary = family && model.dim % model.heads == 0 && family->configure({}).rope_theta != 0;
+  bool same = !family || int(family->objective) == int(config.train.objective);
+  faults.Check(same, "train.objective",
+               fmt::format("expected {0}, as family {1} {2}, got {3}; give another model.family or remove the key",
+                           config.train.objective == TrainObjective::kNext ? "masked" : "next", model.family,
+                           family && family->objective == Objective::kMasked ? "sees both sides of a token"
+                                                                             : "sees what stands before a token",
+                           PrintValue(*FindField("train.objective"), config)));
   faults.Check(!rotary || model.dim / model.heads % 2 == 0, "model.dim",
                fmt::format("rotary embedding wants an even head width, got {} / {} heads = {}", model.dim, model.heads,
                            model.dim / model.heads));
@@ -78,9 +85,9 @@ void CheckSizes(const Config& config, Faults& faults) {
   if (!faults.lines_.empty()) return;  // the model cannot be built
   TransformerConfig sizes = ModelOf(config);
   sizes.vocab = std::max<int64_t>(m.vocab, 1);  // unknown: one of text, which is small
-  Transformer model(sizes);
+  std::unique_ptr<Model> model = MakeModel(sizes);
   double parameters = 0;
-  for (const Parameter* p : model.Parameters()) parameters += Elements(p->shape());
+  for (const Parameter* p : model->Parameters()) parameters += Elements(p->shape());
   faults.Check(
       parameters <= kMostElements, "model.dim",
       fmt::format("expected at most {:.0e} parameters, got {:.2g}, of which model.dim = {}, model.layers = {}, "

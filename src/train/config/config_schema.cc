@@ -1,6 +1,7 @@
 #include "weft/train/config/config_schema.h"
 
 #include <algorithm>
+#include <deque>
 
 #include "fmt/format.h"
 #include "fmt/ranges.h"
@@ -22,6 +23,7 @@ struct EnumNames;
   }
 WEFT_ENUM_NAMES(FsdpMode, "none", "gradients", "full");
 WEFT_ENUM_NAMES(CheckMode, "none", "explicit");
+WEFT_ENUM_NAMES(TrainObjective, "next", "masked");
 WEFT_ENUM_NAMES(DeviceChoice, "auto", "cpu", "cuda");
 WEFT_ENUM_NAMES(ExecutorMode, "compiled", "interpret", "eager");
 WEFT_ENUM_NAMES(NumericsMode, "default", "invariant");
@@ -54,6 +56,35 @@ std::string ByOptimizer(std::string_view key, std::string (*print)(const Optimiz
   return fmt::format("{}", fmt::join(texts, ", "));
 }
 
+// The keys that families bring. One that two of them have is the first's row.
+std::vector<Field> FamilyFields() {
+  static std::deque<std::string> texts;  // what rows point to
+  auto text = [](std::string s) { return texts.emplace_back(std::move(s)).c_str(); };
+  std::vector<Field> fields;
+  for (const ModelFamily* family : ModelFamilies())
+    for (const FamilyKey& key : family->keys) {
+      std::string name = key.name;
+      auto same = [&](const Field& f) { return f.key == "model." + name; };
+      if (std::any_of(fields.begin(), fields.end(), same)) continue;
+      std::string value = key.flag ? (key.otherwise != 0 ? "true" : "false") : fmt::format("{}", key.otherwise);
+      Field field{.key = text("model." + name), .help = text(fmt::format("{}: {}", family->name, key.help))};
+      field.default_text = text(value);
+      field.bounds = {.low = key.low, .high = key.high};
+      field.absent = [name](const Config& c) {
+        const ModelFamily* mine = FindFamily(c.model.family);
+        return !mine || !mine->FindKey(name);
+      };
+      field.ref = [name, flag = key.flag](Config& c) -> FieldRef {
+        double& own = c.model.own[name];
+        if (!flag) return &own;
+        static constexpr const char* kFlag[] = {"false", "true"};
+        return EnumRef{kFlag, [&own] { return int(own); }, [&own](int i) { own = i; }};
+      };
+      fields.push_back(std::move(field));
+    }
+  return fields;
+}
+
 // The limits on integers: past what anyone runs, and small enough that products of two fit in 64 bits. What depends on
 // more keys (parameters, elements of a tensor) is for CheckSizes in config_check.cc.
 constexpr double kMostLayers = 10'000;
@@ -74,18 +105,18 @@ constexpr Bounds HalfOpen(double low, double high) { return {.low = low, .high =
 #define NOT_BUILT(condition) .not_built = [](const Config& c) { return condition; }
 
 // clang-format off
-const std::vector<Field>& Fields() {
+std::vector<Field> Fields() {
   using Of = const OptimizerOptions&;
   static const std::string kBetas = ByOptimizer("betas", [](Of o) { return fmt::format("[{}, {}]", o.beta1, o.beta2); });
   static const std::string kEps = ByOptimizer("eps", [](Of o) { return fmt::format("{}", o.eps); });
   static const std::string kMomentum = ByOptimizer("momentum", [](Of o) { return fmt::format("{}", o.momentum); });
   static const std::string kNesterov = ByOptimizer("nesterov", [](Of o) { return fmt::format("{}", o.nesterov); });
   static const std::string kDecay = ByOptimizer("", [](Of o) { return fmt::format("{}", o.weight_decay); });
-  static const std::vector<Field> fields = {
+  return {
       {KEY(model.preset, "a published model's sizes; other model keys override it"),
        .choices = {"gpt2_124m", "gpt2_355m", "gpt2_774m", "gpt2_1558m", "llama3_1b", "llama3_8b"},
        .default_text = "none"},
-      {KEY(model.family, "the architecture: gpt2, llama, neox or another file of src/parallel/nn/models"),
+      {KEY(model.family, "the architecture: bert, gpt2, llama, neox or another file of src/parallel/nn/models"),
        .choices = NamesOf(ModelFamilies()), .type_text = "a model family", .default_text = "required without preset"},
       {KEY(model.layers, "transformer blocks"), .bounds = From(1, kMostLayers), .default_text = "required without preset"},
       {KEY(model.heads, "query heads; divides dim"),
@@ -165,6 +196,8 @@ const std::vector<Field>& Fields() {
       {KEY(train.micro_batch, "sequences of a dp rank at once"),
        .bounds = From(1, kBillion), .default_text = "the rank's whole share"},
       {KEY(train.seed, "of weights, dropout and data order"), .bounds = AtLeast(0)},
+      {KEY(train.objective, "what a token is trained to give: next: the one behind it; masked: itself, of 15 % that are masked or replaced"),
+       .default_text = "the family's: masked of bert, else next"},
       {KEY(train.clip, "greatest norm of the gradient; 0: no clipping"), .bounds = AtLeast(0)},
       {KEY(train.label_smoothing, "share of a target's probability spread over all token kinds; not in evaluation"),
        .bounds = HalfOpen(0, 1)},
@@ -193,6 +226,13 @@ const std::vector<Field>& Fields() {
       {KEY(log.ops, "print every op as executor: interpret runs it (rank 0, to stderr)"), .per_rank = true},
   };
   // clang-format on
+}
+
+// With what families bring, in the section of the model.
+std::vector<Field> AllFields() {
+  std::vector<Field> fields = Fields(), own = FamilyFields();
+  auto behind = std::find_if(fields.begin(), fields.end(), [](const Field& f) { return !std::string_view(f.key).starts_with("model."); });
+  fields.insert(behind, own.begin(), own.end());
   return fields;
 }
 #undef KEY
@@ -233,16 +273,19 @@ std::string SectionOf(std::string_view key) {
 
 }  // namespace
 
-std::span<const Field> Schema() { return Fields(); }
+std::span<const Field> Schema() {
+  static const std::vector<Field> fields = AllFields();
+  return fields;
+}
 
 const Field* FindField(std::string_view key) {
-  auto found = std::find_if(Fields().begin(), Fields().end(), [&](const Field& field) { return field.key == key; });
-  return found == Fields().end() ? nullptr : &*found;
+  auto found = std::find_if(Schema().begin(), Schema().end(), [&](const Field& field) { return field.key == key; });
+  return found == Schema().end() ? nullptr : &*found;
 }
 
 std::vector<std::string> SectionNames() {
   std::vector<std::string> names;
-  for (const Field& field : Fields()) {
+  for (const Field& field : Schema()) {
     std::string section = SectionOf(field.key);
     if (std::find(names.begin(), names.end(), section) == names.end()) names.push_back(section);
   }
@@ -251,7 +294,7 @@ std::vector<std::string> SectionNames() {
 
 std::vector<std::string> KeysOf(std::string_view section) {
   std::vector<std::string> keys;
-  for (const Field& field : Fields()) {
+  for (const Field& field : Schema()) {
     if (SectionOf(field.key) == section) keys.push_back(field.key);
   }
   return keys;
@@ -269,7 +312,7 @@ std::string DefaultText(const Field& field) {
 
 std::string ConfigMarkdown() {
   std::string text = "| key | value | default | meaning |\n|---|---|---|---|\n";
-  for (const Field& field : Fields()) {
+  for (const Field& field : Schema()) {
     text += fmt::format("| `{}` | {} | {} | {} |\n", field.key, field.type_text ? field.type_text : TypeText(field),
                         DefaultText(field), field.help);
   }

@@ -31,7 +31,7 @@ struct Bounds {
 
 struct Field {
   const char* key = nullptr;  // "optimizer.lr"
-  FieldRef (*ref)(Config&) = nullptr;
+  std::function<FieldRef(Config&)> ref = nullptr;
   const char* help = nullptr;
   Bounds bounds = {};
   const char* word = nullptr;                  // an integer may also be this word ("auto"),
@@ -42,6 +42,7 @@ struct Field {
   const char* instead = nullptr;               //   what to do meanwhile
   bool per_rank = false;                       // ranks may differ in it: it changes no number and no collective
   const char* default_text = nullptr;          // where the default is derived or the key is required
+  std::function<bool(const Config&)> absent = nullptr;  // the config has no such key: it is another family's
 };
 
 std::span<const Field> Schema();

@@ -220,6 +220,7 @@ std::optional<ValueFault> SetValue(const Field& field, const YamlNode& node, Con
 }
 
 std::string PrintValue(const Field& field, const Config& config) {
+  if (field.absent && field.absent(config)) return "";
   // References are made to be written through; printing only reads.
   return std::visit(Printer{field}, field.ref(const_cast<Config&>(config)));
 }

@@ -24,6 +24,7 @@ TransformerConfig ModelOf(const Config& config) {
   c.tie_embeddings = m.tie_embeddings;
   c.norm_eps = m.norm_eps;
   c.rope_theta = m.rope_theta;
+  c.own = m.own;
   c.rope_scaling = {m.rope_factor, m.rope_low, m.rope_high, m.rope_context};
   return FindFamily(m.family)->configure(c);
 }

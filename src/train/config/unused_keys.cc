@@ -71,12 +71,16 @@ bool Holds(const Rule& rule, const std::string& key) {
 std::vector<std::string> UnusedKeys(const Config& config) {
   std::vector<std::string> lines;
   Config defaults;
-  for (const Field& field : Schema())
+  for (const Field& field : Schema()) {
+    if (field.absent && field.absent(config) && config.Given(field.key))
+      lines.push_back(
+          fmt::format("{}has no effect, as model.family has no such key, or remove it", PlaceOf(config, field.key)));
     for (const Rule& rule : kRules) {
       bool unused = Holds(rule, field.key) && config.Given(field.key) && rule.unused(config);
       if (!unused || PrintValue(field, config) == PrintValue(field, defaults)) continue;
       lines.push_back(fmt::format("{}has no effect, as {}, or remove it", PlaceOf(config, field.key), rule.why));
     }
+  }
   return lines;
 }
 

@@ -41,8 +41,8 @@ void CheckFilled(const std::string& name, const Target& target) {
 absl::StatusOr<std::map<std::string, Target>> TargetsOf(const Checkpoint& checkpoint, const HfFamily& family,
                                                         const Config& config) {
   std::map<std::string, Target> targets;
-  Transformer model(ModelOf(config));
-  for (const Parameter* p : model.Parameters()) {
+  std::unique_ptr<Model> model = MakeModel(ModelOf(config));
+  for (const Parameter* p : model->Parameters()) {
     auto saved = checkpoint.manifest().tensors.find(p->path());
     if (saved == checkpoint.manifest().tensors.end() || saved->second.shape != p->shape())
       return absl::DataLossError(fmt::format(

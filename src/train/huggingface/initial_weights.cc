@@ -124,10 +124,10 @@ absl::StatusOr<InitialWeights> InitialWeights::Open(const Config& config) {
                     config.model.init));
   if (!files.ok()) return refuse(std::string(files.status().message()));
   InitialWeights weights(*std::move(files));
-  Transformer model(ModelOf(config));
+  std::unique_ptr<Model> model = MakeModel(ModelOf(config));
   if (absl::Status status = weights.CheckSettings(*family, config.model); !status.ok())
     return refuse(std::string(status.message()));
-  std::vector<std::string> missing = weights.Match(*family, model);
+  std::vector<std::string> missing = weights.Match(*family, *model, config.model.heads);
   bool head = missing == std::vector<std::string>{kHead};
   if (!missing.empty())
     return refuse(fmt::format("{}: expected the tensors of family {}, got none named {}; {}", config.model.init,
@@ -166,10 +166,10 @@ bool InitialWeights::HoldsTheEmbeddingTwice(const HfFamily& family) const {
          SameBits(head->second, embedding->second);
 }
 
-std::vector<std::string> InitialWeights::Match(const HfFamily& family, const Transformer& model) {
+std::vector<std::string> InitialWeights::Match(const HfFamily& family, const Model& model, int64_t heads) {
   std::vector<std::string> missing;
   for (const Parameter* p : model.Parameters()) {
-    std::optional<HfPlace> place = PlaceInHf(family, p->path(), p->shape(), model.config().heads);
+    std::optional<HfPlace> place = PlaceInHf(family, p->path(), p->shape(), heads);
     WEFT_CHECK(place, fmt::format("the table of family {} has no row for {}", family.family, p->path()));
     auto found = Find(family, place->tensor);
     if (found != files_.tensors().end()) {

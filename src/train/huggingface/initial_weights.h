@@ -40,7 +40,7 @@ class InitialWeights {
   // Whether the head is the token embedding, bit by bit.
   bool HoldsTheEmbeddingTwice(const HfFamily& family) const;
   // Finds the parameters' tensors; the names of those that are not there.
-  std::vector<std::string> Match(const HfFamily& family, const Transformer& model);
+  std::vector<std::string> Match(const HfFamily& family, const Model& model, int64_t heads);
   absl::Status CheckTensors() const;
   absl::Status CheckRest(const HfFamily& family);
 

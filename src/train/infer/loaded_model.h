@@ -14,7 +14,7 @@ namespace weft {
 
 struct ForwardProgram {
   RandomPhase phase;
-  std::vector<NamedValue> (*trace)(Transformer& model, const StepOptions& options);
+  std::vector<NamedValue> (*trace)(Model& model, const StepOptions& options);
   std::vector<EntryInfo> slots;  // what the host writes before a run
 };
 

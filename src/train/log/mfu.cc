@@ -26,15 +26,14 @@ std::optional<double> PeakFlops(const std::string& device_name) {
   return std::nullopt;
 }
 
-double FlopsPerToken(const Transformer& model, int64_t tokens) {
+double FlopsPerToken(const Model& model, int64_t tokens) {
   int64_t parameters = 0;
   for (const Parameter* p : model.Parameters())
     if (!model.OnlyLooksUp(*p)) parameters += NumElements(p->shape());
-  const TransformerConfig& c = model.config();
-  return 6 * double(parameters) + 12 * double(c.layers) * double(c.heads * c.head_dim()) * double(tokens);
+  return 6 * double(parameters) + model.AttentionFlops(tokens);
 }
 
-Mfu::Mfu(const Transformer& model, int64_t tokens, DType compute, const std::string& device_name, int ranks) {
+Mfu::Mfu(const Model& model, int64_t tokens, DType compute, const std::string& device_name, int ranks) {
   std::optional<double> peak = PeakFlops(device_name);
   if (peak && (compute == DType::kBF16 || compute == DType::kF16))
     tokens_per_s_at_peak_ = *peak * ranks / FlopsPerToken(model, tokens);

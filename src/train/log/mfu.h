@@ -5,19 +5,19 @@
 #include <optional>
 #include <string>
 
-#include "weft/parallel/nn/layers/transformer.h"
+#include "weft/parallel/nn/model.h"
 
 namespace weft {
 
 // Of a product's dense bf16 or f16 units, by the name that its driver gives it; none where that is not in the table.
 std::optional<double> PeakFlops(const std::string& device_name);
 // Forward and backward.
-double FlopsPerToken(const Transformer& model, int64_t tokens);
+double FlopsPerToken(const Model& model, int64_t tokens);
 
 class Mfu {
  public:
   // `tokens`: of a sequence. Products in other types than bf16 and f16 have no peak here.
-  Mfu(const Transformer& model, int64_t tokens, DType compute, const std::string& device_name, int ranks);
+  Mfu(const Model& model, int64_t tokens, DType compute, const std::string& device_name, int ranks);
   // None where the peak is unknown.
   std::optional<double> At(double tokens_per_s) const;
 

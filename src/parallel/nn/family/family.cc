@@ -16,6 +16,12 @@ std::span<const ModelFamily* const> ModelFamilies() {
   return families;
 }
 
+const FamilyKey* ModelFamily::FindKey(std::string_view key) const {
+  for (const FamilyKey& own : keys)
+    if (key == own.name) return &own;
+  return nullptr;
+}
+
 const ModelFamily* FindFamily(std::string_view name) {
   for (const ModelFamily* family : ModelFamilies())
     if (name == family->name) return family;

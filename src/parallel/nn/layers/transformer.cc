@@ -11,9 +11,6 @@ namespace {
 Init Normal(const TransformerConfig& c) { return {Init::kNormal, c.init_std}; }
 Init Residual(const TransformerConfig& c) { return {Init::kNormal, c.init_std / std::sqrt(2.0 * double(c.layers))}; }
 Shape BiasOr(const TransformerConfig& c, Shape shape) { return c.bias ? shape : Shape{}; }
-std::unique_ptr<Layer> MakeBlock(Module* parent, const std::string& name, const TransformerConfig& c) {
-  return c.make_block ? c.make_block(parent, name, c) : std::make_unique<Block>(parent, name, c);
-}
 }  // namespace
 
 void Check(const TransformerConfig& c) {
@@ -23,6 +20,10 @@ void Check(const TransformerConfig& c) {
              fmt::format("model: heads {} is not a multiple of kv_heads {}", c.heads, c.kv_heads));
   WEFT_CHECK(c.rope_theta == 0 || c.head_dim() % 2 == 0,
              fmt::format("model: rotary embedding needs an even head size, dim / heads is {}", c.head_dim()));
+}
+
+double AttentionFlops(const TransformerConfig& c, int64_t tokens) {
+  return 12 * double(c.layers) * double(c.heads * c.head_dim()) * double(tokens);
 }
 
 Attention::Attention(Module* parent, const std::string& name, const TransformerConfig& c)
@@ -42,7 +43,7 @@ Var Attention::Forward(Var x) {
     q = Rope(q, rope);  // [B, T, H, D]
     k = Rope(k, rope);  // [B, T, G, D]
   }
-  return Dropout(proj_(Sdpa(q, k, v, {.causal = true})), config_.dropout);  // [B, T, C]
+  return Dropout(proj_(Sdpa(q, k, v, {.causal = config_.causal})), config_.dropout);  // [B, T, C]
 }
 
 Mlp::Mlp(Module* parent, const std::string& name, const TransformerConfig& c)
@@ -71,13 +72,22 @@ Var Block::Forward(Var x) {
   return x + mlp_(norm2_(x));  // [B, T, C]
 }
 
+std::vector<std::unique_ptr<Layer>> MakeBlocks(Module* parent, const TransformerConfig& c) {
+  std::vector<std::unique_ptr<Layer>> blocks;
+  for (int64_t i = 0; i < c.layers; i++) {
+    std::string name = fmt::format("blocks.{}", i);
+    blocks.push_back(c.make_block ? c.make_block(parent, name, c, i) : std::make_unique<Block>(parent, name, c));
+  }
+  return blocks;
+}
+
 Transformer::Transformer(const TransformerConfig& config)
     : config_(config), embed_(this, "embed", config.vocab, config.dim, config.init_std) {
   Check(config_);
   if (config_.learned_positions)
     positions_ = std::make_unique<Parameter>(this, "positions", Shape{config_.context, config_.dim},
                                              Init{Init::kNormal, config_.init_std}, true);
-  for (int64_t i = 0; i < config_.layers; i++) blocks_.push_back(MakeBlock(this, fmt::format("blocks.{}", i), config_));
+  blocks_ = MakeBlocks(this, config_);
   norm_ = std::make_unique<nn::Norm>(this, "norm", config_.norm, config_.dim, config_.norm_eps);
   if (config_.tie_embeddings)
     head_ = std::make_unique<TiedHead>(this, "head", embed_.weight());
@@ -86,20 +96,22 @@ Transformer::Transformer(const TransformerConfig& config)
                                          Normal(config_));
 }
 
-Var Transformer::TiedHead::Forward(Var x) { return Einsum("btc,vc->btv", x, table_.Use()); }  // [B, T, V]
+Var TiedHead::Forward(Var x) { return Einsum("btc,vc->btv", x, table_.Use()); }  // [B, T, V]
+
+Var Embedded(nn::Embedding& embed, const Parameter* positions, Var tokens, const TransformerConfig& c) {
+  int64_t length = tokens.dim(1);
+  WEFT_CHECK(length <= c.context, fmt::format("model: {} tokens, but the context is {}", length, c.context));
+  Var x = embed(tokens);  // [B, T, C]
+  if (!positions) return x;
+  Var p = positions->Use();                                       // [context, C]
+  return x + (length == c.context ? p : Slice(p, 0, 0, length));  // [B, T, C]
+}
 
 Var Transformer::Hidden(Var tokens) {
-  int64_t length = tokens.dim(1);
-  WEFT_CHECK(length <= config_.context,
-             fmt::format("model: {} tokens, but the context is {}", length, config_.context));
-  Var x = embed_(tokens);  // [B, T, C]
-  if (positions_) {
-    Var p = positions_->Use();                                         // [context, C]
-    x = x + (length == config_.context ? p : Slice(p, 0, 0, length));  // [B, T, C]
-  }
-  x = Dropout(x, config_.dropout);              // [B, T, C]
-  for (auto& block : blocks_) x = (*block)(x);  // [B, T, C]
-  return (*norm_)(x);                           // [B, T, C]
+  Var x = Embedded(embed_, positions_.get(), tokens, config_);  // [B, T, C]
+  x = Dropout(x, config_.dropout);                              // [B, T, C]
+  for (auto& block : blocks_) x = (*block)(x);                  // [B, T, C]
+  return (*norm_)(x);                                           // [B, T, C]
 }
 
 Var Transformer::Forward(Var tokens) { return (*head_)(Hidden(tokens)); }  // [B, T, V]
@@ -109,12 +121,8 @@ Var Transformer::LogitsAt(Var tokens, Var places) {
   return (*head_)(weft::Embedding(rows, places));  // [R, N, V]
 }
 
-Loss Transformer::LossOf(Var tokens, Var targets, const CrossEntropyOptions& options) {
-  Var logits = (*this)(tokens);  // [B, T, V]
-  ModuleScope scope("loss");
-  Var losses = CrossEntropy(logits, targets, options);                                             // [B, T]
-  Var counts = Ne(targets, Full(double(options.ignore_index), targets.dtype(), targets.shape()));  // [B, T] bool
-  return {SumAll(losses), SumAll(Cast(counts, losses.dtype()))};
+std::unique_ptr<Model> MakeModel(const TransformerConfig& c) {
+  return c.make_model ? c.make_model(c) : std::make_unique<Transformer>(c);
 }
 
 }  // namespace weft

@@ -28,7 +28,8 @@ class ParallelBlock : public Layer {
   Mlp mlp_;
 };
 
-std::unique_ptr<Layer> MakeBlock(Module* parent, const std::string& name, const TransformerConfig& config) {
+std::unique_ptr<Layer> MakeBlock(Module* parent, const std::string& name, const TransformerConfig& config,
+                                 int64_t /*layer*/) {
   return std::make_unique<ParallelBlock>(parent, name, config);
 }
 

@@ -72,6 +72,7 @@ ShardingPlan MegatronPlan(const MegatronOptions& o, const MeshShape& mesh) {
       {"*.mlp.up", "weight", {{tp, Shard(1)}}},    {"*.mlp.up", "bias", {{tp, Shard(0)}}},
       {"*.mlp.gate", "weight", {{tp, Shard(1)}}},  {"*.mlp.down", "weight", {{tp, Shard(0)}}},
       {"*.mlp.down", "product", {{tp, residual}}}, {"head", "weight", {{tp, Shard(0)}}},
+      {"head", "bias", {{tp, Shard(0)}}},
   };
   if (kv_sharded)
     for (const char* part : {"*.attn.k", "*.attn.v"}) {

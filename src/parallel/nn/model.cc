@@ -1,0 +1,15 @@
+#include "weft/parallel/nn/model.h"
+
+#include "weft/core/ops/ops.h"
+
+namespace weft {
+
+Loss Model::LossOf(Var tokens, Var targets, const CrossEntropyOptions& options) {
+  Var logits = (*this)(tokens);  // [B, T, V]
+  ModuleScope scope("loss");
+  Var losses = CrossEntropy(logits, targets, options);                                             // [B, T]
+  Var counts = Ne(targets, Full(double(options.ignore_index), targets.dtype(), targets.shape()));  // [B, T] bool
+  return {SumAll(losses), SumAll(Cast(counts, losses.dtype()))};
+}
+
+}  // namespace weft

@@ -1,0 +1,132 @@
+// BERT (Devlin et al. 2019): an encoder, which sees both sides of a token that is masked. Blocks norm what they add,
+// and so does the embedding; GELU has its tanh form, and there are no segments and no second task (as in RoBERTa).
+#include "weft/core/ops/ops.h"
+#include "weft/parallel/nn/family/family.h"
+
+namespace weft::models {
+namespace {
+
+// A block whose norms stand behind its sums.
+class PostBlock : public Layer {
+ public:
+  PostBlock(Module* parent, const std::string& name, const TransformerConfig& c)
+      : Layer(parent, name),
+        attn_(this, "attn", c),
+        norm1_(this, "norm1", c.norm, c.dim, c.norm_eps),
+        mlp_(this, "mlp", c),
+        norm2_(this, "norm2", c.norm, c.dim, c.norm_eps) {}
+
+ protected:
+  Var Forward(Var x) override {
+    x = norm1_(x + attn_(x));    // [B, T, C]
+    return norm2_(x + mlp_(x));  // [B, T, C]
+  }
+
+ private:
+  Attention attn_;
+  nn::Norm norm1_;
+  Mlp mlp_;
+  nn::Norm norm2_;
+};
+
+// The product with the embedding's table, and a bias.
+class BiasedHead : public TiedHead {
+ public:
+  BiasedHead(Module* parent, const std::string& name, const nn::Embedding& table)
+      : TiedHead(parent, name, table.weight()), bias_(this, "bias", {table.weight().shape()[0]}, Init{}, false) {}
+
+ protected:
+  Var Forward(Var x) override { return TiedHead::Forward(x) + bias_.Use(call_site()); }  // [B, T, V]
+
+ private:
+  Parameter bias_;
+};
+
+Init Normal(const TransformerConfig& c) { return {Init::kNormal, c.init_std}; }
+
+class Bert : public Model {
+ public:
+  explicit Bert(const TransformerConfig& config)
+      : config_(config),
+        embed_(this, "embed", config.vocab, config.dim, config.init_std),
+        positions_(this, "positions", {config.context, config.dim}, Normal(config), true),
+        norm_(this, "norm", config.norm, config.dim, config.norm_eps) {
+    Check(config_);
+    blocks_ = MakeBlocks(this, config_);
+    if (config_.own.at("transform") != 0) {
+      Shape square{config_.dim, config_.dim};
+      dense_ = std::make_unique<nn::Linear>(this, "dense", "btc,cd->btd", square, Shape{config_.dim}, Normal(config_));
+      last_norm_ = std::make_unique<nn::Norm>(this, "last_norm", config_.norm, config_.dim, config_.norm_eps);
+    }
+    if (config_.tie_embeddings)
+      head_ = std::make_unique<BiasedHead>(this, "head", embed_);
+    else
+      head_ = std::make_unique<nn::Linear>(this, "head", "btc,vc->btv", Shape{config_.vocab, config_.dim},
+                                           Shape{config_.vocab}, Normal(config_));
+  }
+
+  Var LogitsAt(Var tokens, Var places) override {
+    Var rows = Merge(Hidden(tokens), 0);             // [B T, C]
+    return (*head_)(weft::Embedding(rows, places));  // [R, N, V]
+  }
+  bool OnlyLooksUp(const Parameter& parameter) const override {
+    return &parameter == &positions_ || (&parameter == &embed_.weight() && !config_.tie_embeddings);
+  }
+  double AttentionFlops(int64_t tokens) const override { return weft::AttentionFlops(config_, tokens); }
+
+ protected:
+  Var Forward(Var tokens) override { return (*head_)(Hidden(tokens)); }  // [B, T, V]
+
+ private:
+  // [B, T] -> what the head reads, [B, T, C]
+  Var Hidden(Var tokens) {
+    Var x = norm_(Embedded(embed_, &positions_, tokens, config_));  // [B, T, C]
+    x = Dropout(x, config_.dropout);                                // [B, T, C]
+    for (auto& block : blocks_) x = (*block)(x);                    // [B, T, C]
+    return dense_ ? (*last_norm_)(Gelu((*dense_)(x))) : x;          // [B, T, C]
+  }
+
+  TransformerConfig config_;
+  nn::Embedding embed_;
+  Parameter positions_;  // [context, C]
+  nn::Norm norm_;
+  std::vector<std::unique_ptr<Layer>> blocks_;
+  std::unique_ptr<nn::Linear> dense_;
+  std::unique_ptr<nn::Norm> last_norm_;
+  std::unique_ptr<Layer> head_;
+};
+
+std::unique_ptr<Layer> MakeBlock(Module* parent, const std::string& name, const TransformerConfig& config,
+                                 int64_t /*layer*/) {
+  return std::make_unique<PostBlock>(parent, name, config);
+}
+std::unique_ptr<Model> MakeBert(const TransformerConfig& config) { return std::make_unique<Bert>(config); }
+
+TransformerConfig Configure(TransformerConfig c) {
+  c.norm = nn::Norm::kLayer;
+  c.bias = true;
+  c.gated_mlp = false;
+  c.learned_positions = true;
+  c.rope_theta = 0;
+  c.causal = false;
+  c.make_block = MakeBlock;
+  c.make_model = MakeBert;
+  return c;
+}
+int64_t Ffn(int64_t dim) { return 4 * dim; }
+
+constexpr FamilyKey kKeys[] = {
+    {.name = "transform", .help = "a dense layer, GELU and a norm before the head", .flag = true, .otherwise = 1}};
+
+}  // namespace
+
+extern const ModelFamily bert;
+const ModelFamily bert{.name = "bert",
+                       .summary = "an encoder: both sides attended to, norms behind sums, GELU, learned positions",
+                       .configure = Configure,
+                       .default_ffn = Ffn,
+                       .tie_embeddings = true,
+                       .objective = Objective::kMasked,
+                       .keys = kKeys};
+
+}  // namespace weft::models
