@@ -12,7 +12,7 @@ std::string NoGpuReason(int64_t ranks) {
 }
 
 std::vector<std::string> DeviceNotes(const Config& config, bool has_driver) {
-  std::string reason = NoGpuReason(config.mesh.dp * config.mesh.tp);
+  std::string reason = NoGpuReason(config.mesh.ranks());
   if (reason.empty()) return {};
   std::string place = config.Given("device") ? PlaceOf(config, "device") : "device: ";
   if (config.device == DeviceChoice::kCuda) return {place + "weft train refuses what is planned here: " + reason};

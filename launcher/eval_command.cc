@@ -70,7 +70,7 @@ std::string LineOf(const EvalRecord& r) {
 
 absl::Status Measure(const Job& job, const RankMesh& rank, bool json) {
   const Config& config = job.source.config;
-  StepOptions options = StepOptionsOf(config);
+  StepOptions options = StepOptionsOf(config, rank.mesh->shape());
   LoadedModel model(config, options, EvaluationProgram(options), *rank.context, *rank.mesh, rank.device);
   if (absl::Status s = model.Load(job.source); !s.ok()) return s;
   int64_t step = job.source.checkpoint ? job.source.checkpoint->manifest().step : 0;

@@ -87,7 +87,7 @@ absl::StatusOr<Config> Load(const ConfigWords& words, std::vector<std::string>& 
   if (!ranks.ok()) return ranks.status();
   absl::StatusOr<Config> config = LoadConfig(words.path, overrides, RunRules());
   if (!config.ok()) return config;
-  if (*ranks == 0) ranks = std::max<int64_t>(config->mesh.dp, 1) * std::max<int64_t>(config->mesh.tp, 1);
+  if (*ranks == 0) ranks = config->mesh.ranks();
   if (absl::Status s = Resolve(*config, int(*ranks)); !s.ok()) return s;
   if (absl::Status s = FillVocab(*config, notes); !s.ok()) return s;
   if (absl::Status s = CheckDevice(*config); !s.ok()) return s;

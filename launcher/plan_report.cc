@@ -86,7 +86,7 @@ PlanReport MakePlanReport(const Config& config) {
   options.kernels = &context.kernels(report.device);
   PlanGroupFactory groups;
   DeviceMesh mesh(context, groups, options.model.mesh, {report.device});
-  Runtime runtime{&context, &mesh, options.model.mesh, mesh.coords(), report.device};
+  Runtime runtime = RuntimeOf(context, mesh, report.device);
   TrainingStep step(ModelOf(config), options);
   if (step.accumulate()) report.lines = CommPlan(*step.accumulate(), options.micro_steps - 1);
   std::vector<CommLine> lines = CommPlan(step.step());

@@ -1,9 +1,11 @@
 #include "launcher/report/log_line.h"
 
+#include <algorithm>
 #include <limits>
 #include <span>
 
 #include "fmt/format.h"
+#include "weft/parallel/nn/plans/mesh_axes.h"
 #include "weft/train/io/json_object.h"
 
 namespace weft {
@@ -62,8 +64,13 @@ class Members {
 LogRecord ReadStart(Members& m) {
   StartRecord r{.version = m.Text("version"), .config = m.Text("config")};
   r.ranks = m.Count("ranks");
-  r.dp = m.Count("dp");
-  r.tp = m.Count("tp");
+  for (const MeshAxis& axis : kMeshAxes) {
+    std::string name(axis.name());
+    int64_t size = m.Count(name.c_str());
+    if (size == 0 && !axis.in_every_mesh) continue;
+    r.mesh.names.push_back(name);
+    r.mesh.sizes.push_back(int(std::min<int64_t>(size, std::numeric_limits<int>::max())));
+  }
   r.parameters = m.Count("parameters");
   r.steps = m.Count("steps");
   r.tokens_per_step = m.Count("tokens_per_step");

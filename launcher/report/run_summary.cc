@@ -44,7 +44,7 @@ std::string TimeText(int64_t unix_time) {
 }
 
 std::string MeshText(const StartRecord& s) {
-  return fmt::format("dp={} x tp={} on {} rank{}", s.dp, s.tp, s.ranks, s.ranks == 1 ? "" : "s");
+  return fmt::format("{} on {} rank{}", ToString(s.mesh), s.ranks, s.ranks == 1 ? "" : "s");
 }
 
 }  // namespace

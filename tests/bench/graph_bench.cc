@@ -54,7 +54,7 @@ bool Bench(Fsdp fsdp, bool sequence_parallel) {
   RegisterCollectives(context.kernels(DeviceKind::kCpu), DeviceKind::kCpu);
   PlanGroupFactory groups;
   DeviceMesh mesh(context, groups, o.model.mesh);
-  Runtime runtime{&context, &mesh, o.model.mesh, mesh.coords()};
+  Runtime runtime = RuntimeOf(context, mesh);
   std::vector<double> build, plan, total;
   size_t global = 0, local = 0, steps = 0;
   for (int i = 0; i < 9; i++) {

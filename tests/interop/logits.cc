@@ -30,7 +30,7 @@ Tensor LogitsOf(const Config& config, Context& context, GroupFactory& groups) {
   DeviceMesh mesh(context, groups, MeshOf(config));
   StepOptions options = StepOptionsOf(config);
   options.kernels = &context.kernels(DeviceKind::kCpu);
-  Runtime runtime{&context, &mesh, mesh.shape(), mesh.coords()};
+  Runtime runtime = RuntimeOf(context, mesh);
   TrainingStep step(ModelOf(config), options);
   State state(mesh.shape(), mesh.coords());
   step.AddEntries(state);
@@ -42,7 +42,7 @@ Tensor LogitsOf(const Config& config, Context& context, GroupFactory& groups) {
   ModelScope scope(options.model);
   Sharding replicated(mesh.shape().num_axes());
   Var tokens = eager.FromLocal(TokensOf(config.model), {kRows, config.model.context}, replicated);  // [B, T]
-  return eager.ToLocal(step.model()(tokens), replicated);                                                  // [B, T, V]
+  return eager.ToLocal(step.model()(tokens), replicated);                                           // [B, T, V]
 }
 
 absl::Status Run(const std::string& path, const std::string& out, const std::vector<std::string>& words) {

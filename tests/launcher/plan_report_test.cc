@@ -57,7 +57,7 @@ Ran RunOnRank(const Config& config, Context& context, GroupFactory& groups) {
   RegisterCollectives(context.kernels(DeviceKind::kCpu), DeviceKind::kCpu);
   StepOptions o = StepOptionsOf(config);
   DeviceMesh mesh(context, groups, o.model.mesh);
-  Runtime runtime{&context, &mesh, o.model.mesh, mesh.coords()};
+  Runtime runtime = RuntimeOf(context, mesh);
   TrainingStep step(ModelOf(config), o);
   State state(o.model.mesh, mesh.coords());
   step.AddEntries(state);

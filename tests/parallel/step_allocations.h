@@ -15,7 +15,7 @@ struct StepAllocations {
 inline StepAllocations AllocationsAfterStepTwo(const Job& job, const Layout& layout, Context& context,
                                                DeviceMesh& mesh) {
   StepOptions o = OptionsOf(job, layout);
-  Runtime runtime{&context, &mesh, o.model.mesh, mesh.coords()};
+  Runtime runtime = RuntimeOf(context, mesh);
   TrainingStep step(job.model, o);
   State state(o.model.mesh, mesh.coords());
   step.AddEntries(state);

@@ -39,7 +39,7 @@ class CheckpointTest : public testing::Test {
   absl::StatusOr<Config> Load(const Words& overrides) const {
     absl::StatusOr<Config> config = LoadConfig(path_, overrides);
     if (!config.ok()) return config.status();
-    if (absl::Status s = Resolve(*config, int(config->mesh.dp * config->mesh.tp)); !s.ok()) return s;
+    if (absl::Status s = Resolve(*config, int(config->mesh.ranks())); !s.ok()) return s;
     if (absl::Status s = ResolveVocab(*config, 256); !s.ok()) return s;
     return config;
   }
@@ -49,7 +49,7 @@ class CheckpointTest : public testing::Test {
     if (!config.ok()) return config.status();
     absl::StatusOr<Dataset> data = Dataset::Load(*config);
     if (!data.ok()) return data.status();
-    std::vector<absl::Status> statuses(size_t(config->mesh.dp * config->mesh.tp));
+    std::vector<absl::Status> statuses(size_t(config->mesh.ranks()));
     RunRanks(int(statuses.size()), [&](Context& context, GroupFactory& groups) {
       RegisterCpuKernels(context.kernels(DeviceKind::kCpu));
       RegisterCollectives(context.kernels(DeviceKind::kCpu), DeviceKind::kCpu);

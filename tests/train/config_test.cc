@@ -165,7 +165,7 @@ TEST(Config, DefaultsFollowTheContract) {
   EXPECT_EQ(c.model.ffn, 256);
   EXPECT_EQ(c.model.vocab, 0);
   EXPECT_TRUE(c.model.tie_embeddings);
-  EXPECT_EQ(c.mesh.dp, 1);
+  EXPECT_EQ(c.mesh["dp"], 1);
   EXPECT_EQ(c.train.eval_batches, TrainConfig::kAllBatches);
   EXPECT_EQ(c.checkpoint.every, 0);
   EXPECT_EQ(c.checkpoint.resume, "never");
@@ -196,8 +196,8 @@ TEST(Config, OverridesBeatTheFileAndTheLastWins) {
   Config c = Good(kBase + "mesh: {dp: 2}\n",
                   {"mesh.dp=3", "mesh={tp: 2}", "mesh.dp=4", "data.train=[a b.txt, 'c:d']", "data.val=0.1",
                    "log.jsonl=run: 1.jsonl", "train.eval_batches=all", "threads=auto", "optimizer.betas=[0.8, 0.9]"});
-  EXPECT_EQ(c.mesh.dp, 4);
-  EXPECT_EQ(c.mesh.tp, 2);
+  EXPECT_EQ(c.mesh["dp"], 4);
+  EXPECT_EQ(c.mesh["tp"], 2);
   EXPECT_EQ(c.data.train, (PathList{"a b.txt", "c:d"}));
   EXPECT_EQ(c.data.val.fraction, 0.1);
   EXPECT_EQ(c.log.jsonl, "run: 1.jsonl");
@@ -255,11 +255,22 @@ TEST(Config, YamlRoundTrips) {
 TEST(Config, ResolveFillsTheMeshAndTheMicroBatch) {
   Config c = Good(kBase, {"mesh.dp=-1", "mesh.tp=2"});
   ASSERT_TRUE(Resolve(c, 6).ok());
-  EXPECT_EQ(c.mesh.dp, 3);
+  EXPECT_EQ(c.mesh["dp"], 3);
   EXPECT_EQ(c.train.micro_batch, 2);  // ceil(4 / 3)
   Config wide = Good(kBase, {"mesh.dp=2", "train.micro_batch=100"});
   ASSERT_TRUE(Resolve(wide, 2).ok());
   EXPECT_EQ(wide.train.micro_batch, 2);
+}
+
+// An axis that is no row of the table is refused with the rows.
+TEST(Config, AxesAreRowsOfATable) {
+  EXPECT_EQ(MeshOf(Good(kBase + "mesh: {tp: 2, dp: 3}\n")), (MeshShape{{"dp", "tp"}, {3, 2}}));
+  for (const char* axis : {"cp", "ep", "pp", "dp2", "pipeline"}) {
+    std::vector<std::string> words{std::string("mesh.") + axis + "=2"};
+    std::string error = Message(ParseConfig(kBase, "a.yaml", words).status());
+    EXPECT_NE(error.find("unknown key"), std::string::npos) << error;
+    EXPECT_NE(error.find("the keys here are mesh.dp, mesh.tp"), std::string::npos) << error;
+  }
 }
 
 TEST(Config, ResolveRefusesAWrongNumberOfRanks) {

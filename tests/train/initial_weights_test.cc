@@ -25,7 +25,7 @@ Config ConfigOf(const std::string& family, const Words& overrides) {
                      "data: {synthetic: true}\ntrain: {steps: 3, global_batch: 5}\n";
   absl::StatusOr<Config> config = ParseConfig(yaml, "a.yaml", overrides);
   EXPECT_TRUE(config.ok()) << config.status();
-  absl::Status resolved = Resolve(*config, int(config->mesh.dp * config->mesh.tp));
+  absl::Status resolved = Resolve(*config, int(config->mesh.ranks()));
   EXPECT_TRUE(resolved.ok()) << resolved;
   return *config;
 }
@@ -49,13 +49,13 @@ Parameters Loaded(const Config& config) {
   std::map<std::string, std::vector<Tensor>> chunks;
   std::map<std::string, std::pair<Shape, Sharding>> placed;
   std::mutex mutex;
-  RunRanks(int(config.mesh.dp * config.mesh.tp), [&](Context& context, GroupFactory& groups) {
+  RunRanks(int(config.mesh.ranks()), [&](Context& context, GroupFactory& groups) {
     RegisterCpuKernels(context.kernels(DeviceKind::kCpu));
     RegisterCollectives(context.kernels(DeviceKind::kCpu), DeviceKind::kCpu);
     DeviceMesh mesh(context, groups, MeshOf(config));
     StepOptions options = StepOptionsOf(config);
     options.kernels = &context.kernels(DeviceKind::kCpu);
-    Runtime runtime{&context, &mesh, mesh.shape(), mesh.coords()};
+    Runtime runtime = RuntimeOf(context, mesh);
     TrainingStep step(ModelOf(config), options);
     State state(mesh.shape(), mesh.coords());
     step.AddEntries(state);

@@ -58,7 +58,7 @@ TEST(Metrics, AScaledLossShowsItsScaleAndWhatItSkipped) {
 }
 
 TEST(Metrics, StartEvalAndEndAreEvents) {
-  StartRecord start{.version = "0.1", .config = "a: \"b\\c\"\n\ttab\x01é", .ranks = 4, .dp = 2, .tp = 2};
+  StartRecord start{.version = "0.1", .config = "a: \"b\\c\"\n\ttab\x01é", .ranks = 4, .mesh = {{"dp", "tp"}, {2, 2}}};
   Json line = Json::parse(JsonLine(start));
   EXPECT_EQ(line["event"], "start");
   EXPECT_EQ(line["config"], start.config);
@@ -91,7 +91,8 @@ TEST(Metrics, BitsPerByteCountsBytesNotTokens) {
 }
 
 TEST(Metrics, TheStartIsALineAndOneForEachChoice) {
-  StartRecord r{.ranks = 4, .dp = 2, .tp = 2, .parameters = 812345, .tokens_per_step = 2048, .device = "cpu"};
+  StartRecord r{
+      .ranks = 4, .mesh = {{"dp", "tp"}, {2, 2}}, .parameters = 812345, .tokens_per_step = 2048, .device = "cpu"};
   r.global_nodes = 100, r.local_nodes = 200, r.arena_bytes = 3 << 19;
   EXPECT_EQ(StartLines(r),
             "812.3K parameters, dp=2 x tp=2 on 4 ranks (cpu), 2048 tokens a step, random tokens to train on, 0 to "

@@ -22,7 +22,7 @@ using testing_::TempFolder;
 const double kNan = std::nan("");
 
 std::string Start(int64_t steps, std::optional<int64_t> resumed = {}) {
-  StartRecord r{.version = "0", .config = "train: {steps: 6} # <script>\n", .dp = 1, .tp = 1};
+  StartRecord r{.version = "0", .config = "train: {steps: 6} # <script>\n", .mesh = {{"dp", "tp"}, {1, 1}}};
   r.parameters = 1234, r.steps = steps, r.tokens_per_step = 100, r.resumed_step = resumed;
   return JsonLine(r) + "\n";
 }
@@ -109,7 +109,8 @@ TEST(Axis, HasRoundTicks) {
 }
 
 TEST(LogLine, ReadsBackWhatJsonLineWrote) {
-  StartRecord start{.version = "1", .config = "a: \"b\"\n", .ranks = 4, .dp = 2, .tp = 2, .parameters = 5};
+  StartRecord start{
+      .version = "1", .config = "a: \"b\"\n", .ranks = 4, .mesh = {{"dp", "tp"}, {2, 2}}, .parameters = 5};
   start.steps = 6, start.tokens_per_step = 7, start.train_tokens = 8, start.val_tokens = 9, start.resumed_step = 3;
   start.kernels = "k", start.device = "cpu", start.unix_time = 1'700'000'000;
   StepRecord step{.step = 3, .loss = 1.0 / 3, .grad_norm = kNan, .lr = 1e-3, .ms = 2, .tokens_per_s = 5}, f16 = step;

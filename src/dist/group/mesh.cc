@@ -102,4 +102,8 @@ void DeviceMesh::ResetCounts() {
       if (group) group->ResetCounts();
 }
 
+Runtime RuntimeOf(const Context& context, DeviceMesh& mesh, DeviceKind device) {
+  return {&context, &mesh, mesh.shape(), mesh.coords(), device};
+}
+
 }  // namespace weft

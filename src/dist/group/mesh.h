@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "weft/core/base/mesh_shape.h"
+#include "weft/core/compile/runtime.h"
 #include "weft/core/runtime/collective_context.h"
 #include "weft/core/runtime/context.h"
 #include "weft/dist/group/call_record.h"
@@ -66,5 +67,8 @@ class DeviceMesh final : public CollectiveContext {
   std::shared_ptr<CallRecorder> recorder_;
   std::vector<std::array<std::unique_ptr<ProcessGroup>, kNumDeviceKinds>> groups_;  // per axis, then the world
 };
+
+// What this rank needs to run local ops on a device of the mesh. The context and the mesh outlive it.
+Runtime RuntimeOf(const Context& context, DeviceMesh& mesh, DeviceKind device = DeviceKind::kCpu);
 
 }  // namespace weft

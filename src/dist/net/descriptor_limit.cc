@@ -7,6 +7,8 @@
 #include <filesystem>
 #include <iterator>
 
+#include "weft/core/base/mesh_shape.h"
+
 namespace weft {
 namespace {
 
@@ -33,8 +35,8 @@ int64_t DescriptorsOfNetwork() {
 
 int64_t DescriptorsOfRank(int world_size) {
   constexpr int64_t kFiles = 16, kAtOnce = 64;  // ForAllRanks asks so many ranks at once
-  constexpr int64_t kGroups = 3;                // dp, tp and the world: each waits on two descriptors of its own
-  constexpr int64_t kWays = 4;                  // it asks others and is asked, and tries to reach them and is tried
+  constexpr int64_t kGroups = kMaxAxes + 1;  // one per axis and the world's: each waits on two descriptors of its own
+  constexpr int64_t kWays = 4;               // it asks others and is asked, and tries to reach them and is tried
   int64_t others = world_size - 1;
   int64_t pairs = 2 * others;  // with the world, and along the axes together
   return pairs + 2 * kGroups + kWays * std::min(others, kAtOnce) + kFiles;

@@ -14,8 +14,6 @@ Tensor BindsNothing(const std::string& name, const ValueInfo&) {
       fmt::format("leaf \"{}\": an EagerScope has no named entries; use DistributeTensor or DTensor::FromLocal", name));
 }
 
-Runtime RuntimeOf(const Context& context, DeviceMesh& mesh) { return {&context, &mesh, mesh.shape(), mesh.coords()}; }
-
 void CheckSameWorld(const Context& context, const DeviceMesh& mesh, const Site& site) {
   WEFT_CHECK(
       context.rank() == mesh.rank() && context.world_size() == mesh.size(),

@@ -10,6 +10,7 @@
 #include "weft/train/config/config_presets.h"
 #include "weft/train/config/config_schema.h"
 #include "weft/train/config/config_value.h"
+#include "weft/train/config/model_of.h"
 #include "weft/train/config/unknown_key.h"
 #include "weft/train/io/input_file.h"
 #include "weft/train/io/path_advice.h"
@@ -20,6 +21,13 @@ namespace weft {
 namespace {
 
 constexpr size_t kMostConfigBytes = 1 << 20;
+
+// Gives the axis of -1 the ranks that the others leave. Nothing changes where they do not divide the number of ranks.
+void FillMesh(MeshConfig& mesh, int64_t world_size) {
+  int64_t known = mesh.ranks();
+  if (world_size % known == 0)
+    std::replace(mesh.sizes.begin(), mesh.sizes.end(), MeshConfig::kFill, world_size / known);
+}
 
 // "1 rank", "4 ranks".
 std::string RanksText(int64_t ranks) { return fmt::format("{} rank{}", ranks, ranks == 1 ? "" : "s"); }
@@ -194,25 +202,38 @@ absl::StatusOr<Config> LoadConfig(const std::string& path, const std::vector<std
   return ParseConfig(text, path, overrides, rules);
 }
 
+int64_t& MeshConfig::operator[](std::string_view axis) {
+  for (size_t i = 0; i < kNumMeshAxes; i++)
+    if (kMeshAxes[i].name() == axis) return sizes[i];
+  Fail(fmt::format("mesh: there is no axis {}", axis));
+}
+
+int64_t MeshConfig::ranks() const {
+  int64_t ranks = 1;
+  for (int64_t size : sizes)
+    if (size != kFill && ranks <= kMaxRanks) ranks *= size;
+  return ranks;
+}
+
 absl::Status Resolve(Config& config, int world_size) {
-  MeshConfig& mesh = config.mesh;
-  int64_t known = (mesh.dp == -1 ? 1 : mesh.dp) * (mesh.tp == -1 ? 1 : mesh.tp);
-  if (mesh.dp == -1 && world_size % known == 0) mesh.dp = world_size / known;
-  if (mesh.tp == -1 && world_size % known == 0) mesh.tp = world_size / known;
-  if (mesh.dp == -1 || mesh.tp == -1) {
+  FillMesh(config.mesh, world_size);
+  int64_t ranks = config.mesh.ranks();
+  if (config.mesh.num_fills() > 0) {
     return Refuse(config, "mesh",
                   fmt::format("{} cannot be filled by an axis beside one of {}; start a multiple of {}",
-                              RanksText(world_size), known, known));
+                              RanksText(world_size), ranks, ranks));
   }
-  if (mesh.dp * mesh.tp != world_size) {
+  MeshShape mesh = MeshOf(config);
+  if (ranks != world_size) {
     return Refuse(config, "mesh",
-                  fmt::format("dp={} x tp={} is {}, but {} started; use mpirun -np {} or change the mesh", mesh.dp,
-                              mesh.tp, RanksText(mesh.dp * mesh.tp), world_size, mesh.dp * mesh.tp));
+                  fmt::format("{} is {}, but {} started; use mpirun -np {} or change the mesh", ToString(mesh),
+                              RanksText(ranks), world_size, ranks));
   }
-  if (config.parallel.sequence_parallel && mesh.tp == 1) {
+  if (config.parallel.sequence_parallel && config.mesh[kTensorAxis] == 1) {
     return Refuse(config, "parallel.sequence_parallel", "needs mesh.tp above 1, got 1; set it to false");
   }
-  int64_t share = (config.train.global_batch + mesh.dp - 1) / mesh.dp;
+  int64_t batch_ranks = RanksWith(mesh, &MeshAxis::shards_batch);
+  int64_t share = (config.train.global_batch + batch_ranks - 1) / batch_ranks;
   int64_t& micro = config.train.micro_batch;
   micro = micro == 0 ? share : std::min(micro, share);
   return absl::OkStatus();

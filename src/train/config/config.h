@@ -5,6 +5,7 @@
 //
 // A key is one member here and one row in config_schema.cc, nothing else.
 #pragma once
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <deque>
@@ -17,6 +18,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "weft/core/base/dtype.h"
+#include "weft/parallel/nn/plans/mesh_axes.h"
 
 namespace weft {
 
@@ -65,8 +67,21 @@ struct DataConfig {
 
 inline constexpr int64_t kMaxRanks = 65'536;
 
+// The ranks along each axis of kMeshAxes, in its order.
 struct MeshConfig {
-  int64_t dp = 1, tp = 1;  // -1 until Resolve: fill
+  static constexpr int64_t kFill = -1;  // until Resolve
+  std::array<int64_t, kNumMeshAxes> sizes = [] {
+    std::array<int64_t, kNumMeshAxes> ones{};
+    ones.fill(1);
+    return ones;
+  }();
+
+  // By the name of a row; throws Error where there is none.
+  int64_t& operator[](std::string_view axis);
+  int64_t operator[](std::string_view axis) const { return const_cast<MeshConfig&>(*this)[axis]; }
+  // The product of the sizes that are given. It stops where it passes kMaxRanks.
+  int64_t ranks() const;
+  int64_t num_fills() const { return std::count(sizes.begin(), sizes.end(), kFill); }
 };
 
 struct ParallelConfig {

@@ -152,6 +152,19 @@ void CheckRounding(const Config& config, Faults& faults) {
                fmt::format("expected 0 or at least 1/131072, got {}, which rounds to 0: nothing would be dropped", p));
 }
 
+void CheckMesh(const Config& config, Faults& faults) {
+  const auto& sizes = config.mesh.sizes;
+  bool filled = false;
+  for (size_t i = 0; i < kNumMeshAxes; i++) {
+    bool fill = sizes[i] == MeshConfig::kFill;
+    faults.Check(!fill || !filled, kMeshAxes[i].key,
+                 "expected one axis of -1 (fill) at most, got two; give this one a size");
+    filled |= fill;
+  }
+  faults.Check(config.mesh.ranks() <= kMaxRanks, "mesh",
+               fmt::format("expected at most {} ranks, got {}", kMaxRanks, ToString(MeshOf(config))));
+}
+
 void CheckTraining(const Config& config, Faults& faults) {
   const TrainConfig& train = config.train;
   faults.Check(train.steps < 1 || config.schedule.warmup_steps <= train.steps, "schedule.warmup_steps",
@@ -159,10 +172,7 @@ void CheckTraining(const Config& config, Faults& faults) {
                            train.steps, config.schedule.warmup_steps));
   faults.Check(config.schedule.min_lr <= config.optimizer.lr, "schedule.min_lr",
                fmt::format("expected at most optimizer.lr = {}, got {}", config.optimizer.lr, config.schedule.min_lr));
-  faults.Check(config.mesh.dp != -1 || config.mesh.tp != -1, "mesh.tp",
-               "expected one axis of -1 (fill) at most, got two; give this one a size");
-  faults.Check(config.mesh.dp * config.mesh.tp <= kMaxRanks, "mesh",
-               fmt::format("expected at most {} ranks, got dp={} x tp={}", kMaxRanks, config.mesh.dp, config.mesh.tp));
+  CheckMesh(config, faults);
   faults.Check(!config.log.ops || config.executor == ExecutorMode::kInterpret, "log.ops",
                "only executor: interpret runs op by op; set it too");
   bool vocab_known = config.data.tokenizer != "chars" || config.model.vocab > 0;

@@ -1,7 +1,9 @@
 #include "weft/train/config/config_schema.h"
 
 #include <algorithm>
+#include <array>
 #include <deque>
+#include <utility>
 
 #include "fmt/format.h"
 #include "fmt/ranges.h"
@@ -104,6 +106,25 @@ constexpr Bounds HalfOpen(double low, double high) { return {.low = low, .high =
 #define KEY(member, text) .key = #member, .ref = [](Config& c) -> FieldRef { return Ref(c.member); }, .help = text
 #define NOT_BUILT(condition) .not_built = [](const Config& c) { return condition; }
 
+template <size_t... kAxis>
+std::array<Field, kNumMeshAxes> AxisFields(std::index_sequence<kAxis...>) {
+  return {Field{.key = kMeshAxes[kAxis].key,
+                .ref = [](Config& c) -> FieldRef { return &c.mesh.sizes[kAxis]; },
+                .help = kMeshAxes[kAxis].help,
+                .bounds = From(1, double(kMaxRanks)),
+                .word = "-1",
+                .word_value = MeshConfig::kFill}...};
+}
+
+// The keys of the mesh are the rows of its axes; they come before those of `parallel`.
+std::vector<Field> WithMesh(std::vector<Field> fields) {
+  auto parallel = std::find_if(fields.begin(), fields.end(),
+                               [](const Field& f) { return std::string_view(f.key).starts_with("parallel."); });
+  auto axes = AxisFields(std::make_index_sequence<kNumMeshAxes>());
+  fields.insert(parallel, axes.begin(), axes.end());
+  return fields;
+}
+
 // clang-format off
 std::vector<Field> Fields() {
   using Of = const OptimizerOptions&;
@@ -112,7 +133,7 @@ std::vector<Field> Fields() {
   static const std::string kMomentum = ByOptimizer("momentum", [](Of o) { return fmt::format("{}", o.momentum); });
   static const std::string kNesterov = ByOptimizer("nesterov", [](Of o) { return fmt::format("{}", o.nesterov); });
   static const std::string kDecay = ByOptimizer("", [](Of o) { return fmt::format("{}", o.weight_decay); });
-  return {
+  return WithMesh({
       {KEY(model.preset, "a published model's sizes; other model keys override it"),
        .choices = {"gpt2_124m", "gpt2_355m", "gpt2_774m", "gpt2_1558m", "llama3_1b", "llama3_8b"},
        .default_text = "none"},
@@ -151,9 +172,6 @@ std::vector<Field> Fields() {
        .default_text = "that of model.init's folder, else bytes"},
       {KEY(data.shuffle, "sequences start at random offsets; false: consecutive windows")},
       {KEY(data.synthetic, "random tokens instead of data.train; no evaluation")},
-
-      {KEY(mesh.dp, "data parallel ranks; -1: fill"), .bounds = From(1, double(kMaxRanks)), .word = "-1", .word_value = -1},
-      {KEY(mesh.tp, "tensor parallel ranks; -1: fill"), .bounds = From(1, double(kMaxRanks)), .word = "-1", .word_value = -1},
 
       {KEY(parallel.sequence_parallel, "shard the sequence between tensor parallel blocks; needs tp above 1")},
       {KEY(parallel.fsdp, "what dp ranks shard; gradients: these and the moments, full: the parameters too")},
@@ -224,7 +242,7 @@ std::vector<Field> Fields() {
       {KEY(log.tensorboard, "folder that gets TensorBoard's event files, one for each start"), .per_rank = true, .default_text = "none"},
       {KEY(log.every, "steps between lines on the terminal"), .bounds = From(1, kBillion), .per_rank = true},
       {KEY(log.ops, "print every op as executor: interpret runs it (rank 0, to stderr)"), .per_rank = true},
-  };
+  });
   // clang-format on
 }
 

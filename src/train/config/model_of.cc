@@ -8,7 +8,13 @@
 namespace weft {
 
 MeshShape MeshOf(const Config& config) {
-  return {{kDataAxis, kTensorAxis}, {int(config.mesh.dp), int(config.mesh.tp)}};
+  MeshShape mesh;
+  for (size_t i = 0; i < kNumMeshAxes; i++) {
+    if (!kMeshAxes[i].in_every_mesh && config.mesh.sizes[i] == 1) continue;
+    mesh.names.emplace_back(kMeshAxes[i].name());
+    mesh.sizes.push_back(int(config.mesh.sizes[i]));
+  }
+  return mesh;
 }
 
 TransformerConfig ModelOf(const Config& config) {
@@ -29,9 +35,9 @@ TransformerConfig ModelOf(const Config& config) {
   return FindFamily(m.family)->configure(c);
 }
 
-StepOptions StepOptionsOf(const Config& config) {
+StepOptions StepOptionsOf(const Config& config, const MeshShape& mesh) {
   StepOptions o;
-  o.model.mesh = MeshOf(config);
+  o.model.mesh = mesh;
   o.model.plan =
       MegatronPlan({config.model.heads, config.model.kv_heads, config.parallel.sequence_parallel}, o.model.mesh);
   o.model.precision = {config.precision.compute, config.precision.params, config.precision.reduce};
@@ -48,9 +54,10 @@ StepOptions StepOptionsOf(const Config& config) {
                          .weight_decay = optimizer.weight_decay};
   o.clip = config.train.clip;
   o.loss.smoothing = config.train.label_smoothing;
-  int64_t dp = config.mesh.dp, micro = config.train.micro_batch, share = (config.train.global_batch + dp - 1) / dp;
+  int64_t ranks = RanksWith(mesh, &MeshAxis::shards_batch), micro = config.train.micro_batch;
+  int64_t share = (config.train.global_batch + ranks - 1) / ranks;
   o.micro_steps = int((share + micro - 1) / micro);
-  o.rows = o.micro_steps == 1 ? config.train.global_batch : micro * dp;
+  o.rows = o.micro_steps == 1 ? config.train.global_batch : micro * ranks;
   o.tokens = config.model.context;
   o.global_batch = config.train.global_batch;
   o.seed = uint64_t(config.train.seed);

@@ -49,11 +49,14 @@ bool IsSection(const std::string& key) {
 
 std::string UnknownKey(const std::string& key) {
   if (key == "<<" || key.ends_with(".<<")) return "a config has no merge keys; write the keys out";
-  if (std::string meant = Meant(key); !meant.empty()) return fmt::format("unknown key; did you mean {}?", meant);
   std::string section = key.find('.') == key.npos ? "" : key.substr(0, key.find('.'));
   std::vector<std::string> keys = IsSection(section) ? KeysOf(section) : AllKeys();
   std::erase_if(keys, [&](const std::string& known) { return section.empty() && known.find('.') != known.npos; });
-  return fmt::format("unknown key; the keys here are {}", fmt::join(keys, ", "));
+  std::string all = fmt::format("the keys here are {}", fmt::join(keys, ", "));
+  std::string meant = Meant(key);
+  if (meant.empty()) return "unknown key; " + all;
+  // The names of axes are so short that each is near to every other.
+  return fmt::format("unknown key; did you mean {}?{}", meant, section == "mesh" ? " " + all : "");
 }
 
 }  // namespace weft

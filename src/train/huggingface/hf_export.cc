@@ -138,7 +138,7 @@ absl::Status WriteFolder(const std::string& out, const std::map<std::string, std
 absl::StatusOr<Config> ConfigOf(const Checkpoint& checkpoint) {
   absl::StatusOr<Config> config = ParseConfig(checkpoint.ConfigYaml(), checkpoint.PathOf(kConfigFile), {});
   if (!config.ok()) return config;
-  if (absl::Status s = Resolve(*config, int(config->mesh.dp * config->mesh.tp)); !s.ok()) return s;
+  if (absl::Status s = Resolve(*config, int(config->mesh.ranks())); !s.ok()) return s;
   if (FindHfFamily(config->model.family)) return config;
   return absl::InvalidArgumentError(
       fmt::format("{}: model.family: expected gpt2 or llama, which transformers reads in Weft's way, got {}",

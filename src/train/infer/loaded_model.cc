@@ -28,7 +28,7 @@ LoadedModel::LoadedModel(const Config& config, const StepOptions& options, Forwa
       options_(OptionsFor(options, context, device)),
       mesh_(mesh),
       model_(ModelOf(config), options_.model),
-      runtime_{&context, &mesh, mesh.shape(), mesh.coords(), device},
+      runtime_(RuntimeOf(context, mesh, device)),
       program_(std::move(program)),
       entries_(EntriesFor(model_, program_)),
       state_(mesh.shape(), mesh.coords(), runtime_.memory()),

@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "fmt/format.h"
+#include "weft/parallel/nn/plans/sharding_plan.h"
 #include "weft/train/checkpoint/resume.h"
 #include "weft/train/checkpoint/whole.h"
 #include "weft/train/config/config_check.h"
@@ -66,11 +67,14 @@ absl::StatusOr<ModelSource> FromConfig(const std::string& path, const Words& ove
 absl::Status FitMesh(Config& config, int ranks, MeshFill fill) {
   MeshConfig& mesh = config.mesh;
   bool dp = FromCommandLine(config, "mesh.dp"), tp = FromCommandLine(config, "mesh.tp");
-  bool fits = mesh.dp == -1 || mesh.tp == -1 || mesh.dp * mesh.tp == ranks;
-  bool fill_dp = tp || (!dp && fill == MeshFill::kData);
-  if (!fits && !dp) mesh.dp = fill_dp ? -1 : 1;
-  if (!fits && !tp) mesh.tp = fill_dp ? 1 : -1;
-  bool whole = mesh.tp == 1 || (mesh.tp == -1 && ranks <= mesh.dp);
+  const char* filled = tp || (!dp && fill == MeshFill::kData) ? "mesh.dp" : "mesh.tp";
+  bool fits = mesh.num_fills() > 0 || mesh.ranks() == ranks;
+  for (size_t i = 0; i < kNumMeshAxes; i++) {
+    const char* key = kMeshAxes[i].key;
+    if (!fits && !FromCommandLine(config, key)) mesh.sizes[i] = std::string_view(key) == filled ? MeshConfig::kFill : 1;
+  }
+  int64_t tensor = mesh[kTensorAxis];
+  bool whole = tensor == 1 || (tensor == MeshConfig::kFill && ranks <= mesh.ranks());
   if (whole && !FromCommandLine(config, "parallel.sequence_parallel")) config.parallel.sequence_parallel = false;
   return Resolve(config, ranks);
 }

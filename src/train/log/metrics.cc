@@ -77,11 +77,10 @@ absl::Status NotFiniteAtLeastScale(const StepRecord& r, double least_scale) {
 
 std::string JsonLine(const StartRecord& r) {
   Object line("start");
-  line.Add("version", r.version)
-      .Add("ranks", r.ranks)
-      .Add("dp", r.dp)
-      .Add("tp", r.tp)
-      .Add("parameters", r.parameters)
+  line.Add("version", r.version).Add("ranks", r.ranks);
+  for (int axis = 0; axis < r.mesh.num_axes(); axis++)
+    line.Add(r.mesh.names[size_t(axis)].c_str(), int64_t(r.mesh.sizes[size_t(axis)]));
+  line.Add("parameters", r.parameters)
       .Add("steps", r.steps)
       .Add("tokens_per_step", r.tokens_per_step)
       .Add("train_tokens", r.train_tokens)
@@ -155,11 +154,11 @@ std::optional<double> BitsPerByte(const EvalRecord& record) {
 
 std::string StartLines(const StartRecord& r) {
   std::string lines = fmt::format(
-      "{} parameters, dp={} x tp={} on {} rank{} ({}), {} tokens a step, {} tokens to train on, {} to validate; {} "
+      "{} parameters, {} on {} rank{} ({}), {} tokens a step, {} tokens to train on, {} to validate; {} "
       "nodes, {} local, arena {:.1f} MiB",
-      CountText(r.parameters), r.dp, r.tp, r.ranks, r.ranks == 1 ? "" : "s", r.device, CountText(r.tokens_per_step),
-      r.train_tokens ? CountText(r.train_tokens) : "random", CountText(r.val_tokens), r.global_nodes, r.local_nodes,
-      double(r.arena_bytes) / (1 << 20));
+      CountText(r.parameters), ToString(r.mesh), r.ranks, r.ranks == 1 ? "" : "s", r.device,
+      CountText(r.tokens_per_step), r.train_tokens ? CountText(r.train_tokens) : "random", CountText(r.val_tokens),
+      r.global_nodes, r.local_nodes, double(r.arena_bytes) / (1 << 20));
   if (!r.resumed_from.empty()) lines += "\nresumed: " + r.resumed_from;
   if (!r.kernels.empty()) lines += "\nkernels: " + r.kernels;
   if (!r.init.empty()) lines += "\n" + r.init;

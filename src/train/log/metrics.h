@@ -9,12 +9,14 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "weft/core/base/mesh_shape.h"
 
 namespace weft {
 
 struct StartRecord {
   std::string version, config;  // the merged config, as YAML
-  int64_t ranks = 1, dp = 1, tp = 1;
+  int64_t ranks = 1;
+  MeshShape mesh;  // logged by the names of its axes: "dp" and "tp", and others where there are any
   int64_t parameters = 0, steps = 0, tokens_per_step = 0, train_tokens = 0, val_tokens = 0;
   std::optional<int64_t> resumed_step;  // that the run goes on after
   std::string kernels;                  // of KernelChoices; "": there are no choices

@@ -15,8 +15,8 @@
 namespace weft {
 namespace {
 
-StepOptions OptionsFor(const Config& config, const Context& context, DeviceKind device) {
-  StepOptions options = StepOptionsOf(config);
+StepOptions OptionsFor(const Config& config, const Context& context, const MeshShape& mesh, DeviceKind device) {
+  StepOptions options = StepOptionsOf(config, mesh);
   options.kernels = &context.kernels(device);
   return options;
 }
@@ -31,8 +31,8 @@ Trainer::Trainer(const Config& config, const Dataset& data, const Context& conte
       mesh_(mesh),
       stop_(stop),
       activity_(activity),
-      step_(ModelOf(config), OptionsFor(config, context, device)),
-      runtime_{&context, &mesh, mesh.shape(), mesh.coords(), device} {
+      step_(ModelOf(config), OptionsFor(config, context, mesh.shape(), device)),
+      runtime_(RuntimeOf(context, mesh, device)) {
   CheckSame(mesh.World(), step_.CommHash(),
             "would issue other collectives than rank 0: do all ranks run the same build?");
 }
@@ -100,11 +100,8 @@ absl::Status Trainer::RunFrom(RunStart found) {
 }
 
 StartRecord Trainer::Started(const RunStart& start, const StepRunner& runner) const {
-  StartRecord record{.version = WEFT_VERSION,
-                     .config = ToYaml(config_),
-                     .ranks = context_.world_size(),
-                     .dp = config_.mesh.dp,
-                     .tp = config_.mesh.tp};
+  StartRecord record{
+      .version = WEFT_VERSION, .config = ToYaml(config_), .ranks = context_.world_size(), .mesh = mesh_.shape()};
   for (const Parameter* p : step_.model().Parameters()) record.parameters += NumElements(p->shape());
   record.steps = config_.train.steps;
   record.tokens_per_step = config_.train.global_batch * config_.model.context;

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "weft/core/base/shard.h"
+#include "weft/parallel/nn/plans/mesh_axes.h"
 
 namespace weft {
 namespace {
@@ -41,19 +42,21 @@ Sharding ShardingPlan::ParameterPlacement(std::string_view path, const MeshShape
 }
 
 Sharding ShardingPlan::FsdpPlacement(const Sharding& used, const Shape& shape, const MeshShape& mesh) const {
-  int axis = AxisOrNone(mesh, kDataAxis);
-  if (axis < 0 || mesh.sizes[size_t(axis)] == 1 || shape.empty()) return used;
-  int dim = 0;
-  for (int d = int(shape.size()) - 1; d >= 0; d--)
-    if (ChunkSize(shape[size_t(d)], used.DimAxes(d), mesh) % mesh.sizes[size_t(axis)] == 0) dim = d;
   Sharding stored = used;
-  stored.Set(axis, Shard(dim));
+  for (int axis = 0; axis < mesh.num_axes() && !shape.empty(); axis++) {
+    if (!HasRole(mesh, axis, &MeshAxis::shards_parameters)) continue;
+    int dim = 0;
+    for (int d = int(shape.size()) - 1; d >= 0; d--)
+      if (ChunkSize(shape[size_t(d)], stored.DimAxes(d), mesh) % mesh.sizes[size_t(axis)] == 0) dim = d;
+    stored.Set(axis, Shard(dim));
+  }
   return stored;
 }
 
 Sharding BatchPlacement(const MeshShape& mesh) {
   Sharding placement(mesh.num_axes());
-  if (int axis = AxisOrNone(mesh, kDataAxis); axis >= 0 && mesh.sizes[size_t(axis)] > 1) placement.Set(axis, Shard(0));
+  for (int axis = 0; axis < mesh.num_axes(); axis++)
+    if (HasRole(mesh, axis, &MeshAxis::shards_batch)) placement.Set(axis, Shard(0));
   return placement;
 }
 

@@ -32,18 +32,19 @@ class ShardingPlan {
   const std::vector<Row>& rows() const { return rows_; }
 
   Sharding ParameterPlacement(std::string_view parameter_path, const MeshShape& mesh) const;
-  // `used`, also sharded over the data axis, as the minor axis: on the first dim whose chunk it divides, else on dim 0.
+  // `used`, also sharded over the axes that shard parameters, as the minor ones: each on the first dim whose chunk it
+  // divides, else on dim 0.
   Sharding FsdpPlacement(const Sharding& used, const Shape& shape, const MeshShape& mesh) const;
 
  private:
   std::vector<Row> rows_;
 };
 
-// The axis that batches are sharded over, and FSDP's.
-inline constexpr const char* kDataAxis = "dp";
-inline constexpr const char* kTensorAxis = "tp";
-// The placement of a batch [rows, ...]: rows over the data axis.
+// The placement of a batch [rows, ...]: rows over the axes that shard it (see mesh_axes.h).
 Sharding BatchPlacement(const MeshShape& mesh);
+
+// The axis that MegatronPlan's rows name.
+inline constexpr const char* kTensorAxis = "tp";
 
 struct MegatronOptions {
   int64_t heads = 1, kv_heads = 1;

@@ -1,0 +1,41 @@
+// The axes that a mesh may have, and what each is for. A new axis is a row of this table.
+//
+// The table is in the order of the mesh, whatever order a config has: the last axis is the fastest, so the ranks along
+// it are neighbours.
+#pragma once
+#include <iterator>
+#include <span>
+#include <string_view>
+
+#include "weft/core/base/mesh_shape.h"
+
+namespace weft {
+
+struct MeshAxis {
+  const char* key;                 // of the config; the name of the axis comes after the dot
+  const char* help;                // for people, in the table of keys
+  bool shards_batch = false;       // the rows of a batch; an earlier axis is the major one
+  bool shards_parameters = false;  // with fsdp: parameters, their gradients and their moments
+  bool in_every_mesh = false;      // others are left out where they have one rank
+
+  constexpr std::string_view name() const { return std::string_view(key).substr(std::string_view("mesh.").size()); }
+};
+
+// clang-format off
+inline constexpr MeshAxis kMeshAxes[] = {
+    {.key = "mesh.dp", .help = "data parallel ranks; -1: fill",
+     .shards_batch = true, .shards_parameters = true, .in_every_mesh = true},
+    {.key = "mesh.tp", .help = "tensor parallel ranks; -1: fill", .in_every_mesh = true},
+};
+// clang-format on
+inline constexpr size_t kNumMeshAxes = std::size(kMeshAxes);
+static_assert(kNumMeshAxes <= size_t(kMaxAxes));
+
+// Whether the axis has this role in the mesh: its row says so, and it has more than one rank.
+bool HasRole(const MeshShape& mesh, int axis, bool MeshAxis::*role);
+// Whether any axis of the mesh has it.
+bool HasRole(const MeshShape& mesh, bool MeshAxis::*role);
+// The number of ranks along all axes with this role together.
+int RanksWith(const MeshShape& mesh, bool MeshAxis::*role);
+
+}  // namespace weft
