@@ -20,8 +20,8 @@ TransformerConfig SmallGpt() {
 }
 Job SmallJob() { return {SmallGpt(), {}, 8, 2}; }
 
-std::vector<CommLine> PlanOf(const Layout& layout) {
-  StepOptions o = OptionsOf(SmallJob(), layout);
+std::vector<CommLine> PlanOf(const Layout& layout, const Job& job = SmallJob()) {
+  StepOptions o = OptionsOf(job, layout);
   TrainingStep step(SmallGpt(), o);
   std::vector<CommLine> lines;
   if (step.accumulate()) lines = CommPlan(*step.accumulate(), o.micro_steps - 1);
@@ -37,6 +37,13 @@ int Count(const std::vector<CommLine>& lines, Op op, const std::string& axis, Ph
     n += l.op == op && l.axis_name == axis && l.phase == phase && l.scope.find(within) != std::string::npos ? l.times
                                                                                                             : 0;
   return n;
+}
+
+// What a rank hands over in a step.
+int64_t Bytes(const std::vector<CommLine>& lines, const std::string& axis, Op op) {
+  int64_t bytes = 0;
+  for (const CommLine& l : lines) bytes += l.op == op && l.axis_name == axis ? l.times * l.bytes : 0;
+  return bytes;
 }
 
 std::string Text(const std::vector<CommLine>& lines) {
@@ -123,6 +130,45 @@ TEST(CommPlan, FourMicroBatchesReduceGradientsOnce) {
   EXPECT_EQ(Count(four, Op::kAllReduce, "tp", Phase::kForward, "blocks."), 4 * 2 * kLayers);
 }
 
+// ---- mesh.replicate. ----
+
+// What goes over the axis of the copies in a step: each gradient once, however many micro-batches there are, and one
+// call with loss and count. On the other axes a step does what it does without copies.
+TEST(CommPlan, CopiesMeetOnceAStep) {
+  int parameters = int(Transformer(SmallGpt()).Parameters().size());
+  for (Fsdp fsdp : {Fsdp::kNone, Fsdp::kGradients, Fsdp::kFull})
+    for (int tp : {1, 2})
+      for (int64_t micro : {0, 1}) {
+        Job job = SmallJob();
+        job.global_batch = 16;  // four micro-batches of one sequence on four ranks that share the batch
+        Layout alone{.dp = 2, .tp = tp, .fsdp = fsdp, .micro_batch = micro}, copied = alone;
+        copied.replicate = 2;
+        StepOptions explicitly = OptionsOf(job, copied);
+        explicitly.check = true;
+        EXPECT_EQ(explicitly.micro_steps, micro ? 4 : 1);
+        EXPECT_EQ(test::ErrorOf([&] { TrainingStep(SmallGpt(), explicitly); }), "");
+        auto lines = PlanOf(copied, job);
+        Job half = job;
+        half.global_batch /= 2;
+        auto want = PlanOf(alone, half);
+        for (Op op : {Op::kAllReduce, Op::kReduceScatter, Op::kAllGather, Op::kAllToAll})
+          for (Phase phase : {Phase::kForward, Phase::kBackward, Phase::kOptimizer}) {
+            std::string what = fmt::format("{} {} {}", Describe(copied), Name(op), Name(phase));
+            bool once = op == Op::kAllReduce && phase == Phase::kOptimizer;
+            EXPECT_EQ(Count(lines, op, "replicate", phase), once ? parameters + 1 : 0) << what;
+            EXPECT_EQ(Count(lines, op, "tp", phase), Count(want, op, "tp", phase)) << what;
+            // Loss and count travel in one call here, in two without copies.
+            EXPECT_EQ(Count(lines, op, "dp", phase), Count(want, op, "dp", phase) - (once ? 1 : 0)) << what;
+          }
+        EXPECT_EQ(Count(lines, Op::kAllReduce, "replicate", Phase::kOptimizer, "optimizer.loss"), 1);
+        EXPECT_EQ(Count(lines, Op::kAllReduce, "replicate", Phase::kOptimizer, "clip"), 0);
+        for (const CommLine& l : lines) EXPECT_TRUE(l.axis_name != "replicate" || l.times == 1) << l.scope;
+        // With fsdp the shards of the gradients travel, half of what was handed to the reduce-scatters; and two f32.
+        int64_t sent = Bytes(lines, "replicate", Op::kAllReduce), scattered = Bytes(lines, "dp", Op::kReduceScatter);
+        EXPECT_TRUE(fsdp == Fsdp::kNone || sent == scattered / OptionsOf(job, copied).micro_steps / 2 + 8) << sent;
+      }
+}
+
 // ---- parallel.check=explicit. ----
 
 // Shipped plans say where every collective is: the check refuses nothing and changes nothing.
@@ -165,17 +211,15 @@ TEST(CommPlan, ExplicitNamesWhatAPlanLeavesOut) {
 TEST(CommPlan, BytesAtRunTimeEqualThePlan) {
   for (const Layout& layout : {Layout{.dp = 2, .tp = 2}, Layout{.dp = 2, .tp = 2, .sequence_parallel = true},
                                Layout{.dp = 2, .tp = 2, .fsdp = Fsdp::kFull, .micro_batch = 1},
-                               Layout{.dp = 3, .tp = 1, .fsdp = Fsdp::kGradients}}) {
+                               Layout{.dp = 3, .tp = 1, .fsdp = Fsdp::kGradients},
+                               Layout{.dp = 2, .tp = 1, .fsdp = Fsdp::kFull, .micro_batch = 1, .replicate = 2}}) {
     std::map<std::pair<int, std::string>, CallCount> planned;
     for (const CommLine& l : PlanOf(layout)) {
       CallCount& c = planned[{l.axis, Name(l.op)}];
       c.calls += SmallJob().steps * l.times;
       c.bytes += SmallJob().steps * l.times * l.bytes;
     }
-    RunRanks(layout.dp * layout.tp, [&](Context& context, GroupFactory& groups) {
-      RegisterCpuKernels(context.kernels(DeviceKind::kCpu));
-      RegisterCollectives(context.kernels(DeviceKind::kCpu), DeviceKind::kCpu);
-      DeviceMesh mesh(context, groups, {{"dp", "tp"}, {layout.dp, layout.tp}});
+    OnMesh(layout, [&](Context& context, DeviceMesh& mesh) {
       auto counted = CountTraining(SmallJob(), layout, context, mesh);
       EXPECT_EQ(counted.size(), planned.size());
       for (const auto& [key, count] : planned)

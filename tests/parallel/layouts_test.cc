@@ -95,5 +95,22 @@ TEST_P(Layouts, LossesEqualOneRank) {
 
 INSTANTIATE_TEST_SUITE_P(All, Layouts, testing::ValuesIn(test::ShareOf(All())), ParamName);
 
+// Hybrid: copies of what dp ranks shard, on a mesh of three axes. Five sequences over four ranks leave one without any.
+std::vector<Param> Hybrid() {
+  std::vector<Param> all;
+  for (const char* family : {"gpt2", "llama"})
+    for (DType dtype : {DType::kF64, DType::kF32})
+      for (Fsdp fsdp : {Fsdp::kNone, Fsdp::kGradients, Fsdp::kFull})
+        for (bool sp : {false, true})
+          all.push_back({family,
+                         dtype,
+                         {.dp = 2, .tp = 2, .sequence_parallel = sp, .fsdp = fsdp, .micro_batch = sp, .replicate = 2}});
+  for (ExecutorKind executor : {ExecutorKind::kEager, ExecutorKind::kInterpret})
+    all.push_back(
+        {"gpt2", DType::kF64, {.dp = 2, .fsdp = Fsdp::kFull, .micro_batch = 1, .executor = executor, .replicate = 2}});
+  return all;
+}
+INSTANTIATE_TEST_SUITE_P(Hybrid, Layouts, testing::ValuesIn(Hybrid()), ParamName);
+
 }  // namespace
 }  // namespace weft

@@ -115,6 +115,8 @@ std::vector<Layout> SomeLayouts() {
   for (ExecutorKind executor : {ExecutorKind::kInterpret, ExecutorKind::kEager})
     for (auto [dp, tp] : {std::pair{1, 1}, {2, 2}})
       layouts.push_back({dp, tp, false, dp > 1 ? Fsdp::kFull : Fsdp::kNone, 2, executor});
+  for (Fsdp fsdp : {Fsdp::kNone, Fsdp::kGradients, Fsdp::kFull})
+    layouts.push_back({.dp = 2, .fsdp = fsdp, .micro_batch = 1, .replicate = 2});
   return layouts;
 }
 

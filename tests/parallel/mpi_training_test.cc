@@ -42,7 +42,7 @@ CollectiveOp KindOf(Op op) {
 
 void Compare(const Job& job, const Layout& layout, double tolerance) {
   World world;
-  DeviceMesh mesh(world.context, *world.groups, {{"dp", "tp"}, {layout.dp, layout.tp}});
+  DeviceMesh mesh(world.context, *world.groups, MeshOf(layout));
   RunResult got = RunOnRank(job, layout, world.context, mesh), want = Train(job, {});
   for (size_t i = 0; i < want.losses.size(); i++)
     ASSERT_LE(std::abs(got.losses[i] - want.losses[i]), tolerance * std::abs(want.losses[i]))
@@ -83,6 +83,17 @@ TEST(MpiTraining, TwoByTwoEqualsOneRank) {
           Compare(job, {.dp = 2, .tp = 2, .sequence_parallel = sp, .fsdp = fsdp, .micro_batch = sp ? 1 : 0},
                   dtype == DType::kF64 ? 1e-9 : 2e-6);
         }
+}
+
+// Copies of what dp ranks shard: 2 x 2 x 1 on four ranks, 2 x 2 x 2 on eight.
+TEST(MpiTraining, HybridEqualsOneRank) {
+  int tp = test::TheBootstrap().world_size() / 4;
+  for (DType dtype : {DType::kF64, DType::kF32}) {
+    Job job{TinyGpt2(), {dtype, dtype, dtype}, 5, std::max(5, 20 / test::Share())};
+    for (Fsdp fsdp : {Fsdp::kNone, Fsdp::kFull})
+      Compare(job, {.dp = 2, .tp = tp, .fsdp = fsdp, .micro_batch = 1, .replicate = 2},
+              dtype == DType::kF64 ? 1e-9 : 2e-6);
+  }
 }
 
 TEST(MpiTraining, EagerAndInterpretAgreeUnderGloo) {

@@ -26,7 +26,12 @@ struct Layout {
   int64_t micro_batch = 0;  // sequences per dp rank and micro-step; 0: all at once
   ExecutorKind executor = ExecutorKind::kCompiled;
   DeviceKind device = DeviceKind::kCpu;
+  int replicate = 1;
 };
+inline MeshShape MeshOf(const Layout& l) {
+  if (l.replicate == 1) return {{"dp", "tp"}, {l.dp, l.tp}};
+  return {{"replicate", "dp", "tp"}, {l.replicate, l.dp, l.tp}};
+}
 struct Job {
   TransformerConfig model;
   Precision precision;
@@ -43,7 +48,8 @@ inline Optimizer WithDefaults(std::string_view name) {
 }
 
 inline std::string Describe(const Layout& l) {
-  return fmt::format("dp{}_tp{}{}{}{}_{}", l.dp, l.tp, l.sequence_parallel ? "_sp" : "",
+  return fmt::format("{}dp{}_tp{}{}{}{}_{}", l.replicate > 1 ? fmt::format("replicate{}_", l.replicate) : "", l.dp,
+                     l.tp, l.sequence_parallel ? "_sp" : "",
                      l.fsdp == Fsdp::kFull        ? "_full"
                      : l.fsdp == Fsdp::kGradients ? "_gradients"
                                                   : "",
@@ -55,16 +61,17 @@ inline std::string Describe(const Layout& l) {
 
 inline StepOptions OptionsOf(const Job& job, const Layout& l) {
   StepOptions o;
-  o.model.mesh = {{"dp", "tp"}, {l.dp, l.tp}};
+  o.model.mesh = MeshOf(l);
   o.model.plan = MegatronPlan({job.model.heads, job.model.kv_heads, l.sequence_parallel}, o.model.mesh);
   o.model.precision = job.precision;
   o.model.fsdp = l.fsdp;
   o.optimizer = job.optimizer;
   o.optimizer.options.weight_decay = 0.1;
   o.clip = 1.0;
-  int64_t share = (job.global_batch + l.dp - 1) / l.dp, micro = l.micro_batch ? l.micro_batch : share;
+  int64_t ranks = l.replicate * l.dp;  // that share a batch
+  int64_t share = (job.global_batch + ranks - 1) / ranks, micro = l.micro_batch ? l.micro_batch : share;
   o.micro_steps = int((share + micro - 1) / micro);
-  o.rows = o.micro_steps == 1 ? job.global_batch : micro * l.dp;
+  o.rows = o.micro_steps == 1 ? job.global_batch : micro * ranks;
   o.tokens = job.model.context;
   o.global_batch = job.global_batch;
   o.loss.smoothing = job.smoothing;
@@ -113,7 +120,7 @@ struct RankRun {
       : job(j),
         training(job.model, OptionsOf(job, layout)),
         options(training.options()),
-        runtime{&context, &mesh, options.model.mesh, mesh.coords(), layout.device},
+        runtime(RuntimeOf(context, mesh, layout.device)),
         state(options.model.mesh, mesh.coords(), runtime.memory()) {
     training.AddEntries(state);
     training.InitParameters(state, runtime);
@@ -161,12 +168,12 @@ inline auto CountTraining(const Job& job, const Layout& layout, Context& context
 
 // Runs fn on every rank of the layout's mesh.
 inline void OnMesh(const Layout& layout, const std::function<void(Context&, DeviceMesh&)>& fn) {
-  RunRanks(layout.dp * layout.tp, [&](Context& context, GroupFactory& groups) {
+  RunRanks(MeshOf(layout).num_ranks(), [&](Context& context, GroupFactory& groups) {
     RegisterCpuKernels(context.kernels(DeviceKind::kCpu));
     RegisterCollectives(context.kernels(DeviceKind::kCpu), DeviceKind::kCpu);
     if (layout.device == DeviceKind::kCuda)
       if (absl::Status s = OpenCuda(context, 0); !s.ok()) throw Error(std::string(s.message()));
-    DeviceMesh mesh(context, groups, {{"dp", "tp"}, {layout.dp, layout.tp}});
+    DeviceMesh mesh(context, groups, MeshOf(layout));
     fn(context, mesh);
   });
 }

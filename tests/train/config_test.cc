@@ -262,14 +262,24 @@ TEST(Config, ResolveFillsTheMeshAndTheMicroBatch) {
   EXPECT_EQ(wide.train.micro_batch, 2);
 }
 
-// An axis that is no row of the table is refused with the rows.
+// The order of the axes is that of their table, whatever the file says, and axes of one rank that not every mesh has
+// are left out. An axis that is no row of the table is refused with the rows.
 TEST(Config, AxesAreRowsOfATable) {
-  EXPECT_EQ(MeshOf(Good(kBase + "mesh: {tp: 2, dp: 3}\n")), (MeshShape{{"dp", "tp"}, {3, 2}}));
+  EXPECT_EQ(MeshOf(Good(kBase)), (MeshShape{{"dp", "tp"}, {1, 1}}));
+  EXPECT_EQ(MeshOf(Good(kBase + "mesh: {tp: 2, dp: 3, replicate: 4}\n")),
+            (MeshShape{{"replicate", "dp", "tp"}, {4, 3, 2}}));
+  Config fill = Good(kBase, {"mesh.replicate=-1", "mesh.dp=2", "mesh.tp=2"});
+  ASSERT_TRUE(Resolve(fill, 8).ok());
+  EXPECT_EQ(fill.mesh["replicate"], 2);
+  EXPECT_EQ(fill.train.micro_batch, 1);  // 4 sequences on 4 ranks that share the batch
+  EXPECT_EQ(StepOptionsOf(fill).rows, 4);
+  Config wrong = Good(kBase, {"mesh.replicate=2"});
+  EXPECT_NE(Message(Resolve(wrong, 3)).find("replicate=2 x dp=1 x tp=1 is 2 ranks, but 3 started"), std::string::npos);
   for (const char* axis : {"cp", "ep", "pp", "dp2", "pipeline"}) {
     std::vector<std::string> words{std::string("mesh.") + axis + "=2"};
     std::string error = Message(ParseConfig(kBase, "a.yaml", words).status());
     EXPECT_NE(error.find("unknown key"), std::string::npos) << error;
-    EXPECT_NE(error.find("the keys here are mesh.dp, mesh.tp"), std::string::npos) << error;
+    EXPECT_NE(error.find("the keys here are mesh.replicate, mesh.dp, mesh.tp"), std::string::npos) << error;
   }
 }
 

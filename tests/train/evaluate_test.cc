@@ -57,6 +57,20 @@ TEST_F(Evaluation, IsTheSameOnEveryMeshToRounding) {
     EXPECT_NEAR(Eval("c", {executor}, 4).val_loss, double(want["val_loss"]), 2e-6 * double(want["val_loss"]));
 }
 
+// On the mesh of its trainer, copies with it, bit for bit; on others they are left out unless they are asked for.
+TEST_F(Evaluation, OfAModelTrainedInCopiesIsTheTrainers) {
+  Words copies{"mesh.replicate=2", "mesh.dp=2", "mesh.tp=2", "parallel.fsdp=full", "data.val=0.3"};
+  nlohmann::json want = TrainersEval(copies, "c");
+  EXPECT_EQ(Eval("c", {}, 8).val_loss, double(want["val_loss"]));
+  for (const Words& words : {Words{}, {"mesh.replicate=2"}, {"mesh.replicate=-1", "mesh.dp=1", "mesh.tp=1"}})
+    EXPECT_NEAR(Eval("c", words, 4).val_loss, double(want["val_loss"]), 2e-6 * double(want["val_loss"]));
+  GenerateOptions options{.prompt = "abc", .tokens = 8};
+  absl::StatusOr<std::vector<int32_t>> one = Write(Path("c"), Mesh(1, 1), 1, options),
+                                       all = Write(Path("c"), {}, 8, options);
+  ASSERT_TRUE(one.ok() && all.ok());
+  EXPECT_EQ(*all, *one);
+}
+
 // Other text by the table of the checkpoint, whether or not the training text is there and whatever it holds.
 TEST_F(Evaluation, TakesOtherTextByTheCheckpointsTable) {
   TrainersEval({"data.tokenizer=chars", "data.val=0.3"}, "c");

@@ -185,6 +185,29 @@ TEST_F(Resume, AnyMeshLoadsAnyCheckpoint) {
     }
 }
 
+// Copies of what dp ranks shard: saved once, and read on meshes with and without them. The log names the axis.
+TEST_F(Resume, CopiesAreSavedOnceAndLoadAnywhere) {
+  Words copies{"mesh.replicate=2", "mesh.dp=2", "parallel.fsdp=full", "train.micro_batch=1"};
+  auto one = Losses(SaveTo("one") + Words{"checkpoint.every=3"});
+  auto whole = Losses(copies + SaveTo("c") + Words{"checkpoint.every=3"});
+  nlohmann::json start = Events().front();
+  EXPECT_EQ(start["replicate"], 2);
+  EXPECT_EQ(start["dp"], 2);
+  EXPECT_EQ(start["tp"], 1);
+  for (int step = 1; step <= 6; step++) EXPECT_NEAR(whole[step].first, one[step].first, 2e-6 * one[step].first) << step;
+  auto boxes = [&](const std::string& folder) { return std::filesystem::directory_iterator(folder_.Path(folder)); };
+  auto shards = std::count_if(begin(boxes("c/step-000003")), end(boxes("c/step-000003")),
+                              [](const auto& file) { return file.path().extension() == ".safetensors"; });
+  EXPECT_EQ(shards, 2) << "expected one file per shard, not per copy";
+  auto same = Losses(copies + From("c/step-000003")), from_one = Losses(copies + From("one/step-000003"));
+  auto rest = Losses(Mesh(1, 3) + From("c/step-000003"));
+  for (int step = 4; step <= 6; step++) {
+    EXPECT_EQ(same[step], whole[step]) << step;
+    EXPECT_NEAR(from_one[step].first, one[step].first, 2e-6 * one[step].first) << step;
+    EXPECT_NEAR(rest[step].first, one[step].first, 2e-6 * one[step].first) << step;
+  }
+}
+
 // Not one bit of parameters, moments and counters changes between meshes, whatever the shardings.
 TEST_F(Resume, LoadsTheSameBitsOnEveryMesh) {
   ASSERT_TRUE(Train(Mesh(2, 2) + SaveTo("c") + Words{"parallel.fsdp=gradients"}).ok());

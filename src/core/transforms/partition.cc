@@ -40,6 +40,12 @@ bool WidensSum(const Node& node, const NodeSharding& choice) {
          !node.attrs.IntOr("narrow", 0);
 }
 
+// A broadcast to one copy has the bytes of its operand, so that it may pass the shares of a sum on as any linear op.
+// All other broadcasts are made where they are wanted, from the sum itself.
+bool PassesShares(const Node& node, std::span<const Sharding> have) {
+  return node.op == Op::kBroadcast && node.attrs.Int("size") == 1 && have[0].HasPartial();
+}
+
 // A lazy value is made by a recursion over the lazy values before it: a long chain (an eager counter) is cut.
 constexpr int kMaxLazyDepth = 64;
 
@@ -248,7 +254,8 @@ void Partitioner::ProcessOp(const std::shared_ptr<Node>& node) {
   }
   bool all_lazy = !flexible.empty() && std::all_of(flexible.begin(), flexible.end(), [](bool f) { return f; });
   NodeSharding choice = ChooseSharding(*node, dims, have, flexible, mesh());
-  if (record.generator || (all_lazy && IsPointwise(dims) && depth <= kMaxLazyDepth)) {
+  bool generated = record.generator && !PassesShares(*node, have);
+  if (generated || (all_lazy && IsPointwise(dims) && depth <= kMaxLazyDepth)) {
     Placed& placed = At(Var(node, 0));
     placed.sharding = WithoutPartial(choice.out[0]);
     placed.lazy = true;

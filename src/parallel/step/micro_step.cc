@@ -8,13 +8,14 @@ namespace weft {
 namespace {
 
 // The gradient on its way into a sum or an update: in the reduction's dtype; with fsdp sharded as the parameter is
-// stored.
+// stored, but for the axes that gradients cross once a step: on those it stays a sum that is not complete.
 Var Reducible(const Var& gradient, const Parameter& p, const StepOptions& o) {
   OriginScope origin(Phase::kBackward, &gradient.node());
   Var g = gradient;
   if (g.dtype() != o.model.precision.reduce)
     g = EmitOne(Op::kCast, {{"dtype", int(o.model.precision.reduce)}, {"parameter_gradient", 1}}, {g}, g.node().loc);
-  return o.model.fsdp == Fsdp::kNone ? g : Reshard(g, ModelScope::Current().Stored(p));
+  if (o.model.fsdp == Fsdp::kNone) return g;
+  return Reshard(g, MicroStepTarget(ModelScope::Current().Stored(p), o.model.mesh));
 }
 
 Loss LossOfSlots(Model& model, const StepOptions& o, const CrossEntropyOptions& loss) {

@@ -5,6 +5,7 @@
 #include "weft/core/base/error.h"
 #include "weft/core/ir/builder.h"
 #include "weft/core/ops/ops.h"
+#include "weft/parallel/nn/plans/mesh_axes.h"
 
 namespace weft {
 namespace {
@@ -18,9 +19,11 @@ Var StoredLeaf(const Parameter& p, const StepOptions& o) {
 }
 
 // One all-reduce an axis: each square sum becomes a term of a sum over all ranks, replicated gradients counted once.
+// On axes that gradients have crossed by now all ranks hold the same, and nothing more goes over them.
 Var GlobalNorm(const std::vector<Var>& gradients, const StepOptions& o) {
   Sharding terms(o.model.mesh.num_axes());
   for (int a = 0; a < terms.num_axes(); a++) terms.Set(a, Partial());
+  terms = MicroStepTarget(terms, o.model.mesh);
   std::vector<Var> squares;  // all of them first: a device may make them in one go
   for (const Var& g : gradients) squares.push_back(Cast(SumOfSquares(g), ScalarType(o)));  // []
   Var total;
@@ -64,11 +67,18 @@ void UpdateOne(const Parameter& p, const Var& gradient, const Factors& f, const 
 struct Total {
   Var loss, count;  // []
 };
+// An axis that gradients cross once a step is slow to cross: there the two numbers go together, in one call.
 Total TotalOf(const MicroSums& sums, const StepOptions& o) {
   ModuleScope path("loss");
   Sharding replicated(o.model.mesh.num_axes());
-  return {Cast(Reshard(sums.loss.value, replicated), ScalarType(o)),
-          Cast(Reshard(sums.count.value, replicated), ScalarType(o))};
+  Var loss = sums.loss.value, count = sums.count.value;  // []
+  if (HasRole(o.model.mesh, &MeshAxis::reduces_once)) {
+    const Var terms[] = {Broadcast(loss, 0, 1), Broadcast(count, 0, 1)};  // [1]
+    Var both = Reshard(Concat(terms, 0), replicated);                     // [2]
+    loss = SumAll(Slice(both, 0, 0, 1));                                  // []
+    count = SumAll(Slice(both, 0, 1, 1));                                 // []
+  }
+  return {Cast(Reshard(loss, replicated), ScalarType(o)), Cast(Reshard(count, replicated), ScalarType(o))};
 }
 
 std::vector<Var> StoredGradients(const Model& model, const StepOptions& o, const MicroSums& sums) {

@@ -16,6 +16,7 @@ struct MeshAxis {
   const char* help;                // for people, in the table of keys
   bool shards_batch = false;       // the rows of a batch; an earlier axis is the major one
   bool shards_parameters = false;  // with fsdp: parameters, their gradients and their moments
+  bool reduces_once = false;       // gradients are summed over it once in a step, not in each micro-step
   bool in_every_mesh = false;      // others are left out where they have one rank
 
   constexpr std::string_view name() const { return std::string_view(key).substr(std::string_view("mesh.").size()); }
@@ -23,6 +24,8 @@ struct MeshAxis {
 
 // clang-format off
 inline constexpr MeshAxis kMeshAxes[] = {
+    {.key = "mesh.replicate", .help = "copies of what dp ranks shard (HSDP): gradients are summed over them once a step; -1: fill",
+     .shards_batch = true, .reduces_once = true},
     {.key = "mesh.dp", .help = "data parallel ranks; -1: fill",
      .shards_batch = true, .shards_parameters = true, .in_every_mesh = true},
     {.key = "mesh.tp", .help = "tensor parallel ranks; -1: fill", .in_every_mesh = true},

@@ -60,6 +60,13 @@ Sharding BatchPlacement(const MeshShape& mesh) {
   return placement;
 }
 
+Sharding MicroStepTarget(const Sharding& target, const MeshShape& mesh) {
+  Sharding kept = target;
+  for (int axis = 0; axis < mesh.num_axes(); axis++)
+    if (HasRole(mesh, axis, &MeshAxis::reduces_once)) kept.Set(axis, Keep());
+  return kept;
+}
+
 ShardingPlan MegatronPlan(const MegatronOptions& o, const MeshShape& mesh) {
   int axis = AxisOrNone(mesh, kTensorAxis);
   if (axis < 0 || mesh.sizes[size_t(axis)] == 1) return {};

@@ -42,6 +42,8 @@ class ShardingPlan {
 
 // The placement of a batch [rows, ...]: rows over the axes that shard it (see mesh_axes.h).
 Sharding BatchPlacement(const MeshShape& mesh);
+// `target` on the axes that gradients cross in each micro-step; on those that they cross once a step, Keep().
+Sharding MicroStepTarget(const Sharding& target, const MeshShape& mesh);
 
 // The axis that MegatronPlan's rows name.
 inline constexpr const char* kTensorAxis = "tp";
