@@ -3,6 +3,9 @@
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
+#include <array>
+#include <random>
+
 #include "parallel/testing.h"
 #include "weft/core/compile/eager.h"
 #include "weft/core/compile/interpreter.h"
@@ -86,9 +89,9 @@ void RunCases(std::vector<Case>& cases, const Tensor& global, const MeshShape& m
   });
 }
 
-class Redistribute : public testing::TestWithParam<std::vector<int>> {};
+class RedistributeOn : public testing::TestWithParam<std::vector<int>> {};
 
-TEST_P(Redistribute, EveryTransitionKeepsTheGlobalTensor) {
+TEST_P(RedistributeOn, EveryTransitionKeepsTheGlobalTensor) {
   MeshShape mesh = test::MeshOf(GetParam());
   int run = 0, refused = 0;
   for (const Shape& shape : kShapes) {
@@ -120,10 +123,55 @@ TEST_P(Redistribute, EveryTransitionKeepsTheGlobalTensor) {
 std::string MeshName(const testing::TestParamInfo<std::vector<int>>& info) {
   return fmt::format("mesh_{}", fmt::join(info.param, "x"));
 }
-INSTANTIATE_TEST_SUITE_P(All, Redistribute,
+INSTANTIATE_TEST_SUITE_P(All, RedistributeOn,
                          testing::Values(std::vector{1}, std::vector{2}, std::vector{3}, std::vector{4},
                                          std::vector{2, 2}, std::vector{2, 3}, std::vector{3, 2}, std::vector{1, 2}),
                          MeshName);
+
+void ExpectSame(std::vector<Case>& cases, const Shape& shape, const MeshShape& mesh) {
+  Tensor global = test::Draw(shape, 3);
+  RunCases(cases, global, mesh);
+  for (const Case& c : cases) {
+    std::string what =
+        fmt::format("{} {} -> {} on {}", ToString(shape), ToString(c.from), ToString(c.to), ToString(mesh));
+    // 1e-13: the terms of a sum are of size 1 and there are at most sixteen.
+    EXPECT_LE(test::LargestDifference(test::Assemble(c.traced, shape, c.to, mesh), global), 1e-13) << what;
+    EXPECT_LE(test::LargestDifference(test::Assemble(c.eager, shape, c.to, mesh), global), 1e-13) << what << ", eager";
+  }
+}
+
+// Three axes: all pairs, 4,096 of them, on a tensor that no axis divides.
+TEST(Redistribute, EveryPairOnThreeAxes) {
+  MeshShape mesh = test::MeshOf({2, 2, 2});
+  const Shape shape{7, 5};
+  std::vector<Case> cases;
+  for (const Sharding& from : test::EveryPlacement(3))
+    for (const Sharding& to : test::EveryPlacement(3)) cases.push_back(MakeCase(shape, from, to, mesh));
+  ASSERT_EQ(cases.size(), 4096u);
+  ExpectSame(cases, shape, mesh);
+  fmt::print("shown: redistribute, {}: {} pairs\n", ToString(mesh), cases.size());
+}
+
+// Four axes: pairs that a seed draws, with the axes of a dim in any order.
+TEST(Redistribute, DrawnPairsOnFourAxes) {
+  MeshShape mesh = test::MeshOf({2, 2, 2, 2});
+  std::mt19937_64 draw(14);
+  auto drawn = [&] {
+    std::array<int, 4> axes{0, 1, 2, 3};
+    std::shuffle(axes.begin(), axes.end(), draw);
+    Sharding s(4);
+    const Placement one[] = {Replicate(), Shard(0), Shard(1), Partial()};
+    for (int a : axes) s.Set(a, one[draw() % 4]);
+    return s;
+  };
+  int pairs = 0;
+  for (const Shape& shape : {Shape{16, 16}, Shape{13, 9}, Shape{3, 2}, Shape{1, 20}}) {
+    std::vector<Case> cases;
+    for (int i = 0; i < 500; i++, pairs++) cases.push_back(MakeCase(shape, drawn(), drawn(), mesh));
+    ExpectSame(cases, shape, mesh);
+  }
+  fmt::print("shown: redistribute, {}: {} pairs\n", ToString(mesh), pairs);
+}
 
 // One collective for one mismatch.
 TEST(Transitions, OneMismatchIsTheCollectiveOfTheTable) {

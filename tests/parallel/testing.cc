@@ -106,6 +106,17 @@ Tensor Assemble(const std::vector<Tensor>& chunks, const Shape& global, const Sh
   return Tensor::FromDoubles(result, chunks[0].dtype(), global);
 }
 
+std::vector<Sharding> EveryPlacement(int axes) {
+  const Placement one[] = {Replicate(), Shard(0), Shard(1), Partial()};
+  std::vector<Sharding> all;
+  for (int code = 0; code < 1 << 2 * axes; code++) {
+    Sharding s(axes);
+    for (int a = 0; a < axes; a++) s.Set(a, one[code >> 2 * a & 3]);
+    all.push_back(s);
+  }
+  return all;
+}
+
 Tensor Draw(const Shape& shape, uint64_t seed, DType dtype) {
   std::mt19937_64 rng(seed);
   std::normal_distribution<double> normal;

@@ -26,6 +26,9 @@ Tensor Chunk(const Tensor& global, const Sharding& s, const MeshShape& mesh, con
 // The global tensor that the ranks' chunks mean; throws Error where replicas differ or an element is held by nobody.
 Tensor Assemble(const std::vector<Tensor>& chunks, const Shape& global, const Sharding& s, const MeshShape& mesh);
 
+// Every placement of a tensor of two dims by R, S(0), S(1) and P on so many axes.
+std::vector<Sharding> EveryPlacement(int axes);
+
 // Standard normal values times 0.8, a function of the seed.
 Tensor Draw(const Shape& shape, uint64_t seed, DType dtype = DType::kF64);
 double LargestDifference(const Tensor& a, const Tensor& b);  // infinity where shapes differ or one alone is NaN
