@@ -18,6 +18,7 @@ namespace weft {
 namespace {
 
 using test::LargestDifference;
+using test::LocalOf;
 using test::OnBareMesh;
 using test::OnMesh;
 using test::Rank;
@@ -48,14 +49,6 @@ bool ChangesPartial(const Sharding& from, const Sharding& to) {
 
 // Even, uneven, fewer elements than ranks, none.
 const std::vector<Shape> kShapes{{12, 4}, {7, 5}, {1, 3}, {0, 3}};
-
-// What this rank really holds of the tensor; on Partial axes a term.
-Tensor LocalOf(const Tensor& global, const Sharding& s, const DeviceMesh& mesh) {
-  Shape extents;
-  for (size_t d = 0; d < global.shape().size(); d++)
-    extents.push_back(ShardOfDim(global.shape()[d], s.DimAxes(int(d)), mesh.shape(), mesh.coords()).extent);
-  return Resized(test::Chunk(global, s, mesh.shape(), mesh.coords()), extents);
-}
 
 class OnMeshes : public testing::TestWithParam<std::vector<int>> {
  protected:

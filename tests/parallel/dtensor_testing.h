@@ -4,13 +4,23 @@
 #include <vector>
 
 #include "parallel/testing.h"
+#include "weft/core/base/shard.h"
 #include "weft/dist/group/collectives.h"
 #include "weft/dist/group/local/local_group.h"
 #include "weft/dist/group/mesh.h"
 #include "weft/kernels/cpu/backend/register.h"
 #include "weft/parallel/dtensor/eager_scope.h"
+#include "weft/parallel/dtensor/resized.h"
 
 namespace weft::test {
+
+// What this rank really holds of the tensor; on Partial axes a term.
+inline Tensor LocalOf(const Tensor& global, const Sharding& s, const DeviceMesh& mesh) {
+  Shape extents;
+  for (size_t d = 0; d < global.shape().size(); d++)
+    extents.push_back(ShardOfDim(global.shape()[d], s.DimAxes(int(d)), mesh.shape(), mesh.coords()).extent);
+  return Resized(Chunk(global, s, mesh.shape(), mesh.coords()), extents);
+}
 
 struct Rank {
   Context& context;

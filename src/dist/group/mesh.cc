@@ -1,6 +1,7 @@
 #include "weft/dist/group/mesh.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <numeric>
@@ -8,7 +9,7 @@
 namespace weft {
 namespace {
 
-void Check(const MeshShape& shape, int world_size) {
+void Check(const MeshShape& shape, const std::vector<int>& ranks, int world_size) {
   WEFT_CHECK(shape.names.size() == shape.sizes.size() && shape.num_axes() <= kMaxAxes,
              fmt::format("mesh: {} names and {} sizes; expected one size per axis and at most {} axes",
                          shape.names.size(), shape.sizes.size(), kMaxAxes));
@@ -18,32 +19,65 @@ void Check(const MeshShape& shape, int world_size) {
                fmt::format("mesh: axis {} is named \"{}\"; every axis needs a name of its own", i, name));
     WEFT_CHECK(shape.sizes[size_t(i)] >= 1, fmt::format("mesh: axis \"{}\" has size {}", name, shape.sizes[size_t(i)]));
   }
-  WEFT_CHECK(shape.num_ranks() == world_size,
-             fmt::format("mesh: {} has {} ranks, but {} are running", ToString(shape), shape.num_ranks(), world_size));
+  WEFT_CHECK(shape.num_ranks() == int(ranks.size()),
+             fmt::format("mesh: {} has {} ranks, but {} are {}", ToString(shape), shape.num_ranks(), ranks.size(),
+                         int(ranks.size()) == world_size ? "running" : "given"));
+  for (int rank : ranks)
+    WEFT_CHECK(rank >= 0 && rank < world_size && std::count(ranks.begin(), ranks.end(), rank) == 1,
+               fmt::format("mesh: expected ranks of [0, {}), each once, got {}", world_size, fmt::join(ranks, ", ")));
+}
+
+std::vector<int> AllRanks(int size) {
+  std::vector<int> all(static_cast<size_t>(size));
+  std::iota(all.begin(), all.end(), 0);
+  return all;
 }
 
 }  // namespace
 
 DeviceMesh::DeviceMesh(Context& context, GroupFactory& groups, MeshShape shape, std::vector<DeviceKind> kinds)
-    : shape_(std::move(shape)), rank_(context.rank()), recorder_(std::make_shared<CallRecorder>()) {
-  Check(shape_, context.world_size());
-  coords_ = shape_.CoordsOf(rank_);
-  groups_.resize(size_t(shape_.num_axes()) + 1);
-  for (DeviceKind kind : kinds) {
-    for (int axis = 0; axis < shape_.num_axes(); axis++) {
-      Coords peer = coords_;
-      std::vector<int> ranks;
-      for (peer[size_t(axis)] = 0; peer[size_t(axis)] < shape_.sizes[size_t(axis)]; peer[size_t(axis)]++)
-        ranks.push_back(shape_.RankOf(peer));
-      groups_[size_t(axis)][size_t(kind)] = groups.Make(shape_.names[size_t(axis)], ranks, kind);
-    }
-    std::vector<int> all(static_cast<size_t>(size()));
-    std::iota(all.begin(), all.end(), 0);
-    groups_.back()[size_t(kind)] = groups.Make("world", all, kind);
+    : DeviceMesh(context, groups, std::move(shape), AllRanks(context.world_size()), std::move(kinds)) {}
+
+DeviceMesh::DeviceMesh(Context& context, GroupFactory& groups, MeshShape shape, std::vector<int> ranks,
+                       std::vector<DeviceKind> kinds)
+    : shape_(std::move(shape)),
+      ranks_(std::move(ranks)),
+      global_rank_(context.rank()),
+      world_size_(context.world_size()),
+      recorder_(std::make_shared<CallRecorder>()) {
+  Check(shape_, ranks_, world_size_);
+  if (auto here = std::find(ranks_.begin(), ranks_.end(), global_rank_); here != ranks_.end()) {
+    rank_ = int(here - ranks_.begin());
+    coords_ = shape_.CoordsOf(rank_);
   }
+  groups_.resize(size_t(shape_.num_axes()) + 1);
+  for (DeviceKind kind : kinds)
+    for (int axis = 0; axis <= shape_.num_axes(); axis++)
+      groups_[size_t(axis)][size_t(kind)] = MakeGroup(groups, axis, kind);
   for (auto& row : groups_)
     for (auto& group : row)
       if (group) group->set_recorder(recorder_);
+}
+
+// Of the ranks along the axis, or of all. Every rank takes part in making a group: one outside of the mesh makes that
+// of itself, which is dropped.
+std::unique_ptr<ProcessGroup> DeviceMesh::MakeGroup(GroupFactory& groups, int axis, DeviceKind kind) const {
+  bool all = axis == shape_.num_axes();
+  const std::string name = all ? "world" : shape_.names[size_t(axis)];
+  if (!has_this_rank()) {
+    groups.Make(name, {global_rank_}, kind);
+    return nullptr;
+  }
+  if (all) return groups.Make(name, ranks_, kind);
+  Coords peer = coords_;
+  std::vector<int> along;
+  for (peer[size_t(axis)] = 0; peer[size_t(axis)] < shape_.sizes[size_t(axis)]; peer[size_t(axis)]++)
+    along.push_back(ranks_[size_t(shape_.RankOf(peer))]);
+  return groups.Make(name, along, kind);
+}
+
+bool DeviceMesh::IsOf(const Context& context) const {
+  return context.rank() == global_rank_ && context.world_size() == world_size_;
 }
 
 DeviceMesh::~DeviceMesh() = default;
@@ -55,6 +89,8 @@ ProcessGroup& DeviceMesh::Group(int axis, DeviceKind kind) {
 
 ProcessGroup& DeviceMesh::At(int axis, DeviceKind kind) {
   auto& group = groups_[size_t(axis)][size_t(kind)];
+  WEFT_CHECK(has_this_rank(), fmt::format("mesh: rank {} is not among the ranks {} of {}", global_rank_,
+                                          fmt::join(ranks_, ", "), ToString(shape_)));
   WEFT_CHECK(group, fmt::format("mesh: {} was not made for {} tensors", ToString(shape_), Name(kind)));
   return *group;
 }
@@ -100,6 +136,25 @@ void DeviceMesh::ResetCounts() {
   for (auto& row : groups_)
     for (auto& group : row)
       if (group) group->ResetCounts();
+}
+
+Submesh SubmeshOf(const MeshShape& mesh, std::span<const std::string> axes, int rank) {
+  Submesh sub;
+  std::vector<bool> kept(mesh.names.size());
+  for (const std::string& name : axes) kept[size_t(mesh.Axis(name))] = true;
+  for (size_t a = 0; a < kept.size(); a++) {
+    if (!kept[a]) continue;
+    sub.shape.names.push_back(mesh.names[a]);
+    sub.shape.sizes.push_back(mesh.sizes[a]);
+  }
+  Coords here = mesh.CoordsOf(rank);
+  for (int other = 0; other < mesh.num_ranks(); other++) {
+    Coords there = mesh.CoordsOf(other);
+    bool differs = false;
+    for (size_t a = 0; a < kept.size(); a++) differs |= !kept[a] && there[a] != here[a];
+    if (!differs) sub.ranks.push_back(other);
+  }
+  return sub;
 }
 
 Runtime RuntimeOf(const Context& context, DeviceMesh& mesh, DeviceKind device) {

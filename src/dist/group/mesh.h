@@ -2,9 +2,13 @@
 //
 //   DeviceMesh mesh(context, groups, {{"dp", "tp"}, {2, 4}});
 //   mesh.Group("tp").AllReduce(...);       // with the ranks that differ from this one in "tp" alone
+//   Submesh inner = SubmeshOf(mesh.shape(), {"tp"}, context.rank());
+//   DeviceMesh tp(context, groups, inner.shape, inner.ranks);
 #pragma once
 #include <chrono>
 #include <memory>
+#include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -24,14 +28,23 @@ class DeviceMesh final : public CollectiveContext {
   // context.world_size() ranks.
   DeviceMesh(Context& context, GroupFactory& groups, MeshShape shape,
              std::vector<DeviceKind> kinds = {DeviceKind::kCpu});
+  // A mesh of some of the ranks, those of `ranks` in the order of the shape. All ranks of the world construct it
+  // together: those of the mesh with the same ranks, and the others with ranks that they are not among, or with those
+  // of another mesh of the same shape that has no rank in common with it (a submesh). A rank outside of the mesh has no
+  // groups. Throws Error as above, or where a rank stands twice or is none of the world.
+  DeviceMesh(Context& context, GroupFactory& groups, MeshShape shape, std::vector<int> ranks,
+             std::vector<DeviceKind> kinds = {DeviceKind::kCpu});
   ~DeviceMesh() override;
   DeviceMesh(const DeviceMesh&) = delete;
   DeviceMesh& operator=(const DeviceMesh&) = delete;
 
   const MeshShape& shape() const { return shape_; }
-  const Coords& coords() const { return coords_; }  // of this rank
-  int rank() const { return rank_; }
+  const Coords& coords() const { return coords_; }  // of this rank; none where it is outside
+  int rank() const { return rank_; }                // of this rank in the mesh, and in World(); -1: it is outside
   int size() const { return shape_.num_ranks(); }
+  bool has_this_rank() const { return rank_ >= 0; }
+  const std::vector<int>& ranks() const { return ranks_; }  // of the world, in the order of the mesh
+  bool IsOf(const Context& context) const;                  // made with a context of this rank and world
 
   // The rank in a group is the coordinate on its axis. These throw Error for an unknown axis or a kind the mesh was not
   // made for.
@@ -60,13 +73,24 @@ class DeviceMesh final : public CollectiveContext {
 
  private:
   ProcessGroup& At(int axis, DeviceKind kind);
+  std::unique_ptr<ProcessGroup> MakeGroup(GroupFactory& groups, int axis, DeviceKind kind) const;
 
   MeshShape shape_;
-  int rank_;
+  std::vector<int> ranks_;
+  int global_rank_, world_size_;
+  int rank_ = -1;
   Coords coords_;
   std::shared_ptr<CallRecorder> recorder_;
   std::vector<std::array<std::unique_ptr<ProcessGroup>, kNumDeviceKinds>> groups_;  // per axis, then the world
 };
+
+// The ranks that differ from `rank` in these axes only, as the mesh that they make. The axes keep their order. Ranks
+// are those of the mesh.
+struct Submesh {
+  MeshShape shape;
+  std::vector<int> ranks;
+};
+Submesh SubmeshOf(const MeshShape& mesh, std::span<const std::string> axes, int rank);
 
 // What this rank needs to run local ops on a device of the mesh. The context and the mesh outlive it.
 Runtime RuntimeOf(const Context& context, DeviceMesh& mesh, DeviceKind device = DeviceKind::kCpu);

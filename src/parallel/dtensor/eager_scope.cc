@@ -16,10 +16,13 @@ Tensor BindsNothing(const std::string& name, const ValueInfo&) {
 
 void CheckSameWorld(const Context& context, const DeviceMesh& mesh, const Site& site) {
   WEFT_CHECK(
-      context.rank() == mesh.rank() && context.world_size() == mesh.size(),
+      mesh.IsOf(context),
       fmt::format("{}: expected the context that the mesh {} was made with (rank {} of {}), got that of rank {} of {}",
                   ToString(site), ToString(mesh.shape()), mesh.rank(), mesh.size(), context.rank(),
                   context.world_size()));
+  WEFT_CHECK(mesh.has_this_rank(),
+             fmt::format("{}: rank {} is not among the ranks of the mesh {}; open an EagerScope on its ranks only",
+                         ToString(site), context.rank(), ToString(mesh.shape())));
 }
 
 }  // namespace
