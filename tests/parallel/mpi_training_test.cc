@@ -11,6 +11,8 @@
 #include "weft/core/compile/comm_plan.h"
 #include "weft/dist/group/standard/group_maker.h"
 #include "weft/dist/start/bootstrap.h"
+#include "weft/parallel/dtensor/factories.h"
+#include "weft/parallel/dtensor/move.h"
 
 namespace weft {
 namespace {
@@ -94,6 +96,27 @@ TEST(MpiTraining, HybridEqualsOneRank) {
       Compare(job, {.dp = 2, .tp = tp, .fsdp = fsdp, .micro_batch = 1, .replicate = 2},
               dtype == DType::kF64 ? 1e-9 : 2e-6);
   }
+}
+
+// A mesh over some of the ranks, and a tensor on its way there and back, by Gloo.
+TEST(MpiTraining, TensorsMoveBetweenMeshes) {
+  World world;
+  int ranks = world.context.world_size();
+  DeviceMesh all(world.context, *world.groups, {{"x"}, {ranks}});
+  DeviceMesh some(world.context, *world.groups, {{"y"}, {2}}, std::vector<int>{3, 1});
+  EagerScope outer(world.context, all);
+  DTensor whole = Randn({7, 5}, all, {Replicate()}, {.seed = 3}), x = whole.Redistribute({Shard(0)}), y;
+  {
+    std::optional<EagerScope> inner;
+    if (some.has_this_rank()) inner.emplace(world.context, some);
+    y = Redistribute(x, all, some, {Shard(1)}, all.World());
+    EXPECT_EQ(bool(y), some.has_this_rank());
+    if (y) {
+      EXPECT_EQ(y.FullTensor().ToDoubles(), whole.ToLocal().ToDoubles());
+    }
+  }
+  DTensor back = Redistribute(y, some, all, {Partial()}, all.World());
+  EXPECT_EQ(back.FullTensor().ToDoubles(), whole.ToLocal().ToDoubles());
 }
 
 TEST(MpiTraining, EagerAndInterpretAgreeUnderGloo) {

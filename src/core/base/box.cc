@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "weft/core/base/shard.h"
+#include "weft/core/base/tensor.h"
 
 namespace weft {
 namespace {
@@ -106,6 +107,17 @@ void CopyMeeting(const BoxData& from, const BoxData& to) {
     }
     if (d == 0) return;
   }
+}
+
+void FillHeld(const Tensor& local, const Box& held, std::span<const BoxData> parts) {
+  bool on_host = local.device().kind == DeviceKind::kCpu;
+  Tensor host = on_host ? local : Tensor::Zeros(local.dtype(), local.shape());
+  for (const BoxData& part : parts)
+    CopyMeeting(part, {held, host.dtype(), host.as<std::byte>(), RowMajor(host.shape())});
+  if (on_host) return;
+  DeviceRuntime& device = local.buffer()->runtime();
+  device.Copy(local.data(), host.data(), host.bytes());
+  device.Synchronize();  // before the host's memory goes
 }
 
 }  // namespace weft

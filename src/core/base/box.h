@@ -2,12 +2,15 @@
 #pragma once
 #include <cstddef>
 #include <optional>
+#include <span>
 
 #include "weft/core/base/dtype.h"
 #include "weft/core/base/placement.h"
 #include "weft/core/base/shape.h"
 
 namespace weft {
+
+class Tensor;
 
 // [begin, end) in every dim.
 struct Box {
@@ -35,5 +38,9 @@ struct BoxData {
 Shape RowMajor(const Shape& shape);
 // Copies the elements that are in both, converted where the types differ.
 void CopyMeeting(const BoxData& from, const BoxData& to);
+// Copies into `local`, the storage of the box `held`, what `parts` have of it: where checkpoints that are loaded and
+// tensors that move between meshes end. Storage may be padded behind the box and on any device; the parts are on the
+// host, in any type, and have every element of the box together.
+void FillHeld(const Tensor& local, const Box& held, std::span<const BoxData> parts);
 
 }  // namespace weft

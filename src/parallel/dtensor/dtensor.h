@@ -58,6 +58,8 @@ class DTensor {
  private:
   friend DTensor FromStorage(std::shared_ptr<EagerSession> session, Tensor storage, const Shape& global,
                              const Sharding& sharding, const FromLocalOptions& options, const Site& site);
+  friend DTensor Redistribute(const DTensor& x, DeviceMesh& from, DeviceMesh& to, const Placements& placements,
+                              ProcessGroup& group, Loc loc);
   DTensor(std::shared_ptr<EagerSession> session, Var var) : session_(std::move(session)), var_(std::move(var)) {}
   void CheckDefined(const Site& site) const;
   Tensor Storage() const;  // padded

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "fmt/format.h"
+#include "weft/core/base/box.h"
 #include "weft/parallel/optimizer/optimizer.h"
 #include "weft/parallel/step/loss_scale.h"
 #include "weft/train/io/crc32c.h"
@@ -90,12 +91,18 @@ absl::Status Checkpoint::Verify(int part, int parts) const {
   return Fault();
 }
 
-void Checkpoint::Read(const std::string& tensor, const BoxData& to) const {
+std::vector<BoxData> Checkpoint::BoxesOf(const std::string& tensor) const {
   const SavedTensor& saved = manifest_.tensors.at(tensor);
+  std::vector<BoxData> boxes;
   for (const SavedBox& b : saved.boxes) {
     auto* data = const_cast<std::byte*>(files_[b.file]->bytes().data() + b.offset);
-    CopyMeeting({b.box, saved.dtype, data, RowMajor(Extents(b.box))}, to);
+    boxes.push_back({b.box, saved.dtype, data, RowMajor(Extents(b.box))});
   }
+  return boxes;
+}
+
+void Checkpoint::Read(const std::string& tensor, const BoxData& to) const {
+  for (const BoxData& box : BoxesOf(tensor)) CopyMeeting(box, to);
 }
 
 // Is it of an optimizer of which the checkpoint has nothing for this parameter? Where it has one slot, it has all.
@@ -135,13 +142,7 @@ absl::Status Checkpoint::Load(State& state) const {
   for (const auto& [name, entry] : state.entries()) {
     if (!entry.saved || !manifest_.tensors.contains(name)) continue;
     std::optional<Box> held = HeldBox(entry.global, entry.sharding, state.mesh(), state.coords());
-    if (!held) continue;
-    bool on_host = entry.local.device().kind == DeviceKind::kCpu;
-    Tensor host = on_host ? entry.local : Tensor::Zeros(entry.local.dtype(), entry.local.shape());
-    Read(name, {*held, host.dtype(), host.as<std::byte>(), RowMajor(host.shape())});
-    if (on_host) continue;
-    state.device().Copy(entry.local.data(), host.data(), host.bytes());
-    state.device().Synchronize();  // before the host's memory goes
+    if (held) FillHeld(entry.local, *held, BoxesOf(name));
   }
   return Fault();
 }

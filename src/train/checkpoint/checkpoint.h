@@ -45,6 +45,7 @@ class Checkpoint {
 
  private:
   Checkpoint() = default;
+  std::vector<BoxData> BoxesOf(const std::string& tensor) const;  // as they lie in the files
   absl::Status CheckEntry(const std::string& name, const State::Entry& entry) const;
   bool IsNewSlot(const std::string& entry) const;
 
