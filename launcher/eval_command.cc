@@ -14,19 +14,30 @@
 namespace weft {
 namespace {
 
-constexpr const char* kHelp = R"(usage: weft eval CHECKPOINT|CONFIG [key=value...] [--json]
+constexpr const char* kHelp = R"(usage: weft eval [CHECKPOINT|CONFIG] [key=value...] [ranks=N] [--json]
 
 Prints the loss of a trained model on the validation data of its config: nats per token, perplexity and, of text, bits per
 byte. On the mesh that trained it, it is the trainer's number, bit for bit.
 CHECKPOINT is the folder of a checkpoint, or one that holds some: then the newest whole one is taken. CONFIG takes the
-newest of its checkpoint.dir up to its train.steps, or published weights by model.init.
+newest of its checkpoint.dir up to its train.steps, or published weights by model.init. Without either the run in runs/
+that saved last is taken, and a line says which.
 
   weft eval runs/quickstart
-  mpirun -np 4 weft eval runs/quickstart/step-000200 data.val=README.md
+  weft eval runs/quickstart/step-000200 data.val=README.md ranks=4
 
 Any key of the config can be overridden: data.val=PATH, train.eval_batches=N, device=cpu. --json prints one JSON object,
 the eval line of a log. Exit code: 0 done, 2 bad usage or config, 1 failed.
 )";
+
+struct Request {
+  bool json = false;
+  std::string data;
+};
+
+std::vector<Option> OptionsOf(Request& request) {
+  return {{{.key = "json", .help = "print the eval line of a log"}, &request.json, Option::kFlag},
+          {{.key = "data", .help = "data.val"}, &request.data, Option::kFlag}};
+}
 
 // What a rank makes of its own command line and files.
 struct Job {
@@ -82,8 +93,11 @@ absl::Status Measure(const Job& job, const RankMesh& rank, bool json) {
 
 int Run(RankJob& mine, const Words& words) {
   Bootstrap& bootstrap = mine.bootstrap;
-  Words rest = WithoutFlag(words, "--data", "data.val");
-  bool json = std::erase(rest, "--json") > 0;
+  Words rest = words;
+  Request request;
+  absl::Status options = TakeOptions(OptionsOf(request), rest).status();
+  if (!AllOk(bootstrap, options)) return 2;
+  if (!request.data.empty()) rest.push_back("data.val=" + request.data);
   Ranks ranks = RanksOf(bootstrap);
   absl::StatusOr<Job> job = Load(rest, ranks);
   if (!AllOk(bootstrap, job.status())) return 2;
@@ -91,10 +105,15 @@ int Run(RankJob& mine, const Words& words) {
   if (bootstrap.rank() == 0) PrintStderr("{}\n", fmt::join(job->source.notes, "\n"));
   std::optional<RankMesh> rank = MakeRankMesh(mine, job->source.config);
   if (!rank) return 2;
-  return ExitCode(mine, Measure(*job, *rank, json));
+  return ExitCode(mine, Measure(*job, *rank, request.json));
 }
 
 }  // namespace
+
+std::vector<Completion> EvalCompletions() {
+  Request request;
+  return CompletionsOf(OptionsOf(request));
+}
 
 int EvalCommand(const Words& words) { return RunOnRank(words, kHelp, Run); }
 

@@ -1,6 +1,8 @@
 // weft export: the weights of a checkpoint for Hugging Face's transformers.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "launcher/command.h"
 #include "weft/core/host/message.h"
 #include "weft/train/checkpoint/whole.h"
@@ -28,18 +30,23 @@ struct Request {
   DType dtype = DType::kF32;
 };
 
+std::vector<Option> OptionsOf(Request& request) {
+  static constexpr const char* kNames[] = {"f32", "bf16", "f16"};
+  static constexpr DType kTypes[] = {DType::kF32, DType::kBF16, DType::kF16};
+  EnumRef dtype{kNames, [&request] { return int(std::find(kTypes, std::end(kTypes), request.dtype) - kTypes); },
+                [&request](int i) { request.dtype = kTypes[i]; }};
+  return {{{.key = "dtype", .help = "type of the weights"}, dtype}};
+}
+
 absl::StatusOr<Request> RequestOf(const Words& words) {
   auto bad = [](const std::string& what) {
     return absl::InvalidArgumentError(fmt::format("weft export: {}\nweft export --help says how to use it", what));
   };
   Request request;
-  for (const std::string& word : words) {
-    if (word.starts_with("dtype=")) {
-      std::optional<DType> dtype = DTypeFromName(word.substr(6));
-      if (!dtype || !IsFloating(*dtype) || *dtype == DType::kF64)
-        return bad(fmt::format("dtype: expected f32, bf16 or f16, got {:?}", word.substr(6)));
-      request.dtype = *dtype;
-    } else if (word.starts_with('-') || word.find('=') != word.npos) {
+  Words rest = words;
+  if (absl::Status s = TakeOptions(OptionsOf(request), rest).status(); !s.ok()) return s;
+  for (const std::string& word : rest) {
+    if (word.starts_with('-') || word.find('=') != word.npos) {
       return bad(fmt::format("expected CHECKPOINT, OUT and dtype=..., got {:?}", word));
     } else if (request.from.empty() || request.to.empty()) {
       (request.from.empty() ? request.from : request.to) = word;
@@ -58,6 +65,11 @@ int Fault(const absl::Status& status) {
 }
 
 }  // namespace
+
+std::vector<Completion> ExportCompletions() {
+  Request request;
+  return CompletionsOf(OptionsOf(request));
+}
 
 int ExportCommand(const Words& words) {
   if (AsksForHelp(words)) {

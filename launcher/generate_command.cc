@@ -18,20 +18,22 @@ namespace weft {
 namespace {
 
 constexpr const char* kHelp =
-    R"(usage: weft generate CHECKPOINT|CONFIG [prompt="..."] [tokens=200] [temperature=1] [top_k=0] [top_p=1]
+    R"(usage: weft generate [CHECKPOINT|CONFIG] [prompt="..."] [tokens=200] [temperature=1] [top_k=0] [top_p=1]
                      [greedy=false] [seed=1] [key=value...]
 
 Prints text that a trained model writes, after the prompt, as it grows.
 CHECKPOINT is the folder of a checkpoint, or one that holds some: then the newest whole one is taken. CONFIG takes the
-newest of its checkpoint.dir up to its train.steps, or published weights by model.init.
+newest of its checkpoint.dir up to its train.steps, or published weights by model.init. Without either the run in runs/
+that saved last is taken, and a line says which.
 
   weft generate runs/quickstart prompt="// The " tokens=300 temperature=0.8
-  mpirun -np 2 weft generate runs/quickstart top_k=40 seed=7
+  weft generate top_k=40 seed=7 ranks=2
 
 temperature  sharpens the distribution below 1 and flattens it above; 0: greedy
 top_k, top_p draw from the k likeliest tokens alone (0: all), and of these from the likeliest that make up share p
 greedy       takes the token of the largest logit each time, the lowest of equal ones
 seed         the same seed gives the same text, on any number of ranks
+ranks        starts so many ranks, with mpirun
 key=value    overrides a key of the config, e.g. device=cpu or precision.compute=f64
 
 Text goes to stdout, all else to stderr. Exit code: 0 done, 2 bad usage or config, 1 failed.
@@ -91,7 +93,7 @@ absl::Status Write(const Job& job, const RankMesh& rank) {
 int Run(RankJob& mine, const Words& words) {
   Bootstrap& bootstrap = mine.bootstrap;
   Ranks ranks = RanksOf(bootstrap);
-  absl::StatusOr<Job> job = Load(WithoutFlag(words, "--prompt", "prompt"), ranks);
+  absl::StatusOr<Job> job = Load(words, ranks);
   if (!AllOk(bootstrap, job.status())) return 2;
   if (!AllOk(bootstrap, CheckSameConfig(job->source.config, ToLines(job->options), ranks))) return 2;
   if (bootstrap.rank() == 0) PrintStderr("{}\n", fmt::join(job->source.notes, "\n"));
@@ -101,6 +103,12 @@ int Run(RankJob& mine, const Words& words) {
 }
 
 }  // namespace
+
+std::vector<Completion> GenerateCompletions() {
+  GenerateOptions options;
+  int64_t seed = 0;
+  return CompletionsOf(OptionsOf(options, seed));
+}
 
 int GenerateCommand(const Words& words) { return RunOnRank(words, kHelp, Run); }
 

@@ -1,11 +1,15 @@
 // The program `weft`: dispatches to one file per command.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <optional>
 #include <utility>
 
 #include "launcher/command.h"
+#include "launcher/completions.h"
+#include "launcher/help_keys.h"
 #include "weft/core/base/process_memory.h"
 #include "weft/core/host/message.h"
 #include "weft/train/io/suggest.h"
@@ -14,27 +18,32 @@
 namespace weft {
 namespace {
 
-struct Command {
-  const char* name;
-  int (*run)(const Words&);
-  const char* line;
-  bool alone = false;  // does by itself what several ranks would do several times, in each other's way
-};
 constexpr Command kCommands[] = {
-    {"train", TrainCommand, "train a model as a YAML config says, alone or under mpirun"},
-    {"generate", GenerateCommand, "print text that a trained model writes"},
-    {"eval", EvalCommand, "print the loss of a trained model on validation data"},
-    {"plan", PlanCommand, "print collectives, memory and FLOPs of a config for any number of ranks", true},
-    {"prepare", PrepareCommand, "turn text into token shards, a tokenizer and a config that trains on them", true},
-    {"doctor", DoctorCommand, "say whether this host, or the hosts of a job, can run Weft"},
-    {"report", ReportCommand, "draw a run from its log, as a page for a browser", true},
-    {"export", ExportCommand, "write the weights of a checkpoint as Hugging Face's transformers reads them", true},
+    {"train", TrainCommand, "train a model as a YAML config says, on one rank or several", Command::kConfig, nullptr,
+     true},
+    {"generate", GenerateCommand, "print text that a trained model writes", Command::kConfig, GenerateCompletions,
+     true},
+    {"eval", EvalCommand, "print the loss of a trained model on validation data", Command::kConfig, EvalCompletions,
+     true},
+    {"plan", PlanCommand, "print collectives, memory and FLOPs of a config for any number of ranks", Command::kConfig,
+     PlanCompletions},
+    {"prepare", PrepareCommand, "turn text into token shards, a tokenizer and a config that trains on them",
+     Command::kFiles, PrepareCompletions},
+    {"doctor", DoctorCommand, "say whether this host, or the hosts of a job, can run Weft", Command::kFiles, nullptr,
+     true},
+    {"report", ReportCommand, "draw a run from its log, as a page for a browser"},
+    {"export", ExportCommand, "write the weights of a checkpoint as Hugging Face's transformers reads them",
+     Command::kFiles, ExportCompletions},
 };
 
 int Usage(std::FILE* out, int code) {
   PrintMessage(out, "usage: weft COMMAND ...\n\n");
   for (const Command& c : kCommands) PrintMessage(out, fmt::format("  {:8} {}\n", c.name, c.line));
-  PrintMessage(out, "\n  weft COMMAND --help says more; weft --version prints the version.\n");
+  PrintMessage(out,
+               "\n  weft help COMMAND          says more about a command; so does weft COMMAND --help\n"
+               "  weft help keys [SECTION]   lists the keys of a config\n"
+               "  weft completions SHELL     prints what makes bash or zsh complete commands, keys and values\n"
+               "  weft version               prints the version\n");
   return code;
 }
 
@@ -50,22 +59,48 @@ bool RefusedAsRanks(const std::string& name) {
   return false;
 }
 
-int Main(int argc, char** argv) {
-  Words words(argv + 1, argv + argc);
-  if (words.empty()) return Usage(stderr, 2);
-  if (words[0] == "--version") {
+const Command* FindCommand(const std::string& name) {
+  auto found =
+      std::find_if(std::begin(kCommands), std::end(kCommands), [&](const Command& c) { return name == c.name; });
+  return found == std::end(kCommands) ? nullptr : &*found;
+}
+
+int Unknown(const std::string& name) {
+  Words names = {"help", "version", "completions"};
+  for (const Command& c : kCommands) names.emplace_back(c.name);
+  std::string nearest = Nearest(name, names);
+  PrintStderr("weft: unknown command {:?}{}\n", name,
+              nearest.empty() ? "" : fmt::format("; did you mean {}?", nearest));
+  return Usage(stderr, 2);
+}
+
+int Help(const Words& words) {
+  if (words.empty()) return Usage(stdout, 0);
+  if (words[0] == "keys") return HelpKeys(Words(words.begin() + 1, words.end()));
+  const Command* command = FindCommand(words[0]);
+  return command ? command->run({"--help"}) : Unknown(words[0]);
+}
+
+// What is no row of the table; nothing where it is one.
+std::optional<int> RunOwn(const std::string& name, const Words& words) {
+  if (name == "version" || name == "--version") {
     PrintStdout("weft {}\n", WEFT_VERSION);
     return 0;
   }
-  if (words[0] == "--help" || words[0] == "-h" || words[0] == "help") return Usage(stdout, 0);
-  for (const Command& c : kCommands)
-    if (words[0] == c.name) return c.alone && RefusedAsRanks(c.name) ? 2 : c.run(Words(words.begin() + 1, words.end()));
-  std::vector<std::string> names;
-  for (const Command& c : kCommands) names.emplace_back(c.name);
-  std::string nearest = Nearest(words[0], names);
-  PrintStderr("weft: unknown command {:?}{}\n", words[0],
-              nearest.empty() ? "" : fmt::format("; did you mean {}?", nearest));
-  return Usage(stderr, 2);
+  if (name == "help" || name == "--help" || name == "-h") return Help(words);
+  if (name == "completions") return CompletionsCommand(kCommands, words);
+  return std::nullopt;
+}
+
+int Main(int argc, char** argv) {
+  Words words(argv + 1, argv + argc);
+  if (words.empty()) return Usage(stderr, 2);
+  std::string name = words[0];
+  words.erase(words.begin());
+  if (std::optional<int> code = RunOwn(name, words)) return *code;
+  const Command* command = FindCommand(name);
+  if (!command) return Unknown(name);
+  return !command->on_ranks && RefusedAsRanks(name) ? 2 : command->run(words);
 }
 
 // Output that was lost is a failure, where nothing else was said.

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "absl/strings/numbers.h"
 #include "launcher/command.h"
 #include "launcher/device_note.h"
 #include "launcher/plan_report.h"
@@ -30,17 +29,15 @@ what is assumed.
   weft plan configs/gpt2_124m.yaml device=cuda train.micro_batch=16
 )";
 
-// Takes ranks=N out of the overrides; 0 where there is none.
-absl::StatusOr<int64_t> TakeRanks(Words& overrides) {
-  int64_t ranks = 0;
-  for (const std::string& word : overrides) {
-    if (!word.starts_with("ranks=")) continue;
-    if (!absl::SimpleAtoi(word.substr(6), &ranks) || ranks < 1 || ranks > kMaxRanks)
-      return absl::InvalidArgumentError(
-          fmt::format("command line: ranks: expected an integer >= 1 and <= {}, got {:?}", kMaxRanks, word.substr(6)));
-  }
-  std::erase_if(overrides, [](const std::string& word) { return word.starts_with("ranks="); });
-  return ranks;
+struct Request {
+  int64_t ranks = 0;  // 0: the product of the mesh
+  bool json = false;
+};
+
+std::vector<Option> OptionsOf(Request& request) {
+  return {
+      {{.key = "ranks", .help = "ranks to plan for", .bounds = {.low = 1, .high = double(kMaxRanks)}}, &request.ranks},
+      {{.key = "json", .help = "print one JSON object"}, &request.json, Option::kFlag}};
 }
 
 // Of what data.tokenizer names; of chars, that of the text.
@@ -81,14 +78,11 @@ absl::Status CheckDevice(const Config& config) {
   return absl::InvalidArgumentError(PlaceOf(config, "device") + std::string(opened.message()));
 }
 
-absl::StatusOr<Config> Load(const ConfigWords& words, std::vector<std::string>& notes) {
-  Words overrides = words.overrides;
-  absl::StatusOr<int64_t> ranks = TakeRanks(overrides);
-  if (!ranks.ok()) return ranks.status();
-  absl::StatusOr<Config> config = LoadConfig(words.path, overrides, RunRules());
+absl::StatusOr<Config> Load(const ConfigWords& words, int64_t ranks, std::vector<std::string>& notes) {
+  absl::StatusOr<Config> config = LoadConfig(words.path, words.overrides, RunRules());
   if (!config.ok()) return config;
-  if (*ranks == 0) ranks = config->mesh.ranks();
-  if (absl::Status s = Resolve(*config, int(*ranks)); !s.ok()) return s;
+  if (ranks == 0) ranks = config->mesh.ranks();
+  if (absl::Status s = Resolve(*config, int(ranks)); !s.ok()) return s;
   if (absl::Status s = FillVocab(*config, notes); !s.ok()) return s;
   if (absl::Status s = CheckDevice(*config); !s.ok()) return s;
   for (const std::vector<std::string>& lines :
@@ -99,22 +93,28 @@ absl::StatusOr<Config> Load(const ConfigWords& words, std::vector<std::string>& 
 
 }  // namespace
 
+std::vector<Completion> PlanCompletions() {
+  Request request;
+  return CompletionsOf(OptionsOf(request));
+}
+
 int PlanCommand(const Words& words) {
-  Words rest = WithoutFlag(words, "--ranks", "ranks");
-  bool json = std::erase(rest, "--json") > 0;
   if (AsksForHelp(words)) {
     PrintStdout("{}", kHelp);
     return 0;
   }
-  absl::StatusOr<ConfigWords> split = SplitWords("plan", rest);
+  Words rest = words;
+  Request request;
+  absl::Status options = TakeOptions(OptionsOf(request), rest).status();
+  absl::StatusOr<ConfigWords> split = options.ok() ? SplitWords("plan", rest) : options;
   std::vector<std::string> notes;
-  absl::StatusOr<Config> config = split.ok() ? Load(*split, notes) : split.status();
+  absl::StatusOr<Config> config = split.ok() ? Load(*split, request.ranks, notes) : split.status();
   if (!config.ok()) {
     PrintStderr("{}\n", std::string(config.status().message()));
     return 2;
   }
   PlanReport report = MakePlanReport(*config);
-  PrintStdout("{}", json ? ToJson(report) : ToText(report));
+  PrintStdout("{}", request.json ? ToJson(report) : ToText(report));
   // Apart from the report, so that what --json prints is JSON and nothing else.
   for (const std::string& note : notes) PrintStderr("note: {}\n", note);
   return 0;

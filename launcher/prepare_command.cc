@@ -1,17 +1,13 @@
 // weft prepare: text to token shards, once, for any number of runs.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cctype>
 #include <cerrno>
 #include <cstdio>
 #include <filesystem>
-#include <functional>
 #include <limits>
-#include <map>
 #include <set>
 
-#include "absl/strings/numbers.h"
 #include "launcher/command.h"
 #include "weft/core/host/message.h"
 #include "weft/train/data/prepare.h"
@@ -44,59 +40,27 @@ Exit code: 0 done, 2 bad usage or text, 1 failed.
 
 absl::Status Bad(const std::string& what) { return absl::InvalidArgumentError("weft prepare: " + what); }
 
-// Sets an option from the text behind its '='; says what was expected where that is none.
-using Setter = std::function<std::string(const std::string&)>;
-
-Setter Integer(int64_t& out, int64_t least, int64_t most) {
-  return [&out, least, most](const std::string& text) {
-    int64_t value = 0;
-    if (!absl::SimpleAtoi(text, &value) || value < least || value > most)
-      return fmt::format("an integer >= {} and <= {}", least, most);
-    out = value;
-    return std::string();
+std::vector<Option> OptionsOf(PrepareOptions& options) {
+  constexpr double kMostTokens = std::numeric_limits<int32_t>::max();
+  return {
+      {{.key = "out", .help = "the folder to write to"}, &options.out},
+      {{.key = "tokenizer",
+        .help = "what a token is",
+        .choices = {"bytes", "chars", "sentencepiece", "chars:", "huggingface:", "sentencepiece:", "tiktoken:"}},
+       &options.tokenizer},
+      {{.key = "vocab", .help = "pieces that sentencepiece learns", .bounds = {.low = 1, .high = 1e6}}, &options.vocab},
+      {{.key = "sample", .help = "bytes of text that it learns from", .bounds = {.low = 1}}, &options.sample},
+      {{.key = "val", .help = "validation data", .bounds = {.low = 0, .high = 1, .high_open = true}}, &options.val},
+      {{.key = "shard", .help = "tokens of a file", .bounds = {.low = 1, .high = kMostTokens}}, &options.shard},
   };
 }
 
-std::string SetVal(ValSource& val, const std::string& text) {
-  double fraction = 0;
-  bool number = absl::SimpleAtod(text, &fraction);
-  if (text.empty() || (number && !(fraction >= 0 && fraction < 1))) return "a path, or a number >= 0 and < 1";
-  val = {.paths = {}, .fraction = number ? fraction : 0};
-  if (!number) val.paths = {text};
-  return "";
-}
-
-std::string SetTokenizer(std::string& tokenizer, const std::string& text) {
-  tokenizer = text;
-  for (const char* name : {"bytes", "chars", "sentencepiece"})
-    if (text == name) return "";
-  for (const char* prefix : {"chars:", "huggingface:", "sentencepiece:", "tiktoken:"})
-    if (text.starts_with(prefix) && text != prefix) return "";
-  return "one of bytes, chars, sentencepiece, chars:PATH, huggingface:PATH, sentencepiece:PATH, tiktoken:PATH";
-}
-
-std::map<std::string, Setter> Setters(PrepareOptions& options) {
-  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
-  return {{"out", [&](const std::string& text) { return options.out = text, text.empty() ? "a folder" : ""; }},
-          {"tokenizer", [&](const std::string& text) { return SetTokenizer(options.tokenizer, text); }},
-          {"vocab", Integer(options.vocab, 1, 1'000'000)},
-          {"sample", Integer(options.sample, 1, kMost)},
-          {"val", [&](const std::string& text) { return SetVal(options.val, text); }},
-          {"shard", Integer(options.shard, 1, std::numeric_limits<int32_t>::max())}};
-}
-
-absl::Status SetOption(const std::map<std::string, Setter>& setters, const std::string& word) {
-  std::string key = word.substr(0, word.find('=')), text = word.substr(key.size() + 1);
-  auto found = setters.find(key);
-  if (found == setters.end()) {
-    Words keys;
-    for (const auto& [known, setter] : setters) keys.push_back(known);
-    std::string nearest = Nearest(key, keys);
-    return Bad(fmt::format("unknown key {:?}; {}", key,
-                           nearest.empty() ? "weft prepare --help lists them" : "did you mean " + nearest + "?"));
-  }
-  std::string expected = found->second(text);
-  return expected.empty() ? absl::OkStatus() : Bad(fmt::format("{}: expected {}, got {:?}", key, expected, text));
+absl::Status UnknownKey(const std::string& key, std::span<const Option> rows) {
+  Words keys;
+  for (const Option& row : rows) keys.emplace_back(row.field.key);
+  std::string nearest = Nearest(key, keys);
+  return Bad(fmt::format("unknown key {:?}; {}", key,
+                         nearest.empty() ? "weft prepare --help lists them" : "did you mean " + nearest + "?"));
 }
 
 // A word such as ./a=b.txt is a path.
@@ -108,40 +72,38 @@ bool IsOption(const std::string& word) {
   return true;
 }
 
-absl::Status Missing(const Words& paths) {
+// Which operand is missing: what is there to be read cannot be OUT.
+absl::Status CheckOperands(const Words& paths) {
   std::error_code error;
-  if (paths.size() == 1 && std::filesystem::is_regular_file(paths[0], error))
+  bool text = !paths.empty() && std::filesystem::is_regular_file(paths[0], error);
+  if (text)
     return Bad(
-        fmt::format("expected OUT and INPUT, got {} alone, which is a text: give OUT before it, the folder to "
-                    "write to",
+        fmt::format("OUT is missing: the first path is the folder to write to, got {}, a file; weft prepare --help "
+                    "says how to use it",
                     paths[0]));
+  if (paths.size() >= 2) return absl::OkStatus();
   return Bad(fmt::format("{} is missing; weft prepare --help says how to use it", paths.empty() ? "OUT" : "INPUT"));
 }
 
-absl::StatusOr<PrepareOptions> Parse(const Words& words) {
+absl::StatusOr<PrepareOptions> Parse(Words words) {
   PrepareOptions options;
-  std::map<std::string, Setter> setters = Setters(options);
+  std::vector<Option> rows = OptionsOf(options);
+  absl::StatusOr<std::set<std::string>> given = TakeOptions(rows, words);
+  if (!given.ok()) return given.status();
   Words paths;
-  std::set<std::string> given;
-  for (const std::string& word : WithoutFlag(words, "--out", "out")) {
-    if (word == "--out") return Bad("--out: expected a folder behind it, got nothing");
+  for (const std::string& word : words) {
     if (word.empty()) return Bad("expected a path or key=value, got an empty word");
     if (word.starts_with('-'))
       return Bad(fmt::format("unknown flag {:?}; weft prepare --help says how to use it", word));
-    if (!IsOption(word)) {
-      paths.push_back(word);
-    } else if (absl::Status s = SetOption(setters, word); !s.ok()) {
-      return s;
-    } else {
-      given.insert(word.substr(0, word.find('=')));
-    }
+    if (IsOption(word)) return UnknownKey(word.substr(0, word.find('=')), rows);
+    paths.push_back(word);
   }
   for (const char* key : {"vocab", "sample"})
-    if (options.tokenizer != "sentencepiece" && given.contains(key))
+    if (options.tokenizer != "sentencepiece" && given->contains(key))
       return Bad(fmt::format("{}: has no effect, as tokenizer={} learns nothing; give tokenizer=sentencepiece", key,
                              options.tokenizer));
   if (!options.out.empty()) paths.insert(paths.begin(), options.out);
-  if (paths.size() < 2) return Missing(paths);
+  if (absl::Status s = CheckOperands(paths); !s.ok()) return s;
   options.out = paths[0];
   options.inputs.assign(paths.begin() + 1, paths.end());
   return options;
@@ -162,6 +124,11 @@ void Print(const PrepareReport& r) {
 }
 
 }  // namespace
+
+std::vector<Completion> PrepareCompletions() {
+  PrepareOptions options;
+  return CompletionsOf(OptionsOf(options));
+}
 
 int PrepareCommand(const Words& words) {
   if (AsksForHelp(words)) {

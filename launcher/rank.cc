@@ -12,6 +12,8 @@
 #include "weft/dist/group/collectives.h"
 #include "weft/dist/group/standard/group_maker.h"
 #include "weft/dist/net/descriptor_limit.h"
+#include "weft/dist/start/launched.h"
+#include "weft/dist/start/mpirun.h"
 #include "weft/dist/start/start_watch.h"
 #include "weft/dist/start/term_delay.h"
 #include "weft/kernels/common/cuda_library.h"
@@ -81,13 +83,30 @@ void PrepareProducts(const Context& context) {
   if (std::string note = cpu::GemmNote(); context.rank() == 0 && !note.empty()) PrintStderr("note: {}\n", note);
 }
 
-}  // namespace
+// What the command line says of the ranks, and what they run.
+struct Launch {
+  int64_t ranks = 0;     // 0: as many as a launcher started
+  absl::Status options;  // of reading it
+  int (*run)(RankJob& job, const Words& words);
+  bool stops;
+};
 
-int RunOnRank(const Words& words, const char* help, int (*run)(RankJob& job, const Words& words), bool stops) {
-  if (AsksForHelp(words)) {
-    PrintStdout("{}", help);
-    return 0;
-  }
+std::vector<Option> RankOptions(int64_t& ranks) {
+  return {{{.key = "ranks",
+            .help = "starts so many ranks on this host, with mpirun",
+            .bounds = {.low = 1, .high = double(kMaxRanks)}},
+           &ranks}};
+}
+
+// A launcher has decided how many there are.
+absl::Status CheckRanks(const Launch& launch, int started) {
+  if (!launch.options.ok() || launch.ranks == 0 || launch.ranks == started) return launch.options;
+  return absl::InvalidArgumentError(
+      fmt::format("{}ranks: expected {}, as many as the launcher started, got {}; start {} ranks, or leave ranks out",
+                  kCommandLine, started, launch.ranks, launch.ranks));
+}
+
+int RunLaunched(const Words& words, const Launch& launch) {
   if (std::string fault = StartFault(); !fault.empty()) {
     PrintStderr("weft: {}\n", fault);
     return 1;
@@ -96,7 +115,7 @@ int RunOnRank(const Words& words, const char* help, int (*run)(RankJob& job, con
   if (!products.ok()) products = absl::InternalError("weft: " + std::string(products.message()));
   std::optional<SignalCatcher> signals;
   std::optional<StartWatch> start;
-  if (stops) start.emplace(signals.emplace(std::initializer_list<int>{SIGTERM, SIGINT, SIGUSR1}));
+  if (launch.stops) start.emplace(signals.emplace(std::initializer_list<int>{SIGTERM, SIGINT, SIGUSR1}));
   std::unique_ptr<Bootstrap> bootstrap;
   try {
     bootstrap = Bootstrap::FromEnvironment(nullptr, nullptr, kMeet, SharedWords(words));
@@ -106,7 +125,7 @@ int RunOnRank(const Words& words, const char* help, int (*run)(RankJob& job, con
   }
   if (start) start->Met();
   std::optional<TermDelay> delay;
-  if (!stops && bootstrap->world_size() > 1) delay.emplace();
+  if (!launch.stops && bootstrap->world_size() > 1) delay.emplace();
   SideChannel channel(*bootstrap);
   FailureWatch failures(channel, *bootstrap);
   StopAgreement stop(channel);
@@ -122,10 +141,40 @@ int RunOnRank(const Words& words, const char* help, int (*run)(RankJob& job, con
     if (signals) stop.Follow(*signals, [&](int rank) { failures.CheckLost(rank); });
     bootstrap->set_timeout(kLoad);
     if (!AllOk(*bootstrap, products)) return 1;
-    return run(job, words);
+    if (!AllOk(*bootstrap, CheckRanks(launch, ranks))) return 2;
+    return launch.run(job, words);
   } catch (const std::exception& e) {
     failures.Fail(TextOf(e));
   }
+}
+
+}  // namespace
+
+int RunOnRank(const Words& words, const char* help, int (*run)(RankJob& job, const Words& words), bool stops) {
+  if (AsksForHelp(words)) {
+    PrintStdout("{}", help);
+    return 0;
+  }
+  Words rest = words;
+  int64_t ranks = 0;
+  absl::Status options = TakeOptions(RankOptions(ranks), rest).status();
+  if (IsLaunched()) return RunLaunched(rest, {.ranks = ranks, .options = options, .run = run, .stops = stops});
+  if (!options.ok()) {
+    PrintStderr("{}\n", std::string(options.message()));
+    return 2;
+  }
+  if (ranks <= 1) return RunLaunched(rest, {.ranks = ranks, .options = options, .run = run, .stops = stops});
+  try {
+    return RunMpirun(int(ranks), OwnCommand(), stops);
+  } catch (const Error& e) {
+    PrintStderr("weft: {}\n", e.what());
+    return 1;
+  }
+}
+
+std::vector<Completion> RankCompletions() {
+  int64_t ranks = 0;
+  return CompletionsOf(RankOptions(ranks));
 }
 
 bool AllOk(Bootstrap& bootstrap, const absl::Status& mine) {

@@ -21,6 +21,7 @@ struct RankJob {
   StopGate& stop;
 };
 // Runs a command's rank: prints `help` where the words ask for it; what is thrown ends the job with exit code 1.
+// ranks=N among the words starts N ranks, unless a launcher has started this process: then it must have started N.
 // `stops`: SIGTERM, SIGINT and SIGUSR1 close the gate, which the command asks. Without it they end the rank, and with
 // it the job, as they end any process: SIGTERM so late that it can still say which rank died before it (TermDelay).
 int RunOnRank(const Words& words, const char* help, int (*run)(RankJob& job, const Words& words), bool stops = false);

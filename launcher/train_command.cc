@@ -15,17 +15,17 @@
 namespace weft {
 namespace {
 
-constexpr const char* kHelp = R"(usage: weft train CONFIG [key=value...]
+constexpr const char* kHelp = R"(usage: weft train CONFIG [ranks=N] [key=value...]
 
 Trains as the YAML file CONFIG says; any key can be overridden as path=value:
 
   weft train configs/quickstart.yaml train.steps=20
-  mpirun -np 4 weft train configs/quickstart.yaml mesh.dp=2 mesh.tp=2
+  weft train configs/quickstart.yaml ranks=4 mesh.dp=2 mesh.tp=2
 
-The product of the mesh axes is the number of ranks (-1 fills an axis). Also runs under Slurm (srun), and with
-torchrun-style variables (RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT). SIGTERM or SIGINT to a rank, or
-SIGUSR1 to mpirun, ends it after the step in progress, with a checkpoint where checkpoint.dir is set. Exit code: 0 done
-or stopped, 2 bad usage or config, 1 failed.
+The product of the mesh axes is the number of ranks (-1 fills an axis). ranks=N starts them on this host, with mpirun. Also
+runs under mpirun and Slurm (srun), and with torchrun-style variables (RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR,
+MASTER_PORT). SIGTERM or SIGINT to it or to any rank, or SIGUSR1 to mpirun, ends it after the step in progress, with a
+checkpoint if checkpoint.dir is set. Exit code: 0 done or stopped, 2 bad usage or config, 1 failed.
 )";
 
 // Of a run that fails. Nothing is looked up for it: what has failed may be the disk.

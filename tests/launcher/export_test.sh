@@ -10,7 +10,7 @@ run 0 "from $dir/c/step-000001" export "$dir/c/step-000001" "$dir/b" dtype=bf16
 run 0 "weights of $dir/a" train "${tiny[@]}" model.vocab=256 "model.init=$dir/a"
 [ ! -e "$dir/a/tokenizer.model" ] || fail "expected no tokenizer.model of bytes"
 run 2 "expected a folder to be made, got one that is there" export "$dir/c" "$dir/a"
-run 2 "dtype: expected f32, bf16 or f16, got \"f8\"" export "$dir/c" "$dir/x" dtype=f8
+run 2 "dtype: expected one of f32, bf16, f16, got \"f8\"" export "$dir/c" "$dir/x" dtype=f8
 run 2 "OUT is missing" export "$dir/c"
 run 2 "CHECKPOINT and OUT are missing" export
 run 2 "--force" export "$dir/c" "$dir/x" --force

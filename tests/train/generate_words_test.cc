@@ -35,7 +35,7 @@ TEST(GenerateWords, BadOnesAreNamed) {
       {"temperature=warm", "got \"warm\""},
       {"top_p=0", "top_p: expected a number > 0 and <= 1, got \"0\""},
       {"top_p=1.5", "top_p: expected a number > 0 and <= 1, got \"1.5\""},
-      {"top_p=", "top_p: expected a number > 0 and <= 1, got \"\""},
+      {"top_p=", "top_p: expected a number > 0 and <= 1, got nothing"},
       {"top_k=-1", "top_k: expected an integer >= 0 and <= 1000000000, got \"-1\""},
       {"top_k=2.5", "top_k: expected an integer"},
       {"tokens=0", "tokens: expected an integer >= 1 and <= 1000000000, got \"0\""},

@@ -171,13 +171,22 @@ void Bootstrap::Meet(const Key& secret) {
     WEFT_CHECK(text.empty(), text);
 }
 
+namespace {
+
+bool HasMpi() { return Has("OMPI_COMM_WORLD_SIZE") || Has("PMIX_RANK") || Has("PMI_RANK"); }
+bool HasVariables() { return Has("RANK") || Has("WORLD_SIZE"); }
+// A batch script has the rank and the number of a job's tasks too, and is one process.
+bool HasSlurmStep() { return Has("SLURM_PROCID") && Has("SLURM_STEP_ID"); }
+
+}  // namespace
+
+bool IsLaunched() { return HasMpi() || HasVariables() || HasSlurmStep(); }
+
 std::unique_ptr<Bootstrap> Bootstrap::FromEnvironment(int* argc, char*** argv, std::chrono::milliseconds timeout,
                                                       const std::string& words) {
-  if (Has("OMPI_COMM_WORLD_SIZE") || Has("PMIX_RANK") || Has("PMI_RANK")) return MakeMpiBootstrap(argc, argv, timeout);
-  if (Has("RANK") || Has("WORLD_SIZE")) return FromVariables("RANK", "WORLD_SIZE", MasterFromVariables, timeout, words);
-  // A batch script has the rank and the number of a job's tasks too, and is one process.
-  if (Has("SLURM_PROCID") && Has("SLURM_STEP_ID"))
-    return FromVariables("SLURM_PROCID", "SLURM_NTASKS", MasterFromSlurm, timeout, words);
+  if (HasMpi()) return MakeMpiBootstrap(argc, argv, timeout);
+  if (HasVariables()) return FromVariables("RANK", "WORLD_SIZE", MasterFromVariables, timeout, words);
+  if (HasSlurmStep()) return FromVariables("SLURM_PROCID", "SLURM_NTASKS", MasterFromSlurm, timeout, words);
   return MakeSoloBootstrap();
 }
 

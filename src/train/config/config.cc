@@ -5,7 +5,6 @@
 
 #include "fmt/format.h"
 #include "fmt/ranges.h"
-#include "weft/core/host/utf8.h"
 #include "weft/train/config/config_check.h"
 #include "weft/train/config/config_presets.h"
 #include "weft/train/config/config_schema.h"
@@ -53,7 +52,7 @@ class Reader {
       return;
     }
     std::string key = word.substr(0, equals);
-    absl::StatusOr<YamlNode> value = OverrideValue(key, word.substr(equals + 1));
+    absl::StatusOr<YamlNode> value = WordValue(key, word.substr(equals + 1));
     if (!value.ok()) {
       Fault(std::string(value.status().message()));
     } else {
@@ -68,20 +67,6 @@ class Reader {
   static constexpr size_t kMostFaults = 20;
   void Fault(std::string line) {
     if (faults.size() < kMostFaults) faults.push_back(std::move(line));
-  }
-
-  // Lists, mappings and quotes are YAML; all else is taken as it stands, so that no path needs quoting twice. Logs and
-  // checkpoints hold the config as text.
-  static absl::StatusOr<YamlNode> OverrideValue(const std::string& key, const std::string& text) {
-    if (size_t bad = InvalidUtf8(text); bad != text.npos)
-      return absl::InvalidArgumentError(
-          fmt::format("{}{}: expected UTF-8 text, got the byte 0x{:02x} at offset {}; rename the file if it is a path",
-                      kCommandLine, key, uint8_t(text[bad]), bad));
-    bool yaml = !text.empty() && std::string_view("[{'\"").find(text[0]) != std::string_view::npos;
-    if (yaml) return ParseYaml(text, "command line: " + key);
-    YamlNode node{.kind = text.empty() ? YamlNode::kNull : YamlNode::kScalar};
-    node.text = text;
-    return node;
   }
 
   std::string Place(int line, int column) const {

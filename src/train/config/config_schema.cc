@@ -320,8 +320,10 @@ std::vector<std::string> KeysOf(std::string_view section) {
 
 std::string TypeText(const Field& field) {
   Config config;
-  return std::visit(TypeName{field}, field.ref(config));
+  return TypeText(field, field.ref(config));
 }
+
+std::string TypeText(const Field& field, const FieldRef& ref) { return std::visit(TypeName{field}, ref); }
 
 std::string DefaultText(const Field& field) {
   Config defaults;

@@ -54,6 +54,7 @@ std::vector<std::string> KeysOf(std::string_view section);
 
 // "integer >= 1", "one of gpt2, llama": what an error says was expected, and what README shows.
 std::string TypeText(const Field& field);
+std::string TypeText(const Field& field, const FieldRef& ref);  // for a value that is no key of the config
 std::string DefaultText(const Field& field);
 
 // All keys as the Markdown table that README holds.

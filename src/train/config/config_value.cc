@@ -8,6 +8,7 @@
 
 #include "absl/strings/ascii.h"
 #include "fmt/format.h"
+#include "weft/core/host/utf8.h"
 #include "weft/train/io/suggest.h"
 
 namespace weft {
@@ -29,10 +30,6 @@ std::string Shown(const YamlNode& node) {
   std::string text = node.text.substr(0, kLongest);
   if (node.text.size() > kLongest) text += "...";
   return fmt::format("{}{:?}", node.quoted ? "the string " : "", text);
-}
-
-ValueFault Expected(const Field& field, const YamlNode& node, const std::string& hint = "") {
-  return {fmt::format("expected {}, got {}{}", TypeText(field), Shown(node), hint), &node};
 }
 
 // A plain scalar that is wholly a number of type T. No leading zeros: YAML versions differ on them.
@@ -89,11 +86,15 @@ std::string HomeHint(const YamlNode& node) {
 struct Setter {
   const Field& field;
   const YamlNode& node;
+  const FieldRef& ref;
 
+  ValueFault Expected(const YamlNode& wrong, const std::string& hint = "") const {
+    return {fmt::format("expected {}, got {}{}", TypeText(field, ref), Shown(wrong), hint), &wrong};
+  }
   std::optional<ValueFault> operator()(bool* out) const {
     if (node.kind != YamlNode::kScalar || node.quoted || (node.text != "true" && node.text != "false")) {
       bool word = node.kind == YamlNode::kScalar && !node.quoted;
-      return Expected(field, node, word ? DidYouMean(node.text, {"true", "false"}) : "");
+      return Expected(node, word ? DidYouMean(node.text, {"true", "false"}) : "");
     }
     *out = node.text == "true";
     return std::nullopt;
@@ -107,30 +108,30 @@ struct Setter {
     double real = 0;
     if (!ReadNumber(node, value)) {
       bool whole = ReadNumber(node, real) && real == std::floor(real) && std::fabs(real) < 1e15;
-      return Expected(field, node, whole ? fmt::format("; write {}", int64_t(real)) : "");
+      return Expected(node, whole ? fmt::format("; write {}", int64_t(real)) : "");
     }
-    if (!Within(field.bounds, double(value))) return Expected(field, node);
+    if (!Within(field.bounds, double(value))) return Expected(node);
     *out = value;
     return std::nullopt;
   }
   std::optional<ValueFault> operator()(double* out) const {
     double value = 0;
-    if (!ReadNumber(node, value) || !Within(field.bounds, value)) return Expected(field, node);
+    if (!ReadNumber(node, value) || !Within(field.bounds, value)) return Expected(node);
     *out = value;
     return std::nullopt;
   }
   std::optional<ValueFault> operator()(std::string* out) const {
-    if (node.kind != YamlNode::kScalar || node.text.empty()) return Expected(field, node);
-    if (field.choices.empty() && IsOfHome(node)) return Expected(field, node, HomeHint(node));
-    if (!IsChoice(field.choices, node.text)) return Expected(field, node, DidYouMean(node.text, field.choices));
+    if (node.kind != YamlNode::kScalar || node.text.empty()) return Expected(node);
+    if (field.choices.empty() && IsOfHome(node)) return Expected(node, HomeHint(node));
+    if (!IsChoice(field.choices, node.text)) return Expected(node, DidYouMean(node.text, field.choices));
     *out = node.text;
     return std::nullopt;
   }
   std::optional<ValueFault> operator()(PathList* out) const {
     PathList paths;
     auto add = [&](const YamlNode& item) -> std::optional<ValueFault> {
-      if (item.kind != YamlNode::kScalar || item.text.empty()) return Expected(field, item);
-      if (IsOfHome(item)) return Expected(field, item, HomeHint(item));
+      if (item.kind != YamlNode::kScalar || item.text.empty()) return Expected(item);
+      if (IsOfHome(item)) return Expected(item, HomeHint(item));
       paths.push_back(item.text);
       return std::nullopt;
     };
@@ -140,17 +141,17 @@ struct Setter {
       for (const YamlNode& item : node.items)
         if (std::optional<ValueFault> fault = add(item)) return fault;
     }
-    if (paths.empty()) return Expected(field, node, " that is empty");
+    if (paths.empty()) return Expected(node, " that is empty");
     *out = std::move(paths);
     return std::nullopt;
   }
   std::optional<ValueFault> operator()(std::array<double, 2>* out) const {
-    if (node.kind != YamlNode::kList) return Expected(field, node);
-    if (node.items.size() != 2) return Expected(field, node, fmt::format(" of {}", node.items.size()));
+    if (node.kind != YamlNode::kList) return Expected(node);
+    if (node.items.size() != 2) return Expected(node, fmt::format(" of {}", node.items.size()));
     std::array<double, 2> values{};
     double* value = values.data();
     for (const YamlNode& item : node.items) {
-      if (!ReadNumber(item, *value) || !Within(field.bounds, *value)) return Expected(field, item);
+      if (!ReadNumber(item, *value) || !Within(field.bounds, *value)) return Expected(item);
       value++;
     }
     *out = values;
@@ -159,18 +160,18 @@ struct Setter {
   std::optional<ValueFault> operator()(ValSource* out) const {
     double fraction = 0;
     bool is_number = ReadNumber(node, fraction);
-    if (is_number && !Within(field.bounds, fraction)) return Expected(field, node);
+    if (is_number && !Within(field.bounds, fraction)) return Expected(node);
     *out = {.paths = {}, .fraction = is_number ? fraction : 0};
     return is_number ? std::nullopt : (*this)(&out->paths);
   }
-  std::optional<ValueFault> operator()(const EnumRef& ref) const {
-    if (node.kind != YamlNode::kScalar) return Expected(field, node);
-    for (size_t i = 0; i < ref.names.size(); i++) {
-      if (node.text != ref.names[i]) continue;
-      ref.set(int(i));
+  std::optional<ValueFault> operator()(const EnumRef& out) const {
+    if (node.kind != YamlNode::kScalar) return Expected(node);
+    for (size_t i = 0; i < out.names.size(); i++) {
+      if (node.text != out.names[i]) continue;
+      out.set(int(i));
       return std::nullopt;
     }
-    return Expected(field, node, DidYouMean(node.text, {ref.names.begin(), ref.names.end()}));
+    return Expected(node, DidYouMean(node.text, {out.names.begin(), out.names.end()}));
   }
 };
 
@@ -215,14 +216,32 @@ struct Printer {
 
 }  // namespace
 
+absl::StatusOr<YamlNode> WordValue(const std::string& key, const std::string& text) {
+  if (size_t bad = InvalidUtf8(text); bad != text.npos)
+    return absl::InvalidArgumentError(
+        fmt::format("{}{}: expected UTF-8 text, got the byte 0x{:02x} at offset {}; rename the file if it is a path",
+                    kCommandLine, key, uint8_t(text[bad]), bad));
+  bool yaml = !text.empty() && std::string_view("[{'\"").find(text[0]) != std::string_view::npos;
+  if (yaml) return ParseYaml(text, kCommandLine + key);
+  YamlNode node{.kind = text.empty() ? YamlNode::kNull : YamlNode::kScalar};
+  node.text = text;
+  return node;
+}
+
 std::optional<ValueFault> SetValue(const Field& field, const YamlNode& node, Config& config) {
-  return std::visit(Setter{field, node}, field.ref(config));
+  return SetValue(field, field.ref(config), node);
+}
+
+std::optional<ValueFault> SetValue(const Field& field, FieldRef ref, const YamlNode& node) {
+  return std::visit(Setter{field, node, ref}, ref);
 }
 
 std::string PrintValue(const Field& field, const Config& config) {
   if (field.absent && field.absent(config)) return "";
   // References are made to be written through; printing only reads.
-  return std::visit(Printer{field}, field.ref(const_cast<Config&>(config)));
+  return PrintValue(field, field.ref(const_cast<Config&>(config)));
 }
+
+std::string PrintValue(const Field& field, FieldRef ref) { return std::visit(Printer{field}, ref); }
 
 }  // namespace weft

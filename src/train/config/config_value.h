@@ -13,10 +13,17 @@ struct ValueFault {
   const YamlNode* at;  // the value or the item of it that is wrong
 };
 
+// The value of a word key=text of the command line: lists, mappings and quotes are YAML; all else is taken as it
+// stands, so that no path needs quoting twice. Refuses text that is not UTF-8, because logs and checkpoints hold it.
+absl::StatusOr<YamlNode> WordValue(const std::string& key, const std::string& text);
+
 // Sets the member that `field` names, or leaves it and says why not.
 std::optional<ValueFault> SetValue(const Field& field, const YamlNode& node, Config& config);
+// Sets `ref`, whatever field.ref is.
+std::optional<ValueFault> SetValue(const Field& field, FieldRef ref, const YamlNode& node);
 
 // The member's value as YAML; "" where it is unset (an empty path or list, a size not known yet).
 std::string PrintValue(const Field& field, const Config& config);
+std::string PrintValue(const Field& field, FieldRef ref);
 
 }  // namespace weft

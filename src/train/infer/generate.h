@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "weft/train/config/options.h"
 #include "weft/train/infer/next_token.h"
 #include "weft/train/infer/sampler.h"
 
@@ -19,6 +20,8 @@ struct GenerateOptions {
   SamplerOptions sampler;
 };
 
+// The words of weft generate that are no keys of the config. `seed` gets what sampler.seed has without a sign.
+std::vector<Option> OptionsOf(GenerateOptions& options, int64_t& seed);
 // Takes the words that are options out of `words`; the last of a name counts. Errors carry the place of the word.
 absl::StatusOr<GenerateOptions> TakeGenerateOptions(std::vector<std::string>& words);
 // "name: value" lines, for the ranks to compare.

@@ -1,0 +1,124 @@
+#include "weft/dist/start/mpirun.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/ioctl.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <climits>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <utility>
+
+#include "weft/core/base/error.h"
+#include "weft/dist/signals/signal_catcher.h"
+
+namespace weft {
+namespace {
+
+// As launcher/environment.sh has them, and why: a test compares the two.
+constexpr std::pair<const char*, const char*> kVariables[] = {
+    {"OMPI_ALLOW_RUN_AS_ROOT", "1"},
+    {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"},
+    {"OMPI_MCA_rmaps_base_oversubscribe", "1"},
+    {"OMPI_MCA_hwloc_base_binding_policy", "none"},
+    {"OMPI_MCA_mpi_yield_when_idle", "1"},
+    {"OMPI_MCA_pml", "ob1"},
+    {"OMPI_MCA_btl_vader_single_copy_mechanism", "none"},
+    {"OMPI_MCA_btl_base_warn_component_unused", "0"},
+    {"OMPI_MCA_oob_tcp_keepalive_time", "10"},
+    {"OMPI_MCA_oob_tcp_keepalive_intvl", "5"},
+    {"OMPI_MCA_oob_tcp_keepalive_probes", "4"},
+    {"PMIX_MCA_pcompress_base_silence_warning", "1"},
+    {"OMP_NUM_THREADS", "1"},
+};
+
+void ShareTerminal() {
+  winsize size{};
+  bool known = ::isatty(STDOUT_FILENO) && ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0;
+  ::setenv(kTerminalVariable, fmt::format("{}", known ? size.ws_col : 0).c_str(), /*overwrite=*/1);
+}
+
+// A pipe whose ends no program that is executed inherits.
+struct Pipe {
+  Pipe() { WEFT_CHECK(::pipe2(ends.data(), O_CLOEXEC) == 0, fmt::format("pipe: {}", std::strerror(errno))); }
+  ~Pipe() {
+    for (int end : ends) ::close(end);
+  }
+  Pipe(const Pipe&) = delete;
+  Pipe& operator=(const Pipe&) = delete;
+  std::array<int, 2> ends{};
+};
+
+// In the child, which has only one thread: system calls and nothing else. A process group of its own keeps ctrl-C of
+// the terminal from mpirun, which would leave the ranks about a second; such a group must not read the terminal.
+[[noreturn]] void Become(char** arguments, pid_t parent, int told) {
+  ::setpgid(0, 0);
+  int none = ::open("/dev/null", O_RDONLY);
+  if (none > 0) ::dup2(none, STDIN_FILENO);
+  ::signal(SIGPIPE, SIG_DFL);  // what a program ignores, the next one ignores too
+  ::prctl(PR_SET_PDEATHSIG, SIGTERM);
+  if (::getppid() == parent) ::execvp(arguments[0], arguments);
+  int error = errno;
+  ssize_t written = ::write(told, &error, sizeof error);
+  ::_exit(written == sizeof error ? 1 : 2);
+}
+
+// The process id of what runs now, and has been found and executed.
+pid_t Start(std::vector<std::string> command) {
+  std::vector<char*> arguments;
+  for (std::string& word : command) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  Pipe pipe;
+  pid_t parent = ::getpid(), child = ::fork();
+  WEFT_CHECK(child >= 0, fmt::format("fork: {}", std::strerror(errno)));
+  if (child == 0) Become(arguments.data(), parent, pipe.ends[1]);
+  ::close(std::exchange(pipe.ends[1], -1));
+  int error = 0;
+  if (::read(pipe.ends[0], &error, sizeof error) != sizeof error) return child;  // closed by the new program
+  ::waitpid(child, nullptr, 0);
+  Fail(fmt::format("ranks: {} cannot be started ({}); install Open MPI (launcher/setup.sh does), or run without ranks",
+                   command[0], std::strerror(error)));
+}
+
+}  // namespace
+
+int RunMpirun(int ranks, const std::vector<std::string>& command, bool stops) {
+  for (auto [name, value] : kVariables) ::setenv(name, value, /*overwrite=*/0);
+  ShareTerminal();
+  std::vector<std::string> words = {"mpirun", "-np", fmt::format("{}", ranks)};
+  words.insert(words.end(), command.begin(), command.end());
+  SignalCatcher signals({SIGTERM, SIGINT, SIGUSR1});
+  pid_t mpirun = Start(words);
+  bool passed_on = false;
+  for (;;) {
+    int status = 0;
+    pid_t ended = ::waitpid(mpirun, &status, WNOHANG);
+    WEFT_CHECK(ended >= 0 || errno == EINTR, fmt::format("waitpid: {}", std::strerror(errno)));
+    if (ended == mpirun) return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+    if (signals.signal() != 0 && !std::exchange(passed_on, true)) ::kill(mpirun, stops ? SIGUSR1 : signals.signal());
+    constexpr int kPauseMs = 20;
+    pollfd event{.fd = passed_on ? -1 : signals.fd(), .events = POLLIN, .revents = 0};
+    ::poll(&event, 1, kPauseMs);
+  }
+}
+
+std::vector<std::string> OwnCommand() {
+  std::array<char, PATH_MAX> path{};
+  ssize_t size = ::readlink("/proc/self/exe", path.data(), path.size());
+  std::ifstream file("/proc/self/cmdline", std::ios::binary);
+  std::vector<std::string> command;
+  for (std::string word; std::getline(file, word, '\0');) command.push_back(word);
+  WEFT_CHECK(size > 0 && !command.empty(), "ranks: /proc/self does not say which program this is; use mpirun instead");
+  command[0].assign(path.data(), size_t(size));
+  return command;
+}
+
+}  // namespace weft

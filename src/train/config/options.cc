@@ -1,0 +1,68 @@
+#include "weft/train/config/options.h"
+
+#include <algorithm>
+
+#include "fmt/format.h"
+#include "weft/train/config/config_value.h"
+
+namespace weft {
+namespace {
+
+// What a word says of an option: "tokens" and "50".
+struct Assignment {
+  const Option* option = nullptr;
+  std::string value;
+  bool has_value = false, flag = false;
+};
+
+Assignment Parse(std::span<const Option> options, const std::string& word) {
+  Assignment a{.flag = word.starts_with("--")};
+  size_t begin = a.flag ? 2 : 0, equals = word.find('=');
+  std::string key = word.substr(begin, equals == word.npos ? word.npos : equals - begin);
+  a.has_value = equals != word.npos;
+  if (!a.flag && !a.has_value) return a;
+  auto found = std::find_if(options.begin(), options.end(), [&](const Option& o) { return key == o.field.key; });
+  if (found == options.end() || (!a.flag && found->form == Option::kFlag)) return a;
+  a.option = &*found;
+  if (a.has_value) a.value = word.substr(equals + 1);
+  return a;
+}
+
+absl::Status Set(const Assignment& a) {
+  const Field& field = a.option->field;
+  if (a.option->form == Option::kVerbatim) {
+    *std::get<std::string*>(a.option->ref) = a.value;
+    return absl::OkStatus();
+  }
+  absl::StatusOr<YamlNode> node = WordValue(field.key, a.value);
+  if (!node.ok()) return node.status();
+  if (std::optional<ValueFault> fault = SetValue(field, a.option->ref, *node))
+    return absl::InvalidArgumentError(fmt::format("{}{}: {}", kCommandLine, field.key, fault->what));
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::set<std::string>> TakeOptions(std::span<const Option> options, std::vector<std::string>& words) {
+  std::vector<std::string> rest;
+  std::set<std::string> given;
+  for (size_t i = 0; i < words.size(); i++) {
+    Assignment a = Parse(options, words[i]);
+    if (!a.option) {
+      rest.push_back(words[i]);
+      continue;
+    }
+    bool is_switch = std::holds_alternative<bool*>(a.option->ref);
+    if (!a.has_value && is_switch) a.value = "true";
+    if (!a.has_value && !is_switch && i + 1 == words.size())
+      return absl::InvalidArgumentError(fmt::format("{}--{}: expected {} after it, got nothing", kCommandLine,
+                                                    a.option->field.key, TypeText(a.option->field, a.option->ref)));
+    if (!a.has_value && !is_switch) a.value = words[++i];
+    if (absl::Status s = Set(a); !s.ok()) return s;
+    given.insert(a.option->field.key);
+  }
+  words = std::move(rest);
+  return given;
+}
+
+}  // namespace weft
