@@ -17,14 +17,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kHelp = R"(usage: weft report LOG [OUT]
+constexpr const char* kHelp = R"(usage: weft report LOG|FOLDER [OUT]
 
-Draws the run of LOG, a file of JSON lines that log.jsonl named, as one HTML page: how it ended, its loss, rate, gradient
-norm and learning rate, and its config, LOG.config.yaml. The page loads nothing and runs no script. OUT is LOG with .html
-for its extension, unless given; a run that goes on can be drawn too.
+Draws the run of LOG, a file of JSON lines that log.jsonl named, or of FOLDER, a run's own, as one HTML page: how it
+ended, its loss, rate, gradient norm and learning rate, and its config. The page loads nothing and runs no script. OUT is
+LOG with .html for its extension, or FOLDER/report.html, unless given; a run that goes on can be drawn too.
 
-  weft report runs/quickstart.jsonl
-  weft report runs/quickstart.jsonl page.html
+  weft report runs/quickstart
+  weft report runs/quickstart/log.jsonl page.html
 
 Exit code: 0 done, 2 bad usage or log, 1 failed while writing.
 )";
@@ -53,8 +53,11 @@ absl::StatusOr<Request> RequestOf(const Words& words) {
     if (word.starts_with('-')) return bad(fmt::format("expected LOG and OUT, got the flag {:?}", word));
   if (words.empty()) return bad("LOG is missing; expected a file that log.jsonl named, such as runs/quickstart.jsonl");
   if (words.size() > 2) return bad(fmt::format("expected LOG and OUT, got {:?} as well", words[2]));
-  Request request{.log = words[0],
-                  .out = words.size() > 1 ? words[1] : fs::path(words[0]).replace_extension(".html").string()};
+  std::error_code ignored;
+  bool of_run = fs::is_directory(words[0], ignored);
+  fs::path log = of_run ? fs::path(words[0]) / "log.jsonl" : fs::path(words[0]);
+  fs::path page = of_run ? fs::path(words[0]) / "report.html" : fs::path(log).replace_extension(".html");
+  Request request{.log = log.string(), .out = words.size() > 1 ? words[1] : page.string()};
   for (const std::string& input : {request.log, SavedConfigPath(request.log)}) {
     std::error_code error;
     if (input == request.out || fs::equivalent(input, request.out, error))

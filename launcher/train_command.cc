@@ -8,9 +8,11 @@
 #include "launcher/train_job.h"
 #include "weft/core/base/process_memory.h"
 #include "weft/core/host/message.h"
+#include "weft/train/config/run_name.h"
 #include "weft/train/config/unused_keys.h"
 #include "weft/train/loop/trainer.h"
 #include "weft/train/preflight/agreement.h"
+#include "weft/train/preflight/run_claim.h"
 
 namespace weft {
 namespace {
@@ -25,15 +27,14 @@ Trains as the YAML file CONFIG says; any key can be overridden as path=value:
 The product of the mesh axes is the number of ranks (-1 fills an axis). ranks=N starts them on this host, with mpirun. Also
 runs under mpirun and Slurm (srun), and with torchrun-style variables (RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR,
 MASTER_PORT). SIGTERM or SIGINT to it or to any rank, or SIGUSR1 to mpirun, ends it after the step in progress, with a
-checkpoint if checkpoint.dir is set. Exit code: 0 done or stopped, 2 bad usage or config, 1 failed.
+checkpoint if checkpoint.dir or run is set. Exit code: 0 done or stopped, 2 bad usage or config, 1 failed.
 )";
 
 // Of a run that fails. Nothing is looked up for it: what has failed may be the disk.
 std::string HowToGoOn(const Config& config) {
   if (config.checkpoint.dir.empty()) return "";
-  return fmt::format(
-      "started again with checkpoint.resume=auto, the run goes on from the highest step in {}, if one was saved",
-      config.checkpoint.dir);
+  return fmt::format("started again with {}, the run goes on from the highest step in {}, if one was saved",
+                     ResumeWords(config), config.checkpoint.dir);
 }
 
 // What a rank throws by itself is said here: unwinding waits for a checkpoint in progress, and that for other ranks.
@@ -53,12 +54,15 @@ int Train(RankJob& mine, const Words& words) {
   const auto& [config, data] = *job;
   Ranks ranks = RanksOf(bootstrap);
   if (!AllOk(bootstrap, CheckSameRun(config, data, ranks))) return 2;
+  absl::StatusOr<RunClaim> claim = RunClaim::Make(job->config, ranks);
+  if (!AllOk(bootstrap, claim.status())) return 2;
   // Rank 0 writes, for all.
   absl::Status outputs = ranks.rank == 0 ? CheckOutputs(config) : absl::OkStatus();
   if (!AllOk(bootstrap, FirstFault(ranks, outputs))) return 2;
   if (ranks.rank == 0) {
     for (const std::string& line : config.notes) PrintStderr("note: {}\n", line);
     for (const std::string& line : UnusedKeys(config)) PrintStderr("note: {}\n", line);
+    if (!claim->note().empty()) PrintStderr("note: {}\n", claim->note());
     if (!data.note().empty()) PrintStderr("note: {}\n", data.note());
   }
 

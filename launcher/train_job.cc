@@ -3,6 +3,7 @@
 #include "weft/train/config/config_check.h"
 #include "weft/train/huggingface/initial_weights.h"
 #include "weft/train/io/output_path.h"
+#include "weft/train/log/log_outputs.h"
 #include "weft/train/preflight/run_rules.h"
 
 namespace weft {
@@ -23,13 +24,13 @@ absl::StatusOr<TrainJob> LoadTrainJob(const Words& words, int world_size) {
 }
 
 absl::Status CheckOutputs(const Config& config) {
-  if (const std::string& folder = config.log.tensorboard; !folder.empty())
-    if (absl::Status s = MakeOutputFolder(folder); !s.ok())
-      return absl::InvalidArgumentError(PlaceOf(config, "log.tensorboard") + std::string(s.message()));
-  if (config.log.jsonl.empty()) return absl::OkStatus();
-  for (const std::string& path : {config.log.jsonl, SavedConfigPath(config.log.jsonl)})
-    if (absl::Status s = CheckOutputFile(path); !s.ok())
-      return absl::InvalidArgumentError(PlaceOf(config, "log.jsonl") + std::string(s.message()));
+  for (const LogOutput& output : LogOutputs()) {
+    const std::string& path = output.PathIn(config);
+    if (path.empty()) continue;
+    absl::Status status = output.is_folder() ? MakeOutputFolder(path) : CheckOutputFile(path);
+    if (status.ok() && path == config.log.jsonl) status = CheckOutputFile(SavedConfigPath(config));
+    if (!status.ok()) return absl::InvalidArgumentError(PlaceOf(config, output.key) + std::string(status.message()));
+  }
   return absl::OkStatus();
 }
 

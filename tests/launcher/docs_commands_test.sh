@@ -14,9 +14,9 @@ trap 'rm -rf "$dir"' EXIT
 # What takes minutes: COMMAND|a file that runs it|by a line with this|a short one in its place here; true where there is
 # none, and then that file alone shows that the command works.
 elsewhere=(
-  "./launcher/quickstart.sh|.ci/run|launcher/quickstart.sh|source launcher/environment.sh; mpirun -np 4 build/release/weft train configs/quickstart.yaml mesh.dp=2 mesh.tp=2 train.steps=2 schedule.warmup_steps=1 train.eval_batches=1"
-  # Which command line the arguments become is shown there, with other tools in place of cmake and mpirun; that it trains, here.
-  "./launcher/quickstart.sh README.md train.steps=50|tests/launcher/quickstart_args_test.sh|README.md train.steps=50|source launcher/environment.sh; mpirun -np 4 build/release/weft train configs/quickstart.yaml mesh.dp=2 mesh.tp=2 data.train=\$PWD/README.md train.steps=2 schedule.warmup_steps=1 train.eval_batches=1"
+  "./launcher/quickstart.sh|.ci/run|launcher/quickstart.sh|build/release/weft train configs/quickstart.yaml ranks=4 mesh.dp=2 mesh.tp=2 train.steps=2 schedule.warmup_steps=1 train.eval_batches=1"
+  # Which command line the arguments become is shown there, with other tools in place of cmake and the program; that it trains, here.
+  "./launcher/quickstart.sh README.md train.steps=50|tests/launcher/quickstart_args_test.sh|README.md train.steps=50|build/release/weft train configs/quickstart.yaml ranks=4 mesh.dp=2 mesh.tp=2 data.train=\$PWD/README.md train.steps=2 schedule.warmup_steps=1 train.eval_batches=1"
   "./tests/run.sh|.ci/run|tests/run.sh release|true"
   "launcher/setup.sh && cmake --preset release && cmake --build --preset release|tests/run.sh|cmake --build --preset|true"
   "cmake --build --preset release|tests/run.sh|cmake --build --preset|true"
@@ -33,7 +33,7 @@ shorter() {
     return
   done
   case $1 in
-    *"weft generate runs/quickstart"*) echo "$1 tokens=5" ;;
+    *"weft generate prompt="* | *"weft generate top_k="*) echo "$1 tokens=5" ;;
     *"weft eval runs/quickstart"*) echo "$1 train.eval_batches=1" ;;
     # Planned with the kernels of a GPU, by the library that a build without CUDA lacks.
     *device=cuda*) [ -e "$build/libweft_cuda.so" ] && echo "$1" || echo "true # without the CUDA library" ;;

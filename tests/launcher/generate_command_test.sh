@@ -67,7 +67,8 @@ refused 'the character "{" at offset 1 is not among the' generate "$dir/c" "prom
 refused "prompt: expected at most model.context = 32 tokens, got 33" generate "$dir/c" "prompt=$(head -c 33 "$dir/text.txt")"
 refused "$dir/absent: no such file or folder" generate "$dir/absent"
 refused "$dir/absent: no such file or folder" eval "$dir/absent"
-refused "weft generate: CHECKPOINT or CONFIG is missing; expected" generate tokens=3
+mkdir "$dir/empty"
+(cd "$dir/empty" && refused "CHECKPOINT or CONFIG is missing, and no run in" generate tokens=3)
 refused "did you mean tokens?" generate "$dir/c" tokns=3
 refused "max_new_tokens: unknown word; did you mean tokens? The words here are" generate "$dir/c" max_new_tokens=3
 refused "zzz: unknown word; the words here are" generate "$dir/c" zzz=3

@@ -13,6 +13,9 @@ run 0 "usage: weft prepare OUT INPUT... [key=value...]" prepare --help
 [ "$(wc -l < "$dir/out")" -le 24 ] || fail "expected help of one screen"
 run 0 "prepare" --help
 
+# train WORDS...: in a folder of its own, where the runs go to.
+train() { (cd "$dir" && run 0 "$1" train "${@:2}"); }
+
 made=0
 short=(model.layers=1 model.dim=16 train.steps=2 train.eval_batches=1 schedule.warmup_steps=1)
 for words in "" "tokenizer=chars" "tokenizer=sentencepiece vocab=500" "val=configs shard=5000"; do
@@ -28,10 +31,11 @@ for words in "" "tokenizer=chars" "tokenizer=sentencepiece vocab=500" "val=confi
   next=$(sed -n 's/^next: //p' "$dir/out")
   [ "$next" = "$weft train '$name/config.yaml'" ] || fail "expected the next command, in quotes as a shell takes them"
   for file in config.yaml train_000001.bin val.bin; do [ -s "$name/$file" ] || fail "expected $file with $words"; done
-  run 0 "validation" train "$name/config.yaml" "${short[@]}"
+  train "validation" "$name/config.yaml" "${short[@]}"
+  [ -e "$dir/runs/made-$made/log.jsonl" ] || fail "expected a run that is named after the folder"
   [[ $words != *tokenizer=* ]] || grep -q 'bits per byte' "$dir/out" || fail "expected bits per byte with $words"
   run 0 "FLOPs" plan "$name/config.yaml" ranks=2 mesh.dp=2
-  run 2 "expected a new or an empty folder, got one that holds checkpoints, config.yaml" prepare "$name" README.md
+  run 2 "expected a new or an empty folder, got one that holds config.yaml, t" prepare "$name" README.md
 done
 run 2 "; $dir/made 1/train_*.bin names what to train on" train configs/gpt2-tiny.yaml "data.train=$dir/made 1"
 for flag in "--out $dir/flag" "--out=$dir/flag2"; do
@@ -42,8 +46,7 @@ done
 run 0 "note: val: README.md is among the training data too" prepare "$dir/both" README.md launcher val=README.md
 run 0 "note: command line: data.val: README.md is among" train configs/gpt2-tiny.yaml data.train=README.md data.val=README.md "${short[@]}"
 run 2 "${dir}/flag: expected a YAML config, got a folder; did you mean $dir/flag/config.yaml?" train "$dir/flag"
-run 2 "; did you mean $dir/made 1/checkpoints?" generate "$dir/made 1"
-run 0 "done: 2 steps" train "$dir/flag/config.yaml" "${short[@]:0:3}" schedule.warmup_steps=1
+train "done: 2 steps" "$dir/flag/config.yaml" "${short[@]:0:3}" schedule.warmup_steps=1
 ! grep -q '^note: ' "$dir/out" || fail "expected no note about a config that weft prepare wrote"
 
 refused "weft prepare: OUT is missing; weft prepare --help" prepare
@@ -56,10 +59,10 @@ for words in "prepare $dir/no README.md" "export $dir/none" "report $dir/none" "
 done
 [ ! -e "$dir/no" ] || fail "expected nothing to be written on two ranks"
 refused "weft prepare: INPUT is missing; weft prepare --help" prepare "$dir/no"
-refused "weft prepare: expected OUT and INPUT, got README.md alone, which is a text: give OUT before it" prepare README.md
+refused "weft prepare: OUT is missing: the first path is the folder to write to, got README.md, a file" prepare README.md
 refused "weft prepare: INPUT is missing" prepare "$dir/no" val=0
 refused 'weft prepare: unknown flag "--outt"' prepare README.md --outt "$dir/no"
-refused 'weft prepare: --out: expected a folder behind it, got nothing' prepare README.md --out
+refused 'command line: --out: expected a string after it, got nothing' prepare README.md --out
 refused 'unknown key "tokeniser"; did you mean tokenizer?' prepare "$dir/no" README.md tokeniser=chars
 refused 'unknown key "zzz"; weft prepare --help lists them' prepare "$dir/no" README.md zzz=1
 refused 'tokenizer: expected one of bytes, chars, sentencepiece, chars:PATH, huggingface:PATH, sentencepiece:PATH, tiktoken:PATH, got "byte"' \
@@ -67,9 +70,9 @@ refused 'tokenizer: expected one of bytes, chars, sentencepiece, chars:PATH, hug
 refused 'vocab: has no effect, as tokenizer=bytes learns nothing' prepare "$dir/no" README.md vocab=300
 refused 'vocab: expected an integer >= 1 and <= 1000000, got "many"' prepare "$dir/no" README.md vocab=many
 refused 'shard: expected an integer >= 1 and <= 2147483647, got "0"' prepare "$dir/no" README.md shard=0
-refused 'val: expected a path, or a number >= 0 and < 1, got "1"' prepare "$dir/no" README.md val=1
+refused 'val: expected a path, a list of paths, or a number >= 0 and < 1, got "1"' prepare "$dir/no" README.md val=1
 refused "$dir/a=b: no such file or folder" prepare "$dir/no" "$dir/a=b"
-refused "README.md: expected a new or an empty folder to write to, got a file" prepare README.md "$dir/no"
+refused "weft prepare: OUT is missing: the first path is the folder to write to, got README.md, a file" prepare README.md "$dir/no"
 
 # A kill leaves all of the set or a part that is named; what was not published is cleared away by the next run.
 fault() { WEFT_FAULT=$1 within 60 "$weft" prepare "$dir/killed" README.md shard=9000 > "$dir/out" 2>&1 && code=0 || code=$?; }

@@ -3,6 +3,7 @@
 # last two need, wherever it lies, and where it says nothing of its tokens the command line does.
 # Usage: prepared_text_test.sh ROOT BUILD; exits 77 (skipped) where the program is not built.
 source "$(dirname "$0")/prelude.sh"
+cd "$dir"  # where runs go to
 
 # weft CODE WORDS...: runs it, and checks the exit code.
 weft() {
@@ -95,7 +96,7 @@ grep -q ', tokenizer.json, from' "$dir/out" || fail "expected tokenizer.json to 
 for file in tokenizer.json tokenizer_config.json; do
   cmp "$dir/published/$file" "$dir/exported/$file" || fail "expected the published $file again"
 done
-same=(configs/gpt2-tiny.yaml "data.train=$dir/text.txt" data.val=0.2 model.layers=1 model.dim=16 model.context=32
+same=("$root/configs/gpt2-tiny.yaml" "data.train=$dir/text.txt" data.val=0.2 model.layers=1 model.dim=16 model.context=32
   schedule.warmup_steps=0 train.steps=2 train.eval_batches=1 "model.init=$dir/exported")
 weft 0 train "${same[@]}" "checkpoint.dir=$dir/again"
 cmp "$dir/published/tokenizer.json" "$dir/again/step-000002/tokenizer.json" || fail "expected the tokenizer of model.init"

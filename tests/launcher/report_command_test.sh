@@ -39,7 +39,7 @@ shows "$dir/long.html" "in step 50000" "3.002 to 103, 50 not finite" "4.0 KiB"
 run 0 "usage: weft report" report --help
 run 2 "LOG is missing" report
 run 2 "nothing of that name" report "$dir/none.jsonl"
-run 2 "got a folder" report "$dir"
+run 2 "$dir/log.jsonl: expected a file of JSON lines, got nothing of that name" report "$dir"
 run 2 "gpt2-tiny.yaml:1: expected the log of a run, whose lines begin with {\"event\":, got another file; give" report configs/gpt2-tiny.yaml "$dir/x.html"
 run 2 "would overwrite $log" report "$log" "$log"
 run 2 "would overwrite $log.config.yaml" report "$log" "$log.config.yaml"

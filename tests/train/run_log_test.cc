@@ -8,6 +8,7 @@
 
 #include "train/event_testing.h"
 #include "train/temp_folder.h"
+#include "weft/train/log/csv_log.h"
 #include "weft/train/log/event_log.h"
 #include "weft/train/log/event_record.h"
 #include "weft/train/log/json_log.h"
@@ -121,16 +122,14 @@ TEST(JsonLog, WritesWholeLinesAtOnceAndAppends) {
   EndRecord end{.step = 1};
   ASSERT_TRUE((*log)->Write(end).ok());
   EXPECT_EQ(Lines(path).size(), 1u);  // before the log is closed
-  ASSERT_TRUE((*JsonLog::Open(path, true))->Write(EvalRecord{.step = 2}).ok());
+  ASSERT_TRUE((*JsonLog::Open(path))->Write(EvalRecord{.step = 2}).ok());
   EXPECT_EQ(Lines(path), (std::vector<std::string>{JsonLine(end), JsonLine(EvalRecord{.step = 2})}));
-  ASSERT_TRUE(JsonLog::Open(path).ok());
-  EXPECT_TRUE(Lines(path).empty());
 }
 
 TEST(JsonLog, EndsALineThatWasCutShort) {
   TempFolder folder;
   std::string path = folder.Write("run.jsonl", "{}\n{\"event\":\"st");
-  ASSERT_TRUE((*JsonLog::Open(path, true))->Write(EndRecord{}).ok());
+  ASSERT_TRUE((*JsonLog::Open(path))->Write(EndRecord{}).ok());
   EXPECT_EQ(Lines(path), (std::vector<std::string>{"{}", "{\"event\":\"st", JsonLine(EndRecord{})}));
 }
 
@@ -219,14 +218,16 @@ TEST(EventLog, ContinuesInANewFileWhenItsFileIsLost) {
 
 TEST(RunLog, SwallowsRecordsUntilItIsOpened) { EXPECT_TRUE(RunLog().Write(StepRecord{}).ok()); }
 
-// The log of an earlier run is lost where a run starts afresh: that is said. A new or empty file loses nothing, and a
-// run that goes on adds to what is there.
-TEST(RunLog, NotesALogThatItReplaces) {
+// The log of an earlier run keeps its lines under another name when a run starts from the beginning: that is said. A
+// new or empty file has nothing to keep, and a run that resumes adds to what is there.
+TEST(RunLog, MovesAnOlderLogAside) {
   TempFolder folder;
   Config config;
   config.log.jsonl = folder.Path("a.jsonl");
+  config.log.csv = folder.Path("a.csv");
   auto said = [&](std::optional<int64_t> resumed, const char* before) {
     if (before) folder.Write("a.jsonl", before);
+    std::filesystem::remove(config.log.csv);
     testing::internal::CaptureStderr();
     EXPECT_TRUE(RunLog::Open(config, resumed).ok());
     return testing::internal::GetCapturedStderr();
@@ -235,9 +236,69 @@ TEST(RunLog, NotesALogThatItReplaces) {
   EXPECT_EQ(said({}, ""), "");
   EXPECT_EQ(said(3, "{}\n"), "");
   EXPECT_EQ(Lines(config.log.jsonl).size(), 1u);
-  EXPECT_EQ(said({}, "{}\n"), "note: " + config.log.jsonl +
-                                  " has the log of another run, which is replaced; a run that is resumed appends\n");
-  EXPECT_TRUE(Lines(config.log.jsonl).empty());
+  for (int run = 1; run <= 12; run++) {
+    std::string line = fmt::format("{{\"run\": {}}}", run), aside = fmt::format("{}.{}", config.log.jsonl, run);
+    EXPECT_EQ(said({}, (line + "\n").c_str()), "note: " + config.log.jsonl + " had the log of another run, which is " +
+                                                   aside + " now; a run that is resumed appends\n");
+    EXPECT_TRUE(Lines(config.log.jsonl).empty());
+    EXPECT_EQ(Lines(aside), std::vector<std::string>{line});
+  }
+}
+
+TEST(CsvLog, IsATableOfTheSteps) {
+  TempFolder folder;
+  std::string path = folder.Path("new/a.csv");
+  StepRecord step{.step = 5, .loss = 1.0 / 3, .grad_norm = std::nan(""), .lr = 1e-3, .ms = 8, .tokens_per_s = 1e6};
+  {
+    auto log = CsvLog::Open(path);
+    ASSERT_TRUE(log.ok()) << log.status();
+    ASSERT_TRUE((*log)->Write(StartRecord{}).ok());
+    ASSERT_TRUE((*log)->Write(step).ok());
+    EXPECT_EQ(Lines(path).size(), 2u);  // before the log is closed
+  }
+  auto log = CsvLog::Open(path);  // of a run that resumes
+  ASSERT_TRUE(log.ok()) << log.status();
+  step.step = 6, step.mfu = 0.5, step.peak_bytes = int64_t(1) << 40, step.loss_scale = 4, step.skipped = 2;
+  ASSERT_TRUE((*log)->Write(step).ok());
+  ASSERT_TRUE((*log)->Write(EvalRecord{.step = 6, .val_loss = 2}).ok());
+  EXPECT_EQ(Lines(path),
+            (std::vector<std::string>{"step,loss,grad_norm,lr,ms,tokens_per_s,mfu,peak_bytes,loss_scale,skipped",
+                                      "5,0.33333333333333331,nan,0.001,8,1000000,,,,",
+                                      "6,0.33333333333333331,nan,0.001,8,1000000,0.5,1099511627776,4,2"}));
+}
+
+// As many cells as names on every line, and each double reads back bit for bit.
+TEST(CsvLog, DoublesReadBack) {
+  TempFolder folder;
+  std::string path = folder.Path("a.csv");
+  auto log = CsvLog::Open(path);
+  ASSERT_TRUE(log.ok()) << log.status();
+  std::vector<double> values = {0.1, 1.0 / 3, 4.158883083359672, 1e-320, 1.7976931348623157e308, 123456789.125};
+  for (double value : values) ASSERT_TRUE((*log)->Write(StepRecord{.step = 1, .loss = value}).ok());
+  std::vector<std::string> lines = Lines(path);
+  ASSERT_EQ(lines.size(), values.size() + 1);
+  for (size_t i = 0; i < values.size(); i++) {
+    const std::string& line = lines[i + 1];
+    EXPECT_EQ(std::count(line.begin(), line.end(), ','), std::count(lines[0].begin(), lines[0].end(), ','));
+    EXPECT_EQ(std::strtod(line.c_str() + line.find(',') + 1, nullptr), values[i]);
+  }
+}
+
+TEST(CsvLog, ContinuesAtItsPathWhenTheFileIsLost) {
+  for (const Loss& loss : kLosses) {
+    TempFolder folder;
+    std::string path = folder.Path("new/a.csv");
+    auto log = CsvLog::Open(path);
+    ASSERT_TRUE(log.ok() && (*log)->Write(StepRecord{.step = 1}).ok());
+    loss.happen(path);
+    testing::internal::CaptureStderr();
+    ASSERT_TRUE((*log)->Write(StepRecord{.step = 2}).ok());
+    EXPECT_EQ(
+        testing::internal::GetCapturedStderr(),
+        fmt::format("note: {} {} while the run writes to it: the lines so far are missing there, later ones follow\n",
+                    path, loss.called));
+    EXPECT_TRUE(Lines(path).back().starts_with("2,")) << loss.called;
+  }
 }
 
 TEST(RunLog, WritesToTheSinksOfTheConfig) {

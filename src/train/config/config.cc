@@ -10,6 +10,7 @@
 #include "weft/train/config/config_schema.h"
 #include "weft/train/config/config_value.h"
 #include "weft/train/config/model_of.h"
+#include "weft/train/config/run_name.h"
 #include "weft/train/config/unknown_key.h"
 #include "weft/train/io/input_file.h"
 #include "weft/train/io/path_advice.h"
@@ -156,6 +157,7 @@ absl::StatusOr<Config> ParseConfig(std::string_view yaml, const std::string& nam
     FillPrecision(config);
     LowerWarmup(config);
     FillTokenizer(config);
+    FillRun(config);
     reader.faults = CheckConfig(config, rules);
   }
   if (!reader.faults.empty()) return absl::InvalidArgumentError(fmt::format("{}", fmt::join(reader.faults, "\n")));
@@ -262,13 +264,17 @@ absl::Status ResolveVocab(Config& config, int64_t tokenizer_vocab) {
 
 std::string SavedConfigPath(const std::string& jsonl) { return jsonl + ".config.yaml"; }
 
+std::string SavedConfigPath(const Config& config) {
+  return IsOfRun(config, "log.jsonl") ? RunFolder(config.run) + "/config.yaml" : SavedConfigPath(config.log.jsonl);
+}
+
 std::string ToYaml(const Config& config) {
   std::string text;
   for (const std::string& section : SectionNames()) {
     std::string lines;
     for (const std::string& key : KeysOf(section)) {
       std::string value = PrintValue(*FindField(key), config);
-      if (value.empty()) continue;
+      if (value.empty() || IsOfRun(config, key)) continue;  // reading `run` gives it again
       std::string name = section.empty() ? key : "  " + key.substr(section.size() + 1);
       lines += fmt::format("{}: {}\n", name, value);
     }

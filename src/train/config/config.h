@@ -145,7 +145,9 @@ struct CheckpointConfig {
 };
 
 struct LogConfig {
-  std::string jsonl, tensorboard;
+#define WEFT_LOG_OUTPUT(name, help) std::string name;
+#include "weft/train/config/log_outputs.def"
+#undef WEFT_LOG_OUTPUT
   int64_t every = 10;
   bool ops = false;
 };
@@ -164,6 +166,7 @@ struct Config {
   OptimizerConfig optimizer;
   ScheduleConfig schedule;
   TrainConfig train;
+  std::string run;  // "": outputs go only where their keys say
   DeviceChoice device = DeviceChoice::kAuto;
   ExecutorMode executor = ExecutorMode::kCompiled;
   NumericsMode numerics = NumericsMode::kDefault;
@@ -202,5 +205,7 @@ absl::Status ResolveVocab(Config& config, int64_t tokenizer_vocab);
 std::string ToYaml(const Config& config);
 // Where a run with this log.jsonl saves it: a name of its own, as the log's folder may hold the user's configs too.
 std::string SavedConfigPath(const std::string& jsonl);
+// Where the run of this config saves it: in the folder of a run that has a name, the name config.yaml is free.
+std::string SavedConfigPath(const Config& config);
 
 }  // namespace weft

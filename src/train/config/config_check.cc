@@ -9,6 +9,7 @@
 #include "weft/core/base/rng.h"
 #include "weft/train/config/config_schema.h"
 #include "weft/train/config/config_value.h"
+#include "weft/train/config/run_name.h"
 
 #include "weft/parallel/nn/family/family.h"
 #include "weft/train/config/model_of.h"
@@ -180,6 +181,13 @@ void CheckTraining(const Config& config, Faults& faults) {
                "chars takes its vocabulary from a text, but data.synthetic has none; set model.vocab or use bytes");
 }
 
+void CheckRun(const Config& config, Faults& faults) {
+  faults.Check(config.run.empty() || IsRunName(config.run), "run",
+               fmt::format("expected a name of letters, digits, '.', '_' and '-' that begins with a letter or a digit, "
+                           "got {:?}; its folder is {}/NAME",
+                           config.run, kRunsFolder));
+}
+
 void CheckCheckpoint(const Config& config, Faults& faults) {
   const CheckpointConfig& c = config.checkpoint;
   const char* add = "needs checkpoint.dir, got none; add checkpoint.dir=checkpoints, say";
@@ -222,6 +230,7 @@ std::vector<std::string> CheckConfig(const Config& config, std::span<const Confi
   CheckSizes(config, faults);
   for (ConfigRule rule : rules)
     for (const ConfigFault& fault : rule(config)) faults.Check(false, fault.key, fault.what);
+  CheckRun(config, faults);
   CheckCheckpoint(config, faults);
   CheckBuilt(config, faults);
   return faults.lines_;

@@ -232,14 +232,17 @@ std::vector<Field> Fields() {
       {KEY(dist.timeout_s, "seconds after which a rank that the others wait for ends the job; a save that progresses is waited for"),
        .bounds = {.low = 0, .high = kBillion, .low_open = true}},
 
+      {KEY(run, "name of the run: its checkpoints, log, merged config and TensorBoard files go to runs/NAME, or to the first of NAME-2, NAME-3, ... that no run has; keys that name a place win"), .default_text = "none"},
+
       {KEY(checkpoint.dir, "folder of the checkpoints; the state after the last step is always saved there"),
        .default_text = "none: nothing is saved"},
       {KEY(checkpoint.every, "steps between checkpoints; 0: after the last step only"), .bounds = From(0, kBillion)},
       {KEY(checkpoint.keep, "newest checkpoints of the run that are kept; 0: all"), .bounds = From(0, kBillion)},
       {KEY(checkpoint.resume, "never, auto (the newest whole one in dir; none: from the beginning), or the folder of one")},
 
-      {KEY(log.jsonl, "file that gets one JSON object per step and event, added to by a run that is resumed; the merged config is saved as FILE.config.yaml"), .per_rank = true, .default_text = "none"},
-      {KEY(log.tensorboard, "folder that gets TensorBoard's event files, one for each start"), .per_rank = true, .default_text = "none"},
+#define WEFT_LOG_OUTPUT(name, text) {KEY(log.name, text), .per_rank = true, .default_text = "none"},
+#include "weft/train/config/log_outputs.def"
+#undef WEFT_LOG_OUTPUT
       {KEY(log.every, "steps between lines on the terminal"), .bounds = From(1, kBillion), .per_rank = true},
       {KEY(log.ops, "print every op as executor: interpret runs it (rank 0, to stderr)"), .per_rank = true},
   });

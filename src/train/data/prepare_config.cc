@@ -6,6 +6,7 @@
 #include "fmt/format.h"
 #include "weft/train/config/config_schema.h"
 #include "weft/train/config/config_value.h"
+#include "weft/train/config/run_name.h"
 
 namespace weft {
 namespace {
@@ -18,6 +19,13 @@ PathList Named(const std::vector<std::string>& train) {
   return {(std::filesystem::path(folder) / "train_*.bin").string()};
 }
 
+// Of the folder that a file lies in.
+std::string FolderName(const std::string& file) {
+  std::error_code error;  // then the path stays as it is given
+  std::filesystem::path full = std::filesystem::absolute(file, error);
+  return (error ? std::filesystem::path(file) : full).lexically_normal().parent_path().filename().string();
+}
+
 }  // namespace
 
 std::string PreparedConfig(const PrepareReport& report) {
@@ -26,7 +34,7 @@ std::string PreparedConfig(const PrepareReport& report) {
   config.data.train = Named(report.train);
   config.data.val.paths.assign(report.val.begin(), report.val.end());
   config.data.tokenizer = report.tokenizer;
-  config.checkpoint.dir = (std::filesystem::path(report.config).parent_path() / "checkpoints").string();
+  config.run = RunNameFrom(FolderName(report.config));
   auto value = [&](const char* key) { return PrintValue(*FindField(key), config); };
   bool evaluates = !report.val.empty();
   std::string val = evaluates ? fmt::format("  val: {}\n", value("data.val")) : "";
@@ -39,11 +47,12 @@ std::string PreparedConfig(const PrepareReport& report) {
       "optimizer: {{name: adamw, lr: 3e-3}}\n"
       "schedule: {{name: cosine, warmup_steps: 20, min_lr: 3e-4}}\n"
       "train: {{steps: 500, global_batch: 16, seed: 1{}}}\n"
-      "checkpoint: {{dir: {}, every: 100, keep: 2}}\n"
+      "run: {}\n"
+      "checkpoint: {{every: 100, keep: 2}}\n"
       "log: {{every: 10}}\n",
       report.train_tokens, report.val_tokens, report.files, report.bytes, std::min(kContext, report.train_tokens - 1),
       report.vocab, value("data.train"), val, value("data.tokenizer"), evaluates ? ", eval_every: 100" : "",
-      value("checkpoint.dir"));
+      value("run"));
 }
 
 }  // namespace weft

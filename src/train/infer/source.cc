@@ -4,9 +4,11 @@
 
 #include "fmt/format.h"
 #include "weft/parallel/nn/plans/sharding_plan.h"
+#include "weft/train/checkpoint/newest_run.h"
 #include "weft/train/checkpoint/resume.h"
 #include "weft/train/checkpoint/whole.h"
 #include "weft/train/config/config_check.h"
+#include "weft/train/config/run_name.h"
 #include "weft/train/data/data.h"
 #include "weft/train/preflight/agreement.h"
 #include "weft/train/preflight/run_rules.h"
@@ -44,6 +46,11 @@ absl::StatusOr<ModelSource> FromConfig(const std::string& path, const Words& ove
   // What follows asks all ranks for the same only if they were given the same.
   if (absl::Status s = CheckSameConfig(*config, "", ranks); !s.ok()) return s;
   ModelSource source{.config = *std::move(config)};
+  if (IsOfRun(source.config, "checkpoint.dir"))
+    if (std::string run = NewestRun(ranks, source.config.run); !run.empty()) {
+      source.config.run = run;
+      FillRun(source.config);
+    }
   const std::string& dir = source.config.checkpoint.dir;
   bool weights = !source.config.model.init.empty();
   if (weights && (dir.empty() || FromCommandLine(source.config, "model.init"))) return source;
@@ -79,7 +86,20 @@ absl::Status FitMesh(Config& config, int ranks, MeshFill fill) {
   return Resolve(config, ranks);
 }
 
+absl::StatusOr<ModelSource> FromNewestRun(const Words& overrides, const Ranks& ranks) {
+  std::string run = NewestRun(ranks);
+  if (run.empty())
+    return Refuse(fmt::format(
+        "CHECKPOINT or CONFIG is missing, and no run in {} has saved a checkpoint; expected the folder of a "
+        "checkpoint, or a YAML file such as configs/quickstart.yaml",
+        fs::current_path().append(kRunsFolder).string()));
+  absl::StatusOr<ModelSource> source = FromCheckpoint(RunFolder(run), overrides, ranks);
+  if (source.ok()) source->notes.insert(source->notes.begin(), fmt::format("newest run: {}", RunFolder(run)));
+  return source;
+}
+
 absl::StatusOr<ModelSource> Open(const std::string& path, const Words& overrides, const Ranks& ranks) {
+  if (path.empty()) return FromNewestRun(overrides, ranks);
   switch (KindOf(path, ranks)) {
     case kFolder:
       return FromCheckpoint(path, overrides, ranks);

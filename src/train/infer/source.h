@@ -3,7 +3,9 @@
 //   weft generate runs/a/step-000100     a checkpoint
 //   weft generate runs/a                 a folder of checkpoints: the newest whole one
 //   weft generate configs/a.yaml         a config: the newest whole one of its checkpoint.dir, not past its
-//                                        train.steps; where there is none, or the command line says so, its model.init
+//                                        train.steps; where there is none, or the command line says so, its model.init.
+//                                        A config with `run` takes the newest of the runs NAME, NAME-2, ...
+//   weft generate                        the run in runs/ that saved a checkpoint last
 #pragma once
 #include <optional>
 #include <string>
@@ -24,6 +26,7 @@ struct ModelSource {
 
 // Called by all ranks alike, with one answer on all. Axes of the mesh that the command line leaves open are as the
 // config has them; where these do not make the number of ranks, axis `fill` gets them all.
+// An empty `path` means the newest run, which the notes name.
 enum class MeshFill { kData, kTensor };
 absl::StatusOr<ModelSource> OpenSource(const std::string& path, const std::vector<std::string>& overrides,
                                        const Ranks& ranks, MeshFill fill);

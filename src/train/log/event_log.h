@@ -18,7 +18,7 @@ class EventLog final : public LogSink {
   // The file is about a second behind. Where another process has removed or moved it, the log continues in a new file,
   // and a note says that earlier records are missing.
   absl::Status Write(const LogRecord& record) override;
-  const std::string& path() const { return file_.path(); }
+  std::string path() const override { return file_.path(); }
 
  private:
   EventLog(std::string folder, LogFile file) : folder_(std::move(folder)), file_(std::move(file)) {}

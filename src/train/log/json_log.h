@@ -12,17 +12,18 @@ namespace weft {
 
 class JsonLog final : public LogSink {
  public:
-  // Makes the folder where it is missing. Appends when `append`, else starts the file afresh. A line that a full disk
-  // or a power cut has left unfinished is ended, so that it spoils no other.
-  static absl::StatusOr<std::unique_ptr<JsonLog>> Open(const std::string& path, bool append = false);
+  static constexpr const char* kStart = "{\"event\":";  // how the file starts
+
+  // Makes the folder where it is missing. What the file holds stays. A line that a full disk or a power cut has left
+  // unfinished is ended, so that it spoils no other.
+  static absl::StatusOr<std::unique_ptr<JsonLog>> Open(const std::string& path);
   // Where another process has removed, moved or cut the file, the log continues at its path, with the start record
   // first, and a note says that earlier records are missing.
   absl::Status Write(const LogRecord& record) override;
+  std::string path() const override { return file_.path(); }
 
  private:
   explicit JsonLog(LogFile file) : file_(std::move(file)) {}
-  static absl::StatusOr<LogFile> OpenFile(const std::string& path, bool append);
-  absl::Status WriteText(const std::string& text);
   absl::Status ContinueIfLost();
 
   LogFile file_;

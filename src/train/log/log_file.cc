@@ -5,6 +5,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 
 #include "fmt/format.h"
 
@@ -15,16 +16,11 @@ std::string Unwritable(const std::string& path, int error) {
   return fmt::format("{}: cannot be written ({})", path, std::strerror(error));
 }
 
-constexpr int FlagsOf(LogFile::Begin begin) {
-  if (begin == LogFile::Begin::kEmpty) return O_TRUNC;
-  return begin == LogFile::Begin::kNew ? O_EXCL : 0;
-}
-
 }  // namespace
 
 // O_APPEND: after another process has cut the file, a write at the old offset would leave a hole before it.
 absl::StatusOr<LogFile> LogFile::Open(const std::string& path, Begin begin) {
-  int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | FlagsOf(begin), 0666);
+  int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | (begin == Begin::kNew ? O_EXCL : 0), 0666);
   struct stat opened {};
   bool usable = fd >= 0 && ::fstat(fd, &opened) == 0;
   std::FILE* file = usable ? ::fdopen(fd, "ab") : nullptr;
@@ -33,6 +29,36 @@ absl::StatusOr<LogFile> LogFile::Open(const std::string& path, Begin begin) {
   if (fd >= 0) ::close(fd);
   if (error == EEXIST) return absl::AlreadyExistsError(Unwritable(path, error));
   return absl::InvalidArgumentError(Unwritable(path, error));
+}
+
+namespace {
+
+// Only a regular file has an end to look at: reading from a pipe would wait.
+bool EndsInALine(const std::string& path) {
+  std::error_code error;
+  std::FILE* file = std::filesystem::is_regular_file(path, error) ? std::fopen(path.c_str(), "rbe") : nullptr;
+  if (!file) return true;
+  int last = std::fseek(file, -1, SEEK_END) == 0 ? std::fgetc(file) : EOF;
+  std::fclose(file);
+  return last == '\n' || last == EOF;
+}
+
+}  // namespace
+
+absl::StatusOr<LogFile> LogFile::OpenLines(const std::string& path) {
+  std::error_code error;  // a folder that cannot be made shows when the file is opened
+  std::filesystem::path parent = std::filesystem::path(path).parent_path();
+  if (!parent.empty()) std::filesystem::create_directories(parent, error);
+  bool cut = !EndsInALine(path);
+  absl::StatusOr<LogFile> file = Open(path, Begin::kAppend);
+  if (!file.ok() || !cut) return file;
+  if (absl::Status s = file->AppendNow("\n"); !s.ok()) return s;
+  return file;
+}
+
+absl::Status LogFile::AppendNow(std::string_view bytes) {
+  absl::Status status = Append(bytes);
+  return status.ok() ? Flush() : status;
 }
 
 absl::Status LogFile::Append(std::string_view bytes) {

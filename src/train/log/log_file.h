@@ -15,16 +15,21 @@ namespace weft {
 class LogFile {
  public:
   enum class Begin : uint8_t {
-    kEmpty,   // what the file held is removed
     kAppend,  // what the file holds stays
     kNew      // the file must not exist; kAlreadyExists when it does
   };
   // The folder exists. Errors name the path and the system's reason; kInvalidArgument when it cannot be opened.
   static absl::StatusOr<LogFile> Open(const std::string& path, Begin begin);
 
+  // Opens a file of lines to add to it, and makes its folder if that is missing. A line that a full disk or a power cut
+  // has left unfinished is ended, so that it spoils no other.
+  static absl::StatusOr<LogFile> OpenLines(const std::string& path);
+
   // All writes go to the end of the file. kUnavailable when it cannot be written.
   absl::Status Append(std::string_view bytes);
   absl::Status Flush();
+  absl::Status AppendNow(std::string_view bytes);  // and flushes
+  bool IsEmpty() const { return appended_ == 0; }
   // What has happened to the file, as a verb: "was removed". "" when its path still leads to it and it holds all that
   // was flushed, and for everything that is not a regular file.
   std::string Loss() const;

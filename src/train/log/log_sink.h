@@ -1,5 +1,7 @@
 // LogSink: one of the places that a run's records go to, each in a form of its own.
 #pragma once
+#include <string>
+
 #include "absl/status/status.h"
 #include "weft/train/log/metrics.h"
 
@@ -10,6 +12,8 @@ class LogSink {
   virtual ~LogSink() = default;
   // Errors name the file and the system's reason.
   virtual absl::Status Write(const LogRecord& record) = 0;
+  // The file that it writes to; "": none.
+  virtual std::string path() const { return ""; }
 };
 
 }  // namespace weft

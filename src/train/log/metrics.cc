@@ -6,6 +6,7 @@
 
 #include "fmt/format.h"
 #include "weft/core/base/memory.h"
+#include "weft/train/log/step_columns.h"
 
 namespace weft {
 namespace {
@@ -95,15 +96,8 @@ std::string JsonLine(const StartRecord& r) {
 
 std::string JsonLine(const StepRecord& r) {
   Object line("step");
-  line.Add("step", r.step)
-      .Add("loss", r.loss)
-      .Add("grad_norm", r.grad_norm)
-      .Add("lr", r.lr)
-      .Add("ms", r.ms)
-      .Add("tokens_per_s", r.tokens_per_s)
-      .Add("mfu", r.mfu)
-      .Add("peak_bytes", r.peak_bytes);
-  if (r.loss_scale) line.Add("loss_scale", *r.loss_scale).Add("skipped", r.skipped);
+  for (const StepColumn& column : kStepColumns)
+    if (!column.of_loss_scale || r.loss_scale) line.Add(column.name, column.value(r));
   return line.Text();
 }
 

@@ -1,5 +1,6 @@
 #include "weft/train/log/run_log.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 
 #include <cerrno>
@@ -9,8 +10,7 @@
 #include <fstream>
 
 #include "weft/core/host/message.h"
-#include "weft/train/log/event_log.h"
-#include "weft/train/log/json_log.h"
+#include "weft/train/log/log_outputs.h"
 #include "weft/train/log/standard_output.h"
 #include "weft/train/log/terminal_log.h"
 
@@ -18,19 +18,36 @@ namespace weft {
 namespace {
 
 absl::Status SaveConfig(const Config& config) {
-  std::string path = SavedConfigPath(config.log.jsonl);
+  std::string path = SavedConfigPath(config);
   std::ofstream file(path);
   file << ToYaml(config) << std::flush;
   if (file.good()) return absl::OkStatus();
   return absl::UnavailableError(fmt::format("{}: cannot be written ({})", path, std::strerror(errno)));
 }
 
-// What is gone with the first record is said by then.
-void NoteReplaced(const std::string& path) {
+// A name that nothing has: FILE.1, FILE.2 and so on.
+absl::StatusOr<std::string> MoveAside(const std::string& path) {
+  for (int64_t number = 1;; number++) {
+    std::string aside = fmt::format("{}.{}", path, number);
+    std::error_code error;
+    if (std::filesystem::exists(aside, error)) continue;
+    if (::renameat2(AT_FDCWD, path.c_str(), AT_FDCWD, aside.c_str(), RENAME_NOREPLACE) == 0) return aside;
+    if (errno == EINVAL && std::rename(path.c_str(), aside.c_str()) == 0) return aside;  // a file system without it
+    if (errno != EEXIST)
+      return absl::UnavailableError(fmt::format("{}: cannot be moved to {} ({}); move it, or give another path", path,
+                                                aside, std::strerror(errno)));
+  }
+}
+
+// A run that starts from the beginning leaves the log of the run before it whole, under another name.
+absl::Status KeepOlder(const std::string& path) {
   std::error_code error;
   bool there = std::filesystem::is_regular_file(path, error) && std::filesystem::file_size(path, error) > 0;
-  if (there && !error)
-    PrintStderr("note: {} has the log of another run, which is replaced; a run that is resumed appends\n", path);
+  if (!there || error) return absl::OkStatus();
+  absl::StatusOr<std::string> aside = MoveAside(path);
+  if (!aside.ok()) return aside.status();
+  PrintStderr("note: {} had the log of another run, which is {} now; a run that is resumed appends\n", path, *aside);
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -38,21 +55,20 @@ void NoteReplaced(const std::string& path) {
 absl::StatusOr<RunLog> RunLog::Open(const Config& config, std::optional<int64_t> resumed_step) {
   RunLog log;
   int64_t start_step = resumed_step.value_or(0);
-  log.sinks_.push_back(std::make_unique<TerminalLog>(config.train.steps, config.log.every, start_step));
-  if (!config.log.jsonl.empty()) {
-    if (!resumed_step) NoteReplaced(config.log.jsonl);
-    auto json = JsonLog::Open(config.log.jsonl, /*append=*/resumed_step.has_value());
-    if (!json.ok()) return json.status();
-    log.sinks_.push_back(*std::move(json));
-    if (absl::Status s = SaveConfig(config); !s.ok()) return s;
-    if (absl::Status s = Print(fmt::format("log: {}\n", config.log.jsonl)); !s.ok()) return s;
+  log.sinks_.push_back(
+      std::make_unique<TerminalLog>(config.train.steps, config.log.every, start_step));
+  for (const LogOutput& output : LogOutputs()) {
+    const std::string& path = output.PathIn(config);
+    if (path.empty()) continue;
+    if (!resumed_step && !output.is_folder())
+      if (absl::Status s = KeepOlder(path); !s.ok()) return s;
+    absl::StatusOr<std::unique_ptr<LogSink>> sink = output.open(path, start_step);
+    if (!sink.ok()) return sink.status();
+    if (absl::Status s = Print(fmt::format("{}: {}\n", output.called, (*sink)->path())); !s.ok()) return s;
+    log.sinks_.push_back(*std::move(sink));
   }
-  if (!config.log.tensorboard.empty()) {
-    auto events = EventLog::Open(config.log.tensorboard, start_step);
-    if (!events.ok()) return events.status();
-    if (absl::Status s = Print(fmt::format("events: {}\n", (*events)->path())); !s.ok()) return s;
-    log.sinks_.push_back(*std::move(events));
-  }
+  if (config.log.jsonl.empty()) return log;
+  if (absl::Status s = SaveConfig(config); !s.ok()) return s;
   return log;
 }
 

@@ -1,5 +1,5 @@
-// RunLog: what a run reports, each record to all of its sinks: the terminal, and as the config's log section says a
-// file of JSON lines and TensorBoard's event files. It is opened on rank 0 alone; one made by default swallows all.
+// RunLog: what a run reports, each record to all of its sinks: the terminal, and the outputs that the config's log
+// section names. It is opened on rank 0 alone; one made by default swallows all.
 //
 //   absl::StatusOr<RunLog> log = RunLog::Open(config, resumed_step);
 //   absl::Status status = log->Write(StepRecord{.step = 1, .loss = loss});
@@ -21,7 +21,7 @@ class RunLog {
  public:
   RunLog() = default;
   // Makes the files and their folders, and saves the merged config beside the JSON lines. A run that was resumed
-  // appends to those.
+  // appends to its files; any other moves files of that name aside first, so that no log is lost.
   static absl::StatusOr<RunLog> Open(const Config& config, std::optional<int64_t> resumed_step);
   // A sink that cannot be written gets no record after that, for it would not join what is there. The first such fault
   // is the answer, once.

@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "weft/train/checkpoint/folder.h"
+#include "weft/train/config/run_name.h"
 #include "weft/train/io/path_advice.h"
 
 namespace weft {
@@ -69,7 +70,7 @@ std::string CheckpointPolicy::HowToGoOn(int64_t step) const {
   if (step == start_.step()) return "no step was done, so start it as before";
   const std::string& dir = config_.checkpoint.dir;
   std::vector<int64_t> there = StepsIn(dir);
-  if (there.empty() || there[0] <= step) return "go on with checkpoint.resume=auto";
+  if (there.empty() || there[0] <= step) return "go on with " + ResumeWords(config_);
   return fmt::format("go on with checkpoint.resume={}, as auto would take {}", ShellWord(StepFolder(dir, step)),
                      StepFolder(dir, there[0]));
 }

@@ -11,6 +11,8 @@
 #include "absl/strings/ascii.h"
 #include "fmt/format.h"
 #include "weft/train/checkpoint/folder.h"
+#include "weft/train/config/run_name.h"
+#include "weft/train/log/log_outputs.h"
 
 namespace weft {
 namespace {
@@ -38,51 +40,64 @@ std::optional<fs::path> Below(const std::string& folder, const std::string& path
 }
 
 // A file that has something, and not what a log begins with.
-bool HasSomethingElse(const std::string& log) {
-  constexpr std::string_view kBegin = "{\"event\":";
+bool HasSomethingElse(const std::string& log, std::string_view start) {
   std::error_code error;
   if (!fs::is_regular_file(log, error) || fs::file_size(log, error) == 0 || error) return false;
-  std::string begin(kBegin.size(), '\0');
+  std::string begin(start.size(), '\0');
   std::ifstream(log, std::ios::binary).read(begin.data(), std::streamsize(begin.size()));
-  return begin != kBegin;
+  return begin != start;
 }
 
 using Faults = std::vector<ConfigFault>;
 
-// The log starts afresh and the merged config is saved beside it: neither may hit a file that the run reads.
-void CheckInputs(const Config& config, Faults& faults) {
-  const std::string& jsonl = config.log.jsonl;
+void CheckName(const LogOutput& output, const std::string& path, Faults& faults) {
+  std::string extension = absl::AsciiStrToLower(fs::path(path).extension().string()), own = output.key;
+  own.replace(0, own.find('.'), "");
+  if (extension == ".yaml" || extension == ".yml")
+    faults.push_back({output.key, fmt::format("expected a file of {}, got {}, which is a config's name; use {}",
+                                              output.lines, path, fs::path(path).replace_extension(own).string())});
+}
+
+// Where the merged config of a log is saved must not be the config that the run reads.
+void CheckSavedConfig(const Config& config, Faults& faults) {
+  if (SameFile(SavedConfigPath(config), config.file))
+    faults.push_back({"log.jsonl", fmt::format("the merged config is saved as {}, which would overwrite this config; "
+                                               "give another file",
+                                               SavedConfigPath(config))});
+}
+
+// The log is added to or moved aside: that must not hit a file that the run reads.
+void CheckInputs(const Config& config, const LogOutput& output, Faults& faults) {
+  const std::string& path = output.PathIn(config);
   auto check = [&](bool holds, const std::string& what) {
-    if (!holds) faults.push_back({"log.jsonl", what});
+    if (!holds) faults.push_back({output.key, what});
   };
   auto differs = [&](const char* key, const std::string& read) {
-    bool same = SameFile(jsonl, read) || fnmatch(read.c_str(), jsonl.c_str(), FNM_PATHNAME) == 0;
-    check(!same, fmt::format("would overwrite {}, which {} names; give another file", jsonl, key));
+    bool same = SameFile(path, read) || fnmatch(read.c_str(), path.c_str(), FNM_PATHNAME) == 0;
+    check(!same, fmt::format("would overwrite {}, which {} names; give another file", path, key));
   };
-  std::string extension = absl::AsciiStrToLower(fs::path(jsonl).extension().string());
-  check(extension != ".yaml" && extension != ".yml",
-        fmt::format("expected a file of JSON lines, got {}, which is a config's name; use {}", jsonl,
-                    fs::path(jsonl).replace_extension(".jsonl").string()));
-  check(!SameFile(jsonl, config.file), fmt::format("would overwrite the config {}; give another file", config.file));
-  check(!SameFile(SavedConfigPath(jsonl), config.file),
-        fmt::format("the merged config is saved as {}, which would overwrite this config; give another file",
-                    SavedConfigPath(jsonl)));
+  check(!SameFile(path, config.file), fmt::format("would overwrite the config {}; give another file", config.file));
+  if (path == config.log.jsonl) CheckSavedConfig(config, faults);
   for (const std::string& input : config.data.train) differs("data.train", input);
   for (const std::string& input : config.data.val.paths) differs("data.val", input);
   if (!config.model.init.empty()) differs("model.init", config.model.init);
   if (size_t colon = config.data.tokenizer.find(':'); colon != std::string::npos)
     differs("data.tokenizer", config.data.tokenizer.substr(colon + 1));
+  for (const LogOutput& other : LogOutputs())
+    if (&other < &output && !other.PathIn(config).empty()) differs(other.key, other.PathIn(config));
 }
 
 // A file of the log where a folder is to be, or one above it.
-void CheckFolders(const Config& config, Faults& faults) {
-  for (const std::string& file : {config.log.jsonl, SavedConfigPath(config.log.jsonl)})
+void CheckFolders(const Config& config, const LogOutput& output, Faults& faults) {
+  std::vector<std::string> files = {output.PathIn(config)};
+  if (files[0] == config.log.jsonl) files.push_back(SavedConfigPath(config));
+  for (const std::string& file : files)
     for (auto [key, folder] : {std::pair<const char*, const std::string&>{"checkpoint.dir", config.checkpoint.dir},
                                {"log.tensorboard", config.log.tensorboard}})
       if (!folder.empty() && Below(file, folder))
-        faults.push_back({"log.jsonl", fmt::format("{} is to be a file, but {} = {} makes it a folder; give log.jsonl "
-                                                   "another path, {}, say",
-                                                   file, key, folder, (fs::path(folder) / "log.jsonl").string())});
+        faults.push_back(
+            {output.key, fmt::format("{} is to be a file, but {} = {} makes it a folder; give {} another path, {}, say",
+                                     file, key, folder, output.key, (fs::path(folder) / output.key).string())});
 }
 
 // Checkpoints come and go as whole folders.
@@ -102,18 +117,24 @@ void CheckCheckpoints(const Config& config, const char* key, const std::string& 
 }  // namespace
 
 std::vector<ConfigFault> CheckOutputPaths(const Config& config) {
-  Faults faults;
-  if (!config.log.jsonl.empty()) {
-    CheckInputs(config, faults);
-    CheckFolders(config, faults);
-    CheckCheckpoints(config, "log.jsonl", config.log.jsonl, faults);
-    if (faults.empty() && HasSomethingElse(config.log.jsonl))
-      faults.push_back({"log.jsonl", fmt::format("{} is there and is no log of a run, which begins with {{\"event\":; "
-                                                 "give another path, or remove it",
-                                                 config.log.jsonl)});
+  Faults all;
+  for (const LogOutput& output : LogOutputs()) {
+    const std::string& path = output.PathIn(config);
+    if (path.empty()) continue;
+    Faults faults;
+    if (!output.is_folder() && !IsOfRun(config, output.key)) {  // the folder of a run is its own
+      CheckName(output, path, faults);
+      CheckInputs(config, output, faults);
+      CheckFolders(config, output, faults);
+    }
+    CheckCheckpoints(config, output.key, path, faults);
+    if (faults.empty() && !output.is_folder() && HasSomethingElse(path, output.file_start))
+      faults.push_back({output.key, fmt::format("{} is there and is no log of a run, which begins with {}; give "
+                                                "another path, or remove it",
+                                                path, output.file_start)});
+    all.insert(all.end(), faults.begin(), faults.end());
   }
-  if (!config.log.tensorboard.empty()) CheckCheckpoints(config, "log.tensorboard", config.log.tensorboard, faults);
-  return faults;
+  return all;
 }
 
 }  // namespace weft
