@@ -85,7 +85,11 @@ absl::Status Measure(const Job& job, const RankMesh& rank, bool json) {
   LoadedModel model(config, options, EvaluationProgram(options), *rank.context, *rank.mesh, rank.device);
   if (absl::Status s = model.Load(job.source); !s.ok()) return s;
   int64_t step = job.source.checkpoint ? job.source.checkpoint->manifest().step : 0;
-  EvalRecord record = EvaluateModel(model, job.data, step);
+  EvalProgress shown;
+  auto progress = [&](const ProgressRecord& now) {
+    if (rank.context->rank() == 0 && shown.IsDue(now)) PrintStderr("{}\n", ProgressText(now));
+  };
+  EvalRecord record = EvaluateModel(model, job.data, step, progress);
   if (absl::Status s = CheckFinite(record); !s.ok()) return s;
   if (rank.context->rank() == 0) PrintStdout("{}\n", json ? JsonLine(record) : LineOf(record));
   return absl::OkStatus();

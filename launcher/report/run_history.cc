@@ -102,6 +102,7 @@ class Reader {
     history_.end = r;
   }
   void Add(const StopRecord& r) { history_.stop = r; }
+  void Add(const ProgressRecord&) {}  // no log has it
   void Add(const SaveRecord& r) {
     if (Counts(r.step)) history_.saved = r;
   }

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <limits>
@@ -120,6 +121,72 @@ TEST(Metrics, HumanLinesShowProgressAndTimeLeft) {
   EXPECT_EQ(EndLine({.step = 10, .seconds = 61, .loss = 1.5}, 7), "done: 3 steps in 1m01s, 10 in all, loss 1.5000");
   EXPECT_EQ(EndLine({.step = 10, .seconds = 61}, 9), "done: 1 step in 1m01s, 10 in all");
   EXPECT_EQ(StopLine({.step = 10, .reason = "SIGTERM", .advice = "go on"}), "stopped after step 10 by SIGTERM; go on");
+}
+
+// At every width the line fits, or only what always stays is left of it; a wider one has all that a narrower one has,
+// in the same order.
+TEST(Metrics, StepLinesFitTheWidth) {
+  StepRecord step{.step = 50, .loss = 2.34567, .grad_norm = 0.5, .lr = 2e-3, .ms = 12.34, .tokens_per_s = 62345};
+  step.mfu = 0.123, step.peak_bytes = 3 << 20, step.loss_scale = 65536;
+  auto parts = [&](size_t width) {
+    std::string line = StepLine(step, 2000, 125, width);
+    std::vector<std::string> found;
+    for (size_t at = 0; at != line.npos;) {
+      size_t bar = line.find(" | ", at);
+      found.push_back(line.substr(at, bar == line.npos ? bar : bar - at));
+      at = bar == line.npos ? bar : bar + 3;
+    }
+    EXPECT_TRUE(line.size() <= width || found.size() == 2) << line;
+    return found;
+  };
+  std::vector<std::string> narrower = parts(0);
+  EXPECT_EQ(narrower, (std::vector<std::string>{"step   50/2000", "loss 2.3457"}));
+  for (size_t width = 1; width < 160; width++) {
+    std::vector<std::string> wider = parts(width);
+    auto at = wider.begin();
+    for (const std::string& part : narrower) at = std::find(at, wider.end(), part);
+    EXPECT_TRUE(at != wider.end()) << width;
+    narrower = wider;
+  }
+  EXPECT_EQ(narrower.size(), 11u);
+  step.mfu.reset(), step.loss_scale.reset();
+  EXPECT_EQ(StepLine(step, 2000, 125, 80),
+            "step   50/2000 | loss 2.3457 | norm 0.500 | 12.3 ms | 62.3K tok/s | 2m05s left");
+}
+
+TEST(Metrics, StepMeansAreThoseSinceTheLastLine) {
+  StepMean mean;
+  for (int round = 0; round < 2; round++) {
+    for (int64_t i = 1; i <= 4; i++) {
+      StepRecord step{.step = i, .loss = double(i), .grad_norm = double(2 * i), .lr = double(i), .ms = double(i)};
+      step.tokens_per_s = 1000 / step.ms * 1e3;  // 1000 tokens each
+      step.mfu = step.tokens_per_s / 1e6;
+      step.skipped = i;
+      if (i == 2) step.grad_norm = std::numeric_limits<double>::infinity();
+      mean.Add(step);
+    }
+    StepRecord shown = mean.Take();
+    EXPECT_EQ(shown.step, 4);
+    EXPECT_EQ(shown.loss, 2.5);
+    EXPECT_DOUBLE_EQ(shown.grad_norm, 16.0 / 3);  // of those that are finite
+    EXPECT_EQ(shown.lr, 4);
+    EXPECT_EQ(shown.skipped, 4);
+    EXPECT_EQ(shown.ms, 2.5);
+    EXPECT_DOUBLE_EQ(shown.tokens_per_s, 400'000);  // 4000 tokens in 10 ms, not the mean of the rates
+    EXPECT_DOUBLE_EQ(*shown.mfu, 0.4);
+  }
+}
+
+TEST(Metrics, LongEvaluationsShowProgressEveryFiveSeconds) {
+  EvalProgress progress;
+  for (int round = 0; round < 2; round++) {
+    std::vector<int64_t> shown;
+    for (int64_t done = 1; done <= 200; done++)
+      if (progress.IsDue({.done = done, .all = 200, .seconds = double(done) / 10})) shown.push_back(done);
+    EXPECT_EQ(shown, (std::vector<int64_t>{50, 100, 150}));
+  }
+  EXPECT_EQ(ProgressLine({.step = 5, .done = 50, .all = 200, .seconds = 5}, 10),
+            "step  5/10 | evaluating 25% | 15s left");
 }
 
 TEST(Metrics, DurationsAndCountsAreShort) {

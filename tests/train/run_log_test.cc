@@ -12,6 +12,7 @@
 #include "weft/train/log/event_log.h"
 #include "weft/train/log/event_record.h"
 #include "weft/train/log/json_log.h"
+#include "weft/train/log/terminal_log.h"
 
 namespace weft {
 namespace {
@@ -299,6 +300,38 @@ TEST(CsvLog, ContinuesAtItsPathWhenTheFileIsLost) {
                     path, loss.called));
     EXPECT_TRUE(Lines(path).back().starts_with("2,")) << loss.called;
   }
+}
+
+// Colours are added to a line and change nothing else of it; a name of a file brings none.
+TEST(TerminalLog, ColorsOnlyWhereAsked) {
+  auto printed = [](bool color, const LogRecord& record) {
+    testing::internal::CaptureStdout();
+    TerminalLog log(10, 1, 0, {.width = 80, .color = color});
+    EXPECT_TRUE(log.Write(record).ok());
+    return testing::internal::GetCapturedStdout();
+  };
+  for (const LogRecord& record : std::vector<LogRecord>{
+           StepRecord{.step = 1, .loss = 2, .ms = 1}, EvalRecord{.step = 1, .val_loss = 2}, EndRecord{.step = 10},
+           StopRecord{.step = 1, .reason = "SIGTERM", .advice = "a\x1b[2J"}}) {
+    std::string plain = printed(false, record), colored = printed(true, record);
+    EXPECT_EQ(plain.find('\x1b'), plain.npos);
+    EXPECT_NE(colored.find('\x1b'), colored.npos);
+    for (const char* code : {"\x1b[1m", "\x1b[32m", "\x1b[33m", "\x1b[36m", "\x1b[0m"})
+      while (colored.find(code) != colored.npos) colored.erase(colored.find(code), std::string(code).size());
+    EXPECT_EQ(colored, plain);
+  }
+}
+
+TEST(TerminalLog, StyleIsOfTheTerminalOrTheVariables) {
+  setenv("COLUMNS", "123", 1);
+  EXPECT_EQ(TerminalStyle::OfStdout().color, isatty(STDOUT_FILENO) && !getenv("NO_COLOR"));
+  if (isatty(STDOUT_FILENO)) GTEST_SKIP() << "a terminal has a width of its own";
+  EXPECT_EQ(TerminalStyle::OfStdout().width, 123u);
+  for (const char* none : {"", "x", "0"}) {
+    setenv("COLUMNS", none, 1);
+    EXPECT_EQ(TerminalStyle::OfStdout().width, 80u);
+  }
+  unsetenv("COLUMNS");
 }
 
 TEST(RunLog, WritesToTheSinksOfTheConfig) {

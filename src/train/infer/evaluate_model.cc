@@ -8,13 +8,14 @@ ForwardProgram EvaluationProgram(const StepOptions& options) {
   return {RandomPhase::kEval, EvalSums, SlotEntries(options)};
 }
 
-EvalRecord EvaluateModel(LoadedModel& model, const Dataset& data, int64_t step) {
+EvalRecord EvaluateModel(LoadedModel& model, const Dataset& data, int64_t step,
+                         const std::function<void(const ProgressRecord&)>& progress) {
   Slots slots(model.state(), data, model.options());
   auto run = [&] {
     std::vector<Tensor> sums = model.Run();
     return std::optional(std::pair(sums[0].Item(), sums[1].Item()));
   };
-  EvalRecord record = *Evaluate(model.config(), data, slots, model.options().rows, run);
+  EvalRecord record = *Evaluate(model.config(), data, slots, model.options().rows, run, progress);
   record.step = step;
   return record;
 }

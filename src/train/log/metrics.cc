@@ -127,6 +127,8 @@ std::string JsonLine(const SaveRecord& r) {
   return Object("save").Add("step", r.step).Add("folder", r.folder).Add("seconds", r.seconds).Text();
 }
 
+std::string JsonLine(const ProgressRecord&) { return ""; }
+
 absl::Status CheckFinite(const StepRecord& r, double least_scale) {
   if (r.loss_scale && !std::isfinite(r.grad_norm))
     return *r.loss_scale > float(least_scale) ? absl::OkStatus() : NotFiniteAtLeastScale(r, least_scale);
@@ -159,15 +161,55 @@ std::string StartLines(const StartRecord& r) {
   return lines;
 }
 
-std::string StepLine(const StepRecord& r, int64_t steps, std::optional<double> seconds_left) {
-  std::string line =
-      fmt::format("{} | {:>3}% | loss {:.4f} | norm {:.3f} | lr {:.2e} | {:.1f} ms | {} tok/s", StepText(r.step, steps),
-                  100 * r.step / steps, r.loss, std::abs(r.grad_norm), r.lr, r.ms, CountText(int64_t(r.tokens_per_s)));
-  if (r.loss_scale) line += fmt::format(" | scale {:g}, {} skipped", *r.loss_scale, r.skipped);
-  if (r.mfu) line += fmt::format(" | mfu {:.1f}%", 100 * *r.mfu);
-  if (r.peak_bytes) line += " | " + BytesText(size_t(*r.peak_bytes));
-  if (seconds_left) line += fmt::format(" | {} left", DurationText(*seconds_left));
+namespace {
+
+// A part of a line. Of a line that is too long the parts of the highest rank go first; 0 stays.
+struct Part {
+  int rank;
+  std::string text;
+};
+
+std::string Fitted(std::vector<Part> parts, size_t width) {
+  auto joined = [&] {
+    std::string line;
+    for (const Part& part : parts) line += (line.empty() ? "" : " | ") + part.text;
+    return line;
+  };
+  std::string line = joined();
+  while (line.size() > width) {
+    auto least =
+        std::max_element(parts.begin(), parts.end(), [](const Part& a, const Part& b) { return a.rank < b.rank; });
+    if (least->rank == 0) break;
+    parts.erase(least);
+    line = joined();
+  }
   return line;
+}
+
+}  // namespace
+
+std::string StepLine(const StepRecord& r, int64_t steps, std::optional<double> seconds_left, size_t width) {
+  std::vector<Part> parts = {{0, StepText(r.step, steps)},
+                             {9, fmt::format("{:>3}%", 100 * r.step / steps)},
+                             {0, fmt::format("loss {:.4f}", r.loss)},
+                             {5, fmt::format("norm {:.3f}", std::abs(r.grad_norm))},
+                             {7, fmt::format("lr {:.2e}", r.lr)},
+                             {6, fmt::format("{:.1f} ms", r.ms)},
+                             {2, CountText(int64_t(r.tokens_per_s)) + " tok/s"}};
+  if (r.loss_scale) parts.push_back({4, fmt::format("scale {:g}, {} skipped", *r.loss_scale, r.skipped)});
+  if (r.mfu) parts.push_back({3, fmt::format("mfu {:.1f}%", 100 * *r.mfu)});
+  if (r.peak_bytes) parts.push_back({8, BytesText(size_t(*r.peak_bytes))});
+  if (seconds_left) parts.push_back({1, DurationText(*seconds_left) + " left"});
+  return Fitted(std::move(parts), width);
+}
+
+std::string ProgressText(const ProgressRecord& r) {
+  double left = r.seconds * double(r.all - r.done) / double(r.done);
+  return fmt::format("evaluating {}% | {} left", 100 * r.done / r.all, DurationText(left));
+}
+
+std::string ProgressLine(const ProgressRecord& r, int64_t steps) {
+  return fmt::format("{} | {}", StepText(r.step, steps), ProgressText(r));
 }
 
 std::string EvalLine(const EvalRecord& r, int64_t steps) {
@@ -207,6 +249,37 @@ std::string CountText(int64_t count) {
     if (value < 999.95) return fmt::format("{:.1f}{}", value, unit);
   }
   return fmt::format("{:.1f}T", value / 1000);
+}
+
+void StepMean::Add(const StepRecord& step) {
+  last_ = step;
+  steps_++;
+  loss_ += step.loss;
+  ms_ += step.ms;
+  tokens_ += step.tokens_per_s * step.ms;
+  mfu_ += step.mfu.value_or(0) * step.ms;
+  if (!std::isfinite(step.grad_norm)) return;  // of an update that was skipped
+  norm_ += step.grad_norm;
+  norms_++;
+}
+
+StepRecord StepMean::Take() {
+  StepRecord mean = last_;
+  mean.loss = loss_ / double(steps_);
+  mean.ms = ms_ / double(steps_);
+  if (norms_ > 0) mean.grad_norm = norm_ / double(norms_);
+  if (ms_ > 0) mean.tokens_per_s = tokens_ / ms_;
+  if (ms_ > 0 && mean.mfu) mean.mfu = mfu_ / ms_;
+  *this = StepMean();
+  return mean;
+}
+
+bool EvalProgress::IsDue(const ProgressRecord& record) {
+  if (record.seconds < last_) next_ = kPause;  // of another evaluation
+  last_ = record.seconds;
+  if (record.seconds < next_ || record.done == record.all) return false;
+  next_ = record.seconds + kPause;
+  return true;
 }
 
 void Progress::Add(double ms) {

@@ -3,6 +3,7 @@
 //   std::string json = JsonLine(record), shown = StepLine(record, steps, progress.SecondsLeft());
 #pragma once
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <variant>
@@ -60,7 +61,13 @@ struct SaveRecord {
   std::string folder;  // the checkpoint, whole by now
   double seconds = 0;  // that writing it took, beside the training
 };
-using LogRecord = std::variant<StartRecord, StepRecord, EvalRecord, EndRecord, StopRecord, SaveRecord>;
+// For people only: how far an evaluation is.
+struct ProgressRecord {
+  int64_t step = 0;           // that it follows
+  int64_t done = 0, all = 0;  // windows
+  double seconds = 0;         // since it began
+};
+using LogRecord = std::variant<StartRecord, StepRecord, EvalRecord, EndRecord, StopRecord, SaveRecord, ProgressRecord>;
 
 // One JSON object without a newline. Doubles read back exactly; what is unknown or not finite is null.
 std::string JsonLine(const StartRecord& record);
@@ -69,6 +76,7 @@ std::string JsonLine(const EvalRecord& record);
 std::string JsonLine(const EndRecord& record);
 std::string JsonLine(const StopRecord& record);
 std::string JsonLine(const SaveRecord& record);
+std::string JsonLine(const ProgressRecord& record);  // "": no log has it
 
 // kAborted when a number that training or its judgement rests on is not finite: with the next update it reaches every
 // parameter, so a run ends where it shows. An evaluation of no tokens has no loss. A step whose loss scale was above
@@ -81,14 +89,41 @@ std::optional<double> BitsPerByte(const EvalRecord& record);
 
 // The lines for people. `seconds_left` is unknown until a step has been timed.
 std::string StartLines(const StartRecord& record);
-std::string StepLine(const StepRecord& record, int64_t steps, std::optional<double> seconds_left);
+// What does not fit into `width` columns is left out, the least important numbers first; step and loss always stay.
+std::string StepLine(const StepRecord& record, int64_t steps, std::optional<double> seconds_left,
+                     size_t width = std::numeric_limits<size_t>::max());
 std::string EvalLine(const EvalRecord& record, int64_t steps);
 // Of a run that went on after start_step.
 std::string EndLine(const EndRecord& record, int64_t start_step);
 std::string StopLine(const StopRecord& record);
 std::string SaveLine(const SaveRecord& record);
+std::string ProgressText(const ProgressRecord& record);  // "evaluating 37% | 12s left"
+std::string ProgressLine(const ProgressRecord& record, int64_t steps);
 std::string DurationText(double seconds);  // "42s", "3m07s", "2h05m"
 std::string CountText(int64_t count);      // "812", "10.7K", "124.4M"
+
+// The mean of the steps since the last Take: of loss, gradient norm (those that are finite) and time. Rates are over
+// the whole time; all else is the last step's.
+class StepMean {
+ public:
+  void Add(const StepRecord& step);
+  StepRecord Take();  // after at least one Add
+
+ private:
+  StepRecord last_;
+  double loss_ = 0, norm_ = 0, ms_ = 0, tokens_ = 0, mfu_ = 0;
+  int64_t steps_ = 0, norms_ = 0;
+};
+
+// Shows an evaluation that takes long: after 5 seconds, and every 5 seconds from then on.
+class EvalProgress {
+ public:
+  bool IsDue(const ProgressRecord& record);
+
+ private:
+  static constexpr double kPause = 5;
+  double next_ = kPause, last_ = 0;
+};
 
 // Time left from the median of the latest steps, so that neither a slow first step nor a pause misleads.
 class Progress {

@@ -56,7 +56,7 @@ absl::StatusOr<RunLog> RunLog::Open(const Config& config, std::optional<int64_t>
   RunLog log;
   int64_t start_step = resumed_step.value_or(0);
   log.sinks_.push_back(
-      std::make_unique<TerminalLog>(config.train.steps, config.log.every, start_step));
+      std::make_unique<TerminalLog>(config.train.steps, config.log.every, start_step, TerminalStyle::OfStdout()));
   for (const LogOutput& output : LogOutputs()) {
     const std::string& path = output.PathIn(config);
     if (path.empty()) continue;

@@ -11,8 +11,10 @@
 namespace weft {
 
 // Calls `eval` on every micro-batch of `rows` windows, in the slots by then: {sum of the losses, number of targets},
-// over all ranks; nothing: stop. The record lacks its step; nothing where it was stopped.
+// over all ranks; nothing: stop. `progress` is told after each of them. The records lack
+// their step; nothing where it was stopped.
 std::optional<EvalRecord> Evaluate(const Config& config, const Dataset& data, Slots& slots, int64_t rows,
-                                   const std::function<std::optional<std::pair<double, double>>()>& eval);
+                                   const std::function<std::optional<std::pair<double, double>>()>& eval,
+                                   const std::function<void(const ProgressRecord&)>& progress);
 
 }  // namespace weft

@@ -98,10 +98,15 @@ bool TrainingLoop::EvalDue(int64_t step) const {
 }
 
 absl::Status TrainingLoop::Eval(int64_t step) {
-  std::optional<EvalRecord> record = Evaluate(p_.config, p_.data, p_.slots, p_.step.options().rows, [&] {
+  auto eval = [&] {
     stopped_ = !Goes();
     return stopped_ ? std::nullopt : std::optional(p_.runner.Eval());
-  });
+  };
+  auto progress = [&](ProgressRecord now) {
+    now.step = step;
+    p_.reporter.Write(now);
+  };
+  std::optional<EvalRecord> record = Evaluate(p_.config, p_.data, p_.slots, p_.step.options().rows, eval, progress);
   if (!record) return absl::OkStatus();
   record->step = step;
   if (absl::Status s = CheckFinite(*record); !s.ok()) return s;

@@ -1,0 +1,41 @@
+#include "weft/train/log/terminal_style.h"
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <string>
+
+#include "weft/dist/start/launched.h"
+#include "weft/dist/start/mpirun.h"
+
+namespace weft {
+namespace {
+
+// 0 if the variable is no number.
+size_t FromVariable(const char* name) {
+  const char* columns = std::getenv(name);
+  return columns ? size_t(std::strtoul(columns, nullptr, 10)) : 0;
+}
+
+// mpirun gives each rank a terminal of its own, wherever its output goes: then only a program that started mpirun
+// knows.
+size_t ColumnsOfTerminal() {
+  if (IsLaunched()) return FromVariable(kTerminalVariable);
+  winsize size{};
+  bool known = ::isatty(STDOUT_FILENO) && ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0;
+  return known ? size.ws_col : 0;
+}
+
+}  // namespace
+
+TerminalStyle TerminalStyle::OfStdout() {
+  TerminalStyle style;
+  size_t columns = ColumnsOfTerminal(), given = FromVariable("COLUMNS");
+  if (columns > 0 || given > 0) style.width = columns > 0 ? columns : given;
+  const char* no_color = std::getenv("NO_COLOR");
+  style.color = columns > 0 && !(no_color && *no_color);
+  return style;
+}
+
+}  // namespace weft
