@@ -308,6 +308,30 @@ TEST_F(Resume, SaysWhatAnOlderRunHasLeft) {
   EXPECT_NE(out.find("stopped after step 7 by SIGTERM; no step was done, so start it as before\n"), out.npos) << out;
 }
 
+// Other data, another tokenizer or another length changes what the steps mean that follow: each such key is named, with
+// both values, and no other key is.
+TEST_F(Resume, NamesKeysOfDataAndScheduleThatChanged) {
+  ASSERT_TRUE(Train(SaveTo("c") + Words{"train.steps=2", "schedule.warmup_steps=0"}).ok());
+  std::string from = folder_.Path("c/step-000002");
+  auto notes = [&](const Words& words) {
+    testing::internal::CaptureStdout();
+    absl::Status status = Train(From("c/step-000002") + Words{"train.steps=2", "schedule.warmup_steps=0"} + words);
+    std::string out = testing::internal::GetCapturedStdout(), found;
+    EXPECT_TRUE(status.ok()) << status;
+    for (size_t at = out.find("note: "); at != out.npos; at = out.find("note: ", at + 1))
+      found += out.substr(at, out.find('\n', at) - at + 1);
+    return found;
+  };
+  EXPECT_EQ(notes({}), "");
+  EXPECT_EQ(notes({"train.seed=7", "optimizer.lr=1e-5", "log.every=3", "checkpoint.keep=2"}), "");
+  EXPECT_EQ(notes({"train.steps=3"}), "note: command line: train.steps: 3 here, 2 in " + from + "\n");
+  EXPECT_EQ(notes({"data.shuffle=false"}), "note: command line: data.shuffle: false here, true in " + from + "\n");
+  std::string two = notes({"train.steps=4", "schedule.name=linear"});
+  EXPECT_NE(two.find("schedule.name: linear here, "), two.npos) << two;
+  EXPECT_NE(two.find("train.steps: 4 here, 2 in "), two.npos) << two;
+  EXPECT_EQ(std::count(two.begin(), two.end(), '\n'), 2) << two;
+}
+
 TEST_F(Resume, NamesWhatIsNotThere) {
   for (auto [word, text] : {std::pair{"checkpoint.resume=atuo", "did you mean \"auto\"?"},
                             {"checkpoint.resume=/absent", "\"/absent\", where there is nothing"}}) {

@@ -1,6 +1,7 @@
 #include "weft/train/checkpoint/resume.h"
 
 #include <filesystem>
+#include <utility>
 
 #include "fmt/format.h"
 #include "weft/train/checkpoint/folder.h"
@@ -77,12 +78,37 @@ absl::Status CheckModel(const Config& config, const Checkpoint& checkpoint) {
   return absl::OkStatus();
 }
 
+namespace {
+
+// What the steps that follow are made from and how they are weighed.
+bool ShapesTheRest(std::string_view key) {
+  return key.starts_with("data.") || key.starts_with("schedule.") || key == "train.steps";
+}
+
+// Such keys may change, by mistake too: the losses then do not join those before.
+std::vector<std::string> NotesOfChanges(const Config& config, const Checkpoint& checkpoint) {
+  std::vector<std::string> notes;
+  absl::StatusOr<Config> saved = ParseConfig(checkpoint.ConfigYaml(), checkpoint.PathOf(kConfigFile), {});
+  if (!saved.ok()) return notes;
+  auto shown = [](const std::string& value) { return value.empty() ? "none" : value; };
+  for (const Field& field : Schema()) {
+    std::string was = PrintValue(field, *saved), now = PrintValue(field, config);
+    if (ShapesTheRest(field.key) && was != now)
+      notes.push_back(fmt::format("note: {}{} here, {} in {}", PlaceOf(config, field.key), shown(now), shown(was),
+                                  checkpoint.folder()));
+  }
+  return notes;
+}
+
+}  // namespace
+
 absl::StatusOr<Resumed> FindResumed(const Config& config, ProcessGroup& world) {
   const std::string& from = config.checkpoint.resume;
   if (from == "never") return Resumed();
   absl::StatusOr<Resumed> resumed = from == "auto" ? FindNewest(config, world) : FindNamed(config, world);
   if (!resumed.ok() || !resumed->checkpoint) return resumed;
   if (absl::Status s = FirstFault(world, CheckModel(config, *resumed->checkpoint)); !s.ok()) return s;
+  for (std::string& note : NotesOfChanges(config, *resumed->checkpoint)) resumed->notes.push_back(std::move(note));
   return resumed;
 }
 

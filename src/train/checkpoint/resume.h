@@ -11,7 +11,7 @@ namespace weft {
 
 struct Resumed {
   std::optional<Checkpoint> checkpoint;  // none: the run starts afresh
-  std::vector<std::string> notes;        // for people: checkpoints that are broken, and what follows
+  std::vector<std::string> notes;        // for people: broken checkpoints, keys of data and schedule that changed
 };
 
 // kInvalidArgument, with the place of the key, where a key of the model is another than the checkpoint's. A vocabulary
