@@ -10,6 +10,7 @@
 #include "weft/core/host/message.h"
 #include "weft/train/config/run_name.h"
 #include "weft/train/config/unused_keys.h"
+#include "weft/train/infer/text_sampler.h"
 #include "weft/train/loop/trainer.h"
 #include "weft/train/preflight/agreement.h"
 #include "weft/train/preflight/run_claim.h"
@@ -41,6 +42,10 @@ std::string HowToGoOn(const Config& config) {
 absl::Status RunTrainer(const Config& config, const Dataset& data, RankMesh& rank, RankJob& mine) {
   Trainer trainer(config, data, *rank.context, *rank.mesh, rank.device, &mine.stop, &mine.failures.activity());
   try {
+    absl::StatusOr<std::unique_ptr<StepSampler>> sampler =
+        MakeTextSampler(config, data, *rank.context, *rank.mesh, rank.device);
+    if (!sampler.ok()) return sampler.status();
+    trainer.set_sampler(*std::move(sampler));
     return trainer.Run();
   } catch (const std::exception& e) {
     mine.failures.Fail(TextOf(e));

@@ -102,7 +102,8 @@ class Reader {
     history_.end = r;
   }
   void Add(const StopRecord& r) { history_.stop = r; }
-  void Add(const ProgressRecord&) {}  // no log has it
+  void Add(const ProgressRecord&) {}  // no log has these
+  void Add(const SampleRecord&) {}
   void Add(const SaveRecord& r) {
     if (Counts(r.step)) history_.saved = r;
   }

@@ -126,6 +126,7 @@ struct TrainConfig {
   double label_smoothing = 0;
   int64_t eval_every = 0;  // 0: after the last step only
   int64_t eval_batches = kAllBatches;
+  int64_t sample_every = 0;  // 0: no samples
   static constexpr int64_t kAllBatches = -1;
 };
 

@@ -222,6 +222,7 @@ std::vector<Field> Fields() {
       {KEY(train.eval_every, "steps between evaluations; 0: after the last step only"), .bounds = From(0, kBillion)},
       {KEY(train.eval_batches, "global batches of an evaluation"), .bounds = From(1, kBillion), .word = "all",
        .word_value = TrainConfig::kAllBatches},
+      {KEY(train.sample_every, "steps between texts that the model writes, for the terminal; 0: none"), .bounds = From(0, kBillion)},
 
       {KEY(device, "where tensors live; auto: the GPU of a run of one rank where there is one")},
       {KEY(executor, "replay the plan, run it node by node, or build and run eagerly")},

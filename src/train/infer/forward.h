@@ -42,4 +42,11 @@ class Forward {
   std::unique_ptr<Executable> executable_;
 };
 
+// A forward program that is bound to a state; all outlive it.
+struct BoundForward {
+  State& state;
+  const StepOptions& options;
+  Forward& forward;
+};
+
 }  // namespace weft

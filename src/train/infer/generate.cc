@@ -35,7 +35,7 @@ absl::StatusOr<std::vector<int32_t>> PromptTokens(const GenerateOptions& options
   return tokens;
 }
 
-absl::StatusOr<std::vector<int32_t>> Generate(LoadedModel& model, const Tokenizer& tokenizer,
+absl::StatusOr<std::vector<int32_t>> Generate(const BoundForward& model, const Tokenizer& tokenizer,
                                               const std::vector<int32_t>& prompt, const GenerateOptions& options,
                                               const std::function<void(std::string_view)>& show) {
   NextToken next(model);

@@ -35,7 +35,7 @@ absl::StatusOr<std::vector<int32_t>> PromptTokens(const GenerateOptions& options
 
 // Called by all ranks alike, and the same on all: the tokens behind the prompt. `show` gets the text as it grows, the
 // prompt first, in whole characters. Only tokens that the tokenizer has are drawn, though the model may have more.
-absl::StatusOr<std::vector<int32_t>> Generate(LoadedModel& model, const Tokenizer& tokenizer,
+absl::StatusOr<std::vector<int32_t>> Generate(const BoundForward& model, const Tokenizer& tokenizer,
                                               const std::vector<int32_t>& prompt, const GenerateOptions& options,
                                               const std::function<void(std::string_view)>& show);
 

@@ -31,6 +31,8 @@ class LoadedModel {
   // The outputs of the program.
   std::vector<Tensor> Run() { return forward_.Run(); }
 
+  operator BoundForward() { return {state_, options_, forward_}; }
+
   State& state() { return state_; }
   const StepOptions& options() const { return options_; }
   const Config& config() const { return config_; }

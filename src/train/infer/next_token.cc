@@ -39,19 +39,19 @@ ForwardProgram NextTokenProgram(const StepOptions& o) {
 }
 
 std::span<const double> NextToken::Logits(std::span<const int32_t> tokens) {
-  auto context = size_t(model_.options().tokens);
+  auto context = size_t(model_.options.tokens);
   std::span<const int32_t> seen = tokens.last(std::min(tokens.size(), context));
   window_.assign(context, 0);
   std::copy(seen.begin(), seen.end(), window_.begin());
   auto last = int32_t(seen.size()) - 1;
   Write(kWindow, window_);
   Write(kLast, {&last, 1});
-  logits_ = model_.Run()[0];
+  logits_ = model_.forward.Run()[0];
   return {logits_.as<double>(), size_t(logits_.num_elements())};
 }
 
 void NextToken::Write(const char* slot, std::span<const int32_t> values) {
-  State& state = model_.state();
+  State& state = model_.state;
   state.device().Copy(state.At(slot).local.data(), values.data(), values.size_bytes());
   state.device().Synchronize();  // before the host's memory changes
 }

@@ -23,7 +23,7 @@ ForwardProgram NextTokenProgram(const StepOptions& options);
 class NextToken {
  public:
   // The model is loaded, has NextTokenProgram, and outlives this.
-  explicit NextToken(LoadedModel& model) : model_(model) {}
+  explicit NextToken(const BoundForward& model) : model_(model) {}
   // What follows `tokens`, which are not none, and of which the last model.context count; as computed, in a type that
   // holds all others. Called by all ranks alike, and the same on all. Valid until the next call.
   std::span<const double> Logits(std::span<const int32_t> tokens);
@@ -31,7 +31,7 @@ class NextToken {
  private:
   void Write(const char* slot, std::span<const int32_t> values);
 
-  LoadedModel& model_;
+  BoundForward model_;
   std::vector<int32_t> window_;
   Tensor logits_;
 };

@@ -71,7 +71,7 @@ absl::StatusOr<std::unique_ptr<EventLog>> EventLog::Open(const std::string& fold
 
 absl::Status EventLog::Write(const LogRecord& record) {
   absl::Status status;
-  if (std::holds_alternative<ProgressRecord>(record)) return status;
+  if (std::holds_alternative<ProgressRecord>(record) || std::holds_alternative<SampleRecord>(record)) return status;
   if (auto* step = std::get_if<StepRecord>(&record)) {
     bool due = std::chrono::steady_clock::now() - flushed_ >= std::chrono::seconds(1);
     if (due) status = ContinueIfLost(step->step);

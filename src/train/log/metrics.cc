@@ -128,6 +128,7 @@ std::string JsonLine(const SaveRecord& r) {
 }
 
 std::string JsonLine(const ProgressRecord&) { return ""; }
+std::string JsonLine(const SampleRecord&) { return ""; }
 
 absl::Status CheckFinite(const StepRecord& r, double least_scale) {
   if (r.loss_scale && !std::isfinite(r.grad_norm))
@@ -206,6 +207,16 @@ std::string StepLine(const StepRecord& r, int64_t steps, std::optional<double> s
 std::string ProgressText(const ProgressRecord& r) {
   double left = r.seconds * double(r.all - r.done) / double(r.done);
   return fmt::format("evaluating {}% | {} left", 100 * r.done / r.all, DurationText(left));
+}
+
+// The text has lines of its own: each of them is set off.
+std::string SampleLines(const SampleRecord& r, int64_t steps) {
+  std::string lines = StepText(r.step, steps) + " | the model writes:\n  ";
+  for (char ch : r.text.substr(0, r.text.find_last_not_of('\n') + 1)) {
+    lines += ch;
+    if (ch == '\n') lines += "  ";
+  }
+  return lines;
 }
 
 std::string ProgressLine(const ProgressRecord& r, int64_t steps) {

@@ -67,7 +67,13 @@ struct ProgressRecord {
   int64_t done = 0, all = 0;  // windows
   double seconds = 0;         // since it began
 };
-using LogRecord = std::variant<StartRecord, StepRecord, EvalRecord, EndRecord, StopRecord, SaveRecord, ProgressRecord>;
+// For people only: what the model writes.
+struct SampleRecord {
+  int64_t step = 0;
+  std::string text;
+};
+using LogRecord =
+    std::variant<StartRecord, StepRecord, EvalRecord, EndRecord, StopRecord, SaveRecord, ProgressRecord, SampleRecord>;
 
 // One JSON object without a newline. Doubles read back exactly; what is unknown or not finite is null.
 std::string JsonLine(const StartRecord& record);
@@ -76,7 +82,9 @@ std::string JsonLine(const EvalRecord& record);
 std::string JsonLine(const EndRecord& record);
 std::string JsonLine(const StopRecord& record);
 std::string JsonLine(const SaveRecord& record);
-std::string JsonLine(const ProgressRecord& record);  // "": no log has it
+// "": no log has these.
+std::string JsonLine(const ProgressRecord& record);
+std::string JsonLine(const SampleRecord& record);
 
 // kAborted when a number that training or its judgement rests on is not finite: with the next update it reaches every
 // parameter, so a run ends where it shows. An evaluation of no tokens has no loss. A step whose loss scale was above
@@ -98,6 +106,7 @@ std::string EndLine(const EndRecord& record, int64_t start_step);
 std::string StopLine(const StopRecord& record);
 std::string SaveLine(const SaveRecord& record);
 std::string ProgressText(const ProgressRecord& record);  // "evaluating 37% | 12s left"
+std::string SampleLines(const SampleRecord& record, int64_t steps);
 std::string ProgressLine(const ProgressRecord& record, int64_t steps);
 std::string DurationText(double seconds);  // "42s", "3m07s", "2h05m"
 std::string CountText(int64_t count);      // "812", "10.7K", "124.4M"

@@ -63,6 +63,7 @@ absl::Status Trainer::Run() {
 absl::Status Trainer::CheckMemoryFor(const std::optional<StepPlans>& plans) {
   MemoryNeed need = MemoryNeedOf(step_, plans ? &*plans : nullptr, runtime_.device);
   if (!config_.checkpoint.dir.empty()) need += SnapshotNeedOf(step_, mesh_.coords(), runtime_.device);
+  if (sampler_) need += sampler_->Need();
   return CheckMemory(need, runtime_.memory(), mesh_.World());
 }
 
@@ -75,6 +76,7 @@ absl::Status Trainer::RunFrom(RunStart found) {
   step_.AddEntries(state);
   parts_ = std::make_unique<Parts>(std::move(found), std::move(state));
   Parts& p = *parts_;
+  if (sampler_) sampler_->Bind(p.state);
   p.slots = std::make_unique<Slots>(p.state, data_, step_.options());
   if (absl::Status s = p.start.SetState(config_, p.state, step_, runtime_, mesh_.World()); !s.ok()) return s;
   p.slots->StartAt(p.start.position());
@@ -95,7 +97,8 @@ absl::Status Trainer::RunFrom(RunStart found) {
                      .runner = *p.runner,
                      .reporter = *p.reporter,
                      .checkpoints = *p.checkpoints,
-                     .stop = stop_});
+                     .stop = stop_,
+                     .sampler = sampler_.get()});
   return loop.Run();
 }
 

@@ -9,6 +9,7 @@
 #include "weft/train/data/data.h"
 #include "weft/train/log/metrics.h"
 #include "weft/train/loop/run_start.h"
+#include "weft/train/loop/step_sampler.h"
 
 namespace weft {
 
@@ -20,6 +21,8 @@ class Trainer {
   // rank saves. Both outlive the trainer.
   Trainer(const Config& config, const Dataset& data, const Context& context, DeviceMesh& mesh,
           DeviceKind device = DeviceKind::kCpu, StopGate* stop = nullptr, RankActivity* activity = nullptr);
+  // What writes the samples of train.sample_every; none without it. Before Run.
+  void set_sampler(std::unique_ptr<StepSampler> sampler) { sampler_ = std::move(sampler); }
 
   // Trains all steps, or those that a checkpoint has before it; evaluates, logs, saves. Where the gate stops it, it
   // saves, says how to go on, and is well. On all ranks alike:
@@ -45,7 +48,8 @@ class Trainer {
   RankActivity* activity_;
   TrainingStep step_;
   Runtime runtime_;
-  std::unique_ptr<Parts> parts_;  // of the run
+  std::unique_ptr<Parts> parts_;          // of the run
+  std::unique_ptr<StepSampler> sampler_;  // runs on their state
 };
 
 }  // namespace weft

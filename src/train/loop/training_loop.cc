@@ -48,10 +48,12 @@ absl::Status TrainingLoop::Train(int64_t* step) {
     if (stopped_ = !Goes(); stopped_) break;
     IssueStep(++*step);
     eval_due_ = EvalDue(*step);
-    bool pause = eval_due_ || p_.checkpoints.IsDue(*step) || *step == p_.config.train.steps;
+    bool pause = eval_due_ || SampleDue(*step) || p_.checkpoints.IsDue(*step) || *step == p_.config.train.steps;
     if (absl::Status s = finish(pause ? *step : *step - ahead); !s.ok()) return s;
     if (!pause) continue;
     if (absl::Status s = SaveAndEval(*step); !s.ok()) return s;
+    if (SampleDue(*step))
+      if (absl::Status s = Sample(*step); !s.ok()) return s;
     last_ = Clock::now();
   }
   return finish(*step);
@@ -95,6 +97,15 @@ bool TrainingLoop::EvalDue(int64_t step) const {
   const TrainConfig& train = p_.config.train;
   bool due = step == train.steps || (train.eval_every > 0 && step % train.eval_every == 0);
   return due && p_.data.eval_windows() > 0;
+}
+
+bool TrainingLoop::SampleDue(int64_t step) const { return p_.sampler && step % p_.config.train.sample_every == 0; }
+
+absl::Status TrainingLoop::Sample(int64_t step) {
+  absl::StatusOr<std::string> text = p_.sampler->Text();
+  if (!text.ok()) return text.status();
+  p_.reporter.Write(SampleRecord{.step = step, .text = *std::move(text)});
+  return absl::OkStatus();
 }
 
 absl::Status TrainingLoop::Eval(int64_t step) {

@@ -7,6 +7,7 @@
 #include "weft/train/data/slots.h"
 #include "weft/train/loop/checkpoint_policy.h"
 #include "weft/train/loop/run_reporter.h"
+#include "weft/train/loop/step_sampler.h"
 
 namespace weft {
 
@@ -23,7 +24,8 @@ class TrainingLoop {
     StepRunner& runner;
     RunReporter& reporter;
     CheckpointPolicy& checkpoints;
-    StopGate* stop;  // null: nothing stops it
+    StopGate* stop;        // null: nothing stops it
+    StepSampler* sampler;  // null: no samples
   };
   explicit TrainingLoop(const Parts& parts) : p_(parts), eval_due_(parts.start.eval_due()) {}
 
@@ -41,6 +43,8 @@ class TrainingLoop {
   void IssueStep(int64_t step);
   absl::Status FinishStep(int64_t step);
   bool EvalDue(int64_t step) const;
+  bool SampleDue(int64_t step) const;
+  absl::Status Sample(int64_t step);
   absl::Status Eval(int64_t step);
 
   Parts p_;

@@ -1,0 +1,83 @@
+#include "weft/train/infer/text_sampler.h"
+
+#include "weft/dist/group/consensus.h"
+#include "weft/train/config/config_check.h"
+#include "weft/train/config/model_of.h"
+#include "weft/train/infer/generate.h"
+
+namespace weft {
+namespace {
+
+constexpr int64_t kTokens = 100;      // a few lines
+constexpr double kTemperature = 0.8;  // as the quickstart's sample has it
+
+StepOptions OptionsFor(const Config& config, const Context& context, DeviceKind device) {
+  StepOptions options = NextTokenOptions(config, device);
+  options.kernels = &context.kernels(device);
+  return options;
+}
+
+class TextSampler final : public StepSampler {
+ public:
+  TextSampler(const Config& config, const Tokenizer& tokenizer, const Context& context, DeviceMesh& mesh,
+              DeviceKind device)
+      : config_(config),
+        tokenizer_(tokenizer),
+        options_(OptionsFor(config, context, device)),
+        model_(ModelOf(config), options_.model),
+        program_(NextTokenProgram(options_)),
+        mesh_(mesh),
+        forward_(
+            program_.phase, [this] { return program_.trace(model_.model(), options_); }, ExecutorOf(config), options_,
+            Runtime{&context, &mesh, mesh.shape(), mesh.coords(), device}) {
+    CheckSame(mesh.World(), forward_.Hash(),
+              "would issue other collectives than rank 0: do all ranks run the same build?");
+  }
+
+  MemoryNeed Need() const override { return MemoryNeedOf(program_.slots, mesh_.shape(), forward_.plan()); }
+
+  void Bind(State& state) override {
+    AddEntries(state, program_.slots);
+    forward_.Bind(state);
+    state_ = &state;
+  }
+
+  absl::StatusOr<std::string> Text() override {
+    GenerateOptions options{.tokens = kTokens};
+    options.sampler = {.temperature = kTemperature, .seed = uint64_t(config_.train.seed)};
+    absl::StatusOr<std::vector<int32_t>> prompt = PromptTokens(options, tokenizer_, config_.model.context);
+    if (!prompt.ok()) return prompt.status();
+    std::string text;
+    absl::Status status =
+        Generate({*state_, options_, forward_}, tokenizer_, *prompt, options, [&](std::string_view piece) {
+          text += piece;
+        }).status();
+    if (!status.ok()) return status;
+    return text;
+  }
+
+ private:
+  const Config& config_;
+  const Tokenizer& tokenizer_;
+  StepOptions options_;
+  ShardedModel model_;
+  ForwardProgram program_;
+  DeviceMesh& mesh_;
+  Forward forward_;
+  State* state_ = nullptr;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<StepSampler>> MakeTextSampler(const Config& config, const Dataset& data,
+                                                             const Context& context, DeviceMesh& mesh,
+                                                             DeviceKind device) {
+  if (config.train.sample_every == 0) return nullptr;
+  if (!data.tokenizer())
+    return absl::InvalidArgumentError(PlaceOf(config, "train.sample_every") +
+                                      "needs the tokenizer of the text, which this data has not; name it in "
+                                      "data.tokenizer, or give 0");
+  return std::make_unique<TextSampler>(config, *data.tokenizer(), context, mesh, device);
+}
+
+}  // namespace weft
