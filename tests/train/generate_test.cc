@@ -84,7 +84,7 @@ TEST_F(Generation, GreedyTextsOfMeshesAgreeUpToANearTie) {
 }
 
 // All logits of a context at once, as the loss reads them.
-std::vector<NamedValue> AllLogits(Transformer& model, const StepOptions& o) {
+std::vector<NamedValue> AllLogits(Model& model, const StepOptions& o) {
   Var tokens = Leaf(entry::kTokens, DType::kI32, {1, o.tokens}, BatchPlacement(o.model.mesh));  // [1, T]
   return {{"logits", model(tokens)}};                                                           // [1, T, V]
 }
