@@ -58,7 +58,8 @@ absl::Status FillVocab(Config& config, std::vector<std::string>& notes) {
   constexpr int64_t kAssumed = 256;
   absl::StatusOr<DataFiles> files = FindDataFiles(config.data.train);
   bool has_file = Tokenizer::HasFile(config.data.tokenizer), given = config.model.vocab > 0;
-  if (files.ok() && files->shards && !config.data.synthetic && !has_file) return CheckShardKeys(config);
+  bool holds_tokens = files.ok() && files->format->holds_tokens() && !config.data.synthetic;
+  if (holds_tokens && !has_file) return CheckShardKeys(config);
   if (config.data.tokenizer == "chars" && given) return absl::OkStatus();
   absl::StatusOr<int64_t> vocab = TokenizerVocab(config);
   if (vocab.ok()) return ResolveVocab(config, *vocab);

@@ -4,10 +4,11 @@
 #include <cmath>
 
 #include "fmt/format.h"
-#include "weft/core/base/error.h"
 #include "weft/core/base/rng.h"
 #include "weft/core/host/utf8.h"
 #include "weft/train/config/config_check.h"
+#include "weft/train/data/stream_source.h"
+#include "weft/train/data/synthetic_source.h"
 
 namespace weft {
 namespace {
@@ -18,6 +19,13 @@ absl::Status Refuse(const Config& config, const std::string& key, const std::str
 
 absl::Status Refuse(const Config& config, const std::string& key, const absl::Status& status) {
   return Refuse(config, key, std::string(status.message()));
+}
+
+absl::Status RefuseOtherFormat(const Config& config, const DataFormat& train, const DataFormat& val) {
+  auto [first, second] = std::minmax({&train, &val});  // as the table has them
+  return Refuse(config, "data.val",
+                fmt::format("expected {}, as data.train is, got {}; give both as {} or both as {}", train.name,
+                            val.name, first->name, second->name));
 }
 
 // What is wrong with the first of the files that the tokenizer cannot take, with its name and the place in it; OK where
@@ -33,12 +41,6 @@ absl::Status FaultOfFile(const Tokenizer& tokenizer, std::initializer_list<const
   return absl::OkStatus();
 }
 
-// A number below n from 64 random bits: the upper half of their product. The bias is n / 2^64.
-int64_t Below(int64_t n, uint64_t bits) {
-  __extension__ using Wide = unsigned __int128;
-  return int64_t(Wide(bits) * Wide(n) >> 64);
-}
-
 }  // namespace
 
 int64_t HeadLength(int64_t n, double fraction) { return int64_t(std::floor(double(n) * (1 - fraction))); }
@@ -48,36 +50,29 @@ size_t TailBegin(std::string_view text, double fraction) {
   return SkipCodePoints(text, head);
 }
 
-Dataset::Dataset(const Config& config)
-    : context_(config.model.context),
-      global_batch_(config.train.global_batch),
-      synthetic_vocab_(config.data.synthetic ? std::max<int64_t>(config.model.vocab, 0) : 0),
-      offset_key_(RandomKey(uint64_t(config.train.seed), RandomPhase::kData, "offset", 0)),
-      synthetic_key_(RandomKey(uint64_t(config.train.seed), RandomPhase::kData, "synthetic", 0)),
-      shuffle_(config.data.shuffle) {}
+Dataset::Dataset(const Config& config) : context_(config.model.context), global_batch_(config.train.global_batch) {}
 
 absl::StatusOr<Dataset> Dataset::Load(const Config& config, const DataOptions& options) {
   Dataset dataset(config);
   if (config.data.synthetic) {
     if (absl::Status s = dataset.OpenTokenizer(config); !s.ok()) return s;  // chars has no text: bytes
-    if (dataset.synthetic_vocab_ == 0) dataset.synthetic_vocab_ = dataset.vocab_;
+    int64_t kinds = config.model.vocab > 0 ? config.model.vocab : dataset.vocab_;
+    dataset.source_ = std::make_shared<SyntheticSource>(dataset.context_, kinds, config.train.seed);
     return dataset;
   }
   bool own_files = !config.data.val.paths.empty(), own_table = options.tokenizer || config.data.tokenizer != "chars";
   bool with_train = options.train || !own_files || !own_table;
   absl::StatusOr<DataFiles> train = with_train ? FindDataFiles(config.data.train) : DataFiles();
   if (!train.ok()) return Refuse(config, "data.train", train.status());
-  absl::StatusOr<DataFiles> val = own_files ? FindDataFiles(config.data.val.paths) : DataFiles{.shards = train->shards};
+  absl::StatusOr<DataFiles> val = own_files ? FindDataFiles(config.data.val.paths) : DataFiles{.format = train->format};
   if (!val.ok()) return Refuse(config, "data.val", val.status());
-  if (!with_train) train->shards = val->shards;
-  if (val->shards != train->shards)
-    return Refuse(config, "data.val",
-                  fmt::format("expected {0}, as data.train is, got {1}; give both as text or both as token shards",
-                              train->shards ? "token shards" : "text", val->shards ? "token shards" : "text"));
-  absl::Status status = train->shards ? dataset.LoadShards(config, *train, *val, options.tokenizer)
-                                      : dataset.LoadText(config, *train, *val, options.tokenizer);
+  if (!with_train) train->format = val->format;
+  if (val->format != train->format) return RefuseOtherFormat(config, *train->format, *val->format);
+  absl::Status status = train->format->holds_tokens() ? dataset.LoadTokens(config, *train, *val, options.tokenizer)
+                                                      : dataset.LoadText(config, *train, *val, options.tokenizer);
   if (status.ok()) status = dataset.CheckLengths(config, with_train);
   if (!status.ok()) return status;
+  if (with_train) dataset.source_ = dataset.MakeSource(config);
   if (std::string shared = NoteOfShared(*train, *val); !shared.empty())
     dataset.note_ = PlaceOf(config, "data.val") + shared;
   return dataset;
@@ -126,7 +121,7 @@ absl::Status Dataset::LoadText(const Config& config, const DataFiles& train_file
   return absl::OkStatus();
 }
 
-absl::Status Dataset::LoadShards(const Config& config, const DataFiles& train_files, const DataFiles& val_files,
+absl::Status Dataset::LoadTokens(const Config& config, const DataFiles& train_files, const DataFiles& val_files,
                                  const Tokenizer* tokenizer) {
   if (tokenizer) {
     UseTokenizer(*tokenizer);
@@ -136,7 +131,8 @@ absl::Status Dataset::LoadShards(const Config& config, const DataFiles& train_fi
     if (s = OpenTokenizer(config); !s.ok()) return s;
   }
   vocab_ = std::max(vocab_, config.model.vocab);
-  absl::StatusOr<TokenStream> train = TokenStream::Map(train_files.paths), val = TokenStream::Map(val_files.paths);
+  const DataFormat& format = *train_files.format;
+  absl::StatusOr<TokenStream> train = format.open(train_files.paths), val = format.open(val_files.paths);
   if (!train.ok()) return Refuse(config, "data.train", train.status());
   if (!val.ok()) return Refuse(config, "data.val", val.status());
   if (double fraction = config.data.val.fraction; fraction > 0)
@@ -147,7 +143,8 @@ absl::Status Dataset::LoadShards(const Config& config, const DataFiles& train_fi
   for (const TokenStream* stream : {&train_, &val_}) {
     TokenSummary summary = Summarize(*stream);
     if (absl::Status s = stream->Fault(0, stream->size()); !s.ok()) return Refuse(config, "data", s);
-    if (summary.largest >= vocab_) return Refuse(config, "model.vocab", TokenFault(*stream, summary.largest_at));
+    if (summary.largest >= vocab_)
+      return Refuse(config, "model.vocab", TokenFault(*stream, summary.largest_at, vocab_));
   }
   return absl::OkStatus();
 }
@@ -192,22 +189,10 @@ absl::Status Dataset::CheckLengths(const Config& config, bool train) const {
   return absl::OkStatus();
 }
 
-std::string Dataset::TokenFault(const TokenStream& stream, int64_t i) const {
-  auto [file, position] = stream.PlaceOf(i);
-  return fmt::format(
-      "{}: expected tokens below model.vocab = {}, got {} at position {}; raise model.vocab, or give "
-      "shards of the tokenizer that it is meant for",
-      file, vocab_, uint32_t(stream[i]), position);
-}
-
-int64_t Dataset::TrainOffset(int64_t step, int64_t row, DataPosition from) const {
-  int64_t last = train_.size() - context_ - 1;  // the last offset with a target for every token
-  if (!shuffle_) {
-    int64_t windows = last / context_ + 1;
-    return (PositionAfter(step, from).sequences + row) % windows * context_;
-  }
-  std::array<uint32_t, 4> bits = Philox(offset_key_, uint64_t(step), uint64_t(row));
-  return Below(last + 1, uint64_t(bits[0]) << 32 | bits[1]);
+std::shared_ptr<const TokenSource> Dataset::MakeSource(const Config& config) const {
+  uint64_t key = RandomKey(uint64_t(config.train.seed), RandomPhase::kData, "offset", 0);
+  return std::make_shared<StreamSource>(
+      train_, StreamSource::Options{.context = context_, .vocab = vocab_, .shuffle = config.data.shuffle, .key = key});
 }
 
 BatchSpan Dataset::RowOf(BatchSpan batch, int64_t row) const {
@@ -215,17 +200,25 @@ BatchSpan Dataset::RowOf(BatchSpan batch, int64_t row) const {
   return {batch.tokens.subspan(begin, c), batch.targets.subspan(begin, c)};
 }
 
-int64_t Dataset::FillTrain(int64_t step, int64_t first_row, BatchSpan batch, DataPosition from) const {
+DataPosition Dataset::PositionAfter(int64_t step, const DataPosition& from) const {
+  DataPosition position = from;
+  source_->Skip((step - from.step) * global_batch_, position);
+  position.step = step;
+  return position;
+}
+
+int64_t Dataset::FillTrain(int64_t step, int64_t first_row, BatchSpan batch, const DataPosition& from) const {
   int64_t rows = int64_t(batch.tokens.size()) / context_, count = 0;
+  DataPosition at = PositionAfter(step, from);
+  source_->Skip(std::min(first_row, global_batch_), at);
   for (int64_t r = 0; r < rows; r++) {
     int64_t row = first_row + r;
     if (row >= global_batch_) {
-      count += FillFrom({}, 0, RowOf(batch, r));
-    } else if (synthetic_vocab_ > 0) {
-      count += FillSynthetic(step, row, RowOf(batch, r));
-    } else {
-      count += FillFrom(train_, TrainOffset(step, row, from), RowOf(batch, r));
+      count += FillRow({}, 0, vocab_, RowOf(batch, r));
+      continue;
     }
+    count += source_->Fill(at, row, RowOf(batch, r));
+    source_->Skip(1, at);
   }
   return count;
 }
@@ -233,11 +226,12 @@ int64_t Dataset::FillTrain(int64_t step, int64_t first_row, BatchSpan batch, Dat
 int64_t Dataset::eval_windows() const { return val_.size() < 2 ? 0 : (val_.size() - 2) / context_ + 1; }
 
 int64_t Dataset::FillEval(int64_t first_window, int64_t end_window, BatchSpan batch) const {
+  const TokenStream none;
   int64_t rows = int64_t(batch.tokens.size()) / context_, count = 0;
   for (int64_t r = 0; r < rows; r++) {
     int64_t window = first_window + r;
-    count +=
-        window < end_window ? FillFrom(val_, window * context_, RowOf(batch, r)) : FillFrom({}, 0, RowOf(batch, r));
+    bool counts = window < end_window;
+    count += FillRow(counts ? val_ : none, counts ? window * context_ : 0, vocab_, RowOf(batch, r));
   }
   return count;
 }
@@ -253,32 +247,6 @@ std::optional<int64_t> Dataset::EvalBytes(int64_t windows) const {
     bytes += i > 0 ? size : 0;
   }
   return bytes;
-}
-
-int64_t Dataset::FillFrom(const TokenStream& stream, int64_t begin, BatchSpan out) const {
-  int64_t targets = std::clamp<int64_t>(stream.size() - begin - 1, 0, context_);
-  auto tokens = out.tokens.first(size_t(targets)), following = out.targets.first(size_t(targets));
-  uint32_t largest = std::max(stream.Read(begin, tokens), stream.Read(begin + 1, following));
-  if (absl::Status s = stream.Fault(begin, begin + targets + 1); !s.ok()) Fail(std::string(s.message()));
-  if (largest >= vocab_)
-    for (int64_t i = begin;; i++)
-      if (uint32_t(stream[i]) >= vocab_) Fail(TokenFault(stream, i));
-  std::fill(out.tokens.begin() + targets, out.tokens.end(), 0);
-  std::fill(out.targets.begin() + targets, out.targets.end(), kIgnoredTarget);
-  return targets;
-}
-
-int64_t Dataset::FillSynthetic(int64_t step, int64_t row, BatchSpan out) const {
-  int64_t blocks = (context_ + 1 + 3) / 4, i = 0;  // i: in the sequence of C + 1 tokens
-  for (int64_t block = 0; block < blocks; block++) {
-    for (uint32_t bits : Philox(synthetic_key_, uint64_t(step), uint64_t(row * blocks + block))) {
-      auto token = int32_t(Below(synthetic_vocab_, uint64_t(bits) << 32));
-      if (i < context_) out.tokens[size_t(i)] = token;
-      if (i > 0 && i <= context_) out.targets[size_t(i - 1)] = token;
-      i++;
-    }
-  }
-  return context_;
 }
 
 }  // namespace weft

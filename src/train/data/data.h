@@ -6,30 +6,17 @@
 // Legend: C the context, n the length of a token stream.
 #pragma once
 #include <cstdint>
+#include <memory>
 #include <optional>
-#include <span>
 #include <string>
 
 #include "absl/status/statusor.h"
 #include "weft/train/config/config.h"
 #include "weft/train/data/data_files.h"
-#include "weft/train/data/token_stream.h"
+#include "weft/train/data/token_source.h"
 #include "weft/train/tokenizer/tokenizer.h"
 
 namespace weft {
-
-inline constexpr int32_t kIgnoredTarget = -100;  // adds nothing to loss, count or gradient
-
-// The caller's memory for some rows: [rows, C] each.
-struct BatchSpan {
-  std::span<int32_t> tokens;
-  std::span<int32_t> targets;  // the token that follows, or kIgnoredTarget
-};
-
-// Where a run stands in the data: consecutive windows go on there even where the global batch has changed since.
-struct DataPosition {
-  int64_t step = 0, sequences = 0;  // this many, in steps [0, step)
-};
 
 struct DataOptions {
   const Tokenizer* tokenizer = nullptr;  // null: the one that the config names, chars from the texts at hand
@@ -52,11 +39,9 @@ class Dataset {
   // for a token of a shard that is not below model.vocab.
   // Rows of the global batch of `step` (from 0, and not before `from`), from first_row on. Rows behind the last are all
   // ignored.
-  int64_t FillTrain(int64_t step, int64_t first_row, BatchSpan batch, DataPosition from = {}) const;
-  // Where a run that was at `from` is after `step` steps.
-  DataPosition PositionAfter(int64_t step, DataPosition from) const {
-    return {step, from.sequences + (step - from.step) * global_batch_};
-  }
+  int64_t FillTrain(int64_t step, int64_t first_row, BatchSpan batch, const DataPosition& from = {}) const;
+  // Where a run that was at `from` is after `step` steps. Takes time proportional to the sequences between at most.
+  DataPosition PositionAfter(int64_t step, const DataPosition& from) const;
 
   // The validation text is cut into windows of C targets; every token but the first is a target exactly once.
   int64_t eval_windows() const;  // 0 without validation text
@@ -70,25 +55,17 @@ class Dataset {
   void UseTokenizer(Tokenizer tokenizer);
   absl::Status OpenTokenizer(const Config& config);
   absl::Status LoadText(const Config& config, const DataFiles& train, const DataFiles& val, const Tokenizer* tokenizer);
-  absl::Status LoadShards(const Config& config, const DataFiles& train, const DataFiles& val,
+  absl::Status LoadTokens(const Config& config, const DataFiles& train, const DataFiles& val,
                           const Tokenizer* tokenizer);
   absl::Status CheckLengths(const Config& config, bool train) const;
-  // Of a token that is not below vocab().
-  std::string TokenFault(const TokenStream& stream, int64_t i) const;
-  // Where in the training stream a sequence of C + 1 tokens begins.
-  int64_t TrainOffset(int64_t step, int64_t row, DataPosition from) const;
-  // Both fill one row and give the number of its targets. A stream is padded where it ends.
-  int64_t FillSynthetic(int64_t step, int64_t row, BatchSpan out) const;
-  int64_t FillFrom(const TokenStream& stream, int64_t begin, BatchSpan out) const;
+  std::shared_ptr<const TokenSource> MakeSource(const Config& config) const;
   BatchSpan RowOf(BatchSpan batch, int64_t row) const;
 
   std::optional<Tokenizer> tokenizer_;
   TokenStream train_, val_;
   std::string note_;
   int64_t context_, global_batch_, vocab_ = 0;
-  int64_t synthetic_vocab_;  // 0: not synthetic
-  uint64_t offset_key_, synthetic_key_;
-  bool shuffle_;
+  std::shared_ptr<const TokenSource> source_;  // of training
 };
 
 // Whether data.tokenizer says what token shards were made with: it names a file, or bytes and the model has just as

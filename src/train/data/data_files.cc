@@ -8,7 +8,6 @@
 #include <set>
 
 #include "fmt/format.h"
-#include "weft/train/data/token_shard.h"
 #include "weft/train/io/file_names.h"
 #include "weft/train/io/path_advice.h"
 #include "weft/train/io/text_reader.h"
@@ -49,7 +48,7 @@ absl::Status AddFolder(const std::string& folder, Paths& files) {
     bool skipped = name.starts_with('.') || (is_folder && name == "build") || checkpoint;
     if (skipped && is_folder) it.disable_recursion_pending();
     if (skipped || !it->is_regular_file(no_type)) continue;
-    absl::StatusOr<bool> is_data = BeginsAsTokenShard(at) ? true : IsText(at);
+    absl::StatusOr<bool> is_data = FormatOf(at).holds_tokens() ? true : IsText(at);
     if (!is_data.ok()) return is_data.status();
     if (*is_data) found.push_back(at);
   }
@@ -94,6 +93,28 @@ absl::Status Add(const std::string& input, Paths& files) {
   return absl::OkStatus();
 }
 
+absl::Status SetFormat(DataFiles& files) {
+  const DataFormat& text = DataFormats()[0];
+  const std::string* first = nullptr;  // that is no text
+  for (const std::string& path : files.paths)
+    if (const DataFormat& format = FormatOf(path); &format != &text) {
+      first = &path;
+      files.format = &format;
+      break;
+    }
+  if (!first) return absl::OkStatus();
+  for (const std::string& path : files.paths) {
+    if (&FormatOf(path) == files.format) continue;
+    std::string prepared = (fs::path(*first).parent_path() / "train_*.bin").string();  // by weft prepare
+    bool named = fnmatch(prepared.c_str(), first->c_str(), 0) == 0 && path.ends_with("/config.yaml");
+    return Bad(path, fmt::format("expected {}, as {} is one, got a file that does not begin as one; give {} or {}, not "
+                                 "both{}",
+                                 files.format->one, *first, text.name, files.format->few,
+                                 named ? "; " + prepared + " names what to train on" : ""));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<DataFiles> FindDataFiles(const PathList& inputs) {
@@ -101,15 +122,8 @@ absl::StatusOr<DataFiles> FindDataFiles(const PathList& inputs) {
   for (const std::string& input : inputs) {
     if (absl::Status status = Add(input, files.paths); !status.ok()) return status;
   }
-  auto text = std::find_if_not(files.paths.begin(), files.paths.end(), BeginsAsTokenShard);
-  auto shard = std::find_if(files.paths.begin(), files.paths.end(), BeginsAsTokenShard);
-  files.shards = shard != files.paths.end();
-  if (!files.shards || text == files.paths.end()) return files;
-  std::string prepared = (std::filesystem::path(*shard).parent_path() / "train_*.bin").string();  // by weft prepare
-  bool named = fnmatch(prepared.c_str(), shard->c_str(), 0) == 0 && text->ends_with("/config.yaml");
-  return Bad(*text, fmt::format("expected a token shard, as {} is one, got a file that does not begin as one; "
-                                "give text or shards, not both{}",
-                                *shard, named ? "; " + prepared + " names what to train on" : ""));
+  if (absl::Status status = SetFormat(files); !status.ok()) return status;
+  return files;
 }
 
 std::string NoteOfShared(const DataFiles& train, const DataFiles& val) {

@@ -5,18 +5,19 @@
 
 #include "absl/status/statusor.h"
 #include "weft/train/config/config.h"
+#include "weft/train/data/data_format.h"
 
 namespace weft {
 
 struct DataFiles {
   std::vector<std::string> paths;
-  bool shards = false;  // token shards (token_shard.h), told apart by how they begin; else text
+  const DataFormat* format = &DataFormats()[0];  // of all of them
 };
 
 // The files behind the inputs, in input order, each folder and glob sorted by path. A folder is searched to its depth,
 // without following links to folders; hidden entries, folders named "build", empty and binary files (those that hold a
 // NUL) other than token shards, and links that lead nowhere are passed over in it. A file or folder that cannot be read
-// is an error, and so are inputs of both kinds.
+// is an error, and so are inputs of two formats.
 absl::StatusOr<DataFiles> FindDataFiles(const PathList& inputs);
 
 // A note for people where a file is among both: a loss of validation is then one of training. "" where none is.

@@ -62,9 +62,9 @@ class Preparation {
 
 absl::StatusOr<DataFiles> FindText(const PathList& inputs) {
   absl::StatusOr<DataFiles> files = FindDataFiles(inputs);
-  if (!files.ok() || !files->shards) return files;
+  if (!files.ok() || !files->format->holds_tokens()) return files;
   return absl::InvalidArgumentError(fmt::format(
-      "{}: expected text, got a token shard; it is prepared already: give it as data.train", files->paths[0]));
+      "{}: expected text, got {}; it is prepared already: give it as data.train", files->paths[0], files->format->one));
 }
 
 absl::Status Preparation::Find() {

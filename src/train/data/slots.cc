@@ -66,6 +66,7 @@ void Slots::Commit(const Set& set) {
 void Slots::FillTrain(int64_t step, int micro) {
   const Set& set = Next();
   Write(set, entry::kFirstRow, double(micro * rows_));
+  if (position_.step < step - 1) position_ = data_.PositionAfter(step - 1, position_);
   data_.FillTrain(step - 1, micro * rows_ + offset_, set.mine, position_);
   Commit(set);
 }

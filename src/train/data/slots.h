@@ -14,7 +14,7 @@ class Slots {
   Slots(State& state, const Dataset& data, const StepOptions& options);
 
   // Where the run began in the data, if not at the beginning.
-  void StartAt(DataPosition position) { position_ = position; }
+  void StartAt(const DataPosition& position) { position_ = position; }
   // For the fills that follow. Steps count from 1.
   void SetStep(int64_t step, double learning_rate);
   void FillTrain(int64_t step, int micro);
@@ -41,7 +41,7 @@ class Slots {
   BufferPtr target_;  // the slots themselves
   std::vector<Set> sets_;
   size_t next_ = 0;
-  DataPosition position_;
+  DataPosition position_;  // of the step that is filled
   double step_ = 0, learning_rate_ = 0;
 };
 

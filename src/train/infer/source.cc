@@ -152,7 +152,7 @@ absl::StatusOr<Tokenizer> TokenizerOf(const ModelSource& source) {
     if (*saved) return **std::move(saved);
   }
   absl::StatusOr<DataFiles> files = FindDataFiles(config.data.train);
-  bool shards = files.ok() && files->shards;
+  bool shards = files.ok() && files->format->holds_tokens();
   if (!named && (source.checkpoint || (shards && !NamesTokenizerOfShards(config))))
     return Refuse(PlaceOf(config, "data.tokenizer") +
                   "is not known of a model that was trained on token shards; name the one that made them, e.g. "

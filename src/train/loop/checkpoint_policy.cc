@@ -12,7 +12,7 @@ namespace weft {
 
 CheckpointPolicy::CheckpointPolicy(const Config& config, const Dataset& data, const RunStart& start, State& state,
                                    ProcessGroup& world, RunReporter& reporter, RankActivity* activity)
-    : config_(config), data_(data), start_(start) {
+    : config_(config), data_(data), start_(start), position_(start.position()) {
   const CheckpointConfig& c = config.checkpoint;
   if (c.dir.empty()) return;
   auto saved = [&reporter](int64_t step, const std::string& folder, double seconds) {
@@ -45,8 +45,8 @@ bool CheckpointPolicy::IsDue(int64_t step) const {
 }
 
 absl::Status CheckpointPolicy::Save(int64_t step, bool eval_due, bool last) {
-  return saver_->Start({step, config_.train.seed, data_.PositionAfter(step, start_.position()).sequences, eval_due},
-                       last || step == config_.train.steps);
+  position_ = data_.PositionAfter(step, position_);
+  return saver_->Start({step, config_.train.seed, position_.sequences, eval_due}, last || step == config_.train.steps);
 }
 
 void CheckpointPolicy::NoteEvaluated(int64_t step) {

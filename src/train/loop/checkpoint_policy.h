@@ -36,6 +36,7 @@ class CheckpointPolicy {
   const Config& config_;
   const Dataset& data_;
   const RunStart& start_;
+  DataPosition position_;                   // of the latest save, so that the next counts from there
   std::unique_ptr<CheckpointSaver> saver_;  // null: no checkpoint.dir
 };
 

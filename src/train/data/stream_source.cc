@@ -1,0 +1,21 @@
+#include "weft/train/data/stream_source.h"
+
+#include "weft/core/base/rng.h"
+
+namespace weft {
+
+int64_t StreamSource::Fill(const DataPosition& at, int64_t row, BatchSpan out) const {
+  return FillRow(stream_, OffsetOf(at, row), options_.vocab, out);
+}
+
+int64_t StreamSource::OffsetOf(const DataPosition& at, int64_t row) const {
+  int64_t last = stream_.size() - options_.context - 1;  // the last offset with a target for every token
+  if (!options_.shuffle) {
+    int64_t windows = last / options_.context + 1;
+    return at.sequences % windows * options_.context;
+  }
+  std::array<uint32_t, 4> bits = Philox(options_.key, uint64_t(at.step), uint64_t(row));
+  return Below(last + 1, uint64_t(bits[0]) << 32 | bits[1]);
+}
+
+}  // namespace weft

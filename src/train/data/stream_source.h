@@ -1,0 +1,28 @@
+// StreamSource: sequences of a token stream, at random offsets or in windows that follow each other and then start
+// again.
+#pragma once
+#include "weft/train/data/token_source.h"
+
+namespace weft {
+
+class StreamSource : public TokenSource {
+ public:
+  struct Options {
+    int64_t context = 0, vocab = 0;
+    bool shuffle = true;  // random offsets, drawn from `key`, step and row; else windows, by the sequences so far
+    uint64_t key = 0;
+  };
+  // The stream has at least context + 1 tokens.
+  StreamSource(TokenStream stream, const Options& options) : stream_(std::move(stream)), options_(options) {}
+
+  int64_t Fill(const DataPosition& at, int64_t row, BatchSpan out) const override;
+
+ private:
+  // Where in the stream a sequence of C + 1 tokens begins.
+  int64_t OffsetOf(const DataPosition& at, int64_t row) const;
+
+  TokenStream stream_;
+  Options options_;
+};
+
+}  // namespace weft

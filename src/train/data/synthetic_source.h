@@ -1,0 +1,19 @@
+// SyntheticSource: random tokens, without a file.
+#pragma once
+#include "weft/train/data/token_source.h"
+
+namespace weft {
+
+class SyntheticSource : public TokenSource {
+ public:
+  // Tokens below `vocab`, drawn from the seed, step, row and place.
+  SyntheticSource(int64_t context, int64_t vocab, int64_t seed);
+
+  int64_t Fill(const DataPosition& at, int64_t row, BatchSpan out) const override;
+
+ private:
+  int64_t context_, vocab_;
+  uint64_t key_;
+};
+
+}  // namespace weft
