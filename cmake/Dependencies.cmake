@@ -23,6 +23,8 @@ function(weft_find_library target header library)
     INTERFACE_SYSTEM_INCLUDE_DIRECTORIES "${${target}_INCLUDE_DIR}")
 endfunction()
 weft_find_library(weft_pcre2 pcre2.h pcre2-8)
+weft_find_library(weft_zlib zlib.h z)
+weft_find_library(weft_zstd zstd.h zstd)
 
 # Optional, for tokenizer sentencepiece: a source that says what is missing stands in for it.
 # Defines weft_sentencepiece to link, and weft_sentencepiece_omits: the source that this build has no use for.

@@ -34,7 +34,7 @@ for user in "${programs[@]}" "$openblas"; do
   ldd "$user" | awk '$3 ~ "^/" { print $3 }'
 done | sort -u | while read -r library; do
   name=$(basename "$library")
-  [[ $name =~ $own ]] || cp -L "$library" "$stage/weft/lib/$name"
+  [[ $name =~ $own && $name != libzstd.* ]] || cp -L "$library" "$stage/weft/lib/$name"
 done
 find "$stage/weft" -type f -exec strip --strip-unneeded {} +
 mkdir -p "$(dirname "$out")"

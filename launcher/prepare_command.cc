@@ -20,7 +20,7 @@ namespace {
 constexpr const char* kHelp = R"(usage: weft prepare OUT INPUT... [key=value...]
        weft prepare INPUT... --out OUT [key=value...]
 
-Turns text in UTF-8 (files, folders or globs, as data.train takes them) into token shards of llm.c's format in the
+Turns text in UTF-8 (files, folders or globs, as data.train takes them: plain or JSONL, also as gzip or Zstandard) into token shards of llm.c's format in the
 folder OUT, which is new or empty: train_000001.bin and so on, val.bin, the tokenizer's file, and config.yaml, which
 trains a small model on them. All of it appears at the end or nothing does. Text may be larger than memory.
 
@@ -31,6 +31,7 @@ trains a small model on them. All of it appears at the end or nothing does. Text
   sample=100000000   bytes, spread over the text, that it learns from
   val=0.1            validation data: the share of the text that is cut off its tail, or a file, folder or glob; 0: none
   shard=100000000    tokens of a file of training data
+  field=text         the field of a JSONL record that holds its text; each record is a document
 
   weft prepare data/mine book.txt notes/ tokenizer=sentencepiece vocab=4000
   weft train data/mine/config.yaml
@@ -51,6 +52,7 @@ std::vector<Option> OptionsOf(PrepareOptions& options) {
       {{.key = "vocab", .help = "pieces that sentencepiece learns", .bounds = {.low = 1, .high = 1e6}}, &options.vocab},
       {{.key = "sample", .help = "bytes of text that it learns from", .bounds = {.low = 1}}, &options.sample},
       {{.key = "val", .help = "validation data", .bounds = {.low = 0, .high = 1, .high_open = true}}, &options.val},
+      {{.key = "field", .help = "of a JSONL record, which holds its text"}, &options.field},
       {{.key = "shard", .help = "tokens of a file", .bounds = {.low = 1, .high = kMostTokens}}, &options.shard},
   };
 }
@@ -114,6 +116,7 @@ void Print(const PrepareReport& r) {
     return paths.size() == 1 ? paths[0] : fmt::format("{} to {}", paths.front(), paths.back());
   };
   if (!r.note.empty()) PrintStderr("note: val: {}\n", r.note);
+  if (!r.skipped.empty()) PrintStderr("note: {}\n", r.skipped);
   PrintStdout("text: {} files, {} bytes\n", r.files, r.bytes);
   std::string learning = r.learning_s > 0 ? fmt::format(", learnt in {:.1f} s", r.learning_s) : "";
   PrintStdout("tokenizer: {}, {} kinds of token{}\n", r.tokenizer, r.vocab, learning);

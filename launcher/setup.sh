@@ -8,7 +8,7 @@ root=$(dirname "$(dirname "$script")")
 packages=(build-essential cmake ninja-build ccache mold
   openmpi-bin libopenmpi-dev libgloo-dev libdnnl-dev libopenblas-dev
   libabsl-dev libfmt-dev libyaml-cpp-dev nlohmann-json3-dev libpcre2-dev libsentencepiece-dev
-  libssl-dev libgtest-dev libgmock-dev iproute2)
+  zlib1g-dev libzstd-dev libssl-dev libgtest-dev libgmock-dev iproute2)
 
 # The wheel of one Python and one processor, pinned by its hash: the headers are the same in all of them.
 frontend_version=1.32.0

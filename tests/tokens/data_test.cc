@@ -10,6 +10,7 @@
 #include "tokens/data_testing.h"
 #include "tokens/tokenizer_json_testing.h"
 #include "weft/core/host/utf8.h"
+#include "weft/train/data/documents.h"
 
 namespace weft {
 namespace {
@@ -197,7 +198,10 @@ TEST(Utf8, RefusesWhatTheStandardRefuses) {
 
 absl::StatusOr<std::string> ReadAll(const PathList& inputs) {
   absl::StatusOr<DataFiles> files = FindDataFiles(inputs);
-  return files.ok() ? ReadText(files->paths) : files.status();
+  if (!files.ok()) return files.status();
+  absl::StatusOr<Documents> documents = ReadDocuments(files->paths, "text");
+  if (!documents.ok()) return documents.status();
+  return documents->text;
 }
 
 TEST(DataFiles, FoldersAreSearchedSortedWithoutHiddenBuildAndBinary) {

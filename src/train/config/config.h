@@ -61,7 +61,7 @@ struct ModelConfig {
 struct DataConfig {
   PathList train;
   ValSource val;
-  std::string tokenizer = "bytes";
+  std::string tokenizer = "bytes", field = "text";
   bool shuffle = true, synthetic = false;
 };
 

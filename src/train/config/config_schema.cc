@@ -164,12 +164,13 @@ std::vector<Field> Fields() {
       {KEY(model.init_neutral, "keys of model.init's config.json that Weft does not know and that change no numbers"),
        .type_text = "a name or a list of names", .default_text = "none"},
 
-      {KEY(data.train, "text files or token shards, folders or globs"), .per_rank = true, .default_text = "required unless synthetic"},
+      {KEY(data.train, "text files, JSONL (both also as gzip or Zstandard) or token shards, folders or globs"), .per_rank = true, .default_text = "required unless synthetic"},
       {KEY(data.val, "validation text or shards, or the fraction of the training data cut off its tail; 0: no evaluation"),
        .bounds = HalfOpen(0, 1), .per_rank = true, .default_text = "none"},
       {KEY(data.tokenizer, "of text: bytes; chars: the sorted code points of the text, or of a table; else a published one: huggingface: a folder, a tokenizer.json or a tokenizer.model; sentencepiece: a model; tiktoken: lines of base64"),
        .choices = {"bytes", "chars", "chars:", "huggingface:", "sentencepiece:", "tiktoken:"},
        .default_text = "that of model.init's folder, else bytes"},
+      {KEY(data.field, "field of a JSONL record that holds its text")},
       {KEY(data.shuffle, "sequences start at random offsets; false: consecutive windows")},
       {KEY(data.synthetic, "random tokens instead of data.train; no evaluation")},
 

@@ -53,6 +53,7 @@ constexpr Rule kRules[] = {
      "model.init is not set; give published weights"},
     {"data.train", [](const Config& c) { return c.data.synthetic; }, "data.synthetic is true; give false"},
     {"data.val", [](const Config& c) { return c.data.synthetic; }, "data.synthetic is true; give false"},
+    {"data.field", [](const Config& c) { return c.data.synthetic; }, "data.synthetic is true; give false"},
     {"data.shuffle", [](const Config& c) { return c.data.synthetic; }, "data.synthetic is true; give false"},
     {"train.eval_every", [](const Config& c) { return !Evaluates(c); }, "there is no validation data; give data.val"},
     {"train.eval_batches", [](const Config& c) { return !Evaluates(c); }, "there is no validation data; give data.val"},

@@ -7,6 +7,7 @@
 #include "weft/core/base/rng.h"
 #include "weft/core/host/utf8.h"
 #include "weft/train/config/config_check.h"
+#include "weft/train/data/documents.h"
 #include "weft/train/data/stream_source.h"
 #include "weft/train/data/synthetic_source.h"
 
@@ -30,12 +31,13 @@ absl::Status RefuseOtherFormat(const Config& config, const DataFormat& train, co
 
 // What is wrong with the first of the files that the tokenizer cannot take, with its name and the place in it; OK where
 // it takes each by itself.
-absl::Status FaultOfFile(const Tokenizer& tokenizer, std::initializer_list<const DataFiles*> lists) {
+absl::Status FaultOfFile(const Tokenizer& tokenizer, const std::string& field,
+                         std::initializer_list<const DataFiles*> lists) {
   for (const DataFiles* files : lists)
     for (const std::string& path : files->paths) {
-      absl::StatusOr<std::string> text = ReadText({path});
-      if (!text.ok()) return text.status();
-      if (absl::Status s = tokenizer.Encode(*text).status(); !s.ok())
+      absl::StatusOr<Documents> documents = ReadDocuments({path}, field);
+      if (!documents.ok()) return documents.status();
+      if (absl::Status s = EncodeDocuments(tokenizer, *documents).status(); absl::IsInvalidArgument(s))
         return absl::InvalidArgumentError(fmt::format("{}: {}", path, std::string(s.message())));
     }
   return absl::OkStatus();
@@ -74,7 +76,7 @@ absl::StatusOr<Dataset> Dataset::Load(const Config& config, const DataOptions& o
   if (!status.ok()) return status;
   if (with_train) dataset.source_ = dataset.MakeSource(config);
   if (std::string shared = NoteOfShared(*train, *val); !shared.empty())
-    dataset.note_ = PlaceOf(config, "data.val") + shared;
+    dataset.notes_.push_back(PlaceOf(config, "data.val") + shared);
   return dataset;
 }
 
@@ -92,33 +94,39 @@ absl::Status Dataset::OpenTokenizer(const Config& config) {
 
 absl::Status Dataset::LoadText(const Config& config, const DataFiles& train_files, const DataFiles& val_files,
                                const Tokenizer* tokenizer) {
-  absl::StatusOr<std::string> train = ReadText(train_files.paths), val = ReadText(val_files.paths);
+  absl::StatusOr<Documents> train = ReadDocuments(train_files.paths, config.data.field);
   if (!train.ok()) return Refuse(config, "data.train", train.status());
+  absl::StatusOr<Documents> val = ReadDocuments(val_files.paths, config.data.field);
   if (!val.ok()) return Refuse(config, "data.val", val.status());
-  if (double fraction = config.data.val.fraction; fraction > 0) {
-    size_t begin = TailBegin(*train, fraction);
-    val = train->substr(begin);
-    train->resize(begin);
-  }
+  NoteSkipped(config, "data.train", train_files, train->skipped);
+  NoteSkipped(config, "data.val", val_files, val->skipped);
+  if (double fraction = config.data.val.fraction; fraction > 0) val = train->CutTail(TailBegin(train->text, fraction));
   if (tokenizer) {
     UseTokenizer(*tokenizer);
   } else if (config.data.tokenizer == "chars") {
-    UseTokenizer(Tokenizer::Chars({*train, *val}));
+    UseTokenizer(Tokenizer::Chars({train->text, val->text}));
   } else if (absl::Status s = OpenTokenizer(config); !s.ok()) {
     return s;
   }
-  for (auto [from, to] : {std::pair(&*train, &train_), std::pair(&*val, &val_)}) {
-    absl::StatusOr<std::vector<int32_t>> tokens = tokenizer_->Encode(*from);
+  for (auto [from, to, key] : {std::tuple(&*train, &train_, "data.train"), std::tuple(&*val, &val_, "data.val")}) {
+    absl::StatusOr<std::vector<int32_t>> tokens = EncodeDocuments(*tokenizer_, *from);
+    if (absl::IsResourceExhausted(tokens.status())) return Refuse(config, key, tokens.status());
     if (!tokens.ok()) {
-      absl::Status fault = FaultOfFile(*tokenizer_, {&train_files, &val_files});
+      absl::Status fault = FaultOfFile(*tokenizer_, config.data.field, {&train_files, &val_files});
       if (fault.ok()) fault = tokens.status();
       return Refuse(config, "data.tokenizer",
                     std::string(fault.message()) + "; give the one that was made with this text");
     }
-    if (!from->empty()) tokens->insert(tokens->begin(), tokenizer_->begin().begin(), tokenizer_->begin().end());
     *to = TokenStream(*std::move(tokens));
+    *from = {};
   }
   return absl::OkStatus();
+}
+
+void Dataset::NoteSkipped(const Config& config, const char* key, const DataFiles& files, const SkipCount& more) {
+  SkipCount skipped = files.skipped;
+  skipped.Add(more);
+  if (std::string note = skipped.Note(); !note.empty()) notes_.push_back(PlaceOf(config, key) + note);
 }
 
 absl::Status Dataset::LoadTokens(const Config& config, const DataFiles& train_files, const DataFiles& val_files,
@@ -244,6 +252,7 @@ std::optional<int64_t> Dataset::EvalBytes(int64_t windows) const {
   bool begins = true;
   for (int64_t i = first; i < end; i++) {
     auto size = int64_t(tokenizer_->TextOf(val_[i], begins).size());
+    if (val_[i] == tokenizer_->end_of_text()) size = 0;  // it stands between documents
     bytes += i > 0 ? size : 0;
   }
   return bytes;

@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "weft/train/config/config.h"
@@ -33,7 +34,7 @@ class Dataset {
   int64_t vocab() const { return vocab_; }  // the tokenizer's; of token shards, model.vocab where that is more
   const TokenStream& train() const { return train_; }
   const TokenStream& val() const { return val_; }
-  const std::string& note() const { return note_; }  // for people, on what is odd and not wrong; "": nothing
+  const std::vector<std::string>& notes() const { return notes_; }  // for people, on what is odd and not wrong
 
   // These fill a batch and give the number of its targets that are not ignored; they allocate nothing. They throw Error
   // for a token of a shard that is not below model.vocab.
@@ -55,6 +56,7 @@ class Dataset {
   void UseTokenizer(Tokenizer tokenizer);
   absl::Status OpenTokenizer(const Config& config);
   absl::Status LoadText(const Config& config, const DataFiles& train, const DataFiles& val, const Tokenizer* tokenizer);
+  void NoteSkipped(const Config& config, const char* key, const DataFiles& files, const SkipCount& more);
   absl::Status LoadTokens(const Config& config, const DataFiles& train, const DataFiles& val,
                           const Tokenizer* tokenizer);
   absl::Status CheckLengths(const Config& config, bool train) const;
@@ -63,7 +65,7 @@ class Dataset {
 
   std::optional<Tokenizer> tokenizer_;
   TokenStream train_, val_;
-  std::string note_;
+  std::vector<std::string> notes_;
   int64_t context_, global_batch_, vocab_ = 0;
   std::shared_ptr<const TokenSource> source_;  // of training
 };

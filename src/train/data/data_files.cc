@@ -2,6 +2,7 @@
 
 #include <fnmatch.h>
 #include <glob.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -22,7 +23,8 @@ absl::Status Bad(const std::string& path, const std::string& what) {
   return absl::InvalidArgumentError(fmt::format("{}: {}", path, what));
 }
 
-// Empty and binary files do not count as text; one that cannot be read may, so it is an error.
+// Empty and binary files do not count as text; one that cannot be read may, so it is an error. A packed file is judged by
+// its first block.
 absl::StatusOr<bool> IsText(const std::string& path) {
   absl::StatusOr<BlockReader> file = BlockReader::Open(path);
   if (!file.ok()) return file.status();
@@ -31,10 +33,26 @@ absl::StatusOr<bool> IsText(const std::string& path) {
     if (absl::Status s = file->Append(size_t{1} << 16, block); !s.ok()) return s;
     if (block.empty()) return !empty;
     if (block.find('\0') != block.npos) return false;
+    if (file->packed()) return !block.empty();
   }
 }
 
-absl::Status AddFolder(const std::string& folder, Paths& files) {
+// A Parquet file begins and ends with the same four bytes. A file that cannot be read is for its reader to report.
+absl::Status RefuseParquet(const std::string& path) {
+  constexpr std::string_view kMagic = "PAR1";
+  absl::StatusOr<InputFile> file = InputFile::Open(path);
+  if (!file.ok() || file->size() < 2 * kMagic.size()) return absl::OkStatus();
+  for (uint64_t at : {uint64_t{0}, file->size() - kMagic.size()}) {
+    std::string bytes(kMagic.size(), '\0');
+    if (::pread(file->fd(), bytes.data(), bytes.size(), off_t(at)) != ssize_t(bytes.size()) || bytes != kMagic)
+      return absl::OkStatus();
+  }
+  return Bad(path,
+             "expected text, JSONL or token shards, got a Parquet file; make JSONL of it, with pandas for example: "
+             "pandas.read_parquet(\"IN\").to_json(\"OUT.jsonl\", orient=\"records\", lines=True)");
+}
+
+absl::Status AddFolder(const std::string& folder, DataFiles& files) {
   Paths found;
   std::string at = folder;  // the iterator forgets which folder it could not open
   std::error_code error;
@@ -50,7 +68,13 @@ absl::Status AddFolder(const std::string& folder, Paths& files) {
     if (skipped || !it->is_regular_file(no_type)) continue;
     absl::StatusOr<bool> is_data = FormatOf(at).holds_tokens() ? true : IsText(at);
     if (!is_data.ok()) return is_data.status();
-    if (*is_data) found.push_back(at);
+    if (*is_data) {
+      found.push_back(at);
+    } else if (absl::Status s = RefuseParquet(at); !s.ok()) {
+      return s;
+    } else {
+      files.skipped.Add("empty or binary files", at);
+    }
   }
   if (error) return Bad(at, fmt::format("cannot be searched ({}); make it readable or move it away", error.message()));
   if (found.empty())
@@ -59,7 +83,7 @@ absl::Status AddFolder(const std::string& folder, Paths& files) {
         "no text file and no token shard in this folder; hidden, empty and other binary files and links to nowhere "
         "do not count");
   std::sort(found.begin(), found.end());
-  files.insert(files.end(), found.begin(), found.end());
+  files.paths.insert(files.paths.end(), found.begin(), found.end());
   return absl::OkStatus();
 }
 
@@ -74,10 +98,10 @@ Paths Glob(const std::string& pattern) {
   return found;
 }
 
-absl::Status Add(const std::string& input, Paths& files) {
+absl::Status Add(const std::string& input, DataFiles& files) {
   std::error_code error;
   if (fs::is_directory(input, error)) return AddFolder(input, files);
-  if (fs::exists(input, error)) return files.push_back(input), absl::OkStatus();
+  if (fs::exists(input, error)) return files.paths.push_back(input), RefuseParquet(input);
   if (error) return Bad(input, fmt::format("cannot be reached ({})", error.message()));
   if (fs::is_symlink(input, error)) return Bad(input, "this link leads nowhere");
   if (input.find_first_of("*?[") == input.npos) return Bad(input, "no such file or folder" + PathAdvice(input));
@@ -120,7 +144,7 @@ absl::Status SetFormat(DataFiles& files) {
 absl::StatusOr<DataFiles> FindDataFiles(const PathList& inputs) {
   DataFiles files;
   for (const std::string& input : inputs) {
-    if (absl::Status status = Add(input, files.paths); !status.ok()) return status;
+    if (absl::Status status = Add(input, files); !status.ok()) return status;
   }
   if (absl::Status status = SetFormat(files); !status.ok()) return status;
   return files;
@@ -141,16 +165,6 @@ std::string NoteOfShared(const DataFiles& train, const DataFiles& val) {
   auto others = std::count_if(first + 1, val.paths.end(), shared);
   return fmt::format("{}{} among the training data too: the loss of validation is then one of what was trained on",
                      *first, others ? fmt::format(" and {} more are", others) : " is");
-}
-
-absl::StatusOr<std::string> ReadText(const Paths& files) {
-  std::string all;
-  for (TextReader reader(files);;) {
-    absl::StatusOr<std::string_view> text = reader.Next();
-    if (!text.ok()) return text.status();
-    if (text->empty()) return all;
-    all += *text;
-  }
 }
 
 }  // namespace weft

@@ -8,6 +8,7 @@
 #include "fmt/format.h"
 #include "weft/core/host/utf8.h"
 #include "weft/train/data/data.h"
+#include "weft/train/data/document_reader.h"
 #include "weft/train/data/prepare_config.h"
 #include "weft/train/data/token_shard_writer.h"
 #include "weft/train/io/staged_folder.h"
@@ -42,8 +43,9 @@ class Preparation {
   const PrepareReport& report() const { return report_; }
 
  private:
-  using Take = std::function<absl::Status(std::string_view)>;
-  absl::Status ForEachBlock(const Text& text, const Take& take) const;
+  using Take = std::function<absl::Status(const TextBlock&)>;
+  DocumentReader Reader(const Text& text) const { return {text.files, options_.field, options_.block}; }
+  absl::Status ForEachBlock(DocumentReader reader, const Take& take, SkipCount* skipped = nullptr) const;
   absl::Status ScanText(Text& text);
   absl::StatusOr<Tokenizer> MakeTokenizer();
   absl::Status Keep(const Tokenizer& tokenizer, StagedFolder& out);
@@ -57,6 +59,7 @@ class Preparation {
   Text train_, val_;  // val_: where it is not the tail of train_
   int64_t head_ = 0;  // characters of train_ before that tail
   CodePointSet chars_;
+  SkipCount skipped_;
   PrepareReport report_;
 };
 
@@ -72,27 +75,32 @@ absl::Status Preparation::Find() {
   if (!train.ok()) return train.status();
   if (!val.ok()) return Refuse("val", val.status());
   report_.note = NoteOfShared(*train, *val);
+  for (const DataFiles* files : {&*train, &*val}) skipped_.Add(files->skipped);
   train_.files = std::move(train->paths);
   val_.files = std::move(val->paths);
   report_.files = train_.files.size() + val_.files.size();
   return absl::OkStatus();
 }
 
-absl::Status Preparation::ForEachBlock(const Text& text, const Take& take) const {
-  for (TextReader reader(text.files, options_.block);;) {
-    absl::StatusOr<std::string_view> block = reader.Next();
-    if (!block.ok() || block->empty()) return block.status();
+absl::Status Preparation::ForEachBlock(DocumentReader reader, const Take& take, SkipCount* skipped) const {
+  while (true) {
+    absl::StatusOr<TextBlock> block = reader.Next();
+    if (!block.ok()) return block.status();
+    if (block->text.empty()) break;
     if (absl::Status s = take(*block); !s.ok()) return s;
   }
+  if (skipped) skipped->Add(reader.skipped());
+  return absl::OkStatus();
 }
 
 absl::Status Preparation::ScanText(Text& text) {
-  return ForEachBlock(text, [&](std::string_view block) {
-    text.bytes += int64_t(block.size());
-    text.characters += int64_t(CountCodePoints(block));
-    if (options_.tokenizer == "chars") chars_.Add(block);
+  auto scan = [&](const TextBlock& block) {
+    text.bytes += int64_t(block.text.size());
+    text.characters += int64_t(CountCodePoints(block.text));
+    if (options_.tokenizer == "chars") chars_.Add(block.text);
     return absl::OkStatus();
-  });
+  };
+  return ForEachBlock(Reader(text), scan, &skipped_);
 }
 
 // What is wrong with a text is said before anything is written.
@@ -100,6 +108,7 @@ absl::Status Preparation::Scan() {
   if (absl::Status s = ScanText(train_); !s.ok()) return s;
   if (absl::Status s = ScanText(val_); !s.ok()) return Refuse("val", s);
   report_.bytes = train_.bytes + val_.bytes;
+  report_.skipped = skipped_.Note();
   head_ = options_.val.fraction > 0 ? HeadLength(train_.characters, options_.val.fraction) : train_.characters;
   return absl::OkStatus();
 }
@@ -107,13 +116,17 @@ absl::Status Preparation::Scan() {
 // Validation text teaches no pieces.
 absl::StatusOr<std::string> Preparation::Learn() {
   Clock::time_point begin = Clock::now();
-  TextReader reader(train_.files, options_.block);
+  DocumentReader reader = Reader(train_);
   int64_t left = head_;
+  std::string apart;  // no line goes from one document to the next
   auto next = [&]() -> absl::StatusOr<std::string_view> {
     if (left == 0) return std::string_view();
-    absl::StatusOr<std::string_view> block = reader.Next();
+    absl::StatusOr<TextBlock> block = reader.Next();
     if (!block.ok()) return block.status();
-    return block->substr(0, SkipCodePoints(*block, left));
+    std::string_view text = block->text.substr(0, SkipCodePoints(block->text, left));
+    if (!block->begins || text.empty()) return text;
+    apart = fmt::format("\n{}", text);
+    return apart;
   };
   double share = std::min(1.0, double(options_.sample) / double(std::max<int64_t>(train_.bytes, 1)));
   absl::StatusOr<std::string> model = LearnSentencePiece(next, options_.vocab, share);
@@ -144,17 +157,19 @@ absl::Status Preparation::Keep(const Tokenizer& tokenizer, StagedFolder& out) {
 
 absl::Status Preparation::EncodeTexts(StreamEncoder& train, StreamEncoder& val) const {
   int64_t left = head_, bytes = 0;
-  auto add = [&](StreamEncoder& encoder, std::string_view text) {
-    bytes += int64_t(text.size());
-    absl::Status s = encoder.Add(text);
+  auto add = [&](StreamEncoder& encoder, const TextBlock& block) {
+    if (block.text.empty()) return absl::OkStatus();
+    bytes += int64_t(block.text.size());
+    absl::Status s = block.begins ? encoder.BeginDocument() : absl::OkStatus();
+    if (s.ok()) s = encoder.Add(block.text);
     return absl::IsInvalidArgument(s) ? Refuse("tokenizer", s) : s;
   };
-  absl::Status status = ForEachBlock(train_, [&](std::string_view block) {
-    size_t cut = SkipCodePoints(block, left);
-    absl::Status s = add(train, block.substr(0, cut));
-    return s.ok() ? add(val, block.substr(cut)) : s;
+  absl::Status status = ForEachBlock(Reader(train_), [&](const TextBlock& block) {
+    size_t cut = SkipCodePoints(block.text, left);
+    absl::Status s = add(train, {block.text.substr(0, cut), block.begins});
+    return s.ok() ? add(val, {block.text.substr(cut), block.begins && cut == 0}) : s;
   });
-  if (status.ok()) status = ForEachBlock(val_, [&](std::string_view block) { return add(val, block); });
+  if (status.ok()) status = ForEachBlock(Reader(val_), [&](const TextBlock& block) { return add(val, block); });
   if (status.ok()) status = train.Finish();
   if (status.ok()) status = val.Finish();
   if (status.ok() && bytes != report_.bytes)

@@ -21,6 +21,7 @@ struct PrepareOptions {
   int64_t sample = 100'000'000;     //   from some so many bytes
   ValSource val = {.paths = {}, .fraction = 0.1};
   int64_t shard = 100'000'000;  // tokens of a file of training data
+  std::string field = "text";   // of a JSONL record, that holds its text
   size_t block = TextReader::kBlock;
 };
 
@@ -31,7 +32,8 @@ struct PrepareReport {
   int64_t vocab = 0, train_tokens = 0, val_tokens = 0;
   std::vector<std::string> train, val;  // paths
   std::string config;
-  std::string note;  // on what is odd and not wrong; "": nothing
+  std::string note;     // on val, what is odd and not wrong; "": nothing
+  std::string skipped;  // what of the texts was not taken; "": nothing
   double learning_s = 0, seconds = 0;
 };
 

@@ -7,6 +7,7 @@
 //   }
 #pragma once
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -14,29 +15,40 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "weft/train/io/decoder.h"
 #include "weft/train/io/input_file.h"
 
 namespace weft {
 
-// The bytes of a file. Errors name the path.
+// The bytes of a file, unpacked if it begins as gzip or Zstandard does. Errors name the path and, of a damaged stream,
+// the offset in the file.
 class BlockReader {
  public:
   static absl::StatusOr<BlockReader> Open(const std::string& path);
-  // Adds the next bytes, `most` of them unless the file ends before.
+  // Adds the next bytes, `most` of them unless the file ends before. The first call asks for 4 or more, which tell
+  // whether the file is packed.
   absl::Status Append(size_t most, std::string& bytes);
+  bool packed() const { return decoder_ != nullptr; }  // known after the first call
 
  private:
-  explicit BlockReader(InputFile file) : file_(std::move(file)) {}
+  BlockReader(InputFile file, std::string path) : file_(std::move(file)), path_(std::move(path)) {}
+  absl::Status Unpack(size_t most, std::string& bytes);
+  absl::Status Refill();
 
   InputFile file_;
-  bool ended_ = false;
+  std::string path_;
+  bool begun_ = false, ended_ = false;
+  std::unique_ptr<Decoder> decoder_;  // null: the file is not packed
+  std::string packed_;                // bytes of the file,
+  size_t taken_ = 0;                  //   of which the decoder has taken so many
+  int64_t offset_ = 0;                // of packed_ in the file
 };
 
 // All of a file that is known to be small, such as a tokenizer's: at most 256 MB.
 absl::StatusOr<std::string> ReadFile(const std::string& path);
 
-// The texts of files, end to end. Each must be UTF-8 and not empty; errors name the file and the offset of the first
-// bad byte.
+// The texts of files, end to end, each without a byte order mark. Each must be UTF-8 and not empty; errors name the
+// file and the offset of the first bad byte, which counts unpacked bytes.
 class TextReader {
  public:
   static constexpr size_t kBlock = size_t{1} << 18;  // bytes at once
@@ -46,9 +58,14 @@ class TextReader {
 
   // The next of the text, in whole code points; empty at the end. Good until the next call.
   absl::StatusOr<std::string_view> Next();
+  // Of the file that the last text came from: whether that text was its first, and whether it began with a byte order
+  // mark.
+  bool begins_file() const { return begins_; }
+  bool dropped_mark() const { return dropped_mark_; }
 
  private:
   absl::Status Fill();
+  absl::Status DropMark();
   absl::Status Check(std::string_view text) const;
 
   std::vector<std::string> files_;
@@ -58,6 +75,7 @@ class TextReader {
   std::string buffer_;
   size_t given_ = 0;    // bytes of buffer_ that the last call gave
   int64_t offset_ = 0;  // of buffer_ in the file
+  bool begins_ = false, dropped_mark_ = false;
 };
 
 }  // namespace weft

@@ -102,6 +102,7 @@ Tokenizer BpeTokenizer(TokenizerKind kind, TokenizerFiles files, BpeModel model)
                     .files = std::move(files),
                     .texts = shared->texts,
                     .begin = shared->begin,
+                    .end_of_text = shared->end_of_text,
                     .start = [shared] { return std::make_unique<BpeEncoder>(shared); },
                     .added = spaced ? shared->is_added : std::vector<bool>()});
 }

@@ -27,6 +27,7 @@ struct BpeModel {
   std::vector<bool> is_added;        // by id
   std::vector<Split> splits;         // one after the other
   std::vector<int32_t> begin;        // ids that every text begins with
+  std::optional<int32_t> end_of_text;
 };
 
 // `files` are those that the model was read from.

@@ -144,6 +144,25 @@ absl::Status Reader::AddBegin(const Json& tokens, const std::string& name) {
   return absl::OkStatus();
 }
 
+std::optional<int32_t> AddedTokenOf(const BpeModel& model, std::string_view content) {
+  for (size_t id = 0; id < model.is_added.size(); id++)
+    if (model.is_added[id] && model.texts[id] == content) return int32_t(id);
+  return std::nullopt;
+}
+
+// The token between documents: one of those that published models were trained with, else the eos_token that the
+// settings name, which in models for chats may end a turn only.
+absl::StatusOr<std::optional<int32_t>> EndOfText(const BpeModel& model, const std::string& settings) {
+  for (const char* name : {"<|endoftext|>", "<|end_of_text|>", "</s>"})
+    if (std::optional<int32_t> id = AddedTokenOf(model, name)) return id;
+  if (settings.empty()) return std::nullopt;
+  absl::StatusOr<Json> json = ParseJsonObject(std::as_bytes(std::span(settings)), kTokenizerSettings);
+  if (!json.ok()) return json.status();
+  const Json& token = PartOf(*json, "eos_token");
+  const Json& content = token.is_object() ? PartOf(token, "content") : token;
+  return content.is_string() ? AddedTokenOf(model, content.get_ref<const std::string&>()) : std::nullopt;
+}
+
 }  // namespace
 
 absl::StatusOr<Tokenizer> HuggingFaceTokenizer(TokenizerFiles files) {
@@ -151,6 +170,9 @@ absl::StatusOr<Tokenizer> HuggingFaceTokenizer(TokenizerFiles files) {
   if (!json.ok()) return json.status();
   absl::StatusOr<BpeModel> model = Reader().Read(*json);
   if (!model.ok()) return model.status();
+  absl::StatusOr<std::optional<int32_t>> end = EndOfText(*model, files.settings);
+  if (!end.ok()) return end.status();
+  model->end_of_text = *end;
   return BpeTokenizer(TokenizerKind::kHuggingFace, std::move(files), *std::move(model));
 }
 

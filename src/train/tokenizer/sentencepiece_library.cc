@@ -31,6 +31,7 @@ class Model : public SentencePieceModel {
   }
 
   int BeginOfText() const override { return processor_.bos_id(); }
+  int EndOfText() const override { return processor_.eos_id(); }
 
  private:
   spm::SentencePieceProcessor processor_;

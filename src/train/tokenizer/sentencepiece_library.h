@@ -24,6 +24,7 @@ class SentencePieceModel {
   virtual std::vector<Piece> Pieces() const = 0;
   virtual void Encode(std::string_view text, std::vector<int32_t>& tokens) const = 0;
   virtual int BeginOfText() const = 0;  // the number of its piece <s>; negative: none
+  virtual int EndOfText() const = 0;    // the same of </s>
 };
 
 struct SentencePieceOptions {

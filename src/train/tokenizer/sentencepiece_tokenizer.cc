@@ -220,10 +220,12 @@ absl::StatusOr<Tokenizer> SentencePieceTokenizer(TokenizerFiles files) {
   if (prefixed) shared->unprefixed = Unprefixed(*shared->model, files.table);
   if (!prefixed) shared->space_bytes = SpaceBytes(pieces);  // a part of a prefixed line would get a prefix too
   bool once = shared->unprefixed != nullptr;
+  int end = shared->model->EndOfText();
   return Tokenizer({.kind = TokenizerKind::kSentencePiece,
                     .files = std::move(files),
                     .texts = std::move(texts),
                     .begin = std::move(begin),
+                    .end_of_text = end < 0 ? std::nullopt : std::optional<int32_t>(end),
                     .start = [shared] { return std::make_unique<SentencePieceEncoder>(shared); },
                     .lines_are_prefixed = prefixed && !once,
                     .added = once ? std::vector<bool>(pieces.size()) : std::vector<bool>()});

@@ -2,7 +2,17 @@
 
 namespace weft {
 
+absl::Status StreamEncoder::BeginDocument() {
+  std::optional<int32_t> end = tokenizer_.end_of_text();
+  if (!end || !has_text_) return absl::OkStatus();
+  if (absl::Status s = Encode(/*ends=*/true); !s.ok()) return s;
+  encoder_ = tokenizer_.Start();
+  due_ = 0;
+  return sink_({&*end, 1});
+}
+
 absl::Status StreamEncoder::Add(std::string_view text) {
+  has_text_ = has_text_ || !text.empty();
   waiting_ += text;
   return waiting_.size() < due_ ? absl::OkStatus() : Encode(/*ends=*/false);
 }

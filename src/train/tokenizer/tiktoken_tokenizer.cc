@@ -85,6 +85,7 @@ absl::StatusOr<Tokenizer> TiktokenTokenizer(TokenizerFiles files) {
   model.added[0] = AddedTokens(std::move(added));
   model.splits = {{*std::move(pattern)}};
   model.begin = {kLlama3Ranks};
+  model.end_of_text = kLlama3Ranks + 1;
   return BpeTokenizer(TokenizerKind::kTiktoken, std::move(files), std::move(model));
 }
 

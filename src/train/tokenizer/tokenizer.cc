@@ -170,6 +170,7 @@ std::string_view Tokenizer::TextOf(int32_t token, bool& begins) const {
   constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
   bool known = token >= 0 && token < vocab(), between = !parts_->added.empty();
   std::string_view text = known ? parts_->texts[size_t(token)] : kReplacement;
+  if (token == parts_->end_of_text) begins = true;  // for the document that follows
   if (text.empty()) return text;
   bool added = between && known && parts_->added[size_t(token)];
   bool prefixed = begins && !added && (parts_->lines_are_prefixed || between) && text.front() == ' ';

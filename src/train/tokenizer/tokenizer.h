@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -81,6 +82,7 @@ class Tokenizer {
     TokenizerFiles files = {};
     std::vector<std::string> texts = {};  // of the numbers
     std::vector<int32_t> begin = {};
+    std::optional<int32_t> end_of_text = {};
     std::function<std::unique_ptr<TokenEncoder>()> start = nullptr;
     bool lines_are_prefixed = false;  // the encoder puts a space before every line
     // Whether each number is an added token, if the encoder puts a space before the text between these; else empty.
@@ -96,6 +98,8 @@ class Tokenizer {
   int64_t vocab() const { return int64_t(parts_->texts.size()); }
   // The tokens that every text begins with, such as <|begin_of_text|>. No encoder adds them.
   const std::vector<int32_t>& begin() const { return parts_->begin; }
+  // The token between two documents, such as <|endoftext|>; none in bytes and chars. No encoder adds it.
+  std::optional<int32_t> end_of_text() const { return parts_->end_of_text; }
   std::unique_ptr<TokenEncoder> Start() const { return parts_->start(); }
   // Encodes a whole text. Fails on a character that is not in the vocabulary (chars), or on bytes that are not UTF-8
   // (all but bytes).
