@@ -8,7 +8,7 @@ cd "$(dirname "$0")/../.."
 executions=${1:-1000000}
 [ $# -eq 0 ] || shift
 targets=("$@")
-[ $# -gt 0 ] || targets=(yaml safetensors manifest token_shard tokenizer handshake)
+[ $# -gt 0 ] || targets=(yaml safetensors manifest token_shard documents tokenizer handshake)
 command -v clang++-16 > /dev/null || { echo "fuzz: clang++-16 is missing; on Debian: apt-get install clang-16 libclang-rt-16-dev" >&2; exit 1; }
 
 cmake --preset fuzz > /dev/null

@@ -60,6 +60,7 @@ TEST(Agreement, NamesTheFirstRankThatDiffersAndWhatDiffers) {
       {{"model.preset=gpt2_124m"}, "another config: model.preset is gpt2_124m there and unset on rank 0"},
       {{"data.train=" + other}, "other training tokens (25 tokens against 25): the data behind data.train"},
       {{"data.train=" + longer}, "other training tokens (28 tokens against 25)"},
+      {{"data.train=[{path: " + file + "}]"}, "other sources in data.train: their sizes or weights"},
       {{"data.val=" + file}, "other validation tokens (25 tokens against 0): the data behind data.val"},
       {{"data.tokenizer=chars"}, "another vocabulary (11 kinds of token against 256)"},
       {{"data.train=" + same}, ""},
@@ -72,6 +73,12 @@ TEST(Agreement, NamesTheFirstRankThatDiffersAndWhatDiffers) {
     EXPECT_EQ(message.empty(), expected.empty()) << message;
     EXPECT_NE(message.find(expected), message.npos) << "expected " << expected << "\ngot      " << message;
   }
+  auto mixed = [&](int weight) {
+    return Words{fmt::format("data.train=[{{path: {0}}}, {{path: {0}, weight: {1}}}]", file, weight)};
+  };
+  EXPECT_NE(MessageOf({mixed(2), mixed(3)}).find("rank 1 (host h1) has other sources in data.train"),
+            std::string::npos);
+  EXPECT_EQ(MessageOf({mixed(2), mixed(2)}), "");
   Words chars{"data.train=" + file, "data.tokenizer=chars"}, odd{"data.train=" + accent, "data.tokenizer=chars"};
   EXPECT_NE(
       MessageOf({chars, chars, odd}).find("rank 2 (host h2) has another vocabulary (12 kinds of token against 11"),

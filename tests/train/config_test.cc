@@ -199,6 +199,9 @@ TEST(Config, OverridesBeatTheFileAndTheLastWins) {
   EXPECT_EQ(c.mesh["dp"], 4);
   EXPECT_EQ(c.mesh["tp"], 2);
   EXPECT_EQ(c.data.train, (PathList{"a b.txt", "c:d"}));
+  EXPECT_EQ(Good(kBase, {"data.train=[{path: a}]", "data.train=b"}).data.mixture.size(), 0u);
+  EXPECT_EQ(Good(kBase, {"data.train=b", "data.train=[{path: [a, c]}, {path: d}]"}).data.train,
+            (PathList{"a", "c", "d"}));
   EXPECT_EQ(c.data.val.fraction, 0.1);
   EXPECT_EQ(c.log.jsonl, "run: 1.jsonl");
   EXPECT_EQ(c.optimizer.betas[0], 0.8);
@@ -232,12 +235,14 @@ TEST(Config, EveryPresetOfTheSchemaExists) {
 
 // ToYaml of any good config reads back as the same values, key by key.
 TEST(Config, YamlRoundTrips) {
-  std::vector<Words> sweeps = {{},
-                               {"model.preset=llama3_8b", "precision.compute=bf16"},
-                               {"data.val=val dir/a: b.txt", "log.jsonl=\"q\\\"\\\\.jsonl\"", "threads=3"},
-                               {"data.val=0.05", "optimizer.lr=0.1234567890123456789", "train.seed=9007199254740993"},
-                               {"data.train=[a, 'true', '12', 'é', \"tab\\t\"]", "mesh.dp=-1", "train.micro_batch=2"},
-                               {"data.val=[a, \"0.1\"]", "schedule={name: wsd, warmup_steps: 3, min_lr: 1e-9}"}};
+  std::vector<Words> sweeps = {
+      {},
+      {"model.preset=llama3_8b", "precision.compute=bf16"},
+      {"data.val=val dir/a: b.txt", "log.jsonl=\"q\\\"\\\\.jsonl\"", "threads=3"},
+      {"data.val=0.05", "optimizer.lr=0.1234567890123456789", "train.seed=9007199254740993"},
+      {"data.train=[a, 'true', '12', 'é', \"tab\\t\"]", "mesh.dp=-1", "train.micro_batch=2"},
+      {"data.train=[{path: [a, 'b c'], weight: 0.3}, {field: 'a b', path: d}]", "data.field=x"},
+      {"data.val=[a, \"0.1\"]", "schedule={name: wsd, warmup_steps: 3, min_lr: 1e-9}"}};
   for (const Words& overrides : sweeps) {
     Config first = Good(kBase, overrides);
     Config second = Good(ToYaml(first));
@@ -246,6 +251,7 @@ TEST(Config, YamlRoundTrips) {
     }
     EXPECT_EQ(first.data.val, second.data.val);
     EXPECT_EQ(first.data.train, second.data.train);
+    EXPECT_EQ(first.data.mixture, second.data.mixture);
     EXPECT_EQ(first.log.jsonl, second.log.jsonl);
     EXPECT_EQ(first.train.seed, second.train.seed);
     EXPECT_EQ(ToYaml(first), ToYaml(second));

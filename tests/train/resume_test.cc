@@ -1,4 +1,6 @@
 // A run that was stopped goes on as if it had not been: bit for bit on its mesh, to rounding on any other.
+#include <numeric>
+
 #include "error_of.h"
 #include "share.h"
 #include "train/checkpoint_testing.h"
@@ -271,6 +273,41 @@ TEST_F(Resume, GoesOnInTheDataWhereItWas) {
   auto of_one = Losses(still + From("c/step-000002") + Words{"train.global_batch=1", "train.steps=6"});
   EXPECT_NEAR(of_two[3].first, (of_one[3].first + of_one[4].first) / 2, 1e-12);
   EXPECT_NEAR(of_two[4].first, (of_one[5].first + of_one[6].first) / 2, 1e-12);
+}
+
+// A mixture goes on in the middle of each source: the losses and every bit of the state are those of a run in one go.
+TEST_F(Resume, GoesOnInEverySourceOfAMixture) {
+  std::string list;
+  for (int s = 0; s < 3; s++)
+    list += fmt::format(
+        "{}{{path: {}, weight: {}}}", s ? ", " : "",
+        folder_.Write(fmt::format("source{}", s), std::string(size_t(90 + 40 * s), char('a' + s)) + "xyz"), s + 1);
+  for (auto [dp, tp] : {std::pair{1, 1}, {2, 2}})
+    for (const char* shuffle : {"data.shuffle=true", "data.shuffle=false"})
+      ExpectTheSame(Mesh(dp, tp) + Words{"data.train=[" + list + "]", shuffle},
+                    fmt::format("{}x{} {}", dp, tp, shuffle));
+  ASSERT_TRUE(Train(SaveTo("m") + Words{"data.train=[" + list + "]", "train.steps=3"}).ok());
+  absl::StatusOr<Checkpoint> checkpoint = Checkpoint::Open(folder_.Path("m/step-000003"));
+  ASSERT_TRUE(checkpoint.ok());
+  const std::vector<int64_t>& of_source = checkpoint->manifest().of_source;
+  EXPECT_EQ(of_source.size(), 3u);
+  EXPECT_EQ(std::accumulate(of_source.begin(), of_source.end(), int64_t{0}), checkpoint->manifest().sequences);
+}
+
+// A checkpoint without sources, such as an old one, has no positions of theirs: they start from their beginning.
+TEST_F(Resume, ACheckpointWithoutSourcesStartsThem) {
+  ASSERT_TRUE(Train(SaveTo("c") + Words{"train.steps=3"}).ok());
+  absl::StatusOr<Checkpoint> checkpoint = Checkpoint::Open(folder_.Path("c/step-000003"));
+  ASSERT_TRUE(checkpoint.ok());
+  EXPECT_TRUE(checkpoint->manifest().of_source.empty());
+  std::string file = folder_.Write("source", std::string(200, 'a'));
+  testing::internal::CaptureStdout();
+  EXPECT_TRUE(Train(From("c/step-000003") + Words{"data.train=[{path: " + file + "}, {path: " + file + "}]"}).ok());
+  std::string out = testing::internal::GetCapturedStdout();
+  EXPECT_NE(out.find("data.train: " + folder_.Path("c/step-000003") +
+                     " has the positions of 0 sources, and there are 2 now: each starts from its beginning"),
+            out.npos)
+      << out;
 }
 
 TEST_F(Resume, AtOrPastTheLastStepDoesNothing) {

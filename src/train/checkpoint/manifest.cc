@@ -89,6 +89,12 @@ Shape ShapeAt(const Json& object, const char* key) {
   return shape;
 }
 
+std::vector<int64_t> CountsAt(const Json& object, const char* key) {
+  std::vector<int64_t> counts;
+  for (const Json& count : ListAt(object, key)) counts.push_back(NumberOf(count, key, kMostSequences));
+  return counts;
+}
+
 SavedFile FileOf(const Json& json) {
   SavedFile file{.name = TextAt(json, "name")};
   bool plain = !file.name.empty() && file.name.front() != '.' && file.name.find('/') == file.name.npos &&
@@ -192,6 +198,7 @@ Manifest ManifestOf(const Json& json) {
     throw Fault{fmt::format("expected format {}, got {}; use the version of weft that wrote it", kFormat, format)};
   Manifest m{.version = TextAt(json, "version"), .step = NumberAt(json, "step"), .seed = NumberAt(json, "seed")};
   m.sequences = NumberAt(ObjectAt(json, "data"), "sequences", kMostSequences);
+  if (const Json& data = ObjectAt(json, "data"); data.contains("of_source")) m.of_source = CountsAt(data, "of_source");
   if (json.contains("eval_due")) m.eval_due = BoolAt(json, "eval_due");
   for (const auto& axis : ObjectAt(json, "mesh").items())
     m.mesh.emplace_back(axis.key(), int(NumberOf(axis.value(), "mesh", std::numeric_limits<int>::max())));
@@ -216,6 +223,7 @@ std::string ToText(const Manifest& m) {
   for (const auto& [axis, size] : m.mesh) mesh[axis] = size;
   Json json = {{"weft_checkpoint", kFormat},           {"version", m.version}, {"step", m.step}, {"seed", m.seed},
                {"data", {{"sequences", m.sequences}}}, {"mesh", mesh},         {"files", files}, {"tensors", tensors}};
+  if (!m.of_source.empty()) json["data"]["of_source"] = m.of_source;
   if (m.eval_due) json["eval_due"] = true;
   std::string body = json.dump(1);
   body.pop_back();  // the brace that Seal puts back

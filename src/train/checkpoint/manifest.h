@@ -36,6 +36,7 @@ struct Manifest {
   std::string version;  // of Weft
   int64_t step = 0, seed = 0;
   int64_t sequences = 0;                          // position in the data: of all steps so far
+  std::vector<int64_t> of_source;                 // of these, those of each source of a mixture
   bool eval_due = false;                          // an evaluation follows the step (see IsEvaluated)
   std::vector<std::pair<std::string, int>> mesh;  // axes and sizes
   std::vector<SavedFile> files;

@@ -173,6 +173,7 @@ absl::Status CheckpointSaver::Commit(const SavedPosition& position, const std::v
   manifest.step = position.step;
   manifest.seed = position.seed;
   manifest.sequences = position.sequences;
+  manifest.of_source = position.of_source;
   manifest.eval_due = position.eval_due;
   std::vector<std::pair<const char*, const std::string*>> texts = {{kConfigFile, &options_.config}};
   if (const Tokenizer* t = options_.tokenizer)

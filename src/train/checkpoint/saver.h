@@ -26,8 +26,9 @@ namespace weft {
 
 struct SavedPosition {
   int64_t step = 0, seed = 0;
-  int64_t sequences = 0;  // of the data, in all steps so far
-  bool eval_due = false;  // an evaluation follows the step
+  int64_t sequences = 0;                // of the data, in all steps so far
+  bool eval_due = false;                // an evaluation follows the step
+  std::vector<int64_t> of_source = {};  // of the sequences, those of each source of a mixture
 };
 
 class CheckpointSaver {

@@ -58,8 +58,18 @@ struct ModelConfig {
   std::map<std::string, double> own;  // of families (FamilyKey); true is 1
 };
 
+// One source of a mixture.
+struct MixturePart {
+  PathList paths;
+  double weight = 1;  // its share of the sequences is weight / the sum of all weights
+  std::string field;  // of its JSONL records; "": data.field
+  bool operator==(const MixturePart&) const = default;
+};
+inline constexpr size_t kMaxSources = 64;  // of a mixture
+
 struct DataConfig {
-  PathList train;
+  PathList train;                    // of all parts
+  std::vector<MixturePart> mixture;  // none: data.train is one source
   ValSource val;
   std::string tokenizer = "bytes", field = "text";
   bool shuffle = true, synthetic = false;

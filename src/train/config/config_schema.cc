@@ -164,7 +164,8 @@ std::vector<Field> Fields() {
       {KEY(model.init_neutral, "keys of model.init's config.json that Weft does not know and that change no numbers"),
        .type_text = "a name or a list of names", .default_text = "none"},
 
-      {KEY(data.train, "text files, JSONL (both also as gzip or Zstandard) or token shards, folders or globs"), .per_rank = true, .default_text = "required unless synthetic"},
+      {.key = "data.train", .ref = [](Config& c) -> FieldRef { return TrainRef{&c.data.train, &c.data.mixture}; },
+       .help = "text files, JSONL (both also as gzip or Zstandard) or token shards, folders or globs; sources of a mixture share the sequences by weight", .per_rank = true, .default_text = "required unless synthetic"},
       {KEY(data.val, "validation text or shards, or the fraction of the training data cut off its tail; 0: no evaluation"),
        .bounds = HalfOpen(0, 1), .per_rank = true, .default_text = "none"},
       {KEY(data.tokenizer, "of text: bytes; chars: the sorted code points of the text, or of a table; else a published one: huggingface: a folder, a tokenizer.json or a tokenizer.model; sentencepiece: a model; tiktoken: lines of base64"),
@@ -282,6 +283,9 @@ struct TypeName {
     return shown.empty() ? "a string" : fmt::format("one of {}", fmt::join(shown, ", "));
   }
   std::string operator()(PathList*) const { return field.type_text ? field.type_text : "a path or a list of paths"; }
+  std::string operator()(const TrainRef&) const {
+    return "a path, a list of paths, or a list of {path, weight, field}";
+  }
   std::string operator()(std::array<double, 2>*) const { return "two numbers" + BoundsText(field.bounds); }
   std::string operator()(ValSource*) const { return "a path, a list of paths, or a number" + BoundsText(field.bounds); }
   std::string operator()(const EnumRef& ref) const {

@@ -20,8 +20,14 @@ struct EnumRef {
   std::function<void(int)> set;
 };
 
-using FieldRef =
-    std::variant<bool*, int64_t*, double*, std::string*, PathList*, std::array<double, 2>*, ValSource*, EnumRef>;
+// data.train: paths, or the parts of a mixture and all of their paths.
+struct TrainRef {
+  PathList* paths;
+  std::vector<MixturePart>* mixture;
+};
+
+using FieldRef = std::variant<bool*, int64_t*, double*, std::string*, PathList*, std::array<double, 2>*, ValSource*,
+                              TrainRef, EnumRef>;
 
 // Inclusive bounds unless open.
 struct Bounds {

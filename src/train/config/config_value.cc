@@ -145,6 +145,54 @@ struct Setter {
     *out = std::move(paths);
     return std::nullopt;
   }
+  std::optional<ValueFault> operator()(const TrainRef& ref) const {
+    auto is_map = [](const YamlNode& item) { return item.kind == YamlNode::kMap; };
+    ref.mixture->clear();
+    if (node.kind != YamlNode::kList || std::none_of(node.items.begin(), node.items.end(), is_map))
+      return (*this)(ref.paths);
+    if (node.items.size() > kMaxSources)
+      return ValueFault{fmt::format("expected at most {} sources, got {}", kMaxSources, node.items.size()), &node};
+    ref.paths->clear();
+    for (const YamlNode& item : node.items) {
+      MixturePart part;
+      if (std::optional<ValueFault> fault = ReadPart(item, part)) return fault;
+      ref.paths->insert(ref.paths->end(), part.paths.begin(), part.paths.end());
+      ref.mixture->push_back(std::move(part));
+    }
+    return std::nullopt;
+  }
+  std::optional<ValueFault> ReadPart(const YamlNode& item, MixturePart& part) const {
+    if (item.kind != YamlNode::kMap) return Expected(field, item, "; give all sources as {path: PATH}");
+    std::vector<std::string> given;
+    for (const YamlEntry& entry : item.entries) {
+      if (std::count(given.begin(), given.end(), entry.key) > 0)
+        return ValueFault{fmt::format("{} of a source is given twice; remove one", entry.key), &entry.value};
+      given.push_back(entry.key);
+      if (std::optional<ValueFault> fault = ReadPartKey(entry, part)) return fault;
+    }
+    if (!part.paths.empty()) return std::nullopt;
+    return ValueFault{"expected a path in each source, got one without; add path: PATH", &item};
+  }
+  std::optional<ValueFault> ReadPartKey(const YamlEntry& entry, MixturePart& part) const {
+    constexpr double kMostWeight = 1e9, kLeastWeight = 1e-9;
+    const YamlNode& value = entry.value;
+    if (entry.key == "path") return Setter{field, value}(&part.paths);
+    if (entry.key == "weight") {
+      if (ReadNumber(value, part.weight) && Within({.low = kLeastWeight, .high = kMostWeight}, part.weight))
+        return std::nullopt;
+      return ValueFault{fmt::format("expected the weight of a source as a number >= {} and <= {}, got {}", kLeastWeight,
+                                    kMostWeight, Shown(value)),
+                        &value};
+    }
+    if (entry.key == "field") {
+      part.field = value.text;
+      if (value.kind == YamlNode::kScalar && !value.text.empty()) return std::nullopt;
+      return ValueFault{fmt::format("expected the field of a source as a string, got {}", Shown(value)), &value};
+    }
+    return ValueFault{fmt::format("{:?} is no key of a source, which has path, weight and field{}", entry.key,
+                                  DidYouMean(entry.key, {"path", "weight", "field"})),
+                      &value};
+  }
   std::optional<ValueFault> operator()(std::array<double, 2>* out) const {
     if (node.kind != YamlNode::kList) return Expected(node);
     if (node.items.size() != 2) return Expected(node, fmt::format(" of {}", node.items.size()));
@@ -203,6 +251,13 @@ struct Printer {
     std::string list;
     for (const std::string& path : *value) list += (list.empty() ? "[" : ", ") + Quoted(path);
     return list.empty() ? "" : list + "]";
+  }
+  std::string operator()(const TrainRef& ref) const {
+    std::string list;
+    for (MixturePart& part : *ref.mixture)
+      list += fmt::format("{}{{path: {}, weight: {}{}}}", list.empty() ? "[" : ", ", (*this)(&part.paths), part.weight,
+                          part.field.empty() ? "" : ", field: " + Quoted(part.field));
+    return list.empty() ? (*this)(ref.paths) : list + "]";
   }
   std::string operator()(std::array<double, 2>* value) const {
     return fmt::format("[{}, {}]", (*value)[0], (*value)[1]);

@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "fmt/format.h"
 #include "weft/core/base/rng.h"
 #include "weft/core/host/utf8.h"
 #include "weft/train/config/config_check.h"
 #include "weft/train/data/documents.h"
+#include "weft/train/data/mixture_source.h"
 #include "weft/train/data/stream_source.h"
 #include "weft/train/data/synthetic_source.h"
 
@@ -31,15 +33,13 @@ absl::Status RefuseOtherFormat(const Config& config, const DataFormat& train, co
 
 // What is wrong with the first of the files that the tokenizer cannot take, with its name and the place in it; OK where
 // it takes each by itself.
-absl::Status FaultOfFile(const Tokenizer& tokenizer, const std::string& field,
-                         std::initializer_list<const DataFiles*> lists) {
-  for (const DataFiles* files : lists)
-    for (const std::string& path : files->paths) {
-      absl::StatusOr<Documents> documents = ReadDocuments({path}, field);
-      if (!documents.ok()) return documents.status();
-      if (absl::Status s = EncodeDocuments(tokenizer, *documents).status(); absl::IsInvalidArgument(s))
-        return absl::InvalidArgumentError(fmt::format("{}: {}", path, std::string(s.message())));
-    }
+absl::Status FaultOfFile(const Tokenizer& tokenizer, const std::string& field, const DataFiles& files) {
+  for (const std::string& path : files.paths) {
+    absl::StatusOr<Documents> documents = ReadDocuments({path}, field);
+    if (!documents.ok()) return documents.status();
+    if (absl::Status s = EncodeDocuments(tokenizer, *documents).status(); absl::IsInvalidArgument(s))
+      return absl::InvalidArgumentError(fmt::format("{}: {}", path, std::string(s.message())));
+  }
   return absl::OkStatus();
 }
 
@@ -51,6 +51,15 @@ size_t TailBegin(std::string_view text, double fraction) {
   int64_t head = HeadLength(int64_t(CountCodePoints(text)), fraction);
   return SkipCodePoints(text, head);
 }
+
+// A source of training data, on the way to its tokens.
+struct Dataset::Part {
+  DataFiles files;
+  std::string field;
+  double weight;
+  Documents documents = {};  // of text, until it is encoded
+  TokenStream tokens = {};
+};
 
 Dataset::Dataset(const Config& config) : context_(config.model.context), global_batch_(config.train.global_batch) {}
 
@@ -64,20 +73,43 @@ absl::StatusOr<Dataset> Dataset::Load(const Config& config, const DataOptions& o
   }
   bool own_files = !config.data.val.paths.empty(), own_table = options.tokenizer || config.data.tokenizer != "chars";
   bool with_train = options.train || !own_files || !own_table;
-  absl::StatusOr<DataFiles> train = with_train ? FindDataFiles(config.data.train) : DataFiles();
-  if (!train.ok()) return Refuse(config, "data.train", train.status());
-  absl::StatusOr<DataFiles> val = own_files ? FindDataFiles(config.data.val.paths) : DataFiles{.format = train->format};
+  absl::StatusOr<std::vector<Part>> parts = with_train ? FindParts(config) : std::vector<Part>();
+  if (!parts.ok()) return parts.status();
+  absl::StatusOr<DataFiles> val = own_files ? FindDataFiles(config.data.val.paths) : DataFiles();
   if (!val.ok()) return Refuse(config, "data.val", val.status());
-  if (!with_train) train->format = val->format;
-  if (val->format != train->format) return RefuseOtherFormat(config, *train->format, *val->format);
-  absl::Status status = train->format->holds_tokens() ? dataset.LoadTokens(config, *train, *val, options.tokenizer)
-                                                      : dataset.LoadText(config, *train, *val, options.tokenizer);
-  if (status.ok()) status = dataset.CheckLengths(config, with_train);
+  const DataFormat& format = with_train ? *parts->front().files.format : *val->format;
+  if (own_files && val->format != &format) return RefuseOtherFormat(config, format, *val->format);
+  absl::Status status = format.holds_tokens() ? dataset.LoadTokens(config, *parts, *val, options.tokenizer)
+                                              : dataset.LoadText(config, *parts, *val, options.tokenizer);
+  if (status.ok()) status = dataset.CheckLengths(config, *parts);
   if (!status.ok()) return status;
-  if (with_train) dataset.source_ = dataset.MakeSource(config);
-  if (std::string shared = NoteOfShared(*train, *val); !shared.empty())
-    dataset.notes_.push_back(PlaceOf(config, "data.val") + shared);
+  for (const Part& part : *parts) {
+    dataset.train_.Append(part.tokens);
+    if (std::string shared = NoteOfShared(part.files, *val); !shared.empty())
+      dataset.notes_.push_back(PlaceOf(config, "data.val") + shared);
+  }
+  if (with_train) dataset.source_ = dataset.MakeSource(config, *parts);
   return dataset;
+}
+
+absl::StatusOr<std::vector<Dataset::Part>> Dataset::FindParts(const Config& config) {
+  std::vector<Part> parts;
+  auto add = [&](const PathList& paths, double weight, const std::string& field) {
+    absl::StatusOr<DataFiles> files = FindDataFiles(paths);
+    if (!files.ok()) return Refuse(config, "data.train", files.status());
+    const DataFormat& first = parts.empty() ? *files->format : *parts[0].files.format;
+    if (files->format != &first)
+      return Refuse(config, "data.train",
+                    fmt::format("{}: expected {}, as the first source is, got {}; give all sources in one form",
+                                files->paths[0], first.name, files->format->name));
+    parts.push_back({*std::move(files), field.empty() ? config.data.field : field, weight});
+    return absl::OkStatus();
+  };
+  for (const MixturePart& part : config.data.mixture)
+    if (absl::Status s = add(part.paths, part.weight, part.field); !s.ok()) return s;
+  if (parts.empty())
+    if (absl::Status s = add(config.data.train, 1, ""); !s.ok()) return s;
+  return parts;
 }
 
 void Dataset::UseTokenizer(Tokenizer tokenizer) {
@@ -92,35 +124,50 @@ absl::Status Dataset::OpenTokenizer(const Config& config) {
   return absl::OkStatus();
 }
 
-absl::Status Dataset::LoadText(const Config& config, const DataFiles& train_files, const DataFiles& val_files,
+absl::Status Dataset::LoadText(const Config& config, std::vector<Part>& parts, const DataFiles& val_files,
                                const Tokenizer* tokenizer) {
-  absl::StatusOr<Documents> train = ReadDocuments(train_files.paths, config.data.field);
-  if (!train.ok()) return Refuse(config, "data.train", train.status());
+  for (Part& part : parts) {
+    absl::StatusOr<Documents> documents = ReadDocuments(part.files.paths, part.field);
+    if (!documents.ok()) return Refuse(config, "data.train", documents.status());
+    NoteSkipped(config, "data.train", part.files, documents->skipped);
+    part.documents = *std::move(documents);
+  }
   absl::StatusOr<Documents> val = ReadDocuments(val_files.paths, config.data.field);
   if (!val.ok()) return Refuse(config, "data.val", val.status());
-  NoteSkipped(config, "data.train", train_files, train->skipped);
   NoteSkipped(config, "data.val", val_files, val->skipped);
-  if (double fraction = config.data.val.fraction; fraction > 0) val = train->CutTail(TailBegin(train->text, fraction));
+  if (double fraction = config.data.val.fraction; fraction > 0)
+    for (Part& part : parts) val->Append(part.documents.CutTail(TailBegin(part.documents.text, fraction)));
   if (tokenizer) {
     UseTokenizer(*tokenizer);
   } else if (config.data.tokenizer == "chars") {
-    UseTokenizer(Tokenizer::Chars({train->text, val->text}));
+    std::vector<std::string_view> texts = {val->text};
+    for (const Part& part : parts) texts.push_back(part.documents.text);
+    UseTokenizer(Tokenizer::Chars(texts));
   } else if (absl::Status s = OpenTokenizer(config); !s.ok()) {
     return s;
   }
-  for (auto [from, to, key] : {std::tuple(&*train, &train_, "data.train"), std::tuple(&*val, &val_, "data.val")}) {
-    absl::StatusOr<std::vector<int32_t>> tokens = EncodeDocuments(*tokenizer_, *from);
+  return EncodeText(config, parts, val_files, *std::move(val));
+}
+
+absl::Status Dataset::EncodeText(const Config& config, std::vector<Part>& parts, const DataFiles& val_files,
+                                 Documents val) {
+  auto encode = [&](const char* key, Documents documents, TokenStream& out) {
+    absl::StatusOr<std::vector<int32_t>> tokens = EncodeDocuments(*tokenizer_, documents);
     if (absl::IsResourceExhausted(tokens.status())) return Refuse(config, key, tokens.status());
     if (!tokens.ok()) {
-      absl::Status fault = FaultOfFile(*tokenizer_, config.data.field, {&train_files, &val_files});
+      absl::Status fault = FaultOfFile(*tokenizer_, config.data.field, val_files);
+      for (auto part = parts.rbegin(); part != parts.rend(); ++part)
+        if (absl::Status s = FaultOfFile(*tokenizer_, part->field, part->files); !s.ok()) fault = s;
       if (fault.ok()) fault = tokens.status();
       return Refuse(config, "data.tokenizer",
                     std::string(fault.message()) + "; give the one that was made with this text");
     }
-    *to = TokenStream(*std::move(tokens));
-    *from = {};
-  }
-  return absl::OkStatus();
+    out = TokenStream(*std::move(tokens));
+    return absl::OkStatus();
+  };
+  for (Part& part : parts)
+    if (absl::Status s = encode("data.train", std::exchange(part.documents, {}), part.tokens); !s.ok()) return s;
+  return encode("data.val", std::move(val), val_);
 }
 
 void Dataset::NoteSkipped(const Config& config, const char* key, const DataFiles& files, const SkipCount& more) {
@@ -129,7 +176,7 @@ void Dataset::NoteSkipped(const Config& config, const char* key, const DataFiles
   if (std::string note = skipped.Note(); !note.empty()) notes_.push_back(PlaceOf(config, key) + note);
 }
 
-absl::Status Dataset::LoadTokens(const Config& config, const DataFiles& train_files, const DataFiles& val_files,
+absl::Status Dataset::LoadTokens(const Config& config, std::vector<Part>& parts, const DataFiles& val_files,
                                  const Tokenizer* tokenizer) {
   if (tokenizer) {
     UseTokenizer(*tokenizer);
@@ -139,16 +186,26 @@ absl::Status Dataset::LoadTokens(const Config& config, const DataFiles& train_fi
     if (s = OpenTokenizer(config); !s.ok()) return s;
   }
   vocab_ = std::max(vocab_, config.model.vocab);
-  const DataFormat& format = *train_files.format;
-  absl::StatusOr<TokenStream> train = format.open(train_files.paths), val = format.open(val_files.paths);
-  if (!train.ok()) return Refuse(config, "data.train", train.status());
-  if (!val.ok()) return Refuse(config, "data.val", val.status());
-  if (double fraction = config.data.val.fraction; fraction > 0)
-    val = train->CutTail(HeadLength(train->size(), fraction));
-  train_ = *std::move(train);
-  val_ = *std::move(val);
+  for (Part& part : parts) {
+    absl::StatusOr<TokenStream> tokens = part.files.format->open(part.files.paths);
+    if (!tokens.ok()) return Refuse(config, "data.train", tokens.status());
+    part.tokens = *std::move(tokens);
+    if (double fraction = config.data.val.fraction; fraction > 0)
+      val_.Append(part.tokens.CutTail(HeadLength(part.tokens.size(), fraction)));
+  }
+  if (!val_files.paths.empty()) {
+    absl::StatusOr<TokenStream> tokens = val_files.format->open(val_files.paths);
+    if (!tokens.ok()) return Refuse(config, "data.val", tokens.status());
+    val_ = *std::move(tokens);
+  }
+  return CheckTokens(config, parts);
+}
+
+absl::Status Dataset::CheckTokens(const Config& config, const std::vector<Part>& parts) const {
+  std::vector<const TokenStream*> streams = {&val_};
+  for (const Part& part : parts) streams.push_back(&part.tokens);
   // What this does not see, the batches do.
-  for (const TokenStream* stream : {&train_, &val_}) {
+  for (const TokenStream* stream : streams) {
     TokenSummary summary = Summarize(*stream);
     if (absl::Status s = stream->Fault(0, stream->size()); !s.ok()) return Refuse(config, "data", s);
     if (summary.largest >= vocab_)
@@ -182,13 +239,15 @@ absl::Status CheckShardKeys(const Config& config) {
   return absl::OkStatus();
 }
 
-absl::Status Dataset::CheckLengths(const Config& config, bool train) const {
-  const char* more = train_.mapped() || val_.mapped() ? "shards" : "text";
-  if (train && train_.size() <= context_) {
+absl::Status Dataset::CheckLengths(const Config& config, const std::vector<Part>& parts) const {
+  const char* more = (parts.empty() ? val_ : parts[0].tokens).mapped() ? "shards" : "text";
+  for (const Part& part : parts) {
+    if (part.tokens.size() > context_) continue;
+    std::string where = config.data.mixture.empty() ? "" : " in the source of " + part.files.paths[0];
     return Refuse(config, "data.train",
-                  fmt::format("expected at least context + 1 = {} tokens, got {}; give more {} or a smaller "
+                  fmt::format("expected at least context + 1 = {} tokens, got {}{}; give more {} or a smaller "
                               "model.context",
-                              context_ + 1, train_.size(), more));
+                              context_ + 1, part.tokens.size(), where, more));
   }
   if (!config.data.val.empty() && val_.size() < 2) {
     return Refuse(config, "data.val",
@@ -197,10 +256,19 @@ absl::Status Dataset::CheckLengths(const Config& config, bool train) const {
   return absl::OkStatus();
 }
 
-std::shared_ptr<const TokenSource> Dataset::MakeSource(const Config& config) const {
-  uint64_t key = RandomKey(uint64_t(config.train.seed), RandomPhase::kData, "offset", 0);
-  return std::make_shared<StreamSource>(
-      train_, StreamSource::Options{.context = context_, .vocab = vocab_, .shuffle = config.data.shuffle, .key = key});
+std::shared_ptr<const TokenSource> Dataset::MakeSource(const Config& config, const std::vector<Part>& parts) const {
+  auto key = [&](const char* name, uint64_t ordinal) {
+    return RandomKey(uint64_t(config.train.seed), RandomPhase::kData, name, ordinal);
+  };
+  StreamSource::Options options{.context = context_, .vocab = vocab_, .shuffle = config.data.shuffle};
+  options.key = key("offset", 0);
+  if (config.data.mixture.empty()) return std::make_shared<StreamSource>(parts[0].tokens, options);
+  std::vector<MixtureSource::Part> sources;
+  for (const Part& part : parts) {
+    options.key = key("offset", 1 + sources.size());
+    sources.push_back({std::make_unique<StreamSource>(part.tokens, options), part.weight});
+  }
+  return std::make_shared<MixtureSource>(std::move(sources), key("source", 0));
 }
 
 BatchSpan Dataset::RowOf(BatchSpan batch, int64_t row) const {

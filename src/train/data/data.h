@@ -19,6 +19,8 @@
 
 namespace weft {
 
+struct Documents;
+
 struct DataOptions {
   const Tokenizer* tokenizer = nullptr;  // null: the one that the config names, chars from the texts at hand
   bool train = true;                     // false: validation alone, where it has files of its own
@@ -32,7 +34,9 @@ class Dataset {
   const Tokenizer* tokenizer() const { return tokenizer_ ? &*tokenizer_ : nullptr; }  // null where shards have none
   int64_t tokenizer_vocab() const { return tokenizer_ ? tokenizer_->vocab() : vocab_; }
   int64_t vocab() const { return vocab_; }  // the tokenizer's; of token shards, model.vocab where that is more
-  const TokenStream& train() const { return train_; }
+  const TokenStream& train() const { return train_; }                          // of all sources
+  size_t num_sources() const { return source_ ? source_->num_sources() : 0; }  // of a mixture; 0: there is none
+  uint64_t source_hash() const { return source_ ? source_->Hash() : 0; }       // as TokenSource::Hash
   const TokenStream& val() const { return val_; }
   const std::vector<std::string>& notes() const { return notes_; }  // for people, on what is odd and not wrong
 
@@ -55,12 +59,17 @@ class Dataset {
   explicit Dataset(const Config& config);
   void UseTokenizer(Tokenizer tokenizer);
   absl::Status OpenTokenizer(const Config& config);
-  absl::Status LoadText(const Config& config, const DataFiles& train, const DataFiles& val, const Tokenizer* tokenizer);
+  struct Part;
+  static absl::StatusOr<std::vector<Part>> FindParts(const Config& config);
+  absl::Status LoadText(const Config& config, std::vector<Part>& parts, const DataFiles& val,
+                        const Tokenizer* tokenizer);
+  absl::Status EncodeText(const Config& config, std::vector<Part>& parts, const DataFiles& val_files, Documents val);
   void NoteSkipped(const Config& config, const char* key, const DataFiles& files, const SkipCount& more);
-  absl::Status LoadTokens(const Config& config, const DataFiles& train, const DataFiles& val,
+  absl::Status LoadTokens(const Config& config, std::vector<Part>& parts, const DataFiles& val,
                           const Tokenizer* tokenizer);
-  absl::Status CheckLengths(const Config& config, bool train) const;
-  std::shared_ptr<const TokenSource> MakeSource(const Config& config) const;
+  absl::Status CheckTokens(const Config& config, const std::vector<Part>& parts) const;
+  absl::Status CheckLengths(const Config& config, const std::vector<Part>& parts) const;
+  std::shared_ptr<const TokenSource> MakeSource(const Config& config, const std::vector<Part>& parts) const;
   BatchSpan RowOf(BatchSpan batch, int64_t row) const;
 
   std::optional<Tokenizer> tokenizer_;

@@ -23,8 +23,8 @@ absl::Status Bad(const std::string& path, const std::string& what) {
   return absl::InvalidArgumentError(fmt::format("{}: {}", path, what));
 }
 
-// Empty and binary files do not count as text; one that cannot be read may, so it is an error. A packed file is judged by
-// its first block.
+// Empty and binary files do not count as text; one that cannot be read may, so it is an error. A packed file is judged
+// by its first block.
 absl::StatusOr<bool> IsText(const std::string& path) {
   absl::StatusOr<BlockReader> file = BlockReader::Open(path);
   if (!file.ok()) return file.status();
@@ -52,6 +52,15 @@ absl::Status RefuseParquet(const std::string& path) {
              "pandas.read_parquet(\"IN\").to_json(\"OUT.jsonl\", orient=\"records\", lines=True)");
 }
 
+// Whether a file in a folder is data. Other files are counted.
+absl::StatusOr<bool> IsData(const std::string& path, SkipCount& skipped) {
+  absl::StatusOr<bool> is_data = FormatOf(path).holds_tokens() ? true : IsText(path);
+  if (!is_data.ok() || *is_data) return is_data;
+  if (absl::Status s = RefuseParquet(path); !s.ok()) return s;
+  skipped.Add("empty or binary files", path);
+  return false;
+}
+
 absl::Status AddFolder(const std::string& folder, DataFiles& files) {
   Paths found;
   std::string at = folder;  // the iterator forgets which folder it could not open
@@ -66,15 +75,9 @@ absl::Status AddFolder(const std::string& folder, DataFiles& files) {
     bool skipped = name.starts_with('.') || (is_folder && name == "build") || checkpoint;
     if (skipped && is_folder) it.disable_recursion_pending();
     if (skipped || !it->is_regular_file(no_type)) continue;
-    absl::StatusOr<bool> is_data = FormatOf(at).holds_tokens() ? true : IsText(at);
+    absl::StatusOr<bool> is_data = IsData(at, files.skipped);
     if (!is_data.ok()) return is_data.status();
-    if (*is_data) {
-      found.push_back(at);
-    } else if (absl::Status s = RefuseParquet(at); !s.ok()) {
-      return s;
-    } else {
-      files.skipped.Add("empty or binary files", at);
-    }
+    if (*is_data) found.push_back(at);
   }
   if (error) return Bad(at, fmt::format("cannot be searched ({}); make it readable or move it away", error.message()));
   if (found.empty())

@@ -42,6 +42,14 @@ Documents Documents::CutTail(size_t at) {
   return tail;
 }
 
+void Documents::Append(Documents more) {
+  if (text.empty()) std::swap(text, more.text);
+  size_t begin = more.text.empty() ? 0 : text.size();
+  for (size_t at : more.begins) begins.push_back(begin + at);
+  text += more.text;
+  skipped.Add(more.skipped);
+}
+
 absl::StatusOr<Documents> ReadDocuments(const std::vector<std::string>& files, const std::string& field) {
   Documents documents;
   for (DocumentReader reader(files, field);;) {

@@ -18,6 +18,7 @@ struct Documents {
 
   // Takes off the text from `at` on, and returns it. A document that is cut is one in both.
   Documents CutTail(size_t at);
+  void Append(Documents more);
 };
 
 // As DocumentReader reads them. kResourceExhausted: too little memory is free.

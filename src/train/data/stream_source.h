@@ -16,6 +16,7 @@ class StreamSource : public TokenSource {
   StreamSource(TokenStream stream, const Options& options) : stream_(std::move(stream)), options_(options) {}
 
   int64_t Fill(const DataPosition& at, int64_t row, BatchSpan out) const override;
+  uint64_t Hash() const override { return uint64_t(stream_.size()); }
 
  private:
   // Where in the stream a sequence of C + 1 tokens begins.

@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 
+#include "weft/train/config/config.h"
 #include "weft/train/data/token_stream.h"
 
 namespace weft {
@@ -19,8 +20,6 @@ struct BatchSpan {
   std::span<int32_t> tokens;
   std::span<int32_t> targets;  // the token that follows, or kIgnoredTarget
 };
-
-inline constexpr size_t kMaxSources = 64;  // of a mixture
 
 // Where a run stands in the data, so that it resumes there even if the global batch has changed since.
 struct DataPosition {
@@ -38,7 +37,7 @@ class TokenSource {
   virtual void Skip(int64_t sequences, DataPosition& at) const { at.sequences += sequences; }
   // How many sources `DataPosition::of_source` counts; 0: this is no mixture.
   virtual size_t num_sources() const { return 0; }
-  // What ranks must have alike, apart from the tokens: the shares of a mixture.
+  // What ranks must have alike apart from the tokens, such as the shares of a mixture.
   virtual uint64_t Hash() const { return 0; }
 };
 

@@ -96,6 +96,15 @@ TokenStream TokenStream::CutTail(int64_t begin) {
   return tail;
 }
 
+void TokenStream::Append(const TokenStream& other) {
+  int64_t begin = size();
+  for (Piece piece : other.pieces_) {
+    piece.begin += begin;
+    piece.end += begin;
+    pieces_.push_back(piece);
+  }
+}
+
 TokenStream::Place TokenStream::PlaceOf(int64_t i) const {
   const Piece& piece = PieceOf(i);
   return {piece.file, piece.first + i - piece.begin};

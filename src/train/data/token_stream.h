@@ -34,6 +34,8 @@ class TokenStream {
   void ReadAhead() const;
   // Takes off the tokens from `begin` on, and gives them.
   TokenStream CutTail(int64_t begin);
+  // Adds the tokens of another stream, which they share then.
+  void Append(const TokenStream& other);
 
   // Where a token is, as errors name it.
   struct Place {

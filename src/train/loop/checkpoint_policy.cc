@@ -46,7 +46,12 @@ bool CheckpointPolicy::IsDue(int64_t step) const {
 
 absl::Status CheckpointPolicy::Save(int64_t step, bool eval_due, bool last) {
   position_ = data_.PositionAfter(step, position_);
-  return saver_->Start({step, config_.train.seed, position_.sequences, eval_due}, last || step == config_.train.steps);
+  return saver_->Start({step,
+                        config_.train.seed,
+                        position_.sequences,
+                        eval_due,
+                        {position_.of_source.begin(), position_.of_source.begin() + int64_t(data_.num_sources())}},
+                       last || step == config_.train.steps);
 }
 
 void CheckpointPolicy::NoteEvaluated(int64_t step) {

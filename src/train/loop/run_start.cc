@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "weft/core/host/host_name.h"
 #include "weft/core/host/message.h"
 #include "weft/dist/group/consensus.h"
@@ -51,6 +53,8 @@ absl::StatusOr<RunStart> RunStart::Find(const Config& config, const Dataset& dat
   if (!resumed.ok()) return resumed.status();
   std::vector<std::string> notes = std::move(resumed->notes);
   if (absl::Status s = start.Take(*std::move(resumed), config, data, world); !s.ok()) return s;
+  if (std::string note = start.TakePosition(data); !note.empty())
+    notes.push_back("note: " + PlaceOf(config, "data.train") + note);
   bool saves = !config.checkpoint.dir.empty() && start.is_needed(config);
   if (saves && !looks)
     if (absl::Status s = start.MakeFolder(config, world); !s.ok()) return s;
@@ -64,12 +68,25 @@ absl::Status RunStart::Take(Resumed resumed, const Config& config, const Dataset
   if (!checkpoint_) return absl::OkStatus();
   const Manifest& m = checkpoint_->manifest();
   if (absl::Status s = FirstFault(world, CheckTokenizer(*checkpoint_, config, data)); !s.ok()) return s;
-  position_ = {m.step, m.sequences};
   folder_ = checkpoint_->folder();
   // Rank 0's view is everyone's.
   bool made = GatherBytes(world, world.rank() == 0 && IsEvaluated(folder_) ? "1" : "0")[0] == "1";
   eval_due_ = m.eval_due && !made && m.step <= config.train.steps && data.eval_windows() > 0;
   return absl::OkStatus();
+}
+
+// Where the run is in the data, and a note where sources of a mixture are not where the checkpoint had them.
+std::string RunStart::TakePosition(const Dataset& data) {
+  if (!checkpoint_) return "";
+  const Manifest& m = checkpoint_->manifest();
+  position_ = {m.step, m.sequences};
+  if (m.of_source.size() == data.num_sources()) {
+    std::copy(m.of_source.begin(), m.of_source.end(), position_.of_source.begin());
+    return "";
+  }
+  if (data.num_sources() == 0) return "";
+  return fmt::format("{} has the positions of {} sources, and there are {} now: each starts from its beginning",
+                     folder_, m.of_source.size(), data.num_sources());
 }
 
 // What cannot be written after many steps is said before the first.

@@ -33,6 +33,7 @@ class RunStart {
 
  private:
   absl::Status Take(Resumed resumed, const Config& config, const Dataset& data, ProcessGroup& world);
+  std::string TakePosition(const Dataset& data);
   absl::Status MakeFolder(const Config& config, ProcessGroup& world);
 
   DataPosition position_;

@@ -36,14 +36,13 @@ uint64_t HashOfKinds(const Dataset& data) {
 }
 
 struct Facts {
-  uint64_t config, kinds, train, val;
+  uint64_t config, kinds, train, val, shares;
   int64_t vocab, train_tokens, val_tokens;
 };
 
 Facts FactsOf(const Config& config, const Dataset& data) {
-  return {HashOf(SharedKeys(config)), HashOfKinds(data), Summarize(data.train()).hash,
-          Summarize(data.val()).hash, data.vocab(),      data.train().size(),
-          data.val().size()};
+  return {HashOf(SharedKeys(config)), HashOfKinds(data), Summarize(data.train()).hash, Summarize(data.val()).hash,
+          data.source_hash(),         data.vocab(),      data.train().size(),          data.val().size()};
 }
 
 Facts Unpack(const std::string& bytes) {
@@ -80,6 +79,8 @@ std::string DataFault(const Facts& theirs, const Facts& first) {
   };
   if (theirs.train != first.train)
     return tokens("training tokens", "data.train", theirs.train_tokens, first.train_tokens);
+  if (theirs.shares != first.shares)
+    return "other sources in data.train: their sizes or weights are not the same there";
   if (theirs.val != first.val) return tokens("validation tokens", "data.val", theirs.val_tokens, first.val_tokens);
   return "";
 }

@@ -1,0 +1,35 @@
+// MixtureSource: sequences of several sources in given shares. Sequence i of a run picks its source from the seed and
+// i; each source then runs in its own order, and starts again when it is used up. Which sequence comes when does not
+// depend on the mesh or on where the run was stopped.
+#pragma once
+#include <memory>
+#include <vector>
+
+#include "weft/train/data/token_source.h"
+
+namespace weft {
+
+class MixtureSource : public TokenSource {
+ public:
+  struct Part {
+    std::unique_ptr<const TokenSource> source;
+    double weight = 1;  // its share of the sequences is weight / the sum of all weights
+  };
+  // At most kMaxSources parts. `key` draws the picks.
+  MixtureSource(std::vector<Part> parts, uint64_t key);
+
+  int64_t Fill(const DataPosition& at, int64_t row, BatchSpan out) const override;
+  void Skip(int64_t sequences, DataPosition& at) const override;
+  size_t num_sources() const override { return parts_.size(); }
+  uint64_t Hash() const override;
+
+ private:
+  // The source of sequence i.
+  size_t Pick(int64_t i) const;
+
+  std::vector<Part> parts_;
+  std::vector<uint64_t> ends_;  // of the part of the 64-bit numbers that picks each source but the last
+  uint64_t key_;
+};
+
+}  // namespace weft
