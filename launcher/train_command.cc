@@ -67,10 +67,8 @@ int Train(RankJob& mine, const Words& words) {
   if (ranks.rank == 0) {
     for (const std::string& line : config.notes) PrintStderr("note: {}\n", line);
     for (const std::string& line : UnusedKeys(config)) PrintStderr("note: {}\n", line);
-    if (!claim->note().empty()) PrintStderr("note: {}
-", claim->note());
-    for (const std::string& line : data.notes()) PrintStderr("note: {}
-", line);
+    if (!claim->note().empty()) PrintStderr("note: {}\n", claim->note());
+    for (const std::string& line : data.notes()) PrintStderr("note: {}\n", line);
   }
 
   std::optional<RankMesh> rank = MakeRankMesh(mine, config);

@@ -1,8 +1,8 @@
 // The header of a token shard: tokens that can be read to the last, or an answer.
 #include "fuzz/allocation_bound.h"
 #include "fuzz/target.h"
-#include "weft/train/data/token_shard.h"
-#include "weft/train/data/token_stream.h"
+#include "weft/train/data/source/token_shard.h"
+#include "weft/train/data/source/token_stream.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace weft;

@@ -153,7 +153,7 @@ void CheckMany(const Rule& rule, const Rule* other) {
   std::vector<Parameter> apart;
   Rule undecayed = rule, faster = rule;
   undecayed.attrs.Set({"weight_decay", 0.0});
-  faster.attrs.Set({rule.op == Op::kSgd ? "momentum" : "beta1", 0.8});
+  faster.attrs.Set(rule.op == Op::kSgd ? Attrs::Item{"momentum", 0.8} : Attrs::Item{"beta1", 0.8});
   for (int i = 0; i < 450; i++) {
     Shape shape{PickOf<int64_t>(rng, {0, 1, 3, 5, 64, 129, 1023, 4096}), PickOf<int64_t>(rng, {1, 2, 7, 8})};
     DType dtype = i % 7 == 0 ? DType::kBF16 : DType::kF32, gradient = i % 11 == 0 ? DType::kBF16 : DType::kF32;

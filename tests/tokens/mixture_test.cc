@@ -1,5 +1,5 @@
 // Mixtures of sources: sequences in the shares that were asked for, the same on every mesh and after every resume.
-#include "weft/train/data/mixture_source.h"
+#include "weft/train/data/source/mixture_source.h"
 
 #include <gtest/gtest.h>
 

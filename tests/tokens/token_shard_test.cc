@@ -1,5 +1,5 @@
 // Token shards: the batches of a text whose bytes they hold, whatever the cuts; a bad file is an error, never a crash.
-#include "weft/train/data/token_shard.h"
+#include "weft/train/data/source/token_shard.h"
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
 // CollectiveRow: what passes ask about the collectives of programs and the local moves beside them. The rows stand in
 // op.def; the ops' contract is in core/ops/collective.cc.
 #pragma once
-#include "weft/core/base/attr_names.h"
+#include "weft/core/base/attrs.h"
 #include "weft/core/ir/op.h"
 
 namespace weft {

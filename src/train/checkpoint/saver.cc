@@ -31,6 +31,14 @@ std::vector<uint32_t> WordsOf(const std::string& bytes) {
   return words;
 }
 
+void SetPosition(const SavedPosition& position, Manifest& manifest) {
+  manifest.step = position.step;
+  manifest.seed = position.seed;
+  manifest.sequences = position.sequences;
+  manifest.of_source = position.of_source;
+  manifest.eval_due = position.eval_due;
+}
+
 }  // namespace
 
 CheckpointSaver::CheckpointSaver(State& state, ProcessGroup& world, Options options)
@@ -170,11 +178,7 @@ absl::Status CheckpointSaver::Commit(const SavedPosition& position, const std::v
   std::vector<std::vector<uint32_t>> crcs;
   for (const std::string& bytes : all) crcs.push_back(WordsOf(bytes));
   Manifest manifest = ManifestOf(state_, crcs);
-  manifest.step = position.step;
-  manifest.seed = position.seed;
-  manifest.sequences = position.sequences;
-  manifest.of_source = position.of_source;
-  manifest.eval_due = position.eval_due;
+  SetPosition(position, manifest);
   std::vector<std::pair<const char*, const std::string*>> texts = {{kConfigFile, &options_.config}};
   if (const Tokenizer* t = options_.tokenizer)
     for (const auto& file : t->NamedFiles()) texts.push_back(file);

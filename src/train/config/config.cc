@@ -153,6 +153,7 @@ absl::StatusOr<Config> ParseConfig(std::string_view yaml, const std::string& nam
   for (const std::string& word : overrides) reader.ReadOverride(word);
   if (reader.faults.empty()) {
     FillModel(config);
+    FillFamily(config);
     FillOptimizer(config);
     FillPrecision(config);
     LowerWarmup(config);

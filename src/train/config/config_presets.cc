@@ -52,12 +52,17 @@ void FillModel(Config& config) {
   }
   const ModelFamily* family = FindFamily(model.family);
   if (!family) return;  // reported as missing
-  if (!config.Given("train.objective")) config.train.objective = TrainObjective(family->objective);
-  for (const FamilyKey& key : family->keys)
-    if (!config.Given("model." + std::string(key.name))) model.own[key.name] = key.otherwise;
   if (!kv_heads_known) fill("model.kv_heads", model.kv_heads, model.heads);
   if (!ffn_known) fill("model.ffn", model.ffn, family->default_ffn(model.dim));
   if (!tie_known) fill("model.tie_embeddings", model.tie_embeddings, family->tie_embeddings);
+}
+
+void FillFamily(Config& config) {
+  const ModelFamily* family = FindFamily(config.model.family);
+  if (!family) return;  // reported as missing
+  if (!config.Given("train.objective")) config.train.objective = TrainObjective(family->objective);
+  for (const FamilyKey& key : family->keys)
+    if (!config.Given("model." + std::string(key.name))) config.model.own[key.name] = key.otherwise;
 }
 
 void FillOptimizer(Config& config) {

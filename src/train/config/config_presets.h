@@ -6,6 +6,8 @@ namespace weft {
 
 // Sets the model keys that were not given: from model.preset if there is one, then from the family and the other sizes.
 void FillModel(Config& config);
+// Fills the objective and the keys of the family's own that are not given.
+void FillFamily(Config& config);
 // Fills the keys of the optimizer that are not given with its defaults.
 void FillOptimizer(Config& config);
 

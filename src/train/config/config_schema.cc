@@ -42,6 +42,8 @@ FieldRef Ref(T& member) {
   }
 }
 
+FieldRef RefOfTrain(Config& c) { return TrainRef{&c.data.train, &c.data.mixture}; }
+
 // The names of a table's rows.
 template <class Rows>
 std::vector<std::string> NamesOf(const Rows& rows) {
@@ -116,24 +118,23 @@ std::array<Field, kNumMeshAxes> AxisFields(std::index_sequence<kAxis...>) {
                 .word_value = MeshConfig::kFill}...};
 }
 
-// The keys of the mesh are the rows of its axes; they come before those of `parallel`.
-std::vector<Field> WithMesh(std::vector<Field> fields) {
-  auto parallel = std::find_if(fields.begin(), fields.end(),
-                               [](const Field& f) { return std::string_view(f.key).starts_with("parallel."); });
-  auto axes = AxisFields(std::make_index_sequence<kNumMeshAxes>());
-  fields.insert(parallel, axes.begin(), axes.end());
-  return fields;
+// Defaults of keys of optimizer's, by optimizer.
+struct OptimizerTexts {
+  using Of = const OptimizerOptions&;
+  std::string betas = ByOptimizer("betas", [](Of o) { return fmt::format("[{}, {}]", o.beta1, o.beta2); });
+  std::string eps = ByOptimizer("eps", [](Of o) { return fmt::format("{}", o.eps); });
+  std::string momentum = ByOptimizer("momentum", [](Of o) { return fmt::format("{}", o.momentum); });
+  std::string nesterov = ByOptimizer("nesterov", [](Of o) { return fmt::format("{}", o.nesterov); });
+  std::string decay = ByOptimizer("", [](Of o) { return fmt::format("{}", o.weight_decay); });
+};
+const OptimizerTexts& Texts() {
+  static const OptimizerTexts texts;
+  return texts;
 }
 
 // clang-format off
-std::vector<Field> Fields() {
-  using Of = const OptimizerOptions&;
-  static const std::string kBetas = ByOptimizer("betas", [](Of o) { return fmt::format("[{}, {}]", o.beta1, o.beta2); });
-  static const std::string kEps = ByOptimizer("eps", [](Of o) { return fmt::format("{}", o.eps); });
-  static const std::string kMomentum = ByOptimizer("momentum", [](Of o) { return fmt::format("{}", o.momentum); });
-  static const std::string kNesterov = ByOptimizer("nesterov", [](Of o) { return fmt::format("{}", o.nesterov); });
-  static const std::string kDecay = ByOptimizer("", [](Of o) { return fmt::format("{}", o.weight_decay); });
-  return WithMesh({
+const std::vector<Field>& Fields() {
+  static const std::vector<Field> fields = {
       {KEY(model.preset, "a published model's sizes; other model keys override it"),
        .choices = {"gpt2_124m", "gpt2_355m", "gpt2_774m", "gpt2_1558m", "llama3_1b", "llama3_8b"},
        .default_text = "none"},
@@ -164,7 +165,7 @@ std::vector<Field> Fields() {
       {KEY(model.init_neutral, "keys of model.init's config.json that Weft does not know and that change no numbers"),
        .type_text = "a name or a list of names", .default_text = "none"},
 
-      {.key = "data.train", .ref = [](Config& c) -> FieldRef { return TrainRef{&c.data.train, &c.data.mixture}; },
+      {.key = "data.train", .ref = RefOfTrain,
        .help = "text files, JSONL (both also as gzip or Zstandard) or token shards, folders or globs; sources of a mixture share the sequences by weight", .per_rank = true, .default_text = "required unless synthetic"},
       {KEY(data.val, "validation text or shards, or the fraction of the training data cut off its tail; 0: no evaluation"),
        .bounds = HalfOpen(0, 1), .per_rank = true, .default_text = "none"},
@@ -200,11 +201,11 @@ std::vector<Field> Fields() {
       {KEY(optimizer.name, "the update rule"), .choices = NamesOf(OptimizerRules())},
       {KEY(optimizer.lr, "learning rate after the warm-up"), .bounds = Above(0)},
       {KEY(optimizer.betas, "decay of the two moments of adamw, and of what muon leaves to it; of lion's mean, as used and as kept"),
-       .bounds = HalfOpen(0, 1), .default_text = kBetas.c_str()},
-      {KEY(optimizer.eps, "added to the root of the second moment"), .bounds = Above(0), .default_text = kEps.c_str()},
-      {KEY(optimizer.momentum, "share of the last step that is kept"), .bounds = HalfOpen(0, 1), .default_text = kMomentum.c_str()},
-      {KEY(optimizer.nesterov, "look ahead by a step of momentum"), .default_text = kNesterov.c_str()},
-      {KEY(optimizer.weight_decay, "of product weights and embeddings"), .bounds = AtLeast(0), .default_text = kDecay.c_str()},
+       .bounds = HalfOpen(0, 1), .default_text = Texts().betas.c_str()},
+      {KEY(optimizer.eps, "added to the root of the second moment"), .bounds = Above(0), .default_text = Texts().eps.c_str()},
+      {KEY(optimizer.momentum, "share of the last step that is kept"), .bounds = HalfOpen(0, 1), .default_text = Texts().momentum.c_str()},
+      {KEY(optimizer.nesterov, "look ahead by a step of momentum"), .default_text = Texts().nesterov.c_str()},
+      {KEY(optimizer.weight_decay, "of product weights and embeddings"), .bounds = AtLeast(0), .default_text = Texts().decay.c_str()},
 
       {KEY(schedule.name, "shape of the learning rate after the warm-up"), .choices = NamesOf(Schedules())},
       {KEY(schedule.warmup_steps, "steps of linear warm-up; at most train.steps"), .bounds = From(0, kBillion)},
@@ -248,15 +249,21 @@ std::vector<Field> Fields() {
 #undef WEFT_LOG_OUTPUT
       {KEY(log.every, "steps between lines on the terminal"), .bounds = From(1, kBillion), .per_rank = true},
       {KEY(log.ops, "print every op as executor: interpret runs it (rank 0, to stderr)"), .per_rank = true},
-  });
+  };
   // clang-format on
+  return fields;
 }
 
-// With what families bring, in the section of the model.
+// With what families bring, in the section of the model, and the axes of a mesh before the section `parallel`.
 std::vector<Field> AllFields() {
   std::vector<Field> fields = Fields(), own = FamilyFields();
-  auto behind = std::find_if(fields.begin(), fields.end(), [](const Field& f) { return !std::string_view(f.key).starts_with("model."); });
+  auto behind = std::find_if(fields.begin(), fields.end(),
+                             [](const Field& f) { return !std::string_view(f.key).starts_with("model."); });
   fields.insert(behind, own.begin(), own.end());
+  auto axes = AxisFields(std::make_index_sequence<kNumMeshAxes>());
+  auto parallel = std::find_if(fields.begin(), fields.end(),
+                               [](const Field& f) { return std::string_view(f.key).starts_with("parallel."); });
+  fields.insert(parallel, axes.begin(), axes.end());
   return fields;
 }
 #undef KEY

@@ -145,24 +145,24 @@ struct Setter {
     *out = std::move(paths);
     return std::nullopt;
   }
-  std::optional<ValueFault> operator()(const TrainRef& ref) const {
+  std::optional<ValueFault> operator()(const TrainRef& train) const {
     auto is_map = [](const YamlNode& item) { return item.kind == YamlNode::kMap; };
-    ref.mixture->clear();
+    train.mixture->clear();
     if (node.kind != YamlNode::kList || std::none_of(node.items.begin(), node.items.end(), is_map))
-      return (*this)(ref.paths);
+      return (*this)(train.paths);
     if (node.items.size() > kMaxSources)
       return ValueFault{fmt::format("expected at most {} sources, got {}", kMaxSources, node.items.size()), &node};
-    ref.paths->clear();
+    train.paths->clear();
     for (const YamlNode& item : node.items) {
       MixturePart part;
       if (std::optional<ValueFault> fault = ReadPart(item, part)) return fault;
-      ref.paths->insert(ref.paths->end(), part.paths.begin(), part.paths.end());
-      ref.mixture->push_back(std::move(part));
+      train.paths->insert(train.paths->end(), part.paths.begin(), part.paths.end());
+      train.mixture->push_back(std::move(part));
     }
     return std::nullopt;
   }
   std::optional<ValueFault> ReadPart(const YamlNode& item, MixturePart& part) const {
-    if (item.kind != YamlNode::kMap) return Expected(field, item, "; give all sources as {path: PATH}");
+    if (item.kind != YamlNode::kMap) return Expected(item, "; give all sources as {path: PATH}");
     std::vector<std::string> given;
     for (const YamlEntry& entry : item.entries) {
       if (std::count(given.begin(), given.end(), entry.key) > 0)
@@ -176,7 +176,7 @@ struct Setter {
   std::optional<ValueFault> ReadPartKey(const YamlEntry& entry, MixturePart& part) const {
     constexpr double kMostWeight = 1e9, kLeastWeight = 1e-9;
     const YamlNode& value = entry.value;
-    if (entry.key == "path") return Setter{field, value}(&part.paths);
+    if (entry.key == "path") return Setter{field, value, ref}(&part.paths);
     if (entry.key == "weight") {
       if (ReadNumber(value, part.weight) && Within({.low = kLeastWeight, .high = kMostWeight}, part.weight))
         return std::nullopt;

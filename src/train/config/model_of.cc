@@ -35,6 +35,20 @@ TransformerConfig ModelOf(const Config& config) {
   return FindFamily(m.family)->configure(c);
 }
 
+namespace {
+Optimizer OptimizerOf(const OptimizerConfig& c) {
+  const OptimizerRule* rule = FindOptimizer(c.name);
+  if (!rule) Fail("optimizer.name: there is no " + c.name);
+  return {rule,
+          {.beta1 = c.betas[0],
+           .beta2 = c.betas[1],
+           .eps = c.eps,
+           .momentum = c.momentum,
+           .nesterov = c.nesterov,
+           .weight_decay = c.weight_decay}};
+}
+}  // namespace
+
 StepOptions StepOptionsOf(const Config& config, const MeshShape& mesh) {
   StepOptions o;
   o.model.mesh = mesh;
@@ -43,15 +57,7 @@ StepOptions StepOptionsOf(const Config& config, const MeshShape& mesh) {
   o.model.precision = {config.precision.compute, config.precision.params, config.precision.reduce};
   o.model.fsdp = Fsdp(config.parallel.fsdp);
   o.check = config.parallel.check == CheckMode::kExplicit;
-  const OptimizerConfig& optimizer = config.optimizer;
-  o.optimizer.rule = FindOptimizer(optimizer.name);
-  if (!o.optimizer.rule) Fail("optimizer.name: there is no " + optimizer.name);
-  o.optimizer.options = {.beta1 = optimizer.betas[0],
-                         .beta2 = optimizer.betas[1],
-                         .eps = optimizer.eps,
-                         .momentum = optimizer.momentum,
-                         .nesterov = optimizer.nesterov,
-                         .weight_decay = optimizer.weight_decay};
+  o.optimizer = OptimizerOf(config.optimizer);
   o.clip = config.train.clip;
   o.loss.smoothing = config.train.label_smoothing;
   int64_t ranks = RanksWith(mesh, &MeshAxis::shards_batch), micro = config.train.micro_batch;

@@ -9,9 +9,9 @@
 #include "weft/core/host/utf8.h"
 #include "weft/train/config/config_check.h"
 #include "weft/train/data/documents.h"
-#include "weft/train/data/mixture_source.h"
-#include "weft/train/data/stream_source.h"
-#include "weft/train/data/synthetic_source.h"
+#include "weft/train/data/source/mixture_source.h"
+#include "weft/train/data/source/stream_source.h"
+#include "weft/train/data/source/synthetic_source.h"
 
 namespace weft {
 namespace {
@@ -67,7 +67,10 @@ absl::StatusOr<Dataset> Dataset::Load(const Config& config, const DataOptions& o
   Dataset dataset(config);
   if (config.data.synthetic) {
     if (absl::Status s = dataset.OpenTokenizer(config); !s.ok()) return s;  // chars has no text: bytes
-    int64_t kinds = config.model.vocab > 0 ? config.model.vocab : dataset.vocab_;
+    bool masked = config.train.objective == TrainObjective::kMasked;
+    int64_t kinds = config.model.vocab > 0 ? config.model.vocab - int(masked) : dataset.vocab_;
+    if (masked) dataset.masking_.emplace(uint64_t(config.train.seed), int32_t(kinds), kinds);
+    dataset.vocab_ = std::max(dataset.vocab_, kinds + int(masked));
     dataset.source_ = std::make_shared<SyntheticSource>(dataset.context_, kinds, config.train.seed);
     return dataset;
   }
@@ -89,7 +92,28 @@ absl::StatusOr<Dataset> Dataset::Load(const Config& config, const DataOptions& o
       dataset.notes_.push_back(PlaceOf(config, "data.val") + shared);
   }
   if (with_train) dataset.source_ = dataset.MakeSource(config, *parts);
+  if (config.train.objective == TrainObjective::kMasked)
+    if (absl::Status s = dataset.ChooseMask(config); !s.ok()) return s;
   return dataset;
+}
+
+// The tokenizer's own mask token, else the number behind its last; of token shards the last of model.vocab.
+absl::Status Dataset::ChooseMask(const Config& config) {
+  int64_t kinds = tokenizer_ ? tokenizer_->vocab() : vocab_ - 1, mask = kinds;
+  for (int64_t id = 0; tokenizer_ && id < kinds; id++) {
+    bool begins = false;
+    std::string_view text = tokenizer_->TextOf(int32_t(id), begins);
+    if (text == "[MASK]" || text == "<mask>") mask = id;
+  }
+  for (const TokenStream* stream : {&train_, &val_})
+    if (TokenSummary summary = Summarize(*stream); !tokenizer_ && summary.largest >= mask)
+      return Refuse(config, "model.vocab",
+                    fmt::format("expected a number behind the largest token of the shards, {}, for what is masked, got "
+                                "{}; raise it by one",
+                                summary.largest, config.model.vocab));
+  vocab_ = std::max(vocab_, mask + 1);
+  masking_.emplace(uint64_t(config.train.seed), int32_t(mask), kinds);
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::vector<Dataset::Part>> Dataset::FindParts(const Config& config) {
@@ -293,7 +317,10 @@ int64_t Dataset::FillTrain(int64_t step, int64_t first_row, BatchSpan batch, con
       count += FillRow({}, 0, vocab_, RowOf(batch, r));
       continue;
     }
-    count += source_->Fill(at, row, RowOf(batch, r));
+    BatchSpan out = RowOf(batch, r);
+    auto filled = size_t(source_->Fill(at, row, out));
+    count +=
+        masking_ ? masking_->Train(step, row, out.tokens.first(filled), out.targets.first(filled)) : int64_t(filled);
     source_->Skip(1, at);
   }
   return count;
@@ -307,13 +334,16 @@ int64_t Dataset::FillEval(int64_t first_window, int64_t end_window, BatchSpan ba
   for (int64_t r = 0; r < rows; r++) {
     int64_t window = first_window + r;
     bool counts = window < end_window;
-    count += FillRow(counts ? val_ : none, counts ? window * context_ : 0, vocab_, RowOf(batch, r));
+    BatchSpan out = RowOf(batch, r);
+    auto filled = size_t(FillRow(counts ? val_ : none, counts ? window * context_ : 0, vocab_, out));
+    count +=
+        masking_ ? masking_->Evaluate(window, out.tokens.first(filled), out.targets.first(filled)) : int64_t(filled);
   }
   return count;
 }
 
 std::optional<int64_t> Dataset::EvalBytes(int64_t windows) const {
-  if (!tokenizer_) return std::nullopt;
+  if (!tokenizer_ || masking_) return std::nullopt;
   int64_t end = std::min(windows * context_ + 1, val_.size()), bytes = 0, first = 0;
   const std::vector<int32_t>& begin = tokenizer_->begin();
   while (first < std::min(int64_t(begin.size()), end) && val_[first] == begin[size_t(first)]) first++;  // no text

@@ -14,7 +14,8 @@
 #include "absl/status/statusor.h"
 #include "weft/train/config/config.h"
 #include "weft/train/data/data_files.h"
-#include "weft/train/data/token_source.h"
+#include "weft/train/data/source/masking.h"
+#include "weft/train/data/source/token_source.h"
 #include "weft/train/tokenizer/tokenizer.h"
 
 namespace weft {
@@ -33,7 +34,9 @@ class Dataset {
 
   const Tokenizer* tokenizer() const { return tokenizer_ ? &*tokenizer_ : nullptr; }  // null where shards have none
   int64_t tokenizer_vocab() const { return tokenizer_ ? tokenizer_->vocab() : vocab_; }
-  int64_t vocab() const { return vocab_; }  // the tokenizer's; of token shards, model.vocab where that is more
+  // The tokenizer's; of token shards, model.vocab where that is more. With train.objective: masked one more for the
+  // mask where the tokenizer has none of its own.
+  int64_t vocab() const { return vocab_; }
   const TokenStream& train() const { return train_; }                          // of all sources
   size_t num_sources() const { return source_ ? source_->num_sources() : 0; }  // of a mixture; 0: there is none
   uint64_t source_hash() const { return source_ ? source_->Hash() : 0; }       // as TokenSource::Hash
@@ -52,13 +55,15 @@ class Dataset {
   int64_t eval_windows() const;  // 0 without validation text
   // Windows from first_window on. Those from end_window on, and those behind the last, are all ignored.
   int64_t FillEval(int64_t first_window, int64_t end_window, BatchSpan batch) const;
-  // The bytes of text that the targets of the first `windows` windows stand for; unknown without a tokenizer.
+  // The bytes of text that the targets of the first `windows` windows stand for; unknown without a tokenizer,
+  // and where targets are masked tokens.
   std::optional<int64_t> EvalBytes(int64_t windows) const;
 
  private:
   explicit Dataset(const Config& config);
   void UseTokenizer(Tokenizer tokenizer);
   absl::Status OpenTokenizer(const Config& config);
+  absl::Status ChooseMask(const Config& config);
   struct Part;
   static absl::StatusOr<std::vector<Part>> FindParts(const Config& config);
   absl::Status LoadText(const Config& config, std::vector<Part>& parts, const DataFiles& val,
@@ -77,6 +82,7 @@ class Dataset {
   std::vector<std::string> notes_;
   int64_t context_, global_batch_, vocab_ = 0;
   std::shared_ptr<const TokenSource> source_;  // of training
+  std::optional<Masking> masking_;             // train.objective: masked
 };
 
 // Whether data.tokenizer says what token shards were made with: it names a file, or bytes and the model has just as

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "weft/train/data/token_shard.h"
+#include "weft/train/data/source/token_shard.h"
 
 namespace weft {
 namespace {

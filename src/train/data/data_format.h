@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "weft/train/data/token_stream.h"
+#include "weft/train/data/source/token_stream.h"
 
 namespace weft {
 

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "weft/train/data/token_shard.h"
+#include "weft/train/data/source/token_shard.h"
 #include "weft/train/io/durable.h"
 
 namespace weft {

@@ -30,7 +30,7 @@ uint64_t HashOf(std::string_view text) {
 // Of all kinds of token, in order, as text; of token shards, whose text is unknown, of their number.
 uint64_t HashOfKinds(const Dataset& data) {
   if (!data.tokenizer()) return uint64_t(data.vocab());
-  std::vector<int32_t> kinds(size_t(data.vocab()));
+  std::vector<int32_t> kinds(size_t(data.tokenizer_vocab()));
   std::iota(kinds.begin(), kinds.end(), 0);
   return HashOf(data.tokenizer()->Decode(kinds));
 }

@@ -1,6 +1,6 @@
 // SyntheticSource: random tokens, without a file.
 #pragma once
-#include "weft/train/data/token_source.h"
+#include "weft/train/data/source/token_source.h"
 
 namespace weft {
 

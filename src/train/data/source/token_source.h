@@ -9,7 +9,7 @@
 #include <string>
 
 #include "weft/train/config/config.h"
-#include "weft/train/data/token_stream.h"
+#include "weft/train/data/source/token_stream.h"
 
 namespace weft {
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "error_of.h"
-#include "parallel/worlds.h"
+#include "dtensor/worlds.h"
 #include "weft/parallel/dtensor/factories.h"
 
 namespace weft {

@@ -1,9 +1,9 @@
-#include "weft/train/data/token_stream.h"
+#include "weft/train/data/source/token_stream.h"
 
 #include <algorithm>
 
 #include "weft/core/base/hash.h"
-#include "weft/train/data/token_shard.h"
+#include "weft/train/data/source/token_shard.h"
 
 namespace weft {
 namespace {

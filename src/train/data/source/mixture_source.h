@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "weft/train/data/token_source.h"
+#include "weft/train/data/source/token_source.h"
 
 namespace weft {
 

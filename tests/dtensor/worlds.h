@@ -5,7 +5,7 @@
 #include <functional>
 #include <string>
 
-#include "parallel/dtensor_testing.h"
+#include "dtensor/dtensor_testing.h"
 #include "weft/parallel/dtensor/dtensor.h"
 
 namespace weft::test {

@@ -1,4 +1,4 @@
-#include "weft/train/data/token_source.h"
+#include "weft/train/data/source/token_source.h"
 
 #include <algorithm>
 

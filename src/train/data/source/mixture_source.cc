@@ -1,4 +1,4 @@
-#include "weft/train/data/mixture_source.h"
+#include "weft/train/data/source/mixture_source.h"
 
 #include <algorithm>
 #include <cmath>

@@ -6,7 +6,7 @@
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
-#include "parallel/dtensor_testing.h"
+#include "dtensor/dtensor_testing.h"
 #include "parallel/testing.h"
 #include "weft/core/base/shard.h"
 #include "weft/core/ops/ops.h"

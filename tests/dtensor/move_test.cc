@@ -9,8 +9,8 @@
 #include <random>
 
 #include "error_of.h"
-#include "parallel/device_double.h"
-#include "parallel/worlds.h"
+#include "dtensor/device_double.h"
+#include "dtensor/worlds.h"
 #include "weft/core/base/box.h"
 #include "weft/parallel/dtensor/resized.h"
 

@@ -1,4 +1,4 @@
-#include "weft/train/data/token_shard.h"
+#include "weft/train/data/source/token_shard.h"
 
 #include <algorithm>
 #include <bit>

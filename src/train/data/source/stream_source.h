@@ -1,7 +1,7 @@
 // StreamSource: sequences of a token stream, at random offsets or in windows that follow each other and then start
 // again.
 #pragma once
-#include "weft/train/data/token_source.h"
+#include "weft/train/data/source/token_source.h"
 
 namespace weft {
 

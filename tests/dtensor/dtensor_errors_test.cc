@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "parallel/dtensor_testing.h"
+#include "dtensor/dtensor_testing.h"
 #include "parallel/testing.h"
 #include "weft/core/ops/ops.h"
 #include "weft/core/transforms/grad.h"

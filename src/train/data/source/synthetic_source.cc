@@ -1,4 +1,4 @@
-#include "weft/train/data/synthetic_source.h"
+#include "weft/train/data/source/synthetic_source.h"
 
 #include "weft/core/base/rng.h"
 

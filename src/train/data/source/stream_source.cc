@@ -1,4 +1,4 @@
-#include "weft/train/data/stream_source.h"
+#include "weft/train/data/source/stream_source.h"
 
 #include "weft/core/base/rng.h"
 
