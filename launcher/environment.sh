@@ -1,5 +1,6 @@
 # shellcheck shell=bash
 # Sourced by the scripts: what a run under mpirun wants, on one host also in a container and as root.
+# The word ranks=N of weft sets the same (src/dist/start/mpirun.cc); ranks_word_test compares the two.
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export OMPI_MCA_rmaps_base_oversubscribe=1        # more ranks than cores
 export OMPI_MCA_hwloc_base_binding_policy=none    # the default binding gives each rank one core, its helpers too

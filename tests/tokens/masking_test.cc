@@ -36,8 +36,10 @@ TEST(Masking, TakesItsShares) {
     for (size_t i = 0; i < out.tokens.size(); i++, n++) {
       bool target = out.targets[i] != kIgnoredTarget;
       mine += target;
-      if (!target) ASSERT_EQ(out.tokens[i], plain.tokens[i]);
-      if (!target) continue;
+      if (!target) {
+        ASSERT_EQ(out.tokens[i], plain.tokens[i]);
+        continue;
+      }
       ASSERT_EQ(out.targets[i], plain.tokens[i]);
       masked += out.tokens[i] == kMask;
       stayed += out.tokens[i] == plain.tokens[i];

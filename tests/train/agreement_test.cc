@@ -94,10 +94,11 @@ TEST(Agreement, ComparesEveryKeyThatIsNotMarked) {
     if (!std::holds_alternative<int64_t*>(field.ref(probe)) || field.not_built) continue;
     std::string key = field.key;
     std::string value = key == "model.heads" || key == "model.kv_heads" ? "2" : key == "model.dim" ? "6" : "1";
-    Words base{synthetic,          "model.heads=4",       "model.dim=8",       "train.steps=9",
-               "model.vocab=300",  "train.micro_batch=3", "checkpoint.keep=3", "mesh.dp=2",
-               "checkpoint.dir=c", "mesh.tp=2",           "train.seed=4",      "log.every=2",
-               "threads=2"};
+    Words base{synthetic,           "model.heads=4",    "model.dim=8",
+               "train.steps=9",     "model.vocab=300",  "train.micro_batch=3",
+               "checkpoint.keep=3", "mesh.dp=2",        "checkpoint.dir=c",
+               "mesh.tp=2",         "mesh.replicate=2", "train.seed=4",
+               "log.every=2",       "threads=2"};
     if (key == "model.dim") base.push_back("model.heads=2");
     if (key == "model.vocab") value = "299";
     if (key == "model.layers" || key == "model.ffn") value = "3";

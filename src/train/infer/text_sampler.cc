@@ -72,7 +72,7 @@ class TextSampler final : public StepSampler {
 absl::StatusOr<std::unique_ptr<StepSampler>> MakeTextSampler(const Config& config, const Dataset& data,
                                                              const Context& context, DeviceMesh& mesh,
                                                              DeviceKind device) {
-  if (config.train.sample_every == 0) return nullptr;
+  if (config.train.sample_every == 0) return std::unique_ptr<StepSampler>();
   if (!data.tokenizer())
     return absl::InvalidArgumentError(PlaceOf(config, "train.sample_every") +
                                       "needs the tokenizer of the text, which this data has not; name it in "
