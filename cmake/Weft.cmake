@@ -18,8 +18,10 @@ set(weft_cuda_flags --expt-relaxed-constexpr -Xcompiler=-Wall,-Wextra,${weft_hos
 target_compile_options(weft_flags INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:${weft_cxx_flags}>"
   "$<$<COMPILE_LANGUAGE:CUDA>:${weft_cuda_flags}>")
 if(WEFT_SANITIZE)
-  target_compile_options(weft_flags INTERFACE -fsanitize=${WEFT_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all
-    $<$<BOOL:${WEFT_SANITIZE_OMIT}>:-fno-sanitize=${WEFT_SANITIZE_OMIT}>)
+  target_compile_options(weft_flags INTERFACE -fsanitize=${WEFT_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  if(WEFT_SANITIZE_OMIT)
+    target_compile_options(weft_flags INTERFACE -fno-sanitize=${WEFT_SANITIZE_OMIT})
+  endif()
   target_link_options(weft_flags INTERFACE -fsanitize=${WEFT_SANITIZE})
 endif()
 
