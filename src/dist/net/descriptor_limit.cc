@@ -4,6 +4,7 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <bit>
 #include <filesystem>
 #include <iterator>
 
@@ -35,11 +36,12 @@ int64_t DescriptorsOfNetwork() {
 
 int64_t DescriptorsOfRank(int world_size) {
   constexpr int64_t kFiles = 16, kAtOnce = 64;  // ForAllRanks asks so many ranks at once
-  constexpr int64_t kGroups = kMaxAxes + 1;  // one per axis and the world's: each waits on two descriptors of its own
-  constexpr int64_t kWays = 4;               // it asks others and is asked, and tries to reach them and is tried
+  constexpr int64_t kWays = 4;                  // it asks others and is asked, and tries to reach them and is tried
+  // One group an axis of more than one rank, and the world's: each waits on two descriptors of its own.
+  int64_t groups = 1 + std::min<int64_t>(kMaxAxes, std::bit_width(unsigned(world_size)) - 1);
   int64_t others = world_size - 1;
   int64_t pairs = 2 * others;  // with the world, and along the axes together
-  return pairs + 2 * kGroups + kWays * std::min(others, kAtOnce) + kFiles;
+  return pairs + 2 * groups + kWays * std::min(others, kAtOnce) + kFiles;
 }
 
 int64_t GuestsToKeep(int64_t own, int64_t most) {
