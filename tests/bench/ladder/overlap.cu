@@ -6,70 +6,16 @@
 //   gather:  shards do not change inside a step, so one barrier before the first pull and one after the last do.
 //   scatter: "ready" from producer to consumer after G is written; "done" back after the pull, taken before G is
 //   rewritten.
-#include <cublasLt.h>
-#include <nccl.h>
-
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
 
-#include "peers.h"
+#include "communicator.h"
+#include "product.h"
+#include "streams.h"
 
-using bf16 = __nv_bfloat16;
-constexpr int kRows = 8192, kIn = 4096, kOut = 14336, kLayers = 16, kMaxRanks = 8;
-constexpr size_t kWeight = size_t(kIn) * kOut, kWorkspace = 64 << 20;
-
-static void Check(ncclResult_t status, const char* what) {
-  if (status != ncclSuccess) throw std::runtime_error(std::string(what) + ": " + ncclGetErrorString(status));
-}
-static void Check(cublasStatus_t status, const char* what) {
-  if (status != CUBLAS_STATUS_SUCCESS)
-    throw std::runtime_error(std::string(what) + ": " + cublasLtGetStatusString(status));
-}
-
-// ---- products ----
-
-// C[m, n] = A[m, k] op(B), column-major bf16 with f32 sums, on at most `sm_target` multiprocessors (0: all).
-class Product {
- public:
-  Product(cublasLtHandle_t handle, cublasOperation_t op_b, int m, int n, int k, int sm_target) : handle_(handle) {
-    Check(cublasLtMatmulDescCreate(&desc_, CUBLAS_COMPUTE_32F, CUDA_R_32F), "describe a product");
-    Set(CUBLASLT_MATMUL_DESC_TRANSB, op_b);
-    if (sm_target) Set(CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET, int32_t(sm_target));
-    Check(cublasLtMatrixLayoutCreate(&a_, CUDA_R_16BF, m, k, m), "lay out A");
-    const bool plain = op_b == CUBLAS_OP_N;
-    Check(cublasLtMatrixLayoutCreate(&b_, CUDA_R_16BF, plain ? k : n, plain ? n : k, plain ? k : n), "lay out B");
-    Check(cublasLtMatrixLayoutCreate(&c_, CUDA_R_16BF, m, n, m), "lay out C");
-    Choose();
-  }
-  void Run(const bf16* a, const bf16* b, bf16* c, void* workspace, cudaStream_t stream) const {
-    const float one = 1, zero = 0;
-    Check(cublasLtMatmul(handle_, desc_, &one, a, a_, b, b_, &zero, c, c_, c, c_, &choice_.algo, workspace, kWorkspace,
-                         stream),
-          "multiply");
-  }
-
- private:
-  template <typename T>
-  void Set(cublasLtMatmulDescAttributes_t attribute, T value) {
-    Check(cublasLtMatmulDescSetAttribute(desc_, attribute, &value, sizeof value), "set a product's attribute");
-  }
-  void Choose() {
-    cublasLtMatmulPreference_t preference;
-    int found = 0;
-    Check(cublasLtMatmulPreferenceCreate(&preference), "make a preference");
-    Check(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &kWorkspace,
-                                               sizeof kWorkspace),
-          "allow a workspace");
-    Check(cublasLtMatmulAlgoGetHeuristic(handle_, desc_, a_, b_, c_, c_, preference, 1, &choice_, &found),
-          "choose an algorithm");
-    Check(cublasLtMatmulPreferenceDestroy(preference), "drop a preference");
-  }
-  cublasLtHandle_t handle_;
-  cublasLtMatmulDesc_t desc_;
-  cublasLtMatrixLayout_t a_, b_, c_;
-  cublasLtMatmulHeuristicResult_t choice_;
-};
+constexpr int kRows = 8192, kIn = 4096, kOut = 14336, kLayers = 16;
+constexpr size_t kWeight = size_t(kIn) * kOut;
 
 // ---- collectives ----
 
@@ -87,76 +33,13 @@ struct Case {
   double portion = 1;           // own pulls: of every chunk; near 0 leaves the dependencies and the protocol alone
 };
 
-class Communicator {
- public:
-  Communicator(const World& world, int ctas, bool copy_engines) {
-    ncclUniqueId id;
-    if (world.rank == 0) Check(ncclGetUniqueId(&id), "make a NCCL id");
-    MPI_Bcast(&id, sizeof id, MPI_BYTE, 0, MPI_COMM_WORLD);
-    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-    if (ctas) config.minCTAs = 1, config.maxCTAs = ctas;
-    if (copy_engines) config.CTAPolicy = NCCL_CTA_POLICY_ZERO;
-    Check(ncclCommInitRankConfig(&comm_, world.size, id, world.rank, &config), "make a communicator");
-  }
-  ~Communicator() { ncclCommDestroy(comm_); }
-  Communicator(const Communicator&) = delete;
-  Communicator& operator=(const Communicator&) = delete;
-  operator ncclComm_t() const { return comm_; }
-
- private:
-  ncclComm_t comm_ = nullptr;
-};
-
-// Memory at one symmetric window of a communicator, as NCCL's copy-engine collectives want it.
-class Window {
- public:
-  Window(ncclComm_t comm, size_t n) : comm_(comm) {
-    void* p = nullptr;
-    Check(ncclMemAlloc(&p, n * sizeof(bf16)), "allocate symmetric memory");
-    Check(ncclCommWindowRegister(comm, p, n * sizeof(bf16), &window_, NCCL_WIN_COLL_SYMMETRIC), "register a window");
-    data = static_cast<bf16*>(p);
-  }
-  ~Window() { ncclCommWindowDeregister(comm_, window_), ncclMemFree(data); }
-  Window(const Window&) = delete;
-  Window& operator=(const Window&) = delete;
-  bf16* data;
-
- private:
-  ncclComm_t comm_;
-  ncclWindow_t window_ = nullptr;
-};
-
-struct Chunks {
-  const bf16* part[kMaxRanks];
-};
-
-// out[n] = the parts' sum in rank order, in f32: the same bits on every run.
-__global__ void SumChunks(Chunks chunks, int parts, bf16* out, size_t n) {
-  for (size_t i = blockIdx.x * size_t(blockDim.x) + threadIdx.x; i < n / 8; i += size_t(gridDim.x) * blockDim.x) {
-    float sum[8] = {};
-    for (int p = 0; p < parts; ++p) {
-      const uint4 raw = reinterpret_cast<const uint4*>(chunks.part[p])[i];
-      const bf16* x = reinterpret_cast<const bf16*>(&raw);
-      for (int e = 0; e < 8; ++e) sum[e] += __bfloat162float(x[e]);
-    }
-    bf16 result[8];
-    for (int e = 0; e < 8; ++e) result[e] = __float2bfloat16(sum[e]);
-    reinterpret_cast<uint4*>(out)[i] = *reinterpret_cast<uint4*>(result);
-  }
-}
-
 // ---- one rank's step ----
 
-static cudaStream_t Stream(int priority) {
-  cudaStream_t stream;
-  Check(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, priority), "create a stream");
-  return stream;
-}
-
 // What all cases share: streams, events, buffers and the peers' views of them.
-struct Rank {
+struct Rank : Edges {
   explicit Rank(const World& w)
-      : world(w),
+      : Edges(4096),
+        world(w),
         chunk(kWeight / w.size),
         x(size_t(kRows) * kIn, 1 + w.rank),
         y(size_t(kRows) * kOut),
@@ -174,6 +57,7 @@ struct Rank {
     Check(cudaMemset(flags.data(), 0, flags.size() * 4), "clear the flags");
     shards = std::make_unique<PeerMemory<bf16>>(world, shard.data());
     peer_flags = std::make_unique<PeerMemory<uint32_t>>(world, flags.data());
+    barrier = std::make_unique<PeerBarrier>(world);
     Check(cublasLtCreate(&cublas), "make a cuBLASLt handle");
     Check(cudaDeviceSynchronize(), "prepare a rank");
     world.Barrier();  // no peer writes a flag before it is cleared
@@ -181,20 +65,13 @@ struct Rank {
   // Collective: no rank frees what another still maps.
   void Close() {
     gradients[0].reset(), gradients[1].reset(), shards.reset(), peer_flags.reset();
-    world.Barrier();
+    barrier->Close();
   }
-  enum Kind { kReady, kDone, kArrive };
+  enum Kind { kReady, kDone };
   static uint32_t GradientSeed(int rank, int slot) { return 300 + 10 * rank + slot; }
   static int Word(Kind kind, int slot, int from) { return (kind * 2 + slot) * kMaxRanks + from; }
   uint32_t* Mine(Kind kind, int slot, int from) { return flags.data() + Word(kind, slot, from); }
   uint32_t* Theirs(int peer, Kind kind, int slot) { return peer_flags->at(peer) + Word(kind, slot, world.rank); }
-  void Wait(cudaStream_t waiter, cudaEvent_t event) { Check(cudaStreamWaitEvent(waiter, event), "wait for an event"); }
-  cudaEvent_t Record(cudaStream_t stream) {
-    cudaEvent_t event = events.at(used_events++);
-    Check(cudaEventRecord(event, stream), "record an event");
-    return event;
-  }
-  void Wait(cudaStream_t waiter, cudaStream_t stream) { Wait(waiter, Record(stream)); }
   std::vector<int> Peers() const {  // each rank begins with another, so that no source is asked by all at once
     std::vector<int> peers;
     for (int i = 1; i < world.size; ++i) peers.push_back((world.rank + i) % world.size);
@@ -202,12 +79,9 @@ struct Rank {
   }
 
   void MakeStreams() {
-    int low, high;
-    Check(cudaDeviceGetStreamPriorityRange(&low, &high), "read the stream priorities");
+    const auto [low, high] = Priorities();
     main = Stream(low), gather = Stream(high), scatter = Stream(high);
     for (int r = 0; r < world.size; ++r) gather_pull.push_back(Stream(high)), scatter_pull.push_back(Stream(high));
-    events.resize(4096);
-    for (auto& e : events) Check(cudaEventCreateWithFlags(&e, cudaEventDisableTiming), "create an event");
   }
 
   const World& world;
@@ -218,10 +92,9 @@ struct Rank {
   std::unique_ptr<Buffer<bf16>> weight[2], gradient[2];
   std::unique_ptr<PeerMemory<bf16>> gradients[2], shards;
   std::unique_ptr<PeerMemory<uint32_t>> peer_flags;
+  std::unique_ptr<PeerBarrier> barrier;
   cudaStream_t main, gather, scatter;
   std::vector<cudaStream_t> gather_pull, scatter_pull;
-  std::vector<cudaEvent_t> events;
-  size_t used_events = 0;
   cublasLtHandle_t cublas;
 };
 
@@ -230,8 +103,8 @@ class Step {
   Step(Rank& r, const Case& c)
       : r_(r),
         case_(c),
-        forward_(r.cublas, CUBLAS_OP_N, kOut, kRows, kIn, c.sm_target),
-        backward_(r.cublas, CUBLAS_OP_T, kOut, kIn, kRows, c.sm_target) {
+        forward_(r.cublas, {.m = kOut, .n = kRows, .k = kIn, .sm_target = c.sm_target}),
+        backward_(r.cublas, {.m = kOut, .n = kIn, .k = kRows, .op_b = CUBLAS_OP_T, .sm_target = c.sm_target}) {
     const bool symmetric = c.gather == Way::kNcclCopy;
     if (symmetric || c.gather == Way::kNccl) gather_comm_ = std::make_unique<Communicator>(r.world, c.ctas, symmetric);
     if (c.scatter == Way::kNccl) scatter_comm_ = std::make_unique<Communicator>(r.world, c.ctas, false);
@@ -247,9 +120,9 @@ class Step {
     const bool gathers = collectives && case_.gather != Way::kNone,
                scatters = collectives && case_.scatter != Way::kNone;
     cudaEvent_t used[kLayers], scattered[kLayers];
-    r_.used_events = 0;
+    r_.Restart();
     r_.Wait(r_.gather, r_.main), r_.Wait(r_.scatter, r_.main);
-    if (gathers && case_.gather == Way::kCopy) Meet(0);
+    if (gathers && case_.gather == Way::kCopy) r_.barrier->Issue(0, r_.gather);
     for (int l = 0; l < kLayers; ++l) {
       if (gathers) {
         if (l >= 2) r_.Wait(r_.gather, used[l - 2]);  // the buffer's last reader
@@ -264,7 +137,7 @@ class Step {
       Scatter(l & 1);
       scattered[l] = r_.Record(r_.scatter);
     }
-    if (gathers && case_.gather == Way::kCopy) Meet(1);
+    if (gathers && case_.gather == Way::kCopy) r_.barrier->Issue(1, r_.gather);
     r_.Wait(r_.main, r_.gather), r_.Wait(r_.main, r_.scatter);
   }
   const bf16* weight(int slot) const { return weight_[slot]; }
@@ -273,15 +146,6 @@ class Step {
   void Multiply(int slot) {
     forward_.Run(weight_[slot], r_.x.data(), r_.y.data(), r_.workspace.data(), r_.main);               // [rows, out]
     backward_.Run(r_.y.data(), r_.x.data(), r_.gradient[slot]->data(), r_.workspace.data(), r_.main);  // [in, out]
-  }
-
-  // A barrier of the gather streams. Two sets of words, taken in turns: a rank that is early at the next barrier cannot
-  // write the word that a late one still has to take.
-  void Meet(int set) {
-    MemoryOps ops;
-    for (int p : r_.Peers()) ops.Write(r_.Theirs(p, Rank::kArrive, set), 1);
-    for (int p : r_.Peers()) ops.Take(r_.Mine(Rank::kArrive, set, p));
-    ops.Issue(r_.gather);
   }
 
   void Gather(int slot) {
@@ -351,34 +215,22 @@ class Step {
 
 // ---- measuring and checking ----
 
-// A step's time among its like: ranks begin together, replays of `heater` and of itself settle it, twelve are timed.
+// A step's time among its like: replays of `heater` and of itself settle it, twelve are timed.
 // One replay alone would not do: these products run at the power limit, and after a pause they run up to 10 % faster.
-static float SettledMs(Rank& r, cudaGraphExec_t graph, cudaGraphExec_t heater, cudaEvent_t begin, cudaEvent_t end) {
-  constexpr int kSettle = 6, kTimed = 12;
-  float ms = 0;
-  r.world.Barrier();
-  for (int i = 0; i < kSettle; ++i) Check(cudaGraphLaunch(heater, r.main), "replay the products");
-  for (int i = 0; i < kSettle + kTimed; ++i) {
-    if (i == kSettle) Check(cudaEventRecord(begin, r.main), "record the start");
-    Check(cudaGraphLaunch(graph, r.main), "replay a step");
-  }
-  Check(cudaEventRecord(end, r.main), "record the end");
-  Check(cudaEventSynchronize(end), "run steps");
-  Check(cudaEventElapsedTime(&ms, begin, end), "read a time");
-  return r.world.Max(ms / kTimed);
+static float SettledMs(Rank& r, cudaGraphExec_t graph, cudaGraphExec_t heater) {
+  constexpr int kHeat = 6, kSettle = 6, kTimed = 12;
+  return SettledMs(r.world, r.main, kHeat + kSettle, kTimed,
+                   [&](int i) { Check(cudaGraphLaunch(i < kHeat ? heater : graph, r.main), "replay a step"); });
 }
 
 // The middle of three rounds over the bodies' graphs, the first of which is the products alone: the slowest rank's
 // time, as a synchronous job feels it.
 static std::vector<float> MediansMs(Rank& r, const std::vector<std::function<void()>>& bodies) {
-  cudaEvent_t begin, end;
-  Check(cudaEventCreate(&begin), "create an event");
-  Check(cudaEventCreate(&end), "create an event");
   std::vector<cudaGraphExec_t> graphs;
   for (const auto& body : bodies) graphs.push_back(Capture(r.main, body));
   std::vector<std::vector<float>> times(bodies.size());
   for (int round = 0; round < 3; ++round)
-    for (size_t b = 0; b < bodies.size(); ++b) times[b].push_back(SettledMs(r, graphs[b], graphs[0], begin, end));
+    for (size_t b = 0; b < bodies.size(); ++b) times[b].push_back(SettledMs(r, graphs[b], graphs[0]));
   for (auto graph : graphs) Check(cudaGraphExecDestroy(graph), "destroy a graph");
   std::vector<float> medians;
   for (const auto& t : times) medians.push_back(Median(t));
@@ -480,14 +332,6 @@ static std::vector<Case> Cases(int processors) {
   return cases;
 }
 
-static void PrintVersions() {
-  int nccl = 0;
-  Check(ncclGetVersion(&nccl), "read NCCL's version");
-  std::printf("{\"probe\":\"versions\",%s,\"nccl\":%d,\"cublaslt\":%zu}\n", DeviceLine().c_str(), nccl,
-              cublasLtGetVersion());
-  std::fflush(stdout);
-}
-
 // What one run measures: all cases, own pulls alone, or a few on calm data: with x = 0 the products draw far less
 // power, which tells a step that is short of power from one that is short of multiprocessors or bandwidth.
 static std::vector<Case> Chosen(const std::string& mode, int processors) {
@@ -504,13 +348,9 @@ static std::vector<Case> Chosen(const std::string& mode, int processors) {
 }
 
 // overlap [all | pulls | calm]
-int main(int argc, char** argv) try {
-  setenv("NCCL_NVLS_ENABLE", "0", 1);  // multicast off, also where the environment forgot it
-  const std::string mode = argc > 1 ? argv[1] : "all";
-  World world;
-  Check(cudaSetDevice(world.rank), "take a GPU");
-  if (world.rank == 0) PrintVersions();
-  {
+int main(int argc, char** argv) {
+  return RunOnRanks("overlap", [&](const World& world) {
+    const std::string mode = argc > 1 ? argv[1] : "all";
     Rank rank(world);
     cudaDeviceProp properties;
     Check(cudaGetDeviceProperties(&properties, world.rank), "read the device's properties");
@@ -518,9 +358,5 @@ int main(int argc, char** argv) try {
     for (const Case& c : Chosen(mode, properties.multiProcessorCount)) Measure(rank, c);
     if (mode == "all") Endure(rank, {Way::kCopy, Way::kCopy}, 300);
     rank.Close();
-  }
-  MPI_Finalize();
-} catch (const std::exception& e) {
-  std::fprintf(stderr, "overlap: %s\n", e.what());
-  MPI_Abort(MPI_COMM_WORLD, 1);
+  });
 }

@@ -5,6 +5,8 @@
 #include <cuda.h>
 #include <mpi.h>
 
+#include <memory>
+
 #include "probe.h"
 
 inline void Check(CUresult status, const std::string& what) {
@@ -25,6 +27,28 @@ struct World {
   }
   int rank = 0, size = 1;
 };
+
+// The mean time in ms of `timed` launches on the stream, after `settle` launches, on the slowest rank. Collective: the
+// ranks begin together, and launches are numbered from 0. One launch after a pause would not do: products that run at
+// the power limit run up to 10 % faster then.
+inline float SettledMs(const World& world, cudaStream_t stream, int settle, int timed,
+                       const std::function<void(int)>& launch) {
+  cudaEvent_t begin, end;
+  float ms = 0;
+  Check(cudaEventCreate(&begin), "create an event");
+  Check(cudaEventCreate(&end), "create an event");
+  world.Barrier();
+  for (int i = 0; i < settle + timed; ++i) {
+    if (i == settle) Check(cudaEventRecord(begin, stream), "record the start");
+    launch(i);
+  }
+  Check(cudaEventRecord(end, stream), "record the end");
+  Check(cudaEventSynchronize(end), "run timed launches");
+  Check(cudaEventElapsedTime(&ms, begin, end), "read a time");
+  Check(cudaEventDestroy(begin), "destroy an event");
+  Check(cudaEventDestroy(end), "destroy an event");
+  return world.Max(ms / float(timed));
+}
 
 template <typename T>
 class PeerMemory {
@@ -64,6 +88,14 @@ class MemoryOps {
     op.writeValue.address = reinterpret_cast<CUdeviceptr>(word);
     op.writeValue.value = value;
   }
+  // Waits until the word is `value` or more.
+  void Await(uint32_t* word, uint32_t value) {
+    auto& op = ops_.emplace_back();
+    op.waitValue.operation = CU_STREAM_MEM_OP_WAIT_VALUE_32;
+    op.waitValue.address = reinterpret_cast<CUdeviceptr>(word);
+    op.waitValue.value = value;
+    op.waitValue.flags = CU_STREAM_WAIT_VALUE_GEQ;
+  }
   // Waits for 1 and sets 0 again, so that a replay finds what the first run found.
   void Take(uint32_t* word) {
     auto& op = ops_.emplace_back();
@@ -79,4 +111,34 @@ class MemoryOps {
 
  private:
   std::vector<CUstreamBatchMemOpParams> ops_ = {};
+};
+
+// A barrier of one stream on every rank. Two sets of words, taken in turns: a rank that is early at the next barrier
+// cannot write the word that a late one still has to take.
+class PeerBarrier {
+ public:
+  explicit PeerBarrier(const World& world) : world_(world), words_(1 << 19) {
+    Check(cudaMemset(words_.data(), 0, words_.size() * 4), "clear the barrier's words");
+    Check(cudaDeviceSynchronize(), "prepare a barrier");
+    peers_ = std::make_unique<PeerMemory<uint32_t>>(world, words_.data());
+    world.Barrier();  // no peer writes a word before it is cleared
+  }
+  // Collective: no rank frees words that another still maps.
+  void Close() {
+    peers_.reset();
+    world_.Barrier();
+  }
+  void Issue(int set, cudaStream_t stream) const {
+    MemoryOps ops;
+    for (int p = 0; p < world_.size; ++p)
+      if (p != world_.rank) ops.Write(peers_->at(p) + set * world_.size + world_.rank, 1);
+    for (int p = 0; p < world_.size; ++p)
+      if (p != world_.rank) ops.Take(words_.data() + set * world_.size + p);
+    ops.Issue(stream);
+  }
+
+ private:
+  const World& world_;
+  Buffer<uint32_t> words_;
+  std::unique_ptr<PeerMemory<uint32_t>> peers_;
 };

@@ -8,10 +8,13 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <cstdio>
 #include <functional>
 #include <stdexcept>
 #include <string>
 #include <vector>
+
+using bf16 = __nv_bfloat16;
 
 inline void Check(cudaError_t status, const std::string& what) {
   if (status != cudaSuccess) throw std::runtime_error(what + ": " + cudaGetErrorString(status));
@@ -77,6 +80,20 @@ double RelativeError(const std::vector<A>& out, const std::vector<B>& ref) {
   return std::sqrt(difference / norm);
 }
 
+// |got - expected| over the tolerance: above 1 is wrong. NaN gives 1e9, as infinity is no JSON.
+inline float Excess(double got, double expected, double tolerance) {
+  const double error = std::abs(got - expected) / tolerance;
+  return std::isfinite(error) ? float(error) : 1e9f;
+}
+
+// One element of device memory. Waits for the default stream only.
+template <typename T>
+float Fetch(const T* from) {
+  T value;
+  Check(cudaMemcpy(&value, from, sizeof value, cudaMemcpyDeviceToHost), "fetch a sample");
+  return float(value);
+}
+
 inline float Median(std::vector<float> values) {
   std::sort(values.begin(), values.end());
   return values[values.size() / 2];
@@ -102,13 +119,19 @@ inline float MedianMs(cudaStream_t stream, int repeats, const std::function<void
   return Median(times);
 }
 
-// Captures what `body` issues on the stream (and on streams joined to it) as an executable graph.
-inline cudaGraphExec_t Capture(cudaStream_t stream, const std::function<void()>& body) {
+// Captures what `body` issues on the stream (and on streams joined to it) as a graph.
+inline cudaGraph_t CaptureGraph(cudaStream_t stream, const std::function<void()>& body) {
   cudaGraph_t graph;
-  cudaGraphExec_t executable;
   Check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "begin a capture");
   body();
   Check(cudaStreamEndCapture(stream, &graph), "end a capture");
+  return graph;
+}
+
+// The same, made executable.
+inline cudaGraphExec_t Capture(cudaStream_t stream, const std::function<void()>& body) {
+  cudaGraph_t graph = CaptureGraph(stream, body);
+  cudaGraphExec_t executable;
   Check(cudaGraphInstantiate(&executable, graph, 0), "instantiate a graph");
   Check(cudaGraphDestroy(graph), "destroy a captured graph");
   return executable;
