@@ -22,9 +22,12 @@ void Check(const MeshShape& shape, const std::vector<int>& ranks, int world_size
   WEFT_CHECK(shape.num_ranks() == int(ranks.size()),
              fmt::format("mesh: {} has {} ranks, but {} are {}", ToString(shape), shape.num_ranks(), ranks.size(),
                          int(ranks.size()) == world_size ? "running" : "given"));
-  for (int rank : ranks)
-    WEFT_CHECK(rank >= 0 && rank < world_size && std::count(ranks.begin(), ranks.end(), rank) == 1,
+  std::vector<bool> seen(static_cast<size_t>(world_size));
+  for (int rank : ranks) {
+    WEFT_CHECK(rank >= 0 && rank < world_size && !seen[size_t(rank)],
                fmt::format("mesh: expected ranks of [0, {}), each once, got {}", world_size, fmt::join(ranks, ", ")));
+    seen[size_t(rank)] = true;
+  }
 }
 
 std::vector<int> AllRanks(int size) {
