@@ -1,6 +1,7 @@
 # cuDNN's attention, a backend of the CUDA library where there are the headers of cuDNN 9 and of cudnn-frontend, which
 # launcher/setup.sh fetches. They are needed to build only: libcudnn is opened at run time, where it is.
-# Defines weft_cudnn to link, and weft_cudnn_omits: the source that this build has no use for.
+# Defines weft_cudnn to link, and the sources that this build has no use for: weft_cudnn_omits of the CUDA library,
+# weft_cudnn_plan_omits of its plans.
 find_path(WEFT_CUDNN_FRONTEND_DIR cudnn_frontend.h HINTS ${PROJECT_SOURCE_DIR}/build/deps/cudnn-frontend/include
   DOC "Include folder of cudnn-frontend; OFF: without cuDNN's attention")
 find_path(WEFT_CUDNN_DIR cudnn.h HINTS ${CUDAToolkit_INCLUDE_DIRS} DOC "Include folder of cuDNN")
@@ -27,9 +28,11 @@ if(EXISTS "${WEFT_CUDNN_FRONTEND_DIR}/cudnn_frontend.h" AND weft_cudnn_version V
   target_include_directories(weft_cudnn SYSTEM INTERFACE ${WEFT_CUDNN_FRONTEND_DIR} ${WEFT_CUDNN_DIR})
   target_link_libraries(weft_cudnn INTERFACE ${CMAKE_DL_LIBS})
   set(weft_cudnn_omits sdpa_no_cudnn.cc)
+  set(weft_cudnn_plan_omits without_cudnn.cc)
   message(STATUS "Attention on GPUs: cudnn (headers ${weft_cudnn_version}, frontend ${weft_frontend_version}), flash, plain")
 else()
   set(weft_cudnn_omits sdpa_cudnn.cc)
+  set(weft_cudnn_plan_omits with_cudnn.cc)
   set(weft_cudnn_lacks "cudnn.h of cuDNN 9 (WEFT_CUDNN_DIR)")
   if(NOT EXISTS "${WEFT_CUDNN_FRONTEND_DIR}/cudnn_frontend.h")
     set(weft_cudnn_lacks "cudnn_frontend.h, which launcher/setup.sh fetches (WEFT_CUDNN_FRONTEND_DIR)")

@@ -1,7 +1,9 @@
-// Who runs attention on a GPU, and why not the others: asked of the CUDA kernels, as a plan asks them, without a GPU.
+// Who runs attention on a GPU, and why not the others: asked as a plan asks, without a GPU or the CUDA library.
+// planned_rows_test holds the library's answers equal.
 #include <cstdlib>
 
 #include "harness.h"
+#include "weft/kernels/cuda/plan/planned_rows.h"
 
 namespace weft::test {
 namespace {
@@ -12,7 +14,7 @@ class AttentionChoice : public testing::Test {
  protected:
   void SetUp() override {
     unsetenv("WEFT_SDPA");
-    if (absl::Status s = OpenCudaKernels(Cuda()); !s.ok()) GTEST_SKIP() << s;
+    cuda::AddPlannedRows(Cuda());
     frontend_ = Explain(Op::kSdpa, DType::kBF16) == "cudnn";
   }
   void TearDown() override { unsetenv("WEFT_SDPA"); }
@@ -24,7 +26,7 @@ class AttentionChoice : public testing::Test {
   size_t Workspace(Op op, DType dtype, int64_t head_size = 64) const {
     return With(op, dtype, head_size, Cuda().Row(op).workspace);
   }
-  // What refuses `what` first: the backend does, or the build has none.
+  // cuDNN's answer to a call whose shape it would take: what it says, or that the build has none.
   std::string Cudnn(const std::string& what) const {
     return frontend_ ? "cudnn: " + what
                      : "cudnn: built without cudnn-frontend; run launcher/setup.sh, then configure and build again";
@@ -88,7 +90,7 @@ TEST_F(AttentionChoice, TheEnvironmentCountsWhereNumericsNameNone) {
 }
 
 TEST_F(AttentionChoice, SaysWhyInTheOrderOfAsking) {
-  std::string cudnn = Cudnn("f64 is neither bf16 nor f16"), flash = "flash: f64 is none of bf16, f16 and f32";
+  std::string cudnn = "cudnn: f64 is neither bf16 nor f16", flash = "flash: f64 is none of bf16, f16 and f32";
   EXPECT_EQ(Explain(Op::kSdpa, DType::kF64), "plain (" + cudnn + "; " + flash + ")");
   context_.set_numerics({.attention = "flash"});
   EXPECT_EQ(Explain(Op::kSdpa, DType::kF64), "plain (" + flash + "; " + cudnn + ")");
@@ -96,7 +98,7 @@ TEST_F(AttentionChoice, SaysWhyInTheOrderOfAsking) {
 
 // Whether or not products may round to TF32.
 TEST_F(AttentionChoice, FlashTakesF32OfEveryHeadSize) {
-  std::string flash = "flash (" + Cudnn("f32 is neither bf16 nor f16") + ")";
+  std::string flash = "flash (cudnn: f32 is neither bf16 nor f16)";
   for (bool tf32 : {false, true})
     for (Op op : {Op::kSdpa, Op::kSdpaGrad}) {
       context_.set_numerics({.tf32 = tf32});

@@ -1,6 +1,6 @@
 // What the GPU's einsum asks of the library: the common einsums as a table, and any einsum by following its plan with
 // plain loops, against the CPU's kernel.
-#include "weft/kernels/cuda/product/product_plan.h"
+#include "weft/kernels/cuda/plan/product_plan.h"
 
 #include <fmt/format.h>
 

@@ -28,13 +28,18 @@ template <CopyBoxFn CopyBox, CopyBoxFn CopyPieces, ZeroBoxFn ZeroBox>
 class StructuralOps {
  public:
   static void Add(KernelTable& table) {
-    table.Add(Op::kBroadcast, {.run = &Broadcast, .any_strides = true});
-    table.Add(Op::kPermute, {.run = &Permute, .any_strides = true});
-    table.Add(Op::kSplit, {.run = &Split, .any_strides = true});
-    table.Add(Op::kMerge, {.run = &Merge, .any_strides = true});
-    table.Add(Op::kSlice, {.run = &Slice, .any_strides = true});
-    table.Add(Op::kPad, {.run = &Pad, .any_strides = true});
-    table.Add(Op::kConcat, {.run = &Concat, .any_strides = true});
+    Each([&](Op op, auto run) { table.Add(op, {.run = run, .any_strides = true}); });
+  }
+  // Calls fn(op, run) for each structural op.
+  template <class Fn>
+  static void Each(Fn&& fn) {
+    fn(Op::kBroadcast, &Broadcast);
+    fn(Op::kPermute, &Permute);
+    fn(Op::kSplit, &Split);
+    fn(Op::kMerge, &Merge);
+    fn(Op::kSlice, &Slice);
+    fn(Op::kPad, &Pad);
+    fn(Op::kConcat, &Concat);
   }
 
  private:

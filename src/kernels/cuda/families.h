@@ -1,6 +1,8 @@
-// One registration function per family; library.cc calls them all. What has no row here runs as its fallback.
+// One function per family, which gives the planned rows of its ops their kernels; library.cc calls them all. An op
+// without a row in plan/planned_rows.cc runs as its fallback.
 #pragma once
 #include "weft/core/runtime/kernel.h"
+#include "weft/kernels/cuda/plan/planned_rows.h"
 
 namespace weft::cuda {
 

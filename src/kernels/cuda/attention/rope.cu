@@ -14,6 +14,7 @@
 #include "weft/kernels/cuda/loops/many.cuh"
 #include "weft/kernels/cuda/loops/row_walk.cuh"
 #include "weft/kernels/cuda/loops/vector.cuh"
+#include "weft/kernels/cuda/plan/rope_sizes.h"
 
 namespace weft::cuda {
 namespace {
@@ -129,8 +130,6 @@ __global__ void __launch_bounds__(kThreads) RotateKernel(const __grid_constant__
   }
 }
 
-int64_t HalfOf(const TensorView& x) { return x.dim(3).extent / 2; }
-
 template <class C>
 void FillAngles(const KernelCall& call, C* cosine, C* sine) {
   const TensorView& x = call.in[0];
@@ -223,11 +222,6 @@ bool Together(const KernelCall& a, const KernelCall& b) {
          alike([](const KernelCall& c) { return HalfOf(c.in[0]); }) && alike(&WayOf<T>);
 }
 
-size_t RopeWorkspace(const KernelCall& call) {
-  const TensorView& x = call.in[0];
-  return 2 * size_t(x.dim(1).extent * HalfOf(x)) * SizeOf(AccumulateType(x.dtype));
-}
-
 void ManyRope(std::span<const KernelCall> calls) {
   while (!calls.empty()) {
     const KernelCall& call = calls[0];
@@ -247,9 +241,6 @@ void Rope(const KernelCall& call) { ManyRope({&call, 1}); }
 
 }  // namespace
 
-void AddRope(KernelTable& table) {
-  // In place: a thread reads its pairs before it writes them.
-  table.Add(Op::kRope, {.run = &Rope, .workspace = &RopeWorkspace, .run_many = &ManyRope, .in_place = true});
-}
+void AddRope(KernelTable& table) { SetRun(table, Op::kRope, &Rope, &ManyRope); }
 
 }  // namespace weft::cuda

@@ -5,7 +5,7 @@
 // seven products instead of five, and no atomics: the same bits on every run.
 #pragma once
 #include "weft/kernels/common/nest.h"
-#include "weft/kernels/cuda/attention/sdpa_sizes.h"
+#include "weft/kernels/cuda/attention/sdpa_rows.h"
 #include "weft/kernels/cuda/attention/sdpa_tile.cuh"
 #include "weft/kernels/cuda/device/device.h"
 

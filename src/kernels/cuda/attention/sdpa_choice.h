@@ -1,37 +1,9 @@
-// The backends of attention on CUDA, and which of them runs a call: the first that does not refuse it.
-//
-//   ChooseSdpa(call, call.workspace_bytes).Run(call);  // of sdpa or sdpa_grad
-//
-// The backend that the context's numerics name is asked first; where they name none, the one of WEFT_SDPA, for tests.
+// The backends of attention with their functions. plan/sdpa_plan.h chooses among them.
 #pragma once
-#include <span>
-#include <string>
-
-#include "weft/kernels/cuda/attention/sdpa_sizes.h"
+#include "weft/kernels/cuda/attention/sdpa_rows.h"
+#include "weft/kernels/cuda/plan/sdpa_plan.h"
 
 namespace weft::cuda {
-
-inline bool IsSdpaGrad(const KernelCall& call) { return call.in.size() == 6; }
-
-struct SdpaBackend {
-  const char* name;
-  // Why it cannot or may not run this call, e.g. "head size 100 is not a multiple of 8"; empty: it can.
-  std::string (*refuses)(const KernelCall&);
-  void (*forward)(const KernelCall&);
-  void (*backward)(const KernelCall&);
-  size_t (*workspace)(const KernelCall&);  // of either pass
-
-  void Run(const KernelCall& call) const { (IsSdpaGrad(call) ? backward : forward)(call); }
-};
-
-std::span<const SdpaBackend* const> SdpaBackends();  // the preferred first
-// `scratch`: bytes of workspace that it may need; SIZE_MAX while the workspace is being planned.
-const SdpaBackend& ChooseSdpa(const KernelCall& call, size_t scratch);
-// Who runs the call and why those asked before do not: "plain (cudnn: f64 is neither bf16 nor f16; flash: ...)".
-std::string ExplainSdpa(const KernelCall& call);
-
-// What more than one backend asks.
-bool IsHalf(DType dtype);
 
 // cudnn: sdpa_cudnn.cc, or sdpa_no_cudnn.cc in builds without its frontend.
 extern const SdpaBackend kCudnnSdpa;

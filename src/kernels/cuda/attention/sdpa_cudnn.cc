@@ -19,6 +19,7 @@
 #include "weft/kernels/common/nest.h"
 #include "weft/kernels/cuda/attention/sdpa_choice.h"
 #include "weft/kernels/cuda/device/device.h"
+#include "weft/kernels/cuda/plan/cudnn_sizes.h"
 
 namespace fe = cudnn_frontend;
 
@@ -29,16 +30,8 @@ void* cudnn_dlhandle = nullptr;  // where the frontend looks for cuDNN's functio
 namespace weft::cuda {
 namespace {
 
-constexpr int64_t kAlignment = 256;  // of cuDNN's workspace
 enum Uid : int64_t { kQ = 1, kK, kV, kOut, kLse, kGradOut, kGradQ, kGradK, kGradV };
 using Tensor = std::shared_ptr<fe::graph::Tensor_attributes>;
-
-// Causal: the last query sees all keys, so every key has a query. Other masks are left to flash.
-enum class Mask { kNone, kCausal, kOther };
-Mask MaskOf(const SdpaSizes& z) {
-  if (z.Visible(0) == z.S) return Mask::kNone;
-  return z.shift >= 0 && z.shift == z.S - z.T ? Mask::kCausal : Mask::kOther;
-}
 
 void Require(fe::error_t status) {
   if (status.is_bad()) throw std::runtime_error(status.get_message());
@@ -60,19 +53,10 @@ void Output(const Tensor& t, const TensorView& view, Uid uid) {
   Describe(*t, view, uid);
 }
 
-bool IsDeterministic(const KernelCall& call) { return call.context->numerics().deterministic; }
-
-// Bytes that the deterministic gradient writes for scores, of which it sees all, masked ones too.
-int64_t ScoreBytes(const KernelCall& call, const SdpaSizes& z) {
-  constexpr int64_t kTile = 64;
-  return int64_t(z.B) * z.H * RoundUp(z.T, kTile) * RoundUp(z.S, kTile) * int64_t(SizeOf(call.in[0].dtype));
-}
-constexpr int64_t kMostScoreBytes = int64_t(8) << 30;
-
 template <class Options>
 void SetScores(Options& options, const SdpaSizes& z) {
   options.set_attn_scale(float(z.scale));
-  if (MaskOf(z) == Mask::kNone) return;
+  if (MaskOf(z) == SdpaMask::kNone) return;
   options.set_diagonal_alignment(z.T == z.S ? fe::DiagonalAlignment_t::TOP_LEFT
                                             : fe::DiagonalAlignment_t::BOTTOM_RIGHT);
   options.set_diagonal_band_right_bound(0);
@@ -184,52 +168,10 @@ class Cudnn {
   std::map<Key, std::unique_ptr<Plan>> plans_;
 };
 
-// Scratch of the backward pass: lse without gaps, then cuDNN's own. Of the forward pass: cuDNN's own.
-size_t LseBytes(const KernelCall& call, const SdpaSizes& z) {
-  return IsSdpaGrad(call) ? size_t(RoundUp(int64_t(z.B) * z.H * z.T * int64_t(sizeof(float)), kAlignment)) : 0;
-}
-size_t ScratchBytes(const KernelCall& call, const SdpaSizes& z, int64_t workspace) {
-  return LseBytes(call, z) + size_t(workspace + kAlignment);
-}
-
-// cuDNN's own where there is no GPU to ask for it, as its kernels for sm_90 have it: the backward pass keeps a sum a
-// query and adds dQ up in f32, or has the gradient of scores; dK and dV of every query head come before those of their
-// KV heads.
-int64_t ExpectedScratch(const KernelCall& call, const SdpaSizes& z) {
-  if (!IsSdpaGrad(call)) return 0;
-  int64_t rows = int64_t(z.B) * z.H * z.T, heads = z.H == z.G ? 0 : 2 * int64_t(z.B) * z.H * z.S * z.D;
-  int64_t dq = IsDeterministic(call) ? ScoreBytes(call, z) : rows * z.D * int64_t(sizeof(float));
-  return dq + rows * int64_t(sizeof(float)) + heads * int64_t(SizeOf(call.in[0].dtype));
-}
-
-// cuDNN gives query head h the KV head h / (H / G).
-bool HeadsMatch(const SdpaSizes& z) {
-  if (z.H % z.G) return false;
-  for (int h = 0; h < z.H; h++)
-    if (z.KvHead(h) != h / (z.H / z.G)) return false;
-  return true;
-}
-
-std::string RefusesShape(const KernelCall& call, const SdpaSizes& z) {
-  if (!IsHalf(call.in[0].dtype)) return fmt::format("{} is neither bf16 nor f16", Name(call.in[0].dtype));
-  if (z.D % 8 || z.D > 256) return fmt::format("head size {} is not a multiple of 8 up to 256", z.D);
-  if (z.B == 0 || z.T == 0 || z.S == 0 || z.H == 0 || z.G == 0) return "an operand is empty on this rank";
-  if (!HeadsMatch(z)) return "the query heads of this rank are not whole groups of its KV heads";
-  if (MaskOf(z) == Mask::kOther)
-    return fmt::format("causal with offset {}, expected {} keys less {} queries", z.shift, z.S, z.T);
-  if (!HasAlignedRows(call)) return "an operand's rows are not aligned to 16 bytes";
-  return {};
-}
-
 std::string Refuses(const KernelCall& call) {
+  std::string reason = CudnnRefusesShape(call);
+  if (!reason.empty() || !call.context->Has(DeviceKind::kCuda)) return reason;
   SdpaSizes z(call);
-  if (std::string reason = RefusesShape(call, z); !reason.empty()) return reason;
-  if (IsSdpaGrad(call) && IsDeterministic(call) && ScoreBytes(call, z) > kMostScoreBytes)
-    return fmt::format(
-        "its deterministic gradient needs {:.1f} GiB for scores, more than {}; kernels.deterministic=false "
-        "goes without them",
-        double(ScoreBytes(call, z)) / (1 << 30), kMostScoreBytes >> 30);
-  if (!call.context->Has(DeviceKind::kCuda)) return {};  // planned with
   Cudnn& cudnn = DeviceOf(call).Kept<Cudnn>();
   if (!cudnn.failure().empty()) return cudnn.failure();
   const Plan* plan = cudnn.PlanOf(call, z);
@@ -238,19 +180,19 @@ std::string Refuses(const KernelCall& call) {
 }
 
 size_t Workspace(const KernelCall& call) {
+  if (!call.context->Has(DeviceKind::kCuda)) return CudnnExpectedWorkspace(call);
   SdpaSizes z(call);
-  if (!call.context->Has(DeviceKind::kCuda)) return ScratchBytes(call, z, ExpectedScratch(call, z));
-  return ScratchBytes(call, z, DeviceOf(call).Kept<Cudnn>().PlanOf(call, z)->workspace);
+  return CudnnScratchBytes(call, z, DeviceOf(call).Kept<Cudnn>().PlanOf(call, z)->workspace);
 }
 
 void Execute(const KernelCall& call, std::unordered_map<int64_t, void*> pointers) {
   SdpaSizes z(call);
   Cudnn& cudnn = DeviceOf(call).Kept<Cudnn>();
-  void* scratch = static_cast<char*>(call.workspace) + LseBytes(call, z);
-  size_t space = call.workspace_bytes - LseBytes(call, z);
+  void* scratch = static_cast<char*>(call.workspace) + CudnnLseBytes(call, z);
+  size_t space = call.workspace_bytes - CudnnLseBytes(call, z);
   Plan* plan = cudnn.PlanOf(call, z);
   fe::error_t status =
-      plan->graph.execute(cudnn.handle(), pointers, std::align(kAlignment, size_t(plan->workspace), scratch, space));
+      plan->graph.execute(cudnn.handle(), pointers, std::align(kCudnnAlign, size_t(plan->workspace), scratch, space));
   if (status.is_bad())
     Fail(fmt::format("{} on CUDA: cuDNN says {}; kernels.attention=flash goes without it",
                      IsSdpaGrad(call) ? "sdpa_grad" : "sdpa", status.get_message()));
@@ -279,6 +221,6 @@ void Backward(const KernelCall& call) {
 
 }  // namespace
 
-constinit const SdpaBackend kCudnnSdpa{"cudnn", Refuses, Forward, Backward, Workspace};
+constinit const SdpaBackend kCudnnSdpa{"cudnn", Refuses, Workspace, Forward, Backward};
 
 }  // namespace weft::cuda

@@ -2,9 +2,9 @@
 // live in registers only. f32 sums.
 #pragma once
 #include "weft/kernels/common/nest.h"
-#include "weft/kernels/cuda/attention/sdpa_sizes.h"
 #include "weft/kernels/cuda/attention/sdpa_tile.cuh"
 #include "weft/kernels/cuda/device/device.h"
+#include "weft/kernels/cuda/plan/sdpa_sizes.h"
 
 namespace weft::cuda {
 

@@ -1,15 +1,9 @@
-// The cudnn backend of attention in builds that did not find the headers of cudnn-frontend.
+// The cudnn backend of attention in builds that did not find the headers of cudnn-frontend: it takes no call.
 #include "weft/kernels/cuda/attention/sdpa_choice.h"
+#include "weft/kernels/cuda/plan/cudnn_sizes.h"
 
 namespace weft::cuda {
-namespace {
 
-std::string Refuses(const KernelCall&) {
-  return "built without cudnn-frontend; run launcher/setup.sh, then configure and build again";
-}
-
-}  // namespace
-
-constinit const SdpaBackend kCudnnSdpa{"cudnn", Refuses, nullptr, nullptr, nullptr};
+constinit const SdpaBackend kCudnnSdpa{"cudnn", CudnnRefusesShape, CudnnExpectedWorkspace};
 
 }  // namespace weft::cuda

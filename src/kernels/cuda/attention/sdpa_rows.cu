@@ -2,7 +2,7 @@
 // cuDNN reads it.
 #include "weft/core/base/error.h"
 #include "weft/kernels/common/nest.h"
-#include "weft/kernels/cuda/attention/sdpa_sizes.h"
+#include "weft/kernels/cuda/attention/sdpa_rows.h"
 #include "weft/kernels/cuda/device/device.h"
 #include "weft/kernels/cuda/loops/block.cuh"
 #include "weft/kernels/cuda/loops/convert.cuh"

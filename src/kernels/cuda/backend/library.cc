@@ -6,6 +6,7 @@ extern "C" {
 
 __attribute__((visibility("default"))) void weft_cuda_register(weft::KernelTable& table) {
   using namespace weft::cuda;
+  AddPlannedRows(table);
   AddElementwise(table);
   AddSelectAndCast(table);
   AddStructural(table);
@@ -24,6 +25,7 @@ __attribute__((visibility("default"))) void weft_cuda_register(weft::KernelTable
   AddSgd(table);
   AddLion(table);
   AddSwiGluGrad(table);
+  CheckAllRun(table);
 }
 
 __attribute__((visibility("default"))) weft::DeviceRuntime* weft_cuda_open(int index) {

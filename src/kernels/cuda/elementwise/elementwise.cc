@@ -22,12 +22,10 @@ void RefuseType(Op op, DType dtype, const char* expected) {
 }
 
 void AddElementwise(KernelTable& table) {
-#define WEFT_ROW(Name, ...) table.Add(Op::k##Name, {.run = &Run<Op::k##Name>, .any_strides = true, .in_place = true});
+#define WEFT_ROW(Name, ...) SetRun(table, Op::k##Name, &Run<Op::k##Name>);
   WEFT_UNARY_OPS(WEFT_ROW)
   WEFT_SCALAR_OPS(WEFT_ROW)
   WEFT_BINARY_OPS(WEFT_ROW)
-#undef WEFT_ROW
-#define WEFT_ROW(Name, ...) table.Add(Op::k##Name, {.run = &Run<Op::k##Name>, .any_strides = true});
   WEFT_COMPARE_OPS(WEFT_ROW)
   WEFT_LOGIC_OPS(WEFT_ROW)
 #undef WEFT_ROW

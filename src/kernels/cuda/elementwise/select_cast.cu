@@ -74,10 +74,10 @@ void StopGradient(const KernelCall& call) {
 }  // namespace
 
 void AddSelectAndCast(KernelTable& table) {
-  table.Add(Op::kSelect, {.run = &Select, .any_strides = true});
-  table.Add(Op::kCast, {.run = &Cast, .any_strides = true});
-  table.Add(Op::kNot, {.run = &Not, .any_strides = true, .in_place = true});
-  table.Add(Op::kStopGradient, {.run = &StopGradient, .any_strides = true, .in_place = true});
+  SetRun(table, Op::kSelect, &Select);
+  SetRun(table, Op::kCast, &Cast);
+  SetRun(table, Op::kNot, &Not);
+  SetRun(table, Op::kStopGradient, &StopGradient);
 }
 
 }  // namespace weft::cuda

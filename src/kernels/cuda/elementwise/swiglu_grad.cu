@@ -74,6 +74,6 @@ void SwiGluGrad(const KernelCall& call) {
 
 }  // namespace
 
-void AddSwiGluGrad(KernelTable& table) { table.Add(Op::kSwiGluGrad, {.run = &SwiGluGrad, .any_strides = true}); }
+void AddSwiGluGrad(KernelTable& table) { SetRun(table, Op::kSwiGluGrad, &SwiGluGrad); }
 
 }  // namespace weft::cuda

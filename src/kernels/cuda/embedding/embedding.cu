@@ -70,8 +70,8 @@ void Embedding(const KernelCall& call) {
 }  // namespace
 
 void AddEmbedding(KernelTable& table) {
-  table.Add(Op::kEmbedding, {.run = &Embedding});
-  table.Add(Op::kEmbeddingGrad, {.run = &EmbeddingGrad, .workspace = &EmbeddingGradWorkspace});
+  SetRun(table, Op::kEmbedding, &Embedding);
+  SetRun(table, Op::kEmbeddingGrad, &EmbeddingGrad);
 }
 
 }  // namespace weft::cuda

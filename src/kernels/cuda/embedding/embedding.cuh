@@ -31,7 +31,6 @@ struct Ids {
   }
 };
 
-size_t EmbeddingGradWorkspace(const KernelCall& call);
 void EmbeddingGrad(const KernelCall& call);
 
 }  // namespace weft::cuda

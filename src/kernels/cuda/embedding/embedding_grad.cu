@@ -17,10 +17,10 @@ namespace weft::cuda {
 namespace {
 
 constexpr int kThreads = 256, kWarps = kThreads / kWarp;
-constexpr uint32_t kPiece = 64;   // positions of a window and of a piece; rows of twice as many or more are cut
-constexpr int kAtOnce = 8;        // positions of which a warp has the vectors under way
-constexpr int kPiecesAtOnce = 4;  // and pieces
-constexpr int kEmptyRows = 8;     // rows that a warp looks at for empty ones
+constexpr uint32_t kPiece = kEmbeddingPiece;
+constexpr int kAtOnce = 8;                      // positions of which a warp has the vectors under way
+constexpr int kPiecesAtOnce = 4;                // and pieces
+constexpr int kEmptyRows = 8;                   // rows that a warp looks at for empty ones
 constexpr uint32_t kJoiners = 4 * kProcessors;  // blocks that join pieces
 
 // Sums of 16 bits run in f32: those of a piece, or of less than two, are far shorter than its 24 bits can tell.
@@ -52,21 +52,6 @@ struct Sorted {
     if (!IsCut(span)) return {row, at == span.begin() ? at : span.end, span};
     uint32_t piece = (at - span.begin() + kPiece - 1) / kPiece;
     return {row, piece < PiecesOf(span) ? span.begin() + piece * kPiece : span.end, span};
-  }
-};
-
-// The workspace: the sort's, then what the sums need.
-struct Workspace {
-  RowSort sort;
-  size_t cut, partial, bytes;
-
-  explicit Workspace(const KernelCall& call)
-      : sort(uint32_t(call.in[0].NumElements()), uint32_t(call.out[0].dim(0).extent), /*zeros=*/1) {
-    size_t count = size_t(call.in[0].NumElements()), columns = size_t(call.out[0].dim(1).extent);
-    size_t sum = SizeOf(call.in[1].dtype) == 2 ? sizeof(float) : sizeof(double);
-    cut = sort.bytes();
-    partial = cut + (count / (2 * kPiece) * sizeof(uint32_t) + 255) / 256 * 256;
-    bytes = partial + count / kPiece * columns * sum;
   }
 };
 
@@ -238,8 +223,8 @@ __global__ void __launch_bounds__(kThreads) JoinRows(const __grid_constant__ Gra
     JoinPieces<T, Out, V>(args, args.sorted.cut[i / args.across], i % args.across, shared);
 }
 
-Sorted SortByRow(const KernelCall& call, const Workspace& space, const Ids& ids) {
-  RowSort::Result by_row = space.sort.Run(DeviceOf(call), ids, call.workspace);
+Sorted SortByRow(const KernelCall& call, const EmbeddingGradLayout& space, const Ids& ids) {
+  RowSort::Result by_row = RowSort(space.sort).Run(DeviceOf(call), ids, call.workspace);
   std::byte* at = static_cast<std::byte*>(call.workspace);
   return {by_row.entries, by_row.spans,   reinterpret_cast<uint32_t*>(at + space.cut), by_row.zeros, at + space.partial,
           ids.walk.steps, uint32_t(ids.n)};
@@ -249,8 +234,8 @@ Sorted SortByRow(const KernelCall& call, const Workspace& space, const Ids& ids)
 template <class T, class Out, int V>
 void Launch(const KernelCall& call, GradArgs<T, Out> args) {
   CudaDevice& device = DeviceOf(call);
-  Workspace space(call);
-  space.sort.Clear(device, call.workspace);
+  EmbeddingGradLayout space(call);
+  RowSort(space.sort).Clear(device, call.workspace);
   unsigned clearing = Blocks(args.sorted.n, kWarps * kEmptyRows);
   if (space.sort.alone()) {
     ClearTable<T, Out, V><<<std::min(clearing, 4u * kProcessors), kThreads, 0, device.stream()>>>(args);
@@ -285,8 +270,6 @@ void EmbeddingGradAs(const KernelCall& call) {
 }
 
 }  // namespace
-
-size_t EmbeddingGradWorkspace(const KernelCall& call) { return Workspace(call).bytes; }
 
 void EmbeddingGrad(const KernelCall& call) {
   DispatchFloating(call.in[1].dtype, [&](auto zero) {

@@ -5,7 +5,6 @@
 #include "weft/kernels/cuda/embedding/row_sort.cuh"
 
 #include <algorithm>
-#include <bit>
 
 #include "weft/kernels/cuda/device/launch.cuh"
 #include "weft/kernels/cuda/loops/block.cuh"
@@ -13,14 +12,15 @@
 namespace weft::cuda {
 namespace {
 
-constexpr int kDigit = 9, kBins = 1 << kDigit, kMostPasses = 4;  // bits of a digit, at most
-constexpr int kThreads = kBins, kWarps = kThreads / kWarp;       // a thread knows about a digit
-constexpr int kItems = 2, kTile = kItems * kThreads;             // entries of a tile where there are several
-constexpr int kItemsAlone = 4, kAlone = kItemsAlone * kThreads;  // and where one takes all
-constexpr int kLook = 16;                                        // tiles that are looked at together
+constexpr int kDigit = RowSortLayout::kDigit, kBins = RowSortLayout::kBins;
+constexpr int kMostPasses = RowSortLayout::kMostPasses;
+constexpr int kThreads = RowSortLayout::kThreads, kWarps = kThreads / kWarp;
+constexpr int kItems = RowSortLayout::kItems, kTile = RowSortLayout::kTile;
+constexpr int kItemsAlone = RowSortLayout::kItemsAlone;
+constexpr int kLook = 16;  // tiles that are looked at together
 
 // What a tile publishes of a digit: how many it has, then how many it and all before it have.
-constexpr uint32_t kCounted = 1u << 30, kSummed = 2u << 30, kNumber = kCounted - 1;
+constexpr uint32_t kCounted = RowSortLayout::kMostEntries, kSummed = 2 * kCounted, kNumber = kCounted - 1;
 
 struct Digit {
   int shift, bits;
@@ -235,27 +235,6 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 }  // namespace
-
-RowSort::RowSort(uint32_t count, uint32_t rows, size_t zeros)
-    : count_(count),
-      passes_(std::max(1, int(CeilDiv(std::bit_width(rows), kDigit)))),
-      bits_(int(CeilDiv(std::bit_width(rows), passes_))),
-      tiles_(uint32_t(CeilDiv(count, kTile))) {
-  WEFT_CHECK(count < kCounted, "embedding_grad on CUDA: 2^30 ids or more on one device; shard the batch");
-  auto take = [&](size_t words) {
-    size_t at = bytes_;
-    bytes_ += (words * sizeof(uint32_t) + 255) / 256 * 256;
-    return at;
-  };
-  for (size_t& of : entries_) of = take(2 * size_t(count));
-  clear_ = spans_ = take(2 * (size_t(rows) + 1));
-  zeros_ = take(zeros);
-  tickets_ = take(kMostPasses);
-  counts_ = take(size_t(passes_) * kBins);
-  sums_ = take(size_t(passes_) * tiles_ * kBins);
-}
-
-bool RowSort::alone() const { return count_ <= kAlone; }
 
 void RowSort::Clear(CudaDevice& device, void* workspace) const {
   WEFT_CUDA(cudaMemsetAsync(static_cast<std::byte*>(workspace) + clear_, 0, bytes_ - clear_, device.stream()));

@@ -4,6 +4,7 @@
 #pragma once
 #include "weft/kernels/cuda/device/device.h"
 #include "weft/kernels/cuda/embedding/embedding.cuh"
+#include "weft/kernels/cuda/plan/embedding_sizes.h"
 
 namespace weft::cuda {
 
@@ -19,14 +20,10 @@ struct RowSpan {
   __device__ __forceinline__ uint32_t count() const { return end ? end - begin() : 0; }
 };
 
-// How a sort's workspace is laid out. Known without a GPU.
-class RowSort {
+// The sort whose workspace has this layout.
+class RowSort : public RowSortLayout {
  public:
-  // `zeros` words of the workspace are zero after the sort, for what comes next.
-  RowSort(uint32_t count, uint32_t rows, size_t zeros);
-  size_t bytes() const { return bytes_; }
-  // One block sorts all. It starts before a kernel that lets it has ended, if only Clear came before that.
-  bool alone() const;
+  explicit RowSort(const RowSortLayout& layout) : RowSortLayout(layout) {}
 
   struct Result {
     const RowEntry* entries;  // [count]; those of rows that are not held come last, as of row `rows`
@@ -35,13 +32,6 @@ class RowSort {
   };
   void Clear(CudaDevice& device, void* workspace) const;  // comes first
   Result Run(CudaDevice& device, const Ids& ids, void* workspace) const;
-
- private:
-  uint32_t count_;
-  int passes_, bits_;  // of a digit
-  uint32_t tiles_;
-  size_t entries_[2], spans_, zeros_, tickets_, counts_, sums_;  // where they begin
-  size_t clear_, bytes_ = 0;                                     // from clear_ on all is set to 0
 };
 
 }  // namespace weft::cuda

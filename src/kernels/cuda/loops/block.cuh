@@ -2,12 +2,9 @@
 #pragma once
 #include <cstdint>
 
-namespace weft::cuda {
+#include "weft/kernels/cuda/plan/machine.h"
 
-inline constexpr int kWarp = 32;
-// Multiprocessors of an H200. How work is shared out over blocks follows from this number and shapes alone, never from
-// the device at hand: the order of a sum, and so its bits, are the same on every device.
-inline constexpr int kProcessors = 132;
+namespace weft::cuda {
 
 struct SumOf {
   template <class C>

@@ -4,6 +4,7 @@
 #include <cuda_fp16.h>
 
 #include "weft/core/base/dtype.h"
+#include "weft/kernels/cuda/plan/machine.h"
 
 namespace weft::cuda {
 
@@ -39,8 +40,6 @@ template <class T, int N>
 struct alignas(sizeof(T) * N) Pack {
   T v[N];
 };
-template <class T>
-inline constexpr int kPack = 16 / int(sizeof(T));
 template <class T>
 using Pack16 = Pack<T, kPack<T>>;
 

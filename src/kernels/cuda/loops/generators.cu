@@ -54,8 +54,8 @@ void Iota(const KernelCall& call) {
 }  // namespace
 
 void AddGenerators(KernelTable& table) {
-  table.Add(Op::kFull, {.run = &Full});
-  table.Add(Op::kIota, {.run = &Iota});
+  SetRun(table, Op::kFull, &Full);
+  SetRun(table, Op::kIota, &Iota);
 }
 
 }  // namespace weft::cuda

@@ -18,13 +18,6 @@ Walk WalkRows(int dims, std::initializer_list<const TensorView*> views) {
   return Walk(nest, {});
 }
 
-int64_t ColumnsOf(const TensorView& x) { return x.dim(x.rank - 1).extent; }
-int64_t RowCount(const TensorView& x) {
-  int64_t rows = 1;
-  for (int d = 0; d + 1 < x.rank; d++) rows *= x.dim(d).extent;
-  return rows;
-}
-
 bool RowsAligned(const TensorView& x, int64_t v) {
   const DimView& row = x.dim(x.rank - 1);
   if (!Aligned16(x.data) || row.extent % v != 0 || (row.extent > 1 && row.stride != 1)) return false;

@@ -5,6 +5,8 @@
 
 namespace weft::cuda {
 
-void AddStructural(KernelTable& table) { StructuralOps<CopyBox, CopyPieces, ZeroBox>::Add(table); }
+void AddStructural(KernelTable& table) {
+  StructuralOps<CopyBox, CopyPieces, ZeroBox>::Each([&](Op op, auto run) { SetRun(table, op, run); });
+}
 
 }  // namespace weft::cuda

@@ -7,9 +7,7 @@
 namespace weft::cuda {
 namespace {
 
-constexpr int kThreads = 256;
-
-constexpr int64_t kEnough = 8 * kProcessors;  // blocks of kThreads that run at a time
+constexpr int kThreads = kLossThreads;
 
 // Rows are cut into parts where there are few: [rows, parts] of them, each row's joined by the block that comes last.
 template <class T>
@@ -73,12 +71,9 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// How many parts of a row: one, or as many as make for kEnough blocks where each is still read in four goes.
-int64_t PartsOfRow(int64_t rows, int64_t vectors) {
-  int64_t parts = std::min<int64_t>(kEnough / std::max<int64_t>(rows, 1), kWarp);
-  return parts > 1 && vectors / parts >= 4 * kUnroll * kThreads ? parts : 1;
-}
-static_assert(kEnough / 2 <= int64_t(CudaDevice::kTickets));
+static_assert(kLossBlocks / 2 <= int64_t(CudaDevice::kTickets));
+static_assert(sizeof(Running<float>) == kKnownOfPart * sizeof(float) &&
+              sizeof(Running<double>) == kKnownOfPart * sizeof(double));
 
 // Of whole rows about half of what a multiprocessor takes, so that one block at work beside another's end keeps memory
 // busy, and as many as leave the fewest idle in the last go; all of it where there are few rows. Fewer where a row has
@@ -90,16 +85,6 @@ unsigned ThreadsOfRow(int64_t rows, int64_t parts, int64_t vectors) {
     for (int64_t threads = most; threads >= most / 2; threads -= kWarp)
       if (slots(threads) < slots(best)) best = threads;
   return unsigned(std::min(best, RoundUp(CeilDiv(vectors, kUnroll), kWarp)));
-}
-
-size_t LossWorkspace(const KernelCall& call) {
-  const TensorView& logits = call.in[0];
-  if (logits.NumElements() == 0) return 0;
-  return DispatchFloating(logits.dtype, [&](auto zero) {
-    using T = decltype(zero);
-    int64_t rows = RowCount(logits), parts = PartsOfRow(rows, ColumnsOf(logits));  // as many as there may be
-    return parts > 1 ? size_t(rows * parts) * sizeof(Running<T>) : 0;
-  });
 }
 
 template <class T>
@@ -153,9 +138,8 @@ void Run(const KernelCall& call) {
 }  // namespace
 
 void AddLoss(KernelTable& table) {
-  table.Add(Op::kCrossEntropy, {.run = &Run<Op::kCrossEntropy>, .workspace = &LossWorkspace});
-  // In place: a thread reads its logits before it writes them.
-  table.Add(Op::kCrossEntropyGrad, {.run = &Run<Op::kCrossEntropyGrad>, .in_place = true});
+  SetRun(table, Op::kCrossEntropy, &Run<Op::kCrossEntropy>);
+  SetRun(table, Op::kCrossEntropyGrad, &Run<Op::kCrossEntropyGrad>);
 }
 
 }  // namespace weft::cuda

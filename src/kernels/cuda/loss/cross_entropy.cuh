@@ -12,11 +12,11 @@
 #include "weft/kernels/cuda/loops/block.cuh"
 #include "weft/kernels/cuda/loops/row_walk.cuh"
 #include "weft/kernels/cuda/loops/vector.cuh"
+#include "weft/kernels/cuda/plan/loss_sizes.h"
 
 namespace weft::cuda {
 
 inline constexpr int kMostThreads = 1024;
-inline constexpr int kUnroll = 4;  // vectors that a thread has under way
 
 // Exponentials of logits of type T. Those of 16 bits are taken to the base of two, by the hardware's instruction: one
 // multiply-add and one exponential an element keep up with memory, where exp() does not.

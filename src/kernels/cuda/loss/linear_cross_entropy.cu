@@ -1,21 +1,15 @@
 // The last product with its cross-entropy: logits exist for one chunk of rows at a time, their gradient takes their
 // place, and the gradients of both operands follow at once (Hsu et al., "Liger Kernel", 2024).
 #include <algorithm>
-#include <array>
-#include <cstring>
 
 #include "weft/kernels/cuda/device/device.h"
 #include "weft/kernels/cuda/elementwise/elementwise.h"
 #include "weft/kernels/cuda/families.h"
 #include "weft/kernels/cuda/loss/cross_entropy.cuh"
-#include "weft/kernels/cuda/product/product_plan.h"
+#include "weft/kernels/cuda/plan/linear_loss.h"
 
 namespace weft::cuda {
 namespace {
-
-// Of logits at a time. Every chunk but the first reads and writes the gradient of w, so that more of them cost time.
-constexpr int64_t kChunkBytes = int64_t(1) << 30;
-constexpr int64_t kAlign = 256, kRows = 128;  // chunks of whole tiles of the products
 
 // Calls fn(i, x) for the vectors of a row that are this thread's. Several are under way at a time, since what fn writes
 // may be the row itself and holds back later loads.
@@ -92,124 +86,8 @@ __global__ void __launch_bounds__(kMostThreads) LossInPlace(const __grid_constan
   }
 }
 
-// A range of the rows of a call, and the logits in the workspace. Rows that lie one behind another become one dim.
-struct Chunk {
-  TensorView x, w, targets, loss, dloss, dx, dw, logits;
-  std::string rows;  // labels
-
-  static bool IsFlat(const TensorView& v) {
-    int64_t stride = 1;
-    for (int d = v.rank - 1; d >= 0; stride *= v.dim(d--).extent)
-      if (v.dim(d).extent > 1 && v.dim(d).stride != stride) return false;
-    return true;
-  }
-  static bool AllFlat(const KernelCall& call) {
-    bool flat = IsFlat(call.in[0]) && IsFlat(call.in[2]) && IsFlat(call.out[0]);
-    return flat && (call.in.size() < 4 || (IsFlat(call.in[3]) && IsFlat(call.out[1])));
-  }
-  static TensorView RowsOf(const TensorView& v, int64_t first, int64_t count, int64_t columns) {
-    char* data = v.as<char>();
-    if (data) data += size_t(first * std::max<int64_t>(columns, 1)) * SizeOf(v.dtype);
-    return columns ? MakeView(data, v.dtype, {count, columns}) : MakeView(data, v.dtype, {count});
-  }
-
-  // The rows [first, first + count) of a call whose views are flat, or all of them.
-  Chunk(const KernelCall& call, bool flat, int64_t first, int64_t count)
-      : x(call.in[0]), w(call.in[1]), targets(call.in[2]), loss(call.out[0]) {
-    bool gradient = call.in.size() == 4;
-    if (gradient) dloss = call.in[3], dx = call.out[1], dw = call.out[2];
-    if (flat) {
-      int64_t width = ColumnsOf(x);
-      x = RowsOf(x, first, count, width), targets = RowsOf(targets, first, count, 0);
-      loss = RowsOf(loss, first, count, 0);
-      if (gradient) dx = RowsOf(dx, first, count, width), dloss = RowsOf(dloss, first, count, 0);
-    }
-    rows = std::string("abcdefgh").substr(0, size_t(x.rank - 1));
-    Shape shape;
-    for (int d = 0; d + 1 < x.rank; d++) shape.push_back(x.dim(d).extent);
-    int64_t vocab = w.dim(0).extent;
-    shape.push_back(LeadingOf(x.dtype, vocab));
-    logits = MakeView(call.workspace, x.dtype, shape);
-    logits.dims[size_t(x.rank - 1)].extent = logits.dims[size_t(x.rank - 1)].global = vocab;
-  }
-  // Rows of logits begin at multiples of 128 bytes whatever the vocabulary.
-  static int64_t LeadingOf(DType dtype, int64_t vocab) { return RoundUp(vocab, 128 / int64_t(SizeOf(dtype))); }
-  size_t LogitBytes() const { return size_t(RoundUp(logits.CapacityElements() * int64_t(SizeOf(x.dtype)), kAlign)); }
-};
-
-// One of the products around a chunk's logits, as the rows of einsum and linear run it.
-struct Step {
-  Op op;
-  Attrs attrs;
-  std::array<TensorView, 3> in;
-  size_t operands;
-  TensorView out;
-
-  static Step Logits(const Chunk& c) {
-    return {Op::kEinsum, {{"eq", c.rows + "y,zy->" + c.rows + "z"}}, {c.x, c.w}, 2, c.logits};
-  }
-  static Step Dx(const Chunk& c) {
-    return {Op::kEinsum, {{"eq", c.rows + "z,zy->" + c.rows + "y"}}, {c.logits, c.w}, 2, c.dx};
-  }
-  // Adds to dw, or sets it.
-  static Step Dw(const Chunk& c, bool add) {
-    Attrs attrs{{"eq", c.rows + "z," + c.rows + "y->zy"}, {"bias", 0}, {"residual", add}, {"wide", 1}};
-    return {Op::kLinear, std::move(attrs), {c.logits, c.x, c.dw}, add ? size_t(3) : 2, c.dw};
-  }
-
-  KernelCall CallOf(const KernelCall& call, size_t offset) const {
-    KernelCall mine = call;
-    mine.attrs = &attrs;
-    mine.in = std::span(in).first(operands);
-    mine.out = std::span(&out, 1);
-    mine.workspace = call.workspace ? static_cast<char*>(call.workspace) + offset : nullptr;
-    mine.workspace_bytes = call.workspace_bytes > offset ? call.workspace_bytes - offset : 0;
-    return mine;
-  }
-  const KernelRow& Row(const KernelCall& call) const { return call.context->kernels(DeviceKind::kCuda).Row(op); }
-  size_t Workspace(const KernelCall& call) const { return Row(call).workspace(CallOf(call, 0)); }
-  void Run(const KernelCall& call, const Chunk& c) const { Row(call).run(CallOf(call, c.LogitBytes())); }
-};
-
-// How the rows of a call are cut.
-struct Cut {
-  bool flat;
-  int64_t rows, size;  // all; of a chunk
-
-  explicit Cut(const KernelCall& call) : flat(Chunk::AllFlat(call)), rows(RowCount(call.in[0])), size(rows) {
-    int64_t row = Chunk::LeadingOf(call.in[0].dtype, call.in[1].dim(0).extent) * int64_t(SizeOf(call.in[0].dtype));
-    int64_t chunks = CeilDiv(rows * row, kChunkBytes);
-    if (!flat || chunks <= 1) return;
-    size = RoundUp(CeilDiv(rows, chunks), kRows);
-    if (call.in.size() == 4 && !Adds(call)) size = rows;
-  }
-  int64_t Last() const { return rows - (rows - 1) / size * size; }
-
-  // Can the library add a chunk's part of dw to what is there?
-  bool Adds(const KernelCall& call) const {
-    Chunk chunk(call, flat, 0, Last());
-    Step step = Step::Dw(chunk, false);
-    ProductPlan plan(step.CallOf(call, 0));
-    return plan.route == ProductPlan::Route::kLibrary && !plan.out_copy;
-  }
-};
-
-size_t Workspace(const KernelCall& call) {
-  Cut cut(call);
-  if (cut.rows == 0) return 0;
-  size_t most = 0;
-  for (int64_t size : {cut.size, cut.Last()}) {
-    Chunk chunk(call, cut.flat, 0, size);
-    size_t products = Step::Logits(chunk).Workspace(call);
-    if (call.in.size() == 4)
-      products = std::max({products, Step::Dx(chunk).Workspace(call), Step::Dw(chunk, true).Workspace(call)});
-    most = std::max(most, chunk.LogitBytes() + products);
-  }
-  return most;
-}
-
 template <class T, bool kGradient>
-void Losses(const KernelCall& call, const Chunk& c) {
+void Losses(const KernelCall& call, const LossChunk& c) {
   LossArgs<T> args;
   args.dlogits = c.logits.as<T>();
   args.targets = c.targets.data;
@@ -230,12 +108,12 @@ void Losses(const KernelCall& call, const Chunk& c) {
 }
 
 template <bool kGradient>
-void RunChunk(const KernelCall& call, const Chunk& chunk, bool first) {
-  Step::Logits(chunk).Run(call, chunk);
+void RunChunk(const KernelCall& call, const LossChunk& chunk, bool first) {
+  LossProduct::Logits(chunk).Run(call, chunk);
   DispatchFloating(chunk.x.dtype, [&](auto zero) { Losses<decltype(zero), kGradient>(call, chunk); });
   if constexpr (kGradient) {
-    Step::Dx(chunk).Run(call, chunk);
-    Step::Dw(chunk, !first).Run(call, chunk);
+    LossProduct::Dx(chunk).Run(call, chunk);
+    LossProduct::Dw(chunk, !first).Run(call, chunk);
   }
 }
 
@@ -243,21 +121,21 @@ template <Op op>
 void Run(const KernelCall& call) {
   constexpr bool kGradient = op == Op::kLinearCrossEntropyGrad;
   if (!IsFloating(call.in[0].dtype)) RefuseType(op, call.in[0].dtype, "a float");
-  Cut cut(call);
+  LossCut cut(call);
   if (cut.rows == 0) {
     if (kGradient)
       DeviceOf(call).Fill(call.out[2].data, 0, size_t(call.out[2].CapacityElements()) * SizeOf(call.out[2].dtype));
     return;
   }
   for (int64_t first = 0; first < cut.rows; first += cut.size)
-    RunChunk<kGradient>(call, Chunk(call, cut.flat, first, std::min(cut.size, cut.rows - first)), first == 0);
+    RunChunk<kGradient>(call, LossChunk(call, cut.flat, first, std::min(cut.size, cut.rows - first)), first == 0);
 }
 
 }  // namespace
 
 void AddLinearLoss(KernelTable& table) {
-  table.Add(Op::kLinearCrossEntropy, {.run = &Run<Op::kLinearCrossEntropy>, .workspace = &Workspace});
-  table.Add(Op::kLinearCrossEntropyGrad, {.run = &Run<Op::kLinearCrossEntropyGrad>, .workspace = &Workspace});
+  SetRun(table, Op::kLinearCrossEntropy, &Run<Op::kLinearCrossEntropy>);
+  SetRun(table, Op::kLinearCrossEntropyGrad, &Run<Op::kLinearCrossEntropyGrad>);
 }
 
 }  // namespace weft::cuda

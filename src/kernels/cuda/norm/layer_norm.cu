@@ -7,14 +7,9 @@
 namespace weft::cuda {
 
 void AddLayerNorm(KernelTable& table) {
-  // In place: a row is read before it is written, and weights are read or copied before anything lies on them.
-  table.Add(Op::kLayerNorm, {.run = &NormRow<Op::kLayerNorm, true>, .workspace = &NormWorkspace, .in_place = true});
-  table.Add(
-      Op::kLayerNormGrad,
-      {.run = &NormGradRow<Op::kLayerNormGrad, true, false>, .workspace = &NormGradWorkspace<true>, .in_place = true});
-  table.Add(Op::kLayerNormGradAdd, {.run = &NormGradRow<Op::kLayerNormGradAdd, true, true>,
-                                    .workspace = &NormGradWorkspace<true>,
-                                    .in_place = true});
+  SetRun(table, Op::kLayerNorm, &NormRow<Op::kLayerNorm, true>);
+  SetRun(table, Op::kLayerNormGrad, &NormGradRow<Op::kLayerNormGrad, true, false>);
+  SetRun(table, Op::kLayerNormGradAdd, &NormGradRow<Op::kLayerNormGradAdd, true, true>);
 }
 
 }  // namespace weft::cuda

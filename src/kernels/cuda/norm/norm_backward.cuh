@@ -14,15 +14,6 @@
 
 namespace weft::cuda {
 
-// Blocks are narrow where rows allow: each thread then holds many columns, and the sums over a row cost little. Rows of
-// one warp wait for no other.
-inline constexpr int kNarrowGrad = 128;
-// Blocks that a multiprocessor runs at a time: as many as have enough registers and shared memory.
-constexpr int GradResidents(int per_thread, bool wide) {
-  if (wide) return per_thread == 1 ? 2 : 1;
-  return per_thread == 1 ? 8 : per_thread == 2 ? 6 : per_thread == 3 ? 4 : 3;
-}
-
 template <class T>
 struct NormGradArgs {
   const T *x = nullptr, *dy = nullptr, *add = nullptr;  // add may stay null

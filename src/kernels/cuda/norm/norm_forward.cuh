@@ -152,10 +152,6 @@ const C* WeightOf(const KernelCall& call, size_t i) {
   return kept.as<const C>();
 }
 
-inline size_t NormWorkspace(const KernelCall& call) {
-  return 2 * size_t(ColumnsOf(call.in[0])) * SizeOf(call.in[1].dtype);
-}
-
 inline unsigned BlockForRow(int64_t columns) {
   return unsigned(std::min<int64_t>(kAnyRowBlock, RoundUp(std::max<int64_t>(columns, 1), kWarp)));
 }
@@ -173,7 +169,7 @@ void LaunchNorm(const KernelCall& call, const char* name, NormArgs<T>& args) {
       constexpr void (*kKernels[])(NormArgs<T>) = {&NormInRegisters<center, T, 1>, &NormInRegisters<center, T, 2>,
                                                    &NormInRegisters<center, T, 3>, &NormInRegisters<center, T, 4>};
       kernel = kKernels[args.groups.per_thread - 1];
-      blocks = Blocks(args.at.steps, args.groups.rows), threads = args.groups.shape();
+      blocks = Blocks(args.at.steps, args.groups.rows), threads = ShapeOf(args.groups);
     }
   }
   kernel<<<blocks, threads, 0, DeviceOf(call).stream()>>>(args);

@@ -48,7 +48,6 @@ __global__ void __launch_bounds__(kAnyRowBlock) NormGradAnyRow(const __grid_cons
 }
 
 // The sums of columns that go with it; before it, since dx may lie on x.
-inline constexpr int kColumnRows = 8;
 template <bool center, class T>
 __global__ void __launch_bounds__(kColumnTile* kColumnRows)
     NormGradAnyColumn(const __grid_constant__ NormGradArgs<T> args) {
@@ -82,33 +81,6 @@ __global__ void __launch_bounds__(kMostJoinThreads)
   if (threadIdx.x < kJoinOutputs && at < stride) (at < columns ? dweight + at : dbias + at - columns)[0] = sum;
 }
 
-template <class T>
-RowGroups GradGroups(int64_t columns) {
-  if (sizeof(T) > 4) return {};
-  RowGroups narrow = GroupsOf(columns, kPack<T>, {4, kNarrowGrad, 0});
-  if (!narrow.per_thread) return GroupsOf(columns, kPack<T>, kGradLimits);
-  narrow.rows = kNarrowGrad / narrow.threads;
-  return narrow;
-}
-inline bool IsWide(const RowGroups& groups) { return groups.block() > kNarrowGrad; }
-// Blocks that add up columns: what an H200 runs at a time. Not asked of the device, so that all give the same bits.
-inline int64_t GradBlocks(int64_t rows, const RowGroups& groups) {
-  if (!groups.per_thread) return std::min(CeilDiv(rows, 4 * kColumnRows), int64_t(2 * kProcessors));
-  int64_t threads = groups.per_thread == 1 ? kGradLimits.resident : kGradLimits.resident / 2;
-  int64_t residents = IsWide(groups) ? threads / int64_t(groups.block()) : GradResidents(groups.per_thread, false);
-  return std::min(CeilDiv(rows, groups.rows), kProcessors * residents);
-}
-template <bool center>
-size_t NormGradWorkspace(const KernelCall& call) {
-  const TensorView& x = call.in[0];
-  if (x.NumElements() == 0) return 0;
-  return DispatchFloating(x.dtype, [&](auto zero) {
-    using T = decltype(zero);
-    int64_t columns = ColumnsOf(x), blocks = GradBlocks(RowCount(x), GradGroups<T>(columns));
-    return size_t(blocks * (center ? 2 : 1) * columns) * sizeof(Compute<T>);
-  });
-}
-
 // Are all its tensors at addresses for vectors?
 template <class T>
 bool GradAligned(const KernelCall& call, const TensorView& dy, const TensorView* add) {
@@ -131,7 +103,7 @@ void LaunchNormGrad(const KernelCall& call, const char* name, const NormGradArgs
            &NormGradInRegisters<center, T, 3, true>, &NormGradInRegisters<center, T, 4, true>}};
       auto* kernel = kKernels[IsWide(args.groups)][args.groups.per_thread - 1];
       WEFT_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(shared)));
-      kernel<<<unsigned(blocks), args.groups.shape(), shared, stream>>>(args);
+      kernel<<<unsigned(blocks), ShapeOf(args.groups), shared, stream>>>(args);
       return WEFT_CUDA_LAUNCHED(name);
     }
   }
@@ -160,7 +132,7 @@ void RunNormGrad(const KernelCall& call, const char* name, bool adds) {
   args.partial = static_cast<C*>(call.workspace);
   args.at = WalkRows(x.rank - 1, {&x, &dy, &dx, add});
   args.stats = WalkRows(x.rank - 1, {&rstd, mean});
-  args.groups = GradGroups<T>(columns);
+  args.groups = GradGroups(columns, sizeof(T));
   args.columns = columns;
   args.share = C(1.0 / double(columns));
   int64_t blocks = GradBlocks(args.at.steps, args.groups);

@@ -7,14 +7,9 @@
 namespace weft::cuda {
 
 void AddRmsNorm(KernelTable& table) {
-  // In place: a row is read before it is written, and weights are read or copied before anything lies on them.
-  table.Add(Op::kRmsNorm, {.run = &NormRow<Op::kRmsNorm, false>, .workspace = &NormWorkspace, .in_place = true});
-  table.Add(
-      Op::kRmsNormGrad,
-      {.run = &NormGradRow<Op::kRmsNormGrad, false, false>, .workspace = &NormGradWorkspace<false>, .in_place = true});
-  table.Add(Op::kRmsNormGradAdd, {.run = &NormGradRow<Op::kRmsNormGradAdd, false, true>,
-                                  .workspace = &NormGradWorkspace<false>,
-                                  .in_place = true});
+  SetRun(table, Op::kRmsNorm, &NormRow<Op::kRmsNorm, false>);
+  SetRun(table, Op::kRmsNormGrad, &NormGradRow<Op::kRmsNormGrad, false, false>);
+  SetRun(table, Op::kRmsNormGradAdd, &NormGradRow<Op::kRmsNormGradAdd, false, true>);
 }
 
 }  // namespace weft::cuda

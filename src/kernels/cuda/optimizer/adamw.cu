@@ -42,9 +42,6 @@ struct AdamWRule {
 
 }  // namespace
 
-void AddAdamW(KernelTable& table) {
-  table.Add(Op::kAdamW,
-            {.run = &Update<AdamWRule>, .run_many = &UpdateMany<AdamWRule>, .any_strides = true, .in_place = true});
-}
+void AddAdamW(KernelTable& table) { SetRun(table, Op::kAdamW, &Update<AdamWRule>, &UpdateMany<AdamWRule>); }
 
 }  // namespace weft::cuda

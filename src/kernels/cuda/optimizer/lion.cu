@@ -38,9 +38,6 @@ struct LionRule {
 
 }  // namespace
 
-void AddLion(KernelTable& table) {
-  table.Add(Op::kLion,
-            {.run = &Update<LionRule>, .run_many = &UpdateMany<LionRule>, .any_strides = true, .in_place = true});
-}
+void AddLion(KernelTable& table) { SetRun(table, Op::kLion, &Update<LionRule>, &UpdateMany<LionRule>); }
 
 }  // namespace weft::cuda

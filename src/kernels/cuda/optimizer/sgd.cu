@@ -49,8 +49,6 @@ void RunMany(std::span<const KernelCall> calls) {
 
 }  // namespace
 
-void AddSgd(KernelTable& table) {
-  table.Add(Op::kSgd, {.run = &Run, .run_many = &RunMany, .any_strides = true, .in_place = true});
-}
+void AddSgd(KernelTable& table) { SetRun(table, Op::kSgd, &Run, &RunMany); }
 
 }  // namespace weft::cuda

@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "absl/container/flat_hash_map.h"
-#include "weft/kernels/cuda/product/product.h"
+#include "weft/kernels/cuda/plan/product.h"
 
 namespace weft::cuda {
 

@@ -1,43 +1,12 @@
 // Einsum and Linear by matrix products of cuBLASLt; product_plan.h says which, einsum_generic.cu has the rest.
 #include "weft/kernels/cuda/device/device.h"
 #include "weft/kernels/cuda/families.h"
+#include "weft/kernels/cuda/plan/einsum_sizes.h"
 #include "weft/kernels/cuda/product/algorithm_cache.h"
 #include "weft/kernels/cuda/product/einsum_generic.h"
-#include "weft/kernels/cuda/product/product_plan.h"
 
 namespace weft::cuda {
 namespace {
-
-constexpr size_t kAlign = 256;  // what cuBLASLt asks of its workspace
-
-size_t Aligned(size_t bytes) { return size_t(RoundUp(int64_t(bytes), kAlign)); }
-
-// 32 MiB is NVIDIA's advice for Hopper; a product that is over in microseconds does not split its sums that far.
-size_t LibraryBytes(const ProductPlan& plan) {
-  double work = double(plan.batch) * double(plan.m) * double(plan.n) * double(plan.k);
-  return size_t(work < 1 << 24 ? 1 : work < 1 << 30 ? 8 : 32) << 20;
-}
-
-size_t ResultBytes(const Product& p) { return SizeOf(p.wide ? AccumulateType(p.dtype) : p.dtype); }
-
-// The workspace in the order in which it is handed out.
-struct Workspace {
-  size_t a, b, out, bytes;  // where the copies start, from the first multiple of kAlign
-
-  explicit Workspace(const ProductPlan& plan) {
-    size_t element = SizeOf(plan.product.dtype);
-    a = LibraryBytes(plan);
-    b = a + Aligned(size_t(plan.a_copy.elements) * element);
-    out = b + Aligned(size_t(plan.b_copy.elements) * element);
-    bytes = out + Aligned(size_t(plan.out_copy.elements) * ResultBytes(plan.product));
-  }
-};
-
-size_t EinsumWorkspace(const KernelCall& call) {
-  ProductPlan plan(call);
-  if (plan.route == ProductPlan::Route::kLibrary) return Workspace(plan).bytes + kAlign;
-  return plan.route == ProductPlan::Route::kOwn ? GenericWorkspace(call, plan) : 0;
-}
 
 // What is added to the product on its way out; null: nothing.
 struct Added {
@@ -63,9 +32,9 @@ bool RunProducts(const KernelCall& call, const ProductPlan& plan, char* out, con
 }
 
 bool RunLibrary(const KernelCall& call, const ProductPlan& plan, const Added& added = {}) {
-  Workspace layout(plan);
+  ProductWorkspace layout(plan);
   size_t element = SizeOf(plan.product.dtype), base = reinterpret_cast<uintptr_t>(call.workspace);
-  char* start = static_cast<char*>(call.workspace) + (Aligned(base) - base);
+  char* start = static_cast<char*>(call.workspace) + (ProductAligned(base) - base);
   auto dense = [&](const ProductPlan::Copy& copy, size_t place, const TensorView& x) -> const char* {
     if (!copy) return x.as<char>();
     CopyNest(call, copy.loops, element, start + place, x.data);
@@ -90,22 +59,6 @@ void Einsum(const KernelCall& call) {
       return GenericEinsum(call, plan, call.workspace, call.workspace_bytes);
   }
 }
-
-// A linear op: the product, and which operands are to be added to it.
-struct LinearCall {
-  const TensorView *bias = nullptr, *residual = nullptr;
-  std::array<TensorView, 2> in;
-  KernelCall product;  // the einsum
-
-  explicit LinearCall(const KernelCall& call) : in{call.in[0], call.in[1]} {
-    size_t next = 2;
-    if (call.attrs->Int("bias")) bias = &call.in[next++];
-    if (call.attrs->Int("residual")) residual = &call.in[next++];
-    product = call;
-    product.in = in;
-  }
-  LinearCall(const LinearCall&) = delete;
-};
 
 // The library adds a vector to its columns: the bias must be our row, the residual laid out as the result, each with
 // the alignment that a vector load wants.
@@ -137,8 +90,6 @@ void AddTo(const KernelCall& call, const TensorView& operand) {
   call.context->kernels(DeviceKind::kCuda).Row(Op::kAdd).run(add);
 }
 
-size_t LinearWorkspace(const KernelCall& call) { return EinsumWorkspace(LinearCall(call).product); }
-
 // By one product that adds what the library can add; false where it has no algorithm for that.
 bool RunFused(const KernelCall& call, const LinearCall& linear, Added& added) {
   ProductPlan plan(linear.product);
@@ -164,8 +115,8 @@ void Linear(const KernelCall& call) {
 }  // namespace
 
 void AddEinsum(KernelTable& table) {
-  table.Add(Op::kEinsum, {.run = &Einsum, .workspace = &EinsumWorkspace});
-  table.Add(Op::kLinear, {.run = &Linear, .workspace = &LinearWorkspace});
+  SetRun(table, Op::kEinsum, &Einsum);
+  SetRun(table, Op::kLinear, &Linear);
 }
 
 }  // namespace weft::cuda

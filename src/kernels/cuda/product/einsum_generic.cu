@@ -8,14 +8,14 @@
 #include "weft/kernels/cuda/loops/block.cuh"
 #include "weft/kernels/cuda/loops/convert.cuh"
 #include "weft/kernels/cuda/loops/walk.cuh"
+#include "weft/kernels/cuda/plan/einsum_sizes.h"
 #include "weft/kernels/cuda/product/einsum_generic.h"
 
 namespace weft::cuda {
 namespace {
 
-constexpr int kThreads = 256;
+constexpr int kThreads = kSumThreads;
 constexpr int64_t kMostBlocks = 1 << 20;
-constexpr int64_t kBusy = 2 * kProcessors;  // blocks
 
 // ---- Tiles: kTile x kTile outputs per block, kDepth terms at a time, 4 x 4 outputs per thread.
 
@@ -174,10 +174,6 @@ __global__ void __launch_bounds__(kThreads) CopyKernel(int64_t count, WideWalk<2
 
 // ------------------------------------------------------------------------------------------------ launchers
 
-bool Contiguous(int64_t stride) { return stride == 0 || stride == 1; }
-
-bool IsTiled(const EinsumLabels& x) { return x.m >= 16 && x.n >= 16 && x.k >= 4; }
-
 unsigned Blocks(int64_t wanted) { return unsigned(std::min(wanted, kMostBlocks)); }
 
 template <class T, class Out>
@@ -199,33 +195,6 @@ void RunTiles(const KernelCall& call, const EinsumLabels& x) {
   TileKernel<T, Out><<<unsigned(tiles * batches), kThreads, 0, DeviceOf(call).stream()>>>(
       p, call.out[0].as<Out>(), x.A(call).as<const T>(), x.B(call).as<const T>());
   WEFT_CUDA_LAUNCHED("einsum, tiles");
-}
-
-// How the sums are cut, by the shape alone: plans are made without a GPU, and all GPUs add in the same order.
-struct SumCut {
-  int outputs, splits;
-  bool terms_fast;
-
-  explicit SumCut(const EinsumLabels& x) {
-    int64_t count = x.outputs.Count();
-    bool outputs_flat =
-        x.outputs.rank > 0 && Contiguous(x.outputs.inner_stride(1)) && Contiguous(x.outputs.inner_stride(2));
-    terms_fast = !outputs_flat && Contiguous(x.terms.inner_stride(0)) && Contiguous(x.terms.inner_stride(1));
-    if (x.k < 32 || (!terms_fast && count >= kBusy * kThreads))
-      outputs = kThreads, terms_fast = false;
-    else if (terms_fast)
-      outputs = count >= kBusy * 8 ? 8 : 1;
-    else
-      outputs = 32;
-    int64_t blocks = CeilDiv(count, outputs), terms_of_block = 8 * int64_t(kThreads / outputs);
-    int64_t most = std::min<int64_t>(x.k / terms_of_block, 1024);
-    splits = int(std::clamp<int64_t>(CeilDiv(kBusy, std::max<int64_t>(blocks, 1)), 1, std::max<int64_t>(most, 1)));
-  }
-};
-
-size_t PartBytes(const KernelCall& call, const EinsumLabels& x, const SumCut& cut) {
-  size_t size = call.out[0].dtype == DType::kF64 ? sizeof(double) : sizeof(float);
-  return cut.splits > 1 ? size * size_t(cut.splits) * size_t(x.outputs.Count()) : 0;
 }
 
 template <class T, class Out>
@@ -295,11 +264,6 @@ void GenericEinsum(const KernelCall& call, const EinsumLabels& labels, void* wor
     else
       run(T(), Compute<T>());
   });
-}
-
-size_t GenericWorkspace(const KernelCall& call, const EinsumLabels& labels) {
-  if (IsTiled(labels)) return 0;
-  return PartBytes(call, labels, SumCut(labels));
 }
 
 }  // namespace weft::cuda

@@ -12,6 +12,5 @@ void CopyNest(const KernelCall& call, const Nest& loops, size_t element, void* t
 // The einsum, of any strides, accumulated in the compute type, of which the result may be too. Few long sums are split
 // over blocks if `workspace_bytes` have room for the parts.
 void GenericEinsum(const KernelCall& call, const EinsumLabels& labels, void* workspace, size_t workspace_bytes);
-size_t GenericWorkspace(const KernelCall& call, const EinsumLabels& labels);
 
 }  // namespace weft::cuda

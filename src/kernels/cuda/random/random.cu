@@ -210,8 +210,8 @@ void Dropout(const KernelCall& call) {
 }  // namespace
 
 void AddRandom(KernelTable& table) {
-  table.Add(Op::kRandom, {.run = &Random});
-  table.Add(Op::kDropout, {.run = &Dropout, .any_strides = true, .in_place = true});
+  SetRun(table, Op::kRandom, &Random);
+  SetRun(table, Op::kDropout, &Dropout);
 }
 
 }  // namespace weft::cuda

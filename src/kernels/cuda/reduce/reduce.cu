@@ -9,55 +9,20 @@
 #include "weft/kernels/cuda/loops/block.cuh"
 #include "weft/kernels/cuda/loops/index.cuh"
 #include "weft/kernels/cuda/loops/join_parts.cuh"
+#include "weft/kernels/cuda/plan/reduce_plan.h"
 #include "weft/kernels/cuda/reduce/reduce.cuh"
 
 namespace weft::cuda {
 namespace {
 
-constexpr int kThreads = 256;
-constexpr int64_t kLongRow = 1024;       // loads of a row that a block takes
-constexpr int kDown = kThreads / kWarp;  // warps that go down a dim
+constexpr int kThreads = kReduceThreads;
+constexpr int64_t kLongRow = 1024;  // loads of a row that a block takes
+constexpr int kDown = kReduceDown;
 // Terms that a thread has under way: more of 16 bits, which it adds up in f32.
 template <class T>
 constexpr int kAtOnce = sizeof(T) == 2 ? 8 : 4;
-constexpr int64_t kEnough = 4 * kProcessors;  // blocks
-constexpr int64_t kShortest = kDown * 4;      // terms of a part
 
-struct Dim {
-  const void* x;
-  int64_t length, step;
-};
-
-// What a reduction walks: its outputs (operand 0: out, 1: in), and for each the dim that disappears.
-struct ReducePlan {
-  Nest kept{2};
-  Dim dim;
-  bool columns;  // outputs are neighbours in the input
-  int64_t parts = 1;
-
-  explicit ReducePlan(const KernelCall& call) {
-    const TensorView &x = call.in[0], &y = call.out[0];
-    int which = int(call.attrs->Int("dim"));
-    for (int d = 0, o = 0; d < x.rank; d++)
-      if (d != which) {
-        kept.Add(x.dim(d).extent, {y.dim(o).stride, x.dim(d).stride});
-        o++;
-      }
-    kept.Collapse();
-    dim = {x.data, x.dim(which).extent, x.dim(which).stride};
-    columns = kept.rank > 0 && kept.inner_stride(1) == 1 && kept.inner_extent() >= kWarp;
-    int64_t tiles = CeilDiv(outputs(), kWarp * 16 / int64_t(SizeOf(x.dtype)));
-    if (columns)
-      parts =
-          std::clamp<int64_t>(kEnough / std::max<int64_t>(tiles, 1), 1, std::max<int64_t>(dim.length / kShortest, 1));
-  }
-  int64_t outputs() const { return kept.Count(); }
-};
-
-size_t ReduceWorkspace(const KernelCall& call) {
-  ReducePlan plan(call);
-  return plan.parts > 1 ? size_t(plan.parts * plan.outputs()) * sizeof(double) : 0;
-}
+using Dim = ReduceDim;
 
 // Lane: V outputs. Warp: every kDown-th term of part blockIdx.y of the dim. `partial` [parts, outputs] or null: then y
 // is written.
@@ -221,10 +186,10 @@ void ReduceSum(const KernelCall& call) {
 }  // namespace
 
 void AddFolds(KernelTable& table) {
-  table.Add(Op::kReduceSum, {.run = &ReduceSum, .workspace = &ReduceWorkspace, .any_strides = true});
-  table.Add(Op::kReduceMax, {.run = &Reduce<Kind::kMax>, .workspace = &ReduceWorkspace, .any_strides = true});
-  table.Add(Op::kReduceMin, {.run = &Reduce<Kind::kMin>, .workspace = &ReduceWorkspace, .any_strides = true});
-  table.Add(Op::kReduceProd, {.run = &Reduce<Kind::kProd>, .workspace = &ReduceWorkspace, .any_strides = true});
+  SetRun(table, Op::kReduceSum, &ReduceSum);
+  SetRun(table, Op::kReduceMax, &Reduce<Kind::kMax>);
+  SetRun(table, Op::kReduceMin, &Reduce<Kind::kMin>);
+  SetRun(table, Op::kReduceProd, &Reduce<Kind::kProd>);
 }
 
 }  // namespace weft::cuda

@@ -7,6 +7,7 @@
 #include "weft/kernels/cuda/loops/copy.h"
 #include "weft/kernels/cuda/loops/index.cuh"
 #include "weft/kernels/cuda/loops/many.cuh"
+#include "weft/kernels/cuda/plan/reduce_plan.h"
 #include "weft/kernels/cuda/reduce/reduce.cuh"
 
 #include <memory>
@@ -97,14 +98,7 @@ void CumSum(const KernelCall& call) {
   Dispatch(call.in[0].dtype, [&](auto zero) { CumSumAs<decltype(zero)>(call); });
 }
 
-constexpr int64_t kPiece = 16384;                 // elements of a block: fixed, so that the order of the sum is
-constexpr int kAtOnce = 4;                        // loads that a thread has under way
-constexpr int64_t kMostPieces = 4 * kProcessors;  // more would leave it half empty at the end
-
-int64_t Pieces(const KernelCall& call) {
-  return std::clamp<int64_t>(CeilDiv(call.in[0].NumElements(), kPiece), 1, kMostPieces);
-}
-size_t SumOfSquaresWorkspace(const KernelCall& call) { return size_t(Pieces(call)) * sizeof(double); }
+constexpr int kAtOnce = 4;  // loads that a thread has under way
 
 // The block's sum of one of `pieces` of a tensor, all of which the last block adds up in order.
 template <class C>
@@ -128,7 +122,7 @@ struct SquaresResult {
 template <class C>
 SquaresResult<C> ResultOf(const KernelCall& call, int ticket) {
   return {static_cast<double*>(call.workspace), call.out[0].as<C>(), DeviceOf(call).tickets() + ticket,
-          uint32_t(Pieces(call))};
+          uint32_t(SquarePieces(call))};
 }
 
 // Any strides.
@@ -244,10 +238,9 @@ void AddFolds(KernelTable& table);  // reduce.cu
 
 void AddReduce(KernelTable& table) {
   AddFolds(table);
-  table.Add(Op::kArgMax, {.run = &ArgMax, .any_strides = true});
-  table.Add(Op::kCumSum, {.run = &CumSum, .any_strides = true});
-  table.Add(Op::kSumOfSquares,
-            {.run = &SumOfSquares, .workspace = &SumOfSquaresWorkspace, .run_many = &ManySquares, .any_strides = true});
+  SetRun(table, Op::kArgMax, &ArgMax);
+  SetRun(table, Op::kCumSum, &CumSum);
+  SetRun(table, Op::kSumOfSquares, &SumOfSquares, &ManySquares);
 }
 
 }  // namespace weft::cuda

@@ -1,7 +1,7 @@
 // ProductPlan: what becomes of an einsum on the GPU. Host code without CUDA, so that it is tested on any machine.
 #pragma once
 #include "weft/kernels/common/einsum_labels.h"
-#include "weft/kernels/cuda/product/product.h"
+#include "weft/kernels/cuda/plan/product.h"
 
 namespace weft::cuda {
 

@@ -1,4 +1,4 @@
-#include "weft/kernels/cuda/product/product_plan.h"
+#include "weft/kernels/cuda/plan/product_plan.h"
 
 #include <algorithm>
 

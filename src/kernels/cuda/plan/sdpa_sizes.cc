@@ -1,4 +1,4 @@
-#include "weft/kernels/cuda/attention/sdpa_sizes.h"
+#include "weft/kernels/cuda/plan/sdpa_sizes.h"
 
 #include <fmt/format.h>
 

@@ -1,0 +1,82 @@
+#include "weft/kernels/cuda/plan/cudnn_sizes.h"
+
+#include <fmt/format.h>
+
+#include "weft/kernels/common/nest.h"
+#include "weft/kernels/cuda/plan/sdpa_plan.h"
+
+namespace weft::cuda {
+namespace {
+
+constexpr int64_t kMostScoreBytes = int64_t(8) << 30;
+
+// Bytes that the deterministic gradient writes for scores, of which it sees all, masked ones too.
+int64_t ScoreBytes(const KernelCall& call, const SdpaSizes& z) {
+  constexpr int64_t kTile = 64;
+  return int64_t(z.B) * z.H * RoundUp(z.T, kTile) * RoundUp(z.S, kTile) * int64_t(SizeOf(call.in[0].dtype));
+}
+
+// cuDNN gives query head h the KV head h / (H / G).
+bool HeadsMatch(const SdpaSizes& z) {
+  if (z.H % z.G) return false;
+  for (int h = 0; h < z.H; h++)
+    if (z.KvHead(h) != h / (z.H / z.G)) return false;
+  return true;
+}
+
+std::string RefusesSizes(const KernelCall& call, const SdpaSizes& z) {
+  if (!IsHalf(call.in[0].dtype)) return fmt::format("{} is neither bf16 nor f16", Name(call.in[0].dtype));
+  if (z.D % 8 || z.D > 256) return fmt::format("head size {} is not a multiple of 8 up to 256", z.D);
+  if (z.B == 0 || z.T == 0 || z.S == 0 || z.H == 0 || z.G == 0) return "an operand is empty on this rank";
+  if (!HeadsMatch(z)) return "the query heads of this rank are not whole groups of its KV heads";
+  if (MaskOf(z) == SdpaMask::kOther)
+    return fmt::format("causal with offset {}, expected {} keys less {} queries", z.shift, z.S, z.T);
+  if (!HasAlignedRows(call)) return "an operand's rows are not aligned to 16 bytes";
+  return {};
+}
+
+// cuDNN's own where there is no GPU to ask for it, as its kernels for sm_90 have it: the backward pass keeps a sum a
+// query and adds dQ up in f32, or has the gradient of scores; dK and dV of every query head come before those of their
+// KV heads.
+int64_t ExpectedScratch(const KernelCall& call, const SdpaSizes& z) {
+  if (!IsSdpaGrad(call)) return 0;
+  int64_t rows = int64_t(z.B) * z.H * z.T, heads = z.H == z.G ? 0 : 2 * int64_t(z.B) * z.H * z.S * z.D;
+  int64_t dq = IsDeterministic(call) ? ScoreBytes(call, z) : rows * z.D * int64_t(sizeof(float));
+  return dq + rows * int64_t(sizeof(float)) + heads * int64_t(SizeOf(call.in[0].dtype));
+}
+
+}  // namespace
+
+SdpaMask MaskOf(const SdpaSizes& z) {
+  if (z.Visible(0) == z.S) return SdpaMask::kNone;
+  return z.shift >= 0 && z.shift == z.S - z.T ? SdpaMask::kCausal : SdpaMask::kOther;
+}
+
+bool IsDeterministic(const KernelCall& call) { return call.context->numerics().deterministic; }
+
+std::string CudnnRefusesShape(const KernelCall& call) {
+  SdpaSizes z(call);
+  if (std::string reason = RefusesSizes(call, z); !reason.empty()) return reason;
+  if (!HasCudnnAttention())
+    return "built without cudnn-frontend; run launcher/setup.sh, then configure and build again";
+  if (!IsSdpaGrad(call) || !IsDeterministic(call) || ScoreBytes(call, z) <= kMostScoreBytes) return {};
+  return fmt::format(
+      "its deterministic gradient needs {:.1f} GiB for scores, more than {}; kernels.deterministic=false goes without "
+      "them",
+      double(ScoreBytes(call, z)) / (1 << 30), kMostScoreBytes >> 30);
+}
+
+size_t CudnnLseBytes(const KernelCall& call, const SdpaSizes& z) {
+  return IsSdpaGrad(call) ? size_t(RoundUp(int64_t(z.B) * z.H * z.T * int64_t(sizeof(float)), kCudnnAlign)) : 0;
+}
+
+size_t CudnnScratchBytes(const KernelCall& call, const SdpaSizes& z, int64_t own) {
+  return CudnnLseBytes(call, z) + size_t(own + kCudnnAlign);
+}
+
+size_t CudnnExpectedWorkspace(const KernelCall& call) {
+  SdpaSizes z(call);
+  return CudnnScratchBytes(call, z, ExpectedScratch(call, z));
+}
+
+}  // namespace weft::cuda

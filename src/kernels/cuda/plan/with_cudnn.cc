@@ -1,0 +1,8 @@
+// Of builds whose CUDA library has cuDNN's attention, and of those without a CUDA library.
+#include "weft/kernels/cuda/plan/cudnn_sizes.h"
+
+namespace weft::cuda {
+
+bool HasCudnnAttention() { return true; }
+
+}  // namespace weft::cuda
