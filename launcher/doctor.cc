@@ -23,8 +23,10 @@
 
 #include "weft/core/base/error.h"
 #include "weft/core/base/memory.h"
+#include "weft/core/base/process_memory.h"
 #include "weft/core/host/host_name.h"
 #include "weft/core/runtime/context.h"
+#include "weft/dist/group/collective_fault.h"
 #include "weft/dist/group/mesh.h"
 #include "weft/dist/group/standard/group_maker.h"
 #include "weft/dist/net/network_interface.h"
@@ -250,24 +252,61 @@ Finding Clocks(Bootstrap& bootstrap) {
   return f;
 }
 
-// A sum over all ranks by the transport that runs use.
-Finding SmallCollective(Bootstrap& bootstrap) {
-  Finding f{.what = "collectives"};
-  Context context(bootstrap.rank(), bootstrap.world_size(), 1);
-  std::unique_ptr<GroupFactory> groups = MakeGroupFactory(bootstrap);
-  DeviceMesh mesh(context, *groups, {{"dp"}, {bootstrap.world_size()}});
+// Runs a check that all ranks make together; its errors begin with its name.
+template <class Fn>
+auto Named(const char* check, Fn fn) {
+  try {
+    return fn();
+  } catch (const std::exception& e) {
+    Fail(fmt::format("{}: {}", check, TextOf(e)));
+  }
+}
+
+// The groups that a run would have, by the transport that runs use.
+struct JobMesh {
+  Context context;
+  std::unique_ptr<GroupFactory> groups;
+  DeviceMesh mesh;
+
+  explicit JobMesh(Bootstrap& bootstrap)
+      : context(bootstrap.rank(), bootstrap.world_size(), 1),
+        groups(MakeGroupFactory(bootstrap)),
+        mesh(context, *groups, {{"dp"}, {bootstrap.world_size()}}) {
+    mesh.set_timeout(std::chrono::seconds(60));
+    std::shared_ptr<CollectiveFault> fault = CollectiveFault::FromEnvironment();
+    if (fault)
+      mesh.set_call_filter([fault](const ProcessGroup& group, Collective& call) { return fault->Change(group, call); });
+    mesh.World().Barrier();  // connects
+  }
+};
+
+// What this rank's sum lacks; "" where it is right.
+std::string FaultOfSum(const std::vector<float>& sums, double expected) {
+  auto wrong = std::find_if(sums.begin(), sums.end(), [&](float sum) { return sum != float(expected); });
+  if (wrong == sums.end()) return "";
+  return fmt::format("expected {} as element {} of a sum, got {}", expected, wrong - sums.begin(), *wrong);
+}
+
+// Sums over all ranks, checked on each: small ones for the time of a call, one of 4 MiB for that of its bytes.
+Finding Collectives(Bootstrap& bootstrap, ProcessGroup& world) {
   constexpr int kTimes = 20;
-  std::vector<double> sums(size_t(bootstrap.world_size()));
-  double mine = bootstrap.rank() + 1, n = bootstrap.world_size();
-  mesh.World().AllGather(&mine, sums.data(), 1, DType::kF64);  // connects
+  constexpr int64_t kLarge = int64_t(1) << 20;
+  Finding f{.what = "collectives"};
+  double n = bootstrap.world_size();
+  std::vector<float> mine(size_t(kLarge), float(bootstrap.rank() + 1)), sums(mine.size());
+  world.AllReduce(mine.data(), sums.data(), kLarge, DType::kF32);  // allocates
   Clock::time_point begin = Clock::now();
-  for (int i = 0; i < kTimes; i++) mesh.World().AllGather(&mine, sums.data(), 1, DType::kF64);
-  double sum = 0;
-  for (double s : sums) sum += s;
-  f.fact = fmt::format("{:.0f} us for a small one over {} ranks", MsSince(begin) / kTimes * 1e3, n);
-  if (sum == n * (n + 1) / 2) return f;
+  world.AllReduce(mine.data(), sums.data(), kLarge, DType::kF32);
+  double large_ms = MsSince(begin);
+  std::vector<std::string> faults = bootstrap.AllGather(FaultOfSum(sums, n * (n + 1) / 2));
+  begin = Clock::now();
+  for (int i = 0; i < kTimes; i++) world.AllReduce(mine.data(), sums.data(), 1, DType::kF32);
+  f.fact = fmt::format("all-reduce over {} ranks: {:.0f} us for 4 B, {:.1f} ms for {}", n,
+                       MsSince(begin) / kTimes * 1e3, large_ms, BytesText(size_t(kLarge) * sizeof(float)));
+  auto wrong = std::find_if(faults.begin(), faults.end(), [](const std::string& fault) { return !fault.empty(); });
+  if (wrong == faults.end()) return f;
   f.grade = Finding::kFault;
-  f.fact = fmt::format("expected a sum of {}, got {}", n * (n + 1) / 2, sum);
+  f.fact = fmt::format("rank {}: {}", wrong - faults.begin(), *wrong);
   f.remedy = "the network between these hosts changes data; test its links";
   return f;
 }
@@ -285,8 +324,13 @@ std::vector<Finding> ExamineJob(Bootstrap& bootstrap) {
   std::vector<Finding> findings{
       {.what = "ranks", .fact = fmt::format("{} on {} host{}", places.size(), hosts, hosts == 1 ? "" : "s")},
       Alike("version", versions, "install the same version on all hosts"),
-      Clocks(bootstrap),
-      SmallCollective(bootstrap)};
+      Clocks(bootstrap)};
+  Clock::time_point begin = Clock::now();
+  auto job = Named("the ranks connect", [&] { return std::make_unique<JobMesh>(bootstrap); });
+  findings.push_back(
+      {.what = "connections",
+       .fact = fmt::format("each rank reaches the {} others, in {:.0f} ms", places.size() - 1, MsSince(begin))});
+  findings.push_back(Named("the ranks reduce", [&] { return Collectives(bootstrap, job->mesh.World()); }));
   if (bootstrap.rank() != 0) findings.clear();
   return findings;
 }

@@ -14,8 +14,8 @@ struct Finding {
 
 // The processor, its libraries, memory, devices, the network and `folder`, where a run would write.
 std::vector<Finding> ExamineHost(const std::string& folder);
-// What only all ranks together know: hosts, versions, clocks, a collective over the groups' transport. On rank 0; empty
-// on the others.
+// What only all ranks together know: hosts, versions, clocks, connections, and sums over the groups' transport. On rank
+// 0; empty on the others. Throws Error that names the check in which the ranks failed.
 std::vector<Finding> ExamineJob(Bootstrap& bootstrap);
 
 }  // namespace weft

@@ -6,6 +6,7 @@
 
 #include "launcher/command.h"
 #include "launcher/doctor.h"
+#include "launcher/rank.h"
 #include "weft/core/base/process_memory.h"
 #include "weft/core/host/message.h"
 #include "weft/kernels/cpu/product/gemm.h"
@@ -13,14 +14,16 @@
 namespace weft {
 namespace {
 
-constexpr const char* kHelp = R"(usage: weft doctor [FOLDER]
+constexpr const char* kHelp = R"(usage: weft doctor [FOLDER] [ranks=N]
 
 Looks at the processor, OpenBLAS, memory, the GPU, MPI, Gloo, names, the network, the disk of FOLDER (default: here) and
-the clock, and under mpirun at all ranks: hosts, versions, clocks, a collective. One line each; what is not good has a
+the clock. With ranks=N, which starts N ranks on this host with mpirun, and under a launcher also at all ranks: hosts,
+versions, clocks, whether all connect, and sums over all of them, checked and timed. One line each; what is not good has a
 remedy.
 
   weft doctor
-  mpirun -np 4 weft doctor
+  weft doctor ranks=4
+  mpirun -np 4 --hostfile hosts weft doctor
 
 Exit code: 0 nothing is broken, 1 something is, 2 bad usage.
 )";
@@ -61,16 +64,21 @@ int DoctorCommand(const Words& words) {
     PrintStdout("{}", kHelp);
     return 0;
   }
-  if (words.size() > 1 || (words.size() == 1 && words[0].starts_with('-'))) {
-    PrintStderr("weft doctor: expected FOLDER or nothing, got {:?}\nweft doctor --help says how to use it\n",
-                words.back());
+  Words rest = words;
+  RankRequest request = TakeRanks(rest);
+  auto is_option = [](const std::string& word) { return word.starts_with('-') || word.find('=') != word.npos; };
+  if (request.options.ok() && (rest.size() > 1 || (rest.size() == 1 && is_option(rest[0])))) {
+    PrintStderr("weft doctor: expected FOLDER, ranks=N or nothing, got {:?}\nweft doctor --help says how to use it\n",
+                rest.back());
     return 2;
   }
+  if (std::optional<int> code = StartRanks(request, /*stops=*/false)) return *code;
   cpu::OpenGemm().IgnoreError();  // before there are threads; what fails is a finding
   std::unique_ptr<Bootstrap> bootstrap;
   try {
     bootstrap = Bootstrap::FromEnvironment();
-    return Examine(*bootstrap, words.empty() ? "." : words[0]);
+    if (!AllOk(*bootstrap, CheckRanks(request, bootstrap->world_size()))) return 2;
+    return Examine(*bootstrap, rest.empty() ? "." : rest[0]);
   } catch (const std::exception& e) {
     PrintStderr("weft: rank {}: {}\n", bootstrap ? bootstrap->rank() : -1, TextOf(e));
     std::fflush(stderr);

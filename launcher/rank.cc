@@ -85,8 +85,7 @@ void PrepareProducts(const Context& context) {
 
 // What the command line says of the ranks, and what they run.
 struct Launch {
-  int64_t ranks = 0;     // 0: as many as a launcher started
-  absl::Status options;  // of reading it
+  RankRequest request;
   int (*run)(RankJob& job, const Words& words);
   bool stops;
 };
@@ -96,14 +95,6 @@ std::vector<Option> RankOptions(int64_t& ranks) {
             .help = "starts so many ranks on this host, with mpirun",
             .bounds = {.low = 1, .high = double(kMaxRanks)}},
            &ranks}};
-}
-
-// A launcher has decided how many there are.
-absl::Status CheckRanks(const Launch& launch, int started) {
-  if (!launch.options.ok() || launch.ranks == 0 || launch.ranks == started) return launch.options;
-  return absl::InvalidArgumentError(
-      fmt::format("{}ranks: expected {}, as many as the launcher started, got {}; start {} ranks, or leave ranks out",
-                  kCommandLine, started, launch.ranks, launch.ranks));
 }
 
 int RunLaunched(const Words& words, const Launch& launch) {
@@ -141,7 +132,7 @@ int RunLaunched(const Words& words, const Launch& launch) {
     if (signals) stop.Follow(*signals, [&](int rank) { failures.CheckLost(rank); });
     bootstrap->set_timeout(kLoad);
     if (!AllOk(*bootstrap, products)) return 1;
-    if (!AllOk(*bootstrap, CheckRanks(launch, ranks))) return 2;
+    if (!AllOk(*bootstrap, CheckRanks(launch.request, ranks))) return 2;
     return launch.run(job, words);
   } catch (const std::exception& e) {
     failures.Fail(TextOf(e));
@@ -156,20 +147,38 @@ int RunOnRank(const Words& words, const char* help, int (*run)(RankJob& job, con
     return 0;
   }
   Words rest = words;
-  int64_t ranks = 0;
-  absl::Status options = TakeOptions(RankOptions(ranks), rest).status();
-  if (IsLaunched()) return RunLaunched(rest, {.ranks = ranks, .options = options, .run = run, .stops = stops});
-  if (!options.ok()) {
-    PrintStderr("{}\n", std::string(options.message()));
+  RankRequest request = TakeRanks(rest);
+  if (std::optional<int> code = StartRanks(request, stops)) return *code;
+  return RunLaunched(rest, {.request = request, .run = run, .stops = stops});
+}
+
+RankRequest TakeRanks(Words& words) {
+  RankRequest request;
+  request.options = TakeOptions(RankOptions(request.ranks), words).status();
+  return request;
+}
+
+std::optional<int> StartRanks(const RankRequest& request, bool stops) {
+  if (IsLaunched()) return std::nullopt;
+  if (!request.options.ok()) {
+    PrintStderr("{}\n", std::string(request.options.message()));
     return 2;
   }
-  if (ranks <= 1) return RunLaunched(rest, {.ranks = ranks, .options = options, .run = run, .stops = stops});
+  if (request.ranks <= 1) return std::nullopt;
   try {
-    return RunMpirun(int(ranks), OwnCommand(), stops);
+    return RunMpirun(int(request.ranks), OwnCommand(), stops);
   } catch (const Error& e) {
     PrintStderr("weft: {}\n", e.what());
     return 1;
   }
+}
+
+// A launcher has decided how many there are.
+absl::Status CheckRanks(const RankRequest& request, int started) {
+  if (!request.options.ok() || request.ranks == 0 || request.ranks == started) return request.options;
+  return absl::InvalidArgumentError(
+      fmt::format("{}ranks: expected {}, as many as the launcher started, got {}; start {} ranks, or leave ranks out",
+                  kCommandLine, started, request.ranks, request.ranks));
 }
 
 std::vector<Completion> RankCompletions() {

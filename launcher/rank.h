@@ -26,6 +26,18 @@ struct RankJob {
 // it the job, as they end any process: SIGTERM so late that it can still say which rank died before it (TermDelay).
 int RunOnRank(const Words& words, const char* help, int (*run)(RankJob& job, const Words& words), bool stops = false);
 
+// ranks=N of the command line, and what is wrong with it.
+struct RankRequest {
+  int64_t ranks = 0;  // 0: not given
+  absl::Status options;
+};
+RankRequest TakeRanks(Words& words);
+// Starts the ranks that are asked for, with mpirun, and returns the exit code. Nothing: this process is to run as the
+// rank that a launcher made of it, or as the only one.
+std::optional<int> StartRanks(const RankRequest& request, bool stops);
+// Refuses another number of ranks than a launcher has started.
+absl::Status CheckRanks(const RankRequest& request, int started);
+
 // Whether all ranks are well. If not, rank 0 says why, once, and is heard before any rank's exit ends the job: the
 // first failure, with its rank unless all failed alike (a file may be missing on one host).
 bool AllOk(Bootstrap& bootstrap, const absl::Status& mine);

@@ -23,7 +23,23 @@ doctor 2 "weft doctor --help" "$weft" doctor --all
 doctor 2 "weft doctor --help" "$weft" doctor a b
 doctor 0 "usage: weft doctor" "$weft" doctor --help
 doctor 0 "2 on 1 host" mpirun -np 2 "$weft" doctor "$dir"
-for line in clocks collectives version disk; do grep -q "  ok    $line" "$dir/out" || fail "expected a line for $line"; done
+for line in clocks connections collectives version disk; do grep -q "  ok    $line" "$dir/out" || fail "expected a line for $line"; done
 [ "$(grep -c "processor" "$dir/out")" -eq 1 ] || fail "expected one look at the host"
 doctor 1 "cannot be written" mpirun -np 2 "$weft" doctor "$dir/nowhere"
+
+# ranks=N starts them; under a launcher it must be the launcher's number.
+doctor 0 "  ok    ranks        3 on 1 host" "$weft" doctor "$dir" ranks=3
+grep -qE "  ok    connections +each rank reaches the 2 others, in [0-9]+ ms" "$dir/out" || fail "expected connections"
+grep -qE "  ok    collectives +all-reduce over 3 ranks: [0-9]+ us for 4 B, [0-9.]+ ms for 4\.0 MiB" "$dir/out" || fail "expected sums"
+doctor 0 "processor" "$weft" doctor "$dir" --ranks 1
+doctor 2 'ranks: expected an integer >= 1 and <= 65536, got "x"' "$weft" doctor ranks=x
+doctor 2 'got "rank=2"' "$weft" doctor rank=2
+doctor 2 "ranks: expected 2, as many as the launcher started, got 3" mpirun -np 2 "$weft" doctor ranks=3
+doctor 1 "ranks: mpirun cannot be started" env PATH=/nowhere "$weft" doctor ranks=2
+
+# What fails between ranks is named, with the rank and the check. The first collective connects.
+for fault in "throw:1|the ranks connect" "throw:3|the ranks reduce"; do
+  doctor 1 ": ${fault#*|}: " mpirun -np 1 "$weft" doctor "$dir" : -np 1 env "WEFT_FAULT=collective:${fault%|*}" "$weft" doctor "$dir"
+  grep -qE "^weft: rank [01]: ${fault#*|}: " "$dir/out" || fail "expected a line with the rank and the check"
+done
 echo "doctor: ok"
