@@ -76,6 +76,7 @@ LogRecord ReadStart(Members& m) {
   r.tokens_per_step = m.Count("tokens_per_step");
   r.train_tokens = m.Count("train_tokens");
   r.val_tokens = m.Count("val_tokens");
+  r.data_bytes = m.Count("data_bytes");
   r.resumed_step = m.Integer("resumed_step");
   r.kernels = m.Text("kernels");
   r.device = m.Text("device");

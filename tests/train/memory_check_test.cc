@@ -6,6 +6,7 @@
 #include <set>
 
 #include "parallel/limited_runtime.h"
+#include "train/temp_folder.h"
 #include "weft/dist/group/collectives.h"
 #include "weft/dist/group/local/local_group.h"
 #include "weft/kernels/cpu/backend/register.h"
@@ -14,6 +15,8 @@
 
 namespace weft {
 namespace {
+
+using testing_::TempFolder;
 
 constexpr size_t kGiB = size_t(1) << 30;
 
@@ -41,6 +44,22 @@ TEST(CheckMemory, SaysWhatAsksForHowMuchWhereAndWhatToDo) {
             "weft: out of memory on the CPU of host b: 8.0 GiB asked for (2 ranks: moments 6.0 GiB, activations 2.0 "
             "GiB), 2.0 GiB free of 8.0 GiB; a smaller train.micro_batch needs less for activations, "
             "parallel.fsdp=gradients or full over more mesh.dp ranks less for the rest, and weft plan tells how much");
+}
+
+// Data is read first: what it takes is gone from what is free, and is asked for all the same. So the answer does not
+// depend on the order, however much data each rank has.
+TEST(CheckMemory, CountsDataThatRanksHoldAlready) {
+  for (int64_t data : {int64_t(0), int64_t(1) << 20, int64_t(kGiB)})
+    for (int64_t moments : {int64_t(kGiB / 2), int64_t(kGiB / 2) + 1}) {
+      std::vector<RankMemory> ranks(2, Rank("a", moments, kGiB));
+      for (RankMemory& rank : ranks) rank.need.data = data;
+      EXPECT_EQ(CheckMemory(ranks).ok(), moments <= int64_t(kGiB / 2)) << data << " " << moments;
+    }
+  RankMemory rank = Rank("the CPU of host b", 2 * kGiB, kGiB);
+  rank.need.data = 3 * kGiB;
+  EXPECT_EQ(std::string(CheckMemory(std::vector{rank}).message()).substr(0, 120),
+            "weft: out of memory on the CPU of host b: 5.0 GiB asked for (moments 2.0 GiB, data 3.0 GiB), 4.0 GiB free "
+            "of 8.0 GiB; a ");
 }
 
 struct Ended {
@@ -98,6 +117,16 @@ TEST(Trainer, EndsBeforeItAllocatesWhereMemoryIsTooSmall) {
   size_t state = (Asked(TrainWith(1024, enough, {"executor=eager"}).status) + 1) * 1024;
   EXPECT_FALSE(TrainWith(state, enough).status.ok());
   EXPECT_TRUE(TrainWith(state, enough, {"executor=eager"}).status.ok());
+}
+
+// A run on text is refused with the memory of its tokens among the numbers.
+TEST(Trainer, CountsTheTokensThatItHolds) {
+  TempFolder folder;
+  std::string text = folder.Write("a.txt", std::string(100'000, 'x'));
+  Ended ended = TrainWith(1024, kGiB, {"data.synthetic=false", "data.train=" + text, "data.tokenizer=chars"});
+  EXPECT_TRUE(absl::IsResourceExhausted(ended.status)) << ended.status;
+  EXPECT_NE(ended.status.message().find("data 781.2 KiB)"), std::string::npos) << ended.status;
+  EXPECT_EQ(ended.allocations, 0);
 }
 
 TEST(Trainer, AnAllocationThatFailsNamesItsCategory) {

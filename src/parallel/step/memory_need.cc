@@ -34,6 +34,7 @@ std::vector<std::pair<const char*, int64_t>> MemoryNeed::Categories() const {
                                                    {"activations", activations},
                                                    {"workspaces", workspaces}};
   if (snapshot > 0) all.emplace_back("checkpoint", snapshot);
+  if (data > 0) all.emplace_back("data", data);
   return all;
 }
 
@@ -46,7 +47,7 @@ int64_t MemoryNeed::Total() const {
 MemoryNeed& MemoryNeed::operator+=(const MemoryNeed& other) {
   for (auto bytes : {&MemoryNeed::parameters, &MemoryNeed::moments, &MemoryNeed::copies, &MemoryNeed::accumulators,
                      &MemoryNeed::slots, &MemoryNeed::activations, &MemoryNeed::workspaces, &MemoryNeed::snapshot,
-                     &MemoryNeed::staging})
+                     &MemoryNeed::data, &MemoryNeed::staging})
     this->*bytes += other.*bytes;
   return *this;
 }
@@ -80,6 +81,12 @@ MemoryNeed SnapshotNeedOf(const TrainingStep& step, const Coords& coords, Device
       bytes += NumElements(ChunkShape(e.shape, e.sharding, mesh)) * int64_t(SizeOf(e.dtype));
   MemoryNeed need;
   (device == DeviceKind::kCpu ? need.snapshot : need.staging) = bytes;
+  return need;
+}
+
+MemoryNeed HeldDataNeed(int64_t bytes, DeviceKind device) {
+  MemoryNeed need;
+  (device == DeviceKind::kCpu ? need.data : need.staging) = bytes;
   return need;
 }
 

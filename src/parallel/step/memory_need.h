@@ -12,9 +12,10 @@ struct MemoryNeed {
   int64_t parameters = 0, moments = 0, copies = 0, accumulators = 0, slots = 0;  // of the State
   int64_t activations = 0, workspaces = 0;                                       // of the arena, when it is fullest
   int64_t snapshot = 0;                                                          // of what a checkpoint holds
-  int64_t staging = 0;  // on the host, where the device is another: images of the slots, the snapshot
+  int64_t data = 0;                                                              // tokens of text, read before the rest
+  int64_t staging = 0;  // on the host, where the device is another: images of the slots, the snapshot, the data
 
-  // All but the staging, each with its name: what the device must have. A snapshot only where there is one.
+  // All but the staging, each with its name: what the device must have. A snapshot and data only where there are any.
   std::vector<std::pair<const char*, int64_t>> Categories() const;
   int64_t Total() const;
   MemoryNeed& operator+=(const MemoryNeed& other);
@@ -27,5 +28,8 @@ MemoryNeed MemoryNeedOf(const TrainingStep& step, const StepPlans* plans, Device
 
 // What saving takes on the rank at `coords`, on top of it.
 MemoryNeed SnapshotNeedOf(const TrainingStep& step, const Coords& coords, DeviceKind device);
+
+// `bytes` of tokens, which are held on the host.
+MemoryNeed HeldDataNeed(int64_t bytes, DeviceKind device);
 
 }  // namespace weft

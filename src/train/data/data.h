@@ -41,6 +41,7 @@ class Dataset {
   size_t num_sources() const { return source_ ? source_->num_sources() : 0; }  // of a mixture; 0: there is none
   uint64_t source_hash() const { return source_ ? source_->Hash() : 0; }       // as TokenSource::Hash
   const TokenStream& val() const { return val_; }
+  int64_t HeldBytes() const { return train_.HeldBytes() + val_.HeldBytes(); }  // of memory, by the tokens of text
   const std::vector<std::string>& notes() const { return notes_; }  // for people, on what is odd and not wrong
 
   // These fill a batch and give the number of its targets that are not ignored; they allocate nothing. They throw Error

@@ -35,6 +35,8 @@ class DocumentReader {
   absl::StatusOr<TextBlock> Next();
   // What was dropped so far: byte order marks, blank lines and records with an empty text.
   const SkipCount& skipped() const { return skipped_; }
+  // Bytes of the open file that were used so far; 0 where none is open.
+  int64_t taken() const { return text_ ? text_->taken() : 0; }
 
  private:
   void OpenNext();

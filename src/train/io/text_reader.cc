@@ -30,10 +30,12 @@ absl::Status BlockReader::Append(size_t most, std::string& bytes) {
   absl::StatusOr<size_t> size = file_.Read(std::span(bytes).subspan(kept));
   bytes.resize(kept + size.value_or(0));
   ended_ = size.value_or(0) < most;
+  offset_ += int64_t(size.value_or(0));
   if (!size.ok() || std::exchange(begun_, true)) return size.status();
   decoder_ = DecoderOf(std::string_view(bytes).substr(kept));
   if (!decoder_) return absl::OkStatus();
   packed_ = bytes.substr(kept);
+  offset_ = 0;
   bytes.resize(kept);
   ended_ = false;
   return Unpack(most, bytes);

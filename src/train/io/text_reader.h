@@ -28,7 +28,8 @@ class BlockReader {
   // Adds the next bytes, `most` of them unless the file ends before. The first call asks for 4 or more, which tell
   // whether the file is packed.
   absl::Status Append(size_t most, std::string& bytes);
-  bool packed() const { return decoder_ != nullptr; }  // known after the first call
+  bool packed() const { return decoder_ != nullptr; }          // known after the first call
+  int64_t taken() const { return offset_ + int64_t(taken_); }  // bytes of the file that Append has used
 
  private:
   BlockReader(InputFile file, std::string path) : file_(std::move(file)), path_(std::move(path)) {}
@@ -41,7 +42,7 @@ class BlockReader {
   std::unique_ptr<Decoder> decoder_;  // null: the file is not packed
   std::string packed_;                // bytes of the file,
   size_t taken_ = 0;                  //   of which the decoder has taken so many
-  int64_t offset_ = 0;                // of packed_ in the file
+  int64_t offset_ = 0;                // of packed_ in the file, or of what follows
 };
 
 // All of a file that is known to be small, such as a tokenizer's: at most 256 MB.
@@ -62,6 +63,8 @@ class TextReader {
   // mark.
   bool begins_file() const { return begins_; }
   bool dropped_mark() const { return dropped_mark_; }
+  // Bytes of the open file that were used so far; 0 behind its end.
+  int64_t taken() const { return file_ ? file_->taken() : 0; }
 
  private:
   absl::Status Fill();

@@ -86,6 +86,7 @@ std::string JsonLine(const StartRecord& r) {
       .Add("tokens_per_step", r.tokens_per_step)
       .Add("train_tokens", r.train_tokens)
       .Add("val_tokens", r.val_tokens)
+      .Add("data_bytes", r.data_bytes)
       .Add("device", r.device)
       .Add("unix_time", r.unix_time)
       .Add("config", r.config);
@@ -156,6 +157,7 @@ std::string StartLines(const StartRecord& r) {
       CountText(r.parameters), ToString(r.mesh), r.ranks, r.ranks == 1 ? "" : "s", r.device,
       CountText(r.tokens_per_step), r.train_tokens ? CountText(r.train_tokens) : "random", CountText(r.val_tokens),
       r.global_nodes, r.local_nodes, double(r.arena_bytes) / (1 << 20));
+  if (r.data_bytes > 0) lines += fmt::format(", data {}", BytesText(size_t(r.data_bytes)));
   if (!r.resumed_from.empty()) lines += "\nresumed: " + r.resumed_from;
   if (!r.kernels.empty()) lines += "\nkernels: " + r.kernels;
   if (!r.init.empty()) lines += "\n" + r.init;

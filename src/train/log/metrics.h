@@ -22,6 +22,7 @@ struct StartRecord {
   std::optional<int64_t> resumed_step;  // that the run goes on after
   std::string kernels;                  // of KernelChoices; "": there are no choices
   std::string device;                   // "cpu"
+  int64_t data_bytes = 0;               // of the tokens that each rank holds in memory; 0: they stay in their files
   int64_t unix_time = 0;                // seconds
   // For people alone.
   std::string resumed_from, init;  // the checkpoint, and where other first weights are from; "": none

@@ -64,6 +64,7 @@ absl::Status Trainer::CheckMemoryFor(const std::optional<StepPlans>& plans) {
   MemoryNeed need = MemoryNeedOf(step_, plans ? &*plans : nullptr, runtime_.device);
   if (!config_.checkpoint.dir.empty()) need += SnapshotNeedOf(step_, mesh_.coords(), runtime_.device);
   if (sampler_) need += sampler_->Need();
+  need += HeldDataNeed(data_.HeldBytes(), runtime_.device);
   return CheckMemory(need, runtime_.memory(), mesh_.World());
 }
 
@@ -117,6 +118,7 @@ StartRecord Trainer::Started(const RunStart& start, const StepRunner& runner) co
   record.global_nodes = int64_t(step_.global_nodes());
   record.local_nodes = int64_t(step_.step().graph.nodes.size());
   record.arena_bytes = int64_t(runner.arena_bytes());
+  record.data_bytes = data_.HeldBytes();
   if (start.folder().empty()) return record;
   record.resumed_step = start.step();
   record.resumed_from = start.folder();

@@ -30,6 +30,7 @@ absl::Status CheckPlace(const std::string& place, std::span<const RankMemory> ra
     if (count++ == 0 || rank.memory.free < memory.free) memory = rank.memory;
     need += rank.need;
   }
+  memory.free += size_t(need.data);
   if (memory.total == 0 || size_t(need.Total()) <= memory.free) return absl::OkStatus();
   return absl::ResourceExhaustedError(
       "weft: " +

@@ -13,7 +13,7 @@ namespace weft {
 struct RankMemory {
   std::string place;  // ranks of one place share its memory
   MemoryNeed need;
-  Memory memory;
+  Memory memory;  // after all ranks have read their data: need.data is no longer free, and is added to what is
 };
 // kResourceExhausted for the first place whose ranks together need more than is free there.
 absl::Status CheckMemory(std::span<const RankMemory> ranks);

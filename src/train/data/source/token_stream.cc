@@ -48,6 +48,13 @@ uint32_t TokenStream::Piece::Read(int64_t i, std::span<int32_t> out) const {
   return width == 2 ? CopyTokens<uint16_t>(data, at, out) : CopyTokens<uint32_t>(data, at, out);
 }
 
+int64_t TokenStream::HeldBytes() const {
+  int64_t bytes = 0;
+  for (const Piece& piece : pieces_)
+    if (piece.file.empty()) bytes += (piece.end - piece.begin) * piece.width;
+  return bytes;
+}
+
 int32_t TokenStream::operator[](int64_t i) const {
   int32_t token = 0;
   PieceOf(i).Read(i, {&token, 1});

@@ -24,6 +24,8 @@ class TokenStream {
 
   int64_t size() const { return pieces_.empty() ? 0 : pieces_.back().end; }
   bool mapped() const { return !pieces_.empty() && !pieces_[0].file.empty(); }
+  // Bytes of memory that the ids take. Shards stay in their files and take none.
+  int64_t HeldBytes() const;
   int32_t operator[](int64_t i) const;
   // Copies the tokens from `begin` on, all of which the stream must have, and gives the largest. Allocates nothing.
   uint32_t Read(int64_t begin, std::span<int32_t> out) const;
