@@ -35,8 +35,6 @@ shorter() {
   case $1 in
     *"weft generate prompt="* | *"weft generate top_k="*) echo "$1 tokens=5" ;;
     *"weft eval runs/quickstart"*) echo "$1 train.eval_batches=1" ;;
-    # Planned with the kernels of a GPU, by the library that a build without CUDA lacks.
-    *device=cuda*) [ -e "$build/libweft_cuda.so" ] && echo "$1" || echo "true # without the CUDA library" ;;
     # Another checkout may be tested on this host.
     *MASTER_PORT=29500*) echo "${1/29500/$((20000 + $$ % 10000))}" ;;
     *) echo "$1" ;;

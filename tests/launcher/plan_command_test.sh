@@ -17,17 +17,22 @@ plan() {
   fi
 }
 chars=(configs/shakespeare_char.yaml "data.train=$dir/text.txt")
-parameters() { sed -nE 's/^ *parameters ([0-9]+) B.*/\1/p' "$dir/out"; }
+# The exact bytes, which stand in the report with --verbose.
+parameters() { sed -nE 's/^  parameters .* \(([0-9]+) B\)$/\1/p' "$dir/out"; }
 
-plan 0 "note: model.vocab = 256 is assumed; give model.vocab=N" "${chars[@]}"
+plan 0 "note: model.vocab = 256 is assumed; give model.vocab=N" "${chars[@]}" --verbose
 assumed=$(parameters)
-plan 0 "" "${chars[@]}" model.vocab=256
+[ "$assumed" -gt 100000 ] || fail "expected the bytes of parameters"
+plan 0 "" "${chars[@]}" model.vocab=256 --verbose
+grep -qF "data is not counted: $dir/text.txt: no such file" "$dir/out" || fail "expected a line on the missing text"
 [ "$(parameters)" = "$assumed" ] || fail "expected the parameters of a vocabulary of 256, $assumed bytes"
 plan 0 "$dir/text.txt: no such file" "${chars[@]}" --json
 for _ in {1..500}; do printf 'abc\n'; done > "$dir/text.txt"
-plan 0 "" "${chars[@]}"
+plan 0 "" "${chars[@]}" --verbose
 with_text=$(parameters)
-plan 0 "" "${chars[@]}" model.vocab=4
+# 2,000 characters of 4 bytes each are held as tokens.
+grep -qE '^  data +7\.8 KiB \(8000 B\)$' "$dir/out" || fail "expected the memory of the text's tokens"
+plan 0 "" "${chars[@]}" --verbose model.vocab=4
 [ "$(parameters)" = "$with_text" ] || fail "expected the parameters of the text's 4 characters, $with_text bytes"
 
 plan 2 "model.vocab: expected at least the 256 kinds of token of tokenizer bytes, got 9" configs/gpt2-tiny.yaml model.vocab=9
@@ -42,23 +47,29 @@ plan 2 'weft plan: unknown flag "--jsno"' configs/gpt2-tiny.yaml --jsno
 { printf '\x88\xd8\x34\x01\x01\0\0\0\x09\0\0\0'; head -c $((1012 + 18)) /dev/zero; } > "$dir/shard.bin"
 plan 2 "model.vocab: is required with token shards" configs/gpt2-tiny.yaml "data.train=$dir/shard.bin"
 plan 0 "" configs/gpt2-tiny.yaml "data.train=$dir/shard.bin" model.vocab=9
-# What weft train says and ends with where there is no CUDA library.
+# The summary names a block once and has units; --verbose has each collective.
+plan 0 "" configs/gpt2-tiny.yaml mesh.tp=2
+grep -qE '^  blocks\.0 to blocks\.[0-9]+: the same$' "$dir/out" || fail "expected the blocks to be folded"
+grep -qE '^compute per step: [0-9.]+ [MG]FLOP in products, [0-9.]+ [MG]FLOP per rank$' "$dir/out" || fail "expected FLOPs with units"
+! grep -q 'transformer.cc:[0-9]* *$' <(grep '^all_reduce' "$dir/out") || fail "expected no single collectives"
+plan 0 "every collective of a rank" configs/gpt2-tiny.yaml mesh.tp=2 --verbose
+grep -qE '^all_reduce +tp .* B .* x1  blocks\.1\.mlp\.down  transformer\.cc:[0-9]+$' "$dir/out" || fail "expected each collective"
+# GPUs are planned with in every build; a run on one needs the CUDA library.
+plan 0 "predicted peak" configs/gpt2-tiny.yaml device=cuda
 if [ ! -e "$2/libweft_cuda.so" ]; then
-  plan 2 "command line: device: device cuda: cannot open the CUDA library" configs/gpt2-tiny.yaml device=cuda
-  train=$("$weft" train configs/gpt2-tiny.yaml device=cuda 2>&1) && code=0 || code=$?
-  [ "$code:$train" = "2:$(cat "$dir/out")" ] || fail "expected of weft train what weft plan says, got $code: $train"
+  train=$("$weft" train configs/gpt2-tiny.yaml data.train=README.md device=cuda 2>&1) && code=0 || code=$?
+  [[ $code = 2 && $train = *"command line: device: device cuda: cannot open the CUDA library"* ]] ||
+    fail "expected weft train to refuse a GPU without the CUDA library, got $code: $train"
 fi
-# Of GPUs, several ranks can be planned only: a driver makes auto mean a GPU, the library makes cuda known.
+# Of GPUs, several ranks can be planned only: a driver makes auto mean a GPU.
 mkdir "$dir/driver"
 if ${CC:-cc} -shared -o "$dir/driver/libcuda.so.1" -x c /dev/null; then
   LD_LIBRARY_PATH="$dir/driver:${LD_LIBRARY_PATH:-}" plan 0 "note: device: auto is the CPU here, although this host has a \
 GPU: cuda on 8 ranks is not built yet, as nothing moves tensors between GPUs" configs/gpt2-tiny.yaml mesh.tp=4 mesh.dp=2
   LD_LIBRARY_PATH="$dir/driver:${LD_LIBRARY_PATH:-}" plan 0 "" configs/gpt2-tiny.yaml device=cpu mesh.tp=4 mesh.dp=2
 fi
-if [ -e "$2/libweft_cuda.so" ]; then
-  plan 0 "note: command line: device: weft train refuses what is planned here: cuda on 8 ranks is not built yet" \
-    configs/gpt2-tiny.yaml device=cuda mesh.tp=4 mesh.dp=2
-fi
+plan 0 "note: command line: device: weft train refuses what is planned here: cuda on 8 ranks is not built yet" \
+  configs/gpt2-tiny.yaml device=cuda mesh.tp=4 mesh.dp=2
 plan 0 "note: command line: loss_scale.initial: has no effect" configs/gpt2-tiny.yaml loss_scale.initial=8
 echo "plan: ok"
 

@@ -1,5 +1,6 @@
-// What weft plan prints: text and JSON as golden files, and their numbers against those of a step that runs.
-#include "launcher/plan_report.h"
+// What weft plan prints: summary, all of it and JSON as golden files, and their numbers against those of a step that
+// runs.
+#include "launcher/plan/plan_report.h"
 
 #include <gtest/gtest.h>
 
@@ -9,9 +10,9 @@
 #include <set>
 
 #include "golden.h"
+#include "launcher/plan/traffic.h"
 #include "parallel/training.h"
 #include "weft/core/base/memory.h"
-#include "weft/kernels/common/cuda_library.h"
 #include "weft/train/config/model_of.h"
 
 namespace weft {
@@ -113,7 +114,7 @@ Totals TotalsOfJson(const json& report) {
 
 Totals TotalsOfText(const std::string& text) {
   Totals totals;
-  std::regex pattern("\n  (\\w+) +(\\w+) +(\\d+) calls +(\\d+) bytes");
+  std::regex pattern("\n  (\\w+) +(\\w+) +(\\d+) calls? +[0-9.]+ [KMG]?i?B \\((\\d+) B\\)");
   for (std::sregex_iterator it(text.begin(), text.end(), pattern), end; it != end; ++it) {
     CallCount& c = totals[{(*it)[1], (*it)[2]}];
     c.calls += std::stoi((*it)[3]);
@@ -142,7 +143,8 @@ class Plan : public testing::TestWithParam<Case> {
 
 TEST_P(Plan, PrintsWhatTheGoldenFilesSay) {
   std::string name = fmt::format("plan_{}_dp2_tp2", GetParam().name);
-  test::ExpectGolden(name + ".txt", WithoutLineNumbers(ToText(report_)));
+  test::ExpectGolden(name + ".txt", WithoutLineNumbers(ToText(report_, /*verbose=*/true)));
+  test::ExpectGolden(name + ".summary.txt", WithoutLineNumbers(ToText(report_, /*verbose=*/false)));
   test::ExpectGolden(name + ".json", WithoutLineNumbers(ToJson(report_)));
 }
 
@@ -159,7 +161,7 @@ TEST_P(Plan, JsonHasTheKeysOfTheContract) {
 TEST_P(Plan, TotalsAreThoseOfAStepThatRuns) {
   Totals planned = TotalsOfPlan(config_);
   EXPECT_EQ(TotalsOfJson(json_), planned);
-  EXPECT_EQ(TotalsOfText(ToText(report_)), planned);
+  EXPECT_EQ(TotalsOfText(ToText(report_, /*verbose=*/true)), planned);
   for (const Ran& ran : RunOnRanks(config_)) EXPECT_EQ(ran.totals, planned);
 }
 
@@ -173,7 +175,24 @@ TEST_P(Plan, MemoryIsWhatARunAllocates) {
     EXPECT_EQ(memory["activations"].get<int64_t>() + memory["workspaces"].get<int64_t>(), ran.arena);
     EXPECT_EQ(memory["total"], ran.arena + ran.state);
   }
-  EXPECT_NE(ToText(report_).find(fmt::format(" ({} B)\n", sum)), std::string::npos);
+  std::string total = fmt::format("\nmemory per rank: {} ({} B)\n", BytesText(size_t(sum)), sum);
+  EXPECT_NE(ToText(report_, /*verbose=*/true).find(total), std::string::npos);
+}
+
+// Folded or not, all calls and bytes are there: an entry of several blocks counts for each of them.
+TEST_P(Plan, ModulesAddUpToTheAxes) {
+  Totals folded;
+  std::regex blocks("blocks\\.(\\d+) to blocks\\.(\\d+): the same");
+  for (const ModuleTraffic& module : TrafficByModule(report_.lines)) {
+    std::smatch match;
+    bool several = std::regex_match(module.name, match, blocks);
+    int64_t times = several ? std::stoi(match[2]) - std::stoi(match[1]) + 1 : 1;
+    for (const TrafficRow& row : module.rows) {
+      folded[{row.axis, Name(row.op)}].calls += times * row.calls;
+      folded[{row.axis, Name(row.op)}].bytes += times * row.bytes;
+    }
+  }
+  EXPECT_EQ(folded, TotalsOfPlan(config_));
 }
 
 // A product's forward and two backward ones; attention has two forward and, as it keeps no scores, five backward.
@@ -204,14 +223,12 @@ void ExpectKernels(const PlanReport& report, const json& parsed, bool determinis
   bool has_cost = report.kernels.find("; kernels.deterministic costs ") != std::string::npos;
   EXPECT_EQ(has_cost, cudnn && deterministic) << report.kernels;
   EXPECT_EQ(parsed["kernels"], report.kernels);
-  EXPECT_NE(ToText(report).find("\n  kernels: " + report.kernels + "\n"), std::string::npos);
+  EXPECT_NE(ToText(report, /*verbose=*/false).find("\n  kernels: " + report.kernels + "\n"), std::string::npos);
 }
 
 class CudaPlan : public testing::TestWithParam<Measured> {};
 
 TEST_P(CudaPlan, PredictsThePeakOfARunWithoutAGpu) {
-  KernelTable table;
-  if (absl::Status s = OpenCudaKernels(table); !s.ok()) GTEST_SKIP() << s;
   Config config = LoadConfig(fmt::format("{}/configs/{}.yaml", WEFT_ROOT, GetParam().file), {"device=cuda"}).value();
   config.kernels.deterministic = GetParam().deterministic;
   ASSERT_TRUE(Resolve(config, 1).ok() && ResolveVocab(config, config.model.vocab).ok());
@@ -222,19 +239,61 @@ TEST_P(CudaPlan, PredictsThePeakOfARunWithoutAGpu) {
   EXPECT_EQ(parsed["device"], "cuda");
   EXPECT_EQ(parsed["staging"], 2 * parsed["memory"]["slots"].get<int64_t>());
   std::string peak = fmt::format("predicted peak {} on cuda", BytesText(size_t(report.memory.Total())));
-  EXPECT_NE(ToText(report).find(peak), std::string::npos);
+  EXPECT_NE(ToText(report, /*verbose=*/false).find(peak), std::string::npos);
   ExpectKernels(report, parsed, config.kernels.deterministic);
 }
 
 TEST(CudaKernels, OfADeterministicRunAreSaidWithTheirReason) {
-  KernelTable table;
-  if (absl::Status s = OpenCudaKernels(table); !s.ok()) GTEST_SKIP() << s;
   for (bool deterministic : {true, false}) {
     Config config = ConfigOf({"gpt2", kGpt, {"device=cuda", "precision.compute=bf16"}});
     config.kernels.deterministic = deterministic;
     PlanReport report = MakePlanReport(config);
     ExpectKernels(report, json::parse(ToJson(report)), deterministic);
   }
+}
+
+// A plan for GPUs is the same whether or not this build has the CUDA library.
+TEST(CudaKernels, PlansAreTheSameInEveryBuild) {
+  for (const Case& c : {kCases[0], kCases[3], kCases[4]}) {
+    Case on_cuda = c;
+    on_cuda.words.push_back("device=cuda");
+    PlanReport report = MakePlanReport(ConfigOf(on_cuda));
+    std::string name = fmt::format("plan_{}_dp2_tp2_cuda", c.name);
+    test::ExpectGolden(name + ".txt", WithoutLineNumbers(ToText(report, /*verbose=*/true)));
+    test::ExpectGolden(name + ".json", WithoutLineNumbers(ToJson(report)));
+  }
+}
+
+TEST(Traffic, FoldsOnlyNeighboursThatMoveTheSame) {
+  auto line = [](const std::string& scope, int64_t bytes, int times = 1) {
+    return CommLine{.op = Op::kAllReduce,
+                    .axis_name = "tp",
+                    .bytes = bytes,
+                    .phase = Phase::kForward,
+                    .times = times,
+                    .scope = scope};
+  };
+  std::vector<CommLine> lines{line("embed", 4)};
+  for (int b : {0, 1, 2, 3, 4, 5})
+    for (const char* part : {"attn", "mlp.down"})
+      lines.push_back(line(fmt::format("blocks.{}.{}", b, part), b == 3 ? 8 : 4, 2));
+  lines.push_back(line("optimizer.blocks.5.mlp.weight", 16));
+  lines.push_back(line("optimizer.clip", 1));
+  std::vector<std::string> names;
+  for (const ModuleTraffic& module : TrafficByModule(lines)) names.push_back(module.name);
+  EXPECT_EQ(names, (std::vector<std::string>{"embed", "blocks.0 to blocks.2: the same", "blocks.3", "blocks.4",
+                                             "blocks.5", "clip"}));
+  std::vector<TrafficRow> rows = TrafficByModule(lines)[1].rows;
+  ASSERT_EQ(rows.size(), 1u);
+  EXPECT_EQ(rows[0].calls, 4);
+  EXPECT_EQ(rows[0].bytes, 16);
+}
+
+TEST(FlopsText, HasUnits) {
+  EXPECT_EQ(FlopsText(0), "0 FLOP");
+  EXPECT_EQ(FlopsText(999), "999 FLOP");
+  EXPECT_EQ(FlopsText(7.537e6), "7.537 MFLOP");
+  EXPECT_EQ(FlopsText(2.5e15), "2.5 PFLOP");
 }
 
 // In percent, of Llama 1B with `tokens` a sequence, as the text has it.
@@ -251,8 +310,6 @@ int CostOfDeterminismOf(const std::string& tokens) {
 }
 // On an H200: 2.5 % by cuDNN (4 x 4096 tokens); with 2 x 8192 by flash 20 %. Attention's share grows with the length.
 TEST(CudaKernels, DeterminismCostsMoreWhereCudnnsWouldTakeTooMuchMemory) {
-  KernelTable table;
-  if (absl::Status s = OpenCudaKernels(table); !s.ok()) GTEST_SKIP() << s;
   if (MakePlanReport(ConfigOf({"gpt2", kGpt, {"device=cuda", "precision.compute=bf16"}}))
           .kernels.find("built without") != std::string::npos)
     GTEST_SKIP() << "this build has no cuDNN attention";

@@ -1,0 +1,225 @@
+#include "launcher/plan/plan_report.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "launcher/plan/traffic.h"
+#include "weft/core/base/memory.h"
+#include "weft/dist/group/collectives.h"
+#include "weft/dist/group/mesh.h"
+#include "weft/dist/group/plan_group.h"
+#include "weft/kernels/cpu/backend/register.h"
+#include "weft/kernels/cuda/plan/planned_rows.h"
+#include "weft/parallel/step/kernel_choices.h"
+#include "weft/train/config/model_of.h"
+#include "weft/train/log/metrics.h"
+
+namespace weft {
+namespace {
+
+// The kernel tables of a run on that device. Nothing runs here, so a GPU's need not run.
+void Register(KernelTable& table, DeviceKind device) {
+  if (device == DeviceKind::kCpu) RegisterCpuKernels(table);
+  if (device == DeviceKind::kCuda) cuda::AddPlannedRows(table);
+  RegisterCollectives(table, device);
+}
+
+nlohmann::ordered_json JsonOf(const CommLine& l) {
+  return {{"op", Name(l.op)},       {"axis", l.axis_name},
+          {"bytes", l.bytes},       {"shape", std::vector<int64_t>(l.shape.begin(), l.shape.end())},
+          {"phase", Name(l.phase)}, {"times", l.times},
+          {"scope", l.scope},       {"line", l.line}};
+}
+
+std::string PlaceOf(const Node& node) {
+  return fmt::format("{} at {} in {}", Name(node.op), ToString(node.loc), node.scope ? *node.scope : "");
+}
+
+std::string LargestWorkspace(const Plan& plan) {
+  auto less = [](const Step& a, const Step& b) { return a.workspace_bytes < b.workspace_bytes; };
+  auto most = std::max_element(plan.steps.begin(), plan.steps.end(), less);
+  if (most == plan.steps.end() || most->workspace_bytes == 0) return "none";
+  return fmt::format("{} of {}", BytesText(most->workspace_bytes), PlaceOf(*most->node));
+}
+
+// "39.4 KiB", and with `exact` "39.4 KiB (40320 B)".
+std::string BytesOf(int64_t bytes, bool exact) {
+  std::string text = BytesText(size_t(bytes)), all = fmt::format("{} B", bytes);
+  return !exact || text == all ? text : fmt::format("{} ({})", text, all);
+}
+
+std::string Counted(int64_t count, const char* one) {
+  return fmt::format("{} {}{}", count, one, count == 1 ? "" : "s");
+}
+
+std::string SizesText(const PlanReport& r) {
+  int ranks = r.mesh.num_ranks();
+  std::string text = fmt::format("model: {}, {} parameters\n", r.model, CountText(r.parameters));
+  text += fmt::format("mesh: {}, {} ({})\n", ToString(r.mesh), Counted(ranks, "rank"), Name(r.device));
+  return text + fmt::format("step: {} of {}, {} on a rank, {} in each\n", Counted(r.global_batch, "sequence"),
+                            Counted(r.context, "token"),
+                            r.micro_steps == 1 ? "1 micro-batch" : fmt::format("{} micro-batches", r.micro_steps),
+                            Counted(r.micro_batch, "sequence"));
+}
+
+// What the bytes alone do not say.
+std::string MemoryNotes(const PlanReport& r) {
+  std::string text = fmt::format("  fullest at {}\n  largest workspace: {}\n", r.fullest, r.largest_workspace);
+  if (!r.data.unknown.empty()) text += fmt::format("  data is not counted: {}\n", r.data.unknown);
+  if (r.data.text > 0)
+    text += fmt::format("  data is estimated; while it is read, {} of text are held besides\n",
+                        BytesText(size_t(r.data.text)));
+  if (r.device == DeviceKind::kCpu) return text;
+  return text + fmt::format(
+                    "  predicted peak {} on {}, and {} of staging on the host; cuDNN's scratch, where it runs "
+                    "attention, is that of sm_90, and what CUDA and its libraries keep for themselves comes on top\n",
+                    BytesText(size_t(r.memory.Total())), Name(r.device), BytesText(size_t(r.memory.staging)));
+}
+
+std::string MemoryText(const PlanReport& r, bool exact) {
+  std::string text = fmt::format("\nmemory per rank: {}\n", BytesOf(r.memory.Total(), exact));
+  for (const auto& [name, bytes] : r.memory.Categories())
+    if (bytes > 0 || exact)
+      text +=
+          fmt::format("  {:12} {:>9}{}\n", name, BytesText(size_t(bytes)), exact ? fmt::format(" ({} B)", bytes) : "");
+  return text + MemoryNotes(r);
+}
+
+std::string ComputeText(const PlanReport& r) {
+  std::string text = fmt::format("\ncompute per step: {} in products, {} per rank\n", FlopsText(r.flops),
+                                 FlopsText(r.flops / r.mesh.num_ranks()));
+  if (!r.kernels.empty()) text += fmt::format("  kernels: {}\n", r.kernels);
+  for (const std::string& op : r.inlined) text += fmt::format("  inlined: {}\n", op);
+  return text;
+}
+
+// Rows of a table, under each other.
+std::string RowsText(const std::vector<TrafficRow>& rows, size_t axis_width, bool exact) {
+  std::string text;
+  for (const TrafficRow& row : rows) {
+    text += row.phase.empty() ? "  " : fmt::format("    {:9}  ", row.phase);
+    text += fmt::format("{:{}}  {:14} {:6} call{} {:>9}{}\n", row.axis, axis_width, Name(row.op), row.calls,
+                        row.calls == 1 ? " " : "s", BytesText(size_t(row.bytes)),
+                        exact ? fmt::format(" ({} B)", row.bytes) : "");
+  }
+  return text;
+}
+
+size_t AxisWidth(const std::vector<CommLine>& lines) {
+  size_t width = 0;
+  for (const CommLine& line : lines) width = std::max(width, line.axis_name.size());
+  return width;
+}
+
+std::string TrafficText(const PlanReport& r, bool exact) {
+  if (r.lines.empty()) return "\ncollectives: none\n";
+  std::vector<TrafficRow> rows = TrafficByAxis(r.lines);
+  int64_t calls = 0, bytes = 0;
+  for (const TrafficRow& row : rows) calls += row.calls, bytes += row.bytes;
+  size_t width = AxisWidth(r.lines);
+  std::string text =
+      fmt::format("\ncollectives per step and rank: {}, {}\n", Counted(calls, "call"), BytesOf(bytes, exact));
+  text += RowsText(rows, width, exact);
+  text += "\ncollectives by module:\n";
+  for (const ModuleTraffic& module : TrafficByModule(r.lines))
+    text += fmt::format("  {}\n{}", module.name, RowsText(module.rows, width, exact));
+  return text;
+}
+
+std::string LinesText(const std::vector<CommLine>& lines) {
+  if (lines.empty()) return "";
+  size_t axis = AxisWidth(lines), shape = 0;
+  for (const CommLine& l : lines) shape = std::max(shape, ToString(l.shape).size());
+  std::string text = "\nevery collective of a rank, in order:\n";
+  for (const CommLine& l : lines)
+    text += fmt::format("{:14} {:{}} {:>12} B  {:5} {:{}} {:9} x{}  {}  {}\n", Name(l.op), l.axis_name, axis, l.bytes,
+                        Name(l.dtype), ToString(l.shape), shape, Name(l.phase), l.times, l.scope, l.line);
+  return text;
+}
+
+// What the config says of the model and of a step.
+PlanReport Described(const Config& config, const TrainingStep& step) {
+  PlanReport report{.device = config.device == DeviceChoice::kCuda ? DeviceKind::kCuda : DeviceKind::kCpu};
+  const StepOptions& options = step.options();
+  report.model = fmt::format("{}, {}", config.model.family, Counted(config.model.layers, "block"));
+  for (const Parameter* p : step.model().Parameters()) report.parameters += NumElements(p->shape());
+  report.mesh = options.model.mesh;
+  report.global_batch = config.train.global_batch;
+  report.micro_batch = config.train.micro_batch;
+  report.context = config.model.context;
+  report.micro_steps = options.micro_steps;
+  report.flops = step.micro_flops() * options.micro_steps;
+  return report;
+}
+
+void PlanCollectives(const TrainingStep& step, PlanReport& report) {
+  if (step.accumulate()) report.lines = CommPlan(*step.accumulate(), report.micro_steps - 1);
+  std::vector<CommLine> lines = CommPlan(step.step());
+  report.lines.insert(report.lines.end(), lines.begin(), lines.end());
+}
+
+void PlanMemory(const Config& config, TrainingStep& step, const Runtime& runtime, PlanReport& report) {
+  StepPlans plans = step.Compile(runtime);
+  report.memory = MemoryNeedOf(step, &plans, report.device);
+  if (!config.checkpoint.dir.empty()) report.memory += SnapshotNeedOf(step, runtime.coords, report.device);
+  report.data = EstimateDataNeed(config);
+  report.memory += HeldDataNeed(report.data.tokens, report.device);
+  const Plan& largest = plans.Largest();
+  report.fullest = largest.fullest < largest.steps.size() ? PlaceOf(*largest.steps[largest.fullest].node) : "the end";
+  report.largest_workspace = LargestWorkspace(largest);
+}
+
+}  // namespace
+
+PlanReport MakePlanReport(const Config& config) {
+  DeviceKind device = config.device == DeviceChoice::kCuda ? DeviceKind::kCuda : DeviceKind::kCpu;
+  StepOptions options = StepOptionsOf(config);
+  Context context(0, options.model.mesh.num_ranks());
+  context.set_numerics(NumericsOf(config));
+  Register(context.kernels(device), device);
+  options.kernels = &context.kernels(device);
+  PlanGroupFactory groups;
+  DeviceMesh mesh(context, groups, options.model.mesh, {device});
+  Runtime runtime = RuntimeOf(context, mesh, device);
+  TrainingStep step(ModelOf(config), options);
+  PlanReport report = Described(config, step);
+  PlanCollectives(step, report);
+  PlanMemory(config, step, runtime, report);
+  report.kernels = KernelChoices(step.step().graph, runtime);
+  report.inlined = step.step().inlined;
+  return report;
+}
+
+std::string FlopsText(double flops) {
+  const char* unit = "FLOP";
+  for (const char* next : {"kFLOP", "MFLOP", "GFLOP", "TFLOP", "PFLOP", "EFLOP"}) {
+    if (flops < 1000) break;
+    flops /= 1000;
+    unit = next;
+  }
+  return fmt::format("{:.4g} {}", flops, unit);
+}
+
+std::string ToText(const PlanReport& r, bool verbose) {
+  std::string text = SizesText(r) + MemoryText(r, verbose) + ComputeText(r) + TrafficText(r, verbose);
+  return verbose ? text + LinesText(r.lines) : text;
+}
+
+std::string ToJson(const PlanReport& r) {
+  std::vector<std::string> lines;  // one each, for whoever compares two plans
+  for (const CommLine& l : r.lines) lines.push_back("\n    " + JsonOf(l).dump());
+  nlohmann::ordered_json memory;
+  for (const auto& [name, bytes] : r.memory.Categories()) memory[name] = bytes;
+  memory["total"] = r.memory.Total();
+  std::string device;
+  if (r.device != DeviceKind::kCpu)
+    device = fmt::format("  \"device\": \"{}\",\n  \"staging\": {},\n  \"kernels\": {},\n", Name(r.device),
+                         r.memory.staging, nlohmann::json(r.kernels).dump());
+  return fmt::format("{{\n  \"collectives\": [{}],\n  \"memory\": {},\n{}  \"flops\": {}\n}}\n", fmt::join(lines, ","),
+                     memory.dump(), device, nlohmann::json(r.flops).dump());
+}
+
+}  // namespace weft
