@@ -45,6 +45,7 @@ std::vector<Completion> GenerateCompletions();
 std::vector<Completion> EvalCompletions();
 std::vector<Completion> ExportCompletions();
 std::vector<Completion> PrepareCompletions();
+std::vector<Completion> ReportCompletions();
 
 // "CONFIG [key=value...]", the words of `command`. The error says which word is wrong, and where the help is.
 struct ConfigWords {

@@ -31,7 +31,7 @@ constexpr Command kCommands[] = {
      Command::kFiles, PrepareCompletions},
     {"doctor", DoctorCommand, "say whether this host, or the hosts of a job, can run Weft", Command::kFiles,
      RankCompletions, true},
-    {"report", ReportCommand, "draw a run from its log, as a page for a browser"},
+    {"report", ReportCommand, "draw runs from their logs, as a page for a browser", Command::kFiles, ReportCompletions},
     {"export", ExportCommand, "write the weights of a checkpoint as Hugging Face's transformers reads them",
      Command::kFiles, ExportCompletions},
 };

@@ -1,14 +1,19 @@
-// weft report: a run's log as a page for a browser.
+// weft report: the logs of runs as a page for a browser.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <set>
 
 #include "launcher/command.h"
+#include "launcher/report/comparison.h"
 #include "launcher/report/html_report.h"
+#include "launcher/report/page.h"
 #include "weft/core/host/message.h"
 #include "weft/train/config/config.h"
+#include "weft/train/config/run_name.h"
 #include "weft/train/io/durable.h"
 #include "weft/train/io/mapped_file.h"
 
@@ -17,21 +22,28 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kHelp = R"(usage: weft report LOG|FOLDER [OUT]
+constexpr const char* kHelp = R"(usage: weft report RUN... [OUT.html] [out=FILE]
 
-Draws the run of LOG, a file of JSON lines that log.jsonl named, or of FOLDER, a run's own, as one HTML page: how it
-ended, its loss, rate, gradient norm and learning rate, and its config. The page loads nothing and runs no script. OUT is
-LOG with .html for its extension, or FOLDER/report.html, unless given; a run that goes on can be drawn too.
+Draws a run, or several over each other, as one HTML page. RUN is a file of JSON lines that log.jsonl named, the folder of
+a run, or the name of a run in runs/. Of one run the page has how it ended, its loss, rate, gradient norm and learning
+rate, and its config; of several (at most 8) their curves in one chart each, what came of them, and the keys in which
+their configs differ. The page loads nothing and runs no script. It goes to out=FILE, or the last word if that ends in
+.html; else, of one run, to its folder as report.html or beside its log, and of several to compare.html beside the first.
+A run that goes on can be drawn too.
 
   weft report runs/quickstart
-  weft report runs/quickstart/log.jsonl page.html
+  weft report quickstart quickstart-2
+  weft report runs/a.jsonl runs/b.jsonl page.html
 
 Exit code: 0 done, 2 bad usage or log, 1 failed while writing.
 )";
 
 struct Request {
-  std::string log, out;
+  std::vector<std::string> logs, names;  // of each run
+  std::string out;
 };
+
+std::vector<Option> OptionsOf(std::string& out) { return {{{.key = "out", .help = "the file of the page"}, &out}}; }
 
 // A file that is no page of ours, another run's log, say: `weft report runs/*.jsonl` names it as OUT.
 bool HoldsSomethingElse(const std::string& path) {
@@ -45,27 +57,84 @@ bool HoldsSomethingElse(const std::string& path) {
   return !begin.empty() && begin != kBegin;
 }
 
-absl::StatusOr<Request> RequestOf(const Words& words) {
-  auto bad = [](const std::string& what) {
-    return absl::InvalidArgumentError(fmt::format("weft report: {}\nweft report --help says how to use it", what));
-  };
-  for (const std::string& word : words)
-    if (word.starts_with('-')) return bad(fmt::format("expected LOG and OUT, got the flag {:?}", word));
-  if (words.empty()) return bad("LOG is missing; expected a file that log.jsonl named, such as runs/quickstart.jsonl");
-  if (words.size() > 2) return bad(fmt::format("expected LOG and OUT, got {:?} as well", words[2]));
+absl::Status Bad(const std::string& what) {
+  return absl::InvalidArgumentError(fmt::format("weft report: {}\nweft report --help says how to use it", what));
+}
+
+// A run as it was given: the folder of a run, the name of one in runs/, or a log.
+struct Named {
+  fs::path folder, log;  // no folder: only the log was given
+  std::string name;
+};
+Named NamedBy(const std::string& word) {
   std::error_code ignored;
-  bool of_run = fs::is_directory(words[0], ignored);
-  fs::path log = of_run ? fs::path(words[0]) / "log.jsonl" : fs::path(words[0]);
-  fs::path page = of_run ? fs::path(words[0]) / "report.html" : fs::path(log).replace_extension(".html");
-  Request request{.log = log.string(), .out = words.size() > 1 ? words[1] : page.string()};
-  for (const std::string& input : {request.log, SavedConfigPath(request.log)}) {
-    std::error_code error;
-    if (input == request.out || fs::equivalent(input, request.out, error))
-      return bad(fmt::format("OUT would overwrite {}; give another file", input));
+  fs::path path(word), of_name = fs::path(RunFolder(word));
+  if (!fs::exists(path, ignored) && IsRunName(word) && fs::is_directory(of_name, ignored)) path = of_name;
+  if (fs::is_directory(path, ignored)) {
+    fs::path folder = path.has_filename() ? path : path.parent_path();  // "runs/a/" too
+    return {path, path / "log.jsonl", folder.filename().string()};
   }
+  bool of_run = path.filename() == "log.jsonl" && path.has_parent_path();
+  return {"", path, of_run ? path.parent_path().filename().string() : path.stem().string()};
+}
+
+std::string PageOf(const std::vector<Named>& runs) {
+  const Named& first = runs[0];
+  if (runs.size() == 1)
+    return (first.folder.empty() ? fs::path(first.log).replace_extension(".html") : first.folder / "report.html")
+        .string();
+  fs::path place =
+      first.folder.empty() ? first.log.parent_path() : fs::path(first.folder / "").parent_path().parent_path();
+  return (place / "compare.html").string();
+}
+
+absl::Status CheckOut(const Request& request) {
+  for (const std::string& log : request.logs)
+    for (const std::string& input : {log, SavedConfigPath(log)}) {
+      std::error_code error;
+      if (input == request.out || fs::equivalent(input, request.out, error))
+        return Bad(fmt::format("OUT would overwrite {}; give another file", input));
+    }
   if (HoldsSomethingElse(request.out))
-    return bad(fmt::format("OUT would overwrite {}, which is there and is no page; give another file, or remove it",
+    return Bad(fmt::format("OUT would overwrite {}, which is there and is no page; give another file, or remove it",
                            request.out));
+  return absl::OkStatus();
+}
+
+absl::Status CheckRuns(const std::vector<std::string>& logs) {
+  if (logs.empty())
+    return Bad("RUN is missing; expected the folder of a run or a file that log.jsonl named, such as runs/quickstart");
+  if (logs.size() > size_t(kCurveColors))
+    return Bad(fmt::format("expected at most {} runs, which have a colour each, got {}", kCurveColors, logs.size()));
+  for (size_t i = 0; i < logs.size(); i++)
+    for (size_t j = 0; j < i; j++) {
+      std::error_code error;
+      if (logs[i] == logs[j] || fs::equivalent(logs[i], logs[j], error))
+        return Bad(fmt::format("expected runs that differ, got {} twice", logs[i]));
+    }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Request> RequestOf(Words words) {
+  Request request;
+  if (absl::Status s = TakeOptions(OptionsOf(request.out), words).status(); !s.ok()) return s;
+  for (const std::string& word : words)
+    if (word.starts_with('-')) return Bad(fmt::format("expected RUN and OUT, got the flag {:?}", word));
+  if (request.out.empty() && words.size() > 1 && words.back().ends_with(".html")) {
+    request.out = words.back();
+    words.pop_back();
+  }
+  std::vector<Named> runs;
+  for (const std::string& word : words) {
+    runs.push_back(NamedBy(word));
+    request.logs.push_back(runs.back().log.string());
+    request.names.push_back(runs.back().name);
+  }
+  if (absl::Status s = CheckRuns(request.logs); !s.ok()) return s;
+  std::set<std::string> names(request.names.begin(), request.names.end());
+  if (names.size() < runs.size() || runs.size() == 1) request.names = request.logs;
+  if (request.out.empty()) request.out = PageOf(runs);
+  if (absl::Status s = CheckOut(request); !s.ok()) return s;
   return request;
 }
 
@@ -92,12 +161,36 @@ absl::Status WritePage(const std::string& path, const std::string& text) {
   return status;
 }
 
+absl::StatusOr<ReportedRun> ReadRun(const std::string& name, const std::string& log) {
+  absl::StatusOr<RunHistory> history = ReadRunHistory(log);
+  if (!history.ok()) return history.status();
+  absl::StatusOr<std::string> config = ConfigOf(log, *history);
+  if (!config.ok()) return config.status();
+  return ReportedRun{.name = name, .log = log, .history = *std::move(history), .config = *std::move(config)};
+}
+
+absl::StatusOr<std::string> PageText(const Request& request) {
+  std::vector<ReportedRun> runs;
+  for (size_t i = 0; i < request.logs.size(); i++) {
+    absl::StatusOr<ReportedRun> run = ReadRun(request.names[i], request.logs[i]);
+    if (!run.ok()) return run.status();
+    runs.push_back(*std::move(run));
+  }
+  if (runs.size() > 1) return HtmlComparison(runs);
+  return HtmlReport(runs[0].history, runs[0].name, runs[0].config);
+}
+
 int Fault(const absl::Status& status) {
   PrintStderr("{}\n", std::string(status.message()));
   return absl::IsUnavailable(status) ? 1 : 2;
 }
 
 }  // namespace
+
+std::vector<Completion> ReportCompletions() {
+  std::string out;
+  return CompletionsOf(OptionsOf(out));
+}
 
 int ReportCommand(const Words& words) {
   if (AsksForHelp(words)) {
@@ -106,12 +199,11 @@ int ReportCommand(const Words& words) {
   }
   absl::StatusOr<Request> request = RequestOf(words);
   if (!request.ok()) return Fault(request.status());
-  absl::StatusOr<RunHistory> run = ReadRunHistory(request->log);
-  if (!run.ok()) return Fault(run.status());
-  absl::StatusOr<std::string> config = ConfigOf(request->log, *run);
-  if (!config.ok()) return Fault(config.status());
-  if (absl::Status s = WritePage(request->out, HtmlReport(*run, request->log, *config)); !s.ok()) return Fault(s);
-  PrintStdout("{}: the run of {}\n", request->out, request->log);
+  absl::StatusOr<std::string> page = PageText(*request);
+  if (!page.ok()) return Fault(page.status());
+  if (absl::Status s = WritePage(request->out, *page); !s.ok()) return Fault(s);
+  PrintStdout("{}: the run{} of {}\n", request->out, request->logs.size() == 1 ? "" : "s",
+              fmt::join(request->logs, ", "));
   return 0;
 }
 

@@ -5,14 +5,15 @@
 #include "fmt/format.h"
 #include "launcher/report/axis.h"
 #include "launcher/report/html.h"
+#include "launcher/report/smoothing.h"
 
 namespace weft {
 namespace {
 
 using Bucket = Series::Bucket;
 
-// The picture's units; a browser scales it to its width.
-constexpr double kWidth = 900, kHeight = 260, kLeft = 64, kRight = 16, kTop = 12, kBottom = 36;
+// The picture's units; a browser scales it to its width. Texts are larger on narrow screens, and have room.
+constexpr double kWidth = 640, kHeight = 320, kLeft = 84, kRight = 18, kTop = 34, kBottom = 62;
 constexpr double kPlotWidth = kWidth - kLeft - kRight, kPlotHeight = kHeight - kTop - kBottom;
 constexpr int64_t kMostPoints = 100;  // of a curve that shows its points
 constexpr double kDecadesFrom = 30;   // highest by lowest value from which an axis is logarithmic
@@ -43,10 +44,16 @@ std::string Grid(const Plane& plane) {
   for (double tick : plane.y.Ticks(6))
     svg += fmt::format("<path d=\"M{0} {1:.1f}H{2}\"/><text x=\"{3}\" y=\"{4:.1f}\" text-anchor=\"end\">{5}</text>\n",
                        kLeft, plane.Y(tick), kWidth - kRight, kLeft - 8, plane.Y(tick) + 4, TickText(tick));
-  for (double tick : plane.x.Ticks(10))
+  for (double tick : plane.x.Ticks(6))
     svg += fmt::format("<path d=\"M{0:.1f} {1}v5\"/><text x=\"{0:.1f}\" y=\"{2}\" text-anchor=\"middle\">{3}</text>\n",
-                       plane.X(tick), kHeight - kBottom, kHeight - kBottom + 20, TickText(tick));
+                       plane.X(tick), kHeight - kBottom, kHeight - kBottom + 24, TickText(tick));
   return svg + "</g>\n";
+}
+
+std::string AxisNames(const Chart& chart) {
+  return fmt::format(
+      "<g class=\"axis\"><text x=\"8\" y=\"20\">{}</text><text x=\"{}\" y=\"{}\" text-anchor=\"end\">step</text></g>\n",
+      EscapeHtml(chart.unit), kWidth - kRight, kHeight - 8);
 }
 
 // The buckets with values, in pieces that end where only missing values lie between.
@@ -59,10 +66,10 @@ std::vector<std::vector<Bucket>> Pieces(const Series& series) {
   return pieces;
 }
 
-std::string Line(const std::vector<Bucket>& piece, const Plane& plane) {
+std::string Line(const std::vector<Bucket>& piece, const Plane& plane, const char* attributes = "") {
   std::string points;
   for (const Bucket& b : piece) points += fmt::format("{:.1f},{:.1f} ", plane.X(b.step()), plane.Y(b.mean()));
-  return fmt::format("<polyline points=\"{}\"/>\n", points);
+  return fmt::format("<polyline{} points=\"{}\"/>\n", attributes, points);
 }
 
 std::string Band(const std::vector<Bucket>& piece, const Plane& plane) {
@@ -87,19 +94,30 @@ std::string Points(const Series& series, const Plane& plane) {
   return svg;
 }
 
+std::string CurveSvg(const Curve& curve, const Plane& plane) {
+  std::string svg = fmt::format("<g class=\"c{}{}\">\n", curve.color, curve.is_validation ? " validation" : "");
+  std::string bands, lines;
+  for (const std::vector<Bucket>& piece : Pieces(*curve.series)) {
+    if (curve.is_validation) {
+      lines += Line(piece, plane);
+      continue;
+    }
+    bands += Band(piece, plane);
+    lines += Line(piece, plane, " class=\"raw\"") + Line(Smoothed(piece), plane);
+  }
+  return svg + bands + lines + Points(*curve.series, plane) + "</g>\n";
+}
+
 }  // namespace
 
 std::string Svg(const Chart& chart) {
   std::optional<Plane> plane = PlaneOf(chart);
   if (!plane) return "";
-  std::string svg = fmt::format("<svg viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"{}\">\n{}", kWidth, kHeight,
-                                EscapeHtml(chart.title), Grid(*plane));
-  for (size_t i = 0; i < chart.curves.size(); i++) {
-    svg += fmt::format("<g class=\"c{}\">\n", i);
-    for (const std::vector<Bucket>& piece : Pieces(*chart.curves[i].series))
-      svg += Band(piece, *plane) + Line(piece, *plane);
-    svg += Points(*chart.curves[i].series, *plane) + "</g>\n";
-  }
+  std::string svg = fmt::format("<svg viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"{}\">\n{}{}", kWidth, kHeight,
+                                EscapeHtml(chart.title), Grid(*plane), AxisNames(chart));
+  for (bool validation : {false, true})
+    for (const Curve& curve : chart.curves)
+      if (curve.is_validation == validation) svg += CurveSvg(curve, *plane);
   return svg + "</svg>\n";
 }
 

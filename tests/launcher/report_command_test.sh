@@ -37,18 +37,39 @@ shows "$dir/long.html" "in step 50000" "3.002 to 103, 50 not finite" "4.0 KiB"
 [ "$(stat -c %s "$dir/long.html")" -lt 400000 ] || fail "expected a small page of a long run"
 
 run 0 "usage: weft report" report --help
-run 2 "LOG is missing" report
+run 2 "RUN is missing" report
 run 2 "nothing of that name" report "$dir/none.jsonl"
 run 2 "$dir/log.jsonl: expected a file of JSON lines, got nothing of that name" report "$dir"
 run 2 "gpt2-tiny.yaml:1: expected the log of a run, whose lines begin with {\"event\":, got another file; give" report configs/gpt2-tiny.yaml "$dir/x.html"
-run 2 "would overwrite $log" report "$log" "$log"
-run 2 "would overwrite $log.config.yaml" report "$log" "$log.config.yaml"
+run 2 "expected runs that differ, got $log twice" report "$log" "$log"
+run 2 "/./a.jsonl twice" report "$log" "$dir/./a.jsonl"
+run 2 "would overwrite $log" report "$log" "out=$log"
+run 2 "would overwrite $log.config.yaml" report "$log" "out=$log.config.yaml"
 cp "$log" "$dir/other.jsonl"
-run 2 "OUT would overwrite $dir/other.jsonl, which is there and is no page" report "$log" "$dir/other.jsonl"
-run 0 "" report "$log" "$(mktemp "$dir/empty.XXX")"
+run 2 "OUT would overwrite $dir/other.jsonl, which is there and is no page" report "$log" "out=$dir/other.jsonl"
+run 0 "" report "$log" "out=$(mktemp "$dir/empty.XXX")"
 cmp "$log" "$dir/other.jsonl" || fail "expected the other log to be left as it was"
 run 2 "--open" report "$log" --open
-run 2 "got \"y\" as well" report "$log" "$dir/x" y
+
+# Several runs, by log, folder and name: one page, with the keys that differ.
+mkdir -p "$dir/runs/first" "$dir/runs/second"
+cp "$log" "$dir/runs/first/log.jsonl"
+sed 's/lr: 0.00123/lr: 0.005/' "$log" > "$dir/runs/second/log.jsonl"
+run 0 "$dir/runs/compare.html: the runs of $dir/runs/first/log.jsonl, $dir/runs/second/log.jsonl" report "$dir/runs/first" "$dir/runs/second/"
+shows "$dir/runs/compare.html" "<h1>first, second</h1>" '<b class="c1">second</b>' "Keys that differ" \
+  "<th>optimizer.lr</th><td>0.00123</td><td>0.005</td>" "second, validation" "width=device-width"
+(cd "$dir" && within 60 "$weft" report first "$log" second both.html > "$dir/out" 2>&1) || fail "expected names of runs to be found"
+shows "$dir/both.html" "<h1>first, a, second</h1>"
+run 2 "nothing of that name" report "$log" "$dir/none.jsonl"
+: > "$dir/empty.jsonl"
+run 2 "empty.jsonl: expected a log with a start event, got none" report "$log" "$dir/empty.jsonl"
+printf 'step,loss\n1,2\n' > "$dir/run.csv"
+run 2 "run.csv:1: expected the log of a run" report "$log" "$dir/run.csv"
+sed 's/objective: next/objective: masked/' "$log" > "$dir/masked.jsonl"
+run 2 "masked.jsonl: expected a run with train.objective next, as $log has it, got masked" report "$log" "$dir/masked.jsonl"
+many=()
+for i in {1..9}; do cp "$log" "$dir/m$i.jsonl" && many+=("$dir/m$i.jsonl"); done
+run 2 "expected at most 8 runs, which have a colour each, got 9" report "${many[@]}"
 run 1 "none/a.html.unfinished: cannot be made (No such file or directory)" report "$log" "$dir/none/a.html"
 sed '3s/"loss":[^,]*/"loss":"high"/' "$log" > "$dir/bad.jsonl"
 run 2 "bad.jsonl:3: loss: expected a number, got \"high\"" report "$dir/bad.jsonl"

@@ -9,9 +9,11 @@
 
 #include "launcher/report/axis.h"
 #include "launcher/report/chart.h"
+#include "launcher/report/comparison.h"
 #include "launcher/report/html_report.h"
 #include "launcher/report/log_line.h"
 #include "launcher/report/run_summary.h"
+#include "launcher/report/smoothing.h"
 #include "train/temp_folder.h"
 
 namespace weft {
@@ -112,7 +114,7 @@ TEST(LogLine, ReadsBackWhatJsonLineWrote) {
   StartRecord start{
       .version = "1", .config = "a: \"b\"\n", .ranks = 4, .mesh = {{"dp", "tp"}, {2, 2}}, .parameters = 5};
   start.steps = 6, start.tokens_per_step = 7, start.train_tokens = 8, start.val_tokens = 9, start.resumed_step = 3;
-  start.kernels = "k", start.device = "cpu", start.unix_time = 1'700'000'000;
+  start.data_bytes = 11, start.kernels = "k", start.device = "cpu", start.unix_time = 1'700'000'000;
   StepRecord step{.step = 3, .loss = 1.0 / 3, .grad_norm = kNan, .lr = 1e-3, .ms = 2, .tokens_per_s = 5}, f16 = step;
   f16.mfu = 0.4, f16.peak_bytes = 12, f16.loss_scale = 8, f16.skipped = 1;
   EvalRecord eval{.step = 3, .val_loss = 2.5, .tokens = 4, .bytes = 8, .ms = 1}, no_bytes{.step = 3};
@@ -234,9 +236,9 @@ TEST(HtmlReport, OfALongRunIsSmallAndLosesNoSpike) {
   std::string page = HtmlReport(run, "a", "");
   EXPECT_LT(page.size(), 300u << 10);
   EXPECT_NE(page.find("training</b> 3 to 9"), std::string::npos);
-  std::string svg = Svg({"t", {{"c", &run.loss}}});
+  std::string svg = Svg({"t", "unit", {{"c", &run.loss}}});
   std::string band = svg.substr(svg.find("<polygon points=\""));
-  EXPECT_TRUE(std::regex_search(band.substr(0, band.find('>')), std::regex("[0-9.]+,12\\.0 "))) << "kTop is 12";
+  EXPECT_TRUE(std::regex_search(band.substr(0, band.find('>')), std::regex("[0-9.]+,34\\.0 "))) << "kTop is 34";
 }
 
 TEST(HtmlReport, EscapesWhatALogHolds) {
@@ -253,23 +255,123 @@ TEST(HtmlReport, EscapesWhatALogHolds) {
 }
 
 // Every element is closed, in order.
-TEST(HtmlReport, IsWellFormed) {
-  for (const std::string& log : {Start(1), Start(3) + Step(1, 40) + Eval(1, 3) + Step(2, kNan) + Step(3, 1) + End(3)}) {
-    std::string page = HtmlReport(Good(log), "a", "b: c\n");
-    std::vector<std::string> open;
-    std::regex tag("<(/?)([a-z0-9]+)[^>]*?(/?)>");
-    for (std::sregex_iterator it(page.begin(), page.end(), tag), end; it != end; ++it) {
-      if ((*it)[3].length() || (*it)[2] == "meta") continue;
-      if ((*it)[1].length() == 0) {
-        open.push_back((*it)[2]);
-      } else {
-        ASSERT_FALSE(open.empty());
-        EXPECT_EQ(open.back(), (*it)[2]);
-        open.pop_back();
-      }
+void ExpectWellFormed(const std::string& page) {
+  std::vector<std::string> open;
+  std::regex tag("<(/?)([a-z0-9]+)[^>]*?(/?)>");
+  for (std::sregex_iterator it(page.begin(), page.end(), tag), end; it != end; ++it) {
+    if ((*it)[3].length() || (*it)[2] == "meta") continue;
+    if ((*it)[1].length() == 0) {
+      open.push_back((*it)[2]);
+    } else {
+      ASSERT_FALSE(open.empty());
+      EXPECT_EQ(open.back(), (*it)[2]);
+      open.pop_back();
     }
-    EXPECT_TRUE(open.empty());
   }
+  EXPECT_TRUE(open.empty());
+}
+
+size_t Count(const std::string& text, const std::string& part) {
+  size_t count = 0;
+  for (size_t at = text.find(part); at != text.npos; at = text.find(part, at + 1)) count++;
+  return count;
+}
+
+TEST(HtmlReport, IsWellFormed) {
+  for (const std::string& log : {Start(1), Start(3) + Step(1, 40) + Eval(1, 3) + Step(2, kNan) + Step(3, 1) + End(3)})
+    ExpectWellFormed(HtmlReport(Good(log), "a", "b: c\n"));
+}
+
+// The first and the last value stay, a constant curve stays, and the sum of differences shrinks.
+TEST(Smoothed, IsTheMeanOfAWindow) {
+  EXPECT_TRUE(Smoothed({}).empty());
+  for (int n : {1, 2, 19, 20, 100, 1024}) {
+    auto size = size_t(n);
+    std::vector<Series::Bucket> constant(size), noisy(size);
+    for (int i = 0; i < n; i++) {
+      constant[size_t(i)].Add(i, 3);
+      noisy[size_t(i)].Add(i, i % 2 ? 1 : -1);
+    }
+    for (const Series::Bucket& b : Smoothed(constant)) EXPECT_DOUBLE_EQ(b.mean(), 3);
+    std::vector<Series::Bucket> smooth = Smoothed(noisy);
+    ASSERT_EQ(smooth.size(), noisy.size());
+    EXPECT_EQ(smooth.front().mean(), noisy.front().mean());
+    EXPECT_EQ(smooth.back().mean(), noisy.back().mean());
+    for (size_t i = 0; i < smooth.size(); i++) {
+      EXPECT_EQ(smooth[i].step(), noisy[i].step());
+      bool inside = n >= 100 && i > 10 && i + 10 < smooth.size();
+      EXPECT_LE(std::abs(smooth[i].mean()), inside ? 0.2 : 1);
+    }
+  }
+}
+
+// The curve of validation is drawn last, and each training curve has a pale line under its smooth one.
+TEST(Chart, DrawsSmoothOverPaleAndValidationOnTop) {
+  RunHistory run = Good(Start(3) + Step(1, 4) + Eval(1, 3.5) + Step(2, 3) + Eval(2, 2.5) + Step(3, 2) + End(3));
+  Curve validation{.name = "v", .series = &run.val_loss, .color = 1, .is_validation = true};
+  std::string svg = Svg({"Loss", "nats per token", {validation, {"t", &run.loss}}});
+  size_t training = svg.find("<g class=\"c0\">"), raw = svg.find("class=\"raw\""),
+         above = svg.find("<g class=\"c1 validation\">");
+  ASSERT_TRUE(training != svg.npos && raw != svg.npos && above != svg.npos) << svg;
+  EXPECT_LT(training, raw);
+  EXPECT_LT(raw, svg.find("<polyline points", raw));
+  EXPECT_LT(svg.find("<polyline points", raw), above);
+  EXPECT_NE(svg.find(">nats per token</text>"), svg.npos);
+  EXPECT_NE(svg.find(">step</text>"), svg.npos);
+}
+
+ReportedRun Reported(const std::string& name, const std::string& log, const std::string& config) {
+  return {.name = name, .log = name + ".jsonl", .history = Good(log), .config = config};
+}
+
+TEST(Comparison, OverlaysRunsAndNamesTheKeysThatDiffer) {
+  std::string log = Start(2) + Step(1, 4) + Eval(1, 3) + Step(2, 3) + Eval(2, 2) + End(2);
+  const std::vector<ReportedRun> runs{
+      Reported("a", log, "optimizer:\n  lr: 0.1\n  name: adamw\ndata: {train: [x, y]}\n"),
+      Reported("<b>", Start(2) + Step(1, 9),
+               "optimizer:\n  lr: 0.2\n  name: adamw\nthreads: 2\ndata: {train: [x, y]}\n"),
+      Reported("c", log, "optimizer:\n  lr: 0.1\n  name: adamw\ndata: {train: [x]}\n")};
+  absl::StatusOr<std::string> page = HtmlComparison(runs);
+  ASSERT_TRUE(page.ok()) << page.status();
+  ExpectWellFormed(*page);
+  EXPECT_EQ(page->find("<b>b"), page->npos) << "names are escaped";
+  EXPECT_NE(page->find("<b class=\"c0\">a</b> &middot; <b class=\"c1\">&lt;b&gt;</b> &middot; <b class=\"c2\">c</b>"),
+            page->npos);
+  for (const char* color : {"c0", "c1", "c2"})
+    EXPECT_EQ(Count(*page, fmt::format("<g class=\"{}\">", color)), 4u) << color;
+  EXPECT_EQ(Count(*page, "validation\">\n<polyline"), 2u) << "b has no validation";
+  EXPECT_NE(page->find("width=device-width"), page->npos);
+  EXPECT_NE(page->find("done: 2 steps"), page->npos);
+  absl::StatusOr<std::vector<DifferentKey>> keys = DifferentKeys(runs);
+  ASSERT_TRUE(keys.ok()) << keys.status();
+  std::vector<std::string> names;
+  for (const DifferentKey& key : *keys) names.push_back(key.key);
+  EXPECT_EQ(names, (std::vector<std::string>{"optimizer.lr", "data.train", "threads"}));
+  EXPECT_EQ((*keys)[0].values, (std::vector<std::string>{"0.1", "0.2", "0.1"}));
+  EXPECT_EQ((*keys)[1].values, (std::vector<std::string>{"[x, y]", "[x, y]", "[x]"}));
+  EXPECT_EQ((*keys)[2].values, (std::vector<std::string>{"(not set)", "2", "(not set)"}));
+  for (const char* cell : {"<th>optimizer.lr</th><td>0.1</td><td>0.2</td><td>0.1</td>", "<td>(not set)</td>"})
+    EXPECT_NE(page->find(cell), page->npos) << cell;
+}
+
+TEST(Comparison, SaysThatConfigsAreTheSameOrLossesAreNot) {
+  std::string log = Start(1) + Step(1, 4);
+  absl::StatusOr<std::string> same =
+      HtmlComparison(std::vector{Reported("a", log, "threads: 1\n"), Reported("b", log, "threads: 1\n")});
+  ASSERT_TRUE(same.ok());
+  EXPECT_NE(same->find("The configs are the same."), same->npos);
+  std::string masked = "train: {objective: masked}\n";
+  for (const std::string& other : {std::string("threads: 1\n"), std::string("train: {objective: next}\n")}) {
+    absl::Status status = HtmlComparison(std::vector{Reported("a", log, masked), Reported("b", log, other)}).status();
+    EXPECT_EQ(status.message(),
+              "b.jsonl: expected a run with train.objective masked, as a.jsonl has it, got next: their losses are of "
+              "different kinds; draw each run by itself");
+  }
+  absl::Status bad = HtmlComparison(std::vector{Reported("a", log, "a: ["), Reported("b", log, "a: 1\n")}).status();
+  EXPECT_TRUE(std::string(bad.message()).starts_with("the config of a.jsonl:")) << bad;
+  absl::StatusOr<std::string> tokens = HtmlComparison(
+      std::vector{Reported("a", log, "data: {tokenizer: bytes}\n"), Reported("b", log, "data: {tokenizer: chars}\n")});
+  EXPECT_NE(tokens->find("different tokenizers"), tokens->npos);
 }
 
 }  // namespace
