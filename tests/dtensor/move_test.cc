@@ -8,9 +8,9 @@
 #include <array>
 #include <random>
 
-#include "error_of.h"
-#include "dtensor/device_double.h"
+#include "double/device_double.h"
 #include "dtensor/worlds.h"
+#include "error_of.h"
 #include "weft/core/base/box.h"
 #include "weft/parallel/dtensor/resized.h"
 

@@ -2,6 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
+#include "weft/core/ir/collective_row.h"
+
 namespace weft {
 namespace {
 
@@ -21,6 +25,7 @@ Executable::Executable(Plan plan, const Runtime& runtime, const Binder& bind, Bu
   BindEntries(bind);
   BindCalls();
   BindBatches();
+  BindOverlap();
   BindOutputs();
 }
 
@@ -57,33 +62,6 @@ void Executable::BindCalls() {
     copies_.push_back({Address(copy.from.place), Address(copy.to.place), copy.bytes});
 }
 
-// Do the calls share bytes that one of them writes?
-bool Executable::Touch(const KernelCall& a, const KernelCall& b) const {
-  using Range = std::pair<const char*, const char*>;
-  auto range = [](const TensorView& v) {
-    auto* data = static_cast<const char*>(v.data);
-    return Range{data, data + size_t(v.CapacityElements()) * SizeOf(v.dtype)};
-  };
-  auto meet = [](const Range& x, const Range& y) { return x.first < y.second && y.first < x.second; };
-  auto written = [&](const KernelCall& call) {
-    absl::InlinedVector<Range, 4> ranges;
-    for (const TensorView& v : call.out) ranges.push_back(range(v));
-    auto* scratch = static_cast<const char*>(call.workspace);
-    if (scratch) ranges.push_back({scratch, scratch + call.workspace_bytes});
-    return ranges;
-  };
-  auto hits = [&](const KernelCall& writer, const KernelCall& other) {
-    for (const Range& w : written(writer)) {
-      for (const TensorView& v : other.in)
-        if (meet(w, range(v))) return true;
-      for (const Range& o : written(other))
-        if (meet(w, o)) return true;
-    }
-    return false;
-  };
-  return hits(a, b) || hits(b, a);
-}
-
 void Executable::BindBatches() {
   for (size_t i = 0; i < calls_.size(); i++) {
     const KernelRow& row = runtime_.kernels().Row(plan_.steps[i].node->op);
@@ -94,6 +72,21 @@ void Executable::BindBatches() {
     else
       batches_.push_back({&row, i, 1});
   }
+}
+
+void Executable::BindOverlap() {
+  StreamedDevice* device = StreamsOf(runtime_.memory());
+  if (!device) return;
+  std::vector<bool> collective;
+  for (const Batch& batch : batches_) collective.push_back(IsCollective(plan_.steps[batch.first].node->op));
+  if (std::count(collective.begin(), collective.end(), true) == 0) return;
+  auto calls_of = [this](size_t i) { return std::span(calls_).subspan(batches_[i].first, batches_[i].count); };
+  overlap_ = std::make_unique<Overlap>(*device, PlanOverlap(collective, [&](size_t i, size_t j) {
+    for (const KernelCall& a : calls_of(i))
+      for (const KernelCall& b : calls_of(j))
+        if (Touch(a, b)) return true;
+    return false;
+  }));
 }
 
 void Executable::BindOutputs() {
@@ -111,12 +104,18 @@ void* Executable::Address(const Place& place) const {
   return nullptr;
 }
 
+void Executable::IssueBatch(const Batch& batch) {
+  if (batch.count > 1)
+    batch.row->run_many(std::span(calls_).subspan(batch.first, batch.count));
+  else
+    batch.row->run(calls_[batch.first]);
+}
+
 void Executable::Issue() {
-  for (const Batch& batch : batches_)
-    if (batch.count > 1)
-      batch.row->run_many(std::span(calls_).subspan(batch.first, batch.count));
-    else
-      batch.row->run(calls_[batch.first]);
+  if (overlap_)
+    overlap_->Issue([this](size_t i) { IssueBatch(batches_[i]); });
+  else
+    for (const Batch& batch : batches_) IssueBatch(batch);
   for (const BoundCopy& copy : copies_) runtime_.memory().Copy(copy.to, copy.from, copy.bytes);
 }
 

@@ -1,7 +1,9 @@
-// Executable: a plan bound to memory. Run() replays its steps; after binding nothing is allocated.
+// Executable: a plan bound to memory. Run() replays its steps; after binding nothing is allocated. On a device with
+// streams collectives go on beside the steps that do not need what they bring.
 #pragma once
 #include <map>
 
+#include "weft/core/compile/overlap.h"
 #include "weft/core/compile/plan.h"
 
 namespace weft {
@@ -38,9 +40,10 @@ class Executable {
   void BindEntries(const Binder& bind);
   void BindCalls();
   void BindBatches();
-  bool Touch(const KernelCall& a, const KernelCall& b) const;
+  void BindOverlap();
   void BindOutputs();
   void* Address(const Place& place) const;
+  void IssueBatch(const Batch& batch);
   void Issue();
 
   Plan plan_;
@@ -50,6 +53,7 @@ class Executable {
   std::vector<Operands> operands_;  // what calls_ point to, in the same order
   std::vector<KernelCall> calls_;
   std::vector<Batch> batches_;
+  std::unique_ptr<Overlap> overlap_;  // of the batches; null: they are issued to one stream
   std::vector<BoundCopy> copies_;
   int runs_ = 0;
   std::unique_ptr<DeviceRuntime::Recording> recording_;

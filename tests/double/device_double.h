@@ -1,0 +1,186 @@
+// DeviceDouble: a device of another kind where there is none. Its memory is out of the host's reach, as a GPU's is: a
+// pointer to it that the host follows ends the process. Its work goes on after the call that issues it, in streams.
+#pragma once
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstring>
+#include <exception>
+#include <map>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "double/stream_double.h"
+#include "weft/core/base/error.h"
+
+namespace weft::test {
+
+class DeviceDouble final : public StreamedDevice {
+ public:
+  // `most_us`: how late work may begin (StreamDouble).
+  explicit DeviceDouble(int most_us = 0, uint64_t seed = 1)
+      : most_us_(most_us), next_seed_(seed + 1), main_(most_us, seed) {}
+  ~DeviceDouble() override {
+    main_.Drain();
+    for (auto& [address, bytes] : memory_) munmap(address, bytes->bytes());
+  }
+  Device device() const override { return {DeviceKind::kCuda, 0}; }
+  std::string name() const override { return "a double"; }
+  BufferPtr Allocate(size_t bytes) override {
+    size_t room = bytes ? bytes : 1;
+    void* address = mmap(nullptr, room, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    WEFT_CHECK(address != MAP_FAILED, "the double has no address left");
+    memory_[static_cast<char*>(address)] = AllocateCpu(room);
+    return std::make_shared<Buffer>(
+        address, bytes, device(),
+        [](Buffer& buffer) { static_cast<DeviceDouble&>(buffer.runtime()).Release(buffer.data()); }, this);
+  }
+  // Kept as long as the double is, so that no other memory comes to have such an address.
+  BufferPtr AllocateStaging(size_t bytes) override { return staging_.emplace_back(AllocateCpu(bytes)); }
+  // As a GPU's driver does it: other memory of the host than staging is read at once and written before the return.
+  void Copy(void* to, const void* from, size_t bytes) override {
+    if (bytes == 0) return;
+    char* target = Reached(static_cast<char*>(to));
+    const char* source = Reached(static_cast<char*>(const_cast<void*>(from)));
+    std::shared_ptr<std::vector<char>> read;
+    if (source == from && !IsStaging(from)) read = std::make_shared<std::vector<char>>(source, source + bytes);
+    Post([=] { std::memcpy(target, read ? read->data() : source, bytes); });
+    if (target == to && !IsStaging(to)) Synchronize();
+  }
+  void Fill(void* data, uint8_t byte, size_t bytes) override {
+    if (bytes == 0) return;
+    char* target = Reached(static_cast<char*>(data));
+    Post([=] { std::memset(target, byte, bytes); });
+  }
+  void Synchronize() override {
+    current_->Drain();
+    ThrowFailure();
+  }
+  std::unique_ptr<Event> NewEvent() override { return std::make_unique<Mark>(*this); }
+  std::unique_ptr<Recording> Record(absl::FunctionRef<void()>) override { return nullptr; }
+  Memory MemoryNow() const override { return {size_t(1) << 40, size_t(1) << 40}; }
+  size_t PeakBytes() const override { return 0; }
+
+  std::unique_ptr<Stream> NewStream() override { return std::make_unique<StreamDouble>(most_us_, next_seed_++); }
+  void Wait(Event& event) override {
+    PostAlways([state = static_cast<Mark&>(event).state(), until = static_cast<Mark&>(event).recorded()] {
+      std::unique_lock lock(state->mutex);
+      state->passed.wait(lock, [&] { return state->done >= until; });
+    });
+  }
+
+  // Where the bytes of an address of the double really are, for work that runs on it; the host's own stay.
+  char* Reached(char* at) const {
+    auto after = memory_.upper_bound(at);
+    if (after == memory_.begin()) return at;
+    auto& [address, bytes] = *std::prev(after);
+    return at < address + bytes->bytes() ? static_cast<char*>(bytes->data()) + (at - address) : at;
+  }
+  void* Reached(const void* at) const { return Reached(static_cast<char*>(const_cast<void*>(at))); }
+
+  // Gives the current stream work, which is left out after a failure and fails by a throw.
+  template <class Work>
+  void Post(Work work) {
+    PostAlways([this, work = std::move(work)] {
+      if (failure()) return;
+      try {
+        work();
+      } catch (...) {
+        Fail(std::current_exception());
+      }
+    });
+  }
+  void PostAlways(std::function<void()> task) {
+    if (current_ != &main_) posted_beside_++;
+    current_->Post(std::move(task));
+  }
+  int64_t posted_beside() const { return posted_beside_; }  // to other streams than the main one
+
+  std::exception_ptr failure() const {
+    std::lock_guard lock(failure_mutex_);
+    return failure_;
+  }
+  void Fail(std::exception_ptr error) {
+    std::lock_guard lock(failure_mutex_);
+    if (!failure_) failure_ = std::move(error);
+  }
+
+ private:
+  class Mark final : public Event {
+   public:
+    struct State {
+      std::mutex mutex;
+      std::condition_variable passed;
+      uint64_t done = 0;
+    };
+    explicit Mark(DeviceDouble& device) : device_(device) {}
+    void Record() override {
+      device_.PostAlways([state = state_, here = ++recorded_] {
+        std::lock_guard lock(state->mutex);
+        state->done = std::max(state->done, here);
+        state->passed.notify_all();
+      });
+    }
+    bool Done() override {
+      device_.ThrowFailure();
+      std::lock_guard lock(state_->mutex);
+      return state_->done >= recorded_;
+    }
+    const std::shared_ptr<State>& state() const { return state_; }
+    uint64_t recorded() const { return recorded_; }
+
+   private:
+    DeviceDouble& device_;
+    std::shared_ptr<State> state_ = std::make_shared<State>();
+    uint64_t recorded_ = 0;
+  };
+
+  Stream* Use(Stream* stream) override {
+    auto* next = stream ? static_cast<StreamDouble*>(stream) : &main_;
+    StreamDouble* before = std::exchange(current_, next);
+    return before == &main_ ? nullptr : before;
+  }
+  bool IsStaging(const void* data) const {
+    auto* at = static_cast<const char*>(data);
+    return std::any_of(staging_.begin(), staging_.end(), [at](const BufferPtr& b) {
+      auto* begin = static_cast<const char*>(b->data());
+      return begin <= at && at < begin + b->bytes();
+    });
+  }
+  void ThrowFailure() const {
+    if (std::exception_ptr error = failure()) std::rethrow_exception(error);
+  }
+  // The bytes stay until the current stream comes to this place.
+  void Release(void* data) {
+    auto found = memory_.find(static_cast<char*>(data));
+    munmap(data, found->second->bytes());
+    PostAlways([bytes = found->second] { static_cast<void>(bytes); });
+    memory_.erase(found);
+  }
+
+  int most_us_;
+  uint64_t next_seed_;
+  std::map<char*, BufferPtr> memory_;  // where the bytes of each address are
+  std::vector<BufferPtr> staging_;
+  mutable std::mutex failure_mutex_;
+  std::exception_ptr failure_;
+  int64_t posted_beside_ = 0;
+  StreamDouble main_;  // after what its work uses
+  StreamDouble* current_ = &main_;
+};
+
+// While it lives, or until Release, a stream of the double begins nothing.
+class Hold {
+ public:
+  explicit Hold(StreamedDevice::Stream& stream) : stream_(static_cast<StreamDouble&>(stream)) { stream_.SetHeld(true); }
+  ~Hold() { Release(); }
+  Hold(const Hold&) = delete;
+  Hold& operator=(const Hold&) = delete;
+  void Release() { stream_.SetHeld(false); }
+
+ private:
+  StreamDouble& stream_;
+};
+
+}  // namespace weft::test
