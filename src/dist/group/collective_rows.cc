@@ -43,7 +43,7 @@ void AllReduceRow(const KernelCall& call) {
   c.out = call.out[0].data;
   c.count = call.in[0].CapacityElements();
   WEFT_CHECK(c.count == call.out[0].CapacityElements(), "all_reduce: input and output differ in capacity");
-  GroupOf<kind>(call).Run(c);
+  GroupOf<kind>(call).Enqueue(c);
 }
 
 // The chunks of the output along dim; the input is one of them.
@@ -73,7 +73,7 @@ void AllGatherRow(const KernelCall& call) {
   c.in = call.in[0].data;
   c.out = layout.contiguous() ? call.out[0].data : call.workspace;
   c.count = call.in[0].CapacityElements();
-  group.Run(c);
+  group.Enqueue(c);
   if (!layout.contiguous()) layout.Unpack(group, call.workspace, call.out[0].data);
 }
 
@@ -93,7 +93,7 @@ void ReduceScatterRow(const KernelCall& call) {
   c.in = layout.contiguous() ? call.in[0].data : call.workspace;
   c.out = call.out[0].data;
   c.count = call.out[0].CapacityElements();
-  group.Run(c);
+  group.Enqueue(c);
 }
 
 // What rank p gets from rank r has r's chunk of gather_dim and p's chunk of split_dim: the input cut along split_dim is
@@ -126,7 +126,7 @@ void AllToAllRow(const KernelCall& call) {
   c.in = plan.split.contiguous() ? call.in[0].data : call.workspace;
   c.out = plan.gather.contiguous() ? call.out[0].data : recv;
   c.count = plan.split.block_bytes() / int64_t(SizeOf(c.dtype));
-  group.Run(c);
+  group.Enqueue(c);
   if (!plan.gather.contiguous()) plan.gather.Unpack(group, recv, call.out[0].data);
 }
 

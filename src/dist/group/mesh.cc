@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "weft/core/runtime/streams.h"
+
 namespace weft {
 namespace {
 
@@ -28,6 +30,15 @@ void Check(const MeshShape& shape, const std::vector<int>& ranks, int world_size
                fmt::format("mesh: expected ranks of [0, {}), each once, got {}", world_size, fmt::join(ranks, ", ")));
     seen[size_t(rank)] = true;
   }
+}
+
+// Else ranks would exchange what the device has not computed yet.
+void CheckOrder(const Context& context, const ProcessGroup& group) {
+  DeviceKind kind = group.device_kind();
+  WEFT_CHECK(!context.Has(kind) || !StreamsOf(context.device(kind)) || group.is_stream_ordered(),
+             fmt::format("mesh: work on {} goes on after the call that issues it, so expected a group \"{}\" that is "
+                         "stream ordered, got one that is not; make the mesh with a factory for {} tensors",
+                         PlaceOf(context.device(kind)), group.name(), Name(kind)));
 }
 
 std::vector<int> AllRanks(int size) {
@@ -58,8 +69,11 @@ DeviceMesh::DeviceMesh(Context& context, GroupFactory& groups, MeshShape shape, 
     for (int axis = 0; axis <= shape_.num_axes(); axis++)
       groups_[size_t(axis)][size_t(kind)] = MakeGroup(groups, axis, kind);
   for (auto& row : groups_)
-    for (auto& group : row)
-      if (group) group->set_recorder(recorder_);
+    for (auto& group : row) {
+      if (!group) continue;
+      CheckOrder(context, *group);
+      group->set_recorder(recorder_);
+    }
 }
 
 // Of the ranks along the axis, or of all. Every rank takes part in making a group: one outside of the mesh makes that

@@ -29,10 +29,16 @@ ProcessGroup::~ProcessGroup() = default;
 void ProcessGroup::StopLanes() {
   // A rank that unwinds will not make the calls its peers would answer: end what waits for them.
   bool busy = false;
+  {
+    std::lock_guard lock(in_stream_mutex_);
+    busy = in_stream_ > 0;
+  }
   for (auto& lane : lanes_) busy |= lane && !lane->idle();
   if (busy && std::uncaught_exceptions() > 0)
     Abort(fmt::format("rank {} left group \"{}\" by an exception", rank_, name_));
   for (auto& lane : lanes_) lane.reset();
+  std::unique_lock lock(in_stream_mutex_);
+  stream_empty_.wait(lock, [this] { return in_stream_ == 0; });
 }
 
 void ProcessGroup::set_recorder(std::shared_ptr<CallRecorder> recorder) {
@@ -130,6 +136,7 @@ void ProcessGroup::RunFiltered(Collective call) {
 }
 
 void ProcessGroup::RunUnfiltered(const Collective& call) {
+  if (is_stream_ordered()) return PutInStream(call).Wait();
   Check(call);
   Lane& lane = LaneOf(call.op);
   if (!lane.idle()) return Start(call).Wait();  // keeps the order of the calls
@@ -138,9 +145,57 @@ void ProcessGroup::RunUnfiltered(const Collective& call) {
 }
 
 Work ProcessGroup::Start(const Collective& call) {
+  if (is_stream_ordered()) return PutInStream(call);
   Check(call);
   Count(call);
   return LaneOf(call.op).Push(call, NextSequence(call));
+}
+
+void ProcessGroup::Enqueue(const Collective& call) {
+  if (!is_stream_ordered()) return Run(call);
+  Collective made = call;
+  if (!call_filter_ || call_filter_(*this, made)) PutInStream(made);
+}
+
+ProcessGroup::IssuedCall::IssuedCall(const Collective& from, uint64_t number, Work handle)
+    : call(from),
+      sequence(number),
+      work(std::move(handle)),
+      site(from.site),
+      send_counts(from.send_counts.begin(), from.send_counts.end()),
+      recv_counts(from.recv_counts.begin(), from.recv_counts.end()) {
+  call.site = site;
+  call.send_counts = send_counts;
+  call.recv_counts = recv_counts;
+}
+
+Work ProcessGroup::PutInStream(const Collective& call) {
+  Check(call);
+  {
+    std::lock_guard lock(in_stream_mutex_);
+    if (in_stream_error_) std::rethrow_exception(in_stream_error_);
+    in_stream_++;
+  }
+  Count(call);
+  auto issued = std::make_shared<const IssuedCall>(call, NextSequence(call), Work());
+  try {
+    Issue(issued);
+  } catch (...) {
+    Finished(*issued, std::current_exception());
+    throw;
+  }
+  return issued->work;
+}
+
+void ProcessGroup::Issue(std::shared_ptr<const IssuedCall>) {
+  Fail(fmt::format("group \"{}\" is said to be stream ordered, and has no way to issue a call", name_));
+}
+
+void ProcessGroup::Finished(const IssuedCall& issued, std::exception_ptr error) {
+  std::lock_guard lock(in_stream_mutex_);
+  if (!in_stream_error_) in_stream_error_ = error;
+  issued.work.Finish(std::move(error));
+  if (--in_stream_ == 0) stream_empty_.notify_all();
 }
 
 }  // namespace weft

@@ -8,14 +8,20 @@
 // order, so results do not change from run to run. Ranks in arguments are ranks of the group. Memory is contiguous and
 // on the group's device; outputs overlap no input, but AllReduce may run in place.
 //
+// A group of a device with streams (core/runtime/streams.h) is stream ordered: its calls take their place in the
+// device's current stream. Enqueue returns before they are done; all other functions wait as they say.
+//
 // Every function throws Error naming the group, the op, its sequence number, dtype, count, rank and the last calls:
 // when a rank is late (set_timeout), gone, makes another call, or when the group was aborted (AbortedError).
 #pragma once
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
+#include <exception>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -152,10 +158,15 @@ class ProcessGroup {
   }
 
   // The same as values. Run returns when the call is done. Start returns at once: collectives run in order on the
-  // group's communication thread, sends and receives on one of their own each; spans and memory must stay until the
-  // work is done.
+  // group's communication thread, sends and receives on one of their own each; where the group is stream ordered, all
+  // in the stream. Spans and memory must stay until the work is done.
   void Run(const Collective& call);
   Work Start(const Collective& call);
+  // The call in the order of the device's work: what is issued there next finds the result. Where the group is stream
+  // ordered it returns at once; memory must stay until the stream is past the call, and an error is thrown by the
+  // group's next call and by whoever waits for the device. Elsewhere issued work is done work, so it is Run.
+  void Enqueue(const Collective& call);
+  virtual bool is_stream_ordered() const { return false; }
 
   // Makes every call on this group, also those that wait now, here and where it can on other ranks, throw AbortedError.
   virtual void Abort(const std::string& reason) = 0;
@@ -171,12 +182,12 @@ class ProcessGroup {
   // A mesh gives all its groups one recorder, before their first call.
   void set_recorder(std::shared_ptr<CallRecorder> recorder);
   const CallRecorder& recorder() const { return *recorder_; }
-  // Called before a call throws because of a rank that is late, gone or makes another call, in the thread that made it,
+  // Called before a call throws because of a rank that is late, gone or makes another call, in the thread that runs it,
   // with what it would throw. Set before the first call.
   using FailureHandler = std::function<void(const std::string& error)>;
   void set_failure_handler(FailureHandler handler) { on_failure_ = std::move(handler); }
-  // For tests of failures (collective_fault.h): sees each call of Run before it is made and may change it; false leaves
-  // it out. Set before the first call.
+  // For tests of failures (collective_fault.h): sees each call of Run and Enqueue before it is made and may change it;
+  // false leaves it out. Set before the first call.
   using CallFilter = std::function<bool(const ProcessGroup& group, Collective& call)>;
   void set_call_filter(CallFilter filter) { call_filter_ = std::move(filter); }
   uint64_t sequence() const { return sequence_; }  // of the last collective, from 1; by the thread that calls them
@@ -196,9 +207,29 @@ class ProcessGroup {
   // `sequence`; a send and a receive may run beside them, numbered per peer and direction. The group is of no use after
   // a throw.
   virtual void Execute(const Collective& call, uint64_t sequence, Deadline deadline) = 0;
+
+  // A call of a stream-ordered group on its way: what the caller lent it, but for the memory, is its own.
+  struct IssuedCall {
+    IssuedCall(const Collective& from, uint64_t number, Work handle);
+    IssuedCall(const IssuedCall&) = delete;
+    IssuedCall& operator=(const IssuedCall&) = delete;
+
+    Collective call;
+    uint64_t sequence;
+    Work work;
+    SiteText site;
+    std::vector<int64_t> send_counts, recv_counts;
+  };
+  // Of a stream-ordered group: gives the call a place in the device's current stream and returns. The stream comes to
+  // it and does it, by RunNow where that is the host's work; then Finished is called, once, from any thread.
+  virtual void Issue(std::shared_ptr<const IssuedCall> issued);
+  // Executes, recorded and with a deadline; throws Error or AbortedError that names the call.
+  void RunNow(const Collective& call, uint64_t sequence);
+  // `error`: null where the call was done. The first error is what every later call throws.
+  void Finished(const IssuedCall& issued, std::exception_ptr error);
   // Adds to count(op), from the thread that executes.
   void CountTraffic(CollectiveOp op, int64_t sent, int64_t received);
-  // Waits for the background calls. The destructor of a class that has Execute calls it first.
+  // Waits for the calls in the background and in streams. The destructor of a class that has Execute calls it first.
   void StopLanes();
 
  private:
@@ -207,7 +238,7 @@ class ProcessGroup {
   uint64_t NextSequence(const Collective& call);
   void RunFiltered(Collective call);
   void RunUnfiltered(const Collective& call);
-  void RunNow(const Collective& call, uint64_t sequence);
+  Work PutInStream(const Collective& call);
   Lane& LaneOf(CollectiveOp op) { return *lanes_[op == CollectiveOp::kSend ? 1 : op == CollectiveOp::kRecv ? 2 : 0]; }
 
   std::string name_;
@@ -226,6 +257,10 @@ class ProcessGroup {
   };
   std::array<Counter, kNumCollectiveOps> counts_;
   std::array<std::unique_ptr<Lane>, 3> lanes_;  // collectives, sends, receives
+  std::mutex in_stream_mutex_;                  // of what follows
+  std::condition_variable stream_empty_;
+  int in_stream_ = 0;                   // calls that were issued and are not finished
+  std::exception_ptr in_stream_error_;  // of the first that failed
 };
 
 }  // namespace weft

@@ -25,6 +25,7 @@ class Work {
 
  private:
   friend class Lane;
+  friend class ProcessGroup;
   struct State;
   Work();
   void Finish(std::exception_ptr error) const;  // by whoever runs the call, once

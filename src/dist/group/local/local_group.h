@@ -49,7 +49,7 @@ class LocalWorld {
 };
 
 // Moves tensors of the CPU only; throws Error for another kind.
-class LocalGroup final : public ProcessGroup {
+class LocalGroup : public ProcessGroup {
  public:
   LocalGroup(std::string name, int rank, std::vector<int> ranks, DeviceKind kind, std::shared_ptr<LocalRoom> room);
   ~LocalGroup() override;

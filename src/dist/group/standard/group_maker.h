@@ -2,12 +2,13 @@
 #pragma once
 #include <memory>
 
-#include "weft/dist/group/group_factory.h"
+#include "weft/dist/group/factory_table.h"
 #include "weft/dist/start/bootstrap.h"
 
 namespace weft {
 
-// The factory for CPU groups: Gloo, or for a world of one no network at all. The bootstrap must outlive it.
-std::unique_ptr<GroupFactory> MakeGroupFactory(Bootstrap& bootstrap);
+// The factories for the devices of a job: for CPU tensors Gloo, or for a world of one no network at all. The bootstrap
+// must outlive them.
+std::unique_ptr<FactoryTable> MakeGroupFactory(Bootstrap& bootstrap);
 
 }  // namespace weft

@@ -1,0 +1,368 @@
+// Collectives in the order of a device's streams: Enqueue gives what Run gives, leaves the host free, and fails as Run
+// fails.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cmath>
+#include <cstring>
+#include <numeric>
+#include <optional>
+#include <thread>
+
+#include "dist/collective_law.h"
+#include "double/group_double.h"
+#include "error_of.h"
+#include "weft/dist/group/mesh.h"
+#include "weft/dist/group/plan_group.h"
+
+namespace weft {
+namespace {
+
+using namespace std::chrono_literals;
+using test::DoubleRank;
+using test::Hold;
+using Op = CollectiveOp;
+
+constexpr DeviceKind kDouble = DeviceKind::kCuda;
+
+void OnDoubles(int ranks, const std::function<void(DoubleRank&, ProcessGroup& host, ProcessGroup& group)>& body,
+               int most_us = 0) {
+  test::OnDoubles(ranks, {.most_us = most_us}, [&](DoubleRank& rank) {
+    DeviceMesh mesh(rank.context, rank.groups, {{"x"}, {ranks}}, rank.groups.kinds());
+    body(rank, mesh.World(), mesh.World(kDouble));
+  });
+}
+
+std::string ErrorOf(int ranks, const std::function<void(DoubleRank&, ProcessGroup& group)>& body) {
+  return test::ErrorOf(
+      [&] { OnDoubles(ranks, [&](DoubleRank& rank, ProcessGroup&, ProcessGroup& group) { body(rank, group); }); });
+}
+
+void ExpectParts(const std::string& text, std::initializer_list<const char*> parts) {
+  for (const char* part : parts) EXPECT_NE(text.find(part), std::string::npos) << "no \"" << part << "\" in: " << text;
+}
+
+// ---- The bits of Run. ----
+
+// A call of one rank, without memory.
+struct Case {
+  Collective call;
+  int64_t in = 0, out = 0;  // elements
+  bool in_place = false;
+  std::vector<int64_t> sends{}, receives{};  // what the spans of the call are to show
+};
+
+// The pieces that rank `from` gives rank `to`: some of them empty.
+int64_t Piece(int from, int to, int ranks, int64_t n) { return (from + 2 * to) % ranks * n; }
+
+void AddUneven(std::vector<Case>& cases, DType dtype, int ranks, int me, int64_t n) {
+  Case gather{.call = {.op = Op::kAllGatherV, .dtype = dtype}},
+      exchange{.call = {.op = Op::kAllToAllV, .dtype = dtype}};
+  for (int r = 0; r < ranks; r++) {
+    gather.receives.push_back(Piece(r, 0, ranks, n));
+    exchange.sends.push_back(Piece(me, r, ranks, n));
+    exchange.receives.push_back(Piece(r, me, ranks, n));
+  }
+  auto sum = [](const std::vector<int64_t>& counts) {
+    return std::accumulate(counts.begin(), counts.end(), int64_t{0});
+  };
+  gather.in = gather.call.count = gather.receives[size_t(me)];
+  gather.out = sum(gather.receives);
+  exchange.in = exchange.call.count = sum(exchange.sends);
+  exchange.out = sum(exchange.receives);
+  cases.push_back(gather);
+  cases.push_back(exchange);
+}
+
+std::vector<Case> CasesOf(DType dtype, int ranks, int me, int64_t n) {
+  std::vector<Case> cases;
+  auto add = [&](Op op, int64_t in, int64_t out, int peer = 0, ReduceOp reduce = ReduceOp::kSum,
+                 bool in_place = false) {
+    cases.push_back({.call = {.op = op, .count = n, .dtype = dtype, .reduce = reduce, .peer = peer},
+                     .in = in,
+                     .out = out,
+                     .in_place = in_place});
+  };
+  for (ReduceOp reduce : test::kAllReduceOps) {
+    add(Op::kAllReduce, n, n, 0, reduce);
+    add(Op::kAllReduce, n, n, 0, reduce, true);
+    add(Op::kReduceScatter, n * ranks, n, 0, reduce);
+    for (int root = 0; root < ranks; root++) add(Op::kReduce, n, n, root, reduce);
+  }
+  add(Op::kAllGather, n, n * ranks);
+  add(Op::kAllToAll, n * ranks, n * ranks);
+  for (int root = 0; root < ranks; root++) add(Op::kBroadcast, n, n, root, ReduceOp::kSum, true);
+  for (int by = 0; by < ranks; by++) add(Op::kShift, n, n, by);
+  AddUneven(cases, dtype, ranks, me, n);
+  add(Op::kBarrier, 0, 0);
+  if (ranks > 1 && me == 0) add(Op::kSend, n, 0, 1);
+  if (ranks > 1 && me == 1) add(Op::kRecv, 0, n, 0);
+  return cases;
+}
+
+// Values whose sums round, so that another order would show.
+Tensor InputOf(int me, int64_t elements, DType dtype, size_t salt) {
+  std::vector<double> values;
+  for (int64_t i = 0; i < elements; i++) {
+    double x = std::sin(double(i * 7 + me * 3) + double(salt)) * std::pow(10.0, me);
+    values.push_back(dtype == DType::kBool ? double(x > 0)
+                     : IsFloating(dtype)   ? x
+                                           : std::fmod(std::round(std::abs(x)), 50));
+  }
+  return Tensor::FromDoubles(values, dtype, {elements});
+}
+
+// Has the call made with tensors on a device; returns the one that it writes.
+Tensor Make(const Case& c, const Tensor& input, DeviceRuntime& device, const std::function<void(Collective&)>& make) {
+  Tensor in = input.To(device), out = c.in_place ? in : Tensor::Zeros(input.dtype(), {c.out}, device);
+  Collective call = c.call;
+  call.in = in.data();
+  call.out = out.data();
+  call.send_counts = c.sends;
+  call.recv_counts = c.receives;
+  make(call);
+  return out;
+}
+
+// The largest is beyond what a slot of the host's group holds.
+std::vector<int64_t> SizesOf(DType dtype) {
+  if (dtype == DType::kF32 || dtype == DType::kBF16) return {0, 1, 7, 3000};
+  return {7};
+}
+
+TEST(StreamGroup, EnqueueGivesTheBitsOfRun) {
+  std::atomic<int> calls{0};
+  for (int ranks = 1; ranks <= 4; ranks++)
+    OnDoubles(
+        ranks,
+        [&](DoubleRank& rank, ProcessGroup& host, ProcessGroup& group) {
+          ASSERT_TRUE(group.is_stream_ordered() && !host.is_stream_ordered());
+          auto beside = rank.device.NewStream();
+          auto made = rank.device.NewEvent(), moved = rank.device.NewEvent();
+          for (DType dtype : test::kAllDTypes)
+            for (int64_t n : SizesOf(dtype)) {
+              std::vector<Case> cases = CasesOf(dtype, ranks, group.rank(), n);
+              std::vector<Tensor> want, got;
+              for (size_t i = 0; i < cases.size(); i++) {
+                Tensor input = InputOf(group.rank(), cases[i].in, dtype, i);
+                want.push_back(Make(cases[i], input, CpuRuntime(), [&](Collective& call) { host.Run(call); }));
+                got.push_back(Make(cases[i], input, rank.device, [&](Collective& call) {
+                  if (i % 2) return group.Enqueue(call);
+                  made->Record();
+                  {
+                    StreamScope scope(rank.device, beside.get());
+                    rank.device.Wait(*made);
+                    group.Enqueue(call);
+                    moved->Record();
+                  }
+                  rank.device.Wait(*moved);
+                }));
+              }
+              for (size_t i = 0; i < cases.size(); i++) {
+                if (want[i].bytes() == 0) continue;
+                Tensor bytes = got[i].To(CpuRuntime());
+                EXPECT_EQ(std::memcmp(bytes.data(), want[i].data(), want[i].bytes()), 0)
+                    << ToString(cases[i].call) << " on " << ranks << " ranks, rank " << group.rank();
+              }
+              calls += int(cases.size());
+            }
+          for (int op = 0; op < kNumCollectiveOps; op++) EXPECT_EQ(group.count(Op(op)), host.count(Op(op)));
+        },
+        30);
+  fmt::print("shown: stream order, {} enqueued calls have the bits of Run\n", calls.load());
+}
+
+// ---- Order. ----
+
+// The same work with and without the wait: without it the old value is there, so the law above can fail.
+TEST(StreamGroup, WhoWaitsSeesTheResultAndWhoDoesNotTheOldValue) {
+  OnDoubles(2, [](DoubleRank& rank, ProcessGroup&, ProcessGroup& group) {
+    test::DeviceDouble& device = rank.device;
+    auto beside = device.NewStream();
+    auto moved = device.NewEvent();
+    Tensor x = Tensor::Scalar(1 + rank.context.rank(), DType::kF64).To(device),
+           y = Tensor::Scalar(-1, DType::kF64).To(device);
+    Hold hold(*beside);
+    {
+      StreamScope scope(device, beside.get());
+      group.Enqueue({.op = Op::kAllReduce, .in = x.data(), .out = y.data(), .count = 1, .dtype = x.dtype()});
+      moved->Record();
+    }
+    EXPECT_FALSE(moved->Done());  // the host is past a collective that has not begun
+    EXPECT_EQ(y.Item(), -1);
+    hold.Release();
+    device.Wait(*moved);
+    EXPECT_EQ(y.Item(), 3);
+    EXPECT_TRUE(moved->Done());
+  });
+}
+
+TEST(StreamGroup, AWorkIsDoneWhenTheStreamIsPastIt) {
+  OnDoubles(2, [](DoubleRank& rank, ProcessGroup&, ProcessGroup& group) {
+    auto beside = rank.device.NewStream();
+    Tensor x = Tensor::Scalar(1 + rank.context.rank(), DType::kF64).To(rank.device);
+    Collective call{.op = Op::kAllReduce, .in = x.data(), .out = x.data(), .count = 1, .dtype = x.dtype()};
+    Hold hold(*beside);
+    std::optional<StreamScope> scope(std::in_place, rank.device, beside.get());
+    Work work = group.Start(call);
+    EXPECT_FALSE(work.Test());
+    hold.Release();
+    work.Wait();
+    group.Run(call);  // done on return
+    EXPECT_EQ(x.Item(), 6);
+  });
+}
+
+TEST(StreamGroup, AFilterSeesWhatIsEnqueued) {
+  OnDoubles(2, [](DoubleRank& rank, ProcessGroup&, ProcessGroup& group) {
+    std::vector<Op> seen;
+    group.set_call_filter([&](const ProcessGroup&, Collective& call) {
+      seen.push_back(call.op);
+      call.reduce = ReduceOp::kMax;
+      return call.op != Op::kBarrier;
+    });
+    Tensor x = Tensor::Scalar(1 + rank.context.rank(), DType::kF64).To(rank.device);
+    group.Enqueue({.op = Op::kAllReduce, .in = x.data(), .out = x.data(), .count = 1, .dtype = x.dtype()});
+    group.Enqueue({.op = Op::kBarrier});
+    EXPECT_EQ(x.Item(), 2);
+    EXPECT_EQ(seen, (std::vector<Op>{Op::kAllReduce, Op::kBarrier}));
+    EXPECT_EQ(group.count(Op::kBarrier).calls, 0);
+  });
+}
+
+// ---- Failures. ----
+
+// What rank 0 of three hears where rank 1 does not come to the third call; `made` makes a call.
+std::string Late(const std::function<void(DoubleRank&, ProcessGroup&, const Collective&)>& make) {
+  return ErrorOf(3, [&](DoubleRank& rank, ProcessGroup& group) {
+    group.set_timeout(200ms);
+    Tensor x = Tensor::Scalar(1, DType::kF64).To(rank.device);
+    SiteText site("blocks.0.mlp", Loc::current());
+    Collective call{
+        .op = Op::kAllReduce, .in = x.data(), .out = x.data(), .count = 1, .dtype = x.dtype(), .site = site};
+    group.Enqueue({.op = Op::kBarrier});
+    group.Enqueue(call);
+    rank.device.Synchronize();
+    if (rank.context.rank() != 1) return make(rank, group, call);
+    std::this_thread::sleep_for(600ms);
+  });
+}
+
+// With module, line, number and rank, for whoever waits: for the call, for an event behind it, or for the device; and
+// for whoever makes another call.
+TEST(StreamGroup, ARankThatIsLateIsNamedAsByRun) {
+  const std::function<void(DoubleRank&, ProcessGroup&, const Collective&)> ways[] = {
+      [](DoubleRank&, ProcessGroup& group, const Collective& call) { group.Run(call); },
+      [](DoubleRank& rank, ProcessGroup& group, const Collective& call) {
+        group.Enqueue(call);
+        rank.device.Synchronize();
+      },
+      [](DoubleRank&, ProcessGroup& group, const Collective& call) { group.Start(call).Wait(); },
+      [](DoubleRank& rank, ProcessGroup& group, const Collective& call) {
+        auto moved = rank.device.NewEvent();
+        group.Enqueue(call);
+        moved->Record();
+        while (!moved->Done()) std::this_thread::sleep_for(1ms);
+      },
+      [](DoubleRank&, ProcessGroup& group, const Collective& call) {
+        for (group.Enqueue(call);; group.Enqueue(call)) std::this_thread::sleep_for(1ms);
+      }};
+  for (const auto& way : ways) {
+    auto begin = std::chrono::steady_clock::now();
+    std::string text = Late(way);
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, 5s);
+    ExpectParts(text, {"all_reduce f64 x 1 sum #3 on group \"world\"", "of 3", "timed out", "rank 1 (last seen at #2)",
+                       "at blocks.0.mlp stream_group_test.cc:", "last collectives", "#1 barrier", "done", "not done"});
+  }
+}
+
+TEST(StreamGroup, TheFailureHandlerHearsWhatTheStreamThrows) {
+  std::atomic<int> heard{0};
+  std::string text = ErrorOf(2, [&](DoubleRank& rank, ProcessGroup& group) {
+    group.set_timeout(100ms);
+    group.set_failure_handler([&](const std::string& error) {
+      heard++;
+      ExpectParts(error, {"barrier #1", "timed out waiting for rank 1", "at the site"});
+    });
+    if (rank.context.rank() == 1) return std::this_thread::sleep_for(400ms);
+    group.Enqueue({.op = Op::kBarrier, .site = "the site"});
+    rank.device.Synchronize();
+  });
+  ExpectParts(text, {"barrier #1", "timed out"});
+  EXPECT_EQ(heard, 1);
+}
+
+TEST(StreamGroup, ARankThatThrowsWakesTheStreamsOfTheOthers) {
+  for (int ranks = 2; ranks <= 4; ranks++)
+    for (int round = 0; round < 10; round++) {
+      auto begin = std::chrono::steady_clock::now();
+      std::string text = ErrorOf(ranks, [&](DoubleRank& rank, ProcessGroup& group) {
+        for (int i = 0;; i++) {
+          if (group.rank() == ranks - 1 && i == round) throw std::runtime_error("the cause");
+          group.Enqueue({.op = Op::kBarrier});
+          if (i % 2) rank.device.Synchronize();
+        }
+      });
+      EXPECT_EQ(text, "the cause");  // of the rank that failed, not of the ones that noticed
+      EXPECT_LT(std::chrono::steady_clock::now() - begin, 10s);
+    }
+}
+
+TEST(StreamGroup, DifferentCallsAreAnError) {
+  std::string text = ErrorOf(2, [](DoubleRank& rank, ProcessGroup& group) {
+    Tensor x = Tensor::Zeros(DType::kF32, {4}, rank.device);
+    group.Enqueue({.op = Op::kAllReduce, .in = x.data(), .out = x.data(), .count = 3 + rank.context.rank()});
+    rank.device.Synchronize();
+  });
+  ExpectParts(text, {"all_reduce f32 x 3 sum", "all_reduce f32 x 4 sum", "calls"});
+}
+
+// After a failure no work of the device is done: its results would be made of what did not come.
+TEST(StreamGroup, NothingIsDoneAfterAFailure) {
+  std::string text = ErrorOf(1, [](DoubleRank& rank, ProcessGroup& group) {
+    Tensor x = Tensor::Scalar(1, DType::kF64).To(rank.device);
+    std::atomic<bool> ran{false};
+    rank.device.Post([] { Fail("a kernel failed"); });
+    rank.device.Post([&] { ran = true; });
+    EXPECT_EQ(test::ErrorOf([&] { rank.device.Synchronize(); }), "a kernel failed");
+    EXPECT_FALSE(ran);
+    group.Enqueue({.op = Op::kAllReduce, .in = x.data(), .out = x.data(), .count = 1, .dtype = x.dtype()});
+    EXPECT_EQ(test::ErrorOf([&] { x.Item(); }), "a kernel failed");
+    group.Run({.op = Op::kBarrier});
+  });
+  EXPECT_EQ(text, "a kernel failed");
+}
+
+// ---- Who makes groups. ----
+
+TEST(FactoryTable, AsksTheFactoryOfTheKind) {
+  test::OnDoubles(2, {}, [](DoubleRank& rank) {
+    EXPECT_EQ(rank.groups.kinds(), (std::vector<DeviceKind>{DeviceKind::kCpu, kDouble}));
+    DeviceMesh both(rank.context, rank.groups, {{"a", "b"}, {1, 2}}, rank.groups.kinds());
+    for (const char* axis : {"a", "b"}) {
+      EXPECT_FALSE(both.Group(axis).is_stream_ordered());
+      EXPECT_TRUE(both.Group(axis, kDouble).is_stream_ordered());
+      EXPECT_EQ(both.Group(axis, kDouble).ranks(), both.Group(axis).ranks());
+    }
+    FactoryTable one;
+    one.Add(DeviceKind::kCpu, std::make_unique<PlanGroupFactory>());
+    EXPECT_EQ(test::ErrorOf([&] {
+                one.Make("dp", {0, 1}, kDouble);
+              }),
+              "group \"dp\": nothing here moves cuda tensors between ranks; make the mesh for cpu");
+  });
+}
+
+// Ranks would exchange what the device has not computed yet.
+TEST(DeviceMesh, RefusesGroupsThatAreNotInTheOrderOfTheDevice) {
+  test::OnDoubles(1, {}, [](DoubleRank& rank) {
+    PlanGroupFactory unordered;
+    std::string text = test::ErrorOf([&] { DeviceMesh(rank.context, unordered, {{"x"}, {1}}, {kDouble}); });
+    ExpectParts(text, {"a double (cuda:0)", "expected a group \"x\" that is stream ordered, got one that is not",
+                       "make the mesh with a factory for cuda tensors"});
+  });
+}
+
+}  // namespace
+}  // namespace weft

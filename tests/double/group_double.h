@@ -1,0 +1,115 @@
+// Groups of doubles of a device: in stream order. Where a stream comes to a call, the host's group in one process does
+// it.
+//
+//   OnDoubles(4, {.most_us = 100}, [](DoubleRank& rank) {
+//     DeviceMesh mesh(rank.context, rank.groups, {{"x"}, {4}}, rank.groups.kinds());
+//     mesh.World(DeviceKind::kCuda).Enqueue(...);
+//   });
+#pragma once
+#include <algorithm>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "double/device_double.h"
+#include "weft/dist/group/factory_table.h"
+#include "weft/dist/group/local/local_group.h"
+
+namespace weft::test {
+
+class GroupDouble final : public ProcessGroup {
+ public:
+  GroupDouble(const std::string& name, int rank, const std::vector<int>& ranks, DeviceDouble& device,
+              std::shared_ptr<LocalRoom> room)
+      : ProcessGroup(name, rank, ranks, DeviceKind::kCuda),
+        device_(device),
+        host_(name, rank, ranks, DeviceKind::kCpu, std::move(room)) {}
+  ~GroupDouble() override { StopLanes(); }
+
+  bool is_stream_ordered() const override { return true; }
+  void Abort(const std::string& reason) override { host_.Abort(reason); }
+  void CopyRows(void* to, int64_t to_stride, const void* from, int64_t from_stride, int64_t bytes,
+                int64_t rows) const override {
+    if (bytes == 0) return;
+    char *target = static_cast<char*>(device_.Reached(to)), *source = static_cast<char*>(device_.Reached(from));
+    device_.Post([=] {
+      for (int64_t i = 0; i < rows; i++) std::memcpy(target + i * to_stride, source + i * from_stride, size_t(bytes));
+    });
+  }
+  void Zero(void* data, int64_t bytes) const override { device_.Fill(data, 0, size_t(bytes)); }
+  BufferPtr Allocate(size_t bytes) const override { return device_.Allocate(bytes); }
+
+ protected:
+  void Execute(const Collective& call, uint64_t sequence, Deadline deadline) override {
+    host_.Execute(call, sequence, deadline);
+  }
+  void Issue(std::shared_ptr<const IssuedCall> issued) override {
+    Collective call = issued->call;
+    call.in = device_.Reached(call.in);
+    call.out = device_.Reached(call.out);
+    device_.PostAlways([this, issued, call] {
+      std::exception_ptr error = device_.failure();
+      try {
+        if (!error) RunNow(call, issued->sequence);
+      } catch (...) {
+        error = std::current_exception();
+        device_.Fail(error);
+      }
+      Finished(*issued, error);
+    });
+  }
+
+ private:
+  struct HostGroup final : LocalGroup {
+    using LocalGroup::Execute;
+    using LocalGroup::LocalGroup;
+  };
+  DeviceDouble& device_;
+  HostGroup host_;
+};
+
+class GroupDoubleFactory final : public GroupFactory {
+ public:
+  GroupDoubleFactory(std::shared_ptr<LocalWorld> world, int rank, DeviceDouble& device)
+      : world_(std::move(world)), rank_(rank), device_(device) {}
+  std::unique_ptr<ProcessGroup> Make(const std::string& name, const std::vector<int>& ranks, DeviceKind kind) override {
+    auto here = int(std::find(ranks.begin(), ranks.end(), rank_) - ranks.begin());
+    return std::make_unique<GroupDouble>(name, here, ranks, device_, world_->Join(name, ranks, kind, rank_));
+  }
+
+ private:
+  std::shared_ptr<LocalWorld> world_;
+  int rank_;
+  DeviceDouble& device_;
+};
+
+// A rank with a double beside its CPU, and groups for both.
+struct DoubleRank {
+  Context& context;
+  DeviceDouble& device;
+  FactoryTable groups;
+};
+struct Doubles {
+  int most_us = 0;    // how late work may begin
+  uint64_t seed = 1;  // of that
+};
+inline void OnDoubles(int ranks, const Doubles& doubles, const std::function<void(DoubleRank&)>& body) {
+  auto world = std::make_shared<LocalWorld>(ranks);
+  weft::RunRanks(ranks, [&](Context& context, GroupFactory&) {
+    auto owned = std::make_unique<DeviceDouble>(doubles.most_us, doubles.seed * 1000 + uint64_t(context.rank()));
+    DoubleRank rank{context, *owned, {}};
+    context.AddDevice(std::move(owned));
+    rank.groups.Add(DeviceKind::kCpu, std::make_unique<LocalGroupFactory>(world, context.rank()));
+    rank.groups.Add(DeviceKind::kCuda, std::make_unique<GroupDoubleFactory>(world, context.rank(), rank.device));
+    try {
+      body(rank);
+    } catch (const std::exception& e) {
+      world->Abort(e.what());
+      throw;
+    }
+  });
+}
+
+}  // namespace weft::test
