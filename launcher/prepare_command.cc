@@ -9,7 +9,7 @@
 #include <set>
 
 #include "launcher/command.h"
-#include "weft/core/host/message.h"
+#include "weft/core/host/notice.h"
 #include "weft/train/data/prepare.h"
 #include "weft/train/io/path_advice.h"
 #include "weft/train/io/suggest.h"
@@ -115,8 +115,8 @@ void Print(const PrepareReport& r) {
   auto shown = [](const std::vector<std::string>& paths) {
     return paths.size() == 1 ? paths[0] : fmt::format("{} to {}", paths.front(), paths.back());
   };
-  if (!r.note.empty()) PrintStderr("note: val: {}\n", r.note);
-  if (!r.skipped.empty()) PrintStderr("note: {}\n", r.skipped);
+  if (!r.note.empty()) PrintNote("val: {}", r.note);
+  if (!r.skipped.empty()) PrintNote("{}", r.skipped);
   PrintStdout("text: {} files, {} bytes\n", r.files, r.bytes);
   std::string learning = r.learning_s > 0 ? fmt::format(", learnt in {:.1f} s", r.learning_s) : "";
   PrintStdout("tokenizer: {}, {} kinds of token{}\n", r.tokenizer, r.vocab, learning);

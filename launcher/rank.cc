@@ -38,20 +38,20 @@ int ThreadsOf(const Config& config, const Bootstrap& bootstrap) {
 
 // auto is CUDA where this host has a GPU that a rank of its own can use. Looking for the driver first keeps runs on
 // hosts without one as quick as a build without CUDA.
-absl::StatusOr<DeviceKind> OpenDevice(const Config& config, const Bootstrap& bootstrap, Context& context) {
+absl::StatusOr<DeviceKind> OpenDevice(const Config& config, const Bootstrap& bootstrap, Context& context,
+                                      Notices& notices) {
   bool automatic = config.device == DeviceChoice::kAuto;
   bool wanted = config.device == DeviceChoice::kCuda || (automatic && HasCudaDriver());
   if (!wanted) return DeviceKind::kCpu;
   if (std::string reason = NoGpuReason(bootstrap.world_size()); !reason.empty()) {
     if (!automatic) return absl::InvalidArgumentError(PlaceOf(config, "device") + reason + "; use device=cpu");
-    if (bootstrap.rank() == 0)
-      for (const std::string& note : DeviceNotes(config, true)) PrintStderr("note: {}\n", note);
+    for (const std::string& note : DeviceNotes(config, true)) notices.Say(note);
     return DeviceKind::kCpu;
   }
   absl::Status opened = OpenCuda(context, bootstrap.local_rank());
   if (opened.ok()) return DeviceKind::kCuda;
   if (!automatic) return absl::InvalidArgumentError(PlaceOf(config, "device") + std::string(opened.message()));
-  PrintStderr("note: device auto is the CPU: {}\n", std::string(opened.message()));
+  notices.Say("device auto is the CPU: " + std::string(opened.message()));
   return DeviceKind::kCpu;
 }
 
@@ -78,9 +78,9 @@ std::string SharedWords(const Words& words) {
 }
 
 // Maps the buffers of products before the run's own memory is checked and allocated.
-void PrepareProducts(const Context& context) {
+void PrepareProducts(const Context& context, Notices& notices) {
   cpu::GemmUse use(context.threads());
-  if (std::string note = cpu::GemmNote(); context.rank() == 0 && !note.empty()) PrintStderr("note: {}\n", note);
+  if (std::string note = cpu::GemmNote(); !note.empty()) notices.Say(note);
 }
 
 // What the command line says of the ranks, and what they run.
@@ -121,7 +121,8 @@ int RunLaunched(const Words& words, const Launch& launch) {
   FailureWatch failures(channel, *bootstrap);
   StopAgreement stop(channel);
   if (start) stop.gate().OnFirst([&start] { start->Begun(); });
-  RankJob job{*bootstrap, failures, stop.gate()};
+  Notices notices(bootstrap->rank() == 0);
+  RankJob job{*bootstrap, failures, stop.gate(), notices};
   try {
     // A connection that this rank cannot open would look to it as if the rank at the other end were gone.
     int ranks = bootstrap->world_size();
@@ -229,13 +230,13 @@ std::optional<RankMesh> MakeRankMesh(RankJob& job, const Config& config) {
   context->set_numerics(NumericsOf(config));
   RegisterCpuKernels(context->kernels(DeviceKind::kCpu));
   RegisterCollectives(context->kernels(DeviceKind::kCpu), DeviceKind::kCpu);
-  absl::StatusOr<DeviceKind> device = OpenDevice(config, bootstrap, *context);
+  absl::StatusOr<DeviceKind> device = OpenDevice(config, bootstrap, *context, job.notices);
   if (!AllOk(bootstrap, device.status())) return std::nullopt;
-  if (*device == DeviceKind::kCpu) PrepareProducts(*context);
-  std::unique_ptr<GroupFactory> groups = MakeGroupFactory(bootstrap);
+  if (*device == DeviceKind::kCpu) PrepareProducts(*context, job.notices);
+  std::unique_ptr<FactoryTable> groups = MakeGroupFactory(bootstrap);
   std::unique_ptr<DeviceMesh> mesh;
   try {
-    mesh = std::make_unique<DeviceMesh>(*context, *groups, MeshOf(config));
+    mesh = std::make_unique<DeviceMesh>(*context, *groups, MeshOf(config), groups->kinds());
   } catch (const Error& e) {
     job.failures.CallFailed(e.what());  // the ranks connect
   }

@@ -5,6 +5,7 @@
 
 #include "absl/status/statusor.h"
 #include "launcher/command.h"
+#include "weft/core/host/notice.h"
 #include "weft/dist/failure/failure_watch.h"
 #include "weft/dist/failure/stop_agreement.h"
 #include "weft/dist/group/consensus.h"
@@ -19,6 +20,7 @@ struct RankJob {
   Bootstrap& bootstrap;
   FailureWatch& failures;
   StopGate& stop;
+  Notices& notices;  // of this rank; rank 0 speaks
 };
 // Runs a command's rank: prints `help` where the words ask for it; what is thrown ends the job with exit code 1.
 // ranks=N among the words starts N ranks, unless a launcher has started this process: then it must have started N.

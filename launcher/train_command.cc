@@ -40,7 +40,8 @@ std::string HowToGoOn(const Config& config) {
 
 // What a rank throws by itself is said here: unwinding waits for a checkpoint in progress, and that for other ranks.
 absl::Status RunTrainer(const Config& config, const Dataset& data, RankMesh& rank, RankJob& mine) {
-  Trainer trainer(config, data, *rank.context, *rank.mesh, rank.device, &mine.stop, &mine.failures.activity());
+  Trainer trainer(config, data, *rank.context, *rank.mesh, rank.device, &mine.stop, &mine.failures.activity(),
+                  &mine.notices);
   try {
     absl::StatusOr<std::unique_ptr<StepSampler>> sampler =
         MakeTextSampler(config, data, *rank.context, *rank.mesh, rank.device);
@@ -64,12 +65,10 @@ int Train(RankJob& mine, const Words& words) {
   // Rank 0 writes, for all.
   absl::Status outputs = ranks.rank == 0 ? CheckOutputs(config) : absl::OkStatus();
   if (!AllOk(bootstrap, FirstFault(ranks, outputs))) return 2;
-  if (ranks.rank == 0) {
-    for (const std::string& line : config.notes) PrintStderr("note: {}\n", line);
-    for (const std::string& line : UnusedKeys(config)) PrintStderr("note: {}\n", line);
-    if (!claim->note().empty()) PrintStderr("note: {}\n", claim->note());
-    for (const std::string& line : data.notes()) PrintStderr("note: {}\n", line);
-  }
+  for (const std::string& note : config.notes) mine.notices.Say(note);
+  for (const std::string& note : UnusedKeys(config)) mine.notices.Say(note);
+  if (!claim->note().empty()) mine.notices.Say(claim->note());
+  for (const std::string& note : data.notes()) mine.notices.Say(note);
 
   std::optional<RankMesh> rank = MakeRankMesh(mine, config);
   if (!rank) return 2;

@@ -87,6 +87,7 @@ check() {
   only_in "messages go through core/host/message.h" \
     'fmt::print *\(|\b(std::)?f?(printf|puts)\b.*(stdout|stderr|"\))|\bstd::c(out|err|log)\b|fwrite.*(stdout|stderr)' \
     '^src/(core/host/message|train/log/standard_output)\.'
+  only_in "notes go through core/host/notice.h" '^([^/"]|/[^/]|"([^"\\]|\\.)*")*"(\\n)?note: ' '^src/core/host/notice\.'
   only_in "no source exits the process but a main" '\b(std::)?(exit|_exit|abort|quick_exit) *\(' '^(launcher/main\.cc|src/dist/)'
   breach "a model names no mesh axis; a sharding plan does" '"(dp|tp|pp|cp|ep)"|\bk(Data|Tensor)Axis\b' \
     $(sources src/parallel/nn | grep -v '/sharding_plan' || true)
@@ -133,6 +134,8 @@ src/core/ops/i.cc|  if (bad) std::exit(1);
 src/dist/net/j.cc|  fmt::print(stderr, "{}", path);
 launcher/k.cc|  std::fputs(text.c_str(), stderr);
 src/train/log/l.cc|  std::cerr << path;
+src/train/log/m.cc|  PrintStderr("note: {} {}\n", path, loss);
+launcher/n.cc|  lines.push_back("note: " + text);
 src/parallel/nn/layers/transformer.cc|  Shard(x, "tp");
 src/parallel/nn/models/gpt2.cc|  Shard(x, kTensorAxis);
 tests/parallel/j.cc|// ---- Point 5: the order of axes. ----

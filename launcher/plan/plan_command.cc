@@ -7,6 +7,7 @@
 #include "launcher/device_note.h"
 #include "launcher/plan/plan_report.h"
 #include "weft/core/host/message.h"
+#include "weft/core/host/notice.h"
 #include "weft/kernels/common/cuda_library.h"
 #include "weft/train/config/config_check.h"
 #include "weft/train/config/unused_keys.h"
@@ -109,7 +110,7 @@ int PlanCommand(const Words& words) {
   PlanReport report = MakePlanReport(*config);
   PrintStdout("{}", request.json ? ToJson(report) : ToText(report, request.verbose));
   // Apart from the report, so that what --json prints is JSON and nothing else.
-  for (const std::string& note : notes) PrintStderr("note: {}\n", note);
+  for (const std::string& note : notes) PrintNote("{}", note);
   return 0;
 }
 

@@ -104,6 +104,7 @@ class Reader {
   void Add(const StopRecord& r) { history_.stop = r; }
   void Add(const ProgressRecord&) {}  // no log has these
   void Add(const SampleRecord&) {}
+  void Add(const NoteRecord&) {}  // nothing to draw
   void Add(const SaveRecord& r) {
     if (Counts(r.step)) history_.saved = r;
   }

@@ -301,9 +301,9 @@ TEST_F(Resume, ACheckpointWithoutSourcesStartsThem) {
   ASSERT_TRUE(checkpoint.ok());
   EXPECT_TRUE(checkpoint->manifest().of_source.empty());
   std::string file = folder_.Write("source", std::string(200, 'a'));
-  testing::internal::CaptureStdout();
+  testing::internal::CaptureStderr();
   EXPECT_TRUE(Train(From("c/step-000003") + Words{"data.train=[{path: " + file + "}, {path: " + file + "}]"}).ok());
-  std::string out = testing::internal::GetCapturedStdout();
+  std::string out = testing::internal::GetCapturedStderr();
   EXPECT_NE(out.find("data.train: " + folder_.Path("c/step-000003") +
                      " has the positions of 0 sources, and there are 2 now: each starts from its beginning"),
             out.npos)
@@ -338,10 +338,10 @@ TEST_F(Resume, SaysWhatAnOlderRunHasLeft) {
             out.npos)
       << out;
   train({"checkpoint.resume=auto", "train.steps=9"}, 1);
-  EXPECT_TRUE(out.starts_with("note: " + third + " was saved after " + sixth + ", which is taken")) << out;
+  EXPECT_TRUE(err.starts_with("note: " + third + " was saved after " + sixth + ", which is taken")) << err;
   EXPECT_NE(out.find("; go on with checkpoint.resume=auto\n"), out.npos) << out;
   train({"checkpoint.resume=auto", "train.steps=9"}, 0);
-  EXPECT_EQ(out.find("note: "), out.npos) << "step 7 is the latest and the highest: " << out;
+  EXPECT_EQ(err, "") << "step 7 is the latest and the highest";
   EXPECT_NE(out.find("stopped after step 7 by SIGTERM; no step was done, so start it as before\n"), out.npos) << out;
 }
 
@@ -351,9 +351,9 @@ TEST_F(Resume, NamesKeysOfDataAndScheduleThatChanged) {
   ASSERT_TRUE(Train(SaveTo("c") + Words{"train.steps=2", "schedule.warmup_steps=0"}).ok());
   std::string from = folder_.Path("c/step-000002");
   auto notes = [&](const Words& words) {
-    testing::internal::CaptureStdout();
+    testing::internal::CaptureStderr();
     absl::Status status = Train(From("c/step-000002") + Words{"train.steps=2", "schedule.warmup_steps=0"} + words);
-    std::string out = testing::internal::GetCapturedStdout(), found;
+    std::string out = testing::internal::GetCapturedStderr(), found;
     EXPECT_TRUE(status.ok()) << status;
     for (size_t at = out.find("note: "); at != out.npos; at = out.find("note: ", at + 1))
       found += out.substr(at, out.find('\n', at) - at + 1);

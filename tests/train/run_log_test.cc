@@ -171,16 +171,15 @@ TEST(JsonLog, ContinuesAtItsPathWhenTheFileIsLost) {
       std::string path = folder.Path("new/run.jsonl"), expected = loss.stays + JsonLine(start) + "\n";
       auto log = JsonLog::Open(path);
       ASSERT_TRUE(log.ok() && (*log)->Write(start).ok());
-      testing::internal::CaptureStderr();
       for (int64_t step = 1; step <= 5; step++) {
         if (step == at + 1) loss.happen(path);
         ASSERT_TRUE((*log)->Write(StepRecord{.step = step}).ok());
         if (step > at) expected += JsonLine(StepRecord{.step = step}) + "\n";
       }
-      EXPECT_EQ(testing::internal::GetCapturedStderr(),
-                fmt::format("note: {} {} while the run writes to it: the records so far are missing there, later ones "
-                            "follow\n",
-                            path, loss.called));
+      EXPECT_EQ((*log)->TakeNotes(),
+                std::vector{fmt::format(
+                    "{} {} while the run writes to it: the records so far are missing there, later ones follow", path,
+                    loss.called)});
       std::ifstream file(path);
       EXPECT_EQ(std::string(std::istreambuf_iterator<char>(file), {}), expected) << loss.called << " at " << at;
     }
@@ -203,13 +202,12 @@ TEST(EventLog, ContinuesInANewFileWhenItsFileIsLost) {
     ASSERT_TRUE(log.ok() && (*log)->Write(StepRecord{.step = 1}).ok());
     std::string first = (*log)->path();
     moved ? std::filesystem::rename(first, folder.Path("a")) : void(std::filesystem::remove(first));
-    testing::internal::CaptureStderr();
     ASSERT_TRUE((*log)->Write(EvalRecord{.step = 7, .val_loss = 2}).ok());
     ASSERT_TRUE((*log)->Write(EvalRecord{.step = 8, .val_loss = 1}).ok());
-    EXPECT_EQ(testing::internal::GetCapturedStderr(),
-              fmt::format("note: {} {} while the run writes to it: the records so far are missing, later ones follow "
-                          "in {}\n",
-                          first, moved ? "was moved or replaced" : "was removed", (*log)->path()));
+    EXPECT_EQ((*log)->TakeNotes(),
+              std::vector{fmt::format(
+                  "{} {} while the run writes to it: the records so far are missing, later ones follow in {}", first,
+                  moved ? "was moved or replaced" : "was removed", (*log)->path())});
     std::vector<Event> events = ReadEventFile((*log)->path());
     ASSERT_EQ(events.size(), 4u);
     EXPECT_EQ(events[1].step, 7);
@@ -230,7 +228,8 @@ TEST(RunLog, MovesAnOlderLogAside) {
     if (before) folder.Write("a.jsonl", before);
     std::filesystem::remove(config.log.csv);
     testing::internal::CaptureStderr();
-    EXPECT_TRUE(RunLog::Open(config, resumed).ok());
+    Notices notices(true);
+    EXPECT_TRUE(RunLog::Open(config, resumed, notices).ok());
     return testing::internal::GetCapturedStderr();
   };
   EXPECT_EQ(said({}, nullptr), "");
@@ -292,12 +291,12 @@ TEST(CsvLog, ContinuesAtItsPathWhenTheFileIsLost) {
     auto log = CsvLog::Open(path);
     ASSERT_TRUE(log.ok() && (*log)->Write(StepRecord{.step = 1}).ok());
     loss.happen(path);
-    testing::internal::CaptureStderr();
     ASSERT_TRUE((*log)->Write(StepRecord{.step = 2}).ok());
-    EXPECT_EQ(
-        testing::internal::GetCapturedStderr(),
-        fmt::format("note: {} {} while the run writes to it: the lines so far are missing there, later ones follow\n",
-                    path, loss.called));
+    EXPECT_EQ((*log)->TakeNotes(),
+              std::vector{
+                  fmt::format("{} {} while the run writes to it: the lines so far are missing there, later ones follow",
+                              path, loss.called)});
+    EXPECT_TRUE((*log)->TakeNotes().empty());
     EXPECT_TRUE(Lines(path).back().starts_with("2,")) << loss.called;
   }
 }
@@ -334,13 +333,48 @@ TEST(TerminalLog, StyleIsOfTheTerminalOrTheVariables) {
   unsetenv("COLUMNS");
 }
 
+// A line on stderr each, and a record of the log: those from before there is a log first, then what a sink has to say
+// while a record is written. Another rank says nothing.
+TEST(RunLog, HasWhatTheNoticesSay) {
+  for (bool speaks : {true, false}) {
+    TempFolder folder;
+    Config config;
+    config.train.steps = 1;
+    config.log = {.jsonl = folder.Path("a.jsonl"), .csv = folder.Path("a.csv")};
+    testing::internal::CaptureStderr();
+    Notices notices(speaks);
+    notices.Say("before");
+    absl::StatusOr<RunLog> log = RunLog::Open(config, {}, notices);
+    ASSERT_TRUE(log.ok()) << log.status();
+    ASSERT_TRUE(log->Write(StartRecord{}).ok());
+    notices.Follow([&](const std::string& text) { EXPECT_TRUE(log->Write(NoteRecord{text}).ok()); });
+    notices.Say("a \"word\"");
+    std::filesystem::remove(config.log.csv);
+    ASSERT_TRUE(log->Write(StepRecord{.step = 1}).ok());
+    notices.Follow(nullptr);
+    std::string lost = config.log.csv +
+                       " was removed while the run writes to it: the lines so far are missing there, "
+                       "later ones follow";
+    EXPECT_EQ(testing::internal::GetCapturedStderr(),
+              speaks ? "note: before\nnote: a \"word\"\nnote: " + lost + "\n" : "");
+    std::vector<std::string> notes;
+    for (const std::string& line : Lines(config.log.jsonl))
+      if (line.find("\"event\":\"note\"") != line.npos) notes.push_back(line);
+    std::vector<std::string> want;
+    for (const std::string& text : {std::string("before"), std::string("a \\\"word\\\""), lost})
+      if (speaks) want.push_back("{\"event\":\"note\",\"text\":\"" + text + "\"}");
+    EXPECT_EQ(notes, want);
+  }
+}
+
 TEST(RunLog, WritesToTheSinksOfTheConfig) {
   TempFolder folder;
   Config config;
   config.train.steps = 2;
   config.log = {.jsonl = folder.Path("a.jsonl"), .tensorboard = folder.Path("events")};
+  Notices notices(true);
   for (std::optional<int64_t> resumed : {std::optional<int64_t>(), std::optional<int64_t>(1)}) {
-    absl::StatusOr<RunLog> log = RunLog::Open(config, resumed);
+    absl::StatusOr<RunLog> log = RunLog::Open(config, resumed, notices);
     ASSERT_TRUE(log.ok()) << log.status();
     for (int64_t step = resumed.value_or(0) + 1; step <= 2; step++)
       ASSERT_TRUE(log->Write(StepRecord{.step = step}).ok());
@@ -351,7 +385,7 @@ TEST(RunLog, WritesToTheSinksOfTheConfig) {
   ASSERT_EQ(files.size(), 2u);
   EXPECT_EQ(ReadEventFile(files[1]).size(), 3u);
   config.log.jsonl = folder.Path("a.jsonl/b");
-  EXPECT_FALSE(RunLog::Open(config, {}).ok());
+  EXPECT_FALSE(RunLog::Open(config, {}, notices).ok());
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // Messages: what Weft prints for people.
 //
-//   PrintStderr("note: {}: cannot be removed\n", path);
+//   PrintStderr("weft: {}: cannot be removed\n", path);
 //
 // Names of files, keys and values come from outside, and a terminal obeys the escape sequences in them. So every
 // message goes through Printable.

@@ -1,8 +1,6 @@
 #include "weft/dist/net/refusal_log.h"
 
-#include <cstdio>
-
-#include "weft/core/host/message.h"
+#include "weft/core/host/notice.h"
 
 namespace weft {
 namespace {
@@ -17,7 +15,7 @@ constexpr std::chrono::seconds kMinute{60};
 RefusalLog::~RefusalLog() { SayHidden(); }
 
 void RefusalLog::SayHidden() {
-  if (hidden_ > 0) PrintStderr("note: {} turned away {} more\n", who_, hidden_);
+  if (hidden_ > 0) PrintNote("{} turned away {} more", who_, hidden_);
   hidden_ = 0;
 }
 
@@ -32,7 +30,7 @@ void RefusalLog::Say(const std::string& address, const std::string& reason) {
     return;
   }
   said_++;
-  PrintStderr("note: {} turned away {}: {}\n", who_, address, reason);
+  PrintNote("{} turned away {}: {}", who_, address, reason);
 }
 
 }  // namespace weft

@@ -10,7 +10,7 @@
 #include <thread>
 
 #include "weft/core/base/error.h"
-#include "weft/core/host/message.h"
+#include "weft/core/host/notice.h"
 #include "weft/dist/net/descriptor_limit.h"
 #include "weft/dist/net/rank_list.h"
 
@@ -40,7 +40,7 @@ class WaitNote {
   void Say(const Text& text) {
     if (said_ || Clock::now() < at_) return;
     said_ = true;
-    PrintStderr("note: {}\n", text());
+    PrintNote("{}", text());
   }
 
  private:
@@ -76,7 +76,7 @@ void TcpExchange::FindSecret(const Meeting& at) {
                          "secret to know each other by; export the same WEFT_SECRET to all ranks, for example "
                          "$(openssl rand -hex 32), or WEFT_SECRET_FILE, the path of a file that holds one",
                          at.host, ToString(*outside)));
-  if (rank_ == 0 && !secret->note.empty()) PrintStderr("note: {}\n", secret->note);
+  if (rank_ == 0 && !secret->note.empty()) PrintNote("{}", secret->note);
 }
 
 // None when rank 0 is not there yet. Throws Error when another user's process is.
@@ -174,8 +174,8 @@ void TcpExchange::Connect(const Meeting& at) {
     if (attempt.is_refused && refusal != attempt.error) {
       refusal = attempt.error;
       since = Clock::now();
-      PrintStderr("note: rank {} tries again for {} ms, because whoever listens at {}:{} has proved nothing: {}\n",
-                  rank_, believed.count(), at.host, at.port, refusal);
+      PrintNote("rank {} tries again for {} ms, because whoever listens at {}:{} has proved nothing: {}", rank_,
+                believed.count(), at.host, at.port, refusal);
     }
     bool ends = !refusal.empty() && Clock::now() - since >= believed;
     WEFT_CHECK(!ends, fmt::format("bootstrap: rank {} cannot join rank 0 at {}:{} (MASTER_ADDR, MASTER_PORT): {}",

@@ -7,7 +7,7 @@
 #include <cstdio>
 
 #include "weft/core/host/host_name.h"
-#include "weft/core/host/message.h"
+#include "weft/core/host/notice.h"
 
 namespace weft {
 namespace {
@@ -41,7 +41,7 @@ bool HangGuard::Returned(Clock::time_point by) {
 void HangGuard::Watch(milliseconds limit) {
   Clock::time_point begin = Clock::now();
   if (Returned(begin + std::min(kNote, limit))) return;
-  if (who_.starts_with("rank 0 ")) PrintStderr("note: {} still waits in {} for the other ranks\n", who_, call_);
+  if (who_.starts_with("rank 0 ")) PrintNote("{} still waits in {} for the other ranks", who_, call_);
   if (Returned(begin + limit)) return;
   PrintStderr("weft: {}: {} has not returned within {} ms: a rank hangs, or cannot be reached\n", who_, call_,
               limit.count());

@@ -63,7 +63,7 @@ std::string NoteOfLaterSaved(const std::string& dir, int64_t step) {
   for (int64_t other : StepsIn(dir))
     if (other < step && saved(other) > saved(latest)) latest = other;
   if (latest == step) return "";
-  return fmt::format("note: {} was saved after {}, which is taken as its step is higher; name the folder to take it",
+  return fmt::format("{} was saved after {}, which is taken as its step is higher; name the folder to take it",
                      StepFolder(dir, latest), StepFolder(dir, step));
 }
 

@@ -24,14 +24,15 @@ absl::Status Refuse(const Config& config, const std::string& key, const std::str
 absl::StatusOr<Resumed> FindNewest(const Config& config, ProcessGroup& world) {
   const std::string& dir = config.checkpoint.dir;
   NewestWhole newest = FindNewestWhole(dir, RanksOf(world));
-  Resumed resumed{.checkpoint = std::move(newest.checkpoint), .notes = newest.Notes()};
+  Resumed resumed{.checkpoint = std::move(newest.checkpoint), .lines = newest.Faults()};
+  if (!newest.later.empty()) resumed.notes.push_back(newest.later);
   if (resumed.checkpoint) return resumed;
-  if (resumed.notes.empty()) {
-    resumed.notes.push_back(fmt::format("no checkpoint in {}: the run starts from its beginning", dir));
+  if (resumed.lines.empty()) {
+    resumed.lines.push_back(fmt::format("no checkpoint in {}: the run starts from its beginning", dir));
     return resumed;
   }
   std::string faults;
-  for (const std::string& note : resumed.notes) faults += "\n" + note;
+  for (const std::string& fault : resumed.lines) faults += "\n" + fault;
   return Refuse(config, "checkpoint.resume",
                 fmt::format("expected a whole checkpoint in {}, got broken ones alone; remove them to start afresh{}",
                             dir, faults));
@@ -56,7 +57,7 @@ absl::StatusOr<Resumed> FindNamed(const Config& config, ProcessGroup& world) {
     return Refuse(config, "checkpoint.resume",
                   fmt::format("{}; copy the folder again, or give another checkpoint",
                               std::string(checkpoint.status().message())));
-  return Resumed{*std::move(checkpoint), {}};
+  return Resumed{.checkpoint = *std::move(checkpoint)};
 }
 
 }  // namespace
@@ -94,8 +95,8 @@ std::vector<std::string> NotesOfChanges(const Config& config, const Checkpoint& 
   for (const Field& field : Schema()) {
     std::string was = PrintValue(field, *saved), now = PrintValue(field, config);
     if (ShapesTheRest(field.key) && was != now)
-      notes.push_back(fmt::format("note: {}{} here, {} in {}", PlaceOf(config, field.key), shown(now), shown(was),
-                                  checkpoint.folder()));
+      notes.push_back(
+          fmt::format("{}{} here, {} in {}", PlaceOf(config, field.key), shown(now), shown(was), checkpoint.folder()));
   }
   return notes;
 }

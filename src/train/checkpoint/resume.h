@@ -11,7 +11,8 @@ namespace weft {
 
 struct Resumed {
   std::optional<Checkpoint> checkpoint;  // none: the run starts afresh
-  std::vector<std::string> notes;        // for people: broken checkpoints, keys of data and schedule that changed
+  std::vector<std::string> lines;        // for people: what was looked at and passed over
+  std::vector<std::string> notes;        // and what may not be meant: keys of data and schedule that changed
 };
 
 // kInvalidArgument, with the place of the key, where a key of the model is another than the checkpoint's. A vocabulary

@@ -117,7 +117,9 @@ void CheckpointSaver::Report(int64_t step, double seconds, bool last) {
 // Of what takes up space and is in the way of nothing, once.
 void CheckpointSaver::NoteLeft(const absl::Status& removed) {
   if (removed.ok() || std::exchange(noted_, true)) return;
-  PrintStderr("note: {}; the run goes on, remove it by hand (said once)\n", std::string(removed.message()));
+  if (options_.notices)
+    options_.notices->Say(
+        fmt::format("{}; the run goes on, remove it by hand (said once)", std::string(removed.message())));
 }
 
 // Each phase ends on all ranks alike: nobody waits for one that has failed.

@@ -16,6 +16,7 @@
 #include <thread>
 
 #include "absl/status/status.h"
+#include "weft/core/host/notice.h"
 #include "weft/dist/group/process_group.h"
 #include "weft/dist/group/rank_activity.h"
 #include "weft/train/checkpoint/snapshot.h"
@@ -40,6 +41,7 @@ class CheckpointSaver {
     std::string config;                    // as YAML
     const Tokenizer* tokenizer = nullptr;  // outlives the saver; null: the data has none
     RankActivity* activity = nullptr;      // gets what this rank saves; outlives the saver; null: nobody asks
+    Notices* notices = nullptr;            // of rank 0, says what stays behind; outlives the saver; null: nobody asks
     // On rank 0, from the thread that saves: the checkpoint of `step` is whole. Null: nobody asks.
     std::function<void(int64_t step, const std::string& folder, double seconds)> saved;
   };

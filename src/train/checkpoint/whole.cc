@@ -6,6 +6,7 @@
 
 #include "fmt/format.h"
 #include "fmt/ranges.h"
+#include "weft/core/host/notice.h"
 #include "weft/train/checkpoint/folder.h"
 
 namespace weft {
@@ -63,10 +64,15 @@ absl::StatusOr<Checkpoint> OpenWhole(const std::string& folder, const Ranks& ran
   return checkpoint;
 }
 
+std::vector<std::string> NewestWhole::Faults() const {
+  std::vector<std::string> faults;
+  for (const std::string& fault : broken) faults.push_back("broken, passed over: " + fault);
+  return faults;
+}
+
 std::vector<std::string> NewestWhole::Notes() const {
-  std::vector<std::string> notes;
-  for (const std::string& fault : broken) notes.push_back("broken, passed over: " + fault);
-  if (!later.empty()) notes.push_back(later);
+  std::vector<std::string> notes = Faults();
+  if (!later.empty()) notes.push_back(NoteLine(later));
   return notes;
 }
 

@@ -17,7 +17,8 @@ struct NewestWhole {
   std::vector<std::string> broken;  // why newer ones were passed over
   std::string later;                // a note where one of a lower step was saved later; "": none
 
-  // For people, a line each.
+  // For people, a line each: of those passed over alone, and all.
+  std::vector<std::string> Faults() const;
   std::vector<std::string> Notes() const;
 };
 // The checkpoint of the highest step of `dir` that is whole, among those of steps up to `last`.

@@ -1,6 +1,7 @@
 #include "weft/train/log/csv_log.h"
 
-#include "weft/core/host/message.h"
+#include <fmt/format.h>
+
 #include "weft/train/log/step_columns.h"
 
 namespace weft {
@@ -43,8 +44,8 @@ absl::Status CsvLog::ContinueIfLost() {
   if (loss.empty()) return absl::OkStatus();
   absl::StatusOr<std::unique_ptr<CsvLog>> next = Open(file_.path());
   if (!next.ok()) return next.status();
-  PrintStderr("note: {} {} while the run writes to it: the lines so far are missing there, later ones follow\n",
-              file_.path(), loss);
+  Note(fmt::format("{} {} while the run writes to it: the lines so far are missing there, later ones follow",
+                   file_.path(), loss));
   file_ = std::move((*next)->file_);
   return absl::OkStatus();
 }

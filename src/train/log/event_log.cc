@@ -1,10 +1,11 @@
 #include "weft/train/log/event_log.h"
 
+#include <fmt/format.h>
+
 #include <filesystem>
 #include <vector>
 
 #include "weft/core/host/host_name.h"
-#include "weft/core/host/message.h"
 #include "weft/train/log/event_record.h"
 
 namespace weft {
@@ -71,7 +72,9 @@ absl::StatusOr<std::unique_ptr<EventLog>> EventLog::Open(const std::string& fold
 
 absl::Status EventLog::Write(const LogRecord& record) {
   absl::Status status;
-  if (std::holds_alternative<ProgressRecord>(record) || std::holds_alternative<SampleRecord>(record)) return status;
+  if (std::holds_alternative<ProgressRecord>(record) || std::holds_alternative<SampleRecord>(record) ||
+      std::holds_alternative<NoteRecord>(record))
+    return status;
   if (auto* step = std::get_if<StepRecord>(&record)) {
     bool due = std::chrono::steady_clock::now() - flushed_ >= std::chrono::seconds(1);
     if (due) status = ContinueIfLost(step->step);
@@ -91,8 +94,8 @@ absl::Status EventLog::ContinueIfLost(int64_t step) {
   if (loss.empty()) return absl::OkStatus();
   absl::StatusOr<LogFile> file = Begin(folder_, step - 1);
   if (!file.ok()) return file.status();
-  PrintStderr("note: {} {} while the run writes to it: the records so far are missing, later ones follow in {}\n",
-              file_.path(), loss, file->path());
+  Note(fmt::format("{} {} while the run writes to it: the records so far are missing, later ones follow in {}",
+                   file_.path(), loss, file->path()));
   file_ = *std::move(file);
   return absl::OkStatus();
 }

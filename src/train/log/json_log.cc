@@ -1,6 +1,6 @@
 #include "weft/train/log/json_log.h"
 
-#include "weft/core/host/message.h"
+#include <fmt/format.h>
 
 namespace weft {
 
@@ -24,8 +24,8 @@ absl::Status JsonLog::ContinueIfLost() {
   if (loss.empty()) return absl::OkStatus();
   absl::StatusOr<LogFile> file = LogFile::OpenLines(file_.path());
   if (!file.ok()) return file.status();
-  PrintStderr("note: {} {} while the run writes to it: the records so far are missing there, later ones follow\n",
-              file_.path(), loss);
+  Note(fmt::format("{} {} while the run writes to it: the records so far are missing there, later ones follow",
+                   file_.path(), loss));
   file_ = *std::move(file);
   return file_.AppendNow(start_);
 }

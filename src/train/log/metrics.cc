@@ -128,6 +128,8 @@ std::string JsonLine(const SaveRecord& r) {
   return Object("save").Add("step", r.step).Add("folder", r.folder).Add("seconds", r.seconds).Text();
 }
 
+std::string JsonLine(const NoteRecord& r) { return Object("note").Add("text", r.text).Text(); }
+
 std::string JsonLine(const ProgressRecord&) { return ""; }
 std::string JsonLine(const SampleRecord&) { return ""; }
 

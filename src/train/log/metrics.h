@@ -73,8 +73,12 @@ struct SampleRecord {
   int64_t step = 0;
   std::string text;
 };
-using LogRecord =
-    std::variant<StartRecord, StepRecord, EvalRecord, EndRecord, StopRecord, SaveRecord, ProgressRecord, SampleRecord>;
+// What a note on stderr has said (core/host/notice.h).
+struct NoteRecord {
+  std::string text;
+};
+using LogRecord = std::variant<StartRecord, StepRecord, EvalRecord, EndRecord, StopRecord, SaveRecord, ProgressRecord,
+                               SampleRecord, NoteRecord>;
 
 // One JSON object without a newline. Doubles read back exactly; what is unknown or not finite is null.
 std::string JsonLine(const StartRecord& record);
@@ -83,6 +87,7 @@ std::string JsonLine(const EvalRecord& record);
 std::string JsonLine(const EndRecord& record);
 std::string JsonLine(const StopRecord& record);
 std::string JsonLine(const SaveRecord& record);
+std::string JsonLine(const NoteRecord& record);
 // "": no log has these.
 std::string JsonLine(const ProgressRecord& record);
 std::string JsonLine(const SampleRecord& record);

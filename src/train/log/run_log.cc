@@ -9,7 +9,6 @@
 #include <filesystem>
 #include <fstream>
 
-#include "weft/core/host/message.h"
 #include "weft/train/log/log_outputs.h"
 #include "weft/train/log/standard_output.h"
 #include "weft/train/log/terminal_log.h"
@@ -40,20 +39,22 @@ absl::StatusOr<std::string> MoveAside(const std::string& path) {
 }
 
 // A run that starts from the beginning leaves the log of the run before it whole, under another name.
-absl::Status KeepOlder(const std::string& path) {
+absl::Status KeepOlder(const std::string& path, Notices& notices) {
   std::error_code error;
   bool there = std::filesystem::is_regular_file(path, error) && std::filesystem::file_size(path, error) > 0;
   if (!there || error) return absl::OkStatus();
   absl::StatusOr<std::string> aside = MoveAside(path);
   if (!aside.ok()) return aside.status();
-  PrintStderr("note: {} had the log of another run, which is {} now; a run that is resumed appends\n", path, *aside);
+  notices.Say(
+      fmt::format("{} had the log of another run, which is {} now; a run that is resumed appends", path, *aside));
   return absl::OkStatus();
 }
 
 }  // namespace
 
-absl::StatusOr<RunLog> RunLog::Open(const Config& config, std::optional<int64_t> resumed_step) {
+absl::StatusOr<RunLog> RunLog::Open(const Config& config, std::optional<int64_t> resumed_step, Notices& notices) {
   RunLog log;
+  log.notices_ = &notices;
   int64_t start_step = resumed_step.value_or(0);
   log.sinks_.push_back(
       std::make_unique<TerminalLog>(config.train.steps, config.log.every, start_step, TerminalStyle::OfStdout()));
@@ -61,7 +62,7 @@ absl::StatusOr<RunLog> RunLog::Open(const Config& config, std::optional<int64_t>
     const std::string& path = output.PathIn(config);
     if (path.empty()) continue;
     if (!resumed_step && !output.is_folder())
-      if (absl::Status s = KeepOlder(path); !s.ok()) return s;
+      if (absl::Status s = KeepOlder(path, notices); !s.ok()) return s;
     absl::StatusOr<std::unique_ptr<LogSink>> sink = output.open(path, start_step);
     if (!sink.ok()) return sink.status();
     if (absl::Status s = Print(fmt::format("{}: {}\n", output.called, (*sink)->path())); !s.ok()) return s;
@@ -73,13 +74,17 @@ absl::StatusOr<RunLog> RunLog::Open(const Config& config, std::optional<int64_t>
 }
 
 absl::Status RunLog::Write(const LogRecord& record) {
-  std::lock_guard lock(*mutex_);
+  std::unique_lock lock(*mutex_);
   absl::Status first;
+  std::vector<std::string> notes;
   std::erase_if(sinks_, [&](const std::unique_ptr<LogSink>& sink) {
     absl::Status status = sink->Write(record);
+    for (std::string& note : sink->TakeNotes()) notes.push_back(std::move(note));
     first.Update(status);
     return !status.ok();
   });
+  lock.unlock();
+  for (const std::string& note : notes) notices_->Say(note);  // who follows may write it to this log
   return first;
 }
 

@@ -11,7 +11,7 @@
 namespace weft {
 
 CheckpointPolicy::CheckpointPolicy(const Config& config, const Dataset& data, const RunStart& start, State& state,
-                                   ProcessGroup& world, RunReporter& reporter, RankActivity* activity)
+                                   ProcessGroup& world, RunReporter& reporter, Notices& notices, RankActivity* activity)
     : config_(config), data_(data), start_(start), position_(start.position()) {
   const CheckpointConfig& c = config.checkpoint;
   if (c.dir.empty()) return;
@@ -25,6 +25,7 @@ CheckpointPolicy::CheckpointPolicy(const Config& config, const Dataset& data, co
                                                                       .config = ToYaml(config),
                                                                       .tokenizer = data.tokenizer(),
                                                                       .activity = activity,
+                                                                      .notices = &notices,
                                                                       .saved = saved});
 }
 

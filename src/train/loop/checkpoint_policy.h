@@ -15,7 +15,7 @@ class CheckpointPolicy {
  public:
   // All outlive the policy. `activity`, unless null, gets what the rank saves.
   CheckpointPolicy(const Config& config, const Dataset& data, const RunStart& start, State& state, ProcessGroup& world,
-                   RunReporter& reporter, RankActivity* activity);
+                   RunReporter& reporter, Notices& notices, RankActivity* activity);
 
   bool IsDue(int64_t step) const;
   // Saves the state after `step`, beside what follows. `eval_due`: an evaluation of it follows; `last`: nothing else

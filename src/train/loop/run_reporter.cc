@@ -7,8 +7,8 @@
 namespace weft {
 namespace {
 
-absl::StatusOr<RunLog> Opened(const Config& config, const StartRecord& start) {
-  absl::StatusOr<RunLog> log = RunLog::Open(config, start.resumed_step);
+absl::StatusOr<RunLog> Opened(const Config& config, const StartRecord& start, Notices& notices) {
+  absl::StatusOr<RunLog> log = RunLog::Open(config, start.resumed_step, notices);
   if (!log.ok()) return log;
   if (absl::Status s = log->Write(start); !s.ok()) return s;
   return log;
@@ -18,9 +18,9 @@ absl::StatusOr<RunLog> Opened(const Config& config, const StartRecord& start) {
 
 // What is wrong with rank 0's log ends the run on all ranks. A disk's error is reported as one message.
 absl::StatusOr<RunReporter> RunReporter::Open(const Config& config, const StartRecord& start, Mfu mfu,
-                                              ProcessGroup& world) {
+                                              ProcessGroup& world, Notices& notices) {
   RunReporter reporter(config, mfu, world);
-  absl::StatusOr<RunLog> log = world.rank() == 0 ? Opened(config, start) : RunLog();
+  absl::StatusOr<RunLog> log = world.rank() == 0 ? Opened(config, start, notices) : RunLog();
   absl::Status opened = FirstFault(world, log.status());
   if (absl::IsUnavailable(opened)) return absl::AbortedError("weft: " + std::string(opened.message()));
   if (!opened.ok()) return opened;

@@ -14,7 +14,8 @@ class RunReporter {
  public:
   // Opens the log on rank 0 and writes how the run starts. Called by all ranks alike, with one answer on all:
   // kInvalidArgument where config.log will not do, kAborted where the disk will not.
-  static absl::StatusOr<RunReporter> Open(const Config& config, const StartRecord& start, Mfu mfu, ProcessGroup& world);
+  static absl::StatusOr<RunReporter> Open(const Config& config, const StartRecord& start, Mfu mfu, ProcessGroup& world,
+                                          Notices& notices);
 
   bool IsOpen() const { return world_->rank() == 0; }  // on this rank
   // From any thread.

@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "weft/core/host/host_name.h"
-#include "weft/core/host/message.h"
 #include "weft/dist/group/consensus.h"
 #include "weft/train/checkpoint/folder.h"
 #include "weft/train/checkpoint/shared_folder.h"
@@ -29,21 +28,25 @@ absl::Status CheckTokenizer(const Checkpoint& checkpoint, const Config& config, 
   return absl::OkStatus();
 }
 
-absl::Status PrintNotes(const std::vector<std::string>& notes, const Config& config, int64_t step) {
-  for (const std::string& note : notes)
-    if (absl::Status s = Print(note + "\n"); !s.ok()) return s;
-  std::vector<int64_t> there = StepsIn(config.checkpoint.dir);
-  if (!there.empty() && there[0] > step)
-    PrintStderr(
-        "note: {} holds checkpoints of steps past {}, where this run starts, up to {}: those of the same steps will "
-        "be replaced, and checkpoint.resume=auto takes the highest step\n",
-        config.checkpoint.dir, step, there[0]);
+absl::Status PrintLines(const std::vector<std::string>& lines) {
+  for (const std::string& line : lines)
+    if (absl::Status s = Print(line + "\n"); !s.ok()) return s;
   return absl::OkStatus();
+}
+
+void SayWhatIsThere(const Config& config, int64_t step, Notices& notices) {
+  std::vector<int64_t> there = StepsIn(config.checkpoint.dir);
+  if (there.empty() || there[0] <= step) return;
+  notices.Say(fmt::format(
+      "{} holds checkpoints of steps past {}, where this run starts, up to {}: those of the same steps will be "
+      "replaced, and checkpoint.resume=auto takes the highest step",
+      config.checkpoint.dir, step, there[0]));
 }
 
 }  // namespace
 
-absl::StatusOr<RunStart> RunStart::Find(const Config& config, const Dataset& data, ProcessGroup& world) {
+absl::StatusOr<RunStart> RunStart::Find(const Config& config, const Dataset& data, ProcessGroup& world,
+                                        Notices& notices) {
   RunStart start;
   // Ranks that look into folders of their own would not agree on what is there.
   bool looks = config.checkpoint.resume == "auto";
@@ -51,15 +54,16 @@ absl::StatusOr<RunStart> RunStart::Find(const Config& config, const Dataset& dat
     if (absl::Status s = start.MakeFolder(config, world); !s.ok()) return s;
   absl::StatusOr<Resumed> resumed = FindResumed(config, world);
   if (!resumed.ok()) return resumed.status();
-  std::vector<std::string> notes = std::move(resumed->notes);
+  std::vector<std::string> lines = std::move(resumed->lines), notes = std::move(resumed->notes);
   if (absl::Status s = start.Take(*std::move(resumed), config, data, world); !s.ok()) return s;
-  if (std::string note = start.TakePosition(data); !note.empty())
-    notes.push_back("note: " + PlaceOf(config, "data.train") + note);
+  if (std::string note = start.TakePosition(data); !note.empty()) notes.push_back(PlaceOf(config, "data.train") + note);
   bool saves = !config.checkpoint.dir.empty() && start.is_needed(config);
   if (saves && !looks)
     if (absl::Status s = start.MakeFolder(config, world); !s.ok()) return s;
-  if (world.rank() == 0)
-    if (absl::Status s = PrintNotes(notes, config, start.step()); !s.ok()) return s;
+  if (world.rank() != 0) return start;
+  if (absl::Status s = PrintLines(lines); !s.ok()) return s;
+  for (const std::string& note : notes) notices.Say(note);
+  SayWhatIsThere(config, start.step(), notices);
   return start;
 }
 
@@ -101,14 +105,13 @@ absl::Status RunStart::MakeFolder(const Config& config, ProcessGroup& world) {
 }
 
 absl::Status RunStart::SetState(const Config& config, State& state, TrainingStep& step, const Runtime& runtime,
-                                ProcessGroup& world) {
+                                ProcessGroup& world, Notices& notices) {
   MemoryUse use("initial values");
   if (checkpoint_) {
     if (absl::Status s = checkpoint_->Load(state); !s.ok()) return s;
-    if (world.rank() == 0)
-      for (const auto& [optimizer, parameters] : checkpoint_->StartedAnew(state))
-        PrintStderr("note: {} has nothing of {} for {} parameters: what it keeps of them starts at zero\n", folder_,
-                    optimizer, parameters);
+    for (const auto& [optimizer, parameters] : checkpoint_->StartedAnew(state))
+      notices.Say(fmt::format("{} has nothing of {} for {} parameters: what it keeps of them starts at zero", folder_,
+                              optimizer, parameters));
     checkpoint_.reset();
     step.sharded().RefreshCopies(state, runtime);
     return absl::OkStatus();

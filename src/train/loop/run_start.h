@@ -4,6 +4,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "weft/core/host/notice.h"
 #include "weft/dist/group/process_group.h"
 #include "weft/parallel/step/training_step.h"
 #include "weft/train/checkpoint/folder_lock.h"
@@ -17,7 +18,8 @@ class RunStart {
   // What checkpoint.resume says. Makes the folder of new checkpoints and takes it for this run, where it saves any.
   // Called by all ranks alike, with one answer on all: kInvalidArgument, with the place of the key, where the
   // checkpoint or the folder will not do. Rank 0 prints what it passed over.
-  static absl::StatusOr<RunStart> Find(const Config& config, const Dataset& data, ProcessGroup& world);
+  static absl::StatusOr<RunStart> Find(const Config& config, const Dataset& data, ProcessGroup& world,
+                                       Notices& notices);
 
   const DataPosition& position() const { return position_; }
   int64_t step() const { return position_.step; }
@@ -28,7 +30,7 @@ class RunStart {
   // Sets the parameters, and from a checkpoint all that is saved; lets go of its files. Once, by all ranks alike.
   // Throws Error where weights of model.init cannot be read.
   absl::Status SetState(const Config& config, State& state, TrainingStep& step, const Runtime& runtime,
-                        ProcessGroup& world);
+                        ProcessGroup& world, Notices& notices);
   const std::string& weights() const { return weights_; }  // what model.init gave, for people; "": random values
 
  private:

@@ -24,13 +24,15 @@ StepOptions OptionsFor(const Config& config, const Context& context, const MeshS
 }  // namespace
 
 Trainer::Trainer(const Config& config, const Dataset& data, const Context& context, DeviceMesh& mesh, DeviceKind device,
-                 StopGate* stop, RankActivity* activity)
+                 StopGate* stop, RankActivity* activity, Notices* notices)
     : config_(config),
       data_(data),
       context_(context),
       mesh_(mesh),
       stop_(stop),
       activity_(activity),
+      own_notices_(context.rank() == 0),
+      notices_(notices ? *notices : own_notices_),
       step_(ModelOf(config), OptionsFor(config, context, mesh.shape(), device)),
       runtime_(RuntimeOf(context, mesh, device)) {
   CheckSame(mesh.World(), step_.CommHash(),
@@ -46,13 +48,25 @@ struct Trainer::Parts {
   std::unique_ptr<Slots> slots;
   std::unique_ptr<StepRunner> runner;
   std::unique_ptr<RunReporter> reporter;
+  // While it lives, what the notices say is in the log.
+  struct Following {
+    Following(Notices& channel, RunReporter& log) : notices(channel) {
+      notices.Follow([&log](const std::string& text) { log.Write(NoteRecord{text}); });
+    }
+    ~Following() { notices.Follow(nullptr); }
+    Following(const Following&) = delete;
+    Following& operator=(const Following&) = delete;
+
+    Notices& notices;
+  };
+  std::unique_ptr<Following> following;
   std::unique_ptr<CheckpointPolicy> checkpoints;
 };
 
 Trainer::~Trainer() = default;
 
 absl::Status Trainer::Run() {
-  absl::StatusOr<RunStart> start = RunStart::Find(config_, data_, mesh_.World());
+  absl::StatusOr<RunStart> start = RunStart::Find(config_, data_, mesh_.World(), notices_);
   if (!start.ok()) return start.status();
   if (start->is_needed(config_)) return RunFrom(*std::move(start));
   if (context_.rank() != 0) return absl::OkStatus();
@@ -79,16 +93,18 @@ absl::Status Trainer::RunFrom(RunStart found) {
   Parts& p = *parts_;
   if (sampler_) sampler_->Bind(p.state);
   p.slots = std::make_unique<Slots>(p.state, data_, step_.options());
-  if (absl::Status s = p.start.SetState(config_, p.state, step_, runtime_, mesh_.World()); !s.ok()) return s;
+  if (absl::Status s = p.start.SetState(config_, p.state, step_, runtime_, mesh_.World(), notices_); !s.ok()) return s;
   p.slots->StartAt(p.start.position());
   p.runner = MakeRunner(executor, p.state, step_, runtime_, std::move(plans));
   Mfu mfu(step_.model(), config_.model.context, config_.precision.compute, runtime_.memory().name(),
           context_.world_size());
-  absl::StatusOr<RunReporter> reporter = RunReporter::Open(config_, Started(p.start, *p.runner), mfu, mesh_.World());
+  absl::StatusOr<RunReporter> reporter =
+      RunReporter::Open(config_, Started(p.start, *p.runner), mfu, mesh_.World(), notices_);
   if (!reporter.ok()) return reporter.status();
   p.reporter = std::make_unique<RunReporter>(*std::move(reporter));
-  p.checkpoints =
-      std::make_unique<CheckpointPolicy>(config_, data_, p.start, p.state, mesh_.World(), *p.reporter, activity_);
+  p.following = std::make_unique<Parts::Following>(notices_, *p.reporter);
+  p.checkpoints = std::make_unique<CheckpointPolicy>(config_, data_, p.start, p.state, mesh_.World(), *p.reporter,
+                                                     notices_, activity_);
   TrainingLoop loop({.config = config_,
                      .data = data_,
                      .step = step_,

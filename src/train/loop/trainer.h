@@ -2,6 +2,7 @@
 // and lets a TrainingLoop train.
 #pragma once
 #include "absl/status/status.h"
+#include "weft/core/host/notice.h"
 #include "weft/dist/group/mesh.h"
 #include "weft/dist/group/rank_activity.h"
 #include "weft/dist/signals/stop_gate.h"
@@ -18,9 +19,11 @@ class Trainer {
   // config is resolved for this mesh and this data, and both are the same on all ranks (CheckSameRun); all outlive the
   // trainer. All ranks make it together: it checks that they will issue the same collectives in the same order. Throws
   // Error. Steps and batches of an evaluation ask the gate, where there is one; `activity`, unless null, gets what the
-  // rank saves. Both outlive the trainer.
+  // rank saves; `notices` of this rank have said what is odd so far, and say the rest: the log has all of it (null: a
+  // channel of the trainer's own). All outlive the trainer.
   Trainer(const Config& config, const Dataset& data, const Context& context, DeviceMesh& mesh,
-          DeviceKind device = DeviceKind::kCpu, StopGate* stop = nullptr, RankActivity* activity = nullptr);
+          DeviceKind device = DeviceKind::kCpu, StopGate* stop = nullptr, RankActivity* activity = nullptr,
+          Notices* notices = nullptr);
   // What writes the samples of train.sample_every; none without it. Before Run.
   void set_sampler(std::unique_ptr<StepSampler> sampler) { sampler_ = std::move(sampler); }
 
@@ -46,6 +49,8 @@ class Trainer {
   DeviceMesh& mesh_;
   StopGate* stop_;
   RankActivity* activity_;
+  Notices own_notices_;  // where the caller has none
+  Notices& notices_;
   TrainingStep step_;
   Runtime runtime_;
   std::unique_ptr<Parts> parts_;          // of the run
