@@ -1,0 +1,124 @@
+// Training on a device with streams, in front of GPUs: a double of one, whose kernels are the CPU's and whose
+// collectives run beside them, gives the CPU's bits on every layout, whatever the streams are late with.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+
+#include "double/group_double.h"
+#include "double/kernels_double.h"
+#include "parallel/training.h"
+#include "share.h"
+
+namespace weft {
+namespace {
+
+using testing_::Job;
+using testing_::Layout;
+using testing_::RunResult;
+
+struct Ran {
+  RunResult result;
+  int64_t beside = 0;  // what rank 0 issued to the stream of collectives
+};
+
+Ran TrainOnDoubles(const Job& job, Layout layout, uint64_t seed) {
+  layout.device = DeviceKind::kCuda;
+  Ran ran;
+  test::OnDoubles(MeshOf(layout).num_ranks(), {.most_us = 20, .seed = seed}, [&](test::DoubleRank& rank) {
+    RegisterCpuKernels(rank.context.kernels(DeviceKind::kCpu));
+    RegisterCollectives(rank.context.kernels(DeviceKind::kCpu), DeviceKind::kCpu);
+    test::RegisterDoubleKernels(rank.context);
+    DeviceMesh mesh(rank.context, rank.groups, MeshOf(layout), rank.groups.kinds());
+    RunResult mine = RunOnRank(job, layout, rank.context, mesh);
+    if (rank.context.rank() == 0) ran = {mine, rank.device.posted_beside()};
+  });
+  return ran;
+}
+
+std::vector<Layout> Layouts() {
+  std::vector<Layout> layouts;
+  for (ExecutorKind executor : {ExecutorKind::kCompiled, ExecutorKind::kInterpret, ExecutorKind::kEager})
+    layouts.push_back({.dp = 2, .tp = 2, .fsdp = Fsdp::kFull, .micro_batch = 2, .executor = executor});
+  layouts.push_back({.dp = 1});
+  layouts.push_back({.dp = 4, .fsdp = Fsdp::kGradients, .micro_batch = 1});
+  layouts.push_back({.dp = 1, .tp = 3, .sequence_parallel = true});
+  layouts.push_back({.dp = 2, .tp = 2, .sequence_parallel = true, .fsdp = Fsdp::kFull});
+  layouts.push_back({.dp = 2, .fsdp = Fsdp::kFull, .micro_batch = 1, .replicate = 2});
+  return test::ShareOf(layouts);
+}
+
+class DoubleTraining : public testing::TestWithParam<const char*> {};
+
+TEST_P(DoubleTraining, GivesTheCpusBits) {
+  uint64_t seed = 0;
+  for (const Layout& layout : Layouts()) {
+    DType dtype = seed++ % 2 ? DType::kF64 : DType::kBF16, wide = dtype == DType::kBF16 ? DType::kF32 : dtype;
+    Job job{.model = testing_::Tiny(GetParam()), .precision = {dtype, wide, wide}, .steps = 3};
+    RunResult want = testing_::Train(job, layout);
+    Ran got = TrainOnDoubles(job, layout, seed);
+    std::string what = testing_::Describe(layout) + " " + Name(dtype);
+    EXPECT_EQ(got.result.losses, want.losses) << what;
+    EXPECT_EQ(got.result.norms, want.norms) << what;
+    EXPECT_EQ(got.result.eval_sum, want.eval_sum) << what;
+    EXPECT_EQ(got.result.counts, want.counts) << what;
+    bool overlaps = layout.executor == ExecutorKind::kCompiled && MeshOf(layout).num_ranks() > 1;
+    EXPECT_EQ(got.beside > 0, overlaps) << what;
+  }
+}
+INSTANTIATE_TEST_SUITE_P(All, DoubleTraining, testing::ValuesIn(testing_::kFamilies));
+
+// A rank that fails in the middle of a step ends the others, which wait in streams, and what is heard is its own error.
+TEST(DoubleTraining, ARankThatFailsEndsTheOthers) {
+  Job job{.model = testing_::TinyLlama(), .precision = {DType::kF32, DType::kF32, DType::kF32}, .steps = 3};
+  Layout layout{.dp = 2, .tp = 2, .fsdp = Fsdp::kFull, .device = DeviceKind::kCuda};
+  auto begin = std::chrono::steady_clock::now();
+  std::string text;
+  try {
+    test::OnDoubles(4, {}, [&](test::DoubleRank& rank) {
+      RegisterCpuKernels(rank.context.kernels(DeviceKind::kCpu));
+      test::RegisterDoubleKernels(rank.context);
+      DeviceMesh mesh(rank.context, rank.groups, MeshOf(layout), rank.groups.kinds());
+      std::atomic<int> made{0};
+      if (rank.context.rank() == 2)
+        mesh.set_call_filter([&](const ProcessGroup& group, Collective&) {
+          if (group.device_kind() == DeviceKind::kCuda && ++made == 60) throw std::runtime_error("the cause");
+          return true;
+        });
+      RunOnRank(job, layout, rank.context, mesh);
+    });
+  } catch (const std::exception& e) {
+    text = e.what();
+  }
+  EXPECT_EQ(text, "the cause");
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20));
+}
+
+// One that makes another call is named with the module and the line that it stands for.
+TEST(DoubleTraining, AnEnqueuedCallFailsWithItsModuleAndLine) {
+  Job job{.model = testing_::TinyLlama(), .precision = {DType::kF32, DType::kF32, DType::kF32}, .steps = 3};
+  Layout layout{.dp = 1, .tp = 2, .device = DeviceKind::kCuda};
+  std::string text;
+  try {
+    test::OnDoubles(2, {}, [&](test::DoubleRank& rank) {
+      RegisterCpuKernels(rank.context.kernels(DeviceKind::kCpu));
+      test::RegisterDoubleKernels(rank.context);
+      DeviceMesh mesh(rank.context, rank.groups, MeshOf(layout), rank.groups.kinds());
+      std::atomic<int> made{0};
+      if (rank.context.rank() == 1)
+        mesh.set_call_filter([&](const ProcessGroup&, Collective& call) {
+          if (call.site.starts_with("blocks.1.mlp") && ++made == 2) call.count--;
+          return true;
+        });
+      RunOnRank(job, layout, rank.context, mesh);
+    });
+  } catch (const std::exception& e) {
+    text = e.what();
+  }
+  EXPECT_NE(text.find("on group \"tp\" (rank "), text.npos) << text;
+  EXPECT_NE(text.find(" at blocks.1.mlp"), text.npos) << text;
+  EXPECT_NE(text.find(".cc:"), text.npos) << text;
+}
+
+}  // namespace
+}  // namespace weft
