@@ -43,6 +43,16 @@ strike() {
   echo "fault: rank $rank pid $pid at $(now) since 1970: SIG$2" > "$case/fault"
   kill "-$2" "$pid"
 }
+# planned: the line names the collective that the others waited in by the module and the line of a row of the step's plan,
+# of that op and axis.
+planned() {
+  local op axis scope line
+  read -r op axis scope line < <(sed -nE "s/^weft: .* first: (all_[a-z]+) #[0-9]+ on (dp|tp), .*$at, in which ranks? .*/\1 \2 \3 \4/p" "$dir/out") ||
+    fail "expected a collective on dp or tp with its module and line"
+  "$weft" plan "${config[@]}" mesh.dp=2 mesh.tp=2 --json 2> "$dir/err" |
+    grep "\"op\":\"$op\",\"axis\":\"$axis\",.*\"scope\":\"$scope\",\"line\":\"$line\"" > "$dir/row" ||
+    fail "expected $op on $axis at $scope $line in the plan of a step"
+}
 # ended NAME CODE TIME: as the row of its start says. CALL in the pattern is the one that the fault hit; LATER that one or
 # one of the next of its group: what was left out shows at the first call that is unlike its successor.
 ended() {
@@ -56,6 +66,7 @@ ended() {
   number=${call#*#} number=${number%% *}
   later="all_[a-z]+ #($(seq -s '|' "${number:-0}" $((${number:-0} + 4)))) on ${call##* }"
   judged "$2" $ms $((limit * 1000 + ${WEFT_TEST_SLACK_MS:-1500})) "rank $rank \(host $host, pid $pid\) $(sed "s/CALL/$call/; s/LATER/$later/" <<< "$pattern")"
+  [[ $1 != kill* && $1 != stop ]] || planned
   [[ $1 != SIG* ]] || grep -qxF "started again with checkpoint.resume=auto, the run goes on from the highest step in $dir/$1/c, if one was saved" "$dir/out" ||
     fail "$1: expected a line about how to go on"
   echo "shown: $1: ended $ms ms after it (limit $limit s) with $2: $(grep -m 1 '^weft: ' "$dir/out")"
@@ -70,9 +81,10 @@ finish() {
   done
 }
 
-at=' at [a-z0-9_.]+ [a-z_]+\.cc:[0-9]+'  # the module and the line of a collective
+at=' at ([a-z0-9_.]+) ([a-z_]+\.cc:[0-9]+)'  # the module and the line of a collective
 late=$((timeout_s + 2)) call='all_[a-z]+ #[0-9]+ on (dp|tp|world)'
 start kill 2 2 2 collective:kill:150 10 "died first: CALL, all_reduce f32 x [0-9]+ sum$at, in which rank"
+start kill-earlier 2 2 1 collective:kill:106 10 "died first: CALL, all_reduce f32 x [0-9]+ (sum|max)$at, in which rank"
 start stop 2 2 1 collective:stop:150 $late "was suspended first: CALL, all_reduce f32 x [0-9]+ sum$at, in which rank"
 start skip 2 2 2 collective:skip:151 $late 'failed first: LATER: it called'
 start shape 2 2 3 collective:shape:150 $late "failed first: CALL: it called all_reduce f32 x [0-9]+ sum$at, but rank"
