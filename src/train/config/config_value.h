@@ -13,6 +13,8 @@ struct ValueFault {
   const YamlNode* at;  // the value or the item of it that is wrong
 };
 
+bool Within(const Bounds& bounds, double value);
+
 // The value of a word key=text of the command line: lists, mappings and quotes are YAML; all else is taken as it
 // stands, so that no path needs quoting twice. Refuses text that is not UTF-8, because logs and checkpoints hold it.
 absl::StatusOr<YamlNode> WordValue(const std::string& key, const std::string& text);
