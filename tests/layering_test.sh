@@ -21,7 +21,7 @@ house() {
 core: host base ir ops runtime transforms compile testing
 kernels < core: common cpu cpu/loops cpu/reduce cpu/elementwise cpu/product cpu/attention cpu/norm cpu/loss cpu/random cpu/embedding cpu/optimizer cpu/backend cuda/plan cuda cuda/device cuda/loops cuda/reduce cuda/elementwise cuda/product cuda/attention cuda/norm cuda/loss cuda/random cuda/embedding cuda/optimizer cuda/backend
 dist < core: net signals start group group/local group/gloo group/nccl group/standard failure
-parallel < core dist: dtensor nn/plans nn nn/layers nn/family nn/models optimizer optimizer/rules step
+parallel < core dist: dtensor nn/plans nn/plans/named nn nn/layers nn/family nn/models optimizer optimizer/rules step
 train < core dist parallel: io tokenizer config log data/source data checkpoint huggingface preflight loop infer
 HOUSE
 }
@@ -90,7 +90,7 @@ check() {
   only_in "notes go through core/host/notice.h" '^([^/"]|/[^/]|"([^"\\]|\\.)*")*"(\\n)?note: ' '^src/core/host/notice\.'
   only_in "no source exits the process but a main" '\b(std::)?(exit|_exit|abort|quick_exit) *\(' '^(launcher/main\.cc|src/dist/)'
   breach "a model names no mesh axis; a sharding plan does" '"(dp|tp|pp|cp|ep)"|\bk(Data|Tensor)Axis\b' \
-    $(sources src/parallel/nn | grep -v '/sharding_plan' || true)
+    $(sources src/parallel/nn | grep -v '^src/parallel/nn/plans/' || true)
   breach "a comment says what holds; the numbered points are on no page here" '^[^"]*//.*\b[Pp]oints? [0-9]' \
     $(sources src launcher tests)
 }

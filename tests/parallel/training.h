@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -40,6 +41,7 @@ struct Job {
   double smoothing = 0;
   LossScaleOptions loss_scale = {};  // where precision.compute is f16
   Optimizer optimizer = {};
+  std::optional<ShardingPlan> plan = {};  // none: Megatron's
 };
 
 inline Optimizer WithDefaults(std::string_view name) {
@@ -62,7 +64,8 @@ inline std::string Describe(const Layout& l) {
 inline StepOptions OptionsOf(const Job& job, const Layout& l) {
   StepOptions o;
   o.model.mesh = MeshOf(l);
-  o.model.plan = MegatronPlan({job.model.heads, job.model.kv_heads, l.sequence_parallel}, o.model.mesh);
+  o.model.plan =
+      job.plan ? *job.plan : MegatronPlan({job.model.heads, job.model.kv_heads, l.sequence_parallel}, o.model.mesh);
   o.model.precision = job.precision;
   o.model.fsdp = l.fsdp;
   o.optimizer = job.optimizer;

@@ -5,6 +5,12 @@
 namespace weft {
 namespace {
 thread_local ModelScope* current = nullptr;
+
+bool KeepsAll(const Sharding& target) {
+  for (int a = 0; a < target.num_axes(); a++)
+    if (target[a].kind != Placement::kKeep) return false;
+  return true;
+}
 }  // namespace
 
 ModelScope::ModelScope(const Options& options) : options_(options), previous_(current) { current = this; }
@@ -15,7 +21,7 @@ ModelScope& ModelScope::Current() {
 }
 
 Sharding ModelScope::Used(const Parameter& parameter) const {
-  return options_.plan.ParameterPlacement(parameter.path(), options_.mesh);
+  return options_.plan.ParameterPlacement(parameter.path(), int(parameter.shape().size()), options_.mesh);
 }
 Sharding ModelScope::Stored(const Parameter& parameter) const {
   Sharding used = Used(parameter);
@@ -34,10 +40,17 @@ std::vector<const Parameter*> Module::Parameters() const {
   return all;
 }
 
+std::vector<const Module*> Module::Modules() const {
+  std::vector<const Module*> all{this};
+  for (const Module* child : children_)
+    for (const Module* module : child->Modules()) all.push_back(module);
+  return all;
+}
+
 Var Module::Boundary(Var x, const char* point, const Loc& loc) const {
   const ModelScope::Options& options = ModelScope::Current().options();
-  const ShardingPlan::Row* row = options.plan.Find(path_, point);
-  return row ? Reshard(x, row->Target(options.mesh), loc) : x;
+  Sharding target = options.plan.Target(path_, point, x.rank(), options.mesh);
+  return KeepsAll(target) ? x : Reshard(x, target, loc);
 }
 
 Var Layer::operator()(Var x, Loc loc) {

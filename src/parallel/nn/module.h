@@ -72,6 +72,8 @@ class Module {
   const std::string& path() const { return path_; }
   // Own parameters and those of the children, in order of declaration.
   std::vector<const Parameter*> Parameters() const;
+  // This module, its children and theirs, in order of declaration.
+  std::vector<const Module*> Modules() const;
 
  protected:
   // Reshards x where the plan has a row for this module and point ("input", "product", "output").

@@ -31,6 +31,7 @@ struct ModelFamily {
   bool tie_embeddings;  // unless the config says otherwise
   Objective objective = Objective::kNext;
   std::span<const FamilyKey> keys = {};
+  const char* plan = "megatron";  // of NamedPlans(), where a config names none
 
   const FamilyKey* FindKey(std::string_view key) const;  // null where it has none of this name
 };

@@ -127,6 +127,7 @@ const ModelFamily bert{.name = "bert",
                        .default_ffn = Ffn,
                        .tie_embeddings = true,
                        .objective = Objective::kMasked,
-                       .keys = kKeys};
+                       .keys = kKeys,
+                       .plan = "bert"};
 
 }  // namespace weft::models
