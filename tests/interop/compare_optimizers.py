@@ -101,9 +101,28 @@ def groups_of(parameters, decay):
             dict(params=[p for p in parameters if p.ndim == 1], weight_decay=0.0)]
 
 
+def by_groups(model, lr, adamw):
+    """The groups of optimizers_test.sh, as PyTorch's parameter groups."""
+    parts = {part: [] for part in ("norms", "embedding", "mlp", "mlp bias", "positions", "matrices", "biases")}
+    for name in model.names:
+        part = "norms" if "h." in name and ".ln_" in name else "embedding" if name == "wte.weight" else \
+            "positions" if name == "wpe.weight" else "mlp bias" if ".mlp." in name and "bias" in name else \
+            "mlp" if ".mlp." in name else "matrices" if model.p(name).ndim > 1 else "biases"
+        parts[part].append(model.p(name))
+    assert all(parts.values())
+    group = lambda part, **own: dict(params=parts[part], **own)
+    return [torch.optim.AdamW([group("norms", weight_decay=0.2), group("mlp bias", weight_decay=0.0, lr=0.5 * lr),
+                               group("positions", weight_decay=0.1, lr=0.0), group("matrices", weight_decay=0.1),
+                               group("biases", weight_decay=0.0)], **adamw),
+            torch.optim.SGD([group("embedding", weight_decay=0.0)], lr=30 * lr),
+            Lion([group("mlp", weight_decay=0.3)], 0.1 * lr)]
+
+
 def optimizers(model, name, keys):
     everything, lr = list(model.parameters()), keys["lr"]
     adamw = dict(lr=lr, betas=(0.9, 0.95), eps=1e-8)
+    if name == "groups":
+        return by_groups(model, lr, adamw)
     if name == "adamw":
         return [torch.optim.AdamW(groups_of(everything, 0.1), **adamw)]
     if name.startswith("sgd"):
@@ -136,7 +155,7 @@ def losses(folder, tokens, name, keys, steps):
 
 # f64 rounds by 1e-16 and twenty steps pass it on by some thousands; a sign that flips because of it (Lion's) moves one
 # weight by 2 lr. What PyTorch's Muon iterates in bf16 differs in the third digit of a step.
-TOLERANCE = dict(lion=1e-6, muon=1e-9, muon_torch=1e-2)
+TOLERANCE = dict(lion=1e-6, groups=1e-6, muon=1e-9, muon_torch=1e-2)
 
 folder, text, *rest = sys.argv[1:]
 tokens, passed = np.frombuffer(open(text, "rb").read(), dtype=np.uint8), True

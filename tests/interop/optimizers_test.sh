@@ -36,4 +36,8 @@ trained sgd_nesterov 20 '{"lr": 0.02, "momentum": 0.8, "nesterov": true}' optimi
 trained lion 20 '{"lr": 3e-4}' optimizer.name=lion optimizer.lr=3e-4
 trained muon 20 '{"lr": 3e-3}' optimizer.name=muon optimizer.lr=3e-3
 trained muon_torch 50 '{"lr": 3e-3}' optimizer.name=muon optimizer.lr=3e-3
+# The last group that matches decides; what it leaves open is as without groups.
+trained groups 20 '{"lr": 3e-3}' optimizer.lr=3e-3 \
+  optimizer.groups='[{match: "*.norm*", weight_decay: 0.2}, {match: embed.weight, optimizer: sgd, lr_scale: 30},
+    {match: "*.mlp.*", optimizer: lion, lr_scale: 0.1, weight_decay: 0.3}, {match: "*.mlp.*.bias", lr_scale: 0.5}, {match: positions, lr_scale: 0}]'
 "$python" tests/interop/compare_optimizers.py "$dir/hf" "$dir/text.txt" "${compared[@]}"

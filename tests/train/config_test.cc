@@ -11,6 +11,7 @@
 #include "weft/train/config/config_schema.h"
 #include "weft/train/config/config_value.h"
 #include "weft/train/config/model_of.h"
+#include "weft/train/config/optimizer_groups.h"
 #include "weft/train/config/unused_keys.h"
 #include "weft/train/io/suggest.h"
 #include "weft/train/preflight/run_rules.h"
@@ -233,6 +234,34 @@ TEST(Config, EveryPresetOfTheSchemaExists) {
   }
 }
 
+std::string Described(const OptimizerRule* rule, const OptimizerOptions& o) {
+  return fmt::format("{} {} {} {} {} {} {}", rule ? rule->name : "-", o.beta1, o.beta2, o.eps, o.momentum, o.nesterov,
+                     o.weight_decay);
+}
+std::string Described(const Optimizer& optimizer) {
+  std::string text = Described(optimizer.rule, optimizer.options);
+  for (const ParameterGroup& g : optimizer.groups)
+    text +=
+        fmt::format("; {} {} {} {}", g.match, g.lr_scale, g.weight_decay.value_or(-1), Described(g.rule, g.options));
+  return text;
+}
+
+// A group with another optimizer has what the config says, and that optimizer's own defaults for the rest.
+TEST(Config, GroupsHaveTheirOptimizersDefaults) {
+  std::string groups =
+      "optimizer.groups=[{match: '*', optimizer: lion}, {match: 'embed.*', optimizer: adamw, lr_scale: 2}]";
+  Optimizer usual = OptimizerOf(Good(kBase, {groups}));
+  ASSERT_EQ(usual.groups.size(), 2u);
+  EXPECT_EQ(Described(usual.groups[0].rule, usual.groups[0].options),
+            Described(FindOptimizer("lion"), FindOptimizer("lion")->defaults));
+  EXPECT_EQ(usual.groups[1].rule, nullptr);  // the run's own
+  EXPECT_EQ(usual.groups[1].lr_scale, 2);
+  Optimizer given = OptimizerOf(Good(kBase, {groups, "optimizer.betas=[0.5, 0.6]", "optimizer.weight_decay=0.25"}));
+  EXPECT_EQ(given.groups[0].options.beta2, 0.6);
+  EXPECT_EQ(given.groups[0].options.weight_decay, 0.25);
+  EXPECT_EQ(Good(kBase, {groups, "optimizer.groups=[]"}).optimizer.groups.size(), 0u);
+}
+
 // ToYaml of any good config reads back as the same values, key by key.
 TEST(Config, YamlRoundTrips) {
   std::vector<Words> sweeps = {
@@ -242,7 +271,10 @@ TEST(Config, YamlRoundTrips) {
       {"data.val=0.05", "optimizer.lr=0.1234567890123456789", "train.seed=9007199254740993"},
       {"data.train=[a, 'true', '12', 'é', \"tab\\t\"]", "mesh.dp=-1", "train.micro_batch=2"},
       {"data.train=[{path: [a, 'b c'], weight: 0.3}, {field: 'a b', path: d}]", "data.field=x"},
-      {"data.val=[a, \"0.1\"]", "schedule={name: wsd, warmup_steps: 3, min_lr: 1e-9}"}};
+      {"data.val=[a, \"0.1\"]", "schedule={name: wsd, warmup_steps: 3, min_lr: 1e-9}"},
+      {"optimizer.groups=[{match: '*.norm?.*', weight_decay: 0.5}, {optimizer: lion, match: embed.weight, lr_scale: "
+       "1e-3}]"},
+      {"optimizer.groups=[{match: '*', optimizer: sgd}]", "optimizer.momentum=0.9", "optimizer.weight_decay=0"}};
   for (const Words& overrides : sweeps) {
     Config first = Good(kBase, overrides);
     Config second = Good(ToYaml(first));
@@ -252,6 +284,7 @@ TEST(Config, YamlRoundTrips) {
     EXPECT_EQ(first.data.val, second.data.val);
     EXPECT_EQ(first.data.train, second.data.train);
     EXPECT_EQ(first.data.mixture, second.data.mixture);
+    EXPECT_EQ(Described(OptimizerOf(first)), Described(OptimizerOf(second)));
     EXPECT_EQ(first.log.jsonl, second.log.jsonl);
     EXPECT_EQ(first.train.seed, second.train.seed);
     EXPECT_EQ(ToYaml(first), ToYaml(second));

@@ -113,6 +113,45 @@ TEST_F(Resume, AnotherOptimizerStartsAnew) {
   }
 }
 
+// With other groups a parameter's moments go on where its rule is the same; those of another rule start at zero, and a
+// note says for how many. With lr_scale 0 parameters are after a step what was saved.
+TEST_F(Resume, OtherGroupsKeepWhatIsOfTheSameRule) {
+  auto groups = [](const std::string& list) { return Words{"optimizer.groups=[" + list + "]"}; };
+  Words lions = groups("{match: '*.attn.*', optimizer: lion}");
+  auto first = Losses(Mesh(2, 1) + lions + SaveTo("c") + Words{"checkpoint.every=2"});
+  auto saved = TensorsOf(folder_.Path("c/step-000002"));
+  EXPECT_EQ(saved.count("adamw.m.blocks.0.mlp.up.weight") + saved.count("lion.m.blocks.0.attn.q.weight"), 2u);
+  EXPECT_EQ(saved.count("adamw.m.blocks.0.attn.q.weight") + saved.count("lion.m.blocks.0.mlp.up.weight"), 0u);
+  // The same groups: nothing starts at zero, and the losses are those of the run in one go.
+  testing::internal::CaptureStderr();
+  auto rest = Losses(Mesh(2, 1) + lions + From("c/step-000002"));
+  EXPECT_EQ(testing::internal::GetCapturedStderr().find(" has nothing of "), std::string::npos);
+  for (const auto& [step, loss] : rest) EXPECT_EQ(loss, first[step]) << step;
+  // q alone keeps lion: k, v and proj of two layers start AdamW's moments, and lr_scale is no part of the rule.
+  testing::internal::CaptureStderr();
+  Words fewer = groups("{match: '*.attn.q.*', optimizer: lion, lr_scale: 0}, {match: embed.weight, optimizer: sgd}");
+  auto other = Losses(Mesh(1, 2) + fewer + Words{"optimizer.momentum=0.9", "train.steps=3"} + From("c/step-000002") +
+                      SaveTo("d") + Words{"checkpoint.every=1"});
+  std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_NE(said.find(" has nothing of adamw for 6 parameters"), said.npos) << said;
+  EXPECT_NE(said.find(" has nothing of sgd for 1 parameters"), said.npos) << said;
+  EXPECT_EQ(said.find(" has nothing of lion"), said.npos) << said;
+  EXPECT_NEAR(other[3].first, first[3].first, 1e-5 * first[3].first);
+  auto after = TensorsOf(folder_.Path("d/step-000003"));
+  for (const char* path : {"blocks.0.attn.q.weight", "blocks.1.attn.q.weight"}) {
+    EXPECT_EQ(after.at(path), saved.at(path)) << path;
+    EXPECT_NE(after.at(std::string("lion.m.") + path), saved.at(std::string("lion.m.") + path)) << path;
+  }
+  EXPECT_EQ(after.count("sgd.momentum.embed.weight"), 1u);
+  EXPECT_EQ(after.count("lion.m.blocks.0.attn.k.weight"), 0u);
+  // The config that is saved with it has the groups.
+  absl::StatusOr<Config> written = LoadConfig(folder_.Path("d/step-000003/config.yaml"), {});
+  ASSERT_TRUE(written.ok()) << written.status();
+  ASSERT_EQ(written->optimizer.groups.size(), 2u);
+  EXPECT_EQ(written->optimizer.groups[0].lr_scale, 0);
+  EXPECT_EQ(written->optimizer.groups[1].optimizer, "sgd");
+}
+
 // Each save has its event, after the step whose state it is: what resuming programs look for.
 TEST_F(Resume, EverySaveIsLogged) {
   ASSERT_TRUE(Train(Mesh(2, 1) + SaveTo("c") + Words{"checkpoint.every=2"}).ok());

@@ -34,10 +34,20 @@ const OptimizerRule* FindOptimizer(std::string_view name) {
   return nullptr;
 }
 
+const ParameterGroup* Optimizer::GroupOf(const std::string& path) const {
+  auto last = std::find_if(groups.rbegin(), groups.rend(),
+                           [&](const ParameterGroup& group) { return MatchesGlob(group.match, path); });
+  return last == groups.rend() ? nullptr : &*last;
+}
+
 ParameterRule RuleOf(const Optimizer& optimizer, const Parameter& parameter) {
   ParameterRule mine{optimizer.rule, optimizer.options};
+  const ParameterGroup* group = optimizer.GroupOf(parameter.path());
+  if (group && group->rule) mine = {group->rule, group->options};
   if (mine.rule->takes && !mine.rule->takes(parameter)) mine.rule = FindOptimizer("adamw");
   if (!parameter.decay()) mine.options.weight_decay = 0;
+  if (group && group->weight_decay) mine.options.weight_decay = *group->weight_decay;
+  if (group) mine.lr_scale = group->lr_scale;
   return mine;
 }
 

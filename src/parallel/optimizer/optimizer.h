@@ -1,6 +1,7 @@
 // Optimizers: each is one file in rules/, which CMake joins into a table. A new one is that file, and an op where it
 // has a kernel of its own.
 #pragma once
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -51,16 +52,30 @@ struct OptimizerRule {
 std::span<const OptimizerRule* const> OptimizerRules();
 const OptimizerRule* FindOptimizer(std::string_view name);  // null where there is none
 
+// What some parameters have of their own. Each parameter is of one group at most: the last one that matches its path.
+struct ParameterGroup {
+  std::string match;                    // a glob over parameter paths; * also crosses dots
+  double lr_scale = 1;                  // of the scheduled learning rate; 0: the parameters stay as they are
+  const OptimizerRule* rule = nullptr;  // null: rule and options of the optimizer
+  OptimizerOptions options{};           // of `rule`
+  // Of every parameter of the group, also of those that decay() leaves out. None: as without the group.
+  std::optional<double> weight_decay{};
+};
+
 // The optimizer of a run.
 struct Optimizer {
   const OptimizerRule* rule = FindOptimizer("adamw");
   OptimizerOptions options;
+  std::vector<ParameterGroup> groups{};
+
+  const ParameterGroup* GroupOf(const std::string& path) const;  // null where no group matches
 };
 
 // What updates one parameter.
 struct ParameterRule {
   const OptimizerRule* rule;
   OptimizerOptions options;
+  double lr_scale = 1;
   SlotNames slots() const { return rule->slots(options); }
 };
 ParameterRule RuleOf(const Optimizer& optimizer, const Parameter& parameter);

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <map>
+
 #include "weft/core/base/error.h"
 #include "weft/core/ir/builder.h"
 #include "weft/core/ops/ops.h"
@@ -36,9 +38,17 @@ Var GlobalNorm(const std::vector<Var>& gradients, const StepOptions& o) {
 
 // The update of one parameter, with the scalars that all share.
 struct Factors {
-  Var lr, scale, updates;  // []
+  Var lr, scale, updates;             // []
+  std::map<double, Var> scaled_lr{};  // [], by lr_scale: one node for all parameters of it
+
+  Var LrOf(double lr_scale) {
+    if (lr_scale == 1) return lr;
+    Var& scaled = scaled_lr[lr_scale];
+    if (!scaled) scaled = Scale(lr, lr_scale);  // []
+    return scaled;
+  }
 };
-void UpdateOne(const Parameter& p, const Var& gradient, const Factors& f, const StepOptions& o, UpdateResult& result) {
+void UpdateOne(const Parameter& p, const Var& gradient, Factors& f, const StepOptions& o, UpdateResult& result) {
   ModuleScope path(p.path());
   ParameterRule rule = RuleOf(o.optimizer, p);
   SlotNames names = rule.slots();
@@ -50,7 +60,7 @@ void UpdateOne(const Parameter& p, const Var& gradient, const Factors& f, const 
                                              .value = StoredLeaf(p, o),
                                              .gradient = gradient,
                                              .slots = std::move(slots),
-                                             .lr = f.lr,
+                                             .lr = f.LrOf(rule.lr_scale),
                                              .scale = f.scale,
                                              .updates = f.updates,
                                              .options = rule.options});

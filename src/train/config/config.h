@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -111,6 +112,15 @@ struct LossScaleConfig {
   double min = 1;
 };
 
+// Parameters whose paths match, and what is their own.
+struct OptimizerGroup {
+  std::string match;
+  double lr_scale = 1;
+  std::optional<double> weight_decay;  // none: as without the group
+  std::string optimizer;               // of OptimizerRules(); "": optimizer.name
+  int line = 0, column = 0;            // of the config's file
+};
+
 struct OptimizerConfig {
   std::string name = "adamw";  // of OptimizerRules()
   double lr = 1e-3;
@@ -119,6 +129,7 @@ struct OptimizerConfig {
   double eps = 1e-8, momentum = 0;
   bool nesterov = false;
   double weight_decay = 0.1;
+  std::vector<OptimizerGroup> groups;  // a parameter is of the last one that matches
 };
 
 struct ScheduleConfig {

@@ -13,6 +13,7 @@
 
 #include "weft/parallel/nn/family/family.h"
 #include "weft/train/config/model_of.h"
+#include "weft/train/config/pattern_check.h"
 
 namespace weft {
 namespace {
@@ -81,6 +82,7 @@ double Elements(const Shape& shape) {
   return std::accumulate(shape.begin(), shape.end(), 1.0, [](double n, int64_t extent) { return n * double(extent); });
 }
 
+// The model's sizes, and the patterns that are for its parts.
 void CheckSizes(const Config& config, Faults& faults) {
   const ModelConfig& m = config.model;
   if (!faults.lines_.empty()) return;  // the model cannot be built
@@ -94,6 +96,7 @@ void CheckSizes(const Config& config, Faults& faults) {
       fmt::format("expected at most {:.0e} parameters, got {:.2g}, of which model.dim = {}, model.layers = {}, "
                   "model.ffn = {} and model.vocab = {} are the factors; lower one of them",
                   kMostElements, parameters, m.dim, m.layers, m.ffn, m.vocab));
+  for (const std::string& fault : PatternFaults(config, *model)) faults.lines_.push_back(fault);
   double width = double(std::max({sizes.vocab, m.dim, m.ffn, m.heads * m.context}));
   double step = double(config.train.global_batch) * double(m.context) * width;
   faults.Check(step <= kMostElements, "train.global_batch",
@@ -213,6 +216,11 @@ std::string PlaceOf(const Config& config, const std::string& key) {
     }
   }
   return key + ": ";
+}
+
+std::string PlaceOfItem(const Config& config, const std::string& key, const ItemPlace& item) {
+  if (item.file.empty() && FromCommandLine(config, key)) return fmt::format("{}{}: ", kCommandLine, key);
+  return fmt::format("{}:{}:{}: {}: ", item.file.empty() ? config.file : item.file, item.line, item.column, key);
 }
 
 bool FromCommandLine(const Config& config, const std::string& key) {

@@ -11,6 +11,14 @@ namespace weft {
 // "configs/a.yaml:3:11: model.dim: " for a given key, else the place of its section, else of the file.
 std::string PlaceOf(const Config& config, const std::string& key);
 
+// Of an item of a list that is the value of a key.
+struct ItemPlace {
+  int line = 0, column = 0;
+  std::string file{};  // "": the config's, or the command line
+};
+// "configs/a.yaml:3:11: optimizer.groups: ", or "command line: optimizer.groups: ".
+std::string PlaceOfItem(const Config& config, const std::string& key, const ItemPlace& item);
+
 // Whether the key was given as a word, not in a file.
 bool FromCommandLine(const Config& config, const std::string& key);
 

@@ -11,6 +11,7 @@
 #include "weft/parallel/optimizer/optimizer.h"
 #include "weft/parallel/step/loss_scale.h"
 #include "weft/train/config/config_value.h"
+#include "weft/train/config/optimizer_groups.h"
 #include "weft/train/config/schedule.h"
 
 namespace weft {
@@ -40,6 +41,11 @@ FieldRef Ref(T& member) {
   } else {
     return &member;
   }
+}
+
+// A key of optimizer's that is not written back where each optimizer of a run has its own default.
+std::function<bool(const Config&)> LeftOut(const char* key) {
+  return [key](const Config& c) { return LeftToOptimizers(c, key); };
 }
 
 FieldRef RefOfTrain(Config& c) { return TrainRef{&c.data.train, &c.data.mixture}; }
@@ -201,11 +207,13 @@ const std::vector<Field>& Fields() {
       {KEY(optimizer.name, "the update rule"), .choices = NamesOf(OptimizerRules())},
       {KEY(optimizer.lr, "learning rate after the warm-up"), .bounds = Above(0)},
       {KEY(optimizer.betas, "decay of the two moments of adamw, and of what muon leaves to it; of lion's mean, as used and as kept"),
-       .bounds = HalfOpen(0, 1), .default_text = Texts().betas.c_str()},
-      {KEY(optimizer.eps, "added to the root of the second moment"), .bounds = Above(0), .default_text = Texts().eps.c_str()},
-      {KEY(optimizer.momentum, "share of the last step that is kept"), .bounds = HalfOpen(0, 1), .default_text = Texts().momentum.c_str()},
-      {KEY(optimizer.nesterov, "look ahead by a step of momentum"), .default_text = Texts().nesterov.c_str()},
-      {KEY(optimizer.weight_decay, "of product weights and embeddings"), .bounds = AtLeast(0), .default_text = Texts().decay.c_str()},
+       .bounds = HalfOpen(0, 1), .default_text = Texts().betas.c_str(), .absent = LeftOut("optimizer.betas")},
+      {KEY(optimizer.eps, "added to the root of the second moment"), .bounds = Above(0), .default_text = Texts().eps.c_str(), .absent = LeftOut("optimizer.eps")},
+      {KEY(optimizer.momentum, "share of the last step that is kept"), .bounds = HalfOpen(0, 1), .default_text = Texts().momentum.c_str(), .absent = LeftOut("optimizer.momentum")},
+      {KEY(optimizer.nesterov, "look ahead by a step of momentum"), .default_text = Texts().nesterov.c_str(), .absent = LeftOut("optimizer.nesterov")},
+      {KEY(optimizer.weight_decay, "of product weights and embeddings"), .bounds = AtLeast(0), .default_text = Texts().decay.c_str(), .absent = LeftOut("optimizer.weight_decay")},
+      {KEY(optimizer.groups, "what parameters have of their own: match is a pattern of their paths, lr_scale multiplies the learning rate, weight_decay is of all that match (norms and biases too), optimizer names another; the last group that matches a parameter counts"),
+       .default_text = "none"},
 
       {KEY(schedule.name, "shape of the learning rate after the warm-up"), .choices = NamesOf(Schedules())},
       {KEY(schedule.warmup_steps, "steps of linear warm-up; at most train.steps"), .bounds = From(0, kBillion)},
@@ -293,6 +301,7 @@ struct TypeName {
   std::string operator()(const TrainRef&) const {
     return "a path, a list of paths, or a list of {path, weight, field}";
   }
+  std::string operator()(std::vector<OptimizerGroup>*) const { return kGroupsForm; }
   std::string operator()(std::array<double, 2>*) const { return "two numbers" + BoundsText(field.bounds); }
   std::string operator()(ValSource*) const { return "a path, a list of paths, or a number" + BoundsText(field.bounds); }
   std::string operator()(const EnumRef& ref) const {

@@ -27,7 +27,7 @@ struct TrainRef {
 };
 
 using FieldRef = std::variant<bool*, int64_t*, double*, std::string*, PathList*, std::array<double, 2>*, ValSource*,
-                              TrainRef, EnumRef>;
+                              TrainRef, EnumRef, std::vector<OptimizerGroup>*>;
 
 // Inclusive bounds unless open.
 struct Bounds {
@@ -48,7 +48,8 @@ struct Field {
   const char* instead = nullptr;               //   what to do meanwhile
   bool per_rank = false;                       // ranks may differ in it: it changes no number and no collective
   const char* default_text = nullptr;          // where the default is derived or the key is required
-  std::function<bool(const Config&)> absent = nullptr;  // the config has no such key: it is another family's
+  // The config has no such value: the key is another family's, or each optimizer has a default of its own.
+  std::function<bool(const Config&)> absent = nullptr;
 };
 
 std::span<const Field> Schema();

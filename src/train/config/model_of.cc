@@ -4,6 +4,7 @@
 #include "weft/parallel/nn/family/family.h"
 #include "weft/train/config/config_schema.h"
 #include "weft/train/config/config_value.h"
+#include "weft/train/config/optimizer_groups.h"
 
 namespace weft {
 
@@ -35,20 +36,6 @@ TransformerConfig ModelOf(const Config& config) {
   return FindFamily(m.family)->configure(c);
 }
 
-namespace {
-Optimizer OptimizerOf(const OptimizerConfig& c) {
-  const OptimizerRule* rule = FindOptimizer(c.name);
-  if (!rule) Fail("optimizer.name: there is no " + c.name);
-  return {rule,
-          {.beta1 = c.betas[0],
-           .beta2 = c.betas[1],
-           .eps = c.eps,
-           .momentum = c.momentum,
-           .nesterov = c.nesterov,
-           .weight_decay = c.weight_decay}};
-}
-}  // namespace
-
 StepOptions StepOptionsOf(const Config& config, const MeshShape& mesh) {
   StepOptions o;
   o.model.mesh = mesh;
@@ -57,7 +44,7 @@ StepOptions StepOptionsOf(const Config& config, const MeshShape& mesh) {
   o.model.precision = {config.precision.compute, config.precision.params, config.precision.reduce};
   o.model.fsdp = Fsdp(config.parallel.fsdp);
   o.check = config.parallel.check == CheckMode::kExplicit;
-  o.optimizer = OptimizerOf(config.optimizer);
+  o.optimizer = OptimizerOf(config);
   o.clip = config.train.clip;
   o.loss.smoothing = config.train.label_smoothing;
   int64_t ranks = RanksWith(mesh, &MeshAxis::shards_batch), micro = config.train.micro_batch;

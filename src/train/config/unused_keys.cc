@@ -2,10 +2,10 @@
 
 #include "fmt/format.h"
 #include "weft/parallel/nn/family/family.h"
-#include "weft/parallel/optimizer/optimizer.h"
 #include "weft/train/config/config_check.h"
 #include "weft/train/config/config_schema.h"
 #include "weft/train/config/config_value.h"
+#include "weft/train/config/optimizer_groups.h"
 
 namespace weft {
 namespace {
@@ -18,9 +18,9 @@ bool ScalesRope(const Config& c) { return c.model.rope_factor != 1; }
 bool Evaluates(const Config& c) { return !c.data.synthetic && !c.data.val.empty(); }
 bool ResumesFromFolder(const Config& c) { return c.checkpoint.resume != "never" && c.checkpoint.resume != "auto"; }
 
-bool Optimizes(const Config& c, std::string_view key) {
-  const OptimizerRule* rule = FindOptimizer(c.optimizer.name);
-  return !rule || rule->Reads(key);
+// A group's optimizer may have a momentum of its own.
+bool HasNoNesterov(const Config& c) {
+  return !AnyOptimizerReads(c, "nesterov") || (c.optimizer.momentum == 0 && c.optimizer.groups.empty());
 }
 
 struct Rule {
@@ -31,13 +31,13 @@ struct Rule {
 constexpr Rule kRules[] = {
     {"schedule.min_lr", [](const Config& c) { return c.schedule.name == "constant"; },
      "schedule.name is constant; give another schedule"},
-    {"optimizer.betas", [](const Config& c) { return !Optimizes(c, "betas"); },
+    {"optimizer.betas", [](const Config& c) { return !AnyOptimizerReads(c, "betas"); },
      "optimizer.name reads none; give adamw, lion or muon"},
-    {"optimizer.eps", [](const Config& c) { return !Optimizes(c, "eps"); },
+    {"optimizer.eps", [](const Config& c) { return !AnyOptimizerReads(c, "eps"); },
      "optimizer.name reads none; give adamw or muon"},
-    {"optimizer.momentum", [](const Config& c) { return !Optimizes(c, "momentum"); },
+    {"optimizer.momentum", [](const Config& c) { return !AnyOptimizerReads(c, "momentum"); },
      "optimizer.name reads none; give sgd or muon"},
-    {"optimizer.nesterov", [](const Config& c) { return !Optimizes(c, "nesterov") || c.optimizer.momentum == 0; },
+    {"optimizer.nesterov", HasNoNesterov,
      "optimizer.name reads none, or there is no momentum; give sgd or muon, and a momentum"},
     {"loss_scale.", [](const Config& c) { return c.precision.compute != DType::kF16; },
      "precision.compute is not f16; give f16, which alone has a loss scale"},
