@@ -12,6 +12,7 @@
 #include "weft/train/config/config_value.h"
 #include "weft/train/config/model_of.h"
 #include "weft/train/config/optimizer_groups.h"
+#include "weft/train/config/plan_value.h"
 #include "weft/train/config/unused_keys.h"
 #include "weft/train/io/suggest.h"
 #include "weft/train/preflight/run_rules.h"
@@ -53,6 +54,12 @@ TEST(Config, KeysWithoutEffectAreNamed) {
   };
   std::string cosine = "schedule: {name: cosine, min_lr: 1e-4}\n";
   EXPECT_EQ(said(cosine, {}), "");
+  EXPECT_EQ(
+      said("parallel:\n  plan:\n    rows:\n      - {module: embed, at: weight, tp: shard(0)}\n"
+           "      - {module: head, at: weight, tp: shard(0)}\n",
+           {}),
+      "a.yaml:8:9: parallel.plan: the row of \"head\" has no effect, as no module that it matches has a weight; give "
+      "another module or point, or remove it\n");
   EXPECT_EQ(said(cosine, {"schedule.name=constant"}),
             "a.yaml:4:26: schedule.min_lr: has no effect, as schedule.name is constant; give another schedule, or "
             "remove it\n");
@@ -234,6 +241,8 @@ TEST(Config, EveryPresetOfTheSchemaExists) {
   }
 }
 
+const MeshShape kTwo{{"dp", "tp"}, {2, 2}};
+
 std::string Described(const OptimizerRule* rule, const OptimizerOptions& o) {
   return fmt::format("{} {} {} {} {} {} {}", rule ? rule->name : "-", o.beta1, o.beta2, o.eps, o.momentum, o.nesterov,
                      o.weight_decay);
@@ -243,6 +252,15 @@ std::string Described(const Optimizer& optimizer) {
   for (const ParameterGroup& g : optimizer.groups)
     text +=
         fmt::format("; {} {} {} {}", g.match, g.lr_scale, g.weight_decay.value_or(-1), Described(g.rule, g.options));
+  return text;
+}
+std::string Described(const ShardingPlan& plan) {
+  std::string text;
+  for (const ShardingPlan::Row& row : plan.rows()) {
+    text += fmt::format("{:?} {}", row.module, row.point);
+    for (const auto& [axis, p] : row.placements) text += fmt::format(" {}: {}", axis, ToString(p));
+    text += "; ";
+  }
   return text;
 }
 
@@ -262,6 +280,47 @@ TEST(Config, GroupsHaveTheirOptimizersDefaults) {
   EXPECT_EQ(Good(kBase, {groups, "optimizer.groups=[]"}).optimizer.groups.size(), 0u);
 }
 
+// A name, rows in the config and rows in a file: what they say is one plan, and makes one plan of communication.
+TEST(Config, APlanIsANameOrRowsOrAFile) {
+  TempFolder folder;
+  std::string rows =
+      "rows:\n  - {module: '*.mlp.*', at: weight, tp: replicate}\n  - {module: '*.mlp.*', at: bias, tp: replicate}\n";
+  auto hash = [](const Config& config) { return TrainingStep(ModelOf(config), StepOptionsOf(config)).CommHash(); };
+  Words mesh{"mesh.dp=2", "mesh.tp=2", "model.vocab=256", "train.micro_batch=2"};
+  Words file = mesh, named = mesh;
+  file.push_back("parallel.plan=" + folder.Write("plan.yaml", "base: megatron\n" + rows));
+  named.push_back("parallel.plan=megatron");
+  std::string inside;
+  for (char c : "  " + rows) inside += c == '\n' ? std::string("\n  ") : std::string(1, c);
+  Config from_file = Good(kBase, file), inline_rows = Good(kBase + "parallel:\n plan:\n" + inside + "\n", mesh),
+         plain = Good(kBase, mesh);
+  EXPECT_EQ(Described(PlanOf(from_file, kTwo)), Described(PlanOf(inline_rows, kTwo)));
+  EXPECT_EQ(hash(from_file), hash(inline_rows));
+  EXPECT_NE(hash(from_file), hash(plain));
+  EXPECT_EQ(hash(Good(kBase, named)), hash(plain));
+  EXPECT_EQ(hash(Good(ToYaml(from_file))), hash(from_file));  // it holds the rows, not the file's name
+  EXPECT_EQ(plain.parallel.plan.base, "megatron");
+  EXPECT_EQ(Good(kBase, {"model.family=bert"}).parallel.plan.base, "bert");
+}
+
+// Where a row of a file is wrong the file is named, also when only the model shows it.
+TEST(Config, FaultsOfAPlansFileNameIt) {
+  TempFolder folder;
+  auto fault = [&](const std::string& text) {
+    std::string path = folder.Write("plan.yaml", text);
+    std::string message = Message(ParseConfig(kBase, "a.yaml", {"parallel.plan=" + path}).status());
+    EXPECT_TRUE(message.starts_with(path)) << message;
+    return message.substr(std::min(path.size(), message.size()));
+  };
+  EXPECT_EQ(fault("rows:\n- {module: '*.mlpp', at: weight, tp: shard(0)}\n").substr(0, 62),
+            ":2:3: parallel.plan: \"*.mlpp\" matches no module of the model, ");
+  EXPECT_EQ(fault("rows:\n- {module: '*.up', at: weight, tp: shard(2)}\n"),
+            ":2:3: parallel.plan: shard(2) of the weight of blocks.0.mlp.up: expected a dim below 2, as many as that "
+            "tensor has");
+  EXPECT_EQ(fault("base: [a]\n"), ":1:7: parallel.plan: expected base as one of bert, megatron, none, got a list");
+  EXPECT_EQ(fault("[a]\n").substr(0, 48), ":1:1: parallel.plan: expected a plan {base, rows");
+}
+
 // ToYaml of any good config reads back as the same values, key by key.
 TEST(Config, YamlRoundTrips) {
   std::vector<Words> sweeps = {
@@ -274,7 +333,10 @@ TEST(Config, YamlRoundTrips) {
       {"data.val=[a, \"0.1\"]", "schedule={name: wsd, warmup_steps: 3, min_lr: 1e-9}"},
       {"optimizer.groups=[{match: '*.norm?.*', weight_decay: 0.5}, {optimizer: lion, match: embed.weight, lr_scale: "
        "1e-3}]"},
-      {"optimizer.groups=[{match: '*', optimizer: sgd}]", "optimizer.momentum=0.9", "optimizer.weight_decay=0"}};
+      {"optimizer.groups=[{match: '*', optimizer: sgd}]", "optimizer.momentum=0.9", "optimizer.weight_decay=0"},
+      {"parallel.plan=none"},
+      {"parallel.plan={base: none, rows: [{module: '*.mlp.up', at: weight, tp: shard(1), dp: replicate}]}"},
+      {"parallel.plan={rows: [{module: '', at: output, replicate: shard(0)}]}", "model.family=bert"}};
   for (const Words& overrides : sweeps) {
     Config first = Good(kBase, overrides);
     Config second = Good(ToYaml(first));
@@ -285,6 +347,7 @@ TEST(Config, YamlRoundTrips) {
     EXPECT_EQ(first.data.train, second.data.train);
     EXPECT_EQ(first.data.mixture, second.data.mixture);
     EXPECT_EQ(Described(OptimizerOf(first)), Described(OptimizerOf(second)));
+    EXPECT_EQ(Described(PlanOf(first, kTwo)), Described(PlanOf(second, kTwo)));
     EXPECT_EQ(first.log.jsonl, second.log.jsonl);
     EXPECT_EQ(first.train.seed, second.train.seed);
     EXPECT_EQ(ToYaml(first), ToYaml(second));

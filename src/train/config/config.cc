@@ -10,6 +10,7 @@
 #include "weft/train/config/config_schema.h"
 #include "weft/train/config/config_value.h"
 #include "weft/train/config/model_of.h"
+#include "weft/train/config/plan_value.h"
 #include "weft/train/config/run_name.h"
 #include "weft/train/config/unknown_key.h"
 #include "weft/train/io/input_file.h"
@@ -155,12 +156,13 @@ absl::StatusOr<Config> ParseConfig(std::string_view yaml, const std::string& nam
     FillModel(config);
     FillFamily(config);
     FillOptimizer(config);
+    if (std::string fault = LoadPlan(config); !fault.empty()) reader.faults.push_back(fault);
     FillPrecision(config);
     LowerWarmup(config);
     FillTokenizer(config);
     FillRun(config);
-    reader.faults = CheckConfig(config, rules);
   }
+  if (reader.faults.empty()) reader.faults = CheckConfig(config, rules);
   if (!reader.faults.empty()) return absl::InvalidArgumentError(fmt::format("{}", fmt::join(reader.faults, "\n")));
   return config;
 }

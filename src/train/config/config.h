@@ -20,6 +20,7 @@
 #include "absl/status/statusor.h"
 #include "weft/core/base/dtype.h"
 #include "weft/parallel/nn/plans/mesh_axes.h"
+#include "weft/parallel/nn/plans/sharding_plan.h"
 
 namespace weft {
 
@@ -95,7 +96,19 @@ struct MeshConfig {
   int64_t num_fills() const { return std::count(sizes.begin(), sizes.end(), kFill); }
 };
 
+// A row of parallel.plan, and where it stands in its file.
+struct PlanRow {
+  ShardingPlan::Row row{};
+  int line = 0, column = 0;
+};
+struct PlanConfig {
+  std::string base;  // of NamedPlans(); "" until LoadPlan: the family's
+  std::vector<PlanRow> rows;
+  std::string file;  // that the rows stand in; "": the config or a word
+};
+
 struct ParallelConfig {
+  PlanConfig plan;
   bool sequence_parallel = false;
   FsdpMode fsdp = FsdpMode::kNone;
   CheckMode check = CheckMode::kNone;

@@ -12,6 +12,7 @@
 #include "weft/parallel/step/loss_scale.h"
 #include "weft/train/config/config_value.h"
 #include "weft/train/config/optimizer_groups.h"
+#include "weft/train/config/plan_value.h"
 #include "weft/train/config/schedule.h"
 
 namespace weft {
@@ -182,6 +183,8 @@ const std::vector<Field>& Fields() {
       {KEY(data.shuffle, "sequences start at random offsets; false: consecutive windows")},
       {KEY(data.synthetic, "random tokens instead of data.train; no evaluation")},
 
+      {KEY(parallel.plan, "which tensors lie on a mesh how: a plan by name, and rows that are added to it; the last row that matches and names an axis counts"),
+       .choices = NamesOf(NamedPlans()), .default_text = "the family's: bert of bert, else megatron"},
       {KEY(parallel.sequence_parallel, "shard the sequence between tensor parallel blocks; needs tp above 1")},
       {KEY(parallel.fsdp, "what dp ranks shard; gradients: these and the moments, full: the parameters too")},
       {KEY(parallel.check, "explicit: refuse a model or plan that leaves a collective to be inserted")},
@@ -302,6 +305,9 @@ struct TypeName {
     return "a path, a list of paths, or a list of {path, weight, field}";
   }
   std::string operator()(std::vector<OptimizerGroup>*) const { return kGroupsForm; }
+  std::string operator()(PlanConfig*) const {
+    return fmt::format("one of {}, a file, or {}", fmt::join(field.choices, ", "), kPlanForms);
+  }
   std::string operator()(std::array<double, 2>*) const { return "two numbers" + BoundsText(field.bounds); }
   std::string operator()(ValSource*) const { return "a path, a list of paths, or a number" + BoundsText(field.bounds); }
   std::string operator()(const EnumRef& ref) const {

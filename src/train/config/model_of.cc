@@ -5,6 +5,7 @@
 #include "weft/train/config/config_schema.h"
 #include "weft/train/config/config_value.h"
 #include "weft/train/config/optimizer_groups.h"
+#include "weft/train/config/plan_value.h"
 
 namespace weft {
 
@@ -39,8 +40,7 @@ TransformerConfig ModelOf(const Config& config) {
 StepOptions StepOptionsOf(const Config& config, const MeshShape& mesh) {
   StepOptions o;
   o.model.mesh = mesh;
-  o.model.plan =
-      MegatronPlan({config.model.heads, config.model.kv_heads, config.parallel.sequence_parallel}, o.model.mesh);
+  o.model.plan = PlanOf(config, mesh);
   o.model.precision = {config.precision.compute, config.precision.params, config.precision.reduce};
   o.model.fsdp = Fsdp(config.parallel.fsdp);
   o.check = config.parallel.check == CheckMode::kExplicit;

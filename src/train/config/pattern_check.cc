@@ -2,11 +2,16 @@
 
 #include <algorithm>
 #include <cctype>
+#include <memory>
 
 #include "absl/strings/str_split.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
+#include "weft/core/ir/builder.h"
+#include "weft/parallel/step/micro_step.h"
 #include "weft/train/config/config_check.h"
+#include "weft/train/config/model_of.h"
+#include "weft/train/config/plan_value.h"
 
 namespace weft {
 namespace {
@@ -35,15 +40,67 @@ Names PathsOf(const std::vector<const Parameter*>& parameters) {
   for (const Parameter* p : parameters) paths.push_back(p->path());
   return paths;
 }
+Names PathsOf(const std::vector<const Module*>& modules) {
+  Names paths;
+  for (const Module* m : modules) paths.push_back(m->path());
+  return paths;
+}
+
+// On a mesh of all axes every row counts. Tracing shows which dims the tensors have that modules take and give.
+std::string DimFault(const Config& config, Model& model, std::vector<ShardingPlan::Row> rows) {
+  StepOptions o;
+  for (const MeshAxis& axis : kMeshAxes) {
+    o.model.mesh.names.emplace_back(axis.name());
+    o.model.mesh.sizes.push_back(2);
+  }
+  o.model.plan = ShardingPlan(std::move(rows));
+  o.tokens = config.model.context;
+  TraceBuilder trace({0, RandomPhase::kEval});
+  BuilderScope builder(trace);
+  ModelScope scope(o.model);
+  try {
+    EvalSums(model, o);
+  } catch (const PlanError& error) {
+    return error.what();
+  }
+  return "";
+}
+
 }  // namespace
 
 std::vector<std::string> PatternFaults(const Config& config, Model& model) {
   Names faults;
-  Names parameters = PathsOf(model.Parameters());
+  Names parameters = PathsOf(model.Parameters()), modules = PathsOf(model.Modules());
   for (const OptimizerGroup& group : config.optimizer.groups)
     if (std::string what = Unmatched(group.match, "parameter", parameters); !what.empty())
       faults.push_back(PlaceOfItem(config, "optimizer.groups", {group.line, group.column}) + what);
+  std::vector<ShardingPlan::Row> rows = RowsOf(config);
+  for (const ShardingPlan::Row& row : rows)
+    if (std::string what = Unmatched(row.module, "module", modules); !what.empty()) faults.push_back(row.source + what);
+  if (!faults.empty() || rows.empty()) return faults;
+  if (std::string fault = DimFault(config, model, std::move(rows)); !fault.empty()) faults.push_back(fault);
   return faults;
+}
+
+std::vector<std::string> RowsWithoutEffect(const Config& config) {
+  if (config.parallel.plan.rows.empty()) return {};
+  TransformerConfig sizes = ModelOf(config);
+  sizes.vocab = std::max<int64_t>(sizes.vocab, 1);  // it changes no path
+  std::unique_ptr<Model> model = MakeModel(sizes);
+  Names lines, parameters = PathsOf(model->Parameters());
+  for (const ShardingPlan::Row& row : RowsOf(config)) {
+    if (row.point != "weight" && row.point != "bias") continue;
+    std::string end = "." + row.point;
+    bool has = std::any_of(parameters.begin(), parameters.end(), [&](const std::string& path) {
+      return path.ends_with(end) && MatchesGlob(row.module, path.substr(0, path.size() - end.size()));
+    });
+    if (!has)
+      lines.push_back(
+          fmt::format("{}the row of {:?} has no effect, as no module that it matches has a {}; give another "
+                      "module or point, or remove it",
+                      row.source, row.module, row.point));
+  }
+  return lines;
 }
 
 }  // namespace weft

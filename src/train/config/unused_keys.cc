@@ -6,6 +6,7 @@
 #include "weft/train/config/config_schema.h"
 #include "weft/train/config/config_value.h"
 #include "weft/train/config/optimizer_groups.h"
+#include "weft/train/config/pattern_check.h"
 
 namespace weft {
 namespace {
@@ -82,6 +83,7 @@ std::vector<std::string> UnusedKeys(const Config& config) {
       lines.push_back(fmt::format("{}has no effect, as {}, or remove it", PlaceOf(config, field.key), rule.why));
     }
   }
+  for (const std::string& line : RowsWithoutEffect(config)) lines.push_back(line);
   return lines;
 }
 

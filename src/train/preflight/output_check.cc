@@ -81,6 +81,7 @@ void CheckInputs(const Config& config, const LogOutput& output, Faults& faults) 
   for (const std::string& input : config.data.train) differs("data.train", input);
   for (const std::string& input : config.data.val.paths) differs("data.val", input);
   if (!config.model.init.empty()) differs("model.init", config.model.init);
+  if (!config.parallel.plan.file.empty()) differs("parallel.plan", config.parallel.plan.file);
   if (size_t colon = config.data.tokenizer.find(':'); colon != std::string::npos)
     differs("data.tokenizer", config.data.tokenizer.substr(colon + 1));
   for (const LogOutput& other : LogOutputs())
