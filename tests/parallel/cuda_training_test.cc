@@ -115,5 +115,45 @@ INSTANTIATE_TEST_SUITE_P(All, CudaTraining,
                          testing::Combine(testing::ValuesIn(testing_::kFamilies), kExecutors,
                                           testing::Values(DType::kF64, DType::kF32)));
 
+// ---- A profile: the same bits, and points of the stream that add up. ----
+
+// The losses of eight steps, of which the fourth and fifth are profiled: by then a GPU replays a recording.
+std::vector<double> ProfiledLosses(const Job& job, const Layout& layout, bool profiled) {
+  std::vector<double> losses;
+  testing_::OnMesh(layout, [&](Context& context, DeviceMesh& mesh) {
+    testing_::RankRun run(job, layout, context, mesh);
+    for (int step = 1; step <= 8; step++) {
+      if (profiled && step == 4) run.runner->StartProfile(2);
+      losses.push_back(run.Step(step).loss);
+      if (!profiled || step != 5) continue;
+      std::vector<RunProfile::Step> steps = run.runner->TakeProfile()->Read();
+      ASSERT_EQ(steps.size(), 2u);
+      int64_t at = steps[0].span.begin;
+      for (const RunProfile::Step& timed : steps) {
+        ASSERT_EQ(int(timed.runs.size()), run.options.micro_steps);
+        EXPECT_GE(timed.span.begin, at);
+        for (const RunProfile::ProgramRun& program : timed.runs)
+          for (const RunProfile::Span& batch : program.batches) {
+            EXPECT_GE(batch.begin, at);
+            EXPECT_GE(batch.end, batch.begin);
+            at = batch.end;
+          }
+        EXPECT_GE(timed.span.end, at);
+        at = timed.span.end;
+      }
+    }
+  });
+  return losses;
+}
+
+TEST(CudaProfile, ChangesNoBitAndAddsUp) {
+  setenv("WEFT_TUNE", "0", 1);
+  Job job{.model = testing_::TinyGpt2(), .precision = {DType::kF32, DType::kF32, DType::kF32}};
+  Layout layout{.micro_batch = 2, .device = DeviceUnderTest()};
+  std::vector<double> want = ProfiledLosses(job, layout, false);
+  ASSERT_EQ(want.size(), 8u);
+  EXPECT_EQ(ProfiledLosses(job, layout, true), want);
+}
+
 }  // namespace
 }  // namespace weft

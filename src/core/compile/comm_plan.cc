@@ -6,9 +6,7 @@
 
 namespace weft {
 
-namespace {
-
-// What a rank hands over: its input, where the op splits a dim rounded up to whole chunks of the output.
+// The op splits a dim rounded up to whole chunks of the output.
 Shape HandedOver(const Node& node, int ranks) {
   const Var& in = node.inputs[0];
   Shape shape = in.node().outputs[size_t(in.index())].shape;
@@ -18,8 +16,6 @@ Shape HandedOver(const Node& node, int ranks) {
   shape[dim] = node.outputs[0].shape[dim] * ranks;
   return shape;
 }
-
-}  // namespace
 
 std::vector<CommLine> CommPlan(const LocalProgram& program, int times) {
   std::vector<CommLine> lines;

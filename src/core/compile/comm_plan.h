@@ -20,6 +20,10 @@ struct CommLine {
   std::string line;   // where the user wrote it
 };
 
+// What a rank hands over to a collective of a local program, among `ranks` ranks: its input; where that is split, the
+// dim is rounded up to whole chunks.
+Shape HandedOver(const Node& collective, int ranks);
+
 std::vector<CommLine> CommPlan(const LocalProgram& program, int times = 1);
 // A hash of the collectives in order: equal on all ranks, or the job would hang.
 uint64_t CommHash(const LocalProgram& program);

@@ -111,13 +111,27 @@ void Executable::IssueBatch(const Batch& batch) {
     batch.row->run(calls_[batch.first]);
 }
 
-void Executable::Issue() {
+// `timeline` is null unless the calls are timed: each on the stream that it goes to.
+void Executable::Issue(Timeline* timeline) {
+  auto mark = [timeline] {
+    if (timeline) timeline->Mark();
+  };
+  auto issue = [&](size_t i) {
+    mark();
+    IssueBatch(batches_[i]);
+    mark();
+  };
   if (overlap_)
-    overlap_->Issue([this](size_t i) { IssueBatch(batches_[i]); });
+    overlap_->Issue(issue);
   else
-    for (const Batch& batch : batches_) IssueBatch(batch);
+    for (size_t i = 0; i < batches_.size(); i++) issue(i);
+  if (copies_.empty()) return;
+  mark();
   for (const BoundCopy& copy : copies_) runtime_.memory().Copy(copy.to, copy.from, copy.bytes);
+  mark();
 }
+
+void Executable::Run(Timeline& timeline) { Issue(&timeline); }
 
 void Executable::Run() {
   constexpr int kWarmRuns = 2;

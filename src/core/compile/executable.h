@@ -2,9 +2,11 @@
 // streams collectives go on beside the steps that do not need what they bring.
 #pragma once
 #include <map>
+#include <span>
 
 #include "weft/core/compile/overlap.h"
 #include "weft/core/compile/plan.h"
+#include "weft/core/runtime/timeline.h"
 
 namespace weft {
 
@@ -16,6 +18,10 @@ class Executable {
 
   // On a device that records, the third run on is one replay of a recording: the first two warm up libraries.
   void Run();
+  // The same results, call by call and never from a recording. Marks num_points() points in `timeline`: where each
+  // batch begins and where it ends and, if there are copies, the same for all of them together.
+  void Run(Timeline& timeline);
+  size_t num_points() const { return 2 * (batches_.size() + (copies_.empty() ? 0 : 1)); }
   // The storage of an output (chunk-shaped); valid until the next Run of anything that shares the arena.
   const Tensor& Output(const std::string& name) const;
   size_t arena_bytes() const { return plan_.arena_bytes; }
@@ -23,14 +29,17 @@ class Executable {
   size_t num_batches() const { return batches_.size(); }
   const Plan& plan() const { return plan_; }
 
- private:
-  struct Operands {
-    std::vector<TensorView> in, out;
-  };
-  // Calls that are issued together.
+  // Calls that are issued together, in the order of the plan's steps; copies follow.
   struct Batch {
     const KernelRow* row;
     size_t first, count;
+  };
+  std::span<const Batch> batches() const { return batches_; }
+  std::span<const KernelCall> calls() const { return calls_; }  // of the plan's steps, one each
+
+ private:
+  struct Operands {
+    std::vector<TensorView> in, out;
   };
   struct BoundCopy {
     const void* from;
@@ -44,7 +53,7 @@ class Executable {
   void BindOutputs();
   void* Address(const Place& place) const;
   void IssueBatch(const Batch& batch);
-  void Issue();
+  void Issue(Timeline* timeline = nullptr);
 
   Plan plan_;
   Runtime runtime_;

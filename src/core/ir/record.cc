@@ -4,6 +4,8 @@
 
 #include <map>
 
+#include "weft/core/ir/product_flops.h"
+
 namespace weft {
 
 const OpTable& Ops() {
@@ -60,15 +62,19 @@ void CheckShardDims(const Node& node, const Shape& shape, const Sharding& placem
 }
 
 double ProductFlops(const Node& node) {
+  return ProductFlops(node, [&](size_t i, size_t d) { return node.inputs[i].shape()[d]; });
+}
+
+double ProductFlops(const Node& node, absl::FunctionRef<int64_t(size_t, size_t)> extent) {
   const OpRecord& record = Record(node.op);
   if (!record.products) return 0;
   Dims dims = record.dims(node);
   std::map<char, double> extents;
   for (size_t i = 0; i < dims.in.size(); i++)
-    for (size_t d = 0; d < dims.in[i].size(); d++) extents[dims.in[i][d]] = double(node.inputs[i].shape()[d]);
+    for (size_t d = 0; d < dims.in[i].size(); d++) extents[dims.in[i][d]] = double(extent(i, d));
   for (const Dims::Group& group : dims.groups) extents.erase(group.outer);  // already inside `merged`
   double flops = 2.0 * record.products;
-  for (auto& [label, extent] : extents) flops *= extent;
+  for (auto& [label, of_label] : extents) flops *= of_label;
   return flops;
 }
 

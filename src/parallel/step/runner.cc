@@ -90,13 +90,15 @@ class CompiledRunner final : public StepRunner {
   }
 
   void Issue(const std::function<void(int)>& fill) override {
+    if (profile_) profile_->BeginStep();
     for (int j = 0; j + 1 < micro_steps_; j++) {
       fill(j);
-      accumulate_->Run();
+      Run(*accumulate_);
     }
     fill(micro_steps_ - 1);
-    step_->Run();
+    Run(*step_);
     results_[size_t(issued_++ % kInFlight)].Fetch(*step_, device_);
+    if (profile_) profile_->EndStep();
   }
   StepMetrics Wait() override {
     const Results& r = results_[size_t(waited_++ % kInFlight)];
@@ -111,7 +113,16 @@ class CompiledRunner final : public StepRunner {
   }
   size_t arena_bytes() const override { return arena_->bytes(); }
 
+  void StartProfile(int64_t steps) override {
+    std::vector<std::pair<const Executable*, int>> programs{{step_.get(), 1}};
+    if (accumulate_) programs.emplace_back(accumulate_.get(), micro_steps_ - 1);
+    profile_ = std::make_unique<RunProfile>(device_, programs, steps);
+  }
+  std::unique_ptr<RunProfile> TakeProfile() override { return std::move(profile_); }
+
  private:
+  void Run(Executable& program) { profile_ ? profile_->Run(program) : program.Run(); }
+
   DeviceRuntime& device_;
   int micro_steps_;
   BufferPtr arena_;
@@ -119,6 +130,7 @@ class CompiledRunner final : public StepRunner {
   std::array<Results, kInFlight> results_;
   Results eval_results_{device_, {"sum", "count"}};
   int64_t issued_ = 0, waited_ = 0;
+  std::unique_ptr<RunProfile> profile_;  // of the steps that are timed; null else
 };
 
 // For executors that are done when they return.

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "weft/core/compile/executable.h"
+#include "weft/core/compile/run_profile.h"
 #include "weft/parallel/step/training_step.h"
 
 namespace weft {
@@ -35,6 +36,12 @@ class StepRunner {
   // Sums the loss over the micro-batch in the slots: {sum, count}, the same on all ranks.
   virtual std::pair<double, double> Eval() = 0;
   virtual size_t arena_bytes() const { return 0; }
+
+  // Times the programs of the steps issued from now on, at most `steps` of them, until TakeProfile. Only kCompiled runs
+  // programs: the others do nothing.
+  virtual void StartProfile(int64_t /*steps*/) {}
+  // The profile since then, whose programs are this runner's; null where none was started. All steps are waited for.
+  virtual std::unique_ptr<RunProfile> TakeProfile() { return nullptr; }
 };
 
 // The state and the step outlive the runner. `plans`: of kCompiled, where they are made already.

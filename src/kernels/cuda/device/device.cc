@@ -4,6 +4,7 @@
 
 #include "weft/core/base/error.h"
 #include "weft/kernels/cuda/device/support.h"
+#include "weft/kernels/cuda/device/timeline.h"
 
 namespace weft::cuda {
 namespace {
@@ -149,6 +150,8 @@ void CudaDevice::Fill(void* data, uint8_t byte, size_t bytes) {
 void CudaDevice::Synchronize() { WEFT_CUDA(cudaStreamSynchronize(stream_)); }
 
 std::unique_ptr<DeviceRuntime::Event> CudaDevice::NewEvent() { return std::make_unique<CudaEvent>(stream_); }
+
+std::unique_ptr<Timeline> CudaDevice::NewTimeline(size_t most) { return std::make_unique<CudaTimeline>(stream_, most); }
 
 std::unique_ptr<DeviceRuntime::Recording> CudaDevice::Record(absl::FunctionRef<void()> fn) {
   WEFT_CUDA(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal));

@@ -9,6 +9,7 @@
 #include <unordered_map>
 
 #include "weft/core/base/device_runtime.h"
+#include "weft/core/runtime/timeline.h"
 #include "weft/core/runtime/kernel.h"
 
 namespace weft::cuda {
@@ -22,7 +23,7 @@ void Check(cublasStatus_t status, const char* call, std::source_location at = st
 
 bool KernelsCanWait();  // whether this build's kernels can, on this GPU, as launch.cuh describes
 
-class CudaDevice final : public DeviceRuntime {
+class CudaDevice final : public DeviceRuntime, public KeepsTime {
  public:
   // Throws Error in clear words where there is no driver, no such GPU, or one too old for the kernels built in.
   explicit CudaDevice(int index);
@@ -37,6 +38,7 @@ class CudaDevice final : public DeviceRuntime {
   void Synchronize() override;
   std::unique_ptr<Event> NewEvent() override;
   std::unique_ptr<Recording> Record(absl::FunctionRef<void()> fn) override;
+  std::unique_ptr<Timeline> NewTimeline(size_t most) override;
   Memory MemoryNow() const override;
   size_t PeakBytes() const override;
 

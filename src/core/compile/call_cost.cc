@@ -1,0 +1,46 @@
+#include "weft/core/compile/call_cost.h"
+
+#include <algorithm>
+
+#include "weft/core/ir/product_flops.h"
+
+namespace weft {
+namespace {
+
+// A dim of stride 0 repeats what lies there once.
+int64_t DistinctElements(const TensorView& view) {
+  if (!view.data) return 0;  // a shape operand
+  int64_t n = 1;
+  for (int d = 0; d < view.rank; d++)
+    n *= view.dim(d).stride == 0 ? std::min<int64_t>(view.dim(d).extent, 1) : view.dim(d).extent;
+  return n;
+}
+
+// Whether the op reads at most as much of its first operand as it writes.
+bool ReadsPart(Op op) { return op == Op::kSlice || op == Op::kLocalSlice || op == Op::kEmbedding; }
+
+}  // namespace
+
+CallCost& CallCost::operator+=(const CallCost& other) {
+  bytes += other.bytes;
+  flops += other.flops;
+  return *this;
+}
+
+CallCost CostOf(const Node& node, const KernelCall& call) {
+  CallCost cost;
+  int64_t written = 0;
+  for (const TensorView& view : call.out) {
+    written += DistinctElements(view);
+    cost.bytes += DistinctElements(view) * int64_t(SizeOf(view.dtype));
+  }
+  for (size_t i = 0; i < call.in.size(); i++) {
+    int64_t read = DistinctElements(call.in[i]);
+    if (i == 0 && ReadsPart(node.op)) read = std::min(read, written);
+    cost.bytes += read * int64_t(SizeOf(call.in[i].dtype));
+  }
+  cost.flops = ProductFlops(node, [&](size_t i, size_t d) { return call.in[i].dim(int(d)).extent; });
+  return cost;
+}
+
+}  // namespace weft

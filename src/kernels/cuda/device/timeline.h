@@ -1,0 +1,31 @@
+// CudaTimeline: points in a stream as timed events, so that the host issues on while the GPU notes when it passes them.
+#pragma once
+#include <cuda_runtime_api.h>
+
+#include <deque>
+
+#include "weft/core/runtime/timeline.h"
+
+namespace weft::cuda {
+
+class CudaTimeline final : public Timeline {
+ public:
+  CudaTimeline(cudaStream_t stream, size_t most);
+  void Mark() override;
+  std::vector<int64_t> Read() override;
+
+ private:
+  struct TimedEvent {
+    TimedEvent();
+    ~TimedEvent() { cudaEventDestroy(event); }
+    TimedEvent(const TimedEvent&) = delete;
+    TimedEvent& operator=(const TimedEvent&) = delete;
+    cudaEvent_t event = nullptr;
+  };
+
+  cudaStream_t stream_;
+  std::deque<TimedEvent> events_;
+  size_t marked_ = 0;
+};
+
+}  // namespace weft::cuda
