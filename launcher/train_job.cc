@@ -3,7 +3,7 @@
 #include "weft/train/config/config_check.h"
 #include "weft/train/huggingface/initial_weights.h"
 #include "weft/train/io/output_path.h"
-#include "weft/train/log/log_outputs.h"
+#include "weft/train/preflight/output_check.h"
 #include "weft/train/preflight/run_rules.h"
 
 namespace weft {
@@ -24,9 +24,8 @@ absl::StatusOr<TrainJob> LoadTrainJob(const Words& words, int world_size) {
 }
 
 absl::Status CheckOutputs(const Config& config) {
-  for (const LogOutput& output : LogOutputs()) {
-    const std::string& path = output.PathIn(config);
-    if (path.empty()) continue;
+  for (const OutputPath& output : OutputPathsOf(config)) {
+    const std::string& path = output.path;
     absl::Status status = output.is_folder() ? MakeOutputFolder(path) : CheckOutputFile(path);
     if (status.ok() && path == config.log.jsonl) status = CheckOutputFile(SavedConfigPath(config));
     if (!status.ok()) return absl::InvalidArgumentError(PlaceOf(config, output.key) + std::string(status.message()));

@@ -116,12 +116,22 @@ LogRecord ReadSave(Members& m) {
   return SaveRecord{.step = m.Step(), .folder = m.Text("folder"), .seconds = m.Number("seconds").value_or(0)};
 }
 
+LogRecord ReadProfile(Members& m) {
+  ProfileRecord r{.first_step = m.Count("first_step"), .step = m.Step(), .path = m.Text("path")};
+  r.step_ms = m.NumberOrNan("step_ms");
+  r.kernels = m.NumberOrNan("kernels");
+  r.collectives = m.NumberOrNan("collectives");
+  r.waiting = m.NumberOrNan("waiting");
+  r.neither = m.NumberOrNan("neither");
+  return r;
+}
+
 struct EventRow {
   const char* name;
   LogRecord (*read)(Members&);
 };
-constexpr EventRow kEvents[] = {{"start", ReadStart}, {"step", ReadStep}, {"eval", ReadEval},
-                                {"end", ReadEnd},     {"stop", ReadStop}, {"save", ReadSave}};
+constexpr EventRow kEvents[] = {{"start", ReadStart}, {"step", ReadStep}, {"eval", ReadEval},      {"end", ReadEnd},
+                                {"stop", ReadStop},   {"save", ReadSave}, {"profile", ReadProfile}};
 
 }  // namespace
 

@@ -105,6 +105,7 @@ class Reader {
   void Add(const ProgressRecord&) {}  // no log has these
   void Add(const SampleRecord&) {}
   void Add(const NoteRecord&) {}  // nothing to draw
+  void Add(const ProfileRecord&) {}  // a report does not show what a trace shows
   void Add(const SaveRecord& r) {
     if (Counts(r.step)) history_.saved = r;
   }

@@ -121,7 +121,9 @@ TEST(LogLine, ReadsBackWhatJsonLineWrote) {
   EndRecord end{.step = 3, .seconds = 1.5, .loss = 2}, none{.step = 3};
   StopRecord stop{.step = 3, .reason = "SIGTERM"};
   SaveRecord save{.step = 3, .folder = "runs/a b/step-000003", .seconds = 0.25};
-  for (const LogRecord& record : std::vector<LogRecord>{start, step, f16, eval, no_bytes, end, none, stop, save}) {
+  ProfileRecord profile{.first_step = 2, .step = 3, .path = "p.json", .step_ms = 0.1, .kernels = 1.0 / 3};
+  for (const LogRecord& record :
+       std::vector<LogRecord>{start, step, f16, eval, no_bytes, end, none, stop, save, profile}) {
     std::string line = std::visit([](const auto& r) { return JsonLine(r); }, record);
     absl::StatusOr<std::optional<LogRecord>> read = ParseLogLine(line, "a:1");
     ASSERT_TRUE(read.ok() && *read) << read.status();

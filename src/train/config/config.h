@@ -55,8 +55,8 @@ struct ModelConfig {
   double norm_eps = 1e-5, rope_theta = 10000;
   double rope_factor = 1, rope_low = 1, rope_high = 4;  // as RopeScaling has them
   int64_t rope_context = 8192;
-  std::string init;       // safetensors; "": random values
-  PathList init_neutral;  // keys of its config.json
+  std::string init;                   // safetensors; "": random values
+  PathList init_neutral;              // keys of its config.json
   std::map<std::string, double> own;  // of families (FamilyKey); true is 1
 };
 
@@ -187,6 +187,20 @@ struct LogConfig {
   bool ops = false;
 };
 
+// Steps from the first to the last of them, counted from 1; empty: none.
+struct StepRange {
+  int64_t first = 0, last = 0;
+  bool empty() const { return first == 0; }
+  bool operator==(const StepRange&) const = default;
+};
+
+struct ProfileConfig {
+  StepRange steps;   // empty: nothing is profiled
+  std::string path;  // of the trace
+  // A trace of more cannot be looked at, and on a GPU each call of them takes two events.
+  static constexpr int64_t kMaxSteps = 100;
+};
+
 // The place of what was given as a word.
 inline constexpr const char* kCommandLine = "command line: ";
 
@@ -209,6 +223,7 @@ struct Config {
   DistConfig dist;
   CheckpointConfig checkpoint;
   LogConfig log;
+  ProfileConfig profile;
 
   std::string file;  // that it was read from, as errors name it
   // Where each given key or section stands, as errors name it: "configs/a.yaml:3:11: " or "command line: ".

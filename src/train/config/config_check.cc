@@ -198,6 +198,24 @@ void CheckCheckpoint(const Config& config, Faults& faults) {
   faults.Check(c.resume != "auto" || !c.dir.empty(), "checkpoint.resume", fmt::format("auto {}", add));
 }
 
+void CheckProfile(const Config& config, Faults& faults) {
+  const StepRange& steps = config.profile.steps;
+  if (steps.empty()) return;
+  auto check = [&](bool holds, const std::string& what) {
+    faults.Check(holds, "profile.steps", fmt::format("{}, got [{}, {}]", what, steps.first, steps.last));
+  };
+  int64_t most = ProfileConfig::kMaxSteps;
+  check(steps.first <= steps.last, "expected the first step and then the last");
+  check(steps.last - steps.first < most,
+        fmt::format("expected at most {} steps, as a trace of more is too large to look at", most));
+  check(config.train.steps < 1 || steps.last <= config.train.steps,
+        fmt::format("expected steps of the run, up to train.steps = {}", config.train.steps));
+  faults.Check(config.executor == ExecutorMode::kCompiled, "profile.steps",
+               "only executor: compiled runs a plan, call by call; remove one of the two keys");
+  faults.Check(!config.profile.path.empty(), "profile.steps",
+               "needs profile.path, got none; add profile.path=trace.json, or run=NAME");
+}
+
 void CheckBuilt(const Config& config, Faults& faults) {
   for (const Field& field : Schema()) {
     bool refused = field.not_built && field.not_built(config);
@@ -240,6 +258,7 @@ std::vector<std::string> CheckConfig(const Config& config, std::span<const Confi
     for (const ConfigFault& fault : rule(config)) faults.Check(false, fault.key, fault.what);
   CheckRun(config, faults);
   CheckCheckpoint(config, faults);
+  CheckProfile(config, faults);
   CheckBuilt(config, faults);
   return faults.lines_;
 }

@@ -247,7 +247,7 @@ const std::vector<Field>& Fields() {
       {KEY(dist.timeout_s, "seconds after which a rank that the others wait for ends the job; a save that progresses is waited for"),
        .bounds = {.low = 0, .high = kBillion, .low_open = true}},
 
-      {KEY(run, "name of the run: its checkpoints, log, merged config and TensorBoard files go to runs/NAME, or to the first of NAME-2, NAME-3, ... that no run has; keys that name a place win"), .default_text = "none"},
+      {KEY(run, "name of the run: its checkpoints, log, merged config, TensorBoard files and profile go to runs/NAME, or to the first of NAME-2, NAME-3, ... that no run has; keys that name a place win"), .default_text = "none"},
 
       {KEY(checkpoint.dir, "folder of the checkpoints; the state after the last step is always saved there"),
        .default_text = "none: nothing is saved"},
@@ -260,6 +260,11 @@ const std::vector<Field>& Fields() {
 #undef WEFT_LOG_OUTPUT
       {KEY(log.every, "steps between lines on the terminal"), .bounds = From(1, kBillion), .per_rank = true},
       {KEY(log.ops, "print every op as executor: interpret runs it (rank 0, to stderr)"), .per_rank = true},
+
+      {KEY(profile.steps, "the first and the last of the steps that are timed call by call: their trace goes to profile.path, a summary to the terminal"),
+       .bounds = From(1, kBillion), .default_text = "none"},
+      {KEY(profile.path, "file that gets the trace, which ui.perfetto.dev opens; an older file is moved to FILE.1, FILE.2, ..."),
+       .per_rank = true, .default_text = "none; trace.json of a run's folder"},
   };
   // clang-format on
   return fields;
@@ -309,6 +314,9 @@ struct TypeName {
     return fmt::format("one of {}, a file, or {}", fmt::join(field.choices, ", "), kPlanForms);
   }
   std::string operator()(std::array<double, 2>*) const { return "two numbers" + BoundsText(field.bounds); }
+  std::string operator()(StepRange*) const {
+    return fmt::format("[first, last], two integers{}", BoundsText(field.bounds));
+  }
   std::string operator()(ValSource*) const { return "a path, a list of paths, or a number" + BoundsText(field.bounds); }
   std::string operator()(const EnumRef& ref) const {
     return fmt::format("{}{}", ref.names.size() > 1 ? "one of " : "", fmt::join(ref.names, ", "));

@@ -27,7 +27,7 @@ struct TrainRef {
 };
 
 using FieldRef = std::variant<bool*, int64_t*, double*, std::string*, PathList*, std::array<double, 2>*, ValSource*,
-                              TrainRef, EnumRef, std::vector<OptimizerGroup>*, PlanConfig*>;
+                              StepRange*, TrainRef, EnumRef, std::vector<OptimizerGroup>*, PlanConfig*>;
 
 // Inclusive bounds unless open.
 struct Bounds {

@@ -137,6 +137,17 @@ struct Setter {
     *out = values;
     return std::nullopt;
   }
+  std::optional<ValueFault> operator()(StepRange* out) const {
+    if (node.kind != YamlNode::kList) return Expected(node);
+    if (node.items.size() != 2) return Expected(node, fmt::format(" of {}", node.items.size()));
+    StepRange steps;
+    for (int64_t* step : {&steps.first, &steps.last}) {
+      const YamlNode& item = step == &steps.first ? node.items.front() : node.items.back();
+      if (!ReadNumber(item, *step) || !Within(field.bounds, double(*step))) return Expected(item);
+    }
+    *out = steps;
+    return std::nullopt;
+  }
   std::optional<ValueFault> operator()(ValSource* out) const {
     double fraction = 0;
     bool is_number = ReadNumber(node, fraction);
@@ -181,6 +192,9 @@ struct Printer {
   std::string operator()(PlanConfig* value) const { return PrintPlan(*value); }
   std::string operator()(std::array<double, 2>* value) const {
     return fmt::format("[{}, {}]", (*value)[0], (*value)[1]);
+  }
+  std::string operator()(StepRange* value) const {
+    return value->empty() ? "" : fmt::format("[{}, {}]", value->first, value->last);
   }
   std::string operator()(ValSource* value) const {
     if (value->empty()) return "";

@@ -23,6 +23,7 @@ constexpr Output kOutputs[] = {
     {"checkpoint.dir", "", [](Config& c) -> std::string& { return c.checkpoint.dir; }},
     {"log.jsonl", "/log.jsonl", [](Config& c) -> std::string& { return c.log.jsonl; }},
     {"log.tensorboard", "/tensorboard", [](Config& c) -> std::string& { return c.log.tensorboard; }},
+    {"profile.path", "/trace.json", [](Config& c) -> std::string& { return c.profile.path; }},
 };
 
 }  // namespace

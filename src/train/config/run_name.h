@@ -3,6 +3,7 @@
 //   runs/NAME/step-000100/ ...   checkpoint.dir
 //   runs/NAME/log.jsonl          log.jsonl, with the merged config beside it in config.yaml
 //   runs/NAME/tensorboard/       log.tensorboard
+//   runs/NAME/trace.json       profile.path
 #pragma once
 #include <cstdint>
 #include <string>

@@ -60,6 +60,8 @@ constexpr Rule kRules[] = {
     {"train.eval_batches", [](const Config& c) { return !Evaluates(c); }, "there is no validation data; give data.val"},
     {"checkpoint.keep", [](const Config& c) { return c.checkpoint.dir.empty(); },
      "nothing is saved; give checkpoint.dir"},
+    {"profile.path", [](const Config& c) { return c.profile.steps.empty(); },
+     "nothing is profiled; give profile.steps"},
     {"kernels.", [](const Config& c) { return c.device == DeviceChoice::kCpu; }, "device is cpu; give cuda"},
 };
 

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
 
@@ -46,6 +47,19 @@ absl::Status CheckOutputFile(const std::string& path) {
   ::close(fd);
   if (!there) ::unlink(path.c_str());
   return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> MoveAside(const std::string& path) {
+  for (int64_t number = 1;; number++) {
+    std::string aside = fmt::format("{}.{}", path, number);
+    std::error_code error;
+    if (fs::exists(aside, error)) continue;
+    if (::renameat2(AT_FDCWD, path.c_str(), AT_FDCWD, aside.c_str(), RENAME_NOREPLACE) == 0) return aside;
+    if (errno == EINVAL && std::rename(path.c_str(), aside.c_str()) == 0) return aside;  // a file system without it
+    if (errno != EEXIST)
+      return absl::UnavailableError(fmt::format("{}: cannot be moved to {} ({}); move it, or give another path", path,
+                                                aside, std::strerror(errno)));
+  }
 }
 
 }  // namespace weft

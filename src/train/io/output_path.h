@@ -3,6 +3,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 
 namespace weft {
 
@@ -12,5 +13,8 @@ absl::Status MakeOutputFolder(const std::string& folder);
 
 // The same for a file, of which none is left that was not there; one that is there stays as it is.
 absl::Status CheckOutputFile(const std::string& path);
+
+// Gives a file the first name of PATH.1, PATH.2, ... that nothing has, and returns that name.
+absl::StatusOr<std::string> MoveAside(const std::string& path);
 
 }  // namespace weft

@@ -129,6 +129,18 @@ std::string JsonLine(const SaveRecord& r) {
 }
 
 std::string JsonLine(const NoteRecord& r) { return Object("note").Add("text", r.text).Text(); }
+std::string JsonLine(const ProfileRecord& r) {
+  return Object("profile")
+      .Add("first_step", r.first_step)
+      .Add("step", r.step)
+      .Add("path", r.path)
+      .Add("step_ms", r.step_ms)
+      .Add("kernels", r.kernels)
+      .Add("collectives", r.collectives)
+      .Add("waiting", r.waiting)
+      .Add("neither", r.neither)
+      .Text();
+}
 
 std::string JsonLine(const ProgressRecord&) { return ""; }
 std::string JsonLine(const SampleRecord&) { return ""; }
@@ -247,6 +259,18 @@ std::string StopLine(const StopRecord& r) {
 }
 
 std::string SaveLine(const SaveRecord& r) { return fmt::format("checkpoint: {}", r.folder); }
+
+std::string ProfileLines(const ProfileRecord& r) {
+  std::string steps = fmt::format("{} {}", r.first_step == r.step ? "step" : "steps", r.first_step);
+  if (r.first_step != r.step) steps += fmt::format(" to {}", r.step);
+  std::string lines = fmt::format("profile: {} ({}); ui.perfetto.dev opens it\n", r.path, steps);
+  lines +=
+      fmt::format("  a step of {:.3f} ms: kernels {:.1f}%, collectives {:.1f}% (waiting {:.1f}%), neither {:.1f}%\n",
+                  r.step_ms, 100 * r.kernels, 100 * r.collectives, 100 * r.waiting, 100 * r.neither);
+  if (!r.note.empty()) lines += fmt::format("  {}\n", r.note);
+  lines += r.table;
+  return lines.substr(0, lines.find_last_not_of('\n') + 1);
+}
 
 std::string DurationText(double seconds) {
   if (seconds < 10) return fmt::format("{:.1f}s", seconds);

@@ -77,8 +77,16 @@ struct SampleRecord {
 struct NoteRecord {
   std::string text;
 };
+struct ProfileRecord {
+  int64_t first_step = 0, step = 0;  // the first and the last of the steps that were timed
+  std::string path;                  // of the trace
+  double step_ms = 0;                // mean over steps and ranks
+  // Shares of that time. Waiting is a part of the collectives'.
+  double kernels = 0, collectives = 0, waiting = 0, neither = 0;
+  std::string table, note;  // for people only: lines of the longest kernels and collectives; "": no note
+};
 using LogRecord = std::variant<StartRecord, StepRecord, EvalRecord, EndRecord, StopRecord, SaveRecord, ProgressRecord,
-                               SampleRecord, NoteRecord>;
+                               SampleRecord, NoteRecord, ProfileRecord>;
 
 // One JSON object without a newline. Doubles read back exactly; what is unknown or not finite is null.
 std::string JsonLine(const StartRecord& record);
@@ -88,6 +96,7 @@ std::string JsonLine(const EndRecord& record);
 std::string JsonLine(const StopRecord& record);
 std::string JsonLine(const SaveRecord& record);
 std::string JsonLine(const NoteRecord& record);
+std::string JsonLine(const ProfileRecord& record);
 // "": no log has these.
 std::string JsonLine(const ProgressRecord& record);
 std::string JsonLine(const SampleRecord& record);
@@ -111,6 +120,7 @@ std::string EvalLine(const EvalRecord& record, int64_t steps);
 std::string EndLine(const EndRecord& record, int64_t start_step);
 std::string StopLine(const StopRecord& record);
 std::string SaveLine(const SaveRecord& record);
+std::string ProfileLines(const ProfileRecord& record);
 std::string ProgressText(const ProgressRecord& record);  // "evaluating 37% | 12s left"
 std::string SampleLines(const SampleRecord& record, int64_t steps);
 std::string ProgressLine(const ProgressRecord& record, int64_t steps);

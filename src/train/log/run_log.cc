@@ -1,14 +1,13 @@
 #include "weft/train/log/run_log.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 
+#include "weft/train/io/output_path.h"
 #include "weft/train/log/log_outputs.h"
 #include "weft/train/log/standard_output.h"
 #include "weft/train/log/terminal_log.h"
@@ -22,20 +21,6 @@ absl::Status SaveConfig(const Config& config) {
   file << ToYaml(config) << std::flush;
   if (file.good()) return absl::OkStatus();
   return absl::UnavailableError(fmt::format("{}: cannot be written ({})", path, std::strerror(errno)));
-}
-
-// A name that nothing has: FILE.1, FILE.2 and so on.
-absl::StatusOr<std::string> MoveAside(const std::string& path) {
-  for (int64_t number = 1;; number++) {
-    std::string aside = fmt::format("{}.{}", path, number);
-    std::error_code error;
-    if (std::filesystem::exists(aside, error)) continue;
-    if (::renameat2(AT_FDCWD, path.c_str(), AT_FDCWD, aside.c_str(), RENAME_NOREPLACE) == 0) return aside;
-    if (errno == EINVAL && std::rename(path.c_str(), aside.c_str()) == 0) return aside;  // a file system without it
-    if (errno != EEXIST)
-      return absl::UnavailableError(fmt::format("{}: cannot be moved to {} ({}); move it, or give another path", path,
-                                                aside, std::strerror(errno)));
-  }
 }
 
 // A run that starts from the beginning leaves the log of the run before it whole, under another name.

@@ -21,6 +21,7 @@ class TerminalLog final : public LogSink {
   std::string Lines(const EndRecord& r) const { return EndLine(r, start_step_); }
   std::string Lines(const StopRecord& r) const { return StopLine(r); }
   std::string Lines(const SaveRecord& r) const { return SaveLine(r); }
+  std::string Lines(const ProfileRecord& r) const { return ProfileLines(r); }
   std::string Lines(const SampleRecord& r) const { return SampleLines(r, steps_); }
   std::string Lines(const NoteRecord&) const { return ""; }  // it is on stderr
   std::string Lines(const ProgressRecord& r) { return eval_.IsDue(r) ? ProgressLine(r, steps_) : ""; }

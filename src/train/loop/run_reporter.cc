@@ -29,8 +29,10 @@ absl::StatusOr<RunReporter> RunReporter::Open(const Config& config, const StartR
 }
 
 void RunReporter::Write(const LogRecord& record) {
-  absl::Status status = log_.Write(record);
-  if (status.ok()) return;
+  if (absl::Status status = log_.Write(record); !status.ok()) NoteLost(status);
+}
+
+void RunReporter::NoteLost(const absl::Status& status) {
   std::string fault(status.message());
   PrintStderr("weft: {}; the run goes on without it\n", fault);
   std::lock_guard lock(lost_->mutex);

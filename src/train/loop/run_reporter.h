@@ -24,6 +24,8 @@ class RunReporter {
   void WriteStep(StepRecord record);
   void WriteEval(const EvalRecord& record);
   void WriteEnd(int64_t step, double seconds);
+  // What could not be written: says so, and the run goes on. From any thread.
+  void NoteLost(const absl::Status& status);
   // On all ranks alike: kAborted where the log lacks something.
   absl::Status Close();
 

@@ -61,6 +61,7 @@ struct Trainer::Parts {
   };
   std::unique_ptr<Following> following;
   std::unique_ptr<CheckpointPolicy> checkpoints;
+  std::unique_ptr<StepProfiler> profiler;  // null: no profile
 };
 
 Trainer::~Trainer() = default;
@@ -68,7 +69,10 @@ Trainer::~Trainer() = default;
 absl::Status Trainer::Run() {
   absl::StatusOr<RunStart> start = RunStart::Find(config_, data_, mesh_.World(), notices_);
   if (!start.ok()) return start.status();
-  if (start->is_needed(config_)) return RunFrom(*std::move(start));
+  if (start->is_needed(config_)) {
+    if (absl::Status s = CheckProfiledSteps(config_, start->step()); !s.ok()) return s;
+    return RunFrom(*std::move(start));
+  }
   if (context_.rank() != 0) return absl::OkStatus();
   return Print(fmt::format("nothing to do: {} is of step {}, and train.steps is {}\n", start->folder(), start->step(),
                            config_.train.steps));
@@ -105,6 +109,8 @@ absl::Status Trainer::RunFrom(RunStart found) {
   p.following = std::make_unique<Parts::Following>(notices_, *p.reporter);
   p.checkpoints = std::make_unique<CheckpointPolicy>(config_, data_, p.start, p.state, mesh_.World(), *p.reporter,
                                                      notices_, activity_);
+  if (!config_.profile.steps.empty())
+    p.profiler = std::make_unique<StepProfiler>(config_, mesh_, *p.runner, runtime_.device, notices_);
   TrainingLoop loop({.config = config_,
                      .data = data_,
                      .step = step_,
@@ -115,7 +121,8 @@ absl::Status Trainer::RunFrom(RunStart found) {
                      .reporter = *p.reporter,
                      .checkpoints = *p.checkpoints,
                      .stop = stop_,
-                     .sampler = sampler_.get()});
+                     .sampler = sampler_.get(),
+                     .profiler = p.profiler.get()});
   return loop.Run();
 }
 

@@ -46,17 +46,36 @@ absl::Status TrainingLoop::Train(int64_t* step) {
   last_ = Clock::now();
   while (*step < p_.config.train.steps && !stopped_) {
     if (stopped_ = !Goes(); stopped_) break;
+    if (p_.profiler) p_.profiler->Begin(*step + 1);
     IssueStep(++*step);
     eval_due_ = EvalDue(*step);
-    bool pause = eval_due_ || SampleDue(*step) || p_.checkpoints.IsDue(*step) || *step == p_.config.train.steps;
+    bool pause = PauseDue(*step);
     if (absl::Status s = finish(pause ? *step : *step - ahead); !s.ok()) return s;
     if (!pause) continue;
+    EndProfile(*step);
     if (absl::Status s = SaveAndEval(*step); !s.ok()) return s;
     if (SampleDue(*step))
       if (absl::Status s = Sample(*step); !s.ok()) return s;
     last_ = Clock::now();
   }
-  return finish(*step);
+  if (absl::Status s = finish(*step); !s.ok()) return s;
+  EndProfile(*step);
+  return absl::OkStatus();
+}
+
+// Whether all steps up to this one must be finished before the next is begun.
+bool TrainingLoop::PauseDue(int64_t step) const {
+  return eval_due_ || SampleDue(step) || p_.checkpoints.IsDue(step) || step == p_.config.train.steps ||
+         (p_.profiler && p_.profiler->IsBorder(step));
+}
+
+void TrainingLoop::EndProfile(int64_t step) {
+  if (!p_.profiler || !p_.profiler->IsDue(step, stopped_)) return;
+  absl::StatusOr<ProfileRecord> record = p_.profiler->Finish(step);
+  if (record.ok())
+    p_.reporter.Write(*record);
+  else
+    p_.reporter.NoteLost(record.status());
 }
 
 // The state is written beside the evaluation, in which a run may end as well as in a step.

@@ -8,6 +8,7 @@
 #include "weft/train/loop/checkpoint_policy.h"
 #include "weft/train/loop/run_reporter.h"
 #include "weft/train/loop/step_sampler.h"
+#include "weft/train/profile/step_profiler.h"
 
 namespace weft {
 
@@ -24,8 +25,9 @@ class TrainingLoop {
     StepRunner& runner;
     RunReporter& reporter;
     CheckpointPolicy& checkpoints;
-    StopGate* stop;        // null: nothing stops it
-    StepSampler* sampler;  // null: no samples
+    StopGate* stop;          // null: nothing stops it
+    StepSampler* sampler;    // null: no samples
+    StepProfiler* profiler;  // null: no profile
   };
   explicit TrainingLoop(const Parts& parts) : p_(parts), eval_due_(parts.start.eval_due()) {}
 
@@ -44,6 +46,8 @@ class TrainingLoop {
   absl::Status FinishStep(int64_t step);
   bool EvalDue(int64_t step) const;
   bool SampleDue(int64_t step) const;
+  bool PauseDue(int64_t step) const;
+  void EndProfile(int64_t step);
   absl::Status Sample(int64_t step);
   absl::Status Eval(int64_t step);
 

@@ -13,6 +13,7 @@
 #include "weft/train/checkpoint/folder.h"
 #include "weft/train/config/run_name.h"
 #include "weft/train/log/log_outputs.h"
+#include "weft/train/profile/trace_text.h"
 
 namespace weft {
 namespace {
@@ -50,12 +51,19 @@ bool HasSomethingElse(const std::string& log, std::string_view start) {
 
 using Faults = std::vector<ConfigFault>;
 
-void CheckName(const LogOutput& output, const std::string& path, Faults& faults) {
-  std::string extension = absl::AsciiStrToLower(fs::path(path).extension().string()), own = output.key;
-  own.replace(0, own.find('.'), "");
+// ".jsonl" of log.jsonl.
+std::string ExtensionOf(const OutputPath& output) {
+  std::string extension = fs::path(output.key).extension().string();
+  return extension == ".path" ? ".json" : extension;
+}
+
+void CheckName(const OutputPath& output, Faults& faults) {
+  const std::string& path = output.path;
+  std::string extension = absl::AsciiStrToLower(fs::path(path).extension().string());
   if (extension == ".yaml" || extension == ".yml")
-    faults.push_back({output.key, fmt::format("expected a file of {}, got {}, which is a config's name; use {}",
-                                              output.lines, path, fs::path(path).replace_extension(own).string())});
+    faults.push_back(
+        {output.key, fmt::format("expected a file of {}, got {}, which is a config's name; use {}", output.lines, path,
+                                 fs::path(path).replace_extension(ExtensionOf(output)).string())});
 }
 
 // Where the merged config of a log is saved must not be the config that the run reads.
@@ -67,8 +75,8 @@ void CheckSavedConfig(const Config& config, Faults& faults) {
 }
 
 // The log is added to or moved aside: that must not hit a file that the run reads.
-void CheckInputs(const Config& config, const LogOutput& output, Faults& faults) {
-  const std::string& path = output.PathIn(config);
+void CheckInputs(const Config& config, const OutputPath& output, Faults& faults) {
+  const std::string& path = output.path;
   auto check = [&](bool holds, const std::string& what) {
     if (!holds) faults.push_back({output.key, what});
   };
@@ -84,13 +92,15 @@ void CheckInputs(const Config& config, const LogOutput& output, Faults& faults) 
   if (!config.parallel.plan.file.empty()) differs("parallel.plan", config.parallel.plan.file);
   if (size_t colon = config.data.tokenizer.find(':'); colon != std::string::npos)
     differs("data.tokenizer", config.data.tokenizer.substr(colon + 1));
-  for (const LogOutput& other : LogOutputs())
-    if (&other < &output && !other.PathIn(config).empty()) differs(other.key, other.PathIn(config));
+  for (const OutputPath& other : OutputPathsOf(config)) {
+    if (std::string_view(other.key) == output.key) break;
+    differs(other.key, other.path);
+  }
 }
 
 // A file of the log where a folder is to be, or one above it.
-void CheckFolders(const Config& config, const LogOutput& output, Faults& faults) {
-  std::vector<std::string> files = {output.PathIn(config)};
+void CheckFolders(const Config& config, const OutputPath& output, Faults& faults) {
+  std::vector<std::string> files = {output.path};
   if (files[0] == config.log.jsonl) files.push_back(SavedConfigPath(config));
   for (const std::string& file : files)
     for (auto [key, folder] : {std::pair<const char*, const std::string&>{"checkpoint.dir", config.checkpoint.dir},
@@ -117,22 +127,31 @@ void CheckCheckpoints(const Config& config, const char* key, const std::string& 
 
 }  // namespace
 
+std::vector<OutputPath> OutputPathsOf(const Config& config) {
+  std::vector<OutputPath> paths;
+  for (const LogOutput& output : LogOutputs())
+    if (const std::string& path = output.PathIn(config); !path.empty())
+      paths.push_back({output.key, path, output.is_folder() ? nullptr : "log", output.lines, output.file_start});
+  if (!config.profile.steps.empty() && !config.profile.path.empty())
+    paths.push_back({"profile.path", config.profile.path, "profile", "trace events as JSON", kTraceStart});
+  return paths;
+}
+
 std::vector<ConfigFault> CheckOutputPaths(const Config& config) {
   Faults all;
-  for (const LogOutput& output : LogOutputs()) {
-    const std::string& path = output.PathIn(config);
-    if (path.empty()) continue;
+  for (const OutputPath& output : OutputPathsOf(config)) {
+    const std::string& path = output.path;
     Faults faults;
     if (!output.is_folder() && !IsOfRun(config, output.key)) {  // the folder of a run is its own
-      CheckName(output, path, faults);
+      CheckName(output, faults);
       CheckInputs(config, output, faults);
       CheckFolders(config, output, faults);
     }
     CheckCheckpoints(config, output.key, path, faults);
-    if (faults.empty() && !output.is_folder() && HasSomethingElse(path, output.file_start))
-      faults.push_back({output.key, fmt::format("{} is there and is no log of a run, which begins with {}; give "
+    if (faults.empty() && !output.is_folder() && HasSomethingElse(path, output.start))
+      faults.push_back({output.key, fmt::format("{} is there and is no {} of a run, which begins with {}; give "
                                                 "another path, or remove it",
-                                                path, output.file_start)});
+                                                path, output.kind, output.start)});
     all.insert(all.end(), faults.begin(), faults.end());
   }
   return all;

@@ -1,0 +1,113 @@
+#include "weft/train/profile/profile_totals.h"
+
+#include <algorithm>
+#include <cctype>
+
+#include "fmt/format.h"
+#include "weft/core/base/memory.h"
+
+namespace weft {
+
+std::string FoldedScope(const std::string& scope) {
+  std::string folded;
+  for (size_t i = 0; i < scope.size(); i++) {
+    bool begins = i > 0 && scope[i - 1] == '.' && std::isdigit(uint8_t(scope[i]));
+    if (!begins) {
+      folded += scope[i];
+      continue;
+    }
+    folded += '*';
+    while (i + 1 < scope.size() && std::isdigit(uint8_t(scope[i + 1]))) i++;
+  }
+  return folded;
+}
+
+void ProfileTotals::AddKernel(const ProfiledBatch& batch) {
+  std::string op = batch.is_copies() ? "copy" : Name(batch.node().op);
+  std::string phase = batch.is_copies() ? "" : Name(batch.node().phase);
+  Kernels& sum = kernels[{op, FoldedScope(batch.scope()), phase}];
+  sum.calls += batch.is_copies() ? 1 : double(batch.steps.size());
+  sum.time += double(batch.span.length());
+  sum.bytes += double(batch.cost.bytes);
+  sum.flops += batch.cost.flops;
+  kernel_time += double(batch.span.length());
+}
+
+void ProfileTotals::AddCollective(const ProfiledBatch& batch, const std::string& axis, int64_t waiting_time,
+                                  int64_t handed) {
+  Collectives& sum = collectives[{Name(batch.node().op), axis}];
+  sum.calls++;
+  sum.time += double(batch.span.length());
+  sum.waiting += double(waiting_time);
+  sum.bytes += double(handed);
+  collective_time += double(batch.span.length());
+  waiting += double(waiting_time);
+}
+
+std::vector<double*> ProfileTotals::Numbers() {
+  std::vector<double*> all{&steps, &step_time, &kernel_time, &collective_time, &waiting, &covered};
+  for (auto& [key, sum] : kernels) all.insert(all.end(), {&sum.calls, &sum.time, &sum.bytes, &sum.flops});
+  for (auto& [key, sum] : collectives) all.insert(all.end(), {&sum.calls, &sum.time, &sum.waiting, &sum.bytes});
+  return all;
+}
+
+// All ranks run the same programs, so the maps have the same keys.
+void ProfileTotals::SumOverRanks(ProcessGroup& world) {
+  std::vector<double*> numbers = Numbers();
+  std::vector<double> values;
+  for (const double* number : numbers) values.push_back(*number);
+  world.AllReduce(values.data(), values.data(), int64_t(values.size()), DType::kF64);
+  for (size_t i = 0; i < numbers.size(); i++) *numbers[i] = values[i];
+}
+
+namespace {
+
+// The rows that take most time, longest first.
+template <class Map>
+std::vector<const typename Map::value_type*> Longest(const Map& sums) {
+  constexpr size_t kMost = 10;
+  std::vector<const typename Map::value_type*> rows;
+  for (const auto& row : sums) rows.push_back(&row);
+  std::stable_sort(rows.begin(), rows.end(), [](auto* a, auto* b) { return a->second.time > b->second.time; });
+  rows.resize(std::min(rows.size(), kMost));
+  return rows;
+}
+
+double PerNanosecond(double amount, double time) { return time > 0 ? amount / time : 0; }
+
+std::string KernelLines(const ProfileTotals& t) {
+  std::string text =
+      fmt::format("  {:<43}{:>6}{:>8}{:>7}{:>6}{:>8}\n", "kernel", "calls", "ms", "share", "GB/s", "GFLOP/s");
+  for (const auto* row : Longest(t.kernels)) {
+    const auto& [op, scope, phase] = row->first;
+    const ProfileTotals::Kernels& k = row->second;
+    std::string name = fmt::format("{} {}{}{}", op, scope, scope.empty() ? "" : " ", phase);
+    std::string flops = k.flops > 0 ? fmt::format("{:>8.1f}", PerNanosecond(k.flops, k.time)) : "";
+    text += fmt::format("  {:<43.42}{:>6.0f}{:>8.3f}{:>6.1f}%{:>6.1f}{}\n", name, k.calls / t.steps,
+                        k.time / t.steps / 1e6, 100 * t.Share(k.time), PerNanosecond(k.bytes, k.time), flops);
+  }
+  return text;
+}
+
+std::string CollectiveLines(const ProfileTotals& t) {
+  std::string text = fmt::format("  {:<16}{:<12}{:>8}{:>13}{:>9}{:>7}{:>9}\n", "collective", "axis", "calls", "bytes",
+                                 "ms", "share", "waiting");
+  for (const auto* row : Longest(t.collectives)) {
+    const auto& [op, axis] = row->first;
+    const ProfileTotals::Collectives& c = row->second;
+    text += fmt::format("  {:<16}{:<12}{:>8.0f}{:>13}{:>9.3f}{:>6.1f}%{:>9.3f}\n", op, axis, c.calls / t.steps,
+                        BytesText(size_t(c.bytes / t.steps)), c.time / t.steps / 1e6, 100 * t.Share(c.time),
+                        c.waiting / t.steps / 1e6);
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string ProfileTable(const ProfileTotals& totals) {
+  std::string text = KernelLines(totals);
+  if (!totals.collectives.empty()) text += CollectiveLines(totals);
+  return text;
+}
+
+}  // namespace weft
