@@ -33,22 +33,33 @@ struct Kept {
   }
 };
 
+// oneDNN 2 (Debian 12) wants the operation described first, oneDNN 3 (Debian 13) takes it with the engine. A template,
+// as one of the two does not compile.
+template <class Matmul>
+typename Matmul::primitive_desc Described(const dnnl::engine& engine, const dnnl::memory::desc& a,
+                                          const dnnl::memory::desc& b, const dnnl::memory::desc& c) {
+  if constexpr (requires { typename Matmul::desc; })
+    return typename Matmul::primitive_desc(typename Matmul::desc(a, b, c), engine);
+  else
+    return typename Matmul::primitive_desc(engine, a, b, c);
+}
+
 Product Make(const dnnl::engine& engine, const Key& key) {
   auto [m, n, k, a_row, a_column, b_row, b_column, c_row, wide] = key;
   dnnl::memory::desc a({m, k}, Type::bf16, dnnl::memory::dims{a_row, a_column}),
       b({k, n}, Type::bf16, dnnl::memory::dims{b_row, b_column});
   dnnl::memory::desc c({m, n}, wide ? Type::f32 : Type::bf16, dnnl::memory::dims{c_row, 1});
-  dnnl::matmul::primitive_desc desc(dnnl::matmul::desc(a, b, c), engine);
-  return {dnnl::matmul(desc), dnnl::memory(a, engine, nullptr), dnnl::memory(b, engine, nullptr),
-          dnnl::memory(c, engine, nullptr)};
+  return {dnnl::matmul(Described<dnnl::matmul>(engine, a, b, c)), dnnl::memory(a, engine, nullptr),
+          dnnl::memory(b, engine, nullptr), dnnl::memory(c, engine, nullptr)};
 }
 
 }  // namespace
 
 bool HasBf16Gemm() {
   static const bool has = [] {
-    dnnl::cpu_isa isa = dnnl::get_effective_cpu_isa();
-    return isa == dnnl::cpu_isa::avx512_core_bf16 || isa == dnnl::cpu_isa::avx512_core_amx;
+    // A set of features has its bits and those of the sets below it; oneDNN 3 knows more sets than oneDNN 2.
+    auto wanted = int(dnnl::cpu_isa::avx512_core_bf16);
+    return (int(dnnl::get_effective_cpu_isa()) & wanted) == wanted;
   }();
   return has;
 }
