@@ -6,12 +6,12 @@ source "$(dirname "$0")/prelude.sh"
 
 # What environment.sh exports, and only that: the user's own values win.
 mkdir "$dir/bin"
-printf '#!/bin/bash\nenv | grep -E "^(OMPI|PMIX|OMP)_" | sort\nprintf "<%%s>" "$@"\nexit ${PRETENDED:-0}\n' > "$dir/bin/mpirun"
+printf '#!/bin/bash\nenv | grep -E "^(OMPI|PRTE|PMIX|OMP)_" | sort\nprintf "<%%s>" "$@"\nexit ${PRETENDED:-0}\n' > "$dir/bin/mpirun"
 chmod +x "$dir/bin/mpirun"
 plain=(env -i "PATH=$dir/bin:$PATH" HOME="$HOME")
 "${plain[@]}" "$weft" train a.yaml ranks=3 x=y > "$dir/out" 2>&1 || { code=$?; fail "expected the pretended mpirun to run"; }
-"${plain[@]}" bash -c 'source launcher/environment.sh; env | grep -E "^(OMPI|PMIX|OMP)_" | sort' > "$dir/want"
-grep -E '^(OMPI|PMIX|OMP)_' "$dir/out" | diff "$dir/want" - || fail "expected the variables of environment.sh"
+"${plain[@]}" bash -c 'source launcher/environment.sh; env | grep -E "^(OMPI|PRTE|PMIX|OMP)_" | sort' > "$dir/want"
+grep -E '^(OMPI|PRTE|PMIX|OMP)_' "$dir/out" | diff "$dir/want" - || fail "expected the variables of environment.sh"
 [ "$(tail -n 1 "$dir/out")" = "<-np><3><$weft><train><a.yaml><ranks=3><x=y>" ] || fail "expected the command under mpirun"
 "${plain[@]}" OMP_NUM_THREADS=2 "$weft" generate --ranks 2 > "$dir/out" 2>&1
 grep -qx OMP_NUM_THREADS=2 "$dir/out" || fail "expected the user's own value"
@@ -29,7 +29,7 @@ for bad in 0 -1 x 65537 ""; do run 2 "command line: ranks: expected an integer >
 
 # The real one, as root and on fewer cores than ranks.
 config=(configs/gpt2-tiny.yaml data.train=README.md data.val=0 model.layers=1 schedule.name=constant schedule.warmup_steps=0)
-unset "${!OMPI_@}" "${!PMIX_@}" OMP_NUM_THREADS
+unset "${!OMPI_@}" "${!PRTE_@}" "${!PMIX_@}" OMP_NUM_THREADS
 run 0 "dp=2 x tp=2 on 4 ranks" train "${config[@]}" train.steps=2 ranks=4 mesh.dp=2 mesh.tp=2 "checkpoint.dir=$dir/c"
 ! grep -q $'\x1b' "$dir/out" || fail "expected no colours in a file, although mpirun gives ranks a terminal"
 if command -v script > /dev/null; then  # a real terminal: colours, and lines of its width

@@ -14,6 +14,7 @@
 #include "weft/dist/net/rank_list.h"
 #include "weft/dist/signals/hang_guard.h"
 #include "weft/dist/start/bootstrap.h"
+#include "weft/dist/start/open_mpi.h"
 
 namespace weft {
 namespace {
@@ -35,27 +36,6 @@ std::string RankInEnvironment() {
   for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"})
     if (const char* rank = std::getenv(name)) return fmt::format("rank {}", rank);
   return "a rank";
-}
-
-// Open MPI's transports, unless they are chosen already. Shared memory does on one host, where its TCP would listen on
-// all interfaces; and looking for others takes seconds.
-void ChooseTransports() {
-  const char *all = std::getenv("OMPI_COMM_WORLD_SIZE"), *here = std::getenv("OMPI_COMM_WORLD_LOCAL_SIZE");
-  bool one_host = all && here && std::string_view(all) == here;
-  setenv("OMPI_MCA_btl", one_host ? "self,vader" : "self,vader,tcp", /*overwrite=*/0);
-}
-
-// How long mpirun takes to notice that a host is lost, by the keepalives of its connections to the daemons; Open MPI's
-// defaults where the environment has none.
-milliseconds LossNotice() {
-  auto number = [](const char* name, int usual) {
-    const char* text = std::getenv(name);
-    return text ? std::atoi(text) : usual;
-  };
-  int idle = number("OMPI_MCA_oob_tcp_keepalive_time", 300);
-  if (idle <= 0) return milliseconds::max();  // it has none
-  return std::chrono::seconds(idle + number("OMPI_MCA_oob_tcp_keepalive_intvl", 20) *
-                                         number("OMPI_MCA_oob_tcp_keepalive_probes", 9));
 }
 
 // False at the deadline. MPI's own waiting has none and keeps a core busy; this leaves the core to ranks that share it.

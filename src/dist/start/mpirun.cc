@@ -19,26 +19,10 @@
 
 #include "weft/core/base/error.h"
 #include "weft/dist/signals/signal_catcher.h"
+#include "weft/dist/start/open_mpi.h"
 
 namespace weft {
 namespace {
-
-// As launcher/environment.sh has them, and why: a test compares the two.
-constexpr std::pair<const char*, const char*> kVariables[] = {
-    {"OMPI_ALLOW_RUN_AS_ROOT", "1"},
-    {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"},
-    {"OMPI_MCA_rmaps_base_oversubscribe", "1"},
-    {"OMPI_MCA_hwloc_base_binding_policy", "none"},
-    {"OMPI_MCA_mpi_yield_when_idle", "1"},
-    {"OMPI_MCA_pml", "ob1"},
-    {"OMPI_MCA_btl_vader_single_copy_mechanism", "none"},
-    {"OMPI_MCA_btl_base_warn_component_unused", "0"},
-    {"OMPI_MCA_oob_tcp_keepalive_time", "10"},
-    {"OMPI_MCA_oob_tcp_keepalive_intvl", "5"},
-    {"OMPI_MCA_oob_tcp_keepalive_probes", "4"},
-    {"PMIX_MCA_pcompress_base_silence_warning", "1"},
-    {"OMP_NUM_THREADS", "1"},
-};
 
 void ShareTerminal() {
   winsize size{};
@@ -91,7 +75,7 @@ pid_t Start(std::vector<std::string> command) {
 }  // namespace
 
 int RunMpirun(int ranks, const std::vector<std::string>& command, bool stops) {
-  for (auto [name, value] : kVariables) ::setenv(name, value, /*overwrite=*/0);
+  for (auto [name, value] : MpirunVariables()) ::setenv(name, value, /*overwrite=*/0);
   ShareTerminal();
   std::vector<std::string> words = {"mpirun", "-np", fmt::format("{}", ranks)};
   words.insert(words.end(), command.begin(), command.end());
