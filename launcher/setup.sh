@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
-# Installs what Weft needs to be built, tested and run on Debian 12. Asks nothing; says nothing when all is there. Where
-# nvcc is, it also fetches the headers of cudnn-frontend into build/deps: cuDNN's attention is built with them.
+# Installs what Weft needs to be built, tested and run on Debian 12 and 13. Asks nothing; says nothing when all is there.
+# On another system it says what is needed and fails, unless all of it is there as Debian's packages. Where nvcc is, it
+# also fetches the headers of cudnn-frontend into build/deps: cuDNN's attention is built with them.
 set -euo pipefail
 script=$(realpath "$0")
 root=$(dirname "$(dirname "$script")")
+os_release=/etc/os-release
 
 packages=(build-essential cmake ninja-build ccache mold
   openmpi-bin libopenmpi-dev libgloo-dev libdnnl-dev libopenblas-dev
@@ -20,17 +22,31 @@ nvcc=$(command -v nvcc || ls "${CUDA_HOME:-/usr/local/cuda}/bin/nvcc" 2> /dev/nu
 has_frontend() { [ "$(cat "$frontend/sha256" 2> /dev/null)" = $frontend_hash ]; }
 if [ -n "$nvcc" ] && ! has_frontend && ! python3 -m pip --version > /dev/null 2>&1; then packages+=(python3-pip); fi
 
+# "Debian 13", "Ubuntu 24.04", "Fedora Linux 41"; without a number where it has none.
+system_name() {
+  local NAME="a system without $os_release" VERSION_ID=""
+  # shellcheck source=/dev/null
+  [ ! -e "$os_release" ] || . "$os_release"
+  NAME=${NAME% GNU/Linux}
+  echo "$NAME${VERSION_ID:+ $VERSION_ID}"
+}
+
 install_packages() {
-  local installed missing=() as_root=() log package
+  local installed missing=() as_root=() log package system
+  system=$(system_name)
   if ! command -v dpkg-query > /dev/null || ! command -v apt-get > /dev/null; then
-    echo "setup: this is no Debian; install the likes of: ${packages[*]}" >&2
-    return 0
+    echo "setup: this is $system, and packages are installed on Debian 12 and 13 only; install the likes of these packages of Debian's, and build as README.md says: ${packages[*]}" >&2
+    return 1
   fi
   installed=" $(dpkg-query -W -f='${db:Status-Status}:${Package} ' "${packages[@]}" 2> /dev/null || true)"
   for package in "${packages[@]}"; do
     [[ $installed == *" installed:$package "* ]] || missing+=("$package")
   done
   [ ${#missing[@]} -gt 0 ] || return 0
+  if [[ $system != "Debian 12" && $system != "Debian 13" ]]; then
+    echo "setup: this is $system, and packages are installed on Debian 12 and 13 only; install these and run this again: ${missing[*]}" >&2
+    return 1
+  fi
 
   if [ "$(id -u)" -ne 0 ]; then
     if ! command -v sudo > /dev/null || ! sudo -n true 2> /dev/null; then

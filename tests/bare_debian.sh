@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
-# The README's two commands in a bare Debian 12 (debootstrap), from a clean clone: as root, and as a user with sudo for
+# The README's two commands in a bare Debian (debootstrap), from a clean clone: as root, and as a user with sudo for
 # whom packages are at hand, so that downloads take no time, on two cores. One line a part, with its seconds; fails where
 # one fails or takes longer than is said there.
 #
-#   tests/bare_debian.sh FOLDER      as root; some 5 GB go to FOLDER; a bare system in FOLDER/base is used again
+#   tests/bare_debian.sh FOLDER [RELEASE]   as root; RELEASE is bookworm (Debian 12), which is the default, or trixie (13).
+#       Some 5 GB go to FOLDER; a bare system of that release in FOLDER/base is used again
 set -euo pipefail
-if [ $# -ne 1 ] || [ "$(id -u)" -ne 0 ]; then
-  sed -n '2,6s/^# \{0,1\}//p' "$0"
+release=${2:-bookworm}
+if [ $# -lt 1 ] || [ $# -gt 2 ] || [[ $release != bookworm && $release != trixie ]] || [ "$(id -u)" -ne 0 ]; then
+  sed -n '2,7s/^# \{0,1\}//p' "$0"
   exit 2
 fi
 source_tree=$(cd "$(dirname "$0")/.." && pwd)
@@ -72,8 +74,10 @@ tests() {
 
 begin=$SECONDS
 if [ ! -e "$folder/base/etc/debian_version" ]; then
-  debootstrap --variant=minbase --include=ca-certificates,git,sudo bookworm "$folder/base" > "$folder/debootstrap.log"
+  debootstrap --variant=minbase --include=ca-certificates,git,sudo "$release" "$folder/base" > "$folder/debootstrap.log"
 fi
+grep -q "^VERSION_CODENAME=$release\$" "$folder/base/etc/os-release" ||
+  { say "$folder/base is another release than $release; give another folder"; exit 2; }
 rm -rf "$folder/root" "$folder/sudo"
 echo 'APT::Keep-Downloaded-Packages "true";' > "$folder/base/etc/apt/apt.conf.d/keep"
 say "bare system: $((SECONDS - begin)) s"

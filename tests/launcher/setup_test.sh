@@ -8,6 +8,10 @@ trap 'rm -rf "$tree"' EXIT
 fakes=$tree/fakes setup=$tree/launcher/setup.sh deps=$tree/build/deps
 mkdir "$fakes" "$tree/launcher"
 cp "$1/launcher/setup.sh" "$setup"
+# Which system this is, is pretended too.
+sed -i "s|^os_release=.*|os_release=$tree/os-release|" "$setup"
+system() { printf 'NAME="%s"\n%s\n' "$1" "${2:+VERSION_ID=\"$2\"}" > "$tree/os-release"; }
+system "Debian GNU/Linux" 12
 
 fake() { printf '#!/bin/bash\n%s\n' "$2" > "$fakes/$1" && chmod +x "$fakes/$1"; }
 # Without a toolkit that this machine may have, and from the middle on with a pretended one.
@@ -30,6 +34,32 @@ fake dpkg-query 'for p in "${@:3}"; do [ "$p" = mold ] || [ "$p" = libgloo-dev ]
 run
 [ $rc -eq 0 ] && [ "$out" = "setup: installing mold libgloo-dev" ] || fail "expected the two packages to be named"
 grep -q '^noninteractive -y .*install --no-install-recommends mold libgloo-dev$' "$fakes/calls" || fail "wrong call of apt-get"
+
+system "Debian GNU/Linux" 13
+run
+[ $rc -eq 0 ] && [ "$out" = "setup: installing mold libgloo-dev" ] || fail "expected Debian 13 to be installed on"
+for other in "Debian GNU/Linux:" "Debian GNU/Linux:11" "Ubuntu:24.04"; do
+  system "${other%:*}" "${other#*:}"
+  rm "$fakes/calls"
+  run
+  name=${other%:*} number=${other#*:}
+  [ $rc -eq 1 ] && [ ! -e "$fakes/calls" ] &&
+    [[ $out == "setup: this is ${name% GNU/Linux}${number:+ $number}, and packages are installed on Debian 12 and 13 only; "*": mold libgloo-dev" ]] ||
+    fail "expected $other to be named with what is missing"
+  touch "$fakes/calls"
+done
+fake dpkg-query "$everything"
+run
+[ $rc -eq 0 ] && [ -z "$out" ] || fail "expected silence on another system where nothing is missing"
+rm "$fakes/dpkg-query"
+system "Fedora Linux" 41
+run
+[ $rc -eq 1 ] && [[ $out == "setup: this is Fedora Linux 41, "*"build-essential"*"iproute2" ]] || fail "expected all packages to be named on Fedora"
+rm "$tree/os-release"
+run
+[ $rc -eq 1 ] && [[ $out == "setup: this is a system without $tree/os-release, "* ]] || fail "expected a system without a name to be refused"
+system "Debian GNU/Linux" 12
+fake dpkg-query 'for p in "${@:3}"; do [ "$p" = mold ] || [ "$p" = libgloo-dev ] || printf "installed:%s " "$p"; done; exit 1'
 
 fake apt-get 'echo "E: no network"; exit 100'
 run
