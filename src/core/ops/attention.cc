@@ -191,10 +191,25 @@ Var Rope(Var x, const RopeOptions& options, Loc loc) {
 }
 
 void RegisterAttention(OpTable& t) {
-  t[size_t(Op::kSdpa)] = {Op::kSdpa, InferSdpa, GradSdpa, SdpaDims, FallbackSdpa, SamplesSdpa, -1, false, 2};
-  t[size_t(Op::kSdpaGrad)] = {
-      Op::kSdpaGrad, InferSdpaGrad, nullptr, SdpaGradDims, FallbackSdpaGrad, SamplesSdpa, -1, false, 5};
-  t[size_t(Op::kRope)] = {Op::kRope, InferRope, GradRope, RopeDims, FallbackRope, SamplesRope};
+  t[size_t(Op::kSdpa)] = {.op = Op::kSdpa,
+                          .infer = InferSdpa,
+                          .grad = GradSdpa,
+                          .dims = SdpaDims,
+                          .fallback = FallbackSdpa,
+                          .samples = SamplesSdpa,
+                          .products = 2};
+  t[size_t(Op::kSdpaGrad)] = {.op = Op::kSdpaGrad,
+                              .infer = InferSdpaGrad,
+                              .dims = SdpaGradDims,
+                              .fallback = FallbackSdpaGrad,
+                              .samples = SamplesSdpa,
+                              .products = 5};
+  t[size_t(Op::kRope)] = {.op = Op::kRope,
+                          .infer = InferRope,
+                          .grad = GradRope,
+                          .dims = RopeDims,
+                          .fallback = FallbackRope,
+                          .samples = SamplesRope};
 }
 
 }  // namespace weft

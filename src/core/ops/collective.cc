@@ -28,7 +28,9 @@ std::vector<Sample> NoSamples(Op) { return {}; }
 }  // namespace
 
 void RegisterCollective(OpTable& t) {
-#define WEFT_RECORD(Name, ...) t[size_t(Op::k##Name)] = {Op::k##Name, Infer, NoGrad, SameLabels, nullptr, NoSamples};
+#define WEFT_RECORD(Name, ...) \
+  t[size_t(Op::k##Name)] = {   \
+      .op = Op::k##Name, .infer = Infer, .grad = NoGrad, .dims = SameLabels, .samples = NoSamples};
   WEFT_COLLECTIVE_OPS(WEFT_RECORD)
 #undef WEFT_RECORD
 }

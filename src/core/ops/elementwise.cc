@@ -199,8 +199,12 @@ Var StopGradient(VarAt a) { return EmitOne(Op::kStopGradient, {}, {a.var}, a.loc
 
 void RegisterElementwise(OpTable& t) {
   auto add = [&](OpRecord record) { t[size_t(record.op)] = record; };
-#define WEFT_RECORD(Name, text, linear, ...) \
-  add({Op::k##Name, InferSame, Grad##Name, linear ? LinearDims : PointwiseDims, nullptr, Samples##Name});
+#define WEFT_RECORD(Name, text, linear, ...)        \
+  add({.op = Op::k##Name,                           \
+       .infer = InferSame,                          \
+       .grad = Grad##Name,                          \
+       .dims = linear ? LinearDims : PointwiseDims, \
+       .samples = Samples##Name});
   WEFT_UNARY_OPS(WEFT_RECORD)
   WEFT_SCALAR_OPS(WEFT_RECORD)
   WEFT_BINARY_OPS(WEFT_RECORD);
@@ -209,16 +213,18 @@ void RegisterElementwise(OpTable& t) {
   // In one pass, where the product of two rows of the table would be two.
   t[size_t(Op::kSwiGlu)].grad = GradSwiGluFused;
   t[size_t(Op::kGelu)].grad = GradGeluFused;
-#define WEFT_RECORD(Name, ...) add({Op::k##Name, InferCompare, NoGrad, PointwiseDims, nullptr, SamplesCompare});
+#define WEFT_RECORD(Name, ...) \
+  add({.op = Op::k##Name, .infer = InferCompare, .grad = NoGrad, .dims = PointwiseDims, .samples = SamplesCompare});
   WEFT_COMPARE_OPS(WEFT_RECORD)
 #undef WEFT_RECORD
-#define WEFT_RECORD(Name, ...) add({Op::k##Name, InferLogic, NoGrad, PointwiseDims, nullptr, SamplesLogic});
+#define WEFT_RECORD(Name, ...) \
+  add({.op = Op::k##Name, .infer = InferLogic, .grad = NoGrad, .dims = PointwiseDims, .samples = SamplesLogic});
   WEFT_LOGIC_OPS(WEFT_RECORD)
 #undef WEFT_RECORD
-  add({Op::kNot, InferLogic, NoGrad, PointwiseDims, nullptr, SamplesNot});
-  add({Op::kSelect, InferSelect, GradSelect, PointwiseDims, nullptr, SamplesSelect});
-  add({Op::kCast, InferCast, GradCast, LinearDims, nullptr, SamplesCast});
-  add({Op::kStopGradient, InferSame, NoGrad, LinearDims, nullptr, SamplesAny});
+  add({.op = Op::kNot, .infer = InferLogic, .grad = NoGrad, .dims = PointwiseDims, .samples = SamplesNot});
+  add({.op = Op::kSelect, .infer = InferSelect, .grad = GradSelect, .dims = PointwiseDims, .samples = SamplesSelect});
+  add({.op = Op::kCast, .infer = InferCast, .grad = GradCast, .dims = LinearDims, .samples = SamplesCast});
+  add({.op = Op::kStopGradient, .infer = InferSame, .grad = NoGrad, .dims = LinearDims, .samples = SamplesAny});
 }
 
 }  // namespace weft

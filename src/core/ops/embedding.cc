@@ -58,8 +58,14 @@ std::vector<Sample> SamplesGrad(Op) {
 Var Embedding(Var table, Var ids, Loc loc) { return EmitOne(Op::kEmbedding, {}, {table, ids}, loc); }
 
 void RegisterEmbedding(OpTable& t) {
-  t[size_t(Op::kEmbedding)] = {Op::kEmbedding, Infer, Grad, ForwardDims, nullptr, Samples};
-  t[size_t(Op::kEmbeddingGrad)] = {Op::kEmbeddingGrad, InferGrad, GradOfGrad, GradDims, nullptr, SamplesGrad, 2};
+  t[size_t(Op::kEmbedding)] = {
+      .op = Op::kEmbedding, .infer = Infer, .grad = Grad, .dims = ForwardDims, .samples = Samples};
+  t[size_t(Op::kEmbeddingGrad)] = {.op = Op::kEmbeddingGrad,
+                                   .infer = InferGrad,
+                                   .grad = GradOfGrad,
+                                   .dims = GradDims,
+                                   .samples = SamplesGrad,
+                                   .shape_operand = 2};
 }
 
 }  // namespace weft

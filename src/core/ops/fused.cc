@@ -109,9 +109,17 @@ std::vector<Sample> SwiGluGradSamples(Op) {
 }  // namespace
 
 void RegisterFused(OpTable& t) {
-  t[size_t(Op::kLinear)] = {Op::kLinear, InferLinear, nullptr, LinearDims, LinearFallback, LinearSamples, -1, false, 1};
-  t[size_t(Op::kSwiGluGrad)] = {Op::kSwiGluGrad, InferSwiGluGrad,    nullptr,
-                                SwiGluGradDims,  SwiGluGradFallback, SwiGluGradSamples};
+  t[size_t(Op::kLinear)] = {.op = Op::kLinear,
+                            .infer = InferLinear,
+                            .dims = LinearDims,
+                            .fallback = LinearFallback,
+                            .samples = LinearSamples,
+                            .products = 1};
+  t[size_t(Op::kSwiGluGrad)] = {.op = Op::kSwiGluGrad,
+                                .infer = InferSwiGluGrad,
+                                .dims = SwiGluGradDims,
+                                .fallback = SwiGluGradFallback,
+                                .samples = SwiGluGradSamples};
 }
 
 }  // namespace weft

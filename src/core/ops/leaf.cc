@@ -85,10 +85,21 @@ Var Reshard(Var x, const Sharding& target, Loc loc) { return EmitOne(Op::kReshar
 Var ReshardLike(Var x, Var like, Loc loc) { return EmitOne(Op::kReshard, {}, {x, like}, loc); }
 
 void RegisterLeaf(OpTable& t) {
-  t[size_t(Op::kLeaf)] = {Op::kLeaf, InferLeaf, NoGrad, NoInputs, nullptr, NoSamples};
-  t[size_t(Op::kFull)] = {Op::kFull, InferFromAttrs, NoGrad, NoInputs, nullptr, SamplesFull, -1, true};
-  t[size_t(Op::kIota)] = {Op::kIota, InferIota, NoGrad, NoInputs, nullptr, SamplesIota, -1, true};
-  t[size_t(Op::kReshard)] = {Op::kReshard, InferReshard, GradReshard, SameLabels, nullptr, NoSamples, 1};
+  t[size_t(Op::kLeaf)] = {.op = Op::kLeaf, .infer = InferLeaf, .grad = NoGrad, .dims = NoInputs, .samples = NoSamples};
+  t[size_t(Op::kFull)] = {.op = Op::kFull,
+                          .infer = InferFromAttrs,
+                          .grad = NoGrad,
+                          .dims = NoInputs,
+                          .samples = SamplesFull,
+                          .generator = true};
+  t[size_t(Op::kIota)] = {
+      .op = Op::kIota, .infer = InferIota, .grad = NoGrad, .dims = NoInputs, .samples = SamplesIota, .generator = true};
+  t[size_t(Op::kReshard)] = {.op = Op::kReshard,
+                             .infer = InferReshard,
+                             .grad = GradReshard,
+                             .dims = SameLabels,
+                             .samples = NoSamples,
+                             .shape_operand = 1};
 }
 
 }  // namespace weft

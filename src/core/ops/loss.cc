@@ -167,19 +167,26 @@ Var CrossEntropy(Var logits, Var targets, const CrossEntropyOptions& options, Lo
 }
 
 void RegisterLoss(OpTable& t) {
-  t[size_t(Op::kCrossEntropy)] = {Op::kCrossEntropy, Infer, Grad, ForwardDims, Fallback, Samples};
-  t[size_t(Op::kCrossEntropyGrad)] = {Op::kCrossEntropyGrad, InferGrad, nullptr, GradDims, FallbackGrad, Samples};
-  t[size_t(Op::kLinearCrossEntropy)] = {
-      Op::kLinearCrossEntropy, InferLinear, nullptr, LinearForwardDims, LinearFallback, LinearSamples, -1, false, 1};
-  t[size_t(Op::kLinearCrossEntropyGrad)] = {Op::kLinearCrossEntropyGrad,
-                                            InferLinearGrad,
-                                            nullptr,
-                                            LinearGradDims,
-                                            LinearFallbackGrad,
-                                            LinearSamples,
-                                            -1,
-                                            false,
-                                            3};
+  t[size_t(Op::kCrossEntropy)] = {.op = Op::kCrossEntropy,
+                                  .infer = Infer,
+                                  .grad = Grad,
+                                  .dims = ForwardDims,
+                                  .fallback = Fallback,
+                                  .samples = Samples};
+  t[size_t(Op::kCrossEntropyGrad)] = {
+      .op = Op::kCrossEntropyGrad, .infer = InferGrad, .dims = GradDims, .fallback = FallbackGrad, .samples = Samples};
+  t[size_t(Op::kLinearCrossEntropy)] = {.op = Op::kLinearCrossEntropy,
+                                        .infer = InferLinear,
+                                        .dims = LinearForwardDims,
+                                        .fallback = LinearFallback,
+                                        .samples = LinearSamples,
+                                        .products = 1};
+  t[size_t(Op::kLinearCrossEntropyGrad)] = {.op = Op::kLinearCrossEntropyGrad,
+                                            .infer = InferLinearGrad,
+                                            .dims = LinearGradDims,
+                                            .fallback = LinearFallbackGrad,
+                                            .samples = LinearSamples,
+                                            .products = 3};
 }
 
 }  // namespace weft

@@ -131,10 +131,25 @@ Var LayerNorm(Var x, Var weight, Var bias, double eps, Loc loc) {
 }
 
 void RegisterNorm(OpTable& t) {
-  t[size_t(Op::kRmsNorm)] = {Op::kRmsNorm, InferForward, GradRms, ForwardDims, FallbackRms, Samples};
-  t[size_t(Op::kLayerNorm)] = {Op::kLayerNorm, InferForward, GradLayer, ForwardDims, FallbackLayer, Samples};
-  t[size_t(Op::kRmsNormGrad)] = {Op::kRmsNormGrad, InferGrad, nullptr, GradDims, FallbackRmsGrad, Samples};
-  t[size_t(Op::kLayerNormGrad)] = {Op::kLayerNormGrad, InferGrad, nullptr, GradDims, FallbackLayerGrad, Samples};
+  t[size_t(Op::kRmsNorm)] = {.op = Op::kRmsNorm,
+                             .infer = InferForward,
+                             .grad = GradRms,
+                             .dims = ForwardDims,
+                             .fallback = FallbackRms,
+                             .samples = Samples};
+  t[size_t(Op::kLayerNorm)] = {.op = Op::kLayerNorm,
+                               .infer = InferForward,
+                               .grad = GradLayer,
+                               .dims = ForwardDims,
+                               .fallback = FallbackLayer,
+                               .samples = Samples};
+  t[size_t(Op::kRmsNormGrad)] = {
+      .op = Op::kRmsNormGrad, .infer = InferGrad, .dims = GradDims, .fallback = FallbackRmsGrad, .samples = Samples};
+  t[size_t(Op::kLayerNormGrad)] = {.op = Op::kLayerNormGrad,
+                                   .infer = InferGrad,
+                                   .dims = GradDims,
+                                   .fallback = FallbackLayerGrad,
+                                   .samples = Samples};
   for (Op op : {Op::kRmsNormGradAdd, Op::kLayerNormGradAdd})
     t[size_t(op)] = {op, InferGrad, nullptr, GradDims, FallbackGradAdd, Samples};
 }

@@ -137,9 +137,12 @@ std::array<Var, 2> Lion(Var p, Var m, Var g, Var lr, Var scale, Var updates, con
 }
 
 void RegisterOptimizer(OpTable& t) {
-  t[size_t(Op::kAdamW)] = {Op::kAdamW, Infer, nullptr, UpdateDims, AdamWFallback, AdamWSamples};
-  t[size_t(Op::kSgd)] = {Op::kSgd, Infer, nullptr, UpdateDims, SgdFallback, SgdSamples};
-  t[size_t(Op::kLion)] = {Op::kLion, Infer, nullptr, UpdateDims, LionFallback, LionSamples};
+  t[size_t(Op::kAdamW)] = {
+      .op = Op::kAdamW, .infer = Infer, .dims = UpdateDims, .fallback = AdamWFallback, .samples = AdamWSamples};
+  t[size_t(Op::kSgd)] = {
+      .op = Op::kSgd, .infer = Infer, .dims = UpdateDims, .fallback = SgdFallback, .samples = SgdSamples};
+  t[size_t(Op::kLion)] = {
+      .op = Op::kLion, .infer = Infer, .dims = UpdateDims, .fallback = LionFallback, .samples = LionSamples};
 }
 
 }  // namespace weft

@@ -68,8 +68,14 @@ Var Dropout(Var x, double p, Loc loc) {
 }
 
 void RegisterRandom(OpTable& t) {
-  t[size_t(Op::kRandom)] = {Op::kRandom, InferRandom, NoGrad, RandomDims, nullptr, SamplesRandom, -1, true};
-  t[size_t(Op::kDropout)] = {Op::kDropout, InferDropout, GradDropout, DropoutDims, nullptr, SamplesDropout};
+  t[size_t(Op::kRandom)] = {.op = Op::kRandom,
+                            .infer = InferRandom,
+                            .grad = NoGrad,
+                            .dims = RandomDims,
+                            .samples = SamplesRandom,
+                            .generator = true};
+  t[size_t(Op::kDropout)] = {
+      .op = Op::kDropout, .infer = InferDropout, .grad = GradDropout, .dims = DropoutDims, .samples = SamplesDropout};
 }
 
 }  // namespace weft

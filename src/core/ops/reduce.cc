@@ -130,14 +130,27 @@ Var Softmax(Var x, int dim, Loc loc) {
 }
 
 void RegisterReduce(OpTable& t) {
-  t[size_t(Op::kReduceSum)] = {Op::kReduceSum, InferSum, GradSum, SumDims, nullptr, SamplesSum};
-  t[size_t(Op::kReduceMax)] = {Op::kReduceMax, Infer, GradExtremum, MaxDims, nullptr, Samples};
-  t[size_t(Op::kReduceMin)] = {Op::kReduceMin, Infer, GradExtremum, MinDims, nullptr, Samples};
-  t[size_t(Op::kReduceProd)] = {Op::kReduceProd, Infer, GradProd, ProdDims, nullptr, Samples};
-  t[size_t(Op::kArgMax)] = {Op::kArgMax, InferArgMax, NoGrad, ArgMaxDims, FallbackArgMax, Samples};
-  t[size_t(Op::kCumSum)] = {Op::kCumSum, InferCumSum, GradCumSum, CumSumDims, nullptr, Samples};
-  t[size_t(Op::kSumOfSquares)] = {Op::kSumOfSquares, InferSumOfSquares, GradSumOfSquares,
-                                  SumOfSquaresDims,  nullptr,           SamplesSumOfSquares};
+  t[size_t(Op::kReduceSum)] = {
+      .op = Op::kReduceSum, .infer = InferSum, .grad = GradSum, .dims = SumDims, .samples = SamplesSum};
+  t[size_t(Op::kReduceMax)] = {
+      .op = Op::kReduceMax, .infer = Infer, .grad = GradExtremum, .dims = MaxDims, .samples = Samples};
+  t[size_t(Op::kReduceMin)] = {
+      .op = Op::kReduceMin, .infer = Infer, .grad = GradExtremum, .dims = MinDims, .samples = Samples};
+  t[size_t(Op::kReduceProd)] = {
+      .op = Op::kReduceProd, .infer = Infer, .grad = GradProd, .dims = ProdDims, .samples = Samples};
+  t[size_t(Op::kArgMax)] = {.op = Op::kArgMax,
+                            .infer = InferArgMax,
+                            .grad = NoGrad,
+                            .dims = ArgMaxDims,
+                            .fallback = FallbackArgMax,
+                            .samples = Samples};
+  t[size_t(Op::kCumSum)] = {
+      .op = Op::kCumSum, .infer = InferCumSum, .grad = GradCumSum, .dims = CumSumDims, .samples = Samples};
+  t[size_t(Op::kSumOfSquares)] = {.op = Op::kSumOfSquares,
+                                  .infer = InferSumOfSquares,
+                                  .grad = GradSumOfSquares,
+                                  .dims = SumOfSquaresDims,
+                                  .samples = SamplesSumOfSquares};
 }
 
 }  // namespace weft

@@ -200,14 +200,23 @@ Var Concat(std::span<const Var> xs, int dim, Loc loc) {
 }
 
 void RegisterStructural(OpTable& t) {
-  t[size_t(Op::kBroadcast)] = {
-      Op::kBroadcast, InferBroadcast, GradBroadcast, BroadcastDims, nullptr, Samples, -1, true};
-  t[size_t(Op::kPermute)] = {Op::kPermute, InferPermute, GradPermute, PermuteDims, nullptr, Samples};
-  t[size_t(Op::kSplit)] = {Op::kSplit, InferSplit, GradSplit, SplitDims, nullptr, Samples};
-  t[size_t(Op::kMerge)] = {Op::kMerge, InferMerge, GradMerge, MergeDims, nullptr, Samples};
-  t[size_t(Op::kSlice)] = {Op::kSlice, InferSlice, GradSlice, BlockedDims, nullptr, Samples};
-  t[size_t(Op::kPad)] = {Op::kPad, InferPad, GradPad, BlockedDims, nullptr, Samples};
-  t[size_t(Op::kConcat)] = {Op::kConcat, InferConcat, GradConcat, BlockedDims, nullptr, Samples};
+  t[size_t(Op::kBroadcast)] = {.op = Op::kBroadcast,
+                               .infer = InferBroadcast,
+                               .grad = GradBroadcast,
+                               .dims = BroadcastDims,
+                               .samples = Samples,
+                               .generator = true};
+  t[size_t(Op::kPermute)] = {
+      .op = Op::kPermute, .infer = InferPermute, .grad = GradPermute, .dims = PermuteDims, .samples = Samples};
+  t[size_t(Op::kSplit)] = {
+      .op = Op::kSplit, .infer = InferSplit, .grad = GradSplit, .dims = SplitDims, .samples = Samples};
+  t[size_t(Op::kMerge)] = {
+      .op = Op::kMerge, .infer = InferMerge, .grad = GradMerge, .dims = MergeDims, .samples = Samples};
+  t[size_t(Op::kSlice)] = {
+      .op = Op::kSlice, .infer = InferSlice, .grad = GradSlice, .dims = BlockedDims, .samples = Samples};
+  t[size_t(Op::kPad)] = {.op = Op::kPad, .infer = InferPad, .grad = GradPad, .dims = BlockedDims, .samples = Samples};
+  t[size_t(Op::kConcat)] = {
+      .op = Op::kConcat, .infer = InferConcat, .grad = GradConcat, .dims = BlockedDims, .samples = Samples};
 }
 
 }  // namespace weft
