@@ -213,12 +213,10 @@ std::unique_ptr<ProcessGroup> MakeSelfGroup(const std::string& name, int global_
 void RunRanks(int ranks, const RankFunction& fn, int threads_per_rank) {
   auto world = std::make_shared<LocalWorld>(ranks);
   std::mutex mutex;
-  std::exception_ptr first;
-  bool first_is_cause = false;
-  // An AbortedError is a consequence: whenever it comes, it gives way to the error of the rank that failed.
-  auto keep = [&](bool cause) {
+  std::exception_ptr cause, consequence;  // the first of each, kept until all threads are done with them
+  auto keep = [&](std::exception_ptr& first) {
     std::lock_guard lock(mutex);
-    if (!first || (cause && !first_is_cause)) first = std::current_exception(), first_is_cause = cause;
+    if (!first) first = std::current_exception();
   };
   auto body = [&](int rank) {
     try {
@@ -226,17 +224,18 @@ void RunRanks(int ranks, const RankFunction& fn, int threads_per_rank) {
       LocalGroupFactory groups(world, rank);
       fn(context, groups);
     } catch (const AbortedError& e) {
-      keep(false);
+      keep(consequence);
       world->Abort(e.what());
     } catch (const std::exception& e) {
-      keep(true);
+      keep(cause);
       world->Abort(fmt::format("rank {} failed: {}", rank, e.what()));
     }
   };
   std::vector<std::thread> threads;
   for (int r = 0; r < ranks; r++) threads.emplace_back(body, r);
   for (std::thread& thread : threads) thread.join();
-  if (first) std::rethrow_exception(first);
+  if (cause) std::rethrow_exception(cause);  // of the rank that failed: an AbortedError is what others made of it
+  if (consequence) std::rethrow_exception(consequence);
 }
 
 }  // namespace weft
