@@ -30,8 +30,9 @@ absl::Status CheckPlace(const std::string& place, std::span<const RankMemory> ra
     if (count++ == 0 || rank.memory.free < memory.free) memory = rank.memory;
     need += rank.need;
   }
-  memory.free += size_t(need.data);
-  if (memory.total == 0 || size_t(need.Total()) <= memory.free) return absl::OkStatus();
+  auto held = size_t(need.data);
+  if (memory.total == 0 || size_t(need.Total()) - held <= memory.free) return absl::OkStatus();
+  memory.free += held;
   return absl::ResourceExhaustedError(
       "weft: " +
       OutOfMemory({.where = place, .asked = size_t(need.Total()), .what = AskedText(need, count), .memory = memory}));
