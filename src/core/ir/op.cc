@@ -1,5 +1,7 @@
 #include "weft/core/ir/op.h"
 
+#include <cstddef>
+
 namespace weft {
 
 const char* Name(Op op) {
