@@ -42,7 +42,7 @@ for odd in "$dir/fifo:a FIFO" "/dev/zero:a device"; do
   refused "$path" "$kind" prepare "$dir/out.data" "$path"
   refused "$path" "$kind" prepare "$dir/out.data" README.md "tokenizer=chars:$path"
   run 2 "$path: expected a file of JSON lines, got something else" report "$path" "$dir/page.html"
-  run 2 "OUT would overwrite $path, which is there and is no page" report "$dir/log.jsonl" "$path"
+  run 2 "OUT would overwrite $path, which is there and is no page" report "$dir/log.jsonl" "out=$path"
   cp "$dir/log.jsonl" "$dir/other.jsonl"
   ln -sfn "$path" "$dir/other.jsonl.config.yaml"
   refused "$dir/other.jsonl.config.yaml" "$kind" report "$dir/other.jsonl" "$dir/page.html"

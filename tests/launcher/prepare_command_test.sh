@@ -34,7 +34,7 @@ for words in "" "tokenizer=chars" "tokenizer=sentencepiece vocab=500" "val=confi
   train "validation" "$name/config.yaml" "${short[@]}"
   [ -e "$dir/runs/made-$made/log.jsonl" ] || fail "expected a run that is named after the folder"
   [[ $words != *tokenizer=* ]] || grep -q 'bits per byte' "$dir/out" || fail "expected bits per byte with $words"
-  run 0 "FLOPs" plan "$name/config.yaml" ranks=2 mesh.dp=2
+  run 0 "compute per step" plan "$name/config.yaml" ranks=2 mesh.dp=2
   run 2 "expected a new or an empty folder, got one that holds config.yaml, t" prepare "$name" README.md
 done
 run 2 "; $dir/made 1/train_*.bin names what to train on" train configs/gpt2-tiny.yaml "data.train=$dir/made 1"

@@ -75,16 +75,19 @@ std::vector<const typename Map::value_type*> Longest(const Map& sums) {
 
 double PerNanosecond(double amount, double time) { return time > 0 ? amount / time : 0; }
 
+// Of a CPU "12.3", of a GPU "605032".
+std::string RateText(double rate) { return rate < 1000 ? fmt::format("{:.1f}", rate) : fmt::format("{:.0f}", rate); }
+
 std::string KernelLines(const ProfileTotals& t) {
   std::string text =
-      fmt::format("  {:<43}{:>6}{:>8}{:>7}{:>6}{:>8}\n", "kernel", "calls", "ms", "share", "GB/s", "GFLOP/s");
+      fmt::format("  {:<39}{:>6}{:>9}{:>7}{:>8}{:>9}\n", "kernel", "calls", "ms", "share", "GB/s", "GFLOP/s");
   for (const auto* row : Longest(t.kernels)) {
     const auto& [op, scope, phase] = row->first;
     const ProfileTotals::Kernels& k = row->second;
     std::string name = fmt::format("{} {}{}{}", op, scope, scope.empty() ? "" : " ", phase);
-    std::string flops = k.flops > 0 ? fmt::format("{:>8.1f}", PerNanosecond(k.flops, k.time)) : "";
-    text += fmt::format("  {:<43.42}{:>6.0f}{:>8.3f}{:>6.1f}%{:>6.1f}{}\n", name, k.calls / t.steps,
-                        k.time / t.steps / 1e6, 100 * t.Share(k.time), PerNanosecond(k.bytes, k.time), flops);
+    std::string flops = k.flops > 0 ? fmt::format("{:>9}", RateText(PerNanosecond(k.flops, k.time))) : "";
+    text += fmt::format("  {:<39.38}{:>6.0f}{:>9.3f}{:>6.1f}%{:>8}{}\n", name, k.calls / t.steps,
+                        k.time / t.steps / 1e6, 100 * t.Share(k.time), RateText(PerNanosecond(k.bytes, k.time)), flops);
   }
   return text;
 }
