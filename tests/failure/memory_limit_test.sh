@@ -9,7 +9,7 @@ model: {family: gpt2, layers: 2, heads: 4, dim: 256, vocab: 4096, context: 64}
 data: {synthetic: true}
 train: {steps: 2, global_batch: 4}
 YAML
-# limited OPTION MIB COMMAND...: under ulimit OPTION of so many MiB. Below some 60 MiB the loader cannot map the program.
+# limited OPTION MIB COMMAND...: under ulimit OPTION of so many MiB. Below some 66 MiB the loader cannot map the program.
 limited() {
   local option=$1 mib=$2
   shift 2
@@ -28,12 +28,12 @@ ends() {
 }
 runs=0 enough=0
 for threads in 1 4; do
-  for mib in $(seq 64 34 1200); do
+  for mib in $(seq 72 34 1200); do
     limited -v "$mib" "$weft" train "$dir/a.yaml" threads="$threads"
     ends "$threads threads and $mib MiB" 'RLIMIT_AS \(ulimit -v\)'
   done
 done
-for mib in 64 200 330 400 450 500 560 620 700 1000; do
+for mib in 72 200 330 400 450 500 560 620 700 1000; do
   limited -v 8000000 mpirun -np 2 bash -c "ulimit -v $((mib << 10)); exec '$weft' train '$dir/a.yaml' mesh.dp=2 threads=1"
   ends "two ranks with $mib MiB each" 'RLIMIT_AS \(ulimit -v\)'
 done

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -72,6 +73,9 @@ TEST_F(Program, SaysItOnceAndEndsWithTwo) {
   std::erase_if(inputs, [](const BadInput& input) { return input.ranks > 1; });
   for (size_t i = 0; i < inputs.size(); i += size_t(test::Share())) {
     std::string said = Refuse(inputs[i], {}, 1);
+    // A run that resumes first says in what it differs from the checkpoint.
+    if (!answer_.starts_with("note: "))
+      while (said.starts_with("note: ")) said.erase(0, std::min(said.find('\n'), said.size() - 1) + 1);
     EXPECT_EQ(said, answer_ + "\n") << inputs[i].place;
   }
 }
