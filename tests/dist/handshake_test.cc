@@ -14,6 +14,7 @@
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -434,29 +435,43 @@ TEST(PeerNetwork, NoticesARankThatIsGoneWhileGroupsConnect) {
     });
 }
 
-// Keeps calling a port and holds on to the last connections, every second one of which begins a handshake.
-void Crowd(int port, const std::atomic<bool>& quit) {
-  constexpr size_t kHeld = 600;
+bool IsClosed(const Socket& socket) {
+  char byte;
+  ssize_t got = recv(socket.fd(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+  return got == 0 || (got < 0 && errno != EAGAIN);
+}
+
+// Calls a port until its rank closes one of the callers for another, then keeps calling and holds on to the last
+// connections. Every second one begins a handshake.
+void Crowd(int port, std::latch& full, const std::atomic<bool>& quit) {
   const Address address = Resolve("127.0.0.1", port).at(0);
   const Guest::Hello hello{Guest::kProtocol, Purpose::kPair, 0, Key{}};
-  std::vector<Socket> held(kHeld);
+  std::deque<Socket> held;
+  bool is_full = false;
   for (size_t i = 0; !quit; i++) {
     Connection stranger = ConnectTo(address, Clock::now() + 100ms);
-    if (stranger.socket && i % 2) send(stranger.socket.fd(), &hello, sizeof(hello), MSG_NOSIGNAL | MSG_DONTWAIT);
-    held[i % kHeld] = std::move(stranger.socket);
+    if (!stranger.socket) continue;
+    if (i % 2) send(stranger.socket.fd(), &hello, sizeof(hello), MSG_NOSIGNAL | MSG_DONTWAIT);
+    held.push_back(std::move(stranger.socket));
+    if (is_full) {
+      held.pop_front();
+    } else if (std::any_of(held.begin(), held.end(), IsClosed)) {
+      is_full = true;
+      full.count_down();
+    }
   }
 }
 
 TEST(PeerNetwork, ConnectsGroupsWhileStrangersKeepCalling) {
   testing::internal::CaptureStderr();
   std::atomic<int> connected{0};
-  std::latch met(3);
+  std::latch full(4), met(3);
   RunNetwork(3, [&](PeerNetwork& network, int rank) {
     std::atomic<bool> quit{false};
     std::vector<std::thread> strangers;
     if (rank < 2)
-      for (int i = 0; i < 2; i++) strangers.emplace_back([&, port = network.port()] { Crowd(port, quit); });
-    std::this_thread::sleep_for(300ms);
+      for (int i = 0; i < 2; i++) strangers.emplace_back([&, port = network.port()] { Crowd(port, full, quit); });
+    full.wait();
     for (uint64_t group = 1; group <= 8; group++) {
       std::string error = ErrorOf([&] { network.ConnectGroup({0, 1, 2}, group, Clock::now() + 30s); });
       EXPECT_EQ(error, "");
