@@ -14,8 +14,8 @@ struct PlanReport {
   std::string model;  // "gpt2, 12 blocks"
   int64_t parameters = 0;
   MeshShape mesh;
-  int64_t global_batch = 0, micro_batch = 0,
-          context = 0;  // sequences of a step; of a micro-batch; tokens of a sequence
+  int64_t global_batch = 0, micro_batch = 0;  // sequences: of a step, of a micro-batch
+  int64_t context = 0;                        // tokens of a sequence
   int micro_steps = 1;
   std::vector<CommLine> lines;
   MemoryNeed memory;  // of a rank

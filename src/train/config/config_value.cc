@@ -93,13 +93,8 @@ struct Setter {
   }
   std::optional<ValueFault> ReadPart(const YamlNode& item, MixturePart& part) const {
     if (item.kind != YamlNode::kMap) return Expected(item, "; give all sources as {path: PATH}");
-    std::vector<std::string> given;
-    for (const YamlEntry& entry : item.entries) {
-      if (std::count(given.begin(), given.end(), entry.key) > 0)
-        return ValueFault{fmt::format("{} of a source is given twice; remove one", entry.key), &entry.value};
-      given.push_back(entry.key);
-      if (std::optional<ValueFault> fault = ReadPartKey(entry, part)) return fault;
-    }
+    auto read = [&](const YamlEntry& entry) { return ReadPartKey(entry, part); };
+    if (std::optional<ValueFault> fault = ReadEntries(item, " of a source", read)) return fault;
     if (!part.paths.empty()) return std::nullopt;
     return ValueFault{"expected a path in each source, got one without; add path: PATH", &item};
   }

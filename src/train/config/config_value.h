@@ -1,8 +1,11 @@
 // One value of the config: YAML node to member, and member to text. Strict: no guessing between types.
 #pragma once
 #include <optional>
+#include <set>
 #include <string>
+#include <string_view>
 
+#include "fmt/format.h"
 #include "weft/train/config/config_schema.h"
 #include "weft/train/io/yaml_node.h"
 
@@ -12,6 +15,18 @@ struct ValueFault {
   std::string what;    // what was expected and what came; the reader adds place and key
   const YamlNode* at;  // the value or the item of it that is wrong
 };
+
+// Reads the entries of a mapping in a value one by one; a key that comes again is a fault. `of`: " of a row", or "".
+template <class Read>
+std::optional<ValueFault> ReadEntries(const YamlNode& map, std::string_view of, Read read) {
+  std::set<std::string_view> keys;
+  for (const YamlEntry& entry : map.entries) {
+    if (!keys.insert(entry.key).second)
+      return ValueFault{fmt::format("{}{} is given twice; remove one", entry.key, of), &entry.value};
+    if (std::optional<ValueFault> fault = read(entry)) return fault;
+  }
+  return std::nullopt;
+}
 
 bool Within(const Bounds& bounds, double value);
 

@@ -58,13 +58,8 @@ Fault ReadGroup(const YamlNode& item, OptimizerGroup& group) {
     return ValueFault{fmt::format("expected {}, got {} in it", kGroupsForm, Shown(item)), &item};
   group.line = item.line;
   group.column = item.column;
-  Names given;
-  for (const YamlEntry& entry : item.entries) {
-    if (std::count(given.begin(), given.end(), entry.key) > 0)
-      return ValueFault{fmt::format("{} of a group is given twice; remove one", entry.key), &entry.value};
-    given.push_back(entry.key);
-    if (Fault fault = ReadGroupKey(entry, group)) return fault;
-  }
+  auto read = [&](const YamlEntry& entry) { return ReadGroupKey(entry, group); };
+  if (Fault fault = ReadEntries(item, " of a group", read)) return fault;
   if (!group.match.empty()) return std::nullopt;
   return ValueFault{"expected a match in each group, got one without; add match: PATTERN", &item};
 }

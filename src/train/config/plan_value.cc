@@ -8,8 +8,8 @@
 #include "weft/core/base/error.h"
 #include "weft/parallel/nn/family/family.h"
 #include "weft/train/config/config_check.h"
-#include "weft/train/io/input_file.h"
 #include "weft/train/io/path_advice.h"
+#include "weft/train/io/text_reader.h"
 #include "weft/train/io/yaml_value.h"
 
 namespace weft {
@@ -91,15 +91,10 @@ Fault ReadRow(const YamlNode& item, PlanConfig& plan) {
   if (item.kind != YamlNode::kMap)
     return ValueFault{fmt::format("expected a row {{module, at, AXIS}}, got {}", Shown(item)), &item};
   PlanRow row{.line = item.line, .column = item.column};
-  Names given;
-  for (const YamlEntry& entry : item.entries) {
-    if (std::count(given.begin(), given.end(), entry.key) > 0)
-      return ValueFault{fmt::format("{} of a row is given twice; remove one", entry.key), &entry.value};
-    given.push_back(entry.key);
-    if (Fault fault = ReadRowKey(entry, row.row)) return fault;
-  }
+  auto read = [&](const YamlEntry& entry) { return ReadRowKey(entry, row.row); };
+  if (Fault fault = ReadEntries(item, " of a row", read)) return fault;
   for (const char* key : {"module", "at"})
-    if (std::count(given.begin(), given.end(), key) == 0)
+    if (std::none_of(item.entries.begin(), item.entries.end(), [&](const YamlEntry& e) { return e.key == key; }))
       return ValueFault{fmt::format("expected module and at in each row, got one without {}; add it", key), &item};
   if (row.row.placements.empty())
     return ValueFault{"expected a placement in each row, got one without; add tp: replicate, for example", &item};
@@ -117,26 +112,19 @@ Fault ReadRows(const YamlNode& node, PlanConfig& plan) {
   return std::nullopt;
 }
 
-Fault ReadMapping(const YamlNode& node, PlanConfig& plan) {
-  Names given;
-  for (const YamlEntry& entry : node.entries) {
-    if (std::count(given.begin(), given.end(), entry.key) > 0)
-      return ValueFault{fmt::format("{} is given twice; remove one", entry.key), &entry.value};
-    given.push_back(entry.key);
-    Fault fault;
-    if (entry.key == "base") {
-      fault = OneOf("base", PlanNames(), entry.value);
-      plan.base = entry.value.text;
-    } else if (entry.key == "rows") {
-      fault = ReadRows(entry.value, plan);
-    } else {
-      fault = ValueFault{fmt::format("{:?} is no key of a plan, which has base and rows{}", entry.key,
-                                     DidYouMean(entry.key, {"base", "rows"})),
-                         &entry.value};
-    }
-    if (fault) return fault;
+Fault ReadPlanKey(const YamlEntry& entry, PlanConfig& plan) {
+  if (entry.key == "rows") return ReadRows(entry.value, plan);
+  if (entry.key == "base") {
+    plan.base = entry.value.text;
+    return OneOf("base", PlanNames(), entry.value);
   }
-  return std::nullopt;
+  return ValueFault{fmt::format("{:?} is no key of a plan, which has base and rows{}", entry.key,
+                                DidYouMean(entry.key, {"base", "rows"})),
+                    &entry.value};
+}
+
+Fault ReadMapping(const YamlNode& node, PlanConfig& plan) {
+  return ReadEntries(node, "", [&](const YamlEntry& entry) { return ReadPlanKey(entry, plan); });
 }
 
 // What of a config's row is written: "{module: "*.mlp.up", at: weight, tp: shard(1)}".
@@ -148,19 +136,9 @@ std::string Print(const ShardingPlan::Row& row) {
   return text + "}";
 }
 
-absl::StatusOr<std::string> ReadText(const std::string& path) {
-  absl::StatusOr<InputFile> file = InputFile::Open(path, kMostPlanBytes);
-  if (!file.ok()) return file.status();
-  std::string text(file->size(), '\0');
-  absl::StatusOr<size_t> size = file->Read(text);
-  if (!size.ok()) return size.status();
-  text.resize(*size);
-  return text;
-}
-
-std::string ReadFile(Config& config) {
+std::string ReadPlanFile(Config& config) {
   PlanConfig& plan = config.parallel.plan;
-  absl::StatusOr<std::string> text = ReadText(plan.file);
+  absl::StatusOr<std::string> text = ReadFile(plan.file, kMostPlanBytes);
   if (!text.ok()) return PlaceOf(config, kKey) + std::string(text.status().message()) + PathAdvice(plan.file);
   absl::StatusOr<YamlNode> root = ParseYaml(*text, plan.file);
   if (!root.ok()) return std::string(root.status().message());
@@ -202,7 +180,7 @@ std::string PrintPlan(const PlanConfig& plan) {
 std::string LoadPlan(Config& config) {
   PlanConfig& plan = config.parallel.plan;
   if (!plan.file.empty())
-    if (std::string fault = ReadFile(config); !fault.empty()) return fault;
+    if (std::string fault = ReadPlanFile(config); !fault.empty()) return fault;
   const ModelFamily* family = FindFamily(config.model.family);
   if (plan.base.empty() && family) plan.base = family->plan;  // no family: reported as missing
   return "";

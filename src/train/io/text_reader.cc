@@ -81,8 +81,8 @@ absl::Status BlockReader::Refill() {
                          decoder_->name(), offset_));
 }
 
-absl::StatusOr<std::string> ReadFile(const std::string& path) {
-  absl::StatusOr<InputFile> file = InputFile::Open(path, 256'000'000);
+absl::StatusOr<std::string> ReadFile(const std::string& path, uint64_t most) {
+  absl::StatusOr<InputFile> file = InputFile::Open(path, most);
   if (!file.ok()) return file.status();
   std::string bytes(size_t(file->size()), '\0');
   absl::StatusOr<size_t> size = file->Read(bytes);

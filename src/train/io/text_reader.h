@@ -45,8 +45,8 @@ class BlockReader {
   int64_t offset_ = 0;                // of packed_ in the file, or of what follows
 };
 
-// All of a file that is known to be small, such as a tokenizer's: at most 256 MB.
-absl::StatusOr<std::string> ReadFile(const std::string& path);
+// All of a file that is known to be small, such as a tokenizer's: at most `most` bytes.
+absl::StatusOr<std::string> ReadFile(const std::string& path, uint64_t most = 256'000'000);
 
 // The texts of files, end to end, each without a byte order mark. Each must be UTF-8 and not empty; errors name the
 // file and the offset of the first bad byte, which counts unpacked bytes.

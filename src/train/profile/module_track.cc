@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <nlohmann/json.hpp>
 
 #include "fmt/format.h"
 
@@ -31,7 +30,7 @@ void ModuleTrack::Pop() {
   slice.end = level.end - origin_;
   std::string members = RateMembers(level.cost, slice.end - slice.begin);
   if (level.handed > 0) members += fmt::format(R"(,"collective bytes":{})", level.handed);
-  if (!level.scope.empty()) members += fmt::format(R"(,"scope":{})", nlohmann::json(level.scope).dump());
+  if (!level.scope.empty()) members += fmt::format(R"(,"scope":{})", JsonText(level.scope));
   slice.args = "{" + members + "}";
   open_.pop_back();
 }

@@ -1,7 +1,6 @@
 #include "weft/train/profile/rank_trace.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "fmt/format.h"
 #include "fmt/ranges.h"
@@ -9,8 +8,6 @@
 
 namespace weft {
 namespace {
-
-std::string Quoted(const std::string& text) { return nlohmann::json(text).dump(); }
 
 // "f32[2, 8], i32[2] -> f32[2, 16]": what this rank holds of them; operands without bytes are left out.
 std::string ShapesText(const KernelCall& call) {
@@ -28,8 +25,8 @@ std::string ShapesText(const KernelCall& call) {
 }
 
 std::string CallMembers(const Node& node, const KernelCall& call) {
-  return fmt::format(R"("scope":{},"line":{},"shapes":{})", Quoted(node.scope ? *node.scope : ""),
-                     Quoted(ToString(node.loc)), Quoted(ShapesText(call)));
+  return fmt::format(R"("scope":{},"line":{},"shapes":{})", JsonText(node.scope ? *node.scope : ""),
+                     JsonText(ToString(node.loc)), JsonText(ShapesText(call)));
 }
 
 // What identifies the calls of a batch: their positions in the plan, op, phase, dtype, modules, lines and shapes.

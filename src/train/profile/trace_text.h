@@ -22,6 +22,8 @@ struct Slice {
 inline constexpr const char* kTraceStart = "{\"traceEvents\":[";
 inline constexpr const char* kTraceEnd = "\n],\"displayTimeUnit\":\"ns\"";  // members and "}" follow
 
+std::string JsonText(const std::string& text);  // quoted and escaped
+
 class TraceText {
  public:
   explicit TraceText(int process) : process_(process) {}
