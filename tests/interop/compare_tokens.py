@@ -2,8 +2,8 @@
 
 TOKENS is the program of tokens.cc. Learns tokenizers of GPT-2's and Llama 3's kind and size, and others, from text and
 code of this machine; FOLDER keeps them. Encodes 10 MB of other text and COUNT random strings over the code points of
-Unicode 14 (of the others a tenth). Below 100,000 strings all texts are a sixth as long. Prints what differs and the
-speed on one core; fails if anything differs.
+Unicode 14 (of the others a tenth). Below 100,000 strings all texts are a sixth as long, the tokenizers have a quarter
+of the ids, and speed is measured once. Prints what differs and the speed on one core; fails if anything differs.
 """
 import base64
 import json
@@ -22,6 +22,8 @@ import tiktoken  # noqa: E402
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, processors, trainers  # noqa: E402
 
 MEGABYTE = 1 << 20
+SHORT = int(sys.argv[3]) < 100_000
+LLAMA3_IDS = 128_000 // (4 if SHORT else 1)  # before the special ones
 GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
           r"|\s*[\r\n]+|\s+(?!\S)|\s+")
@@ -77,7 +79,7 @@ def corpus(points, divisor):
             size += len(text.encode())
         if size >= most and other_size >= other_most:
             break
-    learn.append(words_of(points, 1_000_000, 1))
+    learn.append(words_of(points, 1_000_000 // divisor, 1))
     other.append(words_of(points, 120_000 // divisor, 2))
     return learn, "".join(other)
 
@@ -145,16 +147,17 @@ def with_added(content):
 
 
 def tokenizers(folder, texts):
-    gpt2 = learnt(folder / "learnt-gpt2", pre_tokenizers.ByteLevel(add_prefix_space=False), 50257, texts, ["<|endoftext|>"])
+    gpt2 = learnt(folder / "learnt-gpt2", pre_tokenizers.ByteLevel(add_prefix_space=False), 50257 // (4 if SHORT else 1),
+                  texts, ["<|endoftext|>"])
     gpt2.post_processor = processors.ByteLevel(trim_offsets=False)
     yield save(folder, "gpt2", gpt2, as_gpt2)
     gpt2.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
     yield save(folder, "gpt2 with added tokens and a space", gpt2, with_added)
-    llama3 = learnt(folder / "learnt-llama3", split(LLAMA3), 128000, texts, [])
-    assert llama3.get_vocab_size() == 128000, llama3.get_vocab_size()
+    llama3 = learnt(folder / "learnt-llama3", split(LLAMA3), LLAMA3_IDS, texts, [])
+    assert llama3.get_vocab_size() == LLAMA3_IDS, llama3.get_vocab_size()
     llama3.add_special_tokens([AddedToken(name, special=True, normalized=False) for name in special_llama3()])
     llama3.post_processor = processors.Sequence([processors.ByteLevel(trim_offsets=False), processors.TemplateProcessing(
-        single="<|begin_of_text|> $A", special_tokens=[("<|begin_of_text|>", 128000)])])
+        single="<|begin_of_text|> $A", special_tokens=[("<|begin_of_text|>", LLAMA3_IDS)])])
     yield save(folder, "llama3", llama3)
     yield save(folder, "llama3 without most merges", llama3, without_merges)
     llama3.pre_tokenizer = split(CASES)
@@ -165,11 +168,11 @@ class Tiktoken:
     """tiktoken's encoding of Llama 3's tokens, with the two methods that are compared."""
 
     def __init__(self, ranks):
-        named = {name: 128000 + i for i, name in enumerate(special_llama3()) if "reserved" not in name}
+        named = {name: LLAMA3_IDS + i for i, name in enumerate(special_llama3()) if "reserved" not in name}
         self.encoding = tiktoken.Encoding("llama3", pat_str=LLAMA3, mergeable_ranks=ranks, special_tokens=named)
 
     def ids(self, text):
-        return [128000, *self.encoding.encode(text, allowed_special="all")]
+        return [LLAMA3_IDS, *self.encoding.encode(text, allowed_special="all")]
 
 
 class SentencePiece:
@@ -266,7 +269,7 @@ def speed(program, name, theirs, path):
     pieces = [text[at:at + 5_000] for at in range(0, len(text), 5_000)]
     encode = getattr(theirs, "fastest", lambda texts: [theirs.ids(some) for some in texts])
     best = [float("inf")] * 2
-    for texts in ([text], pieces) * 3:
+    for texts in ([text], pieces) * (1 if SHORT else 3):
         size, _, seconds = subprocess.run([program, name, path], capture_output=True, check=True, text=True).stdout.split()
         begin = time.process_time()
         encode(texts)
@@ -278,7 +281,7 @@ def main():
     program, folder, count = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])
     folder.mkdir(parents=True, exist_ok=True)
     points = code_points()
-    learn, other = corpus(points, 1 if count >= 100_000 else 6)
+    learn, other = corpus(points, 6 if SHORT else 1)
     text = folder / "text"
     text.write_bytes(other.encode("utf-8"))
     documents = [other[at:at + 50_000] for at in range(0, len(other), 50_000)]

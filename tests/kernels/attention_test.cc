@@ -124,11 +124,13 @@ void Check(Rng& rng, const Problem& p, DType dtype, bool tf32 = false) {
 
 TEST(Sdpa, ForwardAndBackwardFollowTheFormula) {
   Rng rng(41);
+  size_t round = 0;
   for (DType dtype : {DType::kF64, DType::kF32})
     for (int64_t T : {1, 5, 64, 129})
       for (int64_t D : {8, 64, 80})
         for (int64_t group : {1, 2, 4})
-          for (bool causal : {false, true}) Check(rng, {2, T, T, 4, 4 / group, D, causal, 0}, dtype);
+          for (bool causal : {false, true})
+            if (!Skips(round)) Check(rng, {2, T, T, 4, 4 / group, D, causal, 0}, dtype);
 }
 
 TEST(Sdpa, OtherLengthsOffsetsAndOddSizes) {
@@ -157,6 +159,7 @@ TEST(Sdpa, NarrowTypes) {
 
 TEST(Sdpa, NarrowTypesAcrossTiles) {
   Rng rng(47);
+  size_t round = 0;
   for (DType dtype : {DType::kBF16, DType::kF16})
     for (Problem p : std::vector<Problem>{{1, 1, 1, 1, 1, 64, true, 0},
                                           {2, 128, 128, 2, 2, 64, true, 0},
@@ -173,6 +176,7 @@ TEST(Sdpa, NarrowTypesAcrossTiles) {
                                           {1, 33, 65, 2, 1, 40, true, 32},
                                           // Query heads 3..5 of 8, KV heads 1..2 of 4, queries 30..89 of more.
                                           {1, 60, 90, 3, 2, 64, true, 0, 30, 3, 8, 1, 4}}) {
+      if (Skips(round)) continue;
       p.dense_heads = true;
       Check(rng, p, dtype);
     }
@@ -182,7 +186,7 @@ TEST(Sdpa, NarrowTypesAcrossTiles) {
 TEST(Sdpa, F32OfEveryHeadSize) {
   Rng rng(50);
   bool gpu = KindUnderTest() == DeviceKind::kCuda;
-  for (int64_t D = 1; D <= 256; D += gpu ? Share() : 5)
+  for (int64_t D = 1; D <= 256; D += gpu ? Share() : Share() > 1 ? 17 : 5)
     for (bool tf32 : {false, true}) {
       if (tf32 && !gpu) continue;
       int64_t group = PickOf<int64_t>(rng, {1, 2, 3}), T = Pick(rng, 1, 90), S = Pick(rng, 1, 90);
@@ -324,6 +328,7 @@ TEST(Rope, ScalesFrequenciesByTheirTurns) {
 // Queries and keys of one position turn by one launch; one after the other they give the same bits.
 TEST(Rope, ManyAtOnceEqualOneByOne) {
   Rng rng(47);
+  size_t round = 0;
   for (DType dtype : Floats())
     for (int64_t D : {6, 64, 80, 96}) {
       std::vector<Box> x, y, want;

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "harness.h"
+#include "share.h"
 
 namespace weft::test {
 namespace {
@@ -131,6 +132,7 @@ TEST(Einsum, EveryOrderOfLabels) {
 
 TEST(Einsum, BlocksOfLargeProducts) {
   Rng rng(33);
+  size_t round = 0;
   for (DType dtype : Floats()) {
     Check(rng, "mk,kn->mn", {{'m', 600}, {'k', 33}, {'n', 40}}, dtype, 2);
     Check(rng, "mk,kn->nm", {{'m', 530}, {'k', 20}, {'n', 70}}, dtype, 2);
@@ -138,7 +140,7 @@ TEST(Einsum, BlocksOfLargeProducts) {
     for (auto [m, k, n] :
          std::vector<std::array<int64_t, 3>>{{1, 200, 300}, {300, 200, 1}, {200, 1, 300}, {40, 50, 60}})
       for (const char* eq : {"mk,kn->mn", "km,nk->mn", "mk,kn->nm"})
-        Check(rng, eq, {{'m', m}, {'k', k}, {'n', n}}, dtype);
+        if (!Skips(round)) Check(rng, eq, {{'m', m}, {'k', k}, {'n', n}}, dtype);
     Check(rng, "btc,chd->bhtd", {{'b', 3}, {'t', 100}, {'c', 24}, {'h', 4}, {'d', 16}}, dtype, 2);
   }
 }
@@ -146,9 +148,11 @@ TEST(Einsum, BlocksOfLargeProducts) {
 // The products that give the gradients of weights, large enough for each device's library, and some that are not.
 TEST(Einsum, WideResults) {
   Rng rng(34);
+  size_t round = 0;
   std::map<char, int64_t> extents{{'b', 3}, {'t', 100}, {'c', 48}, {'h', 4}, {'d', 16}, {'n', 40}, {'v', 37}};
   for (DType dtype : Floats())
     for (const char* eq : {"btc,btn->cn", "btc,bthd->chd", "bthd,btc->hdc", "btv,btc->vc", "btc,btc->bc", "bt,bt->"}) {
+      if (Skips(round)) continue;
       Check(rng, eq, extents, dtype, 1, /*wide=*/true);
       Check(rng, eq, extents, dtype, 3, /*wide=*/true);
     }

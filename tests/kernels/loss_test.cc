@@ -1,5 +1,6 @@
 // CrossEntropy and its gradient against plain f64 loops.
 #include "harness.h"
+#include "share.h"
 
 namespace weft::test {
 namespace {
@@ -59,9 +60,10 @@ TEST(CrossEntropy, TakesWideVocabularies) {
 // Few rows, which a GPU cuts into parts.
 TEST(CrossEntropy, CutsLongRows) {
   Rng rng(63);
+  size_t round = 0;
   for (DType dtype : Floats())
     for (int64_t V : {1 << 20, (1 << 20) + 24})  // the latter leaves a shorter last part
-      Check(rng, dtype, DType::kI64, {2}, V, V % 32 ? 0 : 0.1);
+      if (!Skips(round)) Check(rng, dtype, DType::kI64, {2}, V, V % 32 ? 0 : 0.1);
 }
 
 // A GPU cannot throw from the middle of its stream: there the loss is NaN.

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <random>
 
+#include "share.h"
+
 namespace weft {
 namespace {
 
@@ -76,11 +78,11 @@ TEST(Manifest, CountsNoElementTwice) {
 
 // Boxes that all meet in the longest dim, more than any run has ranks: in pairs 2e10, which is minutes at least.
 TEST(Manifest, OfManyBoxesIsReadInTheTimeOfItsText) {
-  constexpr int64_t kRows = 200000;
+  const int64_t kRows = test::Share() > 1 ? 20'000 : 200'000;
   std::vector<Box> rows;
   for (int64_t r = 0; r < kRows; r++) rows.push_back({{r, 0}, {r + 1, kRows + 1}});
   EXPECT_EQ(Read({kRows, kRows + 1}, rows), absl::OkStatus());
-  rows[kRows / 2] = rows[kRows / 2 - 1];
+  rows[size_t(kRows / 2)] = rows[size_t(kRows / 2 - 1)];
   EXPECT_NE(Read({kRows, kRows + 1}, rows), absl::OkStatus());
 }
 
