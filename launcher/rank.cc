@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <thread>
 
-#include "launcher/device_note.h"
+#include "launcher/device_choice.h"
 #include "weft/core/base/process_memory.h"
 #include "weft/core/host/message.h"
 #include "weft/dist/group/collective_fault.h"
@@ -16,7 +16,6 @@
 #include "weft/dist/start/mpirun.h"
 #include "weft/dist/start/start_watch.h"
 #include "weft/dist/start/term_delay.h"
-#include "weft/kernels/common/cuda_library.h"
 #include "weft/kernels/cpu/backend/register.h"
 #include "weft/kernels/cpu/product/gemm.h"
 #include "weft/kernels/cpu/product/gemm_use.h"
@@ -34,25 +33,6 @@ constexpr std::chrono::milliseconds kMeet{300'000};  // until all ranks have com
 int ThreadsOf(const Config& config, const Bootstrap& bootstrap) {
   if (config.threads > 0) return int(config.threads);
   return std::max(1, int(std::thread::hardware_concurrency()) / bootstrap.local_size());
-}
-
-// auto is CUDA where this host has a GPU that a rank of its own can use. Looking for the driver first keeps runs on
-// hosts without one as quick as a build without CUDA.
-absl::StatusOr<DeviceKind> OpenDevice(const Config& config, const Bootstrap& bootstrap, Context& context,
-                                      Notices& notices) {
-  bool automatic = config.device == DeviceChoice::kAuto;
-  bool wanted = config.device == DeviceChoice::kCuda || (automatic && HasCudaDriver());
-  if (!wanted) return DeviceKind::kCpu;
-  if (std::string reason = NoGpuReason(bootstrap.world_size()); !reason.empty()) {
-    if (!automatic) return absl::InvalidArgumentError(PlaceOf(config, "device") + reason + "; use device=cpu");
-    for (const std::string& note : DeviceNotes(config, true)) notices.Say(note);
-    return DeviceKind::kCpu;
-  }
-  absl::Status opened = OpenCuda(context, bootstrap.local_rank());
-  if (opened.ok()) return DeviceKind::kCuda;
-  if (!automatic) return absl::InvalidArgumentError(PlaceOf(config, "device") + std::string(opened.message()));
-  notices.Say("device auto is the CPU: " + std::string(opened.message()));
-  return DeviceKind::kCpu;
 }
 
 // Empty when what starts a rank, MPI first of all, can be mapped. Where it cannot, MPI ends in a crash or in pages of
@@ -229,13 +209,14 @@ std::optional<RankMesh> MakeRankMesh(RankJob& job, const Config& config) {
   auto context = std::make_unique<Context>(bootstrap.rank(), bootstrap.world_size(), ThreadsOf(config, bootstrap));
   context->set_numerics(NumericsOf(config));
   RegisterCpuKernels(context->kernels(DeviceKind::kCpu));
-  RegisterCollectives(context->kernels(DeviceKind::kCpu), DeviceKind::kCpu);
   absl::StatusOr<DeviceKind> device = OpenDevice(config, bootstrap, *context, job.notices);
   if (!AllOk(bootstrap, device.status())) return std::nullopt;
   if (*device == DeviceKind::kCpu) PrepareProducts(*context, job.notices);
-  std::unique_ptr<FactoryTable> groups = MakeGroupFactory(bootstrap);
+  RegisterCollectives(context->kernels(*device), *device);
+  std::unique_ptr<FactoryTable> groups;
   std::unique_ptr<DeviceMesh> mesh;
   try {
+    groups = MakeGroupFactory(bootstrap, context.get());
     mesh = std::make_unique<DeviceMesh>(*context, *groups, MeshOf(config), groups->kinds());
   } catch (const Error& e) {
     job.failures.CallFailed(e.what());  // the ranks connect

@@ -25,6 +25,7 @@ failed=0
 for test in "$folder"/weft/bin/*"${2:-}"*_test; do
   [ -x "$test" ] || { echo "gpu.sh: no test has \"${2:-}\" in its name; the archive is to be made with --pack" >&2; exit 2; }
   name=$(basename "$test") begin=$SECONDS
+  [[ $name != multigpu_* ]] || continue  # tests/multigpu.sh
   if timeout 300 "$test" --gtest_brief=1 > "$folder/log" 2>&1; then
     echo "passed $name ($((SECONDS - begin)) s): $(tail -1 "$folder/log")"
   else

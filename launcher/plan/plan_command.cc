@@ -4,11 +4,9 @@
 #include <algorithm>
 
 #include "launcher/command.h"
-#include "launcher/device_note.h"
 #include "launcher/plan/plan_report.h"
 #include "weft/core/host/message.h"
 #include "weft/core/host/notice.h"
-#include "weft/kernels/common/cuda_library.h"
 #include "weft/train/config/config_check.h"
 #include "weft/train/config/unused_keys.h"
 #include "weft/train/data/data.h"
@@ -79,8 +77,7 @@ absl::StatusOr<Config> Load(const ConfigWords& words, int64_t ranks, std::vector
   if (ranks == 0) ranks = config->mesh.ranks();
   if (absl::Status s = Resolve(*config, int(ranks)); !s.ok()) return s;
   if (absl::Status s = FillVocab(*config, notes); !s.ok()) return s;
-  for (const std::vector<std::string>& lines :
-       {config->notes, UnusedKeys(*config), DeviceNotes(*config, HasCudaDriver())})
+  for (const std::vector<std::string>& lines : {config->notes, UnusedKeys(*config)})
     notes.insert(notes.end(), lines.begin(), lines.end());
   return config;
 }

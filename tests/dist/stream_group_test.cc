@@ -4,13 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <cmath>
-#include <cstring>
-#include <numeric>
 #include <optional>
 #include <thread>
 
-#include "dist/collective_law.h"
+#include "dist/stream_cases.h"
 #include "double/group_double.h"
 #include "error_of.h"
 #include "weft/dist/group/mesh.h"
@@ -45,92 +42,6 @@ void ExpectParts(const std::string& text, std::initializer_list<const char*> par
 
 // ---- The bits of Run. ----
 
-// A call of one rank, without memory.
-struct Case {
-  Collective call;
-  int64_t in = 0, out = 0;  // elements
-  bool in_place = false;
-  std::vector<int64_t> sends{}, receives{};  // what the spans of the call are to show
-};
-
-// The pieces that rank `from` gives rank `to`: some of them empty.
-int64_t Piece(int from, int to, int ranks, int64_t n) { return (from + 2 * to) % ranks * n; }
-
-void AddUneven(std::vector<Case>& cases, DType dtype, int ranks, int me, int64_t n) {
-  Case gather{.call = {.op = Op::kAllGatherV, .dtype = dtype}},
-      exchange{.call = {.op = Op::kAllToAllV, .dtype = dtype}};
-  for (int r = 0; r < ranks; r++) {
-    gather.receives.push_back(Piece(r, 0, ranks, n));
-    exchange.sends.push_back(Piece(me, r, ranks, n));
-    exchange.receives.push_back(Piece(r, me, ranks, n));
-  }
-  auto sum = [](const std::vector<int64_t>& counts) {
-    return std::accumulate(counts.begin(), counts.end(), int64_t{0});
-  };
-  gather.in = gather.call.count = gather.receives[size_t(me)];
-  gather.out = sum(gather.receives);
-  exchange.in = exchange.call.count = sum(exchange.sends);
-  exchange.out = sum(exchange.receives);
-  cases.push_back(gather);
-  cases.push_back(exchange);
-}
-
-std::vector<Case> CasesOf(DType dtype, int ranks, int me, int64_t n) {
-  std::vector<Case> cases;
-  auto add = [&](Op op, int64_t in, int64_t out, int peer = 0, ReduceOp reduce = ReduceOp::kSum,
-                 bool in_place = false) {
-    cases.push_back({.call = {.op = op, .count = n, .dtype = dtype, .reduce = reduce, .peer = peer},
-                     .in = in,
-                     .out = out,
-                     .in_place = in_place});
-  };
-  for (ReduceOp reduce : test::kAllReduceOps) {
-    add(Op::kAllReduce, n, n, 0, reduce);
-    add(Op::kAllReduce, n, n, 0, reduce, true);
-    add(Op::kReduceScatter, n * ranks, n, 0, reduce);
-    for (int root = 0; root < ranks; root++) add(Op::kReduce, n, n, root, reduce);
-  }
-  add(Op::kAllGather, n, n * ranks);
-  add(Op::kAllToAll, n * ranks, n * ranks);
-  for (int root = 0; root < ranks; root++) add(Op::kBroadcast, n, n, root, ReduceOp::kSum, true);
-  for (int by = 0; by < ranks; by++) add(Op::kShift, n, n, by);
-  AddUneven(cases, dtype, ranks, me, n);
-  add(Op::kBarrier, 0, 0);
-  if (ranks > 1 && me == 0) add(Op::kSend, n, 0, 1);
-  if (ranks > 1 && me == 1) add(Op::kRecv, 0, n, 0);
-  return cases;
-}
-
-// Values whose sums round, so that another order would show.
-Tensor InputOf(int me, int64_t elements, DType dtype, size_t salt) {
-  std::vector<double> values;
-  for (int64_t i = 0; i < elements; i++) {
-    double x = std::sin(double(i * 7 + me * 3) + double(salt)) * std::pow(10.0, me);
-    values.push_back(dtype == DType::kBool ? double(x > 0)
-                     : IsFloating(dtype)   ? x
-                                           : std::fmod(std::round(std::abs(x)), 50));
-  }
-  return Tensor::FromDoubles(values, dtype, {elements});
-}
-
-// Has the call made with tensors on a device; returns the one that it writes.
-Tensor Make(const Case& c, const Tensor& input, DeviceRuntime& device, const std::function<void(Collective&)>& make) {
-  Tensor in = input.To(device), out = c.in_place ? in : Tensor::Zeros(input.dtype(), {c.out}, device);
-  Collective call = c.call;
-  call.in = in.data();
-  call.out = out.data();
-  call.send_counts = c.sends;
-  call.recv_counts = c.receives;
-  make(call);
-  return out;
-}
-
-// The largest is beyond what a slot of the host's group holds.
-std::vector<int64_t> SizesOf(DType dtype) {
-  if (dtype == DType::kF32 || dtype == DType::kBF16) return {0, 1, 7, 3000};
-  return {7};
-}
-
 TEST(StreamGroup, EnqueueGivesTheBitsOfRun) {
   std::atomic<int> calls{0};
   for (int ranks = 1; ranks <= 4; ranks++)
@@ -138,36 +49,7 @@ TEST(StreamGroup, EnqueueGivesTheBitsOfRun) {
         ranks,
         [&](DoubleRank& rank, ProcessGroup& host, ProcessGroup& group) {
           ASSERT_TRUE(group.is_stream_ordered() && !host.is_stream_ordered());
-          auto beside = rank.device.NewStream();
-          auto made = rank.device.NewEvent(), moved = rank.device.NewEvent();
-          for (DType dtype : test::kAllDTypes)
-            for (int64_t n : SizesOf(dtype)) {
-              std::vector<Case> cases = CasesOf(dtype, ranks, group.rank(), n);
-              std::vector<Tensor> want, got;
-              for (size_t i = 0; i < cases.size(); i++) {
-                Tensor input = InputOf(group.rank(), cases[i].in, dtype, i);
-                want.push_back(Make(cases[i], input, CpuRuntime(), [&](Collective& call) { host.Run(call); }));
-                got.push_back(Make(cases[i], input, rank.device, [&](Collective& call) {
-                  if (i % 2) return group.Enqueue(call);
-                  made->Record();
-                  {
-                    StreamScope scope(rank.device, beside.get());
-                    rank.device.Wait(*made);
-                    group.Enqueue(call);
-                    moved->Record();
-                  }
-                  rank.device.Wait(*moved);
-                }));
-              }
-              for (size_t i = 0; i < cases.size(); i++) {
-                if (want[i].bytes() == 0) continue;
-                Tensor bytes = got[i].To(CpuRuntime());
-                EXPECT_EQ(std::memcmp(bytes.data(), want[i].data(), want[i].bytes()), 0)
-                    << ToString(cases[i].call) << " on " << ranks << " ranks, rank " << group.rank();
-              }
-              calls += int(cases.size());
-            }
-          for (int op = 0; op < kNumCollectiveOps; op++) EXPECT_EQ(group.count(Op(op)), host.count(Op(op)));
+          calls += test::CheckStreamCases(rank.device, host, group);
         },
         30);
   fmt::print("shown: stream order, {} enqueued calls have the bits of Run\n", calls.load());

@@ -70,6 +70,17 @@ class DeviceDouble final : public StreamedDevice {
     });
   }
 
+  void CopyRows(void* to, int64_t to_stride, const void* from, int64_t from_stride, int64_t bytes,
+                int64_t rows) override {
+    if (bytes == 0) return;
+    char *target = Reached(static_cast<char*>(to)), *source = static_cast<char*>(Reached(from));
+    Post([=] {
+      for (int64_t i = 0; i < rows; i++) std::memcpy(target + i * to_stride, source + i * from_stride, size_t(bytes));
+    });
+  }
+  void* Handle() override { return this; }
+  bool IsRecording() const override { return false; }
+
   // Where the bytes of an address of the double really are, for work that runs on it; the host's own stay.
   char* Reached(char* at) const {
     auto after = memory_.upper_bound(at);

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "double/device_double.h"
+#include "double/rank_thread.h"
 #include "weft/dist/group/factory_table.h"
 #include "weft/dist/group/local/local_group.h"
 
@@ -32,11 +33,7 @@ class GroupDouble final : public ProcessGroup {
   void Abort(const std::string& reason) override { host_.Abort(reason); }
   void CopyRows(void* to, int64_t to_stride, const void* from, int64_t from_stride, int64_t bytes,
                 int64_t rows) const override {
-    if (bytes == 0) return;
-    char *target = static_cast<char*>(device_.Reached(to)), *source = static_cast<char*>(device_.Reached(from));
-    device_.Post([=] {
-      for (int64_t i = 0; i < rows; i++) std::memcpy(target + i * to_stride, source + i * from_stride, size_t(bytes));
-    });
+    device_.CopyRows(to, to_stride, from, from_stride, bytes, rows);
   }
   void Zero(void* data, int64_t bytes) const override { device_.Fill(data, 0, size_t(bytes)); }
   BufferPtr Allocate(size_t bytes) const override { return device_.Allocate(bytes); }
@@ -94,15 +91,20 @@ struct DoubleRank {
 struct Doubles {
   int most_us = 0;    // how late work may begin
   uint64_t seed = 1;  // of that
+  // Who makes the doubles' groups; GroupDouble where it is null. The bootstrap lives as long as the groups.
+  std::function<std::unique_ptr<GroupFactory>(Bootstrap& bootstrap, DeviceDouble& device)> groups{};
 };
 inline void OnDoubles(int ranks, const Doubles& doubles, const std::function<void(DoubleRank&)>& body) {
   auto world = std::make_shared<LocalWorld>(ranks);
   weft::RunRanks(ranks, [&](Context& context, GroupFactory&) {
     auto owned = std::make_unique<DeviceDouble>(doubles.most_us, doubles.seed * 1000 + uint64_t(context.rank()));
+    RankThread bootstrap(world, context.rank());
     DoubleRank rank{context, *owned, {}};
     context.AddDevice(std::move(owned));
     rank.groups.Add(DeviceKind::kCpu, std::make_unique<LocalGroupFactory>(world, context.rank()));
-    rank.groups.Add(DeviceKind::kCuda, std::make_unique<GroupDoubleFactory>(world, context.rank(), rank.device));
+    rank.groups.Add(DeviceKind::kCuda, doubles.groups
+                                           ? doubles.groups(bootstrap, rank.device)
+                                           : std::make_unique<GroupDoubleFactory>(world, context.rank(), rank.device));
     try {
       body(rank);
     } catch (const std::exception& e) {

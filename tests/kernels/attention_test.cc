@@ -328,7 +328,6 @@ TEST(Rope, ScalesFrequenciesByTheirTurns) {
 // Queries and keys of one position turn by one launch; one after the other they give the same bits.
 TEST(Rope, ManyAtOnceEqualOneByOne) {
   Rng rng(47);
-  size_t round = 0;
   for (DType dtype : Floats())
     for (int64_t D : {6, 64, 80, 96}) {
       std::vector<Box> x, y, want;

@@ -115,6 +115,32 @@ INSTANTIATE_TEST_SUITE_P(All, CudaTraining,
                          testing::Combine(testing::ValuesIn(testing_::kFamilies), kExecutors,
                                           testing::Values(DType::kF64, DType::kF32)));
 
+// ---- Meshes, whose ranks share the GPU. ----
+
+class CudaMeshes : public testing::TestWithParam<std::tuple<const char*, DType>> {};
+
+// Against one rank of the CPU: 1e-7 a term of an f32 sum, over 10 steps of Adam.
+TEST_P(CudaMeshes, LossesAreOneRanksOfTheCpu) {
+  auto [family, dtype] = GetParam();
+  Job job{.model = testing_::Tiny(family), .precision = {dtype, dtype, dtype}, .steps = 10};
+  double tolerance = dtype == DType::kF64 ? 1e-9 : 1e-5;
+  for (Layout layout : testing_::StreamLayouts()) {
+    RunResult want = testing_::Train(job, {.micro_batch = layout.micro_batch});
+    layout.device = DeviceUnderTest();
+    RunResult got = testing_::Train(job, layout);
+    std::string what = testing_::Describe(layout);
+    ASSERT_EQ(got.losses.size(), want.losses.size());
+    for (size_t i = 0; i < want.losses.size(); i++) {
+      EXPECT_LE(std::abs(got.losses[i] - want.losses[i]), tolerance * want.losses[i]) << what << ", step " << i + 1;
+      EXPECT_LE(std::abs(got.norms[i] - want.norms[i]), 100 * tolerance * want.norms[i]) << what << ", step " << i + 1;
+    }
+    EXPECT_LE(std::abs(got.eval_sum - want.eval_sum), tolerance * std::abs(want.eval_sum)) << what;
+  }
+}
+INSTANTIATE_TEST_SUITE_P(All, CudaMeshes,
+                         testing::Combine(testing::ValuesIn(testing_::kFamilies),
+                                          testing::Values(DType::kF64, DType::kF32)));
+
 // ---- A profile: the same bits, and points of the stream that add up. ----
 
 // The losses of eight steps, of which the fourth and fifth are profiled: by then a GPU replays a recording.

@@ -36,23 +36,11 @@ Ran TrainOnDoubles(const Job& job, Layout layout, uint64_t seed) {
   return ran;
 }
 
-std::vector<Layout> Layouts() {
-  std::vector<Layout> layouts;
-  for (ExecutorKind executor : {ExecutorKind::kCompiled, ExecutorKind::kInterpret, ExecutorKind::kEager})
-    layouts.push_back({.dp = 2, .tp = 2, .fsdp = Fsdp::kFull, .micro_batch = 2, .executor = executor});
-  layouts.push_back({.dp = 1});
-  layouts.push_back({.dp = 4, .fsdp = Fsdp::kGradients, .micro_batch = 1});
-  layouts.push_back({.dp = 1, .tp = 3, .sequence_parallel = true});
-  layouts.push_back({.dp = 2, .tp = 2, .sequence_parallel = true, .fsdp = Fsdp::kFull});
-  layouts.push_back({.dp = 2, .fsdp = Fsdp::kFull, .micro_batch = 1, .replicate = 2});
-  return test::ShareOf(layouts);
-}
-
 class DoubleTraining : public testing::TestWithParam<const char*> {};
 
 TEST_P(DoubleTraining, GivesTheCpusBits) {
   uint64_t seed = 0;
-  for (const Layout& layout : Layouts()) {
+  for (const Layout& layout : test::ShareOf(testing_::StreamLayouts())) {
     DType dtype = seed++ % 2 ? DType::kF64 : DType::kBF16, wide = dtype == DType::kBF16 ? DType::kF32 : dtype;
     Job job{.model = testing_::Tiny(GetParam()), .precision = {dtype, wide, wide}, .steps = 3};
     RunResult want = testing_::Train(job, layout);

@@ -13,6 +13,7 @@
 #include "weft/dist/group/collectives.h"
 #include "weft/dist/group/local/local_group.h"
 #include "weft/dist/group/mesh.h"
+#include "weft/dist/group/staged/staged_group.h"
 #include "weft/kernels/common/cuda_library.h"
 #include "weft/kernels/cpu/backend/register.h"
 #include "weft/parallel/nn/family/family.h"
@@ -32,6 +33,18 @@ struct Layout {
 inline MeshShape MeshOf(const Layout& l) {
   if (l.replicate == 1) return {{"dp", "tp"}, {l.dp, l.tp}};
   return {{"replicate", "dp", "tp"}, {l.replicate, l.dp, l.tp}};
+}
+// One of each kind: executors, axes, FSDP, sequence parallel, micro-batches.
+inline std::vector<Layout> StreamLayouts() {
+  std::vector<Layout> layouts;
+  for (ExecutorKind executor : {ExecutorKind::kCompiled, ExecutorKind::kInterpret, ExecutorKind::kEager})
+    layouts.push_back({.dp = 2, .tp = 2, .fsdp = Fsdp::kFull, .micro_batch = 2, .executor = executor});
+  layouts.push_back({.dp = 1});
+  layouts.push_back({.dp = 4, .fsdp = Fsdp::kGradients, .micro_batch = 1});
+  layouts.push_back({.dp = 1, .tp = 3, .sequence_parallel = true});
+  layouts.push_back({.dp = 2, .tp = 2, .sequence_parallel = true, .fsdp = Fsdp::kFull});
+  layouts.push_back({.dp = 2, .fsdp = Fsdp::kFull, .micro_batch = 1, .replicate = 2});
+  return layouts;
 }
 struct Job {
   TransformerConfig model;
@@ -174,9 +187,17 @@ inline void OnMesh(const Layout& layout, const std::function<void(Context&, Devi
   RunRanks(MeshOf(layout).num_ranks(), [&](Context& context, GroupFactory& groups) {
     RegisterCpuKernels(context.kernels(DeviceKind::kCpu));
     RegisterCollectives(context.kernels(DeviceKind::kCpu), DeviceKind::kCpu);
-    if (layout.device == DeviceKind::kCuda)
+    if (layout.device == DeviceKind::kCuda) {
       if (absl::Status s = OpenCuda(context, 0); !s.ok()) throw Error(std::string(s.message()));
-    DeviceMesh mesh(context, groups, MeshOf(layout));
+      RegisterCollectives(context.kernels(layout.device), layout.device);
+    }
+    if (layout.device == DeviceKind::kCpu || MeshOf(layout).num_ranks() == 1) {
+      DeviceMesh mesh(context, groups, MeshOf(layout));
+      return fn(context, mesh);
+    }
+    // The ranks share the GPU.
+    StagedGroupFactory staged(groups, *StreamsOf(context.device(layout.device)));
+    DeviceMesh mesh(context, staged, MeshOf(layout), staged.kinds());
     fn(context, mesh);
   });
 }

@@ -33,6 +33,18 @@ class StreamedDevice : public DeviceRuntime {
   // What is issued next to the current stream begins when all is done that stood before the event's last Record. The
   // event may be recorded again at once. It is of this device.
   virtual void Wait(Event& event) = 0;
+  // Rows of `bytes`, of memory that the device reaches, which lie `to_stride` and `from_stride` bytes apart.
+  virtual void CopyRows(void* to, int64_t to_stride, const void* from, int64_t from_stride, int64_t bytes,
+                        int64_t rows) = 0;
+  // The current stream as the device's libraries take it: a cudaStream_t.
+  virtual void* Handle() = 0;
+  // Whether what is issued now is recorded (Record), to be done when that is replayed.
+  virtual bool IsRecording() const = 0;
+  // Off: Record has no use for recordings, as where work of the host comes between that of the device.
+  void set_records(bool records) { records_ = records; }
+
+ protected:
+  bool records_ = true;
 
  private:
   friend class StreamScope;

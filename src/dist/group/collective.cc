@@ -35,6 +35,30 @@ int64_t InputBytes(const Collective& call, int size) {
   return 0;
 }
 
+int64_t OutputBytes(const Collective& call, int size, int rank) {
+  auto element = int64_t(SizeOf(call.dtype));
+  switch (call.op) {
+    case CollectiveOp::kAllReduce:
+    case CollectiveOp::kReduceScatter:
+    case CollectiveOp::kShift:
+    case CollectiveOp::kBroadcast:
+    case CollectiveOp::kRecv:
+      return call.count * element;
+    case CollectiveOp::kReduce:
+      return rank == call.peer ? call.count * element : 0;
+    case CollectiveOp::kAllGather:
+    case CollectiveOp::kAllToAll:
+      return call.count * size * element;
+    case CollectiveOp::kAllGatherV:
+    case CollectiveOp::kAllToAllV:
+      return std::accumulate(call.recv_counts.begin(), call.recv_counts.end(), int64_t{0}) * element;
+    case CollectiveOp::kBarrier:
+    case CollectiveOp::kSend:
+      return 0;
+  }
+  return 0;
+}
+
 std::string ToString(const Collective& call) {
   std::string text = Name(call.op);
   if (call.op != CollectiveOp::kBarrier) text += fmt::format(" {} x {}", Name(call.dtype), call.count);

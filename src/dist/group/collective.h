@@ -46,7 +46,7 @@ struct CollectiveTraits {
   bool reduces;      // takes a ReduceOp
   bool has_peer;     // takes a peer
   Handed handed;
-  bool own_counts;   // each rank has counts of its own
+  bool own_counts;  // each rank has counts of its own
 };
 inline constexpr CollectiveTraits kCollectiveTraits[] = {
 #define WEFT_TRAITS(Name, text, reduces, peer, handed, own_counts) {text, reduces, peer, Handed::handed, own_counts},
@@ -87,8 +87,9 @@ class SiteText {
   size_t size_ = 0;
 };
 
-// The bytes that this rank hands over in a group of `size`.
+// The bytes that this rank hands over in a group of `size`, and those that rank `rank` is given.
 int64_t InputBytes(const Collective& call, int size);
+int64_t OutputBytes(const Collective& call, int size, int rank);
 // "all_reduce f32 x 1000 sum"
 std::string ToString(const Collective& call);
 

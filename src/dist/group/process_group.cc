@@ -105,24 +105,30 @@ uint64_t ProcessGroup::NextSequence(const Collective& call) {
   return ++sequence_;
 }
 
+uint64_t ProcessGroup::BeginRecord(const Collective& call, uint64_t sequence) {
+  return recorder_->Begin(record_group_, sequence, call);
+}
+
+std::exception_ptr ProcessGroup::FailureOf(const Collective& call, uint64_t sequence, const std::exception& e) {
+  std::string where =
+      fmt::format("{} #{} on group \"{}\" (rank {} of {}, global ranks {}){}{}", ToString(call), sequence, name_, rank_,
+                  size(), RankList(ranks_), call.site.empty() ? "" : " at ", call.site);
+  if (dynamic_cast<const AbortedError*>(&e))
+    return std::make_exception_ptr(AbortedError(fmt::format("{}: {}", where, e.what())));
+  std::string error = fmt::format("{}: {}\nlast collectives of this rank:{}", where, e.what(), recorder_->Describe(5));
+  if (on_failure_) on_failure_(error);
+  return std::make_exception_ptr(Error(error));
+}
+
 void ProcessGroup::RunNow(const Collective& call, uint64_t sequence) {
-  uint64_t ticket = recorder_->Begin(record_group_, sequence, call);
+  uint64_t ticket = BeginRecord(call, sequence);
   auto timeout = call.timeout.count() ? call.timeout : timeout_;
-  auto where = [&] {
-    return fmt::format("{} #{} on group \"{}\" (rank {} of {}, global ranks {}){}{}", ToString(call), sequence, name_,
-                       rank_, size(), RankList(ranks_), call.site.empty() ? "" : " at ", call.site);
-  };
-  auto last = [&] { return "\nlast collectives of this rank:" + recorder_->Describe(5); };
   try {
     Execute(call, sequence, std::chrono::steady_clock::now() + timeout);
-  } catch (const AbortedError& e) {
-    throw AbortedError(fmt::format("{}: {}", where(), e.what()));
   } catch (const std::exception& e) {
-    std::string error = fmt::format("{}: {}{}", where(), e.what(), last());
-    if (on_failure_) on_failure_(error);
-    throw Error(error);
+    std::rethrow_exception(FailureOf(call, sequence, e));
   }
-  recorder_->Finish(ticket);
+  FinishRecord(ticket);
 }
 
 void ProcessGroup::Run(const Collective& call) {

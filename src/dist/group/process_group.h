@@ -225,6 +225,11 @@ class ProcessGroup {
   virtual void Issue(std::shared_ptr<const IssuedCall> issued);
   // Executes, recorded and with a deadline; throws Error or AbortedError that names the call.
   void RunNow(const Collective& call, uint64_t sequence);
+  // Its parts, for an Issue that does not wait: the record of the call, from its begin to its end, and what a failure
+  // of it is to throw, of which the failure handler has heard.
+  uint64_t BeginRecord(const Collective& call, uint64_t sequence);
+  void FinishRecord(uint64_t ticket) { recorder_->Finish(ticket); }
+  std::exception_ptr FailureOf(const Collective& call, uint64_t sequence, const std::exception& e);
   // `error`: null where the call was done. The first error is what every later call throws.
   void Finished(const IssuedCall& issued, std::exception_ptr error);
   // Adds to count(op), from the thread that executes.

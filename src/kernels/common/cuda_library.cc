@@ -3,8 +3,6 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
-#include "absl/status/statusor.h"
-
 namespace weft {
 namespace {
 
@@ -40,6 +38,18 @@ absl::Status OpenCudaKernels(KernelTable& table) {
   if (!library.ok()) return library.status();
   Symbol<void(KernelTable&)>(*library, "weft_cuda_register")(table);
   return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<std::string>> CudaGpus() {
+  absl::StatusOr<void*> library = Library();
+  if (!library.ok()) return library.status();
+  std::vector<std::string> gpus;
+  try {
+    Symbol<void(std::vector<std::string>&)>(*library, "weft_cuda_gpus")(gpus);
+  } catch (const std::exception& e) {
+    return absl::FailedPreconditionError(e.what());
+  }
+  return gpus;
 }
 
 absl::Status OpenCuda(Context& context, int index) {

@@ -238,7 +238,7 @@ const std::vector<Field>& Fields() {
        .word_value = TrainConfig::kAllBatches},
       {KEY(train.sample_every, "steps between texts that the model writes, for the terminal; 0: none"), .bounds = From(0, kBillion)},
 
-      {KEY(device, "where tensors live; auto: the GPU of a run of one rank where there is one")},
+      {KEY(device, "where tensors live; auto: GPUs where every rank gets its own, else the CPU")},
       {KEY(executor, "replay the plan, run it node by node, or build and run eagerly")},
       {KEY(numerics, "invariant: bit-equal losses on every mesh"),
        NOT_BUILT(c.numerics == NumericsMode::kInvariant), .instead = "use default"},

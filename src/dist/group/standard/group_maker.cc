@@ -2,6 +2,7 @@
 
 #include "weft/dist/group/gloo/gloo_group.h"
 #include "weft/dist/group/local/local_group.h"
+#include "weft/dist/group/nccl/nccl_group.h"
 
 namespace weft {
 
@@ -12,11 +13,21 @@ std::unique_ptr<GroupFactory> ForCpu(Bootstrap& bootstrap) {
   return std::make_unique<GlooGroupFactory>(bootstrap, bootstrap.timeout());
 }
 
+std::unique_ptr<GroupFactory> ForGpus(Bootstrap& bootstrap, StreamedDevice& device) {
+  bool one_host = bootstrap.local_size() == bootstrap.world_size();
+  auto library = NcclLibrary::Open(bootstrap.world_size(), one_host);
+  WEFT_CHECK(library.ok(), std::string(library.status().message()));
+  return std::make_unique<NcclGroupFactory>(*library, bootstrap, device);
+}
+
 }  // namespace
 
-std::unique_ptr<FactoryTable> MakeGroupFactory(Bootstrap& bootstrap) {
+std::unique_ptr<FactoryTable> MakeGroupFactory(Bootstrap& bootstrap, const Context* context) {
   auto table = std::make_unique<FactoryTable>();
   table->Add(DeviceKind::kCpu, ForCpu(bootstrap));
+  bool gpus = context && context->Has(DeviceKind::kCuda) && bootstrap.world_size() > 1;
+  StreamedDevice* device = gpus ? StreamsOf(context->device(DeviceKind::kCuda)) : nullptr;
+  if (device) table->Add(DeviceKind::kCuda, ForGpus(bootstrap, *device));
   return table;
 }
 

@@ -28,6 +28,10 @@ __attribute__((visibility("default"))) void weft_cuda_register(weft::KernelTable
   CheckAllRun(table);
 }
 
+__attribute__((visibility("default"))) void weft_cuda_gpus(std::vector<std::string>& gpus) {
+  gpus = weft::cuda::GpuNames();
+}
+
 __attribute__((visibility("default"))) weft::DeviceRuntime* weft_cuda_open(int index) {
   return new weft::cuda::CudaDevice(index);
 }

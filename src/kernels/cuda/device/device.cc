@@ -1,7 +1,11 @@
 #include "weft/kernels/cuda/device/device.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <utility>
+
+#include "absl/cleanup/cleanup.h"
 #include "weft/core/base/error.h"
 #include "weft/kernels/cuda/device/support.h"
 #include "weft/kernels/cuda/device/timeline.h"
@@ -13,11 +17,12 @@ std::string PlaceOf(const std::source_location& at) { return fmt::format("{}:{}"
 
 class CudaEvent final : public DeviceRuntime::Event {
  public:
-  explicit CudaEvent(cudaStream_t stream) : stream_(stream) {
+  explicit CudaEvent(const CudaDevice& device) : device_(device) {
     WEFT_CUDA(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming));
   }
   ~CudaEvent() override { cudaEventDestroy(event_); }
-  void Record() override { WEFT_CUDA(cudaEventRecord(event_, stream_)); }
+  cudaEvent_t get() const { return event_; }
+  void Record() override { WEFT_CUDA(cudaEventRecord(event_, device_.stream())); }
   bool Done() override {
     cudaError_t status = cudaEventQuery(event_);
     if (status == cudaErrorNotReady) return false;
@@ -26,8 +31,21 @@ class CudaEvent final : public DeviceRuntime::Event {
   }
 
  private:
-  cudaStream_t stream_;
+  const CudaDevice& device_;
   cudaEvent_t event_ = nullptr;
+};
+
+class CudaStream final : public StreamedDevice::Stream {
+ public:
+  CudaStream() { WEFT_CUDA(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking)); }
+  ~CudaStream() override {
+    cudaStreamSynchronize(stream_);
+    cudaStreamDestroy(stream_);
+  }
+  cudaStream_t get() const { return stream_; }
+
+ private:
+  cudaStream_t stream_ = nullptr;
 };
 
 class CudaRecording final : public DeviceRuntime::Recording {
@@ -87,6 +105,20 @@ void Check(cublasStatus_t status, const char* call, std::source_location at) {
   Fail(fmt::format("{} at {}: cuBLASLt says {}", call, PlaceOf(at), cublasLtGetStatusString(status)));
 }
 
+std::vector<std::string> GpuNames() {
+  CheckDriver(0);
+  int gpus = 0;
+  WEFT_CUDA(cudaGetDeviceCount(&gpus));
+  std::vector<std::string> names;
+  for (int i = 0; i < gpus; i++) {
+    cudaDeviceProp properties{};
+    WEFT_CUDA(cudaGetDeviceProperties(&properties, i));
+    auto* bytes = reinterpret_cast<const unsigned char*>(properties.uuid.bytes);
+    names.push_back(fmt::format("{:02x}", fmt::join(bytes, bytes + sizeof(properties.uuid.bytes), "")));
+  }
+  return names;
+}
+
 CudaDevice::CudaDevice(int index) : index_(index) {
   CheckDriver(index);
   WEFT_CUDA(cudaSetDevice(index));
@@ -101,7 +133,8 @@ CudaDevice::CudaDevice(int index) : index_(index) {
   // Freed memory stays with the process: an eager step would give back and fetch again what it uses.
   uint64_t keep = UINT64_MAX;
   WEFT_CUDA(cudaMemPoolSetAttribute(pool_, cudaMemPoolAttrReleaseThreshold, &keep));
-  WEFT_CUDA(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
+  WEFT_CUDA(cudaStreamCreateWithFlags(&main_, cudaStreamNonBlocking));
+  stream_ = main_;
   Check(cublasLtCreate(&blas_), "cublasLtCreate");
   WEFT_CUDA(cudaMalloc(reinterpret_cast<void**>(&tickets_), kTickets * sizeof(uint32_t)));
   WEFT_CUDA(cudaMemsetAsync(tickets_, 0, kTickets * sizeof(uint32_t), stream_));
@@ -109,22 +142,22 @@ CudaDevice::CudaDevice(int index) : index_(index) {
 }
 
 CudaDevice::~CudaDevice() {
-  cudaStreamSynchronize(stream_);
+  cudaStreamSynchronize(main_);
   kept_.clear();  // while there is still a stream
   cublasLtDestroy(blas_);
   cudaFree(tickets_);
-  cudaStreamDestroy(stream_);
+  cudaStreamDestroy(main_);
 }
 
 BufferPtr CudaDevice::Allocate(size_t bytes) {
   void* data = nullptr;
-  cudaError_t status = cudaMallocAsync(&data, bytes ? bytes : 1, stream_);
+  cudaError_t status = cudaMallocAsync(&data, bytes ? bytes : 1, main_);
   if (status == cudaErrorMemoryAllocation) {
     cudaGetLastError();  // this failure is told here; the next call starts clean
     Fail(OutOfMemory({.where = PlaceOf(*this), .asked = bytes, .memory = MemoryNow()}));
   }
   Check(status, "cudaMallocAsync");
-  auto free = [](Buffer& buffer) { cudaFreeAsync(buffer.data(), static_cast<CudaDevice&>(buffer.runtime()).stream()); };
+  auto free = [](Buffer& buffer) { cudaFreeAsync(buffer.data(), static_cast<CudaDevice&>(buffer.runtime()).main_); };
   return std::make_shared<Buffer>(data, bytes, device(), free, this);
 }
 
@@ -149,22 +182,41 @@ void CudaDevice::Fill(void* data, uint8_t byte, size_t bytes) {
 
 void CudaDevice::Synchronize() { WEFT_CUDA(cudaStreamSynchronize(stream_)); }
 
-std::unique_ptr<DeviceRuntime::Event> CudaDevice::NewEvent() { return std::make_unique<CudaEvent>(stream_); }
+std::unique_ptr<DeviceRuntime::Event> CudaDevice::NewEvent() { return std::make_unique<CudaEvent>(*this); }
 
-std::unique_ptr<Timeline> CudaDevice::NewTimeline(size_t most) { return std::make_unique<CudaTimeline>(stream_, most); }
+std::unique_ptr<Timeline> CudaDevice::NewTimeline(size_t most) { return std::make_unique<CudaTimeline>(*this, most); }
+
+std::unique_ptr<StreamedDevice::Stream> CudaDevice::NewStream() { return std::make_unique<CudaStream>(); }
+
+void CudaDevice::Wait(Event& event) { WEFT_CUDA(cudaStreamWaitEvent(stream_, static_cast<CudaEvent&>(event).get())); }
+
+StreamedDevice::Stream* CudaDevice::Use(Stream* stream) {
+  stream_ = stream ? static_cast<CudaStream*>(stream)->get() : main_;
+  return std::exchange(current_, stream);
+}
+
+void CudaDevice::CopyRows(void* to, int64_t to_stride, const void* from, int64_t from_stride, int64_t bytes,
+                          int64_t rows) {
+  if (bytes == 0 || rows == 0) return;
+  WEFT_CUDA(cudaMemcpy2DAsync(to, size_t(to_stride), from, size_t(from_stride), size_t(bytes), size_t(rows),
+                              cudaMemcpyDefault, stream_));
+}
 
 std::unique_ptr<DeviceRuntime::Recording> CudaDevice::Record(absl::FunctionRef<void()> fn) {
-  WEFT_CUDA(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal));
+  if (!records_) return nullptr;
+  WEFT_CUDA(cudaStreamBeginCapture(main_, cudaStreamCaptureModeThreadLocal));
   cudaGraph_t graph = nullptr;
+  recording_ = true;
+  absl::Cleanup recorded = [this] { recording_ = false; };
   try {
     fn();
   } catch (...) {
-    cudaStreamEndCapture(stream_, &graph);  // the stream must leave the capture; what fn threw says more
+    cudaStreamEndCapture(main_, &graph);  // the stream must leave the capture; what fn threw says more
     if (graph) cudaGraphDestroy(graph);
     throw;
   }
-  WEFT_CUDA(cudaStreamEndCapture(stream_, &graph));
-  return std::make_unique<CudaRecording>(stream_, graph);
+  WEFT_CUDA(cudaStreamEndCapture(main_, &graph));
+  return std::make_unique<CudaRecording>(main_, graph);
 }
 
 // What the pool holds and nobody uses is free for whoever asks the pool.

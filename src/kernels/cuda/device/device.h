@@ -1,16 +1,19 @@
-// CudaDevice: one GPU as its rank uses it: a stream on which all work is ordered, stream-ordered memory, recordings as
-// CUDA graphs. Kernels reach it through the call: DeviceOf(call).stream().
+// CudaDevice: one GPU as its rank uses it: streams, memory in the order of the main one, recordings as CUDA graphs.
+// Kernels reach it through the call: DeviceOf(call).stream().
 #pragma once
 #include <cublasLt.h>
 #include <cuda_runtime_api.h>
 
 #include <source_location>
+#include <string>
 #include <typeindex>
 #include <unordered_map>
+#include <vector>
 
 #include "weft/core/base/device_runtime.h"
-#include "weft/core/runtime/timeline.h"
 #include "weft/core/runtime/kernel.h"
+#include "weft/core/runtime/streams.h"
+#include "weft/core/runtime/timeline.h"
 
 namespace weft::cuda {
 
@@ -21,9 +24,11 @@ void Check(cublasStatus_t status, const char* call, std::source_location at = st
 // After a launch: a bad configuration shows at once, a fault of the kernel with the next call that waits.
 #define WEFT_CUDA_LAUNCHED(kernel) ::weft::cuda::Check(cudaGetLastError(), kernel)
 
+std::vector<std::string> GpuNames();  // the UUIDs of this host's GPUs, as CUDA counts them; throws as CudaDevice
+
 bool KernelsCanWait();  // whether this build's kernels can, on this GPU, as launch.cuh describes
 
-class CudaDevice final : public DeviceRuntime, public KeepsTime {
+class CudaDevice final : public StreamedDevice, public KeepsTime {
  public:
   // Throws Error in clear words where there is no driver, no such GPU, or one too old for the kernels built in.
   explicit CudaDevice(int index);
@@ -42,13 +47,21 @@ class CudaDevice final : public DeviceRuntime, public KeepsTime {
   Memory MemoryNow() const override;
   size_t PeakBytes() const override;
 
-  cudaStream_t stream() const { return stream_; }
+  std::unique_ptr<Stream> NewStream() override;
+  void Wait(Event& event) override;
+  void CopyRows(void* to, int64_t to_stride, const void* from, int64_t from_stride, int64_t bytes,
+                int64_t rows) override;
+  void* Handle() override { return stream_; }
+  bool IsRecording() const override { return recording_; }
+
+  cudaStream_t stream() const { return stream_; }  // the current one
   cublasLtHandle_t blas() const { return blas_; }
   int multiprocessors() const { return multiprocessors_; }
   int capability() const { return capability_; }               // 90 for Hopper
   size_t shared_bytes() const { return shared_bytes_; }        // most dynamic shared memory of a block
   bool kernels_can_wait() const { return kernels_can_wait_; }  // launch.cuh
-  // Counters that are 0 between kernels, by which blocks learn who comes last (ComesLast of block.cuh).
+  // Counters that are 0 between kernels, by which blocks learn who comes last (ComesLast of block.cuh). Kernels that
+  // use them run in one stream.
   static constexpr size_t kTickets = 1024;
   uint32_t* tickets() const { return tickets_; }
 
@@ -61,12 +74,16 @@ class CudaDevice final : public DeviceRuntime, public KeepsTime {
   }
 
  private:
+  Stream* Use(Stream* stream) override;
+
   int index_, multiprocessors_ = 0, capability_ = 0;
   size_t shared_bytes_ = 0;
   bool kernels_can_wait_ = false;
   std::string name_;
   cudaMemPool_t pool_ = nullptr;
-  cudaStream_t stream_ = nullptr;
+  cudaStream_t main_ = nullptr, stream_ = nullptr;  // the main stream, and the current one
+  Stream* current_ = nullptr;                       // null: the main one
+  bool recording_ = false;
   cublasLtHandle_t blas_ = nullptr;
   uint32_t* tickets_ = nullptr;
   std::unordered_map<std::type_index, std::shared_ptr<void>> kept_;

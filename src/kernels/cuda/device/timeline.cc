@@ -9,19 +9,19 @@ namespace weft::cuda {
 
 CudaTimeline::TimedEvent::TimedEvent() { WEFT_CUDA(cudaEventCreate(&event)); }
 
-CudaTimeline::CudaTimeline(cudaStream_t stream, size_t most) : stream_(stream), events_(most) {}
+CudaTimeline::CudaTimeline(const CudaDevice& device, size_t most) : device_(device), events_(most) {}
 
 void CudaTimeline::Mark() {
   WEFT_CHECK(marked_ < events_.size(), "a timeline got more points than it was made for");
-  WEFT_CUDA(cudaEventRecord(events_[marked_++].event, stream_));
+  WEFT_CUDA(cudaEventRecord(events_[marked_++].event, device_.stream()));
 }
 
 // The GPU knows how much time lies between two events, the host knows when the last of them was done. The time between
 // neighbours is added up, for it comes as a float: over seconds that would lose the microseconds.
 std::vector<int64_t> CudaTimeline::Read() {
   TimedEvent now;
-  WEFT_CUDA(cudaStreamSynchronize(stream_));
-  WEFT_CUDA(cudaEventRecord(now.event, stream_));
+  WEFT_CUDA(cudaStreamSynchronize(device_.stream()));
+  WEFT_CUDA(cudaEventRecord(now.event, device_.stream()));
   WEFT_CUDA(cudaEventSynchronize(now.event));
   int64_t at = SteadyNanoseconds();
   std::vector<int64_t> times(marked_);

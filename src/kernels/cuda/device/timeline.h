@@ -8,9 +8,11 @@
 
 namespace weft::cuda {
 
+class CudaDevice;
+
 class CudaTimeline final : public Timeline {
  public:
-  CudaTimeline(cudaStream_t stream, size_t most);
+  CudaTimeline(const CudaDevice& device, size_t most);
   void Mark() override;
   std::vector<int64_t> Read() override;
 
@@ -23,7 +25,7 @@ class CudaTimeline final : public Timeline {
     cudaEvent_t event = nullptr;
   };
 
-  cudaStream_t stream_;
+  const CudaDevice& device_;
   std::deque<TimedEvent> events_;
   size_t marked_ = 0;
 };

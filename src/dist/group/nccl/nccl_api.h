@@ -1,0 +1,77 @@
+// What Weft calls of NCCL, as its library exports it (nccl.h of NCCL 2.28).
+//
+// Declared here, so that builds without CUDA have the group too and their tests can put another library in NCCL's
+// place. nccl_api_test.cc compares this with nccl.h where that is. The numbers and layouts are NCCL's binary interface,
+// which it keeps within a major version.
+#pragma once
+#include <climits>
+#include <cstddef>
+
+namespace weft::nccl {
+
+struct Communicator;   // opaque
+using Stream = void*;  // a cudaStream_t
+
+struct UniqueId {
+  char bytes[128];
+};
+
+enum class Result : int { kSuccess = 0, kInProgress = 7 };  // all others are failures
+enum class Type : int { kI8, kU8, kI32, kU32, kI64, kU64, kF16, kF32, kF64, kBF16 };
+enum class Reduction : int { kSum, kProduct, kMax, kMin };
+
+inline constexpr int kUnset = INT_MIN;
+inline constexpr int kNoColor = -1;
+inline constexpr int kOldest = 22800;  // version: the config below is known from here on
+
+struct Config {
+  size_t size = sizeof(Config);
+  unsigned magic = 0xcafebeef;
+  unsigned version = kOldest;
+  int blocking = kUnset;
+  int cluster_size = kUnset;
+  int min_ctas = kUnset, max_ctas = kUnset;
+  const char* net_name = nullptr;
+  int split_share = kUnset;
+  int traffic_class = kUnset;
+  const char* name = nullptr;
+  int collnet = kUnset;
+  int cta_policy = kUnset;
+  int shrink_share = kUnset;
+  int nvls_ctas = kUnset;
+  int channels_per_net_peer = kUnset;
+  int nvlink_centric = kUnset;
+};
+
+// The functions, one row each: the result, the name after "nccl", the arguments.
+// clang-format off
+#define WEFT_NCCL_FUNCTIONS(X)                                                                                        \
+  X(Result, GetVersion, (int* version))                                                                               \
+  X(Result, GetUniqueId, (UniqueId* id))                                                                              \
+  X(Result, CommInitRankConfig, (Communicator** made, int size, UniqueId id, int rank, Config* config))               \
+  X(Result, CommSplit, (Communicator* parent, int color, int key, Communicator** made, Config* config))               \
+  X(Result, CommDestroy, (Communicator* comm))                                                                        \
+  X(Result, CommAbort, (Communicator* comm))                                                                          \
+  X(Result, CommGetAsyncError, (Communicator* comm, Result* error))                                                   \
+  X(const char*, GetErrorString, (Result result))                                                                     \
+  X(const char*, GetLastError, (Communicator* comm))                                                                  \
+  X(Result, GroupStart, ())                                                                                           \
+  X(Result, GroupEnd, ())                                                                                             \
+  X(Result, AllReduce, (const void* in, void* out, size_t count, Type type, Reduction op, Communicator* c, Stream s)) \
+  X(Result, AllGather, (const void* in, void* out, size_t count, Type type, Communicator* c, Stream s))               \
+  X(Result, ReduceScatter,                                                                                            \
+    (const void* in, void* out, size_t count, Type type, Reduction op, Communicator* c, Stream s))                    \
+  X(Result, Broadcast, (const void* in, void* out, size_t count, Type type, int root, Communicator* c, Stream s))     \
+  X(Result, Reduce,                                                                                                   \
+    (const void* in, void* out, size_t count, Type type, Reduction op, int root, Communicator* c, Stream s))          \
+  X(Result, Send, (const void* in, size_t count, Type type, int peer, Communicator* c, Stream s))                     \
+  X(Result, Recv, (void* out, size_t count, Type type, int peer, Communicator* c, Stream s))
+// clang-format on
+
+struct Functions {
+#define WEFT_MEMBER(R, name, arguments) R(*name) arguments = nullptr;
+  WEFT_NCCL_FUNCTIONS(WEFT_MEMBER)
+#undef WEFT_MEMBER
+};
+
+}  // namespace weft::nccl

@@ -1,0 +1,270 @@
+#include "weft/dist/group/nccl/nccl_group.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "weft/dist/net/rank_list.h"
+#include "weft/dist/signals/hang_guard.h"
+
+namespace weft {
+namespace {
+
+using nccl::Type;
+
+// Of the elements as numbers; bools are bytes of 0 and 1.
+Type TypeOf(DType dtype) {
+  switch (dtype) {
+    case DType::kF64:
+      return Type::kF64;
+    case DType::kF32:
+      return Type::kF32;
+    case DType::kBF16:
+      return Type::kBF16;
+    case DType::kF16:
+      return Type::kF16;
+    case DType::kI64:
+      return Type::kI64;
+    case DType::kI32:
+      return Type::kI32;
+    case DType::kU8:
+    case DType::kBool:
+      return Type::kU8;
+  }
+  Fail("a dtype that NCCL's groups do not know");
+}
+
+nccl::Reduction ReductionOf(const Collective& call) {
+  if (call.reduce == ReduceOp::kMin) return nccl::Reduction::kMin;
+  bool max = call.reduce == ReduceOp::kMax || call.dtype == DType::kBool;  // a sum of bools is their or
+  return max ? nccl::Reduction::kMax : nccl::Reduction::kSum;
+}
+
+size_t BytesOf(const Collective& call, int64_t count) { return size_t(count) * SizeOf(call.dtype); }
+
+// The pieces of an exchange, in bytes: what this rank sends to each rank, and takes from each.
+struct Pieces {
+  std::vector<size_t> sends, receives;
+};
+
+Pieces PiecesOf(const Collective& c, int ranks, int me) {
+  Pieces pieces{std::vector<size_t>(size_t(ranks)), std::vector<size_t>(size_t(ranks))};
+  for (size_t r = 0; r < size_t(ranks); r++) {
+    if (c.op == CollectiveOp::kAllToAll) pieces.sends[r] = pieces.receives[r] = BytesOf(c, c.count);
+    if (c.op == CollectiveOp::kAllToAllV) pieces.sends[r] = BytesOf(c, c.send_counts[r]);
+    if (c.op == CollectiveOp::kAllGatherV) pieces.sends[r] = BytesOf(c, c.count);
+    if (c.op == CollectiveOp::kAllToAllV || c.op == CollectiveOp::kAllGatherV)
+      pieces.receives[r] = BytesOf(c, c.recv_counts[r]);
+  }
+  if (c.op == CollectiveOp::kShift) {
+    pieces.sends[size_t((me + c.peer) % ranks)] = BytesOf(c, c.count);
+    pieces.receives[size_t((me - c.peer + ranks) % ranks)] = BytesOf(c, c.count);
+  }
+  return pieces;
+}
+
+}  // namespace
+
+NcclCommunicator::~NcclCommunicator() {
+  if (!comm_ || aborted_) return;
+  if (std::uncaught_exceptions() > 0)
+    Abort();
+  else
+    library_->CommDestroy(comm_);
+}
+
+void NcclCommunicator::Abort() {
+  if (!aborted_.exchange(true)) library_->CommAbort(comm_);
+}
+
+std::string NcclCommunicator::AsyncError() const {
+  nccl::Result result = nccl::Result::kSuccess;
+  if (aborted_ || library_->CommGetAsyncError(comm_, &result) != nccl::Result::kSuccess) return "";
+  if (result == nccl::Result::kSuccess || result == nccl::Result::kInProgress) return "";
+  return library_->Describe(result, comm_);
+}
+
+NcclGroup::NcclGroup(std::string name, int rank, std::vector<int> ranks, StreamedDevice& device,
+                     std::shared_ptr<NcclCommunicator> comm)
+    : ProcessGroup(std::move(name), rank, std::move(ranks), device.device().kind),
+      device_(device),
+      comm_(std::move(comm)),
+      word_(device_.Allocate(sizeof(float))),
+      watch_(device, [this] { return comm_ ? comm_->AsyncError() : std::string(); }) {}
+
+NcclGroup::~NcclGroup() { StopLanes(); }
+
+void NcclGroup::Abort(const std::string& reason) {
+  {
+    std::lock_guard lock(reason_mutex_);
+    if (reason_.empty()) reason_ = reason;
+  }
+  watch_.End("aborted: " + reason);
+  if (comm_) comm_->Abort();
+}
+
+void NcclGroup::Issue(std::shared_ptr<const IssuedCall> issued) {
+  auto deadline = std::chrono::steady_clock::now() + (issued->call.timeout.count() ? issued->call.timeout : timeout());
+  uint64_t ticket = BeginRecord(issued->call, issued->sequence);
+  try {
+    Execute(issued->call, issued->sequence, deadline);
+  } catch (const std::exception& e) {
+    std::rethrow_exception(FailureOf(issued->call, issued->sequence, e));
+  }
+  auto finished = [this, issued, ticket](std::exception_ptr error) {
+    if (!error) FinishRecord(ticket);
+    if (error) error = Fault(*issued, error);
+    Finished(*issued, error);
+  };
+  // What is recorded is done when the recording is replayed, which is the executor's to follow.
+  if (device_.IsRecording()) return finished(nullptr);
+  watch_.Add(deadline, std::move(finished));
+}
+
+void NcclGroup::CheckAborted() {
+  std::lock_guard lock(reason_mutex_);
+  if (!reason_.empty()) throw AbortedError("aborted: " + reason_);
+}
+
+// Of a call that the stream did not come to the end of: what follows it in the stream would wait for ever.
+std::exception_ptr NcclGroup::Fault(const IssuedCall& issued, std::exception_ptr error) {
+  try {
+    CheckAborted();
+    std::rethrow_exception(error);
+  } catch (const std::exception& e) {
+    error = FailureOf(issued.call, issued.sequence, e);
+  }
+  if (comm_) comm_->Abort();
+  return error;
+}
+
+void NcclGroup::Execute(const Collective& call, uint64_t, Deadline) {
+  CheckAborted();
+  if (size() == 1) return Alone(call);
+  switch (call.op) {
+    case CollectiveOp::kAllReduce:
+    case CollectiveOp::kReduceScatter:
+    case CollectiveOp::kReduce:
+    case CollectiveOp::kBarrier:
+      return Reduce(call);
+    case CollectiveOp::kAllGather:
+    case CollectiveOp::kBroadcast:
+    case CollectiveOp::kSend:
+    case CollectiveOp::kRecv:
+      return Move(call);
+    case CollectiveOp::kAllToAll:
+    case CollectiveOp::kAllToAllV:
+    case CollectiveOp::kAllGatherV:
+    case CollectiveOp::kShift:
+      return Exchange(call);
+  }
+}
+
+// What one rank gets from itself is what it gives.
+void NcclGroup::Alone(const Collective& call) {
+  if (call.in != call.out) device_.Copy(call.out, call.in, size_t(OutputBytes(call, 1, 0)));
+}
+
+void NcclGroup::Reduce(const Collective& c) {
+  const NcclLibrary& nccl = comm_->library();
+  nccl::Communicator* comm = comm_->get();
+  nccl::Stream stream = device_.Handle();
+  auto count = size_t(c.count);
+  Type type = TypeOf(c.dtype);
+  nccl::Reduction op = ReductionOf(c);
+  nccl::Result result = nccl::Result::kSuccess;
+  if (c.op == CollectiveOp::kAllReduce)
+    result = nccl.AllReduce(c.in, c.out, count, type, op, comm, stream);
+  else if (c.op == CollectiveOp::kReduceScatter)
+    result = nccl.ReduceScatter(c.in, c.out, count, type, op, comm, stream);
+  else if (c.op == CollectiveOp::kReduce)
+    result = nccl.Reduce(c.in, c.out, count, type, op, c.peer, comm, stream);
+  else
+    result = nccl.AllReduce(word_->data(), word_->data(), 1, Type::kF32, nccl::Reduction::kMax, comm, stream);
+  nccl.Check(result, Name(c.op), comm);
+}
+
+void NcclGroup::Move(const Collective& c) {
+  const NcclLibrary& nccl = comm_->library();
+  nccl::Communicator* comm = comm_->get();
+  nccl::Stream stream = device_.Handle();
+  size_t bytes = BytesOf(c, c.count);
+  nccl::Result result = nccl::Result::kSuccess;
+  if (c.op == CollectiveOp::kAllGather)
+    result = nccl.AllGather(c.in, c.out, bytes, Type::kU8, comm, stream);
+  else if (c.op == CollectiveOp::kBroadcast)
+    result = nccl.Broadcast(c.in, c.out, bytes, Type::kU8, c.peer, comm, stream);
+  else if (c.op == CollectiveOp::kSend)
+    result = nccl.Send(c.in, bytes, Type::kU8, c.peer, comm, stream);
+  else
+    result = nccl.Recv(c.out, bytes, Type::kU8, c.peer, comm, stream);
+  nccl.Check(result, Name(c.op), comm);
+}
+
+// All pieces in one call of NCCL's; a rank's piece for itself is a copy.
+void NcclGroup::Exchange(const Collective& c) {
+  const NcclLibrary& nccl = comm_->library();
+  nccl::Communicator* comm = comm_->get();
+  nccl::Stream stream = device_.Handle();
+  Pieces pieces = PiecesOf(c, size(), rank());
+  auto* in = static_cast<const char*>(c.in);
+  auto* out = static_cast<char*>(c.out);
+  // A gather gives the same piece to all; an exchange and a shift have a place of its own for each.
+  size_t sent = 0, received = 0;
+  nccl.Check(nccl.GroupStart(), Name(c.op));
+  for (int r = 0; r < size(); r++) {
+    size_t send = pieces.sends[size_t(r)], receive = pieces.receives[size_t(r)];
+    if (r != rank() && send) nccl.Check(nccl.Send(in + sent, send, Type::kU8, r, comm, stream), Name(c.op), comm);
+    if (r != rank() && receive)
+      nccl.Check(nccl.Recv(out + received, receive, Type::kU8, r, comm, stream), Name(c.op), comm);
+    if (r == rank()) device_.Copy(out + received, in + sent, receive);
+    if (c.op != CollectiveOp::kAllGatherV) sent += send;
+    received += receive;
+  }
+  nccl.Check(nccl.GroupEnd(), Name(c.op), comm);
+}
+
+// Who gives rank 0's name for the meeting is rank 0; all ranks come.
+void NcclGroupFactory::Meet() {
+  nccl::UniqueId id{};
+  if (bootstrap_.rank() == 0) library_->Check(library_->GetUniqueId(&id), "NCCL: a name for the ranks' meeting");
+  std::string name = bootstrap_.AllGather({id.bytes, bootstrap_.rank() == 0 ? sizeof(id.bytes) : 0}).front();
+  std::memcpy(id.bytes, name.data(), std::min(name.size(), sizeof(id.bytes)));
+  nccl::Config config;
+  nccl::Communicator* comm = nullptr;
+  HangGuard guard(fmt::format("rank {}", bootstrap_.rank()), "ncclCommInitRankConfig", bootstrap_.timeout());
+  library_->Check(library_->CommInitRankConfig(&comm, bootstrap_.world_size(), id, bootstrap_.rank(), &config),
+                  fmt::format("NCCL cannot connect the {} ranks", bootstrap_.world_size()));
+  world_ = std::make_shared<NcclCommunicator>(library_, comm);
+}
+
+std::shared_ptr<NcclCommunicator> NcclGroupFactory::Split(const std::string& name, const std::vector<int>& ranks,
+                                                          int rank) {
+  nccl::Config config;
+  config.split_share = 0;  // calls of communicators that share resources wait for each other
+  nccl::Communicator* comm = nullptr;
+  int color = ranks.size() > 1 ? *std::min_element(ranks.begin(), ranks.end()) : nccl::kNoColor;
+  HangGuard guard(fmt::format("rank {}", bootstrap_.rank()), "ncclCommSplit", bootstrap_.timeout());
+  library_->Check(library_->CommSplit(world_->get(), color, rank, &comm, &config),
+                  fmt::format("group \"{}\": NCCL cannot connect ranks {}", name, RankList(ranks)), world_->get());
+  return comm ? std::make_shared<NcclCommunicator>(library_, comm) : nullptr;
+}
+
+std::unique_ptr<ProcessGroup> NcclGroupFactory::Make(const std::string& name, const std::vector<int>& ranks,
+                                                     DeviceKind kind) {
+  WEFT_CHECK(kind == device_.device().kind, fmt::format("group \"{}\": NCCL moves {} tensors only, not {}", name,
+                                                        Name(device_.device().kind), Name(kind)));
+  auto it = std::find(ranks.begin(), ranks.end(), bootstrap_.rank());
+  WEFT_CHECK(it != ranks.end(),
+             fmt::format("group \"{}\": rank {} asks for a group that it is not in", name, bootstrap_.rank()));
+  auto rank = int(it - ranks.begin());
+  if (!world_) Meet();
+  // The first group of all ranks takes the communicator that they met with.
+  bool whole = int(ranks.size()) == bootstrap_.world_size() && std::is_sorted(ranks.begin(), ranks.end());
+  bool take = whole && !std::exchange(world_taken_, world_taken_ || whole);
+  return std::make_unique<NcclGroup>(name, rank, ranks, device_, take ? world_ : Split(name, ranks, rank));
+}
+
+}  // namespace weft

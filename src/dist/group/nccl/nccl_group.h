@@ -1,0 +1,97 @@
+// NcclGroup: ranks with a GPU each, whose tensors NCCL moves, in the order of the device's current stream.
+//
+// Sums are NCCL's own: the same from run to run while ranks, counts and NCCL's settings stay, but not in rank order;
+// those of 16-bit floats round at every hop. Sends and receives stand in the stream like all else, so of two ranks that
+// send to each other one receives first, or sends in another stream. Each group has a communicator, which connects with
+// its first call; a group of one rank has none, and copies.
+#pragma once
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "weft/core/runtime/streams.h"
+#include "weft/dist/group/group_factory.h"
+#include "weft/dist/group/nccl/nccl_library.h"
+#include "weft/dist/group/stream_watch.h"
+#include "weft/dist/start/bootstrap.h"
+
+namespace weft {
+
+// A communicator of NCCL's, destroyed with this: aborted where something failed, for its calls would wait for ever.
+class NcclCommunicator {
+ public:
+  NcclCommunicator(std::shared_ptr<const NcclLibrary> library, nccl::Communicator* comm)
+      : library_(std::move(library)), comm_(comm) {}
+  ~NcclCommunicator();
+  NcclCommunicator(const NcclCommunicator&) = delete;
+  NcclCommunicator& operator=(const NcclCommunicator&) = delete;
+
+  const NcclLibrary& library() const { return *library_; }
+  nccl::Communicator* get() const { return comm_; }
+  void Abort();                    // ends what is under way, on this rank. From any thread; once is enough
+  std::string AsyncError() const;  // what went wrong after a call returned; "": nothing
+
+ private:
+  std::shared_ptr<const NcclLibrary> library_;
+  nccl::Communicator* comm_;
+  std::atomic<bool> aborted_{false};
+};
+
+class NcclGroup final : public ProcessGroup {
+ public:
+  // `comm`: null for a group of one.
+  NcclGroup(std::string name, int rank, std::vector<int> ranks, StreamedDevice& device,
+            std::shared_ptr<NcclCommunicator> comm);
+  ~NcclGroup() override;
+  bool is_stream_ordered() const override { return true; }
+  void Abort(const std::string& reason) override;
+
+  void CopyRows(void* to, int64_t to_stride, const void* from, int64_t from_stride, int64_t bytes,
+                int64_t rows) const override {
+    device_.CopyRows(to, to_stride, from, from_stride, bytes, rows);
+  }
+  void Zero(void* data, int64_t bytes) const override { device_.Fill(data, 0, size_t(bytes)); }
+  BufferPtr Allocate(size_t bytes) const override { return device_.Allocate(bytes); }
+
+ protected:
+  void Execute(const Collective& call, uint64_t sequence, Deadline deadline) override;  // puts it in the stream
+  void Issue(std::shared_ptr<const IssuedCall> issued) override;
+
+ private:
+  void CheckAborted();
+  std::exception_ptr Fault(const IssuedCall& issued, std::exception_ptr error);
+  void Alone(const Collective& call);
+  void Reduce(const Collective& call);
+  void Move(const Collective& call);
+  void Exchange(const Collective& call);
+
+  StreamedDevice& device_;
+  std::shared_ptr<NcclCommunicator> comm_;
+  std::mutex reason_mutex_;
+  std::string reason_;  // why it was aborted
+  BufferPtr word_;      // what a barrier reduces
+  StreamWatch watch_;   // last: its thread uses the others
+};
+
+// Makes NCCL groups for one device kind. The ranks meet in the first Make, which connects them all; the groups are
+// split from that. Bootstrap and device must outlive it and the groups.
+class NcclGroupFactory final : public GroupFactory {
+ public:
+  NcclGroupFactory(std::shared_ptr<const NcclLibrary> library, Bootstrap& bootstrap, StreamedDevice& device)
+      : library_(std::move(library)), bootstrap_(bootstrap), device_(device) {}
+  std::unique_ptr<ProcessGroup> Make(const std::string& name, const std::vector<int>& ranks, DeviceKind kind) override;
+
+ private:
+  std::shared_ptr<NcclCommunicator> Split(const std::string& name, const std::vector<int>& ranks, int rank);
+  void Meet();
+
+  std::shared_ptr<const NcclLibrary> library_;
+  Bootstrap& bootstrap_;
+  StreamedDevice& device_;
+  std::shared_ptr<NcclCommunicator> world_;
+  bool world_taken_ = false;  // by a group
+};
+
+}  // namespace weft

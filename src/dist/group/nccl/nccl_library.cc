@@ -1,0 +1,81 @@
+#include "weft/dist/group/nccl/nccl_library.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <cstring>
+
+#include "weft/core/base/error.h"
+
+namespace weft {
+namespace {
+
+// What NCCL reads at its first call, and why Weft wants it so; tests/bench/ladder/README.md has the measurements.
+constexpr struct Setting {
+  const char *name, *value;
+} kEnvironment[] = {
+    {"NCCL_NVLS_ENABLE", "0"},              // no NVLink multicast
+    {"NCCL_GRAPH_MIXING_SUPPORT", "0"},     // a step is one graph; eager calls come between, in the same stream
+    {"NCCL_GRAPH_REGISTER", "0"},           // pays for memory of ncclMemAlloc alone
+    {"CUDA_DEVICE_MAX_CONNECTIONS", "32"},  // lanes that wait for each other share no queue
+};
+constexpr Setting kOneHost[] = {
+    {"NCCL_SOCKET_IFNAME", "lo"}, {"NCCL_NET", "Socket"}, {"NCCL_IB_DISABLE", "1"}, {"NCCL_RAS_ENABLE", "0"}};
+
+std::string NotFound(int ranks, const std::string& fault) {
+  return fmt::format(
+      "{} ranks on GPUs talk through NCCL, which cannot be opened ({}); install NCCL {} or newer, or add the folder of "
+      "libnccl.so.2 to LD_LIBRARY_PATH, or run on one GPU, or use device=cpu",
+      ranks, fault, NcclVersionText(nccl::kOldest));
+}
+
+}  // namespace
+
+std::string NcclVersionText(int version) {
+  return fmt::format("{}.{}.{}", version / 10000, version % 10000 / 100, version % 100);
+}
+
+absl::Status NcclLibrary::Find(void* library, const std::string& file) {
+  const char* missing = nullptr;
+#define WEFT_FIND(R, name, arguments) \
+  if (!(name = reinterpret_cast<decltype(name)>(dlsym(library, "nccl" #name)))) missing = "nccl" #name;
+  WEFT_NCCL_FUNCTIONS(WEFT_FIND)
+#undef WEFT_FIND
+  if (GetVersion && GetVersion(&version_) != nccl::Result::kSuccess) version_ = 0;
+  if (!missing && version_ >= nccl::kOldest) return absl::OkStatus();
+  std::string fault = missing ? fmt::format(", without {}", missing) : "";
+  return absl::FailedPreconditionError(
+      fmt::format("NCCL: expected version {} or newer, got {} in {}{}; install a newer one, or use device=cpu",
+                  NcclVersionText(nccl::kOldest), NcclVersionText(version_), file, fault));
+}
+
+absl::StatusOr<std::shared_ptr<const NcclLibrary>> NcclLibrary::Open(int ranks, bool one_host,
+                                                                     const std::string& file) {
+  const char* multicast = std::getenv("NCCL_NVLS_ENABLE");
+  if (multicast && std::strcmp(multicast, "0") != 0)
+    return absl::FailedPreconditionError(
+        fmt::format("NCCL_NVLS_ENABLE: expected 0, as Weft does without NVLink multicast, got \"{}\"; unset it or set "
+                    "it to 0",
+                    multicast));
+  for (const auto& [name, value] : kEnvironment) setenv(name, value, 0);
+  if (one_host)
+    for (const auto& [name, value] : kOneHost) setenv(name, value, 0);
+  void* opened = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);  // never closed: it has threads
+  if (!opened) return absl::NotFoundError(NotFound(ranks, dlerror()));
+  std::shared_ptr<NcclLibrary> library(new NcclLibrary);
+  if (absl::Status status = library->Find(opened, file); !status.ok()) return status;
+  return library;
+}
+
+std::string NcclLibrary::Describe(nccl::Result result, nccl::Communicator* comm) const {
+  const char* last = GetLastError(comm);
+  bool more = last && *last;
+  return fmt::format("NCCL says {}{}{}", GetErrorString(result), more ? ": " : "", more ? last : "");
+}
+
+void NcclLibrary::Check(nccl::Result result, const std::string& what, nccl::Communicator* comm) const {
+  if (result != nccl::Result::kSuccess) Fail(fmt::format("{}: {}", what, Describe(result, comm)));
+}
+
+}  // namespace weft

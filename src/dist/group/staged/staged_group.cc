@@ -1,0 +1,60 @@
+#include "weft/dist/group/staged/staged_group.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace weft {
+namespace {
+
+// Room for `bytes`, which may be none.
+void* Room(BufferPtr& buffer, int64_t bytes) {
+  if (!buffer || buffer->bytes() < size_t(bytes)) buffer = AllocateCpu(size_t(std::max<int64_t>(bytes, 1)));
+  return buffer->data();
+}
+
+}  // namespace
+
+StagedGroup::StagedGroup(std::unique_ptr<ProcessGroup> host, StreamedDevice& device)
+    : ProcessGroup(host->name(), host->rank(), host->ranks(), device.device().kind),
+      host_(std::move(host)),
+      device_(device) {}
+
+StagedGroup::~StagedGroup() { StopLanes(); }
+
+void StagedGroup::Issue(std::shared_ptr<const IssuedCall> issued) {
+  WEFT_CHECK(!device_.IsRecording(),
+             fmt::format("group \"{}\": what passes through the host's memory cannot be recorded", name()));
+  RunNow(issued->call, issued->sequence);
+  Finished(*issued, nullptr);
+}
+
+void StagedGroup::Execute(const Collective& call, uint64_t, Deadline deadline) {
+  using std::chrono::milliseconds;
+  Collective staged = call;
+  int64_t in = InputBytes(call, size()), out = OutputBytes(call, size(), rank());
+  bool reads = in > 0 && (call.op != CollectiveOp::kBroadcast || call.peer == rank());
+  staged.in = Room(in_, std::max(in, call.in == call.out ? out : 0));
+  staged.out = call.in == call.out ? const_cast<void*>(staged.in) : Room(out_, out);
+  if (reads) device_.Copy(const_cast<void*>(staged.in), call.in, size_t(in));
+  device_.Synchronize();
+  auto left = std::chrono::ceil<milliseconds>(deadline - std::chrono::steady_clock::now());
+  staged.timeout = std::max(left, milliseconds(1));
+  host_->Run(staged);
+  if (out > 0) device_.Copy(call.out, staged.out, size_t(out));
+  device_.Synchronize();  // before the next call takes the room
+}
+
+StagedGroupFactory::StagedGroupFactory(GroupFactory& host, StreamedDevice& device) : host_(host), device_(device) {
+  device_.set_records(false);
+}
+
+std::unique_ptr<ProcessGroup> StagedGroupFactory::Make(const std::string& name, const std::vector<int>& ranks,
+                                                       DeviceKind kind) {
+  if (kind == DeviceKind::kCpu) return host_.Make(name, ranks, kind);
+  WEFT_CHECK(kind == device_.device().kind,
+             fmt::format("group \"{}\": nothing here moves {} tensors between ranks", name, Name(kind)));
+  return std::make_unique<StagedGroup>(host_.Make(name + " by the host", ranks, DeviceKind::kCpu), device_);
+}
+
+}  // namespace weft

@@ -1,0 +1,56 @@
+// StagedGroup: moves tensors of a device through the host's memory, by a group of the host.
+//
+//   RunRanks(4, [](Context& context, GroupFactory& host) {   // ranks as threads that share one GPU
+//     StagedGroupFactory groups(host, device);
+//     DeviceMesh mesh(context, groups, shape, groups.kinds());
+//
+// Results have the bits of the host's group. Each call waits for the device, so this is for tests, and for ranks that
+// share a GPU, which NCCL refuses.
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "weft/core/runtime/streams.h"
+#include "weft/dist/group/group_factory.h"
+
+namespace weft {
+
+class StagedGroup final : public ProcessGroup {
+ public:
+  StagedGroup(std::unique_ptr<ProcessGroup> host, StreamedDevice& device);
+  ~StagedGroup() override;
+  bool is_stream_ordered() const override { return true; }
+  void Abort(const std::string& reason) override { host_->Abort(reason); }
+
+  void CopyRows(void* to, int64_t to_stride, const void* from, int64_t from_stride, int64_t bytes,
+                int64_t rows) const override {
+    device_.CopyRows(to, to_stride, from, from_stride, bytes, rows);
+  }
+  void Zero(void* data, int64_t bytes) const override { device_.Fill(data, 0, size_t(bytes)); }
+  BufferPtr Allocate(size_t bytes) const override { return device_.Allocate(bytes); }
+
+ protected:
+  void Execute(const Collective& call, uint64_t sequence, Deadline deadline) override;
+  void Issue(std::shared_ptr<const IssuedCall> issued) override;
+
+ private:
+  std::unique_ptr<ProcessGroup> host_;
+  StreamedDevice& device_;
+  BufferPtr in_, out_;  // of the host; grow to the largest call
+};
+
+// Groups of the host by `host`, and of the device by way of those. Recordings of the device are off from now on, for
+// the host's part of a call cannot be recorded. `host` and the device outlive it; the device, the groups.
+class StagedGroupFactory final : public GroupFactory {
+ public:
+  StagedGroupFactory(GroupFactory& host, StreamedDevice& device);
+  std::vector<DeviceKind> kinds() const { return {DeviceKind::kCpu, device_.device().kind}; }
+  std::unique_ptr<ProcessGroup> Make(const std::string& name, const std::vector<int>& ranks, DeviceKind kind) override;
+
+ private:
+  GroupFactory& host_;
+  StreamedDevice& device_;
+};
+
+}  // namespace weft

@@ -1,0 +1,183 @@
+// NcclGroup where there is no GPU: on doubles of a device, with a library in NCCL's place (tests/double/fake_nccl.cc).
+#include <dlfcn.h>
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <thread>
+
+#include "dist/stream_cases.h"
+#include "double/group_double.h"
+#include "error_of.h"
+#include "scoped_environment.h"
+#include "weft/dist/group/mesh.h"
+#include "weft/dist/group/nccl/nccl_group.h"
+#include "weft/dist/group/staged/staged_group.h"
+
+namespace weft {
+namespace {
+
+using namespace std::chrono_literals;
+using test::DoubleRank;
+using Op = CollectiveOp;
+
+constexpr DeviceKind kDouble = DeviceKind::kCuda;
+
+std::shared_ptr<const NcclLibrary> Fake() {
+  auto library = NcclLibrary::Open(2, true, WEFT_FAKE_NCCL);
+  if (!library.ok()) Fail(std::string(library.status().message()));
+  return *library;
+}
+
+// While it lives, the fake fails in one way.
+class Failing {
+ public:
+  explicit Failing(const char* how) { Set(how); }
+  ~Failing() { Set(""); }
+  Failing(const Failing&) = delete;
+  Failing& operator=(const Failing&) = delete;
+
+ private:
+  static void Set(const char* how) {
+    void* library = dlopen(WEFT_FAKE_NCCL, RTLD_NOW);
+    reinterpret_cast<void (*)(const char*)>(dlsym(library, "fake_nccl_fail"))(how);
+  }
+};
+
+std::unique_ptr<GroupFactory> NcclGroups(Bootstrap& bootstrap, test::DeviceDouble& device) {
+  return std::make_unique<NcclGroupFactory>(Fake(), bootstrap, device);
+}
+
+void OnNccl(const MeshShape& shape, const std::function<void(DoubleRank&, DeviceMesh&)>& body, int most_us = 0) {
+  test::OnDoubles(shape.num_ranks(), {.most_us = most_us, .groups = NcclGroups}, [&](DoubleRank& rank) {
+    DeviceMesh mesh(rank.context, rank.groups, shape, rank.groups.kinds());
+    body(rank, mesh);
+  });
+}
+
+TEST(NcclGroup, EnqueueGivesTheBitsOfTheHost) {
+  std::atomic<int> calls{0};
+  for (int ranks = 1; ranks <= 4; ranks++)
+    OnNccl(
+        {{"x"}, {ranks}},
+        [&](DoubleRank& rank, DeviceMesh& mesh) {
+          calls += test::CheckStreamCases(rank.device, mesh.World(), mesh.World(kDouble));
+        },
+        30);
+  fmt::print("shown: {} calls of NCCL's group have the bits of the host's\n", calls.load());
+}
+
+TEST(NcclGroup, EveryAxisHasItsRanks) {
+  OnNccl({{"a", "b", "c"}, {2, 1, 3}}, [&](DoubleRank& rank, DeviceMesh& mesh) {
+    for (const char* axis : {"a", "b", "c"}) {
+      EXPECT_EQ(mesh.Group(axis, kDouble).ranks(), mesh.Group(axis).ranks());
+      test::CheckStreamCases(rank.device, mesh.Group(axis), mesh.Group(axis, kDouble));
+    }
+    test::CheckStreamCases(rank.device, mesh.World(), mesh.World(kDouble));
+  });
+}
+
+TEST(NcclGroup, AMeshOfSomeRanksLeavesTheOthersOut) {
+  test::OnDoubles(4, {.groups = NcclGroups}, [](DoubleRank& rank) {
+    DeviceMesh some(rank.context, rank.groups, {{"x"}, {2}}, {3, 1}, rank.groups.kinds());
+    if (!some.has_this_rank()) return;
+    test::CheckStreamCases(rank.device, some.World(), some.World(kDouble));
+  });
+}
+
+// ---- Failures. ----
+
+std::string ErrorOf(int ranks, const std::function<void(DoubleRank&, ProcessGroup&)>& body) {
+  return test::ErrorOf([&] {
+    OnNccl({{"x"}, {ranks}}, [&](DoubleRank& rank, DeviceMesh& mesh) { body(rank, mesh.World(kDouble)); });
+  });
+}
+
+void ExpectParts(const std::string& text, std::initializer_list<const char*> parts) {
+  for (const char* part : parts) EXPECT_NE(text.find(part), std::string::npos) << "no \"" << part << "\" in: " << text;
+}
+
+TEST(NcclGroup, ACallThatTheDeviceDoesNotComeToTheEndOfIsNamed) {
+  std::atomic<int> heard{0};
+  std::string text = ErrorOf(2, [&](DoubleRank& rank, ProcessGroup& group) {
+    group.set_failure_handler([&](const std::string&) { heard++; });
+    group.Run({.op = Op::kBarrier});
+    if (rank.context.rank() == 1) return std::this_thread::sleep_for(600ms);
+    group.set_timeout(200ms);
+    SiteText site("blocks.0.mlp", Loc::current());
+    group.Run({.op = Op::kBarrier, .site = site});
+  });
+  ExpectParts(text, {"barrier #2 on group \"world\"", "of 2", "timed out", "0.2 s",
+                     "at blocks.0.mlp nccl_group_test.cc:", "last collectives", "#1 barrier", "done", "not done"});
+  EXPECT_EQ(heard, 1);
+}
+
+TEST(NcclGroup, WhatNcclFindsAfterACallReturnedIsThrown) {
+  std::string text = ErrorOf(2, [&](DoubleRank& rank, ProcessGroup& group) {
+    if (rank.context.rank() == 1) return std::this_thread::sleep_for(300ms);
+    Failing broken("broken");
+    group.Run({.op = Op::kBarrier});
+  });
+  ExpectParts(text, {"barrier #1", "NCCL says remote process exited: the fake's last words"});
+}
+
+TEST(NcclGroup, AnAbortEndsWhatIsUnderWayAndAllThatFollows) {
+  std::string text = ErrorOf(2, [&](DoubleRank& rank, ProcessGroup& group) {
+    if (rank.context.rank() == 1) return std::this_thread::sleep_for(300ms);
+    Work work = group.Start({.op = Op::kBarrier});
+    std::this_thread::sleep_for(50ms);
+    EXPECT_FALSE(work.Test());
+    group.Abort("the reason");
+    ExpectParts(test::ErrorOf([&] { work.Wait(); }), {"barrier #1", "aborted: the reason"});
+    group.Run({.op = Op::kBarrier});
+  });
+  ExpectParts(text, {"aborted: the reason"});
+}
+
+TEST(NcclGroup, RanksThatCannotConnectSayWhy) {
+  Failing unconnected("unconnected");
+  ExpectParts(ErrorOf(2, [](DoubleRank&, ProcessGroup&) {}),
+              {"NCCL cannot connect the 2 ranks: NCCL says invalid argument: the fake's last words"});
+}
+
+// ---- The library. ----
+
+std::string FaultOf(const std::string& file) {
+  return std::string(NcclLibrary::Open(4, true, file).status().message());
+}
+
+TEST(NcclLibrary, SaysWhatItIsOpenedForAndWhatToDo) {
+  ExpectParts(FaultOf("libno_such_nccl.so.2"),
+              {"4 ranks on GPUs talk through NCCL, which cannot be opened (libno_such_nccl.so.2", "install NCCL 2.28.0",
+               "LD_LIBRARY_PATH", "device=cpu"});
+  ExpectParts(FaultOf("libm.so.6"), {"NCCL: expected version 2.28.0 or newer", "in libm.so.6", "without nccl"});
+  Failing old("old");
+  ExpectParts(FaultOf(WEFT_FAKE_NCCL), {"expected version 2.28.0 or newer, got 2.27.3", "install a newer one"});
+}
+
+TEST(NcclLibrary, RefusesNvlinkMulticast) {
+  test::ScopedEnvironment multicast("NCCL_NVLS_ENABLE", "1");
+  ExpectParts(FaultOf(WEFT_FAKE_NCCL), {"NCCL_NVLS_ENABLE: expected 0", "got \"1\""});
+}
+
+TEST(NcclLibrary, SetsWhatTheUserHasNotSet) {
+  test::ScopedEnvironment own("NCCL_GRAPH_REGISTER", "1"), unset("NCCL_SOCKET_IFNAME", nullptr);
+  Fake();
+  EXPECT_STREQ(std::getenv("NCCL_GRAPH_REGISTER"), "1");
+  EXPECT_STREQ(std::getenv("NCCL_SOCKET_IFNAME"), "lo");
+  EXPECT_STREQ(std::getenv("NCCL_NVLS_ENABLE"), "0");
+}
+
+// ---- Through the host's memory. ----
+
+TEST(StagedGroup, GivesTheBitsOfTheHost) {
+  for (int ranks = 1; ranks <= 4; ranks++)
+    test::OnDoubles(ranks, {.most_us = 30}, [&](DoubleRank& rank) {
+      StagedGroupFactory groups(rank.groups, rank.device);
+      DeviceMesh mesh(rank.context, groups, {{"x"}, {ranks}}, groups.kinds());
+      test::CheckStreamCases(rank.device, mesh.World(), mesh.World(kDouble));
+    });
+}
+
+}  // namespace
+}  // namespace weft

@@ -1,0 +1,150 @@
+// What every stream-ordered group must do: a call that is enqueued, on the main stream or beside it, gives the bits
+// that the host's group gives.
+#pragma once
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <numeric>
+#include <vector>
+
+#include "dist/collective_law.h"
+#include "weft/core/runtime/streams.h"
+
+namespace weft::test {
+
+// A call of one rank, without memory.
+struct StreamCase {
+  Collective call;
+  int64_t in = 0, out = 0;  // elements
+  bool in_place = false;
+  std::vector<int64_t> sends{}, receives{};  // what the spans of the call are to show
+};
+
+// The pieces that rank `from` gives rank `to`: some of them empty.
+inline int64_t Piece(int from, int to, int ranks, int64_t n) { return (from + 2 * to) % ranks * n; }
+
+inline void AddUneven(std::vector<StreamCase>& cases, DType dtype, int ranks, int me, int64_t n) {
+  StreamCase gather{.call = {.op = CollectiveOp::kAllGatherV, .dtype = dtype}},
+      exchange{.call = {.op = CollectiveOp::kAllToAllV, .dtype = dtype}};
+  for (int r = 0; r < ranks; r++) {
+    gather.receives.push_back(Piece(r, 0, ranks, n));
+    exchange.sends.push_back(Piece(me, r, ranks, n));
+    exchange.receives.push_back(Piece(r, me, ranks, n));
+  }
+  auto sum = [](const std::vector<int64_t>& counts) {
+    return std::accumulate(counts.begin(), counts.end(), int64_t{0});
+  };
+  gather.in = gather.call.count = gather.receives[size_t(me)];
+  gather.out = sum(gather.receives);
+  exchange.in = exchange.call.count = sum(exchange.sends);
+  exchange.out = sum(exchange.receives);
+  cases.push_back(gather);
+  cases.push_back(exchange);
+}
+
+inline std::vector<StreamCase> CasesOf(DType dtype, int ranks, int me, int64_t n) {
+  std::vector<StreamCase> cases;
+  auto add = [&](CollectiveOp op, int64_t in, int64_t out, int peer = 0, ReduceOp reduce = ReduceOp::kSum,
+                 bool in_place = false) {
+    cases.push_back({.call = {.op = op, .count = n, .dtype = dtype, .reduce = reduce, .peer = peer},
+                     .in = in,
+                     .out = out,
+                     .in_place = in_place});
+  };
+  for (ReduceOp reduce : kAllReduceOps) {
+    add(CollectiveOp::kAllReduce, n, n, 0, reduce);
+    add(CollectiveOp::kAllReduce, n, n, 0, reduce, true);
+    add(CollectiveOp::kReduceScatter, n * ranks, n, 0, reduce);
+    for (int root = 0; root < ranks; root++) add(CollectiveOp::kReduce, n, n, root, reduce);
+  }
+  add(CollectiveOp::kAllGather, n, n * ranks);
+  add(CollectiveOp::kAllToAll, n * ranks, n * ranks);
+  for (int root = 0; root < ranks; root++) add(CollectiveOp::kBroadcast, n, n, root, ReduceOp::kSum, true);
+  for (int by = 0; by < ranks; by++) add(CollectiveOp::kShift, n, n, by);
+  AddUneven(cases, dtype, ranks, me, n);
+  add(CollectiveOp::kBarrier, 0, 0);
+  if (ranks > 1 && me == 0) add(CollectiveOp::kSend, n, 0, 1);
+  if (ranks > 1 && me == 1) add(CollectiveOp::kRecv, 0, n, 0);
+  return cases;
+}
+
+// Values whose sums round, so that another order would show; or whole ones, whose sums are exact in any order.
+enum class Values { kRounding, kWhole };
+inline Tensor InputOf(int me, int64_t elements, DType dtype, size_t salt, Values kind) {
+  std::vector<double> values;
+  for (int64_t i = 0; i < elements; i++) {
+    double x = std::sin(double(i * 7 + me * 3) + double(salt)) * std::pow(10.0, me);
+    bool rounds = IsFloating(dtype) && kind == Values::kRounding;
+    values.push_back(dtype == DType::kBool ? double(x > 0) : rounds ? x : std::fmod(std::round(std::abs(x)), 50));
+  }
+  return Tensor::FromDoubles(values, dtype, {elements});
+}
+
+// Has the call made with tensors on a device; returns the one that it writes.
+inline Tensor Make(const StreamCase& c, const Tensor& input, DeviceRuntime& device,
+                   const std::function<void(Collective&)>& make) {
+  Tensor in = input.To(device), out = c.in_place ? in : Tensor::Zeros(input.dtype(), {c.out}, device);
+  Collective call = c.call;
+  call.in = in.data();
+  call.out = out.data();
+  call.send_counts = c.sends;
+  call.recv_counts = c.receives;
+  make(call);
+  return out;
+}
+
+// The largest is beyond what a slot of the host's group holds.
+inline std::vector<int64_t> SizesOf(DType dtype) {
+  if (dtype == DType::kF32 || dtype == DType::kBF16) return {0, 1, 7, 3000};
+  return {7};
+}
+
+// All cases on one rank: every second one on a stream beside the main one. Returns how many there were.
+inline int CheckStreamCases(StreamedDevice& device, ProcessGroup& host, ProcessGroup& group,
+                            Values values = Values::kRounding) {
+  auto beside = device.NewStream();
+  auto made = device.NewEvent(), moved = device.NewEvent();
+  auto enqueue_beside = [&](const Collective& call) {
+    made->Record();
+    {
+      StreamScope scope(device, beside.get());
+      device.Wait(*made);
+      group.Enqueue(call);
+      moved->Record();
+    }
+    device.Wait(*moved);
+  };
+  int calls = 0;
+  for (DType dtype : kAllDTypes)
+    for (int64_t n : SizesOf(dtype)) {
+      std::vector<StreamCase> cases = CasesOf(dtype, group.size(), group.rank(), n);
+      std::vector<Tensor> want, got;
+      for (size_t i = 0; i < cases.size(); i++) {
+        Tensor input = InputOf(group.rank(), cases[i].in, dtype, i, values);
+        want.push_back(Make(cases[i], input, CpuRuntime(), [&](Collective& call) { host.Run(call); }));
+        got.push_back(Make(cases[i], input, device, [&](Collective& call) {
+          if (i % 2)
+            group.Enqueue(call);
+          else
+            enqueue_beside(call);
+        }));
+      }
+      for (size_t i = 0; i < cases.size(); i++) {
+        if (want[i].bytes() == 0) continue;
+        Tensor bytes = got[i].To(CpuRuntime());
+        EXPECT_EQ(std::memcmp(bytes.data(), want[i].data(), want[i].bytes()), 0)
+            << ToString(cases[i].call) << " on " << group.size() << " ranks, rank " << group.rank();
+      }
+      calls += int(cases.size());
+    }
+  for (int op = 0; op < kNumCollectiveOps; op++) {
+    CallCount mine = group.count(CollectiveOp(op)), theirs = host.count(CollectiveOp(op));
+    EXPECT_EQ(mine.calls, theirs.calls) << Name(CollectiveOp(op));
+    EXPECT_EQ(mine.bytes, theirs.bytes) << Name(CollectiveOp(op));
+  }
+  return calls;
+}
+
+}  // namespace weft::test

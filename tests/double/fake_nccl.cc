@@ -1,0 +1,292 @@
+// A library in libnccl's place where there is no GPU: it takes what NcclLibrary looks for, for ranks that are threads
+// with doubles of a device. A stream is a DeviceDouble; where it comes to a call, a group of the host does it, which
+// never gives up, as NCCL does not. NCCL's ways that matter are its own: a call returns before it is done, the calls
+// between GroupStart and GroupEnd are one, aborted calls end as if they were done.
+#include <atomic>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <string>
+
+#include "double/device_double.h"
+#include "weft/dist/group/local/local_group.h"
+#include "weft/dist/group/nccl/nccl_api.h"
+
+namespace weft::nccl {
+
+struct Communicator {
+  struct HostGroup final : LocalGroup {
+    using LocalGroup::Execute;
+    using LocalGroup::LocalGroup;
+  };
+  Communicator(std::shared_ptr<LocalWorld> in, const std::string& name, int rank, const std::vector<int>& ranks, int me)
+      : world(std::move(in)),
+        group(name, rank, ranks, DeviceKind::kCpu, world->Join(name, ranks, DeviceKind::kCpu, me)) {}
+
+  std::shared_ptr<LocalWorld> world;
+  HostGroup group;
+  uint64_t Number(CollectiveOp op, int peer) { return IsPointToPoint(op) ? ++between[{op, peer}] : ++calls; }
+
+  uint64_t calls = 0;
+  std::map<std::pair<CollectiveOp, int>, uint64_t> between;  // sends to a rank, and receives
+  int splits = 0;
+};
+
+namespace {
+
+using test::DeviceDouble;
+using Op = CollectiveOp;
+
+constexpr Result kInvalid = Result(4);
+constexpr auto kNever = std::chrono::hours(24);
+
+std::atomic<const char*> asked{""};
+bool Asked(std::string_view what) { return asked.load() == what; }
+
+struct Meetings {
+  std::mutex mutex;
+  std::map<std::string, std::shared_ptr<LocalWorld>> worlds;
+  int ids = 0;
+};
+Meetings& TheMeetings() {
+  static Meetings meetings;
+  return meetings;
+}
+
+DType DTypeOf(Type type) {
+  switch (type) {
+    case Type::kF64:
+      return DType::kF64;
+    case Type::kF32:
+      return DType::kF32;
+    case Type::kBF16:
+      return DType::kBF16;
+    case Type::kF16:
+      return DType::kF16;
+    case Type::kI64:
+      return DType::kI64;
+    case Type::kI32:
+      return DType::kI32;
+    default:
+      return DType::kU8;
+  }
+}
+
+ReduceOp ReduceOf(Reduction op) {
+  return op == Reduction::kMax ? ReduceOp::kMax : op == Reduction::kMin ? ReduceOp::kMin : ReduceOp::kSum;
+}
+
+Result Post(Communicator* comm, Stream stream, Collective call) {
+  if (!comm || !stream) return kInvalid;
+  auto& device = *static_cast<DeviceDouble*>(stream);
+  if (call.in) call.in = device.Reached(call.in);
+  if (call.out) call.out = device.Reached(call.out);
+  device.PostAlways([comm, call, number = comm->Number(call.op, call.peer)] {
+    try {
+      comm->group.Execute(call, number, std::chrono::steady_clock::now() + kNever);
+    } catch (const std::exception&) {  // aborted
+    }
+  });
+  return Result::kSuccess;
+}
+
+// The sends and receives between GroupStart and GroupEnd of this thread.
+struct Grouped {
+  int depth = 0;
+  Communicator* comm = nullptr;
+  Stream stream = nullptr;
+  struct Piece {
+    int peer;
+    char* at;
+    int64_t bytes;
+  };
+  std::vector<Piece> sends, receives;
+};
+thread_local Grouped grouped;
+
+Result PostGrouped(Grouped all) {
+  if (!all.comm) return Result::kSuccess;
+  auto& device = *static_cast<DeviceDouble*>(all.stream);
+  for (auto* pieces : {&all.sends, &all.receives})
+    for (Grouped::Piece& piece : *pieces) piece.at = device.Reached(piece.at);
+  Communicator* comm = all.comm;
+  device.PostAlways([all, comm, number = ++comm->calls] {
+    auto ranks = size_t(comm->group.size());
+    std::vector<int64_t> sends(ranks), receives(ranks);
+    std::string in, out;
+    for (size_t r = 0; r < ranks; r++)
+      for (const Grouped::Piece& piece : all.sends)
+        if (size_t(piece.peer) == r) in.append(piece.at, size_t(sends[r] = piece.bytes));
+    int64_t sum = 0;
+    for (const Grouped::Piece& piece : all.receives) sum += receives[size_t(piece.peer)] = piece.bytes;
+    out.resize(size_t(sum));
+    try {
+      comm->group.Execute({.op = Op::kAllToAllV,
+                           .in = in.data(),
+                           .out = out.data(),
+                           .count = int64_t(in.size()),
+                           .dtype = DType::kU8,
+                           .send_counts = sends,
+                           .recv_counts = receives},
+                          number, std::chrono::steady_clock::now() + kNever);
+    } catch (const std::exception&) {  // aborted
+      return;
+    }
+    size_t at = 0;
+    for (size_t r = 0; r < ranks; r++)
+      for (const Grouped::Piece& piece : all.receives)
+        if (size_t(piece.peer) == r) {
+          std::memcpy(piece.at, out.data() + at, size_t(piece.bytes));
+          at += size_t(piece.bytes);
+        }
+  });
+  return Result::kSuccess;
+}
+
+Result PointToPoint(Op op, void* at, size_t bytes, int peer, Communicator* comm, Stream stream) {
+  if (grouped.depth == 0)
+    return Post(comm, stream,
+                {.op = op, .in = at, .out = at, .count = int64_t(bytes), .dtype = DType::kU8, .peer = peer});
+  grouped.comm = comm;
+  grouped.stream = stream;
+  auto& pieces = op == Op::kSend ? grouped.sends : grouped.receives;
+  pieces.push_back({peer, static_cast<char*>(at), int64_t(bytes)});
+  return Result::kSuccess;
+}
+
+}  // namespace
+
+extern "C" {
+
+// What the fake does wrong from now on: "old", "unconnected", "broken" or nothing.
+void fake_nccl_fail(const char* how) { asked = how; }
+
+Result ncclGetVersion(int* version) {
+  *version = Asked("old") ? 22703 : 22809;
+  return Result::kSuccess;
+}
+
+Result ncclGetUniqueId(UniqueId* id) {
+  std::lock_guard lock(TheMeetings().mutex);
+  std::snprintf(id->bytes, sizeof(id->bytes), "meeting %d", ++TheMeetings().ids);
+  return Result::kSuccess;
+}
+
+Result ncclCommInitRankConfig(Communicator** made, int size, UniqueId id, int rank, Config* config) {
+  if (Asked("unconnected") || config->magic != 0xcafebeef || config->size != sizeof(Config)) return kInvalid;
+  std::shared_ptr<LocalWorld> world;
+  {
+    std::lock_guard lock(TheMeetings().mutex);
+    std::shared_ptr<LocalWorld>& known = TheMeetings().worlds[id.bytes];
+    if (!known) known = std::make_shared<LocalWorld>(size);
+    world = known;
+  }
+  std::vector<int> all;
+  for (int r = 0; r < size; r++) all.push_back(r);
+  *made = new Communicator(world, "all", rank, all, rank);
+  return Result::kSuccess;
+}
+
+Result ncclCommSplit(Communicator* parent, int color, int key, Communicator** made, Config*) {
+  Communicator::HostGroup& all = parent->group;
+  int64_t mine[2] = {color, key};
+  std::vector<int64_t> both(2 * size_t(all.size()));
+  all.Execute({.op = Op::kAllGather, .in = mine, .out = both.data(), .count = 2, .dtype = DType::kI64}, ++parent->calls,
+              std::chrono::steady_clock::now() + kNever);
+  parent->splits++;
+  if (color == kNoColor) return Result::kSuccess;
+  std::map<int64_t, int> members;  // by key
+  for (int r = 0; r < all.size(); r++)
+    if (both[2 * size_t(r)] == color) members[both[2 * size_t(r) + 1]] = r;
+  std::vector<int> ranks;
+  int rank = 0;
+  for (auto [k, r] : members) {
+    if (r == all.rank()) rank = int(ranks.size());
+    ranks.push_back(r);
+  }
+  *made = new Communicator(parent->world, "split " + std::to_string(parent->splits), rank, ranks, all.rank());
+  return Result::kSuccess;
+}
+
+Result ncclCommDestroy(Communicator* comm) {
+  delete comm;
+  return Result::kSuccess;
+}
+
+Result ncclCommAbort(Communicator* comm) {
+  comm->group.Abort("aborted");
+  return Result::kSuccess;
+}
+
+Result ncclCommGetAsyncError(Communicator*, Result* error) {
+  *error = Asked("broken") ? Result(6) : Result::kSuccess;
+  return Result::kSuccess;
+}
+
+const char* ncclGetErrorString(Result result) {
+  return result == kInvalid ? "invalid argument" : "remote process exited";
+}
+const char* ncclGetLastError(Communicator*) { return "the fake's last words"; }
+
+Result ncclGroupStart() {
+  grouped.depth++;
+  return Result::kSuccess;
+}
+
+Result ncclGroupEnd() {
+  if (--grouped.depth > 0) return Result::kSuccess;
+  return PostGrouped(std::exchange(grouped, {}));
+}
+
+Result ncclAllReduce(const void* in, void* out, size_t count, Type type, Reduction op, Communicator* c, Stream s) {
+  return Post(c, s,
+              {.op = Op::kAllReduce,
+               .in = in,
+               .out = out,
+               .count = int64_t(count),
+               .dtype = DTypeOf(type),
+               .reduce = ReduceOf(op)});
+}
+
+Result ncclAllGather(const void* in, void* out, size_t count, Type type, Communicator* c, Stream s) {
+  return Post(c, s, {.op = Op::kAllGather, .in = in, .out = out, .count = int64_t(count), .dtype = DTypeOf(type)});
+}
+
+Result ncclReduceScatter(const void* in, void* out, size_t count, Type type, Reduction op, Communicator* c, Stream s) {
+  return Post(c, s,
+              {.op = Op::kReduceScatter,
+               .in = in,
+               .out = out,
+               .count = int64_t(count),
+               .dtype = DTypeOf(type),
+               .reduce = ReduceOf(op)});
+}
+
+Result ncclBroadcast(const void* in, void* out, size_t count, Type type, int root, Communicator* c, Stream s) {
+  return Post(
+      c, s,
+      {.op = Op::kBroadcast, .in = in, .out = out, .count = int64_t(count), .dtype = DTypeOf(type), .peer = root});
+}
+
+Result ncclReduce(const void* in, void* out, size_t count, Type type, Reduction op, int root, Communicator* c,
+                  Stream s) {
+  return Post(c, s,
+              {.op = Op::kReduce,
+               .in = in,
+               .out = out,
+               .count = int64_t(count),
+               .dtype = DTypeOf(type),
+               .reduce = ReduceOf(op),
+               .peer = root});
+}
+
+Result ncclSend(const void* in, size_t count, Type, int peer, Communicator* c, Stream s) {
+  return PointToPoint(Op::kSend, const_cast<void*>(in), count, peer, c, s);
+}
+
+Result ncclRecv(void* out, size_t count, Type, int peer, Communicator* c, Stream s) {
+  return PointToPoint(Op::kRecv, out, count, peer, c, s);
+}
+}
+
+}  // namespace weft::nccl

@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# The tests of several GPUs, on a machine that has them but no build: from an archive made with tests/gpu.sh --pack.
+#
+#   tests/multigpu.sh ARCHIVE.tar.gz [RANKS...]     on 2 and 4 GPUs, as many as there are, or on those numbers of them
+set -uo pipefail
+cd "$(dirname "$0")/.."
+[ -f "${1:-}" ] || { sed -n '2,4s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+archive=$(realpath "$1")
+shift
+gpus=$(nvidia-smi -L | wc -l)
+if [ $# -eq 0 ]; then
+  for ranks in 2 4; do [ "$ranks" -gt "$gpus" ] || set -- "$@" "$ranks"; done
+fi
+[ $# -gt 0 ] || { echo "multigpu.sh: takes 2 GPUs or more, got $gpus" >&2; exit 2; }
+
+# shellcheck source=/dev/null
+source launcher/environment.sh
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+tar -xzf "$archive" -C "$folder"
+# Libraries that only a Python environment has are found last.
+wheels=$(python3 -c 'import glob, site; print(":".join(d for s in site.getsitepackages() for d in glob.glob(s + "/nvidia/*/lib")))' 2> /dev/null)
+export LD_LIBRARY_PATH=$folder/weft/lib:$folder/weft/bin${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}${wheels:+:$wheels}
+failed=0
+for ranks; do
+  for test in "$folder"/weft/bin/multigpu_*_test; do
+    name=$(basename "$test").$ranks begin=$SECONDS
+    if timeout 400 mpirun -np "$ranks" --bind-to none "$test" --gtest_brief=1 > "$folder/log" 2>&1; then
+      echo "passed $name ($((SECONDS - begin)) s): $(tail -1 "$folder/log")"
+    else
+      echo "FAILED $name ($((SECONDS - begin)) s)"
+      tail -"${WEFT_LINES:-40}" "$folder/log"
+      failed=1
+    fi
+    grep '^shown: ' "$folder/log"
+    [ -z "${OUT:-}" ] || cp "$folder/log" "$OUT/$name.log"
+  done
+done
+exit $failed
