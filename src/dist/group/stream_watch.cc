@@ -58,8 +58,8 @@ void StreamWatch::End(const std::string& error) {
 // Under the lock.
 bool StreamWatch::IsDone(const Call& call, std::exception_ptr& error) {
   try {
+    if (!ended_.empty()) Fail(ended_);  // first: what is aborted comes to its end too
     if (call.passed->Done()) return true;
-    if (!ended_.empty()) Fail(ended_);
     if (std::string fault = fault_(); !fault.empty()) Fail(fault);
     if (Clock::now() > call.deadline)
       Fail(fmt::format("timed out: the device has not come to its end within {:.1f} s",

@@ -136,6 +136,7 @@ std::exception_ptr NcclGroup::Fault(const IssuedCall& issued, std::exception_ptr
   } catch (const std::exception& e) {
     error = FailureOf(issued.call, issued.sequence, e);
   }
+  watch_.End("an earlier call of this group failed");
   if (comm_) comm_->Abort();
   return error;
 }
