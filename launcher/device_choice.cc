@@ -21,11 +21,9 @@ struct Offer {
 
 Offer OfferOf(const Bootstrap& bootstrap) {
   Offer offer;
-  // First, for it sets what CUDA reads when it starts.
-  bool one_host = bootstrap.local_size() == bootstrap.world_size();
-  if (bootstrap.world_size() > 1) offer.fault = NcclLibrary::Open(bootstrap.world_size(), one_host).status();
+  NcclLibrary::SetEnvironment(IsOneHost(bootstrap));  // CUDA reads it when it starts
   absl::StatusOr<std::vector<std::string>> gpus = CudaGpus();
-  if (!gpus.ok()) offer.fault = gpus.status();
+  offer.fault = gpus.status();
   if (!offer.fault.ok()) return offer;
   offer.gpus = gpus->size();
   offer.index = bootstrap.local_rank() % int(gpus->size());
@@ -33,47 +31,65 @@ Offer OfferOf(const Bootstrap& bootstrap) {
   return offer;
 }
 
-// Why the ranks cannot have GPUs, the same words on all; "" where they can.
-std::string FaultOfRanks(const Offer& mine, Bootstrap& bootstrap) {
-  std::vector<std::string> faults = bootstrap.AllGather(std::string(mine.fault.message()));
+// The first rank's fault, which all ranks hear alike, with the rank that has it; "" where none has one.
+std::string FirstFault(const absl::Status& mine, Bootstrap& bootstrap) {
+  std::vector<std::string> faults = bootstrap.AllGather(std::string(mine.message()));
+  std::vector<std::string> hosts = bootstrap.AllGather(bootstrap.host());
+  for (size_t r = 0; r < faults.size(); r++)
+    if (!faults[r].empty()) return fmt::format("rank {} (host {}): {}", r, hosts[r], faults[r]);
+  return "";
+}
+
+// Of ranks that see the same GPU; the same words on all.
+std::string SharedGpu(const Offer& mine, Bootstrap& bootstrap) {
   std::vector<std::string> uuids = bootstrap.AllGather(mine.uuid);
   std::vector<std::string> hosts =
       bootstrap.AllGather(fmt::format("host {} shows {} GPU{} to {} ranks", bootstrap.host(), mine.gpus,
                                       mine.gpus == 1 ? "" : "s", bootstrap.local_size()));
-  for (const std::string& fault : faults)
-    if (!fault.empty()) return fault;
   for (size_t r = 0; r < uuids.size(); r++) {
     auto other = size_t(std::find(uuids.begin(), uuids.end(), uuids[r]) - uuids.begin());
     if (other != r)
       return fmt::format(
-          "device cuda: expected a GPU for each rank, got one for ranks {} and {}: {}; start as many ranks "
-          "as there are GPUs, or use device=cpu",
+          "device cuda: expected a GPU for each rank, got one for ranks {} and {}: {}; start as many "
+          "ranks as there are GPUs, or use device=cpu",
           other, r, hosts[r]);
   }
   return "";
 }
 
+// Opens this rank's GPU. What all ranks must have comes one after the other, so that all hear the first lack alike.
+std::string OpenOnRanks(Bootstrap& bootstrap, Context& context) {
+  Offer mine = OfferOf(bootstrap);
+  std::string fault = FirstFault(mine.fault, bootstrap);
+  if (fault.empty()) fault = SharedGpu(mine, bootstrap);
+  if (!fault.empty()) return fault;
+  fault = FirstFault(NcclLibrary::Open(bootstrap.world_size(), IsOneHost(bootstrap)).status(), bootstrap);
+  return fault.empty() ? FirstFault(OpenCuda(context, mine.index), bootstrap) : fault;
+}
+
+// Whether the ranks are to look for GPUs. Looking for the driver first keeps runs on hosts without one as quick as a
+// build without CUDA.
+bool LookForGpus(bool automatic, Bootstrap& bootstrap, Notices& notices) {
+  bool wanted = !automatic || HasCudaDriver();
+  if (bootstrap.world_size() == 1) return wanted;
+  std::vector<std::string> lacking = bootstrap.AllGather(wanted ? "" : bootstrap.host());
+  auto without = std::find_if(lacking.begin(), lacking.end(), [](const std::string& host) { return !host.empty(); });
+  if (without == lacking.end()) return true;
+  if (std::count(lacking.begin(), lacking.end(), "") > 0)
+    notices.Say(fmt::format("device auto is the CPU: host {} has no NVIDIA driver, and others have one", *without));
+  return false;
+}
+
 }  // namespace
 
-// Looking for the driver first keeps runs on hosts without one as quick as a build without CUDA.
 absl::StatusOr<DeviceKind> OpenDevice(const Config& config, Bootstrap& bootstrap, Context& context, Notices& notices) {
-  if (config.device == DeviceChoice::kCpu) return DeviceKind::kCpu;
   bool automatic = config.device == DeviceChoice::kAuto;
-  bool wanted = !automatic || HasCudaDriver();
-  Offer mine;
-  std::string fault;
-  if (bootstrap.world_size() > 1) {
-    std::vector<std::string> wants = bootstrap.AllGather(wanted ? "wanted" : "");
-    if (std::count(wants.begin(), wants.end(), "") > 0) return DeviceKind::kCpu;
-    mine = OfferOf(bootstrap);
-    fault = FaultOfRanks(mine, bootstrap);
-  } else if (!wanted) {
-    return DeviceKind::kCpu;
-  }
-  absl::Status opened = fault.empty() ? OpenCuda(context, mine.index) : absl::FailedPreconditionError(fault);
-  if (opened.ok()) return DeviceKind::kCuda;
-  if (!automatic) return absl::InvalidArgumentError(PlaceOf(config, "device") + std::string(opened.message()));
-  notices.Say("device auto is the CPU: " + std::string(opened.message()));
+  if (config.device == DeviceChoice::kCpu || !LookForGpus(automatic, bootstrap, notices)) return DeviceKind::kCpu;
+  std::string fault =
+      bootstrap.world_size() > 1 ? OpenOnRanks(bootstrap, context) : std::string(OpenCuda(context, 0).message());
+  if (fault.empty()) return DeviceKind::kCuda;
+  if (!automatic) return absl::InvalidArgumentError(PlaceOf(config, "device") + fault);
+  notices.Say("device auto is the CPU: " + fault);
   return DeviceKind::kCpu;
 }
 

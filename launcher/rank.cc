@@ -216,7 +216,7 @@ std::optional<RankMesh> MakeRankMesh(RankJob& job, const Config& config) {
   std::unique_ptr<FactoryTable> groups;
   std::unique_ptr<DeviceMesh> mesh;
   try {
-    groups = MakeGroupFactory(bootstrap, context.get());
+    groups = MakeGroupFactory(bootstrap, *device == DeviceKind::kCuda ? context.get() : nullptr);
     mesh = std::make_unique<DeviceMesh>(*context, *groups, MeshOf(config), groups->kinds());
   } catch (const Error& e) {
     job.failures.CallFailed(e.what());  // the ranks connect

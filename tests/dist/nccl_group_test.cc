@@ -8,10 +8,10 @@
 
 #include "dist/stream_cases.h"
 #include "double/group_double.h"
+#include "double/nccl_double.h"
 #include "error_of.h"
 #include "scoped_environment.h"
 #include "weft/dist/group/mesh.h"
-#include "weft/dist/group/nccl/nccl_group.h"
 #include "weft/dist/group/staged/staged_group.h"
 
 namespace weft {
@@ -22,12 +22,6 @@ using test::DoubleRank;
 using Op = CollectiveOp;
 
 constexpr DeviceKind kDouble = DeviceKind::kCuda;
-
-std::shared_ptr<const NcclLibrary> Fake() {
-  auto library = NcclLibrary::Open(2, true, WEFT_FAKE_NCCL);
-  if (!library.ok()) Fail(std::string(library.status().message()));
-  return *library;
-}
 
 // While it lives, the fake fails in one way.
 class Failing {
@@ -44,12 +38,8 @@ class Failing {
   }
 };
 
-std::unique_ptr<GroupFactory> NcclGroups(Bootstrap& bootstrap, test::DeviceDouble& device) {
-  return std::make_unique<NcclGroupFactory>(Fake(), bootstrap, device);
-}
-
 void OnNccl(const MeshShape& shape, const std::function<void(DoubleRank&, DeviceMesh&)>& body, int most_us = 0) {
-  test::OnDoubles(shape.num_ranks(), {.most_us = most_us, .groups = NcclGroups}, [&](DoubleRank& rank) {
+  test::OnDoubles(shape.num_ranks(), {.most_us = most_us, .groups = test::NcclGroups}, [&](DoubleRank& rank) {
     DeviceMesh mesh(rank.context, rank.groups, shape, rank.groups.kinds());
     body(rank, mesh);
   });
@@ -78,7 +68,7 @@ TEST(NcclGroup, EveryAxisHasItsRanks) {
 }
 
 TEST(NcclGroup, AMeshOfSomeRanksLeavesTheOthersOut) {
-  test::OnDoubles(4, {.groups = NcclGroups}, [](DoubleRank& rank) {
+  test::OnDoubles(4, {.groups = test::NcclGroups}, [](DoubleRank& rank) {
     DeviceMesh some(rank.context, rank.groups, {{"x"}, {2}}, {3, 1}, rank.groups.kinds());
     if (!some.has_this_rank()) return;
     test::CheckStreamCases(rank.device, some.World(), some.World(kDouble));
@@ -162,7 +152,7 @@ TEST(NcclLibrary, RefusesNvlinkMulticast) {
 
 TEST(NcclLibrary, SetsWhatTheUserHasNotSet) {
   test::ScopedEnvironment own("NCCL_GRAPH_REGISTER", "1"), unset("NCCL_SOCKET_IFNAME", nullptr);
-  Fake();
+  test::FakeNccl();
   EXPECT_STREQ(std::getenv("NCCL_GRAPH_REGISTER"), "1");
   EXPECT_STREQ(std::getenv("NCCL_SOCKET_IFNAME"), "lo");
   EXPECT_STREQ(std::getenv("NCCL_NVLS_ENABLE"), "0");

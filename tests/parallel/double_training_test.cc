@@ -7,6 +7,7 @@
 
 #include "double/group_double.h"
 #include "double/kernels_double.h"
+#include "double/nccl_double.h"
 #include "parallel/training.h"
 #include "share.h"
 
@@ -17,15 +18,18 @@ using testing_::Job;
 using testing_::Layout;
 using testing_::RunResult;
 
+using GroupMaker = decltype(test::Doubles::groups);
+
 struct Ran {
   RunResult result;
   int64_t beside = 0;  // what rank 0 issued to the stream of collectives
 };
 
-Ran TrainOnDoubles(const Job& job, Layout layout, uint64_t seed) {
+Ran TrainOnDoubles(const Job& job, Layout layout, uint64_t seed, const GroupMaker& groups = {}) {
   layout.device = DeviceKind::kCuda;
   Ran ran;
-  test::OnDoubles(MeshOf(layout).num_ranks(), {.most_us = 20, .seed = seed}, [&](test::DoubleRank& rank) {
+  test::Doubles doubles{.most_us = 20, .seed = seed, .groups = groups};
+  test::OnDoubles(MeshOf(layout).num_ranks(), doubles, [&](test::DoubleRank& rank) {
     RegisterCpuKernels(rank.context.kernels(DeviceKind::kCpu));
     RegisterCollectives(rank.context.kernels(DeviceKind::kCpu), DeviceKind::kCpu);
     test::RegisterDoubleKernels(rank.context);
@@ -55,6 +59,18 @@ TEST_P(DoubleTraining, GivesTheCpusBits) {
   }
 }
 INSTANTIATE_TEST_SUITE_P(All, DoubleTraining, testing::ValuesIn(testing_::kFamilies));
+
+// The same through NCCL's groups, with communicators of their own for each axis.
+TEST(DoubleTraining, GivesTheCpusBitsThroughNccl) {
+  uint64_t seed = 40;
+  for (const Layout& layout : test::ShareOf(testing_::StreamLayouts())) {
+    Job job{.model = testing_::TinyLlama(), .precision = {DType::kBF16, DType::kF32, DType::kF32}, .steps = 3};
+    RunResult want = testing_::Train(job, layout), got = TrainOnDoubles(job, layout, seed++, test::NcclGroups).result;
+    EXPECT_EQ(got.losses, want.losses) << testing_::Describe(layout);
+    EXPECT_EQ(got.norms, want.norms) << testing_::Describe(layout);
+    EXPECT_EQ(got.counts, want.counts) << testing_::Describe(layout);
+  }
+}
 
 // A rank that fails in the middle of a step ends the others, which wait in streams, and what is heard is its own error.
 TEST(DoubleTraining, ARankThatFailsEndsTheOthers) {

@@ -23,7 +23,8 @@ struct World {
   std::unique_ptr<FactoryTable> groups;
 
   World() {
-    WEFT_CHECK(NcclLibrary::Open(bootstrap.world_size(), true).ok(), "no NCCL");
+    absl::Status nccl = NcclLibrary::Open(bootstrap.world_size(), true).status();
+    WEFT_CHECK(nccl.ok(), std::string(nccl.message()));
     absl::Status opened = OpenCuda(context, bootstrap.local_rank());
     WEFT_CHECK(opened.ok(), std::string(opened.message()));
     RegisterCpuKernels(context.kernels(DeviceKind::kCpu));

@@ -1,5 +1,5 @@
 // FactoryTable: a factory for each kind of device, so that one mesh has groups of whoever moves tensors of each kind
-// between ranks: Gloo those of the CPU, later NCCL those of GPUs.
+// between ranks: Gloo those of the CPU, NCCL those of GPUs.
 #pragma once
 #include <array>
 

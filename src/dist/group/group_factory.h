@@ -1,4 +1,4 @@
-// GroupFactory: who makes process groups: in-process ranks, Gloo, later NCCL. A mesh asks it for one group per axis.
+// GroupFactory: who makes process groups: in-process ranks, Gloo, NCCL. A mesh asks it for one group per axis.
 #pragma once
 #include <memory>
 #include <string>

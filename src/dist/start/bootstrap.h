@@ -84,6 +84,9 @@ class Bootstrap {
   std::atomic<int64_t> exchanges_{0};
 };
 
+// Whether all ranks run on one host.
+inline bool IsOneHost(const Bootstrap& bootstrap) { return bootstrap.local_size() == bootstrap.world_size(); }
+
 // The MPI library that this process runs with, "Open MPI v4.1.4". MPI needs not be started.
 std::string MpiVersion();
 // Gloo's version, and where its groups would listen here, "0.5.0, sockets on 127.0.0.1": on the interface

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 #include <utility>
 
 #include "weft/dist/net/rank_list.h"
@@ -65,6 +66,15 @@ Pieces PiecesOf(const Collective& c, int ranks, int me) {
   return pieces;
 }
 
+// A gather gives the same piece to all; an exchange and a shift have a place of its own for each.
+void CopyOwn(const Collective& c, const Pieces& pieces, int me, StreamedDevice& device) {
+  auto before = [me](const std::vector<size_t>& bytes) {
+    return std::accumulate(bytes.begin(), bytes.begin() + me, size_t{0});
+  };
+  auto* in = static_cast<const char*>(c.in) + (c.op == CollectiveOp::kAllGatherV ? 0 : before(pieces.sends));
+  device.Copy(static_cast<char*>(c.out) + before(pieces.receives), in, pieces.receives[size_t(me)]);
+}
+
 }  // namespace
 
 NcclCommunicator::~NcclCommunicator() {
@@ -76,7 +86,14 @@ NcclCommunicator::~NcclCommunicator() {
 }
 
 void NcclCommunicator::Abort() {
+  std::lock_guard lock(mutex_);
   if (!aborted_.exchange(true)) library_->CommAbort(comm_);
+}
+
+std::unique_lock<std::mutex> NcclCommunicator::Lock() {
+  std::unique_lock lock(mutex_);
+  if (aborted_) throw AbortedError("aborted: an earlier call failed");
+  return lock;
 }
 
 std::string NcclCommunicator::AsyncError() const {
@@ -97,10 +114,7 @@ NcclGroup::NcclGroup(std::string name, int rank, std::vector<int> ranks, Streame
 NcclGroup::~NcclGroup() { StopLanes(); }
 
 void NcclGroup::Abort(const std::string& reason) {
-  {
-    std::lock_guard lock(reason_mutex_);
-    if (reason_.empty()) reason_ = reason;
-  }
+  SetReason(reason);
   watch_.End("aborted: " + reason);
   if (comm_) comm_->Abort();
 }
@@ -115,8 +129,10 @@ void NcclGroup::Issue(std::shared_ptr<const IssuedCall> issued) {
   }
   auto finished = [this, issued, ticket](std::exception_ptr error) {
     if (!error) FinishRecord(ticket);
-    if (error) error = Fault(*issued, error);
+    if (error) error = FaultOf(*issued, error);
     Finished(*issued, error);
+    // What is in the stream would wait for ever. Whoever waits for the call has heard: an abort may take long.
+    if (error && comm_) comm_->Abort();
   };
   // What is recorded is done when the recording is replayed, which is the executor's to follow.
   if (device_.IsRecording()) return finished(nullptr);
@@ -128,22 +144,40 @@ void NcclGroup::CheckAborted() {
   if (!reason_.empty()) throw AbortedError("aborted: " + reason_);
 }
 
-// Of a call that the stream did not come to the end of: what follows it in the stream would wait for ever.
-std::exception_ptr NcclGroup::Fault(const IssuedCall& issued, std::exception_ptr error) {
+// Of the first call that the stream did not come to the end of; those after it are a consequence.
+std::exception_ptr NcclGroup::FaultOf(const IssuedCall& issued, std::exception_ptr error) {
   try {
     CheckAborted();
     std::rethrow_exception(error);
   } catch (const std::exception& e) {
     error = FailureOf(issued.call, issued.sequence, e);
   }
-  watch_.End("an earlier call of this group failed");
-  if (comm_) comm_->Abort();
+  const std::string reason = "an earlier call of this group failed";
+  SetReason(reason);
+  watch_.End(reason);
   return error;
 }
 
-void NcclGroup::Execute(const Collective& call, uint64_t, Deadline) {
+void NcclGroup::SetReason(const std::string& reason) {
+  std::lock_guard lock(reason_mutex_);
+  if (reason_.empty()) reason_ = reason;
+}
+
+// The first call connects the ranks, for which NCCL has no deadline.
+void NcclGroup::Execute(const Collective& call, uint64_t, Deadline deadline) {
   CheckAborted();
   if (size() == 1) return Alone(call);
+  std::unique_lock lock = comm_->Lock();
+  std::optional<HangGuard> first;
+  auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+  if (!connected_)
+    first.emplace(fmt::format("rank {}", ranks()[size_t(rank())]),
+                  fmt::format("NCCL, which connects group \"{}\"", name()), left);
+  Put(call);
+  connected_ = true;
+}
+
+void NcclGroup::Put(const Collective& call) {
   switch (call.op) {
     case CollectiveOp::kAllReduce:
     case CollectiveOp::kReduceScatter:
@@ -212,19 +246,21 @@ void NcclGroup::Exchange(const Collective& c) {
   Pieces pieces = PiecesOf(c, size(), rank());
   auto* in = static_cast<const char*>(c.in);
   auto* out = static_cast<char*>(c.out);
-  // A gather gives the same piece to all; an exchange and a shift have a place of its own for each.
   size_t sent = 0, received = 0;
-  nccl.Check(nccl.GroupStart(), Name(c.op));
+  nccl::Result first = nccl.GroupStart();
+  auto call = [&first](nccl::Result result) {
+    if (first == nccl::Result::kSuccess) first = result;
+  };
   for (int r = 0; r < size(); r++) {
     size_t send = pieces.sends[size_t(r)], receive = pieces.receives[size_t(r)];
-    if (r != rank() && send) nccl.Check(nccl.Send(in + sent, send, Type::kU8, r, comm, stream), Name(c.op), comm);
-    if (r != rank() && receive)
-      nccl.Check(nccl.Recv(out + received, receive, Type::kU8, r, comm, stream), Name(c.op), comm);
-    if (r == rank()) device_.Copy(out + received, in + sent, receive);
+    if (r != rank() && send) call(nccl.Send(in + sent, send, Type::kU8, r, comm, stream));
+    if (r != rank() && receive) call(nccl.Recv(out + received, receive, Type::kU8, r, comm, stream));
     if (c.op != CollectiveOp::kAllGatherV) sent += send;
     received += receive;
   }
-  nccl.Check(nccl.GroupEnd(), Name(c.op), comm);
+  call(nccl.GroupEnd());  // in any case, else what follows would never run
+  nccl.Check(first, Name(c.op), comm);
+  CopyOwn(c, pieces, rank(), device_);
 }
 
 // Who gives rank 0's name for the meeting is rank 0; all ranks come.

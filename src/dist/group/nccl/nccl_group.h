@@ -8,6 +8,7 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,12 +31,17 @@ class NcclCommunicator {
 
   const NcclLibrary& library() const { return *library_; }
   nccl::Communicator* get() const { return comm_; }
-  void Abort();                    // ends what is under way, on this rank. From any thread; once is enough
+  // Ends what is under way, on this rank, from any thread; once is enough. Returns when the recordings with its calls
+  // are gone: whoever has these goes first.
+  void Abort();
+  // Held while NCCL is given a call, as an abort frees what that uses. Throws AbortedError after an abort.
+  std::unique_lock<std::mutex> Lock();
   std::string AsyncError() const;  // what went wrong after a call returned; "": nothing
 
  private:
   std::shared_ptr<const NcclLibrary> library_;
   nccl::Communicator* comm_;
+  std::mutex mutex_;
   std::atomic<bool> aborted_{false};
 };
 
@@ -61,7 +67,9 @@ class NcclGroup final : public ProcessGroup {
 
  private:
   void CheckAborted();
-  std::exception_ptr Fault(const IssuedCall& issued, std::exception_ptr error);
+  void SetReason(const std::string& reason);
+  std::exception_ptr FaultOf(const IssuedCall& issued, std::exception_ptr error);
+  void Put(const Collective& call);
   void Alone(const Collective& call);
   void Reduce(const Collective& call);
   void Move(const Collective& call);
@@ -70,9 +78,10 @@ class NcclGroup final : public ProcessGroup {
   StreamedDevice& device_;
   std::shared_ptr<NcclCommunicator> comm_;
   std::mutex reason_mutex_;
-  std::string reason_;  // why it was aborted
-  BufferPtr word_;      // what a barrier reduces
-  StreamWatch watch_;   // last: its thread uses the others
+  std::string reason_;      // why it was aborted
+  bool connected_ = false;  // by a first call
+  BufferPtr word_;          // what a barrier reduces
+  StreamWatch watch_;       // last: its thread uses the others
 };
 
 // Makes NCCL groups for one device kind. The ranks meet in the first Make, which connects them all; the groups are

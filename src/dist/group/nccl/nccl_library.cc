@@ -16,7 +16,7 @@ constexpr struct Setting {
   const char *name, *value;
 } kEnvironment[] = {
     {"NCCL_NVLS_ENABLE", "0"},              // no NVLink multicast
-    {"NCCL_GRAPH_MIXING_SUPPORT", "0"},     // a step is one graph; eager calls come between, in the same stream
+    {"NCCL_GRAPH_MIXING_SUPPORT", "0"},     // a step is one graph; no eager call is made while one runs
     {"NCCL_GRAPH_REGISTER", "0"},           // pays for memory of ncclMemAlloc alone
     {"CUDA_DEVICE_MAX_CONNECTIONS", "32"},  // lanes that wait for each other share no queue
 };
@@ -50,6 +50,12 @@ absl::Status NcclLibrary::Find(void* library, const std::string& file) {
                   NcclVersionText(nccl::kOldest), NcclVersionText(version_), file, fault));
 }
 
+void NcclLibrary::SetEnvironment(bool one_host) {
+  for (const auto& [name, value] : kEnvironment) setenv(name, value, 0);
+  if (one_host)
+    for (const auto& [name, value] : kOneHost) setenv(name, value, 0);
+}
+
 absl::StatusOr<std::shared_ptr<const NcclLibrary>> NcclLibrary::Open(int ranks, bool one_host,
                                                                      const std::string& file) {
   const char* multicast = std::getenv("NCCL_NVLS_ENABLE");
@@ -58,9 +64,7 @@ absl::StatusOr<std::shared_ptr<const NcclLibrary>> NcclLibrary::Open(int ranks, 
         fmt::format("NCCL_NVLS_ENABLE: expected 0, as Weft does without NVLink multicast, got \"{}\"; unset it or set "
                     "it to 0",
                     multicast));
-  for (const auto& [name, value] : kEnvironment) setenv(name, value, 0);
-  if (one_host)
-    for (const auto& [name, value] : kOneHost) setenv(name, value, 0);
+  SetEnvironment(one_host);
   void* opened = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);  // never closed: it has threads
   if (!opened) return absl::NotFoundError(NotFound(ranks, dlerror()));
   std::shared_ptr<NcclLibrary> library(new NcclLibrary);

@@ -10,9 +10,11 @@ namespace weft {
 
 class NcclLibrary : public nccl::Functions {
  public:
-  // Sets what of NCCL's environment the user has not set (README.md, On several GPUs), then opens `file`. `ranks` is
-  // for the words; on one host nothing listens but on the loopback. Not found: the library or what it needs is not
-  // there. Failed precondition: it is too old, or the environment asks for NVLink multicast.
+  // Sets what of the environment of NCCL and CUDA the user has not set (README.md, On several GPUs): before CUDA
+  // starts. On one host nothing listens but on the loopback.
+  static void SetEnvironment(bool one_host);
+  // The same, and opens `file`; `ranks` is for the words. Not found: the library or what it needs is not there. Failed
+  // precondition: it is too old, or the environment asks for NVLink multicast.
   static absl::StatusOr<std::shared_ptr<const NcclLibrary>> Open(int ranks, bool one_host,
                                                                  const std::string& file = "libnccl.so.2");
 

@@ -14,8 +14,7 @@ std::unique_ptr<GroupFactory> ForCpu(Bootstrap& bootstrap) {
 }
 
 std::unique_ptr<GroupFactory> ForGpus(Bootstrap& bootstrap, StreamedDevice& device) {
-  bool one_host = bootstrap.local_size() == bootstrap.world_size();
-  auto library = NcclLibrary::Open(bootstrap.world_size(), one_host);
+  auto library = NcclLibrary::Open(bootstrap.world_size(), IsOneHost(bootstrap));
   WEFT_CHECK(library.ok(), std::string(library.status().message()));
   return std::make_unique<NcclGroupFactory>(*library, bootstrap, device);
 }

@@ -20,10 +20,15 @@ class CudaEvent final : public DeviceRuntime::Event {
   explicit CudaEvent(const CudaDevice& device) : device_(device) {
     WEFT_CUDA(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming));
   }
-  ~CudaEvent() override { cudaEventDestroy(event_); }
+  ~CudaEvent() override {
+    cudaSetDevice(device_.device().index);
+    cudaEventDestroy(event_);
+  }
   cudaEvent_t get() const { return event_; }
   void Record() override { WEFT_CUDA(cudaEventRecord(event_, device_.stream())); }
+  // Also from threads that have not used the device: on another one the query would take memory there.
   bool Done() override {
+    WEFT_CUDA(cudaSetDevice(device_.device().index));
     cudaError_t status = cudaEventQuery(event_);
     if (status == cudaErrorNotReady) return false;
     Check(status, "cudaEventQuery");
@@ -213,6 +218,7 @@ std::unique_ptr<DeviceRuntime::Recording> CudaDevice::Record(absl::FunctionRef<v
   } catch (...) {
     cudaStreamEndCapture(main_, &graph);  // the stream must leave the capture; what fn threw says more
     if (graph) cudaGraphDestroy(graph);
+    cudaGetLastError();  // else the next launch reports it again
     throw;
   }
   WEFT_CUDA(cudaStreamEndCapture(main_, &graph));
