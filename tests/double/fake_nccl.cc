@@ -14,22 +14,26 @@
 
 namespace weft::nccl {
 
-struct Communicator {
+// What its calls share, which may end after the communicator is gone.
+struct Shared {
   struct HostGroup final : LocalGroup {
     using LocalGroup::Execute;
     using LocalGroup::LocalGroup;
   };
-  Communicator(std::shared_ptr<LocalWorld> in, const std::string& name, int rank, const std::vector<int>& ranks, int me)
+  Shared(std::shared_ptr<LocalWorld> in, const std::string& name, int rank, const std::vector<int>& ranks, int me)
       : world(std::move(in)),
         group(name, rank, ranks, DeviceKind::kCpu, world->Join(name, ranks, DeviceKind::kCpu, me)) {}
+  uint64_t Number(CollectiveOp op, int peer) { return IsPointToPoint(op) ? ++between[{op, peer}] : ++calls; }
 
   std::shared_ptr<LocalWorld> world;
   HostGroup group;
-  uint64_t Number(CollectiveOp op, int peer) { return IsPointToPoint(op) ? ++between[{op, peer}] : ++calls; }
-
   uint64_t calls = 0;
   std::map<std::pair<CollectiveOp, int>, uint64_t> between;  // sends to a rank, and receives
   int splits = 0;
+};
+
+struct Communicator {
+  std::shared_ptr<Shared> shared;
 };
 
 namespace {
@@ -81,7 +85,7 @@ Result Post(Communicator* comm, Stream stream, Collective call) {
   auto& device = *static_cast<DeviceDouble*>(stream);
   if (call.in) call.in = device.Reached(call.in);
   if (call.out) call.out = device.Reached(call.out);
-  device.PostAlways([comm, call, number = comm->Number(call.op, call.peer)] {
+  device.PostAlways([comm = comm->shared, call, number = comm->shared->Number(call.op, call.peer)] {
     try {
       comm->group.Execute(call, number, std::chrono::steady_clock::now() + kNever);
     } catch (const std::exception&) {  // aborted
@@ -109,7 +113,7 @@ Result PostGrouped(Grouped all) {
   auto& device = *static_cast<DeviceDouble*>(all.stream);
   for (auto* pieces : {&all.sends, &all.receives})
     for (Grouped::Piece& piece : *pieces) piece.at = device.Reached(piece.at);
-  Communicator* comm = all.comm;
+  std::shared_ptr<Shared> comm = all.comm->shared;
   device.PostAlways([all, comm, number = ++comm->calls] {
     auto ranks = size_t(comm->group.size());
     std::vector<int64_t> sends(ranks), receives(ranks);
@@ -183,12 +187,13 @@ Result ncclCommInitRankConfig(Communicator** made, int size, UniqueId id, int ra
   }
   std::vector<int> all;
   for (int r = 0; r < size; r++) all.push_back(r);
-  *made = new Communicator(world, "all", rank, all, rank);
+  *made = new Communicator{std::make_shared<Shared>(world, "all", rank, all, rank)};
   return Result::kSuccess;
 }
 
-Result ncclCommSplit(Communicator* parent, int color, int key, Communicator** made, Config*) {
-  Communicator::HostGroup& all = parent->group;
+Result ncclCommSplit(Communicator* from, int color, int key, Communicator** made, Config*) {
+  Shared* parent = from->shared.get();
+  Shared::HostGroup& all = parent->group;
   int64_t mine[2] = {color, key};
   std::vector<int64_t> both(2 * size_t(all.size()));
   all.Execute({.op = Op::kAllGather, .in = mine, .out = both.data(), .count = 2, .dtype = DType::kI64}, ++parent->calls,
@@ -204,7 +209,8 @@ Result ncclCommSplit(Communicator* parent, int color, int key, Communicator** ma
     if (r == all.rank()) rank = int(ranks.size());
     ranks.push_back(r);
   }
-  *made = new Communicator(parent->world, "split " + std::to_string(parent->splits), rank, ranks, all.rank());
+  *made = new Communicator{
+      std::make_shared<Shared>(parent->world, "split " + std::to_string(parent->splits), rank, ranks, all.rank())};
   return Result::kSuccess;
 }
 
@@ -214,7 +220,8 @@ Result ncclCommDestroy(Communicator* comm) {
 }
 
 Result ncclCommAbort(Communicator* comm) {
-  comm->group.Abort("aborted");
+  comm->shared->group.Abort("aborted");
+  delete comm;  // as NCCL: who uses it after that uses what is gone
   return Result::kSuccess;
 }
 

@@ -96,9 +96,11 @@ std::unique_lock<std::mutex> NcclCommunicator::Lock() {
   return lock;
 }
 
+// Nothing while a call is made or the communicator aborted: the next look will tell.
 std::string NcclCommunicator::AsyncError() const {
+  std::unique_lock lock(mutex_, std::try_to_lock);
   nccl::Result result = nccl::Result::kSuccess;
-  if (aborted_ || library_->CommGetAsyncError(comm_, &result) != nccl::Result::kSuccess) return "";
+  if (!lock || aborted_ || library_->CommGetAsyncError(comm_, &result) != nccl::Result::kSuccess) return "";
   if (result == nccl::Result::kSuccess || result == nccl::Result::kInProgress) return "";
   return library_->Describe(result, comm_);
 }

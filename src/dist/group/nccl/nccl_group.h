@@ -41,7 +41,7 @@ class NcclCommunicator {
  private:
   std::shared_ptr<const NcclLibrary> library_;
   nccl::Communicator* comm_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::atomic<bool> aborted_{false};
 };
 
