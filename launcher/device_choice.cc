@@ -11,7 +11,7 @@
 namespace weft {
 namespace {
 
-// What this rank would take, or why it has no GPU.
+// The GPU that this rank can take, or why there is none.
 struct Offer {
   int index = 0;     // of its GPU, among those that it sees
   size_t gpus = 0;   // that it sees
@@ -33,14 +33,15 @@ Offer OfferOf(const Bootstrap& bootstrap) {
 
 // The first rank's fault, which all ranks hear alike, with the rank that has it; "" where none has one.
 std::string FirstFault(const absl::Status& mine, Bootstrap& bootstrap) {
-  std::vector<std::string> faults = bootstrap.AllGather(std::string(mine.message()));
-  std::vector<std::string> hosts = bootstrap.AllGather(bootstrap.host());
-  for (size_t r = 0; r < faults.size(); r++)
-    if (!faults[r].empty()) return fmt::format("rank {} (host {}): {}", r, hosts[r], faults[r]);
-  return "";
+  std::string fault;
+  if (!mine.ok())
+    fault = fmt::format("rank {} (host {}): {}", bootstrap.rank(), bootstrap.host(), std::string(mine.message()));
+  std::vector<std::string> faults = bootstrap.AllGather(fault);
+  auto first = std::find_if(faults.begin(), faults.end(), [](const std::string& text) { return !text.empty(); });
+  return first == faults.end() ? "" : *first;
 }
 
-// Of ranks that see the same GPU; the same words on all.
+// The fault where two ranks see the same GPU, in the same words on all ranks; "" where none do.
 std::string SharedGpu(const Offer& mine, Bootstrap& bootstrap) {
   std::vector<std::string> uuids = bootstrap.AllGather(mine.uuid);
   std::vector<std::string> hosts =

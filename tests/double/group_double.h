@@ -17,26 +17,20 @@
 #include "double/rank_thread.h"
 #include "weft/dist/group/factory_table.h"
 #include "weft/dist/group/local/local_group.h"
+#include "weft/dist/group/streamed_group.h"
 
 namespace weft::test {
 
-class GroupDouble final : public ProcessGroup {
+class GroupDouble final : public StreamedGroup {
  public:
   GroupDouble(const std::string& name, int rank, const std::vector<int>& ranks, DeviceDouble& device,
               std::shared_ptr<LocalRoom> room)
-      : ProcessGroup(name, rank, ranks, DeviceKind::kCuda),
+      : StreamedGroup(name, rank, ranks, device),
         device_(device),
         host_(name, rank, ranks, DeviceKind::kCpu, std::move(room)) {}
   ~GroupDouble() override { StopLanes(); }
 
-  bool is_stream_ordered() const override { return true; }
   void Abort(const std::string& reason) override { host_.Abort(reason); }
-  void CopyRows(void* to, int64_t to_stride, const void* from, int64_t from_stride, int64_t bytes,
-                int64_t rows) const override {
-    device_.CopyRows(to, to_stride, from, from_stride, bytes, rows);
-  }
-  void Zero(void* data, int64_t bytes) const override { device_.Fill(data, 0, size_t(bytes)); }
-  BufferPtr Allocate(size_t bytes) const override { return device_.Allocate(bytes); }
 
  protected:
   void Execute(const Collective& call, uint64_t sequence, Deadline deadline) override {

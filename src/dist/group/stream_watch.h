@@ -22,7 +22,7 @@ class StreamWatch {
   using Finished = std::function<void(std::exception_ptr error)>;  // once, from the thread; null: the call is done
 
   // `fault`: what has gone wrong where the device does not say so, "": nothing. Asked by the thread while a call is
-  // under way. The device outlives the watch.
+  // under way. The device outlives the watch; its events are asked by the thread, too.
   StreamWatch(StreamedDevice& device, std::function<std::string()> fault);
   // Waits until all calls have ended; the deadlines bound that.
   ~StreamWatch();

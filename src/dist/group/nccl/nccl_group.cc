@@ -15,7 +15,7 @@ namespace {
 
 using nccl::Type;
 
-// Of the elements as numbers; bools are bytes of 0 and 1.
+// NCCL's type for the elements. It has none for bools, which are bytes of 0 and 1.
 Type TypeOf(DType dtype) {
   switch (dtype) {
     case DType::kF64:
@@ -107,11 +107,12 @@ std::string NcclCommunicator::AsyncError() const {
 
 NcclGroup::NcclGroup(std::string name, int rank, std::vector<int> ranks, StreamedDevice& device,
                      std::shared_ptr<NcclCommunicator> comm)
-    : ProcessGroup(std::move(name), rank, std::move(ranks), device.device().kind),
-      device_(device),
+    : StreamedGroup(std::move(name), rank, std::move(ranks), device),
       comm_(std::move(comm)),
-      word_(device_.Allocate(sizeof(float))),
-      watch_(device, [this] { return comm_ ? comm_->AsyncError() : std::string(); }) {}
+      word_(device.Allocate(sizeof(float))),
+      watch_(device, [this] { return comm_ ? comm_->AsyncError() : std::string(); }) {
+  Zero(word_->data(), sizeof(float));
+}
 
 NcclGroup::~NcclGroup() { StopLanes(); }
 
@@ -133,11 +134,11 @@ void NcclGroup::Issue(std::shared_ptr<const IssuedCall> issued) {
     if (!error) FinishRecord(ticket);
     if (error) error = FaultOf(*issued, error);
     Finished(*issued, error);
-    // What is in the stream would wait for ever. Whoever waits for the call has heard: an abort may take long.
+    // Ends the calls that are still in the stream. It comes last, because an abort may take long.
     if (error && comm_) comm_->Abort();
   };
-  // What is recorded is done when the recording is replayed, which is the executor's to follow.
-  if (device_.IsRecording()) return finished(nullptr);
+  // A recorded call runs when the recording is replayed, so there is nothing to watch now.
+  if (device().IsRecording()) return finished(nullptr);
   watch_.Add(deadline, std::move(finished));
 }
 
@@ -146,7 +147,7 @@ void NcclGroup::CheckAborted() {
   if (!reason_.empty()) throw AbortedError("aborted: " + reason_);
 }
 
-// Of the first call that the stream did not come to the end of; those after it are a consequence.
+// The error of a call that failed. Only the first one is the group's failure; later calls fail because of it.
 std::exception_ptr NcclGroup::FaultOf(const IssuedCall& issued, std::exception_ptr error) {
   try {
     CheckAborted();
@@ -199,15 +200,15 @@ void NcclGroup::Put(const Collective& call) {
   }
 }
 
-// What one rank gets from itself is what it gives.
+// In a group of one rank the result of every call is its input.
 void NcclGroup::Alone(const Collective& call) {
-  if (call.in != call.out) device_.Copy(call.out, call.in, size_t(OutputBytes(call, 1, 0)));
+  if (call.in != call.out) device().Copy(call.out, call.in, size_t(OutputBytes(call, 1, 0)));
 }
 
 void NcclGroup::Reduce(const Collective& c) {
   const NcclLibrary& nccl = comm_->library();
   nccl::Communicator* comm = comm_->get();
-  nccl::Stream stream = device_.Handle();
+  nccl::Stream stream = device().Handle();
   auto count = size_t(c.count);
   Type type = TypeOf(c.dtype);
   nccl::Reduction op = ReductionOf(c);
@@ -226,7 +227,7 @@ void NcclGroup::Reduce(const Collective& c) {
 void NcclGroup::Move(const Collective& c) {
   const NcclLibrary& nccl = comm_->library();
   nccl::Communicator* comm = comm_->get();
-  nccl::Stream stream = device_.Handle();
+  nccl::Stream stream = device().Handle();
   size_t bytes = BytesOf(c, c.count);
   nccl::Result result = nccl::Result::kSuccess;
   if (c.op == CollectiveOp::kAllGather)
@@ -244,7 +245,7 @@ void NcclGroup::Move(const Collective& c) {
 void NcclGroup::Exchange(const Collective& c) {
   const NcclLibrary& nccl = comm_->library();
   nccl::Communicator* comm = comm_->get();
-  nccl::Stream stream = device_.Handle();
+  nccl::Stream stream = device().Handle();
   Pieces pieces = PiecesOf(c, size(), rank());
   auto* in = static_cast<const char*>(c.in);
   auto* out = static_cast<char*>(c.out);
@@ -262,10 +263,10 @@ void NcclGroup::Exchange(const Collective& c) {
   }
   call(nccl.GroupEnd());  // in any case, else what follows would never run
   nccl.Check(first, Name(c.op), comm);
-  CopyOwn(c, pieces, rank(), device_);
+  CopyOwn(c, pieces, rank(), device());
 }
 
-// Who gives rank 0's name for the meeting is rank 0; all ranks come.
+// Connects all ranks. Rank 0 makes the id by which they find each other.
 void NcclGroupFactory::Meet() {
   nccl::UniqueId id{};
   if (bootstrap_.rank() == 0) library_->Check(library_->GetUniqueId(&id), "NCCL: a name for the ranks' meeting");

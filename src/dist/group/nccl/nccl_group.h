@@ -1,9 +1,8 @@
 // NcclGroup: ranks with a GPU each, whose tensors NCCL moves, in the order of the device's current stream.
 //
-// Sums are NCCL's own: the same from run to run while ranks, counts and NCCL's settings stay, but not in rank order;
-// those of 16-bit floats round at every hop. Sends and receives stand in the stream like all else, so of two ranks that
-// send to each other one receives first, or sends in another stream. Each group has a communicator, which connects with
-// its first call; a group of one rank has none, and copies.
+// Sums are NCCL's own: not in rank order, and those of 16-bit floats round at every hop. Sends and receives stand in
+// the stream like all else, so of two ranks that send to each other one receives first, or sends in another stream.
+// Each group has a communicator, which connects with its first call; a group of one rank has none, and copies.
 #pragma once
 #include <atomic>
 #include <memory>
@@ -16,6 +15,7 @@
 #include "weft/dist/group/group_factory.h"
 #include "weft/dist/group/nccl/nccl_library.h"
 #include "weft/dist/group/stream_watch.h"
+#include "weft/dist/group/streamed_group.h"
 #include "weft/dist/start/bootstrap.h"
 
 namespace weft {
@@ -45,21 +45,13 @@ class NcclCommunicator {
   std::atomic<bool> aborted_{false};
 };
 
-class NcclGroup final : public ProcessGroup {
+class NcclGroup final : public StreamedGroup {
  public:
   // `comm`: null for a group of one.
   NcclGroup(std::string name, int rank, std::vector<int> ranks, StreamedDevice& device,
             std::shared_ptr<NcclCommunicator> comm);
   ~NcclGroup() override;
-  bool is_stream_ordered() const override { return true; }
   void Abort(const std::string& reason) override;
-
-  void CopyRows(void* to, int64_t to_stride, const void* from, int64_t from_stride, int64_t bytes,
-                int64_t rows) const override {
-    device_.CopyRows(to, to_stride, from, from_stride, bytes, rows);
-  }
-  void Zero(void* data, int64_t bytes) const override { device_.Fill(data, 0, size_t(bytes)); }
-  BufferPtr Allocate(size_t bytes) const override { return device_.Allocate(bytes); }
 
  protected:
   void Execute(const Collective& call, uint64_t sequence, Deadline deadline) override;  // puts it in the stream
@@ -75,7 +67,6 @@ class NcclGroup final : public ProcessGroup {
   void Move(const Collective& call);
   void Exchange(const Collective& call);
 
-  StreamedDevice& device_;
   std::shared_ptr<NcclCommunicator> comm_;
   std::mutex reason_mutex_;
   std::string reason_;      // why it was aborted

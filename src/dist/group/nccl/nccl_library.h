@@ -18,7 +18,6 @@ class NcclLibrary : public nccl::Functions {
   static absl::StatusOr<std::shared_ptr<const NcclLibrary>> Open(int ranks, bool one_host,
                                                                  const std::string& file = "libnccl.so.2");
 
-  int version() const { return version_; }  // 22809 for 2.28.9
   // Throws Error in NCCL's words where `result` is a failure; `what` was tried.
   void Check(nccl::Result result, const std::string& what, nccl::Communicator* comm = nullptr) const;
   std::string Describe(nccl::Result result, nccl::Communicator* comm) const;
@@ -26,7 +25,7 @@ class NcclLibrary : public nccl::Functions {
  private:
   NcclLibrary() = default;
   absl::Status Find(void* library, const std::string& file);
-  int version_ = 0;
+  int version_ = 0;  // 22809 for 2.28.9
 };
 
 // "2.28.9"

@@ -16,14 +16,12 @@ void* Room(BufferPtr& buffer, int64_t bytes) {
 }  // namespace
 
 StagedGroup::StagedGroup(std::unique_ptr<ProcessGroup> host, StreamedDevice& device)
-    : ProcessGroup(host->name(), host->rank(), host->ranks(), device.device().kind),
-      host_(std::move(host)),
-      device_(device) {}
+    : StreamedGroup(host->name(), host->rank(), host->ranks(), device), host_(std::move(host)) {}
 
 StagedGroup::~StagedGroup() { StopLanes(); }
 
 void StagedGroup::Issue(std::shared_ptr<const IssuedCall> issued) {
-  WEFT_CHECK(!device_.IsRecording(),
+  WEFT_CHECK(!device().IsRecording(),
              fmt::format("group \"{}\": what passes through the host's memory cannot be recorded", name()));
   RunNow(issued->call, issued->sequence);
   Finished(*issued, nullptr);
@@ -36,13 +34,13 @@ void StagedGroup::Execute(const Collective& call, uint64_t, Deadline deadline) {
   bool reads = in > 0 && (call.op != CollectiveOp::kBroadcast || call.peer == rank());
   staged.in = Room(in_, std::max(in, call.in == call.out ? out : 0));
   staged.out = call.in == call.out ? const_cast<void*>(staged.in) : Room(out_, out);
-  if (reads) device_.Copy(const_cast<void*>(staged.in), call.in, size_t(in));
-  device_.Synchronize();
+  if (reads) device().Copy(const_cast<void*>(staged.in), call.in, size_t(in));
+  device().Synchronize();
   auto left = std::chrono::ceil<milliseconds>(deadline - std::chrono::steady_clock::now());
   staged.timeout = std::max(left, milliseconds(1));
   host_->Run(staged);
-  if (out > 0) device_.Copy(call.out, staged.out, size_t(out));
-  device_.Synchronize();  // before the next call takes the room
+  if (out > 0) device().Copy(call.out, staged.out, size_t(out));
+  device().Synchronize();  // before the next call takes the room
 }
 
 StagedGroupFactory::StagedGroupFactory(GroupFactory& host, StreamedDevice& device) : host_(host), device_(device) {

@@ -13,22 +13,15 @@
 
 #include "weft/core/runtime/streams.h"
 #include "weft/dist/group/group_factory.h"
+#include "weft/dist/group/streamed_group.h"
 
 namespace weft {
 
-class StagedGroup final : public ProcessGroup {
+class StagedGroup final : public StreamedGroup {
  public:
   StagedGroup(std::unique_ptr<ProcessGroup> host, StreamedDevice& device);
   ~StagedGroup() override;
-  bool is_stream_ordered() const override { return true; }
   void Abort(const std::string& reason) override { host_->Abort(reason); }
-
-  void CopyRows(void* to, int64_t to_stride, const void* from, int64_t from_stride, int64_t bytes,
-                int64_t rows) const override {
-    device_.CopyRows(to, to_stride, from, from_stride, bytes, rows);
-  }
-  void Zero(void* data, int64_t bytes) const override { device_.Fill(data, 0, size_t(bytes)); }
-  BufferPtr Allocate(size_t bytes) const override { return device_.Allocate(bytes); }
 
  protected:
   void Execute(const Collective& call, uint64_t sequence, Deadline deadline) override;
@@ -36,7 +29,6 @@ class StagedGroup final : public ProcessGroup {
 
  private:
   std::unique_ptr<ProcessGroup> host_;
-  StreamedDevice& device_;
   BufferPtr in_, out_;  // of the host; grow to the largest call
 };
 

@@ -1,0 +1,32 @@
+// StreamedGroup: what groups of a device with streams share: their calls and copies are in the order of its streams.
+#pragma once
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "weft/core/runtime/streams.h"
+#include "weft/dist/group/process_group.h"
+
+namespace weft {
+
+class StreamedGroup : public ProcessGroup {
+ public:
+  bool is_stream_ordered() const final { return true; }
+  void CopyRows(void* to, int64_t to_stride, const void* from, int64_t from_stride, int64_t bytes,
+                int64_t rows) const final {
+    device_.CopyRows(to, to_stride, from, from_stride, bytes, rows);
+  }
+  void Zero(void* data, int64_t bytes) const final { device_.Fill(data, 0, size_t(bytes)); }
+  BufferPtr Allocate(size_t bytes) const final { return device_.Allocate(bytes); }
+
+ protected:
+  // The device outlives the group.
+  StreamedGroup(std::string name, int rank, std::vector<int> ranks, StreamedDevice& device)
+      : ProcessGroup(std::move(name), rank, std::move(ranks), device.device().kind), device_(device) {}
+  StreamedDevice& device() const { return device_; }
+
+ private:
+  StreamedDevice& device_;
+};
+
+}  // namespace weft
