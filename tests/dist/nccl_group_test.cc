@@ -102,6 +102,72 @@ TEST(NcclGroup, ACallThatTheDeviceDoesNotComeToTheEndOfIsNamed) {
   EXPECT_EQ(heard, 1);
 }
 
+// A sum over all ranks, in place, and a barrier.
+std::unique_ptr<DeviceRuntime::Recording> RecordSum(DoubleRank& rank, ProcessGroup& group, const Tensor& t) {
+  return rank.device.Record([&] {
+    SiteText site("blocks.0.mlp", Loc::current());
+    group.Enqueue(
+        {.op = Op::kAllReduce, .in = t.data(), .out = t.data(), .count = 3, .dtype = DType::kF32, .site = site});
+    group.Enqueue({.op = Op::kBarrier});
+  });
+}
+
+TEST(NcclGroup, ReplayedCallsAreNumberedCountedAndRecorded) {
+  OnNccl({{"x"}, {2}}, [](DoubleRank& rank, DeviceMesh& mesh) {
+    ProcessGroup& group = mesh.World(kDouble);
+    Tensor t = Tensor::FromDoubles(std::vector<double>{1, 2, 3}, DType::kF32, {3}).To(rank.device);
+    group.Run({.op = Op::kBarrier});
+    auto recording = RecordSum(rank, group, t);
+    EXPECT_EQ(group.count(Op::kAllReduce).calls, 0);
+    EXPECT_EQ(group.sequence(), 1u);
+    for (int i = 0; i < 3; i++) recording->Replay();
+    rank.device.Synchronize();
+    EXPECT_EQ(t.To(CpuRuntime()).ToDoubles(), (std::vector<double>{8, 16, 24}));
+    EXPECT_EQ(group.count(Op::kAllReduce).calls, 3);
+    EXPECT_EQ(group.count(Op::kAllReduce).bytes, 3 * 3 * 4);
+    EXPECT_EQ(group.sequence(), 7u);
+    std::vector<CallRecord> last = group.recorder().Last(2);
+    ASSERT_EQ(last.size(), 2u);
+    EXPECT_EQ(last[0].sequence, 6u);
+    EXPECT_TRUE(std::string_view(last[0].site).starts_with("blocks.0.mlp nccl_group_test.cc:"));
+    EXPECT_EQ(last[1].op, Op::kBarrier);
+    EXPECT_EQ(last[1].sequence, 7u);
+    EXPECT_TRUE(last[0].done && last[1].done);
+  });
+}
+
+TEST(NcclGroup, AReplayedCallThatTheDeviceDoesNotComeToTheEndOfIsNamed) {
+  std::atomic<int> heard{0};
+  std::string text = ErrorOf(2, [&](DoubleRank& rank, ProcessGroup& group) {
+    group.set_failure_handler([&](const std::string&) { heard++; });
+    group.set_timeout(200ms);
+    Tensor t = Tensor::Zeros(DType::kF32, {3}, rank.device);
+    auto recording = RecordSum(rank, group, t);
+    recording->Replay();
+    rank.device.Synchronize();
+    if (rank.context.rank() == 1) return std::this_thread::sleep_for(600ms);
+    recording->Replay();
+    ExpectParts(test::ErrorOf([&] { rank.device.Synchronize(); }), {"all_reduce f32 x 3 sum #3"});
+    recording->Replay();
+  });
+  ExpectParts(text, {"all_reduce f32 x 3 sum #3 on group \"world\"", "of 2", "timed out", "0.2 s",
+                     "at blocks.0.mlp nccl_group_test.cc:", "#2 barrier", "done", "not done"});
+  EXPECT_EQ(heard, 1);
+}
+
+TEST(NcclGroup, WhoUnwindsDoesNotWaitForItsReplays) {
+  std::string text = ErrorOf(2, [](DoubleRank& rank, ProcessGroup& group) {
+    Tensor t = Tensor::Zeros(DType::kF32, {3}, rank.device);
+    auto recording = RecordSum(rank, group, t);
+    recording->Replay();
+    rank.device.Synchronize();
+    if (rank.context.rank() == 1) return std::this_thread::sleep_for(300ms);
+    recording->Replay();
+    throw Error("the cause");
+  });
+  EXPECT_EQ(text, "the cause");
+}
+
 TEST(NcclGroup, WhatNcclFindsAfterACallReturnedIsThrown) {
   std::string text = ErrorOf(2, [&](DoubleRank& rank, ProcessGroup& group) {
     if (rank.context.rank() == 1) return std::this_thread::sleep_for(300ms);

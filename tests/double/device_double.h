@@ -4,8 +4,10 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <exception>
+#include <functional>
 #include <map>
 #include <memory>
 #include <utility>
@@ -54,19 +56,28 @@ class DeviceDouble final : public StreamedDevice {
     Post([=] { std::memset(target, byte, bytes); });
   }
   void Synchronize() override {
+    WEFT_CHECK(recording() == 0, "the double was waited for while it recorded");
     current_->Drain();
     ThrowFailure();
   }
   std::unique_ptr<Event> NewEvent() override { return std::make_unique<Mark>(*this); }
-  std::unique_ptr<Recording> Record(absl::FunctionRef<void()>) override { return nullptr; }
+  std::unique_ptr<Recording> Record(absl::FunctionRef<void()> fn) override {
+    if (!records()) return nullptr;
+    tape_.clear();
+    Calls before = RecordCalls(fn);
+    return std::make_unique<Tape>(*this, std::move(before), std::exchange(tape_, {}));
+  }
   Memory MemoryNow() const override { return {size_t(1) << 40, size_t(1) << 40}; }
   size_t PeakBytes() const override { return 0; }
 
   std::unique_ptr<Stream> NewStream() override { return std::make_unique<StreamDouble>(most_us_, next_seed_++); }
+  std::unique_ptr<Counter> NewCounter() override { return std::make_unique<Tally>(*this); }
   void Wait(Event& event) override {
-    PostAlways([state = static_cast<Mark&>(event).state(), until = static_cast<Mark&>(event).recorded()] {
-      std::unique_lock lock(state->mutex);
-      state->passed.wait(lock, [&] { return state->done >= until; });
+    Give([this, &mark = static_cast<Mark&>(event)] {
+      Post(current_, [state = mark.state(), until = mark.recorded()] {
+        std::unique_lock lock(state->mutex);
+        state->passed.wait(lock, [&] { return state->done >= until; });
+      });
     });
   }
 
@@ -79,7 +90,6 @@ class DeviceDouble final : public StreamedDevice {
     });
   }
   void* Handle() override { return this; }
-  bool IsRecording() const override { return false; }
 
   // Where the bytes of an address of the double really are, for work that runs on it; the host's own stay.
   char* Reached(char* at) const {
@@ -98,26 +108,58 @@ class DeviceDouble final : public StreamedDevice {
       try {
         work();
       } catch (...) {
-        Fail(std::current_exception());
+        SetFailure(std::current_exception());
       }
     });
   }
   void PostAlways(std::function<void()> task) {
-    if (current_ != &main_) posted_beside_++;
-    current_->Post(std::move(task));
+    Give([this, task = std::move(task)] { Post(current_, task); });
+  }
+  // Calls `issue`, which posts work to the current stream: now, or with each replay of what is recorded.
+  void Give(std::function<void()> issue) {
+    if (recording() > 0)
+      tape_.push_back({current_, std::move(issue)});
+    else
+      issue();
   }
   int64_t posted_beside() const { return posted_beside_; }  // to other streams than the main one
-
-  std::exception_ptr failure() const {
-    std::lock_guard lock(failure_mutex_);
-    return failure_;
-  }
-  void Fail(std::exception_ptr error) {
-    std::lock_guard lock(failure_mutex_);
-    if (!failure_) failure_ = std::move(error);
-  }
+  int64_t replays() const { return replays_; }
 
  private:
+  struct Issued {
+    StreamDouble* stream;
+    std::function<void()> issue;
+  };
+  class Tape final : public StreamRecording {
+   public:
+    Tape(DeviceDouble& device, Calls before, std::vector<Issued> issued)
+        : StreamRecording(device, std::move(before)), device_(device), issued_(std::move(issued)) {}
+
+   private:
+    void Issue() override {
+      device_.replays_++;
+      StreamDouble* before = device_.current_;
+      for (const Issued& issued : issued_) {
+        device_.current_ = issued.stream;
+        issued.issue();
+      }
+      device_.current_ = before;
+    }
+    DeviceDouble& device_;
+    std::vector<Issued> issued_;
+  };
+  class Tally final : public Counter {
+   public:
+    explicit Tally(DeviceDouble& device) : device_(device) {}
+    void Add(uint64_t more) override {
+      device_.PostAlways([count = count_, more] { *count += more; });
+    }
+    uint64_t Value() const override { return *count_; }
+
+   private:
+    DeviceDouble& device_;
+    std::shared_ptr<std::atomic<uint64_t>> count_ = std::make_shared<std::atomic<uint64_t>>(0);
+  };
   class Mark final : public Event {
    public:
     struct State {
@@ -127,10 +169,12 @@ class DeviceDouble final : public StreamedDevice {
     };
     explicit Mark(DeviceDouble& device) : device_(device) {}
     void Record() override {
-      device_.PostAlways([state = state_, here = ++recorded_] {
-        std::lock_guard lock(state->mutex);
-        state->done = std::max(state->done, here);
-        state->passed.notify_all();
+      device_.Give([this] {
+        device_.Post(device_.current_, [state = state_, here = ++recorded_] {
+          std::lock_guard lock(state->mutex);
+          state->done = std::max(state->done, here);
+          state->passed.notify_all();
+        });
       });
     }
     bool Done() override {
@@ -147,6 +191,10 @@ class DeviceDouble final : public StreamedDevice {
     uint64_t recorded_ = 0;
   };
 
+  void Post(StreamDouble* stream, std::function<void()> task) {
+    if (stream != &main_) posted_beside_++;
+    stream->Post(std::move(task));
+  }
   Stream* Use(Stream* stream) override {
     auto* next = stream ? static_cast<StreamDouble*>(stream) : &main_;
     StreamDouble* before = std::exchange(current_, next);
@@ -158,9 +206,6 @@ class DeviceDouble final : public StreamedDevice {
       auto* begin = static_cast<const char*>(b->data());
       return begin <= at && at < begin + b->bytes();
     });
-  }
-  void ThrowFailure() const {
-    if (std::exception_ptr error = failure()) std::rethrow_exception(error);
   }
   // The bytes stay until the current stream comes to this place.
   void Release(void* data) {
@@ -174,9 +219,8 @@ class DeviceDouble final : public StreamedDevice {
   uint64_t next_seed_;
   std::map<char*, BufferPtr> memory_;  // where the bytes of each address are
   std::vector<BufferPtr> staging_;
-  mutable std::mutex failure_mutex_;
-  std::exception_ptr failure_;
-  int64_t posted_beside_ = 0;
+  std::vector<Issued> tape_;  // of what is recorded now
+  int64_t posted_beside_ = 0, replays_ = 0;
   StreamDouble main_;  // after what its work uses
   StreamDouble* current_ = &main_;
 };

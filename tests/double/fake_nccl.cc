@@ -85,11 +85,13 @@ Result Post(Communicator* comm, Stream stream, Collective call) {
   auto& device = *static_cast<DeviceDouble*>(stream);
   if (call.in) call.in = device.Reached(call.in);
   if (call.out) call.out = device.Reached(call.out);
-  device.PostAlways([comm = comm->shared, call, number = comm->shared->Number(call.op, call.peer)] {
-    try {
-      comm->group.Execute(call, number, std::chrono::steady_clock::now() + kNever);
-    } catch (const std::exception&) {  // aborted
-    }
+  device.Give([&device, comm = comm->shared, call] {
+    device.PostAlways([comm, call, number = comm->Number(call.op, call.peer)] {
+      try {
+        comm->group.Execute(call, number, std::chrono::steady_clock::now() + kNever);
+      } catch (const std::exception&) {  // aborted
+      }
+    });
   });
   return Result::kSuccess;
 }
@@ -108,41 +110,51 @@ struct Grouped {
 };
 thread_local Grouped grouped;
 
+void RunGrouped(const Grouped& all, Shared& comm, uint64_t number) {
+  auto ranks = size_t(comm.group.size());
+  std::vector<int64_t> sends(ranks), receives(ranks);
+  std::string in, out;
+  for (size_t r = 0; r < ranks; r++)
+    for (const Grouped::Piece& piece : all.sends)
+      if (size_t(piece.peer) == r) {
+        in.append(piece.at, size_t(piece.bytes));
+        sends[r] += piece.bytes;
+      }
+  int64_t sum = 0;
+  for (const Grouped::Piece& piece : all.receives) {
+    receives[size_t(piece.peer)] += piece.bytes;
+    sum += piece.bytes;
+  }
+  out.resize(size_t(sum));
+  try {
+    comm.group.Execute({.op = Op::kAllToAllV,
+                        .in = in.data(),
+                        .out = out.data(),
+                        .count = int64_t(in.size()),
+                        .dtype = DType::kU8,
+                        .send_counts = sends,
+                        .recv_counts = receives},
+                       number, std::chrono::steady_clock::now() + kNever);
+  } catch (const std::exception&) {  // aborted
+    return;
+  }
+  size_t at = 0;
+  for (size_t r = 0; r < ranks; r++)
+    for (const Grouped::Piece& piece : all.receives)
+      if (size_t(piece.peer) == r) {
+        std::memcpy(piece.at, out.data() + at, size_t(piece.bytes));
+        at += size_t(piece.bytes);
+      }
+}
+
 Result PostGrouped(Grouped all) {
   if (!all.comm) return Result::kSuccess;
   auto& device = *static_cast<DeviceDouble*>(all.stream);
   for (auto* pieces : {&all.sends, &all.receives})
     for (Grouped::Piece& piece : *pieces) piece.at = device.Reached(piece.at);
   std::shared_ptr<Shared> comm = all.comm->shared;
-  device.PostAlways([all, comm, number = ++comm->calls] {
-    auto ranks = size_t(comm->group.size());
-    std::vector<int64_t> sends(ranks), receives(ranks);
-    std::string in, out;
-    for (size_t r = 0; r < ranks; r++)
-      for (const Grouped::Piece& piece : all.sends)
-        if (size_t(piece.peer) == r) in.append(piece.at, size_t(sends[r] = piece.bytes));
-    int64_t sum = 0;
-    for (const Grouped::Piece& piece : all.receives) sum += receives[size_t(piece.peer)] = piece.bytes;
-    out.resize(size_t(sum));
-    try {
-      comm->group.Execute({.op = Op::kAllToAllV,
-                           .in = in.data(),
-                           .out = out.data(),
-                           .count = int64_t(in.size()),
-                           .dtype = DType::kU8,
-                           .send_counts = sends,
-                           .recv_counts = receives},
-                          number, std::chrono::steady_clock::now() + kNever);
-    } catch (const std::exception&) {  // aborted
-      return;
-    }
-    size_t at = 0;
-    for (size_t r = 0; r < ranks; r++)
-      for (const Grouped::Piece& piece : all.receives)
-        if (size_t(piece.peer) == r) {
-          std::memcpy(piece.at, out.data() + at, size_t(piece.bytes));
-          at += size_t(piece.bytes);
-        }
+  device.Give([&device, all, comm] {
+    device.PostAlways([all, comm, number = ++comm->calls] { RunGrouped(all, *comm, number); });
   });
   return Result::kSuccess;
 }

@@ -17,7 +17,7 @@
 #include "double/rank_thread.h"
 #include "weft/dist/group/factory_table.h"
 #include "weft/dist/group/local/local_group.h"
-#include "weft/dist/group/streamed_group.h"
+#include "weft/dist/group/stream/streamed_group.h"
 
 namespace weft::test {
 
@@ -46,7 +46,7 @@ class GroupDouble final : public StreamedGroup {
         if (!error) RunNow(call, issued->sequence);
       } catch (...) {
         error = std::current_exception();
-        device_.Fail(error);
+        device_.SetFailure(error);
       }
       Finished(*issued, error);
     });
@@ -63,8 +63,11 @@ class GroupDouble final : public StreamedGroup {
 
 class GroupDoubleFactory final : public GroupFactory {
  public:
+  // Its groups' calls are work of the host, which cannot be recorded.
   GroupDoubleFactory(std::shared_ptr<LocalWorld> world, int rank, DeviceDouble& device)
-      : world_(std::move(world)), rank_(rank), device_(device) {}
+      : world_(std::move(world)), rank_(rank), device_(device) {
+    device.set_records(false);
+  }
   std::unique_ptr<ProcessGroup> Make(const std::string& name, const std::vector<int>& ranks, DeviceKind kind) override {
     auto here = int(std::find(ranks.begin(), ranks.end(), rank_) - ranks.begin());
     return std::make_unique<GroupDouble>(name, here, ranks, device_, world_->Join(name, ranks, kind, rank_));

@@ -13,6 +13,18 @@ std::string ToString(const CallRecord& r) {
   return fmt::format("{}{}{}", call, site.empty() ? "" : " at ", site);
 }
 
+CallRecord RecordOf(int group, uint64_t sequence, const Collective& call) {
+  return {.group = group,
+          .sequence = sequence,
+          .op = call.op,
+          .dtype = call.dtype,
+          .reduce = call.reduce,
+          .peer = call.peer,
+          .count = call.count,
+          .site = call.site,
+          .start = std::chrono::steady_clock::now()};
+}
+
 int CallRecorder::AddGroup(std::string name, std::vector<int> ranks) {
   std::lock_guard lock(mutex_);
   groups_.push_back({std::move(name), std::move(ranks)});
@@ -25,20 +37,11 @@ std::vector<RecordedGroup> CallRecorder::Groups() const {
 }
 
 uint64_t CallRecorder::Begin(int group, uint64_t sequence, const Collective& call) {
-  auto now = std::chrono::steady_clock::now();
+  CallRecord begun = RecordOf(group, sequence, call);
   std::lock_guard lock(mutex_);
   CallRecord& record = ring_[next_ % ring_.size()];
   if (next_ >= ring_.size() && !record.done) open_.emplace_back(next_ - ring_.size(), record);
-  record.group = group;
-  record.sequence = sequence;
-  record.op = call.op;
-  record.dtype = call.dtype;
-  record.reduce = call.reduce;
-  record.peer = call.peer;
-  record.count = call.count;
-  record.site = call.site;
-  record.start = now;
-  record.done = false;
+  record = begun;
   return next_++;
 }
 
@@ -50,12 +53,30 @@ void CallRecorder::Finish(uint64_t ticket) {
     std::erase_if(open_, [&](const auto& open) { return open.first == ticket; });
 }
 
-std::vector<CallRecord> CallRecorder::Last(size_t n) const {
+void CallRecorder::set_replays(Source source) {
   std::lock_guard lock(mutex_);
-  std::vector<CallRecord> records;
-  for (const auto& [ticket, record] : open_) records.push_back(record);
-  uint64_t held = std::min<uint64_t>({next_, ring_.size(), n});
-  for (uint64_t i = next_ - held; i < next_; i++) records.push_back(ring_[i % ring_.size()]);
+  replays_ = std::move(source);
+}
+
+std::vector<CallRecord> CallRecorder::Last(size_t n) const {
+  std::vector<CallRecord> records, replayed;
+  Source replays;
+  {
+    std::lock_guard lock(mutex_);
+    for (const auto& [ticket, record] : open_) records.push_back(record);
+    uint64_t held = std::min<uint64_t>({next_, ring_.size(), n});
+    for (uint64_t i = next_ - held; i < next_; i++) records.push_back(ring_[i % ring_.size()]);
+    replays = replays_;
+  }
+  if (replays) replayed = replays();
+  if (replayed.empty()) return records;
+  records.insert(records.end(), replayed.begin(), replayed.end());
+  std::stable_sort(records.begin(), records.end(),
+                   [](const CallRecord& a, const CallRecord& b) { return a.start < b.start; });
+  size_t older = records.size() - std::min(records.size(), n);
+  auto end = std::remove_if(records.begin(), records.begin() + std::ptrdiff_t(older),
+                            [](const CallRecord& record) { return record.done; });
+  records.erase(end, records.begin() + std::ptrdiff_t(older));
   return records;
 }
 

@@ -8,6 +8,7 @@
 #include <csignal>
 #include <cstdio>
 #include <iterator>
+#include <thread>
 
 #include "weft/core/host/message.h"
 #include "weft/core/testing/fault.h"
@@ -15,7 +16,7 @@
 namespace weft {
 namespace {
 
-constexpr const char* kActions[] = {"kill", "stop", "throw", "skip", "shape", "dtype", "order"};
+constexpr const char* kActions[] = {"kill", "stop", "hang", "throw", "skip", "shape", "dtype", "order"};
 
 // Of the same size: what is sent lies within the caller's memory.
 DType Other(DType dtype) {
@@ -75,6 +76,7 @@ bool CollectiveFault::Begin(const ProcessGroup& group, Collective& call) {
   Tell(action_, group, call);
   if (action_ == "kill") raise(SIGKILL);
   if (action_ == "stop") raise(SIGSTOP);
+  if (action_ == "hang") std::this_thread::sleep_for(std::chrono::hours(1));
   if (action_ == "throw") Fail("the error that WEFT_FAULT asks for");
   if (action_ == "order") held_ = {&group, call.op, call.dtype, call.count};
   if (action_ == "shape") call.count--;

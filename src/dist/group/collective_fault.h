@@ -5,11 +5,14 @@
 //
 // | action       | at that collective                                                             |
 // | kill, stop   | the process gets SIGKILL or SIGSTOP                                            |
+// | hang         | an hour of sleep before it                                                     |
 // | throw        | an error of this rank's own                                                    |
 // | skip         | it is left out                                                                 |
 // | shape, dtype | it is made with one element less, or of another type of the same size          |
 // | order        | the group's first call unlike it is made in its place; it and those like it    |
 // |              | that come before that one are not made: the ranks have parted by then          |
+//
+// Calls that a replay makes are counted too: those above "skip" happen before the replay, the others do nothing to it.
 //
 // A line on stderr says when and where: "fault: rank 2 pid 123 at NANOSECONDS since 1970: skip all_reduce #57 on dp".
 #pragma once

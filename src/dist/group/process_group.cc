@@ -163,27 +163,35 @@ void ProcessGroup::Enqueue(const Collective& call) {
   if (!call_filter_ || call_filter_(*this, made)) PutInStream(made);
 }
 
-ProcessGroup::IssuedCall::IssuedCall(const Collective& from, uint64_t number, Work handle)
-    : call(from),
-      sequence(number),
-      work(std::move(handle)),
-      site(from.site),
-      send_counts(from.send_counts.begin(), from.send_counts.end()),
-      recv_counts(from.recv_counts.begin(), from.recv_counts.end()) {
-  call.site = site;
-  call.send_counts = send_counts;
-  call.recv_counts = recv_counts;
+void ProcessGroup::EnqueueAll(std::span<const Collective> calls) {
+  if (!is_stream_ordered() || !joins_calls()) {
+    for (const Collective& call : calls) Enqueue(call);
+    return;
+  }
+  std::vector<Collective> made;
+  for (Collective call : calls)
+    if (!call_filter_ || call_filter_(*this, call)) made.push_back(call);
+  PutTogether(made);
 }
 
-Work ProcessGroup::PutInStream(const Collective& call) {
+// A call that is about to be issued, and is to be finished.
+std::shared_ptr<const IssuedCall> ProcessGroup::Announce(const Collective& call) {
   Check(call);
   {
     std::lock_guard lock(in_stream_mutex_);
     if (in_stream_error_) std::rethrow_exception(in_stream_error_);
     in_stream_++;
   }
-  Count(call);
-  auto issued = std::make_shared<const IssuedCall>(call, NextSequence(call), Work());
+  uint64_t sequence = 0;
+  if (!IsRecording()) {
+    Count(call);
+    sequence = NextSequence(call);
+  }
+  return std::make_shared<const IssuedCall>(call, sequence, Work());
+}
+
+Work ProcessGroup::PutInStream(const Collective& call) {
+  std::shared_ptr<const IssuedCall> issued = Announce(call);
   try {
     Issue(issued);
   } catch (...) {
@@ -193,8 +201,42 @@ Work ProcessGroup::PutInStream(const Collective& call) {
   return issued->work;
 }
 
+void ProcessGroup::PutTogether(std::span<const Collective> calls) {
+  std::vector<std::shared_ptr<const IssuedCall>> issued;
+  try {
+    for (const Collective& call : calls) issued.push_back(Announce(call));
+    IssueTogether(issued);
+  } catch (...) {
+    for (const auto& call : issued) Finished(*call, std::current_exception());
+    throw;
+  }
+}
+
 void ProcessGroup::Issue(std::shared_ptr<const IssuedCall>) {
   Fail(fmt::format("group \"{}\" is said to be stream ordered, and has no way to issue a call", name_));
+}
+
+void ProcessGroup::IssueTogether(std::span<const std::shared_ptr<const IssuedCall>>) {
+  Fail(fmt::format("group \"{}\" is said to join calls, and has no way to do it", name_));
+}
+
+uint64_t ProcessGroup::Replayed(const Collective& call) {
+  {
+    std::lock_guard lock(in_stream_mutex_);
+    if (in_stream_error_) std::rethrow_exception(in_stream_error_);
+  }
+  if (Collective made = call; call_filter_) call_filter_(*this, made);
+  Count(call);
+  return NextSequence(call);
+}
+
+CallRecord ProcessGroup::RecordOf(const Collective& call, uint64_t sequence) const {
+  return weft::RecordOf(record_group_, sequence, call);
+}
+
+void ProcessGroup::FailLater(std::exception_ptr error) {
+  std::lock_guard lock(in_stream_mutex_);
+  if (!in_stream_error_) in_stream_error_ = std::move(error);
 }
 
 void ProcessGroup::Finished(const IssuedCall& issued, std::exception_ptr error) {

@@ -23,6 +23,7 @@
 #include <memory>
 #include <mutex>
 #include <numeric>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,7 @@
 #include "weft/core/base/error.h"
 #include "weft/dist/group/call_record.h"
 #include "weft/dist/group/collective.h"
+#include "weft/dist/group/issued_call.h"
 #include "weft/dist/group/work.h"
 
 namespace weft {
@@ -166,6 +168,8 @@ class ProcessGroup {
   // ordered it returns at once; memory must stay until the stream is past the call, and an error is thrown by the
   // group's next call and by whoever waits for the device. Elsewhere issued work is done work, so it is Run.
   void Enqueue(const Collective& call);
+  // The same for calls of which none reads what another writes: as one, where the group can do that.
+  void EnqueueAll(std::span<const Collective> calls);
   virtual bool is_stream_ordered() const { return false; }
 
   // Makes every call on this group, also those that wait now, here and where it can on other ranks, throw AbortedError.
@@ -187,7 +191,7 @@ class ProcessGroup {
   using FailureHandler = std::function<void(const std::string& error)>;
   void set_failure_handler(FailureHandler handler) { on_failure_ = std::move(handler); }
   // For tests of failures (collective_fault.h): sees each call of Run and Enqueue before it is made and may change it;
-  // false leaves it out. Set before the first call.
+  // false leaves it out. Of calls that a replay makes it can do neither. Set before the first call.
   using CallFilter = std::function<bool(const ProcessGroup& group, Collective& call)>;
   void set_call_filter(CallFilter filter) { call_filter_ = std::move(filter); }
   uint64_t sequence() const { return sequence_; }  // of the last collective, from 1; by the thread that calls them
@@ -208,21 +212,17 @@ class ProcessGroup {
   // a throw.
   virtual void Execute(const Collective& call, uint64_t sequence, Deadline deadline) = 0;
 
-  // A call of a stream-ordered group on its way: what the caller lent it, but for the memory, is its own.
-  struct IssuedCall {
-    IssuedCall(const Collective& from, uint64_t number, Work handle);
-    IssuedCall(const IssuedCall&) = delete;
-    IssuedCall& operator=(const IssuedCall&) = delete;
-
-    Collective call;
-    uint64_t sequence;
-    Work work;
-    SiteText site;
-    std::vector<int64_t> send_counts, recv_counts;
-  };
   // Of a stream-ordered group: gives the call a place in the device's current stream and returns. The stream comes to
   // it and does it, by RunNow where that is the host's work; then Finished is called, once, from any thread.
   virtual void Issue(std::shared_ptr<const IssuedCall> issued);
+  // Of a group that joins calls: the same for all of them, as one. Where it throws, Finished is called for none.
+  virtual void IssueTogether(std::span<const std::shared_ptr<const IssuedCall>> issued);
+  virtual bool joins_calls() const { return false; }
+  // Of a stream-ordered group: whether Issue records calls, for replays to make. Those that it records have no number.
+  virtual bool IsRecording() const { return false; }
+  // Before a replay makes a recorded call: counts it and returns its number. Throws what a call of the group would.
+  uint64_t Replayed(const Collective& call);
+  CallRecord RecordOf(const Collective& call, uint64_t sequence) const;
   // Executes, recorded and with a deadline; throws Error or AbortedError that names the call.
   void RunNow(const Collective& call, uint64_t sequence);
   // Its parts, for an Issue that does not wait: the record of the call, from its begin to its end, and what a failure
@@ -232,6 +232,8 @@ class ProcessGroup {
   std::exception_ptr FailureOf(const Collective& call, uint64_t sequence, const std::exception& e);
   // `error`: null where the call was done. The first error is what every later call throws.
   void Finished(const IssuedCall& issued, std::exception_ptr error);
+  void FailLater(std::exception_ptr error);  // every later call throws it, if it is the first
+  CallRecorder& own_recorder() const { return *recorder_; }
   // Adds to count(op), from the thread that executes.
   void CountTraffic(CollectiveOp op, int64_t sent, int64_t received);
   // Waits for the calls in the background and in streams. The destructor of a class that has Execute calls it first.
@@ -244,6 +246,8 @@ class ProcessGroup {
   void RunFiltered(Collective call);
   void RunUnfiltered(const Collective& call);
   Work PutInStream(const Collective& call);
+  void PutTogether(std::span<const Collective> calls);
+  std::shared_ptr<const IssuedCall> Announce(const Collective& call);
   Lane& LaneOf(CollectiveOp op) { return *lanes_[op == CollectiveOp::kSend ? 1 : op == CollectiveOp::kRecv ? 2 : 0]; }
 
   std::string name_;

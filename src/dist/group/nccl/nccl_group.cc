@@ -106,15 +106,22 @@ std::string NcclCommunicator::AsyncError() const {
 }
 
 NcclGroup::NcclGroup(std::string name, int rank, std::vector<int> ranks, StreamedDevice& device,
-                     std::shared_ptr<NcclCommunicator> comm)
+                     std::shared_ptr<NcclCommunicator> comm, std::shared_ptr<ReplayWatch> replays)
     : StreamedGroup(std::move(name), rank, std::move(ranks), device),
       comm_(std::move(comm)),
       word_(device.Allocate(sizeof(float))),
-      watch_(device, [this] { return comm_ ? comm_->AsyncError() : std::string(); }) {
+      replays_(std::move(replays)),
+      watch_(device, [this] { return Fault(); }) {
   Zero(word_->data(), sizeof(float));
+  if (comm_) track_.emplace(replays_, static_cast<ReplayedGroup&>(*this));
 }
 
-NcclGroup::~NcclGroup() { StopLanes(); }
+// A rank that unwinds will not make the calls that its peers would answer, whatever replays still wait for.
+NcclGroup::~NcclGroup() {
+  if (track_ && track_->IsUnderWay() && std::uncaught_exceptions() > 0)
+    Abort(fmt::format("rank {} left group \"{}\" by an exception", rank(), name()));
+  StopLanes();
+}
 
 void NcclGroup::Abort(const std::string& reason) {
   SetReason(reason);
@@ -122,24 +129,53 @@ void NcclGroup::Abort(const std::string& reason) {
   if (comm_) comm_->Abort();
 }
 
-void NcclGroup::Issue(std::shared_ptr<const IssuedCall> issued) {
-  auto deadline = std::chrono::steady_clock::now() + (issued->call.timeout.count() ? issued->call.timeout : timeout());
-  uint64_t ticket = BeginRecord(issued->call, issued->sequence);
+void NcclGroup::IssueTogether(Issued issued) {
+  if (issued.empty()) return;
+  if (IsRecording()) return Record(issued);
+  auto deadline = std::chrono::steady_clock::now() + TimeoutOf(issued.front()->call);
+  std::vector<uint64_t> tickets;
+  for (const auto& call : issued) tickets.push_back(BeginRecord(call->call, call->sequence));
   try {
-    Execute(issued->call, issued->sequence, deadline);
+    PutAll(issued, deadline);
   } catch (const std::exception& e) {
-    std::rethrow_exception(FailureOf(issued->call, issued->sequence, e));
+    std::rethrow_exception(FailureOf(issued.front()->call, issued.front()->sequence, e));
   }
-  auto finished = [this, issued, ticket](std::exception_ptr error) {
-    if (!error) FinishRecord(ticket);
-    if (error) error = FaultOf(*issued, error);
-    Finished(*issued, error);
-    // Ends the calls that are still in the stream. It comes last, because an abort may take long.
-    if (error && comm_) comm_->Abort();
-  };
-  // A recorded call runs when the recording is replayed, so there is nothing to watch now.
-  if (device().IsRecording()) return finished(nullptr);
-  watch_.Add(deadline, std::move(finished));
+  for (size_t i = 0; i < issued.size(); i++)
+    watch_.Add(deadline, [this, call = issued[i], ticket = tickets[i]](std::exception_ptr error) {
+      if (error)
+        error = ErrorOf(call->call, call->sequence, error);
+      else
+        FinishRecord(ticket);
+      Finished(*call, error);
+      if (error) FailDevice(error);
+    });
+}
+
+// Replays make the calls, and their watch looks after them.
+void NcclGroup::Record(Issued issued) {
+  auto put = [&] { PutAll(issued, std::chrono::steady_clock::now() + TimeoutOf(issued.front()->call)); };
+  if (track_) {
+    own_recorder().set_replays([watch = std::weak_ptr(replays_), recorder = &recorder()] {
+      std::shared_ptr<ReplayWatch> replays = watch.lock();
+      return replays ? replays->Records(recorder) : std::vector<CallRecord>();
+    });
+    track_->Record(issued, put);
+  } else {
+    put();
+  }
+  for (const auto& call : issued) Finished(*call, nullptr);
+}
+
+void NcclGroup::ReplayFailed(const Collective& call, uint64_t sequence, std::exception_ptr error) {
+  error = ErrorOf(call, sequence, error);
+  FailLater(error);
+  FailDevice(error);
+}
+
+// Whoever waits for the device hears of it, and what is still in the streams ends. An abort may take long.
+void NcclGroup::FailDevice(std::exception_ptr error) {
+  device().SetFailure(std::move(error));
+  if (comm_) comm_->Abort();
 }
 
 void NcclGroup::CheckAborted() {
@@ -148,12 +184,12 @@ void NcclGroup::CheckAborted() {
 }
 
 // The error of a call that failed. Only the first one is the group's failure; later calls fail because of it.
-std::exception_ptr NcclGroup::FaultOf(const IssuedCall& issued, std::exception_ptr error) {
+std::exception_ptr NcclGroup::ErrorOf(const Collective& call, uint64_t sequence, std::exception_ptr error) {
   try {
     CheckAborted();
     std::rethrow_exception(error);
   } catch (const std::exception& e) {
-    error = FailureOf(issued.call, issued.sequence, e);
+    error = FailureOf(call, sequence, e);
   }
   const std::string reason = "an earlier call of this group failed";
   SetReason(reason);
@@ -166,17 +202,44 @@ void NcclGroup::SetReason(const std::string& reason) {
   if (reason_.empty()) reason_ = reason;
 }
 
-// The first call connects the ranks, for which NCCL has no deadline.
 void NcclGroup::Execute(const Collective& call, uint64_t, Deadline deadline) {
   CheckAborted();
   if (size() == 1) return Alone(call);
+  Call(deadline, [&] { Put(call); });
+}
+
+// Between its start and end of a group NCCL takes calls and makes them as one.
+void NcclGroup::PutAll(Issued issued, Deadline deadline) {
+  if (issued.size() == 1) return Execute(issued.front()->call, issued.front()->sequence, deadline);
+  CheckAborted();
+  if (size() == 1) {
+    for (const auto& call : issued) Alone(call->call);
+    return;
+  }
+  Call(deadline, [&] {
+    const NcclLibrary& nccl = comm_->library();
+    nccl.Check(nccl.GroupStart(), "ncclGroupStart", comm_->get());
+    std::exception_ptr error;
+    try {
+      for (const auto& call : issued) Put(call->call);
+    } catch (...) {
+      error = std::current_exception();
+    }
+    nccl::Result end = nccl.GroupEnd();  // in any case, else what follows would never run
+    if (error) std::rethrow_exception(error);
+    nccl.Check(end, "ncclGroupEnd", comm_->get());
+  });
+}
+
+// The first call connects the ranks, for which NCCL has no deadline.
+void NcclGroup::Call(Deadline deadline, absl::FunctionRef<void()> put) {
   std::unique_lock lock = comm_->Lock();
-  std::optional<HangGuard> first;
+  std::optional<HangGuard> guard;
   auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
   if (!connected_)
-    first.emplace(fmt::format("rank {}", ranks()[size_t(rank())]),
+    guard.emplace(fmt::format("rank {}", ranks()[size_t(rank())]),
                   fmt::format("NCCL, which connects group \"{}\"", name()), left);
-  Put(call);
+  put();
   connected_ = true;
 }
 
@@ -304,7 +367,7 @@ std::unique_ptr<ProcessGroup> NcclGroupFactory::Make(const std::string& name, co
   // The first group of all ranks takes the communicator that they met with.
   bool whole = int(ranks.size()) == bootstrap_.world_size() && std::is_sorted(ranks.begin(), ranks.end());
   bool take = whole && !std::exchange(world_taken_, world_taken_ || whole);
-  return std::make_unique<NcclGroup>(name, rank, ranks, device_, take ? world_ : Split(name, ranks, rank));
+  return std::make_unique<NcclGroup>(name, rank, ranks, device_, take ? world_ : Split(name, ranks, rank), replays_);
 }
 
 }  // namespace weft

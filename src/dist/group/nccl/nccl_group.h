@@ -8,14 +8,17 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "weft/core/runtime/streams.h"
 #include "weft/dist/group/group_factory.h"
 #include "weft/dist/group/nccl/nccl_library.h"
-#include "weft/dist/group/stream_watch.h"
-#include "weft/dist/group/streamed_group.h"
+#include "weft/dist/group/stream/replay_watch.h"
+#include "weft/dist/group/stream/stream_watch.h"
+#include "weft/dist/group/stream/streamed_group.h"
 #include "weft/dist/start/bootstrap.h"
 
 namespace weft {
@@ -45,22 +48,42 @@ class NcclCommunicator {
   std::atomic<bool> aborted_{false};
 };
 
-class NcclGroup final : public StreamedGroup {
+class NcclGroup final : public StreamedGroup, private ReplayedGroup {
+  using Issued = std::span<const std::shared_ptr<const IssuedCall>>;
+
  public:
   // `comm`: null for a group of one.
   NcclGroup(std::string name, int rank, std::vector<int> ranks, StreamedDevice& device,
-            std::shared_ptr<NcclCommunicator> comm);
+            std::shared_ptr<NcclCommunicator> comm, std::shared_ptr<ReplayWatch> replays);
   ~NcclGroup() override;
   void Abort(const std::string& reason) override;
 
  protected:
   void Execute(const Collective& call, uint64_t sequence, Deadline deadline) override;  // puts it in the stream
-  void Issue(std::shared_ptr<const IssuedCall> issued) override;
+  void Issue(std::shared_ptr<const IssuedCall> issued) override { IssueTogether({&issued, 1}); }
+  void IssueTogether(Issued issued) override;
+  bool joins_calls() const override { return true; }
 
  private:
   void CheckAborted();
   void SetReason(const std::string& reason);
-  std::exception_ptr FaultOf(const IssuedCall& issued, std::exception_ptr error);
+  void Record(Issued issued);
+  void Call(Deadline deadline, absl::FunctionRef<void()> put);
+  void PutAll(Issued issued, Deadline deadline);
+  std::exception_ptr ErrorOf(const Collective& call, uint64_t sequence, std::exception_ptr error);
+  void FailDevice(std::exception_ptr error);
+
+  uint64_t BeginReplay(const Collective& call) override { return Replayed(call); }
+  CallRecord DescribeReplay(const Collective& call, uint64_t sequence) const override {
+    return RecordOf(call, sequence);
+  }
+  const CallRecorder* ReplaysRecorder() const override { return &recorder(); }
+  std::chrono::milliseconds TimeoutOf(const Collective& call) const override {
+    return call.timeout.count() ? call.timeout : timeout();
+  }
+  std::string Fault() const override { return comm_ ? comm_->AsyncError() : std::string(); }
+  void ReplayFailed(const Collective& call, uint64_t sequence, std::exception_ptr error) override;
+
   void Put(const Collective& call);
   void Alone(const Collective& call);
   void Reduce(const Collective& call);
@@ -72,7 +95,9 @@ class NcclGroup final : public StreamedGroup {
   std::string reason_;      // why it was aborted
   bool connected_ = false;  // by a first call
   BufferPtr word_;          // what a barrier reduces
-  StreamWatch watch_;       // last: its thread uses the others
+  std::shared_ptr<ReplayWatch> replays_;
+  std::optional<ReplayWatch::Track> track_;  // of a group of more than one rank
+  StreamWatch watch_;                        // last: its thread uses the others
 };
 
 // Makes NCCL groups for one device kind. The ranks meet in the first Make, which connects them all; the groups are
@@ -80,7 +105,10 @@ class NcclGroup final : public StreamedGroup {
 class NcclGroupFactory final : public GroupFactory {
  public:
   NcclGroupFactory(std::shared_ptr<const NcclLibrary> library, Bootstrap& bootstrap, StreamedDevice& device)
-      : library_(std::move(library)), bootstrap_(bootstrap), device_(device) {}
+      : library_(std::move(library)),
+        bootstrap_(bootstrap),
+        device_(device),
+        replays_(std::make_shared<ReplayWatch>(device)) {}
   std::unique_ptr<ProcessGroup> Make(const std::string& name, const std::vector<int>& ranks, DeviceKind kind) override;
 
  private:
@@ -90,6 +118,7 @@ class NcclGroupFactory final : public GroupFactory {
   std::shared_ptr<const NcclLibrary> library_;
   Bootstrap& bootstrap_;
   StreamedDevice& device_;
+  std::shared_ptr<ReplayWatch> replays_;
   std::shared_ptr<NcclCommunicator> world_;
   bool world_taken_ = false;  // by a group
 };

@@ -21,7 +21,7 @@ StagedGroup::StagedGroup(std::unique_ptr<ProcessGroup> host, StreamedDevice& dev
 StagedGroup::~StagedGroup() { StopLanes(); }
 
 void StagedGroup::Issue(std::shared_ptr<const IssuedCall> issued) {
-  WEFT_CHECK(!device().IsRecording(),
+  WEFT_CHECK(!IsRecording(),
              fmt::format("group \"{}\": what passes through the host's memory cannot be recorded", name()));
   RunNow(issued->call, issued->sequence);
   Finished(*issued, nullptr);

@@ -13,7 +13,7 @@
 
 #include "weft/core/runtime/streams.h"
 #include "weft/dist/group/group_factory.h"
-#include "weft/dist/group/streamed_group.h"
+#include "weft/dist/group/stream/streamed_group.h"
 
 namespace weft {
 

@@ -1,4 +1,4 @@
-#include "weft/dist/group/stream_watch.h"
+#include "weft/dist/group/stream/stream_watch.h"
 
 #include <fmt/format.h>
 

@@ -24,6 +24,7 @@ class StreamedGroup : public ProcessGroup {
   StreamedGroup(std::string name, int rank, std::vector<int> ranks, StreamedDevice& device)
       : ProcessGroup(std::move(name), rank, std::move(ranks), device.device().kind), device_(device) {}
   StreamedDevice& device() const { return device_; }
+  bool IsRecording() const final { return device_.recording() > 0; }
 
  private:
   StreamedDevice& device_;

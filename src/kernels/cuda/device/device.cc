@@ -3,10 +3,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <exception>
 #include <utility>
 
-#include "absl/cleanup/cleanup.h"
 #include "weft/core/base/error.h"
+#include "weft/kernels/cuda/device/counter.h"
 #include "weft/kernels/cuda/device/support.h"
 #include "weft/kernels/cuda/device/timeline.h"
 
@@ -28,6 +29,7 @@ class CudaEvent final : public DeviceRuntime::Event {
   void Record() override { WEFT_CUDA(cudaEventRecord(event_, device_.stream())); }
   // Also from threads that have not used the device: on another one the query would take memory there.
   bool Done() override {
+    device_.ThrowFailure();
     WEFT_CUDA(cudaSetDevice(device_.device().index));
     cudaError_t status = cudaEventQuery(event_);
     if (status == cudaErrorNotReady) return false;
@@ -43,8 +45,9 @@ class CudaEvent final : public DeviceRuntime::Event {
 class CudaStream final : public StreamedDevice::Stream {
  public:
   CudaStream() { WEFT_CUDA(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking)); }
+  // Who unwinds may leave work that never ends: calls of a rank that is no more.
   ~CudaStream() override {
-    cudaStreamSynchronize(stream_);
+    if (std::uncaught_exceptions() == 0) cudaStreamSynchronize(stream_);
     cudaStreamDestroy(stream_);
   }
   cudaStream_t get() const { return stream_; }
@@ -53,18 +56,21 @@ class CudaStream final : public StreamedDevice::Stream {
   cudaStream_t stream_ = nullptr;
 };
 
-class CudaRecording final : public DeviceRuntime::Recording {
+class CudaRecording final : public StreamRecording {
  public:
-  CudaRecording(cudaStream_t stream, cudaGraph_t graph) : stream_(stream) {
+  CudaRecording(StreamedDevice& device, std::vector<std::function<void()>> before, cudaStream_t stream,
+                cudaGraph_t graph)
+      : StreamRecording(device, std::move(before)), stream_(stream) {
     cudaError_t status = cudaGraphInstantiate(&exec_, graph, 0);
     cudaGraphDestroy(graph);
     Check(status, "cudaGraphInstantiate");
     WEFT_CUDA(cudaGraphUpload(exec_, stream_));
   }
   ~CudaRecording() override { cudaGraphExecDestroy(exec_); }
-  void Replay() override { WEFT_CUDA(cudaGraphLaunch(exec_, stream_)); }
 
  private:
+  void Issue() override { WEFT_CUDA(cudaGraphLaunch(exec_, stream_)); }
+
   cudaStream_t stream_;
   cudaGraphExec_t exec_ = nullptr;
 };
@@ -185,13 +191,19 @@ void CudaDevice::Fill(void* data, uint8_t byte, size_t bytes) {
   if (bytes > 0) WEFT_CUDA(cudaMemsetAsync(data, byte, bytes, stream_));
 }
 
-void CudaDevice::Synchronize() { WEFT_CUDA(cudaStreamSynchronize(stream_)); }
+void CudaDevice::Synchronize() {
+  ThrowFailure();
+  WEFT_CUDA(cudaStreamSynchronize(stream_));
+  ThrowFailure();
+}
 
 std::unique_ptr<DeviceRuntime::Event> CudaDevice::NewEvent() { return std::make_unique<CudaEvent>(*this); }
 
 std::unique_ptr<Timeline> CudaDevice::NewTimeline(size_t most) { return std::make_unique<CudaTimeline>(*this, most); }
 
 std::unique_ptr<StreamedDevice::Stream> CudaDevice::NewStream() { return std::make_unique<CudaStream>(); }
+
+std::unique_ptr<StreamedDevice::Counter> CudaDevice::NewCounter() { return std::make_unique<CudaCounter>(*this); }
 
 void CudaDevice::Wait(Event& event) { WEFT_CUDA(cudaStreamWaitEvent(stream_, static_cast<CudaEvent&>(event).get())); }
 
@@ -208,13 +220,12 @@ void CudaDevice::CopyRows(void* to, int64_t to_stride, const void* from, int64_t
 }
 
 std::unique_ptr<DeviceRuntime::Recording> CudaDevice::Record(absl::FunctionRef<void()> fn) {
-  if (!records_) return nullptr;
+  if (!records()) return nullptr;
   WEFT_CUDA(cudaStreamBeginCapture(main_, cudaStreamCaptureModeThreadLocal));
   cudaGraph_t graph = nullptr;
-  recording_ = true;
-  absl::Cleanup recorded = [this] { recording_ = false; };
+  Calls before;
   try {
-    fn();
+    before = RecordCalls(fn);
   } catch (...) {
     cudaStreamEndCapture(main_, &graph);  // the stream must leave the capture; what fn threw says more
     if (graph) cudaGraphDestroy(graph);
@@ -222,7 +233,7 @@ std::unique_ptr<DeviceRuntime::Recording> CudaDevice::Record(absl::FunctionRef<v
     throw;
   }
   WEFT_CUDA(cudaStreamEndCapture(main_, &graph));
-  return std::make_unique<CudaRecording>(main_, graph);
+  return std::make_unique<CudaRecording>(*this, std::move(before), main_, graph);
 }
 
 // What the pool holds and nobody uses is free for whoever asks the pool.

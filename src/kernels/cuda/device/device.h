@@ -48,12 +48,13 @@ class CudaDevice final : public StreamedDevice, public KeepsTime {
   size_t PeakBytes() const override;
 
   std::unique_ptr<Stream> NewStream() override;
+  std::unique_ptr<Counter> NewCounter() override;
   void Wait(Event& event) override;
   void CopyRows(void* to, int64_t to_stride, const void* from, int64_t from_stride, int64_t bytes,
                 int64_t rows) override;
   void* Handle() override { return stream_; }
-  bool IsRecording() const override { return recording_; }
 
+  using StreamedDevice::ThrowFailure;
   cudaStream_t stream() const { return stream_; }  // the current one
   cublasLtHandle_t blas() const { return blas_; }
   int multiprocessors() const { return multiprocessors_; }
@@ -83,7 +84,6 @@ class CudaDevice final : public StreamedDevice, public KeepsTime {
   cudaMemPool_t pool_ = nullptr;
   cudaStream_t main_ = nullptr, stream_ = nullptr;  // the main stream, and the current one
   Stream* current_ = nullptr;                       // null: the main one
-  bool recording_ = false;
   cublasLtHandle_t blas_ = nullptr;
   uint32_t* tickets_ = nullptr;
   std::unordered_map<std::type_index, std::shared_ptr<void>> kept_;

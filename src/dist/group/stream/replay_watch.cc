@@ -1,0 +1,147 @@
+#include "weft/dist/group/stream/replay_watch.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "weft/core/base/error.h"
+
+namespace weft {
+namespace {
+
+constexpr std::chrono::milliseconds kPause{5};      // between two looks
+constexpr std::chrono::milliseconds kSuspect{100};  // a call this old may have failed unheard
+
+}  // namespace
+
+ReplayWatch::ReplayWatch(StreamedDevice& device) : device_(device), thread_([this] { Loop(); }) {}
+
+ReplayWatch::~ReplayWatch() {
+  {
+    std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+ReplayWatch::Track::Track(std::shared_ptr<ReplayWatch> watch, ReplayedGroup& group)
+    : watch_(std::move(watch)),
+      group_(group),
+      begun_(watch_->device_.NewCounter()),
+      ended_(watch_->device_.NewCounter()) {
+  std::lock_guard lock(watch_->mutex_);
+  watch_->tracks_.push_back(this);
+}
+
+ReplayWatch::Track::~Track() { watch_->Forget(*this); }
+
+void ReplayWatch::Track::Record(std::span<const std::shared_ptr<const IssuedCall>> issued,
+                                absl::FunctionRef<void()> make) {
+  ReplayWatch& w = *watch_;
+  uint64_t recording = w.device_.recording();
+  if (w.recording_ != recording) {
+    w.recording_ = recording;
+    w.recorded_ = std::make_shared<Calls>();
+    w.device_.BeforeReplay([&w, recorded = w.recorded_] { w.Begin(*recorded); });
+  }
+  begun_->Add(issued.size());
+  make();
+  ended_->Add(issued.size());
+  for (const auto& call : issued) w.recorded_->push_back({.track = this, .issued = call});
+}
+
+bool ReplayWatch::Track::IsUnderWay() const {
+  std::lock_guard lock(watch_->mutex_);
+  return ended_->Value() < replayed_;
+}
+
+// Before the replay is issued, by the thread that issues it.
+void ReplayWatch::Begin(const Calls& recorded) {
+  Replay replay{recorded, Clock::now()};
+  for (Call& call : replay.calls) {
+    call.timeout = call.track->group_.TimeoutOf(call.issued->call);
+    call.sequence = call.track->group_.BeginReplay(call.issued->call);
+  }
+  {
+    std::lock_guard lock(mutex_);
+    for (Call& call : replay.calls) call.place = call.track->replayed_++;
+    while (replays_.size() > 1 && IsDone(replays_[1])) replays_.pop_front();
+    replays_.push_back(std::move(replay));
+  }
+  changed_.notify_all();
+}
+
+bool ReplayWatch::IsDone(const Replay& replay) const {
+  return std::all_of(replay.calls.rbegin(), replay.calls.rend(),
+                     [](const Call& call) { return call.place < call.track->ended_->Value(); });
+}
+
+void ReplayWatch::Loop() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    changed_.wait(lock, [this] { return stop_ || IsUnderWay(); });
+    if (stop_) return;
+    if (std::optional<Failure> failure = Look()) {
+      Call& call = failure->call;
+      failing_ = call.track;
+      lock.unlock();
+      call.track->group_.ReplayFailed(call.issued->call, call.sequence, std::make_exception_ptr(Error(failure->error)));
+      lock.lock();
+      failing_ = nullptr;
+      changed_.notify_all();
+      return;
+    }
+    changed_.wait_for(lock, kPause, [this] { return stop_; });
+  }
+}
+
+// Of each group the call that the device is at, if it is at one.
+std::optional<ReplayWatch::Failure> ReplayWatch::Look() {
+  for (Track* track : tracks_) {
+    uint64_t ended = track->ended_->Value(), begun = track->begun_->Value();
+    if (begun != track->seen_begun_ || ended != track->seen_ended_) track->moved_ = Clock::now();
+    track->seen_begun_ = begun;
+    track->seen_ended_ = ended;
+    if (begun <= ended) continue;
+    for (const Replay& replay : replays_)
+      for (const Call& call : replay.calls)
+        if (call.track == track && call.place == ended)
+          if (std::string error = FaultOf(*track, call); !error.empty()) return Failure{call, std::move(error)};
+  }
+  return std::nullopt;
+}
+
+std::string ReplayWatch::FaultOf(Track& track, const Call& call) const {
+  auto waited = Clock::now() - track.moved_;
+  if (waited > call.timeout)
+    return fmt::format("timed out: the device has not come to its end within {:.1f} s",
+                       std::chrono::duration<double>(call.timeout).count());
+  return waited > kSuspect ? track.group_.Fault() : "";
+}
+
+std::vector<CallRecord> ReplayWatch::Records(const CallRecorder* recorder) const {
+  std::vector<CallRecord> records;
+  std::lock_guard lock(mutex_);
+  for (const Replay& replay : replays_)
+    for (const Call& call : replay.calls) {
+      bool ended = call.place < call.track->ended_->Value();
+      if (call.track->group_.ReplaysRecorder() != recorder || (!ended && call.place >= call.track->begun_->Value()))
+        continue;
+      CallRecord record = call.track->group_.DescribeReplay(call.issued->call, call.sequence);
+      record.start = replay.issued;
+      record.done = ended;
+      records.push_back(record);
+    }
+  return records;
+}
+
+void ReplayWatch::Forget(Track& track) {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return failing_ != &track; });
+  std::erase(tracks_, &track);
+  for (Replay& replay : replays_) std::erase_if(replay.calls, [&](const Call& call) { return call.track == &track; });
+}
+
+}  // namespace weft

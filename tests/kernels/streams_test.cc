@@ -1,0 +1,130 @@
+// What a device with streams promises: on the double of one, and on a GPU where ctest asks for that.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <string_view>
+
+#include "double/device_double.h"
+#include "error_of.h"
+#include "weft/core/base/tensor.h"
+#include "weft/kernels/common/cuda_library.h"
+
+namespace weft {
+namespace {
+
+class Streams : public testing::Test {
+ protected:
+  void SetUp() override {
+    const char* name = std::getenv("WEFT_TEST_DEVICE");
+    if (!name || std::string_view(name) != "cuda") {
+      context_.AddDevice(std::make_unique<test::DeviceDouble>(50));
+    } else if (absl::Status s = OpenCuda(context_, 0); !s.ok()) {
+      FAIL() << s;
+    }
+    device_ = StreamsOf(context_.device(DeviceKind::kCuda));
+    ASSERT_TRUE(device_);
+  }
+  StreamedDevice& device() { return *device_; }
+
+ private:
+  Context context_{0, 1};
+  StreamedDevice* device_ = nullptr;
+};
+
+TEST_F(Streams, ACounterMovesOnWhenTheDeviceComesToIt) {
+  auto counter = device().NewCounter(), other = device().NewCounter();
+  EXPECT_EQ(counter->Value(), 0u);
+  counter->Add(1);
+  counter->Add(1);
+  device().Synchronize();
+  EXPECT_EQ(counter->Value(), 2u);
+  auto beside = device().NewStream();
+  auto made = device().NewEvent(), moved = device().NewEvent();
+  auto recording = device().Record([&] {
+    counter->Add(1);
+    made->Record();
+    {
+      StreamScope scope(device(), beside.get());
+      device().Wait(*made);
+      other->Add(1);
+      moved->Record();
+    }
+    device().Wait(*moved);
+    counter->Add(1);
+  });
+  EXPECT_EQ(device().recording(), 0u);
+  for (int i = 0; i < 100; i++) recording->Replay();
+  device().Synchronize();
+  EXPECT_EQ(counter->Value(), 202u);
+  EXPECT_EQ(other->Value(), 100u);
+}
+
+// Two streams that hand a value to and fro: every replay keeps the order that was recorded.
+TEST_F(Streams, AReplayKeepsTheOrderOfEvents) {
+  constexpr int kBytes = 1 << 16;
+  BufferPtr a = device().Allocate(kBytes), b = device().Allocate(kBytes), host = device().AllocateStaging(2);
+  device().Fill(a->data(), 0, kBytes);
+  auto beside = device().NewStream();
+  auto made = device().NewEvent(), moved = device().NewEvent();
+  auto step = [&](uint8_t byte) {
+    device().Fill(a->data(), byte, kBytes);
+    made->Record();
+    {
+      StreamScope scope(device(), beside.get());
+      device().Wait(*made);
+      device().Copy(b->data(), a->data(), kBytes);
+      moved->Record();
+    }
+    device().Wait(*moved);
+  };
+  auto recording = device().Record([&] {
+    step(1);
+    device().Copy(host->data(), static_cast<char*>(b->data()) + kBytes - 1, 1);
+    step(2);
+    device().Copy(static_cast<char*>(host->data()) + 1, static_cast<char*>(b->data()) + kBytes - 1, 1);
+  });
+  for (int i = 0; i < 20; i++) {
+    recording->Replay();
+    device().Synchronize();
+    EXPECT_EQ(static_cast<char*>(host->data())[0], 1);
+    EXPECT_EQ(static_cast<char*>(host->data())[1], 2);
+    device().Fill(b->data(), 7, kBytes);
+  }
+}
+
+TEST_F(Streams, WhatIsAskedForBeforeAReplayComesFirstAndMayPreventIt) {
+  auto counter = device().NewCounter();
+  int asked = 0;
+  uint64_t recorded = 0;
+  auto recording = device().Record([&] {
+    recorded = device().recording();
+    device().BeforeReplay([&] {
+      if (++asked == 3) throw Error("no more");
+    });
+    counter->Add(1);
+  });
+  EXPECT_GT(recorded, 0u);
+  EXPECT_EQ(asked, 0);
+  recording->Replay();
+  recording->Replay();
+  EXPECT_EQ(test::ErrorOf([&] { recording->Replay(); }), "no more");
+  device().Synchronize();
+  EXPECT_EQ(counter->Value(), 2u);
+  EXPECT_NE(test::ErrorOf([&] { device().BeforeReplay([] {}); }), "");
+}
+
+TEST_F(Streams, AFailureIsThrownByWhoeverWaits) {
+  auto event = device().NewEvent();
+  event->Record();
+  device().Synchronize();
+  EXPECT_TRUE(event->Done());
+  auto recording = device().Record([] {});
+  device().SetFailure(std::make_exception_ptr(Error("the first")));
+  device().SetFailure(std::make_exception_ptr(Error("a second")));
+  EXPECT_EQ(test::ErrorOf([&] { device().Synchronize(); }), "the first");
+  EXPECT_EQ(test::ErrorOf([&] { event->Done(); }), "the first");
+  EXPECT_EQ(test::ErrorOf([&] { recording->Replay(); }), "the first");
+}
+
+}  // namespace
+}  // namespace weft
