@@ -22,7 +22,8 @@ using GroupMaker = decltype(test::Doubles::groups);
 
 struct Ran {
   RunResult result;
-  int64_t beside = 0;  // what rank 0 issued to the stream of collectives
+  int64_t beside = 0;   // what rank 0 issued to the stream of collectives
+  int64_t replays = 0;  // of its recordings
 };
 
 Ran TrainOnDoubles(const Job& job, Layout layout, uint64_t seed, const GroupMaker& groups = {}) {
@@ -35,7 +36,7 @@ Ran TrainOnDoubles(const Job& job, Layout layout, uint64_t seed, const GroupMake
     test::RegisterDoubleKernels(rank.context);
     DeviceMesh mesh(rank.context, rank.groups, MeshOf(layout), rank.groups.kinds());
     RunResult mine = RunOnRank(job, layout, rank.context, mesh);
-    if (rank.context.rank() == 0) ran = {mine, rank.device.posted_beside()};
+    if (rank.context.rank() == 0) ran = {mine, rank.device.posted_beside(), rank.device.replays()};
   });
   return ran;
 }
@@ -60,15 +61,17 @@ TEST_P(DoubleTraining, GivesTheCpusBits) {
 }
 INSTANTIATE_TEST_SUITE_P(All, DoubleTraining, testing::ValuesIn(testing_::kFamilies));
 
-// The same through NCCL's groups, with communicators of their own for each axis.
+// The same through NCCL's groups, with communicators of their own for each axis; compiled steps are replayed.
 TEST(DoubleTraining, GivesTheCpusBitsThroughNccl) {
   uint64_t seed = 40;
   for (const Layout& layout : test::ShareOf(testing_::StreamLayouts())) {
-    Job job{.model = testing_::TinyLlama(), .precision = {DType::kBF16, DType::kF32, DType::kF32}, .steps = 3};
-    RunResult want = testing_::Train(job, layout), got = TrainOnDoubles(job, layout, seed++, test::NcclGroups).result;
-    EXPECT_EQ(got.losses, want.losses) << testing_::Describe(layout);
-    EXPECT_EQ(got.norms, want.norms) << testing_::Describe(layout);
-    EXPECT_EQ(got.counts, want.counts) << testing_::Describe(layout);
+    Job job{.model = testing_::TinyLlama(), .precision = {DType::kBF16, DType::kF32, DType::kF32}, .steps = 5};
+    RunResult want = testing_::Train(job, layout);
+    Ran got = TrainOnDoubles(job, layout, seed++, test::NcclGroups);
+    EXPECT_EQ(got.result.losses, want.losses) << testing_::Describe(layout);
+    EXPECT_EQ(got.result.norms, want.norms) << testing_::Describe(layout);
+    EXPECT_EQ(got.result.counts, want.counts) << testing_::Describe(layout);
+    EXPECT_EQ(got.replays > 0, layout.executor == ExecutorKind::kCompiled) << testing_::Describe(layout);
   }
 }
 

@@ -17,29 +17,53 @@ Shape HandedOver(const Node& node, int ranks) {
   return shape;
 }
 
+namespace {
+
+void AddLine(const Node& node, const MeshShape& mesh, int times, std::vector<CommLine>& lines) {
+  if (!IsCollective(node.op)) return;
+  const Var& in = node.inputs[0];
+  const ValueInfo& info = in.node().outputs[size_t(in.index())];
+  int axis = int(node.attrs.Int("axis"));
+  Shape shape = HandedOver(node, mesh.sizes[size_t(axis)]);
+  int64_t bytes = NumElements(shape) * int64_t(SizeOf(info.dtype));
+  lines.push_back({node.op, axis, mesh.names[size_t(axis)], bytes, std::move(shape), info.dtype, node.phase, times,
+                   node.scope ? *node.scope : "", ToString(node.loc)});
+}
+
+void Mix(const Node& node, StableHash& hash) {
+  hash.Mix(uint64_t(node.op));
+  hash.Mix(ToString(node.attrs));
+  for (int64_t extent : node.outputs[0].shape) hash.Mix(uint64_t(extent));
+  hash.Mix(uint64_t(node.outputs[0].dtype));
+}
+
+}  // namespace
+
 std::vector<CommLine> CommPlan(const LocalProgram& program, int times) {
   std::vector<CommLine> lines;
-  for (const auto& node : program.graph.nodes) {
-    if (!IsCollective(node->op)) continue;
-    const Var& in = node->inputs[0];
-    const ValueInfo& info = in.node().outputs[size_t(in.index())];
-    int axis = int(node->attrs.Int("axis"));
-    Shape shape = HandedOver(*node, program.mesh.sizes[size_t(axis)]);
-    int64_t bytes = NumElements(shape) * int64_t(SizeOf(info.dtype));
-    lines.push_back({node->op, axis, program.mesh.names[size_t(axis)], bytes, std::move(shape), info.dtype, node->phase,
-                     times, node->scope ? *node->scope : "", ToString(node->loc)});
-  }
+  for (const auto& node : program.graph.nodes) AddLine(*node, program.mesh, times, lines);
+  return lines;
+}
+
+std::vector<CommLine> CommPlan(const Plan& plan, const MeshShape& mesh, int times) {
+  std::vector<CommLine> lines;
+  for (const Step& step : plan.steps) AddLine(*step.node, mesh, times, lines);
   return lines;
 }
 
 uint64_t CommHash(const LocalProgram& program) {
   StableHash hash;
-  for (const auto& node : program.graph.nodes) {
-    if (!IsCollective(node->op)) continue;
-    hash.Mix(uint64_t(node->op));
-    hash.Mix(ToString(node->attrs));
-    for (int64_t extent : node->outputs[0].shape) hash.Mix(uint64_t(extent));
-    hash.Mix(uint64_t(node->outputs[0].dtype));
+  for (const auto& node : program.graph.nodes)
+    if (IsCollective(node->op)) Mix(*node, hash);
+  return hash.value();
+}
+
+uint64_t CommHash(const Plan& plan) {
+  StableHash hash;
+  for (size_t i = 0; i < plan.steps.size(); i++) {
+    if (!IsCollective(plan.steps[i].node->op)) continue;
+    hash.Mix(i);
+    Mix(*plan.steps[i].node, hash);
   }
   return hash.value();
 }

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "weft/core/compile/plan.h"
 #include "weft/core/transforms/partition.h"
 
 namespace weft {
@@ -25,7 +26,11 @@ struct CommLine {
 Shape HandedOver(const Node& collective, int ranks);
 
 std::vector<CommLine> CommPlan(const LocalProgram& program, int times = 1);
+// Those of a compiled program, in the order in which a device is given them.
+std::vector<CommLine> CommPlan(const Plan& plan, const MeshShape& mesh, int times = 1);
 // A hash of the collectives in order: equal on all ranks, or the job would hang.
 uint64_t CommHash(const LocalProgram& program);
+// The same of a compiled program, and where they stand among its steps.
+uint64_t CommHash(const Plan& plan);
 
 }  // namespace weft

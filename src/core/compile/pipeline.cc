@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "weft/core/compile/fuse.h"
+#include "weft/core/compile/schedule.h"
 #include "weft/core/compile/simplify.h"
 #include "weft/core/host/host_name.h"
 
@@ -21,6 +22,7 @@ struct Pass {
 constexpr Pass kPasses[] = {
     {"3.fuse", Fuse},
     {"4.simplify", [](const LocalProgram& program, const KernelTable&) { return Simplify(program); }},
+    {"5.schedule", Schedule},
 };
 
 // All ranks of a host write the same text: each to a file of its own first.

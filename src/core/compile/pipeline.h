@@ -1,6 +1,6 @@
 // The passes from a graph over global tensors to the plan that a rank runs, in the one order that there is:
 //
-//   trace -> partition -> fuse -> simplify -> plan
+//   trace -> partition -> fuse -> simplify -> schedule -> plan
 //
 // The interpreter runs the program that partition gives. Where passes are verified (core/ir/verify.h), the program is
 // verified after each. With WEFT_DUMP=DIR in the environment each pass writes its program to DIR/NAME.STAGE.txt.

@@ -1,9 +1,11 @@
 #include "weft/core/compile/plan.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 
 #include "absl/container/flat_hash_map.h"
+#include "weft/core/ir/collective_row.h"
 
 namespace weft {
 namespace {
@@ -94,10 +96,11 @@ class Planner {
  private:
   struct Value {
     const Node* node = nullptr;
-    int step = 0;      // position of the node that makes it
-    int root = 0;      // the value whose storage this is
-    int last_use = 0;  // of a root: the position of its last reader
-    Place place;       // of a root
+    int step = 0;                                     // position of the node that makes it
+    int root = 0;                                     // the value whose storage this is
+    int first_use = std::numeric_limits<int>::max();  // of a root: the position of its first reader,
+    int last_use = 0;                                 // and of its last
+    Place place;                                      // of a root
     TensorView view;
   };
 
@@ -155,7 +158,11 @@ class Planner {
 
   void FindLastUses() {
     for (size_t i = 0; i < graph_.nodes.size(); i++)
-      for (const Var& in : graph_.nodes[i]->inputs) RootOf(in).last_use = int(i);
+      for (const Var& in : graph_.nodes[i]->inputs) {
+        Value& root = RootOf(in);
+        root.first_use = std::min(root.first_use, int(i));
+        root.last_use = int(i);
+      }
     for (auto* list : {&graph_.outputs, &graph_.writes})
       for (const NamedValue& named : *list) RootOf(named.value).last_use = int(graph_.nodes.size());
     for (Value& value : values_) {
@@ -219,6 +226,7 @@ class Planner {
     const std::shared_ptr<Node>& node = graph_.nodes[size_t(i)];
     if (node->op == Op::kLeaf) plan_.leaves.push_back(node);
     if (node->op == Op::kLeaf || IsShapeOnly(*node) || IsView(*node)) return FreeInputs(*node, i);
+    TakeBack(*node, i);
     Step step{node, {}, {}};
     for (size_t k = 0; k < node->outputs.size(); k++) {
       Value& value = values_[size_t(first_.at(node.get())) + k];
@@ -227,10 +235,31 @@ class Planner {
       step.out.push_back(ViewOf(first_.at(node.get()) + int(k)));
     }
     for (const Var& in : node->inputs) step.in.push_back(ViewOf(IdOf(in)));
+    lender_ = GoesOn(*node) ? node.get() : nullptr;
     PlanWorkspace(step);
     plan_.steps.push_back(std::move(step));
     for (size_t k = 0; k < node->outputs.size(); k++) FreeIfDead(first_.at(node.get()) + int(k), i);
     FreeInputs(*node, i);
+    lender_ = nullptr;
+  }
+
+  // A collective that goes on beside the steps behind it.
+  bool GoesOn(const Node& node) const { return IsCollective(node.op) && runtime_.kernels().Row(node.op).run_many; }
+
+  // Memory that a collective still reads is kept until its result is read, or the second bucket after its own begins:
+  // whoever took it earlier would wait for the collective.
+  void TakeBack(const Node& node, int i) {
+    bool begins = GoesOn(node) && (plan_.steps.empty() || plan_.steps.back().node->op != node.op);
+    if (begins) bucket_++;
+    std::erase_if(lent_, [&](const Lent& lent) {
+      bool over = lent.first_reader <= i || lent.bucket + 2 <= bucket_;
+      if (over) arena_.Free(lent.offset, lent.bytes);
+      return over;
+    });
+  }
+  void Release(size_t offset, size_t bytes, const Node* lender) {
+    if (!lender) return arena_.Free(offset, bytes);
+    lent_.push_back({offset, bytes, bucket_, values_[size_t(first_.at(lender))].first_use});
   }
 
   void PlanWorkspace(Step& step) {
@@ -244,12 +273,12 @@ class Planner {
     if (!step.workspace_bytes) return;
     workspaces_ += step.workspace_bytes;
     step.workspace_offset = Allocate(step.workspace_bytes);
-    held_.push_back({step.workspace_offset, step.workspace_bytes});
+    held_.push_back({step.workspace_offset, step.workspace_bytes, lender_});
     if (!row.run_many) ReleaseHeld();  // else the steps that follow may run at the same time
   }
 
   void ReleaseHeld() {
-    for (const auto& [offset, bytes] : held_) arena_.Free(offset, bytes);
+    for (const auto& [offset, bytes, lender] : held_) Release(offset, bytes, lender);
     held_.clear();
     workspaces_ = 0;
   }
@@ -271,7 +300,7 @@ class Planner {
     Value& value = values_[size_t(root)];
     if (value.place.kind != Place::kArena || value.last_use > i || freed_[root]) return;
     freed_[root] = true;
-    arena_.Free(value.place.offset, BytesOf(InfoOf(value, root - first_.at(value.node))));
+    Release(value.place.offset, BytesOf(InfoOf(value, root - first_.at(value.node))), lender_);
   }
 
   // An output that is the old value of an entry which the program writes is copied out before the stores.
@@ -316,8 +345,19 @@ class Planner {
   absl::flat_hash_map<const Node*, int> first_;
   absl::flat_hash_map<const Node*, bool> strided_;
   absl::flat_hash_map<int, bool> freed_;
-  std::vector<std::pair<size_t, size_t>> held_;  // workspaces of the latest steps of one op: offset, bytes
-  size_t workspaces_ = 0;                        // bytes of them
+  struct Held {
+    size_t offset, bytes;
+    const Node* lender;
+  };
+  std::vector<Held> held_;  // workspaces of the latest steps of one op
+  struct Lent {
+    size_t offset, bytes;
+    int bucket, first_reader;
+  };
+  std::vector<Lent> lent_;
+  int bucket_ = 0;                // of collectives that go on, the latest
+  const Node* lender_ = nullptr;  // the step that is planned, if it goes on
+  size_t workspaces_ = 0;         // bytes of them
 };
 
 }  // namespace

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <deque>
+#include <vector>
+
 #include "weft/dist/group/chunk_layout.h"
 #include "weft/dist/group/mesh.h"
 
@@ -36,15 +39,20 @@ struct RowCollective : Collective {
 };
 
 template <DeviceKind kind>
-void AllReduceRow(const KernelCall& call) {
-  RowCollective c(call);
-  c.op = CollectiveOp::kAllReduce;
-  c.in = call.in[0].data;
-  c.out = call.out[0].data;
-  c.count = call.in[0].CapacityElements();
-  WEFT_CHECK(c.count == call.out[0].CapacityElements(), "all_reduce: input and output differ in capacity");
-  GroupOf<kind>(call).Enqueue(c);
-}
+struct AllReduceRow {
+  explicit AllReduceRow(const KernelCall& call) : group(GroupOf<kind>(call)), c(call) {
+    c.op = CollectiveOp::kAllReduce;
+    c.in = call.in[0].data;
+    c.out = call.out[0].data;
+    c.count = call.in[0].CapacityElements();
+    WEFT_CHECK(c.count == call.out[0].CapacityElements(), "all_reduce: input and output differ in capacity");
+  }
+  void Pack() const {}
+  void Unpack() const {}
+
+  ProcessGroup& group;
+  RowCollective c;
+};
 
 // The chunks of the output along dim; the input is one of them.
 ChunkLayout GatherLayout(const KernelCall& call, AttrName<int64_t> dim_name, int ranks) {
@@ -65,17 +73,24 @@ size_t AllGatherWorkspace(const KernelCall& call) {
 }
 
 template <DeviceKind kind>
-void AllGatherRow(const KernelCall& call) {
-  ProcessGroup& group = GroupOf<kind>(call);
-  ChunkLayout layout = GatherLayout(call, "dim", group.size());
-  RowCollective c(call);
-  c.op = CollectiveOp::kAllGather;
-  c.in = call.in[0].data;
-  c.out = layout.contiguous() ? call.out[0].data : call.workspace;
-  c.count = call.in[0].CapacityElements();
-  group.Enqueue(c);
-  if (!layout.contiguous()) layout.Unpack(group, call.workspace, call.out[0].data);
-}
+struct AllGatherRow {
+  explicit AllGatherRow(const KernelCall& call)
+      : group(GroupOf<kind>(call)), layout(GatherLayout(call, "dim", group.size())), out(call.out[0].data), c(call) {
+    c.op = CollectiveOp::kAllGather;
+    c.in = call.in[0].data;
+    c.out = layout.contiguous() ? out : call.workspace;
+    c.count = call.in[0].CapacityElements();
+  }
+  void Pack() const {}
+  void Unpack() const {
+    if (!layout.contiguous()) layout.Unpack(group, c.out, out);
+  }
+
+  ProcessGroup& group;
+  ChunkLayout layout;
+  void* out;
+  RowCollective c;
+};
 
 template <DeviceKind kind>
 size_t ReduceScatterWorkspace(const KernelCall& call) {
@@ -84,17 +99,29 @@ size_t ReduceScatterWorkspace(const KernelCall& call) {
 }
 
 template <DeviceKind kind>
-void ReduceScatterRow(const KernelCall& call) {
-  ProcessGroup& group = GroupOf<kind>(call);
-  ChunkLayout layout = SplitLayout(call, "dim", group.size());
-  if (!layout.contiguous()) layout.Pack(group, call.in[0].data, call.workspace);
-  RowCollective c(call);
-  c.op = CollectiveOp::kReduceScatter;
-  c.in = layout.contiguous() ? call.in[0].data : call.workspace;
-  c.out = call.out[0].data;
-  c.count = call.out[0].CapacityElements();
-  group.Enqueue(c);
-}
+struct ReduceScatterRow {
+  explicit ReduceScatterRow(const KernelCall& call)
+      : group(GroupOf<kind>(call)),
+        layout(SplitLayout(call, "dim", group.size())),
+        in(call.in[0].data),
+        workspace(call.workspace),
+        c(call) {
+    c.op = CollectiveOp::kReduceScatter;
+    c.in = layout.contiguous() ? in : workspace;
+    c.out = call.out[0].data;
+    c.count = call.out[0].CapacityElements();
+  }
+  void Pack() const {
+    if (!layout.contiguous()) layout.Pack(group, in, workspace);
+  }
+  void Unpack() const {}
+
+  ProcessGroup& group;
+  ChunkLayout layout;
+  const void* in;
+  void* workspace;
+  RowCollective c;
+};
 
 // What rank p gets from rank r has r's chunk of gather_dim and p's chunk of split_dim: the input cut along split_dim is
 // what is sent, the output cut along gather_dim what is received.
@@ -116,18 +143,48 @@ size_t AllToAllWorkspace(const KernelCall& call) {
 }
 
 template <DeviceKind kind>
-void AllToAllRow(const KernelCall& call) {
-  ProcessGroup& group = GroupOf<kind>(call);
-  AllToAllPlan plan(call, group.size());
-  char* recv = static_cast<char*>(call.workspace) + plan.send_bytes;
-  if (!plan.split.contiguous()) plan.split.Pack(group, call.in[0].data, call.workspace);
-  RowCollective c(call);
-  c.op = CollectiveOp::kAllToAll;
-  c.in = plan.split.contiguous() ? call.in[0].data : call.workspace;
-  c.out = plan.gather.contiguous() ? call.out[0].data : recv;
-  c.count = plan.split.block_bytes() / int64_t(SizeOf(c.dtype));
-  group.Enqueue(c);
-  if (!plan.gather.contiguous()) plan.gather.Unpack(group, recv, call.out[0].data);
+struct AllToAllRow {
+  explicit AllToAllRow(const KernelCall& from)
+      : group(GroupOf<kind>(from)), plan(from, group.size()), call(from), c(from) {
+    c.op = CollectiveOp::kAllToAll;
+    c.in = plan.split.contiguous() ? call.in[0].data : call.workspace;
+    c.out = plan.gather.contiguous() ? call.out[0].data : static_cast<char*>(call.workspace) + plan.send_bytes;
+    c.count = plan.split.block_bytes() / int64_t(SizeOf(c.dtype));
+  }
+  void Pack() const {
+    if (!plan.split.contiguous()) plan.split.Pack(group, call.in[0].data, call.workspace);
+  }
+  void Unpack() const {
+    if (!plan.gather.contiguous()) plan.gather.Unpack(group, c.out, call.out[0].data);
+  }
+
+  ProcessGroup& group;
+  AllToAllPlan plan;
+  const KernelCall& call;
+  RowCollective c;
+};
+
+template <class Row>
+void RunRow(const KernelCall& call) {
+  Row row(call);
+  row.Pack();
+  row.group.Enqueue(row.c);
+  row.Unpack();
+}
+
+// Neighbours of one group go as one.
+template <class Row>
+void RunRows(std::span<const KernelCall> calls) {
+  std::deque<Row> rows;
+  for (const KernelCall& call : calls) rows.emplace_back(call).Pack();
+  std::vector<Collective> together;
+  for (size_t i = 0; i < rows.size(); i++) {
+    together.push_back(rows[i].c);
+    if (i + 1 < rows.size() && &rows[i + 1].group == &rows[i].group) continue;
+    rows[i].group.EnqueueAll(together);
+    together.clear();
+  }
+  for (const Row& row : rows) row.Unpack();
 }
 
 // Copies this rank's chunk: the views know where it starts.
@@ -153,12 +210,20 @@ void MaskPartialRow(const KernelCall& call) {
     group.CopyRows(out.data, StorageBytes(out), in.data, StorageBytes(in), StorageBytes(in), 1);
 }
 
+// Where collectives go on beside kernels, several go as one.
+template <class Row>
+KernelRow RowOf(DeviceKind kind, KernelRow row) {
+  row.run = RunRow<Row>;
+  if (kind == DeviceKind::kCuda) row.run_many = RunRows<Row>;
+  return row;
+}
+
 template <DeviceKind kind>
 void AddRows(KernelTable& table) {
-  table.Add(Op::kAllReduce, {.run = AllReduceRow<kind>, .in_place = true});
-  table.Add(Op::kAllGather, {.run = AllGatherRow<kind>, .workspace = AllGatherWorkspace<kind>});
-  table.Add(Op::kReduceScatter, {.run = ReduceScatterRow<kind>, .workspace = ReduceScatterWorkspace<kind>});
-  table.Add(Op::kAllToAll, {.run = AllToAllRow<kind>, .workspace = AllToAllWorkspace<kind>});
+  table.Add(Op::kAllReduce, RowOf<AllReduceRow<kind>>(kind, {.in_place = true}));
+  table.Add(Op::kAllGather, RowOf<AllGatherRow<kind>>(kind, {.workspace = AllGatherWorkspace<kind>}));
+  table.Add(Op::kReduceScatter, RowOf<ReduceScatterRow<kind>>(kind, {.workspace = ReduceScatterWorkspace<kind>}));
+  table.Add(Op::kAllToAll, {.run = RunRow<AllToAllRow<kind>>, .workspace = AllToAllWorkspace<kind>});
   table.Add(Op::kLocalSlice, {.run = LocalSliceRow<kind>});
   table.Add(Op::kMaskPartial, {.run = MaskPartialRow<kind>, .in_place = true});
 }

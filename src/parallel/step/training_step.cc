@@ -16,6 +16,11 @@ const Plan& StepPlans::Largest() const {
   return accumulate && accumulate->arena_bytes > most->arena_bytes ? *accumulate : *most;
 }
 
+uint64_t StepPlans::CommHash() const {
+  uint64_t hash = weft::CommHash(step) ^ weft::CommHash(eval) * 17;
+  return accumulate ? hash ^ weft::CommHash(*accumulate) * 31 : hash;
+}
+
 struct TrainingStep::Traced {
   TraceBuilder trace;
   BuilderScope builder;

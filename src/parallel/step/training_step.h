@@ -21,6 +21,7 @@ struct StepPlans {
   std::optional<Plan> accumulate;
 
   const Plan& Largest() const;  // the one that the arena is made for
+  uint64_t CommHash() const;    // of the order in which they issue collectives
 };
 
 class TrainingStep {

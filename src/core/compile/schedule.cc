@@ -1,0 +1,222 @@
+#include "weft/core/compile/schedule.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "weft/core/ir/collective_row.h"
+#include "weft/core/ir/verify.h"
+
+namespace weft {
+namespace {
+
+// "blocks.3" of "blocks.3.mlp.down", "embed" of "embed": what is repeated, or the outermost module.
+std::string_view BlockOf(const Node& node) {
+  std::string_view scope = node.scope ? std::string_view(*node.scope) : std::string_view();
+  size_t end = scope.find('.');
+  for (size_t at = 0; at < scope.size();) {
+    size_t dot = std::min(scope.find('.', at), scope.size());
+    std::string_view part = scope.substr(at, dot - at);
+    if (!part.empty() && part.find_first_not_of("0123456789") == std::string_view::npos) return scope.substr(0, dot);
+    at = dot + 1;
+  }
+  return scope.substr(0, end);
+}
+
+// Where a node stands: behind node `slot` of the old order; there first what is nearer to the operands.
+struct Position {
+  int slot = -1, depth = 0, bucket = 0;
+  auto operator<=>(const Position&) const = default;
+};
+
+// A collective with what leads to it alone.
+struct Move {
+  int node;
+  std::vector<int> chain;  // from the operand on
+  int ready;               // the last of the other operands; -1: leaves alone
+  int first_reader;
+  int level = 0;  // collectives among the operands
+};
+
+class Scheduler {
+ public:
+  Scheduler(const LocalProgram& program, const KernelTable& kernels) : program_(program), kernels_(kernels) {}
+
+  LocalProgram Run() {
+    Number();
+    std::vector<Move> gathers, reductions;
+    for (int i = 0; i < size(); i++)
+      if (std::optional<Move> move = MoveOf(i)) (At(i).op == Op::kAllGather ? gathers : reductions).push_back(*move);
+    if (gathers.empty() && reductions.empty()) return program_;
+    PlaceGathers(gathers);
+    PlaceReductions(reductions);
+    return {Ordered(), program_.mesh, program_.inlined};
+  }
+
+ private:
+  int size() const { return int(program_.graph.nodes.size()); }
+  const Node& At(int i) const { return *program_.graph.nodes[size_t(i)]; }
+  bool IsLeaf(int i) const { return At(i).op == Op::kLeaf; }
+
+  void Number() {
+    for (int i = 0; i < size(); i++) {
+      index_[&At(i)] = i;
+      positions_.push_back({IsLeaf(i) ? -1 : i, 0, 0});
+    }
+    readers_.resize(size_t(size()));
+    for (int i = 0; i < size(); i++)
+      for (const Var& in : At(i).inputs) readers_[size_t(index_.at(&in.node()))].insert(i);
+    for (auto* list : {&program_.graph.outputs, &program_.graph.writes})
+      for (const NamedValue& named : *list) readers_[size_t(index_.at(&named.value.node()))].insert(size());
+  }
+
+  // The one operand of a node that is no leaf; none: -1, several: nothing.
+  std::optional<int> OperandOf(int i) const {
+    int found = -1;
+    for (const Var& in : At(i).inputs) {
+      int operand = index_.at(&in.node());
+      if (IsLeaf(operand)) continue;
+      if (found >= 0 && found != operand) return std::nullopt;
+      found = operand;
+    }
+    return found;
+  }
+
+  // Gathers of leaves and all reductions.
+  std::optional<Move> MoveOf(int i) const {
+    const Node& node = At(i);
+    if (!IsCollective(node.op) || !kernels_.Row(node.op).run_many) return std::nullopt;
+    bool reduces = FindCollectiveRow(node.op)->reduces;
+    std::optional<int> source = OperandOf(i);
+    if ((!reduces && node.op != Op::kAllGather) || !source || readers_[size_t(i)].empty()) return std::nullopt;
+    Move move{.node = i, .chain = {}, .ready = -1, .first_reader = *readers_[size_t(i)].begin()};
+    for (int at = *source; at >= 0;) {
+      std::optional<int> operand = OperandOf(at);
+      if (!operand || IsCollective(At(at).op) || readers_[size_t(at)].size() > 1) {
+        move.ready = at;
+        break;
+      }
+      move.chain.push_back(at);
+      at = *operand;
+    }
+    std::reverse(move.chain.begin(), move.chain.end());
+    if (!reduces && move.ready >= 0) return std::nullopt;
+    return move;
+  }
+
+  // The collectives stand behind `behind`, and so does what of their chains came later, by its depth.
+  void Place(const std::vector<Move>& bucket, Position behind) {
+    buckets_++;
+    int depth = behind.depth;
+    for (const Move& move : bucket) {
+      int at = behind.depth;
+      for (int node : move.chain)
+        if (node > behind.slot) positions_[size_t(node)] = {behind.slot, ++at, buckets_};
+      depth = std::max(depth, at);
+    }
+    for (const Move& move : bucket) positions_[size_t(move.node)] = {behind.slot, depth + 1, buckets_};
+  }
+
+  void PlaceGathers(std::vector<Move>& gathers) {
+    std::stable_sort(gathers.begin(), gathers.end(),
+                     [](const Move& a, const Move& b) { return a.first_reader < b.first_reader; });
+    std::vector<std::vector<Move>> buckets;
+    std::set<std::string> leaves;  // of the last bucket: what is gathered once more is for another pass
+    for (const Move& move : gathers) {
+      std::string leaf = LeafOf(move);
+      if (buckets.empty() || leaves.contains(leaf) || !Alike(At(buckets.back().front().node), At(move.node))) {
+        buckets.emplace_back();
+        leaves.clear();
+      }
+      buckets.back().push_back(move);
+      leaves.insert(leaf);
+    }
+    for (size_t b = 0; b < buckets.size(); b++)
+      Place(buckets[b], {buckets[b > 0 ? b - 1 : 0].front().first_reader - 1, 0, 0});
+  }
+  std::string LeafOf(const Move& move) const {
+    for (const Var& in : At(move.chain.empty() ? move.node : move.chain.front()).inputs)
+      if (in.node().op == Op::kLeaf) return in.node().attrs.Text("name");
+    return "";
+  }
+  static bool Alike(const Node& a, const Node& b) {
+    return a.op == b.op && a.attrs.Int("axis") == b.attrs.Int("axis") && BlockOf(a) == BlockOf(b);
+  }
+
+  // Reductions of reductions, as over two axes, come when those are placed.
+  void PlaceReductions(std::vector<Move>& reductions) {
+    absl::flat_hash_map<int, int> level_of;
+    int levels = 1;
+    for (Move& move : reductions) {
+      auto operand = level_of.find(move.ready);
+      move.level = level_of[move.node] = operand == level_of.end() ? 0 : operand->second + 1;
+      levels = std::max(levels, move.level + 1);
+    }
+    for (int level = 0; level < levels; level++) {
+      std::vector<Move> now;
+      for (const Move& move : reductions)
+        if (move.level == level) now.push_back(move);
+      std::stable_sort(now.begin(), now.end(), [this](const Move& a, const Move& b) { return Ready(a) < Ready(b); });
+      PlaceTogether(now);
+    }
+  }
+  Position Ready(const Move& move) const { return move.ready < 0 ? Position{} : positions_[size_t(move.ready)]; }
+
+  // A bucket ends where one of its results is read before the next operand is there.
+  void PlaceTogether(const std::vector<Move>& reductions) {
+    using Key = std::tuple<Op, int64_t, std::string_view>;
+    struct Bucket {
+      std::vector<Move> moves;
+      int first_reader;
+    };
+    std::map<Key, Bucket> open;
+    auto close = [this](const Bucket& bucket) { Place(bucket.moves, Ready(bucket.moves.back())); };
+    for (const Move& move : reductions) {
+      const Node& node = At(move.node);
+      Key key{node.op, node.attrs.Int("axis"), BlockOf(node)};
+      auto it = open.find(key);
+      if (it != open.end() && Ready(move).slot >= it->second.first_reader) {
+        close(it->second);
+        open.erase(it);
+        it = open.end();
+      }
+      if (it == open.end()) it = open.emplace(key, Bucket{{}, move.first_reader}).first;
+      it->second.moves.push_back(move);
+      it->second.first_reader = std::min(it->second.first_reader, move.first_reader);
+    }
+    for (const auto& [key, bucket] : open) close(bucket);
+  }
+
+  Graph Ordered() const {
+    std::vector<int> order(static_cast<size_t>(size()));
+    for (int i = 0; i < size(); i++) order[size_t(i)] = i;
+    std::stable_sort(order.begin(), order.end(),
+                     [this](int a, int b) { return positions_[size_t(a)] < positions_[size_t(b)]; });
+    Graph graph = program_.graph;
+    for (size_t i = 0; i < order.size(); i++) graph.nodes[i] = program_.graph.nodes[size_t(order[i])];
+    return graph;
+  }
+
+  const LocalProgram& program_;
+  const KernelTable& kernels_;
+  absl::flat_hash_map<const Node*, int> index_;
+  std::vector<std::set<int>> readers_;  // by node; the program's end reads what it gives back
+  std::vector<Position> positions_;
+  int buckets_ = 0;
+};
+
+}  // namespace
+
+LocalProgram Schedule(const LocalProgram& program, const KernelTable& kernels) {
+  LocalProgram scheduled = Scheduler(program, kernels).Run();
+  if (VerifiesPasses()) VerifyLocal(scheduled.graph, scheduled.mesh);
+  return scheduled;
+}
+
+}  // namespace weft

@@ -1,0 +1,188 @@
+// Where the collectives of a step stand on a device on which they go on beside kernels: weights come a block early,
+// gradients leave a block at a time, and all else stays. That values keep their bits is shown by double_training_test.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "parallel/training.h"
+#include "share.h"
+#include "weft/core/compile/comm_plan.h"
+#include "weft/core/compile/fuse.h"
+#include "weft/core/compile/pipeline.h"
+#include "weft/core/compile/schedule.h"
+#include "weft/core/ir/collective_row.h"
+#include "weft/core/ir/verify.h"
+#include "weft/dist/group/plan_group.h"
+
+namespace weft {
+namespace {
+
+using namespace testing_;
+
+// A device with the CPU's kernels, beside which collectives go on.
+class Streamed {
+ public:
+  explicit Streamed(const Layout& layout, int rank = 0)
+      : context_(rank, MeshOf(layout).num_ranks()),
+        mesh_(context_, groups_, MeshOf(layout), {DeviceKind::kCpu, DeviceKind::kCuda}) {
+    for (DeviceKind kind : {DeviceKind::kCpu, DeviceKind::kCuda}) {
+      RegisterCpuKernels(context_.kernels(kind));
+      RegisterCollectives(context_.kernels(kind), kind);
+    }
+  }
+  const KernelTable& kernels(DeviceKind kind) const { return context_.kernels(kind); }
+  Runtime runtime(DeviceKind kind) { return RuntimeOf(context_, mesh_, kind); }
+
+ private:
+  Context context_;
+  PlanGroupFactory groups_;
+  DeviceMesh mesh_;
+};
+
+std::string BlockOf(const std::string& scope) {
+  size_t dot = scope.find('.');
+  return scope.starts_with("blocks.") ? scope.substr(0, scope.find('.', dot + 1)) : scope.substr(0, dot);
+}
+
+// Neighbours of one op, axis and block.
+struct Bucket {
+  Op op;
+  std::string axis, block;
+  Phase phase;
+  int calls = 0;
+};
+std::vector<Bucket> BucketsOf(const LocalProgram& program) {
+  std::vector<Bucket> buckets;
+  const Node* before = nullptr;
+  for (const auto& node : program.graph.nodes) {
+    if (IsCollective(node->op)) {
+      const std::string axis = program.mesh.names[size_t(node->attrs.Int("axis"))],
+                        block = BlockOf(node->scope ? *node->scope : "");
+      bool joins = before && IsCollective(before->op) && buckets.back().op == node->op && buckets.back().axis == axis &&
+                   buckets.back().block == block;
+      if (!joins) buckets.push_back({node->op, axis, block, node->phase});
+      buckets.back().calls++;
+    }
+    before = node.get();
+  }
+  return buckets;
+}
+
+TEST(Schedule, KeepsNodesAndTheirOrderByDataOnEveryLayout) {
+  int moved = 0;
+  for (const char* family : kFamilies)
+    for (const Layout& layout : StreamLayouts()) {
+      Job job{.model = Tiny(family)};
+      Streamed device(layout);
+      TrainingStep step(job.model, OptionsOf(job, layout));
+      for (const LocalProgram* program : {&step.step(), step.accumulate() ? &*step.accumulate() : nullptr}) {
+        if (!program) continue;
+        LocalProgram on_cpu = Schedule(*program, device.kernels(DeviceKind::kCpu));
+        EXPECT_EQ(on_cpu.graph.nodes, program->graph.nodes) << "nothing goes on beside the CPU's kernels";
+        LocalProgram now = Schedule(*program, device.kernels(DeviceKind::kCuda));
+        VerifyLocal(now.graph, now.mesh);
+        moved += now.graph.nodes != program->graph.nodes;
+        auto sorted = [](std::vector<std::shared_ptr<Node>> nodes) {
+          std::sort(nodes.begin(), nodes.end());
+          return nodes;
+        };
+        EXPECT_EQ(sorted(now.graph.nodes), sorted(program->graph.nodes));
+      }
+    }
+  EXPECT_GT(moved, 10);
+}
+
+// Of fully sharded weights one bucket a block and pass, of their gradients one a block.
+TEST(Schedule, MakesOneBucketABlock) {
+  Layout layout{.dp = 4, .fsdp = Fsdp::kFull};
+  for (const char* family : {"gpt2", "llama"}) {
+    Job job{.model = Tiny(family)};
+    TrainingStep step(job.model, OptionsOf(job, layout));
+    LocalProgram now = Schedule(step.step(), Streamed(layout).kernels(DeviceKind::kCuda));
+    std::map<std::tuple<Op, std::string, Phase>, int> buckets;
+    for (const Bucket& bucket : BucketsOf(now))
+      if (bucket.block.starts_with("blocks.")) {
+        buckets[{bucket.op, bucket.block, bucket.op == Op::kAllGather ? bucket.phase : Phase::kBackward}]++;
+        EXPECT_GT(bucket.calls, 4) << family << " " << bucket.block;
+      }
+    for (int64_t i = 0; i < job.model.layers; i++) {
+      std::string block = fmt::format("blocks.{}", i);
+      for (Phase phase : {Phase::kForward, Phase::kBackward})
+        EXPECT_EQ((buckets[{Op::kAllGather, block, phase}]), 1) << family << " " << block;
+      EXPECT_EQ((buckets[{Op::kReduceScatter, block, Phase::kBackward}]), 1) << family << " " << block;
+    }
+  }
+}
+
+int PositionOf(const LocalProgram& program, const std::function<bool(const Node&)>& is) {
+  for (size_t i = 0; i < program.graph.nodes.size(); i++)
+    if (is(*program.graph.nodes[i])) return int(i);
+  return -1;
+}
+bool IsIn(const Node& node, const char* block) { return node.scope && node.scope->starts_with(block); }
+
+// The weights of block 1 are on their way before block 0 computes, and the gradients of block 1 before block 0's are
+// made.
+TEST(Schedule, WeightsComeABlockEarlyAndGradientsLeaveAtOnce) {
+  Layout layout{.dp = 4, .fsdp = Fsdp::kFull};
+  Job job{.model = Tiny("llama")};
+  TrainingStep step(job.model, OptionsOf(job, layout));
+  LocalProgram now = Schedule(step.step(), Streamed(layout).kernels(DeviceKind::kCuda));
+  int gather = PositionOf(now, [](const Node& n) { return n.op == Op::kAllGather && IsIn(n, "blocks.1."); });
+  int compute = PositionOf(now, [](const Node& n) { return n.op == Op::kEinsum && IsIn(n, "blocks.0."); });
+  EXPECT_LT(gather, compute);
+  int scatter = PositionOf(now, [](const Node& n) { return n.op == Op::kReduceScatter && IsIn(n, "blocks.1."); });
+  int earlier = PositionOf(
+      now, [](const Node& n) { return n.op == Op::kEinsum && n.phase == Phase::kBackward && IsIn(n, "blocks.0."); });
+  EXPECT_GT(scatter, 0);
+  EXPECT_LT(scatter, earlier);
+}
+
+// Ranks would wait for each other for ever.
+TEST(Schedule, IsTheSameOnAllRanks) {
+  for (const Layout& layout : test::ShareOf(StreamLayouts())) {
+    Job job{.model = Tiny("gpt2")};
+    std::set<uint64_t> hashes;
+    for (int rank = 0; rank < MeshOf(layout).num_ranks(); rank++) {
+      Streamed device(layout, rank);
+      TrainingStep step(job.model, OptionsOf(job, layout));
+      hashes.insert(CommHash(step.Compile(device.runtime(DeviceKind::kCuda)).step));
+    }
+    EXPECT_EQ(hashes.size(), 1u) << Describe(layout);
+  }
+}
+
+// Nothing that a collective reads is given to a step that could be issued while it goes on.
+TEST(Schedule, APlanKeepsWhatCollectivesReadUntilTheyAreOver) {
+  Layout layout{.dp = 4, .fsdp = Fsdp::kFull};
+  Job job{.model = Tiny("llama")};
+  Streamed device(layout);
+  TrainingStep step(job.model, OptionsOf(job, layout));
+  Plan plan = step.Compile(device.runtime(DeviceKind::kCuda)).step;
+  auto range = [](const PlannedView& v) {
+    size_t bytes = size_t(v.view.CapacityElements()) * SizeOf(v.view.dtype);
+    return std::pair(v.place.offset, v.place.offset + bytes);
+  };
+  int held = 0;
+  for (size_t i = 0; i < plan.steps.size(); i++) {
+    const Node& node = *plan.steps[i].node;
+    if (node.op != Op::kReduceScatter || !IsIn(node, "blocks.1.")) continue;
+    auto [begin, end] = range(plan.steps[i].in[0]);
+    if (plan.steps[i].in[0].place.kind != Place::kArena) continue;
+    size_t j = i + 1;
+    while (plan.steps[j].node->op == Op::kReduceScatter) j++;  // of its bucket
+    for (; j < plan.steps.size() && plan.steps[j].node->op != Op::kReduceScatter; j++)
+      for (const PlannedView& out : plan.steps[j].out) {
+        if (out.place.kind != Place::kArena) continue;
+        auto [from, to] = range(out);
+        EXPECT_FALSE(from < end && begin < to) << "step " << j << " takes what step " << i << " reads";
+      }
+    held++;
+  }
+  EXPECT_GT(held, 4);
+}
+
+}  // namespace
+}  // namespace weft
