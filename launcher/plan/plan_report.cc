@@ -16,6 +16,7 @@
 #include "weft/parallel/step/kernel_choices.h"
 #include "weft/train/config/model_of.h"
 #include "weft/train/log/metrics.h"
+#include "weft/train/preflight/regather.h"
 
 namespace weft {
 namespace {
@@ -155,14 +156,11 @@ PlanReport Described(const Config& config, const TrainingStep& step) {
   return report;
 }
 
-void PlanCollectives(const TrainingStep& step, PlanReport& report) {
-  if (step.accumulate()) report.lines = CommPlan(*step.accumulate(), report.micro_steps - 1);
-  std::vector<CommLine> lines = CommPlan(step.step());
-  report.lines.insert(report.lines.end(), lines.begin(), lines.end());
-}
-
-void PlanMemory(const Config& config, TrainingStep& step, const Runtime& runtime, PlanReport& report) {
+void PlanStep(const Config& config, TrainingStep& step, const Runtime& runtime, PlanReport& report) {
   StepPlans plans = step.Compile(runtime);
+  if (plans.accumulate) report.lines = CommPlan(*plans.accumulate, report.mesh, report.micro_steps - 1);
+  std::vector<CommLine> lines = CommPlan(plans.step, report.mesh);
+  report.lines.insert(report.lines.end(), lines.begin(), lines.end());
   report.memory = MemoryNeedOf(step, &plans, report.device);
   if (!config.checkpoint.dir.empty()) report.memory += SnapshotNeedOf(step, runtime.coords, report.device);
   report.data = EstimateDataNeed(config);
@@ -184,10 +182,10 @@ PlanReport MakePlanReport(const Config& config) {
   PlanGroupFactory groups;
   DeviceMesh mesh(context, groups, options.model.mesh, {device});
   Runtime runtime = RuntimeOf(context, mesh, device);
+  options.model.regather = Regathers(config, options, runtime, 0);
   TrainingStep step(ModelOf(config), options);
   PlanReport report = Described(config, step);
-  PlanCollectives(step, report);
-  PlanMemory(config, step, runtime, report);
+  PlanStep(config, step, runtime, report);
   report.kernels = KernelChoices(step.step().graph, runtime);
   report.inlined = step.step().inlined;
   return report;

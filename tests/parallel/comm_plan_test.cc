@@ -110,6 +110,16 @@ TEST(CommPlan, FsdpFullGathersTwiceAndScattersOnce) {
   test::ExpectGolden("comm_plan_dp2_tp2_full.txt", Text(lines));
 }
 
+TEST(CommPlan, WeightsThatAreKeptAreGatheredOnce) {
+  auto lines = PlanOf({.dp = 2, .tp = 2, .fsdp = Fsdp::kFull, .regather = false}),
+       again = PlanOf({.dp = 2, .tp = 2, .fsdp = Fsdp::kFull});
+  int parameters = int(Transformer(SmallGpt()).Parameters().size());
+  EXPECT_EQ(Count(lines, Op::kAllGather, "dp", Phase::kForward), parameters);  // the tied table once
+  EXPECT_EQ(Count(lines, Op::kAllGather, "dp", Phase::kBackward), 0);
+  for (Phase phase : {Phase::kBackward, Phase::kOptimizer})
+    EXPECT_EQ(Count(lines, Op::kReduceScatter, "dp", phase), Count(again, Op::kReduceScatter, "dp", phase));
+}
+
 TEST(CommPlan, FsdpGradientsGathersCopiesAfterTheUpdate) {
   auto lines = PlanOf({.dp = 2, .tp = 2, .fsdp = Fsdp::kGradients});
   int parameters = int(Transformer(SmallGpt()).Parameters().size());

@@ -129,8 +129,8 @@ TEST(Muon, TakesTheMatricesOfBlocks) {
   for (const char* family : kFamilies) {
     std::unique_ptr<Model> model = MakeModel(Tiny(family));
     for (const Parameter* p : model->Parameters()) {
-      bool matrix = !p->path().starts_with("head") && !p->path().starts_with("embed") && p->path().ends_with(".weight") &&
-                    p->shape().size() > 1;
+      bool matrix = !p->path().starts_with("head") && !p->path().starts_with("embed") &&
+                    p->path().ends_with(".weight") && p->shape().size() > 1;
       EXPECT_EQ(std::string(RuleOf(WithDefaults("muon"), *p).rule->name), matrix ? "muon" : "adamw") << p->path();
       bool proj = p->path().ends_with("proj.weight");  // [H, D, C]
       EXPECT_EQ(p->product_inputs(), matrix ? (proj ? 2 : 1) : 0) << p->path();

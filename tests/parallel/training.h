@@ -29,6 +29,7 @@ struct Layout {
   ExecutorKind executor = ExecutorKind::kCompiled;
   DeviceKind device = DeviceKind::kCpu;
   int replicate = 1;
+  bool regather = true;  // with fsdp full
 };
 inline MeshShape MeshOf(const Layout& l) {
   if (l.replicate == 1) return {{"dp", "tp"}, {l.dp, l.tp}};
@@ -44,6 +45,7 @@ inline std::vector<Layout> StreamLayouts() {
   layouts.push_back({.dp = 1, .tp = 3, .sequence_parallel = true});
   layouts.push_back({.dp = 2, .tp = 2, .sequence_parallel = true, .fsdp = Fsdp::kFull});
   layouts.push_back({.dp = 2, .fsdp = Fsdp::kFull, .micro_batch = 1, .replicate = 2});
+  layouts.push_back({.dp = 2, .tp = 2, .fsdp = Fsdp::kFull, .regather = false});
   return layouts;
 }
 struct Job {
@@ -65,7 +67,7 @@ inline Optimizer WithDefaults(std::string_view name) {
 inline std::string Describe(const Layout& l) {
   return fmt::format("{}dp{}_tp{}{}{}{}_{}", l.replicate > 1 ? fmt::format("replicate{}_", l.replicate) : "", l.dp,
                      l.tp, l.sequence_parallel ? "_sp" : "",
-                     l.fsdp == Fsdp::kFull        ? "_full"
+                     l.fsdp == Fsdp::kFull        ? l.regather ? "_full" : "_kept"
                      : l.fsdp == Fsdp::kGradients ? "_gradients"
                                                   : "",
                      l.micro_batch ? fmt::format("_mb{}", l.micro_batch) : "",
@@ -81,6 +83,7 @@ inline StepOptions OptionsOf(const Job& job, const Layout& l) {
       job.plan ? *job.plan : MegatronPlan({job.model.heads, job.model.kv_heads, l.sequence_parallel}, o.model.mesh);
   o.model.precision = job.precision;
   o.model.fsdp = l.fsdp;
+  o.model.regather = l.regather;
   o.optimizer = job.optimizer;
   o.optimizer.options.weight_decay = 0.1;
   o.clip = 1.0;

@@ -95,7 +95,7 @@ Var Parameter::Use(Loc loc) const {
   Sharding used = scope.Used(*this);
   if (used == scope.Stored(*this)) return cast;
   // Each use gathers for itself, and again in the backward pass: a gathered weight lives only as long as its block.
-  return EmitOne(Op::kReshard, {{"target", used}, {"regather", 1}}, {cast}, loc);
+  return EmitOne(Op::kReshard, {{"target", used}, {"regather", int(scope.options().regather)}}, {cast}, loc);
 }
 
 }  // namespace weft

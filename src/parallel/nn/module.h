@@ -114,6 +114,7 @@ class ModelScope {
     ShardingPlan plan{};
     Precision precision{};
     Fsdp fsdp = Fsdp::kNone;
+    bool regather = true;  // fsdp: full: weights are gathered again for the backward pass; false: kept from the forward
   };
   explicit ModelScope(const Options& options);
   ~ModelScope();

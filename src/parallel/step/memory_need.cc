@@ -2,6 +2,7 @@
 
 #include "weft/core/base/box.h"
 #include "weft/core/base/shard.h"
+#include "weft/dist/group/nccl/nccl_memory.h"
 
 namespace weft {
 namespace {
@@ -33,6 +34,7 @@ std::vector<std::pair<const char*, int64_t>> MemoryNeed::Categories() const {
                                                    {Name(EntryKind::kSlot), slots},
                                                    {"activations", activations},
                                                    {"workspaces", workspaces}};
+  if (communicators > 0) all.emplace_back("communicators", communicators);
   if (snapshot > 0) all.emplace_back("checkpoint", snapshot);
   if (data > 0) all.emplace_back("data", data);
   return all;
@@ -46,8 +48,8 @@ int64_t MemoryNeed::Total() const {
 
 MemoryNeed& MemoryNeed::operator+=(const MemoryNeed& other) {
   for (auto bytes : {&MemoryNeed::parameters, &MemoryNeed::moments, &MemoryNeed::copies, &MemoryNeed::accumulators,
-                     &MemoryNeed::slots, &MemoryNeed::activations, &MemoryNeed::workspaces, &MemoryNeed::snapshot,
-                     &MemoryNeed::data, &MemoryNeed::staging})
+                     &MemoryNeed::slots, &MemoryNeed::activations, &MemoryNeed::workspaces, &MemoryNeed::communicators,
+                     &MemoryNeed::snapshot, &MemoryNeed::data, &MemoryNeed::staging})
     this->*bytes += other.*bytes;
   return *this;
 }
@@ -69,7 +71,9 @@ MemoryNeed MemoryNeedOf(const std::vector<EntryInfo>& entries, const MeshShape& 
 MemoryNeed MemoryNeedOf(const TrainingStep& step, const StepPlans* plans, DeviceKind device) {
   const StepOptions& o = step.options();
   MemoryNeed need = MemoryNeedOf(step.Entries(), o.model.mesh, plans ? &plans->Largest() : nullptr);
-  if (device != DeviceKind::kCpu) need.staging = need.slots * SlotImages(o.micro_steps);
+  if (device == DeviceKind::kCpu) return need;
+  need.staging = need.slots * SlotImages(o.micro_steps);
+  need.communicators = NcclBytes(o.model.mesh);
   return need;
 }
 

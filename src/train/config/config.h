@@ -26,6 +26,7 @@ namespace weft {
 
 enum class FsdpMode { kNone, kGradients, kFull };
 enum class CheckMode { kNone, kExplicit };
+enum class RegatherMode { kAuto, kAlways, kNever };
 enum class TrainObjective { kNext, kMasked };  // as Objective of families
 enum class DeviceChoice { kAuto, kCpu, kCuda };
 enum class ExecutorMode { kCompiled, kInterpret, kEager };
@@ -111,6 +112,7 @@ struct ParallelConfig {
   PlanConfig plan;
   bool sequence_parallel = false;
   FsdpMode fsdp = FsdpMode::kNone;
+  RegatherMode regather = RegatherMode::kAuto;
   CheckMode check = CheckMode::kNone;
 };
 

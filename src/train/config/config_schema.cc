@@ -26,6 +26,7 @@ struct EnumNames;
     static constexpr const char* kNames[] = {__VA_ARGS__}; \
   }
 WEFT_ENUM_NAMES(FsdpMode, "none", "gradients", "full");
+WEFT_ENUM_NAMES(RegatherMode, "auto", "always", "never");
 WEFT_ENUM_NAMES(CheckMode, "none", "explicit");
 WEFT_ENUM_NAMES(TrainObjective, "next", "masked");
 WEFT_ENUM_NAMES(DeviceChoice, "auto", "cpu", "cuda");
@@ -187,6 +188,7 @@ const std::vector<Field>& Fields() {
        .choices = NamesOf(NamedPlans()), .default_text = "the family's: bert of bert, else megatron"},
       {KEY(parallel.sequence_parallel, "shard the sequence between tensor parallel blocks; needs tp above 1")},
       {KEY(parallel.fsdp, "what dp ranks shard; gradients: these and the moments, full: the parameters too")},
+      {KEY(parallel.regather, "with fsdp full, whether the backward pass gathers weights again; auto: on a GPU only where the memory for keeping them is not there")},
       {KEY(parallel.check, "explicit: refuse a model or plan that leaves a collective to be inserted")},
 
       {KEY(precision.compute, "type of activations and products; f16 trains with a loss scale")},

@@ -43,6 +43,7 @@ StepOptions StepOptionsOf(const Config& config, const MeshShape& mesh) {
   o.model.plan = PlanOf(config, mesh);
   o.model.precision = {config.precision.compute, config.precision.params, config.precision.reduce};
   o.model.fsdp = Fsdp(config.parallel.fsdp);
+  o.model.regather = config.parallel.regather != RegatherMode::kNever;
   o.check = config.parallel.check == CheckMode::kExplicit;
   o.optimizer = OptimizerOf(config);
   o.clip = config.train.clip;

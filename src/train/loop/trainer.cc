@@ -11,13 +11,19 @@
 #include "weft/train/log/standard_output.h"
 #include "weft/train/loop/training_loop.h"
 #include "weft/train/preflight/memory_check.h"
+#include "weft/train/preflight/regather.h"
 
 namespace weft {
 namespace {
 
-StepOptions OptionsFor(const Config& config, const Context& context, const MeshShape& mesh, DeviceKind device) {
-  StepOptions options = StepOptionsOf(config, mesh);
+StepOptions OptionsFor(const Config& config, const Context& context, DeviceMesh& mesh, DeviceKind device) {
+  StepOptions options = StepOptionsOf(config, mesh.shape());
   options.kernels = &context.kernels(device);
+  if (device == DeviceKind::kCpu) return options;
+  Runtime runtime = RuntimeOf(context, mesh, device);
+  int64_t regather = Regathers(config, options, runtime, runtime.memory().MemoryNow().total);
+  mesh.World().AllReduce(&regather, &regather, 1, DType::kI64, ReduceOp::kMax);  // GPUs may differ
+  options.model.regather = regather != 0;
   return options;
 }
 
@@ -33,7 +39,7 @@ Trainer::Trainer(const Config& config, const Dataset& data, const Context& conte
       activity_(activity),
       own_notices_(context.rank() == 0),
       notices_(notices ? *notices : own_notices_),
-      step_(ModelOf(config), OptionsFor(config, context, mesh.shape(), device)),
+      step_(ModelOf(config), OptionsFor(config, context, mesh, device)),
       runtime_(RuntimeOf(context, mesh, device)) {
   CheckSame(mesh.World(), step_.CommHash(),
             "would issue other collectives than rank 0: do all ranks run the same build?");
@@ -90,6 +96,9 @@ absl::Status Trainer::RunFrom(RunStart found) {
   ExecutorKind executor = ExecutorOf(config_);
   std::optional<StepPlans> plans;
   if (executor == ExecutorKind::kCompiled) plans = step_.Compile(runtime_);
+  if (plans && runtime_.device != DeviceKind::kCpu)  // whose plans keep the order that is checked already
+    CheckSame(mesh_.World(), plans->CommHash(),
+              "would issue its collectives in another order than rank 0: do all ranks run the same build?");
   if (absl::Status s = CheckMemoryFor(plans); !s.ok()) return s;
   State state(mesh_.shape(), mesh_.coords(), runtime_.memory());
   step_.AddEntries(state);

@@ -1,0 +1,18 @@
+// What NCCL's communicators take of a GPU's memory.
+#pragma once
+#include <algorithm>
+#include <cstdint>
+
+#include "weft/core/base/mesh_shape.h"
+
+namespace weft {
+
+// Bytes of a rank: of the communicator in which all ranks meet, and of one for each axis of several ranks, with the
+// channels that NCCL 2.28 opens on H200s (measured: tests/bench/ladder, startup).
+inline int64_t NcclBytes(const MeshShape& mesh) {
+  constexpr int64_t kMeeting = int64_t(388) << 20, kLane = int64_t(670) << 20;
+  int64_t lanes = std::count_if(mesh.sizes.begin(), mesh.sizes.end(), [](int size) { return size > 1; });
+  return lanes > 0 ? kMeeting + lanes * kLane : 0;
+}
+
+}  // namespace weft
