@@ -14,6 +14,8 @@
 
 namespace weft::nccl {
 
+constexpr auto kNever = std::chrono::hours(24);
+
 // What its calls share, which may end after the communicator is gone.
 struct Shared {
   struct HostGroup final : LocalGroup {
@@ -23,10 +25,22 @@ struct Shared {
   Shared(std::shared_ptr<LocalWorld> in, const std::string& name, int rank, const std::vector<int>& ranks, int me)
       : world(std::move(in)),
         group(name, rank, ranks, DeviceKind::kCpu, world->Join(name, ranks, DeviceKind::kCpu, me)) {}
+  // Returns whether it was done: not where the communicator was aborted, whose calls end at once.
+  bool Run(const Collective& call, uint64_t number) {
+    if (aborted) return false;
+    try {
+      group.Execute(call, number, std::chrono::steady_clock::now() + kNever);
+      return true;
+    } catch (const std::exception&) {
+      aborted = true;
+      return false;
+    }
+  }
   uint64_t Number(CollectiveOp op, int peer) { return IsPointToPoint(op) ? ++between[{op, peer}] : ++calls; }
 
   std::shared_ptr<LocalWorld> world;
   HostGroup group;
+  std::atomic<bool> aborted{false};
   uint64_t calls = 0;
   std::map<std::pair<CollectiveOp, int>, uint64_t> between;  // sends to a rank, and receives
   int splits = 0;
@@ -42,7 +56,6 @@ using test::DeviceDouble;
 using Op = CollectiveOp;
 
 constexpr Result kInvalid = Result(4);
-constexpr auto kNever = std::chrono::hours(24);
 
 std::atomic<const char*> asked{""};
 bool Asked(std::string_view what) { return asked.load() == what; }
@@ -86,12 +99,7 @@ Result Post(Communicator* comm, Stream stream, Collective call) {
   if (call.in) call.in = device.Reached(call.in);
   if (call.out) call.out = device.Reached(call.out);
   device.Give([&device, comm = comm->shared, call] {
-    device.PostAlways([comm, call, number = comm->Number(call.op, call.peer)] {
-      try {
-        comm->group.Execute(call, number, std::chrono::steady_clock::now() + kNever);
-      } catch (const std::exception&) {  // aborted
-      }
-    });
+    device.PostAlways([comm, call, number = comm->Number(call.op, call.peer)] { comm->Run(call, number); });
   });
   return Result::kSuccess;
 }
@@ -126,18 +134,15 @@ void RunGrouped(const Grouped& all, Shared& comm, uint64_t number) {
     sum += piece.bytes;
   }
   out.resize(size_t(sum));
-  try {
-    comm.group.Execute({.op = Op::kAllToAllV,
+  bool done = comm.Run({.op = Op::kAllToAllV,
                         .in = in.data(),
                         .out = out.data(),
                         .count = int64_t(in.size()),
                         .dtype = DType::kU8,
                         .send_counts = sends,
                         .recv_counts = receives},
-                       number, std::chrono::steady_clock::now() + kNever);
-  } catch (const std::exception&) {  // aborted
-    return;
-  }
+                       number);
+  if (!done) return;
   size_t at = 0;
   for (size_t r = 0; r < ranks; r++)
     for (const Grouped::Piece& piece : all.receives)
@@ -232,6 +237,7 @@ Result ncclCommDestroy(Communicator* comm) {
 }
 
 Result ncclCommAbort(Communicator* comm) {
+  comm->shared->aborted = true;
   comm->shared->group.Abort("aborted");
   delete comm;  // as NCCL: who uses it after that uses what is gone
   return Result::kSuccess;
