@@ -8,8 +8,8 @@ namespace weft {
 // The predicted peak decides, never what is free now: that differs between ranks and from run to run.
 bool Regathers(const Config& config, const StepOptions& options, const Runtime& runtime, size_t total) {
   if (config.parallel.regather != RegatherMode::kAuto) return options.model.regather;
-  bool asks = options.model.fsdp == Fsdp::kFull && runtime.device != DeviceKind::kCpu &&
-              ExecutorOf(config) == ExecutorKind::kCompiled;
+  bool asks = options.model.fsdp == Fsdp::kFull && options.model.mesh.num_ranks() > 1 &&
+              runtime.device != DeviceKind::kCpu && ExecutorOf(config) == ExecutorKind::kCompiled;
   if (!asks) return true;
   if (total == 0) return false;
   StepOptions kept = options;
