@@ -155,6 +155,71 @@ TEST(NcclGroup, AReplayedCallThatTheDeviceDoesNotComeToTheEndOfIsNamed) {
   EXPECT_EQ(heard, 1);
 }
 
+// On 2 x 2 ranks each waits for another one in a group that does not fail by itself.
+TEST(NcclGroup, AReplayThatFailsEndsThoseOfAllGroups) {
+  std::atomic<int> threw{0};
+  auto begin = std::chrono::steady_clock::now();
+  OnNccl({{"a", "b"}, {2, 2}}, [&](DoubleRank& rank, DeviceMesh& mesh) {
+    mesh.set_timeout(300ms);
+    Tensor t = Tensor::Zeros(DType::kF32, {3}, rank.device);
+    auto recording = rank.device.Record([&] {
+      for (const char* axis : {"b", "a"})
+        mesh.Group(axis, kDouble)
+            .Enqueue({.op = Op::kAllReduce, .in = t.data(), .out = t.data(), .count = 3, .dtype = DType::kF32});
+    });
+    recording->Replay();
+    rank.device.Synchronize();
+    if (rank.context.rank() == 3) return std::this_thread::sleep_for(1500ms);
+    recording->Replay();
+    threw += test::ErrorOf([&] { rank.device.Synchronize(); }) != "";
+  });
+  EXPECT_GE(threw, 2);  // the partners of rank 3; for rank 0 the double ends what its own partner has aborted
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, 20s);
+}
+
+TEST(NcclGroup, CallsThatGoTogetherHaveTheBitsOfEach) {
+  OnNccl({{"x"}, {3}}, [](DoubleRank& rank, DeviceMesh& mesh) {
+    ProcessGroup &host = mesh.World(), &group = mesh.World(kDouble);
+    std::vector<Tensor> in, want, got;
+    std::vector<Collective> calls;
+    for (size_t i = 0; i < 5; i++) {
+      in.push_back(test::InputOf(rank.context.rank(), 3 * 7, DType::kF32, i, test::Values::kRounding));
+      Collective call{.op = i % 2 ? Op::kAllReduce : Op::kReduceScatter, .count = i % 2 ? 21 : 7};
+      want.push_back(Tensor::Zeros(DType::kF32, {call.count}));
+      call.in = in[i].data();
+      call.out = want[i].data();
+      host.Run(call);
+      in[i] = in[i].To(rank.device);
+      got.push_back(Tensor::Zeros(DType::kF32, {call.count}, rank.device));
+      call.in = in[i].data();
+      call.out = got[i].data();
+      calls.push_back(call);
+    }
+    group.EnqueueAll(calls);
+    for (size_t i = 0; i < 5; i++) EXPECT_EQ(got[i].To(CpuRuntime()).ToDoubles(), want[i].ToDoubles()) << i;
+    EXPECT_EQ(group.sequence(), 5u);
+    EXPECT_EQ(group.count(Op::kAllReduce).calls, 2);
+  });
+}
+
+TEST(NcclGroup, CallsThatGoTogetherFailTogether) {
+  std::atomic<int> heard{0};
+  std::string text = ErrorOf(2, [&](DoubleRank& rank, ProcessGroup& group) {
+    group.set_failure_handler([&](const std::string&) { heard++; });
+    group.Run({.op = Op::kBarrier});
+    if (rank.context.rank() == 1) return std::this_thread::sleep_for(600ms);
+    group.set_timeout(200ms);
+    Tensor a = Tensor::Zeros(DType::kF32, {3}, rank.device), b = Tensor::Zeros(DType::kF32, {4}, rank.device);
+    std::vector<Collective> calls;
+    for (const Tensor* t : {&a, &b})
+      calls.push_back({.op = Op::kAllReduce, .in = t->data(), .out = t->data(), .count = t->shape()[0]});
+    group.EnqueueAll(calls);
+    rank.device.Synchronize();
+  });
+  ExpectParts(text, {"all_reduce f32 x 3 sum #2 on group \"world\"", "timed out"});
+  EXPECT_EQ(heard, 1);
+}
+
 TEST(NcclGroup, WhoUnwindsDoesNotWaitForItsReplays) {
   std::string text = ErrorOf(2, [](DoubleRank& rank, ProcessGroup& group) {
     Tensor t = Tensor::Zeros(DType::kF32, {3}, rank.device);
@@ -218,7 +283,7 @@ TEST(NcclLibrary, RefusesNvlinkMulticast) {
 
 TEST(NcclLibrary, SetsWhatTheUserHasNotSet) {
   test::ScopedEnvironment own("NCCL_GRAPH_REGISTER", "1"), unset("NCCL_SOCKET_IFNAME", nullptr);
-  test::FakeNccl();
+  test::OpenFakeNccl();
   EXPECT_STREQ(std::getenv("NCCL_GRAPH_REGISTER"), "1");
   EXPECT_STREQ(std::getenv("NCCL_SOCKET_IFNAME"), "lo");
   EXPECT_STREQ(std::getenv("NCCL_NVLS_ENABLE"), "0");

@@ -4,6 +4,7 @@
 // between GroupStart and GroupEnd are one, aborted calls end as if they were done.
 #include <atomic>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <string>
@@ -93,18 +94,7 @@ ReduceOp ReduceOf(Reduction op) {
   return op == Reduction::kMax ? ReduceOp::kMax : op == Reduction::kMin ? ReduceOp::kMin : ReduceOp::kSum;
 }
 
-Result Post(Communicator* comm, Stream stream, Collective call) {
-  if (!comm || !stream) return kInvalid;
-  auto& device = *static_cast<DeviceDouble*>(stream);
-  if (call.in) call.in = device.Reached(call.in);
-  if (call.out) call.out = device.Reached(call.out);
-  device.Give([&device, comm = comm->shared, call] {
-    device.PostAlways([comm, call, number = comm->Number(call.op, call.peer)] { comm->Run(call, number); });
-  });
-  return Result::kSuccess;
-}
-
-// The sends and receives between GroupStart and GroupEnd of this thread.
+// What was called between GroupStart and GroupEnd of this thread.
 struct Grouped {
   int depth = 0;
   Communicator* comm = nullptr;
@@ -115,8 +105,26 @@ struct Grouped {
     int64_t bytes;
   };
   std::vector<Piece> sends, receives;
+  std::vector<std::function<void()>> calls;  // the collectives
 };
 thread_local Grouped grouped;
+
+Result Post(Communicator* comm, Stream stream, Collective call) {
+  if (!comm || !stream) return kInvalid;
+  auto& device = *static_cast<DeviceDouble*>(stream);
+  if (call.in) call.in = device.Reached(call.in);
+  if (call.out) call.out = device.Reached(call.out);
+  auto give = [&device, comm = comm->shared, call] {
+    device.Give([&device, comm, call] {
+      device.PostAlways([comm, call, number = comm->Number(call.op, call.peer)] { comm->Run(call, number); });
+    });
+  };
+  if (grouped.depth > 0)
+    grouped.calls.push_back(std::move(give));
+  else
+    give();
+  return Result::kSuccess;
+}
 
 void RunGrouped(const Grouped& all, Shared& comm, uint64_t number) {
   auto ranks = size_t(comm.group.size());
@@ -153,6 +161,7 @@ void RunGrouped(const Grouped& all, Shared& comm, uint64_t number) {
 }
 
 Result PostGrouped(Grouped all) {
+  for (const auto& call : std::exchange(all.calls, {})) call();
   if (!all.comm) return Result::kSuccess;
   auto& device = *static_cast<DeviceDouble*>(all.stream);
   for (auto* pieces : {&all.sends, &all.receives})

@@ -9,10 +9,15 @@
 
 namespace weft::test {
 
-inline std::shared_ptr<const NcclLibrary> FakeNccl() {
+inline std::shared_ptr<const NcclLibrary> OpenFakeNccl() {
   auto library = NcclLibrary::Open(2, true, WEFT_FAKE_NCCL);
   if (!library.ok()) Fail(std::string(library.status().message()));
   return *library;
+}
+// Opened once: that sets variables of the environment, and ranks are threads.
+inline std::shared_ptr<const NcclLibrary> FakeNccl() {
+  static const std::shared_ptr<const NcclLibrary> library = OpenFakeNccl();
+  return library;
 }
 
 inline std::unique_ptr<GroupFactory> NcclGroups(Bootstrap& bootstrap, DeviceDouble& device) {

@@ -41,6 +41,9 @@ class Streamed {
   DeviceMesh mesh_;
 };
 
+// A cast of each weight is read by the gathers of both passes.
+constexpr Precision kMixed{DType::kBF16, DType::kF32, DType::kF32};
+
 std::string BlockOf(const std::string& scope) {
   size_t dot = scope.find('.');
   return scope.starts_with("blocks.") ? scope.substr(0, scope.find('.', dot + 1)) : scope.substr(0, dot);
@@ -98,7 +101,7 @@ TEST(Schedule, KeepsNodesAndTheirOrderByDataOnEveryLayout) {
 TEST(Schedule, MakesOneBucketABlock) {
   Layout layout{.dp = 4, .fsdp = Fsdp::kFull};
   for (const char* family : {"gpt2", "llama"}) {
-    Job job{.model = Tiny(family)};
+    Job job{.model = Tiny(family), .precision = kMixed};
     TrainingStep step(job.model, OptionsOf(job, layout));
     LocalProgram now = Schedule(step.step(), Streamed(layout).kernels(DeviceKind::kCuda));
     std::map<std::tuple<Op, std::string, Phase>, int> buckets;
@@ -127,12 +130,18 @@ bool IsIn(const Node& node, const char* block) { return node.scope && node.scope
 // made.
 TEST(Schedule, WeightsComeABlockEarlyAndGradientsLeaveAtOnce) {
   Layout layout{.dp = 4, .fsdp = Fsdp::kFull};
-  Job job{.model = Tiny("llama")};
+  Job job{.model = Tiny("llama"), .precision = kMixed};
   TrainingStep step(job.model, OptionsOf(job, layout));
   LocalProgram now = Schedule(step.step(), Streamed(layout).kernels(DeviceKind::kCuda));
   int gather = PositionOf(now, [](const Node& n) { return n.op == Op::kAllGather && IsIn(n, "blocks.1."); });
   int compute = PositionOf(now, [](const Node& n) { return n.op == Op::kEinsum && IsIn(n, "blocks.0."); });
   EXPECT_LT(gather, compute);
+  int again = PositionOf(
+      now, [](const Node& n) { return n.op == Op::kAllGather && n.phase == Phase::kBackward && IsIn(n, "blocks.0."); });
+  int backward = PositionOf(
+      now, [](const Node& n) { return n.op == Op::kEinsum && n.phase == Phase::kBackward && IsIn(n, "blocks.1."); });
+  EXPECT_GT(again, 0);
+  EXPECT_LT(again, backward);
   int scatter = PositionOf(now, [](const Node& n) { return n.op == Op::kReduceScatter && IsIn(n, "blocks.1."); });
   int earlier = PositionOf(
       now, [](const Node& n) { return n.op == Op::kEinsum && n.phase == Phase::kBackward && IsIn(n, "blocks.0."); });

@@ -160,7 +160,7 @@ class Planner {
     for (size_t i = 0; i < graph_.nodes.size(); i++)
       for (const Var& in : graph_.nodes[i]->inputs) {
         Value& root = RootOf(in);
-        root.first_use = std::min(root.first_use, int(i));
+        if (!IsView(*graph_.nodes[i])) root.first_use = std::min(root.first_use, int(i));
         root.last_use = int(i);
       }
     for (auto* list : {&graph_.outputs, &graph_.writes})
@@ -246,8 +246,8 @@ class Planner {
   // A collective that goes on beside the steps behind it.
   bool GoesOn(const Node& node) const { return IsCollective(node.op) && runtime_.kernels().Row(node.op).run_many; }
 
-  // Memory that a collective still reads is kept until its result is read, or the second bucket after its own begins:
-  // whoever took it earlier would wait for the collective.
+  // Memory that a collective is the last to read is kept until its result is read, or the second bucket after its own
+  // begins: whoever took it earlier would wait for the collective.
   void TakeBack(const Node& node, int i) {
     bool begins = GoesOn(node) && (plan_.steps.empty() || plan_.steps.back().node->op != node.op);
     if (begins) bucket_++;

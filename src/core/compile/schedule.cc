@@ -98,7 +98,7 @@ class Scheduler {
     Move move{.node = i, .chain = {}, .ready = -1, .first_reader = *readers_[size_t(i)].begin()};
     for (int at = *source; at >= 0;) {
       std::optional<int> operand = OperandOf(at);
-      if (!operand || IsCollective(At(at).op) || readers_[size_t(at)].size() > 1) {
+      if (!operand || IsCollective(At(at).op) || (reduces && readers_[size_t(at)].size() > 1)) {
         move.ready = at;
         break;
       }
@@ -116,8 +116,9 @@ class Scheduler {
     int depth = behind.depth;
     for (const Move& move : bucket) {
       int at = behind.depth;
-      for (int node : move.chain)
-        if (node > behind.slot) positions_[size_t(node)] = {behind.slot, ++at, buckets_};
+      for (int node : move.chain)  // which gathers of two passes may share
+        if (Position to{behind.slot, ++at, buckets_}; node > behind.slot && to < positions_[size_t(node)])
+          positions_[size_t(node)] = to;
       depth = std::max(depth, at);
     }
     for (const Move& move : bucket) positions_[size_t(move.node)] = {behind.slot, depth + 1, buckets_};
@@ -138,7 +139,7 @@ class Scheduler {
       leaves.insert(leaf);
     }
     for (size_t b = 0; b < buckets.size(); b++)
-      Place(buckets[b], {buckets[b > 0 ? b - 1 : 0].front().first_reader - 1, 0, 0});
+      Place(buckets[b], {b > 0 ? buckets[b - 1].front().first_reader - 1 : -1, 0, 0});
   }
   std::string LeafOf(const Move& move) const {
     for (const Var& in : At(move.chain.empty() ? move.node : move.chain.front()).inputs)

@@ -38,7 +38,12 @@ void StreamedDevice::ThrowFailure() const {
 void StreamRecording::Replay() {
   device_.ThrowFailure();
   for (const auto& call : before_) call();
-  Issue();
+  try {
+    Issue();
+  } catch (...) {
+    device_.SetFailure(std::current_exception());  // what was asked for before it now counts on the work
+    throw;
+  }
 }
 
 }  // namespace weft

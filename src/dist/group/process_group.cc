@@ -160,7 +160,7 @@ Work ProcessGroup::Start(const Collective& call) {
 void ProcessGroup::Enqueue(const Collective& call) {
   if (!is_stream_ordered()) return Run(call);
   Collective made = call;
-  if (!call_filter_ || call_filter_(*this, made)) PutInStream(made);
+  if (!call_filter_ || IsRecording() || call_filter_(*this, made)) PutInStream(made);
 }
 
 void ProcessGroup::EnqueueAll(std::span<const Collective> calls) {
@@ -170,7 +170,7 @@ void ProcessGroup::EnqueueAll(std::span<const Collective> calls) {
   }
   std::vector<Collective> made;
   for (Collective call : calls)
-    if (!call_filter_ || call_filter_(*this, call)) made.push_back(call);
+    if (!call_filter_ || IsRecording() || call_filter_(*this, call)) made.push_back(call);
   PutTogether(made);
 }
 

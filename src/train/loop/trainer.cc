@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "weft/dist/group/consensus.h"
+#include "weft/dist/group/nccl/nccl_memory.h"
 #include "weft/parallel/step/kernel_choices.h"
 #include "weft/train/config/model_of.h"
 #include "weft/train/log/standard_output.h"
@@ -89,6 +90,7 @@ absl::Status Trainer::CheckMemoryFor(const std::optional<StepPlans>& plans) {
   if (!config_.checkpoint.dir.empty()) need += SnapshotNeedOf(step_, mesh_.coords(), runtime_.device);
   if (sampler_) need += sampler_->Need();
   need += HeldDataNeed(data_.HeldBytes(), runtime_.device);
+  if (need.communicators > 0) need.communicators -= kNcclMeetingBytes;  // the mesh has taken them
   return CheckMemory(need, runtime_.memory(), mesh_.World());
 }
 

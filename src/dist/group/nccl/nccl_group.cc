@@ -119,7 +119,7 @@ NcclGroup::NcclGroup(std::string name, int rank, std::vector<int> ranks, Streame
 // A rank that unwinds will not make the calls that its peers would answer, whatever replays still wait for.
 NcclGroup::~NcclGroup() {
   if (track_ && track_->IsUnderWay() && std::uncaught_exceptions() > 0)
-    Abort(fmt::format("rank {} left group \"{}\" by an exception", rank(), name()));
+    replays_->EndAll(fmt::format("rank {} left group \"{}\" by an exception", rank(), name()));
   StopLanes();
 }
 
@@ -140,42 +140,49 @@ void NcclGroup::IssueTogether(Issued issued) {
   } catch (const std::exception& e) {
     std::rethrow_exception(FailureOf(issued.front()->call, issued.front()->sequence, e));
   }
-  for (size_t i = 0; i < issued.size(); i++)
-    watch_.Add(deadline, [this, call = issued[i], ticket = tickets[i]](std::exception_ptr error) {
-      if (error)
-        error = ErrorOf(call->call, call->sequence, error);
-      else
-        FinishRecord(ticket);
-      Finished(*call, error);
-      if (error) FailDevice(error);
-    });
+  std::vector<std::shared_ptr<const IssuedCall>> calls(issued.begin(), issued.end());
+  watch_.Add(deadline, [this, calls = std::move(calls), tickets = std::move(tickets)](std::exception_ptr error) {
+    if (error) error = ErrorOf(calls.front()->call, calls.front()->sequence, error);
+    for (size_t i = 0; i < calls.size(); i++) {
+      if (!error) FinishRecord(tickets[i]);
+      Finished(*calls[i], error);
+    }
+    if (!error) return;
+    // Whoever waits for the device hears of it, and what is still in the streams ends. An abort may take long.
+    device().SetFailure(error);
+    if (comm_) comm_->Abort();
+  });
 }
 
 // Replays make the calls, and their watch looks after them.
 void NcclGroup::Record(Issued issued) {
-  auto put = [&] { PutAll(issued, std::chrono::steady_clock::now() + TimeoutOf(issued.front()->call)); };
-  if (track_) {
-    own_recorder().set_replays([watch = std::weak_ptr(replays_), recorder = &recorder()] {
-      std::shared_ptr<ReplayWatch> replays = watch.lock();
-      return replays ? replays->Records(recorder) : std::vector<CallRecord>();
-    });
-    track_->Record(issued, put);
-  } else {
-    put();
+  const Collective& first = issued.front()->call;
+  auto put = [&] { PutAll(issued, std::chrono::steady_clock::now() + TimeoutOf(first)); };
+  try {
+    if (track_) {
+      own_recorder().set_replays([watch = std::weak_ptr(replays_), recorder = &recorder()] {
+        std::shared_ptr<ReplayWatch> replays = watch.lock();
+        return replays ? replays->Records(recorder) : std::vector<CallRecord>();
+      });
+      track_->Record(issued, put);
+    } else {
+      std::vector<std::shared_ptr<const IssuedCall>> calls(issued.begin(), issued.end());
+      device().BeforeReplay([this, calls = std::move(calls)] {
+        for (const auto& call : calls) Replayed(call->call);
+      });
+      put();
+    }
+  } catch (const std::exception& e) {
+    std::rethrow_exception(FailureOf(first, 0, e));
   }
   for (const auto& call : issued) Finished(*call, nullptr);
 }
 
+// Whoever waits for the device hears of it. The watch ends all groups' calls next.
 void NcclGroup::ReplayFailed(const Collective& call, uint64_t sequence, std::exception_ptr error) {
   error = ErrorOf(call, sequence, error);
   FailLater(error);
-  FailDevice(error);
-}
-
-// Whoever waits for the device hears of it, and what is still in the streams ends. An abort may take long.
-void NcclGroup::FailDevice(std::exception_ptr error) {
   device().SetFailure(std::move(error));
-  if (comm_) comm_->Abort();
 }
 
 void NcclGroup::CheckAborted() {

@@ -71,7 +71,6 @@ class NcclGroup final : public StreamedGroup, private ReplayedGroup {
   void Call(Deadline deadline, absl::FunctionRef<void()> put);
   void PutAll(Issued issued, Deadline deadline);
   std::exception_ptr ErrorOf(const Collective& call, uint64_t sequence, std::exception_ptr error);
-  void FailDevice(std::exception_ptr error);
 
   uint64_t BeginReplay(const Collective& call) override { return Replayed(call); }
   CallRecord DescribeReplay(const Collective& call, uint64_t sequence) const override {
@@ -83,6 +82,7 @@ class NcclGroup final : public StreamedGroup, private ReplayedGroup {
   }
   std::string Fault() const override { return comm_ ? comm_->AsyncError() : std::string(); }
   void ReplayFailed(const Collective& call, uint64_t sequence, std::exception_ptr error) override;
+  void EndReplays(const std::string& reason) override { Abort(reason); }
 
   void Put(const Collective& call);
   void Alone(const Collective& call);
@@ -96,8 +96,8 @@ class NcclGroup final : public StreamedGroup, private ReplayedGroup {
   bool connected_ = false;  // by a first call
   BufferPtr word_;          // what a barrier reduces
   std::shared_ptr<ReplayWatch> replays_;
-  std::optional<ReplayWatch::Track> track_;  // of a group of more than one rank
-  StreamWatch watch_;                        // last: its thread uses the others
+  StreamWatch watch_;                        // its thread uses the others
+  std::optional<ReplayWatch::Track> track_;  // last, as watch_; of a group of more than one rank
 };
 
 // Makes NCCL groups for one device kind. The ranks meet in the first Make, which connects them all; the groups are

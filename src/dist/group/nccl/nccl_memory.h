@@ -7,12 +7,12 @@
 
 namespace weft {
 
-// Bytes of a rank: of the communicator in which all ranks meet, and of one for each axis of several ranks, with the
-// channels that NCCL 2.28 opens on H200s (measured: tests/bench/ladder, startup).
+// Bytes of a rank: of the communicator in which all ranks meet, which is there with the mesh, and of one for each axis
+// of several ranks, with the channels that NCCL 2.28 opens on H200s (measured: tests/bench/ladder, startup).
+inline constexpr int64_t kNcclMeetingBytes = int64_t(388) << 20, kNcclLaneBytes = int64_t(670) << 20;
 inline int64_t NcclBytes(const MeshShape& mesh) {
-  constexpr int64_t kMeeting = int64_t(388) << 20, kLane = int64_t(670) << 20;
   int64_t lanes = std::count_if(mesh.sizes.begin(), mesh.sizes.end(), [](int size) { return size > 1; });
-  return lanes > 0 ? kMeeting + lanes * kLane : 0;
+  return lanes > 0 ? kNcclMeetingBytes + lanes * kNcclLaneBytes : 0;
 }
 
 }  // namespace weft

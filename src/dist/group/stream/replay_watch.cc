@@ -81,20 +81,38 @@ bool ReplayWatch::IsDone(const Replay& replay) const {
 void ReplayWatch::Loop() {
   std::unique_lock lock(mutex_);
   for (;;) {
-    changed_.wait(lock, [this] { return stop_ || IsUnderWay(); });
-    if (stop_) return;
+    changed_.wait(lock, [this] { return stop_ || ended_ || IsUnderWay(); });
+    if (stop_ || ended_) return;
     if (std::optional<Failure> failure = Look()) {
       Call& call = failure->call;
       failing_ = call.track;
       lock.unlock();
       call.track->group_.ReplayFailed(call.issued->call, call.sequence, std::make_exception_ptr(Error(failure->error)));
+      EndAll("an earlier call failed");
       lock.lock();
       failing_ = nullptr;
       changed_.notify_all();
       return;
     }
-    changed_.wait_for(lock, kPause, [this] { return stop_; });
+    changed_.wait_for(lock, kPause, [this] { return stop_ || ended_; });
   }
+}
+
+// One group's calls may end only when another's do, so none waits for another here.
+void ReplayWatch::EndAll(const std::string& reason) {
+  std::vector<Track*> tracks;
+  {
+    std::lock_guard lock(mutex_);
+    if (std::exchange(ended_, true)) return;
+    ending_ = true;
+    tracks = tracks_;
+  }
+  std::vector<std::thread> threads;
+  for (Track* track : tracks) threads.emplace_back([track, &reason] { track->group_.EndReplays(reason); });
+  for (std::thread& thread : threads) thread.join();
+  std::lock_guard lock(mutex_);
+  ending_ = false;
+  changed_.notify_all();
 }
 
 // Of each group the call that the device is at, if it is at one.
@@ -139,7 +157,7 @@ std::vector<CallRecord> ReplayWatch::Records(const CallRecorder* recorder) const
 
 void ReplayWatch::Forget(Track& track) {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return failing_ != &track; });
+  changed_.wait(lock, [&] { return failing_ != &track && !ending_; });
   std::erase(tracks_, &track);
   for (Replay& replay : replays_) std::erase_if(replay.calls, [&](const Call& call) { return call.track == &track; });
 }

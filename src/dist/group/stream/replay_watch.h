@@ -38,6 +38,8 @@ class ReplayedGroup {
   virtual std::string Fault() const = 0;
   // The call failed, and with it the device's work. Once, from the watch's thread, which then watches no more.
   virtual void ReplayFailed(const Collective& call, uint64_t sequence, std::exception_ptr error) = 0;
+  // Ends the group's calls that the device is at or will come to, from any thread; may wait until recordings are gone.
+  virtual void EndReplays(const std::string& reason) = 0;
 };
 
 class ReplayWatch {
@@ -72,6 +74,8 @@ class ReplayWatch {
     std::chrono::steady_clock::time_point moved_{};  // when it saw that
   };
 
+  // Ends the replays of all groups: each waits for others in calls of its own.
+  void EndAll(const std::string& reason);
   // The calls of replays that the device is at or past, as far back as the last replay that it is done with: those of
   // groups with this recorder, in the order in which they were recorded.
   std::vector<CallRecord> Records(const CallRecorder* recorder) const;
@@ -108,8 +112,9 @@ class ReplayWatch {
   uint64_t recording_ = 0;           // the device's latest, whose calls
   std::shared_ptr<Calls> recorded_;  // these are
   std::vector<Track*> tracks_;
-  std::deque<Replay> replays_;  // the last that is done, and those under way
-  Track* failing_ = nullptr;    // told of a failure now
+  std::deque<Replay> replays_;           // the last that is done, and those under way
+  Track* failing_ = nullptr;             // told of a failure now
+  bool ended_ = false, ending_ = false;  // EndAll was called; it goes on
   bool stop_ = false;
   std::thread thread_;  // last: it uses the others
 };
