@@ -191,7 +191,8 @@ class ProcessGroup {
   using FailureHandler = std::function<void(const std::string& error)>;
   void set_failure_handler(FailureHandler handler) { on_failure_ = std::move(handler); }
   // For tests of failures (collective_fault.h): sees each call of Run and Enqueue before it is made and may change it;
-  // false leaves it out. Recorded calls it sees when a replay makes them, and can do neither. Set before the first call.
+  // false leaves it out. Recorded calls it sees when a replay makes them, and can do neither. Set before the first
+  // call.
   using CallFilter = std::function<bool(const ProcessGroup& group, Collective& call)>;
   void set_call_filter(CallFilter filter) { call_filter_ = std::move(filter); }
   uint64_t sequence() const { return sequence_; }  // of the last collective, from 1; by the thread that calls them
