@@ -1,4 +1,4 @@
-// Attrs: the named constants of a node (a dim, an equation, a scale). A few per node, found by a scan.
+// Attrs: the named constants of a node (a dim, an equation, a scale). A node has a few of them, so lookup is linear.
 //
 //   Attrs attrs{{"dim", 1}, {"eq", "btc,cd->btd"}};
 //   int dim = int(attrs.Int("dim"));
@@ -15,13 +15,14 @@
 
 namespace weft {
 
-// The names of attributes, by type: a name that is not here, or of another type, does not compile.
+// The names of attributes, by type. A name that is not listed under its type does not compile.
 namespace attr_names {
 // clang-format off
 inline constexpr std::string_view
     kInts[] = {"axis", "bias", "causal", "causal_offset", "context", "dim", "dtype", "gather_dim", "high",
                "ignore_index", "inner", "inverse", "key", "length", "low", "narrow", "nesterov", "parameter",
-               "parameter_gradient", "reduce", "regather", "residual", "shape_only", "size", "split_dim", "start", "wide"},
+               "parameter_gradient", "reduce", "regather", "residual", "shape_only", "size", "split_dim", "start", "wide",
+               "wire"},
     kFloats[] = {"beta1", "beta2", "eps", "factor", "high", "k", "low", "momentum", "p", "scale", "smoothing", "theta",
                  "value", "weight_decay"},
     kTexts[] = {"eq", "kind", "name"},
@@ -42,10 +43,10 @@ inline constexpr std::span<const std::string_view> kOf<Shape> = kShapes;
 template <>
 inline constexpr std::span<const std::string_view> kOf<Sharding> = kShardings;
 
-void ThereIsNoAttributeOfThisNameAndType();  // what the compiler says; it has no body
+void ThereIsNoAttributeOfThisNameAndType();  // undefined: the compiler names it in its error
 }  // namespace attr_names
 
-// A string literal that names an attribute of type T; null where a row of a table names none.
+// A string literal that names an attribute of type T. Null in a table row that names no attribute.
 template <class T>
 struct AttrName {
   const char* text;
@@ -79,14 +80,14 @@ class Attrs {
   Attrs(std::initializer_list<Item> items) : items_(items) {}
 
   bool Has(AttrName<double> name) const { return Find(name.text) != nullptr; }
-  // These five throw Error for an absent name.
+  // These five throw Error if the attribute is missing.
   int64_t Int(AttrName<int64_t> name) const { return At<int64_t>(name.text); }
   double Float(AttrName<double> name) const { return At<double>(name.text); }
   const std::string& Text(AttrName<std::string> name) const { return At<std::string>(name.text); }
   const Shape& Ints(AttrName<Shape> name) const { return At<Shape>(name.text); }
   const Sharding& Target(AttrName<Sharding> name) const { return At<Sharding>(name.text); }
   int64_t IntOr(AttrName<int64_t> name, int64_t otherwise) const { return Find(name.text) ? Int(name) : otherwise; }
-  void Set(Item item);  // adds or replaces
+  void Set(Item item);  // adds the item or replaces the one of that name
   bool operator==(const Attrs&) const = default;
   const absl::InlinedVector<Item, 2>& items() const { return items_; }
 

@@ -6,7 +6,6 @@
 #include <type_traits>
 
 #include "weft/core/base/shard.h"
-#include "weft/core/base/tensor.h"
 
 namespace weft {
 namespace {
@@ -19,7 +18,7 @@ To Convert(From value) {
     return To(float(Compute<From>(value)));
 }
 
-// `n` elements, the sources and targets at equal distances.
+// Copies `n` elements, with fixed strides in source and target.
 void CopyRow(const BoxData& from, int64_t source, const BoxData& to, int64_t target, int64_t n, int64_t from_step,
              int64_t to_step) {
   Dispatch(from.dtype, [&](auto source_zero) {
@@ -107,17 +106,6 @@ void CopyMeeting(const BoxData& from, const BoxData& to) {
     }
     if (d == 0) return;
   }
-}
-
-void FillHeld(const Tensor& local, const Box& held, std::span<const BoxData> parts) {
-  bool on_host = local.device().kind == DeviceKind::kCpu;
-  Tensor host = on_host ? local : Tensor::Zeros(local.dtype(), local.shape());
-  for (const BoxData& part : parts)
-    CopyMeeting(part, {held, host.dtype(), host.as<std::byte>(), RowMajor(host.shape())});
-  if (on_host) return;
-  DeviceRuntime& device = local.buffer()->runtime();
-  device.Copy(local.data(), host.data(), host.bytes());
-  device.Synchronize();  // before the host's memory goes
 }
 
 }  // namespace weft

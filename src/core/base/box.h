@@ -1,8 +1,7 @@
-// Boxes: which part of a global tensor a rank holds, which rank writes it, and copies between parts that overlap.
+// Boxes: which part of a global tensor a rank holds, which rank writes it, and copies between overlapping parts.
 #pragma once
 #include <cstddef>
 #include <optional>
-#include <span>
 
 #include "weft/core/base/dtype.h"
 #include "weft/core/base/placement.h"
@@ -10,37 +9,32 @@
 
 namespace weft {
 
-class Tensor;
-
-// [begin, end) in every dim.
+// A half-open index range [begin, end) in every dim.
 struct Box {
   Shape begin, end;
   bool operator==(const Box&) const = default;
 };
 Shape Extents(const Box& box);
 int64_t Volume(const Box& box);
-// Nothing where they have no element in common.
+// Returns the intersection, or nullopt if the boxes share no element.
 std::optional<Box> Meeting(const Box& a, const Box& b);
 
-// What the rank at `coords` holds; nothing where that is nothing.
+// Returns the box that the rank at `coords` holds, or nullopt if it holds no element.
 std::optional<Box> HeldBox(const Shape& global, const Sharding& sharding, const MeshShape& mesh, const Coords& coords);
-// The same on the lowest rank of those that hold replicas; nothing on the others: every element is owned once.
+// Returns HeldBox on the lowest rank among those that hold replicas, and nullopt on the others. So every element is
+// owned by exactly one rank.
 std::optional<Box> OwnedBox(const Shape& global, const Sharding& sharding, const MeshShape& mesh, const Coords& coords);
 
 // The elements of a box in memory.
 struct BoxData {
   Box box;
   DType dtype;
-  std::byte* data;  // of the element at box.begin, at any alignment
+  std::byte* data;  // of the element at box.begin; need not be aligned
   Shape strides;    // in elements
 };
-// Strides of a row-major array.
+// Returns the strides of a row-major array, in elements.
 Shape RowMajor(const Shape& shape);
-// Copies the elements that are in both, converted where the types differ.
+// Copies the elements in the intersection of both boxes. Converts them if the dtypes differ.
 void CopyMeeting(const BoxData& from, const BoxData& to);
-// Copies into `local`, the storage of the box `held`, what `parts` have of it: where checkpoints that are loaded and
-// tensors that move between meshes end. Storage may be padded behind the box and on any device; the parts are on the
-// host, in any type, and have every element of the box together.
-void FillHeld(const Tensor& local, const Box& held, std::span<const BoxData> parts);
 
 }  // namespace weft

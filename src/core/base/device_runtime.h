@@ -1,7 +1,8 @@
-// DeviceRuntime: what a device provides beside its kernels: memory, copies, and the order of the work on it.
+// DeviceRuntime: what a device provides besides its kernels: memory, copies and the order of its work.
 //
-// One per rank and device; a Context owns it. Work on a device (kernels, Copy, Fill) runs in the order in which it was
-// issued, maybe later than the call that issued it: Synchronize, or an Event, tells when it is done.
+// Each rank has one per device, owned by its Context. All contexts share the CPU's. Work on a device (kernels, Copy,
+// Fill) runs in the order in which it was issued, possibly after the call that issued it returns. Synchronize or an
+// Event reports completion.
 #pragma once
 #include <memory>
 #include <string>
@@ -14,14 +15,14 @@ namespace weft {
 
 class DeviceRuntime {
  public:
-  // A point in the order of the work.
+  // A point in the order of the device's work.
   class Event {
    public:
     virtual ~Event() = default;
-    virtual void Record() = 0;  // here
-    virtual bool Done() = 0;    // is everything that was issued before the last Record done? Never waits.
+    virtual void Record() = 0;  // moves the event to the current point
+    virtual bool Done() = 0;    // whether all work issued before the last Record is done; never waits
   };
-  // Work that was recorded once, to be issued again as one call.
+  // Work that was recorded once and can be issued again with one call.
   class Recording {
    public:
     virtual ~Recording() = default;
@@ -30,24 +31,28 @@ class DeviceRuntime {
 
   virtual ~DeviceRuntime() = default;
   virtual Device device() const = 0;
-  virtual std::string name() const = 0;  // of the product: "NVIDIA H200"
-  // Contents undefined; aligned to 64 bytes at least. Throws Error that tells what was asked for and what is free.
+  virtual std::string name() const = 0;  // the product name, "NVIDIA H200"
+  // Returns memory with undefined contents, aligned to at least 64 bytes. Throws Error with the requested and the free
+  // bytes if there is not enough.
   virtual BufferPtr Allocate(size_t bytes) = 0;
-  // Host memory that Copy reads and writes without waiting.
-  virtual BufferPtr AllocateStaging(size_t bytes) = 0;
-  // Between any two places of the host and this device.
+  // Returns host memory that Copy reads and writes without waiting. For a GPU that is page-locked memory. Returns null
+  // if the host cannot lock more pages. Throws Error for any other failure.
+  virtual BufferPtr TryAllocateStaging(size_t bytes) = 0;
+  // Returns staging memory like TryAllocateStaging. Throws Error, as Allocate does, if the host cannot lock more pages.
+  BufferPtr AllocateStaging(size_t bytes);
+  // Copies between host and device, or within either, in any direction.
   virtual void Copy(void* to, const void* from, size_t bytes) = 0;
   virtual void Fill(void* data, uint8_t byte, size_t bytes) = 0;
   virtual void Synchronize() = 0;
   virtual std::unique_ptr<Event> NewEvent() = 0;
-  // Records what fn issues, without running it. fn must issue the same whenever it is called and allocate nothing on
-  // the device. Null where the device has no use for recordings: then fn was not called.
+  // Records the work that fn issues, without running it. fn must issue the same work each time it is called and
+  // allocate nothing on the device. Returns null, without calling fn, if the device does not use recordings.
   virtual std::unique_ptr<Recording> Record(absl::FunctionRef<void()> fn) = 0;
   virtual Memory MemoryNow() const = 0;
-  virtual size_t PeakBytes() const = 0;  // most memory in use so far; of the CPU: of the process
+  virtual size_t PeakBytes() const = 0;  // the most memory in use so far; for the CPU, that of the process
 };
 
-// "the CPU of host h", "NVIDIA H200 (cuda:0) of host h": as errors name it.
+// Returns the device's name for error messages: "the CPU of host h", "NVIDIA H200 (cuda:0) of host h".
 std::string PlaceOf(const DeviceRuntime& runtime);
 
 // The host itself. Its work is done when the call returns. It has no state, so all contexts share it.
