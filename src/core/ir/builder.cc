@@ -1,5 +1,7 @@
 #include "weft/core/ir/builder.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "weft/core/ir/verify.h"
@@ -28,7 +30,7 @@ Outputs Builder::Emit(Op op, Attrs attrs, std::span<const Var> inputs, const Loc
   node->scope = scope_;
   node->loc = origin_ ? origin_->loc : loc;
   for (const Var& in : inputs)
-    if (!in) FailAt(*node, "an operand is empty (a Var that was never assigned)");
+    if (!in.defined()) FailAt(*node, "an operand is empty (a Var that was never assigned)");
   const OpRecord& record = Record(op);
   record.infer(*node);
   node->parameter_chain = op == Op::kLeaf ? node->attrs.IntOr("parameter", 0) != 0
@@ -43,6 +45,33 @@ Outputs Builder::Emit(Op op, Attrs attrs, std::span<const Var> inputs, const Loc
 uint64_t Builder::NextRandomKey() {
   return RandomKey(options_.seed, options_.random_phase, *scope_, random_ops_[*scope_]++);
 }
+
+double Builder::ItemOf(const Var& value, const Loc& loc) {
+  Fail(
+      fmt::format("{}: expected a value, got {} {} made at {}, which is not known while a function is traced; choose "
+                  "with Select, return the value, or run the function with executor eager",
+                  ToString(loc), Name(value.dtype()), ToString(value.shape()), ToString(value.node().loc)));
+}
+
+Var Builder::Constant(const Tensor& tensor, const Loc& loc) {
+  Fail(
+      fmt::format("{}: expected a Var, got a Tensor {} {} from outside of the function that is traced; pass it as an "
+                  "argument, or make it an entry of the State",
+                  ToString(loc), Name(tensor.dtype()), ToString(tensor.shape())));
+}
+
+void TraceBuilder::Accept(const std::shared_ptr<Node>& node) {
+  for (const Var& in : node->inputs)
+    if (refuses_eager_ && !in.node().values.empty())
+      FailAt(*node, fmt::format("an operand made at {} is a value from outside of the function that is traced; pass it "
+                                "as an argument, or make it an entry of the State",
+                                ToString(in.node().loc)));
+  nodes_.push_back(node);
+}
+
+Var::operator bool() const { return Item(node().loc) != 0; }
+double Var::Item(Loc loc) const { return CurrentBuilder().ItemOf(*this, loc); }
+VarAt::VarAt(const Tensor& tensor, Loc l) : var(CurrentBuilder().Constant(tensor, l)), loc(l) {}
 
 Graph TraceBuilder::Finish(std::vector<NamedValue> outputs, std::vector<NamedValue> writes) {
   Graph graph{std::move(nodes_), std::move(outputs), std::move(writes)};

@@ -1,4 +1,5 @@
-// Builder: where ops go. The current one of the thread traces them into a Graph or runs them (the eager builder).
+// Builder: receives the ops that code emits. The thread's current builder traces them into a Graph (TraceBuilder) or
+// runs them (EagerBuilder).
 //
 //   TraceBuilder trace({.seed = 7});
 //   BuilderScope scope(trace);
@@ -26,19 +27,26 @@ class Builder {
   Builder(const Builder&) = delete;
   Builder& operator=(const Builder&) = delete;
 
-  // Checks the operands by the op's record and makes the node. The only way to make one.
+  // Checks the operands with the op's record, makes the node and passes it to Accept. Every op builder ends here.
+  // Throws Error for bad operands.
   Outputs Emit(Op op, Attrs attrs, std::span<const Var> inputs, const Loc& loc);
 
+  // The value of a tensor of one element, and a constant made from one. Throw Error unless ops run as they are built.
+  virtual double ItemOf(const Var& value, const Loc& loc);
+  virtual Var Constant(const Tensor& tensor, const Loc& loc);
+
   const BuilderOptions& options() const { return options_; }
-  // The key of the next random op of the current module path.
+  // Returns the key for the next random op of the current module path.
   uint64_t NextRandomKey();
-  // The ordinals of random ops start again: called at each call of the outermost step function.
+  // Restarts the ordinals of random ops. Called at each call of the outermost step function.
   void RestartRandom() { random_ops_.clear(); }
-  // The scalars that random ops depend on (i64): the step, and the global row at which the micro-batch starts.
+  // Whether a random op was built since.
+  bool HasDrawn() const { return !random_ops_.empty(); }
+  // The i64 scalars that random ops depend on: the step, and the global row at which the micro-batch starts.
   Var step, first_row;
 
  protected:
-  virtual void Accept(const std::shared_ptr<Node>& node) = 0;  // stores it, or runs it
+  virtual void Accept(const std::shared_ptr<Node>& node) = 0;  // stores the node or runs it
 
  private:
   friend class ModuleScope;
@@ -47,29 +55,32 @@ class Builder {
   std::map<std::string, uint64_t> random_ops_;
   std::shared_ptr<const std::string> scope_ = std::make_shared<const std::string>();
   Phase phase_ = Phase::kForward;
-  const Node* origin_ = nullptr;  // nodes are made on behalf of this one
+  const Node* origin_ = nullptr;  // the node on whose behalf nodes are made
   int64_t next_id_ = 0;
 };
 
 class TraceBuilder : public Builder {
  public:
   using Builder::Builder;
-  // The traced graph, with these results. The builder is empty afterwards.
+  // Throws Error, from now on, where an op takes a value of an eager program: the trace would keep what one call saw.
+  void RefuseEagerValues() { refuses_eager_ = true; }
+  // Returns the traced graph with these outputs and writes. The builder is empty afterwards.
   Graph Finish(std::vector<NamedValue> outputs, std::vector<NamedValue> writes = {});
   const std::vector<std::shared_ptr<Node>>& nodes() const { return nodes_; }
 
  protected:
-  void Accept(const std::shared_ptr<Node>& node) override { nodes_.push_back(node); }
+  void Accept(const std::shared_ptr<Node>& node) override;
 
  private:
   std::vector<std::shared_ptr<Node>> nodes_;
+  bool refuses_eager_ = false;
 };
 
-// The builder of this thread; throws Error where there is none.
+// Returns the builder of this thread. Throws Error if there is none.
 Builder& CurrentBuilder();
 bool HasBuilder();
 
-// Makes a builder current while alive. Scopes nest.
+// Makes a builder the current one while alive. Scopes nest.
 class BuilderScope {
  public:
   explicit BuilderScope(Builder& builder);
@@ -81,7 +92,7 @@ class BuilderScope {
   Builder* previous_;
 };
 
-// Nodes made while alive carry the module path "outer.name".
+// While alive, nodes get the module path "outer.name".
 class ModuleScope {
  public:
   explicit ModuleScope(const std::string& name);
@@ -94,7 +105,7 @@ class ModuleScope {
   std::shared_ptr<const std::string> previous_;
 };
 
-// Nodes made while alive carry the scope and line of `origin` (when not null) and this phase.
+// While alive, nodes get this phase, and the scope and line of `origin` unless it is null.
 class OriginScope {
  public:
   OriginScope(Phase phase, const Node* origin);
@@ -109,7 +120,7 @@ class OriginScope {
   std::shared_ptr<const std::string> previous_scope_;
 };
 
-// Shorthands for the op families' files.
+// Emit into the current builder. EmitOne returns the op's first output.
 Outputs Emit(Op op, Attrs attrs, std::initializer_list<Var> inputs, const Loc& loc);
 Var EmitOne(Op op, Attrs attrs, std::initializer_list<Var> inputs, const Loc& loc);
 

@@ -9,11 +9,12 @@ const char* Name(Phase phase) {
 }
 
 Node::~Node() {
-  // A chain of a million eager nodes must not recurse a million deep: the outermost destructor drains a worklist.
+  // A chain of a million eager nodes must not recurse a million calls deep, so the outermost destructor drains a
+  // worklist.
   static thread_local std::vector<std::shared_ptr<Node>>* worklist = nullptr;
   auto release = [&](std::vector<std::shared_ptr<Node>>& list) {
     for (Var& input : inputs)
-      if (input) list.push_back(input.node_ptr());  // all of them: the last reference may be a second operand
+      if (input.defined()) list.push_back(input.node_ptr());  // also a repeated one: it may hold the last reference
     inputs.clear();
   };
   if (worklist) {

@@ -9,11 +9,12 @@
 #include "weft/core/base/shard.h"
 #include "weft/core/ir/collective_row.h"
 #include "weft/core/ir/record.h"
+#include "weft/core/ir/wire.h"
 
 namespace weft {
 namespace {
 
-// Values of a local program have their global shape beside the chunk's.
+// Values of a local program have the global shape in addition to the chunk shape.
 const Shape& GlobalShape(const ValueInfo& info) {
   bool local = info.sharding.num_axes() > 0 || !info.global.empty();
   return local ? info.global : info.shape;
@@ -21,7 +22,7 @@ const Shape& GlobalShape(const ValueInfo& info) {
 
 std::string TextOf(DType dtype, const Shape& shape) { return fmt::format("{} {}", Name(dtype), ToString(shape)); }
 
-// Ops infer global shapes, so their operands stand for themselves with the global shape as theirs.
+// Ops infer global shapes. So a local operand is replaced by a stand-in node whose shape is the global one.
 class Verifier {
  public:
   explicit Verifier(const Graph& graph) : graph_(graph) {}
@@ -34,7 +35,7 @@ class Verifier {
     }
     for (auto* list : {&graph_.outputs, &graph_.writes})
       for (const NamedValue& named : *list)
-        WEFT_CHECK(named.value && made_.contains(&named.value.node()),
+        WEFT_CHECK(named.value.defined() && made_.contains(&named.value.node()),
                    fmt::format("graph: \"{}\" is not made by it", named.name));
   }
 
@@ -50,7 +51,7 @@ class Verifier {
   }
 
   void CheckOutputs(const Node& node) const {
-    if (node.attrs.IntOr("shape_only", 0)) return;  // stands for the dims of a value, not for a result
+    if (node.attrs.IntOr("shape_only", 0)) return;  // the node provides only the dims of a value, it has no result
     std::vector<ValueInfo> want = Inferred(node);
     if (want.size() != node.outputs.size())
       FailAt(node, fmt::format("has {} outputs, its op has {}", node.outputs.size(), want.size()));
@@ -62,7 +63,7 @@ class Verifier {
     }
   }
 
-  // Collectives change where a value lies, never what it is.
+  // Collectives change the placement of a value but not the value, so their output has the info of their input.
   std::vector<ValueInfo> Inferred(const Node& node) const {
     Node bare;
     bare.op = node.op;
@@ -70,6 +71,7 @@ class Verifier {
     bare.scope = node.scope;
     bare.loc = node.loc;
     for (const Var& in : node.inputs) bare.inputs.emplace_back(made_.at(&in.node()), in.index());
+    CheckWire(bare);
     if (FindCollectiveRow(node.op)) return {bare.inputs[0].node().outputs[size_t(bare.inputs[0].index())]};
     Record(node.op).infer(bare);
     return {bare.outputs.begin(), bare.outputs.end()};

@@ -1,4 +1,4 @@
-// Records and builders of the elementwise ops, generated from the rows of elementwise.h.
+// Records and builders of the elementwise ops, generated from the rows of elementwise_rows.h.
 #include <fmt/format.h>
 
 #include "weft/core/ops/ops.h"
@@ -11,14 +11,14 @@ constexpr double kTwoOverSqrtPi = 1.1283791670955126;
 struct NoGradient {};
 constexpr NoGradient kNone;
 
-// d(y)/d(operand) times the cotangent, where the derivative is a Var, a constant, or absent.
+// Returns d(y)/d(operand) times the cotangent. The derivative is a Var, a constant or absent.
 Var Times(const Var& dy, const Var& derivative) { return Mul(dy, derivative); }
 Var Times(const Var& dy, double derivative) { return derivative == 1.0 ? dy : Scale(dy, derivative); }
 Var Times(const Var&, NoGradient) { return {}; }
 
 Var Mask(VarAt condition, const Var& like) { return Cast(condition, like.dtype()); }
 
-// gelu(x) = x/2 (1 + t), t = tanh(u), u = s (x + c x^3) (Hendrycks, Gimpel 2016, tanh form); its second derivative.
+// The second derivative of gelu(x) = x/2 (1 + t), t = tanh(u), u = s (x + c x^3) (Hendrycks, Gimpel 2016, tanh form).
 Var GeluSecondDerivative(const Var& a) {
   constexpr double s = 0.7978845608028654, c = 0.044715;
   Var t = Tanh(Scale(a + Scale(a * a * a, c), s));
@@ -28,7 +28,7 @@ Var GeluSecondDerivative(const Var& a) {
   return sech2 * (du + Scale(a * curvature, 0.5));
 }
 
-// silu'(x) = g (1 + x (1 - g)), g = sigmoid(x); so silu'' = g (1 - g) (2 + x (1 - 2 g)).
+// silu'(x) = g (1 + x (1 - g)) with g = sigmoid(x), so silu'' = g (1 - g) (2 + x (1 - 2 g)).
 Var SiluSecondDerivative(const Var& a) {
   Var g = Sigmoid(a);
   return g * AddScalar(-g, 1.0) * AddScalar(a * AddScalar(Scale(g, -2.0), 1.0), 2.0);
@@ -110,13 +110,13 @@ void GradCast(GradCall& call) {
     call.dx[0] = call.dy[0];
     return;
   }
-  // A parameter's gradient is still a sum over ranks here: it reduces after this cast, in the wider type.
+  // Here a parameter's gradient is still a sum over ranks. It is reduced after this cast, in the wider type.
   Attrs attrs{{"dtype", int(call.in(0).dtype())}, {"parameter_gradient", call.node->parameter_chain}};
   call.dx[0] = EmitOne(Op::kCast, attrs, {call.dy[0]}, call.node->loc);
 }
 void NoGrad(GradCall&) {}
 
-// Two shapes: one that 2, 3 and 4 ranks cut unevenly (down to nothing), one that they cut evenly.
+// Two shapes: 2, 3 and 4 ranks shard the first unevenly, down to empty chunks, and the second evenly.
 std::vector<Sample> Same(int inputs, Domain domain, const Attrs& attrs = {}) {
   std::vector<Sample> samples;
   for (const Shape& shape : {Shape{5, 3}, Shape{12}})
@@ -160,14 +160,14 @@ void GradSwiGluFused(GradCall& call) {
 
 Outputs FallbackSwiGlu(const Node& node) { return {Mul(Silu(node.inputs[0]), node.inputs[1])}; }
 
-// The operand of lower rank gets the other's leading dims.
+// Broadcasts the operand of lower rank over the other's leading dims.
 void Align(Var& a, Var& b, const Loc& loc) {
   if (a.rank() < b.rank()) a = BroadcastTo(a, b.shape(), loc);
   if (b.rank() < a.rank()) b = BroadcastTo(b, a.shape(), loc);
 }
 Var Binary(Op op, const VarAt& x, const VarAt& y) {
   Var a = x.var, b = y.var;
-  if (a && b) Align(a, b, x.loc);
+  if (a.defined() && b.defined()) Align(a, b, x.loc);
   return EmitOne(op, {}, {a, b}, x.loc);
 }
 
@@ -192,6 +192,9 @@ Var Not(VarAt a) { return EmitOne(Op::kNot, {}, {a.var}, a.loc); }
 Var Select(VarAt condition, VarAt a, VarAt b) {
   return EmitOne(Op::kSelect, {}, {condition.var, a.var, b.var}, condition.loc);
 }
+Var operator/(VarAt a, double k) { return Div(a, {Full(k, a.var.dtype(), {}, a.loc), a.loc}); }
+Var operator/(double k, VarAt a) { return Div({Full(k, a.var.dtype(), {}, a.loc), a.loc}, a); }
+
 Var Cast(VarAt a, DType dtype) {
   return a.var.dtype() == dtype ? a.var : EmitOne(Op::kCast, {{"dtype", int(dtype)}}, {a.var}, a.loc);
 }
@@ -210,7 +213,7 @@ void RegisterElementwise(OpTable& t) {
   WEFT_BINARY_OPS(WEFT_RECORD);
 #undef WEFT_RECORD
   t[size_t(Op::kSwiGlu)].fallback = FallbackSwiGlu;
-  // In one pass, where the product of two rows of the table would be two.
+  // These gradients take one pass. The generic rule would multiply by a derivative op and take two.
   t[size_t(Op::kSwiGlu)].grad = GradSwiGluFused;
   t[size_t(Op::kGelu)].grad = GradGeluFused;
 #define WEFT_RECORD(Name, ...) \

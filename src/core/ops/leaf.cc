@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "weft/core/ir/wire.h"
 #include "weft/core/ops/ops.h"
 
 namespace weft {
@@ -22,6 +23,7 @@ void InferReshard(Node& node) {
     FailAt(node, fmt::format("cannot take the placement of a value of another shape: {} and {}",
                              ToString(node.inputs[0].shape()), ToString(node.inputs[1].shape())));
   if (node.inputs.size() == 1) CheckShardDims(node, node.inputs[0].shape(), node.attrs.Target("target"));
+  CheckWire(node);
   AddOutput(node, node.inputs[0].dtype(), node.inputs[0].shape());
 }
 
@@ -39,8 +41,8 @@ Dims SameLabels(const Node& node) {
   return dims;
 }
 
-// The cotangent of a reshard goes straight to the placement of its input; on a chain of parameters it stays as it was
-// born, and the leaf's stored placement reduces once.
+// The cotangent of a reshard goes straight to the placement of the reshard's input. In a chain of parameters it keeps
+// its placement, and the leaf's stored placement reduces it once.
 void GradReshard(GradCall& call) {
   call.dx[0] = call.node->parameter_chain ? call.dy[0] : ReshardLike(call.dy[0], call.in(0));
 }
@@ -53,7 +55,7 @@ std::vector<Sample> SamplesIota(Op) {
   return {{{}, {{"dim", 0}, {"dtype", int(DType::kI64)}, {"shape", Shape{5, 3}}}},
           {{}, {{"dim", 1}, {"dtype", int(DType::kI32)}, {"shape", Shape{4, 7}}}}};
 }
-// Leaves hold no computation, and reshards are swept by redistribute_test over every pair of placements.
+// Leaves compute nothing, and redistribute_test sweeps reshards over every pair of placements.
 std::vector<Sample> NoSamples(Op) { return {}; }
 
 Var MakeLeaf(std::string name, DType dtype, Shape shape, const Sharding& placement, bool parameter, const Loc& loc) {
@@ -81,8 +83,18 @@ Var Iota(int dim, DType dtype, Shape shape, Loc loc) {
   dim = NormalizeDim(dim, int64_t(shape.size()), "iota");
   return EmitOne(Op::kIota, {{"dim", dim}, {"dtype", int(dtype)}, {"shape", std::move(shape)}}, {}, loc);
 }
-Var Reshard(Var x, const Sharding& target, Loc loc) { return EmitOne(Op::kReshard, {{"target", target}}, {x}, loc); }
-Var ReshardLike(Var x, Var like, Loc loc) { return EmitOne(Op::kReshard, {}, {x, like}, loc); }
+Var Reshard(Var x, const Sharding& target, Loc loc) { return Reshard(x, target, std::nullopt, loc); }
+Var ReshardLike(Var x, Var like, Loc loc) { return ReshardLike(x, like, std::nullopt, loc); }
+Var Reshard(Var x, const Sharding& target, std::optional<DType> wire, Loc loc) {
+  Attrs attrs{{"target", target}};
+  if (wire) attrs.Set({"wire", int(*wire)});
+  return EmitOne(Op::kReshard, std::move(attrs), {x}, loc);
+}
+Var ReshardLike(Var x, Var like, std::optional<DType> wire, Loc loc) {
+  Attrs attrs;
+  if (wire) attrs.Set({"wire", int(*wire)});
+  return EmitOne(Op::kReshard, std::move(attrs), {x, like}, loc);
+}
 
 void RegisterLeaf(OpTable& t) {
   t[size_t(Op::kLeaf)] = {.op = Op::kLeaf, .infer = InferLeaf, .grad = NoGrad, .dims = NoInputs, .samples = NoSamples};

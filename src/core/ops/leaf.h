@@ -1,5 +1,6 @@
 // Leaves: where values enter a graph.
 #pragma once
+#include <optional>
 #include <string>
 
 #include "weft/core/base/dtype.h"
@@ -10,22 +11,29 @@
 namespace weft {
 class Var;
 
-// Leaf     name, placement, parameter (0 or 1): an entry of the State or an input slot. No kernel: the executor binds
-//          its storage.
-// Full     value, shape: every element is the value. A generator: no inputs, made in whatever placement is wanted.
-// Iota     dim, shape: element = global index along dim (i64 or i32). A generator.
-// Reshard  target (a Sharding, kKeep for axes left alone), or a second input whose placement is taken (its dual).
-//          Partition turns it into collectives; it has no kernel.
+// Leaf     name, dtype, shape, placement, parameter (0 or 1): an entry of the State or an input slot. It has no kernel,
+//          because the executor binds its storage.
+// Full     value, dtype, shape: every element is the value. A generator: it has no inputs and is created in the
+//          placement that each consumer wants.
+// Iota     dim, dtype, shape: each element is its global index along dim (i64 or i32). A generator.
+// Reshard  (x); target, a Sharding with kKeep for axes that stay. Or (x, like): the target is the dual of the placement
+//          of like. Partition turns it into collectives, so it has no kernel. wire: sums of f32 cross ranks in this
+//          type (core/ir/wire.h).
 
-// A value read by name. `placement` is how it is stored; left empty it is replicated.
+// A value read by name. `placement` is how it is stored; empty means replicated.
 Var Leaf(std::string name, DType dtype, Shape shape, const Sharding& placement = {}, Loc loc = Loc::current());
-// A leaf that counts as a parameter: its gradient stays Partial down to it (design: chains made from parameters alone).
+// A leaf that counts as a parameter. Its gradient stays Partial through the ops that are computed only from parameters,
+// down to this leaf.
 Var ParameterLeaf(std::string name, DType dtype, Shape shape, const Sharding& placement = {}, Loc loc = Loc::current());
 Var Full(double value, DType dtype, Shape shape, Loc loc = Loc::current());
 Var Iota(int dim, DType dtype, Shape shape, Loc loc = Loc::current());
-// Converts to the target placement, axis by axis; axes marked Keep() stay.
+// Converts x to the target placement, axis by axis. Axes marked Keep() stay as they are.
 Var Reshard(Var x, const Sharding& target, Loc loc = Loc::current());
-// Converts to the dual of like's placement (the layout of like's cotangent). Only like's placement is read.
+// Converts x to the dual of like's placement, which is the layout of like's cotangent. Reads only like's placement.
 Var ReshardLike(Var x, Var like, Loc loc = Loc::current());
+// Reshard and ReshardLike for an f32 value whose sums over ranks travel in `wire` (bf16). That rounds the sums.
+// nullopt: the sums travel in f32.
+Var Reshard(Var x, const Sharding& target, std::optional<DType> wire, Loc loc = Loc::current());
+Var ReshardLike(Var x, Var like, std::optional<DType> wire, Loc loc = Loc::current());
 
 }  // namespace weft

@@ -18,7 +18,7 @@ WEFT_LOGIC_OPS(WEFT_DECLARE)
 
 Var Not(VarAt a);
 Var Select(VarAt condition, VarAt a, VarAt b);  // condition ? a : b, elementwise
-Var Cast(VarAt a, DType dtype);                 // a itself when the dtype is right
+Var Cast(VarAt a, DType dtype);                 // returns a itself if it has this dtype
 Var StopGradient(VarAt a);
 
 inline Var operator+(VarAt a, VarAt b) { return Add(a, b); }
@@ -26,6 +26,14 @@ inline Var operator-(VarAt a, VarAt b) { return Sub(a, b); }
 inline Var operator*(VarAt a, VarAt b) { return Mul(a, b); }
 inline Var operator/(VarAt a, VarAt b) { return Div(a, b); }
 inline Var operator-(VarAt a) { return Neg(a); }
+inline Var operator+(VarAt a, double k) { return AddScalar(a, k); }
+inline Var operator+(double k, VarAt a) { return AddScalar(a, k); }
+inline Var operator-(VarAt a, double k) { return AddScalar(a, -k); }
+inline Var operator-(double k, VarAt a) { return AddScalar(Neg(a), k); }
+inline Var operator*(VarAt a, double k) { return Scale(a, k); }
+inline Var operator*(double k, VarAt a) { return Scale(a, k); }
+Var operator/(VarAt a, double k);
+Var operator/(double k, VarAt a);
 inline Var operator<(VarAt a, VarAt b) { return Lt(a, b); }
 inline Var operator<=(VarAt a, VarAt b) { return Le(a, b); }
 inline Var operator>(VarAt a, VarAt b) { return Gt(a, b); }
