@@ -3,10 +3,12 @@
 #include "weft/core/base/hash.h"
 #include "weft/core/compile/runtime.h"
 #include "weft/core/ir/collective_row.h"
+#include "weft/core/ir/wire.h"
 
 namespace weft {
+namespace {
 
-// The op splits a dim rounded up to whole chunks of the output.
+// Returns the shape that a rank hands over. The dim that the op splits is rounded up to whole chunks of the output.
 Shape HandedOver(const Node& node, int ranks) {
   const Var& in = node.inputs[0];
   Shape shape = in.node().outputs[size_t(in.index())].shape;
@@ -17,17 +19,12 @@ Shape HandedOver(const Node& node, int ranks) {
   return shape;
 }
 
-namespace {
-
-void AddLine(const Node& node, const MeshShape& mesh, int times, std::vector<CommLine>& lines) {
+void AddLines(const Node& node, const MeshShape& mesh, int times, std::vector<CommLine>& lines) {
   if (!IsCollective(node.op)) return;
-  const Var& in = node.inputs[0];
-  const ValueInfo& info = in.node().outputs[size_t(in.index())];
   int axis = int(node.attrs.Int("axis"));
-  Shape shape = HandedOver(node, mesh.sizes[size_t(axis)]);
-  int64_t bytes = NumElements(shape) * int64_t(SizeOf(info.dtype));
-  lines.push_back({node.op, axis, mesh.names[size_t(axis)], bytes, std::move(shape), info.dtype, node.phase, times,
-                   node.scope ? *node.scope : "", ToString(node.loc)});
+  for (const GroupCall& call : GroupCallsOf(node, mesh.sizes[size_t(axis)]))
+    lines.push_back({call.op, axis, mesh.names[size_t(axis)], call.bytes(), call.shape, call.dtype, node.phase, times,
+                     node.scope ? *node.scope : "", ToString(node.loc)});
 }
 
 void Mix(const Node& node, StableHash& hash) {
@@ -39,15 +36,24 @@ void Mix(const Node& node, StableHash& hash) {
 
 }  // namespace
 
+absl::InlinedVector<GroupCall, 2> GroupCallsOf(const Node& node, int ranks) {
+  Shape shape = HandedOver(node, ranks);
+  std::optional<DType> wire = WireOf(node.attrs);
+  if (!wire) return {{node.op, shape, node.inputs[0].dtype()}};
+  if (node.op == Op::kReduceScatter) return {{Op::kAllToAll, shape, *wire}};
+  int64_t chunk = WireChunk(NumElements(shape), ranks);
+  return {{Op::kAllToAll, {chunk * ranks}, *wire}, {Op::kAllGather, {chunk}, *wire}};
+}
+
 std::vector<CommLine> CommPlan(const LocalProgram& program, int times) {
   std::vector<CommLine> lines;
-  for (const auto& node : program.graph.nodes) AddLine(*node, program.mesh, times, lines);
+  for (const auto& node : program.graph.nodes) AddLines(*node, program.mesh, times, lines);
   return lines;
 }
 
 std::vector<CommLine> CommPlan(const Plan& plan, const MeshShape& mesh, int times) {
   std::vector<CommLine> lines;
-  for (const Step& step : plan.steps) AddLine(*step.node, mesh, times, lines);
+  for (const Step& step : plan.steps) AddLines(*step.node, mesh, times, lines);
   return lines;
 }
 

@@ -30,7 +30,8 @@ void EagerBuilder::Accept(const std::shared_ptr<Node>& node) {
                                       std::any_of(node->inputs.begin(), node->inputs.end(),
                                                   [](const Var& in) { return in.node().requires_grad; }));
   Process(node);
-  // Only what a value to differentiate reaches is kept for Grad; a generator needs its operands until it is made.
+  // Operands are kept for Grad only if a value to differentiate reaches the node. A lazy value needs its operands until
+  // it is created.
   bool lazy = std::any_of(node->values.begin(), node->values.end(),
                           [](const auto& v) { return v->placed.lazy || v->placed.regather; });
   if (!node->requires_grad && !lazy) node->inputs.clear();
@@ -54,7 +55,7 @@ std::shared_ptr<Node> EagerBuilder::EmitLocal(Op op, Attrs attrs, std::span<cons
   if (op == Op::kLeaf) {
     node->values[0]->tensor = bind_(node->attrs.Text("name"), node->outputs[0]);
     CheckBound(*node, node->values[0]->tensor);
-    // An eager program may write the entry later, while this value is still read.
+    // An eager program may write the entry later while this value is still read, so the value is a copy.
     node->values[0]->tensor = node->values[0]->tensor.Clone();
   } else if (IsAlias(*node)) {
     node->values[0]->tensor = TensorOf(inputs[0]).Reshaped(node->outputs[0].shape);
@@ -91,7 +92,7 @@ Var EagerBuilder::FromLocal(Tensor local, const Shape& global, const Sharding& s
   node->attrs = attrs;
   node->outputs.push_back({local.dtype(), global, {}, {}});
   node->requires_grad = requires_grad;
-  node->id = -1;  // before every node that can read it
+  node->id = -1;  // lower than the id of any node that can read it
   CheckShardDims(*node, global, sharding);
   Sharding resolved = Resolve(sharding, Sharding(runtime_.mesh_shape.num_axes()));
   ValueInfo info{local.dtype(), ChunkShape(global, resolved, runtime_.mesh_shape), global, resolved};
@@ -111,6 +112,20 @@ Tensor EagerBuilder::ToLocal(const Var& value, const Sharding& want) {
   CheckShardDims(value.node(), value.shape(), want);
   Var local = Whole(value, Resolve(want, At(value).sharding), value.node());
   return TensorOf(local);
+}
+
+double EagerBuilder::ItemOf(const Var& value, const Loc& loc) {
+  WEFT_CHECK(NumElements(value.shape()) == 1, fmt::format("{}: expected a tensor of one element, got {}",
+                                                          weft::ToString(loc), weft::ToString(value.shape())));
+  Tensor local = ToLocal(value, Sharding(runtime_.mesh_shape.num_axes()));
+  return local.Reshaped({}).To(CpuRuntime()).Item();
+}
+
+Var EagerBuilder::Constant(const Tensor& tensor, const Loc& loc) {
+  WEFT_CHECK(tensor.defined(), fmt::format("{}: expected a tensor, got an empty one", weft::ToString(loc)));
+  Var value = FromLocal(tensor.To(runtime_.memory()), tensor.shape(), Sharding(runtime_.mesh_shape.num_axes()));
+  value.node().loc = loc;
+  return value;
 }
 
 void EagerBuilder::Write(const std::string& entry, const Var& value, const Sharding& stored) {

@@ -1,4 +1,4 @@
-// Eager: runs each node as it is built, over the same sharding rules (Partitioner). A Var then also holds its value.
+// Eager: runs each node as it is built, with the same sharding rules (Partitioner). A Var then also holds its value.
 //
 //   EagerBuilder eager(runtime, bind);
 //   BuilderScope scope(eager);
@@ -11,7 +11,7 @@
 
 namespace weft {
 
-// Of a local node: its tensor. Of a global node: where it is.
+// For a local node, its tensor; for a global node, its placements.
 struct EagerValue {
   Tensor tensor;
   Placed placed;
@@ -21,15 +21,18 @@ class EagerBuilder : public Builder, private Partitioner {
  public:
   EagerBuilder(const Runtime& runtime, Binder bind, BuilderOptions options = {});
 
-  // A global value from this rank's chunk (capacity-shaped). With requires_grad, Grad can reach it.
+  // Returns a global value made from this rank's chunk (capacity-shaped). With requires_grad, Grad can differentiate
+  // with respect to it. Throws Error if the chunk does not fit the placement.
   Var FromLocal(Tensor local, const Shape& global, const Sharding& sharding, bool requires_grad = false);
-  // This rank's chunk of the value in the wanted placement; runs the collectives that are needed.
+  // Returns this rank's chunk of the value in the wanted placement. Runs the collectives that this needs.
   Tensor ToLocal(const Var& value, const Sharding& want);
-  // The placement that the rules gave the value.
+  // Returns the placement that the rules gave the value.
   const Sharding& ShardingOf(const Var& value) { return At(value).sharding; }
-  // Stores the value into a bound entry, in the entry's placement. Takes effect at once.
+  // Stores the value into a bound entry, in the entry's placement. Takes effect at once. Throws Error if sizes differ.
   void Write(const std::string& entry, const Var& value, const Sharding& stored);
   using Partitioner::Resolve;
+  double ItemOf(const Var& value, const Loc& loc) override;
+  Var Constant(const Tensor& tensor, const Loc& loc) override;
 
  protected:
   void Accept(const std::shared_ptr<Node>& node) override;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 
 #include "weft/core/ir/collective_row.h"
 
@@ -32,6 +33,10 @@ Executable::Executable(Plan plan, const Runtime& runtime, const Binder& bind, Bu
 void Executable::BindEntries(const Binder& bind) {
   auto bind_entry = [&](const std::string& name, const ValueInfo& info) {
     if (!entries_.contains(name)) entries_[name] = bind(name, info);
+    const Tensor& entry = entries_[name];
+    WEFT_CHECK(entry.bytes() >= BytesOf(info),
+               fmt::format("bind \"{}\": expected storage of {} {}, got {} {}", name, Name(info.dtype),
+                           ToString(info.shape), Name(entry.dtype()), ToString(entry.shape())));
   };
   for (const auto& leaf : plan_.leaves) {
     bind_entry(leaf->attrs.Text("name"), leaf->outputs[0]);
@@ -65,7 +70,8 @@ void Executable::BindCalls() {
 void Executable::BindBatches() {
   for (size_t i = 0; i < calls_.size(); i++) {
     const KernelRow& row = runtime_.kernels().Row(plan_.steps[i].node->op);
-    bool joins = row.run_many && !batches_.empty() && batches_.back().row == &row;
+    bool joins =
+        row.run_many && !batches_.empty() && batches_.back().row == &row && AxisOf(i) == AxisOf(batches_.back().first);
     for (size_t j = joins ? batches_.back().first : i; joins && j < i; j++) joins = !Touch(calls_[j], calls_[i]);
     if (joins)
       batches_.back().count++;
@@ -74,14 +80,24 @@ void Executable::BindBatches() {
   }
 }
 
+// Returns the mesh axis over which a step moves bytes, or nullopt if the step is no collective.
+std::optional<int64_t> Executable::AxisOf(size_t step) const {
+  const Node& node = *plan_.steps[step].node;
+  return IsCollective(node.op) ? std::optional(node.attrs.Int("axis")) : std::nullopt;
+}
+
 void Executable::BindOverlap() {
   StreamedDevice* device = StreamsOf(runtime_.memory());
   if (!device) return;
-  std::vector<bool> collective;
-  for (const Batch& batch : batches_) collective.push_back(IsCollective(plan_.steps[batch.first].node->op));
-  if (std::count(collective.begin(), collective.end(), true) == 0) return;
+  std::map<int64_t, int> lane_of;  // by axis
+  std::vector<int> lanes;
+  for (const Batch& batch : batches_) {
+    std::optional<int64_t> axis = AxisOf(batch.first);
+    lanes.push_back(axis ? lane_of.emplace(*axis, int(lane_of.size())).first->second : OverlapPlan::kMain);
+  }
+  if (lane_of.empty()) return;
   auto calls_of = [this](size_t i) { return std::span(calls_).subspan(batches_[i].first, batches_[i].count); };
-  overlap_ = std::make_unique<Overlap>(*device, PlanOverlap(collective, [&](size_t i, size_t j) {
+  overlap_ = std::make_unique<Overlap>(*device, PlanOverlap(lanes, [&](size_t i, size_t j) {
     for (const KernelCall& a : calls_of(i))
       for (const KernelCall& b : calls_of(j))
         if (Touch(a, b)) return true;
@@ -111,7 +127,7 @@ void Executable::IssueBatch(const Batch& batch) {
     batch.row->run(calls_[batch.first]);
 }
 
-// `timeline` is null unless the calls are timed: each on the stream that it goes to.
+// Issues all batches and copies. If `timeline` is not null, marks each on the stream that it is issued to.
 void Executable::Issue(Timeline* timeline) {
   auto mark = [timeline] {
     if (timeline) timeline->Mark();
@@ -136,7 +152,7 @@ void Executable::Run(Timeline& timeline) { Issue(&timeline); }
 void Executable::Run() {
   constexpr int kWarmRuns = 2;
   if (recording_) return recording_->Replay();
-  // Collectives are not issued one by one while a recording with some of their group runs.
+  // Collectives must not be issued one by one while a recording that uses the same group is still running.
   if (overlap_) runtime_.memory().Synchronize();
   if (runs_++ < kWarmRuns) return Issue();
   recording_ = runtime_.memory().Record([this] { Issue(); });

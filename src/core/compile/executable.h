@@ -1,7 +1,8 @@
-// Executable: a plan bound to memory. Run() replays its steps; after binding nothing is allocated. On a device with
-// streams collectives go on beside the steps that do not need what they bring.
+// Executable: a plan bound to memory. Run() replays its steps. Nothing is allocated after binding. On a device with
+// streams, collectives run at the same time as the steps that do not need their results.
 #pragma once
 #include <map>
+#include <optional>
 #include <span>
 
 #include "weft/core/compile/overlap.h"
@@ -12,30 +13,33 @@ namespace weft {
 
 class Executable {
  public:
-  // Binds leaves and written entries through `bind` once: their storage must outlive the executable and stay in place.
-  // `arena` (at least plan.arena_bytes) may be shared by executables that never run at the same time; null: its own.
+  // Binds leaves and written entries through `bind` once. Their storage must outlive the executable and stay in place.
+  // `arena` needs at least plan.arena_bytes. Executables that never run at the same time may share one. With null the
+  // executable allocates its own.
   Executable(Plan plan, const Runtime& runtime, const Binder& bind, BufferPtr arena = nullptr);
 
-  // On a device that records, the third run on is one replay of a recording: the first two warm up libraries.
+  // Runs the program. On a device that records, the first two runs warm up libraries, and each later run is one replay
+  // of a recording.
   void Run();
-  // The same results, call by call and never from a recording. Marks num_points() points in `timeline`: where each
-  // batch begins and where it ends and, if there are copies, the same for all of them together.
+  // Gives the same results, call by call and never from a recording. Marks num_points() points in `timeline`: the begin
+  // and the end of each batch, and of all copies together if there are any.
   void Run(Timeline& timeline);
   size_t num_points() const { return 2 * (batches_.size() + (copies_.empty() ? 0 : 1)); }
-  // The storage of an output (chunk-shaped); valid until the next Run of anything that shares the arena.
+  // Returns the storage of an output (chunk-shaped). It is valid until the next Run of an executable that shares the
+  // arena. Throws Error if there is no such output.
   const Tensor& Output(const std::string& name) const;
   size_t arena_bytes() const { return plan_.arena_bytes; }
   size_t num_steps() const { return calls_.size(); }
   size_t num_batches() const { return batches_.size(); }
   const Plan& plan() const { return plan_; }
 
-  // Calls that are issued together, in the order of the plan's steps; copies follow.
+  // Calls that are issued together. Batches are in the order of the plan's steps, and the copies come after them.
   struct Batch {
     const KernelRow* row;
     size_t first, count;
   };
   std::span<const Batch> batches() const { return batches_; }
-  std::span<const KernelCall> calls() const { return calls_; }  // of the plan's steps, one each
+  std::span<const KernelCall> calls() const { return calls_; }  // one per step of the plan
 
  private:
   struct Operands {
@@ -49,6 +53,7 @@ class Executable {
   void BindEntries(const Binder& bind);
   void BindCalls();
   void BindBatches();
+  std::optional<int64_t> AxisOf(size_t step) const;
   void BindOverlap();
   void BindOutputs();
   void* Address(const Place& place) const;
@@ -59,10 +64,10 @@ class Executable {
   Runtime runtime_;
   BufferPtr arena_;
   std::map<std::string, Tensor> entries_, outputs_;
-  std::vector<Operands> operands_;  // what calls_ point to, in the same order
+  std::vector<Operands> operands_;  // the views that calls_ point to, in the same order
   std::vector<KernelCall> calls_;
   std::vector<Batch> batches_;
-  std::unique_ptr<Overlap> overlap_;  // of the batches; null: they are issued to one stream
+  std::unique_ptr<Overlap> overlap_;  // of the batches; null: all are issued to one stream
   std::vector<BoundCopy> copies_;
   int runs_ = 0;
   std::unique_ptr<DeviceRuntime::Recording> recording_;

@@ -43,7 +43,7 @@ class Fuser {
     return it == now_.end() ? old : it->second;
   }
 
-  // The op that also adds a residual, where there is one and the device has it.
+  // Returns the op that also adds a residual, if there is one and the device has it, and `gradient` otherwise.
   Op WithResidual(Op gradient) const {
     Op op = gradient == Op::kLayerNormGrad ? Op::kLayerNormGradAdd
             : gradient == Op::kRmsNormGrad ? Op::kRmsNormGradAdd
@@ -51,7 +51,7 @@ class Fuser {
     return kernels_.Has(op) ? op : gradient;
   }
 
-  // add(gradient, r): the gradient's kernel adds r itself, where r is known by then.
+  // For add(gradient, r): lets the gradient's kernel add r, if r is computed before the gradient.
   void FindNormResidual(const Node& add) {
     if (add.op != Op::kAdd) return;
     for (size_t k = 0; k < 2; k++) {
@@ -93,16 +93,17 @@ class Fuser {
     return copy;
   }
 
-  // What `old` is now, if that is a product which nobody but the caller reads.
+  // Returns the node that computes `old` now, if it is a product that only the caller reads, and null otherwise.
   const Node* Product(const Var& old) const {
     if (!UsedOnce(old)) return nullptr;
-    const Node& node = Now(old).node();
+    Var now = Now(old);
+    const Node& node = now.node();
     bool product = node.op == Op::kEinsum || node.op == Op::kLinear;
     return product && IsFloating(node.outputs[0].dtype) ? &node : nullptr;
   }
   static bool Has(const Node& product, AttrName<int64_t> part) { return product.attrs.IntOr(part, 0) != 0; }
 
-  // The value that is broadcast over all leading dims, if v is nothing else.
+  // If v is a value broadcast over leading dims, returns that value, and null otherwise.
   static const Var* Broadcasted(const Var& v) {
     const Var* at = &v;
     while (at->node().op == Op::kBroadcast && at->node().attrs.Int("dim") == 0) at = &at->node().inputs[0];
@@ -113,7 +114,7 @@ class Fuser {
     if (!kernels_.Has(Op::kLinear)) return nullptr;
     if (node.op == Op::kCast) return AsWiderProduct(node);
     if (node.op != Op::kAdd) return nullptr;
-    // Of two products the later one takes the other as its residual.
+    // If both operands are products, the later one takes the other as its residual.
     size_t later = position_.at(&node.inputs[0].node()) > position_.at(&node.inputs[1].node()) ? 0 : 1;
     for (size_t k : {later, 1 - later}) {
       const Node* product = Product(node.inputs[k]);
@@ -128,7 +129,8 @@ class Fuser {
     return nullptr;
   }
 
-  // A weight gradient in f32, as the product sums it.
+  // A product whose result is cast to the accumulate type, such as a weight gradient in f32. It already sums in that
+  // type.
   std::shared_ptr<Node> AsWiderProduct(const Node& cast) const {
     const Node* product = Product(cast.inputs[0]);
     bool wider = product && cast.outputs[0].dtype == AccumulateType(product->outputs[0].dtype);
@@ -136,14 +138,15 @@ class Fuser {
     return Made(cast, *product);
   }
 
-  std::shared_ptr<Node> Extended(const Node& add, const Node& product, const Var& operand, AttrName<int64_t> part) const {
+  std::shared_ptr<Node> Extended(const Node& add, const Node& product, const Var& operand,
+                                 AttrName<int64_t> part) const {
     std::shared_ptr<Node> fused = Made(add, product);
     fused->attrs.Set({part, 1});
     fused->inputs.push_back(operand);
     return fused;
   }
 
-  // `product` as a linear op that gives the value of `node` and stands in its place.
+  // Returns `product` as a linear op that computes the value of `node` and takes its place.
   static std::shared_ptr<Node> Made(const Node& node, const Node& product) {
     auto fused = std::make_shared<Node>(product);
     if (product.op == Op::kEinsum)
@@ -155,24 +158,26 @@ class Fuser {
     return fused;
   }
 
-  // A sum over dim 0 of a sum over dim 0, as a bias of [B, T, C] has for its gradient: one sum over both dims, which
-  // are one after Merge. By devices that fuse only: on others results keep the bits of the two sums.
+  // The gradient of a bias of [B, T, C] is a sum over dim 0 of a sum over dim 0. It becomes one sum over both dims,
+  // which a Merge joins. This applies only to devices that fuse. On others results keep the bits of the two sums.
   std::shared_ptr<Node> AsOneSum(const Node& node) {
     auto sums_dim0 = [](const Node& n) { return n.op == Op::kReduceSum && n.attrs.Int("dim") == 0; };
     if (!kernels_.Has(Op::kLinear) || !sums_dim0(node) || !UsedOnce(node.inputs[0])) return nullptr;
-    const Node& inner = Now(node.inputs[0]).node();
+    Var operand = Now(node.inputs[0]);
+    const Node& inner = operand.node();
     std::shared_ptr<Node> merged = sums_dim0(inner) ? Merged(inner) : nullptr;
     if (!merged) return nullptr;
     auto sum = std::make_shared<Node>(node);
     sum->inputs[0] = Var(merged, 0);
-    // Either sum may be the one that widens its input; the merged sum then widens it too.
+    // Either sum may be the one that widens its input, and then the merged sum widens it too.
     if (sum->outputs[0].dtype != merged->outputs[0].dtype) sum->attrs.Set({"wide", 1});
     result_.nodes.push_back(std::move(merged));
     return sum;
   }
 
-  // The input of a sum with its first two dims as one, in place of the sum; null where that is no view: a broadcast is
-  // not in memory, and an uneven shard of the first dim is no even part of both.
+  // Returns a node that merges the first two dims of the sum's input, to take the sum's place. Returns null if the
+  // merge is not a view: a broadcast is not in memory, and an uneven shard of the first dim is not an even part of
+  // both.
   std::shared_ptr<Node> Merged(const Node& sum) const {
     const Var& x = sum.inputs[0];
     ValueInfo info = x.node().outputs[size_t(x.index())];
@@ -199,8 +204,8 @@ class Fuser {
   absl::flat_hash_map<const Node*, size_t> position_;
   absl::flat_hash_map<Key, int> uses_;
   absl::flat_hash_map<Key, Var> now_;
-  absl::flat_hash_map<const Node*, Var> residuals_;  // of a norm's gradient
-  absl::flat_hash_map<const Node*, Var> absorbed_;   // an add that became such a residual, and the gradient
+  absl::flat_hash_map<const Node*, Var> residuals_;  // by a norm's gradient: the residual to add
+  absl::flat_hash_map<const Node*, Var> absorbed_;   // by an add that became such a residual: the gradient
   Graph result_;
 };
 

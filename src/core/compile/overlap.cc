@@ -26,7 +26,7 @@ absl::InlinedVector<Range, 4> Written(const KernelCall& call) {
   return ranges;
 }
 
-// Does the writer write what the other reads or writes?
+// Whether the writer writes bytes that the other call reads or writes.
 bool Hits(const KernelCall& writer, const KernelCall& other) {
   const absl::InlinedVector<Range, 4> others = Written(other);
   for (const Range& w : Written(writer)) {
@@ -38,64 +38,108 @@ bool Hits(const KernelCall& writer, const KernelCall& other) {
   return false;
 }
 
+// Walks through the calls. For each stream it knows up to which collective of each lane the stream has waited.
+class OverlapPlanner {
+ public:
+  OverlapPlanner(std::span<const int> lanes, absl::FunctionRef<bool(size_t, size_t)> touch)
+      : lanes_(lanes), touch_(touch) {}
+
+  OverlapPlan Run() {
+    plan_.entries.resize(lanes_.size());
+    for (int lane : lanes_) plan_.lanes = std::max(plan_.lanes, lane + 1);
+    issued_.resize(size_t(plan_.lanes));
+    main_.resize(size_t(plan_.lanes));
+    beside_.resize(size_t(plan_.lanes), main_);
+    for (size_t i = 0; i < lanes_.size(); i++) Enter(i);
+    for (size_t lane = 0; lane < issued_.size(); lane++)
+      if (main_[lane] < issued_[lane].size()) plan_.last.push_back(issued_[lane].back());
+    return std::move(plan_);
+  }
+
+ private:
+  using Done = std::vector<size_t>;  // per lane, how many of its collectives a stream has waited for
+
+  void Enter(size_t i) {
+    int lane = plan_.entries[i].lane = lanes_[i];
+    if (lane == OverlapPlan::kMain) return WaitIn(main_, i);
+    Done& done = beside_[size_t(lane)];  // the lane first waits for the main stream
+    for (size_t other = 0; other < done.size(); other++) done[other] = std::max(done[other], main_[other]);
+    WaitIn(done, i);
+    issued_[size_t(lane)].push_back(i);
+  }
+
+  // Finds the latest collective of each other lane that entry i must wait for. A lane runs in order, so the earlier
+  // ones are then done too.
+  void WaitIn(Done& done, size_t i) {
+    OverlapPlan::Entry& entry = plan_.entries[i];
+    for (size_t lane = 0; lane < issued_.size(); lane++) {
+      if (int(lane) == entry.lane) continue;
+      size_t count = issued_[lane].size();
+      while (count > done[lane] && !touch_(issued_[lane][count - 1], i)) count--;
+      if (count <= done[lane]) continue;
+      done[lane] = count;
+      entry.waits_for.push_back(issued_[lane][count - 1]);
+    }
+  }
+
+  std::span<const int> lanes_;
+  absl::FunctionRef<bool(size_t, size_t)> touch_;
+  OverlapPlan plan_;
+  std::vector<std::vector<size_t>> issued_;  // per lane
+  Done main_;
+  std::vector<Done> beside_;  // per lane
+};
+
 }  // namespace
 
 bool Touch(const KernelCall& a, const KernelCall& b) { return Hits(a, b) || Hits(b, a); }
 
-OverlapPlan PlanOverlap(const std::vector<bool>& collective, absl::FunctionRef<bool(size_t, size_t)> touch) {
-  OverlapPlan plan;
-  plan.entries.resize(collective.size());
-  std::vector<size_t> open;  // collectives that the main stream has not waited for
-  for (size_t i = 0; i < collective.size(); i++) {
-    OverlapPlan::Entry& entry = plan.entries[i];
-    if ((entry.beside = collective[i])) {
-      open.push_back(i);
-      continue;
-    }
-    // The latest of those that it has to wait for: the stream of collectives is in order, so the others are done then.
-    auto latest = std::find_if(open.rbegin(), open.rend(), [&](size_t c) { return touch(c, i); });
-    if (latest == open.rend()) continue;
-    entry.waits_for = *latest;
-    open.erase(open.begin(), latest.base());
-  }
-  if (!open.empty()) plan.last = open.back();
-  return plan;
+OverlapPlan PlanOverlap(std::span<const int> lanes, absl::FunctionRef<bool(size_t, size_t)> touch) {
+  return OverlapPlanner(lanes, touch).Run();
 }
 
 Overlap::Overlap(StreamedDevice& device, OverlapPlan plan)
-    : device_(device), plan_(std::move(plan)), beside_(device.NewStream()), main_(device.NewEvent()) {
+    : device_(device), plan_(std::move(plan)), lanes_(size_t(plan_.lanes)), main_(device.NewEvent()) {
+  for (Lane& lane : lanes_) lane.stream = device.NewStream();
   moved_.resize(plan_.entries.size());
-  auto watch = [&](size_t i) {
-    if (i != OverlapPlan::kNobody && !moved_[i]) moved_[i] = device_.NewEvent();
+  auto watch = [&](std::span<const size_t> collectives) {
+    for (size_t i : collectives)
+      if (!moved_[i]) moved_[i] = device_.NewEvent();
   };
   for (const OverlapPlan::Entry& entry : plan_.entries) watch(entry.waits_for);
   watch(plan_.last);
 }
 
+// Makes the current stream wait.
+void Overlap::WaitFor(std::span<const size_t> collectives) {
+  for (size_t i : collectives) device_.Wait(*moved_[i]);
+}
+
 void Overlap::IssueBeside(size_t i, absl::FunctionRef<void(size_t)> issue) {
-  StreamScope scope(device_, beside_.get());
+  const OverlapPlan::Entry& entry = plan_.entries[i];
+  Lane& lane = lanes_[size_t(entry.lane)];
+  bool behind = std::exchange(lane.behind, false);
+  if (behind) main_->Record();
+  StreamScope scope(device_, lane.stream.get());
+  if (behind) device_.Wait(*main_);
+  WaitFor(entry.waits_for);
   issue(i);
   if (moved_[i]) moved_[i]->Record();
 }
 
 void Overlap::Issue(absl::FunctionRef<void(size_t)> issue) {
-  bool moved_on = true;  // the main stream, since the last collective
+  for (Lane& lane : lanes_) lane.behind = true;
   for (size_t i = 0; i < plan_.entries.size(); i++) {
     const OverlapPlan::Entry& entry = plan_.entries[i];
-    if (entry.waits_for != OverlapPlan::kNobody) device_.Wait(*moved_[entry.waits_for]);
-    if (!entry.beside) {
-      issue(i);
-      moved_on = true;
+    if (entry.lane != OverlapPlan::kMain) {
+      IssueBeside(i, issue);
       continue;
     }
-    if (std::exchange(moved_on, false)) {
-      main_->Record();
-      StreamScope scope(device_, beside_.get());
-      device_.Wait(*main_);
-    }
-    IssueBeside(i, issue);
+    WaitFor(entry.waits_for);
+    issue(i);
+    for (Lane& lane : lanes_) lane.behind = true;
   }
-  if (plan_.last != OverlapPlan::kNobody) device_.Wait(*moved_[plan_.last]);
+  WaitFor(plan_.last);
 }
 
 }  // namespace weft

@@ -47,7 +47,7 @@ class Arena {
  private:
   using Offsets = std::map<size_t, size_t>;
   static size_t Round(size_t bytes) { return std::max(kAlign, (bytes + kAlign - 1) / kAlign * kAlign); }
-  // The last free range may end where the arena does: extend it.
+  // If the last free range ends at the end of the arena, extends that range.
   size_t Grow(size_t bytes) {
     size_t offset = end_;
     if (!by_offset_.empty()) {
@@ -97,10 +97,10 @@ class Planner {
   struct Value {
     const Node* node = nullptr;
     int step = 0;                                     // position of the node that makes it
-    int root = 0;                                     // the value whose storage this is
-    int first_use = std::numeric_limits<int>::max();  // of a root: the position of its first reader,
-    int last_use = 0;                                 // and of its last
-    Place place;                                      // of a root
+    int root = 0;                                     // the value that owns its storage
+    int first_use = std::numeric_limits<int>::max();  // root values only: position of the first reader
+    int last_use = 0;                                 // root values only: position of the last reader
+    Place place;                                      // root values only
     TensorView view;
   };
 
@@ -108,19 +108,22 @@ class Planner {
   const ValueInfo& InfoOf(const Value& value, int index) const { return value.node->outputs[size_t(index)]; }
 
   void NumberValues() {
+    size_t count = 0;
+    for (const auto& node : graph_.nodes) count += node->outputs.size();
     first_.reserve(graph_.nodes.size());
+    values_.reserve(count);  // values are large: moving them as the vector grew took a third of MakePlan
+    plan_.steps.reserve(graph_.nodes.size());
     for (size_t i = 0; i < graph_.nodes.size(); i++) {
       const Node& node = *graph_.nodes[i];
       first_[&node] = int(values_.size());
       for (size_t k = 0; k < node.outputs.size(); k++) {
-        Value value{&node, int(i), int(values_.size())};
+        Value& value = values_.emplace_back(Value{&node, int(i), int(values_.size())});
         value.view = runtime_.View(node.outputs[k], nullptr);
-        values_.push_back(value);
       }
     }
   }
 
-  // A broadcast is a view with stride 0 where every reader accepts one.
+  // A broadcast is a view with stride 0 if every reader accepts one.
   void FindStridedBroadcasts() {
     absl::flat_hash_map<const Node*, bool> strided;
     for (const auto& node : graph_.nodes)
@@ -149,7 +152,7 @@ class Planner {
       const Value& source = values_[size_t(IdOf(value.node->inputs[0]))];
       value.root = source.root;
       if (IsAlias(*value.node)) continue;
-      // Outer and inner dims keep their strides; the new one stands still.
+      // All dims keep their strides, and the new one has stride 0.
       int dim = int(value.node->attrs.Int("dim"));
       for (int d = 0; d < value.view.rank; d++)
         value.view.dims[size_t(d)].stride = d == dim ? 0 : source.view.dim(d < dim ? d : d - 1).stride;
@@ -173,7 +176,7 @@ class Planner {
   Value& RootOf(const Var& v) { return values_[size_t(values_[size_t(IdOf(v))].root)]; }
 
   void PlaceWritesInPlace() {
-    absl::flat_hash_map<std::string, std::vector<int>> leaves_of;  // an entry may be read through several
+    absl::flat_hash_map<std::string, std::vector<int>> leaves_of;  // several leaves may read one entry
     for (const Value& value : values_)
       if (value.node->op == Op::kLeaf) leaves_of[value.node->attrs.Text("name")].push_back(value.root);
     for (const NamedValue& write : graph_.writes) {
@@ -186,7 +189,8 @@ class Planner {
       made.place = {Place::kEntry, 0, write.name};
     }
   }
-  // Is the old value read by nobody after (or, unless the kernel works in place, at) the step that makes the new one?
+  // Whether nothing reads the old value after the step that makes the new one. At that step itself, only a kernel that
+  // works in place may read it.
   bool MayOverwrite(const Value& old, const Value& made, int output) const {
     if (old.last_use < made.step) return true;
     if (old.last_use > made.step) return false;
@@ -203,8 +207,8 @@ class Planner {
     return {values_[size_t(values_[size_t(id)].root)].place, values_[size_t(id)].view};
   }
 
-  // Result k of a kernel that works in place lies on operand k, if nobody reads that after this step, nor at it through
-  // another operand.
+  // Puts result k of an in-place kernel on operand k. That is possible if nothing reads the operand after this step,
+  // and no other operand of this step shares its storage. Returns whether it did.
   bool TakeOver(Value& made, size_t k, int i) {
     const Node& node = *made.node;
     if (k >= node.inputs.size() || !runtime_.kernels().Row(node.op).in_place) return false;
@@ -218,7 +222,7 @@ class Planner {
     for (int d = 0; same && d < made.view.rank; d++) same = operand.view.dim(d).stride == made.view.dim(d).stride;
     if (!same) return false;
     made.place = old.place;
-    freed_[operand.root] = true;  // its bytes are the result's now
+    freed_[operand.root] = true;  // the result owns its bytes now
     return true;
   }
 
@@ -228,6 +232,8 @@ class Planner {
     if (node->op == Op::kLeaf || IsShapeOnly(*node) || IsView(*node)) return FreeInputs(*node, i);
     TakeBack(*node, i);
     Step step{node, {}, {}};
+    step.in.reserve(node->inputs.size());
+    step.out.reserve(node->outputs.size());
     for (size_t k = 0; k < node->outputs.size(); k++) {
       Value& value = values_[size_t(first_.at(node.get())) + k];
       if (value.place.kind == Place::kNone && !TakeOver(value, k, i))
@@ -243,11 +249,11 @@ class Planner {
     lender_ = nullptr;
   }
 
-  // A collective that goes on beside the steps behind it.
+  // Whether a step is a collective that runs at the same time as the steps after it.
   bool GoesOn(const Node& node) const { return IsCollective(node.op) && runtime_.kernels().Row(node.op).run_many; }
 
-  // Memory that a collective is the last to read is kept until its result is read, or the second bucket after its own
-  // begins: whoever took it earlier would wait for the collective.
+  // Memory that a collective reads last is kept until the result is read or the second bucket after its own begins. A
+  // step that took the memory earlier would have to wait for the collective.
   void TakeBack(const Node& node, int i) {
     bool begins = GoesOn(node) && (plan_.steps.empty() || plan_.steps.back().node->op != node.op);
     if (begins) bucket_++;
@@ -274,7 +280,7 @@ class Planner {
     workspaces_ += step.workspace_bytes;
     step.workspace_offset = Allocate(step.workspace_bytes);
     held_.push_back({step.workspace_offset, step.workspace_bytes, lender_});
-    if (!row.run_many) ReleaseHeld();  // else the steps that follow may run at the same time
+    if (!row.run_many) ReleaseHeld();  // else the following steps may run at the same time
   }
 
   void ReleaseHeld() {
@@ -303,7 +309,7 @@ class Planner {
     Release(value.place.offset, BytesOf(InfoOf(value, root - first_.at(value.node))), lender_);
   }
 
-  // An output that is the old value of an entry which the program writes is copied out before the stores.
+  // An output may be the old value of an entry that the program writes. Then it is copied out before the stores.
   PlannedView KeepOld(const Var& out) {
     PlannedView view = ViewOf(IdOf(out));
     bool written = std::any_of(graph_.writes.begin(), graph_.writes.end(),
@@ -316,7 +322,7 @@ class Planner {
     return kept;
   }
 
-  // What could not be made in place is copied at the end; a source that is itself an entry is staged first.
+  // Writes that could not be made in place are copied at the end. A source that is itself an entry is staged first.
   void Finish() {
     for (const NamedValue& out : graph_.outputs) plan_.outputs.emplace_back(out.name, KeepOld(out.value));
     std::vector<Copy> stores;
@@ -349,15 +355,15 @@ class Planner {
     size_t offset, bytes;
     const Node* lender;
   };
-  std::vector<Held> held_;  // workspaces of the latest steps of one op
+  std::vector<Held> held_;  // workspaces of the latest steps that share one op
   struct Lent {
     size_t offset, bytes;
     int bucket, first_reader;
   };
   std::vector<Lent> lent_;
-  int bucket_ = 0;                // of collectives that go on, the latest
-  const Node* lender_ = nullptr;  // the step that is planned, if it goes on
-  size_t workspaces_ = 0;         // bytes of them
+  int bucket_ = 0;                // the latest bucket of collectives that run at the same time as later steps
+  const Node* lender_ = nullptr;  // the collective being planned, if it runs at the same time as later steps
+  size_t workspaces_ = 0;         // total bytes of held_
 };
 
 }  // namespace
