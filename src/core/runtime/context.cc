@@ -16,7 +16,16 @@ Context::Context(int rank, int world_size, int threads)
   runtimes_[size_t(DeviceKind::kCpu)] = &CpuRuntime();
   if (threads_ > 1) pool_ = std::make_unique<ThreadPool>(threads_ - 1);
 }
+Context::Context(std::unique_ptr<ContextService> service, int rank, int world_size, int threads, SetUp set_up)
+    : Context(rank, world_size, threads) {
+  service_ = std::move(service);
+  set_up(*this);
+}
 Context::~Context() = default;
+
+Device Context::accelerator() const {
+  return device(Has(DeviceKind::kCuda) ? DeviceKind::kCuda : DeviceKind::kCpu).device();
+}
 
 DeviceRuntime& Context::device(DeviceKind kind) const {
   WEFT_CHECK(Has(kind), fmt::format("rank {} has no {} device: its backend was not opened", rank_, Name(kind)));

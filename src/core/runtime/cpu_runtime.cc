@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "weft/core/base/device_runtime.h"
+#include "weft/core/base/error.h"
 #include "weft/core/base/host_memory.h"
 #include "weft/core/host/host_name.h"
 
@@ -15,7 +16,7 @@ class Cpu final : public DeviceRuntime {
   Device device() const override { return {}; }
   std::string name() const override { return "CPU"; }
   BufferPtr Allocate(size_t bytes) override { return AllocateCpu(bytes); }
-  BufferPtr AllocateStaging(size_t bytes) override { return AllocateCpu(bytes); }
+  BufferPtr TryAllocateStaging(size_t bytes) override { return AllocateCpu(bytes); }
   void Copy(void* to, const void* from, size_t bytes) override {
     if (bytes > 0) std::memcpy(to, from, bytes);
   }
@@ -40,6 +41,12 @@ class Cpu final : public DeviceRuntime {
 };
 
 }  // namespace
+
+BufferPtr DeviceRuntime::AllocateStaging(size_t bytes) {
+  BufferPtr staging = TryAllocateStaging(bytes);
+  if (!staging) Fail(OutOfMemory({.where = PlaceOf(CpuRuntime()), .asked = bytes, .memory = HostMemory()}));
+  return staging;
+}
 
 std::string PlaceOf(const DeviceRuntime& runtime) {
   std::string host = HostName();

@@ -1,15 +1,15 @@
-// Streams: a device on which work goes on in several orders at once: kernels in one, what moves between ranks in
-// another.
+// Streams: a device that runs several sequences of work at the same time, for example kernels in one stream and
+// transfers between ranks in another.
 //
-//   std::unique_ptr<StreamedDevice::Stream> beside = device.NewStream();
-//   made->Record();                                    // what is issued so far, on the main stream
+//   std::unique_ptr<StreamedDevice::Stream> side = device.NewStream();
+//   made->Record();                                    // marks the end of the work issued to the main stream
 //   {
-//     StreamScope scope(device, beside.get());
+//     StreamScope scope(device, side.get());
 //     device.Wait(*made);
-//     group.Enqueue(call);                             // beside what the main stream is given next
+//     group.Enqueue(call);                             // runs at the same time as later work of the main stream
 //     moved->Record();
 //   }
-//   device.Wait(*moved);                               // what is issued from here on finds the result
+//   device.Wait(*moved);                               // work issued from here on can read the result
 #pragma once
 #include <cstdint>
 #include <exception>
@@ -20,49 +20,58 @@
 #include <vector>
 
 #include "weft/core/base/device_runtime.h"
+#include "weft/core/base/dtype.h"
 
 namespace weft {
 
-// A device whose work goes on after the call that issues it. What is issued (kernels, Copy, Fill, Event::Record,
-// collectives) goes to the current stream: the main one, unless a StreamScope says otherwise. Work of one stream runs
-// in its order, that of two in any order but where Wait sets one. Synchronize waits for the current stream. Where work
-// has failed, Synchronize, Event::Done and Recording::Replay throw what it threw, from then on. Used by one thread at a
-// time, save that other threads may ask events and counters and call SetFailure.
+// A device that executes work after the call that issues it returns. Its rules:
+// - Work (kernels, Copy, Fill, Event::Record, collectives) goes to the current stream. That is the main stream, unless
+//   a StreamScope sets another.
+// - Work of one stream runs in order. Two streams have no order between them unless Wait sets one.
+// - Synchronize waits for the current stream.
+// - After work has failed, Synchronize, Event::Done and Recording::Replay throw its exception each time.
+// - One thread at a time may use the device, but any thread may query events and counters and call SetFailure.
 class StreamedDevice : public DeviceRuntime {
  public:
-  // An order of work beside the main one. Its destructor waits for what it was given, unless an exception unwinds.
+  // A stream in addition to the main one. Its destructor waits for the stream's work, unless an exception unwinds.
   class Stream {
    public:
     virtual ~Stream() = default;
   };
-  // A number that work moves on. The host can read it where the work comes to no end.
+  // A number that work increments. The host can read it even if the work never ends.
   class Counter {
    public:
     virtual ~Counter() = default;
-    virtual void Add(uint64_t more) = 0;  // when the current stream comes here
-    virtual uint64_t Value() const = 0;   // by any thread; some milliseconds late at most
+    virtual void Add(uint64_t more) = 0;  // takes effect when the current stream reaches it
+    virtual uint64_t Value() const = 0;   // from any thread; may lag by some milliseconds
   };
 
   virtual std::unique_ptr<Stream> NewStream() = 0;
-  // Not while recording.
+  // Must not be called while recording.
   virtual std::unique_ptr<Counter> NewCounter() = 0;
-  // What is issued next to the current stream begins when all is done that stood before the event's last Record. The
-  // event may be recorded again at once. It is of this device.
+  // Later work of the current stream starts after all work before the event's last Record is done. The event must
+  // belong to this device. It may be recorded again at once.
   virtual void Wait(Event& event) = 0;
-  // Rows of `bytes`, of memory that the device reaches, which lie `to_stride` and `from_stride` bytes apart.
+  // Copies `rows` rows of `bytes` bytes each, in memory that the device can access. Rows start `to_stride` and
+  // `from_stride` bytes apart.
   virtual void CopyRows(void* to, int64_t to_stride, const void* from, int64_t from_stride, int64_t bytes,
                         int64_t rows) = 0;
-  // The current stream as the device's libraries take it: a cudaStream_t.
+  // The operations that sums over ranks in bf16 need. wire_math.h specifies them, and the bits are those of the host.
+  virtual void Narrow(BF16* to, const float* from, int64_t count) = 0;
+  virtual void Widen(float* to, const BF16* from, int64_t count) = 0;
+  virtual void SumChunks(void* to, DType dtype, const BF16* chunks, int64_t num_chunks, int64_t count) = 0;
+  // Returns the current stream in the form that the device's libraries take, for example a cudaStream_t.
   virtual void* Handle() = 0;
 
-  // The number of the recording, from 1, that takes what is issued now (Record); 0: none does, it is done at once.
+  // Returns the number, from 1, of the recording that Record is making, or 0 if work is issued directly.
   uint64_t recording() const { return recording_; }
-  // While recording: fn is called each time the recording is replayed, before its work is issued. A throw prevents
-  // that.
+  // Registers fn for the current recording. It is called before each replay issues its work. If fn throws, no work is
+  // issued. Throws Error outside of a recording.
   void BeforeReplay(std::function<void()> fn);
-  // Off: Record has no use for recordings, as where work of the host comes between that of the device.
+  // With false, Record makes no recordings. Needed if work of the host comes between that of the device.
   void set_records(bool records) { records_ = records; }
-  // Work has failed and the device does not know, as when a rank does not come to a collective. The first error counts.
+  // Reports a failure that the device cannot notice, for example a rank that is missing in a collective. The first
+  // error counts.
   void SetFailure(std::exception_ptr error);
   std::exception_ptr failure() const;
 
@@ -70,30 +79,30 @@ class StreamedDevice : public DeviceRuntime {
   using Calls = std::vector<std::function<void()>>;
 
   bool records() const { return records_; }
-  // Calls fn while recording() is a new number; returns what is to be called before a replay.
+  // Calls fn while recording() returns a new number. Returns the functions to call before each replay.
   Calls RecordCalls(absl::FunctionRef<void()> fn);
   void ThrowFailure() const;
 
  private:
   friend class StreamScope;
   friend class StreamRecording;
-  // Makes `stream` the current one (null: the main one), and returns the one before.
+  // Makes `stream` the current one (null: the main one). Returns the previous one.
   virtual Stream* Use(Stream* stream) = 0;
 
   bool records_ = true;
   uint64_t recording_ = 0, recordings_ = 0;
-  Calls before_replay_;  // of what is recorded now
+  Calls before_replay_;  // those of the current recording
   mutable std::mutex failure_mutex_;
   std::exception_ptr failure_;
 };
 
-// What Record of such a device returns.
+// The recordings of a StreamedDevice.
 class StreamRecording : public DeviceRuntime::Recording {
  public:
   void Replay() final;
 
  protected:
-  // `before`: what RecordCalls returned.
+  // `before` is the result of RecordCalls.
   StreamRecording(StreamedDevice& device, std::vector<std::function<void()>> before)
       : device_(device), before_(std::move(before)) {}
 
@@ -104,7 +113,7 @@ class StreamRecording : public DeviceRuntime::Recording {
   std::vector<std::function<void()>> before_;
 };
 
-// While it lives, `stream` is the device's current one. Scopes nest.
+// While alive, `stream` is the device's current stream. Scopes nest.
 class StreamScope {
  public:
   StreamScope(StreamedDevice& device, StreamedDevice::Stream* stream) : device_(device), before_(device.Use(stream)) {}
@@ -117,7 +126,7 @@ class StreamScope {
   StreamedDevice::Stream* before_;
 };
 
-// The device as one with streams; null for one whose work is done when the call that issues it returns.
+// Returns the device as one with streams, or null if its work is done when the call that issues it returns.
 inline StreamedDevice* StreamsOf(DeviceRuntime& device) { return dynamic_cast<StreamedDevice*>(&device); }
 
 }  // namespace weft

@@ -15,14 +15,14 @@ using NodePtr = std::shared_ptr<Node>;
 
 class Backward {
  public:
-  // `partial`: each of wrt stands for itself, also where one is computed from another.
+  // With `partial`, each value of `wrt` is independent of the others, even if one is computed from another.
   Backward(std::span<const Var> results, std::span<const Var> cotangents, std::span<const Var> wrt,
            std::optional<DType> parameter_sums, bool partial = false)
       : wrt_(wrt), parameter_sums_(parameter_sums), partial_(partial) {
     for (const Var& w : wrt) targets_.insert(&w.node());
     Collect(results);
     for (size_t i = 0; i < results.size(); i++)
-      if (cotangents[i]) Accumulate(results[i], cotangents[i]);
+      if (cotangents[i].defined()) Accumulate(results[i], cotangents[i]);
   }
 
   std::vector<Var> Run() {
@@ -35,7 +35,7 @@ class Backward {
  private:
   using Cotangents = absl::InlinedVector<Var, 1>;
 
-  // The nodes between wrt and the results, in order of building.
+  // Collects the nodes between `wrt` and the results, in order of building.
   void Collect(std::span<const Var> results) {
     absl::flat_hash_set<const Node*> seen;
     std::vector<NodePtr> stack;
@@ -68,7 +68,7 @@ class Backward {
 
   void Accumulate(const Var& v, const Var& dv) {
     Var& sum = Cotangent(v);
-    if (!sum) {
+    if (!sum.defined()) {
       sum = dv;
       return;
     }
@@ -77,13 +77,13 @@ class Backward {
     sum = Add(Converted(sum, wider), Converted(dv, wider));
   }
 
-  // Also a sum over ranks that is not complete stays one.
+  // Casts a gradient. An incomplete sum over ranks stays Partial, also through a widening cast.
   static Var Converted(const Var& gradient, DType dtype) {
     if (gradient.dtype() == dtype) return gradient;
     return EmitOne(Op::kCast, {{"dtype", int(dtype)}, {"parameter_gradient", 1}}, {gradient}, gradient.node().loc);
   }
 
-  // Chains of parameters keep their Partial down to the leaf; a reshard and a broadcast convert by themselves.
+  // Chains of parameters keep their Partial down to the leaf. Reshards and broadcasts convert by themselves.
   static bool Exempt(const Node& node) {
     return node.parameter_chain || node.op == Op::kReshard || Record(node.op).generator;
   }
@@ -95,7 +95,7 @@ class Backward {
     OriginScope origin(Phase::kBackward, node.get());
     std::vector<Var> dy(own.begin(), own.end());
     for (size_t i = 0; i < dy.size(); i++)
-      if (dy[i] && !Exempt(*node)) dy[i] = own[i] = ReshardLike(dy[i], Var(node, int(i)));
+      if (dy[i].defined() && !Exempt(*node)) dy[i] = own[i] = ReshardLike(dy[i], Var(node, int(i)));
     NarrowForProducts(*node, dy);
     bool inner = std::any_of(node->inputs.begin(), node->inputs.end(),
                              [&](const Var& in) { return reached_.contains(&in.node()); });
@@ -104,32 +104,33 @@ class Backward {
     Derive(node, dy, dx);
     WidenForParameters({node, dy, dx, parameter_sums_});
     for (size_t i = 0; i < dx.size(); i++)
-      if (dx[i] && reached_.contains(&node->inputs[i].node())) Accumulate(node->inputs[i], dx[i]);
+      if (dx[i].defined() && reached_.contains(&node->inputs[i].node())) Accumulate(node->inputs[i], dx[i]);
   }
 
-  // A parameter's gradient may be wider than the parameter. Rules of linear ops pass it on; in others it meets operands
-  // of the node's own type.
+  // A parameter's gradient may be wider than the parameter. Rules of linear ops pass it through. Other rules combine it
+  // with operands of the node's own type, so it is cast to that.
   static void NarrowForProducts(const Node& node, std::vector<Var>& dy) {
     if (!node.parameter_chain || node.inputs.empty() || Record(node.op).dims(node).linear == Linear::kJoint) return;
     for (size_t i = 0; i < dy.size(); i++)
-      if (dy[i]) dy[i] = Cast(dy[i], node.outputs[i].dtype);
+      if (dy[i].defined()) dy[i] = Cast(dy[i], node.outputs[i].dtype);
   }
 
-  // The gradient of a parameter that no sum made has the type of the sums too, as it may be added to one. That of a
-  // broadcast is left narrow: it is as large as what the parameter is broadcast to, and its sum comes next.
+  // A parameter's gradient that no sum made also gets the type of the sums, because it may be added to one. The
+  // gradient of a broadcast stays narrow: it is as large as the broadcast value, and its sum comes next.
   static void WidenForParameters(const GradCall& call) {
     for (size_t i = 0; i < call.dx.size(); i++) {
       Var& dx = call.dx[i];
       const Var& in = call.in(int(i));
-      if (!dx || !call.Widens(int(i)) || dx.dtype() != in.dtype() || Record(in.node().op).generator) continue;
+      if (!dx.defined() || !call.Widens(int(i)) || dx.dtype() != in.dtype() || Record(in.node().op).generator) continue;
       dx = Converted(dx, AccumulateType(dx.dtype()));
     }
   }
 
-  // By the op's own rule where it has one and the rule covers these cotangents, else through its composition.
+  // Uses the op's own rule if there is one and it covers these cotangents, and the op's composition otherwise.
   void Derive(const NodePtr& node, const std::vector<Var>& dy, std::vector<Var>& dx) const {
     const OpRecord& record = Record(node->op);
-    bool only_first = dy[0] && std::none_of(dy.begin() + 1, dy.end(), [](const Var& d) { return bool(d); });
+    bool only_first =
+        dy[0].defined() && std::none_of(dy.begin() + 1, dy.end(), [](const Var& d) { return d.defined(); });
     if (record.grad && (dy.size() == 1 || only_first)) {
       GradCall call{node, dy, dx, parameter_sums_};
       record.grad(call);
@@ -138,10 +139,10 @@ class Backward {
     if (!record.fallback) FailAt(*node, "has neither a derivative nor a composition to differentiate");
     Outputs same = record.fallback(*node);
     std::vector<Var> results(same.begin(), same.end());
-    // A saved result among the operands (a log-sum-exp, a norm's statistic) depends on the others; its share arrives by
-    // its own node.
+    // A saved result among the operands (a log-sum-exp, a norm's statistic) depends on the other operands. Its share
+    // arrives through its own node.
     dx = Backward(results, dy, node->inputs, parameter_sums_, /*partial=*/true).Run();
-    // An operand that stands twice got the sum of both shares already.
+    // A repeated operand already has the sum of all its shares.
     for (size_t i = 0; i < dx.size(); i++)
       if (std::find(node->inputs.begin(), node->inputs.begin() + long(i), node->inputs[i]) !=
           node->inputs.begin() + long(i))
@@ -156,9 +157,10 @@ class Backward {
   absl::flat_hash_map<const Node*, Cotangents> cotangents_;
 };
 
-// The eager builder keeps operands only where a value to differentiate reaches them.
+// Throws Error for a value without history. The eager builder keeps operands only if a value to differentiate reaches
+// them.
 void CheckHasHistory(const Var& v, size_t i) {
-  WEFT_CHECK(v, fmt::format("Grad: operand {} is empty (a Var that was never assigned)", i));
+  WEFT_CHECK(v.defined(), fmt::format("Grad: operand {} is empty (a Var that was never assigned)", i));
   const Node& node = v.node();
   WEFT_CHECK(
       node.values.empty() || node.requires_grad,
@@ -178,15 +180,15 @@ std::vector<Var> Grad(Var loss, std::span<const Var> wrt, const GradOptions& opt
   if (loss.rank() != 0 || !IsFloating(loss.dtype()))
     FailAt(loss.node(),
            fmt::format("Grad needs a floating scalar, got {} {}", Name(loss.dtype()), ToString(loss.shape())));
-  if (seed && (seed.rank() != 0 || seed.dtype() != loss.dtype()))
+  if (seed.defined() && (seed.rank() != 0 || seed.dtype() != loss.dtype()))
     FailAt(loss.node(), fmt::format("Grad: expected a seed of {} [], the loss's, got {} {}", Name(loss.dtype()),
                                     Name(seed.dtype()), ToString(seed.shape())));
   for (size_t i = 0; i < wrt.size(); i++) CheckHasHistory(wrt[i], i);
   OriginScope origin(Phase::kBackward, &loss.node());
-  if (!seed) seed = Full(1.0, loss.dtype(), {});
+  if (!seed.defined()) seed = Full(1.0, loss.dtype(), {});
   std::vector<Var> gradients = Backward(std::span(&loss, 1), std::span(&seed, 1), wrt, options.parameter_sums).Run();
   for (size_t i = 0; i < gradients.size(); i++)
-    if (!gradients[i]) gradients[i] = Full(0.0, wrt[i].dtype(), wrt[i].shape());
+    if (!gradients[i].defined()) gradients[i] = Full(0.0, wrt[i].dtype(), wrt[i].shape());
   return gradients;
 }
 

@@ -8,21 +8,23 @@
 #include "weft/core/ir/builder.h"
 #include "weft/core/ir/collective_row.h"
 #include "weft/core/ir/verify.h"
+#include "weft/core/ir/wire.h"
 #include "weft/core/runtime/kernel.h"
 
 namespace weft {
 namespace {
 
-// The same placement with every Partial resolved: what a generator is made in.
+// Returns the placement with every Partial resolved. Generators are created in it.
 Sharding WithoutPartial(const Sharding& s) { return Dual(s); }
 
-// An op whose operands and result have the same dims, each of which may be sharded: it may stay lazy on lazy operands.
+// Whether the operands and the result have the same dims and each may be sharded. Such an op may stay lazy if its
+// operands are lazy.
 bool IsPointwise(const Dims& dims) {
   return dims.out.size() == 1 && !dims.in.empty() && dims.blocked.empty() && dims.whole.empty() &&
          std::all_of(dims.in.begin(), dims.in.end(), [&](const std::string& labels) { return labels == dims.out[0]; });
 }
 
-// A sum over one axis of a maximum over another has no one meaning.
+// A sum over one axis of a maximum over another would be ambiguous.
 void CheckOnePartial(const Sharding& s) {
   const Placement* first = nullptr;
   for (int a = 0; a < s.num_axes(); a++) {
@@ -33,20 +35,20 @@ void CheckOnePartial(const Sharding& s) {
   }
 }
 
-// A rank's share of a sum may be larger than the sum, and overflow f16 where the sum does not; which shares there are
-// depends on the mesh. So shares of products go into the sum in f32. In bf16 they have room enough.
+// A rank's share of a sum may be larger than the sum. In f16 it may overflow even if the sum does not, and the shares
+// depend on the mesh. So shares of f16 products are summed in f32. The range of bf16 is large enough.
 bool WidensSum(const Node& node, const NodeSharding& choice) {
   return node.op == Op::kEinsum && node.outputs[0].dtype == DType::kF16 && choice.out[0].HasPartial() &&
          !node.attrs.IntOr("narrow", 0);
 }
 
-// A broadcast to one copy has the bytes of its operand, so that it may pass the shares of a sum on as any linear op.
-// All other broadcasts are made where they are wanted, from the sum itself.
+// A broadcast of size 1 has as many bytes as its operand, so it may pass the shares of a sum on like any linear op. All
+// other broadcasts are made in the placement that a consumer wants, from the complete sum.
 bool PassesShares(const Node& node, std::span<const Sharding> have) {
   return node.op == Op::kBroadcast && node.attrs.Int("size") == 1 && have[0].HasPartial();
 }
 
-// A lazy value is made by a recursion over the lazy values before it: a long chain (an eager counter) is cut.
+// A lazy value is created by recursion over the lazy values before it, so long chains (an eager counter) are cut.
 constexpr int kMaxLazyDepth = 64;
 
 int Cost(const std::vector<Transition>& steps) {
@@ -70,7 +72,7 @@ Sharding Partitioner::Resolve(const Sharding& target, const Sharding& have) cons
   bool keeps = false;
   for (int a = 0; a < target.num_axes(); a++) keeps |= target[a].kind == Placement::kKeep;
   Sharding result = keeps ? have : Sharding(mesh().num_axes());
-  // With kept axes around, an axis that already shards the right dim stays where it is in that dim's order.
+  // If some axes are kept, an axis that already shards the right dim keeps its place in that dim's order.
   auto stays = [&](int a) {
     return target[a].kind == Placement::kShard && result[a].kind == Placement::kShard && result[a].dim == target[a].dim;
   };
@@ -93,7 +95,7 @@ ValueInfo Partitioner::LocalInfo(const ValueInfo& global, const Sharding& shardi
 void Partitioner::Place(const Var& global, const Sharding& sharding, Var local, const Node& origin) {
   Placed& placed = At(global);
   placed.sharding = sharding;
-  if (local) placed.versions.push_back({sharding, origin.phase, std::move(local)});
+  if (local.defined()) placed.versions.push_back({sharding, origin.phase, std::move(local)});
 }
 
 Var Partitioner::EmitFrom(const Node& global, std::span<const Var> inputs, const Sharding& sharding,
@@ -109,7 +111,7 @@ Var Partitioner::ShapeOnly(const Var& global, const Sharding& sharding, const No
 
 namespace {
 
-// While it lives, `asked` is above 0.
+// While alive, collectives count as asked for.
 struct Asked {
   explicit Asked(int& a) : asked(a) { asked++; }
   ~Asked() { asked--; }
@@ -136,6 +138,8 @@ Var Partitioner::Convert(Var local, const Sharding& have, const Sharding& want, 
     if (row.joins) attrs.Set({row.joins, t.dim});
     if (row.cuts) attrs.Set({row.cuts, row.joins ? t.split_dim : t.dim});
     if (row.reduces) attrs.Set({"reduce", int(t.reduce)});
+    std::optional<DType> wire = WireOf(origin.attrs);
+    if (wire && row.reduces && IsCollective(t.op) && t.reduce == ReduceOp::kSum) attrs.Set({"wire", int(*wire)});
     ValueInfo info = LocalInfo(global.node().outputs[size_t(global.index())], t.after);
     info.dtype = local.dtype();
     local = Var(EmitLocal(t.op, std::move(attrs), std::span(&local, 1), {info}, origin), 0);
@@ -162,7 +166,7 @@ Var Partitioner::Materialize(const Var& global, const Sharding& want, const Node
   if (placed.lazy || placed.regather) {
     local = MaterializeLazy(global, want, origin);
   } else {
-    // From the version that is cheapest to convert: one that was resolved before, or the original.
+    // Converts the version that is cheapest to convert: a resolved one or the original.
     const Placed::Version* best = nullptr;
     int best_cost = 0;
     for (const Placed::Version& v : placed.versions) {
@@ -176,7 +180,8 @@ Var Partitioner::Materialize(const Var& global, const Sharding& want, const Node
     WEFT_CHECK(best, fmt::format("partition: {} has no value yet", Name(global.node().op)));
     local = Convert(best->local, best->sharding, want, origin, global);
   }
-  At(global).versions.push_back({want, origin.phase, local});
+  // A value that a wire has rounded belongs to the reshard, so it is not another version of `global`.
+  if (!WireOf(origin.attrs)) At(global).versions.push_back({want, origin.phase, local});
   return local;
 }
 
@@ -193,7 +198,7 @@ Var Partitioner::MaterializeLazy(const Var& global, const Sharding& want, const 
     return Convert(gathered, At(global).sharding, want, origin, global);
   }
   if (node.op == Op::kReshard) return Materialize(Var(At(global).source), want, origin);
-  // A zero is born as any sum.
+  // Zeros on every rank are a valid Partial sum, so a zero is created directly in the wanted placement.
   if (node.op == Op::kFull && node.attrs.Float("value") == 0) return EmitFrom(node, {}, want, origin);
   std::vector<Var> inputs;
   if (node.op == Op::kBroadcast) {
@@ -224,7 +229,7 @@ void Partitioner::Process(const std::shared_ptr<Node>& node) {
 void Partitioner::ProcessReshard(const std::shared_ptr<Node>& node) {
   const Var& x = node->inputs[0];
   bool like = node->inputs.size() == 2;
-  bool free = like && At(node->inputs[1]).lazy;  // a generator has no one placement to be like
+  bool free = like && At(node->inputs[1]).lazy;  // a generator has no fixed placement to be like
   Sharding have = At(x).sharding;
   Sharding target = free   ? have
                     : like ? Dual(At(node->inputs[1]).sharding)
@@ -233,7 +238,7 @@ void Partitioner::ProcessReshard(const std::shared_ptr<Node>& node) {
   placed.sharding = target;
   placed.lazy = At(x).lazy;
   placed.lazy_depth = At(x).lazy_depth;
-  if (placed.lazy) placed.source = At(x).source ? At(x).source : x;
+  if (placed.lazy) placed.source = At(x).source.defined() ? At(x).source : x;
   placed.regather = node->attrs.IntOr("regather", 0) && !placed.lazy && !(have == target);
   if (placed.lazy || placed.regather) return;
   Var local = Materialize(x, target, *node);
@@ -284,13 +289,12 @@ void Partitioner::ProcessOp(const std::shared_ptr<Node>& node) {
   for (size_t i = 0; i < node->outputs.size(); i++) Place(Var(node, int(i)), choice.out[i], Var(local, int(i)), *node);
 }
 
-// An op that is linear passes the shares of a sum on; where one came wider, all operands follow, and so does the
-// result.
+// A linear op passes the shares of a sum on. If one operand came in a wider type, all operands and the result get it.
 bool Partitioner::WidenShares(const Node& node, absl::InlinedVector<Var, 3>& inputs) {
   auto wider = [&](size_t i) { return inputs[i].dtype() != node.inputs[i].dtype(); };
   bool any = false;
   for (size_t i = 0; i < inputs.size(); i++) any |= wider(i);
-  if (!any || node.op == Op::kCast) return false;  // a cast names its result's type
+  if (!any || node.op == Op::kCast) return false;  // a cast names the type of its result
   for (size_t i = 0; i < inputs.size(); i++)
     if (IsFloating(inputs[i].dtype())) inputs[i] = AsType(inputs[i], AccumulateType(inputs[i].dtype()), node);
   return true;
@@ -311,7 +315,7 @@ void Partitioner::ProcessFallback(const std::shared_ptr<Node>& node) {
   for (const auto& inner : trace.nodes()) Process(inner);
   for (size_t i = 0; i < results.size(); i++) {
     Placed copy = At(results[i]);
-    // A lazy result would ask the inner node again, which lives only as long as this call.
+    // A lazy result would refer to an inner node later, but the inner nodes exist only during this call.
     if (copy.lazy) {
       Var local = Materialize(results[i], copy.sharding, *node);
       copy = At(results[i]);
