@@ -4,8 +4,10 @@
 
 #include <array>
 #include <oneapi/dnnl/dnnl.hpp>
+#include <tuple>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "absl/container/flat_hash_map.h"
 
@@ -13,28 +15,31 @@ namespace weft::cpu {
 namespace {
 
 using Type = dnnl::memory::data_type;
-// m, n, k, the strides of a and b, the row stride of c, whether c is f32.
+// m, n, k, both strides of a, both strides of b, the row stride of c, and whether c is f32.
 using Key = std::array<int64_t, 9>;
 struct Product {
   dnnl::matmul matmul;
   dnnl::memory a, b, c;
 };
 
-// What one thread keeps: making a product costs 3 us even when oneDNN has its code at hand, running a small one 3 us.
+// State that each thread keeps. Creating a primitive costs 3 us even if oneDNN has cached its code, and running a small
+// one costs another 3 us.
 struct Kept {
   dnnl::engine engine{dnnl::engine::kind::cpu, 0};
   dnnl::stream stream{engine};
   absl::flat_hash_map<Key, Product> products;
+  std::vector<BF16> row;                                      // see AdjacentRow
+  std::tuple<std::vector<BF16>, std::vector<float>> columns;  // results that are not adjacent in c
 
   Kept() {
-    // oneDNN would start a team of OpenMP threads for each of ours. The setting is per calling thread; looked up by
-    // name, because oneDNN may be built on another pool, which then has no such function.
+    // oneDNN would start a team of OpenMP threads for each of our threads. The setting is per calling thread. The
+    // function is looked up by name, because oneDNN may be built on another thread pool that lacks it.
     if (void* set = dlsym(RTLD_DEFAULT, "omp_set_num_threads")) reinterpret_cast<void (*)(int)>(set)(1);
   }
 };
 
-// oneDNN 2 (Debian 12) wants the operation described first, oneDNN 3 (Debian 13) takes it with the engine. A template,
-// as one of the two does not compile.
+// oneDNN 2 (Debian 12) needs a descriptor of the operation first; oneDNN 3 (Debian 13) takes the operands with the
+// engine. A template, because only one of the two branches compiles.
 template <class Matmul>
 typename Matmul::primitive_desc Described(const dnnl::engine& engine, const dnnl::memory::desc& a,
                                           const dnnl::memory::desc& b, const dnnl::memory::desc& c) {
@@ -57,17 +62,27 @@ Product Make(const dnnl::engine& engine, const Key& key) {
 
 bool HasBf16Gemm() {
   static const bool has = [] {
-    // A set of features has its bits and those of the sets below it; oneDNN 3 knows more sets than oneDNN 2.
+    // The value of an ISA contains its own bits and those of the ISAs that it includes. oneDNN 3 knows more ISAs than
+    // oneDNN 2.
     auto wanted = int(dnnl::cpu_isa::avx512_core_bf16);
     return (int(dnnl::get_effective_cpu_isa()) & wanted) == wanted;
   }();
   return has;
 }
 
+namespace {
+
+// oneDNN 3.7 (Debian 13) computes a product wrong if `a` is one row whose elements are not adjacent, or if c is one
+// column whose elements are not adjacent. Both are copied.
+Matrix<const BF16> AdjacentRow(Matrix<const BF16> a, int64_t k, std::vector<BF16>& row) {
+  row.resize(size_t(k));
+  for (int64_t i = 0; i < k; i++) row[size_t(i)] = a.data[i * a.column];
+  return {row.data(), k, 1};
+}
+
 template <class Out>
-void GemmBf16(int64_t m, int64_t n, int64_t k, Matrix<const BF16> a, Matrix<const BF16> b, Matrix<Out> c) {
-  static thread_local Kept kept;
-  constexpr size_t kMost = 512;  // shapes change with batches only; a bound for those who sweep
+void Multiply(Kept& kept, int64_t m, int64_t n, int64_t k, Matrix<const BF16> a, Matrix<const BF16> b, Matrix<Out> c) {
+  constexpr size_t kMost = 512;  // shapes change only with the batch; bounds the cache of programs that sweep them
   Key key{m, n, k, a.row, a.column, b.row, b.column, c.row, std::is_same_v<Out, float>};
   auto found = kept.products.find(key);
   if (found == kept.products.end()) {
@@ -80,6 +95,19 @@ void GemmBf16(int64_t m, int64_t n, int64_t k, Matrix<const BF16> a, Matrix<cons
   p.c.set_data_handle(c.data);
   p.matmul.execute(kept.stream, {{DNNL_ARG_SRC, p.a}, {DNNL_ARG_WEIGHTS, p.b}, {DNNL_ARG_DST, p.c}});
   kept.stream.wait();
+}
+
+}  // namespace
+
+template <class Out>
+void GemmBf16(int64_t m, int64_t n, int64_t k, Matrix<const BF16> a, Matrix<const BF16> b, Matrix<Out> c) {
+  static thread_local Kept kept;
+  if (m == 1 && a.column != 1) a = AdjacentRow(a, k, kept.row);
+  if (n != 1 || m == 1 || c.row == 1) return Multiply(kept, m, n, k, a, b, c);
+  auto& column = std::get<std::vector<Out>>(kept.columns);
+  column.resize(size_t(m));
+  Multiply(kept, m, n, k, a, b, Matrix<Out>{column.data(), 1, 1});
+  for (int64_t i = 0; i < m; i++) c.data[i * c.row] = column[size_t(i)];
 }
 template void GemmBf16(int64_t, int64_t, int64_t, Matrix<const BF16>, Matrix<const BF16>, Matrix<BF16>);
 template void GemmBf16(int64_t, int64_t, int64_t, Matrix<const BF16>, Matrix<const BF16>, Matrix<float>);
