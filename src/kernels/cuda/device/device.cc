@@ -8,6 +8,7 @@
 
 #include "weft/core/base/error.h"
 #include "weft/kernels/cuda/device/counter.h"
+#include "weft/kernels/cuda/device/locked_memory.h"
 #include "weft/kernels/cuda/device/support.h"
 #include "weft/kernels/cuda/device/timeline.h"
 
@@ -27,7 +28,8 @@ class CudaEvent final : public DeviceRuntime::Event {
   }
   cudaEvent_t get() const { return event_; }
   void Record() override { WEFT_CUDA(cudaEventRecord(event_, device_.stream())); }
-  // Also from threads that have not used the device: on another one the query would take memory there.
+  // May be called by threads that have not used the device. Without cudaSetDevice the query would use another device
+  // and take memory there.
   bool Done() override {
     device_.ThrowFailure();
     WEFT_CUDA(cudaSetDevice(device_.device().index));
@@ -45,7 +47,7 @@ class CudaEvent final : public DeviceRuntime::Event {
 class CudaStream final : public StreamedDevice::Stream {
  public:
   CudaStream() { WEFT_CUDA(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking)); }
-  // Who unwinds may leave work that never ends: calls of a rank that is no more.
+  // While an exception unwinds, the stream may hold work that never ends, for example calls of a rank that has died.
   ~CudaStream() override {
     if (std::uncaught_exceptions() == 0) cudaStreamSynchronize(stream_);
     cudaStreamDestroy(stream_);
@@ -75,13 +77,13 @@ class CudaRecording final : public StreamRecording {
   cudaGraphExec_t exec_ = nullptr;
 };
 
-// Throws in words where CUDA has no GPU for this rank.
+// Throws Error that explains why CUDA has no GPU for this rank, if it has none.
 void CheckDriver(int index) {
   DriverFacts facts;
-  WEFT_CUDA(cudaDriverGetVersion(&facts.driver));  // 0 where there is none
+  WEFT_CUDA(cudaDriverGetVersion(&facts.driver));  // 0 if there is none
   WEFT_CUDA(cudaRuntimeGetVersion(&facts.runtime));
   cudaError_t status = cudaGetDeviceCount(&facts.gpus);
-  if (status == cudaErrorStubLibrary) facts.driver = 0;  // the toolkit's stand-in for a driver
+  if (status == cudaErrorStubLibrary) facts.driver = 0;  // the toolkit's stub instead of a driver
   facts.runs = status != cudaErrorInsufficientDriver;
   if (status != cudaSuccess) facts.gpus = 0;
   bool told = status == cudaErrorInsufficientDriver || status == cudaErrorNoDevice || status == cudaErrorStubLibrary;
@@ -90,11 +92,11 @@ void CheckDriver(int index) {
   if (std::string fault = DriverFault(facts, index); !fault.empty()) Fail(fault);
 }
 
-// CUDA and its libraries allocate for themselves as well: kernels when they are first used, graphs.
+// CUDA and its libraries also allocate memory for themselves: for kernels when they are first used, and for graphs.
 [[noreturn]] void FailOutOfMemory(const std::string& call) {
   int index = 0;
   Memory memory;
-  cudaGetLastError();  // this failure is told here; the next call starts clean
+  cudaGetLastError();  // this failure is reported here; the next call starts clean
   cudaGetDevice(&index);
   cudaMemGetInfo(&memory.free, &memory.total);
   Fail(OutOfMemory({.where = ToString(Device{DeviceKind::kCuda, index}), .what = call, .memory = memory}));
@@ -104,7 +106,7 @@ void CheckDriver(int index) {
 
 void Check(cudaError_t status, const char* call, std::source_location at) {
   if (status == cudaSuccess) return;
-  cudaGetLastError();  // else the next launch reports it again
+  cudaGetLastError();  // otherwise the next launch reports it again
   if (status == cudaErrorMemoryAllocation) FailOutOfMemory(fmt::format("{} at {}", call, PlaceOf(at)));
   Fail(fmt::format("{} at {}: CUDA says {} ({})", call, PlaceOf(at), cudaGetErrorString(status),
                    cudaGetErrorName(status)));
@@ -141,7 +143,7 @@ CudaDevice::CudaDevice(int index) : index_(index) {
   multiprocessors_ = properties.multiProcessorCount;
   shared_bytes_ = properties.sharedMemPerBlockOptin;
   WEFT_CUDA(cudaDeviceGetDefaultMemPool(&pool_, index));
-  // Freed memory stays with the process: an eager step would give back and fetch again what it uses.
+  // Freed memory stays with the process. Otherwise an eager step would return its memory and fetch it again.
   uint64_t keep = UINT64_MAX;
   WEFT_CUDA(cudaMemPoolSetAttribute(pool_, cudaMemPoolAttrReleaseThreshold, &keep));
   WEFT_CUDA(cudaStreamCreateWithFlags(&main_, cudaStreamNonBlocking));
@@ -154,7 +156,7 @@ CudaDevice::CudaDevice(int index) : index_(index) {
 
 CudaDevice::~CudaDevice() {
   cudaStreamSynchronize(main_);
-  kept_.clear();  // while there is still a stream
+  kept_.clear();  // while the stream still exists
   cublasLtDestroy(blas_);
   cudaFree(tickets_);
   cudaStreamDestroy(main_);
@@ -164,7 +166,7 @@ BufferPtr CudaDevice::Allocate(size_t bytes) {
   void* data = nullptr;
   cudaError_t status = cudaMallocAsync(&data, bytes ? bytes : 1, main_);
   if (status == cudaErrorMemoryAllocation) {
-    cudaGetLastError();  // this failure is told here; the next call starts clean
+    cudaGetLastError();  // this failure is reported here; the next call starts clean
     Fail(OutOfMemory({.where = PlaceOf(*this), .asked = bytes, .memory = MemoryNow()}));
   }
   Check(status, "cudaMallocAsync");
@@ -172,16 +174,7 @@ BufferPtr CudaDevice::Allocate(size_t bytes) {
   return std::make_shared<Buffer>(data, bytes, device(), free, this);
 }
 
-BufferPtr CudaDevice::AllocateStaging(size_t bytes) {
-  void* data = nullptr;
-  cudaError_t status = cudaMallocHost(&data, bytes ? bytes : 1);
-  if (status == cudaErrorMemoryAllocation) {
-    cudaGetLastError();
-    Fail(OutOfMemory({.where = PlaceOf(CpuRuntime()), .asked = bytes, .memory = CpuRuntime().MemoryNow()}));
-  }
-  Check(status, "cudaMallocHost");
-  return std::make_shared<Buffer>(data, bytes, Device{}, [](Buffer& buffer) { cudaFreeHost(buffer.data()); });
-}
+BufferPtr CudaDevice::TryAllocateStaging(size_t bytes) { return AllocateLocked(bytes); }
 
 void CudaDevice::Copy(void* to, const void* from, size_t bytes) {
   if (bytes > 0) WEFT_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream_));
@@ -227,16 +220,16 @@ std::unique_ptr<DeviceRuntime::Recording> CudaDevice::Record(absl::FunctionRef<v
   try {
     before = RecordCalls(fn);
   } catch (...) {
-    cudaStreamEndCapture(main_, &graph);  // the stream must leave the capture; what fn threw says more
+    cudaStreamEndCapture(main_, &graph);  // the stream must leave the capture; the exception of fn explains more
     if (graph) cudaGraphDestroy(graph);
-    cudaGetLastError();  // else the next launch reports it again
+    cudaGetLastError();  // otherwise the next launch reports it again
     throw;
   }
   WEFT_CUDA(cudaStreamEndCapture(main_, &graph));
   return std::make_unique<CudaRecording>(*this, std::move(before), main_, graph);
 }
 
-// What the pool holds and nobody uses is free for whoever asks the pool.
+// Unused memory of the pool counts as free, because the pool hands it out again.
 Memory CudaDevice::MemoryNow() const {
   Memory memory;
   uint64_t reserved = 0, used = 0;

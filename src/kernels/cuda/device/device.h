@@ -1,5 +1,5 @@
-// CudaDevice: one GPU as its rank uses it: streams, memory in the order of the main one, recordings as CUDA graphs.
-// Kernels reach it through the call: DeviceOf(call).stream().
+// CudaDevice: one GPU as its rank uses it: streams, memory allocated in the order of the main stream, and recordings as
+// CUDA graphs. Kernels reach it through the call: DeviceOf(call).stream().
 #pragma once
 #include <cublasLt.h>
 #include <cuda_runtime_api.h>
@@ -17,27 +17,29 @@
 
 namespace weft::cuda {
 
-// Throws Error naming the call and its place when `status` is a failure.
+// Throws Error that names the call and its place in the source if `status` is a failure.
 void Check(cudaError_t status, const char* call, std::source_location at = std::source_location::current());
 void Check(cublasStatus_t status, const char* call, std::source_location at = std::source_location::current());
 #define WEFT_CUDA(call) ::weft::cuda::Check((call), #call)
-// After a launch: a bad configuration shows at once, a fault of the kernel with the next call that waits.
+// Use after a launch. A bad configuration is reported at once, a fault of the kernel by the next call that waits.
 #define WEFT_CUDA_LAUNCHED(kernel) ::weft::cuda::Check(cudaGetLastError(), kernel)
 
-std::vector<std::string> GpuNames();  // the UUIDs of this host's GPUs, as CUDA counts them; throws as CudaDevice
+// Returns the UUIDs of this host's GPUs, in CUDA's order. Throws as CudaDevice does.
+std::vector<std::string> GpuNames();
 
-bool KernelsCanWait();  // whether this build's kernels can, on this GPU, as launch.cuh describes
+// Returns whether this build's kernels can wait for the previous kernel on the current GPU, as launch.cuh describes.
+bool KernelsCanWait();
 
 class CudaDevice final : public StreamedDevice, public KeepsTime {
  public:
-  // Throws Error in clear words where there is no driver, no such GPU, or one too old for the kernels built in.
+  // Throws Error that explains the fault if there is no driver, no such GPU, or a GPU too old for the kernels built in.
   explicit CudaDevice(int index);
   ~CudaDevice() override;
 
   Device device() const override { return {DeviceKind::kCuda, index_}; }
   std::string name() const override { return name_; }
   BufferPtr Allocate(size_t bytes) override;
-  BufferPtr AllocateStaging(size_t bytes) override;
+  BufferPtr TryAllocateStaging(size_t bytes) override;
   void Copy(void* to, const void* from, size_t bytes) override;
   void Fill(void* data, uint8_t byte, size_t bytes) override;
   void Synchronize() override;
@@ -52,21 +54,25 @@ class CudaDevice final : public StreamedDevice, public KeepsTime {
   void Wait(Event& event) override;
   void CopyRows(void* to, int64_t to_stride, const void* from, int64_t from_stride, int64_t bytes,
                 int64_t rows) override;
+  void Narrow(BF16* to, const float* from, int64_t count) override;
+  void Widen(float* to, const BF16* from, int64_t count) override;
+  void SumChunks(void* to, DType dtype, const BF16* chunks, int64_t num_chunks, int64_t count) override;
   void* Handle() override { return stream_; }
 
   using StreamedDevice::ThrowFailure;
-  cudaStream_t stream() const { return stream_; }  // the current one
+  cudaStream_t stream() const { return stream_; }  // the current stream
   cublasLtHandle_t blas() const { return blas_; }
   int multiprocessors() const { return multiprocessors_; }
   int capability() const { return capability_; }               // 90 for Hopper
-  size_t shared_bytes() const { return shared_bytes_; }        // most dynamic shared memory of a block
-  bool kernels_can_wait() const { return kernels_can_wait_; }  // launch.cuh
-  // Counters that are 0 between kernels, by which blocks learn who comes last (ComesLast of block.cuh). Kernels that
-  // use them run in one stream.
+  size_t shared_bytes() const { return shared_bytes_; }        // maximum dynamic shared memory per block
+  bool kernels_can_wait() const { return kernels_can_wait_; }  // see launch.cuh
+  // Counters that are 0 between kernels. With them, blocks find out which one finishes last (ComesLast of block.cuh).
+  // All kernels that use them must run in one stream.
   static constexpr size_t kTickets = 1024;
   uint32_t* tickets() const { return tickets_; }
 
-  // What a family of kernels keeps with the device, plans for example: made when first asked for, gone with the device.
+  // Returns the state that a family of kernels keeps with the device, for example plans. It is created on first use and
+  // destroyed with the device.
   template <class T>
   T& Kept() {
     std::shared_ptr<void>& slot = kept_[typeid(T)];
@@ -82,8 +88,8 @@ class CudaDevice final : public StreamedDevice, public KeepsTime {
   bool kernels_can_wait_ = false;
   std::string name_;
   cudaMemPool_t pool_ = nullptr;
-  cudaStream_t main_ = nullptr, stream_ = nullptr;  // the main stream, and the current one
-  Stream* current_ = nullptr;                       // null: the main one
+  cudaStream_t main_ = nullptr, stream_ = nullptr;  // the main stream and the current one
+  Stream* current_ = nullptr;                       // null: the main stream is current
   cublasLtHandle_t blas_ = nullptr;
   uint32_t* tickets_ = nullptr;
   std::unordered_map<std::type_index, std::shared_ptr<void>> kept_;
