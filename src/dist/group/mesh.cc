@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "weft/core/runtime/streams.h"
+#include "weft/dist/group/group_source.h"
 
 namespace weft {
 namespace {
@@ -32,13 +33,30 @@ void Check(const MeshShape& shape, const std::vector<int>& ranks, int world_size
   }
 }
 
-// Else ranks would exchange what the device has not computed yet.
+// Otherwise ranks would exchange data that the device has not computed yet.
 void CheckOrder(const Context& context, const ProcessGroup& group) {
   DeviceKind kind = group.device_kind();
   WEFT_CHECK(!context.Has(kind) || !StreamsOf(context.device(kind)) || group.is_stream_ordered(),
              fmt::format("mesh: work on {} goes on after the call that issues it, so expected a group \"{}\" that is "
                          "stream ordered, got one that is not; make the mesh with a factory for {} tensors",
                          PlaceOf(context.device(kind)), group.name(), Name(kind)));
+}
+
+MeshShape Filled(DeviceMesh::Axes axes, int world_size) {
+  MeshShape shape;
+  int64_t others = 1, holes = 0;
+  for (const auto& [name, size] : axes) {
+    shape.names.push_back(name);
+    shape.sizes.push_back(size);
+    if (size == -1)
+      holes++;
+    else
+      others *= size;
+  }
+  WEFT_CHECK(holes <= 1, fmt::format("mesh: expected at most one axis of size -1, got {}", holes));
+  for (int& size : shape.sizes)
+    if (size == -1) size = others > 0 ? int(world_size / others) : 0;
+  return shape;
 }
 
 std::vector<int> AllRanks(int size) {
@@ -52,9 +70,19 @@ std::vector<int> AllRanks(int size) {
 DeviceMesh::DeviceMesh(Context& context, GroupFactory& groups, MeshShape shape, std::vector<DeviceKind> kinds)
     : DeviceMesh(context, groups, std::move(shape), AllRanks(context.world_size()), std::move(kinds)) {}
 
+DeviceMesh::DeviceMesh(Context& context, Axes axes)
+    : DeviceMesh(context, Filled(axes, context.world_size()), AllRanks(context.world_size())) {}
+
+DeviceMesh::DeviceMesh(Context& context, MeshShape shape, std::vector<int> ranks)
+    : DeviceMesh(context, GroupSource::Of(context).groups(), std::move(shape), std::move(ranks),
+                 GroupSource::Of(context).kinds()) {
+  if (has_this_rank()) GroupSource::Of(context).Watch(*this);
+}
+
 DeviceMesh::DeviceMesh(Context& context, GroupFactory& groups, MeshShape shape, std::vector<int> ranks,
                        std::vector<DeviceKind> kinds)
-    : shape_(std::move(shape)),
+    : context_(&context),
+      shape_(std::move(shape)),
       ranks_(std::move(ranks)),
       global_rank_(context.rank()),
       world_size_(context.world_size()),
@@ -76,8 +104,8 @@ DeviceMesh::DeviceMesh(Context& context, GroupFactory& groups, MeshShape shape, 
     }
 }
 
-// Of the ranks along the axis, or of all. Every rank takes part in making a group: one outside of the mesh makes that
-// of itself, which is dropped.
+// Makes the group of the ranks along the axis, or of the whole mesh. Making a group is collective over the world, so a
+// rank outside the mesh makes a group of itself and drops it.
 std::unique_ptr<ProcessGroup> DeviceMesh::MakeGroup(GroupFactory& groups, int axis, DeviceKind kind) const {
   bool all = axis == shape_.num_axes();
   const std::string name = all ? "world" : shape_.names[size_t(axis)];
@@ -91,6 +119,24 @@ std::unique_ptr<ProcessGroup> DeviceMesh::MakeGroup(GroupFactory& groups, int ax
   for (peer[size_t(axis)] = 0; peer[size_t(axis)] < shape_.sizes[size_t(axis)]; peer[size_t(axis)]++)
     along.push_back(ranks_[size_t(shape_.RankOf(peer))]);
   return groups.Make(name, along, kind);
+}
+
+DeviceMesh DeviceMesh::Slice(const std::vector<std::string>& axes) const {
+  WEFT_CHECK(has_this_rank(),
+             fmt::format("mesh: a slice is of the ranks of {}, and this rank is not among them", ToString(shape_)));
+  Submesh slice = SubmeshOf(shape_, axes, rank_);
+  for (int& rank : slice.ranks) rank = ranks_[size_t(rank)];
+  return DeviceMesh(*context_, std::move(slice.shape), std::move(slice.ranks));
+}
+
+DeviceMesh DeviceMesh::Flatten(std::string_view axis) const {
+  return DeviceMesh(*context_, MeshShape{{std::string(axis)}, {size()}}, ranks_);
+}
+
+GroupSource& GroupSource::Of(const Context& context) {
+  auto* source = dynamic_cast<GroupSource*>(context.service());
+  WEFT_CHECK(source, "mesh: expected a context of Context::FromEnvironment, got another; give the mesh a GroupFactory");
+  return *source;
 }
 
 bool DeviceMesh::IsOf(const Context& context) const {

@@ -1,15 +1,17 @@
-// DeviceMesh: the ranks as a grid with named axes, and the process groups along them.
+// DeviceMesh: arranges the ranks as a grid with named axes, with process groups along the axes.
 //
 //   DeviceMesh mesh(context, groups, {{"dp", "tp"}, {2, 4}});
-//   mesh.Group("tp").AllReduce(...);       // with the ranks that differ from this one in "tp" alone
+//   mesh.Group("tp").AllReduce(...);       // among the ranks that differ from this one only in "tp"
 //   Submesh inner = SubmeshOf(mesh.shape(), {"tp"}, context.rank());
 //   DeviceMesh tp(context, groups, inner.shape, inner.ranks);
 #pragma once
 #include <chrono>
+#include <initializer_list>
 #include <memory>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "weft/core/base/mesh_shape.h"
@@ -23,45 +25,59 @@ namespace weft {
 
 class DeviceMesh final : public CollectiveContext {
  public:
-  // Makes a group per axis and kind, and the world's. All ranks construct their meshes in the same order. Throws Error
-  // when the shape is not one (names empty or twice, sizes below 1, too many axes) or does not have
-  // context.world_size() ranks.
+  // Makes a group per axis and kind, and one of the whole mesh. The context must outlive the mesh. Collective: all
+  // ranks construct their meshes in the same order. Throws Error unless the shape is valid (names that are unique and
+  // not empty, sizes of at least 1, not too many axes) and has context.world_size() ranks.
   DeviceMesh(Context& context, GroupFactory& groups, MeshShape shape,
              std::vector<DeviceKind> kinds = {DeviceKind::kCpu});
-  // A mesh of some of the ranks, those of `ranks` in the order of the shape. All ranks of the world construct it
-  // together: those of the mesh with the same ranks, and the others with ranks that they are not among, or with those
-  // of another mesh of the same shape that has no rank in common with it (a submesh). A rank outside of the mesh has no
-  // groups. Throws Error as above, or where a rank stands twice or is none of the world.
+  // The same for a context that Context::FromEnvironment has made, with groups for all its devices. One size may be -1:
+  // it becomes what fills the world.
+  using Axes = std::initializer_list<std::pair<std::string, int>>;
+  DeviceMesh(Context& context, Axes axes);
+  // A mesh of some of the ranks, given by `ranks` in the order of the shape. Collective over the world. Ranks of the
+  // mesh pass the same list. Other ranks pass a list that does not contain them, or that of a mesh of the same shape
+  // that has no rank in common with this one (a submesh). A rank outside its mesh has no groups. Throws Error as above,
+  // or if `ranks` has duplicates or ranks outside the world.
   DeviceMesh(Context& context, GroupFactory& groups, MeshShape shape, std::vector<int> ranks,
              std::vector<DeviceKind> kinds = {DeviceKind::kCpu});
+  // The same for a context that Context::FromEnvironment has made.
+  DeviceMesh(Context& context, MeshShape shape, std::vector<int> ranks);
   ~DeviceMesh() override;
   DeviceMesh(const DeviceMesh&) = delete;
   DeviceMesh& operator=(const DeviceMesh&) = delete;
 
   const MeshShape& shape() const { return shape_; }
-  const Coords& coords() const { return coords_; }  // of this rank; none where it is outside
-  int rank() const { return rank_; }                // of this rank in the mesh, and in World(); -1: it is outside
+  const Coords& coords() const { return coords_; }  // this rank's coordinates; empty if it is outside
+  int rank() const { return rank_; }                // this rank's index in the mesh and in World(); -1 if it is outside
   int size() const { return shape_.num_ranks(); }
   bool has_this_rank() const { return rank_ >= 0; }
-  const std::vector<int>& ranks() const { return ranks_; }  // of the world, in the order of the mesh
-  bool IsOf(const Context& context) const;                  // made with a context of this rank and world
+  const std::vector<int>& ranks() const { return ranks_; }  // global ranks in the order of the mesh
+  bool IsOf(const Context& context) const;                  // whether its context had the same rank and world
+  Context& context() const { return *context_; }
 
-  // The rank in a group is the coordinate on its axis. These throw Error for an unknown axis or a kind the mesh was not
-  // made for.
+  // The mesh of the ranks that differ from this one in these axes only, which keep their order: mesh["tp"]. Collective
+  // over this mesh, of a context that Context::FromEnvironment has made. Throws Error for an unknown axis.
+  DeviceMesh operator[](std::string_view axis) const { return Slice({std::string(axis)}); }
+  DeviceMesh Slice(const std::vector<std::string>& axes) const;
+  // All ranks of this mesh in their order, along one axis. Otherwise as Slice.
+  DeviceMesh Flatten(std::string_view axis) const;
+
+  // The rank in a group is the coordinate on its axis. Group and World throw Error for an unknown axis, for a kind that
+  // the mesh was not made for, and on a rank outside the mesh.
   ProcessGroup& Group(int axis, DeviceKind kind = DeviceKind::kCpu);
   ProcessGroup& Group(std::string_view axis, DeviceKind kind = DeviceKind::kCpu) {
     return Group(shape_.Axis(axis), kind);
   }
   ProcessGroup& World(DeviceKind kind = DeviceKind::kCpu) { return At(shape_.num_axes(), kind); }
 
-  void set_timeout(std::chrono::milliseconds timeout);  // of all groups
+  void set_timeout(std::chrono::milliseconds timeout);  // for all groups
   void set_failure_handler(const ProcessGroup::FailureHandler& handler);
   void set_call_filter(const ProcessGroup::CallFilter& filter);
 
-  // What this rank has called since the last reset, summed over device kinds; only ops that were called, by axis then
-  // op.
+  // The calls of this rank since the last reset, summed over device kinds. Only ops that were called are listed, by
+  // axis and then by op.
   struct AxisCount {
-    int axis;  // num_axes() for the world's group
+    int axis;  // num_axes() for the group of the whole mesh
     CollectiveOp op;
     CallCount count;
     bool operator==(const AxisCount&) const = default;
@@ -69,30 +85,32 @@ class DeviceMesh final : public CollectiveContext {
   std::vector<AxisCount> Counts() const;
   void ResetCounts();
 
-  const std::shared_ptr<CallRecorder>& recorder() const { return recorder_; }  // of all groups of this rank
+  const std::shared_ptr<CallRecorder>& recorder() const { return recorder_; }  // shared by all groups of this mesh
 
  private:
   ProcessGroup& At(int axis, DeviceKind kind);
   std::unique_ptr<ProcessGroup> MakeGroup(GroupFactory& groups, int axis, DeviceKind kind) const;
 
+  Context* context_;
   MeshShape shape_;
   std::vector<int> ranks_;
   int global_rank_, world_size_;
   int rank_ = -1;
   Coords coords_;
   std::shared_ptr<CallRecorder> recorder_;
-  std::vector<std::array<std::unique_ptr<ProcessGroup>, kNumDeviceKinds>> groups_;  // per axis, then the world
+  std::vector<std::array<std::unique_ptr<ProcessGroup>, kNumDeviceKinds>> groups_;  // per axis, then the whole mesh
 };
 
-// The ranks that differ from `rank` in these axes only, as the mesh that they make. The axes keep their order. Ranks
-// are those of the mesh.
+// A mesh of the ranks that differ from `rank` only in the given axes. The axes keep their order. Ranks are indices in
+// the mesh.
 struct Submesh {
   MeshShape shape;
   std::vector<int> ranks;
 };
 Submesh SubmeshOf(const MeshShape& mesh, std::span<const std::string> axes, int rank);
 
-// What this rank needs to run local ops on a device of the mesh. The context and the mesh outlive it.
+// Returns the Runtime with which this rank runs local ops on a device of the mesh. The context and the mesh must
+// outlive it.
 Runtime RuntimeOf(const Context& context, DeviceMesh& mesh, DeviceKind device = DeviceKind::kCpu);
 
 }  // namespace weft

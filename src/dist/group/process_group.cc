@@ -6,6 +6,7 @@
 #include <cstring>
 #include <numeric>
 
+#include "weft/core/runtime/wire_math.h"
 #include "weft/dist/net/rank_list.h"
 
 namespace weft {
@@ -27,7 +28,7 @@ ProcessGroup::ProcessGroup(std::string name, int rank, std::vector<int> ranks, D
 ProcessGroup::~ProcessGroup() = default;
 
 void ProcessGroup::StopLanes() {
-  // A rank that unwinds will not make the calls its peers would answer: end what waits for them.
+  // A rank that unwinds will not make the calls that its peers wait for, so it aborts pending calls.
   bool busy = false;
   {
     std::lock_guard lock(in_stream_mutex_);
@@ -70,6 +71,14 @@ void ProcessGroup::CopyRows(void* to, int64_t to_stride, const void* from, int64
 
 void ProcessGroup::Zero(void* data, int64_t bytes) const {
   if (bytes > 0) std::memset(data, 0, size_t(bytes));
+}
+
+void ProcessGroup::Narrow(BF16* to, const float* from, int64_t count) const { NarrowOnHost(to, from, count); }
+
+void ProcessGroup::Widen(float* to, const BF16* from, int64_t count) const { WidenOnHost(to, from, count); }
+
+void ProcessGroup::SumChunks(void* to, DType dtype, const BF16* chunks, int64_t num_chunks, int64_t count) const {
+  SumChunksOnHost(to, dtype, chunks, num_chunks, count);
 }
 
 void ProcessGroup::Check(const Collective& call) const {
@@ -174,7 +183,7 @@ void ProcessGroup::EnqueueAll(std::span<const Collective> calls) {
   PutTogether(made);
 }
 
-// A call that is about to be issued, and is to be finished.
+// Checks, counts and numbers a call that is about to be issued. It must be finished afterwards.
 std::shared_ptr<const IssuedCall> ProcessGroup::Announce(const Collective& call) {
   Check(call);
   {

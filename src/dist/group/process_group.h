@@ -1,18 +1,19 @@
-// ProcessGroup: the ranks of one mesh axis (or of the whole mesh) that communicate, on one kind of device.
+// ProcessGroup: collectives among the ranks of one mesh axis (or of the whole mesh), on one kind of device.
 //
 //   group.AllReduce(in, out, n, DType::kF32, ReduceOp::kSum);     // done on return
 //   Work work = group.Start({.op = CollectiveOp::kAllGather, .in = in, .out = out, .count = n, .dtype = DType::kBF16});
 //   work.Wait();
 //
-// All ranks of a group make the same collective calls in the same order, from one thread each. Reductions run in rank
-// order, so results do not change from run to run. Ranks in arguments are ranks of the group. Memory is contiguous and
-// on the group's device; outputs overlap no input, but AllReduce may run in place.
+// All ranks of a group must make the same collective calls in the same order, each rank from one thread. CPU groups
+// reduce in rank order, so their results do not change from run to run; for GPUs see nccl_group.h. Rank arguments are
+// ranks of the group. Memory must be contiguous and on the group's device. Outputs must not overlap inputs, except that
+// AllReduce may run in place.
 //
 // A group of a device with streams (core/runtime/streams.h) is stream ordered: its calls take their place in the
-// device's current stream. Enqueue returns before they are done; all other functions wait as they say.
+// device's current stream. Enqueue returns before they are done. All other functions wait as documented.
 //
-// Every function throws Error naming the group, the op, its sequence number, dtype, count, rank and the last calls:
-// when a rank is late (set_timeout), gone, makes another call, or when the group was aborted (AbortedError).
+// Every function throws Error if a rank is late (set_timeout), has ended or makes another call, and AbortedError if the
+// group was aborted. The error has the group, op, sequence number, dtype, count, rank and last calls.
 #pragma once
 #include <array>
 #include <atomic>
@@ -36,7 +37,7 @@
 
 namespace weft {
 
-// Thrown to the ranks that were waiting when another one failed: a consequence, never the cause.
+// Thrown on the ranks that were waiting when another one failed. It is a consequence, never the cause.
 class AbortedError : public Error {
  public:
   using Error::Error;
@@ -44,8 +45,8 @@ class AbortedError : public Error {
 
 struct CallCount {
   int64_t calls = 0;
-  int64_t bytes = 0;               // handed over by this rank: the counts given x the size of an element
-  int64_t sent = 0, received = 0;  // what the transport moved for it; 0 where ranks share memory
+  int64_t bytes = 0;               // this rank's input: elements times element size
+  int64_t sent = 0, received = 0;  // moved by the transport, in bytes; 0 if ranks share memory
   bool operator==(const CallCount&) const = default;
 };
 
@@ -60,10 +61,10 @@ class ProcessGroup {
   const std::string& name() const { return name_; }
   int rank() const { return rank_; }
   int size() const { return int(ranks_.size()); }
-  const std::vector<int>& ranks() const { return ranks_; }  // global ranks, in order of the group's
+  const std::vector<int>& ranks() const { return ranks_; }  // global ranks, in the group's order
   DeviceKind device_kind() const { return kind_; }
 
-  // out[count] = reduction of all in[count]. in == out is allowed.
+  // out[count] = reduction of all ranks' in[count]. in == out is allowed.
   void AllReduce(const void* in, void* out, int64_t count, DType dtype, ReduceOp op = ReduceOp::kSum,
                  Loc loc = Loc::current()) {
     Run({.op = CollectiveOp::kAllReduce,
@@ -74,11 +75,11 @@ class ProcessGroup {
          .reduce = op,
          .site = SiteText(loc)});
   }
-  // out[size][count] = the ranks' in[count].
+  // out[size][count] = in[count] of each rank.
   void AllGather(const void* in, void* out, int64_t count, DType dtype, Loc loc = Loc::current()) {
     Run({.op = CollectiveOp::kAllGather, .in = in, .out = out, .count = count, .dtype = dtype, .site = SiteText(loc)});
   }
-  // out[count] = reduction of block `rank` of all in[size][count].
+  // out[count] = reduction of block `rank` of all ranks' in[size][count].
   void ReduceScatter(const void* in, void* out, int64_t count, DType dtype, ReduceOp op = ReduceOp::kSum,
                      Loc loc = Loc::current()) {
     Run({.op = CollectiveOp::kReduceScatter,
@@ -93,7 +94,7 @@ class ProcessGroup {
   void AllToAll(const void* in, void* out, int64_t count, DType dtype, Loc loc = Loc::current()) {
     Run({.op = CollectiveOp::kAllToAll, .in = in, .out = out, .count = count, .dtype = dtype, .site = SiteText(loc)});
   }
-  // data[count] of root to all.
+  // Copies data[count] of root to all ranks.
   void Broadcast(void* data, int64_t count, DType dtype, int root, Loc loc = Loc::current()) {
     Run({.op = CollectiveOp::kBroadcast,
          .in = data,
@@ -103,7 +104,7 @@ class ProcessGroup {
          .peer = root,
          .site = SiteText(loc)});
   }
-  // out[count] of root = reduction of all in[count]; the others' out is not used. in == out is allowed.
+  // out[count] on root = reduction of all ranks' in[count]. out is unused on the other ranks. in == out is allowed.
   void Reduce(const void* in, void* out, int64_t count, DType dtype, int root, ReduceOp op = ReduceOp::kSum,
               Loc loc = Loc::current()) {
     Run({.op = CollectiveOp::kReduce,
@@ -115,9 +116,9 @@ class ProcessGroup {
          .peer = root,
          .site = SiteText(loc)});
   }
-  // In the ring of the ranks, out[count] = in[count] of the rank `by` places before this one: every rank passes its
-  // piece on by that many places. Any number; a negative one passes backwards. An uneven dim moves as whole chunks, so
-  // counts are equal.
+  // out[count] = in[count] of the rank `by` places before this one in the ring of ranks. Each rank passes its piece on
+  // by that many places, backwards if `by` is negative. `by` may be any number. Counts are equal on all ranks, because
+  // an uneven dim moves as whole chunks.
   void Shift(const void* in, void* out, int64_t count, DType dtype, int by = 1, Loc loc = Loc::current()) {
     Run({.op = CollectiveOp::kShift,
          .in = in,
@@ -127,7 +128,7 @@ class ProcessGroup {
          .peer = (by % size() + size()) % size(),
          .site = SiteText(loc)});
   }
-  // As AllGather and AllToAll with uneven, maybe empty pieces, which lie one after the other in rank order.
+  // AllGather and AllToAll with uneven pieces, which may be empty. Pieces are contiguous, in rank order.
   void AllGatherV(const void* in, void* out, std::span<const int64_t> counts, DType dtype, Loc loc = Loc::current()) {
     int64_t mine = size_t(rank_) < counts.size() ? counts[size_t(rank_)] : 0;
     Run({.op = CollectiveOp::kAllGatherV,
@@ -151,7 +152,7 @@ class ProcessGroup {
          .site = SiteText(loc)});
   }
   void Barrier(Loc loc = Loc::current()) { Run({.op = CollectiveOp::kBarrier, .site = SiteText(loc)}); }
-  // A send may return only when it is received: two ranks that send to each other use Start.
+  // A send may block until it is received, so two ranks that send to each other must use Start.
   void Send(const void* data, int64_t count, DType dtype, int to, Loc loc = Loc::current()) {
     Run({.op = CollectiveOp::kSend, .in = data, .count = count, .dtype = dtype, .peer = to, .site = SiteText(loc)});
   }
@@ -159,85 +160,94 @@ class ProcessGroup {
     Run({.op = CollectiveOp::kRecv, .out = data, .count = count, .dtype = dtype, .peer = from, .site = SiteText(loc)});
   }
 
-  // The same as values. Run returns when the call is done. Start returns at once: collectives run in order on the
-  // group's communication thread, sends and receives on one of their own each; where the group is stream ordered, all
-  // in the stream. Spans and memory must stay until the work is done.
+  // The calls above as values. Run returns when the call is done. Start returns at once. In a group that is not stream
+  // ordered, started collectives run in order on the group's communication thread, and sends and receives on one thread
+  // each. In a stream-ordered group all run in the stream. Spans and memory must stay valid until the work is done.
   void Run(const Collective& call);
   Work Start(const Collective& call);
-  // The call in the order of the device's work: what is issued there next finds the result. Where the group is stream
-  // ordered it returns at once; memory must stay until the stream is past the call, and an error is thrown by the
-  // group's next call and by whoever waits for the device. Elsewhere issued work is done work, so it is Run.
+  // Makes the call in the order of the device's work, so that work issued later sees the result. In a stream-ordered
+  // group it returns at once, and memory must stay valid until the stream is past the call. Its error is thrown by the
+  // group's next call and by a wait for the device. In other groups issued work is done on return, so this is Run.
   void Enqueue(const Collective& call);
-  // The same for calls of which none reads what another writes: as one, where the group can do that.
+  // Enqueues several calls. Requires that none reads the output of another. A group that can joins them into one.
   void EnqueueAll(std::span<const Collective> calls);
   virtual bool is_stream_ordered() const { return false; }
 
-  // Makes every call on this group, also those that wait now, here and where it can on other ranks, throw AbortedError.
+  // Makes every call on this group throw AbortedError, including calls that wait now, on this rank and if possible on
+  // the others. Thread-safe.
   virtual void Abort(const std::string& reason) = 0;
 
-  // A call that is not done after this long fails. 300 s unless set (dist.timeout_s).
+  // A call fails if it is not done after this time. The default is 300 s; dist.timeout_s sets it.
   void set_timeout(std::chrono::milliseconds timeout) { timeout_ = timeout; }
   std::chrono::milliseconds timeout() const { return timeout_; }
 
-  // What this rank has called so far, per op.
+  // This rank's calls since the last reset, per op.
   CallCount count(CollectiveOp op) const;
   void ResetCounts();
 
-  // A mesh gives all its groups one recorder, before their first call.
+  // Requires that no call has been made. A mesh gives one recorder to all its groups.
   void set_recorder(std::shared_ptr<CallRecorder> recorder);
   const CallRecorder& recorder() const { return *recorder_; }
-  // Called before a call throws because of a rank that is late, gone or makes another call, in the thread that runs it,
-  // with what it would throw. Set before the first call.
+  // Called with the error text before a call throws because a rank is late, has ended or makes another call. It runs in
+  // the thread that runs the call. Requires that no call has been made.
   using FailureHandler = std::function<void(const std::string& error)>;
   void set_failure_handler(FailureHandler handler) { on_failure_ = std::move(handler); }
-  // For tests of failures (collective_fault.h): sees each call of Run and Enqueue before it is made and may change it;
-  // false leaves it out. Recorded calls it sees when a replay makes them, and can do neither. Set before the first
-  // call.
+  // For tests of failures (collective_fault.h). The filter sees each call of Run and Enqueue before it is made, and may
+  // change it; false drops it. It also sees each recorded call when a replay makes it, but can neither change nor drop
+  // it. Requires that no call has been made.
   using CallFilter = std::function<bool(const ProcessGroup& group, Collective& call)>;
   void set_call_filter(CallFilter filter) { call_filter_ = std::move(filter); }
-  uint64_t sequence() const { return sequence_; }  // of the last collective, from 1; by the thread that calls them
+  // Returns the number of the last collective, from 1. Only for the thread that calls the collectives.
+  uint64_t sequence() const { return sequence_; }
 
-  // What the rows of collectives need from the group's device: strided copies (rows of `bytes`) and zeros, in order
-  // with the group's calls, and memory. These do it on the CPU.
+  // Operations on the group's device for the rows of collectives: strided copies (rows of `bytes`) and zeros, in order
+  // with the group's calls, and allocation. These defaults work on the CPU.
   virtual void CopyRows(void* to, int64_t to_stride, const void* from, int64_t from_stride, int64_t bytes,
                         int64_t rows) const;
   virtual void Zero(void* data, int64_t bytes) const;
   virtual BufferPtr Allocate(size_t bytes) const { return AllocateCpu(bytes); }
+  // For sums whose terms are sent as bf16 (core/runtime/wire_math.h).
+  virtual void Narrow(BF16* to, const float* from, int64_t count) const;
+  virtual void Widen(float* to, const BF16* from, int64_t count) const;
+  virtual void SumChunks(void* to, DType dtype, const BF16* chunks, int64_t num_chunks, int64_t count) const;
 
  protected:
   // `rank` is the position of this rank in `ranks`.
   ProcessGroup(std::string name, int rank, std::vector<int> ranks, DeviceKind kind);
 
-  // Does the call, which is checked, or throws by the deadline. Collectives come one at a time, numbered from 1 by
-  // `sequence`; a send and a receive may run beside them, numbered per peer and direction. The group is of no use after
-  // a throw.
+  // Runs a call that has been checked. Throws if it is not done by the deadline. Collectives come one at a time,
+  // numbered from 1 by `sequence`. A send and a receive may run concurrently with them and are numbered per peer and
+  // direction. The group is unusable after a throw.
   virtual void Execute(const Collective& call, uint64_t sequence, Deadline deadline) = 0;
 
-  // Of a stream-ordered group: gives the call a place in the device's current stream and returns. The stream comes to
-  // it and does it, by RunNow where that is the host's work; then Finished is called, once, from any thread.
+  // For stream-ordered groups: puts the call into the device's current stream and returns. When the stream reaches the
+  // call it is run, by RunNow if it is work of the host. Then Finished must be called once, from any thread.
   virtual void Issue(std::shared_ptr<const IssuedCall> issued);
-  // Of a group that joins calls: the same for all of them, as one. Where it throws, Finished is called for none.
+  // For groups that join calls: issues all of them as one. If it throws, it must not have called Finished for any of
+  // them.
   virtual void IssueTogether(std::span<const std::shared_ptr<const IssuedCall>> issued);
   virtual bool joins_calls() const { return false; }
-  // Of a stream-ordered group: whether Issue records calls, for replays to make. Those that it records have no number.
+  // For stream-ordered groups: whether the stream is being recorded. Recorded calls get their numbers at each replay.
   virtual bool IsRecording() const { return false; }
-  // Before a replay makes a recorded call: counts it and returns its number. Throws what a call of the group would.
+  // Must be called before a replay makes a recorded call. Counts the call and returns its number. Throws the error that
+  // a call of the group would throw.
   uint64_t Replayed(const Collective& call);
   CallRecord RecordOf(const Collective& call, uint64_t sequence) const;
-  // Executes, recorded and with a deadline; throws Error or AbortedError that names the call.
+  // Executes the call with a record and a deadline. Throws Error or AbortedError, which names the call.
   void RunNow(const Collective& call, uint64_t sequence);
-  // Its parts, for an Issue that does not wait: the record of the call, from its begin to its end, and what a failure
-  // of it is to throw, of which the failure handler has heard.
+  // The parts of RunNow, for an Issue that does not wait. FailureOf calls the failure handler and returns the exception
+  // to throw.
   uint64_t BeginRecord(const Collective& call, uint64_t sequence);
   void FinishRecord(uint64_t ticket) { recorder_->Finish(ticket); }
   std::exception_ptr FailureOf(const Collective& call, uint64_t sequence, const std::exception& e);
-  // `error`: null where the call was done. The first error is what every later call throws.
+  // `error` is null on success. Every later call throws the first error.
   void Finished(const IssuedCall& issued, std::exception_ptr error);
-  void FailLater(std::exception_ptr error);  // every later call throws it, if it is the first
+  void FailLater(std::exception_ptr error);  // every later call throws it, unless there is an earlier error
   CallRecorder& own_recorder() const { return *recorder_; }
-  // Adds to count(op), from the thread that executes.
+  // Adds bytes to count(op). Thread-safe.
   void CountTraffic(CollectiveOp op, int64_t sent, int64_t received);
-  // Waits for the calls in the background and in streams. The destructor of a class that has Execute calls it first.
+  // Waits for calls in the background and in streams. The destructor of a class that implements Execute must call it
+  // first.
   void StopLanes();
 
  private:
@@ -267,10 +277,10 @@ class ProcessGroup {
   };
   std::array<Counter, kNumCollectiveOps> counts_;
   std::array<std::unique_ptr<Lane>, 3> lanes_;  // collectives, sends, receives
-  std::mutex in_stream_mutex_;                  // of what follows
+  std::mutex in_stream_mutex_;                  // protects the members below
   std::condition_variable stream_empty_;
   int in_stream_ = 0;                   // calls that were issued and are not finished
-  std::exception_ptr in_stream_error_;  // of the first that failed
+  std::exception_ptr in_stream_error_;  // the error of the first failed call
 };
 
 }  // namespace weft

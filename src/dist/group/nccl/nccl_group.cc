@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <numeric>
 #include <utility>
@@ -15,7 +16,7 @@ namespace {
 
 using nccl::Type;
 
-// NCCL's type for the elements. It has none for bools, which are bytes of 0 and 1.
+// Returns NCCL's element type. NCCL has none for bools, which are bytes of 0 and 1.
 Type TypeOf(DType dtype) {
   switch (dtype) {
     case DType::kF64:
@@ -39,13 +40,13 @@ Type TypeOf(DType dtype) {
 
 nccl::Reduction ReductionOf(const Collective& call) {
   if (call.reduce == ReduceOp::kMin) return nccl::Reduction::kMin;
-  bool max = call.reduce == ReduceOp::kMax || call.dtype == DType::kBool;  // a sum of bools is their or
+  bool max = call.reduce == ReduceOp::kMax || call.dtype == DType::kBool;  // a sum of bools is "or"
   return max ? nccl::Reduction::kMax : nccl::Reduction::kSum;
 }
 
 size_t BytesOf(const Collective& call, int64_t count) { return size_t(count) * SizeOf(call.dtype); }
 
-// The pieces of an exchange, in bytes: what this rank sends to each rank, and takes from each.
+// The bytes that this rank sends to and receives from each rank in an exchange.
 struct Pieces {
   std::vector<size_t> sends, receives;
 };
@@ -66,7 +67,7 @@ Pieces PiecesOf(const Collective& c, int ranks, int me) {
   return pieces;
 }
 
-// A gather gives the same piece to all; an exchange and a shift have a place of its own for each.
+// In a gather all ranks get the same piece of the input. In an exchange or shift each rank has a piece of its own.
 void CopyOwn(const Collective& c, const Pieces& pieces, int me, StreamedDevice& device) {
   auto before = [me](const std::vector<size_t>& bytes) {
     return std::accumulate(bytes.begin(), bytes.begin() + me, size_t{0});
@@ -96,7 +97,7 @@ std::unique_lock<std::mutex> NcclCommunicator::Lock() {
   return lock;
 }
 
-// Nothing while a call is made or the communicator aborted: the next look will tell.
+// Returns "" while a call is being made, because the next check reports the error.
 std::string NcclCommunicator::AsyncError() const {
   std::unique_lock lock(mutex_, std::try_to_lock);
   nccl::Result result = nccl::Result::kSuccess;
@@ -116,7 +117,7 @@ NcclGroup::NcclGroup(std::string name, int rank, std::vector<int> ranks, Streame
   if (comm_) track_.emplace(replays_, static_cast<ReplayedGroup&>(*this));
 }
 
-// A rank that unwinds will not make the calls that its peers would answer, whatever replays still wait for.
+// A rank that unwinds will not make the calls that its peers wait for, so it ends pending replays.
 NcclGroup::~NcclGroup() {
   if (track_ && track_->IsUnderWay() && std::uncaught_exceptions() > 0)
     replays_->EndAll(fmt::format("rank {} left group \"{}\" by an exception", rank(), name()));
@@ -148,13 +149,14 @@ void NcclGroup::IssueTogether(Issued issued) {
       Finished(*calls[i], error);
     }
     if (!error) return;
-    // Whoever waits for the device hears of it, and what is still in the streams ends. An abort may take long.
+    // A wait for the device gets the error, and calls still in the streams end. The abort may take long, so it comes
+    // last.
     device().SetFailure(error);
     if (comm_) comm_->Abort();
   });
 }
 
-// Replays make the calls, and their watch looks after them.
+// Replays make the calls, and the ReplayWatch watches them.
 void NcclGroup::Record(Issued issued) {
   const Collective& first = issued.front()->call;
   auto put = [&] { PutAll(issued, std::chrono::steady_clock::now() + TimeoutOf(first)); };
@@ -178,7 +180,7 @@ void NcclGroup::Record(Issued issued) {
   for (const auto& call : issued) Finished(*call, nullptr);
 }
 
-// Whoever waits for the device hears of it. The watch ends all groups' calls next.
+// A wait for the device gets the error. The watch then ends the calls of all groups.
 void NcclGroup::ReplayFailed(const Collective& call, uint64_t sequence, std::exception_ptr error) {
   error = ErrorOf(call, sequence, error);
   FailLater(error);
@@ -190,7 +192,7 @@ void NcclGroup::CheckAborted() {
   if (!reason_.empty()) throw AbortedError("aborted: " + reason_);
 }
 
-// The error of a call that failed. Only the first one is the group's failure; later calls fail because of it.
+// Returns the error of a failed call. Only the first one is the group's failure; later calls fail because of it.
 std::exception_ptr NcclGroup::ErrorOf(const Collective& call, uint64_t sequence, std::exception_ptr error) {
   try {
     CheckAborted();
@@ -212,10 +214,10 @@ void NcclGroup::SetReason(const std::string& reason) {
 void NcclGroup::Execute(const Collective& call, uint64_t, Deadline deadline) {
   CheckAborted();
   if (size() == 1) return Alone(call);
-  Call(deadline, [&] { Put(call); });
+  Call(Connects(call), deadline, [&] { Put(call); });
 }
 
-// Between its start and end of a group NCCL takes calls and makes them as one.
+// NCCL joins the calls between GroupStart and GroupEnd into one.
 void NcclGroup::PutAll(Issued issued, Deadline deadline) {
   if (issued.size() == 1) return Execute(issued.front()->call, issued.front()->sequence, deadline);
   CheckAborted();
@@ -223,7 +225,9 @@ void NcclGroup::PutAll(Issued issued, Deadline deadline) {
     for (const auto& call : issued) Alone(call->call);
     return;
   }
-  Call(deadline, [&] {
+  bool connects = false;
+  for (const auto& call : issued) connects |= Connects(call->call);
+  Call(connects, deadline, [&] {
     const NcclLibrary& nccl = comm_->library();
     nccl.Check(nccl.GroupStart(), "ncclGroupStart", comm_->get());
     std::exception_ptr error;
@@ -232,22 +236,27 @@ void NcclGroup::PutAll(Issued issued, Deadline deadline) {
     } catch (...) {
       error = std::current_exception();
     }
-    nccl::Result end = nccl.GroupEnd();  // in any case, else what follows would never run
+    nccl::Result end = nccl.GroupEnd();  // always called, otherwise later calls would never run
     if (error) std::rethrow_exception(error);
     nccl.Check(end, "ncclGroupEnd", comm_->get());
   });
 }
 
-// The first call connects the ranks, for which NCCL has no deadline.
-void NcclGroup::Call(Deadline deadline, absl::FunctionRef<void()> put) {
+bool NcclGroup::Connects(const Collective& call) {
+  auto size = int(std::bit_width(uint64_t(BytesOf(call, call.count))));
+  return connected_.emplace(call.op, call.peer, size).second;
+}
+
+// A call of a new kind connects ranks, for which NCCL has no deadline. If a peer fails before it reaches that call, no
+// abort can end it, because the communicator is locked meanwhile. So a HangGuard bounds it.
+void NcclGroup::Call(bool connects, Deadline deadline, absl::FunctionRef<void()> put) {
   std::unique_lock lock = comm_->Lock();
   std::optional<HangGuard> guard;
   auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
-  if (!connected_)
+  if (connects)
     guard.emplace(fmt::format("rank {}", ranks()[size_t(rank())]),
                   fmt::format("NCCL, which connects group \"{}\"", name()), left);
   put();
-  connected_ = true;
 }
 
 void NcclGroup::Put(const Collective& call) {
@@ -311,7 +320,7 @@ void NcclGroup::Move(const Collective& c) {
   nccl.Check(result, Name(c.op), comm);
 }
 
-// All pieces in one call of NCCL's; a rank's piece for itself is a copy.
+// Moves all pieces in one NCCL group call. A rank's piece for itself is a copy.
 void NcclGroup::Exchange(const Collective& c) {
   const NcclLibrary& nccl = comm_->library();
   nccl::Communicator* comm = comm_->get();
@@ -331,18 +340,23 @@ void NcclGroup::Exchange(const Collective& c) {
     if (c.op != CollectiveOp::kAllGatherV) sent += send;
     received += receive;
   }
-  call(nccl.GroupEnd());  // in any case, else what follows would never run
+  call(nccl.GroupEnd());  // always called, otherwise later calls would never run
   nccl.Check(first, Name(c.op), comm);
   CopyOwn(c, pieces, rank(), device());
 }
 
-// Connects all ranks. Rank 0 makes the id by which they find each other.
+// The most multiprocessors that a group's calls use. The kernels of a few groups, which wait for other ranks in no
+// fixed order, must all fit on a GPU at once (core/compile/overlap.h).
+constexpr int kMostCtas = 32;
+
+// Connects all ranks. Rank 0 makes the id with which they find each other.
 void NcclGroupFactory::Meet() {
   nccl::UniqueId id{};
   if (bootstrap_.rank() == 0) library_->Check(library_->GetUniqueId(&id), "NCCL: a name for the ranks' meeting");
   std::string name = bootstrap_.AllGather({id.bytes, bootstrap_.rank() == 0 ? sizeof(id.bytes) : 0}).front();
   std::memcpy(id.bytes, name.data(), std::min(name.size(), sizeof(id.bytes)));
   nccl::Config config;
+  config.max_ctas = kMostCtas;
   nccl::Communicator* comm = nullptr;
   HangGuard guard(fmt::format("rank {}", bootstrap_.rank()), "ncclCommInitRankConfig", bootstrap_.timeout());
   library_->Check(library_->CommInitRankConfig(&comm, bootstrap_.world_size(), id, bootstrap_.rank(), &config),
@@ -353,7 +367,8 @@ void NcclGroupFactory::Meet() {
 std::shared_ptr<NcclCommunicator> NcclGroupFactory::Split(const std::string& name, const std::vector<int>& ranks,
                                                           int rank) {
   nccl::Config config;
-  config.split_share = 0;  // calls of communicators that share resources wait for each other
+  config.max_ctas = kMostCtas;
+  config.split_share = 0;  // calls of communicators with shared resources would wait for each other
   nccl::Communicator* comm = nullptr;
   int color = ranks.size() > 1 ? *std::min_element(ranks.begin(), ranks.end()) : nccl::kNoColor;
   HangGuard guard(fmt::format("rank {}", bootstrap_.rank()), "ncclCommSplit", bootstrap_.timeout());
@@ -371,7 +386,7 @@ std::unique_ptr<ProcessGroup> NcclGroupFactory::Make(const std::string& name, co
              fmt::format("group \"{}\": rank {} asks for a group that it is not in", name, bootstrap_.rank()));
   auto rank = int(it - ranks.begin());
   if (!world_) Meet();
-  // The first group of all ranks takes the communicator that they met with.
+  // The first group of all ranks reuses the communicator of the rendezvous.
   bool whole = int(ranks.size()) == bootstrap_.world_size() && std::is_sorted(ranks.begin(), ranks.end());
   bool take = whole && !std::exchange(world_taken_, world_taken_ || whole);
   return std::make_unique<NcclGroup>(name, rank, ranks, device_, take ? world_ : Split(name, ranks, rank), replays_);

@@ -1,15 +1,18 @@
-// NcclGroup: ranks with a GPU each, whose tensors NCCL moves, in the order of the device's current stream.
+// NcclGroup: collectives of NCCL among ranks with one GPU each, in the order of the device's current stream.
 //
-// Sums are NCCL's own: not in rank order, and those of 16-bit floats round at every hop. Sends and receives stand in
-// the stream like all else, so of two ranks that send to each other one receives first, or sends in another stream.
-// Each group has a communicator, which connects with its first call; a group of one rank has none, and copies.
+// Sums are NCCL's own. They are not in rank order, and those of 16-bit floats round at every hop. Sends and receives
+// are in stream order like all other calls. So if two ranks send to each other, one must receive first or send in
+// another stream. Each group has a communicator, which connects on first use. A group of one rank has none and only
+// copies.
 #pragma once
 #include <atomic>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
@@ -23,7 +26,8 @@
 
 namespace weft {
 
-// A communicator of NCCL's, destroyed with this: aborted where something failed, for its calls would wait for ever.
+// Owns an NCCL communicator. The destructor destroys it, or aborts it while an exception unwinds, because pending calls
+// would wait forever.
 class NcclCommunicator {
  public:
   NcclCommunicator(std::shared_ptr<const NcclLibrary> library, nccl::Communicator* comm)
@@ -34,12 +38,13 @@ class NcclCommunicator {
 
   const NcclLibrary& library() const { return *library_; }
   nccl::Communicator* get() const { return comm_; }
-  // Ends what is under way, on this rank, from any thread; once is enough. Returns when the recordings with its calls
-  // are gone: whoever has these goes first.
+  // Ends the running calls of this rank. Thread-safe and idempotent. Blocks until the recordings with its calls are
+  // destroyed, so their owners must release them first.
   void Abort();
-  // Held while NCCL is given a call, as an abort frees what that uses. Throws AbortedError after an abort.
+  // Must be held while NCCL is given a call, because an abort frees the communicator. Throws AbortedError after an
+  // abort.
   std::unique_lock<std::mutex> Lock();
-  std::string AsyncError() const;  // what went wrong after a call returned; "": nothing
+  std::string AsyncError() const;  // an error after a call returned; "" for none
 
  private:
   std::shared_ptr<const NcclLibrary> library_;
@@ -50,16 +55,18 @@ class NcclCommunicator {
 
 class NcclGroup final : public StreamedGroup, private ReplayedGroup {
   using Issued = std::span<const std::shared_ptr<const IssuedCall>>;
+  // A connection that NCCL makes on first use. It depends on the kind of call, its peer and its size.
+  using Connection = std::tuple<CollectiveOp, int, int>;  // op, peer, binary logarithm of the bytes
 
  public:
-  // `comm`: null for a group of one.
+  // `comm` is null for a group of one rank.
   NcclGroup(std::string name, int rank, std::vector<int> ranks, StreamedDevice& device,
             std::shared_ptr<NcclCommunicator> comm, std::shared_ptr<ReplayWatch> replays);
   ~NcclGroup() override;
   void Abort(const std::string& reason) override;
 
  protected:
-  void Execute(const Collective& call, uint64_t sequence, Deadline deadline) override;  // puts it in the stream
+  void Execute(const Collective& call, uint64_t sequence, Deadline deadline) override;  // puts it into the stream
   void Issue(std::shared_ptr<const IssuedCall> issued) override { IssueTogether({&issued, 1}); }
   void IssueTogether(Issued issued) override;
   bool joins_calls() const override { return true; }
@@ -68,7 +75,8 @@ class NcclGroup final : public StreamedGroup, private ReplayedGroup {
   void CheckAborted();
   void SetReason(const std::string& reason);
   void Record(Issued issued);
-  void Call(Deadline deadline, absl::FunctionRef<void()> put);
+  void Call(bool connects, Deadline deadline, absl::FunctionRef<void()> put);
+  bool Connects(const Collective& call);
   void PutAll(Issued issued, Deadline deadline);
   std::exception_ptr ErrorOf(const Collective& call, uint64_t sequence, std::exception_ptr error);
 
@@ -92,16 +100,16 @@ class NcclGroup final : public StreamedGroup, private ReplayedGroup {
 
   std::shared_ptr<NcclCommunicator> comm_;
   std::mutex reason_mutex_;
-  std::string reason_;      // why it was aborted
-  bool connected_ = false;  // by a first call
-  BufferPtr word_;          // what a barrier reduces
+  std::string reason_;              // why it was aborted
+  std::set<Connection> connected_;  // made by earlier calls
+  BufferPtr word_;                  // the element that a barrier reduces
   std::shared_ptr<ReplayWatch> replays_;
-  StreamWatch watch_;                        // its thread uses the others
-  std::optional<ReplayWatch::Track> track_;  // last, as watch_; of a group of more than one rank
+  StreamWatch watch_;                        // near the end, because its thread uses the other members
+  std::optional<ReplayWatch::Track> track_;  // last, as watch_; only in a group of several ranks
 };
 
-// Makes NCCL groups for one device kind. The ranks meet in the first Make, which connects them all; the groups are
-// split from that. Bootstrap and device must outlive it and the groups.
+// Makes NCCL groups for one device kind. The first Make connects all ranks, and the groups are split from that
+// communicator. Bootstrap and device must outlive the factory and the groups.
 class NcclGroupFactory final : public GroupFactory {
  public:
   NcclGroupFactory(std::shared_ptr<const NcclLibrary> library, Bootstrap& bootstrap, StreamedDevice& device)
@@ -120,7 +128,7 @@ class NcclGroupFactory final : public GroupFactory {
   StreamedDevice& device_;
   std::shared_ptr<ReplayWatch> replays_;
   std::shared_ptr<NcclCommunicator> world_;
-  bool world_taken_ = false;  // by a group
+  bool world_taken_ = false;  // a group uses world_
 };
 
 }  // namespace weft

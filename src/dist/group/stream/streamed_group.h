@@ -1,4 +1,4 @@
-// StreamedGroup: what groups of a device with streams share: their calls and copies are in the order of its streams.
+// StreamedGroup: the common base of groups of a device with streams. Their calls and copies are in stream order.
 #pragma once
 #include <string>
 #include <utility>
@@ -18,9 +18,14 @@ class StreamedGroup : public ProcessGroup {
   }
   void Zero(void* data, int64_t bytes) const final { device_.Fill(data, 0, size_t(bytes)); }
   BufferPtr Allocate(size_t bytes) const final { return device_.Allocate(bytes); }
+  void Narrow(BF16* to, const float* from, int64_t count) const final { device_.Narrow(to, from, count); }
+  void Widen(float* to, const BF16* from, int64_t count) const final { device_.Widen(to, from, count); }
+  void SumChunks(void* to, DType dtype, const BF16* chunks, int64_t num_chunks, int64_t count) const final {
+    device_.SumChunks(to, dtype, chunks, num_chunks, count);
+  }
 
  protected:
-  // The device outlives the group.
+  // The device must outlive the group.
   StreamedGroup(std::string name, int rank, std::vector<int> ranks, StreamedDevice& device)
       : ProcessGroup(std::move(name), rank, std::move(ranks), device.device().kind), device_(device) {}
   StreamedDevice& device() const { return device_; }
