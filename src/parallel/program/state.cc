@@ -1,0 +1,161 @@
+#include "weft/parallel/program/state.h"
+
+#include <fmt/format.h>
+
+#include <type_traits>
+
+#include "weft/core/base/shard.h"
+#include "weft/core/ops/leaf.h"
+#include "weft/parallel/program/program.h"
+
+namespace weft {
+namespace {
+
+ModelScope::Options ModelOptions(const MeshShape& mesh, const StateOptions& o) {
+  return {.mesh = mesh, .plan = o.plan, .precision = o.precision, .fsdp = o.fsdp, .regather = o.regather};
+}
+
+void CheckLike(const State::Entry& entry, const std::string& name, const Var& value, const Loc& loc) {
+  WEFT_CHECK(value.defined() && value.dtype() == entry.local.dtype() && value.shape() == entry.global,
+             fmt::format("Write at {}: expected {} {} for entry \"{}\", got {}", ToString(loc),
+                         Name(entry.local.dtype()), ToString(entry.global), name,
+                         value.defined() ? fmt::format("{} {}", Name(value.dtype()), ToString(value.shape()))
+                                         : std::string("an empty Var")));
+}
+
+}  // namespace
+
+State::State(DeviceMesh& mesh, const StateOptions& options, Loc loc)
+    : model_(ModelOptions(mesh.shape(), options)), coords_(mesh.coords()), seed_(options.seed) {
+  session_ = EagerSession::Open(mesh, {.seed = options.seed}, binder(), {"State", loc});
+  device_ = &session_->memory();
+}
+
+State::State(MeshShape mesh, Coords coords, DeviceRuntime& device)
+    : model_{.mesh = std::move(mesh)}, coords_(std::move(coords)), device_(&device) {}
+
+State::~State() = default;
+State::State(State&&) noexcept = default;
+
+State::Entry& State::Add(const std::string& name, DType dtype, const Shape& global, const Sharding& sharding,
+                         bool saved) {
+  CheckNew(name);
+  Sharding placed = sharding.num_axes() ? sharding : Sharding(mesh().num_axes());
+  return (*entries_)[name] = {global, placed, Tensor::Zeros(dtype, ChunkShape(global, placed, mesh()), *device_),
+                              saved};
+}
+
+void State::CheckNew(const std::string& name) const {
+  WEFT_CHECK(!Has(name), fmt::format("state: \"{}\" exists already", name));
+}
+
+void State::AddTogether(std::span<const NewEntry> entries) {
+  std::vector<size_t> offsets;
+  std::vector<Shape> shapes;
+  size_t bytes = 0;
+  for (const NewEntry& e : entries) {
+    CheckNew(e.name);
+    shapes.push_back(ChunkShape(e.global, e.sharding, mesh()));
+    offsets.push_back(bytes);
+    bytes += (size_t(NumElements(shapes.back())) * SizeOf(e.dtype) + kTogether - 1) / kTogether * kTogether;
+  }
+  BufferPtr buffer = device_->Allocate(bytes);
+  device_->Fill(buffer->data(), 0, bytes);
+  for (size_t i = 0; i < entries.size(); i++) {
+    const NewEntry& e = entries[i];
+    (*entries_)[e.name] = {e.global, e.sharding, Tensor(buffer, offsets[i], e.dtype, shapes[i])};
+  }
+}
+
+State::Entry& State::At(const std::string& name) {
+  auto it = entries_->find(name);
+  WEFT_CHECK(it != entries_->end(), fmt::format("state: there is no entry \"{}\"", name));
+  return it->second;
+}
+
+TensorView State::View(const std::string& name) {
+  const Entry& e = At(name);
+  return MakeView(e.local.data(), e.local.dtype(), e.global, e.sharding, mesh(), coords_);
+}
+
+void State::SetScalar(const std::string& name, double value) {
+  Tensor& local = At(name).local;
+  WEFT_CHECK(local.num_elements() == 1,
+             fmt::format("state: expected \"{}\" to be a scalar, got {}", name, ToString(local.shape())));
+  if (local.device().kind != DeviceKind::kCpu) {
+    Tensor host = Tensor::Scalar(value, local.dtype());
+    device_->Copy(local.data(), host.data(), host.bytes());
+    return device_->Synchronize();
+  }
+  Dispatch(local.dtype(), [&](auto zero) {  // in place, without the allocation of a Tensor::Scalar
+    using T = decltype(zero);
+    if constexpr (std::is_arithmetic_v<T>)
+      *local.as<T>() = T(value);
+    else
+      *local.as<T>() = T(float(value));
+  });
+}
+
+Binder State::binder() const {
+  return [entries = entries_](const std::string& name, const ValueInfo&) {
+    auto it = entries->find(name);
+    WEFT_CHECK(it != entries->end(), fmt::format("state: there is no entry \"{}\"", name));
+    return it->second.local;
+  };
+}
+
+Var State::Read(const std::string& name, Loc loc) {
+  const Entry& entry = At(name);
+  EntryScope* scope = EntryScope::Current();
+  WEFT_CHECK(scope,
+             fmt::format("Read at {}: entry \"{}\" is read inside of a function that is compiled over the State, "
+                         "or under a StateScope; Value gives it elsewhere",
+                         ToString(loc), name));
+  if (Var written = scope->Written(name); written.defined()) return written;
+  // The gradient of a ParameterLeaf stays Partial, so its sums over ranks are completed once, in the stored placement.
+  if (IsFloating(entry.local.dtype()))
+    return ParameterLeaf(name, entry.local.dtype(), entry.global, entry.sharding, loc);
+  return Leaf(name, entry.local.dtype(), entry.global, entry.sharding, loc);
+}
+
+void State::Write(const std::string& name, const Var& value, Loc loc) {
+  CheckLike(At(name), name, value, loc);
+  WriteEntry(name, value, loc);
+}
+
+void State::CheckOnMesh(const char* what) const {
+  WEFT_CHECK(session_, fmt::format("state: {} needs a State on a DeviceMesh, got one of the shape {} alone", what,
+                                   ToString(mesh())));
+}
+
+DTensor State::Value(const std::string& name, Loc loc) {
+  CheckOnMesh("Value");
+  const Entry& entry = At(name);
+  return FromStorage(session_, entry.local.Clone(), entry.global, entry.sharding, {}, {"Value", loc});
+}
+
+const std::shared_ptr<EagerSession>& State::session() const {
+  CheckOnMesh("a call");
+  return session_;
+}
+
+Runtime State::runtime() const {
+  const DeviceMesh& mesh = session()->mesh();
+  return RuntimeOf(mesh.context(), session()->mesh(), device_->device().kind);
+}
+
+OptimizerStep& State::optimizer() const {
+  WEFT_CHECK(optimizer_, "state: it has no optimizer; Init makes a State with one");
+  return *optimizer_;
+}
+
+struct StateScope::Scopes {
+  EagerScope eager;
+  ModelScope model;
+  EntryScope entries;
+  Scopes(State& state, Loc loc) : eager(state.session(), loc), model(state.model()), entries(eager.builder(), state) {}
+};
+StateScope::StateScope(State& state, Loc loc) : scopes_(std::make_unique<Scopes>(state, loc)) {}
+StateScope::~StateScope() = default;
+
+}  // namespace weft
