@@ -15,11 +15,13 @@ std::string Describe(const Tensor& t) {
   return t.defined() ? fmt::format("{} {}", Name(t.dtype()), ToString(t.shape())) : "an empty tensor";
 }
 
-void CheckOnCpu(const Tensor& t, const Site& site) {
+void CheckTensor(const Tensor& t, const Site& site) {
   WEFT_CHECK(t.defined(), fmt::format("{}: expected a tensor, got an empty one", ToString(site)));
-  WEFT_CHECK(t.device().kind == DeviceKind::kCpu,
-             fmt::format("{}: expected a tensor on the cpu, got {} on {}: no backend for it in this build",
-                         ToString(site), Describe(t), ToString(t.device())));
+}
+
+// Returns the tensor itself if it is on the session's device, otherwise a copy there.
+Tensor OnDevice(const Tensor& t, const EagerSession& session) {
+  return t.device() == session.device() ? t : t.To(session.memory());
 }
 
 // "rank 3 (dp=1, tp=1)"
@@ -30,7 +32,7 @@ std::string DescribeRank(const DeviceMesh& mesh) {
   return text + ")";
 }
 
-// The elements of a global tensor that this rank really holds.
+// Returns the shape of the elements that this rank holds, without padding.
 Shape ExtentsOf(const Shape& global, const Sharding& sharding, const DeviceMesh& mesh) {
   Shape extents = global;
   for (size_t d = 0; d < global.size(); d++)
@@ -38,28 +40,39 @@ Shape ExtentsOf(const Shape& global, const Sharding& sharding, const DeviceMesh&
   return extents;
 }
 
-// Of ranks that pass other shapes some would hold chunks that no collective fits, or worse, that one fits by chance.
+// Throws Error if this rank's tensor differs from the source rank's in dtype, kind of device or shape. Otherwise a rank
+// could hold a chunk that fits no collective or, worse, one that fits by chance. Collective.
 void CheckSameOnRanks(const Tensor& t, DeviceMesh& mesh, int source, const Site& site) {
-  std::array<int64_t, kMaxRank + 2> mine{int64_t(t.dtype()), int64_t(t.shape().size())};
-  std::copy(t.shape().begin(), t.shape().end(), mine.begin() + 2);
+  std::array<int64_t, kMaxRank + 3> mine{int64_t(t.dtype()), int64_t(t.device().kind), int64_t(t.shape().size())};
+  std::copy(t.shape().begin(), t.shape().end(), mine.begin() + 3);
   auto theirs = mine;
   mesh.World().Broadcast(theirs.data(), int64_t(theirs.size()), DType::kI64, source, site.loc);
   if (mine == theirs) return;
-  Shape shape(theirs.begin() + 2, theirs.begin() + 2 + theirs[1]);
+  WEFT_CHECK(
+      mine[1] == theirs[1],
+      fmt::format("{}: expected a tensor on {} as on rank {}, whose values are taken, got one on {} on {}; pass "
+                  "tensors of one kind of device on every rank",
+                  ToString(site), Name(DeviceKind(theirs[1])), source, Name(DeviceKind(mine[1])), DescribeRank(mesh)));
+  Shape shape(theirs.begin() + 3, theirs.begin() + 3 + theirs[2]);
   Fail(fmt::format(
       "{}: expected {} {} as on rank {}, whose values are taken, got {} on {}; pass one shape and dtype on every rank",
       ToString(site), Name(DType(theirs[0])), ToString(shape), source, Describe(t), DescribeRank(mesh)));
 }
 
-// A copy of the source rank's tensor.
+// Returns a copy of the source rank's tensor on the device of `full`. With kOwn returns a copy of `full`.
 Tensor Broadcasted(const Tensor& full, DeviceMesh& mesh, int source, const Site& site) {
   Tensor copy = full.Clone();
   if (source == DistributeOptions::kOwn) return copy;
   WEFT_CHECK(source >= 0 && source < mesh.size(),
              fmt::format("{}: expected a source rank in [0, {}) or kOwn, got {}", ToString(site), mesh.size(), source));
   CheckSameOnRanks(full, mesh, source, site);
-  if (copy.num_elements()) mesh.World().Broadcast(copy.data(), copy.num_elements(), copy.dtype(), source, site.loc);
+  ProcessGroup& world = mesh.World(copy.device().kind);
+  if (copy.num_elements()) world.Broadcast(copy.data(), copy.num_elements(), copy.dtype(), source, site.loc);
   return copy;
+}
+
+std::string RunsOn(const EagerSession& session) {
+  return fmt::format("run on {} of {}", ToString(session.device()), ToString(session.mesh().shape()));
 }
 
 void CheckPartialStays(const DTensor& t, const Sharding& want, const Site& site) {
@@ -90,7 +103,7 @@ DTensor DTensor::FromLocal(const Tensor& local, DeviceMesh& mesh, const Placemen
                            const FromLocalOptions& options, Loc loc) {
   Site site{"FromLocal", loc};
   const auto& session = EagerScope::Need(mesh, site);
-  CheckOnCpu(local, site);
+  CheckTensor(local, site);
   Sharding sharding = session->Place(placements, global, site);
   Shape extents = ExtentsOf(global, sharding, mesh);
   WEFT_CHECK(local.shape() == extents,
@@ -98,13 +111,13 @@ DTensor DTensor::FromLocal(const Tensor& local, DeviceMesh& mesh, const Placemen
                          "without padding",
                          ToString(site), DescribeRank(mesh), ToString(extents), ToString(global), ToString(sharding),
                          ToString(mesh.shape()), ToString(local.shape())));
-  return FromStorage(session, Resized(local, ChunkShape(global, sharding, mesh.shape())), global, sharding, options,
-                     site);
+  Tensor padded = Resized(local, ChunkShape(global, sharding, mesh.shape()));
+  return FromStorage(session, OnDevice(padded, *session), global, sharding, options, site);
 }
 
 DTensor DTensor::Of(const Var& value, Loc loc) {
   Site site{"DTensor::Of", loc};
-  WEFT_CHECK(value, fmt::format("{}: expected a value, got an empty Var", ToString(site)));
+  WEFT_CHECK(value.defined(), fmt::format("{}: expected a value, got an empty Var", ToString(site)));
   WEFT_CHECK(
       !value.node().values.empty(),
       fmt::format("{}: {} {} made at {} is traced and has no storage; expected a result of ops under an EagerScope",
@@ -125,7 +138,10 @@ void DTensor::CheckDefined(const Site& site) const {
 
 const Sharding& DTensor::placements() const { return session_->builder().ShardingOf(var_); }
 
-Tensor DTensor::Storage() const { return session_->builder().ToLocal(var_, placements()); }
+Tensor DTensor::Storage() const {
+  CheckDefined({"Storage", Loc::current()});
+  return session_->builder().ToLocal(var_, placements());
+}
 
 Tensor DTensor::ToLocal(Loc loc) const {
   CheckDefined({"ToLocal", loc});
@@ -134,9 +150,14 @@ Tensor DTensor::ToLocal(Loc loc) const {
 
 Tensor DTensor::FullTensor(Loc loc) const {
   CheckDefined({"FullTensor", loc});
-  // From a value of its own, so that the gathered version does not stay with this one.
+  // Gathers a detached value, so that the gathered version is not kept with this one.
   DTensor own = Detach({}, loc);
   return session_->builder().ToLocal(own.var_, Sharding(mesh().shape().num_axes()));
+}
+
+double DTensor::Item(Loc loc) const {
+  CheckDefined({"Item", loc});
+  return session_->builder().ItemOf(var_, loc);
 }
 
 DTensor DTensor::Redistribute(const Placements& placements, Loc loc) const {
@@ -161,14 +182,15 @@ DTensor::operator Var() const {
   if (!HasBuilder() || &CurrentBuilder() == &session_->builder()) return var_;
   EagerScope* scope = EagerScope::Current();
   bool eager = scope && &CurrentBuilder() == &scope->builder();
-  // A leaf has no history, so another scope of its mesh may read it.
-  if (eager && &scope->session()->mesh() == &mesh() && var_.node().op == Op::kLeaf) return var_;
-  Fail(
-      fmt::format("Var(DTensor): {} made at {} belongs to another EagerScope than the ops here, which {}; use it in "
-                  "its own scope{}",
-                  ToString(*this), ToString(var_.node().loc),
-                  eager ? "run on " + ToString(scope->session()->mesh().shape()) : std::string("are traced"),
-                  eager ? ", or Detach() it where the mesh is the same" : ""));
+  // A leaf has no history, so another scope of its mesh and device may read it.
+  bool alike = eager && &scope->session()->mesh() == &mesh() && scope->session()->device() == session_->device();
+  if (alike && var_.node().op == Op::kLeaf) return var_;
+  Fail(fmt::format(
+      "Var(DTensor): {} made at {} belongs to another EagerScope than the ops here, which {}; use it in "
+      "its own scope{}{}",
+      ToString(*this), ToString(var_.node().loc), eager ? RunsOn(*scope->session()) : std::string("are traced"),
+      eager ? ", or Detach() it where mesh and device are the same" : "",
+      eager ? "" : ", pass it to the traced function as an argument, or make it an entry of its State"));
 }
 
 std::string ToString(const DTensor& t) {
@@ -181,10 +203,11 @@ DTensor DistributeTensor(const Tensor& full, DeviceMesh& mesh, const Placements&
                          const DistributeOptions& options, Loc loc) {
   Site site{"DistributeTensor", loc};
   const auto& session = EagerScope::Need(mesh, site);
-  CheckOnCpu(full, site);
+  CheckTensor(full, site);
   Sharding sharding = session->Place(placements, full.shape(), site);
   Sharding replicated(mesh.shape().num_axes());
-  Var whole = session->builder().FromLocal(Broadcasted(full, mesh, options.source, site), full.shape(), replicated);
+  Tensor same = OnDevice(Broadcasted(full, mesh, options.source, site), *session);
+  Var whole = session->builder().FromLocal(std::move(same), full.shape(), replicated);
   return FromStorage(session, session->builder().ToLocal(whole, sharding), full.shape(), sharding,
                      {options.requires_grad}, site);
 }

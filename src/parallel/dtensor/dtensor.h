@@ -1,15 +1,16 @@
-// DTensor: storage with global meaning. Each rank of a device mesh holds a chunk, and the placements, one per mesh
-// axis, say which: PyTorch's DTensor, over the eager builder. Ops exist on Var only; a DTensor converts to it and back.
+// DTensor: a global tensor distributed over a device mesh, as in PyTorch. Each rank holds one chunk. The placements,
+// one per mesh axis, determine which chunk it is. DTensors live on the eager builder. Ops take and return Var. A
+// DTensor converts to a Var implicitly, and DTensor::Of converts back.
 //
 //   EagerScope eager(context, mesh);
 //   DTensor w = DistributeTensor(full_w, mesh, {Replicate(), Shard(1)}, {.requires_grad = true});
 //   DTensor x = DistributeTensor(full_x, mesh, {Shard(0), Replicate()});
 //   Var y = Relu(Einsum("bi,io->bo", x, w));
-//   DTensor dw = DTensor::Of(Grad(SumAll(y * y), {w})[0]);      // placed as w is
+//   DTensor dw = DTensor::Of(Grad(SumAll(y * y), {w})[0]);      // has the placements of w
 //   Tensor full = dw.FullTensor();
 //
-// Functions that communicate are called by all ranks, in the same order. Values never change: tensors that share
-// storage with a DTensor are to be read, or cloned before they are written.
+// All ranks must call functions that communicate, in the same order. The value of a DTensor never changes. Tensors that
+// share its storage must not be written; clone them first.
 #pragma once
 #include <memory>
 #include <string>
@@ -25,34 +26,46 @@ struct FromLocalOptions {
 
 class DTensor {
  public:
-  DTensor() = default;  // empty: only assigned to
+  DTensor() = default;  // empty; can only be assigned to
 
-  // From the elements that this rank really holds: the last ranks of an uneven dim less than the others, or nothing.
-  // Chunks are of ceil(n / ranks) (core/base/shard.h). Replicas must be equal, Partial terms reduce to the value;
-  // neither is checked. Takes the storage of `local` where nothing is to be padded. No communication.
+  // Creates a DTensor from the elements that this rank holds, without padding. A chunk has ceil(n / ranks) elements of
+  // a sharded dim (core/base/shard.h), so the last ranks of an uneven dim hold fewer elements, or none. Replicas must
+  // be equal, and Partial terms must reduce to the value. Neither is checked. Shares the storage of `local` if that
+  // needs no padding and is on the scope's device. Does not communicate. Throws Error if `local` does not have the
+  // shape that this rank holds.
   static DTensor FromLocal(const Tensor& local, DeviceMesh& mesh, const Placements& placements, const Shape& global,
                            const FromLocalOptions& options = {}, Loc loc = Loc::current());
-  // From a result of eager ops, in the placement that the rules gave it. It keeps its history: Grad reaches through it.
+  // Returns a DTensor of a result of eager ops, with the placements that the sharding rules gave it. It keeps its
+  // history, so Grad can differentiate through it. Throws Error if the value is traced or if no EagerScope is open.
   static DTensor Of(const Var& value, Loc loc = Loc::current());
 
   explicit operator bool() const { return session_ != nullptr; }
   const Shape& shape() const { return var_.shape(); }  // global
   DType dtype() const { return var_.dtype(); }
   DeviceMesh& mesh() const { return session_->mesh(); }
-  const Sharding& placements() const;  // an axis of one rank is Replicate
+  const Sharding& placements() const;  // an axis with one rank is Replicate
   bool requires_grad() const { return var_.node().requires_grad; }
 
-  // The elements that this rank really holds; on Partial axes its term. Shares storage where that has no padding.
+  // Returns the elements that this rank holds, without padding. On Partial axes it returns this rank's term. Shares
+  // storage if the chunk has no padding.
   Tensor ToLocal(Loc loc = Loc::current()) const;
-  // The whole value, on every rank.
+  // Returns this rank's chunk, padded to the capacity of its placement, as compiled functions take it. Shares storage.
+  Tensor Storage() const;
+  // Returns the whole value, on every rank.
   Tensor FullTensor(Loc loc = Loc::current()) const;
-  // The same value placed otherwise, by the steps of PlanTransitions (core/transforms/rules.h); axes marked Keep()
-  // stay. Differentiable. One kind of Partial never becomes another: that is an Error.
+  // Returns the same value in other placements, converted by the steps of PlanTransitions (core/transforms/rules.h).
+  // Axes marked Keep() stay as they are. Differentiable. Throws Error if a Partial would have to become a Partial of
+  // another kind.
   DTensor Redistribute(const Placements& placements, Loc loc = Loc::current()) const;
-  // The same storage without history: what an updated parameter needs, or each step would keep the one before alive.
+  // Returns the value of a tensor with one element, on every rank. Communicates unless the tensor is replicated. Throws
+  // Error if the tensor has more than one element.
+  double Item(Loc loc = Loc::current()) const;
+  // Returns a DTensor with the same storage and no history. Updated parameters need this, because otherwise each step
+  // would keep the previous one alive.
   DTensor Detach(const FromLocalOptions& options = {}, Loc loc = Loc::current()) const;
 
-  // For ops. Throws Error where the current builder is not the one that can reach this value.
+  // Lets ops take a DTensor. Throws Error if ops are being traced or run under another EagerScope. A leaf may also be
+  // used under another EagerScope of the same mesh and device.
   operator Var() const;
 
  private:
@@ -62,7 +75,6 @@ class DTensor {
                               ProcessGroup& group, Loc loc);
   DTensor(std::shared_ptr<EagerSession> session, Var var) : session_(std::move(session)), var_(std::move(var)) {}
   void CheckDefined(const Site& site) const;
-  Tensor Storage() const;  // padded
 
   std::shared_ptr<EagerSession> session_;
   Var var_;
@@ -72,17 +84,22 @@ std::string ToString(const DTensor& tensor);  // "f32 [4, 6] (S(0), R) on dp=2 x
 struct DistributeOptions {
   bool requires_grad = false;
   static constexpr int kOwn = -1;
-  int source = 0;  // the rank whose values all get; kOwn: each rank cuts its own, which must be equal; no communication
+  // The rank of the mesh whose values all ranks get. With kOwn each rank uses its own values, which must be equal, and
+  // nothing is communicated.
+  int source = 0;
 };
-// Cuts a tensor. Every rank passes one of the same shape and dtype, and rank 0's values are broadcast (the semantics of
-// PyTorch's distribute_tensor), so ranks that read or drew other values still agree. The argument is copied.
+// Shards a tensor over a mesh. Every rank must pass a tensor of the same shape, dtype and kind of device. The values of
+// rank options.source are broadcast, as in PyTorch's distribute_tensor, so ranks that read or drew different values
+// still agree. Copies the tensor to the device of the open EagerScope. The broadcast uses the group of the tensor's own
+// device. Throws Error if tensors differ between ranks, or if no EagerScope of the mesh is open.
 DTensor DistributeTensor(const Tensor& full, DeviceMesh& mesh, const Placements& placements,
                          const DistributeOptions& options = {}, Loc loc = Loc::current());
 
-// The whole value of an eager result, on every rank: DTensor::Of(value).FullTensor().
+// Returns the whole value of an eager result, on every rank, as DTensor::Of(value).FullTensor() does.
 Tensor ValueOf(const Var& value, Loc loc = Loc::current());
 
-// From storage that is padded already (ChunkShape). What the other makers end in.
+// Creates a DTensor from storage that is already padded (ChunkShape). All functions that create DTensors from tensors
+// end here. Throws Error if options.requires_grad is set and the dtype is not floating.
 DTensor FromStorage(std::shared_ptr<EagerSession> session, Tensor storage, const Shape& global,
                     const Sharding& sharding, const FromLocalOptions& options, const Site& site);
 

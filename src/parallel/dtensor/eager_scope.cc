@@ -25,10 +25,31 @@ void CheckSameWorld(const Context& context, const DeviceMesh& mesh, const Site& 
                          ToString(site), context.rank(), ToString(mesh.shape())));
 }
 
+// Returns the kind of the default device. Throws Error if this rank does not have that device.
+DeviceKind OwnDevice(const Context& context, const Site& site) {
+  Device asked = DefaultDevice();
+  bool has = context.Has(asked.kind) && context.device(asked.kind).device() == asked;
+  WEFT_CHECK(has, fmt::format("{}: the default device is {}, and rank {} does not have it; open a DefaultDeviceScope "
+                              "of context.device(kind).device()",
+                              ToString(site), ToString(asked), context.rank()));
+  return asked.kind;
+}
+
 }  // namespace
 
-EagerSession::EagerSession(const Context& context, DeviceMesh& mesh, BuilderOptions options)
-    : mesh_(&mesh), builder_(RuntimeOf(context, mesh), BindsNothing, options) {}
+EagerSession::EagerSession(const Context& context, DeviceMesh& mesh, DeviceKind device, BuilderOptions options,
+                           Binder bind)
+    : mesh_(&mesh),
+      memory_(&context.device(device)),
+      builder_(RuntimeOf(context, mesh, device), std::move(bind), options) {}
+
+std::shared_ptr<EagerSession> EagerSession::Open(DeviceMesh& mesh, BuilderOptions options, Binder bind,
+                                                 const Site& site) {
+  const Context& context = mesh.context();
+  CheckSameWorld(context, mesh, site);
+  if (!bind) bind = BindsNothing;
+  return std::make_shared<EagerSession>(context, mesh, OwnDevice(context, site), options, std::move(bind));
+}
 
 Sharding EagerSession::Place(const Placements& placements, const Shape& shape, const Site& site) {
   const MeshShape& axes = mesh_->shape();
@@ -37,12 +58,15 @@ Sharding EagerSession::Place(const Placements& placements, const Shape& shape, c
   return builder_.Resolve(sharding, Sharding(axes.num_axes()));
 }
 
-EagerScope::EagerScope(const Context& context, DeviceMesh& mesh, BuilderOptions options, Loc loc)
-    : session_(std::make_shared<EagerSession>(context, mesh, options)), scope_(session_->builder()), outer_(current) {
-  CheckSameWorld(context, mesh, {"EagerScope", loc});
+EagerScope::EagerScope(std::shared_ptr<EagerSession> session, Loc)
+    : session_(std::move(session)), scope_(session_->builder()), outer_(current) {
   BeginStep(0);
   current = this;
 }
+EagerScope::EagerScope(DeviceMesh& mesh, BuilderOptions options, Loc loc)
+    : EagerScope(EagerSession::Open(mesh, options, {}, {"EagerScope", loc}), loc) {}
+EagerScope::EagerScope(const Context& context, DeviceMesh& mesh, BuilderOptions options, Loc loc)
+    : EagerScope((CheckSameWorld(context, mesh, {"EagerScope", loc}), mesh), options, loc) {}
 EagerScope::~EagerScope() { current = outer_; }
 
 void EagerScope::BeginStep(int64_t step, int64_t first_row) {

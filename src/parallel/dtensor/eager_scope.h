@@ -1,8 +1,13 @@
-// EagerScope: ops run as they are written, on the tensors of one device mesh.
+// EagerScope: while it is open, ops run eagerly on the tensors of one device mesh. They run on the device that was the
+// default device when the scope was opened.
 //
 //   DeviceMesh mesh(context, groups, {{"dp", "tp"}, {2, 2}});
 //   EagerScope eager(context, mesh, {.seed = 7});
 //   DTensor x = Randn({8, 4}, mesh, {Shard(0), Replicate()});
+//
+//   DefaultDeviceScope gpu(context.device(DeviceKind::kCuda).device());
+//   EagerScope on_gpus(context, mesh);                  // the mesh must also have groups of this kind of device
+//   DTensor y = DistributeTensor(host, mesh, {Shard(0), Replicate()});
 #pragma once
 #include <memory>
 
@@ -13,40 +18,52 @@
 
 namespace weft {
 
-// What a scope and the tensors made in it share. It lives as long as one of them; the context and the mesh must live
-// longer.
+// The object that a scope shares with the tensors created in it. It lives as long as any of them. Context and mesh must
+// outlive it.
 class EagerSession {
  public:
-  EagerSession(const Context& context, DeviceMesh& mesh, BuilderOptions options);
+  // Opens a session on the default device. `bind` returns the storage of named leaves; with an empty `bind` a named
+  // leaf throws Error. Throws Error if this rank is not in the mesh or does not have the device.
+  static std::shared_ptr<EagerSession> Open(DeviceMesh& mesh, BuilderOptions options, Binder bind, const Site& site);
+  EagerSession(const Context& context, DeviceMesh& mesh, DeviceKind device, BuilderOptions options, Binder bind);
 
   DeviceMesh& mesh() const { return *mesh_; }
+  DeviceRuntime& memory() const { return *memory_; }  // the runtime of device()
+  Device device() const { return memory_->device(); }
   EagerBuilder& builder() { return builder_; }
-  // The checked placements of a new tensor. An axis of one rank places nothing: there it is Replicate.
+  // Returns the checked placements of a new tensor. An axis with one rank becomes Replicate. Throws Error as
+  // Placements::Check does, and for two kinds of Partial.
   Sharding Place(const Placements& placements, const Shape& shape, const Site& site);
 
  private:
   DeviceMesh* mesh_;
+  DeviceRuntime* memory_;
   EagerBuilder builder_;
 };
 
 // While alive, ops of this thread run on this mesh. Scopes nest.
 class EagerScope {
  public:
-  // The options seed random ops and factories that get no seed of their own.
+  // `options` seeds random ops, and the factories that get no seed. Throws Error if this rank is not in the mesh or
+  // does not have the default device.
+  explicit EagerScope(DeviceMesh& mesh, BuilderOptions options = {}, Loc loc = Loc::current());
+  // As above, and throws Error if the mesh was made with another context.
   EagerScope(const Context& context, DeviceMesh& mesh, BuilderOptions options = {}, Loc loc = Loc::current());
+  // Reopens a session.
+  EagerScope(std::shared_ptr<EagerSession> session, Loc loc);
   ~EagerScope();
   EagerScope(const EagerScope&) = delete;
   EagerScope& operator=(const EagerScope&) = delete;
 
-  // Random ops (dropout) after this draw the numbers of this step, of rows counted from `first_row`. It is 0, 0 at
-  // first.
+  // Makes later random ops (dropout) draw the numbers of this step, for global rows from `first_row` on. A new scope
+  // begins with step 0 and row 0.
   void BeginStep(int64_t step, int64_t first_row = 0);
 
   EagerBuilder& builder() { return session_->builder(); }
   const std::shared_ptr<EagerSession>& session() const { return session_; }
 
-  static EagerScope* Current();  // the innermost of this thread, or null
-  // The session of the innermost scope; throws Error where there is none or it is of another mesh.
+  static EagerScope* Current();  // the innermost scope of this thread, or null
+  // Returns the session of the innermost scope. Throws Error if no scope is open or if the scope is of another mesh.
   static const std::shared_ptr<EagerSession>& Need(const DeviceMesh& mesh, const Site& site);
 
  private:

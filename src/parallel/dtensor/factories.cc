@@ -11,11 +11,12 @@
 namespace weft {
 namespace {
 
-void CheckDefaultDevice(const Site& site) {
-  WEFT_CHECK(DefaultDevice().kind == DeviceKind::kCpu,
-             fmt::format("{}: the default device is {}, but eager tensors are made on the CPU only; leave the "
-                         "DefaultDeviceScope, or open one of cpu",
-                         ToString(site), ToString(DefaultDevice())));
+void CheckDefaultDevice(const EagerSession& session, const Site& site) {
+  WEFT_CHECK(
+      DefaultDevice() == session.device(),
+      fmt::format("{}: the default device is {}, and the open EagerScope makes tensors on {}; open an EagerScope "
+                  "in the DefaultDeviceScope, or leave that",
+                  ToString(site), ToString(DefaultDevice()), ToString(session.device())));
 }
 
 void CheckShape(const Shape& shape, const Site& site) {
@@ -25,19 +26,19 @@ void CheckShape(const Shape& shape, const Site& site) {
                                ToString(shape)));
 }
 
-// Where a factory makes its tensor.
+// The session and the sharding of a new tensor.
 struct Place {
   std::shared_ptr<EagerSession> session;
   Sharding sharding;
 };
 Place PlaceOf(const Shape& shape, DeviceMesh& mesh, const Placements& placements, const Site& site) {
-  CheckDefaultDevice(site);
   CheckShape(shape, site);
   const auto& session = EagerScope::Need(mesh, site);
+  CheckDefaultDevice(*session, site);
   return {session, session->Place(placements, shape, site)};
 }
 
-// A generator is made in the placement that is asked for: each rank computes its chunk alone.
+// Returns a random or constant value. It is lazy, so each rank computes only its chunk of the wanted placement.
 using Generate = std::function<Var(Builder&)>;
 DTensor Make(const Shape& shape, DeviceMesh& mesh, const Placements& placements, bool requires_grad, const Site& site,
              const Generate& generate) {
@@ -54,7 +55,7 @@ DTensor Constant(const Shape& shape, double value, DeviceMesh& mesh, const Place
               [&](Builder&) { return Full(value, o.dtype, shape, site.loc); });
 }
 
-// A seed of its own fixes the numbers whatever was drawn before; else they are the scope's next.
+// With a seed the numbers do not depend on earlier draws. Without one they are the next numbers of the scope.
 Var Draw(Builder& builder, const char* kind, const Shape& shape, const RandomOptions& o, const Loc& loc) {
   uint64_t key = o.seed ? RandomKey(*o.seed, RandomPhase::kInit, kind, 0) : builder.NextRandomKey();
   Var zero = Full(0, DType::kI64, {}, loc);
@@ -88,7 +89,8 @@ DTensor Empty(const Shape& shape, DeviceMesh& mesh, const Placements& placements
               Loc loc) {
   Site site{"Empty", loc};
   Place place = PlaceOf(shape, mesh, placements, site);
-  Tensor storage = Tensor::Empty(options.dtype, ChunkShape(shape, place.sharding, mesh.shape()));
+  Tensor storage =
+      Tensor::Empty(options.dtype, ChunkShape(shape, place.sharding, mesh.shape()), place.session->memory());
   return FromStorage(place.session, std::move(storage), shape, place.sharding, {options.requires_grad}, site);
 }
 

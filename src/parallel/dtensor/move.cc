@@ -8,20 +8,21 @@
 
 #include "weft/core/base/box.h"
 #include "weft/core/base/shard.h"
+#include "weft/core/runtime/filler.h"
 
 namespace weft {
 namespace {
 
 using BoxFn = std::optional<Box> (*)(const Shape&, const Sharding&, const MeshShape&, const Coords&);
 
-// HeldBox or OwnedBox of a rank of the world; nothing where it is none of the layout's.
+// Returns HeldBox or OwnedBox (`box`) of a rank of the world, and nullopt for a rank outside the layout.
 std::optional<Box> BoxOf(BoxFn box, const Shape& global, const MeshLayout& layout, int rank) {
   auto place = std::find(layout.ranks.begin(), layout.ranks.end(), rank);
   if (place == layout.ranks.end()) return std::nullopt;
   return box(global, layout.sharding, layout.mesh, layout.mesh.CoordsOf(int(place - layout.ranks.begin())));
 }
 
-// Boxes side by side in one buffer, one for each rank of a group, some of them empty.
+// Boxes packed into one buffer, one per rank of a group. A rank may have none.
 struct Parcels {
   std::vector<std::optional<Box>> boxes;
   std::vector<int64_t> counts;  // of elements
@@ -31,7 +32,7 @@ struct Parcels {
     boxes.push_back(a && b ? Meeting(*a, *b) : std::nullopt);
     counts.push_back(boxes.back() ? Volume(*boxes.back()) : 0);
   }
-  // Makes room, and gives the boxes that are not empty as they lie there.
+  // Allocates the buffer. Returns the boxes that are not empty, with their location in the buffer.
   std::vector<BoxData> Allocate(DType dtype) {
     bytes.resize(size_t(std::accumulate(counts.begin(), counts.end(), int64_t{0})) * SizeOf(dtype));
     std::vector<BoxData> parts;
@@ -55,7 +56,8 @@ void CheckCovers(const ProcessGroup& group, const MeshLayout& layout, const Loc&
                          ToString(layout.sharding)));
 }
 
-// What ranks outside of the mesh do not know of a tensor: type, shape, and each axis's dim and order; dim -1: whole.
+// Describes a tensor to ranks outside its mesh: dtype, rank, shape and, per axis, the sharded dim and its order. Dim -1
+// means that the axis shards no dim.
 constexpr size_t kMetaInts = 2 + kMaxRank + 2 * kMaxAxes;
 using Meta = std::array<int64_t, kMetaInts>;
 Meta Pack(const GlobalTensor& tensor, const Sharding& sharding) {
@@ -80,7 +82,7 @@ Sharding ShardingOf(const Meta& meta, int axes) {
   return Sharding(std::span<const Placement>(placements));
 }
 
-// The rank of the group that is the first of the mesh.
+// Returns the group rank of the mesh's first rank.
 int FirstOf(const DeviceMesh& mesh, const ProcessGroup& group) {
   auto first = std::find(group.ranks().begin(), group.ranks().end(), mesh.ranks()[0]);
   return int(first - group.ranks().begin());
@@ -132,9 +134,10 @@ DTensor Redistribute(const DTensor& x, DeviceMesh& from, DeviceMesh& to, const P
   CheckOnePartial(target, to.shape(), site);
   MeshLayout source{from.shape(), from.ranks(), ShardingOf(meta, from.shape().num_axes())};
   MeshLayout goal{to.shape(), to.ranks(), Dual(target)};
-  Tensor moved = MoveTensor(local, tensor, source, goal, group, CpuRuntime(), loc);
-  if (!to.has_this_rank()) return {};
-  DTensor y = FromStorage(EagerScope::Need(to, site), moved, tensor.shape, goal.sharding, {}, site);
+  std::shared_ptr<EagerSession> session = to.has_this_rank() ? EagerScope::Need(to, site) : nullptr;
+  Tensor moved = MoveTensor(local, tensor, source, goal, group, session ? session->memory() : CpuRuntime(), loc);
+  if (!session) return {};
+  DTensor y = FromStorage(session, moved, tensor.shape, goal.sharding, {}, site);
   return target.HasPartial() ? y.Redistribute(target, loc) : y;
 }
 

@@ -12,7 +12,7 @@ struct Box {
   const char* source;
   char* target;
 
-  // Copies dims d and further of the element at these linear indices of the dims before.
+  // Copies dim d and the later dims. The indices are linear indices over the dims before d.
   void Copy(size_t d, int64_t from_index, int64_t to_index) const {
     if (d == from.size()) {
       std::memcpy(target + size_t(to_index) * element, source + size_t(from_index) * element, element);
@@ -34,6 +34,8 @@ struct Box {
 Tensor Resized(const Tensor& tensor, const Shape& shape) {
   if (tensor.shape() == shape) return tensor;
   WEFT_CHECK(tensor.shape().size() == shape.size(), "resized: the shapes differ in rank");
+  if (tensor.device().kind != DeviceKind::kCpu)
+    return Resized(tensor.To(CpuRuntime()), shape).To(tensor.buffer()->runtime());
   Tensor result = Tensor::Zeros(tensor.dtype(), shape);
   Box{tensor.shape(), shape, SizeOf(tensor.dtype()), static_cast<const char*>(tensor.data()),
       static_cast<char*>(result.data())}
