@@ -1,6 +1,7 @@
 #include "weft/parallel/nn/model.h"
 
 #include "weft/core/ops/ops.h"
+#include "weft/core/transforms/grad.h"
 
 namespace weft {
 
@@ -10,6 +11,12 @@ Loss Model::LossOf(Var tokens, Var targets, const CrossEntropyOptions& options) 
   Var losses = CrossEntropy(logits, targets, options);                                             // [B, T]
   Var counts = Ne(targets, Full(double(options.ignore_index), targets.dtype(), targets.shape()));  // [B, T] bool
   return {SumAll(losses), SumAll(Cast(counts, losses.dtype()))};
+}
+
+std::vector<Var> Grad(const Loss& loss, std::span<const Parameter* const> parameters, Var seed) {
+  std::vector<Var> sources;
+  for (const Parameter* p : parameters) sources.push_back(p->Source());
+  return Grad(loss.sum, sources, {std::move(seed), ModelScope::Current().options().precision.reduce});
 }
 
 }  // namespace weft

@@ -1,27 +1,38 @@
-// Model: a module with a loss. A decoder, an encoder or another shape of model is a file in models/.
+// Model: a module with a loss. The families of models (decoders, encoders) are files in models/.
 //
 // B batch, T tokens, V vocabulary.
 #pragma once
+#include <span>
+#include <vector>
+
 #include "weft/core/ops/loss.h"
 #include "weft/parallel/nn/module.h"
 
 namespace weft {
 
-// Sum of the losses of all targets that count, and their number: divided once, by the count of the global batch.
+// The sum of the losses of all targets that are not ignored, and the number of these targets. The sum is divided once,
+// by the count of the global batch.
 struct Loss {
   Var sum, count;
 };
 
-// Called on tokens [B, T], it gives logits [B, T, V].
+// Returns the gradients of loss.sum with respect to Parameter::Source of each parameter. Sums over tokens are formed in
+// precision.reduce (GradOptions::parameter_sums). A seed multiplies the gradients. Requires the ModelScope of the
+// model.
+std::vector<Var> Grad(const Loss& loss, std::span<const Parameter* const> parameters, Var seed = {});
+
+// A call with tokens [B, T] returns logits [B, T, V].
 class Model : public Layer {
  public:
-  // targets [B, T]; ignored ones (CrossEntropyOptions) neither add to the sum nor to the count.
+  // Returns the loss of tokens [B, T] with targets [B, T]. Ignored targets (CrossEntropyOptions) add neither to the sum
+  // nor to the count.
   virtual Loss LossOf(Var tokens, Var targets, const CrossEntropyOptions& options = {});
-  // The logits of some tokens alone: `places` [R, N] are indices into the B x T of them. [R, N, V]
+  // Returns the logits [R, N, V] of some tokens only. `places` [R, N] are indices into the B x T tokens.
   virtual Var LogitsAt(Var tokens, Var places) = 0;
-  // Whether the parameter is a table of which tokens read rows, and nothing more.
+  // Whether the parameter is only a table from which rows are looked up, so that no product reads it.
   virtual bool OnlyLooksUp(const Parameter&) const { return false; }
-  // Of a token among `tokens`, forward and backward, what no parameter takes part in.
+  // Returns the FLOPs per token of attention among `tokens` tokens, forward and backward. No parameter takes part in
+  // them.
   virtual double AttentionFlops(int64_t tokens) const = 0;
 };
 

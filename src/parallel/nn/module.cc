@@ -28,6 +28,15 @@ Sharding ModelScope::Stored(const Parameter& parameter) const {
   return options_.fsdp == Fsdp::kNone ? used : options_.plan.FsdpPlacement(used, parameter.shape(), options_.mesh);
 }
 
+void ModelScope::SetWritten(const std::string& entry, Var value) {
+  if (value.defined())
+    leaves[entry] = std::move(value);
+  else
+    leaves.erase(entry);
+  casts.erase(entry);
+  if (std::string copy = CopyName(""); entry.starts_with(copy)) casts.erase(entry.substr(copy.size()));
+}
+
 Module::Module(Module* parent, const std::string& name)
     : name_(name), path_(parent && !parent->path_.empty() ? parent->path_ + "." + name : name) {
   if (parent) parent->children_.push_back(this);
@@ -59,7 +68,7 @@ Var Layer::operator()(Var x, Loc loc) {
   return Boundary(Forward(Boundary(std::move(x), "input", loc)), "output", loc);
 }
 
-Parameter::Parameter(Module* owner, const std::string& name, Shape shape, Init init, bool decay, UsedType used,
+Parameter::Parameter(Module* owner, const std::string& name, Shape shape, ParameterInit init, bool decay, UsedType used,
                      int product_inputs)
     : module_(owner->path()),
       name_(name),
@@ -79,9 +88,9 @@ DType Parameter::used_dtype() const {
 
 Var Parameter::Source() const {
   ModelScope& scope = ModelScope::Current();
-  Var& leaf = scope.leaves[path_];
-  if (leaf) return leaf;
   bool copy = scope.options().fsdp == Fsdp::kGradients;
+  Var& leaf = scope.leaves[copy ? CopyName(path_) : path_];
+  if (leaf.defined()) return leaf;
   leaf = copy ? ParameterLeaf(CopyName(path_), used_dtype(), shape_, scope.Used(*this))
               : ParameterLeaf(path_, scope.options().precision.params, shape_, scope.Stored(*this));
   return leaf;
@@ -90,11 +99,12 @@ Var Parameter::Source() const {
 Var Parameter::Use(Loc loc) const {
   ModelScope& scope = ModelScope::Current();
   Var& cast = scope.casts[path_];
-  if (!cast) cast = Cast({Source(), loc}, used_dtype());
+  if (!cast.defined()) cast = Cast({Source(), loc}, used_dtype());
   if (scope.options().fsdp != Fsdp::kFull) return cast;
   Sharding used = scope.Used(*this);
   if (used == scope.Stored(*this)) return cast;
-  // Each use gathers for itself, and again in the backward pass: a gathered weight lives only as long as its block.
+  // Each use gathers its own copy, and with options.regather another one in the backward pass, so that a gathered
+  // weight lives only as long as its block runs.
   return EmitOne(Op::kReshard, {{"target", used}, {"regather", int(scope.options().regather)}}, {cast}, loc);
 }
 

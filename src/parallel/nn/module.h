@@ -1,15 +1,16 @@
-// Module, Layer, Parameter: a model as a tree of named parts, and the scope in which it is built.
+// Module, Layer, Parameter: a model as a tree of named parts. ModelScope: the scope in which it is built.
 //
 //   struct Mlp : Layer {
-//     Linear up{this, "up", ...}, down{this, "down", ...};
+//     nn::Linear up{this, "up", ...}, down{this, "down", ...};
 //     using Layer::Layer;
 //     Var Forward(Var x) override { return down(Gelu(up(x))); }   // [B, T, C]
 //   };
 //
-// A model names no axis of the mesh: the sharding plan of the ModelScope says where parameters are stored and used, and
-// which placement the input, product and output of a module get.
+// A model names no mesh axis. The sharding plan of the ModelScope determines the placements in which parameters are
+// stored and used, and those of the input, product and output of a module.
 #pragma once
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,41 +21,43 @@ namespace weft {
 
 class Module;
 
-struct Init {
+struct ParameterInit {
   enum Kind : uint8_t { kZeros, kOnes, kNormal } kind = kZeros;
   double std = 0;
 };
 
-// A leaf of the model: its values live in the State under `path`.
+// A parameter of a model. Its values are the State entry `path`.
 class Parameter {
  public:
   enum UsedType : uint8_t { kCompute, kAccumulate };
-  // `decay`: weight decay applies (product weights and embeddings). `product_inputs`: see below.
-  Parameter(Module* owner, const std::string& name, Shape shape, Init init, bool decay, UsedType used = kCompute,
-            int product_inputs = 0);
+  // `decay`: whether weight decay applies (weights of products and embeddings). `product_inputs`: see the accessor.
+  Parameter(Module* owner, const std::string& name, Shape shape, ParameterInit init, bool decay,
+            UsedType used = kCompute, int product_inputs = 0);
   Parameter(const Parameter&) = delete;
   Parameter& operator=(const Parameter&) = delete;
 
   const std::string& path() const { return path_; }
   const Shape& shape() const { return shape_; }
-  const Init& init() const { return init_; }
+  const ParameterInit& init() const { return init_; }
   bool decay() const { return decay_; }
-  // How many of its leading dims a product sums over, of a weight that is a matrix between hidden features: proj's
-  // [H, D, C] has 2. 0: it is none (norms, biases, tables of tokens and positions, heads).
+  // For a weight that is a matrix between hidden features, returns the number of leading dims over which the product
+  // sums, for example 2 for proj's [H, D, C]. Returns 0 for other parameters (norms, biases, tables of tokens and
+  // positions, heads).
   int product_inputs() const { return product_inputs_; }
-  // The type in which the scope's model computes with it, and of its gradient: precision.compute, or that one's
-  // accumulate type (norms).
+  // Returns the type in which the model computes with the parameter: precision.compute of the current ModelScope, or
+  // the accumulate type of that (norms).
   DType used_dtype() const;
 
-  // The value in the type and the placement in which it is used.
+  // Returns the value in the type and placement in which it is used.
   Var Use(Loc loc = Loc::current()) const;
-  // What Grad is taken with respect to: the stored value, or its copy in the used type (fsdp: gradients).
+  // Returns the value with respect to which Grad differentiates: the stored value or, with fsdp: gradients, its copy in
+  // the used type.
   Var Source() const;
 
  private:
   std::string module_, name_, path_;
   Shape shape_;
-  Init init_;
+  ParameterInit init_;
   bool decay_;
   UsedType used_;
   int product_inputs_;
@@ -62,7 +65,8 @@ class Parameter {
 
 class Module {
  public:
-  // `parent` outlives this; the path is the parent's path, a dot, and the name.
+  // `parent` must outlive this. The path is the parent's path, a dot and the name, or only the name if the parent's
+  // path is empty.
   explicit Module(Module* parent = nullptr, const std::string& name = "");
   virtual ~Module() = default;
   Module(const Module&) = delete;
@@ -70,13 +74,13 @@ class Module {
 
   const std::string& name() const { return name_; }
   const std::string& path() const { return path_; }
-  // Own parameters and those of the children, in order of declaration.
+  // Returns the module's own parameters, then those of its children, in order of declaration.
   std::vector<const Parameter*> Parameters() const;
-  // This module, its children and theirs, in order of declaration.
+  // Returns this module, its children and all their descendants, in order of declaration.
   std::vector<const Module*> Modules() const;
 
  protected:
-  // Reshards x where the plan has a row for this module and point ("input", "product", "output").
+  // Reshards x if the plan has a row for this module and point ("input", "product", "output").
   Var Boundary(Var x, const char* point, const Loc& loc) const;
 
  private:
@@ -86,11 +90,12 @@ class Module {
   std::vector<const Module*> children_;
 };
 
-// A module of one tensor in and one out.
+// A module with one input tensor and one output tensor.
 class Layer : public Module {
  public:
   using Module::Module;
-  // Forward, inside the module's scope and between its boundaries. What it inserts carries the caller's line.
+  // Runs Forward inside the module's scope, between the boundaries "input" and "output". Nodes that the boundaries
+  // insert carry the caller's line.
   Var operator()(Var x, Loc loc = Loc::current());
 
  protected:
@@ -104,9 +109,11 @@ class Layer : public Module {
 enum class Fsdp : uint8_t { kNone, kGradients, kFull };
 struct Precision {
   DType compute = DType::kF32, params = DType::kF32, reduce = DType::kF32;
+  std::optional<DType> wire{};  // type in which gradients cross ranks (core/ir/wire.h); none: `reduce`
 };
 
-// What a model is built under: mesh, plan and dtypes. Thread-local, innermost wins; made by whoever traces the model.
+// The mesh, plan and dtypes under which a model is built. The code that traces the model creates it. Thread-local; the
+// innermost scope applies.
 class ModelScope {
  public:
   struct Options {
@@ -114,26 +121,32 @@ class ModelScope {
     ShardingPlan plan{};
     Precision precision{};
     Fsdp fsdp = Fsdp::kNone;
-    bool regather = true;  // fsdp: full: weights are gathered again for the backward pass; false: kept from the forward
+    // With fsdp: full, whether weights are gathered again for the backward pass. Otherwise they are kept from the
+    // forward pass.
+    bool regather = true;
   };
   explicit ModelScope(const Options& options);
   ~ModelScope();
   ModelScope(const ModelScope&) = delete;
   ModelScope& operator=(const ModelScope&) = delete;
-  static ModelScope& Current();  // throws Error where there is none
+  static ModelScope& Current();  // throws Error if there is none
 
   const Options& options() const { return options_; }
-  // The placements of a parameter of the model: in use, and as stored (with fsdp also sharded over dp).
+  // Return the placement of a parameter in use, and as stored (with fsdp also sharded over dp).
   Sharding Used(const Parameter& parameter) const;
   Sharding Stored(const Parameter& parameter) const;
-  std::map<std::string, Var> leaves, casts;  // one node per parameter and build
+  // Makes later reads of the entry return `value`, the new value of the entry. With an empty Var they read the State
+  // entry again.
+  void SetWritten(const std::string& entry, Var value);
+  std::map<std::string, Var> leaves;  // by entry; one node per entry and trace
+  std::map<std::string, Var> casts;   // by path; in the type in which the parameter is used
 
  private:
   Options options_;
   ModelScope* previous_;
 };
 
-// The State entry of a parameter's copy in the type in which it is used (fsdp: gradients).
+// Returns the State entry of a parameter's copy in the type in which it is used (fsdp: gradients).
 inline std::string CopyName(const std::string& path) { return "copy." + path; }
 
 }  // namespace weft

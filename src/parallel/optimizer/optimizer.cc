@@ -58,4 +58,16 @@ SlotName ParseSlot(std::string_view entry) {
           std::string(entry.substr(second + 1))};
 }
 
+Optimizer MakeOptimizer(std::string_view name, double lr) {
+  const OptimizerRule* rule = FindOptimizer(name);
+  std::string known;
+  for (const OptimizerRule* r : OptimizerRules()) known += (known.empty() ? "" : ", ") + std::string(r->name);
+  WEFT_CHECK(rule, fmt::format("optimizer: expected one of {}, got {:?}", known, name));
+  return {.rule = rule, .options = rule->defaults, .lr = lr};
+}
+
+Optimizer AdamW(double lr, const OptimizerOptions& options) {
+  return {.rule = FindOptimizer("adamw"), .options = options, .lr = lr};
+}
+
 }  // namespace weft

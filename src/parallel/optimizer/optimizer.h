@@ -1,5 +1,5 @@
-// Optimizers: each is one file in rules/, which CMake joins into a table. A new one is that file, and an op where it
-// has a kernel of its own.
+// Optimizers. Each is one file in rules/, and CMake collects these files into a table. A new optimizer needs that file,
+// and an op if it has its own kernel.
 #pragma once
 #include <optional>
 #include <span>
@@ -11,7 +11,7 @@
 
 namespace weft {
 
-// What the rules read; each names what it reads, and says in its file how.
+// The options of all rules. Each rule reads some of them (OptimizerRule::keys), and its file describes how.
 struct OptimizerOptions {
   double beta1 = 0.9, beta2 = 0.95, eps = 1e-8;
   double momentum = 0;
@@ -19,46 +19,47 @@ struct OptimizerOptions {
   double weight_decay = 0;
 };
 
-// A parameter on its way through an update. Tensors have its shape and lie as it is stored; scalars are of the type of
-// the learning rate, in which updates are computed.
+// The inputs of one parameter's update. Tensors have its shape and its stored placement. Scalars have the type of the
+// learning rate, in which updates are computed.
 struct ParameterUpdate {
   const Parameter& parameter;
   Var value;
-  Var gradient;            // of the sum of the losses; times `scale` it is that of their mean, clipped
-  std::vector<Var> slots;  // what the rule keeps from step to step, in the order of its names
+  Var gradient;            // of the sum of the losses; times `scale` it is the clipped gradient of their mean
+  std::vector<Var> slots;  // the rule's state for this parameter, in the order of its slot names
   Var lr, scale;           // []
-  Var updates;             // i64 []: the number of this update from 1, or 0: nothing changes
+  Var updates;             // i64 []: the number of this update, from 1; 0: change nothing
   OptimizerOptions options;
 };
 
 using SlotNames = std::span<const char* const>;
 
 struct OptimizerRule {
-  const char* name;     // of the file too, and the first part of its entries' names
-  const char* summary;  // for people
+  const char* name;     // also the name of its file, and the first part of its entries' names
+  const char* summary;  // for the user
   OptimizerOptions defaults;
-  std::span<const char* const> keys;  // of optimizer's in the config, beside name, lr and weight_decay
+  std::span<const char* const> keys;  // config keys of `optimizer` that it reads, apart from name, lr and weight_decay
   SlotNames (*slots)(const OptimizerOptions& options);
-  // The parameter's next value, then its next slots.
+  // Returns the parameter's next value, then its next slots.
   std::vector<Var> (*update)(const ParameterUpdate& update);
-  // Whether the rule is for this parameter; AdamW updates the others. Null: for all.
+  // Whether the rule updates this parameter. AdamW updates the others. Null: it updates all.
   bool (*takes)(const Parameter& parameter) = nullptr;
 
   bool Reads(std::string_view key) const;
-  // The State entry of a slot: "adamw.m.blocks.0.attn.q.weight".
+  // Returns the name of a slot's State entry: "adamw.m.blocks.0.attn.q.weight".
   std::string EntryOf(const char* slot, const Parameter& parameter) const;
 };
 
 std::span<const OptimizerRule* const> OptimizerRules();
-const OptimizerRule* FindOptimizer(std::string_view name);  // null where there is none
+const OptimizerRule* FindOptimizer(std::string_view name);  // null if there is none
 
-// What some parameters have of their own. Each parameter is of one group at most: the last one that matches its path.
+// Overrides for some parameters. A parameter belongs to at most one group: the last one that matches its path.
 struct ParameterGroup {
-  std::string match;                    // a glob over parameter paths; * also crosses dots
-  double lr_scale = 1;                  // of the scheduled learning rate; 0: the parameters stay as they are
-  const OptimizerRule* rule = nullptr;  // null: rule and options of the optimizer
+  std::string match;                    // a glob that matches parameter paths; * also matches dots
+  double lr_scale = 1;                  // factor of the scheduled learning rate; 0: the parameters stay as they are
+  const OptimizerRule* rule = nullptr;  // null: the optimizer's rule and options
   OptimizerOptions options{};           // of `rule`
-  // Of every parameter of the group, also of those that decay() leaves out. None: as without the group.
+  // Applies to every parameter of the group, including those without Parameter::decay(). None: the weight decay of the
+  // options, and 0 for parameters without decay().
   std::optional<double> weight_decay{};
 };
 
@@ -67,11 +68,17 @@ struct Optimizer {
   const OptimizerRule* rule = FindOptimizer("adamw");
   OptimizerOptions options;
   std::vector<ParameterGroup> groups{};
+  double lr = 1e-3;  // of a State that Init creates; `weft train` sets it in each step
 
-  const ParameterGroup* GroupOf(const std::string& path) const;  // null where no group matches
+  const ParameterGroup* GroupOf(const std::string& path) const;  // null if no group matches
 };
 
-// What updates one parameter.
+// Returns the optimizer of this name with its default options. Throws Error if there is none of this name.
+Optimizer MakeOptimizer(std::string_view name, double lr);
+// AdamW (Loshchilov and Hutter 2019).
+Optimizer AdamW(double lr, const OptimizerOptions& options = {});
+
+// The rule that updates one parameter, with its options.
 struct ParameterRule {
   const OptimizerRule* rule;
   OptimizerOptions options;
@@ -80,7 +87,8 @@ struct ParameterRule {
 };
 ParameterRule RuleOf(const Optimizer& optimizer, const Parameter& parameter);
 
-// An entry's name taken apart: "adamw.m.blocks.0.attn.q.weight" is of adamw, m and the path. No rule: another entry's.
+// The parts of a State entry's name: "adamw.m.blocks.0.attn.q.weight" has the rule adamw, the slot m and the path of
+// the parameter. The rule is null if the entry is not a slot of an optimizer.
 struct SlotName {
   const OptimizerRule* rule = nullptr;
   std::string slot, path;

@@ -7,7 +7,7 @@
 namespace weft::nn {
 namespace {
 
-// Leading dims of the weight that the product sums over.
+// Returns the number of leading weight dims over which the product sums.
 int SummedDims(const std::string& eq) {
   size_t comma = eq.find(','), arrow = eq.find("->");
   std::string weight = eq.substr(comma + 1, arrow - comma - 1), out = eq.substr(arrow + 2);
@@ -16,30 +16,34 @@ int SummedDims(const std::string& eq) {
 
 }  // namespace
 
-Linear::Linear(Module* parent, const std::string& name, std::string eq, Shape weight, Shape bias, Init init)
+Linear::Linear(Module* parent, const std::string& name, std::string eq, Shape weight, Shape bias, ParameterInit init,
+               Role role)
     : Layer(parent, name),
       eq_(std::move(eq)),
-      weight_(this, "weight", std::move(weight), init, true, Parameter::kCompute, SummedDims(eq_)) {
-  if (!bias.empty()) bias_ = std::make_unique<Parameter>(this, "bias", std::move(bias), Init{}, false);
+      weight_(this, "weight", std::move(weight), init, true, Parameter::kCompute,
+              role == kOfBlock ? SummedDims(eq_) : 0) {
+  if (!bias.empty()) bias_ = std::make_unique<Parameter>(this, "bias", std::move(bias), ParameterInit{}, false);
 }
 
 Var Linear::Forward(Var x) {
-  // The sum over ranks of a row-parallel product is resolved here, before the bias, which would otherwise be added per
-  // rank.
+  // The boundary reduces the Partial result of a row-parallel product before the bias is added. Otherwise every rank
+  // would add the bias.
   Var y =
       Boundary(Einsum(eq_, x, weight_.Use(call_site()), call_site()), "product", call_site());  // [..., weight dims]
-  return bias_ ? Add({y, call_site()}, bias_->Use(call_site())) : y;                            // the same
+  return bias_ ? Add({y, call_site()}, bias_->Use(call_site())) : y;                            // [..., weight dims]
 }
 
 Embedding::Embedding(Module* parent, const std::string& name, int64_t vocab, int64_t width, double std)
-    : Layer(parent, name), weight_(this, "weight", {vocab, width}, {Init::kNormal, std}, true) {}
+    : Layer(parent, name), weight_(this, "weight", {vocab, width}, {ParameterInit::kNormal, std}, true) {}
 
 Var Embedding::Forward(Var ids) { return weft::Embedding(weight_.Use(call_site()), ids, call_site()); }  // [B, T, C]
 
 Norm::Norm(Module* parent, const std::string& name, Kind kind, int64_t width, double eps)
-    : Layer(parent, name), eps_(eps), weight_(this, "weight", {width}, {Init::kOnes}, false, Parameter::kAccumulate) {
+    : Layer(parent, name),
+      eps_(eps),
+      weight_(this, "weight", {width}, {ParameterInit::kOnes}, false, Parameter::kAccumulate) {
   if (kind == kLayer)
-    bias_ = std::make_unique<Parameter>(this, "bias", Shape{width}, Init{}, false, Parameter::kAccumulate);
+    bias_ = std::make_unique<Parameter>(this, "bias", Shape{width}, ParameterInit{}, false, Parameter::kAccumulate);
 }
 
 Var Norm::Forward(Var x) {

@@ -1,4 +1,4 @@
-// The layers that transformers are made of.
+// The layers of transformers.
 //
 // B batch, T tokens, C width, H query heads, G key-value heads, D head size, F hidden width, V vocabulary.
 #pragma once
@@ -6,15 +6,20 @@
 
 #include "weft/parallel/nn/module.h"
 
-// Layers have a namespace of their own: their names are also ops'.
+// Layers have their own namespace, because ops have the same names.
 namespace weft::nn {
 
-// A product with a weight, by equation ("btc,chd->bthd"), and an optional bias over the trailing dims of the result.
-// The dims that are summed over stand first in a weight between hidden features; a head's has the vocabulary first, as
-// a tied table does.
+// Multiplies by a weight, as an einsum equation says ("btc,chd->bthd"), and adds a bias over the trailing dims of the
+// result. An empty `bias` shape means no bias. A weight between hidden features has the contracted dims first. The
+// weight of a head has the vocabulary first, as a tied embedding table has.
 class Linear : public Layer {
  public:
-  Linear(Module* parent, const std::string& name, std::string eq, Shape weight, Shape bias, Init init);
+  // kOfBlock: the weight has Parameter::product_inputs(), so an optimizer for matrices updates it.
+  // kOfHead: the weight has none, whatever its dims are, so AdamW updates it even if the run's optimizer is for
+  // matrices.
+  enum Role : uint8_t { kOfBlock, kOfHead };
+  Linear(Module* parent, const std::string& name, std::string eq, Shape weight, Shape bias, ParameterInit init,
+         Role role = kOfBlock);
 
  protected:
   Var Forward(Var x) override;
@@ -25,7 +30,7 @@ class Linear : public Layer {
   std::unique_ptr<Parameter> bias_;  // null: none
 };
 
-// Rows of a table [V, C]; also the weight of a head that is tied to it.
+// Looks up rows of a table [V, C]. A tied head uses the same table as its weight.
 class Embedding : public Layer {
  public:
   Embedding(Module* parent, const std::string& name, int64_t vocab, int64_t width, double std);
@@ -38,7 +43,7 @@ class Embedding : public Layer {
   Parameter weight_;
 };
 
-// LayerNorm (with bias) or RmsNorm over the last dim.
+// LayerNorm (with a bias) or RMSNorm (without one) over the last dim.
 class Norm : public Layer {
  public:
   enum Kind : uint8_t { kLayer, kRms };

@@ -8,8 +8,10 @@
 
 namespace weft {
 namespace {
-Init Normal(const TransformerConfig& c) { return {Init::kNormal, c.init_std}; }
-Init Residual(const TransformerConfig& c) { return {Init::kNormal, c.init_std / std::sqrt(2.0 * double(c.layers))}; }
+ParameterInit Normal(const TransformerConfig& c) { return {ParameterInit::kNormal, c.init_std}; }
+ParameterInit Residual(const TransformerConfig& c) {
+  return {ParameterInit::kNormal, c.init_std / std::sqrt(2.0 * double(c.layers))};
+}
 Shape BiasOr(const TransformerConfig& c, Shape shape) { return c.bias ? shape : Shape{}; }
 }  // namespace
 
@@ -86,14 +88,14 @@ Transformer::Transformer(const TransformerConfig& config)
   Check(config_);
   if (config_.learned_positions)
     positions_ = std::make_unique<Parameter>(this, "positions", Shape{config_.context, config_.dim},
-                                             Init{Init::kNormal, config_.init_std}, true);
+                                             ParameterInit{ParameterInit::kNormal, config_.init_std}, true);
   blocks_ = MakeBlocks(this, config_);
   norm_ = std::make_unique<nn::Norm>(this, "norm", config_.norm, config_.dim, config_.norm_eps);
   if (config_.tie_embeddings)
     head_ = std::make_unique<TiedHead>(this, "head", embed_.weight());
   else
     head_ = std::make_unique<nn::Linear>(this, "head", "btc,vc->btv", Shape{config_.vocab, config_.dim}, Shape{},
-                                         Normal(config_));
+                                         Normal(config_), nn::Linear::kOfHead);
 }
 
 Var TiedHead::Forward(Var x) { return Einsum("btc,vc->btv", x, table_.Use()); }  // [B, T, V]

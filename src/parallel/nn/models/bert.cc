@@ -1,12 +1,13 @@
-// BERT (Devlin et al. 2019): an encoder, which sees both sides of a token that is masked. Blocks norm what they add,
-// and so does the embedding; GELU has its tanh form, and there are no segments and no second task (as in RoBERTa).
+// BERT (Devlin et al. 2019): an encoder that predicts masked tokens from both sides. The embedding and the blocks are
+// post-norm: a norm follows each sum. GELU is the tanh form. As in RoBERTa, there are no segment embeddings and no
+// second training task.
 #include "weft/core/ops/ops.h"
 #include "weft/parallel/nn/family/family.h"
 
 namespace weft::models {
 namespace {
 
-// A block whose norms stand behind its sums.
+// A post-norm block: a norm follows each residual sum.
 class PostBlock : public Layer {
  public:
   PostBlock(Module* parent, const std::string& name, const TransformerConfig& c)
@@ -29,11 +30,12 @@ class PostBlock : public Layer {
   nn::Norm norm2_;
 };
 
-// The product with the embedding's table, and a bias.
+// The product with the embedding's table, plus a bias.
 class BiasedHead : public TiedHead {
  public:
   BiasedHead(Module* parent, const std::string& name, const nn::Embedding& table)
-      : TiedHead(parent, name, table.weight()), bias_(this, "bias", {table.weight().shape()[0]}, Init{}, false) {}
+      : TiedHead(parent, name, table.weight()),
+        bias_(this, "bias", {table.weight().shape()[0]}, ParameterInit{}, false) {}
 
  protected:
   Var Forward(Var x) override { return TiedHead::Forward(x) + bias_.Use(call_site()); }  // [B, T, V]
@@ -42,7 +44,7 @@ class BiasedHead : public TiedHead {
   Parameter bias_;
 };
 
-Init Normal(const TransformerConfig& c) { return {Init::kNormal, c.init_std}; }
+ParameterInit Normal(const TransformerConfig& c) { return {ParameterInit::kNormal, c.init_std}; }
 
 class Bert : public Model {
  public:
@@ -55,14 +57,15 @@ class Bert : public Model {
     blocks_ = MakeBlocks(this, config_);
     if (config_.own.at("transform") != 0) {
       Shape square{config_.dim, config_.dim};
-      dense_ = std::make_unique<nn::Linear>(this, "dense", "btc,cd->btd", square, Shape{config_.dim}, Normal(config_));
+      dense_ = std::make_unique<nn::Linear>(this, "dense", "btc,cd->btd", square, Shape{config_.dim}, Normal(config_),
+                                            nn::Linear::kOfHead);
       last_norm_ = std::make_unique<nn::Norm>(this, "last_norm", config_.norm, config_.dim, config_.norm_eps);
     }
     if (config_.tie_embeddings)
       head_ = std::make_unique<BiasedHead>(this, "head", embed_);
     else
       head_ = std::make_unique<nn::Linear>(this, "head", "btc,vc->btv", Shape{config_.vocab, config_.dim},
-                                           Shape{config_.vocab}, Normal(config_));
+                                           Shape{config_.vocab}, Normal(config_), nn::Linear::kOfHead);
   }
 
   Var LogitsAt(Var tokens, Var places) override {
@@ -78,7 +81,7 @@ class Bert : public Model {
   Var Forward(Var tokens) override { return (*head_)(Hidden(tokens)); }  // [B, T, V]
 
  private:
-  // [B, T] -> what the head reads, [B, T, C]
+  // [B, T] -> the input of the head, [B, T, C]
   Var Hidden(Var tokens) {
     Var x = norm_(Embedded(embed_, &positions_, tokens, config_));  // [B, T, C]
     x = Dropout(x, config_.dropout);                                // [B, T, C]
