@@ -1,9 +1,10 @@
-// Entries: the State entries of a run, on whichever rank. Memory is planned and allocated by this one list.
+// Entries: the list of State entries of a run, which is the same on every rank. Memory is planned and allocated from
+// this one list.
 #pragma once
 #include <string>
 #include <vector>
 
-#include "weft/parallel/step/state.h"
+#include "weft/parallel/program/state.h"
 
 namespace weft {
 
@@ -17,7 +18,7 @@ std::string Accumulator(const std::string& parameter);
 
 enum class EntryKind : uint8_t { kParameter, kMoment, kLossScale, kCopy, kAccumulator, kSlot };
 bool IsSaved(EntryKind kind);      // part of a checkpoint
-const char* Name(EntryKind kind);  // as memory is told by: "parameters"; the loss scale counts as a slot
+const char* Name(EntryKind kind);  // category in memory reports, such as "parameters"; kLossScale counts as a slot
 
 struct EntryInfo {
   std::string name;
@@ -27,7 +28,7 @@ struct EntryInfo {
   Sharding sharding;
 };
 
-// Adds entries to the state, as zeros; slots side by side.
+// Adds entries of zeros to the State. Slots share one buffer.
 void AddEntries(State& state, const std::vector<EntryInfo>& entries);
 
 }  // namespace weft

@@ -12,23 +12,26 @@
 namespace weft {
 namespace {
 
+// Returns "" if the kernel has nothing to explain.
 std::string Explain(const Node& node, const Runtime& runtime) {
+  if (!runtime.kernels().Has(node.op) || !runtime.kernels().Row(node.op).explain) return "";
   std::vector<TensorView> in, out;
   for (const Var& x : node.inputs) in.push_back(runtime.View(x.node().outputs[size_t(x.index())], nullptr));
   for (const ValueInfo& y : node.outputs) out.push_back(runtime.View(y, nullptr));
   return runtime.kernels().Row(node.op).explain(CallOf(node, in, out, runtime));
 }
 
-// What a deterministic gradient of attention takes longer than cuDNN's fastest, in seconds per operation that a causal
-// mask leaves: tests/bench/results.md has the times. cuDNN's two algorithms are nearer to each other where heads are
-// large; flash is behind at every size.
+// The extra time of a deterministic gradient of attention over cuDNN's fastest, in seconds per operation that a causal
+// mask leaves. tests/bench/results.md has the measurements. For large heads cuDNN's two algorithms differ less. Flash
+// is slower at every size.
 struct Excess {
   const char* backend;
   int64_t most_head_size;
   double seconds;
 };
 constexpr Excess kExcesses[] = {{"cudnn", 64, 0.55e-15}, {"cudnn", 256, 0.22e-15}, {"flash", 256, 2.8e-15}};
-// Operations per second of a step, all of attention's counted: 530e12 to 650e12 in the recipes of one GPU.
+// Operations per second of a step, counting all of attention, masked or not. The recipes for one GPU reach 530e12 to
+// 650e12.
 constexpr double kStepRate = 570e12;
 
 double ExcessOf(const std::string& answer, int64_t head_size) {
@@ -67,8 +70,8 @@ double CostOfDeterminism(const Graph& local, const Runtime& runtime) {
 std::string KernelChoices(const Graph& local, const Runtime& runtime) {
   std::vector<std::pair<std::string, std::vector<std::string>>> answers;  // and the ops that gave them
   for (const auto& node : local.nodes) {
-    if (!runtime.kernels().Has(node->op) || !runtime.kernels().Row(node->op).explain) continue;
     std::string answer = Explain(*node, runtime);
+    if (answer.empty()) continue;
     auto same = [&](const auto& other) { return other.first == answer; };
     auto at = std::find_if(answers.begin(), answers.end(), same);
     if (at == answers.end()) at = answers.insert(at, {answer, {}});

@@ -1,21 +1,22 @@
 #include "weft/parallel/step/micro_step.h"
 
+#include <fmt/format.h>
+
 #include "weft/core/ir/builder.h"
 #include "weft/core/ops/ops.h"
-#include "weft/core/transforms/grad.h"
 
 namespace weft {
 namespace {
 
-// The gradient on its way into a sum or an update: in the reduction's dtype; with fsdp sharded as the parameter is
-// stored, but for the axes that gradients cross once a step: on those it stays a sum that is not complete.
+// Prepares a gradient for a sum or an update. Casts it to the reduction's dtype. With fsdp, reshards it to the stored
+// placement of the parameter, except on axes that gradients cross once per step. On those axes it stays Partial.
 Var Reducible(const Var& gradient, const Parameter& p, const StepOptions& o) {
   OriginScope origin(Phase::kBackward, &gradient.node());
   Var g = gradient;
   if (g.dtype() != o.model.precision.reduce)
     g = EmitOne(Op::kCast, {{"dtype", int(o.model.precision.reduce)}, {"parameter_gradient", 1}}, {g}, g.node().loc);
   if (o.model.fsdp == Fsdp::kNone) return g;
-  return Reshard(g, MicroStepTarget(ModelScope::Current().Stored(p), o.model.mesh));
+  return Reshard(g, MicroStepTarget(ModelScope::Current().Stored(p), o.model.mesh), o.model.precision.wire);
 }
 
 Loss LossOfSlots(Model& model, const StepOptions& o, const CrossEntropyOptions& loss) {
@@ -33,20 +34,23 @@ std::vector<NamedValue> MicroSums::All() const {
   return all;
 }
 
+MicroSums SumsOf(const Loss& loss, std::span<const Var> gradients, const Module& model, const StepOptions& o) {
+  auto parameters = model.Parameters();
+  WEFT_CHECK(gradients.size() == parameters.size(),
+             fmt::format("expected a gradient for each of {} parameters, got {}", parameters.size(), gradients.size()));
+  MicroSums sums{{entry::kLossSum, loss.sum}, {entry::kCount, loss.count}, {}};
+  for (size_t i = 0; i < parameters.size(); i++)
+    sums.gradients.push_back({entry::Accumulator(parameters[i]->path()), Reducible(gradients[i], *parameters[i], o)});
+  return sums;
+}
+
 MicroSums Micro(Model& model, const StepOptions& o) {
   Builder& builder = CurrentBuilder();
   builder.RestartRandom();
   builder.step = Leaf(entry::kStep, DType::kI64, {});
   builder.first_row = Leaf(entry::kFirstRow, DType::kI64, {});
   Loss loss = LossOfSlots(model, o, o.loss);
-  auto parameters = model.Parameters();
-  std::vector<Var> sources;
-  for (const Parameter* p : parameters) sources.push_back(p->Source());
-  std::vector<Var> gradients = Grad(loss.sum, sources, {ScalesLoss(o) ? LossSeed(o) : Var(), o.model.precision.reduce});
-  MicroSums sums{{entry::kLossSum, loss.sum}, {entry::kCount, loss.count}, {}};
-  for (size_t i = 0; i < parameters.size(); i++)
-    sums.gradients.push_back({entry::Accumulator(parameters[i]->path()), Reducible(gradients[i], *parameters[i], o)});
-  return sums;
+  return SumsOf(loss, Grad(loss, model.Parameters(), ScalesLoss(o) ? LossSeed(o) : Var()), model, o);
 }
 
 MicroSums Plus(const MicroSums& a, const MicroSums& b) {
@@ -58,7 +62,7 @@ MicroSums Plus(const MicroSums& a, const MicroSums& b) {
 }
 
 std::vector<NamedValue> EvalSums(Model& model, const StepOptions& o) {
-  Loss loss = LossOfSlots(model, o, {.ignore_index = o.loss.ignore_index});  // smoothing is for training
+  Loss loss = LossOfSlots(model, o, {.ignore_index = o.loss.ignore_index});  // without smoothing, which is for training
   return {{"sum", loss.sum}, {"count", loss.count}};
 }
 

@@ -1,21 +1,19 @@
-// Runners: three ways to run the same training step. compiled replays a plan over a static arena, interpret runs the
-// local program node by node (trapping NaNs), eager runs each op as the model's code reaches it.
+// StepRunner: runs a TrainingStep over a State by one of the three executors. The programs of the step and of the
+// evaluation are Functions. The runner calls them in order and copies their scalars to the host.
 #pragma once
 #include <functional>
 #include <memory>
 #include <optional>
 
-#include "weft/core/compile/executable.h"
 #include "weft/core/compile/run_profile.h"
+#include "weft/parallel/program/function.h"
 #include "weft/parallel/step/training_step.h"
 
 namespace weft {
 
-enum class ExecutorKind : uint8_t { kCompiled, kInterpret, kEager };
-
 struct StepMetrics {
   double loss = 0, grad_norm = 0, count = 0;
-  // Where the loss is scaled: the scale of this step, and the updates left out so far, this one with them.
+  // If the loss is scaled: the scale of this step, and the number of updates skipped so far, including this step's.
   std::optional<double> loss_scale;
   int64_t skipped = 0;
 };
@@ -23,28 +21,31 @@ struct StepMetrics {
 class StepRunner {
  public:
   virtual ~StepRunner() = default;
-  // Issues all micro-steps; fill(j) puts micro-batch j into the slots (tokens, targets, first row). The scalar slots
-  // (learning rate, step, updates) are set by the caller. At most kInFlight steps may be issued and not waited for.
+  // Issues all micro-steps of a step. fill(j) must write micro-batch j to the slots (tokens, targets, first row). The
+  // caller must set the scalar slots (learning rate, step, updates). At most kInFlight steps may be issued and not yet
+  // waited for.
   static constexpr int kInFlight = 2;
   virtual void Issue(const std::function<void(int)>& fill) = 0;
-  // The metrics of the oldest such step, when it is done.
+  // Waits for the oldest step in flight and returns its metrics.
   virtual StepMetrics Wait() = 0;
   StepMetrics Step(const std::function<void(int)>& fill) {
     Issue(fill);
     return Wait();
   }
-  // Sums the loss over the micro-batch in the slots: {sum, count}, the same on all ranks.
+  // Returns {sum, count}: the summed loss over the micro-batch in the slots, and its number of targets. All ranks get
+  // the same result.
   virtual std::pair<double, double> Eval() = 0;
   virtual size_t arena_bytes() const { return 0; }
 
-  // Times the programs of the steps issued from now on, at most `steps` of them, until TakeProfile. Only kCompiled runs
-  // programs: the others do nothing.
+  // Times the programs of the steps that are issued from now on, at most `steps` steps, until TakeProfile. Does nothing
+  // unless the executor is kCompiled, because others replay no plans.
   virtual void StartProfile(int64_t /*steps*/) {}
-  // The profile since then, whose programs are this runner's; null where none was started. All steps are waited for.
+  // Returns the profile since StartProfile, or null if none was started. It refers to the programs of this runner. All
+  // steps must have been waited for.
   virtual std::unique_ptr<RunProfile> TakeProfile() { return nullptr; }
 };
 
-// The state and the step outlive the runner. `plans`: of kCompiled, where they are made already.
+// State and step must outlive the runner. `plans` are those of kCompiled, if they were made already.
 std::unique_ptr<StepRunner> MakeRunner(ExecutorKind kind, State& state, TrainingStep& step, const Runtime& runtime,
                                        std::optional<StepPlans> plans = {});
 

@@ -7,39 +7,42 @@ namespace weft {
 namespace {
 
 Var InitialValue(const Parameter& p, DType dtype) {
-  if (p.init().kind == Init::kNormal) return Scale(RandomNormal(dtype, p.shape()), p.init().std);
-  return Full(p.init().kind == Init::kOnes ? 1 : 0, dtype, p.shape());
+  if (p.init().kind == ParameterInit::kNormal) return Scale(RandomNormal(dtype, p.shape()), p.init().std);
+  return Full(p.init().kind == ParameterInit::kOnes ? 1 : 0, dtype, p.shape());
 }
+
+bool HasCopies(const ModelScope::Options& options) { return options.fsdp == Fsdp::kGradients; }
 
 }  // namespace
 
-std::vector<EntryInfo> ShardedModel::Entries() const {
-  ModelScope scope(options_);
+std::vector<EntryInfo> ParameterEntries(const Module& model, const ModelScope::Options& options) {
+  ModelScope scope(options);
   std::vector<EntryInfo> entries;
-  for (const Parameter* p : model_->Parameters()) {
-    entries.push_back({p->path(), EntryKind::kParameter, options_.precision.params, p->shape(), scope.Stored(*p)});
-    if (HasCopies())
+  for (const Parameter* p : model.Parameters()) {
+    entries.push_back({p->path(), EntryKind::kParameter, options.precision.params, p->shape(), scope.Stored(*p)});
+    if (HasCopies(options))
       entries.push_back({CopyName(p->path()), EntryKind::kCopy, p->used_dtype(), p->shape(), scope.Used(*p)});
   }
   return entries;
 }
 
-void ShardedModel::Init(State& state, uint64_t seed, const Runtime& runtime) const {
-  ModelScope scope(options_);
-  Sharding replicated(options_.mesh.num_axes());
-  for (const Parameter* p : model_->Parameters()) {
+void InitParameters(const Module& model, const ModelScope::Options& options, State& state, uint64_t seed,
+                    const Runtime& runtime) {
+  ModelScope scope(options);
+  Sharding replicated(options.mesh.num_axes());
+  for (const Parameter* p : model.Parameters()) {
     EagerBuilder eager(runtime, state.binder(), {seed, RandomPhase::kInit});
     BuilderScope builder(eager);
     ModuleScope path(p->path());
     eager.step = eager.first_row = eager.FromLocal(Tensor::Scalar(0, DType::kI64).To(runtime.memory()), {}, replicated);
-    Var value = InitialValue(*p, options_.precision.params);
+    Var value = InitialValue(*p, options.precision.params);
     eager.Write(p->path(), value, scope.Stored(*p));
-    if (HasCopies()) eager.Write(CopyName(p->path()), Cast(value, p->used_dtype()), scope.Used(*p));
+    if (HasCopies(options)) eager.Write(CopyName(p->path()), Cast(value, p->used_dtype()), scope.Used(*p));
   }
 }
 
 void ShardedModel::RefreshCopies(State& state, const Runtime& runtime) const {
-  if (!HasCopies()) return;
+  if (!HasCopies(options_)) return;
   ModelScope scope(options_);
   for (const Parameter* p : model_->Parameters()) {
     EagerBuilder eager(runtime, state.binder());

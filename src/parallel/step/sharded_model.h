@@ -1,4 +1,4 @@
-// ShardedModel: a model, and how it lies on a mesh: sharding plan, dtypes, fsdp.
+// ShardedModel: a model and its layout on a mesh: sharding plan, dtypes and fsdp.
 #pragma once
 #include <memory>
 #include <vector>
@@ -7,6 +7,14 @@
 #include "weft/parallel/step/entries.h"
 
 namespace weft {
+
+// Returns the State entries of a module's parameters and, with fsdp: gradients, of their copies in the types in which
+// they are used.
+std::vector<EntryInfo> ParameterEntries(const Module& model, const ModelScope::Options& options);
+// Sets the parameters and copies of a State to their initial values, which depend only on the seed and on each
+// parameter's path.
+void InitParameters(const Module& model, const ModelScope::Options& options, State& state, uint64_t seed,
+                    const Runtime& runtime);
 
 class ShardedModel {
  public:
@@ -17,16 +25,14 @@ class ShardedModel {
   const Model& model() const { return *model_; }
   const ModelScope::Options& options() const { return options_; }
 
-  // Its parameters, and their copies in the types in which they are used (fsdp: gradients).
-  std::vector<EntryInfo> Entries() const;
-  // Sets the parameters and copies of a State to their initial values, a function of seed and path alone.
-  void Init(State& state, uint64_t seed, const Runtime& runtime) const;
-  // Sets the copies from the parameters, where these were set otherwise.
+  std::vector<EntryInfo> Entries() const { return ParameterEntries(*model_, options_); }
+  void Init(State& state, uint64_t seed, const Runtime& runtime) const {
+    InitParameters(*model_, options_, state, seed, runtime);
+  }
+  // Sets the copies from the parameters. Call it after something other than Init set the parameters.
   void RefreshCopies(State& state, const Runtime& runtime) const;
 
  private:
-  bool HasCopies() const { return options_.fsdp == Fsdp::kGradients; }
-
   ModelScope::Options options_;
   std::unique_ptr<Model> model_;
 };

@@ -21,35 +21,32 @@ uint64_t StepPlans::CommHash() const {
   return accumulate ? hash ^ weft::CommHash(*accumulate) * 31 : hash;
 }
 
-struct TrainingStep::Traced {
-  TraceBuilder trace;
-  BuilderScope builder;
-  ModelScope model;
-  explicit Traced(const StepOptions& o, RandomPhase phase = RandomPhase::kTrain)
-      : trace({o.seed, phase}), builder(trace), model(o.model) {}
-};
+ProgramOptions TrainingStep::OptionsOf(const char* name, RandomPhase phase) const {
+  return {.name = name, .random = {options_.seed, phase}, .model = options_.model, .partition = options_.partition()};
+}
 
 TrainingStep::TrainingStep(const TransformerConfig& model, const StepOptions& options)
     : options_(options), sharded_(model, options.model) {
   if (options_.micro_steps > 1) {
     FindAccumulators();
-    BuildAccumulate();
+    auto accumulate = [this](std::span<const Var>) {
+      Accumulate();
+      return std::vector<NamedValue>{};
+    };
+    accumulate_.emplace(accumulate, OptionsOf("accumulate"));
   }
-  BuildStep();
+  step_.emplace([this](std::span<const Var>) { return LastMicroStep(); }, OptionsOf("step"));
 }
 
-// They lie where the rules put the sums of one micro-step: a probe without accumulators shows it.
+// Accumulators have the placements that the rules give the sums of one micro-step. Tracing a probe without accumulators
+// finds them.
 void TrainingStep::FindAccumulators() {
-  Traced t(options_);
-  Graph graph = t.trace.Finish(Micro(sharded_.model(), options_).All());
-  PartitionOptions natural = options_.partition();
-  natural.natural = true;
-  LocalProgram local = Lower(graph, natural, "");
-  for (size_t i = 0; i < graph.outputs.size(); i++) {
-    const auto& [name, global] = graph.outputs[i];
-    const Var& placed = local.graph.outputs[i].value;
-    accumulators_.push_back({name, EntryKind::kAccumulator, global.dtype(), global.shape(),
-                             placed.node().outputs[size_t(placed.index())].sharding});
+  ProgramOptions natural = OptionsOf("");
+  natural.partition.natural = true;
+  Program probe([this](std::span<const Var>) { return Micro(sharded_.model(), options_).All(); }, natural);
+  for (const auto& [name, placed] : probe.local().graph.outputs) {
+    const ValueInfo& info = placed.node().outputs[size_t(placed.index())];
+    accumulators_.push_back({name, EntryKind::kAccumulator, info.dtype, info.global, info.sharding});
   }
 }
 
@@ -62,37 +59,34 @@ MicroSums TrainingStep::AccumulatorLeaves(const MicroSums& sums) const {
   });
 }
 
-void TrainingStep::BuildAccumulate() {
-  Traced t(options_);
+void TrainingStep::Accumulate() {
   MicroSums sums = Micro(sharded_.model(), options_);
-  MicroSums total = Plus(AccumulatorLeaves(sums), sums);
-  accumulate_ = Lower(t.trace.Finish({}, total.All()), options_.partition(), "accumulate");
+  for (const NamedValue& sum : Plus(AccumulatorLeaves(sums), sums).All()) WriteEntry(sum.name, sum.value);
 }
 
-void TrainingStep::BuildStep() {
-  Traced t(options_);
+std::vector<NamedValue> TrainingStep::LastMicroStep() {
   MicroSums sums = Micro(sharded_.model(), options_);
   std::vector<NamedValue> resets;
-  if (accumulate_) {
+  if (!accumulators_.empty()) {
     resets = sums.Map([](const NamedValue& sum) { return Full(0, sum.value.dtype(), sum.value.shape()); }).All();
     sums = Plus(AccumulatorLeaves(sums), sums);
   }
   UpdateResult update = Update(sharded_.model(), options_, sums);
-  update.writes.insert(update.writes.end(), resets.begin(), resets.end());
-  Graph graph = t.trace.Finish(std::move(update.outputs), std::move(update.writes));
-  global_nodes_ = graph.nodes.size();
-  for (const auto& node : graph.nodes) micro_flops_ += ProductFlops(*node);
-  step_ = Lower(graph, options_.partition(), "step");
+  for (const NamedValue& write : update.writes) WriteEntry(write.name, write.value);
+  for (const NamedValue& reset : resets) WriteEntry(reset.name, reset.value);
+  return std::move(update.outputs);
 }
 
-LocalProgram TrainingStep::Eval() {
-  Traced t(options_, RandomPhase::kEval);
-  return Lower(t.trace.Finish(EvalSums(sharded_.model(), options_)), options_.partition(), "eval");
+const Program& TrainingStep::Eval() {
+  if (!eval_)
+    eval_.emplace([this](std::span<const Var>) { return EvalSums(sharded_.model(), options_); },
+                  OptionsOf("eval", RandomPhase::kEval));
+  return *eval_;
 }
 
 StepPlans TrainingStep::Compile(const Runtime& runtime) {
-  StepPlans plans{weft::Compile(step_, runtime, "step"), weft::Compile(Eval(), runtime, "eval"), {}};
-  if (accumulate_) plans.accumulate = weft::Compile(*accumulate_, runtime, "accumulate");
+  StepPlans plans{weft::Compile(step(), runtime, "step"), weft::Compile(Eval().local(), runtime, "eval"), {}};
+  if (accumulate_) plans.accumulate = weft::Compile(accumulate_->local(), runtime, "accumulate");
   return plans;
 }
 
@@ -110,8 +104,8 @@ void TrainingStep::AddEntries(State& state) const {
 }
 
 uint64_t TrainingStep::CommHash() const {
-  uint64_t hash = weft::CommHash(step_);
-  return accumulate_ ? hash ^ weft::CommHash(*accumulate_) * 31 : hash;
+  uint64_t hash = weft::CommHash(step());
+  return accumulate_ ? hash ^ weft::CommHash(accumulate_->local()) * 31 : hash;
 }
 
 }  // namespace weft

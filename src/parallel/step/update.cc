@@ -15,36 +15,37 @@ namespace {
 Var StoredLeaf(const Parameter& p, const StepOptions& o) {
   ModelScope& scope = ModelScope::Current();
   if (o.model.fsdp != Fsdp::kGradients) return p.Source();
-  Var& leaf = scope.leaves["stored " + p.path()];
-  if (!leaf) leaf = ParameterLeaf(p.path(), o.model.precision.params, p.shape(), scope.Stored(p));
+  Var& leaf = scope.leaves[p.path()];
+  if (!leaf.defined()) leaf = ParameterLeaf(p.path(), o.model.precision.params, p.shape(), scope.Stored(p));
   return leaf;
 }
 
-// One all-reduce an axis: each square sum becomes a term of a sum over all ranks, replicated gradients counted once.
-// On axes that gradients have crossed by now all ranks hold the same, and nothing more goes over them.
+// Needs one all-reduce per axis: each sum of squares becomes a term of a Partial sum over all ranks, in which a
+// replicated gradient counts once. Axes that gradients cross once per step are left out, because gradients have crossed
+// them by now and all ranks along them hold the same values.
 Var GlobalNorm(const std::vector<Var>& gradients, const StepOptions& o) {
   Sharding terms(o.model.mesh.num_axes());
   for (int a = 0; a < terms.num_axes(); a++) terms.Set(a, Partial());
   terms = MicroStepTarget(terms, o.model.mesh);
-  std::vector<Var> squares;  // all of them first: a device may make them in one go
+  std::vector<Var> squares;  // all of them first, so that a device can compute them together
   for (const Var& g : gradients) squares.push_back(Cast(SumOfSquares(g), ScalarType(o)));  // []
   Var total;
   for (const Var& square : squares) {
     Var term = Reshard(square, terms);  // []
-    total = total ? total + term : term;
+    total = total.defined() ? total + term : term;
   }
   return Sqrt(Reshard(total, Sharding(o.model.mesh.num_axes())));
 }
 
-// The update of one parameter, with the scalars that all share.
+// The scalars that the updates of all parameters share.
 struct Factors {
   Var lr, scale, updates;             // []
-  std::map<double, Var> scaled_lr{};  // [], by lr_scale: one node for all parameters of it
+  std::map<double, Var> scaled_lr{};  // [], by lr_scale; parameters with the same lr_scale share a node
 
   Var LrOf(double lr_scale) {
     if (lr_scale == 1) return lr;
     Var& scaled = scaled_lr[lr_scale];
-    if (!scaled) scaled = Scale(lr, lr_scale);  // []
+    if (!scaled.defined()) scaled = Scale(lr, lr_scale);  // []
     return scaled;
   }
 };
@@ -77,7 +78,7 @@ void UpdateOne(const Parameter& p, const Var& gradient, Factors& f, const StepOp
 struct Total {
   Var loss, count;  // []
 };
-// An axis that gradients cross once a step is slow to cross: there the two numbers go together, in one call.
+// An axis that gradients cross once per step is slow, so with such an axis one call reduces both numbers together.
 Total TotalOf(const MicroSums& sums, const StepOptions& o) {
   ModuleScope path("loss");
   Sharding replicated(o.model.mesh.num_axes());
@@ -91,19 +92,19 @@ Total TotalOf(const MicroSums& sums, const StepOptions& o) {
   return {Cast(Reshard(loss, replicated), ScalarType(o)), Cast(Reshard(count, replicated), ScalarType(o))};
 }
 
-std::vector<Var> StoredGradients(const Model& model, const StepOptions& o, const MicroSums& sums) {
+std::vector<Var> StoredGradients(const Module& model, const StepOptions& o, const MicroSums& sums) {
   std::vector<Var> gradients;
   auto gradient = sums.gradients.begin();
   for (const Parameter* p : model.Parameters()) {
     ModuleScope path(p->path());
-    gradients.push_back(ReshardLike((gradient++)->value, StoredLeaf(*p, o)));
+    gradients.push_back(ReshardLike((gradient++)->value, StoredLeaf(*p, o), o.model.precision.wire));
   }
   return gradients;
 }
 
 }  // namespace
 
-UpdateResult Update(Model& model, const StepOptions& o, const MicroSums& sums) {
+UpdateResult Update(const Module& model, const StepOptions& o, const MicroSums& sums) {
   OriginScope phase(Phase::kOptimizer, nullptr);
   ModuleScope scope("optimizer");
   Total total = TotalOf(sums, o);
@@ -130,7 +131,7 @@ UpdateResult Update(Model& model, const StepOptions& o, const MicroSums& sums) {
   return result;
 }
 
-std::vector<EntryInfo> UpdateEntries(const Model& model, const StepOptions& o) {
+std::vector<EntryInfo> UpdateEntries(const Module& model, const StepOptions& o) {
   ModelScope scope(o.model);
   std::vector<EntryInfo> entries;
   for (const Parameter* p : model.Parameters()) {

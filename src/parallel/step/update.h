@@ -1,4 +1,4 @@
-// The update: the sums of the global batch into new parameters and moments.
+// The update: turns the sums of the global batch into new parameters and moments.
 #pragma once
 #include <vector>
 
@@ -6,15 +6,15 @@
 
 namespace weft {
 
-// Outputs "loss", "grad_norm", "count" and those of DecideUpdate where the loss is scaled; writes the parameters and
-// what the optimizer keeps of them.
+// Outputs are "loss", "grad_norm" and "count" and, if the loss is scaled, those of DecideUpdate. Writes are the next
+// values of the parameters, their copies, the optimizer's slots and the loss scale.
 struct UpdateResult {
   std::vector<NamedValue> outputs, writes;
 };
-// Inside a builder and the model's scope.
-UpdateResult Update(Model& model, const StepOptions& options, const MicroSums& sums);
+// Requires a current builder and the model's scope.
+UpdateResult Update(const Module& model, const StepOptions& options, const MicroSums& sums);
 
-// The entries that it keeps from step to step.
-std::vector<EntryInfo> UpdateEntries(const Model& model, const StepOptions& options);
+// Returns the entries that the update keeps from step to step: the optimizer's slots and the loss scale.
+std::vector<EntryInfo> UpdateEntries(const Module& model, const StepOptions& options);
 
 }  // namespace weft
