@@ -1,0 +1,99 @@
+#include "weft/api/environment/device_choice.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "weft/dist/group/nccl/nccl_library.h"
+#include "weft/kernels/common/cuda_library.h"
+
+namespace weft {
+namespace {
+
+// The GPU that this rank can take, or the reason why it has none.
+struct Offer {
+  int index = 0;     // index of the GPU among those that this rank sees
+  size_t gpus = 0;   // number of GPUs that this rank sees
+  std::string uuid;  // of the GPU
+  absl::Status fault;
+};
+
+Offer OfferOf(const Bootstrap& bootstrap) {
+  Offer offer;
+  NcclLibrary::SetEnvironment(IsOneHost(bootstrap));  // CUDA reads it when it starts
+  absl::StatusOr<std::vector<std::string>> gpus = CudaGpus();
+  offer.fault = gpus.status();
+  if (!offer.fault.ok()) return offer;
+  offer.gpus = gpus->size();
+  offer.index = bootstrap.local_rank() % int(gpus->size());
+  offer.uuid = (*gpus)[size_t(offer.index)];
+  return offer;
+}
+
+// Returns the fault of the lowest rank that has one, with the name of that rank, or "" if there is none. All ranks
+// return the same text. Collective.
+std::string FirstFault(const absl::Status& mine, Bootstrap& bootstrap) {
+  std::string fault;
+  if (!mine.ok())
+    fault = fmt::format("rank {} (host {}): {}", bootstrap.rank(), bootstrap.host(), std::string(mine.message()));
+  std::vector<std::string> faults = bootstrap.AllGather(fault);
+  auto first = std::find_if(faults.begin(), faults.end(), [](const std::string& text) { return !text.empty(); });
+  return first == faults.end() ? "" : *first;
+}
+
+// Returns an error if two ranks would take the same GPU, or "". All ranks return the same text. Collective.
+std::string SharedGpu(const Offer& mine, Bootstrap& bootstrap) {
+  std::vector<std::string> uuids = bootstrap.AllGather(mine.uuid);
+  std::vector<std::string> hosts =
+      bootstrap.AllGather(fmt::format("host {} shows {} GPU{} to {} ranks", bootstrap.host(), mine.gpus,
+                                      mine.gpus == 1 ? "" : "s", bootstrap.local_size()));
+  for (size_t r = 0; r < uuids.size(); r++) {
+    auto other = size_t(std::find(uuids.begin(), uuids.end(), uuids[r]) - uuids.begin());
+    if (other != r)
+      return fmt::format(
+          "device cuda: expected a GPU for each rank, got one for ranks {} and {}: {}; start as many "
+          "ranks as there are GPUs, or use device=cpu",
+          other, r, hosts[r]);
+  }
+  return "";
+}
+
+// Opens this rank's GPU. Returns the first fault, or "". The ranks check one requirement after the other, so that all
+// return the same fault.
+std::string OpenOnRanks(Bootstrap& bootstrap, Context& context) {
+  Offer mine = OfferOf(bootstrap);
+  std::string fault = FirstFault(mine.fault, bootstrap);
+  if (fault.empty()) fault = SharedGpu(mine, bootstrap);
+  if (!fault.empty()) return fault;
+  fault = FirstFault(NcclLibrary::Open(bootstrap.world_size(), IsOneHost(bootstrap)).status(), bootstrap);
+  return fault.empty() ? FirstFault(OpenCuda(context, mine.index), bootstrap) : fault;
+}
+
+// Returns whether the ranks should look for GPUs. Looking for the driver first makes runs on hosts without one as fast
+// as in a build without CUDA.
+bool LookForGpus(bool automatic, Bootstrap& bootstrap, Notices& notices) {
+  bool wanted = !automatic || HasCudaDriver();
+  if (bootstrap.world_size() == 1) return wanted;
+  std::vector<std::string> lacking = bootstrap.AllGather(wanted ? "" : bootstrap.host());
+  auto without = std::find_if(lacking.begin(), lacking.end(), [](const std::string& host) { return !host.empty(); });
+  if (without == lacking.end()) return true;
+  if (std::count(lacking.begin(), lacking.end(), "") > 0)
+    notices.Say(fmt::format("device auto is the CPU: host {} has no NVIDIA driver, and others have one", *without));
+  return false;
+}
+
+}  // namespace
+
+absl::StatusOr<DeviceKind> OpenDevice(std::optional<DeviceKind> wanted, Bootstrap& bootstrap, Context& context,
+                                      Notices& notices) {
+  bool automatic = !wanted;
+  if (wanted == DeviceKind::kCpu || !LookForGpus(automatic, bootstrap, notices)) return DeviceKind::kCpu;
+  std::string fault =
+      bootstrap.world_size() > 1 ? OpenOnRanks(bootstrap, context) : std::string(OpenCuda(context, 0).message());
+  if (fault.empty()) return DeviceKind::kCuda;
+  if (!automatic) return absl::InvalidArgumentError(fault);
+  notices.Say("device auto is the CPU: " + fault);
+  return DeviceKind::kCpu;
+}
+
+}  // namespace weft
