@@ -6,6 +6,7 @@
 
 #include "fmt/format.h"
 #include "weft/core/base/box.h"
+#include "weft/core/runtime/filler.h"
 #include "weft/parallel/optimizer/optimizer.h"
 #include "weft/parallel/step/loss_scale.h"
 #include "weft/train/io/crc32c.h"
@@ -17,7 +18,7 @@ namespace fs = std::filesystem;
 
 constexpr uint64_t kMostManifestBytes = uint64_t{1} << 30;
 
-// A file itself: a link may lead out of the folder.
+// Maps a file. Refuses a link, because it may lead out of the folder.
 absl::StatusOr<std::shared_ptr<const MappedFile>> OpenIn(const std::string& path, uint64_t most) {
   std::error_code error;
   if (fs::is_symlink(fs::symlink_status(path, error)))
@@ -105,7 +106,8 @@ void Checkpoint::Read(const std::string& tensor, const BoxData& to) const {
   for (const BoxData& box : BoxesOf(tensor)) CopyMeeting(box, to);
 }
 
-// Is it of an optimizer of which the checkpoint has nothing for this parameter? Where it has one slot, it has all.
+// Whether the entry is a slot of an optimizer for which the checkpoint has no slot of this parameter. A checkpoint has
+// either all slots or none.
 bool Checkpoint::IsNewSlot(const std::string& entry) const {
   SlotName name = ParseSlot(entry);
   if (!name.rule) return false;
@@ -139,11 +141,15 @@ absl::Status Checkpoint::Load(State& state) const {
   for (const auto& [name, entry] : state.entries())
     if (entry.saved)
       if (absl::Status s = CheckEntry(name, entry); !s.ok()) return s;
+  size_t largest = 0;
+  for (const auto& [name, entry] : state.entries()) largest = std::max(largest, entry.local.bytes());
+  Filler filler(state.device(), std::min(Filler::kPiece, largest));
   for (const auto& [name, entry] : state.entries()) {
     if (!entry.saved || !manifest_.tensors.contains(name)) continue;
     std::optional<Box> held = HeldBox(entry.global, entry.sharding, state.mesh(), state.coords());
-    if (held) FillHeld(entry.local, *held, BoxesOf(name));
+    if (held) filler.Fill(entry.local, *held, BoxesOf(name));
   }
+  filler.Finish();
   return Fault();
 }
 

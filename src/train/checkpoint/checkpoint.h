@@ -1,7 +1,8 @@
-// Checkpoint: a saved state, which any mesh can read. Files are mapped; a rank touches the boxes that meet its shard.
+// Checkpoint: a saved state, which can be loaded on any mesh. Files are mapped; a rank reads only the boxes that
+// intersect its shard.
 //
 //   absl::StatusOr<Checkpoint> checkpoint = Checkpoint::Open("checkpoints/step-000100");
-//   absl::Status whole = checkpoint->Verify();       // or a share on each rank
+//   absl::Status whole = checkpoint->Verify();       // or a share per rank
 //   status = checkpoint->Load(state);
 #pragma once
 #include <map>
@@ -10,7 +11,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "weft/parallel/step/state.h"
+#include "weft/parallel/program/state.h"
 #include "weft/train/checkpoint/manifest.h"
 #include "weft/train/io/mapped_file.h"
 
@@ -18,34 +19,36 @@ namespace weft {
 
 class Checkpoint {
  public:
-  // Reads the manifest and maps the files, which must have the sizes that it says. Errors name the file.
+  // Reads the manifest and maps the files. Returns an error that names the file if a size differs from the manifest's.
   static absl::StatusOr<Checkpoint> Open(const std::string& folder);
 
   const std::string& folder() const { return folder_; }
   const Manifest& manifest() const { return manifest_; }
   std::string PathOf(const std::string& file) const;
-  // Of a file that is text; "" where there is none of this name. Throws Error where it cannot be read.
+  // Returns the contents of a text file, or "" if the checkpoint has none of this name. Throws Error if it cannot be
+  // read.
   std::string TextOf(std::string_view file) const;
   std::string ConfigYaml() const { return TextOf(kConfigFile); }
-  // Of the manifest, and so of all that it holds checksums of.
+  // Returns the checksum of the manifest. It covers the whole checkpoint, because the manifest contains the other
+  // checksums.
   uint32_t Crc() const { return crc_; }
 
-  // Compares checksums: every parts-th header and box. Errors name the file and the tensor.
+  // Compares checksums of headers and boxes: of those with index % parts == part. Errors name the file and the tensor.
   absl::Status Verify(int part = 0, int parts = 1) const;
-  // As MappedFile::Fault, of all files: asked after Read and before what it copied is used.
+  // Returns MappedFile::Fault of all files. Call it after Read, before the copied data is used.
   absl::Status Fault() const;
-  // Copies what meets `to`, whose tensor is there.
+  // Copies the part of a tensor that intersects `to`. Requires that the checkpoint has the tensor.
   void Read(const std::string& tensor, const BoxData& to) const;
-  // Sets the saved entries of a state, in whatever type they have there. What a checkpoint need not have (the scale of
-  // a loss that was not scaled, what another optimizer keeps) stays as it is.
+  // Sets the saved entries of a state, converted to their types there. Entries that a checkpoint may lack stay as they
+  // are: the loss scale of a run without one, and the slots of another optimizer.
   absl::Status Load(State& state) const;
-  // Of a state's entries, how many parameters start anew what their optimizer keeps, by optimizer: the checkpoint has
-  // nothing of it, as another one made it.
+  // Returns, per optimizer, the number of parameters whose optimizer state starts from its initial value, because the
+  // checkpoint was made with another optimizer and has none.
   std::map<std::string, int> StartedAnew(const State& state) const;
 
  private:
   Checkpoint() = default;
-  std::vector<BoxData> BoxesOf(const std::string& tensor) const;  // as they lie in the files
+  std::vector<BoxData> BoxesOf(const std::string& tensor) const;  // as views of the mapped files
   absl::Status CheckEntry(const std::string& name, const State::Entry& entry) const;
   bool IsNewSlot(const std::string& entry) const;
 

@@ -16,19 +16,21 @@
 namespace weft {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 std::string PathIn(const std::string& folder, const char* name) {
   return (std::filesystem::path(folder) / name).string();
 }
 
-std::string BytesOf(const std::vector<uint32_t>& words) {
-  return {reinterpret_cast<const char*>(words.data()), words.size() * sizeof words[0]};
+// Packs a rank's report to rank 0 after it has written: its stall in seconds, then the checksums of its file.
+std::string PackPart(double stall, const std::vector<uint32_t>& crcs) {
+  std::string bytes(reinterpret_cast<const char*>(&stall), sizeof stall);
+  return bytes.append(reinterpret_cast<const char*>(crcs.data()), crcs.size() * sizeof crcs[0]);
 }
-std::vector<uint32_t> WordsOf(const std::string& bytes) {
-  std::vector<uint32_t> words(bytes.size() / sizeof(uint32_t));
-  if (!words.empty()) std::memcpy(words.data(), bytes.data(), bytes.size());
-  return words;
+std::pair<double, std::vector<uint32_t>> UnpackPart(const std::string& bytes) {
+  double stall = 0;
+  std::memcpy(&stall, bytes.data(), sizeof stall);
+  std::vector<uint32_t> crcs((bytes.size() - sizeof stall) / sizeof(uint32_t));
+  if (!crcs.empty()) std::memcpy(crcs.data(), bytes.data() + sizeof stall, crcs.size() * sizeof crcs[0]);
+  return {stall, std::move(crcs)};
 }
 
 void SetPosition(const SavedPosition& position, Manifest& manifest) {
@@ -46,21 +48,39 @@ CheckpointSaver::CheckpointSaver(State& state, ProcessGroup& world, Options opti
       world_(world),
       options_(std::move(options)),
       steps_(options_.earlier),
-      snapshot_(state, world.rank()) {}
+      snapshot_(state, world.rank()) {
+  if (state.device().device().kind != DeviceKind::kCpu) NoteUnstaged();
+}
 
 CheckpointSaver::~CheckpointSaver() {
   if (thread_.joinable()) thread_.join();
 }
 
+// Sums over ranks, because hosts may differ and only rank 0 prints notes.
+void CheckpointSaver::NoteUnstaged() {
+  int64_t ranks = snapshot_.staged() ? 0 : 1;
+  world_.AllReduce(&ranks, &ranks, 1, DType::kI64);
+  if (ranks == 0 || !Leads() || !options_.notices) return;
+  options_.notices->Say(fmt::format(
+      "checkpoint.dir: for {} of {} ranks the host does not lock the memory of checkpoints ({} on rank 0), so "
+      "they are copied to ordinary memory, which is slower, and training waits for that; raise the limit on "
+      "memory of the container or the job",
+      ranks, world_.size(), BytesText(snapshot_.bytes())));
+}
+
 absl::Status CheckpointSaver::Start(const SavedPosition& position, bool last) {
+  Clock::time_point begin = Clock::now();
   absl::Status before = Wait();
+  Clock::time_point taken = Clock::now();
   snapshot_.Take();
-  saved_ = evaluated_ = -1;  // no thread is at work
+  copying_ = true;
+  stall_ = Clock::now() - begin;
+  saved_ = evaluated_ = -1;  // no thread is running
   if (before.ok()) {
-    thread_ = std::thread([this, position, last] { Run(position, last); });
+    thread_ = std::thread([this, position, taken, last] { Run(position, taken, last); });
     return before;
   }
-  Run(position, /*last=*/true);
+  Run(position, taken, /*last=*/true);
   absl::Status now = Wait();
   if (now.ok()) return now;
   return absl::AbortedError(
@@ -69,17 +89,34 @@ absl::Status CheckpointSaver::Start(const SavedPosition& position, bool last) {
                   std::string(now.message())));
 }
 
+CheckpointSaver::Clock::duration CheckpointSaver::WaitForCopy() {
+  if (!std::exchange(copying_, false)) return {};
+  std::lock_guard lock(stall_mutex_);
+  Clock::time_point begin = Clock::now();
+  snapshot_.WaitForCopy();
+  Clock::duration waited = Clock::now() - begin;
+  stall_ += waited;
+  return waited;
+}
+
+double CheckpointSaver::Stall() {
+  std::lock_guard lock(stall_mutex_);
+  return std::chrono::duration<double>(stall_).count();
+}
+
 absl::Status CheckpointSaver::Wait() {
   if (thread_.joinable()) thread_.join();
   if (thrown_) std::rethrow_exception(std::exchange(thrown_, nullptr));
   return std::exchange(status_, absl::OkStatus());
 }
 
-void CheckpointSaver::Run(const SavedPosition& position, bool last) {
+void CheckpointSaver::Run(const SavedPosition& position, Clock::time_point begin, bool last) {
   try {
-    Clock::time_point begin = Clock::now();
+    saving_ = {.step = position.step, .folder = StepFolder(options_.dir, position.step)};
     status_ = Save(position);
-    Report(position.step, std::chrono::duration<double>(Clock::now() - begin).count(), last);
+    if (work_error_) std::rethrow_exception(std::exchange(work_error_, nullptr));
+    saving_.seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+    Report(last);
     if (status_.ok()) NoteSaved(position.step);
   } catch (...) {
     thrown_ = std::current_exception();
@@ -102,19 +139,19 @@ void CheckpointSaver::MarkIfBoth() {
   if (Leads() && saved_ >= 0 && saved_ == evaluated_) MarkEvaluated(StepFolder(options_.dir, saved_)).IgnoreError();
 }
 
-void CheckpointSaver::Report(int64_t step, double seconds, bool last) {
+void CheckpointSaver::Report(bool last) {
   if (!status_.ok())
-    status_ = absl::AbortedError(
-        fmt::format("weft: the checkpoint of step {} cannot be saved: {}", step, std::string(status_.message())));
+    status_ = absl::AbortedError(fmt::format("weft: the checkpoint of step {} cannot be saved: {}", saving_.step,
+                                             std::string(status_.message())));
   if (!Leads()) return;
   if (status_.ok()) {
-    if (options_.saved) options_.saved(step, StepFolder(options_.dir, step), seconds);
+    if (options_.saved) options_.saved(saving_);
   } else if (!last) {
     PrintStderr("{}; the run goes on, and ends if the next one cannot be either\n", std::string(status_.message()));
   }
 }
 
-// Of what takes up space and is in the way of nothing, once.
+// Reports a leftover that could not be removed, once. It takes up space but does no other harm.
 void CheckpointSaver::NoteLeft(const absl::Status& removed) {
   if (removed.ok() || std::exchange(noted_, true)) return;
   if (options_.notices)
@@ -122,7 +159,7 @@ void CheckpointSaver::NoteLeft(const absl::Status& removed) {
         fmt::format("{}; the run goes on, remove it by hand (said once)", std::string(removed.message())));
 }
 
-// Each phase ends on all ranks alike: nobody waits for one that has failed.
+// Each phase ends with the same result on all ranks, so that no rank waits for a failed one.
 absl::Status CheckpointSaver::Save(const SavedPosition& position) {
   std::string folder = UnfinishedFolder(options_.dir, position.step);
   progress_.Begin(StepFolder(options_.dir, position.step), snapshot_.bytes());
@@ -130,22 +167,27 @@ absl::Status CheckpointSaver::Save(const SavedPosition& position) {
   absl::StatusOr<std::vector<uint32_t>> crcs = std::vector<uint32_t>();
   absl::Status written = Together([&] { return (crcs = snapshot_.Write(folder, progress_)).status(); });
   if (written.ok()) {
-    std::vector<std::string> all = GatherBytes(world_, BytesOf(*crcs));
-    written = Together([&] { return Commit(position, all); });
+    std::vector<std::string> parts = GatherBytes(world_, PackPart(Stall(), *crcs));
+    written = Together([&] { return Commit(position, parts); });
   }
-  // What it takes up may be what is missing.
+  // Frees the space, because a full disk may have caused the failure.
   if (!written.ok()) Together([&] { return Leads() ? RemoveAll(folder) : absl::OkStatus(); }).IgnoreError();
   return written;
 }
 
-// The first fault of `work`, which runs on all ranks, some faster than others. The ranks meet again and again until it
-// is done on all, so that a call of the group that fails because a rank is late means that this rank came no further.
+// Runs `work` on all ranks and returns the first error. Ranks may finish at different times. They meet in collectives
+// until all are done, so a collective that times out shows a rank whose work made no progress.
 absl::Status CheckpointSaver::Together(const std::function<absl::Status()>& work) {
   uint64_t seen = progress_.count();
-  std::future<absl::Status> done = std::async(std::launch::async, [&] {
+  std::future<absl::Status> done = std::async(std::launch::async, [&]() -> absl::Status {
     std::optional<RankActivity::Scope> scope;
     if (options_.activity) scope.emplace(*options_.activity, [&] { return progress_.Describe(); });
-    return work();
+    try {
+      return work();
+    } catch (const std::exception& e) {
+      work_error_ = std::current_exception();
+      return absl::InternalError(e.what());
+    }
   });
   std::vector<uint8_t> busy(size_t(world_.size()), 1);
   while (std::count(busy.begin(), busy.end(), 1)) {
@@ -155,8 +197,8 @@ absl::Status CheckpointSaver::Together(const std::function<absl::Status()>& work
   return FirstFault(world_, done.get());
 }
 
-// Returns once the work is done, or is still under way after a good part of the timeout and has progressed since
-// `seen`.
+// Returns false once the work is done. Returns true if it is still running after a quarter of the timeout and has made
+// progress since `seen`.
 bool CheckpointSaver::StillBusy(const std::future<absl::Status>& done, uint64_t& seen) const {
   constexpr std::chrono::milliseconds kPoll{50};
   if (done.wait_for(world_.timeout() / 4) == std::future_status::ready) return false;
@@ -174,13 +216,7 @@ absl::Status CheckpointSaver::Prepare(const SavedPosition& position) {
   return MakeFolders(folder);
 }
 
-absl::Status CheckpointSaver::Commit(const SavedPosition& position, const std::vector<std::string>& all) {
-  if (!Leads()) return absl::OkStatus();
-  std::string folder = UnfinishedFolder(options_.dir, position.step);
-  std::vector<std::vector<uint32_t>> crcs;
-  for (const std::string& bytes : all) crcs.push_back(WordsOf(bytes));
-  Manifest manifest = ManifestOf(state_, crcs);
-  SetPosition(position, manifest);
+absl::Status CheckpointSaver::WriteTexts(const std::string& folder, Manifest& manifest) {
   std::vector<std::pair<const char*, const std::string*>> texts = {{kConfigFile, &options_.config}};
   if (const Tokenizer* t = options_.tokenizer)
     for (const auto& file : t->NamedFiles()) texts.push_back(file);
@@ -189,13 +225,29 @@ absl::Status CheckpointSaver::Commit(const SavedPosition& position, const std::v
     if (absl::Status s = WriteFile(PathIn(folder, name), *text); !s.ok()) return s;
     progress_.Add();
   }
+  return absl::OkStatus();
+}
+
+absl::Status CheckpointSaver::Commit(const SavedPosition& position, const std::vector<std::string>& parts) {
+  if (!Leads()) return absl::OkStatus();
+  std::string folder = UnfinishedFolder(options_.dir, position.step);
+  std::vector<std::vector<uint32_t>> crcs;
+  for (const std::string& part : parts) {
+    auto [stall, of_rank] = UnpackPart(part);
+    saving_.stall = std::max(saving_.stall, stall);
+    crcs.push_back(std::move(of_rank));
+  }
+  Manifest manifest = ManifestOf(state_, crcs);
+  SetPosition(position, manifest);
+  if (absl::Status s = WriteTexts(folder, manifest); !s.ok()) return s;
+  for (const SavedFile& file : manifest.files) saving_.bytes += file.bytes;
   if (absl::Status s = WriteFile(PathIn(folder, kManifestFile), ToText(manifest)); !s.ok()) return s;
   if (absl::Status s = SyncFolder(folder); !s.ok()) return s;
   progress_.Add();
   if (absl::Status s = PutInPlace(folder, StepFolder(options_.dir, position.step)); !s.ok()) return s;
   if (absl::Status s = SyncFolder(options_.dir); !s.ok()) return s;
   progress_.Add();
-  NoteLeft(RemoveAll(folder));  // the one that had this name
+  NoteLeft(RemoveAll(folder));  // the replaced checkpoint, if there was one of this step
   progress_.Add();
   steps_.insert(position.step);
   NoteLeft(KeepNewest(options_.dir, steps_, options_.keep));
