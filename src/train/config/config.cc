@@ -23,7 +23,8 @@ namespace {
 
 constexpr size_t kMostConfigBytes = 1 << 20;
 
-// Gives the axis of -1 the ranks that the others leave. Nothing changes where they do not divide the number of ranks.
+// Gives the axis of -1 the ranks that the others leave. Does nothing if their product does not divide the number of
+// ranks.
 void FillMesh(MeshConfig& mesh, int64_t world_size) {
   int64_t known = mesh.ranks();
   if (world_size % known == 0)
@@ -33,7 +34,7 @@ void FillMesh(MeshConfig& mesh, int64_t world_size) {
 // "1 rank", "4 ranks".
 std::string RanksText(int64_t ranks) { return fmt::format("{} rank{}", ranks, ranks == 1 ? "" : "s"); }
 
-// Puts parsed nodes into the config and gathers every fault with its place.
+// Reads parsed nodes into the config and collects all faults with their positions.
 class Reader {
  public:
   explicit Reader(Config& config) : config_(config) {}
@@ -65,7 +66,7 @@ class Reader {
   std::vector<std::string> faults;
 
  private:
-  // The first of them tell enough of a file that is no config.
+  // The first faults are enough to show that a file is not a config.
   static constexpr size_t kMostFaults = 20;
   void Fault(std::string line) {
     if (faults.size() < kMostFaults) faults.push_back(std::move(line));
@@ -76,7 +77,7 @@ class Reader {
   }
 
   void ReadMap(const std::string& section, const YamlNode& map) {
-    std::map<std::string, int> overrides;  // of a word, which may say again what the file or another word has said
+    std::map<std::string, int> overrides;  // for an argument, which may repeat keys of the file or of others
     std::map<std::string, int>& lines = file_.empty() ? overrides : lines_;
     for (const YamlEntry& entry : map.entries) {
       if (faults.size() == kMostFaults) return;
@@ -96,7 +97,7 @@ class Reader {
     config_.origins[key] = place;
     if (!field) return ReadSection(key, place, value);
     if (std::optional<ValueFault> fault = SetValue(*field, value, config_)) {
-      // An absent value has no place of its own.
+      // An absent value has no position of its own.
       std::string at = fault->at->kind == YamlNode::kNull ? place : Place(fault->at->line, fault->at->column);
       Fault(fmt::format("{}{}: {}", at, key, fault->what));
     }
@@ -109,8 +110,9 @@ class Reader {
   }
 
   Config& config_;
-  std::string file_;                  // "" while the command line is read
-  std::map<std::string, int> lines_;  // of the file's keys, whole: "train.steps" at the top is one of train
+  std::string file_;  // "" while reading the command line
+  // By full key of the file, so that a top-level "train.steps" repeats `steps` in `train`.
+  std::map<std::string, int> lines_;
 };
 
 void FillPrecision(Config& config) {
@@ -119,7 +121,8 @@ void FillPrecision(Config& config) {
   if (!config.Given("precision.reduce")) config.precision.reduce = wider;
 }
 
-// A short run of a config that is meant for a long one, which is how most begin: the warm-up is not what they mean.
+// Lowers the warm-up if the command line gives fewer steps than the file's warm-up. Such a run is a short test of a
+// config for a long one.
 void LowerWarmup(Config& config) {
   int64_t steps = config.train.steps, &warmup = config.schedule.warmup_steps;
   bool wanted = FromCommandLine(config, "schedule.warmup_steps") || !FromCommandLine(config, "train.steps");
@@ -129,7 +132,7 @@ void LowerWarmup(Config& config) {
   warmup = steps;
 }
 
-// Published weights bring their tokenizer.
+// Published weights come with their tokenizer.
 void FillTokenizer(Config& config) {
   if (config.model.init.empty() || config.Given("data.tokenizer")) return;
   if (std::optional<std::string> folder = FolderWithTokenizer(config.model.init)) {
@@ -175,7 +178,8 @@ absl::StatusOr<Config> LoadConfig(const std::string& path, const std::vector<std
                                PathAdvice(path));
   }
   if (std::filesystem::is_directory(path, error)) {
-    std::string inside = (std::filesystem::path(path) / "config.yaml").string();  // of prepared data or a checkpoint
+    // In a folder of prepared data or a checkpoint.
+    std::string inside = (std::filesystem::path(path) / "config.yaml").string();
     bool holds = std::filesystem::exists(inside, error);
     return absl::InvalidArgumentError(fmt::format("{}: expected a YAML config, got a folder; {}", path,
                                                   holds ? "did you mean " + inside + "?" : "give a file in it"));
@@ -231,8 +235,8 @@ absl::Status Resolve(Config& config, int world_size) {
 
 namespace {
 
-// Embeddings are padded to a multiple of up to 128, or so that many ranks divide them, by 1.8 % at most that we know
-// of.
+// Whether `rows` is a padded vocabulary. Published embeddings are padded to a multiple of at most 128, or to a multiple
+// of a number of ranks; the most that we know of adds 1.8 %.
 bool IsPadding(int64_t rows, int64_t kinds) {
   constexpr int64_t kMultiple = 128, kShare = 50;
   int64_t most = std::max((kinds + kMultiple - 1) / kMultiple * kMultiple, kinds + kinds / kShare);
@@ -260,9 +264,10 @@ absl::Status ResolveVocab(Config& config, int64_t tokenizer_vocab) {
                     config.model.vocab, config.data.tokenizer, tokenizer_vocab));
   if (!initial) NoteUntrained(config, tokenizer_vocab);
   if (config.model.vocab >= tokenizer_vocab) return absl::OkStatus();
+  const char* mask = config.train.objective == TrainObjective::kMasked ? " with the mask" : "";
   return Refuse(config, "model.vocab",
-                fmt::format("expected at least the {} kinds of token of tokenizer {}, got {}; raise it or remove it",
-                            tokenizer_vocab, config.data.tokenizer, config.model.vocab));
+                fmt::format("expected at least the {} kinds of token of tokenizer {}{}, got {}; raise it or remove it",
+                            tokenizer_vocab, config.data.tokenizer, mask, config.model.vocab));
 }
 
 std::string SavedConfigPath(const std::string& jsonl) { return jsonl + ".config.yaml"; }
@@ -277,7 +282,7 @@ std::string ToYaml(const Config& config) {
     std::string lines;
     for (const std::string& key : KeysOf(section)) {
       std::string value = PrintValue(*FindField(key), config);
-      if (value.empty() || IsOfRun(config, key)) continue;  // reading `run` gives it again
+      if (value.empty() || IsOfRun(config, key)) continue;  // reading `run` sets it again
       std::string name = section.empty() ? key : "  " + key.substr(section.size() + 1);
       lines += fmt::format("{}: {}\n", name, value);
     }

@@ -1,9 +1,9 @@
-// Config: every key of a run, typed. Read from strict YAML, then overridden by path=value words of the command line.
+// Config: every key of a run, typed. Read from strict YAML, then overridden by key=value arguments of the command line.
 //
 //   absl::StatusOr<Config> config = LoadConfig("configs/quickstart.yaml", {"mesh.dp=2", "train.steps=10"});
 //   absl::Status ranks = Resolve(*config, world_size);
 //
-// A key is one member here and one row in config_schema.cc, nothing else.
+// A new key needs one member here and one row in config_schema.cc.
 #pragma once
 #include <algorithm>
 #include <array>
@@ -27,17 +27,18 @@ namespace weft {
 enum class FsdpMode { kNone, kGradients, kFull };
 enum class CheckMode { kNone, kExplicit };
 enum class RegatherMode { kAuto, kAlways, kNever };
-enum class TrainObjective { kNext, kMasked };  // as Objective of families
+enum class WireMode { kReduce, kBf16 };
+enum class TrainObjective { kNext, kMasked };  // Objective of the model families, as a config value
 enum class DeviceChoice { kAuto, kCpu, kCuda };
 enum class ExecutorMode { kCompiled, kInterpret, kEager };
 enum class NumericsMode { kDefault, kInvariant };
-enum class AttentionBackend { kAuto, kCudnn, kFlash, kPlain };  // those of CUDA
+enum class AttentionBackend { kAuto, kCudnn, kFlash, kPlain };  // attention kernels on CUDA
 
-// Of files, folders and globs. In blocks: a string takes 32 bytes, however short the path, and a config that lists many
-// is to need no single allocation of many times its own size.
+// Paths, folders or globs. A deque, so that a long list of short paths needs no large contiguous allocation.
 using PathList = std::deque<std::string>;
 
-// Validation data: paths, or the fraction of the training data that is cut off its tail. Neither means no evaluation.
+// Validation data: paths, or the fraction of the training data that is cut off its end. If neither is set, there is no
+// evaluation.
 struct ValSource {
   PathList paths;
   double fraction = 0;
@@ -47,18 +48,18 @@ struct ValSource {
 
 struct ModelConfig {
   std::string preset;
-  std::string family;  // of ModelFamilies()
+  std::string family;  // a name in ModelFamilies()
   int64_t layers = 0, heads = 0, kv_heads = 0, dim = 0, ffn = 0;
-  int64_t vocab = 0;  // 0 until ResolveVocab: the tokenizer's
+  int64_t vocab = 0;  // 0 until ResolveVocab: use the tokenizer's
   int64_t context = 0;
   double dropout = 0;
   bool tie_embeddings = true;
   double norm_eps = 1e-5, rope_theta = 10000;
-  double rope_factor = 1, rope_low = 1, rope_high = 4;  // as RopeScaling has them
+  double rope_factor = 1, rope_low = 1, rope_high = 4;  // as in RopeScaling
   int64_t rope_context = 8192;
-  std::string init;                   // safetensors; "": random values
-  PathList init_neutral;              // keys of its config.json
-  std::map<std::string, double> own;  // of families (FamilyKey); true is 1
+  std::string init;                   // a safetensors file or its folder; "": random values
+  PathList init_neutral;              // ignored keys of its config.json
+  std::map<std::string, double> own;  // keys of the model family (FamilyKey); true is 1
 };
 
 // One source of a mixture.
@@ -68,11 +69,11 @@ struct MixturePart {
   std::string field;  // of its JSONL records; "": data.field
   bool operator==(const MixturePart&) const = default;
 };
-inline constexpr size_t kMaxSources = 64;  // of a mixture
+inline constexpr size_t kMaxSources = 64;  // per mixture
 
 struct DataConfig {
-  PathList train;                    // of all parts
-  std::vector<MixturePart> mixture;  // none: data.train is one source
+  PathList train;                    // the paths of all sources
+  std::vector<MixturePart> mixture;  // empty: data.train is a single source
   ValSource val;
   std::string tokenizer = "bytes", field = "text";
   bool shuffle = true, synthetic = false;
@@ -80,32 +81,32 @@ struct DataConfig {
 
 inline constexpr int64_t kMaxRanks = 65'536;
 
-// The ranks along each axis of kMeshAxes, in its order.
+// The number of ranks along each axis, in the order of kMeshAxes.
 struct MeshConfig {
-  static constexpr int64_t kFill = -1;  // until Resolve
+  static constexpr int64_t kFill = -1;  // fill this axis; replaced by Resolve
   std::array<int64_t, kNumMeshAxes> sizes = [] {
     std::array<int64_t, kNumMeshAxes> ones{};
     ones.fill(1);
     return ones;
   }();
 
-  // By the name of a row; throws Error where there is none.
+  // Accesses an axis by its name in kMeshAxes. Throws Error if there is no such axis.
   int64_t& operator[](std::string_view axis);
   int64_t operator[](std::string_view axis) const { return const_cast<MeshConfig&>(*this)[axis]; }
-  // The product of the sizes that are given. It stops where it passes kMaxRanks.
+  // Returns the product of the known sizes. Stops multiplying once it exceeds kMaxRanks.
   int64_t ranks() const;
   int64_t num_fills() const { return std::count(sizes.begin(), sizes.end(), kFill); }
 };
 
-// A row of parallel.plan, and where it stands in its file.
+// A row of parallel.plan, with its position in the file.
 struct PlanRow {
   ShardingPlan::Row row{};
   int line = 0, column = 0;
 };
 struct PlanConfig {
-  std::string base;  // of NamedPlans(); "" until LoadPlan: the family's
+  std::string base;  // a name in NamedPlans(); "" until LoadPlan sets the family's
   std::vector<PlanRow> rows;
-  std::string file;  // that the rows stand in; "": the config or a word
+  std::string file;  // that contains the rows; "": the config or the command line
 };
 
 struct ParallelConfig {
@@ -118,37 +119,38 @@ struct ParallelConfig {
 
 struct PrecisionConfig {
   DType compute = DType::kF32, params = DType::kF32, reduce = DType::kF32;
+  WireMode wire = WireMode::kReduce;
 };
 
-// Of precision.compute: f16.
+// Used with precision.compute: f16.
 struct LossScaleConfig {
   double initial = 65536, growth_factor = 2, backoff_factor = 0.5;
   int64_t growth_interval = 2000;
   double min = 1;
 };
 
-// Parameters whose paths match, and what is their own.
+// Overrides for the parameters whose paths match `match`.
 struct OptimizerGroup {
   std::string match;
   double lr_scale = 1;
-  std::optional<double> weight_decay;  // none: as without the group
-  std::string optimizer;               // of OptimizerRules(); "": optimizer.name
-  int line = 0, column = 0;            // of the config's file
+  std::optional<double> weight_decay;  // none: keep the default of the parameter
+  std::string optimizer;               // a name in OptimizerRules(); "": optimizer.name
+  int line = 0, column = 0;            // position in the config's file
 };
 
 struct OptimizerConfig {
-  std::string name = "adamw";  // of OptimizerRules()
+  std::string name = "adamw";  // a name in OptimizerRules()
   double lr = 1e-3;
-  // Those below are the optimizer's own until they are given.
+  // A key below that is not given gets the default of the optimizer; see FillOptimizer.
   std::array<double, 2> betas = {0.9, 0.95};
   double eps = 1e-8, momentum = 0;
   bool nesterov = false;
   double weight_decay = 0.1;
-  std::vector<OptimizerGroup> groups;  // a parameter is of the last one that matches
+  std::vector<OptimizerGroup> groups;  // the last group that matches a parameter applies
 };
 
 struct ScheduleConfig {
-  std::string name = "constant";  // of Schedules()
+  std::string name = "constant";  // a name in Schedules()
   int64_t warmup_steps = 0;
   double min_lr = 0;
 };
@@ -158,11 +160,11 @@ struct TrainConfig {
   int64_t micro_batch = 0;  // 0 until Resolve: the whole share of a dp rank
   int64_t seed = 1;
   TrainObjective objective = TrainObjective::kNext;
-  double clip = 1;  // 0: no clipping
+  double clip = 1;  // maximum norm of the gradient; 0: no clipping
   double label_smoothing = 0;
-  int64_t eval_every = 0;  // 0: after the last step only
+  int64_t eval_every = 0;  // in steps; 0: after the last step only
   int64_t eval_batches = kAllBatches;
-  int64_t sample_every = 0;  // 0: no samples
+  int64_t sample_every = 0;  // in steps; 0: no samples
   static constexpr int64_t kAllBatches = -1;
 };
 
@@ -177,7 +179,7 @@ struct DistConfig {
 
 struct CheckpointConfig {
   std::string dir;              // "": nothing is saved
-  int64_t every = 0, keep = 0;  // 0: after the last step only; all are kept
+  int64_t every = 0, keep = 0;  // 0: save after the last step only; keep all
   std::string resume = "never";
 };
 
@@ -189,7 +191,7 @@ struct LogConfig {
   bool ops = false;
 };
 
-// Steps from the first to the last of them, counted from 1; empty: none.
+// The steps first to last, both included, counted from 1. Empty if `first` is 0.
 struct StepRange {
   int64_t first = 0, last = 0;
   bool empty() const { return first == 0; }
@@ -198,12 +200,12 @@ struct StepRange {
 
 struct ProfileConfig {
   StepRange steps;   // empty: nothing is profiled
-  std::string path;  // of the trace
-  // A trace of more cannot be looked at, and on a GPU each call of them takes two events.
+  std::string path;  // the file of the trace
+  // A longer trace is too large to view, and on a GPU each call of a profiled step takes two events.
   static constexpr int64_t kMaxSteps = 100;
 };
 
-// The place of what was given as a word.
+// The prefix of errors about command-line arguments.
 inline constexpr const char* kCommandLine = "command line: ";
 
 struct Config {
@@ -217,47 +219,52 @@ struct Config {
   OptimizerConfig optimizer;
   ScheduleConfig schedule;
   TrainConfig train;
-  std::string run;  // "": outputs go only where their keys say
+  std::string run;  // "": outputs go only to the paths in their own keys
   DeviceChoice device = DeviceChoice::kAuto;
+  double device_memory = 0;  // device.memory in GiB; 0: all memory of the GPU
   ExecutorMode executor = ExecutorMode::kCompiled;
   NumericsMode numerics = NumericsMode::kDefault;
-  int64_t threads = 0;  // 0: auto
+  int64_t threads = 0;  // per rank; 0: auto
   DistConfig dist;
   CheckpointConfig checkpoint;
   LogConfig log;
   ProfileConfig profile;
 
-  std::string file;  // that it was read from, as errors name it
-  // Where each given key or section stands, as errors name it: "configs/a.yaml:3:11: " or "command line: ".
+  std::string file;  // the file it was read from, as shown in errors
+  // The position of each given key or section, as a prefix of errors: "configs/a.yaml:3:11: " or "command line: ".
   std::map<std::string, std::string> origins;
   bool Given(const std::string& key) const { return origins.contains(key); }
-  std::vector<std::string> notes;  // for people: what was changed so that it fits
+  std::vector<std::string> notes;  // messages for the user about values that were adjusted
 };
 
 struct ConfigFault {
-  std::string key, what;  // and what to do
+  std::string key, what;  // what is wrong and how to fix it
 };
-// Checks a config against what the config itself does not know: files on disk, for example. Those of a run that is to
-// begin are in preflight/run_rules.h.
+// Checks a config against its surroundings, for example files on disk. preflight/run_rules.h has the rules for starting
+// a run.
 using ConfigRule = std::vector<ConfigFault> (*)(const Config& config);
 
-// Reads, merges and checks everything that needs no other rank and no data. The error holds every fault, one a line.
+// Reads, merges and checks everything that needs neither other ranks nor data. On failure, the error has one line per
+// fault; reading stops after 20 faults.
 absl::StatusOr<Config> LoadConfig(const std::string& path, const std::vector<std::string>& overrides,
                                   std::span<const ConfigRule> rules = {});
-// The same for text at hand; `name` stands for the file in errors.
+// Parses `yaml` in the same way; `name` replaces the file name in errors.
 absl::StatusOr<Config> ParseConfig(std::string_view yaml, const std::string& name,
                                    const std::vector<std::string>& overrides, std::span<const ConfigRule> rules = {});
 
-// Fills mesh axes of -1 and train.micro_batch; refuses a mesh whose product is not the number of ranks.
+// Fills mesh axes of -1 and train.micro_batch. Returns an error if the mesh does not have `world_size` ranks.
 absl::Status Resolve(Config& config, int world_size);
-// Fills model.vocab, or refuses one that does not fit the tokenizer; notes one that is mostly untrained.
+// Fills model.vocab, or returns an error if it does not fit the tokenizer. Adds a note if most of the vocabulary would
+// stay untrained.
 absl::Status ResolveVocab(Config& config, int64_t tokenizer_vocab);
 
-// The merged config as YAML: reading it back gives the same Config.
+// Returns the merged config as YAML. Parsing it gives an equal Config.
 std::string ToYaml(const Config& config);
-// Where a run with this log.jsonl saves it: a name of its own, as the log's folder may hold the user's configs too.
+// Returns the path of the merged config for a run that logs to `jsonl`. The name derives from the log's, because the
+// log's folder may contain configs of the user.
 std::string SavedConfigPath(const std::string& jsonl);
-// Where the run of this config saves it: in the folder of a run that has a name, the name config.yaml is free.
+// Returns the path at which the run of this config saves it: config.yaml if the log is in the folder of a named run,
+// otherwise the path for log.jsonl.
 std::string SavedConfigPath(const Config& config);
 
 }  // namespace weft

@@ -22,7 +22,7 @@ class Faults {
  public:
   explicit Faults(const Config& config) : config_(config) {}
 
-  // Records a fault of `key` unless `holds`.
+  // Records a fault of `key` unless `holds` is true.
   void Check(bool holds, const std::string& key, const std::string& what) {
     if (!holds) lines_.push_back(PlaceOf(config_, key) + what);
   }
@@ -74,20 +74,20 @@ void CheckModel(const Config& config, Faults& faults) {
                            model.dim / model.heads));
 }
 
-// Sizes whose every product in a step is safe in 64 bits: 1e17 elements are 8e17 bytes in f64, and a run holds a few
-// times its parameters.
+// The limit on parameters and on the elements of a tensor. Below it every product of sizes in a step fits in 64 bits:
+// 1e17 elements are 8e17 bytes in f64, and a run holds a few times its parameters.
 constexpr double kMostElements = 1e17;
 
 double Elements(const Shape& shape) {
   return std::accumulate(shape.begin(), shape.end(), 1.0, [](double n, int64_t extent) { return n * double(extent); });
 }
 
-// The model's sizes, and the patterns that are for its parts.
+// Checks the model's sizes and the patterns that refer to its parts.
 void CheckSizes(const Config& config, Faults& faults) {
   const ModelConfig& m = config.model;
   if (!faults.lines_.empty()) return;  // the model cannot be built
   TransformerConfig sizes = ModelOf(config);
-  sizes.vocab = std::max<int64_t>(m.vocab, 1);  // unknown: one of text, which is small
+  sizes.vocab = std::max<int64_t>(m.vocab, 1);  // an unknown vocab comes from a text, so it is small
   std::unique_ptr<Model> model = MakeModel(sizes);
   double parameters = 0;
   for (const Parameter* p : model->Parameters()) parameters += Elements(p->shape());
@@ -114,19 +114,27 @@ void CheckPrecision(const Config& config, Faults& faults) {
       precision.reduce != DType::kF16 || precision.compute == DType::kF16, "precision.reduce",
       fmt::format("f16 sums want a loss scale, which only precision.compute = f16 has, got {}; use f32 or bf16",
                   Name(precision.compute)));
+  bool narrow = precision.wire == WireMode::kBf16;
+  faults.Check(!narrow || precision.compute != DType::kF16, "precision.wire",
+               "expected reduce with precision.compute = f16, got bf16, which has 8 significant bits where f16 has 11; "
+               "give reduce, or precision.compute=bf16");
+  faults.Check(!narrow || precision.reduce == DType::kF32, "precision.wire",
+               fmt::format("expected reduce, as bf16 is for sums in f32, got bf16 with precision.reduce = {}; give "
+                           "reduce, or precision.reduce=f32",
+                           Name(precision.reduce)));
   faults.Check(config.loss_scale.min <= config.loss_scale.initial, "loss_scale.min",
                fmt::format("expected at most loss_scale.initial = {}, got {}", config.loss_scale.initial,
                            config.loss_scale.min));
 }
 
-// Numbers that the config holds in f64 and the step in `dtype`: f64 or f32.
+// A number that the config holds in f64 and the step in `dtype`, f64 or f32.
 struct StepNumber {
   const char* key;
   double value;
   DType dtype;
 };
 
-// Below the least normal number of its type a number is 0, or has few digits left.
+// A number below the smallest normal number of its type becomes 0 or loses most digits.
 void CheckNotLost(const StepNumber& n, const char* consequence, Faults& faults) {
   constexpr double kLeast = std::numeric_limits<float>::min();
   bool lost = n.dtype != DType::kF64 && n.value > 0 && n.value < kLeast;
@@ -135,7 +143,7 @@ void CheckNotLost(const StepNumber& n, const char* consequence, Faults& faults) 
                            n.value, consequence));
 }
 
-// What the run's types would round to a number that means something else.
+// Refuses values that rounding to the run's types would turn into something else.
 void CheckRounding(const Config& config, Faults& faults) {
   DType forward = AccumulateType(config.precision.compute), update = AccumulateType(config.precision.params);
   const OptimizerConfig& optimizer = config.optimizer;

@@ -28,6 +28,7 @@ struct EnumNames;
 WEFT_ENUM_NAMES(FsdpMode, "none", "gradients", "full");
 WEFT_ENUM_NAMES(RegatherMode, "auto", "always", "never");
 WEFT_ENUM_NAMES(CheckMode, "none", "explicit");
+WEFT_ENUM_NAMES(WireMode, "reduce", "bf16");
 WEFT_ENUM_NAMES(TrainObjective, "next", "masked");
 WEFT_ENUM_NAMES(DeviceChoice, "auto", "cpu", "cuda");
 WEFT_ENUM_NAMES(ExecutorMode, "compiled", "interpret", "eager");
@@ -45,14 +46,14 @@ FieldRef Ref(T& member) {
   }
 }
 
-// A key of optimizer's that is not written back where each optimizer of a run has its own default.
+// For a key of `optimizer` that is not printed if each optimizer of the run uses its own default.
 std::function<bool(const Config&)> LeftOut(const char* key) {
   return [key](const Config& c) { return LeftToOptimizers(c, key); };
 }
 
 FieldRef RefOfTrain(Config& c) { return TrainRef{&c.data.train, &c.data.mixture}; }
 
-// The names of a table's rows.
+// Returns the names of a table's rows.
 template <class Rows>
 std::vector<std::string> NamesOf(const Rows& rows) {
   std::vector<std::string> names;
@@ -60,7 +61,7 @@ std::vector<std::string> NamesOf(const Rows& rows) {
   return names;
 }
 
-// The default of a key of optimizer's in each that reads it: "adamw 1e-08, muon 1e-08".
+// Returns the default of a key of `optimizer` for each optimizer that reads it: "adamw 1e-08, muon 1e-08".
 std::string ByOptimizer(std::string_view key, std::string (*print)(const OptimizerOptions&)) {
   std::vector<std::string> texts;
   for (const OptimizerRule* rule : OptimizerRules())
@@ -68,9 +69,9 @@ std::string ByOptimizer(std::string_view key, std::string (*print)(const Optimiz
   return fmt::format("{}", fmt::join(texts, ", "));
 }
 
-// The keys that families bring. One that two of them have is the first's row.
+// Returns the keys of the model families. A key that two families share gets the row of the first.
 std::vector<Field> FamilyFields() {
-  static std::deque<std::string> texts;  // what rows point to
+  static std::deque<std::string> texts;  // owns the strings that rows point to
   auto text = [](std::string s) { return texts.emplace_back(std::move(s)).c_str(); };
   std::vector<Field> fields;
   for (const ModelFamily* family : ModelFamilies())
@@ -97,22 +98,22 @@ std::vector<Field> FamilyFields() {
   return fields;
 }
 
-// The limits on integers: past what anyone runs, and small enough that products of two fit in 64 bits. What depends on
-// more keys (parameters, elements of a tensor) is for CheckSizes in config_check.cc.
+// The limits on integers. They exceed any real use, and are small enough that products of two fit in 64 bits.
+// CheckSizes in config_check.cc limits values that depend on several keys, such as parameters and tensor elements.
 constexpr double kMostLayers = 10'000;
 constexpr double kMostHeads = 65'536;
 constexpr double kMostWidth = 1 << 20;
 constexpr double kMostFfn = 1 << 24;
-constexpr double kMostTokenKinds = std::numeric_limits<int32_t>::max();  // token numbers have 32 bits
+constexpr double kMostTokenKinds = std::numeric_limits<int32_t>::max();  // token ids have 32 bits
 constexpr double kMostThreads = 4096;
-constexpr double kBillion = 1e9;  // steps, sequences, tokens of a sequence, seconds
+constexpr double kBillion = 1e9;  // for steps, sequences, tokens of a sequence, seconds
 
 constexpr Bounds AtLeast(double low) { return {.low = low}; }
 constexpr Bounds From(double low, double high) { return {.low = low, .high = high}; }
 constexpr Bounds Above(double low) { return {.low = low, .low_open = true}; }
 constexpr Bounds HalfOpen(double low, double high) { return {.low = low, .high = high, .high_open = true}; }
 
-// The key is spelt as the member is, so the two cannot differ.
+// The key is the spelling of the member, so the two cannot differ.
 #define KEY(member, text) .key = #member, .ref = [](Config& c) -> FieldRef { return Ref(c.member); }, .help = text
 #define NOT_BUILT(condition) .not_built = [](const Config& c) { return condition; }
 
@@ -126,7 +127,7 @@ std::array<Field, kNumMeshAxes> AxisFields(std::index_sequence<kAxis...>) {
                 .word_value = MeshConfig::kFill}...};
 }
 
-// Defaults of keys of optimizer's, by optimizer.
+// The defaults of the `optimizer` keys, listed per optimizer.
 struct OptimizerTexts {
   using Of = const OptimizerOptions&;
   std::string betas = ByOptimizer("betas", [](Of o) { return fmt::format("[{}, {}]", o.beta1, o.beta2); });
@@ -195,6 +196,7 @@ const std::vector<Field>& Fields() {
       {KEY(precision.params, "type of the master weights; not f16"), .default_text = "the wider of f32 and compute"},
       {KEY(precision.reduce, "type in which gradients are summed over ranks; f16 with compute f16 only"),
        .default_text = "the wider of f32 and compute"},
+      {KEY(precision.wire, "type in which gradients cross ranks; bf16: half the bytes, each rounded before it is sent, and summed in f32 in rank order; needs reduce f32, not with compute f16")},
 
       {KEY(loss_scale.initial, "with compute f16, what the mean loss is multiplied by for its gradients, at first"),
        .bounds = From(LossScaleOptions::kLeast, LossScaleOptions::kMost)},
@@ -241,6 +243,9 @@ const std::vector<Field>& Fields() {
       {KEY(train.sample_every, "steps between texts that the model writes, for the terminal; 0: none"), .bounds = From(0, kBillion)},
 
       {KEY(device, "where tensors live; auto: GPUs where every rank gets its own, else the CPU")},
+      {.key = "device.memory", .ref = [](Config& c) -> FieldRef { return &c.device_memory; },
+       .help = "GiB that each GPU is taken to have: a run that needs more is refused, and parallel.regather: auto goes by it; 0: what the GPU has",
+       .bounds = From(0, 1e6)},
       {KEY(executor, "replay the plan, run it node by node, or build and run eagerly")},
       {KEY(numerics, "invariant: bit-equal losses on every mesh"),
        NOT_BUILT(c.numerics == NumericsMode::kInvariant), .instead = "use default"},
@@ -272,7 +277,7 @@ const std::vector<Field>& Fields() {
   return fields;
 }
 
-// With what families bring, in the section of the model, and the axes of a mesh before the section `parallel`.
+// Adds the keys of the families to the section `model`, and the mesh axes before the section `parallel`.
 std::vector<Field> AllFields() {
   std::vector<Field> fields = Fields(), own = FamilyFields();
   auto behind = std::find_if(fields.begin(), fields.end(),
@@ -325,11 +330,6 @@ struct TypeName {
   }
 };
 
-std::string SectionOf(std::string_view key) {
-  size_t dot = key.find('.');
-  return dot == key.npos ? "" : std::string(key.substr(0, dot));
-}
-
 }  // namespace
 
 std::span<const Field> Schema() {
@@ -341,6 +341,16 @@ const Field* FindField(std::string_view key) {
   auto found = std::find_if(Schema().begin(), Schema().end(), [&](const Field& field) { return field.key == key; });
   return found == Schema().end() ? nullptr : &*found;
 }
+
+namespace {
+
+// Returns the part before the dot, unless that is a key itself: device.memory is a top-level key.
+std::string SectionOf(std::string_view key) {
+  size_t dot = key.find('.');
+  return dot == key.npos || FindField(key.substr(0, dot)) ? "" : std::string(key.substr(0, dot));
+}
+
+}  // namespace
 
 std::vector<std::string> SectionNames() {
   std::vector<std::string> names;

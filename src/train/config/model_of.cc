@@ -42,6 +42,7 @@ StepOptions StepOptionsOf(const Config& config, const MeshShape& mesh) {
   o.model.mesh = mesh;
   o.model.plan = PlanOf(config, mesh);
   o.model.precision = {config.precision.compute, config.precision.params, config.precision.reduce};
+  if (config.precision.wire == WireMode::kBf16) o.model.precision.wire = DType::kBF16;
   o.model.fsdp = Fsdp(config.parallel.fsdp);
   o.model.regather = config.parallel.regather != RegatherMode::kNever;
   o.check = config.parallel.check == CheckMode::kExplicit;

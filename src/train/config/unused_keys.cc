@@ -19,13 +19,16 @@ bool ScalesRope(const Config& c) { return c.model.rope_factor != 1; }
 bool Evaluates(const Config& c) { return !c.data.synthetic && !c.data.val.empty(); }
 bool ResumesFromFolder(const Config& c) { return c.checkpoint.resume != "never" && c.checkpoint.resume != "auto"; }
 
-// A group's optimizer may have a momentum of its own.
+// A group's optimizer may use momentum even if optimizer.momentum is 0.
 bool HasNoNesterov(const Config& c) {
   return !AnyOptimizerReads(c, "nesterov") || (c.optimizer.momentum == 0 && c.optimizer.groups.empty());
 }
 
+// Unknown while an axis is still to be filled; returns false then.
+bool IsOneRank(const Config& c) { return c.mesh.num_fills() == 0 && c.mesh.ranks() == 1; }
+
 struct Rule {
-  const char* keys;  // one key, or the beginning of all of a section: "loss_scale."
+  const char* keys;  // one key, or the prefix of a section: "loss_scale."
   bool (*unused)(const Config&);
   const char* why;
 };
@@ -40,6 +43,7 @@ constexpr Rule kRules[] = {
      "optimizer.name reads none; give sgd or muon"},
     {"optimizer.nesterov", HasNoNesterov,
      "optimizer.name reads none, or there is no momentum; give sgd or muon, and a momentum"},
+    {"precision.wire", IsOneRank, "the mesh has one rank, which sends no gradients; give more ranks"},
     {"loss_scale.", [](const Config& c) { return c.precision.compute != DType::kF16; },
      "precision.compute is not f16; give f16, which alone has a loss scale"},
     {"model.rope_theta", [](const Config& c) { return !IsRotary(c); },
@@ -63,6 +67,7 @@ constexpr Rule kRules[] = {
     {"profile.path", [](const Config& c) { return c.profile.steps.empty(); },
      "nothing is profiled; give profile.steps"},
     {"kernels.", [](const Config& c) { return c.device == DeviceChoice::kCpu; }, "device is cpu; give cuda"},
+    {"device.memory", [](const Config& c) { return c.device == DeviceChoice::kCpu; }, "device is cpu; give cuda"},
 };
 
 bool Holds(const Rule& rule, const std::string& key) {
