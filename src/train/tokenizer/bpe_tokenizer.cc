@@ -29,8 +29,8 @@ class BpeEncoder : public TokenEncoder {
   }
 
  private:
-  // Each of these encodes as much of a piece as does not depend on what follows, all of it where it ends, and returns
-  // its bytes.
+  // Each of the functions below encodes the part of a piece that does not depend on the text that follows, or all of it
+  // if the piece ends there. Each returns the number of bytes encoded.
   absl::StatusOr<size_t> FindAdded(size_t which, std::string_view text, bool ends) {
     if (which == model_->added.size()) return Split(0, text, ends);
     for (size_t at = 0;;) {
@@ -88,7 +88,7 @@ class BpeEncoder : public TokenEncoder {
   std::shared_ptr<const BpeModel> model_;
   WordEncoder words_;
   std::vector<std::optional<RegexSearch>> searches_;  // of the splits
-  bool piece_begins_ = true;                          // at the next byte: of the text, or after an added token
+  bool piece_begins_ = true;                          // whether the next byte starts a text or follows an added token
   int64_t offset_ = 0;
   std::vector<int32_t>* tokens_ = nullptr;
 };
@@ -103,6 +103,7 @@ Tokenizer BpeTokenizer(TokenizerKind kind, TokenizerFiles files, BpeModel model)
                     .texts = shared->texts,
                     .begin = shared->begin,
                     .end_of_text = shared->end_of_text,
+                    .mask = shared->mask,
                     .start = [shared] { return std::make_unique<BpeEncoder>(shared); },
                     .added = spaced ? shared->is_added : std::vector<bool>()});
 }

@@ -1,5 +1,5 @@
-// Tokenizers of byte pairs, as GPT-2 and Llama 3 have them: added tokens are found first, patterns cut the text between
-// them into words, and byte pairs encode each word.
+// BPE tokenizers in the style of GPT-2 and Llama 3. They find added tokens first, split the text between them into
+// words with patterns, and encode each word with byte pairs.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -15,25 +15,25 @@
 namespace weft {
 
 struct BpeModel {
-  // Cuts each piece of a text into the matches of a pattern and what lies between them.
+  // Splits each piece of a text into the matches of a pattern and the text between them.
   struct Split {
-    std::optional<Regex> pattern;  // none: the piece stays whole
-    bool adds_space = false;       // at first, before a piece that begins with none
+    std::optional<Regex> pattern;  // none: the piece is not split
+    bool adds_space = false;       // whether to put a space first before a piece that begins with none
   };
 
-  std::vector<std::string> texts;  // the bytes that each id stands for
+  std::vector<std::string> texts;  // the bytes of each id
   BytePairs pairs;
-  std::array<AddedTokens, 2> added;  // the second is looked for in what the first leaves
+  std::array<AddedTokens, 2> added;  // the second set is searched in the text that the first leaves
   std::vector<bool> is_added;        // by id
-  std::vector<Split> splits;         // one after the other
+  std::vector<Split> splits;         // applied in this order
   std::vector<int32_t> begin;        // ids that every text begins with
-  std::optional<int32_t> end_of_text;
+  std::optional<int32_t> end_of_text, mask;
 };
 
-// `files` are those that the model was read from.
+// `files` holds the contents of the files that `model` was read from.
 Tokenizer BpeTokenizer(TokenizerKind kind, TokenizerFiles files, BpeModel model);
 
-// The pattern of GPT-2, and that of Llama 3.
+// The patterns of GPT-2 and of Llama 3.
 extern const char* const kGpt2Pattern;
 extern const char* const kLlama3Pattern;
 

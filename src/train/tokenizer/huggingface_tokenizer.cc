@@ -36,7 +36,7 @@ class Reader {
 };
 
 absl::Status Reader::CheckTop(const Json& json) {
-  // Truncation and padding are for batches.
+  // Truncation and padding only affect batches, so they are ignored.
   absl::Status known = CheckPartKeys("tokenizer.json", json,
                                      {"version", "truncation", "padding", "added_tokens", "normalizer", "pre_tokenizer",
                                       "post_processor", "decoder", "model"});
@@ -65,7 +65,7 @@ absl::Status Reader::ReadSplits(const Json& pre_tokenizer) {
   return absl::OkStatus();
 }
 
-// A pattern's matches and what lies between them are pieces: `invert` changes nothing then.
+// With behavior Isolated, a pattern's matches and the text between them all become pieces, so `invert` has no effect.
 absl::Status Reader::ReadSplit(const Json& part) {
   constexpr const char* kPart = "pre_tokenizer Split";
   if (absl::Status s = CheckPartKeys(kPart, part, {"type", "pattern", "behavior", "invert"}); !s.ok()) return s;
@@ -98,7 +98,7 @@ absl::Status Reader::ReadByteLevel(const Json& part) {
 }
 
 absl::Status Reader::ReadBegin(const Json& post_processor) {
-  if (post_processor.is_null() || IsType(post_processor, "ByteLevel")) return absl::OkStatus();  // about offsets only
+  if (post_processor.is_null() || IsType(post_processor, "ByteLevel")) return absl::OkStatus();  // affects offsets only
   if (IsType(post_processor, "TemplateProcessing")) return ReadTemplate(post_processor);
   const Json& parts = PartOf(post_processor, "processors");
   if (!IsType(post_processor, "Sequence") || !parts.is_array())
@@ -150,8 +150,8 @@ std::optional<int32_t> AddedTokenOf(const BpeModel& model, std::string_view cont
   return std::nullopt;
 }
 
-// The token between documents: one of those that published models were trained with, else the eos_token that the
-// settings name, which in models for chats may end a turn only.
+// Returns the token between documents: one of those that published models were trained with, or else the eos_token of
+// the settings. In chat models the eos_token may only end a turn.
 absl::StatusOr<std::optional<int32_t>> EndOfText(const BpeModel& model, const std::string& settings) {
   for (const char* name : {"<|endoftext|>", "<|end_of_text|>", "</s>"})
     if (std::optional<int32_t> id = AddedTokenOf(model, name)) return id;
@@ -173,6 +173,8 @@ absl::StatusOr<Tokenizer> HuggingFaceTokenizer(TokenizerFiles files) {
   absl::StatusOr<std::optional<int32_t>> end = EndOfText(*model, files.settings);
   if (!end.ok()) return end.status();
   model->end_of_text = *end;
+  for (const char* spelling : kMaskSpellings)
+    if (!model->mask) model->mask = AddedTokenOf(*model, spelling);
   return BpeTokenizer(TokenizerKind::kHuggingFace, std::move(files), *std::move(model));
 }
 

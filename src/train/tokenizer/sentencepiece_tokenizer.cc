@@ -15,19 +15,19 @@ namespace {
 constexpr size_t kLongestLine = size_t{1} << 14;
 constexpr std::string_view kSpace = "\xE2\x96\x81";  // how pieces spell a space
 
-// The end of the first line of a text, or of the part of it that is encoded on its own; 0 where that lies behind the
-// end of the text.
+// Returns the end of the text's first line, or of the first part of a long line. Returns 0 if that lies beyond `text`.
 size_t LineEnd(std::string_view text) {
   std::string_view line = text.substr(0, kLongestLine);
   if (size_t newline = line.find('\n'); newline != line.npos) return newline + 1;
   return text.size() < kLongestLine ? 0 : WholeCodePoints(line);
 }
 
-// What the encoders of all texts share.
+// State shared by the encoders of all texts.
 struct Pieces {
   std::unique_ptr<SentencePieceModel> model;
-  std::unique_ptr<SentencePieceModel> unprefixed;  // of what follows a text's first line; null: `model`
-  std::vector<int32_t> space_bytes;                // of the character U+2581 in text; empty where the model decides
+  // For the lines after a text's first; null: `model` encodes all lines.
+  std::unique_ptr<SentencePieceModel> unprefixed;
+  std::vector<int32_t> space_bytes;  // the byte pieces of U+2581; empty: the model encodes that character
 };
 
 class SentencePieceEncoder : public TokenEncoder {
@@ -51,7 +51,7 @@ class SentencePieceEncoder : public TokenEncoder {
   }
 
  private:
-  // The character that spells a space would come back as one.
+  // The model would decode U+2581 in the text as a space, so it is encoded as bytes instead.
   void EncodeLine(std::string_view line, std::vector<int32_t>& tokens) const {
     const std::vector<int32_t>& space_bytes = pieces_->space_bytes;
     for (size_t at = 0; !space_bytes.empty() && (at = line.find(kSpace)) != line.npos;) {
@@ -63,11 +63,11 @@ class SentencePieceEncoder : public TokenEncoder {
   }
 
   std::shared_ptr<const Pieces> pieces_;
-  const SentencePieceModel* model_;  // of the next line
+  const SentencePieceModel* model_;  // for the next line
   int64_t offset_ = 0;
 };
 
-// "<0x0A>" is 10.
+// For example, returns 10 for "<0x0A>".
 char ByteOf(const std::string& spelling) {
   int byte = 0;
   return spelling.size() == 6 && absl::SimpleHexAtoi(spelling.substr(3, 2), &byte) ? char(byte) : '?';
@@ -89,7 +89,7 @@ std::string TextOf(const SentencePieceModel::Piece& piece) {
   return text;
 }
 
-// The numbers of the bytes of U+2581; none where the model has no pieces for bytes.
+// Returns the ids of the bytes of U+2581, or nothing if the model has no byte pieces.
 std::vector<int32_t> SpaceBytes(const std::vector<SentencePieceModel::Piece>& pieces) {
   std::vector<int32_t> numbers;
   for (char byte : kSpace)
@@ -99,7 +99,7 @@ std::vector<int32_t> SpaceBytes(const std::vector<SentencePieceModel::Piece>& pi
   return numbers.size() == kSpace.size() ? numbers : std::vector<int32_t>();
 }
 
-// Sentences for the library: lines of the text without their newlines.
+// Supplies training sentences for the library: the lines of a text without their newlines.
 class Lines {
  public:
   Lines(const NextText& next, double share) : next_(next), share_(share) {}
@@ -140,13 +140,13 @@ class Lines {
   }
 
   const NextText& next_;
-  double share_, seen_ = 0, taken_ = 0;  // bytes
+  double share_, seen_ = 0, taken_ = 0;  // in bytes
   std::string text_;
-  size_t at_ = 0;  // of the next line
+  size_t at_ = 0;  // where the next line begins
   absl::Status status_;
 };
 
-// In the words of who asked for the vocabulary.
+// Rewrites an error of the library in terms of the vocab that the user asked for.
 absl::Status LearningFault(const std::string& fault, int64_t vocab) {
   size_t at = fault.find("required_chars. ");
   size_t versus = at == fault.npos ? fault.npos : fault.find(" vs ", at);
@@ -168,10 +168,10 @@ std::vector<int32_t> TokensOf(const SentencePieceModel& model, std::string_view 
   return tokens;
 }
 
-// The same model without the space that it puts before a text; null if lines that are encoded by it, after a first
-// one, are not what the model itself makes of the whole text.
+// Returns the model without the space that it puts before a text, for the lines after a text's first. Returns null if
+// encoding line by line in this way differs from encoding the whole text with `model`.
 std::unique_ptr<SentencePieceModel> Unprefixed(const SentencePieceModel& model, const std::string& table) {
-  // A field of a protobuf that comes again overrides: normalizer_spec { add_dummy_prefix: false }.
+  // In a protobuf a later field overrides an earlier one: normalizer_spec { add_dummy_prefix: false }.
   constexpr std::string_view kField("\x1A\x02\x18\x00", 4);
   std::string fault;
   std::unique_ptr<SentencePieceModel> other = SentencePieceModel::Open(table + std::string(kField), fault);
@@ -181,7 +181,15 @@ std::unique_ptr<SentencePieceModel> Unprefixed(const SentencePieceModel& model, 
   return lines == TokensOf(model, "a\na") ? std::move(other) : nullptr;
 }
 
-// Whether each text begins with <s>, and ends plainly.
+// A mask is a control piece, which has no text, or a piece that the user defined.
+std::optional<int32_t> MaskOf(const std::vector<SentencePieceModel::Piece>& pieces) {
+  for (const char* spelling : kMaskSpellings)
+    for (size_t i = 0; i < pieces.size(); i++)
+      if (pieces[i].spelling == spelling) return int32_t(i);
+  return std::nullopt;
+}
+
+// Whether each text begins with <s>. Returns an error if the settings add a token at the end.
 absl::StatusOr<bool> AddsBegin(const std::string& settings) {
   if (settings.empty()) return false;
   absl::StatusOr<nlohmann::json> json = ParseJsonObject(std::as_bytes(std::span(settings)), kTokenizerSettings);
@@ -218,7 +226,8 @@ absl::StatusOr<Tokenizer> SentencePieceTokenizer(TokenizerFiles files) {
   std::vector<int32_t> probe = TokensOf(*shared->model, "a");
   bool prefixed = !probe.empty() && texts[size_t(probe[0])].starts_with(' ');
   if (prefixed) shared->unprefixed = Unprefixed(*shared->model, files.table);
-  if (!prefixed) shared->space_bytes = SpaceBytes(pieces);  // a part of a prefixed line would get a prefix too
+  // If the model puts a space before a text, the parts of a line would each get one, so lines are not split at U+2581.
+  if (!prefixed) shared->space_bytes = SpaceBytes(pieces);
   bool once = shared->unprefixed != nullptr;
   int end = shared->model->EndOfText();
   return Tokenizer({.kind = TokenizerKind::kSentencePiece,
@@ -226,6 +235,7 @@ absl::StatusOr<Tokenizer> SentencePieceTokenizer(TokenizerFiles files) {
                     .texts = std::move(texts),
                     .begin = std::move(begin),
                     .end_of_text = end < 0 ? std::nullopt : std::optional<int32_t>(end),
+                    .mask = MaskOf(pieces),
                     .start = [shared] { return std::make_unique<SentencePieceEncoder>(shared); },
                     .lines_are_prefixed = prefixed && !once,
                     .added = once ? std::vector<bool>(pieces.size()) : std::vector<bool>()});
