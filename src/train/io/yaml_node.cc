@@ -19,7 +19,7 @@ absl::Status At(const std::string& name, int line, int column, const std::string
   return absl::InvalidArgumentError(fmt::format("{}:{}:{}: {}", name, line, column, what));
 }
 
-// The index behind the closing quote of the scalar that opens at `begin`, or npos.
+// Returns the index after the closing quote of the scalar that opens at `begin`, or npos.
 size_t EndOfQuoted(std::string_view line, size_t begin) {
   char quote = line[begin];
   for (size_t i = begin + 1; i < line.size(); i++) {
@@ -33,7 +33,8 @@ size_t EndOfQuoted(std::string_view line, size_t begin) {
   return line.npos;
 }
 
-// The column (from 1) of a quote that is not closed on its line, or 0. The library reads on to the end of the file.
+// Returns the column (from 1) of a quote that is not closed on its line, or 0. The library would read on to the end of
+// the file.
 int OpenQuote(std::string_view line) {
   bool at_start = true;  // a scalar may begin here
   for (size_t i = 0; i < line.size(); i++) {
@@ -55,14 +56,14 @@ int OpenQuote(std::string_view line) {
   return 0;
 }
 
-// The index of a character that text has no use for, or npos. One of them, 0x04, is the end of the file to the library,
-// which then drops what follows without a word.
+// Returns the index of a control character other than tab, or npos. The library takes one of them, 0x04, for the end of
+// the file and silently drops the rest.
 size_t ControlCharacter(std::string_view line) {
   auto found = std::find_if(line.begin(), line.end(), [](char ch) { return uint8_t(ch) < 0x20 && ch != '\t'; });
   return found == line.end() ? line.npos : size_t(found - line.begin());
 }
 
-// The index of a tab among what a line is indented by, or npos.
+// Returns the index of a tab in the indentation of a line, or npos. Blank and comment lines may contain tabs.
 size_t IndentingTab(std::string_view line) {
   size_t tab = line.find_first_not_of(' ');
   if (tab == line.npos || line[tab] != '\t') return line.npos;
@@ -78,7 +79,7 @@ absl::Status CheckLine(std::string_view line, const std::string& name, int numbe
               fmt::format("expected text, got the control character 0x{:02x}; remove it", uint8_t(line[bad])));
   if (size_t tab = IndentingTab(line); tab != line.npos)
     return At(name, number, int(tab) + 1, "expected spaces before the first word, got a tab; indent with spaces");
-  if (line.starts_with('%'))  // to the library a directive, even here
+  if (line.starts_with('%'))  // the library takes it for a directive even in the middle of a document
     return At(name, number, 1, "a config has no directives; remove the line, or put the word in quotes");
   if (int column = OpenQuote(line)) return At(name, number, column, "the quote is not closed on its line; close it");
   return absl::OkStatus();
@@ -96,7 +97,7 @@ absl::Status CheckText(std::string_view text, const std::string& name) {
   return absl::OkStatus();
 }
 
-// What to do about what the library says.
+// Advice for the library's error messages.
 constexpr std::pair<std::string_view, std::string_view> kAdvice[] = {
     {"illegal map value", "put a value with a colon in quotes; the keys of a mapping begin in one column"},
     {"end of map not found", "the keys of a mapping begin in one column"},
@@ -108,12 +109,13 @@ constexpr std::pair<std::string_view, std::string_view> kAdvice[] = {
 };
 
 std::string Advised(const std::string& fault) {
-  auto found =
-      std::find_if(std::begin(kAdvice), std::end(kAdvice), [&](const auto& row) { return row.first == fault; });
-  return found == std::end(kAdvice) ? fault : fmt::format("{}; {}", fault, found->second);
+  // yaml-cpp 0.8 adds a name to some of them: "the referenced anchor is not defined: a".
+  for (const auto& [known, advice] : kAdvice)
+    if (fault == known || fault.starts_with(std::string(known) + ": ")) return fmt::format("{}; {}", known, advice);
+  return fault;
 }
 
-// Builds the tree from the parser's events; refuses by throwing the library's own exception, which carries the
+// Builds the tree from the parser's events. Reports errors by throwing the library's own exception, which carries the
 // position.
 class TreeBuilder final : public YAML::EventHandler {
  public:
@@ -149,7 +151,7 @@ class TreeBuilder final : public YAML::EventHandler {
  private:
   struct Open {
     YamlNode node;
-    std::optional<YamlNode> key = {};  // of a mapping, while its value is awaited
+    std::optional<YamlNode> key = {};  // of a mapping, until its value arrives
   };
 
   [[noreturn]] static void Refuse(const YAML::Mark& mark, const std::string& what) {
@@ -160,7 +162,7 @@ class TreeBuilder final : public YAML::EventHandler {
     if (open_.size() == kDeepest) Refuse(mark, "a config is not nested so deeply; close what was opened before");
     open_.push_back({Node(kind, mark, tag)});
   }
-  // A value takes a hundred bytes, however short its text.
+  // A value takes about a hundred bytes however short its text.
   static constexpr int kMostValues = 4096;
   YamlNode Node(YamlNode::Kind kind, const YAML::Mark& mark, const std::string& tag = "") {
     if (++values_ > kMostValues)
@@ -206,8 +208,8 @@ absl::StatusOr<YamlNode> ParseYaml(std::string_view text, const std::string& nam
     YAML::Parser parser(stream);
     TreeBuilder tree;
     if (!parser.HandleNextDocument(tree)) return YamlNode{.line = 1, .column = 1};
-    // Asked for all documents, the library finds endless empty ones in a text that starts with a comma: one more is
-    // enough.
+    // When asked for all documents, the library finds endless empty ones in a text that starts with a comma. Asking for
+    // one more is enough to detect a second document.
     parser.HandleNextDocument(tree);
     return tree.TakeRoot();
   } catch (const YAML::Exception& error) {

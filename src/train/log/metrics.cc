@@ -26,7 +26,7 @@ std::string Quote(const std::string& text) {
   return quoted + '"';
 }
 
-// An object of one line, built member by member.
+// A JSON object on one line, built member by member.
 class Object {
  public:
   explicit Object(const char* event) { Raw("event", Quote(event)); }
@@ -50,7 +50,7 @@ class Object {
   std::string text_;
 };
 
-// "  50/200": the step, aligned to the last one's width.
+// Returns "step 50/200": the step is aligned to the width of the last step.
 std::string StepText(int64_t step, int64_t steps) {
   std::string total = fmt::format("{}", steps);
   return fmt::format("step {:>{}}/{}", step, total.size(), total);
@@ -125,7 +125,16 @@ std::string JsonLine(const EndRecord& r) {
 std::string JsonLine(const StopRecord& r) { return Object("stop").Add("step", r.step).Add("reason", r.reason).Text(); }
 
 std::string JsonLine(const SaveRecord& r) {
-  return Object("save").Add("step", r.step).Add("folder", r.folder).Add("seconds", r.seconds).Text();
+  std::optional<double> rate;
+  if (r.bytes && r.seconds > 0) rate = double(*r.bytes) / r.seconds / 1e9;
+  return Object("save")
+      .Add("step", r.step)
+      .Add("folder", r.folder)
+      .Add("seconds", r.seconds)
+      .Add("bytes", r.bytes)
+      .Add("gb_per_s", rate)
+      .Add("stall_seconds", r.stall)
+      .Text();
 }
 
 std::string JsonLine(const NoteRecord& r) { return Object("note").Add("text", r.text).Text(); }
@@ -180,7 +189,7 @@ std::string StartLines(const StartRecord& r) {
 
 namespace {
 
-// A part of a line. Of a line that is too long the parts of the highest rank go first; 0 stays.
+// A part of a line. If the line is too long, the parts of highest rank are dropped first; rank 0 is never dropped.
 struct Part {
   int rank;
   std::string text;
@@ -225,7 +234,7 @@ std::string ProgressText(const ProgressRecord& r) {
   return fmt::format("evaluating {}% | {} left", 100 * r.done / r.all, DurationText(left));
 }
 
-// The text has lines of its own: each of them is set off.
+// The text may have several lines; each of them is indented.
 std::string SampleLines(const SampleRecord& r, int64_t steps) {
   std::string lines = StepText(r.step, steps) + " | the model writes:\n  ";
   for (char ch : r.text.substr(0, r.text.find_last_not_of('\n') + 1)) {
@@ -297,7 +306,7 @@ void StepMean::Add(const StepRecord& step) {
   ms_ += step.ms;
   tokens_ += step.tokens_per_s * step.ms;
   mfu_ += step.mfu.value_or(0) * step.ms;
-  if (!std::isfinite(step.grad_norm)) return;  // of an update that was skipped
+  if (!std::isfinite(step.grad_norm)) return;  // of a skipped update
   norm_ += step.grad_norm;
   norms_++;
 }
@@ -314,7 +323,7 @@ StepRecord StepMean::Take() {
 }
 
 bool EvalProgress::IsDue(const ProgressRecord& record) {
-  if (record.seconds < last_) next_ = kPause;  // of another evaluation
+  if (record.seconds < last_) next_ = kPause;  // another evaluation has begun
   last_ = record.seconds;
   if (record.seconds < next_ || record.done == record.all) return false;
   next_ = record.seconds + kPause;

@@ -10,7 +10,7 @@
 namespace weft {
 namespace {
 
-// "4 ranks: parameters 1.0 GiB, moments 2.0 GiB": what is asked for at one place.
+// Returns "4 ranks: parameters 1.0 GiB, moments 2.0 GiB": the need at one place.
 std::string AskedText(const MemoryNeed& need, int64_t ranks) {
   std::string text = ranks == 1 ? "" : fmt::format("{} ranks: ", ranks), comma;
   for (const auto& [name, bytes] : need.Categories()) {
@@ -38,7 +38,7 @@ absl::Status CheckPlace(const std::string& place, std::span<const RankMemory> ra
       OutOfMemory({.where = place, .asked = size_t(need.Total()), .what = AskedText(need, count), .memory = memory}));
 }
 
-// One place of a rank, as it travels. No name: there is no such place.
+// A place of a rank, in the form that is sent. An empty name means that there is no such place.
 struct Packed {
   char place[256] = {};
   MemoryNeed need;
@@ -60,11 +60,21 @@ absl::Status CheckMemory(std::span<const RankMemory> ranks) {
   return absl::OkStatus();
 }
 
-absl::Status CheckMemory(const MemoryNeed& need, const DeviceRuntime& device, ProcessGroup& world) {
+size_t DeviceBytes(const Config& config) { return size_t(config.device_memory * double(size_t(1) << 30)); }
+
+Memory Bounded(const Memory& memory, size_t most) {
+  if (most == 0 || memory.total <= most) return memory;
+  size_t held = memory.total - memory.free;
+  return {.free = most > held ? most - held : 0, .total = most};
+}
+
+absl::Status CheckMemory(const MemoryNeed& need, const Config& config, const DeviceRuntime& device,
+                         ProcessGroup& world) {
   ProcessMemory process;
-  if (device.device().kind == DeviceKind::kCpu) process = MemoryOfProcess();
-  const std::array<Packed, 2> mine{Pack(PlaceOf(device), need, device.MemoryNow()),
-                                   Pack(PlaceOf(process), need, process.memory)};
+  bool on_cpu = device.device().kind == DeviceKind::kCpu;
+  if (on_cpu) process = MemoryOfProcess();
+  Memory memory = Bounded(device.MemoryNow(), on_cpu ? 0 : DeviceBytes(config));
+  const std::array<Packed, 2> mine{Pack(PlaceOf(device), need, memory), Pack(PlaceOf(process), need, process.memory)};
   std::vector<Packed> all(mine.size() * size_t(world.size()));
   world.AllGather(mine.data(), all.data(), sizeof(mine) / sizeof(int64_t), DType::kI64);
   std::vector<RankMemory> ranks;

@@ -1,20 +1,27 @@
-// What parallel.regather: auto comes to: whether weights that are gathered for the forward pass (fsdp: full) are
-// gathered again for the backward pass, or kept. To keep them saves a gather of all weights a step, and costs their
-// memory.
+// Decides parallel.regather: auto. With fsdp: full, weights gathered for the forward pass are either gathered again for
+// the backward pass, or kept. Keeping them saves one gather of all weights per step, and costs their memory.
 #pragma once
 #include <cstddef>
 
 #include "weft/core/compile/runtime.h"
+#include "weft/dist/group/mesh.h"
 #include "weft/parallel/step/step_options.h"
 #include "weft/train/config/config.h"
 
 namespace weft {
 
-// Of a GPU's memory, what a run leaves to CUDA: its context, its libraries, cuDNN's scratch, the step's graph.
+// The part of a GPU's memory that a run leaves to CUDA: its context, its libraries, cuDNN's scratch, the step's graph.
 inline constexpr size_t kReservedBytes = size_t(3) << 30;
 
-// `options` are those of the config, but for what is asked. `total`: the device's memory; 0: it is not known, and taken
-// to be enough. The CPU gathers again.
+// Whether memory decides: parallel.regather is auto, and the run could keep weights.
+bool AsksForMemory(const Config& config, const StepOptions& options, DeviceKind device);
+// Returns whether to gather again. `options` are the config's, except for this decision. `total` is the device's memory
+// in bytes; 0 means unknown, and counts as enough. A run that cannot keep weights, such as one on the CPU, gathers
+// again.
 bool Regathers(const Config& config, const StepOptions& options, const Runtime& runtime, size_t total);
+
+// Returns the options of a run's step on this device: those of the config with this decision. It is the same on all
+// ranks, and all ranks must call this function.
+StepOptions RunOptionsOf(const Config& config, const Context& context, DeviceMesh& mesh, DeviceKind device);
 
 }  // namespace weft

@@ -9,7 +9,7 @@
 namespace weft {
 namespace {
 
-// "f32[2, 8], i32[2] -> f32[2, 16]": what this rank holds of them; operands without bytes are left out.
+// Returns "f32[2, 8], i32[2] -> f32[2, 16]": the shapes of this rank's shards. Omits operands without data.
 std::string ShapesText(const KernelCall& call) {
   auto list = [](std::span<const TensorView> views) {
     std::vector<std::string> texts;
@@ -29,7 +29,8 @@ std::string CallMembers(const Node& node, const KernelCall& call) {
                      JsonText(ToString(node.loc)), JsonText(ShapesText(call)));
 }
 
-// What identifies the calls of a batch: their positions in the plan, op, phase, dtype, modules, lines and shapes.
+// Returns members that identify the calls of a batch: positions in the plan, op, phase, dtype, modules, lines and
+// shapes.
 std::string BatchMembers(const ProfiledBatch& batch) {
   std::string members =
       fmt::format(R"("op":"{}","phase":"{}","dtype":"{}","call":{},"calls":{})", Name(batch.node().op),
@@ -77,7 +78,7 @@ void RankTrace::AddProgram(const RunProfile::ProgramRun& run, const std::string&
   for (size_t i = 0; i < batches.size(); i++) {
     const ProfiledBatch& batch = batches[i];
     batch.is_collective() ? AddCollective(batch) : AddKernel(batch);
-    // Collectives may run beside the kernels that follow them: to modules they end where these begin.
+    // A collective may run concurrently with later kernels. On the module track it ends when the next batch begins.
     RunProfile::Span own = batch.span;
     if (i + 1 < batches.size()) own.end = std::min(own.end, batches[i + 1].span.begin);
     own = {std::max(own.begin, at), std::max(own.end, at)};
@@ -88,7 +89,8 @@ void RankTrace::AddProgram(const RunProfile::ProgramRun& run, const std::string&
   modules_.Close(at);
 }
 
-// Batches come in the order of their beginnings, but for collectives that run beside kernels.
+// Adds `span` to the covered time, but only the part after the spans added before. Batches come in order of their
+// begins, except for collectives that run concurrently with kernels.
 void RankTrace::Cover(RunProfile::Span span) {
   int64_t from = std::max(span.begin, covered_until_);
   if (span.end <= from) return;
@@ -110,7 +112,9 @@ void RankTrace::AddKernel(const ProfiledBatch& batch) {
 int64_t RankTrace::Handed(const ProfiledBatch& batch) const {
   if (!batch.is_collective()) return 0;
   int ranks = options_.mesh.sizes[size_t(batch.node().attrs.Int("axis"))];
-  return NumElements(HandedOver(batch.node(), ranks)) * int64_t(SizeOf(batch.node().inputs[0].dtype()));
+  int64_t bytes = 0;
+  for (const GroupCall& call : GroupCallsOf(batch.node(), ranks)) bytes += call.bytes();
+  return bytes;
 }
 
 void RankTrace::AddCollective(const ProfiledBatch& batch) {
