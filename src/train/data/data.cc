@@ -25,14 +25,14 @@ absl::Status Refuse(const Config& config, const std::string& key, const absl::St
 }
 
 absl::Status RefuseOtherFormat(const Config& config, const DataFormat& train, const DataFormat& val) {
-  auto [first, second] = std::minmax({&train, &val});  // as the table has them
+  auto [first, second] = std::minmax({&train, &val});  // in the order of the table
   return Refuse(config, "data.val",
                 fmt::format("expected {}, as data.train is, got {}; give both as {} or both as {}", train.name,
                             val.name, first->name, second->name));
 }
 
-// What is wrong with the first of the files that the tokenizer cannot take, with its name and the place in it; OK where
-// it takes each by itself.
+// Encodes each file by itself. Returns the error of the first file that the tokenizer refuses, with its name and
+// position, or OK if it accepts each.
 absl::Status FaultOfFile(const Tokenizer& tokenizer, const std::string& field, const DataFiles& files) {
   for (const std::string& path : files.paths) {
     absl::StatusOr<Documents> documents = ReadDocuments({path}, field);
@@ -52,12 +52,12 @@ size_t TailBegin(std::string_view text, double fraction) {
   return SkipCodePoints(text, head);
 }
 
-// A source of training data, on the way to its tokens.
+// A source of training data while it is loaded.
 struct Dataset::Part {
   DataFiles files;
   std::string field;
   double weight;
-  Documents documents = {};  // of text, until it is encoded
+  Documents documents = {};  // of text; cleared when it is encoded
   TokenStream tokens = {};
 };
 
@@ -66,7 +66,8 @@ Dataset::Dataset(const Config& config) : context_(config.model.context), global_
 absl::StatusOr<Dataset> Dataset::Load(const Config& config, const DataOptions& options) {
   Dataset dataset(config);
   if (config.data.synthetic) {
-    if (absl::Status s = dataset.OpenTokenizer(config); !s.ok()) return s;  // chars has no text: bytes
+    // Synthetic data has no text for chars, so that becomes bytes.
+    if (absl::Status s = dataset.OpenTokenizer(config); !s.ok()) return s;
     bool masked = config.train.objective == TrainObjective::kMasked;
     int64_t kinds = config.model.vocab > 0 ? config.model.vocab - int(masked) : dataset.vocab_;
     if (masked) dataset.masking_.emplace(uint64_t(config.train.seed), int32_t(kinds), kinds);
@@ -97,14 +98,11 @@ absl::StatusOr<Dataset> Dataset::Load(const Config& config, const DataOptions& o
   return dataset;
 }
 
-// The tokenizer's own mask token, else the number behind its last; of token shards the last of model.vocab.
+// Uses the tokenizer's own mask token, or else the id after its last. For token shards, uses the last id of
+// model.vocab.
 absl::Status Dataset::ChooseMask(const Config& config) {
-  int64_t kinds = tokenizer_ ? tokenizer_->vocab() : vocab_ - 1, mask = kinds;
-  for (int64_t id = 0; tokenizer_ && id < kinds; id++) {
-    bool begins = false;
-    std::string_view text = tokenizer_->TextOf(int32_t(id), begins);
-    if (text == "[MASK]" || text == "<mask>") mask = id;
-  }
+  int64_t kinds = tokenizer_ ? tokenizer_->vocab() : vocab_ - 1;
+  int64_t mask = tokenizer_ ? tokenizer_->mask().value_or(int32_t(kinds)) : kinds;
   for (const TokenStream* stream : {&train_, &val_})
     if (TokenSummary summary = Summarize(*stream); !tokenizer_ && summary.largest >= mask)
       return Refuse(config, "model.vocab",
@@ -228,7 +226,7 @@ absl::Status Dataset::LoadTokens(const Config& config, std::vector<Part>& parts,
 absl::Status Dataset::CheckTokens(const Config& config, const std::vector<Part>& parts) const {
   std::vector<const TokenStream*> streams = {&val_};
   for (const Part& part : parts) streams.push_back(&part.tokens);
-  // What this does not see, the batches do.
+  // Summaries read samples of large shards; the batches check every token.
   for (const TokenStream* stream : streams) {
     TokenSummary summary = Summarize(*stream);
     if (absl::Status s = stream->Fault(0, stream->size()); !s.ok()) return Refuse(config, "data", s);
@@ -236,6 +234,17 @@ absl::Status Dataset::CheckTokens(const Config& config, const std::vector<Part>&
       return Refuse(config, "model.vocab", TokenFault(*stream, summary.largest_at, vocab_));
   }
   return absl::OkStatus();
+}
+
+int64_t Dataset::tokenizer_vocab() const {
+  int64_t kinds = tokenizer_ ? tokenizer_->vocab() : vocab_;
+  return masking_ ? std::max(kinds, int64_t(masking_->mask()) + 1) : kinds;
+}
+
+int64_t KindsOf(const Config& config, const Tokenizer& tokenizer) {
+  // Of synthetic data the last kind of a given model.vocab is the mask.
+  bool has_mask = tokenizer.mask() || (config.data.synthetic && config.model.vocab > 0);
+  return tokenizer.vocab() + int64_t(config.train.objective == TrainObjective::kMasked && !has_mask);
 }
 
 bool NamesTokenizerOfShards(const Config& config) {
@@ -346,11 +355,11 @@ std::optional<int64_t> Dataset::EvalBytes(int64_t windows) const {
   if (!tokenizer_ || masking_) return std::nullopt;
   int64_t end = std::min(windows * context_ + 1, val_.size()), bytes = 0, first = 0;
   const std::vector<int32_t>& begin = tokenizer_->begin();
-  while (first < std::min(int64_t(begin.size()), end) && val_[first] == begin[size_t(first)]) first++;  // no text
+  while (first < std::min(int64_t(begin.size()), end) && val_[first] == begin[size_t(first)]) first++;  // not text
   bool begins = true;
   for (int64_t i = first; i < end; i++) {
     auto size = int64_t(tokenizer_->TextOf(val_[i], begins).size());
-    if (val_[i] == tokenizer_->end_of_text()) size = 0;  // it stands between documents
+    if (val_[i] == tokenizer_->end_of_text()) size = 0;  // separates documents, so it is not text
     bytes += i > 0 ? size : 0;
   }
   return bytes;

@@ -1,9 +1,9 @@
-// Dataset: which tokens each sequence of each step holds, as a function of (seed, step, global row) alone.
+// Dataset: the tokens of each sequence of each step. They depend only on (seed, step, global row).
 //
 //   dataset.FillTrain(step, first_row, batch);      // the same rows on any mesh
 //   for (int64_t w = 0; w < dataset.eval_windows(); w += rows) dataset.FillEval(w, dataset.eval_windows(), batch);
 //
-// Legend: C the context, n the length of a token stream.
+// Legend: C is the context, n the length of a token stream.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -23,41 +23,46 @@ namespace weft {
 struct Documents;
 
 struct DataOptions {
-  const Tokenizer* tokenizer = nullptr;  // null: the one that the config names, chars from the texts at hand
-  bool train = true;                     // false: validation alone, where it has files of its own
+  const Tokenizer* tokenizer = nullptr;  // null: the config's tokenizer; chars takes its table from the texts
+  bool train = true;                     // false: load only validation data, if it needs nothing of the training data
 };
 
 class Dataset {
  public:
-  // Reads what config.data names. Errors carry the place of the key that is at fault.
+  // Reads the data that config.data names. Errors begin with the position of the wrong key.
   static absl::StatusOr<Dataset> Load(const Config& config, const DataOptions& options = {});
 
-  const Tokenizer* tokenizer() const { return tokenizer_ ? &*tokenizer_ : nullptr; }  // null where shards have none
-  int64_t tokenizer_vocab() const { return tokenizer_ ? tokenizer_->vocab() : vocab_; }
-  // The tokenizer's; of token shards, model.vocab where that is more. With train.objective: masked one more for the
-  // mask where the tokenizer has none of its own.
+  const Tokenizer* tokenizer() const { return tokenizer_ ? &*tokenizer_ : nullptr; }  // null if token shards name none
+  // How many kinds of token a model needs for this data: the tokenizer's, or model.vocab for shards without one. With
+  // train.objective: masked one more, if the tokenizer has no mask of its own.
+  int64_t tokenizer_vocab() const;
+  // The same number; for token shards, model.vocab if that is larger.
   int64_t vocab() const { return vocab_; }
   const TokenStream& train() const { return train_; }                          // of all sources
-  size_t num_sources() const { return source_ ? source_->num_sources() : 0; }  // of a mixture; 0: there is none
-  uint64_t source_hash() const { return source_ ? source_->Hash() : 0; }       // as TokenSource::Hash
+  size_t num_sources() const { return source_ ? source_->num_sources() : 0; }  // of a mixture; 0: no mixture
+  uint64_t source_hash() const { return source_ ? source_->Hash() : 0; }       // see TokenSource::Hash
   const TokenStream& val() const { return val_; }
-  int64_t HeldBytes() const { return train_.HeldBytes() + val_.HeldBytes(); }  // of memory, by the tokens of text
-  const std::vector<std::string>& notes() const { return notes_; }  // for people, on what is odd and not wrong
+  // Memory for the tokens of text, in bytes.
+  int64_t HeldBytes() const { return train_.HeldBytes() + val_.HeldBytes(); }
+  // Messages for the user about data that looks odd but is valid.
+  const std::vector<std::string>& notes() const { return notes_; }
 
-  // These fill a batch and give the number of its targets that are not ignored; they allocate nothing. They throw Error
-  // for a token of a shard that is not below model.vocab.
-  // Rows of the global batch of `step` (from 0, and not before `from`), from first_row on. Rows behind the last are all
-  // ignored.
+  // The functions below fill a batch and return the number of its targets that are not ignored. They allocate nothing.
+  // They throw Error if a token of a shard is not below model.vocab, or if a shard cannot be read.
+  //
+  // FillTrain fills rows of the global batch of `step`, beginning with first_row. Steps count from 0; `step` must not
+  // be before `from`. Rows after the last of the batch are ignored.
   int64_t FillTrain(int64_t step, int64_t first_row, BatchSpan batch, const DataPosition& from = {}) const;
-  // Where a run that was at `from` is after `step` steps. Takes time proportional to the sequences between at most.
+  // Returns the position after `step` steps of a run that was at `from`. Takes at most time proportional to the number
+  // of sequences between the two.
   DataPosition PositionAfter(int64_t step, const DataPosition& from) const;
 
-  // The validation text is cut into windows of C targets; every token but the first is a target exactly once.
-  int64_t eval_windows() const;  // 0 without validation text
-  // Windows from first_window on. Those from end_window on, and those behind the last, are all ignored.
+  // The validation data is cut into windows of C targets. Every token except the first is a target exactly once.
+  int64_t eval_windows() const;  // 0 without validation data
+  // Fills windows, beginning with first_window. Windows from end_window on, and those after the last, are ignored.
   int64_t FillEval(int64_t first_window, int64_t end_window, BatchSpan batch) const;
-  // The bytes of text that the targets of the first `windows` windows stand for; unknown without a tokenizer,
-  // and where targets are masked tokens.
+  // Returns the bytes of text that the targets of the first `windows` windows stand for. Returns none without a
+  // tokenizer, or if targets are masked tokens.
   std::optional<int64_t> EvalBytes(int64_t windows) const;
 
  private:
@@ -82,19 +87,21 @@ class Dataset {
   TokenStream train_, val_;
   std::vector<std::string> notes_;
   int64_t context_, global_batch_, vocab_ = 0;
-  std::shared_ptr<const TokenSource> source_;  // of training
-  std::optional<Masking> masking_;             // train.objective: masked
+  std::shared_ptr<const TokenSource> source_;  // for training
+  std::optional<Masking> masking_;             // only with train.objective: masked
 };
 
-// Whether data.tokenizer says what token shards were made with: it names a file, or bytes and the model has just as
-// many kinds of token. Bytes are the default, so that the word alone says nothing.
+// Whether data.tokenizer tells which tokenizer made the token shards: it names a file, or it is bytes and model.vocab
+// fits. Bytes is the default, so the name by itself tells nothing.
 bool NamesTokenizerOfShards(const Config& config);
-// Refuses what has no meaning beside token shards, and what is missing there.
+// Returns what Dataset::tokenizer_vocab() is for a config's data in this tokenizer.
+int64_t KindsOf(const Config& config, const Tokenizer& tokenizer);
+// Returns an error for keys that have no meaning with token shards, and for missing ones.
 absl::Status CheckShardKeys(const Config& config);
 
-// How many of n characters or tokens come before the tail that a fraction of data.val cuts off.
+// Returns how many of n characters or tokens come before the tail that a fraction of data.val cuts off.
 int64_t HeadLength(int64_t n, double fraction);
-// The text behind the head of its characters: the same characters whatever the tokenizer.
+// Returns the byte offset of the tail. It is counted in characters, so that the tail does not depend on the tokenizer.
 size_t TailBegin(std::string_view text, double fraction);
 
 }  // namespace weft

@@ -1,56 +1,33 @@
 #include "weft/train/infer/forward.h"
 
-#include "weft/core/base/memory.h"
 #include "weft/core/compile/comm_plan.h"
-#include "weft/core/compile/eager.h"
-#include "weft/core/compile/interpreter.h"
 #include "weft/core/compile/pipeline.h"
 
 namespace weft {
 
 Forward::Forward(RandomPhase phase, Trace trace, ExecutorKind executor, const StepOptions& options,
                  const Runtime& runtime)
-    : phase_(phase), trace_(std::move(trace)), executor_(executor), options_(options), runtime_(runtime) {
-  TraceBuilder tracer({options.seed, phase});
-  BuilderScope builder(tracer);
-  ModelScope scope(options.model);
-  std::vector<NamedValue> outputs = trace_();
-  for (const NamedValue& out : outputs) names_.push_back(out.name);
-  const char* name = phase == RandomPhase::kEval ? "eval" : "generate";
-  program_ = Lower(tracer.Finish(std::move(outputs)), options.partition(), name);
-  if (executor == ExecutorKind::kCompiled) plan_ = Compile(program_, runtime, name);
+    : program_([trace = std::move(trace)](std::span<const Var>) { return trace(); },
+               {.name = phase == RandomPhase::kEval ? "eval" : "generate",
+                .random = {options.seed, phase},
+                .model = options.model,
+                .partition = options.partition()}),
+      how_{.executor = executor, .prints = options.print_ops && runtime.context->rank() == 0},
+      runtime_(runtime) {
+  if (executor == ExecutorKind::kCompiled) how_.plan = Compile(program_.local(), runtime, program_.options().name);
 }
 
-uint64_t Forward::Hash() const { return CommHash(program_); }
+uint64_t Forward::Hash() const { return CommHash(program_.local()); }
 
 void Forward::Bind(State& state) {
-  state_ = &state;
-  if (!plan_) return;
-  MemoryUse use("activations");
-  executable_ = std::make_unique<Executable>(*std::exchange(plan_, std::nullopt), runtime_, state.binder());
+  function_ = MakeFunction(program_, state, runtime_, std::move(how_));
+  how_.plan.reset();
 }
 
 std::vector<Tensor> Forward::Run() {
-  if (executor_ == ExecutorKind::kEager) return RunEagerly();
+  function_->Run();
   std::vector<Tensor> results;
-  if (executable_) {
-    executable_->Run();
-    for (const std::string& name : names_) results.push_back(executable_->Output(name).To(CpuRuntime()));
-    return results;
-  }
-  bool print = options_.print_ops && runtime_.context->rank() == 0;
-  auto values = Interpret(program_, runtime_, state_->binder(), {.trap_nan = true, .poison = true, .print = print});
-  for (const std::string& name : names_) results.push_back(values.at(name).To(CpuRuntime()));
-  return results;
-}
-
-std::vector<Tensor> Forward::RunEagerly() {
-  EagerBuilder eager(runtime_, state_->binder(), {options_.seed, phase_});
-  BuilderScope builder(eager);
-  ModelScope scope(options_.model);
-  std::vector<Tensor> results;
-  for (const NamedValue& out : trace_())
-    results.push_back(eager.ToLocal(out.value, Sharding(options_.model.mesh.num_axes())).To(CpuRuntime()));
+  for (const Function::Result& result : function_->results()) results.push_back(result.storage.To(CpuRuntime()));
   return results;
 }
 

@@ -1,7 +1,7 @@
-// Forward: a program that reads the State and changes nothing, run by any of the three executors.
+// Forward: a program that reads the State and changes nothing. Any of the three executors can run it.
 //
 //   Forward forward(RandomPhase::kEval, [&] { return EvalSums(model, options); }, executor, options, runtime);
-//   forward.Bind(state);                                  // which has all entries that the program names
+//   forward.Bind(state);                                  // must have all entries that the program names
 //   std::vector<Tensor> sums = forward.Run();
 #pragma once
 #include <functional>
@@ -10,39 +10,33 @@
 #include <vector>
 
 #include "weft/core/base/rng.h"
-#include "weft/core/compile/executable.h"
-#include "weft/parallel/step/runner.h"
+#include "weft/parallel/program/function.h"
+#include "weft/parallel/step/training_step.h"
 
 namespace weft {
 
 class Forward {
  public:
-  using Trace = std::function<std::vector<NamedValue>()>;  // emits the program where it is called
-  // Traces and plans; allocates nothing. What `trace` refers to outlives this.
+  using Trace = std::function<std::vector<NamedValue>()>;  // emits the program into the current builder
+  // Traces and, with executor compiled, plans. Allocates no tensors. Everything that `trace` refers to must outlive
+  // this.
   Forward(RandomPhase phase, Trace trace, ExecutorKind executor, const StepOptions& options, const Runtime& runtime);
 
-  const Plan* plan() const { return plan_ ? &*plan_ : nullptr; }  // of executor compiled, until Bind
-  uint64_t Hash() const;                                          // of its collectives: the same on all ranks
-  void Bind(State& state);                                        // which outlives this
-  // Called by all ranks alike: the outputs, in the trace's order, whole and on the host.
+  // Returns the plan of executor compiled. Returns null for other executors, and after Bind.
+  const Plan* plan() const { return how_.plan ? &*how_.plan : nullptr; }
+  uint64_t Hash() const;    // of its collectives; must be equal on all ranks
+  void Bind(State& state);  // `state` must outlive this
+  // Returns the outputs, in the order of the trace, whole and on the host. All ranks must call it.
   std::vector<Tensor> Run();
 
  private:
-  std::vector<Tensor> RunEagerly();
-
-  RandomPhase phase_;
-  Trace trace_;
-  ExecutorKind executor_;
-  StepOptions options_;
+  Program program_;
+  FunctionOptions how_;  // with the plan of executor compiled, until Bind
   Runtime runtime_;
-  std::vector<std::string> names_;
-  LocalProgram program_;
-  std::optional<Plan> plan_;
-  State* state_ = nullptr;
-  std::unique_ptr<Executable> executable_;
+  std::unique_ptr<Function> function_;
 };
 
-// A forward program that is bound to a state; all outlive it.
+// A Forward that is bound to a State. The objects that it refers to must outlive it.
 struct BoundForward {
   State& state;
   const StepOptions& options;

@@ -13,7 +13,7 @@ StepOptions OptionsFor(StepOptions options, const Context& context, DeviceKind d
   return options;
 }
 
-// Nothing that only training needs.
+// Returns the program's slots and the model's parameters, but nothing that only training needs.
 std::vector<EntryInfo> EntriesFor(const ShardedModel& model, const ForwardProgram& program) {
   std::vector<EntryInfo> entries = program.slots, parameters = model.Entries();
   entries.insert(entries.end(), parameters.begin(), parameters.end());
@@ -41,7 +41,7 @@ LoadedModel::LoadedModel(const Config& config, const StepOptions& options, Forwa
 
 absl::Status LoadedModel::Load(const ModelSource& source) {
   MemoryNeed need = MemoryNeedOf(entries_, mesh_.shape(), forward_.plan());
-  if (absl::Status s = CheckMemory(need, runtime_.memory(), mesh_.World()); !s.ok()) return s;
+  if (absl::Status s = CheckMemory(need, config_, runtime_.memory(), mesh_.World()); !s.ok()) return s;
   AddEntries(state_, entries_);
   if (absl::Status s = FirstFault(mesh_.World(), SetParameters(source)); !s.ok()) return s;
   forward_.Bind(state_);

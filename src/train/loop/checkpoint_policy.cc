@@ -15,8 +15,9 @@ CheckpointPolicy::CheckpointPolicy(const Config& config, const Dataset& data, co
     : config_(config), data_(data), start_(start), position_(start.position()) {
   const CheckpointConfig& c = config.checkpoint;
   if (c.dir.empty()) return;
-  auto saved = [&reporter](int64_t step, const std::string& folder, double seconds) {
-    reporter.Write(SaveRecord{.step = step, .folder = folder, .seconds = seconds});
+  auto saved = [&reporter](const SavedCheckpoint& s) {
+    reporter.Write(SaveRecord{
+        .step = s.step, .folder = s.folder, .seconds = s.seconds, .bytes = int64_t(s.bytes), .stall = s.stall});
   };
   saver_ = std::make_unique<CheckpointSaver>(state, world,
                                              CheckpointSaver::Options{.dir = c.dir,
@@ -29,8 +30,9 @@ CheckpointPolicy::CheckpointPolicy(const Config& config, const Dataset& data, co
                                                                       .saved = saved});
 }
 
-// A run that goes on in the folder of one before it takes over what lies there up to its own start. What lies past it,
-// another run's or broken, is not its own to remove, and must not count: of what it keeps, the newest is whole.
+// A run that resumes in the folder of an earlier run takes over the checkpoints there up to its own start. Later ones
+// belong to another run or are broken. This run must neither remove nor count them, so that the newest checkpoint that
+// it keeps is whole.
 std::set<int64_t> CheckpointPolicy::EarlierSteps() const {
   std::error_code error;
   std::filesystem::path from = std::filesystem::weakly_canonical(start_.folder(), error).parent_path();
@@ -55,6 +57,10 @@ absl::Status CheckpointPolicy::Save(int64_t step, bool eval_due, bool last) {
                        last || step == config_.train.steps);
 }
 
+CheckpointSaver::Clock::duration CheckpointPolicy::WaitForCopy() {
+  return saver_ ? saver_->WaitForCopy() : CheckpointSaver::Clock::duration{};
+}
+
 void CheckpointPolicy::NoteEvaluated(int64_t step) {
   if (saver_) saver_->NoteEvaluated(step);
 }
@@ -64,13 +70,13 @@ absl::Status CheckpointPolicy::Wait() { return saver_ ? saver_->Wait() : absl::O
 absl::Status CheckpointPolicy::SaveAtStop(int64_t step, bool eval_due) {
   if (!saver_) return absl::OkStatus();
   bool wants = !IsDue(step) && step > start_.step();
-  if (!wants) wants = !saver_->Wait().ok();  // which has been said; the one try more that it has is now
+  if (!wants) wants = !saver_->Wait().ok();  // this failure was reported; the save has one more try, here
   if (wants)
     if (absl::Status s = Save(step, eval_due, /*last=*/true); !s.ok()) return s;
   return saver_->Wait();
 }
 
-// auto goes by the step, and another run may have gone further.
+// checkpoint.resume=auto takes the highest step, and another run may have saved a higher one.
 std::string CheckpointPolicy::HowToGoOn(int64_t step) const {
   if (!saver_) return "nothing is saved, for there is no checkpoint.dir";
   if (step == start_.step()) return "no step was done, so start it as before";

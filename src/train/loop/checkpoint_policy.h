@@ -1,5 +1,5 @@
-// CheckpointPolicy: which steps of a run are saved, and how a run that stops goes on. Without checkpoint.dir it saves
-// nothing.
+// CheckpointPolicy: decides which steps of a run are saved, and how a run that stops can be resumed. Without
+// checkpoint.dir it saves nothing.
 #pragma once
 #include <memory>
 #include <set>
@@ -13,21 +13,25 @@ namespace weft {
 
 class CheckpointPolicy {
  public:
-  // All outlive the policy. `activity`, unless null, gets what the rank saves.
+  // All arguments must outlive the policy. `activity` receives descriptions of this rank's saves; it may be null.
   CheckpointPolicy(const Config& config, const Dataset& data, const RunStart& start, State& state, ProcessGroup& world,
                    RunReporter& reporter, Notices& notices, RankActivity* activity);
 
   bool IsDue(int64_t step) const;
-  // Saves the state after `step`, beside what follows. `eval_due`: an evaluation of it follows; `last`: nothing else
-  // does. On all ranks alike: kAborted where two checkpoints in a row, or the last one, cannot be saved.
+  // Saves the state after `step`, concurrently with the work that follows. `eval_due`: an evaluation of the step
+  // follows. `last`: nothing else follows. Requires checkpoint.dir. All ranks must call it; all get the same result.
+  // Returns kAborted if this checkpoint and the one before it cannot be saved. Wait returns kAborted if the last one
+  // cannot.
   absl::Status Save(int64_t step, bool eval_due, bool last);
-  // The evaluation that follows `step` is made.
+  // Waits until the save in progress has copied the state, which must not change before. Returns the time waited.
+  CheckpointSaver::Clock::duration WaitForCopy();
+  // Records that the evaluation after `step` is done.
   void NoteEvaluated(int64_t step);
-  // The end of a save in progress.
+  // Waits for the end of the save in progress and returns its status.
   absl::Status Wait();
-  // Before a run stops after `step`: saves it unless that is done.
+  // Call it before a run stops after `step`. Saves the step unless it is saved already, and waits for the save.
   absl::Status SaveAtStop(int64_t step, bool eval_due);
-  // What to start a run with that goes on after `step`, for people.
+  // Returns advice for the user on how to resume the run after `step`.
   std::string HowToGoOn(int64_t step) const;
 
  private:
@@ -36,7 +40,7 @@ class CheckpointPolicy {
   const Config& config_;
   const Dataset& data_;
   const RunStart& start_;
-  DataPosition position_;                   // of the latest save, so that the next counts from there
+  DataPosition position_;                   // of the latest save, so that the next position is counted from it
   std::unique_ptr<CheckpointSaver> saver_;  // null: no checkpoint.dir
 };
 

@@ -15,20 +15,6 @@
 #include "weft/train/preflight/regather.h"
 
 namespace weft {
-namespace {
-
-StepOptions OptionsFor(const Config& config, const Context& context, DeviceMesh& mesh, DeviceKind device) {
-  StepOptions options = StepOptionsOf(config, mesh.shape());
-  options.kernels = &context.kernels(device);
-  if (device == DeviceKind::kCpu) return options;
-  Runtime runtime = RuntimeOf(context, mesh, device);
-  int64_t regather = Regathers(config, options, runtime, runtime.memory().MemoryNow().total);
-  mesh.World().AllReduce(&regather, &regather, 1, DType::kI64, ReduceOp::kMax);  // GPUs may differ
-  options.model.regather = regather != 0;
-  return options;
-}
-
-}  // namespace
 
 Trainer::Trainer(const Config& config, const Dataset& data, const Context& context, DeviceMesh& mesh, DeviceKind device,
                  StopGate* stop, RankActivity* activity, Notices* notices)
@@ -40,13 +26,13 @@ Trainer::Trainer(const Config& config, const Dataset& data, const Context& conte
       activity_(activity),
       own_notices_(context.rank() == 0),
       notices_(notices ? *notices : own_notices_),
-      step_(ModelOf(config), OptionsFor(config, context, mesh, device)),
+      step_(ModelOf(config), RunOptionsOf(config, context, mesh, device)),
       runtime_(RuntimeOf(context, mesh, device)) {
   CheckSame(mesh.World(), step_.CommHash(),
             "would issue other collectives than rank 0: do all ranks run the same build?");
 }
 
-// In the order in which they are made; each knows those before it.
+// In order of construction. Each part uses parts before it.
 struct Trainer::Parts {
   Parts(RunStart s, State entries) : start(std::move(s)), state(std::move(entries)) {}
 
@@ -55,7 +41,7 @@ struct Trainer::Parts {
   std::unique_ptr<Slots> slots;
   std::unique_ptr<StepRunner> runner;
   std::unique_ptr<RunReporter> reporter;
-  // While it lives, what the notices say is in the log.
+  // While alive, copies notices to the log.
   struct Following {
     Following(Notices& channel, RunReporter& log) : notices(channel) {
       notices.Follow([&log](const std::string& text) { log.Write(NoteRecord{text}); });
@@ -90,15 +76,19 @@ absl::Status Trainer::CheckMemoryFor(const std::optional<StepPlans>& plans) {
   if (!config_.checkpoint.dir.empty()) need += SnapshotNeedOf(step_, mesh_.coords(), runtime_.device);
   if (sampler_) need += sampler_->Need();
   need += HeldDataNeed(data_.HeldBytes(), runtime_.device);
-  if (need.communicators > 0) need.communicators -= kNcclMeetingBytes;  // the mesh has taken them
-  return CheckMemory(need, runtime_.memory(), mesh_.World());
+  if (need.communicators > 0) need.communicators -= kNcclMeetingBytes;  // the mesh has allocated them already
+  absl::Status status = CheckMemory(need, config_, runtime_.memory(), mesh_.World());
+  const auto& model = step_.options().model;
+  if (status.ok() || model.fsdp != Fsdp::kFull || model.regather) return status;
+  return {status.code(), std::string(status.message()) + "; parallel.regather=always keeps no gathered weights"};
 }
 
 absl::Status Trainer::RunFrom(RunStart found) {
   ExecutorKind executor = ExecutorOf(config_);
   std::optional<StepPlans> plans;
   if (executor == ExecutorKind::kCompiled) plans = step_.Compile(runtime_);
-  if (plans && runtime_.device != DeviceKind::kCpu)  // whose plans keep the order that is checked already
+  // On the CPU, plans keep the order that the constructor has checked.
+  if (plans && runtime_.device != DeviceKind::kCpu)
     CheckSame(mesh_.World(), plans->CommHash(),
               "would issue its collectives in another order than rank 0: do all ranks run the same build?");
   if (absl::Status s = CheckMemoryFor(plans); !s.ok()) return s;

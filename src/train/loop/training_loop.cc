@@ -26,17 +26,18 @@ absl::Status TrainingLoop::Run() {
   return p_.reporter.Close();
 }
 
-// What a stop or a death has cut short comes first.
+// Makes the evaluation that a stop or a crash of the previous run left out, before the first step.
 absl::Status TrainingLoop::MakeUpEval() {
   if (!eval_due_) return absl::OkStatus();
   if (absl::Status s = Eval(p_.start.step()); !s.ok() || stopped_) return s;
-  if (p_.reporter.IsOpen()) MarkEvaluated(p_.start.folder()).IgnoreError();  // else the next run makes it again
+  // If this fails, the next run repeats the evaluation.
+  if (p_.reporter.IsOpen()) MarkEvaluated(p_.start.folder()).IgnoreError();
   return absl::OkStatus();
 }
 
-// *step is the last that was begun, and all of them are finished.
+// Sets *step to the last step that was begun. On success all steps up to it are finished.
 absl::Status TrainingLoop::Train(int64_t* step) {
-  // A device that works apart from the host is given the next step before the latest one is waited for.
+  // A device that works asynchronously gets the next step before the host waits for the latest one.
   int64_t ahead = p_.device.device().kind == DeviceKind::kCpu ? 0 : StepRunner::kInFlight - 1, finished = *step;
   auto finish = [&](int64_t until) {
     while (finished < until)
@@ -63,7 +64,7 @@ absl::Status TrainingLoop::Train(int64_t* step) {
   return absl::OkStatus();
 }
 
-// Whether all steps up to this one must be finished before the next is begun.
+// Whether all steps up to this one must be finished before the next one begins.
 bool TrainingLoop::PauseDue(int64_t step) const {
   return eval_due_ || SampleDue(step) || p_.checkpoints.IsDue(step) || step == p_.config.train.steps ||
          (p_.profiler && p_.profiler->IsBorder(step));
@@ -78,7 +79,7 @@ void TrainingLoop::EndProfile(int64_t step) {
     p_.reporter.NoteLost(record.status());
 }
 
-// The state is written beside the evaluation, in which a run may end as well as in a step.
+// Starts the save before the evaluation and writes concurrently with it, because a run may also end in an evaluation.
 absl::Status TrainingLoop::SaveAndEval(int64_t step) {
   if (p_.checkpoints.IsDue(step))
     if (absl::Status s = p_.checkpoints.Save(step, eval_due_, stopped_); !s.ok()) return s;
@@ -88,7 +89,7 @@ absl::Status TrainingLoop::SaveAndEval(int64_t step) {
   return absl::OkStatus();
 }
 
-// The log ends with the stop, once all that is to be saved is.
+// Logs the stop last, after everything is saved.
 absl::Status TrainingLoop::Stop(int64_t step) {
   if (absl::Status s = p_.checkpoints.SaveAtStop(step, eval_due_); !s.ok()) return s;
   if (p_.reporter.IsOpen())
@@ -96,9 +97,14 @@ absl::Status TrainingLoop::Stop(int64_t step) {
   return p_.reporter.Close();
 }
 
+// The last micro-step updates the state, so a save must have copied it before. The other micro-steps, and evaluations,
+// run concurrently with the copies. Step times exclude the wait, which the save reports.
 void TrainingLoop::IssueStep(int64_t step) {
   p_.slots.SetStep(step, LearningRate(p_.config, step));
-  p_.runner.Issue([&](int micro) { p_.slots.FillTrain(step, micro); });
+  p_.runner.Issue([&](int micro) {
+    p_.slots.FillTrain(step, micro);
+    if (micro + 1 == p_.step.options().micro_steps) last_ += p_.checkpoints.WaitForCopy();
+  });
 }
 
 absl::Status TrainingLoop::FinishStep(int64_t step) {
