@@ -1,4 +1,4 @@
-// weft generate: text from a trained model.
+// weft generate: prints text from a trained model.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <unistd.h>
@@ -8,6 +8,8 @@
 
 #include "launcher/rank.h"
 #include "weft/core/host/message.h"
+#include "weft/dist/start/bootstrap.h"
+#include "weft/dist/start/launched.h"
 #include "weft/train/config/config_check.h"
 #include "weft/train/infer/generate.h"
 #include "weft/train/log/metrics.h"
@@ -39,7 +41,7 @@ key=value    overrides a key of the config, e.g. device=cpu or precision.compute
 Text goes to stdout, all else to stderr. Exit code: 0 done, 2 bad usage or config, 1 failed.
 )";
 
-// What a rank makes of its own command line and files.
+// The inputs that a rank loads from its arguments and files.
 struct Job {
   GenerateOptions options;
   ModelSource source;
@@ -49,7 +51,7 @@ struct Job {
 absl::StatusOr<Job> Load(Words words, const Ranks& ranks) {
   absl::StatusOr<GenerateOptions> options = TakeGenerateOptions(words);
   absl::StatusOr<ConfigWords> split = options.ok() ? SplitModelWords("generate", words) : options.status();
-  // Before the first word is exchanged about files.
+  // OpenSource is collective, so all ranks return here if the arguments of one are wrong.
   if (absl::Status s = FirstFault(ranks, split.status()); !s.ok()) return s;
   absl::StatusOr<ModelSource> source = OpenSource(split->path, split->overrides, ranks, MeshFill::kTensor);
   if (!source.ok()) return source.status();
@@ -74,13 +76,19 @@ absl::Status Write(const Job& job, const RankMesh& rank) {
   if (absl::Status s = model.Load(job.source); !s.ok()) return s;
   bool writes = rank.context->rank() == 0;
   absl::Status printed;
-  bool terminal = isatty(STDOUT_FILENO);  // it would obey escape sequences that the model writes
+  bool terminal = isatty(STDOUT_FILENO);  // a terminal would execute escape sequences that the model generates
+  auto print = [&](std::string_view text) { printed.Update(terminal ? Print(text) : PrintBytes(text)); };
+  // mpirun of Open MPI 5 forwards small pieces out of their order, so there the text is printed as a whole.
+  bool streams = !IsLaunched() || MpiVersion().find(" v5.") == std::string::npos;
+  std::string whole;
   auto show = [&](std::string_view text) {
-    if (writes) printed.Update(terminal ? Print(text) : PrintBytes(text));
+    if (writes && streams) print(text);
+    if (!streams) whole += text;
   };
   auto start = std::chrono::steady_clock::now();
   absl::StatusOr<std::vector<int32_t>> tokens = Generate(model, job.tokenizer, job.prompt, job.options, show);
   show("\n");
+  if (writes && !streams) print(whole);
   if (!tokens.ok()) return tokens.status();
   double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   if (writes)

@@ -2,9 +2,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <optional>
+#include <thread>
 #include <utility>
 
 #include "launcher/command.h"
@@ -27,6 +29,8 @@ constexpr Command kCommands[] = {
      true},
     {"plan", PlanCommand, "print collectives, memory and FLOPs of a config for any number of ranks", Command::kConfig,
      PlanCompletions},
+    {"bench", BenchCommand, "time collectives, products, attention, training steps and the cost of an op",
+     Command::kConfig, BenchCompletions, true},
     {"prepare", PrepareCommand, "turn text into token shards, a tokenizer and a config that trains on them",
      Command::kFiles, PrepareCompletions},
     {"doctor", DoctorCommand, "say whether this host, or the hosts of a job, can run Weft", Command::kFiles,
@@ -47,13 +51,16 @@ int Usage(std::FILE* out, int code) {
   return code;
 }
 
-// One of several that mpirun or srun has started; the first says so for all.
+// Returns whether mpirun or srun started this process as one of several ranks. If so, the first rank prints an error.
 bool RefusedAsRanks(const std::string& name) {
   for (auto [size, rank] : {std::pair{"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"}, {"PMI_SIZE", "PMI_RANK"}}) {
     const char *ranks = std::getenv(size), *mine = std::getenv(rank);
     if (!ranks || std::atoi(ranks) <= 1) continue;
+    // The exit of any rank ends the job, so the others give the first one time to be heard.
     if (mine && std::atoi(mine) == 0)
       PrintStderr("weft {0}: expected to run alone, got {1} ranks; start it without mpirun\n", name, ranks);
+    else
+      std::this_thread::sleep_for(std::chrono::seconds(1));
     return true;
   }
   return false;
@@ -81,7 +88,7 @@ int Help(const Words& words) {
   return command ? command->run({"--help"}) : Unknown(words[0]);
 }
 
-// What is no row of the table; nothing where it is one.
+// Runs a command that is not in the table. Returns nullopt if there is no such command.
 std::optional<int> RunOwn(const std::string& name, const Words& words) {
   if (name == "version" || name == "--version") {
     PrintStdout("weft {}\n", WEFT_VERSION);
@@ -103,7 +110,7 @@ int Main(int argc, char** argv) {
   return !command->on_ranks && RefusedAsRanks(name) ? 2 : command->run(words);
 }
 
-// Output that was lost is a failure, where nothing else was said.
+// Runs the program. If its output was lost, it fails, unless the command has already reported an error.
 int Checked(int argc, char** argv) {
   int code = 1;
   std::string fault;

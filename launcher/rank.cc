@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <thread>
 
-#include "launcher/device_choice.h"
+#include "weft/api/environment/device_choice.h"
 #include "weft/core/base/process_memory.h"
 #include "weft/core/host/message.h"
 #include "weft/dist/group/collective_fault.h"
@@ -26,17 +26,18 @@
 namespace weft {
 namespace {
 
-// Until the ranks have a mesh they read data, each at its own pace, and the config that has a timeout is not read yet.
+// The timeout until the ranks have a mesh. Meanwhile they read data at different speeds, and at first the config with
+// dist.timeout_s is not read yet.
 constexpr std::chrono::milliseconds kLoad{1'800'000};
-constexpr std::chrono::milliseconds kMeet{300'000};  // until all ranks have come
+constexpr std::chrono::milliseconds kMeet{300'000};  // the timeout until all ranks have met
 
 int ThreadsOf(const Config& config, const Bootstrap& bootstrap) {
   if (config.threads > 0) return int(config.threads);
   return std::max(1, int(std::thread::hardware_concurrency()) / bootstrap.local_size());
 }
 
-// Empty when what starts a rank, MPI first of all, can be mapped. Where it cannot, MPI ends in a crash or in pages of
-// text that do not name the limit.
+// Returns an error if a limit on this process leaves too little memory to start a rank, most of all for MPI; "" if
+// there is enough. Without this check MPI crashes, or prints pages of text that do not name the limit.
 std::string StartFault() {
   constexpr size_t kStart = size_t(256) << 20;
   ProcessMemory process = MemoryOfProcess();
@@ -47,7 +48,13 @@ std::string StartFault() {
                       .memory = process.memory});
 }
 
-// Tells apart two jobs that meet at one port: all arguments, without those in which ranks of one job may differ.
+std::optional<DeviceKind> WishOf(const Config& config) {
+  if (config.device == DeviceChoice::kAuto) return std::nullopt;
+  return config.device == DeviceChoice::kCpu ? DeviceKind::kCpu : DeviceKind::kCuda;
+}
+
+// Returns the text by which two jobs that meet at one port are told apart: all arguments, except those that may differ
+// between the ranks of one job.
 std::string SharedWords(const Words& words) {
   std::string shared;
   for (const std::string& word : words) {
@@ -57,13 +64,13 @@ std::string SharedWords(const Words& words) {
   return shared;
 }
 
-// Maps the buffers of products before the run's own memory is checked and allocated.
+// Maps the buffers of OpenBLAS before the memory of the run is checked and allocated.
 void PrepareProducts(const Context& context, Notices& notices) {
   cpu::GemmUse use(context.threads());
   if (std::string note = cpu::GemmNote(); !note.empty()) notices.Say(note);
 }
 
-// What the command line says of the ranks, and what they run.
+// How RunOnRank was called.
 struct Launch {
   RankRequest request;
   int (*run)(RankJob& job, const Words& words);
@@ -82,7 +89,7 @@ int RunLaunched(const Words& words, const Launch& launch) {
     PrintStderr("weft: {}\n", fault);
     return 1;
   }
-  absl::Status products = cpu::OpenGemm();  // before there are threads, here and in MPI
+  absl::Status products = cpu::OpenGemm();  // must precede other threads, including those of MPI
   if (!products.ok()) products = absl::InternalError("weft: " + std::string(products.message()));
   std::optional<SignalCatcher> signals;
   std::optional<StartWatch> start;
@@ -104,9 +111,9 @@ int RunLaunched(const Words& words, const Launch& launch) {
   Notices notices(bootstrap->rank() == 0);
   RankJob job{*bootstrap, failures, stop.gate(), notices};
   try {
-    // A connection that this rank cannot open would look to it as if the rank at the other end were gone.
+    // If this rank could not open a connection, it would take the rank at the other end for lost.
     int ranks = bootstrap->world_size();
-    // Callers that have not proved themselves are few, and go.
+    // Callers that have not proved the secret have open descriptors now. They are few and will be closed.
     int64_t more = DescriptorsOfRank(ranks) - int64_t(bootstrap->network().guests());
     if (ranks > 1 && !AllOk(*bootstrap, ReserveDescriptors(more, ranks))) return 1;
     channel.Open();
@@ -154,7 +161,6 @@ std::optional<int> StartRanks(const RankRequest& request, bool stops) {
   }
 }
 
-// A launcher has decided how many there are.
 absl::Status CheckRanks(const RankRequest& request, int started) {
   if (!request.options.ok() || request.ranks == 0 || request.ranks == started) return request.options;
   return absl::InvalidArgumentError(
@@ -188,12 +194,12 @@ bool AllOk(Bootstrap& bootstrap, const absl::Status& mine) {
 
 int ExitCode(RankJob& job, const absl::Status& status) {
   if (status.ok()) {
-    job.bootstrap.Barrier();  // who does not come to the end is named; groups and MPI would wait for it in silence
+    job.bootstrap.Barrier();  // reports a rank that does not end; groups and MPI would wait for it without a message
     return 0;
   }
   if (absl::IsInvalidArgument(status)) return AllOk(job.bootstrap, status) ? 0 : 2;
   if (absl::IsAborted(status) || absl::IsResourceExhausted(status)) return AllOk(job.bootstrap, status) ? 0 : 1;
-  job.failures.Fail(std::string(status.message()));  // of this rank alone: it ends the others
+  job.failures.Fail(std::string(status.message()));  // a failure of this rank only, which ends the others too
 }
 
 Ranks RanksOf(Bootstrap& bootstrap) {
@@ -209,7 +215,9 @@ std::optional<RankMesh> MakeRankMesh(RankJob& job, const Config& config) {
   auto context = std::make_unique<Context>(bootstrap.rank(), bootstrap.world_size(), ThreadsOf(config, bootstrap));
   context->set_numerics(NumericsOf(config));
   RegisterCpuKernels(context->kernels(DeviceKind::kCpu));
-  absl::StatusOr<DeviceKind> device = OpenDevice(config, bootstrap, *context, job.notices);
+  absl::StatusOr<DeviceKind> device = OpenDevice(WishOf(config), bootstrap, *context, job.notices);
+  if (!device.ok())
+    device = absl::InvalidArgumentError(PlaceOf(config, "device") + std::string(device.status().message()));
   if (!AllOk(bootstrap, device.status())) return std::nullopt;
   if (*device == DeviceKind::kCpu) PrepareProducts(*context, job.notices);
   RegisterCollectives(context->kernels(*device), *device);
@@ -219,7 +227,7 @@ std::optional<RankMesh> MakeRankMesh(RankJob& job, const Config& config) {
     groups = MakeGroupFactory(bootstrap, *device == DeviceKind::kCuda ? context.get() : nullptr);
     mesh = std::make_unique<DeviceMesh>(*context, *groups, MeshOf(config), groups->kinds());
   } catch (const Error& e) {
-    job.failures.CallFailed(e.what());  // the ranks connect
+    job.failures.CallFailed(e.what());  // the ranks connect here, so another rank may be the cause
   }
   mesh->set_timeout(timeout);
   job.failures.Watch(*mesh);

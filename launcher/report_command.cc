@@ -1,4 +1,4 @@
-// weft report: the logs of runs as a page for a browser.
+// weft report: draws the logs of runs as a page for a browser.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -11,6 +11,7 @@
 #include "launcher/report/comparison.h"
 #include "launcher/report/html_report.h"
 #include "launcher/report/page.h"
+#include "launcher/report/scaling.h"
 #include "weft/core/host/message.h"
 #include "weft/train/config/config.h"
 #include "weft/train/config/run_name.h"
@@ -29,7 +30,8 @@ a run, or the name of a run in runs/. Of one run the page has how it ended, its 
 rate, and its config; of several (at most 8) their curves in one chart each, what came of them, and the keys in which
 their configs differ. The page loads nothing and runs no script. It goes to out=FILE, or the last word if that ends in
 .html; else, of one run, to its folder as report.html or beside its log, and of several to compare.html beside the first.
-A run that goes on can be drawn too.
+A run in progress can be drawn too. For files of weft bench --json, on 1, 2 and 4 ranks for example, the page shows the
+rate per rank over the number of ranks.
 
   weft report runs/quickstart
   weft report quickstart quickstart-2
@@ -39,13 +41,14 @@ Exit code: 0 done, 2 bad usage or log, 1 failed while writing.
 )";
 
 struct Request {
-  std::vector<std::string> logs, names;  // of each run
+  std::vector<std::string> logs, names;  // one per run
   std::string out;
 };
 
 std::vector<Option> OptionsOf(std::string& out) { return {{{.key = "out", .help = "the file of the page"}, &out}}; }
 
-// A file that is no page of ours, another run's log, say: `weft report runs/*.jsonl` names it as OUT.
+// Returns whether a page at this path would destroy something: an existing file that is neither empty nor a page. A
+// folder is safe, because a page cannot be written there.
 bool HoldsSomethingElse(const std::string& path) {
   constexpr std::string_view kBegin = "<!DOCTYPE html>";
   std::error_code error;
@@ -61,9 +64,9 @@ absl::Status Bad(const std::string& what) {
   return absl::InvalidArgumentError(fmt::format("weft report: {}\nweft report --help says how to use it", what));
 }
 
-// A run as it was given: the folder of a run, the name of one in runs/, or a log.
+// A run as given by an argument: the folder of a run, the name of a run in runs/, or a log.
 struct Named {
-  fs::path folder, log;  // no folder: only the log was given
+  fs::path folder, log;  // the folder is empty if the argument is a log
   std::string name;
 };
 Named NamedBy(const std::string& word) {
@@ -71,7 +74,7 @@ Named NamedBy(const std::string& word) {
   fs::path path(word), of_name = fs::path(RunFolder(word));
   if (!fs::exists(path, ignored) && IsRunName(word) && fs::is_directory(of_name, ignored)) path = of_name;
   if (fs::is_directory(path, ignored)) {
-    fs::path folder = path.has_filename() ? path : path.parent_path();  // "runs/a/" too
+    fs::path folder = path.has_filename() ? path : path.parent_path();  // removes the "/" of "runs/a/"
     return {path, path / "log.jsonl", folder.filename().string()};
   }
   bool of_run = path.filename() == "log.jsonl" && path.has_parent_path();
@@ -138,7 +141,7 @@ absl::StatusOr<Request> RequestOf(Words words) {
   return request;
 }
 
-// As it was saved beside the log, or, where only the log was kept, as its latest start says.
+// Returns the config that was saved next to the log. If only the log was kept, returns the config of its latest start.
 absl::StatusOr<std::string> ConfigOf(const std::string& log, const RunHistory& run) {
   std::string path = SavedConfigPath(log);
   std::error_code error;
@@ -151,7 +154,7 @@ absl::StatusOr<std::string> ConfigOf(const std::string& log, const RunHistory& r
   return text;
 }
 
-// Written aside, so that a browser never meets half a page.
+// Writes to another file and renames it, so that a browser never reads half a page.
 absl::Status WritePage(const std::string& path, const std::string& text) {
   std::string aside = path + ".unfinished";
   absl::Status status = WriteFile(aside, text);
@@ -170,6 +173,11 @@ absl::StatusOr<ReportedRun> ReadRun(const std::string& name, const std::string& 
 }
 
 absl::StatusOr<std::string> PageText(const Request& request) {
+  if (IsBenchFile(request.logs[0])) {
+    absl::StatusOr<Scaling> scaling = ReadScaling(request.logs);
+    if (!scaling.ok()) return scaling.status();
+    return HtmlScaling(*scaling, fmt::format("{}", fmt::join(request.names, ", ")));
+  }
   std::vector<ReportedRun> runs;
   for (size_t i = 0; i < request.logs.size(); i++) {
     absl::StatusOr<ReportedRun> run = ReadRun(request.names[i], request.logs[i]);
@@ -202,8 +210,8 @@ int ReportCommand(const Words& words) {
   absl::StatusOr<std::string> page = PageText(*request);
   if (!page.ok()) return Fault(page.status());
   if (absl::Status s = WritePage(request->out, *page); !s.ok()) return Fault(s);
-  PrintStdout("{}: the run{} of {}\n", request->out, request->logs.size() == 1 ? "" : "s",
-              fmt::join(request->logs, ", "));
+  PrintStdout("{}: the {}{} of {}\n", request->out, IsBenchFile(request->logs[0]) ? "measurement" : "run",
+              request->logs.size() == 1 ? "" : "s", fmt::join(request->logs, ", "));
   return 0;
 }
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Installs what Weft needs to be built, tested and run on Debian 12 and 13. Asks nothing; says nothing when all is there.
-# On another system it says what is needed and fails, unless all of it is there as Debian's packages. Where nvcc is, it
-# also fetches the headers of cudnn-frontend into build/deps: cuDNN's attention is built with them.
+# Installs the packages that Weft needs to build, test and run on Debian 12 and 13. Asks no questions, and prints nothing if
+# all packages are installed. On another system it prints the needed packages and fails, unless dpkg has all of them.
+# If nvcc is found, it also fetches the headers of cudnn-frontend into build/deps, which cuDNN's attention is built with.
 set -euo pipefail
 script=$(realpath "$0")
 root=$(dirname "$(dirname "$script")")
@@ -10,9 +10,9 @@ os_release=/etc/os-release
 packages=(build-essential cmake ninja-build ccache mold
   openmpi-bin libopenmpi-dev libgloo-dev libdnnl-dev libopenblas-dev
   libabsl-dev libfmt-dev libyaml-cpp-dev nlohmann-json3-dev libpcre2-dev libsentencepiece-dev
-  zlib1g-dev libzstd-dev libssl-dev libgtest-dev libgmock-dev iproute2)
+  zlib1g-dev libzstd-dev libisal-dev libssl-dev libgtest-dev libgmock-dev iproute2)
 
-# The wheel of one Python and one processor, pinned by its hash: the headers are the same in all of them.
+# The wheel for one version of Python and one processor, pinned by its hash. All wheels contain the same headers.
 frontend_version=1.32.0
 frontend_hash=c6006556017a4d1c914c52a556c71b1267f2d6a0500f742e7b4edef539878df0
 frontend_wheel=(--python-version 3.11 --implementation cp --abi cp311 --platform manylinux_2_28_x86_64)
@@ -22,7 +22,7 @@ nvcc=$(command -v nvcc || ls "${CUDA_HOME:-/usr/local/cuda}/bin/nvcc" 2> /dev/nu
 has_frontend() { [ "$(cat "$frontend/sha256" 2> /dev/null)" = $frontend_hash ]; }
 if [ -n "$nvcc" ] && ! has_frontend && ! python3 -m pip --version > /dev/null 2>&1; then packages+=(python3-pip); fi
 
-# "Debian 13", "Ubuntu 24.04", "Fedora Linux 41"; without a number where it has none.
+# Prints "Debian 13", "Ubuntu 24.04" or "Fedora Linux 41", without the number if the system has none.
 system_name() {
   local NAME="a system without $os_release" VERSION_ID=""
   # shellcheck source=/dev/null
@@ -60,7 +60,7 @@ install_packages() {
   apt() {
     "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -y -qq -o DPkg::Lock::Timeout=300 "$@" >> "$log" 2>&1
   }
-  apt update || true  # the lists at hand may do
+  apt update || true  # the present lists may suffice
   if ! apt install --no-install-recommends "${missing[@]}"; then
     cat "$log" >&2
     rm -f "$log"
@@ -70,7 +70,8 @@ install_packages() {
   rm -f "$log"
 }
 
-# The wheel's include/ and licences. A failure is reported and does not stop the setup: the build then goes without.
+# Fetches include/ and the licences from the wheel. Reports a failure without stopping the setup, because Weft builds without
+# these headers too.
 fetch_frontend() {
   local new
   echo "setup: fetching the headers of cudnn-frontend $frontend_version"
@@ -82,7 +83,7 @@ fetch_frontend() {
     rm -rf "$new"/*.whl "$new/requirement" "$new/log" "$frontend"
     echo $frontend_hash > "$new/sha256"
     chmod 755 "$new"
-    mv -T "$new" "$frontend" 2> /dev/null || rm -rf "$new"  # another setup of this tree was faster
+    mv -T "$new" "$frontend" 2> /dev/null || rm -rf "$new"  # if it exists, a concurrent setup of this tree was faster
     return
   fi
   cat "$new/log" >&2
@@ -97,7 +98,7 @@ wheel.extractall(sys.argv[2], [name for name in wheel.namelist() if name.startsw
 PY
 }
 
-# cuDNN is NVIDIA's package, from where the toolkit came: it is named, not installed.
+# Names missing parts of cuDNN but does not install them, because the package comes from NVIDIA, like the toolkit.
 name_cudnn() {
   local toolkit major missing=() headers=(/usr/include /usr/include/*-linux-gnu) libraries=(/usr/lib/*-linux-gnu)
   for toolkit in "$(dirname "$(dirname "$(realpath "$nvcc")")")" "${CUDA_HOME:-/usr/local/cuda}"; do
@@ -111,7 +112,7 @@ name_cudnn() {
   [ ${#missing[@]} -eq 0 ] ||
     echo "setup: ${missing[*]} not found, so attention on GPUs goes without cuDNN, which is slower; install cudnn9-cuda-$major from NVIDIA's package repository (or name its include folder with -DWEFT_CUDNN_DIR, its library's with LD_LIBRARY_PATH)" >&2
 }
-# find_first FOLDER... -- FILE: whether one of them has the file.
+# find_first FOLDER... -- FILE: succeeds if one of the folders has the file.
 find_first() {
   local folder
   for folder in "${@:1:$#-2}"; do

@@ -1,10 +1,11 @@
-// weft plan: what a config would do on any number of ranks. No devices, no data, no other ranks.
+// weft plan: prints what a config would do on any number of ranks. Needs no devices, no data and no other ranks.
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "launcher/command.h"
 #include "launcher/plan/plan_report.h"
+#include "launcher/vocab.h"
 #include "weft/core/host/message.h"
 #include "weft/core/host/notice.h"
 #include "weft/train/config/config_check.h"
@@ -39,36 +40,6 @@ std::vector<Option> OptionsOf(Request& request) {
       {{.key = "ranks", .help = "ranks to plan for", .bounds = {.low = 1, .high = double(kMaxRanks)}}, &request.ranks},
       {{.key = "verbose", .help = "print every collective, and exact bytes"}, &request.verbose, Option::kFlag},
       {{.key = "json", .help = "print one JSON object"}, &request.json, Option::kFlag}};
-}
-
-// Of what data.tokenizer names; of chars, that of the text.
-absl::StatusOr<int64_t> TokenizerVocab(const Config& config) {
-  if (config.data.tokenizer == "chars") {
-    absl::StatusOr<Dataset> data = Dataset::Load(config);
-    if (!data.ok()) return data.status();
-    return data->tokenizer_vocab();
-  }
-  absl::StatusOr<Tokenizer> tokenizer = Tokenizer::Open(config.data.tokenizer);
-  if (!tokenizer.ok()) return tokenizer.status();
-  return tokenizer->vocab();
-}
-
-// The text or the table behind a vocabulary need not be here: then a note says what was assumed in its place. Token
-// shards have none of their own.
-absl::Status FillVocab(Config& config, std::vector<std::string>& notes) {
-  constexpr int64_t kAssumed = 256;
-  absl::StatusOr<DataFiles> files = FindDataFiles(config.data.train);
-  bool has_file = Tokenizer::HasFile(config.data.tokenizer), given = config.model.vocab > 0;
-  bool holds_tokens = files.ok() && files->format->holds_tokens() && !config.data.synthetic;
-  if (holds_tokens && !has_file) return CheckShardKeys(config);
-  if (config.data.tokenizer == "chars" && given) return absl::OkStatus();
-  absl::StatusOr<int64_t> vocab = TokenizerVocab(config);
-  if (vocab.ok()) return ResolveVocab(config, *vocab);
-  if (given) return absl::OkStatus();
-  notes.push_back(fmt::format("model.vocab = {} is assumed; give model.vocab=N, as tokenizer {} has no {} ({})",
-                              kAssumed, config.data.tokenizer, has_file ? "file" : "text",
-                              std::string(vocab.status().message())));
-  return ResolveVocab(config, kAssumed);
 }
 
 absl::StatusOr<Config> Load(const ConfigWords& words, int64_t ranks, std::vector<std::string>& notes) {
@@ -106,7 +77,7 @@ int PlanCommand(const Words& words) {
   }
   PlanReport report = MakePlanReport(*config);
   PrintStdout("{}", request.json ? ToJson(report) : ToText(report, request.verbose));
-  // Apart from the report, so that what --json prints is JSON and nothing else.
+  // Notes go to stderr, so that stdout has only JSON with --json.
   for (const std::string& note : notes) PrintNote("{}", note);
   return 0;
 }

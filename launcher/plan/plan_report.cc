@@ -16,12 +16,13 @@
 #include "weft/parallel/step/kernel_choices.h"
 #include "weft/train/config/model_of.h"
 #include "weft/train/log/metrics.h"
+#include "weft/train/preflight/memory_check.h"
 #include "weft/train/preflight/regather.h"
 
 namespace weft {
 namespace {
 
-// The kernel tables of a run on that device. Nothing runs here, so a GPU's need not run.
+// Fills the kernel table of a run on this device. Nothing runs here, so for a GPU the planned rows are enough.
 void Register(KernelTable& table, DeviceKind device) {
   if (device == DeviceKind::kCpu) RegisterCpuKernels(table);
   if (device == DeviceKind::kCuda) cuda::AddPlannedRows(table);
@@ -46,7 +47,7 @@ std::string LargestWorkspace(const Plan& plan) {
   return fmt::format("{} of {}", BytesText(most->workspace_bytes), PlaceOf(*most->node));
 }
 
-// "39.4 KiB", and with `exact` "39.4 KiB (40320 B)".
+// Returns "39.4 KiB", or with `exact` "39.4 KiB (40320 B)".
 std::string BytesOf(int64_t bytes, bool exact) {
   std::string text = BytesText(size_t(bytes)), all = fmt::format("{} B", bytes);
   return !exact || text == all ? text : fmt::format("{} ({})", text, all);
@@ -66,13 +67,26 @@ std::string SizesText(const PlanReport& r) {
                             Counted(r.micro_batch, "sequence"));
 }
 
-// What the bytes alone do not say.
+// Describes what parallel.regather: auto chose, and why. Returns "" if it had no choice.
+std::string WeightsText(const Config& config, const StepOptions& options, DeviceKind device) {
+  if (!AsksForMemory(config, options, device)) return "";
+  if (DeviceBytes(config) == 0)
+    return "gathered weights are kept for the backward pass, as if a GPU had the memory; device.memory=GIB plans for "
+           "one of that size";
+  return fmt::format(
+      "gathered weights are {}, as device.memory is {} GiB",
+      options.model.regather ? "not kept but gathered again for the backward pass" : "kept for the backward pass",
+      config.device_memory);
+}
+
+// Returns the lines that explain the numbers of bytes.
 std::string MemoryNotes(const PlanReport& r) {
   std::string text = fmt::format("  fullest at {}\n  largest workspace: {}\n", r.fullest, r.largest_workspace);
   if (!r.data.unknown.empty()) text += fmt::format("  data is not counted: {}\n", r.data.unknown);
   if (r.data.text > 0)
     text += fmt::format("  data is estimated; while it is read, {} of text are held besides\n",
                         BytesText(size_t(r.data.text)));
+  if (!r.weights.empty()) text += fmt::format("  {}\n", r.weights);
   if (r.device == DeviceKind::kCpu) return text;
   return text + fmt::format(
                     "  predicted peak {} on {}, and {} of staging on the host; cuDNN's scratch, where it runs "
@@ -97,7 +111,7 @@ std::string ComputeText(const PlanReport& r) {
   return text;
 }
 
-// Rows of a table, under each other.
+// Returns the rows of a table, one per line.
 std::string RowsText(const std::vector<TrafficRow>& rows, size_t axis_width, bool exact) {
   std::string text;
   for (const TrafficRow& row : rows) {
@@ -141,7 +155,7 @@ std::string LinesText(const std::vector<CommLine>& lines) {
   return text;
 }
 
-// What the config says of the model and of a step.
+// Returns a report with the sizes of the model and of a step. PlanStep adds the rest.
 PlanReport Described(const Config& config, const TrainingStep& step) {
   PlanReport report{.device = config.device == DeviceChoice::kCuda ? DeviceKind::kCuda : DeviceKind::kCpu};
   const StepOptions& options = step.options();
@@ -182,9 +196,10 @@ PlanReport MakePlanReport(const Config& config) {
   PlanGroupFactory groups;
   DeviceMesh mesh(context, groups, options.model.mesh, {device});
   Runtime runtime = RuntimeOf(context, mesh, device);
-  options.model.regather = Regathers(config, options, runtime, 0);
+  options.model.regather = Regathers(config, options, runtime, DeviceBytes(config));
   TrainingStep step(ModelOf(config), options);
   PlanReport report = Described(config, step);
+  report.weights = WeightsText(config, options, device);
   PlanStep(config, step, runtime, report);
   report.kernels = KernelChoices(step.step().graph, runtime);
   report.inlined = step.step().inlined;
@@ -207,7 +222,7 @@ std::string ToText(const PlanReport& r, bool verbose) {
 }
 
 std::string ToJson(const PlanReport& r) {
-  std::vector<std::string> lines;  // one each, for whoever compares two plans
+  std::vector<std::string> lines;  // one line per collective, so that a diff of two plans is readable
   for (const CommLine& l : r.lines) lines.push_back("\n    " + JsonOf(l).dump());
   nlohmann::ordered_json memory;
   for (const auto& [name, bytes] : r.memory.Categories()) memory[name] = bytes;

@@ -1,4 +1,4 @@
-// What weft plan prints of a config: what a training step computes, moves and holds.
+// The report of weft plan: what a training step of a config computes, communicates and stores.
 #pragma once
 #include <string>
 #include <vector>
@@ -14,25 +14,27 @@ struct PlanReport {
   std::string model;  // "gpt2, 12 blocks"
   int64_t parameters = 0;
   MeshShape mesh;
-  int64_t global_batch = 0, micro_batch = 0;  // sequences: of a step, of a micro-batch
-  int64_t context = 0;                        // tokens of a sequence
+  int64_t global_batch = 0, micro_batch = 0;  // sequences per step and per micro-batch
+  int64_t context = 0;                        // tokens per sequence
   int micro_steps = 1;
   std::vector<CommLine> lines;
   MemoryNeed memory;  // of a rank
-  DataNeed data;      // part of `memory`
+  DataNeed data;      // its tokens are included in `memory`
   DeviceKind device = DeviceKind::kCpu;
-  std::string fullest, largest_workspace;  // where memory is, in words
-  double flops = 0;                        // in the products of a step, all ranks together
-  std::string kernels;                     // which of several ways they take; see KernelChoices
-  std::vector<std::string> inlined;        // ops taken apart because a dim that they need whole is sharded
+  std::string fullest, largest_workspace;  // the ops at which memory is fullest and the workspace is largest
+  double flops = 0;                        // of the products of a step on all ranks together
+  std::string weights;                     // what parallel.regather: auto chose; "" if it had no choice
+  std::string kernels;                     // see KernelChoices
+  std::vector<std::string> inlined;        // ops that were decomposed because a dim that they need whole is sharded
 };
 
-// The config is resolved, vocab too. device: cuda plans with the rows of the CUDA kernels (planned_rows.h), which needs
-// neither a GPU nor the CUDA library.
+// Requires a resolved config with model.vocab. With device: cuda it plans with the planned rows of the CUDA kernels
+// (planned_rows.h), which needs neither a GPU nor the CUDA library.
 PlanReport MakePlanReport(const Config& config);
-// A summary. `verbose` adds each collective, and the exact bytes.
+// Returns a summary. `verbose` adds every collective and the exact bytes.
 std::string ToText(const PlanReport& report, bool verbose);
-// All of it, with the exact numbers.
+// Returns the collectives, the memory and the FLOPs with their exact numbers. For a GPU, adds the device, the staging
+// memory and the kernels.
 std::string ToJson(const PlanReport& report);
 
 std::string FlopsText(double flops);  // "7.537 MFLOP"

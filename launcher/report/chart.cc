@@ -12,11 +12,12 @@ namespace {
 
 using Bucket = Series::Bucket;
 
-// The picture's units; a browser scales it to its width. Texts are larger on narrow screens, and have room.
+// In units of the drawing, which a browser scales to the width of the page. The margins have room for the larger text
+// on narrow screens.
 constexpr double kWidth = 640, kHeight = 320, kLeft = 84, kRight = 18, kTop = 34, kBottom = 62;
 constexpr double kPlotWidth = kWidth - kLeft - kRight, kPlotHeight = kHeight - kTop - kBottom;
-constexpr int64_t kMostPoints = 100;  // of a curve that shows its points
-constexpr double kDecadesFrom = 30;   // highest by lowest value from which an axis is logarithmic
+constexpr int64_t kMostPoints = 100;  // a curve with more values does not show its points
+constexpr double kDecadesFrom = 30;   // the ratio of highest to lowest value from which an axis is logarithmic
 
 struct Plane {
   Axis x, y;
@@ -36,7 +37,8 @@ std::optional<Plane> PlaneOf(const Chart& chart) {
     }
   if (!first) return std::nullopt;
   bool decades = chart.may_be_logarithmic && all.low > 0 && all.high / all.low >= kDecadesFrom;
-  return Plane{Axis(*first, *last), Axis(all.low, all.high, decades)};
+  double low = chart.from_zero ? std::min(all.low, 0.0) : all.low;
+  return Plane{Axis(*first, *last), Axis(low, all.high, decades)};
 }
 
 std::string Grid(const Plane& plane) {
@@ -52,11 +54,11 @@ std::string Grid(const Plane& plane) {
 
 std::string AxisNames(const Chart& chart) {
   return fmt::format(
-      "<g class=\"axis\"><text x=\"8\" y=\"20\">{}</text><text x=\"{}\" y=\"{}\" text-anchor=\"end\">step</text></g>\n",
-      EscapeHtml(chart.unit), kWidth - kRight, kHeight - 8);
+      "<g class=\"axis\"><text x=\"8\" y=\"20\">{}</text><text x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text></g>\n",
+      EscapeHtml(chart.unit), kWidth - kRight, kHeight - 8, chart.x);
 }
 
-// The buckets with values, in pieces that end where only missing values lie between.
+// Returns the buckets that have values. A bucket with only missing values starts a new piece.
 std::vector<std::vector<Bucket>> Pieces(const Series& series) {
   std::vector<std::vector<Bucket>> pieces(1);
   for (const Bucket& bucket : series.buckets()) {
@@ -83,18 +85,18 @@ std::string Band(const std::vector<Bucket>& piece, const Plane& plane) {
   return wide ? fmt::format("<polygon points=\"{}{}\"/>\n", above, below) : "";
 }
 
-std::string Points(const Series& series, const Plane& plane) {
+std::string Points(const Series& series, const Plane& plane, const char* x) {
   Bucket whole = series.Whole();
   if (whole.count > kMostPoints) return "";
   std::string svg;
   for (const Bucket& b : series.buckets())
     if (b.count == 1)
-      svg += fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3\"><title>step {}: {:.6g}</title></circle>\n",
-                         plane.X(b.step()), plane.Y(b.mean()), b.step(), b.mean());
+      svg += fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3\"><title>{} {}: {:.6g}</title></circle>\n",
+                         plane.X(b.step()), plane.Y(b.mean()), x, b.step(), b.mean());
   return svg;
 }
 
-std::string CurveSvg(const Curve& curve, const Plane& plane) {
+std::string CurveSvg(const Curve& curve, const Plane& plane, const char* x) {
   std::string svg = fmt::format("<g class=\"c{}{}\">\n", curve.color, curve.is_validation ? " validation" : "");
   std::string bands, lines;
   for (const std::vector<Bucket>& piece : Pieces(*curve.series)) {
@@ -105,7 +107,7 @@ std::string CurveSvg(const Curve& curve, const Plane& plane) {
     bands += Band(piece, plane);
     lines += Line(piece, plane, " class=\"raw\"") + Line(Smoothed(piece), plane);
   }
-  return svg + bands + lines + Points(*curve.series, plane) + "</g>\n";
+  return svg + bands + lines + Points(*curve.series, plane, x) + "</g>\n";
 }
 
 }  // namespace
@@ -117,7 +119,7 @@ std::string Svg(const Chart& chart) {
                                 EscapeHtml(chart.title), Grid(*plane), AxisNames(chart));
   for (bool validation : {false, true})
     for (const Curve& curve : chart.curves)
-      if (curve.is_validation == validation) svg += CurveSvg(curve, *plane);
+      if (curve.is_validation == validation) svg += CurveSvg(curve, *plane, chart.x);
   return svg + "</svg>\n";
 }
 

@@ -1,4 +1,5 @@
-// Chart: curves over steps as SVG, in classes that a page's style sheet colours. Legible from 320 pixels of width on.
+// Chart: curves over steps or ranks as SVG. The style sheet of the page colours its classes. It is legible at widths of
+// 320 pixels and more.
 #pragma once
 #include <string>
 #include <vector>
@@ -10,20 +11,25 @@ namespace weft {
 struct Curve {
   std::string name;
   const Series* series;
-  int color = 0;               // class "c0" and so on
-  bool is_validation = false;  // drawn above all others, dashed, with points
+  int color = 0;               // of class "c0", "c1", ...
+  bool is_validation = false;  // drawn dashed, above all other curves
 };
 
 struct Chart {
   std::string title;
   std::string unit;  // of the vertical axis: "nats per token"
   std::vector<Curve> curves;
-  bool may_be_logarithmic = false;  // where values span decades
+  bool may_be_logarithmic = false;          // if values span decades, the vertical axis is logarithmic
+  const char *x = "step", *over = "steps";  // the unit of the horizontal axis
+  bool from_zero = false;                   // the vertical axis begins at 0
 };
 
-// A smoothed line over a pale one through the mean of each bucket, with points where there are few. Behind them lies a
-// band from the lowest to the highest value, so that no spike is lost. Lines break where values are missing. Validation
-// is drawn last. "": there is no value.
+// Returns the chart as SVG, or "" if no curve has a value.
+// - A curve is a smoothed line over a pale line through the mean of each bucket.
+// - A band below them spans the lowest to the highest value, so that every spike is visible.
+// - A validation curve is one line without smoothing or a band. It is drawn last.
+// - A curve of few values also shows them as points.
+// - Lines break where values are missing.
 std::string Svg(const Chart& chart);
 
 }  // namespace weft

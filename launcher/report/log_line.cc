@@ -13,7 +13,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Members of a line, by type; the first that is another keeps the error.
+// Reads the members of a line by type. Keeps the error of the first member with the wrong type.
 class Members {
  public:
   Members(const Json& object, const std::string& place) : object_(object), place_(place) {}
@@ -113,7 +113,10 @@ LogRecord ReadEnd(Members& m) {
 LogRecord ReadStop(Members& m) { return StopRecord{.step = m.Step(), .reason = m.Text("reason")}; }
 
 LogRecord ReadSave(Members& m) {
-  return SaveRecord{.step = m.Step(), .folder = m.Text("folder"), .seconds = m.Number("seconds").value_or(0)};
+  SaveRecord r{.step = m.Step(), .folder = m.Text("folder"), .seconds = m.Number("seconds").value_or(0)};
+  r.bytes = m.Integer("bytes");
+  r.stall = m.Number("stall_seconds");
+  return r;
 }
 
 LogRecord ReadProfile(Members& m) {

@@ -6,7 +6,7 @@
 namespace weft {
 namespace {
 
-// The policy lets a browser load and run nothing, whatever a log holds.
+// The policy prevents a browser from loading or running anything, whatever a log contains.
 constexpr const char* kHead = R"(<!DOCTYPE html>
 <html lang="en">
 <head>
@@ -85,8 +85,8 @@ std::string Figure(Chart chart) {
                            EscapeHtml(curve.name), whole.low, whole.high);
     if (whole.missing > 0) caption += fmt::format(", {} not finite", whole.missing);
   }
-  return fmt::format("<h2>{}</h2>\n<figure>\n{}<figcaption>{}; over steps</figcaption>\n</figure>\n",
-                     EscapeHtml(chart.title), Svg(chart), caption);
+  return fmt::format("<h2>{}</h2>\n<figure>\n{}<figcaption>{}; over {}</figcaption>\n</figure>\n",
+                     EscapeHtml(chart.title), Svg(chart), caption, chart.over);
 }
 
 }  // namespace weft

@@ -1,0 +1,143 @@
+#include "launcher/report/scaling.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "fmt/format.h"
+#include "launcher/report/log_lines.h"
+#include "launcher/report/page.h"
+#include "weft/train/io/json_object.h"
+
+namespace weft {
+namespace {
+
+using Json = nlohmann::json;
+
+// The fields of a line that the page shows.
+struct BenchRecord {
+  std::string kind, name, device, dtype, unit, device_name, host, version, commit;
+  int64_t ranks = 0;
+  std::optional<double> rate;
+};
+
+absl::Status Unfit(const std::string& place, const std::string& what) {
+  return absl::InvalidArgumentError(fmt::format("{}: {}; give a file that weft bench --json wrote", place, what));
+}
+
+absl::StatusOr<BenchRecord> ParseBenchLine(std::string_view line, const std::string& place) {
+  absl::StatusOr<Json> object = ParseJsonObject(std::as_bytes(std::span(line.data(), line.size())), place);
+  if (!object.ok()) return object.status();
+  BenchRecord record;
+  for (auto [key, text] : {std::pair{"kind", &record.kind},
+                           {"case", &record.name},
+                           {"device", &record.device},
+                           {"dtype", &record.dtype},
+                           {"unit", &record.unit},
+                           {"device_name", &record.device_name},
+                           {"host", &record.host},
+                           {"version", &record.version},
+                           {"commit", &record.commit}}) {
+    auto found = object->find(key);
+    if (found == object->end() || !found->is_string()) return Unfit(place, fmt::format("expected {} as a string", key));
+    *text = found->get<std::string>();
+  }
+  auto ranks = object->find("ranks"), rate = object->find("rate");
+  if (ranks == object->end() || !ranks->is_number_integer() || ranks->get<int64_t>() < 1)
+    return Unfit(place, "expected ranks as an integer >= 1");
+  if (rate == object->end() || !(rate->is_null() || rate->is_number()))
+    return Unfit(place, "expected rate as a number or null");
+  record.ranks = ranks->get<int64_t>();
+  if (rate->is_number()) record.rate = rate->get<double>();
+  return record;
+}
+
+ScalingCase& CaseOf(const BenchRecord& record, std::vector<ScalingCase>& cases) {
+  std::string name = fmt::format("{} {} {}", record.name, record.dtype, record.device);
+  auto is_same = [&](const ScalingCase& c) { return c.kind == record.kind && c.name == name && c.unit == record.unit; };
+  auto found = std::find_if(cases.begin(), cases.end(), is_same);
+  if (found != cases.end()) return *found;
+  return cases.emplace_back(ScalingCase{record.kind, name, record.unit, {}});
+}
+
+absl::Status AddFile(const std::string& path, Scaling& scaling) {
+  absl::StatusOr<LogLines> lines = LogLines::Open(path);
+  if (!lines.ok()) return lines.status();
+  while (lines->Next()) {
+    absl::StatusOr<BenchRecord> record = ParseBenchLine(lines->text(), lines->place());
+    if (!record.ok()) return record.status();
+    std::string place =
+        fmt::format("{}: {}, weft {} ({})", record->host, record->device_name, record->version, record->commit);
+    if (std::find(scaling.places.begin(), scaling.places.end(), place) == scaling.places.end())
+      scaling.places.push_back(place);
+    if (record->rate) CaseOf(*record, scaling.cases).rates[record->ranks] = *record->rate;
+  }
+  return lines->status();
+}
+
+std::string RateTable(const std::vector<const ScalingCase*>& cases) {
+  std::set<int64_t> ranks;
+  for (const ScalingCase* c : cases)
+    for (const auto& [n, rate] : c->rates) ranks.insert(n);
+  std::vector<std::string> head{"rate of a rank"};
+  for (int64_t n : ranks) head.push_back(fmt::format("{} rank{}", n, n == 1 ? "" : "s"));
+  std::vector<std::vector<std::string>> rows;
+  for (const ScalingCase* c : cases) {
+    std::vector<std::string>& row = rows.emplace_back(1, c->name);
+    double first = c->rates.begin()->second;
+    for (int64_t n : ranks) {
+      auto at = c->rates.find(n);
+      std::string share = first > 0 && at != c->rates.end() ? fmt::format(" ({:.0f} %)", 100 * at->second / first) : "";
+      row.push_back(at == c->rates.end() ? "" : fmt::format("{:.4g}{}", at->second, share));
+    }
+  }
+  return Table(head, rows);
+}
+
+// Returns one chart. Requires 1 to kCurveColors cases.
+std::string RateFigure(const std::string& title, std::span<const ScalingCase* const> cases) {
+  std::vector<Series> series(cases.size());
+  Chart chart{.title = title, .unit = cases.front()->unit, .x = "ranks", .over = "ranks", .from_zero = true};
+  for (size_t i = 0; i < cases.size(); i++) {
+    for (const auto& [ranks, rate] : cases[i]->rates) series[i].Add(ranks, rate);
+    chart.curves.push_back({.name = cases[i]->name, .series = &series[i], .color = int(i)});
+  }
+  return Figure(std::move(chart));
+}
+
+}  // namespace
+
+bool IsBenchFile(const std::string& path) {
+  absl::StatusOr<LogLines> lines = LogLines::Open(path);
+  return lines.ok() && lines->Next() && lines->text().starts_with("{\"kind\":");
+}
+
+absl::StatusOr<Scaling> ReadScaling(std::span<const std::string> paths) {
+  Scaling scaling;
+  for (const std::string& path : paths)
+    if (absl::Status s = AddFile(path, scaling); !s.ok()) return s;
+  if (scaling.cases.empty()) return Unfit(paths.front(), "expected a case with a rate, got none");
+  return scaling;
+}
+
+std::string HtmlScaling(const Scaling& scaling, const std::string& name) {
+  std::string body;
+  std::vector<std::pair<std::string, std::string>> groups;  // pairs of kind and unit
+  for (const ScalingCase& c : scaling.cases)
+    if (std::pair group{c.kind, c.unit}; std::find(groups.begin(), groups.end(), group) == groups.end())
+      groups.push_back(group);
+  for (const auto& [kind, unit] : groups) {
+    std::vector<const ScalingCase*> cases;
+    for (const ScalingCase& c : scaling.cases)
+      if (c.kind == kind && c.unit == unit) cases.push_back(&c);
+    std::string title = fmt::format("{} in {}, by ranks", kind, unit);
+    for (size_t i = 0; i < cases.size(); i += size_t(kCurveColors))
+      body += RateFigure(title, std::span(cases).subspan(i, std::min(cases.size() - i, size_t(kCurveColors))));
+    body += RateTable(cases);
+  }
+  std::vector<std::vector<std::string>> places;
+  for (const std::string& place : scaling.places) places.push_back({place});
+  return Page(name, body + Table({"measured on"}, places));
+}
+
+}  // namespace weft
