@@ -1,12 +1,13 @@
-# cuDNN's attention, a backend of the CUDA library where there are the headers of cuDNN 9 and of cudnn-frontend, which
-# launcher/setup.sh fetches. They are needed to build only: libcudnn is opened at run time, where it is.
-# Defines weft_cudnn to link, and the sources that this build has no use for: weft_cudnn_omits of the CUDA library,
-# weft_cudnn_plan_omits of its plans.
+# cuDNN's attention is a backend of the CUDA library if the headers of cuDNN 9 and of cudnn-frontend are found.
+# launcher/setup.sh fetches the latter. Only the build needs the headers; libcudnn is opened at run time if it is installed.
+# Defines weft_cudnn to link, and the sources that this build must omit: weft_cudnn_omits from the CUDA library, and
+# weft_cudnn_plan_omits from its plans.
 find_path(WEFT_CUDNN_FRONTEND_DIR cudnn_frontend.h HINTS ${PROJECT_SOURCE_DIR}/build/deps/cudnn-frontend/include
   DOC "Include folder of cudnn-frontend; OFF: without cuDNN's attention")
 find_path(WEFT_CUDNN_DIR cudnn.h HINTS ${CUDAToolkit_INCLUDE_DIRS} DOC "Include folder of cuDNN")
 
-# weft_read_version(VARIABLE FILE): "9.19.0", from the macros of a version header of cuDNN or its frontend; "" without it.
+# weft_read_version(VARIABLE FILE): sets VARIABLE to "9.19.0" from the macros of a version header of cuDNN or its frontend,
+# or to "" if the file does not exist.
 function(weft_read_version variable file)
   set(version "")
   if(EXISTS "${file}")

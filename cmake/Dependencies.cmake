@@ -1,5 +1,5 @@
-# Every third-party library, found once. Debian's Gloo, oneDNN and OpenBLAS configs name fixed paths
-# (or want OpenCL), so those are found by header and library.
+# Finds every third-party library once. The CMake configs of Debian's Gloo, oneDNN and OpenBLAS contain fixed paths or
+# require OpenCL, so these libraries are found by header and library file.
 find_package(Threads REQUIRED)
 find_package(absl REQUIRED)
 find_package(fmt REQUIRED)
@@ -10,7 +10,7 @@ find_package(OpenSSL REQUIRED COMPONENTS Crypto)
 find_package(MPI REQUIRED COMPONENTS C)
 add_library(weft_mpi INTERFACE)
 target_link_libraries(weft_mpi INTERFACE MPI::MPI_C)
-# The C++ bindings of MPI are deprecated and would need libmpi_cxx.
+# The C++ bindings of MPI are deprecated and would require libmpi_cxx.
 target_compile_definitions(weft_mpi INTERFACE OMPI_SKIP_MPICXX=1 MPICH_SKIP_MPICXX=1)
 
 function(weft_find_library target header library)
@@ -25,9 +25,10 @@ endfunction()
 weft_find_library(weft_pcre2 pcre2.h pcre2-8)
 weft_find_library(weft_zlib zlib.h z)
 weft_find_library(weft_zstd zstd.h zstd)
+weft_find_library(weft_isal isa-l/crc.h isal)
 
-# Optional, for tokenizer sentencepiece: a source that says what is missing stands in for it.
-# Defines weft_sentencepiece to link, and weft_sentencepiece_omits: the source that this build has no use for.
+# Sentencepiece is optional, for tokenizer sentencepiece. Without it, a source that reports what is missing replaces it.
+# Defines weft_sentencepiece to link, and weft_sentencepiece_omits, the source that this build must omit.
 option(WEFT_SENTENCEPIECE "Use the sentencepiece library where it is there" ON)
 find_path(WEFT_SENTENCEPIECE_DIR sentencepiece_trainer.h DOC "Include folder of sentencepiece")
 find_library(WEFT_SENTENCEPIECE_LIBRARY sentencepiece)

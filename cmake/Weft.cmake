@@ -1,17 +1,20 @@
-# Warning, sanitizer and optimisation flags shared by all of Weft's own targets.
+# The include folder and the warning and sanitizer flags of all of Weft's own targets.
 add_library(weft_flags INTERFACE)
-# Headers are spelled weft/core/ir/node.h, here as where Weft is installed.
+# Headers are included as weft/core/ir/node.h, both here and where Weft is installed.
 file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/include)
 file(CREATE_LINK ${PROJECT_SOURCE_DIR}/src ${PROJECT_BINARY_DIR}/include/weft SYMBOLIC)
 target_include_directories(weft_flags INTERFACE ${PROJECT_BINARY_DIR}/include)
-# Errors name sources from the root of the project, wherever it was built; ccache makes paths relative to the build.
+# Errors contain source paths relative to the root of the project, so they do not depend on where it was built. ccache makes
+# paths relative to the build folder.
 file(RELATIVE_PATH weft_root ${PROJECT_BINARY_DIR} ${PROJECT_SOURCE_DIR})
 set(weft_prefixes -fmacro-prefix-map=${PROJECT_SOURCE_DIR}/= -fmacro-prefix-map=${weft_root}/=
   -fmacro-prefix-map=${PROJECT_BINARY_DIR}/include/weft/=src/ -fmacro-prefix-map=include/weft/=src/)
 list(JOIN weft_prefixes "," weft_host_prefixes)
 set(weft_cxx_flags -Wall -Wextra -Wshadow -Wno-missing-field-initializers ${weft_prefixes}
-  # GCC 12 sees uninitialised storage inside absl::InlinedVector where there is none.
+  # GCC 12 wrongly warns of uninitialised storage inside absl::InlinedVector.
   $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>
+  # A Var is a handle, and its node outlives a temporary Var. GCC 13 and newer do not know that.
+  $<$<AND:$<CXX_COMPILER_ID:GNU>,$<VERSION_GREATER_EQUAL:$<CXX_COMPILER_VERSION>,13>>:-Wno-dangling-reference>
   $<$<BOOL:${WEFT_WERROR}>:-Werror>)
 set(weft_cuda_flags --expt-relaxed-constexpr -Xcompiler=-Wall,-Wextra,${weft_host_prefixes}
   $<$<BOOL:${WEFT_WERROR}>:-Werror=all-warnings>)
@@ -25,8 +28,8 @@ if(WEFT_SANITIZE)
   target_link_options(weft_flags INTERFACE -fsanitize=${WEFT_SANITIZE})
 endif()
 
-# With WEFT_PCH: what most sources of a target include, parsed once. -fpch-preprocess is what ccache asks for. GCC 12 then
-# warns of bounds inside Abseil's headers that it otherwise keeps to itself.
+# weft_precompile(target): with WEFT_PCH, precompiles the headers that most sources of a target include. ccache requires
+# -fpch-preprocess. With it GCC 12 warns of array bounds inside Abseil's headers.
 function(weft_precompile target)
   if(WEFT_PCH)
     target_precompile_headers(${target} PRIVATE <algorithm> <chrono> <filesystem> <functional> <map> <memory> <optional> <span>
@@ -35,8 +38,8 @@ function(weft_precompile target)
   endif()
 endfunction()
 
-# The same for targets with few sources, whose flags are those of weft_train. Programs are compiled as it is: GCC takes no
-# header that was precompiled for a library into one.
+# weft_reuse_precompiled(target...): with WEFT_PCH, lets targets with few sources use the precompiled headers of weft_train,
+# whose flags they share. Programs must be compiled with -fPIC too, or GCC would reject the header.
 function(weft_reuse_precompiled)
   if(WEFT_PCH)
     foreach(target ${ARGN})
@@ -46,7 +49,8 @@ function(weft_reuse_precompiled)
   endif()
 endfunction()
 
-# weft_library(name DIRS dir... [LINK library...] [OMIT file...]): one library per folder of the house.
+# weft_library(name DIRS dir... [LINK library...] [OMIT file...]): a library of all .cc files in these folders, except those
+# in OMIT.
 function(weft_library name)
   cmake_parse_arguments(ARG "" "" "DIRS;LINK;OMIT" ${ARGN})
   set(sources)
@@ -67,7 +71,7 @@ function(weft_library name)
   endif()
 endfunction()
 
-# For sanitized programs that run under MPI: see tests/keep_modules.cc.
+# weft_keep_modules(target): required for sanitized programs that run under MPI; see tests/keep_modules.cc.
 function(weft_keep_modules target)
   if(WEFT_SANITIZE)
     target_sources(${target} PRIVATE ${PROJECT_SOURCE_DIR}/tests/keep_modules.cc)
