@@ -1,0 +1,112 @@
+// A model trained by a loop of one's own, Compile over Init's State, is trained as weft train trains it: losses and
+// norms have the same bits, on every mesh, under each executor.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "parallel/testing.h"
+#include "parallel/training.h"
+#include "weft/parallel/program/compile.h"
+#include "weft/parallel/step/init.h"
+
+namespace weft {
+namespace {
+
+using namespace testing_;
+
+// The tokens and targets that FillSlots gives a run.
+std::pair<DTensor, DTensor> Batch(RankRun& run, int step) {
+  run.Fill(step, 0);
+  auto of = [&](const char* slot) { return run.state.At(slot).local.Clone(); };
+  Sharding batch = BatchPlacement(run.options.model.mesh);
+  auto& mesh = *static_cast<DeviceMesh*>(run.runtime.mesh);
+  Shape global{run.options.rows, run.options.tokens};
+  const auto& session = EagerScope::Need(mesh, {"Batch", Loc::current()});
+  return {FromStorage(session, of(entry::kTokens), global, batch, {}, {"Batch", Loc::current()}),
+          FromStorage(session, of(entry::kTargets), global, batch, {}, {"Batch", Loc::current()})};
+}
+
+void ExpectSameTraining(const Job& job, const Layout& layout) {
+  OnMesh(layout, [&](Context& context, DeviceMesh& mesh) {
+    RankRun want(job, layout, context, mesh);
+    std::unique_ptr<Model> model = MakeModel(job.model);
+    const StepOptions& o = want.options;
+    State state = Init(
+        *model, o.optimizer, mesh,
+        {.plan = o.model.plan, .precision = o.model.precision, .fsdp = o.model.fsdp, .clip = o.clip, .seed = o.seed});
+    EagerScope eager(mesh);
+    auto step = Compile(
+        [&](Var tokens, Var targets) {
+          Loss loss = model->LossOf(tokens, targets);
+          return state.optimizer().Step(loss, Grad(loss, model->Parameters()));
+        },
+        state, {.executor = layout.executor, .name = "train"});
+    for (int i = 1; i <= 4; i++) {
+      auto [tokens, targets] = Batch(want, i);
+      auto [loss, norm] = step(tokens, targets);
+      StepMetrics metrics = want.Step(i);
+      EXPECT_EQ(loss.Item(), metrics.loss) << Describe(layout) << ", step " << i;
+      EXPECT_EQ(norm.Item(), metrics.grad_norm) << Describe(layout) << ", step " << i;
+    }
+    EXPECT_EQ(step.num_traces(), 1u);
+    for (const Parameter* p : model->Parameters()) {
+      const State::Entry& e = want.state.At(p->path());
+      DTensor trained = FromStorage(state.session(), e.local.Clone(), e.global, e.sharding, {}, {"", Loc::current()});
+      EXPECT_EQ(test::LargestDifference(state.Value(p->path()).FullTensor(), trained.FullTensor()), 0)
+          << Describe(layout) << " " << p->path();
+    }
+  });
+}
+
+TEST(LibraryTraining, HasTheBitsOfWeftTrain) {
+  for (const char* family : kFamilies)
+    for (Fsdp fsdp : {Fsdp::kNone, Fsdp::kGradients, Fsdp::kFull})
+      for (auto [dp, tp] : {std::pair(1, 1), {2, 1}, {1, 3}, {2, 2}})
+        ExpectSameTraining({.model = Tiny(family), .precision = {DType::kF32, DType::kF32, DType::kF32}},
+                           {.dp = dp, .tp = tp, .fsdp = fsdp});
+  for (ExecutorKind executor : {ExecutorKind::kInterpret, ExecutorKind::kEager})
+    ExpectSameTraining({.model = TinyGpt2(), .precision = {DType::kBF16, DType::kF32, DType::kF32}},
+                       {.dp = 2, .tp = 2, .fsdp = Fsdp::kFull, .executor = executor});
+}
+
+TEST(LibraryTraining, SetsItsLearningRate) {
+  OnMesh({}, [&](Context&, DeviceMesh& mesh) {
+    std::unique_ptr<Model> model = MakeModel(TinyGpt2());
+    State state = Init(*model, AdamW(0.0), mesh);
+    Tensor tokens = Tensor::Zeros(DType::kI32, {2, 7});
+    auto step = Compile(
+        [&](Var x) {
+          Loss loss = model->LossOf(x, x);
+          return state.optimizer().Step(loss, Grad(loss, model->Parameters())).first;
+        },
+        state);
+    step(tokens);
+    const State::Entry& weight = state.At(model->Parameters()[0]->path());
+    Tensor before = weight.local.Clone();
+    step(tokens);
+    EXPECT_EQ(std::memcmp(before.data(), weight.local.data(), before.bytes()), 0);
+    OptimizerStep::SetLearningRate(state, 0.1);
+    step(tokens);
+    EXPECT_NE(std::memcmp(before.data(), weight.local.data(), before.bytes()), 0);
+  });
+}
+
+TEST(LibraryTraining, RefusesF16AndUnknownNames) {
+  OnMesh({}, [&](Context&, DeviceMesh& mesh) {
+    std::unique_ptr<Model> model = MakeModel(TinyGpt2());
+    auto text_of = [](auto fn) {
+      try {
+        fn();
+      } catch (const Error& e) {
+        return std::string(e.what());
+      }
+      return std::string("no error");
+    };
+    EXPECT_NE(text_of([&] { Init(*model, AdamW(1e-3), mesh, {.precision = {DType::kF16}}); }).find("got f16"),
+              std::string::npos);
+    EXPECT_EQ(text_of([&] { MakeOptimizer("adam", 1e-3); }),
+              "optimizer: expected one of adamw, lion, muon, sgd, got \"adam\"");
+  });
+}
+
+}  // namespace
+}  // namespace weft
