@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
-# Loss parity with PyTorch on one GPU: both train GPT-2 124M from the same weights on the same tokens, 200 steps of
-# distinct batches, bf16 compute and f32 master weights. Prints both first losses and how far the curves are apart, beside
-# how far PyTorch compiled and PyTorch not compiled are: rounding alone sends curves apart where the loss jumps. Both
-# compute with norm weights in f32, PyTorch because of autocast; FSDP's mixed precision would have them in bf16.
+# Checks loss parity with PyTorch on one GPU. Both programs train GPT-2 124M from the same weights on the same tokens: 200 steps
+# of distinct batches, bf16 compute and f32 master weights. Prints both first losses and the distance between the loss curves,
+# and for comparison the distance between compiled and uncompiled PyTorch, because rounding by itself separates curves when the
+# loss jumps. Both programs compute with norm weights in f32. PyTorch does so under autocast; FSDP's mixed precision would use
+# bf16.
 #
-#   tests/bench/parity_torch.sh WEFT [TEXT...]    TEXT: files or folders to take words from (Python's library)
+#   tests/bench/parity_torch.sh WEFT [TEXT...]    TEXT: files or folders with words (default: Python's library)
 #
-# The peer prints no loss before its first update: a run with a learning rate of 0 does. It then repeats its first
-# batch, and so does Weft's file of tokens.
+# The peer does not print the loss before its first update, so a separate run with a learning rate of 0 prints it. That run is on
+# the first batch, with which training then starts again. Weft's file of tokens repeats the first batch for the same reason.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 weft=$1 peer=tests/bench/torch_peer.py
@@ -15,12 +16,12 @@ shift
 [ $# -gt 0 ] || set -- "$(python3 -c 'import sysconfig; print(sysconfig.get_paths()["stdlib"])')"
 out=${OUT:-$(mktemp -d)} batch=${BATCH:-16} steps=${STEPS:-200} seq=1024 lr=3e-4
 
-# Words, spaces and signs of the text, numbered by how often they occur: ids as a tokenizer's are distributed.
+# Numbers the words, spaces and signs of the text by their frequency, so that the ids are distributed like those of a tokenizer.
 python3 - "$out" $((batch * seq)) "$steps" "$@" << 'PY'
 import collections, pathlib, re, sys
 import numpy as np
 out, need, steps, *paths = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), *sys.argv[4:]
-wanted, pieces = need * (steps + 1) + 2, []  # the peer's batches start over where one more would not fit
+wanted, pieces = need * (steps + 1) + 2, []  # the peer starts over if one more batch would not fit
 for path in map(pathlib.Path, paths):
     for file in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
         pieces += re.findall(r"\w+|\s+|[^\w\s]", file.read_text(errors="ignore"))
@@ -28,7 +29,7 @@ for path in map(pathlib.Path, paths):
 if len(pieces) < wanted: sys.exit(f"parity_torch: {len(pieces)} words, expected {wanted}; name more text")
 order = {word: i for i, (word, _) in enumerate(collections.Counter(pieces).most_common(50256))}
 tokens = np.array([order.get(word, 50256) for word in pieces[:wanted]], dtype=np.uint16)
-tokens[need] = tokens[0]  # the token behind the first batch, whichever batch follows
+tokens[need] = tokens[0]  # the target of the first batch's last token is the same in both files
 def save(name, tokens):
     head = np.zeros(256, dtype=np.int32)
     head[:3] = 20240520, 1, len(tokens)
@@ -57,9 +58,10 @@ def apart(a, b):
     differences = [abs(x - y) for x, y in zip(a, b)]
     return {"mean": statistics.mean(differences), "largest": max(differences), "last_20": statistics.mean(differences[-20:])}
 weft_peer, peer_peer = apart(weft, peer), apart(other, peer)
-# A first loss is a mean over all targets of sums rounded to bf16: a relative 2^-8 each, and 1e-4 at most of it left in
-# the mean. Curves of Weft and PyTorch are to be no further apart than twice what PyTorch's own two are, in the mean and
-# at the end; a single pair of runs may happen to stay closer than rounding takes others, so at least 0.2 % of the loss.
+# A first loss is a mean over all targets, of sums that are rounded to bf16. Each has a relative error of up to 2^-8, of which at
+# most 1e-4 is left in the mean. In the mean and at the end, the curves of Weft and PyTorch may be at most twice as far apart as
+# the two curves of PyTorch. These two may happen to be closer than rounding explains, so the limit is at least twice 0.2 % of
+# the loss.
 result = {"bench": "parity_torch", "steps": len(peer), "first": [first_weft, first], "last": [weft[-1], peer[-1], other[-1]],
           "weft_peer": weft_peer, "peer_peer": peer_peer}
 least = 0.002 * statistics.mean(peer)
