@@ -1,0 +1,56 @@
+// Checkpoints from and to as many GPUs as mpirun starts ranks, on any mesh over them.
+#include "checkpoint/device_cases.h"
+#include "dist/gpu_world.h"
+
+namespace weft {
+namespace {
+
+using namespace testing_;
+
+std::vector<Layout> LayoutsOf(int ranks) {
+  std::vector<Layout> layouts{{.dp = ranks, .fsdp = Fsdp::kFull, .micro_batch = 1},
+                              {.dp = ranks, .fsdp = Fsdp::kGradients},
+                              {.dp = 1, .tp = ranks, .sequence_parallel = true}};
+  if (ranks % 2 == 0 && ranks > 2) {
+    layouts.push_back({.dp = 2, .tp = ranks / 2, .fsdp = Fsdp::kFull});
+    layouts.push_back({.dp = 2, .tp = ranks / 2});
+  }
+  return layouts;
+}
+
+// Returns rank 0's folder, which all ranks must see.
+std::string SharedFolder(GpuWorld& world) {
+  std::string mine = (std::filesystem::temp_directory_path() / fmt::format("weft_gpus_{}", ::getpid())).string();
+  return world.bootstrap.AllGather(mine)[0];
+}
+
+// NCCL sums in an order of its own, which costs 1e-16 per f64 sum over three steps of Adam.
+TEST(MultiGpuCheckpoint, AnyMeshLoadsAnyMeshs) {
+  GpuWorld& world = TheGpuWorld();
+  Job job{.model = TinyLlama(), .precision = {DType::kF64, DType::kF64, DType::kF64}, .steps = 3};
+  std::vector<Layout> layouts = LayoutsOf(world.bootstrap.world_size());
+  std::string folder = SharedFolder(world);
+  for (Layout from : layouts) {
+    from.device = DeviceKind::kCuda;
+    std::string run = folder + "/" + Describe(from), checkpoint = StepFolder(run + "/device", 1);
+    {
+      DeviceMesh mesh(world.context, *world.groups, MeshOf(from), world.groups->kinds());
+      test::ExpectASaveIsOfItsStep(job, from, world.context, mesh, run);
+    }
+    double want = 0;
+    OnMesh({}, [&](Context& context, DeviceMesh& mesh) {
+      want = test::ExpectALoadIsTheHosts(job, {}, context, mesh, checkpoint);
+    });
+    for (Layout to : layouts) {
+      to.device = DeviceKind::kCuda;
+      DeviceMesh mesh(world.context, *world.groups, MeshOf(to), world.groups->kinds());
+      double loss = test::ExpectALoadIsTheHosts(job, to, world.context, mesh, checkpoint);
+      EXPECT_NEAR(loss, want, 1e-9 * want) << Describe(from) << " to " << Describe(to);
+    }
+  }
+  world.bootstrap.AllGather("");  // no rank still reads
+  if (world.bootstrap.rank() == 0) std::filesystem::remove_all(folder);
+}
+
+}  // namespace
+}  // namespace weft
