@@ -1,4 +1,4 @@
-// Gloo over real processes: the laws of the in-process group, on a smaller sweep, and the same bits as the in-process
+// Gloo between real processes keeps the laws of the in-process group, on a smaller sweep, and gives the bits of that
 // group.
 #include "weft/dist/group/gloo/gloo_group.h"
 #include "weft/dist/group/standard/group_maker.h"
@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "collective_law.h"
+#include "dist/wire_cases.h"
 #include "error_of.h"
 #include "gloo_traffic.h"
 #include "mpi_main.h"
@@ -47,9 +48,16 @@ TEST(GlooGroup, EveryCollectiveEqualsItsReference) {
   }
 }
 
+TEST(GlooGroup, SumsWithAWireAddRoundedTermsInRankOrder) {
+  Job job;
+  RegisterCollectives(job.context.kernels(DeviceKind::kCpu), DeviceKind::kCpu);
+  DeviceMesh mesh(job.context, *job.groups, {{"x"}, {job.context.world_size()}});
+  EXPECT_GT(test::CheckWireRows(mesh, job.context, DeviceKind::kCpu), 80);
+}
+
 double Wild(int r, int64_t i) { return std::sin(double(i * 7 + r)) * std::pow(10.0, double((i + r) % 5)); }
 
-// The sums of all ranks' wild values, in process.
+// Returns the sums of all ranks' wild values, computed by the in-process group.
 std::vector<Tensor> LocalSums(int ranks, int64_t n, DType dtype) {
   std::vector<Tensor> sums(static_cast<size_t>(ranks));
   RunRanks(ranks, [&](Context& context, GroupFactory& groups) {
@@ -76,7 +84,7 @@ TEST(GlooGroup, GivesTheBitsOfTheInProcessGroup) {
     }
 }
 
-// Runs the call and compares what the group counted for it.
+// Runs the call and compares the group's counts with the expected traffic.
 void ExpectTraffic(ProcessGroup& group, const Collective& call, int64_t handed, test::Traffic want) {
   group.ResetCounts();
   group.Run(call);
@@ -115,7 +123,7 @@ TEST(GlooGroup, MovesTheBytesOfUnevenPieces) {
   ProcessGroup& group = mesh.World();
   const int k = group.size(), me = group.rank();
   std::vector<int64_t> pieces(static_cast<size_t>(k)), to, from;
-  int64_t total = 0, sent = 0, received = 0;  // elements
+  int64_t total = 0, sent = 0, received = 0;  // counted in elements
   for (int r = 0; r < k; r++) {
     total += pieces[size_t(r)] = 3 * r;
     sent += to.emplace_back(me + 2 * r);
@@ -161,8 +169,8 @@ TEST(GlooGroup, SeveralMeshesLiveSideBySide) {
   }
 }
 
-// PT#118369, nccl#1324: a hang was reported after minutes, naming the wrong thread. Here within the timeout, by each
-// rank that waits, with its own rank, call and line; gloo does not say which peer it waited for.
+// In PT#118369 and nccl#1324 a hang was reported after minutes and named the wrong thread. Here each waiting rank fails
+// within the timeout and names its own rank, call and line. Gloo does not tell which peer it waited for.
 TEST(GlooGroup, PT118369_NCCL1324_ALateRankIsAnErrorWithinTheTimeout) {
   Job job;
   if (job.context.world_size() == 1) GTEST_SKIP() << "needs 2 ranks";

@@ -1,4 +1,4 @@
-// NcclGroup where there is no GPU: on doubles of a device, with a library in NCCL's place (tests/double/fake_nccl.cc).
+// NcclGroup without a GPU: device doubles, and a fake NCCL library (tests/double/fake_nccl.cc).
 #include <dlfcn.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -7,10 +7,12 @@
 #include <thread>
 
 #include "dist/stream_cases.h"
+#include "dist/wire_cases.h"
 #include "double/group_double.h"
 #include "double/nccl_double.h"
 #include "error_of.h"
 #include "scoped_environment.h"
+#include "weft/dist/group/collectives.h"
 #include "weft/dist/group/mesh.h"
 #include "weft/dist/group/staged/staged_group.h"
 
@@ -23,7 +25,7 @@ using Op = CollectiveOp;
 
 constexpr DeviceKind kDouble = DeviceKind::kCuda;
 
-// While it lives, the fake fails in one way.
+// While alive, makes the fake library fail in one way.
 class Failing {
  public:
   explicit Failing(const char* how) { Set(how); }
@@ -75,6 +77,18 @@ TEST(NcclGroup, AMeshOfSomeRanksLeavesTheOthersOut) {
   });
 }
 
+// The exchanges of a bucket run as one call, and so do its gathers.
+TEST(NcclGroup, SumsWithAWireAddRoundedTermsInRankOrder) {
+  for (int ranks = 1; ranks <= 4; ranks++)
+    OnNccl(
+        {{"x"}, {ranks}},
+        [](DoubleRank& rank, DeviceMesh& mesh) {
+          RegisterCollectives(rank.context.kernels(kDouble), kDouble);
+          test::CheckWireRows(mesh, rank.context, kDouble);
+        },
+        30);
+}
+
 // ---- Failures. ----
 
 std::string ErrorOf(int ranks, const std::function<void(DoubleRank&, ProcessGroup&)>& body) {
@@ -102,7 +116,7 @@ TEST(NcclGroup, ACallThatTheDeviceDoesNotComeToTheEndOfIsNamed) {
   EXPECT_EQ(heard, 1);
 }
 
-// A sum over all ranks, in place, and a barrier.
+// Records a sum over all ranks, in place, and a barrier.
 std::unique_ptr<DeviceRuntime::Recording> RecordSum(DoubleRank& rank, ProcessGroup& group, const Tensor& t) {
   return rank.device.Record([&] {
     SiteText site("blocks.0.mlp", Loc::current());
@@ -155,7 +169,7 @@ TEST(NcclGroup, AReplayedCallThatTheDeviceDoesNotComeToTheEndOfIsNamed) {
   EXPECT_EQ(heard, 1);
 }
 
-// On 2 x 2 ranks each waits for another one in a group that does not fail by itself.
+// On 2 x 2 ranks, rank 0 waits for ranks that wait for rank 3, in groups that have no failure of their own.
 TEST(NcclGroup, AReplayThatFailsEndsThoseOfAllGroups) {
   std::atomic<int> threw{0};
   auto begin = std::chrono::steady_clock::now();
@@ -173,7 +187,7 @@ TEST(NcclGroup, AReplayThatFailsEndsThoseOfAllGroups) {
     recording->Replay();
     threw += test::ErrorOf([&] { rank.device.Synchronize(); }) != "";
   });
-  EXPECT_GE(threw, 2);  // the partners of rank 3; for rank 0 the double ends what its own partner has aborted
+  EXPECT_GE(threw, 2);  // the partners of rank 3; rank 0 may be ended by its own partner
   EXPECT_LT(std::chrono::steady_clock::now() - begin, 20s);
 }
 

@@ -1,6 +1,7 @@
 // Who failed first: verdicts from reports that are made up, of ranks on a mesh of 2 x 2.
 #include "weft/dist/failure/verdict.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -129,33 +130,52 @@ TEST(Verdict, ARankThatNobodyReachesFellSilent) {
   EXPECT_EQ(Judge(job.reports).text.find("lost their connection"), std::string::npos);
 }
 
-// Whatever ranks report, a line says something of one of them, and why.
-TEST(Verdict, ALineAlwaysHasAReason) {
-  std::mt19937 random(15);
+// Four ranks with calls, states, errors and cuts at random.
+Job RandomJob(std::mt19937& random) {
   auto below = [&](int n) { return int(random() % unsigned(n)); };
+  Job job;
+  for (int calls = below(8); calls > 0; calls--)
+    job.Call(below(4), Axis(below(3)), uint64_t(1 + below(3)), below(2) == 0).count = 1 + below(2);
+  for (RankReport& report : job.reports) {
+    if (below(6) == 0) report = {.state = State(below(5)), .host = "h", .pid = 1};
+    report.exchanges = below(3);
+    report.exchange_failed = below(4) == 0;
+    if (below(3) == 0) report.failed = kStart + std::chrono::milliseconds(below(5));
+    if (below(2) == 0) report.error = "the reason";
+    for (int r = 0; r < 4; r++)
+      if (below(5) == 0) report.unreached.push_back(r);
+  }
+  return job;
+}
+bool HasFailed(const RankReport& report) {
+  return report.failed || (report.state != State::kAnswered && report.state != State::kLeft);
+}
+
+// Whatever ranks report, a line says something of one of them, and why. No line comes only where no rank has failed. A
+// rank notes its own failure before it asks the others, so a job that fails has a line.
+TEST(Verdict, AFailureAlwaysHasAReason) {
   const std::regex line(
       "rank [0-3] \\(host h, pid [0-9]+\\) ((died|was suspended|fell silent|failed|left) first|and rank [0-3] "
       "\\(host h, pid [0-9]+\\) lost their connection first): .{5,}");
-  int lines = 0;
+  std::mt19937 random(15);
+  int lines = 0, without = 0;
   for (int i = 0; i < 20'000; i++) {
-    Job job;
-    for (int calls = below(8); calls > 0; calls--)
-      job.Call(below(4), Axis(below(3)), uint64_t(1 + below(3)), below(2) == 0).count = 1 + below(2);
-    for (RankReport& report : job.reports) {
-      if (below(6) == 0) report = {.state = State(below(5)), .host = "h", .pid = 1};
-      report.exchanges = below(3);
-      report.exchange_failed = below(4) == 0;
-      if (below(3) == 0) report.failed = kStart + std::chrono::milliseconds(below(5));
-      if (below(2) == 0) report.error = "the reason";
-      for (int r = 0; r < 4; r++)
-        if (below(5) == 0) report.unreached.push_back(r);
-    }
+    Job job = RandomJob(random);
     Verdict verdict = Judge(job.reports);
-    if (verdict.rank < 0) continue;
-    lines++;
+    (verdict.rank < 0 ? without : lines)++;
+    if (verdict.rank < 0) {
+      ASSERT_EQ(verdict.text, "");
+      ASSERT_TRUE(std::none_of(job.reports.begin(), job.reports.end(), HasFailed)) << "job " << i;
+      job.reports[size_t(i % 4)].failed = kStart;
+      verdict = Judge(job.reports);
+    }
+    ASSERT_GE(verdict.rank, 0) << "job " << i;
     ASSERT_TRUE(std::regex_match(verdict.text, line)) << verdict.text;
   }
   EXPECT_GT(lines, 10'000);
+  EXPECT_GT(without, 100);
+  fmt::print("shown: verdicts on 20000 random jobs: {} have a line; {} have none, and no rank failed\n", lines,
+             without);
 }
 
 TEST(Verdict, WhoDoesNotComeToAnExchangeOfTheBootstrapIsNamed) {

@@ -9,7 +9,7 @@ model: {family: gpt2, layers: 2, heads: 4, dim: 256, vocab: 4096, context: 64}
 data: {synthetic: true}
 train: {steps: 2, global_batch: 4}
 YAML
-# limited OPTION MIB COMMAND...: under ulimit OPTION of so many MiB. Below some 66 MiB the loader cannot map the program.
+# limited OPTION MIB COMMAND...: under ulimit OPTION of so many MiB.
 limited() {
   local option=$1 mib=$2
   shift 2
@@ -23,6 +23,8 @@ ends() {
     enough=$((enough + 1))
     return
   fi
+  # Below some 66 MiB, with Open MPI 5 some 100, the loader cannot map the program, and says so itself.
+  if [ "$code" -eq 127 ] && grep -q 'error while loading shared libraries' "$dir/out"; then return; fi
   [ "$code" -eq 1 ] || fail "expected exit code 0 or 1 of $1"
   grep -Eq "^weft: .*$2.* [0-9.]+ [KMG]?i?B free of [0-9.]+ [KMG]iB" "$dir/out" || fail "expected a line with $2 and numbers of $1"
 }

@@ -1,16 +1,17 @@
-// Strangers to a job, for strangers_test.sh: stranger SECONDS PROGRAM. It looks for sockets of processes of this name
-// that begin to listen on this host, and to each it makes one connection of each kind:
+// stranger SECONDS PROGRAM, for strangers_test.sh: a process that is no part of the job. It waits until processes named
+// PROGRAM begin to listen on this host, and makes one connection of each kind to each of their sockets:
 //
-//   close    closes it at once                  silent   says nothing
-//   huge     sends lengths of 2^40              old      says the hello of an earlier protocol, as rank 1 of 3
-//   guess    begins the handshake well and sends a proof that does not fit
-//   reflect  sends back what it is sent
-//   secret   keeps asking for the secret that rank 0 gives to ranks of its own user, whatever it is given
+//   close    closes it at once                  silent   sends nothing
+//   huge     sends lengths of 2^40              old      sends the hello of an earlier protocol, as rank 1 of 3
+//   guess    begins the handshake correctly and sends a wrong proof
+//   reflect  sends back what it receives
+//   secret   keeps asking for the secret that rank 0 gives to ranks of its own user, whatever the answer
 //
-// It ends after so many seconds, or when its input ends, and prints how many listeners it found.
+// It ends after SECONDS, or when its input ends. It prints how many listeners it found, and how many connections it
+// made to them.
 //
-// stranger relay PORT SECONDS: it listens at [::1]:PORT, where a rank may look for rank 0 first, and passes on what it
-// is sent to 127.0.0.1:PORT and back. It prints how many bytes it has passed on.
+// stranger relay PORT SECONDS: listens at [::1]:PORT, where a rank may look for rank 0 first, and forwards bytes
+// between its callers and 127.0.0.1:PORT. Prints how many bytes it has forwarded.
 #include <arpa/inet.h>
 #include <fmt/format.h>
 #include <netinet/in.h>
@@ -38,11 +39,11 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
-constexpr int kListens = 0x0a;  // a state of /proc/net/tcp
+constexpr int kListens = 0x0a;  // the state "listening" in /proc/net/tcp
 
 namespace fs = std::filesystem;
 
-// "0100007F:7530 ..." of all sockets that listen, with their inodes.
+// Returns the addresses of all listening sockets, such as "0100007F:7530", with their inodes.
 std::map<std::string, std::string> Listeners() {
   std::map<std::string, std::string> listeners;
   for (const char* table : {"/proc/net/tcp", "/proc/net/tcp6"}) {
@@ -56,7 +57,7 @@ std::map<std::string, std::string> Listeners() {
   return listeners;
 }
 
-// Whether a process of this name has the socket. Processes come and go meanwhile.
+// Whether a process named `program` has the socket. Processes may start and end during the search.
 bool IsOf(const std::string& inode, const std::string& program) {
   std::error_code error;
   for (const fs::directory_entry& process : fs::directory_iterator("/proc", error)) {
@@ -71,7 +72,7 @@ bool IsOf(const std::string& inode, const std::string& program) {
 
 int PortOf(const std::string& local) { return int(std::stol(local.substr(local.find(':') + 1), nullptr, 16)); }
 
-// All that listen here are on the loopback, or on all interfaces.
+// All listeners here are on loopback or on all interfaces.
 Address AddressOf(const std::string& local) {
   return Resolve(local.find(':') > 8 ? "::1" : "127.0.0.1", PortOf(local)).at(0);
 }
@@ -82,7 +83,7 @@ struct Stranger {
   int steps = 0;
 };
 
-// Asks again and again at the Unix sockets that rank 0 may have beside these ports.
+// Keep asking at the Unix sockets that rank 0 may have for these ports.
 class Askers {
  public:
   ~Askers() {
@@ -95,7 +96,7 @@ class Askers {
       while (!quit_) {
         try {
           if (!LocalSecret::Fetch(port, Clock::now() + 100ms)) std::this_thread::sleep_for(5ms);
-        } catch (const Error&) {  // of another user
+        } catch (const Error&) {  // the secret of another user
           return;
         }
       }
@@ -127,7 +128,7 @@ void Begin(Stranger& stranger) {
   if (stranger.kind == "guess" || stranger.kind == "reflect") Send(stranger, hello);
 }
 
-// When it is answered.
+// Called when the stranger has received something.
 void GoOn(Stranger& stranger) {
   char bytes[256];
   ssize_t n = recv(stranger.socket.fd(), bytes, sizeof(bytes), MSG_DONTWAIT);
@@ -141,12 +142,24 @@ void GoOn(Stranger& stranger) {
     ssize_t sent = send(stranger.socket.fd(), bytes, size_t(n), MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
+// One stranger of each kind. Returns how many have a connection.
+int ConnectStrangers(const Address& address, std::vector<Stranger>& strangers) {
+  int connected = 0;
+  for (const char* kind : {"close", "silent", "huge", "old", "guess", "reflect"}) {
+    Connection there = ConnectTo(address, Clock::now() + 1s);
+    if (!there.socket) continue;
+    connected++;
+    Begin(strangers.emplace_back(Stranger{kind, std::move(there.socket)}));
+  }
+  return connected;
+}
+
 void Run(double seconds, const std::string& program) {
   std::set<std::string> known;
   for (const auto& [local, inode] : Listeners()) known.insert(local);
   std::vector<Stranger> strangers;
   Askers askers;
-  int found = 0;
+  int found = 0, connected = 0;
   fmt::print("ready\n");
   std::fflush(stdout);
   for (auto end = Clock::now() + std::chrono::duration<double>(seconds); Clock::now() < end;) {
@@ -154,12 +167,7 @@ void Run(double seconds, const std::string& program) {
       if (!known.insert(local).second || !IsOf(inode, program)) continue;
       found++;
       for (int i = 0; i < 2; i++) askers.Ask(PortOf(local));
-      for (const char* kind : {"close", "silent", "huge", "old", "guess", "reflect"}) {
-        Connection there = ConnectTo(AddressOf(local), Clock::now() + 1s);
-        if (!there.socket) continue;
-        Stranger& stranger = strangers.emplace_back(Stranger{kind, std::move(there.socket)});
-        Begin(stranger);
-      }
+      connected += ConnectStrangers(AddressOf(local), strangers);
     }
     std::vector<pollfd> polls{{0, POLLIN, 0}};
     for (const Stranger& stranger : strangers) polls.push_back({stranger.socket.fd(), POLLIN, 0});
@@ -170,10 +178,10 @@ void Run(double seconds, const std::string& program) {
       if (polls[i].revents) GoOn(strangers[i - 1]);
     std::erase_if(strangers, [](const Stranger& stranger) { return !stranger.socket; });
   }
-  fmt::print("found {} listeners\n", found);
+  fmt::print("found {} listeners, made {} connections\n", found, connected);
 }
 
-// Passes on what is there. False at the end.
+// Forwards the bytes that are there. Returns false at the end.
 bool Pass(const Socket& from, const Socket& to, size_t* passed) {
   char bytes[4096];
   ssize_t n = recv(from.fd(), bytes, sizeof(bytes), MSG_DONTWAIT);
