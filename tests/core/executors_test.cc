@@ -1,5 +1,6 @@
-// Three ways to run one program agree: Interpret, Plan + Executable, eager; on one rank and on 2 x 2. And what each
-// promises: an Executable allocates nothing, updates in place and knows its memory; eager frees what it drops.
+// Interpret, Plan + Executable and eager give the same results for one program, on one rank and on 2 x 2 ranks. Each
+// also keeps its own promises: an Executable allocates nothing, updates in place and knows how much memory it needs;
+// eager frees the values that are dropped.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -11,8 +12,8 @@
 #include "parallel/testing.h"
 #include "weft/core/compile/eager.h"
 #include "weft/core/compile/executable.h"
-#include "weft/core/compile/pipeline.h"
 #include "weft/core/compile/interpreter.h"
+#include "weft/core/compile/pipeline.h"
 #include "weft/core/ir/builder.h"
 #include "weft/core/ops/ops.h"
 #include "weft/core/transforms/grad.h"
@@ -26,7 +27,7 @@ using test::Values;
 constexpr DType kF64 = DType::kF64;
 const MeshShape kOne{{"dp", "tp"}, {1, 1}}, kDp2Tp2{{"dp", "tp"}, {2, 2}};
 
-// ---- A training step: embedding, attention, MLP, loss, gradients, AdamW. ----
+// ---- A training step: embedding, attention, MLP, loss, gradients and AdamW. ----
 
 const std::map<std::string, std::pair<Shape, Sharding>> kParameters{
     {"embed", {{9, 4}, {Replicate(), Shard(0)}}},  {"norm", {{4}, {Replicate(), Replicate()}}},
@@ -85,7 +86,7 @@ Values InitialState() {
   return state;
 }
 
-// This rank's entries, made when first bound.
+// This rank's entries. Each is created when it is first bound.
 class Entries {
  public:
   Entries(const Values& global, const Runtime& runtime) : global_(global), runtime_(runtime) {}
@@ -102,14 +103,14 @@ class Entries {
   Values entries_;
 };
 
-// Of a parameter and its moments ("up.m"); all else is replicated.
+// Returns the sharding of a parameter or of one of its moments ("up.m"). All other entries are replicated.
 Sharding PlacementOf(const std::string& entry) {
   auto it = kParameters.find(entry.substr(0, entry.find('.')));
   return it == kParameters.end() ? Sharding(2) : it->second.second;
 }
 
 constexpr int kSteps = 3;
-// By executor: the loss of each step, and each rank's chunk of each entry after the last.
+// The results of one executor: the loss of each step, and for each entry every rank's chunk after the last step.
 struct Trained {
   std::vector<double> losses;
   std::map<std::string, std::vector<Tensor>> state;
@@ -152,7 +153,7 @@ Trained Train(const std::string& executor, const MeshShape& mesh) {
   return trained;
 }
 
-// The same kernels on the same values, so equal to the bit.
+// All executors run the same kernels on the same values, so the results are bit-equal.
 TEST(Executors, AgreeToTheBitOnEachMesh) {
   for (const MeshShape& mesh : {kOne, kDp2Tp2}) {
     Trained want = Train("interpret", mesh);
@@ -172,7 +173,8 @@ TEST(Executors, AgreeToTheBitOnEachMesh) {
   }
 }
 
-// 1e-11: sums over 20 tokens in another order, three steps of AdamW, which divides by the root of v.
+// The losses agree to 1e-11, because sums over 20 tokens run in another order. The parameters agree to 1e-9, because
+// three steps of AdamW divide by the root of v and enlarge the difference.
 TEST(Executors, TwoByTwoRanksTrainLikeOne) {
   Trained one = Train("executable", kOne), many = Train("executable", kDp2Tp2);
   for (int i = 0; i < kSteps; i++) EXPECT_NEAR(many.losses[size_t(i)], one.losses[size_t(i)], 1e-11 * one.losses[0]);
@@ -212,7 +214,7 @@ Values Cloned(const Values& values) {
   return clones;
 }
 
-// Both executors from the same entries, `runs` times: equal outputs and entries after each.
+// Runs both executors `runs` times from the same entries. Outputs and entries must be equal after each run.
 void ExpectSameRuns(const Graph& graph, const Values& entries, int runs, const std::string& what) {
   OneRank a(Cloned(entries)), b(Cloned(entries));
   Executable executable = b.Compile(graph);
@@ -250,7 +252,7 @@ TEST(Executable, RotatesEntriesAndUpdatesThemAtOnce) {
   ExpectSameRuns(graph, {{"a", Draw({2, 3}, 1)}, {"b", Draw({2, 3}, 2)}, {"c", Draw({2, 3}, 3)}}, 4, "rotate");
 }
 
-// An output that is an entry's old value stays the old value when the program also writes the entry.
+// An output that is the old value of an entry stays the old value if the program also writes that entry.
 TEST(Executable, AnOutputOfAnOldValueIsNotTheNewOne) {
   Graph graph = Traced([] {
     Var a = Entry("a");
@@ -269,7 +271,7 @@ TEST(Executable, AnOutputThatIsAViewOfAnEntryHasItsOwnShape) {
   EXPECT_EQ(executable.Output("flat").shape(), Shape{6});
 }
 
-// Reading an entry twice must not let the first reader be overtaken by the write.
+// If an entry is read through two leaves, the write must come after both reads.
 TEST(Executable, AnEntryReadThroughTwoLeavesIsOverwrittenAfterBoth) {
   Graph graph = Traced([] {
     Var first = Entry("a"), second = Entry("a"), updated = Scale(second, 3.0);
@@ -278,7 +280,7 @@ TEST(Executable, AnEntryReadThroughTwoLeavesIsOverwrittenAfterBoth) {
   ExpectSameRuns(graph, {{"a", Draw({2, 3}, 1)}}, 3, "two leaves");
 }
 
-// Entries may lie anywhere in a shared buffer (flat buckets do).
+// Entries may lie at any offset of a shared buffer, as they do in flat buckets.
 TEST(Executable, EntriesAtAnOffsetOfABuffer) {
   Graph graph = Traced([] {
     Var a = Entry("a"), b = Entry("b");
@@ -307,7 +309,8 @@ TEST(Executable, EntriesAtAnOffsetOfABuffer) {
   EXPECT_EQ(interpreted.entries().at("a").ToDoubles(), compiled.entries().at("a").ToDoubles());
 }
 
-// Random programs over four entries: elementwise ops, broadcasts, views, reductions; any values as outputs and writes.
+// Random programs over four entries, made of elementwise ops, broadcasts, views and reductions. Any value may be an
+// output or a write.
 TEST(Executable, RandomProgramsEqualTheInterpreters) {
   for (uint64_t seed = 0; seed < 400; seed++) {
     std::mt19937_64 rng(seed);
@@ -381,7 +384,8 @@ size_t SumOfValues(const LocalProgram& program) {
   return bytes;
 }
 
-// A chain needs two values at a time, whatever its length; a training step far less than the sum of its values.
+// A chain needs memory for two values, whatever its length. A training step needs less than two thirds of the sum of
+// its values.
 TEST(Plan, TheArenaHoldsWhatLivesAtOnce) {
   Graph chain = Traced([] {
     Var x = Entry("a", {64, 64});
@@ -397,7 +401,7 @@ TEST(Plan, TheArenaHoldsWhatLivesAtOnce) {
   EXPECT_LT(MakePlan(step, runtime).arena_bytes, SumOfValues(step) * 2 / 3);
 }
 
-// After binding, a step allocates no buffer and nothing on the heap.
+// Once it is bound, an executable runs a step without allocating a buffer or heap memory.
 TEST(Executable, RunAllocatesNothing) {
   Values initial = InitialState();
   LocalProgram local = Partition(test::Trace(TrainStep), {.mesh = kOne});
@@ -406,7 +410,7 @@ TEST(Executable, RunAllocatesNothing) {
   runtime.mesh_shape = kOne;
   runtime.coords = {0, 0};
   Executable executable(MakePlan(local, runtime), runtime, rank.bind());
-  executable.Run();  // libraries warm up
+  executable.Run();  // the first runs let libraries initialize
   executable.Run();
   size_t buffers = CpuBuffersAllocated();
   long heap = test::HeapAllocations();
@@ -456,7 +460,7 @@ const LongLoop kLoops[] = {
 class Eager : public testing::TestWithParam<LongLoop> {};
 void PrintTo(const LongLoop& loop, std::ostream* out) { *out << loop.name; }
 
-// The value is right, the stack does not overflow when the chain goes, and everything but the last value is gone.
+// The value is right, dropping the chain does not overflow the stack, and every node but the last is freed.
 TEST_P(Eager, ALongLoopNeitherLeaksNorOverflowsTheStack) {
   const LongLoop& loop = GetParam();
   OneRank rank({});
@@ -487,7 +491,7 @@ TEST_P(Eager, ALongLoopNeitherLeaksNorOverflowsTheStack) {
 std::string LoopName(const testing::TestParamInfo<LongLoop>& info) { return info.param.name; }
 INSTANTIATE_TEST_SUITE_P(Loops, Eager, testing::ValuesIn(kLoops), LoopName);
 
-// The derivative of a long chain: the backward pass is a loop too.
+// The backward pass of a long chain is a loop too, so it does not overflow the stack.
 TEST(EagerGrad, OfALongChain) {
   OneRank rank({});
   EagerBuilder eager(rank.runtime(), rank.bind());

@@ -1,4 +1,5 @@
-// Derivatives: every op's against central differences in f64, second derivatives too; and Grad's laws on graphs.
+// Tests of derivatives. First and second derivatives of every op agree with central differences in f64. Grad also keeps
+// its laws on whole graphs.
 #include "weft/core/transforms/grad.h"
 
 #include <fmt/format.h>
@@ -19,10 +20,11 @@ namespace {
 using test::Values;
 constexpr DType kF64 = DType::kF64;
 
-// f64 values, a step of 1e-5: the difference is off by 1e-10 third derivatives and 1e-16 / 1e-5 of the value.
+// With f64 values and a step of 1e-5, a difference is off by 1e-10 times the third derivative and by 1e-16 / 1e-5 of
+// the value.
 constexpr double kStep = 1e-5, kTolerance = 3e-7;
 
-// A traced program that is run again and again on one rank.
+// A traced program that can run many times on one rank.
 class Program {
  public:
   explicit Program(const Graph& graph)
@@ -38,7 +40,7 @@ class Program {
   LocalProgram local_;
 };
 
-// The gradient of output "loss" for each leaf, given as output "d.<leaf>", is that of central differences.
+// Every output "d.<leaf>" must agree with the central differences of output "loss" for that leaf.
 void ExpectCentralDifferences(const Graph& graph, Values leaves, const std::string& what) {
   Program program(graph);
   Values got = program.Run(leaves);
@@ -46,7 +48,7 @@ void ExpectCentralDifferences(const Graph& graph, Values leaves, const std::stri
     if (name.substr(0, 2) != "d.") continue;
     Tensor& x = leaves.at(name.substr(2));
     std::vector<double> d = gradient.ToDoubles();
-    for (size_t i = 0; i < d.size(); i += 1 + d.size() / 16) {  // of a large operand, some elements
+    for (size_t i = 0; i < d.size(); i += 1 + d.size() / 16) {  // a sample of the elements of a large operand
       double old = x.as<double>()[i];
       x.as<double>()[i] = old + kStep;
       double above = program.Run(leaves).at("loss").Item();
@@ -72,18 +74,18 @@ bool Differentiable(const SampleInput& input) {
   }
 }
 
-// sum_i <w_i, values_i> with fixed weights.
+// Returns sum_i <w_i, values_i> with fixed weights w.
 Var Weighted(const std::vector<Var>& values) {
   Var total;
   for (size_t i = 0; i < values.size(); i++) {
     const Var& v = values[i];
-    if (!v || !IsFloating(v.dtype())) continue;
+    if (!v.defined() || !IsFloating(v.dtype())) continue;
     Var weights = Sin(
         Cast(AddScalar(Scale(Cast(Iota(0, DType::kI64, {NumElements(v.shape())}), kF64), 1.7), double(i)), v.dtype()));
     for (int d = v.rank() - 1; d > 0; d--) weights = Split(weights, 0, v.dim(d));
     if (v.rank() == 0) weights = ReduceSum(weights, 0);
     Var term = SumAll(v * weights);
-    total = total ? total + term : term;
+    total = total.defined() ? total + term : term;
   }
   return total;
 }
@@ -94,8 +96,8 @@ struct OpCase {
   bool any = false;
 };
 
-// order 1: the gradient of the op's outputs (`output` alone, or all for -1); order 2: of a weighted sum of those
-// gradients.
+// With order 1 the program computes the gradient of the op's outputs: of `output` only, or of all for -1. With order 2
+// it computes the gradient of a weighted sum of those gradients.
 OpCase MakeCase(Op op, const Sample& sample, int output, int order) {
   OpCase c;
   std::vector<Tensor> values = sweep::SampleValues(sample, 17);
@@ -115,9 +117,9 @@ OpCase MakeCase(Op op, const Sample& sample, int output, int order) {
     std::vector<Var> results(out.begin(), out.end());
     if (output >= 0) results = {out[size_t(output)]};
     Var loss = Weighted(results);
-    if (loss && order == 2) loss = Weighted(Grad(loss, wrt));
+    if (loss.defined() && order == 2) loss = Weighted(Grad(loss, wrt));
     test::Traced traced;
-    if (!loss || wrt.empty()) return traced;
+    if (!loss.defined() || wrt.empty()) return traced;
     c.any = true;
     traced.outputs.push_back({"loss", loss});
     std::vector<Var> d = Grad(loss, wrt);
@@ -135,7 +137,7 @@ TEST_P(OpGrad, FirstAndSecondDerivativesAreCentralDifferences) {
   std::vector<Sample> samples = Record(op).samples(op);
   for (size_t s = 0; s < samples.size(); s++) {
     const Sample& sample = samples[s];
-    if (op == Op::kCast) continue;  // f32 steps are coarser than differences can be: Grad.ACastIsLinear
+    if (op == Op::kCast) continue;  // f32 steps are too coarse for differences; see Grad.ACastIsLinear...
     int outputs = 1;
     test::Trace([&] {
       std::vector<Var> in;
@@ -175,7 +177,7 @@ TEST(Grad, ACastIsLinearAndItsCotangentHasTheInputsType) {
   EXPECT_EQ(got.at("d").ToDoubles(), (std::vector<double>{2, 2, 2}));
 }
 
-// Every path to a value adds up: y = x^(2^n) through n diamonds x * x.
+// The gradient adds the contributions of all paths. Here y = x^(2^n) through n diamonds y * y.
 TEST(Grad, DiamondsAddTheirPaths) {
   Graph graph = test::Trace([] {
     Var x = Leaf("x", kF64, {}), y = x;
@@ -210,7 +212,7 @@ TEST(Grad, OfAnIntermediateValue) {
   EXPECT_LE(test::LargestDifference(got.at("d"), got.at("want")), 1e-15);
 }
 
-// Columns with no zero, one and two: a quotient by the element would be NaN at every zero.
+// The columns have no zero, one zero and two zeros. Dividing the product by the element would give NaN at every zero.
 TEST(Grad, OfAProductWithZeros) {
   Graph graph = test::Trace([] {
     Var x = Leaf("x", kF64, {3, 3}), loss = SumAll(Sin(ReduceProd(x, 0)));
@@ -221,7 +223,7 @@ TEST(Grad, OfAProductWithZeros) {
   ExpectCentralDifferences(graph, {{"x", x}}, "a product with zeros");
 }
 
-// d^n/dx^n exp(2x) = 2^n exp(2x), nested n deep.
+// d^n/dx^n exp(2x) = 2^n exp(2x), with n nested calls of Grad.
 TEST(Grad, Nests) {
   Values got = RunTraced(
       [] {
@@ -238,7 +240,7 @@ TEST(Grad, Nests) {
     EXPECT_NEAR(got.at(std::to_string(n)).Item(), std::pow(2, n) * std::exp(0.6), 1e-12 * std::pow(2, n));
 }
 
-// Through attention and a norm, with operands that stand twice in one op.
+// Second derivatives through attention and a norm, with ops that use one operand twice.
 TEST(Grad, ThroughABlockTwice) {
   Graph graph = test::Trace([] {
     Var x = Leaf("x", kF64, {1, 3, 4}), w = Leaf("w", kF64, {4}), q = Leaf("q", kF64, {4, 2, 2});
@@ -258,7 +260,8 @@ TEST(Grad, ThroughABlockTwice) {
       graph, {{"x", test::Draw({1, 3, 4}, 1)}, {"w", test::Draw({4}, 2)}, {"q", test::Draw({4, 2, 2}, 3)}}, "block");
 }
 
-// An operand that stands twice in an op without a rule of its own: its gradient is the sum of both shares, once.
+// An op without a gradient rule of its own that uses one operand twice: the gradient is the sum of both contributions,
+// counted once.
 TEST(Grad, OfAnOperandThatStandsTwice) {
   Graph graph = test::Trace([] {
     Var x = Leaf("x", kF64, {2, 3}), w = Leaf("w", kF64, {3}), lr = Leaf("lr", kF64, {}), t = Full(1, DType::kI64, {});
@@ -271,7 +274,7 @@ TEST(Grad, OfAnOperandThatStandsTwice) {
       graph, {{"x", test::Draw({2, 3}, 1)}, {"w", test::Draw({3}, 2)}, {"lr", Tensor::Scalar(0.3, kF64)}}, "twice");
 }
 
-// A seed that is a power of two scales all intermediate cotangents and changes no digit.
+// A seed that is a power of two scales all intermediate cotangents and changes no digit of them.
 TEST(Grad, IsLinearInItsSeed) {
   Values got = RunTraced(
       [] {
@@ -300,7 +303,7 @@ TEST(Grad, NeedsAFloatingScalar) {
   EXPECT_THROW(Grad(SumAll(x), std::vector{x}, {Leaf("seed", DType::kF32, {})}), Error);
 }
 
-// Backward nodes carry the scope and line of the forward op they belong to.
+// Backward nodes carry the scope and the source line of their forward op.
 TEST(Grad, NodesAreBackwardAndNameTheirForwardLine) {
   TraceBuilder trace;
   BuilderScope scope(trace);

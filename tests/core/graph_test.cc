@@ -9,6 +9,8 @@
 #include "error_of.h"
 #include "weft/core/compile/fuse.h"
 #include "weft/core/compile/fuse_loss.h"
+#include "weft/core/compile/schedule.h"
+#include "weft/core/compile/simplify.h"
 #include "weft/core/ir/builder.h"
 #include "weft/core/ir/verify.h"
 #include "weft/core/ops/ops.h"
@@ -104,6 +106,8 @@ TEST(Verify, RunsAfterEachPass) {
   KernelTable none;
   EXPECT_NE(ErrorOf([&] { FuseLoss(broken, none); }).find("its op infers f32 [2]"), std::string::npos);
   EXPECT_NE(ErrorOf([&] { Fuse(broken, none); }).find("its op infers f32 [2]"), std::string::npos);
+  EXPECT_NE(ErrorOf([&] { Simplify(broken); }).find("its op infers f32 [2]"), std::string::npos);
+  EXPECT_NE(ErrorOf([&] { Schedule(broken, none); }).find("its op infers f32 [2]"), std::string::npos);
   EXPECT_NE(ErrorOf([&] { Partition(broken.graph, {.mesh = {{"x"}, {1}}}); }).find("its op infers"), std::string::npos);
 }
 

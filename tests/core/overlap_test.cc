@@ -1,4 +1,4 @@
-// Programs on two streams: the results are those of one stream, however late each begins its work.
+// A program on several streams gives the results of one stream, whatever the delay of each stream.
 #include "weft/core/compile/overlap.h"
 
 #include <fmt/format.h>
@@ -22,11 +22,12 @@ using test::DeviceDouble;
 constexpr size_t kCells = 6;
 using Cells = std::array<uint64_t, kCells>;
 
-// What a call of these programs does: mixes what it reads into what it writes. Cells are memory that calls share.
+// A call of these programs: it hashes the cells that it reads into the cell that it writes. Cells are memory that calls
+// share.
 struct Mix {
   std::vector<size_t> reads;
   size_t writes = 0;
-  bool collective = false;
+  int lane = OverlapPlan::kMain;  // the lane of a collective, from 0
   uint64_t salt = 0;
 
   void Run(uint64_t* cells) const {
@@ -39,13 +40,14 @@ struct Mix {
 std::vector<Mix> Drawn(std::mt19937_64& draw) {
   std::vector<Mix> program(5 + draw() % 25);
   for (Mix& mix : program) {
-    mix = {{draw() % kCells, draw() % kCells}, draw() % kCells, draw() % 3 == 0, draw()};
+    int lane = draw() % 2 == 0 ? int(draw() % 3) : OverlapPlan::kMain;
+    mix = {{draw() % kCells, draw() % kCells}, draw() % kCells, lane, draw()};
     if (draw() % 4 == 0) mix.reads.clear();
   }
   return program;
 }
 
-// The calls as an executable binds them, on memory of a device.
+// The calls as an executable binds them, over memory of a device.
 struct Bound {
   std::vector<std::array<TensorView, 3>> views;
   std::vector<KernelCall> calls;
@@ -69,9 +71,13 @@ struct Bound {
 };
 
 OverlapPlan PlanOf(const std::vector<Mix>& program, const Bound& bound) {
-  std::vector<bool> collective;
-  for (const Mix& mix : program) collective.push_back(mix.collective);
-  return PlanOverlap(collective, [&](size_t i, size_t j) { return Touch(bound.calls[i], bound.calls[j]); });
+  std::vector<int> lanes;
+  for (const Mix& mix : program) lanes.push_back(mix.lane);
+  return PlanOverlap(lanes, [&](size_t i, size_t j) { return Touch(bound.calls[i], bound.calls[j]); });
+}
+
+std::vector<size_t> WaitsOf(const OverlapPlan& plan, size_t i) {
+  return {plan.entries[i].waits_for.begin(), plan.entries[i].waits_for.end()};
 }
 
 Cells CellsOf(const Tensor& cells) {
@@ -83,7 +89,7 @@ Cells CellsOf(const Tensor& cells) {
 
 TEST(Overlap, GivesWhatOneStreamGives) {
   std::mt19937_64 draw(3);
-  int beside = 0;
+  int beside = 0, lanes_wait = 0;
   for (int round = 0; round < std::max(20, 150 / test::Share()); round++) {
     DeviceDouble device(/*most_us=*/60, draw());
     std::vector<Mix> program = Drawn(draw);
@@ -91,21 +97,26 @@ TEST(Overlap, GivesWhatOneStreamGives) {
     auto* memory = static_cast<uint64_t*>(device.Reached(cells.data()));
     Bound bound(program, cells);
     OverlapPlan plan = PlanOf(program, bound);
-    for (const OverlapPlan::Entry& entry : plan.entries) beside += entry.beside;
+    for (const OverlapPlan::Entry& entry : plan.entries) {
+      beside += entry.lane != OverlapPlan::kMain;
+      lanes_wait += entry.lane != OverlapPlan::kMain && !entry.waits_for.empty();
+    }
     Overlap overlap(device, plan);
     Cells want{};
-    for (int run = 0; run < 3; run++) {  // a program runs again and again, on what it has left
+    for (int run = 0; run < 3; run++) {  // each run starts from the values that the previous one left
       for (const Mix& mix : program) mix.Run(want.data());
       overlap.Issue([&](size_t i) { device.Post([&program, memory, i] { program[i].Run(memory); }); });
     }
     EXPECT_EQ(CellsOf(cells), want) << "round " << round;
   }
   EXPECT_GT(beside, 20);
+  EXPECT_GT(lanes_wait, 20) << "of one lane for another";
 }
 
-// y is made of x, z of y: with the wait of the new y, with the wait taken out of the plan of the old one.
+// The second call reads the cell that the first, a collective, writes. With its wait it reads the new value. With the
+// wait removed from the plan it reads the old one.
 TEST(Overlap, WithoutItsWaitsAProgramReadsOldValues) {
-  const std::vector<Mix> program = {{{0}, 1, true, 5}, {{1}, 2, false, 7}};
+  const std::vector<Mix> program = {{{0}, 1, 0, 5}, {{1}, 2, OverlapPlan::kMain, 7}};
   Cells want{}, old{};
   for (const Mix& mix : program) mix.Run(want.data());
   program[1].Run(old.data());
@@ -115,14 +126,14 @@ TEST(Overlap, WithoutItsWaitsAProgramReadsOldValues) {
     Tensor cells = Tensor::Zeros(DType::kI64, {int64_t(kCells)}, device);
     auto* memory = static_cast<uint64_t*>(device.Reached(cells.data()));
     OverlapPlan plan = PlanOf(program, Bound(program, cells));
-    EXPECT_EQ(plan.entries[1].waits_for, 0u);
-    if (!waits) plan.entries[1].waits_for = OverlapPlan::kNobody;
-    std::mutex gate;  // that the collective has to pass
+    ASSERT_EQ(WaitsOf(plan, 1), std::vector<size_t>{0});
+    if (!waits) plan.entries[1].waits_for.clear();
+    std::mutex gate;  // the collective must pass it
     Overlap overlap(device, plan);
     std::unique_lock closed(gate);
     overlap.Issue([&](size_t i) {
       device.Post([&, i] {
-        if (program[i].collective) std::lock_guard pass(gate);
+        if (program[i].lane != OverlapPlan::kMain) std::lock_guard pass(gate);
         program[i].Run(memory);
       });
     });
@@ -131,16 +142,31 @@ TEST(Overlap, WithoutItsWaitsAProgramReadsOldValues) {
   }
 }
 
-// Who is first to need something of a collective waits; later ones, and those that need nothing of it, do not.
+// Only the first call that needs a collective's result or memory waits for it. Later calls, and calls that share
+// nothing with it, do not.
 TEST(Overlap, WaitsOnceAndOnlyWhereBytesMeet) {
   DeviceDouble device;
   Tensor cells = Tensor::Zeros(DType::kI64, {int64_t(kCells)}, device);
-  const std::vector<Mix> program = {{{0}, 1, true}, {{2}, 3, true}, {{4}, 5},       {{5}, 4}, {{3}, 5},
-                                    {{1}, 5},       {{0}, 0},       {{5}, 2, true}, {{}, 5}};
+  const std::vector<Mix> program = {{{0}, 1, 0}, {{2}, 3, 0}, {{4}, 5},    {{5}, 4}, {{3}, 5},
+                                    {{1}, 5},    {{0}, 0},    {{5}, 2, 0}, {{}, 5}};
   OverlapPlan plan = PlanOf(program, Bound(program, cells));
-  const size_t none = OverlapPlan::kNobody, want[] = {none, none, none, none, 1, none, none, none, 7};
-  for (size_t i = 0; i < program.size(); i++) EXPECT_EQ(plan.entries[i].waits_for, want[i]) << "call " << i;
-  EXPECT_EQ(plan.last, none);  // call 8 takes the memory that the last collective reads, and has waited
+  const std::vector<size_t> none, want[] = {none, none, none, none, {1}, none, none, none, {7}};
+  for (size_t i = 0; i < program.size(); i++) EXPECT_EQ(WaitsOf(plan, i), want[i]) << "call " << i;
+  EXPECT_TRUE(plan.last.empty());  // call 8 overwrites the cell that the last collective reads, so it has waited for it
+}
+
+// A lane waits for another lane if their calls share a cell, unless the main stream has already waited. In that case
+// the lane only waits for the main stream.
+TEST(Overlap, LanesWaitForEachOther) {
+  DeviceDouble device;
+  Tensor cells = Tensor::Zeros(DType::kI64, {int64_t(kCells)}, device);
+  const std::vector<Mix> program = {{{0}, 1, 0}, {{2}, 3, 1}, {{1}, 4, 1}, {{0}, 5, 2},
+                                    {{1}, 0},    {{1}, 2, 2}, {{4}, 4, 0}, {{3}, 3, 0}};
+  OverlapPlan plan = PlanOf(program, Bound(program, cells));
+  const std::vector<size_t> none, want[] = {none, none, {0}, none, {0, 3}, {1}, {2}, none};
+  for (size_t i = 0; i < program.size(); i++) EXPECT_EQ(WaitsOf(plan, i), want[i]) << "call " << i;
+  EXPECT_EQ(plan.last, (std::vector<size_t>{7, 2, 5}));
+  EXPECT_EQ(plan.lanes, 3);
 }
 
 }  // namespace

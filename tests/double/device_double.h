@@ -1,10 +1,11 @@
-// DeviceDouble: a device of another kind where there is none. Its memory is out of the host's reach, as a GPU's is: a
-// pointer to it that the host follows ends the process. Its work goes on after the call that issues it, in streams.
+// DeviceDouble: stands in for a GPU on hosts without one. The host cannot reach its memory: a host access to such a
+// pointer ends the process. Its work runs in streams after the call that issues it.
 #pragma once
 #include <sys/mman.h>
 
 #include <algorithm>
 #include <atomic>
+#include <cstdint>
 #include <cstring>
 #include <exception>
 #include <functional>
@@ -15,12 +16,13 @@
 
 #include "double/stream_double.h"
 #include "weft/core/base/error.h"
+#include "weft/core/runtime/wire_math.h"
 
 namespace weft::test {
 
 class DeviceDouble final : public StreamedDevice {
  public:
-  // `most_us`: how late work may begin (StreamDouble).
+  // Work starts up to `most_us` microseconds late (StreamDouble).
   explicit DeviceDouble(int most_us = 0, uint64_t seed = 1)
       : most_us_(most_us), next_seed_(seed + 1), main_(most_us, seed) {}
   ~DeviceDouble() override {
@@ -38,9 +40,14 @@ class DeviceDouble final : public StreamedDevice {
         address, bytes, device(),
         [](Buffer& buffer) { static_cast<DeviceDouble&>(buffer.runtime()).Release(buffer.data()); }, this);
   }
-  // Kept as long as the double is, so that no other memory comes to have such an address.
-  BufferPtr AllocateStaging(size_t bytes) override { return staging_.emplace_back(AllocateCpu(bytes)); }
-  // As a GPU's driver does it: other memory of the host than staging is read at once and written before the return.
+  // Kept as long as the double lives, so that no other memory gets such an address.
+  BufferPtr TryAllocateStaging(size_t bytes) override {
+    return bytes > most_staging_ ? nullptr : staging_.emplace_back(AllocateCpu(bytes));
+  }
+  // From now on the host locks at most this many bytes in one allocation.
+  void set_most_staging(size_t bytes) { most_staging_ = bytes; }
+  // Behaves like a GPU's driver: host memory that is not staging memory is read before the call returns, and a copy to
+  // it is done by then.
   void Copy(void* to, const void* from, size_t bytes) override {
     if (bytes == 0) return;
     char* target = Reached(static_cast<char*>(to));
@@ -70,7 +77,15 @@ class DeviceDouble final : public StreamedDevice {
   Memory MemoryNow() const override { return {size_t(1) << 40, size_t(1) << 40}; }
   size_t PeakBytes() const override { return 0; }
 
-  std::unique_ptr<Stream> NewStream() override { return std::make_unique<StreamDouble>(most_us_, next_seed_++); }
+  std::unique_ptr<Stream> NewStream() override {
+    auto stream = std::make_unique<StreamDouble>(std::max(most_us_, beside_us_), next_seed_++);
+    newest_ = stream.get();
+    return stream;
+  }
+  // Returns the newest stream. It is valid as long as its owner keeps it.
+  Stream& newest_stream() { return *newest_; }
+  // Sets how late work may start on streams other than the main one. It applies to streams created from now on.
+  void set_beside_us(int most_us) { beside_us_ = most_us; }
   std::unique_ptr<Counter> NewCounter() override { return std::make_unique<Tally>(*this); }
   void Wait(Event& event) override {
     Give([this, &mark = static_cast<Mark&>(event)] {
@@ -89,9 +104,19 @@ class DeviceDouble final : public StreamedDevice {
       for (int64_t i = 0; i < rows; i++) std::memcpy(target + i * to_stride, source + i * from_stride, size_t(bytes));
     });
   }
+  void Narrow(BF16* to, const float* from, int64_t count) override {
+    Post([=, to = ReachedAs(to), from = ReachedAs(from)] { NarrowOnHost(to, from, count); });
+  }
+  void Widen(float* to, const BF16* from, int64_t count) override {
+    Post([=, to = ReachedAs(to), from = ReachedAs(from)] { WidenOnHost(to, from, count); });
+  }
+  void SumChunks(void* to, DType dtype, const BF16* chunks, int64_t num_chunks, int64_t count) override {
+    Post([=, to = Reached(to), chunks = ReachedAs(chunks)] { SumChunksOnHost(to, dtype, chunks, num_chunks, count); });
+  }
   void* Handle() override { return this; }
 
-  // Where the bytes of an address of the double really are, for work that runs on it; the host's own stay.
+  // Returns where the bytes of one of the double's addresses really are, for work that runs on it. Addresses of the
+  // host stay as they are.
   char* Reached(char* at) const {
     auto after = memory_.upper_bound(at);
     if (after == memory_.begin()) return at;
@@ -99,8 +124,12 @@ class DeviceDouble final : public StreamedDevice {
     return at < address + bytes->bytes() ? static_cast<char*>(bytes->data()) + (at - address) : at;
   }
   void* Reached(const void* at) const { return Reached(static_cast<char*>(const_cast<void*>(at))); }
+  template <class T>
+  T* ReachedAs(T* at) const {
+    return static_cast<T*>(Reached(static_cast<const void*>(at)));
+  }
 
-  // Gives the current stream work, which is left out after a failure and fails by a throw.
+  // Posts work to the current stream. It is skipped after a failure, and an exception that it throws is a failure.
   template <class Work>
   void Post(Work work) {
     PostAlways([this, work = std::move(work)] {
@@ -115,14 +144,14 @@ class DeviceDouble final : public StreamedDevice {
   void PostAlways(std::function<void()> task) {
     Give([this, task = std::move(task)] { Post(current_, task); });
   }
-  // Calls `issue`, which posts work to the current stream: now, or with each replay of what is recorded.
+  // Calls `issue`, which posts work to the current stream. While recording, it is called at each replay instead.
   void Give(std::function<void()> issue) {
     if (recording() > 0)
       tape_.push_back({current_, std::move(issue)});
     else
       issue();
   }
-  int64_t posted_beside() const { return posted_beside_; }  // to other streams than the main one
+  int64_t posted_beside() const { return posted_beside_; }  // work posted to streams other than the main one
   int64_t replays() const { return replays_; }
 
  private:
@@ -207,7 +236,7 @@ class DeviceDouble final : public StreamedDevice {
       return begin <= at && at < begin + b->bytes();
     });
   }
-  // The bytes stay until the current stream comes to this place.
+  // Unmaps the address. The bytes stay until the current stream reaches this point.
   void Release(void* data) {
     auto found = memory_.find(static_cast<char*>(data));
     munmap(data, found->second->bytes());
@@ -215,17 +244,19 @@ class DeviceDouble final : public StreamedDevice {
     memory_.erase(found);
   }
 
-  int most_us_;
+  int most_us_, beside_us_ = 0;
+  size_t most_staging_ = SIZE_MAX;
   uint64_t next_seed_;
-  std::map<char*, BufferPtr> memory_;  // where the bytes of each address are
+  StreamDouble* newest_ = nullptr;
+  std::map<char*, BufferPtr> memory_;  // the bytes of each address
   std::vector<BufferPtr> staging_;
-  std::vector<Issued> tape_;  // of what is recorded now
+  std::vector<Issued> tape_;  // the work of the current recording
   int64_t posted_beside_ = 0, replays_ = 0;
-  StreamDouble main_;  // after what its work uses
+  StreamDouble main_;  // declared after the members that its work uses
   StreamDouble* current_ = &main_;
 };
 
-// While it lives, or until Release, a stream of the double begins nothing.
+// While it lives, or until Release, the stream starts no work.
 class Hold {
  public:
   explicit Hold(StreamedDevice::Stream& stream) : stream_(static_cast<StreamDouble&>(stream)) { stream_.SetHeld(true); }

@@ -1,4 +1,4 @@
-// What DTensor's errors say: what was called where, what was expected, what was given, and what to do.
+// The messages of DTensor's errors: which call failed and where, what was expected, what was given, and what to do.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -17,12 +17,13 @@ using test::OnBareMesh;
 using test::OnMesh;
 using test::Rank;
 
-// What an error says, without the line that it was written at.
+// Returns the message of an error, with N for the line number.
 std::string TextOf(const std::function<void()>& fn) {
   try {
     fn();
   } catch (const Error& e) {
-    // By hand: ranks are threads, and those of libstdc++ race on a table when they make a std::regex.
+    // Written without std::regex: ranks are threads, and libstdc++ has a data race on a table when threads construct
+    // one.
     std::string text;
     for (char c : std::string(e.what())) {
       bool digit = c >= '0' && c <= '9';
@@ -123,8 +124,9 @@ TEST(DTensorErrors, NameTheScopeThatIsMissingOrAnother) {
     {
       EagerScope inner(rank.context, rank.mesh);
       EXPECT_EQ(ValueOf(SumAll(x)).Item(), 3);
-      EXPECT_EQ(TextOf([&] { SumAll(y); }),
-                belongs + "run on x=1; use it in its own scope, or Detach() it where the mesh is the same");
+      EXPECT_EQ(
+          TextOf([&] { SumAll(y); }),
+          belongs + "run on cpu:0 of x=1; use it in its own scope, or Detach() it where mesh and device are the same");
       EXPECT_EQ(
           TextOf([&] {
             DistributeTensor(x.ToLocal(), second, {Shard(0), Shard(0)});
@@ -135,7 +137,10 @@ TEST(DTensorErrors, NameTheScopeThatIsMissingOrAnother) {
     }
     TraceBuilder trace;
     BuilderScope tracing(trace);
-    EXPECT_EQ(TextOf([&] { SumAll(x); }), belongs + "are traced; use it in its own scope");
+    EXPECT_EQ(TextOf([&] { SumAll(x); }),
+              belongs +
+                  "are traced; use it in its own scope, pass it to the traced function as an argument, or make it an "
+                  "entry of its State");
     Var traced = Leaf("x", DType::kF32, {2});
     EXPECT_EQ(TextOf([&] { DTensor::Of(traced); }),
               "DTensor::Of at dtensor_errors_test.cc:N: f32 [2] made at dtensor_errors_test.cc:N is traced and has no "
@@ -143,7 +148,7 @@ TEST(DTensorErrors, NameTheScopeThatIsMissingOrAnother) {
   });
 }
 
-TEST(DefaultDevice, FactoriesTakeItAndRefuseWhatHasNoBackend) {
+TEST(DefaultDevice, FactoriesTakeItAndRefuseAnotherThanTheScopes) {
   OnMesh({2}, [](Rank rank) {
     DefaultDeviceScope cpu({DeviceKind::kCpu, 0});
     EXPECT_EQ(Ones({3}, rank.mesh, {Shard(0)}).ToLocal().device(), (Device{DeviceKind::kCpu, 0}));
@@ -154,11 +159,17 @@ TEST(DefaultDevice, FactoriesTakeItAndRefuseWhatHasNoBackend) {
           [](auto& m, auto& p) { return Randn({3}, m, p); }, [](auto& m, auto& p) { return Arange(3, m, p); }};
       for (const auto& make : makes) {
         std::string text = TextOf([&] { make(rank.mesh, {Shard(0)}); });
-        EXPECT_EQ(text.substr(text.find(':')),
-                  ":N: the default device is cuda:1, but eager tensors are made on the CPU only; leave the "
-                  "DefaultDeviceScope, or open one of cpu");
+        EXPECT_EQ(
+            text.substr(text.find(':')),
+            ":N: the default device is cuda:1, and the open EagerScope makes tensors on cpu:0; open an EagerScope "
+            "in the DefaultDeviceScope, or leave that");
       }
-      // A tensor that exists has its own device.
+      EXPECT_EQ(
+          TextOf([&] { EagerScope scope(rank.context, rank.mesh); }),
+          fmt::format("EagerScope at dtensor_errors_test.cc:N: the default device is cuda:1, and rank {} does not "
+                      "have it; open a DefaultDeviceScope of context.device(kind).device()",
+                      rank.context.rank()));
+      // DistributeTensor keeps the device of its tensor, whatever the default device is.
       EXPECT_EQ(DistributeTensor(test::Draw({3}, 1), rank.mesh, {Shard(0)}).FullTensor().device().kind,
                 DeviceKind::kCpu);
     }

@@ -1,11 +1,11 @@
-// Meshes over some of the ranks, and submeshes: each is a mesh of its own.
+// Meshes over some of the ranks, and submeshes. Each works as a mesh by itself.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
-#include "error_of.h"
 #include "dtensor/worlds.h"
+#include "error_of.h"
 #include "weft/parallel/dtensor/factories.h"
 
 namespace weft {
@@ -17,7 +17,7 @@ using test::LargestDifference;
 using test::LocalOf;
 using test::OnWorld;
 
-// Every placement leads to every other on the mesh of an open scope.
+// On the mesh of an open scope, every placement can change to every other one.
 void ExpectAllPairs(DeviceMesh& mesh, const Tensor& global) {
   for (const Sharding& from : EveryPlacement(mesh.shape().num_axes()))
     for (const Sharding& to : EveryPlacement(mesh.shape().num_axes())) {
@@ -27,7 +27,8 @@ void ExpectAllPairs(DeviceMesh& mesh, const Tensor& global) {
     }
 }
 
-// All submeshes of a mesh at once, each with a tensor of its own: nothing leads from one to another.
+// Each rank uses its own submesh of a mesh, each with another tensor, at the same time. No values pass from one submesh
+// to another.
 TEST(Submesh, EachIsAMeshOfItsOwn) {
   const std::vector<std::vector<std::string>> kept{{"x"}, {"z"}, {"z", "x"}, {"y", "z"}, {"x", "y", "z"}};
   OnWorld([&](Context& context, GroupFactory& groups) {
@@ -51,7 +52,7 @@ TEST(Submesh, KeepsTheOrderOfTheMesh) {
   EXPECT_EQ(part.ranks, (std::vector<int>{2, 3, 8, 9}));
 }
 
-// In the order that is given, which need not be that of the ranks.
+// The mesh keeps the given order of ranks, which need not be ascending.
 TEST(MeshOfSomeRanks, HasAllPairsAndNoOthers) {
   const std::vector<int> ranks{5, 1, 4, 2};
   OnWorld([&](Context& context, GroupFactory& groups) {

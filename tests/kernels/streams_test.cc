@@ -1,4 +1,4 @@
-// What a device with streams promises: on the double of one, and on a GPU where ctest asks for that.
+// Laws of a device with streams. They run on a device double, and on a GPU if ctest selects one.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -59,7 +59,7 @@ TEST_F(Streams, ACounterMovesOnWhenTheDeviceComesToIt) {
   EXPECT_EQ(other->Value(), 100u);
 }
 
-// Two streams that hand a value to and fro: every replay keeps the order that was recorded.
+// Two streams pass a value to each other. Every replay keeps the recorded order.
 TEST_F(Streams, AReplayKeepsTheOrderOfEvents) {
   constexpr int kBytes = 1 << 16;
   BufferPtr a = device().Allocate(kBytes), b = device().Allocate(kBytes), host = device().AllocateStaging(2);
@@ -90,6 +90,19 @@ TEST_F(Streams, AReplayKeepsTheOrderOfEvents) {
     EXPECT_EQ(static_cast<char*>(host->data())[1], 2);
     device().Fill(b->data(), 7, kBytes);
   }
+}
+
+// No address space has 2^50 bytes.
+TEST_F(Streams, StagingThatTheHostDoesNotLockIsNone) {
+  if (auto* twin = dynamic_cast<test::DeviceDouble*>(&device())) twin->set_most_staging(size_t(1) << 40);
+  EXPECT_EQ(device().TryAllocateStaging(size_t(1) << 50), nullptr);
+  std::string text = test::ErrorOf([&] { device().AllocateStaging(size_t(1) << 50); });
+  EXPECT_TRUE(text.starts_with("out of memory on the CPU of host ")) << text;
+  BufferPtr host = device().AllocateStaging(2), there = device().Allocate(2);  // works after the failure
+  device().Fill(there->data(), 3, 2);
+  device().Copy(host->data(), there->data(), 2);
+  device().Synchronize();
+  EXPECT_EQ(static_cast<char*>(host->data())[1], 3);
 }
 
 TEST_F(Streams, WhatIsAskedForBeforeAReplayComesFirstAndMayPreventIt) {

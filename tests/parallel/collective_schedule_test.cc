@@ -1,5 +1,6 @@
-// Where the collectives of a step stand on a device on which they go on beside kernels: weights come a block early,
-// gradients leave a block at a time, and all else stays. That values keep their bits is shown by double_training_test.
+// The order of a step's collectives on a device that overlaps them with kernels: weights are gathered one block early,
+// gradients are reduced one block at a time, and other collectives stay where they were. double_training_test shows
+// that values keep their bits.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -21,7 +22,7 @@ namespace {
 
 using namespace testing_;
 
-// A device with the CPU's kernels, beside which collectives go on.
+// A device with the CPU's kernels whose collectives overlap with kernels.
 class Streamed {
  public:
   explicit Streamed(const Layout& layout, int rank = 0)
@@ -41,7 +42,7 @@ class Streamed {
   DeviceMesh mesh_;
 };
 
-// A cast of each weight is read by the gathers of both passes.
+// The gathers of both passes read a cast of each weight.
 constexpr Precision kMixed{DType::kBF16, DType::kF32, DType::kF32};
 
 std::string BlockOf(const std::string& scope) {
@@ -49,7 +50,7 @@ std::string BlockOf(const std::string& scope) {
   return scope.starts_with("blocks.") ? scope.substr(0, scope.find('.', dot + 1)) : scope.substr(0, dot);
 }
 
-// Neighbours of one op, axis and block.
+// Consecutive collectives of one op, axis and block.
 struct Bucket {
   Op op;
   std::string axis, block;
@@ -80,7 +81,7 @@ TEST(Schedule, KeepsNodesAndTheirOrderByDataOnEveryLayout) {
       Job job{.model = Tiny(family)};
       Streamed device(layout);
       TrainingStep step(job.model, OptionsOf(job, layout));
-      for (const LocalProgram* program : {&step.step(), step.accumulate() ? &*step.accumulate() : nullptr}) {
+      for (const LocalProgram* program : {&step.step(), step.accumulate()}) {
         if (!program) continue;
         LocalProgram on_cpu = Schedule(*program, device.kernels(DeviceKind::kCpu));
         EXPECT_EQ(on_cpu.graph.nodes, program->graph.nodes) << "nothing goes on beside the CPU's kernels";
@@ -97,7 +98,7 @@ TEST(Schedule, KeepsNodesAndTheirOrderByDataOnEveryLayout) {
   EXPECT_GT(moved, 10);
 }
 
-// Of fully sharded weights one bucket a block and pass, of their gradients one a block.
+// With full sharding, weights have one bucket per block and pass, and gradients one per block.
 TEST(Schedule, MakesOneBucketABlock) {
   Layout layout{.dp = 4, .fsdp = Fsdp::kFull};
   for (const char* family : {"gpt2", "llama"}) {
@@ -126,8 +127,8 @@ int PositionOf(const LocalProgram& program, const std::function<bool(const Node&
 }
 bool IsIn(const Node& node, const char* block) { return node.scope && node.scope->starts_with(block); }
 
-// The weights of block 1 are on their way before block 0 computes, and the gradients of block 1 before block 0's are
-// made.
+// The gather of block 1's weights starts before block 0 computes. The reduction of block 1's gradients starts before
+// the gradients of block 0 are computed.
 TEST(Schedule, WeightsComeABlockEarlyAndGradientsLeaveAtOnce) {
   Layout layout{.dp = 4, .fsdp = Fsdp::kFull};
   Job job{.model = Tiny("llama"), .precision = kMixed};
@@ -149,7 +150,7 @@ TEST(Schedule, WeightsComeABlockEarlyAndGradientsLeaveAtOnce) {
   EXPECT_LT(scatter, earlier);
 }
 
-// Ranks would wait for each other for ever.
+// If ranks had different orders, they would wait for each other forever.
 TEST(Schedule, IsTheSameOnAllRanks) {
   for (const Layout& layout : test::ShareOf(StreamLayouts())) {
     Job job{.model = Tiny("gpt2")};
@@ -163,7 +164,7 @@ TEST(Schedule, IsTheSameOnAllRanks) {
   }
 }
 
-// Nothing that a collective reads is given to a step that could be issued while it goes on.
+// No step that may overlap with a collective writes to memory that the collective reads.
 TEST(Schedule, APlanKeepsWhatCollectivesReadUntilTheyAreOver) {
   Layout layout{.dp = 4, .fsdp = Fsdp::kFull};
   Job job{.model = Tiny("llama")};
@@ -181,7 +182,7 @@ TEST(Schedule, APlanKeepsWhatCollectivesReadUntilTheyAreOver) {
     auto [begin, end] = range(plan.steps[i].in[0]);
     if (plan.steps[i].in[0].place.kind != Place::kArena) continue;
     size_t j = i + 1;
-    while (plan.steps[j].node->op == Op::kReduceScatter) j++;  // of its bucket
+    while (plan.steps[j].node->op == Op::kReduceScatter) j++;  // calls of the same bucket
     for (; j < plan.steps.size() && plan.steps[j].node->op != Op::kReduceScatter; j++)
       for (const PlannedView& out : plan.steps[j].out) {
         if (out.place.kind != Place::kArena) continue;

@@ -1,5 +1,5 @@
 // The communication plan of a 2-layer GPT: exact counts per axis, kind and phase, the plan itself as a golden file, and
-// the bytes that really move against the bytes that it prints.
+// the bytes that a run moves against the bytes that the plan prints.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -29,7 +29,7 @@ std::vector<CommLine> PlanOf(const Layout& layout, const Job& job = SmallJob()) 
   return lines;
 }
 
-// How many lines have this op, axis and phase, in scopes that contain `within`.
+// Returns how many calls have this op, axis and phase and a scope that contains `within`.
 int Count(const std::vector<CommLine>& lines, Op op, const std::string& axis, Phase phase,
           const std::string& within = "") {
   int n = 0;
@@ -39,7 +39,7 @@ int Count(const std::vector<CommLine>& lines, Op op, const std::string& axis, Ph
   return n;
 }
 
-// What a rank hands over in a step.
+// Returns the bytes that a rank passes to its groups in a step.
 int64_t Bytes(const std::vector<CommLine>& lines, const std::string& axis, Op op) {
   int64_t bytes = 0;
   for (const CommLine& l : lines) bytes += l.op == op && l.axis_name == axis ? l.times * l.bytes : 0;
@@ -60,7 +60,8 @@ TEST(CommPlan, MegatronHasTwoAllReducesALayerAndDirection) {
   auto lines = PlanOf({.dp = 2, .tp = 2});
   EXPECT_EQ(Count(lines, Op::kAllReduce, "tp", Phase::kForward, "blocks."), 2 * kLayers);
   EXPECT_EQ(Count(lines, Op::kAllReduce, "tp", Phase::kBackward, "blocks."), 2 * kLayers);
-  // On top: the vocabulary-parallel embedding, the three parts of the vocabulary-parallel loss, the input of the head.
+  // In addition: the vocabulary-parallel embedding, the three parts of the vocabulary-parallel loss, and the head's
+  // input.
   EXPECT_EQ(Count(lines, Op::kAllReduce, "tp", Phase::kForward, "embed"), 1);
   EXPECT_EQ(Count(lines, Op::kAllReduce, "tp", Phase::kForward, "loss"), 3);
   EXPECT_EQ(Count(lines, Op::kAllReduce, "tp", Phase::kForward), 2 * kLayers + 4);
@@ -71,7 +72,7 @@ TEST(CommPlan, MegatronHasTwoAllReducesALayerAndDirection) {
     for (const char* axis : {"dp", "tp"})
       for (Phase phase : {Phase::kForward, Phase::kBackward, Phase::kOptimizer})
         EXPECT_EQ(Count(lines, op, axis, phase), 0);
-  // Data parallel: each gradient once, loss and count, the clip norm.
+  // Data parallel: one call for each gradient, two for loss and count, and one for the clip norm.
   int parameters = int(Transformer(SmallGpt()).Parameters().size());
   EXPECT_EQ(Count(lines, Op::kAllReduce, "dp", Phase::kForward) + Count(lines, Op::kAllReduce, "dp", Phase::kBackward),
             0);
@@ -98,8 +99,9 @@ TEST(CommPlan, SequenceParallelGathersAndScattersInstead) {
 TEST(CommPlan, FsdpFullGathersTwiceAndScattersOnce) {
   auto lines = PlanOf({.dp = 2, .tp = 2, .fsdp = Fsdp::kFull});
   int parameters = int(Transformer(SmallGpt()).Parameters().size());
-  // Forward every parameter is gathered where it is used (the tied table twice); backward those that a product needs
-  // again: per layer q, k, v, proj, up, down and the weights of two norms; the last norm's; the head's.
+  // The forward pass gathers every parameter where it is used (the tied table twice). The backward pass gathers those
+  // that a product needs again: per layer q, k, v, proj, up, down and the weights of two norms, and then the last
+  // norm's and the head's.
   EXPECT_EQ(Count(lines, Op::kAllGather, "dp", Phase::kForward), parameters + 1);
   EXPECT_EQ(Count(lines, Op::kAllGather, "dp", Phase::kBackward), kLayers * 8 + 2);
   EXPECT_EQ(Count(lines, Op::kReduceScatter, "dp", Phase::kBackward) +
@@ -114,7 +116,7 @@ TEST(CommPlan, WeightsThatAreKeptAreGatheredOnce) {
   auto lines = PlanOf({.dp = 2, .tp = 2, .fsdp = Fsdp::kFull, .regather = false}),
        again = PlanOf({.dp = 2, .tp = 2, .fsdp = Fsdp::kFull});
   int parameters = int(Transformer(SmallGpt()).Parameters().size());
-  EXPECT_EQ(Count(lines, Op::kAllGather, "dp", Phase::kForward), parameters);  // the tied table once
+  EXPECT_EQ(Count(lines, Op::kAllGather, "dp", Phase::kForward), parameters);  // the tied table only once
   EXPECT_EQ(Count(lines, Op::kAllGather, "dp", Phase::kBackward), 0);
   for (Phase phase : {Phase::kBackward, Phase::kOptimizer})
     EXPECT_EQ(Count(lines, Op::kReduceScatter, "dp", phase), Count(again, Op::kReduceScatter, "dp", phase));
@@ -142,15 +144,15 @@ TEST(CommPlan, FourMicroBatchesReduceGradientsOnce) {
 
 // ---- mesh.replicate. ----
 
-// What goes over the axis of the copies in a step: each gradient once, however many micro-batches there are, and one
-// call with loss and count. On the other axes a step does what it does without copies.
+// The axis of the copies carries each gradient once per step, whatever the number of micro-batches, and one call with
+// loss and count. On the other axes a step does what it does without copies.
 TEST(CommPlan, CopiesMeetOnceAStep) {
   int parameters = int(Transformer(SmallGpt()).Parameters().size());
   for (Fsdp fsdp : {Fsdp::kNone, Fsdp::kGradients, Fsdp::kFull})
     for (int tp : {1, 2})
       for (int64_t micro : {0, 1}) {
         Job job = SmallJob();
-        job.global_batch = 16;  // four micro-batches of one sequence on four ranks that share the batch
+        job.global_batch = 16;  // four micro-batches of one sequence on each of the four ranks that share the batch
         Layout alone{.dp = 2, .tp = tp, .fsdp = fsdp, .micro_batch = micro}, copied = alone;
         copied.replicate = 2;
         StepOptions explicitly = OptionsOf(job, copied);
@@ -167,13 +169,14 @@ TEST(CommPlan, CopiesMeetOnceAStep) {
             bool once = op == Op::kAllReduce && phase == Phase::kOptimizer;
             EXPECT_EQ(Count(lines, op, "replicate", phase), once ? parameters + 1 : 0) << what;
             EXPECT_EQ(Count(lines, op, "tp", phase), Count(want, op, "tp", phase)) << what;
-            // Loss and count travel in one call here, in two without copies.
+            // Loss and count share one call here. Without copies they take two.
             EXPECT_EQ(Count(lines, op, "dp", phase), Count(want, op, "dp", phase) - (once ? 1 : 0)) << what;
           }
         EXPECT_EQ(Count(lines, Op::kAllReduce, "replicate", Phase::kOptimizer, "optimizer.loss"), 1);
         EXPECT_EQ(Count(lines, Op::kAllReduce, "replicate", Phase::kOptimizer, "clip"), 0);
         for (const CommLine& l : lines) EXPECT_TRUE(l.axis_name != "replicate" || l.times == 1) << l.scope;
-        // With fsdp the shards of the gradients travel, half of what was handed to the reduce-scatters; and two f32.
+        // With fsdp only the shards of the gradients are sent. That is half of what the reduce-scatters get, and two
+        // f32 values.
         int64_t sent = Bytes(lines, "replicate", Op::kAllReduce), scattered = Bytes(lines, "dp", Op::kReduceScatter);
         EXPECT_TRUE(fsdp == Fsdp::kNone || sent == scattered / OptionsOf(job, copied).micro_steps / 2 + 8) << sent;
       }
@@ -181,7 +184,7 @@ TEST(CommPlan, CopiesMeetOnceAStep) {
 
 // ---- parallel.check=explicit. ----
 
-// Shipped plans say where every collective is: the check refuses nothing and changes nothing.
+// The plans that Weft ships place every collective explicitly, so the check refuses nothing and changes nothing.
 TEST(CommPlan, ExplicitTakesWhatIsShipped) {
   for (const char* family : kFamilies)
     for (auto [dp, tp] : {std::pair{1, 1}, {2, 1}, {1, 2}, {2, 2}, {3, 4}})
@@ -202,7 +205,8 @@ TEST(CommPlan, ExplicitTakesWhatIsShipped) {
           }
 }
 
-// A row product whose sum no row of the plan resolves is named, where it would be resolved in silence without.
+// If no row of the plan resolves the sum of a row product, the check names it. Without the check it would be resolved
+// silently.
 TEST(CommPlan, ExplicitNamesWhatAPlanLeavesOut) {
   StepOptions o = OptionsOf(SmallJob(), {.dp = 2, .tp = 2});
   std::vector<ShardingPlan::Row> rows = o.model.plan.rows();
@@ -216,8 +220,40 @@ TEST(CommPlan, ExplicitNamesWhatAPlanLeavesOut) {
     EXPECT_NE(error.find(part), std::string::npos) << error;
 }
 
-// What was handed to the groups in two steps, by the counts and dtypes they were called with, is twice what the plan
-// printed, on every axis, for every kind.
+// ---- precision.wire. ----
+
+// With a bf16 wire, a reduce-scatter of f32 becomes an all-to-all of half its bytes. An all-reduce becomes such an
+// all-to-all and an all-gather of one chunk. Other collectives than sums of gradients stay, and on one rank all stay.
+TEST(CommPlan, AWireHalvesTheBytesOfGradients) {
+  for (Fsdp fsdp : {Fsdp::kNone, Fsdp::kGradients, Fsdp::kFull})
+    for (int replicate : {1, 2})
+      for (int dp : {1, 2}) {
+        Layout layout{.dp = dp, .fsdp = fsdp, .micro_batch = 1, .replicate = replicate};
+        Job job = SmallJob(), wired = job;
+        wired.precision.wire = DType::kBF16;
+        auto plain = PlanOf(layout, job), narrow = PlanOf(layout, wired);
+        std::string what = Describe(layout);
+        EXPECT_EQ(Text(plain) == Text(narrow), dp * replicate == 1) << what;
+        EXPECT_EQ(TrainingStep(SmallGpt(), OptionsOf(job, layout)).CommHash() ==
+                      TrainingStep(SmallGpt(), OptionsOf(wired, layout)).CommHash(),
+                  dp * replicate == 1)
+            << what;
+        for (const char* axis : {"replicate", "dp"}) {
+          int64_t scattered = Bytes(plain, axis, Op::kReduceScatter), kept = 0;
+          for (const CommLine& l : narrow)
+            kept += l.op == Op::kAllReduce && l.axis_name == axis ? l.times * l.bytes : 0;
+          int64_t reduced = Bytes(plain, axis, Op::kAllReduce) - kept;  // the bytes of gradients
+          EXPECT_LE(kept, 16) << what << ": loss, count and norm";
+          EXPECT_EQ(Bytes(narrow, axis, Op::kReduceScatter), 0) << what;
+          // Chunks are rounded up to 16 bytes. This model's sizes need no rounding.
+          EXPECT_EQ(2 * Bytes(narrow, axis, Op::kAllToAll), scattered + reduced) << what << " " << axis;
+          EXPECT_EQ(4 * (Bytes(narrow, axis, Op::kAllGather) - Bytes(plain, axis, Op::kAllGather)), reduced) << what;
+        }
+      }
+}
+
+// The calls and bytes that the groups count in the steps of a run equal the printed plan, on every axis and for every
+// kind. The counts come from the arguments of the calls.
 TEST(CommPlan, BytesAtRunTimeEqualThePlan) {
   for (const Layout& layout : {Layout{.dp = 2, .tp = 2}, Layout{.dp = 2, .tp = 2, .sequence_parallel = true},
                                Layout{.dp = 2, .tp = 2, .fsdp = Fsdp::kFull, .micro_batch = 1},

@@ -1,10 +1,11 @@
-// A GPU trains as the CPU does: losses of a whole run, for every family of models and every executor.
+// A GPU trains as the CPU does: the losses of whole runs agree, for every model family and executor.
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <cstdlib>
 #include <string_view>
 
+#include "dist/wire_cases.h"
 #include "parallel/training.h"
 
 namespace weft {
@@ -14,7 +15,8 @@ using testing_::Job;
 using testing_::Layout;
 using testing_::RunResult;
 
-// As in the kernels' tests: WEFT_TEST_DEVICE, which ctest sets. Without it the tests check themselves, CPU against CPU.
+// Returns WEFT_TEST_DEVICE, as the kernels' tests do; ctest sets it. Without it both runs are on the CPU, so the tests
+// check themselves.
 DeviceKind DeviceUnderTest() {
   const char* name = std::getenv("WEFT_TEST_DEVICE");
   return name && std::string_view(name) == "cuda" ? DeviceKind::kCuda : DeviceKind::kCpu;
@@ -22,8 +24,8 @@ DeviceKind DeviceUnderTest() {
 
 class CudaTraining : public testing::TestWithParam<std::tuple<const char*, ExecutorKind, DType>> {};
 
-// f32: products are summed in another order, 1e-7 a term, and 50 steps of Adam carry it along; the bar is 1e-4. f64:
-// the same with 1e-16.
+// In f32 the GPU sums products in another order, which costs 1e-7 per term, and 50 steps of Adam carry the error along.
+// The limit is 1e-4. In f64 a term costs 1e-16.
 TEST_P(CudaTraining, LossesAreTheCpus) {
   auto [family, executor, dtype] = GetParam();
   Job job{.model = testing_::Tiny(family), .precision = {dtype, dtype, dtype}};
@@ -43,12 +45,12 @@ TEST_P(CudaTraining, LossesAreTheCpus) {
   EXPECT_LE(std::abs(got.eval_sum - want.eval_sum), tolerance * std::abs(want.eval_sum));
 }
 
-// ---- The same bits on every run, by default. ----
+// ---- Every run has the same bits by default. ----
 
 class CudaBits : public testing::TestWithParam<std::tuple<const char*, DType>> {};
 
 TEST_P(CudaBits, AreThoseOfTheLastRun) {
-  setenv("WEFT_TUNE", "0", 1);  // timing is what may differ
+  setenv("WEFT_TUNE", "0", 1);  // choices by timing could differ
   auto [family, dtype] = GetParam();
   Job job{.model = testing_::Tiny(family), .precision = {dtype, DType::kF32, DType::kF32}, .steps = 20};
   Layout layout{.micro_batch = 2, .device = DeviceUnderTest()};
@@ -77,8 +79,9 @@ class CudaF16 : public testing::TestWithParam<std::tuple<const char*, ExecutorKi
   }
 };
 
-// Between layouts on CPUs 20 steps differ by 2.7e-5, from f32 by 5.1e-5 (loss_scale_test); here products may also round
-// once where the CPU's round twice. The scale grows alike: it starts far from where f16 ends.
+// In 20 steps, losses of different layouts on CPUs differ by 2.7e-5, and f16 differs from f32 by 5.1e-5
+// (loss_scale_test). A GPU may also round a product once where the CPU rounds twice. The scale grows in the same way on
+// both, because it starts far below f16's limit.
 TEST_P(CudaF16, LossesAreTheCpus) {
   auto [family, executor] = GetParam();
   Layout cpu{.micro_batch = 2}, gpu{.micro_batch = 2, .executor = executor, .device = DeviceUnderTest()};
@@ -93,8 +96,8 @@ TEST_P(CudaF16, LossesAreTheCpus) {
   EXPECT_LE(std::abs(got.eval_sum - want.eval_sum), 3e-4 * std::abs(want.eval_sum));
 }
 
-// Skipped on the device, in the captured graph too (from the third step on), until the scale fits f16. How many steps
-// that takes is the device's affair: sums of products that stay in f32 leave more room.
+// The device skips steps until the scale fits f16, also in the captured graph, which runs from the third step on. The
+// number of steps depends on the device, because sums of products that stay in f32 leave more room.
 TEST_P(CudaF16, FindsItsLossScale) {
   auto [family, executor] = GetParam();
   RunResult got = testing_::Train(F16(family, 0x1p30), {.executor = executor, .device = DeviceUnderTest()});
@@ -119,7 +122,7 @@ INSTANTIATE_TEST_SUITE_P(All, CudaTraining,
 
 class CudaMeshes : public testing::TestWithParam<std::tuple<const char*, DType>> {};
 
-// Against one rank of the CPU: 1e-7 a term of an f32 sum, over 10 steps of Adam.
+// Against one rank of the CPU: an f32 sum costs 1e-7 per term, and 10 steps of Adam carry the error along.
 TEST_P(CudaMeshes, LossesAreOneRanksOfTheCpu) {
   auto [family, dtype] = GetParam();
   Job job{.model = testing_::Tiny(family), .precision = {dtype, dtype, dtype}, .steps = 10};
@@ -141,9 +144,31 @@ INSTANTIATE_TEST_SUITE_P(All, CudaMeshes,
                          testing::Combine(testing::ValuesIn(testing_::kFamilies),
                                           testing::Values(DType::kF64, DType::kF32)));
 
-// ---- A profile: the same bits, and points of the stream that add up. ----
+// ---- Sums over ranks whose terms are sent as bf16. ----
 
-// The losses of eight steps, of which the fourth and fifth are profiled: by then a GPU replays a recording.
+// The ranks share the GPU, which rounds and adds. The host's groups move the rounded terms.
+TEST(CudaWire, RowsAddRoundedTermsInRankOrder) {
+  for (int ranks = 1; ranks <= 4; ranks++)
+    RunRanks(ranks, [&](Context& context, GroupFactory& groups) {
+      DeviceKind kind = DeviceUnderTest();
+      RegisterCpuKernels(context.kernels(DeviceKind::kCpu));
+      if (kind == DeviceKind::kCuda)
+        if (absl::Status s = OpenCuda(context, 0); !s.ok()) throw Error(std::string(s.message()));
+      RegisterCollectives(context.kernels(kind), kind);
+      if (kind == DeviceKind::kCpu) {
+        DeviceMesh mesh(context, groups, {{"x"}, {ranks}});
+        test::CheckWireRows(mesh, context, kind);
+        return;
+      }
+      StagedGroupFactory staged(groups, *StreamsOf(context.device(kind)));
+      DeviceMesh mesh(context, staged, {{"x"}, {ranks}}, staged.kinds());
+      test::CheckWireRows(mesh, context, kind);
+    });
+}
+
+// ---- A profile: the same bits, and timestamps of the stream that add up. ----
+
+// Returns the losses of eight steps. The fourth and fifth are profiled; by then a GPU replays a recording.
 std::vector<double> ProfiledLosses(const Job& job, const Layout& layout, bool profiled) {
   std::vector<double> losses;
   testing_::OnMesh(layout, [&](Context& context, DeviceMesh& mesh) {

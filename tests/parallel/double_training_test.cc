@@ -1,5 +1,5 @@
-// Training on a device with streams, in front of GPUs: a double of one, whose kernels are the CPU's and whose
-// collectives run beside them, gives the CPU's bits on every layout, whatever the streams are late with.
+// Training on a device with streams, tested without a GPU. The device is a double that runs the CPU's kernels and
+// overlaps collectives with them. On every layout it gives the CPU's bits, whatever the delays of its streams.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -22,8 +22,8 @@ using GroupMaker = decltype(test::Doubles::groups);
 
 struct Ran {
   RunResult result;
-  int64_t beside = 0;   // what rank 0 issued to the stream of collectives
-  int64_t replays = 0;  // of its recordings
+  int64_t beside = 0;   // calls that rank 0 issued to the stream of collectives
+  int64_t replays = 0;  // replays of rank 0's recordings
 };
 
 Ran TrainOnDoubles(const Job& job, Layout layout, uint64_t seed, const GroupMaker& groups = {}) {
@@ -61,11 +61,9 @@ TEST_P(DoubleTraining, GivesTheCpusBits) {
 }
 INSTANTIATE_TEST_SUITE_P(All, DoubleTraining, testing::ValuesIn(testing_::kFamilies));
 
-// The same through NCCL's groups, with communicators of their own for each axis; compiled steps are replayed.
-TEST(DoubleTraining, GivesTheCpusBitsThroughNccl) {
-  uint64_t seed = 40;
+void ExpectBitsThroughNccl(Precision precision, uint64_t seed) {
   for (const Layout& layout : test::ShareOf(testing_::StreamLayouts())) {
-    Job job{.model = testing_::TinyLlama(), .precision = {DType::kBF16, DType::kF32, DType::kF32}, .steps = 5};
+    Job job{.model = testing_::TinyLlama(), .precision = precision, .steps = 5};
     RunResult want = testing_::Train(job, layout);
     Ran got = TrainOnDoubles(job, layout, seed++, test::NcclGroups);
     EXPECT_EQ(got.result.losses, want.losses) << testing_::Describe(layout);
@@ -75,7 +73,20 @@ TEST(DoubleTraining, GivesTheCpusBitsThroughNccl) {
   }
 }
 
-// A rank that fails in the middle of a step ends the others, which wait in streams, and what is heard is its own error.
+// Training through NCCL's groups gives the same bits, with separate communicators for each axis. Compiled steps are
+// replayed.
+TEST(DoubleTraining, GivesTheCpusBitsThroughNccl) {
+  ExpectBitsThroughNccl({DType::kBF16, DType::kF32, DType::kF32}, 40);
+}
+
+// So does training through NCCL with gradients that are sent between ranks as bf16. Their exchanges run one bucket at a
+// time during the backward pass.
+TEST(DoubleTraining, GivesTheCpusBitsThroughNcclWithAWire) {
+  ExpectBitsThroughNccl({DType::kBF16, DType::kF32, DType::kF32, DType::kBF16}, 60);
+}
+
+// A rank that fails in the middle of a step ends the others, which wait in streams. The reported error is the failing
+// rank's.
 TEST(DoubleTraining, ARankThatFailsEndsTheOthers) {
   Job job{.model = testing_::TinyLlama(), .precision = {DType::kF32, DType::kF32, DType::kF32}, .steps = 3};
   Layout layout{.dp = 2, .tp = 2, .fsdp = Fsdp::kFull, .device = DeviceKind::kCuda};
@@ -101,7 +112,7 @@ TEST(DoubleTraining, ARankThatFailsEndsTheOthers) {
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20));
 }
 
-// One that makes another call is named with the module and the line that it stands for.
+// If ranks make different calls, the error names the module and the line of the call.
 TEST(DoubleTraining, AnEnqueuedCallFailsWithItsModuleAndLine) {
   Job job{.model = testing_::TinyLlama(), .precision = {DType::kF32, DType::kF32, DType::kF32}, .steps = 3};
   Layout layout{.dp = 1, .tp = 2, .device = DeviceKind::kCuda};

@@ -1,4 +1,5 @@
-// Where values lie: stored and used placements, the order of axes, uneven shards, accumulators and generators.
+// Tests of where values are stored: stored and used placements, the order of axes, uneven shards, accumulators and
+// generators.
 #include "parallel/traps.h"
 #include "weft/core/base/shard.h"
 
@@ -30,8 +31,8 @@ TEST(Fsdp, GathersOnceForwardAndScattersOnceBackward) {
   ExpectSameOnRanks(FsdpLayer(false), kTp2, {{"w", Draw({6, 4}, 1)}, {"x", Draw({4, 6}, 2)}});
 }
 
-// There is no cost search: the weight is gathered and its gradient scattered, and no activation moves, though for the
-// large weight moving the few rows would take fewer bytes. Without a reshard the two shards are an error.
+// There is no cost search. The weight is gathered, its gradient is scattered and no activation moves, although for the
+// large weight it would take fewer bytes to move the few rows. Without a reshard the two shards are an error.
 TEST(Fsdp, WeightsAreGatheredAndActivationsNeverMoveWhateverTheSizes) {
   for (const LayerSize& n : {LayerSize{2, 640, 480}, LayerSize{2, 64, 1}, LayerSize{4096, 6, 4}, LayerSize{1, 7, 5}})
     for (const MeshShape& mesh : {MeshShape{{"dp"}, {2}}, MeshShape{{"dp"}, {4}}}) {
@@ -54,11 +55,11 @@ TEST(Fsdp, RegatherGathersAgainBackward) {
   LocalProgram local = Partition(FsdpLayer(true), {.mesh = kTp2, .natural = true});
   EXPECT_EQ(Collectives(local), (Counts{{"all_gather", 2}, {"reduce_scatter", 1}})) << Print(local.graph);
   EXPECT_EQ(Collectives(local, Phase::kBackward),
-            (Counts{{"all_gather", 1}}));  // the gradient reduces where the update reads it
+            (Counts{{"all_gather", 1}}));  // the gradient is reduced where the update reads it
   ExpectSameOnRanks(FsdpLayer(true), kTp2, {{"w", Draw({6, 4}, 1)}, {"x", Draw({4, 6}, 2)}});
 }
 
-// The bf16 value is gathered; the gradient reduces in the parameter's own type.
+// The bf16 value is gathered. The gradient is reduced in the parameter's own type.
 TEST(Fsdp, GathersTheNarrowValueAndReducesInTheWideOne) {
   LocalProgram local = Partition(FsdpLayer(false, DType::kBF16), {.mesh = kTp2, .natural = true});
   for (const auto& node : local.graph.nodes) {
@@ -82,7 +83,8 @@ TEST(Fsdp, ARegatherOfARegatherWorks) {
 
 // ---- The order of axes. ----
 
-// Nested chunks come from the chunk, not from the extent: 10 over tp 4 is 3, and a dp of 2 makes 2 of it.
+// A nested chunk size is computed from the outer chunk size, not from the extent: 10 over tp = 4 is 3, and dp = 2 cuts
+// that into chunks of 2.
 TEST(AxisOrder, NestedChunksComeFromTheChunk) {
   MeshShape mesh{{"dp", "tp"}, {2, 4}};
   Sharding tp_major{S(0, 1), S(0, 0)};
@@ -99,7 +101,7 @@ TEST(AxisOrder, NestedChunksComeFromTheChunk) {
     }
 }
 
-// The innermost axis alone can be gathered alone; FSDP is innermost so that its gather is contiguous.
+// Only the innermost axis can be gathered by itself. FSDP is the innermost axis, so its gather is contiguous.
 TEST(AxisOrder, TheInnermostAxisIsGatheredAlone) {
   Graph graph = test::Trace([] {
     Var w = Leaf("w", kF64, {10, 3}, {S(0, 1), S(0, 0)});
@@ -112,9 +114,9 @@ TEST(AxisOrder, TheInnermostAxisIsGatheredAlone) {
   ExpectSameOnRanks(graph, mesh, {{"w", Draw({10, 3}, 1)}});
 }
 
-// PT#129229: full_tensor was wrong where FSDP and TP shard one dim. PT#194457, #186282: uneven shards through a gather
-// over two axes came back corrupted. PT#168134: the chunks of five elements over 2 x 2 had gaps. PT#115310: such a
-// gather hung or had the wrong size. Every extent, both orders, all elements distinct.
+// PT#129229: full_tensor was wrong if FSDP and TP sharded one dim. PT#194457, #186282: a gather of uneven shards over
+// two axes corrupted them. PT#168134: the chunks of five elements over 2 x 2 had gaps. PT#115310: such a gather hung or
+// had the wrong size. The test runs extents up to 13 and both orders, with distinct elements.
 TEST(AxisOrder, PT129229_PT194457_PT168134_PT115310_FullTensorWhereTwoAxesShardOneDimUnevenly) {
   for (const std::vector<int>& sizes : {std::vector{2, 2}, std::vector{2, 4}, std::vector{2, 3}, std::vector{3, 2}}) {
     MeshShape mesh{{"dp", "tp"}, sizes};
@@ -135,8 +137,8 @@ TEST(AxisOrder, PT129229_PT194457_PT168134_PT115310_FullTensorWhereTwoAxesShardO
 
 // ---- Uneven shards. ----
 
-// Elsewhere the mean of uneven shards was the mean of the ranks' means. A mean here is a sum times 1 / the global
-// extent.
+// In other frameworks the mean of uneven shards was the mean of the ranks' means. Here a mean is a sum times 1 / the
+// global extent.
 TEST(Uneven, AMeanIsDividedByTheGlobalExtent) {
   for (int tp : {2, 3, 4})
     for (int64_t n : {1, 3, 5, 7}) {
@@ -149,7 +151,7 @@ TEST(Uneven, AMeanIsDividedByTheGlobalExtent) {
     }
 }
 
-// A rank that holds nothing is not a special case: every op runs on an empty box, and all ranks have one program.
+// A rank that holds nothing is no special case: every op runs on an empty box, and all ranks have one program.
 TEST(Uneven, RanksThatHoldNothingTakePart) {
   Graph graph = test::Trace([] {
     Var x = Leaf("x", kF64, {3, 4}, {S(0)}), w = Leaf("w", kF64, {4}, {R});
@@ -160,7 +162,7 @@ TEST(Uneven, RanksThatHoldNothingTakePart) {
   ExpectSameOnRanks(graph, kTp4, {{"x", Draw({3, 4}, 1)}, {"w", Draw({4}, 2)}});
 }
 
-// The lowest of equal maxima wins, whichever rank holds it.
+// Among equal maxima the lowest index wins, whichever rank holds it.
 TEST(Uneven, ArgMaxOfTiesIsTheLowestIndexOnAnyMesh) {
   Graph graph = test::Trace([] { return Traced{{{"arg", ArgMax(Leaf("x", kF64, {2, 7}, {S(1)}), 1)}}}; });
   Tensor x = Tensor::FromDoubles(std::vector<double>{0, 3, 1, 3, 3, 2, 3, 5, 5, 5, 5, 5, 5, 5}, kF64, {2, 7});
@@ -170,7 +172,7 @@ TEST(Uneven, ArgMaxOfTiesIsTheLowestIndexOnAnyMesh) {
 
 // ---- Accumulation and the clip norm. ----
 
-// A zero is born Partial, and an accumulator that is Partial takes gradients with no collective.
+// A zero is created as Partial, and a Partial accumulator adds gradients without a collective.
 TEST(Accumulation, PartialAccumulatorsMoveNothing) {
   Graph graph = test::Trace([] {
     Var w = ParameterLeaf("w", kF64, {4, 3}, {R}), x = Leaf("x", kF64, {6, 4}, {S(0)});
@@ -202,8 +204,8 @@ TEST(Accumulation, MicroStepsAddUpToTheWholeBatch) {
   EXPECT_LE(test::LargestDifference(whole.at("acc"), want.at("acc")), 1e-12 * 100);  // sums of 8 exponentials below 100
 }
 
-// PT#180346: clipping over parameters of several placements failed. Each gradient counts once, replicated ones too,
-// with one scalar all-reduce an axis.
+// PT#180346: clipping failed with parameters of several placements. Here each gradient counts once, also a replicated
+// one, and each axis has one all-reduce of a scalar.
 TEST(ClipNorm, PT180346_ReplicatedGradientsCountOnceWithOneAllReducePerAxis) {
   const std::vector<Sharding> placements{{R, R},    {S(0), R}, {R, S(0)}, {S(0), S(1)}, {S(0, 1), S(0, 0)},
                                          {R, S(1)}, {R, R}};
@@ -211,7 +213,7 @@ TEST(ClipNorm, PT180346_ReplicatedGradientsCountOnceWithOneAllReducePerAxis) {
     Var total;
     for (size_t i = 0; i < placements.size(); i++) {
       Var part = Reshard(SumOfSquares(Leaf(fmt::format("g{}", i), kF64, {5, 3}, placements[i])), {P, P});
-      total = total ? total + part : part;
+      total = total.defined() ? total + part : part;
     }
     return Traced{{{"norm", Sqrt(total)}}};
   });
@@ -222,7 +224,7 @@ TEST(ClipNorm, PT180346_ReplicatedGradientsCountOnceWithOneAllReducePerAxis) {
   ExpectSameOnRanks(graph, kDp2Tp2, leaves);
 }
 
-// A Partial gradient is summed before it is squared.
+// A Partial gradient is summed over ranks before it is squared.
 TEST(ClipNorm, APartialGradientIsReducedBeforeItIsSquared) {
   Graph graph = test::Trace([] { return Traced{{{"norm", SumOfSquares(Leaf("g", kF64, {4}, {P}))}}}; });
   ExpectSameOnRanks(graph, kTp2, {{"g", Draw({4}, 1)}});
@@ -230,8 +232,8 @@ TEST(ClipNorm, APartialGradientIsReducedBeforeItIsSquared) {
 
 // ---- Generators. ----
 
-// No local node is larger than the chunk of some sharding of its value, but gathers: iota, full, random numbers and
-// broadcasts are made in their consumers' placement.
+// Except for gathers, no local node is larger than the chunk of some sharding of its value. Iota, full, random numbers
+// and broadcasts are created in the placement of their consumers.
 TEST(Generators, NoLocalNodeIsLargerThanItsChunk) {
   Graph graph = test::Trace([] {
     Var x = Leaf("x", kF64, {8, 6, 4}, {S(0), S(2)}), b = Leaf("b", kF64, {4}, {R, S(0)});
@@ -242,13 +244,13 @@ TEST(Generators, NoLocalNodeIsLargerThanItsChunk) {
     return Traced{{{"loss", SumAll(z)}, {"d", Grad(SumAll(z), std::vector{x, b})[0]}}};
   });
   LocalProgram local = Partition(graph, {.mesh = kDp2Tp2, .natural = true});
-  // Whole: 192 elements of [8, 6, 4] in 4 chunks of 48; [8, 6] is at most 24.
+  // The whole tensor [8, 6, 4] has 192 elements, in 4 chunks of 48. A [8, 6] has at most 24 per chunk.
   for (const auto& node : local.graph.nodes)
     for (const ValueInfo& info : node->outputs) EXPECT_LE(NumElements(info.shape), 48) << Print(local.graph);
   ExpectSameOnRanks(graph, kDp2Tp2, {{"x", Draw({8, 6, 4}, 1)}, {"b", Draw({4}, 2)}, {"t", Ids({8, 6}, 4)}});
 }
 
-// The cotangent of a loss is a broadcast of one: it is born in shards.
+// The cotangent of a loss is a broadcast of one, and it is created in shards.
 TEST(Generators, TheSeedOfAGradientIsBornSharded) {
   Graph graph = test::Trace([] {
     Var x = Leaf("x", kF64, {64, 64}, {S(0)});

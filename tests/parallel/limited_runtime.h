@@ -1,4 +1,4 @@
-// LimitedRuntime: the CPU with as much memory as a test wants it to have.
+// LimitedRuntime: the CPU with a limited amount of memory.
 #pragma once
 #include "weft/core/base/device_runtime.h"
 #include "weft/core/base/error.h"
@@ -7,7 +7,7 @@ namespace weft::testing_ {
 
 class LimitedRuntime final : public DeviceRuntime {
  public:
-  // Says that `free` bytes are free, and gives out `limit` bytes in all.
+  // Reports `free` bytes as free, and allocates at most `limit` bytes in total.
   LimitedRuntime(size_t free, size_t limit, std::string name = "CPU")
       : free_(free), left_(limit), name_(std::move(name)) {}
 
@@ -19,7 +19,7 @@ class LimitedRuntime final : public DeviceRuntime {
     left_ -= bytes;
     return AllocateCpu(bytes);
   }
-  BufferPtr AllocateStaging(size_t bytes) override { return Allocate(bytes); }
+  BufferPtr TryAllocateStaging(size_t bytes) override { return Allocate(bytes); }
   void Copy(void* to, const void* from, size_t bytes) override { CpuRuntime().Copy(to, from, bytes); }
   void Fill(void* data, uint8_t byte, size_t bytes) override { CpuRuntime().Fill(data, byte, bytes); }
   void Synchronize() override {}

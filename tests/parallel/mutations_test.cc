@@ -1,5 +1,5 @@
 // The sweep finds broken rules: each mutation changes one fact of one record, or of the programs that are made with it,
-// and the sweep of that op must fail.
+// and the sweep of that op must fail. Likewise a mutation of an optimizer must break the law of layouts.
 //
 // A rule that lays operand and result out differently would have kernels write outside their chunks, so such mutations
 // (labels swapped, a permutation forgotten) are not here: they end in a crash, not in a report.
@@ -7,7 +7,9 @@
 #include <gtest/gtest.h>
 
 #include "parallel/sweep.h"
+#include "parallel/training.h"
 #include "share.h"
+#include "weft/core/ops/ops.h"
 
 namespace weft {
 namespace {
@@ -133,6 +135,80 @@ TEST_P(Mutations, TheSweepCatchesIt) {
 
 std::string MutationName(const testing::TestParamInfo<Mutation>& info) { return info.param.name; }
 INSTANTIATE_TEST_SUITE_P(All, Mutations, testing::ValuesIn(kMutations), MutationName);
+
+// ---- Muon that makes each shard orthogonal by itself, without a gather. ----
+
+std::vector<Var> UpdateOfShards(const ParameterUpdate& u, int axis);
+
+// Elements [start, start + length) of a dim: what follows as if the parameter were these.
+std::vector<Var> UpdateOfPart(const ParameterUpdate& u, int dim, int64_t start, int64_t length, int axis) {
+  auto part = [&](const Var& x) { return Slice(x, dim, start, length); };
+  ParameterUpdate of_part = u;
+  of_part.value = part(u.value);
+  of_part.gradient = part(u.gradient);
+  for (Var& slot : of_part.slots) slot = part(slot);
+  return UpdateOfShards(of_part, axis);
+}
+
+// Cuts the parameter up over `axis`, which stores it in shards, and over the axes after it.
+std::vector<Var> UpdateOfShards(const ParameterUpdate& u, int axis) {
+  const ModelScope& scope = ModelScope::Current();
+  Sharding stored = scope.Stored(u.parameter);
+  while (axis < stored.num_axes() && stored[axis].kind != Placement::kShard) axis++;
+  if (axis == stored.num_axes()) {
+    Module owner;
+    Parameter shard(&owner, "shard", u.value.shape(), {}, true, Parameter::kCompute, u.parameter.product_inputs());
+    return FindOptimizer("muon")->update({shard, u.value, u.gradient, u.slots, u.lr, u.scale, u.updates, u.options});
+  }
+  int dim = stored[axis].dim;
+  int64_t n = u.value.dim(dim), ranks = scope.options().mesh.sizes[size_t(axis)], chunk = (n + ranks - 1) / ranks;
+  std::vector<std::vector<Var>> results;  // of value and slots: [result][chunk]
+  for (int64_t start = 0; start < n; start += chunk) {
+    std::vector<Var> part = UpdateOfPart(u, dim, start, std::min(chunk, n - start), axis + 1);
+    results.resize(part.size());
+    for (size_t i = 0; i < part.size(); i++) results[i].push_back(part[i]);
+  }
+  std::vector<Var> whole;
+  for (const std::vector<Var>& chunks : results) whole.push_back(Concat(chunks, dim));
+  return whole;
+}
+
+std::vector<Var> UpdateByShards(const ParameterUpdate& u) {
+  std::vector<Var> whole = UpdateOfShards(u, 0);
+  for (Var& x : whole) x = Reshard(x, ModelScope::Current().Stored(u.parameter));
+  return whole;
+}
+
+TEST(MuonByShards, TheLawOfLayoutsCatchesIt) {
+  using namespace testing_;
+  OptimizerRule by_shards = *FindOptimizer("muon");
+  by_shards.update = UpdateByShards;
+  Job real{.model = TinyLlama(),
+           .precision = {DType::kF64, DType::kF64, DType::kF64},
+           .steps = 3,
+           .optimizer = WithDefaults("muon")};
+  Job mutated = real;
+  mutated.optimizer.rule = &by_shards;
+  const RunResult one = Train(real, {});
+  EXPECT_EQ(Train(mutated, {}).losses, one.losses) << "one rank has no shards";
+  struct {
+    Layout layout;
+    bool shards;
+  } cases[] = {{{.dp = 2}, false},
+               {{.dp = 1, .replicate = 2}, false},
+               {{.tp = 2}, true},
+               {{.dp = 2, .fsdp = Fsdp::kGradients}, true},
+               {{.dp = 2, .fsdp = Fsdp::kFull}, true},
+               {{.dp = 2, .tp = 2, .fsdp = Fsdp::kFull}, true},
+               {{.dp = 2, .fsdp = Fsdp::kFull, .replicate = 2}, true}};
+  for (const auto& c : cases) {
+    constexpr double kLaw = 1e-9;  // of optimizers_test
+    EXPECT_LE(LossDistance(Train(real, c.layout), one), kLaw) << Describe(c.layout);
+    double distance = LossDistance(Train(mutated, c.layout), one);
+    EXPECT_EQ(distance > kLaw, c.shards) << Describe(c.layout) << ": " << distance;
+    if (c.shards) fmt::print("shown: mutation MuonByShards caught on {}: {:.1e}\n", Describe(c.layout), distance);
+  }
+}
 
 }  // namespace
 }  // namespace weft

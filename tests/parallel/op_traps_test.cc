@@ -1,4 +1,4 @@
-// Ops that others got wrong: views and heads, attention, the loss, the embedding and random numbers.
+// Ops that other frameworks got wrong: views and heads, attention, the loss, the embedding and random numbers.
 #include <cmath>
 #include <limits>
 
@@ -11,8 +11,8 @@ using namespace traps;
 
 // ---- Heads, views. ----
 
-// PT#149764, #166483, #172102: a view passes a shard only where chunk boundaries coincide; elsewhere it is gathered,
-// and the values are right.
+// PT#149764, #166483, #172102: a view keeps a shard only if chunk boundaries coincide. Otherwise the tensor is
+// gathered, and the values are right.
 TEST(Views, PT149764_MergeAndSplitOfAShardedDim) {
   struct Row {
     Shape in;
@@ -39,14 +39,14 @@ TEST(Views, PT149764_MergeAndSplitOfAShardedDim) {
     }
 }
 
-// The inner dim of a merge is interleaved in the result: a shard of it is gathered, never passed on.
+// The inner dim of a merge is interleaved in the result, so a shard of it is always gathered.
 TEST(Views, PT166483_AShardOfTheInnerDimOfAMergeIsGathered) {
   Graph graph = test::Trace([] { return Traced{{{"y", Merge(Leaf("x", kF64, {3, 4}, {S(1)}), 0)}}}; });
   EXPECT_EQ(NaturalPlacement(graph, kTp2), Sharding{R});
   ExpectSameOnRanks(graph, kTp2, {{"x", Draw({3, 4}, 1)}}, 0);
 }
 
-// PT#179502: [12, 8] sharded over its columns, seen as [16, 6], kept a shard of the rows without moving anything.
+// PT#179502: a view of [12, 8], sharded over its columns, as [16, 6] kept a shard of the rows without moving anything.
 TEST(Views, PT179502_AViewThroughAMergeAndASplitIsGathered) {
   Graph graph = test::Trace([] { return Traced{{{"y", Split(Merge(Leaf("x", kF64, {12, 8}, {S(1)}), 0), 0, 6)}}}; });
   EXPECT_EQ(NaturalPlacement(graph, kTp4), Sharding{R});
@@ -64,8 +64,8 @@ Graph AttentionGraph(int64_t heads, int64_t kv_heads, const Placement& kv, doubl
   });
 }
 
-// transformers#47811: KV heads that tp does not divide were refused or wrong. The groups are replicated and dK, dV are
-// Partial; where chunks coincide K and V stay sharded and nothing moves.
+// transformers#47811: KV heads that tp does not divide were refused or gave wrong results. Here the groups are
+// replicated, and dK and dV are Partial. If chunks coincide, K and V stay sharded and nothing moves.
 TEST(Attention, HF47811_KvHeadsFewerThanTpRanks) {
   struct Row {
     int64_t heads, kv_heads;
@@ -89,7 +89,7 @@ TEST(Attention, HF47811_KvHeadsFewerThanTpRanks) {
   }
 }
 
-// transformers#46960: attention fell back to memory quadratic in the sequence without a word. Heads, batch or queries
+// transformers#46960: attention silently fell back to memory quadratic in the sequence. Here heads, batch or queries
 // may be sharded and the fused op stays, forward and backward: no value has both a query and a key dim.
 TEST(Attention, HF46960_NeverQuadraticMemoryInSilence) {
   for (int dim : {0, 1, 2, 3})
@@ -109,12 +109,12 @@ TEST(Attention, HF46960_NeverQuadraticMemoryInSilence) {
     }
 }
 
-// PT#103963: a row that sees no key gave NaN. Its output is 0 and its log-sum-exp -inf; its gradients are 0.
+// PT#103963: a row that sees no key gave NaN. Here its output is 0, its log-sum-exp is -inf and its gradients are 0.
 TEST(Attention, PT103963_FullyMaskedRowsAreZeroAndMinusInfinity) {
   Graph graph = test::Trace([] {
     std::vector<Var> in{Leaf("q", kF64, {1, 4, 2, 4}, {S(2)}), Leaf("k", kF64, {1, 4, 2, 4}, {S(2)}),
                         Leaf("v", kF64, {1, 4, 2, 4}, {S(2)})};
-    // Query i sees keys j <= i - 2: the first two rows see none.
+    // Query i sees keys j <= i - 2, so the first two rows see none.
     Outputs out =
         Emit(Op::kSdpa, {{"causal", 1}, {"causal_offset", -2}, {"scale", 0.5}}, {in[0], in[1], in[2]}, Loc::current());
     std::vector<Var> d = Grad(SumAll(out[0] * out[0]), in);
@@ -133,11 +133,12 @@ TEST(Attention, PT103963_FullyMaskedRowsAreZeroAndMinusInfinity) {
   ExpectSameOnRanks(graph, kTp2, leaves);
 }
 
-// PT#116350, #128971, #165530: there was no double backward of fused attention; here it is that of the composition,
-// which is partitioned like anything else. The same for a norm over a sharded dim and a loss over a sharded vocabulary.
+// PT#116350, #128971, #165530: fused attention had no double backward. Here it is that of the composition, which is
+// partitioned like any other program. The tests also cover a norm over a sharded dim and a loss over a sharded
+// vocabulary.
 Traced SecondDerivatives(const Var& y, const std::vector<Var>& in) {
   Var loss;
-  for (const Var& d : Grad(SumAll(y * y), in)) loss = loss ? loss + SumAll(Sin(d)) : SumAll(Sin(d));
+  for (const Var& d : Grad(SumAll(y * y), in)) loss = loss.defined() ? loss + SumAll(Sin(d)) : SumAll(Sin(d));
   Traced traced;
   for (const Var& d : Grad(loss, in)) traced.outputs.push_back({fmt::format("d{}", traced.outputs.size()), d});
   return traced;
@@ -169,8 +170,8 @@ TEST(Attention, PT116350_SecondDerivativesOfFusedOpsOnRanks) {
   }
 }
 
-// The composition does not know that sdpa gathers K and V first: with queries and keys both sharded over tokens, its
-// first product meets two labels on one axis. Refused in words, never wrong.
+// The composition does not know that sdpa gathers K and V first. With queries and keys both sharded over tokens, its
+// first product has two labels on one axis. That is refused with a message, and never gives a wrong result.
 TEST(Attention, SecondDerivativesWithQueriesAndKeysShardedOverTokensAreRefused) {
   try {
     ExpectSecondDerivativesOfSdpa({S(1), R});
@@ -183,7 +184,7 @@ TEST(Attention, SecondDerivativesWithQueriesAndKeysShardedOverTokensAreRefused) 
 // ---- Cross-entropy over a sharded vocabulary. ----
 
 // ML#737: label smoothing was wrong over a sharded vocabulary. ML#1754: a vocabulary that tp does not divide gave large
-// errors. Loss and gradient, with ignored targets, for both.
+// errors. The test checks loss and gradient, with ignored targets, for both.
 TEST(CrossEntropy, ML737_ML1754_SmoothingAndAVocabularyThatTpDoesNotDivide) {
   for (double smoothing : {0.0, 0.1})
     for (int64_t vocab : {3, 5, 8, 9})
@@ -199,7 +200,8 @@ TEST(CrossEntropy, ML737_ML1754_SmoothingAndAVocabularyThatTpDoesNotDivide) {
       }
 }
 
-// Three small all-reduces forward (max, sum of exponentials, picked logit), none backward, and never the logits.
+// Three small all-reduces forward (maximum, sum of exponentials, target logit) and none backward. The logits never
+// move.
 TEST(CrossEntropy, OverAShardedVocabularyMovesOnlyRows) {
   Graph graph = test::Trace([] {
     Var x = Leaf("x", kF64, {2, 3, 8}, {S(2)}), t = Leaf("t", DType::kI64, {2, 3}, {R});
@@ -215,7 +217,7 @@ TEST(CrossEntropy, OverAShardedVocabularyMovesOnlyRows) {
   EXPECT_THAT(local.inlined[0], HasSubstr("cross_entropy at op_traps_test.cc"));
 }
 
-// The table's rows on tp: a Partial embedding, and a gradient that stays where its rows are.
+// The table's rows are sharded over tp. The embedding is Partial, and the gradient stays on the ranks of its rows.
 TEST(Embedding, RowsNotHeldGiveZeroAndTheirGradientStaysSharded) {
   Graph graph = test::Trace([] {
     Var table = ParameterLeaf("table", kF64, {7, 3}, {S(0)}), ids = Leaf("ids", DType::kI64, {2, 4}, {R});
@@ -229,8 +231,8 @@ TEST(Embedding, RowsNotHeldGiveZeroAndTheirGradientStaysSharded) {
 
 // ---- Random numbers. ----
 
-// PT#168058: random init and dropout changed with the mesh; and random ops of DTensor failed on the CPU. Bit-equal
-// here, whatever the placement of the result, forward and backward.
+// PT#168058: random init and dropout changed with the mesh, and DTensor's random ops failed on the CPU. Here they are
+// bit-equal in every placement of the result, forward and backward.
 TEST(Random, PT168058_InitAndDropoutAreBitEqualOnEveryMesh) {
   const std::vector<Sharding> placements{{R, R},       {S(0), R},          {R, S(1)},          {S(0), S(1)},
                                          {S(1), S(0)}, {S(0, 1), S(0, 0)}, {S(1, 1), S(1, 0)}, {S(2), S(0)}};
@@ -251,7 +253,7 @@ TEST(Random, PT168058_InitAndDropoutAreBitEqualOnEveryMesh) {
   }
 }
 
-// A micro-batch draws what its rows of the whole batch draw.
+// A micro-batch draws the numbers that its rows have in the whole batch.
 TEST(Random, MicroBatchesDrawTheirRowsOfTheGlobalBatch) {
   auto draw = [](int64_t rows) {
     return test::Trace([&] {
@@ -272,7 +274,8 @@ TEST(Random, MicroBatchesDrawTheirRowsOfTheGlobalBatch) {
   }
 }
 
-// Two random ops of one module, and the same op in two modules, draw differently; a second trace draws the same.
+// Two random ops of one module, and the same op in two modules, draw different numbers. A second trace draws the same
+// numbers.
 TEST(Random, EveryOpOfEveryModuleHasItsOwnStream) {
   auto build = [] {
     Traced traced{{{"a", RandomNormal(kF64, {4})}, {"b", RandomNormal(kF64, {4})}}};

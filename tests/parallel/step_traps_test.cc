@@ -1,5 +1,4 @@
-// The traps that show in a whole training step: where FSDP stores parameters, padded state, and what no rank may
-// hold.
+// Traps that show only in a whole training step: where FSDP stores parameters, padded state, and what no rank may hold.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -17,9 +16,9 @@ using namespace testing_;
 const Placement R = Replicate();
 Placement S(int dim, int order = -1) { return Shard(dim, order); }
 
-// ---- The dim that FSDP takes. ----
+// ---- The dim that FSDP shards. ----
 
-// The first dim whose tp chunk dp divides, else dim 0; dp is the minor axis where tp shards that dim too.
+// FSDP takes the first dim whose tp chunk dp divides, or else dim 0. If tp shards that dim too, dp is the minor axis.
 TEST(FsdpPlacement, TakesTheFirstDimWhoseChunkDpDivides) {
   struct Row {
     Shape shape;
@@ -70,8 +69,8 @@ std::vector<Param> All() {
   return all;
 }
 
-// A batch of 41, in micro-steps of 13 a rank or at once, is told from every other extent, so that a dim of a local
-// value names what it is.
+// The batch of 41, and its micro-steps of 13 rows per rank, differ from every other extent, so the extent of a dim
+// tells what the dim is.
 Job JobOf(const Param& p) { return {std::string(p.family) == "gpt2" ? TinyGpt2() : TinyLlama(), {}, 41}; }
 
 class StepTraps : public testing::TestWithParam<Param> {
@@ -79,7 +78,7 @@ class StepTraps : public testing::TestWithParam<Param> {
   StepTraps() : job_(JobOf(GetParam())), step_(job_.model, OptionsOf(job_, GetParam().layout)) {}
   std::vector<const LocalProgram*> Programs() const {
     std::vector<const LocalProgram*> all{&step_.step()};
-    if (step_.accumulate()) all.push_back(&*step_.accumulate());
+    if (step_.accumulate()) all.push_back(step_.accumulate());
     return all;
   }
 
@@ -87,7 +86,7 @@ class StepTraps : public testing::TestWithParam<Param> {
   TrainingStep step_;
 };
 
-// Padding is part of what is stored, the same on all ranks, so no step pads anything.
+// Stored state includes its padding, with equal sizes on all ranks, so no step pads anything.
 TEST_P(StepTraps, StateIsStoredPaddedAndNoStepPads) {
   for (const LocalProgram* program : Programs())
     for (const auto& node : program->graph.nodes) EXPECT_NE(node->op, Op::kPad) << Print(program->graph);
@@ -106,7 +105,7 @@ TEST_P(StepTraps, StateIsStoredPaddedAndNoStepPads) {
   EXPECT_TRUE(padded > 0 || !uneven) << "nothing is padded, so this shows nothing";
 }
 
-// A dim that an axis shards is nowhere longer than its chunk, gathers included: dp shards the batch, tp the
+// A dim that an axis shards is never longer than its chunk, not even after a gather. dp shards the batch; tp shards the
 // vocabulary, the hidden width and the query heads.
 TEST_P(StepTraps, NoLocalValueIsLargerThanItsChunks) {
   const Layout& l = GetParam().layout;
@@ -133,13 +132,13 @@ INSTANTIATE_TEST_SUITE_P(All, StepTraps, testing::ValuesIn(All()), ParamName);
 
 bool IsNorm(const std::string& path) { return path.find("norm") != std::string::npos; }
 
-// The loss of the first step where the norms' weights are `weight`.
+// Returns the loss of the first step if the norms' weights are `weight`.
 double LossWithNormWeights(const Job& job, const Layout& layout, double weight) {
   double loss = 0;
   OnMesh(layout, [&](Context& context, DeviceMesh& mesh) {
     RankRun run(job, layout, context, mesh);
     for (const Parameter* p : run.training.model().Parameters())
-      if (IsNorm(p->path()) && p->init().kind == Init::kOnes) {
+      if (IsNorm(p->path()) && p->init().kind == ParameterInit::kOnes) {
         Tensor& local = run.state.At(p->path()).local;
         std::fill_n(local.as<float>(), local.num_elements(), float(weight));
       }
@@ -150,7 +149,7 @@ double LossWithNormWeights(const Job& job, const Layout& layout, double weight) 
   return loss;
 }
 
-// A weight starts at 1, and its first updates are less than what bf16 and f16 tell from 1.
+// A weight starts at 1. Its first updates are too small for bf16 and f16 to represent next to 1.
 TEST(NormParameters, CountBeforeTheComputeTypeTellsThemFrom1) {
   for (auto [compute, near] : {std::pair{DType::kBF16, 1 + 0x1p-10}, {DType::kF16, 1 + 0x1p-13}})
     for (const char* family : kFamilies)
@@ -164,8 +163,8 @@ TEST(NormParameters, CountBeforeTheComputeTypeTellsThemFrom1) {
       }
 }
 
-// Whether a norm's weight is gathered in its used type or its copy is: all see the same numbers. Measured: the same
-// bits; another order in the gradients' norm may cost a rounding of bf16.
+// With every fsdp setting the steps use equal numbers, whether a norm's weight or its copy is gathered. Measured: the
+// same bits. Another order in the gradients' norm may cost a rounding of bf16.
 TEST(NormParameters, TrainTheSameWithEveryFsdp) {
   for (DType compute : {DType::kBF16, DType::kF16})
     for (const char* family : kFamilies) {
@@ -180,7 +179,7 @@ TEST(NormParameters, TrainTheSameWithEveryFsdp) {
     }
 }
 
-// Copies and gradients of norms are f32 where those of products are bf16.
+// Copies and gradients of norms are f32 even if those of products are bf16.
 TEST(NormParameters, CopiesAndGradientsAreOfTheAccumulateType) {
   Layout layout{.dp = 2, .fsdp = Fsdp::kGradients};
   Job job{.model = TinyGpt2(), .precision = {DType::kBF16, DType::kF32, DType::kF32}};
@@ -194,7 +193,7 @@ TEST(NormParameters, CopiesAndGradientsAreOfTheAccumulateType) {
   ModelScope scope(step.options().model);
   Var x = Leaf("x", DType::kBF16, {3, job.model.dim});
   for (const Parameter* p : step.model().Parameters())
-    if (IsNorm(p->path()) && p->init().kind == Init::kOnes) {
+    if (IsNorm(p->path()) && p->init().kind == ParameterInit::kOnes) {
       Var gradient = Grad(SumAll(RmsNorm(x, p->Use(), 1e-5)), std::vector{p->Source()})[0];
       EXPECT_EQ(gradient.dtype(), DType::kF32) << p->path();
     }

@@ -23,7 +23,7 @@
 namespace weft::sweep {
 namespace {
 
-// f64 throughout: what two orders of summation may differ by, relative to the largest value.
+// All values are f64. Two orders of summation may differ by this much, relative to the largest value.
 constexpr double kTolerance = 1e-11;
 
 DType DTypeOf(const SampleInput& input) {
@@ -71,7 +71,8 @@ std::string Describe(Op op, size_t sample, const std::vector<int>& mesh, const s
   return text;
 }
 
-// Every placement of one operand, each once: per axis R, S(each dim), P; where axes share a dim, in both orders.
+// Returns every placement of one operand once: per axis R, S(each dim) and P. If axes share a dim, both orders are
+// included.
 std::vector<Sharding> Placements(const SampleInput& input, int axes) {
   std::vector<Placement> one{Replicate()};
   for (int d = 0; d < int(input.shape.size()); d++) one.push_back(Shard(d));
@@ -86,7 +87,7 @@ std::vector<Sharding> Placements(const SampleInput& input, int axes) {
     for (const Placement& p : one) all.push_back(Sharding{p});
     return all;
   }
-  // Two axes on one dim, first with axis 1 as the major one, then with axis 0: what goes wrong in silence comes first.
+  // Two axes on one dim come first, with axis 1 as the major one and then with axis 0, because their errors are silent.
   for (bool minor_first : {true, false})
     for (const Placement& p : one)
       if (p.kind == Placement::kShard) all.push_back(Sharding{Shard(p.dim, minor_first), Shard(p.dim, !minor_first)});
@@ -96,9 +97,10 @@ std::vector<Sharding> Placements(const SampleInput& input, int axes) {
   return all;
 }
 
-// All combinations over operands. With more than `kFull` of them on two axes, those in which at most two operands are
-// placed at all, and those in which all operands that can take the same placement do: the rules decide axis by axis,
-// and each axis alone has every combination. Returns whether all of them were used.
+// Calls `use` with all combinations over the operands. If there are more than kFull, which happens on two axes, it uses
+// only those that place at most two operands, and those that give all operands the same placement if they can take it.
+// This is enough because the rules decide axis by axis, and one axis has every combination. Returns whether all
+// combinations were used.
 constexpr double kFull = 60000;
 bool Combinations(const std::vector<std::vector<Sharding>>& choices,
                   const std::function<void(const std::vector<Sharding>&)>& use) {
@@ -149,12 +151,13 @@ bool Differentiable(const Node& node, size_t input) {
   return IsFloating(node.inputs[input].dtype()) && int(input) != Record(node.op).shape_operand;
 }
 
-// An op without a rule of its own is differentiated through its composition, which does not know the op's blocked dims.
+// Whether the op has no gradient rule and has blocked dims. Its gradient then goes through its composition, which does
+// not know about those dims.
 bool BackwardIsComposed(const Node& node) {
   return !Record(node.op).grad && !Record(node.op).dims(node).blocked.empty();
 }
 
-// y = op(inputs); with `backward` also the gradients of sum_i <dy_i, y_i> for the inputs.
+// Traces y = op(inputs). With `backward`, also the gradients of sum_i <dy_i, y_i> for the inputs.
 Program Trace(Op op, const Sample& sample, const std::vector<Sharding>& placements, int axes, bool backward) {
   TraceBuilder trace;
   BuilderScope scope(trace);
@@ -171,7 +174,7 @@ Program Trace(Op op, const Sample& sample, const std::vector<Sharding>& placemen
     std::vector<Var> ys{results[0]}, dys{Leaf("dy", results[0].dtype(), results[0].shape(), Sharding(axes))};
     std::vector<Var> d = Vjp(ys, dys, inputs);
     for (size_t i = 0; i < d.size(); i++)
-      if (d[i] && Differentiable(node, i)) named.push_back({fmt::format("d{}", i), d[i]});
+      if (d[i].defined() && Differentiable(node, i)) named.push_back({fmt::format("d{}", i), d[i]});
   }
   Program program;
   for (const NamedValue& n : named) program.outputs.push_back(n.name);
@@ -199,7 +202,7 @@ bool SameValues(const Tensor& got, const Tensor& want, std::string* why) {
     return false;
   }
   std::vector<double> a = got.ToDoubles(), b = want.ToDoubles();
-  double scale = got.dtype() == DType::kF64 ? 1 : 1e5;  // 1e-6: partial sums of a cast to f32 round each on its own
+  double scale = got.dtype() == DType::kF64 ? 1 : 1e5;  // 1e-6: each partial sum of a cast to f32 is rounded separately
   for (double v : b)
     if (std::isfinite(v)) scale = std::max(scale, std::abs(v));
   for (size_t i = 0; i < b.size(); i++) {
@@ -221,7 +224,7 @@ bool AnyPlaced(const std::vector<Sharding>& placements) {
                      [](const Sharding& s) { return s != Sharding(s.num_axes()); });
 }
 
-// Where a share of the placements begins: elsewhere for each op, sample and mesh, and the same in every process.
+// Returns where a share of the placements begins. It differs by op, sample and mesh, and is the same in every process.
 uint64_t Stagger(Op op, size_t sample, const std::vector<int>& mesh) {
   StableHash hash;
   hash.Mix(uint64_t(op));
@@ -265,7 +268,7 @@ class MeshSweep {
   }
 
  private:
-  // Two operands that shard different labels on one axis: the only thing that rules may refuse.
+  // Whether two operands shard different labels on one axis, which is the only case that the rules may refuse.
   bool MustRefuse(const std::vector<Sharding>& placements, const Node& node) const {
     Dims dims = Record(op_).dims(node);
     for (int a = 0; a < mesh_.num_axes(); a++) {
@@ -290,7 +293,7 @@ class MeshSweep {
       spare_.push_back(placements);
   }
 
-  // A share of few placements may hold Replicate alone: then one that was left out runs.
+  // A share of few placements may contain only Replicate. In that case one of the other placements runs.
   void PrepareSpare() {
     for (size_t i = 0; i < spare_.size() && placed_ == 0; i++) Prepare(spare_[(stagger_ + i) % spare_.size()]);
     result_.unplaced += placed_ == 0 && !spare_.empty();
@@ -328,7 +331,7 @@ class MeshSweep {
     }
   }
 
-  // Runs the batch beside the preparation of the next one.
+  // Runs the batch while the next one is prepared.
   void Flush() {
     Wait();
     result_.cases += int64_t(batch_.size());
@@ -377,11 +380,11 @@ class MeshSweep {
   Values values_, expected_;
   std::vector<Case> batch_;
   uint64_t stagger_, seen_;
-  int64_t placed_ = 0;  // cases in which an operand is placed at all
+  int64_t placed_ = 0;  // cases that place at least one operand
   std::vector<std::vector<Sharding>> spare_;
   Result result_;
   std::mutex mutex_;
-  std::future<void> running_;  // last: it ends before what it uses
+  std::future<void> running_;  // last, so that it ends before the members that it uses
 };
 
 }  // namespace

@@ -1,7 +1,9 @@
-// A training run on in-process ranks, small enough to compare layouts by the hundred.
+// A training run on in-process ranks, small enough to compare hundreds of layouts.
 #pragma once
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
 #include <functional>
 #include <map>
 #include <memory>
@@ -25,7 +27,7 @@ struct Layout {
   int dp = 1, tp = 1;
   bool sequence_parallel = false;
   Fsdp fsdp = Fsdp::kNone;
-  int64_t micro_batch = 0;  // sequences per dp rank and micro-step; 0: all at once
+  int64_t micro_batch = 0;  // sequences per dp rank and micro-step; 0: the whole batch at once
   ExecutorKind executor = ExecutorKind::kCompiled;
   DeviceKind device = DeviceKind::kCpu;
   int replicate = 1;
@@ -35,7 +37,7 @@ inline MeshShape MeshOf(const Layout& l) {
   if (l.replicate == 1) return {{"dp", "tp"}, {l.dp, l.tp}};
   return {{"replicate", "dp", "tp"}, {l.replicate, l.dp, l.tp}};
 }
-// One of each kind: executors, axes, FSDP, sequence parallel, micro-batches.
+// Layouts that cover executors, axes, FSDP, sequence parallel and micro-batches.
 inline std::vector<Layout> StreamLayouts() {
   std::vector<Layout> layouts;
   for (ExecutorKind executor : {ExecutorKind::kCompiled, ExecutorKind::kInterpret, ExecutorKind::kEager})
@@ -54,9 +56,9 @@ struct Job {
   int64_t global_batch = 5;
   int steps = 50;
   double smoothing = 0;
-  LossScaleOptions loss_scale = {};  // where precision.compute is f16
+  LossScaleOptions loss_scale = {};  // used if precision.compute is f16
   Optimizer optimizer = {};
-  std::optional<ShardingPlan> plan = {};  // none: Megatron's
+  std::optional<ShardingPlan> plan = {};  // Megatron's if empty
 };
 
 inline Optimizer WithDefaults(std::string_view name) {
@@ -87,7 +89,7 @@ inline StepOptions OptionsOf(const Job& job, const Layout& l) {
   o.optimizer = job.optimizer;
   o.optimizer.options.weight_decay = 0.1;
   o.clip = 1.0;
-  int64_t ranks = l.replicate * l.dp;  // that share a batch
+  int64_t ranks = l.replicate * l.dp;  // ranks that share a batch
   int64_t share = (job.global_batch + ranks - 1) / ranks, micro = l.micro_batch ? l.micro_batch : share;
   o.micro_steps = int((share + micro - 1) / micro);
   o.rows = o.micro_steps == 1 ? job.global_batch : micro * ranks;
@@ -99,7 +101,7 @@ inline StepOptions OptionsOf(const Job& job, const Layout& l) {
   return o;
 }
 
-// Tokens are a function of (step, row, position); every third row ignores some targets, so that counts are uneven.
+// Tokens are a function of (step, row, position). Every third row ignores some targets, so that counts are uneven.
 inline void FillSlots(State& state, const StepOptions& o, int64_t global_batch, int64_t vocab, int step, int micro) {
   int64_t first = micro * o.rows;
   state.SetScalar(entry::kFirstRow, double(first));
@@ -134,6 +136,7 @@ struct RankRun {
   Runtime runtime;
   State state;
   std::unique_ptr<StepRunner> runner;
+  std::function<void()> before_update{};  // called before the part that writes the state is issued
 
   RankRun(const Job& j, const Layout& layout, Context& context, DeviceMesh& mesh)
       : job(j),
@@ -147,24 +150,27 @@ struct RankRun {
   }
   void Fill(int step, int micro) { FillSlots(state, options, job.global_batch, job.model.vocab, step, micro); }
   StepMetrics Step(int step) { return Step(step, step); }
-  StepMetrics Step(int step, int update) {  // the data and random numbers of one, the bias correction of the other
+  StepMetrics Step(int step, int update) {  // `step` selects data and random numbers, `update` the bias correction
     state.SetScalar(entry::kLr, 1e-3);
     state.SetScalar(entry::kStep, step);
     state.SetScalar(entry::kUpdates, update);
-    return runner->Step([&](int j) { Fill(step, j); });
+    return runner->Step([&](int j) {
+      Fill(step, j);
+      if (before_update && j + 1 == options.micro_steps) before_update();
+    });
   }
 };
 
 struct RunResult {
-  std::vector<double> losses, norms, scales;  // scales: where the loss is scaled
+  std::vector<double> losses, norms, scales;  // `scales` only if the loss is scaled
   double eval_sum = 0, eval_count = 0;
-  std::map<std::pair<int, std::string>, CallCount> counts;  // of all training steps, by axis and op
+  std::map<std::pair<int, std::string>, CallCount> counts;  // over all training steps, by axis and op
 };
 
 inline RunResult RunOnRank(const Job& job, const Layout& layout, Context& context, DeviceMesh& mesh) {
   RankRun run(job, layout, context, mesh);
   RunResult result;
-  mesh.ResetCounts();  // what initialisation moved is not part of a step
+  mesh.ResetCounts();  // initialisation is not part of a step
   for (int step = 1; step <= job.steps; step++) {
     StepMetrics m = run.Step(step);
     result.losses.push_back(m.loss);
@@ -198,7 +204,7 @@ inline void OnMesh(const Layout& layout, const std::function<void(Context&, Devi
       DeviceMesh mesh(context, groups, MeshOf(layout));
       return fn(context, mesh);
     }
-    // The ranks share the GPU.
+    // The ranks share one GPU.
     StagedGroupFactory staged(groups, *StreamsOf(context.device(layout.device)));
     DeviceMesh mesh(context, staged, MeshOf(layout), staged.kinds());
     fn(context, mesh);
@@ -214,7 +220,20 @@ inline RunResult Train(const Job& job, const Layout& layout) {
   return result;
 }
 
-// Sizes that no mesh here divides: 37 words, 5 sequences, width 30 of 5 heads; or 6 query heads over 2 KV heads.
+// How far the losses of a mesh are from those of one rank: the largest difference, as a part of one rank's.
+inline double LossDistance(const RunResult& mesh, const RunResult& one) {
+  WEFT_CHECK(mesh.losses.size() == one.losses.size(), "runs of different lengths");
+  double largest = 0;
+  for (size_t i = 0; i < one.losses.size(); i++) {
+    double distance = std::abs(mesh.losses[i] - one.losses[i]) / std::abs(one.losses[i]);
+    if (!std::isfinite(distance)) return distance;
+    largest = std::max(largest, distance);
+  }
+  return largest;
+}
+
+// Sizes that no mesh here divides: a vocabulary of 37, 5 sequences, and a width of 30 with 5 heads, or 6 query heads
+// over 2 KV heads.
 inline constexpr const char* kFamilies[] = {"gpt2", "llama", "neox", "bert"};
 inline TransformerConfig TinyGpt2() {
   return FindFamily("gpt2")->configure(
