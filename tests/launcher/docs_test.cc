@@ -1,5 +1,5 @@
-// README, docs/ and recipes say what is so: keys, paths, excerpts and gaps are compared with the schema and the tree.
-// docs_commands_test runs the commands.
+// README, docs/ and recipes are correct: their keys, paths, excerpts and gaps are compared with the schema and the
+// tree. docs_commands_test runs the commands.
 #include <absl/strings/str_split.h>
 #include <gtest/gtest.h>
 
@@ -37,7 +37,7 @@ std::vector<std::string> Matches(const std::string& text, const std::string& pat
 
 std::vector<std::string> Split(const std::string& text, const char* by) { return absl::StrSplit(text, by); }
 
-// README and the pages of docs/.
+// Returns README and the pages of docs/.
 std::vector<fs::path> Pages() {
   std::vector<fs::path> pages{kRoot / "README.md"};
   for (const auto& entry : fs::directory_iterator(kRoot / "docs")) pages.push_back(entry.path());
@@ -45,10 +45,22 @@ std::vector<fs::path> Pages() {
   return pages;
 }
 
-// A fenced block of a page, and the last link in front of it to a file of the tree.
+std::string WithoutBlocks(const std::string& page) {
+  std::string text, line;
+  bool inside = false;
+  for (std::istringstream lines(page); std::getline(lines, line);) {
+    if (line.starts_with("```"))
+      inside = !inside;
+    else if (!inside)
+      text += line + '\n';
+  }
+  return text;
+}
+
+// A fenced block of a page, and the last link to a file of the tree before it.
 struct Block {
   std::string language, file;
-  std::string text{};  // without the last end of line
+  std::string text{};  // without the last newline
 };
 std::vector<Block> BlocksOf(const std::string& page) {
   std::vector<Block> blocks;
@@ -68,7 +80,7 @@ std::vector<Block> BlocksOf(const std::string& page) {
   return blocks;
 }
 
-// Where a link to a heading points: its words in lower case, joined by dashes.
+// Returns the anchors of a page's headings: their words in lower case, joined by dashes.
 std::set<std::string> Anchors(const std::string& page) {
   std::set<std::string> anchors;
   for (const std::string& line : Split(page, "\n")) {
@@ -94,7 +106,7 @@ TEST(Readme, HoldsTheSchemasTable) {
   EXPECT_EQ(readme.substr(from, to - from), table) << "run this test once with WEFT_UPDATE_README=1";
 }
 
-// `section.key`, alone or before = or :, is a key of the schema.
+// Every `section.key`, by itself or before = or :, is a key of the schema.
 TEST(Pages, NameOnlyKeysThatExist) {
   std::string sections;
   for (const std::string& name : SectionNames())
@@ -119,7 +131,8 @@ TEST(Pages, NameOnlyPathsThatExist) {
 TEST(Pages, LinkToWhatIsThere) {
   std::set<fs::path> linked;
   for (const fs::path& page : Pages())
-    for (const std::string& link : Matches(Read(page), "\\]\\(([^)]*)\\)")) {
+    // A lambda in a block of code looks like a link.
+    for (const std::string& link : Matches(WithoutBlocks(Read(page)), "\\]\\(([^)]*)\\)")) {
       size_t hash = std::min(link.find('#'), link.size());
       fs::path target = hash == 0 ? page : fs::weakly_canonical(page.parent_path() / link.substr(0, hash));
       EXPECT_TRUE(fs::exists(target)) << page << ": " << link;
@@ -131,13 +144,13 @@ TEST(Pages, LinkToWhatIsThere) {
     EXPECT_TRUE(page == kRoot / "README.md" || linked.contains(fs::weakly_canonical(page))) << "README misses " << page;
 }
 
-// Code on a page is a source's, line by line; "..." stands for lines that are left out.
+// A page's code equals its source, line by line. "..." stands for lines that are left out.
 TEST(Pages, ExcerptsAreTheSources) {
   int count = 0;
   for (const fs::path& page : Pages())
     for (const Block& block : BlocksOf(Read(page))) {
       if (block.language != "cpp" && block.language != "yaml") {
-        // docs_commands_test runs the first two, one after the other; readers see the third as a picture.
+        // docs_commands_test runs the `sh` blocks and compares the `text` blocks. Readers see `mermaid` as a picture.
         EXPECT_TRUE(block.language == "sh" || block.language == "text" || block.language == "mermaid")
             << page << ": a block of \"" << block.language << '"';
         continue;
@@ -172,7 +185,7 @@ TEST(Recipes, AllLoad) {
   EXPECT_GE(count, 4);
 }
 
-// The contract of the field's small run.
+// The sizes that the field uses for the small Shakespeare run.
 TEST(Recipes, ShakespeareCharHasTheAgreedSizes) {
   absl::StatusOr<Config> c = LoadConfig((kRoot / "configs/shakespeare_char.yaml").string(), {});
   ASSERT_TRUE(c.ok());
@@ -189,7 +202,7 @@ TEST(Recipes, ShakespeareCharHasTheAgreedSizes) {
   EXPECT_EQ(c->train.eval_batches, TrainConfig::kAllBatches);
 }
 
-// The quickstart's text is there in every clone.
+// Every clone contains the quickstart's text.
 TEST(Recipes, QuickstartNamesTextOfTheTree) {
   absl::StatusOr<Config> c = LoadConfig((kRoot / "configs/quickstart.yaml").string(), {});
   ASSERT_TRUE(c.ok());

@@ -39,7 +39,9 @@ doctor 1 "ranks: mpirun cannot be started" env PATH=/nowhere "$weft" doctor rank
 
 # What fails between ranks is named, with the rank and the check. The first collective connects.
 for fault in "throw:1|the ranks connect" "throw:3|the ranks reduce"; do
-  doctor 1 ": ${fault#*|}: " mpirun -np 1 "$weft" doctor "$dir" : -np 1 env "WEFT_FAULT=collective:${fault%|*}" "$weft" doctor "$dir"
+  # In rank 1 only. mpirun of Open MPI 5.0.7 crashes where commands are joined by a colon.
+  doctor 1 ": ${fault#*|}: " mpirun -np 2 bash -c \
+    "[ \$OMPI_COMM_WORLD_RANK -eq 0 ] || export WEFT_FAULT=collective:${fault%|*}; exec '$weft' doctor '$dir'"
   grep -qE "^weft: rank [01]: ${fault#*|}: " "$dir/out" || fail "expected a line with the rank and the check"
 done
 echo "doctor: ok"

@@ -4,7 +4,7 @@
 source "$(dirname "$0")/prelude.sh"
 
 run 0 "usage: weft COMMAND" help
-for command in train generate eval plan prepare doctor report export; do
+for command in train generate eval plan bench prepare doctor report export; do
   run 0 "usage: weft $command" help $command
   "$weft" $command --help | cmp - "$dir/out" || fail "expected what $command --help prints"
 done
@@ -55,9 +55,11 @@ only "weft train a.yaml data.train=a.y" a.yaml
 has "weft generate " top_k=
 only "weft generate greedy=t" true
 only "weft eval --js" --json
+has "weft bench " gemm
+only "weft bench collective fact" factor=
 only "weft export c d dtype=bf" bf16
 only "weft prepare out tokenizer=sentencepiece" "$(printf 'sentencepiece\nsentencepiece:')"
 complete "weft export c d mesh" && ! grep -q mesh "$dir/out" || fail "expected no keys of a config after export"
-for key in $keys; do only "weft train a.yaml $key" "$(grep -o "^    $key[a-z_]*$" "$dir/listed" | sed 's/ *//; s/$/=/')"; done
+for key in $keys; do only "weft train a.yaml $key" "$(grep -o "^    $key[a-z_.]*$" "$dir/listed" | sed 's/ *//; s/$/=/')"; done
 if command -v zsh > /dev/null; then "$weft" completions zsh > "$dir/_weft" && zsh -n "$dir/_weft" || fail "expected zsh to read it"; fi
 echo "help: ok"

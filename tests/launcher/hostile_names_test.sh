@@ -26,12 +26,18 @@ shown() {
 }
 shown 2 "$weft" "$raw"
 for command in export prepare; do shown 2 "$weft" $command "$dir/$raw/none" "$dir/$raw/none/out"; done
-for command in train plan eval generate report prepare export doctor; do
+for command in train plan eval generate report prepare export doctor bench help completions; do
   [[ $command =~ export|prepare|doctor ]] || shown 2 "$weft" $command "$dir/$raw/none"
   shown 2 "$weft" $command "--$raw"
   shown 2 "$weft" $command "$config" "$raw=$raw" "$raw"
 done
-for word in "$raw=1" "train.steps=$evil" "train.$evil=1" "data.train=$evil" "model.init=$dir/$evil" \
+shown 2 "$weft" help keys "$raw"
+for word in "$raw=1" "m=$evil" "dtype=$evil" "device=$evil"; do shown 2 "$weft" bench gemm "$word"; done
+step=$dir/$evil/step.yaml  # keys of bench take UTF-8 only
+cp "$config" "$step"
+for word in "$raw=1" "run=$evil" "model.family=$evil"; do shown 2 "$weft" bench step "config=$step" "$word"; done
+shown 2 "$weft" bench step "config=$dir/$evil/none"
+for word in "$raw=1" "run=$evil" "train.steps=$evil" "train.$evil=1" "data.train=$evil" "model.init=$dir/$evil" \
   "optimizer.name=$evil" "data.tokenizer=$evil" "mesh.dp=$evil" "checkpoint.resume=$evil" "log.jsonl=$text/x" "checkpoint.dir=$text"; do
   shown 2 "$weft" train "$config" "data.train=$text" "${tiny[@]}" "$word"
 done
@@ -51,6 +57,7 @@ shown 0 "${job[@]}" checkpoint.resume=auto train.steps=3
 shown 0 "$weft" report "$dir/$evil/log"
 shown 0 "$weft" export "$dir/$evil/c" "$dir/$evil/exported"
 shown 0 "$weft" prepare "$text" --out "$dir/$evil/shards"
+quiet=1 shown 0 "$weft" bench step "config=$step" model.layers=1 schedule.warmup_steps=0 repeats=1 executor=compiled
 quiet=1 shown 0 "$weft" plan "$config" "data.train=$text" "${tiny[@]}"
 quiet=1 shown 0 "$weft" eval "$dir/$evil/c" "data.val=$text" train.eval_batches=1
 truncate -s 100 "$dir/$evil/c/step-000003"/*.safetensors

@@ -36,6 +36,12 @@ plan 0 "" "${chars[@]}" --verbose model.vocab=4
 [ "$(parameters)" = "$with_text" ] || fail "expected the parameters of the text's 4 characters, $with_text bytes"
 
 plan 2 "model.vocab: expected at least the 256 kinds of token of tokenizer bytes, got 9" configs/gpt2-tiny.yaml model.vocab=9
+# An encoder's vocabulary has the mask too, which the bytes do not have.
+plan 2 "at least the 257 kinds of token of tokenizer bytes with the mask, got 256" configs/bert-tiny.yaml model.vocab=256
+plan 0 "" configs/bert-tiny.yaml --verbose model.vocab=257
+with_mask=$(parameters)
+plan 0 "" configs/bert-tiny.yaml --verbose
+[ "$(parameters)" = "$with_mask" ] || fail "expected the parameters of 256 bytes and the mask, $with_mask bytes"
 plan 0 "" configs/gpt2-tiny.yaml ranks=65536
 for ranks in 0 -1 x 1e3 65537 2147483648 4294967297 99999999999999999999; do
   plan 2 "command line: ranks: expected an integer >= 1 and <= 65536, got \"$ranks\"" configs/gpt2-tiny.yaml "ranks=$ranks"

@@ -1,4 +1,4 @@
-// What weft plan prints: summary, all of it and JSON as golden files, and their numbers against those of a step that
+// What weft plan prints: golden files of the summary, the full text and the JSON. Its numbers agree with a step that
 // runs.
 #include "launcher/plan/plan_report.h"
 
@@ -14,6 +14,7 @@
 #include "parallel/training.h"
 #include "weft/core/base/memory.h"
 #include "weft/train/config/model_of.h"
+#include "weft/train/preflight/regather.h"
 
 namespace weft {
 namespace {
@@ -28,11 +29,14 @@ constexpr const char* kGpt =
     "{family: gpt2, layers: 2, heads: 4, dim: 32, ffn: 64, vocab: 64, context: 8, dropout: 0.1}";
 constexpr const char* kLlama =
     "{family: llama, layers: 2, heads: 4, kv_heads: 2, dim: 32, ffn: 48, vocab: 64, context: 8}";
-const Case kCases[] = {{"gpt2", kGpt, {}},
-                       {"gpt2_sp", kGpt, {"parallel.sequence_parallel=true"}},
-                       {"gpt2_full", kGpt, {"parallel.fsdp=full"}},
-                       {"gpt2_full_mb4", kGpt, {"parallel.fsdp=full", "train.micro_batch=1"}},
-                       {"llama", kLlama, {}}};
+const Case kCases[] = {
+    {"gpt2", kGpt, {}},
+    {"gpt2_sp", kGpt, {"parallel.sequence_parallel=true"}},
+    {"gpt2_full", kGpt, {"parallel.fsdp=full"}},
+    {"gpt2_full_mb4", kGpt, {"parallel.fsdp=full", "train.micro_batch=1"}},
+    {"llama", kLlama, {}},
+    // Gradients are reduce-scattered over dp, and those of norms are all-reduced over tp, both in bf16.
+    {"gpt2_wire", kGpt, {"parallel.sequence_parallel=true", "parallel.fsdp=full", "precision.wire=bf16"}}};
 void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
 
 Config ConfigOf(const Case& c) {
@@ -47,7 +51,7 @@ Config ConfigOf(const Case& c) {
 
 using Key = std::pair<std::string, std::string>;  // (axis, op)
 using Totals = std::map<Key, CallCount>;          // per step and rank
-// What a rank of a run allocated, and what it handed to the groups in a step.
+// What a rank of a run allocated, and the calls and bytes that it passed to its groups in a step.
 struct Ran {
   int64_t state = 0, arena = 0;
   Totals totals;
@@ -68,7 +72,7 @@ Ran RunOnRank(const Config& config, Context& context, GroupFactory& groups) {
   mesh.ResetCounts();
   runner->Step([&](int j) { testing_::FillSlots(state, o, 8, 64, 1, j); });
   Ran ran{.arena = int64_t(runner->arena_bytes())};
-  std::set<const Buffer*> buffers;  // entries may share one
+  std::set<const Buffer*> buffers;  // several entries may share a buffer
   for (const auto& [name, e] : state.entries())
     if (buffers.insert(e.local.buffer().get()).second) ran.state += int64_t(e.local.buffer()->bytes());
   for (const DeviceMesh::AxisCount& c : mesh.Counts())
@@ -129,7 +133,7 @@ std::set<std::string> KeysOf(const json& object) {
   return keys;
 }
 
-// Numbers of lines change with every edit above them.
+// Removes line numbers, because they change with every edit above them.
 std::string WithoutLineNumbers(const std::string& text) {
   return std::regex_replace(text, std::regex("(\\.(?:cc|h)):[1-9]\\d*"), "$1:#");
 }
@@ -179,7 +183,7 @@ TEST_P(Plan, MemoryIsWhatARunAllocates) {
   EXPECT_NE(ToText(report_, /*verbose=*/true).find(total), std::string::npos);
 }
 
-// Folded or not, all calls and bytes are there: an entry of several blocks counts for each of them.
+// With or without folded modules, all calls and bytes are there: an entry for several blocks counts once per block.
 TEST_P(Plan, ModulesAddUpToTheAxes) {
   Totals folded;
   std::regex blocks("blocks\\.(\\d+) to blocks\\.(\\d+): the same");
@@ -195,11 +199,12 @@ TEST_P(Plan, ModulesAddUpToTheAxes) {
   EXPECT_EQ(folded, TotalsOfPlan(config_));
 }
 
-// A product's forward and two backward ones; attention has two forward and, as it keeps no scores, five backward.
+// A product has one forward and two backward products. Attention has two forward and, because it keeps no scores, five
+// backward.
 TEST_P(Plan, FlopsAreThoseOfTheProducts) {
   constexpr int64_t kWidth = 32, kVocab = 64, kContext = 8, kTokens = 8 * kContext;
   bool llama = GetParam().model == kLlama;
-  int64_t attention = (llama ? 3 : 4) * kWidth * kWidth;  // half as wide, K and V are one square
+  int64_t attention = (llama ? 3 : 4) * kWidth * kWidth;  // llama's K and V are half as wide: one square in all
   int64_t mlp = llama ? 3 * kWidth * 48 : 2 * kWidth * 64;
   int64_t weights = 2 * (attention + mlp) + kWidth * kVocab, scores = 2 * kContext * kWidth;
   EXPECT_EQ(json_["flops"], 2 * kTokens * (3 * weights + 7 * scores));
@@ -215,7 +220,7 @@ struct Measured {
 
   std::string name() const { return std::string(file) + (deterministic ? "_deterministic" : ""); }
 };
-// Text and JSON say who runs attention: cuDNN, where the build has it. And what it costs that it is deterministic.
+// Text and JSON name the backend of attention, which is cuDNN if the build has it, and the cost of determinism.
 void ExpectKernels(const PlanReport& report, const json& parsed, bool deterministic) {
   bool cudnn = report.kernels.find("built without") == std::string::npos;
   std::string want = cudnn ? "sdpa and sdpa_grad by cudnn" : "sdpa and sdpa_grad by flash (cudnn: built without";
@@ -252,7 +257,30 @@ TEST(CudaKernels, OfADeterministicRunAreSaidWithTheirReason) {
   }
 }
 
-// A plan for GPUs is the same whether or not this build has the CUDA library.
+// With fsdp full, weights are kept for the backward pass if they fit device.memory. They are then gathered only once.
+TEST(CudaRegather, GoesByDeviceMemory) {
+  auto planned = [](std::vector<std::string> words) {
+    words.insert(words.end(), {"device=cuda", "parallel.fsdp=full"});
+    PlanReport report = MakePlanReport(ConfigOf({"llama", kLlama, words}));
+    int64_t gathers = 0;
+    for (const CommLine& line : report.lines) gathers += line.op == Op::kAllGather && line.axis_name == "dp";
+    return std::pair(gathers, report);
+  };
+  auto [kept, keeps] = planned({});
+  auto [again, gathers] = planned({"parallel.regather=always"});
+  ASSERT_GT(again, kept);
+  double needed = double(keeps.memory.Total() + int64_t(kReservedBytes)) / double(1 << 30);
+  auto [below, little] = planned({fmt::format("device.memory={}", needed - 1e-6)});
+  auto [above, enough] = planned({fmt::format("device.memory={}", needed + 1e-6)});
+  EXPECT_EQ(below, again);
+  EXPECT_EQ(above, kept);
+  EXPECT_NE(ToText(keeps, false).find("device.memory=GIB plans for one of that size"), std::string::npos);
+  EXPECT_NE(ToText(little, false).find("not kept but gathered again"), std::string::npos);
+  EXPECT_NE(ToText(enough, false).find("kept for the backward pass, as device.memory is"), std::string::npos);
+  EXPECT_EQ(ToText(gathers, false).find("gathered weights are"), std::string::npos) << "nothing to decide";
+}
+
+// A plan for GPUs does not depend on whether this build has the CUDA library.
 TEST(CudaKernels, PlansAreTheSameInEveryBuild) {
   for (const Case& c : {kCases[0], kCases[3], kCases[4]}) {
     Case on_cuda = c;
@@ -296,7 +324,7 @@ TEST(FlopsText, HasUnits) {
   EXPECT_EQ(FlopsText(2.5e15), "2.5 PFLOP");
 }
 
-// In percent, of Llama 1B with `tokens` a sequence, as the text has it.
+// Returns the cost of determinism in percent, as the text has it, for Llama 1B with `tokens` tokens per sequence.
 int CostOfDeterminismOf(const std::string& tokens) {
   std::string file = fmt::format("{}/configs/llama_1b.yaml", WEFT_ROOT);
   Config config =
@@ -308,7 +336,8 @@ int CostOfDeterminismOf(const std::string& tokens) {
   EXPECT_NE(at, text.npos) << text;
   return at == text.npos ? 0 : std::stoi(text.substr(at + before.size()));
 }
-// On an H200: 2.5 % by cuDNN (4 x 4096 tokens); with 2 x 8192 by flash 20 %. Attention's share grows with the length.
+// Measured on an H200: 2.5 % with cuDNN (4 x 4096 tokens), and 20 % with flash (2 x 8192). Attention's share of a step
+// grows with the length.
 TEST(CudaKernels, DeterminismCostsMoreWhereCudnnsWouldTakeTooMuchMemory) {
   if (MakePlanReport(ConfigOf({"gpt2", kGpt, {"device=cuda", "precision.compute=bf16"}}))
           .kernels.find("built without") != std::string::npos)
@@ -318,7 +347,7 @@ TEST(CudaKernels, DeterminismCostsMoreWhereCudnnsWouldTakeTooMuchMemory) {
   EXPECT_GE(at_4096, 1);
   EXPECT_LE(at_4096, at_8192);
   EXPECT_LE(at_8192, 10);
-  EXPECT_GE(at_16384, 20);  // by flash
+  EXPECT_GE(at_16384, 20);  // runs by flash
   EXPECT_LE(at_16384, 50);
 }
 
