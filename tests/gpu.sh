@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# The tests of the CUDA kernels, on a machine that has a GPU but no build: from an archive made with --pack.
+# Runs the tests of the CUDA kernels on a machine that has a GPU but no build, from an archive made with --pack.
 #
-#   tests/gpu.sh --pack OUT.tar.gz          here, after a release build with the CUDA library, or one in WEFT_BUILD
-#   tests/gpu.sh ARCHIVE.tar.gz [filter]    there: runs the tests whose name contains the filter
+#   tests/gpu.sh --pack OUT.tar.gz          packs the release build, which must have the CUDA library, or that in WEFT_BUILD
+#   tests/gpu.sh ARCHIVE.tar.gz [filter]    runs the tests in the archive whose names contain the filter
 #
-# WEFT_BUILD=build/sm80 packs the preset whose kernels are PTX of compute_80: the first run of each waits for the driver
-# to translate it.
+# WEFT_BUILD=build/sm80 packs the preset whose kernels are PTX of compute_80. The driver translates each of them before its
+# first run, which takes time.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
@@ -20,12 +20,12 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 tar -xzf "$1" -C "$folder"
 export LD_LIBRARY_PATH=$folder/weft/lib:$folder/weft/bin${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} WEFT_TEST_DEVICE=cuda
-export CUDA_CACHE_MAXSIZE=$((4 << 30))  # translated PTX of all tests
+export CUDA_CACHE_MAXSIZE=$((4 << 30))  # enough for the translated PTX of all tests
 failed=0
 for test in "$folder"/weft/bin/*"${2:-}"*_test; do
   [ -x "$test" ] || { echo "gpu.sh: no test has \"${2:-}\" in its name; the archive is to be made with --pack" >&2; exit 2; }
   name=$(basename "$test") begin=$SECONDS
-  [[ $name != multigpu_* ]] || continue  # tests/multigpu.sh
+  [[ $name != multigpu_* ]] || continue  # tests/multigpu.sh runs these
   if timeout 300 "$test" --gtest_brief=1 > "$folder/log" 2>&1; then
     echo "passed $name ($((SECONDS - begin)) s): $(tail -1 "$folder/log")"
   else

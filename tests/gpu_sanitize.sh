@@ -1,17 +1,21 @@
 #!/usr/bin/env bash
-# The tests of the CUDA kernels under compute-sanitizer, on a machine that has a GPU but no build: from an archive made
-# with tests/gpu.sh --pack. Fails where a tool reports an error or a test fails (1), or time is up (3).
+# Runs the tests of the CUDA kernels under compute-sanitizer on a machine that has a GPU but no build, from an archive made with
+# tests/gpu.sh --pack. Exits with 1 if a tool reports an error, a test fails or no test matches, and with 3 if time runs out.
 #
-#   tests/gpu_sanitize.sh ARCHIVE.tar.gz [filter]    there: runs what has the filter in it, say "racecheck kernels_norm"
+#   tests/gpu_sanitize.sh ARCHIVE.tar.gz [filter]    runs the lines of its table with the filter, e.g. "racecheck kernels_norm"
 #
-# Only Weft's kernels are checked, by their mangled names; initcheck has to see who else writes. COMPUTE_SANITIZER names
-# another tool, SANITIZE_SECONDS the time for all (220), SANITIZE_WORKERS how many run at once (8).
+# Checks only Weft's kernels, by their mangled names, except with initcheck, which must see all writes. COMPUTE_SANITIZER is
+# the path of the tool, SANITIZE_SECONDS the total time (default 220), SANITIZE_WORKERS how many tests run at once (default 8).
 set -uo pipefail
 
-# Tool, test, which of its cases. Racecheck looks at shared memory, and only the tests whose kernels use it are asked;
-# initcheck at memory that nobody wrote, so only at programs: kernel tests fill all they allocate. Thinned: attention's
-# acceptance to one seed of short sequences (WEFT_TEST_SHARE), its sweeps under racecheck to the small head sizes and to
-# the tiles' edges, products to those of Weft's own kernels, training to one job. The longest come first.
+# Each line has a tool, a test and a filter of its cases. The longest come first.
+# - Racecheck checks shared memory, so it runs only tests whose kernels use it.
+# - Initcheck finds reads of unwritten memory, so it runs only programs: kernel tests fill all memory that they allocate.
+# To save time, some tests are reduced:
+# - the acceptance test of attention to one seed of short sequences (WEFT_TEST_SHARE),
+# - the sweeps of attention under racecheck to small head sizes and to the edges of tiles,
+# - products to those of Weft's own kernels,
+# - training to one job.
 table='
 memcheck  kernels_attention_acceptance_test  *
 racecheck kernels_attention_test             Sdpa.NarrowTypes*:Sdpa.Other*:Sdpa.Shards*:Sdpa.F32Across*
@@ -49,15 +53,15 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 tar -xzf "$1" -C "$folder"
 export LD_LIBRARY_PATH=$folder/weft/lib:$folder/weft/bin${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
-# Attention by Weft's kernels; products without the search for the fastest algorithm.
+# Attention uses Weft's kernels, and products do not search for the fastest algorithm.
 export WEFT_TEST_DEVICE=cuda WEFT_TEST_SHARE=20 WEFT_SDPA=flash WEFT_TUNE=0
 
-# check TOOL TEST FILTER: one line of the table.
+# check TOOL TEST FILTER: runs one line of the table.
 check() {
   local log=$folder/$1.$2 begin=$SECONDS left=$((deadline - SECONDS)) status line
   [ "$left" -gt 0 ] || { echo "not run  $1 $2: no time left"; touch "$folder/incomplete"; return; }
-  # Calls of the CUDA interface that fail are the tests' own business. Padding keeps an allocation's end from being
-  # another's begin.
+  # The tests themselves check calls of the CUDA API that fail. Without padding, the end of an allocation may be the begin of
+  # another one, and a write past the end would not be found.
   local options=(--tool "$1" --quiet --log-file "$log.tool" --error-exitcode 99)
   [ "$1" != memcheck ] || options+=(--report-api-errors no --padding 256)
   [ "$1" = initcheck ] || options+=(--kernel-name kns=4weft4cuda)
@@ -75,7 +79,7 @@ check() {
   else
     line="passed   $line: $(tail -1 "$log")"
   fi
-  echo "$line"  # at once: others print too
+  echo "$line"  # one write, because other tests print at the same time
   [ -z "${OUT:-}" ] || cp "$log" "$log.tool" "$OUT/"
 }
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# The tests of several GPUs, on a machine that has them but no build: from an archive made with tests/gpu.sh --pack.
+# Runs the tests of several GPUs on a machine that has GPUs but no build, from an archive made with tests/gpu.sh --pack.
 #
-#   tests/multigpu.sh ARCHIVE.tar.gz [RANKS...]     on 2 and 4 GPUs, as many as there are, or on those numbers of them
+#   tests/multigpu.sh ARCHIVE.tar.gz [RANKS...]     RANKS: the numbers of GPUs; by default 2 and 4, if the machine has them
 set -uo pipefail
 cd "$(dirname "$0")/.."
 [ -f "${1:-}" ] || { sed -n '2,4s/^# \{0,1\}//p' "$0" >&2; exit 2; }
@@ -15,12 +15,8 @@ fi
 
 # shellcheck source=/dev/null
 source launcher/environment.sh
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
-tar -xzf "$archive" -C "$folder"
-# Libraries that only a Python environment has are found last.
-wheels=$(python3 -c 'import glob, site; print(":".join(d for s in site.getsitepackages() for d in glob.glob(s + "/nvidia/*/lib")))' 2> /dev/null)
-export LD_LIBRARY_PATH=$folder/weft/lib:$folder/weft/bin${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}${wheels:+:$wheels}
+source tests/bundle.sh
+open_bundle "$archive"
 failed=0
 for ranks; do
   for test in "$folder"/weft/bin/multigpu_*_test; do
@@ -35,5 +31,6 @@ for ranks; do
     grep '^shown: ' "$folder/log"
     [ -z "${OUT:-}" ] || cp "$folder/log" "$OUT/$name.log"
   done
+  timeout 400 tests/failure/multigpu_failure.sh "$folder/weft/bin/weft" "$ranks" || failed=1
 done
 exit $failed

@@ -1,7 +1,9 @@
-# Reads all sources of src (see layering_test.sh): house is the file with libraries and rooms, edges a file that gets who
-# includes whom. Prints what breaks the order.
+# Reads all sources of src and launcher (see layering_test.sh): house is the file with libraries and rooms, edges a file
+# that gets who includes whom. Prints what breaks the order.
 function library_of(path, parts) { split(path, parts, "/"); return parts[1] }
 function room_of(path) { sub(/\/[^\/]*$/, "", path); return path }
+# Where the file of an include lies.
+function file_of(path) { return (path ~ /^launcher\// ? "" : "src/") path }
 
 BEGIN {
   while ((getline line < house) > 0) {
@@ -10,7 +12,7 @@ BEGIN {
     library = left[1]
     for (i = 3; i <= n; i++) below[library, left[i]] = 1
     n = split(halves[2], rooms, " ")
-    for (i = 1; i <= n; i++) place[library "/" rooms[i]] = i
+    for (i = 1; i <= n; i++) place[rooms[i] == "." ? library : library "/" rooms[i]] = i
   }
 }
 
@@ -22,23 +24,32 @@ FNR == 1 {
   if (!(room in place)) print FILENAME ":1: " room " is no room of the house in layering_test.sh"
 }
 
-/^ *# *include *"weft\// {
-  split($0, quoted, "\"")
-  to = substr(quoted[2], 6)
+/^ *# *include *["<](weft|launcher)\// {
+  split($0, quoted, /[<>"]/)
+  to = quoted[2]
+  sub(/^weft\//, "", to)
   other = library_of(to)
-  print "weft/" path, "weft/" to > edges
+  print FILENAME, file_of(to) > edges
   if (other != library && !((library, other) in below))
     print FILENAME ":" FNR ": " library " may not include " other
   else if (other == library && place[room_of(to)] > place[room])
     print FILENAME ":" FNR ": " room " comes before " room_of(to)
 }
 
-/^(class|struct) [A-Za-z]+;/ {
-  name = $2
-  sub(/;.*/, "", name)
-  forward[name] = forward[name] " " FILENAME ":" FNR
+# A type at the beginning of a line, alone or behind "template <...>": declared where a semicolon follows, else defined.
+{
+  line = $0
+  sub(/ *\/\/.*/, "", line)
+  sub(/^template <[^>]*(<[^>]*>[^>]*)*> /, "", line)
+  if (line !~ /^(class|struct|union|enum( class| struct)?) [A-Za-z_][A-Za-z0-9_]*( final)?( ?:.*| \{.*|;)?$/) next
+  sub(/^(enum )?(class|struct|union|enum) /, "", line)
+  match(line, /^[A-Za-z0-9_]+/)
+  name = substr(line, 1, RLENGTH)
+  if (line ~ /^[A-Za-z0-9_]+( : [A-Za-z0-9_:]+)?;$/)
+    forward[name] = forward[name] " " FILENAME ":" FNR
+  else
+    home[name] = home[name] " " library
 }
-/^(class|struct) [A-Za-z]+( final)?( :|$| \{)/ { home[$2] = home[$2] " " library }
 
 END {
   for (name in forward) {

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# All tests under the address and undefined behaviour sanitizers, or all that use threads under the thread sanitizer:
-# the sweeps of which CI's stages run a part (tests/run.sh asan, tests/run.sh tsan). On two cores asan takes about half an
-# hour from nothing and tsan longer.
+# Runs all tests under the address and undefined behaviour sanitizers, or all tests with threads under the thread sanitizer.
+# The stages of CI run only a part of these (tests/run.sh asan, tests/run.sh tsan). On two cores a run with an empty build folder
+# takes about half an hour with asan, and longer with tsan.
 # Usage: tests/sanitize_all.sh [asan|tsan [ctest arguments]]
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -9,12 +9,12 @@ preset=${1:-asan}
 [ $# -eq 0 ] || shift
 case $preset in
   asan) share=10 ;;
-  tsan) share=50 && set -- -LE mpi "$@" ;;  # real processes share no memory that could be raced on
+  tsan) share=50 && set -- -LE mpi "$@" ;;  # ranks of mpi tests are processes, which share no memory
   *) echo "sanitize_all: expected asan or tsan, got \"$preset\"" >&2 && exit 2 ;;
 esac
 
 launcher/setup.sh
-# A folder of its own, with more of each sweep.
+# A separate build folder, because these builds run larger shares of the sweeps.
 build=build/$preset-all
 cmake --preset "$preset" -B "$build" "-DWEFT_TEST_SHARE=$share" -DWEFT_SANITIZE_OMIT=  # all checks
 cmake --build "$build"

@@ -8,6 +8,7 @@
 
 #include "fmt/format.h"
 #include "tokens/data_testing.h"
+#include "tokens/sentencepiece_testing.h"
 #include "tokens/tokenizer_json_testing.h"
 #include "weft/core/host/utf8.h"
 #include "weft/train/data/documents.h"
@@ -21,11 +22,12 @@ using namespace testing_;
 TEST(Data, BatchesAreTheSameForEverySplitOfTheRows) {
   TempFolder folder;
   std::string file = folder.Write("a.txt", Letters(1000));
-  for (const char* key : {"data.shuffle=true", "data.shuffle=false", "data.synthetic=true"}) {
+  for (const char* key : {"data.shuffle=true", "data.shuffle=false", "data.synthetic=true", "model.family=bert"}) {
     Dataset dataset = MakeDataset(file, {key});
     for (int64_t step : {0, 1, 999}) {
       Batch whole = TrainBatch(dataset, step, 0, 12);
-      ASSERT_EQ(whole.count, 12 * 8);
+      ASSERT_EQ(whole.count, 12 * 8 - std::count(whole.targets.begin(), whole.targets.end(), kIgnoredTarget));
+      ASSERT_EQ(whole.count == 12 * 8, std::string(key) != "model.family=bert") << "masked tokens alone are targets";
       for (int64_t rows : {1, 2, 3, 5, 7, 12}) {
         std::vector<int32_t> tokens, targets;
         for (int64_t row = 0; row < 12; row += rows) {
@@ -321,6 +323,132 @@ TEST(Data, TextsBeginAsTheirTokenizerHasIt) {
   EXPECT_EQ(tokens, (std::vector<int32_t>{257, 256, 256, 258, 256, ' ', 'c'}));
   EXPECT_EQ(*data.EvalBytes(data.eval_windows()), int64_t(4 + end.size() + 4)) << "all of the text";
   EXPECT_EQ(data.tokenizer_vocab(), 259);
+}
+
+// ---- train.objective: masked. ----
+
+// What most of a batch's targets have become.
+int32_t MaskOf(const Batch& batch) {
+  std::map<int32_t, int> seen;
+  for (size_t i = 0; i < batch.tokens.size(); i++)
+    if (batch.targets[i] != kIgnoredTarget) seen[batch.tokens[i]]++;
+  auto rarer = [](const auto& a, const auto& b) { return a.second < b.second; };
+  return seen.empty() ? -1 : std::max_element(seen.begin(), seen.end(), rarer)->first;
+}
+int32_t EvalMaskOf(const Dataset& dataset) { return MaskOf(EvalBatch(dataset, 0, dataset.eval_windows(), 8)); }
+
+// A model's vocabulary has the mask, so that it has a row of the embedding's table.
+TEST(Masked, TheMaskIsTheTokenizersOwnElseOneIdBeyondItsLast) {
+  TempFolder folder;
+  std::string text = folder.Write("a.txt", Letters(4000)), other = AddedJson(256, "<|end|>", "s");
+  auto json = [&](const std::string& name, const std::string& added) {
+    return "huggingface:" + folder.Write(name + "/tokenizer.json", TokenizerJson({.added = added}));
+  };
+  struct {
+    std::string tokenizer;
+    int32_t mask;
+    int64_t kinds;
+  } cases[] = {{"bytes", 256, 257},
+               {"chars", 23, 24},  // Letters has 23 letters
+               {json("none", other), 257, 258},
+               {json("bert", AddedJson(256, "[MASK]", "s") + "," + AddedJson(257, "<|end|>", "s")), 256, 258},
+               {json("roberta", other + "," + AddedJson(257, "<mask>", "ls")), 257, 258}};
+  for (const auto& c : cases) {
+    std::vector<std::string> words = {"model.family=bert", "data.val=0.5", "data.tokenizer=" + c.tokenizer};
+    Dataset dataset = MakeDataset(text, words);
+    EXPECT_EQ(EvalMaskOf(dataset), c.mask) << c.tokenizer;
+    EXPECT_EQ(MaskOf(TrainBatch(dataset, 3, 0, 12)), c.mask) << c.tokenizer;
+    EXPECT_EQ(dataset.tokenizer_vocab(), c.kinds) << c.tokenizer;
+    EXPECT_EQ(dataset.vocab(), c.kinds) << c.tokenizer;
+    EXPECT_EQ(KindsOf(MakeConfig(text, words), *dataset.tokenizer()), c.kinds) << c.tokenizer;
+  }
+}
+
+// Whether a model's mask is a control piece, which has no text, or one that the user defined.
+TEST(Masked, TheMaskOfASentencePieceModelIsItsPiece) {
+  if (!HasSentencePiece()) GTEST_SKIP() << "built without sentencepiece";
+  TempFolder folder;
+  std::string text = folder.Write("a.txt", Letters(4000)), learned = *Learn(Letters(4000), 300);
+  auto kinds = int32_t(Tokenizer::Open("sentencepiece:" + folder.Write("plain.model", learned))->vocab());
+  constexpr char kControl = 3, kUserDefined = 4;
+  for (char type : {kControl, kUserDefined})
+    for (const std::string spelling : {"[MASK]", "<mask>", "<pad>"}) {
+      // A repeated field of a protobuf that comes again adds to it: pieces { piece: spelling, type: type }.
+      std::string piece = std::string("\x0A") + char(spelling.size()) + spelling + "\x18" + type;
+      std::string model = folder.Write("more.model", learned + "\x0A" + char(piece.size()) + piece);
+      Dataset dataset =
+          MakeDataset(text, {"model.family=bert", "data.val=0.5", "data.tokenizer=sentencepiece:" + model});
+      bool own = spelling != "<pad>";
+      EXPECT_EQ(EvalMaskOf(dataset), own ? kinds : kinds + 1) << spelling;
+      EXPECT_EQ(dataset.tokenizer_vocab(), own ? kinds + 1 : kinds + 2) << spelling;
+    }
+}
+
+TEST(Masked, TheMaskOfTokensWithoutATokenizerIsTheLastOfTheVocabulary) {
+  TempFolder folder;
+  std::string shards = WriteShards(folder, "shards", Letters(4000));
+  std::vector<std::string> bert = {"model.family=bert", "data.val=0.5", "model.vocab=300"};
+  Dataset dataset = MakeDataset(shards, bert);
+  EXPECT_EQ(EvalMaskOf(dataset), 299);
+  EXPECT_EQ(dataset.tokenizer_vocab(), 300);
+  bert.back() = "model.vocab=124";  // one more than the kinds up to z
+  EXPECT_EQ(EvalMaskOf(MakeDataset(shards, bert)), 123);
+  bert.back() = "model.vocab=123";
+  EXPECT_EQ(LoadError(shards, bert),
+            "command line: model.vocab: expected a number behind the largest token of the shards, 122, for what is "
+            "masked, got 123; raise it by one");
+  bert.back() = "model.vocab=256";  // so they are bytes
+  EXPECT_EQ(MakeDataset(shards, bert).tokenizer_vocab(), 257);
+  Dataset synthetic = MakeDataset(shards, {"model.family=bert", "model.vocab=300", "data.synthetic=true"});
+  EXPECT_EQ(MaskOf(TrainBatch(synthetic, 0, 0, 12)), 299);
+}
+
+// Every target is the token that stood there, and all other tokens are the text's, however the windows are split.
+TEST(Masked, EvaluationMasksTheSameTokensInEverySplit) {
+  TempFolder folder;
+  std::string train = folder.Write("train.txt", Letters(100)), text = Letters(1004), val = folder.Write("v", text);
+  std::vector<std::string> words = {"model.family=bert", "data.val=" + val};
+  Dataset dataset = MakeDataset(train, words);
+  const int64_t windows = dataset.eval_windows();
+  Batch whole = EvalBatch(dataset, 0, windows, 8);
+  EXPECT_EQ(whole.count, std::ranges::count_if(whole.targets, [](int32_t t) { return t != kIgnoredTarget; }));
+  EXPECT_NEAR(double(whole.count), 0.15 * 1003, 50);
+  for (size_t i = 0; i < whole.tokens.size(); i++) {
+    bool target = whole.targets[i] != kIgnoredTarget;
+    if (i + 1 >= text.size())
+      EXPECT_FALSE(target) << "behind the text";
+    else
+      EXPECT_EQ(target ? whole.targets[i] : whole.tokens[i], text[i]);
+  }
+  for (int64_t rows : {1, 3, 7}) {
+    Batch parts(0, 8);
+    for (int64_t w = 0; w < windows; w += rows) {
+      Batch part = EvalBatch(dataset, w, std::min(rows, windows - w), 8);
+      parts.tokens.insert(parts.tokens.end(), part.tokens.begin(), part.tokens.end());
+      parts.targets.insert(parts.targets.end(), part.targets.begin(), part.targets.end());
+    }
+    EXPECT_EQ(parts.tokens, whole.tokens) << rows;
+    EXPECT_EQ(parts.targets, whole.targets) << rows;
+  }
+  words.emplace_back("train.seed=2");
+  EXPECT_NE(EvalBatch(MakeDataset(train, words), 0, windows, 8).targets, whole.targets);
+  EXPECT_EQ(dataset.EvalBytes(windows), std::nullopt) << "targets are not all of the text";
+}
+
+// Windows from the end on have no targets, and a batch has those of its rows alone.
+TEST(Masked, EvaluationStopsAtTheWindowItIsGiven) {
+  TempFolder folder;
+  std::string val = folder.Write("v", Letters(1004));
+  Dataset dataset = MakeDataset(folder.Write("train.txt", Letters(100)), {"model.family=bert", "data.val=" + val});
+  Batch whole = EvalBatch(dataset, 0, dataset.eval_windows(), 8);
+  for (int64_t end : {0, 1, 50, 125}) {
+    Batch batch(126, 8);
+    int64_t count = dataset.FillEval(0, end, batch.Span());
+    auto from = batch.targets.begin() + long(end * 8);
+    EXPECT_TRUE(std::equal(batch.targets.begin(), from, whole.targets.begin()));
+    EXPECT_TRUE(std::all_of(from, batch.targets.end(), [](int32_t t) { return t == kIgnoredTarget; }));
+    EXPECT_EQ(count, end * 8 - std::count(batch.targets.begin(), from, kIgnoredTarget));
+  }
 }
 
 // The field's small corpus splits as everyone's does. Runs where the file is at hand.

@@ -22,15 +22,6 @@ namespace {
 using namespace testing_;
 namespace fs = std::filesystem;
 
-TEST(Crc32c, IsTheStandardOne) {
-  EXPECT_EQ(Crc32c(std::string_view("123456789")), 0xE3069283u);
-  EXPECT_EQ(Crc32c(std::string(32, '\0')), 0x8A9136AAu);  // RFC 3720, B.4
-  EXPECT_EQ(Crc32c(std::string(32, '\xff')), 0x62A8AB43u);
-  std::string text = Letters(1000);
-  for (size_t cut : {0, 1, 7, 8, 9, 500, 1000})
-    EXPECT_EQ(Crc32c(text.substr(cut), Crc32c(text.substr(0, cut))), Crc32c(text));
-}
-
 absl::Status Whole(const std::string& folder) {
   absl::StatusOr<Checkpoint> checkpoint = Checkpoint::Open(folder);
   return checkpoint.ok() ? checkpoint->Verify() : checkpoint.status();

@@ -68,6 +68,12 @@ TEST(Config, KeysWithoutEffectAreNamed) {
       "command line: loss_scale.initial: has no effect, as precision.compute is not f16; give f16, which alone has "
       "a loss scale, or remove it\n");
   EXPECT_EQ(said("", {"loss_scale.initial=8", "precision.compute=f16"}), "");
+  EXPECT_EQ(
+      said("", {"precision.wire=bf16"}),
+      "command line: precision.wire: has no effect, as the mesh has one rank, which sends no gradients; give more "
+      "ranks, or remove it\n");
+  for (const char* word : {"mesh.dp=2", "mesh.tp=2", "mesh.replicate=2", "mesh.dp=-1"})
+    EXPECT_EQ(said("", {"precision.wire=bf16", word}), "") << word;
   for (const char* word : {"train.eval_every=2", "checkpoint.keep=1", "model.rope_theta=5", "model.rope_factor=8"})
     EXPECT_NE(said("", {word}), "") << word;
   EXPECT_EQ(said("", {"train.eval_every=2", "data.val=0.1", "model.rope_theta=5", "model.family=llama"}), "");
@@ -303,6 +309,31 @@ TEST(Config, APlanIsANameOrRowsOrAFile) {
   EXPECT_EQ(Good(kBase, {"model.family=bert"}).parallel.plan.base, "bert");
 }
 
+// Whether it is given in the file or by a word, and as a switch as well as without.
+TEST(Config, AFamilysOwnKeyMakesAnotherModel) {
+  auto dense = [](const Config& config) {
+    TransformerConfig sizes = ModelOf(config);
+    sizes.vocab = 9;
+    std::unique_ptr<Model> model = MakeModel(sizes);
+    return std::ranges::count_if(model->Parameters(), [](const Parameter* p) {
+      return p->path().starts_with("dense.") || p->path().starts_with("last_norm.");
+    });
+  };
+  std::string bert = kBase, without = kBase;
+  bert.replace(bert.find("gpt2"), 4, "bert");
+  without.replace(without.find("gpt2"), 4, "bert, transform: false");
+  EXPECT_EQ(dense(Good(bert)), 4) << "weights and biases of the dense layer and its norm";
+  EXPECT_EQ(dense(Good(bert, {"model.transform=true"})), 4);
+  EXPECT_EQ(dense(Good(bert, {"model.transform=false"})), 0);
+  EXPECT_EQ(dense(Good(without)), 0);
+  EXPECT_EQ(dense(Good(without, {"model.transform=true"})), 4) << "words come after the file";
+  EXPECT_EQ(dense(Good(ToYaml(Good(without)))), 0);
+  EXPECT_NE(ToYaml(Good(without)).find("transform: false"), std::string::npos);
+  EXPECT_EQ(Message(ParseConfig(bert, "a.yaml", {"model.transform=0"}).status()),
+            "command line: model.transform: expected one of false, true, got \"0\"; did you mean \"false\"?");
+  EXPECT_EQ(UnusedKeys(Good(kBase, {"model.transform=false"})).size(), 1u) << "gpt2 has none";
+}
+
 // Where a row of a file is wrong the file is named, also when only the model shows it.
 TEST(Config, FaultsOfAPlansFileNameIt) {
   TempFolder folder;
@@ -335,14 +366,17 @@ TEST(Config, YamlRoundTrips) {
        "1e-3}]"},
       {"optimizer.groups=[{match: '*', optimizer: sgd}]", "optimizer.momentum=0.9", "optimizer.weight_decay=0"},
       {"parallel.plan=none"},
+      {"device=cuda", "device.memory=79.5"},
       {"parallel.plan={base: none, rows: [{module: '*.mlp.up', at: weight, tp: shard(1), dp: replicate}]}"},
-      {"parallel.plan={rows: [{module: '', at: output, replicate: shard(0)}]}", "model.family=bert"}};
+      {"parallel.plan={rows: [{module: '', at: output, replicate: shard(0)}]}", "model.family=bert"},
+      {"model.family=bert", "model.transform=false"}};
   for (const Words& overrides : sweeps) {
     Config first = Good(kBase, overrides);
     Config second = Good(ToYaml(first));
     for (const Field& field : Schema()) {
       EXPECT_EQ(PrintValue(field, first), PrintValue(field, second)) << field.key;
     }
+    EXPECT_EQ(first.device_memory, second.device_memory);
     EXPECT_EQ(first.data.val, second.data.val);
     EXPECT_EQ(first.data.train, second.data.train);
     EXPECT_EQ(first.data.mixture, second.data.mixture);

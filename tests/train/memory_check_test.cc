@@ -46,6 +46,22 @@ TEST(CheckMemory, SaysWhatAsksForHowMuchWhereAndWhatToDo) {
             "parallel.fsdp=gradients or full over more mesh.dp ranks less for the rest, and weft plan tells how much");
 }
 
+TEST(CheckMemory, TakesADeviceToHaveLess) {
+  const Memory device{6 * kGiB, 8 * kGiB};
+  auto bounded = [&](size_t most) {
+    Memory memory = Bounded(device, most);
+    return std::pair(memory.free, memory.total);
+  };
+  for (size_t most : {size_t(0), 8 * kGiB, 9 * kGiB}) EXPECT_EQ(bounded(most), std::pair(6 * kGiB, 8 * kGiB)) << most;
+  EXPECT_EQ(bounded(3 * kGiB), std::pair(kGiB, 3 * kGiB)) << "what others hold counts";
+  EXPECT_EQ(bounded(kGiB), std::pair(size_t(0), kGiB));
+  EXPECT_EQ(Bounded({}, kGiB).total, 0u) << "nobody knows";
+  Config config;
+  EXPECT_EQ(DeviceBytes(config), 0u);
+  config.device_memory = 79.5;
+  EXPECT_EQ(DeviceBytes(config), 79 * kGiB + kGiB / 2);
+}
+
 // Data is read first: what it takes is gone from what is free, and is asked for all the same. So the answer does not
 // depend on the order, however much data each rank has.
 TEST(CheckMemory, CountsDataThatRanksHoldAlready) {

@@ -120,10 +120,11 @@ TEST(LogLine, ReadsBackWhatJsonLineWrote) {
   EvalRecord eval{.step = 3, .val_loss = 2.5, .tokens = 4, .bytes = 8, .ms = 1}, no_bytes{.step = 3};
   EndRecord end{.step = 3, .seconds = 1.5, .loss = 2}, none{.step = 3};
   StopRecord stop{.step = 3, .reason = "SIGTERM"};
-  SaveRecord save{.step = 3, .folder = "runs/a b/step-000003", .seconds = 0.25};
+  SaveRecord save{.step = 3, .folder = "runs/a b/step-000003", .seconds = 0.25}, measured = save;
+  measured.bytes = 1'000'000, measured.stall = 0.125;
   ProfileRecord profile{.first_step = 2, .step = 3, .path = "p.json", .step_ms = 0.1, .kernels = 1.0 / 3};
   for (const LogRecord& record :
-       std::vector<LogRecord>{start, step, f16, eval, no_bytes, end, none, stop, save, profile}) {
+       std::vector<LogRecord>{start, step, f16, eval, no_bytes, end, none, stop, save, measured, profile}) {
     std::string line = std::visit([](const auto& r) { return JsonLine(r); }, record);
     absl::StatusOr<std::optional<LogRecord>> read = ParseLogLine(line, "a:1");
     ASSERT_TRUE(read.ok() && *read) << read.status();
