@@ -1,4 +1,4 @@
-// Buffer: a block of memory on one device. The only object of Weft's that is shared by reference count.
+// Buffer: a block of memory on one device. Tensors share it by reference count.
 #pragma once
 #include <cstddef>
 #include <memory>
@@ -12,8 +12,9 @@ class DeviceRuntime;
 class Buffer {
  public:
   using Free = void (*)(Buffer&);
-  // Takes ownership of `data`, given back through `free` (null: the memory is borrowed). `runtime` is the one whose
-  // memory this is; it outlives the buffer's use, and null means the CPU's.
+  // Takes ownership of `data` and releases it through `free`. A null `free` means that the memory is borrowed.
+  // `runtime` is the device runtime that the memory belongs to. It must outlive all use of the buffer; null means the
+  // CPU runtime.
   Buffer(void* data, size_t bytes, Device device, Free free, DeviceRuntime* runtime = nullptr)
       : data_(data), bytes_(bytes), device_(device), free_(free), runtime_(runtime) {}
   ~Buffer() {
@@ -36,9 +37,10 @@ class Buffer {
 };
 using BufferPtr = std::shared_ptr<Buffer>;
 
-// CPU memory, aligned to 64 bytes, contents undefined. Throws Error when there is no memory.
+// Returns CPU memory, aligned to 64 bytes, with undefined contents. Throws Error if out of memory.
 BufferPtr AllocateCpu(size_t bytes);
-// How many CPU buffers this process has allocated: what "allocates nothing after step 2" is measured by.
+// Returns how many CPU buffers this process has allocated. Tests use it to check that a run allocates nothing after
+// step 2.
 size_t CpuBuffersAllocated();
 
 }  // namespace weft

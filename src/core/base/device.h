@@ -1,4 +1,4 @@
-// Devices, and the scope that sets the default one (PyTorch 2.0's set_default_device).
+// Devices, and the scope that sets the default device (like PyTorch 2.0's set_default_device).
 #pragma once
 #include <cstdint>
 #include <string>
@@ -16,10 +16,10 @@ struct Device {
 };
 std::string ToString(Device device);  // "cpu:0"
 
-// The device on which factories place tensors on this thread: the innermost scope's, else the CPU.
+// Returns the device on which factories place tensors on this thread: that of the innermost scope, else the CPU.
 Device DefaultDevice();
 
-// While alive, DefaultDevice() on this thread is `device`. Scopes nest.
+// While alive, DefaultDevice() on this thread returns `device`. Scopes nest.
 class DefaultDeviceScope {
  public:
   explicit DefaultDeviceScope(Device device);

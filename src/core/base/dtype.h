@@ -15,7 +15,7 @@ size_t SizeOf(DType dtype);                            // bytes of one element
 const char* Name(DType dtype);                         // "f32"
 std::optional<DType> DTypeFromName(std::string_view);  // the inverse of Name
 bool IsFloating(DType dtype);                          // f64 f32 bf16 f16
-DType AccumulateType(DType dtype);                     // f64 for f64, else f32 (design: products, norms, losses)
+DType AccumulateType(DType dtype);                     // f64 for f64, else f32: products, norms and losses sum in it
 
 // bfloat16: the upper half of an f32. Rounds to nearest even; NaN stays NaN.
 struct BF16 {

@@ -1,4 +1,4 @@
-// weft::Error and the check macro: what is thrown while a graph is built, rewritten or run.
+// weft::Error and the check macro. Building, rewriting or running a graph throws Error on failure.
 //
 //   WEFT_CHECK(dim < rank, fmt::format("slice: expected dim below {}, got {}", rank, dim));
 //
@@ -17,10 +17,10 @@ class Error : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// Throws Error. Out of line, so that a check costs its caller one branch.
+// Throws Error. It is not inline, so a check costs its caller only one branch.
 [[noreturn]] void Fail(const std::string& message);
 
-// "attention.cc:61": the file's name without its folders, and the line.
+// Returns "attention.cc:61": the file's name without its folders, and the line.
 std::string ToString(const Loc& loc);
 
 }  // namespace weft

@@ -1,5 +1,5 @@
-// StableHash: FNV-1a over 64-bit words, the same in every process and build, so that ranks can compare. One changed
-// word always changes it.
+// StableHash: FNV-1a over 64-bit words. It is the same in every process and build, so ranks can compare hashes.
+// Changing one word always changes the hash.
 #pragma once
 #include <cstdint>
 #include <string_view>

@@ -14,7 +14,7 @@ namespace fs = std::filesystem;
 
 constexpr size_t kKibi = 1024;
 
-// The number behind `key` in a file of lines "key number ..."; 0 where there is none.
+// Returns the number after `key` in a file of lines "key number ...", or 0 if the key is missing.
 size_t NumberOf(const std::string& path, const std::string& key) {
   std::ifstream file(path);
   for (std::string word; file >> word;) {
@@ -25,11 +25,11 @@ size_t NumberOf(const std::string& path, const std::string& key) {
   return 0;
 }
 
-// A file of one number. False where it is not there, or says "max".
+// Reads a file of one number. Returns false if the file is missing or contains "max".
 bool Read(const fs::path& path, size_t& number) { return bool(std::ifstream(path) >> number); }
 
-// Control groups of one version: where their folders are, and the files with a group's limit, its use and, in
-// memory.stat, the pages of files in it that it could drop.
+// Control groups of one version: their folder, the files with a group's limit and use, and the key in memory.stat for
+// the group's file pages that it could drop.
 struct Version {
   const char *folder, *limit, *used, *droppable;
 };
@@ -37,7 +37,7 @@ constexpr Version kVersion1{"/sys/fs/cgroup/memory", "memory.limit_in_bytes", "m
                             "total_inactive_file"},
     kVersion2{"/sys/fs/cgroup", "memory.max", "memory.current", "inactive_file"};
 
-// Narrows the memory to what the group of `folder` may still take. False: there is no such group.
+// Lowers `memory` to what the group of `folder` may still take. Returns false if there is no such group.
 bool Narrow(Memory& memory, const fs::path& folder, const Version& version) {
   size_t limit = 0, used = 0;
   if (!Read(folder / version.used, used)) return false;
@@ -48,7 +48,7 @@ bool Narrow(Memory& memory, const fs::path& folder, const Version& version) {
   return true;
 }
 
-// Whether a line of /proc/self/cgroup, "number:controllers:path", is that of the version's memory controller.
+// Whether a line of /proc/self/cgroup, "number:controllers:path", is for the version's memory controller.
 bool IsOf(const std::string& line, const Version& version) {
   if (version.folder == kVersion2.folder) return line.starts_with("0::");
   size_t begin = line.find(':') + 1;
@@ -56,7 +56,7 @@ bool IsOf(const std::string& line, const Version& version) {
   return std::find(controllers.begin(), controllers.end(), "memory") != controllers.end();
 }
 
-// "/user.slice/x": the group of this process.
+// Returns the group of this process, for example "/user.slice/x".
 fs::path GroupOf(const std::string& root, const Version& version) {
   std::ifstream file(root + "/proc/self/cgroup");
   for (std::string line; std::getline(file, line);)
@@ -64,8 +64,9 @@ fs::path GroupOf(const std::string& root, const Version& version) {
   return "/";
 }
 
-// The groups of this process and above it. A container may see its own group as the root, and not its own path. In
-// version 1 a group bounds those below it only where use_hierarchy is set.
+// Applies the limits of this process's group and of the groups above it. In a container the process's own path may not
+// exist, because its group is mounted as the root. In version 1 a group bounds the groups below it only if
+// use_hierarchy is set.
 void NarrowToGroups(Memory& memory, const std::string& root, const Version& version) {
   bool own = true;
   for (fs::path group = GroupOf(root, version);; group = group.parent_path()) {
@@ -77,7 +78,7 @@ void NarrowToGroups(Memory& memory, const std::string& root, const Version& vers
   }
 }
 
-// Under strict accounting the system refuses what goes beyond a limit, though memory may be free.
+// With strict accounting the system refuses allocations beyond the commit limit even if memory is free.
 void NarrowToCommitLimit(Memory& memory, const std::string& root) {
   constexpr size_t kStrict = 2;
   size_t mode = 0;

@@ -1,4 +1,4 @@
-// HostMemory: what processes of this host can still allocate, by Linux's own account.
+// HostMemory: how much memory the processes of this host can still allocate, as Linux reports it.
 #pragma once
 #include <string>
 
@@ -6,9 +6,10 @@
 
 namespace weft {
 
-// MemAvailable of /proc/meminfo, or less where a control group (version 1 or 2) of this process or one above it allows
-// less, or where the system commits no more than it has (vm.overcommit_memory=2). Pages of files that a group could
-// drop count as free. `root`: where /proc and /sys are.
+// Returns MemAvailable of /proc/meminfo, lowered by two kinds of limit:
+// - the limit of this process's control group or of a group above it (cgroup version 1 or 2);
+// - the system's commit limit, if vm.overcommit_memory is 2.
+// File pages that a group could drop count as free. `root` is the folder that contains /proc and /sys.
 Memory HostMemory(const std::string& root = "");
 
 }  // namespace weft

@@ -16,7 +16,7 @@ struct MeshShape {
 
   int num_axes() const { return int(sizes.size()); }
   int num_ranks() const;
-  int Axis(std::string_view name) const;  // throws Error for a name that is no axis
+  int Axis(std::string_view name) const;  // throws Error if no axis has this name
   Coords CoordsOf(int rank) const;
   int RankOf(const Coords& coords) const;
   bool operator==(const MeshShape&) const = default;

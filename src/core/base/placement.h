@@ -1,6 +1,6 @@
-// Placement: what one mesh axis does to a tensor. Sharding: the placements of all axes, with the order of the axes
-// that share a dim. DTensor's vocabulary (PyTorch, torch/distributed/tensor/placement_types.py), with the order first
-// class.
+// Placement: what one mesh axis does to a tensor. Sharding: the placements of all axes, including the order of axes
+// that shard the same dim. The vocabulary is DTensor's (PyTorch, torch/distributed/tensor/placement_types.py), with the
+// order made explicit.
 //
 //   Sharding s({Shard(0), Shard(0, /*order=*/0)});   // axis 1 is the major one on dim 0, axis 0 the minor one
 #pragma once
@@ -19,7 +19,7 @@ enum class ReduceOp : uint8_t { kSum, kMax, kMin };
 const char* Name(ReduceOp op);
 
 struct Placement {
-  // kKeep stands only in the target of a reshard: the axis stays as it is.
+  // kKeep may appear only in the target of a reshard. It leaves the axis as it is.
   enum Kind : uint8_t { kReplicate, kShard, kPartial, kKeep };
   Kind kind = kReplicate;
   int8_t dim = 0;                    // kShard: the tensor dim
@@ -37,18 +37,19 @@ std::string ToString(const Placement& placement);  // "R", "S(0)", "P(sum)", "ke
 
 using AxisList = absl::InlinedVector<int, 4>;
 
-// Invariant: the axes of one dim have the orders 0, 1, 2, ...; other axes have order -1. Equality is meaning.
+// Invariant: the axes that shard one dim have the orders 0, 1, 2, ...; other axes have order -1. So two shardings are
+// equal exactly if they mean the same layout.
 class Sharding {
  public:
   Sharding() = default;
   explicit Sharding(int num_axes) : num_axes_(uint8_t(num_axes)) {}
   Sharding(std::initializer_list<Placement> placements) : Sharding(std::span(placements.begin(), placements.size())) {}
-  // Placements as a user writes them: orders left out are filled in by axis number after the given ones.
+  // Takes placements as a user writes them. Axes without an order come after the ordered ones, by axis number.
   explicit Sharding(std::span<const Placement> placements);
 
   int num_axes() const { return num_axes_; }
   const Placement& operator[](int axis) const { return axes_[size_t(axis)]; }
-  // Makes `axis` the minor axis of `dim`, or Replicate / Partial / Keep; keeps the invariant.
+  // Sets the placement of `axis` and keeps the invariant. With kShard the axis becomes the minor axis of its dim.
   void Set(int axis, Placement placement);
   AxisList DimAxes(int dim) const;  // the axes that shard dim, major first
   bool IsSharded(int dim) const { return !DimAxes(dim).empty(); }
@@ -68,9 +69,9 @@ class Sharding {
   std::array<Placement, kMaxAxes> axes_{};
   uint8_t num_axes_ = 0;
 };
-std::string ToString(const Sharding& sharding);  // "(S(0), R)"; the order is shown where it is not by axis number
+std::string ToString(const Sharding& sharding);  // "(S(0), R)"; shows the order if it differs from axis order
 
-// The layout of a cotangent: Shard stays, Partial becomes Replicate, Replicate stays.
+// Returns the layout of a cotangent: Shard and Replicate stay, Partial becomes Replicate.
 Sharding Dual(const Sharding& sharding);
 
 }  // namespace weft

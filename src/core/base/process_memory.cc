@@ -14,7 +14,7 @@
 namespace weft {
 namespace {
 
-// What the limits count, as /proc/self/statm has it in pages.
+// Mapped bytes as the limits count them: RLIMIT_AS counts `all`, RLIMIT_DATA counts `data`.
 struct Mapped {
   size_t all = 0, data = 0;
 };

@@ -1,4 +1,4 @@
-// How much more memory this process may map, when a limit of setrlimit is set.
+// How much more memory this process may map if setrlimit limits it.
 #pragma once
 #include <exception>
 #include <string>
@@ -8,25 +8,26 @@
 namespace weft {
 
 struct ProcessMemory {
-  std::string limit;  // "RLIMIT_AS (ulimit -v)": the limit that leaves the least; empty when there is none
-  Memory memory;      // under that limit; total 0 when there is none
+  std::string limit;  // "RLIMIT_AS (ulimit -v)": the tightest limit; empty: no limit
+  Memory memory;      // under that limit; total 0: no limit
 };
-// RLIMIT_AS bounds the address space, RLIMIT_DATA the private writable part of it. `root`: where /proc is.
+// Reads the limits RLIMIT_AS, which bounds the address space, and RLIMIT_DATA, which bounds its private writable part.
+// `root` is the folder that contains /proc.
 ProcessMemory MemoryOfProcess(const std::string& root = "");
 
-// The same in words: "process 12 of host h under RLIMIT_AS (ulimit -v)"; empty when there is no limit.
+// Returns "process 12 of host h under RLIMIT_AS (ulimit -v)", or "" if there is no limit.
 std::string PlaceOf(const ProcessMemory& process);
 
-// What an allocation of host memory that failed lacked: memory of the process's limit or, when that leaves as much as
-// the host has, memory of the host. `asked`: 0 when nobody knows.
+// Describes a failed allocation of host memory. Names the process limit if it leaves less memory than the host has, and
+// the host otherwise. `asked` is in bytes; 0 means unknown.
 Shortage HostShortage(size_t asked, std::string what = MemoryUse::Current());
 
-// "; process 12 of host h under RLIMIT_AS (ulimit -v) has 5.1 MiB free of 100.0 MiB", for a failure that may have its
-// cause there; empty when there is no limit.
+// Returns "; process 12 of host h under RLIMIT_AS (ulimit -v) has 5.1 MiB free of 100.0 MiB", or "" if there is no
+// limit. It is appended to the message of a failure that the limit may have caused.
 std::string LimitText();
 
-// The message of an exception, with the numbers when it is std::bad_alloc or there is a limit: what cannot get memory
-// (a thread, a library) seldom says so.
+// Returns the message of an exception. For std::bad_alloc it is OutOfMemory's message. Other messages get LimitText()
+// appended, because code that runs out of memory (starting a thread, a library) seldom reports it as such.
 std::string TextOf(const std::exception& exception);
 
 }  // namespace weft

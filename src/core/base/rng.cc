@@ -1,4 +1,4 @@
-// Compiled with -ffp-contract=off (src/core/CMakeLists.txt): every rounding below is written down.
+// Compiled with -ffp-contract=off (src/core/CMakeLists.txt), so each rounding is explicit in the code.
 #include "weft/core/base/rng.h"
 
 #include <bit>
@@ -22,7 +22,7 @@ double Horner(const double (&c)[N], double x) {
   return y;
 }
 
-// Natural logarithm of a positive normal number: 2 atanh((m-1)/(m+1)) + e ln 2, |error| below 1e-15.
+// Returns the natural logarithm of a positive normal number: 2 atanh((m-1)/(m+1)) + e ln 2, |error| below 1e-15.
 double Log(double x) {
   uint64_t bits = std::bit_cast<uint64_t>(x);
   int exponent = int(bits >> 52) - 1023;
@@ -74,7 +74,7 @@ double NormalFromBits(uint32_t bits) {
     double r = std::fma(-q, q, 0.180625);
     return q * Horner(kA, r) / Horner(kB, r);
   }
-  // The smallest tail is 2^-33, whose r is below 5: the third branch of AS 241 is never reached.
+  // The smallest tail is 2^-33. Its r is below 5, so the third branch of AS 241 is never reached.
   double tail = q < 0 ? UniformFromBits(bits) : UniformFromBits(~bits);
   double r = std::sqrt(-Log(tail)) - 1.6;
   double z = Horner(kC, r) / Horner(kD, r);

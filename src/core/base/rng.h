@@ -1,9 +1,9 @@
 // Counter-based random numbers: Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011).
 //
 // A number is a function of a key and the element's global index, so it does not depend on mesh, device or launch
-// shape. Four consecutive elements of a row share one Philox block (dropout: eight, below); every row (last dim) starts
-// a new block:
+// shape. Four consecutive elements of a row (the last dim) share one Philox block, and every row starts a new block:
 //   block = row * ceil(row_length / 4) + column / 4, lane = column % 4.
+// Dropout uses eight elements per block, see below.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -11,10 +11,10 @@
 
 namespace weft {
 
-// What the numbers are for; part of the key, so that evaluation never shifts the training stream.
+// The purpose of the numbers. It is part of the key, so that evaluation never shifts the training stream.
 enum class RandomPhase : uint8_t { kInit, kTrain, kEval, kGenerate, kData };
 
-// The 64-bit key of the `ordinal`-th random op of module `path`. Together with the step it names a stream.
+// Returns the 64-bit key of the `ordinal`-th random op of module `path`. Key and step together name a stream.
 uint64_t RandomKey(uint64_t seed, RandomPhase phase, std::string_view path, uint64_t ordinal);
 
 inline std::array<uint32_t, 4> Philox(uint64_t key, uint64_t step, uint64_t block) {
@@ -29,17 +29,18 @@ inline std::array<uint32_t, 4> Philox(uint64_t key, uint64_t step, uint64_t bloc
   return c;
 }
 
-// In (0, 1), exact: (bits + 1/2) / 2^32.
+// Returns a number in (0, 1), computed exactly: (bits + 1/2) / 2^32.
 inline double UniformFromBits(uint32_t bits) { return (double(bits) + 0.5) * 0x1p-32; }
-// Standard normal by inversion (Wichura, algorithm AS 241), a fixed sequence of IEEE f64 operations: bit-equal on every
-// device.
+// Returns a standard normal number by inversion (Wichura, algorithm AS 241). The computation is a fixed sequence of
+// IEEE f64 operations, so it is bit-equal on every device.
 double NormalFromBits(uint32_t bits);
-// Dropout needs 16 bits of an element, and so a Philox block for eight of a row:
+// Dropout needs 16 bits per element, so one Philox block serves eight elements of a row:
 //   block = row * ceil(row_length / 8) + column / 8, bits = half column % 2 (0: the lower) of lane column % 8 / 2.
-// It drops an element iff these are below the threshold, so with probability threshold / 2^16: p to the nearest 2^-16.
+// An element is dropped iff its bits are below the threshold. Its probability is threshold / 2^16, which is p rounded
+// to a multiple of 2^-16.
 inline constexpr int kDropoutWords = 8;
 inline uint32_t DropoutThreshold(double p) { return uint32_t(p * 65536.0 + 0.5); }
-// What elements that stay are multiplied with, so that the mean stays; infinite where none does.
+// Returns the factor for the elements that are kept. It preserves the mean. It is infinite if no element is kept.
 inline double DropoutScale(double p) { return 65536.0 / (65536.0 - DropoutThreshold(p)); }
 
 }  // namespace weft

@@ -13,7 +13,8 @@ using Shape = absl::InlinedVector<int64_t, 6>;
 int64_t NumElements(const Shape& shape);
 std::string ToString(const Shape& shape);  // "[2, 3]"
 
-// Resolves a negative dim (-1 is the last) and refuses one outside [-rank, rank). `what` names the caller.
+// Returns `dim` with a negative value resolved (-1 is the last dim). Throws Error if it is outside [-rank, rank).
+// `what` names the caller in the message.
 int NormalizeDim(int64_t dim, int64_t rank, const char* what);
 
 }  // namespace weft

@@ -47,7 +47,7 @@ Tensor Tensor::Clone() const {
 
 Tensor Tensor::To(DeviceRuntime& device) const {
   Tensor t = Empty(dtype_, shape_, device);
-  // The side that is no host knows how to reach it.
+  // A device runtime can copy to and from the host, so the side that is not the CPU does the copy.
   DeviceRuntime& copier = device.device().kind == DeviceKind::kCpu ? buffer_->runtime() : device;
   copier.Copy(t.data(), data(), bytes());
   copier.Synchronize();

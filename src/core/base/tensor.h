@@ -1,4 +1,4 @@
-// Tensor: a dense row-major array on one rank. Storage only: it has no operations (those exist on Var).
+// Tensor: a dense row-major array on one rank. It is only storage: operations exist on Var.
 #pragma once
 #include <span>
 #include <vector>
@@ -18,7 +18,7 @@ class Tensor {
   // Contents undefined.
   static Tensor Empty(DType dtype, Shape shape, DeviceRuntime& device = CpuRuntime());
   static Tensor Zeros(DType dtype, Shape shape, DeviceRuntime& device = CpuRuntime());
-  // On the CPU. Converts the values to `dtype`.
+  // Returns a CPU tensor of the values, converted to `dtype`. Throws Error if their number does not match the shape.
   static Tensor FromDoubles(std::span<const double> values, DType dtype, Shape shape);
   static Tensor Scalar(double value, DType dtype) { return FromDoubles(std::span(&value, 1), dtype, {}); }
 
@@ -37,11 +37,11 @@ class Tensor {
 
   Tensor Reshaped(Shape shape) const {
     return Tensor(buffer_, byte_offset_, dtype_, std::move(shape));
-  }                                        // the same storage
+  }                                        // shares the storage
   Tensor Clone() const;                    // a copy in its own buffer, on the same device
-  Tensor To(DeviceRuntime& device) const;  // a copy there; waits for it when the CPU is the target
+  Tensor To(DeviceRuntime& device) const;  // a copy on that device; returns when the copy is done
   std::vector<double> ToDoubles() const;   // the values, converted; for tests, metrics and printing
-  double Item() const;                     // the only value of a tensor of one element
+  double Item() const;                     // the value of a one-element tensor; throws Error for any other
 
  private:
   BufferPtr buffer_;

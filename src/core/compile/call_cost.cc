@@ -7,7 +7,7 @@
 namespace weft {
 namespace {
 
-// A dim of stride 0 repeats what lies there once.
+// Counts the elements in memory: a dim of stride 0 repeats the same ones.
 int64_t DistinctElements(const TensorView& view) {
   if (!view.data) return 0;  // a shape operand
   int64_t n = 1;

@@ -13,12 +13,12 @@ namespace {
 using Key = std::pair<const Node*, int>;
 Key KeyOf(const Var& v) { return {&v.node(), v.index()}; }
 
-// The nodes that one fused op replaces. Without a gradient the last three are null.
+// The nodes that one fused op replaces. The last three are null if there is no gradient.
 struct Head {
   const Node *product, *loss, *gradient = nullptr, *dx = nullptr, *dw = nullptr;
 };
 
-// "btc,vc->btv": the logits of x [..., C] and w [V, C].
+// Whether the equation is like "btc,vc->btv", which makes logits from x [..., C] and w [V, C].
 bool MakesLogits(const Equation& eq) {
   const auto& [x, w, out] = eq;
   return w.size() == 2 && !x.empty() && x.back() == w[1] && w[0] != w[1] && out == x.substr(0, x.size() - 1) + w[0] &&
@@ -104,7 +104,8 @@ class LossFuser {
     return it == now_.end() ? old : it->second;
   }
 
-  // Behind everything that it reads: what a loss's gradient comes from may stand behind the loss.
+  // Emits a node after everything that it reads. In the original order, inputs of the loss's gradient may come after
+  // the loss.
   void Emit(const std::shared_ptr<Node>& node) {
     if (gone_.contains(node.get()) || !done_.insert(node.get()).second) return;
     auto head = heads_.find(node.get());
@@ -142,7 +143,8 @@ class LossFuser {
     EmitWeightGradient(*head.dw, Var(fused, 2));
   }
 
-  // The op gives it in the accumulate type. Readers that cast to that read it as it is, others get it narrowed.
+  // The op returns the weight gradient in the accumulate type. Readers that cast it to that type use it directly, other
+  // readers get it narrowed.
   void EmitWeightGradient(const Node& dw, const Var& wide) {
     if (wide.dtype() == dw.outputs[0].dtype) {
       now_[{&dw, 0}] = wide;
@@ -168,7 +170,7 @@ class LossFuser {
   const LocalProgram& program_;
   const KernelTable& kernels_;
   absl::flat_hash_map<Key, Readers> readers_;
-  absl::flat_hash_map<const Node*, Head> heads_;  // by their cross_entropy
+  absl::flat_hash_map<const Node*, Head> heads_;  // by their cross_entropy node
   absl::flat_hash_set<const Node*> gone_, done_;
   absl::flat_hash_map<Key, Var> now_;
   Graph result_;

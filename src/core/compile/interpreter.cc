@@ -23,7 +23,7 @@ class Interpreter {
       RunNode(*node);
       for (const Var& in : node->inputs) Release(in.node());
     }
-    // All results are copied before any is stored: a write may be another entry's old value.
+    // All results are copied before any is stored, because a write may be the old value of another entry.
     std::map<std::string, Tensor> outputs;
     std::vector<Tensor> staged;
     for (const NamedValue& out : program_.graph.outputs) outputs[out.name] = At(out.value).Clone();
@@ -81,7 +81,7 @@ class Interpreter {
     row.run(call);
   }
 
-  // A sum of squares is NaN where an element is: one number to fetch, where the host would fetch them all.
+  // The sum of squares is NaN if an element is. So the host fetches one number instead of all elements.
   bool MayHoldNan(const ValueInfo& info, const Tensor& result) {
     if (!IsFloating(info.dtype)) return false;
     Tensor sum = Tensor::Empty(AccumulateType(info.dtype), {}, runtime_.memory());  // []

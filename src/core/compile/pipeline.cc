@@ -25,7 +25,7 @@ constexpr Pass kPasses[] = {
     {"5.schedule", Schedule},
 };
 
-// All ranks of a host write the same text: each to a file of its own first.
+// All ranks of a host write the same text to the same path. Each first writes a file of its own and then renames it.
 void Dump(const Graph& graph, std::string_view name, const char* stage) {
   const char* folder = std::getenv("WEFT_DUMP");
   if (!folder || !*folder || name.empty()) return;

@@ -1,9 +1,9 @@
-// The passes from a graph over global tensors to the plan that a rank runs, in the one order that there is:
+// The passes from a graph over global tensors to the plan that a rank runs. Their order is fixed:
 //
 //   trace -> partition -> fuse -> simplify -> schedule -> plan
 //
-// The interpreter runs the program that partition gives. Where passes are verified (core/ir/verify.h), the program is
-// verified after each. With WEFT_DUMP=DIR in the environment each pass writes its program to DIR/NAME.STAGE.txt.
+// The interpreter runs the program that partition returns. If passes are verified (core/ir/verify.h), the program is
+// verified after each pass. With WEFT_DUMP=DIR in the environment, each pass writes its program to DIR/NAME.STAGE.txt.
 #pragma once
 #include <string_view>
 
@@ -11,11 +11,11 @@
 
 namespace weft {
 
-// The program of a rank. `name` is the program's in dumps, "step"; an empty one is not dumped. Throws Error as
-// Partition does, and when a dump cannot be written.
+// Returns the program of a rank. `name` names the program in dumps, for example "step"; with "" it is not dumped.
+// Throws Error as Partition does, and if a dump cannot be written.
 LocalProgram Lower(const Graph& graph, const PartitionOptions& options, std::string_view name);
 
-// The plan of such a program, for the device of `runtime`.
+// Returns the plan of such a program for the device of `runtime`. Throws Error if a dump cannot be written.
 Plan Compile(const LocalProgram& program, const Runtime& runtime, std::string_view name);
 
 }  // namespace weft

@@ -1,8 +1,10 @@
 // Plan: a local program as a flat list of steps over a static arena. Peak memory is known before the first step.
 //
-// A value lives from the step that makes it to its last reader; values whose lives do not meet share bytes, and so do
-// an operand that is read for the last time and what a kernel makes of it in place. A State entry that gets a new value
-// is updated in place where its old value is read no later than the step that makes the new one.
+// A value lives from the step that makes it to its last reader. Bytes are shared in three ways:
+// - values whose lifetimes do not overlap share bytes;
+// - a kernel that works in place may write its result over an operand that is not read again;
+// - a State entry is updated in place if its old value is not read after the step that makes the new one, and at that
+//   step only by a kernel that works in place.
 #pragma once
 #include <string>
 #include <vector>
@@ -12,7 +14,7 @@
 
 namespace weft {
 
-// Where bytes live: in the arena at an offset, or in the storage of a leaf (by name).
+// Where bytes are: in the arena at an offset, or in the storage of a leaf (by name).
 struct Place {
   enum Kind : uint8_t { kNone, kArena, kEntry } kind = kNone;
   size_t offset = 0;
@@ -33,12 +35,12 @@ struct Copy {
 };
 struct Plan {
   std::vector<Step> steps;
-  std::vector<Copy> copies;  // after the steps, in order
+  std::vector<Copy> copies;  // run after the steps, in order
   std::vector<std::pair<std::string, PlannedView>> outputs;
   std::vector<std::shared_ptr<Node>> leaves;
   size_t arena_bytes = 0;
-  size_t fullest = 0;          // the step that needs the arena whole; steps.size(): the copies
-  size_t workspace_bytes = 0;  // those of its bytes that are workspaces then
+  size_t fullest = 0;          // the step that reaches arena_bytes; steps.size(): the copies
+  size_t workspace_bytes = 0;  // how many of arena_bytes are workspaces at that step
 };
 
 Plan MakePlan(const LocalProgram& program, const Runtime& runtime);

@@ -4,7 +4,7 @@ namespace weft {
 
 RunProfile::RunProfile(DeviceRuntime& device, const std::vector<std::pair<const Executable*, int>>& programs,
                        int64_t steps) {
-  size_t points = 2, runs = 1;  // of a step: its begin and its end
+  size_t points = 2, runs = 1;  // per step: its begin and its end
   for (const auto& [executable, times] : programs) {
     points += size_t(times) * executable->num_points();
     runs += size_t(times);

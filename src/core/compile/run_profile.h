@@ -19,35 +19,35 @@ namespace weft {
 
 class RunProfile {
  public:
-  // Nanoseconds of SteadyNanoseconds.
+  // Times in SteadyNanoseconds.
   struct Span {
     int64_t begin = 0, end = 0;
     int64_t length() const { return end - begin; }
   };
   struct ProgramRun {
     const Executable* executable;
-    std::vector<Span> batches;   // of executable->batches()
-    std::optional<Span> copies;  // of all of its copies
+    std::vector<Span> batches;   // one per executable->batches()
+    std::optional<Span> copies;  // of all copies together
   };
   struct Step {
     Span span;
     std::vector<ProgramRun> runs;
   };
 
-  // Of at most `steps` steps, each of which runs every program as often as `programs` says. Programs and device outlive
-  // the profile. Memory for all of it is taken here.
+  // Profiles at most `steps` steps. Each step runs every program as often as `programs` says. Programs and device must
+  // outlive the profile. All memory is allocated here.
   RunProfile(DeviceRuntime& device, const std::vector<std::pair<const Executable*, int>>& programs, int64_t steps);
 
   void BeginStep();
-  // Runs the program, timed call by call.
+  // Runs the program and times each of its batches.
   void Run(Executable& executable);
   void EndStep();
-  // The steps that have ended. Waits for the device.
+  // Returns the steps that have ended. Waits for the device.
   std::vector<Step> Read();
 
  private:
   std::unique_ptr<Timeline> timeline_;
-  // The programs that ran, in order; null ends a step.
+  // The programs that ran, in order. A null marks the end of a step.
   std::vector<const Executable*> ran_;
 };
 

@@ -1,4 +1,5 @@
-// Runtime: what a rank needs to run local ops, and the pieces that all three executors share.
+// Runtime: what a rank needs to run local ops, and helpers that the eager builder, the interpreter and executables
+// share.
 #pragma once
 #include <functional>
 #include <limits>
@@ -14,7 +15,7 @@ namespace weft {
 
 struct Runtime {
   const Context* context = nullptr;
-  CollectiveContext* mesh = nullptr;  // groups for collectives; null where the program has none
+  CollectiveContext* mesh = nullptr;  // groups for collectives; null if the program has none
   MeshShape mesh_shape;
   Coords coords;  // of this rank
   DeviceKind device = DeviceKind::kCpu;
@@ -26,28 +27,28 @@ struct Runtime {
   }
 };
 
-// The call of a node's kernel, without workspace. The node outlives it.
+// Returns the call of a node's kernel, without workspace. The node must outlive it.
 KernelCall CallOf(const Node& node, std::span<const TensorView> in, std::span<const TensorView> out,
                   const Runtime& runtime);
 
-// The local storage of a leaf: a State entry or an input slot. Its shape is the chunk's.
+// Returns the local storage of a leaf, which is a State entry or an input slot. It has the chunk's shape.
 using Binder = std::function<Tensor(const std::string& name, const ValueInfo& info)>;
 
-// Ops whose result is its operand's storage under another shape.
+// Whether the op's result is its operand's storage, perhaps with another shape.
 bool IsAlias(const Node& local);
-// The placeholder of a shape operand: dims and placement, no bytes.
+// Whether the node is the placeholder of a shape operand, which has dims and a placement but no data.
 bool IsShapeOnly(const Node& local);
 size_t BytesOf(const ValueInfo& info);  // of the storage (capacities)
-// Throws Error when a bound tensor does not have the leaf's dtype and chunk shape.
+// Throws Error if a bound tensor does not have the leaf's dtype and chunk shape.
 void CheckBound(const Node& leaf, const Tensor& tensor);
-// The values of a view within its extents; low > high where it holds none.
+// The range of a view's values within its extents. low > high if it holds no element.
 struct ValueRange {
   double low = std::numeric_limits<double>::infinity(), high = -std::numeric_limits<double>::infinity();
   bool has_nan = false;
 };
 ValueRange RangeOf(const TensorView& view);
-// Throws Error naming the op, its scope and line when a floating output holds a NaN within the extents. Infinities
-// pass: a log-sum-exp of nothing and the maximum of an empty shard are -inf.
+// Throws Error with the op, its scope and its line if a floating-point output holds a NaN within the extents.
+// Infinities pass: the log-sum-exp of nothing and the maximum of an empty shard are -inf.
 void TrapNan(const Node& local, const TensorView& view);
 
 }  // namespace weft

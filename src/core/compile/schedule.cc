@@ -16,7 +16,7 @@
 namespace weft {
 namespace {
 
-// "blocks.3" of "blocks.3.mlp.down", "embed" of "embed": what is repeated, or the outermost module.
+// Returns "blocks.3" for "blocks.3.mlp.down" and "embed" for "embed": the repeated module, or else the outermost one.
 std::string_view BlockOf(const Node& node) {
   std::string_view scope = node.scope ? std::string_view(*node.scope) : std::string_view();
   size_t end = scope.find('.');
@@ -29,19 +29,20 @@ std::string_view BlockOf(const Node& node) {
   return scope.substr(0, end);
 }
 
-// Where a node stands: behind node `slot` of the old order; there first what is nearer to the operands.
+// The sort key of a node. It comes after node `slot` of the old order. Within a slot, nodes nearer to the leaves, of
+// smaller depth, come first.
 struct Position {
   int slot = -1, depth = 0, bucket = 0;
   auto operator<=>(const Position&) const = default;
 };
 
-// A collective with what leads to it alone.
+// A collective to move, with the chain of nodes that leads to it and moves with it.
 struct Move {
   int node;
-  std::vector<int> chain;  // from the operand on
-  int ready;               // the last of the other operands; -1: leaves alone
+  std::vector<int> chain;  // from the operand on, in order
+  int ready;               // the node that the chain starts from; -1: only leaves
   int first_reader;
-  int level = 0;  // collectives among the operands
+  int level = 0;  // number of reductions in sequence before it
 };
 
 class Scheduler {
@@ -76,7 +77,7 @@ class Scheduler {
       for (const NamedValue& named : *list) readers_[size_t(index_.at(&named.value.node()))].insert(size());
   }
 
-  // The one operand of a node that is no leaf; none: -1, several: nothing.
+  // Returns the one operand of a node that is no leaf: -1 if there is none, nullopt if there are several.
   std::optional<int> OperandOf(int i) const {
     int found = -1;
     for (const Var& in : At(i).inputs) {
@@ -88,7 +89,7 @@ class Scheduler {
     return found;
   }
 
-  // Gathers of leaves and all reductions.
+  // Returns the move of a node, if it is a gather of a leaf or any reduction.
   std::optional<Move> MoveOf(int i) const {
     const Node& node = At(i);
     if (!IsCollective(node.op) || !kernels_.Row(node.op).run_many) return std::nullopt;
@@ -110,13 +111,13 @@ class Scheduler {
     return move;
   }
 
-  // The collectives stand behind `behind`, and so does what of their chains came later, by its depth.
+  // Puts the collectives of a bucket after `behind`. The nodes of their chains that came later go there too, by depth.
   void Place(const std::vector<Move>& bucket, Position behind) {
     buckets_++;
     int depth = behind.depth;
     for (const Move& move : bucket) {
       int at = behind.depth;
-      for (int node : move.chain)  // which gathers of two passes may share
+      for (int node : move.chain)  // gathers of two passes may share it
         if (Position to{behind.slot, ++at, buckets_}; node > behind.slot && to < positions_[size_t(node)])
           positions_[size_t(node)] = to;
       depth = std::max(depth, at);
@@ -128,7 +129,7 @@ class Scheduler {
     std::stable_sort(gathers.begin(), gathers.end(),
                      [](const Move& a, const Move& b) { return a.first_reader < b.first_reader; });
     std::vector<std::vector<Move>> buckets;
-    std::set<std::string> leaves;  // of the last bucket: what is gathered once more is for another pass
+    std::set<std::string> leaves;  // of the last bucket; a leaf that is gathered again is for another pass
     for (const Move& move : gathers) {
       std::string leaf = LeafOf(move);
       if (buckets.empty() || leaves.contains(leaf) || !Alike(At(buckets.back().front().node), At(move.node))) {
@@ -150,7 +151,7 @@ class Scheduler {
     return a.op == b.op && a.attrs.Int("axis") == b.attrs.Int("axis") && BlockOf(a) == BlockOf(b);
   }
 
-  // Reductions of reductions, as over two axes, come when those are placed.
+  // Reductions of reductions, for example over two axes, are placed after those that feed them.
   void PlaceReductions(std::vector<Move>& reductions) {
     absl::flat_hash_map<int, int> level_of;
     int levels = 1;
@@ -169,7 +170,7 @@ class Scheduler {
   }
   Position Ready(const Move& move) const { return move.ready < 0 ? Position{} : positions_[size_t(move.ready)]; }
 
-  // A bucket ends where one of its results is read before the next operand is there.
+  // A bucket ends if one of its results is read before the next operand is computed.
   void PlaceTogether(const std::vector<Move>& reductions) {
     using Key = std::tuple<Op, int64_t, std::string_view>;
     struct Bucket {
@@ -207,7 +208,7 @@ class Scheduler {
   const LocalProgram& program_;
   const KernelTable& kernels_;
   absl::flat_hash_map<const Node*, int> index_;
-  std::vector<std::set<int>> readers_;  // by node; the program's end reads what it gives back
+  std::vector<std::set<int>> readers_;  // per node; outputs and writes count as read at the program's end
   std::vector<Position> positions_;
   int buckets_ = 0;
 };

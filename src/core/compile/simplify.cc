@@ -15,14 +15,14 @@ namespace {
 
 using Key = std::pair<const Node*, int>;
 
-// 0 and -0 are two constants, and a NaN is itself.
+// 0 and -0 are different constants, and a NaN equals itself.
 bool SameBits(const Attrs::Item& a, const Attrs::Item& b) {
   const double *x = std::get_if<double>(&a.value), *y = std::get_if<double>(&b.value);
   if (!x || !y) return a == b;
   return std::string_view(a.name) == b.name && std::bit_cast<uint64_t>(*x) == std::bit_cast<uint64_t>(*y);
 }
 
-// By what a node computes: nodes that are equal here give the same bits.
+// Hash and equality by what a node computes. Equal nodes give the same bits.
 struct SameWork {
   size_t operator()(const Node* n) const {
     StableHash hash;
@@ -52,7 +52,8 @@ bool IsIdentity(const Node& node) {
   return node.op == Op::kScale && node.attrs.Float("k") == 1;
 }
 
-// The value of a scalar op of the constant x, computed as its kernel does; nothing where that is of another type.
+// Returns the value of a scalar op on the constant x, computed as the op's kernel does. Returns nullopt unless both
+// types are f32 or f64 and the op is a cast, scale or add_scalar.
 std::optional<double> Folded(const Node& node, double x) {
   DType from = node.inputs[0].dtype(), to = node.outputs[0].dtype;
   auto plain = [](DType t) { return t == DType::kF64 || t == DType::kF32; };
@@ -92,7 +93,7 @@ class Simplifier {
 
   void Visit(const std::shared_ptr<Node>& node) {
     std::shared_ptr<Node> now = Folding(WithNewInputs(node));
-    bool read_by_name = named_.contains(node.get());  // has storage of its own
+    bool read_by_name = named_.contains(node.get());  // it has storage of its own
     if (!read_by_name && IsIdentity(*now)) {
       now_[{node.get(), 0}] = now->inputs[0];
       return;
@@ -113,11 +114,11 @@ class Simplifier {
     return copy;
   }
 
-  // The node as a constant, where its operand is one.
+  // Returns the node as a constant if its operand is one and the op can be folded, and the node itself otherwise.
   std::shared_ptr<Node> Folding(const std::shared_ptr<Node>& node) const {
     if (node->inputs.size() != 1 || node->inputs[0].node().op != Op::kFull) return node;
     std::optional<double> value = Folded(*node, node->inputs[0].node().attrs.Float("value"));
-    if (!value || std::isnan(*value)) return node;  // which bits a NaN has depends on the device
+    if (!value || std::isnan(*value)) return node;  // the bits of a NaN depend on the device
     auto constant = std::make_shared<Node>(*node);
     constant->op = Op::kFull;
     constant->attrs = node->inputs[0].node().attrs;

@@ -1,4 +1,4 @@
-// The name of this host, as messages and logs give it.
+// The name of this host for messages and logs.
 #pragma once
 #include <string>
 

@@ -10,7 +10,7 @@ namespace {
 bool IsPrintable(uint32_t c) {
   if (c == '\n' || c == '\t') return true;
   bool control = c < 0x20 || (c >= 0x7F && c < 0xA0);
-  bool turns = (c >= 0x202A && c <= 0x202E) || (c >= 0x2066 && c <= 0x2069);  // bidirectional embeddings, isolates
+  bool turns = (c >= 0x202A && c <= 0x202E) || (c >= 0x2066 && c <= 0x2069);  // bidirectional embeddings and isolates
   return !control && !turns;
 }
 

@@ -4,7 +4,7 @@ namespace weft {
 
 std::string NoteLine(std::string_view text) { return "note: " + std::string(text); }
 
-// The listener may say something itself, so it is called without the lock.
+// Calls the listener without the lock, because the listener may call Say.
 void Notices::Say(const std::string& text) {
   if (!speaks_) return;
   PrintNote("{}", text);

@@ -1,8 +1,9 @@
-// Notices: what a run tells people beside its results, "note: ..." on stderr. All such lines are written here.
+// Notices: what a run reports to people apart from its results, as "note: ..." on stderr. Only this file writes such
+// lines.
 //
 //   Notices notices(bootstrap.rank() == 0);
 //   notices.Say("device auto is the CPU");
-//   notices.Follow([&](const std::string& text) { log.Write(NoteRecord{text}); });   // hears those before, too
+//   notices.Follow([&](const std::string& text) { log.Write(NoteRecord{text}); });   // also gets the earlier notices
 #pragma once
 #include <functional>
 #include <mutex>
@@ -17,7 +18,7 @@ namespace weft {
 
 std::string NoteLine(std::string_view text);  // "note: TEXT"
 
-// A line of what belongs to no run: a command without one, or what comes before there is a channel.
+// Prints a note that belongs to no run: in a command that has none, or before there is a channel.
 template <class... T>
 void PrintNote(fmt::format_string<T...> format, T&&... values) {
   PrintStderr("{}\n", NoteLine(fmt::format(format, std::forward<T>(values)...)));
@@ -26,14 +27,14 @@ void PrintNote(fmt::format_string<T...> format, T&&... values) {
 // The channel of one rank. Thread-safe.
 class Notices {
  public:
-  // Of the ranks of a run one speaks: the others would say the same.
+  // One rank of a run speaks, because the others would print the same notices. With `speaks` false, Say does nothing.
   explicit Notices(bool speaks) : speaks_(speaks) {}
   Notices(const Notices&) = delete;
   Notices& operator=(const Notices&) = delete;
 
-  void Say(const std::string& text);  // a line on stderr, and to who follows
-  // `listener` hears each notice once, from now on and those that nobody has followed yet, in the thread that says it.
-  // Null: nobody follows.
+  void Say(const std::string& text);  // prints a line on stderr and calls the listener
+  // Sets the listener. It gets each notice once, in the thread that calls Say. Follow first passes it the notices that
+  // no listener has received. With null there is no listener, and later notices are kept for the next one.
   using Listener = std::function<void(const std::string& text)>;
   void Follow(Listener listener);
 

@@ -5,7 +5,7 @@
 
 namespace weft {
 
-// Insertion catches what a buffer throws where the file cannot be read; an iterator over the buffer would not.
+// operator<< catches an exception of the file buffer if the file cannot be read. An iterator over the buffer would not.
 std::string SmallFileText(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   std::ostringstream text;

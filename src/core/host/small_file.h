@@ -1,10 +1,10 @@
-// Text of a small file that may go away while it is read, as those of /proc do.
+// Reads a small file that may disappear during the read, like the files of /proc.
 #pragma once
 #include <string>
 
 namespace weft {
 
-// All of the file, or what could be read of it: "" where it is not there.
+// Returns the contents of the file, or as much as could be read: "" if it does not exist.
 std::string SmallFileText(const std::string& path);
 
 }  // namespace weft

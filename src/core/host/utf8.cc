@@ -5,7 +5,7 @@
 namespace weft {
 namespace {
 
-// Length of the sequence that starts with `lead`, 0 if none does.
+// Returns the length of the sequence that starts with `lead`, or 0 if `lead` starts none.
 int SequenceLength(uint8_t lead) {
   if (lead < 0x80) return 1;
   if (lead >= 0xC2 && lead < 0xE0) return 2;
@@ -14,7 +14,7 @@ int SequenceLength(uint8_t lead) {
   return 0;
 }
 
-// The second byte is what rules out overlong forms, surrogates and values that are too large.
+// Only the second byte shows overlong forms, surrogates and values that are too large.
 bool SecondByteFits(uint8_t lead, uint8_t second) {
   if (lead == 0xE0) return second >= 0xA0;
   if (lead == 0xED) return second < 0xA0;

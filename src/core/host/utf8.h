@@ -6,21 +6,22 @@
 
 namespace weft {
 
-// The index of the first byte that is not UTF-8 (overlong forms, surrogates and values above 10FFFF are not), or npos.
+// Returns the index of the first byte that is not valid UTF-8, or npos. Overlong forms, surrogates and values above
+// 10FFFF are not valid.
 size_t InvalidUtf8(std::string_view text);
 
-// Whether more bytes can make this, the first bytes of a text, one code point: "" is no such beginning.
+// Whether `text` is an incomplete code point, so that more bytes can complete it. False for "".
 bool BeginsCodePoint(std::string_view text);
 
-// The code point at `at` of valid UTF-8; moves `at` behind it.
+// Returns the code point at `at` and moves `at` past it. `text` must be valid UTF-8.
 uint32_t NextCodePoint(std::string_view text, size_t& at);
 size_t CountCodePoints(std::string_view text);
-// The length of `text` without a code point that its end cuts.
+// Returns the length of `text` without a code point that is cut off at its end.
 size_t WholeCodePoints(std::string_view text);
-// The length of the first `count` code points, or of all that there are; lowers `count` by them. Of bytes that are not
-// UTF-8, each that cannot continue a code point begins one.
+// Returns the length in bytes of the first `count` code points, or of all if there are fewer. Lowers `count` by the
+// number found. In invalid UTF-8, each byte that cannot continue a code point begins one.
 size_t SkipCodePoints(std::string_view text, int64_t& count);
 void AppendUtf8(uint32_t code_point, std::string& out);
-int Utf8Length(uint32_t code_point);  // bytes
+int Utf8Length(uint32_t code_point);  // in bytes
 
 }  // namespace weft

@@ -1,9 +1,11 @@
-// Elementwise ops: one row gives the name, the value and the partial derivatives; vjp, sharding and kernels follow.
+// Elementwise ops. One row gives the name, the value and the partial derivatives. The gradient, the sharding rule and
+// the kernels are generated from it.
 //
-// In the value column a, b, c are scalars of the compute type (f32 for bf16 and f16) and k is the node's constant.
-// In the derivative columns a, b, y are Vars (y the result); a number stands for a constant factor, kNone for "no
-// gradient". linear: 1 = the op commutes with a sum over ranks (joint in its operands). domain: where samples are drawn
-// from.
+// The columns:
+// - value: a and b are scalars of the compute type (f32 for bf16 and f16), and k is the node's constant.
+// - d/da, d/db: a, b and the result y are Vars. A number is a constant factor, and kNone means no gradient.
+// - linear: 1 if the op commutes with a sum over ranks, jointly in its operands.
+// - domain: the domain from which test samples are drawn.
 #pragma once
 // clang-format off
 
@@ -31,7 +33,7 @@
   X(Silu,     "silu",     0,      a / (1 + exp(-a)),          SiluD(a),                             kAny)      \
   X(SiluD,    "silu_d",   0,      SiluDOf(a),                 SiluSecondDerivative(a),              kAny)
 
-// With one constant k.
+// Ops with one constant k.
 //  Name       text          linear  value      d/da                             domain
 #define WEFT_SCALAR_OPS(X)                                                                  \
   X(Scale,     "scale",      1,      a * k,     k,                               kAny)      \
@@ -49,7 +51,7 @@
   X(SwiGlu,    "swiglu",    0,      a / (1 + exp(-a)) * b, SiluD(a) * b,   Silu(a),                     kAny)        \
   X(GeluGrad,  "gelu_grad", 0,      a * GeluDOf(b),        GeluD(b),       a * GeluSecondDerivative(b), kAny)
 
-// Comparisons give bool; and, or, not take it.
+// Comparisons return bool. And, or and not take bool.
 //  Name  text  value
 #define WEFT_COMPARE_OPS(X) \
   X(Eq,   "eq", a == b) \

@@ -1,4 +1,4 @@
-// Graph: a program as a list of nodes in an order that respects data flow, with what it gives back and what it stores.
+// Graph: a program as a list of nodes in an order that respects data flow, with its outputs and the entries it writes.
 #pragma once
 #include <memory>
 #include <string>
@@ -21,9 +21,10 @@ struct Graph {
 
 // Throws Error unless every operand is made before it is used and every record agrees with the shapes.
 void Verify(const Graph& graph);
-// One line a node: "%3 = einsum(%1, %2) eq=... : f32 [2, 3]  // layers.0.attn attention.cc:61".
+// Returns one line per node: "%3 = einsum(%1, %2) eq=... : f32 [2, 3]  // forward layers.0.attn attention.cc:61". Lines
+// for outputs and writes follow.
 std::string Print(const Graph& graph);
-// The nodes that outputs and writes need, in order.
+// Returns the graph with only those nodes that outputs and writes need, in order.
 Graph RemoveDead(const Graph& graph);
 
 }  // namespace weft

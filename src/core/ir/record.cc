@@ -72,7 +72,7 @@ double ProductFlops(const Node& node, absl::FunctionRef<int64_t(size_t, size_t)>
   std::map<char, double> extents;
   for (size_t i = 0; i < dims.in.size(); i++)
     for (size_t d = 0; d < dims.in[i].size(); d++) extents[dims.in[i][d]] = double(extent(i, d));
-  for (const Dims::Group& group : dims.groups) extents.erase(group.outer);  // already inside `merged`
+  for (const Dims::Group& group : dims.groups) extents.erase(group.outer);  // already counted in `merged`
   double flops = 2.0 * record.products;
   for (auto& [label, of_label] : extents) flops *= of_label;
   return flops;

@@ -1,7 +1,7 @@
-// OpRecord: everything that any transform may ask about an op. One per op, a row in its family's file.
+// OpRecord: everything that a transform may ask about an op. There is one per op, in the source file of its family.
 //
-// `dims` labels the dims of operands and results like an einsum; the sharding rule, checks and FLOP counts derive from
-// it.
+// `dims` labels the dims of operands and results like an einsum. The sharding rule, shape checks and FLOP counts derive
+// from it.
 #pragma once
 #include <array>
 #include <optional>
@@ -14,21 +14,23 @@ namespace weft {
 
 enum class Linear : uint8_t {
   kNone,
-  kJoint,  // f(a1 + a2, b1 + b2) = f(a1, b1) + f(a2, b2): sums over ranks may pass
-  kEach,   // linear in each operand alone
+  kJoint,  // f(a1 + a2, b1 + b2) = f(a1, b1) + f(a2, b2): a sum over ranks may pass through
+  kEach,   // linear in each operand separately
 };
 
-// Labels of one application of an op. A label that no output has is contracted: sharded, it leaves a Partial(reduce).
+// Labels of one application of an op. A label that no output has is contracted. If it is sharded, the outputs become
+// Partial(reduce).
 struct Dims {
   absl::InlinedVector<std::string, 3> in;
   absl::InlinedVector<std::string, 2> out;
-  std::string blocked{};  // no axis may shard these: operands are replicated there first
-  std::string whole{};    // a shard of these inlines the fallback
+  std::string blocked{};  // no axis may shard these; operands are replicated there first
+  std::string whole{};    // if one of these is sharded, the fallback is inlined
   Linear linear = Linear::kNone;
   ReduceOp reduce = ReduceOp::kSum;
-  // Label `merged` has the extent outer * inner, outer major: split, merge, and query heads over KV heads.
-  // A shard of one is a shard of the other where chunk boundaries coincide. Otherwise: exact groups replicate,
-  // others keep `merged` sharded, replicate operands with `outer` and leave outputs with `outer` Partial.
+  // Label `merged` has the extent outer * inner, with `outer` major. Split, Merge, and query heads over KV heads use
+  // groups. Where chunk boundaries coincide, a shard of `merged` is a shard of `outer`. Where they do not:
+  // - an exact group is replicated;
+  // - any other group keeps `merged` sharded, replicates operands with `outer` and leaves outputs with `outer` Partial.
   struct Group {
     char merged, outer;
     int64_t inner;
@@ -39,16 +41,16 @@ struct Dims {
 
 struct GradCall {
   const std::shared_ptr<Node>& node;
-  const std::vector<Var>& dy;             // one per output; empty where no gradient arrives
+  const std::vector<Var>& dy;             // one per output; empty if no gradient arrives
   std::vector<Var>& dx;                   // one per input, to be filled; left empty: no gradient
-  std::optional<DType> parameter_sums{};  // as in GradOptions
+  std::optional<DType> parameter_sums{};  // see GradOptions
   const Var& in(int i) const { return node->inputs[size_t(i)]; }
   Var out(int i) const { return Var(node, i); }
-  // Whether a sum that is the gradient of operand i is of the operand's accumulate type, not of the operand's own type.
+  // Whether the gradient of operand i, if it is a sum, has the operand's accumulate type instead of the operand's own.
   bool Widens(int i) const;
 };
 
-// How a sample's values are drawn, so that derivatives exist and finite differences are meaningful.
+// How the values of a sample are drawn, so that derivatives exist and finite differences are meaningful.
 enum class Domain : uint8_t {
   kAny,
   kPositive,
@@ -65,7 +67,7 @@ struct SampleInput {
   Shape shape;
   Domain domain = Domain::kAny;
   int64_t num_ids = 0;           // kIds: values in [0, num_ids)
-  bool accumulate_type = false;  // the operand is of the accumulate type, not of the sample's dtype
+  bool accumulate_type = false;  // the operand has the accumulate type instead of the sample's dtype
 };
 struct Sample {
   std::vector<SampleInput> inputs;
@@ -77,27 +79,27 @@ using Outputs = absl::InlinedVector<Var, 2>;
 struct OpRecord {
   Op op = Op::kCount;
   void (*infer)(Node& node) = nullptr;     // fills node.outputs; throws Error for bad operands
-  void (*grad)(GradCall& call) = nullptr;  // null: differentiate the fallback
+  void (*grad)(GradCall& call) = nullptr;  // null: the fallback is differentiated
   Dims (*dims)(const Node& node) = nullptr;
-  Outputs (*fallback)(const Node& node) = nullptr;  // the same results from other ops
-  std::vector<Sample> (*samples)(Op op) = nullptr;  // an op without samples fails the sweep
-  int shape_operand = -1;                           // this input lends its dims and placement, no bytes
-  bool generator = false;                           // made anew in whatever placement a consumer wants
-  int products = 0;                                 // matrix products over all labels, for FLOPs
+  Outputs (*fallback)(const Node& node) = nullptr;  // computes the same results with other ops
+  std::vector<Sample> (*samples)(Op op) = nullptr;  // the op sweep of the tests fails for an op without samples
+  int shape_operand = -1;                           // of this input only dims and placement are read, no data
+  bool generator = false;                           // created in the placement that each consumer wants
+  int products = 0;                                 // number of matrix products over all labels, for FLOPs
 };
 
 using OpTable = std::array<OpRecord, size_t(kNumOps)>;
-const OpTable& Ops();  // the closed set
+const OpTable& Ops();  // the records of all ops
 inline const OpRecord& Record(Op op) { return Ops()[size_t(op)]; }
 
-// Used by the families' files.
+// Helpers for the families' source files.
 std::string Letters(int n, char first = 'a');  // "abc"
 void AddOutput(Node& node, DType dtype, Shape shape);
-[[noreturn]] void FailAt(const Node& node, const std::string& message);  // "einsum at attention.cc:61: ..."
+[[noreturn]] void FailAt(const Node& node, const std::string& message);  // throws "einsum at attention.cc:61: ..."
 void CheckRank(const Node& node, int operand, int rank);
-void CheckSame(const Node& node, int a, int b);                                        // equal dtype and shape
-void CheckShardDims(const Node& node, const Shape& shape, const Sharding& placement);  // every sharded dim exists
-double ProductFlops(const Node& node);  // 2 * products * all labels' extents, of global shapes
+void CheckSame(const Node& node, int a, int b);                                        // dtype and shape must be equal
+void CheckShardDims(const Node& node, const Shape& shape, const Sharding& placement);  // every sharded dim must exist
+double ProductFlops(const Node& node);  // for global shapes; see product_flops.h
 
 void RegisterElementwise(OpTable&);
 void RegisterLeaf(OpTable&);

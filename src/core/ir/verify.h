@@ -5,11 +5,12 @@
 
 namespace weft {
 
-// Whether each pass verifies the program that it gives: in debug and sanitized builds, and where the environment has
-// WEFT_VERIFY=1, as all tests have.
+// Whether each pass verifies the program that it returns. True in debug and sanitized builds, and if the environment
+// has WEFT_VERIFY=1, which all tests set.
 bool VerifiesPasses();
 
-// Verify for the program of one rank: also that each value is the chunk that its placement gives it on `mesh`.
+// Verifies the program of one rank. It checks what Verify checks, and that each value has the chunk shape that its
+// placement gives it on `mesh`. Throws Error.
 void VerifyLocal(const Graph& graph, const MeshShape& mesh);
 
 }  // namespace weft

@@ -51,15 +51,16 @@ Dims SdpaGradDims(const Node& node) {
 }
 Dims RopeDims(const Node&) { return {.in = {"bthd"}, .out = {"bthd"}, .blocked = "d", .linear = Linear::kJoint}; }
 
-// Each KV head repeated for the query heads of its group.
+// Repeats each KV head for the query heads of its group.
 Var RepeatHeads(const Var& kv, int64_t group) {
   return group == 1 ? kv : Merge(Broadcast(kv, 3, group), 2);  // [B, S, H, D]
 }
-// Scaled scores; the quadratic truth that tests compare with.
+// Returns the scaled scores, quadratic in sequence length. Tests compare kernels with this composition.
 Var Scores(const Node& node, const Var& q, const Var& k) {
   return Scale(Einsum("bthd,bshd->bhts", q, k), node.attrs.Float("scale"));  // [B, H, T, S]
 }
-// A value whose exponential is 0 where the key is not seen. Applied last before Exp: what it hides may be infinite.
+// Returns scores whose exponential is 0 if the key is not seen. It must be applied last before Exp, because masked
+// scores may be infinite.
 Var Masked(const Node& node, const Var& s) {
   if (!node.attrs.Int("causal")) return s;
   Var i = Iota(2, DType::kI64, s.shape()), j = Iota(3, DType::kI64, s.shape());
@@ -75,7 +76,7 @@ Outputs FallbackSdpa(const Node& node) {
   Var max = StopGradient(ReduceMax(Masked(node, s), 3));
   Var e = Exp(Masked(node, s - Broadcast(max, 3, s.dim(3))));
   Var sum = ReduceSum(e, 3);  // [B, H, T]
-  // A row that sees no key: out 0, lse -inf.
+  // A row that sees no key has out 0 and lse -inf.
   auto full = [&](double value) { return Full(value, acc, sum.shape()); };
   Var any = Gt(sum, full(0)), divisor = Select(any, sum, full(1));
   Var out = Einsum("bhts,bshd->bthd", e / Broadcast(divisor, 3, s.dim(3)), v);
@@ -106,7 +107,7 @@ void GradSdpa(GradCall& call) {
   for (size_t i = 0; i < 3; i++) call.dx[i] = d[i];
 }
 
-// RopeScaling's own formula.
+// Computes the formula of RopeScaling::operator() with ops.
 Var Scaled(const Var& frequency, const RopeScaling& s) {
   if (s.factor == 1) return frequency;
   auto full = [&](double value) { return Full(value, frequency.dtype(), frequency.shape()); };  // [T, D/2]
@@ -158,7 +159,8 @@ std::vector<Sample> SamplesSdpa(Op op) {
 std::vector<Sample> SamplesRope(Op) {
   return {{{{{2, 5, 3, 4}}}, {{"theta", 100.0}, {"inverse", 0}, {"start", 0}}},
           {{{{1, 4, 2, 6}}}, {{"theta", 1e4}, {"inverse", 1}, {"start", 3}}},
-          // Frequencies that turn 10, 3, 1 and a third times in the context: they stay, are mixed twice, and divided.
+          // Frequencies that make 10, 3, 1 and a third turns in the context. The first stays, two are mixed, the last
+          // is divided.
           {{{{1, 5, 2, 8}}},
            {{"theta", 100.0},
             {"inverse", 0},

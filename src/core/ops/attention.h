@@ -1,4 +1,4 @@
-// Attention: scaled dot product with memory linear in sequence length, and rotary embedding.
+// Attention: scaled dot product attention with memory linear in sequence length, and rotary embedding.
 #pragma once
 #include <cstdint>
 #include <numbers>
@@ -10,16 +10,18 @@ namespace weft {
 class Var;
 
 // Sdpa      (q [B, T, H, D], k [B, S, G, D], v [B, S, G, D]); causal (0 or 1), causal_offset, scale
-//           -> out [B, T, H, D], lse [B, T, H] (accumulate type: log-sum-exp of the scaled scores).
-//           H = G * group; query head h uses KV head h / group, by *global* head indices (H and G may be sharded
-//           differently: use dim(2).offset and .global). Causal: query i sees keys j <= i + causal_offset, i and j
-//           global indices (dim(1).offset). A row that sees no key gives out 0 and lse -inf, never NaN. The scores are
-//           never materialised.
-// SdpaGrad  (q, k, v, out, lse, dout); same attributes -> dq, dk, dv. dk and dv sum over the query heads held by this
-//           rank.
-// Rope      x [B, T, H, D]; theta, inverse (0 or 1), start: rotate-half rotary embedding (Su et al. 2021, Hugging
-//           Face's layout): position = start + global index along dim 1; pairs (i, i + D/2); angle = position *
-//           theta^(-2i/D). inverse rotates back. factor, low, high, context, all or none: RopeScaling.
+//           -> out [B, T, H, D], lse [B, T, H].
+//           lse is the log-sum-exp of the scaled scores, in the accumulate type. Kernels never materialise the scores.
+//           H = G * group, and query head h uses KV head h / group. These are *global* head indices, because H and G
+//           may be sharded differently: use dim(2).offset and .global.
+//           If causal, query i sees the keys j <= i + causal_offset. i and j are global indices (dim(1).offset). A row
+//           that sees no key gives out 0 and lse -inf, never NaN.
+// SdpaGrad  (q, k, v, out, lse, dout); the same attributes -> dq, dk, dv. dk and dv are sums over the query heads that
+//           this rank holds.
+// Rope      x [B, T, H, D]; theta, inverse (0 or 1), start -> [B, T, H, D].
+//           Rotate-half rotary embedding (Su et al. 2021, Hugging Face's layout): position = start + global index along
+//           dim 1; pairs (i, i + D/2); angle = position * theta^(-2i/D). inverse = 1 rotates back. The attributes
+//           factor, low, high and context hold a RopeScaling; all four are present or none.
 
 struct SdpaOptions {
   bool causal = true;
@@ -28,15 +30,17 @@ struct SdpaOptions {
 };
 Var Sdpa(Var q, Var k, Var v, const SdpaOptions& options, Loc loc = Loc::current());
 
-// Llama 3.1's scaling to contexts longer than the one trained on (transformers' rope_type llama3): of a frequency that
-// makes at most `low` turns in `context` tokens a part in `factor` is left, one of at least `high` turns stays as it
-// is, and between the two the share that stays grows with the turns.
+// Llama 3.1's scaling to contexts longer than the one trained on (transformers' rope_type llama3). It depends on how
+// many turns a frequency makes in `context` tokens:
+// - at most `low` turns: the frequency is divided by `factor`;
+// - at least `high` turns: it stays as it is;
+// - between the two: a mix of both, linear in the number of turns.
 struct RopeScaling {
-  double factor = 1;  // 1: none
+  double factor = 1;  // 1: no scaling
   double low = 1, high = 4;
   int64_t context = 8192;
   bool operator==(const RopeScaling&) const = default;
-  // Of radians a token.
+  // Returns the scaled frequency. `frequency` is in radians per token.
   constexpr double operator()(double frequency) const {
     if (factor == 1) return frequency;
     double turns = frequency * double(context) / (2 * std::numbers::pi), share = (turns - low) / (high - low);

@@ -1,18 +1,24 @@
-// Collectives and the local moves beside them. Only Partition makes these nodes.
+// Collectives and the local moves that go with them. Only Partition makes these nodes.
 //
-// Storage is dense row-major over capacities; all ranks of the axis have equal capacities. Pieces are whole chunks:
+// Storage is dense row-major over capacities, and all ranks of the axis have equal capacities. Pieces are whole chunks.
 //
-// AllReduce      axis, reduce: elementwise over the ranks of the axis. Output may share storage with the input.
-// AllGather      axis, dim: concatenates the ranks' chunks along dim, in order of coordinate, cut to the output's
-//                capacity (k chunks may exceed it; what is cut is padding, because only trailing ranks hold less).
-// ReduceScatter  axis, dim, reduce: reduces, then rank c keeps chunk c of dim (chunk = output capacity; the input is
-//                padded to k chunks).
+// AllReduce      axis, reduce: reduces elementwise over the ranks of the axis. The output may share the storage of the
+//                input.
+// AllGather      axis, dim: concatenates the ranks' chunks along dim in order of coordinate, cut to the output's
+//                capacity. k chunks may exceed it. Only padding is cut, because only trailing ranks hold less than a
+//                chunk.
+// ReduceScatter  axis, dim, reduce: reduces, then rank c keeps chunk c of dim. The chunk is the output's capacity, and
+//                the input is padded to k chunks.
 // AllToAll       axis, gather_dim, split_dim: from a shard of gather_dim to a shard of split_dim.
 // LocalSlice     axis, dim: rank c keeps chunk c of dim. No communication.
-// MaskPartial    axis, reduce: Replicate to Partial: coordinate 0 keeps x, the others hold the reduction's identity
-//                (0 for sum; x itself for max and min). No communication.
-// Records of the ops that only Partition makes. Their outputs are laid out by Partition, not inferred, and they are
-// never differentiated or partitioned again.
+// MaskPartial    axis, reduce: from Replicate to Partial. Coordinate 0 keeps x. For a sum the others hold 0. For max
+//                and min they keep x too. No communication.
+//
+// AllReduce and ReduceScatter may have a wire. Then they are sums of f32 whose terms cross ranks in that type
+// (core/ir/wire.h).
+//
+// The records of these ops are below. Partition lays their outputs out, so they are not inferred. They are never
+// differentiated or partitioned again.
 
 #include "weft/core/ir/record.h"
 

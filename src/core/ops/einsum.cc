@@ -56,7 +56,7 @@ Dims EinsumDims(const Node& node) {
   return {.in = {e.a, e.b}, .out = {e.out}, .linear = Linear::kEach};
 }
 
-// The gradient of operand i, of which the product with operand 1 - i is a sum.
+// Returns the gradient of operand i: the product of dy and operand 1 - i, summed over the labels that operand i lacks.
 Var GradOf(const GradCall& call, int i, const std::string& eq) {
   Attrs attrs{{"eq", eq}};
   if (call.Widens(i))

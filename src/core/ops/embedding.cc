@@ -26,7 +26,7 @@ void InferGrad(Node& node) {
   AddOutput(node, node.attrs.IntOr("wide", 0) ? AccumulateType(dtype) : dtype, node.inputs[2].shape());
 }
 
-// Sharded rows give a Partial sum: a rank that does not hold an id's row contributes 0.
+// A table with sharded rows gives a Partial sum, because a rank without an id's row contributes 0.
 Dims ForwardDims(const Node& node) {
   std::string ids = Letters(node.inputs[1].rank());
   return {.in = {"vz", ids}, .out = {ids + "z"}, .linear = Linear::kNone};

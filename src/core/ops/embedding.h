@@ -5,11 +5,12 @@
 namespace weft {
 class Var;
 
-// Embedding      inputs (table [V, C], ids [...] of i32 or i64) -> [..., C]. An id whose row this rank does not hold
-//                (table offset / extent of dim 0) gives 0; the sum over ranks is the result.
-// EmbeddingGrad  inputs (ids [...], dy [..., C], table as a shape operand) -> [V, C]: dy summed by id, in order of
-//                position (deterministic); ids of rows not held are skipped. Accumulates in f32 (f64 for f64). The
-//                result is of the dtype of dy or, with wide = 1, of the accumulate type.
+// Embedding      (table [V, C], ids [...] of i32 or i64) -> [..., C]. An id whose row this rank does not hold (offset
+//                and extent of dim 0 of the table) gives 0. The sum over ranks is the result.
+// EmbeddingGrad  (ids [...], dy [..., C], table as a shape operand) -> [V, C]: the rows of dy summed by id, in order of
+//                position, so the result is deterministic. Ids of rows that this rank does not hold are skipped.
+//                Accumulates in f32 (f64 for f64). The result has the dtype of dy or, with wide = 1, the accumulate
+//                type.
 
 Var Embedding(Var table, Var ids, Loc loc = Loc::current());
 

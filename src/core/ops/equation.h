@@ -1,5 +1,5 @@
-// Equation: what einsum and the ops made of it compute, "btc,chd->bthd", in its parts: the labels of both operands and
-// of the result.
+// Equation: the parts of an equation such as "btc,chd->bthd", which einsum and the ops fused from it compute: the
+// labels of both operands and of the result.
 #pragma once
 #include <string>
 #include <string_view>
@@ -8,7 +8,7 @@ namespace weft {
 
 struct Equation {
   std::string a, b, out;
-  explicit Equation(std::string_view text);  // throws Error where it is no equation of two operands
+  explicit Equation(std::string_view text);  // throws Error unless it is an equation of two operands
 };
 
 }  // namespace weft

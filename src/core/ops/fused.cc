@@ -1,11 +1,12 @@
-// Fused ops: what a device computes in one pass where the closed set would take several. Each is its composition, which
-// runs where a device has no kernel for it.
+// Fused ops: a device computes each in one pass, for which other ops would take several. Each is equal to its
+// composition, which runs on a device without a kernel for it.
 //
-// Linear      eq, bias, residual, wide: einsum(eq, x, w) + bias + residual. Inputs x, w, then the bias (the trailing
-//             dims of the result) and the residual (the shape and dtype of the result), each where its attribute is 1.
-//             Sums in the accumulate type, which is the result's where wide is 1. Made by Fuse (core/compile/fuse.h)
-//             from einsum, add and cast.
-// SwiGluGrad  (a, b, dy) -> (da, db) of swiglu(a, b) = silu(a) * b.
+// Linear      (x, w, then the bias and the residual if their attributes are 1); eq, bias, residual, wide
+//             -> einsum(eq, x, w) + bias + residual
+//             The bias has the trailing dims of the result, the residual has the result's shape and dtype. Sums in the
+//             accumulate type. That is also the result's type if wide is 1. Made by Fuse (core/compile/fuse.h) from
+//             einsum, add and cast.
+// SwiGluGrad  (a, b, dy) -> da, db, the gradients of swiglu(a, b) = silu(a) * b.
 #include <fmt/format.h>
 
 #include "weft/core/ops/equation.h"
@@ -15,7 +16,7 @@ namespace weft {
 namespace {
 
 struct LinearParts : Equation {
-  int bias = -1, residual = -1;  // operand numbers
+  int bias = -1, residual = -1;  // operand numbers; -1: none
   explicit LinearParts(const Node& node) : Equation(node.attrs.Text("eq")) {
     int next = 2;
     if (node.attrs.Int("bias")) bias = next++;
@@ -60,7 +61,7 @@ Dims LinearDims(const Node& node) {
   Dims dims{.in = {p.a, p.b}, .out = {p.out}};
   if (p.bias >= 0) dims.in.push_back(p.out.substr(p.out.size() - node.inputs[size_t(p.bias)].shape().size()));
   if (p.residual >= 0) dims.in.push_back(p.out);
-  // A bias or residual would be added once a rank: a contracted label must lie whole on each.
+  // With a sharded contraction every rank would add the bias or residual, so contracted labels must not be sharded.
   if (p.bias >= 0 || p.residual >= 0)
     for (char label : p.a)
       if (p.out.find(label) == std::string::npos) dims.whole += label;

@@ -34,10 +34,10 @@ Dims GradDims(const Node& node) {
   return {.in = {rows + "z", rows, rows, rows}, .out = {rows + "z"}, .whole = "z"};
 }
 
-// What both compositions need: the logits in the accumulate type and where each row's target is.
+// The values that both compositions need: the logits in the accumulate type, and which element is each row's target.
 struct Parts {
   Var x, hit, valid;  // [..., V] logits; [..., V] bool: is the target; [...] bool: is not ignored
-  int dim;            // the last
+  int dim;            // the last dim
   int64_t vocab;
   double smoothing;
   explicit Parts(const Node& node)
@@ -52,7 +52,7 @@ struct Parts {
   Var Zeros(const Var& like) const { return Full(0, like.dtype(), like.shape()); }
 };
 
-// Over a sharded vocabulary: a max, a sum of exponentials and the picked logit, each one small all-reduce.
+// With a sharded vocabulary the max, the sum of exponentials and the picked logit each need one small all-reduce.
 Outputs Fallback(const Node& node) {
   Parts p(node);
   Var max = StopGradient(ReduceMax(p.x, p.dim));                                     // [...]
@@ -123,7 +123,7 @@ Dims LinearGradDims(const Node& node) {
   return {.in = {rows + "y", "zy", rows, rows}, .out = {rows, rows + "y", "zy"}, .whole = "yz"};
 }
 
-// The logits and their losses: loss, lse.
+// The logits, and their loss and lse.
 struct Composed {
   std::string rows;
   Var logits;

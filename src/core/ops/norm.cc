@@ -33,7 +33,7 @@ void InferGrad(Node& node) {
   if (!IsRmsGrad(node.op)) AddOutput(node, w.dtype(), w.shape());
 }
 
-// Each statistic of a row is a label string without the last dim; a sharded last dim needs the composition.
+// A row statistic has the labels of x without the last one. If the last dim is sharded, the composition is needed.
 Dims ForwardDims(const Node& node) {
   std::string all = Letters(node.inputs[0].rank()), rows = all.substr(0, all.size() - 1),
               last = all.substr(all.size() - 1);
@@ -49,7 +49,7 @@ Dims GradDims(const Node& node) {
   return dims;
 }
 
-// Helpers of the compositions: everything in the accumulate type.
+// Helpers of the compositions. They compute in the accumulate type.
 Var MeanOfRow(const Var& x) { return Scale(ReduceSum(x, -1), 1.0 / double(x.dim(-1))); }
 Var AlongRow(const Var& rows, const Var& x) { return Broadcast(rows, x.rank() - 1, x.dim(-1)); }
 Var SumOfRows(Var x) {
@@ -96,7 +96,7 @@ Outputs FallbackGradAdd(const Node& node) {
   return d;
 }
 
-// The fused derivative holds when only y is used; a gradient of a statistic takes the composition's.
+// Emits the fused gradient. It is valid if only y has a cotangent. If a statistic has one, Grad uses the composition.
 void GradOf(GradCall& call, Op grad_op, std::initializer_list<Var> operands) {
   Outputs d = Emit(grad_op, call.node->attrs, operands, call.node->loc);
   for (size_t i = 0; i < d.size(); i++) call.dx[i] = d[i];
@@ -110,7 +110,7 @@ std::vector<Sample> Samples(Op op) {
   Attrs attrs{{"eps", 1e-5}};
   std::vector<Sample> samples;
   for (const Shape& x : {Shape{2, 5, 6}, Shape{4, 7}}) {
-    if (AddsResidual(op) && x.size() > 2) continue;  // six operands have placements enough in two dims
+    if (AddsResidual(op) && x.size() > 2) continue;  // six operands have enough placements in two dims
     Shape rows(x.begin(), x.end() - 1);
     SampleInput last{{x.back()}, Domain::kAny, 0, true}, stat{rows, Domain::kPositive, 0, true};
     if (op == Op::kRmsNorm) samples.push_back({{{x}, last}, attrs});

@@ -1,5 +1,5 @@
-// Norms over the last dim C. Statistics, weight, bias and their gradients are of the accumulate type (f32; f64 for
-// f64): a weight is near 1, where bf16 would lose the updates of a dozen steps.
+// Norms over the last dim C. Statistics, weight, bias and their gradients have the accumulate type (f32; f64 for f64).
+// A weight is near 1, and in bf16 it would lose the updates of a dozen steps.
 #pragma once
 #include "weft/core/base/error.h"
 
@@ -12,9 +12,7 @@ class Var;
 // LayerNorm      (x [..., C], weight [C], bias [C]); eps -> y, mean [...], rstd [...]
 //                y = (x - mean) * rstd * weight + bias
 // LayerNormGrad  (x, weight, mean, rstd, dy) -> dx, dweight, dbias
-// ...GradAdd     the same with one more operand [..., C] that is added to dx; made by Fuse (core/compile/fuse.h)
-// clang-format off
-// clang-format on
+// ...GradAdd     the gradient with one more operand [..., C], which is added to dx; made by Fuse (core/compile/fuse.h)
 
 Var RmsNorm(Var x, Var weight, double eps, Loc loc = Loc::current());
 Var LayerNorm(Var x, Var weight, Var bias, double eps, Loc loc = Loc::current());

@@ -1,4 +1,4 @@
-// All op builders: what layers, losses and optimizers are written with.
+// All op builders. Layers, losses and optimizers are written with them.
 #pragma once
 #include "weft/core/ir/builder.h"
 #include "weft/core/ir/node.h"

@@ -9,7 +9,7 @@
 namespace weft {
 namespace {
 
-// Operands: the parameter, what is kept of it, the gradient; lr, scale, updates. Results: the first of these anew.
+// Operands: the parameter, its optimizer state, the gradient, lr, scale, updates. Results: the new parameter and state.
 int Kept(const Node& node) { return int(node.inputs.size()) - 5; }
 const Var& GradientOf(const Node& node) { return node.inputs[node.inputs.size() - 4]; }
 const Var& RateOf(const Node& node) { return node.inputs[node.inputs.size() - 3]; }
@@ -35,7 +35,7 @@ Dims UpdateDims(const Node& node) {
   return dims;
 }
 
-// An operand in the type in which the update is computed.
+// Returns an operand in the type in which the update is computed.
 Var Wide(const Node& node, const Var& x) { return Cast(x, AccumulateType(node.inputs[0].dtype())); }
 Var Gradient(const Node& node) {
   return Wide(node, GradientOf(node)) * BroadcastTo(ScaleOf(node), node.inputs[0].shape());
@@ -44,7 +44,7 @@ Var Gradient(const Node& node) {
 Var Moved(const Node& node, const Var& direction) {
   return Wide(node, node.inputs[0]) - BroadcastTo(RateOf(node), node.inputs[0].shape()) * direction;
 }
-// The next values in their types, or the operands where there is no update.
+// Returns the next values in their operands' types, or the operands if there is no update.
 Outputs Results(const Node& node, std::initializer_list<Var> next) {
   const Var& updates = UpdatesOf(node);
   Var any = BroadcastTo(Gt(updates, Full(0, updates.dtype(), {})), node.inputs[0].shape());
@@ -60,7 +60,7 @@ Outputs AdamWFallback(const Node& node) {
   double beta1 = node.attrs.Float("beta1"), beta2 = node.attrs.Float("beta2");
   Var p = Wide(node, node.inputs[0]), m = Wide(node, node.inputs[1]), v = Wide(node, node.inputs[2]);
   Var g = Gradient(node);
-  // Without an update nobody reads what it makes: keep it finite.
+  // Without an update the result is not used. t is at least 1, so that it stays finite.
   Var t = Maximum(Wide(node, UpdatesOf(node)), Full(1, p.dtype(), {}));
   auto correction = [&](double beta) { return BroadcastTo(AddScalar(-Exp(Scale(t, std::log(beta))), 1.0), p.shape()); };
   m = Scale(m, beta1) + Scale(g, 1 - beta1);
@@ -85,7 +85,7 @@ Outputs LionFallback(const Node& node) {
   return Results(node, {Moved(node, direction + decay), Scale(m, beta2) + Scale(g, 1 - beta2)});
 }
 
-// Updates of parameters of which this is kept, by these attributes.
+// Samples of updates with these attributes, for a parameter with optimizer state drawn from `kept`.
 std::vector<Sample> SamplesOf(std::initializer_list<Domain> kept, const Attrs& attrs) {
   SampleInput scalar{{}, Domain::kPositive, 0, true}, first{{}, Domain::kOne}, none{{}, Domain::kIds, 1};
   auto sample = [&](const Shape& s, const SampleInput& updates) {
@@ -94,7 +94,7 @@ std::vector<Sample> SamplesOf(std::initializer_list<Domain> kept, const Attrs& a
     for (const SampleInput& rest : {SampleInput{s}, scalar, scalar, updates}) inputs.push_back(rest);
     return Sample{inputs, attrs};
   };
-  // No update: of a scalar, since placements have been tried by the others.
+  // The sample without an update is a scalar, because the other two already cover placements.
   return {sample({5, 3}, first), sample({8}, first), sample({}, none)};
 }
 

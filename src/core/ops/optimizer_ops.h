@@ -7,17 +7,21 @@
 namespace weft {
 class Var;
 
-// Each takes a parameter p, what it keeps of it from step to step, and the gradient g, all of one shape; scalars lr and
-// scale of the accumulate type; and updates, an i64 scalar: the number of this update from 1, or 0: none, and the
-// results are the operands bit for bit, whatever g and scale hold. It gives p' and what is kept, in the operands'
-// dtypes, and may run in place. g' = g * scale.
+// Each op takes, in this order:
+// - the parameter p, its optimizer state (listed per op below) and the gradient g, all of one shape;
+// - lr and scale, scalars of the accumulate type;
+// - updates, an i64 scalar t: the number of this update, counted from 1. With 0 there is no update: the results are the
+//   operands bit for bit, whatever g and scale hold.
+// It returns p' and the new state in the operands' dtypes, and may run in place. g' = g * scale.
 //
-// AdamW  m, v. Loshchilov, Hutter 2019: m' = beta1 m + (1 - beta1) g'; v' = beta2 v + (1 - beta2) g'^2;
+// AdamW  state m, v (Loshchilov, Hutter 2019):
+//        m' = beta1 m + (1 - beta1) g'; v' = beta2 v + (1 - beta2) g'^2;
 //        p' = p - lr * (m' / (1 - beta1^t) / (sqrt(v' / (1 - beta2^t)) + eps) + weight_decay * p)
-// Sgd    buf, or none without momentum. As PyTorch's: d = g' + weight_decay * p; buf' = momentum * buf + d, from a buf
-//        of zeros; p' = p - lr * buf', or with Nesterov's p - lr * (d + momentum * buf')
-// Lion   m. Chen et al. 2023: p' = p - lr * (sign(beta1 m + (1 - beta1) g') + weight_decay * p);
-//        m' = beta2 m + (1 - beta2) g'
+// Sgd    state buf, or none without momentum (as in PyTorch; buf starts with zeros):
+//        d = g' + weight_decay * p; buf' = momentum * buf + d;
+//        p' = p - lr * buf', or with Nesterov p' = p - lr * (d + momentum * buf')
+// Lion   state m (Chen et al. 2023):
+//        p' = p - lr * (sign(beta1 m + (1 - beta1) g') + weight_decay * p); m' = beta2 m + (1 - beta2) g'
 
 struct AdamWOptions {
   double beta1 = 0.9, beta2 = 0.95, eps = 1e-8, weight_decay = 0;

@@ -29,7 +29,7 @@ Dims DropoutDims(const Node& node) {
 }
 
 void NoGrad(GradCall&) {}
-// The mask is a function of the key: dropping the same elements of the cotangent is the transpose.
+// The mask does not depend on x, so the transpose drops the same elements of the cotangent.
 void GradDropout(GradCall& call) {
   call.dx[0] = EmitOne(Op::kDropout, call.node->attrs, {call.dy[0], call.in(1), call.in(2)}, call.node->loc);
 }
@@ -60,7 +60,7 @@ Var RandomNormal(DType dtype, Shape shape, Loc loc) { return Random("normal", dt
 
 Var Dropout(Var x, double p, Loc loc) {
   Builder& builder = CurrentBuilder();
-  WEFT_CHECK(p >= 0 && p < 1 - 0x1p-17,  // rounded to 2^-16 it is not 1
+  WEFT_CHECK(p >= 0 && p < 1 - 0x1p-17,  // so that p, rounded to a multiple of 2^-16, is not 1
              fmt::format("dropout at {}: expected a probability in [0, 1 - 2^-17), got {}", ToString(loc), p));
   if (p == 0 || builder.options().random_phase != RandomPhase::kTrain) return x;
   int64_t key = std::bit_cast<int64_t>(builder.NextRandomKey());

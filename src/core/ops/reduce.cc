@@ -40,7 +40,7 @@ Dims ArgMaxDims(const Node& node) {
   dims.whole = dims.in[0][size_t(DimOf(node))];
   return dims;
 }
-// A running sum crosses chunk boundaries: its dim is never cut.
+// A running sum crosses chunk boundaries, so its dim must not be sharded.
 Dims CumSumDims(const Node& node) {
   std::string labels = Letters(node.inputs[0].rank());
   return {.in = {labels}, .out = {labels}, .blocked = labels.substr(size_t(DimOf(node)), 1), .linear = Linear::kJoint};
@@ -52,14 +52,14 @@ Var Expand(const Var& reduced, const GradCall& call) {
   return Broadcast(reduced, dim, call.in(0).dim(dim));
 }
 void GradSum(GradCall& call) { call.dx[0] = Cast(Expand(call.dy[0], call), call.in(0).dtype()); }
-// Elements that tie share the gradient.
+// Tied elements share the gradient equally.
 void GradExtremum(GradCall& call) {
   Var hit = Cast(Eq(call.in(0), Expand(call.out(0), call)), call.dy[0].dtype());
   Var share = call.dy[0] / ReduceSum(hit, DimOf(*call.node));
   call.dx[0] = hit * Expand(share, call);
 }
-// The product of the other elements: that of all nonzero ones over this one's, where no other is zero, and 0 where one
-// is. (Once more differentiated, zeros count as constants.)
+// The gradient of an element is the product of the other elements. If another element is 0, it is 0. Otherwise it is
+// the product of all nonzero elements divided by this one. In a second derivative, zeros count as constants.
 void GradProd(GradCall& call) {
   const Var& x = call.in(0);
   int dim = DimOf(*call.node);
@@ -70,7 +70,7 @@ void GradProd(GradCall& call) {
   Var dy = Expand(call.dy[0], call);
   call.dx[0] = Select(Eq(other_zeros, Full(0, x.dtype(), x.shape())), dy * others, Full(0, x.dtype(), x.shape()));
 }
-// The sum from i on: all, less those before i.
+// The gradient of element i is the sum of dy from i on: the total minus the sum before i.
 void GradCumSum(GradCall& call) {
   const Var& dy = call.dy[0];
   int dim = DimOf(*call.node);
@@ -82,7 +82,7 @@ void GradSumOfSquares(GradCall& call) {
 }
 void NoGrad(GradCall&) {}
 
-// The largest value, then the lowest index that has it: correct however the dim is cut.
+// Takes the largest value, then the lowest index that has it. This is correct for any sharding of the dim.
 Outputs FallbackArgMax(const Node& node) {
   const Var& x = node.inputs[0];
   int dim = DimOf(node);

@@ -1,4 +1,4 @@
-// Reductions over one dim, which disappears; and the running sum, which keeps it.
+// Reductions over one dim, which the result lacks, and the running sum, which keeps its dim.
 #pragma once
 #include "weft/core/base/error.h"
 #include "weft/core/ir/elementwise_rows.h"
@@ -7,13 +7,11 @@ namespace weft {
 class Var;
 
 // ReduceSum, ReduceMax, ReduceMin, ReduceProd
-//               dim. Floats accumulate in f32 (f64 for f64); an empty dim gives 0, -inf, inf, 1. ReduceSum's result is
-//               of the operand's dtype or, of floats with wide = 1, of the accumulate type.
+//               dim. Floats accumulate in f32 (f64 for f64). An empty dim gives 0, -inf, inf and 1. The result has the
+//               operand's dtype. ReduceSum of floats with wide = 1 returns the accumulate type.
 // ArgMax        dim: i64, the lowest global index of the largest element.
-// CumSum        dim: element i is the sum of the elements up to i; the dim stays.
-// SumOfSquares  all dims: a scalar of the accumulate type (f32; f64 for f64).
-// clang-format off
-// clang-format on
+// CumSum        dim: element i is the sum of the elements up to and including i. The dim stays.
+// SumOfSquares  over all dims: a scalar of the accumulate type (f32; f64 for f64).
 
 Var ReduceSum(Var x, int dim, Loc loc = Loc::current());
 Var ReduceMax(Var x, int dim, Loc loc = Loc::current());
@@ -22,9 +20,9 @@ Var ReduceProd(Var x, int dim, Loc loc = Loc::current());
 Var ArgMax(Var x, int dim, Loc loc = Loc::current());
 Var CumSum(Var x, int dim, Loc loc = Loc::current());
 Var SumOfSquares(Var x, Loc loc = Loc::current());
-// Over all dims, one after the other; a scalar.
+// Returns the sum over all dims, one dim after the other, as a scalar.
 Var SumAll(Var x, Loc loc = Loc::current());
-// exp(x - max) / sum over dim; a composition.
+// Returns exp(x - max) / sum over dim. It is composed of other ops.
 Var Softmax(Var x, int dim, Loc loc = Loc::current());
 
 }  // namespace weft

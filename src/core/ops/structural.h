@@ -1,4 +1,4 @@
-// Structural ops: they move or repeat elements and compute nothing. Each names one dim.
+// Structural ops: they move or repeat elements and compute nothing. Each names one dim, except Permute.
 #pragma once
 #include <span>
 
@@ -8,18 +8,17 @@
 namespace weft {
 class Var;
 
-// Broadcast  dim, size: inserts a dim of that size, repeating x. A generator in the new dim.
+// Broadcast  dim, size: inserts a dim of that size and repeats x along it. A generator in the new dim.
 // Permute    perm: output dim i is input dim perm[i].
 // Split      dim, inner: dim n becomes [n / inner, inner].
 // Merge      dim: dims dim and dim + 1 become one.
-// Slice      dim, start, length: elements [start, start + length).
-// Pad        dim, low, high: zeros before and after.
-// Concat     dim: any number of inputs that agree in the other dims.
-// clang-format off
-// clang-format on
+// Slice      dim, start, length: the elements [start, start + length) of dim.
+// Pad        dim, low, high: adds `low` zeros before and `high` zeros after.
+// Concat     dim: joins any number of inputs that agree in the other dims.
 
 Var Broadcast(Var x, int dim, int64_t size, Loc loc = Loc::current());
-// Inserts the leading dims that x lacks, as NumPy does; x's own dims must be the trailing ones of `shape`.
+// Inserts the leading dims that x lacks, as NumPy does. Throws Error unless x's own dims are the trailing ones of
+// `shape`.
 Var BroadcastTo(Var x, const Shape& shape, Loc loc = Loc::current());
 Var Permute(Var x, Shape perm, Loc loc = Loc::current());
 Var Split(Var x, int dim, int64_t inner, Loc loc = Loc::current());

@@ -1,4 +1,5 @@
-// CollectiveContext: what the kernels of collectives run on. Core hands it on and knows no more; dist's DeviceMesh is one.
+// CollectiveContext: what the kernels of collectives run on. Core only passes it through; dist's DeviceMesh implements
+// it.
 #pragma once
 
 namespace weft {

@@ -1,10 +1,12 @@
-// Kernels: what a device must provide for an op, and the table that finds it, keyed (op, device kind).
+// Kernels: what a device must provide for an op, and the table that finds it by op. A Context has one table per device
+// kind.
 //
-// A kernel gets views of the elements that this rank holds. Storage is padded to the chunk size of each dim
-// (`capacity`), the same on all ranks; `extent` is what this rank really holds, maybe nothing. A kernel reads and
-// writes only the box of extents; padding is undefined, and only collectives move it. With even shards extent ==
-// capacity and a tensor is dense. Inputs may also have stride 0 (a broadcast) where the row says `any_strides`; outputs
-// are row-major over capacity.
+// A kernel gets views of the elements that this rank holds. In each dim:
+// - `capacity` is the chunk size, to which storage is padded. It is the same on all ranks.
+// - `extent` is the number of elements that this rank holds, possibly 0.
+// A kernel reads and writes only the box of extents. Padding is undefined, and only collectives move it. With even
+// shards extent == capacity and a tensor is dense. Inputs may have stride 0 (a broadcast) if the row sets
+// `any_strides`. Outputs are row-major over capacity.
 #pragma once
 #include <array>
 #include <cstddef>
@@ -45,42 +47,44 @@ struct TensorView {
   int64_t CapacityElements() const;
 };
 
-// The view of a rank's storage of a global tensor.
+// Returns the view of a rank's storage of a global tensor.
 TensorView MakeView(void* data, DType dtype, const Shape& global, const Sharding& sharding, const MeshShape& mesh,
                     const Coords& coords);
-// The view of a whole tensor on one rank.
+// Returns the view of a whole tensor on one rank.
 TensorView MakeView(void* data, DType dtype, const Shape& shape);
 
 struct KernelCall {
   const Attrs* attrs;
   std::span<const TensorView> in;  // in[i].data is null for a shape operand
   std::span<const TensorView> out;
-  void* workspace;  // as many bytes as the row's `workspace` asked for, aligned to 64
+  void* workspace;  // workspace_bytes bytes, aligned to 64
   size_t workspace_bytes;
   const Context* context;
-  CollectiveContext* mesh;      // null where there is none
-  std::string_view scope = {};  // the module that the op stands in, "blocks.3.mlp.down"
-  Loc loc = {};                 // and the user's line
+  CollectiveContext* mesh;      // null if there is none
+  std::string_view scope = {};  // the module path of the op, "blocks.3.mlp.down"
+  Loc loc = {};                 // the user's line
 };
 
 struct KernelRow {
   void (*run)(const KernelCall&) = nullptr;
-  // Bytes of scratch; null: none. Asked with the context and views of the run, but views carry no data then.
+  // Returns the bytes of scratch memory that a call needs; null: none. The call has the context and the views of the
+  // run, but the views have no data.
   size_t (*workspace)(const KernelCall&) = nullptr;
-  // Runs calls of which none writes what another reads or writes, with fewer launches than one each; null: one by one.
+  // Runs several calls with fewer launches than one per call; null: they run one by one. No call may write what another
+  // one reads or writes.
   void (*run_many)(std::span<const KernelCall>) = nullptr;
-  // Which of several ways a call takes, and why not those before it: "flash (cudnn: f32 is neither bf16 nor f16)".
-  // Views may carry no data. Null: there is one way.
+  // Says which of several backends a call takes, and why not those before it: "flash (cudnn: f32 is neither bf16 nor
+  // f16)". The views may have no data. Null: there is one backend.
   std::string (*explain)(const KernelCall&) = nullptr;
   bool any_strides = false;  // accepts inputs with stride 0
-  bool in_place = false;     // output 0 may share storage with input 0 (or output i with input i)
+  bool in_place = false;     // output i may share storage with input i
 };
 
 class KernelTable {
  public:
   void Add(Op op, KernelRow row) { rows_[size_t(op)] = row; }
   bool Has(Op op) const { return rows_[size_t(op)].run != nullptr; }
-  const KernelRow& Row(Op op) const;  // throws Error naming the op when the device has no kernel for it
+  const KernelRow& Row(Op op) const;  // throws Error with the op's name if the device has no kernel for it
 
  private:
   std::array<KernelRow, size_t(kNumOps)> rows_{};

@@ -41,7 +41,7 @@ void StreamRecording::Replay() {
   try {
     Issue();
   } catch (...) {
-    device_.SetFailure(std::current_exception());  // what was asked for before it now counts on the work
+    device_.SetFailure(std::current_exception());  // calls issued before it count on this work
     throw;
   }
 }

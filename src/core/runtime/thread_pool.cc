@@ -11,7 +11,7 @@ namespace weft {
 ThreadPool::ThreadPool(int workers) {
   try {
     for (int i = 0; i < workers; i++) threads_.emplace_back([this] { Work(); });
-  } catch (const std::system_error& e) {  // some of them run
+  } catch (const std::system_error& e) {  // some workers have started
     size_t started = threads_.size();
     Stop();
     Fail(fmt::format(

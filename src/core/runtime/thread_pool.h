@@ -15,11 +15,12 @@ class ThreadPool {
   explicit ThreadPool(int workers);
   ~ThreadPool();
 
-  // Runs piece(0..pieces-1), the caller among the runners. Not reentrant. Rethrows the first exception of a piece.
+  // Runs piece(0) to piece(pieces - 1) on the workers and the caller. Not reentrant. Rethrows the first exception of a
+  // piece.
   void Run(int pieces, absl::FunctionRef<void(int)> piece);
 
  private:
-  void Stop();  // and wait until all have
+  void Stop();  // stops and joins the workers
   void Work();
   void RunPieces(std::unique_lock<std::mutex>& lock);
 

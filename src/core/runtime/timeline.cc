@@ -7,7 +7,7 @@
 namespace weft {
 namespace {
 
-// By the clock of the host, which waits for the work before it looks.
+// Reads the host's clock after waiting for the work.
 class HostTimeline final : public Timeline {
  public:
   HostTimeline(DeviceRuntime& device, size_t most) : device_(device), most_(most) { times_.reserve(most); }

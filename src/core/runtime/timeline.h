@@ -1,4 +1,4 @@
-// Timeline: points in the order of the work on a device, and the times at which the device came to them.
+// Timeline: points in the order of the work on a device, and the times at which the device reached them.
 //
 //   std::unique_ptr<Timeline> timeline = NewTimeline(device, 2);
 //   timeline->Mark();
@@ -18,13 +18,13 @@ namespace weft {
 class Timeline {
  public:
   virtual ~Timeline() = default;
-  // Puts the next point behind the work that was issued so far. Throws Error when the timeline is full.
+  // Adds a point after the work issued so far. Throws Error if the timeline is full.
   virtual void Mark() = 0;
-  // The times of all points so far, in the order of Mark: SteadyNanoseconds. Waits for the device.
+  // Returns the times of all points so far, in the order of Mark, in SteadyNanoseconds. Waits for the device.
   virtual std::vector<int64_t> Read() = 0;
 };
 
-// A device that notes by itself when its work comes to a point: the host need not wait there.
+// A device that records the times of points itself, so that the host need not wait at each point.
 class KeepsTime {
  public:
   virtual std::unique_ptr<Timeline> NewTimeline(size_t most) = 0;
@@ -33,11 +33,11 @@ class KeepsTime {
   ~KeepsTime() = default;
 };
 
-// A timeline of at most `most` points; Mark allocates nothing. The host waits at each point for a device that does not
-// keep time. The device outlives the timeline.
+// Returns a timeline of at most `most` points. Mark allocates nothing. If the device is no KeepsTime, the host waits
+// for it at each point. The device must outlive the timeline.
 std::unique_ptr<Timeline> NewTimeline(DeviceRuntime& device, size_t most);
 
-// Nanoseconds of std::chrono::steady_clock: the same clock for all processes of a host.
+// Returns nanoseconds of std::chrono::steady_clock. All processes of a host share this clock.
 int64_t SteadyNanoseconds();
 
 }  // namespace weft

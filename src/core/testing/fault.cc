@@ -25,7 +25,7 @@ constexpr int kKill = -1, kSlow = -2, kHang = -3;
 constexpr Action kActions[] = {{"kill", kKill}, {"slow", kSlow},  {"hang", kHang},    {"enospc", ENOSPC},
                                {"eio", EIO},    {"erofs", EROFS}, {"eacces", EACCES}, {"einval", EINVAL}};
 
-// Counts the calls at the point that the variable names, afresh whenever it changes.
+// Counts the calls at the point that the variable names. The count restarts when the variable changes.
 bool IsDue(const char* point, const WantedFault& fault) {
   static std::mutex mutex;
   static std::pair<std::string, WantedFault> counted;

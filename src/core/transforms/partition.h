@@ -1,10 +1,10 @@
-// Partition: from a program over global tensors to the one that each rank runs, with collectives where placements
-// differ.
+// Partition: turns a program over global tensors into the program that each rank runs, with collectives where
+// placements differ.
 //
 //   LocalProgram local = Partition(graph, {.mesh = {{"dp", "tp"}, {2, 2}}});
 //
-// Placements flow forward from the leaves through the rules (rules.h); there is no search. The same class, node by
-// node, is eager DTensor: only where local values live and how local ops are made differs (the two virtual functions).
+// Placements flow forward from the leaves through the rules (rules.h), without a search. Eager DTensor uses the same
+// class node by node. Only where local values are stored and how local ops are made differs (At and EmitLocal).
 #pragma once
 #include <functional>
 #include <map>
@@ -19,8 +19,8 @@ namespace weft {
 
 class KernelTable;
 
-// Where a global value is: its placement, and its local versions by placement. A lazy value is a generator (or made
-// from generators alone) and has no version until a consumer wants one.
+// Where a global value is: its placement, and its local versions by placement. A lazy value comes from a generator, or
+// from ops on lazy values only. It has no version until a consumer needs one.
 struct Placed {
   struct Version {
     Sharding sharding;
@@ -29,22 +29,22 @@ struct Placed {
   };
   Sharding sharding;
   bool lazy = false;
-  int lazy_depth = 0;     // how many lazy values it is made through
-  Var source;             // of a lazy reshard: the value before all the reshards that stack up on a cotangent
-  bool regather = false;  // gathered anew in each phase (fsdp: full), so that it need not live from forward to backward
+  int lazy_depth = 0;     // length of the chain of lazy values that it is computed from
+  Var source;             // for a lazy reshard, the value before all reshards stacked on it
+  bool regather = false;  // gathered again in each phase (fsdp: full), so it need not live from forward to backward
   absl::InlinedVector<Version, 1> versions;
 };
 
 struct PartitionOptions {
   MeshShape mesh;
-  // The explicit mode: refuse where a collective would be inserted that neither a reshard asks for nor an op's own
-  // composition. Gradients follow what the program says, so theirs are not looked at.
+  // Explicit mode: throws Error where a collective would be inserted that neither a reshard asks for nor an op's own
+  // composition. The backward pass is not checked, because its placements follow from the forward pass.
   bool check = false;
   const OpTable* ops = nullptr;          // null: Ops(); tests pass broken rules
-  const KernelTable* kernels = nullptr;  // ops without a row here become their compositions; null: all have one
+  const KernelTable* kernels = nullptr;  // ops without a row here become their compositions; null: all ops have one
   std::map<std::string, Sharding>
       wanted{};          // placements of outputs (default: Replicate) and writes (default: as stored)
-  bool natural = false;  // outputs not in `wanted` come in the placement that the rules gave them
+  bool natural = false;  // outputs not in `wanted` keep the placement that the rules gave them
 };
 
 class Partitioner {
@@ -52,25 +52,26 @@ class Partitioner {
   explicit Partitioner(const PartitionOptions& options);
   virtual ~Partitioner() = default;
 
-  // Places the results of a global node; its operands have been processed.
+  // Places the results of a global node. Its operands must have been processed before.
   void Process(const std::shared_ptr<Node>& node);
-  // The local value of `global` in the wanted placement, converted where needed on behalf of `origin`. A sum over ranks
-  // that is not complete may come in a wider type (see WidensSum); Whole gives the value's own type always.
+  // Materialize returns the local value of `global` in the wanted placement. Conversions are inserted on behalf of
+  // `origin`. An incomplete sum over ranks may have a wider type (see WidensSum). Whole always returns the value's own
+  // type.
   Var Materialize(const Var& global, const Sharding& want, const Node& origin);
   Var Whole(const Var& global, const Sharding& want, const Node& origin);
-  // Axes of one rank do not place anything; Keep() becomes what `have` says.
+  // Returns `target` with Keep() replaced by the placement in `have`. Axes with one rank become Replicate.
   Sharding Resolve(const Sharding& target, const Sharding& have) const;
 
   virtual Placed& At(const Var& global) = 0;
 
  protected:
-  // Makes (and in eager mode runs) a local op.
+  // Makes a local op. In eager mode it also runs it.
   virtual std::shared_ptr<Node> EmitLocal(Op op, Attrs attrs, std::span<const Var> inputs,
                                           absl::InlinedVector<ValueInfo, 1> outputs, const Node& origin) = 0;
   const MeshShape& mesh() const { return options_.mesh; }
   const OpRecord& RecordOf(Op op) const { return (options_.ops ? *options_.ops : Ops())[size_t(op)]; }
   virtual void OnFallback(const Node&) {}
-  int asked_ = 0;  // above 0: inside what asks for its collectives
+  int asked_ = 0;  // above 0: inside an op or value that asks for its collectives
 
  private:
   void ProcessReshard(const std::shared_ptr<Node>& node);
@@ -91,9 +92,9 @@ class Partitioner {
 };
 
 struct LocalProgram {
-  Graph graph;  // local nodes; ValueInfo holds global shapes and shardings
+  Graph graph;  // local nodes; their ValueInfo has global shapes and shardings
   MeshShape mesh;
-  std::vector<std::string> inlined;  // ops whose composition was inlined because a dim they need whole is sharded
+  std::vector<std::string> inlined;  // ops whose composition was inlined because a dim that they need whole is sharded
 };
 LocalProgram Partition(const Graph& graph, const PartitionOptions& options);
 

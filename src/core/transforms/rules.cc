@@ -36,7 +36,7 @@ class Chooser {
   struct Order {
     char label;
     AxisList axes;         // major first
-    size_t coincides = 0;  // groups: how many of the axes, from the major one, shard `outer` at the same boundaries
+    size_t coincides = 0;  // groups: how many axes, from the major one, shard `outer` at the same boundaries
   };
 
   const Dims::Group* GroupOfMerged(char l) const {
@@ -58,7 +58,7 @@ class Chooser {
     return 1;
   }
 
-  // Do the chunks of `merged` on these axes fall on chunks of `outer`?
+  // Whether the boundaries of the chunks of `merged` on these axes are boundaries of chunks of `outer`.
   bool Coincides(const Dims::Group& group, const AxisList& axes) const {
     int64_t outer = Extent(group.outer), merged = outer * group.inner;
     for (int axis : axes) {
@@ -70,7 +70,7 @@ class Chooser {
     return true;
   }
 
-  // The label that operand k proposes for the axis, or 0.
+  // Returns the label that operand k proposes for the axis, or 0 for none.
   char Proposal(size_t k, int axis) const {
     const Placement& p = have_[k][axis];
     if (p.kind != Placement::kShard) return 0;
@@ -112,8 +112,8 @@ class Chooser {
                               ToString(node_.inputs[b].shape()), ToString(have_[b][axis])));
   }
 
-  // A sum over ranks passes only where all operands are that sum and bytes do not grow; on a chain of parameters also
-  // where they do, so that gradients reduce in the wider type.
+  // A sum over ranks passes through only if all operands are such a sum and the bytes do not grow. In a chain of
+  // parameters the bytes may grow, so that gradients are reduced in the wider type.
   bool KeepsPartial(int axis) const {
     if (dims_.linear != Linear::kJoint || have_.empty()) return false;
     double in = 0, out = 0;
@@ -133,7 +133,8 @@ class Chooser {
     return labels;
   }
 
-  // The first operand that has several of the label's axes fixes their order; the rest follow by axis number.
+  // The first operand that holds several of the label's axes fixes their order. If none does, the first operand that
+  // holds one puts it first. The other axes follow by axis number.
   AxisList OrderOf(char label) const {
     AxisList axes, best;
     for (int a = 0; a < mesh_.num_axes(); a++)
@@ -172,7 +173,7 @@ class Chooser {
     if (group->exact) order.axes.resize(order.coincides);
   }
 
-  // Shards dim by dim, each dim's axes in the label's order.
+  // Returns the sharding of these labels: dim by dim, with each dim's axes in the label's order.
   Sharding Layout(const Labels& labels, bool result) const {
     Sharding s(mesh_.num_axes());
     for (size_t d = 0; d < labels.size(); d++) {
@@ -193,7 +194,7 @@ class Chooser {
     }
     return s;
   }
-  // An exact group may have dropped an axis again.
+  // Whether a label uses the axis. An exact group may have dropped it.
   bool IsUsed(int axis) const {
     for (const Order& order : orders_)
       if (std::find(order.axes.begin(), order.axes.end(), axis) != order.axes.end()) return true;
@@ -236,7 +237,7 @@ class TransitionPlanner {
   }
 
  private:
-  // The axis may be appended to its wanted dim now: exactly the axes that are major to it are there.
+  // Whether the axis may be appended to its wanted dim now: exactly the axes major to it are there.
   bool Ready(int axis) const {
     const Placement& w = want_[axis];
     if (w.kind != Placement::kShard) return false;
