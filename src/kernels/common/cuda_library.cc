@@ -8,7 +8,7 @@ namespace {
 
 constexpr const char* kLibrary = "libweft_cuda.so";
 
-// Never closed: kernels and buffers are in use until the process ends.
+// The library is never closed, because kernels and buffers are in use until the process ends.
 absl::StatusOr<void*> Library() {
   void* library = dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL);
   if (library) return library;

@@ -1,5 +1,5 @@
-// The CUDA backend is a shared library, opened when a CUDA device is asked for: linked in, it would cost every CPU run
-// its start-up time and memory.
+// The CUDA backend is a shared library that is opened when a CUDA device is requested. Linking it would add its
+// start-up time and memory to every CPU run.
 #pragma once
 #include <string>
 #include <vector>
@@ -10,15 +10,18 @@
 
 namespace weft {
 
-// Does this host have NVIDIA's driver? Not by its file under /proc: containers do without.
+// Returns whether NVIDIA's driver library can be opened. Does not look for the driver under /proc, because containers
+// may lack that entry.
 bool HasCudaDriver();
 
-// Of each GPU of this host that this process sees, what tells it from all others. Errors as OpenCuda's.
+// Returns one identifier per GPU of this host that this process sees. The identifiers of any two GPUs differ. Fails as
+// OpenCuda does.
 absl::StatusOr<std::vector<std::string>> CudaGpus();
-// Adds GPU number `index` of this host and the CUDA kernels to the context. Not found: the library is not there (a
-// build without CUDA) or its libraries are missing. Failed precondition: there is no driver or GPU that it can use.
+// Adds GPU number `index` of this host and the CUDA kernels to the context. Errors:
+// - NotFound: the CUDA library is missing (a build without CUDA), or a library that it needs is missing.
+// - FailedPrecondition: there is no driver or no GPU that it can use.
 absl::Status OpenCuda(Context& context, int index);
-// The kernels alone, to plan with on a host that has no GPU.
+// Adds only the kernels, to plan with on a host without a GPU.
 absl::Status OpenCudaKernels(KernelTable& table);
 
 }  // namespace weft

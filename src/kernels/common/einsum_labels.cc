@@ -19,7 +19,7 @@ Label& Find(Labels& labels, char name) {
   return labels.back();
 }
 
-// "btc,cd->btd" to labels, in the order of the output, then of the operands.
+// Returns the labels of an equation such as "btc,cd->btd": those of the output in order, then those of the operands.
 Labels Parse(const Equation& eq, const TensorView& a, const TensorView& b, const TensorView& out) {
   Labels labels;
   auto each = [&](std::string_view names, const TensorView& view, bool Label::*in, int64_t Label::*stride) {
@@ -36,13 +36,14 @@ Labels Parse(const Equation& eq, const TensorView& a, const TensorView& b, const
   return labels;
 }
 
-// The terms in the order of the larger operand: the other one is packed if they disagree. Outputs keep their order.
+// Sorts the contracted labels in the memory order of the larger operand. The smaller one is packed if its order
+// differs. Output labels keep their order.
 void SortTerms(Labels& labels, bool by_a) {
   auto before = [&](const Label& x, const Label& y) {
     if (x.in_out || y.in_out) return x.in_out && !y.in_out;
     return by_a ? x.a > y.a : x.b > y.b;
   };
-  // A stable insertion sort: std::stable_sort takes a buffer from the heap.
+  // A stable insertion sort, because std::stable_sort allocates a buffer on the heap.
   for (size_t i = 1; i < labels.size(); i++)
     for (size_t j = i; j > 0 && before(labels[j], labels[j - 1]); j--) std::swap(labels[j], labels[j - 1]);
 }
@@ -52,7 +53,7 @@ void SortTerms(Labels& labels, bool by_a) {
 EinsumLabels::EinsumLabels(const KernelCall& call) {
   const TensorView &a = call.in[0], &b = call.in[1];
   Labels labels = Parse(Equation(call.attrs->Text("eq")), a, b, call.out[0]);
-  // The innermost output dim that is walked at all decides which operand gives the columns.
+  // The innermost output dim with an extent other than 1 decides which operand supplies the columns.
   for (const Label& label : labels)
     if (label.in_out && label.extent != 1) swapped = label.in_a && !label.in_b;
   SortTerms(labels, a.NumElements() >= b.NumElements());

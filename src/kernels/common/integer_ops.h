@@ -1,4 +1,4 @@
-// Which elementwise ops kernels also offer on integers (computing in i64), the same on every device.
+// The elementwise ops that also have integer kernels, which compute in i64. The list is the same on every device.
 #pragma once
 #include "weft/core/ir/op.h"
 

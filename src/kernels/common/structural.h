@@ -1,7 +1,8 @@
-// Structural ops: each is a copy between two views of one box; only the strides and the first element differ.
+// Structural ops (broadcast, permute, split, merge, slice, pad, concat). Each is a copy between two views of one box;
+// only the strides and the first element differ.
 //
-// All positions go through global indices, so a rank that holds a shard of the dim copies what it holds of both sides.
-// A device gives the copies:
+// All positions are global indices, so a rank that holds a shard of the dim copies the overlap of what it holds of both
+// sides. A device provides the copies:
 //
 //   void AddStructural(KernelTable& table) { StructuralOps<CopyBox, CopyBox, ZeroBox>::Add(table); }
 #pragma once
@@ -12,18 +13,19 @@
 
 namespace weft {
 
-// Copies `from` into `to`: the extents of `to`, the strides of both; from.dim(i) walks with to.dim(i).
+// Copies `from` into `to`. The extents are those of `to`; dim i of `from` matches dim i of `to`, each with its own
+// stride.
 using CopyBoxFn = void (*)(const KernelCall& call, const TensorView& to, const TensorView& from);
 // Writes zeros into the box of `to`.
 using ZeroBoxFn = void (*)(const KernelCall& call, const TensorView& to);
 
-// The same view, starting `index` elements further along `dim`.
+// Returns the view that starts `index` elements further along `dim`.
 inline TensorView Advanced(TensorView view, int dim, int64_t index) {
   if (view.data) view.data = view.as<char>() + index * view.dim(dim).stride * int64_t(SizeOf(view.dtype));
   return view;
 }
 
-// CopyPieces: as CopyBox, from a view that may reach over several allocations.
+// CopyPieces does the same as CopyBox, but its source view may span several allocations.
 template <CopyBoxFn CopyBox, CopyBoxFn CopyPieces, ZeroBoxFn ZeroBox>
 class StructuralOps {
  public:
@@ -45,7 +47,7 @@ class StructuralOps {
  private:
   static int Dim(const KernelCall& call) { return int(call.attrs->Int("dim")); }
 
-  // The part of `dim` with local indices [begin, end).
+  // Returns the part of `dim` with local indices [begin, end).
   static TensorView Part(const TensorView& view, int dim, int64_t begin, int64_t end) {
     TensorView part = Advanced(view, dim, begin);
     part.dims[size_t(dim)].extent = std::max<int64_t>(end - begin, 0);
@@ -67,7 +69,8 @@ class StructuralOps {
     CopyBox(call, call.out[0], from);
   }
 
-  // `flat` seen with dim split in two; `split` says how: [n / inner, inner], with the offsets of this rank.
+  // Returns `flat` seen with `dim` split in two. `split` gives the two dims, [n / inner, inner], and this rank's
+  // offsets.
   static TensorView SplitView(const TensorView& flat, const TensorView& split, int dim) {
     const DimView &whole = flat.dim(dim), &outer = split.dim(dim), &inner = split.dim(dim + 1);
     TensorView view = split;
@@ -85,12 +88,12 @@ class StructuralOps {
     CopyBox(call, SplitView(call.out[0], call.in[0], Dim(call)), call.in[0]);
   }
 
-  // Copies what this rank holds of both when element 0 (global) of `piece` is element `start` (global) of `whole`.
-  // Gives the local range of `whole` that was met. Either side may be the target.
+  // Copies what this rank holds of both sides, when element 0 (global) of `piece` is element `start` (global) of
+  // `whole`. `to_whole` selects which side is written. Returns the local range of `whole` that overlaps the piece.
   static std::pair<int64_t, int64_t> CopyMeeting(const KernelCall& call, const TensorView& whole,
                                                  const TensorView& piece, int dim, int64_t start, bool to_whole) {
     const DimView &w = whole.dim(dim), &p = piece.dim(dim);
-    int64_t shift = start + p.offset - w.offset;  // local index in whole of piece's local 0
+    int64_t shift = start + p.offset - w.offset;  // local index in `whole` of the piece's local element 0
     int64_t begin = std::clamp<int64_t>(shift, 0, w.extent),
             end = std::clamp<int64_t>(shift + p.extent, begin, w.extent);
     TensorView part = Part(whole, dim, begin, end), other = Part(piece, dim, begin - shift, end - shift);
@@ -112,7 +115,8 @@ class StructuralOps {
 
   static int64_t Address(const TensorView& view) { return int64_t(reinterpret_cast<intptr_t>(view.data)); }
 
-  // Do pieces lie on this rank as a whole, in one layout and evenly apart in memory? Two always are.
+  // Returns whether this rank holds all pieces whole, in one layout and evenly spaced in memory. Two pieces are always
+  // evenly spaced.
   static bool Alike(const KernelCall& call, int dim) {
     const TensorView &first = call.in[0], &out = call.out[0];
     if (call.in.size() < 2 || first.rank == kMaxRank || out.dim(dim).extent != out.dim(dim).global) return false;
@@ -127,7 +131,7 @@ class StructuralOps {
     }
     return apart % int64_t(SizeOf(first.dtype)) == 0;
   }
-  // The same view with one more dim in front of `dim`.
+  // Returns the view with one more dim inserted before `dim`.
   static TensorView Inserted(TensorView view, int dim, int64_t extent, int64_t stride) {
     std::copy_backward(view.dims.begin() + dim, view.dims.begin() + view.rank, view.dims.begin() + view.rank + 1);
     view.dims[size_t(dim)] = {extent, stride, 0, extent, extent};
@@ -135,7 +139,8 @@ class StructuralOps {
     return view;
   }
 
-  // Pieces that are alike are one copy, in which the piece is a dim: a launch costs as much as 16 MB of copying.
+  // If the pieces are Alike, one copy with the piece number as a dim replaces a copy per piece, because a launch costs
+  // as much as copying 16 MB.
   static void Concat(const KernelCall& call) {
     if (Alike(call, Dim(call))) {
       const TensorView& first = call.in[0];

@@ -1,4 +1,4 @@
-// One function per family, which gives the planned rows of its ops their kernels; library.cc calls them all. An op
+// One function per family, which sets the functions of the planned rows of its ops; library.cc calls them all. An op
 // without a row in plan/planned_rows.cc runs as its fallback.
 #pragma once
 #include "weft/core/runtime/kernel.h"

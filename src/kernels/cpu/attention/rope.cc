@@ -1,4 +1,4 @@
-// Rotary embedding. Angles are computed in f64 once a call, for every position held, then serve all sequences and
+// Rotary embedding. Angles are computed in f64 once per call for every local position, and then serve all sequences and
 // heads.
 #include <cmath>
 
@@ -10,7 +10,7 @@
 namespace weft::cpu {
 namespace {
 
-// cos and sin [T, D/2], and two rows a worker.
+// cos and sin [T, D/2], and two rows per worker.
 template <class C>
 struct RopeScratch {
   C *cosine, *sine, *rows;
@@ -27,8 +27,8 @@ struct RopeScratch {
   }
 };
 
-// Position p = 16 h + l: the angles of 16 h and of l are computed, those of p follow by the addition theorem. An angle
-// depends on the global position alone, so every shard rotates by the same numbers.
+// Position p is 16 h + l. The angles of 16 h and of l are computed; that of p follows from the addition theorem. An
+// angle depends only on the global position, so every shard rotates by the same numbers.
 template <class C>
 void FillFrequency(double frequency, double sign, int64_t first, int64_t count, int64_t step, C* cosine, C* sine) {
   constexpr int64_t kLow = 16;
@@ -62,7 +62,7 @@ void FillAngles(const KernelCall& call, const RopeScratch<C>& table) {
   });
 }
 
-// ivdep: y may be x itself.
+// ivdep, because y may be x itself.
 template <class C>
 void Rotate(const C* x, const C* cosine, const C* sine, int64_t half, C* y) {
 #pragma GCC ivdep

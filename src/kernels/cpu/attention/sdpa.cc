@@ -1,4 +1,5 @@
-// Sdpa forward: blocks of queries against blocks of keys with a running softmax; memory is linear in the sequence.
+// Sdpa forward: blocks of queries against blocks of keys with a running softmax. Memory is linear in the sequence
+// length.
 #include "weft/core/ops/attention.h"
 
 #include "weft/kernels/cpu/attention/sdpa_tiles.h"
@@ -7,12 +8,12 @@
 namespace weft::cpu {
 namespace {
 
-// One worker's tiles.
+// The tiles of one worker.
 template <class C>
 struct Tiles {
   C *q, *s, *o;      // [D, Q], [K, Q], [D, Q]
   C *largest, *sum;  // [Q]: the running softmax
-  C *k, *v, *rows;   // [K, D] where k and v are not of type C; [Q, D]
+  C *k, *v, *rows;   // [K, D], used if k and v are not of type C; [Q, D]
   size_t bytes;
 
   Tiles(const SdpaSizes& z, void* start) {
@@ -29,8 +30,8 @@ struct Tiles {
   }
 };
 
-// Turns one vector of columns of scores s [n, width] into exp(s - max); updates max and sum; gives the factor of what
-// was added up before.
+// Turns one vector of columns of the scores s [n, width] into exp(s - max), and updates max and sum. Returns the factor
+// by which earlier sums must be scaled.
 template <class C>
 Vector<C> SoftmaxColumns(int64_t n, int64_t width, C* s, C* largest, C* sum) {
   const Vector<C> none = Splat(-std::numeric_limits<C>::infinity());
@@ -64,7 +65,7 @@ void AddKeys(const SdpaSizes& z, const Tiles<C>& t, Left<C> k, Left<C> v, int64_
   TileProduct<C>(z.D, width, n, Transposed(v), t.s, width, t.o, width, begin != 0);  // [D, Q]
 }
 
-// Queries [first, first + n) of one head.
+// Computes queries [first, first + n) of one head.
 template <class C>
 void QueryBlock(const KernelCall& call, const SdpaSizes& z, const Tiles<C>& t, int64_t b, int64_t h, int64_t first,
                 int64_t n) {

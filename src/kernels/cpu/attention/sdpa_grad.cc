@@ -1,5 +1,6 @@
-// Sdpa backward: the probabilities are recomputed from lse. One task is one KV head of one sequence: it alone adds to
-// that head's dk and dv, query heads and query blocks in order, so results do not depend on the number of threads.
+// Sdpa backward. The probabilities are recomputed from lse. One task is one KV head of one sequence. Only that task
+// adds to the head's dk and dv, over query heads and query blocks in order, so results do not depend on the number of
+// threads.
 #include "weft/core/ops/attention.h"
 
 #include "weft/kernels/cpu/attention/sdpa_tiles.h"
@@ -8,7 +9,7 @@
 namespace weft::cpu {
 namespace {
 
-// One worker's tiles. Dp: D up to whole vectors; the columns beyond D hold zeros.
+// The tiles of one worker. Dp is D rounded up to whole steps of TileProduct; the columns beyond D hold zeros.
 template <class C>
 struct Tiles {
   int64_t Dp;
@@ -18,7 +19,7 @@ struct Tiles {
   C *p, *ds;                      // [K, Q]
   C* dq;                          // [D, Q]
   C *lse, *delta, *scale;         // [Q]; delta is the dot product of out and dout
-  C *k, *v, *rows, *row, *other;  // [K, D] where k and v are not of type C; [Q, D]; [Dp]
+  C *k, *v, *rows, *row, *other;  // [K, D], used if k and v are not of type C; [Q, D]; [Dp]
   size_t bytes;
 
   Tiles(const SdpaSizes& z, void* start) : Dp(RoundUp(z.D, kLanes<C>)) {
@@ -36,7 +37,7 @@ struct Tiles {
   }
 };
 
-// y [Q, Dp] = x rows, scaled; zeros beyond n rows and D columns.
+// Sets y [Q, Dp] to rows of x times `scale`, with zeros beyond n rows and D columns.
 template <class C>
 void LoadRows(const HeadRows<C>& x, int64_t first, int64_t n, int64_t D, C scale, int64_t width, int64_t Dp, C* y,
               C* row_tile) {
@@ -47,7 +48,7 @@ void LoadRows(const HeadRows<C>& x, int64_t first, int64_t n, int64_t D, C scale
   }
 }
 
-// Loads all that the block of queries [first, first + n) of head h needs.
+// Loads everything that queries [first, first + n) of head h need, and clears their sums.
 template <class C>
 void LoadQueries(const KernelCall& call, const SdpaSizes& z, const Tiles<C>& t, int64_t b, int64_t h, int64_t first,
                  int64_t n) {
@@ -65,7 +66,8 @@ void LoadQueries(const KernelCall& call, const SdpaSizes& z, const Tiles<C>& t, 
   for (int64_t i = 0; i < n; i++) {
     C value = in_lse.At(b * lse.dim(0).stride + (first + i) * lse.dim(1).stride + h * lse.dim(2).stride);
     t.lse[i] =
-        value == -std::numeric_limits<C>::infinity() ? -value : value;  // no key seen: every probability is exp(-inf)
+        // Without a visible key, lse = +inf makes every probability exp(-inf) = 0.
+        value == -std::numeric_limits<C>::infinity() ? -value : value;
     t.delta[i] = Dot(out.Row(first + i, t.row), dout.Row(first + i, t.other), z.D);
   }
 }

@@ -1,7 +1,7 @@
-// What the forward and the backward of attention share: sizes, masks, and tiles of queries and keys.
+// Shared by the forward and the backward of attention: sizes, masks, and tiles of queries and keys.
 //
-// Tiles are transposed: a score tile is [keys, queries], so that every vector operation runs over queries and a softmax
-// needs no sum across a vector; K and V are read in place, as the factor whose elements are broadcast.
+// Tiles are transposed: a score tile is [keys, queries]. Every vector operation then runs over queries, and a softmax
+// needs no sum across the lanes of a vector. K and V are read in place, as the factor whose elements are broadcast.
 // Legend: B batch, T queries, S keys, H query heads, G KV heads, D head size; Q a block of queries, K one of keys.
 #pragma once
 #include <cmath>
@@ -39,11 +39,12 @@ struct SdpaSizes {
     query_block = std::min(kQueryBlock, RoundUp(std::max<int64_t>(T, 1), lanes));
   }
   int64_t KvHead(int64_t h) const { return (h + first_head) / group - first_kv_head; }
-  // Keys that local query i sees: the first so many.
+  // Returns how many keys local query i sees. They are the first ones.
   int64_t Visible(int64_t i) const { return causal ? std::clamp<int64_t>(i + shift + 1, 0, S) : S; }
 };
 
-// The rows of one head of one sequence, as C: in place where they can be read so, else through a tile.
+// The rows of one head of one sequence, as C. They are read in place if their dtype is that of C, otherwise through a
+// tile.
 template <class C>
 class HeadRows {
  public:
@@ -53,7 +54,7 @@ class HeadRows {
         step_(x.dim(1).stride),
         columns_(x.dim(3).extent),
         direct_(x.dtype == kDTypeOf<C>) {}
-  // Rows [begin, begin + n): [n, D], as the left factor of a product.
+  // Returns rows [begin, begin + n), [n, D], as the left factor of a product.
   Left<C> Block(int64_t begin, int64_t n, C* tile) const {
     int64_t at = base_ + begin * step_;
     if (direct_) return {read_.Row(at, 1, columns_, tile), step_, 1};
@@ -73,7 +74,7 @@ Left<C> Transposed(Left<C> a) {
   return {a.data, a.column, a.row};
 }
 
-// y [D, width] = the transpose of n rows of x, scaled; zeros in the columns beyond. `tile` holds [Q, D].
+// Writes n rows of x, transposed and scaled, to y [D, width], with zeros in the columns from n on. `tile` holds [Q, D].
 template <class C>
 void LoadTransposed(const HeadRows<C>& x, int64_t first, int64_t n, int64_t D, C scale, int64_t width, C* y, C* tile) {
   if (n < width) std::fill(y, y + D * width, C(0));
@@ -82,7 +83,7 @@ void LoadTransposed(const HeadRows<C>& x, int64_t first, int64_t n, int64_t D, C
   for (int64_t i = 0; i < D * width; i += kWidth<C>) StoreVector(y + i, LoadVector(y + i) * scale);
 }
 
-// Stores the columns of y [D, width], scaled by column, as n rows of x's head. `tile` holds [Q, D].
+// Stores the columns of y [D, width], each multiplied by its scale, as n rows of head h of x. `tile` holds [Q, D].
 template <class C>
 void StoreTransposed(const TensorView& x, int64_t b, int64_t h, int64_t first, int64_t n, int64_t D, int64_t width,
                      const C* scale, C* y, C* tile) {
@@ -96,8 +97,8 @@ void StoreTransposed(const TensorView& x, int64_t b, int64_t h, int64_t first, i
   for (int64_t i = 0; i < n; i++) to.Copy(tile + i * D, at + i * step, 1, D);
 }
 
-// Scores of keys [begin, begin + n) that query columns may not see become -inf. s [n, width]; column 0 is query
-// `first`.
+// Sets the scores of keys [begin, begin + n) to -inf for the queries that may not see them. s is [n, width]; column 0
+// is query `first`.
 template <class C>
 void MaskScores(const SdpaSizes& sizes, int64_t first, int64_t begin, int64_t n, int64_t width, C* s) {
   if (!sizes.causal) return;

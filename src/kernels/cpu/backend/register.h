@@ -1,4 +1,4 @@
-// The CPU's rows of the kernel table.
+// Registers the kernels of the CPU.
 //
 //   RegisterCpuKernels(context.kernels(DeviceKind::kCpu));
 #pragma once
@@ -6,8 +6,9 @@
 
 namespace weft {
 
-// Adds a row for every op but Leaf, Reshard and the collectives. Opens OpenBLAS (cpu::OpenGemm); throws Error when it
-// is not installed.
+// Adds a row for every op but Leaf, Reshard, the collectives, and those fused ops that the CPU runs as their fallback
+// (Linear, LinearCrossEntropy and its gradient, the norm gradients with an addition). Opens OpenBLAS (cpu::OpenGemm).
+// Throws Error if it is not installed.
 void RegisterCpuKernels(KernelTable& table);
 
 }  // namespace weft

@@ -1,5 +1,5 @@
-// Unary, scalar, binary, comparison and logic ops: one loop per op and compute type, over tiles that are rows of
-// storage where possible. 16-bit floats compute in f32; all integers in i64.
+// Unary, scalar, binary, comparison and logic ops: one loop per op and compute type, over tiles, which are rows of the
+// storage if possible. 16-bit floats compute in f32, and all integers in i64.
 #include "weft/core/ir/elementwise_rows.h"
 
 #include "weft/kernels/common/integer_ops.h"
@@ -41,11 +41,11 @@ WEFT_COMPARE_OPS(WEFT_COMPARE_BODY)
 WEFT_LOGIC_OPS(WEFT_COMPARE_BODY)
 #undef WEFT_COMPARE_BODY
 
-// R is C, or int64_t where the result is a bool.
+// R is C, or int64_t if the result is a bool.
 template <class C, class R>
 using LoopFn = void (*)(const C* a, const C* b, C k, R* y, int64_t n);
 
-// ivdep, not restrict: y may be a itself, never an overlap that is shifted.
+// ivdep and not restrict, because y may be a itself. It never overlaps a with a shift.
 template <Op op, class C, class R>
 void Loop(const C* a, const C* b, C k, R* y, int64_t n) {
 #pragma GCC ivdep

@@ -1,4 +1,4 @@
-// Select, Not, Cast and StopGradient: elementwise, but of mixed dtypes.
+// Select, Not, Cast and StopGradient: elementwise ops with mixed dtypes.
 #include "weft/kernels/cpu/families.h"
 #include "weft/kernels/cpu/loops/convert.h"
 #include "weft/kernels/cpu/loops/copy.h"
@@ -9,7 +9,7 @@ namespace {
 
 constexpr int64_t kGrain = 16384;
 
-// Moves elements by size: bits are bits, whatever the dtype.
+// Moves elements by size, whatever their dtype.
 template <class Bits>
 void SelectBits(const KernelCall& call) {
   const TensorView* views[] = {&call.out[0], &call.in[0], &call.in[1], &call.in[2]};
@@ -42,7 +42,7 @@ void Select(const KernelCall& call) {
   }
 }
 
-// Goes through a tile of C; `change` may rewrite the tile.
+// Converts through a tile of C, which `change` may rewrite.
 template <class C>
 void Convert(const KernelCall& call, void (*change)(C* tile, int64_t n)) {
   const TensorView* views[] = {&call.out[0], &call.in[0]};

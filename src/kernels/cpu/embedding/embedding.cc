@@ -29,7 +29,8 @@ void Embedding(const KernelCall& call) {
   });
 }
 
-// Workspace: where the positions of each row start [V + 1], then the positions sorted by row, in order [N].
+// Workspace: the index at which the positions of each row start [V + 1], then the positions, sorted by row and in order
+// within a row [N].
 struct Sorted {
   int64_t *start, *position;
 };
@@ -37,13 +38,13 @@ size_t EmbeddingGradWorkspace(const KernelCall& call) {
   return size_t(call.out[0].dim(0).extent + 2 + call.in[0].NumElements()) * sizeof(int64_t);
 }
 
-// A counting sort: stable, so that rows are summed in order of position whatever the number of threads.
+// A counting sort. It is stable, so that each row is summed in order of position for any number of threads.
 Sorted SortByRow(const KernelCall& call) {
   const TensorView& ids = call.in[0];
   const DimView& rows = call.out[0].dim(0);
   Rows id_at(ids, ids.rank);
   Reader<int64_t> id(ids);
-  int64_t* counts = static_cast<int64_t*>(call.workspace);  // [V + 2], counted two further than the row
+  int64_t* counts = static_cast<int64_t*>(call.workspace);  // [V + 2]; row v is counted at v + 2
   int64_t* position = counts + rows.extent + 2;             // [N]
   std::fill(counts, counts + rows.extent + 2, 0);
   auto row_of = [&](int64_t i) { return id.At(id_at.Offset(i)) - rows.offset; };

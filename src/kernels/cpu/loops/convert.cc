@@ -6,7 +6,7 @@
 namespace weft::cpu {
 namespace {
 
-// The compiler's own half type becomes one instruction where the machine has it, and vectorises.
+// _Float16, the compiler's half type, vectorises and converts in one instruction if the processor has it.
 float Widen(F16 v) { return float(std::bit_cast<_Float16>(v)); }
 float Widen(BF16 v) { return float(v); }
 template <class T>

@@ -1,7 +1,7 @@
-// Reading and writing rows of any dtype as rows of a compute type C (float, double, int64_t).
+// Reads and writes rows of any dtype as rows of a compute type C (float, double, int64_t).
 //
-// Kernels are written once per compute type. A Reader gives a pointer to n values of C: the storage itself where it
-// already is a contiguous row of C, else a tile that it fills. A Writer is the same for results.
+// Kernels are written once per compute type. Reader::Row returns a pointer to n values of C: into the storage if that
+// is a contiguous row of C, otherwise to a tile that it fills. Writer does the same for results.
 //
 //   Reader<float> in(view);
 //   const float* x = in.Row(offset, stride, n, tile);
@@ -16,7 +16,7 @@ template <class C>
 using LoadFn = void (*)(const void* source, int64_t stride, int64_t n, C* tile);
 template <class C>
 using StoreFn = void (*)(const C* tile, int64_t n, int64_t stride, void* target);
-// C: float, double, int64_t; any dtype.
+// Return the function that converts from, or to, `dtype`. C is float, double or int64_t.
 template <class C>
 LoadFn<C> Loader(DType dtype);
 template <class C>
@@ -71,7 +71,7 @@ class Writer {
         direct_(view.dtype == kDTypeOf<C>),
         store_(Storer<C>(view.dtype)) {}
 
-  // Where to put a row: the storage itself, or the tile, which Done then stores.
+  // Returns where to write a row: the storage itself, or the tile, which Done then stores.
   C* Row(int64_t offset, int64_t stride, C* tile) const {
     return direct_ && stride == 1 ? reinterpret_cast<C*>(data_ + offset * size_) : tile;
   }

@@ -6,7 +6,7 @@ namespace weft::cpu {
 namespace {
 
 constexpr int64_t kGrain = 32768;
-constexpr int64_t kBlock = 16;  // transposing goes by blocks of 16 x 16: whole cache lines on both sides
+constexpr int64_t kBlock = 16;  // transposes work on blocks of 16 x 16, which are whole cache lines on both sides
 
 template <class Bits>
 void CopyRun(Bits* y, int64_t sy, const Bits* x, int64_t sx, int64_t n) {
@@ -30,7 +30,8 @@ void Transpose(Bits* y, int64_t sy, const Bits* x, int64_t sx, int64_t rows, int
     }
 }
 
-// The loop, other than the innermost, along which the source is contiguous; -1: none.
+// Returns the loop along which the source is contiguous, if only the target is contiguous along the innermost one.
+// Returns -1 if there is none.
 int SourceInnerLoop(const Nest& nest) {
   if (nest.rank < 2 || nest.inner_stride(0) != 1 || nest.inner_stride(1) == 1) return -1;
   for (int d = nest.rank - 2; d >= 0; d--)
@@ -44,7 +45,7 @@ void CopyTransposed(const KernelCall& call, const Nest& nest, int swapped, Bits*
   Nest outer(2);
   for (size_t d = 0; d + 1 < size_t(nest.rank); d++)
     if (d != row) outer.Add(nest.extents[d], nest.strides[d]);
-  // Strips of rows are steps of the outer nest, so that one large matrix is split as well as many small ones.
+  // A step is a strip of rows of one matrix, so that one large matrix is split over threads as well as many small ones.
   constexpr int64_t kStrip = 4 * kBlock;
   int64_t rows = nest.extents[row], strips = CeilDiv(rows, kStrip), columns = nest.extents[column];
   int64_t grain = std::max<int64_t>(1, kGrain / (kStrip * columns));

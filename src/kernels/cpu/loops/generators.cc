@@ -1,4 +1,4 @@
-// Full and Iota: tensors made of nothing but their attributes and global indices.
+// Full and Iota: tensors that depend only on their attributes and global indices.
 #include "weft/core/ops/leaf.h"
 
 #include "weft/kernels/cpu/families.h"
@@ -14,7 +14,7 @@ void Full(const KernelCall& call) {
   TensorView one = out;
   one.data = value;
   for (DimView& dim : one.dims) dim.stride = 0;
-  // Integers above 2^53 do not fit the attribute's double anyway.
+  // The attribute is a double, so integers above 2^53 may be inexact in any case.
   Writer<double>(one).Set(0, call.attrs->Float("value"));
   CopyBox(call, out, one);
 }

@@ -1,10 +1,10 @@
-// Many Philox blocks at a time: the same numbers as Philox() of core/base/rng.h, in loops that vectorise.
+// Computes many Philox blocks at a time: the numbers of Philox() in core/base/rng.h, in loops that vectorise.
 #pragma once
 #include <cstdint>
 
 namespace weft::cpu {
 
-// 32: the compiler unrolls shorter loops whole and then no longer vectorises them (1.1 against 3.8 ns a number).
+// The compiler unrolls shorter loops completely and then does not vectorise them (3.8 instead of 1.1 ns per number).
 inline constexpr int64_t kPhiloxBatch = 32;
 
 // bits[4 i + lane] = Philox(key, step, block + i)[lane] for i < kPhiloxBatch.

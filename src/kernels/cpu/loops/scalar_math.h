@@ -1,6 +1,8 @@
-// Scalar functions for kernel loops. The f32 ones are branch-free, so that a loop over them vectorises; error <= 2 ulp.
+// Scalar functions for kernel loops. abs, exp and tanh of f32 are branch-free, so that a loop over them vectorises;
+// their error is at most 2 ulp. The other functions call libm.
 //
-// They live beside the kernels' own names, so the expressions of core/ir/elementwise_rows.h find them before libm's.
+// They live in the namespace of the kernels, so that the expressions of core/ir/elementwise_rows.h find them before
+// those of libm.
 #pragma once
 #include <bit>
 #include <cmath>
@@ -14,15 +16,15 @@ inline double abs(double a) { return std::fabs(a); }
 inline int64_t abs(int64_t a) { return a < 0 ? -a : a; }
 
 // exp(x) = 2^n exp(r), |r| <= ln(2)/2; exp(r) = 1 + r + r^2 P(r), P interpolated at Chebyshev nodes.
-// 2^n is applied in two halves, so that subnormal results and the step to infinity need no branch.
+// 2^n is applied as two factors, so that subnormal results and overflow to infinity need no branch.
 inline float exp(float x) {
-  constexpr float kRound = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer, held in the low bits
+  constexpr float kRound = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer in the low bits
   x = x > 89.0f ? 89.0f : x;
   x = x < -105.0f ? -105.0f : x;
   float shifted = x * 1.44269504f + kRound;
   int32_t n = std::bit_cast<int32_t>(shifted) - std::bit_cast<int32_t>(kRound);
   float whole = shifted - kRound;
-  float r = x - whole * 0.693359375f;  // the high bits of ln 2: the product is exact
+  float r = x - whole * 0.693359375f;  // the high bits of ln 2, so that the product is exact
   r = r + whole * 2.12194440e-4f;
   float p = 1.392618181e-3f;
   p = p * r + 8.363177630e-3f;
@@ -36,7 +38,7 @@ inline float exp(float x) {
 }
 inline double exp(double x) { return std::exp(x); }
 
-// An odd polynomial near 0, where 1 - 2 / (exp(2x) + 1) would cancel.
+// Near 0 it is an odd polynomial, because 1 - 2 / (exp(2x) + 1) would cancel there.
 inline float tanh(float x) {
   float a = std::fabs(x), z = x * x;
   float p = 2.292557710e-3f;

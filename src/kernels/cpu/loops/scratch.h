@@ -1,10 +1,10 @@
-// A kernel's workspace, handed out piece by piece. The same code sizes it (with a null start) and cuts it up.
+// A kernel's workspace, handed out piece by piece. The same code computes its size (with a null start) and divides it.
 #pragma once
 #include "weft/kernels/cpu/loops/strided.h"
 
 namespace weft::cpu {
 
-// Hands out pieces of a call's workspace, aligned to 64 bytes. With a null start it only counts.
+// Hands out pieces of a call's workspace, aligned to 64 bytes. With a null start it only counts bytes.
 class Scratch {
  public:
   explicit Scratch(void* start) : start_(static_cast<char*>(start)) {}

@@ -1,4 +1,4 @@
-// Walking boxes of strided tensors: runs along a nest of loops, rows by number, and work split into pieces.
+// Walks boxes of strided tensors: runs along a nest of loops, rows by number, and work split into pieces.
 #pragma once
 #include <algorithm>
 #include "absl/functional/function_ref.h"
@@ -7,7 +7,8 @@
 
 namespace weft::cpu {
 
-// Visits the steps [begin, end) of a nest as runs of at most `longest` along the innermost loop.
+// Visits the steps [begin, end) of a nest as runs of at most `longest` steps along the innermost loop. Calls
+// fn(offsets, n) for each run.
 template <class Fn>
 void ForEachRun(const Nest& nest, int64_t begin, int64_t end, int64_t longest, Fn&& fn) {
   std::array<int64_t, kMaxRank> index{};
@@ -36,7 +37,7 @@ void ForEachRun(const Nest& nest, int64_t begin, int64_t end, int64_t longest, F
   }
 }
 
-// The leading `dims` dims of a view as numbered rows: Offset(r) is where row r starts.
+// The leading `dims` dims of a view as numbered rows. Offset(r) is the element offset at which row r starts.
 class Rows {
  public:
   Rows() : nest_(1) {}
@@ -51,12 +52,13 @@ class Rows {
   int64_t count_ = 1;
 };
 
-// Worker threads of a call; 1 where it has no context. Workspaces are sized by it: run a kernel in the context it was
-// sized in, or in one with fewer threads.
+// Returns the number of worker threads of a call, or 1 without a context. Workspaces are sized by it, so run a kernel
+// in the context that it was sized in, or in one with fewer threads.
 int Threads(const KernelCall& call);
-// Context::ParallelFor, or a plain call where there is no context.
+// Calls Context::ParallelFor. Without a context, calls fn(0, n).
 void ParallelFor(const KernelCall& call, int64_t n, int64_t grain, absl::FunctionRef<void(int64_t, int64_t)> fn);
-// Splits [0, n) into at most `slots` pieces; fn(slot, begin, end) may use scratch number `slot` alone.
+// Splits [0, n) into at most `slots` pieces and calls fn(slot, begin, end) for each. No other call uses scratch number
+// `slot`.
 void ParallelSlots(const KernelCall& call, int64_t n, int64_t slots,
                    absl::FunctionRef<void(int64_t, int64_t, int64_t)> fn);
 

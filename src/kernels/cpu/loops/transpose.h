@@ -1,10 +1,10 @@
-// Transposing tiles that sit in cache.
+// Transposes tiles that fit in cache.
 #pragma once
 #include "weft/kernels/cpu/loops/vector.h"
 
 namespace weft::cpu {
 
-// y[j][i] = x[i][j] for an 8 x 8 block: interleave singles, then pairs, then halves of the vectors.
+// y[j][i] = x[i][j] for an 8 x 8 block: interleaves single elements, then pairs, then halves of the vectors.
 inline void Transpose8x8(const float* x, int64_t ldx, float* y, int64_t ldy) {
   using Int = VectorTypes<int32_t>::Value;
   using V = Vector<float>;

@@ -1,4 +1,4 @@
-// Vectors of 32 bytes by the compiler's own extension: AVX2's registers, and pairs of NEON's.
+// Vectors of 32 bytes by the compiler's vector extension: one register of AVX2, or two of NEON.
 //
 //   Vector<float> x = LoadVector(p); StoreVector(q, x * 2.0f);
 #pragma once
@@ -15,7 +15,7 @@ struct VectorTypes {
 template <class C>
 using Vector = typename VectorTypes<C>::Value;
 template <class C>
-inline constexpr int64_t kWidth = 32 / int64_t(sizeof(C));  // lanes of a vector
+inline constexpr int64_t kWidth = 32 / int64_t(sizeof(C));  // lanes per vector
 
 template <class C>
 Vector<C> LoadVector(const C* p) {
@@ -30,7 +30,7 @@ Vector<C> Splat(C value) {
   return value - Vector<C>{};
 }
 
-// The dot product of two rows, in one vector of running sums.
+// Returns the dot product of two rows, accumulated in one vector of partial sums.
 template <class C>
 C Dot(const C* a, const C* b, int64_t n) {
   Vector<C> sums{};
@@ -42,8 +42,8 @@ C Dot(const C* a, const C* b, int64_t n) {
   return sum;
 }
 
-// exp(x) for x <= 0 (or so small that exp(x) is finite). Below 2^-126.5 the result is 0, so exp(-inf) is exactly 0.
-// The polynomial is that of scalar_math.h.
+// Returns exp(x). Requires x <= 0, or x so small that exp(x) is finite. Below 2^-126.5 the result is 0, so exp(-inf) is
+// exactly 0. The polynomial is that of scalar_math.h.
 inline Vector<float> ExpOfScore(Vector<float> x) {
   using Int = VectorTypes<int32_t>::Value;
   const float kRound = 12582912.0f;

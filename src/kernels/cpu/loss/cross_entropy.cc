@@ -1,4 +1,5 @@
-// Cross-entropy over the last dim, and its gradient. One row is read twice; the sum of exponentials runs in f64.
+// Cross-entropy over the last dim, and its gradient. The loss reads each row twice; the sum of exponentials runs in
+// f64.
 #include <fmt/format.h>
 
 #include "weft/core/ops/loss.h"
@@ -16,7 +17,7 @@ int64_t Slots(const KernelCall& call) {
   return std::clamp<int64_t>(rows * columns / 8192, 1, Threads(call));
 }
 
-// Two rows a worker.
+// Two rows per worker.
 size_t Workspace(const KernelCall& call) {
   size_t size = call.in[0].dtype == DType::kF64 ? sizeof(double) : sizeof(float);
   return size_t(Slots(call) * 2 * Columns(call.in[0])) * size;
@@ -118,7 +119,7 @@ void CrossEntropyGrad(const KernelCall& call) {
 
 void AddLoss(KernelTable& table) {
   table.Add(Op::kCrossEntropy, {.run = &CrossEntropy, .workspace = &Workspace});
-  // In place: a row of logits is read before it is written, element by element.
+  // In place: each logit is read before its gradient is written.
   table.Add(Op::kCrossEntropyGrad, {.run = &CrossEntropyGrad, .workspace = &Workspace, .in_place = true});
 }
 

@@ -14,7 +14,7 @@ namespace {
 int64_t Columns(const TensorView& x) { return x.dim(x.rank - 1).extent; }
 int64_t Grain(int64_t columns) { return std::max<int64_t>(1, 8192 / std::max<int64_t>(columns, 1)); }
 
-// Scratch: weight and bias as C, two rows a worker.
+// Scratch: weight and bias as C, and two rows per worker.
 template <class C>
 struct ForwardScratch {
   C *weight, *bias, *rows;
@@ -69,7 +69,7 @@ size_t ForwardWorkspace(const KernelCall& call) {
                          [&](auto zero) { return ForwardScratch<decltype(zero)>(call, nullptr).bytes; });
 }
 
-// Scratch: the weight, three rows a block, f64 sums of dweight and dbias a block.
+// Scratch: the weight, three rows per block, and f64 sums of dweight and dbias per block.
 template <class C>
 struct BackwardScratch {
   RowBlocks blocks;
@@ -146,7 +146,7 @@ void LayerNormGrad(const KernelCall& call) {
 }  // namespace
 
 void AddLayerNorm(KernelTable& table) {
-  // In place: a row is read before it is written, and the weights are copied first.
+  // In place: each row is read before it is written, and the weights are copied first.
   table.Add(Op::kLayerNorm, {.run = &LayerNorm, .workspace = &ForwardWorkspace, .in_place = true});
   table.Add(Op::kLayerNormGrad, {.run = &LayerNormGrad, .workspace = &BackwardWorkspace, .in_place = true});
 }

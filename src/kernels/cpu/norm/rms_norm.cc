@@ -14,7 +14,7 @@ namespace {
 int64_t Columns(const TensorView& x) { return x.dim(x.rank - 1).extent; }
 int64_t Grain(int64_t columns) { return std::max<int64_t>(1, 8192 / std::max<int64_t>(columns, 1)); }
 
-// Scratch: the weight as C, two rows a worker.
+// Scratch: the weight as C, and two rows per worker.
 template <class C>
 struct ForwardScratch {
   C *weight, *rows;
@@ -61,7 +61,7 @@ size_t ForwardWorkspace(const KernelCall& call) {
                          [&](auto zero) { return ForwardScratch<decltype(zero)>(call, nullptr).bytes; });
 }
 
-// Scratch: the weight, three rows a block, f64 sums of dweight a block.
+// Scratch: the weight, three rows per block, and f64 sums of dweight per block.
 template <class C>
 struct BackwardScratch {
   RowBlocks blocks;
@@ -132,7 +132,7 @@ void RmsNormGrad(const KernelCall& call) {
 }  // namespace
 
 void AddRmsNorm(KernelTable& table) {
-  // In place: a row is read before it is written, and the weights are copied first.
+  // In place: each row is read before it is written, and the weight is copied first.
   table.Add(Op::kRmsNorm, {.run = &RmsNorm, .workspace = &ForwardWorkspace, .in_place = true});
   table.Add(Op::kRmsNormGrad, {.run = &RmsNormGrad, .workspace = &BackwardWorkspace, .in_place = true});
 }

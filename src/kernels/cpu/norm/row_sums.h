@@ -1,10 +1,11 @@
-// Sums along rows, in f64 whatever the compute type, and sums over rows in an order that no number of threads changes.
+// Sums along rows, in f64 for every compute type, and sums over rows in an order that does not depend on the number of
+// threads.
 #pragma once
 #include "weft/kernels/cpu/loops/strided.h"
 
 namespace weft::cpu {
 
-// The sum of term(i) for i in [0, n): 16 running f64 sums, so that the loop vectorises, then a tree.
+// Returns the sum of term(i) for i in [0, n): 16 running f64 sums, so that the loop vectorises, then a tree.
 template <class Fn>
 double SumOf(int64_t n, Fn&& term) {
   constexpr int64_t kLanes = 16;
@@ -18,7 +19,8 @@ double SumOf(int64_t n, Fn&& term) {
   return lanes[0];
 }
 
-// Rows cut into at most 16 blocks, by their number alone. Each block adds up its own f64 partial of `columns` sums.
+// Rows split into at most 16 blocks, which depend only on the number of rows. Each block adds up its own f64 partial of
+// `columns` sums.
 struct RowBlocks {
   int64_t rows, block, count;
   explicit RowBlocks(int64_t num_rows)

@@ -1,4 +1,4 @@
-// What all updates of parameters share: the walk over the tensors, each of which is read and written once.
+// Shared by all parameter updates: the walk over the tensors, each of which is read and written once.
 #pragma once
 #include <algorithm>
 #include <array>
@@ -8,7 +8,7 @@
 
 namespace weft::cpu {
 
-// The scalar operands of an update; t is 0 where there is none.
+// The scalar operands of an update. If t is 0, there is no update.
 template <class C>
 struct UpdateScalars {
   C lr, scale;
@@ -20,11 +20,11 @@ struct UpdateScalars {
         t(double(Reader<int64_t>(call.in.back()).At(0))) {}
 };
 
-// Rule<C> is made from the call, and row(n, x, y) updates n elements: x are p, what is kept, and g; y are p and what is
-// kept. They may be the same rows.
+// Rule<C> is constructed from the call. Its Row(n, x, y) updates n elements: x holds rows of p, the kept tensors and g;
+// y holds those of p and the kept tensors. Rows of x and y may be the same.
 template <template <class> class Rule, class C>
 void RunUpdate(const KernelCall& call) {
-  constexpr size_t kMost = 4;  // p, two that are kept, g
+  constexpr size_t kMost = 4;  // p, two kept tensors, g
   const size_t results = call.out.size(), operands = results + 1;
   std::array<const TensorView*, 2 * kMost - 1> views{};
   for (size_t i = 0; i < results; i++) views[i] = &call.out[i];
@@ -46,7 +46,7 @@ void RunUpdate(const KernelCall& call) {
       for (size_t i = 0; i < results; i++) y[i] = out[i].Row(at[i], nest.inner_stride(int(i)), tiles[i]);
       if (any)
         rule.Row(n, x, y);
-      else  // to C and back no bit is lost
+      else  // converting to C and back loses no bit
         for (size_t i = 0; i < results; i++) std::copy_n(x[i], n, y[i]);
       for (size_t i = 0; i < results; i++) out[i].Done(y[i], at[i], nest.inner_stride(int(i)), n);
     });

@@ -1,4 +1,4 @@
-// Einsum by matrix products; see einsum_plan.h for the cut.
+// Einsum as matrix products. einsum_plan.h describes how they are split.
 #include "weft/core/ops/einsum.h"
 
 #include "weft/kernels/cpu/families.h"
@@ -13,7 +13,7 @@ namespace {
 
 int64_t StrideOf(const Nest& nest) { return nest.rank ? nest.strides[0][0] : 1; }
 
-// Copies rows [begin, end) x all columns into `to`, dense, with the tensor's contiguous group innermost.
+// Copies rows [begin, end) and all columns densely into `to`, with the tensor's contiguous group innermost.
 template <class C>
 Matrix<const C> Pack(const Reader<C>& x, int64_t base, const Nest& rows, int64_t begin, int64_t end,
                      const Nest& columns, C* to) {
@@ -63,10 +63,10 @@ struct Operands {
   C* out_data;
 };
 
-// One block of a plan: where it starts and how large it is.
+// The position and size of one block of a plan.
 struct Block {
   int64_t column_task, row, column, height, width;
-  Offsets at;  // of the batch
+  Offsets at;  // offsets of the batch
 
   Block(const EinsumPlan& plan, int64_t task)
       : column_task(task / plan.BlocksM()),
@@ -77,7 +77,7 @@ struct Block {
         at(plan.batches.At(column_task / plan.BlocksN())) {}
 };
 
-// The block's part of operands and result that lie directly in storage.
+// The block's part of the operands and of the result, for those that are used in place.
 template <class C>
 Matrix<const C> DirectA(const EinsumPlan& plan, const Block& block, const C* data) {
   int64_t stride = StrideOf(plan.m_of_a);
@@ -94,7 +94,8 @@ Matrix<C> DirectOut(const EinsumPlan& plan, const Block& block, C* data) {
   return {data + block.at[0] + block.row * stride + block.column, stride, 1};  // [height, width]
 }
 
-// Tasks [begin, end) of the plan, row blocks fastest: the packed columns of b serve all row blocks in turn.
+// Runs tasks [begin, end) of the plan. Row blocks vary fastest, so that all of them use the packed columns of b in
+// turn.
 template <class C>
 void RunBlocks(const EinsumPlan& plan, const Operands<C>& x, C* scratch, int64_t begin, int64_t end) {
   C *pack_a = scratch, *pack_b = pack_a + plan.PackA(), *pack_out = pack_b + plan.PackB();
@@ -136,7 +137,8 @@ void RunBf16(const KernelCall& call, const EinsumPlan& plan, const TensorView& a
   });
 }
 
-// Runs of outputs, one term after the other: for products of a few terms, outer products and plain multiplication.
+// Computes runs of outputs, adding one term after another. For products of a few terms, outer products and plain
+// multiplication.
 template <class C>
 void RunTiny(const KernelCall& call, const EinsumPlan& plan, const Operands<C>& x) {
   int64_t sy = plan.outputs.inner_stride(0), sa = plan.outputs.inner_stride(1), sb = plan.outputs.inner_stride(2);

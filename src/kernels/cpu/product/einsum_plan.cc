@@ -5,7 +5,7 @@
 namespace weft::cpu {
 namespace {
 
-// Walked as one loop at most each, and one of them contiguous.
+// Returns whether each nest is at most one loop and one of them is contiguous.
 bool IsDirect(const Nest& x, const Nest& y) {
   return x.rank <= 1 && y.rank <= 1 && (x.rank == 0 || y.rank == 0 || x.strides[0][0] == 1 || y.strides[0][0] == 1);
 }
@@ -28,9 +28,9 @@ void EinsumPlan::ChooseDirect(DType operands, DType result) {
   a_direct = IsDirect(m_of_a, k_of_a);
   b_direct = IsDirect(k_of_b, n_of_b);
   out_direct = m_of_out.rank <= 1 && n_of_out.rank <= 1 && (n_of_out.rank == 0 || n_of_out.strides[0][0] == 1);
-  // Below 32^3 the overhead of a oneDNN call is more than the widening costs.
+  // Below 32^3 multiplications a oneDNN call costs more than widening does.
   bf16 = operands == DType::kBF16 && a_direct && b_direct && out_direct && m * n * k >= 32768 && HasBf16Gemm();
-  // Other 16-bit operands are widened while packing.
+  // Other 16-bit operands are widened while they are packed.
   if (SizeOf(operands) == 2 && !bf16) {
     a_direct = b_direct = false;
     out_direct = out_direct && result != operands;

@@ -8,7 +8,7 @@
 namespace weft::cpu {
 namespace {
 
-// Throws Error when it cannot be opened.
+// Throws Error if OpenBLAS cannot be opened.
 const OpenBlas& Blas() {
   static const OpenBlas& blas = []() -> const OpenBlas& {
     const absl::StatusOr<OpenBlas>& loaded = LoadedOpenBlas();
@@ -32,7 +32,7 @@ void Call(CBLAS_TRANSPOSE ta, CBLAS_TRANSPOSE tb, int m, int n, int k, const dou
 template <class C>
 void Gemm(int64_t m, int64_t n, int64_t k, Matrix<const C> a, Matrix<const C> b, Matrix<C> c) {
   bool ta = a.column != 1, tb = b.column != 1;
-  // A stride that is never taken (extent 1) may be anything; BLAS checks it all the same.
+  // The stride of a dim of extent 1 is never used and may be anything, but BLAS checks it nevertheless.
   int lda = int(std::max(ta ? a.column : a.row, ta ? m : k)), ldb = int(std::max(tb ? b.column : b.row, tb ? k : n));
   Call(ta ? CblasTrans : CblasNoTrans, tb ? CblasTrans : CblasNoTrans, int(m), int(n), int(k), a.data, lda, b.data, ldb,
        c.data, int(std::max(c.row, n)));

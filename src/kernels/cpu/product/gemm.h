@@ -1,4 +1,4 @@
-// Matrix products by OpenBLAS, with the splits over threads made here.
+// Matrix products by OpenBLAS. Weft, not OpenBLAS, splits them over threads.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -8,24 +8,26 @@
 
 namespace weft::cpu {
 
-// A matrix with one contiguous dim: element (i, j) is data[i * row + j * column], one of row and column being 1.
+// A matrix with one contiguous dim. Element (i, j) is data[i * row + j * column], and row or column is 1.
 template <class C>
 struct Matrix {
   C* data;
   int64_t row, column;
 };
 
-// c = a b, c row-major (column == 1). a [m, k], b [k, n], c [m, n]. On the calling thread, which has a place in
-// GemmUse.
+// Computes c = a b with a [m, k], b [k, n] and row-major c [m, n] (c.column == 1). Runs on the calling thread, which
+// must be counted in a GemmUse.
 template <class C>
 void Gemm(int64_t m, int64_t n, int64_t k, Matrix<const C> a, Matrix<const C> b, Matrix<C> c);
 
-// Opens OpenBLAS, with the core that fits the processor; the first call counts. Not found: it is not installed. Call it
-// before other threads start: it changes environment variables until OpenBLAS has read them.
+// Opens OpenBLAS with the core that fits the processor. Only the first call opens it; later calls return the same
+// status. Call it before other threads start, because it changes environment variables until OpenBLAS has read them.
+// Returns NotFound if OpenBLAS is not installed.
 absl::Status OpenGemm();
-// The core of OpenBLAS that multiplies: "SkylakeX". Throws Error when OpenGemm fails.
+// Returns the OpenBLAS core in use, for example "SkylakeX". Throws Error if OpenGemm fails.
 std::string GemmCore();
-// Why the core is not the one that OPENBLAS_CORETYPE asks for, on one line; empty when it is. Throws as GemmCore does.
+// Returns one line that explains why the core is not the one that OPENBLAS_CORETYPE requests, or an empty string if it
+// is. Throws as GemmCore does.
 std::string GemmNote();
 
 }  // namespace weft::cpu

@@ -11,9 +11,9 @@
 namespace weft::cpu {
 namespace {
 
-// Cores of one width run the same f32 and f64 kernels. Those of the cores that are not listed (Prescott, Nehalem,
-// Sandybridge, Excavator, ...) have no 256-bit FMA. SkylakeX comes before the others of its width because OpenBLAS
-// 0.3.21 does not take Cooperlake from the environment and has no SapphireRapids.
+// Cores of one width run the same f32 and f64 kernels. Cores that are not listed (Prescott, Nehalem, Sandybridge,
+// Excavator, ...) have no 256-bit FMA. SkylakeX comes before the others of its width, because OpenBLAS 0.3.21 does not
+// accept Cooperlake from the environment and has no SapphireRapids.
 struct Core {
   const char* name;
   int width;  // of the vectors, in bits
@@ -44,7 +44,8 @@ const Core* Fastest(const CpuFeatures& features) {
   return found == std::end(kCores) ? nullptr : found;
 }
 
-// No name in __builtin_cpu_supports is known to all compilers that Weft is built with. The registers are AVX-512's.
+// Reads CPUID, because not all compilers that Weft supports know a name for it in __builtin_cpu_supports. The operating
+// system needs no extra check, because the registers are those of AVX-512.
 bool HasAvx512Fp16() {
   constexpr unsigned kFp16 = 1u << 23;
   unsigned a = 0, b = 0, c = 0, d = 0;

@@ -1,12 +1,12 @@
-// The core that OpenBLAS should use: its set of kernels for one family of processors. OpenBLAS chooses by the
-// processor's model number and takes Prescott's kernels (SSE3) for models that it does not know. Weft chooses by what
-// the processor can execute.
+// Chooses the OpenBLAS core, which is its set of kernels for one family of processors. OpenBLAS itself chooses by the
+// processor's model number and falls back to Prescott's kernels (SSE3) for models that it does not know. Weft chooses
+// by what the processor can execute.
 #pragma once
 #include <string>
 
 namespace weft::cpu {
 
-// What the processor can execute and the operating system saves.
+// Instruction sets that the processor executes and whose registers the operating system saves.
 struct CpuFeatures {
   bool avx2_fma = false;
   bool avx512 = false;  // F, CD, BW, DQ and VL
@@ -16,18 +16,18 @@ struct CpuFeatures {
 };
 CpuFeatures FeaturesOfCpu();
 
-// The core with the fastest f32 and f64 products on such a processor. Empty without AVX2 and FMA: there OpenBLAS knows
-// all models.
+// Returns the core with the fastest f32 and f64 products on such a processor. Returns an empty string without AVX2 and
+// FMA, because OpenBLAS knows all such models.
 std::string FastestCore(const CpuFeatures& features);
 
-// Whether f32 and f64 products of `core` (OpenBLAS's name in any case) are as fast as those of FastestCore.
+// Returns whether f32 and f64 products of `core` (OpenBLAS's name, in any case) are as fast as those of FastestCore.
 bool IsFastCore(const std::string& core, const CpuFeatures& features);
 
 struct CoreChoice {
-  std::string core;  // for OPENBLAS_CORETYPE; empty: OpenBLAS chooses
-  std::string note;  // one line, when another core was asked for and is not taken; else empty
+  std::string core;  // for OPENBLAS_CORETYPE; empty if OpenBLAS is to choose
+  std::string note;  // one line if another core was requested and is not used; else empty
 };
-// `asked`: the value of OPENBLAS_CORETYPE, or null. A core that is as fast as the fastest one is kept.
+// `asked` is the value of OPENBLAS_CORETYPE, or null. A requested core that is as fast as the fastest one is kept.
 CoreChoice ChooseCore(const CpuFeatures& features, const char* asked);
 
 }  // namespace weft::cpu

@@ -15,8 +15,8 @@
 namespace weft::cpu {
 namespace {
 
-// Whether `count` buffers can be mapped now, as OpenBLAS maps them. Like all of this file it may run in any step of a
-// compiled program, where ranks are threads that meet in products by chance: it allocates nothing.
+// Returns whether `count` buffers can be mapped now, in the way OpenBLAS maps them. Allocates nothing, like all of this
+// file: ranks may be threads whose products overlap by chance, so it may run in any step of a compiled program.
 bool CanMap(int64_t count) {
   std::array<void*, kMaxGemmThreads + 1> mapped;
   int64_t n = 0;
@@ -28,11 +28,11 @@ bool CanMap(int64_t count) {
   return n == count;
 }
 
-// The buffers of this process's OpenBLAS and who uses them.
+// The buffers of this process's OpenBLAS and the threads that use them.
 class Buffers {
  public:
-  // Buffers are mapped only while none is in use. Then OpenBLAS maps as many as are taken at a time here, and products
-  // find theirs mapped.
+  // Buffers are mapped only while none is in use. OpenBLAS then maps as many as are taken here at one time, and later
+  // products find theirs mapped.
   void Enter(int64_t threads) {
     std::unique_lock lock(mutex_);
     demand_ += threads;
@@ -51,7 +51,7 @@ class Buffers {
 
  private:
   void Map(int64_t count, int64_t threads) {
-    int64_t missing = count - mapped_ + 1;  // with one for what other threads may map before OpenBLAS does
+    int64_t missing = count - mapped_ + 1;  // one more, because another thread may map memory before OpenBLAS does
     if (!CanMap(missing)) {
       demand_ -= threads;
       changed_.notify_all();
@@ -70,7 +70,7 @@ class Buffers {
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  int64_t in_use_ = 0, demand_ = 0, mapped_ = 0;  // threads in products; with those that wait; buffers
+  int64_t in_use_ = 0, demand_ = 0, mapped_ = 0;  // threads in products; the same plus waiting threads; buffers
 };
 
 Buffers& TheBuffers() {

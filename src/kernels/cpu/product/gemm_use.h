@@ -1,15 +1,16 @@
-// GemmUse: bounds how many threads multiply at a time, and makes sure that OpenBLAS has a buffer for each.
+// GemmUse: limits how many threads multiply at a time, and makes sure that OpenBLAS has a buffer for each.
 #pragma once
 #include <cstddef>
 #include <cstdint>
 
 namespace weft::cpu {
 
-inline constexpr size_t kGemmBuffer = size_t(128) << 20;  // address space of a buffer; a product uses a few MiB of it
-inline constexpr int64_t kMaxGemmThreads = 128;           // buffers that OpenBLAS of 64 threads keeps track of
+inline constexpr size_t kGemmBuffer = size_t(128) << 20;  // address space per buffer; a product uses a few MiB of it
+inline constexpr int64_t kMaxGemmThreads = 128;           // buffers that an OpenBLAS built for 64 threads can track
 
-// While it lives, up to `threads` (at most kMaxGemmThreads) threads may call Gemm. Waits while other uses leave no
-// room. Throws Error with numbers when the buffers cannot be mapped: OpenBLAS itself would try again for ever.
+// While a GemmUse lives, up to `threads` (at most kMaxGemmThreads) threads may call Gemm. The constructor waits until
+// other uses leave enough room. Throws Error with the sizes if the buffers cannot be mapped, because OpenBLAS itself
+// would retry forever.
 class GemmUse {
  public:
   explicit GemmUse(int64_t threads);

@@ -15,7 +15,7 @@ namespace {
 constexpr const char* kLibrary = "libopenblas.so.0";
 constexpr const char* kRemedy = "install OpenBLAS (Debian: libopenblas0-pthread)";
 
-// A variable of the environment that has another value until the end of the scope.
+// Sets an environment variable until the end of the scope.
 class ScopedVariable {
  public:
   ScopedVariable(const char* name, const std::string& value) : name_(name) {
@@ -36,8 +36,8 @@ class ScopedVariable {
   std::optional<std::string> before_;
 };
 
-// WEFT_OPENBLAS: the path that the build found, for libraries that the loader does not look for. No product may use
-// symbols of another BLAS in the process, nor others those of this one: RTLD_LOCAL.
+// WEFT_OPENBLAS is the path that the build found, for libraries outside the loader's search path. RTLD_LOCAL keeps
+// Weft's products apart from another BLAS in the process: neither uses the other's symbols.
 absl::StatusOr<void*> OpenLibrary() {
   void* library = dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL);
   if (library) return library;
@@ -61,7 +61,7 @@ absl::StatusOr<OpenBlas> Load() {
   CoreChoice choice = ChooseCore(FeaturesOfCpu(), std::getenv("OPENBLAS_CORETYPE"));
   std::optional<ScopedVariable> core;
   if (!choice.core.empty()) core.emplace("OPENBLAS_CORETYPE", choice.core);
-  // Kernels split work themselves. Each thread that OpenBLAS starts would map a buffer of 128 MiB.
+  // Kernels split the work themselves, and each thread that OpenBLAS starts would map a buffer of 128 MiB.
   ScopedVariable threads("OPENBLAS_NUM_THREADS", "1");
   absl::StatusOr<void*> library = OpenLibrary();
   if (!library.ok()) return library.status();

@@ -14,16 +14,16 @@ struct OpenBlas {
   decltype(&cblas_dgemm) dgemm;
   decltype(&openblas_set_num_threads) set_num_threads;
   decltype(&openblas_get_corename) corename;
-  // The pool that a product takes a buffer from while it runs. Maps another buffer when all are in use, and never
-  // returns when it cannot. Null in a build that does not export them.
+  // The pool from which a running product takes a buffer. take_buffer maps another buffer when all are in use, and
+  // never returns if it cannot. take_buffer is null in a build that does not export the two functions.
   void* (*take_buffer)(int);
   void (*return_buffer)(void*);
   std::string note;  // see CoreChoice
 };
 
-// The first call opens the library, for as long as the process lives, with one thread of its own. While it does so it
-// changes OPENBLAS_* in the environment, so no other thread should read the environment. Not found: the library is not
-// there or lacks a function; the message names the package.
+// The first call opens the library, limited to one thread, for the life of the process. Meanwhile it changes OPENBLAS_*
+// in the environment, so no other thread may read the environment. Returns NotFound if the library is missing or lacks
+// a function; the message names the package.
 const absl::StatusOr<OpenBlas>& LoadedOpenBlas();
 
 }  // namespace weft::cpu

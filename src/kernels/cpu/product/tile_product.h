@@ -1,13 +1,13 @@
-// Products of small tiles that sit in cache, 6 rows x 2 vectors of results at a time in registers.
+// Products of small tiles that sit in cache. 6 rows x 2 vectors of results are kept in registers at a time.
 //
-// Both factors may come from strided storage; only the rows of b and c must be contiguous and whole vectors wide.
+// All matrices may be strided. Only the rows of b and c must be contiguous and a multiple of two vectors wide.
 #pragma once
 #include "weft/kernels/cpu/loops/vector.h"
 
 namespace weft::cpu {
 
 template <class C>
-inline constexpr int64_t kLanes = 2 * kWidth<C>;  // columns go in steps of two vectors
+inline constexpr int64_t kLanes = 2 * kWidth<C>;  // columns per step: two vectors
 
 // Element (i, p) of the left factor is data[i * row + p * column].
 template <class C>
@@ -34,7 +34,7 @@ void TileRows(int64_t k, Left<C> a, const C* b, int64_t ldb, C* c, int64_t ldc, 
     }
 }
 
-// c [m, n] = a [m, k] b [k, n], or += with `add`. n is a multiple of kLanes<C>.
+// Computes c [m, n] = a [m, k] b [k, n], or adds to c with `add`. n must be a multiple of kLanes<C>.
 template <class C>
 void TileProduct(int64_t m, int64_t n, int64_t k, Left<C> a, const C* b, int64_t ldb, C* c, int64_t ldc, bool add) {
   constexpr int kRows = 6;

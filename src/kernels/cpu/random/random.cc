@@ -1,4 +1,4 @@
-// Random and Dropout. Numbers depend on the key, the step and the element's global place only (core/base/rng.h).
+// Random and Dropout. Numbers depend only on the key, the step and the element's global index (core/base/rng.h).
 #include "weft/core/ops/random.h"
 
 #include <cstring>
@@ -14,11 +14,11 @@ namespace {
 
 constexpr int64_t kGrain = 4096;
 
-// Where a shard's elements lie in the stream: the first Philox block of a global row, the columns held. An element
-// takes one Word of a block.
+// The position of a shard's elements in the stream: the first Philox block of a global row, and the local columns. Each
+// element takes one Word of a block.
 template <class Word>
 class Stream {
-  static constexpr int64_t kWords = 16 / int64_t(sizeof(Word));  // of a block
+  static constexpr int64_t kWords = 16 / int64_t(sizeof(Word));  // per block
 
  public:
   Stream(const TensorView& view, uint64_t key, int64_t step, int64_t first_row)
@@ -38,7 +38,8 @@ class Stream {
   }
   int64_t columns() const { return view_.rank ? view_.dim(view_.rank - 1).extent : 1; }
 
-  // The bits of columns [begin, begin + n) of local row r, n <= kTile. They lie somewhere in `buffer` [kBuffer].
+  // Returns the bits of columns [begin, begin + n) of local row r, with n <= kTile. They lie somewhere in `buffer`
+  // [kBuffer].
   static constexpr int64_t kBuffer = kTile + kWords + kWords * kPhiloxBatch;
   const Word* Bits(int64_t r, int64_t begin, int64_t n, Word* buffer) const {
     int64_t column = column_ + begin;

@@ -1,5 +1,5 @@
-// Reductions over one dim, ArgMax and SumOfSquares. Sums and products of f32 run in f64 inside, so that a sum does not
-// depend on how its terms are spread over ranks beyond the last rounding.
+// Reductions over one dim, ArgMax, CumSum and SumOfSquares. Sums and products of f32 run in f64, so that the way in
+// which terms are spread over ranks changes at most the last rounding.
 #include "weft/core/ops/reduce.h"
 
 #include <cmath>
@@ -12,7 +12,7 @@
 namespace weft::cpu {
 namespace {
 
-constexpr int64_t kGrain = 16384;  // elements read by a piece
+constexpr int64_t kGrain = 16384;  // elements that a piece reads
 constexpr int64_t kLanes = 16;
 
 enum class Kind { kSum, kMax, kMin, kProd };
@@ -30,7 +30,7 @@ A Identity() {
     return Limits::has_infinity ? Limits::infinity() : Limits::max();
 }
 
-// A NaN stays: max and min take it and then keep it.
+// NaN propagates: max and min take a NaN and then keep it.
 template <Kind kind, class A>
 A Join(A sum, A x) {
   if constexpr (kind == Kind::kSum)
@@ -43,7 +43,7 @@ A Join(A sum, A x) {
     return x < sum || x != x ? x : sum;
 }
 
-// The type of the running value: wider than C only where rounding adds up.
+// The type of the running value. It is wider than C only if rounding errors would accumulate.
 template <Kind kind, class C>
 using Running = std::conditional_t<std::is_same_v<C, float> && (kind == Kind::kSum || kind == Kind::kProd), double, C>;
 
@@ -60,11 +60,11 @@ A JoinRow(const C* x, int64_t n, A start) {
   return Join<kind>(start, lanes[0]);
 }
 
-// What a reduction walks: rows of outputs (leading dims), outputs along the trailing dims, and the dim that disappears.
+// The walk of a reduction. `kept` loops over the outputs, and `length` and `step` describe the dim that is removed.
 struct Plan {
   Nest kept{2};  // operand 0: out, 1: in
   int64_t length, step;
-  bool along_inner;  // the reduced dim is walked in runs; otherwise outputs are
+  bool along_inner;  // runs go along the reduced dim; otherwise along outputs
 
   Plan(const KernelCall& call, int dim) {
     const TensorView &x = call.in[0], &y = call.out[0];
@@ -174,7 +174,7 @@ template <class C>
 void CumSumAs(const KernelCall& call) {
   int dim = int(call.attrs->Int("dim"));
   const TensorView &x = call.in[0], &y = call.out[0];
-  Nest rows(2);  // operand 0: out, 1: in; all dims but dim
+  Nest rows(2);  // operand 0: out, 1: in; all dims but `dim`
   for (int d = 0; d < x.rank; d++)
     if (d != dim) rows.Add(x.dim(d).extent, {y.dim(d).stride, x.dim(d).stride});
   rows.Collapse();
@@ -202,7 +202,7 @@ void CumSum(const KernelCall& call) {
     CumSumAs<int64_t>(call);
 }
 
-// Partial sums over fixed pieces of elements, added in order: the number of threads does not show.
+// Partial sums over pieces of a fixed size, added in order, so that the number of threads does not change the result.
 constexpr int64_t kSquarePiece = 16384;
 
 size_t SumOfSquaresWorkspace(const KernelCall& call) {

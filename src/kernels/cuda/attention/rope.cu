@@ -1,6 +1,6 @@
-// Rotary embedding. A small kernel computes the angles of the positions held, in f64, for all sequences and heads; the
-// other one rotates, each thread the same vector of some heads. Queries and keys come together: their angles are
-// computed once and one launch rotates both.
+// Rotary embedding. A small kernel computes the angles of the local positions in f64, for all sequences and heads. A
+// second kernel rotates: each thread takes the same vector of several heads. Queries and keys are rotated together:
+// their angles are computed once, and one launch rotates both.
 #include <algorithm>
 #include <cmath>
 
@@ -20,19 +20,19 @@ namespace weft::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kAngleThreads = kWarp;  // few, so that the work in f64 is spread over all multiprocessors
-constexpr int kRun = 16;              // positions of a thread that computes angles
-constexpr int HeadsOf(bool across) { return across ? 8 : 4; }  // heads of a thread that rotates
+constexpr int kAngleThreads = kWarp;  // few, so that the f64 work is spread over all multiprocessors
+constexpr int kRun = 16;              // positions per thread of the angles kernel
+constexpr int HeadsOf(bool across) { return across ? 8 : 4; }  // heads per thread of the rotation
 
 struct Angles {
   double theta, sign;
   RopeScaling scaling;
-  int64_t first, positions;  // the first global position held, and how many
-  int half;                  // pairs of a head
+  int64_t first, positions;  // the first local position, as a global index, and their number
+  int half;                  // pairs per head
 };
 
-// A thread takes one pair at positions 16 h to 16 h + 15: the angle of 16 h is computed, the others follow by turning
-// it on. An angle depends on the global position alone, so every shard rotates by the same numbers.
+// Each thread takes one pair at positions 16 h to 16 h + 15. It computes the angle of 16 h and rotates it for the
+// others. An angle depends only on the global position, so every shard rotates by the same numbers.
 template <class C>
 __global__ void __launch_bounds__(kAngleThreads) AnglesKernel(const Angles angles, C* cosine, C* sine) {
   LetNextStart();
@@ -59,10 +59,10 @@ struct RopeArgs {
   const T* x = nullptr;
   T* y = nullptr;
   const Compute<T>*cosine = nullptr, *sine = nullptr;
-  int64_t x_head = 0, y_head = 0;      // strides between the heads of a thread
-  int half = 0, heads = 0, apart = 1;  // and how many heads lie between these
-  Walk walk;                           // operand 0: x, 1: y, 2: place in the angles, 3: 2 first head + upper half
-  uint32_t first = 0;                  // block
+  int64_t x_head = 0, y_head = 0;      // strides between the heads of one thread
+  int half = 0, heads = 0, apart = 1;  // apart: distance between the heads of one thread, in heads
+  Walk walk;                           // operand 0: x, 1: y, 2: place in the angles, 3: 2 * first head + upper half
+  uint32_t first = 0;                  // first block
 };
 
 template <class T>
@@ -73,13 +73,13 @@ struct RopeMany {
   RopeArgs<T> tensors[kMost];
 };
 
-// A thread takes the same vector of several heads. `across`: a lane has one half of a pair and gets the other one from
-// lane ^ half / V, so that a warp reads and writes without gaps; else a thread has both.
+// Each thread takes the same vector of several heads. `across`: a lane has one half of each pair and gets the other
+// half from lane ^ half / V, so that a warp reads and writes without gaps. Otherwise a thread has both halves.
 template <class T, int V, bool across>
 struct Turn {
   using C = Compute<T>;
   static constexpr int kParts = across ? 1 : 2;
-  Pack<C, V> cosine, sine;  // [V]; the lower half's sine comes negated where across
+  Pack<C, V> cosine, sine;  // [V]; with `across`, the sine of the lower half is negated
 
   __device__ __forceinline__ void operator()(const RopeArgs<T>& args, Vector<T, V> (&x)[kParts]) const {
     C of[kParts][V];  // [kParts, V]
@@ -107,7 +107,7 @@ __global__ void __launch_bounds__(kThreads) RotateKernel(const __grid_constant__
   const RopeArgs<T>& args = EntryOf(many.tensors, many.count, blockIdx.x);
   uint32_t step = (blockIdx.x - args.first) * uint32_t(kThreads) + threadIdx.x;
   bool live = step < args.walk.steps;
-  Place at = args.walk.At(live ? step : 0);  // lanes of a warp stay together: they exchange halves
+  Place at = args.walk.At(live ? step : 0);  // lanes of a warp stay together, because they exchange halves
   int first = int(at.of[3] / 2), heads = live ? (args.heads - first + args.apart - 1) / args.apart : 0;
   Vector<T, V> x[kHeads][kParts];  // [kHeads, kParts, V]
 #pragma unroll
@@ -115,7 +115,7 @@ __global__ void __launch_bounds__(kThreads) RotateKernel(const __grid_constant__
 #pragma unroll
     for (int p = 0; p < kParts; p++)
       if (h < heads) x[h][p] = Vector<T, V>::Load(args.x + at.of[0] + h * args.x_head + p * args.half);
-  AwaitPrevious();  // for the angles
+  AwaitPrevious();  // the angles are needed from here on
   Turns turn{*reinterpret_cast<const Angle*>(args.cosine + at.of[2]),
              *reinterpret_cast<const Angle*>(args.sine + at.of[2])};
   bool lower = across && at.of[3] % 2 == 0;
@@ -145,18 +145,18 @@ void FillAngles(const KernelCall& call, C* cosine, C* sine) {
   WEFT_CUDA_LAUNCHED("rope: angles");
 }
 
-enum class Way : uint8_t { kSingle, kBoth, kAcross };  // one element at a time; vectors of both halves; of one half
+enum class Way : uint8_t { kSingle, kBoth, kAcross };  // single elements; vectors of both halves; vectors of one half
 
 template <class T>
 Way WayOf(const KernelCall& call) {
   bool vectors = sizeof(T) <= 4 && HalfOf(call.in[0]) % kPack<T> == 0 && RowsAligned(call.in[0], kPack<T>) &&
                  RowsAligned(call.out[0], kPack<T>);
   if (!vectors) return Way::kSingle;
-  int64_t lanes = HalfOf(call.in[0]) / kPack<T>;  // of half a head
+  int64_t lanes = HalfOf(call.in[0]) / kPack<T>;  // lanes per half head
   return lanes <= kWarp / 2 && (lanes & (lanes - 1)) == 0 ? Way::kAcross : Way::kBoth;
 }
 
-// The steps of a call, whose args are completed.
+// Returns the loops over the steps of a call, and completes `args`.
 template <class T, int V, bool across>
 Nest StepsOf(const KernelCall& call, RopeArgs<T>& args) {
   const TensorView &x = call.in[0], &y = call.out[0];
@@ -176,7 +176,7 @@ Nest StepsOf(const KernelCall& call, RopeArgs<T>& args) {
   return nest;
 }
 
-// All calls by the angles of the first.
+// Rotates all calls by the angles of the first.
 template <class T, int V, bool across>
 void Rotate(std::span<const KernelCall> calls) {
   RopeArgs<T> args;
@@ -209,7 +209,7 @@ void RotateBy(Way way, std::span<const KernelCall> calls) {
   Rotate<T, 1, false>(calls);
 }
 
-// May b turn by a's angles, in one launch with it?
+// Returns whether b can use the angles of a and be rotated in the same launch.
 template <class T>
 bool Together(const KernelCall& a, const KernelCall& b) {
   auto alike = [&](auto fact) { return fact(a) == fact(b); };

@@ -1,4 +1,4 @@
-// Flash attention, forward, of bf16 and f16 on the tensor cores.
+// Flash attention, forward, for bf16 and f16 on the tensor cores.
 #include "weft/kernels/cuda/attention/sdpa_choice.h"
 #include "weft/kernels/cuda/attention/sdpa_forward.cuh"
 #include "weft/kernels/cuda/attention/sdpa_mma.cuh"
@@ -6,7 +6,7 @@
 namespace weft::cuda {
 namespace {
 
-// Calls fn with the shape of a head size.
+// Calls fn with the shape for a head size.
 template <HalfFloat T, class Fn>
 decltype(auto) WithShape(int64_t D, Fn&& fn) {
   if (D <= 64) return fn(ForwardShape<TensorCoreWarp<T, 2>, 64, 64>());

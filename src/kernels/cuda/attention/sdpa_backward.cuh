@@ -1,8 +1,11 @@
-// Flash attention, backward (Dao 2023): probabilities are recomputed from lse, scores live in registers only. f32 sums.
+// Flash attention, backward (Dao 2023). Probabilities are recomputed from lse, scores live only in registers, and sums
+// are f32.
 //
-// Two passes, so that every sum is made by one warp in a fixed order: a block of FlashGradKV owns a tile of keys and
-// walks the queries of all heads of its group, one of FlashGradQ owns a tile of queries and walks the keys. That is
-// seven products instead of five, and no atomics: the same bits on every run.
+// There are two passes, so that every sum is made by one warp in a fixed order:
+// - a block of FlashGradKV owns a tile of keys and walks the queries of all heads of its group;
+// - a block of FlashGradQ owns a tile of queries and walks the keys.
+//
+// That takes seven products instead of five but no atomics, so every run gives the same bits.
 #pragma once
 #include "weft/kernels/common/nest.h"
 #include "weft/kernels/cuda/attention/sdpa_rows.h"
@@ -13,10 +16,10 @@ namespace weft::cuda {
 
 inline constexpr double kLog2E = 1.4426950408889634;
 
-// D: head size, with zeros beyond the real one. Warp: how a warp computes, which gives its number of keys. A step takes
-// kQueries queries, which come in `Stages` stages: two where shared memory has room, so that the next are on their way
-// while these are worked on. Where the sums of a warp would not fit its registers, blocks share the columns of a tile:
-// `Columns` each.
+// D is the head size, padded with zeros. Warp is how a warp computes, which determines its number of keys. A step takes
+// kQueries queries, which are fetched in `Stages` stages: two if shared memory has room, so that the next queries
+// arrive while these are worked on. If the sums of a warp would not fit in its registers, blocks share the columns of a
+// tile and take `Columns` each.
 template <class Warp_, int D_, int Warps, int Queries_, int Columns_ = D_, int Stages = 2>
 struct GradKVShape {
   using Warp = Warp_;
@@ -31,7 +34,7 @@ struct GradKVShape {
   static constexpr size_t kSharedBytes = kTileBytes + Warps * Warp::ScratchBytes(kQueries);
 };
 
-// What a block works on: kKeys keys of a head, kColumns columns of their gradients, and the queries that see them.
+// The work of one block: kKeys keys of a head, kColumns columns of their gradients, and the queries that see them.
 template <class Shape>
 struct GradKVBlock {
   static constexpr int kQueries = Shape::kQueries, kKeys = Shape::kKeys, M = Shape::M;
@@ -44,7 +47,7 @@ struct GradKVBlock {
   Element* stages;  // kStages x (Q, dO [kQueries, D]; lse, delta [kQueries])
   int warp_row, column, first, b, g, rows, first_head, first_step, steps_a_head, steps;
 
-  // The first keys are seen by the most queries, and begin first.
+  // The first keys are seen by the most queries, so their blocks begin first.
   __device__ __forceinline__ GradKVBlock(const SdpaSizes& sizes, Element* memory, int row)
       : z(sizes), stages(memory), warp_row(row) {
     int tiles = (z.S + kKeys - 1) / kKeys, block = int(blockIdx.x), head = block / Shape::kParts / tiles;
@@ -74,7 +77,7 @@ struct GradKVBlock {
       CopyAsync16(row_values + tid * 4, query_rows.delta + at + (tid - kChunks) * 4, true);
   }
 
-  // p: scores become probabilities; ds: their cotangents become those of the scores.
+  // Turns the scores p into probabilities, and ds from the cotangents of the probabilities into those of the scores.
   __device__ __forceinline__ void Differentiate(Scores& p, Scores& ds, const float* lse, int begin) const {
     const float* delta = lse + kQueries;
     float scale_log2 = float(z.scale * kLog2E);
@@ -99,7 +102,7 @@ struct GradKVBlock {
   }
 };
 
-// Products are transposed, [keys, queries]: then probabilities are the left factor of dV and dK as they stand.
+// Products are transposed, [keys, queries], so that probabilities are the left factor of dV and dK as they are.
 template <class Shape>
 __global__ void __launch_bounds__(Shape::kThreads)
     FlashGradKV(SdpaSizes z, SdpaOperand q, SdpaOperand k, SdpaOperand v, SdpaOperand dout, SdpaRows<float> query_rows,
@@ -122,7 +125,7 @@ __global__ void __launch_bounds__(Shape::kThreads)
   float sum_k[M][Warp::Blocks(kColumns)][4] = {}, sum_v[M][Warp::Blocks(kColumns)][4] = {};  // [Warp::kRows, kColumns]
   for (int step = 0; step < block.steps; step++) {
     CopyWait();
-    __syncthreads();  // the stage is there, and all have left the other one
+    __syncthreads();  // the stage has arrived, and all threads are done with the other one
     if (Shape::kStages == 2 && step + 1 < block.steps) block.Fetch(step + 1, q, dout, query_rows);
     Queries q_tile{block.Stage(step)}, dout_tile{q_tile.data + Queries::kElements};  // [kQueries, D]
     typename GradKVBlock<Shape>::Scores p = {}, ds = {};                             // [Warp::kRows, kQueries]
@@ -133,14 +136,14 @@ __global__ void __launch_bounds__(Shape::kThreads)
     warp.Multiply(p, dout_tile, column, sum_v);
     warp.Multiply(ds, q_tile, column, sum_k);
     if (Shape::kStages == 1 && step + 1 < block.steps) {
-      __syncthreads();  // all have left the stage
+      __syncthreads();  // all threads are done with the stage
       block.Fetch(step + 1, q, dout, query_rows);
     }
   }
 
   CopyWait();
-  __syncthreads();  // where there was no step, k and v may still be on their way into the tiles that take the results
-  Warp::Put(sum_k, float(z.scale), k_tile, warp_row);  // rows that this warp alone reads
+  __syncthreads();  // if there was no step, k and v may still be on their way into the tiles that take the results
+  Warp::Put(sum_k, float(z.scale), k_tile, warp_row);  // only this warp reads these rows
   Warp::Put(sum_v, 1, v_tile, warp_row);
   __syncwarp();
   if (warp_row >= rows) return;
@@ -151,7 +154,7 @@ __global__ void __launch_bounds__(Shape::kThreads)
   v_tile.template Store<Warp::kRows>(warp_row, to_v, dv.row, rows - warp_row, columns, z.wide);
 }
 
-// A step takes kKeys keys.
+// A step takes kKeys keys. The other parameters are those of GradKVShape.
 template <class Warp_, int D_, int Keys_, int Warps = 4, int Stages = 2>
 struct GradQShape {
   using Warp = Warp_;
@@ -164,7 +167,7 @@ struct GradQShape {
   static constexpr size_t kSharedBytes = kTileBytes + Warps * Warp::ScratchBytes(kKeys);
 };
 
-// What a block works on: kQueries queries of a head, and the keys that they see.
+// The work of one block: kQueries queries of a head, and the keys that they see.
 template <class Shape>
 struct GradQBlock {
   static constexpr int kQueries = Shape::kQueries, kKeys = Shape::kKeys, M = Shape::M;
@@ -206,7 +209,7 @@ struct GradQBlock {
       }
   }
 
-  // ds: cotangents of probabilities, made from the scores p, become those of the scores.
+  // Turns ds from the cotangents of the probabilities into those of the scores. p holds the scores.
   __device__ __forceinline__ void Differentiate(const Scores& p, Scores& ds, int begin) const {
     float scale_log2 = float(z.scale * kLog2E);
     bool edge = begin + kKeys > fewest;
@@ -259,14 +262,14 @@ __global__ void __launch_bounds__(Shape::kThreads)
     block.Differentiate(p, ds, step * Shape::kKeys);
     warp.Multiply(ds, k_tile, 0, sum);
     if (Shape::kStages == 1 && step + 1 < block.steps) {
-      __syncthreads();  // all have left the stage
+      __syncthreads();  // all threads are done with the stage
       block.Fetch(step + 1, k, v);
     }
   }
 
   CopyWait();
   __syncthreads();
-  Warp::Put(sum, float(z.scale), q_tile, warp_row);  // rows that this warp alone reads
+  Warp::Put(sum, float(z.scale), q_tile, warp_row);  // only this warp reads these rows
   __syncwarp();
   if (warp_row < rows)
     q_tile.template Store<Warp::kRows>(warp_row, dq.At<Element>(b, first + warp_row, h), dq.row, rows - warp_row, z.D,

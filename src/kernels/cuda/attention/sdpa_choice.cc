@@ -10,11 +10,11 @@
 namespace weft::cuda {
 namespace {
 
-// How flash computes a call.
+// The kernels with which flash computes a call.
 struct FlashKernels {
   void (*forward)(const KernelCall&);
   void (*backward)(const KernelCall&);
-  size_t (*forward_bytes)(int64_t head_size);  // of shared memory
+  size_t (*forward_bytes)(int64_t head_size);  // bytes of shared memory
   size_t (*backward_bytes)(int64_t head_size);
 };
 FlashKernels FlashKernelsOf(const KernelCall& call) {
@@ -48,7 +48,7 @@ void Run(const KernelCall& call) { ChooseSdpa(Backends(), call, call.workspace_b
 
 }  // namespace
 
-// On a device the choice, and with it the workspace, may be another than in a plan.
+// On a device the choice, and with it the workspace, may differ from that of a plan.
 void AddSdpa(KernelTable& table) {
   for (Op op : {Op::kSdpa, Op::kSdpaGrad}) {
     SetRun(table, op, &Run);

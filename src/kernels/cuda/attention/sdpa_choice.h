@@ -5,10 +5,11 @@
 
 namespace weft::cuda {
 
-// cudnn: sdpa_cudnn.cc, or sdpa_no_cudnn.cc in builds without its frontend.
+// cudnn: in sdpa_cudnn.cc, or in sdpa_no_cudnn.cc for builds without cudnn-frontend.
 extern const SdpaBackend kCudnnSdpa;
-// flash: of bf16 and f16 by sdpa.cu and sdpa_grad.cu; of f32 by sdpa_tf32.cu where products may round their operands,
-// by sdpa_f32.cu where they may not. SharedBytes: the shared memory that a block needs, by head size.
+// flash: sdpa.cu and sdpa_grad.cu for bf16 and f16; sdpa_tf32.cu for f32 if products may round their operands,
+// otherwise sdpa_f32.cu. The functions *SharedBytes return the bytes of shared memory that a block needs for a head
+// size.
 void SdpaHalf(const KernelCall& call);
 void SdpaGradHalf(const KernelCall& call);
 size_t SdpaHalfSharedBytes(int64_t head_size);
@@ -21,7 +22,7 @@ void SdpaF32(const KernelCall& call);
 void SdpaGradF32(const KernelCall& call);
 size_t SdpaF32SharedBytes(int64_t head_size);
 size_t SdpaGradF32SharedBytes(int64_t head_size);
-// plain: sdpa_plain.cu.
+// plain: in sdpa_plain.cu.
 void SdpaPlain(const KernelCall& call);
 void SdpaGradPlain(const KernelCall& call);
 

@@ -1,9 +1,10 @@
-// cuDNN's attention as a backend, through the graphs of cudnn-frontend (headers only, a build-time choice). libcudnn is
-// opened when the first call asks for it, so a node without it falls back.
+// cuDNN's attention as a backend, through the graphs of cudnn-frontend (header-only, a build-time choice). libcudnn is
+// opened when the first call needs it, so a host without it falls back to another backend.
 //
-// H200, cuDNN 9.19, bf16, causal, 2 x 8192 tokens, 32 heads of 128: 633 TFLOP/s forward, 491 backward. The backward
-// adds dQ up in no fixed order. A deterministic run takes cuDNN's other algorithm: it writes the gradient of all scores
-// to its workspace and multiplies that with K, which is slower by a tenth (tests/bench/ladder/README.md).
+// Measured on an H200 with cuDNN 9.19, bf16, causal, 2 x 8192 tokens, 32 heads of 128: 633 TFLOP/s forward, 491 TFLOP/s
+// backward. The backward adds up dQ in no fixed order. A deterministic run takes cuDNN's other algorithm, which writes
+// the gradient of all scores to its workspace and multiplies that with K. It is slower by a tenth
+// (tests/bench/ladder/README.md).
 #define NV_CUDNN_FRONTEND_USE_DYNAMIC_LOADING
 #define CUDNN_FRONTEND_SKIP_JSON_LIB
 #include <cudnn.h>
@@ -11,7 +12,7 @@
 #include <fmt/format.h>
 
 #include <bit>
-#include <cstring>  // cudnn_frontend 1.32 calls std::strlen without it
+#include <cstring>  // cudnn_frontend 1.32 calls std::strlen without including it
 #include <map>
 
 #include <cudnn_frontend.h>
@@ -24,7 +25,7 @@
 namespace fe = cudnn_frontend;
 
 namespace cudnn_frontend {
-void* cudnn_dlhandle = nullptr;  // where the frontend looks for cuDNN's functions
+void* cudnn_dlhandle = nullptr;  // where the frontend looks up cuDNN's functions
 }
 
 namespace weft::cuda {
@@ -37,7 +38,7 @@ void Require(fe::error_t status) {
   if (status.is_bad()) throw std::runtime_error(status.get_message());
 }
 
-// [B, T, H, D] as cuDNN names it, [B, H, T, D].
+// Describes [B, T, H, D] to cuDNN, which orders the dims as [B, H, T, D].
 void Describe(fe::graph::Tensor_attributes& t, const TensorView& view, Uid uid) {
   t.set_uid(uid)
       .set_dim({view.dim(0).extent, view.dim(2).extent, view.dim(1).extent, view.dim(3).extent})
@@ -79,7 +80,7 @@ void DescribeBackward(fe::graph::Graph& graph, const KernelCall& call, const Sdp
   SetScores(options, z);
   Tensor q = Input(graph, call.in[0], kQ), k = Input(graph, call.in[1], kK), v = Input(graph, call.in[2], kV);
   Tensor out = Input(graph, call.in[3], kOut), dout = Input(graph, call.in[5], kGradOut);
-  // Before cuDNN 9.26 lse is read as if it were dense, whatever its strides say.
+  // cuDNN before 9.26 reads lse as if it were dense, whatever its strides.
   fe::graph::Tensor_attributes lse;
   lse.set_uid(kLse).set_data_type(fe::DataType_t::FLOAT);
   lse.set_dim({z.B, z.H, z.T, 1}).set_stride({int64_t(z.H) * z.T, z.T, 1, 1});
@@ -89,11 +90,11 @@ void DescribeBackward(fe::graph::Graph& graph, const KernelCall& call, const Sdp
   Output(dv, call.out[2], kGradV);
 }
 
-// How cuDNN runs the calls of one shape. Building one takes about 40 ms.
+// cuDNN's plan for calls of one shape. Building one takes about 40 ms.
 struct Plan {
   fe::graph::Graph graph;
   int64_t workspace = 0;
-  std::string failure;  // why there is none
+  std::string failure;  // why there is no plan; empty if there is one
 
   Plan(cudnnHandle_t handle, const KernelCall& call, const SdpaSizes& z) {
     try {
@@ -114,7 +115,7 @@ struct Plan {
   }
 };
 
-// What makes calls share a plan.
+// Calls with equal keys share a plan.
 using Key = std::vector<int64_t>;
 Key KeyOf(const KernelCall& call, const SdpaSizes& z) {
   bool deterministic = IsSdpaGrad(call) && IsDeterministic(call);
@@ -125,13 +126,13 @@ Key KeyOf(const KernelCall& call, const SdpaSizes& z) {
   return key;
 }
 
-// Once a process; never closed, as its kernels may run until the end.
+// Opens libcudnn once per process. It is never closed, because its kernels may run until the process ends.
 bool Open() {
   static bool const open = (fe::cudnn_dlhandle = dlopen("libcudnn.so.9", RTLD_NOW | RTLD_LOCAL)) != nullptr;
   return open;
 }
 
-// cuDNN on one device: its handle, and the plans made so far.
+// cuDNN on one device: its handle and the plans made so far.
 class Cudnn {
  public:
   explicit Cudnn(CudaDevice& device) : stream_(device.stream()) {
@@ -150,7 +151,7 @@ class Cudnn {
 
   const std::string& failure() const { return failure_; }
   cudnnHandle_t handle() const { return handle_; }
-  // Null where there is no plan yet and none may be made, because the stream is being recorded.
+  // Returns null if there is no plan yet and none can be made, because the stream is being recorded.
   Plan* PlanOf(const KernelCall& call, const SdpaSizes& z) {
     Key key = KeyOf(call, z);
     auto at = plans_.find(key);

@@ -1,9 +1,9 @@
-// A warp's share of the products of flash attention in f32 by fused multiply-adds, no bit of an operand lost. Stands in
-// for TensorCoreWarp.
+// A warp's share of the products of f32 flash attention, by fused multiply-adds, which do not round the operands. It
+// has the interface of TensorCoreWarp.
 //
-// A lane has 2 * M rows and every eighth column of a product. 4 lanes by 8 share its rows and columns: bits 1 and 3 of
-// a lane are its row, bits 0, 2 and 4 its column. So two lanes next to each other, or next but one, load the same 16
-// bytes of either factor, and shared memory serves half a warp at once.
+// Each lane has 2 * M rows and every eighth column of a product. The lanes form a grid of 4 rows by 8 columns: bits 1
+// and 3 of the lane number are its row, bits 0, 2 and 4 its column. Two lanes next to each other, or next but one, then
+// load the same 16 bytes of one of the factors, and shared memory serves half a warp at once.
 #pragma once
 #include "weft/kernels/cuda/attention/sdpa_tile.cuh"
 
@@ -14,7 +14,7 @@ struct FmaWarp {
   static constexpr int M = M_, kRows = 8 * M;
   using Element = float;
   static constexpr int Blocks(int columns) { return columns / 16; }
-  // Probabilities [kRows, columns] pass from lane to lane through shared memory. Rows lie 8 banks apart.
+  // Probabilities [kRows, columns] pass between lanes through shared memory. Rows lie 8 banks apart.
   static constexpr int Pitch(int columns) { return columns + 8; }
   static constexpr size_t ScratchBytes(int columns) { return size_t(kRows) * size_t(Pitch(columns)) * sizeof(float); }
 
@@ -31,7 +31,7 @@ struct FmaWarp {
     return fn(x, __shfl_xor_sync(~0u, x, 16));
   }
 
-  // As TensorCoreWarp's.
+  // Does the same as TensorCoreWarp::MultiplyTransposed.
   template <int K, int N, class X, class Y>
   __device__ __forceinline__ void MultiplyTransposed(const X& x, int x_row, const Y& y, float (&c)[M][N][4]) const {
 #pragma unroll 2
@@ -54,7 +54,7 @@ struct FmaWarp {
   __device__ __forceinline__ void Multiply(const float (&p)[M][N][4], const Y& y, int column,
                                            float (&c)[M][NC][4]) const {
     constexpr int kPitch = Pitch(16 * N);
-    __syncwarp();  // all have read what was there
+    __syncwarp();  // all lanes have read the previous contents
 #pragma unroll
     for (int i = 0; i < 2 * M; i++)
 #pragma unroll
@@ -99,7 +99,7 @@ struct FmaWarp {
  private:
   using Quad = Pack<float, 4>;
   static __device__ __forceinline__ Quad Load(const float* at) { return *reinterpret_cast<const Quad*>(at); }
-  // Row i and column j of a lane's.
+  // Returns the element in row i and column j of this lane's part.
   template <class C>
   static __device__ __forceinline__ auto& At(C& c, int i, int j) {
     return c[i / 2][j / 2][i % 2 * 2 + j % 2];

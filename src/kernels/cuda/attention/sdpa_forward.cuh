@@ -1,5 +1,5 @@
-// Flash attention, forward (Dao 2023): a block owns a tile of queries and walks the keys with a running softmax. Scores
-// live in registers only. f32 sums.
+// Flash attention, forward (Dao 2023). Each block owns a tile of queries and walks the keys with a running softmax.
+// Scores live only in registers, and sums are f32.
 #pragma once
 #include "weft/kernels/common/nest.h"
 #include "weft/kernels/cuda/attention/sdpa_tile.cuh"
@@ -8,9 +8,10 @@
 
 namespace weft::cuda {
 
-// D: head size, with zeros beyond the real one. Warp: how a warp computes, which gives its number of queries. A step
-// takes kKeys keys, which come in `Stages` stages: two where shared memory has room, so that the next are on their way
-// while these are worked on. Sized so that sums and scores fit registers and two blocks a multiprocessor.
+// D is the head size, padded with zeros. Warp is how a warp computes, which determines its number of queries. A step
+// takes kKeys keys, which are fetched in `Stages` stages: two if shared memory has room, so that the next keys arrive
+// while these are worked on. Sizes are chosen so that sums and scores fit in registers, and two blocks in a
+// multiprocessor.
 template <class Warp_, int D_, int Keys_, int Warps_ = 4, int Stages = 2>
 struct ForwardShape {
   using Warp = Warp_;
@@ -24,7 +25,7 @@ struct ForwardShape {
   static constexpr size_t kSharedBytes = kTileBytes + kWarps * Warp::ScratchBytes(kKeys);
 };
 
-// What a block works on: kQueries queries of a head, and the keys that they see.
+// The work of one block: kQueries queries of a head, and the keys that they see.
 template <class Shape>
 struct ForwardBlock {
   static constexpr int kQueries = Shape::kQueries, kKeys = Shape::kKeys, M = Shape::M;
@@ -37,7 +38,8 @@ struct ForwardBlock {
   Element* stages;  // kStages x (K, V [kKeys, D])
   int warp_row, b, h, g, first, rows, fewest, steps;
 
-  // The last tiles of a head see the most keys, so they begin first. Neighbours share K and V in the L2 cache.
+  // The last tiles of a head see the most keys, so their blocks begin first. Neighbouring blocks share K and V in the
+  // L2 cache.
   __device__ __forceinline__ ForwardBlock(const SdpaSizes& sizes, const SdpaOperand& keys, const SdpaOperand& values,
                                           Element* memory, int row)
       : z(sizes), k(keys), v(values), stages(memory), warp_row(row) {
@@ -58,7 +60,7 @@ struct ForwardBlock {
                                                                  z.wide);
   }
 
-  // Scores of keys that a query does not see become -inf. s: [Warp::kRows, kKeys].
+  // Sets the scores of keys that a query does not see to -inf. s is [Warp::kRows, kKeys].
   __device__ __forceinline__ void Hide(float (&s)[M][Warp::Blocks(kKeys)][4], int begin) const {
     if (begin + kKeys <= fewest) return;
 #pragma unroll
@@ -74,7 +76,7 @@ struct ForwardBlock {
       }
   }
 
-  // Sums become means, and the log-sum-exp of each row is stored. o: [Warp::kRows, D].
+  // Turns sums into means, and stores the log-sum-exp of each row. o is [Warp::kRows, D].
   __device__ __forceinline__ void Normalize(float (&o)[M][Warp::Blocks(Shape::D)][4], const Softmax<Warp>& softmax,
                                             const SdpaOperand& lse) const {
 #pragma unroll
@@ -111,7 +113,7 @@ __global__ void __launch_bounds__(Shape::kThreads)
   Softmax<Warp> softmax;
   for (int step = 0; step < block.steps; step++) {
     CopyWait();
-    __syncthreads();  // the stage is there, and all have left the other one
+    __syncthreads();  // the stage has arrived, and all threads are done with the other one
     if (Shape::kStages == 2 && step + 1 < block.steps) block.Fetch(step + 1);
     Keys k_tile{block.Stage(step)}, v_tile{k_tile.data + Keys::kElements};  // [kKeys, D]
     float s[Shape::M][Warp::Blocks(Shape::kKeys)][4] = {};                  // [Warp::kRows, kKeys]
@@ -120,15 +122,16 @@ __global__ void __launch_bounds__(Shape::kThreads)
     softmax.Step(s, o, float(z.scale * 1.4426950408889634));
     warp.Multiply(s, v_tile, 0, o);
     if (Shape::kStages == 1 && step + 1 < block.steps) {
-      __syncthreads();  // all have left the stage
+      __syncthreads();  // all threads are done with the stage
       block.Fetch(step + 1);
     }
   }
 
   CopyWait();
-  __syncthreads();  // where there was no step, q may still be on its way into the tile that takes the result
+  // If there was no step, q may still be on its way into the tile that takes the result.
+  __syncthreads();
   block.Normalize(o, softmax, lse);
-  Warp::Put(o, 1, q_tile, warp_row);  // a warp's rows of q are read by that warp alone
+  Warp::Put(o, 1, q_tile, warp_row);  // only this warp reads these rows of q
   __syncwarp();
   if (warp_row < block.rows)
     q_tile.template Store<Warp::kRows>(warp_row, out.At<Element>(block.b, block.first + warp_row, block.h), out.row,

@@ -1,4 +1,4 @@
-// Flash attention, backward, of bf16 and f16 on the tensor cores.
+// Flash attention, backward, for bf16 and f16 on the tensor cores.
 #include "weft/kernels/cuda/attention/sdpa_backward.cuh"
 #include "weft/kernels/cuda/attention/sdpa_choice.h"
 #include "weft/kernels/cuda/attention/sdpa_mma.cuh"
@@ -6,7 +6,7 @@
 namespace weft::cuda {
 namespace {
 
-// Calls fn with the shapes of a head size.
+// Calls fn with the shapes for a head size.
 template <HalfFloat T, class Fn>
 decltype(auto) WithShapes(int64_t D, Fn&& fn) {
   using One = TensorCoreWarp<T, 1>;

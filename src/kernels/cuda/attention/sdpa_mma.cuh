@@ -1,16 +1,16 @@
 // A warp's share of the products of flash attention on the tensor cores, by mma.sync: 16-bit floats, and f32 rounded to
-// TF32. Compute capability 8.0 and newer.
+// TF32. Requires compute capability 8.0 or newer.
 //
-// mma.m16n8k16: C [16, 8] += A [16, 16] B [16, 8]. Lane l has row l / 4 and columns 2 (l % 4), + 1 of every 8 x 8
-// piece.
+// mma.m16n8k16: C [16, 8] += A [16, 16] B [16, 8]. Lane l has row l / 4 and columns 2 (l % 4) and 2 (l % 4) + 1 of
+// every 8 x 8 piece.
 //   C: c[0], c[1] in rows 0-7, c[2], c[3] in rows 8-15.
-//   A: a[0] rows 0-7, a[1] rows 8-15 of columns 0-7; a[2], a[3] the same of columns 8-15.
-//   B: one column l / 4; b0 rows 2 (l % 4), + 1, b1 the same + 8.
-// So two neighbours of C, packed, are an A: c of the first gives a[0], a[1], c of the second a[2], a[3].
+//   A: a[0] rows 0-7, a[1] rows 8-15 of columns 0-7; a[2], a[3] the same rows of columns 8-15.
+//   B: one column, l / 4; b0 rows 2 (l % 4) and 2 (l % 4) + 1, b1 the rows 8 further down.
+// Two neighbours of C, packed, are therefore an A: c of the first gives a[0], a[1], c of the second a[2], a[3].
 //
-// mma.m16n8k8 of TF32: C as above. A [16, 8] and B [8, 8] have one column or row, l % 4, where those above have two
-// neighbours, and 4 takes the place of 8. Products may take the terms of a sum in any order, if A and B agree: the
-// terms l % 4 and l % 4 + 4 of such a product are columns 2 (l % 4), + 1 of C, so that one C is an A as it stands.
+// mma.m16n8k8 of TF32: C is as above. In A [16, 8] and B [8, 8] a lane has one column or row, l % 4, instead of the two
+// neighbours above, and 4 takes the place of 8. A product may take the terms of a sum in any order if A and B agree.
+// Here, terms l % 4 and l % 4 + 4 are columns 2 (l % 4) and 2 (l % 4) + 1 of C, so that one C is an A as it stands.
 #pragma once
 #include <nv/target>
 
@@ -60,7 +60,8 @@ __device__ __forceinline__ void Mma(float (&c)[4], const uint32_t (&a)[4], uint3
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-// Rounds to the nearest TF32. Left to itself the product cuts the other bits off, which moves all sums one way.
+// Rounds to the nearest TF32. Otherwise the product would truncate the other bits, which biases all sums in one
+// direction.
 __device__ __forceinline__ uint32_t RoundTf32(float x) {
   uint32_t y;
   NV_IF_ELSE_TARGET(NV_PROVIDES_SM_90,
@@ -73,7 +74,7 @@ __device__ __forceinline__ uint32_t RoundTf32(float x) {
   return y;
 }
 
-// Two floats, the first in the low half.
+// Packs two floats, the first in the low half.
 template <HalfFloat T>
 __device__ __forceinline__ uint32_t PackPair(float first, float second) {
   if constexpr (std::is_same_v<T, BF16>) {
@@ -85,14 +86,14 @@ __device__ __forceinline__ uint32_t PackPair(float first, float second) {
   }
 }
 
-// A warp has 16 * M rows of a product. Fragments are c[M][Blocks(columns)][4]; element [m][n][2 * half + e] lies in row
+// A warp has 16 * M rows of a product. Fragments are c[M][Blocks(columns)][4]. Element [m][n][2 * half + e] lies in row
 // FirstRow() + Row(m, half) and column FirstColumn() + Column(n, e).
 template <TensorCoreFloat T, int M_>
 struct TensorCoreWarp {
   static constexpr int M = M_, kRows = 16 * M;
   using Element = std::conditional_t<HalfFloat<T>, uint16_t, float>;
-  static constexpr int kTerms = HalfFloat<T> ? 16 : 8;  // of a sum, in one instruction
-  static constexpr int kUnit = kTerms / 2;              // 16 bytes, a row of what ldmatrix loads
+  static constexpr int kTerms = HalfFloat<T> ? 16 : 8;  // terms of a sum per instruction
+  static constexpr int kUnit = kTerms / 2;              // elements in 16 bytes, a row of what ldmatrix loads
   static constexpr int Blocks(int columns) { return columns / 8; }
   static constexpr size_t ScratchBytes(int) { return 0; }
 
@@ -108,7 +109,7 @@ struct TensorCoreWarp {
     return fn(x, __shfl_xor_sync(~0u, x, 2));
   }
 
-  // c [kRows, columns] += X Y^T over K columns: rows [x_row, ...) of X, all rows of Y.
+  // Computes c [kRows, columns] += X Y^T over K columns, with rows [x_row, x_row + kRows) of X and all rows of Y.
   template <int K, int N, class X, class Y>
   __device__ __forceinline__ void MultiplyTransposed(const X& x, int x_row, const Y& y, float (&c)[M][N][4]) const {
 #pragma unroll
@@ -121,7 +122,7 @@ struct TensorCoreWarp {
       }
 #pragma unroll
       for (int n = 0; n < N / 2; n++) {
-        uint32_t b[4];  // two B: the first 8 rows are the columns of b[0], b[1]
+        uint32_t b[4];  // two B: the first 8 rows of Y are the columns of b[0], b[1]
         LoadMatrices(y.At(n * 16 + Lane() % 8 + Lane() / 16 * 8, k + Lane() / 8 % 2 * kUnit), b);
         Round(b);
 #pragma unroll
@@ -133,8 +134,8 @@ struct TensorCoreWarp {
     }
   }
 
-  // c [kRows, columns] += P Y: P [kRows, Y's rows] from registers, rounded; columns [column, ...) of Y. Element
-  // [m][n][2 * half + e] of c lies in column SumColumn(n, e).
+  // Computes c [kRows, columns] += P Y with columns [column, ...) of Y. P [kRows, Y's rows] comes from registers and is
+  // rounded. Element [m][n][2 * half + e] of c lies in column SumColumn(n, e).
   template <int N, int NC, class Y>
   __device__ __forceinline__ void Multiply(const float (&p)[M][N][4], const Y& y, int column,
                                            float (&c)[M][NC][4]) const {
@@ -162,7 +163,7 @@ struct TensorCoreWarp {
       return n / 4 * 32 + Lane() % 4 * 8 + e * 4 + n % 4;
   }
 
-  // Puts factor * c, rounded, at (row, 0) of a tile.
+  // Stores factor * c, rounded to Element, at (row, 0) of a tile.
   template <int N, class X>
   static __device__ __forceinline__ void Put(const float (&c)[M][N][4], float factor, const X& x, int row) {
 #pragma unroll
@@ -187,7 +188,7 @@ struct TensorCoreWarp {
       for (uint32_t& x : r) x = RoundTf32(__uint_as_float(x));
   }
 
-  // c += A Y': rows [row, row + kTerms) of Y.
+  // Computes c += A Y', where Y' is rows [row, row + kTerms) of Y.
   template <int NC, class Y>
   static __device__ __forceinline__ void MultiplyRows(const uint32_t (&a)[M][4], const Y& y, int row, int column,
                                                       float (&c)[M][NC][4]) {
@@ -205,7 +206,7 @@ struct TensorCoreWarp {
     } else {
 #pragma unroll
       for (int n = 0; n < NC; n += 4) {
-        // Four B of 8 columns each, that lie 4 apart: a lane loads its columns of all four at once.
+        // Four B of 8 columns each. The columns of one B lie 4 apart, so a lane loads its column of all four at once.
         const float* from = y.At(row + Lane() % 4 * 2, column + n * 8 + Lane() / 4 * 4);
         Pack<float, 4> first = *reinterpret_cast<const Pack<float, 4>*>(from),
                        second = *reinterpret_cast<const Pack<float, 4>*>(from + Y::kPitch);

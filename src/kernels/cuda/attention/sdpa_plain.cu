@@ -1,8 +1,9 @@
-// Attention for every floating dtype and head size, in memory linear in the sequence: the backend of last resort.
+// Attention for every floating dtype and head sizes up to 1024, in memory linear in the sequence length: the backend of
+// last resort.
 //
-// Forward and dQ: one block a query, which walks its keys in pieces of one a thread. dK and dV: one block a key, which
-// walks the queries that see it. A piece has two steps: the scores, a warp each; then the weighted sum of rows, a
-// column each. Sums have a fixed order.
+// Forward and dQ use one block per query, which walks its keys in pieces of one key per thread. dK and dV use one block
+// per key, which walks the queries that see it. A piece has two steps: the scores, one per warp; then the weighted sum
+// of rows, one column per thread. Sums have a fixed order.
 #include "weft/kernels/common/nest.h"
 #include "weft/kernels/cuda/attention/sdpa_choice.h"
 #include "weft/kernels/cuda/device/device.h"
@@ -15,7 +16,8 @@ namespace {
 constexpr int kThreads = 128;
 constexpr int kWarps = kThreads / kWarp;
 
-// Shared memory of a block: `rows` rows of D, `pieces` values a thread, and what BlockReduce needs.
+// Returns the shared memory of a block in bytes: `rows` rows of D, `pieces` values per thread, and the buffer of
+// BlockReduce.
 template <class C>
 size_t SharedBytes(const SdpaSizes& z, int rows, int pieces) {
   return (size_t(rows) * size_t(z.D) + size_t(pieces) * kThreads + kWarps) * sizeof(C);
@@ -32,7 +34,7 @@ __device__ void LoadRow(const T* row, int D, C* to) {
   for (int d = int(threadIdx.x); d < D; d += kThreads) to[d] = Widen(row[d]);
 }
 
-// The dot product of a shared and a stored row, in every lane of the warp.
+// Returns the dot product of a row in shared memory and one in storage, in every lane of the warp.
 template <class T, class C>
 __device__ C WarpDot(const C* a, const T* b, int D) {
   C sum = 0;
@@ -48,7 +50,7 @@ __device__ __forceinline__ double LogOf(double x) { return log(x); }
 struct Place {
   int b, i, h;
 };
-// Of block number `block` of [B, heads, rows].
+// Returns the indices of block number `block` in [B, heads, rows].
 __device__ Place PlaceOf(int64_t block, int heads, int rows) {
   return {int(block / rows / heads), int(block % rows), int(block / rows % heads)};
 }
@@ -84,7 +86,7 @@ __global__ void __launch_bounds__(kThreads)
     for (int d = tid; d < z.D; d += kThreads) {
       C value = sum[d] * factor;
       for (int j = 0; j < n; j++) value += p[j] * Widen(v.At<T>(b, begin + j, g)[d]);
-      sum[d] = value;  // read and written by this thread alone
+      sum[d] = value;  // only this thread reads and writes it
     }
   }
   C inverse = total > 0 ? 1 / total : total;  // NaN stays NaN
@@ -117,7 +119,7 @@ __global__ void __launch_bounds__(kThreads) PlainGradQ(SdpaSizes z, SdpaOperand 
     }
     __syncthreads();
     for (int d = tid; d < z.D; d += kThreads) {
-      C part = 0;  // of these keys: sums of sums lose less
+      C part = 0;  // of these keys: sums of partial sums lose less
       for (int j = 0; j < n; j++) part += ds[j] * Widen(k.At<T>(b, begin + j, g)[d]);
       sum[d] += part;
     }

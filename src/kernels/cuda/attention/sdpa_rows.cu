@@ -1,5 +1,5 @@
-// What the backward pass of attention needs of each query, in one pass over out and dout, one warp a query; and lse as
-// cuDNN reads it.
+// Values per query for the backward pass of attention, computed in one pass over out and dout with one warp per query;
+// and lse in the layout that cuDNN reads.
 #include "weft/core/base/error.h"
 #include "weft/kernels/common/nest.h"
 #include "weft/kernels/cuda/attention/sdpa_rows.h"
@@ -16,7 +16,7 @@ template <class T, class C = Compute<T>>
 __global__ void __launch_bounds__(kThreads)
     SdpaRowsKernel(SdpaSizes z, SdpaOperand out, SdpaOperand lse, SdpaOperand dout, C lse_factor, SdpaRows<C> rows) {
   int lane = int(threadIdx.x) % kWarp;
-  int64_t row = (int64_t(blockIdx.x) * kThreads + threadIdx.x) / kWarp;  // of [B, PaddedT, H], as memory lies
+  int64_t row = (int64_t(blockIdx.x) * kThreads + threadIdx.x) / kWarp;  // in [B, PaddedT, H], the order of memory
   int h = int(row % z.H), i = int(row / z.H % z.PaddedT());
   int64_t b = row / z.H / z.PaddedT();
   if (b >= z.B) return;
@@ -35,7 +35,7 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 __global__ void __launch_bounds__(kThreads) PackLseKernel(SdpaSizes z, SdpaOperand lse, float* to) {
-  int64_t at = int64_t(blockIdx.x) * kThreads + threadIdx.x, row = at / z.T;  // of [B, H, T]
+  int64_t at = int64_t(blockIdx.x) * kThreads + threadIdx.x, row = at / z.T;  // in [B, H, T]
   if (row < int64_t(z.B) * z.H) to[at] = *lse.At<float>(row / z.H, at % z.T, row % z.H);
 }
 

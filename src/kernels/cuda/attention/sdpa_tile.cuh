@@ -1,5 +1,5 @@
-// Tiles of flash attention in shared memory, asynchronous copies into them, and the running softmax. Compute capability
-// 8.0 and newer.
+// Tiles of flash attention in shared memory, asynchronous copies into them, and the running softmax. Requires compute
+// capability 8.0 or newer.
 #pragma once
 #include "weft/kernels/cuda/loops/convert.cuh"
 
@@ -7,7 +7,7 @@ namespace weft::cuda {
 
 __device__ __forceinline__ uint32_t SharedAddress(const void* data) { return uint32_t(__cvta_generic_to_shared(data)); }
 
-// Begins to copy 16 bytes from global to shared memory; zeros, and nothing read, where not `valid`.
+// Begins to copy 16 bytes from global to shared memory. If not `valid`, writes zeros and reads nothing.
 __device__ __forceinline__ void CopyAsync16(void* to, const void* from, bool valid) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(SharedAddress(to)), "l"(from), "r"(valid ? 16 : 0)
                : "memory");
@@ -16,10 +16,10 @@ __device__ __forceinline__ void CopyAsync4(void* to, const void* from, bool vali
   asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(SharedAddress(to)), "l"(from), "r"(valid ? 4 : 0)
                : "memory");
 }
-// Waits for all copies of this thread; a barrier then shows them to the others.
+// Waits for all copies of this thread. Other threads see them after a barrier.
 __device__ __forceinline__ void CopyWait() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 
-// 2^x; 0 for -inf. The relative error is below 2^-22.
+// Returns 2^x, which is 0 for -inf. The relative error is below 2^-22.
 __device__ __forceinline__ float Exp2(float x) {
   float y;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
@@ -28,8 +28,8 @@ __device__ __forceinline__ float Exp2(float x) {
 
 __device__ __forceinline__ int Lane() { return int(threadIdx.x) % 32; }
 
-// A tile [Rows, Columns] in shared memory. Rows are 16 bytes apart beyond what they hold, an odd number of 16-byte
-// units, so that eight rows at one column lie in different banks.
+// A tile [Rows, Columns] in shared memory. Rows are padded by 16 bytes to an odd number of 16-byte units, so that eight
+// rows at one column lie in different banks.
 template <class E, int Rows, int Columns>
 struct SharedTile {
   static constexpr int kUnit = 16 / int(sizeof(E));  // elements
@@ -40,8 +40,8 @@ struct SharedTile {
 
   __device__ E* At(int row, int column) const { return data + row * kPitch + column; }
 
-  // Begins to copy `rows` rows of `columns` elements; zeros beyond. All threads take part. `wide`: rows are whole units
-  // at multiples of 16 bytes, as 16-bit rows always are.
+  // Begins to copy `rows` rows of `columns` elements, with zeros beyond them. All threads must call it. `wide`: rows
+  // are whole units at multiples of 16 bytes, as 16-bit rows always are.
   template <int Threads>
   __device__ __forceinline__ void Fetch(const E* from, int64_t stride, int rows, int columns, bool wide) const {
     if constexpr (sizeof(E) == 4)
@@ -54,8 +54,8 @@ struct SharedTile {
       CopyAsync16(At(row, column), valid ? from + row * stride + column : from, valid);
     }
   }
-  // Copies rows [row, row + Count) to `to`, where row `row` begins, but no more than `rows` rows and `columns` columns.
-  // By one warp.
+  // Copies rows [row, row + Count) of the tile to `to`, which receives row `row` first, but at most `rows` rows
+  // and `columns` columns. Called by one warp.
   template <int Count>
   __device__ __forceinline__ void Store(int row, E* to, int64_t stride, int rows, int columns, bool wide) const {
     if constexpr (sizeof(E) == 4)
@@ -87,19 +87,19 @@ struct SharedTile {
   }
 };
 
-// The running softmax of a warp's queries, of which each lane has rows [M][2]. Warp: how lanes share rows and columns
+// The running softmax of a warp's queries. Each lane has rows [M][2] of them. Warp is how lanes share rows and columns
 // (TensorCoreWarp, FmaWarp).
 template <class Warp>
 struct Softmax {
   static constexpr int M = Warp::M;
-  float top[M][2], sum[M][2];  // of the unscaled scores; sum of this lane's columns only
+  float top[M][2], sum[M][2];  // maximum of the unscaled scores; sum over this lane's columns only
 
   __device__ Softmax() {
     for (int m = 0; m < M; m++)
       for (int half = 0; half < 2; half++) top[m][half] = -INFINITY, sum[m][half] = 0;
   }
 
-  // Turns scores s into exp2(scale_log2 * (s - top)) and scales what was added up before in o.
+  // Turns the scores s into exp2(scale_log2 * (s - top)), and rescales the sums that o already holds.
   template <int N, int NO>
   __device__ __forceinline__ void Step(float (&s)[M][N][4], float (&o)[M][NO][4], float scale_log2) {
 #pragma unroll
@@ -112,7 +112,8 @@ struct Softmax {
         largest = Warp::ReduceRow(largest, [](float a, float b) { return fmaxf(a, b); });
         float base =
             largest == -INFINITY ? 0 : __fmul_rn(largest, scale_log2);  // a row that has seen no key stays at 0
-        // Rounded as base is: a fused product less base is not 0 where the maximum stays, and every step would scale.
+        // Rounded in the same way as base. A fused product minus base would not be 0 if the maximum stays, and every
+        // step would rescale.
         float factor = Exp2(__fmul_rn(top[m][half], scale_log2) - base);
         top[m][half] = largest;
         float total = sum[m][half] * factor;

@@ -1,4 +1,4 @@
-// What the program finds in the CUDA library; see kernels/common/cuda_library.h.
+// The symbols that the program looks up in the CUDA library; see kernels/common/cuda_library.h.
 #include "weft/kernels/cuda/device/device.h"
 #include "weft/kernels/cuda/families.h"
 

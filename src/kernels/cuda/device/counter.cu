@@ -9,7 +9,7 @@ __global__ void Count(uint64_t* count, volatile uint64_t* seen, uint64_t more) {
 
 }  // namespace
 
-// The first launch loads the kernel, which a recording could not do.
+// The first Add loads the kernel, because a kernel cannot be loaded during a recording.
 CudaCounter::CudaCounter(CudaDevice& device)
     : device_(device), count_(device.Allocate(sizeof(uint64_t))), seen_(device.AllocateStaging(sizeof(uint64_t))) {
   *static_cast<uint64_t*>(seen_->data()) = 0;

@@ -1,5 +1,6 @@
-// CudaCounter: a number that a kernel of one thread moves on in the GPU's memory and stores in the host's, which waits
-// for nothing: 2 us (tests/bench/ladder, progress).
+// CudaCounter: a counter that advances in the order of a stream and that the host reads without waiting. A kernel of
+// one thread adds to the count in GPU memory and stores the result in host memory. It takes 2 us (tests/bench/ladder,
+// progress).
 #pragma once
 #include "weft/core/runtime/streams.h"
 
@@ -16,7 +17,7 @@ class CudaCounter final : public StreamedDevice::Counter {
 
  private:
   CudaDevice& device_;
-  BufferPtr count_, seen_;  // of the GPU, and of the host
+  BufferPtr count_, seen_;  // the count in GPU memory, and its latest value in host memory
 };
 
 }  // namespace weft::cuda

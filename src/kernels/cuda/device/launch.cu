@@ -7,7 +7,7 @@ __global__ void Probe() { AwaitPrevious(); }
 
 }  // namespace
 
-// Those translated from older PTX cannot.
+// Kernels that the driver compiled from older PTX cannot.
 bool KernelsCanWait() {
   cudaFuncAttributes attributes{};
   WEFT_CUDA(cudaFuncGetAttributes(&attributes, &Probe));

@@ -1,14 +1,15 @@
-// Launches that need not wait for the kernel before them to end: from Hopper on, a kernel may start once all blocks of
-// the one before have said so (programmatic dependent launch, CUDA programming guide). Its blocks then stand ready, and
-// may have read what has been there since before that kernel, when its results come.
+// Launches that need not wait until the previous kernel ends (programmatic dependent launch, CUDA programming guide).
+// From Hopper on, a kernel may start once all blocks of the previous kernel have called LetNextStart. Its blocks are
+// then resident when the results of that kernel arrive, and may already have read data that is older than that kernel.
 //
 //   __global__ void First(...) { LetNextStart(); ... }
 //   __global__ void Second(...) { ...; AwaitPrevious(); ... }       // every thread waits
 //   First<<<...>>>(...);
 //   LaunchEarly(DeviceOf(call), "op", &Second, blocks, threads, args...);
 //
-// Before it waits, Second reads nothing that First writes, and writes nothing that First reads. A kernel that is itself
-// started early waits before it lets the next one start.
+// Before it waits, Second must not read what First writes, nor write what First reads. A kernel that is itself launched
+// early must wait before it calls LetNextStart. It may wait at its end instead if the next kernel waits before it
+// touches any memory (SortAlone of row_sort.cu).
 #pragma once
 #include <nv/target>
 

@@ -7,13 +7,16 @@
 namespace weft::cuda {
 namespace {
 
-constexpr int kOldest = 80;  // compute capability: bf16 products and asynchronous copies
+constexpr int kOldest = 80;  // compute capability; older GPUs lack bf16 products and asynchronous copies
 
 std::string VersionText(int version) { return fmt::format("{}.{}", version / 1000, version % 1000 / 10); }
 std::string CapabilityText(int capability) { return fmt::format("{}.{}", capability / 10, capability % 10); }
 
-// Machine code runs on its generation from its own minor version on, PTX on all that is newer; what is built with the
-// features of one architecture (90a) runs there alone, of one family (100f) within its generation.
+// Returns whether code for one architecture runs on a GPU:
+// - machine code: on its own generation, from its minor version on;
+// - PTX: on everything that is not older;
+// - code with the features of one architecture (90a): only there;
+// - code with the features of one family (100f): within its generation.
 bool Runs(std::string_view built, int capability) {
   int number = 0;
   auto [rest, error] = std::from_chars(built.data(), built.data() + built.size(), number);

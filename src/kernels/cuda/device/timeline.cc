@@ -16,8 +16,8 @@ void CudaTimeline::Mark() {
   WEFT_CUDA(cudaEventRecord(events_[marked_++].event, device_.stream()));
 }
 
-// The GPU knows how much time lies between two events, the host knows when the last of them was done. The time between
-// neighbours is added up, for it comes as a float: over seconds that would lose the microseconds.
+// The GPU knows the time between two events, and the host knows when the last one was done. The times between
+// neighbours are added up, because CUDA returns them as floats, which over seconds would lose the microseconds.
 std::vector<int64_t> CudaTimeline::Read() {
   TimedEvent now;
   WEFT_CUDA(cudaStreamSynchronize(device_.stream()));

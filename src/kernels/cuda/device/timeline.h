@@ -1,4 +1,5 @@
-// CudaTimeline: points in a stream as timed events, so that the host issues on while the GPU notes when it passes them.
+// CudaTimeline: points in a stream as timed events. The GPU records when it passes them, so the host keeps issuing
+// work.
 #pragma once
 #include <cuda_runtime_api.h>
 

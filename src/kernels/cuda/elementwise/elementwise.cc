@@ -1,5 +1,5 @@
-// The rows of unary, scalar, binary, comparison and logic ops. The kernels are in elementwise_<type>.cu, each made from
-// elementwise.cuh, where an op is the value expression of its row in core/ir/elementwise_rows.h.
+// Registers the unary, scalar, binary, comparison and logic ops. The kernels are in elementwise_<type>.cu. They are
+// made from elementwise.cuh, in which an op is the value expression of its row in core/ir/elementwise_rows.h.
 #include "weft/kernels/cuda/elementwise/elementwise.h"
 
 #include <fmt/format.h>

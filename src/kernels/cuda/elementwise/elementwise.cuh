@@ -33,7 +33,7 @@ WEFT_LOGIC_OPS(WEFT_TEST)
 #undef WEFT_TEST
 #undef WEFT_BODY
 
-// The same for operands and results of 16 bits, where less will do.
+// Like Body, for operands and results of 16 bits, for which less accurate functions suffice.
 template <Op op>
 struct ShortBody : Body<op> {};
 #define WEFT_SHORT(Name, value)                                                                               \
@@ -51,7 +51,7 @@ WEFT_SHORT(SwiGlu, ShortSilu(a) * b)
 template <Op op, class T>
 using BodyOf = std::conditional_t<std::is_same_v<T, BF16> || std::is_same_v<T, F16>, ShortBody<op>, Body<op>>;
 
-// Integers all compute in i64, as on the CPU.
+// All integers compute in i64, as on the CPU.
 template <class T>
 using ValueOf = std::conditional_t<std::is_integral_v<T>, int64_t, Compute<T>>;
 template <Op op, class T>
@@ -82,7 +82,7 @@ constexpr bool IsComparison(Op op) {
   }
 }
 
-// Which types have the path of vectors: those that models compute in, and masks.
+// Types that have the path with vectors: those that models compute in, and masks.
 template <class T>
 inline constexpr bool kFast = !std::is_same_v<T, double> && (!std::is_integral_v<T> || std::is_same_v<T, bool>);
 

@@ -1,14 +1,15 @@
-// One elementwise op on one storage type. Instantiated in the file of the type, so that each compiles on its own.
+// One elementwise op on one storage type. It is instantiated in the file of that type, so that the types compile
+// separately.
 #pragma once
 #include "weft/core/runtime/kernel.h"
 
 namespace weft::cuda {
 
-// T is the dtype of the operands; comparisons and logic write bool, all others T.
+// T is the dtype of the operands. Comparisons and logic ops write bool, all others T.
 template <Op op, class T>
 void RunElementwise(const KernelCall& call);
 
-// Throws Error: cast the operand to `expected`.
+// Throws Error that asks to cast the operand to `expected`.
 [[noreturn]] void RefuseType(Op op, DType dtype, const char* expected);
 
 }  // namespace weft::cuda

@@ -1,4 +1,4 @@
-// Select, Not, Cast and StopGradient: elementwise, but of mixed dtypes.
+// Select, Not, Cast and StopGradient: elementwise ops with mixed dtypes.
 #include "weft/kernels/cuda/elementwise/elementwise.h"
 #include "weft/kernels/cuda/families.h"
 #include "weft/kernels/cuda/loops/copy.h"
@@ -14,7 +14,7 @@ struct Choose {
   }
 };
 
-// Moves elements by size: bits are bits, whatever the dtype.
+// Moves elements by size, whatever their dtype.
 template <class Bits>
 void SelectBits(const KernelCall& call) {
   Map<true, Bits, bool, Bits, Bits>(call, "select", Choose{}, call.out[0], {&call.in[0], &call.in[1], &call.in[2]});

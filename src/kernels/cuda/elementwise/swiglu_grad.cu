@@ -15,7 +15,7 @@ struct Tensors {
   void *da, *db;
 };
 
-// `to` walks da, db and dy, `from` a and b; steps of V elements.
+// `to` walks da, db and dy; `from` walks a and b. A step is V elements.
 template <class T, int V>
 __global__ void __launch_bounds__(kThreads)
     Gradients(const __grid_constant__ Walk to, const __grid_constant__ Walk from, Tensors x) {

@@ -1,4 +1,4 @@
-// Embedding: rows of a table, by id. Its gradient is in embedding_grad.cu.
+// Embedding: copies rows of a table by id. Its gradient is in embedding_grad.cu.
 #include "weft/core/ops/embedding.h"
 
 #include "weft/kernels/cuda/device/device.h"
@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kThreads = 256, kHeld = 4;
 
-// Written, and next to be evicted from the cache.
+// Stores data that the cache should evict first.
 template <class T, int V>
 __device__ __forceinline__ void StoreOnce(T* to, const Pack<T, V>& pack) {
   if constexpr (sizeof(pack) == sizeof(uint4))
@@ -21,8 +21,8 @@ __device__ __forceinline__ void StoreOnce(T* to, const Pack<T, V>& pack) {
     *reinterpret_cast<Pack<T, V>*>(to) = pack;
 }
 
-// A warp an id; V elements of storage of T at once, and kHeld of these under way. Results are not kept in the cache:
-// the table is, as far as it goes.
+// Each warp takes one id. It moves V elements of the storage type T per access, with kHeld accesses in flight per
+// thread. Results are stored for early eviction, so that the cache keeps as much of the table as it can.
 template <class T, int V>
 __global__ void __launch_bounds__(kThreads)
     Gather(const __grid_constant__ Ids ids, const T* table, int64_t stride, int64_t columns, T* y) {

@@ -1,16 +1,16 @@
-// What embedding and the gradient of its table share: ids, and where the rows lie that go with them.
+// Shared by embedding and the gradient of its table: ids, and where the rows lie that belong to them.
 #pragma once
 #include "weft/kernels/cuda/loops/convert.cuh"
 #include "weft/kernels/cuda/loops/row_walk.cuh"
 
 namespace weft::cuda {
 
-// Ids as they lie, and where each one's row of the other tensor starts (operand 0: ids, 1: rows).
+// Ids in place, and where each id's row of the other tensor starts (operand 0: ids, 1: rows).
 struct Ids {
   Walk walk;
   const void* data;
-  bool wide;         // i64, else i32
-  int64_t first, n;  // the rows held here: [first, first + n)
+  bool wide;         // ids are i64, otherwise i32
+  int64_t first, n;  // rows that this rank holds: [first, first + n)
 
   Ids(const TensorView& ids, const TensorView& rows_of, const DimView& table)
       : data(ids.data), wide(ids.dtype == DType::kI64), first(table.offset), n(table.extent) {
@@ -23,7 +23,7 @@ struct Ids {
     else
       walk.steps = 0;
   }
-  // The local row of an id, -1 where it is not held.
+  // Returns the local row of an id, or -1 if this rank does not hold it.
   __device__ __forceinline__ int64_t RowAt(int64_t at) const {
     int64_t id = wide ? static_cast<const int64_t*>(data)[at] : static_cast<const int32_t*>(data)[at];
     id -= first;

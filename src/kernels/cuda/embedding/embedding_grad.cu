@@ -1,9 +1,9 @@
-// The gradient of an embedding's table. Positions are sorted by row; a stable sort keeps their order within a row, and
-// each row adds up its own in that order, so that the bits are the same on every run.
+// The gradient of an embedding's table. Positions are sorted by row. The sort is stable and keeps their order within a
+// row, and each row adds up its positions in that order, so every run gives the same bits.
 //
-// Text names a few rows very often and most hardly ever. So work is dealt out by sorted positions, not by rows: a warp
-// adds up what begins in its window of kPiece of them, short rows one after the other, with loads under way across the
-// ends of rows. Long rows are cut into pieces, one a window, which are joined in order in the end.
+// Text names a few rows very often and most rows hardly ever. So work is split by sorted positions, not by rows. A warp
+// adds up what begins in its window of kPiece positions: short rows one after the other, with loads in flight across
+// the ends of rows. Long rows are cut into pieces, one per window, which are joined in a fixed order at the end.
 #include "weft/core/ops/embedding.h"
 #include "weft/kernels/cuda/device/device.h"
 #include "weft/kernels/cuda/device/launch.cuh"
@@ -18,29 +18,30 @@ namespace {
 
 constexpr int kThreads = 256, kWarps = kThreads / kWarp;
 constexpr uint32_t kPiece = kEmbeddingPiece;
-constexpr int kAtOnce = 8;                      // positions of which a warp has the vectors under way
-constexpr int kPiecesAtOnce = 4;                // and pieces
-constexpr int kEmptyRows = 8;                   // rows that a warp looks at for empty ones
+constexpr int kAtOnce = 8;                      // positions whose vectors a warp has in flight
+constexpr int kPiecesAtOnce = 4;                // pieces in flight
+constexpr int kEmptyRows = 8;                   // rows that a warp checks for empty ones
 constexpr uint32_t kJoiners = 4 * kProcessors;  // blocks that join pieces
 
-// Sums of 16 bits run in f32: those of a piece, or of less than two, are far shorter than its 24 bits can tell.
+// 16-bit values are summed in f32. A sum covers fewer than two pieces, far fewer terms than the 24 bits of f32 can
+// resolve.
 template <class T>
 using Sum = std::conditional_t<sizeof(T) == 2, float, double>;
 
-// A row of many positions is cut into pieces.
+// A row with many positions is cut into pieces.
 __device__ __forceinline__ uint32_t PiecesOf(RowSpan span) { return span.count() / kPiece; }
 __device__ __forceinline__ bool IsCut(RowSpan span) { return PiecesOf(span) >= 2; }
 
 struct Sorted {
   const RowEntry* entries = nullptr;            // [N]
   const RowSpan* spans = nullptr;               // [n + 1]
-  uint32_t *cut = nullptr, *num_cut = nullptr;  // the rows that are cut, in no order, and their number, 0 at first
+  uint32_t *cut = nullptr, *num_cut = nullptr;  // the rows that are cut, unordered, and their number, initially 0
   void* partial = nullptr;                      // [N / kPiece, columns] of Sum
   uint32_t count = 0, n = 0;
 
-  // Of window w: its first position's row, that one's span, and the first place from there on where a row or a piece
-  // begins that is held, or where all that is held ends. A row's last piece takes the rest; as no piece is shorter than
-  // a window, one that begins in a window ends it.
+  // For window w: `row`, the row of its first position; `span`, the span of that row; and `start`, the first place from
+  // there on at which a held row or a piece begins, or at which all held rows end. The last piece of a row takes the
+  // rest. No piece is shorter than a window, so a piece that begins in a window is the last thing to begin there.
   struct Bound {
     uint32_t row, start;
     RowSpan span;
@@ -55,7 +56,7 @@ struct Sorted {
   }
 };
 
-// Out is T or, for a T of 16 bits, f32.
+// Out is T, or f32 if T has 16 bits.
 template <class T, class Out>
 struct GradArgs {
   Ids ids;
@@ -63,11 +64,12 @@ struct GradArgs {
   const T* dy;
   Out* out;
   int64_t columns, stride;
-  uint32_t windows = 0, across = 0;  // vectors of columns that warps take side by side
-  uint32_t summing = 0;              // blocks that take windows
+  // Windows, and the groups of 32 vectors into which the columns are split, each taken by a warp.
+  uint32_t windows = 0, across = 0;
+  uint32_t summing = 0;  // blocks that take windows
 };
 
-// Stores V neighbours, 16 bytes at once unless V is 1.
+// Stores V neighbours, 16 bytes per access unless V is 1.
 template <int V, class Out>
 __device__ __forceinline__ void StoreAll(Out* to, const Compute<Out> (&values)[V]) {
   constexpr int kOnce = V == 1 ? 1 : kPack<Out>;
@@ -80,7 +82,7 @@ __device__ __forceinline__ void StoreAll(Out* to, const Compute<Out> (&values)[V
   }
 }
 
-// A warp's sums: a vector of columns a lane. Lanes past the last column repeat it and store nothing.
+// The sums of a warp: one vector of columns per lane. Lanes past the last column repeat it and store nothing.
 template <class T, class Out, int V>
 struct LaneSums {
   using A = Sum<T>;
@@ -91,7 +93,8 @@ struct LaneSums {
   __device__ __forceinline__ LaneSums(const GradArgs<T, Out>& a, uint32_t group)
       : args(a), column((int64_t(group) * kWarp + threadIdx.x % kWarp) * V) {}
 
-  // dy at the `count` positions whose offsets the lanes from `lane` on know; `flush` after each of them.
+  // Adds dy at up to kAtOnce of `count` positions, whose offsets are held by the lanes from `lane` on. Calls
+  // flush(lane) after each of them.
   template <class Flush>
   __device__ __forceinline__ void Add(int64_t offset, int lane, int count, const Flush& flush) {
     const T* dy = args.dy + min(column, args.columns - V);
@@ -109,7 +112,7 @@ struct LaneSums {
       flush(lane + n);
     }
   }
-  // To where a row's gradient goes, or a piece's sum; the next one begins.
+  // Stores the sums as a row's gradient or as a piece's sum, and clears them.
   __device__ __forceinline__ void Flush(uint32_t row, bool piece, uint32_t window) {
     if (column < args.columns) {
       if (piece) {
@@ -129,7 +132,7 @@ struct LaneSums {
   }
 };
 
-// Zero for those of kEmptyRows rows that have no position.
+// Writes zeros to those of kEmptyRows rows that have no position.
 template <class T, class Out, int V>
 __device__ __forceinline__ void ClearRows(const GradArgs<T, Out>& args, uint32_t first) {
   uint32_t lane = threadIdx.x % kWarp, mine = first + lane;
@@ -140,7 +143,7 @@ __device__ __forceinline__ void ClearRows(const GradArgs<T, Out>& args, uint32_t
   }
 }
 
-// Zero for all rows, by blocks that are all at work at once: the kernel behind starts beside them.
+// Writes zeros to all rows. All its blocks run at once, so the next kernel starts while they run.
 template <class T, class Out, int V>
 __global__ void __launch_bounds__(kThreads) ClearTable(const __grid_constant__ GradArgs<T, Out> args) {
   LetNextStart();
@@ -149,8 +152,9 @@ __global__ void __launch_bounds__(kThreads) ClearTable(const __grid_constant__ G
       StoreAll<V>(args.out + row * args.stride + c, {});
 }
 
-// A warp a window and 32 vectors of columns. Its positions lie together, and rows end where their number changes; only
-// the last of them can be a piece. Blocks behind those that sum clear the rows that are empty.
+// Each warp takes one window and 32 vectors of columns. The positions of a window are adjacent, and a row ends where
+// the row number changes. Only the last row of a window can be a piece. The blocks after those that sum clear the empty
+// rows.
 template <class T, class Out, int V>
 __global__ void __launch_bounds__(kThreads, 3) SumWindows(const __grid_constant__ GradArgs<T, Out> args) {
   uint32_t warp = (blockIdx.x * kThreads + threadIdx.x) / kWarp, window = warp / args.across,
@@ -163,12 +167,12 @@ __global__ void __launch_bounds__(kThreads, 3) SumWindows(const __grid_constant_
   Sorted::Bound bound = sorted.BoundOf(window + lane % 2);
   uint32_t start = __shfl_sync(~0u, bound.start, 0), end = __shfl_sync(~0u, bound.start, 1);
   if (start >= end) return;
-  // What ends here is a piece if it is of a row that is cut. Such a row has the first position of this window or the
-  // next, as it is longer than both.
+  // The sum that ends at `end` is a piece if its row is cut. A cut row has at least as many positions as two windows,
+  // so it has the first position of this window or of the next.
   bool of_bound = IsCut(bound.span) && bound.span.begin() < end && end <= bound.span.end;
   bool piece = __any_sync(~0u, of_bound);
   LaneSums<T, Out, V> sums(args, warp - window * args.across);
-  if (of_bound && bound.span.begin() >= start && warp == window * args.across && lane == 1)  // its first
+  if (of_bound && bound.span.begin() >= start && warp == window * args.across && lane == 1)  // the row's first piece
     sorted.cut[atomicAdd(sorted.num_cut, 1)] = bound.row;
   for (; start < end; start += kWarp) {
     uint32_t mine = min(start + lane, end - 1);
@@ -183,7 +187,8 @@ __global__ void __launch_bounds__(kThreads, 3) SumWindows(const __grid_constant_
   }
 }
 
-// A block the 32 vectors of columns of a row that is cut: each warp adds up every kWarps-th piece.
+// Joins the pieces of a cut row for one group of 32 vectors of columns, by one block. Each warp adds up every kWarps-th
+// piece.
 template <class T, class Out, int V>
 __device__ __forceinline__ void JoinPieces(const GradArgs<T, Out>& args, uint32_t row, uint32_t group,
                                            double (&shared)[kWarps][kWarp * V]) {
@@ -214,7 +219,7 @@ __device__ __forceinline__ void JoinPieces(const GradArgs<T, Out>& args, uint32_
   __syncthreads();
 }
 
-// Joins the rows that are cut.
+// Joins the pieces of all cut rows.
 template <class T, class Out, int V>
 __global__ void __launch_bounds__(kThreads) JoinRows(const __grid_constant__ GradArgs<T, Out> args) {
   __shared__ double shared[kWarps][kWarp * V];
@@ -230,7 +235,7 @@ Sorted SortByRow(const KernelCall& call, const EmbeddingGradLayout& space, const
           ids.walk.steps, uint32_t(ids.n)};
 }
 
-// Few positions leave most rows empty: all are cleared beside the sort.
+// Few positions leave most rows empty, so all rows are cleared while the sort runs.
 template <class T, class Out, int V>
 void Launch(const KernelCall& call, GradArgs<T, Out> args) {
   CudaDevice& device = DeviceOf(call);

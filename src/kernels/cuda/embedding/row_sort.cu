@@ -1,7 +1,7 @@
-// A radix sort from the lowest digit up. A pass needs one reading: a tile learns how many entries of each digit lie in
-// the tiles before it by looking back at what they have published so far (Adinets and Merrill, "Onesweep: a faster
-// least significant digit radix sort for GPUs", 2022; Merrill and Garland, "Single-pass parallel prefix scan with
-// decoupled look-back", 2016).
+// A radix sort from the lowest digit up. A pass reads its input once. Each tile finds out how many entries of each
+// digit the tiles before it have, by looking back at what they have published so far (Adinets and Merrill, "Onesweep: a
+// faster least significant digit radix sort for GPUs", 2022; Merrill and Garland, "Single-pass parallel prefix scan
+// with decoupled look-back", 2016).
 #include "weft/kernels/cuda/embedding/row_sort.cuh"
 
 #include <algorithm>
@@ -19,7 +19,8 @@ constexpr int kItems = RowSortLayout::kItems, kTile = RowSortLayout::kTile;
 constexpr int kItemsAlone = RowSortLayout::kItemsAlone;
 constexpr int kLook = 16;  // tiles that are looked at together
 
-// What a tile publishes of a digit: how many it has, then how many it and all before it have.
+// The values that a tile publishes for a digit: first its own count (kCounted), then the count of all tiles up to and
+// including it (kSummed).
 constexpr uint32_t kCounted = RowSortLayout::kMostEntries, kSummed = 2 * kCounted, kNumber = kCounted - 1;
 
 struct Digit {
@@ -34,7 +35,7 @@ struct Pass {
   Digit digit;
   const uint32_t* counts;   // [kBins], of this digit
   uint32_t *ticket, *sums;  // [tiles, kBins]
-  RowSpan* spans;           // null: another pass follows
+  RowSpan* spans;           // null if another pass follows
 };
 
 __device__ __forceinline__ RowEntry EntryOf(const Ids& ids, uint32_t position) {
@@ -42,7 +43,7 @@ __device__ __forceinline__ RowEntry EntryOf(const Ids& ids, uint32_t position) {
   return {uint32_t(row < 0 ? ids.n : row), position};
 }
 
-// How many ids have each digit of each pass: [passes, kBins], zero before.
+// Counts the ids with each digit of each pass: [passes, kBins], initially zero.
 __global__ void __launch_bounds__(kThreads)
     CountDigits(const __grid_constant__ Ids ids, uint32_t* counts, int passes, int bits) {
   __shared__ uint32_t shared[kMostPasses * kBins];
@@ -58,7 +59,7 @@ __global__ void __launch_bounds__(kThreads)
     if (shared[i]) atomicAdd(counts + i, shared[i]);
 }
 
-// The lanes whose digit is this lane's.
+// Returns the lanes with the same digit as this lane.
 __device__ __forceinline__ uint32_t Peers(uint32_t digit) {
   uint32_t peers = ~0u;
 #pragma unroll
@@ -70,7 +71,7 @@ __device__ __forceinline__ uint32_t Peers(uint32_t digit) {
   return peers;
 }
 
-// Over the block's threads, exclusive.
+// Returns the exclusive sum over the block's threads.
 __device__ __forceinline__ uint64_t ExclusiveSum(uint64_t mine, uint64_t (&shared)[kWarps]) {
   auto over_warp = [lane = int(threadIdx.x) % kWarp](uint64_t sum) {
 #pragma unroll
@@ -89,7 +90,7 @@ __device__ __forceinline__ uint64_t ExclusiveSum(uint64_t mine, uint64_t (&share
   return (warp > 0 ? before : 0) + sum - mine;
 }
 
-// A tile's entries, in shared memory, and how many of a digit each warp has.
+// A tile's entries in shared memory, and how many entries of each digit each warp has.
 template <int N>
 struct Tile {
   uint16_t of_warp[kWarps][kBins];
@@ -98,17 +99,18 @@ struct Tile {
   uint64_t sums[kWarps];
 };
 
-// Where this thread's u-th entry lies in a tile of N a thread: those of a warp lie together, so that entries of a digit
-// keep their order.
+// Returns where this thread's u-th entry lies in a tile of N entries per thread. Entries of a warp lie together, so
+// that entries with the same digit keep their order.
 template <int N>
 __device__ __forceinline__ uint32_t PlaceOf(int u) {
   return threadIdx.x / kWarp * (N * kWarp) + uint32_t(u) * kWarp + threadIdx.x % kWarp;
 }
 
-// Sorts a tile's entries by a digit, from registers to tile.entries; `held` of them are there, and past these all bits
-// are set: such ones come last among their digit's and push nothing. Of its digit each thread learns where it begins in
-// the tile (low word) and what `counts`, one of a thread, add up to before it (high word). As soon as it knows how many
-// entries have its digit, it calls `know`.
+// Sorts a tile's entries by a digit, from registers to tile.entries. Only the first `held` entries exist. The others
+// must have all bits set, so that they come last within their digit and displace nothing. Each thread handles one value
+// of the digit. It returns where that digit begins in the tile (low word), and the sum of `counts`, which has one value
+// per thread, over the smaller digits (high word). It calls `know` with the number of entries of its digit as soon as
+// it knows it.
 template <int N, class Know>
 __device__ __forceinline__ uint64_t SortTile(Tile<N>& tile, const RowEntry (&mine)[N], uint32_t held, Digit of,
                                              uint32_t counts, const Know& know) {
@@ -147,7 +149,8 @@ __device__ __forceinline__ uint64_t SortTile(Tile<N>& tile, const RowEntry (&min
   return before;
 }
 
-// Of sorted entries that go to `to` on: is number `at` of `held` the first or the last of its row?
+// If sorted entry `at` of `held` is the first or the last of its row, records its target position `to` in the span of
+// the row.
 __device__ __forceinline__ void TellSpan(const RowEntry* entries, uint32_t at, uint32_t held, uint32_t to,
                                          RowSpan* spans) {
   uint32_t row = entries[at].row;
@@ -155,7 +158,7 @@ __device__ __forceinline__ void TellSpan(const RowEntry* entries, uint32_t at, u
   if (at + 1 == held || entries[at + 1].row != row) atomicMax(&spans[row].end, to + 1);
 }
 
-// How many entries of this thread's digit the tiles before have.
+// Returns how many entries of this thread's digit the earlier tiles have.
 __device__ __forceinline__ uint32_t LookBack(const volatile uint32_t* sums, uint32_t tile) {
   uint32_t before = 0;
   for (int from = int(tile) - 1; from >= 0;) {
@@ -164,7 +167,7 @@ __device__ __forceinline__ uint32_t LookBack(const volatile uint32_t* sums, uint
     for (int n = 0; n < kLook; n++) words[n] = from >= n ? sums[(from - n) * kBins + int(threadIdx.x)] : 0;
 #pragma unroll
     for (int n = 0; n < kLook; n++) {
-      if (words[n] < kCounted) break;  // not there yet, or before the first
+      if (words[n] < kCounted) break;  // not published yet, or before the first tile
       before += words[n] & kNumber;
       if (words[n] >= kSummed) return before;
       from--;
@@ -173,7 +176,8 @@ __device__ __forceinline__ uint32_t LookBack(const volatile uint32_t* sums, uint
   return before;
 }
 
-// A block a tile, in the order in which blocks come, so that those that it waits for are at work.
+// Each block takes one tile. Tiles are numbered in the order in which blocks start, so that the tiles that a block
+// waits for are already running.
 __global__ void __launch_bounds__(kThreads)
     SortPass(const __grid_constant__ Ids ids, const __grid_constant__ Pass pass) {
   __shared__ Tile<kItems> tile;
@@ -195,7 +199,7 @@ __global__ void __launch_bounds__(kThreads)
   uint64_t before = SortTile(tile, mine, held, pass.digit, all, [&](uint32_t count) {
     *published = (number > 0 ? kCounted : kSummed) | count;
     if (number == 0) return;
-    earlier = LookBack(pass.sums, number);  // before entries move: the tiles behind wait for it
+    earlier = LookBack(pass.sums, number);  // before entries move, because later tiles wait for it
     *published = kSummed | (earlier + count);
   });
   moves[threadIdx.x] = uint32_t(before >> 32) + earlier - uint32_t(before);
@@ -204,12 +208,11 @@ __global__ void __launch_bounds__(kThreads)
     RowEntry entry = tile.entries[at];
     uint32_t to = at + moves[pass.digit(entry.row)];
     pass.to[to] = entry;
-    if (pass.spans) TellSpan(tile.entries, at, held, to, pass.spans);  // entries of a row lie together now
+    if (pass.spans) TellSpan(tile.entries, at, held, to, pass.spans);  // entries of a row are adjacent now
   }
 }
 
-// All passes over entries that one tile holds. It may start before the kernel in front of it has ended, and ends after
-// it.
+// All passes over entries that fit one tile. It may start before the previous kernel has ended, and ends after it.
 __global__ void __launch_bounds__(kThreads)
     SortAlone(const __grid_constant__ Ids ids, int passes, int bits, RowEntry* to, RowSpan* spans) {
   __shared__ Tile<kItemsAlone> tile;

@@ -1,4 +1,4 @@
-// Sums and maxima over a warp and a block, in a fixed order: the same bits on every run.
+// Sums and maxima over a warp and a block, in a fixed order, so that every run gives the same bits.
 #pragma once
 #include <cstdint>
 
@@ -27,8 +27,8 @@ __device__ __forceinline__ C WarpReduce(C value, Fn fn) {
   return value;
 }
 
-// Every thread gets the result. `shared` holds one element per warp; it is free again when the call returns. All
-// threads of a one-dimensional block, whose size is a multiple of 32, take part.
+// Every thread gets the result. `shared` holds one element per warp and may be reused once the call returns. All
+// threads of a one-dimensional block must call it, and its size must be a multiple of 32.
 template <class C, class Fn>
 __device__ C BlockReduce(C value, Fn fn, C* shared) {
   value = WarpReduce(value, fn);
@@ -39,7 +39,7 @@ __device__ C BlockReduce(C value, Fn fn, C* shared) {
   if (warps & (warps - 1)) {
     value = shared[0];
     for (int w = 1; w < warps; w++) value = fn(value, shared[w]);
-  } else {  // every warp reduces all warps' values
+  } else {  // every warp reduces the values of all warps
     value = shared[int(threadIdx.x) & (warps - 1)];
     for (int lane = warps / 2; lane > 0; lane /= 2) value = fn(value, __shfl_xor_sync(~0u, value, lane));
   }
@@ -47,9 +47,9 @@ __device__ C BlockReduce(C value, Fn fn, C* shared) {
   return value;
 }
 
-// Is this block the last of `blocks` that call with this ticket? To that one, all that the others wrote before is
-// known. The ticket counts from 0 to 0 again, for the next kernel. All threads of a one-dimensional block take part,
-// once a kernel.
+// Returns whether this block is the last of `blocks` blocks that call with this ticket. The last block sees everything
+// that the others wrote before their calls. The ticket counts from 0 back to 0, ready for the next kernel. All threads
+// of a one-dimensional block must call it, once per kernel.
 __device__ __forceinline__ bool ComesLast(uint32_t* ticket, uint32_t blocks) {
   __shared__ bool last;
   __threadfence();

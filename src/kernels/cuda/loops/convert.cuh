@@ -1,4 +1,4 @@
-// Elements in device code: from storage to the type in which a kernel computes and back, and vectors of 16 bytes.
+// Elements in device code: conversion from storage to the compute type and back, and vectors of 16 bytes.
 #pragma once
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -35,7 +35,7 @@ __device__ __forceinline__ T Narrow(C value) {
   }
 }
 
-// N elements that move as one; at an address that is a multiple of its size.
+// N elements that are moved in one access. The address must be a multiple of their size.
 template <class T, int N>
 struct alignas(sizeof(T) * N) Pack {
   T v[N];

@@ -21,7 +21,7 @@ struct Constant {
   __device__ __forceinline__ Bits operator()(None, None, None) const { return value; }
 };
 
-// Calls fn with a zero of the unsigned type of that size: bits are bits, whatever the dtype.
+// Calls fn with a zero of the unsigned type of that size, because a copy does not depend on the dtype.
 template <class Fn>
 void DispatchSize(size_t bytes, Fn&& fn) {
   switch (bytes) {
@@ -36,7 +36,7 @@ void DispatchSize(size_t bytes, Fn&& fn) {
   }
 }
 
-// Is the nest one run of neighbours in the first `operands`?
+// Returns whether the nest is one contiguous run in each of the first `operands` operands.
 bool Contiguous(const Nest& nest, int operands) {
   if (nest.rank > 1) return false;
   for (int o = 0; o < operands; o++)

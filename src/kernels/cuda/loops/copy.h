@@ -1,14 +1,16 @@
-// Copying and filling boxes of elements, whatever their dtype. Host functions: each launches what it needs.
+// Copies and fills boxes of elements of any dtype. Host functions, which launch the kernels that they need.
 #pragma once
 #include "weft/core/runtime/kernel.h"
 
 namespace weft::cuda {
 
-// Copies `from` into `to`: the extents of `to`, the strides of both; from.dim(i) walks with to.dim(i).
+// Copies `from` into `to`. The extents are those of `to`; dim i of `from` matches dim i of `to`, each with its own
+// stride.
 void CopyBox(const KernelCall& call, const TensorView& to, const TensorView& from);
-// The same by a kernel, from a view that may reach over several allocations: the driver copies within one alone.
+// Does the same as CopyBox, but always by a kernel, so that `from` may span several allocations. The driver copies only
+// within one.
 void CopyPieces(const KernelCall& call, const TensorView& to, const TensorView& from);
-// Writes `value`, an element in host memory, all over the box of `to`.
+// Fills the box of `to` with `value`, which is one element in host memory.
 void FillBox(const KernelCall& call, const TensorView& to, const void* value);
 void ZeroBox(const KernelCall& call, const TensorView& to);
 

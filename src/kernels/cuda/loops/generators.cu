@@ -1,4 +1,4 @@
-// Full and Iota: tensors made of nothing but their attributes and global indices.
+// Full and Iota: tensors that depend only on their attributes and global indices.
 #include "weft/core/ops/leaf.h"
 
 #include "weft/kernels/cuda/families.h"
@@ -18,7 +18,7 @@ T FromDouble(double value) {
 
 void Full(const KernelCall& call) {
   Dispatch(call.out[0].dtype, [&](auto zero) {
-    // Integers above 2^53 do not fit the attribute's double anyway.
+    // The attribute is a double, so integers above 2^53 may be inexact in any case.
     auto value = FromDouble<decltype(zero)>(call.attrs->Float("value"));
     FillBox(call, call.out[0], &value);
   });
@@ -26,7 +26,7 @@ void Full(const KernelCall& call) {
 
 constexpr int kThreads = 256;
 
-// Operand 0 of the walk: the element, 1: its index along dim.
+// Operands of the walk: 0 the element, 1 its index along dim.
 template <class T>
 __global__ void __launch_bounds__(kThreads) IotaKernel(const __grid_constant__ Walk walk, T* y) {
   uint32_t step = blockIdx.x * uint32_t(kThreads) + threadIdx.x;

@@ -3,7 +3,7 @@
 namespace weft::cuda {
 
 FastDivide::FastDivide(uint32_t divisor) {
-  if (divisor == 0) return;  // of an empty loop, which takes no step
+  if (divisor == 0) return;  // the loop is empty and takes no step
   while ((uint64_t(1) << shift_) < divisor) shift_++;
   magic_ = uint32_t((((uint64_t(1) << shift_) - divisor) << 32) / divisor + 1);
 }
@@ -21,7 +21,7 @@ void ForEachWalk(const Nest& nest, const Offsets& first, absl::FunctionRef<void(
   int64_t count = nest.Count();
   if (count == 0) return;
   if (count <= INT32_MAX) return fn(Walk(nest, first));
-  // Halves along the outermost loop, which has at least two steps: the nest is collapsed.
+  // Halves the outermost loop. It has at least two steps, because the nest is collapsed.
   Nest low = nest, high = nest;
   low.extents[0] = nest.extents[0] / 2;
   high.extents[0] -= low.extents[0];

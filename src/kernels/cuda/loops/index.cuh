@@ -1,4 +1,4 @@
-// Walk: a nest of loops as kernels count through it: a step number in, element offsets of all operands out.
+// Walk: a nest of loops for kernels. It maps a step number to the element offsets of all operands.
 //
 //   ForEachWalk(nest, {}, [&](const Walk& walk) { Kernel<<<Blocks(walk.steps, kThreads), ...>>>(walk, ...); });
 //   Place at = walk.At(step);  // at.of[operand], for step < walk.steps
@@ -8,9 +8,9 @@
 
 namespace weft::cuda {
 
-inline constexpr int kWalked = 4;  // operands of a walk
+inline constexpr int kWalked = 4;  // maximum operands of a walk
 
-// Division of numbers below 2^31 by one that is known before the launch: a product and a shift (Granlund and
+// Divides numbers below 2^31 by a divisor that is known before the launch, with a product and a shift (Granlund and
 // Montgomery, "Division by invariant integers using multiplication", PLDI 1994).
 class FastDivide {
  public:
@@ -55,11 +55,11 @@ struct Walk {
   }
 };
 
-// Calls fn with walks that together cover a collapsed nest of at most kWalked operands, each starting at `first`: one
-// walk, or more where it has 2^31 steps; none where it is empty.
+// Calls fn with walks that together cover a collapsed nest of at most kWalked operands, which starts at the offsets
+// `first`. A nest of 2^31 steps or more takes several walks, an empty one none.
 void ForEachWalk(const Nest& nest, const Offsets& first, absl::FunctionRef<void(const Walk&)> fn);
 
-// Blocks that take `per_block` steps each.
+// Returns the number of blocks that take `per_block` steps each.
 inline unsigned Blocks(uint32_t steps, int64_t per_block) { return unsigned(CeilDiv(steps, per_block)); }
 
 }  // namespace weft::cuda

@@ -1,4 +1,4 @@
-// The end of a sum that blocks have shared out: [parts, outputs] of what each has found, joined to [outputs].
+// The end of a sum that is split over blocks: joins their partial results [parts, outputs] to [outputs].
 #pragma once
 #include <algorithm>
 
@@ -7,20 +7,21 @@
 
 namespace weft::cuda {
 
-// Neighbours that a block joins, a sector of memory of f32: few, so that many multiprocessors take part. Every thread
-// has kJoinAtOnce parts under way.
+// Each block joins kJoinOutputs neighbouring outputs, which in f32 are one sector of memory. They are few, so that many
+// multiprocessors take part. Each thread has kJoinAtOnce parts in flight.
 inline constexpr int kJoinOutputs = 8, kMostJoinThreads = 1024, kJoinAtOnce = 8;
 inline unsigned JoinThreads(int64_t parts) {
   return unsigned(std::min<int64_t>(kMostJoinThreads, RoundUp(parts * kJoinOutputs, kWarp)));
 }
 
-// The output that a thread takes a share of; the first kJoinOutputs threads get what it comes to.
+// Returns the output to whose join this thread contributes. The first kJoinOutputs threads of a block get the results.
 __device__ __forceinline__ int64_t JoinedOutput() {
   return int64_t(blockIdx.x) * kJoinOutputs + threadIdx.x % kJoinOutputs;
 }
 
-// `part` points to the output's place in part 0, and `stride` leads to the next part; null: there is no such output.
-// All threads of a block of JoinThreads take part.
+// Returns the join of all parts of JoinedOutput(), in the first kJoinOutputs threads. `part` points to the output's
+// place in part 0, or is null if there is no such output; `stride` is the distance to the next part. All threads of a
+// block of JoinThreads threads must call it.
 template <class A, class Fn>
 __device__ __forceinline__ A JoinedParts(const A* part, int parts, int64_t stride, A identity, Fn join) {
   __shared__ A shared[kMostJoinThreads / kWarp][kJoinOutputs];

@@ -1,7 +1,7 @@
 // Map: y[i] = fn(a[i], b[i], c[i]) over the box of y, with operands of any strides.
 //
-// Where rows are contiguous and aligned, threads move vectors of 16 bytes, several each; an operand that stands still
-// along the row (a broadcast) is read once per vector. All else goes element by element through the same kernel.
+// If rows are contiguous and aligned, each thread moves several vectors of 16 bytes. An operand with stride 0 along the
+// row (a broadcast) is read once per vector. Everything else goes element by element through the same kernel.
 //
 //   Map<true, T, T, T>(call, "add", fn, call.out[0], {&call.in[0], &call.in[1]});
 #pragma once
@@ -11,7 +11,7 @@
 
 namespace weft::cuda {
 
-struct None {};  // the type of an operand that is not there
+struct None {};  // the type of a missing operand
 
 inline constexpr int kMapThreads = 256;
 inline constexpr int kSources = kWalked - 1;
@@ -19,18 +19,21 @@ inline constexpr int kSources = kWalked - 1;
 struct MapArgs {
   void* y = nullptr;
   const void* x[kSources] = {};
-  bool unit[kSources] = {};  // moves with y along the innermost loop; otherwise stands still there (used by vectors)
-  Walk walk;                 // operand 0 is y; its steps are vectors
+  // Whether the source advances with y along the innermost loop. Otherwise it has stride 0 there; only vectors use
+  // this.
+  bool unit[kSources] = {};
+  Walk walk;  // operand 0 is y; a step is one vector
 };
 
-// What the launches of a map have in common: data, and the nest of y and the sources (y again for those not there).
+// Shared by all launches of a map: the data, and the nest of y and the sources (y again for missing sources).
 struct MapPlan {
   MapArgs args;
   Nest nest{kWalked};
   MapPlan(const TensorView& y, std::span<const TensorView* const> sources);
-  // Can the innermost loop go in steps of `n` elements? `bytes` are element sizes, of y first, 0 for none.
+  // Returns whether the innermost loop can go in steps of `n` elements. `bytes` are the element sizes, that of y first,
+  // 0 for missing operands.
   bool Vectorises(int n, const std::array<int, kWalked>& bytes) const;
-  // The nest in steps of n elements; of a single loop, what n divides.
+  // Returns the nest in steps of n elements. The end of a single loop that n does not divide is left out.
   Nest InVectors(int n) const;
 };
 
@@ -52,7 +55,7 @@ __device__ __forceinline__ Pack<T, V> LoadPack(const void* source, int64_t at, b
   }
 }
 
-// Every thread takes U vectors of V elements; all loads are under way before the first result is needed.
+// Each thread takes U vectors of V elements. All loads are in flight before the first result is needed.
 template <int V, int U, class R, class A, class B, class C, class Fn>
 __global__ void __launch_bounds__(kMapThreads) MapKernel(const __grid_constant__ MapArgs args, const Fn fn) {
   Pack<A, V> a[U];  // [U, V]
@@ -90,7 +93,7 @@ void LaunchMap(const KernelCall& call, const char* name, Fn fn, MapArgs args, co
   });
 }
 
-// `vectors`: whether the fast path is built. Sources have the extents of y; they may be y itself.
+// `vectors`: whether to compile the path with vectors. Sources must have the extents of y, and may be y itself.
 template <bool vectors, class R, class A = None, class B = None, class C = None, class Fn>
 void Map(const KernelCall& call, const char* name, Fn fn, const TensorView& y,
          std::initializer_list<const TensorView*> sources) {
@@ -102,7 +105,7 @@ void Map(const KernelCall& call, const char* name, Fn fn, const TensorView& y,
     if (plan.Vectorises(V, {kBytes<R>, kBytes<A>, kBytes<B>, kBytes<C>})) {
       LaunchMap<V, 2, R, A, B, C>(call, name, fn, plan.args, plan.InVectors(V), first);
       if (plan.nest.rank > 1 || plan.nest.inner_extent() % V == 0) return;
-      // What is left of a single row: less than a vector.
+      // The end of a single row, shorter than a vector.
       int64_t done = plan.nest.inner_extent() / V * V;
       for (size_t o = 0; o < size_t(kWalked); o++) first[o] = done * plan.nest.inner_stride(int(o));
       plan.nest.extents[0] -= done;

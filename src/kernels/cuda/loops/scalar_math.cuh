@@ -1,7 +1,7 @@
 // Scalar functions for device code, under the names that the expressions of core/ir/elementwise_rows.h use.
 //
-// All are the accurate ones of CUDA (1-2 ulp in f32), but those called Short. They live beside the kernels' own names
-// and are found first.
+// All but those named Short* are CUDA's accurate functions (1-2 ulp in f32). They live in the namespace of the kernels,
+// so that the expressions find them first.
 #pragma once
 #include <cmath>
 #include <cstdint>
@@ -40,7 +40,7 @@ __device__ __forceinline__ C floor(C a) {
   return std::floor(a);
 }
 
-// Long and rarely used: called, so that kernels do not hold a copy per element of a vector.
+// Long and rarely used, so they are called: inlined, a kernel would hold one copy per element of a vector.
 template <class C>
 __device__ __noinline__ C sin(C a) {
   return std::sin(a);
@@ -73,11 +73,11 @@ __device__ __forceinline__ C GeluDOf(C a) {
   return C(0.5) * (C(1) + t) + C(0.5) * a * (C(1) - t * t) * du;
 }
 
-// The same for results of 16 bits, as a s and s + a s (1 - s) (2 u)' with s = 1 / (1 + exp(-2 u)): two instructions of
-// the special function unit where the accurate tanh takes two branches. The relative error stays below 2^-20 (2^-22 of
-// ex2 and 2^-23 of rcp, and |2 u| 2^-24 of the exponent where s has not vanished yet), 2^-9 is what bf16 rounds off.
-// The hardware's tanh would do with one instruction, but is off by 2^-11 of 1: for a < -2 little of 1 + tanh would be
-// right.
+// GELU and its derivative for results of 16 bits, as a s and s + a s (1 - s) (2 u)' with s = 1 / (1 + exp(-2 u)). They
+// take two instructions of the special function unit, while the accurate tanh takes two branches. The relative error
+// stays below 2^-20: 2^-22 from ex2, 2^-23 from rcp, and |2 u| 2^-24 from the exponent while s has not vanished. bf16
+// rounds at 2^-9. The hardware's tanh would take one instruction, but its error is 2^-11 of 1, which leaves few correct
+// bits of 1 + tanh for a < -2.
 __device__ __forceinline__ float ShortSigmoid(float negated_log2) {
   float power, s;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(negated_log2));

@@ -1,5 +1,5 @@
-// Copies where the source runs along another loop than the target: through tiles in shared memory, so that both sides
-// are read and written in whole sectors.
+// Copies whose source is contiguous along another loop than the target. They go through tiles in shared memory, so that
+// both sides are accessed in whole sectors.
 #pragma once
 #include "weft/kernels/cuda/device/device.h"
 #include "weft/kernels/cuda/loops/index.cuh"
@@ -7,22 +7,22 @@
 namespace weft::cuda {
 
 inline constexpr int kTransposeTile = 64, kTransposeLanes = 32, kTransposeRows = 8;  // 32 x 8 threads, 16 elements each
-inline constexpr int64_t kTransposeLeast = 8;  // below, tiles stand mostly empty and caches do as well
+inline constexpr int64_t kTransposeLeast = 8;  // below it tiles are mostly empty, and caches do as well
 template <class Bits>
 inline constexpr int64_t kSector = 32 / int64_t(sizeof(Bits));  // elements that memory moves at once
 
-// y[i sy + j] = x[j sx + i], i < rows, j < columns, for every step of the outer loops.
+// y[i sy + j] = x[j sx + i] for i < rows and j < columns, for every step of the outer loops.
 template <class Bits>
 struct TransposeArgs {
   Bits* y;
   const Bits* x;
   int64_t sy, sx, rows, columns;
-  FastDivide column_tiles{}, row_tiles{};  // division by their numbers
+  FastDivide column_tiles{}, row_tiles{};  // division by the numbers of tiles
   uint32_t num_column_tiles = 0, num_row_tiles = 0;
   int64_t tile_columns = kTransposeTile;
   Walk outer{};  // operand 0: y, 1: x
 
-  // A block's part: where it begins, and what of it there is.
+  // The tile of one block: its start, and the rows and columns that exist.
   struct Tile {
     Bits* y;
     const Bits* x;
@@ -42,13 +42,13 @@ template <class Bits>
 __global__ void __launch_bounds__(kTransposeLanes* kTransposeRows)
     TransposeKernel(const __grid_constant__ TransposeArgs<Bits> args) {
   constexpr int n = kTransposeTile;
-  // One bank of padding: a column of the tile then lies in different banks.
+  // One bank of padding, so that the elements of a column of the tile lie in different banks.
   constexpr int kPadded = n + (sizeof(Bits) < 4 ? 4 / int(sizeof(Bits)) : 1);
   __shared__ Bits tile[n][kPadded];  // [columns, rows]
   auto [y, x, rows, columns] = args.TileAt(blockIdx.x);
   int lane = int(threadIdx.x) % kTransposeLanes, first = int(threadIdx.x) / kTransposeLanes;
   constexpr int kSteps = n / kTransposeRows, kHalves = n / kTransposeLanes;
-  Bits held[kSteps][kHalves] = {};  // all loads are under way before the first is stored
+  Bits held[kSteps][kHalves] = {};  // all loads are in flight before the first is stored
 #pragma unroll
   for (int s = 0; s < kSteps; s++)
 #pragma unroll
@@ -70,8 +70,8 @@ __global__ void __launch_bounds__(kTransposeLanes* kTransposeRows)
     }
 }
 
-// The same for elements of 16 bits that move two at a time: words along i are read at two neighbouring j and regrouped
-// into words along j. A block takes `wide` tiles along j.
+// Does the same as TransposeKernel for elements of 16 bits, two at a time. Words along i are read at two neighbouring j
+// and regrouped into words along j. Each block takes `wide` tiles along j.
 template <int wide>
 __global__ void __launch_bounds__(kTransposeLanes* kTransposeRows)
     TransposePairs(const __grid_constant__ TransposeArgs<uint16_t> args) {
@@ -104,7 +104,7 @@ __global__ void __launch_bounds__(kTransposeLanes* kTransposeRows)
     }
 }
 
-// Do all words of two elements lie within rows and columns, at addresses for words?
+// Returns whether all words of two elements lie within rows and columns and are aligned.
 inline bool InPairs(const TransposeArgs<uint16_t>& args, const Nest& outer) {
   int64_t odd = args.sy | args.sx | args.rows | args.columns;
   for (int d = 0; d < outer.rank; d++) odd |= outer.strides[size_t(d)][0] | outer.strides[size_t(d)][1];
@@ -112,8 +112,8 @@ inline bool InPairs(const TransposeArgs<uint16_t>& args, const Nest& outer) {
   return odd % 2 == 0 && address % sizeof(uint32_t) == 0;
 }
 
-// The loop, other than the innermost, along which the source (operand 1) is contiguous while the target (0) is along
-// the innermost; -1: there is none, or tiles would not pay.
+// Returns the loop along which the source (operand 1) is contiguous, if only the target (operand 0) is contiguous along
+// the innermost one. Returns -1 if there is none or tiles would not pay.
 inline int TransposedLoop(const Nest& nest) {
   if (nest.rank < 2 || nest.inner_stride(0) != 1 || nest.inner_stride(1) < 2) return -1;
   if (nest.inner_extent() < kTransposeLeast) return -1;
@@ -138,8 +138,8 @@ void CopyTransposed(const KernelCall& call, const Nest& nest, int row, Bits* y, 
   auto* kernel = &TransposeKernel<Bits>;
   if constexpr (sizeof(Bits) == 2)
     if (InPairs(args, outer)) {
-      // Where rows of y begin within a sector, each end of what a block writes of one is a part of a sector, which
-      // costs memory as much as a whole one or more: fewer ends.
+      // If rows of y begin within a sector, a block writes part of a sector at both ends of its rows. A part costs
+      // memory at least as much as a whole sector, and wider blocks have fewer ends.
       int wide = args.sy % kSector<Bits> != 0 && args.columns > kTransposeTile ? 2 : 1;
       kernel = wide == 2 ? &TransposePairs<2> : &TransposePairs<1>;
       args.tile_columns = wide * kTransposeTile;
@@ -148,7 +148,7 @@ void CopyTransposed(const KernelCall& call, const Nest& nest, int row, Bits* y, 
   args.num_row_tiles = uint32_t(CeilDiv(args.rows, kTransposeTile));
   args.column_tiles = FastDivide(args.num_column_tiles);
   args.row_tiles = FastDivide(args.num_row_tiles);
-  // At least 64 elements a tile: more than 2^31 tiles do not fit a device.
+  // Tiles have at least 64 elements, so a tensor with more than 2^31 tiles does not fit on a device.
   ForEachWalk(outer, {}, [&](const Walk& walk) {
     args.outer = walk;
     unsigned blocks = walk.steps * args.num_row_tiles * args.num_column_tiles;

@@ -1,6 +1,6 @@
-// Vector: 16 bytes of elements that stay packed in registers, widened where they are used. Or a single element.
+// Vector: 16 bytes of elements that stay packed in registers and are widened where they are used; or a single element.
 //
-//   auto x = Vector<BF16, 8>::Load(address);   // two elements a register
+//   auto x = Vector<BF16, 8>::Load(address);   // two elements per register
 //   float values[8]; ... values[v] = 2 * x[v];
 //   Vector<BF16, 8>::Of(values).Store(address);
 #pragma once
@@ -44,7 +44,7 @@ struct Vector {
     return to;
   }
 
-  // That of lane ^ mask; all lanes of the warp call it.
+  // Returns the vector of lane ^ mask. All lanes of the warp must call it.
   __device__ __forceinline__ Vector FromLane(int mask) const {
     static_assert(kWords);
     Vector from;
@@ -53,7 +53,7 @@ struct Vector {
     return from;
   }
 
-  // The compiler forgets what it knows of the elements: it keeps them packed over a barrier rather than widened.
+  // Hides the elements from the compiler, so that it keeps them packed across a barrier instead of widened.
   __device__ __forceinline__ void KeepPacked() {
     if constexpr (kWords && sizeof(T) == 2) {
 #pragma unroll

@@ -1,4 +1,4 @@
-// WideWalk: a nest of loops in device code: from a step number to the offsets of N operands.
+// WideWalk: a nest of loops in device code. It maps a step number to the offsets of N operands.
 #pragma once
 #include "weft/kernels/common/nest.h"
 
@@ -32,7 +32,7 @@ struct WideWalk {
   }
 
  private:
-  // Division of 64 bits takes some 70 instructions, of 32 bits a few.
+  // A division of 64 bits takes some 70 instructions, one of 32 bits a few.
   static __device__ __forceinline__ int64_t Divide(int64_t a, int64_t b) {
     return ((a | b) >> 32) == 0 ? int64_t(uint32_t(a) / uint32_t(b)) : a / b;
   }

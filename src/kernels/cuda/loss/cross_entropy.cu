@@ -9,16 +9,16 @@ namespace {
 
 constexpr int kThreads = kLossThreads;
 
-// Rows are cut into parts where there are few: [rows, parts] of them, each row's joined by the block that comes last.
+// If there are few rows, they are cut into [rows, parts] parts. The block of a row that finishes last joins its parts.
 template <class T>
 struct Parts {
-  Running<T>* known = nullptr;  // null: rows are whole
+  Running<T>* known = nullptr;  // null if rows are not cut
   uint32_t* tickets = nullptr;  // [rows]
   uint32_t count = 1;
-  int64_t vectors = 0;  // of a part
+  int64_t vectors = 0;  // per part
 };
 
-// A block takes a part of a row.
+// Each block takes one part of a row.
 template <class T, int V>
 __global__ void __launch_bounds__(kMostThreads)
     LossKernel(const __grid_constant__ LossArgs<T> args, const __grid_constant__ Parts<T> parts) {
@@ -35,7 +35,7 @@ __global__ void __launch_bounds__(kMostThreads)
     if (!ComesLast(parts.tickets + row, parts.count)) return;
     running = {};
     const Running<T>* known = parts.known + row * parts.count + threadIdx.x;
-    if (threadIdx.x < parts.count)  // past the cache of this multiprocessor: others wrote
+    if (threadIdx.x < parts.count)  // bypasses this multiprocessor's cache, because other blocks wrote it
       running.shift = __ldcg(&known->shift), running.sum = __ldcg(&known->sum), running.total = __ldcg(&known->total);
     running.Join(shared, args.smoothing != 0);
   }
@@ -49,7 +49,7 @@ __global__ void __launch_bounds__(kMostThreads)
   args.loss[at.of[2]] = C(loss);
 }
 
-// A block takes one of the `chunks` parts of a row, of `size` vectors.
+// Each block takes one of the `chunks` parts of a row, with `size` vectors each.
 template <class T, int V>
 __global__ void __launch_bounds__(kThreads)
     LossGradKernel(const __grid_constant__ LossArgs<T> args, uint32_t chunks, int64_t size) {
@@ -75,9 +75,13 @@ static_assert(kLossBlocks / 2 <= int64_t(CudaDevice::kTickets));
 static_assert(sizeof(Running<float>) == kKnownOfPart * sizeof(float) &&
               sizeof(Running<double>) == kKnownOfPart * sizeof(double));
 
-// Of whole rows about half of what a multiprocessor takes, so that one block at work beside another's end keeps memory
-// busy, and as many as leave the fewest idle in the last go; all of it where there are few rows. Fewer where a row has
-// no work for them.
+// Returns the threads per block:
+// - kThreads, if rows are cut into parts;
+// - kMostThreads, if there are fewer than two rows per multiprocessor;
+// - otherwise 256 to 512, so that another block keeps memory busy while one ends. Among these it is the number that
+//   leaves the fewest threads idle in the last iteration.
+//
+// It is lower if a row has too little work for so many.
 unsigned ThreadsOfRow(int64_t rows, int64_t parts, int64_t vectors) {
   int64_t most = parts > 1 ? kThreads : rows < 2 * kProcessors ? kMostThreads : kMostThreads / 2, best = most;
   auto slots = [&](int64_t threads) { return RoundUp(vectors, kUnroll * threads); };

@@ -1,8 +1,8 @@
-// What the kernels of cross-entropy share: exponentials, the running state of a row, the gradient of a row. A row of
+// Shared by the kernels of cross-entropy: exponentials, the running state of a row, the gradient of a row. A row of
 // logits is read once for its loss: every thread keeps a running maximum and a sum of exponentials relative to it
 // (Milakov, Gimelshein, "Online normalizer calculation for softmax", 2018).
 //
-// A target outside the vocabulary cannot be reported from a kernel: its loss and its row of the gradient are NaN.
+// A kernel cannot report a target outside the vocabulary. It sets the loss and the row of the gradient to NaN instead.
 #pragma once
 #include <cfloat>
 #include <cmath>
@@ -18,13 +18,13 @@ namespace weft::cuda {
 
 inline constexpr int kMostThreads = 1024;
 
-// Exponentials of logits of type T. Those of 16 bits are taken to the base of two, by the hardware's instruction: one
-// multiply-add and one exponential an element keep up with memory, where exp() does not.
+// Exponentials of logits of type T. 16-bit types use base two and the hardware's instruction: one multiply-add and one
+// exponential per element keep up with memory, but exp() does not.
 template <class T>
 struct Exponent {
   using C = Compute<T>;
   static constexpr bool kFast = sizeof(T) == 2;
-  static constexpr C kRate = kFast ? C(1.4426950408889634) : C(1);  // of the scale that shifts are on
+  static constexpr C kRate = kFast ? C(1.4426950408889634) : C(1);  // scale of the shifts relative to logits
   __device__ static __forceinline__ C Of(C difference) {
     if constexpr (kFast) {
       float y;
@@ -34,11 +34,11 @@ struct Exponent {
       return std::exp(difference);
     }
   }
-  // exp(x - shift / kRate)
+  // Returns exp(x - shift / kRate).
   __device__ static __forceinline__ C Shifted(C x, C shift) {
     return Of(kFast ? fmaf(float(x), float(kRate), -float(shift)) : x - shift);
   }
-  // The logarithm of sum * exp(shift / kRate), with the same rounded rate.
+  // Returns the logarithm of sum * exp(shift / kRate), with the same rounded rate.
   __device__ static double Log(C shift, C sum) {
     double log = kFast ? std::log2(double(sum)) : std::log(double(sum));
     return (double(shift) + log) / double(kRate);
@@ -57,7 +57,7 @@ struct LossArgs {
   int64_t columns = 0, ignore = 0;
   int target_bytes = 0;
   double smoothing = 0;
-  Compute<T> even = 0, at_target = 0;  // what the gradient takes off each probability, and off the target's
+  Compute<T> even = 0, at_target = 0;  // subtracted by the gradient from each probability, and from the target's
 
   void SetSmoothing(const Attrs& attrs) {
     ignore = attrs.Int("ignore_index");
@@ -72,11 +72,11 @@ struct LossArgs {
   }
 };
 
-// What a thread knows of its part of a row. The shift starts finite: -inf - -inf would be NaN.
+// The state of a thread for its part of a row. The shift starts finite, because -inf - -inf would be NaN.
 template <class T>
 struct Running {
   using C = Compute<T>;
-  C shift = -std::numeric_limits<C>::max(), sum = 0, total = 0;  // of exponentials; of logits
+  C shift = -std::numeric_limits<C>::max(), sum = 0, total = 0;  // sum of exponentials; total of logits
 
   template <int V, int N>
   __device__ __forceinline__ void Add(const Vector<T, V> (&x)[N], bool totals) {
@@ -112,7 +112,7 @@ struct Running {
     }
   }
 
-  // Joins what all threads of the block know; each gets it.
+  // Joins the states of all threads of the block. Every thread gets the result.
   __device__ __forceinline__ void Join(C* shared, bool totals) {
     C before = shift;
     shift = BlockReduce(shift, MaxOf(), shared);
@@ -121,7 +121,7 @@ struct Running {
   }
 };
 
-// The loss of a row with this target, whose logit is `picked`; lse: of the row.
+// Returns the loss of a row with this target. `picked` is the target's logit, and `lse` is the row's log-sum-exp.
 template <class T>
 __device__ __forceinline__ double LossOfRow(const LossArgs<T>& args, const Running<T>& row, double lse, int64_t target,
                                             double picked) {
@@ -131,7 +131,7 @@ __device__ __forceinline__ double LossOfRow(const LossArgs<T>& args, const Runni
   return args.smoothing != 0 ? loss - args.smoothing * double(row.total) / double(args.columns) : loss;
 }
 
-// A row as its gradient needs it: dlogit = scale * (exp(x - lse) - even - (1 - smoothing) at the target).
+// The values that the gradient of a row needs: dlogit = scale * (exp(x - lse) - even - (1 - smoothing) at the target).
 template <class T>
 struct RowGrad {
   using C = Compute<T>;
@@ -144,10 +144,10 @@ struct RowGrad {
     bool known = target >= 0 && target < args.columns;
     scale = known ? dloss : C(NAN);
   }
-  // `first`: the column at which the vector begins.
+  // `first` is the column at which the vector begins.
   template <int V>
   __device__ __forceinline__ Vector<T, V> Of(const Vector<T, V>& x, int64_t first) const {
-    int place = target >= first && target < first + V ? int(target - first) : -1;  // of the target in the vector
+    int place = target >= first && target < first + V ? int(target - first) : -1;  // of the target in the vector, or -1
     C d[V];                                                                        // [V]
 #pragma unroll
     for (int v = 0; v < V; v++) {

@@ -1,5 +1,5 @@
-// The last product with its cross-entropy: logits exist for one chunk of rows at a time, their gradient takes their
-// place, and the gradients of both operands follow at once (Hsu et al., "Liger Kernel", 2024).
+// The last product fused with its cross-entropy. Logits exist for one chunk of rows at a time, their gradient
+// overwrites them, and the gradients of both operands follow at once (Hsu et al., "Liger Kernel", 2024).
 #include <algorithm>
 
 #include "weft/kernels/cuda/device/device.h"
@@ -11,8 +11,8 @@
 namespace weft::cuda {
 namespace {
 
-// Calls fn(i, x) for the vectors of a row that are this thread's. Several are under way at a time, since what fn writes
-// may be the row itself and holds back later loads.
+// Calls fn(i, x) for this thread's vectors of a row. Several loads are in flight at a time, because fn may write to the
+// row itself, which holds back later loads.
 template <int V, class T, class Fn>
 __device__ __forceinline__ void ForVectors(const T* row, int vectors, Fn fn) {
   int threads = int(blockDim.x);
@@ -27,7 +27,7 @@ __device__ __forceinline__ void ForVectors(const T* row, int vectors, Fn fn) {
   }
 }
 
-// Calls it for the vectors and then for single elements at the end of the row; fn gets the first column.
+// Calls fn(first column, x) for the vectors and then for the single elements at the end of the row.
 template <int V, class T, class Fn>
 __device__ __forceinline__ void ForRow(const T* row, int columns, Fn fn) {
   int vectors = columns / V;
@@ -40,8 +40,8 @@ __device__ __forceinline__ void ForRow(const T* row, int columns, Fn fn) {
 template <class T>
 struct RowInPlace {
   using C = Compute<T>;
-  C shift, rate, offset, at_target;  // scale / sum, -scale * even, scale * at_target
-  int target;                        // -1: outside the vocabulary
+  C shift, rate, offset, at_target;  // rate: scale / sum; offset: -scale * even; scale * at_target
+  int target;                        // -1 if outside the vocabulary
 
   template <int V>
   __device__ __forceinline__ void Store(T* row, int column, const Vector<T, V>& x) const {
@@ -56,8 +56,8 @@ struct RowInPlace {
   }
 };
 
-// A block takes a row: its loss and, where there is a gradient, that in place of the logits. 1024 threads, so that few
-// rows are under way and the second reading finds them in the cache.
+// Each block takes one row. It computes the loss and, with kGradient, overwrites the logits with their gradient. Blocks
+// have up to 1024 threads, so that few rows are in flight and the second read finds them in the cache.
 template <class T, int V, bool kGradient>
 __global__ void __launch_bounds__(kMostThreads) LossInPlace(const __grid_constant__ LossArgs<T> args) {
   using C = Compute<T>;
@@ -75,7 +75,7 @@ __global__ void __launch_bounds__(kMostThreads) LossInPlace(const __grid_constan
     args.loss[at.of[1]] = C(LossOfRow(args, running, lse, target, picked));
   }
   if constexpr (kGradient) {
-    __syncthreads();  // all have read the target's logit
+    __syncthreads();  // all threads have read the target's logit
     C scale = known ? args.dloss[at.of[2]] : C(NAN);
     RowInPlace<T> grad{running.shift, scale / running.sum, -scale * args.even, scale * args.at_target,
                        known ? int(target) : -1};

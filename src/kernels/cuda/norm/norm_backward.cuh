@@ -1,11 +1,11 @@
-// The kernel of the gradients of RmsNorm and LayerNorm (`center`), for rows that lie in registers.
+// The kernel of the gradients of RmsNorm and LayerNorm (`center`), for rows that fit in registers.
 // With h = (x - mean) * rstd:
 //   dx = rstd * (w dy - mean(w dy) - h * mean(w dy h)) [+ add], dweight = sum of dy h, dbias = sum of dy;
 // RmsNorm has neither mean nor mean(w dy) nor dbias.
 //
-// x and dy are read once from memory: each block walks over rows, and every thread keeps the sums of its columns in
-// registers. Nothing else fits there: rows on their way and the weights, twice as wide as 16-bit floats, lie in shared
-// memory.
+// x and dy are read from memory only once. Each block walks over rows, and every thread keeps the sums of its columns
+// in registers. The registers have no room for more. Rows on their way, and the weights, which are twice as wide as
+// 16-bit floats, therefore lie in shared memory.
 #pragma once
 #include <cuda_pipeline_primitives.h>
 
@@ -16,7 +16,7 @@ namespace weft::cuda {
 
 template <class T>
 struct NormGradArgs {
-  const T *x = nullptr, *dy = nullptr, *add = nullptr;  // add may stay null
+  const T *x = nullptr, *dy = nullptr, *add = nullptr;  // add may be null
   const Compute<T>* weight = nullptr;
   T* dx = nullptr;
   const Compute<T>*mean = nullptr, *rstd = nullptr;
@@ -28,14 +28,14 @@ struct NormGradArgs {
   Compute<T> share = 0;  // 1 / columns
 };
 
-// The next row on its way to shared memory. Each thread fetches the vectors that it will use itself, so that no thread
-// waits for another's. What lies beyond a row is zero and stays so, which adds nothing to sums.
+// The next row on its way to shared memory. Each thread fetches the vectors that it uses itself, so no thread waits for
+// another. Vectors beyond the row are zero and stay zero, which adds nothing to sums.
 template <class T, int U>
 struct NextRow {
   using V = Vector<T>;
   enum Slot { kX, kDy, kAdd };
   const NormGradArgs<T>& args;
-  V* slots;  // [x, dy and `add`, if any; U; threads of the block]
+  V* slots;  // [x, dy and `add` if there is one; U; threads of the block]
 
   __device__ __forceinline__ NextRow(const NormGradArgs<T>& a, void* shared)
       : args(a), slots(static_cast<V*>(shared) + threadIdx.y * blockDim.x + threadIdx.x) {
@@ -69,11 +69,11 @@ struct NextRow {
     if (args.add && row < args.at.steps) Fetch(args.add + args.at.At(uint32_t(row)).of[3], kAdd);
     __pipeline_commit();
   }
-  // The two fetches take turns, and waiting for one leaves the other under way.
+  // The two fetches alternate, and waiting for one leaves the other in flight.
   __device__ __forceinline__ void Await() const { __pipeline_wait_prior(1); }
 };
 
-// What is known of a row when its turn comes: h = x * rstd + shift.
+// Statistics of the row that is being processed: h = x * rstd + shift.
 template <bool center, class T>
 struct GradStats {
   using C = Compute<T>;
@@ -84,11 +84,12 @@ struct GradStats {
     rstd = args.rstd[at.of[0]];
     if constexpr (center) mean = args.mean[at.of[1]];
   }
-  // Not worked out by Load, which would wait for memory then.
+  // Not computed by Load, which would then wait for memory.
   __device__ __forceinline__ C Shift() const { return center ? -mean * rstd : C(0); }
 };
 
-// The weights in shared memory, as [V / N, vectors, N]: neighbouring threads read neighbouring pieces of 16 bytes.
+// The weights in shared memory, as [V / N, vectors, N], so that neighbouring threads read neighbouring pieces of 16
+// bytes.
 template <class T>
 struct SharedWeights {
   using C = Compute<T>;
@@ -96,7 +97,7 @@ struct SharedWeights {
   Pack16<C>* pieces;
   int vectors;
 
-  // All threads of the block call it; a barrier has to follow.
+  // All threads of the block must call it. A barrier must follow.
   __device__ __forceinline__ void Load(const C* weight) const {
     for (int i = int(threadIdx.y * blockDim.x + threadIdx.x); i < vectors * (V / N); i += int(blockDim.x * blockDim.y))
       pieces[i % (V / N) * vectors + i / (V / N)] = reinterpret_cast<const Pack16<C>*>(weight)[i];
@@ -113,21 +114,21 @@ struct SharedWeights {
   }
 };
 
-// What a thread adds up over rows.
+// The sums of one thread over rows.
 template <bool center, class T, int U>
 struct GradColumns {
   using C = Compute<T>;
   static constexpr int V = kPack<T>, N = kPack<C>, kSums = center ? 2 : 1;
-  C dweight[U][V] = {}, dbias[U][V] = {};  // [U, V]; dbias goes where it is not used
+  C dweight[U][V] = {}, dbias[U][V] = {};  // [U, V]; the compiler removes dbias if it is not used
 
-  // Adds a row, and the thread's terms of mean(w dy h) and mean(w dy) to `means`.
+  // Adds a row to the sums, and the thread's terms of mean(w dy h) and mean(w dy) to `means`.
   __device__ __forceinline__ void AddRow(const SharedWeights<T>& weights, const Vector<T> (&x)[U],
                                          const Vector<T> (&dy)[U], const GradStats<center, T>& stats,
                                          C (&means)[kSums]) {
     C shift = stats.Shift();
 #pragma unroll
     for (int u = 0; u < U; u++) {
-      // Beyond the row dy is zero, and any weight will do.
+      // Beyond the row dy is zero, so any weight will do.
       Pack<C, V> weight = weights.At(min(u * int(blockDim.x) + int(threadIdx.x), weights.vectors - 1));  // [V]
 #pragma unroll
       for (int v = 0; v < V; v++) {
@@ -139,7 +140,7 @@ struct GradColumns {
     }
   }
 
-  // dx of a row, as rstd * (w dy) + x * slope + base.
+  // Stores dx of a row, computed as rstd * (w dy) + x * slope + base.
   __device__ __forceinline__ void StoreGrad(const NormGradArgs<T>& args, const SharedWeights<T>& weights,
                                             const Vector<T> (&x)[U], const Vector<T> (&dy)[U],
                                             const NextRow<T, U>& next, const GradStats<center, T>& stats,
@@ -163,14 +164,14 @@ struct GradColumns {
     }
   }
 
-  // The sums over a block's rows to `partial` [dweight and dbias, C]. They meet in shared memory as [rows, dweight and
-  // dbias, V / N, vectors] pieces of N: neighbouring threads have neighbouring pieces.
+  // Stores the sums over a block's rows to `partial` [dweight and dbias, C]. They are exchanged in shared memory as
+  // [rows, dweight and dbias, V / N, vectors] pieces of N, so that neighbouring threads have neighbouring pieces.
   __device__ void Store(const NormGradArgs<T>& args, void* shared, C* partial) const {
     constexpr int P = V / N;
     auto pieces = static_cast<Pack16<C>*>(shared);
     int vectors = args.groups.vectors, threads = int(blockDim.x * blockDim.y);
     __pipeline_wait_prior(0);
-    __syncthreads();  // nobody needs rows and weights any more
+    __syncthreads();  // rows and weights are no longer needed
 #pragma unroll
     for (int i = 0; i < kSums * P * U; i++) {
       int sum = i / (P * U), p = i / U % P, u = i % U, vector = u * int(blockDim.x) + int(threadIdx.x);
@@ -194,7 +195,7 @@ struct GradColumns {
   }
 };
 
-// Bytes of shared memory: weights and next rows, and then the sums of its rows in their place.
+// Returns the bytes of shared memory. It holds weights and next rows first, and later the sums of the block's rows.
 template <bool center, class T>
 size_t GradShared(const RowGroups& groups, bool adds) {
   size_t weights = size_t(groups.vectors) * kPack<T> * sizeof(Compute<T>), sums = weights * (center ? 2 : 1);

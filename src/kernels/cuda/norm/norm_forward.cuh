@@ -5,7 +5,7 @@
 
 namespace weft::cuda {
 
-inline constexpr int kAnyRowBlock = 256;  // most threads for a row that does not lie in registers
+inline constexpr int kAnyRowBlock = 256;  // maximum threads for a row that does not fit in registers
 
 template <class T>
 struct NormArgs {
@@ -19,7 +19,7 @@ struct NormArgs {
   Compute<T> share = 0;  // 1 / columns
 };
 
-// Exchanges the halves of a vector, if `swap`.
+// Exchanges the halves of a vector if `swap`.
 template <class T>
 __device__ __forceinline__ void SwapHalves(Vector<T>& x, bool swap) {
 #pragma unroll
@@ -30,8 +30,8 @@ __device__ __forceinline__ void SwapHalves(Vector<T>& x, bool swap) {
   }
 }
 
-// The vector of y that begins at `column`. That of a 16-bit float takes two pieces of 16 bytes of weights: lanes 4 to 7
-// of each eight begin with the second half, so that no two of the eight meet in a bank of the L1 cache.
+// Stores the vector of y that begins at `column`. A vector of 16-bit floats needs two 16-byte pieces of weights. Lanes
+// 4 to 7 of every eight begin with the second piece, so that no two of the eight hit the same bank of the L1 cache.
 template <bool center, class T>
 __device__ __forceinline__ void StoreNormed(const NormArgs<T>& args, Vector<T> x, Compute<T> mean, Compute<T> rstd,
                                             int column, T* y) {
@@ -64,7 +64,7 @@ struct RowStatistics {
   C mean, rstd;
 };
 
-// Mean and deviation of the rows of a block, from registers in two passes: no cancellation.
+// Returns mean and reciprocal deviation of the block's rows, from registers in two passes, which avoids cancellation.
 template <bool center, class T, int U>
 __device__ __forceinline__ RowStatistics<Compute<T>> StatisticsOf(const NormArgs<T>& args, Vector<T> (&x)[U],
                                                                   RowSumBuffer<Compute<T>, 1>& buffer) {
@@ -89,14 +89,14 @@ __device__ __forceinline__ RowStatistics<Compute<T>> StatisticsOf(const NormArgs
   return {mean, rsqrt(square[0] * args.share + args.eps)};
 }
 
-// As many threads as RowLimits has it.
+// The launch bounds give the number of resident threads that kForwardLimits assumes.
 template <bool center, class T, int U>
 __global__ void __launch_bounds__(kForwardLimits.threads, U == 1 ? 2 : 1)
     NormInRegisters(const __grid_constant__ NormArgs<T> args) {
   __shared__ RowSumBuffer<Compute<T>, 1> buffer;
   int vectors = args.groups.vectors;
   uint32_t row = blockIdx.x * blockDim.y + threadIdx.y;
-  // Threads behind the last row stay for the barriers.
+  // Threads past the last row stay for the barriers.
   bool live = row < args.at.steps;
   Place at = args.at.At(live ? row : 0);
   Vector<T> x[U];  // [U, V]
@@ -115,7 +115,7 @@ __global__ void __launch_bounds__(kForwardLimits.threads, U == 1 ? 2 : 1)
   }
 }
 
-// Any width and any address: a block takes a row and reads it once per pass.
+// For any width and any address. Each block takes one row and reads it once per pass.
 template <bool center, class T>
 __global__ void __launch_bounds__(kAnyRowBlock) NormAnyRow(const __grid_constant__ NormArgs<T> args) {
   using C = Compute<T>;
@@ -142,7 +142,7 @@ __global__ void __launch_bounds__(kAnyRowBlock) NormAnyRow(const __grid_constant
   if constexpr (center) args.mean[at.of[3]] = mean;
 }
 
-// Input i; where a statistic is to be written over it, its copy in the workspace: all rows read it.
+// Returns input i. If a statistic will overwrite it, returns its copy in the workspace, because all rows read it.
 template <class C>
 const C* WeightOf(const KernelCall& call, size_t i) {
   if (i >= call.out.size() || call.in[i].data != call.out[i].data) return call.in[i].as<const C>();

@@ -1,5 +1,6 @@
-// Running the gradients of the norms: the kernel of norm_backward.cuh, or the ones here that take any row, and then the
-// sums over blocks. How many blocks there are depends on the shape alone, and so do the bits of the sums.
+// Runs the gradients of the norms: the kernel of norm_backward.cuh, or the kernels here, which take any row, and then
+// the sums over blocks. The number of blocks depends only on shape and dtype, never on the device, so that all
+// devices add in the same order.
 #pragma once
 #include "weft/kernels/cuda/device/launch.cuh"
 #include "weft/kernels/cuda/elementwise/elementwise.h"
@@ -10,9 +11,9 @@
 
 namespace weft::cuda {
 
-inline constexpr int kColumnTile = 32;  // columns of a block of the kernels that add up columns
+inline constexpr int kColumnTile = 32;  // columns per block in the kernels that sum columns
 
-// Sums one value per thread of a block of 32 columns by rows, over the rows; row 0 of threads gets them.
+// Sums one value per thread over the rows of a block of `rows` by 32 threads. Every thread gets the sum of its column.
 template <int rows, class C>
 __device__ __forceinline__ C SumOfColumn(C value, C (&shared)[rows][kColumnTile]) {
   int column = int(threadIdx.x) % kColumnTile;
@@ -24,7 +25,7 @@ __device__ __forceinline__ C SumOfColumn(C value, C (&shared)[rows][kColumnTile]
   return sum;
 }
 
-// Any width and any address: a block takes a row and reads it twice.
+// For any width and any address. Each block takes one row and reads it twice.
 template <bool center, class T>
 __global__ void __launch_bounds__(kAnyRowBlock) NormGradAnyRow(const __grid_constant__ NormGradArgs<T> args) {
   using C = Compute<T>;
@@ -47,7 +48,7 @@ __global__ void __launch_bounds__(kAnyRowBlock) NormGradAnyRow(const __grid_cons
   }
 }
 
-// The sums of columns that go with it; before it, since dx may lie on x.
+// The column sums that go with NormGradAnyRow. It runs before that kernel, because dx may overwrite x.
 template <bool center, class T>
 __global__ void __launch_bounds__(kColumnTile* kColumnRows)
     NormGradAnyColumn(const __grid_constant__ NormGradArgs<T> args) {
@@ -71,7 +72,7 @@ __global__ void __launch_bounds__(kColumnTile* kColumnRows)
   if (center && writes) partial[args.columns + column] = dbias;
 }
 
-// dweight and dbias from the `blocks` sums of each.
+// Joins dweight and dbias from the `blocks` partial sums of each.
 template <class C>
 __global__ void __launch_bounds__(kMostJoinThreads)
     NormGradFinish(const C* partial, int blocks, int64_t columns, int sums, C* dweight, C* dbias) {
@@ -81,7 +82,7 @@ __global__ void __launch_bounds__(kMostJoinThreads)
   if (threadIdx.x < kJoinOutputs && at < stride) (at < columns ? dweight + at : dbias + at - columns)[0] = sum;
 }
 
-// Are all its tensors at addresses for vectors?
+// Returns whether all tensors are aligned for vectors.
 template <class T>
 bool GradAligned(const KernelCall& call, const TensorView& dy, const TensorView* add) {
   const TensorView &x = call.in[0], &dx = call.out[0];
@@ -143,7 +144,7 @@ void RunNormGrad(const KernelCall& call, const char* name, bool adds) {
               center ? call.out[2].as<C>() : nullptr);
 }
 
-// The rows of the table of one norm.
+// The kernel-table functions of one norm.
 template <Op op, bool center>
 void NormRow(const KernelCall& call) {
   if (!IsFloating(call.in[0].dtype)) RefuseType(op, call.in[0].dtype, "a float");

@@ -37,7 +37,7 @@ struct SgdRule {
 };
 
 void Run(const KernelCall& call) { call.out.size() > 1 ? Update<SgdRule<1>>(call) : Update<SgdRule<0>>(call); }
-// Groups of parameters may differ in whether they keep a momentum: runs of either kind.
+// Parameters may differ in whether they keep a momentum. Consecutive calls of the same kind run together.
 void RunMany(std::span<const KernelCall> calls) {
   while (!calls.empty()) {
     size_t results = calls[0].out.size(), n = 1;

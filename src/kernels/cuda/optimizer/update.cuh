@@ -1,9 +1,13 @@
-// What all updates of parameters share: kernels that read and write every operand once, of one parameter or of many.
+// Shared by all parameter updates: kernels that read and write every operand once, for one parameter or for many.
 //
-// A Rule has kName, the op; kKept, the number of tensors that it keeps of a parameter; Constants, made from the node's
-// attributes; and Coefficients<C>, made on the device from UpdateSettings, whose Update(p, kept, g) is one element's.
-// Fused multiply-adds are written out there: left to the compiler, they and with them the last bits would differ from
-// kernel to kernel.
+// A Rule has:
+// - kName: the op;
+// - kKept: the number of tensors that it keeps per parameter;
+// - Constants: made from the node's attributes;
+// - Coefficients<C>: made on the device from UpdateSettings. Its Update(p, kept, g) updates one element.
+//
+// Update spells out its fused multiply-adds. Left to the compiler, they would differ between kernels, and with them the
+// last bits.
 #pragma once
 #include <memory>
 #include <string>
@@ -22,7 +26,7 @@ template <class Rule>
 struct UpdateSettings {
   typename Rule::Constants constants;
   double weight_decay;
-  const void *lr, *scale;  // of the compute type
+  const void *lr, *scale;  // of the compute type, on the device
   const int64_t* updates;
 
   static UpdateSettings Of(const KernelCall& call) {
@@ -30,18 +34,19 @@ struct UpdateSettings {
     return {Rule::Constants::Of(*call.attrs), call.attrs->Float("weight_decay"), scalars[0].data, scalars[1].data,
             scalars[2].as<const int64_t>()};
   }
-  // May one launch serve both? The weight decay is each parameter's own.
+  // Returns whether one launch can serve both. The weight decay may differ, because it is stored per parameter.
   bool Serves(const UpdateSettings& o) const {
     return constants == o.constants && lr == o.lr && scale == o.scale && updates == o.updates;
   }
 };
 
-// What all rules take from their scalars. Without an update all stays as it is: to C and back no bit is lost.
+// The scalars that all rules need. Without an update all tensors keep their values, because converting to C and back
+// loses no bit.
 template <class C>
 struct UpdateScalars {
   C lr, scale, weight_decay;
   double t;
-  bool any;  // is there an update?
+  bool any;  // whether there is an update
 
   template <class Rule>
   __device__ explicit UpdateScalars(const UpdateSettings<Rule>& s)
@@ -52,7 +57,7 @@ struct UpdateScalars {
         any(t > 0) {}
 };
 
-// Powers of f64 are dear: one thread of a block makes them.
+// Powers in f64 are expensive, so one thread per block computes them.
 template <class Rule, class C>
 __device__ typename Rule::template Coefficients<C> SharedCoefficients(const UpdateSettings<Rule>& settings) {
   using Coefficients = typename Rule::template Coefficients<C>;
@@ -62,7 +67,7 @@ __device__ typename Rule::template Coefficients<C> SharedCoefficients(const Upda
   return *reinterpret_cast<Coefficients*>(memory);
 }
 
-// There is no array of none.
+// C++ has no arrays of length 0.
 constexpr int OrOne(int n) { return n > 0 ? n : 1; }
 
 template <int kKept>
@@ -83,7 +88,7 @@ struct UpdateTensors {
   }
 };
 
-// V elements of each tensor: the kept ones are of M.
+// Updates V elements of each tensor. T, M and G are the types of p, of the kept tensors and of g.
 template <class Rule, class T, class M, class G, int V, class Coefficients>
 __device__ __forceinline__ void UpdatePack(const UpdateTensors<Rule::kKept>& x, const Coefficients& k, int64_t i) {
   using C = Compute<T>;
@@ -108,7 +113,7 @@ __device__ __forceinline__ void UpdatePack(const UpdateTensors<Rule::kKept>& x, 
   for (int s = 0; s < N; s++) static_cast<Pack<M, V>*>(x.new_kept[s])[i] = kept[s];
 }
 
-// Dense.
+// For dense tensors.
 template <class Rule, class T, class M, class G, int V>
 __global__ void __launch_bounds__(kUpdateThreads)
     DenseUpdate(UpdateTensors<Rule::kKept> x, UpdateSettings<Rule> settings, int64_t packs) {
@@ -117,7 +122,7 @@ __global__ void __launch_bounds__(kUpdateThreads)
   for (int64_t i = first; i < packs; i += step) UpdatePack<Rule, T, M, G, V>(x, k, i);
 }
 
-// Any strides: `to` walks new_p, those newly kept, and g, `from` the old ones.
+// For any strides. `to` walks new_p, the new kept tensors and g; `from` walks the old p and kept tensors.
 template <class Rule, class T, class M, class G>
 __global__ void __launch_bounds__(kUpdateThreads)
     StridedUpdate(const __grid_constant__ Walk to, const __grid_constant__ Walk from, UpdateTensors<Rule::kKept> x,
@@ -135,7 +140,7 @@ __global__ void __launch_bounds__(kUpdateThreads)
   for (int s = 0; s < N; s++) static_cast<M*>(x.new_kept[s])[a.of[s + 1]] = Narrow<M>(kept[s]);
 }
 
-// All tensors of a call: results first.
+// Returns the nest over all tensors of a call: results, then g, then the old values.
 template <class Rule>
 Nest NestOf(const KernelCall& call) {
   constexpr size_t kResults = Rule::kKept + 1;
@@ -147,7 +152,7 @@ Nest NestOf(const KernelCall& call) {
   all[kResults] = &call.in[kResults];
   return Nest::Over(all);
 }
-// Are they rows of whole packs of V elements?
+// Returns whether all tensors are dense and aligned, and consist of whole packs of V elements.
 template <class Rule>
 bool IsDense(const KernelCall& call, const Nest& nest, int V) {
   bool dense = nest.rank <= 1 && nest.Count() % V == 0;
@@ -187,7 +192,7 @@ void UpdateAs(const KernelCall& call) {
   WEFT_CUDA_LAUNCHED(Rule::kName);
 }
 
-// Calls fn with a value of the dtype, which is T's or the one that T computes in.
+// Calls fn with a zero of `dtype`, which must be T's or its accumulate type. Throws Error otherwise.
 template <class Rule, class T, class Fn>
 void DispatchWider(DType dtype, DType own, const char* what, Fn&& fn) {
   WEFT_CHECK(dtype == own || dtype == AccumulateType(own), std::string(Rule::kName) + " on CUDA: expected " + what +
@@ -207,7 +212,7 @@ void Update(const KernelCall& call) {
     using T = decltype(t);
     DispatchWider<Rule, T>(kept, own, "moments", [&](auto moment) {
       using M = decltype(moment);
-      // Gradients may be narrower than master weights: they are summed over ranks in precision.reduce.
+      // Gradients may be narrower than master weights, because they are summed over ranks in precision.reduce.
       if (std::is_same_v<T, float> && g == DType::kBF16) return UpdateAs<Rule, float, float, BF16>(call);
       if (std::is_same_v<T, float> && g == DType::kF16) return UpdateAs<Rule, float, float, F16>(call);
       DispatchWider<Rule, T>(g, own, "the gradient",
@@ -216,16 +221,16 @@ void Update(const KernelCall& call) {
   });
 }
 
-// Many parameters in f32, dense, by one launch.
+// Many dense f32 parameters, for one launch.
 template <class Rule>
 struct UpdateTable {
   struct Entry {
     UpdateTensors<Rule::kKept> x;
     int64_t packs;
     float weight_decay;
-    uint32_t first;  // block
+    uint32_t first;  // first block
   };
-  static constexpr int kMost = 384;  // kernels take 32 KiB of arguments
+  static constexpr int kMost = 384;  // kernel arguments take at most 32 KiB
   UpdateSettings<Rule> settings;
   int count = 0;
   uint32_t blocks = 0;
@@ -247,7 +252,7 @@ __global__ void __launch_bounds__(kUpdateThreads) ManyUpdate(const __grid_consta
   }
 }
 
-// May the call go into a table with these settings?
+// Returns whether the call can go into a table with these settings.
 template <class Rule>
 bool Fits(const KernelCall& call, const UpdateSettings<Rule>& settings) {
   bool f32 = true;

@@ -10,13 +10,13 @@ namespace {
 
 constexpr int64_t kMostScoreBytes = int64_t(8) << 30;
 
-// Bytes that the deterministic gradient writes for scores, of which it sees all, masked ones too.
+// Returns the bytes of scores that the deterministic gradient writes. It writes all scores, including masked ones.
 int64_t ScoreBytes(const KernelCall& call, const SdpaSizes& z) {
   constexpr int64_t kTile = 64;
   return int64_t(z.B) * z.H * RoundUp(z.T, kTile) * RoundUp(z.S, kTile) * int64_t(SizeOf(call.in[0].dtype));
 }
 
-// cuDNN gives query head h the KV head h / (H / G).
+// Returns whether the heads match those of cuDNN, which gives query head h the KV head h / (H / G).
 bool HeadsMatch(const SdpaSizes& z) {
   if (z.H % z.G) return false;
   for (int h = 0; h < z.H; h++)
@@ -35,9 +35,9 @@ std::string RefusesSizes(const KernelCall& call, const SdpaSizes& z) {
   return {};
 }
 
-// cuDNN's own where there is no GPU to ask for it, as its kernels for sm_90 have it: the backward pass keeps a sum a
-// query and adds dQ up in f32, or has the gradient of scores; dK and dV of every query head come before those of their
-// KV heads.
+// Returns the bytes that cuDNN itself needs, for use without a GPU to ask. They are those of its kernels for sm_90. The
+// backward pass keeps a sum per query. It adds up dQ in f32 or, if it is deterministic, stores the gradient of scores.
+// With grouped heads it also stores dK and dV of every query head before it adds up those of a KV head.
 int64_t ExpectedScratch(const KernelCall& call, const SdpaSizes& z) {
   if (!IsSdpaGrad(call)) return 0;
   int64_t rows = int64_t(z.B) * z.H * z.T, heads = z.H == z.G ? 0 : 2 * int64_t(z.B) * z.H * z.S * z.D;

@@ -1,5 +1,5 @@
-// cuDNN's attention as far as shapes and dtypes decide: which calls it takes, and its workspace where there is no GPU
-// to ask. Host code without CUDA.
+// cuDNN's attention as far as shapes and dtypes decide: which calls it takes, and its workspace if there is no GPU to
+// ask. Host code without CUDA.
 #pragma once
 #include <string>
 
@@ -7,23 +7,24 @@
 
 namespace weft::cuda {
 
-// Whether the CUDA library of this build has cuDNN's attention; in a build without CUDA, whether one usually has it.
-// CMake chooses the file.
+// Returns whether the CUDA library of this build has cuDNN's attention. A build without CUDA returns true, because the
+// library usually has it. CMake chooses the file that defines it.
 bool HasCudnnAttention();
 
-// Causal: the last query sees all keys, so every key has a query. Other masks are left to flash.
+// kCausal: the last query sees all keys, so every key has a query. Masks of kOther are left to flash.
 enum class SdpaMask { kNone, kCausal, kOther };
 SdpaMask MaskOf(const SdpaSizes& z);
 bool IsDeterministic(const KernelCall& call);
 
-// Empty: it takes the call, unless the device says otherwise.
+// Returns why cuDNN cannot take the call, or an empty string if it can as far as the shape decides.
 std::string CudnnRefusesShape(const KernelCall& call);
 
-inline constexpr int64_t kCudnnAlign = 256;  // of cuDNN's workspace
-// Scratch of the backward pass: lse without gaps, then cuDNN's own. Of the forward pass: cuDNN's own.
+inline constexpr int64_t kCudnnAlign = 256;  // alignment of cuDNN's workspace, in bytes
+// Scratch in bytes. The backward pass has lse without gaps, then cuDNN's own scratch of `own` bytes; the forward pass
+// has only the latter.
 size_t CudnnLseBytes(const KernelCall& call, const SdpaSizes& z);
 size_t CudnnScratchBytes(const KernelCall& call, const SdpaSizes& z, int64_t own);
-// With what its kernels for sm_90 have of their own.
+// The workspace if cuDNN's own scratch is that of its kernels for sm_90.
 size_t CudnnExpectedWorkspace(const KernelCall& call);
 
 }  // namespace weft::cuda

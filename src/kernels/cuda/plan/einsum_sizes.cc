@@ -7,11 +7,11 @@
 namespace weft::cuda {
 namespace {
 
-constexpr int64_t kBusy = 2 * kProcessors;  // blocks
+constexpr int64_t kBusy = 2 * kProcessors;  // blocks that keep the GPU busy
 
 }  // namespace
 
-// 32 MiB is NVIDIA's advice for Hopper; a product that is over in microseconds does not split its sums that far.
+// NVIDIA advises 32 MiB for Hopper. A product that takes only microseconds does not split its sums that far.
 size_t LibraryBytes(const ProductPlan& plan) {
   double work = double(plan.batch) * double(plan.m) * double(plan.n) * double(plan.k);
   return size_t(work < 1 << 24 ? 1 : work < 1 << 30 ? 8 : 32) << 20;

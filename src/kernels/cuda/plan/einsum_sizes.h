@@ -1,4 +1,4 @@
-// The workspaces of einsum and linear, and how the own kernels cut long sums. Host code without CUDA.
+// The workspaces of einsum and linear, and how Weft's own kernels split long sums. Host code without CUDA.
 #pragma once
 #include <array>
 
@@ -6,38 +6,40 @@
 
 namespace weft::cuda {
 
-inline constexpr size_t kProductAlign = 256;  // what cuBLASLt asks of its workspace
+inline constexpr size_t kProductAlign = 256;  // alignment that cuBLASLt requires of its workspace
 inline size_t ProductAligned(size_t bytes) { return size_t(RoundUp(int64_t(bytes), kProductAlign)); }
 
-// What the library may use for itself.
+// Returns the bytes of workspace that cuBLASLt may use for itself.
 size_t LibraryBytes(const ProductPlan& plan);
-size_t ResultBytes(const Product& p);  // of an element
+size_t ResultBytes(const Product& p);  // per element
 
-// The workspace of a product by the library, in the order in which it is handed out.
+// The workspace of a product by cuBLASLt. The library's own part comes first, then the copies.
 struct ProductWorkspace {
-  size_t a, b, out, bytes;  // where the copies start, from the first multiple of kProductAlign
+  size_t a, b, out, bytes;  // offsets of the copies, from the first multiple of kProductAlign; total bytes
 
   explicit ProductWorkspace(const ProductPlan& plan);
 };
 
-// Whether neighbours along a loop share a line of memory.
+// Returns whether neighbours along a loop share a line of memory.
 inline bool Contiguous(int64_t stride) { return stride == 0 || stride == 1; }
 
-// The own kernels: products with rows and columns go by tiles, which need no workspace, and all else by sums.
+// Returns whether Weft's own kernels compute the product by tiles, which need no workspace. Such products have enough
+// rows and columns; all others are computed by sums.
 bool IsTiled(const EinsumLabels& x);
 
 inline constexpr int kSumThreads = 256;
-// How the sums are cut, by the shape alone: plans are made without a GPU, and all GPUs add in the same order.
+// How the sums are split. It depends only on shape and strides, because plans are made without a GPU and all GPUs must
+// add in the same order.
 struct SumCut {
   int outputs, splits;
   bool terms_fast;
 
   explicit SumCut(const EinsumLabels& x);
 };
-// What the splits of all outputs take; 0 where there is one split.
+// Returns the bytes of the partial sums of all outputs; 0 if there is one split.
 size_t PartBytes(const KernelCall& call, const EinsumLabels& x, const SumCut& cut);
 
-// A linear op: the product, and which operands are to be added to it.
+// A linear op: its product, and the operands to add to it.
 struct LinearCall {
   const TensorView *bias = nullptr, *residual = nullptr;
   std::array<TensorView, 2> in;

@@ -8,7 +8,7 @@
 namespace weft::cuda {
 namespace {
 
-// Of logits at a time. Every chunk but the first reads and writes the gradient of w, so that more of them cost time.
+// Bytes of logits per chunk. Every chunk but the first reads and writes the gradient of w, so more chunks cost time.
 constexpr int64_t kChunkBytes = int64_t(1) << 30;
 constexpr int64_t kAlign = 256, kRows = 128;  // chunks of whole tiles of the products
 
@@ -88,7 +88,7 @@ LossCut::LossCut(const KernelCall& call) : flat(LossChunk::AllFlat(call)), rows(
   if (call.in.size() == 4 && !Adds(call)) size = rows;
 }
 
-// Can the library add a chunk's part of dw to what is there?
+// Returns whether the library can add a chunk's part of dw to what is there.
 bool LossCut::Adds(const KernelCall& call) const {
   LossChunk chunk(call, flat, 0, Last());
   LossProduct step = LossProduct::Dw(chunk, false);

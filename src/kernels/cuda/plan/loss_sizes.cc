@@ -14,7 +14,8 @@ int64_t PartsOfRow(int64_t rows, int64_t vectors) {
 size_t LossWorkspace(const KernelCall& call) {
   const TensorView& logits = call.in[0];
   if (logits.NumElements() == 0) return 0;
-  int64_t rows = RowCount(logits), parts = PartsOfRow(rows, ColumnsOf(logits));  // as many as there may be
+  // With vectors of one element, which give the most parts.
+  int64_t rows = RowCount(logits), parts = PartsOfRow(rows, ColumnsOf(logits));
   return parts > 1 ? size_t(rows * parts) * kKnownOfPart * SizeOf(AccumulateType(logits.dtype)) : 0;
 }
 

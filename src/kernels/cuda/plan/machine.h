@@ -1,14 +1,14 @@
-// What the sizes of workspaces follow from, besides shapes. Host code without CUDA.
+// Constants besides shapes that determine the sizes of workspaces. Host code without CUDA.
 #pragma once
 
 namespace weft::cuda {
 
 inline constexpr int kWarp = 32;
-// Multiprocessors of an H200. How work is shared out over blocks follows from this number and shapes alone, never from
-// the device at hand: the order of a sum, and so its bits, are the same on every device.
+// Multiprocessors of an H200. How sums are split over blocks depends only on this number and on shapes, never on the
+// device at hand, so that their order, and with it their bits, is the same on every device.
 inline constexpr int kProcessors = 132;
 
-// Elements of 16 bytes, which threads move as one.
+// Elements in 16 bytes, which threads move in one access.
 template <class T>
 inline constexpr int kPack = 16 / int(sizeof(T));
 

@@ -11,7 +11,7 @@ RowGroups GroupsOf(int64_t columns, int pack, const RowLimits& limits) {
   RowGroups groups;
   if (columns % pack != 0 || columns == 0 || columns / pack > 4 * limits.threads) return groups;
   groups.vectors = int(columns / pack);
-  // A thread has about as much to do for a row as for one of its vectors.
+  // A row costs a thread about as much as one of its vectors does.
   int64_t least = INT64_MAX;
   for (int n : {1, 2, 3, 4}) {
     int64_t warps = CeilDiv(groups.vectors, n * kWarp), work = warps * (1 + n);
@@ -22,7 +22,7 @@ RowGroups GroupsOf(int64_t columns, int pack, const RowLimits& limits) {
   groups.threads = int(RoundUp(needed, kWarp));
   if (needed <= kWarp / 2)
     for (groups.threads = 8; groups.threads < needed;) groups.threads *= 2;
-  // Several rows, up to 256 threads, where as many threads find room.
+  // Takes several rows, up to 256 threads, if that leaves at least as many threads resident.
   int room = groups.per_thread == 1 ? limits.resident : limits.resident / 2, most = 0;
   for (int rows = 1; rows == 1 || rows * groups.threads <= 256; rows++) {
     int used = room / (groups.threads * rows) * groups.threads * rows;

@@ -32,8 +32,8 @@ struct PlannedRow {
   std::string (*explain)(const KernelCall&) = nullptr;
 };
 
-// In place: a thread reads what it needs before it writes. Rows of norms are read before they are written, and weights
-// are read or copied before anything lies on them.
+// In place: each thread reads what it needs before it writes. Rows of norms are read before they are written, and
+// weights are read or copied before anything overwrites them.
 // clang-format off
 constexpr PlannedRow kRows[] = {
 #define WEFT_ROW(Name, ...) {.op = Op::k##Name, .any_strides = true, .in_place = true},

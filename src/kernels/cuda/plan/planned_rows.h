@@ -1,8 +1,8 @@
-// The rows of the CUDA kernels without their functions: which ops have a kernel, which of those take broadcasts, work
-// in place or run many calls at once, and how large their workspaces are. That is what a plan needs of them.
+// The kernel rows of CUDA without their functions: which ops have a kernel, which of them take broadcasts, work in
+// place or run many calls at once, and how large their workspaces are. A plan needs no more than that.
 //
-// These files use no CUDA header. The program has them in every build, so it plans for GPUs without the CUDA library;
-// that library begins with the same rows and gives each its functions, so neither knows more than the other.
+// These files use no CUDA header. Every build of the program contains them, so it can plan for GPUs without the CUDA
+// library. That library starts with the same rows and sets the functions of each, so the two cannot disagree.
 #pragma once
 #include <span>
 
@@ -10,11 +10,11 @@
 
 namespace weft::cuda {
 
-// Adds all rows. To run one of them throws Error.
+// Adds all rows. Running one of them throws Error.
 void AddPlannedRows(KernelTable& table);
 
-// Gives the planned row of `op` the functions that run it. Throws Error where there is no such row, where it has them
-// already, and where the row says otherwise than `run_many` whether calls run together.
+// Sets the functions that run the planned row of `op`. Throws Error if there is no such row, if it already has
+// functions, or if `run_many` does not match what the row says about running calls together.
 void SetRun(KernelTable& table, Op op, void (*run)(const KernelCall&),
             void (*run_many)(std::span<const KernelCall>) = nullptr);
 // Throws Error that names the first op whose row has no functions yet.

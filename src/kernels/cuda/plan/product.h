@@ -1,4 +1,4 @@
-// Product: one matrix product as cuBLASLt sees it. Host code without CUDA, so that plans are tested on any machine.
+// Product: one matrix product as cuBLASLt sees it. Host code without CUDA, so that plans can be tested on any machine.
 #pragma once
 #include <array>
 #include <cstddef>
@@ -8,15 +8,15 @@
 
 namespace weft::cuda {
 
-// D[m, n] = op(A)[m, k] op(B)[k, n] (+ bias[m] + C[m, n]), all column-major: element (i, j) of a matrix lies at i + j *
-// ld. A transposed operand is stored as its transpose, that is with k innermost in A and n innermost in B. `batch` such
-// products lie `stride_*` elements apart; a stride of 0 gives all of them the same operand.
+// D[m, n] = op(A)[m, k] op(B)[k, n] (+ bias[m] + C[m, n]). All matrices are column-major: element (i, j) lies at i + j
+// * ld. A transposed operand is stored as its transpose, so k is innermost in a transposed A and n in a transposed B.
+// `batch` such products lie `stride_*` elements apart. A stride of 0 gives all of them the same operand.
 struct Product {
-  DType dtype = DType::kF32;  // of A and B
-  bool wide = false;          // D is of the accumulate type, not of dtype
+  DType dtype = DType::kF32;  // dtype of A and B
+  bool wide = false;          // D has the accumulate type instead of dtype
   bool tf32 = false;          // f32 may be rounded to TF32 before it is multiplied
   bool bias = false;          // a vector of m elements of D's type is added to every column of D
-  bool accumulate = false;    // C, laid out as D, is added
+  bool accumulate = false;    // C, with the layout of D, is added
   bool transpose_a = false, transpose_b = false;
   int64_t m = 0, n = 0, k = 0;
   int64_t lda = 0, ldb = 0, ldd = 0;
@@ -24,7 +24,8 @@ struct Product {
   bool operator==(const Product&) const = default;
 };
 
-// All that an algorithm is chosen by: the product, the bytes to which A, B and D are aligned, the bytes of workspace.
+// Everything that determines the algorithm: the product, the alignment of A, B and D in bytes, and the bytes of
+// workspace.
 using ProductKey = std::array<int64_t, 21>;
 inline ProductKey KeyOf(const Product& p, int64_t align_a, int64_t align_b, int64_t align_d, size_t workspace) {
   return {int64_t(p.dtype),

@@ -7,12 +7,13 @@ namespace {
 
 using Copy = ProductPlan::Copy;
 
-constexpr int64_t kTiny = 512;                   // of a batch: less work than a tile of the library
+constexpr int64_t kTiny = 512;                   // multiplications per product; fewer than a tile of the library
 constexpr int64_t kWorthCopying = 1 << 22;       // multiplications below which copies cost more than they save
-constexpr int64_t kThin = 8;                     // extents below it make a product as light as its copies
+constexpr int64_t kThin = 8;                     // with smaller extents a product is as light as its copies
 constexpr int64_t kWide = 128, kMostCalls = 64;  // a batch of products this wide is as fast as one large product
 
-// A matrix in storage: `inner` neighbours, and rows of them `ld` apart.
+// A matrix in storage: rows of contiguous elements that lie `ld` apart. k_inner: whether the terms are the contiguous
+// group.
 struct Matrix {
   bool valid = false, k_inner = false;
   int64_t ld = 0;
@@ -27,7 +28,8 @@ Matrix Checked(Matrix matrix, int64_t inner) {
   return matrix;
 }
 
-// An operand by the walks of its rows or columns and of its terms.
+// Returns an operand as a matrix, from the walks of its rows or columns and of its terms. Not valid if it cannot be
+// read in place.
 Matrix OperandMatrix(const Nest& free, const Nest& terms) {
   if (free.rank > 1 || terms.rank > 1) return {};
   int64_t steps = free.Count(), k = terms.Count();
@@ -51,7 +53,7 @@ Nest WithoutOuter(const Nest& nest) {
   return rest;
 }
 
-// The outer loops of rows and columns as batches, over which the other operand stays where it is.
+// Moves the outer loops of rows and columns to the batch. The other operand has stride 0 along them.
 Groups Promoted(const EinsumLabels& labels) {
   Groups g{labels.batches, labels.rows, labels.columns, labels.terms};
   auto fits = [&](const Nest& nest) {
@@ -69,7 +71,7 @@ Groups Promoted(const EinsumLabels& labels) {
   return g;
 }
 
-// Adds the loops of one tensor's group to a copy whose dense side walks them `step` apart.
+// Adds the loops of one tensor's group to a copy. On the dense side, neighbours of the group lie `step` apart.
 void AddDense(Nest& loops, const Nest& group, int operand, int64_t step) {
   int64_t rest = group.Count();
   for (size_t d = 0; d < size_t(group.rank); d++) {
@@ -78,7 +80,7 @@ void AddDense(Nest& loops, const Nest& group, int operand, int64_t step) {
   }
 }
 
-// Rows of a dense form start at multiples of 16 bytes.
+// Rows of a dense form begin at multiples of 16 bytes.
 int64_t DenseLd(DType dtype, int64_t inner) { return RoundUp(inner, 16 / int64_t(SizeOf(dtype))); }
 
 Matrix PackOperand(DType dtype, const Nest& batches, int operand, const Nest& free, const Nest& terms, Copy& copy) {
@@ -94,7 +96,7 @@ Matrix PackOperand(DType dtype, const Nest& batches, int operand, const Nest& fr
   return {true, k_inner, ld};
 }
 
-// Writes should be neighbours: the loop of the smallest stride of `to` goes innermost.
+// Moves the loop with the smallest stride of `to` innermost, so that writes go to neighbours.
 void SortByTo(Nest& loops) {
   for (size_t i = 1; i < size_t(loops.rank); i++)
     for (size_t j = i; j > 0 && loops.strides[j][0] > loops.strides[j - 1][0]; j--) {
@@ -115,7 +117,7 @@ Matrix PackOut(DType dtype, const Groups& g, Copy& copy) {
   return {.valid = true, .ld = ld};
 }
 
-// The batch with the strides of dense copies where there are any; their rows are `ld` apart.
+// Returns the loops of the batch. Tensors with a dense copy have the strides of that copy.
 Nest BatchLoops(const ProductPlan& plan, const Nest& batches) {
   Nest loops(3);
   int64_t rest = batches.Count();
@@ -134,8 +136,8 @@ Nest BatchLoops(const ProductPlan& plan, const Nest& batches) {
 void SetProduct(ProductPlan& plan, const Groups& g, const Matrix& a, const Matrix& b, const Matrix& out) {
   Product& p = plan.product;
   p.m = g.columns.Count(), p.n = g.rows.Count(), p.k = g.terms.Count();
-  p.transpose_a = b.k_inner;   // n innermost is the library's [n, k] as it is
-  p.transpose_b = !a.k_inner;  // k innermost is the library's [k, m] as it is
+  p.transpose_a = b.k_inner;   // with n innermost, b is the library's column-major [n, k] as it lies
+  p.transpose_b = !a.k_inner;  // with k innermost, a is the library's column-major [k, m] as it lies
   p.lda = b.ld, p.ldb = a.ld, p.ldd = out.ld;
   p.batch = 1, p.stride_a = p.stride_b = p.stride_d = 0;
   Nest loops = BatchLoops(plan, g.batches);
@@ -184,7 +186,8 @@ ProductPlan::ProductPlan(const KernelCall& call) : EinsumLabels(call) {
 
 ProductPlan::Route ProductPlan::Choose() {
   if (empty()) return Route::kNothing;
-  // Sums of nothing, multiplications element by element, outer and dot products: no work beyond reading and writing.
+  // Empty sums, elementwise multiplications, outer products, dot products and tiny products have no work beyond reading
+  // and writing.
   if (k <= 1 || (m == 1 && n == 1) || (batch > 1 && m * n * k < kTiny)) return Route::kOwn;
   if (TryDirect(*this)) return Route::kLibrary;
   if (std::min({m, n, k}) < kThin || batch * m * n * k < kWorthCopying) return Route::kOwn;

@@ -5,11 +5,12 @@
 namespace weft::cuda {
 namespace {
 
-constexpr int64_t kEnough = 4 * kProcessors;    // blocks
-constexpr int64_t kShortest = kReduceDown * 4;  // terms of a part
+constexpr int64_t kEnough = 4 * kProcessors;    // blocks that keep the GPU busy
+constexpr int64_t kShortest = kReduceDown * 4;  // minimum terms per part
 
-constexpr int64_t kPiece = 16384;                 // elements of a block: fixed, so that the order of the sum is
-constexpr int64_t kMostPieces = 4 * kProcessors;  // more would leave it half empty at the end
+// The number of pieces follows from the size of the tensor, so the order of the sum is fixed.
+constexpr int64_t kPiece = 16384;                 // elements per block, up to kMostPieces blocks
+constexpr int64_t kMostPieces = 4 * kProcessors;  // more would leave the GPU half empty at the end
 
 }  // namespace
 

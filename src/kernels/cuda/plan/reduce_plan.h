@@ -1,4 +1,4 @@
-// How reductions are shared out over blocks, and their workspaces. Host code without CUDA.
+// How reductions are split over blocks, and their workspaces. Host code without CUDA.
 #pragma once
 #include "weft/kernels/common/nest.h"
 #include "weft/kernels/cuda/plan/machine.h"
@@ -6,15 +6,15 @@
 namespace weft::cuda {
 
 inline constexpr int kReduceThreads = 256;
-inline constexpr int kReduceDown = kReduceThreads / kWarp;  // warps of a block that go down a dim
+inline constexpr int kReduceDown = kReduceThreads / kWarp;  // warps per block, which take turns down a dim
 
-// The dim that a reduction takes away.
+// The dim that a reduction removes.
 struct ReduceDim {
   const void* x;
   int64_t length, step;
 };
 
-// What a reduction walks: its outputs (operand 0: out, 1: in), and for each the dim that disappears.
+// The walk of a reduction: its outputs (operand 0: out, 1: in), and for each of them the removed dim.
 struct ReducePlan {
   Nest kept{2};
   ReduceDim dim;
@@ -25,10 +25,10 @@ struct ReducePlan {
   int64_t outputs() const { return kept.Count(); }
 };
 
-// What is known of each part of each output.
+// Returns the bytes of the partial results, one per part and output.
 size_t ReduceWorkspace(const KernelCall& call);
 
-// Pieces of a tensor whose squares blocks add up.
+// Returns the number of pieces of a tensor whose squares are added up by one block each.
 int64_t SquarePieces(const KernelCall& call);
 size_t SumOfSquaresWorkspace(const KernelCall& call);
 

@@ -4,9 +4,9 @@
 
 namespace weft::cuda {
 
-inline int64_t HalfOf(const TensorView& x) { return x.dim(3).extent / 2; }  // pairs of a head
+inline int64_t HalfOf(const TensorView& x) { return x.dim(3).extent / 2; }  // pairs per head
 
-// Two numbers for each position and pair: [T, D/2] each.
+// Bytes for two values per position and pair: cosines and sines, [T, D/2] each.
 inline size_t RopeWorkspace(const KernelCall& call) {
   const TensorView& x = call.in[0];
   return 2 * size_t(x.dim(1).extent * HalfOf(x)) * SizeOf(AccumulateType(x.dtype));

@@ -1,10 +1,10 @@
-// The rows of a tensor, along its last dim. Host code without CUDA.
+// The rows of a tensor along its last dim. Host code without CUDA.
 #pragma once
 #include "weft/core/runtime/kernel.h"
 
 namespace weft::cuda {
 
-// Elements of the last dim, and how many such rows there are. A rank that holds nothing has no rows.
+// Return the extent of the last dim, and the product of all other extents.
 int64_t ColumnsOf(const TensorView& x);
 int64_t RowCount(const TensorView& x);
 

@@ -15,7 +15,8 @@ constexpr SdpaBackend kPlanned[] = {
     {.name = "flash", .refuses = FlashRefusesShape, .workspace = SdpaRowsWorkspace},
     {.name = "plain", .refuses = PlainRefuses, .workspace = SdpaRowsWorkspace}};
 
-// The backend that kernels.attention names, else that of WEFT_SDPA, which tests set; null: neither is set.
+// Returns the backend that kernels.attention names, or else the one of WEFT_SDPA, which tests set. Returns null if
+// neither is set. Throws Error if there is no such backend.
 const SdpaBackend* Preferred(SdpaBackends backends, const KernelCall& call) {
   const char* of_tests = std::getenv("WEFT_SDPA");
   std::string name = call.context->numerics().attention;
@@ -27,8 +28,8 @@ const SdpaBackend* Preferred(SdpaBackends backends, const KernelCall& call) {
 }
 
 struct Choice {
-  const SdpaBackend* backend = nullptr;  // null: none takes the call
-  std::string refusals;                  // of those asked before it: "cudnn: f32 is neither bf16 nor f16"
+  const SdpaBackend* backend = nullptr;  // null if none takes the call
+  std::string refusals;  // of the backends asked before it, for example "cudnn: f32 is neither bf16 nor f16"
 };
 
 Choice Choose(SdpaBackends backends, const KernelCall& call, size_t scratch) {
@@ -66,7 +67,7 @@ const SdpaBackend& ChooseSdpa(SdpaBackends backends, const KernelCall& call, siz
                    Name(call.in[0].dtype), call.in[0].dim(3).extent, choice.refusals));
 }
 
-// Run may have to fall back, since it is the first to see whether data is aligned: to a backend that needs rows only.
+// A run is the first to see whether data is aligned, so it may have to fall back to a backend that needs only the rows.
 size_t SdpaWorkspace(SdpaBackends backends, const KernelCall& call) {
   return std::max(ChooseSdpa(backends, call, SIZE_MAX).workspace(call), SdpaRowsWorkspace(call));
 }

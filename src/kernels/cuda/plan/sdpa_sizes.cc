@@ -36,7 +36,7 @@ SdpaSizes::SdpaSizes(const KernelCall& call) {
   group = int(q.dim(2).global / std::max<int64_t>(k.dim(2).global, 1));
   first_head = int(q.dim(2).offset), first_kv_head = int(k.dim(2).offset);
   int64_t offset = q.dim(1).offset - k.dim(1).offset + call.attrs->IntOr("causal_offset", 0);
-  // Beyond these bounds nothing changes: no query sees a key, or every query sees all.
+  // Values beyond these bounds change nothing: no query sees a key, or every query sees all keys.
   shift = call.attrs->Int("causal") ? int(std::clamp<int64_t>(offset, -queries, keys)) : S;
   wide = size_t(D) * SizeOf(q.dtype) % 16 == 0 && HasAlignedRows(call);
   scale = call.attrs->Has("scale") ? call.attrs->Float("scale") : 0;

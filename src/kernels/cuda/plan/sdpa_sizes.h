@@ -1,6 +1,6 @@
-// Attention on CUDA: the sizes and operands of a call as its kernels take them. Host code without CUDA.
+// Attention on CUDA: the sizes and operands of a call in the form that the kernels take. Host code without CUDA.
 //
-// Legend: B batch, T queries, S keys, H query heads, G KV heads, D head size, all of this rank.
+// Legend: B batch, T queries, S keys, H query heads, G KV heads, D head size, all as held by this rank.
 #pragma once
 #include <algorithm>
 
@@ -8,7 +8,7 @@
 
 namespace weft::cuda {
 
-// One of q, k, v, out, ... [B, rows, heads, D], or lse [B, rows, heads]; strides in elements, columns are dense.
+// One of q, k, v, out, ... [B, rows, heads, D], or lse [B, rows, heads]. Strides are in elements; columns are dense.
 struct SdpaOperand {
   void* data;
   int64_t batch, row, head;
@@ -19,21 +19,22 @@ struct SdpaOperand {
   }
 };
 SdpaOperand OperandOf(const TensorView& view);
-// Whether rows of all operands of 4 dims begin at multiples of 16 bytes. Views that are planned with do.
+// Returns whether rows of all operands of 4 dims begin at multiples of 16 bytes. For views without data, as in plans,
+// only the strides decide.
 bool HasAlignedRows(const KernelCall& call);
 
-// Members are constexpr so that kernels may call them too.
+// Members are constexpr so that kernels can call them too.
 struct SdpaSizes {
   int B, T, S, H, G, D;
   int group;  // query heads per KV head
   int first_head, first_kv_head;
-  int shift;  // local query i sees the local keys j <= i + shift; without a causal mask that is all
+  int shift;  // local query i sees the local keys j <= i + shift, which are all keys without a causal mask
   bool wide;  // rows of all operands are whole units of 16 bytes, at multiples of 16 bytes
   double scale;
 
   explicit SdpaSizes(const KernelCall& call);
   constexpr int KvHead(int h) const { return (h + first_head) / group - first_kv_head; }
-  // The local query heads of local KV head g: [FirstHead, EndHead). A rank may hold a part of a group, or nothing.
+  // The local query heads of local KV head g are [FirstHead, EndHead). A rank may hold a part of a group, or nothing.
   constexpr int FirstHead(int g) const { return std::clamp((g + first_kv_head) * group - first_head, 0, H); }
   constexpr int EndHead(int g) const { return FirstHead(g + 1); }
   constexpr int Visible(int i) const { return std::clamp(i + shift + 1, 0, S); }  // keys that query i sees
@@ -43,7 +44,8 @@ struct SdpaSizes {
   static constexpr int kRowPadding = 128;  // a multiple of every block of queries
 };
 
-// What the backward pass needs of each query: two numbers of the accumulate type (attention/sdpa_rows.h).
+// Returns the bytes of the two values per query, of the accumulate type, that the backward pass needs
+// (attention/sdpa_rows.h).
 size_t SdpaRowsBytes(const KernelCall& grad_call);
 
 }  // namespace weft::cuda

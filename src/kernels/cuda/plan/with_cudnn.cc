@@ -1,4 +1,4 @@
-// Of builds whose CUDA library has cuDNN's attention, and of those without a CUDA library.
+// For builds whose CUDA library has cuDNN's attention, and for builds without a CUDA library.
 #include "weft/kernels/cuda/plan/cudnn_sizes.h"
 
 namespace weft::cuda {

@@ -1,4 +1,4 @@
-// Of builds whose CUDA library was built without the headers of cudnn-frontend.
+// For builds whose CUDA library was built without the headers of cudnn-frontend.
 #include "weft/kernels/cuda/plan/cudnn_sizes.h"
 
 namespace weft::cuda {

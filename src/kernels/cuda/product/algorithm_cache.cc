@@ -14,10 +14,10 @@ namespace weft::cuda {
 namespace {
 
 constexpr int kGuesses = 8;
-constexpr int kSamples = 5;                  // the median counts
-constexpr float kSampleMilliseconds = 0.2f;  // a sample is as many launches as take about this long
+constexpr int kSamples = 5;                  // of which the median counts
+constexpr float kSampleMilliseconds = 0.2f;  // as many launches as take about this long
 constexpr int kMostLaunches = 20;
-constexpr double kWorthTuning = 1 << 24;  // multiplications; below it launching takes as long as computing
+constexpr double kWorthTuning = 1 << 24;  // multiplications; below it a launch takes as long as the product
 constexpr size_t kWholeVector = 16;       // the library gains nothing from a larger alignment
 
 static_assert(sizeof(cublasLtMatmulAlgo_t) == sizeof(AlgorithmWords));
@@ -47,7 +47,7 @@ cublasComputeType_t ComputeTypeOf(const Product& product) {
   return product.tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
 }
 
-// The largest power of two up to 16 that divides the address.
+// Returns the largest power of two up to 16 that divides the address.
 int64_t AlignmentOf(const void* data) {
   uintptr_t bits = reinterpret_cast<uintptr_t>(data) | kWholeVector;
   return int64_t(bits & (~bits + 1));
@@ -125,7 +125,7 @@ AlgorithmCache::Entry AlgorithmCache::MakeEntry(const Product& p) const {
   return entry;
 }
 
-// A capture records what is issued and runs nothing, so nothing can be timed in it.
+// A capture records work without running it, so nothing can be timed in it.
 void AlgorithmCache::Choose(Entry& entry, const Product& p, const ProductKey& key, const Memory& memory) {
   bool worth = tune_ && double(p.batch) * double(p.m) * double(p.n) * double(p.k) >= kWorthTuning;
   entry.settled = true;
@@ -145,7 +145,7 @@ AlgorithmCache::Guesses AlgorithmCache::Ask(Entry& entry, const Memory& memory) 
   cublasLtMatmulPreferenceOpaque_t preference;
   WEFT_CUDA(cublasLtMatmulPreferenceInit(&preference));
   Set(&preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, uint64_t(memory.workspace_bytes));
-  // Parts of a split sum stay in the compute type: added in the output's they would lose bits.
+  // Partial sums of a split sum stay in the compute type. In the output type they would lose bits.
   Set(&preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, uint32_t(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
   Set(&preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, uint32_t(AlignmentOf(memory.a)));
   Set(&preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, uint32_t(AlignmentOf(memory.b)));
@@ -162,7 +162,7 @@ AlgorithmCache::Guesses AlgorithmCache::Ask(Entry& entry, const Memory& memory) 
   return guesses;
 }
 
-// Takes the algorithm of the file where there is one and the library still accepts it.
+// Takes the algorithm in the file if there is one and the library still accepts it. Returns whether it did.
 bool AlgorithmCache::Recall(Entry& entry, const ProductKey& key, const Memory& memory) {
   if (!known_) known_ = file_.Read();
   auto at = known_->find(key);
@@ -179,17 +179,17 @@ bool AlgorithmCache::Recall(Entry& entry, const ProductKey& key, const Memory& m
 
 void AlgorithmCache::Tune(Entry& entry, const Product& p, const ProductKey& key, const Guesses& guesses,
                           Memory memory) {
-  // Before the lock, not under it: what is in the stream may wait for a rank that waits for the lock.
+  // Synchronizes before it takes the lock, because work in the stream may wait for a rank that waits for the lock.
   WEFT_CUDA(cudaStreamSynchronize(stream_));
   AlgorithmFile::Lock lock(file_);
   known_ = file_.Read();
   if (Recall(entry, key, memory)) return;  // another rank has just timed it
-  // What is added in place would be added once a launch: then results go elsewhere.
+  // If C is D, every launch would add to it again, so the results go to other memory.
   void* scratch = nullptr;
   if (p.accumulate && memory.c == memory.d) {
     int64_t elements = p.stride_d * (p.batch - 1) + p.ldd * p.n;
     cudaError_t status = cudaMallocAsync(&scratch, size_t(elements) * SizeOf(ResultType(p)), stream_);
-    if (status == cudaErrorMemoryAllocation) {  // then the library's first guess must do
+    if (status == cudaErrorMemoryAllocation) {  // the library's first candidate must do
       cudaGetLastError();
       return;
     }
@@ -213,7 +213,7 @@ cublasLtMatmulAlgo_t AlgorithmCache::Fastest(Entry& entry, const Guesses& guesse
   return fastest;
 }
 
-// Milliseconds of one launch; infinite where the algorithm fails.
+// Returns the milliseconds of one launch; infinite if the algorithm fails.
 float AlgorithmCache::Time(Entry& entry, const Memory& memory, float best) {
   if (Launch(entry, memory) != CUBLAS_STATUS_SUCCESS) return std::numeric_limits<float>::infinity();
   float once = Elapsed([&] { Check(Launch(entry, memory), "cublasLtMatmul"); });
@@ -221,8 +221,8 @@ float AlgorithmCache::Time(Entry& entry, const Memory& memory, float best) {
   return TimeRecorded(entry, memory, std::clamp(int(kSampleMilliseconds / once), 1, kMostLaunches));
 }
 
-// Milliseconds of one of `launches` in a recording. Some algorithms begin with a fill, after which a kernel of a
-// recording starts 5 us later: in a step that is a third of a product of 8192 x 768 x 768.
+// Returns the milliseconds per launch of `launches` in a recording. Some algorithms begin with a fill, after which a
+// kernel of a recording starts 5 us later. In a step that is a third of a product of 8192 x 768 x 768.
 float AlgorithmCache::TimeRecorded(Entry& entry, const Memory& memory, int launches) {
   WEFT_CUDA(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal));
   cublasStatus_t status = CUBLAS_STATUS_SUCCESS;

@@ -1,9 +1,10 @@
-// AlgorithmCache: runs matrix products by cuBLASLt, each by the algorithm that was fastest when it was first seen.
+// AlgorithmCache: runs matrix products by cuBLASLt, each with the algorithm that was fastest when the product was first
+// run.
 //
-// The first run of a large product times the library's best guesses on the device, as steps run them: in a recording.
-// What is chosen stays in memory and in a file (algorithm_file.h). WEFT_TUNE=0 in the environment takes the first guess
-// instead, and neither reads nor writes the file. Results have the same bits on every run of one algorithm: split sums
-// are added in a fixed order.
+// The first run of a large product times the library's best candidates on the device, in a recording, which is how
+// training steps run them. The choice is kept in memory and in a file (algorithm_file.h). With WEFT_TUNE=0 in the
+// environment the first candidate is taken, and the file is neither read nor written. One algorithm gives the same bits
+// on every run, because split sums are added in a fixed order.
 #pragma once
 #include <cublasLt.h>
 #include <cuda_runtime_api.h>
@@ -21,7 +22,7 @@ namespace weft::cuda {
 
 class AlgorithmCache {
  public:
-  // Kept by the device.
+  // Created by CudaDevice::Kept.
   explicit AlgorithmCache(CudaDevice& device);
   ~AlgorithmCache();
   AlgorithmCache(const AlgorithmCache&) = delete;
@@ -29,23 +30,23 @@ class AlgorithmCache {
 
   struct Memory {
     const void *a, *b;
-    const void *bias = nullptr, *c = nullptr;  // where the product has them; C may be D
+    const void *bias = nullptr, *c = nullptr;  // null if the product has none; C may be D
     void* d;                                   // overwritten; its old values are not read
-    void* workspace;                           // at a multiple of 256
+    void* workspace;                           // aligned to 256 bytes
     size_t workspace_bytes;
   };
-  // Issues the product to the stream. False where the library has no algorithm for it: then nothing was issued.
+  // Issues the product to the stream. Returns false, and issues nothing, if the library has no algorithm for it.
   bool Run(const Product& product, const Memory& memory);
 
  private:
-  // What a call needs, made once per key.
+  // The state of a call, created once per key.
   struct Entry {
     cublasLtMatmulDescOpaque_t operation;
     cublasLtMatrixLayoutOpaque_t a, b, d;
     bool is_f64, accumulate, bias;
     cublasLtMatmulAlgo_t algorithm;
-    bool usable = false;   // there is an algorithm
-    bool settled = false;  // false: new, or chosen during a capture and to be timed after it
+    bool usable = false;   // whether there is an algorithm
+    bool settled = false;  // false: new, or chosen during a capture and still to be timed
   };
   using Guesses = std::vector<cublasLtMatmulAlgo_t>;
 
@@ -66,7 +67,7 @@ class AlgorithmCache {
   bool tune_;
   cudaEvent_t start_ = nullptr, stop_ = nullptr;
   AlgorithmFile file_;
-  std::optional<AlgorithmMap> known_;  // of the file, read when first needed
+  std::optional<AlgorithmMap> known_;  // the content of the file, read on first use
   absl::node_hash_map<ProductKey, Entry> entries_;
 };
 

@@ -30,7 +30,7 @@ uint64_t Checksum(std::string_view text) {
   return hash.value();
 }
 
-// "4 0 1 ... : 1f 0 ..." and the checksum of that.
+// Returns a line such as "4 0 1 ... : 1f 0 ... # <checksum>".
 std::string LineOf(const ProductKey& key, const AlgorithmWords& words) {
   std::string line;
   for (int64_t field : key) line += fmt::format("{} ", field);
@@ -46,7 +46,7 @@ std::optional<std::pair<ProductKey, AlgorithmWords>> ParseLine(const std::string
   for (int64_t& field : entry.first) in >> field;
   in >> colon >> std::hex;
   for (uint64_t& word : entry.second) in >> word;
-  // Only a line that would be written like this again is whole.
+  // A line is intact only if it would be written in the same way again.
   if (!in || LineOf(entry.first, entry.second) != line + "\n") return std::nullopt;
   return entry;
 }
@@ -97,7 +97,7 @@ AlgorithmFile::Lock::Lock(const AlgorithmFile& file) {
 }
 
 AlgorithmFile::Lock::~Lock() {
-  if (descriptor_ >= 0) close(descriptor_);  // gives the lock back
+  if (descriptor_ >= 0) close(descriptor_);  // releases the lock
 }
 
 std::string AlgorithmPath(std::string_view version, std::string_view device) {

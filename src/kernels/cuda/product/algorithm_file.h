@@ -1,7 +1,7 @@
-// AlgorithmFile: the algorithms that were found fastest, kept between runs. Host code without CUDA.
+// AlgorithmFile: the algorithms that were found to be fastest, kept between runs. Host code without CUDA.
 //
-// Text, a line per product: its key, the algorithm as the library's opaque words, a checksum. Whatever is wrong with
-// the file (absent, damaged, of another version, not writable) means only that products are timed again.
+// The file is text, with one line per product: its key, the algorithm as the library's opaque words, a checksum. If the
+// file is missing, damaged, of another version or not writable, products are timed again and nothing else happens.
 #pragma once
 #include <array>
 #include <memory>
@@ -18,15 +18,17 @@ using AlgorithmMap = absl::flat_hash_map<ProductKey, AlgorithmWords>;
 
 class AlgorithmFile {
  public:
-  // Keeps nothing where `path` is empty. `title` must be the same for an algorithm to be valid: device and version.
+  // Keeps nothing if `path` is empty. An algorithm is valid only under the same `title`, which names the device and the
+  // library version.
   AlgorithmFile(std::string path, std::string title);
 
   AlgorithmMap Read() const;
-  // Adds to what is on disk now: written aside and renamed, so that a reader sees the old file or the new one.
+  // Adds to the file that is on disk now. Writes a temporary file and renames it, so that a reader sees the old file or
+  // the new one.
   void Add(const ProductKey& key, const AlgorithmWords& words) const;
 
-  // Keeps the other processes and threads of this host that take it waiting, so that one rank times a product and all
-  // multiply by the same algorithm. Gives up after a while: it is no more than a courtesy.
+  // Makes other processes and threads of this host that take the lock wait, so that one rank times a product and all
+  // multiply by the same algorithm. Gives up after 30 seconds, because nothing depends on the lock for correctness.
   class Lock {
    public:
     explicit Lock(const AlgorithmFile& file);
@@ -43,7 +45,8 @@ class AlgorithmFile {
   std::string path_, header_;
 };
 
-// weft/cublaslt-<version>-<device>.txt in $XDG_CACHE_HOME or ~/.cache; empty where there is neither.
+// Returns weft/cublaslt-<version>-<device>.txt in $XDG_CACHE_HOME or ~/.cache, or an empty string if neither variable
+// is set.
 std::string AlgorithmPath(std::string_view version, std::string_view device);
 
 }  // namespace weft::cuda

@@ -1,4 +1,5 @@
-// Einsum and Linear by matrix products of cuBLASLt; product_plan.h says which, einsum_generic.cu has the rest.
+// Einsum and Linear by matrix products of cuBLASLt. product_plan.h chooses the products, and einsum_generic.cu runs the
+// rest.
 #include "weft/kernels/cuda/device/device.h"
 #include "weft/kernels/cuda/families.h"
 #include "weft/kernels/cuda/plan/einsum_sizes.h"
@@ -8,12 +9,12 @@
 namespace weft::cuda {
 namespace {
 
-// What is added to the product on its way out; null: nothing.
+// Operands that are added to the product as it is written; null if there is none.
 struct Added {
   const char *bias = nullptr, *residual = nullptr;
 };
 
-// All repeats of the product; false where the library has no algorithm for it.
+// Runs all repeats of the product. Returns false if the library has no algorithm for it.
 bool RunProducts(const KernelCall& call, const ProductPlan& plan, char* out, const char* a, const char* b,
                  const Added& added, void* library) {
   int64_t element = int64_t(SizeOf(plan.product.dtype)), result = int64_t(ResultBytes(plan.product));
@@ -60,8 +61,8 @@ void Einsum(const KernelCall& call) {
   }
 }
 
-// The library adds a vector to its columns: the bias must be our row, the residual laid out as the result, each with
-// the alignment that a vector load wants.
+// The library adds a vector to each of its columns, which are our rows. So the bias must run along our rows, at an
+// address that is aligned for vector loads. The residual must be laid out as the result.
 bool TakesBias(const ProductPlan& plan, const TensorView& bias) {
   Nest columns = plan.columns.Only(0), walked(1);
   for (int d = 0; d < bias.rank; d++) walked.Add(bias.dim(d).extent, {bias.dim(d).stride});
@@ -90,7 +91,7 @@ void AddTo(const KernelCall& call, const TensorView& operand) {
   call.context->kernels(DeviceKind::kCuda).Row(Op::kAdd).run(add);
 }
 
-// By one product that adds what the library can add; false where it has no algorithm for that.
+// Runs one product that also adds what the library can add. Returns false if the library has no algorithm for that.
 bool RunFused(const KernelCall& call, const LinearCall& linear, Added& added) {
   ProductPlan plan(linear.product);
   if (plan.route != ProductPlan::Route::kLibrary) return false;

@@ -1,7 +1,8 @@
 // Einsum's own kernels: any strides, accumulated in the compute type.
 //
-// Products with rows and columns go by tiles in shared memory; element-by-element, outer and dot products, and those
-// of a few rows, by one sum per output. They are what the library does not take: small or odd, not a step's time.
+// Products with rows and columns go by tiles in shared memory. Elementwise, outer and dot products, and those of a few
+// rows, go by one sum per output. The library does not take these products. They are small or odd, and take little of a
+// step's time.
 #include <algorithm>
 
 #include "weft/kernels/cuda/device/device.h"
@@ -20,16 +21,18 @@ constexpr int64_t kMostBlocks = 1 << 20;
 // ---- Tiles: kTile x kTile outputs per block, kDepth terms at a time, 4 x 4 outputs per thread.
 
 constexpr int kTile = 64, kDepth = 16, kSide = 4;
-constexpr int kRow = kTile + 4;  // of a tile in shared memory: threads that store down a column meet other banks
+constexpr int kRow = kTile + 4;  // row pitch of a tile in shared memory: stores down a column hit different banks
 
 struct TileProduct {
   int64_t batch, m, n, k, tiles_n, tiles;
-  bool a_k_fast, b_k_fast;  // which index neighbours in a tile's load have: the one that is contiguous in storage
-  WideWalk<3> batches;      // out, a, b
+  // Whether neighbouring threads load neighbouring terms (k) of the operand, which they do if the terms are contiguous
+  // in storage.
+  bool a_k_fast, b_k_fast;
+  WideWalk<3> batches;  // out, a, b
   WideWalk<2> rows, columns, terms;
 };
 
-// Loads a tile [kDepth, kTile] of an operand; what lies outside of it counts as zero.
+// Loads a tile [kDepth, kTile] of an operand. Elements outside the operand are zero.
 template <class T, class C>
 __device__ void LoadTile(C (&tile)[kDepth][kRow], const T* data, const int64_t* along, const int64_t* terms,
                          int64_t left, int64_t terms_left, bool k_fast) {
@@ -92,10 +95,10 @@ __global__ void __launch_bounds__(kThreads) TileKernel(TileProduct p, Out* out, 
 // ---- Sums: `outputs` outputs per block, each by kThreads / outputs threads, and terms split over gridDim.y.
 
 struct SumProduct {
-  int64_t count, k;   // outputs, terms of each
-  int64_t part;       // terms of one split
-  int outputs;        // of a block: a power of two
-  bool terms_fast;    // neighbouring threads have neighbouring terms, not neighbouring outputs
+  int64_t count, k;   // outputs, and terms per output
+  int64_t part;       // terms per split
+  int outputs;        // per block: a power of two
+  bool terms_fast;    // neighbouring threads take neighbouring terms instead of outputs
   WideWalk<3> walk;   // out, a, b
   WideWalk<2> terms;  // a, b
 };
@@ -146,7 +149,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// Adds the splits of each output, in their order.
+// Adds the splits of each output in order.
 template <class Out>
 __global__ void __launch_bounds__(kThreads)
     AddParts(int64_t count, int splits, WideWalk<3> walk, Out* out, const Compute<Out>* parts) {
@@ -222,7 +225,7 @@ void LaunchCopy(const KernelCall& call, const Nest& loops, void* to, const void*
   WEFT_CUDA_LAUNCHED("einsum, copy");
 }
 
-// Can all elements move `n` at a time?
+// Returns whether all elements can move `n` at a time.
 bool MovesAs(const Nest& loops, int64_t n, const void* to, const void* from) {
   if (!Aligned16(to) || !Aligned16(from) || loops.rank == 0 || loops.inner_extent() % n != 0) return false;
   if (loops.inner_stride(0) != 1 || loops.inner_stride(1) != 1) return false;

@@ -1,4 +1,4 @@
-// The own kernels of einsum: dense copies of strided tensors, and products that the library does not take.
+// Einsum by Weft's own kernels: dense copies of strided tensors, and products that the library does not take.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -9,8 +9,8 @@ namespace weft::cuda {
 // Copies elements of `element` bytes (2, 4 or 8) over a nest of (to, from).
 void CopyNest(const KernelCall& call, const Nest& loops, size_t element, void* to, const void* from);
 
-// The einsum, of any strides, accumulated in the compute type, of which the result may be too. Few long sums are split
-// over blocks if `workspace_bytes` have room for the parts.
+// Computes the einsum for any strides. It accumulates in the compute type, which may also be that of the result. Few
+// long sums are split over blocks if their parts fit in `workspace_bytes`.
 void GenericEinsum(const KernelCall& call, const EinsumLabels& labels, void* workspace, size_t workspace_bytes);
 
 }  // namespace weft::cuda

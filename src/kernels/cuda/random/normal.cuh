@@ -1,4 +1,4 @@
-// NormalFromBits of core/base/rng.cc, operation by operation: the intrinsics name every rounding, so that the compiler
+// NormalFromBits of core/base/rng.cc, operation by operation. The intrinsics fix every rounding, so that the compiler
 // fuses none and the bits are those of the CPU.
 #pragma once
 #include "weft/kernels/cuda/random/philox.cuh"
@@ -13,7 +13,7 @@ __device__ __forceinline__ double Horner(const double (&c)[N], double x) {
   return y;
 }
 
-// Natural logarithm of a positive normal number: 2 atanh((m-1)/(m+1)) + e ln 2.
+// Returns the natural logarithm of a positive normal number: 2 atanh((m-1)/(m+1)) + e ln 2.
 __device__ __forceinline__ double LogOf(double x) {
   uint64_t bits = uint64_t(__double_as_longlong(x));
   int exponent = int(bits >> 52) - 1023;

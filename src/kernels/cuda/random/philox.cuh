@@ -1,4 +1,4 @@
-// The numbers of core/base/rng.h in device code: the same bits.
+// The random numbers of core/base/rng.h in device code, with the same bits.
 #pragma once
 #include <cstdint>
 
@@ -8,8 +8,8 @@ struct PhiloxBits {
   uint32_t lane[4];
 };
 
-// In C++ the compiler adds the product of the upper halves too, which is zero: one instruction of the three that a
-// product takes.
+// From C++ the compiler would also add the product of the upper halves, which is zero. That is one of three
+// instructions per product.
 __device__ __forceinline__ uint64_t WideProduct(uint32_t a, uint32_t b) {
   uint64_t product;
   asm("mul.wide.u32 %0, %1, %2;" : "=l"(product) : "r"(a), "r"(b));
@@ -32,7 +32,7 @@ __device__ __forceinline__ PhiloxBits Philox(uint64_t key, uint64_t step, uint64
   return {{c0, c1, c2, c3}};
 }
 
-// In (0, 1), exact.
+// Returns a number in (0, 1), exactly (bits + 1/2) / 2^32.
 __device__ __forceinline__ double UniformFromBits(uint32_t bits) {
   return __dmul_rn(__dadd_rn(double(bits), 0.5), 0x1p-32);
 }

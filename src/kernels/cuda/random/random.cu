@@ -1,7 +1,7 @@
-// Random and Dropout. Numbers depend on the key, the step and the element's global place only (core/base/rng.h).
+// Random and Dropout. Numbers depend only on the key, the step and the element's global index (core/base/rng.h).
 //
-// A thread takes one Philox block (four numbers, or eight of 16 bits for dropout), or as many as fill some vectors of
-// 16 bytes.
+// Each thread takes one Philox block (four numbers, or eight of 16 bits for dropout), or as many blocks as fill two
+// vectors of 16 bytes.
 #include "weft/core/ops/random.h"
 
 #include "weft/core/base/rng.h"
@@ -19,18 +19,20 @@ namespace {
 
 constexpr int kThreads = 256;
 
-// Where a shard's elements lie in the stream.
+// The position of a shard's elements in the stream.
 struct Stream {
   const int64_t *step, *first_row;  // scalars on the device
   uint64_t key;
-  uint64_t blocks_per_first_row;  // Philox blocks in an element of dim 0
-  int64_t columns;                // held of each row
-  int head;                       // lanes of the first block that lie before the first column held
-  int64_t x_stride;               // along a row
-  // Operand 0: y, 1: x, 2: the Philox block, 3: the column, all of a block's lane 0. Its steps are the threads' work.
+  uint64_t blocks_per_first_row;  // Philox blocks per element of dim 0
+  int64_t columns;                // local columns of each row
+  int head;                       // lanes of the first block before the first local column
+  int64_t x_stride;               // of x along a row
+  // Operand 0: y, 1: x, 2: the Philox block, 3: the column, each for lane 0 of the block. Each step is one thread's
+  // block.
   Walk walk;
 
-  // Where a Philox block of the shard lies, and the bits of one that lies there.
+  // First returns the number in the stream of a Philox block of the shard; Bits returns the bits of a block of the
+  // stream.
   __device__ __forceinline__ uint64_t First(int64_t block) const {
     return uint64_t(*first_row) * blocks_per_first_row + uint64_t(block);
   }
@@ -39,14 +41,14 @@ struct Stream {
 
 enum Operand { kY, kX, kBlock, kColumn };
 
-// The loops over the Philox blocks of `out`, and the stream but for its walk. With vectors the column
-// plays no part: no lane is outside.
+// The loops over the Philox blocks of `out`, and the stream without its walk. With vectors the column is not needed,
+// because no lane lies outside.
 struct StreamPlan {
   Stream stream{};
   Nest nest{kWalked};
   Offsets first{};
 
-  // `words`: elements of a Philox block.
+  // `words`: elements per Philox block.
   StreamPlan(const KernelCall& call, const TensorView& out, const TensorView& x, int scalars, int words, bool vectors) {
     int last = out.rank - 1;
     DimView row = out.rank ? out.dim(last) : DimView{1, 1, 0, 1, 1};
@@ -69,7 +71,7 @@ struct StreamPlan {
     nest.Add(CeilDiv(stream.head + row.extent, words), {words, words * stream.x_stride, 1, vectors ? 0 : words});
     nest.Collapse();
   }
-  // Are Philox blocks, and the elements of each operand, one behind another?
+  // Returns whether Philox blocks, and the elements of each operand, follow each other without gaps.
   bool Flat(int words) const {
     const Offsets& s = nest.strides[0];
     return nest.rank <= 1 && nest.Count() <= INT32_MAX && s[kY] == words && s[kX] == words && s[kBlock] == 1;
@@ -113,8 +115,8 @@ void Random(const KernelCall& call) {
   });
 }
 
-// What is done to an element: kept iff its 16 bits reach the threshold, which is below 2^16. They are compared where
-// they stand, above 16 others that are cleared or do not matter.
+// Keeps an element iff its 16 bits reach the threshold, which is below 2^16. The bits are compared in the upper half of
+// a word, above 16 other bits that are cleared or do not matter.
 template <class T>
 struct Drop {
   using C = Compute<T>;
@@ -142,8 +144,8 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// A thread takes two vectors, which are one Philox block or two, the blocks as far apart as there are threads: a warp
-// reads and writes without gaps. `flat`: x and y are one run of whole Philox blocks.
+// Each thread takes two vectors, which are one or two Philox blocks. The blocks of one thread lie kThreads apart, so
+// that a warp reads and writes without gaps. `flat`: x and y are one run of whole Philox blocks.
 template <class T>
 constexpr int kDropBlocks = 2 * kPack<T> / kDropoutWords;
 template <class T, bool flat>
@@ -178,7 +180,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// Do all rows begin and end with whole Philox blocks, at addresses for vectors?
+// Returns whether all rows begin and end with whole Philox blocks and are aligned for vectors.
 bool Vectorises(const TensorView& x, const TensorView& y) {
   return y.rank > 0 && y.dim(y.rank - 1).offset % kDropoutWords == 0 && RowsAligned(x, kDropoutWords) &&
          RowsAligned(y, kDropoutWords);
@@ -203,7 +205,7 @@ void Dropout(const KernelCall& call) {
   const TensorView& out = call.out[0];
   if (!IsFloating(out.dtype)) RefuseType(Op::kDropout, out.dtype, "a float");
   if (out.NumElements() == 0) return;
-  if (DropoutThreshold(call.attrs->Float("p")) > UINT16_MAX) return ZeroBox(call, out);  // p is 1
+  if (DropoutThreshold(call.attrs->Float("p")) > UINT16_MAX) return ZeroBox(call, out);  // p rounds to 1
   DispatchFloating(out.dtype, [&](auto zero) { DropoutAs<decltype(zero)>(call); });
 }
 

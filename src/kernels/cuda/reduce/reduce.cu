@@ -1,5 +1,5 @@
-// Reductions over one dim. Where outputs are neighbours in storage, a block takes 32 vectors of them, its warps take
-// turns down the dim, and the dim is shared out over blocks whose parts are joined in order. Elsewhere a warp or a
+// Reductions over one dim. If outputs are neighbours in storage, a block takes 32 vectors of them, and its warps take
+// turns down the dim. The dim is split over blocks, whose parts are joined in a fixed order. Otherwise a warp or a
 // block takes one output.
 #include "weft/core/ops/reduce.h"
 
@@ -16,16 +16,16 @@ namespace weft::cuda {
 namespace {
 
 constexpr int kThreads = kReduceThreads;
-constexpr int64_t kLongRow = 1024;  // loads of a row that a block takes
+constexpr int64_t kLongRow = 1024;  // a block takes rows of at least this many loads
 constexpr int kDown = kReduceDown;
-// Terms that a thread has under way: more of 16 bits, which it adds up in f32.
+// Terms that each thread has in flight. 16-bit types have more, which it adds up in f32.
 template <class T>
 constexpr int kAtOnce = sizeof(T) == 2 ? 8 : 4;
 
 using Dim = ReduceDim;
 
-// Lane: V outputs. Warp: every kDown-th term of part blockIdx.y of the dim. `partial` [parts, outputs] or null: then y
-// is written.
+// Each lane takes V outputs, and each warp every kDown-th term of part blockIdx.y of the dim. Writes `partial` [parts,
+// outputs], or y if `partial` is null.
 template <Kind kind, class T, int V, class Out>
 __global__ void __launch_bounds__(kThreads)
     ReduceColumns(const __grid_constant__ Walk walk, Dim dim, int64_t per_part, Out* y, Running<kind, T>* partial,
@@ -86,13 +86,13 @@ __global__ void __launch_bounds__(kMostJoinThreads)
   if (threadIdx.x < kJoinOutputs && live) y[walk.At(uint32_t(step)).of[0]] = Result<Out>(total);
 }
 
-// `threads` of them take one output, V terms at a time; 32: a warp, and the block several outputs.
+// `threads` threads take one output, V terms at a time. With 32 they are a warp, and the block takes several outputs.
 template <Kind kind, class T, int threads, int V, class Out>
 __global__ void __launch_bounds__(kThreads) ReduceRows(const __grid_constant__ Walk walk, Dim dim, Out* y) {
   using A = Running<kind, T>;
   __shared__ A shared[kThreads / kWarp];
   uint32_t step = blockIdx.x * (kThreads / threads) + threadIdx.x / threads;
-  if (step >= walk.steps) return;  // all threads of an output together
+  if (step >= walk.steps) return;  // all threads of an output return together
   Place at = walk.At(step);
   const T* x = static_cast<const T*>(dim.x) + at.of[1];
   A total = Identity<kind, A>();
@@ -136,7 +136,7 @@ void LaunchColumns(const KernelCall& call, const ReducePlan& plan, Nest vectors)
   });
 }
 
-// Does every row of the input consist of whole vectors?
+// Returns whether every row of the input consists of whole, aligned vectors.
 bool RowsAligned(const ReducePlan& plan, int64_t v) {
   if (plan.dim.step != 1 || plan.dim.length % v || !Aligned16(plan.dim.x)) return false;
   for (int d = 0; d < plan.kept.rank; d++)
@@ -174,7 +174,7 @@ template <Kind kind>
 void Reduce(const KernelCall& call) {
   Dispatch(call.in[0].dtype, [&](auto zero) { ReduceAs<kind, decltype(zero)>(call); });
 }
-// The result may be of the accumulate type.
+// The result may have the accumulate type.
 void ReduceSum(const KernelCall& call) {
   if (call.out[0].dtype == call.in[0].dtype) return Reduce<Kind::kSum>(call);
   if (call.in[0].dtype == DType::kBF16)

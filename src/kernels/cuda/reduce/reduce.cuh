@@ -1,7 +1,7 @@
-// The folds of reductions: neutral element, joining, and the type of the running value. Sums and products of floats run
-// in f64, as on the CPU: only the last rounding shows, however terms are spread over threads and ranks. But a few
-// neighbours of 16 bits are summed in f32 first: its 24 bits hold such sums, and a change of type costs as much as 8
-// sums.
+// The folds of reductions: identity element, join, and the type of the running value. Sums and products of floats run
+// in f64, as on the CPU, so that the way in which terms are spread over threads and ranks changes at most the last
+// rounding. A few neighbouring 16-bit terms are summed in f32 first: its 24 bits hold such sums, and a conversion costs
+// as much as 8 additions.
 #pragma once
 #include <cfloat>
 #include <climits>
@@ -13,7 +13,7 @@ namespace weft::cuda {
 
 enum class Kind { kSum, kMax, kMin, kProd };
 
-// Integers all compute in i64.
+// All integers compute in i64.
 template <class T>
 using FoldOf = std::conditional_t<std::is_integral_v<T>, int64_t, Compute<T>>;
 template <Kind kind, class T>
@@ -32,7 +32,7 @@ __device__ __forceinline__ A Identity() {
     return kind == Kind::kMax ? -A(INFINITY) : A(INFINITY);
 }
 
-// As a term.
+// The identity as a term of type T.
 template <Kind kind, class T>
 __device__ __forceinline__ T Neutral() {
   if constexpr (!std::is_integral_v<T>)
@@ -45,7 +45,7 @@ __device__ __forceinline__ T Neutral() {
     return T(kind == Kind::kProd);
 }
 
-// A NaN stays: max and min take it and then keep it.
+// NaN propagates: max and min take a NaN and then keep it.
 template <Kind kind>
 struct Join {
   template <class A>
@@ -65,7 +65,7 @@ template <Kind kind, class T>
 __device__ __forceinline__ Running<kind, T> Term(T value) {
   return Running<kind, T>(FoldOf<T>(Widen(value)));
 }
-// Joins a few terms, which reach the running value as one.
+// Joins a few terms before they are joined to the running value.
 template <Kind kind, class T, int N>
 __device__ __forceinline__ Running<kind, T> JoinOf(const T (&values)[N]) {
   if constexpr (kind == Kind::kSum && (std::is_same_v<T, BF16> || std::is_same_v<T, F16>)) {

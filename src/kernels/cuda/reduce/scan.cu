@@ -17,7 +17,7 @@ namespace {
 
 constexpr int kThreads = 256;
 
-// All dims but `dim`; operand 0: out (of which `dim` is gone or not), 1: in.
+// Returns a nest over all dims but `dim`. Operand 0 is out, with or without `dim`; operand 1 is in.
 Nest Others(const TensorView& x, const TensorView& y, int dim) {
   Nest nest(2);
   bool gone = y.rank < x.rank;
@@ -27,7 +27,7 @@ Nest Others(const TensorView& x, const TensorView& y, int dim) {
   return nest;
 }
 
-// The larger value, and of equals the one that comes first.
+// The larger value, and of equal values the one that comes first.
 template <class C>
 struct Best {
   C value;
@@ -37,7 +37,7 @@ struct Best {
   }
 };
 
-// A warp an output. Element 0 wins against what compares with nothing: a NaN there stays, elsewhere it is passed over.
+// One warp per output. A NaN in element 0 wins, because nothing compares greater than it; NaNs elsewhere are skipped.
 template <class T>
 __global__ void ArgMaxRows(const __grid_constant__ Walk walk, const T* data, int64_t length, int64_t stride,
                            int64_t offset, int64_t* y) {
@@ -70,7 +70,7 @@ void ArgMax(const KernelCall& call) {
   Dispatch(call.in[0].dtype, [&](auto zero) { ArgMaxAs<decltype(zero)>(call); });
 }
 
-// A thread a row, in order.
+// Each thread takes one row, in order.
 template <class T>
 __global__ void CumSumRows(const __grid_constant__ Walk walk, const T* data, int64_t length, int64_t x_stride,
                            int64_t y_stride, T* out) {
@@ -98,9 +98,10 @@ void CumSum(const KernelCall& call) {
   Dispatch(call.in[0].dtype, [&](auto zero) { CumSumAs<decltype(zero)>(call); });
 }
 
-constexpr int kAtOnce = 4;  // loads that a thread has under way
+constexpr int kAtOnce = 4;  // loads that each thread has in flight
 
-// The block's sum of one of `pieces` of a tensor, all of which the last block adds up in order.
+// The result of one tensor, whose sum is cut into `pieces`. Join stores a block's sum of one piece, and the last block
+// adds up all pieces in a fixed order.
 template <class C>
 struct SquaresResult {
   double* partial;
@@ -125,7 +126,7 @@ SquaresResult<C> ResultOf(const KernelCall& call, int ticket) {
           uint32_t(SquarePieces(call))};
 }
 
-// Any strides.
+// For any strides.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     SquaresOfAny(const __grid_constant__ Walk walk, const T* x, SquaresResult<Compute<T>> result) {
@@ -137,14 +138,14 @@ __global__ void __launch_bounds__(kThreads)
   result.Join(total, blockIdx.x);
 }
 
-// Dense tensors of one type by one launch.
+// Dense tensors of one type, for one launch.
 template <class T, int most>
 struct Squares {
   struct Tensor {
     const Pack16<T>* x;
     SquaresResult<Compute<T>> result;
     int64_t packs;
-    uint32_t first;  // block
+    uint32_t first;  // first block
   };
   int count = 0;
   uint32_t blocks = 0;
@@ -171,7 +172,8 @@ __global__ void __launch_bounds__(kThreads) SquaresOfDense(const __grid_constant
   tensor.result.Join(total, piece);
 }
 
-// Room in the table for a dense tensor of vectors; false: it goes alone.
+// Adds a dense tensor of whole vectors to the table. Returns false if the tensor is not one, so that it needs its own
+// launch.
 template <class T, int most>
 bool Enter(Squares<T, most>& all, const KernelCall& call) {
   const TensorView* views[] = {&call.in[0]};
