@@ -23,14 +23,14 @@ using State = RankReport::State;
 using std::chrono::milliseconds;
 
 constexpr char kReport = 'R', kSaid = 'N', kLook = 'P', kTry = 'T', kTried = 'U';
-constexpr size_t kCalls = 256;          // of each rank, that are compared
+constexpr size_t kCalls = 256;          // compared calls per rank
 constexpr milliseconds kPatience{500};  // for an answer
-constexpr milliseconds kDying{400};     // a process that dies closes its connections before it is gone
+constexpr milliseconds kDying{400};     // a dying process closes its connections before it is gone
 constexpr milliseconds kLookPatience{200}, kTellPatience{200};
 constexpr milliseconds kTryPatience{500};          // for each rank to answer another one
-constexpr milliseconds kTriedBy{800}, kAgain{50};  // for all ranks to have tried all others
+constexpr milliseconds kTriedBy{800}, kAgain{50};  // for all ranks to try all others
 
-// Of a process whose id is of this process's namespace. kAnswered: it lives.
+// Returns the state of a process of this process's pid namespace, or kAnswered if it runs.
 State StateOf(int pid) {
   std::string text = SmallFileText(fmt::format("/proc/{}/stat", pid));
   size_t name = text.rfind(") ");
@@ -40,7 +40,7 @@ State StateOf(int pid) {
   return state == 'Z' || state == 'X' ? State::kDied : State::kAnswered;
 }
 
-// Why a process of this host closed its side of the channel.
+// Returns why a process of this host closed its side of the channel.
 State StateOfClosed(int pid) {
   for (Clock::time_point until = Clock::now() + kDying; Clock::now() < until;) {
     if (State state = StateOf(pid); state != State::kAnswered) return state;
@@ -49,10 +49,10 @@ State StateOfClosed(int pid) {
   return State::kLeft;
 }
 
-// For the rank that asks, or for another one.
+// Returns whether a rank is unreachable for this rank or for another one.
 bool IsOutOfReach(const RankReport& report) { return report.state == State::kSilent || !report.unreached.empty(); }
 
-// A line of a failure has a reason, whatever was thrown.
+// Returns the first line of an error, or a replacement if it has no text.
 std::string FirstLine(std::string_view error) {
   error.remove_prefix(std::min(error.find_first_not_of(" \n"), error.size()));
   return error.empty() ? "an error without a message" : std::string(error.substr(0, error.find('\n')));
@@ -120,7 +120,7 @@ RankReport FailureWatch::AskOne(int rank) const {
   bool near = channel_.Sees(channel_.rank(), rank);
   int pid = channel_.peer(rank).pid;
   if (near && StateOf(pid) == State::kStopped) {
-    report.state = State::kStopped;  // it would not answer
+    report.state = State::kStopped;  // it could not answer
   } else {
     SideChannel::Reply reply = channel_.Ask(rank, kReport, "", kPatience);
     if (reply.reach == SideChannel::Reach::kAnswered && Decode(reply.text, &report))
@@ -135,7 +135,7 @@ RankReport FailureWatch::AskOne(int rank) const {
   return report;
 }
 
-// "T" of a rank of this host that is suspended.
+// Returns "T" if the rank is in this pid namespace and suspended.
 std::string FailureWatch::LookAt(std::string_view text) const {
   int rank = -1;
   std::from_chars(text.data(), text.data() + text.size(), rank);
@@ -143,7 +143,7 @@ std::string FailureWatch::LookAt(std::string_view text) const {
   return here && StateOf(channel_.peer(rank).pid) == State::kStopped ? "T" : "";
 }
 
-// Who is silent, on another host, may be seen by a rank there that has answered.
+// A silent rank on another host may be visible to a rank there that has answered.
 void FailureWatch::FindStopped(std::vector<RankReport>& reports) const {
   for (int silent = 0; silent < channel_.size(); silent++) {
     RankReport& report = reports[size_t(silent)];
@@ -166,7 +166,7 @@ std::vector<int> FailureWatch::TryAll() const {
   return unreached;
 }
 
-// Called from the network's thread, which must not wait: so a thread tries, once.
+// Runs on the network thread, which must not block, so another thread tries, once.
 void FailureWatch::BeginTrying() {
   std::lock_guard lock(mutex_);
   if (trying_.joinable()) return;
@@ -177,13 +177,13 @@ void FailureWatch::BeginTrying() {
   });
 }
 
-// "tried 2 5"; "" until then.
+// Returns "tried 2 5", or "" until TryAll is done.
 std::string FailureWatch::Tried() const {
   std::lock_guard lock(mutex_);
   return tried_ ? fmt::format("tried {}", fmt::join(*tried_, " ")) : "";
 }
 
-// Whether the network between two ranks is cut, each of which others reach. It costs little where none is.
+// Finds network cuts between two ranks that others can reach. Costs little if there are none.
 void FailureWatch::FindCuts(std::vector<RankReport>& reports) const {
   auto is_gone = [](const RankReport& r) { return r.state != State::kAnswered && r.state != State::kSilent; };
   if (std::any_of(reports.begin(), reports.end(), is_gone)) return;
@@ -206,7 +206,8 @@ void FailureWatch::FindCuts(std::vector<RankReport>& reports) const {
   });
 }
 
-// A rank that was suspended finds the others gone when it goes on, and has been told why: that comes first.
+// A rank that was suspended finds the others gone when it resumes. They have left it a notice, so it reads its pending
+// questions first.
 std::vector<RankReport> FailureWatch::Ask() const {
   channel_.Drain(kPatience);
   std::vector<RankReport> reports(static_cast<size_t>(channel_.size()));
@@ -221,7 +222,7 @@ bool FailureWatch::IsSaid() const {
   return said_;
 }
 
-// The first thread that fails speaks; others wait for the end of the process.
+// Only the first failing thread continues. Others wait for the end of the process.
 void FailureWatch::Begin(const std::string& error) {
   std::unique_lock lock(mutex_);
   if (failed_) {
@@ -250,7 +251,7 @@ void FailureWatch::End(const std::string& line, bool is_lost) {
   if (said) bootstrap_.Leave(1);
   if (is_lost) bootstrap_.AbortWithLoss(1);
   bootstrap_.Abort(1);
-  std::_Exit(1);  // for the compiler, to which a virtual function may return
+  std::_Exit(1);  // unreachable, but the compiler assumes that a virtual function may return
 }
 
 void FailureWatch::CallFailed(const std::string& error) {

@@ -1,10 +1,16 @@
-// FailureWatch: ends a job that has failed, with a line that says which rank failed first and in which collective.
+// FailureWatch: ends a failed job with a line that names the rank that failed first and its collective.
 //
-// A rank whose call fails, of a watched mesh or of the bootstrap (a peer is late, gone, or makes another call) asks all
-// others what they did, judges, prints one line, tells the others that it is said, and aborts. A rank that has been
-// told says no more. It does so in the thread whose call failed: unwinding would wait for others that wait in vain.
-// SIGTERM, which mpirun sends a second before it kills, must not end the process meanwhile: a program catches it
-// (SignalCatcher) or delays it (TermDelay).
+// A call of a watched mesh or of the bootstrap fails if a peer is late, has ended or makes another call. The rank on
+// which it fails then
+// - asks all other ranks for their reports,
+// - judges which rank failed first (verdict.h),
+// - prints one line,
+// - notifies the others that the line is printed, and
+// - aborts the job.
+//
+// A rank that was notified prints nothing. All of this happens in the thread whose call failed, because unwinding could
+// block on calls that never return. SIGTERM, which mpirun sends a second before it kills, must not end the process
+// meanwhile. A program catches it (SignalCatcher) or delays it (TermDelay).
 #pragma once
 #include <mutex>
 #include <optional>
@@ -22,21 +28,22 @@ namespace weft {
 
 class FailureWatch {
  public:
-  // Before channel.Open, whose answers it adds to, on all ranks alike. Channel and bootstrap outlive it.
+  // Adds answers to the channel. Collective, and must be called before channel.Open. The channel and the bootstrap must
+  // outlive this object.
   FailureWatch(SideChannel& channel, Bootstrap& bootstrap);
   ~FailureWatch();  // closes the channel
 
-  // What a person can do once the job has failed: a line under the one that names the rank; "" for none.
+  // Sets advice for the user, which is printed on the line after the error; "" for none.
   void set_advice(const std::string& advice);
-  // What this rank does between its collectives, for the line that names it where it is late.
+  // Describes this rank's work between collectives, for the error that reports this rank as late.
   RankActivity& activity() { return activity_; }
-  // From now on a failed call of this mesh ends the job. Before its first call.
+  // Makes a failed call of this mesh end the job. Must be called before its first call.
   void Watch(DeviceMesh& mesh);
-  // Something that needs other ranks failed on this one: ends the job as a failed call does.
+  // Ends the job as a failed call does, for a failure that involves other ranks.
   [[noreturn]] void CallFailed(const std::string& error);
-  // This rank failed by itself: says so, unless another rank is known to have failed before, and ends the job.
+  // Ends the job for a failure of this rank only. Prints the error unless another rank has already reported a failure.
   [[noreturn]] void Fail(const std::string& error);
-  // A rank that did not answer: ends the job if its process is gone.
+  // Ends the job if the process of `rank`, which did not answer, has ended.
   void CheckLost(int rank);
 
  private:
@@ -64,7 +71,7 @@ class FailureWatch {
   bool exchange_failed_ = false;
   bool said_ = false;  // by another rank
   std::thread trying_;
-  std::optional<std::vector<int>> tried_;  // what TryAll of that thread returned
+  std::optional<std::vector<int>> tried_;  // the result of TryAll in that thread
 };
 
 }  // namespace weft

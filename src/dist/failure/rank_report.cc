@@ -9,7 +9,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 static_assert(std::is_trivially_copyable_v<CallRecord>);
 
-// Values one after the other, as they lie in memory; lists and texts after their length.
+// Writes values as they are in memory. Lists and texts follow their length.
 struct Writer {
   std::string bytes;
   template <class T>
@@ -38,7 +38,7 @@ struct Reader {
     if (ok) std::memcpy(static_cast<void*>(value), taken.data(), sizeof(*value));
   }
   void Get(std::string* text) { *text = std::string(Take(Length(1))); }
-  // Of what is to come, `least` bytes an element.
+  // Reads the length of a list of elements that take at least `least` bytes each.
   uint64_t Length(size_t least) {
     uint64_t n = 0;
     Get(&n);
@@ -49,7 +49,7 @@ struct Reader {
 
 }  // namespace
 
-// Times go as ages: clocks of two hosts do not agree.
+// Encodes times as ages, because the clocks of two hosts differ.
 std::string Encode(const RankReport& report) {
   Writer w;
   auto now = Clock::now();

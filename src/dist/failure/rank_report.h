@@ -1,4 +1,4 @@
-// RankReport: what a rank says of itself, and what is known of one that says nothing, when a job has failed.
+// RankReport: what a rank reports about itself in a failed job, and what others know of a rank that does not report.
 #pragma once
 #include <chrono>
 #include <cstdint>
@@ -14,30 +14,31 @@ namespace weft {
 struct RankReport {
   enum class State : uint8_t {
     kAnswered,
-    kDied,     // its process is gone
+    kDied,     // its process has ended
     kStopped,  // its process is suspended
-    kSilent,   // no answer: its host or the way there is gone, or it is suspended where no other rank sees it
-    kLeft      // its process lives, but has left the job
+    kSilent,   // no answer: its host or the network is down, or it is suspended and no other rank sees its process
+    kLeft      // its process runs, but has left the job
   };
   using Time = std::chrono::steady_clock::time_point;
   State state = State::kSilent;
   std::string host;
   int pid = 0;
-  // Of those that answered; times are in this process's clock.
-  std::optional<Time> failed;  // when a collective or an exchange of its own failed, and how
+  // Only for ranks that answered. Times are in this process's clock.
+  std::optional<Time> failed;  // the time and error of its own first failed collective or exchange
   std::string error;
-  int64_t exchanges = 0;         // of the bootstrap, that it has begun
-  bool exchange_failed = false;  // it was the last of them that failed
-  std::string activity;          // RankActivity::Text: what it was doing by itself
+  int64_t exchanges = 0;         // number of exchanges of the bootstrap that it has begun
+  bool exchange_failed = false;  // the failure was in the last of these exchanges
+  std::string activity;          // RankActivity::Text
   std::vector<RecordedGroup> groups;
   std::vector<CallRecord> calls;  // oldest first
-  // The ranks that it could not reach when it was asked to try, of those that were asked.
+  // The ranks that it could not reach, if it was asked to try.
   std::vector<int> unreached;
 };
 
-// What a rank answers, without what others know of it, for a process of the same build.
+// Encodes a rank's own report, without the fields that others fill in (state, host, pid, unreached). Only a process of
+// the same build can decode it.
 std::string Encode(const RankReport& report);
-// False when the bytes are cut off.
+// Returns false if the bytes are truncated or invalid.
 bool Decode(std::string_view bytes, RankReport* report);
 
 }  // namespace weft

@@ -13,10 +13,10 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-constexpr uint64_t kMaxMessage = 16 << 20;  // more is not one of ours
-constexpr char kForward = '\1';             // to the rank that holds a connection to the one for which it is
+constexpr uint64_t kMaxMessage = 16 << 20;  // a longer message is not of this protocol
+constexpr char kForward = '\1';             // asks a rank to pass a notice on to the next rank
 constexpr milliseconds kForwardTimeout{200};
-constexpr milliseconds kGuestTimeout{500};  // to ask its question and take the answer
+constexpr milliseconds kGuestTimeout{500};  // to send its question and read the answer
 
 std::string ReadText(const Socket& s, uint64_t bytes, Clock::time_point deadline) {
   WEFT_CHECK(bytes <= kMaxMessage, "side channel: a message that is too long");
@@ -28,7 +28,7 @@ std::string ReadText(const Socket& s, uint64_t bytes, Clock::time_point deadline
 SideChannel::Reach ReachOf(Admission admission) {
   if (admission == Admission::kWelcome) return SideChannel::Reach::kAnswered;
   if (admission == Admission::kLeft) return SideChannel::Reach::kLeft;
-  // One that closes connections unanswered until the deadline is there, and strangers crowd it.
+  // A rank that closes connections unanswered until the deadline is there, but crowded by strangers.
   bool silent = admission == Admission::kSilent || admission == Admission::kGone || admission == Admission::kNoSocket;
   return silent ? SideChannel::Reach::kSilent : SideChannel::Reach::kClosed;
 }
@@ -63,7 +63,7 @@ void SideChannel::AnswerGuest(const Socket& guest, const Claim& claim) const {
     uint64_t bytes = answer.size();
     WriteAll(guest.fd(), &bytes, sizeof(bytes), deadline, "a rank");
     WriteAll(guest.fd(), answer.data(), answer.size(), deadline, "a rank");
-  } catch (const std::exception&) {  // it asks again or goes without
+  } catch (const std::exception&) {  // it asks again or does without
   }
 }
 
@@ -118,7 +118,7 @@ void ForAllRanks(int size, const std::function<void(int rank)>& fn) {
   std::vector<std::thread> threads;
   try {
     for (int t = 0; t < std::min(size, kThreads); t++) threads.emplace_back(work);
-  } catch (const std::system_error&) {  // a limit allows no more; this thread does what is left
+  } catch (const std::system_error&) {  // a limit allows no more threads, so this one does the rest
     work();
   }
   for (std::thread& thread : threads) thread.join();

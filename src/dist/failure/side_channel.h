@@ -1,12 +1,12 @@
-// SideChannel: how the ranks of a job ask each other questions beside their collectives, at any time, from any thread.
+// SideChannel: questions between the ranks of a job, independent of their collectives, at any time and from any thread.
 //
-// The bootstrap's PeerNetwork has a thread that answers at once, whatever else the rank is doing, so a rank that does
-// not answer is gone or stopped. A question is a connection of its own: a job in which all goes well has none. It is
-// neither MPI nor a group's pair, whose connections are the ones in doubt when it is needed.
+// The bootstrap's PeerNetwork has a thread that answers at once, whatever else the rank is doing. So a rank that does
+// not answer has ended or is suspended. Each question has a connection of its own, and a healthy job has none. It uses
+// neither MPI nor the pairs of a group, because those are suspect when it is needed.
 //
 //   SideChannel channel(bootstrap);
 //   channel.On('R', [&](std::string_view) { return Report(); });
-//   channel.Open();                                            // all ranks alike
+//   channel.Open();                                            // collective
 //   SideChannel::Reply reply = channel.Ask(2, 'R', "", std::chrono::milliseconds(500));
 #pragma once
 #include <chrono>
@@ -24,10 +24,10 @@ namespace weft {
 
 class SideChannel {
  public:
-  // Called from the network's thread; it must not wait, for other questions wait meanwhile.
+  // Called on the network thread. It must not block, because other questions wait meanwhile.
   using Answer = std::function<std::string(std::string_view question)>;
-  // kClosed: its host says that nobody listens there, or it broke off; kLeft: it runs, but has closed its channel;
-  // kSilent: no answer in time.
+  // The result of a question. kClosed: its host reports that nobody listens, or the connection broke. kLeft: the rank
+  // runs, but has closed its channel. kSilent: no answer in time.
   enum class Reach : uint8_t { kAnswered, kClosed, kLeft, kSilent };
   struct Reply {
     Reach reach = Reach::kSilent;
@@ -35,32 +35,33 @@ class SideChannel {
   };
   using Peer = PeerNetwork::Peer;
 
-  // The bootstrap outlives the channel.
+  // The bootstrap must outlive the channel.
   explicit SideChannel(Bootstrap& bootstrap) : bootstrap_(bootstrap) {}
   ~SideChannel();
 
-  // Who answers questions of a kind; before Open, so that whoever knows this rank's address is answered.
+  // Sets the answer to questions of a kind. Must be called before Open, because questions may arrive from then on.
   void On(char kind, Answer answer) { answers_[kind] = std::move(answer); }
-  // All ranks alike: from now on every rank answers. Throws Error.
+  // Collective. Once it returns, every rank answers. Throws Error if a rank does not come.
   void Open();
-  // Nobody is answered from now on; what the answers use may go.
+  // Stops answering. Objects that the answers use may be destroyed afterwards.
   void Close();
 
   bool IsOpen() const { return open_; }
   int rank() const { return bootstrap_.rank(); }
   int size() const { return bootstrap_.world_size(); }
   const Peer& peer(int rank) const { return bootstrap_.network().peer(rank); }
-  // Whether a rank has a process id that another one sees.
+  // Returns whether the process id of `rank` is valid for `other`.
   bool Sees(int rank, int other) const { return peer(rank).process_space == peer(other).process_space; }
 
   Reply Ask(int rank, char kind, std::string_view question, std::chrono::milliseconds timeout) const;
-  // Waits until whatever this rank was asked and told before is answered.
+  // Waits until all earlier questions and notices to this rank are processed.
   void Drain(std::chrono::milliseconds timeout) const { AskOver(rank(), '\0', "", timeout); }
-  // Whether a rank's network answers, or its host says that it does not.
+  // Returns whether the network of a rank answers, or its host reports that it does not.
   bool CanReach(int rank, std::chrono::milliseconds timeout) const;
-  // Leaves a question, whose answer nobody waits for, with a rank that may be suspended: it takes it once it runs.
+  // Leaves a notice with a rank that may be suspended. The rank processes it as a question, without an answer, once it
+  // runs.
   void Leave(int rank, char kind) const;
-  // All ranks at once, this one too.
+  // Asks all ranks concurrently, including this one.
   std::vector<Reply> AskAll(char kind, std::string_view question, std::chrono::milliseconds timeout) const;
 
  private:
@@ -73,7 +74,7 @@ class SideChannel {
   bool open_ = false;
 };
 
-// Calls fn(rank) for all ranks, many at once: few wait for another's silence.
+// Calls fn(rank) for all ranks, up to 64 at a time, so that few calls wait for a silent rank.
 void ForAllRanks(int size, const std::function<void(int rank)>& fn);
 
 }  // namespace weft

@@ -17,9 +17,9 @@ namespace weft {
 namespace {
 
 constexpr char kStop = 'S', kHold = 'H', kRelease = 'L', kResume = 'G';
-constexpr std::chrono::milliseconds kPatience{2000};  // a thread of its own answers: this is ample on a busy host
-constexpr std::chrono::milliseconds kAgain{1000};     // until those are asked again of whom one did not answer
-constexpr int kReleases = 5;                          // times that a rank is told: it has answered just before
+constexpr std::chrono::milliseconds kPatience{2000};  // a separate thread answers, so this is ample on a busy host
+constexpr std::chrono::milliseconds kAgain{1000};     // before all are asked again if one did not answer
+constexpr int kReleases = 5;                          // attempts to send the release to a rank that has just answered
 
 int64_t Number(std::string_view text) {
   int64_t value = -1;
@@ -74,9 +74,9 @@ std::optional<std::string> StopAgreement::TakeAsked() {
   return std::exchange(asked_, std::nullopt);
 }
 
-// A rank that does not answer may only be slow, and a signal is a wish that stays: it is asked again until all stop.
+// Retries until all ranks stop, because a rank that does not answer may only be slow.
 void StopAgreement::Loop(const SignalCatcher& signals) {
-  bool caught = false;  // this rank's own signal, which stays readable
+  bool caught = false;  // this rank's own signal, whose descriptor stays readable
   std::optional<std::string> wish;
   while (!quit_) {
     pollfd polls[] = {{wake_.fd(), POLLIN, 0}, {caught ? -1 : signals.fd(), POLLIN, 0}};
@@ -87,9 +87,9 @@ void StopAgreement::Loop(const SignalCatcher& signals) {
   }
 }
 
-// Rank 0 that has heard of the wish keeps it.
+// Once rank 0 has answered, it retries by itself.
 bool StopAgreement::Request(const std::string& cause) {
-  if (!gate_.cause().empty()) return true;  // the signal came to many ranks
+  if (!gate_.cause().empty()) return true;  // the signal came to several ranks
   if (channel_.rank() == 0) return Agree(cause);
   if (Answered(channel_.Ask(0, kStop, cause, kPatience))) return true;
   Miss(cause, 0);
@@ -115,7 +115,7 @@ bool StopAgreement::Agree(const std::string& cause) {
 
 void StopAgreement::Miss(const std::string& cause, int rank) {
   if (lost_) lost_(rank);
-  if (std::exchange(missed_, rank) == rank) return;  // said once
+  if (std::exchange(missed_, rank) == rank) return;  // reported once
   PrintStderr("weft: {}: rank {} (host {}, pid {}) does not answer, so the run goes on until it does\n", cause, rank,
               channel_.peer(rank).host, channel_.peer(rank).pid);
 }

@@ -1,8 +1,8 @@
 // StopAgreement: a signal to any rank stops all ranks after the same piece of work.
 //
-// The signalled rank tells rank 0, and rank 0 holds the gates of all, then releases them to the last piece that any of
-// them has begun. A rank that does not answer leaves the others as they were: they are let go on, and all are asked
-// again every second; if the rank is gone, their collectives find out.
+// The signalled rank asks rank 0. Rank 0 holds the gates of all ranks and releases them with the last piece that any
+// rank has begun. If a rank does not answer, the others resume, and all are asked again every second. If that rank has
+// ended, the collectives of the others detect it.
 #pragma once
 #include <atomic>
 #include <functional>
@@ -19,18 +19,19 @@ namespace weft {
 
 class StopAgreement {
  public:
-  // Before channel.Open, whose answers it adds to, on all ranks alike. The channel outlives it.
+  // Adds answers to the channel. Collective, and must be called before channel.Open. The channel must outlive this
+  // object.
   explicit StopAgreement(SideChannel& channel);
   ~StopAgreement();  // closes the channel
 
   StopGate& gate() { return gate_; }
-  // After channel.Open: from now on the signal, also one that came before, stops the job. `lost` is called when a rank
-  // does not answer, from this object's thread.
+  // Makes the signal stop the job, also if it came earlier. Must be called after channel.Open. `lost` is called on this
+  // object's thread if a rank does not answer.
   void Follow(const SignalCatcher& signals, std::function<void(int rank)> lost = {});
 
  private:
   void Loop(const SignalCatcher& signals);
-  // False: not all could be told, try again.
+  // Returns false if a rank did not answer, to try again.
   bool Request(const std::string& cause);
   bool Agree(const std::string& cause);
   void Miss(const std::string& cause, int rank);
@@ -42,9 +43,9 @@ class StopAgreement {
   std::function<void(int)> lost_;
   Socket wake_;
   std::mutex mutex_;
-  std::optional<std::string> asked_;  // of rank 0, by another
+  std::optional<std::string> asked_;  // on rank 0: the cause that another rank sent
   std::atomic<bool> quit_{false};
-  int missed_ = -1;  // the rank that was last said not to answer
+  int missed_ = -1;  // the last rank that was reported as not answering
   std::thread thread_;
 };
 

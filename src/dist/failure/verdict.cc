@@ -14,7 +14,7 @@ namespace {
 
 using State = RankReport::State;
 
-// A call and who made it.
+// A call and the rank that made it.
 struct Made {
   int rank = -1;
   const CallRecord* call = nullptr;
@@ -23,7 +23,8 @@ using Calls = std::vector<Made>;
 
 std::string ReasonOf(const RankReport& report) { return report.error.empty() ? "it gave no reason" : report.error; }
 
-// As far as calls of one number must agree: the counts of a rank are its own where each rank has others.
+// Whether two records with the same sequence number describe the same call. Counts may differ per rank for the V
+// variants.
 bool Alike(const CallRecord& a, const CallRecord& b) {
   if (a.op != b.op) return false;
   if (a.op == CollectiveOp::kBarrier) return true;
@@ -42,7 +43,7 @@ struct Judgement {
     return fmt::format("{} #{} on {}", weft::Name(made.call->op), made.call->sequence, GroupOf(made).name);
   }
 
-  // All collectives that were made, without sends and receives, which count on their own.
+  // All recorded collectives. Sends and receives are left out, because they are numbered separately.
   template <class Fn>
   void ForEachCall(Fn fn) const {
     for (size_t r = 0; r < reports.size(); r++)
@@ -50,7 +51,7 @@ struct Judgement {
         if (!IsPointToPoint(call.op)) fn(Made{int(r), &call});
   }
 
-  // Those not done, the oldest first.
+  // The unfinished calls, oldest first.
   Calls Waiting() const {
     Calls waiting;
     ForEachCall([&](const Made& made) {
@@ -66,7 +67,7 @@ struct Judgement {
     auto done = std::find_if(calls.rbegin(), calls.rend(), [](const CallRecord& call) { return call.done; });
     return done == calls.rend() ? nullptr : &*done;
   }
-  // "; the last call it finished: all_reduce #56 on dp", as far as that is known.
+  // Returns "; the last call it finished: all_reduce #56 on dp", or "" if that is unknown.
   std::string After(int rank) const {
     const CallRecord* last = LastDone(rank);
     return last ? fmt::format("; the last call it finished: {}", Name({rank, last})) : "";
@@ -90,15 +91,15 @@ struct Judgement {
   std::vector<int> Absent(const Made& wait) const;
 };
 
-// Why a rank has not made the call that others wait in.
+// Returns why a rank has not made the call that others wait in.
 std::string Judgement::Lateness(int rank) const {
   const RankReport& report = At(rank);
   if (!report.activity.empty()) return "is late, it is " + report.activity;
   return report.state == State::kLeft ? "left first" : "failed first";
 }
 
-// In the program, which all ranks run: some rank made both, a first. When they began to wait does not tell, for ranks
-// that share no group run at their own pace.
+// Whether `a` comes before `b` in the program, which all ranks run: some rank made both, `a` first. Start times do not
+// show this, because ranks that share no group run at their own pace.
 bool Judgement::IsBefore(const Made& a, const Made& b) const {
   auto is = [](const CallRecord& call, const Made& made) {
     return !IsPointToPoint(call.op) && call.group == made.call->group && call.sequence == made.call->sequence;
@@ -110,7 +111,8 @@ bool Judgement::IsBefore(const Made& a, const Made& b) const {
   });
 }
 
-// The collective in which others waited for any of the ranks; where none did, they were between two.
+// Describes the collective in which others waited for any of the ranks. If none waited, they were between two
+// collectives.
 std::string Judgement::WaitedFor(const std::set<int>& missed) const {
   Calls waiting = Waiting(), for_it;
   for (const Made& made : waiting) {
@@ -146,8 +148,8 @@ Verdict Judgement::IsGone(State state, const char* how) const {
   return {};
 }
 
-// A launcher that loses a host ends the ranks of the others, so a rank that is silent beside one that died may have
-// been first. One that is merely slow to answer is silent too.
+// A launcher that loses a host ends the ranks on other hosts. So if one rank died and another is silent, the silent
+// rank may have been first. A rank that is only slow to answer is silent too.
 Verdict Judgement::Died() const {
   Verdict verdict = IsGone(State::kDied, "died");
   Verdict silent = IsGone(State::kSilent, "fell silent");
@@ -156,7 +158,8 @@ Verdict Judgement::Died() const {
   return verdict;
 }
 
-// Each that answered did not reach the other, and a third rank reached the one that did not answer.
+// A cut requires that each of the two that answered did not reach the other, and that a third rank reached the one that
+// did not answer.
 bool Judgement::IsCut(int a, int b) const {
   auto reaches = [&](int from, int to) {
     return !std::count(At(from).unreached.begin(), At(from).unreached.end(), to);
@@ -183,8 +186,8 @@ Verdict Judgement::Cut() const {
   return {};
 }
 
-// Whether the rank made this call the last time that it had made the calls before it: a step of training makes the
-// calls of the step before.
+// Whether the rank made this call the last time that it had made the calls before it. A training step repeats the calls
+// of the previous step.
 bool Judgement::IsUsual(const Made& made) const {
   constexpr std::ptrdiff_t kBefore = 3;
   auto& calls = At(made.rank).calls;
@@ -196,9 +199,9 @@ bool Judgement::IsUsual(const Made& made) const {
   return false;
 }
 
-// Calls of one group and number, on the ranks of the group; `kin`: of its sisters too, which a mesh has along one axis
-// and whose ranks run the same program. Most ranks are right; where that does not tell, most of the kin; then one that
-// calls what it usually does; else the lowest.
+// Returns the call that is taken as right. `members` are calls of one group and number on the ranks of the group. `kin`
+// also contains those of the other groups along the same mesh axis, whose ranks run the same program. Most members
+// decide, then most of the kin, then whether a rank repeats its earlier calls, then the lowest rank.
 const Made& Judgement::Right(const Calls& members, const Calls& kin) const {
   auto votes = [](const Made& made, const Calls& calls) {
     return std::count_if(calls.begin(), calls.end(), [&](const Made& m) { return Alike(*m.call, *made.call); });
@@ -215,7 +218,7 @@ Verdict Judgement::OtherCall() const {
     meetings[{made.call->group, made.call->sequence, GroupOf(made).ranks}].push_back(made);
     kin[{made.call->group, made.call->sequence}].push_back(made);
   });
-  Made odd, right;  // of the meeting that went wrong first
+  Made odd, right;  // the call that went wrong first
   for (const auto& [key, members] : meetings) {
     if (std::all_of(members.begin(), members.end(), [](const Made& m) { return m.call->done; })) continue;
     const Made& most = Right(members, kin[{std::get<0>(key), std::get<1>(key)}]);
@@ -230,7 +233,7 @@ Verdict Judgement::OtherCall() const {
                                 Name(right), ToString(*odd.call), right.rank, ToString(*right.call), After(odd.rank))};
 }
 
-// The ranks of the group that have not come as far.
+// Returns the ranks of the group that have not come as far.
 std::vector<int> Judgement::Absent(const Made& wait) const {
   std::vector<int> absent;
   for (int rank : GroupOf(wait).ranks) {
@@ -242,7 +245,7 @@ std::vector<int> Judgement::Absent(const Made& wait) const {
   return absent;
 }
 
-// Follows who waits for whom to one that waits for nobody.
+// Follows the chain of waiting ranks to one that waits for nobody.
 Verdict Judgement::Missing() const {
   Calls waiting = Waiting();
   std::erase_if(waiting, [&](const Made& wait) { return Absent(wait).empty(); });
@@ -259,9 +262,9 @@ Verdict Judgement::Missing() const {
   return OtherOrder();
 }
 
-// Each waits for another that waits elsewhere, so they call in different orders. The ranks run one program: after the
-// last call that all have made, most are right about the next one; else one that calls what it usually does; else the
-// lowest.
+// The ranks wait for each other in a circle, so they call in different orders. All ranks run one program, so after the
+// last call that all have made, most ranks are right about the next one. If that is undecided, a rank that repeats its
+// earlier calls is right, or else the lowest.
 Verdict Judgement::OtherOrder() const {
   auto same = [](const CallRecord& a, const CallRecord& b) { return a.group == b.group && a.sequence == b.sequence; };
   std::vector<Calls> made(reports.size());
@@ -290,7 +293,7 @@ Verdict Judgement::OtherOrder() const {
                                  ToString(*odd->call), After(odd->rank))};
 }
 
-// Before the mesh is there, and after the last call, the ranks meet in the bootstrap.
+// Before the mesh exists, and after the last call, the ranks meet in the bootstrap.
 Verdict Judgement::LateExchange() const {
   auto waits = std::find_if(reports.begin(), reports.end(), [](const RankReport& r) { return r.exchange_failed; });
   if (waits == reports.end()) return {};

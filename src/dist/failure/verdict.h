@@ -1,10 +1,17 @@
-// Verdict: which rank made a job fail, from what all ranks report. It is a function of the reports alone.
+// Verdict: judges which rank made a job fail, only from the reports of all ranks.
 //
-// A rank that died, or was suspended, is first: others fail because of it. Then come two ranks that do not reach each
-// other although others reach both, then one that fell silent. If all ranks answer, their calls are compared: one that
-// made another call than the others under the same number (of two, the one that does not repeat itself); else one that
-// others wait for and that waits for nobody; else one that others wait for in an exchange of the bootstrap; else one
-// whose call failed before all others.
+// The first of these rules that finds a rank decides:
+// - a rank that died
+// - a rank that was suspended
+// - two ranks that do not reach each other although others reach both
+// - a rank that fell silent
+// - a rank that made a different call from the others under the same number
+// - a rank that others wait for and that waits for nobody
+// - if ranks wait for each other in a circle, a rank whose next call is not that of most ranks
+// - a rank that others wait for in an exchange of the bootstrap
+// - the rank whose call failed before all others
+//
+// If only two ranks made different calls, the one that breaks its own earlier pattern is at fault.
 #pragma once
 #include <string>
 #include <vector>
@@ -14,10 +21,10 @@
 namespace weft {
 
 struct Verdict {
-  int rank = -1;     // -1: nothing in the reports tells; of two the lower one
+  int rank = -1;     // -1 if the reports show nothing; for two ranks, the lower one
   std::string text;  // "rank 2 (host h, pid 123) died first: all_reduce #57 on dp, ..."
 };
-// The reports by rank.
+// `reports` has one report per rank.
 Verdict Judge(const std::vector<RankReport>& reports);
 
 // "rank 2 (host h, pid 123)"

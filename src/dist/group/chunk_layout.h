@@ -1,8 +1,7 @@
-// ChunkLayout: how a dense tensor falls into the chunks of one dim, one chunk per rank, for packing them one after the
-// other.
+// ChunkLayout: splits a dense tensor into chunks of one dim, one chunk per rank, and packs them one after another.
 //
-// A tensor of capacities [outer..., full, inner...] in chunks of `chunk` along the dim: packed, chunk r is a dense
-// block [outer, chunk, inner] at r * block_bytes(). The last chunks may reach past `full`, or lie wholly beyond it.
+// For a tensor of capacities [outer..., full, inner...] and chunks of `chunk` along the dim, packed chunk r is a dense
+// block [outer, chunk, inner] at r * block_bytes(). The last chunks may extend past `full` or lie wholly beyond it.
 #pragma once
 #include "weft/core/runtime/kernel.h"
 #include "weft/dist/group/process_group.h"
@@ -16,17 +15,18 @@ struct ChunkLayout {
   int64_t inner_bytes = 0;  // bytes of one index of the dim
   int ranks = 1;
 
-  // `whole` gives the dims, `chunk` the capacity of the dim in a piece.
+  // `whole` is the whole tensor, `chunk` the capacity of the dim in a chunk. Throws Error if the chunks do not cover
+  // the dim.
   ChunkLayout(const TensorView& whole, int dim, int64_t chunk, int ranks);
 
   int64_t block_bytes() const { return outer * chunk * inner_bytes; }
   int64_t packed_bytes() const { return block_bytes() * ranks; }
-  // The whole tensor already is its packed chunks.
+  // Returns whether the whole tensor already has the layout of its packed chunks.
   bool contiguous() const { return outer == 1 && chunk * ranks == full; }
-  // Rows of chunk r that lie inside the whole.
+  // Returns the number of rows of chunk r that lie inside the whole tensor.
   int64_t rows(int r) const;
 
-  // What reaches past the whole is zero in the packed chunks, and is dropped when they are unpacked.
+  // Pack fills rows past the end of the whole tensor with zeros, and Unpack drops them.
   void Pack(const ProcessGroup& device, const void* whole, void* packed) const;
   void Unpack(const ProcessGroup& device, const void* packed, void* whole) const;
 };

@@ -1,4 +1,4 @@
-// Collective: one communication call as a value: what a group runs, records, counts and names in an error.
+// Collective: one communication call as a value, which a group runs, records, counts and reports in errors.
 #pragma once
 #include <chrono>
 #include <cstdint>
@@ -13,11 +13,12 @@
 
 namespace weft {
 
-// What a rank hands over: `count` elements, `count` for each rank, its send_counts, or nothing.
+// A rank's input: `count` elements, `count` elements per rank, its send_counts, or none.
 enum class Handed : uint8_t { kCount, kCountPerRank, kSendCounts, kNothing };
 
-// The collectives, one row each: what records, counts, checks and errors need to know. A new one is a row here, a
-// method of ProcessGroup, and what it does in each group: a case in local_group.cc and one in gloo_collectives.cc.
+// The collectives, one row each, with the properties that records, counts, checks and errors need. A new collective
+// needs a row here, a method of ProcessGroup, a case in OutputBytes, and an implementation in local_group.cc,
+// gloo_collectives.cc and nccl_group.cc.
 // clang-format off
 //  Name           text              reduces  peer   hands over     own counts
 #define WEFT_COLLECTIVES(X)                                                 \
@@ -46,7 +47,7 @@ struct CollectiveTraits {
   bool reduces;      // takes a ReduceOp
   bool has_peer;     // takes a peer
   Handed handed;
-  bool own_counts;  // each rank has counts of its own
+  bool own_counts;  // counts may differ per rank
 };
 inline constexpr CollectiveTraits kCollectiveTraits[] = {
 #define WEFT_TRAITS(Name, text, reduces, peer, handed, own_counts) {text, reduces, peer, Handed::handed, own_counts},
@@ -62,17 +63,17 @@ struct Collective {
   CollectiveOp op = CollectiveOp::kBarrier;
   const void* in = nullptr;
   void* out = nullptr;
-  int64_t count = 0;  // elements: of one rank's piece (all_gather, reduce_scatter, all_to_all), else of the whole
+  int64_t count = 0;  // elements of one rank's piece (all_gather, reduce_scatter, all_to_all), otherwise of the whole
   DType dtype = DType::kF32;
   ReduceOp reduce = ReduceOp::kSum;
-  int peer = 0;                            // root, source or destination, as a rank of the group; a shift's distance
+  int peer = 0;  // root, source or destination, as a rank of the group; for a shift, its distance
   std::span<const int64_t> send_counts{};  // all_to_all_v: elements for each rank
   std::span<const int64_t> recv_counts{};  // all_gather_v, all_to_all_v: elements from each rank
-  std::chrono::milliseconds timeout{0};    // 0: the group's
-  std::string_view site{};                 // who asked for it, e.g. "trainer.cc:61"; copied when the call is recorded
+  std::chrono::milliseconds timeout{0};    // 0 means the group's timeout
+  std::string_view site{};  // the call site, for example "trainer.cc:61"; copied when the call is recorded
 };
 
-// The text of a call site by value, cut when longer: taking one costs no allocation.
+// The text of a call site by value, truncated to 96 bytes. Making one allocates nothing.
 class SiteText {
  public:
   SiteText() = default;
@@ -87,7 +88,7 @@ class SiteText {
   size_t size_ = 0;
 };
 
-// The bytes that this rank hands over in a group of `size`, and those that rank `rank` is given.
+// The bytes of this rank's input in a group of `size` ranks, and of the output of rank `rank`.
 int64_t InputBytes(const Collective& call, int size);
 int64_t OutputBytes(const Collective& call, int size, int rank);
 // "all_reduce f32 x 1000 sum"

@@ -18,7 +18,7 @@ namespace {
 
 constexpr const char* kActions[] = {"kill", "stop", "hang", "throw", "skip", "shape", "dtype", "order"};
 
-// Of the same size: what is sent lies within the caller's memory.
+// The other type has the same size, so that the transfer stays within the caller's memory.
 DType Other(DType dtype) {
   switch (dtype) {
     case DType::kF64:
@@ -67,7 +67,7 @@ bool CollectiveFault::Change(const ProcessGroup& group, Collective& call) {
   if (held_ && held_->group == &group) {
     bool alike = call.op == held_->op && call.dtype == held_->dtype && call.count == held_->count;
     if (!alike) held_.reset();
-    return !alike;  // the held ones would follow, but a group whose ranks call unlike ones is of no use
+    return !alike;  // held calls are not made later, because a group whose ranks make different calls is unusable
   }
   return ++made_ == nth_ ? Begin(group, call) : true;
 }

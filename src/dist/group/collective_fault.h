@@ -1,20 +1,22 @@
-// CollectiveFault: what a rank does in the place of one of its collectives, for tests of how a job then ends, asked for
-// by WEFT_FAULT. Ranks without the variable, that is all in use, have none and look for none.
+// CollectiveFault: injects a fault into one collective of a rank, for tests of how a job then ends. WEFT_FAULT requests
+// it. Ranks without the variable have no CollectiveFault, so their calls are not filtered.
 //
 //   WEFT_FAULT=collective:skip:57   the 57th collective of this rank, over all its groups, is not made
 //
-// | action       | at that collective                                                             |
+// | action       | effect at that collective                                                      |
 // | kill, stop   | the process gets SIGKILL or SIGSTOP                                            |
-// | hang         | an hour of sleep before it                                                     |
-// | throw        | an error of this rank's own                                                    |
-// | skip         | it is left out                                                                 |
-// | shape, dtype | it is made with one element less, or of another type of the same size          |
-// | order        | the group's first call unlike it is made in its place; it and those like it    |
-// |              | that come before that one are not made: the ranks have parted by then          |
+// | hang         | the rank sleeps for an hour before it                                          |
+// | throw        | this rank throws an error                                                      |
+// | skip         | it is not made                                                                 |
+// | shape, dtype | it is made with one element less, or with another type of the same size        |
+// | order        | the group's next different call is made instead; this call and similar ones    |
+// |              | before that one are dropped, because the ranks are out of step by then         |
 //
-// Calls that a replay makes are counted too: those above "skip" happen before the replay, the others do nothing to it.
+// Calls of a replay are counted too. The actions above "skip" happen before the replay; the others have no effect on
+// it.
 //
-// A line on stderr says when and where: "fault: rank 2 pid 123 at NANOSECONDS since 1970: skip all_reduce #57 on dp".
+// A line on stderr reports the rank and the time: "fault: rank 2 pid 123 at NANOSECONDS since 1970: skip all_reduce #57
+// on dp".
 #pragma once
 #include <memory>
 #include <mutex>
@@ -27,11 +29,11 @@ namespace weft {
 
 class CollectiveFault {
  public:
-  // Null where WEFT_FAULT asks for none. Throws Error for an action that there is not.
+  // Returns null if WEFT_FAULT requests no fault here. Throws Error for an unknown action.
   static std::shared_ptr<CollectiveFault> FromEnvironment();
 
   CollectiveFault(std::string action, int nth);
-  // A group's call filter; of sends and receives it changes none. Thread-safe.
+  // A group's call filter. It does not change or count sends and receives. Thread-safe.
   bool Change(const ProcessGroup& group, Collective& call);
 
  private:
@@ -47,7 +49,7 @@ class CollectiveFault {
   int nth_;
   std::mutex mutex_;
   int made_ = 0;
-  std::optional<Held> held_;  // by order
+  std::optional<Held> held_;  // set by action "order"
 };
 
 }  // namespace weft

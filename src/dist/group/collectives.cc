@@ -20,7 +20,7 @@ const KernelTable& RowsOf(DeviceKind kind) {
   return kind == DeviceKind::kCpu ? cpu : cuda;
 }
 
-// Runs the row of `op`, which knows how chunks lie in a tensor, for whole tensors.
+// Runs the row of `op`, which knows the layout of chunks, on whole tensors.
 Tensor RunRow(Op op, const Tensor& x, Shape out_shape, DeviceMesh& mesh, int axis, Attrs attrs, const Loc& loc) {
   DeviceKind kind = x.device().kind;
   ProcessGroup& group = mesh.Group(axis, kind);

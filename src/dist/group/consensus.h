@@ -1,4 +1,4 @@
-// What the ranks of a group tell each other: bytes, and whether all are well.
+// Consensus: small collectives with which ranks exchange bytes and agree on whether any of them failed.
 #pragma once
 #include <functional>
 #include <string>
@@ -10,23 +10,24 @@
 
 namespace weft {
 
-// The bytes of all ranks, in order; called by all ranks alike.
+// Returns the bytes of all ranks in rank order. Collective.
 std::vector<std::string> GatherBytes(ProcessGroup& group, std::string_view mine);
-// The first fault of any rank, the same on all.
+// Returns the fault of the lowest rank that has one, on all ranks. Collective.
 absl::Status FirstFault(ProcessGroup& group, const absl::Status& mine);
-// Throws Error, on all ranks, unless all have the same number: "rank 3 " and `otherwise`.
+// Throws Error on all ranks unless all have the same number. The error is the first rank that differs from rank 0,
+// followed by `otherwise`: "rank 3 " and `otherwise`. Collective.
 void CheckSame(ProcessGroup& group, uint64_t mine, const char* otherwise);
 
-// The bytes of all ranks, in order; called by all ranks alike. Bootstrap::AllGather is one.
+// A function that returns the bytes of all ranks in rank order. It is collective. Bootstrap::AllGather is one.
 using Gather = std::function<std::vector<std::string>(std::string_view bytes)>;
 
-// The ranks of a job, as they look at files together: in a group, or before there are groups.
+// The ranks of a job that inspect files together, in a group or before there are groups.
 struct Ranks {
   int rank = 0, size = 1;
   Gather gather = [](std::string_view bytes) { return std::vector<std::string>{std::string(bytes)}; };
-  std::string host;  // of this rank, where errors are to name it
+  std::string host;  // this rank's host, if errors are to name it
 };
-Ranks RanksOf(ProcessGroup& group);  // which outlives them
+Ranks RanksOf(ProcessGroup& group);  // `group` must outlive the result
 absl::Status FirstFault(const Ranks& ranks, const absl::Status& mine);
 
 }  // namespace weft

@@ -1,5 +1,5 @@
-// FactoryTable: a factory for each kind of device, so that one mesh has groups of whoever moves tensors of each kind
-// between ranks: Gloo those of the CPU, NCCL those of GPUs.
+// FactoryTable: one factory per kind of device, so that one mesh has groups for each kind of tensor: Gloo for the CPU,
+// NCCL for GPUs.
 #pragma once
 #include <array>
 
@@ -9,10 +9,10 @@ namespace weft {
 
 class FactoryTable final : public GroupFactory {
  public:
-  // Groups of this kind are made by `factory` from now on.
+  // Uses `factory` for groups of this kind from now on.
   void Add(DeviceKind kind, std::unique_ptr<GroupFactory> factory);
-  std::vector<DeviceKind> kinds() const;  // that have one, in their order: what a mesh can be made for
-  // Throws Error where the kind has none.
+  std::vector<DeviceKind> kinds() const;  // the kinds that have a factory, in enum order; a mesh can be made for these
+  // Throws Error if the kind has no factory.
   std::unique_ptr<ProcessGroup> Make(const std::string& name, const std::vector<int>& ranks, DeviceKind kind) override;
 
  private:

@@ -1,4 +1,5 @@
-// GroupFactory: who makes process groups: in-process ranks, Gloo, NCCL. A mesh asks it for one group per axis.
+// GroupFactory: makes process groups, for example of in-process ranks, Gloo or NCCL. A mesh asks it for one group per
+// axis.
 #pragma once
 #include <memory>
 #include <string>
@@ -11,9 +12,9 @@ namespace weft {
 class GroupFactory {
  public:
   virtual ~GroupFactory() = default;
-  // The group of the global `ranks`, of which this rank is one. All ranks of the world call Make in the same order with
-  // the same name and kind, each with the ranks of its own group (the groups of one axis are disjoint and cover the
-  // world). Throws Error when the group cannot be made.
+  // Returns the group of the global `ranks`, which include this rank. Collective over the world: all ranks call Make in
+  // the same order with the same name and kind. Each passes the ranks of its own group; the groups of one axis are
+  // disjoint and cover the world. Throws Error if the group cannot be made.
   virtual std::unique_ptr<ProcessGroup> Make(const std::string& name, const std::vector<int>& ranks,
                                              DeviceKind kind) = 0;
 };

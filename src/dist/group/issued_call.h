@@ -1,4 +1,5 @@
-// IssuedCall: a call of a stream-ordered group on its way. What the caller lent it, but for the memory, is its own.
+// IssuedCall: a pending call of a stream-ordered group. It owns copies of the call's site and counts, but not the
+// tensor memory.
 #pragma once
 #include <cstdint>
 #include <vector>

@@ -1,5 +1,5 @@
-// Groups for planning: they know their size and ranks and move nothing. `weft plan` sizes a program for any mesh with
-// them.
+// Plan groups: groups that know their size and ranks and move no data. `weft plan` sizes a program for any mesh with
+// them. Every collective throws Error.
 #pragma once
 #include "weft/dist/group/group_factory.h"
 

@@ -9,7 +9,7 @@ RankActivity::Scope::Scope(RankActivity& activity, Describe describe) : activity
 }
 RankActivity::Scope::~Scope() { activity_.Set({}); }
 
-// The lock is held while it describes: what it refers to lives as long as the scope.
+// Holds the lock during the call, because the objects that `describe` refers to live only as long as the scope.
 std::string RankActivity::Text() const {
   std::lock_guard lock(mutex_);
   return describe_ ? describe_() : "";

@@ -1,4 +1,5 @@
-// RankActivity: what a rank does by itself while others may wait for it, for the line that names a late rank.
+// RankActivity: describes work that a rank does on its own while others may wait for it. The message about a late rank
+// contains it.
 //
 //   RankActivity::Scope saving(activity, [&] { return fmt::format("saving {}", folder); });
 #pragma once
@@ -12,7 +13,8 @@ class RankActivity {
  public:
   using Describe = std::function<std::string()>;
 
-  // While it lives, the rank does what `describe` returns; other threads call it. One scope at a time.
+  // While a scope lives, `describe` returns the rank's activity. Other threads call it. Only one scope may live at a
+  // time.
   class Scope {
    public:
     Scope(RankActivity& activity, Describe describe);
@@ -24,7 +26,7 @@ class RankActivity {
     RankActivity& activity_;
   };
 
-  std::string Text() const;  // "" when there is no scope
+  std::string Text() const;  // "" without a scope; thread-safe
 
  private:
   void Set(Describe describe);

@@ -7,9 +7,9 @@
 namespace weft {
 namespace {
 
-constexpr int64_t kBlock = 1024;  // elements accumulated at a time: the accumulators stay in the L1 cache
+constexpr int64_t kBlock = 1024;  // elements per block; the accumulators stay in the L1 cache
 
-// Padding is undefined and is reduced too: integers must wrap and bools must be read as bytes.
+// Padding is undefined and is reduced too, so integers must wrap and bools must be read as bytes.
 template <class T>
 T Add(T a, T b) {
   if constexpr (std::is_floating_point_v<T>)

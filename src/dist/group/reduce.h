@@ -1,4 +1,4 @@
-// Reduce: the elementwise reduction of several buffers in a fixed order. All CPU groups share it, so they give the same
+// Reduce: the elementwise reduction of several buffers in a fixed order. All CPU groups use it, so they give the same
 // bits.
 #pragma once
 #include <cstdint>
@@ -9,8 +9,8 @@
 
 namespace weft {
 
-// out[i] = inputs[0][i] op inputs[1][i] op ..., left to right; 16-bit floats accumulate in f32 and round once. A sum or
-// max of bools is "or", a min is "and". NaN wins a max and a min. `out` may be one of the inputs.
+// out[i] = inputs[0][i] op inputs[1][i] op ..., from left to right. 16-bit floats accumulate in f32 and are rounded
+// once. A sum or max of bools is "or", a min is "and". NaN wins a max and a min. `out` may be one of the inputs.
 void ReduceInRankOrder(std::span<const void* const> inputs, void* out, int64_t count, DType dtype, ReduceOp op);
 
 }  // namespace weft

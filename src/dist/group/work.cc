@@ -43,7 +43,7 @@ void Work::Finish(std::exception_ptr error) const {
   state_->changed.notify_all();
 }
 
-// A handle that only its lane holds cannot come to be shared but through the lane.
+// If only the lane holds the handle, only the lane can copy it, so the count cannot grow meanwhile.
 bool Work::Recycle() const {
   if (state_.use_count() > 1) return false;
   std::lock_guard lock(state_->mutex);
@@ -103,8 +103,9 @@ void Lane::Loop() {
     if (!first_) last_ = nullptr;
     lock.unlock();
     std::exception_ptr error = Run(slot);
-    pending_.fetch_sub(1, std::memory_order_release);  // before Finish: a waiter may issue its next call directly
-    slot.work.Finish(std::move(error));                // and then the slot may be taken again
+    // Counts down before Finish, because a waiter may issue its next call directly.
+    pending_.fetch_sub(1, std::memory_order_release);
+    slot.work.Finish(std::move(error));  // afterwards the slot may be reused
     lock.lock();
   }
 }

@@ -1,4 +1,4 @@
-// Work: the handle of a collective that runs in the background; and the thread it runs on.
+// Work: the handle of a collective that runs in the background, and the thread (Lane) that runs it.
 #pragma once
 #include <atomic>
 #include <chrono>
@@ -14,13 +14,14 @@
 
 namespace weft {
 
-// Cheap to copy. Dropping it does not cancel the call: its memory must stay until the call is done.
+// Cheap to copy and thread-safe. Dropping it does not cancel the call, whose memory must stay valid until the call is
+// done.
 class Work {
  public:
-  bool Test() const;                 // done, well or badly
+  bool Test() const;                 // done, with or without an error
   std::exception_ptr error() const;  // null while running and after success
-  // Returns when the call is done; throws its error. With a timeout other than 0, throws Error when it is not done by
-  // then (the call goes on, until the timeout of its group ends it).
+  // Blocks until the call is done and throws its error. With a timeout other than 0, throws Error if the call is not
+  // done by then. The call itself continues until the timeout of its group ends it.
   void Wait(std::chrono::milliseconds timeout = std::chrono::milliseconds{0}) const;
 
  private:
@@ -28,21 +29,21 @@ class Work {
   friend class ProcessGroup;
   struct State;
   Work();
-  void Finish(std::exception_ptr error) const;  // by whoever runs the call, once
-  // As new, if the call is done and nobody else holds the handle; else false.
+  void Finish(std::exception_ptr error) const;  // called once, by the runner of the call
+  // Resets the handle and returns true if the call is done and nobody else holds the handle. Otherwise returns false.
   bool Recycle() const;
 
   std::shared_ptr<State> state_;
 };
 
-// Runs calls in order on one thread, which starts with the first. A call allocates nothing once as many were in flight,
-// or their handles kept, before: it takes the slot of one that is done and forgotten.
+// Runs calls in order on one thread, which starts with the first call. A call reuses a slot that is done and whose
+// handle was dropped, so allocation stops once there are enough slots.
 class Lane {
  public:
   using Runner = std::function<void(const Collective& call, uint64_t sequence)>;
   explicit Lane(Runner run) : run_(std::move(run)) {}
-  ~Lane();  // runs what is queued, then joins
-  // Copies the call's site; its memory and counts must stay until the work is done.
+  ~Lane();  // runs queued calls, then joins
+  // Copies the call's site. Its memory and counts must stay valid until the work is done.
   Work Push(const Collective& call, uint64_t sequence);
   bool idle() const { return pending_.load(std::memory_order_acquire) == 0; }
 
@@ -62,7 +63,7 @@ class Lane {
   std::mutex mutex_;
   std::condition_variable wake_;
   std::vector<std::unique_ptr<Slot>> slots_;
-  Slot *first_ = nullptr, *last_ = nullptr;  // of the queue
+  Slot *first_ = nullptr, *last_ = nullptr;  // ends of the queue
   std::atomic<int> pending_{0};
   bool stop_ = false;
   std::thread thread_;

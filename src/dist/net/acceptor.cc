@@ -14,8 +14,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-constexpr int kAcceptAtOnce = 16;       // guests that are there are served between
-constexpr milliseconds kNoSockets{50};  // a pause when this process has no file descriptor left
+constexpr int kAcceptAtOnce = 16;       // known guests are served in between
+constexpr milliseconds kNoSockets{50};  // pause when this process has no free file descriptor
 
 }  // namespace
 
@@ -47,7 +47,7 @@ int Acceptor::PollMs() const {
   return int(std::max(milliseconds(0), std::chrono::ceil<milliseconds>(until - Clock::now())).count());
 }
 
-// A stranger that keeps calling cannot choose whom it ends.
+// The choice is random, so that a stranger that keeps connecting cannot choose whose connection is closed.
 void Acceptor::MakeRoom(const std::string& why) {
   auto one = std::find_if(guests_.begin(), guests_.end(), [](const Guest& guest) { return !guest.is_challenged(); });
   if (one == guests_.end()) one = guests_.begin() + std::ptrdiff_t(random_() % guests_.size());
@@ -55,7 +55,7 @@ void Acceptor::MakeRoom(const std::string& why) {
   guests_.erase(one);
 }
 
-// Reads what the guest has sent, then counts it: the first message of a rank has mostly arrived by then.
+// Reads before the guest is counted, because the first message of a rank has usually arrived by then.
 void Acceptor::Take(Guest guest, std::vector<Guest>& proven) {
   Guest::Step step = guest.Advance(doors_[guest.door()].key);
   if (step == Guest::Step::kProven) {
@@ -98,7 +98,7 @@ std::vector<Guest> Acceptor::Serve() {
   return proven;
 }
 
-// A caller that has given up meanwhile calls again: it must not look like a rank that ends.
+// A caller that has given up calls again later, so its closed connection must not look like a rank that has ended.
 Socket Acceptor::Welcome(Guest& guest) const {
   char byte;
   if (recv(guest.socket().fd(), &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0) return {};

@@ -1,14 +1,15 @@
 // Acceptor: listening sockets whose guests have to prove that they are ranks of this job.
 //
-// It never waits for a guest. Each has a few seconds to prove itself; a bounded number have not, at all listeners, and
-// one more ends another: one that has not begun a handshake, or any where all have. A rank that is ended so calls
-// again. A guest that is turned away costs one line on stderr, and many of them few lines.
+// It never blocks on a guest. Each guest has a few seconds to prove itself. The number of unproven guests at all
+// listeners together is bounded. At the bound, or without free file descriptors, a new guest replaces one that has not
+// begun a handshake, or a random one if all have begun. A rank whose connection is closed this way connects again. Each
+// refused guest is reported on stderr, with a limit on lines per minute.
 //
 //   Acceptor acceptor(OpenListener("127.0.0.1", 29500), key, "rank 0");
 //   for (;;) {
 //     std::vector<pollfd> polls = acceptor.Polls();
 //     poll(polls.data(), polls.size(), acceptor.PollMs());
-//     for (Guest& guest : acceptor.Serve()) ...               // proven: Welcome or TurnAway
+//     for (Guest& guest : acceptor.Serve()) ...               // proven: call Welcome or TurnAway
 //   }
 #pragma once
 #include <poll.h>
@@ -30,20 +31,21 @@ class Acceptor {
   static constexpr size_t kMaxGuests = 256;
   static constexpr std::chrono::milliseconds kPatience{5000};
 
-  // `max_guests` of this process, beside its own files: GuestsToKeep of descriptor_limit.h.
+  // `max_guests` bounds the unproven guests; GuestsToKeep of descriptor_limit.h computes it from the descriptor limit.
   Acceptor(Socket listener, const Key& key, const std::string& who, size_t max_guests = kMaxGuests);
-  // Takes over the listener of another one, as door 1, and its guests; the bound holds for all of them.
+  // Takes over the guests of another acceptor and its listener, which becomes door 1. The bound holds for all guests
+  // together.
   void Adopt(Acceptor other);
-  // How many have not proved themselves. From any thread.
+  // Returns the number of guests that have not proved themselves. Thread-safe, unlike the other functions.
   size_t guests() const { return *count_; }
 
-  // The sockets to wait for, and how long at most: a guest may run out of time.
+  // The sockets to poll, and the poll timeout in ms, which ends at the next guest's deadline; -1 without guests.
   std::vector<pollfd> Polls() const;
   int PollMs() const;
-  // Does what can be done without waiting. Returns the guests that are proven since the last time.
+  // Does all work that needs no waiting. Returns the guests that have proved themselves since the last call.
   std::vector<Guest> Serve();
 
-  // Ends the handshake of a proven guest: its socket, or none when the guest is gone.
+  // Completes the handshake of a proven guest. Returns its socket, or an empty one if the guest has left.
   Socket Welcome(Guest& guest) const;
   void TurnAway(Guest& guest, Admission admission);
 
@@ -57,9 +59,9 @@ class Acceptor {
   void MakeRoom(const std::string& why);
 
   std::vector<Door> doors_;
-  std::vector<Guest> guests_;  // by age
+  std::vector<Guest> guests_;  // oldest first
   size_t max_guests_;
-  std::unique_ptr<std::atomic<size_t>> count_ = std::make_unique<std::atomic<size_t>>(0);  // of guests_
+  std::unique_ptr<std::atomic<size_t>> count_ = std::make_unique<std::atomic<size_t>>(0);  // the size of guests_
   std::minstd_rand random_;
   std::unique_ptr<RefusalLog> log_;
 };

@@ -13,7 +13,7 @@
 namespace weft {
 namespace {
 
-// Counting takes a descriptor itself: where there is none, all are in use.
+// Counting needs a descriptor itself. If none is free, all are in use.
 int64_t OpenDescriptors(const rlimit& limit) {
   std::error_code error;
   std::filesystem::directory_iterator open("/proc/self/fd", error);
@@ -22,10 +22,10 @@ int64_t OpenDescriptors(const rlimit& limit) {
 
 }  // namespace
 
-constexpr int64_t kGuests = 4;  // that have not proved themselves: others are let in one after another
+constexpr int64_t kGuests = 4;  // unproven at once; others are accepted one after another
 
 int64_t DescriptorsToMeet(int rank, int world_size) {
-  constexpr int64_t kListeners = 2, kRankZero = 2;  // beside rank 0 itself, the socket that gave its secret
+  constexpr int64_t kListeners = 2, kRankZero = 2;  // the connection to rank 0, and the socket for its secret
   return rank == 0 ? kListeners + world_size - 1 : kRankZero;
 }
 
@@ -35,12 +35,13 @@ int64_t DescriptorsOfNetwork() {
 }
 
 int64_t DescriptorsOfRank(int world_size) {
-  constexpr int64_t kFiles = 16, kAtOnce = 64;  // ForAllRanks asks so many ranks at once
-  constexpr int64_t kWays = 4;                  // it asks others and is asked, and tries to reach them and is tried
-  // One group an axis of more than one rank, and the world's: each waits on two descriptors of its own.
+  constexpr int64_t kFiles = 16, kAtOnce = 64;  // ForAllRanks asks up to 64 ranks at once
+  constexpr int64_t kWays = 4;                  // it asks and is asked, it probes and is probed
+  // The world has a group, and so has each mesh axis of more than one rank. Each group needs two descriptors to wait
+  // on.
   int64_t groups = 1 + std::min<int64_t>(kMaxAxes, std::bit_width(unsigned(world_size)) - 1);
   int64_t others = world_size - 1;
-  int64_t pairs = 2 * others;  // with the world, and along the axes together
+  int64_t pairs = 2 * others;  // once in the world group, and at most once in all axes together
   return pairs + 2 * groups + kWays * std::min(others, kAtOnce) + kFiles;
 }
 
@@ -56,7 +57,7 @@ int64_t GuestsToKeep(int64_t own, int64_t most) {
 
 absl::Status ReserveDescriptors(int64_t more, int world_size) {
   rlimit limit{};
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return absl::OkStatus();  // nothing is known to be wrong
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return absl::OkStatus();  // an unknown limit is not an error
   int64_t open = OpenDescriptors(limit);
   auto needed = rlim_t(open + more);
   if (limit.rlim_cur >= needed) return absl::OkStatus();

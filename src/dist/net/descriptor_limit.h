@@ -1,5 +1,5 @@
-// Descriptor limit: a job of many ranks needs more open files per process than most shells allow, and a connection that
-// cannot be opened looks to the other ranks like one that was refused.
+// Descriptor limit: a job of many ranks needs more open files per process than most shells allow. If a rank cannot open
+// a connection, the other ranks would see it as refused.
 #pragma once
 #include <cstdint>
 
@@ -7,23 +7,25 @@
 
 namespace weft {
 
-// The file descriptors that a rank opens to meet the others at MASTER_ADDR. Rank 0 listens there for all ranks, and for
-// processes of its own user that ask for a secret.
+// Returns how many file descriptors a rank opens to meet the others at MASTER_ADDR. Rank 0 listens there for all ranks,
+// and for processes of its own user that ask for a secret.
 int64_t DescriptorsToMeet(int rank, int world_size);
 
-// The file descriptors that a rank's PeerNetwork opens at start: a listener, connections to neighbouring ranks, guests.
+// Returns how many file descriptors a rank's PeerNetwork opens at start: a listener, an event, connections to the two
+// neighbouring ranks, and a few guests.
 int64_t DescriptorsOfNetwork();
 
-// The most file descriptors that a rank opens at once after its start: the sockets of its groups, the questions and
+// Returns the most file descriptors that a rank has open at once after its start: sockets of its groups, questions and
 // answers of a job that fails, logs, data and checkpoints.
 int64_t DescriptorsOfRank(int world_size);
 
-// How many guests that have not proved themselves may be kept, at most `most`: as many as the limit of this process
-// leaves, raised as far as it may be, beside what is open and `own` more, and those that DescriptorsOfNetwork counts.
+// Returns how many unproven guests this process may keep, at most `most` and at least the few that DescriptorsOfNetwork
+// includes. Raises the soft limit if that helps. `own` is the number of further descriptors that the process will need,
+// including DescriptorsOfNetwork().
 int64_t GuestsToKeep(int64_t own, int64_t most);
 
-// Makes sure that this process of a job of `world_size` ranks can open `more` files, and raises its soft limit where
-// that is needed. kResourceExhausted, with the numbers and the limit to set, when the hard limit is lower.
+// Makes sure that this process can open `more` files, and raises its soft limit if needed. Returns kResourceExhausted,
+// with the numbers and the limit to set, if the hard limit is lower. `world_size` is for that message.
 absl::Status ReserveDescriptors(int64_t more, int world_size);
 
 }  // namespace weft

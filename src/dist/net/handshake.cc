@@ -22,10 +22,10 @@ struct Reply {
   Admission admission;
   Key code{};
 };
-// They are sent and signed as they lie in memory.
+// They are sent and signed as they are in memory.
 static_assert(sizeof(Guest::Hello) == 48 && sizeof(Claim) == 64 && sizeof(Guest::Proof) == 96 && sizeof(Reply) == 36);
 
-// `end`: ListeningEnd of the connection.
+// `end` is the ListeningEnd of the connection.
 Key CallerCode(const Key& key, const std::string& end, const Guest::Hello& hello, const Key& nonce,
                const Claim& claim) {
   return Hmac(key, {"weft caller", end, BytesOf(hello), BytesOf(nonce), BytesOf(claim)});
@@ -35,12 +35,12 @@ Key ListenerCode(const Key& key, const std::string& end, const Guest::Hello& hel
   return Hmac(key, {"weft listener", end, BytesOf(hello), BytesOf(nonce), BytesOf(claim), BytesOf(admission)});
 }
 
-// A message of a handshake fits into any send buffer: one that does not is on a connection that is gone.
+// A handshake message fits into any send buffer, so a partial send means that the connection is closed.
 bool SendNow(const Socket& socket, const void* message, size_t bytes) {
   return send(socket.fd(), message, bytes, MSG_NOSIGNAL | MSG_DONTWAIT) == ssize_t(bytes);
 }
 
-// kWelcome when all bytes are there.
+// Returns kWelcome when all bytes have arrived.
 Admission Receive(const Socket& socket, void* message, size_t bytes, Clock::time_point deadline) {
   auto* to = static_cast<char*>(message);
   while (bytes) {
@@ -95,7 +95,7 @@ Admission Introduce(const Socket& socket, const Key& key, Purpose purpose, const
   if (!SendNow(socket, &proof, sizeof(proof))) return Admission::kGone;
   Reply reply{};
   if (Admission a = Receive(socket, &reply, sizeof(reply), deadline); a != Admission::kWelcome) return a;
-  // A listener that does not know this caller signs nothing.
+  // A listener that does not know this caller sends no code.
   if (reply.admission == Admission::kOtherSecret) return Admission::kOtherSecret;
   bool proven = SameKey(reply.code, ListenerCode(key, end, hello, nonce, claim, reply.admission));
   return proven ? reply.admission : Admission::kImpostor;
@@ -109,7 +109,7 @@ Guest::Step Guest::Refuse(std::string reason) {
   return Step::kRefused;
 }
 
-// Of a message of this many bytes, what is there. kProven: all of it.
+// Reads what has arrived of a message of `bytes` bytes. Returns kProven once the message is complete.
 Guest::Step Guest::Fill(void* message, size_t bytes) {
   ssize_t n = recv(socket_.fd(), static_cast<char*>(message) + have_, bytes - have_, MSG_DONTWAIT);
   if (n < 0 && (errno == EAGAIN || errno == EINTR)) return Step::kWaiting;
@@ -121,7 +121,7 @@ Guest::Step Guest::Fill(void* message, size_t bytes) {
 
 Guest::Step Guest::Challenge() {
   Step step = Fill(&hello_, sizeof(hello_));
-  // The first bytes tell: a program of another protocol may wait for an answer and send no more.
+  // Compares as soon as the first bytes arrive, because a program of another protocol may send no more and wait.
   if (std::memcmp(&hello_.protocol, &kProtocol, std::min(have_, sizeof(kProtocol))) != 0)
     return Refuse("it does not speak this protocol");
   if (step != Step::kProven) return step;
@@ -138,7 +138,7 @@ Guest::Step Guest::Check(const Key& key) {
   Key code = CallerCode(key, ListeningEnd(socket_, /*local=*/true), hello_, nonce_, proof_.claim);
   if (SameKey(proof_.code, code)) return Step::kProven;
   Reply reply{Admission::kOtherSecret};
-  SendNow(socket_, &reply, sizeof(reply));  // it is turned away whether or not this arrives
+  SendNow(socket_, &reply, sizeof(reply));  // it is turned away even if this does not arrive
   return Refuse("its proof does not fit: it is of another job, or WEFT_SECRET differs between the ranks");
 }
 

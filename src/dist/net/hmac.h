@@ -1,4 +1,4 @@
-// HMAC-SHA256 of libcrypto, and random keys: what the ranks of a job prove themselves by.
+// HMAC-SHA256 of libcrypto and random keys, with which the ranks of a job authenticate each other.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -9,15 +9,15 @@ namespace weft {
 
 using Key = std::array<uint8_t, 32>;
 
-// The code of a list of parts. Lengths are covered too: {"ab", "c"} and {"a", "bc"} have different codes. Throws Error
-// when libcrypto fails.
+// Returns the authentication code of a list of parts. It covers the lengths too, so {"ab", "c"} and {"a", "bc"} have
+// different codes. Throws Error if libcrypto fails.
 Key Hmac(const Key& key, std::initializer_list<std::string_view> parts);
-// Compares in a time that does not depend on the contents.
+// Compares in constant time.
 bool SameKey(const Key& a, const Key& b);
-// 32 bytes of getrandom. Throws Error when there are none.
+// Returns 32 bytes from getrandom. Throws Error if the system gives none.
 Key RandomKey();
 
-// The bytes of a value that has no padding, as they lie in memory.
+// Returns the object representation of a value without padding.
 template <class T>
 std::string_view BytesOf(const T& value) {
   return {reinterpret_cast<const char*>(&value), sizeof(value)};

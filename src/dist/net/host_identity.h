@@ -1,14 +1,15 @@
-// HostIdentity: what tells hosts apart. Names do not: images and containers often share one.
+// HostIdentity: identifies hosts. Host names are not enough, because images and containers often share one.
 #pragma once
 #include <string>
 
 namespace weft {
 
-// Equal for processes that share a loopback: of one boot of one kernel, in one network namespace. Without spaces. Where
-// /proc does not tell, it is the host's name.
+// Equal for processes that share a loopback interface, which means one boot of one kernel and one network namespace.
+// Contains no spaces. Falls back to the host's name if /proc cannot be read.
 std::string HostIdentity();
 
-// Equal for processes that see each other's process ids: of one boot of one kernel, in one process namespace.
+// Equal for processes that see each other's process ids, which means one boot of one kernel and one pid namespace. Has
+// the same fallback.
 std::string ProcessSpace();
 
 }  // namespace weft

@@ -14,7 +14,7 @@ namespace {
 std::string LauncherId() {
   for (const char* name : {"TORCHELASTIC_RUN_ID", "SLURM_HET_JOB_ID", "SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID"}) {
     const char* id = std::getenv(name);
-    if (!id || !*id || std::string_view(id) == "none") continue;  // what torchrun sets where it was given none
+    if (!id || !*id || std::string_view(id) == "none") continue;  // torchrun sets "none" when it got no id
     const char* step = std::getenv("RANK") ? nullptr : std::getenv("SLURM_STEP_ID");
     return std::string(name) + "=" + id + (step ? std::string(" step ") + step : "");
   }
@@ -34,7 +34,7 @@ bool Differ(uint64_t a, uint64_t b) { return a && b && a != b; }
 }  // namespace
 
 JobName NameOfThisJob(const Key& key, std::string_view words) {
-  std::error_code error;  // a folder that is gone is unknown
+  std::error_code error;  // a removed working directory is unknown
   std::string folder = std::filesystem::current_path(error).string();
   return {HashOf(key, "launcher", LauncherId()), HashOf(key, "words", words), HashOf(key, "host", HostIdentity()),
           HashOf(key, "folder", folder)};

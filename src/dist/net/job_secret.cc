@@ -22,9 +22,9 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr size_t kMaxFile = 4096;
-constexpr int kServedAtOnce = 16;                    // ranks that come by other ways are served between
-constexpr std::chrono::milliseconds kNoSockets{50};  // a pause when this process has no file descriptor left
-constexpr size_t kStrong = 16;  // characters; fewer can be tried out by whoever records a handshake
+constexpr int kServedAtOnce = 16;                    // other connections are served in between
+constexpr std::chrono::milliseconds kNoSockets{50};  // pause when this process has no free file descriptor
+constexpr size_t kStrong = 16;  // characters; a shorter one can be found by trial from a recorded handshake
 
 constexpr const char* kNoGuess = "32 random bytes cannot be guessed: export WEFT_SECRET=$(openssl rand -hex 32)";
 
@@ -36,7 +36,7 @@ JobSecret FromText(const std::string& text, const char* origin) {
   return secret;
 }
 
-// The type is asked for before anything is read: a FIFO or a device could make this rank wait for ever.
+// Checks the type before it reads, because a FIFO or a device could block this rank forever.
 JobSecret FromFile(const std::string& path) {
   Socket file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   WEFT_CHECK(file, fmt::format("secret: cannot open WEFT_SECRET_FILE=\"{}\": {}", path, std::strerror(errno)));
@@ -61,7 +61,7 @@ JobSecret FromScheduler(const char* name, const std::string& id) {
       /*is_readable=*/true};
 }
 
-// In the abstract namespace: the first byte is zero.
+// A zero first byte puts the name into the abstract namespace.
 Address NameOf(int port) {
   Address address;
   auto& name = reinterpret_cast<sockaddr_un&>(address.storage);
@@ -72,7 +72,7 @@ Address NameOf(int port) {
   return address;
 }
 
-// The user at the other end.
+// Returns the user at the other end, or -1.
 uid_t PeerUser(const Socket& socket) {
   ucred peer{};
   socklen_t length = sizeof(peer);
@@ -80,7 +80,7 @@ uid_t PeerUser(const Socket& socket) {
   return known ? peer.uid : uid_t(-1);
 }
 
-// Whether an id can be of any user that this user namespace does not map, as the overflow id is of all of them.
+// Returns whether the id may stand for any user that this user namespace does not map, as the overflow id does.
 bool IsAmbiguous(uid_t user) {
   std::istringstream overflow(SmallFileText("/proc/sys/kernel/overflowuid")), map(SmallFileText("/proc/self/uid_map"));
   uint64_t id = 65534, inside = 0, outside = 0, count = 0;
@@ -89,7 +89,7 @@ bool IsAmbiguous(uid_t user) {
   return user == id && !maps_all;
 }
 
-// Whether the process at the other end is of this user.
+// Returns whether the process at the other end belongs to this user.
 bool IsOurs(uid_t peer) { return peer == geteuid() && !IsAmbiguous(peer); }
 
 }  // namespace
@@ -116,7 +116,7 @@ LocalSecret::LocalSecret(int port)
 void LocalSecret::Serve() {
   for (int i = 0; i < kServedAtOnce; i++) {
     Socket guest(accept4(listener_.fd(), nullptr, nullptr, SOCK_CLOEXEC));
-    if (!guest && (errno == EMFILE || errno == ENFILE)) std::this_thread::sleep_for(kNoSockets);  // it stays readable
+    if (!guest && (errno == EMFILE || errno == ENFILE)) std::this_thread::sleep_for(kNoSockets);  // fd() stays readable
     if (!guest) return;
     uid_t user = PeerUser(guest);
     if (IsOurs(user))
@@ -137,7 +137,7 @@ std::optional<Key> LocalSecret::Fetch(int port, Clock::time_point deadline) {
   Key key{};
   try {
     ReadAll(rank0.socket.fd(), key.data(), key.size(), deadline, "rank 0");
-  } catch (const Error&) {  // it has just ended
+  } catch (const Error&) {  // it has ended or is late
     return std::nullopt;
   }
   return key;

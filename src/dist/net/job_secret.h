@@ -1,4 +1,4 @@
-// JobSecret: what the ranks of a job know and strangers do not, where no MPI carries a key from rank 0 to the others.
+// JobSecret: the secret that the ranks of a job share, for launches in which MPI does not carry a key from rank 0.
 #pragma once
 #include <optional>
 #include <string>
@@ -11,32 +11,34 @@ namespace weft {
 
 struct JobSecret {
   Key key;
-  std::string note;          // what a person should know about its strength; "" for nothing
-  bool is_readable = false;  // by other users: a scheduler's id
+  std::string note;          // a warning about its strength; "" for none
+  bool is_readable = false;  // other users can read it: a scheduler's job id
 };
 
-// Looks at the environment, in this order:
+// Returns the secret from the first of these that is set:
 //   WEFT_SECRET                             any text
-//   WEFT_SECRET_FILE                        a regular file, whose first 4096 bytes are the secret, white space at its
-//                                           end left out; the note says so when other users can read it
-//   SLURM_JOB_ID, PBS_JOBID, LSB_JOBID      of a scheduler; it can be read by others, and the note says so
-// None when there are none of these. Throws Error when one is empty, or the file cannot be read.
+//   WEFT_SECRET_FILE                        a regular file, whose first 4096 bytes are the secret, without white space
+//                                           at its end; the note warns if other users have access to it
+//   SLURM_JOB_ID, PBS_JOBID, LSB_JOBID      a scheduler's job id, which others can read; the note warns of that
+// Returns nullopt if none is set. Throws Error if WEFT_SECRET or the file is empty, or the file cannot be read.
 std::optional<JobSecret> SecretFromEnvironment();
 
-// Without any of these the ranks of one user on one host still have a secret: rank 0 makes a random one and hands it to
-// processes of its own user, whom the kernel vouches for. It goes through a Unix socket in the abstract namespace,
-// named after the port of the rendezvous, which other hosts and other network namespaces cannot reach. In a user
-// namespace all users that it does not map have one id, the overflow id: no process with that id is trusted there.
+// The secret of ranks of one user on one host when the environment has none that others cannot read. Rank 0 makes a
+// random key and hands it to processes of its own user, which the kernel identifies. The key goes through a Unix socket
+// in the abstract namespace, named after the port of the rendezvous. Other hosts and other network namespaces cannot
+// reach that socket. In a user namespace, all unmapped users appear as one id, the overflow id, so no process with that
+// id is trusted there.
 class LocalSecret {
  public:
-  // Of rank 0. Throws Error when the name is taken.
+  // For rank 0. Throws Error if it cannot listen, for example because the name is taken.
   explicit LocalSecret(int port);
   const Key& key() const { return key_; }
-  int fd() const { return listener_.fd(); }  // readable when somebody asks
-  // Answers a few of those that ask. Does not wait for more.
+  int fd() const { return listener_.fd(); }  // readable when a process asks for the key
+  // Answers a few of the waiting processes. Does not block.
   void Serve();
 
-  // Of the other ranks. None when nobody listens yet. Throws Error when another user's process does.
+  // For the other ranks. Returns nullopt if rank 0 does not listen yet or sends no key by the deadline. Throws Error if
+  // another user's process listens.
   static std::optional<Key> Fetch(int port, std::chrono::steady_clock::time_point deadline);
 
  private:

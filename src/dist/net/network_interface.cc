@@ -15,7 +15,7 @@
 namespace weft {
 namespace {
 
-// Empty for what is neither IPv4 nor IPv6, and for link-local addresses: those need a scope beside them.
+// Returns "" for families other than IPv4 and IPv6, and for link-local addresses, which are useless without a scope.
 std::string AddressText(const sockaddr* address) {
   char text[INET6_ADDRSTRLEN] = {};
   if (!address) return "";
@@ -52,7 +52,7 @@ std::vector<NetworkInterface> NetworkInterfaces() {
     auto& to = address.empty() ? without : with;
     to.push_back({i->ifa_name, address, ipv6, (i->ifa_flags & IFF_UP) != 0, (i->ifa_flags & IFF_LOOPBACK) != 0});
   }
-  // The list has an entry of the link layer for every interface too.
+  // getifaddrs also lists a link-layer entry for every interface.
   for (const NetworkInterface& i : without)
     if (std::none_of(with.begin(), with.end(), [&](const auto& w) { return w.name == i.name; })) with.push_back(i);
   return with;

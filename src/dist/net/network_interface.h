@@ -6,24 +6,27 @@
 
 namespace weft {
 
-// One address of an interface; an interface without any has one entry with an empty address.
+// One address of a network interface. An interface without an address has one entry with an empty address.
 struct NetworkInterface {
   std::string name, address;
   bool ipv6 = false, up = false, loopback = false;
 };
 
-// Of this host, in the system's order, without link-local addresses. Throws Error when they cannot be listed.
+// Returns the interfaces of this host in the system's order, those without an address last. Link-local addresses are
+// left out. Throws Error if the system cannot list them.
 std::vector<NetworkInterface> NetworkInterfaces();
 
-// Throws Error, listing the interfaces there are, unless `name` is up and has an address; where the ranks are on
-// several hosts, it must not be the loopback.
+// Throws Error, which lists the interfaces, unless `name` is up and has an address. With ranks on several hosts, `name`
+// must not be the loopback.
 void CheckInterface(std::string_view name, const std::vector<NetworkInterface>& interfaces, bool several_hosts);
 
-// The first address of an interface that is up and not loopback; IPv4 before IPv6. Throws Error when there is none.
+// Returns the first address of an interface that is up and is not the loopback, IPv4 before IPv6. Throws Error if there
+// is none.
 std::string ReachableAddress(const std::vector<NetworkInterface>& interfaces);
 
-// The numeric address that a rank may listen on for the others: of the interface WEFT_INTERFACE where that is set, else
-// the loopback when all ranks share a host, else the reachable one. Throws Error when there is none.
+// Returns the numeric address on which this rank listens for the other ranks. It is the address of the interface
+// WEFT_INTERFACE if that is set, else 127.0.0.1 if all ranks share a host, else ReachableAddress. Throws Error if there
+// is none.
 std::string ListenAddress(bool several_hosts);
 
 }  // namespace weft

@@ -18,8 +18,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-constexpr milliseconds kLook{500};  // while a rank is awaited, between two looks whether it is there
-constexpr milliseconds kPause{50};  // before a rank that closed a connection is called again
+constexpr milliseconds kLook{500};  // between two probes of an awaited rank
+constexpr milliseconds kPause{50};  // before calling again a rank that closed a connection
 
 }  // namespace
 
@@ -65,7 +65,7 @@ void PeerNetwork::OnNotice(std::function<void(char)> handler) {
 }
 
 void PeerNetwork::LeaveNotice(char kind) {
-  if (next_) send(next_.fd(), &kind, 1, MSG_NOSIGNAL | MSG_DONTWAIT);  // to one that is gone there is no need
+  if (next_) send(next_.fd(), &kind, 1, MSG_NOSIGNAL | MSG_DONTWAIT);  // a rank that has ended needs no notice
 }
 
 void PeerNetwork::TakeNotices() {
@@ -78,7 +78,7 @@ void PeerNetwork::TakeNotices() {
 
 void PeerNetwork::Serve() {
   for (;;) {
-    std::vector<pollfd> polls{{quit_.fd(), POLLIN, 0}, {previous_.fd(), POLLIN, 0}};  // poll leaves out -1
+    std::vector<pollfd> polls{{quit_.fd(), POLLIN, 0}, {previous_.fd(), POLLIN, 0}};  // poll ignores fd -1
     if (secret_) polls.push_back({secret_->fd(), POLLIN, 0});
     std::vector<pollfd> guests = acceptor_->Polls();
     polls.insert(polls.end(), guests.begin(), guests.end());
@@ -90,7 +90,7 @@ void PeerNetwork::Serve() {
   }
 }
 
-// At the rendezvous come ranks of other jobs that have the same secret: they get nothing of this one.
+// Ranks of other jobs with the same secret may come to the rendezvous. They get no connection to this job.
 void PeerNetwork::ServeGuests() {
   for (Guest& guest : acceptor_->Serve()) {
     const Claim& claim = guest.claim();
@@ -113,11 +113,12 @@ void PeerNetwork::Take(Guest& guest) {
     previous_ = acceptor_->Welcome(guest);
   } else if (guest.purpose() == Purpose::kQuestion) {
     std::lock_guard lock(handler_mutex_);
-    if (!question_) return static_cast<void>(guest.Answer(key_, Admission::kLeft));  // as all ranks do at the end
+    // This happens on every rank at the end of a job.
+    if (!question_) return static_cast<void>(guest.Answer(key_, Admission::kLeft));
     if (Socket socket = acceptor_->Welcome(guest)) question_(std::move(socket), claim);
   } else if (Socket socket = acceptor_->Welcome(guest)) {
     std::lock_guard lock(pairs_mutex_);
-    pairs_[{claim.detail, int(claim.from)}] = std::move(socket);  // of a caller that called twice, the newer one
+    pairs_[{claim.detail, int(claim.from)}] = std::move(socket);  // if a caller called twice, the newer connection
     pair_came_.notify_all();
   }
 }
@@ -127,13 +128,14 @@ PeerNetwork::Call PeerNetwork::CallOnce(int rank, Purpose purpose, const Claim& 
   if (connection.is_local) return {Socket(), Admission::kNoSocket, connection.error};
   if (connection.error == ECONNREFUSED) return {Socket(), Admission::kAbsent};
   if (connection.error == ECONNRESET) return {Socket(), Admission::kGone};
-  if (connection.error) return {Socket(), Admission::kSilent};  // its host, or the way there, is what is wrong
+  if (connection.error) return {Socket(), Admission::kSilent};  // its host or the network on the way is at fault
   Admission admission = Introduce(connection.socket, key_, purpose, claim, deadline);
   if (admission != Admission::kWelcome) return {Socket(), admission};
   return {std::move(connection.socket), admission};
 }
 
-// A rank closes connections unanswered when too many strangers call at once. One that has ended refuses the next call.
+// A rank closes connections unanswered when too many strangers call at once. A rank that has ended refuses the next
+// call.
 PeerNetwork::Call PeerNetwork::Connect(int rank, Purpose purpose, Claim claim, Deadline deadline) const {
   claim.from = uint32_t(rank_);
   claim.to = uint32_t(rank);
@@ -146,7 +148,7 @@ PeerNetwork::Call PeerNetwork::Connect(int rank, Purpose purpose, Claim claim, D
   }
 }
 
-// The higher rank calls the lower one, as at the rendezvous.
+// The higher rank connects to the lower one, as at the rendezvous.
 std::vector<Socket> PeerNetwork::ConnectGroup(const std::vector<int>& ranks, uint64_t group, Deadline deadline) {
   std::vector<Socket> sockets(ranks.size());
   for (size_t i = 0; i < ranks.size(); i++) {
@@ -173,7 +175,7 @@ Socket PeerNetwork::AwaitPair(int rank, uint64_t group, Deadline deadline) {
     }
     WEFT_CHECK(Clock::now() < deadline, fmt::format("{} has not connected to rank {} in time", Who(rank), rank_));
     Call look = Connect(rank, Purpose::kProbe, {}, std::min(deadline, Clock::now() + kLook));
-    // One that is silent, or whom strangers crowd, may come yet.
+    // A silent or crowded rank may still connect.
     bool there = look.socket || look.admission == Admission::kSilent || look.admission == Admission::kGone ||
                  look.admission == Admission::kNoSocket;
     WEFT_CHECK(there, fmt::format("{} {}", Who(rank), Explain(look.admission)));

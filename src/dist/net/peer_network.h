@@ -1,9 +1,9 @@
-// PeerNetwork: how the ranks of a job reach each other once they have met.
+// PeerNetwork: connects the ranks of a job to each other after the rendezvous.
 //
-// Each rank listens on one address, and a thread answers there at once, whatever else the rank is doing. Every
-// connection between ranks comes in there and is proven by a Handshake: the questions of the side channel, the pairs of
-// sockets of a group, and probes whether a rank is there. A rank that is suspended cannot take part in a handshake, so
-// every rank also holds one connection to the next one, on which it can leave notices.
+// Each rank listens on one address. A thread accepts connections there at once, whatever else the rank is doing. It
+// authenticates every connection by a Handshake: questions of the side channel, socket pairs of a group, and probes of
+// whether a rank is there. A suspended rank cannot take part in a handshake, so every rank also keeps one connection to
+// the next rank, on which it can leave notices.
 #pragma once
 #include <condition_variable>
 #include <functional>
@@ -28,47 +28,49 @@ class PeerNetwork {
     int pid = 0;
     std::string address;
     int port = 0;
-    std::string process_space;  // in which it has its pid
+    std::string process_space;  // the pid namespace of `pid`
   };
-  // Called from the network's thread; it must not wait, for other guests wait meanwhile.
+  // Called on the network thread. It must not block, because other guests wait meanwhile.
   using Handler = std::function<void(Socket socket, const Claim& claim)>;
 
-  // Listens on a free port of `address`; a world of one does not. Throws Error when it cannot.
+  // Listens on a free port of `address`, except in a world of one rank. Throws Error if it cannot.
   PeerNetwork(int rank, int size, const Key& key, const std::string& address);
   ~PeerNetwork();
 
   int port() const { return port_; }
-  // How many callers that have not proved themselves hold a file descriptor now.
+  // Returns the number of unproven callers that hold a file descriptor now.
   size_t guests() const { return acceptor_ ? acceptor_->guests() : 0; }
-  // Of rank 0, before Start: the place where the ranks met. Those that come later are told that they are not expected.
+  // Takes over the rendezvous listener and the secret. Requires rank 0, before Start. From then on, ranks that come to
+  // the rendezvous are turned away.
   void Adopt(std::unique_ptr<Acceptor> rendezvous, std::unique_ptr<LocalSecret> secret);
-  // All ranks alike: from now on guests are answered; those that came before have waited. Throws Error when the next
-  // rank does not answer by the deadline.
+  // Collective. Starts the thread, which answers all guests, including those that came earlier. Throws Error if the
+  // next rank does not answer by the deadline.
   void Start(std::vector<Peer> peers, Deadline deadline);
   const Peer& peer(int rank) const { return peers_[size_t(rank)]; }
   // "rank 2 (host h, pid 123)"
   std::string Who(int rank) const;
 
-  // Who takes the questions. Null: nobody does any more; returns when no call of the former handler is under way.
+  // Sets the handler of questions. With a null handler questions are refused. Returns once no call of the former
+  // handler is running.
   void OnQuestion(Handler handler);
 
-  // Who takes the notices that the rank before this one leaves. As OnQuestion.
+  // Sets the handler of notices from the previous rank. Returns once no call of the former handler is running.
   void OnNotice(std::function<void(char kind)> handler);
-  // Leaves a notice with the next rank, which takes it once it runs.
+  // Leaves a notice with the next rank, which reads it as soon as it runs. Does not block.
   void LeaveNotice(char kind);
 
-  // A proven connection to another rank, or why there is none.
+  // A proven connection to another rank, or the reason why there is none.
   struct Call {
     Socket socket;
     Admission admission = Admission::kSilent;
-    int error = 0;  // kNoSocket: why
+    int error = 0;  // errno if `admission` is kNoSocket
   };
-  // `claim` without ranks and size. Calls again, until the deadline, while the other rank closes connections
-  // unanswered, or this process has no socket.
+  // Fills in the ranks and the world size of `claim`. Retries until the deadline while the other rank closes
+  // connections unanswered or this process cannot open a socket.
   Call Connect(int rank, Purpose purpose, Claim claim, Deadline deadline) const;
-  // One connection to each other rank of `ranks`, global and ascending, by position; none for this one. All of them
-  // call it alike, with the same number, which no other group has. A rank that is gone meanwhile is noticed at once.
-  // Throws Error naming a rank that is gone, or has not come by the deadline.
+  // Returns one connection per rank in `ranks`, by position, and an empty socket for this rank. `ranks` are global and
+  // ascending. Collective over `ranks`, with a `group` number that no other group has. Throws Error naming a rank that
+  // has ended or has not connected by the deadline. The end of a process is noticed within about half a second.
   std::vector<Socket> ConnectGroup(const std::vector<int>& ranks, uint64_t group, Deadline deadline);
 
  private:
@@ -84,18 +86,18 @@ class PeerNetwork {
   Key key_;
   int port_ = 0;
   std::vector<Peer> peers_;
-  std::unique_ptr<Acceptor> acceptor_;  // door 0: of this network; door 1, of rank 0: of the rendezvous
+  std::unique_ptr<Acceptor> acceptor_;  // door 0: this network's listener; door 1: the rendezvous, on rank 0
   std::unique_ptr<LocalSecret> secret_;
   Socket quit_;
   std::thread thread_;
   Socket next_;      // to the next rank
-  Socket previous_;  // from the one before; of the thread
+  Socket previous_;  // from the previous rank; used by the thread only
   std::mutex handler_mutex_;
   Handler question_;
   std::function<void(char)> notice_;
   std::mutex pairs_mutex_;
   std::condition_variable pair_came_;
-  std::map<std::pair<uint64_t, int>, Socket> pairs_;  // by group and rank: not taken yet
+  std::map<std::pair<uint64_t, int>, Socket> pairs_;  // by group and rank, until ConnectGroup takes them
 };
 
 }  // namespace weft

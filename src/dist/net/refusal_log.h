@@ -1,11 +1,11 @@
-// RefusalLog: one line on stderr about each guest that is turned away, and few lines about many guests.
+// RefusalLog: prints one line on stderr for each guest that is turned away, with a limit on lines per minute.
 #pragma once
 #include <chrono>
 #include <string>
 
 namespace weft {
 
-// It says the first ten of a minute, and then how many more there were.
+// Prints the first ten refusals of a minute, and later the number of further ones. Not thread-safe.
 class RefusalLog {
  public:
   explicit RefusalLog(std::string who) : who_(std::move(who)) {}

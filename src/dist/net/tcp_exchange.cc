@@ -20,20 +20,20 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-constexpr uint64_t kMaxMessage = 64 << 20;        // a length beyond this is not one of ours
-constexpr uint64_t kFailure = uint64_t(1) << 63;  // in a length: the text is an error of rank 0
-constexpr milliseconds kAnswer{5000};             // bounds a call where packets vanish, or whoever listens is silent
-constexpr milliseconds kBelieved{10'000};         // after which a refusal without a proof is believed
-constexpr milliseconds kLook{100};                // between two looks at the deadline
-constexpr milliseconds kTell{200};                // to tell another rank of an error
-constexpr milliseconds kNote{5000};               // of waiting, until a line says so
+constexpr uint64_t kMaxMessage = 64 << 20;        // a longer message is not of this protocol
+constexpr uint64_t kFailure = uint64_t(1) << 63;  // flag in a length: the text is an error of rank 0
+constexpr milliseconds kAnswer{5000};             // bounds a call if packets are dropped or the listener is silent
+constexpr milliseconds kBelieved{10'000};         // how long an unproven refusal is retried
+constexpr milliseconds kLook{100};                // between two checks of the deadline
+constexpr milliseconds kTell{200};                // to send another rank an error
+constexpr milliseconds kNote{5000};               // waiting time before a note is printed
 
-// Whoever proves it knows both: what the environment holds, if anything, and what rank 0 gives to its own user.
+// Proves knowledge of both the environment's secret, if any, and the one that rank 0 gives to its own user.
 Key WithLocal(const Key& of_environment, const Key& local) {
   return Hmac(of_environment, {"weft local secret", BytesOf(local)});
 }
 
-// A line on stderr, once, when a wait takes long.
+// Prints one line on stderr when a wait takes long.
 class WaitNote {
  public:
   template <class Text>
@@ -59,10 +59,10 @@ TcpExchange::TcpExchange(int rank, int size, const std::string& host, int port, 
     Listen(at);
   else
     Connect(at);
-  AllGather("", at.deadline);  // all have come, or all get an error
+  AllGather("", at.deadline);  // either all ranks have come or all get an error
 }
 
-// Where no other host comes, and the environment has no secret or one that others can read: by one of this user's own.
+// Uses a LocalSecret if no other host can reach the address and the environment has no secret that others cannot read.
 void TcpExchange::FindSecret(const Meeting& at) {
   std::optional<JobSecret> secret = SecretFromEnvironment();
   if (secret) key_ = secret->key;
@@ -79,7 +79,7 @@ void TcpExchange::FindSecret(const Meeting& at) {
   if (rank_ == 0 && !secret->note.empty()) PrintNote("{}", secret->note);
 }
 
-// None when rank 0 is not there yet. Throws Error when another user's process is.
+// Returns nullopt if rank 0 is not there yet. Throws Error if another user's process is.
 std::optional<Key> TcpExchange::FetchKey(const Meeting& at, Deadline deadline) const {
   if (!is_local_) return key_;
   std::optional<Key> local = LocalSecret::Fetch(at.port, deadline);
@@ -105,7 +105,7 @@ void TcpExchange::Listen(const Meeting& at) {
   for (int missing = size_ - 1; missing > 0;) {
     std::vector<pollfd> polls = acceptor_->Polls();
     if (local_secret_) polls.push_back({local_secret_->fd(), POLLIN, 0});
-    for (int r = 1; r < size_; r++) polls.push_back({peers_[size_t(r)].fd(), POLLRDHUP, 0});  // poll leaves out -1
+    for (int r = 1; r < size_; r++) polls.push_back({peers_[size_t(r)].fd(), POLLRDHUP, 0});  // poll ignores fd -1
     poll(polls.data(), polls.size(), int(kLook.count()));
     if (local_secret_) local_secret_->Serve();
     missing -= Admit();
@@ -122,7 +122,7 @@ void TcpExchange::Listen(const Meeting& at) {
   }
 }
 
-// How many ranks have come.
+// Returns the number of ranks that have connected.
 int TcpExchange::Admit() {
   int came = 0;
   for (Guest& guest : acceptor_->Serve()) {
@@ -140,7 +140,7 @@ int TcpExchange::Admit() {
   return came;
 }
 
-// Tells the ranks that are there what ends this one, and so them.
+// Sends the error that ends this rank to the connected ranks, which end with it.
 void TcpExchange::FailAll(const std::string& error) {
   for (int r = 1; r < size_; r++) {
     if (!peers_[size_t(r)]) continue;
@@ -148,7 +148,7 @@ void TcpExchange::FailAll(const std::string& error) {
     try {
       WriteAll(peers_[size_t(r)].fd(), &length, sizeof(length), Clock::now() + kTell, "");
       WriteAll(peers_[size_t(r)].fd(), error.data(), error.size(), Clock::now() + kTell, "");
-    } catch (const Error&) {  // it is gone, and needs no telling
+    } catch (const Error&) {  // it has ended and needs no error
     }
   }
   Fail(error);
@@ -161,7 +161,7 @@ std::string TcpExchange::Absent() const {
   return RankList(absent);
 }
 
-// What a listener says without a proof may be a stranger's word: it counts once it has been the answer for a while.
+// An unproven refusal may come from a stranger, so it ends this rank only after it has been repeated for a while.
 void TcpExchange::Connect(const Meeting& at) {
   WaitNote note;
   std::string refusal;
@@ -189,7 +189,7 @@ void TcpExchange::Connect(const Meeting& at) {
   }
 }
 
-// Tries each address once. A refusal counts more than other errors: somebody is there.
+// Tries each address once. A refusal takes precedence over other errors, because it shows that somebody listens.
 TcpExchange::Attempt TcpExchange::Call(const Meeting& at) {
   Attempt attempt{"no address", false};
   for (const Address& address : Resolve(at.host, at.port)) {
@@ -200,7 +200,7 @@ TcpExchange::Attempt TcpExchange::Call(const Meeting& at) {
   return attempt;
 }
 
-// Throws Error when rank 0 has proved itself, and has no place for this one.
+// Throws Error if rank 0 has proved itself and refuses this rank.
 TcpExchange::Attempt TcpExchange::CallAt(const Address& address, const Meeting& at) {
   auto deadline = std::min(at.deadline, Clock::now() + kAnswer);
   Connection rank0 = ConnectTo(address, deadline);
@@ -248,7 +248,7 @@ std::string TcpExchange::Receive(int rank, Deadline deadline) {
   return bytes;
 }
 
-// In the order in which they come: a rank that dies is noticed while others are awaited.
+// Reads in order of arrival, so that a rank that dies is noticed while others are awaited.
 void TcpExchange::Collect(std::vector<std::string>& all, Deadline deadline) {
   std::vector<pollfd> polls{{-1, POLLIN, 0}};
   for (int r = 1; r < size_; r++) polls.push_back({peers_[size_t(r)].fd(), POLLIN, 0});
@@ -260,7 +260,7 @@ void TcpExchange::Collect(std::vector<std::string>& all, Deadline deadline) {
       pollfd& p = polls[size_t(r)];
       if (p.fd >= 0 && p.revents) {
         all[size_t(r)] = Receive(r, deadline);
-        p.fd = -1;  // poll leaves it out
+        p.fd = -1;  // poll ignores it
         missing--;
       } else if (p.fd >= 0) {
         late.push_back(r);
@@ -271,7 +271,7 @@ void TcpExchange::Collect(std::vector<std::string>& all, Deadline deadline) {
   }
 }
 
-// A rank that has got a part of a message must not read an error as the rest of it.
+// After a partial message the connection is closed, because the rank would read an error as the rest of the message.
 void TcpExchange::Distribute(const std::vector<std::string>& all, Deadline deadline) {
   for (int r = 1; r < size_; r++) {
     try {
@@ -298,7 +298,7 @@ std::vector<std::string> TcpExchange::AllGather(std::string_view mine, Deadline 
     try {
       SendTo(0, mine, deadline);
     } catch (const Error&) {
-      Receive(0, Clock::now() + kTell);  // throws what rank 0 said before it ended
+      Receive(0, Clock::now() + kTell);  // throws the error that rank 0 sent before it ended
       throw;
     }
     for (std::string& bytes : all) bytes = Receive(0, deadline);

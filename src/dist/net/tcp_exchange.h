@@ -1,8 +1,8 @@
-// TcpExchange: a star of TCP connections through which the ranks of a world exchange a few bytes, without MPI.
+// TcpExchange: a star of TCP connections through which the ranks of a world exchange a few bytes without MPI.
 //
-// Rank 0 listens on one address (never on all interfaces) and every other rank connects, retrying until the timeout. A
-// connection counts once it has proved the job's secret (job_secret.h); others are turned away without holding up the
-// rest. It is for start-up, not for data.
+// Rank 0 listens on one address (never on all interfaces). Every other rank connects and retries until the timeout. A
+// connection counts once it has proved the job's secret (job_secret.h). Other connections are turned away and do not
+// delay the ranks. This is for start-up, not for tensors.
 #pragma once
 #include <chrono>
 #include <cstdint>
@@ -21,18 +21,21 @@ class TcpExchange {
  public:
   using Deadline = std::chrono::steady_clock::time_point;
 
-  // Connects all ranks. Throws Error when rank 0 cannot listen on `host`:`port`, when there is no secret and other
-  // hosts can reach that address, when rank 0 is of another job, when a rank ends meanwhile, or when not all ranks came
-  // within the timeout. `words` are arguments that all ranks share and that tell jobs apart.
+  // Connects all ranks. `words` are arguments that all ranks share and that tell jobs apart. Throws Error if
+  // - rank 0 cannot listen on `host`:`port`,
+  // - other hosts can reach that address and there is no secret,
+  // - rank 0 belongs to another job,
+  // - a rank ends meanwhile, or
+  // - not all ranks have come within the timeout.
   TcpExchange(int rank, int size, const std::string& host, int port, std::chrono::milliseconds timeout,
               const std::string& words = "");
 
-  // The bytes of all ranks, in order. All ranks call it alike. Throws Error when a rank is gone, or late: rank 0 says
-  // who, to the others too.
+  // Returns the bytes of all ranks in rank order. Collective. Throws Error if a rank has ended or is late; rank 0 names
+  // it, on the other ranks too.
   std::vector<std::string> AllGather(std::string_view mine, Deadline deadline);
 
-  const Key& key() const { return key_; }  // what the ranks have proved to each other
-  // Of rank 0: what listens at the rendezvous still.
+  const Key& key() const { return key_; }  // the key that the ranks have proved to each other
+  // On rank 0: the listeners that are still open at the rendezvous.
   std::unique_ptr<Acceptor> TakeAcceptor() { return std::move(acceptor_); }
   std::unique_ptr<LocalSecret> TakeLocalSecret() { return std::move(local_secret_); }
 
@@ -49,8 +52,8 @@ class TcpExchange {
   int Admit();
   void Connect(const Meeting& at);
   struct Attempt {
-    std::string error;        // "" when rank 0 is there
-    bool is_refused = false;  // by whoever listens there, without a proof
+    std::string error;        // "" if rank 0 has let this rank in
+    bool is_refused = false;  // by a listener that has proved nothing
   };
   Attempt Call(const Meeting& at);
   Attempt CallAt(const Address& address, const Meeting& at);
@@ -64,12 +67,12 @@ class TcpExchange {
   int rank_, size_;
   std::chrono::milliseconds timeout_;
   std::string words_;
-  bool is_local_ = false;  // the ranks also share a secret of their user on this host
+  bool is_local_ = false;  // the ranks also use a LocalSecret
   Key key_{};
-  JobName job_;  // of rank 0
+  JobName job_;  // on rank 0
   std::unique_ptr<Acceptor> acceptor_;
   std::unique_ptr<LocalSecret> local_secret_;
-  std::vector<Socket> peers_;  // of rank 0: by rank; of the others: [0] alone
+  std::vector<Socket> peers_;  // on rank 0: by rank; on other ranks: only [0]
 };
 
 }  // namespace weft

@@ -22,7 +22,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-// `get`: getsockname or getpeername.
+// `get` is getsockname or getpeername.
 Address EndOf(const Socket& socket, int (*get)(int, sockaddr*, socklen_t*)) {
   Address end;
   end.length = sizeof(end.storage);
@@ -35,7 +35,7 @@ int PortOf(const Address& a) {
                                       : reinterpret_cast<const sockaddr_in&>(a.storage).sin_port);
 }
 
-// None when it cannot, with the reason in errno.
+// Returns an empty socket, with the reason in errno, if it cannot listen.
 Socket ListenAt(const Address& address) {
   Socket s(socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!s) return s;
@@ -50,7 +50,7 @@ Socket ListenAt(const Address& address) {
   return s;
 }
 
-// What to do about a listener that cannot be opened, as an error goes on.
+// Returns advice on a listener that cannot be opened, to append to the error.
 const char* Advice(int error, int port) {
   if (error == EADDRINUSE && port != 0) return "; another program or job holds this port: choose another MASTER_PORT";
   if (error == EACCES) return "; choose a MASTER_PORT above 1023";
@@ -184,7 +184,7 @@ std::string ListeningEnd(const Socket& connection, bool local) {
   in6_addr host{};
   if (end.family() == AF_INET6) {
     host = reinterpret_cast<const sockaddr_in6&>(end.storage).sin6_addr;
-  } else if (end.family() == AF_INET) {  // as a socket of IPv6 sees it
+  } else if (end.family() == AF_INET) {  // mapped, as an IPv6 socket sees it
     host.s6_addr[10] = host.s6_addr[11] = 0xff;
     std::memcpy(host.s6_addr + 12, &reinterpret_cast<const sockaddr_in&>(end.storage).sin_addr, 4);
   } else {

@@ -1,4 +1,4 @@
-// Sockets: what a few bytes need to get from one rank to another over TCP, with deadlines.
+// Sockets: blocking transfers of a few bytes between ranks over TCP, with deadlines.
 #pragma once
 #include <sys/socket.h>
 
@@ -31,35 +31,36 @@ struct Address {
 };
 // "127.0.0.1:29500", "[::1]:29500"
 std::string ToString(const Address& address);
-bool IsAnyAddress(const Address& address);  // all interfaces
-// Only processes of this host can reach it.
+bool IsAnyAddress(const Address& address);  // whether it stands for all interfaces
+// Whether only processes of this host can reach it.
 bool IsLoopback(const Address& address);
-// The addresses of rank 0's host, or of a numeric address. Throws Error when there are none.
+// Returns the addresses of a host name or of a numeric address. Throws Error, which speaks of rank 0's host, if there
+// are none.
 std::vector<Address> Resolve(const std::string& host, int port);
-// Listens on the first of these addresses that this host has, without blocking in accept; port 0 takes a free one.
-// Throws Error when it is one of all interfaces, or another process holds it: the next address does not do then, as
-// callers would find that process at the first one. `who`: "rank 0", for the error.
+// Listens on the first of these addresses that this host has. The socket is non-blocking, and port 0 takes a free port.
+// Throws Error if that address stands for all interfaces or another process holds it. It does not try the next address
+// in that case, because callers would reach the other process at the first one. `who` ("rank 0") is for the error.
 Socket OpenListener(const std::vector<Address>& addresses, const std::string& who = "this process");
-// The same for the addresses of a host.
+// As above, for the addresses of a host.
 Socket OpenListener(const std::string& host, int port, const std::string& who = "this process");
-// What both ends of a connection know of the end that listens: its address, in IPv6's form, and its port. `local` says
-// whether that end is this one. "" when the connection is gone.
+// Returns what both ends of a connection know of the listening end: its address in IPv6 form, and its port. `local`
+// says whether this process is that end. Returns "" if the connection is closed.
 std::string ListeningEnd(const Socket& connection, bool local);
-// Where a socket listens.
+// Returns the port of a listening socket.
 int PortOf(const Socket& listener);
-// The result of connecting to an address: a connected socket, or the error. Throws nothing.
+// A connected socket, or an error. ConnectTo does not throw.
 struct Connection {
   Socket socket;
-  int error = 0;          // ETIMEDOUT at the deadline
-  bool is_local = false;  // this process could not open a socket; whether anybody listens is unknown
+  int error = 0;          // an errno; ETIMEDOUT at the deadline
+  bool is_local = false;  // this process could not open a socket, so nothing is known about the address
 };
 Connection ConnectTo(const Address& address, std::chrono::steady_clock::time_point deadline);
-// Small messages leave at once.
+// Disables Nagle's algorithm, so that small messages are sent at once.
 void NoDelay(const Socket& s);
 
-// True when ready, false at the deadline.
+// Returns true when the descriptor is ready, false at the deadline.
 bool WaitReady(int fd, short events, std::chrono::steady_clock::time_point deadline);
-// These two throw Error with `who` when the peer is gone or the deadline passes.
+// These two throw Error with `who` if the peer has closed the connection or the deadline passes.
 void WriteAll(int fd, const void* data, size_t bytes, std::chrono::steady_clock::time_point deadline,
               const std::string& who);
 void ReadAll(int fd, void* data, size_t bytes, std::chrono::steady_clock::time_point deadline, const std::string& who);

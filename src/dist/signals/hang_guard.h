@@ -15,8 +15,8 @@ namespace weft {
 
 class HangGuard {
  public:
-  // After some seconds a line on stderr says that `who` waits in `call`; after `limit` another one, and the process
-  // ends with exit code 1.
+  // If the call takes more than 30 seconds, rank 0 prints a note on stderr. After `limit` any rank prints an error that
+  // names `who` and `call`, and the process ends with exit code 1.
   HangGuard(std::string who, std::string call, std::chrono::milliseconds limit);
   ~HangGuard();
   HangGuard(const HangGuard&) = delete;
@@ -24,7 +24,7 @@ class HangGuard {
 
  private:
   void Watch(std::chrono::milliseconds limit);
-  // Whether the call has returned by then.
+  // Returns whether the call returned before `by`.
   bool Returned(std::chrono::steady_clock::time_point by);
 
   std::string who_, call_;

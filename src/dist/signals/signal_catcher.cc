@@ -11,7 +11,7 @@
 namespace weft {
 namespace {
 
-// timeout(1) and Slurm signal a process and then its group: within this, two are one.
+// timeout(1) and Slurm signal a process and then its group. Two signals within this time count as one.
 constexpr int64_t kOneSignal = 50'000'000;  // ns
 
 static_assert(std::atomic<SignalCatcher*>::is_always_lock_free && std::atomic<int64_t>::is_always_lock_free,
@@ -59,7 +59,7 @@ void SignalCatcher::Catch(int signal) {
     [[maybe_unused]] ssize_t written = write(event_.fd(), &one, sizeof(one));
   } else if (now - first > kOneSignal) {
     std::signal(signal, SIG_DFL);
-    raise(signal);  // it comes when this handler returns
+    raise(signal);  // delivered when this handler returns
   }
 }
 

@@ -1,10 +1,9 @@
-// SignalCatcher: signals that ask a process to stop, as a file descriptor to wait for. The first one is held for
-// whoever waits; a second one does what it does to any process, at once.
+// SignalCatcher: turns signals that ask a process to stop into a file descriptor to poll. The first signal is kept for
+// the thread that polls. A second one has its default effect at once.
 //
-// A handler reaches nothing but globals. This one reaches the catcher that is alive, through one lock-free pointer that
-// the catcher sets and clears, and all it does there is to store two lock-free numbers and to write to an eventfd. A
-// signalfd would need no handler, but wants the signals blocked in every thread, and libraries start threads before
-// main.
+// A signal handler can reach only globals. This one reaches the live catcher through one lock-free pointer that the
+// catcher sets and clears. It only stores two lock-free numbers and writes to an eventfd. A signalfd would need no
+// handler, but it requires the signals to be blocked in every thread, and libraries start threads before main.
 #pragma once
 #include <atomic>
 #include <csignal>
@@ -18,20 +17,20 @@ namespace weft {
 
 class SignalCatcher {
  public:
-  // At most one is alive in a process. Throws Error where there is another.
+  // At most one catcher may be alive in a process. Throws Error if there is another.
   explicit SignalCatcher(std::initializer_list<int> signals);
-  ~SignalCatcher();  // the signals do again what they did before
+  ~SignalCatcher();  // restores the former signal actions
   SignalCatcher(const SignalCatcher&) = delete;
   SignalCatcher& operator=(const SignalCatcher&) = delete;
 
   int fd() const { return event_.fd(); }         // readable from the first signal on
-  int signal() const { return signal_.load(); }  // the first; 0: none yet
+  int signal() const { return signal_.load(); }  // the first signal; 0 before one comes
 
  private:
   static void Handle(int signal);
   void Catch(int signal);
 
-  std::atomic<int64_t> when_{0};  // ns, of the first
+  std::atomic<int64_t> when_{0};  // time of the first signal, in ns
   std::atomic<int> signal_{0};
   Socket event_;
   struct Saved {

@@ -6,7 +6,7 @@
 namespace weft {
 namespace {
 
-// Whoever holds the gates may be gone. Far longer than an agreement takes.
+// The rank that holds the gates may have ended. This is far longer than an agreement takes.
 constexpr std::chrono::seconds kLongestHold{20};
 
 }  // namespace

@@ -1,9 +1,10 @@
-// StopGate: where a rank asks, before each piece of work that all ranks do alike (a step, a batch of an evaluation),
-// whether it is still to be done. It costs a lock that nobody contends for.
+// StopGate: a rank asks it before each piece of work that all ranks do alike (a step, a batch of an evaluation) whether
+// that piece is still to be done. Asking costs an uncontended lock.
 //
-// To stop, the gates of all ranks are held: none begins another piece. Each says how many it has begun, and all are
-// released to the largest such number: the piece in progress is finished everywhere, and no rank begins one that
-// another does not. Nothing is exchanged until then.
+// To stop the job, all gates are held, so that no rank begins another piece. Each gate returns how many pieces its rank
+// has begun, and all gates are released with the largest of these numbers. So every rank finishes the piece in
+// progress, and no rank begins a piece that another does not. Ranks exchange nothing before a stop. All functions are
+// thread-safe.
 #pragma once
 #include <condition_variable>
 #include <cstdint>
@@ -16,16 +17,18 @@ namespace weft {
 
 class StopGate {
  public:
-  // True: begin the next piece. False: all ranks stop here. Waits while the gate is held.
+  // Returns true to begin the next piece, false if all ranks stop here. Blocks while the gate is held, but no longer
+  // than 20 s, because the rank that holds it may have ended.
   bool Enter();
-  // How many pieces were begun, after which none begins until Release or Resume. Where it was released, that number.
+  // Returns how many pieces were begun, and lets none begin until Release or Resume. After a Release it returns the
+  // released number and holds nothing.
   int64_t Hold();
-  // Pieces up to `last` are done, and no more. The first release stands.
+  // Lets pieces up to `last` begin, and no more. Only the first release counts.
   void Release(int64_t last, const std::string& cause);
-  // As before Hold.
+  // Undoes Hold.
   void Resume();
-  std::string cause() const;  // what it was released with
-  // Has `begun` called when a piece is first asked for. Before that.
+  std::string cause() const;  // the cause given to Release
+  // Has `begun` called by the first Enter. Requires that no Enter has happened yet.
   void OnFirst(std::function<void()> begun);
 
  private:

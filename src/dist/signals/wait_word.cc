@@ -11,8 +11,8 @@
 namespace weft {
 namespace {
 
-constexpr int kSpins = 30;   // under a microsecond: enough when the other ranks run on other cores
-constexpr int kYields = 24;  // let a rank that shares the core run: cheaper than a sleep and a wake
+constexpr int kSpins = 30;   // under a microsecond; enough if the other ranks run on other cores
+constexpr int kYields = 24;  // lets a rank on the same core run, which is cheaper than a sleep and a wake
 
 void Pause() {
 #if defined(__x86_64__)
@@ -22,8 +22,8 @@ void Pause() {
 
 }  // namespace
 
-// The change is before the look at sleepers_, and a sleeper counts itself before the kernel looks at the word (all
-// sequentially consistent): either the waker sees the sleeper, or the kernel sees the change.
+// The waker changes the word before it reads sleepers_, and a sleeper counts itself before the kernel reads the word.
+// All of these are sequentially consistent, so either the waker sees the sleeper or the kernel sees the change.
 void WaitWord::Add(uint32_t n) {
   word_.fetch_add(n, std::memory_order_seq_cst);
   Wake();

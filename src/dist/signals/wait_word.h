@@ -1,8 +1,7 @@
-// WaitWord: a 32-bit word that threads wait on for a change: they spin a little, then sleep on a futex, with a
-// deadline.
+// WaitWord: a 32-bit word whose change threads can wait for. They spin briefly, then sleep on a futex, with a deadline.
 //
-// std::atomic::wait has no deadline and a condition variable costs a lock per waiter; with more ranks than cores a
-// barrier is mostly these two functions.
+// std::atomic::wait has no deadline, and a condition variable costs a lock per waiter. With more ranks than cores, a
+// barrier spends most of its time in Wake and WaitWhile. All functions are thread-safe.
 #pragma once
 #include <atomic>
 #include <chrono>
@@ -19,7 +18,7 @@ class WaitWord {
   void Add(uint32_t n);
   // Sets bits and wakes all waiters.
   void Or(uint32_t bits);
-  // Returns the word once it differs from `old`, or `old` when the deadline passes first.
+  // Returns the word once it differs from `old`, or `old` if the deadline passes first.
   uint32_t WaitWhile(uint32_t old, Deadline deadline);
 
  private:

@@ -33,7 +33,7 @@ class TcpBootstrap final : public Bootstrap {
     world_size_ = world_size;
     Meet(exchange_.key());
   }
-  [[noreturn]] void Abort(int code) override { EndProcess(code); }  // the others see closed connections
+  [[noreturn]] void Abort(int code) override { EndProcess(code); }  // the other ranks see closed connections
 
  private:
   std::vector<std::string> Exchange(std::string_view bytes, Clock::time_point deadline) override {
@@ -56,7 +56,7 @@ class SoloBootstrap final : public Bootstrap {
 
 bool Has(const char* name) { return std::getenv(name) != nullptr; }
 
-// The variable as a number in [low, high]. Throws Error when it is missing or is not one.
+// Returns the variable as a number in [low, high]. Throws Error if it is missing or is no such number.
 int64_t Number(const char* name, int64_t low, int64_t high) {
   const char* text = std::getenv(name);
   WEFT_CHECK(text,
@@ -130,7 +130,7 @@ std::vector<std::string> Bootstrap::AllGather(std::string_view bytes) {
 
 namespace {
 
-// "pid port address process_space host" of each rank.
+// Parses "pid port address process_space host" of each rank.
 std::vector<PeerNetwork::Peer> PeersOf(const std::vector<std::string>& texts) {
   std::vector<PeerNetwork::Peer> peers;
   for (const std::string& text : texts) {
@@ -142,7 +142,7 @@ std::vector<PeerNetwork::Peer> PeersOf(const std::vector<std::string>& texts) {
 
 }  // namespace
 
-// Two jobs with one secret have different keys: rank 0 adds a number of its own.
+// Rank 0 contributes a random number, so that two jobs with the same secret have different keys.
 void Bootstrap::Meet(const Key& secret) {
   host_ = HostName();
   Key mine = RandomKey();
@@ -167,7 +167,7 @@ void Bootstrap::Meet(const Key& secret) {
   } catch (const Error& e) {
     error = e.what();
   }
-  for (const std::string& text : AllGather(error))  // the others would only see that this rank ends
+  for (const std::string& text : AllGather(error))  // otherwise the others would only see that this rank ends
     WEFT_CHECK(text.empty(), text);
 }
 
@@ -175,7 +175,7 @@ namespace {
 
 bool HasMpi() { return Has("OMPI_COMM_WORLD_SIZE") || Has("PMIX_RANK") || Has("PMI_RANK"); }
 bool HasVariables() { return Has("RANK") || Has("WORLD_SIZE"); }
-// A batch script has the rank and the number of a job's tasks too, and is one process.
+// A Slurm batch script has a rank and a number of tasks too, but is a single process.
 bool HasSlurmStep() { return Has("SLURM_PROCID") && Has("SLURM_STEP_ID"); }
 
 }  // namespace

@@ -1,9 +1,9 @@
-// Whether a launcher (mpirun, srun, torchrun) started this process.
+// Launched: whether a launcher (mpirun, srun, torchrun) started this process.
 #pragma once
 
 namespace weft {
 
-// True if Bootstrap::FromEnvironment would meet other ranks, or a world of one that a launcher made.
+// Returns true if Bootstrap::FromEnvironment would meet other ranks, or a world of one that a launcher made.
 bool IsLaunched();
 
 }  // namespace weft

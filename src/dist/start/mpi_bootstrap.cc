@@ -1,4 +1,4 @@
-// The bootstrap through MPI. MPI carries addresses and ids at start-up, never tensors.
+// The bootstrap over MPI. MPI carries addresses and ids at start-up, never tensors.
 #include <fmt/format.h>
 #include <mpi.h>
 #include <sched.h>
@@ -22,23 +22,24 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-constexpr int kTag = 0x5745;                    // of all messages here
+constexpr int kTag = 0x5745;                    // tag of all messages of this file
 constexpr milliseconds kInit{1'800'000};        // ranks of a large job start minutes apart
 constexpr milliseconds kFinalize{60'000};       // the ranks have met just before
 constexpr milliseconds kAborted{3'000};         // mpirun kills all ranks a second after one of them aborts
-constexpr milliseconds kMaxLossNotice{60'000};  // the job is not held up longer
+constexpr milliseconds kMaxLossNotice{60'000};  // the job does not wait longer
 constexpr milliseconds kNoticed{5'000};         // the daemons end their ranks
 
 void Check(int rc) { WEFT_CHECK(rc == MPI_SUCCESS, fmt::format("bootstrap: MPI error {}", rc)); }
 
-// Before MPI knows it.
+// The rank before MPI is initialized.
 std::string RankInEnvironment() {
   for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"})
     if (const char* rank = std::getenv(name)) return fmt::format("rank {}", rank);
   return "a rank";
 }
 
-// False at the deadline. MPI's own waiting has none and keeps a core busy; this leaves the core to ranks that share it.
+// Returns false at the deadline. MPI's own waits have no deadline and keep a core busy. This loop leaves the core to
+// ranks that share it.
 template <class Ready>
 bool Await(Clock::time_point deadline, const Ready& ready) {
   constexpr int kYields = 100;
@@ -52,7 +53,7 @@ bool Await(Clock::time_point deadline, const Ready& ready) {
   return true;
 }
 
-// Waits for an empty message of `source`, or of MPI_ANY_SOURCE: whose it was; -1 at the deadline.
+// Waits for an empty message from `source`, which may be MPI_ANY_SOURCE. Returns the sender, or -1 at the deadline.
 int ReceiveToken(int source, Clock::time_point deadline) {
   MPI_Status status;
   int there = 0;
@@ -65,7 +66,7 @@ int ReceiveToken(int source, Clock::time_point deadline) {
   return status.MPI_SOURCE;
 }
 
-// To the ranks [first, last). False at the deadline.
+// Sends an empty message to each rank in [first, last). Returns false at the deadline.
 bool SendTokens(int first, int last, Clock::time_point deadline) {
   std::vector<MPI_Request> requests(static_cast<size_t>(last - first), MPI_REQUEST_NULL);
   for (int r = first; r < last; r++)
@@ -78,7 +79,7 @@ bool SendTokens(int first, int last, Clock::time_point deadline) {
   return Await(deadline, look);
 }
 
-// What MPI reads and writes while it gathers.
+// The buffers that MPI uses during a gather.
 struct Gather {
   std::string mine, all;
   int size = 0;
@@ -124,8 +125,8 @@ class MpiBootstrap final : public Bootstrap {
   }
 
   ~MpiBootstrap() override {
-    // MPI_Finalize waits for the others, who may wait for what this rank will no longer do: leave without it, and
-    // mpirun ends the job.
+    // MPI_Finalize waits for the other ranks, which may wait for work that this rank will no longer do. So this rank
+    // exits without it, and mpirun ends the job.
     if (!owns_ || std::uncaught_exceptions() != exceptions_) return;
     HangGuard guard(fmt::format("rank {}", rank_), "MPI_Finalize", kFinalize);
     MPI_Finalize();
@@ -136,14 +137,15 @@ class MpiBootstrap final : public Bootstrap {
     MPI_Abort(MPI_COMM_WORLD, code);
     std::_Exit(code);
   }
-  // Told of an abort while a host is lost, mpirun waits for that host's daemon until TCP gives up, which takes a
-  // quarter of an hour, for a connection on which something is under way has no keepalives. So it finds out first.
+  // If mpirun learns of an abort while a host is lost, it waits for that host's daemon until TCP gives up. That takes a
+  // quarter of an hour, because a connection with unacknowledged data has no keepalives. So this rank waits until
+  // mpirun has noticed the loss.
   void AbortWithLoss(int code) override {
     std::fflush(nullptr);
     std::this_thread::sleep_for(UntilLossIsNoticed());
     Abort(code);
   }
-  // For each abort that it is told of after the first, Open MPI's mpirun takes a second more where a rank is suspended.
+  // Open MPI's mpirun takes another second for each further abort while a rank is suspended.
   void Leave(int code) override {
     std::fflush(nullptr);
     std::this_thread::sleep_for(kAborted + UntilLossIsNoticed());
@@ -151,7 +153,8 @@ class MpiBootstrap final : public Bootstrap {
   }
 
  private:
-  // The ranks meet at rank 0, which then knows who has not come; MPI's own gather, which moves the bytes, does not say.
+  // The ranks first report to rank 0, which then knows the missing ones. MPI's gather moves the bytes, but does not
+  // name missing ranks.
   std::vector<std::string> Exchange(std::string_view bytes, Clock::time_point deadline) override {
     rank_ == 0 ? AwaitAll(deadline) : AwaitRoot(deadline + kRootFirst);
     auto gather = std::make_unique<Gather>();
@@ -159,7 +162,7 @@ class MpiBootstrap final : public Bootstrap {
     gather->size = int(bytes.size());
     for (auto* list : {&gather->sizes, &gather->offsets}) list->resize(size_t(world_size_));
     if (!gather->Run(deadline + kRootFirst)) {
-      static_cast<void>(gather.release());  // MPI may use it still
+      static_cast<void>(gather.release());  // MPI may still use it
       Fail(fmt::format("bootstrap: exchange {} of all ranks was not complete in time", exchanges()));
     }
     std::vector<std::string> pieces;

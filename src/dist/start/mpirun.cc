@@ -30,7 +30,7 @@ void ShareTerminal() {
   ::setenv(kTerminalVariable, fmt::format("{}", known ? size.ws_col : 0).c_str(), /*overwrite=*/1);
 }
 
-// A pipe whose ends no program that is executed inherits.
+// A pipe that is closed on exec.
 struct Pipe {
   Pipe() { WEFT_CHECK(::pipe2(ends.data(), O_CLOEXEC) == 0, fmt::format("pipe: {}", std::strerror(errno))); }
   ~Pipe() {
@@ -41,13 +41,14 @@ struct Pipe {
   std::array<int, 2> ends{};
 };
 
-// In the child, which has only one thread: system calls and nothing else. A process group of its own keeps ctrl-C of
-// the terminal from mpirun, which would leave the ranks about a second; such a group must not read the terminal.
+// Runs in the child after fork, which has only one thread, so it makes only system calls. A process group of its own
+// keeps the terminal's ctrl-C from mpirun, which would leave the ranks only about a second. Such a group must not read
+// the terminal.
 [[noreturn]] void Become(char** arguments, pid_t parent, int told) {
   ::setpgid(0, 0);
   int none = ::open("/dev/null", O_RDONLY);
   if (none > 0) ::dup2(none, STDIN_FILENO);
-  ::signal(SIGPIPE, SIG_DFL);  // what a program ignores, the next one ignores too
+  ::signal(SIGPIPE, SIG_DFL);  // ignored signals stay ignored across exec
   ::prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (::getppid() == parent) ::execvp(arguments[0], arguments);
   int error = errno;
@@ -55,7 +56,7 @@ struct Pipe {
   ::_exit(written == sizeof error ? 1 : 2);
 }
 
-// The process id of what runs now, and has been found and executed.
+// Returns the process id of the command once it has been found and executed.
 pid_t Start(std::vector<std::string> command) {
   std::vector<char*> arguments;
   for (std::string& word : command) arguments.push_back(word.data());
@@ -66,7 +67,7 @@ pid_t Start(std::vector<std::string> command) {
   if (child == 0) Become(arguments.data(), parent, pipe.ends[1]);
   ::close(std::exchange(pipe.ends[1], -1));
   int error = 0;
-  if (::read(pipe.ends[0], &error, sizeof error) != sizeof error) return child;  // closed by the new program
+  if (::read(pipe.ends[0], &error, sizeof error) != sizeof error) return child;  // closed by exec
   ::waitpid(child, nullptr, 0);
   Fail(fmt::format("ranks: {} cannot be started ({}); install Open MPI (launcher/setup.sh does), or run without ranks",
                    command[0], std::strerror(error)));

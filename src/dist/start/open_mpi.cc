@@ -30,7 +30,7 @@ std::span<const std::pair<const char*, const char*>> MpirunVariables() {
   return kVariables;
 }
 
-// Version 5 calls the transport of shared memory sm, and knows it as vader too.
+// Version 5 calls the shared memory transport sm, and also accepts the name vader.
 void ChooseTransports() {
   const char *all = std::getenv("OMPI_COMM_WORLD_SIZE"), *here = std::getenv("OMPI_COMM_WORLD_LOCAL_SIZE");
   bool one_host = all && here && std::string_view(all) == here;
@@ -44,7 +44,7 @@ std::chrono::milliseconds LossNotice() {
     return text ? std::atoi(text) : usual;
   };
   int idle = number("time", 300);
-  if (idle <= 0) return std::chrono::milliseconds::max();  // it has none
+  if (idle <= 0) return std::chrono::milliseconds::max();  // keepalives are off
   return std::chrono::seconds(idle + number("intvl", 20) * number("probes", 9));
 }
 

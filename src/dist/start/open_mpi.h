@@ -1,5 +1,5 @@
-// OpenMpi: how Open MPI is told to run the ranks, by variables. Those of version 4 (Debian 12) and of version 5
-// (Debian 13) have other names; a version ignores the other's.
+// OpenMpi: environment variables that configure Open MPI. Versions 4 (Debian 12) and 5 (Debian 13) have different names
+// for them, and each ignores the other's.
 #pragma once
 #include <chrono>
 #include <span>
@@ -7,16 +7,16 @@
 
 namespace weft {
 
-// What mpirun wants on one host, also in a container and as root: name and value, as launcher/environment.sh has them,
-// and why.
+// Returns the names and values that mpirun needs on one host, also in a container and as root. launcher/environment.sh
+// has the same ones with the reasons.
 std::span<const std::pair<const char*, const char*>> MpirunVariables();
 
-// In a rank, before MPI starts: chooses Open MPI's transports unless the environment has. Shared memory does on one
-// host, where its TCP would listen on all interfaces; and looking for others takes seconds.
+// Chooses Open MPI's transports unless the environment does. Requires a rank in which MPI has not started. On one host
+// shared memory is enough. TCP would listen on all interfaces there, and probing other transports takes seconds.
 void ChooseTransports();
 
-// How long mpirun takes to notice that a host is lost, by the keepalives of its connections to the daemons; Open MPI's
-// defaults where the environment has none.
+// Returns how long mpirun takes to notice a lost host by the keepalives of its connections to the daemons. Uses Open
+// MPI's defaults for unset variables. Returns the maximum if keepalives are off.
 std::chrono::milliseconds LossNotice();
 
 }  // namespace weft

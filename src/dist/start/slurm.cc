@@ -12,13 +12,13 @@ bool IsHostChar(char c) {
   return IsDigit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-' || c == '_' || c == '.';
 }
 
-// Walks a list from left to right:
+// Parses a list from left to right:
 //   list = item {"," item}   item = {text | "[" range {"," range} "]"}   range = digits ["-" digits]
 class HostListReader {
  public:
   explicit HostListReader(std::string_view list) : list_(list) {}
 
-  // Reads all of the list: the rest of a list that is cut off is no reason to trust its beginning.
+  // Parses the whole list, because the beginning of a truncated list cannot be trusted.
   std::string First() {
     std::string first = Item();
     while (at_ < list_.size()) {
@@ -45,7 +45,7 @@ class HostListReader {
     Check(at_ > begin, "a digit");
     return list_.substr(begin, at_ - begin);
   }
-  std::string_view Range() {  // its first number, leading zeros kept
+  std::string_view Range() {  // returns its first number with leading zeros
     std::string_view low = Digits();
     if (Peek() == '-') {
       at_++;
@@ -81,7 +81,7 @@ class HostListReader {
 std::string FirstSlurmHost(std::string_view list) { return HostListReader(list).First(); }
 
 int SlurmPort(int64_t job, int64_t step) {
-  return int(20000 + (uint64_t(job) * 127 + uint64_t(step)) % 10000);  // consecutive jobs and steps differ
+  return int(20000 + (uint64_t(job) * 127 + uint64_t(step)) % 10000);  // different for consecutive jobs and steps
 }
 
 }  // namespace weft

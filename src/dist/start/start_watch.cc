@@ -12,7 +12,7 @@
 namespace weft {
 namespace {
 
-constexpr std::chrono::milliseconds kPatience{2000};  // a step that is about to begin does so in less
+constexpr std::chrono::milliseconds kPatience{2000};  // a step that is about to begin does so sooner
 
 }  // namespace
 
@@ -43,7 +43,7 @@ void StartWatch::Loop() const {
   if (met_ && !ends) return;
   PrintStderr("weft: {} before the run had begun\n", SignalName(signals_.signal()));
   std::fflush(nullptr);
-  _exit(128 + signals_.signal());  // what a shell gives for the signal
+  _exit(128 + signals_.signal());  // as a shell reports the signal
 }
 
 }  // namespace weft

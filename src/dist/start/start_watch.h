@@ -1,8 +1,9 @@
 // StartWatch: lets a signal end a process whose run has not begun.
 //
-// A program that catches signals to stop in order (SignalCatcher) can do so once its ranks know each other and ask
-// their gates. Until then a signal is held for a moment. If the run has not begun by then, it ends the process as it
-// ends any: each signal while ranks start, SIGTERM and SIGINT while they read data or load weights.
+// A program that catches signals to stop in order (SignalCatcher) can do so once its ranks have met and ask their
+// gates. Before that, a signal is held for two seconds. If the run has not begun by then, the process ends with exit
+// code 128 plus the signal's number. While the ranks start, every caught signal does this. While they read data or load
+// weights, only SIGTERM and SIGINT do.
 #pragma once
 #include <atomic>
 #include <thread>
@@ -15,8 +16,8 @@ class StartWatch {
  public:
   explicit StartWatch(const SignalCatcher& signals);
   ~StartWatch();
-  void Met();    // the ranks have
-  void Begun();  // the run has; thread-safe
+  void Met();    // the ranks have met; thread-safe
+  void Begun();  // the run has begun; thread-safe
   StartWatch(const StartWatch&) = delete;
   StartWatch& operator=(const StartWatch&) = delete;
 

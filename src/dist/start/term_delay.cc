@@ -9,7 +9,7 @@
 namespace weft {
 namespace {
 
-constexpr int kDelay = 800;  // ms: mpirun kills a second after it; asking and telling the other ranks takes less
+constexpr int kDelay = 800;  // ms; mpirun kills a second after SIGTERM, and a failure report takes less
 
 }  // namespace
 
@@ -24,7 +24,7 @@ TermDelay::~TermDelay() {
   thread_.join();
 }
 
-// One that came while the work was ending leaves the exit code to the work.
+// A signal that comes while the work is ending leaves the exit code to the work.
 void TermDelay::Loop() {
   pollfd polls[] = {{signals_.fd(), POLLIN, 0}, {quit_.fd(), POLLIN, 0}};
   while (!polls[0].revents && !polls[1].revents) poll(polls, 2, -1);

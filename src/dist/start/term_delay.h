@@ -1,8 +1,8 @@
-// TermDelay: SIGTERM ends the process as it always does, but a second later; a second one ends it at once.
+// TermDelay: SIGTERM ends the process as it always does, but 0.8 seconds later. A second SIGTERM ends it at once.
 //
-// mpirun sends SIGTERM to the ranks that a dead one leaves, a second before it kills them. One of them has to say by
-// then who died first, and in which collective (FailureWatch). Commands that a signal stops have a SignalCatcher of
-// their own for this; at most one of the two is alive.
+// When a rank dies, mpirun sends SIGTERM to the others a second before it kills them. Within that second one of them
+// has to report which rank died first and in which collective (FailureWatch). Commands that stop on a signal use their
+// own SignalCatcher for this. At most one of the two may be alive.
 #pragma once
 #include <thread>
 

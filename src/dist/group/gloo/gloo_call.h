@@ -1,4 +1,4 @@
-// GlooGroup::Call: one collective while a Gloo group executes it.
+// GlooGroup::Call: the state of one running collective of a Gloo group.
 #pragma once
 #include "weft/dist/group/gloo/gloo_group.h"
 
@@ -17,7 +17,7 @@ struct GlooGroup::Call {
     tag.sequence = sequence;
   }
 
-  // Equal on the ranks of one call; a send's and its receive's too.
+  // The hash is equal on all ranks of a call, and for a send and its receive.
   static uint64_t HashOf(const Collective& c) {
     const CollectiveTraits& traits = Traits(c.op);
     bool pair = IsPointToPoint(c.op);

@@ -14,7 +14,8 @@ milliseconds Left(GlooChannel::Deadline deadline) {
   return std::max(milliseconds(1), std::chrono::ceil<milliseconds>(deadline - std::chrono::steady_clock::now()));
 }
 
-// Starts with the piece of the next rank, so that not all send to rank 0 first. Returns how many were started.
+// Starts with the piece of the next rank, so that not all ranks send to rank 0 first. Returns the number of started
+// pieces.
 template <class Piece, class Fn>
 int Start(std::span<const Piece> pieces, int rank, Fn fn) {
   int started = 0;
@@ -47,7 +48,7 @@ GlooChannel::Buffer& GlooChannel::Open() {
   return *memory_;
 }
 
-// Without the buffer Gloo drops what still arrives for it: the caller may free the pieces' memory.
+// Without the buffer Gloo drops data that still arrives for it, so the caller may free the pieces' memory.
 void GlooChannel::Close() {
   std::lock_guard lock(mutex_);
   failed_ = true;
@@ -76,7 +77,7 @@ GlooChannel::Traffic GlooChannel::Exchange(std::span<const GlooSend> sends, std:
       memory.send(p.peer, tag.Slot(p.bytes), address(p.data), size_t(p.bytes));
       traffic.sent += p.bytes;
     });
-    // waitX is false when Abort ended it.
+    // waitRecv and waitSend return false if Abort ended them.
     while (receiving-- > 0) WEFT_CHECK(memory.waitRecv(Left(deadline)), "the receive was aborted");
     while (sending-- > 0) WEFT_CHECK(memory.waitSend(Left(deadline)), "the send was aborted");
   } catch (...) {

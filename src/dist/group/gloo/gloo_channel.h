@@ -1,7 +1,7 @@
-// GlooChannel: a stream of exchanges with the other ranks of a GlooContext, one at a time, that allocates nothing.
+// GlooChannel: runs exchanges with the other ranks of a GlooContext, one at a time, without allocating.
 //
-// Gloo moves bytes between unbound buffers: a base, a limit, and per piece an offset. Sockets register no memory, so a
-// channel makes one buffer for good, of the whole address space, in which an offset is an address.
+// Gloo moves bytes between unbound buffers: a base, a limit, and an offset per piece. Sockets register no memory, so a
+// channel makes one permanent buffer of the whole address space, in which an offset is an address.
 #pragma once
 #include <gloo/transport/unbound_buffer.h>
 
@@ -15,15 +15,15 @@
 
 namespace weft {
 
-// Gloo matches a send with a receive by a 64-bit slot, and those of one slot in their order. Ours: 24 bits
-// of the sequence number, 5 of the step, and a hash of what the call is and of the piece's size: ranks that make
-// different calls never meet, and time out, instead of mixing data.
+// Gloo matches a send with a receive by a 64-bit slot, and messages of one slot in order. A slot has 24 bits of the
+// sequence number, 5 of the step, and a hash of the call and of the piece's size. So ranks that make different calls
+// never match and time out, instead of mixing data.
 struct GlooTag {
-  uint64_t call_hash = 0;  // HashOf what the call is
-  uint64_t sequence = 0;   // of the call
-  uint64_t step = 0;       // of the exchange within the call
+  uint64_t call_hash = 0;  // HashOf the call's properties
+  uint64_t sequence = 0;   // number of the call
+  uint64_t step = 0;       // number of the exchange within the call
 
-  // FNV-1a over a few numbers: the same in every process.
+  // FNV-1a over a few numbers, equal in every process.
   static uint64_t HashOf(std::initializer_list<uint64_t> values, uint64_t seed = 0xcbf29ce484222325);
   uint64_t Slot(int64_t bytes) const;
 };
@@ -41,19 +41,19 @@ struct GlooRecv {
 
 class GlooChannel {
  public:
-  // Bytes of pieces that went through, without the headers that Gloo puts before them.
+  // Bytes of the pieces that were moved, without frame headers.
   struct Traffic {
     int64_t sent = 0, received = 0;
   };
   using Deadline = std::chrono::steady_clock::time_point;
   explicit GlooChannel(gloo::Context& context) : context_(context) {}
 
-  // One step: all pieces leave and arrive at the same time; empty ones are left out. Throws when a piece is not through
-  // by the deadline, a peer is gone or Abort ends it; then the channel has failed, and Gloo no longer touches the
-  // pieces' memory.
+  // Runs one step, which sends and receives all pieces concurrently. Empty pieces are skipped. Throws if a piece has
+  // not arrived by the deadline, a peer has ended or Abort was called. The channel has failed after that, and Gloo no
+  // longer accesses the pieces' memory.
   Traffic Exchange(std::span<const GlooSend> sends, std::span<const GlooRecv> recvs, const GlooTag& tag,
                    Deadline deadline);
-  // From any thread: ends an exchange that waits, and all that come.
+  // Ends a waiting exchange and all later ones. Thread-safe.
   void Abort();
 
  private:
@@ -62,7 +62,7 @@ class GlooChannel {
   void Close();
 
   gloo::Context& context_;
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   std::unique_ptr<Buffer> memory_;
   bool failed_ = false;
 };

@@ -1,16 +1,16 @@
-// The collectives of a Gloo group: who sends what to whom in each step.
+// The collectives of a Gloo group, with the messages of each step.
 //
-// | collective                   | steps  | bytes a rank sends (n ranks; B: what it hands over) | receives           |
-// | all_reduce up to kSmallBytes | 1      | (n-1) B                                             | as much            |
-// | all_reduce, in segments      | 2 each | B + (n-2) s; s: its slices of them, about B / n     | as much            |
-// | reduce_scatter, all_to_all   | 1      | (n-1)/n B                                           | as much            |
-// | all_gather                   | 1      | (n-1) B                                             | as much            |
-// | all_gather_v                 | 1      | (n-1) B                                             | the others' B      |
-// | all_to_all_v                 | 1      | B but the piece for itself                          | the others' pieces |
-// | broadcast                    | log n  | B each time it sends; the root log n times          | B; the root 0      |
-// | reduce                       | 1      | B; the root 0                                       | 0; the root (n-1) B |
-// | shift                        | 1      | B; none by 0                                        | as much            |
-// | barrier                      | log n  | log n                                               | as much            |
+// | collective                   | steps  | bytes sent per rank (n ranks, B: its input) | bytes received        |
+// | all_reduce up to kSmallBytes | 1      | (n-1) B                                     | the same              |
+// | all_reduce, in segments      | 2 each | B + (n-2) s; s: its slices, about B / n     | the same              |
+// | reduce_scatter, all_to_all   | 1      | (n-1)/n B                                   | the same              |
+// | all_gather                   | 1      | (n-1) B                                     | the same              |
+// | all_gather_v                 | 1      | (n-1) B                                     | B of each other rank  |
+// | all_to_all_v                 | 1      | B without the piece for itself              | pieces of other ranks |
+// | broadcast                    | log n  | B per send; the root sends log n times      | B; the root 0         |
+// | reduce                       | 1      | B; the root 0                               | 0; the root (n-1) B   |
+// | shift                        | 1      | B; 0 for a shift by 0                       | the same              |
+// | barrier                      | log n  | log n                                       | the same              |
 #include <algorithm>
 #include <cstring>
 
@@ -100,8 +100,7 @@ struct GlooGroup::Algorithms {
     ReduceInRankOrder(work.inputs, c.out, c.count, c.dtype, c.reduce);
   }
 
-  // Elements [begins[r], begins[r + 1]) of the inputs are reduced by rank r. `out` may be where this rank's slice of
-  // the input is.
+  // Rank r reduces elements [begins[r], begins[r + 1]) of the inputs. `out` may be this rank's slice of the input.
   void ReduceScatter(const void* in, std::span<const int64_t> begins, void* out) {
     auto begin = [&](int r) { return begins[size_t(r)] * element; };
     int64_t mine = begin(rank() + 1) - begin(rank());
@@ -137,7 +136,7 @@ struct GlooGroup::Algorithms {
     ExchangeListed();
   }
 
-  // `in` may be where this rank's piece of `out` is.
+  // `in` may be this rank's piece of `out`.
   void AllGatherV(const void* in, void* out, std::span<const int64_t> counts) {
     int64_t offset = 0, mine = counts[size_t(rank())] * element;
     work.sends.clear();
@@ -155,8 +154,8 @@ struct GlooGroup::Algorithms {
     ExchangeListed();
   }
 
-  // A binomial tree: in step s the ranks below 2^s (counted from the root) have the data and send it to those 2^s
-  // further.
+  // A binomial tree. In step s the ranks below 2^s (counted from the root) have the data, and each sends it to the rank
+  // 2^s further.
   void Broadcast() {
     const int n = size(), me = (rank() - c.peer + n) % n;
     int64_t bytes = c.count * element;
@@ -197,7 +196,8 @@ struct GlooGroup::Algorithms {
     Exchange({&send, 1}, {&recv, 1});
   }
 
-  // Dissemination: in step s every rank tells the one 2^s further; after log n steps all have heard of all.
+  // Dissemination barrier: in step s every rank sends to the rank 2^s further. After log n steps every rank depends on
+  // all.
   void Barrier() {
     const int n = size();
     char token = 1, heard = 0;

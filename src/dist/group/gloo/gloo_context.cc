@@ -16,7 +16,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::chrono::milliseconds kConnect{1000};  // at least, for ranks that have all come
+constexpr std::chrono::milliseconds kConnect{1000};  // the least time to connect ranks that have all come
 
 std::string ListOf(const std::vector<int>& ranks) { return fmt::format("{}", fmt::join(ranks, " ")); }
 
@@ -47,7 +47,7 @@ GlooContext::GlooContext(int my_rank, const std::vector<int>& ranks, Bootstrap& 
   FaultAt("connect");
   auto transport = std::make_shared<SocketContext>(rank, size);
   transport->setTimeout(timeout);
-  // The ranks have made as many exchanges: a number that no other group has.
+  // All ranks have made the same number of exchanges, and no other group has this number.
   auto sockets = bootstrap.network().ConnectGroup(ranks, uint64_t(bootstrap.exchanges()),
                                                   std::max(deadline, Clock::now() + kConnect));
   for (int i = 0; i < size; i++) {

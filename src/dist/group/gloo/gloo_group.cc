@@ -18,9 +18,9 @@ GlooGroup::~GlooGroup() {
   try {
     Collective last;  // a barrier
     Call call(last, 0, std::chrono::steady_clock::now() + timeout(), collectives_);
-    call.tag.step = 1;  // real calls count from 1
+    call.tag.step = 1;  // real calls have sequence numbers from 1, not 0
     Dispatch(call);
-  } catch (const std::exception&) {  // another rank is gone already: nothing of ours is under way
+  } catch (const std::exception&) {  // another rank has already ended, and this rank has nothing pending
   }
 }
 
@@ -32,7 +32,7 @@ void GlooGroup::Abort(const std::string& reason) {
   Close();
 }
 
-// The other ranks see closed connections; the waits of this rank must be ended by hand.
+// The other ranks see closed connections. The waits of this rank must be aborted explicitly.
 void GlooGroup::Close() {
   failed_ = true;
   context_->closeConnections();
@@ -53,7 +53,7 @@ void GlooGroup::Execute(const Collective& c, uint64_t sequence, Deadline deadlin
   try {
     Dispatch(call);
   } catch (const std::exception& e) {
-    Close();  // the others would wait for this rank in vain: they get an error now, not at their timeouts
+    Close();  // gives the other ranks an error now instead of at their timeouts
     check_aborted();
     throw;
   }
@@ -68,7 +68,7 @@ std::unique_ptr<ProcessGroup> GlooGroupFactory::Make(const std::string& name, co
              fmt::format("group \"{}\": rank {} asks for a group that it is not in", name, bootstrap_.rank()));
   int rank = int(it - ranks.begin());
   try {
-    // A group of one needs no network, but takes part in the exchange.
+    // A group of one rank needs no network, but takes part in the exchange.
     auto context = std::make_shared<GlooContext>(rank, ranks, bootstrap_, connect_timeout_);
     if (ranks.size() == 1) return MakeSelfGroup(name, bootstrap_.rank(), kind);
     return std::make_unique<GlooGroup>(name, rank, ranks, std::move(context));

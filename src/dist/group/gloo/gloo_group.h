@@ -1,9 +1,10 @@
-// The CPU group across processes: Gloo over proven sockets, and collectives on it that reduce in rank order.
+// GlooGroup: the CPU group across processes. It runs on Gloo over authenticated sockets and reduces in rank order.
 //
-// gloo_collectives.cc has a table of what each costs.
+// gloo_collectives.cc has a table of the cost of each collective.
 //
-// A ring would send as much, but adds in another order for every slice and, for 16-bit floats, rounds at every step.
-// Here the pieces of a slice come to its owner, who reduces them as the in-process group does: both give the same bits.
+// A ring would send as many bytes, but it adds in a different order for every slice and rounds 16-bit floats at every
+// step. Here all pieces of a slice go to its owner, which reduces them as the in-process group does, so both give the
+// same bits.
 #pragma once
 #include <atomic>
 #include <memory>
@@ -18,11 +19,14 @@ namespace weft {
 
 class GlooGroup final : public ProcessGroup {
  public:
-  static constexpr int64_t kSmallBytes = 8192;  // an all_reduce up to this sends everything to everyone: one step less
-  static constexpr int64_t kSegmentBytes = 4 << 20;  // a larger one goes in pieces of it, which stay in the cache
+  // Up to this size an all_reduce sends all data to all ranks, which saves a step.
+  static constexpr int64_t kSmallBytes = 8192;
+  // A larger one runs in segments of this size, which stay in the cache.
+  static constexpr int64_t kSegmentBytes = 4 << 20;
 
   GlooGroup(std::string name, int rank, std::vector<int> ranks, std::shared_ptr<GlooContext> context);
-  // Waits for the other ranks to be done with this group too, unless it failed: a closed pair drops data not yet read.
+  // Waits until the other ranks are done with this group too, unless it failed, because closing a pair drops unread
+  // data.
   ~GlooGroup() override;
   void Abort(const std::string& reason) override;
 
@@ -30,9 +34,10 @@ class GlooGroup final : public ProcessGroup {
   void Execute(const Collective& call, uint64_t sequence, Deadline deadline) override;
 
  private:
-  struct Algorithms;  // what each collective does
+  struct Algorithms;  // the algorithm of each collective
   struct Call;        // one execution: the collective, its channel, tags and deadline
-  // What collectives, which come one at a time, list and receive into: made once, so that a call allocates nothing.
+  // Lists and receive memory of collectives, which run one at a time. They are reused, so that a call allocates
+  // nothing.
   struct Workspace {
     std::vector<GlooSend> sends;
     std::vector<GlooRecv> recvs;
@@ -51,14 +56,14 @@ class GlooGroup final : public ProcessGroup {
   void Close();
 
   std::shared_ptr<GlooContext> context_;
-  GlooChannel collectives_{*context_}, sends_{*context_}, recvs_{*context_};  // each may wait beside the others
+  GlooChannel collectives_{*context_}, sends_{*context_}, recvs_{*context_};  // may wait concurrently
   Workspace work_{size()};
   std::atomic<bool> failed_{false};
   std::mutex reason_mutex_;
   std::string reason_;
 };
 
-// Makes Gloo groups for CPU tensors. The bootstrap must outlive it, not the groups.
+// Makes Gloo groups for CPU tensors. The bootstrap must outlive the factory, but not the groups.
 class GlooGroupFactory final : public GroupFactory {
  public:
   explicit GlooGroupFactory(Bootstrap& bootstrap,

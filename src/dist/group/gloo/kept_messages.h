@@ -1,4 +1,4 @@
-// KeptMessages: memory for messages that a context of sockets has read before anyone asked for them.
+// KeptMessages: memory for messages that arrive before a receive is posted.
 #pragma once
 #include <array>
 #include <cstddef>
@@ -7,9 +7,9 @@
 
 namespace weft {
 
-// How many messages are early depends on the moment, and a step of training is not to allocate: so there are kBlocks
-// blocks from the start, of pages that nothing has touched. Larger messages and more of them are allocated.
-// Not thread-safe.
+// The number of early messages varies, and a training step must not allocate. So kBlocks blocks are allocated up front,
+// whose pages stay untouched until use. Larger messages, and messages beyond kBlocks, are allocated one by one. Not
+// thread-safe.
 class KeptMessages {
  public:
   static constexpr size_t kBlocks = 64;
@@ -20,7 +20,7 @@ class KeptMessages {
   using Memory = std::unique_ptr<char[], Release>;
 
   explicit KeptMessages(size_t block_bytes);
-  // Not null, also of no bytes. It must not outlive this object.
+  // Returns memory, never null, even for 0 bytes. It must not outlive this object.
   Memory Take(size_t bytes);
 
  private:
@@ -28,7 +28,7 @@ class KeptMessages {
 
   const size_t block_bytes_;
   std::unique_ptr<char[]> blocks_;
-  std::array<uint8_t, kBlocks> free_;  // the one that was used last comes last
+  std::array<uint8_t, kBlocks> free_;  // the block released last comes last
   size_t num_free_ = kBlocks;
 };
 

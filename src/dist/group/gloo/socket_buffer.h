@@ -1,4 +1,4 @@
-// SocketBuffer: memory that Gloo sends from and receives into over the sockets of a SocketContext.
+// SocketBuffer: memory from which Gloo sends and into which it receives over the sockets of a SocketContext.
 #pragma once
 #include <gloo/transport/unbound_buffer.h>
 
@@ -17,23 +17,23 @@ class SocketBuffer final : public gloo::transport::UnboundBuffer {
   using UnboundBuffer::waitSend;
 
   SocketBuffer(std::shared_ptr<SocketContext> context, void* ptr, size_t size);
-  // Ends the connections over which something of this buffer is still under way.
+  // Closes the connections that still have pending transfers of this buffer.
   ~SocketBuffer() override;
 
-  // Throw gloo::IoException when a rank is gone, or nothing is done by the timeout: then all connections of the context
-  // end. False when the wait was aborted.
+  // These return false if the wait was aborted. They throw gloo::IoException if a rank has ended, or if nothing
+  // completes by the timeout. A timeout closes all connections of the context.
   bool waitRecv(int* rank, milliseconds timeout) override { return Wait(received_, rank, timeout); }
   bool waitSend(int* rank, milliseconds timeout) override { return Wait(sent_, rank, timeout); }
-  // From any thread: end the wait that there is, or the next one.
+  // These end the present wait, or the next one. Thread-safe.
   void abortWaitRecv() override { Abort(received_); }
   void abortWaitSend() override { Abort(sent_); }
 
-  // Throw gloo::IoException when the connection to the rank is gone.
+  // These throw gloo::IoException if the connection to the rank is closed.
   void send(int rank, uint64_t slot, size_t offset, size_t bytes) override;
   void recv(int rank, uint64_t slot, size_t offset, size_t bytes) override;
   void recv(std::vector<int> ranks, uint64_t slot, size_t offset, size_t bytes) override;
 
-  // Of the context and its pairs, under the context's lock.
+  // For the context and its pairs, under the context's lock.
   void FinishRecv(int rank) { Finish(received_, rank); }
   void FinishSend(int rank) { Finish(sent_, rank); }
   void FailWith(const std::string& error);
@@ -41,7 +41,7 @@ class SocketBuffer final : public gloo::transport::UnboundBuffer {
  private:
   struct Done {
     int count = 0;
-    int rank = -1;  // of the last one
+    int rank = -1;  // the other side of the last transfer
     bool aborted = false;
   };
   bool Wait(Done& done, int* rank, milliseconds timeout);
@@ -52,7 +52,7 @@ class SocketBuffer final : public gloo::transport::UnboundBuffer {
   std::shared_ptr<SocketContext> context_;
   Done received_, sent_;
   std::string error_;
-  int waiting_ = 0;  // threads
+  int waiting_ = 0;  // number of waiting threads
 };
 
 }  // namespace weft

@@ -13,8 +13,8 @@
 namespace weft {
 namespace {
 
-constexpr int kEvents = 32;                    // of one look
-constexpr uint64_t kWakeEvent = ~uint64_t{0};  // others are ranks
+constexpr int kEvents = 32;                    // per poll
+constexpr uint64_t kWakeEvent = ~uint64_t{0};  // other values are ranks
 
 }  // namespace
 
@@ -28,7 +28,7 @@ SocketContext::SocketContext(int my_rank, int num_ranks)
   WEFT_CHECK(ok, "gloo: no file descriptors left to wait for sockets with");
 }
 
-SocketContext::~SocketContext() { pairs_.clear(); }  // before what they hold of this context
+SocketContext::~SocketContext() { pairs_.clear(); }  // before the members that the pairs use
 
 std::unique_ptr<gloo::transport::Pair>& SocketContext::createPair(int r) {
   pairs_.at(size_t(r)) = std::make_unique<SocketPair>(*this, r);
@@ -72,7 +72,7 @@ void SocketContext::Wake() {
   if (asleep_ > 0) changed_.notify_all();
   uint64_t one = 1;
   if (polling_) [[maybe_unused]]
-    ssize_t written = write(wake_.fd(), &one, sizeof(one));  // fails when it is awake already
+    ssize_t written = write(wake_.fd(), &one, sizeof(one));  // fails if the eventfd is already set
 }
 
 void SocketContext::Post(SocketPair& pair) {

@@ -1,13 +1,13 @@
-// SocketContext and SocketDevice: Gloo's transport over sockets that Weft has connected and whose other ends have
-// proved themselves (PeerNetwork). Gloo's own TCP transport takes whoever connects to its listeners first.
+// SocketContext and SocketDevice: Gloo's transport over connected, authenticated sockets of PeerNetwork. Gloo's own TCP
+// transport accepts any caller that connects to its listeners first.
 //
-// Weft's collectives use unbound buffers of one context: sends to a rank, receives from a rank, both by slot, and waits
-// for them (GlooChannel). The rest of Gloo's interface, for example RecvFromAny, is kept whole so that Gloo's own
-// algorithms run over it too; socket_transport_test runs them.
+// Weft's collectives use unbound buffers of one context. They send to a rank and receive from a rank, both by slot, and
+// wait (GlooChannel). The rest of Gloo's interface, for example RecvFromAny, is complete, so that Gloo's own algorithms
+// run on it too. socket_transport_test runs them.
 //
-// It has no thread of its own. A rank that waits moves the bytes of all its pairs: one waiting thread drives the
-// sockets, and the others sleep until it has done what they wait for, or leaves that to one of them. So a message costs
-// one wake and no hand-over, and nothing moves, beyond what the kernel buffers hold, while no rank waits.
+// It has no thread of its own. A waiting rank moves the bytes of all its pairs: one waiting thread drives the sockets,
+// and the others sleep until their transfers are done or one of them takes over. So a message costs one wake-up and no
+// hand-over between threads. While no rank waits, only data within the kernel's buffers moves.
 #pragma once
 #include <gloo/transport/context.h>
 #include <gloo/transport/device.h>
@@ -30,26 +30,27 @@ class SocketContext final : public gloo::transport::Context, public std::enable_
   using milliseconds = std::chrono::milliseconds;
   using Clock = std::chrono::steady_clock;
 
-  // Throws Error when the system has no file descriptors left.
+  // Throws Error if the system has no free file descriptors.
   SocketContext(int rank, int size);
   ~SocketContext() override;
 
-  // A pair without a socket.
+  // Makes a pair without a socket.
   std::unique_ptr<gloo::transport::Pair>& createPair(int rank) override;
   std::unique_ptr<gloo::transport::UnboundBuffer> createUnboundBuffer(void* ptr, size_t size) override;
-  // The socket of a pair, and how messages name its other side, "rank 2".
+  // Gives a pair its socket. `name` is the other side in messages, "rank 2".
   void Adopt(int rank, Socket socket, std::string name);
 
-  // Of buffers and pairs. What follows is called under the lock.
+  // For buffers and pairs. The functions below require the lock.
   std::unique_lock<std::mutex> Lock() { return std::unique_lock(lock_); }
-  // Throws gloo::InvalidOperationException when there is no such pair.
+  // Throws gloo::InvalidOperationException if there is no such pair.
   SocketPair& pair(int rank);
   KeptMessages& kept_messages() { return kept_; }
   void RecvFromAny(std::vector<int> ranks, uint64_t slot, char* data, size_t room, SocketBuffer* owner);
-  // Gives a receive from any of several ranks, which this rank may answer, to its pair. False when there is none.
+  // If a receive from any of several ranks matches this rank and slot, gives it to the pair. Returns false if none
+  // does.
   bool ClaimReceive(int rank, uint64_t slot);
-  // Waits until over() and drives the sockets meanwhile. False at the timeout. One thread drives, the others wait for
-  // it; when it has what it waits for, one of them goes on.
+  // Waits until over() returns true and drives the sockets meanwhile. Returns false at the timeout. One thread drives
+  // and the others wait for it. When its own wait is over, one of them takes over.
   template <class Over>
   bool Await(std::unique_lock<std::mutex>& lock, milliseconds timeout, const Over& over) {
     auto deadline = Clock::now() + timeout;
@@ -69,10 +70,10 @@ class SocketContext final : public gloo::transport::Context, public std::enable_
     }
     return true;
   }
-  void Wake();  // those that wait look again
-  // A pair has something to write, which can wait until somebody waits.
+  void Wake();  // wakes waiting threads to check again
+  // Marks a pair that has something to write, which can be delayed until a thread waits.
   void Post(SocketPair& pair);
-  // The events of a pair's socket that wake whoever drives. False when the system cannot.
+  // Sets the events of a pair's socket that wake the driving thread. Returns false if the system cannot.
   bool Watch(const SocketPair& pair, uint32_t events, bool is_new);
   void Forget(SocketBuffer& buffer);
   void FailAll(const std::string& error);
@@ -95,8 +96,8 @@ class SocketContext final : public gloo::transport::Context, public std::enable_
   std::condition_variable changed_;
   Socket epoll_, wake_;
   bool driven_ = false;   // a thread drives the sockets
-  bool polling_ = false;  // it waits for them, without the lock
-  int asleep_ = 0;        // threads that wait for it
+  bool polling_ = false;  // that thread polls them, without the lock
+  int asleep_ = 0;        // number of threads that wait for it
   std::vector<SocketPair*> posted_;
   std::vector<AnyReceive> receives_;
 };
@@ -108,7 +109,7 @@ class SocketDevice final : public gloo::transport::Device {
   std::shared_ptr<gloo::transport::Context> createContext(int rank, int size) override;
 
  private:
-  std::string pci_bus_id_;  // of no device
+  std::string pci_bus_id_;  // always empty
 };
 
 }  // namespace weft

@@ -10,16 +10,16 @@
 namespace weft {
 namespace {
 
-constexpr size_t kParts = 16;             // of one write
-constexpr uint64_t kPayload = 128 << 10;  // of one read: other sockets, and writing, have their turn
-constexpr size_t kWritten = 256;          // frames that are kept although they are written
+constexpr size_t kParts = 16;             // per write
+constexpr uint64_t kPayload = 128 << 10;  // per read, so that other sockets and writes have their turn
+constexpr size_t kWritten = 256;          // written frames that are kept before the list is compacted
 
 iovec Part(const void* data, uint64_t bytes) { return {const_cast<void*>(data), size_t(bytes)}; }
 
 }  // namespace
 
 void FrameWriter::Push(const FrameHeader& header, const char* payload, SocketBuffer* owner) {
-  if (first_ >= kWritten) {  // while others keep coming
+  if (first_ >= kWritten) {  // new frames may keep the list from becoming empty
     frames_.erase(frames_.begin(), frames_.begin() + std::ptrdiff_t(first_));
     first_ = 0;
   }
@@ -76,7 +76,7 @@ void FrameReader::Redirect(char* payload) {
   payload_ = payload;
 }
 
-// The frames, and parts of a payload, that are staged.
+// Processes the staged frames and parts of a payload.
 void FrameReader::Take(Sink& sink) {
   for (;;) {
     uint64_t part = std::min<uint64_t>(bytes_ - got_, end_ - begin_);

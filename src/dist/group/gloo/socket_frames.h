@@ -1,4 +1,4 @@
-// Frames: how a pair of sockets carries messages of Gloo's slots. A frame is a header and, of some kinds, a payload.
+// Frames: the encoding of slot messages on a socket. A frame is a header and, for some kinds, a payload.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -10,12 +10,12 @@ namespace weft {
 class SocketBuffer;
 
 enum class FrameKind : uint32_t {
-  kEager = 1,  // a small message, whether or not it is expected; the payload follows
+  kEager = 1,  // a small message, expected or not; the payload follows
   kOffer,      // a message of `bytes` waits for a permit
   kPermit,     // memory of `bytes` waits for a message
-  kDirect,     // a message that was not offered, because a permit was there; the payload follows
-  kBody,       // the payload of a message that was offered
-  kCredit      // of small messages `bytes` have been taken
+  kDirect,     // a message that was not offered, because there was a permit; the payload follows
+  kBody,       // the payload of an offered message
+  kCredit      // `bytes` of small messages have been taken
 };
 
 struct FrameHeader {
@@ -25,14 +25,15 @@ struct FrameHeader {
   uint32_t none = 0;
 };
 
-// What is to be written. Not thread-safe.
+// Queues and writes frames. Not thread-safe.
 class FrameWriter {
  public:
-  FrameWriter() { frames_.reserve(32); }  // as many wait in a step without an allocation
-  // A payload stays where it is until it is written, and belongs to `owner`; a frame without one has none.
+  FrameWriter() { frames_.reserve(32); }  // enough for a step without an allocation
+  // Queues a frame. The payload must stay valid until it is written, and belongs to `owner`. A frame without a payload
+  // has no owner.
   void Push(const FrameHeader& header, const char* payload = nullptr, SocketBuffer* owner = nullptr);
   bool empty() const { return first_ == frames_.size(); }
-  // Writes what the socket takes. Returns 0 or errno, and appends the owners of payloads that are written.
+  // Writes as much as the socket accepts. Returns 0 or errno, and appends the owners of written payloads.
   int Flush(int fd, std::vector<SocketBuffer*>& written);
   template <class Fn>
   void ForEachOwner(Fn fn) const {
@@ -51,14 +52,14 @@ class FrameWriter {
   void Advance(uint64_t bytes, std::vector<SocketBuffer*>& written);
 
   std::vector<Frame> frames_;
-  size_t first_ = 0;      // not written
-  uint64_t written_ = 0;  // of the first one
+  size_t first_ = 0;      // the first unwritten frame
+  uint64_t written_ = 0;  // bytes of that frame that are written
 };
 
-// What is read. Not thread-safe.
+// Reads frames. Not thread-safe.
 class FrameReader {
  public:
-  // Takes frames. The memory of Begin receives the payload, unless it is empty; then End is called.
+  // Receives frames. Begin returns the memory for the payload, if any. End is called after the payload.
   class Sink {
    public:
     virtual char* Begin(const FrameHeader& header) = 0;
@@ -67,13 +68,13 @@ class FrameReader {
    protected:
     ~Sink() = default;
   };
-  // Of one call, before other sockets have their turn.
+  // Reads per call, so that other sockets have their turn.
   static constexpr int kReads = 16;
 
-  // Reads what is there. Returns 0, errno, or kClosed when the other side has closed the connection.
+  // Reads the available data. Returns 0, errno, or kClosed if the other side has closed the connection.
   static constexpr int kClosed = -1;
   int Read(int fd, Sink& sink);
-  // The rest of the payload that is under way goes to the memory that begins at `payload`, as did its beginning.
+  // Moves the part of the current payload that has arrived to `payload`, and reads the rest there too.
   void Redirect(char* payload);
 
  private:
@@ -82,9 +83,9 @@ class FrameReader {
   static bool HasPayload(FrameKind kind);
 
   std::unique_ptr<char[]> staged_ = std::make_unique_for_overwrite<char[]>(kStaged);
-  size_t begin_ = 0, end_ = 0;    // of what is staged
-  char* payload_ = nullptr;       // that is under way
-  uint64_t bytes_ = 0, got_ = 0;  // of it
+  size_t begin_ = 0, end_ = 0;    // the staged bytes
+  char* payload_ = nullptr;       // the current payload
+  uint64_t bytes_ = 0, got_ = 0;  // its size, and the bytes that have arrived
 };
 
 }  // namespace weft

@@ -14,14 +14,14 @@
 namespace weft {
 namespace {
 
-constexpr size_t kListed = 32;          // of each list, before it allocates
-constexpr size_t kMaxListed = 1 << 16;  // messages of a pair that one side has not asked for, or permits not used
+constexpr size_t kListed = 32;          // per list, before it allocates
+constexpr size_t kMaxListed = 1 << 16;  // per pair: messages without a receive, or unused permits
 
-// What a socket between two ranks of one host holds: little enough to stay in a core's cache on the way. The kernel
-// sizes the buffers of others by their round trips.
+// The send buffer of a socket between ranks of one host. It is small enough to stay in a core's cache. The kernel sizes
+// the buffers of other sockets by their round trips.
 constexpr int kLocalBuffer = 208 << 10;
 
-// Where a pair is connected to. It is for people: nobody connects there.
+// The address of a pair's other end, only for messages. Nothing connects to it.
 class SocketAddress final : public gloo::transport::Address {
  public:
   explicit SocketAddress(std::string text) : text_(std::move(text)) {}
@@ -39,7 +39,7 @@ Address AddressOfPeer(const Socket& socket) {
   return address;
 }
 
-// With its header, so that empty messages fill a window too.
+// Includes the header, so that empty messages fill a window too.
 uint64_t Cost(uint64_t bytes) { return bytes + sizeof(FrameHeader); }
 
 [[noreturn]] void RefuseFormerApi(const char* what) {
@@ -77,7 +77,7 @@ void SocketPair::recv(gloo::transport::UnboundBuffer* buffer, uint64_t slot, siz
   buffer->recv(rank_, slot, offset, bytes);
 }
 
-// At once, and the other side learns of it: what is not read there yet is lost.
+// Resets the connection, so that the other side notices at once. Data that it has not read is lost.
 void SocketPair::close() {
   auto lock = context_.Lock();
   linger at_once{1, 0};
@@ -128,7 +128,7 @@ void SocketPair::Fail(const std::string& error) {
   writer_.Clear();
   messages_.clear();
   receives_.clear();
-  // Whoever sent a small message and left has done its part.
+  // Complete messages are kept, because their sender may end once it has sent them.
   std::erase_if(arrivals_, [](const Arrival& arrival) { return !arrival.complete; });
   receiving_ = nullptr;
 }
@@ -197,7 +197,7 @@ void SocketPair::TakeArrival(size_t index, const Receive& receive) {
   receive.owner->FinishRecv(rank_);
 }
 
-// The other side may send as much again.
+// Lets the other side send as many bytes again.
 void SocketPair::Consume(uint64_t bytes) {
   credit_ += bytes;
   if (credit_ < kWindow / 2) return;
@@ -211,7 +211,7 @@ void SocketPair::Flush() {
   written_.clear();
   int error = writer_.Flush(fd(), written_);
   for (SocketBuffer* owner : written_) owner->FinishSend(rank_);
-  // The other side may have closed the connection after it sent what this rank has not read yet: reading finds out.
+  // The other side may have closed the connection after it sent data that this rank has not read. Reading finds out.
   if (error == EPIPE || error == ECONNRESET)
     write_failed_ = true;
   else if (error)
@@ -226,7 +226,7 @@ void SocketPair::SetEvents() {
   if (!context_.Watch(*this, wants_write ? EPOLLIN | EPOLLOUT : EPOLLIN, false)) Fail("the system cannot wait for it");
 }
 
-// Reads first: a connection that broke may hold what the other side had sent before.
+// Handles an error event by reading, because a broken connection may still hold data that the other side sent before.
 void SocketPair::HandleEvents(uint32_t events) {
   if (!is_open()) return;
   try {
@@ -291,14 +291,14 @@ char* SocketPair::BeginMessage(const FrameHeader& header) {
 char* SocketPair::BeginBody(const FrameHeader& header) {
   UsePermit(header);
   if (size_t index = FindReceive(header.slot, true); index < receives_.size()) return BeginReceive(index, header.bytes);
-  // The permit was of a receive that a small message took.
+  // The permit was for a receive that a small message took.
   auto found = std::find_if(arrivals_.begin(), arrivals_.end(),
                             [&](const Arrival& a) { return a.slot == header.slot && !a.data; });
   WEFT_CHECK(found != arrivals_.end() && found->bytes == header.bytes, "it sends a message that it has not offered");
   return Keep(*found);
 }
 
-// Memory of a size that this rank has agreed to.
+// Takes memory of a size that this rank has agreed to.
 char* SocketPair::Keep(Arrival& arrival) {
   arrival.data = context_.kept_messages().Take(arrival.bytes);
   keeping_ = true;
@@ -308,7 +308,7 @@ char* SocketPair::Keep(Arrival& arrival) {
 char* SocketPair::BeginReceive(size_t index, uint64_t bytes) {
   Receive receive = receives_[index];
   receives_.erase(receives_.begin() + std::ptrdiff_t(index));
-  receiving_ = receive.owner;  // before a check, so that a failure reaches it
+  receiving_ = receive.owner;  // before the check, so that a failure reaches the owner
   WEFT_CHECK(bytes <= receive.room,
              fmt::format("it sent a message of {} bytes, where {} are expected", bytes, receive.room));
   return receive.data;
@@ -319,7 +319,7 @@ void SocketPair::End() {
   receiving_ = nullptr;
   if (!keeping_) return;
   for (Arrival& arrival : arrivals_)
-    if (arrival.data) arrival.complete = true;  // one is under way at a time
+    if (arrival.data) arrival.complete = true;  // only one is being read at a time
   keeping_ = false;
 }
 

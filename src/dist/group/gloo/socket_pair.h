@@ -1,12 +1,12 @@
-// SocketPair: Gloo's connection to one other rank, over a socket that is connected and proven already.
+// SocketPair: Gloo's connection to one other rank, over a connected, authenticated socket.
 //
-// The n-th message of a slot goes to the n-th receive of that slot. A small one is sent at once and kept by the
-// receiver until it is asked for, while all that are kept fit into a window. For a larger one the receiver first
-// announces where it goes, so that it is read straight into its memory:
+// The n-th message of a slot goes to the n-th receive of that slot. A small message is sent at once if all messages
+// that the receiver has not taken fit into a window, and the receiver keeps it until it is requested. For any other
+// message the receiver first sends a permit, so that the message is read directly into its memory:
 //
 //   receive posted first:  kPermit ->, <- kDirect         message posted first:  <- kOffer, kPermit ->, <- kBody
 //
-// All functions but those of Gloo's interface are called under the context's lock.
+// All functions except those of Gloo's interface require the context's lock.
 #pragma once
 #include <gloo/transport/pair.h>
 
@@ -24,14 +24,15 @@ class SocketContext;
 
 class SocketPair final : public gloo::transport::Pair, private FrameReader::Sink {
  public:
-  static constexpr size_t kEager = 16 << 10;    // the largest message that is sent unasked
-  static constexpr uint64_t kWindow = 1 << 20;  // of such messages that the other side has not taken, headers included
+  static constexpr size_t kEager = 16 << 10;  // the largest message that is sent without a permit
+  // The most bytes of such messages, with headers, that the other side has not taken.
+  static constexpr uint64_t kWindow = 1 << 20;
 
   SocketPair(SocketContext& context, int rank);
   ~SocketPair() override;
 
-  // Gloo's interface. A pair is given its socket by SocketContext::Adopt, so it connects nowhere; and it has no buffers
-  // that belong to one pair and no blocking mode, which only Gloo's former algorithms use. These throw.
+  // Gloo's interface. SocketContext::Adopt gives a pair its socket, so it connects nowhere. Buffers of one pair and the
+  // blocking mode, which only Gloo's older algorithms use, are not supported. These functions throw.
   const gloo::transport::Address& address() const override;
   void connect(const std::vector<char>& bytes) override;
   void setSync(bool enable, bool busy_poll) override;
@@ -47,16 +48,16 @@ class SocketPair final : public gloo::transport::Pair, private FrameReader::Sink
   int fd() const { return socket_.fd(); }
   bool is_open() const { return bool(socket_); }
 
-  // Throw gloo::IoException when the connection is gone.
+  // These throw gloo::IoException if the connection is closed.
   void Send(uint64_t slot, const char* data, size_t bytes, SocketBuffer* owner);
   void Recv(uint64_t slot, char* data, size_t room, SocketBuffer* owner);
   bool HasArrival(uint64_t slot) const;
   void Flush();
   void HandleEvents(uint32_t events);
-  // Ends the connection; what is under way fails with the error.
+  // Closes the connection. Pending transfers fail with the error.
   void Fail(const std::string& error);
   bool Uses(const SocketBuffer& buffer) const;
-  // What the buffer still waits for from this rank, "rank 2 has not sent 16 bytes"; or "".
+  // Returns what the buffer still waits for from this rank, "rank 2 has not sent a message", or "".
   std::string Missing(const SocketBuffer& buffer) const;
 
  private:
@@ -75,13 +76,13 @@ class SocketPair final : public gloo::transport::Pair, private FrameReader::Sink
     char* data;
     size_t room;
     SocketBuffer* owner;
-    bool permitted = false;  // the other side has been told
-    bool offered = false;    // its message is known
+    bool permitted = false;  // a permit was sent
+    bool offered = false;    // its message was offered
   };
-  struct Arrival {  // not asked for yet
+  struct Arrival {  // a message without a receive yet
     uint64_t slot;
     uint64_t bytes;
-    KeptMessages::Memory data;  // null: offered
+    KeptMessages::Memory data;  // null if the message is only offered
     bool complete = false;
     bool eager = false;
   };
@@ -113,15 +114,16 @@ class SocketPair final : public gloo::transport::Pair, private FrameReader::Sink
   bool wants_write_ = false;
   bool write_failed_ = false;
   std::vector<Message> messages_;  // offered, not permitted
-  std::vector<Permit> permits_;    // of the other side, not used
-  uint64_t unconsumed_ = 0;        // small messages and their headers that the other side has not taken
+  std::vector<Permit> permits_;    // from the other side, unused
+  uint64_t unconsumed_ = 0;        // bytes of small messages, with headers, that the other side has not taken
   std::vector<Receive> receives_;  // posted, not begun
   std::vector<Arrival> arrivals_;
-  std::vector<Permit> given_;           // to the other side, not used
-  uint64_t kept_ = 0, credit_ = 0;      // small messages that are kept here; that were taken, which it is not told yet
-  SocketBuffer* receiving_ = nullptr;   // the owner of the memory that a payload goes to
-  bool keeping_ = false;                // a payload goes to an arrival
-  std::vector<SocketBuffer*> written_;  // a list that is used again
+  std::vector<Permit> given_;  // to the other side, unused
+  // Bytes of small messages that are kept here, and bytes taken that the other side does not know of yet.
+  uint64_t kept_ = 0, credit_ = 0;
+  SocketBuffer* receiving_ = nullptr;   // the owner of the memory for the current payload
+  bool keeping_ = false;                // the current payload goes to an arrival
+  std::vector<SocketBuffer*> written_;  // a reused list
 };
 
 }  // namespace weft

@@ -29,7 +29,7 @@ void Copy(void* to, const void* from, int64_t count, DType dtype) {
 
 }  // namespace
 
-// The bytes are moved by the host, which cannot reach a GPU's memory.
+// The host copies the bytes and cannot reach a GPU's memory.
 LocalGroup::LocalGroup(std::string name, int rank, std::vector<int> ranks, DeviceKind kind,
                        std::shared_ptr<LocalRoom> room)
     : ProcessGroup(std::move(name), rank, std::move(ranks), kind), room_(std::move(room)), inputs_(size_t(size())) {
@@ -76,7 +76,7 @@ void LocalGroup::Publish(const Collective& call) {
   LocalRoom::Slot& slot = room_->slot(sequence_, rank());
   int64_t bytes = InputBytes(call, size());
   slot.call = call;
-  slot.inlined = bytes <= LocalRoom::kInlineBytes && call.op != Op::kAllToAllV;  // others read its span of counts
+  slot.inlined = bytes <= LocalRoom::kInlineBytes && call.op != Op::kAllToAllV;  // other ranks read its span of counts
   if (!slot.inlined) return;
   bool has_input = bytes > 0 && (call.op != Op::kBroadcast || call.peer == rank());
   if (has_input) std::memcpy(slot.copy, call.in, size_t(bytes));
@@ -99,7 +99,7 @@ void LocalGroup::CheckPeers(const Collective& call) {
   }
 }
 
-// Reads the others' inputs; writes nothing but this rank's output, which no other rank reads.
+// Reads the other ranks' inputs and writes only this rank's output, which no other rank reads.
 void LocalGroup::Combine(const Collective& call) {
   const int me = rank(), n = size();
   auto input = [&](int r) { return room_->slot(sequence_, r).call.in; };
@@ -148,8 +148,8 @@ void LocalGroup::Combine(const Collective& call) {
   }
 }
 
-// Each rank reduces one slice of all inputs into its own output, then all copy the slices of the others. A slice is
-// read and written by its owner alone, so in == out is fine.
+// Each rank reduces one slice of all inputs into its own output, then all ranks copy the slices of the others. Only the
+// owner of a slice reads it from the inputs, before the barrier, so in == out is allowed.
 void LocalGroup::AllReduceLarge(const Collective& call, Deadline deadline) {
   const int n = size();
   auto begin = [&](int r) { return call.count * r / n; };
@@ -213,7 +213,7 @@ std::unique_ptr<ProcessGroup> MakeSelfGroup(const std::string& name, int global_
 void RunRanks(int ranks, const RankFunction& fn, int threads_per_rank) {
   auto world = std::make_shared<LocalWorld>(ranks);
   std::mutex mutex;
-  std::exception_ptr cause, consequence;  // the first of each, kept until all threads are done with them
+  std::exception_ptr cause, consequence;  // the first of each, kept until all threads have ended
   auto keep = [&](std::exception_ptr& first) {
     std::lock_guard lock(mutex);
     if (!first) first = std::current_exception();
@@ -234,7 +234,8 @@ void RunRanks(int ranks, const RankFunction& fn, int threads_per_rank) {
   std::vector<std::thread> threads;
   for (int r = 0; r < ranks; r++) threads.emplace_back(body, r);
   for (std::thread& thread : threads) thread.join();
-  if (cause) std::rethrow_exception(cause);  // of the rank that failed: an AbortedError is what others made of it
+  // The error of the rank that failed comes first, because an AbortedError is its consequence on other ranks.
+  if (cause) std::rethrow_exception(cause);
   if (consequence) std::rethrow_exception(consequence);
 }
 

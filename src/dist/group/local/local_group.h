@@ -1,4 +1,4 @@
-// The in-process group: ranks are threads of one process. What tests of anything parallel run on, and a world of one.
+// LocalGroup: a group whose ranks are threads of one process. Parallel tests and worlds of one rank use it.
 //
 //   RunRanks(4, [](Context& context, GroupFactory& groups) {
 //     DeviceMesh mesh(context, groups, {{"dp", "tp"}, {2, 2}});
@@ -20,17 +20,18 @@ namespace weft {
 
 class LocalRoom;
 
-// What the ranks of one process share.
+// The state that the ranks of one process share. Thread-safe.
 class LocalWorld {
  public:
   explicit LocalWorld(int size);
   ~LocalWorld();
   int size() const { return size_; }
 
-  // Ends every wait of every group of this world, now and later, with AbortedError. The first reason stands.
+  // Ends every present and future wait of every group of this world with AbortedError. Only the first reason counts.
   void Abort(const std::string& reason);
 
-  // The room of the k-th group with this key, where k counts the groups of this key that `global_rank` has joined.
+  // Returns the room of the k-th group with this key, where k is the number of groups with this key that `global_rank`
+  // has joined.
   std::shared_ptr<LocalRoom> Join(const std::string& name, const std::vector<int>& ranks, DeviceKind kind,
                                   int global_rank);
 
@@ -42,13 +43,13 @@ class LocalWorld {
   int size_;
   std::mutex mutex_;
   std::map<std::tuple<std::string, std::vector<int>, DeviceKind>, std::vector<Pending>>
-      pending_;  // rooms not all have joined
+      pending_;  // rooms that not all ranks have joined
   std::vector<std::weak_ptr<LocalRoom>> rooms_;
   bool aborted_ = false;
   std::string reason_;
 };
 
-// Moves tensors of the CPU only; throws Error for another kind.
+// Supports CPU tensors only and throws Error for other kinds.
 class LocalGroup : public ProcessGroup {
  public:
   LocalGroup(std::string name, int rank, std::vector<int> ranks, DeviceKind kind, std::shared_ptr<LocalRoom> room);
@@ -66,8 +67,8 @@ class LocalGroup : public ProcessGroup {
   void AllReduceLarge(const Collective& call, Deadline deadline);
 
   std::shared_ptr<LocalRoom> room_;
-  uint64_t sequence_ = 0;            // of the collective in progress
-  std::vector<const void*> inputs_;  // of the ranks, for a reduction
+  uint64_t sequence_ = 0;            // number of the collective in progress
+  std::vector<const void*> inputs_;  // inputs of all ranks, for a reduction
 };
 
 class LocalGroupFactory final : public GroupFactory {
@@ -80,11 +81,12 @@ class LocalGroupFactory final : public GroupFactory {
   int rank_;
 };
 
-// A group of this rank alone: its collectives are copies.
+// Returns a group of only this rank, whose collectives are copies.
 std::unique_ptr<ProcessGroup> MakeSelfGroup(const std::string& name, int global_rank, DeviceKind kind);
 
-// Runs fn on `ranks` threads, each with its own Context and factory, and joins them. When one throws, the others'
-// collectives end with AbortedError; rethrows the error that came first.
+// Runs fn on `ranks` threads, each with its own Context and factory, and joins them. When one throws, the collectives
+// of the others end with AbortedError. Rethrows the first error that is not an AbortedError, or else the first
+// AbortedError.
 using RankFunction = std::function<void(Context& context, GroupFactory& groups)>;
 void RunRanks(int ranks, const RankFunction& fn, int threads_per_rank = 1);
 

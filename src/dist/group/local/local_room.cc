@@ -12,7 +12,7 @@ LocalRoom::LocalRoom(int size)
 void LocalRoom::Abort(const std::string& reason) {
   {
     std::lock_guard lock(reason_mutex_);
-    if (!reason_.empty()) return;  // the first reason stands
+    if (!reason_.empty()) return;  // only the first reason counts
     reason_ = reason;
   }
   generation_.Or(kAborted);
@@ -29,7 +29,7 @@ void LocalRoom::ThrowAborted() {
 
 void LocalRoom::Arrive(int rank, uint64_t sequence, Deadline deadline) {
   last_seen_[size_t(rank)].store(sequence, std::memory_order_relaxed);
-  uint32_t generation = generation_.load();  // cannot change before this rank arrives, but for the abort bit
+  uint32_t generation = generation_.load();  // only the abort bit can change before this rank arrives
   if (generation & kAborted) ThrowAborted();
   if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == size_) {
     arrived_.store(0, std::memory_order_relaxed);  // made visible by the next line
@@ -45,7 +45,7 @@ void LocalRoom::Arrive(int rank, uint64_t sequence, Deadline deadline) {
     }
     Fail(fmt::format("timed out waiting for rank {} of the group", late.empty() ? "unknown" : late));
   }
-  // The last to arrive may have let us through just before an abort: what this call needs is there.
+  // If the last rank arrived just before an abort, all data of this call is there, so the call continues.
   if (now == (generation | kAborted)) ThrowAborted();
 }
 
@@ -56,7 +56,7 @@ uint32_t LocalRoom::WaitFor(WaitWord& word, uint32_t old, Deadline deadline, con
   return now;
 }
 
-// posted counts messages put into the mailbox, taken those copied out of it; at most one is in the box.
+// `posted` counts messages put into the mailbox, `taken` those copied out of it. The mailbox holds at most one.
 void LocalRoom::Send(int from, int to, uint64_t number, const Collective& call, Deadline deadline) {
   Mail& m = mail(from, to);
   if (m.posted.load() & kAborted) ThrowAborted();

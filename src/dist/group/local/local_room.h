@@ -1,10 +1,9 @@
-// LocalRoom: where the ranks of one in-process group meet: a slot per rank, a barrier, mailboxes, and a flag that ends
-// it.
+// LocalRoom: the shared state of one in-process group: a slot per rank, a barrier, mailboxes, and an abort flag.
 //
-// A collective is: publish a slot, pass the barrier, read the slots of the others; a second barrier before return keeps
-// memory that others read alive. Slots come in two sets, used in turn: who writes a set for call k + 2 has passed the
-// barrier of call k + 1, so all have finished reading it for call k. A small input is copied into the slot, which saves
-// the second barrier.
+// To run a collective, a rank publishes its slot, passes the barrier and reads the slots of the others. A second
+// barrier before return keeps the memory that others read valid. There are two sets of slots, used in turn. A rank that
+// writes a set for call k + 2 has passed the barrier of call k + 1, so all ranks have finished reading it for call k. A
+// small input is copied into the slot, which saves the second barrier.
 #pragma once
 #include <atomic>
 #include <memory>
@@ -23,7 +22,7 @@ class LocalRoom {
   static constexpr int64_t kInlineBytes = 4096;
 
   struct Slot {
-    Collective call;  // with the sender's pointers; `in` points to `copy` where the input is small
+    Collective call;  // with the sender's pointers; `in` points to `copy` if the input is small
     bool inlined = false;
     alignas(64) std::byte copy[kInlineBytes];
   };
@@ -31,17 +30,18 @@ class LocalRoom {
   explicit LocalRoom(int size);
 
   Slot& slot(uint64_t sequence, int rank) { return slots_[(sequence & 1) * size_t(size_) + size_t(rank)]; }
-  // Returns when all ranks have come. Throws Error at the deadline (naming who did not come) and AbortedError.
+  // Blocks until all ranks have arrived. Throws Error at the deadline, naming the late ranks, and AbortedError after
+  // Abort.
   void Arrive(int rank, uint64_t sequence, Deadline deadline);
   void Abort(const std::string& reason);
 
-  // Point to point. `number` is the position among the messages from `from` to `to`; both sides return when it is
-  // copied.
+  // Point to point. `number` counts the messages from `from` to `to`, from 1. Both sides return when the message has
+  // been copied.
   void Send(int from, int to, uint64_t number, const Collective& call, Deadline deadline);
   void Recv(int from, int to, uint64_t number, const Collective& call, Deadline deadline);
 
  private:
-  static constexpr uint32_t kAborted = 1;  // bit 0 of every word; the rest counts by 2
+  static constexpr uint32_t kAborted = 1;  // bit 0 of every word; the rest counts in steps of 2
   struct Mail {                            // one per ordered pair of ranks
     WaitWord posted, taken;
     Collective call;
@@ -54,7 +54,7 @@ class LocalRoom {
   alignas(64) std::atomic<int> arrived_{0};
   alignas(64) WaitWord generation_;
   std::vector<Slot> slots_;
-  std::vector<std::atomic<uint64_t>> last_seen_;  // the last call of each rank, for messages
+  std::vector<std::atomic<uint64_t>> last_seen_;  // the last call of each rank, for error messages
   std::vector<Mail> mails_;
   std::mutex reason_mutex_;
   std::string reason_;

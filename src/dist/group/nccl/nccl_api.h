@@ -1,8 +1,8 @@
-// What Weft calls of NCCL, as its library exports it (nccl.h of NCCL 2.28).
+// NCCL API: the functions of NCCL that Weft calls, as its library exports them (nccl.h of NCCL 2.28).
 //
-// Declared here, so that builds without CUDA have the group too and their tests can put another library in NCCL's
-// place. nccl_api_test.cc compares this with nccl.h where that is. The numbers and layouts are NCCL's binary interface,
-// which it keeps within a major version.
+// They are declared here so that builds without CUDA have the group too, and so that tests can replace the library.
+// nccl_api_test.cc compares this with nccl.h if that is installed. The numbers and layouts are NCCL's binary interface,
+// which is stable within a major version.
 #pragma once
 #include <climits>
 #include <cstddef>
@@ -16,13 +16,13 @@ struct UniqueId {
   char bytes[128];
 };
 
-enum class Result : int { kSuccess = 0, kInProgress = 7 };  // all others are failures
+enum class Result : int { kSuccess = 0, kInProgress = 7 };  // all other values are failures
 enum class Type : int { kI8, kU8, kI32, kU32, kI64, kU64, kF16, kF32, kF64, kBF16 };
 enum class Reduction : int { kSum, kProduct, kMax, kMin };
 
 inline constexpr int kUnset = INT_MIN;
 inline constexpr int kNoColor = -1;
-inline constexpr int kOldest = 22800;  // version: the config below is known from here on
+inline constexpr int kOldest = 22800;  // the oldest version that has the config below
 
 struct Config {
   size_t size = sizeof(Config);

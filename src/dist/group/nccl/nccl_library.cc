@@ -11,13 +11,13 @@
 namespace weft {
 namespace {
 
-// What NCCL reads at its first call, and why Weft wants it so; tests/bench/ladder/README.md has the measurements.
+// Variables that NCCL reads at its first call, with the reasons. tests/bench/ladder/README.md has the measurements.
 constexpr struct Setting {
   const char *name, *value;
 } kEnvironment[] = {
     {"NCCL_NVLS_ENABLE", "0"},              // no NVLink multicast
-    {"NCCL_GRAPH_MIXING_SUPPORT", "0"},     // a step is one graph; no eager call is made while one runs
-    {"NCCL_GRAPH_REGISTER", "0"},           // pays for memory of ncclMemAlloc alone
+    {"NCCL_GRAPH_MIXING_SUPPORT", "0"},     // a step is one graph, and no eager call is made while one runs
+    {"NCCL_GRAPH_REGISTER", "0"},           // helps only memory from ncclMemAlloc
     {"CUDA_DEVICE_MAX_CONNECTIONS", "32"},  // lanes that wait for each other share no queue
 };
 constexpr Setting kOneHost[] = {
@@ -65,7 +65,7 @@ absl::StatusOr<std::shared_ptr<const NcclLibrary>> NcclLibrary::Open(int ranks, 
                     "it to 0",
                     multicast));
   SetEnvironment(one_host);
-  void* opened = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);  // never closed: it has threads
+  void* opened = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);  // never closed, because it has threads
   if (!opened) return absl::NotFoundError(NotFound(ranks, dlerror()));
   std::shared_ptr<NcclLibrary> library(new NcclLibrary);
   if (absl::Status status = library->Find(opened, file); !status.ok()) return status;

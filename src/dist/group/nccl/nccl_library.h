@@ -1,4 +1,4 @@
-// NcclLibrary: libnccl.so.2, opened when ranks on GPUs are to talk. CPU runs and runs on one GPU load none of it.
+// NcclLibrary: loads libnccl.so.2 when ranks on GPUs communicate. CPU runs and runs on one GPU do not load it.
 #pragma once
 #include <memory>
 #include <string>
@@ -10,15 +10,15 @@ namespace weft {
 
 class NcclLibrary : public nccl::Functions {
  public:
-  // Sets what of the environment of NCCL and CUDA the user has not set (README.md, On several GPUs): before CUDA
-  // starts. On one host nothing listens but on the loopback.
+  // Sets those environment variables of NCCL and CUDA that the user has not set (README.md, On several GPUs). Must be
+  // called before CUDA starts. With `one_host`, NCCL listens only on the loopback.
   static void SetEnvironment(bool one_host);
-  // The same, and opens `file`; `ranks` is for the words. Not found: the library or what it needs is not there. Failed
-  // precondition: it is too old, or the environment asks for NVLink multicast.
+  // Sets the environment and opens `file`. `ranks` is for error messages. Returns kNotFound if the library or a
+  // dependency is missing. Returns kFailedPrecondition if it is too old or the environment requests NVLink multicast.
   static absl::StatusOr<std::shared_ptr<const NcclLibrary>> Open(int ranks, bool one_host,
                                                                  const std::string& file = "libnccl.so.2");
 
-  // Throws Error in NCCL's words where `result` is a failure; `what` was tried.
+  // Throws Error with NCCL's message if `result` is a failure. `what` names the attempted operation.
   void Check(nccl::Result result, const std::string& what, nccl::Communicator* comm = nullptr) const;
   std::string Describe(nccl::Result result, nccl::Communicator* comm) const;
 

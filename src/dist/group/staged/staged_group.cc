@@ -7,7 +7,7 @@
 namespace weft {
 namespace {
 
-// Room for `bytes`, which may be none.
+// Returns memory for `bytes`, which may be 0.
 void* Room(BufferPtr& buffer, int64_t bytes) {
   if (!buffer || buffer->bytes() < size_t(bytes)) buffer = AllocateCpu(size_t(std::max<int64_t>(bytes, 1)));
   return buffer->data();
@@ -40,7 +40,7 @@ void StagedGroup::Execute(const Collective& call, uint64_t, Deadline deadline) {
   staged.timeout = std::max(left, milliseconds(1));
   host_->Run(staged);
   if (out > 0) device().Copy(call.out, staged.out, size_t(out));
-  device().Synchronize();  // before the next call takes the room
+  device().Synchronize();  // before the next call reuses the memory
 }
 
 StagedGroupFactory::StagedGroupFactory(GroupFactory& host, StreamedDevice& device) : host_(host), device_(device) {

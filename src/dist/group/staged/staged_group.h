@@ -1,11 +1,11 @@
-// StagedGroup: moves tensors of a device through the host's memory, by a group of the host.
+// StagedGroup: moves tensors of a device through host memory, with a group of the host.
 //
 //   RunRanks(4, [](Context& context, GroupFactory& host) {   // ranks as threads that share one GPU
 //     StagedGroupFactory groups(host, device);
 //     DeviceMesh mesh(context, groups, shape, groups.kinds());
 //
-// Results have the bits of the host's group. Each call waits for the device, so this is for tests, and for ranks that
-// share a GPU, which NCCL refuses.
+// Results are bit-identical to those of the host's group. Each call waits for the device, so this is for tests and for
+// ranks that share a GPU, which NCCL refuses.
 #pragma once
 #include <memory>
 #include <string>
@@ -29,11 +29,12 @@ class StagedGroup final : public StreamedGroup {
 
  private:
   std::unique_ptr<ProcessGroup> host_;
-  BufferPtr in_, out_;  // of the host; grow to the largest call
+  BufferPtr in_, out_;  // in host memory; grow to the largest call
 };
 
-// Groups of the host by `host`, and of the device by way of those. Recordings of the device are off from now on, for
-// the host's part of a call cannot be recorded. `host` and the device outlive it; the device, the groups.
+// Makes groups of the host with `host`, and groups of the device on top of them. Turns off recordings of the device
+// permanently, because the host's part of a call cannot be recorded. `host` and the device must outlive the factory,
+// and the device must outlive the groups.
 class StagedGroupFactory final : public GroupFactory {
  public:
   StagedGroupFactory(GroupFactory& host, StreamedDevice& device);

@@ -1,4 +1,4 @@
-// The groups of a job, as its bootstrap and its devices ask for them.
+// Group maker: chooses the group factories of a job by its bootstrap and devices.
 #pragma once
 #include <memory>
 
@@ -8,8 +8,9 @@
 
 namespace weft {
 
-// The factories for the devices of a job: for CPU tensors Gloo, or for a world of one no network at all; for the GPU
-// that `context` has, NCCL. Bootstrap and context must outlive them. Throws Error where NCCL cannot be opened.
+// Returns the factories for the devices of a job. CPU tensors use Gloo, or a LocalGroup without network in a world of
+// one rank. The GPU of `context`, if any, uses NCCL in a world of several ranks. Bootstrap and context must outlive the
+// result. Throws Error if NCCL cannot be opened.
 std::unique_ptr<FactoryTable> MakeGroupFactory(Bootstrap& bootstrap, const Context* context = nullptr);
 
 }  // namespace weft

@@ -10,8 +10,8 @@
 namespace weft {
 namespace {
 
-constexpr std::chrono::milliseconds kPause{5};      // between two looks
-constexpr std::chrono::milliseconds kSuspect{100};  // a call this old may have failed unheard
+constexpr std::chrono::milliseconds kPause{5};      // between two checks
+constexpr std::chrono::milliseconds kSuspect{100};  // a call of this age may have failed without a report
 
 }  // namespace
 
@@ -57,7 +57,7 @@ bool ReplayWatch::Track::IsUnderWay() const {
   return ended_->Value() < replayed_;
 }
 
-// Before the replay is issued, by the thread that issues it.
+// Runs before the replay is issued, on the thread that issues it.
 void ReplayWatch::Begin(const Calls& recorded) {
   Replay replay{recorded, Clock::now()};
   for (Call& call : replay.calls) {
@@ -98,7 +98,7 @@ void ReplayWatch::Loop() {
   }
 }
 
-// One group's calls may end only when another's do, so none waits for another here.
+// The calls of one group may end only when those of another do, so no group waits for another here.
 void ReplayWatch::EndAll(const std::string& reason) {
   std::vector<Track*> tracks;
   {
@@ -115,7 +115,7 @@ void ReplayWatch::EndAll(const std::string& reason) {
   changed_.notify_all();
 }
 
-// Of each group the call that the device is at, if it is at one.
+// Checks the call that the device is running, for each group.
 std::optional<ReplayWatch::Failure> ReplayWatch::Look() {
   for (Track* track : tracks_) {
     uint64_t ended = track->ended_->Value(), begun = track->begun_->Value();

@@ -13,7 +13,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::microseconds;
 
-// Between two looks at a call: short at first, for whoever waits on the host, then a part of the time it has taken.
+// The pause between two checks of a call. It is short at first, for a thread that waits on the host, then a fraction of
+// the time that the call has taken.
 microseconds PauseOf(Clock::duration waited) {
   auto part = std::chrono::duration_cast<microseconds>(waited) / 16;
   return std::clamp(part, microseconds(5), microseconds(2000));
@@ -55,10 +56,10 @@ void StreamWatch::End(const std::string& error) {
   changed_.notify_all();
 }
 
-// Under the lock.
+// Requires the lock.
 bool StreamWatch::IsDone(const Call& call, std::exception_ptr& error) {
   try {
-    if (!ended_.empty()) Fail(ended_);  // first: what is aborted comes to its end too
+    if (!ended_.empty()) Fail(ended_);  // checked first, because an aborted call also ends
     if (call.passed->Done()) return true;
     if (std::string fault = fault_(); !fault.empty()) Fail(fault);
     if (Clock::now() > call.deadline)

@@ -1,5 +1,4 @@
-// StreamWatch: a thread that notices when a device is past the calls that it was given, and which of them it does not
-// come to the end of.
+// StreamWatch: a thread that notices when a device has ended the calls that it was given, and when one does not end.
 #pragma once
 #include <chrono>
 #include <condition_variable>
@@ -19,19 +18,20 @@ namespace weft {
 class StreamWatch {
  public:
   using Deadline = std::chrono::steady_clock::time_point;
-  using Finished = std::function<void(std::exception_ptr error)>;  // once, from the thread; null: the call is done
+  // Called once, on the thread. A null error means that the call is done.
+  using Finished = std::function<void(std::exception_ptr error)>;
 
-  // `fault`: what has gone wrong where the device does not say so, "": nothing. Asked by the thread while a call is
-  // under way. The device outlives the watch; its events are asked by the thread, too.
+  // `fault` returns a fault that the device does not report, or "". The thread calls it while a call is running. The
+  // device must outlive the watch. The thread also queries its events.
   StreamWatch(StreamedDevice& device, std::function<std::string()> fault);
-  // Waits until all calls have ended; the deadlines bound that.
+  // Blocks until all calls have ended, which the deadlines bound.
   ~StreamWatch();
   StreamWatch(const StreamWatch&) = delete;
   StreamWatch& operator=(const StreamWatch&) = delete;
 
-  // A call stands at the end of the current stream. Calls end in the order in which they are added.
+  // Adds the call at the end of the current stream. Calls end in the order in which they are added.
   void Add(Deadline deadline, Finished finished);
-  // The calls under way end with this error, those added later too.
+  // Ends the running calls and all later ones with this error. Thread-safe.
   void End(const std::string& error);
 
  private:
@@ -52,7 +52,7 @@ class StreamWatch {
   std::vector<Event> free_;
   std::string ended_;
   bool stop_ = false;
-  std::thread thread_;  // last: it uses the others
+  std::thread thread_;  // last, because it uses the other members
 };
 
 }  // namespace weft
