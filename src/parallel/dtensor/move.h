@@ -1,9 +1,9 @@
-// Moves between meshes: a tensor from one mesh to another, which may have other ranks, another shape or another device.
+// Moves tensors between meshes. The target mesh may have other ranks, another shape and another device.
 //
 //   DTensor y = Redistribute(x, all, some, {Shard(0)}, all.World());
 //
-// Every element is sent by the one rank that owns it, as boxes: what a checkpoint's files are to the ranks that load
-// it, the ranks of the first mesh are here.
+// Each element is sent by the one rank that owns it. Elements travel as boxes, as between the files of a checkpoint and
+// the ranks that load it.
 #pragma once
 #include <vector>
 
@@ -11,10 +11,10 @@
 
 namespace weft {
 
-// Where a global tensor is.
+// The layout of a global tensor: its mesh, the ranks of the mesh, and its placements.
 struct MeshLayout {
   MeshShape mesh;
-  std::vector<int> ranks;  // of the world, in the order of the mesh
+  std::vector<int> ranks;  // ranks of the world, in mesh order
   Sharding sharding;       // without Partial
 };
 struct GlobalTensor {
@@ -22,15 +22,17 @@ struct GlobalTensor {
   Shape shape;
 };
 
-// What this rank stores of the tensor where it is moved to, padded to the chunk size, on `device`; an undefined Tensor
-// where it is none of those ranks. `local` is what it stores of it now, on any device; it is not read on ranks outside
-// of `from`. Called by all ranks of the group, which is of the CPU and holds the ranks of both layouts.
+// Moves a tensor from layout `from` to layout `to`. Returns this rank's chunk in `to`, padded to the chunk size, on
+// `device`. Returns an undefined Tensor on ranks outside `to`. `local` is this rank's chunk in `from`, on any device;
+// it is not read on ranks outside `from`. All ranks of the group must call it. The group must be a CPU group. Throws
+// Error if the group lacks a rank of a layout, or if a layout has Partial placements.
 Tensor MoveTensor(const Tensor& local, const GlobalTensor& tensor, const MeshLayout& from, const MeshLayout& to,
                   ProcessGroup& group, DeviceRuntime& device, Loc loc = Loc::current());
 
-// The value of x on another mesh, without its history. x is empty on ranks outside of `from`, and the result on those
-// outside of `to`; the others have an EagerScope of `to` open. Partial sums are completed on the way, so that any
-// placement leads to any other. Called by all ranks of the group, which holds the ranks of both meshes.
+// Returns x on another mesh, without its history. x must be empty on ranks outside `from`. The result is empty on ranks
+// outside `to`. Ranks of `to` must have an EagerScope of `to` open. Partial values are reduced on the way, so every
+// placement can become every other. All ranks of the group must call it. Throws Error if the group lacks a rank of a
+// mesh.
 DTensor Redistribute(const DTensor& x, DeviceMesh& from, DeviceMesh& to, const Placements& placements,
                      ProcessGroup& group, Loc loc = Loc::current());
 

@@ -16,7 +16,7 @@ std::string Describe(const std::vector<Placement>& entries) {
   return text + ")";
 }
 
-// Explicit orders on one dim are distinct and below the number of its axes.
+// Throws Error unless the explicit orders on each dim are distinct and below the number of axes that shard it.
 void CheckOrders(const std::vector<Placement>& entries, const Site& site) {
   auto on_dim = [&](const Placement& p) {
     return [&p](const Placement& q) { return q.kind == Placement::kShard && q.dim == p.dim; };
@@ -62,7 +62,7 @@ Sharding Placements::Check(const Shape& shape, const MeshShape& mesh, const Site
   }
   WEFT_CHECK(may_keep || !keeps, fmt::format("{}: Keep() in {} has nothing to keep; only Redistribute takes it",
                                              ToString(site), Describe(entries_)));
-  // Beside kept axes an order counts axes that are not listed here.
+  // A kept axis may shard the same dim, so orders can be checked only if no axis is kept.
   if (!keeps) CheckOrders(entries, site);
   return Sharding(std::span<const Placement>(entries));
 }

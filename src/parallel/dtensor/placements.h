@@ -1,4 +1,4 @@
-// Placements: one entry per mesh axis, as a user writes them, and their check against a shape and a mesh.
+// Placements: one entry per mesh axis, as a user writes them. Check validates them for a shape and a mesh.
 //
 //   DistributeTensor(w, mesh, {Replicate(), Shard(-1)});
 //   w.Redistribute({Shard(0, /*order=*/1), Shard(0, /*order=*/0)});   // the second axis is the major one on dim 0
@@ -13,7 +13,7 @@
 
 namespace weft {
 
-// Where a user called what: the beginning of an error's text, made only when there is one.
+// The function that a user called, and the line of the call. Errors begin with it. Its text is made only for an error.
 struct Site {
   const char* what;
   Loc loc;
@@ -26,8 +26,9 @@ class Placements {
   Placements(std::vector<Placement> entries) : entries_(std::move(entries)) {}
   Placements(const Sharding& sharding);
 
-  // The sharding that they mean for a tensor of this shape: negative dims counted from the end. Throws Error for a
-  // wrong number of entries, dims out of range, orders that are none, and Keep() where there is nothing to keep.
+  // Returns the sharding that the entries mean for a tensor of this shape. Negative dims count from the end. Throws
+  // Error for a wrong number of entries, for a dim out of range, for duplicate or too large orders, and for Keep()
+  // unless `may_keep` is set. Orders are not checked if an entry is Keep().
   Sharding Check(const Shape& shape, const MeshShape& mesh, const Site& site, bool may_keep = false) const;
 
  private:
@@ -36,7 +37,7 @@ class Placements {
   std::vector<Placement> entries_;
 };
 
-// Sum, max and min do not commute, so a tensor waits for one of them only.
+// Throws Error if axes have Partial placements with different reductions, because sum, max and min do not commute.
 void CheckOnePartial(const Sharding& sharding, const MeshShape& mesh, const Site& site);
 
 }  // namespace weft

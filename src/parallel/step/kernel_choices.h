@@ -1,4 +1,4 @@
-// Which of several ways the kernels of a step take on this device, in words for whoever runs it.
+// Describes for the user which backends the kernels of a step use on this device.
 #pragma once
 #include <string>
 
@@ -7,14 +7,14 @@
 
 namespace weft {
 
-// "sdpa by cudnn, sdpa_grad by flash (cudnn: f32 is neither bf16 nor f16)": the answers of the kernels that have a
-// choice, each once with its ops, in the order of the graph. "": none has one. Then what kernels.deterministic costs,
-// where it costs anything: "; kernels.deterministic costs about 2 % of the speed (rates of an H200)". The graph is a
-// rank's.
+// Returns the choices of all kernels that have several backends, for example "sdpa by cudnn, sdpa_grad by flash (cudnn:
+// f32 is neither bf16 nor f16)". Each choice appears once with its ops, in the order of the graph. Returns "" if no
+// kernel has a choice. If kernels.deterministic has a cost, the text ends with it: "; kernels.deterministic costs about
+// 2 % of the speed (rates of an H200)". `local` is the graph of one rank.
 std::string KernelChoices(const Graph& local, const Runtime& runtime);
 
-// The share of a step that the gradients of attention take longer because they are deterministic, from rates measured
-// on an H200; 0 where the same kernels would run without that.
+// Returns the fraction of a step's time that deterministic gradients of attention add, from rates measured on an H200.
+// Returns 0 if kernels.deterministic is off or changes nothing.
 double CostOfDeterminism(const Graph& local, const Runtime& runtime);
 
 }  // namespace weft

@@ -14,7 +14,7 @@ Var Constant(double value) { return Full(value, DType::kF32, {}); }
 
 }  // namespace
 
-// A power of two changes no digit of a gradient.
+// Dividing the scale by a power of two changes no digit of a gradient.
 Var LossSeed(int64_t targets) {
   ModuleScope path("loss_scale");
   return Scale(Leaf(entry::kLossScale, DType::kF32, {}), 1 / double(std::bit_floor(uint64_t(targets))));  // []

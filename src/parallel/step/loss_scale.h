@@ -1,7 +1,7 @@
-// Dynamic loss scaling, which training in f16 needs: gradients are those of the loss times a scale, so that small ones
-// do not round to zero. A step in which any gradient is not finite updates nothing and lowers the scale; after
-// growth_interval updates in a row the scale grows (Micikevicius et al. 2018; PyTorch's GradScaler). All of it is nodes
-// of the step over entries of the State: the host reads nothing, and all ranks decide alike.
+// Dynamic loss scaling for training in f16 (Micikevicius et al. 2018; PyTorch's GradScaler). The loss is multiplied by
+// a scale before its gradients are computed, so that small gradients do not round to zero. A step in which a gradient
+// is not finite updates nothing and lowers the scale. After growth_interval updates in a row the scale grows. Nodes of
+// the step do all of this on entries of the State, so the host reads nothing and all ranks make the same decision.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -10,12 +10,13 @@
 
 namespace weft {
 
-// The scale is that of the mean loss, as elsewhere, although gradients are those of the sum.
+// The scale applies to the mean loss, as in other frameworks, although the gradients are those of the sum.
 struct LossScaleOptions {
   double initial = 65536, growth_factor = 2, backoff_factor = 0.5;
   int64_t growth_interval = 2000;
-  double min = 1;  // it backs off no further
-  // Far from where f32 ends: gradients that are all zero would let it grow to infinity.
+  double min = 1;  // the scale is never lowered below it
+  // The range of the scale, far from the limits of f32. Without kMost, gradients that are all zero would let the scale
+  // grow to infinity.
   static constexpr double kLeast = 1e-18, kMost = 1e18;
 };
 
@@ -24,11 +25,13 @@ inline constexpr const char *kLossScale = "loss_scale.scale", *kGoodSteps = "los
                             *kSkipped = "loss_scale.skipped";
 }
 
-// What the sum of the losses of up to `targets` targets is multiplied by: the scale over a power of two near `targets`.
+// Returns the factor by which the sum of the losses of at most `targets` targets is multiplied: the scale divided by
+// the largest power of two that is not above `targets`.
 Var LossSeed(int64_t targets);
 
-// After the gradients: `updates` numbers the step, the result numbers its update, which is 0 (none) where the norm of
-// all gradients is not finite. Outputs "loss_scale", this step's, and "skipped", the updates left out so far.
+// Decides, after the gradients of a step, whether it updates the parameters. The argument `updates` is the number of
+// the step. The result's `updates` is the number of the update, or 0 for no update if the norm of all gradients is not
+// finite. Outputs are "loss_scale", the scale of this step, and "skipped", the number of updates skipped so far.
 struct ScaledUpdate {
   Var updates;
   std::vector<NamedValue> outputs, writes;

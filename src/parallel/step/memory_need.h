@@ -1,4 +1,4 @@
-// MemoryNeed: the bytes that a rank asks for, by category, known before anything is allocated.
+// MemoryNeed: the bytes that a rank will ask for, by category. It is known before anything is allocated.
 #pragma once
 #include <string>
 #include <utility>
@@ -10,28 +10,31 @@ namespace weft {
 
 struct MemoryNeed {
   int64_t parameters = 0, moments = 0, copies = 0, accumulators = 0, slots = 0;  // of the State
-  int64_t activations = 0, workspaces = 0;                                       // of the arena, when it is fullest
+  int64_t activations = 0, workspaces = 0;                                       // of the arena at its peak
   int64_t communicators = 0;                                                     // of NCCL
-  int64_t snapshot = 0;                                                          // of what a checkpoint holds
-  int64_t data = 0;                                                              // tokens of text, read before the rest
-  int64_t staging = 0;  // on the host, where the device is another: images of the slots, the snapshot, the data
+  int64_t snapshot = 0;  // of the state that a checkpoint in progress holds
+  int64_t data = 0;      // tokens of text, read before all else is allocated
+  // Host memory if the device is not the CPU: images of the slots, the snapshot and the data.
+  int64_t staging = 0;
 
-  // All but the staging, each with its name: what the device must have. Communicators, a snapshot and data only where
-  // there are any.
+  // Returns the bytes that the device must have, with the name of each category. Leaves out staging. Communicators, the
+  // checkpoint and data appear only if they need memory.
   std::vector<std::pair<const char*, int64_t>> Categories() const;
   int64_t Total() const;
   MemoryNeed& operator+=(const MemoryNeed& other);
 };
 
-// Of the entries of a State and, with executor compiled, of a plan's arena; nothing else.
+// Returns the need of a State's entries and of a plan's arena, and nothing else. `plan` is null unless the executor is
+// compiled.
 MemoryNeed MemoryNeedOf(const std::vector<EntryInfo>& entries, const MeshShape& mesh, const Plan* plan);
-// `plans`: of executor compiled. Null: the others allocate op by op, and only the State is known.
+// Returns the need of a training step, including staging for slots and NCCL's communicators. `plans` are those of
+// executor compiled. Other executors allocate op by op, so with null the arena is unknown and counts as 0.
 MemoryNeed MemoryNeedOf(const TrainingStep& step, const StepPlans* plans, DeviceKind device);
 
-// What saving takes on the rank at `coords`, on top of it.
+// Returns the additional need of saving checkpoints, on the rank at `coords`.
 MemoryNeed SnapshotNeedOf(const TrainingStep& step, const Coords& coords, DeviceKind device);
 
-// `bytes` of tokens, which are held on the host.
+// Returns the need of `bytes` of tokens, which are held on the host.
 MemoryNeed HeldDataNeed(int64_t bytes, DeviceKind device);
 
 }  // namespace weft

@@ -1,4 +1,4 @@
-// StepOptions: what a training step is, beside the sizes of the model.
+// StepOptions: everything that defines a training step, apart from the sizes of the model.
 #pragma once
 #include "weft/core/ops/loss.h"
 #include "weft/core/transforms/partition.h"
@@ -10,25 +10,27 @@ namespace weft {
 struct StepOptions {
   ModelScope::Options model;
   Optimizer optimizer;
-  double clip = 0;               // of the global gradient norm; 0: none
-  int64_t rows = 1, tokens = 1;  // of one micro-step, globally: [rows, tokens]
+  double clip = 0;               // maximum of the global gradient norm; 0: no clipping
+  int64_t rows = 1, tokens = 1;  // of one micro-step, over all ranks: [rows, tokens]
   int micro_steps = 1;
-  int64_t global_batch = 1;  // sequences of a step
+  int64_t global_batch = 1;  // sequences per step
   CrossEntropyOptions loss;
   LossScaleOptions loss_scale{};
   uint64_t seed = 0;
-  bool print_ops = false;                // interpret prints every op it runs (rank 0)
-  bool check = false;                    // refuse where a collective would be inserted that no reshard asks for
-  const KernelTable* kernels = nullptr;  // of the device that runs the step; ops it lacks become their compositions
+  bool print_ops = false;  // executor interpret prints every op that it runs (on rank 0)
+  bool check = false;      // throw Error if a collective would be inserted that no reshard asks for
+  // The kernels of the device that runs the step. Ops without a kernel become their compositions.
+  const KernelTable* kernels = nullptr;
 
   PartitionOptions partition() const { return {.mesh = model.mesh, .check = check, .kernels = kernels}; }
 };
 
-// Only f16 has the range problem that a loss scale answers.
+// Only the range of f16 is so small that it needs a loss scale.
 inline bool ScalesLoss(const StepOptions& options) { return options.model.precision.compute == DType::kF16; }
-// What the loss is multiplied by before its gradients are taken: the same in all micro-steps, and on every mesh.
+// Returns the factor by which the loss is multiplied before its gradients are computed. It is the same in all
+// micro-steps and on every mesh.
 inline Var LossSeed(const StepOptions& options) { return LossSeed(options.global_batch * options.tokens); }
-// The type of losses, norms and learning rates.
+// Returns the type of losses, norms and learning rates.
 inline DType ScalarType(const StepOptions& options) { return AccumulateType(options.model.precision.params); }
 
 }  // namespace weft

@@ -1,4 +1,5 @@
-// Model families: each is one file in models/, which CMake joins into a table. A new family is that file and a config.
+// Model families. Each is one file in models/, and CMake collects these files into a table. A new family needs that
+// file and a config.
 #pragma once
 #include <memory>
 #include <span>
@@ -8,35 +9,35 @@
 
 namespace weft {
 
-// What a token of a sequence is trained to give.
+// The target of each position in training.
 enum class Objective : uint8_t {
-  kNext,    // the token that follows it, seen from those up to it
-  kMasked,  // itself where it was masked, seen from both sides
+  kNext,    // the next token, predicted from the tokens up to this one
+  kMasked,  // the original token of a masked position, predicted from both sides
 };
 
-// A key of a family's own: model.NAME in a config, own[NAME] in TransformerConfig.
+// A config key that only one family has: model.NAME in a config, own[NAME] in TransformerConfig.
 struct FamilyKey {
   const char* name;
   const char* help;
-  bool flag = false;  // true or false, as 1 or 0; else a number within the bounds
+  bool flag = false;  // true: a boolean, stored as 1 or 0; false: a number from `low` to `high`
   double low = 0, high = 0;
-  double otherwise = 0;  // where the config has none
+  double otherwise = 0;  // the value if the config does not set the key
 };
 
 struct ModelFamily {
-  const char* name;                                         // of the file too
-  const char* summary;                                      // for people
-  TransformerConfig (*configure)(TransformerConfig sizes);  // sets what is not a size
+  const char* name;                                         // also the name of its file
+  const char* summary;                                      // for the user
+  TransformerConfig (*configure)(TransformerConfig sizes);  // sets the architecture, such as norm and bias
   int64_t (*default_ffn)(int64_t dim);
-  bool tie_embeddings;  // unless the config says otherwise
+  bool tie_embeddings;  // the default of model.tie_embeddings
   Objective objective = Objective::kNext;
   std::span<const FamilyKey> keys = {};
-  const char* plan = "megatron";  // of NamedPlans(), where a config names none
+  const char* plan = "megatron";  // a name in NamedPlans(); the plan of configs that name none
 
-  const FamilyKey* FindKey(std::string_view key) const;  // null where it has none of this name
+  const FamilyKey* FindKey(std::string_view key) const;  // null if there is none of this name
 };
 
 std::span<const ModelFamily* const> ModelFamilies();
-const ModelFamily* FindFamily(std::string_view name);  // null where there is none
+const ModelFamily* FindFamily(std::string_view name);  // null if there is none
 
 }  // namespace weft

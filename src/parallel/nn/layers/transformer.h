@@ -1,4 +1,4 @@
-// Transformer: decoder-only language models of the GPT-2 and Llama families, and the layers that encoders share.
+// Transformer: decoder-only language models (GPT-2, Llama, GPT-NeoX), and the layers that encoders also use.
 //
 // B batch, T tokens, C width, H query heads, G key-value heads, D head size, F hidden width, V vocabulary.
 #pragma once
@@ -19,25 +19,26 @@ struct TransformerConfig {
   bool tie_embeddings = true;
   nn::Norm::Kind norm = nn::Norm::kLayer;
   double norm_eps = 1e-5;
-  bool bias = true;        // of products
+  bool bias = true;        // of linear layers
   bool gated_mlp = false;  // SwiGLU instead of GELU
   bool learned_positions = true;
   double rope_theta = 0;  // 0: no rotary embedding
   RopeScaling rope_scaling = {};
-  bool causal = true;                 // a token attends to none behind it
-  double init_std = 0.02;             // projections into the residual stream: divided by sqrt(2 layers) (GPT-2)
-  std::map<std::string, double> own;  // keys of the family's (FamilyKey); true is 1
-  // A family with blocks of its own makes them here, for layers from 0; null: Block, below.
+  bool causal = true;                 // a token attends only to itself and to earlier tokens
+  double init_std = 0.02;             // projections into the residual stream use init_std / sqrt(2 layers), as in GPT-2
+  std::map<std::string, double> own;  // values of the family's own keys (FamilyKey); true is 1
+  // Creates the block of a layer, counted from 0. Null: Block, below.
   std::unique_ptr<Layer> (*make_block)(Module* parent, const std::string& name, const TransformerConfig& config,
                                        int64_t layer) = nullptr;
-  // A family of another shape makes the whole; null: Transformer, below.
+  // Creates the whole model. Null: Transformer, below.
   std::unique_ptr<Model> (*make_model)(const TransformerConfig& config) = nullptr;
   int64_t head_dim() const { return dim / heads; }
 };
-void Check(const TransformerConfig& config);  // throws Error for sizes that do not fit together
-// Of a token's attention to `tokens`, forward and backward.
+void Check(const TransformerConfig& config);  // throws Error if sizes do not fit together
+// Returns the FLOPs of one token's attention to `tokens` tokens, over all layers, forward and backward.
 double AttentionFlops(const TransformerConfig& config, int64_t tokens);
-// The embedding of tokens and positions: [B, T, C].
+// Returns the embeddings of tokens [B, T], plus those of their positions if `positions` is not null: [B, T, C]. Throws
+// Error if T is larger than config.context.
 Var Embedded(nn::Embedding& embed, const Parameter* positions, Var tokens, const TransformerConfig& config);
 
 class Attention : public Layer {
@@ -80,7 +81,7 @@ class Block : public Layer {
   Mlp mlp_;
 };
 
-// A head whose weight is the embedding's: [B, T, C] -> [B, T, V].
+// A head that uses the embedding's weight: [B, T, C] -> [B, T, V].
 class TiedHead : public Layer {
  public:
   TiedHead(Module* parent, const std::string& name, const Parameter& table) : Layer(parent, name), table_(table) {}
@@ -92,7 +93,7 @@ class TiedHead : public Layer {
   const Parameter& table_;
 };
 
-// The first blocks.N ... of a model, of the kind that its config makes.
+// Creates the blocks blocks.0, blocks.1, ... of a model with config.make_block, or as Block if that is null.
 std::vector<std::unique_ptr<Layer>> MakeBlocks(Module* parent, const TransformerConfig& config);
 
 class Transformer : public Model {
@@ -110,17 +111,17 @@ class Transformer : public Model {
   Var Forward(Var tokens) override;  // [B, T] -> logits [B, T, V]
 
  private:
-  Var Hidden(Var tokens);  // [B, T] -> what the head reads, [B, T, C]
+  Var Hidden(Var tokens);  // [B, T] -> the input of the head, [B, T, C]
 
   TransformerConfig config_;
   nn::Embedding embed_;
-  std::unique_ptr<Parameter> positions_;  // [context, C]; null: rotary
+  std::unique_ptr<Parameter> positions_;  // [context, C]; null: no learned positions
   std::vector<std::unique_ptr<Layer>> blocks_;
   std::unique_ptr<nn::Norm> norm_;
   std::unique_ptr<Layer> head_;
 };
 
-// The model that a config of a family describes.
+// Creates the model that the config describes.
 std::unique_ptr<Model> MakeModel(const TransformerConfig& config);
 
 }  // namespace weft

@@ -12,7 +12,8 @@ TransformerConfig Configure(TransformerConfig c) {
   if (c.rope_theta == 0) c.rope_theta = 10000;
   return c;
 }
-// Two thirds of 4 dim, as gating adds a third matrix of that width; rounded up so that it splits well.
+// Two thirds of 4 dim, because gating adds a third matrix of this width. Rounded up to a multiple of 64, so that it
+// shards evenly.
 int64_t Ffn(int64_t dim) { return (8 * dim / 3 + 63) / 64 * 64; }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// GPT-NeoX (Black et al. 2022): attention and MLP read the same residual stream side by side; rotary positions.
+// GPT-NeoX (Black et al. 2022): attention and MLP read the same residual stream in parallel. Rotary positions.
 #include "weft/core/ops/ops.h"
 #include "weft/parallel/nn/family/family.h"
 
@@ -15,7 +15,7 @@ class ParallelBlock : public Layer {
         mlp_(this, "mlp", c) {}
 
  protected:
-  // In one expression the compiler would choose which half comes first in the graph.
+  // Two statements, because in one expression the compiler would choose which half comes first in the graph.
   Var Forward(Var x) override {
     Var attended = attn_(norm1_(x));        // [B, T, C]
     return x + attended + mlp_(norm2_(x));  // [B, T, C]

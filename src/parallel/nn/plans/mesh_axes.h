@@ -1,7 +1,7 @@
-// The axes that a mesh may have, and what each is for. A new axis is a row of this table.
+// The axes that a mesh may have, and their roles. A new axis is one row of this table.
 //
-// The table is in the order of the mesh, whatever order a config has: the last axis is the fastest, so the ranks along
-// it are neighbours.
+// The order of the table is the order of the axes in a mesh, whatever order a config has. The last axis varies fastest,
+// so the ranks along it are neighbors.
 #pragma once
 #include <iterator>
 #include <span>
@@ -12,12 +12,12 @@
 namespace weft {
 
 struct MeshAxis {
-  const char* key;                 // of the config; the name of the axis comes after the dot
-  const char* help;                // for people, in the table of keys
-  bool shards_batch = false;       // the rows of a batch; an earlier axis is the major one
-  bool shards_parameters = false;  // with fsdp: parameters, their gradients and their moments
-  bool reduces_once = false;       // gradients are summed over it once in a step, not in each micro-step
-  bool in_every_mesh = false;      // others are left out where they have one rank
+  const char* key;                 // of the config; the part after the dot is the name of the axis
+  const char* help;                // for the user, in the table of keys
+  bool shards_batch = false;       // shards the rows of a batch; an earlier axis is the major one
+  bool shards_parameters = false;  // with fsdp, shards parameters, their gradients and their moments
+  bool reduces_once = false;       // gradients are summed over it once per step, not in each micro-step
+  bool in_every_mesh = false;      // other axes are left out of the mesh if they have one rank
 
   constexpr std::string_view name() const { return std::string_view(key).substr(std::string_view("mesh.").size()); }
 };
@@ -34,11 +34,11 @@ inline constexpr MeshAxis kMeshAxes[] = {
 inline constexpr size_t kNumMeshAxes = std::size(kMeshAxes);
 static_assert(kNumMeshAxes <= size_t(kMaxAxes));
 
-// Whether the axis has this role in the mesh: its row says so, and it has more than one rank.
+// Whether the axis has this role in the mesh: its row has the role, and it has more than one rank.
 bool HasRole(const MeshShape& mesh, int axis, bool MeshAxis::*role);
-// Whether any axis of the mesh has it.
+// Whether any axis of the mesh has this role.
 bool HasRole(const MeshShape& mesh, bool MeshAxis::*role);
-// The number of ranks along all axes with this role together.
+// Returns the number of ranks along all axes with this role together.
 int RanksWith(const MeshShape& mesh, bool MeshAxis::*role);
 
 }  // namespace weft

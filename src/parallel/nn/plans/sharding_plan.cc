@@ -19,7 +19,8 @@ namespace plans {
 
 namespace {
 
-// The axis of this name, or -1 where the mesh has none or one of a single rank: there is nothing to place then.
+// Returns the axis of this name. Returns -1 if the mesh has no such axis, or if the axis has one rank, because then
+// there is nothing to place.
 int AxisOrNone(const MeshShape& mesh, std::string_view name) {
   auto it = std::find(mesh.names.begin(), mesh.names.end(), name);
   auto axis = size_t(it - mesh.names.begin());

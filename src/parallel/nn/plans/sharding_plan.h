@@ -1,12 +1,14 @@
-// ShardingPlan: parallelism as a table. A row names a module by glob, a point of it, and placements by mesh axis.
+// ShardingPlan: parallelism as a table. A row has a glob that matches modules, a point of these modules, and a
+// placement per mesh axis.
 //
 //   {"*.attn.proj", "weight", {{"tp", Shard(0)}}},    // a row-parallel product ...
-//   {"*.attn.proj", "product", {{"tp", Shard(1)}}},   // ... whose sum is scattered over the sequence
+//   {"*.attn.proj", "product", {{"tp", Shard(1)}}},   // ... whose Partial sum is scattered over the sequence
 //
-// Points: a parameter's name, or "input", "product" (of a Linear, before its bias) and "output". On each axis the last
-// matching row that names it counts. An axis that no row names is kept as it is (parameters: replicated).
+// A point is the name of a parameter, "input", "product" (of a Linear, before its bias) or "output". For each axis, the
+// last matching row that names the axis applies. An axis that no row names stays as it is; parameters are replicated
+// over it.
 //
-// Plans with a name are one file each in named/, which CMake joins into a table.
+// Each named plan is one file in named/, and CMake collects these files into a table.
 #pragma once
 #include <span>
 #include <string>
@@ -20,7 +22,7 @@
 
 namespace weft {
 
-// A row that does not fit the model.
+// Thrown for a row that does not fit the model.
 class PlanError : public Error {
  public:
   using Error::Error;
@@ -29,10 +31,10 @@ class PlanError : public Error {
 class ShardingPlan {
  public:
   struct Row {
-    std::string module;  // a glob over module paths; * also crosses dots
+    std::string module;  // a glob that matches module paths; * also matches dots
     std::string point;
     std::vector<std::pair<std::string, Placement>> placements;
-    std::string source{};  // begins errors about a row of a config: "a.yaml:4:12: parallel.plan: "
+    std::string source{};  // prefix of errors about a row of a config: "a.yaml:4:12: parallel.plan: "
   };
   ShardingPlan() = default;
   explicit ShardingPlan(std::vector<Row> rows) : rows_(std::move(rows)) {}
@@ -40,47 +42,49 @@ class ShardingPlan {
   const std::vector<Row>& rows() const { return rows_; }
   void Append(const std::vector<Row>& rows) { rows_.insert(rows_.end(), rows.begin(), rows.end()); }
 
-  // The placements that the rows give a tensor of `rank` dims at a point of a module; Keep() on axes that no row names,
-  // and on axes that the mesh lacks or that have one rank. Throws PlanError for a Shard of a dim that the tensor lacks.
+  // Returns the placements that the rows give a tensor of `rank` dims at a point of a module: Keep() on axes that no
+  // row names, and on axes with one rank. Ignores placements on axes that the mesh lacks. Throws PlanError for a Shard
+  // of a dim that the tensor lacks.
   Sharding Target(std::string_view module, std::string_view point, int rank, const MeshShape& mesh) const;
-  // The same for a parameter of `rank` dims, Replicate instead of Keep().
+  // Returns the placements of a parameter of `rank` dims in the same way, with Replicate instead of Keep().
   Sharding ParameterPlacement(std::string_view parameter_path, int rank, const MeshShape& mesh) const;
-  // `used`, also sharded over the axes that shard parameters, as the minor ones: each on the first dim whose chunk it
-  // divides, else on dim 0. An axis over which the plan shards the parameter stays as it is.
+  // Returns `used`, also sharded over the axes with shards_parameters. Each such axis becomes the minor axis of the
+  // first dim whose chunk size it divides, or else of dim 0. An axis that already shards the parameter stays as it is.
   Sharding FsdpPlacement(const Sharding& used, const Shape& shape, const MeshShape& mesh) const;
 
  private:
   std::vector<Row> rows_;
 };
 
-// Whether a shell's pattern matches a module's or parameter's path; * also matches dots.
+// Whether a shell pattern matches the path of a module or parameter. * also matches dots.
 bool MatchesGlob(const std::string& glob, const std::string& path);
 
-// The placement of a batch [rows, ...]: rows over the axes that shard it (see mesh_axes.h).
+// Returns the placement of a batch [rows, ...]: its rows are sharded over the axes with shards_batch (mesh_axes.h).
 Sharding BatchPlacement(const MeshShape& mesh);
-// `target` on the axes that gradients cross in each micro-step; on those that they cross once a step, Keep().
+// Returns `target` with Keep() on the axes that gradients cross once per step, not in each micro-step (reduces_once).
 Sharding MicroStepTarget(const Sharding& target, const MeshShape& mesh);
 
-// The axis that MegatronPlan's rows name.
+// The axis in the rows of MegatronPlan.
 inline constexpr const char* kTensorAxis = "tp";
 
-// What a plan depends on beside the mesh.
+// The inputs of a plan apart from the mesh.
 struct PlanOptions {
   int64_t heads = 1, kv_heads = 1;
   bool sequence_parallel = false;
 };
-// A plan that configs name in parallel.plan, and families as their own.
+// A plan that a config can name in parallel.plan, and that can be the plan of a family.
 struct NamedPlan {
-  const char* name;     // of the file too
-  const char* summary;  // for people
+  const char* name;     // also the name of its file
+  const char* summary;  // for the user
   ShardingPlan (*make)(const PlanOptions& options, const MeshShape& mesh);
 };
 std::span<const NamedPlan* const> NamedPlans();
-const NamedPlan* FindPlan(std::string_view name);  // null where there is none
+const NamedPlan* FindPlan(std::string_view name);  // null if there is none
 
-// Tensor parallel as in Megatron-LM (Shoeybi et al. 2019; sequence parallel: Korthikanti et al. 2022): columns of q, k,
-// v, up and gate, rows of proj and down, the vocabulary of embedding and head. K and V stay replicated where the mesh
-// cannot cut KV heads at the boundaries of query heads.
+// Tensor parallelism as in Megatron-LM (Shoeybi et al. 2019; sequence parallelism: Korthikanti et al. 2022). Shards the
+// columns of q, k, v, up and gate, the rows of proj and down, and the vocabulary of embedding and head. K and V stay
+// replicated if the mesh cannot cut KV heads at the boundaries of query heads. Returns no rows if the tp axis is
+// missing or has one rank.
 ShardingPlan MegatronPlan(const PlanOptions& options, const MeshShape& mesh);
 
 }  // namespace weft

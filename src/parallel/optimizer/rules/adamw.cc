@@ -1,4 +1,4 @@
-// AdamW (Loshchilov, Hutter 2019): betas, eps, weight_decay.
+// AdamW (Loshchilov, Hutter 2019). Reads betas, eps and weight_decay.
 #include "weft/core/ir/node.h"
 #include "weft/core/ops/optimizer_ops.h"
 #include "weft/parallel/optimizer/optimizer.h"

@@ -1,4 +1,5 @@
-// Lion (Chen et al. 2023): betas, weight_decay. It moves each element by lr: a third to a tenth of AdamW's lr suits it.
+// Lion (Chen et al. 2023). Reads betas and weight_decay. It moves each element by lr, so a third to a tenth of AdamW's
+// lr suits it.
 #include "weft/core/ir/node.h"
 #include "weft/core/ops/optimizer_ops.h"
 #include "weft/parallel/optimizer/optimizer.h"

@@ -1,10 +1,10 @@
-// Muon (Jordan et al. 2024): momentum, nesterov, weight_decay. The momentum of a product's weight, seen as one matrix
-// [in, out], is brought near the orthogonal matrix next to it by Newton-Schulz, and scaled so that AdamW's learning
-// rate and weight decay hold (Liu et al. 2025, "Muon is Scalable for LLM Training"). What is no such matrix AdamW
-// updates, by betas and eps.
+// Muon (Jordan et al. 2024). Reads momentum, nesterov and weight_decay. The momentum of a product's weight is viewed as
+// one matrix [in, out]. Newton-Schulz iterations bring it near the closest orthogonal matrix. The result is scaled so
+// that AdamW's learning rate and weight decay suit it (Liu et al. 2025, "Muon is Scalable for LLM Training"). AdamW
+// updates the other parameters; it reads betas and eps.
 //
-// The matrix is the global one: on a mesh the momentum is gathered once a step, and each rank keeps its part of the
-// result. To orthogonalise the parts would be another optimizer on every mesh.
+// The matrix is the global one. On a mesh the momentum is gathered once per step, and each rank keeps its part of the
+// result. Orthogonalizing the parts instead would be a different optimizer on every mesh.
 #include <algorithm>
 #include <cmath>
 
@@ -26,9 +26,9 @@ Var AsMatrix(Var x, int inputs) {
   while (x.rank() > 2) x = Merge(x, 1);           // [in, out]
   return x;
 }
-// [in, out] -> the shape of which it was made.
+// [in, out] -> the parameter's shape; the inverse of AsMatrix.
 Var FromMatrix(Var x, const Shape& shape, int inputs) {
-  auto split = [&](int first, int last) {  // of the shape, which is dim `first` of x
+  auto split = [&](int first, int last) {  // splits dim `first` of x into dims first, ..., last - 1 of the shape
     int64_t inner = 1;
     for (int d = first + 1; d < last; d++) inner *= shape[size_t(d)];
     for (int d = first; d + 1 < last; d++) {
@@ -41,11 +41,11 @@ Var FromMatrix(Var x, const Shape& shape, int inputs) {
   return x;
 }
 
-// Newton-Schulz with the coefficients of Jordan et al.: singular values come near 1, between 0.7 and 1.2.
+// Newton-Schulz with the coefficients of Jordan et al. The singular values come near 1, between 0.7 and 1.2.
 Var Orthogonalized(Var x) {  // [in, out]
   constexpr double kA = 3.4445, kB = -4.775, kC = 2.0315;
   constexpr int kSteps = 5;
-  bool wide = x.dim(0) <= x.dim(1);  // the product of the shorter sides is the smaller matrix
+  bool wide = x.dim(0) <= x.dim(1);  // contracting the longer side gives the smaller Gram matrix
   Var norm = Sqrt(SumOfSquares(x));  // []
   x = x * BroadcastTo(Recip(AddScalar(norm, 1e-7)), x.shape());  // [in, out]
   for (int i = 0; i < kSteps; i++) {
@@ -57,14 +57,14 @@ Var Orthogonalized(Var x) {  // [in, out]
   return x;
 }
 
-// Of the momentum's whole matrix, as the parameter is stored.
+// Computes the direction from the whole momentum matrix. Returns it in the placement in which the parameter is stored.
 Var Direction(const Var& ahead, const Parameter& p) {
   const ModelScope& scope = ModelScope::Current();
   int inputs = p.product_inputs();
   Var matrix = AsMatrix(Reshard(ahead, Sharding(scope.options().mesh.num_axes())), inputs);  // [in, out]
   double longer = double(std::max(matrix.dim(0), matrix.dim(1)));
   Var scaled = Scale(Orthogonalized(matrix), 0.2 * std::sqrt(longer));     // [in, out]
-  return Reshard(FromMatrix(scaled, p.shape(), inputs), scope.Stored(p));  // the parameter's
+  return Reshard(FromMatrix(scaled, p.shape(), inputs), scope.Stored(p));  // the parameter's shape
 }
 
 std::vector<Var> Update(const ParameterUpdate& u) {
@@ -72,7 +72,7 @@ std::vector<Var> Update(const ParameterUpdate& u) {
   const Shape& shape = u.value.shape();
   DType wide = u.lr.dtype();
   auto all = [&](const Var& scalar) { return BroadcastTo(scalar, shape); };
-  Var p = Cast(u.value, wide), g = Cast(u.gradient, wide) * all(u.scale);  // the parameter's, as all that follow
+  Var p = Cast(u.value, wide), g = Cast(u.gradient, wide) * all(u.scale);  // the parameter's shape, as all values below
   Var momentum = Scale(Cast(u.slots[0], wide), o.momentum) + g;
   Var step = Direction(o.nesterov ? g + Scale(momentum, o.momentum) : momentum, u.parameter);
   Var moved = p - all(u.lr) * (step + Scale(p, o.weight_decay));

@@ -1,4 +1,5 @@
-// Stochastic gradient descent as PyTorch has it: momentum, nesterov, and weight_decay, which is added to the gradient.
+// Stochastic gradient descent as in PyTorch. Reads momentum, nesterov and weight_decay. Weight decay is added to the
+// gradient.
 #include "weft/core/ir/node.h"
 #include "weft/core/ops/optimizer_ops.h"
 #include "weft/parallel/optimizer/optimizer.h"

@@ -1,5 +1,5 @@
-// BERT's own plan: Megatron's, and the columns of the dense layer before the head. Its result is whole again where the
-// norm reads it.
+// The plan of BERT: Megatron's, with the dense layer before the head sharded by columns. The last norm gets the dense
+// layer's result replicated or, with sequence parallelism, sharded over the sequence.
 #include "weft/parallel/nn/plans/sharding_plan.h"
 
 namespace weft::plans {

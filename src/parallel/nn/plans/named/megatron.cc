@@ -12,7 +12,7 @@ ShardingPlan MegatronPlan(const PlanOptions& o, const MeshShape& mesh) {
   const std::string tp = kTensorAxis;
   int64_t group = o.heads / std::max<int64_t>(o.kv_heads, 1);
   bool kv_sharded = (o.heads + k - 1) / k == group * ((o.kv_heads + k - 1) / k);
-  // Between blocks the residual stream is whole, or sharded over the sequence (dim 1).
+  // Between blocks the residual stream is replicated, or sharded over the sequence (dim 1).
   Placement residual = o.sequence_parallel ? Shard(1) : Replicate();
   std::vector<ShardingPlan::Row> rows{
       {"embed", "weight", {{tp, Shard(0)}}},       {"embed", "output", {{tp, residual}}},

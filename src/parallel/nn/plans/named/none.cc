@@ -1,4 +1,4 @@
-// No rows: the base of plans that a config writes whole.
+// No rows: the base of plans that a config writes completely.
 #include "weft/parallel/nn/plans/sharding_plan.h"
 
 namespace weft::plans {
