@@ -57,7 +57,7 @@ std::vector<int64_t> StepsIn(const std::string& dir) {
 }
 
 std::string NoteOfLaterSaved(const std::string& dir, int64_t step) {
-  std::error_code error;  // no time: that of nothing
+  std::error_code error;  // a time that cannot be read is the minimum
   auto saved = [&](int64_t s) { return fs::last_write_time(fs::path(StepFolder(dir, s)) / kManifestFile, error); };
   int64_t latest = step;
   for (int64_t other : StepsIn(dir))
@@ -89,9 +89,10 @@ absl::Status KeepNewest(const std::string& dir, std::set<int64_t>& steps, int64_
   absl::Status first;
   while (keep > 0 && steps.size() > size_t(keep)) {
     std::string folder = StepFolder(dir, *steps.begin());
-    std::string leaving = UnfinishedFolder(dir, *steps.begin());  // out of sight first: a half of one is none
+    // Rename it first, so that a half-removed folder is no checkpoint.
+    std::string leaving = UnfinishedFolder(dir, *steps.begin());
     std::error_code error;
-    if (fs::exists(folder, error) || error) {  // what cannot be seen is said by what fails then
+    if (fs::exists(folder, error) || error) {  // if the check fails, PutInPlace reports why
       absl::Status left = PutInPlace(folder, leaving);
       first.Update(left.ok() ? RemoveAll(leaving) : left);
     }

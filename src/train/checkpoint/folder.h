@@ -1,5 +1,5 @@
-// The folder that holds the checkpoints of a run: step-000100 and so on. What begins with .tmp- is on its way in or
-// out, and nobody's.
+// The folder that holds the checkpoints of a run: step-000100 and so on. Entries that begin with .tmp- are being
+// written or removed and may be deleted at any time.
 #pragma once
 #include <cstdint>
 #include <set>
@@ -11,25 +11,24 @@
 
 namespace weft {
 
-// A name that StepFolder gives or that may go any time.
+// Whether a name is that of a checkpoint's folder, or of an entry that may be deleted at any time.
 bool IsCheckpointName(std::string_view name);
 std::string StepFolder(const std::string& dir, int64_t step);
 std::string UnfinishedFolder(const std::string& dir, int64_t step);
-// A file by which ranks find out whether they share `dir`; `word` is new each time.
+// Returns the path of the file with which ranks find out whether they share `dir`. `word` must be unique.
 std::string ProbeFile(const std::string& dir, const std::string& word);
-// The steps of the checkpoints in `dir`, newest first; empty where there is no such folder.
+// Returns the steps of the checkpoints in `dir`, newest first, or nothing if there is no such folder.
 std::vector<int64_t> StepsIn(const std::string& dir);
-// A note where a checkpoint of a lower step was saved after that of `step`, by the times of their files: "highest" is
-// then not "latest", for a run went back to an older one. "" where there is none.
+// Returns a note if a checkpoint of a lower step was saved after that of `step`, judged by file times, or "". The
+// highest step is then not the latest, because a run resumed from an older checkpoint.
 std::string NoteOfLaterSaved(const std::string& dir, int64_t step);
-// Whether the evaluation that follows a checkpoint's step has been made since it was written: a file beside its
-// manifest.
+// Whether the evaluation after the checkpoint's step was made after it was written. A file next to the manifest records
+// that.
 bool IsEvaluated(const std::string& folder);
 absl::Status MarkEvaluated(const std::string& folder);
-// Removes what writers that were killed have left. Here and in KeepNewest a failure is the first of those that there
-// were: what can be removed is.
+// Removes leftovers of killed writers. Continues past failures and returns the first one; KeepNewest does the same.
 absl::Status RemoveUnfinished(const std::string& dir);
-// Removes the checkpoints of all `steps` but the newest `keep`, and leaves what was kept in `steps`; 0 keeps all.
+// Removes the checkpoints of `steps` except the newest `keep`, and erases the removed steps. 0 keeps all.
 absl::Status KeepNewest(const std::string& dir, std::set<int64_t>& steps, int64_t keep);
 
 }  // namespace weft

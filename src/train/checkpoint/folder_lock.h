@@ -1,5 +1,5 @@
-// FolderLock: a folder that one run writes to. The lock is the system's (flock) and ends with the process, however that
-// ends; nothing is left in the folder.
+// FolderLock: lets only one run write to a folder. It is a lock of the system (flock), which ends with the process in
+// every case and leaves nothing in the folder.
 #pragma once
 #include <string>
 
@@ -14,8 +14,8 @@ class FolderLock {
   FolderLock(const FolderLock&) = delete;
   FolderLock& operator=(const FolderLock&) = delete;
 
-  // kInvalidArgument where another process has it, and still has after some seconds: one that was killed may be on its
-  // way out. Where the file system has no such locks, there is none.
+  // Takes the lock. Waits some seconds, because a killed process may still be exiting. Returns kInvalidArgument if
+  // another process holds the lock after that. Returns OK without a lock if the file system has no such locks.
   absl::Status Take(const std::string& folder);
 
  private:

@@ -15,7 +15,8 @@ using Json = nlohmann::json;
 
 constexpr int64_t kFormat = 1;
 constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
-constexpr int64_t kMostSequences = int64_t(1e18);  // a run adds as many at most, a billion steps of a billion each
+// The most that a run can add: a billion steps of a billion sequences.
+constexpr int64_t kMostSequences = int64_t(1e18);
 
 std::string Seal(std::string_view body) { return fmt::format(",\n\"crc32c\": \"{:08x}\"}}\n", Crc32c(body)); }
 
@@ -32,7 +33,7 @@ Json ToJson(const SavedTensor& t) {
   return {{"dtype", Name(t.dtype)}, {"shape", ToJson(t.shape)}, {"sharding", t.sharding}, {"boxes", boxes}};
 }
 
-// Thrown on the way through the JSON, caught by ParseManifest.
+// Thrown while reading the JSON; ParseManifest catches it.
 struct Fault {
   std::string what;
 };
@@ -126,7 +127,7 @@ SavedBox BoxOf(const Json& json, const SavedTensor& tensor, const std::vector<Sa
   return saved;
 }
 
-// How many places the boxes are cut at along a dim, each of which is to reach from one cut to the next.
+// Returns the number of different box begins along a dim. Throws unless each box reaches from one of them to the next.
 size_t CutsAlong(size_t d, const SavedTensor& tensor) {
   std::vector<int64_t> cuts;
   for (const SavedBox& b : tensor.boxes) cuts.push_back(b.box.begin[d]);
@@ -143,8 +144,9 @@ size_t CutsAlong(size_t d, const SavedTensor& tensor) {
   return cuts.size();
 }
 
-// Every element is in one box. A sharding cuts each dim once for all others, so that the boxes are all cells of one
-// grid: that many of them, no two alike. To look at pairs for an overlap would take hours where there are many.
+// Checks that every element is in exactly one box. A sharding cuts each dim in the same places for all others, so the
+// boxes must be the cells of a grid: as many as it has cells, and all different. Comparing all pairs for overlaps would
+// take hours if there are many boxes.
 void CheckFilled(const SavedTensor& tensor) {
   size_t count = tensor.boxes.size(), cells = 1;
   for (size_t d = 0; d < tensor.shape.size() && cells <= count; d++) cells *= CutsAlong(d, tensor);
@@ -171,7 +173,7 @@ SavedTensor TensorOf(const Json& json, const std::vector<SavedFile>& files) {
   return tensor;
 }
 
-// Boxes follow the header without holes or overlaps, up to the end.
+// Checks that the boxes follow the header without holes or overlaps up to the end of the file.
 void CheckFiles(const Manifest& manifest) {
   struct Piece {
     uint64_t begin, end;
@@ -226,7 +228,7 @@ std::string ToText(const Manifest& m) {
   if (!m.of_source.empty()) json["data"]["of_source"] = m.of_source;
   if (m.eval_due) json["eval_due"] = true;
   std::string body = json.dump(1);
-  body.pop_back();  // the brace that Seal puts back
+  body.pop_back();  // the closing brace, which Seal appends again
   return Sealed(std::move(body));
 }
 

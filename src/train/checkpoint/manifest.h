@@ -1,7 +1,7 @@
-// Manifest: what a checkpoint holds, and where: every tensor as boxes of bytes in files, each with its checksum.
+// Manifest: the contents of a checkpoint: every tensor as boxes of bytes in files, each box with its checksum.
 //
-// manifest.json is one JSON object. Its last line is the checksum of all before it, so that no byte of a checkpoint
-// goes unwatched: a file is its header and then boxes, without a gap.
+// manifest.json is one JSON object. Its last line is the checksum of all text before it. The files consist of headers
+// and boxes without gaps, so checksums cover every byte of a checkpoint.
 #pragma once
 #include <map>
 #include <span>
@@ -20,23 +20,23 @@ struct SavedFile {
   uint32_t header_crc = 0;
 };
 struct SavedBox {
-  size_t file = 0;  // index
+  size_t file = 0;  // index into Manifest::files
   Box box;
-  uint64_t offset = 0;  // of its bytes in the file, row-major
+  uint64_t offset = 0;  // of its bytes in the file; row-major
   uint32_t crc = 0;
 };
 struct SavedTensor {
   DType dtype = DType::kF32;
   Shape shape;           // global
-  std::string sharding;  // on the mesh that saved it: for people
+  std::string sharding;  // on the mesh that saved it; only for display
   std::vector<SavedBox> boxes;
 };
 
 struct Manifest {
   std::string version;  // of Weft
   int64_t step = 0, seed = 0;
-  int64_t sequences = 0;                          // position in the data: of all steps so far
-  std::vector<int64_t> of_source;                 // of these, those of each source of a mixture
+  int64_t sequences = 0;                          // position in the data: sequences of all steps so far
+  std::vector<int64_t> of_source;                 // how many of them came from each source of a mixture
   bool eval_due = false;                          // an evaluation follows the step (see IsEvaluated)
   std::vector<std::pair<std::string, int>> mesh;  // axes and sizes
   std::vector<SavedFile> files;
@@ -44,11 +44,14 @@ struct Manifest {
 };
 
 std::string ToText(const Manifest& manifest);
-// The text of a manifest, all but its last line, with that line: the checksum.
+// Appends the line with the checksum to the text of a manifest.
 std::string Sealed(std::string body);
-// Refuses what does not hold together: boxes that leave or overlap or do not fill their tensor or are no cells of a
-// grid, bytes that leave or do not fill their file, names that are paths. Takes n log n in all that is listed. Errors
-// name the file `path` and the tensor.
+// Parses and validates a manifest. Returns an error for
+// - boxes that overlap, leave or do not fill their tensor, or are not cells of a grid,
+// - boxes that leave or do not fill their file,
+// - file names that are paths.
+//
+// Takes O(n log n) time for n listed items. Errors name the manifest, `path`, and the tensor.
 absl::StatusOr<Manifest> ParseManifest(std::span<const std::byte> text, const std::string& path);
 
 }  // namespace weft

@@ -1,4 +1,4 @@
-// The run that a command means when it is given no folder.
+// Finds the run that a command uses when it is given no folder.
 #pragma once
 #include <string>
 
@@ -6,8 +6,8 @@
 
 namespace weft {
 
-// The name of the run in the folder runs that saved a checkpoint last; "" if no run did. With a name, only NAME,
-// NAME-2, NAME-3, ... count. Called by all ranks alike; rank 0's view is everyone's.
+// Returns the name of the run in the folder `runs` that saved a checkpoint last, or "" if there is none. With a `name`,
+// considers only NAME, NAME-2, NAME-3, ... All ranks must call it; all get rank 0's result.
 std::string NewestRun(const Ranks& ranks, const std::string& name = "");
 
 }  // namespace weft

@@ -62,10 +62,10 @@ absl::StatusOr<Resumed> FindNamed(const Config& config, ProcessGroup& world) {
 
 }  // namespace
 
-// All keys but those that say where the sizes and first values came from.
+// Compares all model keys except those that only say where the sizes and initial values came from.
 absl::Status CheckModel(const Config& config, const Checkpoint& checkpoint) {
   absl::StatusOr<Config> saved = ParseConfig(checkpoint.ConfigYaml(), checkpoint.PathOf(kConfigFile), {});
-  if (!saved.ok()) return absl::OkStatus();  // of another version, say: the tensors' shapes tell
+  if (!saved.ok()) return absl::OkStatus();  // for example of another version; Load compares the shapes of tensors
   for (const Field& field : Schema()) {
     std::string key = field.key;
     if (!key.starts_with("model.") || key == "model.preset" || key.starts_with("model.init")) continue;
@@ -81,12 +81,12 @@ absl::Status CheckModel(const Config& config, const Checkpoint& checkpoint) {
 
 namespace {
 
-// What the steps that follow are made from and how they are weighed.
+// Whether a key affects the data or the learning rate of the remaining steps.
 bool ShapesTheRest(std::string_view key) {
   return key.starts_with("data.") || key.starts_with("schedule.") || key == "train.steps";
 }
 
-// Such keys may change, by mistake too: the losses then do not join those before.
+// These keys may change, but if by mistake, the loss curve has a jump.
 std::vector<std::string> NotesOfChanges(const Config& config, const Checkpoint& checkpoint) {
   std::vector<std::string> notes;
   absl::StatusOr<Config> saved = ParseConfig(checkpoint.ConfigYaml(), checkpoint.PathOf(kConfigFile), {});

@@ -1,4 +1,4 @@
-// Which checkpoint a run goes on from: what checkpoint.resume says, checked by all ranks together, a share each.
+// Finds the checkpoint that checkpoint.resume asks for. All ranks check it together, a share per rank.
 #pragma once
 #include <optional>
 
@@ -10,17 +10,18 @@
 namespace weft {
 
 struct Resumed {
-  std::optional<Checkpoint> checkpoint;  // none: the run starts afresh
-  std::vector<std::string> lines;        // for people: what was looked at and passed over
-  std::vector<std::string> notes;        // and what may not be meant: keys of data and schedule that changed
+  std::optional<Checkpoint> checkpoint;  // none: the run starts from the beginning
+  std::vector<std::string> lines;        // for the user: checkpoints that were skipped
+  std::vector<std::string> notes;        // for the user: changed keys of data and schedule, which may be mistakes
 };
 
-// kInvalidArgument, with the place of the key, where a key of the model is another than the checkpoint's. A vocabulary
+// Returns kInvalidArgument, with the position of the key, if a model key differs from the checkpoint's. A vocabulary
 // that is not known yet is not compared.
 absl::Status CheckModel(const Config& config, const Checkpoint& checkpoint);
 
-// Called by all ranks alike, with one answer on all. auto takes the newest checkpoint of checkpoint.dir that is whole.
-// kInvalidArgument, with the place of the key: there is none such, or it is of another model.
+// All ranks must call it; all get the same result. `auto` takes the newest whole checkpoint of checkpoint.dir, or none
+// if the folder has no checkpoints. Returns kInvalidArgument, with the position of the key, if a named checkpoint is
+// missing or broken, if checkpoint.dir has only broken ones, or if the checkpoint is of another model.
 absl::StatusOr<Resumed> FindResumed(const Config& config, ProcessGroup& world);
 
 }  // namespace weft

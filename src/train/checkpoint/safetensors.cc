@@ -20,13 +20,13 @@ namespace fs = std::filesystem;
 using Json = nlohmann::json;
 using Bytes = std::span<const std::byte>;
 
-constexpr uint64_t kMostHeaderBytes = 100'000'000;  // as in the reference reader
+constexpr uint64_t kMostHeaderBytes = 100'000'000;  // as in the reference implementation
 
 absl::Status Bad(const std::string& path, const std::string& what) {
   return absl::InvalidArgumentError(fmt::format("{}: {}", path, what));
 }
 
-// The bytes of the header; what follows them is data.
+// Returns the size of the header in bytes. The data follows it.
 absl::StatusOr<uint64_t> HeaderBytes(const std::string& path, Bytes file) {
   constexpr std::string_view kPointer = "version https://git-lfs";
   if (file.size() >= kPointer.size() && std::memcmp(file.data(), kPointer.data(), kPointer.size()) == 0)

@@ -1,9 +1,10 @@
-// Safetensors: the tensors of .safetensors files, which stay in the files.
+// Safetensors: the tensors of .safetensors files. The data stays in the files.
 //
 //   absl::StatusOr<Safetensors> weights = Safetensors::Open("gpt2/model.safetensors");
 //   const StoredTensor& wte = weights->tensors().at("wte.weight");
 //
-// A file is a u64 N, N bytes of JSON {name: {dtype, shape, data_offsets}}, and the data, row-major; all little-endian.
+// A file is a u64 N, N bytes of JSON {name: {dtype, shape, data_offsets}}, and the data, row-major. All is
+// little-endian.
 #pragma once
 #include <cstddef>
 #include <map>
@@ -22,24 +23,25 @@
 namespace weft {
 
 struct StoredTensor {
-  std::string_view file;       // as errors name it; lives as long as the Safetensors
-  std::string_view type;       // as the file names it: "BF16"; of static storage
-  std::optional<DType> dtype;  // of the floating types that Weft has
+  std::string_view file;       // as shown in errors; valid as long as the Safetensors
+  std::string_view type;       // as in the file: "BF16"; static storage
+  std::optional<DType> dtype;  // none if Weft lacks the type
   Shape shape;
-  std::span<const std::byte> data;  // at any alignment
+  std::span<const std::byte> data;  // may be unaligned
 };
 
 class Safetensors {
  public:
-  // A file, or a folder that holds model.safetensors, or model.safetensors.index.json and the files that it names.
-  // Errors name the file, the tensor, what was expected, what was found and what to do.
+  // Opens a file, or a folder with model.safetensors, or a folder with model.safetensors.index.json and the files that
+  // it names. Errors name the file, the tensor, what was expected, what was found and how to fix it.
   static absl::StatusOr<Safetensors> Open(const std::string& path);
 
   const std::string& path() const { return path_; }
   const std::map<std::string, StoredTensor>& tensors() const { return tensors_; }
-  // Of names, types, shapes and samples of the data: enough to tell two checkpoints apart without reading either.
+  // Returns a hash of names, types, shapes and samples of the data. It tells two sets of weights apart without reading
+  // all of either.
   uint64_t Hash() const;
-  // As MappedFile::Fault, of all files.
+  // Returns MappedFile::Fault of all files.
   absl::Status Fault() const;
 
  private:

@@ -43,7 +43,7 @@ absl::Status Bad(const std::string& path, const std::string& what) {
   return absl::InvalidArgumentError(fmt::format("{}: {}", path, what));
 }
 
-// The whole numbers of an array, all below 2^63; none when it is something else.
+// Returns the integers of an array, or none unless all are integers from 0 up to 2^63 - 1.
 std::optional<std::vector<int64_t>> WholeNumbers(const Json& info, const char* key) {
   auto found = info.find(key);
   if (found == info.end() || !found->is_array()) return std::nullopt;
@@ -86,8 +86,8 @@ absl::StatusOr<ListedTensor> ReadEntry(const std::string& path, const std::strin
                       uint64_t((*ends)[1])};
 }
 
-// Reads the header member by member and keeps a tree of values for one tensor at a time. The tree of a whole header
-// takes 15 times its bytes. CheckJson has seen the text before.
+// Reads the header one member at a time, with a tree of values for one tensor only. A tree of the whole header would
+// take 15 times its bytes. Requires that CheckJson has accepted the text.
 class HeaderReader final : public nlohmann::json_sax<Json> {
  public:
   explicit HeaderReader(const std::string& path) : path_(path) {}
@@ -115,7 +115,7 @@ class HeaderReader final : public nlohmann::json_sax<Json> {
   Tensors tensors;
 
  private:
-  static constexpr int kMaxValues = 256;  // of a tensor, so that its tree stays small
+  static constexpr int kMaxValues = 256;  // per tensor, so that its tree stays small
 
   bool Fails(absl::Status fault) {
     status = std::move(fault);
@@ -145,7 +145,7 @@ class HeaderReader final : public nlohmann::json_sax<Json> {
     return depth_ != 1 || InMetadata() || Member();
   }
 
-  // Puts a value where it belongs in the tree of the current member.
+  // Stores a value at its position in the tree of the current member.
   bool Place(Json value, bool open) {
     if (open_.empty()) {
       member_ = std::move(value), values_ = 0;
@@ -171,9 +171,9 @@ class HeaderReader final : public nlohmann::json_sax<Json> {
 
   const std::string& path_;
   int depth_ = 0, values_ = 0;
-  std::string name_, key_;  // of the member of the header, and within it
+  std::string name_, key_;  // the key of the header's member, and the key within that
   Json member_;
-  std::vector<Json*> open_;  // the lists and objects of member_ that have not ended
+  std::vector<Json*> open_;  // the lists and objects of member_ that are still open
 };
 
 absl::Status CheckPlaces(const std::string& path, const Tensors& tensors, uint64_t bytes) {

@@ -7,7 +7,7 @@
 namespace weft {
 namespace {
 
-// As safetensors names them.
+// Returns the name of a type in safetensors.
 std::string TypeName(DType dtype) {
   std::string name = Name(dtype);
   std::transform(name.begin(), name.end(), name.begin(), [](char c) { return char(std::toupper(uint8_t(c))); });

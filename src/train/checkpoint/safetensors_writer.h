@@ -1,6 +1,7 @@
-// The header of a safetensors file that is to be written.
+// Builds the header of a safetensors file.
 //
-//   std::string header = SafetensorsHeader({{"wte.weight", DType::kF32, {50257, 768}}}, "pt");
+//   std::vector<SafetensorsEntry> tensors = {{"wte.weight", DType::kF32, {50257, 768}}};
+//   std::string header = SafetensorsHeader(tensors, "pt");
 //   // the file is the header and then the tensors' bytes, in this order
 #pragma once
 #include <span>
@@ -18,8 +19,8 @@ struct SafetensorsEntry {
   uint64_t bytes() const { return uint64_t(NumElements(shape)) * SizeOf(dtype); }
 };
 
-// Its length, the JSON, and spaces, so that the data begin at a multiple of 64. `format` goes to the metadata: "pt" is
-// what transformers asks for.
+// Returns the length of the JSON, the JSON, and spaces, so that the data begins at a multiple of 64 bytes. `format` is
+// stored in the metadata; transformers requires "pt".
 std::string SafetensorsHeader(std::span<const SafetensorsEntry> tensors, const char* format);
 
 }  // namespace weft

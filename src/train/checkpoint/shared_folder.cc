@@ -24,13 +24,14 @@ std::string FullPath(const std::string& path) {
   return fs::absolute(path, error).lexically_normal().string();
 }
 
-// New each time: a network file system may remember for a while that a name was not there.
+// Returns a unique word, because a network file system may remember for a while that a name did not exist.
 std::string NewWord() {
   std::random_device random;
   return fmt::format("{:08x}{:08x}", random(), random());
 }
 
-// What rank 0 puts into the folder, and takes out again; unless it is kept, the folders that it had made as well.
+// The file that rank 0 writes into the folder. The destructor removes it, and unless KeepFolders was called, also the
+// folders that Write created.
 class Probe {
  public:
   explicit Probe(std::string dir)
@@ -38,7 +39,7 @@ class Probe {
   Probe(const Probe&) = delete;
   Probe& operator=(const Probe&) = delete;
   ~Probe() {
-    std::error_code ignored;  // the error that led here counts, and the next run removes what is left
+    std::error_code ignored;  // the caller already has an error, and the next run removes leftovers
     fs::remove(path_, ignored);
     for (auto folder = made_.rbegin(); folder != made_.rend(); ++folder) fs::remove(*folder, ignored);
   }
@@ -47,7 +48,7 @@ class Probe {
     std::FILE* file = std::fopen(path_.c_str(), "wbxe");
     bool written = file && std::fputs(word_.c_str(), file) >= 0;
     int error = errno;
-    bool closed = file && std::fclose(file) == 0;  // network file systems say here what did not fit
+    bool closed = file && std::fclose(file) == 0;  // network file systems report a full disk here
     if (written && !closed) error = errno;
     if (written && closed) return absl::OkStatus();
     return absl::UnavailableError(
@@ -61,7 +62,7 @@ class Probe {
   std::vector<std::string> made_;
 };
 
-// Whether a file holds the word, which a network file system may show some time after it was written.
+// Whether a file contains the word. Waits a while, because a network file system may show new contents late.
 bool Holds(const std::string& path, const std::string& word) {
   constexpr std::chrono::milliseconds kLongest{2000}, kPause{50};
   auto end = std::chrono::steady_clock::now() + kLongest;

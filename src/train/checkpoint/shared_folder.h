@@ -1,5 +1,5 @@
-// A folder that all ranks are to write to: made by rank 0, and looked at by the others before a run counts on it. On
-// several hosts a path may be another folder on each.
+// Creates a folder for all ranks. Rank 0 creates it, and the other ranks check that they see the same one. On several
+// hosts a path may lead to a different folder on each.
 #pragma once
 #include <string>
 
@@ -8,8 +8,8 @@
 
 namespace weft {
 
-// Makes `dir` and those above it. Called by all ranks alike, with one answer on all: the first rank whose `dir` is not
-// that of rank 0, and its host. Leaves no file behind, and where it fails no new folder.
+// Creates `dir` and its missing parents. All ranks must call it; all get the same result. The error names the first
+// rank that does not see rank 0's `dir`, and its host. Leaves no file behind, and on an error no new folder.
 absl::Status MakeSharedFolder(const std::string& dir, const Ranks& ranks);
 
 }  // namespace weft

@@ -17,7 +17,7 @@ std::string_view BytesOf(const T* data, size_t count) {
   return {reinterpret_cast<const char*>(data), count * sizeof *data};
 }
 
-// Rank 0's view of a folder is everyone's.
+// Returns rank 0's view of a folder, so that all ranks use the same.
 std::vector<int64_t> SharedSteps(const std::string& dir, const Ranks& ranks) {
   std::vector<int64_t> steps = ranks.rank == 0 ? StepsIn(dir) : std::vector<int64_t>();
   std::string bytes = ranks.gather(BytesOf(steps.data(), steps.size()))[0];
@@ -26,7 +26,7 @@ std::vector<int64_t> SharedSteps(const std::string& dir, const Ranks& ranks) {
   return steps;
 }
 
-// Rank 0's view here too: all are to look for the same.
+// Returns rank 0's view, so that all ranks look for the same kind.
 enum Kind : char { kNothing, kCheckpoint, kFolder };
 Kind KindOf(const std::string& path, const Ranks& ranks) {
   namespace fs = std::filesystem;
@@ -37,7 +37,7 @@ Kind KindOf(const std::string& path, const Ranks& ranks) {
   return Kind(ranks.gather(std::string(1, char(kind)))[0][0]);
 }
 
-// "; did you mean data/mine/checkpoints?" where a folder in this one holds checkpoints.
+// Returns "; did you mean data/mine/checkpoints?" if a folder in this one holds checkpoints, otherwise "".
 std::string AdviceIn(const std::string& folder) {
   namespace fs = std::filesystem;
   std::vector<std::string> found;

@@ -1,5 +1,4 @@
-// Whole checkpoints: looked for and verified by all ranks together, a share each. All these are called by all ranks
-// alike, with one answer on all.
+// Finds and verifies whole checkpoints, a share per rank. All ranks must call these functions; all get the same result.
 #pragma once
 #include <limits>
 #include <optional>
@@ -14,25 +13,25 @@ absl::StatusOr<Checkpoint> OpenWhole(const std::string& folder, const Ranks& ran
 
 struct NewestWhole {
   std::optional<Checkpoint> checkpoint;
-  std::vector<std::string> broken;  // why newer ones were passed over
-  std::string later;                // a note where one of a lower step was saved later; "": none
+  std::vector<std::string> broken;  // why newer ones were skipped
+  std::string later;                // a note if one of a lower step was saved later; "": none
 
-  // For people, a line each: of those passed over alone, and all.
+  // Return lines for the user: Faults about skipped checkpoints only, Notes about everything.
   std::vector<std::string> Faults() const;
   std::vector<std::string> Notes() const;
 };
-// The checkpoint of the highest step of `dir` that is whole, among those of steps up to `last`.
+// Returns the whole checkpoint of the highest step in `dir`, among steps up to `last`.
 NewestWhole FindNewestWhole(const std::string& dir, const Ranks& ranks,
                             int64_t last = std::numeric_limits<int64_t>::max());
-// The answer where `dir` holds broken ones alone.
+// Returns the error for a `dir` with only broken checkpoints.
 absl::Status BrokenAlone(const std::string& dir, const NewestWhole& newest);
 
-// A checkpoint that a command line names.
+// A checkpoint named on the command line.
 struct NamedCheckpoint {
   Checkpoint checkpoint;
-  std::vector<std::string> notes;  // as NewestWhole's
+  std::vector<std::string> notes;  // as in NewestWhole
 };
-// `path` is a checkpoint's folder, which is to be whole, or one that holds some, of which the newest whole one is
+// `path` is the folder of a checkpoint, which must be whole, or a folder of checkpoints, whose newest whole one is
 // taken.
 absl::StatusOr<NamedCheckpoint> OpenNamed(const std::string& path, const Ranks& ranks);
 

@@ -14,7 +14,7 @@ struct Preset {
   double rope_theta;
 };
 
-// GPT-2: Radford et al. 2019. llama3_8b: Llama 3; llama3_1b: Llama 3.2 without its scaling of long contexts
+// Sources: GPT-2, Radford et al. 2019; llama3_8b, Llama 3; llama3_1b, Llama 3.2 without its scaling to longer contexts
 // (model.rope_factor: 32).
 constexpr Preset kPresets[] = {
     {"gpt2_124m", "gpt2", 12, 12, 12, 768, 3072, 50257, 1024, true, 10000},
@@ -35,7 +35,7 @@ void FillModel(Config& config) {
   bool kv_heads_known = false, ffn_known = false, tie_known = false;
   for (const Preset& preset : kPresets) {
     if (model.preset != preset.name) continue;
-    // A preset's derived sizes hold only while the sizes that they derive from are the preset's own.
+    // A preset's derived size applies only if the size it derives from is the preset's too.
     kv_heads_known = !config.Given("model.heads");
     ffn_known = !config.Given("model.dim");
     tie_known = true;
@@ -68,7 +68,7 @@ void FillFamily(Config& config) {
 void FillOptimizer(Config& config) {
   OptimizerConfig& optimizer = config.optimizer;
   const OptimizerRule* rule = FindOptimizer(optimizer.name);
-  if (!rule) return;  // refused by its name
+  if (!rule) return;  // an unknown name is refused elsewhere
   const OptimizerOptions& own = rule->defaults;
   if (!config.Given("optimizer.betas")) optimizer.betas = {own.beta1, own.beta2};
   if (!config.Given("optimizer.eps")) optimizer.eps = own.eps;

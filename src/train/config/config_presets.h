@@ -1,14 +1,15 @@
-// Defaults that depend on other keys: sizes of published models by model.preset, and what each optimizer begins with.
+// Defaults that depend on other keys: the sizes of published models for model.preset, and the defaults of each
+// optimizer.
 #pragma once
 #include "weft/train/config/config.h"
 
 namespace weft {
 
-// Sets the model keys that were not given: from model.preset if there is one, then from the family and the other sizes.
+// Fills the model keys that were not given: from model.preset if it is set, then from the family and the other sizes.
 void FillModel(Config& config);
-// Fills the objective and the keys of the family's own that are not given.
+// Fills train.objective and the keys of the model family if they were not given.
 void FillFamily(Config& config);
-// Fills the keys of the optimizer that are not given with its defaults.
+// Fills the optimizer keys that were not given with the defaults of the optimizer.
 void FillOptimizer(Config& config);
 
 }  // namespace weft

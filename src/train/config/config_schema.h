@@ -1,6 +1,6 @@
-// The schema of the config: one row a key, with its type, bounds, default and help.
+// The schema of the config: one row per key, with its type, bounds, default and help.
 //
-// The reader, the printer and the README's table all walk these rows; a row is all that a new key needs.
+// The reader, the printer and the table of keys in the docs all use these rows.
 #pragma once
 #include <functional>
 #include <limits>
@@ -13,14 +13,14 @@
 
 namespace weft {
 
-// An enum member behind its names, so that one code path reads and prints all enums.
+// Accesses an enum member by names, so that one code path reads and prints all enums.
 struct EnumRef {
   std::span<const char* const> names;
   std::function<int()> get;
   std::function<void(int)> set;
 };
 
-// data.train: paths, or the parts of a mixture and all of their paths.
+// data.train: paths, or the sources of a mixture and all of their paths.
 struct TrainRef {
   PathList* paths;
   std::vector<MixturePart>* mixture;
@@ -29,7 +29,7 @@ struct TrainRef {
 using FieldRef = std::variant<bool*, int64_t*, double*, std::string*, PathList*, std::array<double, 2>*, ValSource*,
                               StepRange*, TrainRef, EnumRef, std::vector<OptimizerGroup>*, PlanConfig*>;
 
-// Inclusive bounds unless open.
+// Bounds are inclusive unless marked open.
 struct Bounds {
   double low = -std::numeric_limits<double>::infinity(), high = std::numeric_limits<double>::infinity();
   bool low_open = false, high_open = false;
@@ -41,30 +41,31 @@ struct Field {
   const char* help = nullptr;
   Bounds bounds = {};
   const char* word = nullptr;                  // an integer may also be this word ("auto"),
-  int64_t word_value = 0;                      //   which means this value
-  std::vector<std::string> choices = {};       // of a string; one that ends in ':' takes anything after it
-  const char* type_text = nullptr;             // for docs, where the choices may grow
+  int64_t word_value = 0;                      // which stands for this value
+  std::vector<std::string> choices = {};       // of a string; one that ends in ':' accepts any text after it
+  const char* type_text = nullptr;             // type shown in the docs, for choices that may grow
   bool (*not_built)(const Config&) = nullptr;  // the value is legal, but this version refuses it;
-  const char* instead = nullptr;               //   what to do meanwhile
-  bool per_rank = false;                       // ranks may differ in it: it changes no number and no collective
-  const char* default_text = nullptr;          // where the default is derived or the key is required
-  // The config has no such value: the key is another family's, or each optimizer has a default of its own.
+  const char* instead = nullptr;               // what to use instead
+  bool per_rank = false;                       // ranks may differ in it, because it affects no number and no collective
+  const char* default_text = nullptr;          // if the default is derived or the key is required
+  // Whether the config lacks this value, because the key belongs to another family, or each optimizer uses its own
+  // default.
   std::function<bool(const Config&)> absent = nullptr;
 };
 
 std::span<const Field> Schema();
 const Field* FindField(std::string_view key);
-// The sections in order, "" for the keys at the top level.
+// Returns the sections in order; "" holds the top-level keys.
 std::vector<std::string> SectionNames();
-// The full keys of one section.
+// Returns the full keys of one section.
 std::vector<std::string> KeysOf(std::string_view section);
 
-// "integer >= 1", "one of gpt2, llama": what an error says was expected, and what README shows.
+// Returns "integer >= 1" or "one of gpt2, llama", for errors and the docs.
 std::string TypeText(const Field& field);
-std::string TypeText(const Field& field, const FieldRef& ref);  // for a value that is no key of the config
+std::string TypeText(const Field& field, const FieldRef& ref);  // for a value that is not a config key
 std::string DefaultText(const Field& field);
 
-// All keys as the Markdown table that README holds.
+// Returns all keys as a Markdown table for the docs.
 std::string ConfigMarkdown();
 
 }  // namespace weft

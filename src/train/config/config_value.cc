@@ -228,7 +228,7 @@ std::optional<ValueFault> SetValue(const Field& field, FieldRef ref, const YamlN
 
 std::string PrintValue(const Field& field, const Config& config) {
   if (field.absent && field.absent(config)) return "";
-  // References are made to be written through; printing only reads.
+  // References are made for writing; printing only reads, so the const_cast is safe.
   return PrintValue(field, field.ref(const_cast<Config&>(config)));
 }
 

@@ -1,4 +1,4 @@
-// One value of the config: YAML node to member, and member to text. Strict: no guessing between types.
+// Converts one value of the config: a YAML node to a member, and a member to text. Strict: does not guess types.
 #pragma once
 #include <optional>
 #include <set>
@@ -12,11 +12,12 @@
 namespace weft {
 
 struct ValueFault {
-  std::string what;    // what was expected and what came; the reader adds place and key
-  const YamlNode* at;  // the value or the item of it that is wrong
+  std::string what;    // what was expected and what was given; the reader adds position and key
+  const YamlNode* at;  // the wrong value, or the wrong item in it
 };
 
-// Reads the entries of a mapping in a value one by one; a key that comes again is a fault. `of`: " of a row", or "".
+// Reads the entries of a mapping one by one. Returns a fault if a key occurs twice. `of` is " of a row", for example,
+// or "".
 template <class Read>
 std::optional<ValueFault> ReadEntries(const YamlNode& map, std::string_view of, Read read) {
   std::set<std::string_view> keys;
@@ -30,16 +31,17 @@ std::optional<ValueFault> ReadEntries(const YamlNode& map, std::string_view of, 
 
 bool Within(const Bounds& bounds, double value);
 
-// The value of a word key=text of the command line: lists, mappings and quotes are YAML; all else is taken as it
-// stands, so that no path needs quoting twice. Refuses text that is not UTF-8, because logs and checkpoints hold it.
+// Returns the value of a command-line argument key=text. Text that begins like a list, a mapping or a quoted string is
+// parsed as YAML. Any other text is taken literally, so that no path needs quoting twice. Refuses text that is not
+// UTF-8, because logs and checkpoints store it.
 absl::StatusOr<YamlNode> WordValue(const std::string& key, const std::string& text);
 
-// Sets the member that `field` names, or leaves it and says why not.
+// Sets the member of `field`, or returns why it cannot.
 std::optional<ValueFault> SetValue(const Field& field, const YamlNode& node, Config& config);
-// Sets `ref`, whatever field.ref is.
+// Sets `ref` and ignores field.ref.
 std::optional<ValueFault> SetValue(const Field& field, FieldRef ref, const YamlNode& node);
 
-// The member's value as YAML; "" where it is unset (an empty path or list, a size not known yet).
+// Returns the member's value as YAML, or "" if it is unset (an empty path or list, or a size not known yet).
 std::string PrintValue(const Field& field, const Config& config);
 std::string PrintValue(const Field& field, FieldRef ref);
 

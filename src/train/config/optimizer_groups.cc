@@ -64,7 +64,7 @@ Fault ReadGroup(const YamlNode& item, OptimizerGroup& group) {
   return ValueFault{"expected a match in each group, got one without; add match: PATTERN", &item};
 }
 
-// The options of a rule that is not the run's own.
+// Returns the options of an optimizer that differs from optimizer.name.
 OptimizerOptions OptionsOf(const Config& config, const OptimizerRule& rule) {
   const OptimizerConfig& c = config.optimizer;
   OptimizerOptions o = rule.defaults;

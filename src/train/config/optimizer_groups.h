@@ -13,17 +13,18 @@ namespace weft {
 
 inline constexpr const char* kGroupsForm = "a list of {match, lr_scale, weight_decay, optimizer}";
 
-// Reads a value of the key.
+// Reads a value of optimizer.groups.
 std::optional<ValueFault> ReadGroups(const YamlNode& node, std::vector<OptimizerGroup>& groups);
-// "" where there are none.
+// Returns "" if there are no groups.
 std::string PrintGroups(const std::vector<OptimizerGroup>& groups);
 
-// The optimizer of a run. A group with another optimizer has the options that the config gives, and for the others the
-// defaults of its own optimizer.
+// Returns the optimizer of a run. A group with another optimizer uses the options that the config gives, and its
+// optimizer's defaults for the rest.
 Optimizer OptimizerOf(const Config& config);
-// Whether some group has another optimizer and the config does not give the key: then each has its own default.
+// Whether a group has another optimizer and the config does not give `key`, so that each optimizer uses its own
+// default.
 bool LeftToOptimizers(const Config& config, const std::string& key);
-// Whether an optimizer of the run reads this key: "betas".
+// Whether any optimizer of the run reads this key, for example "betas".
 bool AnyOptimizerReads(const Config& config, std::string_view key);
 
 }  // namespace weft

@@ -8,7 +8,7 @@
 namespace weft {
 namespace {
 
-// What a word says of an option: "tokens" and "50".
+// An argument split into option and value: "tokens" and "50".
 struct Assignment {
   const Option* option = nullptr;
   std::string value;

@@ -1,9 +1,11 @@
-// Options: the words of a command that are no keys of the config, read by the same rules: a Field says what a value may
-// be, and its name, help and faults look like a key's.
+// Options: command-line arguments that are not config keys. They use the rules of the config: a Field gives the allowed
+// values, and names, help and errors look the same.
 //
 //   int64_t tokens = 200;
 //   std::vector<Option> options = {{{.key = "tokens", .help = "how many to write", .bounds = {.low = 1}}, &tokens}};
-//   absl::Status status = TakeOptions(options, words);    // "tokens=50", "--tokens=50" or "--tokens" and "50"
+//   absl::StatusOr<std::set<std::string>> given = TakeOptions(options, words);
+//
+// Accepts "tokens=50", "--tokens=50", or "--tokens" followed by "50".
 #pragma once
 #include <cstdint>
 #include <set>
@@ -17,17 +19,17 @@
 namespace weft {
 
 struct Option {
-  Field field;   // key, help and what a value may be; ref is not used
-  FieldRef ref;  // gets the value, and has the default
+  Field field;   // key, help and allowed values; field.ref is not used
+  FieldRef ref;  // receives the value; initially the default
   enum Form : uint8_t {
-    kAny,       // key=value, --key=value and --key value; of a bool also --key
-    kFlag,      // only with --, because the config has a key or a section of this name
-    kVerbatim,  // a text that is taken as it is, even when it is empty
+    kAny,       // key=value, --key=value or --key value; for a bool also --key
+    kFlag,      // only with --, because the config has a key or section of this name
+    kVerbatim,  // the text is taken as is, even if it is empty
   } form = kAny;
 };
 
-// Sets options from the words that name them and removes these words; the last value of an option counts. Returns the
-// keys that were given. Errors name the key, what was expected and what came.
+// Sets options from the arguments in `words` and removes those arguments. If an option is repeated, its last value
+// counts. Returns the keys that were given. Errors name the key, the expected value and the given one.
 absl::StatusOr<std::set<std::string>> TakeOptions(std::span<const Option> options, std::vector<std::string>& words);
 
 }  // namespace weft

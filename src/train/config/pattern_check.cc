@@ -18,7 +18,7 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-// Whether a path is of the first block, or of none: the other blocks have the same.
+// Whether a path is in the first block or in none. Other blocks have the same paths.
 bool IsExample(const std::string& path) {
   std::vector<std::string> parts = absl::StrSplit(path, '.');
   return !path.empty() && std::none_of(parts.begin(), parts.end(), [](const std::string& part) {
@@ -26,7 +26,7 @@ bool IsExample(const std::string& path) {
   });
 }
 
-// What is wrong with a pattern that matches none of the paths, else "".
+// Returns an error if the pattern matches none of the paths, otherwise "".
 std::string Unmatched(const std::string& pattern, const char* what, const Names& paths) {
   if (std::any_of(paths.begin(), paths.end(), [&](const std::string& path) { return MatchesGlob(pattern, path); }))
     return "";
@@ -46,7 +46,7 @@ Names PathsOf(const std::vector<const Module*>& modules) {
   return paths;
 }
 
-// On a mesh of all axes every row counts. Tracing shows which dims the tensors have that modules take and give.
+// The mesh has all axes, so that every row applies. Tracing shows the dims of the modules' inputs and outputs.
 std::string DimFault(const Config& config, Model& model, std::vector<ShardingPlan::Row> rows) {
   StepOptions o;
   for (const MeshAxis& axis : kMeshAxes) {
@@ -85,7 +85,7 @@ std::vector<std::string> PatternFaults(const Config& config, Model& model) {
 std::vector<std::string> RowsWithoutEffect(const Config& config) {
   if (config.parallel.plan.rows.empty()) return {};
   TransformerConfig sizes = ModelOf(config);
-  sizes.vocab = std::max<int64_t>(sizes.vocab, 1);  // it changes no path
+  sizes.vocab = std::max<int64_t>(sizes.vocab, 1);  // no path depends on it
   std::unique_ptr<Model> model = MakeModel(sizes);
   Names lines, parameters = PathsOf(model->Parameters());
   for (const ShardingPlan::Row& row : RowsOf(config)) {

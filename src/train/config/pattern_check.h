@@ -1,4 +1,4 @@
-// Patterns of a config (optimizer.groups, rows of parallel.plan) against the model that they are for.
+// Checks the patterns of a config (optimizer.groups, rows of parallel.plan) against its model.
 #pragma once
 #include <string>
 #include <vector>
@@ -8,10 +8,11 @@
 
 namespace weft {
 
-// One line a fault, place included: a pattern that matches nothing, a shard of a dim that a tensor lacks.
+// Returns one line per fault, with its position: a pattern that matches nothing, or a shard of a dim that a tensor
+// lacks.
 std::vector<std::string> PatternFaults(const Config& config, Model& model);
-// One line for each row of parallel.plan that names a weight or bias that no matching module has, as UnusedKeys has
-// them: a head that is tied to the embedding has no weight of its own, for example.
+// Returns one line, in the form of UnusedKeys, per row of parallel.plan that names a weight or bias which no matching
+// module has. For example, a head tied to the embedding has no weight of its own.
 std::vector<std::string> RowsWithoutEffect(const Config& config);
 
 }  // namespace weft

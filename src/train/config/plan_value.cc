@@ -46,7 +46,7 @@ Fault OneOf(const char* what, const Names& choices, const YamlNode& node) {
 
 Fault ReadPlacement(const YamlEntry& entry, ShardingPlan::Row& row) {
   constexpr std::string_view kOpen = "shard(";
-  constexpr int kMostDim = 99;  // what a tensor lacks is for the check against the model
+  constexpr int kMostDim = 99;  // the check against the model finds dims that a tensor lacks
   const YamlNode& value = entry.value;
   std::string_view text = value.kind == YamlNode::kScalar ? std::string_view(value.text) : std::string_view();
   if (text == "replicate") {
@@ -127,7 +127,7 @@ Fault ReadMapping(const YamlNode& node, PlanConfig& plan) {
   return ReadEntries(node, "", [&](const YamlEntry& entry) { return ReadPlanKey(entry, plan); });
 }
 
-// What of a config's row is written: "{module: "*.mlp.up", at: weight, tp: shard(1)}".
+// Prints a row as YAML: "{module: "*.mlp.up", at: weight, tp: shard(1)}".
 std::string Print(const ShardingPlan::Row& row) {
   std::string text = fmt::format("{{module: {}, at: {}", Quoted(row.module), row.point);
   for (const auto& [axis, p] : row.placements)
@@ -182,7 +182,7 @@ std::string LoadPlan(Config& config) {
   if (!plan.file.empty())
     if (std::string fault = ReadPlanFile(config); !fault.empty()) return fault;
   const ModelFamily* family = FindFamily(config.model.family);
-  if (plan.base.empty() && family) plan.base = family->plan;  // no family: reported as missing
+  if (plan.base.empty() && family) plan.base = family->plan;  // a missing family is reported elsewhere
   return "";
 }
 

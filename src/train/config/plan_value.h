@@ -1,5 +1,5 @@
-// parallel.plan: the name of a plan, a file, or {base: megatron, rows: [{module: "*.mlp.up", at: weight, tp:
-// shard(1)}]}. A file holds the same mapping.
+// parallel.plan: the name of a plan, a file, or a mapping. A file contains the same mapping: {base: megatron, rows:
+// [{module: "*.mlp.up", at: weight, tp: shard(1)}]}.
 #pragma once
 #include <optional>
 #include <string>
@@ -13,18 +13,18 @@ namespace weft {
 
 inline constexpr const char* kPlanForms = "{base, rows: [{module, at, AXIS: shard(d) or replicate}]}";
 
-// Reads a value of the key. A file is only named in `plan`; LoadPlan reads it.
+// Reads a value of parallel.plan. For a file, only stores its name in `plan`; LoadPlan reads it.
 std::optional<ValueFault> ReadPlan(const YamlNode& node, PlanConfig& plan);
-// "" where nothing is set.
+// Returns "" if nothing is set.
 std::string PrintPlan(const PlanConfig& plan);
 
-// Reads the rows of plan.file, if there is one, and fills a base that is not given with the family's. Returns what is
-// wrong, place included, or "".
+// Reads the rows of plan.file, if it is set. If no base is given, sets the family's. Returns an error with its
+// position, or "".
 std::string LoadPlan(Config& config);
 
-// The plan of a run on a mesh: the base, then the rows.
+// Returns the plan of a run on a mesh: the base followed by the rows.
 ShardingPlan PlanOf(const Config& config, const MeshShape& mesh);
-// The rows alone; errors about them begin with their places.
+// Returns only the rows. Errors about them begin with their positions.
 std::vector<ShardingPlan::Row> RowsOf(const Config& config);
 
 }  // namespace weft

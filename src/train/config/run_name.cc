@@ -13,7 +13,7 @@ namespace {
 bool IsAlnum(char ch) { return std::isalnum(uint8_t(ch)) && uint8_t(ch) < 0x80; }
 bool IsOfName(char ch) { return IsAlnum(ch) || ch == '.' || ch == '_' || ch == '-'; }
 
-// The keys that a run's name fills, and where they point in its folder.
+// A key that a run's name fills, and its path in the run's folder.
 struct Output {
   const char* key;
   const char* path;

@@ -1,9 +1,9 @@
-// The folder of a run: what `run: NAME` means for the keys that say where a run writes.
+// The folder of a run: the output paths that `run: NAME` implies.
 //
 //   runs/NAME/step-000100/ ...   checkpoint.dir
-//   runs/NAME/log.jsonl          log.jsonl, with the merged config beside it in config.yaml
+//   runs/NAME/log.jsonl          log.jsonl, with the merged config next to it in config.yaml
 //   runs/NAME/tensorboard/       log.tensorboard
-//   runs/NAME/trace.json       profile.path
+//   runs/NAME/trace.json         profile.path
 #pragma once
 #include <cstdint>
 #include <string>
@@ -15,22 +15,22 @@ namespace weft {
 
 inline constexpr const char* kRunsFolder = "runs";
 
-// Letters, digits, '.', '_' and '-', the first of them a letter or a digit.
+// Whether a name has only letters, digits, '.', '_' and '-', and begins with a letter or a digit.
 bool IsRunName(std::string_view name);
-// The nearest name to any text, for example to that of a folder.
+// Returns a valid run name close to any text, for example to a folder's name.
 std::string RunNameFrom(std::string_view text);
-// "runs/NAME".
+// Returns "runs/NAME".
 std::string RunFolder(const std::string& name);
-// NAME for 1, NAME-2 for 2 and so on: runs of one config that start one after the other.
+// Returns NAME for 1, NAME-2 for 2 and so on, for consecutive runs of one config.
 std::string NumberedRun(const std::string& name, int64_t number);
 // Whether NumberedRun(name, n) is `folder` for some n.
 bool IsNumberedRun(const std::string& name, std::string_view folder);
 
-// Gives the keys above their values, except for those that the config sets itself. Does nothing without config.run.
+// Sets the keys above that the config does not give. Does nothing without config.run.
 void FillRun(Config& config);
 // Whether the value of a key comes from config.run.
 bool IsOfRun(const Config& config, std::string_view key);
-// What to start a run with so that it resumes: "checkpoint.resume=auto", after the run's name if it has one.
+// Returns the arguments that resume a run: "checkpoint.resume=auto", after "run=NAME" if the run has a name.
 std::string ResumeWords(const Config& config);
 
 }  // namespace weft

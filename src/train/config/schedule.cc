@@ -9,7 +9,7 @@
 namespace weft {
 namespace {
 
-constexpr double kHold = 0.8;  // of the steps after the warm-up: where wsd begins to decay
+constexpr double kHold = 0.8;  // the fraction of the steps after the warm-up at which wsd begins to decay
 
 constexpr Schedule kConstant{"constant", [](const ScheduledStep& at) { return at.lr; }};
 constexpr Schedule kCosine{"cosine", [](const ScheduledStep& at) {

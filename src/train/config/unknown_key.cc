@@ -13,7 +13,7 @@
 namespace weft {
 namespace {
 
-// What other trainers call it: too far from our word for the count of edits.
+// Names that other trainers use; their edit distance to our names is too large.
 constexpr std::pair<std::string_view, std::string_view> kOtherKeys[] = {
     {"learning_rate", "optimizer.lr"}, {"wd", "optimizer.weight_decay"}, {"batch_size", "train.global_batch"},
     {"max_steps", "train.steps"},      {"max_iters", "train.steps"},     {"num_steps", "train.steps"},
@@ -55,7 +55,7 @@ std::string UnknownKey(const std::string& key) {
   std::string all = fmt::format("the keys here are {}", fmt::join(keys, ", "));
   std::string meant = Meant(key);
   if (meant.empty()) return "unknown key; " + all;
-  // The names of axes are so short that each is near to every other.
+  // The names of axes are so short that each is close to every other, so all keys are listed.
   return fmt::format("unknown key; did you mean {}?{}", meant, section == "mesh" ? " " + all : "");
 }
 

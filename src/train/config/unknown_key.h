@@ -1,13 +1,13 @@
-// What an error says of a key that the schema does not have.
+// Errors about a key that is not in the schema.
 #pragma once
 #include <string>
 
 namespace weft {
 
-// "mesh" of "mesh.dp"; whether there are such keys.
+// Whether `key` is the name of a section, such as "mesh" in "mesh.dp".
 bool IsSection(const std::string& key);
 
-// "unknown key; did you mean optimizer.lr?", else with the keys that could stand there.
+// Returns "unknown key; did you mean optimizer.lr?", or, if no key is close, a list of the keys of the section.
 std::string UnknownKey(const std::string& key);
 
 }  // namespace weft

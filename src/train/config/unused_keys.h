@@ -1,4 +1,4 @@
-// Keys that were given and change nothing, because of another key.
+// Finds keys that were given but have no effect because of another key.
 #pragma once
 #include <string>
 #include <vector>
@@ -7,9 +7,9 @@
 
 namespace weft {
 
-// One line a key, place included: "a.yaml:4:12: schedule.min_lr: has no effect, as schedule.name is constant; ...".
-// Such keys are said and not refused: a word that switches something off leaves behind what the file says of it.
-// Keys at their defaults are passed over, as a merged config has all of them.
+// Returns one line per key, with its position: "a.yaml:4:12: schedule.min_lr: has no effect, as schedule.name is
+// constant; ...". Such keys get a warning and not an error, because an override that turns a feature off leaves the
+// feature's other keys in the file. Keys at their defaults are skipped, because a merged config contains all keys.
 std::vector<std::string> UnusedKeys(const Config& config);
 
 }  // namespace weft

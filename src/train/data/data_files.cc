@@ -23,7 +23,7 @@ absl::Status Bad(const std::string& path, const std::string& what) {
   return absl::InvalidArgumentError(fmt::format("{}: {}", path, what));
 }
 
-// Empty and binary files do not count as text; one that cannot be read may, so it is an error. A packed file is judged
+// Empty and binary files are not text. An unreadable file might be text, so it is an error. A compressed file is judged
 // by its first block.
 absl::StatusOr<bool> IsText(const std::string& path) {
   absl::StatusOr<BlockReader> file = BlockReader::Open(path);
@@ -37,7 +37,7 @@ absl::StatusOr<bool> IsText(const std::string& path) {
   }
 }
 
-// A Parquet file begins and ends with the same four bytes. A file that cannot be read is for its reader to report.
+// A Parquet file begins and ends with the same four bytes. If a file cannot be read, its reader reports that.
 absl::Status RefuseParquet(const std::string& path) {
   constexpr std::string_view kMagic = "PAR1";
   absl::StatusOr<InputFile> file = InputFile::Open(path);
@@ -52,7 +52,7 @@ absl::Status RefuseParquet(const std::string& path) {
              "pandas.read_parquet(\"IN\").to_json(\"OUT.jsonl\", orient=\"records\", lines=True)");
 }
 
-// Whether a file in a folder is data. Other files are counted.
+// Whether a file in a folder is data. Counts other files in `skipped`.
 absl::StatusOr<bool> IsData(const std::string& path, SkipCount& skipped) {
   absl::StatusOr<bool> is_data = FormatOf(path).holds_tokens() ? true : IsText(path);
   if (!is_data.ok() || *is_data) return is_data;
@@ -63,15 +63,15 @@ absl::StatusOr<bool> IsData(const std::string& path, SkipCount& skipped) {
 
 absl::Status AddFolder(const std::string& folder, DataFiles& files) {
   Paths found;
-  std::string at = folder;  // the iterator forgets which folder it could not open
+  std::string at = folder;  // the iterator does not keep the folder that it failed to open
   std::error_code error;
   fs::recursive_directory_iterator it(folder, error), end;
   for (; !error && it != end; it.increment(error)) {
     at = it->path().string();
-    std::error_code no_type;  // a link to nowhere or in a loop: neither folder nor file
+    std::error_code no_type;  // set for a broken or circular link, which is neither folder nor file
     std::string name = it->path().filename().string();
     bool is_folder = it->is_directory(no_type);
-    bool checkpoint = is_folder && fs::exists(it->path() / kManifestFile, no_type);  // of a run in this very folder
+    bool checkpoint = is_folder && fs::exists(it->path() / kManifestFile, no_type);  // of a run in this folder
     bool skipped = name.starts_with('.') || (is_folder && name == "build") || checkpoint;
     if (skipped && is_folder) it.disable_recursion_pending();
     if (skipped || !it->is_regular_file(no_type)) continue;
@@ -97,7 +97,7 @@ Paths Glob(const std::string& pattern) {
     found.assign(matches.gl_pathv, matches.gl_pathv + matches.gl_pathc);
   }
   globfree(&matches);
-  std::sort(found.begin(), found.end());  // by bytes: glob's own order depends on the locale
+  std::sort(found.begin(), found.end());  // by bytes, because glob's order depends on the locale
   return found;
 }
 
@@ -122,7 +122,7 @@ absl::Status Add(const std::string& input, DataFiles& files) {
 
 absl::Status SetFormat(DataFiles& files) {
   const DataFormat& text = DataFormats()[0];
-  const std::string* first = nullptr;  // that is no text
+  const std::string* first = nullptr;  // the first file that is not text
   for (const std::string& path : files.paths)
     if (const DataFormat& format = FormatOf(path); &format != &text) {
       first = &path;
@@ -132,7 +132,8 @@ absl::Status SetFormat(DataFiles& files) {
   if (!first) return absl::OkStatus();
   for (const std::string& path : files.paths) {
     if (&FormatOf(path) == files.format) continue;
-    std::string prepared = (fs::path(*first).parent_path() / "train_*.bin").string();  // by weft prepare
+    // The shards that weft prepare writes.
+    std::string prepared = (fs::path(*first).parent_path() / "train_*.bin").string();
     bool named = fnmatch(prepared.c_str(), first->c_str(), 0) == 0 && path.ends_with("/config.yaml");
     return Bad(path, fmt::format("expected {}, as {} is one, got a file that does not begin as one; give {} or {}, not "
                                  "both{}",
@@ -154,7 +155,7 @@ absl::StatusOr<DataFiles> FindDataFiles(const PathList& inputs) {
 }
 
 std::string NoteOfShared(const DataFiles& train, const DataFiles& val) {
-  if (val.paths.empty()) return "";  // most often; of many files the names alone take time
+  if (val.paths.empty()) return "";  // the usual case; resolving the names of many files takes time
   auto file = [](const std::string& path) {
     std::error_code error;
     fs::path full = fs::weakly_canonical(path, error);

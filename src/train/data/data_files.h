@@ -1,4 +1,4 @@
-// Finding data: files, folders and globs, always in the same order.
+// Finds data files in folders and globs, always in the same order.
 #pragma once
 #include <string>
 #include <vector>
@@ -12,17 +12,18 @@ namespace weft {
 
 struct DataFiles {
   std::vector<std::string> paths;
-  const DataFormat* format = &DataFormats()[0];  // of all of them
+  const DataFormat* format = &DataFormats()[0];  // the format of all of them
   SkipCount skipped;                             // empty and binary files in folders
 };
 
-// The files behind the inputs, in input order, each folder and glob sorted by path. A folder is searched to its depth,
-// without following links to folders; hidden entries, folders named "build", empty and binary files (those that hold a
-// NUL) other than token shards, and links that lead nowhere are passed over in it. A file or folder that cannot be read
-// is an error, and so are Parquet files and inputs of two formats.
+// Returns the files of the inputs, in input order. The files of each folder or glob are sorted by path. Folders are
+// searched recursively, without following links to folders. The search skips hidden entries, folders named "build",
+// checkpoints, broken links, and files that are empty or binary (contain a NUL) but not token shards. Returns an error
+// for a file or folder that cannot be read, for Parquet files, and for inputs of two formats.
 absl::StatusOr<DataFiles> FindDataFiles(const PathList& inputs);
 
-// A note for people where a file is among both: a loss of validation is then one of training. "" where none is.
+// Returns a message for the user if a file is in both sets, because the validation loss then includes training data.
+// Returns "" if no file is.
 std::string NoteOfShared(const DataFiles& train, const DataFiles& val);
 
 }  // namespace weft

@@ -1,5 +1,4 @@
-// DataFormat: the kinds of files that training data comes in. A new kind is a row of the table in data_format.cc, and
-// its reader.
+// DataFormat: the formats of data files. A new format needs a row in the table of data_format.cc and a reader.
 #pragma once
 #include <span>
 #include <string>
@@ -11,12 +10,13 @@
 namespace weft {
 
 struct DataFormat {
-  const char* name;  // as errors name its files: "text", "token shards"
-  const char* one;   // one of them: "a token shard"
+  const char* name;  // name of its files in errors: "text", "token shards"
+  const char* one;   // a single file: "a token shard"
   const char* few;   // what to give more of
-  // Whether a file is of this kind, by how it begins. Null in the row of text, which is what no other row claims.
+  // Whether a file has this format, judged by its first bytes. Null for text, which is every file that no other row
+  // claims.
   bool (*claims)(const std::string& path);
-  // The tokens of such files, end to end. Null: the files hold text, which data.tokenizer turns into tokens.
+  // Returns the tokens of such files, concatenated. Null: the files hold text, which data.tokenizer encodes.
   absl::StatusOr<TokenStream> (*open)(const std::vector<std::string>& paths);
 
   bool holds_tokens() const { return open != nullptr; }

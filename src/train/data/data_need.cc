@@ -16,12 +16,12 @@ constexpr size_t kMostSamples = 8;
 constexpr int64_t kSampleBytes = int64_t{2} << 20;  // of text; decoders read ahead by 128 KiB
 constexpr size_t kBlock = size_t{1} << 14;          // small, because JSONL is read ahead by a block
 
-// What was found in the parts of files that were read.
+// Totals of the parts of files that were read.
 struct Sample {
   int64_t read = 0, text = 0, tokens = 0;  // bytes of the files, bytes of text, tokens
 };
 
-// Counts tokens. Null: characters are the tokens.
+// Counts tokens. If `tokenizer` is null, counts characters as tokens.
 class TokenCounter {
  public:
   TokenCounter(const Tokenizer* tokenizer, int64_t& tokens) : tokens_(tokens) {
@@ -55,7 +55,7 @@ absl::Status AddSample(const std::string& path, const std::string& field, const 
     absl::StatusOr<TextBlock> block = reader.Next();
     if (!block.ok()) return block.status();
     read = reader.taken();
-    if (block->text.empty()) {  // all of it was read
+    if (block->text.empty()) {  // the whole file was read
       std::error_code error;
       read = int64_t(std::filesystem::file_size(path, error));
       break;
@@ -68,11 +68,11 @@ absl::Status AddSample(const std::string& path, const std::string& field, const 
   return counter.Finish();
 }
 
-// The tokenizer of a config, opened for the first text.
+// The tokenizer of a config, opened when the first text needs it.
 class TokenizerOnDemand {
  public:
   explicit TokenizerOnDemand(std::string name) : name_(std::move(name)) {}
-  // Null: chars.
+  // Returns null for chars.
   absl::StatusOr<const Tokenizer*> Get() {
     if (name_ == "chars") return nullptr;
     if (!tokenizer_) {

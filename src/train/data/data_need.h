@@ -1,5 +1,5 @@
-// DataNeed: the memory that the data of a config takes in each rank, before any of it is read. Text is held as tokens;
-// token shards stay in their files.
+// DataNeed: the memory that each rank needs for the data of a config, known before the data is read. Text is held as
+// tokens; token shards stay in their files.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -9,13 +9,13 @@
 namespace weft {
 
 struct DataNeed {
-  int64_t tokens = 0;   // bytes of the tokens that a rank holds during the run
-  int64_t text = 0;     // bytes of text that are held besides while the tokens are made
-  std::string unknown;  // why nothing is known, in words; "": both numbers are
+  int64_t tokens = 0;   // bytes of tokens that a rank holds during the run
+  int64_t text = 0;     // bytes of text held as well while it is encoded
+  std::string unknown;  // why the numbers are unknown; "": they are known
 };
 
-// Estimated from samples of at most 8 files of each source: their tokens per byte of the file, times the bytes of all
-// files. Reads 16 MiB of a source at most.
+// Estimates the need from samples of at most 8 files of each source: tokens per byte of file, times the bytes of all
+// files. Reads about 16 MiB of text per source at most.
 DataNeed EstimateDataNeed(const Config& config);
 
 }  // namespace weft

@@ -13,7 +13,7 @@ absl::Status Bad(const std::string& place, const std::string& what) {
   return absl::InvalidArgumentError(fmt::format("{}: {}", place, what));
 }
 
-// "\"id\", \"body\"": at most so many.
+// Formats the keys of a record for an error: "\"id\", \"body\"". Shows at most kMost keys.
 std::string KeysText(const nlohmann::json& record) {
   constexpr int kMost = 8;
   std::string text;
@@ -82,7 +82,7 @@ absl::StatusOr<TextBlock> DocumentReader::NextRecord() {
   }
 }
 
-// False behind the last line.
+// Returns false after the last line.
 absl::StatusOr<bool> DocumentReader::NextLine() {
   number_++;
   size_t end, from = at_;

@@ -1,6 +1,6 @@
-// DocumentReader: the documents of text files, in blocks. A file is one document, and a JSONL file (.jsonl or .ndjson,
-// also before .gz or .zst) one per record: the text of a field of the JSON object on each line. Files may be larger
-// than memory; a record may not have more than kMostRecord bytes.
+// DocumentReader: reads the documents of text files, in blocks. A plain file is one document. A JSONL file (.jsonl or
+// .ndjson, optionally followed by .gz or .zst) has one document per record, in a field of the JSON object on each line.
+// Files may be larger than memory; a record may have at most kMostRecord bytes.
 //
 //   DocumentReader reader({"book.txt", "pages.jsonl.zst"}, "text");
 //   for (;;) {
@@ -20,8 +20,8 @@
 namespace weft {
 
 struct TextBlock {
-  std::string_view text;  // whole code points; empty behind the last document
-  bool begins = false;    // it is the first of a document
+  std::string_view text;  // whole code points; empty after the last document
+  bool begins = false;    // whether it is the first block of a document
 };
 
 class DocumentReader {
@@ -31,11 +31,11 @@ class DocumentReader {
   DocumentReader(std::vector<std::string> files, std::string field, size_t block = TextReader::kBlock)
       : files_(std::move(files)), field_(std::move(field)), block_(block) {}
 
-  // Good until the next call. Errors name the file and the offset or the line.
+  // Returns the next block, valid until the next call. Errors name the file and the offset or the line.
   absl::StatusOr<TextBlock> Next();
-  // What was dropped so far: byte order marks, blank lines and records with an empty text.
+  // What was dropped so far: byte order marks, blank lines, and records with an empty text.
   const SkipCount& skipped() const { return skipped_; }
-  // Bytes of the open file that were used so far; 0 where none is open.
+  // Returns the bytes of the open file consumed so far, or 0 if no file is open.
   int64_t taken() const { return text_ ? text_->taken() : 0; }
 
  private:
@@ -48,19 +48,19 @@ class DocumentReader {
   std::vector<std::string> files_;
   std::string field_;
   size_t block_;
-  size_t next_ = 0;                 // of files_
-  std::optional<TextReader> text_;  // of files_[next_ - 1]
-  bool records_ = false;            // it is JSONL,
-  std::string buffer_;              //   of which these bytes are read,
-  size_t at_ = 0;                   //   up to here
+  size_t next_ = 0;                 // index into files_ of the next file
+  std::optional<TextReader> text_;  // reads files_[next_ - 1]
+  bool records_ = false;            // whether the open file is JSONL;
+  std::string buffer_;              // then the bytes of it that were read,
+  size_t at_ = 0;                   // and how many of them were consumed
   bool ended_ = false;
   std::string_view line_;
-  int64_t number_ = 0;  // of the line, from 1
+  int64_t number_ = 0;  // of the line; counts from 1
   std::string record_;
   SkipCount skipped_;
 };
 
-// Whether the name is that of JSONL.
+// Whether a path has the name of a JSONL file.
 bool IsJsonLines(const std::string& path);
 
 }  // namespace weft

@@ -10,7 +10,7 @@
 namespace weft {
 namespace {
 
-// Makes room for `more` elements, as a container grows by itself: by parts of its size.
+// Makes room for `more` elements. Grows by a fraction of the size, as a container does by itself.
 template <class Container>
 absl::Status MakeRoom(Container& held, size_t more, const char* what) {
   constexpr size_t kElement = sizeof(typename Container::value_type), kSmall = size_t{16} << 20;

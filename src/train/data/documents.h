@@ -1,5 +1,5 @@
-// Documents: texts that are held in memory to be turned into tokens there. Before they grow, memory for it must be
-// free: the answer is then an error that says what to do, and not the end of the process.
+// Documents: texts held in memory to be encoded there. Before a buffer grows, the code checks that enough memory is
+// free. If not, it returns an error with advice, so that the process is not killed for lack of memory.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -12,20 +12,20 @@
 namespace weft {
 
 struct Documents {
-  std::string text;            // end to end
-  std::vector<size_t> begins;  // where in the text each begins
+  std::string text;            // all documents, concatenated
+  std::vector<size_t> begins;  // offset in `text` of each document
   SkipCount skipped;
 
-  // Takes off the text from `at` on, and returns it. A document that is cut is one in both.
+  // Cuts off the text from `at` on and returns it. If the cut is inside a document, both parts count as documents.
   Documents CutTail(size_t at);
   void Append(Documents more);
 };
 
-// As DocumentReader reads them. kResourceExhausted: too little memory is free.
+// Reads all documents of the files; see DocumentReader. Returns kResourceExhausted if too little memory is free.
 absl::StatusOr<Documents> ReadDocuments(const std::vector<std::string>& files, const std::string& field);
 
-// The tokens of all of them: those that every text begins with, and then the documents, with an end-of-text token
-// between two where the tokenizer has one. kResourceExhausted: too little memory is free.
+// Returns the tokens of all documents: the tokens that every text begins with, and then the documents, with an
+// end-of-text token between two if the tokenizer has one. Returns kResourceExhausted if too little memory is free.
 absl::StatusOr<std::vector<int32_t>> EncodeDocuments(const Tokenizer& tokenizer, const Documents& documents);
 
 }  // namespace weft

@@ -56,7 +56,7 @@ class Preparation {
 
   const PrepareOptions& options_;
   Clock::time_point begin_ = Clock::now();
-  Text train_, val_;  // val_: where it is not the tail of train_
+  Text train_, val_;  // val_: if val is not the tail of train_
   int64_t head_ = 0;  // characters of train_ before that tail
   CodePointSet chars_;
   SkipCount skipped_;
@@ -103,7 +103,7 @@ absl::Status Preparation::ScanText(Text& text) {
   return ForEachBlock(Reader(text), scan, &skipped_);
 }
 
-// What is wrong with a text is said before anything is written.
+// Reports errors in the texts before any output is written.
 absl::Status Preparation::Scan() {
   if (absl::Status s = ScanText(train_); !s.ok()) return s;
   if (absl::Status s = ScanText(val_); !s.ok()) return Refuse("val", s);
@@ -113,12 +113,12 @@ absl::Status Preparation::Scan() {
   return absl::OkStatus();
 }
 
-// Validation text teaches no pieces.
+// Pieces are learned from the training text only.
 absl::StatusOr<std::string> Preparation::Learn() {
   Clock::time_point begin = Clock::now();
   DocumentReader reader = Reader(train_);
   int64_t left = head_;
-  std::string apart;  // no line goes from one document to the next
+  std::string apart;  // with a newline first, so that no line spans two documents
   auto next = [&]() -> absl::StatusOr<std::string_view> {
     if (left == 0) return std::string_view();
     absl::StatusOr<TextBlock> block = reader.Next();
@@ -143,7 +143,7 @@ absl::StatusOr<Tokenizer> Preparation::MakeTokenizer() {
   return Tokenizer::FromFiles(TokenizerKind::kSentencePiece, {*std::move(model)});
 }
 
-// The tokenizer's files lie beside the shards, so that one folder is all that a run needs. Bytes need none.
+// Stores the tokenizer's files next to the shards, so that a run needs only this folder. Bytes needs no file.
 absl::Status Preparation::Keep(const Tokenizer& tokenizer, StagedFolder& out) {
   report_.vocab = tokenizer.vocab();
   auto [word, table] = tokenizer.names();
@@ -226,7 +226,8 @@ absl::Status Preparation::Run(StagedFolder& out) {
 
 absl::StatusOr<PrepareReport> Prepare(const PrepareOptions& options) {
   Preparation preparation(options);
-  absl::StatusOr<StagedFolder> out = StagedFolder::Make(options.out);  // first: an input in its place is told as that
+  // This comes first, so that an `out` that names an input is reported as such.
+  absl::StatusOr<StagedFolder> out = StagedFolder::Make(options.out);
   if (!out.ok()) return out.status();
   if (absl::Status s = preparation.Find(); !s.ok()) return s;
   if (absl::Status s = preparation.Scan(); !s.ok()) return s;

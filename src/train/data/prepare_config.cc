@@ -11,7 +11,7 @@
 namespace weft {
 namespace {
 
-// A glob where it says the same in fewer words.
+// Names the shards by a glob if possible, because that is shorter than a list.
 PathList Named(const std::vector<std::string>& train) {
   std::string folder = std::filesystem::path(train[0]).parent_path().string();
   bool plain = folder.find_first_of("*?[\\") == folder.npos;
@@ -19,9 +19,9 @@ PathList Named(const std::vector<std::string>& train) {
   return {(std::filesystem::path(folder) / "train_*.bin").string()};
 }
 
-// Of the folder that a file lies in.
+// Returns the name of the folder that contains `file`.
 std::string FolderName(const std::string& file) {
-  std::error_code error;  // then the path stays as it is given
+  std::error_code error;  // on an error the path is used as given
   std::filesystem::path full = std::filesystem::absolute(file, error);
   return (error ? std::filesystem::path(file) : full).lexically_normal().parent_path().filename().string();
 }

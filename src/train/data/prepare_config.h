@@ -1,4 +1,4 @@
-// The config that lies beside prepared tokens: a small model, of which any key can be changed.
+// The config that is written next to prepared tokens. It trains a small model; any key can be changed.
 #pragma once
 #include <string>
 

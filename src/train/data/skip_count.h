@@ -1,4 +1,4 @@
-// SkipCount: what was read and not taken as data: how often of each kind, and where first.
+// SkipCount: counts data that was read but skipped, by kind, with the first place of each kind.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -8,10 +8,11 @@ namespace weft {
 
 class SkipCount {
  public:
-  // `what` in the plural: "blank lines".
+  // `what` is plural, for example "blank lines".
   void Add(const std::string& what, const std::string& place, int64_t count = 1);
   void Add(const SkipCount& other);
-  // "skipped: blank lines: 2 (first a.jsonl:3), empty records: 1 (first b.jsonl:9)"; "": nothing was.
+  // Returns "skipped: blank lines: 2 (first a.jsonl:3), empty records: 1 (first b.jsonl:9)", or "" if nothing was
+  // skipped.
   std::string Note() const;
 
  private:

@@ -1,7 +1,7 @@
-// Slots: what the host writes into the State before a micro-step: this rank's rows of the data, and the step's scalars.
+// Slots: writes the inputs of a micro-step into the State: this rank's rows of the data, and the step's scalars.
 //
-// On the CPU it writes straight to where the step reads. For other devices it writes to staging memory, of which there
-// is enough for the micro-steps of two steps: one may run while the next is filled. Writing allocates nothing.
+// On the CPU it writes directly to the memory that the step reads. For other devices it writes to staging memory, which
+// holds the micro-steps of two steps, so that one step can run while the next is filled. Writing allocates nothing.
 #pragma once
 #include "weft/parallel/step/micro_step.h"
 #include "weft/train/data/data.h"
@@ -10,19 +10,19 @@ namespace weft {
 
 class Slots {
  public:
-  // The state has its entries (AddEntries); state and data outlive the slots.
+  // Requires a state with its entries (AddEntries). The state and the data must outlive the slots.
   Slots(State& state, const Dataset& data, const StepOptions& options);
 
-  // Where the run began in the data, if not at the beginning.
+  // Sets the position at which the run began in the data. The default is the beginning.
   void StartAt(const DataPosition& position) { position_ = position; }
-  // For the fills that follow. Steps count from 1.
+  // Sets the scalars for the fills that follow. Steps count from 1.
   void SetStep(int64_t step, double learning_rate);
   void FillTrain(int64_t step, int micro);
-  // The micro-batch whose first window, over all ranks, is `first`. Windows from `end` on are ignored.
+  // Fills the micro-batch whose first window, over all ranks, is `first`. Windows from `end` on are ignored.
   void FillEval(int64_t first, int64_t end);
 
  private:
-  // One host image of the slots.
+  // A host copy of the slots.
   struct Set {
     BufferPtr host;
     BatchSpan mine;
@@ -37,11 +37,11 @@ class Slots {
   State& state_;
   const Dataset& data_;
   int64_t rows_;      // of a micro-step, over all ranks
-  int64_t offset_;    // of this rank's rows in them
-  BufferPtr target_;  // the slots themselves
+  int64_t offset_;    // of this rank's rows within them
+  BufferPtr target_;  // the memory of the slots
   std::vector<Set> sets_;
   size_t next_ = 0;
-  DataPosition position_;  // of the step that is filled
+  DataPosition position_;  // of the step being filled
   double step_ = 0, learning_rate_ = 0;
 };
 

@@ -22,7 +22,7 @@ absl::Status TokenShardWriter::Write(std::span<const int32_t> tokens) {
   return absl::OkStatus();
 }
 
-// How many tokens the header speaks of shows at the end.
+// The header is written at the end, when the number of tokens is known.
 absl::Status TokenShardWriter::Begin() {
   absl::StatusOr<DurableFile> file = DurableFile::Create(path_of_(++shards_));
   if (!file.ok()) return file.status();
@@ -31,7 +31,7 @@ absl::Status TokenShardWriter::Begin() {
   return file_->Write(std::vector<std::byte>(size_t(kShardHeaderBytes)));
 }
 
-// The lowest bytes come first, on disk as in memory.
+// Copies the low bytes of each token: memory and file are both little-endian.
 absl::Status TokenShardWriter::Put(std::span<const int32_t> tokens) {
   auto width = size_t(format_.width);
   bytes_.resize(tokens.size() * width);

@@ -1,4 +1,4 @@
-// TokenShardWriter: token numbers as shards (token_shard.h), of which any tool of llm.c's format reads each.
+// TokenShardWriter: writes token ids as shards (token_shard.h). Tools for llm.c's format can read each shard.
 //
 //   TokenShardWriter writer([](int n) { return fmt::format("train_{:06}.bin", n); }, vocab, 100'000'000);
 //   absl::Status status = writer.Write(tokens);
@@ -19,11 +19,12 @@ namespace weft {
 
 class TokenShardWriter {
  public:
-  // `path_of` names the first, second ... shard. Each but the last has `most` tokens; all are below `vocab`.
+  // `path_of` returns the path of shard 1, 2, ... Each shard except the last has `most` tokens. Requires tokens below
+  // `vocab`.
   TokenShardWriter(std::function<std::string(int)> path_of, int64_t vocab, int64_t most);
 
   absl::Status Write(std::span<const int32_t> tokens);
-  // Waits until all shards are on the disk.
+  // Finishes the last shard. When it returns, all shards are on the disk.
   absl::Status Finish();
 
   int64_t tokens() const { return tokens_; }
@@ -36,7 +37,7 @@ class TokenShardWriter {
   std::function<std::string(int)> path_of_;
   const ShardFormat& format_;
   int64_t most_;
-  std::optional<DurableFile> file_;  // of the last shard, while it is not full
+  std::optional<DurableFile> file_;  // the last shard, until it is full
   std::vector<std::byte> bytes_;
   int64_t in_shard_ = 0, tokens_ = 0;
   int shards_ = 0;

@@ -16,16 +16,16 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Keys that are compared by rules of their own, below.
+// Keys with their own comparison rules, below.
 constexpr const char *kTied = "tie_word_embeddings", *kRopeContext = "original_max_position_embeddings";
 constexpr const char* kRopeObjects[] = {kHfScaling, "rope_parameters"};
 constexpr const char* kRopeTypes[] = {"rope_type", "type"};
-constexpr int64_t kLlamaContext = 2048;  // max_position_embeddings, where it is absent
+constexpr int64_t kLlamaContext = 2048;  // the default of max_position_embeddings
 
 std::string Flat(std::string_view key) { return fmt::format("{}.{}", kHfScaling, key); }
 
-// One check of one config.json. What it holds is first brought into one form: no aliases, the object of the rotary
-// embedding as keys "rope_scaling.factor", no key that is null.
+// Checks one config.json. First normalizes it: replaces aliases, turns the object of the rotary embedding into keys
+// "rope_scaling.factor", and ignores null values.
 class Checker {
  public:
   Checker(const Json& settings, const HfFamily& family, const ModelConfig& model)
@@ -82,7 +82,7 @@ class Checker {
     return absl::OkStatus();
   }
 
-  // Without a number there is nothing to compare: a size, which the weights' shapes show.
+  // A number without a default that is absent needs no check: it is a size, which the weights' shapes determine.
   absl::Status CheckNumber(const HfNumber& n) const {
     if (n.free) return absl::OkStatus();
     const Json* found = Value(n.key);
@@ -120,7 +120,7 @@ class Checker {
         given ? Shown(*found) : fmt::format("none, for which transformers takes {}", theirs), theirs));
   }
 
-  // Whether a key of config.json was compared, or is in a table.
+  // Whether a key of config.json is compared or in a table.
   bool Knows(const std::string& key) const {
     auto is = [&](const auto& row) { return row.key == key; };
     bool rope =
@@ -157,7 +157,7 @@ class Checker {
   const ModelConfig& model_;
 };
 
-// The object is called rope_parameters since transformers 5. Empty where the file has neither.
+// Returns the object of the rotary embedding, or an empty one. Since transformers 5 it is called rope_parameters.
 absl::StatusOr<Json> Checker::RopeObject() const {
   Json rope = Json::object();
   const char* first = nullptr;
@@ -188,7 +188,7 @@ absl::StatusOr<bool> Checker::ScalesRope(const Json& rope) {
                          Shown(type), kNoModel));
 }
 
-// A key that may stand in the object, and outside it by itself.
+// Moves a key out of the object to `name`. The key may also be at the top level; then the two values must be equal.
 absl::Status Checker::LiftRope(const Json& rope, const char* key, const std::string& name) {
   auto inside = rope.find(key);
   if (inside == rope.end() || inside->is_null()) return absl::OkStatus();
@@ -213,7 +213,7 @@ absl::Status Checker::FlattenRope() {
   for (const auto& [key, value] : rope->items()) {
     bool lifted = key == "rope_theta" || key == "partial_rotary_factor" || key == kRopeContext;
     bool type = std::ranges::find(kRopeTypes, key) != std::end(kRopeTypes);
-    bool unused = !*scaled && Knows(Flat(key));  // transformers reads them of a scaling only
+    bool unused = !*scaled && Knows(Flat(key));  // transformers reads these only if it scales
     if (!lifted && !type && !unused) settings_[Flat(key)] = value;
   }
   if (!*scaled) return absl::OkStatus();

@@ -1,11 +1,11 @@
-// The config.json of a published model, compared with ours key by key. A key is one of these:
+// Compares the config.json of a published model with our config, key by key. A key is one of these:
 //
-//   compared   our model has it too: a number, a word or a size (hf_names.h), rotary positions, tied embeddings
-//   fixed      of another value than Weft's it would change the numbers (hf_keys.h)
-//   neutral    it changes none (hf_keys.h), or begins with "_"
-//   unknown    refused by name, because it may change the numbers; model.init_neutral lists those that do not
+//   compared   our model has it too: a number, a string or a size (hf_names.h), rotary positions, tied embeddings
+//   fixed      any value other than Weft's would change the results (hf_keys.h)
+//   neutral    it affects no results (hf_keys.h), or begins with "_"
+//   unknown    refused by name, because it may affect the results; model.init_neutral lists exceptions
 //
-// A compared key that is absent has transformers' default. Sizes that are absent are left to the weights' shapes.
+// A compared key that is absent has transformers' default. Absent sizes are determined by the shapes of the weights.
 #pragma once
 #include <functional>
 #include <nlohmann/json.hpp>
@@ -16,8 +16,8 @@
 
 namespace weft {
 
-// `same_head` returns whether the weights hold the token embedding as their head too, so that tied and untied compute
-// the same. Errors say which key, what was expected, what it is, and what to do.
+// `same_head` returns whether the weights contain the token embedding as their head too, so that tied and untied models
+// compute the same. Errors name the key, the expected and the given value, and how to fix it.
 absl::Status CheckHfConfig(const nlohmann::json& settings, const HfFamily& family, const ModelConfig& model,
                            const std::function<bool()>& same_head);
 

@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// One of their tensors, and the parameters that make it up.
+// A Hugging Face tensor and the parameters that it consists of.
 struct Part {
   std::string parameter;
   Shape shape;
@@ -29,7 +29,7 @@ struct Target {
   std::vector<Part> parts;
 };
 
-// Each part lies inside the target, as PlaceInHf checks; all of them together are as many elements as it has.
+// Checks that the parts have as many elements as the target. PlaceInHf has checked that each part lies inside.
 void CheckFilled(const std::string& name, const Target& target) {
   int64_t elements = 0;
   for (const Part& part : target.parts) elements += part.place.copies * NumElements(part.shape);
@@ -61,7 +61,8 @@ absl::StatusOr<std::map<std::string, Target>> TargetsOf(const Checkpoint& checkp
   return targets;
 }
 
-// The object that holds a key such as rope_scaling.factor, and the key in it; none where there is no such object.
+// Returns the object that contains a key such as rope_scaling.factor, and the key within it. Returns null if the model
+// needs no such object.
 std::pair<nlohmann::json*, std::string> PlaceOf(const std::string& key, const ModelConfig& model,
                                                 nlohmann::json& json) {
   size_t dot = key.find('.');
@@ -72,7 +73,7 @@ std::pair<nlohmann::json*, std::string> PlaceOf(const std::string& key, const Mo
   return {&object, key.substr(dot + 1)};
 }
 
-// What transformers finds in config.json.
+// Returns the contents of config.json.
 std::string SettingsOf(const HfFamily& family, const ModelConfig& model, DType dtype) {
   nlohmann::json json = nlohmann::json::parse(family.rest);
   for (const HfWord& w : family.words) json[w.key] = w.words[0];
@@ -112,7 +113,7 @@ absl::Status WriteWeights(const Checkpoint& checkpoint, const std::map<std::stri
   return file->Close();
 }
 
-// The folder is written beside its place, and then gets its name.
+// Writes the folder under a temporary name and then renames it.
 absl::Status WriteFolder(const std::string& out, const std::map<std::string, std::string>& texts,
                          const std::function<absl::Status(const std::string& path)>& weights) {
   std::string unfinished = out + ".unfinished";
@@ -127,7 +128,7 @@ absl::Status WriteFolder(const std::string& out, const std::map<std::string, std
   steps.push_back([&] { return PutInPlace(unfinished, out); });
   for (const auto& step : steps)
     if (absl::Status s = step(); !s.ok()) {
-      RemoveAll(unfinished).IgnoreError();  // what it takes up may be what is missing
+      RemoveAll(unfinished).IgnoreError();  // frees the space, because a full disk may have caused the failure
       return s;
     }
   absl::Status named = SyncNameOf(out);
@@ -145,7 +146,7 @@ absl::StatusOr<Config> ConfigOf(const Checkpoint& checkpoint) {
                   checkpoint.PathOf(kConfigFile), config->model.family));
 }
 
-// How a published folder names a tokenizer's file.
+// The file name of a tokenizer in a published folder.
 struct PublishedTokenizer {
   TokenizerKind kind;
   const char* file;
@@ -154,20 +155,20 @@ constexpr PublishedTokenizer kPublished[] = {{TokenizerKind::kHuggingFace, "toke
                                              {TokenizerKind::kSentencePiece, "tokenizer.model"},
                                              {TokenizerKind::kTiktoken, "tokenizer.model"}};
 
-// What transformers needs to be told of a tokenizer that came without settings, so that its tokens are Weft's; "" if it
-// cannot be.
+// Returns the settings with which transformers produces Weft's tokens, for a tokenizer that came without settings.
+// Returns "" if there are none.
 std::string SettingsOf(const PublishedTokenizer& published, const std::string& table) {
   if (published.kind == TokenizerKind::kHuggingFace) return "{\"tokenizer_class\": \"PreTrainedTokenizerFast\"}\n";
   absl::StatusOr<Tokenizer> tokenizer = Tokenizer::FromFiles(published.kind, {table});
   if (published.kind != TokenizerKind::kSentencePiece || !tokenizer.ok()) return "";
   absl::StatusOr<std::vector<int32_t>> tokens = tokenizer->Encode("a");
-  bool begins = false;  // so that a space that the model puts there is shown
+  bool begins = false;  // false, so that a space that the model puts there is shown
   bool spaced = tokens.ok() && !tokens->empty() && tokenizer->TextOf((*tokens)[0], begins).starts_with(' ');
   return fmt::format(
       "{{\"tokenizer_class\": \"LlamaTokenizer\", \"add_bos_token\": false, \"add_prefix_space\": {}}}\n", spaced);
 }
 
-// Adds the tokenizer's files, and returns the name of the first.
+// Adds the tokenizer's files and returns the name of its main file, or "".
 std::string AddTokenizer(const Checkpoint& checkpoint, std::map<std::string, std::string>& texts) {
   for (const PublishedTokenizer& published : kPublished) {
     std::string table = checkpoint.TextOf(kTokenizers[size_t(published.kind)].file);

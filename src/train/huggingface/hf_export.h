@@ -1,5 +1,5 @@
-// Export of a checkpoint's weights as Hugging Face's transformers reads them: a folder with model.safetensors,
-// config.json and, of a tokenizer that it has a reader for, tokenizer.json or tokenizer.model and
+// Exports a checkpoint's weights for Hugging Face's transformers: a folder with model.safetensors and config.json. If
+// transformers can read the tokenizer, the folder also has tokenizer.json or tokenizer.model, and
 // tokenizer_config.json.
 #pragma once
 #include <string>
@@ -12,10 +12,10 @@ namespace weft {
 struct HfExport {
   int64_t tensors = 0;
   uint64_t bytes = 0;     // of the weights
-  std::string tokenizer;  // the name of its file; "": none that transformers has a reader for
+  std::string tokenizer;  // name of its file; "": none that transformers can read
 };
-// The checkpoint is whole (whole.h). Makes the folder `out`, which must not be there: whole or not at all. One tensor
-// is in memory at a time. Errors say what the checkpoint or the disk lacks.
+// Requires a whole checkpoint (whole.h). Creates the folder `out`, which must not exist, either completely or not at
+// all. Holds one tensor in memory at a time. Errors say what is wrong with the checkpoint or the disk.
 absl::StatusOr<HfExport> ExportHf(const Checkpoint& checkpoint, const std::string& out, DType dtype);
 
 }  // namespace weft

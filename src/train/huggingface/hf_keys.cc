@@ -18,7 +18,7 @@ bool IsFullAttention(const Json& v) {
                          }));
 }
 
-// Reasons that many keys share.
+// Reasons shared by several keys.
 constexpr const char *kLabels = "it is for heads that classify", *kGeneration = "weft generate has options of its own",
                      *kTokens = "it is for the tokenizer and for generation",
                      *kOutputs = "it says what is returned, not what is computed",

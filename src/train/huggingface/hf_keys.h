@@ -1,10 +1,10 @@
-// What the keys of a published model's config.json mean to Weft, but for those that are compared with a key of ours
+// The meaning for Weft of the keys in a published model's config.json, except keys that are compared with a key of ours
 // (hf_names.h, hf_config.cc).
 //
-//   fixed      changes what transformers computes: only the value that means what Weft computes is taken
-//   neutral    changes no logit: dropout, initial values, generation, labels, tokens, storage, records
+//   fixed      affects what transformers computes: only the value that matches Weft is accepted
+//   neutral    affects no logit: dropout, initial values, generation, labels, tokens, storage, records
 //
-// The tables are those of GPT2Config, LlamaConfig, the configurations' base class and the modelling code, of
+// The tables cover the keys of GPT2Config, LlamaConfig, the configurations' base class and the modelling code, in
 // transformers 4.30 to 5.23.
 #pragma once
 #include <nlohmann/json.hpp>
@@ -15,12 +15,13 @@ namespace weft {
 
 struct HfKey {
   const char* key;
-  const char* why;                                 // what a fixed key may be; why a neutral one changes no logit
+  // Allowed value of a fixed key, or why a neutral key affects no logit.
+  const char* why;
   bool (*taken)(const nlohmann::json&) = nullptr;  // whether a fixed key has Weft's value; null: neutral
 };
-// The keys that all models of transformers have, and those of one family.
+// HfGenericKeys returns the keys of all models in transformers, HfKeysOf those of one family.
 std::span<const HfKey> HfGenericKeys();
 std::span<const HfKey> HfKeysOf(std::string_view family);
-const HfKey* FindHfKey(std::string_view key, std::string_view family);  // in both; null: in neither
+const HfKey* FindHfKey(std::string_view key, std::string_view family);  // searches both; null if in neither
 
 }  // namespace weft

@@ -8,9 +8,9 @@
 namespace weft {
 namespace {
 
-// c width, h heads, g key-value heads, d head size, f hidden width, v vocabulary, t context.
+// Letters: c width, h heads, g key-value heads, d head size, f hidden width, v vocabulary, t context.
 
-// Weights are those of Conv1D: [in, out]. q, k and v are columns of one, all with as many heads.
+// Weights are stored as in Conv1D: [in, out]. q, k and v are columns of one matrix and have the same number of heads.
 constexpr HfRow kGpt2[] = {
     {"embed.weight", "vc", "transformer.wte.weight", "v,c"},
     {"positions", "tc", "transformer.wpe.weight", "t,c"},
@@ -57,7 +57,7 @@ constexpr HfAlias kGpt2Aliases[] = {{"hidden_size", "n_embd"},
 constexpr const char *kGpt2Type[] = {"gpt2"}, *kTanhGelu[] = {"gelu_new", "gelu_pytorch_tanh"};
 constexpr HfWord kGpt2Words[] = {{"model_type", kGpt2Type}, {"activation_function", kTanhGelu}};
 
-// Weights are those of Linear: [out, in]. Rotary pairs are dims d and d + D/2 of a head, as ours are.
+// Weights are stored as in Linear: [out, in]. Rotary pairs are dims d and d + D/2 of a head, as in Weft.
 constexpr HfRow kLlama[] = {
     {"embed.weight", "vc", "model.embed_tokens.weight", "v,c"},
     {"blocks.*.norm1.weight", "c", "model.layers.*.input_layernorm.weight", "c"},
@@ -109,7 +109,7 @@ constexpr HfFamily kFamilies[] = {
      false},
     {"llama", "model.", kLlama, kLlamaNoWeights, kLlamaNumbers, kLlamaWords, kLlamaSizes, kLlamaRest, {}, false, true}};
 
-// The number in "blocks.7.attn" where `pattern` has "blocks.*.attn"; empty where they differ otherwise.
+// Returns "7" if `pattern` is "blocks.*.attn" and `path` is "blocks.7.attn", "" if the two are equal, or none.
 std::optional<std::string> MatchBlock(std::string_view pattern, std::string_view path) {
   size_t star = pattern.find('*');
   if (star == pattern.npos) return pattern == path ? std::optional("") : std::nullopt;
@@ -124,15 +124,15 @@ std::string WithBlock(std::string name, const std::string& number) {
   return name;
 }
 
-// One past the last element of theirs that ours takes.
+// Returns the index after the last of their elements that the parameter uses.
 int64_t EndOf(const HfPlace& place, const Shape& ours) {
   int64_t last = place.offset + (place.copies - 1) * place.copy_stride;
   for (size_t d = 0; d < ours.size(); d++) last += (ours[d] - 1) * place.strides[d];
   return last + 1;
 }
 
-// Walks their dims from the last to the first, and the letters of each from the last: each is as far apart in memory
-// as all that came before it are many.
+// Goes through their dims from last to first, and through the letters of each dim from last to first. The stride of a
+// letter is the product of the extents of all letters after it.
 HfPlace Lay(const HfRow& row, const Shape& ours, int64_t heads) {
   std::string_view dims = row.dims, layout = row.layout;
   HfPlace place{.strides = Shape(ours.size())};

@@ -18,7 +18,7 @@
 namespace weft {
 namespace {
 
-// The first few of many names.
+// Returns the first few of many names.
 std::string Listed(const std::vector<std::string>& names) {
   constexpr size_t kMost = 4;
   auto shown = std::span(names).first(std::min(names.size(), kMost));
@@ -34,11 +34,11 @@ To Convert(From value) {
     return To(float(value));
 }
 
-// Two dims at a time in tiles, so that a transposed box does not miss the cache at every element.
+// Copies two dims at a time in tiles, so that a transposed box does not miss the cache at every element.
 template <class From, class To>
 void CopyTiles(const std::byte* from, const HfPlace& place, const TensorView& to) {
   constexpr int64_t kTile = 16;
-  int last = to.rank - 1, near = last;  // near: the dim whose elements are neighbours in the source
+  int last = to.rank - 1, near = last;  // near: the dim whose elements are adjacent in the source
   for (int d = 0; d < to.rank; d++)
     if (place.strides[size_t(d)] < place.strides[size_t(near)]) near = d;
   DimView rows = near == last ? DimView{.extent = 1} : to.dim(near), columns = to.dim(last);
@@ -51,7 +51,7 @@ void CopyTiles(const std::byte* from, const HfPlace& place, const TensorView& to
         target[r * rows.stride + c] = Convert<From, To>(value);
       }
   };
-  // The other dims, as an odometer.
+  // Iterates over the other dims.
   Shape at(size_t(to.rank), 0);
   for (int d = 0; d >= 0;) {
     int64_t source = place.offset, target = 0;
@@ -70,7 +70,7 @@ void CopyTiles(const std::byte* from, const HfPlace& place, const TensorView& to
   }
 }
 
-// Whether all copies of a parameter of `shape` in a tensor are equal, bit by bit.
+// Whether all copies of a parameter in a tensor are equal bit by bit. `shape` is the shape of the parameter.
 bool CopiesAgree(const StoredTensor& tensor, const HfPlace& place, const Shape& shape) {
   size_t size = SizeOf(*tensor.dtype);
   for (int64_t i = 0; place.copies > 1 && i < NumElements(shape); i++) {
@@ -204,7 +204,7 @@ absl::Status InitialWeights::CheckTensors() const {
   return absl::OkStatus();
 }
 
-// What no parameter asked for: tensors without weights, and a head that is the embedding once more.
+// Checks the tensors that no parameter uses. Allows tensors without weights, and a head equal to the embedding.
 absl::Status InitialWeights::CheckRest(const HfFamily& family) {
   std::set<std::string> used;
   for (const auto& [parameter, source] : sources_) used.insert(source.place.tensor);
@@ -243,7 +243,7 @@ void InitialWeights::Load(State& state, const ShardedModel& model, const Runtime
     box.data = host.data();
     ReadBox(*tensor, place, box);
     state.device().Copy(target.data(), host.data(), host.bytes());
-    state.device().Synchronize();  // before the host's memory goes
+    state.device().Synchronize();  // before the host memory is freed
   }
   if (absl::Status s = files_.Fault(); !s.ok()) Fail(std::string(s.message()));
   model.RefreshCopies(state, runtime);

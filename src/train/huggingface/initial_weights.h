@@ -1,7 +1,7 @@
-// InitialWeights: values for the parameters from a checkpoint of Hugging Face's, in place of random ones.
+// InitialWeights: parameter values from a Hugging Face checkpoint instead of random ones.
 //
 //   absl::StatusOr<InitialWeights> weights = InitialWeights::Open(config);
-//   weights->Load(state, model, options, runtime);
+//   weights->Load(state, model, runtime);
 #pragma once
 #include <map>
 #include <string>
@@ -19,32 +19,32 @@ using StoredTensors = std::map<std::string, StoredTensor>;
 
 class InitialWeights {
  public:
-  // What config.model.init names, which must have a tensor of the right shape for every parameter of the model, and no
-  // others that hold weights. Sizes are resolved. Errors carry the place of the key.
+  // Opens config.model.init. It must have a tensor of the right shape for every parameter of the model, and no other
+  // weights. Requires resolved sizes. Errors begin with the position of the key.
   static absl::StatusOr<InitialWeights> Open(const Config& config);
 
-  // Sets the parameters, and their copies, on all ranks together. A rank reads what it holds. Throws Error where a file
+  // Sets the parameters and their copies. All ranks must call it; each reads only what it holds. Throws Error if a file
   // cannot be read.
   void Load(State& state, const ShardedModel& model, const Runtime& runtime) const;
-  // Ranks that read the same weights have the same.
+  // Returns a hash that is equal on ranks that read the same weights. Throws Error if a file cannot be read.
   uint64_t Hash() const;
-  // For people: what was read, and what was passed over.
+  // Returns a line for the user: what was read and what was skipped.
   std::string Summary() const;
 
  private:
   explicit InitialWeights(Safetensors files) : files_(std::move(files)) {}
-  // What the checkpoint's config.json says, where it has one.
+  // Checks the checkpoint's config.json, if it has one.
   absl::Status CheckSettings(const HfFamily& family, const ModelConfig& model);
-  // By its name, or by the one without the family's prefix.
+  // Finds a tensor by its name, with or without the family's prefix.
   StoredTensors::const_iterator Find(const HfFamily& family, const std::string& name) const;
-  // Whether the head is the token embedding, bit by bit.
+  // Whether head and token embedding are equal bit by bit.
   bool HoldsTheEmbeddingTwice(const HfFamily& family) const;
-  // Finds the parameters' tensors; the names of those that are not there.
+  // Finds the tensors of the parameters. Returns the names of missing ones.
   std::vector<std::string> Match(const HfFamily& family, const Model& model, int64_t heads);
   absl::Status CheckTensors() const;
   absl::Status CheckRest(const HfFamily& family);
 
-  // A parameter's tensor, and where it lies in it.
+  // A parameter's tensor, and the parameter's location in it.
   struct Source {
     const StoredTensor* tensor;
     HfPlace place;
@@ -52,11 +52,11 @@ class InitialWeights {
   };
   Safetensors files_;
   std::map<std::string, Source> sources_;  // by parameter
-  std::vector<std::string> ignored_;       // tensors without weights
-  bool has_settings_ = false;              // a config.json
+  std::vector<std::string> ignored_;       // tensors that are not weights
+  bool has_settings_ = false;              // whether there is a config.json
 };
 
-// Converts the part of a tensor that a view holds. `place` says where the whole of what is viewed lies in it.
+// Converts the part of a tensor that a view covers. `place` is the location in it of the whole parameter.
 void ReadBox(const StoredTensor& from, const HfPlace& place, const TensorView& to);
 
 }  // namespace weft

@@ -1,6 +1,7 @@
-// EvaluateModel: the validation loss of a trained model, the same number that its trainer has for this state.
+// EvaluateModel: computes the validation loss of a trained model. The trainer gets the same number for this state.
 //
 //   LoadedModel model(config, options, EvaluationProgram(options), context, mesh, device);
+//   absl::Status status = model.Load(source);
 //   EvalRecord record = EvaluateModel(model, data);
 #pragma once
 #include <functional>
@@ -12,8 +13,8 @@
 namespace weft {
 
 ForwardProgram EvaluationProgram(const StepOptions& options);
-// The model is loaded and has this program. Called by all ranks alike, and the same on all. `progress` is told how far
-// it is.
+// Requires a loaded model with EvaluationProgram. All ranks must call it; all get the same result. `progress` is called
+// after each micro-batch.
 EvalRecord EvaluateModel(
     LoadedModel& model, const Dataset& data, int64_t step = 0,
     const std::function<void(const ProgressRecord&)>& progress = [](const ProgressRecord&) {});

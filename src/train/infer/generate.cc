@@ -25,7 +25,7 @@ absl::StatusOr<std::vector<int32_t>> PromptTokens(const GenerateOptions& options
     return absl::InvalidArgumentError(
         fmt::format("command line: prompt: {}; write it in characters that the model knows",
                     std::string(tokens.status().message())));
-  // Models of others may normalize all of it away.
+  // A tokenizer that was made elsewhere may normalize the whole prompt away.
   if (tokens->empty()) return absl::InvalidArgumentError("command line: prompt: has no token; begin it with a word");
   tokens->insert(tokens->begin(), tokenizer.begin().begin(), tokenizer.begin().end());
   if (int64_t(tokens->size()) > context)

@@ -1,8 +1,8 @@
-// Generate: text from a model, token by token.
+// Generate: samples text from a model, token by token.
 //
 //   absl::StatusOr<GenerateOptions> options = TakeGenerateOptions(words);     // "prompt=Once", "tokens=50", ...
 //   absl::StatusOr<std::vector<int32_t>> prompt = PromptTokens(*options, tokenizer, context);
-//   Generate(model, tokenizer, *prompt, *options, [](std::string_view text) { shown += text; });
+//   Generate(model, tokenizer, *prompt, *options, [&](std::string_view text) { shown += text; });
 #pragma once
 #include <functional>
 #include <string>
@@ -15,26 +15,29 @@
 namespace weft {
 
 struct GenerateOptions {
-  std::string prompt;  // "": a new line
+  std::string prompt;  // "": see PromptTokens
   int64_t tokens = 200;
   SamplerOptions sampler;
 };
 
-// The words of weft generate that are no keys of the config. `seed` gets what sampler.seed has without a sign.
+// Returns the arguments of `weft generate` that are not config keys. Their values are written to `options`, except the
+// seed, which is written to `seed` because sampler.seed is unsigned.
 std::vector<Option> OptionsOf(GenerateOptions& options, int64_t& seed);
-// Takes the words that are options out of `words`; the last of a name counts. Errors carry the place of the word.
+// Removes the arguments that are options from `words`. If an option is repeated, its last value counts. Errors name the
+// argument.
 absl::StatusOr<GenerateOptions> TakeGenerateOptions(std::vector<std::string>& words);
-// "name: value" lines, for the ranks to compare.
+// Returns "name: value" lines, so that the ranks can compare them.
 std::string ToLines(const GenerateOptions& options);
 
-// The tokens that the text begins with: those that every text of the tokenizer begins with, and those of the prompt.
-// Without either, those of a new line, or the tokenizer's first kind where it has none. At least one, and at most
-// `context`.
+// Returns the tokens that the text begins with: those with which the tokenizer begins every text, and those of the
+// prompt. Without both, returns the tokens of a new line, or token 0 if the tokenizer has none. Returns
+// kInvalidArgument if the prompt cannot be encoded, has no token, or makes more than `context` tokens.
 absl::StatusOr<std::vector<int32_t>> PromptTokens(const GenerateOptions& options, const Tokenizer& tokenizer,
                                                   int64_t context);
 
-// Called by all ranks alike, and the same on all: the tokens behind the prompt. `show` gets the text as it grows, the
-// prompt first, in whole characters. Only tokens that the tokenizer has are drawn, though the model may have more.
+// Returns the tokens that follow the prompt. All ranks must call it; all get the same tokens. `show` receives the text
+// as it grows, the prompt first, in whole characters. Draws only tokens that the tokenizer has, because the model may
+// have more. Returns an error if a logit is not finite.
 absl::StatusOr<std::vector<int32_t>> Generate(const BoundForward& model, const Tokenizer& tokenizer,
                                               const std::vector<int32_t>& prompt, const GenerateOptions& options,
                                               const std::function<void(std::string_view)>& show);

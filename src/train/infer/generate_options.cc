@@ -1,4 +1,4 @@
-// The words of `weft generate` that are not keys of the config.
+// The arguments of `weft generate` that are not config keys.
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 #include "weft/train/config/config_schema.h"
@@ -8,7 +8,7 @@
 namespace weft {
 namespace {
 
-// What others call it: too far from our word for the count of edits.
+// Names in other tools that differ too much from ours for Nearest.
 constexpr std::pair<std::string_view, std::string_view> kOtherNames[] = {
     {"max_new_tokens", "tokens"}, {"max_tokens", "tokens"}, {"max_length", "tokens"},
     {"length", "tokens"},         {"n", "tokens"},          {"n_predict", "tokens"},
@@ -20,7 +20,7 @@ std::string Meant(const std::string& word, const std::vector<std::string>& names
   return Nearest(word, names);
 }
 
-// A word that is no key of the config was meant as an option.
+// Returns an error for an argument that is not a config key, because it was probably meant as an option.
 absl::Status CheckSpelling(const std::vector<std::string>& words, const std::vector<std::string>& names) {
   for (const std::string& word : words) {
     size_t equals = word.find('=');

@@ -15,20 +15,20 @@ namespace weft {
 struct ForwardProgram {
   RandomPhase phase;
   std::vector<NamedValue> (*trace)(Model& model, const StepOptions& options);
-  std::vector<EntryInfo> slots;  // what the host writes before a run
+  std::vector<EntryInfo> slots;  // entries that the host writes before a run
 };
 
 class LoadedModel {
  public:
-  // The config is resolved and the same on all ranks, which make this together; it and the mesh outlive it. Throws
-  // Error.
+  // The config must be resolved and the same on all ranks. Config, context and mesh must outlive this. All ranks must
+  // construct it together. Throws Error if ranks would issue different collectives.
   LoadedModel(const Config& config, const StepOptions& options, ForwardProgram program, const Context& context,
               DeviceMesh& mesh, DeviceKind device);
 
-  // Allocates, and reads the weights. On all ranks alike: kResourceExhausted, there is too little memory, and nothing
-  // was allocated; kInvalidArgument, these are not the weights of this model.
+  // Allocates memory and reads the weights. Returns the same result on all ranks: kResourceExhausted if there is too
+  // little memory (nothing was allocated), or kInvalidArgument if the weights are not those of this model.
   absl::Status Load(const ModelSource& source);
-  // The outputs of the program.
+  // Returns the outputs of the program. All ranks must call it.
   std::vector<Tensor> Run() { return forward_.Run(); }
 
   operator BoundForward() { return {state_, options_, forward_}; }

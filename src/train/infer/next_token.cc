@@ -14,7 +14,7 @@ constexpr const char *kWindow = "slot.window", *kLast = "slot.last";
 std::vector<NamedValue> NextLogits(Model& model, const StepOptions& o) {
   Var tokens = Leaf(kWindow, DType::kI32, {1, o.tokens});        // [1, T]
   Var last = Leaf(kLast, DType::kI32, {1, 1});                   // [1, 1]
-  Var logits = Cast(model.LogitsAt(tokens, last), DType::kF64);  // [1, 1, V], and no bit is lost
+  Var logits = Cast(model.LogitsAt(tokens, last), DType::kF64);  // [1, 1, V]; f64 loses no bit
   return {{"logits", logits}};
 }
 

@@ -1,12 +1,14 @@
-// NextToken: the logits of the token that follows a text, on any mesh.
+// NextToken: computes the logits of the token that follows a text, on any mesh.
 //
-//   LoadedModel model(config, NextTokenOptions(config, device), NextTokenProgram(options), context, mesh, device);
+//   StepOptions options = NextTokenOptions(config, device);
+//   LoadedModel model(config, options, NextTokenProgram(options), context, mesh, device);
+//   absl::Status status = model.Load(source);
 //   NextToken next(model);
 //   std::span<const double> logits = next.Logits(tokens);     // [V]
 //
-// Ranks along tp share the work; those along dp do the same, so that no bit depends on dp. The window is always a whole
-// context, the tokens at its left: one program serves texts of all lengths, and what stands behind the last token
-// changes nothing, as attention looks back only. There is no cache of keys and values yet.
+// Ranks along tp share the work. Ranks along dp all do the same work, so that no bit depends on dp. The window is
+// always a whole context, with the tokens at its left, so one program serves texts of all lengths. Positions after the
+// last token have no effect, because attention is causal. There is no KV cache yet.
 #pragma once
 #include <span>
 #include <vector>
@@ -15,17 +17,18 @@
 
 namespace weft {
 
-// One row of a whole context. Computes in f32 at least on a CPU, unless the command line names a type: the roundings of
-// bf16 and f16 differ between meshes by so much that texts would, too.
+// Returns options for one row of a whole context. On a CPU the compute type is at least f32, unless the command line
+// sets it. The rounding of bf16 and f16 differs so much between meshes that texts would differ too.
 StepOptions NextTokenOptions(const Config& config, DeviceKind device);
 ForwardProgram NextTokenProgram(const StepOptions& options);
 
 class NextToken {
  public:
-  // The model is loaded, has NextTokenProgram, and outlives this.
+  // The model must be loaded, have NextTokenProgram, and outlive this.
   explicit NextToken(const BoundForward& model) : model_(model) {}
-  // What follows `tokens`, which are not none, and of which the last model.context count; as computed, in a type that
-  // holds all others. Called by all ranks alike, and the same on all. Valid until the next call.
+  // Returns the logits [V] of the token after `tokens`, as computed, converted to f64. `tokens` must not be empty. Only
+  // the last model.context of them count. All ranks must call it; all get the same logits. The result is valid until
+  // the next call.
   std::span<const double> Logits(std::span<const int32_t> tokens);
 
  private:

@@ -20,7 +20,8 @@ absl::StatusOr<int32_t> Sampler::Pick(std::span<const double> logits, int64_t in
                     "of them, are of no use; executor=interpret names the first op that makes a NaN",
                     index));
   bool greedy = options_.greedy || options_.temperature == 0;
-  if (greedy) return int32_t(std::max_element(logits.begin(), logits.end()) - logits.begin());  // the first of equals
+  // The first of equal logits, so the lowest token.
+  if (greedy) return int32_t(std::max_element(logits.begin(), logits.end()) - logits.begin());
   Round(logits);
   KeepLikely();
   int32_t best = kept_[0];
@@ -63,7 +64,8 @@ void Sampler::KeepLikely() {
   kept_.resize(n);
 }
 
-// Tokens in pairs have a block of random bits: 52 of them make a number in (0, 1) that is exact in f64.
+// Returns logit / temperature + g. Two consecutive tokens share one Philox block. 52 bits of it per token make a number
+// in (0, 1) that is exact in f64.
 double Sampler::Score(int32_t token, int64_t index) const {
   std::array<uint32_t, 4> words = Philox(key_, uint64_t(index), uint64_t(token) / 2);
   size_t lane = size_t(token % 2) * 2;

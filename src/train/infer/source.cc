@@ -23,7 +23,7 @@ absl::Status Refuse(const std::string& what) { return absl::InvalidArgumentError
 
 enum Kind : char { kNothing, kFile, kFolder };
 
-// Rank 0's view is everyone's: all are to look for the same.
+// All ranks use rank 0's view, so that they look for the same thing.
 Kind KindOf(const std::string& path, const Ranks& ranks) {
   std::error_code error;
   Kind kind = !fs::exists(path, error) ? kNothing : fs::is_directory(path, error) ? kFolder : kFile;
@@ -43,7 +43,7 @@ absl::StatusOr<ModelSource> FromCheckpoint(const std::string& path, const Words&
 absl::StatusOr<ModelSource> FromConfig(const std::string& path, const Words& overrides, const Ranks& ranks) {
   absl::StatusOr<Config> config = LoadConfig(path, overrides, RunRules());
   if (absl::Status s = FirstFault(ranks, config.status()); !s.ok()) return s;
-  // What follows asks all ranks for the same only if they were given the same.
+  // The collectives below match only if all ranks were given the same config.
   if (absl::Status s = CheckSameConfig(*config, "", ranks); !s.ok()) return s;
   ModelSource source{.config = *std::move(config)};
   if (IsOfRun(source.config, "checkpoint.dir"))
@@ -128,7 +128,7 @@ absl::StatusOr<ModelSource> OpenSource(const std::string& path, const Words& ove
 
 namespace {
 
-// None where the data had none.
+// Returns nullopt if the data of the run had no tokenizer.
 absl::StatusOr<std::optional<Tokenizer>> SavedTokenizer(const Checkpoint& checkpoint) {
   for (size_t kind = 0; kind < std::size(kTokenizers); kind++) {
     const char* name = kTokenizers[kind].file;

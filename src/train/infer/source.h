@@ -1,10 +1,11 @@
-// ModelSource: the model that a command line names, and where its weights are.
+// ModelSource: the model that a command line names, and the location of its weights.
 //
 //   weft generate runs/a/step-000100     a checkpoint
 //   weft generate runs/a                 a folder of checkpoints: the newest whole one
 //   weft generate configs/a.yaml         a config: the newest whole one of its checkpoint.dir, not past its
-//                                        train.steps; where there is none, or the command line says so, its model.init.
-//                                        A config with `run` takes the newest of the runs NAME, NAME-2, ...
+//                                        train.steps. If there is none, or if the command line sets model.init, the
+//                                        weights of model.init. A config with `run` takes the newest of the runs NAME,
+//                                        NAME-2, ...
 //   weft generate                        the run in runs/ that saved a checkpoint last
 #pragma once
 #include <optional>
@@ -19,19 +20,25 @@
 namespace weft {
 
 struct ModelSource {
-  Config config;                         // resolved, but for model.vocab
+  Config config;                         // resolved, except for model.vocab
   std::optional<Checkpoint> checkpoint;  // none: model.init
-  std::vector<std::string> notes;        // for people: what was passed over, and what was taken
+  std::vector<std::string> notes;        // for the user: which checkpoints were skipped, and which weights were taken
 };
 
-// Called by all ranks alike, with one answer on all. Axes of the mesh that the command line leaves open are as the
-// config has them; where these do not make the number of ranks, axis `fill` gets them all.
-// An empty `path` means the newest run, which the notes name.
+// The mesh axis that OpenSource fills: dp or tp.
 enum class MeshFill { kData, kTensor };
+// Opens the model that `path` and the overrides name. An empty `path` means the newest run, which the notes name. All
+// ranks must call it; all get the same result.
+//
+// Mesh axes that the command line does not set are as in the config. If the mesh then does not have ranks.size ranks,
+// these axes become 1, except for one that gets the remaining ranks: dp if the command line sets tp, tp if it sets only
+// dp, and otherwise the axis of `fill`. If the command line sets both dp and tp, no axis gets them.
 absl::StatusOr<ModelSource> OpenSource(const std::string& path, const std::vector<std::string>& overrides,
                                        const Ranks& ranks, MeshFill fill);
 
-// The tokenizer of its texts: that of the checkpoint, unless the command line names one.
+// Returns the tokenizer of the model's texts: that of the checkpoint, unless the command line names one. Without a
+// checkpoint it is the config's data.tokenizer. Returns kInvalidArgument if the tokenizer is unknown or cannot be
+// opened.
 absl::StatusOr<Tokenizer> TokenizerOf(const ModelSource& source);
 
 }  // namespace weft

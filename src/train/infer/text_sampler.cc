@@ -9,7 +9,7 @@ namespace weft {
 namespace {
 
 constexpr int64_t kTokens = 100;      // a few lines
-constexpr double kTemperature = 0.8;  // as the quickstart's sample has it
+constexpr double kTemperature = 0.8;  // as in the quickstart's sample
 
 StepOptions OptionsFor(const Config& config, const Context& context, DeviceKind device) {
   StepOptions options = NextTokenOptions(config, device);

@@ -1,4 +1,4 @@
-// TextSampler: the StepSampler of a decoder: it draws tokens one after the other, as weft generate does.
+// TextSampler: the StepSampler of decoders. It draws tokens one after the other, as `weft generate` does.
 #pragma once
 #include <memory>
 
@@ -8,8 +8,9 @@
 
 namespace weft {
 
-// Of a resolved config and its data; null if train.sample_every is 0. kInvalidArgument, with the key's place, if the
-// data has no tokenizer. All ranks make it together. Config, data and mesh outlive it. Throws Error.
+// Creates the sampler of a resolved config and its data. Returns null if train.sample_every is 0. Returns
+// kInvalidArgument, with the position of the key, if the data has no tokenizer. All ranks must call it. Config, data,
+// context and mesh must outlive the sampler. Throws Error if ranks would issue different collectives.
 absl::StatusOr<std::unique_ptr<StepSampler>> MakeTextSampler(const Config& config, const Dataset& data,
                                                              const Context& context, DeviceMesh& mesh,
                                                              DeviceKind device);

@@ -1,4 +1,4 @@
-// TextStream: bytes that come in any pieces, out as UTF-8 that a terminal can show at any time.
+// TextStream: turns bytes that arrive in any pieces into UTF-8 that a terminal can show at any time.
 #pragma once
 #include <string>
 #include <string_view>
@@ -7,10 +7,10 @@ namespace weft {
 
 class TextStream {
  public:
-  // What can be shown now: whole characters. Bytes that are not UTF-8 become U+FFFD, one each; those that may still
-  // become a character wait.
+  // Returns the text that can be shown now, in whole characters. Each byte that is not UTF-8 becomes one U+FFFD. Bytes
+  // that may still become a character wait for the next call.
   std::string Add(std::string_view bytes);
-  // What is left when no more bytes come.
+  // Ends the stream. Returns one U+FFFD for each byte that is left.
   std::string End();
 
  private:

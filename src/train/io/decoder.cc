@@ -25,7 +25,7 @@ class GzipDecoder : public Decoder {
     if (packed.empty() && whole_) return Progress();
     if (whole_) inflateReset(&stream_);
     whole_ = false;
-    // zlib only reads there.
+    // zlib only reads the input, so the const_cast is safe.
     stream_.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(packed.data()));
     stream_.avail_in = uInt(packed.size());
     stream_.next_out = reinterpret_cast<Bytef*>(out.data());

@@ -18,13 +18,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kPiece = 16 << 20;  // bytes in one call, so that progress shows
+constexpr size_t kPiece = 16 << 20;  // bytes per write call; small enough that progress shows
 
 absl::Status Failed(const std::string& path, const char* what, int error) {
   return absl::UnavailableError(fmt::format("{}: cannot be {} ({})", path, what, std::strerror(error)));
 }
 
-// What a call gave, or the fault in its place: 0 or an error.
+// Makes the call unless a fault is injected at `point`. Returns 0 or an errno value.
 template <class Call>
 int Result(const char* point, Call call) {
   if (int fault = FaultAt(point)) return fault;
@@ -33,7 +33,7 @@ int Result(const char* point, Call call) {
 
 int Move(const fs::path& from, const fs::path& to) { return ::rename(from.c_str(), to.c_str()) < 0 ? errno : 0; }
 
-// What two folders are called, by way of a name that nobody looks for.
+// Exchanges the names of two folders through a temporary name that no reader looks for.
 int ExchangeByMoves(const fs::path& a, const fs::path& b) {
   fs::path aside = b.parent_path() / fmt::format(".tmp-{}.old", b.filename().string());
   int error = Move(b, aside);
@@ -75,9 +75,9 @@ absl::Status DurableFile::WriteSome(std::span<const std::byte> bytes) {
   return absl::OkStatus();
 }
 
-// Asks the disk to take what was written lately, and waits for what it was asked to take before. This is no promise
-// that the data is there: fsync, which follows, gives it. An error of the disk is told once per open file, here or by
-// fsync.
+// Submits the bytes written since the last call for write-back, and waits for those submitted before. This does not
+// guarantee that the data is on the disk; the later fsync does. The kernel reports a disk error once per open file,
+// either here or in fsync.
 absl::Status DurableFile::PushOut() {
   if (end_ - pushed_ < int64_t(kPiece)) return absl::OkStatus();
   int error = 0;
@@ -88,7 +88,7 @@ absl::Status DurableFile::PushOut() {
   return error && !unsupported ? Failed(path_, "brought to the disk", error) : absl::OkStatus();
 }
 
-// A fault finds half of the bytes written.
+// An injected fault leaves half of the bytes written.
 absl::Status DurableFile::Write(std::span<const std::byte> bytes) {
   size_t half = bytes.size() / 2;
   if (absl::Status s = WriteSome(bytes.first(half)); !s.ok()) return s;
@@ -110,7 +110,7 @@ absl::Status DurableFile::Overwrite(int64_t offset, std::span<const std::byte> b
 
 absl::Status DurableFile::Close() {
   int error = Result("fsync", [&] { return ::fsync(fd_); });
-  bool closed = ::close(std::exchange(fd_, -1)) == 0;  // network file systems say here what did not fit
+  bool closed = ::close(std::exchange(fd_, -1)) == 0;  // network file systems report a full disk here
   if (!error && !closed) error = errno;
   if (progress_) progress_->Add();
   return error ? Failed(path_, "brought to the disk", error) : absl::OkStatus();
@@ -128,7 +128,7 @@ std::vector<std::string> MissingFolders(const std::string& path) {
   std::error_code error;
   for (fs::path at = fs::absolute(path, error).lexically_normal(); at.has_relative_path(); at = at.parent_path()) {
     if (fs::exists(at, error)) break;
-    if (at.has_filename()) missing.push_back(at.string());  // "a/" is "a" once more
+    if (at.has_filename()) missing.push_back(at.string());  // "a/" and "a" are the same folder
   }
   std::reverse(missing.begin(), missing.end());
   return missing;
@@ -157,14 +157,15 @@ absl::Status SyncFolder(const std::string& path) {
   if (fd < 0) return Failed(path, "opened", errno);
   int error = Result("fsync_dir", [&] { return ::fsync(fd); });
   ::close(fd);
-  return error && error != EINVAL ? Failed(path, "brought to the disk", error) : absl::OkStatus();  // EINVAL: no need
+  // EINVAL: the file system needs no fsync.
+  return error && error != EINVAL ? Failed(path, "brought to the disk", error) : absl::OkStatus();
 }
 
 absl::Status SyncNameOf(const std::string& path) {
   std::error_code error;
   fs::path full = fs::absolute(path, error).lexically_normal();
   fs::path parent = full.has_filename() ? full.parent_path() : full.parent_path().parent_path();
-  bool listed = ::access(parent.c_str(), R_OK) == 0;  // some may be written to but not read: then there is no way
+  bool listed = ::access(parent.c_str(), R_OK) == 0;  // a folder that can be written but not read cannot be synced
   return listed ? SyncFolder(parent.string()) : absl::OkStatus();
 }
 

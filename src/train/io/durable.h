@@ -1,7 +1,7 @@
-// Files and folders that are there after a power cut: what is written is on the disk before its name is.
+// Durable files and folders: data reaches the disk before its name does, so both survive a power cut.
 //
 // Errors name the path and the system's reason. Each step is a fault point (core/testing/fault.h): mkdir, create,
-// write, fsync, rename, fsync_dir, remove.
+// write, fsync, rename, exchange, fsync_dir, remove.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -16,11 +16,11 @@
 
 namespace weft {
 
-// A new file, written from its beginning to its end, but for a header that may be known last. The disk works while it
-// is written, so that Close has little left to wait for.
+// A new file that is written sequentially, except for a header whose content may be known only at the end. Write-back
+// to the disk starts while the file is written, so that Close has little left to wait for.
 class DurableFile {
  public:
-  // `progress`, unless null, gets the bytes as they go to the disk, and outlives the file.
+  // `progress` may be null. It counts the bytes as they go to the disk and must outlive the file.
   static absl::StatusOr<DurableFile> Create(const std::string& path, SaveProgress* progress = nullptr);
   ~DurableFile();
   DurableFile(DurableFile&& other) noexcept;
@@ -28,9 +28,9 @@ class DurableFile {
 
   absl::Status Write(std::span<const std::byte> bytes);
   absl::Status Write(std::string_view text) { return Write(std::as_bytes(std::span(text.data(), text.size()))); }
-  // Puts `bytes` in the place of those that were written from `offset` on.
+  // Replaces the bytes written at `offset` and after it with `bytes`.
   absl::Status Overwrite(int64_t offset, std::span<const std::byte> bytes);
-  // Waits until all of it is on the disk.
+  // Waits until the whole file is on the disk, then closes it.
   absl::Status Close();
 
  private:
@@ -42,22 +42,23 @@ class DurableFile {
   std::string path_;
   int fd_;
   SaveProgress* progress_;
-  int64_t end_ = 0, pushed_ = 0;  // bytes written, and of these, those that the disk is asked to take
+  int64_t end_ = 0, pushed_ = 0;  // bytes written, and how many of them were submitted for write-back
 };
-// A whole file, waited for likewise.
+// Writes a whole file and waits until it is on the disk.
 absl::Status WriteFile(const std::string& path, std::string_view text);
 
-// Those that MakeFolders would make, topmost first; in full.
+// Returns the folders that MakeFolders would create, topmost first, as absolute paths.
 std::vector<std::string> MissingFolders(const std::string& path);
-// Waits until the names of those that it made are on the disk.
+// Creates `path` and its missing parents, and waits until the new names are on the disk.
 absl::Status MakeFolders(const std::string& path);
 absl::Status RemoveAll(const std::string& path);
 // Waits until the names in a folder are on the disk.
 absl::Status SyncFolder(const std::string& path);
-// The same of the name of a file or folder.
+// Waits until the name of a file or folder is on the disk.
 absl::Status SyncNameOf(const std::string& path);
-// Gives a file or folder its name in one step. A folder that has the name already takes the old one in exchange: where
-// the file system cannot (NFS, say) in three steps, between which a process that is killed leaves the name to neither.
+// Renames `from` to `to` in one step. If `to` is a non-empty folder, the two folders exchange names. On a file system
+// without an atomic exchange (such as NFS) the exchange takes three renames; a process killed between them leaves
+// nothing under the name `to`.
 absl::Status PutInPlace(const std::string& from, const std::string& to);
 
 }  // namespace weft

@@ -1,8 +1,8 @@
-// Names of files that several rooms know.
+// File names shared by several parts of the library.
 #pragma once
 
 namespace weft {
 
-inline constexpr const char *kManifestFile = "manifest.json", *kConfigFile = "config.yaml";  // of a checkpoint
+inline constexpr const char *kManifestFile = "manifest.json", *kConfigFile = "config.yaml";  // in a checkpoint
 
 }  // namespace weft

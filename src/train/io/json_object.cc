@@ -14,7 +14,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr uint64_t kMostBytes = 100'000'000;  // as of a header of safetensors
+constexpr uint64_t kMostBytes = 100'000'000;  // the limit that safetensors sets for its header
 
 std::string Shortened(const std::string& text, size_t longest) {
   return text.size() > longest ? text.substr(0, longest) + "..." : text;
@@ -25,11 +25,11 @@ absl::Status Bad(const std::string& path, const std::string& got) {
       fmt::format("{}: expected a JSON object, got {}; copy or make the file again", path, got));
 }
 
-// Goes through the text before anything is made of it. A callback of the library's parser could ask the same, but with
-// one the parser looks through all that a list or an object has so far whenever an object in it ends.
+// Checks the text before anything is built from it. A callback of the library's parser could do these checks, but then
+// the parser rescans the whole enclosing list or object each time an object in it ends.
 class Checker final : public nlohmann::json_sax<Json> {
  public:
-  // What is read takes more memory than its text: 16 bytes a value, twice that in a list that grows.
+  // A parsed value takes more memory than its text: 16 bytes, and twice that in a growing list.
   explicit Checker(size_t bytes) : most_values_(64 + bytes / 4) {}
 
   bool null() override { return Value(); }
@@ -77,12 +77,12 @@ class Checker final : public nlohmann::json_sax<Json> {
 
   const size_t most_values_;
   size_t values_ = 0;
-  std::vector<std::set<std::string>> keys_;  // of the objects and, none, the lists that are open
+  std::vector<std::set<std::string>> keys_;  // one set of keys per open object or list; empty for a list
 };
 
-// The text with spaces for what else there is between values: an error of the library repeats what it has read since
-// the last value, and writes tabs and line ends as eight characters each. The first line end after a value stays, for
-// the library counts lines.
+// Presents the text with tabs and line ends between values as spaces. An error message of the library repeats
+// everything read since the last value, and prints each tab or line end as eight characters. The first line end after a
+// value stays, because the library counts lines.
 class SpacedText {
  public:
   using iterator_category = std::input_iterator_tag;

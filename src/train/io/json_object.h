@@ -1,4 +1,4 @@
-// JSON of files that others wrote: one object, without duplicate keys.
+// Reads JSON files from other programs: one object, without duplicate keys.
 #pragma once
 #include <cstddef>
 #include <nlohmann/json.hpp>
@@ -9,15 +9,15 @@
 
 namespace weft {
 
-// Errors name the path and what is wrong. nlohmann-json alone would keep the last of duplicate keys.
+// Errors name the path and the fault. nlohmann-json by itself would keep the last of duplicate keys.
 absl::StatusOr<nlohmann::json> ParseJsonObject(std::span<const std::byte> text, const std::string& path);
 absl::StatusOr<nlohmann::json> ReadJsonObject(const std::string& path);
 
-// The first half of ParseJsonObject: whether the text is JSON without duplicate keys, not too deep and, for its size,
-// with no more values than JSON that says something. Makes nothing of it.
+// Checks the text without building values; ParseJsonObject does this first. Returns OK if the text is JSON without
+// duplicate keys, is not nested too deeply, and does not have far more values than real JSON of its size has.
 absl::Status CheckJson(std::span<const std::byte> text, const std::string& path);
 
-// A value as an error shows it: on one line, its beginning if it is long.
+// Formats a value for an error message: on one line, truncated if it is long.
 std::string Shown(const nlohmann::json& value);
 
 }  // namespace weft

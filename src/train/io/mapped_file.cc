@@ -16,7 +16,7 @@ namespace {
 
 size_t PageSize() { return size_t(::sysconf(_SC_PAGESIZE)); }
 
-// The second half of a mapping, from a page on, becomes one of pages past the end of the file.
+// Replaces the second half of a mapping, from a page boundary on, with pages past the end of the file.
 void LoseHalf(const InputFile& file, void* data) {
   size_t page = PageSize(), pages = (size_t(file.size()) + page - 1) / page, kept = pages / 2;
   ::mmap(static_cast<std::byte*>(data) + kept * page, (pages - kept) * page, PROT_READ, MAP_SHARED | MAP_FIXED,
@@ -40,9 +40,10 @@ absl::StatusOr<std::shared_ptr<const MappedFile>> MappedFile::Open(const std::st
   absl::StatusOr<InputFile> file = InputFile::Open(path, most);
   if (!file.ok()) return file.status();
   auto size = size_t(file->size());
-  void* data = size == 0 ? nullptr : ::mmap(nullptr, size, PROT_READ, MAP_SHARED, file->fd(), 0);  // 0 bytes: refused
+  // mmap refuses 0 bytes.
+  void* data = size == 0 ? nullptr : ::mmap(nullptr, size, PROT_READ, MAP_SHARED, file->fd(), 0);
   if (data == MAP_FAILED) return Unmapped(path, errno);
-  if (size > 0 && access == kAnywhere) ::madvise(data, size, MADV_RANDOM);  // no harm where it is refused
+  if (size > 0 && access == kAnywhere) ::madvise(data, size, MADV_RANDOM);  // a hint: errors do no harm
   if (size > 0 && FaultAt("map")) LoseHalf(*file, data);
   return std::shared_ptr<const MappedFile>(new MappedFile(path, {static_cast<const std::byte*>(data), size}));
 }
@@ -65,7 +66,7 @@ absl::Status MappedFile::Fault() const {
 void MappedFile::ReadAhead(std::span<const std::byte> part) {
   auto page = uintptr_t(PageSize()), begin = reinterpret_cast<uintptr_t>(part.data());
   uintptr_t before = begin % page;
-  ::madvise(reinterpret_cast<void*>(begin - before), part.size() + before, MADV_WILLNEED);  // no harm where refused
+  ::madvise(reinterpret_cast<void*>(begin - before), part.size() + before, MADV_WILLNEED);  // a hint: errors do no harm
 }
 
 MappedFile::~MappedFile() {

@@ -1,7 +1,7 @@
-// MappedFile: the bytes of a file, read from disk as they are touched and kept once for all processes of a host.
+// MappedFile: the bytes of a file, read from disk when touched and held in memory once for all processes of a host.
 //
-// A byte that cannot be read, on a disk that fails or past the end of a file that was cut short meanwhile, is 0, and
-// then all others may be 0 too. Whoever reads asks Fault() before the bytes are used.
+// A byte cannot be read if the disk fails, or if the file was truncated after it was opened. Such a byte reads as 0,
+// and from then on every other byte may read as 0 too. Callers must check Fault() before they use the bytes.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -18,13 +18,14 @@ namespace weft {
 
 class MappedFile {
  public:
-  // How it will be touched. kAnywhere: only the pages that are, where the system would otherwise read far ahead.
+  // How the file will be accessed. kAnywhere reads only the pages that are touched; by default the system reads far
+  // ahead.
   enum Access : uint8_t { kInOrder, kAnywhere };
-  // Errors name the path: it is no file on disk, has more than `most` bytes, or cannot be opened or mapped. The point
-  // "map" of WEFT_FAULT has a file whose second half cannot be read.
+  // Errors name the path. Open fails if the path is not a file on disk, has more than `most` bytes, or cannot be opened
+  // or mapped. The WEFT_FAULT point "map" makes the second half of the file unreadable.
   static absl::StatusOr<std::shared_ptr<const MappedFile>> Open(const std::string& path, Access access = kInOrder,
                                                                 uint64_t most = kAnySize);
-  // Has the system read a part of a mapped file now, and does not wait for it.
+  // Asks the system to read a part of a mapped file now. Does not wait for it.
   static void ReadAhead(std::span<const std::byte> part);
   ~MappedFile();
   MappedFile(const MappedFile&) = delete;
@@ -33,7 +34,8 @@ class MappedFile {
   const std::string& path() const { return path_; }
   std::span<const std::byte> bytes() const { return bytes_; }
   bool ok() const { return !watch_ || watch_->lost() < 0; }
-  // OK while all bytes that were touched could be read; else the path, the offset and why.
+  // Returns OK if every byte touched so far could be read. The error names the path and either the first unreadable
+  // offset or the truncated size.
   absl::Status Fault() const;
 
  private:
@@ -41,7 +43,7 @@ class MappedFile {
 
   std::string path_;
   std::span<const std::byte> bytes_;
-  std::optional<MappingWatch> watch_;  // none: no bytes
+  std::optional<MappingWatch> watch_;  // none for an empty file
 };
 
 }  // namespace weft

@@ -25,17 +25,17 @@ static_assert(std::atomic<uintptr_t>::is_always_lock_free && std::atomic<int64_t
                   std::atomic<WatchedMapping*>::is_always_lock_free,
               "a signal handler may take no lock");
 
-std::atomic<WatchedMapping*> newest{nullptr};  // of all nodes
-struct sigaction previous;                     // what SIGBUS did; written once, before the handler is there
+std::atomic<WatchedMapping*> newest{nullptr};  // head of the list of all nodes
+struct sigaction previous;                     // the earlier SIGBUS action; written once, before ours is installed
 
-// Whether the address was in a watched mapping, which has zeros there now.
+// If `address` lies in a watched mapping, replaces the mapping with zeros and returns true.
 bool PutZeros(uintptr_t address) {
   for (WatchedMapping* m = newest.load(std::memory_order_acquire); m; m = m->next) {
     uintptr_t begin = m->begin;
     size_t size = m->size;
     if (begin == 0 || address < begin || address - begin >= size) continue;
     int64_t none = -1;
-    m->lost.compare_exchange_strong(none, int64_t(address - begin));  // before anybody sees the zeros
+    m->lost.compare_exchange_strong(none, int64_t(address - begin));  // before any thread can see the zeros
     int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE;
     return mmap(reinterpret_cast<void*>(begin), size, PROT_READ, flags, -1, 0) != MAP_FAILED;
   }
@@ -44,10 +44,10 @@ bool PutZeros(uintptr_t address) {
 
 void Handle(int signal, siginfo_t* info, void*) {
   int error = errno;
-  bool fault = info->si_code > 0;  // and not another process
+  bool fault = info->si_code > 0;  // a memory fault, not a signal sent by another process
   if (!fault || !PutZeros(reinterpret_cast<uintptr_t>(info->si_addr))) {
     sigaction(signal, &previous, nullptr);
-    if (!fault) raise(signal);  // a fault comes again by itself
+    if (!fault) raise(signal);  // a fault recurs by itself
   }
   errno = error;
 }
@@ -60,7 +60,7 @@ void Install() {
   WEFT_CHECK(sigaction(SIGBUS, &action, nullptr) == 0, "signals: SIGBUS cannot be caught");
 }
 
-// The nodes that are free. Never destroyed: a mapping may be unmapped after main.
+// The free nodes. Never destroyed, because a file may be unmapped after main returns.
 struct Nodes {
   std::mutex mutex;
   std::vector<WatchedMapping*> free;

@@ -1,12 +1,12 @@
-// MappingWatch: whether all of a mapped file could be read.
+// MappingWatch: detects bytes of a mapped file that could not be read.
 //
-// Touching a page that the disk does not give (EIO), or that is past the end of a file that was cut short, raises
-// SIGBUS, which ends the process without a word. Watched mappings have zeros there instead, all over the mapping, and
-// note the first such place. Whoever reads asks afterwards, before the bytes are used.
+// Touching a page that the disk fails to deliver (EIO), or that lies past the end of a truncated file, raises SIGBUS.
+// By default that ends the process without a message. A watched mapping is replaced with zeros instead, all of it, and
+// the offset of the first such access is recorded. Callers must check lost() before they use the bytes.
 //
-// A handler reaches nothing but globals. This one reaches a list of the watched mappings, whose nodes are never freed,
-// and does there what a handler may: loads and stores of lock-free numbers, and mmap. A SIGBUS from elsewhere does what
-// it did before.
+// A signal handler can only reach globals. This one walks a list of the watched mappings, whose nodes are never freed,
+// and uses only async-signal-safe operations: loads and stores of lock-free numbers, and mmap. A SIGBUS at any other
+// address is handled as it was before.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -23,7 +23,7 @@ class MappingWatch {
   MappingWatch(const MappingWatch&) = delete;
   MappingWatch& operator=(const MappingWatch&) = delete;
 
-  // The offset of the first byte that could not be read, -1 where there is none.
+  // Returns the offset of the first byte that could not be read, or -1 if there is none.
   int64_t lost() const;
 
  private:

@@ -55,7 +55,8 @@ absl::StatusOr<std::string> MoveAside(const std::string& path) {
     std::error_code error;
     if (fs::exists(aside, error)) continue;
     if (::renameat2(AT_FDCWD, path.c_str(), AT_FDCWD, aside.c_str(), RENAME_NOREPLACE) == 0) return aside;
-    if (errno == EINVAL && std::rename(path.c_str(), aside.c_str()) == 0) return aside;  // a file system without it
+    // RENAME_NOREPLACE is not supported.
+    if (errno == EINVAL && std::rename(path.c_str(), aside.c_str()) == 0) return aside;
     if (errno != EEXIST)
       return absl::UnavailableError(fmt::format("{}: cannot be moved to {} ({}); move it, or give another path", path,
                                                 aside, std::strerror(errno)));

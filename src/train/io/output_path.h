@@ -1,4 +1,4 @@
-// Where a run will write: tried before it starts, as what cannot be written then would be said hours later.
+// Output paths of a run, checked before it starts. Otherwise an unwritable path would fail only hours later.
 #pragma once
 #include <string>
 
@@ -7,14 +7,15 @@
 
 namespace weft {
 
-// Makes the folder and those above it; fails where it cannot be written. A new folder of / is not made: that is a
-// slip of the finger, or a disk that is not mounted.
+// Creates the folder and its missing parents. Returns an error if the folder is not writable. Does not create a new
+// folder directly under /, because such a path is most likely a typo or a disk that is not mounted.
 absl::Status MakeOutputFolder(const std::string& folder);
 
-// The same for a file, of which none is left that was not there; one that is there stays as it is.
+// Checks that a file can be written, and creates its folder as MakeOutputFolder does. Leaves no new file, and does not
+// change an existing one.
 absl::Status CheckOutputFile(const std::string& path);
 
-// Gives a file the first name of PATH.1, PATH.2, ... that nothing has, and returns that name.
+// Renames a file to the first free name among PATH.1, PATH.2, ... Returns the new name.
 absl::StatusOr<std::string> MoveAside(const std::string& path);
 
 }  // namespace weft

@@ -21,7 +21,7 @@ std::vector<std::string> NamesIn(const fs::path& folder) {
   std::error_code error;
   for (fs::directory_iterator it(folder, error), end; !error && it != end && names.size() < kMost; it.increment(error))
     names.push_back(it->path().filename().string());
-  std::sort(names.begin(), names.end());  // of two that are as near, always the same
+  std::sort(names.begin(), names.end());  // so that ties always give the same name
   return names;
 }
 

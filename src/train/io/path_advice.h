@@ -1,14 +1,14 @@
-// Paths for those who read them: what to do about one that leads to nothing, and how to paste one.
+// Help for paths in messages: a hint for a path that does not exist, and shell quoting.
 #pragma once
 #include <string>
 
 namespace weft {
 
-// "; did you mean data/input.txt?" where something beside it is spelt almost so, else "; there is no inptu.txt in
-// data", of the first part that is not there. "" where all of it is.
+// Returns a hint about the first part of `path` that does not exist. If that folder holds a similar name, the hint is
+// "; did you mean data/input.txt?", otherwise "; there is no inptu.txt in data". Returns "" if the whole path exists.
 std::string PathAdvice(const std::string& path);
 
-// A word as a shell takes it, for lines that are made to be pasted: in quotes where it needs them.
+// Quotes a word for a shell if it needs quotes, for lines that users paste.
 std::string ShellWord(const std::string& word);
 
 }  // namespace weft

@@ -1,4 +1,5 @@
-// SaveProgress: how far a rank is with its part of a checkpoint. The thread that saves adds to it; any thread reads it.
+// SaveProgress: how much of its part of a checkpoint a rank has written. The saving thread updates it; any thread may
+// read it.
 #pragma once
 #include <chrono>
 #include <cstdint>
@@ -9,11 +10,11 @@ namespace weft {
 
 class SaveProgress {
  public:
-  // A save of `bytes` bytes by this rank begins; `folder` is its name in Describe.
+  // Starts a save of `bytes` bytes by this rank. `folder` is the name that Describe shows.
   void Begin(std::string folder, uint64_t bytes);
-  // So many more bytes are on their way to the disk; 0 for a step without data, such as a name that was changed.
+  // Adds `bytes` on their way to the disk, or 0 for a step without data, such as a rename.
   void Add(uint64_t bytes = 0);
-  // Changes with every Add.
+  // Changes with every call of Begin or Add.
   uint64_t count() const;
   // "saving runs/c/step-000100 (1.0 of 2.0 GiB written, the last progress 3.5 s ago)"
   std::string Describe() const;

@@ -20,7 +20,7 @@ absl::Status Bad(const std::string& path, const std::string& what) {
 
 std::string Join(const std::string& folder, const std::string& name) { return (fs::path(folder) / name).string(); }
 
-// Anything but what a killed run has left is somebody's.
+// Only leftovers of a killed run may be deleted; anything else may be a user's.
 absl::Status CheckEmpty(const std::string& path) {
   constexpr size_t kShown = 3;
   std::vector<std::string> names;
@@ -60,7 +60,7 @@ StagedFolder::StagedFolder(StagedFolder&& other) noexcept
 
 StagedFolder::~StagedFolder() {
   if (path_.empty() || published_) return;
-  std::error_code ignored;  // the error that led here counts
+  std::error_code ignored;  // the caller already has an earlier error
   fs::remove_all(StagePath(), ignored);
   if (made_) fs::remove(path_, ignored);
 }

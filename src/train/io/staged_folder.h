@@ -1,4 +1,4 @@
-// StagedFolder: files that appear in a folder together, once all of them are on the disk, or not at all.
+// StagedFolder: files that appear in a folder together once all of them are on the disk, or not at all.
 //
 //   absl::StatusOr<StagedFolder> folder = StagedFolder::Make("data/mine");
 //   status = folder->Write("notes.txt", text);      // or whatever else writes to folder->Stage(name)
@@ -15,27 +15,27 @@ namespace weft {
 
 class StagedFolder {
  public:
-  // Makes the folder. One that is there may hold nothing but what a run that was killed has left.
+  // Creates the folder. An existing folder must be empty except for leftovers of a killed run, which Make removes.
   static absl::StatusOr<StagedFolder> Make(const std::string& path);
-  // Removes what is not published.
+  // Removes the staged files, and the folder if Make created it, unless they were published.
   ~StagedFolder();
   StagedFolder(StagedFolder&& other) noexcept;
   StagedFolder& operator=(StagedFolder&&) = delete;
 
-  // Where the file of that name is to be written.
+  // Adds `name` to the files to publish. Returns the path to write the file to.
   std::string Stage(const std::string& name);
-  // Where it lies then, until it is published.
+  // Returns the path of the staged file until it is published.
   std::string Staged(const std::string& name) const;
   absl::Status Write(const std::string& name, std::string_view text);
-  // Gives the files their names, in the order in which they were staged. What fails here takes them away again.
+  // Moves the files to their names in the order in which they were staged. On an error, removes those already moved.
   absl::Status Publish();
 
  private:
   StagedFolder(std::string path, bool made) : path_(std::move(path)), made_(made) {}
   std::string StagePath() const;
 
-  std::string path_;  // "": moved from
-  bool made_;         // by this one
+  std::string path_;  // empty after a move
+  bool made_;         // whether Make created the folder
   bool published_ = false;
   std::vector<std::string> names_;
 };

@@ -6,7 +6,7 @@
 namespace weft {
 namespace {
 
-// A third of the letters may be wrong, and one always.
+// A third of the letters may be wrong, and at least one.
 bool IsNear(int distance, size_t length) { return distance <= std::max(1, int(length) / 3); }
 
 std::string_view LastPart(std::string_view key) { return key.substr(key.rfind('.') + 1); }
@@ -17,7 +17,7 @@ std::string_view Section(std::string_view key) {
 }  // namespace
 
 int EditDistance(std::string_view a, std::string_view b) {
-  // Rows i - 2, i - 1 and i of the table, in turn.
+  // A rolling table of rows i - 2, i - 1 and i.
   size_t width = b.size() + 1;
   std::vector<int> rows(3 * width);
   auto d = [&](size_t i, size_t j) -> int& { return rows[i % 3 * width + j]; };
@@ -43,7 +43,7 @@ std::string Nearest(std::string_view word, const std::vector<std::string>& choic
     bool begins = word.size() >= 3 && choice.starts_with(word);  // "warmup" for "warmup_steps"
     auto longer = std::max(word.size(), choice.size()), shorter = std::min(word.size(), choice.size());
     if (!begins && !IsNear(int(longer - shorter), word.size()))
-      continue;  // so many edits at least, whatever is counted
+      continue;  // the difference in length is a lower bound of the distance
     int distance = EditDistance(word, choice);
     if (begins) distance = std::min(distance, 1);
     if (distance < least && (IsNear(distance, word.size()) || begins)) {
@@ -60,11 +60,12 @@ std::string NearestKey(std::string_view key, const std::vector<std::string>& key
     last_parts.emplace_back(LastPart(candidate));
     if (Section(candidate) == Section(key)) siblings.push_back(last_parts.back());
   }
-  for (const std::string& candidate : keys) {  // right word, wrong section
+  for (const std::string& candidate : keys) {  // right key, wrong section
     if (candidate != LastPart(candidate) && LastPart(candidate) == LastPart(key)) return candidate;
   }
   std::vector<std::string> others = keys;
-  if (Section(key).find('.') == key.npos) std::erase(others, Section(key));  // it is a key of that section
+  // A section is not a suggestion for its own key.
+  if (Section(key).find('.') == key.npos) std::erase(others, Section(key));
   std::string prefix = Section(key).empty() ? "" : std::string(Section(key)) + ".";
   if (std::string sibling = Nearest(LastPart(key), siblings); !sibling.empty()) return prefix + sibling;
   if (std::string whole = Nearest(key, others); !whole.empty()) return whole;

@@ -1,4 +1,4 @@
-// The nearest of some valid words to a misspelt one.
+// Finds the valid word nearest to a misspelt one.
 #pragma once
 #include <string>
 #include <string_view>
@@ -6,14 +6,15 @@
 
 namespace weft {
 
-// Insertions, deletions, substitutions and swaps of neighbours that turn one word into the other; case is ignored.
+// Returns the number of insertions, deletions, substitutions and swaps of adjacent letters that turn one word into the
+// other. Ignores case.
 int EditDistance(std::string_view a, std::string_view b);
 
-// The nearest choice, or "" when none is near enough to be what was meant.
+// Returns the nearest choice, or "" if none is close enough to be a misspelling.
 std::string Nearest(std::string_view word, const std::vector<std::string>& choices);
 
-// The nearest key: the same word of another section (`lr` for `optimizer.lr`), else near words, first of the same
-// section.
+// Returns the nearest key, or "". Prefers a key with the same last part in another section (`optimizer.lr` for `lr`),
+// then a similar key, first of the same section.
 std::string NearestKey(std::string_view key, const std::vector<std::string>& keys);
 
 }  // namespace weft

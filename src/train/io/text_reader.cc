@@ -64,7 +64,7 @@ absl::Status BlockReader::Unpack(size_t most, std::string& bytes) {
   return status;
 }
 
-// The file may end after a whole stream, and nowhere else.
+// A file may end only at the end of a stream.
 absl::Status BlockReader::Refill() {
   constexpr size_t kBytes = size_t{1} << 17;
   offset_ += int64_t(taken_);
@@ -99,7 +99,7 @@ absl::StatusOr<std::string_view> TextReader::Next() {
     bool last = !file_ && next_ == files_.size();
     if (last) return std::string_view();
     if (absl::Status s = Fill(); !s.ok()) return s;
-    if (buffer_.empty()) continue;  // the file has ended
+    if (buffer_.empty()) continue;  // end of this file
     bool ends = buffer_.size() < block_;
     given_ = ends ? buffer_.size() : WholeCodePoints(buffer_);
     std::string_view text(buffer_.data(), given_);
@@ -108,7 +108,7 @@ absl::StatusOr<std::string_view> TextReader::Next() {
   }
 }
 
-// Reads on in the file, or in the next one; leaves that where it has ended.
+// Fills the buffer from the open file, or opens the next one. Closes the file at its end.
 absl::Status TextReader::Fill() {
   bool fresh = !file_;
   if (fresh) {
@@ -126,7 +126,7 @@ absl::Status TextReader::Fill() {
   return fresh ? Bad(files_[next_ - 1], "the file is empty; give a text") : absl::OkStatus();
 }
 
-// Some programs put U+FEFF before a text, to say that it is UTF-8. It is no character of the text.
+// Some programs put U+FEFF before a text to mark it as UTF-8. It is not part of the text.
 absl::Status TextReader::DropMark() {
   constexpr std::string_view kMark = "\xEF\xBB\xBF";
   dropped_mark_ = buffer_.starts_with(kMark);

@@ -1,4 +1,4 @@
-// Reading texts that may be larger than memory, block by block.
+// Reads texts that may be larger than memory, one block at a time.
 //
 //   TextReader reader({"a.txt", "b.txt"});
 //   for (;;) {
@@ -20,16 +20,16 @@
 
 namespace weft {
 
-// The bytes of a file, unpacked if it begins as gzip or Zstandard does. Errors name the path and, of a damaged stream,
-// the offset in the file.
+// Reads the bytes of a file, decompressed if it starts like gzip or Zstandard. Errors name the path and, for a damaged
+// stream, the offset in the file.
 class BlockReader {
  public:
   static absl::StatusOr<BlockReader> Open(const std::string& path);
-  // Adds the next bytes, `most` of them unless the file ends before. The first call asks for 4 or more, which tell
-  // whether the file is packed.
+  // Appends the next `most` bytes to `bytes`, or fewer at the end of the file. The first call must ask for at least 4
+  // bytes, which show whether the file is compressed.
   absl::Status Append(size_t most, std::string& bytes);
   bool packed() const { return decoder_ != nullptr; }          // known after the first call
-  int64_t taken() const { return offset_ + int64_t(taken_); }  // bytes of the file that Append has used
+  int64_t taken() const { return offset_ + int64_t(taken_); }  // bytes of the file consumed by Append
 
  private:
   BlockReader(InputFile file, std::string path) : file_(std::move(file)), path_(std::move(path)) {}
@@ -39,31 +39,31 @@ class BlockReader {
   InputFile file_;
   std::string path_;
   bool begun_ = false, ended_ = false;
-  std::unique_ptr<Decoder> decoder_;  // null: the file is not packed
-  std::string packed_;                // bytes of the file,
-  size_t taken_ = 0;                  //   of which the decoder has taken so many
-  int64_t offset_ = 0;                // of packed_ in the file, or of what follows
+  std::unique_ptr<Decoder> decoder_;  // null: the file is not compressed
+  std::string packed_;                // a block of the compressed file
+  size_t taken_ = 0;                  // bytes of packed_ that the decoder has consumed
+  int64_t offset_ = 0;                // of packed_ in the file; if not compressed, bytes read
 };
 
-// All of a file that is known to be small, such as a tokenizer's: at most `most` bytes.
+// Reads a whole file that should be small, such as a tokenizer file. Returns an error above `most` bytes.
 absl::StatusOr<std::string> ReadFile(const std::string& path, uint64_t most = 256'000'000);
 
-// The texts of files, end to end, each without a byte order mark. Each must be UTF-8 and not empty; errors name the
-// file and the offset of the first bad byte, which counts unpacked bytes.
+// Concatenates the texts of files, each without its byte order mark. Each file must be non-empty UTF-8 without NUL
+// bytes. Errors name the file and the offset of the first bad byte; the offset counts decompressed bytes.
 class TextReader {
  public:
-  static constexpr size_t kBlock = size_t{1} << 18;  // bytes at once
-  // A block has at least the bytes of a code point.
+  static constexpr size_t kBlock = size_t{1} << 18;  // bytes read at once
+  // `block` must be at least 4 bytes, the longest code point.
   explicit TextReader(std::vector<std::string> files, size_t block = kBlock)
       : files_(std::move(files)), block_(block) {}
 
-  // The next of the text, in whole code points; empty at the end. Good until the next call.
+  // Returns the next part of the text in whole code points, or an empty view at the end. Valid until the next call.
   absl::StatusOr<std::string_view> Next();
-  // Of the file that the last text came from: whether that text was its first, and whether it began with a byte order
-  // mark.
+  // begins_file(): whether the last text was the first of its file. dropped_mark(): whether that file began with a byte
+  // order mark.
   bool begins_file() const { return begins_; }
   bool dropped_mark() const { return dropped_mark_; }
-  // Bytes of the open file that were used so far; 0 behind its end.
+  // Returns the bytes of the open file consumed so far, or 0 after its end.
   int64_t taken() const { return file_ ? file_->taken() : 0; }
 
  private:
@@ -73,11 +73,11 @@ class TextReader {
 
   std::vector<std::string> files_;
   size_t block_;
-  size_t next_ = 0;                  // of files_
+  size_t next_ = 0;                  // index into files_ of the next file
   std::optional<BlockReader> file_;  // files_[next_ - 1]
   std::string buffer_;
-  size_t given_ = 0;    // bytes of buffer_ that the last call gave
-  int64_t offset_ = 0;  // of buffer_ in the file
+  size_t given_ = 0;    // bytes of buffer_ that the last call returned
+  int64_t offset_ = 0;  // of buffer_ in the decompressed file
   bool begins_ = false, dropped_mark_ = false;
 };
 

@@ -1,4 +1,4 @@
-// YamlNode: a parsed YAML document as plain values with positions; the YAML library stays behind ParseYaml.
+// YamlNode: a parsed YAML document as plain values with positions. ParseYaml hides the YAML library.
 #pragma once
 #include <list>
 #include <string>
@@ -16,9 +16,10 @@ struct YamlNode {
   std::string text;          // of a scalar
   bool quoted = false;       // a quoted scalar is always a string
   int line = 0, column = 0;  // from 1
-  // Lists, as a value takes a hundred bytes however short its text: a vector that grows would take them thrice.
+  // std::list, because a value takes about a hundred bytes however short its text. A growing vector would need three
+  // times that.
   std::list<YamlNode> items;
-  std::list<YamlEntry> entries;  // in order, duplicates included
+  std::list<YamlEntry> entries;  // in file order, including duplicates
 };
 
 struct YamlEntry {
@@ -27,8 +28,8 @@ struct YamlEntry {
   YamlNode value;
 };
 
-// One document. Refuses what the library would take in silence: quotes left open, a second document, tags, keys that
-// are no words; and aliases. Errors read "name:line:column: text".
+// Parses one document. Refuses what the library would accept silently: unclosed quotes, a second document, tags, and
+// keys that are not scalars. Refuses anchors and aliases too. Errors read "name:line:column: text".
 absl::StatusOr<YamlNode> ParseYaml(std::string_view text, const std::string& name);
 
 }  // namespace weft

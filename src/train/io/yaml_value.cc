@@ -25,7 +25,7 @@ bool ReadWhole(const YamlNode& node, T& value) {
   return error == std::errc() && end == text.data() + text.size();
 }
 
-// What others call it.
+// Names that other tools use.
 constexpr std::pair<std::string_view, std::string_view> kOtherNames[] = {
     {"gpu", "cuda"},      {"nvidia", "cuda"},      {"host", "cpu"},     {"float64", "f64"}, {"double", "f64"},
     {"float32", "f32"},   {"float", "f32"},        {"single", "f32"},   {"float16", "f16"}, {"half", "f16"},

@@ -1,4 +1,4 @@
-// What YAML scalars say: numbers, choices and paths, and how errors show them. Strict: no guessing between types.
+// Reads numbers, choices and paths from YAML scalars, and formats them for errors. Strict: does not guess types.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -8,23 +8,24 @@
 
 namespace weft {
 
-// What came, as an error shows it.
+// Formats a value for an error message.
 std::string Shown(const YamlNode& node);
 
-// Reads a plain scalar that is wholly a number. No leading zeros: YAML versions differ on them.
+// Returns whether the node is a plain scalar that is a number as a whole, and stores it. Refuses leading zeros, because
+// YAML versions differ on them.
 bool ReadNumber(const YamlNode& node, double& value);
 bool ReadNumber(const YamlNode& node, int64_t& value);
 
-// Whether the text is a choice, or follows one that ends in ':'. Any text is where there are no choices.
+// Whether `text` equals a choice, or starts with a choice that ends in ':'. With no choices, any text is valid.
 bool IsChoice(const std::vector<std::string>& choices, const std::string& text);
-// "; did you mean "cuda"?", or "" where no choice is near.
+// Returns "; did you mean "cuda"?", or "" if no choice is close.
 std::string DidYouMean(const std::string& text, const std::vector<std::string>& choices);
 
-// A path as shells know it, which leave it alone after "key=", as YAML does.
+// Whether a path starts with "~/". Neither YAML nor, after "key=", a shell expands it.
 bool IsOfHome(const YamlNode& node);
 std::string HomeHint(const YamlNode& node);
 
-// Plain where YAML and our own reader take it back as the same string, else in double quotes.
+// Returns the text plain if YAML and our own parser read it back as the same string, otherwise in double quotes.
 std::string Quoted(const std::string& text);
 
 }  // namespace weft

@@ -1,4 +1,4 @@
-// CsvLog: a table of a run's steps for spreadsheets and scripts. A line of names, then a line of numbers for each step.
+// CsvLog: a CSV table of a run's steps, for spreadsheets and scripts. The header has the names; each step is one line.
 #pragma once
 #include <memory>
 #include <string>
@@ -13,11 +13,11 @@ class CsvLog final : public LogSink {
  public:
   static constexpr const char* kStart = "step,";  // how the file starts
 
-  // Makes the folder if it is missing. An empty file gets the line of names; what a file holds stays.
+  // Creates the folder if it is missing. Writes the header to an empty file; keeps the contents of any other file.
   static absl::StatusOr<std::unique_ptr<CsvLog>> Open(const std::string& path);
-  // Takes steps and passes over other records. Each line is whole on the file when Write returns. Doubles read back
-  // exactly, and an unknown number is an empty cell. If another process has removed, moved or cut the file, the table
-  // continues at its path, and a note says that earlier lines are missing.
+  // Writes steps and ignores other records. When Write returns, the whole line is in the file. Doubles have enough
+  // digits to read back exactly, and an unknown number is an empty cell. If another process removed, moved or truncated
+  // the file, the table continues at its path, and a note says that earlier lines are missing.
   absl::Status Write(const LogRecord& record) override;
   std::string path() const override { return file_.path(); }
 

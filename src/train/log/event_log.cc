@@ -11,7 +11,7 @@
 namespace weft {
 namespace {
 
-// The scalars of a record; what is not known is left out. A name up to '/' is a section of TensorBoard's page.
+// The scalars of a record; unknown values are left out. A tag's part before '/' is a section of TensorBoard's page.
 template <class Record>
 struct Row {
   const char* tag;
@@ -46,10 +46,10 @@ double WallTime() { return std::chrono::duration<double>(std::chrono::system_clo
 }  // namespace
 
 absl::StatusOr<LogFile> EventLog::Begin(const std::string& folder, int64_t start_step) {
-  std::error_code ignored;  // a folder that cannot be made shows when the file is opened
+  std::error_code ignored;  // if the folder cannot be created, opening the file reports it
   std::filesystem::create_directories(folder, ignored);
   absl::StatusOr<LogFile> file = absl::AlreadyExistsError("");
-  // A second start in the same second takes the next one's name, which sorts behind the first.
+  // A second start in the same second takes the name of the next second, which sorts after the first.
   for (auto second = int64_t(WallTime()); absl::IsAlreadyExists(file.status()); second++)
     file =
         LogFile::Open(std::filesystem::path(folder) / fmt::format("events.out.tfevents.{:010}.{}", second, HostName()),
@@ -88,7 +88,7 @@ absl::Status EventLog::Write(const LogRecord& record) {
   return status.ok() ? Flush() : status;
 }
 
-// Readers go on to the next file of the folder, and would not look at one of the same name again.
+// TensorBoard reads on in the next file of the folder. It would not reopen a file with the same name.
 absl::Status EventLog::ContinueIfLost(int64_t step) {
   std::string loss = file_.Loss();
   if (loss.empty()) return absl::OkStatus();

@@ -1,4 +1,4 @@
-// EventLog: a TensorBoard event file. `tensorboard --logdir FOLDER` draws its scalars while the run goes on.
+// EventLog: a TensorBoard event file. `tensorboard --logdir FOLDER` plots its scalars during the run.
 #pragma once
 #include <chrono>
 #include <memory>
@@ -12,11 +12,11 @@ namespace weft {
 
 class EventLog final : public LogSink {
  public:
-  // A new file, events.out.tfevents.SECONDS.HOST, of a run that goes on after start_step. Readers take the files of a
-  // folder in the order of their names, and forget what older ones say of later steps.
+  // Creates a new file, events.out.tfevents.SECONDS.HOST, for a run that continues after start_step. TensorBoard reads
+  // the files of a folder in the order of their names, and drops what earlier files contain about later steps.
   static absl::StatusOr<std::unique_ptr<EventLog>> Open(const std::string& folder, int64_t start_step);
-  // The file is about a second behind. Where another process has removed or moved it, the log continues in a new file,
-  // and a note says that earlier records are missing.
+  // Steps are flushed about once a second. If another process removed or moved the file, the log continues in a new
+  // file, and a note says that earlier records are missing.
   absl::Status Write(const LogRecord& record) override;
   std::string path() const override { return file_.path(); }
 

@@ -17,7 +17,7 @@ std::string Raw(T value) {
   return bytes;
 }
 
-// A message of protobuf's wire format, field by field: a key of number and type, then the value.
+// Builds a message in protobuf's wire format. Each field is a key, made of number and wire type, and a value.
 class ProtoMessage {
  public:
   ProtoMessage& Double(int field, double value) { return Key(field, kFixed64, Raw(value)); }
@@ -33,7 +33,7 @@ class ProtoMessage {
     bytes_ += Varint(uint64_t(field) << 3 | type) + value;
     return *this;
   }
-  // Seven bits a byte, the lowest first; the top bit says that more follow.
+  // Seven bits per byte, lowest first. The top bit is set if more bytes follow.
   static std::string Varint(uint64_t value) {
     std::string bytes;
     for (; value >= 0x80; value >>= 7) bytes += char(value | 0x80);
@@ -47,7 +47,7 @@ constexpr int kWallTime = 1, kStep = 2, kFileVersion = 3, kSummary = 5, kSession
 constexpr int kSummaryValue = 1, kValueTag = 1, kValueSimple = 2;
 constexpr int kSessionStatus = 1, kSessionStart = 1;
 
-// TFRecord's mask: a checksum of data that holds checksums would be a weak one.
+// TFRecord masks its checksums, because the CRC of data that contains CRCs would be weak.
 uint32_t MaskedCrc(std::string_view bytes) { return std::rotr(Crc32c(bytes), 15) + 0xA282EAD8; }
 
 }  // namespace

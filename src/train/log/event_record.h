@@ -1,5 +1,5 @@
-// EventRecord: an entry of TensorBoard's event files, as bytes: an Event of protobuf in TFRecord's frame. They are few
-// fields of two stable formats, so they are written by hand instead of by protobuf's library.
+// EventRecord: an entry of a TensorBoard event file, as bytes: a protobuf Event in a TFRecord frame. Both formats are
+// stable and few fields are used, so the code writes them itself instead of using the protobuf library.
 //
 //   file << VersionRecord(now) << RestartRecord(now, 1) << ScalarsRecord(now, 1, scalars);
 #pragma once
@@ -15,13 +15,13 @@ struct Scalar {
   float value;
 };
 
-// Wall times are seconds since 1970. What a file begins with:
+// Returns the first record of a file. All wall times are in seconds since 1970.
 std::string VersionRecord(double wall_time);
-// Readers forget what earlier files of the folder say of this step and later ones.
+// Returns a record that makes readers drop what earlier files of the folder contain about `step` and later steps.
 std::string RestartRecord(double wall_time, int64_t step);
 std::string ScalarsRecord(double wall_time, int64_t step, std::span<const Scalar> scalars);
 
-// Length and data, each with its checksum behind it.
+// Frames `data`: length, checksum of the length, data, checksum of the data.
 std::string TfRecord(std::string_view data);
 
 }  // namespace weft

@@ -1,5 +1,5 @@
-// JsonLog: a file of JSON lines, each on disk's side of the process when Write returns: a killed run leaves whole
-// lines.
+// JsonLog: a file of JSON lines. Each line is handed to the system before Write returns, so a killed run leaves only
+// whole lines.
 #pragma once
 #include <memory>
 #include <string>
@@ -14,11 +14,11 @@ class JsonLog final : public LogSink {
  public:
   static constexpr const char* kStart = "{\"event\":";  // how the file starts
 
-  // Makes the folder where it is missing. What the file holds stays. A line that a full disk or a power cut has left
-  // unfinished is ended, so that it spoils no other.
+  // Creates the folder if it is missing. Keeps the contents of the file. Ends a line that a full disk or a power cut
+  // left unfinished, so that it does not spoil the next line.
   static absl::StatusOr<std::unique_ptr<JsonLog>> Open(const std::string& path);
-  // Where another process has removed, moved or cut the file, the log continues at its path, with the start record
-  // first, and a note says that earlier records are missing.
+  // If another process removed, moved or truncated the file, the log continues at its path, beginning with the start
+  // record, and a note says that earlier records are missing.
   absl::Status Write(const LogRecord& record) override;
   std::string path() const override { return file_.path(); }
 

@@ -18,7 +18,7 @@ std::string Unwritable(const std::string& path, int error) {
 
 }  // namespace
 
-// O_APPEND: after another process has cut the file, a write at the old offset would leave a hole before it.
+// O_APPEND, because after another process truncates the file, a write at the old offset would leave a hole.
 absl::StatusOr<LogFile> LogFile::Open(const std::string& path, Begin begin) {
   int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | (begin == Begin::kNew ? O_EXCL : 0), 0666);
   struct stat opened {};
@@ -33,7 +33,7 @@ absl::StatusOr<LogFile> LogFile::Open(const std::string& path, Begin begin) {
 
 namespace {
 
-// Only a regular file has an end to look at: reading from a pipe would wait.
+// Checks regular files only, because reading from a pipe would block.
 bool EndsInALine(const std::string& path) {
   std::error_code error;
   std::FILE* file = std::filesystem::is_regular_file(path, error) ? std::fopen(path.c_str(), "rbe") : nullptr;
@@ -46,7 +46,7 @@ bool EndsInALine(const std::string& path) {
 }  // namespace
 
 absl::StatusOr<LogFile> LogFile::OpenLines(const std::string& path) {
-  std::error_code error;  // a folder that cannot be made shows when the file is opened
+  std::error_code error;  // if the folder cannot be created, opening the file reports it
   std::filesystem::path parent = std::filesystem::path(path).parent_path();
   if (!parent.empty()) std::filesystem::create_directories(parent, error);
   bool cut = !EndsInALine(path);
@@ -80,7 +80,7 @@ std::string LogFile::Loss() const {
   if (::fstat(fileno(file_.get()), &open) != 0) return "";
   if (open.st_nlink == 0) return "was removed";
   bool found = ::stat(path_.c_str(), &there) == 0;
-  if (!found && errno != ENOENT && errno != ENOTDIR) return "";  // the next write tells more
+  if (!found && errno != ENOENT && errno != ENOTDIR) return "";  // the next write reports the error
   if (!found || there.st_dev != open.st_dev || there.st_ino != open.st_ino) return "was moved or replaced";
   return open.st_size < flushed_ ? "was cut short" : "";
 }

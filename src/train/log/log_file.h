@@ -1,4 +1,4 @@
-// LogFile: a file that a run writes to from its start to its end, while others may remove, replace or cut it.
+// LogFile: a file that a run writes to throughout, while other processes may remove, replace or truncate it.
 #pragma once
 #include <sys/stat.h>
 
@@ -15,23 +15,24 @@ namespace weft {
 class LogFile {
  public:
   enum class Begin : uint8_t {
-    kAppend,  // what the file holds stays
-    kNew      // the file must not exist; kAlreadyExists when it does
+    kAppend,  // keep the contents of the file
+    kNew      // the file must not exist; kAlreadyExists if it does
   };
-  // The folder exists. Errors name the path and the system's reason; kInvalidArgument when it cannot be opened.
+  // Requires an existing folder. Errors name the path and the system's reason; kInvalidArgument if the file cannot be
+  // opened.
   static absl::StatusOr<LogFile> Open(const std::string& path, Begin begin);
 
-  // Opens a file of lines to add to it, and makes its folder if that is missing. A line that a full disk or a power cut
-  // has left unfinished is ended, so that it spoils no other.
+  // Opens a file of lines for appending, and creates its folder if it is missing. Ends a line that a full disk or a
+  // power cut left unfinished, so that it does not spoil the next line.
   static absl::StatusOr<LogFile> OpenLines(const std::string& path);
 
-  // All writes go to the end of the file. kUnavailable when it cannot be written.
+  // Writes at the end of the file, through a buffer. Returns kUnavailable if the file cannot be written.
   absl::Status Append(std::string_view bytes);
   absl::Status Flush();
-  absl::Status AppendNow(std::string_view bytes);  // and flushes
+  absl::Status AppendNow(std::string_view bytes);  // also flushes
   bool IsEmpty() const { return appended_ == 0; }
-  // What has happened to the file, as a verb: "was removed". "" when its path still leads to it and it holds all that
-  // was flushed, and for everything that is not a regular file.
+  // Returns what happened to the file, as a verb: "was removed". Returns "" if the path still leads to the file and it
+  // holds everything that was flushed. Always returns "" if it is not a regular file.
   std::string Loss() const;
   const std::string& path() const { return path_; }
 
@@ -46,7 +47,7 @@ class LogFile {
   std::string path_;
   std::unique_ptr<std::FILE, Close> file_;
   struct stat opened_;
-  int64_t appended_, flushed_;  // the size of the file, as far as this process knows
+  int64_t appended_, flushed_;  // the expected size of the file in bytes, with and without buffered writes
 };
 
 }  // namespace weft

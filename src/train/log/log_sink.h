@@ -1,4 +1,4 @@
-// LogSink: one of the places that a run's records go to, each in a form of its own.
+// LogSink: one output of a run's records, with its own format.
 #pragma once
 #include <string>
 #include <utility>
@@ -14,9 +14,9 @@ class LogSink {
   virtual ~LogSink() = default;
   // Errors name the file and the system's reason.
   virtual absl::Status Write(const LogRecord& record) = 0;
-  // The file that it writes to; "": none.
+  // Returns the file that it writes to, or "" if there is none.
   virtual std::string path() const { return ""; }
-  // What became of the file meanwhile, for people; each once.
+  // Returns messages for the user about changes to the file since the last call, and clears them.
   std::vector<std::string> TakeNotes() { return std::exchange(notes_, {}); }
 
  protected:

@@ -10,14 +10,14 @@ struct Peak {
   const char* words;
   double tflops;
 };
-// From NVIDIA's data sheets, without sparsity. The first row whose words the name has counts.
+// From NVIDIA's data sheets, without sparsity. The first row whose words occur in the name, in this order, applies.
 constexpr Peak kPeaks[] = {{"H200 NVL", 835.5}, {"H200", 989.5}, {"GH200", 989.5}, {"H100 PCIe", 756},
                            {"H100 NVL", 835.5}, {"H100", 989.5}, {"A100", 312},    {"B200", 2250}};
 
 }  // namespace
 
 std::optional<double> PeakFlops(const std::string& device_name) {
-  std::string name = " " + device_name + " ";  // whole words: "NVIDIA A100-SXM4-80GB" has A100
+  std::string name = " " + device_name + " ";  // match whole words: "NVIDIA A100-SXM4-80GB" contains A100
   std::replace(name.begin(), name.end(), '-', ' ');
   auto has = [&](const std::string& words) { return name.find(" " + words + " ") != name.npos; };
   if (has("MIG")) return std::nullopt;  // a slice of a GPU

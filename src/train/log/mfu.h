@@ -1,6 +1,6 @@
-// Mfu: model FLOPs utilization, what a run does of what its devices could: tokens/s x (6N + 12 L h q s) over ranks x
-// peak. N are the parameters but for tables that are only looked up; L layers of h heads of size q attend over s
-// tokens, with no discount for a causal mask and no credit for what is computed twice.
+// Mfu: model FLOPs utilization, the fraction of the devices' peak that a run uses: tokens/s x (6N + 12 L h q s) /
+// (ranks x peak). N is the number of parameters except lookup-only tables. L layers of h heads of size q attend over s
+// tokens. A causal mask is not discounted, and recomputation is not credited.
 #pragma once
 #include <optional>
 #include <string>
@@ -9,16 +9,17 @@
 
 namespace weft {
 
-// Of a product's dense bf16 or f16 units, by the name that its driver gives it; none where that is not in the table.
+// Returns the peak of dense bf16 or f16 products in FLOP/s, or none if the table lacks the device. `device_name` is the
+// driver's name.
 std::optional<double> PeakFlops(const std::string& device_name);
-// Forward and backward.
+// Returns the FLOPs of forward and backward pass. `tokens` is the length of a sequence.
 double FlopsPerToken(const Model& model, int64_t tokens);
 
 class Mfu {
  public:
-  // `tokens`: of a sequence. Products in other types than bf16 and f16 have no peak here.
+  // `tokens` is the length of a sequence. If `compute` is not bf16 or f16, the peak is unknown.
   Mfu(const Model& model, int64_t tokens, DType compute, const std::string& device_name, int ranks);
-  // None where the peak is unknown.
+  // Returns a fraction, or none if the peak is unknown.
   std::optional<double> At(double tokens_per_s) const;
 
  private:

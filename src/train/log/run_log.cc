@@ -23,7 +23,7 @@ absl::Status SaveConfig(const Config& config) {
   return absl::UnavailableError(fmt::format("{}: cannot be written ({})", path, std::strerror(errno)));
 }
 
-// A run that starts from the beginning leaves the log of the run before it whole, under another name.
+// Before a run starts from the beginning, renames the log of the previous run.
 absl::Status KeepOlder(const std::string& path, Notices& notices) {
   std::error_code error;
   bool there = std::filesystem::is_regular_file(path, error) && std::filesystem::file_size(path, error) > 0;
@@ -69,7 +69,8 @@ absl::Status RunLog::Write(const LogRecord& record) {
     return !status.ok();
   });
   lock.unlock();
-  for (const std::string& note : notes) notices_->Say(note);  // who follows may write it to this log
+  // Without the lock, because a listener may write the note to this log.
+  for (const std::string& note : notes) notices_->Say(note);
   return first;
 }
 

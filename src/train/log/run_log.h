@@ -1,10 +1,10 @@
-// RunLog: what a run reports, each record to all of its sinks: the terminal, and the outputs that the config's log
-// section names. It is opened on rank 0 alone; one made by default swallows all.
+// RunLog: writes each record of a run to all of its sinks: the terminal, and the outputs in the config's log section.
+// Only rank 0 opens one; a default-constructed log drops all records.
 //
 //   absl::StatusOr<RunLog> log = RunLog::Open(config, resumed_step, notices);
 //   absl::Status status = log->Write(StepRecord{.step = 1, .loss = loss});
 //
-// Several threads may write: what saves checkpoints does so beside the training.
+// Thread-safe, because checkpoints are saved concurrently with training.
 #pragma once
 #include <memory>
 #include <mutex>
@@ -21,18 +21,17 @@ namespace weft {
 class RunLog {
  public:
   RunLog() = default;
-  // Makes the files and their folders, and saves the merged config beside the JSON lines. A run that was resumed
-  // appends to its files; any other moves files of that name aside first, so that no log is lost. What becomes of files
-  // is said by the notices, which outlive the log.
+  // Creates the files and their folders, and saves the merged config next to the JSON lines. A resumed run appends to
+  // its files. Any other run first renames existing files, so that no log is lost. `notices` reports what happened to
+  // files and must outlive the log.
   static absl::StatusOr<RunLog> Open(const Config& config, std::optional<int64_t> resumed_step, Notices& notices);
-  // A sink that cannot be written gets no record after that, for it would not join what is there. The first such fault
-  // is the answer, once.
+  // After a write error a sink is dropped, because later records would leave a gap. Returns the first such error, once.
   absl::Status Write(const LogRecord& record);
 
  private:
-  std::unique_ptr<std::mutex> mutex_ = std::make_unique<std::mutex>();  // of the sinks
+  std::unique_ptr<std::mutex> mutex_ = std::make_unique<std::mutex>();  // protects sinks_
   std::vector<std::unique_ptr<LogSink>> sinks_;
-  Notices* notices_ = nullptr;  // of a log that was opened
+  Notices* notices_ = nullptr;  // null unless the log was opened
 };
 
 }  // namespace weft

@@ -28,7 +28,7 @@ absl::Status CheckPrinted() {
                                             errno ? std::strerror(errno) : "an earlier write failed"));
 }
 
-// Opening takes the lowest free number; what is opened as a path only can be neither read nor written.
+// open() returns the lowest free descriptor. O_PATH allows neither reads nor writes.
 void ReserveStandardFiles() {
   for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
     if (fcntl(fd, F_GETFD) < 0 && errno == EBADF) (void)::open("/", O_PATH);

@@ -1,4 +1,4 @@
-// What is printed on stdout: output that is lost, for example on a full disk, must not pass for printed.
+// Printing on stdout. Lost output, for example on a full disk, is reported as an error.
 #pragma once
 #include <string_view>
 
@@ -6,16 +6,17 @@
 
 namespace weft {
 
-// Prints the message (core/host/message.h) and flushes. kUnavailable, with the system's reason, when this or anything
-// before it was lost.
+// Prints the message (core/host/message.h) and flushes. Returns kUnavailable with the system's reason if this or any
+// earlier output was lost.
 absl::Status Print(std::string_view text);
-// Like Print, but writes the bytes as they are.
+// Prints bytes unchanged and flushes. Returns errors as Print does.
 absl::Status PrintBytes(std::string_view bytes);
-// kUnavailable when anything that was written to stdout so far was lost.
+// Returns kUnavailable if any output to stdout so far was lost.
 absl::Status CheckPrinted();
 
-// Opens those of stdin, stdout and stderr that are closed, so that they cannot be read or written and no file of ours
-// takes their number: the messages would be written into it. Call at the beginning of main.
+// Opens each of stdin, stdout and stderr that is closed, in a way that allows neither reads nor writes. Otherwise a
+// file opened later could take its descriptor, and messages would be written into that file. Call it at the start of
+// main.
 void ReserveStandardFiles();
 
 }  // namespace weft

@@ -1,4 +1,4 @@
-// StepColumn: the numbers of a step, by the names that files of records give them.
+// StepColumn: the numbers of a step, with their names in log files.
 #pragma once
 #include <optional>
 
@@ -8,7 +8,7 @@ namespace weft {
 
 struct StepColumn {
   const char* name;
-  std::optional<double> (*value)(const StepRecord& record);  // nothing: not known
+  std::optional<double> (*value)(const StepRecord& record);  // none: unknown
   bool of_loss_scale = false;                                // only steps with a loss scale have it
 };
 

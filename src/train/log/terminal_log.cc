@@ -9,7 +9,7 @@ namespace {
 constexpr const char *kBold = "\x1b[1m", *kGreen = "\x1b[32m", *kYellow = "\x1b[33m", *kCyan = "\x1b[36m",
                      *kPlain = "\x1b[0m";
 
-// The text is printable already: the escape sequences here are the only ones.
+// The text is already printable, so these are its only escape sequences.
 std::string Colored(const LogRecord& record, const std::string& text) {
   if (std::holds_alternative<EvalRecord>(record)) return kCyan + text + kPlain;
   if (std::holds_alternative<EndRecord>(record)) return kGreen + text + kPlain;

@@ -12,14 +12,14 @@
 namespace weft {
 namespace {
 
-// 0 if the variable is no number.
+// Returns 0 if the variable is unset or not a number.
 size_t FromVariable(const char* name) {
   const char* columns = std::getenv(name);
   return columns ? size_t(std::strtoul(columns, nullptr, 10)) : 0;
 }
 
-// mpirun gives each rank a terminal of its own, wherever its output goes: then only a program that started mpirun
-// knows.
+// mpirun gives each rank its own pseudo-terminal wherever the output goes. Only the program that started mpirun knows
+// the real width.
 size_t ColumnsOfTerminal() {
   if (IsLaunched()) return FromVariable(kTerminalVariable);
   winsize size{};

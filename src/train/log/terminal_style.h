@@ -1,4 +1,4 @@
-// TerminalStyle: how wide lines for people may be, and whether they have colours.
+// TerminalStyle: the width of text lines, and whether they have colors.
 #pragma once
 #include <cstddef>
 
@@ -8,9 +8,9 @@ struct TerminalStyle {
   size_t width = 80;
   bool color = false;
 
-  // Of stdout: the width of the terminal, else that of the variable COLUMNS, else 80 columns. Colours only on a
-  // terminal whose width is known, and not if the variable NO_COLOR is set to anything (no-color.org). A rank under
-  // mpirun writes to a terminal only if RunMpirun has said so.
+  // The width is that of the terminal, or else the variable COLUMNS, or else 80 columns. Colors need a terminal of
+  // known width and an empty or unset NO_COLOR (no-color.org). Under mpirun, a rank has a terminal only if RunMpirun
+  // passed its width in a variable.
   static TerminalStyle OfStdout();
 };
 

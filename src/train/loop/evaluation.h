@@ -1,4 +1,4 @@
-// Evaluation: the loss over the validation data, the same for a trainer and for a state that was saved.
+// Evaluation: the loss over the validation data. Training and the evaluation of a saved state both use it.
 #pragma once
 #include <functional>
 #include <optional>
@@ -10,9 +10,9 @@
 
 namespace weft {
 
-// Calls `eval` on every micro-batch of `rows` windows, in the slots by then: {sum of the losses, number of targets},
-// over all ranks; nothing: stop. `progress` is told after each of them. The records lack
-// their step; nothing where it was stopped.
+// Writes each micro-batch of `rows` windows to the slots and calls `eval` on it. `eval` returns {sum of the losses,
+// number of targets} over all ranks, or nullopt to stop. `progress` is called after each micro-batch. The records lack
+// their step, which the caller sets. Returns nullopt if `eval` stopped it.
 std::optional<EvalRecord> Evaluate(const Config& config, const Dataset& data, Slots& slots, int64_t rows,
                                    const std::function<std::optional<std::pair<double, double>>()>& eval,
                                    const std::function<void(const ProgressRecord&)>& progress);

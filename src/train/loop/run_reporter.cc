@@ -16,7 +16,7 @@ absl::StatusOr<RunLog> Opened(const Config& config, const StartRecord& start, No
 
 }  // namespace
 
-// What is wrong with rank 0's log ends the run on all ranks. A disk's error is reported as one message.
+// A fault of rank 0's log ends the run on all ranks. An error of the disk becomes kAborted.
 absl::StatusOr<RunReporter> RunReporter::Open(const Config& config, const StartRecord& start, Mfu mfu,
                                               ProcessGroup& world, Notices& notices) {
   RunReporter reporter(config, mfu, world);

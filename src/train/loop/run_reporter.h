@@ -1,5 +1,5 @@
-// RunReporter: what a run tells people and programs, a record at a time. Rank 0 writes; a run is worth more than its
-// log, so where a record cannot be written the run goes on, and Close says so.
+// RunReporter: writes the records of a run, for users and programs. Only rank 0 writes. A run is worth more than its
+// log, so the run continues if a record cannot be written, and Close then returns an error.
 #pragma once
 #include <optional>
 
@@ -12,21 +12,21 @@ namespace weft {
 
 class RunReporter {
  public:
-  // Opens the log on rank 0 and writes how the run starts. Called by all ranks alike, with one answer on all:
-  // kInvalidArgument where config.log will not do, kAborted where the disk will not.
+  // Opens the log on rank 0 and writes the start record. All ranks must call it; all get the same result. Returns
+  // kInvalidArgument if a path in config.log is unusable, and kAborted for an error of the disk.
   static absl::StatusOr<RunReporter> Open(const Config& config, const StartRecord& start, Mfu mfu, ProcessGroup& world,
                                           Notices& notices);
 
-  bool IsOpen() const { return world_->rank() == 0; }  // on this rank
-  // From any thread.
+  bool IsOpen() const { return world_->rank() == 0; }  // whether this rank writes
+  // May be called from any thread.
   void Write(const LogRecord& record);
-  // Adds what follows from the time of a step: rates and the learning rate.
+  // Adds the learning rate, and the rates that follow from the step's time, before it writes.
   void WriteStep(StepRecord record);
   void WriteEval(const EvalRecord& record);
   void WriteEnd(int64_t step, double seconds);
-  // What could not be written: says so, and the run goes on. From any thread.
+  // Reports that something could not be written. The run continues. May be called from any thread.
   void NoteLost(const absl::Status& status);
-  // On all ranks alike: kAborted where the log lacks something.
+  // Returns kAborted on all ranks if the log is incomplete. All ranks must call it.
   absl::Status Close();
 
  private:
@@ -35,8 +35,8 @@ class RunReporter {
   const Config* config_;
   ProcessGroup* world_;
   Mfu mfu_;
-  RunLog log_;   // of rank 0; another's swallows all
-  struct Lost {  // what of it could not be written
+  RunLog log_;   // open on rank 0; elsewhere it drops all records
+  struct Lost {  // the first error of a write
     std::mutex mutex;
     absl::Status status;
   };

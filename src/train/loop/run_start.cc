@@ -16,7 +16,7 @@
 namespace weft {
 namespace {
 
-// Tokens of another tokenizer with as many kinds would train, and mean something else.
+// A different tokenizer with the same vocabulary size would train without an error, but its tokens have other meanings.
 absl::Status CheckTokenizer(const Checkpoint& checkpoint, const Config& config, const Dataset& data) {
   const Tokenizer* mine = data.tokenizer();
   for (const SavedFile& file : checkpoint.manifest().files)
@@ -48,7 +48,7 @@ void SayWhatIsThere(const Config& config, int64_t step, Notices& notices) {
 absl::StatusOr<RunStart> RunStart::Find(const Config& config, const Dataset& data, ProcessGroup& world,
                                         Notices& notices) {
   RunStart start;
-  // Ranks that look into folders of their own would not agree on what is there.
+  // Looking for a checkpoint requires a shared folder. Ranks with different folders would not agree on the contents.
   bool looks = config.checkpoint.resume == "auto";
   if (looks)
     if (absl::Status s = start.MakeFolder(config, world); !s.ok()) return s;
@@ -73,13 +73,14 @@ absl::Status RunStart::Take(Resumed resumed, const Config& config, const Dataset
   const Manifest& m = checkpoint_->manifest();
   if (absl::Status s = FirstFault(world, CheckTokenizer(*checkpoint_, config, data)); !s.ok()) return s;
   folder_ = checkpoint_->folder();
-  // Rank 0's view is everyone's.
+  // All ranks use rank 0's view.
   bool made = GatherBytes(world, world.rank() == 0 && IsEvaluated(folder_) ? "1" : "0")[0] == "1";
   eval_due_ = m.eval_due && !made && m.step <= config.train.steps && data.eval_windows() > 0;
   return absl::OkStatus();
 }
 
-// Where the run is in the data, and a note where sources of a mixture are not where the checkpoint had them.
+// Sets the position of the run in the data. Returns a note if a mixture has another number of sources than the
+// checkpoint, so that they start from their beginnings, or "".
 std::string RunStart::TakePosition(const Dataset& data) {
   if (!checkpoint_) return "";
   const Manifest& m = checkpoint_->manifest();
@@ -93,7 +94,7 @@ std::string RunStart::TakePosition(const Dataset& data) {
                      folder_, m.of_source.size(), data.num_sources());
 }
 
-// What cannot be written after many steps is said before the first.
+// Creates the folder and locks it before the first step, because a fault after many steps would lose them.
 absl::Status RunStart::MakeFolder(const Config& config, ProcessGroup& world) {
   Ranks ranks = RanksOf(world);
   ranks.host = HostName();

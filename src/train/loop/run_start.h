@@ -1,4 +1,4 @@
-// RunStart: where a run begins, at step 0 with new parameters or at a checkpoint.
+// RunStart: the start of a run, which is step 0 with new parameters or a checkpoint.
 #pragma once
 #include <memory>
 #include <string>
@@ -15,23 +15,25 @@ namespace weft {
 
 class RunStart {
  public:
-  // What checkpoint.resume says. Makes the folder of new checkpoints and takes it for this run, where it saves any.
-  // Called by all ranks alike, with one answer on all: kInvalidArgument, with the place of the key, where the
-  // checkpoint or the folder will not do. Rank 0 prints what it passed over.
+  // Finds the start that checkpoint.resume asks for. If the run saves checkpoints, or if checkpoint.resume is auto,
+  // creates their folder and locks it for this run. All ranks must call it; all get the same result. Returns
+  // kInvalidArgument, with the position of the key, if the checkpoint or the folder is unusable. Rank 0 prints which
+  // checkpoints were skipped.
   static absl::StatusOr<RunStart> Find(const Config& config, const Dataset& data, ProcessGroup& world,
                                        Notices& notices);
 
   const DataPosition& position() const { return position_; }
   int64_t step() const { return position_.step; }
-  const std::string& folder() const { return folder_; }  // of the checkpoint; "": none
-  bool eval_due() const { return eval_due_; }            // an evaluation of that step was not made
+  const std::string& folder() const { return folder_; }  // of the checkpoint; "": there is none
+  bool eval_due() const { return eval_due_; }            // the evaluation after that step is still to be made
   bool is_needed(const Config& config) const { return step() < config.train.steps || eval_due_; }
 
-  // Sets the parameters, and from a checkpoint all that is saved; lets go of its files. Once, by all ranks alike.
-  // Throws Error where weights of model.init cannot be read.
+  // Sets the parameters or, from a checkpoint, all saved entries. Then releases the checkpoint's files. All ranks must
+  // call it, once. Throws Error if the weights of model.init cannot be read or differ between ranks.
   absl::Status SetState(const Config& config, State& state, TrainingStep& step, const Runtime& runtime,
                         ProcessGroup& world, Notices& notices);
-  const std::string& weights() const { return weights_; }  // what model.init gave, for people; "": random values
+  // Returns a summary of the weights from model.init, for the user. Returns "" if there were none.
+  const std::string& weights() const { return weights_; }
 
  private:
   absl::Status Take(Resumed resumed, const Config& config, const Dataset& data, ProcessGroup& world);
@@ -39,10 +41,10 @@ class RunStart {
   absl::Status MakeFolder(const Config& config, ProcessGroup& world);
 
   DataPosition position_;
-  std::optional<Checkpoint> checkpoint_;  // holds its files, which may be removed meanwhile
+  std::optional<Checkpoint> checkpoint_;  // keeps its files open, because they may be removed meanwhile
   std::string folder_, weights_;
   bool eval_due_ = false;
-  std::unique_ptr<FolderLock> in_use_;  // of rank 0
+  std::unique_ptr<FolderLock> in_use_;  // on rank 0
 };
 
 }  // namespace weft

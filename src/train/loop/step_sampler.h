@@ -1,4 +1,5 @@
-// StepSampler: a text that the model writes while it is trained, for people. The trainer knows when; infer knows how.
+// StepSampler: samples a text from the model during training, for the user. The trainer decides when, and train/infer
+// implements how.
 #pragma once
 #include <string>
 
@@ -10,12 +11,12 @@ namespace weft {
 class StepSampler {
  public:
   virtual ~StepSampler() = default;
-  // What it allocates besides the run's own state and arena.
+  // Returns the memory that it allocates in addition to the run's State and arena.
   virtual MemoryNeed Need() const = 0;
-  // Adds its slots to the state of the run, which outlives it, and allocates. Once.
+  // Adds its slots to the State of the run, which must outlive it, and allocates. Must be called once.
   virtual void Bind(State& state) = 0;
-  // A text by the parameters as they are now. Called by all ranks alike, and the same on all. Fails where a logit is
-  // not finite.
+  // Returns a text sampled with the current parameters. All ranks must call it; all get the same text. Returns an error
+  // if a logit is not finite.
   virtual absl::StatusOr<std::string> Text() = 0;
 };
 

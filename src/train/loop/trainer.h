@@ -1,5 +1,5 @@
-// Trainer: a run, from its config and data to its end. It builds the step, finds where the run starts, checks memory,
-// and lets a TrainingLoop train.
+// Trainer: executes a run, from its config and data to its end. It builds the step, finds the start of the run, checks
+// memory, and runs a TrainingLoop.
 #pragma once
 #include "absl/status/status.h"
 #include "weft/core/host/notice.h"
@@ -16,24 +16,28 @@ namespace weft {
 
 class Trainer {
  public:
-  // config is resolved for this mesh and this data, and both are the same on all ranks (CheckSameRun); all outlive the
-  // trainer. All ranks make it together: it checks that they will issue the same collectives in the same order. Throws
-  // Error. Steps and batches of an evaluation ask the gate, where there is one; `activity`, unless null, gets what the
-  // rank saves; `notices` of this rank have said what is odd so far, and say the rest: the log has all of it (null: a
-  // channel of the trainer's own). All outlive the trainer.
+  // The config must be resolved for this mesh and this data. Config and data must be the same on all ranks
+  // (CheckSameRun). All arguments must outlive the trainer. All ranks must construct it together. Throws Error if ranks
+  // would issue different collectives.
+  // - `stop` is asked before each step and before each batch of an evaluation. Null: nothing stops the run.
+  // - `activity` receives descriptions of this rank's saves. It may be null.
+  // - `notices` reports oddities to the user. The log gets all of them, including earlier ones. Null: the trainer uses
+  //   its own.
   Trainer(const Config& config, const Dataset& data, const Context& context, DeviceMesh& mesh,
           DeviceKind device = DeviceKind::kCpu, StopGate* stop = nullptr, RankActivity* activity = nullptr,
           Notices* notices = nullptr);
-  // What writes the samples of train.sample_every; none without it. Before Run.
+  // Sets the sampler for train.sample_every. Without one there are no samples. Must be called before Run.
   void set_sampler(std::unique_ptr<StepSampler> sampler) { sampler_ = std::move(sampler); }
 
-  // Trains all steps, or those that a checkpoint has before it; evaluates, logs, saves. Where the gate stops it, it
-  // saves, says how to go on, and is well. On all ranks alike:
-  // kInvalidArgument, the checkpoint to go on from, or the folder of new ones, will not do, and nothing was started;
-  // kResourceExhausted, there is too little memory, and nothing was allocated; kAborted, a loss or norm is not finite,
-  // and what follows would be worthless, or two checkpoints in a row, or the last one, cannot be saved, or the
-  // log cannot be opened or, said at the end, was not written to its end.
-  // Where Run throws, a checkpoint may be in progress: the trainer waits for it when it ends, not Run.
+  // Trains the steps that remain after the checkpoint, if there is one. Evaluates, logs and saves. If the gate stops
+  // the run, saves the state, prints how to resume, and returns OK. Returns the same result on all ranks:
+  // - kInvalidArgument: the checkpoint to resume from, the folder of new ones, profile.steps or config.log is unusable.
+  //   No step was run.
+  // - kResourceExhausted: there is too little memory. Nothing was allocated.
+  // - kAborted: a loss, a norm or a logit of a sample is not finite, so that further steps would be worthless. Or two
+  //   checkpoints in a row, or the last one, cannot be saved. Or the log cannot be opened, or was not written
+  //   completely, which is reported at the end.
+  // If Run throws, a save may be in progress. The trainer waits for it in its destructor, not in Run.
   absl::Status Run();
   ~Trainer();
 
@@ -49,12 +53,12 @@ class Trainer {
   DeviceMesh& mesh_;
   StopGate* stop_;
   RankActivity* activity_;
-  Notices own_notices_;  // where the caller has none
+  Notices own_notices_;  // used if the caller passes none
   Notices& notices_;
   TrainingStep step_;
   Runtime runtime_;
-  std::unique_ptr<Parts> parts_;          // of the run
-  std::unique_ptr<StepSampler> sampler_;  // runs on their state
+  std::unique_ptr<Parts> parts_;          // of the run; null before it starts
+  std::unique_ptr<StepSampler> sampler_;  // uses the State in parts_, so it is destroyed before it
 };
 
 }  // namespace weft

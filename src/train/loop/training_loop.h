@@ -1,4 +1,4 @@
-// TrainingLoop: the steps of a run, and what comes between them: evaluations, checkpoints, the end.
+// TrainingLoop: runs the steps of a run and, between them, evaluations, checkpoints, samples and profiles.
 #pragma once
 #include <chrono>
 
@@ -14,7 +14,7 @@ namespace weft {
 
 class TrainingLoop {
  public:
-  // What it is made of, built before it and in this order; all outlive it.
+  // The objects that the loop uses. All of them must outlive it.
   struct Parts {
     const Config& config;
     const Dataset& data;
@@ -25,13 +25,13 @@ class TrainingLoop {
     StepRunner& runner;
     RunReporter& reporter;
     CheckpointPolicy& checkpoints;
-    StopGate* stop;          // null: nothing stops it
+    StopGate* stop;          // null: nothing stops the loop
     StepSampler* sampler;    // null: no samples
     StepProfiler* profiler;  // null: no profile
   };
   explicit TrainingLoop(const Parts& parts) : p_(parts), eval_due_(parts.start.eval_due()) {}
 
-  // As Trainer::Run.
+  // Returns the status of Trainer::Run.
   absl::Status Run();
 
  private:
@@ -53,8 +53,9 @@ class TrainingLoop {
 
   Parts p_;
   bool stopped_ = false;
-  bool eval_due_;           // of the latest step, and not made yet
-  Clock::time_point last_;  // when the latest step was finished, or its first micro-step begun
+  bool eval_due_;  // the evaluation after the latest step is still to be made
+  // The time at which the step being timed begins: the end of the step before it, or of a pause between them.
+  Clock::time_point last_;
 };
 
 }  // namespace weft

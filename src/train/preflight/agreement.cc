@@ -13,7 +13,7 @@
 namespace weft {
 namespace {
 
-// One line a key, those that are unset too: the lines of two ranks pair up.
+// Returns one line per key, including unset ones, so that the lines of two ranks correspond.
 std::string SharedKeys(const Config& config) {
   std::string lines;
   for (const Field& field : Schema())
@@ -27,7 +27,8 @@ uint64_t HashOf(std::string_view text) {
   return hash.value();
 }
 
-// Of all kinds of token, in order, as text; of token shards, whose text is unknown, of their number.
+// Returns the hash of the texts of all token ids, in order. For token shards without a tokenizer, returns the
+// vocabulary size.
 uint64_t HashOfKinds(const Dataset& data) {
   if (!data.tokenizer()) return uint64_t(data.vocab());
   std::vector<int32_t> kinds(size_t(data.tokenizer_vocab()));
@@ -51,7 +52,7 @@ Facts Unpack(const std::string& bytes) {
   return facts;
 }
 
-// "train.seed is 2 there and 1 on rank 0".
+// Returns, for example, "train.seed is 2 there and 1 on rank 0".
 std::string FirstDifference(const std::string& theirs, const std::string& first) {
   std::vector<std::string> a = absl::StrSplit(theirs, '\n'), b = absl::StrSplit(first, '\n');
   if (a.size() != b.size()) return "its version of weft knows other keys";
@@ -63,15 +64,15 @@ std::string FirstDifference(const std::string& theirs, const std::string& first)
   return fmt::format("{} is {} there and {} on rank 0", key[0], shown(key.back()), shown(other.back()));
 }
 
-// Why a rank with the facts `theirs` may not train with one that has `first`; "" when it may. The vocabulary comes
-// before the config, whose model.vocab may follow from it.
+// Returns why the data of a rank with `theirs` differs from `first`, or "". Compares the vocabulary before the config,
+// because model.vocab may follow from it.
 std::string DataFault(const Facts& theirs, const Facts& first) {
   if (theirs.kinds != first.kinds)
     return fmt::format(
         "another vocabulary ({} kinds of token against {}): data.tokenizer, or the data behind data.train or data.val, "
         "is not the same there",
         theirs.vocab, first.vocab);
-  if (theirs.config != first.config) return "";  // the data may follow from it
+  if (theirs.config != first.config) return "";  // the data may depend on the config
   auto tokens = [](const char* what, const char* key, int64_t count, int64_t of_first) {
     return fmt::format(
         "other {} ({} tokens against {}): the data behind {} is not the same there; compare the files with sha256sum",

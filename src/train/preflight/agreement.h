@@ -1,5 +1,5 @@
-// Agreement: all ranks of a run must have read the same config and the same tokens, or they train on a mixture without
-// a word. Ranks compare hashes; only when these differ do they exchange what an error needs.
+// Agreement: checks that all ranks of a run have read the same config and the same tokens. Otherwise they would
+// silently train on a mixture. Ranks compare hashes and exchange details only if the hashes differ.
 #pragma once
 #include <string>
 
@@ -8,10 +8,11 @@
 
 namespace weft {
 
-// The first rank that differs from rank 0, and in what: the same answer on all ranks. Keys that concern one rank alone
-// (Field::per_rank) may differ, and so may the paths of the data.
+// Returns an error that names the first rank that differs from rank 0, and the difference. All ranks get the same
+// result. Keys that concern only one rank (Field::per_rank), among them the paths of the data, may differ.
 absl::Status CheckSameRun(const Config& config, const Dataset& data, const Ranks& ranks);
-// The same of a config without data, and of what else the command line says: lines "name: value".
+// Checks a config without data, and other command-line arguments, given as lines "name: value". Returns errors as
+// CheckSameRun does.
 absl::Status CheckSameConfig(const Config& config, const std::string& lines, const Ranks& ranks);
 
 }  // namespace weft

@@ -20,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Absolute, through links as far as it is there, without a slash at its end.
+// Returns an absolute path without a trailing slash. Resolves links in the part that exists.
 fs::path Normal(const std::string& path) {
   std::error_code error;
   fs::path absolute = fs::absolute(path, error), normal = fs::weakly_canonical(absolute, error);
@@ -33,14 +33,14 @@ bool SameFile(const std::string& a, const std::string& b) {
   return fs::equivalent(a, b, error) || Normal(a) == Normal(b);
 }
 
-// The part of `path` below `folder`, "." where they are one; nothing where it lies elsewhere.
+// Returns the part of `path` below `folder`, "." if they are equal, or none if `path` is elsewhere.
 std::optional<fs::path> Below(const std::string& folder, const std::string& path) {
   fs::path outer = Normal(folder), inner = Normal(path);
   bool is_below = std::mismatch(outer.begin(), outer.end(), inner.begin(), inner.end()).first == outer.end();
   return is_below ? std::optional(inner.lexically_relative(outer)) : std::nullopt;
 }
 
-// A file that has something, and not what a log begins with.
+// Whether a file is not empty and does not begin as its log should.
 bool HasSomethingElse(const std::string& log, std::string_view start) {
   std::error_code error;
   if (!fs::is_regular_file(log, error) || fs::file_size(log, error) == 0 || error) return false;
@@ -51,7 +51,7 @@ bool HasSomethingElse(const std::string& log, std::string_view start) {
 
 using Faults = std::vector<ConfigFault>;
 
-// ".jsonl" of log.jsonl.
+// Returns ".jsonl" for log.jsonl.
 std::string ExtensionOf(const OutputPath& output) {
   std::string extension = fs::path(output.key).extension().string();
   return extension == ".path" ? ".json" : extension;
@@ -66,7 +66,7 @@ void CheckName(const OutputPath& output, Faults& faults) {
                                  fs::path(path).replace_extension(ExtensionOf(output)).string())});
 }
 
-// Where the merged config of a log is saved must not be the config that the run reads.
+// Checks that saving the merged config would not overwrite the config that the run reads.
 void CheckSavedConfig(const Config& config, Faults& faults) {
   if (SameFile(SavedConfigPath(config), config.file))
     faults.push_back({"log.jsonl", fmt::format("the merged config is saved as {}, which would overwrite this config; "
@@ -74,7 +74,7 @@ void CheckSavedConfig(const Config& config, Faults& faults) {
                                                SavedConfigPath(config))});
 }
 
-// The log is added to or moved aside: that must not hit a file that the run reads.
+// Logs are appended to or renamed, so a log must not be a file that the run reads.
 void CheckInputs(const Config& config, const OutputPath& output, Faults& faults) {
   const std::string& path = output.path;
   auto check = [&](bool holds, const std::string& what) {
@@ -98,7 +98,7 @@ void CheckInputs(const Config& config, const OutputPath& output, Faults& faults)
   }
 }
 
-// A file of the log where a folder is to be, or one above it.
+// Refuses a log file whose path is needed as a folder, or as the parent of one.
 void CheckFolders(const Config& config, const OutputPath& output, Faults& faults) {
   std::vector<std::string> files = {output.path};
   if (files[0] == config.log.jsonl) files.push_back(SavedConfigPath(config));
@@ -111,7 +111,7 @@ void CheckFolders(const Config& config, const OutputPath& output, Faults& faults
                                      file, key, folder, output.key, (fs::path(folder) / output.key).string())});
 }
 
-// Checkpoints come and go as whole folders.
+// Checkpoints are replaced and removed as whole folders, so no other output may be inside one.
 void CheckCheckpoints(const Config& config, const char* key, const std::string& path, Faults& faults) {
   const CheckpointConfig& c = config.checkpoint;
   std::optional<fs::path> below = c.dir.empty() ? std::nullopt : Below(c.dir, path);
@@ -142,7 +142,7 @@ std::vector<ConfigFault> CheckOutputPaths(const Config& config) {
   for (const OutputPath& output : OutputPathsOf(config)) {
     const std::string& path = output.path;
     Faults faults;
-    if (!output.is_folder() && !IsOfRun(config, output.key)) {  // the folder of a run is its own
+    if (!output.is_folder() && !IsOfRun(config, output.key)) {  // a run's folder has only its own files
       CheckName(output, faults);
       CheckInputs(config, output, faults);
       CheckFolders(config, output, faults);

@@ -1,4 +1,5 @@
-// Where a run writes against what it reads and what else it writes: none of its files may destroy another.
+// Checks the paths that a run writes against those that it reads and against each other, so that no file destroys
+// another.
 #pragma once
 #include <string>
 #include <vector>
@@ -7,19 +8,19 @@
 
 namespace weft {
 
-// A file or folder that a run writes to.
+// A file or folder that a run writes.
 struct OutputPath {
   const char* key;  // "log.jsonl"
   std::string path;
-  const char* kind;   // "log": what an error calls a file; null: the path is a folder
-  const char* lines;  // what the file holds, for people
-  const char* start;  // how the file starts
+  const char* kind;   // name of the file in errors, "log"; null: the path is a folder
+  const char* lines;  // the contents of the file, for messages
+  const char* start;  // the first bytes of the file
   bool is_folder() const { return !kind; }
 };
-// Those of the log, in the order in which they are opened, and the profile. Checkpoints are apart.
+// Returns the outputs of the log, in the order in which they are opened, and the profile. Does not include checkpoints.
 std::vector<OutputPath> OutputPathsOf(const Config& config);
 
-// By the paths as they lead through links now, and by how a file in the log's place begins.
+// Follows links as they are now. Also checks that an existing file at a log's path begins like such a log.
 std::vector<ConfigFault> CheckOutputPaths(const Config& config);
 
 }  // namespace weft

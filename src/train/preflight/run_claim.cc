@@ -14,7 +14,7 @@
 namespace weft {
 namespace {
 
-// mkdir makes a folder for one caller only, whoever else asks for it at the same time.
+// mkdir succeeds for only one caller, even if several try at the same time.
 absl::StatusOr<std::string> MakeFirstFree(const std::string& name) {
   if (absl::Status s = MakeOutputFolder(kRunsFolder); !s.ok()) return s;
   for (int64_t number = 1;; number++) {
@@ -46,7 +46,7 @@ absl::StatusOr<RunClaim> RunClaim::Make(Config& config, const Ranks& ranks) {
 
 RunClaim::~RunClaim() {
   if (made_.empty()) return;
-  ::rmdir((made_ + "/tensorboard").c_str());  // made before the run began
+  ::rmdir((made_ + "/tensorboard").c_str());  // created before the run began
   ::rmdir(made_.c_str());
 }
 

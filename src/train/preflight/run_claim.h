@@ -1,4 +1,4 @@
-// RunClaim: the folder of a run that begins, made so that no other run can take it.
+// RunClaim: creates the folder of a new run, so that no other run can take it.
 //
 //   absl::StatusOr<RunClaim> claim = RunClaim::Make(config, ranks);
 #pragma once
@@ -13,17 +13,19 @@ namespace weft {
 
 class RunClaim {
  public:
-  // Gives config.run the name of the folder that the run writes to, and fills the keys that follow from it. With
-  // checkpoint.resume: never that is the first of NAME, NAME-2, NAME-3, ... that does not exist; rank 0 makes it and
-  // the other ranks learn the name. A run that resumes keeps NAME. Without config.run it does nothing. Called by all
-  // ranks alike, with one answer on all: kInvalidArgument, with the key's place, when rank 0 cannot make the folder.
+  // Sets config.run to the name of the folder that the run writes to, and sets the keys that depend on it. With
+  // checkpoint.resume: never, the name is the first of NAME, NAME-2, NAME-3, ... that does not exist. Rank 0 creates
+  // the folder and sends the name to the other ranks. A run that resumes keeps NAME. Does nothing without config.run.
+  //
+  // All ranks must call it; all get the same result. Returns kInvalidArgument, with the position of the key, if rank 0
+  // cannot create the folder.
   static absl::StatusOr<RunClaim> Make(Config& config, const Ranks& ranks);
-  // Removes the folder that Make made, if the run has left nothing in it.
+  // Removes the folder that Make created if it is empty.
   ~RunClaim();
   RunClaim(RunClaim&& other) noexcept : made_(std::exchange(other.made_, "")), note_(std::move(other.note_)) {}
   RunClaim& operator=(RunClaim&&) = delete;
 
-  // For people: which name the run got because its own was taken. "" otherwise.
+  // A message for the user: the run's name, if its own was taken. Otherwise "".
   const std::string& note() const { return note_; }
 
  private:

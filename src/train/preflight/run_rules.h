@@ -1,4 +1,4 @@
-// The rules that the config of a run must pass before it begins, beside those of the config alone.
+// The rules that a config must pass before a run starts, in addition to the checks of the config itself.
 #pragma once
 #include <span>
 

@@ -1,7 +1,7 @@
-// ModuleTrack: the calls of a profile as slices of the modules that they stand in, one within the other.
+// ModuleTrack: shows the calls of a profile as nested slices of the modules that they belong to.
 //
-// A module is a slice from the first of its calls that follow each other to the last of them. It has their bytes and
-// FLOPs, and the bytes that their collectives were handed.
+// A module's slice covers a run of consecutive calls, from the first to the last. It shows their bytes and FLOPs, and
+// the bytes handed to their collectives.
 #pragma once
 #include <string>
 #include <string_view>
@@ -12,21 +12,21 @@
 
 namespace weft {
 
-// "blocks.3.mlp.down" as "blocks.3", "mlp", "down": a number stays with what it counts.
+// Splits "blocks.3.mlp.down" into "blocks.3", "mlp" and "down": a number stays with the name before it.
 std::vector<std::string_view> ModulesOf(std::string_view scope);
 
 class ModuleTrack {
  public:
-  // Times are subtracted from: slices begin at `origin`.
+  // Slice times are relative to `origin`.
   explicit ModuleTrack(int64_t origin) : origin_(origin) {}
 
-  // A slice around those of the modules that follow, until its Close.
+  // Opens a slice around the modules that follow, until the matching Close.
   void Open(std::string name, int64_t begin);
   void Close(int64_t end);
-  // Calls of a phase and module, within the slices that are open. `span` begins where the one before it ended or later.
-  // `handed`: bytes that a collective was handed.
+  // Adds calls of one phase and module within the open slices. `span` must not begin before the previous one ended.
+  // `handed` is the number of bytes handed to a collective.
   void Add(const ProfiledBatch& batch, RunProfile::Span span, int64_t handed);
-  // All of them; none is open.
+  // Returns all slices. Requires that none is open.
   std::vector<Slice> Take() { return std::move(slices_); }
 
  private:
@@ -43,7 +43,7 @@ class ModuleTrack {
   int64_t origin_;
   std::vector<Slice> slices_;
   std::vector<Level> open_;
-  size_t explicit_ = 0;  // of them: those that Open opened
+  size_t explicit_ = 0;  // how many levels of open_ come from Open
 };
 
 }  // namespace weft

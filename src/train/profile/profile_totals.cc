@@ -62,7 +62,7 @@ void ProfileTotals::SumOverRanks(ProcessGroup& world) {
 
 namespace {
 
-// The rows that take most time, longest first.
+// Returns the rows that take most time, longest first.
 template <class Map>
 std::vector<const typename Map::value_type*> Longest(const Map& sums) {
   constexpr size_t kMost = 10;
@@ -75,7 +75,7 @@ std::vector<const typename Map::value_type*> Longest(const Map& sums) {
 
 double PerNanosecond(double amount, double time) { return time > 0 ? amount / time : 0; }
 
-// Of a CPU "12.3", of a GPU "605032".
+// For example "12.3" on a CPU and "605032" on a GPU.
 std::string RateText(double rate) { return rate < 1000 ? fmt::format("{:.1f}", rate) : fmt::format("{:.0f}", rate); }
 
 std::string KernelLines(const ProfileTotals& t) {

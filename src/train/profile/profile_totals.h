@@ -1,4 +1,5 @@
-// ProfileTotals: where the time of profiled steps went, in sums over calls, steps and ranks, and as a table for people.
+// ProfileTotals: where the time of profiled steps went, summed over calls, steps and ranks, and as a table for the
+// terminal.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -13,23 +14,23 @@
 namespace weft {
 
 struct ProfileTotals {
-  // Times in nanoseconds.
+  // Times are in nanoseconds.
   struct Kernels {
     double calls = 0, time = 0, bytes = 0, flops = 0;
   };
   struct Collectives {
-    double calls = 0, time = 0, waiting = 0, bytes = 0;  // bytes: handed over
+    double calls = 0, time = 0, waiting = 0, bytes = 0;  // bytes: handed to the collective
   };
   double steps = 0, step_time = 0;
   double kernel_time = 0, collective_time = 0, waiting = 0;
-  double covered = 0;  // of the steps, by a kernel or a collective
-  // By op, module and phase; numbers of modules are "*", so that the blocks of a model are one.
+  double covered = 0;  // time of the steps covered by kernels and collectives
+  // By op, module and phase. Numbers in modules become "*", so that the blocks of a model share a row.
   std::map<std::tuple<std::string, std::string, std::string>, Kernels> kernels;
   std::map<std::pair<std::string, std::string>, Collectives> collectives;  // by op and axis
 
   void AddKernel(const ProfiledBatch& batch);
   void AddCollective(const ProfiledBatch& batch, const std::string& axis, int64_t waiting_time, int64_t handed);
-  // The sums over all ranks, on each of them. Called by all ranks alike, with profiles of the same programs.
+  // Sums over all ranks; each gets the result. All ranks must call it, with profiles of the same programs.
   void SumOverRanks(ProcessGroup& world);
 
   double Share(double time) const { return step_time > 0 ? time / step_time : 0; }
@@ -38,9 +39,10 @@ struct ProfileTotals {
   std::vector<double*> Numbers();
 };
 
-// "blocks.11.mlp" as "blocks.*.mlp".
+// Turns "blocks.11.mlp" into "blocks.*.mlp".
 std::string FoldedScope(const std::string& scope);
-// The kernels and the collectives that take most, of lines of 80 columns at most. Times are those of a step of a rank.
+// Returns the kernels and the collectives that take most time, in lines of at most 80 columns. Times are per step and
+// rank.
 std::string ProfileTable(const ProfileTotals& totals);
 
 }  // namespace weft

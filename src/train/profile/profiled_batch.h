@@ -1,4 +1,4 @@
-// ProfiledBatch: what a profiled program issued at once, a call as a rule, with its time and its cost.
+// ProfiledBatch: the calls that a profiled program issued together, usually one call, with their time and cost.
 #pragma once
 #include <span>
 #include <string>
@@ -12,22 +12,22 @@ namespace weft {
 
 struct ProfiledBatch {
   RunProfile::Span span;
-  size_t first = 0;                   // the position of the first call in the plan
-  std::span<const Step> steps;        // of the plan; none: the copies at the end of a program
+  size_t first = 0;                   // position of the first call in the plan
+  std::span<const Step> steps;        // of the plan; empty: the copies at the end of a program
   std::span<const KernelCall> calls;  // of these steps
   CallCost cost;
 
   bool is_copies() const { return steps.empty(); }
   const Node& node() const { return *steps[0].node; }  // of the first call
   bool is_collective() const { return !is_copies() && IsCollective(node().op); }
-  // The module of all calls, "blocks.3.mlp"; "" where they are of several.
+  // Returns the module of the calls, "blocks.3.mlp", or "" if they belong to several.
   std::string scope() const;
 };
 
-// In the order in which they were issued.
+// Returns the batches in the order in which they were issued.
 std::vector<ProfiledBatch> BatchesOf(const RunProfile::ProgramRun& run);
 
-// The members "bytes", "GB/s" and, of products, "flops" and "GFLOP/s" of a JSON object, with commas between them.
+// Returns the members "bytes", "GB/s" and, for products, "flops" and "GFLOP/s" of a JSON object, separated by commas.
 std::string RateMembers(const CallCost& cost, int64_t nanoseconds);
 
 }  // namespace weft

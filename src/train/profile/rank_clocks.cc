@@ -18,7 +18,7 @@ int64_t ClockOffset(ProcessGroup& world) {
     time = SteadyNanoseconds();
   }
   world.AllGather(mine.data(), all.data(), int64_t(kRounds), DType::kI64);
-  // Ranks of one host have one clock: its first rank speaks for all.
+  // Ranks of one host share a clock, so its first rank speaks for all.
   size_t speaker = size_t(std::find(hosts.begin(), hosts.end(), hosts[size_t(world.rank())]) - hosts.begin());
   std::vector<int64_t> ahead(kRounds);
   for (size_t i = 0; i < kRounds; i++) ahead[i] = all[speaker * kRounds + i] - all[i];

@@ -1,4 +1,4 @@
-// RankClocks: times of ranks on one scale, and who of a group came last.
+// RankClocks: puts the times of all ranks on one scale, and finds when the last rank of a group arrived.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -8,12 +8,12 @@
 
 namespace weft {
 
-// The nanoseconds by which SteadyNanoseconds of this rank is ahead of rank 0's. 0 on rank 0's host; elsewhere measured
-// at barriers, so that it is off by about the time of a message. Called by all ranks alike.
+// Returns how many nanoseconds this rank's SteadyNanoseconds is ahead of rank 0's. The result is 0 on rank 0's host. On
+// other hosts it is measured at barriers, with an error of about the latency of a message. All ranks must call it.
 int64_t ClockOffset(ProcessGroup& world);
 
-// For each collective of the steps, in order: when the last rank of its group began it, by this rank's clock, which is
-// `clock_offset` ahead of rank 0's. Called by all ranks alike, with profiles of the same programs.
+// Returns, per collective of the steps and in order, when the last rank of its group began it. The times are on this
+// rank's clock, which is `clock_offset` ahead of rank 0's. All ranks must call it, with profiles of the same programs.
 std::vector<int64_t> LastArrivals(const std::vector<RunProfile::Step>& steps, DeviceMesh& mesh, int64_t clock_offset);
 
 }  // namespace weft

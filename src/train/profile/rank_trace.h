@@ -1,4 +1,4 @@
-// RankTrace: a rank's profile as the events of a trace, with three tracks: modules, kernels and collectives.
+// RankTrace: a rank's profile as trace events on three tracks: modules, kernels and collectives.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -15,14 +15,14 @@ class RankTrace {
  public:
   struct Options {
     MeshShape mesh;
-    int64_t first_step = 1;  // the number of the first step
-    int64_t origin = 0;      // when the trace begins, by this rank's clock
+    int64_t first_step = 1;  // number of the first step
+    int64_t origin = 0;      // start of the trace on this rank's clock
   };
-  // `last_arrivals`: of the collectives, in order, by this rank's clock (LastArrivals). A rank waits in a collective
-  // until the last one has come to it.
+  // `last_arrivals` has an entry per collective, in order, on this rank's clock (LastArrivals). A rank waits in a
+  // collective until the last rank has arrived.
   RankTrace(const std::vector<RunProfile::Step>& steps, const Options& options, std::span<const int64_t> last_arrivals);
 
-  // As process `rank`, called `name`.
+  // Returns the events as process `rank` with the name `name`.
   std::string Events(int rank, const std::string& name) const;
   const ProfileTotals& totals() const { return totals_; }  // of this rank
 

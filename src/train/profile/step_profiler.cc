@@ -18,7 +18,7 @@
 namespace weft {
 namespace {
 
-// The bytes of all ranks on rank 0, one after the other, so that it holds those of one at a time.
+// Calls `take` on rank 0 with the bytes of each rank in turn, so that it holds those of one rank at a time.
 void ForEachRank(ProcessGroup& world, const std::string& mine, const std::function<void(const std::string&)>& take) {
   std::vector<int64_t> sizes(size_t(world.size()));
   auto size = int64_t(mine.size());
@@ -32,7 +32,7 @@ void ForEachRank(ProcessGroup& world, const std::string& mine, const std::functi
   }
 }
 
-// An older profile of another run, or of another start of this one, stays whole.
+// Renames an older profile of another run or of an earlier start of this run.
 absl::StatusOr<DurableFile> NewTrace(const std::string& path, Notices& notices) {
   std::error_code error;
   if (std::filesystem::exists(path, error)) {
@@ -41,11 +41,11 @@ absl::StatusOr<DurableFile> NewTrace(const std::string& path, Notices& notices) 
     notices.Say(fmt::format("{} had another profile, which is {} now", path, *aside));
   }
   std::filesystem::path parent = std::filesystem::path(path).parent_path();
-  if (!parent.empty()) std::filesystem::create_directories(parent, error);  // what fails shows when the file is made
+  if (!parent.empty()) std::filesystem::create_directories(parent, error);  // creating the file reports failures
   return DurableFile::Create(path);
 }
 
-// The earliest time of all ranks by rank 0's clock.
+// Returns the earliest time of all ranks. Times are on rank 0's clock.
 int64_t Earliest(ProcessGroup& world, int64_t mine) {
   world.AllReduce(&mine, &mine, 1, DType::kI64, ReduceOp::kMin);
   return mine;

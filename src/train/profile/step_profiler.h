@@ -1,6 +1,6 @@
-// StepProfiler: times the steps that profile.steps names, and writes them as one trace of all ranks.
+// StepProfiler: times the steps in profile.steps and writes one trace of all ranks.
 //
-// It costs the other steps nothing: a step is timed call by call only between Begin and Finish.
+// Other steps cost nothing more, because steps are timed call by call only between Begin and Finish.
 #pragma once
 #include <string>
 
@@ -13,24 +13,26 @@
 
 namespace weft {
 
-// kInvalidArgument, with the place of the key, where a run that resumes after `start_step` does not come to all steps
-// of profile.steps.
+// Returns kInvalidArgument, with the position of the key, if a run that resumes after `start_step` does not execute all
+// steps of profile.steps.
 absl::Status CheckProfiledSteps(const Config& config, int64_t start_step);
 
 class StepProfiler {
  public:
-  // All outlive the profiler; config.profile names steps. `runner` runs programs (executor compiled).
+  // All arguments must outlive the profiler. Requires config.profile.steps and a `runner` that runs programs (executor
+  // compiled).
   StepProfiler(const Config& config, DeviceMesh& mesh, StepRunner& runner, DeviceKind device, Notices& notices)
       : config_(config), mesh_(mesh), runner_(runner), device_(device), notices_(notices) {}
 
-  // Whether all steps up to `step` must be finished before the next one is issued: a profile begins or ends there.
+  // Whether all steps up to `step` must finish before the next one is issued, because a profile begins or ends there.
   bool IsBorder(int64_t step) const { return step + 1 == steps().first || step == steps().last; }
-  // Before `step` is issued; no step is in progress if a profile begins with it. Called by all ranks alike.
+  // Call before `step` is issued. If a profile begins with it, no step may be in progress. All ranks must call it.
   void Begin(int64_t step);
-  // Whether a profile is to be finished after `step`: it is the last one, or the run stops.
+  // Whether to finish a profile after `step`, because it is the last profiled step or the run stops.
   bool IsDue(int64_t step, bool stops) const { return running_ && (stops || step == steps().last); }
-  // Writes the trace of the steps up to `step`, which are finished: an older file goes aside first. Called by all ranks
-  // alike. The record is rank 0's to write; the error, on rank 0, names the file and the system's reason.
+  // Writes the trace of the steps up to `step`, which must be finished. First renames an older file. All ranks must
+  // call it. Only rank 0 should log the returned record. Errors occur on rank 0; they name the file and the system's
+  // reason.
   absl::StatusOr<ProfileRecord> Finish(int64_t step);
 
  private:

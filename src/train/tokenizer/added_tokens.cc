@@ -7,13 +7,13 @@
 namespace weft {
 namespace {
 
-// Unicode's White_Space.
+// Unicode's White_Space property.
 bool IsSpace(uint32_t c) {
   return (c >= 0x9 && c <= 0xD) || c == 0x20 || c == 0x85 || c == 0xA0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200A) ||
          c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
 }
 
-// Where the white space that ends at `end` begins, but not before `least`.
+// Returns the beginning of the white space that ends at `end`. The result is at least `least`.
 size_t SpaceBegin(std::string_view text, size_t least, size_t end) {
   while (end > least) {
     size_t begin = end - 1;
@@ -25,7 +25,7 @@ size_t SpaceBegin(std::string_view text, size_t least, size_t end) {
   return end;
 }
 
-// Where the white space that begins at `begin` ends.
+// Returns the end of the white space that begins at `begin`.
 size_t SpaceEnd(std::string_view text, size_t begin) {
   for (size_t at = begin; at < text.size(); begin = at)
     if (!IsSpace(NextCodePoint(text, at))) break;
@@ -48,7 +48,8 @@ AddedTokens::AddedTokens(std::vector<AddedToken> tokens) : tokens_(std::move(tok
   }
 }
 
-// Byte by byte, the tokens that begin with what the text has there are a range of the sorted ones.
+// The tokens are sorted, so those that begin with the first bytes of the text are a range. Each further byte narrows
+// it.
 const AddedToken* AddedTokens::LongestAt(std::string_view text, size_t at) const {
   const AddedToken* longest = nullptr;
   auto low = tokens_.begin(), high = tokens_.end();
@@ -64,7 +65,7 @@ const AddedToken* AddedTokens::LongestAt(std::string_view text, size_t at) const
 
 AddedTokens::Search AddedTokens::Find(std::string_view text, size_t from, bool ends) const {
   auto before = [&](size_t at) {
-    while (at > from && at < text.size() && (uint8_t(text[at]) & 0xC0) == 0x80) at--;  // where a code point begins
+    while (at > from && at < text.size() && (uint8_t(text[at]) & 0xC0) == 0x80) at--;  // the beginning of a code point
     return any_takes_space_before_ ? SpaceBegin(text, from, at) : at;
   };
   if (tokens_.empty()) return {std::nullopt, text.size()};

@@ -14,7 +14,7 @@ constexpr bool IsPrintable(int byte) {
 
 constexpr int kLetters = 256 + 68;
 
-// By code point, -1 for what is no letter.
+// Indexed by code point; -1 for code points that are not letters.
 constexpr std::array<int16_t, kLetters> BytesByLetter() {
   std::array<int16_t, kLetters> bytes{};
   bytes.fill(-1);

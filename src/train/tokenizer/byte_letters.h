@@ -1,5 +1,5 @@
-// The letters by which byte-level tokenizers spell bytes in JSON: printable ones of Latin-1 stand for themselves, the
-// other 68 for U+0100 and on, in their order. A space is U+0120.
+// The letters with which byte-level tokenizers spell bytes in JSON. A printable byte of Latin-1 is its own letter. The
+// other 68 bytes are U+0100 and up, in byte order; a space is U+0120.
 #pragma once
 #include <optional>
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace weft {
 
-// The bytes that valid UTF-8 text spells; none if it has another character.
+// Returns the bytes that a text spells, or none if it contains any other character. Requires valid UTF-8.
 std::optional<std::string> BytesOfLetters(std::string_view letters);
 
 }  // namespace weft

@@ -6,7 +6,7 @@
 namespace weft {
 
 void WordEncoder::Encode(std::string_view word, std::vector<int32_t>& tokens) {
-  constexpr size_t kMostSeen = size_t{1} << 16, kLongestSeen = 48;  // some 8 MiB
+  constexpr size_t kMostSeen = size_t{1} << 16, kLongestSeen = 48;  // about 8 MiB
   absl::string_view key(word.data(), word.size());
   if (auto found = pairs_.whole_words.find(key); found != pairs_.whole_words.end())
     return tokens.push_back(found->second);
@@ -32,12 +32,12 @@ void WordEncoder::Merge(std::string_view word, std::vector<int32_t>& tokens) {
     std::pop_heap(heap_.begin(), heap_.end(), std::greater<>());
     auto rank = uint32_t(heap_.back() >> 32), symbol = uint32_t(heap_.back());
     heap_.pop_back();
-    if (symbols_[symbol].merge.rank == rank) MergeWithNext(symbol);  // else one of the two has changed since
+    if (symbols_[symbol].merge.rank == rank) MergeWithNext(symbol);  // else one of the two tokens has changed since
   }
   for (uint32_t i = 0; i < size; i = symbols_[i].next) tokens.push_back(symbols_[i].token);
 }
 
-// Sees which merge a symbol and the next one are due for.
+// Finds the merge of a symbol with the next one, if there is one, and adds it to the heap.
 void WordEncoder::Rate(uint32_t symbol) {
   Symbol& s = symbols_[symbol];
   s.merge.rank = kNone;

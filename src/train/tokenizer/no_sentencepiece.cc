@@ -1,4 +1,4 @@
-// A build without the sentencepiece library.
+// Replaces sentencepiece_library.cc in a build without the sentencepiece library.
 #include "weft/train/tokenizer/sentencepiece_library.h"
 
 namespace weft {

@@ -23,10 +23,10 @@ bool IsThere(const std::string& path) {
   return fs::exists(path, error);
 }
 
-// What a file holds, by how it begins: a JSON object, a line of base64 and a rank, or a sentencepiece model's first
-// piece.
+// Detects the kind of a file from its beginning: a JSON object, a line of base64 and a rank, or the first piece of a
+// sentencepiece model.
 std::optional<TokenizerKind> KindOf(std::string_view table) {
-  constexpr char kFirstField = '\n';  // of a protobuf, with a length
+  constexpr char kFirstField = '\n';  // the tag of a protobuf's first field, which has a length
   size_t first = table.find_first_not_of(" \t\r\n");
   if (first != table.npos && table[first] == '{') return TokenizerKind::kHuggingFace;
   if (table.starts_with(kFirstField)) return TokenizerKind::kSentencePiece;
@@ -52,7 +52,7 @@ absl::StatusOr<TokenizerFiles> ReadFiles(const std::string& path, bool published
 
 bool IsPublished(TokenizerKind kind) { return kind != TokenizerKind::kBytes && kind != TokenizerKind::kChars; }
 
-// Unimplemented if the file is a good one of a kind that Weft does not have.
+// Returns Unimplemented if the file is valid but of a kind that Weft does not support.
 absl::StatusOr<Tokenizer> OpenFile(TokenizerKind kind, const std::string& path) {
   absl::StatusOr<TokenizerFiles> files = ReadFiles(path, IsPublished(kind));
   if (!files.ok()) return files.status();
@@ -74,7 +74,7 @@ absl::StatusOr<Tokenizer> OpenFile(TokenizerKind kind, const std::string& path) 
   return absl::Status(status.code(), fmt::format("{}: {}", path, std::string(status.message())));
 }
 
-// Refuses tokens that a tokenizer.json adds to a model which does not have them: text would be read without them.
+// Refuses a tokenizer.json that adds tokens which the model file lacks. Otherwise they would be lost silently.
 absl::Status CheckAdds(const std::string& json_path, int64_t vocab) {
   absl::StatusOr<nlohmann::json> json = ReadJsonObject(json_path);
   if (!json.ok()) return json.status();
@@ -99,7 +99,7 @@ absl::StatusOr<Tokenizer> OpenFolder(const std::string& folder) {
   if (!IsThere(json)) return OpenFile(TokenizerKind::kHuggingFace, model);
   absl::StatusOr<Tokenizer> tokenizer = OpenFile(TokenizerKind::kHuggingFace, json);
   if (!absl::IsUnimplemented(tokenizer.status()) || !IsThere(model)) return tokenizer;
-  // Llama 2's tokenizer.json is another kind of BPE, and its tokenizer.model the same tokenizer.
+  // Llama 2's tokenizer.json is another kind of BPE; its tokenizer.model holds the same tokenizer.
   absl::StatusOr<Tokenizer> second = OpenFile(TokenizerKind::kHuggingFace, model);
   if (second.ok()) {
     if (absl::Status s = CheckAdds(json, second->vocab()); !s.ok()) return s;

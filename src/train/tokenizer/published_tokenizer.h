@@ -1,4 +1,4 @@
-// Tokenizers in files: which kind of tokenizer a file holds, and which file of a published folder is the tokenizer's.
+// Opens tokenizer files. Detects the kind of a file, and picks the tokenizer's file in a folder of a published model.
 #pragma once
 #include <optional>
 #include <string>
@@ -8,10 +8,11 @@
 
 namespace weft {
 
-// `kind` is the one that the user named; kHuggingFace takes a folder and any published file. Errors name the file.
+// `kind` is the kind that the user named. kHuggingFace accepts a folder and every published kind of file. Errors name
+// the file.
 absl::StatusOr<Tokenizer> OpenTokenizer(TokenizerKind kind, const std::string& path);
 
-// The folder of published weights, which `init` is or is in, if it has a tokenizer's file.
+// `init` is a folder of published weights or a file in one. Returns that folder if it contains a tokenizer file.
 std::optional<std::string> FolderWithTokenizer(const std::string& init);
 
 }  // namespace weft

@@ -47,7 +47,7 @@ absl::StatusOr<Regex> Regex::Compile(std::string_view pattern) {
   uint32_t empty = 0;
   pcre2_pattern_info(compiled, PCRE2_INFO_MATCHEMPTY, &empty);
   if (empty != 0) return bad("expected one that matches at least one character, got one that matches none");
-  // Without a compiler for this processor, PCRE2 interprets the pattern.
+  // If PCRE2 has no JIT for this processor, it interprets the pattern.
   pcre2_jit_compile(compiled, PCRE2_JIT_COMPLETE | PCRE2_JIT_PARTIAL_HARD);
   return Regex(std::move(code));
 }
@@ -70,7 +70,7 @@ RegexSearch::~RegexSearch() = default;
 RegexSearch::RegexSearch(RegexSearch&&) noexcept = default;
 
 absl::StatusOr<std::optional<TextSpan>> RegexSearch::Next(std::string_view text, size_t from, bool ends) {
-  // A pattern may go back over a word a few times, and not in all ways that there are.
+  // These limits let a pattern backtrack over a word a few times, but not exponentially.
   constexpr size_t kTries = 1'000'000, kTriesPerByte = 16, kHeap = 20'000, kMost = 1 << 30;  // kHeap in KiB
   pcre2_set_match_limit(memory_->context, uint32_t(std::min(kTries + kTriesPerByte * text.size(), kMost)));
   pcre2_set_heap_limit(memory_->context, uint32_t(std::min(kHeap + text.size() / 4, kMost)));
@@ -79,7 +79,8 @@ absl::StatusOr<std::optional<TextSpan>> RegexSearch::Next(std::string_view text,
   };
   uint32_t options = PCRE2_NO_UTF_CHECK | (ends ? 0 : PCRE2_PARTIAL_HARD);
   int found = search(options);
-  if (found == PCRE2_ERROR_JIT_STACKLIMIT) found = search(options | PCRE2_NO_JIT);  // whose stack is the heap
+  // The interpreter's stack is on the heap.
+  if (found == PCRE2_ERROR_JIT_STACKLIMIT) found = search(options | PCRE2_NO_JIT);
   if (found == PCRE2_ERROR_NOMATCH || found == PCRE2_ERROR_PARTIAL) return std::nullopt;
   if (found < 0)
     return absl::InvalidArgumentError(fmt::format("the tokenizer's pattern finds no word in {} bytes of text ({})",

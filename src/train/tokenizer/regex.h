@@ -1,5 +1,5 @@
-// Regex: the patterns by which tokenizers cut text into words. PCRE2 searches, with its compiler to machine code where
-// it has one for this processor; its header stays in regex.cc.
+// Regex: patterns with which tokenizers split text into words. PCRE2 does the search, with its JIT compiler if it has
+// one for this processor. Only regex.cc includes its header.
 //
 //   absl::StatusOr<Regex> regex = Regex::Compile(R"(\p{L}+|\s+)");
 //   RegexSearch search(*regex);
@@ -19,10 +19,11 @@ struct TextSpan {
   size_t begin, end;
 };
 
-// A copy shares the compiled pattern.
+// Copies share the compiled pattern.
 class Regex {
  public:
-  // `pattern` is in the syntax of tokenizer.json; see regex_syntax.h. Also refuses one that matches "".
+  // `pattern` is in the syntax of tokenizer.json; see regex_syntax.h. Also refuses a pattern that matches the empty
+  // string.
   static absl::StatusOr<Regex> Compile(std::string_view pattern);
 
  private:
@@ -32,16 +33,16 @@ class Regex {
   std::shared_ptr<const Code> code_;
 };
 
-// One thread's searches.
+// Searches with a pattern. Not thread-safe.
 class RegexSearch {
  public:
   explicit RegexSearch(const Regex& regex);
   ~RegexSearch();
   RegexSearch(RegexSearch&&) noexcept;
 
-  // Returns the first match that begins at `from` or after it, in `text`, which is valid UTF-8. If `ends` is false,
-  // text follows, and a match that it could change is not returned. Fails on a pattern that tries too many ways to
-  // match.
+  // Returns the first match in `text` that begins at or after `from`, or none. Requires valid UTF-8. `ends` is false if
+  // more text follows; then a match that the following text could change is not returned. Returns an error if the
+  // pattern backtracks too much.
   absl::StatusOr<std::optional<TextSpan>> Next(std::string_view text, size_t from, bool ends);
 
  private:

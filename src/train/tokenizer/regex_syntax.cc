@@ -13,12 +13,12 @@
 namespace weft {
 namespace {
 
-// Unicode's White_Space, but for U+180E, which has not been one since Unicode 6.3.
+// Unicode's White_Space property. It excludes U+180E, which lost the property in Unicode 6.3.
 constexpr std::string_view kSpaces = R"(\x{9}-\x{D}\x{85}\p{Z})";
 constexpr std::string_view kCategories[] = {
     "C",  "Cc", "Cf", "Cn", "Co", "Cs", "L",  "Ll", "Lm", "Lo", "Lt", "Lu", "M",  "Mc", "Me", "Mn", "N",  "Nd", "Nl",
     "No", "P",  "Pc", "Pd", "Pe", "Pf", "Pi", "Po", "Ps", "S",  "Sc", "Sk", "Sm", "So", "Z",  "Zl", "Zp", "Zs"};
-// Pairs of letters that Oniguruma also takes for one character when it ignores case, as ss for U+00DF.
+// Pairs of letters that Oniguruma also matches as one character when it ignores case, such as ss for U+00DF.
 constexpr std::string_view kFolded[] = {"ff", "fi", "fl", "ss", "st"};
 
 class Translator {
@@ -107,7 +107,7 @@ class Translator {
     repeatable_ = true;
   }
 
-  // The two agree on x*, x+ and x?, lazy or possessive, and on plain {n}, {n,} and {n,m}.
+  // Oniguruma and PCRE2 agree on x*, x+ and x?, also lazy or possessive, and on plain {n}, {n,} and {n,m}.
   void Repeat() {
     size_t begin = at_;
     if (!repeatable_) return Refuse(begin, "something to repeat", fmt::format("{:?}", Peek()));
@@ -153,7 +153,7 @@ class Translator {
     repeatable_ = true;
   }
 
-  // What follows a backslash. `in_class`: between [ and ].
+  // Translates an escape. `in_class` is true between [ and ].
   void Escape(bool in_class) {
     size_t begin = at_++;
     char ch = Ends() ? '\0' : pattern_[at_++];
@@ -204,7 +204,7 @@ class Translator {
     out_ += pattern_.substr(begin, at_ - begin);
   }
 
-  // \xHH below 80, \x{H...} and \uHHHH.
+  // Translates \xHH below 80, \x{H...} and \uHHHH.
   void CodePoint(size_t begin) {
     bool braces = pattern_[begin + 1] == 'x' && Take("{"), two = pattern_[begin + 1] == 'x' && !braces;
     size_t digits = at_, most = braces ? 6 : two ? 2 : 4;
@@ -224,7 +224,7 @@ class Translator {
     size_t begin = at_++;
     out_ += '[';
     if (Take("^")) out_ += '^';
-    bool first = true, last_is_set = false;  // last_is_set: a - behind it begins no range
+    bool first = true, last_is_set = false;  // last_is_set: a following - begins no range
     for (; !Ends() && Peek() != ']'; first = false) {
       char ch = Peek();
       if (ch == '[' || pattern_.substr(at_).starts_with("&&"))
@@ -256,9 +256,9 @@ class Translator {
   std::string_view pattern_;
   size_t at_ = 0;
   std::string out_;
-  std::vector<bool> caseless_;  // of the groups that are open
-  bool repeatable_ = false;     // what stands before
-  char literal_ = '\0';         // the last character, in (?i: )
+  std::vector<bool> caseless_;  // one per open group
+  bool repeatable_ = false;     // whether the previous item can be repeated
+  char literal_ = '\0';         // the previous character, in (?i: )
   absl::Status status_;
 };
 

@@ -68,13 +68,13 @@ std::string LearnSentencePieces(const SentencePieceOptions& options, const NextS
       {"hard_vocab_limit", "false"},
       {"max_sentence_length", std::to_string(options.longest_sentence)},
       {"num_threads", std::to_string(options.threads)},
-      // What is decoded is what was encoded.
+      // The options from here to allow_whitespace_only_pieces make decoding return exactly the encoded text.
       {"byte_fallback", "true"},
       {"normalization_rule_name", "identity"},
       {"add_dummy_prefix", "false"},
       {"remove_extra_whitespaces", "false"},
       {"allow_whitespace_only_pieces", "true"},  // the indentation of code
-      {"minloglevel", "3"},                      // what goes wrong, the status says
+      {"minloglevel", "3"},                      // errors are returned in the status
   };
   Sentences sentences(next);
   std::string model;

@@ -1,7 +1,7 @@
-// The pieces of sentencepiece models as tokens, and learning such models from text.
+// Tokenizes with sentencepiece models, and trains such models on text.
 //
-// Each line, its newline included, is encoded on its own, and a line of more than 16 KiB in parts: a text of any size
-// can be encoded in blocks, and the tokens do not depend on how it is cut into these.
+// Each line, including its newline, is encoded on its own, and a line of more than 16 KiB in parts. So a text of any
+// size can be encoded in blocks, and its tokens do not depend on the block boundaries.
 #pragma once
 #include <functional>
 #include <string>
@@ -11,15 +11,15 @@
 
 namespace weft {
 
-// Of the bytes of a .model file. Every text begins with its piece <s> if the settings beside it say so, as
-// transformers' LlamaTokenizer reads them: by add_bos_token, or without it by their class.
+// Builds a tokenizer from the bytes of a .model file. The settings decide whether every text begins with the piece <s>,
+// as in transformers' LlamaTokenizer: by add_bos_token if it is set, otherwise by tokenizer_class.
 absl::StatusOr<Tokenizer> SentencePieceTokenizer(TokenizerFiles files);
 
-// Gives the next part of a text, whole code points of UTF-8; "" at its end.
+// Returns the next part of a text in whole UTF-8 code points, or "" at its end.
 using NextText = std::function<absl::StatusOr<std::string_view>()>;
 
-// Learns `vocab` pieces from lines of the text, spread over it, that are `share` of its bytes. Gives the bytes of a
-// .model file that loses nothing: it neither normalizes nor trims, and what it has no piece for becomes bytes.
+// Trains a model of `vocab` pieces on lines spread over the text. They make up the fraction `share` of its bytes.
+// Returns the bytes of a lossless .model file: it neither normalizes nor trims, and text without a piece becomes bytes.
 absl::StatusOr<std::string> LearnSentencePiece(const NextText& next, int64_t vocab, double share);
 
 }  // namespace weft

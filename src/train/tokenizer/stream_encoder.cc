@@ -23,7 +23,7 @@ absl::Status StreamEncoder::Encode(bool ends) {
   absl::StatusOr<size_t> done = encoder_->Encode(waiting_, ends, tokens);
   if (!done.ok()) return done.status();
   waiting_.erase(0, *done);
-  due_ = 2 * waiting_.size();  // a word of many blocks is looked at a few times, and not once a block
+  due_ = 2 * waiting_.size();  // so that a word of many blocks is tried a few times, not once per block
   return sink_(tokens);
 }
 

@@ -1,5 +1,5 @@
-// StreamEncoder: the tokens of documents that come in blocks. The tokens of a document are those of its whole text,
-// however it is cut. Those that every text begins with come first, once; an end-of-text token comes between documents.
+// StreamEncoder: encodes documents that arrive in blocks. The tokens do not depend on the block boundaries. Tokens that
+// every text begins with come once, before the first document. An end-of-text token separates documents.
 //
 //   StreamEncoder encoder(tokenizer, [&](std::span<const int32_t> tokens) { return writer.Write(tokens); });
 //   for (...) status = encoder.Add(block);
@@ -20,9 +20,9 @@ class StreamEncoder {
   StreamEncoder(const Tokenizer& tokenizer, Sink sink)
       : tokenizer_(tokenizer), begin_(tokenizer.begin()), encoder_(tokenizer.Start()), sink_(std::move(sink)) {}
 
-  // What is added from here on is another document. Without an end-of-text token it continues the text before it.
+  // Text added from here on belongs to a new document. Without an end-of-text token it continues the previous text.
   absl::Status BeginDocument();
-  // `text` is whole code points where the tokenizer wants UTF-8.
+  // Requires whole code points if the tokenizer requires UTF-8.
   absl::Status Add(std::string_view text);
   absl::Status Finish() { return Encode(/*ends=*/true); }
 
@@ -30,11 +30,11 @@ class StreamEncoder {
   absl::Status Encode(bool ends);
 
   Tokenizer tokenizer_;
-  std::vector<int32_t> begin_;  // to be given before the first token
+  std::vector<int32_t> begin_;  // still to be written before the first token
   std::unique_ptr<TokenEncoder> encoder_;
   Sink sink_;
-  std::string waiting_;  // for what follows
-  size_t due_ = 0;       // bytes of it that are worth a try
+  std::string waiting_;  // text not encoded yet
+  size_t due_ = 0;       // size of waiting_ from which Add tries again
   bool has_text_ = false;
 };
 

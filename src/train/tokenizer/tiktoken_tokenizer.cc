@@ -12,7 +12,7 @@ constexpr int32_t kLlama3Ranks = 128'000, kLlama3Special = 256;
 
 absl::Status Bad(const std::string& what) { return absl::InvalidArgumentError(what); }
 
-// The bytes of each rank.
+// Returns the bytes of each rank.
 absl::StatusOr<std::vector<std::string>> ReadLines(std::string_view text) {
   std::vector<std::string> texts;
   for (size_t number = 1; !text.empty(); number++) {
@@ -32,7 +32,7 @@ absl::StatusOr<std::vector<std::string>> ReadLines(std::string_view text) {
   return texts;
 }
 
-// Two tokens merge if their bytes are a third one, in the order of that one's rank.
+// Two tokens can be merged if their joined bytes are a third token. That token's rank is the rank of the merge.
 absl::StatusOr<BytePairs> PairsOf(const std::vector<std::string>& texts) {
   BytePairs pairs;
   pairs.letters.fill(-1);
@@ -54,7 +54,7 @@ absl::StatusOr<BytePairs> PairsOf(const std::vector<std::string>& texts) {
   return pairs;
 }
 
-// Those that every release of Llama 3 names alike. The others are reserved: no text has them.
+// Special tokens with the same name in every release of Llama 3. The others are reserved: no text contains them.
 constexpr std::pair<const char*, int32_t> kLlama3Named[] = {{"<|begin_of_text|>", 0},
                                                             {"<|end_of_text|>", 1},
                                                             {"<|start_header_id|>", 6},

@@ -1,4 +1,4 @@
-// The parts of a tokenizer.json, which are objects with a type, and what is said of one that Weft does not have.
+// Helpers for the parts of a tokenizer.json, which are objects with a type, and errors about unsupported parts.
 #pragma once
 #include <initializer_list>
 #include <nlohmann/json.hpp>
@@ -10,19 +10,20 @@
 
 namespace weft {
 
-// InvalidArgument, of a file that is wrong; Unimplemented, of a good one of another kind.
+// BadPart returns InvalidArgument, for a malformed file. UnknownPart returns Unimplemented, for a valid file of an
+// unsupported kind.
 absl::Status BadPart(const std::string& what);
 absl::Status UnknownPart(std::string_view part, std::string_view expected, const std::string& got);
 
-// Returns null where there is no such key, or no object.
+// Returns null if `object` has no such key or is not an object.
 const nlohmann::json& PartOf(const nlohmann::json& object, const char* key);
-// What a part calls itself, else the part, as an error shows it.
+// Formats the type of a part for an error message, or the part itself if it has no type.
 std::string TypeOf(const nlohmann::json& part);
 bool IsType(const nlohmann::json& part, const char* type);
-// Refuses other keys than the known ones, as they may change the tokens.
+// Returns an error for any key other than the known ones, because it may change the tokens.
 absl::Status CheckPartKeys(std::string_view part, const nlohmann::json& object,
                            std::initializer_list<std::string_view> known);
-// `absent` is for a key that is not there, or null; without it the key is required.
+// `absent` is the result if the key is missing or null. Without it the key is required.
 absl::StatusOr<bool> FlagOf(std::string_view part, const nlohmann::json& object, const char* key,
                             std::optional<bool> absent = {});
 

@@ -26,7 +26,7 @@ class VocabReader {
   absl::StatusOr<AddedToken> ReadToken(const Json& token);
 
   BpeModel& model_;
-  absl::flat_hash_map<std::string, int32_t> ids_;  // by spelling, of the model's vocabulary
+  absl::flat_hash_map<std::string, int32_t> ids_;  // by spelling; without added tokens
 };
 
 absl::Status VocabReader::ReadModel(const Json& model) {
@@ -37,7 +37,7 @@ absl::Status VocabReader::ReadModel(const Json& model) {
                                       "fuse_unk", "byte_fallback", "ignore_merges", "vocab", "merges"});
       !s.ok())
     return s;
-  // The other keys are about characters that have no token, and every byte has one.
+  // The remaining keys concern characters that have no token. Every byte has one, so they have no effect.
   if (const Json& dropout = PartOf(model, "dropout"); !dropout.is_null() && dropout != 0)
     return UnknownPart("model.dropout", "null or 0", Shown(dropout));
   for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"})
@@ -75,10 +75,10 @@ absl::Status VocabReader::ReadVocab(const Json& vocab) {
   return absl::OkStatus();
 }
 
-// Text without a token for its bytes would be lost, or become the unknown token.
+// Text that contains a byte without a token would be lost, or become the unknown token.
 absl::Status VocabReader::CheckLetters() const {
   for (int byte = 0; byte < 256; byte++) {
-    bool in_text = byte < 0xC0 || (byte > 0xC1 && byte < 0xF5);  // UTF-8 has no others
+    bool in_text = byte < 0xC0 || (byte > 0xC1 && byte < 0xF5);  // other bytes do not occur in UTF-8
     if (in_text && model_.pairs.letters[size_t(byte)] < 0)
       return UnknownPart("model.vocab", "a token for each byte of UTF-8", fmt::format("none for 0x{:02x}", byte));
   }
@@ -97,7 +97,7 @@ absl::Status VocabReader::ReadMerges(const Json& merges) {
   return absl::OkStatus();
 }
 
-// "a b" or ["a", "b"]. Of a pair that is there twice, the later counts.
+// A merge is "a b" or ["a", "b"]. If a pair occurs twice, the later merge counts.
 absl::Status VocabReader::AddMerge(const Json& merge, uint32_t rank) {
   std::string left, right;
   if (merge.is_string()) {
@@ -137,7 +137,7 @@ absl::Status VocabReader::ReadAdded(const Json& added) {
     if (!normalized.ok()) return normalized.status();
     tokens[*normalized].push_back(*std::move(token));
   }
-  // Two of them could then want the same white space.
+  // Otherwise two added tokens could claim the same white space.
   for (const std::vector<AddedToken>& some : tokens)
     if (std::ranges::any_of(some, &AddedToken::takes_space_after) && std::ranges::any_of(some, BeginsWithSpace))
       return UnknownPart("added_tokens.rstrip", "false next to a token that begins with white space", "true");
@@ -159,7 +159,7 @@ absl::StatusOr<AddedToken> VocabReader::ReadToken(const Json& token) {
   for (const auto* flag : {&word, &left, &right})
     if (!flag->ok()) return flag->status();
   if (*word) return UnknownPart("added_tokens.single_word", "false", "true for " + Shown(content));
-  // As tokenizers counts: a token of the model keeps its id there, and others follow.
+  // As in the tokenizers library, a token of the model keeps its id, and further tokens get the next ids.
   auto known = ids_.find(content.get_ref<const std::string&>());
   int32_t id = known == ids_.end() ? int32_t(model_.texts.size()) : known->second;
   if (PartOf(token, "id") != id)

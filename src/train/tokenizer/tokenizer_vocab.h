@@ -1,4 +1,4 @@
-// The vocabulary of a tokenizer.json: the parts `model` and `added_tokens`.
+// Reads the vocabulary of a tokenizer.json: the parts `model` and `added_tokens`.
 #pragma once
 #include <nlohmann/json.hpp>
 
@@ -7,7 +7,7 @@
 
 namespace weft {
 
-// Fills what a model has learnt, and its added tokens. Errors as HuggingFaceTokenizer has them.
+// Fills the vocabulary, merges and added tokens of `bpe`. Returns the same errors as HuggingFaceTokenizer.
 absl::Status ReadTokenizerVocab(const nlohmann::json& model, const nlohmann::json& added_tokens, BpeModel& bpe);
 
 }  // namespace weft

@@ -1,9 +1,9 @@
-// Masking: rows for a model that learns to give masked tokens (Devlin et al. 2019, section 3.1). 15 % of the tokens of
-// a row are targets, each its own. Of those, eight in ten become the mask token, one in ten any token, and one in ten
-// stay.
+// Masking: prepares rows for a model that predicts masked tokens (Devlin et al. 2019, section 3.1). 15 % of the tokens
+// of a row are targets; each must be predicted at its own position. Of those, 80 % become the mask token, 10 % a random
+// token, and 10 % stay.
 //
-// Which ones is a function of (seed, step, row) in training and of (seed, window) in evaluation, by the random contract
-// (core/base/rng.h): the same on every mesh.
+// The choice depends on (seed, step, row) in training and on (seed, window) in evaluation, by the random contract
+// (core/base/rng.h). It is the same on every mesh.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -12,12 +12,12 @@ namespace weft {
 
 class Masking {
  public:
-  // `mask`: the number of the mask token. Other tokens that stand in for one are below `kinds`.
+  // `mask` is the id of the mask token. Random replacement tokens are below `kinds`.
   Masking(uint64_t seed, int32_t mask, int64_t kinds);
 
   int32_t mask() const { return mask_; }
-  // Changes some tokens of a row, and sets its targets: the token that was there, or kIgnoredTarget. Returns their
-  // number.
+  // Replaces some tokens of a row and sets its targets: the original token, or kIgnoredTarget. Returns the number of
+  // targets.
   int64_t Train(int64_t step, int64_t row, std::span<int32_t> tokens, std::span<int32_t> targets) const;
   int64_t Evaluate(int64_t window, std::span<int32_t> tokens, std::span<int32_t> targets) const;
 

@@ -14,7 +14,7 @@ MixtureSource::MixtureSource(std::vector<Part> parts, uint64_t key) : parts_(std
   for (size_t s = 0; s + 1 < parts_.size(); s++) {
     sum += parts_[s].weight;
     double share =
-        std::min(sum / total, std::nextafter(1.0, 0.0));  // in sums of very different weights it may round to 1
+        std::min(sum / total, std::nextafter(1.0, 0.0));  // with very different weights the sum may round to 1
     ends_.push_back(uint64_t(std::ldexp(share, 64)));
   }
 }
@@ -25,7 +25,7 @@ size_t MixtureSource::Pick(int64_t i) const {
   return size_t(std::upper_bound(ends_.begin(), ends_.end(), draw) - ends_.begin());
 }
 
-// To its source a sequence is one of a run with batches of one.
+// Each source is read as by a run with batches of one sequence.
 int64_t MixtureSource::Fill(const DataPosition& at, int64_t, BatchSpan out) const {
   size_t s = Pick(at.sequences);
   return parts_[s].source->Fill({.step = at.of_source[s], .sequences = at.of_source[s]}, 0, out);

@@ -1,6 +1,6 @@
-// MixtureSource: sequences of several sources in given shares. Sequence i of a run picks its source from the seed and
-// i; each source then runs in its own order, and starts again when it is used up. Which sequence comes when does not
-// depend on the mesh or on where the run was stopped.
+// MixtureSource: sequences from several sources in given shares. Sequence i of a run takes its source from the seed and
+// i. Each source is read in its own order and starts over when it is used up. The order does not depend on the mesh or
+// on where a run was stopped.
 #pragma once
 #include <memory>
 #include <vector>
@@ -15,7 +15,7 @@ class MixtureSource : public TokenSource {
     std::unique_ptr<const TokenSource> source;
     double weight = 1;  // its share of the sequences is weight / the sum of all weights
   };
-  // At most kMaxSources parts. `key` draws the picks.
+  // Requires at most kMaxSources parts. `key` is the random key of the picks.
   MixtureSource(std::vector<Part> parts, uint64_t key);
 
   int64_t Fill(const DataPosition& at, int64_t row, BatchSpan out) const override;
@@ -24,11 +24,11 @@ class MixtureSource : public TokenSource {
   uint64_t Hash() const override;
 
  private:
-  // The source of sequence i.
+  // Returns the index of the source of sequence i.
   size_t Pick(int64_t i) const;
 
   std::vector<Part> parts_;
-  std::vector<uint64_t> ends_;  // of the part of the 64-bit numbers that picks each source but the last
+  std::vector<uint64_t> ends_;  // upper ends of the ranges of 64-bit numbers that pick each source but the last
   uint64_t key_;
 };
 

@@ -1,5 +1,5 @@
-// StreamSource: sequences of a token stream, at random offsets or in windows that follow each other and then start
-// again.
+// StreamSource: sequences of a token stream, either at random offsets or in consecutive windows that start over at the
+// end.
 #pragma once
 #include "weft/train/data/source/token_source.h"
 
@@ -9,17 +9,17 @@ class StreamSource : public TokenSource {
  public:
   struct Options {
     int64_t context = 0, vocab = 0;
-    bool shuffle = true;  // random offsets, drawn from `key`, step and row; else windows, by the sequences so far
+    bool shuffle = true;  // true: random offsets from `key`, step and row; false: windows, by the sequences so far
     uint64_t key = 0;
   };
-  // The stream has at least context + 1 tokens.
+  // Requires a stream of at least context + 1 tokens.
   StreamSource(TokenStream stream, const Options& options) : stream_(std::move(stream)), options_(options) {}
 
   int64_t Fill(const DataPosition& at, int64_t row, BatchSpan out) const override;
   uint64_t Hash() const override { return uint64_t(stream_.size()); }
 
  private:
-  // Where in the stream a sequence of C + 1 tokens begins.
+  // Returns the offset in the stream of a sequence of C + 1 tokens.
   int64_t OffsetOf(const DataPosition& at, int64_t row) const;
 
   TokenStream stream_;

@@ -8,7 +8,7 @@ SyntheticSource::SyntheticSource(int64_t context, int64_t vocab, int64_t seed)
     : context_(context), vocab_(vocab), key_(RandomKey(uint64_t(seed), RandomPhase::kData, "synthetic", 0)) {}
 
 int64_t SyntheticSource::Fill(const DataPosition& at, int64_t row, BatchSpan out) const {
-  int64_t blocks = (context_ + 1 + 3) / 4, i = 0;  // i: in the sequence of C + 1 tokens
+  int64_t blocks = (context_ + 1 + 3) / 4, i = 0;  // i: position in the sequence of C + 1 tokens
   for (int64_t block = 0; block < blocks; block++) {
     for (uint32_t bits : Philox(key_, uint64_t(at.step), uint64_t(row * blocks + block))) {
       auto token = int32_t(Below(vocab_, uint64_t(bits) << 32));

@@ -6,7 +6,7 @@ namespace weft {
 
 class SyntheticSource : public TokenSource {
  public:
-  // Tokens below `vocab`, drawn from the seed, step, row and place.
+  // Draws tokens below `vocab` from the seed, step, row and position.
   SyntheticSource(int64_t context, int64_t vocab, int64_t seed);
 
   int64_t Fill(const DataPosition& at, int64_t row, BatchSpan out) const override;

@@ -30,7 +30,7 @@ const ShardFormat& ShardFormatOf(int64_t vocab) { return vocab <= int64_t{1} << 
 bool BeginsAsTokenShard(const std::string& path) {
   int32_t magic = 0;
   absl::StatusOr<InputFile> file = InputFile::Open(path);
-  // What cannot be read is no shard, and whoever reads it as text says why.
+  // A file that cannot be read is not a shard; reading it as text then reports the error.
   if (!file.ok() || !file->Read({reinterpret_cast<char*>(&magic), sizeof magic}).ok()) return false;
   return FindFormat(magic) != nullptr;
 }

@@ -1,7 +1,8 @@
-// TokenShard: a file of token numbers as llm.c writes them.
+// TokenShard: a file of token ids in llm.c's format.
 //
-// 256 little-endian int32 (magic, version, number of tokens, zeros), then the tokens and nothing else: magic 20240520
-// version 1 has uint16, as for GPT-2's tokenizer; magic 20240801 version 7 has uint32, as for Llama 3's.
+// The file is a header of 256 little-endian int32 (magic, version, number of tokens, zeros), followed by the tokens
+// only. Magic 20240520 version 1 has uint16 tokens, as for GPT-2's tokenizer; magic 20240801 version 7 has uint32
+// tokens, as for Llama 3's.
 #pragma once
 #include <cstdint>
 #include <limits>
@@ -18,22 +19,22 @@ inline constexpr int64_t kMostShardTokens = std::numeric_limits<int32_t>::max();
 
 struct ShardFormat {
   int32_t magic, version;
-  int width;  // bytes of a token
+  int width;  // bytes per token
 };
-// The narrowest whose tokens hold every number below `vocab`.
+// Returns the narrowest format that can hold every id below `vocab`.
 const ShardFormat& ShardFormatOf(int64_t vocab);
 
 struct TokenShard {
   std::shared_ptr<const MappedFile> file;
   const void* tokens = nullptr;  // unsigned integers of `width` bytes
   int width = 0;                 // 2 or 4
-  int64_t size = 0;              // tokens
+  int64_t size = 0;              // number of tokens
 };
 
-// Whether the path is that of a file with one of the magics; no text begins so, as neither is UTF-8.
+// Whether a file begins with one of the magics. No text does, because neither magic is valid UTF-8.
 bool BeginsAsTokenShard(const std::string& path);
 
-// Errors name the file, what was expected, what was found and what to do.
+// Errors name the file, what was expected, what was found and how to fix it.
 absl::StatusOr<TokenShard> OpenTokenShard(const std::string& path);
 
 }  // namespace weft

@@ -1,9 +1,10 @@
-// TokenStream: the tokens of a data set, end to end: the ids of a text, or token shards, which stay in their files.
+// TokenStream: the tokens of a data set, concatenated. They are ids of a text, or token shards, which stay in their
+// files.
 //
 //   absl::StatusOr<TokenStream> stream = TokenStream::Map({"train_000001.bin", "train_000002.bin"});
 //   uint32_t largest = stream->Read(begin, row);
 //
-// A copy shares the tokens.
+// Copies share the tokens.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -19,27 +20,28 @@ namespace weft {
 class TokenStream {
  public:
   TokenStream() = default;
-  explicit TokenStream(std::vector<int32_t> ids);  // none below 0
+  explicit TokenStream(std::vector<int32_t> ids);  // all >= 0
   static absl::StatusOr<TokenStream> Map(const std::vector<std::string>& shards);
 
   int64_t size() const { return pieces_.empty() ? 0 : pieces_.back().end; }
   bool mapped() const { return !pieces_.empty() && !pieces_[0].file.empty(); }
-  // Bytes of memory that the ids take. Shards stay in their files and take none.
+  // Returns the bytes of memory that the ids take. Shards take none, because they stay in their files.
   int64_t HeldBytes() const;
   int32_t operator[](int64_t i) const;
-  // Copies the tokens from `begin` on, all of which the stream must have, and gives the largest. Allocates nothing.
+  // Copies the tokens from `begin` on and returns the largest of them. Requires that the stream has enough. Allocates
+  // nothing.
   uint32_t Read(int64_t begin, std::span<int32_t> out) const;
-  // As MappedFile::Fault, of the files of the tokens [begin, end): those that could not be read are 0. Allocates
-  // nothing while all is well.
+  // Returns MappedFile::Fault of the files of the tokens [begin, end). Tokens that could not be read are 0. Allocates
+  // nothing unless there is an error.
   absl::Status Fault(int64_t begin, int64_t end) const;
-  // Says that all tokens are to be read soon: files that are read anywhere come page by page otherwise.
+  // Tells the system that all tokens will be read soon. Without it, the files are read page by page.
   void ReadAhead() const;
-  // Takes off the tokens from `begin` on, and gives them.
+  // Removes the tokens from `begin` on and returns them.
   TokenStream CutTail(int64_t begin);
-  // Adds the tokens of another stream, which they share then.
+  // Appends the tokens of another stream; the two streams share them.
   void Append(const TokenStream& other);
 
-  // Where a token is, as errors name it.
+  // The location of a token, as shown in errors.
   struct Place {
     std::string file;  // "" for ids
     int64_t position;
@@ -47,7 +49,7 @@ class TokenStream {
   Place PlaceOf(int64_t i) const;
 
  private:
-  // The tokens [begin, end) of the stream, which are unsigned integers of `width` bytes from position `first` of
+  // The tokens [begin, end) of the stream. They are unsigned integers of `width` bytes, starting at index `first` of
   // `data`.
   struct Piece {
     std::shared_ptr<const void> owner;  // of the memory
@@ -63,12 +65,12 @@ class TokenStream {
   std::vector<Piece> pieces_;
 };
 
-// A stream at a glance: all of its tokens or, where they are on disk and more than 2^26, 1024 runs of them, from the
-// first to the last.
+// A summary of a stream. It covers all tokens, except that of more than 2^26 tokens on disk it covers 1024 runs from
+// the first token to the last.
 struct TokenSummary {
-  uint64_t hash = 0;  // of these and the size: the same for the same ids, and for the same shards
+  uint64_t hash = 0;  // of the covered tokens and the size; the same for ids and for shards of them
   uint32_t largest = 0;
-  int64_t largest_at = 0;  // where it first is
+  int64_t largest_at = 0;  // index of its first occurrence
 };
 TokenSummary Summarize(const TokenStream& stream);
 
