@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Packs the program into a relocatable archive that runs on another Linux: bin/ (weft, and the CUDA library where it is
-# built) and lib/ (the libraries it uses). Not inside, because they belong to the machine: the C and C++ runtimes, MPI,
-# CUDA, cuDNN, NCCL. Unpacked anywhere, bin/weft finds lib/ by itself.
+# Packs the program into a relocatable archive that runs on another Linux: bin/ (weft, and the CUDA library if it is built)
+# and lib/ (the libraries that they use). The C and C++ runtimes, MPI, CUDA, cuDNN and NCCL are not included, because they
+# must match the machine. bin/weft finds lib/ wherever the archive is unpacked.
 #
-#   launcher/bundle.sh [OUT.tar.gz [PROGRAM...]]     more programs of the build folder, e.g. tests, can come along
+#   launcher/bundle.sh [OUT.tar.gz [PROGRAM...]]     PROGRAM: also includes this program of the build folder, e.g. a test
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -23,11 +23,11 @@ programs=("$build/weft")
 [ ! -e "$build/libweft_cuda.so" ] || programs+=("$build/libweft_cuda.so")
 programs+=("$@")
 
-# Opened at run time by its soname, so no ldd lists it.
+# OpenBLAS is opened at run time by its soname, so ldd does not list it.
 openblas=$(sed -n 's/^weft_openblas_LIBRARY:[A-Z]*=//p' "$build/CMakeCache.txt")
 cp -L "$openblas" "$stage/weft/lib/libopenblas.so.0"
 
-# The machine's own.
+# Libraries that the machine must provide.
 own='^(linux-vdso|ld-linux|libc|libm|libdl|librt|libpthread|libstdc\+\+|libgcc_s|libmpi|libopen-(rte|pal)|libpmix|libhwloc|libevent|libuc[mpst]|libcuda|libcudart|libcublas|libcublasLt|libcudnn|libnccl|libnvrtc|libudev|libcap|libz|libnuma|libpciaccess|libXNVCtrl|libX|libxcb|libbsd|libmd)[.a-zA-Z0-9_-]*\.so'
 cp "${programs[@]}" "$stage/weft/bin/"
 for user in "${programs[@]}" "$openblas"; do

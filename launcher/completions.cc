@@ -17,11 +17,11 @@ Prints a script that makes the shell complete commands, options, keys of a confi
   weft completions zsh > "${fpath[1]}/_weft"
 )";
 
-// Only words that a shell takes as they are: names of the schema and of its tables.
+// All of these are names from the schema and its tables, which a shell reads without quotes.
 struct Script {
   Words commands;                                     // "train", ...
-  std::vector<std::pair<std::string, Words>> words;   // what follows a command
-  std::vector<std::pair<std::string, Words>> values;  // what follows "key="
+  std::vector<std::pair<std::string, Words>> words;   // the arguments of each command
+  std::vector<std::pair<std::string, Words>> values;  // the values of each "command:key="
 };
 
 void Add(const std::string& command, const std::vector<Completion>& completions, Script& script) {
@@ -62,7 +62,7 @@ std::string Cases(const std::vector<std::pair<std::string, Words>>& rows, const 
   return text;
 }
 
-// bash ends a word at "=", so that what follows it is completed alone.
+// bash splits words at "=", so only the part after the "=" is completed.
 std::string BashScript(const Script& script) {
   return fmt::format(R"sh(# For bash: source <(weft completions bash)
 _weft_words() {{

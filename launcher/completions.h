@@ -1,4 +1,5 @@
-// weft completions SHELL: a script that lets bash or zsh complete commands, options, keys of a config and their values.
+// weft completions SHELL: prints a script with which bash or zsh completes commands, options, config keys and their
+// values.
 #pragma once
 #include <span>
 

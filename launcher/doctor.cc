@@ -60,7 +60,7 @@ Finding Processor() {
   return f;
 }
 
-// Of f32 products on one thread, per second.
+// Returns the speed of f32 products on one thread, in FLOP/s.
 double ProductFlops() {
   constexpr int64_t kSize = 512;
   std::vector<float> a(kSize * kSize, 1.0f), b = a, c = a;
@@ -74,7 +74,7 @@ double ProductFlops() {
   return 2e3 * kSize * kSize * kSize / best_ms;
 }
 
-// A build of OpenBLAS for one processor, or for old ones, multiplies several times slower than this processor can.
+// An OpenBLAS that was built for one processor or for old ones multiplies several times slower than this processor can.
 Finding Products() {
   Finding f{.what = "OpenBLAS"};
   if (absl::Status opened = cpu::OpenGemm(); !opened.ok()) {
@@ -134,7 +134,7 @@ Finding Network() {
   return f;
 }
 
-// What starts ranks. Alone, a program needs neither.
+// Reports the MPI library and whether mpirun can be found. A run with one rank uses neither, so this is never a fault.
 Finding Mpi() {
   Finding f{.what = "MPI", .fact = MpiVersion()};
   std::istringstream path(std::getenv("PATH") ? std::getenv("PATH") : "");
@@ -146,7 +146,7 @@ Finding Mpi() {
   return f;
 }
 
-// MPI looks up these names when it starts; without them in /etc/hosts it asks a DNS server, and may wait for seconds.
+// MPI looks up these names when it starts. If /etc/hosts lacks them, it asks a DNS server and may wait for seconds.
 Finding Names() {
   constexpr double kMost = 500;  // ms
   Finding f{.what = "names", .remedy = "add 127.0.0.1 localhost and this host's name to /etc/hosts: MPI looks them up"};
@@ -164,7 +164,8 @@ Finding Names() {
   return f;
 }
 
-// Opens the device that groups on CPUs use: on WEFT_INTERFACE, or on the loopback as ranks of one host do.
+// Opens the Gloo device of groups on CPUs: on WEFT_INTERFACE if it is set, else on the loopback, as ranks of one host
+// do.
 Finding Gloo() {
   Finding f{.what = "Gloo"};
   try {
@@ -177,7 +178,7 @@ Finding Gloo() {
   return f;
 }
 
-// Whether something keeps this host's clock.
+// Reports whether a time service synchronizes this host's clock.
 Finding HostClock() {
   Finding f{.what = "clock"};
   timex state{};
@@ -188,7 +189,7 @@ Finding HostClock() {
   return f;
 }
 
-// How long a small file takes to come to the disk; -1 and errno where it does not.
+// Returns how long it takes to write and sync a small file. Returns -1 and sets errno on failure.
 double SyncedWriteMs(const std::string& path) {
   Clock::time_point begin = Clock::now();
   int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
@@ -222,7 +223,7 @@ Finding Disk(const std::string& folder) {
   return f;
 }
 
-// Fewest and most of what ranks say of one thing, as one word each.
+// Reports a fault unless all ranks have the same value. Lists the distinct values.
 Finding Alike(const char* what, const std::vector<std::string>& said, const char* remedy) {
   std::set<std::string> kinds(said.begin(), said.end());
   Finding f{.what = what, .fact = fmt::format("{}", fmt::join(kinds, ", "))};
@@ -232,7 +233,8 @@ Finding Alike(const char* what, const std::vector<std::string>& said, const char
   return f;
 }
 
-// Clocks are read at once, or within the time of an exchange, which is taken off.
+// All ranks read their clocks right after a barrier. The reads may be as far apart as one exchange takes, so the
+// duration of an exchange is subtracted.
 Finding Clocks(Bootstrap& bootstrap) {
   constexpr double kMost = 1;  // s
   bootstrap.Barrier();
@@ -252,7 +254,7 @@ Finding Clocks(Bootstrap& bootstrap) {
   return f;
 }
 
-// Runs a check that all ranks make together; its errors begin with its name.
+// Runs a collective check. Its errors begin with its name.
 template <class Fn>
 auto Named(const char* check, Fn fn) {
   try {
@@ -262,7 +264,7 @@ auto Named(const char* check, Fn fn) {
   }
 }
 
-// The groups that a run would have, by the transport that runs use.
+// A group of all ranks, over the transport that runs on CPUs use.
 struct JobMesh {
   Context context;
   std::unique_ptr<GroupFactory> groups;
@@ -280,14 +282,15 @@ struct JobMesh {
   }
 };
 
-// What this rank's sum lacks; "" where it is right.
+// Describes the first wrong element of this rank's sum. Returns "" if all elements are right.
 std::string FaultOfSum(const std::vector<float>& sums, double expected) {
   auto wrong = std::find_if(sums.begin(), sums.end(), [&](float sum) { return sum != float(expected); });
   if (wrong == sums.end()) return "";
   return fmt::format("expected {} as element {} of a sum, got {}", expected, wrong - sums.begin(), *wrong);
 }
 
-// Sums over all ranks, checked on each: small ones for the time of a call, one of 4 MiB for that of its bytes.
+// Times sums over all ranks: small ones for the latency of a call, and one of 4 MiB for the bandwidth. Every rank
+// checks the large sum.
 Finding Collectives(Bootstrap& bootstrap, ProcessGroup& world) {
   constexpr int kTimes = 20;
   constexpr int64_t kLarge = int64_t(1) << 20;
@@ -320,7 +323,7 @@ std::vector<Finding> ExamineHost(const std::string& folder) {
 std::vector<Finding> ExamineJob(Bootstrap& bootstrap) {
   std::vector<std::string> places = bootstrap.AllGather(std::to_string(bootstrap.local_rank()));
   std::vector<std::string> versions = bootstrap.AllGather(WEFT_VERSION);
-  auto hosts = std::count(places.begin(), places.end(), "0");  // several may have one name
+  auto hosts = std::count(places.begin(), places.end(), "0");  // not by name, because hosts may share a name
   std::vector<Finding> findings{
       {.what = "ranks", .fact = fmt::format("{} on {} host{}", places.size(), hosts, hosts == 1 ? "" : "s")},
       Alike("version", versions, "install the same version on all hosts"),

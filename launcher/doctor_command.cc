@@ -1,4 +1,4 @@
-// weft doctor: whether this host, or the hosts of a job, can run Weft, and what holds it back.
+// weft doctor: reports whether this host or the hosts of a job can run Weft, and what slows it down.
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -28,7 +28,7 @@ remedy.
 Exit code: 0 nothing is broken, 1 something is, 2 bad usage.
 )";
 
-// Lines of a host, or of the job; how many are faults.
+// Prints the findings about a host or about the job, one line each. Returns the number of faults.
 int Print(const std::string& title, const std::vector<Finding>& findings) {
   constexpr const char* kGrades[] = {"ok", "note", "FAULT"};
   int faults = 0;
@@ -40,10 +40,10 @@ int Print(const std::string& title, const std::vector<Finding>& findings) {
   return faults;
 }
 
-// Every host is looked at by its first rank; the others' faults reach rank 0's exit code as well.
+// The first rank of each host examines that host. A fault that any rank finds makes the exit code of all ranks 1.
 int Examine(Bootstrap& bootstrap, const std::string& folder) {
   int faults = 0;
-  for (int rank = 0; rank < bootstrap.world_size(); rank++) {  // in turn, so that lines of hosts stay together
+  for (int rank = 0; rank < bootstrap.world_size(); rank++) {  // in turn, so that the lines of a host stay together
     if (bootstrap.rank() == rank && bootstrap.local_rank() == 0) faults += Print(bootstrap.host(), ExamineHost(folder));
     std::fflush(stdout);
     bootstrap.Barrier();
@@ -73,7 +73,7 @@ int DoctorCommand(const Words& words) {
     return 2;
   }
   if (std::optional<int> code = StartRanks(request, /*stops=*/false)) return *code;
-  cpu::OpenGemm().IgnoreError();  // before there are threads; what fails is a finding
+  cpu::OpenGemm().IgnoreError();  // must precede other threads; Products reports a failure
   std::unique_ptr<Bootstrap> bootstrap;
   try {
     bootstrap = Bootstrap::FromEnvironment();

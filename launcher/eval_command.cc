@@ -1,4 +1,4 @@
-// weft eval: the validation loss of a trained model.
+// weft eval: prints the validation loss of a trained model.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -39,13 +39,13 @@ std::vector<Option> OptionsOf(Request& request) {
           {{.key = "data", .help = "data.val"}, &request.data, Option::kFlag}};
 }
 
-// What a rank makes of its own command line and files.
+// The inputs that a rank loads from its arguments and files.
 struct Job {
   ModelSource source;
   Dataset data;
 };
 
-// The tokenizer of the checkpoint counts, not one that the text at hand would make.
+// Uses the tokenizer of the checkpoint, because one that is made from this text would number tokens differently.
 absl::StatusOr<Dataset> LoadData(const ModelSource& source) {
   const Config& config = source.config;
   if (config.data.synthetic || config.data.val.empty())
@@ -62,7 +62,7 @@ absl::StatusOr<Dataset> LoadData(const ModelSource& source) {
 
 absl::StatusOr<Job> Load(const Words& words, const Ranks& ranks) {
   absl::StatusOr<ConfigWords> split = SplitModelWords("eval", words);
-  // Before the first word is exchanged about files.
+  // OpenSource is collective, so all ranks return here if the arguments of one are wrong.
   if (absl::Status s = FirstFault(ranks, split.status()); !s.ok()) return s;
   absl::StatusOr<ModelSource> source = OpenSource(split->path, split->overrides, ranks, MeshFill::kData);
   if (!source.ok()) return source.status();

@@ -1,4 +1,4 @@
-// weft export: the weights of a checkpoint for Hugging Face's transformers.
+// weft export: writes the weights of a checkpoint for Hugging Face's transformers.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -12,7 +12,7 @@
 namespace weft {
 namespace {
 
-// What the section of keys without a section is called here.
+// The name under which keys without a section are listed.
 constexpr const char* kTop = "top";
 
 Words Sections() {

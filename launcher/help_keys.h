@@ -1,11 +1,11 @@
-// weft help keys: the keys of a config, from its schema.
+// weft help keys: prints the keys of a config from its schema.
 #pragma once
 #include "launcher/command.h"
 
 namespace weft {
 
-// Prints the sections, or all keys of the section that the words name: what each key takes, its default and its
-// meaning.
+// Without arguments, prints the names of all keys by section. With a section, or a key in it, prints the meaning, the
+// type and the default of each key of that section. Returns the exit code.
 int HelpKeys(const Words& words);
 
 }  // namespace weft

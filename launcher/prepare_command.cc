@@ -1,4 +1,4 @@
-// weft prepare: text to token shards, once, for any number of runs.
+// weft prepare: converts text to token shards once, for any number of runs.
 #include <fmt/format.h>
 
 #include <cctype>
@@ -65,7 +65,7 @@ absl::Status UnknownKey(const std::string& key, std::span<const Option> rows) {
                          nearest.empty() ? "weft prepare --help lists them" : "did you mean " + nearest + "?"));
 }
 
-// A word such as ./a=b.txt is a path.
+// A key has only letters and underscores, so an argument such as ./a=b.txt is a path.
 bool IsOption(const std::string& word) {
   size_t equals = word.find('=');
   if (equals == word.npos) return false;
@@ -74,7 +74,8 @@ bool IsOption(const std::string& word) {
   return true;
 }
 
-// Which operand is missing: what is there to be read cannot be OUT.
+// Returns an error that names the missing operand. If the first path is an existing file, OUT is missing, because OUT
+// is a folder.
 absl::Status CheckOperands(const Words& paths) {
   std::error_code error;
   bool text = !paths.empty() && std::filesystem::is_regular_file(paths[0], error);

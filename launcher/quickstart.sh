@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Installs, builds and trains a byte-level Llama on a 2 x 2 mesh: four ranks, on two cores in minutes. Then prints a sample
-# of what the model writes.
+# Installs dependencies, builds Weft and trains a byte-level Llama with four ranks on a 2 x 2 mesh, which takes minutes on
+# two cores. Then prints a sample of text from the model.
 #
-#   ./launcher/quickstart.sh                           on Weft's own sources and documents
-#   ./launcher/quickstart.sh TEXT [key=value...]       on a text file or folder of yours; any config key can follow
-#   ./launcher/quickstart.sh --gpu [TEXT] [key=value...]   on the GPU of this host, as one rank; needs nvcc
+#   ./launcher/quickstart.sh                           trains on Weft's own sources and documents
+#   ./launcher/quickstart.sh TEXT [key=value...]       trains on your text file or folder; any config key can follow
+#   ./launcher/quickstart.sh --gpu [TEXT] [key=value...]   trains on the GPU of this host with one rank; requires nvcc
 set -euo pipefail
 caller=$PWD
 cd "$(dirname "$0")/.."
@@ -13,7 +13,7 @@ if [[ ${1:-} == -h || ${1:-} == --help ]]; then
   sed -n '2,7s/^# \{0,1\}//p' launcher/quickstart.sh
   exit 0
 fi
-# What can be seen to be wrong is said before minutes of building.
+# Invalid arguments are refused before the build, which takes minutes.
 refuse() {
   printf 'quickstart: %s\n' "$1" >&2
   exit 2
@@ -38,7 +38,7 @@ for word in "${words[@]:1}"; do
     refuse "expected one TEXT and then key=value, got \"$word\" too; give several as a folder or data.train=[a,b]"
 done
 
-# What the build is told of the GPU. Kernels are built for Hopper unless it is another one.
+# CMake settings for the GPU. The default architecture is Hopper (9.0), so another one is passed on.
 settings=()
 if [ $gpu = yes ]; then
   settings=(-DWEFT_CUDA=ON)
@@ -64,7 +64,7 @@ cmake --build --preset release --target "${targets[@]}"
 words=(configs/quickstart.yaml "${start[@]}" ${words[@]+"${words[@]}"})
 build/release/weft train "${words[@]}"
 
-# A prompt that every tokenizer of bytes can read; of another one nothing is known here.
+# The default tokenizer of bytes can encode any prompt. Another tokenizer may not, so it gets none.
 sample=(tokens=300 temperature=0.8)
 [[ " ${words[*]}" == *" data.tokenizer="* ]] || sample+=(prompt="The ")
 printf '\nwhat it writes:\n\n'

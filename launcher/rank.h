@@ -1,4 +1,4 @@
-// What every command does that runs on ranks: start, agree with the others, make context and mesh, end.
+// The steps that all commands on ranks share: start, agree with the other ranks, make context and mesh, end.
 #pragma once
 #include <memory>
 #include <optional>
@@ -15,42 +15,47 @@
 
 namespace weft {
 
-// What a command's rank is given. The gate stays open unless signals stop the command.
+// The services that a command gets on each rank. The gate stays open unless the command stops on signals.
 struct RankJob {
   Bootstrap& bootstrap;
   FailureWatch& failures;
   StopGate& stop;
-  Notices& notices;  // of this rank; rank 0 speaks
+  Notices& notices;  // only rank 0 prints them
 };
-// Runs a command's rank: prints `help` where the words ask for it; what is thrown ends the job with exit code 1.
-// ranks=N among the words starts N ranks, unless a launcher has started this process: then it must have started N.
-// `stops`: SIGTERM, SIGINT and SIGUSR1 close the gate, which the command asks. Without it they end the rank, and with
-// it the job, as they end any process: SIGTERM so late that it can still say which rank died before it (TermDelay).
+// Runs a command on this rank and returns the exit code.
+// - If the arguments ask for help, prints `help`.
+// - The argument ranks=N starts N ranks. If a launcher has started this process, it must have started N ranks.
+// - An exception in `run` ends the job with exit code 1.
+// - With `stops`, SIGTERM, SIGINT and SIGUSR1 close the gate, which the command must ask.
+// - Without `stops`, these signals end the rank as they end any process, and that ends the job. SIGTERM is delayed, so
+//   that the rank can still report which rank died first (TermDelay).
 int RunOnRank(const Words& words, const char* help, int (*run)(RankJob& job, const Words& words), bool stops = false);
 
-// ranks=N of the command line, and what is wrong with it.
+// The argument ranks=N, and the error if it is invalid.
 struct RankRequest {
   int64_t ranks = 0;  // 0: not given
   absl::Status options;
 };
 RankRequest TakeRanks(Words& words);
-// Starts the ranks that are asked for, with mpirun, and returns the exit code. Nothing: this process is to run as the
-// rank that a launcher made of it, or as the only one.
+// Starts the requested ranks with mpirun and returns the exit code. Returns nullopt if this process is itself to run as
+// a rank, because a launcher started it or because it is the only rank.
 std::optional<int> StartRanks(const RankRequest& request, bool stops);
-// Refuses another number of ranks than a launcher has started.
+// Returns an error if the request is invalid, or asks for another number of ranks than the launcher has `started`.
 absl::Status CheckRanks(const RankRequest& request, int started);
 
-// Whether all ranks are well. If not, rank 0 says why, once, and is heard before any rank's exit ends the job: the
-// first failure, with its rank unless all failed alike (a file may be missing on one host).
+// Returns whether the status of every rank is OK. Collective. If not, rank 0 prints the first error before any rank
+// exits, because an exit may end the job. It adds the rank unless all ranks have the same error. For example, a file
+// may be missing on one host only.
 bool AllOk(Bootstrap& bootstrap, const absl::Status& mine);
-// Of a status that is the same on all ranks, whose message is then said; what concerns this rank alone ends the job.
-// The ranks meet here: what they made together goes afterwards.
+// Returns the exit code for the result of a command. kInvalidArgument gives 2, kAborted and kResourceExhausted give 1;
+// all ranks must have the same of these, and rank 0 prints the message. Any other error is of this rank only and ends
+// the job. The ranks wait for each other here, so call it before the mesh is destroyed.
 int ExitCode(RankJob& job, const absl::Status& status);
 
-Ranks RanksOf(Bootstrap& bootstrap);  // which outlives them
+Ranks RanksOf(Bootstrap& bootstrap);  // `bootstrap` must outlive the result
 
-// A rank's context, device and mesh, as a resolved config says; made by all ranks together. None: one of them has no
-// such device, and that has been said.
+// Makes the context, device and mesh of this rank by the resolved config. Collective. If a rank lacks the device, rank
+// 0 prints the error and all ranks return nullopt.
 struct RankMesh {
   std::unique_ptr<Context> context;
   DeviceKind device;

@@ -1,4 +1,4 @@
-// weft train: one rank of a training run.
+// weft train: runs one rank of a training run.
 #include <fmt/format.h>
 
 #include <csignal>
@@ -31,14 +31,15 @@ MASTER_PORT). SIGTERM or SIGINT to it or to any rank, or SIGUSR1 to mpirun, ends
 checkpoint if checkpoint.dir or run is set. Exit code: 0 done or stopped, 2 bad usage or config, 1 failed.
 )";
 
-// Of a run that fails. Nothing is looked up for it: what has failed may be the disk.
+// Returns advice for a run that fails. Does not look for checkpoints, because the disk may be what failed.
 std::string HowToGoOn(const Config& config) {
   if (config.checkpoint.dir.empty()) return "";
   return fmt::format("started again with {}, the run goes on from the highest step in {}, if one was saved",
                      ResumeWords(config), config.checkpoint.dir);
 }
 
-// What a rank throws by itself is said here: unwinding waits for a checkpoint in progress, and that for other ranks.
+// Reports an exception of this rank before the trainer is destroyed. Its destructor waits for a checkpoint in progress,
+// which waits for other ranks.
 absl::Status RunTrainer(const Config& config, const Dataset& data, RankMesh& rank, RankJob& mine) {
   Trainer trainer(config, data, *rank.context, *rank.mesh, rank.device, &mine.stop, &mine.failures.activity(),
                   &mine.notices);
@@ -62,7 +63,7 @@ int Train(RankJob& mine, const Words& words) {
   if (!AllOk(bootstrap, CheckSameRun(config, data, ranks))) return 2;
   absl::StatusOr<RunClaim> claim = RunClaim::Make(job->config, ranks);
   if (!AllOk(bootstrap, claim.status())) return 2;
-  // Rank 0 writes, for all.
+  // Only rank 0 writes these outputs.
   absl::Status outputs = ranks.rank == 0 ? CheckOutputs(config) : absl::OkStatus();
   if (!AllOk(bootstrap, FirstFault(ranks, outputs))) return 2;
   for (const std::string& note : config.notes) mine.notices.Say(note);
@@ -78,7 +79,7 @@ int Train(RankJob& mine, const Words& words) {
 
 }  // namespace
 
-// A reader of stdout or stderr that goes away takes lines with it, and must not end the run.
+// If the reader of stdout or stderr ends, lines are lost, but the run must continue.
 int TrainCommand(const Words& words) {
   std::signal(SIGPIPE, SIG_IGN);
   return RunOnRank(words, kHelp, Train, /*stops=*/true);

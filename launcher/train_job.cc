@@ -17,7 +17,7 @@ absl::StatusOr<TrainJob> LoadTrainJob(const Words& words, int world_size) {
   absl::StatusOr<Dataset> data = Dataset::Load(*config);
   if (!data.ok()) return data.status();
   if (absl::Status s = ResolveVocab(*config, data->tokenizer_vocab()); !s.ok()) return s;
-  // The trainer opens the weights; what is wrong with them is said here, before anything starts.
+  // The trainer opens the weights again. Opening them here reports an error before anything starts.
   if (!config->model.init.empty())
     if (absl::Status s = InitialWeights::Open(*config).status(); !s.ok()) return s;
   return TrainJob{*std::move(config), *std::move(data)};

@@ -1,5 +1,5 @@
-// What weft train makes of its command line and files before ranks talk to each other. Apart from the program, so that
-// a test can refuse what it refuses.
+// The inputs of weft train, loaded from its arguments and files before ranks exchange anything. A library of its own,
+// so that tests can check the errors without the program.
 #pragma once
 #include "absl/status/statusor.h"
 #include "launcher/command.h"
@@ -13,7 +13,7 @@ struct TrainJob {
 };
 absl::StatusOr<TrainJob> LoadTrainJob(const Words& words, int world_size);
 
-// That the log can be written, on the rank that writes it.
+// Checks that logs and the profile can be written, and creates their folders. Call it on the rank that writes them.
 absl::Status CheckOutputs(const Config& config);
 
 }  // namespace weft

@@ -42,7 +42,7 @@ std::string ModuleOf(const std::string& scope) {
   return module.empty() ? "model" : module;
 }
 
-// "blocks." and 3 for "blocks.3"; nothing for a module that is no block.
+// BlockOf returns "blocks." and 3 for "blocks.3", and nullopt for a module that is not a block.
 struct BlockName {
   std::string_view prefix;
   int64_t number;

@@ -1,5 +1,5 @@
-// Traffic: the bytes that the collectives of a step hand over, summed by axis and by module. Blocks that move the same
-// become one entry.
+// Traffic: the bytes that a rank hands to the collectives of a step, summed by axis and by module. Blocks with equal
+// traffic become one entry.
 #pragma once
 #include <string>
 #include <vector>
@@ -22,11 +22,13 @@ struct ModuleTraffic {
   std::vector<TrafficRow> rows;
 };
 
-// In the order of axes and ops by name.
+// Returns rows sorted by the names of axis and op.
 std::vector<TrafficRow> TrafficByAxis(const std::vector<CommLine>& lines);
-// In the order in which modules first communicate. The module of a collective is the part of its scope up to the number
-// of a block ("blocks.3" for "optimizer.blocks.3.mlp.up.weight"), or its first name, or "model" where
-// it has none. Neighbouring blocks with equal rows are one entry, with the rows of one of them.
+// Returns the modules in the order in which they first communicate. The module of a collective is
+// - the part of its scope up to the number of a block ("blocks.3" for "optimizer.blocks.3.mlp.up.weight"),
+// - else the first name of its scope,
+// - else "model".
+// Consecutive blocks with equal rows become one entry, with the rows of one of them.
 std::vector<ModuleTraffic> TrafficByModule(const std::vector<CommLine>& lines);
 
 }  // namespace weft

@@ -31,7 +31,7 @@ std::vector<double> Axis::Ticks(int most) const {
   return ticks;
 }
 
-// Powers of ten; where there are few of them, their double and fivefold too.
+// Returns powers of ten, or every nth power if there are many. If there are few, adds their multiples by 2 and 5.
 std::vector<double> Axis::Decades() const {
   std::vector<double> ticks;
   auto first = int(std::floor(low_)), last = int(std::ceil(high_)), every = std::max(1, (last - first) / 6);

@@ -1,4 +1,4 @@
-// Axis: where values lie on an axis of a chart, and the round numbers beside it.
+// Axis: the positions of values on an axis of a chart, and the round numbers at its ticks.
 #pragma once
 #include <string>
 #include <vector>
@@ -7,17 +7,17 @@ namespace weft {
 
 class Axis {
  public:
-  // Of values from low to high, which may be one; a logarithmic one if so asked, of values above 0.
+  // An axis for values from `low` to `high`, which may be equal. A logarithmic axis requires values above 0.
   Axis(double low, double high, bool logarithmic = false);
-  double At(double value) const;  // 0 at its low end, 1 at its high one
+  double At(double value) const;  // 0 at the low end, 1 at the high end
   bool logarithmic() const { return logarithmic_; }
-  std::vector<double> Ticks(int most) const;  // round numbers within it, about so many
+  std::vector<double> Ticks(int most) const;  // about `most` round numbers within the axis
 
  private:
   std::vector<double> Decades() const;
 
   bool logarithmic_;
-  double low_, high_;  // of the logarithms, where it is logarithmic
+  double low_, high_;  // if logarithmic, the decimal logarithms of the ends
 };
 
 std::string TickText(double tick);  // "0.05", "12.5K", "3M"

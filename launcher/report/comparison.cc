@@ -16,9 +16,9 @@ namespace {
 
 constexpr const char* kNotSet = "(not set)";
 
-using Keys = std::vector<std::pair<std::string, std::string>>;  // and their values, in order
+using Keys = std::vector<std::pair<std::string, std::string>>;  // keys and values, in the order of the config
 
-// "[a, {path: b}]": a value on one line.
+// Returns a value as one line: "[a, {path: b}]".
 std::string ValueText(const YamlNode& node) {
   std::vector<std::string> parts;
   switch (node.kind) {
@@ -53,7 +53,7 @@ absl::StatusOr<Keys> KeysOf(const ReportedRun& run) {
   return keys;
 }
 
-// Rows of the summaries, a column a run. A row is there where any run has it.
+// Returns the rows of all summaries, with one column per run. Includes each row that any run has.
 std::string SummaryTable(std::span<const ReportedRun> runs) {
   std::vector<std::string> head{""};
   std::vector<std::vector<std::string>> rows;
@@ -91,7 +91,7 @@ std::string Legend(std::span<const ReportedRun> runs) {
   return html + "</p>\n";
 }
 
-// One curve of each run; with `validation`, that of each as well.
+// Returns a chart with one curve per run, and with `validation` also one validation curve per run.
 Chart ChartOf(const char* title, const char* unit, std::span<const ReportedRun> runs, Series RunHistory::*series,
               Series RunHistory::*validation = nullptr) {
   Chart chart{.title = title, .unit = unit};

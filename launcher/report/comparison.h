@@ -1,4 +1,5 @@
-// Comparison: several runs on one page, their curves over each other, and the keys in which their configs differ.
+// Comparison: several runs on one page, with their curves in the same charts and the keys in which their configs
+// differ.
 #pragma once
 #include <span>
 #include <string>
@@ -10,21 +11,21 @@
 namespace weft {
 
 struct ReportedRun {
-  std::string name, log;  // as people know it; the path
+  std::string name, log;  // `log` is the path
   RunHistory history;
   std::string config;  // YAML
 };
 
-// A key whose values are not the same in all configs.
+// A key whose values differ between configs.
 struct DifferentKey {
   std::string key;                  // "optimizer.lr"
-  std::vector<std::string> values;  // of each config; "(not set)" where the key is missing
+  std::vector<std::string> values;  // one per config; "(not set)" if the key is missing
 };
-// In the order in which keys first appear. An error names the log whose config cannot be read.
+// Returns the keys in the order in which they first appear. If a config cannot be read, the error names its log.
 absl::StatusOr<std::vector<DifferentKey>> DifferentKeys(std::span<const ReportedRun> runs);
 
-// At least two runs, and at most kCurveColors. kInvalidArgument: a config cannot be read, or losses mean different
-// things because the objectives differ.
+// Requires 2 to kCurveColors runs. Returns kInvalidArgument if a config cannot be read, or if the runs have different
+// objectives, because their losses are then not comparable.
 absl::StatusOr<std::string> HtmlComparison(std::span<const ReportedRun> runs);
 
 }  // namespace weft

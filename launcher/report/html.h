@@ -1,11 +1,11 @@
-// HTML: text as a page or its SVG may hold it.
+// Escapes text for HTML pages and their SVG.
 #pragma once
 #include <string>
 #include <string_view>
 
 namespace weft {
 
-// In an element or a quoted attribute.
+// The result is valid in an element and in a quoted attribute.
 std::string EscapeHtml(std::string_view text);
 
 }  // namespace weft

@@ -1,4 +1,4 @@
-// HtmlReport: a run's log as one page that needs nothing else: no network, no script.
+// HtmlReport: the log of a run as one page. The page loads nothing and has no script.
 #pragma once
 #include <string>
 
@@ -6,7 +6,7 @@
 
 namespace weft {
 
-// `name` heads the page; `config` is shown as it is.
+// `name` is the heading of the page. `config` is shown unchanged.
 std::string HtmlReport(const RunHistory& run, const std::string& name, const std::string& config);
 
 }  // namespace weft

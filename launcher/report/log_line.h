@@ -1,4 +1,4 @@
-// LogLine: a line of a log of JSON lines, read back as the record that JsonLine wrote.
+// LogLine: parses a line of a log into the record from which JsonLine made it.
 #pragma once
 #include <optional>
 #include <string>
@@ -9,8 +9,9 @@
 
 namespace weft {
 
-// `place` stands for the line in errors ("run.jsonl:12"). null: a number that is not known, or NaN where there must be
-// one. What StartRecord holds for people alone stays empty. Nothing: an event of another version, which has no record.
+// `place` is the name of the line in errors ("run.jsonl:12"). Returns nullopt for an event that reports do not use,
+// such as a note, and for an unknown event of another version. A number that is null is unknown, or NaN if the record
+// requires a number. The members of StartRecord that are for the terminal only stay empty.
 absl::StatusOr<std::optional<LogRecord>> ParseLogLine(std::string_view line, const std::string& place);
 
 }  // namespace weft

@@ -7,10 +7,11 @@
 namespace weft {
 namespace {
 
-// More than any config, which is what a start event holds; a file of other kinds may be one line of gigabytes.
+// The longest line that is read. It is longer than any start event, which contains the config. A file that is not a log
+// may be a single line of gigabytes.
 constexpr size_t kLongest = size_t(1) << 20;
 
-// What there is instead of a file that can be read.
+// Returns what is at the path instead of a readable file.
 std::string Instead(const std::string& path) {
   std::error_code error;
   std::filesystem::file_status there = std::filesystem::status(path, error);
@@ -27,7 +28,7 @@ LogLines::LogLines(std::string path, std::ifstream file)
 absl::StatusOr<LogLines> LogLines::Open(const std::string& path) {
   std::error_code error;
   std::ifstream file;
-  if (std::filesystem::is_regular_file(path, error)) file.open(path, std::ios::binary);  // a FIFO would wait
+  if (std::filesystem::is_regular_file(path, error)) file.open(path, std::ios::binary);  // opening a FIFO would block
   if (file.is_open()) return LogLines(path, std::move(file));
   return absl::InvalidArgumentError(
       fmt::format("{}: expected a file of JSON lines, got {}; train with log.jsonl=runs/a.jsonl, say, and give that",
@@ -37,7 +38,7 @@ absl::StatusOr<LogLines> LogLines::Open(const std::string& path) {
 bool LogLines::Next(int64_t end) {
   if (!status_.ok() || offset_ >= end || !file_.good()) return false;
   file_.getline(buffer_.data(), std::streamsize(buffer_.size()));
-  int64_t read = file_.gcount();  // with the newline, where there is one
+  int64_t read = file_.gcount();  // includes the newline, if any
   if (read == 0 || file_.bad()) {
     if (file_.bad()) status_ = absl::InvalidArgumentError(path_ + ": cannot be read to its end");
     return false;

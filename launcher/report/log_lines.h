@@ -1,4 +1,4 @@
-// LogLines: the lines of a log, of which one at a time is in memory.
+// LogLines: reads the lines of a log, with one line at a time in memory.
 //
 //   absl::StatusOr<LogLines> lines = LogLines::Open("runs/a.jsonl");
 //   while (lines->Next()) Use(lines->text(), lines->place());
@@ -17,14 +17,15 @@ namespace weft {
 
 class LogLines {
  public:
-  // Errors name the path and what is there instead of a file.
+  // Errors name the path and what is there instead of a readable file.
   static absl::StatusOr<LogLines> Open(const std::string& path);
-  // False: there is no other, or it cannot be read. A log may grow meanwhile: what begins at `end` or behind is left.
+  // Reads the next line. Returns false if there is none or it cannot be read. Does not read lines that begin at offset
+  // `end` or later, because a log may grow while it is read.
   bool Next(int64_t end = std::numeric_limits<int64_t>::max());
   std::string_view text() const { return text_; }
   std::string place() const;                  // "runs/a.jsonl:12"
   int64_t number() const { return number_; }  // from 1
-  int64_t offset() const { return offset_; }  // in the file, behind the line
+  int64_t offset() const { return offset_; }  // of the end of the line in the file
   const absl::Status& status() const { return status_; }
 
  private:

@@ -1,4 +1,4 @@
-// Page: the parts that HTML reports have in common. A page needs nothing else: no network, no script.
+// Page: the parts that all HTML reports share. A page loads nothing and has no script.
 #pragma once
 #include <string>
 #include <vector>
@@ -9,13 +9,14 @@ namespace weft {
 
 inline constexpr int kCurveColors = 8;  // classes c0 to c7
 
-// A whole page. `body` is HTML.
+// Returns a whole page. `body` is HTML.
 std::string Page(const std::string& title, const std::string& body);
 
-// A table whose first column names its rows. `head` may be empty. All cells are text.
+// Returns a table whose first column contains the names of the rows. `head` may be empty. All cells are text.
 std::string Table(const std::vector<std::string>& head, const std::vector<std::vector<std::string>>& rows);
 
-// A chart under its title, with the range of each curve. Curves without values are left out; "" where none is left.
+// Returns a chart with its title and the range of each curve. Leaves out curves without values. Returns "" if no curve
+// has values.
 std::string Figure(Chart chart);
 
 }  // namespace weft

@@ -11,12 +11,12 @@
 namespace weft {
 namespace {
 
-// What a first pass over the log finds: how far it reaches, and the step that each start goes on after.
+// The result of a first pass over the log: where it ends, and after which step each start continues.
 struct Outline {
   int64_t end = 0;
   std::vector<int64_t> starts;
 
-  // The last step of the start of that number whose record counts: later starts repeat what is behind.
+  // Returns the last step whose record counts for this start. Later starts repeat the steps after it.
   int64_t LastStep(size_t start) const {
     auto later = starts.begin() + std::ptrdiff_t(start) + 1;
     return later < starts.end() ? *std::min_element(later, starts.end()) : std::numeric_limits<int64_t>::max();
@@ -98,21 +98,21 @@ class Reader {
       history_.best_eval = r;
   }
   void Add(const EndRecord& r) {
-    session_seconds_ = r.seconds;  // steps, evaluations, and what was between them
+    session_seconds_ = r.seconds;  // includes the time between steps and evaluations
     history_.end = r;
   }
   void Add(const StopRecord& r) { history_.stop = r; }
-  void Add(const ProgressRecord&) {}  // no log has these
+  void Add(const ProgressRecord&) {}  // not in logs
   void Add(const SampleRecord&) {}
-  void Add(const NoteRecord&) {}  // nothing to draw
-  void Add(const ProfileRecord&) {}  // a report does not show what a trace shows
+  void Add(const NoteRecord&) {}     // nothing to draw
+  void Add(const ProfileRecord&) {}  // the trace shows it
   void Add(const SaveRecord& r) {
     if (Counts(r.step)) history_.saved = r;
   }
 
   Outline outline_;
   RunHistory history_;
-  absl::Status broken_;  // what the latest line is, if it is no event
+  absl::Status broken_;  // the error of the latest line, if it is not an event
   size_t starts_ = 0;
   int64_t last_step_ = 0;
   double session_seconds_ = 0;

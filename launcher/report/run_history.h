@@ -1,7 +1,7 @@
-// RunHistory: what a log of JSON lines says of its run, from the first start to the last line, in bounded memory.
+// RunHistory: the contents of a log of JSON lines, from the first start to the last line, in bounded memory.
 //
-// A run that was resumed appends to its log and repeats the steps behind the checkpoint: the latest word on a step
-// counts. Lines that were cut short, the last one or one that the next start stands behind, are passed over.
+// A resumed run appends to its log and repeats the steps after the checkpoint. The latest record of a step counts. The
+// last line, and a line directly before a start, may be truncated; such lines are skipped.
 #pragma once
 #include <optional>
 #include <string>
@@ -14,23 +14,23 @@
 namespace weft {
 
 struct RunHistory {
-  StartRecord start;             // the latest, as the end is
-  std::vector<int64_t> resumed;  // the steps that the later starts went on after
+  StartRecord start;             // the latest
+  std::vector<int64_t> resumed;  // the step after which each later start continued
   std::optional<StepRecord> last;
   std::optional<EvalRecord> last_eval, best_eval;
-  // Of the latest start alone. With neither, the run failed, was killed or goes on.
+  // Only of the latest start. If both are empty, the run failed, was killed or is still running.
   std::optional<EndRecord> end;
   std::optional<StopRecord> stop;
   std::optional<SaveRecord> saved;  // the latest checkpoint
   int64_t cut_lines = 0;
-  double tokens = 0;        // trained on in the steps that count,
-  double step_seconds = 0;  //   and the time these took
-  double seconds = 0;       // of all that was run, repeated steps too
+  double tokens = 0;        // trained on in the steps that count
+  double step_seconds = 0;  // the time of the steps that count
+  double seconds = 0;       // the time of the whole run, including repeated steps
   std::optional<int64_t> peak_bytes;
   Series loss, grad_norm, lr, tokens_per_s, mfu, val_loss;
 };
 
-// Errors name the path and the line, what was expected and what is there.
+// Errors name the path and the line, what was expected and what was found.
 absl::StatusOr<RunHistory> ReadRunHistory(const std::string& path);
 
 }  // namespace weft

@@ -11,7 +11,7 @@
 namespace weft {
 namespace {
 
-// How the run ended, as far as its log knows.
+// Returns how the run ended, as far as its log shows.
 std::string StateText(const RunHistory& run) {
   if (run.end) return fmt::format("done: {} steps", run.end->step);
   if (run.stop)
@@ -30,7 +30,7 @@ std::string EvalText(const EvalRecord& r) {
   return text + fmt::format(", after step {}", r.step);
 }
 
-// Of a count that a log may claim to be larger than any integer.
+// Returns the text of a count, which may be too large for an integer if the log is wrong.
 std::string Rounded(double count) { return CountText(std::llround(std::min(count, 9e18))); }
 
 std::string TokensText(const RunHistory& run) {

@@ -1,4 +1,4 @@
-// RunSummary: a run in a few rows, for people.
+// RunSummary: a run as a few rows of a table.
 #pragma once
 #include <string>
 #include <vector>

@@ -1,5 +1,6 @@
-// Series: a curve over steps in bounded memory, however many there are: the lowest, highest and mean value of each of
-// at most kMostBuckets equal ranges of steps. A range holds one step at first, and twice as many whenever they run out.
+// Series: a curve over any number of steps in bounded memory. It keeps the lowest, highest and mean value of each of at
+// most kMostBuckets equal ranges of steps. A range is one step long at first. Whenever the ranges do not suffice, their
+// length doubles.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -9,10 +10,10 @@ namespace weft {
 
 class Series {
  public:
-  static constexpr size_t kMostBuckets = 1024;  // about the pixels of a chart
+  static constexpr size_t kMostBuckets = 1024;  // about the width of a chart in pixels
 
   struct Bucket {
-    int64_t count = 0, missing = 0;                   // of finite values, and of others
+    int64_t count = 0, missing = 0;                   // the numbers of finite values and of other values
     double low = 0, high = 0, sum = 0, step_sum = 0;  // of finite values
 
     double mean() const { return sum / double(count); }
@@ -21,14 +22,14 @@ class Series {
     void Merge(const Bucket& other);
   };
 
-  // Steps from 0, in any order. A value that is not finite is counted as missing.
+  // Steps count from 0 and may come in any order. A value that is not finite counts as missing.
   void Add(int64_t step, double value);
-  const std::vector<Bucket>& buckets() const { return buckets_; }  // by step; some may be empty
-  Bucket Whole() const;                                            // all of them as one
+  const std::vector<Bucket>& buckets() const { return buckets_; }  // in order of steps; some may be empty
+  Bucket Whole() const;                                            // all buckets merged
 
  private:
   std::vector<Bucket> buckets_;
-  int64_t width_ = 1;  // steps of a bucket
+  int64_t width_ = 1;  // steps per bucket
 };
 
 }  // namespace weft
