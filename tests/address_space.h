@@ -1,4 +1,4 @@
-// A limit of this process's address space. For a process that ends soon: the child of a death test.
+// Limits the address space of this process. Meant for a process that ends soon, such as the child of a death test.
 #pragma once
 #include <sys/resource.h>
 
@@ -8,7 +8,8 @@
 
 namespace weft {
 
-// Bytes that this process has mapped. A sanitizer maps terabytes, and cannot live under a limit.
+// Returns the number of bytes that this process has mapped. A sanitizer maps terabytes, so a sanitized process cannot
+// run under a limit.
 inline size_t MappedBytes() {
   constexpr size_t kHigh = size_t(1) << 50;
   rlimit before{};
@@ -21,7 +22,7 @@ inline size_t MappedBytes() {
 }
 inline bool IsSanitized() { return MappedBytes() > size_t(1) << 40; }
 
-// Lets the process map that many bytes more.
+// Limits the address space so that the process can map `bytes` bytes more.
 inline void LeaveAddressSpace(size_t bytes) {
   rlimit limit{};
   getrlimit(RLIMIT_AS, &limit);

@@ -1,4 +1,4 @@
-// The text of the error that a piece of code ends with.
+// ErrorOf: the message of the exception that a piece of code throws.
 #pragma once
 #include <exception>
 #include <functional>
@@ -6,7 +6,7 @@
 
 namespace weft::test {
 
-// "" when fn ends without one.
+// Returns "" if fn throws nothing.
 inline std::string ErrorOf(const std::function<void()>& fn) {
   try {
     fn();

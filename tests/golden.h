@@ -1,5 +1,5 @@
-// Golden files: what a test compares a text with. WEFT_UPDATE_GOLDEN=1 writes them anew; the diff is then for a
-// reviewer to read.
+// Golden files: the texts that tests compare with. WEFT_UPDATE_GOLDEN=1 rewrites them, and a reviewer then reads the
+// diff.
 #pragma once
 #include <gtest/gtest.h>
 

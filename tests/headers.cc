@@ -1,2 +1,2 @@
-// The target of the precompiled headers of tests; they need one that is linked as tests are.
+// The target that owns the precompiled headers of the tests. It must be linked in the same way as the tests.
 int main() { return 0; }

@@ -25,12 +25,12 @@ void* AllocateOrThrow(size_t bytes, size_t alignment) {
 
 long weft::test::HeapAllocations() { return allocations.load(); }
 
-// Not inlined: GCC would see malloc meet delete, and free meet new.
+// Not inlined. Otherwise GCC would warn that memory from malloc reaches delete and memory from new reaches free.
 #define WEFT_NOINLINE __attribute__((noinline))
 WEFT_NOINLINE void* operator new(size_t bytes) { return AllocateOrThrow(bytes, 1); }
 WEFT_NOINLINE void* operator new(size_t bytes, std::align_val_t a) { return AllocateOrThrow(bytes, size_t(a)); }
 WEFT_NOINLINE void* operator new(size_t bytes, const std::nothrow_t&) noexcept { return Allocate(bytes, 1); }
-// Of arrays too: a sanitizer's runtime has its own, which do not come through the ones above.
+// The array forms are replaced too, because a sanitizer's runtime has its own, which do not call the ones above.
 WEFT_NOINLINE void* operator new[](size_t bytes) { return AllocateOrThrow(bytes, 1); }
 WEFT_NOINLINE void* operator new[](size_t bytes, std::align_val_t a) { return AllocateOrThrow(bytes, size_t(a)); }
 WEFT_NOINLINE void* operator new[](size_t bytes, const std::nothrow_t&) noexcept { return Allocate(bytes, 1); }

@@ -1,8 +1,9 @@
-// Counts every heap allocation of a test binary, by replacing its operator new: link tests/heap_counter.cc.
+// Counts every heap allocation of a test binary by replacing its operator new. A test that uses it must link
+// tests/heap_counter.cc.
 #pragma once
 
 namespace weft::test {
 
-long HeapAllocations();  // so far, on all threads
+long HeapAllocations();  // the number so far, on all threads
 
 }  // namespace weft::test

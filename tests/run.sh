@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Sets up, builds and tests. Usage: tests/run.sh [PRESET [ctest arguments]]; the presets are release, asan, tsan.
-# asan and tsan build and run the tests with that label (tests/CMakeLists.txt); tests/sanitize_all.sh runs all tests.
+# Installs dependencies, builds, and runs the tests. Usage: tests/run.sh [PRESET [ctest arguments]].
+# The presets are release (the default), asan and tsan. asan and tsan build and run only the tests with that label
+# (tests/CMakeLists.txt). tests/sanitize_all.sh runs all tests with a sanitizer.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 preset=${1:-release}
@@ -17,11 +18,12 @@ cmake --build --preset "$preset" --target "$target"
 echo "== built $target of $preset in $((SECONDS - begin)) s"
 source launcher/environment.sh
 [ "$target" = all ] || set -- -L "^$preset\$" --no-tests=error "$@"
-# Tests with the label gpu want one.
+# Tests with the label gpu require a GPU.
 if [ ! -e /proc/driver/nvidia/version ] && [[ " $* " != *" -LE "* ]]; then
   echo "no GPU here: tests of the CUDA kernels are left out"
   set -- -LE gpu "$@"
 fi
 ctest --test-dir "build/$preset" --output-on-failure -j2 "$@"
-# What sweeps covered and what a step cost: tests print such lines, and ctest keeps them to itself.
+# Tests print results in such lines, for example what a sweep covered and what a step cost. ctest shows no output of tests that
+# pass, so print these lines from its log.
 sed -n 's/^shown: //p' "build/$preset/Testing/Temporary/LastTest.log"

@@ -1,4 +1,5 @@
-// ScopedEnvironment: a variable of the environment, set (or unset: null) until the end of the scope. One thread.
+// ScopedEnvironment: sets an environment variable until the end of the scope; null unsets it. For programs with one
+// thread.
 #pragma once
 #include <cstdlib>
 #include <optional>

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Trains on tinyshakespeare and checks the final validation loss over the whole last tenth of the text.
-# Usage: tests/shakespeare.sh [RECIPES [SEEDS [MESHES [STEPS]]]], each a list in one word; the default is
+# Usage: tests/shakespeare.sh [RECIPES [SEEDS [MESHES [STEPS]]]]. Each argument but STEPS is a list; the default is
 #   tests/shakespeare.sh "adamw muon masked" "1 2 3" "1x1 2x2"
-# adamw and muon train configs/shakespeare_char.yaml, masked configs/shakespeare_masked.yaml. With STEPS, a run is that
-# short, and only beats what pairs of characters give. TEXT comes from WEFT_SHAKESPEARE.
-# Wants a release build (tests/run.sh). Exits 77 (skipped) where the text is absent.
+# adamw and muon train configs/shakespeare_char.yaml, masked trains configs/shakespeare_masked.yaml. With STEPS, runs have that
+# many steps and must only beat a bigram. WEFT_SHAKESPEARE is the path of the text.
+# Requires a release build (tests/run.sh). Exits with 77 (skipped) if the text does not exist.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 text=${WEFT_SHAKESPEARE:-}
@@ -16,8 +16,9 @@ source launcher/environment.sh
 log=$(mktemp)
 trap 'rm -f "$log"*' EXIT
 
-# In nats per character. nanoGPT publishes 1.88 for the decoder's model and budget, one sample of batches. A bigram of
-# the training text gives 2.48. Muon is also held to AdamW's loss of the same seed and mesh, and 0.01.
+# The limits in nats per character. For the decoder, nanoGPT publishes 1.88 with the same model and budget, estimated on a sample
+# of batches. A bigram of the training text gives 2.48. Muon must also stay within 0.01 of AdamW's loss with the same seed and
+# mesh.
 declare -A limit=([adamw]=1.79 [muon]=1.79 [masked]=2.4)
 pairs=2.48
 steps=${4:-}
@@ -35,7 +36,7 @@ train() {
   sed -n 's/.*"event":"end".*"val_loss":\([0-9.]*\).*/\1/p' "$log"
 }
 
-# at_most LIMIT LOSS
+# at_most LIMIT LOSS: succeeds if the loss is within the limit.
 at_most() { awk -v loss="$2" -v limit="$1" 'BEGIN { exit !(loss <= limit) }'; }
 
 for seed in ${2:-1 2 3}; do

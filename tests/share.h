@@ -1,6 +1,6 @@
-// How much of its sweep a long test runs. Sanitized builds are some ten times slower and look for what one placement in
-// many shows as well as all of them do: tests/CMakeLists.txt gives them WEFT_TEST_SHARE=n, one nth. Plain builds run
-// all.
+// Which part of a sweep a long test runs. tests/CMakeLists.txt sets WEFT_TEST_SHARE=n for sanitized builds, which then
+// run one nth. They are about ten times slower, and the errors that they look for show in a few placements as well as
+// in all. Plain builds run the whole sweep.
 #pragma once
 #include <algorithm>
 #include <cstddef>
@@ -15,7 +15,7 @@ inline int Share() {
   return share && std::atoi(share) > 0 ? std::atoi(share) : 1;
 }
 
-// Of a sweep whose rows are whole runs, ten times that share: with one fiftieth one row in five.
+// Keeps ten times the usual share, for sweeps whose rows are whole runs: with a share of one fiftieth, every fifth row.
 template <class T>
 std::vector<T> ShareOf(std::vector<T> rows) {
   size_t nth = size_t(std::max(1, Share() / 10)), kept = 0;
@@ -24,8 +24,8 @@ std::vector<T> ShareOf(std::vector<T> rows) {
   return rows;
 }
 
-// As many of the rounds of nested loops: whether the next one, counted by `round`, is left out. Which ones are kept
-// follows no loop.
+// For nested loops: returns whether to leave out the next round, and counts it in `round`. Keeps the same share as
+// ShareOf. The choice is hashed, so that it does not follow the period of any loop.
 inline bool Skips(size_t& round) {
   uint32_t mixed = uint32_t(round++) * 2654435761u >> 16;
   return mixed % uint32_t(std::max(1, Share() / 10)) != 0;

@@ -1,6 +1,6 @@
-// How long it takes to make a training step: trace, Grad, Partition and Plan of a 48-layer GPT on dp2 x tp2, plainly
+// How long it takes to make a training step: trace, Grad, Partition and Plan of a 48-layer GPT on dp2 x tp2, without
 // and with sequence parallelism and FSDP. Prints a JSON line for each of the two, with the medians and the minimum in
-// milliseconds of CPU time; fails where the minimum of either is above kMostMs.
+// milliseconds of CPU time. Fails if either minimum exceeds kMostMs.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -18,11 +18,11 @@
 namespace weft {
 namespace {
 
-// Of the minimum, which is 45 to 110: it is work that grows with the square of the layers that shows here.
+// The limit of the minimum, which is 45 to 110. It detects work that grows with the square of the number of layers.
 constexpr double kMostMs = 300;
 
-// Of this process, which has one thread here: on an idle machine as much as the time that passes, and on a loaded one
-// still what the code costs.
+// Returns the CPU time of this process, which has one thread here. It equals the elapsed time on an idle machine, and
+// other load hardly changes it.
 double Ms(const std::function<void()>& fn) {
   std::clock_t start = std::clock();
   fn();

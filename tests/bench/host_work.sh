@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# What the host does for a step of training on a GPU: calls that reach the driver, counted by CUPTI. One JSON line; fails
-# where a step is not one graph launch, launches a kernel beside it, allocates, or makes the host wait.
+# Counts the driver calls of the host for a training step on a GPU with CUPTI. Prints one JSON line. Fails unless a step is one
+# graph launch without other kernel launches, allocations, fills or waits.
 #
-#   tests/bench/host_work.sh WEFT COUNTER [CONFIG [key=value...]]   COUNTER: ladder/build.sh DEST cupti_counter makes it
+#   tests/bench/host_work.sh WEFT COUNTER [CONFIG [key=value...]]   COUNTER: from ladder/build.sh DEST cupti_counter
 #
-# The program runs with 30 and with 60 steps, and the difference over 30 is what a step costs: start-up, warm-up, capture
-# and the end fall out, exactly. A run before these two fills the cache of matrix product algorithms.
+# Runs the program with 30 and with 60 steps. The difference divided by 30 is the number of calls per step: calls of start-up,
+# warm-up, capture and end cancel out exactly. An earlier run fills the cache of matrix product algorithms.
 #
-# A wait is any call in which the host may block until the device gets somewhere: synchronisation of a stream, event or
-# context, a copy that is not asynchronous. A step's loss is read after the next step was queued, by asking an event
-# whether it has passed (cuEventQuery), which never blocks: "polls", a number that depends on the time of a step.
+# A wait is any call in which the host may block until the device reaches some point: synchronization of a stream, event or
+# context, or a copy that is not asynchronous. The loss of a step is read after the next step was queued. For that the host asks
+# an event whether it has passed (cuEventQuery), which never blocks. These "polls" depend on the time of a step.
 set -euo pipefail
 [ $# -ge 2 ] || { sed -n '2,6s/^# \{0,1\}//p' "$0"; exit 1; }
 weft=$(realpath "$1") counter=$(realpath "$2")

@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
-# Two training commands in turn, on one machine: A B B A A B B A ... A row for tests/bench/results.md: the least and the
-# median milliseconds of a step of each, and B's least over A's. The first three steps of a run do not count.
+# Runs two training commands in turn on one machine: A B B A A B B A ... Prints a row for tests/bench/results.md: the minimum and
+# the median time of a step of each, and the ratio of the minimums, B / A. The first three steps of a run do not count.
 #
-#   tests/bench/pair.sh [RUNS] "COMMAND A" "COMMAND B"       RUNS of each, 5 by default
+#   tests/bench/pair.sh [RUNS] "COMMAND A" "COMMAND B"       RUNS of each command, 5 by default
 #
-# For example what a core that OPENBLAS_CORETYPE names costs, which is to be nothing:
+# For example, this measures the cost of a core that OPENBLAS_CORETYPE requests, which must be nothing:
 #
 #   train="build/release/weft train configs/gpt2-tiny.yaml model.dim=768 model.heads=12 model.layers=4 model.context=512
 #     train.global_batch=1 train.steps=8 data.synthetic=true
 #     schedule.warmup_steps=1 log.every=1000"
 #   tests/bench/pair.sh 3 "$train" "env OPENBLAS_CORETYPE=Prescott $train"
 #
-# LIMIT=1.1 fails when the ratio is above it.
+# With LIMIT=1.1 it fails if the ratio is above 1.1.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 runs=5
@@ -21,10 +21,10 @@ source launcher/environment.sh
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 
-# run NAME COMMAND: its steps' milliseconds go to the name's list.
+# run NAME COMMAND: runs the command, and appends the milliseconds of its steps to the file NAME.
 run() {
   rm -f "$dir/log"
-  # shellcheck disable=SC2086  # the words of a command
+  # shellcheck disable=SC2086  # a command with its arguments
   $2 "log.jsonl=$dir/log" > "$dir/out" 2>&1 || { tail -5 "$dir/out" && echo "pair.sh: $1 failed: $2" && exit 1; }
   sed -nE 's/.*"event":"step","step":([0-9]+),.*"ms":([0-9.e+-]+).*/\1 \2/p' "$dir/log" | awk '$1 > 3 { printf "%.1f\n", $2 }' >> "$dir/$1"
 }

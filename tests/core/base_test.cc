@@ -1,4 +1,4 @@
-// The small values: attributes, devices and their scope, shapes, tensors, errors.
+// Tests of the small value types: attributes, devices and their scope, shapes, tensors and errors.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -25,7 +25,7 @@ TEST(DefaultDevice, IsTheInnermostScopesOnThisThread) {
   } catch (int) {
   }
   EXPECT_EQ(ToString(DefaultDevice()), "cuda:1");
-  std::thread([] { EXPECT_EQ(ToString(DefaultDevice()), "cpu:0"); }).join();  // ranks may be threads
+  std::thread([] { EXPECT_EQ(ToString(DefaultDevice()), "cpu:0"); }).join();  // it is per thread: ranks may be threads
 }
 
 TEST(Attrs, AreFoundByNameAndReplacedInPlace) {
@@ -48,7 +48,7 @@ TEST(Attrs, AreFoundByNameAndReplacedInPlace) {
 TEST(Attrs, EqualityIsOfNamesAndValues) {
   Attrs a{{"dim", 1}, {"k", 0.5}};
   Attrs b = a;
-  std::string name = "dim";  // another address, the same name
+  std::string name = "dim";  // an equal name at another address
   const_cast<Attrs::Item&>(b.items()[0]).name = name.c_str();
   EXPECT_EQ(a, b);
   EXPECT_NE(a, (Attrs{{"dim", 2}, {"k", 0.5}}));
@@ -96,7 +96,8 @@ TEST(Tensor, ConvertsKeepsAndChecks) {
   EXPECT_EQ(reinterpret_cast<uintptr_t>(whole.data()) % 64, 0u);
 }
 
-// /proc/PID/stat of a process that dies is there when it is opened and fails when it is read; a folder does so always.
+// A file that can be opened but not read is empty. /proc/PID/stat of a process that is ending behaves so; the test uses
+// a folder, which always does.
 TEST(SmallFile, WhatCannotBeReadIsEmpty) {
   std::string path = testing::TempDir() + "small_file_test";
   std::ofstream(path) << "a b\n\nc";

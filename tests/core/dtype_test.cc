@@ -1,4 +1,5 @@
-// The 16-bit floats, over all their values: exact both ways, and every tie between two neighbours goes to the even one.
+// The 16-bit floats, tested over all their values. Conversion to f32 and back is exact, and every tie between two
+// neighbours rounds to the even one.
 #include "weft/core/base/dtype.h"
 
 #include <gtest/gtest.h>
@@ -27,7 +28,7 @@ T FromBits(uint32_t bits) {
   return value;
 }
 
-// IEEE 754's definition.
+// Returns the value of the bits by the definition of IEEE 754.
 template <class T>
 double Meaning(uint32_t bits) {
   constexpr int m = Format<T>::kMantissa, e = Format<T>::kExponent, bias = (1 << (e - 1)) - 1;
@@ -58,7 +59,8 @@ TYPED_TEST(Float16, EveryValueMeansWhatIeeeSaysAndRoundTrips) {
   }
 }
 
-// Between every pair of neighbours: the tie goes to the even one, the floats beside it to the nearer.
+// For every pair of neighbours, their midpoint rounds to the even one, and the f32 values next to the midpoint round to
+// the nearer one.
 TYPED_TEST(Float16, RoundsToNearestEven) {
   uint32_t infinity = ((1u << Format<TypeParam>::kExponent) - 1) << Format<TypeParam>::kMantissa;
   for (uint32_t sign : {0u, 0x8000u})
@@ -66,7 +68,7 @@ TYPED_TEST(Float16, RoundsToNearestEven) {
       uint32_t low = bits | sign, high = (bits + 1) | sign, even = bits % 2 ? high : low;
       double a = Meaning<TypeParam>(low), b = Meaning<TypeParam>(high);
       float tie = float((a + b) / 2);
-      if (double(tie) != (a + b) / 2) continue;  // below f32's own subnormals
+      if (double(tie) != (a + b) / 2) continue;  // f32 cannot hold this midpoint: it lies below f32's subnormals
       float outward = sign ? -INFINITY : INFINITY;
       ASSERT_EQ(TypeParam(tie).bits, even) << low;
       ASSERT_EQ(TypeParam(std::nextafter(tie, 0.0f)).bits, low) << low;
@@ -84,7 +86,7 @@ TYPED_TEST(Float16, OverflowIsInfinityFromHalfAStepAboveTheLargest) {
   EXPECT_EQ(TypeParam(-std::numeric_limits<float>::infinity()).bits, infinity | 0x8000u);
 }
 
-// A NaN whose payload is in the low bits alone must not become infinity.
+// A NaN whose payload is only in the low bits must not become infinity.
 TYPED_TEST(Float16, NanStaysNan) {
   for (uint32_t bits : {0x7f800001u, 0x7fc00000u, 0xff800001u, 0x7fffffffu})
     EXPECT_TRUE(std::isnan(float(TypeParam(std::bit_cast<float>(bits))))) << bits;

@@ -1,5 +1,5 @@
-// Every op with a composition: the kernel equals it on one rank. The composition is what a missing kernel, a sharded
-// whole dim and a second derivative run.
+// For every op with a composition, the kernel and the composition give equal results on one rank. The composition runs
+// if there is no kernel, if a dim that the kernel needs whole is sharded, and for second derivatives.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -17,9 +17,11 @@ namespace {
 
 using test::Values;
 
-// f64: sums of a few dozen terms. f32: 1e-7 a rounding, a few dozen of them, through exponentials. bf16: the kernel
-// rounds its f32 result once, as the composition does; where the two differ in f32 they may fall on either side, one
-// step of 2^-8.
+// The tolerances, relative to the largest value of the result:
+// - f64: sums of a few dozen terms.
+// - f32: a few dozen roundings of 1e-7 each, amplified by exponentials.
+// - bf16: the kernel and the composition each round an f32 result once. If the f32 results differ slightly, they may
+//   round to neighbours, which are at most 2^-7 apart.
 struct Precision {
   DType dtype;
   double tolerance;
@@ -79,7 +81,7 @@ TEST_P(Fallback, KernelIsComposition) {
 std::string OpName(const testing::TestParamInfo<int>& param) { return Name(Op(param.param)); }
 INSTANTIATE_TEST_SUITE_P(All, Fallback, testing::Range(0, kNumOps), OpName);
 
-// More logits than a GPU's kernel holds at a time (1 GiB), of a vocabulary that no vector divides.
+// The logits exceed what a GPU's kernel holds at a time (1 GiB), and no vector length divides the vocabulary.
 TEST(LinearCrossEntropyFallback, ChunksOfLogits) {
   if (!test::KernelsOf(test::DeviceUnderTest({{"x"}, {1}})).Has(Op::kLinearCrossEntropyGrad))
     GTEST_SKIP() << "this device has no kernel of its own";
@@ -92,8 +94,8 @@ TEST(LinearCrossEntropyFallback, ChunksOfLogits) {
     ExpectKernelIsComposition(Op::kLinearCrossEntropyGrad, sample, precision, Name(precision.dtype));
 }
 
-// Rows that see no key (the causal offset is negative): 0 and -inf from the composition too, and no NaN in its
-// gradients, first and second, which go through the composition.
+// A negative causal offset makes rows that see no key. For such rows the composition also gives 0 and -inf. Its
+// gradients, and second gradients, contain no NaN.
 TEST(SdpaFallback, FullyMaskedRowsAreZeroAndMinusInfinity) {
   Sample sample{{{{2, 4, 4, 4}}, {{2, 4, 2, 4}}, {{2, 4, 2, 4}}},
                 {{"causal", 1}, {"causal_offset", -2}, {"scale", 0.5}}};

@@ -1,5 +1,5 @@
-// A program whose last product and cross-entropy are one op gives what the program gave; and what must not be fused is
-// not.
+// Fusing the last product and the cross-entropy into one op keeps the results of a program. Programs that must not be
+// fused stay as they are.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -31,7 +31,7 @@ void Set(const TensorView& v, int64_t i, double value) {
   std::memcpy(v.as<char>() + size_t(i) * SizeOf(v.dtype), one.data(), SizeOf(v.dtype));
 }
 
-// Both ops from their definition, over dense views.
+// Computes both ops from their definition, over dense views.
 void LossOfProduct(const KernelCall& call) {
   const TensorView &x = call.in[0], &w = call.in[1], &targets = call.in[2];
   bool gradient = call.in.size() == 4;
@@ -63,8 +63,8 @@ struct Options {
   DType dtype = DType::kF64;
   double smoothing = 0;
   bool gradient = true;
-  bool tied = false;         // w is also what x comes from: its gradient is a sum
-  bool logits_read = false;  // somebody else reads the logits
+  bool tied = false;         // w is also the embedding table that x comes from, so its gradient is a sum
+  bool logits_read = false;  // another op reads the logits
   bool squared = false;      // the gradient of a loss depends on the loss
 };
 
@@ -110,7 +110,7 @@ int CountOf(const Graph& graph, Op op) {
 
 Tensor Ids(const std::vector<double>& ids) { return Tensor::FromDoubles(ids, DType::kI64, {B, T}); }
 
-// What is fused, and that the values stay.
+// Checks which op the fused program has, and that its values stay.
 void Check(const Options& o, Op expected) {
   Fixture f;
   Values leaves{{"x", Draw({B, T, C}, 1, AccumulateType(o.dtype))},
@@ -125,7 +125,7 @@ void Check(const Options& o, Op expected) {
     EXPECT_EQ(CountOf(fused.graph, Op::kCrossEntropy) + CountOf(fused.graph, Op::kCrossEntropyGrad), 0);
   }
   Values want = f.Run(program, leaves), got = f.Run(fused, leaves);
-  // bf16: the composition rounds the logits and their gradient, 2^-9 each, before sums of up to seven terms.
+  // In bf16 the composition rounds the logits and their gradient by up to 2^-9 each, before sums of up to seven terms.
   double tolerance = o.dtype == DType::kF64 ? 1e-12 : 0.05;
   for (const auto& [name, value] : want) EXPECT_LE(test::LargestDifference(got.at(name), value), tolerance) << name;
 }

@@ -1,4 +1,4 @@
-// Sums over leading dims, one after the other, become one sum where that needs no copy, and give the same values.
+// Consecutive sums over leading dims become one sum if that needs no copy, and give the same values.
 #include <gtest/gtest.h>
 
 #include "parallel/testing.h"
@@ -17,10 +17,10 @@ constexpr int64_t T = 3, C = 4;
 struct Case {
   int ranks;
   int64_t B;
-  int sharded;  // dim of x; -1: none
+  int sharded;  // the dim of x that is sharded; -1 for none
   bool broadcast;
-  bool twice;  // does another op read the first sum?
-  int sums;    // that are left
+  bool twice;  // whether another op reads the first sum
+  int sums;    // how many sums remain
 };
 
 Traced Sums(const Case& c) {
@@ -36,7 +36,7 @@ int SumsOf(const LocalProgram& program) {
   return int(std::ranges::count_if(program.graph.nodes, [](const auto& n) { return n->op == Op::kReduceSum; }));
 }
 
-// A device that fuses: the CPU's kernels, and a row for linear, which no node here is.
+// The kernels of a device that fuses: those of the CPU, and a row for linear. No node here is a linear.
 KernelTable FusingKernels() {
   KernelTable kernels = test::KernelsOf(DeviceKind::kCpu);
   kernels.Add(Op::kLinear, {.run = [](const KernelCall&) { Fail("linear: not expected to run"); }});

@@ -1,4 +1,4 @@
-// How much memory there is, as Linux tells it, and the words for too little of it.
+// How much memory Linux reports, and the error message when it is too little.
 #include "weft/core/base/memory.h"
 
 #include <fmt/format.h>
@@ -20,7 +20,7 @@ namespace {
 
 constexpr size_t kMiB = size_t(1) << 20;
 
-// A host made of files.
+// A host whose /proc and /sys are files that the test writes.
 class HostFiles : public testing::Test {
  protected:
   HostFiles() { Write("proc/meminfo", "MemTotal: 8192 kB\nMemFree: 1024 kB\nMemAvailable: 4096 kB\nBuffers: 1 kB\n"); }
@@ -113,7 +113,7 @@ TEST(HostMemory, OfThisHostIsKnown) {
   EXPECT_GE(HostMemory().total, HostMemory().free);
 }
 
-// A limit of this process until the end of the scope.
+// Sets a resource limit of this process until the end of the scope.
 class ScopedLimit {
  public:
   ScopedLimit(decltype(RLIMIT_AS) resource, size_t bytes) : resource_(resource) {
@@ -128,7 +128,8 @@ class ScopedLimit {
   rlimit before_{};
 };
 
-// A sanitizer's shadow takes terabytes of address space: numbers of a file that is made here.
+// A sanitizer's shadow memory takes terabytes of address space, so the mapped sizes come from a statm file that the
+// test writes.
 TEST_F(HostFiles, AProcessMayMapWhatItsTightestLimitLeaves) {
   const size_t page = size_t(sysconf(_SC_PAGESIZE)), most = size_t(1) << 50;
   Write("proc/self/statm", "100 9 9 9 0 30 0\n");
@@ -153,7 +154,8 @@ TEST(HostShortage, NamesTheLimitThatLeavesLess) {
   }
   ScopedLimit space(RLIMIT_AS, kHigh);
   EXPECT_TRUE(HostShortage(1).where.starts_with("the CPU of host ")) << "which has less";
-  // What this test allocates still fits. A sanitizer has terabytes of data.
+  // 64 MiB is enough for what this test allocates. The limit counts from the bytes in use, because a sanitizer has
+  // terabytes of data.
   ScopedLimit data(RLIMIT_DATA, used + 64 * kMiB);
   Shortage shortage = HostShortage(7, "x");
   std::string text = OutOfMemory(shortage);

@@ -1,4 +1,4 @@
-// Messages: what reaches a terminal of text from outside.
+// Messages: how text from outside is made safe to show on a terminal.
 #include "weft/core/host/message.h"
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 namespace weft {
 namespace {
 
-// What a terminal may do more with than to show it, or show in another order.
+// Whether the code point controls a terminal or changes the order in which it shows text.
 bool IsControl(uint32_t c) {
   return (c < 0x20 && c != '\n' && c != '\t') || (c >= 0x7F && c <= 0x9F) || (c >= 0x202A && c <= 0x202E) ||
          (c >= 0x2066 && c <= 0x2069);
@@ -22,7 +22,7 @@ bool IsPlain(std::string_view text) {
     if (IsControl(NextCodePoint(text, at))) return false;
   return true;
 }
-// The bytes that \xNN stands for.
+// Replaces every \xNN by the byte that it stands for.
 std::string Unescaped(std::string_view text) {
   std::string bytes;
   for (size_t at = 0; at < text.size(); at++) {
@@ -38,7 +38,7 @@ TEST(Printable, ShowsBytesThatAreNoTextAsNumbers) {
   EXPECT_EQ(Printable("a\x1b[2Jb\r\x07\x7f"), "a\\x1B[2Jb\\x0D\\x07\\x7F");
   EXPECT_EQ(Printable("Grüße, 世界"), "Grüße, 世界");
   EXPECT_EQ(Printable("\xff\xc3"), "\\xFF\\xC3");
-  EXPECT_EQ(Printable("\xc2\x9b"), "\\xC2\\x9B");  // the same as ESC [ for some terminals
+  EXPECT_EQ(Printable("\xc2\x9b"), "\\xC2\\x9B");  // some terminals treat it like ESC [
   EXPECT_EQ(Printable(std::string_view("\0", 1)), "\\x00");
 }
 
@@ -57,7 +57,7 @@ TEST(Printable, IsPlainAndLosesNothingOfAnyBytes) {
   std::mt19937 rng(1);
   for (int i = 0; i < 20000; i++) {
     std::string bytes(rng() % 40, '\0');
-    uint32_t most = i % 2 ? 0xFF : 0x3F;  // few values: more of what is nearly UTF-8
+    uint32_t most = i % 2 ? 0xFF : 0x3F;  // few distinct values, so that more of the text is nearly UTF-8
     for (char& byte : bytes) byte = char(i % 2 ? rng() & most : 0xC0 ^ (rng() & most) ^ (rng() % 2 ? 0x40 : 0));
     std::erase(bytes, '\\');
     std::string shown = Printable(bytes);

@@ -1,4 +1,4 @@
-// Sharding keeps its invariant under every sequence of changes, and equality is meaning.
+// Sharding keeps its invariant under every sequence of changes, and equal shardings are those with equal meaning.
 #include "weft/core/base/placement.h"
 
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ Placement RandomPlacement(std::mt19937& rng) {
   }
 }
 
-// The axes of one dim have the orders 0, 1, 2, ...; other axes have none; DimAxes lists each sharding axis once.
+// The axes of one dim have the orders 0, 1, 2, ...; other axes have none. DimAxes lists each sharding axis once.
 void CheckInvariant(const Sharding& s) {
   int sharded = 0, listed = 0;
   for (int a = 0; a < s.num_axes(); a++) {
@@ -56,7 +56,7 @@ TEST(Sharding, OrdersStayContiguousUnderAnyChanges) {
   }
 }
 
-// Taking an axis off a dim leaves the order of the others.
+// Removing an axis from a dim keeps the relative order of the others.
 TEST(Sharding, ClearingAnAxisKeepsTheOrderOfTheRest) {
   Sharding s{Shard(0, 2), Shard(0, 0), Shard(0, 1)};
   EXPECT_EQ(s.DimAxes(0), (AxisList{1, 2, 0}));
@@ -70,7 +70,7 @@ TEST(Sharding, OrdersLeftOutFollowByAxisNumberAfterTheGivenOnes) {
   EXPECT_EQ((Sharding{Shard(0), Shard(1), Shard(0, 0)}).DimAxes(0), (AxisList{2, 0}));
 }
 
-// Two shardings are equal, and hash alike, exactly when they print alike.
+// Two shardings are equal, and have equal hashes, exactly if they print the same text.
 TEST(Sharding, EqualityIsMeaning) {
   std::mt19937 rng(5);
   std::vector<Sharding> all;

@@ -1,4 +1,4 @@
-// Random numbers: the published vectors of Philox, and normals that are the inverse of their distribution.
+// Random numbers: Philox gives its published test vectors, and the normals invert their distribution function.
 #include "weft/core/base/rng.h"
 
 #include <gtest/gtest.h>
@@ -12,13 +12,13 @@ namespace {
 
 using Block = std::array<uint32_t, 4>;
 
-// The counter of the paper is (block low, block high, step low, step high), its key (key low, key high).
+// In the paper's order, the counter is (block low, block high, step low, step high) and the key is (key low, key high).
 Block Philox10(const Block& counter, uint32_t key0, uint32_t key1) {
   auto join = [](uint32_t low, uint32_t high) { return uint64_t(high) << 32 | low; };
   return Philox(join(key0, key1), join(counter[2], counter[3]), join(counter[0], counter[1]));
 }
 
-// Random123's kat_vectors, philox4x32 of 10 rounds.
+// From the file kat_vectors of Random123, for philox4x32 with 10 rounds.
 TEST(Philox, KnownAnswers) {
   EXPECT_EQ(Philox10({0, 0, 0, 0}, 0, 0), (Block{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
   EXPECT_EQ(Philox10({0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff}, 0xffffffff, 0xffffffff),
@@ -33,10 +33,10 @@ TEST(Uniform, IsExactAndInsideZeroAndOne) {
   EXPECT_EQ(UniformFromBits(0x80000000u), 0.5 + 0x1p-33);
 }
 
-// The probability below z, from the side on which erfc loses nothing.
+// Returns the probability of the tail beyond z, on z's own side, where erfc loses no digits.
 double Tail(double z) { return 0.5 * std::erfc(std::fabs(z) / std::sqrt(2.0)); }
 
-// The error of z in first order is that of its probability over the density.
+// To first order, the error of z is the error of its probability divided by the density.
 TEST(Normal, IsTheInverseOfTheDistributionTo1em9) {
   auto check = [](uint32_t bits) {
     double z = NormalFromBits(bits), u = UniformFromBits(bits);
@@ -63,7 +63,7 @@ TEST(Normal, IsOddAndMonotone) {
   }
 }
 
-// 2^20 numbers of one stream: each statistic within five standard errors of the standard normal's.
+// Over 2^20 numbers of one stream, each statistic lies within five standard errors of the standard normal's.
 TEST(Normal, MomentsAndQuantilesOfAStream) {
   constexpr int n = 1 << 20;
   uint64_t key = RandomKey(7, RandomPhase::kInit, "layers.0.attn", 0);
@@ -79,7 +79,7 @@ TEST(Normal, MomentsAndQuantilesOfAStream) {
       }
       for (int i = 0; i < 9; i++) below[i] += z < cuts[i];
     }
-  const double moment[] = {1, 0, 1, 0, 3}, variance[] = {0, 1, 2, 15, 96};  // of z^k: E z^2k - (E z^k)^2
+  const double moment[] = {1, 0, 1, 0, 3}, variance[] = {0, 1, 2, 15, 96};  // the variance of z^k: E z^2k - (E z^k)^2
   for (int k = 0; k < 5; k++) EXPECT_NEAR(sum[k] / n, moment[k], 5 * std::sqrt(variance[k] / n) + 1e-15) << k;
   for (int i = 0; i < 9; i++) {
     double p = cuts[i] < 0 ? Tail(cuts[i]) : 1 - Tail(cuts[i]);

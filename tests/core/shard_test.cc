@@ -1,5 +1,5 @@
-// Laws of chunk arithmetic, over all extents up to 40, meshes of one to three axes and every order of every subset of
-// axes.
+// Laws of chunk arithmetic. They are checked over all extents up to 40, meshes of one to three axes, and every order of
+// every subset of axes.
 #include "weft/core/base/shard.h"
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ MeshShape MeshOf(const std::vector<int>& sizes) {
   return mesh;
 }
 
-// Every sequence of distinct axes, the empty one too.
+// Returns every sequence of distinct axes, including the empty one.
 std::vector<AxisList> Orders(int axes) {
   std::vector<AxisList> all{{}};
   for (size_t i = 0; i < all.size(); i++)
@@ -42,7 +42,7 @@ void ForEach(const std::function<void(int64_t, const AxisList&, const MeshShape&
   }
 }
 
-// The coordinates of a rank on `axes`, major first, as one number.
+// Returns a rank's coordinates on `axes` as one number. The first axis is the major one.
 int64_t Position(const AxisList& axes, const MeshShape& mesh, const Coords& coords) {
   int64_t position = 0;
   for (int a : axes) position = position * mesh.sizes[size_t(a)] + coords[size_t(a)];
@@ -73,7 +73,7 @@ TEST(Shard, CapacityIsTheSameOnAllRanksAndNeverExceeded) {
   });
 }
 
-// Chunks lie in the order of the coordinates, the major axis first.
+// Chunks lie in the order of the ranks' coordinates, with the major axis first.
 TEST(Shard, OffsetsGrowWithThePositionMajorFirst) {
   ForEach([](int64_t n, const AxisList& axes, const MeshShape& mesh) {
     std::vector<std::pair<int64_t, int64_t>> by_position;
@@ -85,7 +85,7 @@ TEST(Shard, OffsetsGrowWithThePositionMajorFirst) {
   });
 }
 
-// One axis: torch.chunk. Trailing ranks hold less or nothing.
+// One axis cuts like torch.chunk: trailing ranks hold less or nothing.
 TEST(Shard, OneAxisCutsLikeTorchChunk) {
   for (int k = 1; k <= 6; k++)
     for (int64_t n = 0; n <= 40; n++)
@@ -101,7 +101,7 @@ TEST(Shard, OneAxisCutsLikeTorchChunk) {
       }
 }
 
-// A minor axis cuts what its major axes left, in chunks of their chunk size, not of the extent.
+// A minor axis divides the chunk of its major axes. Its chunk size comes from their chunk size, not from the extent.
 TEST(Shard, ANestedChunkComesFromTheChunk) {
   ForEach([](int64_t n, const AxisList& axes, const MeshShape& mesh) {
     if (axes.empty()) return;
@@ -132,8 +132,9 @@ TEST(Shard, AnAxisOfOneRankChangesNothing) {
 
 TEST(Shard, ChunkShapeCutsEachDimByItsOwnAxes) {
   MeshShape mesh = MeshOf({2, 4});
-  EXPECT_EQ(ChunkShape({10, 6, 5}, Sharding{Shard(0, 1), Shard(0, 0)}, mesh), (Shape{2, 6, 5}));  // 10 / 4 = 3, / 2 = 2
-  EXPECT_EQ(ChunkShape({10, 6, 5}, Sharding{Shard(0, 0), Shard(0, 1)}, mesh), (Shape{2, 6, 5}));  // 10 / 2 = 5, / 4 = 2
+  // Chunk sizes round up: 10 / 4 is 3 and 3 / 2 is 2; with the other order 10 / 2 is 5 and 5 / 4 is 2.
+  EXPECT_EQ(ChunkShape({10, 6, 5}, Sharding{Shard(0, 1), Shard(0, 0)}, mesh), (Shape{2, 6, 5}));
+  EXPECT_EQ(ChunkShape({10, 6, 5}, Sharding{Shard(0, 0), Shard(0, 1)}, mesh), (Shape{2, 6, 5}));
   EXPECT_EQ(ChunkShape({10, 6, 5}, Sharding{Shard(2), Shard(1)}, mesh), (Shape{10, 2, 3}));
   EXPECT_EQ(ChunkShape({10, 6, 5}, Sharding{Partial(), Replicate()}, mesh), (Shape{10, 6, 5}));
   EXPECT_EQ(ChunkShape({}, Sharding{Partial(), Replicate()}, mesh), Shape{});

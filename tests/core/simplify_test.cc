@@ -1,4 +1,4 @@
-// A program that is simplified gives the bits that it gave before, with less work.
+// A simplified program gives the same bits with fewer nodes.
 #include "weft/core/compile/simplify.h"
 
 #include <fmt/format.h>
@@ -23,7 +23,7 @@ struct Both {
   size_t nodes_before, nodes_after;
 };
 
-// The graph on one rank, as it is and simplified; ops without a kernel are compositions.
+// Runs the graph on one rank, as it is and simplified. Ops without a kernel run as compositions.
 Both RunBoth(const Graph& graph, const Values& leaves) {
   Context context(0, 1);
   const KernelTable& kernels = test::KernelsOf(DeviceKind::kCpu);
@@ -47,7 +47,8 @@ void ExpectSameBits(const Both& both, const std::string& what) {
   }
 }
 
-// An output of its own storage that is one more broadcast of v: what is read by name stays.
+// Returns an output with storage of its own: one more broadcast of v. Simplify keeps outputs, so each output needs a
+// separate node.
 NamedValue Read(const std::string& name, const Var& v) { return {name, Broadcast(v, 0, 1)}; }
 
 class Twice : public testing::TestWithParam<int> {};
@@ -119,7 +120,8 @@ TEST(Simplify, ConstantsAreFoldedToTheBit) {
       }
 }
 
-// What the backward pass makes again is made again, and collectives are counted by all ranks.
+// Simplify does not merge a forward op with a backward one, because the backward pass recomputes values on purpose. It
+// keeps every collective, because all ranks count them.
 TEST(Simplify, PhasesAndCollectivesStay) {
   Graph graph = test::Trace([&] {
     Var x = Leaf("x", DType::kF32, {4}, Sharding{Shard(0)});

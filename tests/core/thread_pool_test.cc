@@ -1,4 +1,4 @@
-// ParallelFor: every index once, the same split each time, errors come back.
+// ParallelFor runs every index once, splits a range the same way each time, and returns errors to the caller.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -55,7 +55,7 @@ TEST(ParallelFor, ManyCallsInARowAllFinish) {
   EXPECT_EQ(sum, 16000);
 }
 
-// The first error is rethrown after all pieces are done, and the pool still works.
+// The first error is rethrown when all pieces are done, and the pool still works afterwards.
 TEST(ParallelFor, AnErrorOfAPieceComesBackOnce) {
   Context context(0, 1, 3);
   for (int round = 0; round < 50; round++) {
@@ -71,12 +71,12 @@ TEST(ParallelFor, AnErrorOfAPieceComesBackOnce) {
   }
 }
 
-// Threads that have started are ended before the error is thrown.
+// If some threads cannot start, those that have started are joined before the error is thrown.
 TEST(ThreadPool, SaysThatThreadsCannotStart) {
   if (IsSanitized()) GTEST_SKIP() << "a sanitizer maps terabytes";
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   auto make = [] {
-    LeaveAddressSpace(size_t(20) << 20);  // stacks of 8 MiB
+    LeaveAddressSpace(size_t(20) << 20);  // the stack of a thread takes 8 MiB
     try {
       Context context(0, 1, 65);
     } catch (const Error& e) {

@@ -1,4 +1,4 @@
-// Bootstraps without MPI: environment variables, and real processes on loopback.
+// Bootstraps without MPI: from environment variables, and between real processes on loopback.
 #include "weft/dist/start/bootstrap.h"
 #include "weft/dist/group/standard/group_maker.h"
 
@@ -28,7 +28,7 @@ using test::ErrorOf;
 
 using namespace std::chrono_literals;
 
-// A port that was free a moment ago.
+// Returns a port that was free a moment ago.
 int FreePort() {
   Socket s(socket(AF_INET, SOCK_STREAM, 0));
   sockaddr_in address{};
@@ -51,8 +51,8 @@ void SetOnly(const std::vector<std::pair<const char*, std::string>>& variables) 
   for (auto& [name, value] : variables) setenv(name, value.c_str(), 1);
 }
 
-// Runs fn in `count` processes; their exit codes. A failed expectation is exit code 1, an exception 2 (its text is
-// printed).
+// Runs fn in `count` processes and returns their exit codes: 1 after a failed expectation, 2 after an exception, whose
+// message is printed.
 std::vector<int> Fork(int count, const std::function<void(int rank)>& fn) {
   std::vector<pid_t> pids;
   for (int rank = 0; rank < count; rank++) {
@@ -93,7 +93,7 @@ TEST(Bootstrap, AWorldOfOneNeedsNothing) {
   test::CheckCollectives(mesh.Group("tp"), DType::kF32, 10);
   SetOnly({{"RANK", "0"}, {"WORLD_SIZE", "1"}});
   EXPECT_EQ(Bootstrap::FromEnvironment()->world_size(), 1);
-  // A command of a batch script, beside which no others are started; srun's have a step.
+  // A command of a batch script runs as one process. Processes that srun starts have a step id.
   SetOnly({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "8"}, {"SLURM_JOB_ID", "7"}, {"SLURM_JOB_NODELIST", "n[1-2]"}});
   EXPECT_EQ(Bootstrap::FromEnvironment()->world_size(), 1);
 }
@@ -151,7 +151,7 @@ TEST(Bootstrap, SaysWhoDidNotCome) {
   EXPECT_NE(caller.find("could not connect to rank 0"), std::string::npos) << caller;
 }
 
-// The whole way of a torchrun-style launch: variables, exchange, Gloo, mesh, collectives.
+// Runs a torchrun-style start to its end: variables, exchange, Gloo, mesh and collectives.
 void RunJob(int ranks) {
   auto b = Bootstrap::FromEnvironment(nullptr, nullptr, 20s);
   EXPECT_EQ(b->world_size(), ranks);
@@ -172,7 +172,7 @@ void RunJob(int ranks) {
 TEST(Bootstrap, TorchrunVariablesOverThreeProcesses) {
   std::string port = std::to_string(FreePort());
   auto codes = Fork(3, [&](int rank) {
-    if (rank == 0) std::this_thread::sleep_for(100ms);  // the others retry
+    if (rank == 0) std::this_thread::sleep_for(100ms);  // meanwhile the others retry
     SetOnly({{"RANK", std::to_string(rank)},
              {"WORLD_SIZE", "3"},
              {"LOCAL_RANK", std::to_string(rank)},
@@ -197,7 +197,7 @@ TEST(Bootstrap, SlurmVariablesOverTwoProcesses) {
   EXPECT_EQ(codes, (std::vector<int>{0, 0}));
 }
 
-// A job whose port is free.
+// Returns a job id whose port is free.
 int64_t FreeSlurmJob() {
   for (int64_t job = getpid();; job++) {
     Socket s(socket(AF_INET, SOCK_STREAM, 0));
@@ -241,7 +241,7 @@ TEST(Bootstrap, ARankThatThrowsEndsTheOthersSoon) {
   EXPECT_LT(std::chrono::steady_clock::now() - start, 5s);
 }
 
-// Rank 3 is never started. The others do not wait for it once they cannot all be there, and know why.
+// Rank 3 never starts. Once rank 1 has ended, the others stop waiting and report that rank.
 TEST(TcpExchange, ARankThatEndsBeforeAllHaveComeEndsTheStart) {
   int port = FreePort();
   auto start = std::chrono::steady_clock::now();
@@ -258,20 +258,20 @@ TEST(TcpExchange, ARankThatEndsBeforeAllHaveComeEndsTheStart) {
   EXPECT_LT(std::chrono::steady_clock::now() - start, 20s);
 }
 
-// What rank 0 finds out, the others are told: they would blame rank 0.
+// Rank 0 reports to the others which rank is gone. Otherwise they would report rank 0.
 TEST(TcpExchange, TheOthersLearnWhichRankIsGone) {
   int port = FreePort();
   auto codes = Fork(3, [&](int rank) {
     auto b = MakeTcpBootstrap(rank, 3, "127.0.0.1", port, 20s);
     if (rank == 1) _exit(7);
-    if (rank == 2) std::this_thread::sleep_for(200ms);  // rank 0 has ended by then
+    if (rank == 2) std::this_thread::sleep_for(200ms);  // meanwhile rank 0 ends
     std::string error = ErrorOf([&] { b->AllGather("x"); });
     EXPECT_EQ(error.substr(0, 25), "bootstrap: rank 1 is gone") << error;
   });
   EXPECT_EQ(codes, (std::vector<int>{0, 7, 0}));
 }
 
-// Both jobs have one secret here, that of the user. The second one's rank comes first.
+// Both jobs share the user's secret here. The rank of the second job connects first.
 TEST(TcpExchange, ARankOfAnotherJobTakesNoPlace) {
   SetOnly({});
   int port = FreePort();
@@ -288,7 +288,8 @@ TEST(TcpExchange, ARankOfAnotherJobTakesNoPlace) {
   EXPECT_EQ(codes, (std::vector<int>{0, 0, 0, 0}));
 }
 
-// Other users know a scheduler's id, but on the loopback the kernel vouches for the user too.
+// Other users know a scheduler's job id, so it is no secret. On loopback the ranks also use a LocalSecret, which only
+// this user can fetch.
 TEST(TcpExchange, ASchedulersIdIsNotEnoughOnTheLoopback) {
   SetOnly({{"SLURM_JOB_ID", "77"}});
   int port = FreePort();
@@ -298,7 +299,7 @@ TEST(TcpExchange, ASchedulersIdIsNotEnoughOnTheLoopback) {
       if (process == 1) std::this_thread::sleep_for(700ms);
       EXPECT_EQ(MakeTcpBootstrap(process, 2, "127.0.0.1", port, 30s)->AllGather("x").size(), 2u);
       std::string lines = testing::internal::GetCapturedStderr();
-      EXPECT_EQ(lines.find("can read"), std::string::npos) << lines;  // so nothing is to be said about it
+      EXPECT_EQ(lines.find("can read"), std::string::npos) << lines;  // no warning is needed
       return;
     }
     std::this_thread::sleep_for(300ms);
@@ -311,7 +312,8 @@ TEST(TcpExchange, ASchedulersIdIsNotEnoughOnTheLoopback) {
   EXPECT_EQ(codes, (std::vector<int>{0, 0, 0}));
 }
 
-// A program that is there before rank 0: it answers each caller with `reply` after its challenge, or with nothing.
+// A program that listens at rank 0's port before rank 0 does. It answers each caller with random bytes as challenge and
+// answer, or with nothing.
 void Usurp(int port, std::chrono::milliseconds time, bool silent) {
   Socket listener = OpenListener("127.0.0.1", port);
   auto end = std::chrono::steady_clock::now() + time;
@@ -326,7 +328,7 @@ void Usurp(int port, std::chrono::milliseconds time, bool silent) {
   }
 }
 
-// Rank 1 comes first, and is answered falsely, or not at all: it calls again, and says that it waits.
+// Rank 1 starts before rank 0 and gets a false answer or none. It retries, and prints that it waits.
 TEST(TcpExchange, AFalseRankZeroIsNotBelievedAtOnce) {
   for (bool silent : {false, true}) {
     SetOnly({{"WEFT_SECRET", "a secret of two ranks"}});
@@ -344,7 +346,7 @@ TEST(TcpExchange, AFalseRankZeroIsNotBelievedAtOnce) {
   }
 }
 
-// A listener that stays silent is named while a rank still waits, and a wrong secret ends soon.
+// The error names a listener that stays silent until the timeout. A wrong secret is an error well before the timeout.
 TEST(TcpExchange, SaysWhoIsSilentAndWhoHasAnotherSecret) {
   SetOnly({{"WEFT_SECRET", "a secret of two ranks"}});
   for (bool silent : {false, true}) {
@@ -376,7 +378,7 @@ TEST(TcpExchange, StrangersDoNotHoldUpTheRanks) {
       return;
     }
     std::vector<Socket> strangers;
-    for (int i = 0; i < 20; i++) {  // silent ones, cut-off ones, and ones that talk nonsense
+    for (int i = 0; i < 20; i++) {  // some stay silent, some disconnect, some send nonsense
       sockaddr_in address{};
       address.sin_family = AF_INET;
       address.sin_port = htons(uint16_t(port));

@@ -1,6 +1,6 @@
-// What every collective of every group must do, checked against serial references computed from all ranks' inputs.
+// The laws of all collectives of all groups, checked against serial references computed from all ranks' inputs.
 //
-// Values are small integers, exact in all dtypes, so that equality is the law for sums too.
+// Values are small integers, which are exact in all dtypes, so sums must be exactly equal too.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -17,7 +17,7 @@ inline constexpr DType kAllDTypes[] = {DType::kF64, DType::kF32, DType::kBF16, D
                                        DType::kI64, DType::kI32, DType::kU8,   DType::kBool};
 inline constexpr ReduceOp kAllReduceOps[] = {ReduceOp::kSum, ReduceOp::kMax, ReduceOp::kMin};
 
-// Element i of what rank r contributes to case `salt`.
+// Returns element i of rank r's input in case `salt`.
 inline double Value(int r, int64_t i, DType dtype, int salt = 0) {
   int64_t v = (r * 7 + i * 5 + (i / 3) * r + salt * 11) % 17;
   return dtype == DType::kBool ? double(v % 2) : double(v);
@@ -38,7 +38,7 @@ inline double Reduced(int ranks, int64_t i, DType dtype, ReduceOp op, int salt =
   return dtype == DType::kBool ? std::min(acc, 1.0) : acc;
 }
 
-// The first difference, for one short message instead of a thousand.
+// Reports only the first difference, to keep the message short.
 inline void ExpectValues(const Tensor& got, const std::function<double(int64_t)>& want, const std::string& what) {
   std::vector<double> values = got.ToDoubles();
   for (int64_t i = 0; i < int64_t(values.size()); i++)
@@ -48,7 +48,7 @@ inline void ExpectValues(const Tensor& got, const std::function<double(int64_t)>
     }
 }
 
-// Runs every collective once with pieces of n elements.
+// Runs every collective with pieces of n elements.
 inline void CheckCollectives(ProcessGroup& g, DType dtype, int64_t n) {
   const int k = g.size(), me = g.rank();
   std::string what = std::string(Name(dtype)) + " x " + std::to_string(n) + " on " + std::to_string(k) +
@@ -101,7 +101,7 @@ inline void CheckCollectives(ProcessGroup& g, DType dtype, int64_t n) {
   g.Barrier();
 }
 
-// Uneven pieces: rank r gives (r + shift) % k * n elements, so one rank gives nothing.
+// Pieces of unequal size: (from + 2 * to) % k * n elements, and one more if from equals to. Some are empty.
 inline void CheckUneven(ProcessGroup& g, DType dtype, int64_t n) {
   const int k = g.size(), me = g.rank();
   std::string what = std::string(Name(dtype)) + " x " + std::to_string(n) + " on " + std::to_string(k) +
@@ -130,7 +130,7 @@ inline void CheckUneven(ProcessGroup& g, DType dtype, int64_t n) {
       mine, [&](int64_t i) { return exchanged[size_t(i)]; }, what + " all_to_all_v");
 }
 
-// A ring: everyone sends in the background and receives.
+// A ring: each rank sends in the background and receives.
 inline void CheckRing(ProcessGroup& g, DType dtype, int64_t n) {
   const int k = g.size(), me = g.rank();
   if (k == 1) return;
@@ -145,7 +145,7 @@ inline void CheckRing(ProcessGroup& g, DType dtype, int64_t n) {
   }
 }
 
-// Several calls in flight, mixed with a direct one, keep their order.
+// Several calls in flight, with a blocking one among them, keep their order.
 inline void CheckBackground(ProcessGroup& g) {
   std::vector<Tensor> tensors;
   std::vector<Work> works;

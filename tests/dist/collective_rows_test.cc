@@ -11,8 +11,8 @@
 namespace weft {
 namespace {
 
-// The law: a row applied to every rank's part of a global tensor gives every rank's part of the same tensor in the new
-// sharding. Values are functions of the global index, so each rank checks its own box.
+// The law: a row maps every rank's part of a global tensor to that rank's part of the same tensor in the new sharding.
+// Values are functions of the global index, so each rank checks its own box.
 struct Case {
   MeshShape mesh;
   Shape global;
@@ -28,7 +28,7 @@ double ValueAt(const Shape& global, const std::vector<int64_t>& index) {
   return double((linear * 7 + linear / 5) % 13);
 }
 
-// Calls fn(global index, storage offset) for each element that the view holds.
+// Calls fn(global index, storage offset) for each element of the view.
 template <class Fn>
 void ForEach(const TensorView& view, Fn fn) {
   if (view.NumElements() == 0) return;
@@ -68,8 +68,8 @@ std::string Text(const Case& c) {
          ToString(c.to) + " on " + ToString(c.mesh) + ", " + ToString(c.attrs);
 }
 
-// The part of a rank that is Partial on an axis: coordinate 0 holds the value plus the sum of what the others take
-// away.
+// Returns what a rank holds of a value that is Partial on some axes. For a sum, coordinate 0 adds back what the other
+// coordinates subtract. For a maximum or minimum, the last coordinate holds the value.
 double PartialValue(const Case& c, const Coords& coords, double value) {
   for (int axis = 0; axis < c.mesh.num_axes(); axis++) {
     const Placement& p = c.from[axis];
@@ -88,7 +88,7 @@ double PartialValue(const Case& c, const Coords& coords, double value) {
 void RunCase(const Case& c, DeviceMesh& mesh, Context& context) {
   Shape in_shape = ChunkShape(c.global, c.from, c.mesh), out_shape = ChunkShape(c.global, c.to, c.mesh);
   Tensor in = Tensor::Empty(c.dtype, in_shape), out = Tensor::Empty(c.dtype, out_shape);
-  std::memset(in.data(), 0x5a, in.bytes());  // padding is undefined: if it leaked into a box, values would be wrong
+  std::memset(in.data(), 0x5a, in.bytes());  // padding is undefined; if a row read it, values would be wrong
   std::memset(out.data(), 0x5a, out.bytes());
   TensorView in_view = MakeView(in.data(), c.dtype, c.global, c.from, c.mesh, mesh.coords());
   TensorView out_view = MakeView(out.data(), c.dtype, c.global, c.to, c.mesh, mesh.coords());
@@ -97,7 +97,7 @@ void RunCase(const Case& c, DeviceMesh& mesh, Context& context) {
   });
 
   const KernelRow& row = context.kernels(DeviceKind::kCpu).Row(c.op);
-  TensorView in_bare = in_view, out_bare = out_view;  // the workspace is asked for before there is memory
+  TensorView in_bare = in_view, out_bare = out_view;  // a row computes its workspace before memory exists
   in_bare.data = out_bare.data = nullptr;
   KernelCall bare{&c.attrs, {&in_bare, 1}, {&out_bare, 1}, nullptr, 0, &context, &mesh};
   size_t bytes = row.workspace ? row.workspace(bare) : 0;
@@ -126,7 +126,7 @@ Sharding With(Sharding s, int axis, Placement p) {
   return s;
 }
 
-// Every legal row from a sharding: on every axis that can change, every op and dim.
+// Calls fn for every legal row from a sharding: every axis that can change, every op and every dim.
 void ForEachCase(const MeshShape& mesh, const Shape& global, DType dtype, const Sharding& base,
                  const std::function<void(const Case&)>& fn) {
   for (int axis = 0; axis < mesh.num_axes(); axis++) {
@@ -191,7 +191,7 @@ TEST(CollectiveRows, EveryLegalMoveKeepsTheGlobalTensor) {
   for (int ranks : {1, 2, 3, 4, 6})
     RunRanks(ranks, [&](Context& context, GroupFactory& groups) {
       RegisterCollectives(context.kernels(DeviceKind::kCpu), DeviceKind::kCpu);
-      std::mt19937 random(7);  // the same cases on all ranks
+      std::mt19937 random(7);  // all ranks draw the same cases
       for (const MeshShape& shape : Meshes(ranks)) {
         DeviceMesh mesh(context, groups, shape);
         for (int round = 0; round < 60; round++) {
@@ -200,7 +200,7 @@ TEST(CollectiveRows, EveryLegalMoveKeepsTheGlobalTensor) {
           DType dtype = round % 3 == 0 ? DType::kBF16 : round % 3 == 1 ? DType::kF32 : DType::kI64;
           Sharding base(shape.num_axes());
           std::vector<Sharding> bases{base};
-          if (shape.num_axes() == 2)  // the other axis already holds a dim, maybe the same one
+          if (shape.num_axes() == 2)  // the other axis already shards a dim, maybe the same one
             for (int axis : {0, 1})
               for (int d = 0; d < int(global.size()); d++) bases.push_back(With(base, axis, Shard(d)));
           for (const Sharding& b : bases)

@@ -1,4 +1,4 @@
-// What a Gloo group sends and receives for a call, by the formulas that gloo_collectives.cc states.
+// The bytes that a Gloo group sends and receives for a call, by the formulas in gloo_collectives.cc.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@ struct Traffic {
   int64_t sent = 0, received = 0;
 };
 
-// The bytes of all segments that `rank` reduces in a large all_reduce.
+// Returns the bytes of all segments that `rank` reduces in a large all_reduce.
 inline int64_t ReducedSlices(int64_t bytes, int64_t element, int rank, int ranks) {
   int64_t mine = 0, segment = GlooGroup::kSegmentBytes / element;
   for (int64_t left = bytes / element; left > 0; left -= segment) {
@@ -28,15 +28,15 @@ inline int64_t CeilLog2(int n) {
   return log;
 }
 
-// How often the rank `after` the root sends in a binomial tree: in every step after it has the data, if somebody is
-// there.
+// Returns how often the rank at distance `after` from the root sends in a binomial tree: once in every step after it
+// has the data, if there is a receiver.
 inline int64_t TreeSends(int after, int ranks) {
   int64_t sends = 0;
   for (int have = 1; have < ranks; have *= 2) sends += after < have && after + have < ranks;
   return sends;
 }
 
-// Even collectives, of which this rank hands over `bytes`; `peer` as in Collective.
+// Returns the traffic of a collective with even pieces, to which this rank passes `bytes`. `peer` is as in Collective.
 inline Traffic TrafficOf(CollectiveOp op, int64_t bytes, int64_t element, int rank, int ranks, int peer = 0) {
   int64_t n = ranks;
   auto both = [](int64_t b) { return Traffic{b, b}; };

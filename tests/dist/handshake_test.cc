@@ -1,5 +1,5 @@
-// What a connection between ranks must prove, and what strangers cost: handshakes, listeners, secrets, the network of
-// the ranks. Ranks are threads.
+// Tests of what a connection between ranks must prove, and of what strangers can cost: handshakes, listeners, secrets,
+// and the network of the ranks. Ranks are threads.
 #include "weft/dist/net/handshake.h"
 
 #include <gtest/gtest.h>
@@ -40,7 +40,7 @@ using Clock = std::chrono::steady_clock;
 const Key kOurs = Hmac(Key{}, {"the job of this test"}), kTheirs = Hmac(Key{}, {"another job"});
 const Claim kClaim{.from = 1, .to = 0, .size = 2, .detail = 7, .bytes = 9};
 
-constexpr int kReply = 36;  // bytes of a listener's answer
+constexpr int kReply = 36;  // bytes of a listener's reply
 
 struct Link {
   Socket caller, listener;
@@ -51,7 +51,7 @@ Link Connected(const Socket& listener = OpenListener("127.0.0.1", 0)) {
   return {std::move(there.socket), Socket(accept4(listener.fd(), nullptr, nullptr, SOCK_CLOEXEC))};
 }
 
-// What both ends make of a handshake.
+// The result of a handshake at both ends.
 struct Outcome {
   Admission caller = Admission::kSilent;
   Guest::Step listener = Guest::Step::kWaiting;
@@ -60,7 +60,7 @@ struct Outcome {
   bool is_good() const { return caller == Admission::kWelcome && listener == Guest::Step::kProven; }
 };
 
-// The listener's end, until it is decided.
+// Runs the listener's end until the handshake succeeds or fails.
 void Listen(Socket socket, const Key& key, Outcome* outcome) {
   Guest guest(std::move(socket), "a caller", Clock::now() + 5s);
   while (outcome->listener == Guest::Step::kWaiting && WaitReady(guest.socket().fd(), POLLIN, guest.until()))
@@ -92,7 +92,7 @@ TEST(Handshake, AnotherSecretIsRefusedAndTold) {
   EXPECT_EQ(outcome.listener, Guest::Step::kRefused);
 }
 
-// Passes bytes between two sockets and changes one of them: the `at`th of those that go one way.
+// Passes bytes between two sockets and changes one of them: byte `at` of one direction.
 void Relay(const Socket& caller, const Socket& listener, bool to_listener, int at) {
   int passed = 0;
   for (;;) {
@@ -111,7 +111,7 @@ void Relay(const Socket& caller, const Socket& listener, bool to_listener, int a
   }
 }
 
-// A program at an address of its own that passes everything on, for which it needs no secret.
+// A program with its own address forwards all bytes, which needs no secret. The handshake must detect it.
 TEST(Handshake, ARelayAtAnotherAddressIsRefused) {
   for (bool same : {true, false}) {
     Socket listener = OpenListener("127.0.0.1", 0), another = OpenListener("127.0.0.1", 0);
@@ -127,7 +127,7 @@ TEST(Handshake, ARelayAtAnotherAddressIsRefused) {
     near.caller = Socket();
     relay.join();
     listens.join();
-    EXPECT_EQ(outcome.is_good(), same);  // as a router does
+    EXPECT_EQ(outcome.is_good(), same);  // the same address is fine, as for a router
     EXPECT_EQ(outcome.listener, same ? Guest::Step::kProven : Guest::Step::kRefused);
   }
 }
@@ -143,7 +143,7 @@ TEST(Handshake, BothEndsNameOneListener) {
     EXPECT_EQ(ListeningEnd(here, true), ListeningEnd(there.socket, false)) << host;
     EXPECT_NE(ListeningEnd(here, true), ListeningEnd(there.socket, true)) << host;
   }
-  // A listener on all interfaces, of both families: what counts is the address that was called.
+  // For a listener on all interfaces of both families, the address that was called counts.
   Socket listener(socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0));
   Address any = Resolve("::", 0).at(0);
   if (!listener || bind(listener.fd(), reinterpret_cast<const sockaddr*>(&any.storage), any.length) != 0) return;
@@ -153,7 +153,7 @@ TEST(Handshake, BothEndsNameOneListener) {
   EXPECT_EQ(ListeningEnd(here, true), ListeningEnd(there.socket, false));
 }
 
-// Callers would find the other program at the first address.
+// Listening at the second address would be wrong, because callers would reach the other program at the first one.
 TEST(OpenListener, DoesNotGoOnFromAnAddressThatIsHeld) {
   Socket held = OpenListener("127.0.0.1", 0);
   int port = PortOf(held);
@@ -163,11 +163,11 @@ TEST(OpenListener, DoesNotGoOnFromAnAddressThatIsHeld) {
             std::string::npos)
       << error;
   EXPECT_NE(error.find("choose another MASTER_PORT"), std::string::npos) << error;
-  // One that this host does not have is nobody's.
+  // An address that this host does not have cannot be held by another program, so it is skipped.
   EXPECT_EQ(PortOf(OpenListener({at("203.0.113.7"), at("127.0.0.2")}, "rank 0")), port);
 }
 
-// Whoever sits between two ranks can end their handshake, and no more.
+// A program between two ranks can only make their handshake fail.
 TEST(Handshake, NoChangedByteIsLetThrough) {
   constexpr int kToListener = sizeof(Guest::Hello) + sizeof(Guest::Proof), kToCaller = sizeof(Key) + kReply;
   int changed = 0;
@@ -191,7 +191,7 @@ TEST(Handshake, NoChangedByteIsLetThrough) {
   std::printf("shown: handshakes with one of %d bytes changed: none was good\n", changed);
 }
 
-// All that a caller sends in a good handshake.
+// Returns all bytes that a caller sends in a good handshake.
 std::string Recorded(Purpose purpose) {
   Socket door = OpenListener("127.0.0.1", 0);
   Link near = Connected(door), far = Connected(door);
@@ -232,7 +232,7 @@ TEST(Handshake, ARecordedOneDoesNotFitAgain) {
   }
 }
 
-// A listener that has no secret sends back what it gets, or the caller's own code as its own.
+// A listener without the secret reflects the caller's nonce, or returns the caller's own code as its own.
 TEST(Handshake, AListenerThatReflectsIsAnImpostor) {
   Link link = Connected();
   std::thread listener([&] {
@@ -253,7 +253,7 @@ TEST(Handshake, AListenerThatReflectsIsAnImpostor) {
   listener.join();
 }
 
-// An acceptor that welcomes whoever is proven, in a thread.
+// Runs an acceptor in a thread that welcomes every proven caller.
 class Door {
  public:
   Door() : acceptor_(Listener(), kOurs, "rank 0"), thread_([this] { Serve(); }) {}
@@ -284,7 +284,7 @@ class Door {
 };
 
 TEST(Acceptor, ACrowdOfStrangersHoldsUpNobodyAndCostsFewLines) {
-  constexpr int kStrangers = 700;  // more than it keeps
+  constexpr int kStrangers = 700;  // more than the acceptor keeps
   testing::internal::CaptureStderr();
   {
     Door door;
@@ -305,7 +305,8 @@ TEST(Acceptor, ACrowdOfStrangersHoldsUpNobodyAndCostsFewLines) {
   EXPECT_NE(lines.find(" more\n"), std::string::npos) << lines;
 }
 
-// It has said its first message, and then many come that say nothing.
+// A rank sends its first message, and then many strangers connect and send nothing. The acceptor must end strangers
+// first.
 TEST(Acceptor, EndsThoseThatHaveNotBegunFirst) {
   testing::internal::CaptureStderr();
   {
@@ -317,13 +318,13 @@ TEST(Acceptor, EndsThoseThatHaveNotBegunFirst) {
     ReadAll(rank.socket.fd(), &nonce, sizeof(nonce), Clock::now() + 5s, "the listener");
     std::vector<Connection> strangers;
     for (int i = 0; i < 2 * int(Acceptor::kMaxGuests); i++) strangers.push_back(door.Knock());
-    EXPECT_TRUE(WaitReady(strangers[0].socket.fd(), POLLIN, Clock::now() + 2s));  // it is ended
+    EXPECT_TRUE(WaitReady(strangers[0].socket.fd(), POLLIN, Clock::now() + 2s));  // the acceptor closed it
     EXPECT_FALSE(WaitReady(rank.socket.fd(), POLLIN, Clock::now() + 200ms));
   }
   testing::internal::GetCapturedStderr();
 }
 
-// Also one that leaves after the challenge costs a line.
+// A guest that leaves after the challenge is reported too.
 TEST(Acceptor, AGuestThatLeavesIsNamed) {
   testing::internal::CaptureStderr();
   {
@@ -340,7 +341,8 @@ TEST(Acceptor, AGuestThatLeavesIsNamed) {
   EXPECT_NE(lines.find(": it left before it had proved itself\n"), std::string::npos) << lines;
 }
 
-// A listener that was suspended in mid-handshake finds proofs whose callers have given up, and will call again.
+// A listener that was suspended during a handshake finds proofs of callers that have given up and will retry. It must
+// not welcome them.
 TEST(Acceptor, WelcomesNoCallerThatHasGivenUp) {
   for (bool late : {false, true}) {
     Socket listener = OpenListener("127.0.0.1", 0);
@@ -350,7 +352,7 @@ TEST(Acceptor, WelcomesNoCallerThatHasGivenUp) {
       Introduce(there.socket, kOurs, Purpose::kPair, kClaim, Clock::now() + (late ? 1s : 30s));
       if (late) there.socket = Socket();
     });
-    std::vector<Guest> proven;  // a busy machine may challenge and prove in one call of Serve
+    std::vector<Guest> proven;  // a busy machine may send the challenge and check the proof in one call
     for (auto end = Clock::now() + 5s; proven.empty() && Clock::now() < end; std::this_thread::sleep_for(2ms))
       proven = acceptor.Serve();
     if (late) caller.join();
@@ -379,7 +381,7 @@ TEST(Acceptor, ASilentGuestIsTurnedAwayWithTheReason) {
   EXPECT_NE(lines.find(": it had not proved itself within 5000 ms\n"), std::string::npos) << lines;
 }
 
-// fn(network) for all ranks of a world that have met.
+// Runs fn(network) on all ranks of a world once they are connected to each other.
 void RunNetwork(int ranks, const std::function<void(PeerNetwork&, int rank)>& fn) {
   std::vector<std::unique_ptr<PeerNetwork>> networks;
   std::vector<PeerNetwork::Peer> peers;
@@ -396,7 +398,7 @@ void RunNetwork(int ranks, const std::function<void(PeerNetwork&, int rank)>& fn
 
 TEST(PeerNetwork, ConnectsTheRanksOfGroups) {
   RunNetwork(4, [](PeerNetwork& network, int rank) {
-    // Two groups at a time, which ranks make in different orders, then all.
+    // Each rank makes two groups. Ranks 0 and 1 make them in the opposite order.
     std::vector<std::vector<int>> groups{{0, 1, 2, 3}, {rank % 2, rank % 2 + 2}};
     if (rank < 2) std::swap(groups[0], groups[1]);
     std::vector<std::vector<Socket>> sockets;
@@ -416,12 +418,12 @@ TEST(PeerNetwork, ConnectsTheRanksOfGroups) {
   });
 }
 
-// The others have not come yet, and would for minutes: whoever is gone is noticed now.
+// The ranks would wait up to a minute for the others. They must notice at once that one of them is gone.
 TEST(PeerNetwork, NoticesARankThatIsGoneWhileGroupsConnect) {
   for (int gone : {0, 2})
     RunNetwork(3, [&](PeerNetwork& network, int rank) {
       if (rank == gone) {
-        std::this_thread::sleep_for(300ms);  // after Start of all
+        std::this_thread::sleep_for(300ms);  // all ranks have run Start by then
         return;
       }
       auto begin = Clock::now();
@@ -431,7 +433,7 @@ TEST(PeerNetwork, NoticesARankThatIsGoneWhileGroupsConnect) {
       });
       EXPECT_NE(error.find("rank " + std::to_string(gone) + " (host here, pid "), std::string::npos) << error;
       EXPECT_LT(Clock::now() - begin, 10s);
-      std::this_thread::sleep_for(1s);  // a rank that ends is gone for the others, too
+      std::this_thread::sleep_for(1s);  // a rank that ends looks gone to the others too
     });
 }
 
@@ -441,8 +443,8 @@ bool IsClosed(const Socket& socket) {
   return got == 0 || (got < 0 && errno != EAGAIN);
 }
 
-// Calls a port until its rank closes one of the callers for another, then keeps calling and holds on to the last
-// connections. Every second one begins a handshake.
+// Connects to a port until its rank closes one connection in favour of another. Then it keeps connecting and holds the
+// latest connections. Every second one starts a handshake.
 void Crowd(int port, std::latch& full, const std::atomic<bool>& quit) {
   const Address address = Resolve("127.0.0.1", port).at(0);
   const Guest::Hello hello{Guest::kProtocol, Purpose::kPair, 0, Key{}};
@@ -487,7 +489,8 @@ TEST(PeerNetwork, ConnectsGroupsWhileStrangersKeepCalling) {
   EXPECT_EQ(connected, 24);
 }
 
-// A rank that strangers crowd is there: the side channel asks again.
+// A rank that strangers crowd may close a connection unanswered, although it is alive. So callers try again. They stop
+// if nothing listens at the port.
 TEST(PeerNetwork, CallsAgainWhenAConnectionIsClosedUnanswered) {
   Socket listener = OpenListener("127.0.0.1", 0);
   PeerNetwork network(0, 2, kOurs, "127.0.0.1");
@@ -525,7 +528,8 @@ TEST(PeerNetwork, SaysWhoDoesNotCome) {
   });
 }
 
-// All ranks stay until the calls are made: one that has connected to its groups may end while others still call it.
+// All ranks stay until the calls are made. A rank that has connected to its groups could otherwise end while others
+// still call it.
 TEST(PeerNetwork, ACallForAnotherRankOrWorldIsTurnedAway) {
   testing::internal::CaptureStderr();
   std::latch called(3);
@@ -545,7 +549,7 @@ TEST(PeerNetwork, ACallForAnotherRankOrWorldIsTurnedAway) {
     EXPECT_NE(lines.find(std::string(who) + " is of another job than this rank"), std::string::npos) << lines;
 }
 
-// Ranks of one job have one name, two jobs mostly others.
+// Ranks of one job always match. Ranks of two jobs mostly differ.
 TEST(JobName, TellsJobsApart) {
   const std::filesystem::path here = std::filesystem::current_path();
   auto name = [](const char* words, const char* variable = "PATH_OF_NOBODY", const char* value = "") {
@@ -558,7 +562,7 @@ TEST(JobName, TellsJobsApart) {
   EXPECT_TRUE(MayBeOneJob(plain, name("train a.yaml")));
   EXPECT_FALSE(MayBeOneJob(plain, name("train b.yaml")));
   EXPECT_TRUE(MayBeOneJob(plain, name("")));
-  EXPECT_TRUE(MayBeOneJob(plain, slurm));  // a rank that another shell started knows no id
+  EXPECT_TRUE(MayBeOneJob(plain, slurm));  // a rank from another shell does not know the id
   EXPECT_FALSE(MayBeOneJob(slurm, name("train a.yaml", "SLURM_JOB_ID", "8")));
   EXPECT_TRUE(MayBeOneJob(plain, name("train a.yaml", "TORCHELASTIC_RUN_ID", "none")));
   EXPECT_FALSE(MayBeOneJob(name("x", "TORCHELASTIC_RUN_ID", "a"), name("x", "TORCHELASTIC_RUN_ID", "b")));
@@ -566,7 +570,7 @@ TEST(JobName, TellsJobsApart) {
   JobName elsewhere = name("train a.yaml");
   std::filesystem::current_path(here);
   EXPECT_EQ(MayBeOneJob(plain, elsewhere), here == "/");
-  elsewhere.host++;  // hosts may have their folders at other places
+  elsewhere.host++;  // folders may have other paths on other hosts
   EXPECT_TRUE(MayBeOneJob(plain, elsewhere));
 }
 
@@ -625,7 +629,8 @@ TEST_F(Secrets, AFileThatIsNoneIsNamed) {
   EXPECT_NE(WithFile(folder_ / "empty").find("WEFT_SECRET_FILE is empty"), std::string::npos);
 }
 
-// Whoever keeps asking holds up nobody else: rank 0's network answers between.
+// A caller that keeps asking must not delay others, so rank 0 answers a few at a time and serves its network in
+// between.
 TEST_F(Secrets, TheLocalOneIsGivenToAFewAtATime) {
   int port = PortOf(OpenListener("127.0.0.1", 0));
   LocalSecret secret(port);
@@ -636,13 +641,13 @@ TEST_F(Secrets, TheLocalOneIsGivenToAFewAtATime) {
     threads.emplace_back([&] { answered += LocalSecret::Fetch(port, Clock::now() + 20s) == secret.key(); });
   for (int served = 0; served < kAsk; served = answered) {
     secret.Serve();
-    std::this_thread::sleep_for(300ms);  // all have asked, and have been answered
+    std::this_thread::sleep_for(300ms);  // all have asked and some have their answer
     EXPECT_LE(answered - served, 16);
   }
   for (std::thread& thread : threads) thread.join();
 }
 
-// Another user gets nothing from rank 0, and trusts no rank 0 of this one.
+// Another user gets no secret from rank 0, and does not trust a rank 0 of this user.
 TEST_F(Secrets, TheLocalOneIsOfOneUser) {
   int port = PortOf(OpenListener("127.0.0.1", 0));
   EXPECT_FALSE(LocalSecret::Fetch(port, Clock::now() + 1s));
@@ -668,7 +673,8 @@ TEST_F(Secrets, TheLocalOneIsOfOneUser) {
   server.join();
 }
 
-// In a user namespace that maps nobody, this user and rank 0's have one id, and so has everybody else.
+// In a user namespace without a mapping, this user, rank 0's user and everybody else have one id. So the secret must be
+// refused.
 TEST_F(Secrets, TheLocalOneIsOfNoUnmappedUser) {
   int port = PortOf(OpenListener("127.0.0.1", 0));
   LocalSecret secret(port);

@@ -1,4 +1,4 @@
-// A library call that does not return ends the process; one that returns leaves nothing behind.
+// A library call that hangs ends the process. A call that returns has no effect on the process.
 #include "weft/dist/signals/hang_guard.h"
 
 #include <gtest/gtest.h>

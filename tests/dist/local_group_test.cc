@@ -24,7 +24,7 @@ void OnWorld(int ranks, const std::function<void(ProcessGroup&)>& fn) {
   });
 }
 
-// The text of the error that ends the ranks, or "" when none does.
+// Returns the message of the error that ends the ranks, or "" if there is none.
 std::string ErrorOf(int ranks, const std::function<void(ProcessGroup&)>& fn) {
   try {
     OnWorld(ranks, fn);
@@ -53,7 +53,7 @@ TEST(LocalGroup, EveryCollectiveEqualsItsReference) {
 
 TEST(LocalGroup, GroupsOfAnAxisAreTheRanksAlongIt) {
   RunRanks(4, [](Context& context, GroupFactory& groups) {
-    for (int again = 0; again < 3; again++) {  // groups of the same name, one after the other
+    for (int again = 0; again < 3; again++) {  // groups of equal name, one after the other
       DeviceMesh mesh(context, groups, {{"dp", "tp"}, {2, 2}});
       int r = context.rank(), dp = r / 2, tp = r % 2;
       EXPECT_EQ(mesh.Group("dp").ranks(), (std::vector<int>{tp, tp + 2}));
@@ -70,7 +70,8 @@ TEST(LocalGroup, GroupsOfAnAxisAreTheRanksAlongIt) {
 
 TEST(LocalGroup, SixteenBitFloatsRoundOnce) {
   OnWorld(4, [](ProcessGroup& group) {
-    // 256 + 1 + 1 + 1 is 256 when every step rounds to bf16 (8 bits), and 260 rounded from 259 when only the end does.
+    // 256 + 1 + 1 + 1 gives 256 if every step rounds to bf16 (8 significant bits). It gives 260, rounded from 259, if
+    // only the result is rounded.
     BF16 mine(group.rank() == 0 ? 256.f : 1.f), sum;
     group.AllReduce(&mine, &sum, 1, DType::kBF16);
     EXPECT_EQ(float(sum), float(BF16(259.f)));
@@ -102,8 +103,8 @@ TEST(LocalGroup, ReducesInRankOrder) {
   });
 }
 
-// PT#118369, nccl#1324: a hang was reported after minutes, naming the wrong thread. Here within the timeout, naming the
-// rank that did not come, the call it is late for and the line that made it.
+// In PT#118369 and nccl#1324 a hang was reported after minutes and named the wrong thread. Here the error comes within
+// the timeout and names the missing rank, the call that it is late for and the line that made the call.
 TEST(LocalGroup, PT118369_NCCL1324_AMissingRankIsNamedWithinTheTimeout) {
   auto start = std::chrono::steady_clock::now();
   std::string text = ErrorOf(3, [](ProcessGroup& group) {
@@ -128,7 +129,7 @@ TEST(LocalGroup, ATimeoutInTheBackgroundEndsInTheWork) {
     if (group.rank() == 0) {
       Collective call{.op = CollectiveOp::kBarrier, .timeout = 100ms, .site = "somewhere"};
       Work work = group.Start(call);
-      EXPECT_THROW(work.Wait(1ms), Error);  // the wait ends, the call does not
+      EXPECT_THROW(work.Wait(1ms), Error);  // ends the wait, but not the call
       EXPECT_FALSE(work.Test());
       work.Wait();
     } else {
@@ -181,7 +182,7 @@ TEST(LocalGroup, ARankThatThrowsWakesTheOthers) {
             group.Barrier();
         }
       });
-      EXPECT_EQ(text, "the cause");  // of the rank that failed, not of the ones that noticed
+      EXPECT_EQ(text, "the cause");  // the error of the rank that failed, not of the ranks that noticed
       EXPECT_LT(std::chrono::steady_clock::now() - start, 10s);
     }
 }
@@ -190,7 +191,7 @@ TEST(LocalGroup, AnExceptionWithWorkInTheBackgroundDoesNotHang) {
   EXPECT_EQ(ErrorOf(3,
                     [](ProcessGroup& group) {
                       if (group.rank() == 2) return;
-                      Work work = group.Start({.op = CollectiveOp::kBarrier});  // rank 2 never comes
+                      Work work = group.Start({.op = CollectiveOp::kBarrier});  // rank 2 never joins
                       if (group.rank() == 0) throw std::runtime_error("the cause");
                       work.Wait();
                     }),
@@ -230,7 +231,7 @@ TEST(LocalGroup, WrongArgumentsAreRefused) {
     EXPECT_THROW(group.Broadcast(&x, 1, DType::kF32, 1), Error);
     EXPECT_THROW(group.Send(&x, 1, DType::kF32, 0), Error);
     EXPECT_THROW(group.AllGatherV(&x, &x, {}, DType::kF32), Error);
-    group.AllReduce(&x, &x, 1, DType::kF32);  // a refused call is no call
+    group.AllReduce(&x, &x, 1, DType::kF32);  // a refused call does not count as a call
     EXPECT_EQ(group.count(CollectiveOp::kAllReduce).calls, 1);
   });
 }
@@ -250,7 +251,7 @@ TEST(DeviceMesh, RefusesWhatIsNoMesh) {
   });
 }
 
-// A group of ranks that are threads copies by the host, which would fault on a GPU's memory.
+// In-process ranks copy with the host's CPU, which would fault on a GPU's memory.
 TEST(LocalGroup, RefusesDevicesThatTheHostCannotRead) {
   std::string expected =
       "group \"dp\": ranks of one process exchange tensors of the cpu only, got cuda; make the mesh for the cpu";
@@ -283,7 +284,7 @@ TEST(CallRecorder, KeepsTheLastCalls) {
     else
       recorder.Finish(ticket);
   }
-  ASSERT_EQ(recorder.Last(10).size(), 5u);  // the one that is not done, and four
+  ASSERT_EQ(recorder.Last(10).size(), 5u);  // the unfinished call and the last four
   EXPECT_TRUE(recorder.Last(10)[0].sequence == 1 && !recorder.Last(10)[0].done);
   recorder.Finish(first);
   auto last = recorder.Last(10);

@@ -1,5 +1,5 @@
-// The main of tests that run under mpirun. The ranks run the same tests in step; a failure on any rank fails all, and
-// every rank prints its own.
+// The main function of tests that run under mpirun. The ranks run the same tests in step. A failure on one rank fails
+// the test on all, and each rank prints its own failures.
 #include <gtest/gtest.h>
 
 #include <cstdio>

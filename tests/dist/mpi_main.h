@@ -1,4 +1,4 @@
-// What tests under mpirun share: one bootstrap for the program.
+// The bootstrap that all tests of a program under mpirun share.
 #pragma once
 #include "weft/dist/start/bootstrap.h"
 

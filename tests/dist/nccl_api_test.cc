@@ -1,4 +1,4 @@
-// nccl_api.h says what nccl.h says, where that is: sizes, places and numbers of NCCL's binary interface.
+// If nccl.h is installed, nccl_api.h agrees with it in the sizes, offsets and constants of NCCL's binary interface.
 #include <gtest/gtest.h>
 #include <nccl.h>
 
@@ -18,7 +18,7 @@ static_assert(int(Reduction::kSum) == ncclSum && int(Reduction::kProduct) == ncc
               int(Reduction::kMax) == ncclMax && int(Reduction::kMin) == ncclMin);
 static_assert(kUnset == NCCL_CONFIG_UNDEF_INT && kNoColor == NCCL_SPLIT_NOCOLOR);
 
-// Later versions add fields at the end, and learn from size and version which ones they are given.
+// Later versions of NCCL append fields. They use `size` and `version` to see which fields the caller has.
 #define WEFT_SAME_PLACE(ours, theirs)                                       \
   static_assert(offsetof(Config, ours) == offsetof(ncclConfig_t, theirs) && \
                 sizeof(Config::ours) == sizeof(ncclConfig_t::theirs))

@@ -33,7 +33,7 @@ TEST(NetworkInterface, CheckNamesWhatIsWrongAndWhatThereIs) {
   struct Case {
     const char* name;
     bool several_hosts;
-    const char* why;  // "": fine
+    const char* why;  // "" if the interface is fine
   };
   for (const Case& c : {Case{"eth1", true, ""},
                         {"eth0", true, ""},
@@ -99,7 +99,7 @@ TEST_F(WeftInterface, RanksListenThere) {
       tried++;
     }
   }
-  EXPECT_GE(tried, 1);  // the loopback at least
+  EXPECT_GE(tried, 1);  // at least the loopback
   EXPECT_EQ(ListensOn(nullptr, false), "127.0.0.1");
 }
 

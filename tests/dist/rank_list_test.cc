@@ -1,4 +1,4 @@
-// Lists of ranks in messages: whole where they are short, bounded always.
+// Lists of ranks in messages are complete if they are short, and never exceed a fixed length.
 #include "weft/dist/net/rank_list.h"
 
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ TEST(RankList, NamesRanges) {
   EXPECT_EQ(RankList(Range(1, 999'999, 2)), "1, 3, 5, 7, 9, 11, 13, 15 and 499,992 more");
 }
 
-// What the text names, and how many more it counts.
+// Returns the ranks that the text names, and the number of further ranks that it counts.
 std::pair<std::set<int>, size_t> Read(const std::string& text) {
   std::set<int> named;
   size_t more = 0;

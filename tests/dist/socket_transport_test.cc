@@ -1,4 +1,4 @@
-// Gloo's own algorithms over the transport of proven sockets, and what its pairs promise. Ranks are threads.
+// Gloo's own algorithms run on the transport of proven sockets, and its pairs keep Gloo's promises. Ranks are threads.
 #include <gloo/allgather.h>
 #include <gloo/allgatherv.h>
 #include <gloo/allreduce.h>
@@ -31,7 +31,7 @@ using test::ErrorOf;
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
-// Two ends of a TCP connection over the loopback.
+// Returns the two ends of a TCP connection over loopback.
 std::pair<Socket, Socket> SocketPairOverTcp() {
   Socket listener = OpenListener("127.0.0.1", 0);
   Connection caller = ConnectTo(Resolve("127.0.0.1", PortOf(listener)).at(0), Clock::now() + 5s);
@@ -68,13 +68,13 @@ Contexts Connected(int ranks) {
   return contexts;
 }
 
-// fn(context) on all ranks at once.
+// Runs fn(context) on all ranks at once.
 void RunGloo(int ranks, const std::function<void(const std::shared_ptr<TestContext>&)>& fn) {
   Contexts contexts = Connected(ranks);
   ForAllRanks(ranks, [&](int r) {
     std::string error = ErrorOf([&] { fn(contexts[size_t(r)]); });
     EXPECT_EQ(error, "") << "of rank " << r;
-    if (testing::Test::HasFailure()) contexts[size_t(r)]->closeConnections();  // nobody waits for it
+    if (testing::Test::HasFailure()) contexts[size_t(r)]->closeConnections();  // so that no rank waits for this one
   });
 }
 
@@ -85,7 +85,7 @@ std::vector<int64_t> Values(int rank, size_t n) {
   return values;
 }
 
-// Sizes on both sides of what is sent unasked, and of what a socket's buffers hold.
+// Sizes below and above the limit for eager sends and the size of a socket's buffers.
 const size_t kCounts[] = {1, 100, SocketPair::kEager / 8, SocketPair::kEager / 8 + 1, 100'000, 2'000'000};
 
 TEST(SocketTransport, GloosAlgorithmsGiveTheirResults) {
@@ -198,7 +198,8 @@ TEST(SocketTransport, GloosAlgorithmsOfOneRootAndUnevenCounts) {
     });
 }
 
-// What the message has to do with the receive: both orders, equal slots, receives that are larger than what comes.
+// Messages match receives in order: with either side first, with several messages on one slot, and with receives that
+// are larger than the message.
 TEST(SocketTransport, TheNthMessageOfASlotIsTheNthReceives) {
   for (size_t n : {size_t(0), size_t(64), SocketPair::kEager / 8 + 7, size_t(300'000)})
     for (bool receive_first : {true, false})
@@ -223,7 +224,7 @@ TEST(SocketTransport, TheNthMessageOfASlotIsTheNthReceives) {
       });
 }
 
-// More small messages than the window holds, on slots that are asked for in the opposite order.
+// Sends more small messages than the window holds and receives their slots in the opposite order.
 TEST(SocketTransport, MessagesMayComeInAnyOrder) {
   for (size_t bytes : {size_t(1), size_t(3000), size_t(16384), size_t(50'000)})
     RunGloo(2, [&](const std::shared_ptr<TestContext>& context) {
@@ -235,7 +236,7 @@ TEST(SocketTransport, MessagesMayComeInAnyOrder) {
         for (int m = 0; m < messages; m++) buffer->send(1, uint64_t(m), size_t(m) * bytes, bytes);
         for (int m = 0; m < messages; m++) ASSERT_TRUE(buffer->waitSend());
       } else {
-        const int at_once = 100;  // the list of what waits is searched one by one
+        const int at_once = 100;  // waiting receives are searched linearly
         for (int last = messages; last > 0; last -= at_once) {
           for (int m = last - 1; m >= std::max(0, last - at_once); m--)
             buffer->recv(0, uint64_t(m), size_t(m) * bytes, bytes);
@@ -271,8 +272,8 @@ TEST(SocketTransport, ReceivesFromAnyRank) {
     });
 }
 
-// Three threads of each rank wait at once, as the calls of a group do: whoever drives the sockets must not lose what
-// another one waits for.
+// Three threads of each rank wait at once, as the calls of a group do. The thread that drives the sockets must not drop
+// messages of the other threads.
 TEST(SocketTransport, ThreadsOfOneRankWaitSideBySide) {
   RunGloo(3, [&](const std::shared_ptr<TestContext>& context) {
     ForAllRanks(3, [&](int thread) {
@@ -302,7 +303,7 @@ TEST(SocketTransport, ATimeoutNamesWhoIsMissing) {
   std::string error = ErrorOf([&] { buffer->waitRecv(100ms); });
   EXPECT_LT(Clock::now() - begin, 2s);
   EXPECT_EQ(error, "timed out after 100 ms: rank 2 has not sent a message");
-  // As with Gloo's own transport, the others see closed connections.
+  // The other ranks then see closed connections, as with Gloo's own transport.
   auto other = contexts[1]->createUnboundBuffer(x, 1);
   EXPECT_NE(ErrorOf([&] {
               other->recv(0, 1);
@@ -319,7 +320,7 @@ TEST(SocketTransport, AClosedConnectionEndsItsWaitsOnly) {
   ASSERT_TRUE(sent->waitSend());
   sent.reset();
   contexts[1].reset();
-  // What it sent before can be had; nothing more.
+  // A message that it sent before it closed can still be received, but nothing after that.
   late->recv(1, 9);
   ASSERT_TRUE(late->waitRecv());
   EXPECT_EQ(y, 5);
@@ -337,7 +338,7 @@ TEST(SocketTransport, AClosedConnectionEndsItsWaitsOnly) {
 TEST(SocketTransport, AnAbortEndsAWaitOfAnotherThread) {
   Contexts contexts = Connected(2);
   char x = 0;
-  for (bool drives : {true, false}) {  // the one that is aborted drives the sockets, or sleeps meanwhile
+  for (bool drives : {true, false}) {  // whether the aborted wait drives the sockets or sleeps
     auto first = contexts[0]->createUnboundBuffer(&x, 1), second = contexts[0]->createUnboundBuffer(&x, 1);
     bool first_over = true, second_over = true;
     std::thread one([&] { first_over = first->waitRecv(); });
@@ -352,7 +353,8 @@ TEST(SocketTransport, AnAbortEndsAWaitOfAnotherThread) {
   }
 }
 
-// A rank that is proven may be broken still: it ends its own connection, and nothing is written where it should not be.
+// A proven rank may still break the protocol. That ends only its own connection, and nothing is written outside the
+// buffers.
 TEST(SocketTransport, FramesThatBreakTheProtocolEndTheConnection) {
   struct Case {
     FrameHeader header;

@@ -1,5 +1,4 @@
-// What stops a job: gates, signals, questions beside the collectives. Ranks are threads, each with a bootstrap over
-// TCP.
+// Stopping a job: gates, signals, and requests on the side channel. Ranks are threads, each with a bootstrap over TCP.
 #include "weft/dist/failure/stop_agreement.h"
 
 #include <gtest/gtest.h>
@@ -17,7 +16,7 @@ namespace {
 using namespace std::chrono_literals;
 using Reach = SideChannel::Reach;
 
-// fn(bootstrap) for all ranks of a world, in threads.
+// Runs fn(bootstrap) for all ranks of a world, in threads.
 void RunWorld(int ranks, const std::function<void(Bootstrap&)>& fn) {
   int port = PortOf(OpenListener("127.0.0.1", 0));
   ForAllRanks(ranks, [&](int rank) {
@@ -85,7 +84,7 @@ TEST(SideChannel, TellsSilenceFromAnAnswer) {
   });
 }
 
-// Connected to a port of this host.
+// Connects to a port of this host.
 Socket Stranger(int port) {
   Address address = Resolve("127.0.0.1", port).at(0);
   Socket s(socket(address.family(), SOCK_STREAM, 0));
@@ -111,7 +110,7 @@ TEST(SideChannel, IgnoresStrangers) {
   });
 }
 
-// Nor does one that says nothing, or stops within its first word, make others wait.
+// A stranger that sends nothing, or stops within its first message, must not delay others.
 TEST(SideChannel, AnswersBesideSilentStrangers) {
   RunWorld(2, [](Bootstrap& bootstrap) {
     SideChannel channel(bootstrap);
@@ -135,7 +134,7 @@ TEST(SignalCatcher, HoldsTheFirst) {
   EXPECT_THROW(SignalCatcher({SIGUSR1}), Error);
   EXPECT_EQ(signals.signal(), 0);
   raise(SIGUSR1);
-  raise(SIGTERM);  // of the same burst
+  raise(SIGTERM);  // a second signal of the same burst
   EXPECT_EQ(signals.signal(), SIGUSR1);
   pollfd ready{signals.fd(), POLLIN, 0};
   EXPECT_EQ(poll(&ready, 1, 0), 1);
@@ -152,7 +151,7 @@ TEST(SignalCatcherDeathTest, ASecondOneEndsTheProcess) {
       testing::KilledBySignal(SIGTERM), "");
 }
 
-// Ranks that work at their own pace, with no collective between them, stop after the same piece.
+// Ranks that work at their own pace, without collectives, stop after the same piece.
 TEST(StopAgreement, AllRanksStopAfterTheSamePiece) {
   SignalCatcher signals({SIGUSR1});
   std::vector<int> done(4);
@@ -160,7 +159,7 @@ TEST(StopAgreement, AllRanksStopAfterTheSamePiece) {
     SideChannel channel(bootstrap);
     StopAgreement stop(channel);
     channel.Open();
-    stop.Follow(signals);  // a signal to the process is one to all ranks
+    stop.Follow(signals);  // a signal to this process reaches all ranks
     int& mine = done[size_t(bootstrap.rank())];
     while (stop.gate().Enter()) {
       std::this_thread::sleep_for(std::chrono::microseconds(300 * (bootstrap.rank() + 1)));
@@ -173,7 +172,7 @@ TEST(StopAgreement, AllRanksStopAfterTheSamePiece) {
   for (int n : done) EXPECT_EQ(n, done[0]);
 }
 
-// A rank that answers nobody for longer than the others wait is stopped when it answers again.
+// A rank that does not answer for longer than the others wait is stopped when it answers again.
 TEST(StopAgreement, AsksAgainOfARankThatStalled) {
   SignalCatcher signals({SIGINT});
   std::vector<int> done(2);

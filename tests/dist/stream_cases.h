@@ -1,5 +1,5 @@
-// What every stream-ordered group must do: a call that is enqueued, on the main stream or beside it, gives the bits
-// that the host's group gives.
+// The law of all stream-ordered groups: an enqueued call, on the main stream or on another one, gives the bits of the
+// host's group.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -14,15 +14,15 @@
 
 namespace weft::test {
 
-// A call of one rank, without memory.
+// A call of one rank, without its memory.
 struct StreamCase {
   Collective call;
-  int64_t in = 0, out = 0;  // elements
+  int64_t in = 0, out = 0;  // counted in elements
   bool in_place = false;
-  std::vector<int64_t> sends{}, receives{};  // what the spans of the call are to show
+  std::vector<int64_t> sends{}, receives{};  // for the call's send_counts and recv_counts
 };
 
-// The pieces that rank `from` gives rank `to`: some of them empty.
+// Returns how many elements rank `from` gives rank `to`. Some pieces are empty.
 inline int64_t Piece(int from, int to, int ranks, int64_t n) { return (from + 2 * to) % ranks * n; }
 
 inline void AddUneven(std::vector<StreamCase>& cases, DType dtype, int ranks, int me, int64_t n) {
@@ -70,7 +70,8 @@ inline std::vector<StreamCase> CasesOf(DType dtype, int ranks, int me, int64_t n
   return cases;
 }
 
-// Values whose sums round, so that another order would show; or whole ones, whose sums are exact in any order.
+// kRounding gives values whose sums round, so that another order of summation shows. kWhole gives integers, whose sums
+// are exact in any order.
 enum class Values { kRounding, kWhole };
 inline Tensor InputOf(int me, int64_t elements, DType dtype, size_t salt, Values kind) {
   std::vector<double> values;
@@ -82,7 +83,7 @@ inline Tensor InputOf(int me, int64_t elements, DType dtype, size_t salt, Values
   return Tensor::FromDoubles(values, dtype, {elements});
 }
 
-// Has the call made with tensors on a device; returns the one that it writes.
+// Calls `make` with a call on tensors of the device. Returns the tensor that the call writes.
 inline Tensor Make(const StreamCase& c, const Tensor& input, DeviceRuntime& device,
                    const std::function<void(Collective&)>& make) {
   Tensor in = input.To(device), out = c.in_place ? in : Tensor::Zeros(input.dtype(), {c.out}, device);
@@ -95,13 +96,13 @@ inline Tensor Make(const StreamCase& c, const Tensor& input, DeviceRuntime& devi
   return out;
 }
 
-// The largest is beyond what a slot of the host's group holds.
+// The largest size exceeds a slot of the host's group.
 inline std::vector<int64_t> SizesOf(DType dtype) {
   if (dtype == DType::kF32 || dtype == DType::kBF16) return {0, 1, 7, 3000};
   return {7};
 }
 
-// All cases on one rank: every second one on a stream beside the main one. Returns how many there were.
+// Runs all cases on one rank, every second one on a stream other than the main one. Returns the number of cases.
 inline int CheckStreamCases(StreamedDevice& device, ProcessGroup& host, ProcessGroup& group,
                             Values values = Values::kRounding) {
   auto beside = device.NewStream();

@@ -1,5 +1,4 @@
-// Collectives in the order of a device's streams: Enqueue gives what Run gives, leaves the host free, and fails as Run
-// fails.
+// Collectives in stream order: Enqueue gives the results of Run, does not block the host, and fails like Run.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -57,7 +56,7 @@ TEST(StreamGroup, EnqueueGivesTheBitsOfRun) {
 
 // ---- Order. ----
 
-// The same work with and without the wait: without it the old value is there, so the law above can fail.
+// Runs the same work with and without the wait. Without it the host reads the old value, so the law above can fail.
 TEST(StreamGroup, WhoWaitsSeesTheResultAndWhoDoesNotTheOldValue) {
   OnDoubles(2, [](DoubleRank& rank, ProcessGroup&, ProcessGroup& group) {
     test::DeviceDouble& device = rank.device;
@@ -71,7 +70,7 @@ TEST(StreamGroup, WhoWaitsSeesTheResultAndWhoDoesNotTheOldValue) {
       group.Enqueue({.op = Op::kAllReduce, .in = x.data(), .out = y.data(), .count = 1, .dtype = x.dtype()});
       moved->Record();
     }
-    EXPECT_FALSE(moved->Done());  // the host is past a collective that has not begun
+    EXPECT_FALSE(moved->Done());  // the host continues before the collective has begun
     EXPECT_EQ(y.Item(), -1);
     hold.Release();
     device.Wait(*moved);
@@ -91,7 +90,7 @@ TEST(StreamGroup, AWorkIsDoneWhenTheStreamIsPastIt) {
     EXPECT_FALSE(work.Test());
     hold.Release();
     work.Wait();
-    group.Run(call);  // done on return
+    group.Run(call);  // Run returns when the call is done
     EXPECT_EQ(x.Item(), 6);
   });
 }
@@ -115,7 +114,7 @@ TEST(StreamGroup, AFilterSeesWhatIsEnqueued) {
 
 // ---- Failures. ----
 
-// What rank 0 of three hears where rank 1 does not come to the third call; `made` makes a call.
+// Returns the error of rank 0 of three if rank 1 skips the third call. `made` makes that call.
 std::string Late(const std::function<void(DoubleRank&, ProcessGroup&, const Collective&)>& make) {
   return ErrorOf(3, [&](DoubleRank& rank, ProcessGroup& group) {
     group.set_timeout(200ms);
@@ -131,8 +130,8 @@ std::string Late(const std::function<void(DoubleRank&, ProcessGroup&, const Coll
   });
 }
 
-// With module, line, number and rank, for whoever waits: for the call, for an event behind it, or for the device; and
-// for whoever makes another call.
+// Every way to wait gives an error with module, line, number and rank: waiting for the call, for a later event or for
+// the device, and making another call.
 TEST(StreamGroup, ARankThatIsLateIsNamedAsByRun) {
   const std::function<void(DoubleRank&, ProcessGroup&, const Collective&)> ways[] = {
       [](DoubleRank&, ProcessGroup& group, const Collective& call) { group.Run(call); },
@@ -186,7 +185,7 @@ TEST(StreamGroup, ARankThatThrowsWakesTheStreamsOfTheOthers) {
           if (i % 2) rank.device.Synchronize();
         }
       });
-      EXPECT_EQ(text, "the cause");  // of the rank that failed, not of the ones that noticed
+      EXPECT_EQ(text, "the cause");  // the error of the rank that failed, not of the ranks that noticed
       EXPECT_LT(std::chrono::steady_clock::now() - begin, 10s);
     }
 }
@@ -200,7 +199,7 @@ TEST(StreamGroup, DifferentCallsAreAnError) {
   ExpectParts(text, {"all_reduce f32 x 3 sum", "all_reduce f32 x 4 sum", "calls"});
 }
 
-// After a failure no work of the device is done: its results would be made of what did not come.
+// After a failure the device runs no more work, because that would use results that never came.
 TEST(StreamGroup, NothingIsDoneAfterAFailure) {
   std::string text = ErrorOf(1, [](DoubleRank& rank, ProcessGroup& group) {
     Tensor x = Tensor::Scalar(1, DType::kF64).To(rank.device);
@@ -236,7 +235,7 @@ TEST(FactoryTable, AsksTheFactoryOfTheKind) {
   });
 }
 
-// Ranks would exchange what the device has not computed yet.
+// In a group without stream order, ranks would exchange values that the device has not computed yet.
 TEST(DeviceMesh, RefusesGroupsThatAreNotInTheOrderOfTheDevice) {
   test::OnDoubles(1, {}, [](DoubleRank& rank) {
     PlanGroupFactory unordered;

@@ -1,7 +1,7 @@
-// A library in libnccl's place where there is no GPU: it takes what NcclLibrary looks for, for ranks that are threads
-// with doubles of a device. A stream is a DeviceDouble; where it comes to a call, a group of the host does it, which
-// never gives up, as NCCL does not. NCCL's ways that matter are its own: a call returns before it is done, the calls
-// between GroupStart and GroupEnd are one, aborted calls end as if they were done.
+// A library that replaces libnccl on hosts without a GPU. It has the functions that NcclLibrary looks up, for ranks
+// that are threads with device doubles. A stream is a DeviceDouble. When the stream reaches a call, a group of the host
+// runs it, without a timeout, as NCCL does. It also behaves like NCCL in these ways: a call returns before it is done,
+// the calls between GroupStart and GroupEnd are one call, and aborted calls end as if they were done.
 #include <atomic>
 #include <cstring>
 #include <functional>
@@ -17,7 +17,7 @@ namespace weft::nccl {
 
 constexpr auto kNever = std::chrono::hours(24);
 
-// What its calls share, which may end after the communicator is gone.
+// The state that calls share. They may end after the communicator is freed.
 struct Shared {
   struct HostGroup final : LocalGroup {
     using LocalGroup::Execute;
@@ -26,7 +26,7 @@ struct Shared {
   Shared(std::shared_ptr<LocalWorld> in, const std::string& name, int rank, const std::vector<int>& ranks, int me)
       : world(std::move(in)),
         group(name, rank, ranks, DeviceKind::kCpu, world->Join(name, ranks, DeviceKind::kCpu, me)) {}
-  // Returns whether it was done: not where the communicator was aborted, whose calls end at once.
+  // Returns whether the call was done. Calls of an aborted communicator end at once and return false.
   bool Run(const Collective& call, uint64_t number) {
     if (aborted) return false;
     try {
@@ -43,7 +43,7 @@ struct Shared {
   HostGroup group;
   std::atomic<bool> aborted{false};
   uint64_t calls = 0;
-  std::map<std::pair<CollectiveOp, int>, uint64_t> between;  // sends to a rank, and receives
+  std::map<std::pair<CollectiveOp, int>, uint64_t> between;  // sends and receives per peer
   int splits = 0;
 };
 
@@ -94,7 +94,7 @@ ReduceOp ReduceOf(Reduction op) {
   return op == Reduction::kMax ? ReduceOp::kMax : op == Reduction::kMin ? ReduceOp::kMin : ReduceOp::kSum;
 }
 
-// What was called between GroupStart and GroupEnd of this thread.
+// The calls of this thread between GroupStart and GroupEnd.
 struct Grouped {
   int depth = 0;
   Communicator* comm = nullptr;
@@ -188,7 +188,7 @@ Result PointToPoint(Op op, void* at, size_t bytes, int peer, Communicator* comm,
 
 extern "C" {
 
-// What the fake does wrong from now on: "old", "unconnected", "broken" or nothing.
+// Sets how the fake fails from now on: "old", "unconnected", "broken" or not at all.
 void fake_nccl_fail(const char* how) { asked = how; }
 
 Result ncclGetVersion(int* version) {
@@ -248,7 +248,7 @@ Result ncclCommDestroy(Communicator* comm) {
 Result ncclCommAbort(Communicator* comm) {
   comm->shared->aborted = true;
   comm->shared->group.Abort("aborted");
-  delete comm;  // as NCCL: who uses it after that uses what is gone
+  delete comm;  // as in NCCL, a later use of it is a use after free
   return Result::kSuccess;
 }
 

@@ -1,5 +1,4 @@
-// Groups of doubles of a device: in stream order. Where a stream comes to a call, the host's group in one process does
-// it.
+// Stream-ordered groups of device doubles. When a stream reaches a call, the host's in-process group runs it.
 //
 //   OnDoubles(4, {.most_us = 100}, [](DoubleRank& rank) {
 //     DeviceMesh mesh(rank.context, rank.groups, {{"x"}, {4}}, rank.groups.kinds());
@@ -63,7 +62,7 @@ class GroupDouble final : public StreamedGroup {
 
 class GroupDoubleFactory final : public GroupFactory {
  public:
-  // Its groups' calls are work of the host, which cannot be recorded.
+  // The calls of these groups run on the host, so they cannot be recorded.
   GroupDoubleFactory(std::shared_ptr<LocalWorld> world, int rank, DeviceDouble& device)
       : world_(std::move(world)), rank_(rank), device_(device) {
     device.set_records(false);
@@ -79,16 +78,16 @@ class GroupDoubleFactory final : public GroupFactory {
   DeviceDouble& device_;
 };
 
-// A rank with a double beside its CPU, and groups for both.
+// A rank with a device double and a CPU, and groups for both.
 struct DoubleRank {
   Context& context;
   DeviceDouble& device;
   FactoryTable groups;
 };
 struct Doubles {
-  int most_us = 0;    // how late work may begin
-  uint64_t seed = 1;  // of that
-  // Who makes the doubles' groups; GroupDouble where it is null. The bootstrap lives as long as the groups.
+  int most_us = 0;    // how late work may start
+  uint64_t seed = 1;  // the seed of these delays
+  // Creates the doubles' groups; null for GroupDouble. The bootstrap lives as long as the groups.
   std::function<std::unique_ptr<GroupFactory>(Bootstrap& bootstrap, DeviceDouble& device)> groups{};
 };
 inline void OnDoubles(int ranks, const Doubles& doubles, const std::function<void(DoubleRank&)>& body) {

@@ -1,4 +1,4 @@
-// The kernels of a double of a device: those of the CPU, which its streams run.
+// The kernels of a device double: the CPU's kernels, run by its streams.
 #pragma once
 #include <memory>
 #include <string>
@@ -11,7 +11,7 @@
 
 namespace weft::test {
 
-// A call that outlives the one that made it, with memory where it really is.
+// A copy of a kernel call that can outlive its maker. Its views point to the real memory.
 struct KeptCall {
   KeptCall(const KernelCall& from, const DeviceDouble& device)
       : attrs(*from.attrs), in(from.in.begin(), from.in.end()), out(from.out.begin(), from.out.end()), call(from) {
@@ -48,7 +48,7 @@ void AddDouble(const KernelTable& cpu, KernelTable& table) {
   table.Add(op, row);
 }
 
-// Of all ops that the rank's CPU has kernels for, and the collectives.
+// Registers the kernels of all ops that the rank's CPU has, and the collectives.
 inline void RegisterDoubleKernels(const Context& context) {
   KernelTable& table = context.kernels(DeviceKind::kCuda);
   [&]<size_t... i>(std::index_sequence<i...>) { (AddDouble<Op(i)>(context.kernels(DeviceKind::kCpu), table), ...); }

@@ -1,4 +1,4 @@
-// NCCL's groups on doubles of a device, by the library in NCCL's place (fake_nccl.cc).
+// NCCL's groups on device doubles, with the library that replaces NCCL (fake_nccl.cc).
 #pragma once
 #include <memory>
 #include <string>
@@ -14,7 +14,7 @@ inline std::shared_ptr<const NcclLibrary> OpenFakeNccl() {
   if (!library.ok()) Fail(std::string(library.status().message()));
   return *library;
 }
-// Opened once: that sets variables of the environment, and ranks are threads.
+// Opened once, because that sets environment variables and ranks are threads.
 inline std::shared_ptr<const NcclLibrary> FakeNccl() {
   static const std::shared_ptr<const NcclLibrary> library = OpenFakeNccl();
   return library;

@@ -1,4 +1,4 @@
-// RankThread: the bootstrap of a rank that is a thread: what ranks exchange before they have groups.
+// RankThread: the bootstrap of a rank that is a thread. It exchanges data between ranks before they have groups.
 #pragma once
 #include <memory>
 #include <string>

@@ -1,5 +1,4 @@
-// StreamDouble: an order of work of the double of a device: a thread that does what it is given, one thing after the
-// other.
+// StreamDouble: a stream of a device double. It is a thread that runs its work in order.
 #pragma once
 #include <chrono>
 #include <condition_variable>
@@ -16,8 +15,8 @@ namespace weft::test {
 
 class StreamDouble final : public StreamedDevice::Stream {
  public:
-  // `most_us`: one thing in four begins late, by up to so many microseconds: what relies on an order that nobody has
-  // set goes wrong.
+  // One piece of work in four starts up to `most_us` microseconds late. Work that relies on an order that was not
+  // requested then gives wrong results.
   StreamDouble(int most_us, uint64_t seed) : most_us_(most_us), random_(seed), thread_([this] { Loop(); }) {}
   ~StreamDouble() override {
     {
@@ -36,12 +35,12 @@ class StreamDouble final : public StreamedDevice::Stream {
     }
     changed_.notify_all();
   }
-  // Returns when what was posted so far is done.
+  // Returns when all work posted so far is done.
   void Drain() {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this, until = posted_] { return done_ >= until; });
   }
-  // While it is held, a stream begins nothing.
+  // While it is held, the stream starts no work.
   void SetHeld(bool held) {
     {
       std::lock_guard lock(mutex_);
@@ -66,7 +65,7 @@ class StreamDouble final : public StreamedDevice::Stream {
       if (most_us_ > 0 && random_() % 4 == 0)
         std::this_thread::sleep_for(std::chrono::microseconds(int64_t(random_() % uint64_t(most_us_ + 1))));
       task();
-      task = nullptr;  // with what it holds, before others hear that it is done
+      task = nullptr;  // frees what it holds before others see that it is done
       lock.lock();
       done_++;
       changed_.notify_all();
@@ -80,7 +79,7 @@ class StreamDouble final : public StreamedDevice::Stream {
   std::deque<std::function<void()>> tasks_;
   int64_t posted_ = 0, done_ = 0;
   bool held_ = false, stop_ = false;
-  std::thread thread_;  // last: it uses the others
+  std::thread thread_;  // last, because it uses the other members
 };
 
 }  // namespace weft::test

@@ -1,5 +1,6 @@
-// DTensor's laws, over every placement on meshes of one and two axes, even, uneven and empty: what is distributed comes
-// back, every placement leads to every other, and factories, ops and gradients are those of one rank.
+// DTensor's laws, over every placement on meshes of one and two axes, with even, uneven and empty shapes. A distributed
+// tensor can be gathered back, every placement can change to every other, and factories, ops and gradients give the
+// results of one rank.
 #include "weft/parallel/dtensor/dtensor.h"
 
 #include <fmt/format.h>
@@ -23,7 +24,7 @@ using test::OnBareMesh;
 using test::OnMesh;
 using test::Rank;
 
-// Every axis R, S(d) or a Partial; where two axes share a dim, both orders.
+// Returns all shardings with R, S(d) or a Partial on each axis. If two axes shard one dim, both orders are included.
 std::vector<Sharding> AllShardings(int rank, int axes) {
   std::vector<Placement> one{Replicate(), Partial(), Partial(ReduceOp::kMax), Partial(ReduceOp::kMin)};
   for (int d = 0; d < rank; d++) one.push_back(Shard(d));
@@ -47,7 +48,7 @@ bool ChangesPartial(const Sharding& from, const Sharding& to) {
   return false;
 }
 
-// Even, uneven, fewer elements than ranks, none.
+// Even, uneven, fewer elements than ranks, and no elements.
 const std::vector<Shape> kShapes{{12, 4}, {7, 5}, {1, 3}, {0, 3}};
 
 class OnMeshes : public testing::TestWithParam<std::vector<int>> {
@@ -100,9 +101,9 @@ TEST_P(OnMeshes, EveryPlacementLeadsToEveryOther) {
         EXPECT_THROW(x.Redistribute(to), Error) << what << " -> " << ToString(to);
         continue;
       }
-      DTensor y = x.Detach().Redistribute(to);  // not from a version that an earlier one left with x
+      DTensor y = x.Detach().Redistribute(to);  // Detach: x keeps the versions of earlier calls
       EXPECT_TRUE(rank.mesh.size() == 1 || y.placements() == to) << what << " -> " << ToString(to);
-      // Every rank checks its own chunk; only the terms of a Partial have to be put together.
+      // Every rank checks its own chunk. Only for a Partial must the terms be summed first.
       Tensor got = to.HasPartial() ? y.FullTensor() : y.ToLocal();
       Tensor want = to.HasPartial() ? global : LocalOf(global, to, rank.mesh);
       EXPECT_LE(LargestDifference(got, want), 1e-13) << what << " -> " << ToString(to);
@@ -149,7 +150,7 @@ TEST_P(OnMeshes, FactoriesMakeOneTensorOnEveryMeshAndPlacement) {
     }
 }
 
-// Bias, product, activation, softmax and a sum: gradients pass Partial, Shard and Replicate.
+// A bias, a product, activations, a softmax and a sum. Their gradients pass through Partial, Shard and Replicate.
 std::vector<Tensor> LossAndGradients(Rank rank, const Sharding& px, const Sharding& pw, const Sharding& pb) {
   DTensor x = DistributeTensor(test::Draw({7, 5}, 1), rank.mesh, px, {.requires_grad = true});
   DTensor w = DistributeTensor(test::Draw({5, 6}, 2), rank.mesh, pw, {.requires_grad = true});
@@ -169,11 +170,11 @@ TEST_P(OnMeshes, OpsAndGradientsAreThoseOfOneRank) {
     int pair = 0;
     for (const Sharding& px : AllShardings(2, axes()))
       for (const Sharding& pw : AllShardings(2, axes())) {
-        // On two axes every seventh of the thousand pairs: 7 divides neither factor.
+        // On two axes, only every seventh of the thousand pairs runs. 7 divides neither number of shardings.
         if (axes() == 2 && pair++ % 7) continue;
         Sharding pb(axes());
         std::string what = fmt::format("x {} w {} on {}", ToString(px), ToString(pw), ToString(rank.mesh.shape()));
-        // Two different shards of the contraction on one axis are refused; all ranks agree on it.
+        // Two different shards of the contraction on one axis are refused, in the same way on all ranks.
         std::vector<Tensor> got;
         try {
           got = LossAndGradients(rank, px, pw, pb);
@@ -230,7 +231,7 @@ TEST(DTensor, TheMajorAxisOfADimIsTheOneOfOrderZero) {
     int first = rank.mesh.coords()[0], second = rank.mesh.coords()[1];
     EXPECT_EQ(x.ToLocal().Item(), second * 2 + first);
     EXPECT_EQ(Arange(4, rank.mesh, {Shard(0), Shard(0)}).ToLocal().Item(), first * 2 + second);
-    // A negative dim and its order are those of the dim that it names.
+    // With a negative dim, the order belongs to the dim that it names.
     EXPECT_EQ(Ones({3, 4}, rank.mesh, {Shard(1, 1), Shard(-1, 0)}).placements(), (Sharding{Shard(1, 1), Shard(1, 0)}));
   });
 }
@@ -284,8 +285,8 @@ TEST(DTensor, ALocalTensorMayStartInsideItsBuffer) {
   });
 }
 
-// Seeds: one seed is one tensor, whatever came before; without it each draw, step and module path has numbers of its
-// own.
+// A seed determines the tensor, whatever was drawn before. Without a seed, each draw, step and module path has its own
+// numbers.
 TEST(DTensor, RandomNumbersFollowTheSeedOrTheScope) {
   OnMesh({2}, [](Rank rank) {
     auto seeded = [&](uint64_t seed) { return Randn({4, 5}, rank.mesh, {Shard(0)}, {.seed = seed}).FullTensor(); };

@@ -1,4 +1,4 @@
-// What the tests of DTensor share: in-process ranks with a mesh, kernels, and an eager scope.
+// Helpers for tests of DTensor: in-process ranks with a mesh, kernels and an eager scope.
 #pragma once
 #include <functional>
 #include <vector>
@@ -14,7 +14,7 @@
 
 namespace weft::test {
 
-// What this rank really holds of the tensor; on Partial axes a term.
+// Returns the part of the tensor that this rank holds, without padding. On Partial axes it is one term.
 inline Tensor LocalOf(const Tensor& global, const Sharding& s, const DeviceMesh& mesh) {
   Shape extents;
   for (size_t d = 0; d < global.shape().size(); d++)

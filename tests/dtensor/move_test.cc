@@ -1,4 +1,4 @@
-// Moves of a tensor from one mesh or device to another.
+// Moves of tensors from one mesh or device to another.
 #include "weft/parallel/dtensor/move.h"
 
 #include <fmt/format.h>
@@ -32,8 +32,8 @@ const std::vector<Grounds> kGrounds{{{2, 2, 2}, {0, 1, 2, 3, 4, 5, 6, 7}},
                                     {{2}, {6, 1}},
                                     {{1, 1}, {3}}};
 
-// From every mesh to every other, seeded pairs of placements, orders of the axes of a dim among them; even, uneven and
-// empty shapes.
+// From every mesh to every other one, with drawn pairs of placements, including the order of the axes that share a dim.
+// The shapes are even, uneven and empty.
 TEST(Move, EveryMeshLeadsToEveryOther) {
   std::array<int, kRanks> moves{};
   OnWorld([&](Context& context, GroupFactory& groups) {
@@ -74,7 +74,8 @@ TEST(Move, EveryMeshLeadsToEveryOther) {
   fmt::print("shown: move, {} moves between {} pairs of meshes\n", moves[0], kGrounds.size() * kGrounds.size());
 }
 
-// Between the host and a device whose memory it cannot reach, both ways and on it, on one mesh and between two.
+// Between the host and a device whose memory it cannot reach: both ways and within the device, on one mesh and between
+// two.
 TEST(Move, DevicesLeadToEachOther) {
   OnWorld([&](Context& context, GroupFactory& groups) {
     DeviceMesh all(context, groups, test::MeshOf({2, 2, 2}));

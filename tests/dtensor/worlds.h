@@ -1,4 +1,4 @@
-// Meshes over 8 in-process ranks, all of them or some.
+// Meshes over all or some of 8 in-process ranks.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@ namespace weft::test {
 
 inline constexpr int kRanks = 8;
 
-// On 8 ranks; the kernels and collectives of the CPU are there.
+// Runs the body on 8 ranks that have the CPU's kernels and collectives.
 inline void OnWorld(const std::function<void(Context&, GroupFactory&)>& body) {
   weft::RunRanks(kRanks, [&](Context& context, GroupFactory& groups) {
     RegisterCpuKernels(context.kernels(DeviceKind::kCpu));
@@ -21,7 +21,7 @@ inline void OnWorld(const std::function<void(Context&, GroupFactory&)>& body) {
   });
 }
 
-// What this rank has is its part of the global tensor. Terms of a Partial are put together first.
+// Checks that this rank holds its part of the global tensor. The terms of a Partial are summed first.
 inline void ExpectIs(const DTensor& x, const Tensor& global, const std::string& what) {
   Tensor got = x.placements().HasPartial() ? x.FullTensor() : x.ToLocal();
   Tensor want = x.placements().HasPartial() ? global : LocalOf(global, x.placements(), x.mesh());

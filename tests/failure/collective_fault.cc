@@ -1,5 +1,5 @@
-// One rank that does something else than the others: collective_fault FAULT RANK, under mpirun, for
-// collective_fault_test.sh. The others must end the job with a line that names that rank.
+// collective_fault FAULT RANK, run under mpirun by collective_fault_test.sh: one rank behaves differently from the
+// others. The others must end the job with a line that names that rank.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -19,14 +19,14 @@ namespace {
 
 constexpr int kRounds = 20, kBadRound = 10;
 
-// When the fault was, for the test.
+// Prints when the fault happened, for the test.
 void Tell(int rank) {
   auto now = std::chrono::system_clock::now().time_since_epoch();
   fmt::print("fault: rank {} pid {} at {}\n", rank, getpid(), std::chrono::nanoseconds(now).count());
   std::fflush(stdout);
 }
 
-// Three calls a round; the odd rank's are another in the bad one.
+// Three calls per round. In the bad round the odd rank makes a different one.
 void Round(DeviceMesh& mesh, const std::string& fault) {
   float x[1000] = {};
   double wide[1000] = {};
@@ -61,7 +61,7 @@ void Run(Bootstrap& bootstrap, FailureWatch& failures, const std::string& fault,
       if (bad && fault == "late") std::this_thread::sleep_for(std::chrono::seconds(5));
       if (bad && fault == "kill") raise(SIGKILL);
       if (bad && (fault == "stop" || fault == "stop_unseen")) raise(SIGSTOP);
-      // The rank beside it does not wait for it yet when others have given up.
+      // The neighbour of the stopped rank is not yet waiting for it when the other ranks time out.
       if (i == kBadRound && bootstrap.rank() == (odd ^ 1) && fault == "stop_unseen")
         std::this_thread::sleep_for(std::chrono::milliseconds(800));
       Round(mesh, bad ? fault : "");

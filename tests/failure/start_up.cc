@@ -1,7 +1,8 @@
-// One rank that fails where no collective is under way: start_up PLACE ACTION RANK under mpirun, for start_up_test.sh.
-// PLACE: load (before the ranks first agree), mesh (before they connect), connect (while they do: kill or hang), call
-// (before the first collective), end (after the last). ACTION: stop, kill, sleep (it lives and answers, but does not
-// come). The others must end the job and name it. dist.timeout_s is 2, or 60 where a rank dies while the ranks connect.
+// start_up PLACE ACTION RANK, run under mpirun by start_up_test.sh: one rank fails while no collective runs. The others
+// must end the job and name it. dist.timeout_s is 2, or 60 if a rank dies while the ranks connect.
+// - PLACE: load (before the ranks first agree), mesh (before they connect), connect (while they connect; kill or hang
+//   only), call (before the first collective), end (after the last one)
+// - ACTION: stop, kill, or sleep (the rank lives and answers, but does not arrive)
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -15,7 +16,7 @@
 namespace weft {
 namespace {
 
-// The odd rank's fault, where it is to be; when it was, for the test.
+// Makes the odd rank's fault at its place, and prints when it happened, for the test.
 void Pass(const Bootstrap& bootstrap, const Words& words, const std::string& place) {
   if (words[0] != place || words[2] != std::to_string(bootstrap.rank())) return;
   auto now = std::chrono::system_clock::now().time_since_epoch();

@@ -10,7 +10,7 @@
 
 namespace {
 
-// Targets run on one thread; what others free is not ours to count exactly.
+// Targets run on one thread. Allocations of other threads need not be counted exactly.
 constexpr size_t kNone = ~size_t{0};
 std::atomic<size_t> most_at_once{kNone}, most_live{kNone}, largest{0}, live{0}, before{0}, peak{0};
 
@@ -65,7 +65,7 @@ size_t AllocationBound::LivePeak() { return peak - before; }
 
 }  // namespace weft::fuzz
 
-// Not inlined: GCC would see malloc meet delete, and free meet new.
+// Not inlined. Otherwise GCC would warn that memory from malloc reaches delete and memory from new reaches free.
 #define WEFT_NOINLINE __attribute__((noinline))
 WEFT_NOINLINE void* operator new(size_t bytes) { return AllocateOrThrow(bytes, 1); }
 WEFT_NOINLINE void* operator new(size_t bytes, std::align_val_t a) { return AllocateOrThrow(bytes, size_t(a)); }

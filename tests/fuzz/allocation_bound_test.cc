@@ -1,5 +1,5 @@
-// The bound itself: a reader that allocates what an input claims, and not what it has, is found however short the
-// input.
+// Tests of the bound itself: it finds a reader that allocates what an input claims instead of what it has, however
+// short the input is.
 #include "fuzz/allocation_bound.h"
 
 #include <gtest/gtest.h>
@@ -11,7 +11,8 @@
 namespace weft::fuzz {
 namespace {
 
-// By the function's name: a compiler may leave out what a new-expression allocates and nobody reads.
+// Calls operator new and delete by name, because a compiler may remove the allocation of a new-expression whose memory
+// is not read.
 struct Free {
   void operator()(void* p) const { ::operator delete(p); }
 };
@@ -40,7 +41,7 @@ TEST(AllocationBound, EndsWhatTakesMoreThanItsNeedInPieces) {
   EXPECT_DEATH(take(6), "broken: allocations of [0-9]+ bytes, above [0-9]+");
 }
 
-// What is freed is not counted, and nothing is bounded outside of its life.
+// Freed memory is not counted, and after the bound's end nothing is limited.
 TEST(AllocationBound, CountsWhatIsLive) {
   Block before = Take(1 << 16);
   {

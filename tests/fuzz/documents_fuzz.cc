@@ -1,5 +1,5 @@
-// Text as it comes: gzip, Zstandard or plain, and JSONL. The same text whatever the blocks, in whole characters, or an
-// answer.
+// Text as gzip, Zstandard or plain, and JSONL. Reading gives the same text for all block sizes, in whole characters, or
+// returns an error.
 #include <filesystem>
 
 #include "fuzz/allocation_bound.h"
@@ -10,7 +10,7 @@
 namespace weft {
 namespace {
 
-// The beginning of a text, as a short file may hold a long one, and how it ends.
+// The beginning of a text, because a short file may contain a long text, and how reading ended.
 struct Outcome {
   std::string beginning;
   size_t bytes = 0, documents = 0;
@@ -37,7 +37,7 @@ Outcome Read(const std::string& path, size_t block) {
   }
 }
 
-// Where the bytes of the input are also found under a name of JSONL.
+// Returns a link to the input whose name ends in .jsonl.
 std::string AsRecords(const std::string& path) {
   static const std::filesystem::path link =
       std::filesystem::temp_directory_path() / ("weft_fuzz_" + std::to_string(::getpid()) + ".jsonl");
@@ -55,10 +55,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   {
     fuzz::AllocationBound bound(size, {.largest = 132 << 10, .live = 320 << 10});
     Outcome whole = Read(path, 4096), small = Read(path, 5);
-    // The blocks before a fault may end elsewhere.
+    // The blocks before an error may end at other places.
     fuzz::Check(whole.error.empty() ? whole == small : !small.error.empty(), "blocks of any size make the same text");
   }
-  // A line may be as long as a record, which a packed file of few bytes can hold.
+  // A line may be as long as a record, and a packed file of a few bytes can contain a long one.
   if (DecoderOf(fuzz::Text(data, size))) return std::filesystem::remove(records), 0;
   fuzz::AllocationBound bound(size, {.largest = 132 << 10, .live = 320 << 10});
   Outcome whole = Read(records, 4096), small = Read(records, 5);

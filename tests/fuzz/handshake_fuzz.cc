@@ -1,5 +1,5 @@
-// What strangers can send to a rank: a listener's handshake, a caller's, and the frames of a pair. No input is proven,
-// and the readers take what is there without more.
+// What strangers can send to a rank: a listener's handshake, a caller's handshake, and the frames of a pair. No input
+// may be accepted as proven, and readers must read only the bytes that are there.
 #include <sys/socket.h>
 
 #include <chrono>
@@ -23,13 +23,13 @@ Ends Connected() {
   return {Socket(fds[0]), Socket(fds[1])};
 }
 
-// Their end says `text` and leaves.
+// Sends `text` from the other end and closes it.
 void Say(Ends& ends, std::string_view text) {
   fuzz::Check(::send(ends.theirs.fd(), text.data(), text.size(), MSG_DONTWAIT) == ssize_t(text.size()), "it is sent");
   ::shutdown(ends.theirs.fd(), SHUT_WR);
 }
 
-// In pieces, for a listener waits for no more than is there.
+// Sends the text in pieces. A listener never waits for more bytes than are there.
 void Listen(std::string_view text) {
   Ends ends = Connected();
   Guest guest(std::move(ends.ours), "a stranger", std::chrono::steady_clock::time_point::max());
@@ -51,7 +51,7 @@ void Call(std::string_view text) {
   fuzz::Check(!IsProven(admission), "no stranger is proven");
 }
 
-// As SocketPair takes frames: a payload has the room that was granted, and no more is read.
+// Takes frames as SocketPair does: a payload has only the granted room, and no more is read.
 class Room final : public FrameReader::Sink {
  public:
   char* Begin(const FrameHeader& header) override {

@@ -1,4 +1,5 @@
-// The manifest of a checkpoint, sealed, as no fuzzer guesses a checksum: what is taken reads back as it was.
+// The manifest of a checkpoint. The target adds the checksum, because no fuzzer guesses it. An accepted manifest reads
+// back unchanged.
 #include "fuzz/allocation_bound.h"
 #include "fuzz/target.h"
 #include "weft/train/checkpoint/manifest.h"
@@ -7,7 +8,7 @@ namespace {
 
 std::span<const std::byte> BytesOf(std::string_view text) { return std::as_bytes(std::span(text.data(), text.size())); }
 
-// Pair by pair, as the reader cannot afford to.
+// Compares all pairs of boxes, which the reader cannot afford.
 bool Filled(const weft::SavedTensor& tensor) {
   int64_t elements = 0;
   for (size_t i = 0; i < tensor.boxes.size(); i++) {
@@ -23,7 +24,7 @@ bool Filled(const weft::SavedTensor& tensor) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace weft;
   std::string_view body = fuzz::Text(data, size);
-  // An answer.
+  // The need is that of an error.
   fuzz::AllocationBound bound(size, {.largest = 1 << 10, .live = 4 << 10});
   ParseManifest(BytesOf(body), "manifest.json").IgnoreError();
   absl::StatusOr<Manifest> manifest = ParseManifest(BytesOf(Sealed(std::string(body))), "manifest.json");

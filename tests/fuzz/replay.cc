@@ -1,4 +1,4 @@
-// The main of a fuzz target without a fuzzer: TARGET FOLDER calls it with each file that is there.
+// The main of a fuzz target without a fuzzer: TARGET FOLDER runs it on each file of the folder.
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -20,7 +20,7 @@ int main(int argc, char** argv) {
   for (const auto& entry : std::filesystem::directory_iterator(argv[1])) {
     std::ifstream file(entry.path(), std::ios::binary);
     std::vector<char> bytes((std::istreambuf_iterator<char>(file)), {});
-    fmt::print("{}\n", entry.path().string());  // the last one named is the one that failed
+    fmt::print("{}\n", entry.path().string());  // the last one printed is the one that failed
     std::fflush(stdout);
     LLVMFuzzerTestOneInput(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());
     largest = std::max(largest, weft::fuzz::AllocationBound::Largest());

@@ -1,4 +1,4 @@
-// The header of safetensors: tensors that lie within the file, or an answer.
+// The header of safetensors: reading gives tensors that lie within the file, or an error.
 #include "fuzz/allocation_bound.h"
 #include "fuzz/target.h"
 #include "weft/train/checkpoint/safetensors.h"
@@ -6,7 +6,7 @@
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace weft;
   std::string path = fuzz::FileOf(data, size);
-  // An answer, and the path in it.
+  // The need is that of an error that contains the path.
   fuzz::AllocationBound bound(size, {.largest = 1 << 10, .live = 4 << 10});
   absl::StatusOr<Safetensors> file = Safetensors::Open(path);
   if (!file.ok()) return 0;
@@ -17,6 +17,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     fuzz::Check(whole, "a tensor has the bytes of its shape");
   }
   fuzz::Check(bytes <= size, "tensors lie within the file");
-  file->Hash();  // reads them
+  file->Hash();  // reads the tensors
   return 0;
 }

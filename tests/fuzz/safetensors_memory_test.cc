@@ -1,4 +1,4 @@
-// Reading a header of safetensors takes at most 10 times its size, whatever is wrong with it.
+// Reading a safetensors header takes at most 10 times its size, whatever is wrong with it.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -12,13 +12,13 @@
 namespace weft {
 namespace {
 
-constexpr size_t kMaxTimes = 10, kFixed = 64 << 10;  // a message, buffers, one tensor's tree
+constexpr size_t kMaxTimes = 10, kFixed = 64 << 10;  // for a message, buffers and one tensor's tree
 
 std::string Entry(int64_t i, const char* dtype = "U8") {
   return fmt::format("\"t{}\":{{\"dtype\":\"{}\",\"shape\":[],\"data_offsets\":[{},{}]}}", i, dtype, i, i + 1);
 }
 
-// `count` members made by make(i), then `last`.
+// Returns a header with `count` members made by make(i), and then `last`.
 template <class Make>
 std::string Members(int64_t count, Make make, const std::string& last = "") {
   std::string text = "{";
@@ -29,7 +29,7 @@ std::string Members(int64_t count, Make make, const std::string& last = "") {
 struct Taken {
   bool ok;
   std::string message;
-  double times;  // the header's size
+  double times;  // the memory taken, as a multiple of the header's size
 };
 
 Taken Read(const std::string& header, int64_t data) {
@@ -54,7 +54,7 @@ TEST(SafetensorsMemory, AHeaderTakesAtMostTenTimesItsSize) {
     const char* what;
     std::string header;
     int64_t data;
-    const char* says;  // empty: it is read
+    const char* says;  // the expected error; empty if the file is read
   };
   const Case cases[] = {
       {"good", Members(kCount, tensor), kCount, ""},

@@ -1,5 +1,5 @@
-// What every fuzz target here is: a function of bytes that must neither crash nor hang, nor take more memory than
-// allocation_bound.h grants. libFuzzer calls it (preset fuzz), or replay.cc with the corpus that is kept.
+// The interface of fuzz targets: a function of bytes that must not crash, hang or take more memory than
+// allocation_bound.h allows. libFuzzer calls it (preset fuzz), or replay.cc does with the stored corpus.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -12,10 +12,10 @@ namespace weft::fuzz {
 
 inline std::string_view Text(const uint8_t* data, size_t size) { return {reinterpret_cast<const char*>(data), size}; }
 
-// A file without a name that holds these bytes: its path is good until the next call.
+// Returns the path of an unnamed file with these bytes. The path is valid until the next call.
 std::string FileOf(const uint8_t* data, size_t size);
 
-// Ends the process, which is what a fuzzer looks for, unless a law holds.
+// Ends the process if the law does not hold, which is what a fuzzer looks for.
 void Check(bool holds, const char* law);
 
 }  // namespace weft::fuzz

@@ -1,4 +1,4 @@
-// The header of a token shard: tokens that can be read to the last, or an answer.
+// The header of a token shard: all its tokens can be read, or opening it returns an error.
 #include "fuzz/allocation_bound.h"
 #include "fuzz/target.h"
 #include "weft/train/data/source/token_shard.h"
@@ -7,7 +7,7 @@
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace weft;
   std::string path = fuzz::FileOf(data, size);
-  // The run of 4096 tokens that Summarize reads, and the stream that looks for the magic.
+  // The run of 4096 tokens that Summarize reads, and the stream that looks for the magic number.
   fuzz::AllocationBound bound(size, {.largest = 17 << 10, .live = 26 << 10});
   bool begins = BeginsAsTokenShard(path);
   absl::StatusOr<TokenShard> shard = OpenTokenShard(path);

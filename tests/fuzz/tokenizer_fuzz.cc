@@ -1,5 +1,5 @@
-// A tokenizer.json: tokens of its vocabulary, the same however a text is cut, or an answer. In the input, @ stands for
-// the 256 bytes that a vocabulary must have, so that a short one reaches what comes after them.
+// A tokenizer.json gives tokens of its vocabulary that do not depend on how a text is cut, or an error. In the input, @
+// stands for the 256 bytes that a vocabulary must have, so that a short input reaches the code after them.
 #include <fmt/format.h>
 
 #include "fuzz/allocation_bound.h"
@@ -11,7 +11,7 @@
 namespace weft {
 namespace {
 
-// As JSON spells bytes and numbers them.
+// Returns the vocabulary of all bytes, as tokenizer.json spells and numbers them.
 std::string Letters() {
   std::string letters;
   for (uint32_t byte = 0, next = 256; byte < 256; byte++) {
@@ -24,7 +24,7 @@ std::string Letters() {
   return letters;
 }
 
-// All of it in blocks of a few bytes; fails as the tokenizer does.
+// Encodes the whole text in blocks of a few bytes. Returns the tokenizer's error if there is one.
 absl::StatusOr<std::vector<int32_t>> Streamed(const Tokenizer& tokenizer, std::string_view text) {
   std::vector<int32_t> all;
   StreamEncoder encoder(tokenizer, [&](std::span<const int32_t> tokens) {
@@ -50,12 +50,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       "It's 1234 \xE4\xB8\xAD\xC3\xA9<|a|>  ab\xE1\xA0\x8E\n\n ab <s>\t'LL  \xF0\x9F\x99\x82 aaaa ";
   std::string json(fuzz::Text(data, size));
   if (size_t at = json.find('@'); at != json.npos) json.replace(at, 1, letters);
-  // An answer; and what an encoder has for its words.
+  // An error, and an encoder's memory for words.
   fuzz::AllocationBound bound(json.size(), {.largest = 64 << 10, .live = 256 << 10});
   absl::StatusOr<Tokenizer> tokenizer = HuggingFaceTokenizer({std::move(json)});
   if (!tokenizer.ok()) return 0;
   absl::StatusOr<std::vector<int32_t>> tokens = tokenizer->Encode(kText);
-  if (!tokens.ok()) return 0;  // a pattern that tries too much
+  if (!tokens.ok()) return 0;  // the pattern needs too many steps
   for (int32_t token : *tokens) fuzz::Check(token >= 0 && token < tokenizer->vocab(), "tokens are of the vocabulary");
   tokens->insert(tokens->begin(), tokenizer->begin().begin(), tokenizer->begin().end());
   absl::StatusOr<std::vector<int32_t>> streamed = Streamed(*tokenizer, kText);

@@ -1,4 +1,5 @@
-// Logits of a model with weights of Hugging Face's layout, for a script that compares them with transformers'.
+// Computes the logits of a model with weights in Hugging Face's layout. A script compares them with those of
+// transformers.
 //
 //   logits CONFIG OUT [key=value...]    OUT: f32 [2, context, vocab]; token (b, t) is (7919 b + 104729 t + 13) % vocab
 //   logits --neutral FAMILY             prints the keys of config.json that change no logit

@@ -1,7 +1,8 @@
-// Tokens of texts, for comparison with other libraries. tokens TOKENIZER TEXTS OUT encodes the texts of a file, each
-// with its number of bytes before it, and writes their tokens, each text's with their number before them, all as
-// uint32. tokens TOKENIZER TEXT encodes a file as one text, and prints its bytes, its tokens and the seconds of one
-// core.
+// Tokens of texts, for comparison with other libraries.
+//
+// - tokens TOKENIZER TEXTS OUT encodes the texts of a file. Before each text is its number of bytes. OUT gets the
+//   tokens of each text after their number, all as uint32.
+// - tokens TOKENIZER TEXT encodes a file as one text. It prints the bytes, the tokens and the seconds on one core.
 #include <fmt/format.h>
 
 #include <cstdio>

@@ -1,5 +1,5 @@
-// Gradients of activations against their formulas in f64, over sizes that are no vectors of any type, paddings and
-// broadcasts.
+// Gradients of activations agree with their formulas in f64. The sizes include ones that no type's vector length
+// divides, paddings and broadcasts.
 #include <numbers>
 
 #include "harness.h"
@@ -24,12 +24,13 @@ std::vector<Shape> Shapes() {
   return shapes;
 }
 
-// Dense, padded behind each row as halves of one product are, or the same for all of some dim.
+// Returns an operand that is dense or padded after each row, like the halves of one product. With any_strides some dims
+// may be broadcasts.
 Box Operand(Rng& rng, DType dtype, const Shape& shape, bool any_strides) {
   Box random = RandomBox(rng, dtype, shape, -6, 6), dense(dtype, shape);
   dense.SetAll(random.All());
   Box box = Pick(rng, 0, 2) ? dense : random;
-  // Where an exponential leaves the range of f32 the derivatives are still 0 or 1.
+  // If an exponential leaves the range of f32, the derivatives are still exactly 0 or 1.
   for (double extreme : {-90.0, 90.0})
     if (box.count() > 0) box.Set(Pick(rng, 0, box.count() - 1), extreme);
   for (int d = 0; any_strides && d < box.view.rank; d++)
@@ -60,7 +61,8 @@ TEST(Activation, SwiGluGradFollowsTheFormula) {
     RunKernel(Op::kSwiGluGrad, {}, {&a, &b, &dy}, {&da, &db});
     for (int64_t i = 0; i < da.count(); i++) {
       double g = dy.Get(i), x = a.Get(i), y = b.Get(i), want_a = g * y * SiluD(x), want_b = g * x * Sigmoid(x);
-      // A dozen roundings; da comes near 0 where 1 + x (1 - sigmoid) does, of terms as large as its factors.
+      // Allows a dozen roundings. da comes near 0 where 1 + x (1 - sigmoid) does, although its terms are as large as
+      // its factors, so they scale the tolerance too.
       double tolerance = Tolerance(c.dtype, 12);
       ASSERT_NEAR(da.Get(i), want_a, tolerance * (std::fabs(want_a) + std::fabs(g * y) + 1e-3)) << i << " at " << x;
       ASSERT_NEAR(db.Get(i), want_b, tolerance * (std::fabs(want_b) + 1e-3)) << i << " at " << x;
@@ -78,7 +80,8 @@ TEST(Activation, GeluGradFollowsTheFormula) {
     RunKernel(Op::kGeluGrad, {}, {&dy, &x}, {&dx});
     for (int64_t i = 0; i < dx.count(); i++) {
       double g = dy.Get(i), want = g * GeluD(x.Get(i));
-      // Near the zeros of the derivative a dozen roundings of values near 1; at 6 the terms of its second part are 30.
+      // Near the zeros of the derivative there are a dozen roundings of values near 1. At x = 6 the terms of the second
+      // part are about 30.
       ASSERT_NEAR(dx.Get(i), want, Tolerance(c.dtype, 64) * (std::fabs(want) + std::fabs(g) + 1e-3))
           << i << " at " << x.Get(i);
     }

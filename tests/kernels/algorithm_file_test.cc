@@ -1,4 +1,4 @@
-// The file of algorithms: what is added is read again, and damage costs no more than the damaged lines.
+// The file of algorithms returns every line that was added, and damage loses only the damaged lines.
 #include "weft/kernels/cuda/product/algorithm_file.h"
 
 #include <gtest/gtest.h>
@@ -113,7 +113,7 @@ TEST_F(AlgorithmFileTest, WritersAtOnceLoseNothingUnderTheLock) {
     });
   for (std::thread& writer : writers) writer.join();
   EXPECT_EQ(file.Read().size(), size_t(kWriters * kEach));
-  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder + "/cache/weft"), {}), 2);  // and the lock's
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder + "/cache/weft"), {}), 2);  // file and lock
 }
 
 TEST_F(AlgorithmFileTest, WithoutTheLockAReaderSeesAWholeFile) {

@@ -1,7 +1,8 @@
-// What every backend of attention must pass: drawn problems of every head size, length, group, mask and type, each
-// against the truth in f64, within twice the error that the type of the products' factors costs by itself.
+// The test that every attention backend must pass. It draws problems over all head sizes, lengths, groups, masks and
+// types and compares each result with the truth in f64. The error may be at most twice the error that rounding the
+// factors of the products to their type causes by itself.
 //
-// WEFT_TEST_SHARE=n draws one nth of the seeds, and leaves out the long sequences where n > 1.
+// WEFT_TEST_SHARE=n draws one nth of the seeds. With n > 1 the long sequences are left out.
 #include "attention_truth.h"
 #include "share.h"
 
@@ -9,19 +10,19 @@ namespace weft::test {
 namespace {
 
 bool OnGpu() { return KindUnderTest() == DeviceKind::kCuda; }
-// A backend, and whether its sums have a fixed order. Only cuDNN's gradient differs by that.
+// A backend, and whether its sums have a fixed order. Only cuDNN's gradient depends on that.
 struct Way {
   std::string backend;
   bool deterministic = true;
 
   std::string name() const { return backend + (deterministic ? "" : ", in any order"); }
 };
-// In the order of preference. On the CPU there is one.
+// Returns the ways in order of preference. The CPU has one.
 std::vector<Way> Ways() {
   return OnGpu() ? std::vector<Way>{{"cudnn", false}, {"cudnn"}, {"flash"}, {"plain"}} : std::vector<Way>{{"cpu"}};
 }
 
-// Asks a way's backend first while alive, and allows TF32 if asked to.
+// While alive, makes the backend of `way` the first choice and sets whether products may use TF32.
 class Prefer {
  public:
   Prefer(const Way& way, bool tf32) {
@@ -31,7 +32,7 @@ class Prefer {
   ~Prefer() { SharedContext().set_numerics({}); }
 };
 
-// One call of a kernel. Outputs and workspace are NaN before it runs.
+// One call of a kernel. Its outputs and workspace are NaN before it runs.
 class Launch {
  public:
   Launch(Op op, const Problem& p, std::vector<Tensor> in, const std::vector<std::pair<DType, Shape>>& out)
@@ -53,7 +54,7 @@ class Launch {
     return out_;
   }
   bool RunsBy(const std::string& backend) const {
-    return !row_.explain || row_.explain(Call()) == backend;  // else it would be "other (backend: why not)"
+    return !row_.explain || row_.explain(Call()) == backend;  // otherwise it returns "other (backend: why not)"
   }
 
  private:
@@ -66,7 +67,7 @@ class Launch {
   std::vector<TensorView> in_views_, out_views_;
 };
 
-// out, lse, dq, dk, dv by one backend; empty where it refuses either pass.
+// Returns out, lse, dq, dk and dv of one backend, or nothing if it refuses the forward or the backward pass.
 std::vector<Tensor> RunWay(const Way& way, const Problem& p, const std::vector<Tensor>& x) {
   const std::string& backend = way.backend;
   Prefer prefer(way, p.type.tf32);
@@ -90,7 +91,7 @@ std::vector<char> BytesOf(const std::vector<Tensor>& tensors) {
   return bytes;
 }
 
-// Operands drawn on the device, and ops to judge what becomes of them.
+// Draws the operands on the device. In its scope, eager ops compute the errors of results there.
 class Bench {
  public:
   explicit Bench(const Problem& p)
@@ -113,23 +114,26 @@ class Bench {
   BuilderScope scope_;
 };
 
-// The error that every backend may have, of one answer.
+// The error that every backend may have in one of its answers.
 struct Bound {
-  Distance type, floor;  // the rounding model's error; what f32 sums cost whatever the operands' type
-  double tail = 2;       // times the model's largest error
+  Distance type, floor;  // of the rounding model; of f32 sums with operands of any type
+  double tail = 2;       // factor of the model's largest error
 
   double rms() const { return 2 * type.rms + floor.rms; }
   double max() const { return tail * type.max + floor.max; }
 };
 
-// f32: a few roundings of 2^-24 in every sum and in the exponent, which carries the size of the scores; a gradient of
-// keys sums over all queries, so few keys have large ones. The largest of many errors is some sigmas out, and the last
-// rounding alone may cost the largest value half a unit. A probability has lse's error as a relative one: where it is
-// rounded to 16 bits, an error of lse of a sixteenth of the finer type's half unit, 2^-11, is lost in that, and of a
-// quarter at its largest (tensor cores cut sums off rather than round them, which moves all scores of a row one way).
-// TF32: results are not rounded, so the largest error of a gradient is that of a row with one large probability, and
-// how it rounds: of 300 problems drawn, two ways to round that probability differed by up to 1.9 there, by 1.05 in the
-// mean.
+// The reasons for the bounds:
+// - f32: every sum and the exponent have a few roundings of 2^-24, and the exponent's error grows with the scores. A
+//   gradient of keys sums over all queries, so with few keys it is large. The largest of many errors is several sigmas
+//   out, and the last rounding may cost the largest value half a unit.
+// - lse: an error of lse is a relative error of each probability. If probabilities are rounded to 16 bits, that
+//   rounding hides an rms error of lse of 2^-15, a sixteenth of the finer type's half unit (2^-11). It also hides a
+//   largest error of 2^-13, a quarter of that unit. Tensor cores truncate sums instead of rounding them, which shifts
+//   all scores of a row in one direction.
+// - TF32: results are not rounded, so the largest error of a gradient comes from a row with one large probability and
+//   depends on how that one is rounded. Over 300 drawn problems, two ways to round it differed by up to a factor of 1.9
+//   there, and by 1.05 on average.
 Bound BoundOf(const Problem& p, size_t i, const Var& model, const Var& truth) {
   bool is_lse = i == 1, of_keys = i > 2;
   double queries = double(p.T * p.group), f32 = 0x1p-20 * (of_keys ? std::sqrt(1 + queries / double(p.S)) : 1);
@@ -140,7 +144,7 @@ Bound BoundOf(const Problem& p, size_t i, const Var& model, const Var& truth) {
           p.type.tf32 ? 4.0 : 2.0};
 }
 
-// By way and type, the errors of the problems that it ran, over the rounding model's.
+// Per way and type: the errors of the problems that it ran, divided by their bounds.
 struct Report {
   struct Line {
     int ran = 0, refused = 0;
@@ -160,7 +164,7 @@ struct Report {
   }
 };
 
-// Queries that see no key give 0 and lse -inf; what nothing depends on has gradient 0. Exactly.
+// A query that sees no key gives exactly 0 and lse -inf. A key that no query sees has a gradient of exactly 0.
 void ExpectHiddenIsZero(const Problem& p, const Answer& y) {
   if (int64_t n = p.hidden_queries()) {
     for (size_t i : {0, 2}) EXPECT_EQ(LargestOf(Abs(Slice(y[i], 1, 0, n))), 0) << kAnswerNames[i] << ": hidden queries";
@@ -191,7 +195,7 @@ void Check(const Problem& p, Report& report) {
     if (tensors.empty()) continue;
     Answer got = bench.AnswerOf(tensors);
     for (size_t i = 0; i < got.size(); i++) {
-      // Either bound will do: the type's, or hardly more than cuDNN has.
+      // An error must be within the type's bound or at most 1.1 times cuDNN's error.
       Distance error = DistanceOf(got[i], truth[i]),
                allowed{std::max(bounds[i].rms(), 1.1 * cudnn[i].rms), std::max(bounds[i].max(), 1.1 * cudnn[i].max)};
       EXPECT_LE(error.rms, allowed.rms) << kAnswerNames[i] << ", root of the mean square; cudnn " << cudnn[i].rms;
@@ -204,12 +208,13 @@ void Check(const Problem& p, Report& report) {
   EXPECT_EQ(BytesOf(bench.tensors), before) << "an operand was written";
 }
 
-// `gpu` and `cpu`: seeds on either.
+// Returns the number of seeds on the device under test: `gpu` or `cpu`, reduced to this run's share.
 int Seeds(int gpu, int cpu) { return std::max((OnGpu() ? gpu : cpu) / Share(), gpu >= Share() && cpu > 0 ? 1 : 0); }
 
 class AttentionAcceptance : public testing::Test {
  protected:
-  // The products of the composition take the first algorithm offered: timing them would take longer than running them.
+  // The products of the composition take the first algorithm offered, because timing the algorithms would take longer
+  // than running them.
   static void SetUpTestSuite() { setenv("WEFT_TUNE", "0", 1); }
   void CheckDrawn(uint64_t rng_seed, int seeds, const std::vector<int64_t>& lengths, int64_t longest) {
     Rng rng(rng_seed);
@@ -224,7 +229,7 @@ class AttentionAcceptance : public testing::Test {
   }
 };
 
-// 20 seeds x 6 head sizes x 4 types, of 16 pairs of lengths x 3 groups x 4 masks x 2 scales each.
+// 20 seeds x 6 head sizes x 4 types. Each draws one of 16 pairs of lengths x 3 groups x 4 masks x 2 scales.
 TEST_F(AttentionAcceptance, ShortSequences) { CheckDrawn(201, Seeds(20, 2), {1, 127, 128, 129}, 0); }
 
 TEST_F(AttentionAcceptance, SequencesOfAThousand) { CheckDrawn(202, Seeds(4, 0), {1, 127, 128, 129, 1000}, 1000); }
@@ -238,7 +243,7 @@ TEST_F(AttentionAcceptance, LongQueriesAndLongKeys) {
   Report report;
   if (OnGpu() && Share() == 1)
     for (int64_t D : kHeadSizes) Check(DrawProblem(rng, PickOf(rng, kProblemTypes), D, {8192}, 8192), report);
-  // On the CPU one of a thousand, thinned to one head size.
+  // The CPU runs one problem of length 1000 with one head size.
   if (!OnGpu() && Share() == 1) Check(DrawProblem(rng, {DType::kBF16}, 64, {1000}, 1000), report);
 }
 

@@ -1,5 +1,5 @@
-// Who runs attention on a GPU, and why not the others: asked as a plan asks, without a GPU or the CUDA library.
-// planned_rows_test holds the library's answers equal.
+// Which backend runs attention on a GPU, and why the others do not. The test asks as a plan does, without a GPU or the
+// CUDA library. planned_rows_test checks that the CUDA library gives the same answers.
 #include <cstdlib>
 
 #include "harness.h"
@@ -26,14 +26,14 @@ class AttentionChoice : public testing::Test {
   size_t Workspace(Op op, DType dtype, int64_t head_size = 64) const {
     return With(op, dtype, head_size, Cuda().Row(op).workspace);
   }
-  // cuDNN's answer to a call whose shape it would take: what it says, or that the build has none.
+  // Returns cuDNN's answer to a call whose shape it supports: `what`, or that the build has no cudnn-frontend.
   std::string Cudnn(const std::string& what) const {
     return frontend_ ? "cudnn: " + what
                      : "cudnn: built without cudnn-frontend; run launcher/setup.sh, then configure and build again";
   }
 
   Context context_{0, 1};
-  bool frontend_ = false;  // was the build made with cuDNN's?
+  bool frontend_ = false;  // whether the build has cudnn-frontend
   int64_t tokens_ = 64;
 
  private:
@@ -48,7 +48,7 @@ class AttentionChoice : public testing::Test {
   }
 };
 
-// cuDNN's deterministic gradient takes memory by the square of the length, so long sequences are left to flash.
+// cuDNN's deterministic gradient takes memory quadratic in the length, so flash runs long sequences.
 TEST_F(AttentionChoice, DeterministicRunsTakeCudnnsBackwardUpToItsScores) {
   std::string scores =
       "its deterministic gradient needs 32.0 GiB for scores, more than 8; kernels.deterministic=false "
@@ -96,7 +96,7 @@ TEST_F(AttentionChoice, SaysWhyInTheOrderOfAsking) {
   EXPECT_EQ(Explain(Op::kSdpa, DType::kF64), "plain (" + flash + "; " + cudnn + ")");
 }
 
-// Whether or not products may round to TF32.
+// This holds whether or not products may round to TF32.
 TEST_F(AttentionChoice, FlashTakesF32OfEveryHeadSize) {
   std::string flash = "flash (cudnn: f32 is neither bf16 nor f16)";
   for (bool tf32 : {false, true})

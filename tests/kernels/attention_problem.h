@@ -1,7 +1,7 @@
-// What attention is asked to do in its acceptance test: problems drawn from the cross product of all axes.
+// Problems for the acceptance test of attention, drawn from the cross product of all axes.
 //
-// Causal: query i sees the keys j <= i + offset. Offset 0 is the mask aligned to the top left, S - T the one aligned to
-// the bottom right; queries before -offset see no key, keys from T + offset on have no query.
+// With a causal mask, query i sees the keys j <= i + offset. Offset 0 aligns the mask to the top left, S - T to the
+// bottom right. Queries before -offset see no key, and keys from T + offset on are seen by no query.
 #pragma once
 #include <fmt/format.h>
 
@@ -9,7 +9,7 @@
 
 namespace weft::test {
 
-// Of the operands, and whether products of f32 may round their factors to TF32, of 11 significant bits.
+// The type of the operands, and whether products of f32 may round their factors to TF32, which has 11 significant bits.
 struct ProblemType {
   DType dtype;
   bool tf32 = false;
@@ -20,9 +20,9 @@ struct Problem {
   int64_t B, T, S, G, group, D;
   bool causal;
   int64_t offset;
-  double scale;  // 0: 1 / sqrt(D)
+  double scale;  // 0 for 1 / sqrt(D)
   ProblemType type;
-  uint64_t seed;  // of the operands
+  uint64_t seed;  // seed of the operands
 
   int64_t H() const { return G * group; }
   int64_t hidden_queries() const { return causal ? std::clamp<int64_t>(-offset, 0, T) : 0; }
@@ -39,13 +39,13 @@ inline std::string ToString(const Problem& p) {
                      p.D, p.causal ? fmt::format("causal offset={}", p.offset) : "full", p.scale, p.seed);
 }
 
-// 80 is no power of two times the tiles of tensor cores, 192 the query and key size of latent attention (the op's
-// values have the size of its keys), 256 the largest that the tensor cores are asked for.
+// 80 is not a power of two times the tile size of tensor cores. 192 is the query and key size of latent attention;
+// values here have the size of the keys. 256 is the largest size that the tensor cores are used for.
 inline const std::vector<int64_t> kHeadSizes{64, 80, 96, 128, 192, 256};
 inline const std::vector<ProblemType> kProblemTypes{{DType::kBF16}, {DType::kF16}, {DType::kF32}, {DType::kF32, true}};
 
-// The other axes, drawn: lengths of queries and keys of which the longer is `longest` (0: any of `lengths`), heads a KV
-// head, mask, scale, batch.
+// Draws the other axes: lengths of queries and keys, heads per KV head, mask, scale and batch. The longer of the two
+// lengths is `longest`; with 0, both are any of `lengths`.
 inline Problem DrawProblem(Rng& rng, ProblemType type, int64_t D, const std::vector<int64_t>& lengths,
                            int64_t longest = 0) {
   Problem p{.D = D, .type = type, .seed = rng()};
@@ -57,7 +57,7 @@ inline Problem DrawProblem(Rng& rng, ProblemType type, int64_t D, const std::vec
   enum Mask : int64_t { kFull, kTopLeft, kBottomRight, kShifted };
   int64_t mask = Pick(rng, kFull, kShifted);
   p.causal = mask != kFull;
-  // Shifted: from "no query sees a key" to "every query sees all".
+  // kShifted ranges from "no query sees a key" to "every query sees all keys".
   p.offset = mask == kBottomRight ? p.S - p.T : mask == kShifted ? Pick(rng, -p.T, p.S) : 0;
   p.scale = Pick(rng, 0, 1) ? 0 : 1.5 / std::sqrt(double(D));
   return p;

@@ -1,4 +1,4 @@
-// Sdpa, its gradient and Rope against plain f64 loops that keep all scores.
+// Sdpa, its gradient and Rope agree with plain f64 loops that keep all scores.
 #include <numbers>
 
 #include "harness.h"
@@ -13,8 +13,8 @@ struct Problem {
   bool causal;
   int64_t causal_offset;
   int64_t first_query = 0, first_head = 0, global_heads = 0, first_kv = 0,
-          global_kv = 0;     // shards; 0 heads: not sharded
-  bool dense_heads = false;  // no padding behind the elements of a head, as the kernels of tensor cores want it
+          global_kv = 0;     // for shards; 0 heads: not sharded
+  bool dense_heads = false;  // no padding after the elements of a head, as the kernels for tensor cores require
 };
 
 struct Tensors {
@@ -87,16 +87,16 @@ Answer Naive(const Problem& p, const Tensors& t) {
   return r;
 }
 
-// Lets products of f32 round their factors to TF32 while alive.
+// While alive, sets whether products of f32 may round their factors to TF32.
 class AllowTf32 {
  public:
   explicit AllowTf32(bool allow) { SharedContext().set_numerics({.tf32 = allow}); }
   ~AllowTf32() { SharedContext().set_numerics({}); }
 };
 
-// TF32 has 11 significant bits, so rounding a factor costs up to 2^-11 of it. A score of D products of standard normal
-// values, over sqrt(D), is then off by some 2^-11 / 2 in the mean, and by 4 times that in the worst of many. That is
-// the relative error of a probability; rounding the probability and v costs as much again.
+// TF32 has 11 significant bits, so rounding a factor has a relative error of up to 2^-11. A score sums D products of
+// standard normal values and is divided by sqrt(D). Its error is about 2^-11 / 2 on average, and 4 times that in the
+// worst of many. That is also the relative error of a probability. Rounding the probability and v adds as much again.
 constexpr double kTf32 = 4 * 0x1p-11;
 
 void Check(Rng& rng, const Problem& p, DType dtype, bool tf32 = false) {
@@ -110,7 +110,7 @@ void Check(Rng& rng, const Problem& p, DType dtype, bool tf32 = false) {
   RunKernel(Op::kSdpaGrad, attrs, {&t.q, &t.k, &t.v, &t.out, &t.lse, &t.dout}, {&t.dq, &t.dk, &t.dv});
   Answer want = Naive(p, t);
   // Scores are sums of D products of size 1; gradients of keys sum over all T * group queries. 16-bit results round
-  // once, but delta is computed from the rounded out, which the gradients then carry.
+  // once. But delta is computed from the rounded out, and the gradients carry that error.
   double compute = dtype == DType::kF64 ? 1e-14
                    : tf32               ? kTf32
                                         : 2e-6,
@@ -174,7 +174,7 @@ TEST(Sdpa, NarrowTypesAcrossTiles) {
                                           {1, 70, 130, 2, 1, 256, true, 20},
                                           {1, 40, 40, 1, 1, 192, false, 0},
                                           {1, 33, 65, 2, 1, 40, true, 32},
-                                          // Query heads 3..5 of 8, KV heads 1..2 of 4, queries 30..89 of more.
+                                          // Query heads 3..5 of 8, KV heads 1..2 of 4, queries from 30 to 89.
                                           {1, 60, 90, 3, 2, 64, true, 0, 30, 3, 8, 1, 4}}) {
       if (Skips(round)) continue;
       p.dense_heads = true;
@@ -182,7 +182,7 @@ TEST(Sdpa, NarrowTypesAcrossTiles) {
     }
 }
 
-// A GPU pads head sizes to 64, 128 or 256, and copies rows by elements where they are not aligned.
+// A GPU pads head sizes to 64, 128 or 256, and copies a row element by element if it is not aligned.
 TEST(Sdpa, F32OfEveryHeadSize) {
   Rng rng(50);
   bool gpu = KindUnderTest() == DeviceKind::kCuda;
@@ -196,7 +196,7 @@ TEST(Sdpa, F32OfEveryHeadSize) {
     }
 }
 
-// Lengths around the tiles' of every shape of kernel, whole rows of 16 bytes and others.
+// Lengths around the tile sizes of every kernel shape. Some rows are a whole number of 16-byte vectors, others are not.
 TEST(Sdpa, F32AcrossTiles) {
   Rng rng(51);
   std::vector<std::array<int64_t, 2>> lengths{{129, 127}, {128, 128}, {63, 65}, {1, 129}, {130, 16}};
@@ -214,7 +214,7 @@ TEST(Sdpa, F32AcrossTiles) {
 
 TEST(Sdpa, ShardsOfHeadsAndQueries) {
   Rng rng(44);
-  // Query heads 2..3 of 6, KV heads 0..2 of 3 held whole: query head h uses KV head h / 2.
+  // Query heads 2..3 of 6, and all KV heads 0..2 of 3: query head h uses KV head h / 2.
   Check(rng,
         {.B = 2,
          .T = 20,
@@ -230,7 +230,7 @@ TEST(Sdpa, ShardsOfHeadsAndQueries) {
          .first_kv = 0,
          .global_kv = 3},
         DType::kF64);
-  // Heads sharded alike: query heads 3..5 of 6, KV head 1 of 2.
+  // Heads sharded the same way: query heads 3..5 of 6, KV head 1 of 2.
   Check(rng,
         {.B = 1,
          .T = 20,
@@ -246,7 +246,7 @@ TEST(Sdpa, ShardsOfHeadsAndQueries) {
          .first_kv = 1,
          .global_kv = 2},
         DType::kF64);
-  // Query heads 3..5 of 8, KV heads 1..2 of 4, queries 30..89 of more.
+  // Query heads 3..5 of 8, KV heads 1..2 of 4, queries from 30 to 89.
   Check(rng, {1, 60, 90, 3, 2, 64, true, 0, 30, 3, 8, 1, 4}, DType::kF32);
 }
 
@@ -258,7 +258,7 @@ TEST(Sdpa, LargeScoresDoNotOverflow) {
   Attrs attrs{{"causal", 1}, {"causal_offset", 0}, {"scale", 0.0}};
   RunKernel(Op::kSdpa, attrs, {&t.q, &t.k, &t.v}, {&t.out, &t.lse});
   Answer want = Naive(p, t);
-  ExpectClose(t.out, want.out, 5e-3);  // scores near 3000 carry an f32 error of 2e-4 into the exponent
+  ExpectClose(t.out, want.out, 5e-3);  // scores near 3000 bring an f32 error of 2e-4 into the exponent
   ExpectClose(t.lse, want.lse, 1e-6);
 }
 
@@ -267,7 +267,7 @@ TEST(Rope, RotatesPairsByGlobalPosition) {
   for (DType dtype : Floats())
     for (int64_t T : {0, 1, 9, 70})
       for (int64_t D : {2, 16, 64, 80}) {
-        int64_t H = D == 64 ? 11 : 3;  // as a model has them: dense, of a power of two
+        int64_t H = D == 64 ? 11 : 3;  // D = 64 is a case that models have: dense, and a power of two
         auto padding = [&] { return D == 64 ? Shape(4, 0) : RandomPadding(rng, 4); };
         Box x(dtype, {2, T, H, D}, padding(), {0, 30, 0, 0}), y(dtype, {2, T, H, D}, padding(), {0, 30, 0, 0});
         std::normal_distribution<double> normal;
@@ -283,14 +283,14 @@ TEST(Rope, RotatesPairsByGlobalPosition) {
             want.push_back(d < half ? a * std::cos(angle) - b * std::sin(angle)
                                     : b * std::cos(angle) + a * std::sin(angle));
           }
-          // An angle of up to 105 carries its own rounding, in the kernel and in the reference.
+          // An angle of up to 105 has a rounding error of its own, in the kernel and in the reference.
           ExpectClose(y, want, Tolerance(dtype, 4) + 2 * 105 * 0x1p-53, 2);
         }
       }
 }
 
-// Whatever the number of turns: what is left of a frequency lies between all and a part in the factor, and the kernels
-// turn by it.
+// For every number of turns, the share of the frequency that remains grows from 1 / factor to 1 and never falls. The
+// kernels rotate by the scaled frequency.
 TEST(Rope, ScalesFrequenciesByTheirTurns) {
   RopeScaling scaling{.factor = 8, .low = 1, .high = 4, .context = 64};
   double turn = 2 * std::numbers::pi / 64, last = 0;
@@ -321,11 +321,11 @@ TEST(Rope, ScalesFrequenciesByTheirTurns) {
         want.push_back(d < half ? a * std::cos(angle) - b * std::sin(angle)
                                 : b * std::cos(angle) + a * std::sin(angle));
       }
-      ExpectClose(y, want, Tolerance(dtype, 4) + 2 * 43 * 0x1p-53, 2);  // an angle of up to 43 carries its rounding
+      ExpectClose(y, want, Tolerance(dtype, 4) + 2 * 43 * 0x1p-53, 2);  // an angle of up to 43 has a rounding error
     }
 }
 
-// Queries and keys of one position turn by one launch; one after the other they give the same bits.
+// One launch rotates tensors with several head counts. The bits are those of one launch per tensor.
 TEST(Rope, ManyAtOnceEqualOneByOne) {
   Rng rng(47);
   for (DType dtype : Floats())

@@ -1,8 +1,9 @@
-// Attention and its gradient as a composition of plain ops that keeps all scores, in any precision: in f64 it is the
-// truth; in f32, with what a kernel of tensor cores must round rounded to the operands' type or to TF32, it is the
-// error that the type itself costs.
+// Attention and its gradient as a composition of plain ops that keeps all scores, in any precision. In f64 it is the
+// truth. In f32 it is the rounding model: it rounds what a kernel for tensor cores must round to the operands' type or
+// to TF32, so its error is the one that the type itself causes.
 //
-// It runs on the device under test: memory is quadratic in the sequence, but none of it leaves the device.
+// It runs on the device under test. It takes memory quadratic in the sequence length, but no intermediate leaves the
+// device.
 #pragma once
 #include <array>
 
@@ -19,21 +20,21 @@ struct Operands {
 inline constexpr std::array<const char*, 5> kAnswerNames{"out", "lse", "dq", "dk", "dv"};
 using Answer = std::array<Var, kAnswerNames.size()>;
 
-// Standard normal values; the current builder's seed decides.
+// Draws standard normal values from the current builder's seed.
 inline Operands DrawOperands(const Problem& p) {
   auto draw = [&](const Shape& shape) { return Cast(RandomNormal(DType::kF32, shape), p.type.dtype); };
   Var q = draw(p.query_shape()), k = draw(p.key_shape()), v = draw(p.key_shape());
   return {q, k, v, draw(p.query_shape())};
 }
 
-// f32 to the nearest value of 11 significant bits (Veltkamp's splitting).
+// Rounds f32 to the nearest value with 11 significant bits (Veltkamp splitting).
 inline Var RoundTf32(const Var& x) {
   Var t = Scale(x, 0x1p13 + 1);
   return t - (t - x);
 }
 
-// `math`: the type of every sum. `narrow`: the type of the results and of the factors of products; with TF32 of the
-// factors only.
+// `math` is the type of every sum. `narrow` is the type of the results and of the factors of products; with TF32, of
+// the factors only.
 inline Answer ComposedAttention(const Problem& p, const Operands& x, DType math, ProblemType narrow) {
   auto round = [&](const Var& y) { return Cast(Cast(y, narrow.dtype), math); };
   auto factor = [&](const Var& y) { return narrow.tf32 ? RoundTf32(y) : round(y); };
@@ -80,7 +81,7 @@ inline double LargestOf(Var x) {
 struct Distance {
   double rms, max;
 };
-// NaN where either has one; infinities must agree.
+// Returns NaN if either value has a NaN. Infinities must be equal.
 inline Distance DistanceOf(const Var& got, const Var& want) {
   Var g = Cast(got, DType::kF64), w = Cast(want, DType::kF64);
   Var d = Select(Eq(g, w), Full(0, DType::kF64, g.shape()), g - w);

@@ -1,4 +1,4 @@
-// The groups into which labels fall, against what the equation says, and their walks against the tensors' strides.
+// EinsumLabels groups labels as the equation requires, and its nests walk the tensors by their strides.
 #include "weft/kernels/common/einsum_labels.h"
 
 #include <fmt/format.h>
@@ -52,8 +52,8 @@ TEST(EinsumLabels, PaddedDimsDoNotJoin) {
   std::vector<TensorView> in{a.view, b.view}, outs{out.view};
   EinsumLabels labels({&attrs, in, outs, nullptr, 0, nullptr, nullptr});
   ASSERT_EQ(labels.rows.rank, 2);
-  EXPECT_EQ(labels.rows.strides[0][0], 18);  // of out: 6 rows of 3
-  EXPECT_EQ(labels.rows.strides[0][1], 48);  // of a: 6 rows of 8
+  EXPECT_EQ(labels.rows.strides[0][0], 18);  // in out: 6 rows of 3
+  EXPECT_EQ(labels.rows.strides[0][1], 48);  // in a: 6 rows of 8
   EXPECT_EQ(labels.rows.Only(1).rank, 2);
 }
 

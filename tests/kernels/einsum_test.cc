@@ -1,4 +1,4 @@
-// Einsum against a loop over all labels in f64.
+// Einsum agrees with a loop over all labels in f64.
 #include <fmt/format.h>
 
 #include <array>
@@ -26,7 +26,7 @@ Shape ShapeOf(const std::string& labels, std::map<char, int64_t>& extents) {
   return shape;
 }
 
-// The sums, and the sums of magnitudes that bound their rounding.
+// Returns the sums, and the sums of magnitudes that bound their rounding.
 std::pair<Values, Values> Naive(const Parsed& p, std::map<char, int64_t>& extents, const Box& a, const Box& b) {
   Shape sa = ShapeOf(p.a, extents), sb = ShapeOf(p.b, extents), so = ShapeOf(p.out, extents);
   Values x = a.All(), y = b.All(), sum(size_t(NumElements(so))), magnitude(sum.size());
@@ -43,7 +43,7 @@ std::pair<Values, Values> Naive(const Parsed& p, std::map<char, int64_t>& extent
   return {sum, magnitude};
 }
 
-// `wide`: the result is of the accumulate type.
+// With `wide` the result has the accumulate type.
 void Check(Rng& rng, const std::string& eq, std::map<char, int64_t> extents, DType dtype, int threads = 1,
            bool wide = false) {
   Parsed p(eq);
@@ -57,7 +57,8 @@ void Check(Rng& rng, const std::string& eq, std::map<char, int64_t> extents, DTy
   double largest = 0;
   for (double m : magnitude) largest = std::max(largest, m);
   SCOPED_TRACE(eq + text);
-  // A sum of k products in f32 errs by far less than k/8 half units of its magnitude.
+  // Allows 16 roundings of the sum of magnitudes. A sum of k products could have k, but roundings with random signs
+  // grow like sqrt(k).
   ExpectClose(y, want, Tolerance(result, 8),
               largest * (result == DType::kF64 || result == DType::kF32 ? 1 : 1e-4) + 1e-30);
 }
@@ -145,7 +146,7 @@ TEST(Einsum, BlocksOfLargeProducts) {
   }
 }
 
-// The products that give the gradients of weights, large enough for each device's library, and some that are not.
+// Products that compute gradients of weights. Some are large enough for each device's library, and some are not.
 TEST(Einsum, WideResults) {
   Rng rng(34);
   size_t round = 0;
@@ -158,7 +159,7 @@ TEST(Einsum, WideResults) {
     }
 }
 
-// Terms and sums that f16 cannot hold.
+// The terms and the sums exceed the range of f16.
 TEST(Einsum, WideResultsDoNotOverflow) {
   for (auto [m, n, k] : std::vector<std::array<int64_t, 3>>{{3, 5, 7}, {40, 64, 300}, {1, 1, 500}, {64, 1, 80}}) {
     Box a(DType::kF16, {k, m}), b(DType::kF16, {k, n}), y(DType::kF32, {m, n});

@@ -1,4 +1,4 @@
-// Every elementwise op against its expression in f64, over shapes, paddings, broadcasts and dtypes.
+// Every elementwise op agrees with its expression in f64, over shapes, paddings, broadcasts and dtypes.
 #include <numbers>
 
 #include "harness.h"
@@ -7,7 +7,7 @@
 namespace weft::test {
 namespace {
 
-// The helpers that the op list's expressions name, in f64.
+// The helper functions that expressions in the list of ops use, in f64.
 double SignOf(double a) { return (a > 0) - (a < 0); }
 double Inner(double a) { return std::sqrt(2 / std::numbers::pi) * (a + 0.044715 * a * a * a); }
 double GeluOf(double a) { return 0.5 * a * (1 + std::tanh(Inner(a))); }
@@ -45,7 +45,7 @@ Box Sample(Rng& rng, DType dtype, const Shape& shape, Domain domain) {
   return RandomBox(rng, dtype, shape, domain == kPositive ? 0.3 : -3, 3);
 }
 
-// Makes some dims of an input broadcasts (stride 0), or swaps two dims of its storage.
+// Makes some dims of an input broadcasts (stride 0).
 void Restride(Rng& rng, Box& box) {
   for (int d = 0; d < box.view.rank; d++)
     if (Pick(rng, 0, 3) == 0 && box.view.dim(d).extent > 0) box.view.dims[size_t(d)].stride = 0;
@@ -64,7 +64,7 @@ void Check(Rng& rng, const Case& c, DType dtype, const Shape& shape, int operand
   Values want;
   for (int64_t i = 0; i < y.count(); i++) want.push_back(c.value(a.Get(i), b.Get(i), k));
   SCOPED_TRACE(Name(c.op));
-  // The worst is GeluD near its zeros: a dozen roundings of values near 1.
+  // The worst case is GeluD near its zeros, with a dozen roundings of values near 1.
   ExpectClose(y, want, Tolerance(dtype, 8), IsFloating(dtype) ? 1 : 0);
 }
 
@@ -170,7 +170,7 @@ TEST(Elementwise, InPlaceGivesTheSame) {
   }
 }
 
-// Distance in units of the last place of the f32 nearest to `want`.
+// Returns the distance from `want` in units of the last place of the f32 nearest to it.
 double Ulps(float got, double want) {
   float nearest = float(want), next = std::nextafterf(std::fabs(nearest), INFINITY);
   return std::fabs(double(got) - want) / (double(next) - std::fabs(double(nearest)));

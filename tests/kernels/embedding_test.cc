@@ -1,4 +1,4 @@
-// Embedding and the gradient of its table, whole and by shards of the vocabulary.
+// Embedding and the gradient of its table, for whole tables and for shards of the vocabulary.
 #include "harness.h"
 #include "share.h"
 
@@ -13,15 +13,15 @@ const std::vector<Case> kCases{{{}, 5, 3, 5, 0},          {{0}, 5, 3, 5, 0},    
                                {{3, 40}, 65, 128, 65, 0}, {{2, 30}, 20, 8, 7, 7}, {{2, 30}, 20, 600, 6, 14},
                                {{9}, 20, 4, 0, 20},       {{1500}, 9, 8, 6, 3},   {{4, 211}, 3, 840, 3, 0}};
 
-// Terms of size 2 may be added in any order. In f64 what is wanted has roundings of its own, at most one a term, each
-// of half a unit of a partial sum, which random signs keep below a few sqrt(terms); for narrower types `narrow` is
-// enough, since sums are wider than they are.
+// Returns the scale of the tolerance for a sum of terms of size 2 that may be added in any order. In f64 the reference
+// rounds too, at most once per term by half a unit of a partial sum; with random signs, partial sums stay below a few
+// sqrt(terms). For narrower types `narrow` is enough, because their sums run in a wider type.
 double SumScale(DType dtype, int64_t terms, double narrow) {
   return dtype == DType::kF64 ? std::max(narrow, 8 * double(terms) * std::sqrt(double(terms))) : narrow;
 }
 
-// The size that roundings of a wide gradient count against. The GPU sums pieces of up to 128 terms of 16 bits in f32:
-// running sums are larger than what is left of them, and the terms have size one.
+// Returns the scale of the tolerance for a wide gradient. The GPU sums up to 128 terms of 16 bits at a time in f32. The
+// terms have size one, and running sums can be larger than the result.
 double WideScale(DType dtype, int64_t count) {
   return SizeOf(dtype) == 2 ? 1 : SumScale(AccumulateType(dtype), count, 1e-2);
 }
@@ -64,8 +64,8 @@ TEST(Embedding, RowsAndTheirGradient) {
         }
 }
 
-// Many positions a row, and few: an id that all have, ids of a small table and of a large one, ids of which one is
-// half; rows whose number takes more bits than two passes of a sort have.
+// Cases with many and with few positions per row: one id for all positions, ids of a small and of a large table, one id
+// for half of the positions, and a table whose row numbers need more bits than two passes of a radix sort cover.
 struct Crowd {
   int64_t N, V, C;
   bool half_equal;
@@ -89,7 +89,7 @@ TEST(Embedding, GradientOfCrowdedRowsIsOneSumInF64) {
       for (int64_t i = 0; i < c.N; i++)
         for (int64_t j = 0; j < c.C; j++) want[size_t(int64_t(ids.Get(i)) * c.C + j)] += dy.Get(i * c.C + j);
       RunKernel(Op::kEmbeddingGrad, {}, {&ids, &dy, &shape_operand}, {&dtable});
-      // Then one rounding. Sums may cancel.
+      // The sum has no error but one final rounding. Sums may cancel, so the tolerance has a scale.
       ExpectClose(dtable, want, 1.01 * Epsilon(dtype), SumScale(dtype, c.N, 1e-6));
       DType result = AccumulateType(dtype);
       Box wide_table(result, {c.V, c.C});

@@ -1,4 +1,4 @@
-// Which of OpenBLAS's cores a processor gets, by what it can execute and by what OPENBLAS_CORETYPE asks for.
+// Which OpenBLAS core a processor gets, depending on the instructions that it supports and on OPENBLAS_CORETYPE.
 #include "weft/kernels/cpu/product/gemm_core.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@ const CpuFeatures kOld{}, kAvx2{.avx2_fma = true}, kAvx512{.avx2_fma = true, .av
     kBf16{.avx2_fma = true, .avx512 = true, .avx512_bf16 = true},
     kAll{.avx2_fma = true, .avx512 = true, .avx512_bf16 = true, .avx512_fp16 = true};
 
-// All cores of OpenBLAS 0.3.21 that have neither 256-bit FMA nor wider.
+// All cores of OpenBLAS 0.3.21 that use neither 256-bit FMA nor wider instructions.
 const std::vector<std::string> kSlow{"Katmai", "Coppermine", "Northwood",  "Prescott",    "Banias",
                                      "Atom",   "Core2",      "Penryn",     "Dunnington",  "Nehalem",
                                      "Athlon", "Opteron",    "Barcelona",  "Nano",        "Sandybridge",
@@ -27,11 +27,11 @@ TEST(FastestCore, FollowsFromTheFeatures) {
   EXPECT_EQ(FastestCore(kAvx512), "SkylakeX");
   EXPECT_EQ(FastestCore(kBf16), "SkylakeX");
   EXPECT_EQ(FastestCore(kAll), "SkylakeX");
-  // AVX-512 kernels use FMA too; a hypervisor can hide it.
+  // AVX-512 kernels use FMA too, and a hypervisor can hide FMA.
   EXPECT_EQ(FastestCore({.avx512 = true}), "");
 }
 
-// What runs is as fast as the fastest core, or is overridden with a note that names both.
+// A core that is as fast as the fastest one is kept. Any other is overridden, with a note that names both.
 TEST(ChooseCore, KeepsWhatIsAsFastAndOverridesTheRest) {
   struct Case {
     CpuFeatures features;
@@ -85,7 +85,7 @@ TEST(ChooseCore, SaysWhatCannotRun) {
             "OPENBLAS_CORETYPE");
 }
 
-// OpenBLAS has taken what was chosen, for this processor and this environment.
+// OpenBLAS uses a fast core on this processor in this environment.
 TEST(GemmCore, IsAsFastAsTheProcessorAllows) {
   CpuFeatures features = FeaturesOfCpu();
   EXPECT_EQ(features.avx2_fma, true) << "Weft is built for x86-64-v3";

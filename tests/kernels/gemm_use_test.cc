@@ -1,4 +1,4 @@
-// Threads that multiply at a time: at most as many as OpenBLAS has buffers for, whoever they belong to.
+// All threads of a process together run at most as many products at a time as OpenBLAS has buffers.
 #include "weft/kernels/cpu/product/gemm_use.h"
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@
 namespace weft::cpu {
 namespace {
 
-// Ranks as threads, each with threads of its own: uses of all sizes come and go, and every product is right.
+// Ranks are threads here, and each has threads of its own. Uses of all sizes overlap, and every product is right.
 TEST(GemmUse, BoundsTheThreadsThatMultiply) {
   constexpr int kUsers = 8, kTimes = 40, kSize = 48;
   const std::vector<float> ones(kSize * kSize, 1.0f);
@@ -47,7 +47,7 @@ TEST(GemmUse, BoundsTheThreadsThatMultiply) {
   EXPECT_GT(most, 40) << "uses wait for room, not for each other";
 }
 
-// OpenBLAS would try to map its buffer for ever.
+// Without the check, OpenBLAS would try to map its buffer forever.
 TEST(GemmUse, ThrowsWhereBuffersCannotBeMapped) {
   if (IsSanitized()) GTEST_SKIP() << "a sanitizer maps terabytes";
   { GemmUse one(1); }

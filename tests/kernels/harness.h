@@ -1,4 +1,4 @@
-// What kernel tests share: padded, poisoned tensors, running one kernel, and comparing boxes of doubles.
+// Helpers for kernel tests: padded and poisoned tensors, running one kernel, and comparing boxes of doubles.
 //
 //   Box x = RandomBox(rng, DType::kF32, {2, 3}), y = Box(DType::kF32, {2, 3});
 //   RunKernel(Op::kExp, {}, {&x}, {&y});
@@ -33,7 +33,8 @@ const T& PickOf(Rng& rng, const std::vector<T>& list) {
   return list[size_t(Pick(rng, 0, int64_t(list.size()) - 1))];
 }
 
-// What this rank holds of a tensor. Storage is allocated to the byte and filled with 0xff: NaN in every float type.
+// The part of a tensor that this rank holds. The storage has no spare bytes and is filled with 0xff, which is NaN in
+// every float type.
 struct Box {
   TensorView view;
   std::vector<unsigned char> storage;
@@ -66,7 +67,7 @@ struct Box {
     for (int d = 0; d < view.rank; d++) s.push_back(view.dim(d).extent);
     return s;
   }
-  // The storage place of element i, counted row-major over the extents.
+  // Returns the index in the storage of element i, counted row-major over the extents.
   int64_t Place(int64_t i) const {
     int64_t place = 0;
     for (int d = view.rank - 1; d >= 0; d--) {
@@ -98,7 +99,7 @@ struct Box {
     for (int64_t i = 0; i < count(); i++) values.push_back(Get(i));
     return values;
   }
-  // True when no byte outside the box was written.
+  // Returns whether every byte outside the box still has its initial value.
   bool PaddingIntact() const {
     if (view.CapacityElements() == count()) return true;
     std::vector<bool> inside(storage.size());
@@ -119,7 +120,7 @@ inline Shape RandomPadding(Rng& rng, size_t rank) {
 inline Box PaddedBox(Rng& rng, DType dtype, const Shape& shape) {
   return Box(dtype, shape, RandomPadding(rng, shape.size()));
 }
-// Padded, with uniform values in [low, high].
+// Returns a padded box with uniform values in [low, high].
 inline Box RandomBox(Rng& rng, DType dtype, const Shape& shape, double low = -2, double high = 2) {
   Box box = PaddedBox(rng, dtype, shape);
   std::uniform_real_distribution<double> uniform(low, high);
@@ -132,8 +133,8 @@ inline Shape RandomShape(Rng& rng, int rank, const std::vector<int64_t>& extents
   return shape;
 }
 
-// The device whose kernels are tested: WEFT_TEST_DEVICE, cpu by default. On others every test of this folder is the
-// same law for other kernels.
+// Returns the device whose kernels are tested: WEFT_TEST_DEVICE, the CPU by default. The tests of this folder check the
+// same laws on every device.
 inline DeviceKind KindUnderTest() {
   const char* name = std::getenv("WEFT_TEST_DEVICE");
   return name && std::string_view(name) == Name(DeviceKind::kCuda) ? DeviceKind::kCuda : DeviceKind::kCpu;
@@ -151,7 +152,7 @@ inline Context& SharedContext() {
 }
 inline const KernelTable& Table() { return SharedContext().kernels(KindUnderTest()); }
 
-// The storage of boxes on the device under test; one that is both read and written is there once.
+// Copies the storage of boxes to the device under test. A box that is both read and written is copied once.
 class DeviceStorage {
  public:
   explicit DeviceStorage(DeviceRuntime& device) : device_(device) {}
@@ -165,7 +166,7 @@ class DeviceStorage {
     if (view.data) view.data = buffer->data();
     return view;
   }
-  // The bytes that lie there now.
+  // Returns the bytes that are on the device now.
   std::vector<unsigned char> Get(const Box& box) {
     std::vector<unsigned char> bytes(box.storage.size());
     device_.Copy(bytes.data(), buffers_.at(box.storage.data())->data(), bytes.size());
@@ -178,7 +179,7 @@ class DeviceStorage {
   std::map<const unsigned char*, BufferPtr> buffers_;
 };
 
-// A call of a kernel on boxes.
+// One kernel call on boxes.
 struct Job {
   Attrs attrs;
   std::vector<const Box*> in;
@@ -189,7 +190,7 @@ struct Job {
   }
 };
 
-// A job on the device, with a workspace of exactly the bytes that the kernel asks for, poisoned.
+// A job whose boxes are on the device. Its workspace is poisoned and has exactly the size that the kernel asks for.
 class PlacedJob {
  public:
   PlacedJob(Op op, const Job& job, const Context& context, DeviceStorage& storage) : op_(op), job_(job) {
@@ -208,7 +209,7 @@ class PlacedJob {
     device.Fill(workspace_->data(), 0xff, bytes);
     call = {&job.attrs, in_, out_, workspace_->data(), bytes, &context, nullptr};
   }
-  // Brings the outputs back, and checks that no padding and no input was written.
+  // Copies the outputs back. Checks that the kernel wrote no padding and no input.
   void Finish(DeviceStorage& storage) {
     for (const Box* box : job_.in) {
       bool kept = !box->view.data || job_.Writes(*box) || storage.Get(*box) == box->storage;
@@ -240,7 +241,7 @@ inline void RunKernel(Op op, const Attrs& attrs, std::vector<const Box*> in, std
   context.kernels(KindUnderTest()).Row(op).run(placed.call);
   placed.Finish(storage);
 }
-// Runs jobs of which none writes what another reads, by as few launches as the device can.
+// Runs jobs with as few launches as the device can. No job may write what another one reads.
 inline void RunMany(Op op, const std::vector<Job>& jobs) {
   const Context& context = SharedContext();
   DeviceStorage storage(context.device(KindUnderTest()));
@@ -258,7 +259,8 @@ inline void RunMany(Op op, const std::vector<Job>& jobs) {
   for (auto& job : placed) job->Finish(storage);
 }
 
-// Half a unit in the last place of the type, relative; kernels round once, after computing in f32 or f64.
+// Returns half a unit in the last place of the type, as a relative error. Kernels compute in f32 or f64 and round to
+// the type once.
 inline double Epsilon(DType dtype) {
   switch (dtype) {
     case DType::kF64:
@@ -271,13 +273,13 @@ inline double Epsilon(DType dtype) {
       return 0x1p-24;
   }
 }
-// Relative tolerance of a computation with `roundings` roundings in the compute type and one in the dtype.
+// Returns the relative tolerance of a computation with `roundings` roundings in the compute type and one in the dtype.
 inline double Tolerance(DType dtype, double roundings = 4) {
   double compute = dtype == DType::kF64 ? 0x1p-53 : 0x1p-24;
   return 1.01 * Epsilon(dtype) + roundings * 2 * compute;
 }
 
-// |got - want| <= tolerance * (|want| + scale); infinities and NaN must agree exactly.
+// Requires |got - want| <= tolerance * (|want| + scale). Infinities must be equal, and NaN must match NaN.
 inline void ExpectClose(const Box& got, const Values& want, double tolerance, double scale = 1) {
   ASSERT_EQ(got.count(), int64_t(want.size()));
   for (int64_t i = 0; i < got.count(); i++) {
@@ -299,7 +301,7 @@ inline const std::vector<DType>& AllTypes() {
   return list;
 }
 
-// Calls fn(index) for every index of a shape, row-major.
+// Calls fn(index) for every index of a shape in row-major order.
 template <class Fn>
 void ForEachIndex(const Shape& shape, Fn&& fn) {
   Shape index(shape.size(), 0);

@@ -1,13 +1,14 @@
-// Rows that say in_place give the same bits when outputs lie on the inputs of the same number.
+// Kernel rows with in_place give the same bits if each output uses the memory of the input with the same number.
 #include "harness.h"
 
 namespace weft::test {
 namespace {
 
-// Runs `op` apart and on top of its first inputs (as many as `shared`), and compares all outputs.
+// Runs `op` with separate outputs, and again with its first `shared` outputs in the memory of its inputs. Compares all
+// outputs.
 void ExpectSameInPlace(Op op, const Attrs& attrs, const std::vector<Box>& in, const std::vector<Box>& out,
                        size_t shared) {
-  // A device may do without; the CPU's rows are known.
+  // Other devices need not support in_place for an op; the CPU must.
   if (KindUnderTest() != DeviceKind::kCpu && !Table().Row(op).in_place) return;
   ASSERT_TRUE(Table().Row(op).in_place) << Name(op);
   for (int threads : {1, 2}) {
@@ -44,7 +45,7 @@ class InPlace : public testing::TestWithParam<DType> {
 TEST_P(InPlace, Norms) {
   Attrs eps{{"eps", 1e-5}};
   Shape x{90, 90}, c{90};
-  // As many rows as columns: statistics lie on weights, and dbias lies on a statistic.
+  // With as many rows as columns, statistics can use the memory of weights, and dbias that of a statistic.
   for (size_t shared : {1, 2, 3}) {
     Box w = RandomBox(rng, wide, c), mean = Wide(c, 0.1), rstd = Wide(c, 0.7);
     ExpectSameInPlace(Op::kRmsNorm, eps, {In(x), w}, {Out(x), Wide(c)}, shared);

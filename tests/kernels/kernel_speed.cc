@@ -1,4 +1,4 @@
-// Prints the speed of the kernels that decide a step's time, on one thread. Usage: kernel_speed
+// Prints the speed of the kernels that dominate a training step, on one thread. Usage: kernel_speed
 #include <chrono>
 #include <cstdio>
 #include <memory>
@@ -20,7 +20,7 @@ Tensor Random(DType dtype, const Shape& shape) {
   return Tensor::FromDoubles(values, dtype, shape);
 }
 
-// Best seconds of one call.
+// Returns the seconds of the fastest call.
 double Time(Op op, const Attrs& attrs, const std::vector<Tensor>& in, const std::vector<Tensor>& out) {
   Context context(0, 1);
   RegisterCpuKernels(context.kernels(DeviceKind::kCpu));
@@ -48,7 +48,7 @@ void PrintEinsum(DType dtype, const char* eq, const Shape& a, const Shape& b, co
   std::printf("einsum %-18s %-4s %8.1f us %7.1f GFLOP/s\n", eq, Name(dtype), s * 1e6, flops / s * 1e-9);
 }
 
-// Counts what a causal problem must compute: half of all scores.
+// Counts only the work that a causal problem needs, which is half of all scores.
 void PrintSdpa(DType dtype, int64_t B, int64_t T, int64_t H, int64_t D) {
   Shape shape{B, T, H, D};
   DType wide = AccumulateType(dtype);

@@ -1,4 +1,4 @@
-// CrossEntropy and its gradient against plain f64 loops.
+// CrossEntropy and its gradient agree with plain f64 loops.
 #include "harness.h"
 #include "share.h"
 
@@ -21,7 +21,7 @@ void Check(Rng& rng, DType dtype, DType ids, const Shape& rows, int64_t V, doubl
   Values logits = x.All(), want_loss, want_lse, want_dx;
   for (int64_t r = 0; r < targets.count(); r++) {
     double top = -INFINITY;
-    long double sum = 0, mean = 0;  // else 10^5 terms cost the f64 reference more than the kernel may be off
+    long double sum = 0, mean = 0;  // in f64, the reference's sum of 10^5 terms would round more than the tolerance
     for (int64_t i = 0; i < V; i++) top = std::max(top, logits[size_t(r * V + i)]);
     for (int64_t i = 0; i < V; i++) sum += std::exp(logits[size_t(r * V + i)] - top);
     for (int64_t i = 0; i < V; i++) mean += logits[size_t(r * V + i)];
@@ -38,7 +38,7 @@ void Check(Rng& rng, DType dtype, DType ids, const Shape& rows, int64_t V, doubl
   ExpectClose(loss, want_loss, Tolerance(wide, 4));
   ExpectClose(lse, want_lse, Tolerance(wide, 2));
   ExpectClose(dx, want_dx, Tolerance(dtype, 16),
-              1);  // an error of lse (about 8 * 2^-24) is an error of every probability
+              1);  // an error of lse (about 8 * 2^-24) is a relative error of every probability
 }
 
 TEST(CrossEntropy, FollowsTheFormula) {
@@ -57,16 +57,16 @@ TEST(CrossEntropy, TakesWideVocabularies) {
       for (double smoothing : {0.0, 0.1}) Check(rng, dtype, DType::kI64, {4}, V, smoothing);
 }
 
-// Few rows, which a GPU cuts into parts.
+// A GPU splits the rows into parts if there are few of them.
 TEST(CrossEntropy, CutsLongRows) {
   Rng rng(63);
   size_t round = 0;
   for (DType dtype : Floats())
-    for (int64_t V : {1 << 20, (1 << 20) + 24})  // the latter leaves a shorter last part
+    for (int64_t V : {1 << 20, (1 << 20) + 24})  // the second size leaves a shorter last part
       if (!Skips(round)) Check(rng, dtype, DType::kI64, {2}, V, V % 32 ? 0 : 0.1);
 }
 
-// A GPU cannot throw from the middle of its stream: there the loss is NaN.
+// A GPU kernel cannot throw, so the loss is NaN there.
 TEST(CrossEntropy, RefusesATargetOutsideTheVocabulary) {
   Box x(DType::kF32, {1, 4}), target(DType::kI32, {1}), loss(DType::kF32, {1}), lse(DType::kF32, {1});
   x.SetAll({1, 2, 3, 4});
@@ -79,7 +79,7 @@ TEST(CrossEntropy, RefusesATargetOutsideTheVocabulary) {
     EXPECT_THROW(run(), Error);
     return;
   }
-  run();  // a device cannot throw
+  run();
   EXPECT_TRUE(std::isnan(loss.Get(0)));
 }
 

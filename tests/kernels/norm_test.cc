@@ -1,4 +1,4 @@
-// RmsNorm, LayerNorm and their gradients against plain f64 loops.
+// RmsNorm, LayerNorm and their gradients agree with plain f64 loops.
 #include "harness.h"
 
 namespace weft::test {
@@ -10,7 +10,7 @@ std::vector<Shape> Shapes() {
           {100, 40}, {600, 16}, {50, 768}, {3, 1600}, {7, 4096}, {2, 20000}};
 }
 
-// Boxes of a test: padded, or dense, as whole tensors are and as kernels of wide loads like them.
+// Makes the boxes of a test. They are padded, or dense as whole tensors are, which lets kernels use wide loads.
 struct Maker {
   Rng& rng;
   bool dense;
@@ -29,7 +29,7 @@ struct Row {
 };
 Row Normalise(const Values& x, size_t begin, size_t n, bool center) {
   Row r{Values(n)};
-  long double mean = 0, square = 0;  // sums of wide rows would round more than the kernels may
+  long double mean = 0, square = 0;  // f64 sums of wide rows would round more than the tolerance
   for (size_t i = 0; i < n; i++) mean += center ? x[begin + i] : 0;
   mean /= n;
   for (size_t i = 0; i < n; i++) square += (x[begin + i] - mean) * (x[begin + i] - mean);
@@ -58,7 +58,7 @@ void Check(Rng& rng, DType dtype, const Shape& shape, bool layer, bool dense, in
     RunKernel(Op::kRmsNorm, attrs, {&x, &w}, {&y, &rstd}, threads);
     RunKernel(Op::kRmsNormGrad, attrs, {&x, &w, &rstd, &dy}, {&dx, &dw}, threads);
   }
-  // The same with a term added to dx, where there is such a kernel.
+  // The same gradient with a term added to dx, if the device has that kernel.
   Op add_op = layer ? Op::kLayerNormGradAdd : Op::kRmsNormGradAdd;
   Box term = make.In(dtype, shape), dx_term = make.Out(dtype, shape), dw_term = make.Out(wide, channels),
       db_term = make.Out(wide, channels);
@@ -86,7 +86,7 @@ void Check(Rng& rng, DType dtype, const Shape& shape, bool layer, bool dense, in
     want_rstd.push_back(row.rstd);
     largest_rstd = std::max(largest_rstd, row.rstd);
   }
-  // rstd can be large (one column: 316), and multiplies the rounding of the terms it scales.
+  // rstd can be large (316 with one column), and it amplifies the rounding of the terms that it scales.
   double tolerance = Tolerance(dtype, 6), grow = 1 + largest_rstd;
   ExpectClose(y, want_y, tolerance, grow);
   ExpectClose(rstd, want_rstd, Tolerance(wide, 4));
@@ -95,7 +95,7 @@ void Check(Rng& rng, DType dtype, const Shape& shape, bool layer, bool dense, in
     for (size_t i = 0; i < want_dx.size(); i++) want_dx[i] += term.Get(int64_t(i));
     ExpectClose(dx_term, want_dx, tolerance, 8 * grow);
   }
-  double wide_tolerance = Tolerance(wide, 6);  // the sums keep what a 16-bit float would round away
+  double wide_tolerance = Tolerance(wide, 6);  // the sums keep digits that a 16-bit float would lose
   ExpectClose(dw, want_dw, wide_tolerance, std::sqrt(double(count)) * grow);
   if (adds) ExpectClose(dw_term, want_dw, wide_tolerance, std::sqrt(double(count)) * grow);
   if (layer) {
@@ -112,13 +112,13 @@ TEST(Norm, ForwardAndBackwardFollowTheFormula) {
         for (bool dense : {false, true}) Check(rng, dtype, shape, layer, dense, dense ? 1 : 3);
 }
 
-// A weight a quarter of a rounding step above 1: y and dx of 16-bit floats grow by it on average, although each element
-// is rounded. Weights of their own type would still be 1.
+// A weight of 1 plus a quarter of the type's half unit scales y and dx of 16-bit floats on average, although each
+// element is rounded. Weights in the 16-bit type would still be 1.
 TEST(Norm, WeightsKeepWhatTheOperandsTypeWouldRoundAway) {
   Rng rng(52);
   Attrs attrs{{"eps", kEps}};
   for (DType dtype : {DType::kBF16, DType::kF16})
-    for (int64_t columns : {700, 768})  // not vectors, and vectors
+    for (int64_t columns : {700, 768})  // not a multiple of the vector length, and a multiple
       for (bool layer : {false, true}) {
         SCOPED_TRACE(testing::Message() << (layer ? "layer_norm " : "rms_norm ") << Name(dtype) << " " << columns);
         Maker make{rng, true};
@@ -141,7 +141,7 @@ TEST(Norm, WeightsKeepWhatTheOperandsTypeWouldRoundAway) {
           for (double v : y.All()) y_sum[n] += std::fabs(v);
           for (double v : dx.All()) dx_sum[n] += std::fabs(v);
         }
-        // An element's rounding is 1.6 steps, of 45,000 elements 0.01.
+        // One element's rounding is about 1.6 steps; the mean over 45,000 elements is off by about 0.01 steps.
         EXPECT_NEAR(y_sum[1] / y_sum[0] - 1, step, 0.2 * step);
         EXPECT_NEAR(dx_sum[1] / dx_sum[0] - 1, step, 0.2 * step);
       }

@@ -1,5 +1,5 @@
-// Each optimizer's update against its formula in f64, over several updates, in place; update 0 is none; and many
-// parameters at once are each alone.
+// Each optimizer's update agrees with its formula in f64, over several updates and in place. Update 0 changes nothing.
+// Updating many parameters at once gives the bits of updating each by itself.
 #include <functional>
 
 #include "harness.h"
@@ -8,7 +8,7 @@
 namespace weft::test {
 namespace {
 
-// One element: p and what is kept of it, given g * scale. Returns p'.
+// One element: p, the optimizer state in `kept`, and g already multiplied by scale. Updates the state and returns p'.
 using Formula = std::function<double(double p, double* kept, double g, int step)>;
 struct Rule {
   const char* name;
@@ -16,10 +16,11 @@ struct Rule {
   size_t kept;
   Attrs attrs;
   Formula formula;
-  // Where the sign of this is unsure, so is the result; null: of nothing.
+  // The update depends on the sign of this value. Check avoids gradients that bring it close to 0. Null if the update
+  // depends on no sign.
   std::function<double(const double* kept, double g)> sign = nullptr;
 };
-constexpr double kLr = 0.0625, kScale = 0.5, kDecay = 0.1;  // the first two are exact in every type
+constexpr double kLr = 0.0625, kScale = 0.5, kDecay = 0.1;  // kLr and kScale are exact in every type
 
 double AdamW(double p, double* kept, double g, int step) {
   double &m = kept[0], &v = kept[1];
@@ -55,7 +56,7 @@ std::vector<Rule> Rules() {
           {"lion", Op::kLion, 1, {{"beta1", 0.9}, {"beta2", 0.99}, decay}, Lion, Mix}};
 }
 
-// A parameter with all that belongs to it. `make` gives the tensors: by dtype and least value.
+// A parameter with its optimizer state and gradient. `make` makes each tensor from a dtype and a lowest value.
 struct Parameter {
   const Rule* rule;
   Box p;
@@ -105,13 +106,13 @@ void Check(const Rule& rule, Rng& rng, DType dtype, DType gradient, const Shape&
       for (size_t j = 0; j < rule.kept; j++) kept[j][i] = k[j];
     }
     Run(x, Scalars(wide, kLr, kScale, step), threads);
-    // What is kept may cancel: its error is that of terms of size 1, the squares' that of small ones.
+    // The state may cancel, so its tolerance has the scale of terms of size 1, and that of the squares a small scale.
     for (size_t k = 0; k < rule.kept; k++) ExpectClose(x.kept[k], kept[k], Tolerance(wide, 6), k == 1 ? 1e-3 : 1);
     ExpectClose(x.p, p, Tolerance(dtype, 16) * step, 1);
   }
 }
 
-// Every rule over dtypes, shapes and threads.
+// Runs a check for every rule over dtypes, shapes and numbers of threads.
 void Sweep(void (*check)(const Rule&, Rng&, DType, DType, const Shape&, int)) {
   Rng rng(91);
   size_t round = 0;
@@ -128,7 +129,8 @@ void Sweep(void (*check)(const Rule&, Rng&, DType, DType, const Shape&, int)) {
 
 TEST(Optimizer, FollowsTheFormula) { Sweep(&Check); }
 
-// Update 0 is none: the bits of all stay, whatever the gradient and the scalars hold, in place or not.
+// Update 0 changes no bit of the parameter and its state, whatever the gradient and the scalars contain, in place or
+// not.
 void CheckNone(const Rule& rule, Rng& rng, DType dtype, DType gradient, const Shape& shape, int threads) {
   Parameter x(rule, dtype, gradient, [&](DType type, double low) { return RandomBox(rng, type, shape, low, 2); });
   const double bad[] = {NAN, INFINITY, -INFINITY};
@@ -149,8 +151,8 @@ void CheckNone(const Rule& rule, Rng& rng, DType dtype, DType gradient, const Sh
 
 TEST(Optimizer, UpdateZeroChangesNothing) { Sweep(&CheckNone); }
 
-// Parameters of one batch: of one element, of none, of vectors and not, padded, of other types, with other settings;
-// more than one launch takes.
+// The parameters of one batch have one element, none, or sizes that are or are not a multiple of the vector length.
+// Some are padded, have other types or have other settings. There are more than one launch takes.
 void CheckMany(const Rule& rule, const Rule* other) {
   Rng rng(92);
   std::vector<Parameter> apart;

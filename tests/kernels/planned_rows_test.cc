@@ -1,5 +1,6 @@
-// The rows that plans for GPUs are made with, which every build has, against those of the CUDA library: the same ops,
-// the same facts and, over a sweep of calls, the same workspaces and answers. Without a GPU.
+// Every build has planned rows for GPUs, so that it can make plans for them. These tests compare them with the rows of
+// the CUDA library: the ops and their properties are the same, and so are the workspaces and answers over a sweep of
+// calls. They need no GPU.
 #include "weft/kernels/cuda/plan/planned_rows.h"
 
 #include <gtest/gtest.h>
@@ -12,7 +13,7 @@
 namespace weft::test {
 namespace {
 
-// A call as a plan makes it: views without data.
+// A call as a plan makes it: its views have no data.
 struct Call {
   Op op;
   Attrs attrs;
@@ -23,7 +24,7 @@ TensorView View(DType dtype, const Shape& shape) { return MakeView(nullptr, dtyp
 
 const DType kFloats[] = {DType::kF64, DType::kF32, DType::kBF16, DType::kF16};
 
-// y = x over `rows` rows of `columns`, with the statistics and weights of a norm, and its gradient.
+// Adds norms of x with `rows` rows of `columns`, and their gradients. x also stands in for y and dy.
 void AddNorms(std::vector<Call>& calls, DType dtype, int64_t rows, int64_t columns) {
   DType wide = AccumulateType(dtype);
   TensorView x = View(dtype, {rows, columns}), w = View(wide, {columns}), s = View(wide, {rows});
@@ -122,7 +123,7 @@ std::vector<Call> Calls() {
   return calls;
 }
 
-// What a row answers, or the error that it throws.
+// Returns what a row answers, or the message of the error that it throws.
 template <class Answer>
 std::string Asked(const Call& call, const Context& context, Answer (*ask)(const KernelCall&)) {
   try {
@@ -182,7 +183,7 @@ TEST_F(PlannedRows, HaveTheWorkspacesAndAnswersOfTheLibrary) {
   }
 }
 
-// In every build: a plan is no kernel, and a kernel without a plan is refused.
+// In every build, a planned row cannot run, and a kernel without a planned row is refused.
 TEST(PlannedRow, RunsNothing) {
   KernelTable table;
   cuda::AddPlannedRows(table);

@@ -1,5 +1,5 @@
-// What the GPU's einsum asks of the library: the common einsums as a table, and any einsum by following its plan with
-// plain loops, against the CPU's kernel.
+// The products that the GPU's einsum passes to the library. A table lists those of common einsums. For any einsum,
+// plain loops that follow its plan give the results of the CPU's kernel.
 #include "weft/kernels/cuda/plan/product_plan.h"
 
 #include <fmt/format.h>
@@ -36,7 +36,7 @@ ProductPlan PlanOf(const std::string& eq, const Box& a, const Box& b, const Box&
   return ProductPlan({&attrs, in, outs, nullptr, 0, &context, nullptr});
 }
 
-// "TN m n k | lda ldb ldd", and the batch where there is one.
+// Returns "TN m n k | lda ldb ldd", then the batch, repeats and copies that the plan has.
 std::string Describe(const ProductPlan& plan) {
   if (plan.route != ProductPlan::Route::kLibrary) return "own";
   const Product& p = plan.product;
@@ -109,7 +109,7 @@ void CopyBy(const Nest& loops, double* to, const double* from) {
   for (int64_t i = 0; i < loops.Count(); i++) to[loops.At(i)[0]] = from[loops.At(i)[1]];
 }
 
-// D = op(A) op(B) as cuBLASLt defines it.
+// Computes D = op(A) op(B) as cuBLASLt defines it.
 void Multiply(const Product& p, const double* a, const double* b, double* d) {
   for (int64_t batch = 0; batch < p.batch; batch++, a += p.stride_a, b += p.stride_b, d += p.stride_d)
     for (int64_t j = 0; j < p.n; j++)
@@ -136,7 +136,7 @@ void Follow(const ProductPlan& plan, const Box& a, const Box& b, Box& out) {
   if (plan.out_copy) CopyBy(plan.out_copy.loops, out.view.as<double>(), z);
 }
 
-// Returns whether the library was asked.
+// Returns whether the plan uses the library.
 bool CheckPlan(Rng& rng, const std::string& eq, const Extents& extents) {
   Equation e(eq);
   Box a = RandomBox(rng, DType::kF64, ShapeOf(e.a, extents)), b = RandomBox(rng, DType::kF64, ShapeOf(e.b, extents));
@@ -157,7 +157,7 @@ bool CheckPlan(Rng& rng, const std::string& eq, const Extents& extents) {
   return true;
 }
 
-// Other products of the same shape are another entry of the file of algorithms.
+// TF32 products are separate entries in the file of algorithms, although their shape is the same.
 TEST(ProductPlan, Tf32IsOfF32AndHasKeysOfItsOwn) {
   Context allows(0, 1);
   allows.set_numerics({.tf32 = true});

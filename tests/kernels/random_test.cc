@@ -1,4 +1,5 @@
-// Random and Dropout: values follow core/base/rng.h by global index, however the tensor is cut.
+// The values of Random and Dropout depend only on the global index (core/base/rng.h), whatever part of the tensor a
+// rank holds.
 #include "harness.h"
 #include "weft/core/base/rng.h"
 
@@ -14,10 +15,10 @@ Box Scalar(int64_t value) {
   return box;
 }
 
-// The bits of every element of a whole tensor, 32 or 16 of each.
+// Returns the random bits of every element of a whole tensor: 32 or 16 bits per element.
 template <class Word>
 std::vector<Word> Bits(const Shape& shape) {
-  constexpr int64_t n = 16 / sizeof(Word);  // words of a Philox block
+  constexpr int64_t n = 16 / sizeof(Word);  // elements per Philox block
   std::vector<Word> bits;
   int64_t last = shape.empty() ? 1 : shape.back(), rows_per_element = 1;
   for (size_t d = 1; d + 1 < shape.size(); d++) rows_per_element *= shape[d];
@@ -37,7 +38,7 @@ const std::vector<Shape>& Shapes() {
   return list;
 }
 
-// A random sub-box: as a rank would hold it.
+// Returns a random sub-box, as a rank could hold it.
 Box Part(Rng& rng, DType dtype, const Shape& shape) {
   Shape extents, offsets;
   for (int64_t n : shape) {
@@ -91,7 +92,8 @@ TEST(Dropout, FollowsTheGlobalIndex) {
         }
 }
 
-// Shards whose rows are whole Philox blocks with gaps between: read and written as vectors, but not as one run.
+// Shards whose rows are whole Philox blocks with gaps between them. Kernels may use vector loads and stores, but must
+// not treat the shard as one contiguous run.
 TEST(Dropout, FollowsTheGlobalIndexInAlignedShards) {
   Rng rng(73);
   Box step = Scalar(kStep), first_row = Scalar(kFirstRow);

@@ -1,4 +1,4 @@
-// Reductions against plain f64 loops.
+// Reductions agree with plain f64 loops.
 #include "harness.h"
 
 namespace weft::test {
@@ -11,7 +11,7 @@ std::vector<Shape> Shapes() {
   return shapes;
 }
 
-// Values of x along dim for each output element.
+// Returns, for each output element, the values of x along dim.
 std::vector<Values> Lines(const Box& x, int dim) {
   Shape kept = x.shape();
   kept.erase(kept.begin() + dim);
@@ -60,12 +60,13 @@ TEST(Reduce, FollowsTheFold) {
           size = std::max(size, magnitude);
         }
         SCOPED_TRACE(Name(law.op));
-        // f32 sums run in f64, so that only the last rounding shows; f64 sums round n times.
+        // f32 sums run in f64, so only the last rounding remains. f64 sums round n times.
         double scale = dtype == DType::kF64 ? size : 0,
                tolerance = dtype == DType::kF64 ? 1e-13 : 1.01 * Epsilon(dtype) + 1e-12;
         ExpectClose(y, want, IsFloating(dtype) ? tolerance : 0, scale + 1e-30);
         if (law.op != Op::kReduceSum || SizeOf(dtype) != 2) continue;
-        // The sum in f32: a device may add up a few neighbours of 16 bits in f32 before it takes f64.
+        // With `wide` the result is f32. A device may add a few neighbouring 16-bit values in f32 before it continues
+        // in f64.
         Box wide = PaddedBox(rng, DType::kF32, kept);
         RunKernel(law.op, {{"dim", dim}, {"wide", 1}}, {&x}, {&wide});
         ExpectClose(wide, want, 0x1p-23, size + 1e-30);
@@ -95,7 +96,7 @@ TEST(Reduce, ArgMaxGivesTheLowestGlobalIndex) {
       int dim = int(Pick(rng, 0, int64_t(shape.size()) - 1));
       if (shape[size_t(dim)] == 0) continue;
       Box x = RandomBox(rng, dtype, shape, -3, 3);
-      for (int64_t i = 0; i < x.count(); i++) x.Set(i, std::round(x.Get(i)));  // many ties
+      for (int64_t i = 0; i < x.count(); i++) x.Set(i, std::round(x.Get(i)));  // makes many ties
       x.view.dims[size_t(dim)].offset = 100;
       Shape kept = shape;
       kept.erase(kept.begin() + dim);
@@ -120,7 +121,8 @@ TEST(Reduce, SumOfSquares) {
     }
 }
 
-// Tensors of one batch: dense and padded, of one element, of none, of vectors and not; more than one launch takes.
+// The tensors of one batch are dense or padded and have one element, none, or sizes that are or are not a multiple of
+// the vector length. There are more than one launch takes.
 TEST(Reduce, SumOfSquaresOfManyIsThatOfEach) {
   Rng rng(25);
   for (DType dtype : Floats()) {
@@ -164,7 +166,8 @@ TEST(Reduce, CumSumAddsUpAlongTheDim) {
         if (index[size_t(dim)] > 0) want[size_t(i)] += want[size_t(i - stride)];
         i++;
       });
-      // Sums run in f64, in any order, of at most 70001 terms of size 4, and may come near 0; then one rounding.
+      // Sums run in f64 in any order. They have at most 70001 terms of size 4 and may come near 0. The result is then
+      // rounded once.
       double sum_error = 1e-10;
       ExpectClose(y, want, IsFloating(dtype) ? 1.01 * Epsilon(dtype) + sum_error : 0, dtype == DType::kF64 ? 1 : 1e-2);
     }

@@ -1,10 +1,10 @@
-// Structural ops and generators against their index maps, over shapes, paddings, dtypes and shards.
+// Structural ops and generators agree with their index maps, over shapes, paddings, dtypes and shards.
 #include "harness.h"
 
 namespace weft::test {
 namespace {
 
-using Map = std::function<int64_t(const Shape&)>;  // output index -> element of x, or -1 for zero
+using Map = std::function<int64_t(const Shape&)>;  // maps an output index to an element of x, or to -1 for a zero
 
 void ExpectMapped(const Box& y, const Box& x, const Map& map) {
   int64_t i = 0;
@@ -61,7 +61,7 @@ TEST_P(Structural, Permute) {
   }
 }
 
-TEST_P(Structural, TransposeOfEvenExtents) {  // dense: elements of 16 bits may move two at a time
+TEST_P(Structural, TransposeOfEvenExtents) {  // dense, so kernels may move two 16-bit elements at a time
   for (const Shape& shape : {Shape{130, 66}, Shape{64, 128}, Shape{8, 10}, Shape{31, 64}, Shape{3, 72, 94}}) {
     size_t last = shape.size() - 1;
     Shape perm{0, 1, 2}, turned = shape;
@@ -148,7 +148,7 @@ TEST_P(Structural, ConcatOfPiecesOfOneLayout) {
     for (int64_t i = 0; i < a.count(); i++) a.Set(i, double(i % 2)), b.Set(i, double(i % 3 == 0));
     Shape whole = shape;
     whole[size_t(dim)] *= 2;
-    for (bool turned : {false, true}) {  // either may come first in memory
+    for (bool turned : {false, true}) {  // either operand may come first in memory
       Box y = Out(whole);
       const Box &low = turned ? b : a, &high = turned ? a : b;
       RunKernel(Op::kConcat, {{"dim", dim}}, {&low, &high}, {&y});
@@ -173,7 +173,7 @@ INSTANTIATE_TEST_SUITE_P(Types, Structural, testing::ValuesIn(AllTypes()),
                          [](const auto& test) { return std::string(Name(test.param)); });
 
 TEST(Sharded, SplitAndMergePassAShardOfTheOuterDim) {
-  // [10, 4] with rows in chunks of 3: rank 2 holds rows 6..8, rank 3 row 9 of a chunk of 3.
+  // [10, 4] with rows in chunks of 3: rank 2 holds rows 6..8, and rank 3 holds row 9 in a chunk of capacity 3.
   for (int64_t rank = 0; rank < 4; rank++) {
     int64_t first = rank * 3, extent = std::min<int64_t>(3, 10 - first);
     Box flat(DType::kF32, {extent * 4}, {12 - extent * 4}, {first * 4}, {40}),

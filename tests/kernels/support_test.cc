@@ -1,4 +1,4 @@
-// Which hosts a build of the CUDA library can run on, and what it says of the others.
+// Which hosts a build of the CUDA library supports, and the messages for the others.
 #include "weft/kernels/cuda/device/support.h"
 
 #include <gtest/gtest.h>
@@ -54,7 +54,7 @@ TEST(GpuFault, SaysWhatToBuildOrThatNothingHelps) {
   EXPECT_TRUE(Has(old, "Tesla V100 has compute capability 7.0, expected 8.0 or newer; use device=cpu")) << old;
 }
 
-// On a host without a GPU: opening it fails in words, and the kernels can be had all the same where they were built.
+// On a host without a driver, opening a GPU fails with a message. The kernels can still be opened if they were built.
 TEST(OpenCuda, SaysWhyThereIsNoGpu) {
   if (HasCudaDriver()) GTEST_SKIP() << "this host has a driver";
   Context context(0, 1);

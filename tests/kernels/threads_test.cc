@@ -1,10 +1,10 @@
-// The number of threads never shows in a result: outputs are bit-equal for 1, 2, 3 and 7 threads.
+// Results do not depend on the number of threads: outputs are bit-equal for 1, 2, 3 and 7 threads.
 #include "harness.h"
 
 namespace weft::test {
 namespace {
 
-// Outputs of `make_out` shapes after running with `threads`.
+// Runs the op with each number of threads, into copies of `out`, and compares the bytes of the outputs.
 void ExpectBitEqual(Op op, const Attrs& attrs, std::vector<const Box*> in, const std::vector<Box>& out) {
   std::vector<std::vector<Box>> results;
   for (int threads : {1, 2, 3, 7}) {

@@ -52,7 +52,7 @@ std::string Unescaped(const std::string& text) {
   return bytes;
 }
 
-// The first word, and what follows the space behind it.
+// Splits the text at the first `at`.
 std::pair<std::string, std::string> Cut(const std::string& text, char at = ' ') {
   size_t end = std::min(text.find(at), text.size());
   return {text.substr(0, end), end < text.size() ? text.substr(end + 1) : ""};

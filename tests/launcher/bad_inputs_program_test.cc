@@ -1,4 +1,4 @@
-// The tables' bad inputs through the program: exit code 2, the answer said once, and nothing else.
+// Runs the program on the tables' bad inputs. It must exit with code 2 and print the answer once, and nothing else.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 
@@ -25,7 +25,7 @@ std::string ReadAll(const std::string& path) {
   return std::string((std::istreambuf_iterator<char>(file)), {});
 }
 
-// For a shell.
+// Quotes an argument for a shell.
 std::string Quoted(const std::string& word) {
   std::string quoted = "'";
   for (char ch : word) quoted += ch == '\'' ? "'\\''" : std::string(1, ch);
@@ -42,7 +42,7 @@ class Program : public testing::Test {
  protected:
   void SetUp() override { MakeModels(folder_.Path("models"), WEFT_BAD_INPUTS); }
 
-  // What the program says in a new folder; checks how it ends and that nothing was trained.
+  // Returns what the program prints in a new folder. Checks its exit code and that it did not train.
   std::string Refuse(const BadInput& input, const std::vector<std::string>& more, int ranks) {
     fs::create_directories(folder_.Path(fmt::format("case{}", ++cases_)));
     fs::current_path(folder_.Path(fmt::format("case{}", cases_)));
@@ -73,14 +73,14 @@ TEST_F(Program, SaysItOnceAndEndsWithTwo) {
   std::erase_if(inputs, [](const BadInput& input) { return input.ranks > 1; });
   for (size_t i = 0; i < inputs.size(); i += size_t(test::Share())) {
     std::string said = Refuse(inputs[i], {}, 1);
-    // A run that resumes first says in what it differs from the checkpoint.
+    // A run that resumes first prints in what it differs from the checkpoint.
     if (!answer_.starts_with("note: "))
       while (said.starts_with("note: ")) said.erase(0, std::min(said.find('\n'), said.size() - 1) + 1);
     EXPECT_EQ(said, answer_ + "\n") << inputs[i].place;
   }
 }
 
-// mpirun adds words of its own.
+// mpirun prints lines of its own too.
 TEST_F(Program, SaysItOnceForAllRanks) {
   std::set<std::string> kinds = {"misspelt key",
                                  "no such data",

@@ -1,4 +1,4 @@
-// Each bad input of the tables is refused as its table says, before the first step, by what weft train does.
+// weft train's functions refuse each bad input of the tables with its expected answer, before the first step.
 #include "launcher/bad_inputs.h"
 
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ namespace {
 namespace fs = std::filesystem;
 using namespace testing_;
 
-// On one rank, whose gate lets no step pass.
+// Trains on one rank. Its gate is shut, so no step runs.
 absl::Status Train(const TrainJob& job) {
   absl::Status status;
   RunRanks(1, [&](Context& context, GroupFactory& groups) {
@@ -47,7 +47,7 @@ absl::Status Answer(const BadInput& input) {
   return status;
 }
 
-// WEFT_UPDATE_GOLDEN=1 writes what was answered into the tables; the diff is then for a reviewer to read.
+// WEFT_UPDATE_GOLDEN=1 writes the actual answers into the tables, and a reviewer then reads the diff.
 void Update(const std::string& folder, const std::map<std::string, std::string>& answers) {
   for (const auto& entry : fs::directory_iterator(folder)) {
     if (entry.path().extension() != ".txt") continue;

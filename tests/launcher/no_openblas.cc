@@ -1,2 +1,2 @@
-// A library with the name of OpenBLAS and none of its functions.
+// A library with OpenBLAS's name and none of its functions.
 extern "C" int no_openblas() { return 0; }

@@ -1,4 +1,4 @@
-// An OpenBLAS that was built for one old processor: it has no other kernels to choose from.
+// An OpenBLAS that was built for one old processor, so it has no other kernels to choose from.
 #include <cblas.h>
 
 namespace {

@@ -1,4 +1,5 @@
-// Which tokens a model sees: an encoder both sides of each, a decoder those up to it; on every mesh.
+// Which tokens affect the logits of a token, on every mesh: in an encoder those on both sides, in a decoder those up to
+// it.
 #include <gtest/gtest.h>
 
 #include "parallel/training.h"
@@ -10,7 +11,7 @@ namespace {
 
 using namespace testing_;
 
-// The logits of one sequence: [T, V].
+// Returns the logits of one sequence: [T, V].
 std::vector<double> Logits(RankRun& run, const std::vector<int32_t>& tokens) {
   EagerBuilder eager(run.runtime, run.state.binder(), {run.options.seed, RandomPhase::kEval});
   BuilderScope builder(eager);

@@ -1,5 +1,5 @@
-// Parameter groups: what is neutral changes no bit, lr_scale 0 moves nothing, each optimizer of a run moves its
-// parameters as it does alone, and all layouts have one rank's losses.
+// Parameter groups. A neutral group changes no bit, lr_scale 0 changes no parameter, each optimizer of a run updates
+// its parameters as it does by itself, and all layouts have the losses of one rank.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -18,7 +18,7 @@ constexpr const char* kOptimizers[] = {"adamw", "sgd", "lion", "muon"};
 Optimizer Of(const std::string& name) {
   Optimizer optimizer = WithDefaults(name);
   if (name == "sgd") optimizer.options.momentum = 0.9;
-  optimizer.options.weight_decay = 0.1;  // as OptionsOf has it
+  optimizer.options.weight_decay = 0.1;  // the value of OptionsOf
   return optimizer;
 }
 ParameterGroup By(const std::string& match, const std::string& optimizer, double lr_scale = 1) {
@@ -32,7 +32,7 @@ Job JobOf(const std::string& optimizer, std::vector<ParameterGroup> groups = {})
   return job;
 }
 
-using Values = std::map<std::string, std::string>;  // the bytes of rank 0's part of each parameter
+using Values = std::map<std::string, std::string>;  // per parameter, the bytes of rank 0's part
 
 Values ValuesOf(RankRun& run) {
   Values values;
@@ -43,7 +43,7 @@ Values ValuesOf(RankRun& run) {
   return values;
 }
 
-// Rank 0's parameters before the first step, and after the last one with this learning rate.
+// Rank 0's parameters before the first step, and after the last one with the given learning rate.
 struct Moved {
   Values before, after;
 };
@@ -102,8 +102,8 @@ TEST(Groups, ScaleZeroMovesNothing) {
       }
 }
 
-// From the same weights and with the same gradients each parameter is moved by its group's optimizer as that one moves
-// it when it has all of them; by a half of the learning rate as at that rate.
+// With equal weights and gradients, a group's optimizer updates its parameters as it would if all parameters were its
+// own. With lr_scale 0.5 the update is that of half the learning rate.
 TEST(Groups, EachOptimizerMovesItsOwnAsAlone) {
   const std::pair<const char*, const char*> matches[] = {
       {"*", "adamw"}, {"*.attn.*", "muon"}, {"*.mlp.*", "sgd"}, {"*norm*", "lion"}, {"embed.*", "sgd"}};
@@ -137,7 +137,7 @@ TEST(Groups, TheLastThatMatchesDecidesAlone) {
     bool query = p->path().find(".q.") != std::string::npos, attention = p->path().find(".attn.") != std::string::npos;
     double scale = query ? 1 : attention ? 3 : 2, decay = query ? plain.options.weight_decay : attention ? 0.1 : 0.7;
     EXPECT_EQ(rule.lr_scale, scale) << p->path();
-    EXPECT_EQ(rule.options.weight_decay, decay) << p->path();  // norms too
+    EXPECT_EQ(rule.options.weight_decay, decay) << p->path();  // also for norms
     EXPECT_EQ(rule.rule, attention && !query ? FindOptimizer("sgd") : plain.rule) << p->path();
   }
 }

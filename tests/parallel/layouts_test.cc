@@ -1,5 +1,4 @@
-// Every layout trains to the same losses as one rank: data, tensor and sequence parallel, FSDP, micro-batches,
-// executors.
+// Every layout trains to the losses of one rank: data, tensor and sequence parallel, FSDP, micro-batches and executors.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -41,7 +40,8 @@ std::vector<Param> All() {
   std::vector<Param> all;
   for (const char* family : kFamilies)
     for (DType dtype : {DType::kF64, DType::kF32}) {
-      // Beside the others these have only their shape to show: the exact dtype, and the harder case of micro-batches.
+      // These families differ from the others only in their structure, so f64 and the harder case of micro-batches are
+      // enough.
       bool few = std::string(family) == "neox" || std::string(family) == "bert";
       if (few && dtype != DType::kF64) continue;
       for (auto [dp, tp] : {std::pair{2, 1}, {4, 1}, {3, 1}, {1, 2}, {1, 4}, {2, 2}})
@@ -68,15 +68,15 @@ class Layouts : public testing::TestWithParam<Param> {
       fmt::print("shown: layouts, {} steps, {} losses differ from one rank's by at most {:.2e}\n", Steps(), dtype,
                  worst);
   }
-  static std::map<std::string, double>& Worst() {  // relative, by dtype
+  static std::map<std::string, double>& Worst() {  // the largest relative error, by dtype
     static std::map<std::string, double> worst;
     return worst;
   }
 };
 
-// What sums in another order may do over 50 steps. A rounding is 1.1e-16 in f64 and 6e-8 in f32; AdamW and the layers
-// pass it on with a factor that stays below 1e3 here (measured: worst 1.6e-7 in f32), so f64 has room for 1e7 roundings
-// and f32 for thirty.
+// The tolerance is what another order of summation may cost over 50 steps. A rounding is 1.1e-16 in f64 and 6e-8 in
+// f32. AdamW and the layers amplify it by less than 1e3 here (measured: 1.6e-7 at worst in f32). So f64 has room for
+// 1e7 roundings and f32 for thirty.
 TEST_P(Layouts, LossesEqualOneRank) {
   const RunResult& want = OneRank(GetParam());
   RunResult got = Train(JobOf(GetParam()), GetParam().layout);
@@ -95,7 +95,8 @@ TEST_P(Layouts, LossesEqualOneRank) {
 
 INSTANTIATE_TEST_SUITE_P(All, Layouts, testing::ValuesIn(test::ShareOf(All())), ParamName);
 
-// Hybrid: copies of what dp ranks shard, on a mesh of three axes. Five sequences over four ranks leave one without any.
+// Hybrid: copies of what dp ranks shard, on a mesh of three axes. With five sequences over four ranks, one rank
+// has none.
 std::vector<Param> Hybrid() {
   std::vector<Param> all;
   for (const char* family : {"gpt2", "llama"})

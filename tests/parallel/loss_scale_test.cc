@@ -1,5 +1,5 @@
-// Training in f16: scaled gradients are f32's, a step whose gradients are not finite leaves no trace, and the scale
-// finds its place; on every layout and executor.
+// Training in f16, on every layout and executor. Scaled gradients agree with those of f32, a step with non-finite
+// gradients changes nothing, and the scale adapts.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -18,7 +18,8 @@ using namespace testing_;
 constexpr Precision kF16{DType::kF16, DType::kF32, DType::kF32};
 using Values = std::map<std::string, std::vector<double>>;
 
-// The gradients of the mean loss (to a power of two) in the first micro-step, without the scale.
+// Returns the gradients of the mean loss in the first micro-step, with the loss scale divided out. They are exact up to
+// a power of two.
 Values Gradients(const Job& job) {
   Values gradients;
   OnMesh({}, [&](Context& context, DeviceMesh& mesh) {
@@ -55,8 +56,8 @@ void ExpectClose(const Values& got, const Values& want, double tolerance, double
   }
 }
 
-// A rounding of f16 is 2^-12 of a value at most, and some ten of them lie between the weights and a gradient (measured:
-// 1.3e-3). The floor is for gradients that are zero but for rounding, as those of the keys' biases.
+// A rounding of f16 costs at most 2^-12 of a value, and about ten roundings lie between the weights and a gradient
+// (measured: 1.3e-3). The floor is for gradients that are zero except for rounding, such as those of the keys' biases.
 TEST(LossScale, ScaledGradientsAreThoseOfF32) {
   for (const char* family : kFamilies) {
     Values want = Gradients({.model = Tiny(family)});
@@ -67,7 +68,7 @@ TEST(LossScale, ScaledGradientsAreThoseOfF32) {
   }
 }
 
-// Weights of 1e-3 make most gradients in the blocks smaller than f16's least number, 6e-8.
+// Weights of 1e-3 make most gradients in the blocks smaller than f16's smallest number, 6e-8.
 TransformerConfig Faint() {
   TransformerConfig faint = TinyLlama();
   faint.init_std = 1e-3;
@@ -75,7 +76,7 @@ TransformerConfig Faint() {
 }
 constexpr LossScaleOptions kUnscaled{.initial = 1};
 
-// Scaled they are still among the numbers that f16 holds with fewer digits: measured 1.3e-2.
+// With the scale these gradients are still in the range where f16 has fewer digits. Measured: 1.3e-2.
 TEST(LossScale, KeepsGradientsThatF16Loses) {
   Values want = Gradients({.model = Faint()});
   ExpectClose(Gradients({.model = Faint(), .precision = kF16}), want, 1.0 / 32, 0, "scaled");
@@ -85,7 +86,7 @@ TEST(LossScale, KeepsGradientsThatF16Loses) {
   EXPECT_GE(lost, 2);
 }
 
-// With the scale, parameters whose gradients f16 loses move as in f32; without it they stand still.
+// With the scale, parameters whose gradients f16 loses are updated as in f32. Without it they do not change.
 TEST(LossScale, TrainsWhereF16AloneStandsStill) {
   auto moved = [](const Precision& precision, const LossScaleOptions& options) {
     std::vector<double> values;
@@ -122,14 +123,14 @@ std::vector<Layout> SomeLayouts() {
 
 class LossScaleLayouts : public testing::TestWithParam<Layout> {};
 
-// This rank's share of all that a step may write, but for the loss scale.
+// Returns this rank's part of all that a step may write, except for the loss scale.
 Values Snapshot(State& state) {
   Values values;
   for (const auto& [name, entry] : state.entries()) {
     if (name.starts_with("slot.") || name.starts_with("loss_scale.")) continue;
     TensorView view = state.View(name);
     std::vector<double> storage = entry.local.ToDoubles(), &box = values[name];
-    for (int64_t i = 0; i < view.NumElements(); i++) {  // what pads uneven shards is nobody's
+    for (int64_t i = 0; i < view.NumElements(); i++) {  // the padding of uneven shards is undefined
       int64_t place = 0, rest = i;
       for (int d = view.rank - 1; d >= 0; d--) {
         place += rest % view.dim(d).extent * view.dim(d).stride;
@@ -142,7 +143,7 @@ Values Snapshot(State& state) {
 }
 double Scalar(State& state, const char* name) { return state.At(name).local.Item(); }
 
-// Scales of 2^40 and 2^39 overflow f16 whatever the gradients are; 2^8 does not.
+// Scales of 2^40 and 2^39 overflow f16 with any gradients. A scale of 2^8 does not.
 void ExpectNoTrace(const Layout& layout, const Optimizer& optimizer) {
   constexpr double kBad = 0x1p40, kGood = 0x1p8;
   OnMesh(layout, [&](Context& context, DeviceMesh& mesh) {
@@ -162,7 +163,7 @@ void ExpectNoTrace(const Layout& layout, const Optimizer& optimizer) {
       EXPECT_EQ(Scalar(run.state, entry::kGoodSteps), 0);
       EXPECT_TRUE(Snapshot(run.state) == before);
     }
-    // From here on it is a run whose updates 1 and 2 are the steps 3 and 4.
+    // From here on the run equals a fresh one whose updates 1 and 2 are the steps 3 and 4.
     run.state.SetScalar(entry::kLossScale, kGood);
     job.loss_scale.initial = kGood;
     RankRun fresh(job, layout, context, mesh);
@@ -176,7 +177,7 @@ void ExpectNoTrace(const Layout& layout, const Optimizer& optimizer) {
       EXPECT_FALSE(Snapshot(run.state) == before);
       EXPECT_TRUE(Snapshot(run.state) == Snapshot(fresh.state));
     }
-    EXPECT_EQ(Scalar(run.state, entry::kLossScale), 2 * kGood);  // two in a row
+    EXPECT_EQ(Scalar(run.state, entry::kLossScale), 2 * kGood);  // after two good steps in a row
     EXPECT_EQ(Scalar(run.state, entry::kGoodSteps), 0);
     run.Step(5);
     EXPECT_EQ(Scalar(run.state, entry::kLossScale), 2 * kGood);
@@ -194,7 +195,8 @@ TEST(LossScale, EveryOptimizerSkips) {
     }
 }
 
-// A skip starts the count of good steps again, the scale stays between its bounds, and its factors are the options'.
+// A skipped step resets the count of good steps. The scale stays within its bounds, and its factors are those of the
+// options.
 TEST(LossScale, FollowsItsOptions) {
   OnMesh({}, [](Context& context, DeviceMesh& mesh) {
     Job job{.model = TinyGpt2(), .precision = kF16};
@@ -221,7 +223,8 @@ TEST(LossScale, FollowsItsOptions) {
   });
 }
 
-// What a run in f16 sends is what one in bf16 sends: all ranks hold the scale, and decide by the norm that they log.
+// A run in f16 makes the same collectives as one in bf16: every rank holds the scale and decides by the norm that is
+// computed anyway.
 TEST_P(LossScaleLayouts, MovesNothingOfItsOwn) {
   auto collectives = [&](DType compute) {
     Job job{.model = TinyGpt2(), .precision = {compute, DType::kF32, DType::kF32}};
@@ -251,7 +254,7 @@ void ExpectSameLosses(const RunResult& got, const RunResult& want, double tolera
     ASSERT_LE(std::abs(got.losses[i] / want.losses[i] - 1), tolerance) << "step " << i + 1;
 }
 
-// Sums in another order round to other numbers of f16, 2^-12 away, and a loss is a mean over 35 tokens
+// Sums in another order may round to neighbours in f16, which are 2^-12 away. A loss is a mean over 35 tokens
 // (measured: 2.7e-5).
 TEST_P(LossScaleLayouts, LossesEqualOneRank) {
   static const RunResult want = TrainF16({});
@@ -260,7 +263,7 @@ TEST_P(LossScaleLayouts, LossesEqualOneRank) {
   EXPECT_EQ(got.scales, want.scales);
 }
 
-// As above, and the roundings of weights and activations (measured: 5.1e-5).
+// As above, plus the roundings of weights and activations (measured: 5.1e-5).
 TEST(LossScale, LossesFollowF32) {
   for (const char* family : kFamilies) {
     RunResult f32 = Train({.model = Tiny(family), .steps = kAllSteps}, {});
@@ -269,7 +272,7 @@ TEST(LossScale, LossesFollowF32) {
   }
 }
 
-// Gradients that are also summed over ranks in f16: two more roundings.
+// Gradients are also summed over ranks in f16, which adds two roundings.
 TEST(LossScale, ReducesInF16) {
   Job job{.model = TinyGpt2(), .precision = {DType::kF16, DType::kF32, DType::kF16}, .steps = kSteps};
   RunResult want = TrainF16({});

@@ -1,4 +1,4 @@
-// What a compiled step allocates under real mpirun: nothing, neither Weft nor Gloo's part of it.
+// Under mpirun a compiled step allocates nothing, neither in Weft nor in the parts of Gloo that it uses.
 #include <gtest/gtest.h>
 
 #include "dist/mpi_main.h"
@@ -26,7 +26,7 @@ TEST(MpiStepCost, CompiledAllocatesNothingAfterStepTwoUnderGloo) {
     }
 }
 
-// Calls in the background take the slots and handles of earlier ones.
+// Background calls reuse the slots and handles of earlier ones.
 TEST(MpiStepCost, BackgroundCallsAllocateNothing) {
   Context context(test::TheBootstrap().rank(), 4);
   auto groups = MakeGroupFactory(test::TheBootstrap());

@@ -1,5 +1,5 @@
-// The same training under real mpirun on four ranks: Gloo moves the bytes. Losses against one in-process rank, bytes
-// against the printed plan.
+// Training under mpirun on four ranks, where Gloo moves the bytes. The losses agree with one in-process rank, and the
+// bytes with the printed plan.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -50,7 +50,8 @@ void Compare(const Job& job, const Layout& layout, double tolerance) {
     ASSERT_LE(std::abs(got.losses[i] - want.losses[i]), tolerance * std::abs(want.losses[i]))
         << Describe(layout) << " step " << i + 1;
 
-  // Per axis and kind, Gloo's groups are handed exactly what the plan says, and move what that takes.
+  // Per axis and kind, Gloo's groups get exactly the calls and bytes of the plan, and move the bytes that these calls
+  // need.
   StepOptions o = OptionsOf(job, layout);
   TrainingStep step(job.model, o);
   std::map<std::pair<int, std::string>, CallCount> planned;
@@ -70,7 +71,7 @@ void Compare(const Job& job, const Layout& layout, double tolerance) {
   EXPECT_EQ(got.counts, planned) << Describe(layout);
 }
 
-// f64: another order of summation. f32: the bar for layouts.
+// f64 differs only by the order of summation. f32 has the tolerance of layouts_test.
 TEST(MpiTraining, TwoByTwoEqualsOneRank) {
   if (test::TheBootstrap().world_size() != 4) GTEST_SKIP() << "needs 4 ranks";
   for (bool gpt2 : {true, false})
@@ -87,7 +88,7 @@ TEST(MpiTraining, TwoByTwoEqualsOneRank) {
         }
 }
 
-// Copies of what dp ranks shard: 2 x 2 x 1 on four ranks, 2 x 2 x 2 on eight.
+// Copies of what dp ranks shard: 2 x 2 x 1 on four ranks, and 2 x 2 x 2 on eight.
 TEST(MpiTraining, HybridEqualsOneRank) {
   int tp = test::TheBootstrap().world_size() / 4;
   for (DType dtype : {DType::kF64, DType::kF32}) {
@@ -98,7 +99,7 @@ TEST(MpiTraining, HybridEqualsOneRank) {
   }
 }
 
-// A mesh over some of the ranks, and a tensor on its way there and back, by Gloo.
+// A tensor moves to a mesh over some of the ranks and back, through Gloo.
 TEST(MpiTraining, TensorsMoveBetweenMeshes) {
   World world;
   int ranks = world.context.world_size();

@@ -1,4 +1,4 @@
-// Every op of the closed set, every placement, 2, 3 and 4 ranks and 2 x 2, forward and backward, against one rank.
+// Every op in every placement, on 2, 3 and 4 ranks and on 2 x 2, forward and backward, agrees with one rank.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -12,7 +12,8 @@
 namespace weft {
 namespace {
 
-// What has no samples: leaves compute nothing, reshards have redistribute_test, collectives have dist's own sweep.
+// Ops without samples. Leaves compute nothing, redistribute_test covers reshards, and the tests of src/dist sweep
+// collectives.
 const std::set<Op> kElsewhere{Op::kLeaf,          Op::kReshard,  Op::kAllReduce,  Op::kAllGather,
                               Op::kReduceScatter, Op::kAllToAll, Op::kLocalSlice, Op::kMaskPartial};
 
@@ -25,7 +26,7 @@ bool IsSwept(const std::string& name) {
   return false;
 }
 
-// A line that names no op of the sweep or no kind would excuse nothing, and nobody would know.
+// Throws for a line that names no op of the sweep or no kind, because that line would silently excuse nothing.
 Gaps ReadGaps(std::istream& file) {
   Gaps gaps;
   std::string line, op, kind, reason;
@@ -58,8 +59,8 @@ TEST(KnownGaps, NamesOpsAndKindsOfTheSweep) {
   }
 }
 
-// Of the ops with a kernel, and how many these are. An op without one is a composition of others here: its rule and its
-// derivative run, but nothing of its own.
+// The result of the ops that have a kernel, and their number. An op without a kernel runs as a composition, so the
+// sweep tests its rule and derivative but no kernel of its own. Such ops are counted apart.
 struct Sum {
   sweep::Result swept;
   int ops = 0, compositions = 0;
@@ -108,7 +109,8 @@ TEST_P(OpSweep, EveryPlacementEqualsOneRank) {
   EXPECT_EQ(result.failures.size(), 0u);
 }
 
-// Replicate comes first in every list, so a share that began there would run nothing else of an op with few placements.
+// Replicate comes first in every list. A share that started there would run only Replicate for an op with few
+// placements.
 TEST(OpSweepShare, RunsMoreThanReplicateForEachSampleAndMesh) {
   for (Op op : {Op::kExp, Op::kReduceSum, Op::kEinsum, Op::kLayerNorm}) {
     sweep::Result result = sweep::SweepOp(op, {.share = 1000});

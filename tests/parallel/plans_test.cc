@@ -1,4 +1,4 @@
-// Plans: rows say what a named plan says, any rows give one rank's losses, and rows of absent axes give nothing.
+// Plans: rows can express a named plan, any rows give the losses of one rank, and rows of absent axes change nothing.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -29,7 +29,7 @@ Job DoubleJob(const TransformerConfig& model, int steps) {
   return {.model = model, .precision = {DType::kF64, DType::kF64, DType::kF64}, .steps = steps};
 }
 
-// A run whose plan is `plan`.
+// Trains with `plan`.
 RunResult TrainWith(const ShardingPlan& plan, Job job, const Layout& layout) {
   job.plan = plan;
   return Train(job, layout);
@@ -71,7 +71,7 @@ TEST(PlanRows, ADimThatATensorLacksIsRefused) {
   EXPECT_EQ(plan.ParameterPlacement("mlp.up.weight", 3, kTwo), (Sharding{Replicate(), Shard(2)}));
 }
 
-// Rows of an axis of one rank, or of an axis that the mesh lacks, change no collective, also where they come last.
+// Rows for an axis of one rank, or for an axis that the mesh lacks, change no collective, even if they come last.
 TEST(PlanRows, OfAnAbsentAxisDoNothing) {
   for (auto [dp, tp] : {std::pair{1, 1}, {2, 1}, {1, 2}, {2, 2}})
     for (Fsdp fsdp : {Fsdp::kNone, Fsdp::kFull}) {
@@ -129,7 +129,7 @@ int AllReduces(const ShardingPlan& plan, const std::string& within) {
   return n;
 }
 
-// Rows that leave the MLP whole on every rank take its all-reduces out of the plan, and no others.
+// Rows that replicate the MLP on every rank remove its all-reduces from the plan, and no others.
 TEST(Megatron, ReplicateRowsTakeCollectivesAway) {
   ShardingPlan plan = MegatronPlan(OptionsFor(SmallGpt()), {{"dp", "tp"}, {1, 2}});
   EXPECT_EQ(AllReduces(plan, ".mlp"), 2);
@@ -139,7 +139,7 @@ TEST(Megatron, ReplicateRowsTakeCollectivesAway) {
   EXPECT_EQ(AllReduces(plan, ".attn"), 2);
 }
 
-// ---- A family's own. ----
+// ---- A family's own plan. ----
 
 TEST(BertPlan, CutsTheDenseLayerAndKeepsTheLosses) {
   Job job = DoubleJob(TinyBert(), 5);
@@ -179,7 +179,7 @@ constexpr Point kPoints[] = {
     {"blocks.1", "output", 3},      {"norm", "output", 3},        {"head", "input", 3},
     {"head", "output", 3}};
 
-// Rows at random, added to Megatron's plan or to none.
+// Returns Megatron's plan, or none, with random rows appended.
 ShardingPlan AnyPlan(std::mt19937& draw, const TransformerConfig& model, const MeshShape& mesh) {
   auto below = [&](size_t n) { return size_t(draw() % n); };
   ShardingPlan plan = FindPlan(below(3) ? "megatron" : "none")->make(OptionsFor(model, below(2) == 0), mesh);
@@ -203,7 +203,7 @@ std::string Text(const ShardingPlan& plan) {
   return text;
 }
 
-// A plan gives one rank's losses, or it asks for two shards in one product and is refused as such.
+// A plan gives the losses of one rank, or is refused because it asks for two shards in one product.
 TEST(AnyRows, GiveOneRanksLossesOrAreRefused) {
   int trained = 0, refused = 0;
   double apart = 0;

@@ -1,4 +1,5 @@
-// Initial parameters and dropout masks are functions of seed, path and global index alone: bit-equal on every layout.
+// Initial parameters and dropout masks depend only on seed, path and global index, so they are bit-equal on every
+// layout.
 #include <gtest/gtest.h>
 
 #include "parallel/testing.h"
@@ -31,7 +32,8 @@ std::vector<Param> All() {
   return all;
 }
 
-// What InitParameters leaves in the State, gathered from the ranks: parameters, and copies where there are any.
+// Returns what InitParameters leaves in the State, gathered from the ranks: the parameters, and their copies if there
+// are any.
 test::Values InitialParameters(const Job& job, const Layout& layout) {
   StepOptions o = OptionsOf(job, layout);
   std::map<std::string, std::vector<Tensor>> chunks;
@@ -58,7 +60,7 @@ test::Values InitialParameters(const Job& job, const Layout& layout) {
   return values;
 }
 
-// One tensor of zeros and ones a dropout of the model, for all rows of the global batch.
+// Returns, for each dropout of the model, a mask over all rows of the global batch.
 std::map<std::string, std::vector<bool>> Masks(const Job& job, const Layout& layout, test::Values leaves) {
   StepOptions o = OptionsOf(job, layout);
   std::map<std::string, std::vector<bool>> masks;
@@ -83,7 +85,7 @@ std::map<std::string, std::vector<bool>> Masks(const Job& job, const Layout& lay
     for (auto& [name, value] : test::RunRanks(graph, o.model.mesh, leaves, {.natural = true}))
       for (double v : value.ToDoubles()) masks[name].push_back(v != 0);
   }
-  for (auto& [name, mask] : masks)  // rows beyond the batch fill up the last micro-batch
+  for (auto& [name, mask] : masks)  // the last micro-batch has extra rows
     mask.resize(mask.size() / size_t(o.rows * o.micro_steps) * size_t(job.global_batch));
   return masks;
 }
@@ -106,7 +108,7 @@ TEST_P(Randomness, DropoutMasksAreBitEqual) {
   Job job = JobOf(GetParam());
   auto want = Masks(job, {}, InitialParameters(job, {}));
   auto got = Masks(job, GetParam().layout, InitialParameters(job, GetParam().layout));
-  ASSERT_EQ(want.size(), size_t(2 * job.model.layers) + 1);  // embedding, and two a layer
+  ASSERT_EQ(want.size(), size_t(2 * job.model.layers) + 1);  // one for the embedding, two per layer
   for (auto& [name, mask] : want) {
     double kept = double(std::count(mask.begin(), mask.end(), true)) / double(mask.size());
     EXPECT_NEAR(kept, 1 - job.model.dropout, 0.1) << name;

@@ -1,4 +1,5 @@
-// Every legal transition between two placements, on one and two axes, against the global tensor; and what each costs.
+// Every legal transition between two placements, on one and two axes, agrees with the global tensor and has the
+// expected cost.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>
@@ -30,8 +31,8 @@ bool MixesPartials(const Sharding& s) {
   return false;
 }
 
-// Every sharding of a tensor of `rank` dims: per axis R, S(d), P(sum), P(max), P(min); where two axes share a dim, both
-// orders.
+// Returns every sharding of a tensor of `rank` dims: per axis R, S(d), P(sum), P(max) or P(min). If two axes share a
+// dim, both orders are included.
 std::vector<Sharding> AllShardings(int rank, int axes) {
   std::vector<Placement> one = kPartials;
   one.push_back(Replicate());
@@ -49,7 +50,8 @@ std::vector<Sharding> AllShardings(int rank, int axes) {
   return all;
 }
 
-// On an axis of one rank a Partial places nothing, so there it may.
+// Whether the transition changes one kind of Partial into another. On an axis of one rank that is allowed, because a
+// Partial means nothing there.
 bool ChangesPartial(const Sharding& from, const Sharding& to, const MeshShape& mesh = test::MeshOf({2, 2})) {
   for (int a = 0; a < from.num_axes(); a++)
     if (mesh.sizes[size_t(a)] > 1 && from[a].kind == Placement::kPartial && to[a].kind == Placement::kPartial &&
@@ -61,10 +63,10 @@ bool ChangesPartial(const Sharding& from, const Sharding& to, const MeshShape& m
 struct Case {
   Sharding from, to;
   LocalProgram local;
-  std::vector<Tensor> traced, eager;  // by rank
+  std::vector<Tensor> traced, eager;  // per rank
 };
 
-// Even, uneven, and smaller than the ranks: down to one element and to none.
+// Even, uneven, and fewer elements than ranks, down to one and to none.
 const std::vector<Shape> kShapes{{12, 6}, {7, 5}, {3, 2}, {1, 4}, {0, 3}};
 
 Case MakeCase(const Shape& shape, const Sharding& from, const Sharding& to, const MeshShape& mesh) {
@@ -110,7 +112,7 @@ TEST_P(RedistributeOn, EveryTransitionKeepsTheGlobalTensor) {
     for (const Case& c : cases) {
       std::string what =
           fmt::format("{} {} -> {} on {}", ToString(shape), ToString(c.from), ToString(c.to), ToString(mesh));
-      // 1e-13: the terms of a sum are of size 1 and there are at most six.
+      // 1e-13: a sum has at most six terms of size 1.
       EXPECT_LE(test::LargestDifference(test::Assemble(c.traced, shape, c.to, mesh), global), 1e-13) << what;
       EXPECT_LE(test::LargestDifference(test::Assemble(c.eager, shape, c.to, mesh), global), 1e-13)
           << what << ", eager";
@@ -134,13 +136,13 @@ void ExpectSame(std::vector<Case>& cases, const Shape& shape, const MeshShape& m
   for (const Case& c : cases) {
     std::string what =
         fmt::format("{} {} -> {} on {}", ToString(shape), ToString(c.from), ToString(c.to), ToString(mesh));
-    // 1e-13: the terms of a sum are of size 1 and there are at most sixteen.
+    // 1e-13: a sum has at most sixteen terms of size 1.
     EXPECT_LE(test::LargestDifference(test::Assemble(c.traced, shape, c.to, mesh), global), 1e-13) << what;
     EXPECT_LE(test::LargestDifference(test::Assemble(c.eager, shape, c.to, mesh), global), 1e-13) << what << ", eager";
   }
 }
 
-// Three axes: all pairs, 4,096 of them, on a tensor that no axis divides.
+// Three axes: all 4,096 pairs, on a tensor whose extents no axis divides.
 TEST(Redistribute, EveryPairOnThreeAxes) {
   MeshShape mesh = test::MeshOf({2, 2, 2});
   const Shape shape{7, 5};
@@ -152,7 +154,7 @@ TEST(Redistribute, EveryPairOnThreeAxes) {
   fmt::print("shown: redistribute, {}: {} pairs\n", ToString(mesh), cases.size());
 }
 
-// Four axes: pairs that a seed draws, with the axes of a dim in any order.
+// Four axes: pairs drawn from a seed, with the axes of a dim in any order.
 TEST(Redistribute, DrawnPairsOnFourAxes) {
   MeshShape mesh = test::MeshOf({2, 2, 2, 2});
   std::mt19937_64 draw(14);
@@ -173,7 +175,7 @@ TEST(Redistribute, DrawnPairsOnFourAxes) {
   fmt::print("shown: redistribute, {}: {} pairs\n", ToString(mesh), pairs);
 }
 
-// One collective for one mismatch.
+// One mismatch costs one collective.
 TEST(Transitions, OneMismatchIsTheCollectiveOfTheTable) {
   struct Row {
     Placement from, to;
@@ -195,7 +197,8 @@ TEST(Transitions, OneMismatchIsTheCollectiveOfTheTable) {
   }
 }
 
-// The steps end where they should, change one axis each, and only the innermost axis of a dim is ever taken off it.
+// The steps end in the target placement and change one axis each. Only the innermost axis of a dim is ever removed from
+// it.
 TEST(Transitions, EveryPlanIsASequenceOfLegalSteps) {
   for (int axes : {1, 2})
     for (const Sharding& from : AllShardings(2, axes))
@@ -216,7 +219,7 @@ TEST(Transitions, EveryPlanIsASequenceOfLegalSteps) {
       }
 }
 
-// Where one axis differs and the other keeps its place in the order, one collective is enough, and a slice costs none.
+// If only one axis differs, and the other keeps its place in the order, one collective is enough. A slice costs none.
 TEST(Transitions, AnAxisThatAloneDiffersCostsOneCollective) {
   for (const Sharding& from : AllShardings(2, 2))
     for (const Sharding& to : AllShardings(2, 2))

@@ -1,4 +1,4 @@
-// What the rules choose, and what they refuse.
+// Tests of the sharding rules: which placements they choose, and what they refuse.
 #include "parallel/traps.h"
 #include "weft/core/compile/comm_plan.h"
 #include "weft/core/compile/plan.h"
@@ -26,7 +26,7 @@ TEST(Rules, AConflictNamesOpOperandsPlacementsAndLine) {
                   line));
 }
 
-// Different axes of the mesh may shard different dims of the operands: no conflict.
+// Different mesh axes may shard different dims of the operands without a conflict.
 TEST(Rules, EachAxisDecidesOnItsOwn) {
   Graph graph = test::Trace([] {
     Var a = Leaf("a", kF64, {4, 6}, {S(0), R}), b = Leaf("b", kF64, {4, 6}, {R, S(1)});
@@ -64,7 +64,7 @@ TEST(Rules, TheExplicitModeRefusesAndSaysWhatItWouldInsert) {
   EXPECT_EQ(Collectives(Partition(explicit_graph, {.mesh = kTp2, .check = true})), (Counts{{"all_reduce", 1}}));
 }
 
-// A free local slice is not a collective: the explicit mode lets it pass.
+// A local slice costs nothing and is no collective, so the explicit mode allows it.
 TEST(Rules, TheExplicitModeAllowsALocalSlice) {
   Graph graph = test::Trace([] { return Traced{{{"y", Leaf("a", kF64, {4}, {S(0)}) + Leaf("b", kF64, {4}, {R})}}}; });
   EXPECT_EQ(Collectives(Partition(graph, {.mesh = kTp2, .check = true, .natural = true})), Counts{});
@@ -94,7 +94,7 @@ TEST(Rules, APlacementOfAnotherNumberOfAxesIsRefused) {
 
 struct PartialCase {
   const char* name;
-  std::function<Var(Var p, Var q, Var r)> op;  // p, q Partial(sum), r Replicate
+  std::function<Var(Var p, Var q, Var r)> op;  // p and q are Partial(sum), r is Replicate
   Placement want;
 };
 
@@ -139,13 +139,13 @@ TEST(Partials, AreKeptOnlyWhereAllOperandsAreTheSameSumAndBytesDoNotGrow) {
     });
     EXPECT_EQ(NaturalPlacement(graph, kTp2), Sharding{c.want}) << c.name;
     Values leaves{{"p", Draw({4, 6}, 1)}, {"q", Draw({4, 6}, 2)}, {"r", Draw({4, 6}, 3)}};
-    // A sum cast to f32 rounds each term on its own: 6e-8 each.
+    // A sum that is cast to f32 rounds each term separately, which costs 6e-8 each.
     ExpectSameOnRanks(graph, kTp2, leaves, std::string(c.name) == "narrowing cast" ? 1e-6 : 1e-12);
   }
 }
 
-// A widening cast would double the bytes of the reduction: the sum ends before it, in the narrow type. On a chain of
-// parameters it passes (Fsdp.GathersTheNarrowValueAndReducesInTheWideOne).
+// A widening cast would double the bytes of the reduction, so the sum is reduced before it, in the narrow type. In a
+// chain of parameters the cast keeps the Partial (Fsdp.GathersTheNarrowValueAndReducesInTheWideOne).
 TEST(Partials, AWideningCastOfAnIntermediateResolvesThem) {
   for (DType narrow : {DType::kBF16, DType::kF32}) {
     Graph graph = test::Trace([&] {
@@ -162,8 +162,8 @@ TEST(Partials, AWideningCastOfAnIntermediateResolvesThem) {
   }
 }
 
-// PT#165962: a Partial of one kind passed an op that keeps another. Even where an op is linear a maximum does not pass
-// it: max(a) + max(b) is not max(a + b), and -max(a) is a minimum.
+// PT#165962: one kind of Partial passed through an op that keeps another kind. A maximum does not pass even through a
+// linear op: max(a) + max(b) is not max(a + b), and -max(a) is a minimum.
 TEST(Partials, PT165962_AMaxPassesNoLinearOp) {
   for (ReduceOp op : {ReduceOp::kMax, ReduceOp::kMin})
     for (auto& build :
@@ -175,7 +175,7 @@ TEST(Partials, PT165962_AMaxPassesNoLinearOp) {
     }
 }
 
-// A sum over one axis of a maximum over another has no one meaning: the order of the reductions would matter.
+// A sum over one axis of a maximum over another is ambiguous, because the order of the reductions would matter.
 TEST(Partials, TwoKindsNeverStandInOnePlacement) {
   Sharding mixed{P, Partial(ReduceOp::kMax)};
   Graph leaf = test::Trace([&] { return Traced{{{"y", Leaf("x", kF64, {4}, mixed)}}}; });
@@ -183,18 +183,19 @@ TEST(Partials, TwoKindsNeverStandInOnePlacement) {
   for (const Graph* graph : {&leaf, &reshard})
     EXPECT_THAT(ErrorOf([&] { Partition(*graph, {.mesh = kDp2Tp2}); }),
                 AllOf(HasSubstr("(P(sum), P(max))"), HasSubstr("never mix")));
-  // On an axis of one rank a Partial is nothing.
+  // On an axis of one rank a Partial has no meaning.
   EXPECT_EQ(ErrorOf([&] { Partition(leaf, {.mesh = {{"dp", "tp"}, {1, 2}}}); }), "");
 }
 
-// The rules do not make such a mix either: the pending sum over dp ends before a maximum over tp begins.
+// The rules do not create such a mix either: the pending sum over dp is reduced before a maximum over tp begins.
 TEST(Partials, AMaxOverAShardedDimResolvesAPendingSumFirst) {
   Graph graph = test::Trace([] { return Traced{{{"y", ReduceMax(Leaf("x", kF64, {3, 6}, {P, S(1)}), 1)}}}; });
   EXPECT_EQ(NaturalPlacement(graph, kDp2Tp2), (Sharding{R, Partial(ReduceOp::kMax)}));
   ExpectSameOnRanks(graph, kDp2Tp2, {{"x", Draw({3, 6}, 1)}});
 }
 
-// Resolved at its producer: two readers share one all-reduce, and a shard is wanted as a reduce-scatter.
+// A Partial is resolved where it is produced. Two readers share one all-reduce, and for a sharded reader it is a
+// reduce-scatter.
 TEST(Partials, AreResolvedOnceHoweverManyReaders) {
   Graph graph = test::Trace([] {
     Var p = ReduceSum(Leaf("x", kF64, {4, 6}, {S(1)}), 1);
@@ -208,9 +209,9 @@ TEST(Partials, AreResolvedOnceHoweverManyReaders) {
   EXPECT_EQ(Collectives(Partition(sharded, {.mesh = kTp2, .natural = true})), (Counts{{"reduce_scatter", 1}}));
 }
 
-// ---- Megatron's pattern, whose collectives are known by number. ----
+// ---- Megatron's pattern, whose number of collectives is known. ----
 
-// x + gelu(x w1) w2, twice; columns of w1 and rows of w2 on tp.
+// x + gelu(x w1) w2, twice. tp shards the columns of w1 and the rows of w2.
 Graph MegatronMlp(bool sequence_parallel) {
   return test::Trace([=] {
     Sharding column{S(1)}, row{S(0)}, stream = sequence_parallel ? Sharding{S(1)} : Sharding{R};
@@ -243,8 +244,8 @@ Values MegatronValues() {
   return values;
 }
 
-// A half layer has one all-reduce forward (after the row product) and one backward (before the column product). Keeping
-// Partials longer made eight of them thirty.
+// Half a layer has one all-reduce forward (after the row product) and one backward (before the column product). An
+// earlier version that kept Partials longer turned eight of them into thirty.
 TEST(Megatron, TwoMlpsAllReduceTwiceForwardAndTwiceBackward) {
   Graph graph = MegatronMlp(false);
   for (const MeshShape& mesh : {kTp2, kTp4}) {
@@ -255,8 +256,8 @@ TEST(Megatron, TwoMlpsAllReduceTwiceForwardAndTwiceBackward) {
   }
 }
 
-// Sequence parallel: an all-gather and a reduce-scatter forward, their duals backward; the output of a reshard keeps
-// its Partial cotangent, so P -> S is one reduce-scatter and not an all-reduce and a slice.
+// Sequence parallel has an all-gather and a reduce-scatter forward, and their duals backward. The output of a reshard
+// keeps its Partial cotangent, so P -> S is one reduce-scatter and not an all-reduce and a slice.
 TEST(Megatron, SequenceParallelGathersAndScattersOncePerMlpAndDirection) {
   Graph graph = MegatronMlp(true);
   for (const MeshShape& mesh : {kTp2, kTp4}) {
@@ -269,7 +270,7 @@ TEST(Megatron, SequenceParallelGathersAndScattersOncePerMlpAndDirection) {
   }
 }
 
-// A conversion that Partition inserts has its dual, and no cotangent is born at global size.
+// A conversion that Partition inserts has its dual in the backward pass, and no cotangent is created at global size.
 TEST(Cotangents, AreShardedLikeTheirPrimals) {
   Graph graph = test::Trace([] {
     Var x = Leaf("x", kF64, {4, 6}, {S(0)}), y = Exp(Sin(x));
@@ -305,8 +306,8 @@ std::string Text(const std::vector<PlannedView>& views) {
   return text;
 }
 
-// All ranks run the same steps on the same sizes, also those that hold less or nothing: one that left a collective out
-// would hang the others. A kernel may take less scratch for fewer rows, so offsets in the arena are a rank's own.
+// All ranks run the same steps with the same sizes, also those that hold less or nothing. If one left out a collective,
+// the others would hang. A kernel may need less scratch for fewer rows, so offsets in the arena may differ per rank.
 TEST(CommunicationPlan, IsTheSameOnRanksThatHoldLessOrNothing) {
   Graph graph = test::Trace([] {
     Var x = Leaf("x", kF64, {5, 3}, {S(0)}), w = Leaf("w", kF64, {3}, {R});
@@ -314,7 +315,7 @@ TEST(CommunicationPlan, IsTheSameOnRanksThatHoldLessOrNothing) {
     std::vector<Var> d = Grad(SumAll(y * y), std::vector{x, w});
     return Traced{{{"y", y}, {"dx", d[0]}, {"dw", d[1]}}};
   });
-  LocalProgram local = Partition(graph, {.mesh = kTp4});  // 2, 2, 1 and 0 rows
+  LocalProgram local = Partition(graph, {.mesh = kTp4});  // the ranks hold 2, 2, 1 and 0 rows
   std::vector<std::string> plans(4);
   test::OnRanks(kTp4, [&](const Runtime& runtime) {
     Plan plan = MakePlan(local, runtime);

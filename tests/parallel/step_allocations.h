@@ -1,4 +1,4 @@
-// What the compiled executor allocates from step 3 on, on all ranks of a mesh.
+// Counts what the compiled executor allocates from step 3 on, on all ranks of a mesh.
 #pragma once
 #include "heap_counter.h"
 #include "parallel/training.h"
@@ -11,7 +11,7 @@ struct StepAllocations {
   int steps = 0;
 };
 
-// Of this process: where ranks are threads, of all of them.
+// Counts the allocations of this process. If ranks are threads, these are the allocations of all ranks.
 inline StepAllocations AllocationsAfterStepTwo(const Job& job, const Layout& layout, Context& context,
                                                DeviceMesh& mesh) {
   StepOptions o = OptionsOf(job, layout);
@@ -26,7 +26,7 @@ inline StepAllocations AllocationsAfterStepTwo(const Job& job, const Layout& lay
   const std::function<void(int)> nothing = [](int) {};
   auto steps = [&](int count) {
     for (int i = 0; i < count; i++) runner->Step(nothing);
-    mesh.World().Barrier();  // nobody is in a step while the counters are read
+    mesh.World().Barrier();  // no rank is in a step while the counters are read
   };
   auto read = [&] {
     StepAllocations now{test::HeapAllocations(), CpuBuffersAllocated(), 0};
@@ -41,7 +41,7 @@ inline StepAllocations AllocationsAfterStepTwo(const Job& job, const Layout& lay
   return {after.heap - before.heap, after.buffers - before.buffers, kSteps};
 }
 
-// Meshes and placements that between them use every collective row that a training step has.
+// Meshes and placements that together use every collective row of a training step.
 inline std::vector<Layout> LayoutsOfFourRanks() {
   return {{.dp = 2, .tp = 2},
           {.dp = 2, .tp = 2, .micro_batch = 1},

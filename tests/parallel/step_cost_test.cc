@@ -1,5 +1,5 @@
-// What a step costs before and beside its kernels: nodes, and allocations while it runs. Counts, not times: times are
-// tests/bench/graph_bench.
+// The cost of a step besides its kernels: nodes, and allocations while it runs. These tests count;
+// tests/bench/graph_bench measures times.
 #include <gtest/gtest.h>
 
 #include "parallel/step_allocations.h"
@@ -49,7 +49,7 @@ TEST(StepCost, CompiledAllocatesNothingAfterStepTwo) {
   }
 }
 
-// Text and synthetic tokens, training and evaluation: rows go straight into the slots.
+// Text and synthetic tokens, for training and evaluation, are written directly into the slots.
 TEST(StepCost, FillingTheSlotsAllocatesNothing) {
   TempFolder folder;
   std::string yaml = "model: {family: gpt2, layers: 1, heads: 1, dim: 4, context: 8}\ndata: {train: " +

@@ -20,14 +20,15 @@
 namespace weft::test {
 namespace {
 
-// For Partial axes the terms over their ranks reduce to the value.
+// Returns one rank's term of a value. Over the ranks of the Partial axes, the terms reduce to the value.
 double Term(double value, const Sharding& s, const MeshShape& mesh, const Coords& coords, int64_t index) {
   for (int a = 0; a < s.num_axes(); a++) {
     if (s[a].kind != Placement::kPartial) continue;
     int k = mesh.sizes[size_t(a)], c = coords[size_t(a)], owner = int(index % k);
     if (s[a].reduce == ReduceOp::kSum) {
-      // k - 1 ranks hold the shift, the owner makes up for it. It depends on the value, and not linearly: operands with
-      // one shift, or with shares of their values, would hide a sum that was let through max or mul.
+      // k - 1 ranks hold a shift, and the owner compensates for it. The shift is a nonlinear function of the value. If
+      // operands had equal shifts or fixed fractions of their values, a sum that wrongly passes through max or mul
+      // could stay hidden.
       double shift = 0.4 * std::sin(37.0 * value + double(index * 7 + a));
       value = c == owner ? value - shift * (k - 1) : shift;
     } else if (c != owner) {
@@ -37,7 +38,7 @@ double Term(double value, const Sharding& s, const MeshShape& mesh, const Coords
   return value;
 }
 
-// Calls fn(global linear index, local linear index) for every element this rank holds.
+// Calls fn(global linear index, local linear index) for every element that this rank holds.
 void ForEachHeld(const TensorView& view, const std::function<void(int64_t, int64_t)>& fn) {
   std::function<void(int, int64_t, int64_t)> walk = [&](int d, int64_t from, int64_t to) {
     if (d == view.rank) return fn(from, to);
@@ -51,7 +52,7 @@ double Reduce(double a, double b, ReduceOp op) {
   return op == ReduceOp::kSum ? a + b : op == ReduceOp::kMax ? std::max(a, b) : std::min(a, b);
 }
 
-// The rank's coordinates on the axes that are not Partial: replicas agree where these differ.
+// Returns the rank's coordinates on the Replicate axes as one number. Ranks that differ only there hold replicas.
 int ReplicaOf(const Sharding& s, const MeshShape& mesh, const Coords& coords) {
   int replica = 0;
   for (int a = 0; a < s.num_axes(); a++)

@@ -1,5 +1,5 @@
-// What the tests of the traps of placements share. Each trap has a test by name: the rules of placements, and
-// the bugs that others shipped ("PT" is the number of an issue of PyTorch, "ML" of Megatron-LM, "HF" of transformers).
+// Helpers for the tests of traps. Each trap of the placement rules has a test named after it. So has each bug that
+// other frameworks shipped: "PT" is the number of an issue of PyTorch, "ML" of Megatron-LM and "HF" of transformers.
 #pragma once
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -39,7 +39,7 @@ inline Tensor Ids(const Shape& shape, int64_t below, int64_t seed = 5) {
   return Tensor::FromDoubles(values, DType::kI64, shape);
 }
 
-// The placement that the rules give to the first output of the graph.
+// Returns the placement that the rules give to the first output of the graph.
 inline Sharding NaturalPlacement(const Graph& graph, const MeshShape& mesh) {
   LocalProgram local = Partition(graph, {.mesh = mesh, .natural = true});
   const Var& out = local.graph.outputs[0].value;

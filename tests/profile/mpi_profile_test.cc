@@ -1,4 +1,4 @@
-// The same trace under real mpirun: ranks are processes, Gloo moves the bytes, and rank 0 writes what all have timed.
+// The trace of a run under mpirun: ranks are processes, Gloo moves the bytes, and rank 0 writes the times of all ranks.
 #include <gtest/gtest.h>
 
 #include "dist/mpi_main.h"
@@ -11,7 +11,7 @@ namespace {
 
 using namespace testing_;
 
-// On rank 0 the losses, which alone has the log.
+// Returns the losses on rank 0, which is the only rank with a log.
 std::vector<double> Train(const Config& config) {
   Bootstrap& bootstrap = test::TheBootstrap();
   Context context(bootstrap.rank(), bootstrap.world_size());

@@ -1,4 +1,4 @@
-// profile.steps: a trace that obeys the laws of its format and of the plans, and a run that is otherwise the same.
+// profile.steps: the trace obeys the laws of its format and of the plans, and the run is otherwise unchanged.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -49,7 +49,7 @@ class Profile : public testing::Test {
   std::string log_ = folder_.Path("x.jsonl"), path_ = folder_.Path("p.json");
 };
 
-// On any mesh, with one micro-step and with several: the trace holds what ran, and losses are the same bits.
+// On every mesh, with one and with several micro-steps, the trace contains what ran, and the losses have the same bits.
 TEST_F(Profile, IsWhatRanAndChangesNothing) {
   const std::vector<Words> runs = {{},
                                    {"train.micro_batch=1"},
@@ -78,7 +78,7 @@ TEST_F(Profile, IsWhatRanAndChangesNothing) {
   }
 }
 
-// The first and the last step, one step, and steps beside evaluations.
+// The first and the last step, a single step, and steps next to evaluations.
 TEST_F(Profile, TakesAnyStepsOfTheRun) {
   for (auto [first, last] : {std::pair{1, 1}, {1, 5}, {5, 5}, {3, 3}}) {
     Config config = Configured({fmt::format("profile.steps=[{}, {}]", first, last), "profile.path=" + path_});
@@ -120,7 +120,7 @@ TEST_F(Profile, OfAnotherRunStays) {
   EXPECT_EQ(step_of(path_), "step 3");
 }
 
-// As a log that cannot be written: the run goes on to its end, and says there that something is missing.
+// As with a log that cannot be written, the run continues to its end and then reports that the profile is missing.
 TEST_F(Profile, ThatCannotBeWrittenCostsNoStep) {
   std::string below_a_file = folder_.Write("file", "x") + "/p.json";
   for (const Words& mesh : {Words{}, Words{"mesh.dp=2"}}) {

@@ -1,5 +1,5 @@
-// A trace of a run, read back, and the laws that every trace obeys: those of the format, and those of the plans that
-// ran.
+// Reads the trace of a run, and checks the laws that every trace obeys: those of the format, and those of the plans
+// that ran.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -23,22 +23,22 @@ namespace weft::testing_ {
 
 struct TraceSlice {
   std::string name;
-  int64_t begin = 0, end = 0;  // nanoseconds
+  int64_t begin = 0, end = 0;  // in nanoseconds
   nlohmann::json args;
 };
-using Tracks = std::map<std::string, std::vector<TraceSlice>>;  // in the order of the file
+using Tracks = std::map<std::string, std::vector<TraceSlice>>;  // slices in the order of the file
 
 inline int64_t Nanoseconds(const nlohmann::json& microseconds) {
   return std::llround(microseconds.get<double>() * 1000);
 }
 
-// By process: 1 is rank 0. Checks what the format asks of each event.
+// Returns the tracks by process; process 1 is rank 0. Checks what the format requires of each event.
 inline std::map<int, Tracks> ReadTrace(const std::string& path) {
   std::ifstream file(path);
   nlohmann::json trace = nlohmann::json::parse(file);
   std::map<int, Tracks> processes;
-  std::map<int, std::string> names;  // of threads
-  std::map<int, int> named;          // processes
+  std::map<int, std::string> names;  // names of threads
+  std::map<int, int> named;          // how often each process was named
   for (const nlohmann::json& e : trace.at("traceEvents")) {
     int pid = e.at("pid"), tid = e.at("tid");
     EXPECT_GT(pid, 0);
@@ -61,7 +61,7 @@ inline std::map<int, Tracks> ReadTrace(const std::string& path) {
   return processes;
 }
 
-// Slices that lie beside or within each other; those within come later in the file.
+// Checks that slices are disjoint or nested. Inner slices come later in the file.
 inline void CheckNesting(const std::vector<TraceSlice>& track) {
   std::vector<const TraceSlice*> open;
   int64_t last = 0;
@@ -78,7 +78,7 @@ inline void CheckNesting(const std::vector<TraceSlice>& track) {
 
 inline bool IsStep(const TraceSlice& slice) { return slice.name.starts_with("step "); }
 
-// Slices of calls, of kernels and collectives, in the order in which they ran.
+// Returns the slices of kernel and collective calls, in the order in which they ran.
 inline std::vector<TraceSlice> CallsOf(const Tracks& tracks) {
   std::vector<TraceSlice> calls;
   for (const char* track : {"kernels", "collectives"})
@@ -89,7 +89,7 @@ inline std::vector<TraceSlice> CallsOf(const Tracks& tracks) {
   return calls;
 }
 
-// The times of kernels and collectives lie within steps, and are no more than these.
+// Checks that the times of kernels and collectives lie within steps and add up to no more than the steps.
 inline void CheckTimes(const Tracks& tracks, int64_t first, int64_t last) {
   std::vector<TraceSlice> steps;
   for (const TraceSlice& slice : tracks.at("modules"))
@@ -109,7 +109,7 @@ inline void CheckTimes(const Tracks& tracks, int64_t first, int64_t last) {
   EXPECT_LE(in_calls, in_steps);
 }
 
-// A rank's plans of a step, in the order in which they run. Nothing is allocated for them.
+// A rank's plans of a step in the order in which they run, without allocating memory for them.
 struct PlannedStep {
   Context context;
   PlanGroupFactory groups;
@@ -129,7 +129,7 @@ struct PlannedStep {
     for (int j = 0; j + 1 < options.micro_steps; j++) order.push_back(&*plans->accumulate);
     order.push_back(&plans->step);
   }
-  // The calls and bytes of a step by axis and op.
+  // Returns the calls and bytes of a step, by axis and op.
   std::map<std::string, std::pair<int64_t, int64_t>> Collectives() const {
     std::map<std::string, std::pair<int64_t, int64_t>> sums;
     auto add = [&](const LocalProgram& program, int times) {
@@ -145,8 +145,8 @@ struct PlannedStep {
   }
 };
 
-// Every call of the plans once each time they run, with its op, module and FLOPs. Shards are even, so that all of a
-// chunk is held.
+// Checks that the trace has every call of the plans once for each run of its plan, with its op, module and FLOPs.
+// Shards are even here, so a chunk has no padding.
 inline void CheckCalls(const Tracks& tracks, const PlannedStep& planned, int64_t steps) {
   std::vector<TraceSlice> calls = CallsOf(tracks);
   size_t next = 0;
@@ -193,7 +193,7 @@ inline void CheckCollectives(const Tracks& tracks, const PlannedStep& planned, i
   EXPECT_EQ(got, want);
 }
 
-// On one host: a rank waits in a collective until the last rank of its group has begun it.
+// Checks, on one host, that a rank waits in a collective until the last rank of its group has begun it.
 inline void CheckWaiting(const std::map<int, Tracks>& processes, const MeshShape& mesh) {
   std::map<int, std::vector<TraceSlice>> collectives;
   for (const auto& [pid, tracks] : processes)
@@ -229,7 +229,7 @@ inline void CheckTrace(const Config& config, int64_t first, int64_t last) {
   CheckWaiting(processes, mesh);
 }
 
-// Sizes that the meshes of these tests divide, and random tokens: ranks share no files but rank 0's.
+// The meshes of these tests divide the sizes. Tokens are random, so ranks share no files except rank 0's.
 inline absl::StatusOr<Config> ProfiledConfig(const std::vector<std::string>& words) {
   absl::StatusOr<Config> config = ParseConfig(
       "model: {family: gpt2, layers: 2, heads: 2, dim: 8, context: 8}\n"
@@ -258,7 +258,7 @@ inline std::vector<nlohmann::json> EventsOf(const std::string& path) {
   return events;
 }
 
-// All digits of the losses of a log.
+// Returns the losses of a log with all digits.
 inline std::vector<double> LossesOf(const std::string& path) {
   std::vector<double> losses;
   for (const nlohmann::json& event : EventsOf(path))

@@ -1,5 +1,5 @@
-// Timed runs of a program: the same results, times in order, and costs by what a rank holds. On a GPU too, where points
-// are events.
+// Timed runs of a program: results do not change, times are in order, and costs count what a rank holds. They also run
+// on a GPU, where timestamps are events.
 #include "weft/core/compile/run_profile.h"
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ namespace {
 constexpr DType kF32 = DType::kF32;
 const MeshShape kOne{{"x"}, {1}};
 
-// A product, a norm, and an entry that grows with each run; what it was is an output, which takes a copy.
+// A product, a norm, and an entry that grows with each run. The entry's old value is an output, which needs a copy.
 test::Traced Program() {
   Sharding whole(1);
   Var w = ParameterLeaf("w", kF32, {4, 6}, whole);
@@ -33,7 +33,7 @@ struct Timed {
   bool copies = false;
 };
 
-// Six runs, of which those in `timed` are timed, as steps of two programs that are one.
+// Runs the program six times, as steps of which those in `timed` are timed.
 Timed RunSixTimes(const std::vector<int>& timed) {
   Graph graph = test::Trace(Program);
   Timed result;
@@ -72,7 +72,7 @@ TEST(RunProfile, TimesEveryCallInOrderAndChangesNothing) {
     EXPECT_EQ(got.sums, want);
     ASSERT_EQ(got.steps.size(), timed.size());
     EXPECT_TRUE(got.copies);
-    int64_t at = before - 1'000'000;  // where a GPU's points are put on the host's scale
+    int64_t at = before - 1'000'000;  // a GPU's timestamps are mapped to the host's clock with some error
     for (const RunProfile::Step& step : got.steps) {
       ASSERT_EQ(step.runs.size(), 1u);
       ASSERT_EQ(step.runs[0].batches.size(), got.batches);
@@ -95,7 +95,7 @@ TEST(RunProfile, TimesEveryCallInOrderAndChangesNothing) {
 
 TEST(RunProfile, OfNoStepIsEmpty) { EXPECT_TRUE(RunSixTimes({}).steps.empty()); }
 
-// A call whose views are those of whole tensors at `data`.
+// A call whose views are of whole tensors at `data`.
 struct Call {
   std::vector<TensorView> in, out;
   CallCost Cost(const Node& node) const {
@@ -125,7 +125,7 @@ TEST(CallCost, IsOfWhatTheRankHolds) {
   EXPECT_EQ(call.Cost(product.node()).flops, 0);
   EXPECT_EQ(call.Cost(product.node()).bytes, 4 * (4 * 6));
 
-  // What a broadcast repeats lies in memory once, and a shape operand nowhere.
+  // The repeated elements of a broadcast count once, and a shape operand counts nothing.
   Var sum = Leaf("y", kF32, {5, 6}) + Leaf("z", kF32, {5, 6});
   Call add{{MakeView(&data, kF32, {5, 6}), MakeView(&data, kF32, {5, 6})}, {MakeView(&data, kF32, {5, 6})}};
   add.in[1].dims[0].stride = 0;
@@ -134,7 +134,7 @@ TEST(CallCost, IsOfWhatTheRankHolds) {
   add.in[1].data = nullptr;
   EXPECT_EQ(add.Cost(sum.node()).bytes, 4 * (30 + 30));
 
-  // Of a table the rows that are looked up.
+  // Only the rows of a table that are looked up count.
   Var rows = Embedding(Leaf("table", kF32, {100, 8}), Leaf("ids", DType::kI32, {3}));
   Call look{{MakeView(&data, kF32, {100, 8}), MakeView(&data, DType::kI32, {3})}, {MakeView(&data, kF32, {3, 8})}};
   EXPECT_EQ(look.Cost(rows.node()).bytes, 4 * (24 + 3 + 24));

@@ -1,5 +1,5 @@
-// Byte-level BPE as tokenizer.json and tiktoken's lines have it: words are those that hand-written rules cut, tokens
-// those of merging by the book, and what weft does not have is refused by name.
+// Byte-level BPE from tokenizer.json and from tiktoken's lines. Words are those that hand-written rules cut, tokens are
+// those of the naive merging algorithm, and unsupported features are refused by name.
 #include "weft/train/tokenizer/bpe_tokenizer.h"
 
 #include <gtest/gtest.h>
@@ -33,7 +33,7 @@ std::string Fault(const JsonParts& parts) {
   return std::string(HuggingFaceTokenizer({TokenizerJson(parts)}).status().message());
 }
 
-// The texts of the tokens.
+// Returns the texts of the tokens.
 Texts Pieces(const Tokenizer& tokenizer, const std::string& text) {
   Texts pieces;
   Tokens tokens = *tokenizer.Encode(text);
@@ -44,7 +44,7 @@ Texts Pieces(const Tokenizer& tokenizer, const std::string& text) {
   return pieces;
 }
 
-// Merging by the book: of all pairs that merge, the first of the lowest rank, again and again.
+// Merges naively: it merges the first pair of the lowest rank, until no pair merges.
 Texts MergedByTheBook(const std::string& word, const Merges& merges) {
   Texts tokens;
   for (char ch : word) tokens.emplace_back(1, ch);
@@ -59,7 +59,7 @@ Texts MergedByTheBook(const std::string& word, const Merges& merges) {
   }
 }
 
-// The kinds of character that the patterns tell apart, of the few that the texts below are of.
+// The kinds of character that the patterns distinguish, for the few characters in the texts below.
 enum class Kind { kLetter, kNumber, kSpace, kLine, kOther };
 struct Sign {
   const char* text;
@@ -122,7 +122,8 @@ class Signs {
       if (Spells(i, end, caseless)) return i + std::string(end).size();
     return i;
   }
-  // A run of white space, but for its last character where something else follows and it has others.
+  // Returns the end of a run of white space. If other text follows a run of several characters, its last character is
+  // left out.
   size_t SpaceEnd(size_t i) const {
     size_t end = RunEnd(i, [&](size_t k) { return IsSpace(k); });
     return end < size() && end - i > 1 ? end - 1 : end;
@@ -152,7 +153,7 @@ size_t Llama3WordEnd(const Signs& s, size_t i) {
   if (s.IsOther(from))
     return s.RunEnd(s.RunEnd(from, [&](size_t k) { return s.IsOther(k); }),
                     [&](size_t k) { return s.Is(k, Kind::kLine); });
-  // White space up to its last line end.
+  // White space up to its last line break.
   size_t run = s.RunEnd(i, [&](size_t k) { return s.IsSpace(k); });
   for (size_t end = run; end > i; end--)
     if (s.Is(end - 1, Kind::kLine)) return end;
@@ -207,7 +208,7 @@ TEST(BpeTokenizer, MergesAnyWordByTheBook) {
   }
 }
 
-// Each of a million letters merges with the next: a step for each of them that looked at all others would take days.
+// Each of a million letters merges with its neighbour. A merge that looked at all other letters would take days.
 TEST(BpeTokenizer, TakesALongWordInNLogNSteps) {
   Merges merges;
   for (std::string run = "a"; run.size() < 4096; run += run) merges.emplace_back(run, run);
@@ -218,7 +219,7 @@ TEST(BpeTokenizer, TakesALongWordInNLogNSteps) {
 }
 
 TEST(BpeTokenizer, WholeWordsOfTheVocabularyNeedNoMerges) {
-  // "abc" has a merge that its own pairs never come to, as "bc" goes first.
+  // The merge of "abc" is never reached from its bytes, because "bc" merges first.
   Merges merges = {{"b", "c"}, {"a", "b"}, {"ab", "c"}};
   EXPECT_EQ(Pieces(Make({.merges = merges}), "abc"), (Texts{"a", "bc"}));
   Tokenizer whole = Make({.merges = merges, .model_rest = R"("ignore_merges":true,)"});
@@ -281,7 +282,7 @@ TEST(BpeTokenizer, KnowsWhatEveryTextBeginsWith) {
   EXPECT_TRUE(Make(parts).begin().empty());
 }
 
-// Tokens end within characters, and a terminal gets whole ones.
+// Tokens may end within a character. The stream returns whole characters only.
 TEST(BpeTokenizer, PartsOfCharactersWaitForTheRest) {
   Tokenizer tokenizer = Make({.merges = {{"\xB8", "\xAD"}, {"\xF0", "\x9F"}}});
   TextStream stream;
@@ -296,7 +297,7 @@ TEST(BpeTokenizer, PartsOfCharactersWaitForTheRest) {
   EXPECT_EQ(shown + stream.End(), "a\xE4\xB8\xAD\xF0\x9F\x99\x82z");
 }
 
-// GPT-2's own file, of 2020, has merges as strings, and a model without a type.
+// GPT-2's own file, from 2020, has merges as strings and a model without a type.
 TEST(BpeTokenizer, ReadsWhatOlderVersionsWrote) {
   std::string json = TokenizerJson({.merges = {{"a", "b"}}, .pairs_as_lists = false});
   std::pair<std::string, std::string> changes[] = {
@@ -387,7 +388,7 @@ TEST(BpeTokenizer, RefusesFilesThatAreBroken) {
   }
 }
 
-// As many lines as Llama 3 has: all bytes, then all pairs of them, then some of three.
+// Returns as many lines as Llama 3 has: all bytes, then all pairs of bytes, then some triples.
 std::string TiktokenLines(size_t count = 128'000) {
   std::string lines;
   for (size_t rank = 0; rank < count; rank++) {
@@ -405,7 +406,7 @@ TEST(Tiktoken, TakesTheLinesOfLlama3) {
   ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
   EXPECT_EQ(tokenizer->vocab(), 128'256);
   EXPECT_EQ(tokenizer->begin(), Tokens{128'000});
-  // Merges go by the rank of what they make: "bc" is rank 256 + 98 * 256 + 99, and "ab" lower.
+  // Merges are ordered by the rank of their result: "bc" has rank 256 + 98 * 256 + 99, and "ab" a lower one.
   EXPECT_EQ(Pieces(*tokenizer, "abcb"), (Texts{"ab", "cb"}));
   EXPECT_EQ(Pieces(*tokenizer, "zab"), (Texts{"z", "ab"})) << "its word has no token";
   EXPECT_EQ(Pieces(*tokenizer, "abc"), (Texts{"abc"})) << "its word has one";
@@ -429,7 +430,7 @@ TEST(Tiktoken, RefusesOtherLines) {
   says(lines.replace(lines.find("AQ== 1\n"), 7, "AQEBAQ== 1\n"), "expected a token for each byte, got none for 0x01");
 }
 
-// A folder, a file or a word names them, and what lies there says of which kind they are.
+// A tokenizer is named by a folder, a file or a word. The content of the files decides its kind.
 TEST(PublishedTokenizer, IsToldByItsContent) {
   TempFolder folder;
   auto fault = [](const std::string& name) { return std::string(Tokenizer::Open(name).status().message()); };
@@ -443,7 +444,7 @@ TEST(PublishedTokenizer, IsToldByItsContent) {
   EXPECT_EQ(Tokenizer::Open("tiktoken:" + model)->kind(), TokenizerKind::kTiktoken);
   EXPECT_EQ(fault("sentencepiece:" + model),
             model + ": expected a file of sentencepiece, got one of tiktoken; give tiktoken:" + model);
-  // Of both, tokenizer.json, unless it is of a kind that weft does not have.
+  // If a folder has both files, tokenizer.json is used, unless its kind is not supported.
   std::string file = folder.Write("a/tokenizer.json", json);
   EXPECT_EQ(Tokenizer::Open("huggingface:" + folder.Path("a"))->kind(), TokenizerKind::kHuggingFace);
   EXPECT_EQ(fault("tiktoken:" + file),

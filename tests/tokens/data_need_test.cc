@@ -1,4 +1,4 @@
-// The memory of data: estimated before it is read, and what a data set then holds.
+// The memory of data: the estimate before the data is read agrees with what a data set then holds.
 #include "weft/train/data/data_need.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@ namespace {
 
 using namespace testing_;
 
-// Documents of uneven lengths.
+// Returns documents of different lengths.
 std::vector<std::string> Pages(uint64_t seed, size_t count) {
   std::vector<std::string> pages;
   for (size_t i = 0; i < count; i++) pages.push_back(Prose(seed + i, 20 + Draw(seed, i) % 60));
@@ -43,7 +43,7 @@ const Form kForms[] = {{"a.txt", Joined},
                        {"a.jsonl.gz", [](const auto& pages) { return Gzip(JsonLines(pages)); }},
                        {"a.jsonl.zst", [](const auto& pages) { return Zstd(JsonLines(pages)); }}};
 
-// Files that are read whole leave nothing to estimate; of large ones a part tells the rest.
+// A small file is read whole, so its estimate is exact. For a large file a part is read and extrapolated.
 TEST(DataNeed, IsWhatTextTakesInEveryForm) {
   TempFolder folder;
   for (const auto& [count, tolerance] : std::map<size_t, double>{{20, 0}, {9000, 0.1}})
@@ -73,7 +73,7 @@ TEST(DataNeed, AddsUpSourcesAndValidation) {
   }
 }
 
-// Shards stay in their files, synthetic tokens are drawn: neither is held.
+// Shards stay in their files and synthetic tokens are drawn, so neither takes memory.
 TEST(DataNeed, IsNothingWithoutText) {
   TempFolder folder;
   std::string shards = WriteShards(folder, "shards", Letters(500));

@@ -1,4 +1,4 @@
-// Text as it comes: packed or plain, whole files or records, the tokens are the same; a damaged file is refused and
+// Text in all its forms: packed or plain, whole files or records, the tokens are equal. A damaged file is refused and
 // never read as another text.
 #include "weft/train/data/documents.h"
 
@@ -23,7 +23,7 @@ using Texts = std::vector<std::string>;
 
 constexpr int32_t kBegin = 257, kEnd = 258;
 
-// Bytes, one merge, a token that every text begins with, and one between documents.
+// Writes a tokenizer with bytes, one merge, a token that begins every text, and one between documents.
 std::string WriteTokenizer(const TempFolder& folder) {
   return "huggingface:" +
          folder.Write("t/tokenizer.json", TokenizerJson({.merges = {{"a", "b"}},
@@ -73,7 +73,7 @@ TEST(Documents, PackedTextIsTheTextInBlocksOfAnySize) {
     }
 }
 
-// Wherever the file ends, and whatever bit of it is wrong.
+// Whatever the place where the file is cut off, and whichever of its bits is wrong.
 TEST(Documents, DamagedStreamsAreRefusedWithFileAndOffset) {
   TempFolder folder;
   std::string text = Prose(5, 14);
@@ -83,7 +83,7 @@ TEST(Documents, DamagedStreamsAreRefusedWithFileAndOffset) {
     size_t refused = 0;
     for (size_t size = 4; size < bytes.size(); size++) {
       absl::StatusOr<std::string> cut = ReadAll(folder.Write("cut", bytes.substr(0, size)), 64);
-      if (two && cut.ok()) continue;  // the end of the first
+      if (two && cut.ok()) continue;  // cut at the end of the first stream
       std::string error(cut.status().message());
       EXPECT_NE(error.find(folder.Path("cut") + ": expected a whole "), error.npos) << name << " " << size << error;
       EXPECT_NE(error.find(fmt::format("ends within it, at offset {}", size)), error.npos) << error;
@@ -99,8 +99,8 @@ TEST(Documents, DamagedStreamsAreRefusedWithFileAndOffset) {
   }
 }
 
-// The law of documents: begin, and then the tokens of each with one end of text between two. Files and records, packed
-// or not, from the text itself or prepared in blocks of a few bytes.
+// The law of documents: the begin token, and then the tokens of each document with one end-of-text token between two.
+// It holds for files and records, packed or not, read as text or prepared in blocks of a few bytes.
 TEST(Documents, AreJoinedByTheEndOfText) {
   TempFolder folder;
   std::string name = WriteTokenizer(folder);
@@ -133,7 +133,7 @@ TEST(Documents, AreJoinedByTheEndOfText) {
   }
 }
 
-// The share of data.val is cut off the characters of all documents, as of one text.
+// data.val cuts its share off the characters of all documents, as if they were one text.
 TEST(Documents, AValFractionCutsADocumentInTwo) {
   TempFolder folder;
   std::string name = WriteTokenizer(folder);
@@ -158,7 +158,7 @@ TEST(Documents, AValFractionCutsADocumentInTwo) {
   EXPECT_EQ(*within.EvalBytes(within.eval_windows()), 50) << "an end of text is no text";
 }
 
-// Without a token between documents they are one text.
+// If the tokenizer has no token between documents, they form one text.
 TEST(Documents, OfBytesAreJoinedByNothing) {
   TempFolder folder;
   EXPECT_EQ(All(MakeDataset(folder.Write("a.ndjson", JsonLines({"some text, ", "and more"}))).train()),
@@ -232,8 +232,8 @@ TEST(Documents, ParquetIsRefusedByName) {
   EXPECT_EQ(MakeDataset(folder.Write("text", "PAR1 is no Parquet")).train().size(), 18);
 }
 
-// 96 MiB of text in a file of a few KiB: training holds text in memory, and says how much it lacks; preparing it takes
-// no more than a short text does.
+// 96 MiB of text in a file of a few KiB. Training holds text in memory and reports how much is missing. Preparing the
+// text takes no more memory than a short one.
 TEST(Documents, MemoryIsAskedForBeforeItIsTaken) {
   if (IsSanitized()) GTEST_SKIP() << "a sanitizer cannot live under a limit of the address space";
   GTEST_FLAG_SET(death_test_style, "threadsafe");

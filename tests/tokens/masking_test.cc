@@ -1,4 +1,5 @@
-// What is masked: the shares, the same on every mesh and evaluation, and that all else is as it was.
+// Masking for BERT: the shares of masked tokens, equal results on every mesh and in every evaluation, and unchanged
+// other tokens.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -21,7 +22,7 @@ struct Row {
   bool operator==(const Row&) const = default;
 };
 
-// 5 standard deviations of a binomial of n.
+// Within 5 standard deviations of a binomial distribution of n.
 void ExpectShare(int64_t count, int64_t n, double p) {
   EXPECT_NEAR(double(count), p * double(n), 5 * std::sqrt(double(n) * p * (1 - p)));
 }

@@ -1,4 +1,4 @@
-// Mixtures of sources: sequences in the shares that were asked for, the same on every mesh and after every resume.
+// Mixtures of sources: sequences come in the requested shares, and are the same on every mesh and after every resume.
 #include "weft/train/data/source/mixture_source.h"
 
 #include <gtest/gtest.h>
@@ -16,14 +16,14 @@ namespace {
 using namespace testing_;
 using Tokens = std::vector<int32_t>;
 
-// A source of so many windows of 8 tokens, each its own; `letter` tells the source.
+// Returns a source of `count` different windows of 8 tokens. `letter` identifies the source.
 std::string Windows(char letter, int count) {
   std::string text;
   for (int i = 0; i < count; i++) text += fmt::format("{}{:07}", letter, i);
   return text + letter;
 }
 
-// Weights, and how many windows each source has.
+// The weight of each source, and its number of windows.
 struct Shares {
   std::vector<double> weights;
   std::vector<int> windows;
@@ -41,7 +41,7 @@ Dataset Mixture(const TempFolder& folder, const Shares& shares, std::vector<std:
 
 std::string TextOf(std::span<const int32_t> tokens) { return {tokens.begin(), tokens.end()}; }
 
-// The first letters of `count` sequences: which source each is of.
+// Returns the first letter of every sequence in `steps` steps, which tells its source.
 std::string Picks(const Dataset& data, int64_t steps) {
   std::string picks;
   DataPosition at;
@@ -54,7 +54,7 @@ std::string Picks(const Dataset& data, int64_t steps) {
   return picks;
 }
 
-// Each share is within 5 standard deviations of its binomial, for even and very uneven weights.
+// Each share is within 5 standard deviations of its binomial, for even and for very uneven weights.
 TEST(Mixture, SharesOfSequencesAreTheWeights) {
   TempFolder folder;
   for (const std::vector<double>& weights : std::vector<std::vector<double>>{
@@ -72,7 +72,7 @@ TEST(Mixture, SharesOfSequencesAreTheWeights) {
   }
 }
 
-// Every source runs through its own windows in order and starts again, whatever comes between.
+// Every source runs through its own windows in order and then starts again, whatever the other sources do in between.
 TEST(Mixture, EachSourceRunsInItsOwnOrderAndStartsAgain) {
   TempFolder folder;
   Shares shares{{2, 1, 4}, {7, 3, 50}};
@@ -93,8 +93,8 @@ TEST(Mixture, EachSourceRunsInItsOwnOrderAndStartsAgain) {
   EXPECT_GT(seen[0], shares.windows[0] * 2);
 }
 
-// The law of meshes and resumes: rows are those of the whole batch in whatever parts they are taken, and a run that
-// goes on from a position, in another batch size too, has the sequences of one that was not stopped.
+// The law of meshes and resumes: the rows are those of the whole batch, however they are divided. A run that resumes
+// from a position, even with another batch size, has the sequences of a run that was not stopped.
 TEST(Mixture, IsTheSameOnEveryMeshAndAfterEveryResume) {
   TempFolder folder;
   Shares shares{{3, 1, 2}, {40, 9, 25}};
@@ -103,7 +103,7 @@ TEST(Mixture, IsTheSameOnEveryMeshAndAfterEveryResume) {
     Tokens whole;
     for (int64_t step = 0; step < 9; step++) {
       Batch batch(12, 8);
-      data.FillTrain(step, 0, batch.Span());  // counts from the beginning
+      data.FillTrain(step, 0, batch.Span());  // without a position it counts from the start
       whole.insert(whole.end(), batch.tokens.begin(), batch.tokens.end());
     }
     for (int64_t ranks : {1, 2, 3, 4, 12})
@@ -132,7 +132,7 @@ TEST(Mixture, IsTheSameOnEveryMeshAndAfterEveryResume) {
   }
 }
 
-// Validation is the tail of each source; JSONL sources may have fields of their own.
+// Validation takes the tail of each source. JSONL sources may have different fields.
 TEST(Mixture, SourcesHaveTailsAndFieldsOfTheirOwn) {
   TempFolder folder;
   std::string a = folder.Write("a.jsonl", JsonLines({std::string(100, 'a')}, "body")),

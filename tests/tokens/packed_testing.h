@@ -1,4 +1,4 @@
-// Texts as gzip and Zstandard pack them, and JSONL.
+// Packs texts as gzip, Zstandard and JSONL.
 #pragma once
 #include <gtest/gtest.h>
 #include <zlib.h>

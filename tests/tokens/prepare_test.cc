@@ -1,5 +1,5 @@
-// weft prepare's files: the tokens that training takes from the text itself, whatever the blocks and shards; whole or
-// not there at all.
+// weft prepare writes the tokens that training would take from the text itself, whatever the blocks and shards. Its
+// files are complete or not there at all.
 #include "weft/train/data/prepare.h"
 
 #include <gtest/gtest.h>
@@ -46,7 +46,7 @@ Words Tokenizers() {
   return names;
 }
 
-// Through any blocks and shards: what a run on the text itself would train and evaluate on.
+// With any blocks and shards, the tokens are those that a run on the text itself would train and evaluate on.
 TEST(Prepare, GivesTheTokensOfTheText) {
   TempFolder folder;
   std::string text = Prose(1, 4000) + RandomText(2, 700);
@@ -102,7 +102,8 @@ TEST(Prepare, TakesValidationFilesAndTokenizersThatAreThere) {
   }
 }
 
-// What is trained on tells little of what was not: a validation file among the texts is named, however it is spelt.
+// A loss on training data says little about other data. So a validation file among the training files is named, however
+// its path is written.
 TEST(Prepare, NamesValidationFilesThatAreTrainedOn) {
   TempFolder folder;
   std::string a = folder.Write("t/a.txt", Prose(1, 300)), b = folder.Write("t/b.txt", Prose(2, 300)),
@@ -131,7 +132,7 @@ Words NamesIn(const std::string& path) {
   return names;
 }
 
-// At every step of the way: either all files are there, or none, and no folder that was not there before.
+// Whichever step fails, either all files are there or none, and no folder that was not there before.
 TEST(Prepare, LeavesNothingWhereItFails) {
   TempFolder folder;
   std::string text = folder.Write("t.txt", Prose(1, 300));
@@ -219,7 +220,7 @@ TEST(Prepare, RefusesAVocabThatTheTextCannotGive) {
   EXPECT_NE(error.find("got 8000; lower it or give more text"), error.npos) << error;
 }
 
-// The tokenizer's file with shards: its vocabulary, and the text that tokens stand for.
+// The tokenizer's file works with shards: it gives their vocabulary and the text of their tokens.
 TEST(Prepare, ShardsTakeTheVocabularyOfTheirTokenizer) {
   TempFolder folder;
   PrepareReport report =

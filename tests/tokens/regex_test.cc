@@ -1,4 +1,4 @@
-// The patterns of tokenizers: what weft translates finds what it says, and the rest is refused by name.
+// The patterns of tokenizers: supported patterns find the right matches, and others are refused by name.
 #include "weft/train/tokenizer/regex.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@ namespace {
 
 using namespace testing_;
 
-// The matches of a text, with | after each, and what lies between them in [ ].
+// Returns the matches of a text, with | after each one and the text between matches in [ ].
 std::string Words(const std::string& pattern, const std::string& text) {
   absl::StatusOr<Regex> regex = Regex::Compile(pattern);
   if (!regex.ok()) return std::string(regex.status().message());
@@ -42,7 +42,7 @@ TEST(Regex, FindsWhatItSays) {
       {R"(\s+)", "a\t\n\v\f\r\xC2\x85\xC2\xA0\xE2\x80\xA8\xE3\x80\x80z\x1C",
        "[a]\t\n\v\f\r\xC2\x85\xC2\xA0\xE2\x80\xA8\xE3\x80\x80|[z\x1C]"},
       {R"(\d+)", "1\xD9\xA3\xC2\xBD", "1\xD9\xA3|[\xC2\xBD]"},
-      {R"((?i:'s|'ll))", "'S'Ll's\xC5\xBF'\xC5\xBF", "'S|'Ll|'s|[\xC5\xBF]'\xC5\xBF|"},  // U+017F is an s
+      {R"((?i:'s|'ll))", "'S'Ll's\xC5\xBF'\xC5\xBF", "'S|'Ll|'s|[\xC5\xBF]'\xC5\xBF|"},  // U+017F matches s
       {R"(a(?!b))", "ab a", "[ab ]a|"},
       {R"(a{2,3})", "aaaa", "aaa|[a]"},
       {R"([ab-d\-\]]+)", "abd-]e", "abd-]|[e]"},
@@ -118,7 +118,8 @@ TEST(Regex, GivesUpOnAPatternThatTriesTooMuch) {
   EXPECT_EQ(error, "the tokenizer's pattern finds no word in 60 bytes of text (match limit exceeded)");
 }
 
-// A text that comes in parts has the matches of the whole text: none counts that more of it could change.
+// A text that arrives in parts has the matches of the whole text. A match counts only when further text cannot change
+// it.
 TEST(Regex, MatchesOfPartsAreThoseOfTheWhole) {
   for (const char* pattern : {kGpt2Pattern, kLlama3Pattern, R"(\s+(?=x)|\p{L}{1,3}|ab(?!c)|a)"}) {
     Regex regex = *Regex::Compile(pattern);
@@ -140,7 +141,7 @@ TEST(Regex, MatchesOfPartsAreThoseOfTheWhole) {
   }
 }
 
-// Runs of a million characters, which a search that goes back over them again and again would take hours for.
+// Runs of a million characters. A search that backtracked over them would take hours.
 TEST(Regex, TakesLongRunsInOneGo) {
   const char* by_case = R"([\p{Lu}\p{M}]*[\p{Ll}\p{Lo}\p{M}]+|[^\r\n\p{L}]?+[\p{Lu}\p{Lo}\p{M}]+|(?:ab)+|\s+)";
   for (const char* pattern : {kGpt2Pattern, kLlama3Pattern, by_case})

@@ -1,4 +1,4 @@
-// Sentencepiece models that a test learns.
+// Sentencepiece models that a test trains.
 #pragma once
 #include <string>
 
@@ -17,7 +17,7 @@ inline absl::StatusOr<std::string> Learn(const std::string& text, int64_t vocab,
       vocab, share);
 }
 
-// Whether this build has the library.
+// Whether this build has the sentencepiece library.
 inline bool HasSentencePiece() {
   return std::string(Learn("a", 1).status().message()).find("built without") == std::string::npos;
 }

@@ -1,4 +1,4 @@
-// Texts in blocks: the same text whatever the block, and errors that name the place in the file.
+// Reading texts in blocks: the text does not depend on the block size, and errors name the place in the file.
 #include "weft/train/io/text_reader.h"
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@ namespace {
 
 using namespace testing_;
 
-// Whole code points, and as many as are asked for.
+// Cuts contain whole code points, as many as were asked for.
 TEST(Utf8, CutsBetweenCodePoints) {
   std::string text = RandomText(4, 300);
   for (size_t end = 0; end <= text.size(); end++) {
@@ -48,7 +48,7 @@ TEST(TextReader, BlocksOfAnySizeAreTheText) {
   }
 }
 
-// Wherever the bad byte stands in its block, and where the end of a file cuts a character.
+// Whatever the place of the bad byte in its block, and also if the end of a file cuts a character.
 TEST(TextReader, NamesTheOffsetInTheFile) {
   TempFolder folder;
   std::string good = folder.Write("good", "some text\n");

@@ -1,4 +1,4 @@
-// Texts for tests of what reads and encodes them.
+// Texts for tests of readers and tokenizers.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -11,7 +11,8 @@ namespace weft::testing_ {
 
 inline uint32_t Draw(uint64_t seed, uint64_t i) { return Philox(seed, i, 0)[0]; }
 
-// Valid UTF-8 without NUL: words and lines, code points of every length, and what tokenizers give a meaning.
+// Returns valid UTF-8 without NUL: words and lines, code points of every length, and texts that are special to
+// tokenizers.
 inline std::string RandomText(uint64_t seed, size_t pieces) {
   static const std::vector<std::string> kOdd = {"\xE2\x96\x81", "\xE2\x96\x85", "\xEF\xBF\xBD", "\xF4\x8F\xBF\xBF",
                                                 "\xEF\xBB\xBF", "\xC2\x85",     "<s>",          "<0x0A>",
@@ -37,7 +38,7 @@ inline std::string RandomText(uint64_t seed, size_t pieces) {
   return text;
 }
 
-// Lines of a few words, in which pairs of letters recur.
+// Returns lines of a few words in which pairs of letters recur.
 inline std::string Prose(uint64_t seed, size_t words) {
   std::string text;
   for (uint64_t i = 0; i < words; i++) {

@@ -1,4 +1,5 @@
-// Token shards: the batches of a text whose bytes they hold, whatever the cuts; a bad file is an error, never a crash.
+// Token shards give the batches of the text whose bytes they hold, however it is cut into shards. A bad file is an
+// error and never a crash.
 #include "weft/train/data/source/token_shard.h"
 
 #include <gtest/gtest.h>
@@ -21,7 +22,7 @@ using Words = std::vector<std::string>;
 
 uint32_t Draw(uint64_t i) { return Philox(5, i, 0)[0]; }
 
-// A shard of `tokens` zeros that takes no room on disk, but for the tokens that the caller writes.
+// Writes a shard of `tokens` zeros as a sparse file, which takes almost no disk space.
 std::string WriteSparse(const TempFolder& folder, const std::string& name, int64_t tokens) {
   std::string path = folder.Write(name, ShardBytes({}, 2, int32_t(tokens)));
   fs::resize_file(path, uintmax_t(1024 + 2 * tokens));
@@ -32,7 +33,7 @@ void WriteToken(const std::string& path, int64_t position, uint16_t token) {
   file.seekp(1024 + 2 * position).write(reinterpret_cast<const char*>(&token), 2);
 }
 
-// Shards of random tokens, of both widths: any run of any tail is the run of all tokens.
+// For shards of random tokens of both widths, any run of any tail equals the same run of all tokens.
 TEST(TokenStream, IsItsShardsEndToEnd) {
   TempFolder folder;
   std::vector<int32_t> all;
@@ -76,7 +77,7 @@ TEST(TokenStream, KnowsTheFileOfAToken) {
   EXPECT_EQ(tail.PlaceOf(2).position, 1);
 }
 
-// Shards that hold the bytes of a text train and validate as the text does, token by token.
+// Shards with the bytes of a text give its training and validation batches, token by token.
 TEST(TokenShards, GiveTheBatchesOfTheTextTheyHold) {
   TempFolder folder;
   std::string text = Letters(1000), val = Letters(77), text_file = folder.Write("a.txt", text),
@@ -102,7 +103,7 @@ TEST(TokenShards, GiveTheBatchesOfTheTextTheyHold) {
       EXPECT_EQ(b.EvalBytes(2), std::nullopt);
       EXPECT_EQ(b.tokenizer(), nullptr);
       EXPECT_EQ(b.vocab(), 257);
-      shard_words.back() = "model.vocab=256";  // those of bytes, as data.tokenizer has it
+      shard_words.back() = "model.vocab=256";  // the size of the vocabulary of data.tokenizer=bytes
       EXPECT_EQ(MakeDataset(shards, shard_words).EvalBytes(2), a.EvalBytes(2));
     }
 }
@@ -119,7 +120,7 @@ TEST(TokenShards, AreFoundByHowTheyBegin) {
   EXPECT_EQ(FindDataFiles({shards})->paths.size(), 3u);
 }
 
-// A run on a corpus larger than memory starts at once: 2 GiB here, of which next to nothing is read.
+// A run on a corpus larger than memory starts at once. Here the shard has 2 GiB, and almost none of it is read.
 TEST(TokenShards, StayInTheirFiles) {
   TempFolder folder;
   int64_t size = int64_t(1) << 30;
@@ -132,8 +133,8 @@ TEST(TokenShards, StayInTheirFiles) {
   EXPECT_EQ(dataset.val()[size / 2 - 1], 255);
 }
 
-// Ids in memory are compared to the last token, and so are shards of a size that is read in no time; see below for
-// those that are larger.
+// Ids in memory are compared to the last token, and so are shards that are small enough to read at once. A test below
+// covers larger ones.
 TEST(TokenStream, SummariesTellStreamsApart) {
   std::vector<int32_t> ids(size_t(1) << 23, 3), changed = ids, longer = ids;
   changed[5001]++;
@@ -248,8 +249,8 @@ TEST(TokenShards, ErrorsSayWhatWasExpectedAndWhatToDo) {
   }
 }
 
-// Among so many tokens that loading looks at some: the batch that meets the bad one says so.
-// What lies between the runs that are looked at before a run starts.
+// A corpus is so large that loading checks only runs of it. A bad token between those runs is reported by the batch
+// that contains it.
 TEST(TokenShards, ABatchRefusesATokenThatTheModelHasNot) {
   TempFolder folder;
   int64_t size = int64_t(1) << 27, at = 5001;
@@ -261,7 +262,7 @@ TEST(TokenShards, ABatchRefusesATokenThatTheModelHasNot) {
   for (int64_t row = 0; row < 12; row++) try {
       EXPECT_EQ(dataset.FillTrain(52, row, batch.Span()), 8);
     } catch (const Error& error) {
-      EXPECT_EQ(row, 1);  // tokens 5000 to 5008
+      EXPECT_EQ(row, 1);  // the row of tokens 5000 to 5008
       std::string expected =
           path + ": expected tokens below model.vocab = 99, got 99 at position 5001; raise model.vocab";
       EXPECT_EQ(std::string(error.what()).find(expected), 0u) << error.what();
@@ -270,7 +271,7 @@ TEST(TokenShards, ABatchRefusesATokenThatTheModelHasNot) {
   EXPECT_EQ(refused, 1);
 }
 
-// Two bytes a token as far as they reach.
+// Tokens take two bytes each if the vocabulary fits.
 TEST(TokenShardWriter, WidensTokensAt65536Kinds) {
   TempFolder folder;
   for (int64_t vocab : {int64_t{1}, int64_t{65535}, int64_t{65536}, int64_t{65537}, int64_t{1} << 31})

@@ -1,4 +1,4 @@
-// Small tokenizer.json files that a test makes: 256 bytes and what merges make of them.
+// Makes small tokenizer.json files: 256 bytes and the results of merges.
 #pragma once
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -13,7 +13,7 @@
 
 namespace weft::testing_ {
 
-using Merges = std::vector<std::pair<std::string, std::string>>;  // of bytes
+using Merges = std::vector<std::pair<std::string, std::string>>;  // pairs of byte strings
 
 inline std::string Quoted(const std::string& text) {
   std::string quoted = "\"";
@@ -21,7 +21,8 @@ inline std::string Quoted(const std::string& text) {
   return quoted + "\"";
 }
 
-// How tokenizer.json spells bytes: 33 to 126, 161 to 172 and 174 to 255 as these code points, the others as 256 and on.
+// Returns bytes as tokenizer.json writes them: 33 to 126, 161 to 172 and 174 to 255 as these code points, the others as
+// 256 and following.
 inline std::string Spelt(const std::string& bytes) {
   std::string text;
   for (char ch : bytes) {
@@ -35,14 +36,14 @@ inline std::string Spelt(const std::string& bytes) {
 
 struct JsonParts {
   Merges merges = {};
-  std::string added = "";  // objects, with commas
+  std::string added = "";  // JSON objects, separated by commas
   std::string normalizer = "null", model_rest = R"("dropout":null,"unk_token":null,)";
   std::string pre_tokenizer = R"({"type":"ByteLevel","add_prefix_space":false,"trim_offsets":true,"use_regex":true})";
   std::string post_processor = R"({"type":"ByteLevel","add_prefix_space":true,"trim_offsets":false})";
   bool pairs_as_lists = true;
 };
 
-// Bytes are the ids 0 to 255; the i-th merge makes 256 + i.
+// Bytes have the ids 0 to 255. The i-th merge makes id 256 + i.
 inline std::string TokenizerJson(const JsonParts& parts) {
   std::vector<std::string> vocab, merges;
   for (int byte = 0; byte < 256; byte++)
@@ -61,7 +62,7 @@ inline std::string TokenizerJson(const JsonParts& parts) {
       fmt::join(merges, ",\n"));
 }
 
-// One of added_tokens. `flags`: some of "lrnsw" for lstrip, rstrip, normalized, special and single_word.
+// Returns one entry of added_tokens. `flags`: some of "lrnsw", for lstrip, rstrip, normalized, special and single_word.
 inline std::string AddedJson(int id, const std::string& content, const std::string& flags) {
   auto has = [&](char flag) { return flags.find(flag) != flags.npos; };
   return fmt::format(
@@ -69,7 +70,7 @@ inline std::string AddedJson(int id, const std::string& content, const std::stri
       Quoted(content), has('w'), has('l'), has('r'), has('n'), has('s'));
 }
 
-// As Llama 3's: a pattern, and then bytes.
+// A pre-tokenizer like Llama 3's: a pattern, and then bytes.
 inline std::string SplitJson(const std::string& pattern) {
   return fmt::format(
       R"({{"type":"Sequence","pretokenizers":[{{"type":"Split","pattern":{{"Regex":{}}},"behavior":"Isolated","invert":false}},
@@ -77,7 +78,7 @@ inline std::string SplitJson(const std::string& pattern) {
       Quoted(pattern));
 }
 
-// What every text begins with.
+// A post-processor that begins every text with `token`.
 inline std::string TemplateJson(const std::string& token, int id) {
   return fmt::format(
       R"({{"type":"Sequence","processors":[{{"type":"ByteLevel","add_prefix_space":true,"trim_offsets":false}},
@@ -86,7 +87,8 @@ inline std::string TemplateJson(const std::string& token, int id) {
       Quoted(token), id);
 }
 
-// Up to `count` pairs that recur most in a text, one after the other, spaces only at the front of a token.
+// Returns up to `count` merges: each is the most frequent pair in the text after the previous merges. Spaces may only
+// be at the front of a token.
 inline Merges LearnMerges(const std::string& text, size_t count) {
   std::vector<std::string> tokens;
   for (char ch : text) tokens.emplace_back(1, ch);

@@ -1,5 +1,5 @@
-// Tokenizers: text comes back from its tokens, the tokens do not depend on how the text is cut into blocks, and files
-// that are none are errors.
+// Tokenizers: decoding gives the text back, tokens do not depend on how the text is cut into blocks, and files that are
+// no tokenizers are errors.
 #include "weft/train/tokenizer/tokenizer.h"
 
 #include <gtest/gtest.h>
@@ -19,7 +19,8 @@ namespace {
 using namespace testing_;
 using Tokens = std::vector<int32_t>;
 
-// Bytes, the characters of a text, pieces that were learnt from another one, and byte pairs in words of both patterns.
+// Returns tokenizers of all kinds: bytes, the characters of the text, pieces learned from another text, and byte pairs
+// with both patterns.
 std::vector<std::pair<std::string, Tokenizer>> TokenizersFor(const std::string& text, const TempFolder& folder) {
   std::vector<std::pair<std::string, Tokenizer>> all = {{"bytes", Tokenizer::Bytes()},
                                                         {"chars", Tokenizer::Chars({text})}};
@@ -54,12 +55,12 @@ TEST(Tokenizer, GivesEveryTextBack) {
   }
 }
 
-// Blocks of any size, lines longer than any block and any part of a line.
+// Blocks of any size, with lines that are longer than any block.
 TEST(Tokenizer, TokensOfBlocksAreThoseOfTheWhole) {
   TempFolder folder;
   std::string text = RandomText(5, 3000) + std::string(40'000, 'b') + "€€" + Prose(7, 200) + "no newline at the end";
   auto all = TokenizersFor(text, folder);
-  // What takes white space from the text beside it, and puts some to it.
+  // A tokenizer that removes white space next to its tokens and inserts some, so its text does not decode exactly.
   JsonParts greedy{
       .added = AddedJson(256, "a ", "l") + "," + AddedJson(257, "<unk>", "lrn") + "," + AddedJson(98, "b", "l"),
       .pre_tokenizer = R"({"type":"ByteLevel","add_prefix_space":true,"trim_offsets":true})"};
@@ -88,7 +89,7 @@ TEST(Tokenizer, TokensOfBlocksAreThoseOfTheWhole) {
   }
 }
 
-// What is kept of a tokenizer makes it again, with a path or without.
+// The stored files of a tokenizer recreate it, with a path or without.
 TEST(Tokenizer, ReadsItsFileBack) {
   TempFolder folder;
   std::string text = RandomText(3, 500);
@@ -112,7 +113,8 @@ TEST(Tokenizer, ReadsItsFileBack) {
   EXPECT_FALSE(Tokenizer::FromFiles(TokenizerKind::kBytes, {Tokenizer::Bytes().files().table.substr(1)}).ok());
 }
 
-// As models do that were trained with a dummy prefix: the space before a line is none of the text's.
+// Models that were trained with a dummy prefix put a space before a line. Decoding removes it, because it is not in the
+// text.
 TEST(Tokenizer, TakesThePrefixOfLinesOff) {
   Tokenizer tokenizer({.texts = {" a", "\n", " ", "b", ""}, .lines_are_prefixed = true});
   EXPECT_EQ(tokenizer.Decode(Tokens{0, 0, 1, 0}), "a a\na");
@@ -166,12 +168,12 @@ TEST(SentencePiece, LearnsAsManyPiecesAsItIsAsked) {
   EXPECT_EQ(*Learn(text, 360), *Learn(text, 360));
 }
 
-// A model as Llama 2 has it, which puts a space before a text: the tokens are those that it has itself for the whole
-// text, though lines are encoded one by one.
+// A model like Llama 2's puts a space before a text. Lines are encoded one by one, but the tokens are those that the
+// model gives for the whole text.
 TEST(SentencePiece, PutsASpaceBeforeTheFirstLineOnly) {
   if (!HasSentencePiece()) GTEST_SKIP() << "built without sentencepiece";
   constexpr std::string_view kPrefix("\x1A\x02\x18\x01",
-                                     4);  // normalizer_spec { add_dummy_prefix: true }, over what was
+                                     4);  // normalizer_spec { add_dummy_prefix: true }, overriding the model's own
   std::string table = *Learn(Prose(1, 3000), 360) + std::string(kPrefix), fault;
   Tokenizer tokenizer = *Tokenizer::FromFiles(TokenizerKind::kSentencePiece, {table});
   std::unique_ptr<SentencePieceModel> model = SentencePieceModel::Open(table, fault);
@@ -228,7 +230,7 @@ TEST(SentencePiece, RefusesAVocabThatTheTextCannotGive) {
     std::string error(model.status().message());
     EXPECT_NE(error.find(text), error.npos) << "expected " << text << "\ngot      " << error;
   };
-  says(Learn(Prose(1, 3000), 100), "expected a vocab of at least the 275 pieces");  // 15 letters, the space, 259
+  says(Learn(Prose(1, 3000), 100), "expected a vocab of at least the 275 pieces");  // 15 letters, the space, 259 others
   says(Learn("to be or not to be\n", 5000), "expected a vocab of at most the ");
   says(Learn("\n\n\n", 300), "no pieces could be learned from this text");
 }

@@ -1,11 +1,11 @@
-// Probe: the skeleton of attention's backward pass on Hopper, bf16, head width 128. Of the five products it does
+// Probe: the skeleton of attention's backward pass on Hopper, bf16, head width 128. Of the five products it computes
 //   S^T = K Q^T, dP^T = V dO^T, dV += P^T dO   and, with kWithDk, dK += dS^T Q;
-// dQ is left out. dS is formed in f32 and summed over queries, so that each product's result is checked.
-// A block owns 128 keys; one warpgroup copies, two compute 64 keys each against tiles of kQueries queries:
-// transposed, P and dS are born in the registers where they are the next product's A operand.
-// kDeferred leaves a tile's last products in flight under the next tile's S^T. Its wait may hang on no condition:
-// where a path exists without it, ptxas finds too few registers and runs all products one by one (C7512).
-// Legend: H planes = batch x heads, S rows, D = 128. LSE is in log2 units; LSE and delta have `padded` rows a plane.
+// dQ is left out. dS is formed in f32 and summed over queries, so that the result of each product is checked.
+// A block owns 128 keys. One warpgroup copies, and two compute 64 keys each against tiles of kQueries queries. The
+// products are transposed, so P and dS are already in the registers where they are the next product's A operand.
+// kDeferred leaves a tile's last products in flight during the next tile's S^T. Its wait must not depend on a
+// condition: if a path without the wait exists, ptxas finds too few registers and runs all products one by one (C7512).
+// Legend: H planes = batch x heads, S rows, D = 128. LSE is in log2 units; LSE and delta have `padded` rows per plane.
 #include <cstdio>
 
 #include "hopper.h"
@@ -43,12 +43,12 @@ __device__ void InitBarriers(T& t, int stages) {
   for (int i = 0; i < stages; ++i) {
     hopper::InitBarrier(&t.q_full[i], 1);
     hopper::InitBarrier(&t.o_full[i], 1);
-    hopper::InitBarrier(&t.empty[i], 8);  // a warp of the consumers each: products are waited for warp by warp
+    hopper::InitBarrier(&t.empty[i], 8);  // one arrival per consumer warp, because each warp waits for its own products
   }
   hopper::FenceBarrierInit();
 }
 
-// Rows [row, row + n) of a plane, both halves.
+// Copies both halves of the rows [row, row + n) of a plane.
 template <typename Tile>
 __device__ void CopyHalves(Tile& tile, const CUtensorMap* map, uint64_t* barrier, int row, int plane) {
   hopper::CopyTile(tile[0], map, barrier, 0, row, plane);
@@ -74,7 +74,7 @@ __device__ void Produce(Tiles<kQueries, kStages>& t, const Maps& maps, const Pro
   }
 }
 
-// d[64 keys, kQueries] = A[64, 128] B[kQueries, 128]^T, both K-major: eight steps of 16, four to a half.
+// d[64 keys, kQueries] = A[64, 128] B[kQueries, 128]^T, both K-major, in eight steps of 16 columns, four per half.
 template <int kQueries>
 __device__ inline void ScoreProduct(float (&d)[kQueries / 2], uint64_t a, uint64_t b) {
 #pragma unroll
@@ -86,7 +86,8 @@ __device__ inline void ScoreProduct(float (&d)[kQueries / 2], uint64_t a, uint64
   hopper::Commit();
 }
 
-// acc[64 keys, 128] += A[64, kQueries] B[kQueries, 128] with A as the accumulator of a score product left it.
+// acc[64 keys, 128] += A[64, kQueries] B[kQueries, 128], with A in the register layout of a score product's
+// accumulator.
 template <int kQueries>
 __device__ inline void GradientProduct(float (&acc)[64], const uint32_t (&a)[kQueries / 16][4], uint64_t b) {
   hopper::Fence();
@@ -95,14 +96,14 @@ __device__ inline void GradientProduct(float (&acc)[64], const uint32_t (&a)[kQu
   hopper::Commit();
 }
 
-// An accumulator's f32 pairs are, in this order, the bf16 fragments of an A operand.
+// The f32 pairs of an accumulator are, in this order, the bf16 fragments of an A operand.
 template <int kQueries>
 __device__ inline void ToOperand(uint32_t (&a)[kQueries / 16][4], const float (&s)[kQueries / 2]) {
 #pragma unroll
   for (int i = 0; i < kQueries / 4; ++i) a[i / 4][i % 4] = hopper::Pack(s[2 * i], s[2 * i + 1]);
 }
 
-// s holds S^T: register 4 j + 2 h + e is key row + 8 h, query 8 j + column + e. Becomes P.
+// s holds S^T: register 4 j + 2 h + e is key row + 8 h, query 8 j + column + e. Replaces it by P.
 template <int kQueries>
 __device__ inline void Probabilities(float (&s)[kQueries / 2], const float* lse, int column, float scale_log2) {
 #pragma unroll
@@ -113,7 +114,7 @@ __device__ inline void Probabilities(float (&s)[kQueries / 2], const float* lse,
   }
 }
 
-// Keys after the query are hidden; `ahead` is this thread's first key minus its first query.
+// Hides the keys after each query. `ahead` is this thread's first key minus its first query.
 template <int kQueries>
 __device__ inline void MaskCausal(float (&s)[kQueries / 2], int ahead) {
 #pragma unroll
@@ -121,7 +122,7 @@ __device__ inline void MaskCausal(float (&s)[kQueries / 2], int ahead) {
     if (ahead + 8 * (i >> 1 & 1) > 8 * (i / 4) + (i & 1)) s[i] = -INFINITY;
 }
 
-// s holds P, dp holds dP^T; becomes dS without its scale.
+// s holds P and dp holds dP^T. Replaces s by dS without its scale.
 template <int kQueries>
 __device__ inline void ScoreGradients(float (&s)[kQueries / 2], const float (&dp)[kQueries / 2], const float* delta,
                                       int column, float (&sum)[2]) {
@@ -169,22 +170,22 @@ __device__ void Consume(Tiles<kQueries, kStages>& t, const Problem& p, int group
     hopper::Fence();
     ScoreProduct<kQueries>(s, k, hopper::Descriptor(t.q[stage], 16, 1024));  // S^T [64, kQueries]
     if constexpr (kDeferred) {
-      hopper::WaitProducts<1>();  // the last tile's gradients are done, under this S^T: its stage and `a` are free
+      hopper::WaitProducts<1>();  // the last tile's gradients are done during this S^T, so its stage and `a` are free
       if (i > 0 && lane == 0) hopper::Arrive(&t.empty[(i - 1) % kStages]);
     }
     hopper::Wait(&t.o_full[stage], parity);
     ScoreProduct<kQueries>(dp, v, hopper::Descriptor(t.grad_o[stage], 16, 1024));  // dP^T [64, kQueries]
-    hopper::WaitProducts<1>();                                                     // S^T is there
+    hopper::WaitProducts<1>();                                                     // S^T is done
     hopper::Pin(s);
     if (kCausal && query < int(blockIdx.x + 1) * kKeys - 1) MaskCausal<kQueries>(s, row - query - column);
     Probabilities<kQueries>(s, t.lse[stage], column, p.scale_log2);
     ToOperand<kQueries>(a, s);
     GradientProduct<kQueries>(grad_v, a, hopper::Descriptor(t.grad_o[stage], kQueries * 128, 1024));  // [64, D]
-    hopper::WaitProducts<1>();                                                                        // dP^T is there
+    hopper::WaitProducts<1>();                                                                        // dP^T is done
     hopper::Pin(dp);
     ScoreGradients<kQueries>(s, dp, t.delta[stage], column, sum);
     if constexpr (kWithDk) {
-      hopper::WaitProducts<0>();  // P's registers are free for dS: both at once are 16 more than there are
+      hopper::WaitProducts<0>();  // frees P's registers for dS: both together need 16 registers too many
       ToOperand<kQueries>(a, s);
       GradientProduct<kQueries>(grad_k, a, hopper::Descriptor(t.q[stage], kQueries * 128, 1024));  // [64, D]
     }
@@ -222,8 +223,8 @@ __global__ void __launch_bounds__(kThreads, 1) Backward(const __grid_constant__ 
   }
 }
 
-// The definition, one warp a key: lane l holds columns 4 l to 4 l + 3, all in f32. rows_every skips keys at large
-// sizes.
+// Computes the definition with one warp per key, in f32: lane l holds columns 4 l to 4 l + 3. At large sizes only every
+// `every`-th key is computed.
 __global__ void Reference(const bf16* q, const bf16* k, const bf16* v, const bf16* grad_o, Problem p, bool causal,
                           int every, float* grad_v, float* grad_k, float* ds_sum) {
   const int key = blockIdx.x * every, lane = threadIdx.x;
@@ -247,7 +248,8 @@ __global__ void Reference(const bf16* q, const bf16* k, const bf16* v, const bf1
   if (lane == 0) ds_sum[out] = total;
 }
 
-// Any LSE and delta serve: the products are exact functions of them. Rows beyond S have LSE inf, so P is 0 there.
+// Any LSE and delta will do, because the products are exact functions of them. Rows beyond S get LSE inf, so P is 0
+// there.
 __global__ void PadRows(float* lse, float* delta, int rows, int padded) {
   for (int i = rows + threadIdx.x; i < padded; i += blockDim.x)
     lse[size_t(blockIdx.x) * padded + i] = INFINITY, delta[size_t(blockIdx.x) * padded + i] = 0;
@@ -280,7 +282,8 @@ struct Operands {
   Buffer<float> lse, delta, ds_sum;
 };
 
-// [planes, rows, 128] bf16 in boxes of `box_rows` x 64 columns, 128-byte swizzle; rows beyond the plane read as zero.
+// Describes [planes, rows, 128] bf16 in boxes of `box_rows` x 64 columns with a 128-byte swizzle. Rows beyond the plane
+// read as zero.
 static CUtensorMap TensorMap(const Buffer<bf16>& x, int planes, int rows, int box_rows) {
   void* entry = nullptr;
   cudaDriverEntryPointQueryResult found;
@@ -297,7 +300,7 @@ static CUtensorMap TensorMap(const Buffer<bf16>& x, int planes, int rows, int bo
   return map;
 }
 
-// Every `every`-th row of [planes, rows, width] on the host.
+// Returns every `every`-th row of [planes, rows, width] on the host.
 static std::vector<float> Rows(const std::vector<float>& x, int planes, int rows, int width, int every) {
   std::vector<float> out;
   for (int plane = 0; plane < planes; ++plane)

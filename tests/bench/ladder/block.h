@@ -10,7 +10,7 @@ struct Piece {
   size_t offset, size;  // in elements of the bucket
 };
 
-// q, k, v, o, gate, up, down and the scales of both norms, one after the other.
+// Returns q, k, v, o, gate, up, down and the scales of both norms, one after the other.
 inline std::vector<Piece> BlockTensors() {
   constexpr size_t kSquare = size_t(kWidth) * kWidth, kKeys = kSquare / 4, kWide = size_t(kWidth) * kHidden;
   std::vector<Piece> tensors;
@@ -22,7 +22,7 @@ inline std::vector<Piece> BlockTensors() {
   return tensors;
 }
 
-// y = x / 2: traffic of memory-bound kernels.
+// y = x / 2, as the traffic of memory-bound kernels.
 __global__ void HalveAll(uint4* y, const uint4* x, size_t vectors) {
   for (size_t i = blockIdx.x * size_t(blockDim.x) + threadIdx.x; i < vectors; i += size_t(gridDim.x) * blockDim.x) {
     uint4 raw = x[i];
@@ -32,7 +32,7 @@ __global__ void HalveAll(uint4* y, const uint4* x, size_t vectors) {
   }
 }
 
-// Random operands that every block of a step shares; results are overwritten by the next product.
+// Random operands that every block of a step shares. The next product overwrites their results.
 struct Activations {
   explicit Activations(uint32_t seed)
       : input(size_t(kRows) * kHidden, seed),
@@ -41,8 +41,8 @@ struct Activations {
   Buffer<bf16> input, gradient, output;
 };
 
-// The products of a block: 4.1 TFLOP forward and 8.8 TFLOP backward, with those that stand in for attention: the output
-// projection runs 2 and 6 times more, which takes as long. Passes over memory stand in for norms, activations and
+// The products of a block: 4.1 TFLOP forward and 8.8 TFLOP backward. This includes a substitute for attention: the
+// output projection runs 2 and 6 more times, which takes as long. Passes over memory replace norms, activations and
 // residual sums: 0.9 GB forward and 2.3 GB backward.
 class Block {
  public:
@@ -59,7 +59,7 @@ class Block {
     for (size_t i = 0; i < std::size(kMatrices); ++i) RunForward(i, weights, stream);
     for (int i = 0; i < 2; ++i) RunForward(kOutput, weights, stream), Traffic(stream);
   }
-  // `gradients`: kBlock elements, of f32 or bf16; those of the matrices are written.
+  // `gradients` has kBlock elements of f32 or bf16. Those of the matrices are written.
   void Backward(const bf16* weights, void* gradients, cudaStream_t stream) {
     const bf16* dy = tensors_.gradient.data();
     for (size_t i = std::size(kMatrices); i-- > 0;) {

@@ -1,7 +1,7 @@
-// Probe: what the collectives of FSDP cost a step of Llama 8B, by the size of a bucket, the type on the wire and the
-// way that bytes move; one CUDA graph, one process per GPU. A forward pass over 32 blocks gathers the weights of each
-// block (436 MB in bf16, at most two blocks ahead) and keeps them; the backward pass scatters the sums of their
-// gradients. The collectives run on two lanes beside the computation. NVLink multicast stays off.
+// Probe: what the collectives of FSDP cost in a step of Llama 8B, by bucket size, wire type and transport, in one CUDA
+// graph with one process per GPU. The forward pass over 32 blocks gathers the weights of each block (436 MB in bf16, at
+// most two blocks ahead) and keeps them. The backward pass reduce-scatters the gradients. The collectives run on two
+// lanes that overlap with the computation. NVLink multicast stays off.
 #include <cstdio>
 #include <cstdlib>
 #include <map>
@@ -18,7 +18,7 @@ static const char* Name(Way way) {
   return names[int(way)];
 }
 
-// What one call moves: kTensors is one NCCL group of a call per tensor of a block.
+// What one call moves. kTensors is one NCCL group with a call per tensor of a block.
 enum class Cut { kTensors, kWhole, kQuarters, kTwoBlocks };
 static const char* Name(Cut cut) {
   const char* names[] = {"tensors_of_a_block", "a_block", "a_quarter_of_a_block", "two_blocks"};
@@ -29,8 +29,8 @@ struct Case {
   Way gather, scatter;
   Cut cut = Cut::kTensors;
   bool wide = false;   // gradients are f32, in memory and on the wire
-  int ctas = 0;        // of NCCL's kernels; 0: NCCL's own choice
-  double portion = 1;  // of every chunk; near 0 leaves the dependencies alone
+  int ctas = 0;        // CTAs of NCCL's kernels; 0: NCCL's own choice
+  double portion = 1;  // part of every chunk that moves; near 0 only the dependencies remain
   int span() const { return cut == Cut::kTwoBlocks ? 2 : 1; }
   std::vector<Piece> pieces() const {
     if (cut == Cut::kTensors) return BlockTensors();
@@ -39,9 +39,9 @@ struct Case {
   }
 };
 
-// What all cases share.
+// The state that all cases share.
 struct Rank : Edges {
-  static constexpr int kSlots = 4;  // blocks whose gradients are in memory; two buckets of the largest size
+  static constexpr int kSlots = 4;  // blocks whose gradients are in memory: two buckets of the largest size
   Rank(const World& w, int block_count, bool windows)
       : Edges(16 * size_t(block_count)),
         world(w),
@@ -76,13 +76,13 @@ struct Rank : Edges {
     for (int i : {0, 1}) plain[i] = std::make_unique<Buffer<bf16>>(blocks * (i ? chunk : kBlock));
     weights = plain[0]->data(), shard = plain[1]->data();
   }
-  // A communicator for a lane; cases that ask for the same share it. Collective.
+  // Returns a communicator for a lane. Cases with equal arguments share it. Collective.
   ncclComm_t Lane(char lane, int ctas) {
     auto& comm = communicators[{lane, ctas}];
     if (!comm) comm = std::make_unique<Communicator>(world, ctas, false);
     return *comm;
   }
-  // Collective: no rank frees what another still maps.
+  // Collective: no rank may free memory that another rank still maps.
   void Close() {
     shards.reset();
     barrier->Close();
@@ -94,7 +94,7 @@ struct Rank : Edges {
   Activations activations;
   Buffer<float> gradients, reduced;
   Buffer<bf16> staging;
-  std::unique_ptr<Communicator> copier;  // before the windows, which it outlives
+  std::unique_ptr<Communicator> copier;  // before the windows, which must be destroyed first
   std::unique_ptr<Window> window[2];
   std::unique_ptr<Buffer<bf16>> plain[2];
   bf16 *weights = nullptr, *shard = nullptr;
@@ -126,7 +126,7 @@ class Step {
     Backward(products, scatters);
     r_.Wait(r_.main, r_.gather), r_.Wait(r_.main, r_.scatter);
   }
-  // Bytes of the whole tensors that the collectives of a step move.
+  // Returns the bytes of the whole tensors that a step's collectives move.
   double Gigabytes() const {
     const double weights = double(r_.blocks) * kBlock * 1e-9 * case_.portion;
     return (case_.gather != Way::kNone ? 2 * weights : 0) +
@@ -147,10 +147,10 @@ class Step {
     }
   }
   void Backward(bool products, bool scatters) {
-    const int held = 2 * case_.span();  // blocks between a gradient and the next in the same bytes
+    const int held = 2 * case_.span();  // blocks from a gradient to the next one in the same memory
     std::vector<cudaEvent_t> scattered(r_.blocks);
     for (int b = r_.blocks; b-- > 0;) {
-      const bool first = (b + 1) % case_.span() == 0;  // of its bucket, as blocks come from the last to the first
+      const bool first = (b + 1) % case_.span() == 0;  // of its bucket: blocks come from last to first
       if (scatters && first && b + held < r_.blocks) r_.Wait(r_.main, scattered[b + held - case_.span() + 1]);
       if (products) (case_.wide ? r_.wide : r_.narrow)->Backward(r_.weights + b * kBlock, Gradient(b), r_.main);
       if (!scatters || b % case_.span()) continue;
@@ -177,7 +177,7 @@ class Step {
     if (case_.cut == Cut::kTensors) Check(ncclGroupEnd(), "end a group");
   }
 
-  // Each rank begins with another, so that no source is asked by all at once.
+  // Each rank starts with another source, so that ranks do not all read from one source at once.
   void Pull(int b, bf16* to) {
     for (int i = 0; i < n_; ++i) {
       const int rank = (r_.world.rank + i) % n_;
@@ -257,8 +257,8 @@ static float ScatterError(const Rank& r, const std::vector<Piece>& pieces, const
   return worst;
 }
 
-// Collectives of known values: the worst difference from what the seeds give over what is allowed, in samples of every
-// piece; above 1 is wrong. The bucket of block 0 is scattered last, so its sums are the ones that are left.
+// Runs collectives on known values. Returns the largest difference from the expected values, divided by the tolerance,
+// over samples of every piece; above 1 is wrong. The bucket of block 0 is scattered last, so its sums remain in memory.
 static float CollectiveError(Rank& r, const Case& c) {
   Step step(r, c);
   r.reduced.Poison(), r.staging.Poison();
@@ -291,7 +291,7 @@ static Timed Prepare(Rank& r, const Case& c) {
   Timed timed{c};
   if (moves) timed.error = c.portion == 1 ? CollectiveError(r, c) : 0;
   Step step(r, c);
-  step.Issue(true, moves);  // libraries load and connections open outside the capture
+  step.Issue(true, moves);  // loads libraries and opens connections before the capture
   Check(cudaDeviceSynchronize(), "run a step");
   timed.both = Capture(r.main, [&] { step.Issue(true, moves); });
   timed.alone = Capture(r.main, [&] { step.Issue(false, moves); });
@@ -303,11 +303,11 @@ static float StepMs(Rank& r, cudaGraphExec_t graph) {
   return SettledMs(r.world, r.main, 1, 2, [&](int) { Check(cudaGraphLaunch(graph, r.main), "replay a step"); });
 }
 
-// One round: products alone stand before and after every three cases, and "added" is against the mean of the nearest
-// two, so that a clock that drifts counts for both.
+// One round. The products run without collectives before and after every three cases. "added" compares with the mean of
+// the two nearest such runs, so a drifting clock affects both sides.
 static void Round(Rank& r, Timed (&products)[2], std::vector<Timed>& cases) {
   for (Timed& t : cases) t.alone_ms.push_back(StepMs(r, t.alone));
-  for (int i = 0; i < 2; ++i) StepMs(r, products[0].both);  // the chip's power settles
+  for (int i = 0; i < 2; ++i) StepMs(r, products[0].both);  // lets the chip's power settle
   float after = 0;
   for (size_t begin = 0, end; begin < cases.size(); begin = end) {
     const bool wide = cases[begin].c.wide, known = begin > 0 && cases[begin - 1].c.wide == wide;
@@ -367,7 +367,7 @@ static void MeasureAll(const World& world, const std::string& mode, int blocks) 
   for (const Case& c : Chosen(mode)) cases.push_back(Prepare(rank, c));
   for (int round = 0; round < 3; ++round) {
     Round(rank, products, cases);
-    for (const Timed& t : cases) Print(rank, t);  // so that a run that is cut off has told something
+    for (const Timed& t : cases) Print(rank, t);  // so that an interrupted run has printed results
   }
   cases.insert(cases.end(), products, products + 2);
   for (const Timed& t : cases)

@@ -1,6 +1,6 @@
-// Probe: what a NCCL call costs in a CUDA graph: time, nodes, memory. One process per GPU. NCCL reads its settings once
-// per process, so NCCL_GRAPH_MIXING_SUPPORT, NCCL_GRAPH_REGISTER and NCCL_LAUNCH_ORDER_IMPLICIT are compared between
-// runs, and each line names them. NVLink multicast stays off.
+// Probe: what a NCCL call costs in a CUDA graph: time, nodes and memory. One process per GPU. NCCL reads its settings
+// once per process, so NCCL_GRAPH_MIXING_SUPPORT, NCCL_GRAPH_REGISTER and NCCL_LAUNCH_ORDER_IMPLICIT are compared
+// between runs, and each line names them. NVLink multicast stays off.
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -11,7 +11,8 @@
 #include "communicator.h"
 #include "streams.h"
 
-// kJoined: before each all-reduce a kernel of the main stream, which waits for the all-reduce afterwards.
+// kJoined: a kernel of the main stream runs before each all-reduce, and the main stream waits for the all-reduce
+// afterwards.
 enum class Call { kAllReduce, kTwoLanes, kJoined, kGather, kScatter };
 static const char* Name(Call call) {
   const char* names[] = {"all_reduce", "all_reduce_on_two_communicators", "all_reduce_joined_to_kernels",
@@ -46,7 +47,8 @@ struct Memory {
   double device, host;
 };
 
-// Memory of cudaMalloc, or NCCL's, which it can map into other processes for copies without its buffers.
+// Memory from cudaMalloc, or from NCCL, which can map its own memory into other processes and so copy without its
+// buffers.
 class Space {
  public:
   Space(size_t bytes, bool of_nccl) : of_nccl_(of_nccl) {
@@ -109,7 +111,7 @@ class Body {
     for (int i = 0; i < case_.calls; ++i) IssueCall(i);
     for (auto lane : r_.lane) r_.Wait(r_.main, lane);
   }
-  // The worst difference of samples from what the seeds give, over what is allowed; above 1 is wrong.
+  // Returns the largest difference of samples from the expected values, divided by the tolerance; above 1 is wrong.
   float Error() const {
     float worst = 0;
     const size_t elements = blocks() ? kBlock : lanes() * case_.bytes / 4;
@@ -137,7 +139,7 @@ class Body {
   }
   void IssueCall(int i) {
     if (blocks()) return CallOfBlock();
-    const int lane = i % lanes();  // each lane has an operand of its own
+    const int lane = i % lanes();  // each lane has its own operand
     if (case_.call == Call::kJoined) {
       Touch<<<1, 256, 0, r_.main>>>(r_.touched.data());
       r_.Wait(r_.lane[0], r_.main);
@@ -148,7 +150,7 @@ class Body {
           "all-reduce");
     if (case_.call == Call::kJoined) r_.Wait(r_.main, r_.lane[0]);
   }
-  void CallOfBlock() {  // one group of a call per tensor, straight into place
+  void CallOfBlock() {  // one group with a call per tensor, directly into place
     Check(ncclGroupStart(), "begin a group");
     for (const Piece& p : BlockTensors()) {
       if (case_.call == Call::kGather)
@@ -162,7 +164,7 @@ class Body {
     }
     Check(ncclGroupEnd(), "end a group");
   }
-  // Element i of the result, and the tolerance: bf16 sums round at each hop.
+  // Returns element i of the result, and its tolerance: bf16 sums round at each hop.
   std::pair<double, double> Expected(size_t i) const {
     if (!blocks()) {
       double sum = 0;
@@ -222,7 +224,7 @@ struct Result {
   double device_bytes = 0, device_slope = 0, host_slope = 0, replay_slope = 0;
 };
 
-// Captures the body, and replays it once. The executable graph is the caller's.
+// Captures the body and replays it once. The caller owns the executable graph.
 static cudaGraphExec_t CaptureTimed(Rank& r, Body& body, Result& result) {
   cudaGraphExec_t executable;
   r.world.Barrier();
@@ -242,7 +244,7 @@ static cudaGraphExec_t CaptureTimed(Rank& r, Body& body, Result& result) {
   return executable;
 }
 
-// The median of five settled times, each of so many launches that it lasts some 10 ms, in us per call.
+// Returns the median of five settled times in us per call. Each time is over as many launches as take about 10 ms.
 static float CallUs(Rank& r, const Case& c, const std::function<void()>& launch) {
   const auto run = [&](int) { launch(); };
   const float once = SettledMs(r.world, r.main, 1, 2, run);
@@ -252,7 +254,8 @@ static float CallUs(Rank& r, const Case& c, const std::function<void()>& launch)
   return Median(times) * 1e3f / float(c.calls);
 }
 
-// Bytes that stay after ten graphs were captured, replayed and destroyed, per graph, and after many replays of one.
+// Measures the memory that remains per graph after ten graphs were captured, replayed and destroyed, and the memory
+// that remains after many replays of one graph.
 static void Grow(Rank& r, Body& body, cudaGraphExec_t graph, float graph_ms, Result& result) {
   constexpr int kGraphs = 10;
   const Memory before;
@@ -272,7 +275,7 @@ static void Grow(Rank& r, Body& body, cudaGraphExec_t graph, float graph_ms, Res
 static Result Measure(Rank& r, const Case& c) {
   Result result;
   Body body(r, c);
-  body.Issue();  // connections open outside the capture
+  body.Issue();  // opens connections before the capture
   Check(cudaDeviceSynchronize(), "run the calls once");
   result.error = body.Error();
   result.eager_us = CallUs(r, c, [&] { body.Issue(); });
@@ -283,7 +286,7 @@ static Result Measure(Rank& r, const Case& c) {
   result.graph_us = CallUs(r, c, [&] { Check(cudaGraphLaunch(graph, r.main), "replay the calls"); });
   result.error = std::max(result.error, body.Error());
   Grow(r, body, graph, result.graph_us * float(c.calls) * 1e-3f, result);
-  // Replays and calls from the host in turns; the host waits in between, as it must without mixing.
+  // Replays and direct calls in turns. The host waits in between, which is required without NCCL's graph mixing.
   body.Fill();
   for (int i = 0; i < 20; ++i) {
     if (i % 2)

@@ -1,4 +1,4 @@
-// NCCL over all ranks: communicators, memory at symmetric windows, and the sum of gathered chunks.
+// NCCL over all ranks: communicators, memory in symmetric windows, and the sum of gathered chunks.
 //   World world;   Communicator comm(world, 8, false);   ncclAllGather(shard, whole, n, ncclBfloat16, comm, stream);
 #pragma once
 #include <nccl.h>
@@ -13,7 +13,7 @@ inline void Check(ncclResult_t status, const char* what) {
   if (status != ncclSuccess) throw std::runtime_error(std::string(what) + ": " + ncclGetErrorString(status));
 }
 
-// A NCCL id made by rank 0, the same on every rank. Collective.
+// Returns a NCCL id that rank 0 makes for all ranks. Collective.
 inline ncclUniqueId SharedId(const World& world) {
   ncclUniqueId id;
   if (world.rank == 0) Check(ncclGetUniqueId(&id), "make a NCCL id");
@@ -39,7 +39,7 @@ class Communicator {
   ncclComm_t comm_ = nullptr;
 };
 
-// Memory at one symmetric window of a communicator, as NCCL's copy-engine collectives want it.
+// Memory in a symmetric window of a communicator, as NCCL's copy-engine collectives require.
 class Window {
  public:
   Window(ncclComm_t comm, size_t n) : comm_(comm) {
@@ -62,7 +62,7 @@ struct Chunks {
   const bf16* part[kMaxRanks];
 };
 
-// out[n] = the parts' sum in rank order, in f32: the same bits on every run.
+// out[n] = the sum of the parts in rank order, in f32, so every run has the same bits.
 template <typename Out>
 __global__ void SumChunks(Chunks chunks, int parts, Out* out, size_t n) {
   for (size_t i = blockIdx.x * size_t(blockDim.x) + threadIdx.x; i < n / 8; i += size_t(gridDim.x) * blockDim.x) {
@@ -79,7 +79,7 @@ __global__ void SumChunks(Chunks chunks, int parts, Out* out, size_t n) {
   }
 }
 
-// Prints what a probe runs on.
+// Prints the versions that a probe runs with.
 inline void PrintVersions() {
   int nccl = 0;
   Check(ncclGetVersion(&nccl), "read NCCL's version");
@@ -87,9 +87,10 @@ inline void PrintVersions() {
   std::fflush(stdout);
 }
 
-// The main of a probe on 2 to 8 GPUs of one host: every rank takes its own, and a failure on one rank ends all.
+// The main function of a probe on 2 to 8 GPUs of one host. Every rank takes its own GPU, and a failure on one rank ends
+// all.
 inline int RunOnRanks(const char* program, const std::function<void(const World&)>& measure) try {
-  setenv("NCCL_NVLS_ENABLE", "0", 1);  // multicast off, also where the environment forgot it
+  setenv("NCCL_NVLS_ENABLE", "0", 1);  // multicast is off even if the environment does not say so
   World world;
   if (world.size < 2 || world.size > kMaxRanks)
     throw std::runtime_error("takes 2 to 8 ranks, got " + std::to_string(world.size));

@@ -1,5 +1,5 @@
-// Probe: causal bf16 attention, forward with LSE and backward, through cuDNN's graph API.
-// Prints one JSON line per check (relative error against f64 on the host) and per timed shape (B, H, S, D).
+// Probe: causal bf16 attention, forward with LSE and backward, through cuDNN's graph API. Prints one JSON line per
+// check (relative error against f64 on the host) and per timed shape (B, H, S, D).
 #include <cudnn.h>
 
 #include <cstring>  // cudnn_frontend 1.32 calls std::strlen without it
@@ -18,8 +18,8 @@ using Tensor = std::shared_ptr<fe::graph::Tensor_attributes>;
 
 struct Shape {
   int64_t B, H, Hkv, S, D;
-  bool token_major;    // memory order B S H D, as a fused QKV product leaves it, instead of B H S D
-  bool deterministic;  // of the backward pass
+  bool token_major;    // memory order B S H D, as after a fused QKV product, instead of B H S D
+  bool deterministic;  // whether the backward pass is deterministic
   double ForwardFlops() const { return 2.0 * B * H * S * S * D; }  // 4 B H S S D, halved by the causal mask
   std::string Json() const {
     return "\"B\":" + std::to_string(B) + ",\"H\":" + std::to_string(H) + ",\"Hkv\":" + std::to_string(Hkv) +
@@ -61,7 +61,7 @@ static fe::graph::Tensor_attributes Stats(const Shape& s) {
       .set_data_type(fe::DataType_t::FLOAT);
 }
 
-// One executable plan, its workspace and what it cost to build.
+// One executable plan with its workspace, and what it cost to build.
 class Plan {
  public:
   Plan(cudnnHandle_t handle, const std::function<void(fe::graph::Graph&)>& describe) : handle_(handle) {
@@ -115,7 +115,7 @@ static void DescribeBackward(fe::graph::Graph& graph, const Shape& s) {
   MarkOutput(grad_v, s, s.Hkv, kGradV);
 }
 
-// The tensors of one attention, inputs random and outputs poisoned.
+// The tensors of one attention. Inputs are random, and outputs are poisoned.
 struct Operands {
   explicit Operands(const Shape& s)
       : q(Count(s, s.H), 1),
@@ -137,7 +137,7 @@ struct Operands {
   Buffer<float> stats;
 };
 
-// Attention as its definition says, in f64, one head after another.
+// Attention by its definition, in f64, one head after the other.
 struct Reference {
   std::vector<double> o, stats, grad_q, grad_k, grad_v;
 };
@@ -145,7 +145,7 @@ struct HostInputs {
   std::vector<float> q, k, v, grad_o;
 };
 
-// Where row r of head h of batch b begins, in a tensor of `heads` heads.
+// Returns where row r of head h of batch b begins, in a tensor of `heads` heads.
 static size_t Row(const Shape& s, int64_t heads, int64_t b, int64_t h, int64_t r) {
   return s.token_major ? ((b * s.S + r) * heads + h) * s.D : ((b * heads + h) * s.S + r) * s.D;
 }
@@ -156,7 +156,7 @@ static double Dot(const float* a, const float* b, int64_t n) {
   return sum;
 }
 
-// Adds query i of head (b, h): its row of O, LSE and dQ, its share of dK and dV.
+// Adds query i of head (b, h): its rows of O, LSE and dQ, and its part of dK and dV.
 static void AddQuery(Reference& r, const Shape& s, const HostInputs& x, int64_t b, int64_t h, int64_t i) {
   const int64_t group = h / (s.H / s.Hkv);
   const size_t qi = Row(s, s.H, b, h, i);
@@ -222,7 +222,7 @@ static void TimeShape(cudnnHandle_t handle, cudaStream_t stream, const Shape& s)
       forward.Json("forward").c_str(), backward.Json("backward").c_str());
 }
 
-// One shape that fails says why and leaves the others their turn.
+// If a shape fails, prints the error, so that the other shapes still run.
 static int Guarded(const Shape& s, const std::function<void()>& body) try {
   body();
   std::fflush(stdout);
@@ -238,7 +238,7 @@ int main() try {
   std::printf("{\"probe\":\"versions\",%s,\"cudnn\":%zu,\"cudnn_headers\":%d,\"cudnn_frontend\":%d}\n",
               DeviceLine().c_str(), cudnnGetVersion(), CUDNN_VERSION, CUDNN_FRONTEND_VERSION);
   Check(cudnnCreate(&handle), "create a cuDNN handle");
-  Check(cudaStreamCreate(&stream), "create a stream");  // blocking: ordered after the fills of the default stream
+  Check(cudaStreamCreate(&stream), "create a stream");  // blocking, so it runs after the default stream's fills
   Check(cudnnSetStream(handle, stream), "set cuDNN's stream");
   int failures = 0;
   for (const Shape& s : {Shape{2, 4, 4, 256, 64, false, false}, Shape{1, 4, 4, 200, 128, true, false},

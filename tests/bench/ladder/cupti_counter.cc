@@ -1,11 +1,13 @@
-// Counts a program's calls into CUDA: a library that the driver itself loads into any program.
+// Counts the calls of a program into CUDA. The CUDA driver loads this library into any program:
 //
 //   CUDA_INJECTION64_PATH=libcupti_counter.so WEFT_CALLS=calls.txt build/release/weft train CONFIG
 //
-// When the program ends, $WEFT_CALLS has a line per kind of call: "DOMAIN NAME COUNT". driver: what reaches the driver,
-// also from inside cuBLASLt and cuDNN; runtime: calls of the runtime library, which end in driver calls; synchronize:
-// waits of the host, as the driver reports them, whatever call they are in. The name of a copy whose call does not say
-// its direction gets one: "cuMemcpyAsync:to_host". tests/bench/host_work.sh reads the file.
+// When the program ends, $WEFT_CALLS has a line per kind of call, "DOMAIN NAME COUNT". The domains are:
+// - driver: calls that reach the driver, also from inside cuBLASLt and cuDNN;
+// - runtime: calls of the runtime library, which end in driver calls;
+// - synchronize: waits of the host, as the driver reports them, in any call.
+// If a copy's call does not tell its direction, its name gets one: "cuMemcpyAsync:to_host". tests/bench/host_work.sh
+// reads the file.
 #include <cuda.h>
 #include <cupti.h>
 #include <dlfcn.h>
@@ -37,13 +39,13 @@ class Counter {
   std::map<std::string, long long> counts_;
 };
 
-// Never destroyed: CUDA is called until the very end.
+// Never destroyed, because CUDA is called until the very end.
 Counter& TheCounter() {
   static auto* counter = new Counter;
   return *counter;
 }
 
-// Of the driver that is loaded already; asking it calls back, which must not be counted.
+// Uses the driver that is already loaded. This query triggers the callback, which must not count it.
 bool OnDevice(CUdeviceptr address) {
   using Get = CUresult(void*, CUpointer_attribute, CUdeviceptr);
   static auto* get =
@@ -94,7 +96,7 @@ bool Done(CUptiResult result, const char* what) {
 
 }  // namespace
 
-// Called by the driver when CUDA starts; 1: it worked.
+// The driver calls this when CUDA starts. Returns 1 for success.
 extern "C" __attribute__((visibility("default"))) int InitializeInjection(void) {
   CUpti_SubscriberHandle subscriber;
   if (!Done(cuptiSubscribe(&subscriber, OnCall, nullptr), "subscribe")) return 0;

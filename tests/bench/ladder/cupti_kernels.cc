@@ -1,10 +1,10 @@
-// Records when each kernel of a program runs: a library that the driver itself loads into any program.
+// Records when each kernel of a program runs. The CUDA driver loads this library into any program:
 //
 //   CUDA_INJECTION64_PATH=libcupti_kernels.so WEFT_KERNELS=kernels.txt build/release/weft train CONFIG
 //
-// When the program ends, $WEFT_KERNELS has a line per kernel, copy and fill, in the order in which they began:
-// "BEGIN END BLOCKS NAME", times in nanoseconds. Kernels inside CUDA graphs are included. tests/bench/kernel_times.py
-// sums the lines of a step. Recording slows the program down between kernels, not inside them.
+// When the program ends, $WEFT_KERNELS has a line per kernel, copy and fill, in order of their start: "BEGIN END BLOCKS
+// NAME", with times in nanoseconds. Kernels inside CUDA graphs are included. tests/bench/kernel_times.py sums the lines
+// of a step. Recording makes the gaps between kernels longer, but not the kernels.
 #include <cupti.h>
 
 #include <algorithm>
@@ -43,7 +43,7 @@ class Trace {
   std::vector<Entry> entries_;
 };
 
-// Never destroyed: buffers come back until the very end.
+// Never destroyed, because buffers are returned until the very end.
 Trace& TheTrace() {
   static auto* trace = new Trace;
   return *trace;
@@ -53,7 +53,7 @@ constexpr size_t kBufferBytes = 8 << 20, kBufferAlignment = 8;
 
 void CUPTIAPI GiveBuffer(uint8_t** buffer, size_t* size, size_t* most_records) {
   *size = kBufferBytes;
-  *most_records = 0;  // as many as fit
+  *most_records = 0;  // no limit
   *buffer = static_cast<uint8_t*>(std::aligned_alloc(kBufferAlignment, kBufferBytes));
 }
 
@@ -87,7 +87,7 @@ bool Done(CUptiResult result, const char* what) {
 
 }  // namespace
 
-// Called by the driver when CUDA starts; 1: it worked.
+// The driver calls this when CUDA starts. Returns 1 for success.
 extern "C" __attribute__((visibility("default"))) int InitializeInjection(void) {
   if (!Done(cuptiActivityRegisterCallbacks(GiveBuffer, TakeBuffer), "register")) return 0;
   for (auto kind : {CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, CUPTI_ACTIVITY_KIND_MEMCPY, CUPTI_ACTIVITY_KIND_MEMSET})

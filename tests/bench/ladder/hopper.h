@@ -1,6 +1,5 @@
-// Thin names for the PTX that Hopper's attention needs: mbarriers, tensor-map copies, warpgroup products.
-// Shared tiles are [half][rows][64] bf16, two halves of a 128-wide row, each 128 bytes wide and swizzled over 128
-// bytes.
+// Short names for the PTX that attention on Hopper needs: mbarriers, tensor-map copies and warpgroup products. A shared
+// tile is [half][rows][64] bf16: two halves of a 128-wide row, each 128 bytes wide with a 128-byte swizzle.
 #pragma once
 #include <cuda.h>
 #include <cuda_bf16.h>
@@ -51,8 +50,8 @@ __device__ inline void CopyBytes(void* to, const void* from, uint64_t* barrier, 
 
 // ---- warpgroup products ----
 
-// A descriptor of a swizzled tile: address, leading and stride byte offsets in units of 16 bytes; 1 << 62 is "128
-// bytes".
+// Returns the descriptor of a swizzled tile: the address and the leading and stride byte offsets in units of 16 bytes.
+// 1 << 62 means a 128-byte swizzle.
 __device__ inline uint64_t Descriptor(const void* tile, uint32_t leading_bytes, uint32_t stride_bytes) {
   return uint64_t((Shared(tile) & 0x3ffff) >> 4) | uint64_t(leading_bytes >> 4) << 16 |
          uint64_t(stride_bytes >> 4) << 32 | uint64_t(1) << 62;
@@ -73,7 +72,7 @@ __device__ inline void LowerRegisters() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
 }
 
-// Operand lists of the accumulator, eight registers a group.
+// Operand lists of the accumulator, eight registers per group.
 #define WEFT_ACC8(d, i)                                                                                       \
   "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), \
       "+f"(d[i + 7])
@@ -87,7 +86,7 @@ __device__ inline void LowerRegisters() {
   ",%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62," \
   "%63"
 
-// d[64, N] (+)= A[64, 16] B[N, 16]^T, both K-major in shared memory; `accumulate` 0 starts from zero.
+// d[64, N] (+)= A[64, 16] B[N, 16]^T, both K-major in shared memory. With `accumulate` 0 it starts from zero.
 #define WEFT_PRODUCT_SS(N, names, a_index, b_index, p_index, ...)                                            \
   asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " p_index                                                   \
                ", 0;\n"                                                                                      \
@@ -108,7 +107,7 @@ __device__ inline void ProductSS(float (&d)[N / 2], uint64_t a, uint64_t b, int 
   }
 }
 
-// d[64, 128] += A[64, 16] B[16, 128]: A from registers, B as its rows lie in memory (N contiguous).
+// d[64, 128] += A[64, 16] B[16, 128], with A in registers and B's rows as they lie in memory (N contiguous).
 __device__ inline void ProductRS(float (&d)[64], const uint32_t (&a)[4], uint64_t b) {
   asm volatile(
       "{\n.reg .pred p;\nsetp.ne.b32 p, %69, 0;\n"
@@ -118,7 +117,8 @@ __device__ inline void ProductRS(float (&d)[64], const uint32_t (&a)[4], uint64_
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(1));
 }
 
-// An accumulator is in flight until its products are waited for, which the compiler cannot know: no use may move above.
+// An accumulator is in flight until its products are waited for, which the compiler does not know. No use of it may
+// move above this call.
 template <int N>
 __device__ inline void Pin(float (&d)[N]) {
 #pragma unroll

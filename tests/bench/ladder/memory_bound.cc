@@ -1,12 +1,12 @@
-// Measures every memory-bound kernel of the CUDA table against the rate of a copy in the same run: one JSON line a
-// measurement, and one for all of them. Fails where a kernel stays below kBar of a copy with as much traffic: what a
-// launch costs and how long a device takes to fill and drain, a copy pays as well.
+// Measures every memory-bound kernel of the CUDA table against the rate of a copy in the same run. Prints one JSON line
+// per measurement, and one for all of them. Fails if a kernel stays below kBar of a copy with the same traffic. The
+// copy has the same costs for a launch and for filling and draining the device.
 //
-//   memory_bound [PART_OF_A_NAME...]      libweft_cuda.so lies beside it or on LD_LIBRARY_PATH
-//   memory_bound --list                   what would be measured; needs no GPU
+//   memory_bound [PART_OF_A_NAME...]      libweft_cuda.so is next to it or on LD_LIBRARY_PATH
+//   memory_bound --list                   lists the measurements; needs no GPU
 //
-// Traffic is what an op cannot do without: every operand read once, every result written once (memory_cases.h). A
-// measurement is a median of launches, each between two events, with all the kernels that the table's row runs.
+// Traffic is the minimum that an op needs: every operand read once and every result written once (memory_cases.h). A
+// measurement is a median over launches, each between two events, with all the kernels that the table's row runs.
 // Launches take turns on copies of their tensors, which together are far larger than the L2 cache.
 #include <fmt/format.h>
 
@@ -23,7 +23,7 @@ namespace {
 constexpr double kBar = 0.80;
 constexpr size_t kMiB = size_t(1) << 20;
 constexpr size_t kSizes[] = {64 * kMiB, 256 * kMiB, 1024 * kMiB};
-constexpr size_t kCold = 512 * kMiB;  // what the copies of the tensors have together
+constexpr size_t kCold = 512 * kMiB;  // total size of the copies of the tensors
 
 std::string ShapeText(const Call& call) {
   const Operand* largest = nullptr;
@@ -37,7 +37,7 @@ class Ladder {
  public:
   void MeasureCopies(const char* when);
   void Measure(const MemoryCase& c);
-  // True where nothing stayed below the bar.
+  // Returns whether no kernel stayed below the bar.
   bool Report() const;
 
  private:

@@ -11,7 +11,7 @@ namespace {
 
 constexpr DType kF32 = DType::kF32, kBF16 = DType::kBF16, kI32 = DType::kI32, kI64 = DType::kI64;
 
-// C: width of the residual stream, F: of the MLP, V: kinds of token, T: tokens of a sequence, H: heads, D: their width.
+// C: width of the residual stream; F: width of the MLP; V: vocabulary; T: tokens per sequence; H: heads; D: head width.
 struct Model {
   const char* name;
   int64_t C, F, V, T, H, D;
@@ -19,11 +19,11 @@ struct Model {
 constexpr Model kGpt2{"gpt2_124m", 768, 3072, 50304, 1024, 12, 64},
     kLlama{"llama_1b", 2048, 8192, 128256, 4096, 32, 64};
 
-constexpr int64_t kCache = 50 << 20;  // L2 of an H200
+constexpr int64_t kCache = 50 << 20;  // the L2 cache of an H200
 
 using Calls = std::vector<Call>;
 
-// Every kind of token equally often, or by Zipf's law as in text.
+// Returns ids in which every token is equally frequent, or with the frequencies of Zipf's law, as in text.
 Operand Ids(int64_t rows, int64_t vocab, bool zipf) {
   std::mt19937_64 rng(uint64_t(rows + vocab));
   std::vector<int32_t> ids(static_cast<size_t>(rows));
@@ -38,7 +38,7 @@ int64_t Distinct(std::vector<int32_t> ids) {
   return std::unique(ids.begin(), ids.end()) - ids.begin();
 }
 
-// Scalars that the host gives: a step, a row.
+// A scalar that the host provides, such as a step or a row.
 Operand Scalar(DType dtype) { return {dtype, {}, Values::kOne}; }
 
 class List {
@@ -50,7 +50,7 @@ class List {
   void AddMany(std::string name, const Model& m, DType dtype, std::function<Calls(int64_t)> make) {
     cases_.push_back({std::move(name), m.name, dtype, std::move(make), 1});
   }
-  // `operands` of one shape [rows, width].
+  // Adds an op with `operands` operands of shape [rows, width].
   void AddMap(Op op, const Model& m, DType dtype, int64_t width, size_t operands, const Attrs& attrs = {}) {
     Add(Name(op), m, dtype, [=](int64_t rows) {
       return MakeCall(op, attrs, std::vector<Operand>(operands, {dtype, {rows, width}}));
@@ -119,7 +119,7 @@ void AddCopies(List& list, const Model& m, DType dtype) {
         return MakeCall(Op::kPermute, {{"perm", Shape{0, 2, 1, 3}}}, {{dtype, {rows / 256, 256, m.H, m.D}}});
       },
       256);
-  list.Add("slice", m, dtype, [=](int64_t rows) {  // half of every row; the other half is not read
+  list.Add("slice", m, dtype, [=](int64_t rows) {  // half of every row is read
     Call call = MakeCall(Op::kSlice, {{"dim", 1}, {"start", m.C}, {"length", m.C}}, {{dtype, {rows, 2 * m.C}}});
     call.in[0].rows_read = rows / 2;
     return call;
@@ -156,8 +156,8 @@ void AddLossAndEmbedding(List& list, const Model& m, DType dtype) {
     const char* suffix = zipf ? "_zipf" : "";
     list.Add(std::string("embedding") + suffix, m, dtype, [=](int64_t rows) {
       Operand ids = Ids(rows, m.V, zipf), table{dtype, {m.V, m.C}};
-      // Rows that text names often stay in the cache. In even order they do not, where the table is larger: each id
-      // reads a row.
+      // Rows that text uses often stay in the cache. In even order they do not if the table is larger than the cache,
+      // so each id reads a row.
       table.rows_read = zipf || int64_t(table.bytes()) < kCache ? Distinct(ids.ids) : rows;
       return MakeCall(Op::kEmbedding, {}, {table, ids});
     });
@@ -174,7 +174,7 @@ void AddDropout(List& list, const Model& m, DType dtype) {
   });
 }
 
-// The parameters of so many GPT-2 blocks.
+// Returns the parameters of `blocks` GPT-2 blocks.
 std::vector<Shape> BlockParameters(const Model& m, int64_t blocks) {
   std::vector<Shape> shapes;
   for (int64_t b = 0; b < blocks; b++)
@@ -239,9 +239,9 @@ Call MakeCall(Op op, Attrs attrs, std::vector<Operand> in) {
 
 int64_t RowsFor(const MemoryCase& c, size_t bytes) {
   auto traffic = [&](int64_t steps) { return double(Traffic(c.calls(steps * c.step))); };
-  double one = traffic(1), more = traffic(2) - one;  // the rest is the same at any number of rows, a table say
+  double one = traffic(1), more = traffic(2) - one;  // the difference leaves out constant traffic, such as a table
   int64_t steps = std::max<int64_t>(1, 1 + int64_t(std::ceil((double(bytes) - one) / more)));
-  while (traffic(steps) < double(bytes)) steps += steps / 16 + 1;  // rows of a table are read once
+  while (traffic(steps) < double(bytes)) steps += steps / 16 + 1;  // because the rows of a table are read once
   return steps * c.step;
 }
 

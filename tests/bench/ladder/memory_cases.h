@@ -1,5 +1,5 @@
-// What memory_bound measures: the memory-bound ops of a training step, in the shapes of two models, at any number of
-// rows. Shapes and dtypes of results come from the ops' records, and bytes from both: none is typed by hand.
+// The cases of memory_bound: the memory-bound ops of a training step, in the shapes of two models, at any number of
+// rows. Shapes and dtypes of results come from the ops' records, and bytes from both.
 #pragma once
 #include <functional>
 #include <string>
@@ -15,8 +15,8 @@ struct Operand {
   DType dtype;
   Shape shape;
   Values values = Values::kNormal;
-  std::vector<int32_t> ids = {};  // of kIds
-  int64_t rows_read = -1;         // of a table: those that the ids name; -1: all
+  std::vector<int32_t> ids = {};  // for kIds
+  int64_t rows_read = -1;         // rows of a table that the ids select; -1 for all
 
   size_t bytes() const { return size_t(NumElements(shape)) * SizeOf(dtype); }
 };
@@ -27,22 +27,22 @@ struct Call {
   std::vector<Operand> in;
   std::vector<Operand> out = {};  // from the op's record
 
-  // Every operand read once, every result written once.
+  // Returns the bytes of every operand read once and every result written once.
   size_t Traffic() const;
 };
-// With results.
+// Returns the call with its results.
 Call MakeCall(Op op, Attrs attrs, std::vector<Operand> in);
 size_t Traffic(const std::vector<Call>& calls);
 
 struct MemoryCase {
   std::string name, model;
   DType dtype;
-  // One call, or the calls that go together into one launch, at so many rows (tokens; of an optimizer: blocks).
+  // Returns one call, or the calls of one launch, for a number of rows: tokens or, for an optimizer, blocks.
   std::function<std::vector<Call>(int64_t rows)> calls;
-  int64_t step = 8;  // rows come in multiples of this
+  int64_t step = 8;  // rows are a multiple of this
 };
 std::vector<MemoryCase> MemoryCases();
-// The fewest rows with at least so much traffic.
+// Returns the fewest rows with at least `bytes` of traffic.
 int64_t RowsFor(const MemoryCase& c, size_t bytes);
 
 }  // namespace weft::bench

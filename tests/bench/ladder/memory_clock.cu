@@ -4,8 +4,7 @@
 
 namespace {
 
-constexpr size_t kFillerBytes = size_t(2)
-                                << 30;  // copied in a millisecond: as long as the host takes to issue launches
+constexpr size_t kFillerBytes = size_t(2) << 30;  // takes a millisecond to copy, in which the host issues the launches
 constexpr int kCopyThreads = 256, kCopyVectors = 4;
 
 __global__ void __launch_bounds__(kCopyThreads) CopyVectors(uint4* to, const uint4* from, size_t vectors) {

@@ -1,7 +1,7 @@
-// Times work on a stream, and copies to compare it with.
+// Times work on a stream, and provides copies to compare it with.
 //
 //   MemoryClock clock(stream);
-//   double us = clock.MedianUs([&](int i) { Launch(i); });   // i counts launches: work may change its buffers
+//   double us = clock.MedianUs([&](int i) { Launch(i); });   // i counts launches, so each can use other buffers
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -18,8 +18,8 @@ class MemoryClock {
   MemoryClock(const MemoryClock&) = delete;
   MemoryClock& operator=(const MemoryClock&) = delete;
 
-  // The median over kTimed launches, after kWarm, each between two events. A long copy goes first, so that the host is
-  // always ahead of the device: no time is the host's.
+  // Returns the median over kTimed launches after kWarm warm-up launches, each between two events. A long copy runs
+  // first, so that the host stays ahead of the device and its time does not count.
   double MedianUs(const std::function<void(int)>& launch);
 
  private:
@@ -28,6 +28,7 @@ class MemoryClock {
   std::vector<cudaEvent_t> begin_, end_;
 };
 
-// Both copy `bytes`, a multiple of 16: the driver's copy, and a kernel whose threads move four vectors of 16 bytes.
+// Both copy `bytes` bytes, a multiple of 16: one by the driver, one by a kernel whose threads move four vectors of 16
+// bytes.
 void CopyByDriver(cudaStream_t stream, void* to, const void* from, size_t bytes);
 void CopyByKernel(cudaStream_t stream, void* to, const void* from, size_t bytes);

@@ -81,7 +81,7 @@ Launch MemoryTensors::Bind(std::shared_ptr<const std::vector<Call>> calls) {
   }
   for (size_t i = 0; i < launch.of->size(); i++) {
     const Call& call = (*launch.of)[i];
-    // Calls of one launch share their scalars, as those of a step do.
+    // Calls of one launch share their scalars, as in a training step.
     for (size_t o = 0; o < call.in.size(); o++)
       if (call.in[o].values == Values::kOne) launch.in[i][o].data = launch.in[0][o].data;
     KernelCall bound{&call.attrs, launch.in[i], launch.out[i], nullptr, 0, context_.get(), nullptr};

@@ -1,4 +1,4 @@
-// The tensors of a measured call: cut from four regions of the device's memory, filled with random values.
+// The tensors of a measured call. They are cut from four regions of the device's memory and filled with random values.
 //
 //   MemoryTensors tensors;                       // opens the GPU
 //   for (int copy = 0; copy < n; copy++) launches.push_back(tensors.Bind(calls));
@@ -12,7 +12,8 @@
 
 namespace weft::bench {
 
-// Memory of the device, handed out from the front; where it is only read, from the front again when it is used up.
+// Device memory, allocated from the front. If it is only read (`again`), allocation restarts at the front when the end
+// is reached.
 class Region {
  public:
   Region(DeviceRuntime& device, size_t bytes, bool again = false) : buffer_(device.Allocate(bytes)), again_(again) {}
@@ -27,7 +28,7 @@ class Region {
   size_t used_ = 0;
 };
 
-// Calls with their tensors. Operands point to the views, so it is moved but not copied.
+// Calls with their tensors. The calls point to the views, so a launch can be moved but not copied.
 struct Launch {
   std::vector<std::vector<TensorView>> in, out;
   std::vector<KernelCall> calls;
@@ -41,14 +42,14 @@ struct Launch {
 class MemoryTensors {
  public:
   MemoryTensors();
-  // With tensors of their own, until Reset.
+  // Returns the calls with their own tensors, which are valid until Reset.
   Launch Bind(std::shared_ptr<const std::vector<Call>> calls);
   void Run(const Launch& launch) const;
   void Reset();
 
   cudaStream_t stream() const { return static_cast<cuda::CudaDevice&>(device()).stream(); }
   DeviceRuntime& device() const { return context_->device(DeviceKind::kCuda); }
-  // Two places of so many bytes for a copy; `turn` picks one of the pairs that lie beside each other.
+  // Returns two addresses for a copy of `bytes` bytes. `turn` picks one of several adjacent pairs.
   std::pair<void*, const void*> CopyPair(size_t bytes, int turn) const;
 
  private:
@@ -58,7 +59,7 @@ class MemoryTensors {
   TensorView Place(const Operand& operand, bool result);
 
   std::unique_ptr<Context> context_;
-  // Operands with normal values are cut from the first region, which nothing writes: a pair of bf16 normals is an f32
+  // Operands with normal values are cut from the first region, which is never written: a pair of bf16 normals is an f32
   // normal too. Operands with other values, results and workspaces have a region each.
   Region normals_, others_, results_, scratch_;
   BufferPtr zero_;

@@ -1,11 +1,13 @@
-// Probe: what of a step's collectives hides under its products inside one CUDA graph, one process a GPU.
-// 16 layers; each gathers a weight [4096, 14336] bf16 (117 MB), does two products with 8192 rows, and scatters the sum
-// of the weight's gradient. Ways to move bytes: NCCL's kernels on n CTAs, NCCL's copy-engine gather (CTA policy zero on
-// symmetric windows), and own copy-engine pulls of IPC-mapped peer memory. NVLink multicast stays off.
-// Own pulls, protocol: words are 0 or 1, written to the reader's memory, taken (waited for, cleared) by the reader.
-//   gather:  shards do not change inside a step, so one barrier before the first pull and one after the last do.
-//   scatter: "ready" from producer to consumer after G is written; "done" back after the pull, taken before G is
-//   rewritten.
+// Probe: how much of a step's collectives is hidden by its products inside one CUDA graph, with one process per GPU.
+// There are 16 layers. Each gathers a weight [4096, 14336] bf16 (117 MB), computes two products with 8192 rows, and
+// reduce-scatters the weight's gradient. The bytes move by NCCL's kernels on n CTAs, by NCCL's copy-engine gather (CTA
+// policy zero on symmetric windows), or by own copy-engine pulls from IPC-mapped peer memory. NVLink multicast stays
+// off.
+// The protocol of own pulls: words are 0 or 1, are written to the reader's memory, and are taken (awaited and cleared)
+// by the reader.
+// - gather: shards do not change inside a step, so one barrier before the first pull and one after the last are enough.
+// - scatter: the producer sends "ready" to the consumer after G is written. The consumer sends "done" back after the
+//   pull, and the producer takes it before it rewrites G.
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
@@ -28,14 +30,14 @@ static const char* Name(Way way) {
 struct Case {
   Way gather, scatter;
   int ctas = 0, sm_target = 0;  // 0: the library's own choice
-  int sum_blocks = 16;          // of the kernel that adds the pulled chunks
-  bool fan_out = false;         // own pulls: a stream for every peer, instead of one peer after another
-  double portion = 1;           // own pulls: of every chunk; near 0 leaves the dependencies and the protocol alone
+  int sum_blocks = 16;          // blocks of the kernel that adds the pulled chunks
+  bool fan_out = false;         // own pulls: one stream per peer, instead of one peer after the other
+  double portion = 1;           // own pulls: part of every chunk; near 0 only dependencies and protocol remain
 };
 
 // ---- one rank's step ----
 
-// What all cases share: streams, events, buffers and the peers' views of them.
+// The state that all cases share: streams, events, buffers and the peers' views of them.
 struct Rank : Edges {
   explicit Rank(const World& w)
       : Edges(4096),
@@ -60,9 +62,9 @@ struct Rank : Edges {
     barrier = std::make_unique<PeerBarrier>(world);
     Check(cublasLtCreate(&cublas), "make a cuBLASLt handle");
     Check(cudaDeviceSynchronize(), "prepare a rank");
-    world.Barrier();  // no peer writes a flag before it is cleared
+    world.Barrier();  // no peer may write a flag before it is cleared
   }
-  // Collective: no rank frees what another still maps.
+  // Collective: no rank may free memory that another rank still maps.
   void Close() {
     gradients[0].reset(), gradients[1].reset(), shards.reset(), peer_flags.reset();
     barrier->Close();
@@ -72,7 +74,7 @@ struct Rank : Edges {
   static int Word(Kind kind, int slot, int from) { return (kind * 2 + slot) * kMaxRanks + from; }
   uint32_t* Mine(Kind kind, int slot, int from) { return flags.data() + Word(kind, slot, from); }
   uint32_t* Theirs(int peer, Kind kind, int slot) { return peer_flags->at(peer) + Word(kind, slot, world.rank); }
-  std::vector<int> Peers() const {  // each rank begins with another, so that no source is asked by all at once
+  std::vector<int> Peers() const {  // each rank starts with another one, to spread the load
     std::vector<int> peers;
     for (int i = 1; i < world.size; ++i) peers.push_back((world.rank + i) % world.size);
     return peers;
@@ -125,7 +127,7 @@ class Step {
     if (gathers && case_.gather == Way::kCopy) r_.barrier->Issue(0, r_.gather);
     for (int l = 0; l < kLayers; ++l) {
       if (gathers) {
-        if (l >= 2) r_.Wait(r_.gather, used[l - 2]);  // the buffer's last reader
+        if (l >= 2) r_.Wait(r_.gather, used[l - 2]);  // waits for the last reader of the buffer
         Gather(l & 1);
         r_.Wait(r_.main, r_.gather);
       }
@@ -186,12 +188,12 @@ class Step {
       if (case_.fan_out) r_.Wait(r_.scatter, r_.scatter_pull[p]);
     SumChunks<<<case_.sum_blocks, 512, 0, r_.scatter>>>(chunks, r_.world.size, r_.reduced.data(), Portion());
     Check(cudaGetLastError(), "launch the sum of chunks");
-    MemoryOps done;  // G may be written again once every consumer has pulled its chunk
+    MemoryOps done;  // G may be rewritten once every consumer has pulled its chunk
     for (int p : r_.Peers()) done.Take(r_.Mine(Rank::kDone, slot, p));
     done.Issue(r_.scatter);
   }
 
-  // This rank's chunk of peer p's gradient, into staging.
+  // Copies this rank's chunk of peer p's gradient into staging.
   const bf16* Pull(int p, int slot) {
     bf16* to = r_.staging.data() + slot * kWeight + p * r_.chunk;
     cudaStream_t stream = case_.fan_out ? r_.scatter_pull[p] : r_.scatter;
@@ -208,23 +210,24 @@ class Step {
   Rank& r_;
   Case case_;
   Product forward_, backward_;
-  std::unique_ptr<Communicator> gather_comm_, scatter_comm_;  // before the windows, which they outlive
+  std::unique_ptr<Communicator> gather_comm_, scatter_comm_;  // before the windows, which must be destroyed first
   std::unique_ptr<Window> windows_[3];
   bf16 *weight_[2], *shard_;
 };
 
 // ---- measuring and checking ----
 
-// A step's time among its like: replays of `heater` and of itself settle it, twelve are timed.
-// One replay alone would not do: these products run at the power limit, and after a pause they run up to 10 % faster.
+// Returns the time of a step in steady state. Replays of `heater` and of the step itself settle the chip, and then
+// twelve replays are timed. A single replay would be wrong: these products run at the power limit, and after a pause
+// they run up to 10 % faster.
 static float SettledMs(Rank& r, cudaGraphExec_t graph, cudaGraphExec_t heater) {
   constexpr int kHeat = 6, kSettle = 6, kTimed = 12;
   return SettledMs(r.world, r.main, kHeat + kSettle, kTimed,
                    [&](int i) { Check(cudaGraphLaunch(i < kHeat ? heater : graph, r.main), "replay a step"); });
 }
 
-// The middle of three rounds over the bodies' graphs, the first of which is the products alone: the slowest rank's
-// time, as a synchronous job feels it.
+// Returns the medians of three rounds over the bodies' graphs. The first body is the products without collectives. A
+// time is that of the slowest rank, because a synchronous job waits for it.
 static std::vector<float> MediansMs(Rank& r, const std::vector<std::function<void()>>& bodies) {
   std::vector<cudaGraphExec_t> graphs;
   for (const auto& body : bodies) graphs.push_back(Capture(r.main, body));
@@ -237,8 +240,8 @@ static std::vector<float> MediansMs(Rank& r, const std::vector<std::function<voi
   return medians;
 }
 
-// Collectives of known values: the worst difference from what the seeds give over what is allowed, in samples of every
-// chunk; above 1 is wrong.
+// Runs collectives on known values. Returns the largest difference from the expected values, divided by the tolerance,
+// over samples of every chunk; above 1 is wrong.
 static float CollectiveError(Rank& r, Step& step, const Case& c) {
   r.reduced.Poison();
   for (int i : {0, 1})
@@ -266,7 +269,7 @@ static float CollectiveError(Rank& r, Step& step, const Case& c) {
   return r.world.Max(worst);
 }
 
-// After a full step of own pulls the last layer's sum must be NCCL's of the same gradients.
+// After a full step with own pulls, the last layer's sum must equal NCCL's sum of the same gradients.
 static float StepError(Rank& r, Step& step) {
   Buffer<bf16> expected(r.chunk);
   Communicator comm(r.world, 0, false);
@@ -296,7 +299,7 @@ static void Measure(Rank& r, const Case& c) {
   std::fflush(stdout);
 }
 
-// Replays without a host barrier between them, then a step checked.
+// Replays steps without a host barrier between them, and then checks a step.
 static void Endure(Rank& r, const Case& c, int replays) {
   Step step(r, c);
   cudaGraphExec_t graph = Capture(r.main, [&] { step.Issue(true, true); });
@@ -332,8 +335,8 @@ static std::vector<Case> Cases(int processors) {
   return cases;
 }
 
-// What one run measures: all cases, own pulls alone, or a few on calm data: with x = 0 the products draw far less
-// power, which tells a step that is short of power from one that is short of multiprocessors or bandwidth.
+// Returns the cases of a run: all, own pulls only, or a few on data of zeros. With x = 0 the products draw far less
+// power. This shows whether a step is limited by power or by multiprocessors and bandwidth.
 static std::vector<Case> Chosen(const std::string& mode, int processors) {
   if (mode == "calm")
     return {{Way::kNccl, Way::kNccl},

@@ -1,6 +1,6 @@
-// The ranks of one host, one process a GPU, and their device memory mapped into each other (CUDA IPC over NVLink).
-//   World world;   PeerMemory<bf16> shards(world, my_shard);   shards.at(3)   is rank 3's, readable by copy engines
-//   here.
+// The ranks of one host, one process per GPU, and their device memory mapped into each other (CUDA IPC over NVLink).
+//   World world;   PeerMemory<bf16> shards(world, my_shard);
+//   shards.at(3)   is rank 3's memory, which this rank's copy engines can read.
 #pragma once
 #include <cuda.h>
 #include <mpi.h>
@@ -28,9 +28,9 @@ struct World {
   int rank = 0, size = 1;
 };
 
-// The mean time in ms of `timed` launches on the stream, after `settle` launches, on the slowest rank. Collective: the
-// ranks begin together, and launches are numbered from 0. One launch after a pause would not do: products that run at
-// the power limit run up to 10 % faster then.
+// Returns the mean time in ms of `timed` launches on the stream, after `settle` launches, on the slowest rank.
+// Collective: the ranks begin together, and launches are numbered from 0. A single launch after a pause would be wrong,
+// because products that run at the power limit run up to 10 % faster then.
 inline float SettledMs(const World& world, cudaStream_t stream, int settle, int timed,
                        const std::function<void(int)>& launch) {
   cudaEvent_t begin, end;
@@ -53,7 +53,7 @@ inline float SettledMs(const World& world, cudaStream_t stream, int settle, int 
 template <typename T>
 class PeerMemory {
  public:
-  // Collective; `mine` is the start of an allocation made by cudaMalloc.
+  // Collective. `mine` is the start of an allocation of cudaMalloc.
   PeerMemory(const World& world, T* mine) : rank_(world.rank), pointers_(world.size, mine) {
     cudaIpcMemHandle_t handle;
     std::vector<cudaIpcMemHandle_t> handles(world.size);
@@ -79,7 +79,8 @@ class PeerMemory {
   std::vector<T*> pointers_;
 };
 
-// Writes and waits of 32-bit words by the stream itself: no kernel, no multiprocessor, captured as one graph node.
+// Writes and waits of 32-bit words by the stream itself. They need no kernel and no multiprocessor, and are captured as
+// one graph node.
 class MemoryOps {
  public:
   void Write(uint32_t* word, uint32_t value) {
@@ -88,7 +89,7 @@ class MemoryOps {
     op.writeValue.address = reinterpret_cast<CUdeviceptr>(word);
     op.writeValue.value = value;
   }
-  // Waits until the word is `value` or more.
+  // Waits until the word is at least `value`.
   void Await(uint32_t* word, uint32_t value) {
     auto& op = ops_.emplace_back();
     op.waitValue.operation = CU_STREAM_MEM_OP_WAIT_VALUE_32;
@@ -96,7 +97,7 @@ class MemoryOps {
     op.waitValue.value = value;
     op.waitValue.flags = CU_STREAM_WAIT_VALUE_GEQ;
   }
-  // Waits for 1 and sets 0 again, so that a replay finds what the first run found.
+  // Waits for 1 and sets the word back to 0, so that every replay starts from the same state.
   void Take(uint32_t* word) {
     auto& op = ops_.emplace_back();
     op.waitValue.operation = CU_STREAM_MEM_OP_WAIT_VALUE_32;
@@ -113,17 +114,17 @@ class MemoryOps {
   std::vector<CUstreamBatchMemOpParams> ops_ = {};
 };
 
-// A barrier of one stream on every rank. Two sets of words, taken in turns: a rank that is early at the next barrier
-// cannot write the word that a late one still has to take.
+// A barrier between one stream of every rank. It has two sets of words that are used in turns. A rank that is early at
+// the next barrier therefore cannot overwrite the word that a late rank still has to take.
 class PeerBarrier {
  public:
   explicit PeerBarrier(const World& world) : world_(world), words_(1 << 19) {
     Check(cudaMemset(words_.data(), 0, words_.size() * 4), "clear the barrier's words");
     Check(cudaDeviceSynchronize(), "prepare a barrier");
     peers_ = std::make_unique<PeerMemory<uint32_t>>(world, words_.data());
-    world.Barrier();  // no peer writes a word before it is cleared
+    world.Barrier();  // no peer may write a word before it is cleared
   }
-  // Collective: no rank frees words that another still maps.
+  // Collective: no rank may free words that another rank still maps.
   void Close() {
     peers_.reset();
     world_.Barrier();

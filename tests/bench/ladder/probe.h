@@ -1,6 +1,6 @@
-// What the probes share: calls checked with words, random data, and medians of timed replays.
-//   Check(cudaMalloc(&p, n), "allocate Q");   Buffer<__nv_bfloat16> q(n, seed);   float ms = MedianMs(stream, 20,
-//   launch);
+// Helpers for probes: calls that are checked and described, random data, and medians of timed replays.
+//   Check(cudaMalloc(&p, n), "allocate Q");   Buffer<__nv_bfloat16> q(n, seed);
+//   float ms = MedianMs(stream, 20, launch);
 #pragma once
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
@@ -20,14 +20,14 @@ inline void Check(cudaError_t status, const std::string& what) {
   if (status != cudaSuccess) throw std::runtime_error(what + ": " + cudaGetErrorString(status));
 }
 
-// An integer hash: neighbouring indices and seeds share no bits, so products see data as uneven as real values.
+// An integer hash. Neighbouring indices and seeds give unrelated bits, so products get data as uneven as real values.
 __host__ __device__ inline uint32_t Mix(uint32_t h) {
   h = (h ^ (h >> 16)) * 0x7feb352du;
   h = (h ^ (h >> 15)) * 0x846ca68bu;
   return h ^ (h >> 16);
 }
 
-// The sum of four uniforms: near normal, mean 0, variance 1.
+// Returns the sum of four uniforms, which is nearly normal with mean 0 and variance 1.
 __host__ __device__ inline float Normal(uint64_t i, uint32_t seed) {
   const uint32_t a = Mix(uint32_t(i) ^ Mix(seed ^ uint32_t(i >> 32))), b = Mix(a ^ 0x9e3779b9u);
   const float sum = float(a & 0xffff) + float(a >> 16) + float(b & 0xffff) + float(b >> 16);
@@ -40,7 +40,7 @@ __global__ void FillNormal(T* out, size_t n, uint32_t seed, float mean, float de
     out[i] = T(mean + deviation * Normal(i, seed));
 }
 
-// Device memory of n elements: normal values from a seed, or poison (NaN in every float type) without one.
+// Device memory of n elements, with normal values from a seed. Without a seed it is poisoned (NaN in every float type).
 template <typename T>
 class Buffer {
  public:
@@ -69,7 +69,7 @@ class Buffer {
   size_t n_;
 };
 
-// ||out - ref|| / ||ref||; NaN in either stays NaN.
+// Returns ||out - ref|| / ||ref||. A NaN in either one gives NaN.
 template <typename A, typename B>
 double RelativeError(const std::vector<A>& out, const std::vector<B>& ref) {
   double difference = 0, norm = 0;
@@ -80,13 +80,13 @@ double RelativeError(const std::vector<A>& out, const std::vector<B>& ref) {
   return std::sqrt(difference / norm);
 }
 
-// |got - expected| over the tolerance: above 1 is wrong. NaN gives 1e9, as infinity is no JSON.
+// Returns |got - expected| divided by the tolerance; above 1 is wrong. NaN gives 1e9, because JSON has no infinity.
 inline float Excess(double got, double expected, double tolerance) {
   const double error = std::abs(got - expected) / tolerance;
   return std::isfinite(error) ? float(error) : 1e9f;
 }
 
-// One element of device memory. Waits for the default stream only.
+// Returns one element of device memory. Waits only for the default stream.
 template <typename T>
 float Fetch(const T* from) {
   T value;
@@ -99,7 +99,7 @@ inline float Median(std::vector<float> values) {
   return values[values.size() / 2];
 }
 
-// The median of `repeats` calls after three that warm up, each between two events of the stream.
+// Returns the median of `repeats` calls after three warm-up calls, each between two events of the stream.
 inline float MedianMs(cudaStream_t stream, int repeats, const std::function<void()>& launch) {
   cudaEvent_t begin, end;
   Check(cudaEventCreate(&begin), "create an event");
@@ -119,7 +119,7 @@ inline float MedianMs(cudaStream_t stream, int repeats, const std::function<void
   return Median(times);
 }
 
-// Captures what `body` issues on the stream (and on streams joined to it) as a graph.
+// Captures what `body` issues on the stream, and on streams joined to it, as a graph.
 inline cudaGraph_t CaptureGraph(cudaStream_t stream, const std::function<void()>& body) {
   cudaGraph_t graph;
   Check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "begin a capture");
@@ -128,7 +128,7 @@ inline cudaGraph_t CaptureGraph(cudaStream_t stream, const std::function<void()>
   return graph;
 }
 
-// The same, made executable.
+// Captures a graph and makes it executable.
 inline cudaGraphExec_t Capture(cudaStream_t stream, const std::function<void()>& body) {
   cudaGraph_t graph = CaptureGraph(stream, body);
   cudaGraphExec_t executable;

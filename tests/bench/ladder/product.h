@@ -20,7 +20,7 @@ struct ProductShape {
   int sm_target = 0;  // 0: all multiprocessors
 };
 
-// A product of bf16 with f32 sums, by the algorithm that cuBLASLt's heuristic names first.
+// A product of bf16 operands with f32 sums, by the first algorithm of cuBLASLt's heuristic.
 class Product {
  public:
   Product(cublasLtHandle_t handle, const ProductShape& shape) : handle_(handle) {

@@ -1,6 +1,7 @@
-// Probe: what progress words cost, and how soon the host sees them. Words in pinned host memory are written by the
-// device as a graph runs: by memory operations of the stream, or by a kernel of one thread. One process per GPU.
-//   chain:       a word after each of 500 short kernels, all one after the other
+// Probe: what progress words cost, and how soon the host sees them. The words are in pinned host memory. They are
+// written while a graph runs: by memory operations of the stream, by a kernel of one thread, or by a host node. One
+// process per GPU.
+//   chain:       a word after each of 500 short kernels, which run one after the other
 //   collectives: a word before and after each of 64 small all-reduces
 //   step:        512 words in a graph of 750 ms: after every kernel, and around collectives on two lanes
 //   watched:     the host polls while such a step runs
@@ -39,7 +40,7 @@ __global__ void Spin(uint64_t nanoseconds) {
 
 __global__ void Stamp(uint64_t* at) { *at = Nanoseconds(); }
 
-// Words in pinned host memory, with their addresses on the device.
+// Words in pinned host memory, with their device addresses.
 class Words {
  public:
   static constexpr int kCount = 16;
@@ -58,16 +59,16 @@ class Words {
   uint32_t* device(int i) const { return device_ + i * kStride; }
 
  private:
-  static constexpr int kStride = 32;  // a word in 128 bytes: no two share a cache line
+  static constexpr int kStride = 32;  // a word per 128 bytes, so that no two share a cache line
   volatile uint32_t* host_;
   uint32_t* device_;
 };
 
 static void CUDART_CB SetOnHost(void* word) { *static_cast<volatile uint32_t*>(word) = 1; }
 
-// Streams, communicators and buffers of a rank.
+// The streams, communicators and buffers of a rank.
 struct Rank : Edges {
-  static constexpr size_t kLarge = 8 << 20, kSmall = 16 << 10;  // elements: 16 MiB of bf16, 64 KiB of f32
+  static constexpr size_t kLarge = 8 << 20, kSmall = 16 << 10;  // in elements: 16 MiB of bf16, 64 KiB of f32
   explicit Rank(const World& w)
       : Edges(4096), world(w), whole(kLarge), part(kLarge / w.size, 5 + w.rank), from(kSmall, 9 + w.rank), to(kSmall) {
     const auto [low, high] = Priorities();
@@ -122,8 +123,8 @@ static void Collectives(Rank& r, Mark mark) {
   }
 }
 
-// 32 blocks of 12 kernels, each with a gather on either lane beside it: 384 words after kernels, 128 around gathers.
-// With `stamps`, the device's clock is read just before every word of the main stream.
+// 32 blocks of 12 kernels, each overlapping with a gather on either lane: 384 words after kernels and 128 around
+// gathers. With `stamps`, the device's clock is read just before every word of the main stream.
 static void Step(Rank& r, Mark mark, uint64_t* stamps) {
   r.Restart();
   uint32_t position = 0;
@@ -156,7 +157,7 @@ static void Compare(Rank& r, const char* name, int words, const std::vector<Mark
   std::vector<cudaGraphExec_t> graphs;
   std::vector<std::vector<float>> times(marks.size());
   for (Mark mark : marks) {
-    if (graphs.empty()) {  // connections open outside the capture
+    if (graphs.empty()) {  // opens connections before the capture
       issue(mark);
       Check(cudaDeviceSynchronize(), "run the marked work once");
     }
@@ -183,7 +184,7 @@ static double HostUs() {
   return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-// When the host saw each value of word 0, while the stream runs. Polls without a CUDA call.
+// Returns when the host saw each value of word 0 while the stream runs. Polls without a CUDA call.
 static std::vector<double> Watch(const Words& words, int values, double seconds) {
   std::vector<double> seen(values, 0);
   const double limit = HostUs() + seconds * 1e6;
@@ -197,8 +198,9 @@ static std::vector<double> Watch(const Words& words, int values, double seconds)
   return seen;
 }
 
-// The host's view of a running step. The clocks of host and device have an unknown distance, so the interval between
-// two words is compared with the interval on the device: the difference is how unevenly words arrive.
+// Watches a running step from the host. The offset between the host's and the device's clocks is unknown. So the
+// interval between two words on the host is compared with the interval on the device. The difference shows how unevenly
+// words arrive.
 static void Watched(Rank& r, Mark mark) {
   constexpr int kValues = kBlocks * kKernels;
   Buffer<uint64_t> stamps(kValues);
@@ -206,7 +208,7 @@ static void Watched(Rank& r, Mark mark) {
   cudaGraphExec_t graph = Capture(r.main, [&] { Step(r, mark, stamps.data()); });
   std::vector<float> uneven;
   int missed = 0;
-  for (int round = 0; round < 2; ++round) {  // the first warms up
+  for (int round = 0; round < 2; ++round) {  // the first round warms up
     r.words.Set(0, 0);
     r.world.Barrier();
     Check(cudaGraphLaunch(graph, r.main), "replay a watched step");
@@ -232,7 +234,7 @@ static void Watched(Rank& r, Mark mark) {
   std::fflush(stdout);
 }
 
-// Word 2 is the host's, word 3 the device's. The device answers in a captured graph.
+// The host writes word 2 and the device word 3. The device answers from a captured graph.
 static std::vector<float> RoundTrips(Rank& r, Mark mark, int trips) {
   constexpr int kQuestion = 2, kAnswer = 3;
   cudaGraphExec_t graph = Capture(r.main, [&] {
@@ -258,12 +260,12 @@ static std::vector<float> RoundTrips(Rank& r, Mark mark, int trips) {
   return times;
 }
 
-// Idle, and while another stream fills memory with all multiprocessors.
+// Measures when the GPU is idle, or while another stream fills memory with all multiprocessors.
 static void RoundTrip(Rank& r, Mark mark, bool loaded) {
   constexpr int kTrips = 400;
   Buffer<float> load(size_t(1) << (loaded ? 28 : 10));
   r.world.Barrier();
-  for (int i = 0; loaded && i < 900; ++i)  // half a second; a stream holds 1024 launches
+  for (int i = 0; loaded && i < 900; ++i)  // half a second; a stream can hold 1024 launches
     FillNormal<<<8192, 256, 0, r.side>>>(load.data(), load.size(), i, 0.f, 1.f);
   Check(cudaGetLastError(), "launch a load");
   const auto times = RoundTrips(r, mark, kTrips);

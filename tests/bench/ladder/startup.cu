@@ -1,6 +1,6 @@
-// Probe: from the launch to the first replay of captured NCCL calls, phase by phase, and what communicators cost in
-// memory. One process per GPU. Each phase ends with a barrier, so a line says when the slowest rank had reached its
-// end, in seconds since the launch. NVLink multicast stays off.
+// Probe: the time from the launch to the first replay of captured NCCL calls, phase by phase, and the memory that
+// communicators take. One process per GPU. Each phase ends with a barrier, so a line gives the time when the slowest
+// rank reached its end, in seconds since the launch. NVLink multicast stays off.
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -45,7 +45,7 @@ static double UsedMib() {
   return double(total - free) / 1048576;
 }
 
-// A communicator over all ranks, split into lanes that share nothing. ctas: 0 is NCCL's own choice.
+// A communicator over all ranks, split into lanes that share no resources. ctas: 0 is NCCL's own choice.
 struct Communicators {
   struct Lane {
     const char* name;
@@ -78,7 +78,7 @@ struct Communicators {
          splits_s = 0;
 };
 
-// What is launched: a product, and on each lane an all-gather, a reduce-scatter and an all-reduce of 32 MiB.
+// The captured work: a product, and on each lane an all-gather, a reduce-scatter and an all-reduce of 32 MiB.
 struct Work : Edges {
   static constexpr size_t kElements = 16 << 20;
   static constexpr int kSide = 4096;
@@ -154,8 +154,8 @@ static void Print(const World& world, const std::string& label, const std::strin
   std::fflush(stdout);
 }
 
-// Communicators made on a thread of their own, while this one loads cuBLASLt and fills memory. Their memory is then not
-// told apart from the rest.
+// Creates communicators on another thread while this one loads cuBLASLt and fills memory. Their memory cannot be told
+// apart from other memory in this mode.
 static void MakeBeside(const World& world, const ncclUniqueId& id, Communicators& comms, Work& work) {
   std::exception_ptr failure;
   std::thread maker([&] {
@@ -176,10 +176,10 @@ static void MakeBeside(const World& world, const ncclUniqueId& id, Communicators
   if (failure) std::rethrow_exception(failure);
 }
 
-// startup LABEL [series | beside] [SECONDS]    SECONDS: when the launch began, since 1970; by default when main began
+// startup LABEL [series | beside] [SECONDS]    SECONDS: when the launch began, since 1970; the start of main by default
 int main(int argc, char** argv) try {
   const double entered = Timeline::Now();
-  setenv("NCCL_NVLS_ENABLE", "0", 1);  // multicast off, also where the environment forgot it
+  setenv("NCCL_NVLS_ENABLE", "0", 1);  // multicast is off even if the environment does not say so
   const std::string label = argc > 1 ? argv[1] : "", order = argc > 2 ? argv[2] : "series";
   World world;
   if (world.size < 2 || world.size > kMaxRanks) throw std::runtime_error("takes 2 to 8 ranks");

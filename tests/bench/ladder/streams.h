@@ -1,4 +1,4 @@
-// Streams, and the edges between them that order a step's work.
+// Streams, and edges between them that order the work of a step.
 //   Edges edges(64);   edges.Restart();   edges.Wait(lane, main);   edges.Wait(main, lane);
 #pragma once
 #include "probe.h"
@@ -9,13 +9,13 @@ inline cudaStream_t Stream(int priority) {
   return stream;
 }
 
-// The lowest and the highest priority: computation runs at the first, collectives run at the second.
+// The lowest and the highest stream priority. Computation runs with the lowest, and collectives with the highest.
 struct Priorities {
   Priorities() { Check(cudaDeviceGetStreamPriorityRange(&low, &high), "read the stream priorities"); }
   int low = 0, high = 0;
 };
 
-// Events that order streams. Each issue of a step begins with Restart and uses the events again from the first.
+// Events that order streams. Each issue of a step begins with Restart and then reuses the events from the first one.
 class Edges {
  public:
   explicit Edges(size_t most) : events_(most) {
