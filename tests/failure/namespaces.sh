@@ -88,20 +88,22 @@ join() { ip -n "$space-switch" link set "port$1" type bridge_slave isolated off;
 unplug() { ip -n "$space-switch" link set "port$1" down; }
 
 # mpirun_on_hosts WORDS...: ranks that mpirun, on the first host, starts as over ssh: one on each host, or mpi_slots on
-# each of the first mpi_hosts. The hosts have folders for temporary files of their own.
+# each of the first mpi_hosts. Each call has a folder of temporary files for each host: daemons of two jobs that start at
+# the same time may fail in one folder.
 mpirun_on_hosts() {
-  local i spec="" count=${mpi_hosts:-$hosts} slots=${mpi_slots:-1}
+  local i spec="" count=${mpi_hosts:-$hosts} slots=${mpi_slots:-1} job
+  job=$(mktemp -d "$dir/job.XXXXXX")
   for ((i = 1; i <= count; i++)); do
     spec+=${spec:+,}10.98.0.$i:$slots
-    mkdir -p "$dir/tmp.$i"
+    mkdir "$job/tmp.$i"
   done
-  [ -x "$dir/agent" ] || cat > "$dir/agent" << AGENT
+  cat > "$job/agent" << AGENT
 #!/usr/bin/env bash
 number=\${1##*.}
-export TMPDIR=$dir/tmp.\$number
+export TMPDIR=$job/tmp.\$number
 exec $dir/enter \$((number - 1)) bash -c "\${*:2}"
 AGENT
-  chmod +x "$dir/agent"
-  TMPDIR=$dir/tmp.1 OMPI_MCA_plm_rsh_agent=$dir/agent within 100 "$dir/enter" 0 mpirun --host "$spec" \
+  chmod +x "$job/agent"
+  TMPDIR=$job/tmp.1 OMPI_MCA_plm_rsh_agent=$job/agent within 100 "$dir/enter" 0 mpirun --host "$spec" \
     -np $((count * slots)) "$@"
 }
