@@ -17,10 +17,25 @@ chmod +x "$dir/rank.sh"
 export PROGRAM=$weft DIR=$dir
 fail() { echo "checkpoint_kill_test: $1; output:"; cat "$dir/out"; ls -laR "$dir/c"; exit 1; }
 limit_s=60
-train() { within $limit_s mpirun -np 2 "$dir/rank.sh" "${config[@]}" "$@" > "$dir/out" 2>&1 < /dev/null; }
-# Open MPI 4.1's mpirun at times never ends, SIGTERM or not, when a rank dies while it connects to mpirun; no rank has
-# read or written anything by then.
-mpirun_hung() { grep -q 'PMIX ERROR: UNREACHABLE' "$dir/out"; }
+# Open MPI 4.1's mpirun at times does not end after a rank died: it loses a rank that was connecting to it, or it has
+# said that a rank was killed and hangs then. This notes whether it had ranks left shortly before the limit.
+train() {
+  local code=0 watch
+  rm -f "$dir"/pid.* "$dir/hung"
+  { sleep $((limit_s - 10)) && { rank_lives || touch "$dir/hung"; }; } > /dev/null 2>&1 &
+  watch=$!
+  within $limit_s mpirun -np 2 "$dir/rank.sh" "${config[@]}" "$@" > "$dir/out" 2>&1 < /dev/null || code=$?
+  kill $watch 2> /dev/null || true
+  return $code
+}
+rank_lives() {
+  local rank
+  for rank in 0 1; do
+    [ ! -s "$dir/pid.$rank" ] || ! grep -q '^State:.[^Z]' "/proc/$(cat "$dir/pid.$rank")/status" || return 0
+  done
+  return 1
+}
+mpirun_hung() { [ -e "$dir/hung" ] || grep -q 'PMIX ERROR: UNREACHABLE' "$dir/out"; }
 # The loss of each step, as written; of a step that was run twice, the last.
 losses() { sed -nE 's/^\{"event":"step","step":([0-9]+),"loss":([^,]+),.*/\1 \2/p' "$1" | awk '{ l[$1] = $2 } END { for (s in l) print s, l[s] }' | sort -n; }
 newest() { find "$dir/c" -maxdepth 1 -name 'step-*' -printf '%f\n' 2> /dev/null | sort | tail -n 1; }
@@ -42,7 +57,7 @@ while [ $killed -lt "$kills" ]; do
       train "${words[@]}" && ended=0 || ended=$?
       [ $ended -eq 0 ] || hits[${WEFT_FAULT%%:*}]=$((${hits[${WEFT_FAULT%%:*}]:-0} + 1))
     else
-      rm -f "$dir/pid.$ODD"
+      rm -f "$dir/pid.$ODD"  # the last run's, before this one's is waited for
       train "${words[@]}" & job=$!
       while [ ! -s "$dir/pid.$ODD" ] && kill -0 $job 2> /dev/null; do sleep 0.01; done
       sleep "0.$(printf '%03d' $((RANDOM % 700)))"
