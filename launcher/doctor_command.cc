@@ -72,7 +72,7 @@ int DoctorCommand(const Words& words) {
                 rest.back());
     return 2;
   }
-  if (std::optional<int> code = StartRanks(request, /*stops=*/false)) return *code;
+  if (std::optional<int> code = StartRanks(request, RankControl::kEnd)) return *code;
   cpu::OpenGemm().IgnoreError();  // must precede other threads; Products reports a failure
   std::unique_ptr<Bootstrap> bootstrap;
   try {

@@ -13,7 +13,6 @@
 #include "weft/dist/group/standard/group_maker.h"
 #include "weft/dist/net/descriptor_limit.h"
 #include "weft/dist/start/launched.h"
-#include "weft/dist/start/mpirun.h"
 #include "weft/dist/start/start_watch.h"
 #include "weft/dist/start/term_delay.h"
 #include "weft/kernels/cpu/backend/register.h"
@@ -74,7 +73,7 @@ void PrepareProducts(const Context& context, Notices& notices) {
 struct Launch {
   RankRequest request;
   int (*run)(RankJob& job, const Words& words);
-  bool stops;
+  RankControl control;
 };
 
 std::vector<Option> RankOptions(int64_t& ranks) {
@@ -93,7 +92,8 @@ int RunLaunched(const Words& words, const Launch& launch) {
   if (!products.ok()) products = absl::InternalError("weft: " + std::string(products.message()));
   std::optional<SignalCatcher> signals;
   std::optional<StartWatch> start;
-  if (launch.stops) start.emplace(signals.emplace(std::initializer_list<int>{SIGTERM, SIGINT, SIGUSR1}));
+  bool stops = launch.control == RankControl::kStop;
+  if (stops) start.emplace(signals.emplace(std::initializer_list<int>{SIGTERM, SIGINT, SIGUSR1}));
   std::unique_ptr<Bootstrap> bootstrap;
   try {
     bootstrap = Bootstrap::FromEnvironment(nullptr, nullptr, kMeet, SharedWords(words));
@@ -103,7 +103,7 @@ int RunLaunched(const Words& words, const Launch& launch) {
   }
   if (start) start->Met();
   std::optional<TermDelay> delay;
-  if (!launch.stops && bootstrap->world_size() > 1) delay.emplace();
+  if (!stops && bootstrap->world_size() > 1) delay.emplace();
   SideChannel channel(*bootstrap);
   FailureWatch failures(channel, *bootstrap);
   StopAgreement stop(channel);
@@ -129,15 +129,15 @@ int RunLaunched(const Words& words, const Launch& launch) {
 
 }  // namespace
 
-int RunOnRank(const Words& words, const char* help, int (*run)(RankJob& job, const Words& words), bool stops) {
+int RunOnRank(const Words& words, const char* help, int (*run)(RankJob& job, const Words& words), RankControl control) {
   if (AsksForHelp(words)) {
     PrintStdout("{}", help);
     return 0;
   }
   Words rest = words;
   RankRequest request = TakeRanks(rest);
-  if (std::optional<int> code = StartRanks(request, stops)) return *code;
-  return RunLaunched(rest, {.request = request, .run = run, .stops = stops});
+  if (std::optional<int> code = StartRanks(request, control)) return *code;
+  return RunLaunched(rest, {.request = request, .run = run, .control = control});
 }
 
 RankRequest TakeRanks(Words& words) {
@@ -146,7 +146,7 @@ RankRequest TakeRanks(Words& words) {
   return request;
 }
 
-std::optional<int> StartRanks(const RankRequest& request, bool stops) {
+std::optional<int> StartRanks(const RankRequest& request, RankControl control) {
   if (IsLaunched()) return std::nullopt;
   if (!request.options.ok()) {
     PrintStderr("{}\n", std::string(request.options.message()));
@@ -154,7 +154,7 @@ std::optional<int> StartRanks(const RankRequest& request, bool stops) {
   }
   if (request.ranks <= 1) return std::nullopt;
   try {
-    return RunMpirun(int(request.ranks), OwnCommand(), stops);
+    return RunMpirun(int(request.ranks), OwnCommand(), control);
   } catch (const Error& e) {
     PrintStderr("weft: {}\n", e.what());
     return 1;

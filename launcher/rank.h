@@ -11,6 +11,7 @@
 #include "weft/dist/group/consensus.h"
 #include "weft/dist/group/mesh.h"
 #include "weft/dist/start/bootstrap.h"
+#include "weft/dist/start/mpirun.h"
 #include "weft/train/config/config.h"
 
 namespace weft {
@@ -26,10 +27,12 @@ struct RankJob {
 // - If the arguments ask for help, prints `help`.
 // - The argument ranks=N starts N ranks. If a launcher has started this process, it must have started N ranks.
 // - An exception in `run` ends the job with exit code 1.
-// - With `stops`, SIGTERM, SIGINT and SIGUSR1 close the gate, which the command must ask.
-// - Without `stops`, these signals end the rank as they end any process, and that ends the job. SIGTERM is delayed, so
+// - With kStop, SIGTERM, SIGINT and SIGUSR1 close the gate, which the command must ask.
+// - Otherwise, these signals end the rank as they end any process, and that ends the job. SIGTERM is delayed, so
 //   that the rank can still report which rank died first (TermDelay).
-int RunOnRank(const Words& words, const char* help, int (*run)(RankJob& job, const Words& words), bool stops = false);
+// - With kConverse and ranks=N, rank 0 gets stdin, and SIGINT as SIGUSR1.
+int RunOnRank(const Words& words, const char* help, int (*run)(RankJob& job, const Words& words),
+              RankControl control = RankControl::kEnd);
 
 // The argument ranks=N, and the error if it is invalid.
 struct RankRequest {
@@ -39,7 +42,7 @@ struct RankRequest {
 RankRequest TakeRanks(Words& words);
 // Starts the requested ranks with mpirun and returns the exit code. Returns nullopt if this process is itself to run as
 // a rank, because a launcher started it or because it is the only rank.
-std::optional<int> StartRanks(const RankRequest& request, bool stops);
+std::optional<int> StartRanks(const RankRequest& request, RankControl control);
 // Returns an error if the request is invalid, or asks for another number of ranks than the launcher has `started`.
 absl::Status CheckRanks(const RankRequest& request, int started);
 

@@ -82,7 +82,7 @@ int Train(RankJob& mine, const Words& words) {
 // If the reader of stdout or stderr ends, lines are lost, but the run must continue.
 int TrainCommand(const Words& words) {
   std::signal(SIGPIPE, SIG_IGN);
-  return RunOnRank(words, kHelp, Train, /*stops=*/true);
+  return RunOnRank(words, kHelp, Train, RankControl::kStop);
 }
 
 }  // namespace weft

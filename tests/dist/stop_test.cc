@@ -140,6 +140,21 @@ TEST(SignalCatcher, HoldsTheFirst) {
   EXPECT_EQ(poll(&ready, 1, 0), 1);
 }
 
+TEST(SignalCatcher, HoldsTheNextOnceItIsRearmed) {
+  SignalCatcher signals({SIGINT, SIGUSR1}), others({SIGTERM});
+  for (int signal : {SIGUSR1, SIGINT, SIGUSR1}) {
+    raise(signal);
+    EXPECT_EQ(signals.signal(), signal);
+    EXPECT_EQ(others.signal(), 0);
+    signals.Rearm();
+    EXPECT_EQ(signals.signal(), 0);
+    pollfd ready{signals.fd(), POLLIN, 0};
+    EXPECT_EQ(poll(&ready, 1, 0), 0);
+  }
+  raise(SIGTERM);
+  EXPECT_EQ(others.signal(), SIGTERM);
+}
+
 TEST(SignalCatcherDeathTest, ASecondOneEndsTheProcess) {
   EXPECT_EXIT(
       {

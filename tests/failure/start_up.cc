@@ -54,5 +54,5 @@ int Run(RankJob& job, const Words& words) {
 }  // namespace weft
 
 int main(int argc, char** argv) {
-  return weft::RunOnRank(weft::Words(argv + 1, argv + argc), "", weft::Run, /*stops=*/true);
+  return weft::RunOnRank(weft::Words(argv + 1, argv + argc), "", weft::Run, weft::RankControl::kStop);
 }

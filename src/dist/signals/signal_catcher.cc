@@ -25,29 +25,43 @@ int64_t Now() {
 
 }  // namespace
 
-std::atomic<SignalCatcher*> SignalCatcher::alive_{nullptr};
+std::array<std::atomic<SignalCatcher*>, NSIG> SignalCatcher::alive_{};
 
 SignalCatcher::SignalCatcher(std::initializer_list<int> signals) : event_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   WEFT_CHECK(event_, "signals: no event to tell of them by");
-  SignalCatcher* none = nullptr;
-  WEFT_CHECK(alive_.compare_exchange_strong(none, this), "signals: another catcher is alive in this process");
   struct sigaction action {};
   action.sa_handler = Handle;
   action.sa_flags = SA_RESTART;
   for (int signal : signals) {
+    SignalCatcher* none = nullptr;
+    if (!alive_[size_t(signal)].compare_exchange_strong(none, this)) {
+      Release();
+      Fail("signals: another catcher of this signal is alive in this process");
+    }
     Saved& saved = saved_.emplace_back(Saved{signal, {}});
     sigaction(signal, &action, &saved.action);
   }
 }
 
-SignalCatcher::~SignalCatcher() {
-  for (const Saved& saved : saved_) sigaction(saved.signal, &saved.action, nullptr);
-  alive_ = nullptr;
+SignalCatcher::~SignalCatcher() { Release(); }
+
+void SignalCatcher::Release() {
+  for (const Saved& saved : saved_) {
+    sigaction(saved.signal, &saved.action, nullptr);
+    alive_[size_t(saved.signal)] = nullptr;
+  }
+}
+
+void SignalCatcher::Rearm() {
+  uint64_t count = 0;
+  [[maybe_unused]] ssize_t taken = read(event_.fd(), &count, sizeof(count));
+  signal_ = 0;
+  when_ = 0;
 }
 
 void SignalCatcher::Handle(int signal) {
   int error = errno;
-  if (SignalCatcher* catcher = alive_.load()) catcher->Catch(signal);
+  if (SignalCatcher* catcher = alive_[size_t(signal)].load()) catcher->Catch(signal);
   errno = error;
 }
 

@@ -15,10 +15,12 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <optional>
 #include <utility>
 
 #include "weft/core/base/error.h"
 #include "weft/dist/signals/signal_catcher.h"
+#include "weft/dist/start/input_pipe.h"
 #include "weft/dist/start/open_mpi.h"
 
 namespace weft {
@@ -43,11 +45,11 @@ struct Pipe {
 
 // Runs in the child after fork, which has only one thread, so it makes only system calls. A process group of its own
 // keeps the terminal's ctrl-C from mpirun, which would leave the ranks only about a second. Such a group must not read
-// the terminal.
-[[noreturn]] void Become(char** arguments, pid_t parent, int told) {
+// the terminal, so its stdin is `input`, or nothing if that is negative.
+[[noreturn]] void Become(char** arguments, pid_t parent, int told, int input) {
   ::setpgid(0, 0);
-  int none = ::open("/dev/null", O_RDONLY);
-  if (none > 0) ::dup2(none, STDIN_FILENO);
+  if (input < 0) input = ::open("/dev/null", O_RDONLY);
+  if (input > 0) ::dup2(input, STDIN_FILENO);
   ::signal(SIGPIPE, SIG_DFL);  // ignored signals stay ignored across exec
   ::prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (::getppid() == parent) ::execvp(arguments[0], arguments);
@@ -57,14 +59,14 @@ struct Pipe {
 }
 
 // Returns the process id of the command once it has been found and executed.
-pid_t Start(std::vector<std::string> command) {
+pid_t Start(std::vector<std::string> command, int input) {
   std::vector<char*> arguments;
   for (std::string& word : command) arguments.push_back(word.data());
   arguments.push_back(nullptr);
   Pipe pipe;
   pid_t parent = ::getpid(), child = ::fork();
   WEFT_CHECK(child >= 0, fmt::format("fork: {}", std::strerror(errno)));
-  if (child == 0) Become(arguments.data(), parent, pipe.ends[1]);
+  if (child == 0) Become(arguments.data(), parent, pipe.ends[1], input);
   ::close(std::exchange(pipe.ends[1], -1));
   int error = 0;
   if (::read(pipe.ends[0], &error, sizeof error) != sizeof error) return child;  // closed by exec
@@ -73,22 +75,35 @@ pid_t Start(std::vector<std::string> command) {
                    command[0], std::strerror(error)));
 }
 
+// Sends the caught signal to mpirun. Returns whether another one can be passed on.
+bool PassOn(SignalCatcher& signals, pid_t mpirun, RankControl control) {
+  int signal = signals.signal();
+  bool interrupts = control == RankControl::kConverse && signal == SIGINT;
+  ::kill(mpirun, interrupts || control == RankControl::kStop ? SIGUSR1 : signal);
+  if (interrupts) signals.Rearm();
+  return interrupts;
+}
+
 }  // namespace
 
-int RunMpirun(int ranks, const std::vector<std::string>& command, bool stops) {
+int RunMpirun(int ranks, const std::vector<std::string>& command, RankControl control) {
   for (auto [name, value] : MpirunVariables()) ::setenv(name, value, /*overwrite=*/0);
   ShareTerminal();
   std::vector<std::string> words = {"mpirun", "-np", fmt::format("{}", ranks)};
   words.insert(words.end(), command.begin(), command.end());
   SignalCatcher signals({SIGTERM, SIGINT, SIGUSR1});
-  pid_t mpirun = Start(words);
+  std::optional<InputPipe> input;
+  if (control == RankControl::kConverse) input.emplace();
+  pid_t mpirun = Start(words, input ? input->child_end() : -1);
+  if (input) input->CloseChildEnd();
   bool passed_on = false;
   for (;;) {
     int status = 0;
     pid_t ended = ::waitpid(mpirun, &status, WNOHANG);
     WEFT_CHECK(ended >= 0 || errno == EINTR, fmt::format("waitpid: {}", std::strerror(errno)));
     if (ended == mpirun) return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
-    if (signals.signal() != 0 && !std::exchange(passed_on, true)) ::kill(mpirun, stops ? SIGUSR1 : signals.signal());
+    if (signals.signal() != 0 && !std::exchange(passed_on, true)) passed_on = !PassOn(signals, mpirun, control);
+    if (input) input->PassOn();
     constexpr int kPauseMs = 20;
     pollfd event{.fd = passed_on ? -1 : signals.fd(), .events = POLLIN, .revents = 0};
     ::poll(&event, 1, kPauseMs);

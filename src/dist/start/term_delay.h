@@ -2,7 +2,7 @@
 //
 // When a rank dies, mpirun sends SIGTERM to the others a second before it kills them. Within that second one of them
 // has to report which rank died first and in which collective (FailureWatch). Commands that stop on a signal use their
-// own SignalCatcher for this. At most one of the two may be alive.
+// own SignalCatcher for this. At most one of the two may catch SIGTERM.
 #pragma once
 #include <thread>
 
