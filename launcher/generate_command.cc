@@ -4,9 +4,10 @@
 #include <unistd.h>
 
 #include <chrono>
-#include <cstdio>
+#include <cstdlib>
 
 #include "launcher/rank.h"
+#include "launcher/repl.h"
 #include "weft/core/host/message.h"
 #include "weft/dist/start/bootstrap.h"
 #include "weft/dist/start/launched.h"
@@ -21,7 +22,7 @@ namespace {
 
 constexpr const char* kHelp =
     R"(usage: weft generate [CHECKPOINT|CONFIG] [prompt="..."] [tokens=200] [temperature=1] [top_k=0] [top_p=1]
-                     [greedy=false] [seed=1] [key=value...]
+                     [greedy=false] [seed=1] [samples=1] [stop="..."]... [repl=false] [key=value...]
 
 Prints text that a trained model writes, after the prompt, as it grows.
 CHECKPOINT is the folder of a checkpoint, or one that holds some: then the newest whole one is taken. CONFIG takes the
@@ -35,6 +36,11 @@ temperature  sharpens the distribution below 1 and flattens it above; 0: greedy
 top_k, top_p draw from the k likeliest tokens alone (0: all), and of these from the likeliest that make up share p
 greedy       takes the token of the largest logit each time, the lowest of equal ones
 seed         the same seed gives the same text, on any number of ranks
+samples      writes N texts; text i is the same for any N, and text 1 is that of samples=1
+stop         ends a text before this string; may be given several times; \n, \r, \t and \\ are escapes
+prompt       prompt=FILE:PATH reads the prompt from a file, with its line ends
+repl         reads lines from stdin; the model continues the text after each; an empty line lets it go on.
+             ctrl-C stops a text; ctrl-D, or ctrl-C between texts, ends. A tokens= limit and stop= apply to each line
 ranks        starts so many ranks, with mpirun
 key=value    overrides a key of the config, e.g. device=cpu or precision.compute=f64
 
@@ -69,33 +75,85 @@ absl::StatusOr<Job> Load(Words words, const Ranks& ranks) {
   return Job{*std::move(options), *std::move(source), *std::move(tokenizer), *std::move(prompt)};
 }
 
-absl::Status Write(const Job& job, const RankMesh& rank) {
+// Prints texts on rank 0's stdout.
+class TextOutput {
+ public:
+  TextOutput(bool writes, ProcessGroup& world) : writes_(writes), world_(world) {}
+
+  void Show(std::string_view text) {
+    if (writes_ && streams_) Print(text);
+    if (!streams_) whole_ += text;
+  }
+  // Ends a text. Returns the same error on all ranks if output was lost. Collective.
+  absl::Status Finish() {
+    if (writes_ && !streams_) Print(whole_);
+    whole_.clear();
+    absl::Status status = printed_;
+    if (!status.ok()) status = absl::AbortedError("weft: " + std::string(status.message()));
+    return FirstFault(world_, status);
+  }
+
+ private:
+  void Print(std::string_view text) { printed_.Update(terminal_ ? weft::Print(text) : PrintBytes(text)); }
+
+  bool writes_;
+  ProcessGroup& world_;
+  bool terminal_ = isatty(STDOUT_FILENO);  // a terminal would execute escape sequences that the model generates
+  // mpirun of Open MPI 5 forwards small pieces out of their order, so there each text is printed as a whole.
+  bool streams_ = !IsLaunched() || MpiVersion().find(" v5.") == std::string::npos;
+  std::string whole_;
+  absl::Status printed_;
+};
+
+// Whether a person types the lines: stdin and stdout are a terminal. Of ranks that RunMpirun started only stdout is
+// known.
+bool IsTyped() {
+  const char* width = std::getenv(kTerminalVariable);
+  if (IsLaunched()) return width && std::atoi(width) > 0;
+  return isatty(STDIN_FILENO) && isatty(STDOUT_FILENO);
+}
+
+// The functions below return the number of tokens written.
+absl::StatusOr<int64_t> WriteSamples(const BoundForward& model, const Job& job, TextOutput& output) {
+  int64_t tokens = 0, samples = job.options.samples;
+  auto show = [&](std::string_view text) { output.Show(text); };
+  for (int64_t i = 0; i < samples; i++) {
+    if (samples > 1) show(fmt::format("--- sample {} of {} ---\n", i + 1, samples));
+    auto made = Generate(model, job.tokenizer, job.prompt, job.options, show, i);
+    show("\n");
+    if (absl::Status s = output.Finish(); !s.ok()) return s;
+    if (!made.ok()) return made.status();
+    tokens += int64_t(made->size());
+  }
+  return tokens;
+}
+
+absl::StatusOr<int64_t> WriteReplies(const BoundForward& model, const Job& job, const Ranks& ranks,
+                                     TextOutput& output) {
+  TextWriter writer(model, job.tokenizer, job.prompt, job.options);
+  ReplOutput repl{.show = [&](std::string_view text) { output.Show(text); },
+                  .finish = [&] { return output.Finish(); },
+                  .asks = IsTyped()};
+  writer.ShowPrompt(repl.show);
+  if (!job.options.prompt.empty() && !job.options.prompt.ends_with('\n')) repl.show("\n");
+  return Converse(writer, ranks, repl);
+}
+
+absl::Status Write(const Job& job, const RankMesh& rank, const Ranks& ranks) {
   const Config& config = job.source.config;
   StepOptions options = NextTokenOptions(config, rank.device);
   LoadedModel model(config, options, NextTokenProgram(options), *rank.context, *rank.mesh, rank.device);
   if (absl::Status s = model.Load(job.source); !s.ok()) return s;
   bool writes = rank.context->rank() == 0;
-  absl::Status printed;
-  bool terminal = isatty(STDOUT_FILENO);  // a terminal would execute escape sequences that the model generates
-  auto print = [&](std::string_view text) { printed.Update(terminal ? Print(text) : PrintBytes(text)); };
-  // mpirun of Open MPI 5 forwards small pieces out of their order, so there the text is printed as a whole.
-  bool streams = !IsLaunched() || MpiVersion().find(" v5.") == std::string::npos;
-  std::string whole;
-  auto show = [&](std::string_view text) {
-    if (writes && streams) print(text);
-    if (!streams) whole += text;
-  };
+  TextOutput output(writes, rank.mesh->World());
   auto start = std::chrono::steady_clock::now();
-  absl::StatusOr<std::vector<int32_t>> tokens = Generate(model, job.tokenizer, job.prompt, job.options, show);
-  show("\n");
-  if (writes && !streams) print(whole);
+  absl::StatusOr<int64_t> tokens =
+      job.options.repl ? WriteReplies(model, job, ranks, output) : WriteSamples(model, job, output);
   if (!tokens.ok()) return tokens.status();
   double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  if (writes)
-    PrintStderr("{} tokens in {}, {:.1f} tok/s\n", tokens->size(), DurationText(seconds),
-                double(tokens->size()) / seconds);
-  if (!printed.ok()) printed = absl::AbortedError("weft: " + std::string(printed.message()));
-  return FirstFault(rank.mesh->World(), printed);
+  if (writes && !job.options.repl)  // a conversation waits for its lines, so its speed would mean nothing
+    PrintStderr("{} tokens in {}, {:.1f} tok/s\n", *tokens, DurationText(seconds), double(*tokens) / seconds);
+  return absl::OkStatus();
 }
 
 int Run(RankJob& mine, const Words& words) {
@@ -107,7 +165,7 @@ int Run(RankJob& mine, const Words& words) {
   if (bootstrap.rank() == 0) PrintStderr("{}\n", fmt::join(job->source.notes, "\n"));
   std::optional<RankMesh> rank = MakeRankMesh(mine, job->source.config);
   if (!rank) return 2;
-  return ExitCode(mine, Write(*job, *rank));
+  return ExitCode(mine, Write(*job, *rank, ranks));
 }
 
 }  // namespace
@@ -118,6 +176,8 @@ std::vector<Completion> GenerateCompletions() {
   return CompletionsOf(OptionsOf(options, seed));
 }
 
-int GenerateCommand(const Words& words) { return RunOnRank(words, kHelp, Run); }
+int GenerateCommand(const Words& words) {
+  return RunOnRank(words, kHelp, Run, AsksForRepl(words) ? RankControl::kConverse : RankControl::kEnd);
+}
 
 }  // namespace weft

@@ -1,4 +1,6 @@
 // A trained model writes the same text on every mesh, by the logits that its trainer would have.
+#include <set>
+
 #include "share.h"
 #include "train/infer_testing.h"
 #include "train/safetensors_testing.h"
@@ -44,6 +46,80 @@ TEST_F(Generation, TheSameSeedGivesTheSameTextOnEveryMesh) {
         EXPECT_EQ(Text(family, Mesh(dp, tp), dp * tp, options), one) << family << " " << dp << "x" << tp << " " << seed;
     }
   }
+}
+
+// Whatever is asked for with it: alone, among others, and on other meshes.
+TEST_F(Generation, ASampleDependsOnItsNumberAlone) {
+  TrainTo("c");
+  GenerateOptions options{.prompt = "ab", .tokens = 24};
+  auto sample = [&](int64_t i, const Words& words, int ranks) {
+    absl::StatusOr<Tokens> tokens = Write(Path("c"), words, ranks, options, i);
+    EXPECT_TRUE(tokens.ok()) << tokens.status();
+    return *tokens;
+  };
+  std::set<Tokens> texts;
+  for (int64_t i = 0; i < 8; i++) texts.insert(sample(i, Mesh(1, 1), 1));
+  EXPECT_EQ(texts.size(), 8u);
+  EXPECT_EQ(sample(0, Mesh(1, 1), 1), Text("c", Mesh(1, 1), 1, options));
+  for (int64_t i : {1, 5}) EXPECT_EQ(sample(i, Mesh(2, 2), 4), sample(i, Mesh(1, 1), 1));
+}
+
+// A text ends before a stop string, with the tokens of the text without one.
+TEST_F(Generation, AStopStringEndsTheText) {
+  TrainTo("c");
+  absl::Status status = OnSource(Path("c"), {}, 1, [&](const Opened& o) {
+    StepOptions one = NextTokenOptions(o.source.config, DeviceKind::kCpu);
+    LoadedModel model(o.source.config, one, NextTokenProgram(one), o.context, o.mesh, DeviceKind::kCpu);
+    EXPECT_TRUE(model.Load(o.source).ok());
+    auto write = [&](const GenerateOptions& options, std::string& shown) {
+      return *Generate(model, o.tokenizer, *PromptTokens(options, o.tokenizer, 8), options,
+                       [&](std::string_view text) { shown += text; });
+    };
+    GenerateOptions options{.prompt = "ab", .tokens = 60, .sampler = {.temperature = 0.5}};
+    std::string whole;
+    Tokens all = write(options, whole);
+    for (size_t begin = 2; begin + 3 < whole.size(); begin += 7) {
+      options.stops = {whole.substr(begin, 3), "not in the text"};
+      size_t at = whole.find(options.stops[0], 2);
+      std::string shown;
+      Tokens tokens = write(options, shown);
+      EXPECT_EQ(shown, whole.substr(0, at));
+      EXPECT_EQ(tokens, Tokens(all.begin(), all.begin() + std::ptrdiff_t(at - 2 + 3))) << "up to its last token";
+    }
+    return absl::OkStatus();
+  });
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+// Turns continue one text: of the same tokens as one turn where no line is added, and lines begin on a new line.
+TEST_F(Generation, TurnsContinueOneText) {
+  TrainTo("c");
+  absl::Status status = OnSource(Path("c"), {}, 1, [&](const Opened& o) {
+    StepOptions one = NextTokenOptions(o.source.config, DeviceKind::kCpu);
+    LoadedModel model(o.source.config, one, NextTokenProgram(one), o.context, o.mesh, DeviceKind::kCpu);
+    EXPECT_TRUE(model.Load(o.source).ok());
+    GenerateOptions options{.prompt = "ab", .tokens = 10, .sampler = {.seed = 3}}, longer = options;
+    longer.tokens = 30;
+    TextWriter turns(model, o.tokenizer, *PromptTokens(options, o.tokenizer, 8), options),
+        whole(model, o.tokenizer, *PromptTokens(options, o.tokenizer, 8), longer);
+    auto ignore = [](std::string_view) {};
+    EXPECT_EQ(*turns.Write(ignore) + *turns.Write(ignore), 20);
+    int left = 7;
+    EXPECT_EQ(*turns.Write(ignore, [&] { return left-- > 0; }), 7) << "interrupted";
+    EXPECT_EQ(*whole.Write(ignore), 30);
+    EXPECT_EQ(turns.tokens(), Tokens(whole.tokens().begin(), whole.tokens().end() - 3));
+    Tokens before = turns.tokens();
+    EXPECT_TRUE(turns.AddLine("").ok());
+    EXPECT_EQ(turns.tokens(), before);
+    EXPECT_TRUE(turns.AddLine("cd").ok());
+    before.insert(before.end(), {'\n', 'c', 'd'});
+    EXPECT_EQ(turns.tokens(), before);
+    TextWriter empty(model, o.tokenizer, *PromptTokens({}, o.tokenizer, 8), {});
+    EXPECT_TRUE(empty.AddLine("cd").ok());
+    EXPECT_EQ(empty.tokens(), (Tokens{'\n', 'c', 'd'})) << "the first line begins the text";
+    return absl::OkStatus();
+  });
+  EXPECT_TRUE(status.ok()) << status;
 }
 
 TEST_F(Generation, ShardingExecutorAndNarrowTypesChangeNoText) {

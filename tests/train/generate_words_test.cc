@@ -1,10 +1,14 @@
 // What a user types and what a terminal gets: the words of weft generate, and text in whole characters.
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <random>
 
+#include "fmt/ranges.h"
+#include "train/temp_folder.h"
 #include "weft/core/host/utf8.h"
 #include "weft/train/infer/generate.h"
+#include "weft/train/infer/stop_filter.h"
 #include "weft/train/infer/text_stream.h"
 
 namespace weft {
@@ -44,6 +48,14 @@ TEST(GenerateWords, BadOnesAreNamed) {
       {"greedy=yes", "greedy: expected true or false, got \"yes\""},
       {"temprature=1", "temprature: unknown word; did you mean temperature?"},
       {"topk=3", "topk: unknown word; did you mean top_k?"},
+      {"samples=0", "samples: expected an integer >= 1 and <= 1000000, got \"0\""},
+      {"num_return_sequences=3", "did you mean samples?"},
+      {"stop=", "stop: expected a text, got nothing"},
+      {"stop=a\\q", "stop: expected n, r, t or \\ after a \\, got \"a\\q\""},
+      {"stop=a\\", "stop: expected n, r, t or \\ after a \\, got \"a\\\""},
+      {"prompt=FILE:/nowhere/a", "prompt: /nowhere/a: cannot be opened (No such file or directory)"},
+      {"prompt=FILE:/", "prompt: /: expected a file, got a folder"},
+      {"prompt=FILE:/dev/zero", "prompt: /dev/zero: expected a file, got a device"},
   };
   for (auto [word, text] : cases) {
     Words words{"a.yaml", word};
@@ -57,6 +69,94 @@ TEST(GenerateWords, BadOnesAreNamed) {
     Words words{word};
     EXPECT_TRUE(TakeGenerateOptions(words).ok()) << word;
   }
+}
+
+TEST(GenerateWords, StopsAreCollectedWithTheirEscapes) {
+  Words words{"stop=\\n\\n", "--stop", "a\\\\n", "stop=\n\\t\\r"};
+  absl::StatusOr<GenerateOptions> o = TakeGenerateOptions(words);
+  ASSERT_TRUE(o.ok()) << o.status();
+  EXPECT_EQ(o->stops, (PathList{"\n\n", "a\\n", "\n\t\r"}));
+  words = {"repl=true", "samples=2"};
+  EXPECT_EQ(TakeGenerateOptions(words).status().message(),
+            "command line: samples: expected 1 with repl=true, which writes one text, got 2");
+  EXPECT_TRUE(AsksForRepl({"a.yaml", "--repl", "device=cpu"}));
+  EXPECT_FALSE(AsksForRepl({"a.yaml", "repl=false", "repl"}));
+}
+
+TEST(GenerateWords, APromptMayBeAFile) {
+  testing_::TempFolder folder;
+  Words words{"prompt=FILE:" + folder.Write("a.txt", "two\nlines\n")};
+  EXPECT_EQ(TakeGenerateOptions(words)->prompt, "two\nlines\n");
+  words = {"prompt=FILE:" + folder.Write("b.txt", "")};
+  EXPECT_NE(TakeGenerateOptions(words).status().message().find("the file is empty"), std::string::npos);
+  std::string large = folder.Write("c.txt", "");
+  std::filesystem::resize_file(large, 64'000'001);
+  words = {"prompt=FILE:" + large};
+  EXPECT_NE(TakeGenerateOptions(words).status().message().find("expected at most 64000000 bytes, got 64000001"),
+            std::string::npos);
+}
+
+// The text up to the stop string that ends first, or the longest of those that end there.
+std::string UpToStop(const std::string& text, const PathList& stops) {
+  size_t first = text.npos, longest = 0;
+  for (const std::string& stop : stops) {
+    size_t at = text.find(stop), end = at == text.npos ? text.npos : at + stop.size();
+    if (end > first || end == text.npos) continue;
+    longest = end < first ? stop.size() : std::max(longest, stop.size());
+    first = end;
+  }
+  return first == text.npos ? text : text.substr(0, first - longest);
+}
+// How many bytes at the end of a text without a stop string may still become one.
+size_t Undecided(const std::string& text, const PathList& stops) {
+  for (size_t size = text.size(); size > 0; size--)
+    for (const std::string& stop : stops)
+      if (stop.starts_with(text.substr(text.size() - size))) return size;
+  return 0;
+}
+
+void ExpectStopped(const std::vector<std::string>& pieces, const PathList& stops) {
+  StopFilter filter(stops);
+  std::string text, shown;
+  for (const std::string& piece : pieces) {
+    text += piece;
+    shown += filter.Add(piece);
+    std::string want = UpToStop(text, stops);
+    bool stopped = want != text;
+    EXPECT_EQ(filter.stopped(), stopped);
+    EXPECT_EQ(shown, stopped ? want : text.substr(0, text.size() - Undecided(text, stops)));
+  }
+  shown += filter.End();
+  EXPECT_EQ(shown, UpToStop(text, stops)) << fmt::format("{:?} {}", text, stops);
+}
+
+// In all pairs of pieces, byte by byte, and in random pieces, the same as a search in the whole text.
+TEST(StopFilter, EndsATextAsASearchDoes) {
+  std::mt19937 random(3);
+  auto text_of = [&](size_t most, size_t letters) {
+    std::string text;
+    for (size_t n = random() % most; n > 0; n--) text += "ab\xc3\xa9\n"[random() % letters];
+    return text;
+  };
+  int stopped = 0;
+  for (int i = 0; i < 4000; i++) {
+    size_t letters = 2 + random() % 4;
+    std::string text = text_of(25, letters);
+    PathList stops;
+    for (size_t n = random() % 4; n > 0; n--) stops.push_back(text_of(6, letters) + "ab\xc3"[random() % 3]);
+    stopped += UpToStop(text, stops) != text;
+    for (size_t at = 0; at <= text.size(); at++) ExpectStopped({text.substr(0, at), text.substr(at)}, stops);
+    std::vector<std::string> bytes, pieces;
+    for (char byte : text) bytes.emplace_back(1, byte);
+    ExpectStopped(bytes, stops);
+    for (size_t at = 0, size; at < text.size(); at += size) {
+      size = 1 + random() % 5;
+      pieces.push_back(text.substr(at, size));
+    }
+    ExpectStopped(pieces, stops);
+  }
+  EXPECT_GT(stopped, 1000);
+  EXPECT_LT(stopped, 3500);
 }
 
 TEST(Prompt, IsSomethingThatTheModelCanRead) {

@@ -37,7 +37,7 @@ class InferTest : public CheckpointTest {
   std::string Path(const std::string& name) const { return folder_.Path(name); }
 
   absl::StatusOr<std::vector<int32_t>> Write(const std::string& path, const Words& words, int ranks,
-                                             const GenerateOptions& options) const {
+                                             const GenerateOptions& options, int64_t sample = 0) const {
     std::vector<std::vector<int32_t>> tokens(static_cast<size_t>(ranks));
     absl::Status status = OnSource(path, words, ranks, [&](const Opened& o) {
       StepOptions step = NextTokenOptions(o.source.config, DeviceKind::kCpu);
@@ -46,7 +46,8 @@ class InferTest : public CheckpointTest {
       auto prompt = PromptTokens(options, o.tokenizer, o.source.config.model.context);
       if (!prompt.ok()) return prompt.status();
       std::string shown;
-      auto made = weft::Generate(model, o.tokenizer, *prompt, options, [&](std::string_view text) { shown += text; });
+      auto made = weft::Generate(
+          model, o.tokenizer, *prompt, options, [&](std::string_view text) { shown += text; }, sample);
       if (!made.ok()) return made.status();
       EXPECT_TRUE(shown.starts_with(options.prompt));
       tokens[size_t(o.context.rank())] = *std::move(made);

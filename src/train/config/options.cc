@@ -31,7 +31,10 @@ Assignment Parse(std::span<const Option> options, const std::string& word) {
 absl::Status Set(const Assignment& a) {
   const Field& field = a.option->field;
   if (a.option->form == Option::kVerbatim) {
-    *std::get<std::string*>(a.option->ref) = a.value;
+    if (auto* list = std::get_if<PathList*>(&a.option->ref))
+      (*list)->push_back(a.value);
+    else
+      *std::get<std::string*>(a.option->ref) = a.value;
     return absl::OkStatus();
   }
   absl::StatusOr<YamlNode> node = WordValue(field.key, a.value);

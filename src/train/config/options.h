@@ -24,12 +24,13 @@ struct Option {
   enum Form : uint8_t {
     kAny,       // key=value, --key=value or --key value; for a bool also --key
     kFlag,      // only with --, because the config has a key or section of this name
-    kVerbatim,  // the text is taken as is, even if it is empty
+    kVerbatim,  // the text is taken as is, even if it is empty; a list gets one more text each time
   } form = kAny;
 };
 
 // Sets options from the arguments in `words` and removes those arguments. If an option is repeated, its last value
-// counts. Returns the keys that were given. Errors name the key, the expected value and the given one.
+// counts, except for lists of kVerbatim. Returns the keys that were given. Errors name the key, the expected value and
+// the given one.
 absl::StatusOr<std::set<std::string>> TakeOptions(std::span<const Option> options, std::vector<std::string>& words);
 
 }  // namespace weft

@@ -1,9 +1,12 @@
 // The arguments of `weft generate` that are not config keys.
+#include <algorithm>
+
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 #include "weft/train/config/config_schema.h"
 #include "weft/train/infer/generate.h"
 #include "weft/train/io/suggest.h"
+#include "weft/train/io/text_reader.h"
 
 namespace weft {
 namespace {
@@ -12,7 +15,8 @@ namespace {
 constexpr std::pair<std::string_view, std::string_view> kOtherNames[] = {
     {"max_new_tokens", "tokens"}, {"max_tokens", "tokens"}, {"max_length", "tokens"},
     {"length", "tokens"},         {"n", "tokens"},          {"n_predict", "tokens"},
-    {"temp", "temperature"},      {"do_sample", "greedy"},
+    {"temp", "temperature"},      {"do_sample", "greedy"},  {"num_samples", "samples"},
+    {"stop_strings", "stop"},     {"interactive", "repl"},  {"num_return_sequences", "samples"},
 };
 std::string Meant(const std::string& word, const std::vector<std::string>& names) {
   for (auto [other, ours] : kOtherNames)
@@ -35,13 +39,61 @@ absl::Status CheckSpelling(const std::vector<std::string>& words, const std::vec
   return absl::OkStatus();
 }
 
+absl::Status ReadPrompt(std::string& prompt) {
+  constexpr std::string_view kFile = "FILE:";
+  constexpr uint64_t kMostBytes = 64'000'000;  // a context of a million tokens has fewer
+  if (!prompt.starts_with(kFile)) return absl::OkStatus();
+  absl::StatusOr<std::string> text = ReadFile(prompt.substr(kFile.size()), kMostBytes);
+  if (!text.ok())
+    return absl::InvalidArgumentError(fmt::format("command line: prompt: {}", std::string(text.status().message())));
+  if (text->empty())
+    return absl::InvalidArgumentError(
+        fmt::format("command line: prompt: {}: the file is empty; give a text", prompt.substr(kFile.size())));
+  prompt = *std::move(text);
+  return absl::OkStatus();
+}
+
+// Replaces \n, \r, \t and \\, because a shell passes them on as they are written.
+absl::Status ReplaceEscapes(std::string& stop) {
+  constexpr std::pair<char, char> kEscapes[] = {{'n', '\n'}, {'r', '\r'}, {'t', '\t'}, {'\\', '\\'}};
+  std::string text;
+  for (size_t at = 0; at < stop.size(); at++) {
+    if (stop[at] != '\\') {
+      text += stop[at];
+      continue;
+    }
+    char name = ++at < stop.size() ? stop[at] : '\0';
+    const auto* found = std::find_if(std::begin(kEscapes), std::end(kEscapes), [&](auto e) { return e.first == name; });
+    if (found == std::end(kEscapes))
+      return absl::InvalidArgumentError(fmt::format(
+          R"(command line: stop: expected n, r, t or \ after a \, got "{}"; write \\ for the character \ itself)",
+          stop));
+    text += found->second;
+  }
+  if (text.empty()) return absl::InvalidArgumentError("command line: stop: expected a text, got nothing");
+  stop = text;
+  return absl::OkStatus();
+}
+
+// Checks what the schema of single options cannot, and reads the file of the prompt.
+absl::Status Finish(GenerateOptions& options) {
+  for (std::string& stop : options.stops)
+    if (absl::Status s = ReplaceEscapes(stop); !s.ok()) return s;
+  if (options.repl && options.samples > 1)
+    return absl::InvalidArgumentError(fmt::format(
+        "command line: samples: expected 1 with repl=true, which writes one text, got {}", options.samples));
+  return ReadPrompt(options.prompt);
+}
+
 }  // namespace
 
 std::vector<Option> OptionsOf(GenerateOptions& options, int64_t& seed) {
   constexpr double kBillion = 1e9;
   SamplerOptions& sampler = options.sampler;
   return {
-      {{.key = "prompt", .help = "what the text begins with"}, &options.prompt, Option::kVerbatim},
+      {{.key = "prompt", .help = "what the text begins with; FILE:PATH reads it from a file"},
+       &options.prompt,
+       Option::kVerbatim},
       {{.key = "tokens", .help = "how many to write", .bounds = {.low = 1, .high = kBillion}}, &options.tokens},
       {{.key = "temperature", .help = "sharpens the distribution below 1, flattens it above", .bounds = {.low = 0}},
        &sampler.temperature},
@@ -53,6 +105,9 @@ std::vector<Option> OptionsOf(GenerateOptions& options, int64_t& seed) {
        &sampler.top_p},
       {{.key = "greedy", .help = "take the likeliest token"}, &sampler.greedy},
       {{.key = "seed", .help = "the same seed gives the same text", .bounds = {.low = 0}}, &seed},
+      {{.key = "samples", .help = "how many texts to write", .bounds = {.low = 1, .high = 1e6}}, &options.samples},
+      {{.key = "stop", .help = "a text ends before this string; may be repeated"}, &options.stops, Option::kVerbatim},
+      {{.key = "repl", .help = "continue the lines of stdin"}, &options.repl},
   };
 }
 
@@ -65,7 +120,14 @@ absl::StatusOr<GenerateOptions> TakeGenerateOptions(std::vector<std::string>& wo
   std::vector<std::string> names;
   for (const Option& row : rows) names.emplace_back(row.field.key);
   if (absl::Status s = CheckSpelling(words, names); !s.ok()) return s;
+  if (absl::Status s = Finish(options); !s.ok()) return s;
   return options;
+}
+
+bool AsksForRepl(std::vector<std::string> words) {
+  GenerateOptions options;
+  int64_t seed = 0;
+  return TakeOptions(OptionsOf(options, seed), words).ok() && options.repl;
 }
 
 }  // namespace weft

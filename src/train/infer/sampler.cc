@@ -9,8 +9,8 @@
 
 namespace weft {
 
-Sampler::Sampler(const SamplerOptions& options)
-    : options_(options), key_(RandomKey(options.seed, RandomPhase::kGenerate, "sampler", 0)) {}
+Sampler::Sampler(const SamplerOptions& options, int64_t sample)
+    : options_(options), key_(RandomKey(options.seed, RandomPhase::kGenerate, "sampler", uint64_t(sample))) {}
 
 absl::StatusOr<int32_t> Sampler::Pick(std::span<const double> logits, int64_t index) {
   bool finite = std::all_of(logits.begin(), logits.end(), [](double logit) { return std::isfinite(logit); });

@@ -37,7 +37,8 @@ struct SamplerOptions {
 
 class Sampler {
  public:
-  explicit Sampler(const SamplerOptions& options);
+  // Samplers with another `sample` draw other random numbers. Sample i is the same however many there are.
+  explicit Sampler(const SamplerOptions& options, int64_t sample = 0);
   // Returns a token. `index` counts the draws of a text, from 0. Returns kAborted if a logit is not finite.
   absl::StatusOr<int32_t> Pick(std::span<const double> logits, int64_t index);
 
