@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "launcher/eval_choices.h"
 #include "launcher/rank.h"
 #include "weft/core/host/message.h"
 #include "weft/train/config/config_check.h"
@@ -14,7 +15,8 @@
 namespace weft {
 namespace {
 
-constexpr const char* kHelp = R"(usage: weft eval [CHECKPOINT|CONFIG] [key=value...] [ranks=N] [--json]
+constexpr const char* kHelp =
+    R"(usage: weft eval [CHECKPOINT|CONFIG] [key=value...] [ranks=N] [choices=FILE [out=FILE]] [--json]
 
 Prints the loss of a trained model on the validation data of its config: nats per token, perplexity and, of text, bits per
 byte. On the mesh that trained it, it is the trainer's number, bit for bit.
@@ -25,18 +27,27 @@ that saved last is taken, and a line says which.
   weft eval runs/quickstart
   weft eval runs/quickstart/step-000200 data.val=README.md ranks=4
 
+choices=FILE  chooses among endings instead, as HellaSwag asks. Each line of FILE is a JSON object
+              {"ctx": "...", "endings": ["...", ...], "label": 0}. Prints acc, the share of items whose label has the
+              largest log-likelihood, and acc_norm, by the log-likelihood per byte of the ending
+out=FILE      writes a JSON line per item: its log-likelihoods and choices
+
+  weft eval runs/quickstart choices=hellaswag_val.jsonl out=choices.jsonl ranks=4
+
 Any key of the config can be overridden: data.val=PATH, train.eval_batches=N, device=cpu. --json prints one JSON object,
 the eval line of a log. Exit code: 0 done, 2 bad usage or config, 1 failed.
 )";
 
 struct Request {
   bool json = false;
-  std::string data;
+  std::string data, choices, out;
 };
 
 std::vector<Option> OptionsOf(Request& request) {
   return {{{.key = "json", .help = "print the eval line of a log"}, &request.json, Option::kFlag},
-          {{.key = "data", .help = "data.val"}, &request.data, Option::kFlag}};
+          {{.key = "data", .help = "data.val"}, &request.data, Option::kFlag},
+          {{.key = "choices", .help = "a file of items with endings"}, &request.choices},
+          {{.key = "out", .help = "a file for the result of each item"}, &request.out}};
 }
 
 // The inputs that a rank loads from its arguments and files.
@@ -100,7 +111,11 @@ int Run(RankJob& mine, const Words& words) {
   Words rest = words;
   Request request;
   absl::Status options = TakeOptions(OptionsOf(request), rest).status();
+  if (options.ok() && request.choices.empty() && !request.out.empty())
+    options = absl::InvalidArgumentError("command line: out: has no meaning without choices=FILE");
   if (!AllOk(bootstrap, options)) return 2;
+  if (!request.choices.empty())
+    return EvalChoices(mine, rest, {.choices = request.choices, .out = request.out, .json = request.json});
   if (!request.data.empty()) rest.push_back("data.val=" + request.data);
   Ranks ranks = RanksOf(bootstrap);
   absl::StatusOr<Job> job = Load(rest, ranks);
