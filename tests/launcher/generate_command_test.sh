@@ -46,6 +46,83 @@ weft 0 1 generate "$dir/c" "${write[@]}" seed=4
 weft 0 1 generate "$dir/c" tokens=5
 [ "$(wc -m < "$dir/out")" -eq 6 ] || fail "expected 5 characters and a new line"
 
+# Several texts: the first is that of one, the others are the same however many there are and on other ranks; a stop
+# string ends each. The prompt from a file.
+printf 'It was' > "$dir/prompt"
+weft 0 1 generate "$dir/c" tokens=80 seed=3 "prompt=FILE:$dir/prompt" samples=3
+cp "$dir/out" "$dir/three"
+grep -qE '^240 tokens in ' "$dir/err" || fail "expected the tokens of three texts"
+{ echo "--- sample 1 of 3 ---"; cat "$dir/text"; } | cmp -s - <(head -n "$(($(wc -l < "$dir/text") + 1))" "$dir/three") ||
+  fail "expected the text of one as the first"
+weft 0 2 generate "$dir/c" "${write[@]}" samples=2
+sed 's/ of 2 ---$/ of 3 ---/' "$dir/out" | cmp -s - <(sed '/^--- sample 3 of 3/,$d' "$dir/three") ||
+  fail "expected the same first two texts of two as of three: $(cat "$dir/three")"
+stop=$(cut -c 40-42 <(tr -d '\n' < "$dir/text"))
+weft 0 1 generate "$dir/c" "${write[@]}" stop=zzz "stop=$stop"
+whole=$(tr -d '\n' < "$dir/text") whole=${whole#It was}
+[ "$(tr -d '\n' < "$dir/out")" = "It was${whole%%"$stop"*}" ] || fail "expected the text before \"$stop\""
+
+# A conversation: the lines are read, an empty one continues, and what cannot be read is named; the same on ranks.
+printf 'It was\n\nthe {\nclock' > "$dir/lines"
+for ranks in 1 3; do
+  code=0
+  within 60 "$weft" generate "$dir/c" tokens=20 seed=3 repl=true ranks=$ranks < "$dir/lines" > "$dir/out" 2> "$dir/err" || code=$?
+  [ $code -eq 0 ] || fail "expected a conversation to end with its input on $ranks ranks"
+  grep -qF 'the line is left out: the character "{"' "$dir/err" || fail "expected the line to be named on $ranks ranks"
+  [ "$(wc -m < "$dir/out")" -eq 63 ] || fail "expected three texts of 20 characters and their line ends on $ranks ranks"
+  [ $ranks -eq 1 ] && cp "$dir/out" "$dir/talk"
+  cmp -s "$dir/out" "$dir/talk" || fail "expected the texts of one rank on $ranks ranks: $(cat "$dir/talk")"
+done
+
+# ctrl-C stops the text in progress, and between texts it ends the conversation.
+grows() { local before; before=$(wc -c < "$dir/out"); for _ in {1..200}; do sleep 0.1; [ "$(wc -c < "$dir/out")" -le "$before" ] || return 0; done; return 1; }
+rests() { local before=-1; for _ in {1..50}; do sleep 0.4; [ "$(wc -c < "$dir/out")" -ne "$before" ] || return 0; before=$(wc -c < "$dir/out"); done; return 1; }
+mkfifo "$dir/typed"
+for ranks in 1 2; do
+  : > "$dir/out"
+  "$weft" generate "$dir/c" tokens=1000000 repl=true ranks=$ranks < "$dir/typed" >> "$dir/out" 2> "$dir/err" &
+  job=$!
+  exec 9> "$dir/typed"
+  for line in "It was" "the clock"; do
+    echo "$line" >&9
+    grows || fail "expected a text after '$line' on $ranks ranks"
+    kill -INT $job
+    rests || fail "expected SIGINT to stop the text on $ranks ranks"
+  done
+  kill -INT $job
+  code=0
+  wait $job || code=$?
+  exec 9>&-
+  [ $code -eq 0 ] || fail "expected SIGINT to end the conversation on $ranks ranks"
+done
+
+# Endings: one line per item, on any mesh, and what is wrong is named.
+printf '%s\n' '{"ctx": "It was", "endings": ["a cold day", "bright a dloc"], "label": 0}' '' \
+  '{"ctx": "and the ", "endings": ["clocks", "skcolc", "thirteen."], "label": "0", "ind": 1}' > "$dir/items.jsonl"
+weft 0 1 eval "$dir/c" "choices=$dir/items.jsonl" "out=$dir/choices"
+grep -qE '^acc [01]\.[05]000, acc_norm [01]\.[05]000 \| 2 items, 5 endings of 52 tokens in ' "$dir/out" || fail "expected the shares"
+grep -qE '^\{"line":1,"label":0,"choice":[01],"choice_norm":[01],"log_likelihoods":\[-[0-9.]+,-[0-9.]+\]\}$' "$dir/choices" &&
+  grep -qE '^\{"line":3,' "$dir/choices" && [ "$(wc -l < "$dir/choices")" -eq 2 ] || fail "expected two items: $(cat "$dir/choices")"
+rounded() { sed -E 's/(\.[0-9]{3})[0-9]*/\1/g' "$dir/choices"; }
+rounded > "$dir/rounded"
+for mesh in "2" "2 mesh.tp=2" "4 mesh.dp=2 mesh.tp=2"; do
+  # shellcheck disable=SC2086  # ranks, then words
+  set -- $mesh
+  weft 0 "$1" eval "$dir/c" "choices=$dir/items.jsonl" "out=$dir/choices" --json "${@:2}"
+  grep -qE '^\{"event":"choices","acc":[01.5]+,"acc_norm":[01.5]+,"items":2,"endings":5,"tokens":52,' "$dir/out" || fail "expected JSON"
+  rounded | cmp -s - "$dir/rounded" || fail "expected the numbers of one rank on $mesh: $(cat "$dir/rounded" "$dir/choices")"
+done
+mkfifo "$dir/fifo"
+echo '{"ctx": "It", "endings": ["a"], "label": 0}' >> "$dir/items.jsonl"
+refused "$dir/items.jsonl:4: endings: expected a list of 2 to 1000 texts that are not empty" eval "$dir/c" "choices=$dir/items.jsonl"
+refused "$dir/fifo: expected a file, got a FIFO" eval "$dir/c" "choices=$dir/fifo"
+refused "prompt: $dir/fifo: expected a file, got a FIFO" generate "$dir/c" "prompt=FILE:$dir/fifo"
+refused "out: has no meaning without choices=FILE" eval "$dir/c" "out=$dir/choices"
+sed -i '$d' "$dir/items.jsonl"
+refused "out: $dir/items.jsonl is there and holds no choices" eval "$dir/c" "choices=$dir/items.jsonl" "out=$dir/items.jsonl"
+refused "out: $dir/fifo is there and holds no choices" eval "$dir/c" "choices=$dir/items.jsonl" "out=$dir/fifo"
+refused "samples: expected 1 with repl=true" generate "$dir/c" repl=true samples=2
+
 # The number of the log, on the mesh that trained it.
 weft 0 2 eval "$dir/c" --json
 grep -o '"val_loss":[^,]*' "$dir/out" > "$dir/got"
