@@ -1,4 +1,4 @@
-// weft report: draws the logs of runs as a page for a browser.
+// weft report: draws the logs of runs as a page for a browser, or their charts as a picture.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -8,9 +8,11 @@
 #include <set>
 
 #include "launcher/command.h"
+#include "launcher/report/chart_style.h"
 #include "launcher/report/comparison.h"
 #include "launcher/report/html_report.h"
 #include "launcher/report/page.h"
+#include "launcher/report/picture.h"
 #include "launcher/report/scaling.h"
 #include "weft/core/host/message.h"
 #include "weft/train/config/config.h"
@@ -23,7 +25,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kHelp = R"(usage: weft report RUN... [OUT.html] [out=FILE]
+constexpr const char* kHelp = R"(usage: weft report RUN... [OUT.html] [out=FILE] [chart=all]
 
 Draws a run, or several over each other, as one HTML page. RUN is a file of JSON lines that log.jsonl named, the folder of
 a run, or the name of a run in runs/. Of one run the page has how it ended, its loss, rate, gradient norm and learning
@@ -32,9 +34,11 @@ their configs differ. The page loads nothing and runs no script. It goes to out=
 .html; else, of one run, to its folder as report.html or beside its log, and of several to compare.html beside the first.
 A run in progress can be drawn too. For files of weft bench --json, on 1, 2 and 4 ranks for example, the page shows the
 rate per rank over the number of ranks.
+out=FILE.svg writes the charts as a picture instead, and chart=loss, tokens_per_s, grad_norm, lr or mfu only one of them.
 
   weft report runs/quickstart
   weft report quickstart quickstart-2
+  weft report quickstart out=loss.svg chart=loss
   weft report runs/a.jsonl runs/b.jsonl page.html
 
 Exit code: 0 done, 2 bad usage or log, 1 failed while writing.
@@ -42,22 +46,28 @@ Exit code: 0 done, 2 bad usage or log, 1 failed while writing.
 
 struct Request {
   std::vector<std::string> logs, names;  // one per run
-  std::string out;
+  std::string out, chart = "all";
+
+  bool is_picture() const { return out.ends_with(".svg"); }
 };
 
-std::vector<Option> OptionsOf(std::string& out) { return {{{.key = "out", .help = "the file of the page"}, &out}}; }
+std::vector<Option> OptionsOf(Request& request) {
+  std::vector<std::string> charts(std::begin(kChartNames), std::end(kChartNames));
+  charts.insert(charts.begin(), "all");
+  return {{{.key = "out", .help = "the file of the page or picture"}, &request.out},
+          {{.key = "chart", .help = "the chart of a picture", .choices = std::move(charts)}, &request.chart}};
+}
 
-// Returns whether a page at this path would destroy something: an existing file that is neither empty nor a page. A
-// folder is safe, because a page cannot be written there.
-bool HoldsSomethingElse(const std::string& path) {
-  constexpr std::string_view kBegin = "<!DOCTYPE html>";
+// Returns whether a page, or a file that begins with `expected`, would destroy something at this path: an existing file
+// that is neither empty nor begins so. A folder is safe, because a page cannot be written there.
+bool HoldsSomethingElse(const std::string& path, std::string_view expected) {
   std::error_code error;
   if (!fs::is_regular_file(path, error)) return fs::exists(path, error) && !fs::is_directory(path, error);
-  std::string begin(kBegin.size(), '\0');
+  std::string begin(expected.size(), '\0');
   std::ifstream file(path, std::ios::binary);
   file.read(begin.data(), std::streamsize(begin.size()));
   begin.resize(size_t(file.gcount()));
-  return !begin.empty() && begin != kBegin;
+  return !begin.empty() && begin != expected;
 }
 
 absl::Status Bad(const std::string& what) {
@@ -98,9 +108,11 @@ absl::Status CheckOut(const Request& request) {
       if (input == request.out || fs::equivalent(input, request.out, error))
         return Bad(fmt::format("OUT would overwrite {}; give another file", input));
     }
-  if (HoldsSomethingElse(request.out))
-    return Bad(fmt::format("OUT would overwrite {}, which is there and is no page; give another file, or remove it",
-                           request.out));
+  if (HoldsSomethingElse(request.out, request.is_picture() ? kPictureBegin : "<!DOCTYPE html>"))
+    return Bad(fmt::format("OUT would overwrite {}, which is there and is no {}; give another file, or remove it",
+                           request.out, request.is_picture() ? "picture" : "page"));
+  if (request.chart != "all" && !request.is_picture())
+    return Bad(fmt::format("expected out=FILE.svg with chart={}, got {}", request.chart, request.out));
   return absl::OkStatus();
 }
 
@@ -120,7 +132,7 @@ absl::Status CheckRuns(const std::vector<std::string>& logs) {
 
 absl::StatusOr<Request> RequestOf(Words words) {
   Request request;
-  if (absl::Status s = TakeOptions(OptionsOf(request.out), words).status(); !s.ok()) return s;
+  if (absl::Status s = TakeOptions(OptionsOf(request), words).status(); !s.ok()) return s;
   for (const std::string& word : words)
     if (word.starts_with('-')) return Bad(fmt::format("expected RUN and OUT, got the flag {:?}", word));
   if (request.out.empty() && words.size() > 1 && words.back().ends_with(".html")) {
@@ -172,8 +184,20 @@ absl::StatusOr<ReportedRun> ReadRun(const std::string& name, const std::string& 
   return ReportedRun{.name = name, .log = log, .history = *std::move(history), .config = *std::move(config)};
 }
 
-absl::StatusOr<std::string> PageText(const Request& request) {
+absl::StatusOr<std::string> PictureOf(const std::vector<ReportedRun>& runs, const std::string& chart) {
+  if (absl::Status s = CheckComparable(runs); !s.ok()) return s;
+  std::vector<Chart> charts = runs.size() == 1 ? ChartsOf(runs[0].history) : ChartsOf(runs);
+  for (size_t i = 0; i < std::size(kChartNames); i++)
+    if (chart == kChartNames[i]) charts = {charts[i]};
+  std::string picture = Picture(std::move(charts));
+  if (picture.empty())
+    return absl::InvalidArgumentError(fmt::format("{}: expected values for chart={}, got none", runs[0].log, chart));
+  return picture;
+}
+
+absl::StatusOr<std::string> TextOf(const Request& request) {
   if (IsBenchFile(request.logs[0])) {
+    if (request.is_picture()) return Bad(fmt::format("expected OUT.html for measurements, got {}", request.out));
     absl::StatusOr<Scaling> scaling = ReadScaling(request.logs);
     if (!scaling.ok()) return scaling.status();
     return HtmlScaling(*scaling, fmt::format("{}", fmt::join(request.names, ", ")));
@@ -184,6 +208,7 @@ absl::StatusOr<std::string> PageText(const Request& request) {
     if (!run.ok()) return run.status();
     runs.push_back(*std::move(run));
   }
+  if (request.is_picture()) return PictureOf(runs, request.chart);
   if (runs.size() > 1) return HtmlComparison(runs);
   return HtmlReport(runs[0].history, runs[0].name, runs[0].config);
 }
@@ -196,8 +221,8 @@ int Fault(const absl::Status& status) {
 }  // namespace
 
 std::vector<Completion> ReportCompletions() {
-  std::string out;
-  return CompletionsOf(OptionsOf(out));
+  Request request;
+  return CompletionsOf(OptionsOf(request));
 }
 
 int ReportCommand(const Words& words) {
@@ -207,7 +232,7 @@ int ReportCommand(const Words& words) {
   }
   absl::StatusOr<Request> request = RequestOf(words);
   if (!request.ok()) return Fault(request.status());
-  absl::StatusOr<std::string> page = PageText(*request);
+  absl::StatusOr<std::string> page = TextOf(*request);
   if (!page.ok()) return Fault(page.status());
   if (absl::Status s = WritePage(request->out, *page); !s.ok()) return Fault(s);
   PrintStdout("{}: the {}{} of {}\n", request->out, IsBenchFile(request->logs[0]) ? "measurement" : "run",

@@ -14,7 +14,7 @@ using Bucket = Series::Bucket;
 
 // In units of the drawing, which a browser scales to the width of the page. The margins have room for the larger text
 // on narrow screens.
-constexpr double kWidth = 640, kHeight = 320, kLeft = 84, kRight = 18, kTop = 34, kBottom = 62;
+constexpr double kWidth = kChartWidth, kHeight = kChartHeight, kLeft = 84, kRight = 18, kTop = 34, kBottom = 62;
 constexpr double kPlotWidth = kWidth - kLeft - kRight, kPlotHeight = kHeight - kTop - kBottom;
 constexpr int64_t kMostPoints = 100;  // a curve with more values does not show its points
 constexpr double kDecadesFrom = 30;   // the ratio of highest to lowest value from which an axis is logarithmic
@@ -112,11 +112,11 @@ std::string CurveSvg(const Curve& curve, const Plane& plane, const char* x) {
 
 }  // namespace
 
-std::string Svg(const Chart& chart) {
+std::string Svg(const Chart& chart, const std::string& attributes) {
   std::optional<Plane> plane = PlaneOf(chart);
   if (!plane) return "";
-  std::string svg = fmt::format("<svg viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"{}\">\n{}{}", kWidth, kHeight,
-                                EscapeHtml(chart.title), Grid(*plane), AxisNames(chart));
+  std::string svg = fmt::format("<svg {}viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"{}\">\n{}{}", attributes,
+                                kWidth, kHeight, EscapeHtml(chart.title), Grid(*plane), AxisNames(chart));
   for (bool validation : {false, true})
     for (const Curve& curve : chart.curves)
       if (curve.is_validation == validation) svg += CurveSvg(curve, *plane, chart.x);

@@ -8,6 +8,9 @@
 
 namespace weft {
 
+// Size of the drawing, which a browser scales.
+inline constexpr int kChartWidth = 640, kChartHeight = 320;
+
 struct Curve {
   std::string name;
   const Series* series;
@@ -24,12 +27,12 @@ struct Chart {
   bool from_zero = false;                   // the vertical axis begins at 0
 };
 
-// Returns the chart as SVG, or "" if no curve has a value.
+// Returns the chart as an SVG element with these attributes before its own, or "" if no curve has a value.
 // - A curve is a smoothed line over a pale line through the mean of each bucket.
 // - A band below them spans the lowest to the highest value, so that every spike is visible.
 // - A validation curve is one line without smoothing or a band. It is drawn last.
 // - A curve of few values also shows them as points.
 // - Lines break where values are missing.
-std::string Svg(const Chart& chart);
+std::string Svg(const Chart& chart, const std::string& attributes = "");
 
 }  // namespace weft

@@ -91,21 +91,6 @@ std::string Legend(std::span<const ReportedRun> runs) {
   return html + "</p>\n";
 }
 
-// Returns a chart with one curve per run, and with `validation` also one validation curve per run.
-Chart ChartOf(const char* title, const char* unit, std::span<const ReportedRun> runs, Series RunHistory::*series,
-              Series RunHistory::*validation = nullptr) {
-  Chart chart{.title = title, .unit = unit};
-  for (size_t i = 0; i < runs.size(); i++) {
-    chart.curves.push_back({.name = runs[i].name, .series = &(runs[i].history.*series), .color = int(i)});
-    if (validation)
-      chart.curves.push_back({.name = runs[i].name + ", validation",
-                              .series = &(runs[i].history.*validation),
-                              .color = int(i),
-                              .is_validation = true});
-  }
-  return chart;
-}
-
 const std::string* ValueOf(const std::vector<DifferentKey>& keys, const std::string& key, size_t run) {
   auto found = std::find_if(keys.begin(), keys.end(), [&](const DifferentKey& k) { return k.key == key; });
   return found == keys.end() ? nullptr : &found->values[run];
@@ -145,22 +130,21 @@ absl::StatusOr<std::vector<DifferentKey>> DifferentKeys(std::span<const Reported
   return all;
 }
 
+absl::Status CheckComparable(std::span<const ReportedRun> runs) {
+  absl::StatusOr<std::vector<DifferentKey>> keys = DifferentKeys(runs);
+  return keys.ok() ? CheckObjectives(runs, *keys) : keys.status();
+}
+
 absl::StatusOr<std::string> HtmlComparison(std::span<const ReportedRun> runs) {
   absl::StatusOr<std::vector<DifferentKey>> keys = DifferentKeys(runs);
   if (!keys.ok()) return keys.status();
   if (absl::Status s = CheckObjectives(runs, *keys); !s.ok()) return s;
-  Chart loss = ChartOf("Loss", "nats per token", runs, &RunHistory::loss, &RunHistory::val_loss);
-  loss.may_be_logarithmic = true;
-  std::string body = Legend(runs) + Figure(std::move(loss));
+  std::vector<Chart> charts = ChartsOf(runs);
+  std::string body = Legend(runs) + Figure(charts[0]);
   if (ValueOf(*keys, "data.tokenizer", 0))
     body += "<p>The runs have different tokenizers: their losses per token do not compare, bits per byte do.</p>\n";
   body += SummaryTable(runs) + DifferenceTable(runs, *keys);
-  Chart norm = ChartOf("Gradient norm", "norm", runs, &RunHistory::grad_norm);
-  norm.may_be_logarithmic = true;
-  body += Figure(ChartOf("Tokens per second", "tokens per second", runs, &RunHistory::tokens_per_s));
-  body += Figure(std::move(norm));
-  body += Figure(ChartOf("Learning rate", "rate", runs, &RunHistory::lr));
-  body += Figure(ChartOf("Model FLOPs utilization", "share of the device's peak", runs, &RunHistory::mfu));
+  for (size_t i = 1; i < charts.size(); i++) body += Figure(charts[i]);
   std::vector<std::string> names;
   for (const ReportedRun& run : runs) names.push_back(run.name);
   return Page(absl::StrJoin(names, ", "), body);

@@ -6,15 +6,9 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "launcher/report/run_history.h"
+#include "launcher/report/run_charts.h"
 
 namespace weft {
-
-struct ReportedRun {
-  std::string name, log;  // `log` is the path
-  RunHistory history;
-  std::string config;  // YAML
-};
 
 // A key whose values differ between configs.
 struct DifferentKey {
@@ -24,6 +18,9 @@ struct DifferentKey {
 // Returns the keys in the order in which they first appear. If a config cannot be read, the error names its log.
 absl::StatusOr<std::vector<DifferentKey>> DifferentKeys(std::span<const ReportedRun> runs);
 
+// Returns kInvalidArgument if the runs have different objectives, because their losses are then not comparable, or if a
+// config cannot be read.
+absl::Status CheckComparable(std::span<const ReportedRun> runs);
 // Requires 2 to kCurveColors runs. Returns kInvalidArgument if a config cannot be read, or if the runs have different
 // objectives, because their losses are then not comparable.
 absl::StatusOr<std::string> HtmlComparison(std::span<const ReportedRun> runs);

@@ -7,8 +7,6 @@
 
 namespace weft {
 
-inline constexpr int kCurveColors = 8;  // classes c0 to c7
-
 // Returns a whole page. `body` is HTML.
 std::string Page(const std::string& title, const std::string& body);
 

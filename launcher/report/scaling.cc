@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "fmt/format.h"
+#include "launcher/report/chart_style.h"
 #include "launcher/report/log_lines.h"
 #include "launcher/report/page.h"
 #include "weft/train/io/json_object.h"

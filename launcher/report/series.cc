@@ -23,17 +23,25 @@ void Series::Bucket::Merge(const Bucket& other) {
 }
 
 void Series::Add(int64_t step, double value) {
-  while (size_t(step / width_) >= kMostBuckets) {
-    for (size_t i = 0; i < buckets_.size(); i++) {
-      Bucket bucket = std::exchange(buckets_[i], {});
-      buckets_[i / 2].Merge(bucket);
-    }
-    buckets_.resize((buckets_.size() + 1) / 2);
-    width_ *= 2;
-  }
+  while (size_t(step / width_) >= kMostBuckets) MergePairs();
   auto index = size_t(step / width_);
   if (index >= buckets_.size()) buckets_.resize(index + 1);
   buckets_[index].Add(double(step), value);
+}
+
+void Series::MergePairs() {
+  for (size_t i = 0; i < buckets_.size(); i++) {
+    Bucket bucket = std::exchange(buckets_[i], {});
+    buckets_[i / 2].Merge(bucket);
+  }
+  buckets_.resize((buckets_.size() + 1) / 2);
+  width_ *= 2;
+}
+
+Series Series::Coarser(size_t most) const {
+  Series series = *this;
+  while (series.buckets_.size() > most) series.MergePairs();
+  return series;
 }
 
 Series::Bucket Series::Whole() const {

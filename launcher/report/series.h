@@ -26,8 +26,11 @@ class Series {
   void Add(int64_t step, double value);
   const std::vector<Bucket>& buckets() const { return buckets_; }  // in order of steps; some may be empty
   Bucket Whole() const;                                            // all buckets merged
+  Series Coarser(size_t most) const;                               // neighbours merged, to at most `most` buckets
 
  private:
+  void MergePairs();
+
   std::vector<Bucket> buckets_;
   int64_t width_ = 1;  // steps per bucket
 };

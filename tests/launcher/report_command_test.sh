@@ -51,6 +51,25 @@ run 0 "" report "$log" "out=$(mktemp "$dir/empty.XXX")"
 cmp "$log" "$dir/other.jsonl" || fail "expected the other log to be left as it was"
 run 2 "--open" report "$log" --open
 
+# Pictures: all charts, or one; they load nothing, and replace nothing but pictures.
+picture() {
+  run 0 "$1: the run" report "${@:2}" "out=$1"
+  python3 -c 'import sys, xml.etree.ElementTree as t; t.parse(sys.argv[1])' "$1" 2> /dev/null || ! command -v python3 > /dev/null ||
+    fail "expected $1 to be XML"
+  ! grep -qE 'href|url\(|<script' "$1" || fail "expected $1 to load nothing"
+}
+picture "$dir/all.svg" "$log"
+shows "$dir/all.svg" "Learning rate" "Gradient norm" "Tokens per second" "prefers-color-scheme: dark"
+picture "$dir/loss.svg" "$log" chart=loss
+shows "$dir/loss.svg" ">Loss<" "- - validation"
+! grep -q "Learning rate" "$dir/loss.svg" || fail "expected one chart"
+picture "$dir/all.svg" "$log"
+cp "$dir/a.html" "$dir/page.svg"
+run 2 "page.svg, which is there and is no picture" report "$log" "out=$dir/page.svg"
+run 2 "expected out=FILE.svg with chart=loss, got $dir/a.html" report "$log" chart=loss
+run 2 'chart: expected one of all, loss, tokens_per_s, grad_norm, lr, mfu, got "los"; did you mean "loss"?' report "$log" "out=$dir/x.svg" chart=los
+run 2 "expected values for chart=mfu, got none" report "$log" "out=$dir/x.svg" chart=mfu
+
 # Several runs, by log, folder and name: one page, with the keys that differ.
 mkdir -p "$dir/runs/first" "$dir/runs/second"
 cp "$log" "$dir/runs/first/log.jsonl"
@@ -60,6 +79,8 @@ shows "$dir/runs/compare.html" "<h1>first, second</h1>" '<b class="c1">second</b
   "<th>optimizer.lr</th><td>0.00123</td><td>0.005</td>" "second, validation" "width=device-width"
 (cd "$dir" && within 60 "$weft" report first "$log" second both.html > "$dir/out" 2>&1) || fail "expected names of runs to be found"
 shows "$dir/both.html" "<h1>first, a, second</h1>"
+picture "$dir/both.svg" "$dir/runs/first" "$dir/runs/second"
+shows "$dir/both.svg" "second, validation"
 run 2 "nothing of that name" report "$log" "$dir/none.jsonl"
 : > "$dir/empty.jsonl"
 run 2 "empty.jsonl: expected a log with a start event, got none" report "$log" "$dir/empty.jsonl"
