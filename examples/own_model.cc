@@ -65,6 +65,6 @@ int main(int argc, char** argv) {
   double first = step(x, y).Item(), last = 0;
   for (int i = 0; i < 100; i++) last = step(x, y).Item();
   if (mesh.rank() == 0)
-    fmt::print("loss {:.4f} at first, {:.4f} at last, on {}\n", first, last, ToString(mesh.shape()));
+    fmt::print("loss {:.4f} in the first step, {:.4f} in the last, on {}\n", first, last, ToString(mesh.shape()));
   return last < first / 2 ? 0 : 1;
 }

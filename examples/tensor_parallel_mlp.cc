@@ -50,7 +50,7 @@ int main(int argc, char** argv) {
     if (mesh.rank() == 0 && step % 50 == 0) fmt::print("step {:3}: loss {:.6f}\n", step, last);
   }
   if (mesh.rank() == 0)
-    fmt::print("loss {:.6f} at first, {:.6f} at last, on {} ranks; \"up\" is {}\n", first, last, mesh.size(),
-               ToString(state.Value("up")));
+    fmt::print("loss {:.6f} in the first step, {:.6f} in the last, on {} ranks; \"up\" is {}\n", first, last,
+               mesh.size(), ToString(state.Value("up")));
   return last < first / 2 ? 0 : 1;
 }

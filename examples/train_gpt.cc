@@ -59,6 +59,6 @@ int main(int argc, char** argv) {
     if (mesh.rank() == 0 && i % 20 == 0) fmt::print("step {:2}: loss {:.4f}, norm {:.3f}\n", i, last, norm.Item());
   }
   if (mesh.rank() == 0)
-    fmt::print("loss {:.4f} at first, {:.4f} at last, on {}\n", first, last, ToString(mesh.shape()));
+    fmt::print("loss {:.4f} in the first step, {:.4f} in the last, on {}\n", first, last, ToString(mesh.shape()));
   return last < first / 2 ? 0 : 1;
 }

@@ -130,7 +130,7 @@ Finding Network() {
   if (!reachable.empty()) return f;
   f.grade = Finding::kWarning;
   f.fact = "no interface but the loopback is up";
-  f.remedy = "ranks of this host alone can reach each other";
+  f.remedy = "only ranks of this host can reach each other";
   return f;
 }
 

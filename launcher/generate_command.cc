@@ -33,13 +33,13 @@ that saved last is taken, and a line says which.
   weft generate top_k=40 seed=7 ranks=2
 
 temperature  sharpens the distribution below 1 and flattens it above; 0: greedy
-top_k, top_p draw from the k likeliest tokens alone (0: all), and of these from the likeliest that make up share p
+top_k, top_p draw from the k likeliest tokens only (0: all), and of these from the likeliest that make up share p
 greedy       takes the token of the largest logit each time, the lowest of equal ones
 seed         the same seed gives the same text, on any number of ranks
-samples      writes N texts; text i is the same for any N, and text 1 is that of samples=1
+samples      writes N texts; text i does not depend on N, and text 1 is that of samples=1
 stop         ends a text before this string; may be given several times; \n, \r, \t and \\ are escapes
 prompt       prompt=FILE:PATH reads the prompt from a file, with its line ends
-repl         reads lines from stdin; the model continues the text after each; an empty line lets it go on.
+repl         reads lines from stdin; the model continues the text after each; an empty line adds nothing.
              ctrl-C stops a text; ctrl-D, or ctrl-C between texts, ends. A tokens= limit and stop= apply to each line
 ranks        starts so many ranks, with mpirun
 key=value    overrides a key of the config, e.g. device=cpu or precision.compute=f64

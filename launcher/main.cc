@@ -21,7 +21,7 @@ namespace weft {
 namespace {
 
 constexpr Command kCommands[] = {
-    {"train", TrainCommand, "train a model as a YAML config says, on one rank or several", Command::kConfig, nullptr,
+    {"train", TrainCommand, "train a model from a YAML config, on one rank or several", Command::kConfig, nullptr,
      true},
     {"generate", GenerateCommand, "print text that a trained model writes", Command::kConfig, GenerateCompletions,
      true},
@@ -33,7 +33,7 @@ constexpr Command kCommands[] = {
      Command::kConfig, BenchCompletions, true},
     {"prepare", PrepareCommand, "turn text into token shards, a tokenizer and a config that trains on them",
      Command::kFiles, PrepareCompletions},
-    {"doctor", DoctorCommand, "say whether this host, or the hosts of a job, can run Weft", Command::kFiles,
+    {"doctor", DoctorCommand, "check whether this host, or the hosts of a job, can run Weft", Command::kFiles,
      RankCompletions, true},
     {"report", ReportCommand, "draw runs from their logs, as a page for a browser", Command::kFiles, ReportCompletions},
     {"export", ExportCommand, "write the weights of a checkpoint as Hugging Face's transformers reads them",
@@ -56,9 +56,9 @@ bool RefusedAsRanks(const std::string& name) {
   for (auto [size, rank] : {std::pair{"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"}, {"PMI_SIZE", "PMI_RANK"}}) {
     const char *ranks = std::getenv(size), *mine = std::getenv(rank);
     if (!ranks || std::atoi(ranks) <= 1) continue;
-    // The exit of any rank ends the job, so the others give the first one time to be heard.
+    // The exit of any rank ends the job, so the others give the first one time to print.
     if (mine && std::atoi(mine) == 0)
-      PrintStderr("weft {0}: expected to run alone, got {1} ranks; start it without mpirun\n", name, ranks);
+      PrintStderr("weft {0}: expected to run as one process, got {1} ranks; start it without mpirun\n", name, ranks);
     else
       std::this_thread::sleep_for(std::chrono::seconds(1));
     return true;

@@ -26,7 +26,7 @@ if [[ ${1:-} == --gpu ]]; then
   [ -e "$driver" ] || refuse "--gpu: this host has no NVIDIA driver, as there is no $driver; install the driver, or leave --gpu out to train on the CPU"
   [ -n "$nvcc" ] || refuse "--gpu: nvcc, which builds the kernels, is neither on PATH nor in CUDA_HOME nor in /usr/local/cuda; install the CUDA toolkit or set CUDA_HOME, or leave --gpu out to train on the CPU"
 elif [ -e "$driver" ]; then
-  echo "quickstart: this host has a GPU, and this trains on the CPU; --gpu as the first word trains on the GPU" >&2
+  echo "quickstart: this host has a GPU, and this trains on the CPU; --gpu as the first argument trains on the GPU" >&2
 fi
 words=("$@")
 if [[ $# -gt 0 && $1 != *=* ]]; then

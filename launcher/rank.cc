@@ -52,7 +52,7 @@ std::optional<DeviceKind> WishOf(const Config& config) {
   return config.device == DeviceChoice::kCpu ? DeviceKind::kCpu : DeviceKind::kCuda;
 }
 
-// Returns the text by which two jobs that meet at one port are told apart: all arguments, except those that may differ
+// Returns the text that distinguishes two jobs that meet at one port: all arguments, except those that may differ
 // between the ranks of one job.
 std::string SharedWords(const Words& words) {
   std::string shared;

@@ -51,7 +51,7 @@ absl::Status CheckRanks(const RankRequest& request, int started);
 // may be missing on one host only.
 bool AllOk(Bootstrap& bootstrap, const absl::Status& mine);
 // Returns the exit code for the result of a command. kInvalidArgument gives 2, kAborted and kResourceExhausted give 1;
-// all ranks must have the same of these, and rank 0 prints the message. Any other error is of this rank only and ends
+// all ranks must have equal ones of these, and rank 0 prints the message. Any other error is of this rank only and ends
 // the job. The ranks wait for each other here, so call it before the mesh is destroyed.
 int ExitCode(RankJob& job, const absl::Status& status);
 

@@ -28,10 +28,11 @@ namespace fs = std::filesystem;
 constexpr const char* kHelp = R"(usage: weft report RUN... [OUT.html] [out=FILE] [chart=all]
 
 Draws a run, or several over each other, as one HTML page. RUN is a file of JSON lines that log.jsonl named, the folder of
-a run, or the name of a run in runs/. Of one run the page has how it ended, its loss, rate, gradient norm and learning
+a run, or the name of a run in runs/. The page of one run has how it ended, its loss, rate, gradient norm and learning
 rate, and its config; of several (at most 8) their curves in one chart each, what came of them, and the keys in which
-their configs differ. The page loads nothing and runs no script. It goes to out=FILE, or the last word if that ends in
-.html; else, of one run, to its folder as report.html or beside its log, and of several to compare.html beside the first.
+their configs differ. The page loads nothing and runs no script. It is written to out=FILE, or to the last argument
+if that ends in .html. By default it is report.html in the run's folder, or next to its log, and compare.html next to the
+first of several runs.
 A run in progress can be drawn too. For files of weft bench --json, on 1, 2 and 4 ranks for example, the page shows the
 rate per rank over the number of ranks.
 out=FILE.svg writes the charts as a picture instead, and chart=loss, tokens_per_s, grad_norm, lr or mfu only one of them.

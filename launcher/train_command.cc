@@ -34,7 +34,7 @@ checkpoint if checkpoint.dir or run is set. Exit code: 0 done or stopped, 2 bad 
 // Returns advice for a run that fails. Does not look for checkpoints, because the disk may be what failed.
 std::string HowToGoOn(const Config& config) {
   if (config.checkpoint.dir.empty()) return "";
-  return fmt::format("started again with {}, the run goes on from the highest step in {}, if one was saved",
+  return fmt::format("started again with {}, the run continues from the highest step in {}, if one was saved",
                      ResumeWords(config), config.checkpoint.dir);
 }
 

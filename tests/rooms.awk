@@ -36,7 +36,7 @@ FNR == 1 {
     print FILENAME ":" FNR ": " room " comes before " room_of(to)
 }
 
-# A type at the beginning of a line, alone or behind "template <...>": declared where a semicolon follows, else defined.
+# A type at the beginning of a line, by itself or after "template <...>": declared where a semicolon follows, else defined.
 {
   line = $0
   sub(/ *\/\/.*/, "", line)

@@ -43,7 +43,7 @@ absl::StatusOr<std::vector<CollectiveOp>> OpsOf(const BenchWords& words, int ran
 absl::StatusOr<ProcessGroup*> GroupOf(const BenchJob& job) {
   if (job.device != DeviceKind::kCpu && job.context.world_size() == 1)
     return absl::InvalidArgumentError(
-        fmt::format("{}collective: expected 2 ranks or more on GPUs, which move nothing alone, got 1; start more with "
+        fmt::format("{}collective: expected 2 ranks or more on GPUs, since one moves nothing, got 1; start more with "
                     "ranks=N, or give device=cpu",
                     kCommandLine));
   if (job.words.axis == "world") return &job.mesh.World(job.device);

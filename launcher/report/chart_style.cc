@@ -29,8 +29,8 @@ polygon { opacity: .18; }
 )";
 
 std::string Rules(const Colors& c) {
-  std::string css = fmt::format(":root {{ --page: {}; --text: {}; --faint: {}; --rule: {}; }}\n", c.page, c.text,
-                                c.faint, c.rule);
+  std::string css =
+      fmt::format(":root {{ --page: {}; --text: {}; --faint: {}; --rule: {}; }}\n", c.page, c.text, c.faint, c.rule);
   css += fmt::format(
       ".page {{ fill: {}; }} svg text {{ fill: {}; }} svg .axis text, svg .name text {{ fill: {}; }} "
       ".grid path {{ stroke: {}; }}\n",
@@ -46,8 +46,8 @@ std::string Rules(const Colors& c) {
 }  // namespace
 
 std::string ChartStyle() {
-  return fmt::format("{}:root {{ color-scheme: light dark; }}\n{}@media (prefers-color-scheme: dark) {{\n{}}}\n", kShapes,
-                     Rules(kLight), Rules(kDark));
+  return fmt::format("{}:root {{ color-scheme: light dark; }}\n{}@media (prefers-color-scheme: dark) {{\n{}}}\n",
+                     kShapes, Rules(kLight), Rules(kDark));
 }
 
 }  // namespace weft

@@ -30,9 +30,9 @@ absl::StatusOr<LogLines> LogLines::Open(const std::string& path) {
   std::ifstream file;
   if (std::filesystem::is_regular_file(path, error)) file.open(path, std::ios::binary);  // opening a FIFO would block
   if (file.is_open()) return LogLines(path, std::move(file));
-  return absl::InvalidArgumentError(
-      fmt::format("{}: expected a file of JSON lines, got {}; train with log.jsonl=runs/a.jsonl, say, and give that",
-                  path, Instead(path)));
+  return absl::InvalidArgumentError(fmt::format(
+      "{}: expected a file of JSON lines, got {}; train with log.jsonl=runs/a.jsonl, for example, and give that", path,
+      Instead(path)));
 }
 
 bool LogLines::Next(int64_t end) {

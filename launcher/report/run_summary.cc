@@ -71,7 +71,7 @@ std::vector<SummaryRow> SummaryOf(const RunHistory& run) {
       [&] { return fmt::format("{:.1f}% on average", 100 * run.mfu.Whole().mean()); });
   add(run.peak_bytes.has_value(), "peak memory of a rank", [&] { return BytesText(size_t(*run.peak_bytes)); });
   add(run.last && run.last->loss_scale, "loss scale",
-      [&] { return fmt::format("{:g} at last; {} updates skipped", *run.last->loss_scale, run.last->skipped); });
+      [&] { return fmt::format("{:g} at the end; {} updates skipped", *run.last->loss_scale, run.last->skipped); });
   add(run.saved.has_value(), "latest checkpoint", [&] { return run.saved->folder; });
   add(true, "duration", [&] { return DurationText(run.seconds); });
   add(!run.resumed.empty(), "resumed", [&] { return fmt::format("after step {}", fmt::join(run.resumed, ", ")); });

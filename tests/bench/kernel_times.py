@@ -58,7 +58,7 @@ def main(path, marker, count="10"):
     whole = [step[-1][1] - before[-1][1] for before, step in zip(steps, steps[1:])]
     busy = sum(times.values()) / len(steps) / 1e6
     print(f"{busy:8.3f} ms in kernels, {statistics.median(map(idle, steps)) / 1e6:.3f} ms between them, "
-          f"{sum(launches.values()) / len(steps):.0f} launches, {statistics.median(whole or [0]) / 1e6:.3f} ms a step as recorded")
+          f"{sum(launches.values()) / len(steps):.0f} launches, {statistics.median(whole or [0]) / 1e6:.3f} ms per step as recorded")
 
 
 if __name__ == "__main__":

@@ -54,7 +54,7 @@ def main():
     peer = side([step_times.of_peer(f"{folder}/peer.{i}.peer.log") for i in (1, 2)],
                 [states["peer.1"], states["peer.2"]], gpus)
     if weft["tokens_per_step"] != peer["tokens_per_step"]:
-        sys.exit(f"{row}: expected as many tokens a step, got {weft['tokens_per_step']} and {peer['tokens_per_step']}")
+        sys.exit(f"{row}: expected as many tokens per step, got {weft['tokens_per_step']} and {peer['tokens_per_step']}")
     ratio, memory = weft["tokens_per_s_gpu"] / peer["tokens_per_s_gpu"], weft["peak_gib"] / peer["peak_gib"]
     spread = max(max(state["mhz"]) / min(state["mhz"]) - 1 for state in states.values())
     if spread > 0.03:

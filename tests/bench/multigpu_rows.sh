@@ -105,7 +105,7 @@ watched() {
   [ $code -eq 0 ] && return
   tail -5 "$out/$name".*.log >&2
   [ $code -ne 124 ] || echo "multigpu_rows: LIMIT_S ran out; with CACHE=FOLDER the next call finds what PyTorch has compiled" >&2
-  echo "multigpu_rows: expected run $name to end well, got exit code $code" >&2
+  echo "multigpu_rows: expected run $name to succeed, got exit code $code" >&2
   exit 1
 }
 weft() { watched "$1" run_weft "$1" "$config" "${keys[@]}" train.steps="$2"; }

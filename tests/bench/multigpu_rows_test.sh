@@ -15,7 +15,7 @@ planned() {
   within 60 "$weft" plan "${@:2}" "ranks=$1" > "$dir/out" 2>&1 || fail "expected weft plan to accept ${*:2}"
   step=$(sed -nE 's/^step: ([0-9]+) sequences? of ([0-9]+) tokens.*/\1 x \2/p' "$dir/out")
   gib=$(sed -nE 's/^memory per rank: ([0-9.]+) GiB$/\1/p' "$dir/out")
-  awk -v gib="${gib:-none}" 'BEGIN { exit !(gib > 1 && gib < 139) }' || fail "expected less than 139 GiB a rank for ${*:2}"
+  awk -v gib="${gib:-none}" 'BEGIN { exit !(gib > 1 && gib < 139) }' || fail "expected less than 139 GiB per rank for ${*:2}"
 }
 # peer_takes GPUS FLAGS...: checks that the peer has these flags, and that its step trains as much as `step`.
 peer_takes() {
@@ -33,7 +33,7 @@ peer_takes() {
     [[ ${1:---} = --* ]] || shift
   done
   [ "$step" = "$((batch * n / tp)) x $seq" ] ||
-    fail "expected Weft to train the peer's $((batch * n / tp)) x $seq tokens a step, got $step"
+    fail "expected Weft to train the peer's $((batch * n / tp)) x $seq tokens per step, got $step"
 }
 
 tests/bench/multigpu_rows.sh --dry > "$dir/rows"
@@ -123,6 +123,6 @@ printf '#!/bin/sh\necho no GPU 3; exit 9\n' > "$dir/fakes/torchrun"
 code=0
 ORDER=$dir/order PATH=$dir/fakes:$PATH OUT=$dir/runs \
   tests/bench/multigpu_rows.sh "$dir/archive.tar.gz" 8b_fsdp_1x8192 4 > "$dir/out" 2>&1 || code=$?
-[ $code -eq 1 ] && grep -q 'no GPU 3' "$dir/out" && grep -q 'expected run peer.1 to end well, got exit code 9' "$dir/out" ||
+[ $code -eq 1 ] && grep -q 'no GPU 3' "$dir/out" && grep -q 'expected run peer.1 to succeed, got exit code 9' "$dir/out" ||
   fail "expected the peer's failure to be named"
 echo "rows: ok"

@@ -72,7 +72,7 @@ def parse():
     add("--batches", type=int, default=4, help="distinct batches to cycle through")
     add("--peak-tflops", type=float, default=989.5, help="dense bf16 of an H100 or H200")
     add("--profile", default="", help="write a Chrome trace of 3 steps here")
-    add("--save-init", default="", help="write the first weights as safetensors and go on")
+    add("--save-init", default="", help="write the first weights as safetensors and continue")
     add("--ckpt", default="", help="time a save by torch.distributed.checkpoint into this folder")
     add("--print-loss", action="store_true")
     add("--seed", type=int, default=0)
@@ -361,7 +361,7 @@ def main():
     step = Steps(model, spread(model, args, layout), args, layout)
     tokens = args.batch * args.seq * args.accum * layout.dp
     layout.say(f"{args.model}: {parameters / 1e6:.1f}M parameters, {layout.world} ranks = dp {layout.dp} ({layout.mode}) x "
-               f"tp {layout.tp}, {tokens} tokens a step, compile {layout.compile}:{args.compile_mode}, {vars(args)}")
+               f"tp {layout.tp}, {tokens} tokens per step, compile {layout.compile}:{args.compile_mode}, {vars(args)}")
     setup_seconds = time.perf_counter() - BEGIN
     step(0)
     layout.synchronize()
@@ -394,7 +394,7 @@ def main():
         result["ckpt"] = time_checkpoint(step, args.ckpt, layout)
     if args.profile:
         write_profile(step, args.profile, layout)
-    layout.say(f"{per_second:,.0f} tokens/s, {median:.2f} ms a step, {peak:.2f} GiB, MFU {100 * result['mfu']:.2f} %")
+    layout.say(f"{per_second:,.0f} tokens/s, {median:.2f} ms per step, {peak:.2f} GiB, MFU {100 * result['mfu']:.2f} %")
     dist.destroy_process_group()
     if not math.isfinite(result["loss"]):
         sys.exit("torch_peer: the loss is not finite, so the run does not count")

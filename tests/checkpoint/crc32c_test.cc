@@ -78,7 +78,7 @@ TEST(Crc32c, OfALongTextIsThatOfItsParts) {
   }
 }
 
-// The memory is a mapping of zeros, for which the system keeps one page. The library counts bytes in an int, which ends
+// The memory is a mapping of zeros, and the system keeps one page of it. The library counts bytes in an int, which ends
 // at 2^31.
 TEST(Crc32c, TakesMoreThanTwoGibibytes) {
   constexpr size_t kPiece = size_t(1) << 20, kPieces = (size_t(2) << 10) + 1;

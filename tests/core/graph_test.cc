@@ -71,7 +71,7 @@ TEST(Verify, RefusesResultsThatTheRecordDoesNotInfer) {
   }
 }
 
-// Of a local program the operands' global shapes count, and each chunk is what its placement gives.
+// In a local program the operands' global shapes count, and each chunk is what its placement gives.
 TEST(Verify, RefusesChunksOfAnotherSize) {
   MeshShape mesh{{"x"}, {2}};
   auto local = [&] {

@@ -377,7 +377,7 @@ TEST(Acceptor, ASilentGuestIsTurnedAwayWithTheReason) {
     EXPECT_GE(Clock::now() - begin, Acceptor::kPatience - 100ms);
   }
   std::string lines = testing::internal::GetCapturedStderr();
-  EXPECT_NE(lines.find(": it said nothing for 5000 ms\n"), std::string::npos) << lines;
+  EXPECT_NE(lines.find(": it sent nothing for 5000 ms\n"), std::string::npos) << lines;
   EXPECT_NE(lines.find(": it had not proved itself within 5000 ms\n"), std::string::npos) << lines;
 }
 

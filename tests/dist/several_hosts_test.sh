@@ -24,7 +24,7 @@ step_ms() {
 ended_well() {
   code=$2
   cat "$dir"/out."$1"* > "$dir/out"
-  [ "$code" -eq 0 ] || fail "expected the run $1 to end well"
+  [ "$code" -eq 0 ] || fail "expected the run $1 to succeed"
   [ "$(losses "$1" | wc -l)" -eq 8 ] || fail "expected 8 steps of the run $1"
   diff <(losses "${1%.*}.one_host") <(losses "$1") > "$dir/out" || fail "expected the losses of one host (<) from $1 (>)"
 }
@@ -54,7 +54,7 @@ timed() {
   read -r cost waits bytes < <(cost "${@:3}") || fail "expected a plan whose collectives have known costs"
   awk -v ms="$ms" -v alone="$alone" -v cost="$cost" -v what="$1 at $5 Mbit/s and $6 ms" -v waits="$waits" \
     -v bytes="$bytes" 'BEGIN {
-      printf "shown: %s: %.0f ms a step, %.2f of %.0f expected: %.0f on one host, %.0f for %d waits and %d bytes of a rank\n",
+      printf "shown: %s: %.0f ms per step, %.2f of %.0f expected: %.0f on one host, %.0f for %d waits and %d bytes of a rank\n",
         what, ms, ms / (alone + cost), alone + cost, alone, cost, waits, bytes
       exit !(ms < 3 * (alone + cost) && ms > (alone + cost) / 3)
     }' || fail "expected a step of $1 to take between a third and three times of what is expected"

@@ -203,7 +203,7 @@ TEST(Verdict, ALateRankThatIsBusyIsSaidToBe) {
              "0 waits in; the last call it finished: all_reduce #2 on world");
 }
 
-// Of two ranks no majority tells: a step makes the calls of the step before.
+// Two ranks have no majority: a step makes the calls of the step before.
 TEST(Verdict, OfTwoTheOneThatDoesNotRepeatItselfIsOdd) {
   for (int odd : {0, 1}) {
     Job job;

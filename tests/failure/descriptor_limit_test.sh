@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Few file descriptors, on one rank of four or on all: the job ends well, or each line that names a rank or a reason names
+# Few file descriptors, on one rank of four or on all: the job succeeds, or each line that names a rank or a reason names
 # the limit. A soft limit is raised by the ranks themselves.
 # Usage: descriptor_limit_test.sh ROOT BUILD; exits 77 (skipped) where the program is not built.
 source "$(dirname "$0")/../launcher/prelude.sh"
@@ -34,7 +34,7 @@ for rank in 0 2 all; do
   for limit in 8 12 14 16 20 24 28 36 48 64; do
     limited $limit $limit $rank
     if [ "$codes" = "0 0 0 0 " ]; then
-      grep -q '^done: 1 step' "$dir/out" || fail "limit $limit of rank $rank: expected the job to end well"
+      grep -q '^done: 1 step' "$dir/out" || fail "limit $limit of rank $rank: expected the job to succeed"
       ended=well
       continue
     fi
@@ -69,7 +69,7 @@ for pid in "${pids[@]}"; do
   code=0
   wait "$pid" || code=$?
   cat "$dir"/out.[01] > "$dir/out"
-  [ $code -eq 0 ] || fail "limit 48 of two ranks beside 50 silent strangers: expected the job to end well"
+  [ $code -eq 0 ] || fail "limit 48 of two ranks with 50 silent strangers: expected the job to succeed"
 done
 
 # As many ranks as the variables may name: refused, or waited for in a short line.

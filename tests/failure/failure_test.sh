@@ -3,7 +3,7 @@
 # of another type or in another order. The run ends with a code that is not 0, within 10 s of a death or an error and
 # dist.timeout_s + 2 s of the rest, and each line names that rank, its host and pid, the collective and its number.
 # mpirun sends the survivors of a death SIGTERM at once: there is a line at all because they hold it off.
-# dist.timeout_s is 5, or WEFT_TEST_TIMEOUT_S. Runs wait beside each other, five at a time; for this, and for what else a
+# dist.timeout_s is 5, or WEFT_TEST_TIMEOUT_S. Five runs wait at the same time; for this, and for what else a
 # machine may be busy with, WEFT_TEST_SLACK_MS is added to the limits (1500).
 # Usage: failure_test.sh ROOT BUILD; exits 77 (skipped) where the program is not built.
 source "$(dirname "$0")/../launcher/prelude.sh"
@@ -67,8 +67,8 @@ ended() {
   later="all_[a-z]+ #($(seq -s '|' "${number:-0}" $((${number:-0} + 4)))) on ${call##* }"
   judged "$2" $ms $((limit * 1000 + ${WEFT_TEST_SLACK_MS:-1500})) "rank $rank \(host $host, pid $pid\) $(sed "s/CALL/$call/; s/LATER/$later/" <<< "$pattern")"
   [[ $1 != kill* && $1 != stop ]] || planned
-  [[ $1 != SIG* ]] || grep -qxF "started again with checkpoint.resume=auto, the run goes on from the highest step in $dir/$1/c, if one was saved" "$dir/out" ||
-    fail "$1: expected a line about how to go on"
+  [[ $1 != SIG* ]] || grep -qxF "started again with checkpoint.resume=auto, the run continues from the highest step in $dir/$1/c, if one was saved" "$dir/out" ||
+    fail "$1: expected a line about how to continue"
   echo "shown: $1: ended $ms ms after it (limit $limit s) with $2: $(grep -m 1 '^weft: ' "$dir/out")"
 }
 finish() {

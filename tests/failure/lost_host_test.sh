@@ -14,7 +14,7 @@ grep -q '3 on 3 hosts' "$dir/out" || fail "expected three hosts"
 
 config=(configs/gpt2-tiny.yaml data.train=README.md data.val=0 model.layers=1 schedule.name=constant
   schedule.warmup_steps=0 train.steps=1000000 mesh.dp=3)
-# train TIMEOUT_S: beside others; its exit code in code.TIMEOUT_S.
+# train TIMEOUT_S: in the background; its exit code in code.TIMEOUT_S.
 train() {
   local code=0
   mpirun_on_hosts "$weft" train "${config[@]}" "dist.timeout_s=$1" "log.jsonl=$dir/log.$1" > "$dir/out.$1" 2>&1 \

@@ -33,13 +33,13 @@ chmod +x "$dir/full.sh"
 lost mpirun -np 2 "$dir/full.sh" "$weft" generate "$dir/c" tokens=3
 lost mpirun -np 2 "$dir/full.sh" "$weft" eval "$dir/c"
 
-# Of a run: before its first step, and by one rank for all.
+# In a run: before its first step, and by one rank for all.
 rm -r "$dir/c"
 lost "$weft" train "${tiny[@]}" checkpoint.every=1 "log.jsonl=$dir/log"
 [ ! -e "$dir/c/step-000001" ] || fail "expected a run whose lines are lost not to begin"
 lost mpirun -np 2 "$dir/full.sh" "$weft" train "${tiny[@]}" mesh.dp=2
 
-# Of a run that is under way: it goes on without what cannot be written, saves what it has learnt, and fails at its end.
+# In a run that is under way: it continues without what cannot be written, saves what it has learnt, and fails at its end.
 mkfifo "$dir/fifo"
 for ranks in 1 2; do
   rm -rf "$dir/p" "$dir/q"
@@ -50,7 +50,7 @@ for ranks in 1 2; do
     { within 60 "${run[@]}" "checkpoint.dir=$dir/p" 2> "$dir/err" < /dev/null || echo $? > "$dir/code"; } | head -n 2 > /dev/null
     code=$(cat "$dir/code" || true)
     [ "$code" = 1 ] && [ -e "$dir/p/step-000040" ] || fail "expected a run whose reader has gone to save its last step and to fail"
-    grep -q 'weft: stdout: cannot be written (Broken pipe).*; the run goes on without it' "$dir/err" || fail "expected a line about stdout"
+    grep -q 'weft: stdout: cannot be written (Broken pipe).*; the run continues without it' "$dir/err" || fail "expected a line about stdout"
   fi
   # Opened for both, it waits for no writer, and one that comes and goes is no end.
   ( exec 9<> "$dir/fifo"; touch "$dir/ready"; head -c 6000 <&9 > /dev/null ) &
@@ -60,12 +60,12 @@ for ranks in 1 2; do
   within 60 "${run[@]}" "checkpoint.dir=$dir/q" "log.jsonl=$dir/fifo" > "$dir/out" 2> "$dir/err" < /dev/null || code=$?
   [ "$code" = 1 ] && [ -e "$dir/q/step-000040" ] || fail "expected a run without its log to save its last step and to fail, on $ranks"
   grep -q 'step  *40/40 ' "$dir/out" || fail "expected the terminal to have all steps"
-  [ "$(grep -c "weft: $dir/fifo: cannot be written (Broken pipe); the run goes on without it" "$dir/err")" = 1 ] &&
+  [ "$(grep -c "weft: $dir/fifo: cannot be written (Broken pipe); the run continues without it" "$dir/err")" = 1 ] &&
     [ "$(grep -c "not all of its log is there: $dir/fifo: cannot be written (Broken pipe)" "$dir/err")" = 1 ] ||
     fail "expected one line when the log was lost and one at the end, on $ranks"
 done
 
-# A log that is removed while the run writes it: said once, and what follows is a whole log.
+# A log that is removed while the run writes it: reported once, and what follows is a whole log.
 "$weft" train "${tiny[@]}" train.steps=100000 "log.jsonl=$dir/removed" "checkpoint.dir=$dir/r" > "$dir/out" 2> "$dir/err" < /dev/null &
 job=$!
 logged() { # STEPS: until the log has so many
@@ -81,12 +81,12 @@ logged 3
 kill -TERM $job
 code=0
 wait $job || code=$?
-[ $code -eq 0 ] || fail "expected a run whose log was removed to stop as it was told to"
+[ $code -eq 0 ] || fail "expected a run whose log was removed to stop as it was asked to"
 [ "$(grep -c "^note: $dir/removed was removed while the run writes to it" "$dir/err")" = 1 ] || fail "expected one note that the log was removed"
 head -n 1 "$dir/removed" | grep -q '"event":"start"' && tail -n 1 "$dir/removed" | grep -q '"event":"stop"' || fail "expected a whole log"
 run 0 "the run of" report "$dir/removed"
 
-# What fails for another reason gives that one alone.
+# A failure for another reason reports only that reason.
 code=0
 "$weft" plan "${tiny[@]}" train.stepz=1 > /dev/full 2> "$dir/err" || code=$?
 [ $code -eq 2 ] || fail "expected exit code 2 of a misspelt key"

@@ -44,7 +44,7 @@ for mib in 40 150 300 1000; do
   ends "$mib MiB of data" 'RLIMIT_DATA \(ulimit -d\)'
 done
 # Both kinds of end have been seen, and a run that has room does not notice.
-[ "$enough" -gt 5 ] && [ "$enough" -lt $((runs - 20)) ] || fail "expected some of $runs runs to end well, got $enough"
+[ "$enough" -gt 5 ] && [ "$enough" -lt $((runs - 20)) ] || fail "expected some of $runs runs to succeed, got $enough"
 limited -v 4000 "$weft" train "$dir/a.yaml" threads=1
 [ "$code" -eq 0 ] && ! grep -q RLIMIT "$dir/out" || fail "expected 4 GiB to be enough"
 echo "memory_limit: ok, $enough of $runs limits were enough"

@@ -10,7 +10,7 @@ make_hosts() {
   local i
   hosts=$1
   if ! ip netns add "$space-switch" 2> "$dir/err"; then
-    echo "$test_name: skipped, for no network namespace may be made here: $(cat "$dir/err")"
+    echo "$test_name: skipped, because no network namespace may be made here: $(cat "$dir/err")"
     exit 77
   fi
   trap 'remove_hosts; jobs -p | xargs -r kill 2> /dev/null || true; rm -rf "$dir"' EXIT
@@ -53,7 +53,7 @@ slow_links() {
     ip netns exec "$space-$i" sh -c 'echo reno > /proc/sys/net/ipv4/tcp_congestion_control'
     tc -n "$space-$i" qdisc replace dev "weft$i" "${bucket[@]}" 2> "$dir/err" &&
       tc -n "$space-switch" qdisc replace dev "port$i" "${bucket[@]}" 2> "$dir/err" || {
-      echo "$test_name: skipped, for no rate may be limited here: $(cat "$dir/err")"
+      echo "$test_name: skipped, because no rate may be limited here: $(cat "$dir/err")"
       exit 77
     }
   done

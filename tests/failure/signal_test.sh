@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Signals that stop a run: to one rank or through mpirun, once and twice, and to mpirun itself. It finishes its step,
-# saves and exits with 0, and what goes on from there has the losses of a run that was never stopped.
+# saves and exits with 0, and the run that continues from there has the losses of a run that was never stopped.
 # Usage: signal_test.sh ROOT BUILD; exits 77 (skipped) where the program is not built.
 source "$(dirname "$0")/../launcher/prelude.sh"
 
@@ -48,19 +48,19 @@ for case in TERM:0 TERM:1 INT:0 INT:1 USR1:mpirun; do
   start "checkpoint.dir=$dir/c"
   if [ "$to" = mpirun ]; then kill "-$signal" "$job"; else kill "-$signal" "$(cat "$dir/pid.$to")"; fi
   ends 0 15
-  step=$(stopped_at "SIG$signal" "go on with checkpoint.resume=auto")
-  [ -n "$step" ] || fail "expected a line with how to go on after SIG$signal"
+  step=$(stopped_at "SIG$signal" "continue with checkpoint.resume=auto")
+  [ -n "$step" ] || fail "expected a line with how to continue after SIG$signal"
   [ -e "$dir/c/step-$(printf %06d "$step")/manifest.json" ] || fail "expected a checkpoint of step $step"
   [ "$(losses "$dir/log" | tail -n 1 | cut -d' ' -f1)" = "$step" ] || fail "expected step $step to be the last"
   [ "$(tail -n 1 "$dir/log")" = "{\"event\":\"stop\",\"step\":$step,\"reason\":\"SIG$signal\"}" ] ||
     fail "expected the stop as the log's last record, got $(tail -n 1 "$dir/log")"
 done
 
-# It goes on as if nothing had been, here once more than it had.
+# It continues as if nothing had been, here once more than it had.
 within 60 mpirun -np 2 "$PROGRAM" train "${config[@]}" "train.steps=$((step + 1))" "log.jsonl=$dir/log" "checkpoint.dir=$dir/c" \
-  checkpoint.resume=auto > "$dir/out" 2>&1 < /dev/null || fail "expected the resumed run to end well"
+  checkpoint.resume=auto > "$dir/out" 2>&1 < /dev/null || fail "expected the resumed run to succeed"
 within 60 mpirun -np 2 "$PROGRAM" train "${config[@]}" "train.steps=$((step + 1))" "log.jsonl=$dir/whole" > "$dir/out" 2>&1 < /dev/null ||
-  fail "expected the run in one go to end well"
+  fail "expected the run in one go to succeed"
 cmp <(losses "$dir/log") <(losses "$dir/whole") || fail "expected the losses of a run that was never stopped"
 
 # A resumed run holds none of the files that it has loaded: one that is removed meanwhile frees its space.
@@ -74,7 +74,7 @@ ends 0 15
 start
 kill -USR1 "$job"
 ends 0 15
-[ -n "$(stopped_at SIGUSR1 "nothing is saved, for there is no checkpoint.dir")" ] || fail "expected a word that nothing is saved"
+[ -n "$(stopped_at SIGUSR1 "no checkpoint saved: checkpoint.dir is not set")" ] || fail "expected a line that nothing is saved"
 
 # A second signal does not wait for the first: the rank that is to agree is suspended.
 start "checkpoint.dir=$dir/c"
@@ -100,6 +100,6 @@ done
 ! alive || fail "expected no rank to be left"
 within 60 mpirun -np 2 "$PROGRAM" train "${config[@]}" train.steps=1 "checkpoint.dir=$dir/c" checkpoint.resume=auto > "$dir/out" 2>&1 < /dev/null ||
   fail "expected the newest checkpoint to load"
-grep -q '^nothing to do' "$dir/out" || fail "expected a checkpoint to go on from"
+grep -q '^nothing to do' "$dir/out" || fail "expected a checkpoint to continue from"
 ! grep -q 'broken' "$dir/out" || fail "expected no broken checkpoint"
 echo "signals: ok"

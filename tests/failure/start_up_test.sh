@@ -21,7 +21,7 @@ by_variables() {
   wait
   return $code
 }
-# faulty LAUNCH PLACE ACTION RANK PATTERN: with dist.timeout_s=2; beside it, what asking all ranks takes, which is up to
+# faulty LAUNCH PLACE ACTION RANK PATTERN: with dist.timeout_s=2; in addition, what asking all ranks takes, which is up to
 # 2 s, as in failure_test.
 faulty() {
   local code=0 pid moment

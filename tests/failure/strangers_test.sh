@@ -6,7 +6,7 @@
 # whose differ, two jobs on one port, and addresses that other hosts reach.
 # Usage: strangers_test.sh ROOT BUILD; exits 77 (skipped) where the program is not built.
 source "$(dirname "$0")/../launcher/prelude.sh"
-# By a name of its own: strangers leave other tests alone.
+# By a name of its own: strangers do not disturb other tests.
 start_up=$dir/strange.$$
 ln -s "$build/tests/failure/start_up" "$start_up"
 port=$((20000 + $$ % 9000))
@@ -95,7 +95,7 @@ says() {
   grep -qF -- "$2" "$dir/out" || fail "expected \"$2\" in $1"
 }
 
-# The second job on a port ends, at once, and the first one goes on: while its ranks still come, and when they are there.
+# The second job on a port ends, at once, and the first one continues: while its ranks still come, and when they are there.
 # Its last rank is one for which the first job still waits. Both have no secret, or one, or each its own.
 for secrets in none one two; do
   port=$((port + 1)) secret=""
@@ -125,7 +125,7 @@ for secrets in none one two; do
   [ -z "$secret" ] || export WEFT_SECRET=$secret
   job="" rank 2 3
   first+=" $!"
-  for pid in $first; do wait "$pid" || fail "expected the first job to end well"; done
+  for pid in $first; do wait "$pid" || fail "expected the first job to succeed"; done
   unset WEFT_SECRET
   job=""
 done
@@ -153,7 +153,7 @@ else
   echo "strangers: no hosts file of a test's own may be used here, so no program holds one of two addresses"
 fi
 
-# Who has no secret, or another one. An address that other hosts reach is one of a network namespace.
+# A caller with no secret, or another one. An address that other hosts reach is one of a network namespace.
 port=$((port + 1)) code=0
 address=10.99.0.1 rank 0 2
 wait $! || code=$?

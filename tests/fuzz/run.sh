@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Fuzzes the readers of what others wrote: tests/fuzz/run.sh [EXECUTIONS [TARGET...]], a million of each target without.
-# Wants clang 16 (Debian: clang-16 libclang-rt-16-dev; 14 lacks std::source_location). What is new is left in
+# Wants clang 16 (Debian: clang-16 libclang-rt-16-dev; 14 lacks std::source_location). New inputs are left in
 # build/fuzz/corpus, a failing input in build/fuzz/found. KEEP=1 adds to the kept corpus what small inputs among the new
 # ones reach and it does not.
 set -euo pipefail
@@ -18,7 +18,7 @@ for target in "${targets[@]}"; do
   kept=tests/fuzz/.corpus/$target new=build/fuzz/corpus/$target longest=2048
   program=build/fuzz/tests/fuzz/${target}_fuzz
   mkdir -p "$new" build/fuzz/found
-  # A fiftieth is long from the start, for what takes more than its share of time. The targets bound allocations by the
+  # A fiftieth is long from the start, to find inputs that take more than their share of time. The targets bound allocations by the
   # input's size; these limits are for what they do not see.
   for kind in "-runs=$executions -max_len=$longest" "-runs=$((executions / 50)) -max_len=65536 -len_control=0"; do
     # shellcheck disable=SC2086  # words
@@ -26,7 +26,7 @@ for target in "${targets[@]}"; do
       -artifact_prefix="build/fuzz/found/$target-" "$new" "$kept"
   done
   if [ "${KEEP:-0}" = 1 ]; then
-    # A shard's header alone has 1024 bytes.
+    # The header of a shard has 1024 bytes.
     small=$([ "$target" = token_shard ] && echo 1100 || echo 700)
     "$program" -merge=1 -max_len="$small" -verbosity=0 "$kept" "$new"
   fi

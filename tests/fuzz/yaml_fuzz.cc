@@ -22,7 +22,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   // The argument stops parsing once all keys are read. Further checks would take memory for a model of those sizes, not
   // for the file.
   absl::Status status = ParseConfig(text, "a.yaml", {"no"}).status();
-  fuzz::Check(!status.ok(), "a word that is no override is refused");
+  fuzz::Check(!status.ok(), "an argument that is no override is refused");
   fuzz::Check(tree.ok() || std::string(status.message()).starts_with("a.yaml:"), "an answer names the file");
   return 0;
 }

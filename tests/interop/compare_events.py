@@ -20,7 +20,7 @@ folder, *logs = sys.argv[1:]
 want = {}
 for line in (line for log in logs for line in open(log, encoding="utf-8")):
     event = json.loads(line)
-    if event["event"] == "start":  # what is behind its first step is forgotten
+    if event["event"] == "start":  # steps from its first one on are forgotten
         want = {key: value for key, value in want.items() if key[1] <= event.get("resumed_step", 0)}
     for tag, key in TAGS.get(event["event"], {}).items():
         if event.get(key) is not None:

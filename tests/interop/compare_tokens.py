@@ -61,7 +61,7 @@ def words_of(points, count, seed):
 
 
 def corpus(points, divisor):
-    """Text to learn from, 60 MB beside made-up words, and 10 MB of other text; or so many times less."""
+    """Text to learn from, 60 MB and made-up words, and 10 MB of other text; or so many times less."""
     learn, other, size, other_size = [], [], 0, 0
     most, other_most = 60 * MEGABYTE // divisor, 9 * MEGABYTE // divisor
     for path in files():

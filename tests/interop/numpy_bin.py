@@ -13,7 +13,7 @@ def read(path):
     header = np.fromfile(path, dtype="<i4", count=256)
     version, dtype = FORMATS[int(header[0])]
     assert header[1] == version, f"{path}: expected version {version}, got {header[1]}"
-    assert not header[3:].any(), f"{path}: expected zeros behind the third number of the header"
+    assert not header[3:].any(), f"{path}: expected zeros after the third number of the header"
     tokens = np.fromfile(path, dtype=np.dtype(dtype).newbyteorder("<"), offset=1024)
     assert len(tokens) == header[2], f"{path}: expected {header[2]} tokens, got {len(tokens)}"
     return tokens

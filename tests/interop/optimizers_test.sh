@@ -10,7 +10,7 @@ export HF_HUB_OFFLINE=1 TRANSFORMERS_OFFLINE=1 TRANSFORMERS_VERBOSITY=error HF_H
 
 # A text of its own, because rounding in AdamW depends on the letters: it divides by the size of gradients, however small.
 "$python" -c '
-state, words = 1, "a loss is told in nats per token; more ranks cut each batch, and no sum depends on where it was made.".split()
+state, words = 1, "a loss is given in nats per token; more ranks cut each batch, and no sum depends on where it was made.".split()
 for i in range(4000):
     state = (1103515245 * state + 12345) % 2**31
     print(words[state // 65536 % len(words)], end="\n" if i % 12 == 11 else " ")' > "$dir/text.txt"

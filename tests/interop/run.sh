@@ -12,7 +12,7 @@ export WEFT_PYTHON=$home/bin/python
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 
-# versions PACKAGE...: fails where one is not installed. What does not import fails its test.
+# versions PACKAGE...: fails where one is not installed. A package that does not import fails its test.
 versions() { "$WEFT_PYTHON" -c 'import importlib.metadata, sys
 print(*(f"{name} {importlib.metadata.version(name)}" for name in sys.argv[1:]), sep=", ")' "$@"; }
 # install SECONDS PACKAGE...: how it went is in the log.

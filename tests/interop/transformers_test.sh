@@ -9,7 +9,7 @@ python=${WEFT_PYTHON:-python3} logits=$build/tests/interop/logits
   { echo "transformers_test: skipped, $python has no numpy, torch and transformers (pip install them, or set WEFT_PYTHON)"; exit 77; }
 export HF_HUB_OFFLINE=1 TRANSFORMERS_OFFLINE=1 TRANSFORMERS_VERBOSITY=error HF_HUB_DISABLE_PROGRESS_BARS=1
 
-# What is to be compared by one Python at the end, for it takes long to start: FOLDER LOGITS TITLE.
+# The comparisons by one Python at the end, because it takes long to start: FOLDER LOGITS TITLE.
 compared=()
 # ours FAMILY WORD...: after some steps, it is theirs.
 ours() {
@@ -20,7 +20,7 @@ ours() {
   "$logits" "$config" "$at.logits" model.vocab=256 "model.init=$at.hf" "${@:2}"
   compared+=("$at.hf" "$at.logits" "ours: $*")
 }
-# theirs NAME WORD...: a model that Python made is ours with these words.
+# theirs NAME WORD...: a model that Python made is ours with these arguments.
 theirs() {
   local family=${1%%.*} at=$dir/$1
   "$logits" "configs/$family-tiny.yaml" "$at.logits" model.vocab=256 "model.init=$at" "${@:2}"

@@ -142,7 +142,7 @@ TEST(Reduce, SumOfSquaresOfManyIsThatOfEach) {
     RunMany(Op::kSumOfSquares, jobs);
     for (size_t i = 0; i < x.size(); i++)
       ASSERT_TRUE(together[i].storage == apart[i].storage)
-          << Name(dtype) << ToString(x[i].shape()) << ": " << together[i].Get(0) << " and alone " << apart[i].Get(0);
+          << Name(dtype) << ToString(x[i].shape()) << ": " << together[i].Get(0) << " and apart " << apart[i].Get(0);
   }
 }
 

@@ -48,8 +48,8 @@ TEST(GpuFault, ABuildRunsOnWhatItWasBuiltFor) {
 
 TEST(GpuFault, SaysWhatToBuildOrThatNothingHelps) {
   EXPECT_EQ(GpuFault(1, "NVIDIA A100", 80, "90a-real"),
-            "device cuda:1: NVIDIA A100 has compute capability 8.0, and the kernels of this build are for 90a-real "
-            "alone; configure with -DWEFT_CUDA_ARCH=80-real and build, or use device=cpu");
+            "device cuda:1: NVIDIA A100 has compute capability 8.0, and the kernels of this build are only for "
+            "90a-real; configure with -DWEFT_CUDA_ARCH=80-real and build, or use device=cpu");
   std::string old = GpuFault(0, "Tesla V100", 70, "70-real");
   EXPECT_TRUE(Has(old, "Tesla V100 has compute capability 7.0, expected 8.0 or newer; use device=cpu")) << old;
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# A run that is killed again and again, at random times and at every fault point of a save, goes on each time from the
+# A run that is killed again and again, at random times and at every fault point of a save, continues each time from the
 # newest whole checkpoint, and its losses are those of a run that was never stopped. WEFT_TEST_KILLS: how many kills.
 # Usage: checkpoint_kill_test.sh ROOT BUILD; exits 77 (skipped) where the program is not built.
 source "$(dirname "$0")/prelude.sh"
@@ -18,7 +18,7 @@ export PROGRAM=$weft DIR=$dir
 fail() { echo "checkpoint_kill_test: $1; output:"; cat "$dir/out"; ls -laR "$dir/c"; exit 1; }
 limit_s=60
 # Open MPI 4.1's mpirun at times does not end after a rank died: it loses a rank that was connecting to it, or it has
-# said that a rank was killed and hangs then. This notes whether it had ranks left shortly before the limit.
+# reported that a rank was killed and hangs then. This notes whether it had ranks left shortly before the limit.
 train() {
   local code=0 watch
   rm -f "$dir"/pid.* "$dir/hung"
@@ -83,17 +83,17 @@ for point in "${points[@]}"; do
 done
 echo "shown: kills at fault points: $(for point in "${points[@]}"; do printf '%s %s, ' "$point" "${hits[$point]:-0}"; done)$((killed)) in all"
 unset ODD WEFT_FAULT
-train "train.steps=$((steps + 1))" "checkpoint.dir=$dir/c" "log.jsonl=$dir/log" || fail "expected the last run to end well"
+train "train.steps=$((steps + 1))" "checkpoint.dir=$dir/c" "log.jsonl=$dir/log" || fail "expected the last run to succeed"
 train "train.steps=$((steps + 1))" checkpoint.resume=never checkpoint.every=0 checkpoint.keep=0 "log.jsonl=$dir/whole" ||
-  fail "expected the run in one go to end well"
+  fail "expected the run in one go to succeed"
 losses "$dir/log" > "$dir/a"
 losses "$dir/whole" > "$dir/b"
 cmp "$dir/a" "$dir/b" || { diff "$dir/a" "$dir/b" | head -20; fail "expected the losses of a run that was never stopped"; }
 [ -z "$(find "$dir/c" -name '.tmp-*')" ] || fail "expected nothing unfinished to be left"
 [ $hung -eq 0 ] || echo "mpirun itself hung after $hung of the kills"
 
-# The state of the last step is on its way before the evaluation behind it, which may take long: a run that dies there
-# has lost that alone, and the next one makes it.
+# The state of the last step is on its way before the evaluation after it, which may take long: a run that dies there
+# has lost only that, and the next one makes it.
 long=(train.steps=3 data.train=src data.val=0.5 "checkpoint.dir=$dir/d" checkpoint.every=0 "log.jsonl=$dir/eval")
 train "${long[@]}" & job=$!
 for _ in $(seq 1200); do

@@ -9,7 +9,7 @@ mkdir "$dir/driver" "$dir/none"
 ln -s "$(ldd "$weft" | awk '/libm\.so/ { print $3 }')" "$dir/driver/libcuda.so.1"
 : > "$dir/none/libcuda.so.1"
 
-# notes COUNT TEXT FOLDER...: a run of a rank for each folder ends well, with so many notes about the device on stderr
+# notes COUNT TEXT FOLDER...: a run of a rank for each folder succeeds, with so many notes about the device on stderr
 # and in its log. They hold the text.
 notes() {
   local wanted=$1 text=$2 folder ranks=()
@@ -22,7 +22,7 @@ notes() {
   rm -f "$dir/log"
   code=0
   within 60 mpirun "${ranks[@]:1}" > "$dir/out" 2> "$dir/err" < /dev/null || code=$?
-  [ $code -eq 0 ] || fail "expected a run with $* to end well"
+  [ $code -eq 0 ] || fail "expected a run with $* to succeed"
   grep -q '"step":2,' "$dir/log" || fail "expected two steps with $*"
   [ "$(grep -c 'device auto' "$dir/err")" -eq "$wanted" ] || fail "expected $wanted notes about the device with $*"
   [ "$(grep -cF "note: device auto is the CPU: $text" "$dir/err")" -eq "$wanted" ] || fail "expected \"$text\" with $*"

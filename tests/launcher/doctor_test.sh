@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# weft doctor: a line a thing, alone and under mpirun; faults are found.
+# weft doctor: a line per thing, as one process and under mpirun; faults are found.
 # Usage: doctor_test.sh ROOT BUILD; exits 77 (skipped) where the program is not built.
 source "$(dirname "$0")/prelude.sh"
 # doctor CODE TEXT WORDS...: the exit code, and TEXT in the output.

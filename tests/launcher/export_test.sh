@@ -17,7 +17,7 @@ run 2 "--force" export "$dir/c" "$dir/x" --force
 run 2 "$dir/nowhere: expected a checkpoint (a folder with manifest.json) or a folder of them (step-000100 and so on), got no folder" \
   export "$dir/nowhere" "$dir/x"
 run 0 "usage: weft export" export --help
-# What is broken is named and passed over where there is an older one, and refused where it was asked for by name.
+# A broken checkpoint is named and passed over if there is an older one, and refused if it was asked for by name.
 printf x | dd of="$dir/c/step-000002/rank-00000.safetensors" bs=1 seek=5000 conv=notrunc 2> "$dir/dd"
 run 2 "rank-00000.safetensors" export "$dir/c/step-000002" "$dir/x"
 mkdir "$dir/c/step-000003"
@@ -28,7 +28,7 @@ grep -qF "broken, passed over: $dir/c/step-000003/manifest.json: " "$dir/out" ||
 run 0 "" export "$dir/c/step-000001" "$dir/first"
 cmp "$dir/older/model.safetensors" "$dir/first/model.safetensors" || fail "expected the weights of step 1"
 rm "$dir/c/step-000001/config.yaml"
-run 2 "$dir/c: expected a whole checkpoint, got broken ones alone:" export "$dir/c" "$dir/x"
+run 2 "$dir/c: expected a whole checkpoint, got only broken ones:" export "$dir/c" "$dir/x"
 [ ! -e "$dir/x" ] && [ ! -e "$dir/x.unfinished" ] || fail "expected nothing to be left"
 # The model that the text was cut into pieces by goes with the weights, byte for byte.
 code=0

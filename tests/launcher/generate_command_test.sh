@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # weft generate and weft eval as a user starts them: the same text on any number of ranks, the trainer's loss, and what
-# cannot be done is said once, with the exit code that README promises.
+# cannot be done is reported once, with the exit code of a refusal.
 # Usage: generate_command_test.sh ROOT BUILD; exits 77 (skipped) where the program is not built.
 source "$(dirname "$0")/prelude.sh"
 

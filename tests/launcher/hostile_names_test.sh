@@ -48,7 +48,7 @@ for yaml in 'model: {"a\e[2J": 1}' 'model: {layers: "a\e[2J"}' 'data: {train: "a
   quiet=1 shown 2 "$weft" train "$dir/text.yaml"
 done
 
-# What is said of a run that goes well, and of what it leaves.
+# The messages of a run that succeeds, and of commands on its files.
 job=("$weft" train "$config" "data.train=$text" "${tiny[@]}" "checkpoint.dir=$dir/$evil/c" "log.jsonl=$dir/$evil/log")
 shown 0 "${job[@]}"
 shown 0 "${job[@]}" "log.tensorboard=$dir/$evil/tb"
@@ -63,7 +63,7 @@ quiet=1 shown 0 "$weft" eval "$dir/$evil/c" "data.val=$text" train.eval_batches=
 truncate -s 100 "$dir/$evil/c/step-000003"/*.safetensors
 shown 2 "${job[@]}" "checkpoint.resume=$dir/$evil/c/step-000003" train.steps=4
 
-# Several ranks: the reason of one, said by another.
+# Several ranks: the reason of one, printed by another.
 shown 2 mpirun -np 2 "$weft" train "$config" "data.train=$evil" "${tiny[@]}" mesh.dp=2
 shown 1 env RANK=1 WORLD_SIZE=2 "MASTER_ADDR=$evil" MASTER_PORT=1 "$weft" train "$config"
 

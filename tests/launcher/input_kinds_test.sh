@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What is no file on disk (a FIFO that nobody writes to, a device without an end) is refused by name as any input of any
+# A path that is no file on disk (a FIFO that nobody writes to, a device without an end) is refused by name as any input of any
 # command, and a signal ends a run that has not begun.
 # Usage: input_kinds_test.sh ROOT BUILD; exits 77 (skipped) where the program is not built.
 source "$(dirname "$0")/prelude.sh"

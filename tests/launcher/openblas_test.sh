@@ -23,7 +23,7 @@ train() {
   rm -f "$dir/log.jsonl"
   code=0
   within 60 env "$@" mpirun -np 2 "$weft" train "$dir/a.yaml" mesh.dp=2 log.jsonl="$dir/log.jsonl" > "$dir/out" 2>&1 || code=$?
-  [ $code -eq 0 ] || fail "expected a run with ${*:-no variable} to end well"
+  [ $code -eq 0 ] || fail "expected a run with ${*:-no variable} to succeed"
   found=$(grep -c '^note: OPENBLAS_CORETYPE=' "$dir/out" || true)
   [ "$found" -eq "$notes" ] || fail "expected $notes notes with ${*:-no variable}, got $found"
   sed -n 's/.*"event":"step".*"loss":\([^,]*\),.*/\1/p' "$dir/log.jsonl"

@@ -24,7 +24,7 @@ now() { date +%s%N; }
 # within SECONDS COMMAND...: its exit code, or 124 or 137 where it takes longer. A program that hangs, as mpirun at times
 # does, may not heed SIGTERM.
 within() { timeout --kill-after=5 "$@"; }
-# run CODE TEXT WORDS...: the exit code of weft with these words, and TEXT in its output.
+# run CODE TEXT WORDS...: the exit code of weft with these arguments, and TEXT in its output.
 run() {
   local wanted=$1 text=$2
   shift 2

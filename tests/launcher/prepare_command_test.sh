@@ -54,7 +54,7 @@ for words in "prepare $dir/no README.md" "export $dir/none" "report $dir/none" "
   code=0
   # shellcheck disable=SC2086  # words
   within 60 mpirun -np 2 "$weft" $words > "$dir/out" 2>&1 || code=$?
-  [ $code -eq 2 ] && [ "$(grep -c 'expected to run alone, got 2 ranks; start it without mpirun' "$dir/out")" -eq 1 ] ||
+  [ $code -eq 2 ] && [ "$(grep -c 'expected to run as one process, got 2 ranks; start it without mpirun' "$dir/out")" -eq 1 ] ||
     fail "expected $words to be refused on two ranks, once"
 done
 [ ! -e "$dir/no" ] || fail "expected nothing to be written on two ranks"

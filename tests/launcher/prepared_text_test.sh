@@ -51,7 +51,7 @@ make_json() {
            "merges": [$(IFS=,; echo "${merges[*]}")]}}
 JSON
 }
-# lives KIND FILE WORDS...: all commands on text that was prepared with these words. FILE is the tokenizer's in the
+# lives KIND FILE WORDS...: all commands on text that was prepared with these arguments. FILE is the tokenizer's in the
 # checkpoint.
 lives() {
   local kind=$1 file=$2 trained="$dir/$1" moved="$dir/moved $1"
@@ -61,7 +61,7 @@ lives() {
   grep -q 'bits per byte' "$dir/out" || fail "expected bits per byte with $kind"
   [ -s "$trained/step-000010/$file" ] || fail "expected $file in the checkpoint"
   [ ! -e "$dir/data/$file" ] || cmp "$dir/data/$file" "$trained/step-000010/$file" || fail "expected the file of the shards"
-  # As evaluated by its own validation shards, whatever has become of the tokenizer's file beside them.
+  # As evaluated by its own validation shards, whatever has become of the tokenizer's file in their folder.
   rm -f "$dir/data/$file"
   weft 0 eval "$trained"
   grep -q 'bits per byte' "$dir/out" || fail "expected bits per byte of shards with $kind"

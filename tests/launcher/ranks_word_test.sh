@@ -34,7 +34,7 @@ run 0 "dp=2 x tp=2 on 4 ranks" train "${config[@]}" train.steps=2 ranks=4 mesh.d
 ! grep -q $'\x1b' "$dir/out" || fail "expected no colours in a file, although mpirun gives ranks a terminal"
 if command -v script > /dev/null; then  # a real terminal: colours, and lines of its width
   command=$(printf '%q ' "$weft" train "${config[@]}" train.steps=2 ranks=2 mesh.dp=2)
-  script -qec "stty cols 40; $command" /dev/null > "$dir/out" 2>&1 < /dev/null || { code=$?; fail "expected the run to end well"; }
+  script -qec "stty cols 40; $command" /dev/null > "$dir/out" 2>&1 < /dev/null || { code=$?; fail "expected the run to succeed"; }
   grep -qF $'\x1b[1mloss' "$dir/out" || fail "expected colours on a terminal"
   grep '^step 1/2' "$dir/out" | grep -qv ' norm ' || fail "expected a line that fits 40 columns"
 fi
@@ -78,7 +78,7 @@ for signal in TERM INT USR1; do
   code=0
   wait $job || code=$?
   [ $code -eq 0 ] || fail "expected exit code 0 after SIG$signal"
-  step=$(sed -nE 's/^stopped after step ([0-9]+) by SIGUSR1; go on with checkpoint.resume=auto$/\1/p' "$dir/out")
+  step=$(sed -nE 's/^stopped after step ([0-9]+) by SIGUSR1; continue with checkpoint.resume=auto$/\1/p' "$dir/out")
   [ -n "$step" ] && [ -e "$dir/c/step-$(printf %06d "$step")/manifest.json" ] || fail "expected a checkpoint after SIG$signal"
 done
 # With the process gone, so are mpirun and the ranks.

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# What cannot start, or cannot go on, ends on all ranks together: one reason, from the rank that has it.
+# A run that cannot start, or cannot continue, ends on all ranks together: one reason, from the rank that has it.
 # Usage: refusal_test.sh ROOT BUILD; exits 77 (skipped) where the program is not built.
 source "$(dirname "$0")/prelude.sh"
 
-# Rank ODD trains with the words in ODD_WORDS behind those that all ranks have; the last value of a key wins. With
+# Rank ODD trains with the arguments in ODD_WORDS after those that all ranks have; the last value of a key wins. With
 # WORK_DIRS each rank stands in a folder of its own there, as on hosts that share no disk: relative paths differ.
 cat > "$dir/rank.sh" <<'EOF'
 #!/usr/bin/env bash
@@ -58,7 +58,7 @@ refused "weft train: CONFIG is missing" 1 train.steps=1
 refused "expected one CONFIG" 1 "${config[@]}" "${config[@]}"
 refused "weft train --help says how to use it" 1 "${config[@]}" --foo
 
-# A checkpoint.dir that is another folder for some rank: said before the first step, and nothing is left of it.
+# A checkpoint.dir that is another folder for some rank: refused before the first step, and nothing is left of it.
 export WORK_DIRS=$dir/hosts
 mkdir -p "$WORK_DIRS"/{0,1,2}
 apart=("$PWD/${config[0]}" "${config[@]:1}" "data.train=$PWD/README.md" checkpoint.dir=runs/c)
@@ -74,16 +74,16 @@ not_shared 1 "${apart[@]}"
 ln -s ../0/runs "$WORK_DIRS/1/runs"
 find "$WORK_DIRS" | sort > "$dir/before"
 not_shared 2 "${apart[@]}"
-# Of two ranks the second has the folder now, under another path; then rank 2 comes to what they have saved.
+# The second of two ranks has the folder now, under another path; then rank 2 comes to what they have saved.
 timeout 60 mpirun -np 2 "$dir/rank.sh" "${apart[@]}" > "$dir/out" 2>&1 < /dev/null || { code=$?; fail "expected two ranks to train"; }
 [ "$(ls -A "$WORK_DIRS/0/runs/c")" = step-000001 ] || fail "expected a checkpoint and nothing else"
 find "$WORK_DIRS" | sort > "$dir/before"
 not_shared 2 "${apart[@]}" checkpoint.resume=auto train.steps=2
 unset WORK_DIRS
 
-# A run that diverges has started: exit code 1, said once as well.
+# A run that diverges has started: exit code 1, reported once as well.
 ended 1 "weft: the validation loss after step 1 is" 1 "${config[@]}" data.val=0.1 optimizer.lr=1e38 \
   schedule.name=constant mesh.dp=3
-# What no host can hold is told once for all ranks of the host, before anything is allocated.
+# A need that no host can hold is reported once for all ranks of the host, before anything is allocated.
 ended 1 "TiB asked for (3 ranks: parameters" 1 "${config[@]}" train.global_batch=30000000 mesh.dp=3
 echo "refusals: ok"

@@ -21,7 +21,7 @@ run 0 "$dir/a.html: the run of $log" report "$log"
 shows "$dir/a.html" "done: 4 steps" "dp=1 x tp=1 on 1 rank" "$(number loss "$log") nats per token, in step 4" \
   "$(number val_loss "$log") nats per token," "family: gpt2" "<svg" "Learning rate" "Gradient norm" "Tokens per second"
 
-# The start that follows repeats steps 3 and 4, with another rate; the config beside the log is its own.
+# The start that follows repeats steps 3 and 4, with another rate; the config next to the log is its own.
 run 0 "resumed: " train "${tiny[@]}" train.steps=6 optimizer.lr=0.00123 "checkpoint.resume=$dir/c/step-000002"
 run 0 "" report "$log" "$dir/page.html"
 shows "$dir/page.html" "done: 6 steps" "after step 2" "lr: 0.00123" "$(number loss "$log") nats per token, in step 6"

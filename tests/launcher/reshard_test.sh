@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# A checkpoint of 2 x 2 ranks under mpirun goes on with any others: on its own mesh with the same losses, bit for bit,
+# A checkpoint of 2 x 2 ranks under mpirun continues on any others: on its own mesh with the same losses, bit for bit,
 # on any other within 2e-6 of them, which is what sums in another order make of f32.
 # Usage: reshard_test.sh ROOT BUILD; exits 77 (skipped) where the program is not built.
 source "$(dirname "$0")/prelude.sh"
@@ -8,7 +8,7 @@ train() {
   code=0
   within 120 mpirun -np $(($1 * $2)) "$weft" train "$config" data.train=README.md data.val=0 train.steps=6 \
     schedule.warmup_steps=1 train.global_batch=12 "mesh.dp=$1" "mesh.tp=$2" "log.jsonl=$3" "${@:4}" > "$dir/out" 2>&1 < /dev/null || code=$?
-  [ $code -eq 0 ] || fail "expected a run of $1 x $2 to end well"
+  [ $code -eq 0 ] || fail "expected a run of $1 x $2 to succeed"
 }
 losses() { sed -nE 's/^\{"event":"step","step":([4-6]),"loss":([^,]+),"grad_norm":([^,]+),.*/\1 \2 \3/p' "$1"; }
 

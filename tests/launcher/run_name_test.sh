@@ -53,7 +53,7 @@ cd "$dir/empty"
 run 2 "CHECKPOINT or CONFIG is missing, and no run in $dir/empty/runs has saved a checkpoint" generate tokens=3
 run 2 "CHECKPOINT or CONFIG is missing, and no run in $dir/empty/runs has saved a checkpoint" eval
 
-# A table of the steps, beside the log.
+# A table of the steps, in addition to the log.
 run 0 "table: t.csv" train "${words[@]}" log.csv=t.csv
 [ "$(wc -l < t.csv)" -eq 3 ] && [ "$(head -c 10 t.csv)" = "step,loss," ] || fail "expected names and two steps"
 run 2 "log.csv: would overwrite t.csv, which log.jsonl names" train "${words[@]}" log.csv=t.csv log.jsonl=t.csv

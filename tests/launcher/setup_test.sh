@@ -113,7 +113,7 @@ run
 rm -r "$deps"
 fake python3 "[[ \$* == '-m pip --version' ]] || { echo 'ERROR: no network'; exit 1; }"
 run
-[ $rc -eq 0 ] && [[ $out == *"ERROR: no network"*"could not be fetched"* ]] && [ -z "$(ls "$deps")" ] || fail "expected pip's words, and the setup to go on"
+[ $rc -eq 0 ] && [[ $out == *"ERROR: no network"*"could not be fetched"* ]] && [ -z "$(ls "$deps")" ] || fail "expected pip's output, and the setup to continue"
 
 fake python3 'exit 1'
 fake dpkg-query 'for p in "${@:3}"; do [ "$p" = python3-pip ] || printf "installed:%s " "$p"; done'

@@ -84,7 +84,7 @@ TEST(Schedule, KeepsNodesAndTheirOrderByDataOnEveryLayout) {
       for (const LocalProgram* program : {&step.step(), step.accumulate()}) {
         if (!program) continue;
         LocalProgram on_cpu = Schedule(*program, device.kernels(DeviceKind::kCpu));
-        EXPECT_EQ(on_cpu.graph.nodes, program->graph.nodes) << "nothing goes on beside the CPU's kernels";
+        EXPECT_EQ(on_cpu.graph.nodes, program->graph.nodes) << "nothing runs at the same time as the CPU's kernels";
         LocalProgram now = Schedule(*program, device.kernels(DeviceKind::kCuda));
         VerifyLocal(now.graph, now.mesh);
         moved += now.graph.nodes != program->graph.nodes;

@@ -266,7 +266,7 @@ TEST(F16Meshes, BeginToSkipAtTheSameScale) {
              jobs, widest * 100);
 }
 
-// ---- The law behind it. ----
+// ---- The law of the scale. ----
 
 // Gradients of parameters are sums: each is made in precision.reduce, and nowhere narrower first.
 TEST(F16Meshes, NoGradientOfAParameterIsWidened) {

@@ -68,7 +68,7 @@ struct Mutation {
   void (*damage)(Graph& local) = nullptr;  // not the record but the programs made with it
 };
 
-// What one axis alone cannot show.
+// Mutations that one axis cannot show.
 Mutation TwoAxisMutation(const char* name, Op op, void (*damage)(Graph& local)) {
   return {name, op, [](OpRecord&) {}, {{2, 2}}, damage};
 }

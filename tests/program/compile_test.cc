@@ -106,7 +106,7 @@ constexpr SmallFunction kFunctions[] = {
 struct Outcome {
   std::vector<Tensor> values;  // of three calls, then the entries
 };
-// Three calls: the state goes on, and random numbers differ.
+// Three calls: the state continues, and random numbers differ.
 Outcome RunThrice(const SmallFunction& f, Rank rank, const std::array<Sharding, 3>& placed, ExecutorKind executor) {
   State state(rank.mesh, {.seed = 5});
   state.Add("w", DType::kF64, {4, 5}, placed[2], true);

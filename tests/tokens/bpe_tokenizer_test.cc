@@ -458,10 +458,11 @@ TEST(PublishedTokenizer, IsToldByItsContent) {
     return fault("huggingface:" + folder.Path("a"));
   };
   EXPECT_EQ(adds(vocab - 1), "");
-  EXPECT_EQ(adds(vocab), fmt::format("{}: adds \"<pad>\" with id {}, which tokenizer.model beside it, of {} ids, does "
-                                     "not have; Weft reads the latter only: use a tokenizer.json of byte-level BPE, or "
-                                     "remove the token from both and from the weights",
-                                     file, vocab, vocab));
+  EXPECT_EQ(adds(vocab),
+            fmt::format("{}: adds \"<pad>\" with id {}, which tokenizer.model in its folder, of {} ids, does "
+                        "not have; Weft reads the latter only: use a tokenizer.json of byte-level BPE, or "
+                        "remove the token from both and from the weights",
+                        file, vocab, vocab));
   folder.Write("a/tokenizer.json", nfc);
   folder.Write("a/tokenizer.model", "AA== 0\n");
   std::string both = fault("huggingface:" + folder.Path("a"));

@@ -27,7 +27,7 @@ TEST(Data, BatchesAreTheSameForEverySplitOfTheRows) {
     for (int64_t step : {0, 1, 999}) {
       Batch whole = TrainBatch(dataset, step, 0, 12);
       ASSERT_EQ(whole.count, 12 * 8 - std::count(whole.targets.begin(), whole.targets.end(), kIgnoredTarget));
-      ASSERT_EQ(whole.count == 12 * 8, std::string(key) != "model.family=bert") << "masked tokens alone are targets";
+      ASSERT_EQ(whole.count == 12 * 8, std::string(key) != "model.family=bert") << "only masked tokens are targets";
       for (int64_t rows : {1, 2, 3, 5, 7, 12}) {
         std::vector<int32_t> tokens, targets;
         for (int64_t row = 0; row < 12; row += rows) {
@@ -35,7 +35,7 @@ TEST(Data, BatchesAreTheSameForEverySplitOfTheRows) {
           tokens.insert(tokens.end(), part.tokens.begin(), part.tokens.end());
           targets.insert(targets.end(), part.targets.begin(), part.targets.end());
         }
-        tokens.resize(whole.tokens.size());  // the last part may reach behind the batch
+        tokens.resize(whole.tokens.size());  // the last part may reach past the batch
         targets.resize(whole.targets.size());
         EXPECT_EQ(tokens, whole.tokens) << key << " in parts of " << rows;
         EXPECT_EQ(targets, whole.targets) << key << " in parts of " << rows;
@@ -72,7 +72,7 @@ TEST(Data, SequencesAreThoseOfTheTextAndDependOnSeedStepAndRow) {
   EXPECT_EQ(batch.tokens, TrainBatch(MakeDataset(file, {"mesh.dp=4"}), 3, 0, 12).tokens);
 }
 
-// Every offset with a full set of targets can be drawn, the last one too, and none behind it.
+// Every offset with a full set of targets can be drawn, the last one too, and none after it.
 TEST(Data, ShuffleReachesEveryOffset) {
   TempFolder folder;
   std::string text = "abcdefghijkl";  // offsets 0..3 for a context of 8
@@ -395,7 +395,7 @@ TEST(Masked, TheMaskOfTokensWithoutATokenizerIsTheLastOfTheVocabulary) {
   EXPECT_EQ(EvalMaskOf(MakeDataset(shards, bert)), 123);
   bert.back() = "model.vocab=123";
   EXPECT_EQ(LoadError(shards, bert),
-            "command line: model.vocab: expected a number behind the largest token of the shards, 122, for what is "
+            "command line: model.vocab: expected a number above the largest token of the shards, 122, for what is "
             "masked, got 123; raise it by one");
   bert.back() = "model.vocab=256";  // so they are bytes
   EXPECT_EQ(MakeDataset(shards, bert).tokenizer_vocab(), 257);
@@ -416,7 +416,7 @@ TEST(Masked, EvaluationMasksTheSameTokensInEverySplit) {
   for (size_t i = 0; i < whole.tokens.size(); i++) {
     bool target = whole.targets[i] != kIgnoredTarget;
     if (i + 1 >= text.size())
-      EXPECT_FALSE(target) << "behind the text";
+      EXPECT_FALSE(target) << "past the text";
     else
       EXPECT_EQ(target ? whole.targets[i] : whole.tokens[i], text[i]);
   }
@@ -435,7 +435,7 @@ TEST(Masked, EvaluationMasksTheSameTokensInEverySplit) {
   EXPECT_EQ(dataset.EvalBytes(windows), std::nullopt) << "targets are not all of the text";
 }
 
-// Windows from the end on have no targets, and a batch has those of its rows alone.
+// Windows from the end on have no targets, and a batch has only those of its rows.
 TEST(Masked, EvaluationStopsAtTheWindowItIsGiven) {
   TempFolder folder;
   std::string val = folder.Write("v", Letters(1004));

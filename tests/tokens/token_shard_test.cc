@@ -234,7 +234,7 @@ TEST(TokenShards, ErrorsSayWhatWasExpectedAndWhatToDo) {
       {folder.Write("vast.bin", vast), {"model.vocab=2147483647"}, "got 4294967294 at position 0"},
       {folder.Write("old.bin", old),
        {"model.vocab=9"},
-       "old.bin: expected a token shard of version 1 behind the magic 20240520, got version 7; make"},
+       "old.bin: expected a token shard of version 1 after the magic 20240520, got version 7; make"},
       {folder.Write("none.bin", ShardBytes({}, 2)), {"model.vocab=9"}, "none.bin: expected at least 1 token, got 0"},
       {folder.Write("less.bin", ShardBytes({1, 2}, 2, 3)),
        {"model.vocab=9"},

@@ -133,7 +133,7 @@ TEST(Tokenizer, RefusesFilesThatAreNone) {
        "before, got \"b\" at offset 2; give the tokenizer.chars"},
       {"chars:" + folder.Write("o.chars", "b\n"), "got \"\\n\" at offset 1"},
       {"chars:" + folder.Write("u.chars", "a\xFF"), "got what is not UTF-8"},
-      {"chars:", "expected a path behind chars:, got nothing"},
+      {"chars:", "expected a path after chars:, got nothing"},
       {"sentencepiece:" + folder.Path("no.model"), "no.model: cannot be opened"},
   };
   for (const auto& bad : cases) {

@@ -1,4 +1,4 @@
-// Ranks that read other words or other text than rank 0 are named, with what differs, on every rank alike.
+// Ranks with other arguments or other text than rank 0 are named, with what differs, on every rank alike.
 #include "weft/train/preflight/agreement.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-// What each of `ranks` threads makes of its words: the one message of all.
+// Returns the message that all of `ranks` threads give for their arguments.
 std::string MessageOf(const std::vector<Words>& words) {
   auto ranks = words.size();
   std::barrier barrier{std::ptrdiff_t(ranks)};
@@ -58,10 +58,10 @@ TEST(Agreement, NamesTheFirstRankThatDiffersAndWhatDiffers) {
       {{"train.seed=2"}, "rank 1 (host h1) has another config: train.seed is 2 there and 1 on rank 0"},
       {{"optimizer.lr=2e-3", "dist.timeout_s=9"}, "another config: optimizer.lr is 0.002 there and 0.001 on rank 0"},
       {{"model.preset=gpt2_124m"}, "another config: model.preset is gpt2_124m there and unset on rank 0"},
-      {{"data.train=" + other}, "other training tokens (25 tokens against 25): the data behind data.train"},
+      {{"data.train=" + other}, "other training tokens (25 tokens against 25): the data of data.train"},
       {{"data.train=" + longer}, "other training tokens (28 tokens against 25)"},
       {{"data.train=[{path: " + file + "}]"}, "other sources in data.train: their sizes or weights"},
-      {{"data.val=" + file}, "other validation tokens (25 tokens against 0): the data behind data.val"},
+      {{"data.val=" + file}, "other validation tokens (25 tokens against 0): the data of data.val"},
       {{"data.tokenizer=chars"}, "another vocabulary (11 kinds of token against 256)"},
       {{"data.train=" + same}, ""},
       {{"threads=7", "log.every=3", "log.jsonl=x.jsonl", "log.tensorboard=x"}, ""},

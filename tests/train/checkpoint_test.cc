@@ -1,4 +1,4 @@
-// What is on the disk: every changed bit is found and named, a run that dies leaves nothing half done, and a disk that
+// Checkpoints on disk: every changed bit is found and named, a run that dies leaves nothing half done, and a disk that
 // takes no more says so.
 #include "weft/train/checkpoint/checkpoint.h"
 
@@ -179,7 +179,7 @@ TEST_F(Files, AFolderThatRanksDoNotShareIsRefusedAndNotMade) {
 }
 
 // Broken ones of higher steps must not be what checkpoint.keep leaves: wherever the run ends, the newest whole one is
-// its latest, and a run after it goes on from there.
+// its latest, and a run after it continues from there.
 TEST_F(Files, KeepLeavesAWholeOneBesideBrokenOnes) {
   for (int64_t keep : {1, 2})
     for (int pieces = 1; pieces <= 6; pieces++) {
@@ -218,10 +218,11 @@ TEST_F(Files, AutoPassesOverWhatIsBroken) {
   for (int64_t step : StepsIn(folder_.Path("c")))
     std::ofstream(StepFolder(folder_.Path("c"), step) + "/manifest.json") << "{}";
   absl::Status status = Train(SaveTo("c") + Words{"checkpoint.resume=auto"});
-  EXPECT_NE(status.message().find("got broken ones alone"), std::string::npos) << status;
+  EXPECT_NE(status.message().find("got only broken ones"), std::string::npos) << status;
 }
 
-// What is saved is saved: old ones that cannot be removed are said once, and the run goes on and removes what it can.
+// A save stays: old ones that cannot be removed are reported once, and the run continues and removes what it
+// can.
 TEST_F(Files, AnOldOneThatCannotBeRemovedIsANote) {
   // The first save removes what a killed run has left, what is in its own way, and the checkpoint whose name it takes;
   // the second what is in its way, again one of its name, and the first.
@@ -246,7 +247,7 @@ TEST_F(Files, AnOldOneThatCannotBeRemovedIsANote) {
     ASSERT_NE(note, said.npos) << fails << ": " << said;
     size_t reason = said.find("cannot be removed (Permission denied)", note);
     EXPECT_NE(reason, said.npos) << said;
-    EXPECT_EQ(said.find("cannot be removed", reason + 1), said.npos) << "said twice: " << said;
+    EXPECT_EQ(said.find("cannot be removed", reason + 1), said.npos) << "reported twice: " << said;
   }
 }
 
@@ -290,7 +291,7 @@ TEST_F(Files, TheNamesOfNewFoldersAreBroughtToTheDisk) {
 }
 
 // A disk that fails once, at each of its chances, costs one checkpoint and says so; one that fails twice in a row, or
-// at the last, ends the run with the path and the reason. What is there is whole.
+// at the last, ends the run with the path and the reason. The folder is whole.
 TEST_F(Files, AFailureIsSaidAndTheSecondEndsTheRun) {
   for (const char* point : {"mkdir", "create", "write", "fsync", "rename", "fsync_dir"})
     for (auto [action, reason] : {std::pair{"enospc", "No space left on device"}, {"erofs", "Read-only file system"}})
@@ -310,7 +311,7 @@ TEST_F(Files, AFailureIsSaidAndTheSecondEndsTheRun) {
             << what << ": " << said;
         std::string line = fmt::format("weft: the checkpoint of step {} cannot be saved: {}", failed, dir);
         EXPECT_NE(said.find(line), said.npos) << what << ": " << said;
-        EXPECT_EQ(said.find(line), said.rfind(line)) << what << ", said twice: " << said;
+        EXPECT_EQ(said.find(line), said.rfind(line)) << what << ", reported twice: " << said;
         EXPECT_NE(said.find(reason, said.find(line)), said.npos) << what << ": " << said;
         EXPECT_EQ(StepsIn(dir), (last == 6 ? std::vector<int64_t>{6, 4, 1} : std::vector<int64_t>{1})) << what;
         for (int64_t step : StepsIn(dir)) EXPECT_TRUE(Whole(StepFolder(dir, step)).ok()) << what << " " << step;

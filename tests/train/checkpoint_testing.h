@@ -1,4 +1,4 @@
-// Training runs in process that save and go on: one YAML file, and words that override it.
+// Training runs in process that save and resume: one YAML file, and arguments that override it.
 #pragma once
 #include <gtest/gtest.h>
 

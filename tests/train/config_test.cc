@@ -45,7 +45,7 @@ TEST(Config, ReportsEveryFaultAtOnce) {
   EXPECT_EQ(std::count(message.begin(), message.end(), '\n'), 2) << message;
 }
 
-// Said and not refused: a word that switches something off need not take back what the file says of it.
+// Noted and not refused: an argument that switches something off need not take back what the file says of it.
 TEST(Config, KeysWithoutEffectAreNamed) {
   auto said = [](const std::string& yaml, const Words& words) {
     std::string lines;
@@ -65,7 +65,7 @@ TEST(Config, KeysWithoutEffectAreNamed) {
             "remove it\n");
   EXPECT_EQ(
       said("", {"loss_scale.initial=8", "loss_scale.min=1"}),  // 1 is what it is without a word
-      "command line: loss_scale.initial: has no effect, as precision.compute is not f16; give f16, which alone has "
+      "command line: loss_scale.initial: has no effect, as precision.compute is not f16; give f16, the only type with "
       "a loss scale, or remove it\n");
   EXPECT_EQ(said("", {"loss_scale.initial=8", "precision.compute=f16"}), "");
   EXPECT_EQ(
@@ -430,7 +430,8 @@ TEST(Config, ResolveRefusesAWrongNumberOfRanks) {
             std::string::npos);
 }
 
-// A run beside its config must not write over it: the saved copy adds to the log's name and takes nothing from it.
+// A run in the folder of its config must not write over it: the saved copy adds to the log's name and takes nothing
+// from it.
 TEST(Config, TheMergedConfigIsSavedUnderANameOfItsOwn) {
   EXPECT_EQ(SavedConfigPath("configs/x.jsonl"), "configs/x.jsonl.config.yaml");
   std::string log = kBase + "log: {jsonl: configs/x.jsonl}\n";

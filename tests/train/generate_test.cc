@@ -48,7 +48,7 @@ TEST_F(Generation, TheSameSeedGivesTheSameTextOnEveryMesh) {
   }
 }
 
-// Whatever is asked for with it: alone, among others, and on other meshes.
+// Whatever is asked for with it: by itself, among others, and on other meshes.
 TEST_F(Generation, ASampleDependsOnItsNumberAlone) {
   TrainTo("c");
   GenerateOptions options{.prompt = "ab", .tokens = 24};
@@ -258,13 +258,13 @@ TEST_F(Generation, WhatIsNotThereIsNamed) {
   } cases[] = {
       {"absent", {}, "absent: no such file or folder; expected a checkpoint, a folder of them, or a YAML config"},
       {"empty", {}, "empty: expected a checkpoint (a folder with manifest.json) or a folder of them"},
-      {"broken", {}, "broken: expected a whole checkpoint, got broken ones alone:"},
+      {"broken", {}, "broken: expected a whole checkpoint, got only broken ones:"},
       {"torn", {}, "torn/step-000001/manifest.json"},
       {"bit", {}, "the checksum of bytes"},
       {"bit/step-000020", {}, "rank-00000.safetensors: tensor"},
       {"x.yaml", {}, "expected a trained model, got a config whose checkpoint.dir is not set"},
       {"x.yaml", SaveTo("empty"), "holds no checkpoint of a step up to train.steps = 6"},
-      {"x.yaml", SaveTo("broken"), "got broken ones alone"},
+      {"x.yaml", SaveTo("broken"), "got only broken ones"},
       {"x.yaml", SaveTo("c") + Words{"train.steps=20", "model.norm_eps=0.1"}, "model.norm_eps: expected 1e-05, as"},
       {"c", {"model.dim=12"}, "tensor "},
       {"c", {"model.heads=4"}, "model.dim: expected a multiple of model.heads = 4, got 6"},

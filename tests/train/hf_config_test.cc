@@ -115,8 +115,8 @@ TEST_P(HfConfig, ComparesNumbers) {
         if (!n.absent || n.absent(model_) == ours)
           Expect("ok", without);
         else
-          Expect(fmt::format("expected {} {}, as {} is, got none, for which transformers takes {}; set {}={}", n.key,
-                             ours, n.ours, n.absent(model_), n.ours, n.absent(model_)),
+          Expect(fmt::format("expected {} {}, as {} is, got none, where transformers takes {}; set {}={}", n.key, ours,
+                             n.ours, n.absent(model_), n.ours, n.absent(model_)),
                  without);
       }
     }
@@ -146,7 +146,7 @@ TEST_P(HfConfig, ComparesWordsAndTiedEmbeddings) {
     }
     Json without = settings_;
     without.erase("tie_word_embeddings");
-    Expect(family_.tied == ours ? "ok" : "got none, for which transformers takes", without, model);
+    Expect(family_.tied == ours ? "ok" : "got none, where transformers takes", without, model);
   }
 }
 
@@ -197,7 +197,7 @@ TEST_F(HfRope, IsThatOfTheModel) {
   for (const Json& none : {Json(nullptr), Json::object(), Json({{"rope_type", "default"}}), Json({{"type", "default"}}),
                            Json({{"rope_type", "default"}, {"factor", 7}, {"rope_theta", 1e4}})}) {
     Expect("ok", none);
-    Expect("expected rope_scaling.factor 32, as model.rope_factor is, got none, for which transformers takes 1", none,
+    Expect("expected rope_scaling.factor 32, as model.rope_factor is, got none, where transformers takes 1", none,
            scaled_);
   }
   Expect("ok", llama3_, scaled_);

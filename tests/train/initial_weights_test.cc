@@ -152,7 +152,7 @@ TEST(HfNamesCheck, RefusesABoxThatLeavesItsTensor) {
   EXPECT_EQ(PlaceInHf(gpt2, "blocks.0.attn.k.bias", {3, 5}, 6)->copies, 2);
 }
 
-// A changed checkpoint, and what is said of it.
+// A changed checkpoint, and the message about it.
 class Refusals : public testing::Test {
  protected:
   std::string Answer(const Words& overrides = {}) {
@@ -271,7 +271,7 @@ TEST_F(Refusals, NameHeadsOfAGroupThatDiffer) {
   Expect("ok", {"model.kv_heads=6"});
 }
 
-// What shapes cannot show, such as the number of heads, is compared with the config.json beside the weights.
+// What shapes cannot show, such as the number of heads, is compared with the config.json in the folder of the weights.
 TEST_F(Refusals, CompareTheModelsOwnConfig) {
   Start("gpt2");
   auto with = [&](const std::string& json) { folder_.Write("config.json", json); };
@@ -311,7 +311,7 @@ TEST_F(Refusals, CompareTheModelsOwnConfig) {
 // Without a config.json the shapes are all that can be compared, and the run says so.
 TEST_F(Refusals, SayThatThereIsNoConfig) {
   Start("gpt2");
-  Expect("; no config.json beside them: heads, norms and positions are as this run has them");
+  Expect("; no config.json with them: heads, norms and positions are as this run has them");
   folder_.Write("config.json", R"({"n_head": 6})");
   EXPECT_EQ(Answer().find("config.json"), std::string::npos);
 }

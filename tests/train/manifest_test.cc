@@ -1,4 +1,4 @@
-// A manifest is taken where its boxes fill their tensors, and then alone, and in a time that follows its size.
+// A manifest is taken if its boxes fill their tensors, and only then, and in a time that follows its size.
 #include "weft/train/checkpoint/manifest.h"
 
 #include <gtest/gtest.h>

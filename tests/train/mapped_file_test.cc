@@ -136,7 +136,7 @@ TEST(MappedFileDeathTest, LeavesOtherFaultsAlone) {
       "");
 }
 
-// What is no file on disk is told before it is opened, and one that is too large before it is read.
+// A path that is no file on disk is refused before it is opened, and a file that is too large before it is read.
 TEST(InputFile, IsAFileOnDisk) {
   TempFolder folder;
   std::string fifo = folder.Path("fifo"), big = folder.Write("big.json", "{");
@@ -167,7 +167,7 @@ TEST(InputFile, IsAFileOnDisk) {
 // Whoever reads a mapped file says which one could not be read.
 class Readers : public CheckpointTest {
  protected:
-  // The law: whatever file is the n-th to be mapped, the answer names the fault; without one all is well.
+  // The law: whatever file is the n-th to be mapped, the answer names the fault; without one there is no error.
   template <class Read>
   void ExpectNamed(int least, const Read& read) {
     int nth = 1;

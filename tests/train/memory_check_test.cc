@@ -1,4 +1,4 @@
-// Too little memory: found out before the run, or by the allocation that fails; in the same words.
+// Too little memory: found out before the run, or by the allocation that fails, with the same message.
 #include "weft/train/preflight/memory_check.h"
 
 #include <gtest/gtest.h>
@@ -129,7 +129,7 @@ TEST(Trainer, EndsBeforeItAllocatesWhereMemoryIsTooSmall) {
     EXPECT_EQ(ended.allocations, 0) << executor;
     EXPECT_NE(ended.status.message().find("(2 ranks: parameters "), std::string::npos) << ended.status;
   }
-  // The activations of a plan count: what holds the State alone is too little.
+  // The activations of a plan count: memory for the State only is too little.
   size_t state = (Asked(TrainWith(1024, enough, {"executor=eager"}).status) + 1) * 1024;
   EXPECT_FALSE(TrainWith(state, enough).status.ok());
   EXPECT_TRUE(TrainWith(state, enough, {"executor=eager"}).status.ok());

@@ -96,11 +96,11 @@ TEST(Metrics, TheStartIsALineAndOneForEachChoice) {
       .ranks = 4, .mesh = {{"dp", "tp"}, {2, 2}}, .parameters = 812345, .tokens_per_step = 2048, .device = "cpu"};
   r.global_nodes = 100, r.local_nodes = 200, r.arena_bytes = 3 << 19;
   EXPECT_EQ(StartLines(r),
-            "812.3K parameters, dp=2 x tp=2 on 4 ranks (cpu), 2048 tokens a step, random tokens to train on, 0 to "
+            "812.3K parameters, dp=2 x tp=2 on 4 ranks (cpu), 2048 tokens per step, random tokens to train on, 0 to "
             "validate; 100 nodes, 200 local, arena 1.5 MiB");
   r.ranks = 1, r.train_tokens = 7;
   r.resumed_from = "c/step-000003", r.kernels = "sdpa by flash", r.init = "weights of a";
-  EXPECT_NE(StartLines(r).find("on 1 rank (cpu), 2048 tokens a step, 7 tokens to train on"), std::string::npos);
+  EXPECT_NE(StartLines(r).find("on 1 rank (cpu), 2048 tokens per step, 7 tokens to train on"), std::string::npos);
   EXPECT_TRUE(StartLines(r).ends_with("\nresumed: c/step-000003\nkernels: sdpa by flash\nweights of a"));
 }
 
@@ -120,7 +120,8 @@ TEST(Metrics, HumanLinesShowProgressAndTimeLeft) {
             "done: 10 steps in 1m01s, loss 1.5000, validation loss 1.7500");
   EXPECT_EQ(EndLine({.step = 10, .seconds = 61, .loss = 1.5}, 7), "done: 3 steps in 1m01s, 10 in all, loss 1.5000");
   EXPECT_EQ(EndLine({.step = 10, .seconds = 61}, 9), "done: 1 step in 1m01s, 10 in all");
-  EXPECT_EQ(StopLine({.step = 10, .reason = "SIGTERM", .advice = "go on"}), "stopped after step 10 by SIGTERM; go on");
+  EXPECT_EQ(StopLine({.step = 10, .reason = "SIGTERM", .advice = "resume"}),
+            "stopped after step 10 by SIGTERM; resume");
 }
 
 // At every width the line fits, or only what always stays is left of it; a wider one has all that a narrower one has,

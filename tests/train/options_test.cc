@@ -24,7 +24,7 @@ std::vector<Option> OptionsOf(Request& r) {
           {{.key = "text"}, &r.text, Option::kVerbatim}};
 }
 
-// Each way to write an option sets it, wherever it stands; the other words stay in their order.
+// Each way to write an option sets it, wherever it stands; the other arguments stay in their order.
 TEST(Options, AreTakenInEveryForm) {
   const std::vector<Words> forms = {{"count=7"}, {"--count=7"}, {"--count", "7"}, {"count=2", "count=7"}};
   const Words others = {"a.yaml", "mesh.dp=2", "--other", "x=count=2", "-", ""};

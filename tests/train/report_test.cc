@@ -171,7 +171,7 @@ TEST(RunHistory, TellsAStopUntilTheRunGoesOn) {
   EXPECT_EQ(Value(Good(log + Step(3, 2) + End(3)), "state"), "done: 3 steps");
 }
 
-// What was done behind a checkpoint that a later start went on from does not count, but it took its time.
+// Steps after a checkpoint from which a later start continued do not count, but it took its time.
 TEST(RunHistory, OfAStepThatWasRunTwiceTheLatestCounts) {
   std::string log = Start(6) + Step(1, 10) + Step(2, 9) + Step(3, 800) + Eval(3, 0.1) + Step(4, kNan);
   log += Start(6, 2) + Step(3, 8) + Step(4, 7) + Step(5, 900) + Start(6, 4) + Step(5, 6) + Eval(5, 6.5) + Step(6, 5);
@@ -190,7 +190,7 @@ TEST(RunHistory, OfAStepThatWasRunTwiceTheLatestCounts) {
   EXPECT_EQ(Value(run, "state"), "no end is logged: killed, failed or running after step 1 of 6");
 }
 
-// Cut anywhere, the last line is passed over, or whole without its newline; so is one that a start stands behind.
+// Cut anywhere, the last line is passed over, or whole without its newline; so is one that a start follows.
 TEST(RunHistory, ACutLineIsPassedOver) {
   std::string head = Start(3) + Step(1, 4), line = Step(2, 3);
   for (size_t size = 1; size < line.size(); size++) {

@@ -1,4 +1,4 @@
-// A run that was stopped goes on as if it had not been: bit for bit on its mesh, to rounding on any other.
+// A run that was stopped continues as if it had not been: bit for bit on its mesh, to rounding on any other.
 #include <numeric>
 
 #include "error_of.h"
@@ -44,8 +44,8 @@ TEST_F(Resume, IsBitIdenticalOnTheSameMesh) {
         }
 }
 
-// A save is of the state that its step has left, and takes the time of a thread beside the training: on a disk that is
-// slow, later steps are done and logged before it is there.
+// A save is of the state that its step has left, and takes the time of a thread next to that of training: on a disk
+// that is slow, later steps are done and logged before it is there.
 TEST_F(Resume, StepsGoOnWhileACheckpointIsWritten) {
   for (auto [dp, tp] : {std::pair{1, 1}, {2, 2}}) {
     Words words = Mesh(dp, tp) + SaveTo("c") + Words{"checkpoint.every=3", "log.every=1"};
@@ -92,7 +92,7 @@ TEST_F(Resume, AnErrorDoesNotWaitForASave) {
   EXPECT_TRUE(std::filesystem::exists(saved));
 }
 
-// What an optimizer keeps is its own: another one starts it at zero and says so, once for each; its own goes on.
+// What an optimizer keeps is its own: another one starts it at zero and says so, once for each; its own continues.
 TEST_F(Resume, AnotherOptimizerStartsAnew) {
   auto plain = Losses(Mesh(2, 1) + SaveTo("c") + Words{"checkpoint.every=2"});
   for (const char* name : {"sgd", "lion", "muon"}) {
@@ -113,7 +113,7 @@ TEST_F(Resume, AnotherOptimizerStartsAnew) {
   }
 }
 
-// With other groups a parameter's moments go on where its rule is the same; those of another rule start at zero, and a
+// With other groups a parameter's moments continue if its rule is the same; those of another rule start at zero, and a
 // note says for how many. With lr_scale 0 parameters are after a step what was saved.
 TEST_F(Resume, OtherGroupsKeepWhatIsOfTheSameRule) {
   auto groups = [](const std::string& list) { return Words{"optimizer.groups=[" + list + "]"}; };
@@ -127,7 +127,7 @@ TEST_F(Resume, OtherGroupsKeepWhatIsOfTheSameRule) {
   auto rest = Losses(Mesh(2, 1) + lions + From("c/step-000002"));
   EXPECT_EQ(testing::internal::GetCapturedStderr().find(" has nothing of "), std::string::npos);
   for (const auto& [step, loss] : rest) EXPECT_EQ(loss, first[step]) << step;
-  // q alone keeps lion: k, v and proj of two layers start AdamW's moments, and lr_scale is no part of the rule.
+  // Only q keeps lion: k, v and proj of two layers start AdamW's moments, and lr_scale is no part of the rule.
   testing::internal::CaptureStderr();
   Words fewer = groups("{match: '*.attn.q.*', optimizer: lion, lr_scale: 0}, {match: embed.weight, optimizer: sgd}");
   auto other = Losses(Mesh(1, 2) + fewer + Words{"optimizer.momentum=0.9", "train.steps=3"} + From("c/step-000002") +
@@ -301,7 +301,7 @@ TEST_F(Resume, TakesOtherKeysButNoOtherModel) {
   }
 }
 
-// Consecutive windows go on where they were, whatever the batch is now.
+// Consecutive windows continue where they were, whatever the batch is now.
 TEST_F(Resume, GoesOnInTheDataWhereItWas) {
   Words still{"data.shuffle=false", "optimizer.lr=1e-30", "model.dropout=0", "precision.compute=f64"};
   ASSERT_TRUE(Train(still + SaveTo("c") + Words{"train.global_batch=4", "train.steps=2"}).ok());
@@ -314,7 +314,7 @@ TEST_F(Resume, GoesOnInTheDataWhereItWas) {
   EXPECT_NEAR(of_two[4].first, (of_one[5].first + of_one[6].first) / 2, 1e-12);
 }
 
-// A mixture goes on in the middle of each source: the losses and every bit of the state are those of a run in one go.
+// A mixture continues in the middle of each source: the losses and every bit of the state are those of a run in one go.
 TEST_F(Resume, GoesOnInEverySourceOfAMixture) {
   std::string list;
   for (int s = 0; s < 3; s++)
@@ -358,8 +358,8 @@ TEST_F(Resume, AtOrPastTheLastStepDoesNothing) {
   }
 }
 
-// A run that goes back to an older checkpoint leaves those behind it, which have the higher steps: what is taken then
-// is said, at its start, where it stops and where the next one looks for the newest.
+// A run that goes back to an older checkpoint leaves the later ones, which have the higher steps. The checkpoint that is taken then
+// is reported, at its start, where it stops and where the next one looks for the newest.
 TEST_F(Resume, SaysWhatAnOlderRunHasLeft) {
   ASSERT_TRUE(Train(SaveTo("c") + Words{"checkpoint.every=2"}).ok());
   std::string c = folder_.Path("c"), third = StepFolder(c, 3), sixth = StepFolder(c, 6), out, err;
@@ -372,13 +372,13 @@ TEST_F(Resume, SaysWhatAnOlderRunHasLeft) {
   EXPECT_TRUE(err.starts_with("note: " + c + " holds checkpoints of steps past 2, where this run starts, up to 6"))
       << err;
   EXPECT_EQ(std::count(err.begin(), err.end(), '\n'), 1) << err;
-  EXPECT_NE(out.find("\nstopped after step 3 by SIGTERM; go on with checkpoint.resume=" + third +
+  EXPECT_NE(out.find("\nstopped after step 3 by SIGTERM; continue with checkpoint.resume=" + third +
                      ", as auto would take " + sixth + "\n"),
             out.npos)
       << out;
   train({"checkpoint.resume=auto", "train.steps=9"}, 1);
   EXPECT_TRUE(err.starts_with("note: " + third + " was saved after " + sixth + ", which is taken")) << err;
-  EXPECT_NE(out.find("; go on with checkpoint.resume=auto\n"), out.npos) << out;
+  EXPECT_NE(out.find("; continue with checkpoint.resume=auto\n"), out.npos) << out;
   train({"checkpoint.resume=auto", "train.steps=9"}, 0);
   EXPECT_EQ(err, "") << "step 7 is the latest and the highest";
   EXPECT_NE(out.find("stopped after step 7 by SIGTERM; no step was done, so start it as before\n"), out.npos) << out;

@@ -162,7 +162,7 @@ const Loss kLosses[] = {
     {"was cut short", "{\"cu\n", [](const std::string& path) { std::ofstream(path) << "{\"cu"; }},
 };
 
-// Records go on at the path that the config names, the start first: what reads a log finds a whole one.
+// Records continue at the path that the config names, the start first: what reads a log finds a whole one.
 TEST(JsonLog, ContinuesAtItsPathWhenTheFileIsLost) {
   StartRecord start{.version = "1", .config = "a: 1\n"};
   for (const Loss& loss : kLosses)
@@ -217,8 +217,8 @@ TEST(EventLog, ContinuesInANewFileWhenItsFileIsLost) {
 
 TEST(RunLog, SwallowsRecordsUntilItIsOpened) { EXPECT_TRUE(RunLog().Write(StepRecord{}).ok()); }
 
-// The log of an earlier run keeps its lines under another name when a run starts from the beginning: that is said. A
-// new or empty file has nothing to keep, and a run that resumes adds to what is there.
+// The log of an earlier run keeps its lines under another name when a run starts from the beginning, and that is
+// reported. A new or empty file has nothing to keep, and a run that resumes adds to what is there.
 TEST(RunLog, MovesAnOlderLogAside) {
   TempFolder folder;
   Config config;

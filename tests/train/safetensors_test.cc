@@ -185,7 +185,7 @@ TEST(Safetensors, ErrorsNameFileTensorExpectedAndFound) {
       {one(R"({"dtype":"F32","shape":[2],"data_offsets":[8,0]})"), "expected data_offsets [begin, end]"},
       {one(R"({"dtype":"F32","shape":[2],"data_offsets":[0]})"), "expected data_offsets [begin, end]"},
       {one(R"({"dtype":"F32","shape":[3],"data_offsets":[0,8]})"), "as its shape and dtype want, 12, got 8"},
-      {one(R"({"dtype":"F32","shape":[1],"data_offsets":[4,8]})"), "expected its data at byte 0, behind those"},
+      {one(R"({"dtype":"F32","shape":[1],"data_offsets":[4,8]})"), "expected its data at byte 0, after those"},
       {one(R"({"dtype":"F32","shape":[1],"data_offsets":[0,4]})"),
        "expected 4 bytes of data, as the header says, got 8"},
       {Framed("{\"a\":" + good + ",\"b\":" + good + "}", std::string(8, 'x')), "expected its data at byte 8"},

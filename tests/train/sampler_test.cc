@@ -1,4 +1,4 @@
-// Draws follow the distribution, do not hang on last bits, and are the same for the same seed.
+// Draws follow the distribution, do not hang on last bits, and are equal for equal seeds.
 #include "weft/train/infer/sampler.h"
 
 #include <gtest/gtest.h>

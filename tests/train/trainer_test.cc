@@ -157,7 +157,7 @@ TEST_F(TrainerTest, ALossThatIsNotFiniteEndsTheRun) {
   EXPECT_TRUE(events.back()["loss"].is_null());
 }
 
-// Steps at too high a scale are logged and passed over; the run goes on when it has fallen.
+// Steps at too high a scale are logged and passed over; the run continues when it has fallen.
 TEST_F(TrainerTest, AnF16RunFindsItsLossScale) {
   for (const char* executor : {"compiled", "interpret", "eager"}) {
     Words words{"precision.compute=f16", "loss_scale.initial=1e12", "loss_scale.backoff_factor=0.001", "train.steps=8",
@@ -219,7 +219,7 @@ TEST_F(TrainerTest, LabelSmoothingChangesTheTrainingLossAlone) {
   EXPECT_EQ(none[3], some[3]);
 }
 
-// 6 FLOPs a parameter but for the learned positions, and 12 L h q s; two ranks.
+// 6 FLOPs per parameter except for the learned positions, and 12 L h q s; two ranks.
 TEST_F(TrainerTest, ModelFlopsUtilizationIsLoggedWhereThePeakIsKnown) {
   double parameters = 8 * (12 * 8 + 13) + 256 * 8 + 2 * 8, flops = 6 * parameters + 12 * 8 * 8;
   for (const char* name : {"NVIDIA H200", "CPU"})

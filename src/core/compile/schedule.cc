@@ -111,7 +111,8 @@ class Scheduler {
     return move;
   }
 
-  // Puts the collectives of a bucket after `behind`. The nodes of their chains that came later go there too, by depth.
+  // Puts the collectives of a bucket after the given position. The nodes of their chains that came later go there too,
+  // by depth.
   void Place(const std::vector<Move>& bucket, Position behind) {
     buckets_++;
     int depth = behind.depth;

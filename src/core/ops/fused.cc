@@ -1,4 +1,4 @@
-// Fused ops: a device computes each in one pass, for which other ops would take several. Each is equal to its
+// Fused ops: a device computes each in one pass, where other ops would take several. Each is equal to its
 // composition, which runs on a device without a kernel for it.
 //
 // Linear      (x, w, then the bias and the residual if their attributes are 1); eq, bias, residual, wide

@@ -45,7 +45,7 @@ class Context {
   Context(int rank, int world_size, int threads = 1);
   // Joins the job that the environment describes: that of mpirun, of Slurm's or torchrun's variables, or a job of one
   // rank. Opens this rank's devices and registers their kernels and collectives, so that meshes can be made of the
-  // context alone. Collective. MPI may take its own arguments out of argv. Throws Error if ranks are missing or a
+  // context only. Collective. MPI may take its own arguments out of argv. Throws Error if ranks are missing or a
   // device that `options` names is. The library weft::weft defines it (api/environment/environment.cc).
   static Context FromEnvironment(int& argc, char**& argv, const EnvironmentOptions& options = {});
   static Context FromEnvironment(const EnvironmentOptions& options = {});

@@ -116,7 +116,7 @@ bool StopAgreement::Agree(const std::string& cause) {
 void StopAgreement::Miss(const std::string& cause, int rank) {
   if (lost_) lost_(rank);
   if (std::exchange(missed_, rank) == rank) return;  // reported once
-  PrintStderr("weft: {}: rank {} (host {}, pid {}) does not answer, so the run goes on until it does\n", cause, rank,
+  PrintStderr("weft: {}: rank {} (host {}, pid {}) does not answer, so the run continues until it does\n", cause, rank,
               channel_.peer(rank).host, channel_.peer(rank).pid);
 }
 

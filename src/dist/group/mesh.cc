@@ -37,7 +37,7 @@ void Check(const MeshShape& shape, const std::vector<int>& ranks, int world_size
 void CheckOrder(const Context& context, const ProcessGroup& group) {
   DeviceKind kind = group.device_kind();
   WEFT_CHECK(!context.Has(kind) || !StreamsOf(context.device(kind)) || group.is_stream_ordered(),
-             fmt::format("mesh: work on {} goes on after the call that issues it, so expected a group \"{}\" that is "
+             fmt::format("mesh: work on {} continues after the call that issues it, so expected a group \"{}\" that is "
                          "stream ordered, got one that is not; make the mesh with a factory for {} tensors",
                          PlaceOf(context.device(kind)), group.name(), Name(kind)));
 }

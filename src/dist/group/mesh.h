@@ -30,7 +30,7 @@ class DeviceMesh final : public CollectiveContext {
   // not empty, sizes of at least 1, not too many axes) and has context.world_size() ranks.
   DeviceMesh(Context& context, GroupFactory& groups, MeshShape shape,
              std::vector<DeviceKind> kinds = {DeviceKind::kCpu});
-  // The same for a context that Context::FromEnvironment has made, with groups for all its devices. One size may be -1:
+  // Makes the mesh for a context of Context::FromEnvironment, with groups for all its devices. One size may be -1:
   // it becomes what fills the world.
   using Axes = std::initializer_list<std::pair<std::string, int>>;
   DeviceMesh(Context& context, Axes axes);
@@ -40,7 +40,7 @@ class DeviceMesh final : public CollectiveContext {
   // or if `ranks` has duplicates or ranks outside the world.
   DeviceMesh(Context& context, GroupFactory& groups, MeshShape shape, std::vector<int> ranks,
              std::vector<DeviceKind> kinds = {DeviceKind::kCpu});
-  // The same for a context that Context::FromEnvironment has made.
+  // Makes it for a context of Context::FromEnvironment.
   DeviceMesh(Context& context, MeshShape shape, std::vector<int> ranks);
   ~DeviceMesh() override;
   DeviceMesh(const DeviceMesh&) = delete;

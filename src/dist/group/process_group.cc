@@ -222,11 +222,11 @@ void ProcessGroup::PutTogether(std::span<const Collective> calls) {
 }
 
 void ProcessGroup::Issue(std::shared_ptr<const IssuedCall>) {
-  Fail(fmt::format("group \"{}\" is said to be stream ordered, and has no way to issue a call", name_));
+  Fail(fmt::format("group \"{}\" is declared stream ordered, and has no way to issue a call", name_));
 }
 
 void ProcessGroup::IssueTogether(std::span<const std::shared_ptr<const IssuedCall>>) {
-  Fail(fmt::format("group \"{}\" is said to join calls, and has no way to do it", name_));
+  Fail(fmt::format("group \"{}\" is declared to join calls, and has no way to do it", name_));
 }
 
 uint64_t ProcessGroup::Replayed(const Collective& call) {

@@ -68,7 +68,7 @@ void Acceptor::Take(Guest guest, std::vector<Guest>& proven) {
     guests_.push_back(std::move(guest));
   } else if (step == Guest::Step::kWaiting) {
     log_->Say(guest.address(),
-              fmt::format("it {} {} ms", guest.has_spoken() ? "had not proved itself within" : "said nothing for",
+              fmt::format("it {} {} ms", guest.has_spoken() ? "had not proved itself within" : "sent nothing for",
                           kPatience.count()));
   }
 }

@@ -114,7 +114,7 @@ Guest::Step Guest::Fill(void* message, size_t bytes) {
   ssize_t n = recv(socket_.fd(), static_cast<char*>(message) + have_, bytes - have_, MSG_DONTWAIT);
   if (n < 0 && (errno == EAGAIN || errno == EINTR)) return Step::kWaiting;
   if (n <= 0 && challenged_) return Refuse("it left before it had proved itself");
-  if (n <= 0) return Refuse(have_ ? "it closed the connection within its first message" : "it said nothing and left");
+  if (n <= 0) return Refuse(have_ ? "it closed the connection within its first message" : "it sent nothing and left");
   have_ += size_t(n);
   return have_ == bytes ? Step::kProven : Step::kWaiting;
 }

@@ -12,7 +12,7 @@ class RefusalLog {
   ~RefusalLog();
   RefusalLog(const RefusalLog&) = delete;
   RefusalLog& operator=(const RefusalLog&) = delete;
-  // "note: rank 0 turned away 127.0.0.1:4711: it said nothing for 5000 ms"
+  // "note: rank 0 turned away 127.0.0.1:4711: it sent nothing for 5000 ms"
   void Say(const std::string& address, const std::string& reason);
 
  private:

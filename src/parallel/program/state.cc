@@ -124,8 +124,8 @@ void State::Write(const std::string& name, const Var& value, Loc loc) {
 }
 
 void State::CheckOnMesh(const char* what) const {
-  WEFT_CHECK(session_, fmt::format("state: {} needs a State on a DeviceMesh, got one of the shape {} alone", what,
-                                   ToString(mesh())));
+  WEFT_CHECK(session_,
+             fmt::format("state: {} needs a State on a DeviceMesh, got only the shape {}", what, ToString(mesh())));
 }
 
 DTensor State::Value(const std::string& name, Loc loc) {

@@ -33,9 +33,10 @@ absl::StatusOr<Resumed> FindNewest(const Config& config, ProcessGroup& world) {
   }
   std::string faults;
   for (const std::string& fault : resumed.lines) faults += "\n" + fault;
-  return Refuse(config, "checkpoint.resume",
-                fmt::format("expected a whole checkpoint in {}, got broken ones alone; remove them to start afresh{}",
-                            dir, faults));
+  return Refuse(
+      config, "checkpoint.resume",
+      fmt::format("expected a whole checkpoint in {}, got only broken ones; remove them to start from the beginning{}",
+                  dir, faults));
 }
 
 absl::StatusOr<Resumed> FindNamed(const Config& config, ProcessGroup& world) {

@@ -41,7 +41,7 @@ absl::StatusOr<uint64_t> HeaderBytes(const std::string& path, Bytes file) {
                                  "got {}; is this another kind of file?",
                                  kMostHeaderBytes, size));
   if (size > file.size() - sizeof size)
-    return Bad(path, fmt::format("expected a header of {} bytes behind the first 8, got a file of {}; copy or make it "
+    return Bad(path, fmt::format("expected a header of {} bytes after the first 8, got a file of {}; copy or make it "
                                  "again",
                                  size, file.size()));
   if (size == 0 || file[sizeof size] != std::byte('{'))

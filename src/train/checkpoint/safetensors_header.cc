@@ -186,7 +186,7 @@ absl::Status CheckPlaces(const std::string& path, const Tensors& tensors, uint64
   for (const auto* t : order) {
     const auto& [name, tensor] = *t;
     if (tensor.begin != end)
-      return Bad(path, fmt::format("tensor {}: expected its data at byte {}, behind those before it, got {}; make the "
+      return Bad(path, fmt::format("tensor {}: expected its data at byte {}, after those before it, got {}; make the "
                                    "file again",
                                    Shown(name), end, tensor.begin));
     end = tensor.end;

@@ -84,7 +84,7 @@ absl::Status CheckpointSaver::Start(const SavedPosition& position, bool last) {
   absl::Status now = Wait();
   if (now.ok()) return now;
   return absl::AbortedError(
-      fmt::format("{}; nor could the one before, so the run ends; once the reason is gone, go on with "
+      fmt::format("{}; nor could the one before, so the run ends; once the reason is gone, continue with "
                   "checkpoint.resume=auto",
                   std::string(now.message())));
 }
@@ -147,7 +147,7 @@ void CheckpointSaver::Report(bool last) {
   if (status_.ok()) {
     if (options_.saved) options_.saved(saving_);
   } else if (!last) {
-    PrintStderr("{}; the run goes on, and ends if the next one cannot be either\n", std::string(status_.message()));
+    PrintStderr("{}; the run continues, and ends if the next one cannot be either\n", std::string(status_.message()));
   }
 }
 
@@ -156,7 +156,7 @@ void CheckpointSaver::NoteLeft(const absl::Status& removed) {
   if (removed.ok() || std::exchange(noted_, true)) return;
   if (options_.notices)
     options_.notices->Say(
-        fmt::format("{}; the run goes on, remove it by hand (said once)", std::string(removed.message())));
+        fmt::format("{}; the run continues, remove it by hand (reported once)", std::string(removed.message())));
 }
 
 // Each phase ends with the same result on all ranks, so that no rank waits for a failed one.

@@ -9,7 +9,7 @@
 namespace weft {
 
 // Creates `dir` and its missing parents. All ranks must call it; all get the same result. The error names the first
-// rank that does not see rank 0's `dir`, and its host. Leaves no file behind, and on an error no new folder.
+// rank that does not see rank 0's `dir`, and its host. Leaves no file, and on an error no new folder.
 absl::Status MakeSharedFolder(const std::string& dir, const Ranks& ranks);
 
 }  // namespace weft

@@ -93,7 +93,7 @@ NewestWhole FindNewestWhole(const std::string& dir, const Ranks& ranks, int64_t 
 
 absl::Status BrokenAlone(const std::string& dir, const NewestWhole& newest) {
   return absl::InvalidArgumentError(
-      fmt::format("{}: expected a whole checkpoint, got broken ones alone:\n{}", dir, fmt::join(newest.broken, "\n")));
+      fmt::format("{}: expected a whole checkpoint, got only broken ones:\n{}", dir, fmt::join(newest.broken, "\n")));
 }
 
 absl::StatusOr<NamedCheckpoint> OpenNamed(const std::string& path, const Ranks& ranks) {

@@ -214,7 +214,7 @@ absl::Status Resolve(Config& config, int world_size) {
   int64_t ranks = config.mesh.ranks();
   if (config.mesh.num_fills() > 0) {
     return Refuse(config, "mesh",
-                  fmt::format("{} cannot be filled by an axis beside one of {}; start a multiple of {}",
+                  fmt::format("{} cannot be filled by an axis next to one of {}; start a multiple of {}",
                               RanksText(world_size), ranks, ranks));
   }
   MeshShape mesh = MeshOf(config);

@@ -106,7 +106,7 @@ absl::Status Dataset::ChooseMask(const Config& config) {
   for (const TokenStream* stream : {&train_, &val_})
     if (TokenSummary summary = Summarize(*stream); !tokenizer_ && summary.largest >= mask)
       return Refuse(config, "model.vocab",
-                    fmt::format("expected a number behind the largest token of the shards, {}, for what is masked, got "
+                    fmt::format("expected a number above the largest token of the shards, {}, for what is masked, got "
                                 "{}; raise it by one",
                                 summary.largest, config.model.vocab));
   vocab_ = std::max(vocab_, mask + 1);
@@ -242,7 +242,7 @@ int64_t Dataset::tokenizer_vocab() const {
 }
 
 int64_t KindsOf(const Config& config, const Tokenizer& tokenizer) {
-  // Of synthetic data the last kind of a given model.vocab is the mask.
+  // For synthetic data the last kind of a given model.vocab is the mask.
   bool has_mask = tokenizer.mask() || (config.data.synthetic && config.model.vocab > 0);
   return tokenizer.vocab() + int64_t(config.train.objective == TrainObjective::kMasked && !has_mask);
 }

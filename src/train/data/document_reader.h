@@ -33,7 +33,7 @@ class DocumentReader {
 
   // Returns the next block, valid until the next call. Errors name the file and the offset or the line.
   absl::StatusOr<TextBlock> Next();
-  // What was dropped so far: byte order marks, blank lines, and records with an empty text.
+  // The parts dropped so far: byte order marks, blank lines, and records with an empty text.
   const SkipCount& skipped() const { return skipped_; }
   // Returns the bytes of the open file consumed so far, or 0 if no file is open.
   int64_t taken() const { return text_ ? text_->taken() : 0; }

@@ -90,7 +90,7 @@ class Checker {
     double ours = n.value(model_), theirs = found ? NAN : n.absent(model_);
     if (found && found->is_number()) theirs = found->get<double>();
     if (std::abs(theirs - ours) <= 1e-6 * std::abs(ours)) return absl::OkStatus();
-    std::string got = found ? Shown(*found) : fmt::format("none, for which transformers takes {}", theirs);
+    std::string got = found ? Shown(*found) : fmt::format("none, where transformers takes {}", theirs);
     bool settable = std::string_view(n.ours).find(' ') == std::string_view::npos && !std::isnan(theirs);
     return Bad(fmt::format("expected {} {}, as {} is, got {}; {}", n.key, ours, n.ours, got,
                            settable
@@ -115,9 +115,9 @@ class Checker {
           fmt::format("expected {} true or false, got {}; set it as the weights were trained", kTied, Shown(*found)));
     if (given) theirs = found->get<bool>();
     if (theirs == model_.tie_embeddings || same_head()) return absl::OkStatus();
-    return Bad(fmt::format(
-        "expected {} {}, as model.tie_embeddings is, got {}; set model.tie_embeddings={}", kTied, model_.tie_embeddings,
-        given ? Shown(*found) : fmt::format("none, for which transformers takes {}", theirs), theirs));
+    return Bad(fmt::format("expected {} {}, as model.tie_embeddings is, got {}; set model.tie_embeddings={}", kTied,
+                           model_.tie_embeddings,
+                           given ? Shown(*found) : fmt::format("none, where transformers takes {}", theirs), theirs));
   }
 
   // Whether a key of config.json is compared or in a table.

@@ -119,7 +119,7 @@ absl::StatusOr<InitialWeights> InitialWeights::Open(const Config& config) {
   if (!files.ok() && IsCheckpoint(config.model.init))
     return refuse(
         fmt::format("{0}: expected a folder with model.safetensors, got a checkpoint of Weft's; "
-                    "checkpoint.resume={0} goes on from it, and weft export writes its weights as model.init "
+                    "checkpoint.resume={0} continues from it, and weft export writes its weights as model.init "
                     "takes them",
                     config.model.init));
   if (!files.ok()) return refuse(std::string(files.status().message()));
@@ -259,7 +259,7 @@ std::string InitialWeights::Summary() const {
   return fmt::format(
       "weights of {}{}{}", files_.path(),
       ignored_.empty() ? "" : fmt::format("; passed over, as they hold none: {}", Listed(ignored_)),
-      has_settings_ ? "" : "; no config.json beside them: heads, norms and positions are as this run has them");
+      has_settings_ ? "" : "; no config.json with them: heads, norms and positions are as this run has them");
 }
 
 }  // namespace weft

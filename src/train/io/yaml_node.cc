@@ -78,7 +78,7 @@ absl::Status CheckLine(std::string_view line, const std::string& name, int numbe
     return At(name, number, int(bad) + 1,
               fmt::format("expected text, got the control character 0x{:02x}; remove it", uint8_t(line[bad])));
   if (size_t tab = IndentingTab(line); tab != line.npos)
-    return At(name, number, int(tab) + 1, "expected spaces before the first word, got a tab; indent with spaces");
+    return At(name, number, int(tab) + 1, "expected spaces at the start of the line, got a tab; indent with spaces");
   if (line.starts_with('%'))  // the library takes it for a directive even in the middle of a document
     return At(name, number, 1, "a config has no directives; remove the line, or put the word in quotes");
   if (int column = OpenQuote(line)) return At(name, number, column, "the quote is not closed on its line; close it");

@@ -175,7 +175,7 @@ std::optional<double> BitsPerByte(const EvalRecord& record) {
 
 std::string StartLines(const StartRecord& r) {
   std::string lines = fmt::format(
-      "{} parameters, {} on {} rank{} ({}), {} tokens a step, {} tokens to train on, {} to validate; {} "
+      "{} parameters, {} on {} rank{} ({}), {} tokens per step, {} tokens to train on, {} to validate; {} "
       "nodes, {} local, arena {:.1f} MiB",
       CountText(r.parameters), ToString(r.mesh), r.ranks, r.ranks == 1 ? "" : "s", r.device,
       CountText(r.tokens_per_step), r.train_tokens ? CountText(r.train_tokens) : "random", CountText(r.val_tokens),

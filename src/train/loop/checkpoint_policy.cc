@@ -78,12 +78,12 @@ absl::Status CheckpointPolicy::SaveAtStop(int64_t step, bool eval_due) {
 
 // checkpoint.resume=auto takes the highest step, and another run may have saved a higher one.
 std::string CheckpointPolicy::HowToGoOn(int64_t step) const {
-  if (!saver_) return "nothing is saved, for there is no checkpoint.dir";
+  if (!saver_) return "no checkpoint saved: checkpoint.dir is not set";
   if (step == start_.step()) return "no step was done, so start it as before";
   const std::string& dir = config_.checkpoint.dir;
   std::vector<int64_t> there = StepsIn(dir);
-  if (there.empty() || there[0] <= step) return "go on with " + ResumeWords(config_);
-  return fmt::format("go on with checkpoint.resume={}, as auto would take {}", ShellWord(StepFolder(dir, step)),
+  if (there.empty() || there[0] <= step) return "continue with " + ResumeWords(config_);
+  return fmt::format("continue with checkpoint.resume={}, as auto would take {}", ShellWord(StepFolder(dir, step)),
                      StepFolder(dir, there[0]));
 }
 

@@ -34,7 +34,7 @@ void RunReporter::Write(const LogRecord& record) {
 
 void RunReporter::NoteLost(const absl::Status& status) {
   std::string fault(status.message());
-  PrintStderr("weft: {}; the run goes on without it\n", fault);
+  PrintStderr("weft: {}; the run continues without it\n", fault);
   std::lock_guard lock(lost_->mutex);
   lost_->status.Update(
       absl::AbortedError("weft: the run has reached its end, but not all of its log is there: " + fault));

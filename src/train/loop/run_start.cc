@@ -23,7 +23,7 @@ absl::Status CheckTokenizer(const Checkpoint& checkpoint, const Config& config, 
     if (mine && file.name == mine->names().file && file.header_crc != Crc32c(mine->files().table))
       return absl::InvalidArgumentError(fmt::format(
           "{}expected the tokenizer of {}, which lies there as {}, got another one of its kind; train on its "
-          "tokens, or start anew with checkpoint.resume=never",
+          "tokens, or start from the beginning with checkpoint.resume=never",
           PlaceOf(config, "data.tokenizer"), checkpoint.folder(), file.name));
   return absl::OkStatus();
 }

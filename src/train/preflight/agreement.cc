@@ -69,14 +69,14 @@ std::string FirstDifference(const std::string& theirs, const std::string& first)
 std::string DataFault(const Facts& theirs, const Facts& first) {
   if (theirs.kinds != first.kinds)
     return fmt::format(
-        "another vocabulary ({} kinds of token against {}): data.tokenizer, or the data behind data.train or data.val, "
+        "another vocabulary ({} kinds of token against {}): data.tokenizer, or the data of data.train or data.val, "
         "is not the same there",
         theirs.vocab, first.vocab);
   if (theirs.config != first.config) return "";  // the data may depend on the config
   auto tokens = [](const char* what, const char* key, int64_t count, int64_t of_first) {
     return fmt::format(
-        "other {} ({} tokens against {}): the data behind {} is not the same there; compare the files with sha256sum",
-        what, count, of_first, key);
+        "other {} ({} tokens against {}): the data of {} is not the same there; compare the files with sha256sum", what,
+        count, of_first, key);
   };
   if (theirs.train != first.train)
     return tokens("training tokens", "data.train", theirs.train_tokens, first.train_tokens);

@@ -84,7 +84,7 @@ absl::Status CheckAdds(const std::string& json_path, int64_t vocab) {
     if (!token.is_object() || !token.contains("id") || !token["id"].is_number_integer()) continue;
     if (int64_t id = token["id"].get<int64_t>(); id >= vocab)
       return absl::InvalidArgumentError(fmt::format(
-          "{}: adds {} with id {}, which {} beside it, of {} ids, does not have; Weft reads the latter only: use a "
+          "{}: adds {} with id {}, which {} in its folder, of {} ids, does not have; Weft reads the latter only: use a "
           "tokenizer.json of byte-level BPE, or remove the token from both and from the weights",
           json_path, Shown(token.value("content", nlohmann::json())), id, kModel, vocab));
   }

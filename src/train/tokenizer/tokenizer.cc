@@ -147,7 +147,7 @@ absl::StatusOr<Tokenizer> Tokenizer::Open(const std::string& name) {
   size_t colon = name.find(':');
   if (colon == name.npos) return Bytes();
   std::string path = name.substr(colon + 1), word = name.substr(0, colon);
-  if (path.empty()) return absl::InvalidArgumentError(fmt::format("expected a path behind {}, got nothing", name));
+  if (path.empty()) return absl::InvalidArgumentError(fmt::format("expected a path after {}, got nothing", name));
   for (size_t kind = 0; kind < std::size(kTokenizers); kind++)
     if (word == kTokenizers[kind].word) return OpenTokenizer(TokenizerKind(kind), path);
   return absl::InvalidArgumentError(fmt::format("expected a tokenizer's word before the path, got {}", name));

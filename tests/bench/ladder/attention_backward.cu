@@ -1,4 +1,4 @@
-// Probe: the skeleton of attention's backward pass on Hopper, bf16, head width 128. Of the five products it computes
+// Probe: the skeleton of attention's backward pass on Hopper, bf16, head width 128. It computes, of the five products,
 //   S^T = K Q^T, dP^T = V dO^T, dV += P^T dO   and, with kWithDk, dK += dS^T Q;
 // dQ is left out. dS is formed in f32 and summed over queries, so that the result of each product is checked.
 // A block owns 128 keys. One warpgroup copies, and two compute 64 keys each against tiles of kQueries queries. The

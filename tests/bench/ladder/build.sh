@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds the probes beside this script: build.sh DEST [cudnn_attention] [attention_backward] [overlap] [buckets] [captured]
+# Builds the probes in the folder of this script: build.sh DEST [cudnn_attention] [attention_backward] [overlap] [buckets] [captured]
 # [progress] [startup] [cupti_counter] [cupti_kernels]; all without names. cudnn_attention: $CUDNN_FRONTEND is the frontend's
 # include folder, by default the one that launcher/setup.sh fetches. overlap, buckets, captured, progress and startup: NCCL,
 # cuBLASLt, and MPI as mpicc finds it. cupti_counter and cupti_kernels are libraries, DEST/libNAME.so, with CUPTI from the

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The probes of several GPUs of one host, on all of them: captured, buckets, progress and startup. One JSON line per
-# measurement on stdout. With OUT set, OUT/multigpu.jsonl has the lines, OUT/multigpu.log what the programs said, and
+# measurement on stdout. With OUT set, OUT/multigpu.jsonl has the lines, OUT/multigpu.log what the programs printed, and
 # OUT/clocks.csv the clocks, watts and degrees of every GPU. Ends within LIMIT seconds, 480 by default: each program has a
 # limit of its own, so one that hangs costs little, and what no longer fits is left out. Fails if a program fails or is
 # left out, if a collective gives a wrong value, or if NCCL uses NVLink multicast.

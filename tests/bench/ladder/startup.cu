@@ -154,8 +154,8 @@ static void Print(const World& world, const std::string& label, const std::strin
   std::fflush(stdout);
 }
 
-// Creates communicators on another thread while this one loads cuBLASLt and fills memory. Their memory cannot be told
-// apart from other memory in this mode.
+// Creates communicators on another thread while this one loads cuBLASLt and fills memory. Their memory cannot be
+// separated apart from other memory in this mode.
 static void MakeBeside(const World& world, const ncclUniqueId& id, Communicators& comms, Work& work) {
   std::exception_ptr failure;
   std::thread maker([&] {

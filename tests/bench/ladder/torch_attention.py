@@ -1,4 +1,4 @@
-"""The peer beside cudnn_attention: PyTorch's scaled_dot_product_attention on its cuDNN backend, same shapes."""
+"""The peer of cudnn_attention: PyTorch's scaled_dot_product_attention on its cuDNN backend, same shapes."""
 import json
 import statistics
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # weft bench: each kind on 1 and on 2 ranks of the CPU, as a table and as JSON lines that weft report reads, and the
-# words that it refuses. Times are not judged. Usage: bench_command_test.sh ROOT BUILD; exits 77 (skipped) where the
+# arguments that it refuses. Times are not judged. Usage: bench_command_test.sh ROOT BUILD; exits 77 (skipped) where the
 # program is not built.
 source "$(dirname "$0")/../prelude.sh"
 
@@ -15,7 +15,7 @@ words() {
     dispatch) echo "elements=4" ;;
   esac
 }
-# Cases of a kind on this number of ranks. Of one rank there is no send; a barrier has one size.
+# Cases of a kind on this number of ranks. One rank has no send; a barrier has one size.
 cases() {
   case $1 in
     collective) [ "$2" = 1 ] && echo 38 || echo 46 ;;

@@ -247,8 +247,8 @@ bool NcclGroup::Connects(const Collective& call) {
   return connected_.emplace(call.op, call.peer, size).second;
 }
 
-// A call of a new kind connects ranks, for which NCCL has no deadline. If a peer fails before it reaches that call, no
-// abort can end it, because the communicator is locked meanwhile. So a HangGuard bounds it.
+// A call of a new kind connects ranks, and NCCL has no deadline for that. If a peer fails before it reaches that call,
+// no abort can end it, because the communicator is locked meanwhile. So a HangGuard bounds it.
 void NcclGroup::Call(bool connects, Deadline deadline, absl::FunctionRef<void()> put) {
   std::unique_lock lock = comm_->Lock();
   std::optional<HangGuard> guard;

@@ -1,7 +1,7 @@
 // Reads and writes rows of any dtype as rows of a compute type C (float, double, int64_t).
 //
 // Kernels are written once per compute type. Reader::Row returns a pointer to n values of C: into the storage if that
-// is a contiguous row of C, otherwise to a tile that it fills. Writer does the same for results.
+// is a contiguous row of C, otherwise to a tile that it fills. Writer treats results in the same way.
 //
 //   Reader<float> in(view);
 //   const float* x = in.Row(offset, stride, n, tile);

@@ -69,7 +69,7 @@ std::string GpuFault(int index, const std::string& name, int capability, std::st
     return fmt::format("{}, expected {} or newer; use device=cpu", start, CapabilityText(kOldest));
   if (RunsAny(built, capability)) return {};
   return fmt::format(
-      "{}, and the kernels of this build are for {} alone; configure with -DWEFT_CUDA_ARCH={}-real and build, or use "
+      "{}, and the kernels of this build are only for {}; configure with -DWEFT_CUDA_ARCH={}-real and build, or use "
       "device=cpu",
       start, built, capability);
 }

@@ -33,7 +33,7 @@ WEFT_LOGIC_OPS(WEFT_TEST)
 #undef WEFT_TEST
 #undef WEFT_BODY
 
-// Like Body, for operands and results of 16 bits, for which less accurate functions suffice.
+// Like Body, for operands and results of 16 bits, where less accurate functions suffice.
 template <Op op>
 struct ShortBody : Body<op> {};
 #define WEFT_SHORT(Name, value)                                                                               \

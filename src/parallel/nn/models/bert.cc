@@ -125,7 +125,7 @@ constexpr FamilyKey kKeys[] = {
 
 extern const ModelFamily bert;
 const ModelFamily bert{.name = "bert",
-                       .summary = "an encoder: both sides attended to, norms behind sums, GELU, learned positions",
+                       .summary = "an encoder: both sides attended to, norms after sums, GELU, learned positions",
                        .configure = Configure,
                        .default_ffn = Ffn,
                        .tie_embeddings = true,

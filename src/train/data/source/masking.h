@@ -1,5 +1,5 @@
 // Masking: prepares rows for a model that predicts masked tokens (Devlin et al. 2019, section 3.1). 15 % of the tokens
-// of a row are targets; each must be predicted at its own position. Of those, 80 % become the mask token, 10 % a random
+// of a row are targets; each must be predicted at its own position. 80 % of them become the mask token, 10 % a random
 // token, and 10 % stay.
 //
 // The choice depends on (seed, step, row) in training and on (seed, window) in evaluation, by the random contract

@@ -50,7 +50,7 @@ absl::StatusOr<TokenShard> OpenTokenShard(const std::string& path) {
     return Bad(path, fmt::format("expected a token shard, which begins with {} or {}, got {}; give a shard of llm.c",
                                  kFormats[0].magic, kFormats[1].magic, header[0]));
   if (header[1] != format->version)
-    return Bad(path, fmt::format("expected a token shard of version {} behind the magic {}, got version {}; make it "
+    return Bad(path, fmt::format("expected a token shard of version {} after the magic {}, got version {}; make it "
                                  "again with llm.c's scripts",
                                  format->version, format->magic, header[1]));
   if (header[2] < 1)

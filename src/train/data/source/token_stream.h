@@ -68,7 +68,7 @@ class TokenStream {
 // A summary of a stream. It covers all tokens, except that of more than 2^26 tokens on disk it covers 1024 runs from
 // the first token to the last.
 struct TokenSummary {
-  uint64_t hash = 0;  // of the covered tokens and the size; the same for ids and for shards of them
+  uint64_t hash = 0;  // of the covered tokens and the size; equal for ids and for shards of them
   uint32_t largest = 0;
   int64_t largest_at = 0;  // index of its first occurrence
 };
