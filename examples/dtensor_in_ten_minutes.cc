@@ -1,4 +1,4 @@
-// The code of docs/dtensor.md, in its order. The page shows what each step prints on four ranks:
+// The code of docs/guide/dtensor.md, in its order. The page shows what each step prints on four ranks:
 //   mpirun -np 4 build/examples/dtensor_in_ten_minutes
 #include <fmt/format.h>
 

@@ -14,7 +14,7 @@ dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 
 # What takes minutes: COMMAND|a file that runs it|by a line with this|a short one in its place here; true where there is
-# none, and then that file alone shows that the command works.
+# none, and then only that file shows that the command works.
 elsewhere=(
   "./launcher/quickstart.sh|.ci/run|launcher/quickstart.sh|build/release/weft train configs/quickstart.yaml ranks=4 mesh.dp=2 mesh.tp=2 train.steps=2 schedule.warmup_steps=1 train.eval_batches=1"
   # Which command line the arguments become is shown there, with other tools in place of cmake and the program; that it trains, here.
@@ -25,6 +25,7 @@ elsewhere=(
   "cmake --install build/release --prefix \"\$HOME/weft\"|tests/program/examples_test.sh|cmake --install|true"
   "cmake -B build/examples -S examples -DCMAKE_PREFIX_PATH=\"\$HOME/weft\"|tests/program/examples_test.sh|-S examples|true"
   "cmake --build build/examples|tests/program/examples_test.sh|cmake --build \"\$dir/examples\"|true"
+  "WEFT_UPDATE_REFERENCE=1 build/release/tests/reference/reference_test|tests/reference/reference_test.cc|WEFT_UPDATE_REFERENCE|build/release/tests/reference/reference_test"
   "mpirun -np 4 build/examples/train_gpt|tests/program/examples_test.sh|mpirun --oversubscribe|true"
 )
 # shorter COMMAND: what runs in its place.
@@ -146,8 +147,9 @@ run_page() {
 }
 
 cd "$root"
-[ $# -gt 0 ] || set -- README.md docs/*.md
+[ $# -gt 0 ] || set -- README.md CONTRIBUTING.md docs/*.md docs/guide/*.md docs/design/*.md
 for page in "$@"; do
+  grep -q '^```sh' "$page" || continue
   begin=$SECONDS
   rm -rf "$dir/clone"
   copy "$dir/clone"

@@ -1,11 +1,11 @@
-// README, docs/ and recipes are correct: their keys, paths, excerpts and gaps are compared with the schema and the
-// tree. docs_commands_test runs the commands.
+// README, docs/ and recipes are correct: their keys, commands, variables, events, paths, excerpts and gaps are compared
+// with the schema, the reference pages and the tree. docs_commands_test runs the commands, and reference_test compares
+// the reference pages with the program.
 #include <absl/strings/str_split.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cctype>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -21,7 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const fs::path kRoot = WEFT_ROOT;
+const fs::path kRoot = WEFT_ROOT, kIndex = kRoot / "docs/README.md";
 
 std::string Read(const fs::path& path) {
   std::ifstream file(path, std::ios::binary);
@@ -37,10 +37,11 @@ std::vector<std::string> Matches(const std::string& text, const std::string& pat
 
 std::vector<std::string> Split(const std::string& text, const char* by) { return absl::StrSplit(text, by); }
 
-// Returns README and the pages of docs/.
+// Returns README, CONTRIBUTING and the pages of docs/.
 std::vector<fs::path> Pages() {
-  std::vector<fs::path> pages{kRoot / "README.md"};
-  for (const auto& entry : fs::directory_iterator(kRoot / "docs")) pages.push_back(entry.path());
+  std::vector<fs::path> pages{kRoot / "README.md", kRoot / "CONTRIBUTING.md"};
+  for (const auto& entry : fs::recursive_directory_iterator(kRoot / "docs"))
+    if (entry.path().extension() == ".md") pages.push_back(entry.path());
   std::sort(pages.begin(), pages.end());
   return pages;
 }
@@ -59,21 +60,23 @@ std::string WithoutBlocks(const std::string& page) {
 
 // A fenced block of a page, and the last link to a file of the tree before it.
 struct Block {
-  std::string language, file;
+  std::string language;
+  fs::path file;
   std::string text{};  // without the last newline
 };
-std::vector<Block> BlocksOf(const std::string& page) {
+std::vector<Block> BlocksOf(const fs::path& page) {
   std::vector<Block> blocks;
-  std::string file;
+  fs::path file;
   bool inside = false;
-  for (const std::string& line : Split(page, "\n")) {
+  for (const std::string& line : Split(Read(page), "\n")) {
     if (line.starts_with("```")) {
       inside = !inside;
       if (inside) blocks.push_back({line.substr(3), file});
     } else if (inside) {
       blocks.back().text += (blocks.back().text.empty() ? "" : "\n") + line;
     } else {
-      for (const std::string& link : Matches(line, "\\]\\(\\.\\./([a-z_/0-9-]+\\.[a-z]+)\\)")) file = link;
+      for (const std::string& link : Matches(line, "\\]\\(([.a-zA-Z_/0-9-]+\\.[a-z]+)\\)"))
+        file = fs::weakly_canonical(page.parent_path() / link);
     }
   }
   EXPECT_FALSE(inside) << "a block that does not end";
@@ -87,23 +90,10 @@ std::set<std::string> Anchors(const std::string& page) {
     if (!line.starts_with("#")) continue;
     std::string anchor;
     for (char c : line.substr(line.find(' ') + 1))
-      if (std::isalnum(c) || c == ' ' || c == '-') anchor += c == ' ' ? '-' : char(std::tolower(c));
+      if (std::isalnum(c) || c == ' ' || c == '-' || c == '_') anchor += c == ' ' ? '-' : char(std::tolower(c));
     anchors.insert(anchor);
   }
   return anchors;
-}
-
-TEST(Readme, HoldsTheSchemasTable) {
-  const std::string begin = "<!-- config keys: begin -->\n", end = "<!-- config keys: end -->";
-  std::string readme = Read(kRoot / "README.md"), table = ConfigMarkdown();
-  size_t from = readme.find(begin), to = readme.find(end);
-  ASSERT_TRUE(from != readme.npos && to != readme.npos);
-  from += begin.size();
-  if (std::getenv("WEFT_UPDATE_README")) {
-    std::ofstream(kRoot / "README.md", std::ios::binary) << readme.substr(0, from) + table + readme.substr(to);
-    GTEST_SKIP() << "README.md now holds the table";
-  }
-  EXPECT_EQ(readme.substr(from, to - from), table) << "run this test once with WEFT_UPDATE_README=1";
 }
 
 // Every `section.key`, by itself or before = or :, is a key of the schema.
@@ -113,11 +103,43 @@ TEST(Pages, NameOnlyKeysThatExist) {
     if (!name.empty()) sections += (sections.empty() ? "" : "|") + name;
   size_t count = 0;
   for (const fs::path& page : Pages())
-    for (const std::string& key : Matches(Read(page), "\\b((?:" + sections + ")\\.[a-z_]+)(?=[`=:])")) {
+    for (const std::string& key : Matches(Read(page), "(?:^|[^/a-z_.])((?:" + sections + ")\\.[a-z_]+)(?=[`=:])")) {
       EXPECT_NE(FindField(key), nullptr) << page << ": " << key;
       count++;
     }
   EXPECT_GE(count, Schema().size());
+}
+
+// Returns what the page of docs/reference has in code in the first column of its tables.
+std::set<std::string> Named(const char* page) {
+  std::vector<std::string> names = Matches(Read(kRoot / "docs/reference" / page), "\n\\| `([^`]*)`");
+  return {names.begin(), names.end()};
+}
+
+TEST(Pages, NameOnlyCommandsThatExist) {
+  std::set<std::string> commands = Anchors(Read(kRoot / "docs/reference/commands.md"));
+  for (const char* own : {"weft-help", "weft-version"}) commands.insert(own);
+  size_t count = 0;
+  for (const fs::path& page : Pages())
+    for (const std::string& name : Matches(Read(page), "(?:`|release/)weft ([a-z]+)")) {
+      EXPECT_TRUE(commands.contains("weft-" + name)) << page << ": weft " << name;
+      count++;
+    }
+  EXPECT_GE(count, 100u);
+}
+
+TEST(Pages, NameOnlyVariablesThatExist) {
+  std::set<std::string> variables = Named("environment.md");
+  for (const fs::path& page : Pages())
+    for (const std::string& name : Matches(Read(page), "`([A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+)(?:=[^`]*)?`"))
+      EXPECT_TRUE(variables.contains(name)) << page << ": " << name;
+}
+
+TEST(Pages, NameOnlyEventsThatExist) {
+  std::set<std::string> events = Anchors(Read(kRoot / "docs/reference/log-events.md"));
+  for (const fs::path& page : Pages())
+    for (const std::string& name : Matches(Read(page), "`([a-z]+)` events?\\b"))
+      EXPECT_TRUE(events.contains(name)) << page << ": " << name;
 }
 
 TEST(Pages, NameOnlyPathsThatExist) {
@@ -133,29 +155,30 @@ TEST(Pages, LinkToWhatIsThere) {
   for (const fs::path& page : Pages())
     // A lambda in a block of code looks like a link.
     for (const std::string& link : Matches(WithoutBlocks(Read(page)), "\\]\\(([^)]*)\\)")) {
+      if (link.starts_with("https://")) continue;
       size_t hash = std::min(link.find('#'), link.size());
       fs::path target = hash == 0 ? page : fs::weakly_canonical(page.parent_path() / link.substr(0, hash));
       EXPECT_TRUE(fs::exists(target)) << page << ": " << link;
       bool found = hash == link.size() || Anchors(Read(target)).contains(link.substr(hash + 1));
       EXPECT_TRUE(found) << page << ": " << link;
-      if (page == kRoot / "README.md") linked.insert(target);
+      if (page == kIndex) linked.insert(target);
     }
   for (const fs::path& page : Pages())
-    EXPECT_TRUE(page == kRoot / "README.md" || linked.contains(fs::weakly_canonical(page))) << "README misses " << page;
+    EXPECT_TRUE(page == kIndex || linked.contains(fs::weakly_canonical(page))) << "the index misses " << page;
 }
 
 // A page's code equals its source, line by line. "..." stands for lines that are left out.
 TEST(Pages, ExcerptsAreTheSources) {
   int count = 0;
   for (const fs::path& page : Pages())
-    for (const Block& block : BlocksOf(Read(page))) {
+    for (const Block& block : BlocksOf(page)) {
       if (block.language != "cpp" && block.language != "yaml") {
         // docs_commands_test runs the `sh` blocks and compares the `text` blocks. Readers see `mermaid` as a picture.
         EXPECT_TRUE(block.language == "sh" || block.language == "text" || block.language == "mermaid")
             << page << ": a block of \"" << block.language << '"';
         continue;
       }
-      std::string source = "\n" + Read(kRoot / block.file);
+      std::string source = "\n" + Read(block.file);
       size_t at = 0;
       for (const std::string& piece : Split(block.text, "\n...\n")) {
         at = source.find("\n" + piece + "\n", at);

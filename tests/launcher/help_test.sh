@@ -13,11 +13,11 @@ run 2 'unknown command "versoin"; did you mean version?' versoin
 run 0 "weft " version
 "$weft" --version | cmp - "$dir/out" || fail "expected what --version prints"
 
-# Every key of README's table, in the list of all and with its help in that of its section.
+# Every key of docs/reference/keys.md, in the list of all and with its help in that of its section.
 run 0 "weft help keys SECTION says more" help keys
 cp "$dir/out" "$dir/listed"
-keys=$(sed -n '/config keys: begin/,/config keys: end/s/^| `\([a-z_.]*\)`.*/\1/p' README.md)
-[ "$(wc -w <<< "$keys")" -gt 60 ] || fail "expected README to have the keys"
+keys=$(sed -n 's/^| `\([a-z_.]*\)`.*/\1/p' docs/reference/keys.md)
+[ "$(wc -w <<< "$keys")" -gt 60 ] || fail "expected docs/reference/keys.md to have the keys"
 mkdir "$dir/sections"
 for key in $keys; do
   grep -qx "    $key" "$dir/listed" || fail "expected $key in weft help keys"

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# docs/dtensor.md and its program, examples/dtensor_in_ten_minutes.cc, agree step by step. The C++ of each step on the
+# docs/guide/dtensor.md and its program, examples/dtensor_in_ten_minutes.cc, agree step by step. The C++ of each step on the
 # page stands in the section of the program that "// step N" opens, in the same order, indentation aside. The text of
 # each step is what that section prints on four ranks, after the line "step N". The program succeeds on 1 and 2 ranks.
 # Usage: dtensor_page_test.sh ROOT BUILD; exits 77 (skipped) if the library is not built.
 # shellcheck source=tests/launcher/prelude.sh
 source "$(dirname "$0")/../launcher/prelude.sh"
 [ -e "$build/libweft.so" ] || exit 77
-page=docs/dtensor.md example=dtensor_in_ten_minutes
+page=docs/guide/dtensor.md example=dtensor_in_ten_minutes
 
 step() { "$@" > "$dir/out" 2> "$dir/err" || fail "expected $*"; }
 step cmake --install "$build" --prefix "$dir/weft"

@@ -167,7 +167,7 @@ const std::vector<Field>& Fields() {
       {KEY(model.rope_theta, "base of the rotary embedding, in families that have one (llama, neox)"), .bounds = Above(0)},
       {KEY(model.rope_factor, "Llama 3.1's scaling of the rotary embedding to longer contexts; 1: none"), .bounds = AtLeast(1)},
       {KEY(model.rope_low, "a frequency of fewer turns in rope_context tokens is divided by rope_factor"), .bounds = Above(0)},
-      {KEY(model.rope_high, "one of more turns stays; between the two, part of it"), .bounds = Above(0)},
+      {KEY(model.rope_high, "a frequency of more turns stays; one between the two is divided in part"), .bounds = Above(0)},
       {KEY(model.rope_context, "tokens of a sequence before the scaling"), .bounds = From(1, kBillion)},
       {KEY(model.init, "weights to start from: a safetensors file of Hugging Face's, or its folder (gpt2, llama)"),
        .default_text = "none: random"},
@@ -178,18 +178,18 @@ const std::vector<Field>& Fields() {
        .help = "text files, JSONL (both also as gzip or Zstandard) or token shards, folders or globs; sources of a mixture share the sequences by weight", .per_rank = true, .default_text = "required unless synthetic"},
       {KEY(data.val, "validation text or shards, or the fraction of the training data cut off its tail; 0: no evaluation"),
        .bounds = HalfOpen(0, 1), .per_rank = true, .default_text = "none"},
-      {KEY(data.tokenizer, "of text: bytes; chars: the sorted code points of the text, or of a table; else a published one: huggingface: a folder, a tokenizer.json or a tokenizer.model; sentencepiece: a model; tiktoken: lines of base64"),
+      {KEY(data.tokenizer, "tokenizer of text: bytes; chars: the sorted code points of the text, or of a table; else a published one: huggingface: a folder, a tokenizer.json or a tokenizer.model; sentencepiece: a model; tiktoken: lines of base64"),
        .choices = {"bytes", "chars", "chars:", "huggingface:", "sentencepiece:", "tiktoken:"},
        .default_text = "that of model.init's folder, else bytes"},
       {KEY(data.field, "field of a JSONL record that holds its text")},
       {KEY(data.shuffle, "sequences start at random offsets; false: consecutive windows")},
       {KEY(data.synthetic, "random tokens instead of data.train; no evaluation")},
 
-      {KEY(parallel.plan, "which tensors lie on a mesh how: a plan by name, and rows that are added to it; the last row that matches and names an axis counts"),
+      {KEY(parallel.plan, "how tensors lie on a mesh: a plan by name, and rows that are added to it; the last row that matches and names an axis counts"),
        .choices = NamesOf(NamedPlans()), .default_text = "the family's: bert of bert, else megatron"},
       {KEY(parallel.sequence_parallel, "shard the sequence between tensor parallel blocks; needs tp above 1")},
-      {KEY(parallel.fsdp, "what dp ranks shard; gradients: these and the moments, full: the parameters too")},
-      {KEY(parallel.regather, "with fsdp full, whether the backward pass gathers weights again; auto: on a GPU only where the memory for keeping them is not there")},
+      {KEY(parallel.fsdp, "what dp ranks shard; gradients: gradients and moments; full: the parameters too")},
+      {KEY(parallel.regather, "with fsdp full, whether the backward pass gathers weights again; auto: on a GPU only if it lacks the memory to keep them")},
       {KEY(parallel.check, "explicit: refuse a model or plan that leaves a collective to be inserted")},
 
       {KEY(precision.compute, "type of activations and products; f16 trains with a loss scale")},
@@ -198,41 +198,41 @@ const std::vector<Field>& Fields() {
        .default_text = "the wider of f32 and compute"},
       {KEY(precision.wire, "type in which gradients cross ranks; bf16: half the bytes, each rounded before it is sent, and summed in f32 in rank order; needs reduce f32, not with compute f16")},
 
-      {KEY(loss_scale.initial, "with compute f16, what the mean loss is multiplied by for its gradients, at first"),
+      {KEY(loss_scale.initial, "with compute f16, the first factor by which the mean loss is multiplied for its gradients"),
        .bounds = From(LossScaleOptions::kLeast, LossScaleOptions::kMost)},
-      {KEY(loss_scale.growth_factor, "by which it grows after growth_interval updates in a row"), .bounds = Above(1)},
-      {KEY(loss_scale.backoff_factor, "by which it changes where a gradient is not finite; that step updates nothing"),
+      {KEY(loss_scale.growth_factor, "factor by which the scale grows after growth_interval updates in a row"), .bounds = Above(1)},
+      {KEY(loss_scale.backoff_factor, "factor by which the scale changes if a gradient is not finite; that step updates nothing"),
        .bounds = {.low = 0, .high = 1, .low_open = true, .high_open = true}},
-      {KEY(loss_scale.growth_interval, "updates in a row after which it grows"), .bounds = From(1, kBillion)},
+      {KEY(loss_scale.growth_interval, "updates in a row after which the scale grows"), .bounds = From(1, kBillion)},
       {KEY(loss_scale.min, "least scale; gradients that are not finite even there end the run"),
        .bounds = From(LossScaleOptions::kLeast, LossScaleOptions::kMost)},
 
       {KEY(kernels.deterministic, "no kernel that may give other bits on the next run; false allows faster ones on a GPU")},
       {KEY(kernels.tf32, "products of f32 on a GPU may round their operands to TF32, of 11 significant bits")},
-      {KEY(kernels.attention, "what runs attention on a GPU where it can; auto: the first of cudnn, flash, plain")},
+      {KEY(kernels.attention, "backend of attention on a GPU, if it takes the call; auto: the first of cudnn, flash, plain")},
 
       {KEY(optimizer.name, "the update rule"), .choices = NamesOf(OptimizerRules())},
       {KEY(optimizer.lr, "learning rate after the warm-up"), .bounds = Above(0)},
-      {KEY(optimizer.betas, "decay of the two moments of adamw, and of what muon leaves to it; of lion's mean, as used and as kept"),
+      {KEY(optimizer.betas, "decay of the two moments of adamw (also for the parameters that muon leaves to it), or of lion's mean as used and as kept"),
        .bounds = HalfOpen(0, 1), .default_text = Texts().betas.c_str(), .absent = LeftOut("optimizer.betas")},
       {KEY(optimizer.eps, "added to the root of the second moment"), .bounds = Above(0), .default_text = Texts().eps.c_str(), .absent = LeftOut("optimizer.eps")},
       {KEY(optimizer.momentum, "share of the last step that is kept"), .bounds = HalfOpen(0, 1), .default_text = Texts().momentum.c_str(), .absent = LeftOut("optimizer.momentum")},
       {KEY(optimizer.nesterov, "look ahead by a step of momentum"), .default_text = Texts().nesterov.c_str(), .absent = LeftOut("optimizer.nesterov")},
-      {KEY(optimizer.weight_decay, "of product weights and embeddings"), .bounds = AtLeast(0), .default_text = Texts().decay.c_str(), .absent = LeftOut("optimizer.weight_decay")},
-      {KEY(optimizer.groups, "what parameters have of their own: match is a pattern of their paths, lr_scale multiplies the learning rate, weight_decay is of all that match (norms and biases too), optimizer names another; the last group that matches a parameter counts"),
+      {KEY(optimizer.weight_decay, "weight decay of product weights and embeddings"), .bounds = AtLeast(0), .default_text = Texts().decay.c_str(), .absent = LeftOut("optimizer.weight_decay")},
+      {KEY(optimizer.groups, "settings of some parameters: match is a pattern of their paths, lr_scale multiplies the learning rate, weight_decay applies to all that match (norms and biases too), optimizer names another; only the last group that matches a parameter counts"),
        .default_text = "none"},
 
       {KEY(schedule.name, "shape of the learning rate after the warm-up"), .choices = NamesOf(Schedules())},
       {KEY(schedule.warmup_steps, "steps of linear warm-up; at most train.steps"), .bounds = From(0, kBillion)},
-      {KEY(schedule.min_lr, "learning rate that the decay would reach one step after the last, and the least of inverse_sqrt; at most lr"), .bounds = AtLeast(0)},
+      {KEY(schedule.min_lr, "learning rate that the decay would reach one step after the last, and the lowest of inverse_sqrt; at most lr"), .bounds = AtLeast(0)},
 
       {KEY(train.steps, "updates"), .bounds = From(1, kBillion), .default_text = "required"},
       {KEY(train.global_batch, "sequences of a step over all ranks"),
        .bounds = From(1, kBillion), .default_text = "required"},
       {KEY(train.micro_batch, "sequences of a dp rank at once"),
        .bounds = From(1, kBillion), .default_text = "the rank's whole share"},
-      {KEY(train.seed, "of weights, dropout and data order"), .bounds = AtLeast(0)},
-      {KEY(train.objective, "what a token is trained to give: next: the one behind it; masked: itself, of 15 % that are masked or replaced"),
+      {KEY(train.seed, "seed of weights, dropout and data order"), .bounds = AtLeast(0)},
+      {KEY(train.objective, "what the model predicts at a token: next: the token after it; masked: the token itself, for 15 % that are masked or replaced"),
        .default_text = "the family's: masked of bert, else next"},
       {KEY(train.clip, "greatest norm of the gradient; 0: no clipping"), .bounds = AtLeast(0)},
       {KEY(train.label_smoothing, "share of a target's probability spread over all token kinds; not in evaluation"),
@@ -379,15 +379,6 @@ std::string TypeText(const Field& field, const FieldRef& ref) { return std::visi
 std::string DefaultText(const Field& field) {
   Config defaults;
   return field.default_text ? field.default_text : PrintValue(field, defaults);
-}
-
-std::string ConfigMarkdown() {
-  std::string text = "| key | value | default | meaning |\n|---|---|---|---|\n";
-  for (const Field& field : Schema()) {
-    text += fmt::format("| `{}` | {} | {} | {} |\n", field.key, field.type_text ? field.type_text : TypeText(field),
-                        DefaultText(field), field.help);
-  }
-  return text;
 }
 
 }  // namespace weft

@@ -1,6 +1,6 @@
 // The schema of the config: one row per key, with its type, bounds, default and help.
 //
-// The reader, the printer and the table of keys in the docs all use these rows.
+// The reader, the printer and the reference page of keys all use these rows.
 #pragma once
 #include <functional>
 #include <limits>
@@ -64,8 +64,5 @@ std::vector<std::string> KeysOf(std::string_view section);
 std::string TypeText(const Field& field);
 std::string TypeText(const Field& field, const FieldRef& ref);  // for a value that is not a config key
 std::string DefaultText(const Field& field);
-
-// Returns all keys as a Markdown table for the docs.
-std::string ConfigMarkdown();
 
 }  // namespace weft

@@ -46,7 +46,7 @@ class Translator {
     if (!status_.ok()) return;
     status_ =
         absl::InvalidArgumentError(fmt::format("pattern {:?}: expected {}, got {} at offset {}, which weft has no "
-                                               "translation for; see docs/train-your-own-text.md",
+                                               "translation for; see docs/guide/tokenizers-and-weights.md",
                                                pattern_, expected, got, at));
   }
 

@@ -10,8 +10,8 @@ namespace weft {
 
 class NcclLibrary : public nccl::Functions {
  public:
-  // Sets those environment variables of NCCL and CUDA that the user has not set (README.md, On several GPUs). Must be
-  // called before CUDA starts. With `one_host`, NCCL listens only on the loopback.
+  // Sets those environment variables of NCCL and CUDA that the user has not set (docs/reference/environment.md). Must
+  // be called before CUDA starts. With `one_host`, NCCL listens only on the loopback.
   static void SetEnvironment(bool one_host);
   // Sets the environment and opens `file`. `ranks` is for error messages. Returns kNotFound if the library or a
   // dependency is missing. Returns kFailedPrecondition if it is too old or the environment requests NVLink multicast.
