@@ -75,7 +75,7 @@ refused "$dir/a=b: no such file or folder" prepare "$dir/no" "$dir/a=b"
 refused "weft prepare: OUT is missing: the first path is the folder to write to, got README.md, a file" prepare README.md "$dir/no"
 
 # A kill leaves all of the set or a part that is named; what was not published is cleared away by the next run.
-fault() { WEFT_FAULT=$1 within 60 "$weft" prepare "$dir/killed" README.md shard=9000 > "$dir/out" 2>&1 && code=0 || code=$?; }
+fault() { WEFT_FAULT=$1 within 60 "$weft" prepare "$dir/killed" README.md shard=1200 > "$dir/out" 2>&1 && code=0 || code=$?; }
 for point in create:kill:2 write:kill:9 fsync:kill rename:kill; do
   fault $point
   [ $code -eq 137 ] || fail "expected a kill at $point"
@@ -83,6 +83,6 @@ for point in create:kill:2 write:kill:9 fsync:kill rename:kill; do
 done
 fault write:enospc:5
 [ $code -eq 1 ] && grep -qF "cannot be written (No space left on device)" "$dir/out" || fail "expected a full disk to be named"
-run 0 "next:" prepare "$dir/killed" README.md shard=9000
+run 0 "next:" prepare "$dir/killed" README.md shard=1200
 [ ! -e "$dir/killed/.unfinished" ] || fail "expected nothing unfinished"
 echo "prepare: ok"
