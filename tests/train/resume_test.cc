@@ -358,8 +358,8 @@ TEST_F(Resume, AtOrPastTheLastStepDoesNothing) {
   }
 }
 
-// A run that goes back to an older checkpoint leaves the later ones, which have the higher steps. The checkpoint that is taken then
-// is reported, at its start, where it stops and where the next one looks for the newest.
+// A run that goes back to an older checkpoint leaves the later ones, which have the higher steps. The checkpoint that
+// is taken then is reported, at its start, where it stops and where the next one looks for the newest.
 TEST_F(Resume, SaysWhatAnOlderRunHasLeft) {
   ASSERT_TRUE(Train(SaveTo("c") + Words{"checkpoint.every=2"}).ok());
   std::string c = folder_.Path("c"), third = StepFolder(c, 3), sixth = StepFolder(c, 6), out, err;
