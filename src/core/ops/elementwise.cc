@@ -16,6 +16,7 @@ Var Times(const Var& dy, const Var& derivative) { return Mul(dy, derivative); }
 Var Times(const Var& dy, double derivative) { return derivative == 1.0 ? dy : Scale(dy, derivative); }
 Var Times(const Var&, NoGradient) { return {}; }
 
+Var Like(const Var& a, double k) { return Full(k, a.dtype(), {}); }  // a constant that broadcasts
 Var Mask(VarAt condition, const Var& like) { return Cast(condition, like.dtype()); }
 
 // The second derivative of gelu(x) = x/2 (1 + t), t = tanh(u), u = s (x + c x^3) (Hendrycks, Gimpel 2016, tanh form).
