@@ -12,9 +12,10 @@ class Var;
 // Permute    perm: output dim i is input dim perm[i].
 // Split      dim, inner: dim n becomes [n / inner, inner].
 // Merge      dim: dims dim and dim + 1 become one.
-// Slice      dim, start, length: the elements [start, start + length) of dim.
+// Slice      dim, start, length, step: `length` elements of dim, from `start` on, `step` apart (1 if it is absent).
 // Pad        dim, low, high: adds `low` zeros before and `high` zeros after.
 // Concat     dim: joins any number of inputs that agree in the other dims.
+// Reverse    dim: the elements of dim in reverse order.
 
 Var Broadcast(Var x, int dim, int64_t size, Loc loc = Loc::current());
 // Inserts the leading dims that x lacks, as NumPy does. Throws Error unless x's own dims are the trailing ones of
@@ -24,7 +25,10 @@ Var Permute(Var x, Shape perm, Loc loc = Loc::current());
 Var Split(Var x, int dim, int64_t inner, Loc loc = Loc::current());
 Var Merge(Var x, int dim, Loc loc = Loc::current());
 Var Slice(Var x, int dim, int64_t start, int64_t length, Loc loc = Loc::current());
+// Returns `length` elements that are `step` >= 1 apart.
+Var StridedSlice(Var x, int dim, int64_t start, int64_t length, int64_t step, Loc loc = Loc::current());
 Var Pad(Var x, int dim, int64_t low, int64_t high, Loc loc = Loc::current());
 Var Concat(std::span<const Var> xs, int dim, Loc loc = Loc::current());
+Var Reverse(Var x, int dim, Loc loc = Loc::current());
 
 }  // namespace weft
