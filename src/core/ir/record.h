@@ -108,6 +108,7 @@ void RegisterReduce(OpTable&);
 void RegisterStructural(OpTable&);
 void RegisterRandom(OpTable&);
 void RegisterEmbedding(OpTable&);
+void RegisterIndexing(OpTable&);
 void RegisterNorm(OpTable&);
 void RegisterAttention(OpTable&);
 void RegisterLoss(OpTable&);

@@ -5,6 +5,7 @@
 #include "weft/core/ops/attention.h"
 #include "weft/core/ops/einsum.h"
 #include "weft/core/ops/embedding.h"
+#include "weft/core/ops/indexing.h"
 #include "weft/core/ops/leaf.h"
 #include "weft/core/ops/loss.h"
 #include "weft/core/ops/math.h"

@@ -12,6 +12,8 @@ void AddEinsum(KernelTable& table);
 void AddGenerators(KernelTable& table);
 void AddRandom(KernelTable& table);
 void AddEmbedding(KernelTable& table);
+void AddGather(KernelTable& table);
+void AddDynamic(KernelTable& table);
 void AddRmsNorm(KernelTable& table);
 void AddLayerNorm(KernelTable& table);
 void AddLoss(KernelTable& table);

@@ -14,6 +14,8 @@ void AddRandom(KernelTable& table);
 void AddReduce(KernelTable& table);
 void AddEinsum(KernelTable& table);
 void AddEmbedding(KernelTable& table);
+void AddGather(KernelTable& table);
+void AddDynamic(KernelTable& table);
 void AddRmsNorm(KernelTable& table);
 void AddLayerNorm(KernelTable& table);
 void AddLoss(KernelTable& table);

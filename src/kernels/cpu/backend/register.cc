@@ -17,6 +17,8 @@ void RegisterCpuKernels(KernelTable& table) {
   cpu::AddGenerators(table);
   cpu::AddRandom(table);
   cpu::AddEmbedding(table);
+  cpu::AddGather(table);
+  cpu::AddDynamic(table);
   cpu::AddRmsNorm(table);
   cpu::AddLayerNorm(table);
   cpu::AddLoss(table);
