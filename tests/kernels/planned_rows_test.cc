@@ -102,6 +102,10 @@ void AddEmbeddings(std::vector<Call>& calls, DType dtype, int64_t ids, int64_t r
 void AddIndexing(std::vector<Call>& calls, DType dtype, int64_t lines, int64_t extent, int64_t ids) {
   TensorView x = View(dtype, {lines, extent}), index = View(DType::kI64, {lines, ids}), src = View(dtype, {lines, ids});
   for (Op op : {Op::kScatter, Op::kScatterAdd}) calls.push_back({op, {{"dim", 1}}, {x, index, src}, {x}});
+  int64_t kept = std::min(ids, extent);
+  TensorView values = View(dtype, {lines, kept}), indices = View(DType::kI64, {lines, kept});
+  calls.push_back({Op::kTopK, {{"dim", 1}, {"length", kept}}, {x}, {values, indices}});
+  calls.push_back({Op::kSort, {{"dim", 1}, {"descending", 1}}, {x}, {x, View(DType::kI64, {lines, extent})}});
 }
 
 std::vector<Call> Calls() {

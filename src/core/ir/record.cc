@@ -12,7 +12,7 @@ const OpTable& Ops() {
   static const OpTable table = [] {
     OpTable t;
     for (auto* family : {RegisterElementwise, RegisterLeaf, RegisterEinsum, RegisterReduce, RegisterStructural,
-                         RegisterRandom, RegisterEmbedding, RegisterIndexing, RegisterNorm,
+                         RegisterRandom, RegisterEmbedding, RegisterIndexing, RegisterSort, RegisterNorm,
                          RegisterAttention, RegisterLoss, RegisterOptimizer, RegisterFused, RegisterCollective})
       family(t);
     for (int i = 0; i < kNumOps; i++)

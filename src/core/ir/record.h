@@ -109,6 +109,7 @@ void RegisterStructural(OpTable&);
 void RegisterRandom(OpTable&);
 void RegisterEmbedding(OpTable&);
 void RegisterIndexing(OpTable&);
+void RegisterSort(OpTable&);
 void RegisterNorm(OpTable&);
 void RegisterAttention(OpTable&);
 void RegisterLoss(OpTable&);

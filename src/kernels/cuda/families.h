@@ -16,6 +16,7 @@ void AddEinsum(KernelTable& table);
 void AddEmbedding(KernelTable& table);
 void AddGather(KernelTable& table);
 void AddDynamic(KernelTable& table);
+void AddSort(KernelTable& table);
 void AddRmsNorm(KernelTable& table);
 void AddLayerNorm(KernelTable& table);
 void AddLoss(KernelTable& table);

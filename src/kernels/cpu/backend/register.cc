@@ -19,6 +19,7 @@ void RegisterCpuKernels(KernelTable& table) {
   cpu::AddEmbedding(table);
   cpu::AddGather(table);
   cpu::AddDynamic(table);
+  cpu::AddSort(table);
   cpu::AddRmsNorm(table);
   cpu::AddLayerNorm(table);
   cpu::AddLoss(table);

@@ -17,6 +17,7 @@ __attribute__((visibility("default"))) void weft_cuda_register(weft::KernelTable
   AddEmbedding(table);
   AddGather(table);
   AddDynamic(table);
+  AddSort(table);
   AddRmsNorm(table);
   AddLayerNorm(table);
   AddLoss(table);

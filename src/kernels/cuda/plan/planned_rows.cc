@@ -12,6 +12,7 @@
 #include "weft/kernels/cuda/plan/reduce_plan.h"
 #include "weft/kernels/cuda/plan/rope_sizes.h"
 #include "weft/kernels/cuda/plan/sdpa_plan.h"
+#include "weft/kernels/cuda/plan/sort_sizes.h"
 
 namespace weft::cuda {
 namespace {
@@ -72,6 +73,9 @@ constexpr PlannedRow kRows[] = {
     {.op = Op::kScatterAdd, .workspace = ScatterAddWorkspace, .any_strides = true, .in_place = true},
     {.op = Op::kDynamicSlice, .any_strides = true},
     {.op = Op::kDynamicUpdate, .any_strides = true, .in_place = true},
+    {.op = Op::kSort, .workspace = SortWorkspace, .any_strides = true},
+    {.op = Op::kTopK, .workspace = SortWorkspace, .any_strides = true},
+    {.op = Op::kCumMax, .any_strides = true},
     {.op = Op::kRmsNorm, .workspace = NormWorkspace, .in_place = true},
     {.op = Op::kRmsNormGrad, .workspace = NormGradBytes<false>, .in_place = true},
     {.op = Op::kRmsNormGradAdd, .workspace = NormGradBytes<false>, .in_place = true},
