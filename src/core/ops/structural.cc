@@ -191,13 +191,38 @@ Var Broadcast(Var x, int dim, int64_t size, Loc loc) {
   return EmitOne(Op::kBroadcast, {{"dim", NormalizeDim(dim, x.rank() + 1, "broadcast")}, {"size", size}}, {x}, loc);
 }
 Var BroadcastTo(Var x, const Shape& shape, Loc loc) {
+  std::optional<Shape> both = BroadcastShape(x.shape(), shape);
+  WEFT_CHECK(both == shape, fmt::format("broadcast at {}: expected dims that are 1 or the trailing ones of {}, got {}",
+                                        ToString(loc), ToString(shape), ToString(x.shape())));
   int missing = int(shape.size()) - x.rank();
-  WEFT_CHECK(missing >= 0 && Shape(shape.begin() + missing, shape.end()) == x.shape(),
-             fmt::format("broadcast at {}: {} is not the trailing part of {}", ToString(loc), ToString(x.shape()),
-                         ToString(shape)));
+  for (int d = 0; d < x.rank(); d++)
+    if (int64_t size = shape[size_t(missing + d)]; x.dim(d) != size) x = Broadcast(Squeeze(x, d, loc), d, size, loc);
   for (int i = missing - 1; i >= 0; i--) x = Broadcast(x, 0, shape[size_t(i)], loc);
   return x;
 }
+std::optional<Shape> BroadcastShape(const Shape& a, const Shape& b) {
+  if (a.size() < b.size()) return BroadcastShape(b, a);
+  Shape shape = a;
+  for (size_t d = 0; d < b.size(); d++) {
+    int64_t &mine = shape[a.size() - b.size() + d], other = b[d];
+    if (mine != other && mine != 1 && other != 1) return std::nullopt;
+    if (mine == 1) mine = other;
+  }
+  return shape;
+}
+// Merges the dim with the one before it, which keeps that one's shards.
+Var Squeeze(Var x, int dim, Loc loc) {
+  dim = NormalizeDim(dim, x.rank(), "squeeze");
+  WEFT_CHECK(x.dim(dim) == 1,
+             fmt::format("squeeze at {}: expected dim {} of {} to be 1", ToString(loc), dim, ToString(x.shape())));
+  if (x.rank() == 1) return EmitOne(Op::kReduceSum, {{"dim", 0}}, {x}, loc);
+  if (dim > 0) return Merge(x, dim - 1, loc);
+  Shape perm;
+  for (int d = 0; d < x.rank(); d++) perm.push_back(d);
+  std::swap(perm[0], perm[1]);
+  return Merge(Permute(x, perm, loc), 0, loc);
+}
+Var Unsqueeze(Var x, int dim, Loc loc) { return Broadcast(x, NormalizeDim(dim, x.rank() + 1, "unsqueeze"), 1, loc); }
 Var Permute(Var x, Shape perm, Loc loc) { return EmitOne(Op::kPermute, {{"perm", std::move(perm)}}, {x}, loc); }
 Var Split(Var x, int dim, int64_t inner, Loc loc) {
   return EmitOne(Op::kSplit, {{"dim", NormalizeDim(dim, x.rank(), "split")}, {"inner", inner}}, {x}, loc);
