@@ -44,8 +44,8 @@
   X(Scale,     "scale",      1,      a * k,         k,                               kAny)      \
   X(AddScalar, "add_scalar", 0,      a + k,         1.0,                             kAny)      \
   X(PowScalar, "pow_scalar", 0,      pow(a, k),     Scale(PowScalar(a, k - 1.0), k), kPositive) \
-  X(ClampMin,  "clamp_min",  0,      a < k ? k : a, Mask(Ge(a, Like(a, k)), a),      kAny)      \
-  X(ClampMax,  "clamp_max",  0,      a > k ? k : a, Mask(Le(a, Like(a, k)), a),      kAny)
+  X(ClampMin,  "clamp_min",  0,      a < k ? k : a, Mask(Gt(a, Like(a, k)), a),      kAny)      \
+  X(ClampMax,  "clamp_max",  0,      a > k ? k : a, Mask(Lt(a, Like(a, k)), a),      kAny)
 
 //  Name         text            linear value                  d/da            d/db                         domain
 #define WEFT_BINARY_OPS(X)                                                                                             \
