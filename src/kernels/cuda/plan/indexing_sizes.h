@@ -1,4 +1,4 @@
-// The workspaces of Scatter and ScatterAdd. Host code without CUDA.
+// The workspaces of Scatter, ScatterAdd, Sort and TopK. Host code without CUDA.
 #pragma once
 #include "weft/kernels/cuda/plan/embedding_sizes.h"
 
@@ -18,5 +18,17 @@ struct ScatterAddLayout {
   explicit ScatterAddLayout(const KernelCall& call);
 };
 size_t ScatterAddWorkspace(const KernelCall& call);
+
+// Sort and TopK. Tiles of a line are sorted by one block each, then merged in passes. Each pass reads one array of
+// entries and writes another.
+struct SortLayout {
+  static constexpr int64_t kMostTile = 1024, kLeastTile = 64;
+  int64_t lines, length;    // of the dim that is sorted
+  int64_t tile;             // entries per tile, a power of two
+  int64_t tiles;            // per line
+  size_t array = 0, bytes;  // bytes of one array of entries; total
+  explicit SortLayout(const KernelCall& call);
+};
+size_t SortWorkspace(const KernelCall& call);
 
 }  // namespace weft::cuda

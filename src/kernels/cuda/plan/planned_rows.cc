@@ -12,7 +12,6 @@
 #include "weft/kernels/cuda/plan/reduce_plan.h"
 #include "weft/kernels/cuda/plan/rope_sizes.h"
 #include "weft/kernels/cuda/plan/sdpa_plan.h"
-#include "weft/kernels/cuda/plan/sort_sizes.h"
 
 namespace weft::cuda {
 namespace {

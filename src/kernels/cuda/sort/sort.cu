@@ -7,7 +7,7 @@
 #include "weft/kernels/cuda/families.h"
 #include "weft/kernels/cuda/loops/convert.cuh"
 #include "weft/kernels/cuda/loops/index.cuh"
-#include "weft/kernels/cuda/plan/sort_sizes.h"
+#include "weft/kernels/cuda/plan/indexing_sizes.h"
 
 namespace weft::cuda {
 namespace {
