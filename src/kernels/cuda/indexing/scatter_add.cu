@@ -97,14 +97,15 @@ void AddSorted(const KernelCall& call, const ScatterAddLayout& space) {
   int64_t count = index.NumElements(), num_elements = y.NumElements();
   auto* keys = static_cast<int32_t*>(call.workspace);
   std::byte* sort_space = static_cast<std::byte*>(call.workspace) + space.keys;
-  RowSort sort(space.sort);
-  sort.Clear(device, sort_space);
   TensorView dense = DenseLike(y);
   Walk positions(OverIds(dim, y, index, src), {});
   Walk numbers(OverIds(dim, dense, index, src), {});
   unsigned blocks = Blocks(uint32_t(count), kThreads);
   WriteKeys<<<blocks, kThreads, 0, device.stream()>>>(numbers, LineIds(dim, dense, index, src), keys);
   WEFT_CUDA_LAUNCHED("scatter_add: keys");
+  // The first kernel of a sort may start before the kernel before it ends. The clear stands in between, and it waits.
+  RowSort sort(space.sort);
+  sort.Clear(device, sort_space);
   TensorView key_view = MakeView(keys, DType::kI32, {count});
   Ids rows(key_view, key_view, DimView{.extent = num_elements, .global = num_elements});
   const RowEntry* entries = sort.Run(device, rows, sort_space).entries;
