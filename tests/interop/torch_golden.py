@@ -114,7 +114,7 @@ def update(x, part, start, dim):
 
 def indexing(g):
     shapes = [((5, 3), 0, 4), ((5, 3), 1, 2), ((2, 4, 3), 1, 6), ((7,), 0, 3)]
-    for dtype in FLOATS + (torch.int64,):
+    for dtype in FLOATS + (torch.float16, torch.int64):
         for shape, dim, ids in shapes:
             x, picked = g.draw(shape, dtype), replaced(shape, dim, ids)
             index = g.draw(picked, torch.int64, 0, shape[dim])
@@ -148,7 +148,7 @@ def ordering(g):
     def top_k(x, k, dim):  # torch.topk leaves the order of equal elements open; a stable sort does not
         return [v.narrow(dim, 0, k) for v in sort(x, dim, True)]
 
-    for dtype in FLOATS + (torch.int64, torch.int32):
+    for dtype in FLOATS + (torch.float16, torch.int64, torch.int32):
         for shape, dim in [((6,), 0), ((4, 5), 1), ((5, 3), 0), ((2, 7, 2), 1)]:
             x = g.draw(shape, dtype)
             for descending in (False, True):
