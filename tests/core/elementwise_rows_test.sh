@@ -11,7 +11,8 @@ allowed() {
   cat << 'ALLOWED'
 src/core/ops/elementwise.cc Gelu SwiGlu  # their gradients are ops that have kernels of their own
 src/kernels/common/integer_ops.h Neg Abs Sign Square Relu Positive Scale AddScalar  # take integers
-src/kernels/common/integer_ops.h Add Sub Mul Maximum Minimum  # take integers
+src/kernels/common/integer_ops.h Add Sub Mul Maximum Minimum Remainder FloorDivide  # take integers
+src/kernels/common/integer_ops.h Floor Ceil Round Trunc ClampMin ClampMax  # take integers
 src/kernels/cuda/elementwise/elementwise.cuh And Or  # take bool only
 src/kernels/cuda/product/einsum.cc Add  # its kernel adds the parts of a product
 ALLOWED

@@ -141,6 +141,22 @@ TEST(RemoveDead, KeepsWhatOutputsAndWritesNeed) {
   EXPECT_NO_THROW(Verify(graph));
 }
 
+// A composition's nodes and errors name the line that called it, also where one composition calls another.
+TEST(Errors, InACompositionNameItsCaller) {
+  TraceBuilder trace;
+  BuilderScope scope(trace);
+  Var x = Leaf("x", DType::kF32, {2, 3}), ids = Leaf("ids", DType::kI64, {2, 3});
+  size_t before = trace.nodes().size();
+  int line = __LINE__ + 1;
+  SmoothL1Loss(x, Scale(x, 0.5), 0.1);
+  for (size_t i = before; i < trace.nodes().size(); i++) EXPECT_EQ(int(trace.nodes()[i]->loc.line()), line);
+  EXPECT_GT(trace.nodes().size(), before + 5);
+  std::string error = ErrorOf([&] { MseLoss(x, ids); });
+  EXPECT_NE(error.find(fmt::format("sub at graph_test.cc:{}", line + 3)), std::string::npos) << error;
+  error = ErrorOf([&] { Mean(ids, 1); });
+  EXPECT_NE(error.find("mean at graph_test.cc"), std::string::npos) << error;
+}
+
 // What, expected, got, where.
 TEST(Errors, NameTheOpTheLineAndWhatWasExpected) {
   TraceBuilder trace;

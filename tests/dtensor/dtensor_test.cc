@@ -191,6 +191,34 @@ TEST_P(OnMeshes, OpsAndGradientsAreThoseOfOneRank) {
   });
 }
 
+// Ops that pick, order and write elements, dims of extent 1, and a loss.
+std::vector<Tensor> PicksAndGradient(Rank rank, const Sharding& placement) {
+  DTensor x = DistributeTensor(test::Draw({7, 5}, 1), rank.mesh, placement, {.requires_grad = true});
+  const double picked_ids[] = {4, 0, 2, 2, 3, 1, 0}, starts[] = {0, 1, 2, 3, 4, 5, 6};
+  Sharding whole(rank.mesh.shape().num_axes());
+  DTensor ids = DistributeTensor(Tensor::FromDoubles(picked_ids, DType::kI64, {7, 1}), rank.mesh, whole);
+  DTensor start = DistributeTensor(Tensor::FromDoubles(starts, DType::kI64, {7}), rank.mesh, whole);
+  Var p = LogSoftmax(x, 1), picked = Gather(p, ids, 1);                 // [7, 5], [7, 1]
+  Var top = TopK(p, 2, 1).values, y = DynamicUpdate(p, top, start, 1);  // [7, 2], [7, 5]
+  Var loss = SumAll(y * picked) + MseLoss(ScatterAdd(p, ids, picked, 1), Clamp(x, -0.5, 0.5));
+  std::vector<Tensor> result{ValueOf(loss), ValueOf(Sort(x, 0).indices), ValueOf(Where(x > picked, Reverse(x, 0), y))};
+  result.push_back(ValueOf(Grad(loss, {x})[0]));
+  return result;
+}
+
+TEST_P(OnMeshes, PicksAndOrdersAreThoseOfOneRank) {
+  std::vector<Tensor> want;
+  OnMesh({1}, [&](Rank rank) { want = PicksAndGradient(rank, {Replicate()}); });
+  OnMesh(GetParam(), [&](Rank rank) {
+    for (const Sharding& placement : AllShardings(2, axes())) {
+      std::vector<Tensor> got = PicksAndGradient(rank, placement);
+      // 1e-12: sums of up to 35 terms of size 1 in f64.
+      for (size_t i = 0; i < want.size(); i++)
+        EXPECT_LE(LargestDifference(got[i], want[i]), 1e-12) << ToString(placement) << " result " << i;
+    }
+  });
+}
+
 TEST(DTensor, AProgramOnTwoByTwoRanks) {
   Tensor full_w = test::Draw({5, 6}, 1), full_x = test::Draw({7, 5}, 2), want;
   auto program = [&](Context& context, GroupFactory& groups, MeshShape shape) {

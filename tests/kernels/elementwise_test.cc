@@ -19,7 +19,14 @@ double SiluDOf(double a) {
   double s = 1 / (1 + std::exp(-a));
   return s * (1 + a * (1 - s));
 }
+// Python's remainder and floor division. An integer divided by 0 gives 0.
+double RemainderOf(double a, double b) {
+  double rest = b == 0 ? 0 : std::fmod(a, b);
+  return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
+}
+double FloorDivideOf(double a, double b) { return b == 0 ? 0 : std::floor(a / b); }
 using std::abs, std::exp, std::log, std::sqrt, std::tanh, std::erf, std::sin, std::cos, std::floor, std::pow;
+using std::ceil, std::rint, std::trunc, std::expm1, std::log1p;
 
 using Reference = double (*)(double a, double b, double k);
 enum Domain { kAny, kNonzero, kPositive, kFraction };
@@ -92,8 +99,9 @@ TEST(Elementwise, FloatsFollowTheirExpression) {
 TEST(Elementwise, IntegersAreExact) {
   Rng rng(3);
   auto exact = [](Op op) {
-    for (Op o : {Op::kNeg, Op::kAbs, Op::kSign, Op::kSquare, Op::kRelu, Op::kPositive, Op::kAddScalar, Op::kScale,
-                 Op::kAdd, Op::kSub, Op::kMul, Op::kMaximum, Op::kMinimum})
+    for (Op o : {Op::kNeg,   Op::kAbs,   Op::kSign,  Op::kSquare,   Op::kRelu,     Op::kPositive,  Op::kAddScalar,
+                 Op::kScale, Op::kAdd,   Op::kSub,   Op::kMul,      Op::kMaximum,  Op::kMinimum,   Op::kFloor,
+                 Op::kCeil,  Op::kRound, Op::kTrunc, Op::kClampMin, Op::kClampMax, Op::kRemainder, Op::kFloorDivide})
       if (o == op) return true;
     return false;
   };
@@ -112,6 +120,47 @@ TEST(Elementwise, IntegersAreExact) {
   one.Set(0, 1);
   RunKernel(Op::kAdd, {}, {&big, &one}, {&sum});
   EXPECT_EQ(sum.view.as<int64_t>()[0], (int64_t(1) << 62) + 2);
+  RunKernel(Op::kFloor, {}, {&big}, {&sum});
+  EXPECT_EQ(sum.view.as<int64_t>()[0], big.view.as<int64_t>()[0]) << "no way through a float";
+}
+
+// Signs of both operands, as Python's % and // have them. Zero and -1 divide integers too.
+TEST(Elementwise, RemainderAndFloorDivideHavePythonsSigns) {
+  for (DType dtype : {DType::kI64, DType::kI32, DType::kF64, DType::kF32, DType::kBF16}) {
+    Box a(dtype, {17, 17}), b(dtype, {17, 17}), rest(dtype, {17, 17}), quotient(dtype, {17, 17});
+    for (int64_t i = 0; i < a.count(); i++) {
+      a.Set(i, double(i / 17 - 8));
+      b.Set(i, double(i % 17 - 8));
+    }
+    RunKernel(Op::kRemainder, {}, {&a, &b}, {&rest});
+    RunKernel(Op::kFloorDivide, {}, {&a, &b}, {&quotient});
+    for (int64_t i = 0; i < a.count(); i++) {
+      if (b.Get(i) == 0 && IsFloating(dtype)) {
+        EXPECT_TRUE(std::isnan(rest.Get(i)) && !std::isfinite(quotient.Get(i)));
+        continue;
+      }
+      EXPECT_EQ(rest.Get(i), RemainderOf(a.Get(i), b.Get(i))) << a.Get(i) << " and " << b.Get(i);
+      EXPECT_EQ(quotient.Get(i), FloorDivideOf(a.Get(i), b.Get(i))) << a.Get(i) << " and " << b.Get(i);
+    }
+  }
+  Box low(DType::kI64, {1}), minus(DType::kI64, {1}), y(DType::kI64, {1});
+  low.view.as<int64_t>()[0] = INT64_MIN;
+  minus.Set(0, -1);
+  RunKernel(Op::kFloorDivide, {}, {&low, &minus}, {&y});
+  EXPECT_EQ(y.view.as<int64_t>()[0], INT64_MIN) << "it wraps around";
+  RunKernel(Op::kRemainder, {}, {&low, &minus}, {&y});
+  EXPECT_EQ(y.view.as<int64_t>()[0], 0);
+}
+
+TEST(Elementwise, RoundGoesToEvenAndClampKeepsNaN) {
+  Box x(DType::kF32, {5}), y(DType::kF32, {5});
+  x.SetAll({-2.5, -0.5, 0.5, 1.5, NAN});
+  RunKernel(Op::kRound, {}, {&x}, {&y});
+  ExpectClose(y, {-2, 0, 0, 2, NAN}, 0);
+  RunKernel(Op::kClampMin, {{"k", 0.25}}, {&x}, {&y});
+  ExpectClose(y, {0.25, 0.25, 0.5, 1.5, NAN}, 0);
+  RunKernel(Op::kClampMax, {{"k", 0.25}}, {&x}, {&y});
+  ExpectClose(y, {-2.5, -0.5, 0.25, 0.25, NAN}, 0);
 }
 
 TEST(Elementwise, LogicAndNot) {

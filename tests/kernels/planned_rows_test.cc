@@ -99,6 +99,15 @@ void AddEmbeddings(std::vector<Call>& calls, DType dtype, int64_t ids, int64_t r
                    {View(AccumulateType(dtype), {rows, columns})}});
 }
 
+void AddIndexing(std::vector<Call>& calls, DType dtype, int64_t lines, int64_t extent, int64_t ids) {
+  TensorView x = View(dtype, {lines, extent}), index = View(DType::kI64, {lines, ids}), src = View(dtype, {lines, ids});
+  for (Op op : {Op::kScatter, Op::kScatterAdd}) calls.push_back({op, {{"dim", 1}}, {x, index, src}, {x}});
+  int64_t kept = std::min(ids, extent);
+  TensorView values = View(dtype, {lines, kept}), indices = View(DType::kI64, {lines, kept});
+  calls.push_back({Op::kTopK, {{"dim", 1}, {"length", kept}}, {x}, {values, indices}});
+  calls.push_back({Op::kSort, {{"dim", 1}, {"descending", 1}}, {x}, {x, View(DType::kI64, {lines, extent})}});
+}
+
 std::vector<Call> Calls() {
   std::vector<Call> calls;
   for (DType dtype : kFloats) {
@@ -119,6 +128,9 @@ std::vector<Call> Calls() {
       }
     for (int64_t ids : {0, 1, 2048, 2049, 65536})
       for (int64_t rows : {1, 511, 512, 50257}) AddEmbeddings(calls, dtype, ids, rows, 96);
+    for (int64_t lines : {0, 1, 300})
+      for (int64_t extent : {1, 1000, 50257})
+        for (int64_t ids : {0, 1, 256, 257, 5000}) AddIndexing(calls, dtype, lines, extent, ids);
   }
   return calls;
 }

@@ -77,6 +77,27 @@ TEST_P(Structural, TransposeOfEvenExtents) {  // dense, so kernels may move two 
   }
 }
 
+TEST_P(Structural, ReverseAndStridedSlice) {
+  for (const Shape& shape : Shapes(7)) {
+    int dim = AnyDim(shape);
+    Box x = In(shape), y = Out(shape);
+    RunKernel(Op::kReverse, {{"dim", dim}}, {&x}, {&y});
+    ExpectMapped(y, x, [&](Shape index) {
+      index[size_t(dim)] = shape[size_t(dim)] - 1 - index[size_t(dim)];
+      return Linear(shape, index);
+    });
+    int64_t step = Pick(rng, 1, 4), start = Pick(rng, 0, shape[size_t(dim)]);
+    Shape part = shape;
+    part[size_t(dim)] = (shape[size_t(dim)] - start + step - 1) / step;
+    Box z = Out(part);
+    RunKernel(Op::kSlice, {{"dim", dim}, {"start", start}, {"length", part[size_t(dim)]}, {"step", step}}, {&x}, {&z});
+    ExpectMapped(z, x, [&](Shape index) {
+      index[size_t(dim)] = start + step * index[size_t(dim)];
+      return Linear(shape, index);
+    });
+  }
+}
+
 TEST_P(Structural, SplitAndMerge) {
   for (const Shape& shape : Shapes(3)) {
     if (shape.size() < 2) continue;

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "parallel/sweep.h"
+#include "parallel/testing.h"
 #include "parallel/training.h"
 #include "share.h"
 #include "weft/core/ops/ops.h"
@@ -60,17 +61,42 @@ void ReduceOverTheOtherAxis(Graph& local) {
       node->attrs.Set({"axis", 1 - node->attrs.Int("axis")});
 }
 
+// The real kernel, which is told that the chunk of operand `of`, or of result 0 for -1, starts at element 0 of the
+// whole dim.
+template <Op op, int of>
+void RunWithoutOffset(const KernelCall& call) {
+  size_t dim = size_t(call.attrs->Int("dim"));
+  std::vector<TensorView> in(call.in.begin(), call.in.end()), out(call.out.begin(), call.out.end());
+  (of < 0 ? out[0] : in[size_t(of)]).dims[dim].offset = 0;
+  KernelCall moved = call;
+  moved.in = in;
+  moved.out = out;
+  test::KernelsOf(DeviceKind::kCpu).Row(op).run(moved);
+}
+template <Op op, int of>
+void DropOffset(KernelTable& table) {
+  KernelRow row = table.Row(op);
+  row.run = &RunWithoutOffset<op, of>;
+  table.Add(op, row);
+}
+
 struct Mutation {
   const char* name;
   Op op;
   void (*apply)(OpRecord& record);
   std::vector<std::vector<int>> meshes = {{2}};
-  void (*damage)(Graph& local) = nullptr;  // not the record but the programs made with it
+  void (*damage)(Graph& local) = nullptr;         // not the record but the programs made with it
+  void (*break_kernels)(KernelTable&) = nullptr;  // or the kernels that run them
 };
 
 // Mutations that one axis cannot show.
 Mutation TwoAxisMutation(const char* name, Op op, void (*damage)(Graph& local)) {
   return {name, op, [](OpRecord&) {}, {{2, 2}}, damage};
+}
+
+template <Op op, int of>
+Mutation OffsetMutation(const char* name) {
+  return {name, op, [](OpRecord&) {}, {{3}}, nullptr, DropOffset<op, of>};
 }
 
 template <Op op, auto Change>
@@ -100,6 +126,21 @@ const Mutation kMutations[] = {
     DimsMutation<Op::kSplit, kGroupInexact>("SplitOffItsBoundaries", {{3}}),
     DimsMutation<Op::kSplit, kGroupInnerOfOne>("SplitWithAWrongInnerSize", {{3}}),
     DimsMutation<Op::kMerge, kGroupInnerOfOne>("MergeWithAWrongInnerSize", {{3}}),
+    DimsMutation<Op::kReverse, kDropBlocked>("ReverseOfEveryChunk", {{3}}),
+    DimsMutation<Op::kGather, kReduceToMax>("GatheredElementsNotHeldWinTheMax"),
+    DimsMutation<Op::kDynamicSlice, kReduceToMax>("WindowsNotHeldWinTheMax"),
+    DimsMutation<Op::kScatter, kDropBlocked>("ScatterByAChunkOfTheIds"),
+    DimsMutation<Op::kScatterAdd, kDropBlocked>("ScatterAddCountsItsOperandOnEachRank"),
+    DimsMutation<Op::kDynamicUpdate, kDropBlocked>("UpdateByAChunkOfTheWindow", {{3}}),
+    DimsMutation<Op::kSort, kDropBlocked>("SortOfEveryChunk"),
+    DimsMutation<Op::kCumMax, kDropBlocked>("MaximumSinceTheChunkBegan"),
+    DimsMutation<Op::kClampMin, kMarkLinear>("ClampOfAPartial"),
+    DimsMutation<Op::kRemainder, kMarkLinear>("RemainderOfTwoPartials"),
+    OffsetMutation<Op::kGather, 0>("GatherWithoutItsOffset"),
+    OffsetMutation<Op::kScatter, -1>("ScatterWithoutItsOffset"),
+    OffsetMutation<Op::kScatterAdd, -1>("ScatterAddWithoutItsOffset"),
+    OffsetMutation<Op::kDynamicSlice, 0>("DynamicSliceWithoutItsOffset"),
+    OffsetMutation<Op::kDynamicUpdate, -1>("DynamicUpdateWithoutItsOffset"),
     {"SmoothingLostOverAShardedVocabulary", Op::kCrossEntropy,
      [](OpRecord& record) { record.fallback = CrossEntropyWithoutSmoothing; }},
     TwoAxisMutation("OuterAxisOfADimGatheredFirst", Op::kExp, ExchangeAxes<Op::kAllGather>),
@@ -124,6 +165,7 @@ TEST_P(Mutations, TheSweepCatchesIt) {
   mutation.apply(broken[size_t(mutation.op)]);
   options.ops = &broken;
   options.damage = mutation.damage;
+  options.break_kernels = mutation.break_kernels;
   sweep::Result result = sweep::SweepOp(mutation.op, options);
   ASSERT_FALSE(result.failures.empty()) << "the sweep does not notice";
   fmt::print("shown: mutation {} caught: {} failures in {} placements\n", mutation.name, result.failures.size(),

@@ -347,6 +347,7 @@ class MeshSweep {
       RunRanks(mesh_.num_ranks(), [&](Context& context, GroupFactory& groups) {
         RegisterCpuKernels(context.kernels(DeviceKind::kCpu));
         RegisterCollectives(context.kernels(DeviceKind::kCpu), DeviceKind::kCpu);
+        if (options_.break_kernels) options_.break_kernels(context.kernels(DeviceKind::kCpu));
         DeviceMesh mesh(context, groups, mesh_);
         for (const Case& c : batch) RunCase(c, {&context, &mesh, mesh_, mesh.coords()});
       });

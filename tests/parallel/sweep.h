@@ -6,12 +6,14 @@
 
 #include "weft/core/ir/graph.h"
 #include "weft/core/ir/record.h"
+#include "weft/core/runtime/kernel.h"
 
 namespace weft::sweep {
 
 struct Options {
-  const OpTable* ops = nullptr;            // the rules to test; null for the real ones
-  void (*damage)(Graph& local) = nullptr;  // changes each rank's program, as a wrong planner would
+  const OpTable* ops = nullptr;                   // the rules to test; null for the real ones
+  void (*damage)(Graph& local) = nullptr;         // changes each rank's program, as a wrong planner would
+  void (*break_kernels)(KernelTable&) = nullptr;  // changes each rank's kernels
   std::vector<std::vector<int>> meshes = {{2, 2}, {2}, {3}, {4}};
   bool backward = true;
   size_t share = 1;  // runs every share-th placement, from a start that differs by op, sample and mesh

@@ -138,6 +138,15 @@ TEST(CallCost, IsOfWhatTheRankHolds) {
   Var rows = Embedding(Leaf("table", kF32, {100, 8}), Leaf("ids", DType::kI32, {3}));
   Call look{{MakeView(&data, kF32, {100, 8}), MakeView(&data, DType::kI32, {3})}, {MakeView(&data, kF32, {3, 8})}};
   EXPECT_EQ(look.Cost(rows.node()).bytes, 4 * (24 + 3 + 24));
+
+  // In place, an update reads and writes its window. Elsewhere it copies the rest too.
+  Var next = DynamicUpdate(Leaf("cache", kF32, {100, 8}), Leaf("u", kF32, {2, 8}), Leaf("s", DType::kI64, {}), 0);
+  float other = 0;
+  Call update{{MakeView(&data, kF32, {100, 8}), MakeView(&other, kF32, {2, 8}), MakeView(&other, DType::kI64, {})},
+              {MakeView(&data, kF32, {100, 8})}};
+  EXPECT_EQ(update.Cost(next.node()).bytes, 4 * (16 + 16) + 8);
+  update.out[0].data = &other;
+  EXPECT_EQ(update.Cost(next.node()).bytes, 4 * (800 + 16 + 800) + 8);
 }
 
 }  // namespace

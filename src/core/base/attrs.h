@@ -19,9 +19,9 @@ namespace weft {
 namespace attr_names {
 // clang-format off
 inline constexpr std::string_view
-    kInts[] = {"axis", "bias", "causal", "causal_offset", "context", "dim", "dtype", "gather_dim", "high",
+    kInts[] = {"axis", "bias", "causal", "causal_offset", "context", "descending", "dim", "dtype", "gather_dim", "high",
                "ignore_index", "inner", "inverse", "key", "length", "low", "narrow", "nesterov", "parameter",
-               "parameter_gradient", "reduce", "regather", "residual", "shape_only", "size", "split_dim", "start", "wide",
+               "parameter_gradient", "reduce", "regather", "residual", "shape_only", "size", "split_dim", "start", "step", "whole", "wide",
                "wire"},
     kFloats[] = {"beta1", "beta2", "eps", "factor", "high", "k", "low", "momentum", "p", "scale", "smoothing", "theta",
                  "value", "weight_decay"},

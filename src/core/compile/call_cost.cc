@@ -17,7 +17,16 @@ int64_t DistinctElements(const TensorView& view) {
 }
 
 // Whether the op reads at most as much of its first operand as it writes.
-bool ReadsPart(Op op) { return op == Op::kSlice || op == Op::kLocalSlice || op == Op::kEmbedding; }
+bool ReadsPart(Op op) {
+  return op == Op::kSlice || op == Op::kLocalSlice || op == Op::kEmbedding || op == Op::kGather ||
+         op == Op::kDynamicSlice;
+}
+
+// Returns which operand holds the elements that the op writes if it runs in place, or -1: all of the result is written.
+int WrittenInPlace(Op op, const KernelCall& call) {
+  int operand = op == Op::kDynamicUpdate ? 1 : op == Op::kScatter ? 2 : -1;
+  return operand > 0 && call.out[0].data && call.out[0].data == call.in[0].data ? operand : -1;
+}
 
 }  // namespace
 
@@ -30,6 +39,12 @@ CallCost& CallCost::operator+=(const CallCost& other) {
 CallCost CostOf(const Node& node, const KernelCall& call) {
   CallCost cost;
   int64_t written = 0;
+  if (int operand = WrittenInPlace(node.op, call); operand > 0) {
+    for (size_t i = 1; i < call.in.size(); i++)
+      cost.bytes += DistinctElements(call.in[i]) * int64_t(SizeOf(call.in[i].dtype));
+    cost.bytes += call.in[size_t(operand)].NumElements() * int64_t(SizeOf(call.in[0].dtype));
+    return cost;
+  }
   for (const TensorView& view : call.out) {
     written += DistinctElements(view);
     cost.bytes += DistinctElements(view) * int64_t(SizeOf(view.dtype));

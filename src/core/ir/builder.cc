@@ -28,7 +28,7 @@ Outputs Builder::Emit(Op op, Attrs attrs, std::span<const Var> inputs, const Loc
   node->id = next_id_++;
   node->phase = phase_;
   node->scope = scope_;
-  node->loc = origin_ ? origin_->loc : loc;
+  node->loc = origin_ ? origin_->loc : line_ ? *line_ : loc;
   for (const Var& in : inputs)
     if (!in.defined()) FailAt(*node, "an operand is empty (a Var that was never assigned)");
   const OpRecord& record = Record(op);
@@ -99,6 +99,11 @@ OriginScope::~OriginScope() {
   builder_.origin_ = previous_origin_;
   builder_.scope_ = previous_scope_;
 }
+
+LineScope::LineScope(const Loc& loc) : builder_(CurrentBuilder()), previous_(builder_.line_), loc_(loc) {
+  if (!previous_) builder_.line_ = &loc_;
+}
+LineScope::~LineScope() { builder_.line_ = previous_; }
 
 Outputs Emit(Op op, Attrs attrs, std::initializer_list<Var> inputs, const Loc& loc) {
   return CurrentBuilder().Emit(op, std::move(attrs), std::span(inputs.begin(), inputs.size()), loc);

@@ -51,11 +51,13 @@ class Builder {
  private:
   friend class ModuleScope;
   friend class OriginScope;
+  friend class LineScope;
   BuilderOptions options_;
   std::map<std::string, uint64_t> random_ops_;
   std::shared_ptr<const std::string> scope_ = std::make_shared<const std::string>();
   Phase phase_ = Phase::kForward;
   const Node* origin_ = nullptr;  // the node on whose behalf nodes are made
+  const Loc* line_ = nullptr;     // the line of the composition that makes nodes
   int64_t next_id_ = 0;
 };
 
@@ -118,6 +120,21 @@ class OriginScope {
   Phase previous_phase_;
   const Node* previous_origin_;
   std::shared_ptr<const std::string> previous_scope_;
+};
+
+// While alive, nodes get this line, so that errors in a composition name its caller. The outermost scope counts. An
+// OriginScope wins.
+class LineScope {
+ public:
+  explicit LineScope(const Loc& loc);
+  ~LineScope();
+  LineScope(const LineScope&) = delete;
+  LineScope& operator=(const LineScope&) = delete;
+
+ private:
+  Builder& builder_;
+  const Loc* previous_;
+  Loc loc_;
 };
 
 // Emit into the current builder. EmitOne returns the op's first output.

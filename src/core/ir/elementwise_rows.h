@@ -28,28 +28,37 @@
   X(Relu,     "relu",     0,      a > 0 ? a : decltype(a)(0), Positive(a),                          kNonzero)  \
   X(Positive, "positive", 0,      decltype(a)(a > 0),         kNone,                                kNonzero)  \
   X(Floor,    "floor",    0,      floor(a),                   kNone,                                kFraction) \
+  X(Ceil,     "ceil",     0,      ceil(a),                    kNone,                                kFraction) \
+  X(Round,    "round",    0,      rint(a),                    kNone,                                kFraction) \
+  X(Trunc,    "trunc",    0,      trunc(a),                   kNone,                                kFraction) \
+  X(Expm1,    "expm1",    0,      expm1(a),                   AddScalar(y, 1.0),                    kAny)      \
+  X(Log1p,    "log1p",    0,      log1p(a),                   Recip(AddScalar(a, 1.0)),             kPositive) \
   X(Gelu,     "gelu",     0,      GeluOf(a),                  GeluD(a),                             kAny)      \
   X(GeluD,    "gelu_d",   0,      GeluDOf(a),                 GeluSecondDerivative(a),              kAny)      \
   X(Silu,     "silu",     0,      a / (1 + exp(-a)),          SiluD(a),                             kAny)      \
   X(SiluD,    "silu_d",   0,      SiluDOf(a),                 SiluSecondDerivative(a),              kAny)
 
 // Ops with one constant k.
-//  Name       text          linear  value      d/da                             domain
-#define WEFT_SCALAR_OPS(X)                                                                  \
-  X(Scale,     "scale",      1,      a * k,     k,                               kAny)      \
-  X(AddScalar, "add_scalar", 0,      a + k,     1.0,                             kAny)      \
-  X(PowScalar, "pow_scalar", 0,      pow(a, k), Scale(PowScalar(a, k - 1.0), k), kPositive)
+//  Name       text          linear  value          d/da                             domain
+#define WEFT_SCALAR_OPS(X)                                                                      \
+  X(Scale,     "scale",      1,      a * k,         k,                               kAny)      \
+  X(AddScalar, "add_scalar", 0,      a + k,         1.0,                             kAny)      \
+  X(PowScalar, "pow_scalar", 0,      pow(a, k),     Scale(PowScalar(a, k - 1.0), k), kPositive) \
+  X(ClampMin,  "clamp_min",  0,      a < k ? k : a, Mask(Gt(a, Like(a, k)), a),      kAny)      \
+  X(ClampMax,  "clamp_max",  0,      a > k ? k : a, Mask(Lt(a, Like(a, k)), a),      kAny)
 
-//  Name       text         linear  value                  d/da            d/db                         domain
-#define WEFT_BINARY_OPS(X)                                                                                           \
-  X(Add,       "add",       1,      a + b,                 1.0,            1.0,                         kAny)        \
-  X(Sub,       "sub",       1,      a - b,                 1.0,            -1.0,                        kAny)        \
-  X(Mul,       "mul",       0,      a * b,                 b,              a,                           kAny)        \
-  X(Div,       "div",       0,      a / b,                 Recip(b),       -(y * Recip(b)),             kPositive)   \
-  X(Maximum,   "maximum",   0,      a > b ? a : b,         Mask(a > b, a), Mask(a <= b, a),             kAny)        \
-  X(Minimum,   "minimum",   0,      a < b ? a : b,         Mask(a < b, a), Mask(a >= b, a),             kAny)        \
-  X(SwiGlu,    "swiglu",    0,      a / (1 + exp(-a)) * b, SiluD(a) * b,   Silu(a),                     kAny)        \
-  X(GeluGrad,  "gelu_grad", 0,      a * GeluDOf(b),        GeluD(b),       a * GeluSecondDerivative(b), kAny)
+//  Name         text            linear value                  d/da            d/db                         domain
+#define WEFT_BINARY_OPS(X)                                                                                             \
+  X(Add,         "add",          1,     a + b,                 1.0,            1.0,                         kAny)      \
+  X(Sub,         "sub",          1,     a - b,                 1.0,            -1.0,                        kAny)      \
+  X(Mul,         "mul",          0,     a * b,                 b,              a,                           kAny)      \
+  X(Div,         "div",          0,     a / b,                 Recip(b),       -(y * Recip(b)),             kPositive) \
+  X(Maximum,     "maximum",      0,     a > b ? a : b,         Mask(a > b, a), Mask(a <= b, a),             kAny)      \
+  X(Minimum,     "minimum",      0,     a < b ? a : b,         Mask(a < b, a), Mask(a >= b, a),             kAny)      \
+  X(Remainder,   "remainder",    0,     RemainderOf(a, b),     1.0,            -FloorDivide(a, b),          kPositive) \
+  X(FloorDivide, "floor_divide", 0,     FloorDivideOf(a, b),   kNone,          kNone,                       kPositive) \
+  X(SwiGlu,      "swiglu",       0,     a / (1 + exp(-a)) * b, SiluD(a) * b,   Silu(a),                     kAny)      \
+  X(GeluGrad,    "gelu_grad",    0,     a * GeluDOf(b),        GeluD(b),       a * GeluSecondDerivative(b), kAny)
 
 // Comparisons return bool. And, or and not take bool.
 //  Name  text  value

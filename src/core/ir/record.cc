@@ -12,8 +12,8 @@ const OpTable& Ops() {
   static const OpTable table = [] {
     OpTable t;
     for (auto* family : {RegisterElementwise, RegisterLeaf, RegisterEinsum, RegisterReduce, RegisterStructural,
-                         RegisterRandom, RegisterEmbedding, RegisterNorm, RegisterAttention, RegisterLoss,
-                         RegisterOptimizer, RegisterFused, RegisterCollective})
+                         RegisterRandom, RegisterEmbedding, RegisterIndexing, RegisterSort, RegisterNorm,
+                         RegisterAttention, RegisterLoss, RegisterOptimizer, RegisterFused, RegisterCollective})
       family(t);
     for (int i = 0; i < kNumOps; i++)
       WEFT_CHECK(t[size_t(i)].op == Op(i), fmt::format("op {} has no record", Name(Op(i))));

@@ -108,6 +108,8 @@ void RegisterReduce(OpTable&);
 void RegisterStructural(OpTable&);
 void RegisterRandom(OpTable&);
 void RegisterEmbedding(OpTable&);
+void RegisterIndexing(OpTable&);
+void RegisterSort(OpTable&);
 void RegisterNorm(OpTable&);
 void RegisterAttention(OpTable&);
 void RegisterLoss(OpTable&);

@@ -16,6 +16,7 @@ Var Times(const Var& dy, const Var& derivative) { return Mul(dy, derivative); }
 Var Times(const Var& dy, double derivative) { return derivative == 1.0 ? dy : Scale(dy, derivative); }
 Var Times(const Var&, NoGradient) { return {}; }
 
+Var Like(const Var& a, double k) { return Full(k, a.dtype(), {}); }  // a constant that broadcasts
 Var Mask(VarAt condition, const Var& like) { return Cast(condition, like.dtype()); }
 
 // The second derivative of gelu(x) = x/2 (1 + t), t = tanh(u), u = s (x + c x^3) (Hendrycks, Gimpel 2016, tanh form).
@@ -160,14 +161,20 @@ void GradSwiGluFused(GradCall& call) {
 
 Outputs FallbackSwiGlu(const Node& node) { return {Mul(Silu(node.inputs[0]), node.inputs[1])}; }
 
-// Broadcasts the operand of lower rank over the other's leading dims.
-void Align(Var& a, Var& b, const Loc& loc) {
-  if (a.rank() < b.rank()) a = BroadcastTo(a, b.shape(), loc);
-  if (b.rank() < a.rank()) b = BroadcastTo(b, a.shape(), loc);
+// Broadcasts operands to the shape that they have in common. If there is none, the op refuses them.
+void Align(std::initializer_list<Var*> operands, const Loc& loc) {
+  for (Var* x : operands)
+    if (!x->defined()) return;
+  std::optional<Shape> common = (*operands.begin())->shape();
+  for (Var* x : operands)
+    if (common) common = BroadcastShape(*common, x->shape());
+  if (!common) return;
+  for (Var* x : operands)
+    if (x->shape() != *common) *x = BroadcastTo(*x, *common, loc);
 }
 Var Binary(Op op, const VarAt& x, const VarAt& y) {
   Var a = x.var, b = y.var;
-  if (a.defined() && b.defined()) Align(a, b, x.loc);
+  Align({&a, &b}, x.loc);
   return EmitOne(op, {}, {a, b}, x.loc);
 }
 
@@ -190,6 +197,7 @@ WEFT_LOGIC_OPS(WEFT_BUILDER)
 
 Var Not(VarAt a) { return EmitOne(Op::kNot, {}, {a.var}, a.loc); }
 Var Select(VarAt condition, VarAt a, VarAt b) {
+  Align({&condition.var, &a.var, &b.var}, condition.loc);
   return EmitOne(Op::kSelect, {}, {condition.var, a.var, b.var}, condition.loc);
 }
 Var operator/(VarAt a, double k) { return Div(a, {Full(k, a.var.dtype(), {}, a.loc), a.loc}); }

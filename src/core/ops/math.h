@@ -1,4 +1,5 @@
-// Builders of the elementwise ops, by name and as operators. Operands of lower rank are broadcast over leading dims.
+// Builders of the elementwise ops, by name and as operators. Operands are broadcast to the shape that they have in
+// common, as in NumPy.
 #pragma once
 #include "weft/core/ir/node.h"
 

@@ -122,13 +122,6 @@ Var SumAll(Var x, Loc loc) {
   return x;
 }
 
-Var Softmax(Var x, int dim, Loc loc) {
-  dim = NormalizeDim(dim, x.rank(), "softmax");
-  Var shifted = Sub({x, loc}, Broadcast(StopGradient(ReduceMax(x, dim, loc)), dim, x.dim(dim), loc));
-  Var e = Exp({shifted, loc});
-  return Div({e, loc}, Broadcast(ReduceSum(e, dim, loc), dim, x.dim(dim), loc));
-}
-
 void RegisterReduce(OpTable& t) {
   t[size_t(Op::kReduceSum)] = {
       .op = Op::kReduceSum, .infer = InferSum, .grad = GradSum, .dims = SumDims, .samples = SamplesSum};

@@ -22,7 +22,5 @@ Var CumSum(Var x, int dim, Loc loc = Loc::current());
 Var SumOfSquares(Var x, Loc loc = Loc::current());
 // Returns the sum over all dims, one dim after the other, as a scalar.
 Var SumAll(Var x, Loc loc = Loc::current());
-// Returns exp(x - max) / sum over dim. It is composed of other ops.
-Var Softmax(Var x, int dim, Loc loc = Loc::current());
 
 }  // namespace weft

@@ -45,11 +45,14 @@ void InferMerge(Node& node) {
   shape.erase(shape.begin() + int(dim) + 1);
   AddOutput(node, DTypeOf(node), std::move(shape));
 }
+int64_t StepOf(const Node& node) { return node.attrs.IntOr("step", 1); }
 void InferSlice(Node& node) {
   Shape shape = node.inputs[0].shape();
   int64_t &extent = shape[size_t(DimOf(node))], start = node.attrs.Int("start"), length = node.attrs.Int("length");
-  if (start < 0 || length < 0 || start + length > extent)
-    FailAt(node, fmt::format("[{}, {}) is outside dim {} of {}", start, start + length, DimOf(node), ToString(shape)));
+  int64_t step = StepOf(node), end = length > 0 ? start + (length - 1) * step + 1 : start;
+  if (step < 1) FailAt(node, fmt::format("expected a step >= 1, got {}", step));
+  if (start < 0 || length < 0 || end > extent)
+    FailAt(node, fmt::format("[{}, {}) is outside dim {} of {}", start, end, DimOf(node), ToString(shape)));
   extent = length;
   AddOutput(node, DTypeOf(node), std::move(shape));
 }
@@ -75,6 +78,8 @@ void InferConcat(Node& node) {
   }
   AddOutput(node, DTypeOf(node), std::move(shape));
 }
+
+void InferSame(Node& node) { AddOutput(node, DTypeOf(node), node.inputs[0].shape()); }
 
 Dims Labels(std::string in, std::string out) {
   return {.in = {std::move(in)}, .out = {std::move(out)}, .linear = Linear::kJoint};
@@ -130,10 +135,17 @@ void GradSplit(GradCall& call) { call.dx[0] = Merge(call.dy[0], DimOf(*call.node
 void GradMerge(GradCall& call) {
   call.dx[0] = Split(call.dy[0], DimOf(*call.node), call.in(0).dim(DimOf(*call.node) + 1));
 }
+// Puts step - 1 zeros after each element of dim. [.., n, ..] becomes [.., n * step, ..].
+Var SpreadOut(const Var& x, int dim, int64_t step) {
+  if (step == 1) return x;
+  return Merge(Pad(Broadcast(x, dim + 1, 1), dim + 1, 0, step - 1), dim);
+}
 void GradSlice(GradCall& call) {
   int dim = DimOf(*call.node);
-  int64_t start = call.node->attrs.Int("start"), length = call.node->attrs.Int("length");
-  call.dx[0] = Pad(call.dy[0], dim, start, call.in(0).dim(dim) - start - length);
+  int64_t start = call.node->attrs.Int("start"), rest = call.in(0).dim(dim) - start;
+  Var dy = SpreadOut(call.dy[0], dim, StepOf(*call.node));
+  if (dy.dim(dim) > rest) dy = Slice(dy, dim, 0, rest);  // zeros after the last element
+  call.dx[0] = Pad(dy, dim, start, rest - dy.dim(dim));
 }
 void GradPad(GradCall& call) {
   call.dx[0] = Slice(call.dy[0], DimOf(*call.node), call.node->attrs.Int("low"), call.in(0).dim(DimOf(*call.node)));
@@ -148,6 +160,8 @@ void GradConcat(GradCall& call) {
   }
 }
 
+void GradReverse(GradCall& call) { call.dx[0] = Reverse(call.dy[0], DimOf(*call.node)); }
+
 std::vector<Sample> Samples(Op op) {
   switch (op) {
     case Op::kBroadcast:
@@ -159,9 +173,13 @@ std::vector<Sample> Samples(Op op) {
     case Op::kMerge:
       return {{{{{4, 3, 2}}}, {{"dim", 0}}}, {{{{2, 5, 2}}}, {{"dim", 1}}}};
     case Op::kSlice:
-      return {{{{{7, 4}}}, {{"dim", 0}, {"start", 2}, {"length", 4}}}};
+      return {{{{{7, 4}}}, {{"dim", 0}, {"start", 2}, {"length", 4}}},
+              {{{{3, 8}}}, {{"dim", 1}, {"start", 1}, {"length", 3}, {"step", 3}}},
+              {{{{9, 2}}}, {{"dim", 0}, {"start", 1}, {"length", 3}, {"step", 2}}}};
     case Op::kPad:
       return {{{{{3, 5}}}, {{"dim", 1}, {"low", 1}, {"high", 2}}}};
+    case Op::kReverse:
+      return {{{{{5, 4}}}, {{"dim", 0}}}, {{{{3, 6}}}, {{"dim", 1}}}};
     default:
       return {{{{{5, 2}}, {{5, 3}}}, {{"dim", 1}}}, {{{{2, 4}}, {{3, 4}}, {{1, 4}}}, {{"dim", 0}}}};
   }
@@ -173,13 +191,38 @@ Var Broadcast(Var x, int dim, int64_t size, Loc loc) {
   return EmitOne(Op::kBroadcast, {{"dim", NormalizeDim(dim, x.rank() + 1, "broadcast")}, {"size", size}}, {x}, loc);
 }
 Var BroadcastTo(Var x, const Shape& shape, Loc loc) {
+  std::optional<Shape> both = BroadcastShape(x.shape(), shape);
+  WEFT_CHECK(both == shape, fmt::format("broadcast at {}: expected dims that are 1 or the trailing ones of {}, got {}",
+                                        ToString(loc), ToString(shape), ToString(x.shape())));
   int missing = int(shape.size()) - x.rank();
-  WEFT_CHECK(missing >= 0 && Shape(shape.begin() + missing, shape.end()) == x.shape(),
-             fmt::format("broadcast at {}: {} is not the trailing part of {}", ToString(loc), ToString(x.shape()),
-                         ToString(shape)));
+  for (int d = 0; d < x.rank(); d++)
+    if (int64_t size = shape[size_t(missing + d)]; x.dim(d) != size) x = Broadcast(Squeeze(x, d, loc), d, size, loc);
   for (int i = missing - 1; i >= 0; i--) x = Broadcast(x, 0, shape[size_t(i)], loc);
   return x;
 }
+std::optional<Shape> BroadcastShape(const Shape& a, const Shape& b) {
+  if (a.size() < b.size()) return BroadcastShape(b, a);
+  Shape shape = a;
+  for (size_t d = 0; d < b.size(); d++) {
+    int64_t &mine = shape[a.size() - b.size() + d], other = b[d];
+    if (mine != other && mine != 1 && other != 1) return std::nullopt;
+    if (mine == 1) mine = other;
+  }
+  return shape;
+}
+// Merges the dim with the one before it, which keeps that one's shards.
+Var Squeeze(Var x, int dim, Loc loc) {
+  dim = NormalizeDim(dim, x.rank(), "squeeze");
+  WEFT_CHECK(x.dim(dim) == 1,
+             fmt::format("squeeze at {}: expected dim {} of {} to be 1", ToString(loc), dim, ToString(x.shape())));
+  if (x.rank() == 1) return EmitOne(Op::kReduceSum, {{"dim", 0}}, {x}, loc);
+  if (dim > 0) return Merge(x, dim - 1, loc);
+  Shape perm;
+  for (int d = 0; d < x.rank(); d++) perm.push_back(d);
+  std::swap(perm[0], perm[1]);
+  return Merge(Permute(x, perm, loc), 0, loc);
+}
+Var Unsqueeze(Var x, int dim, Loc loc) { return Broadcast(x, NormalizeDim(dim, x.rank() + 1, "unsqueeze"), 1, loc); }
 Var Permute(Var x, Shape perm, Loc loc) { return EmitOne(Op::kPermute, {{"perm", std::move(perm)}}, {x}, loc); }
 Var Split(Var x, int dim, int64_t inner, Loc loc) {
   return EmitOne(Op::kSplit, {{"dim", NormalizeDim(dim, x.rank(), "split")}, {"inner", inner}}, {x}, loc);
@@ -191,12 +234,19 @@ Var Slice(Var x, int dim, int64_t start, int64_t length, Loc loc) {
   return EmitOne(Op::kSlice, {{"dim", NormalizeDim(dim, x.rank(), "slice")}, {"start", start}, {"length", length}}, {x},
                  loc);
 }
+Var StridedSlice(Var x, int dim, int64_t start, int64_t length, int64_t step, Loc loc) {
+  Attrs attrs{{"dim", NormalizeDim(dim, x.rank(), "slice")}, {"start", start}, {"length", length}, {"step", step}};
+  return EmitOne(Op::kSlice, attrs, {x}, loc);
+}
 Var Pad(Var x, int dim, int64_t low, int64_t high, Loc loc) {
   return EmitOne(Op::kPad, {{"dim", NormalizeDim(dim, x.rank(), "pad")}, {"low", low}, {"high", high}}, {x}, loc);
 }
 Var Concat(std::span<const Var> xs, int dim, Loc loc) {
   WEFT_CHECK(!xs.empty(), "concat: expected at least one operand");
   return CurrentBuilder().Emit(Op::kConcat, {{"dim", NormalizeDim(dim, xs[0].rank(), "concat")}}, xs, loc)[0];
+}
+Var Reverse(Var x, int dim, Loc loc) {
+  return EmitOne(Op::kReverse, {{"dim", NormalizeDim(dim, x.rank(), "reverse")}}, {x}, loc);
 }
 
 void RegisterStructural(OpTable& t) {
@@ -217,6 +267,8 @@ void RegisterStructural(OpTable& t) {
   t[size_t(Op::kPad)] = {.op = Op::kPad, .infer = InferPad, .grad = GradPad, .dims = BlockedDims, .samples = Samples};
   t[size_t(Op::kConcat)] = {
       .op = Op::kConcat, .infer = InferConcat, .grad = GradConcat, .dims = BlockedDims, .samples = Samples};
+  t[size_t(Op::kReverse)] = {
+      .op = Op::kReverse, .infer = InferSame, .grad = GradReverse, .dims = BlockedDims, .samples = Samples};
 }
 
 }  // namespace weft

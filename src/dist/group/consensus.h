@@ -19,12 +19,12 @@ absl::Status FirstFault(ProcessGroup& group, const absl::Status& mine);
 void CheckSame(ProcessGroup& group, uint64_t mine, const char* otherwise);
 
 // A function that returns the bytes of all ranks in rank order. It is collective. Bootstrap::AllGather is one.
-using Gather = std::function<std::vector<std::string>(std::string_view bytes)>;
+using GatherFn = std::function<std::vector<std::string>(std::string_view bytes)>;
 
 // The ranks of a job that inspect files together, in a group or before there are groups.
 struct Ranks {
   int rank = 0, size = 1;
-  Gather gather = [](std::string_view bytes) { return std::vector<std::string>{std::string(bytes)}; };
+  GatherFn gather = [](std::string_view bytes) { return std::vector<std::string>{std::string(bytes)}; };
   std::string host;  // this rank's host, if errors are to name it
 };
 Ranks RanksOf(ProcessGroup& group);  // `group` must outlive the result

@@ -19,6 +19,14 @@ constexpr bool TakesIntegers(Op op) {
     case Op::kMul:
     case Op::kMaximum:
     case Op::kMinimum:
+    case Op::kFloor:
+    case Op::kCeil:
+    case Op::kRound:
+    case Op::kTrunc:
+    case Op::kClampMin:
+    case Op::kClampMax:
+    case Op::kRemainder:
+    case Op::kFloorDivide:
       return true;
     default:
       return false;

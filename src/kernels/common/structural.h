@@ -1,5 +1,5 @@
-// Structural ops (broadcast, permute, split, merge, slice, pad, concat). Each is a copy between two views of one box;
-// only the strides and the first element differ.
+// Structural ops (broadcast, permute, split, merge, slice, pad, concat, reverse). Each is a copy between two views of
+// one box; only the strides and the first element differ.
 //
 // All positions are global indices, so a rank that holds a shard of the dim copies the overlap of what it holds of both
 // sides. A device provides the copies:
@@ -42,6 +42,7 @@ class StructuralOps {
     fn(Op::kSlice, &Slice);
     fn(Op::kPad, &Pad);
     fn(Op::kConcat, &Concat);
+    fn(Op::kReverse, &Reverse);
   }
 
  private:
@@ -101,7 +102,14 @@ class StructuralOps {
     return {begin, end};
   }
 
+  // With a step, the dim is never sharded: its source is a view with larger strides.
   static void Slice(const KernelCall& call) {
+    int64_t step = call.attrs->IntOr("step", 1);
+    if (step != 1) {
+      TensorView from = Advanced(call.in[0], Dim(call), call.attrs->Int("start"));
+      from.dims[size_t(Dim(call))].stride *= step;
+      return CopyBox(call, call.out[0], from);
+    }
     CopyMeeting(call, call.in[0], call.out[0], Dim(call), call.attrs->Int("start"), false);
   }
 
@@ -111,6 +119,15 @@ class StructuralOps {
     auto [begin, end] = CopyMeeting(call, out, call.in[0], dim, call.attrs->Int("low"), true);
     ZeroBox(call, Part(out, dim, 0, begin));
     ZeroBox(call, Part(out, dim, end, out.dim(dim).extent));
+  }
+
+  static void Reverse(const KernelCall& call) {
+    TensorView from = call.in[0];
+    DimView& dim = from.dims[size_t(Dim(call))];
+    if (dim.extent == 0) return;
+    from = Advanced(from, Dim(call), dim.extent - 1);
+    from.dims[size_t(Dim(call))].stride *= -1;
+    CopyBox(call, call.out[0], from);
   }
 
   static int64_t Address(const TensorView& view) { return int64_t(reinterpret_cast<intptr_t>(view.data)); }

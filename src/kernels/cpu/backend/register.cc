@@ -17,6 +17,9 @@ void RegisterCpuKernels(KernelTable& table) {
   cpu::AddGenerators(table);
   cpu::AddRandom(table);
   cpu::AddEmbedding(table);
+  cpu::AddGather(table);
+  cpu::AddDynamic(table);
+  cpu::AddSort(table);
   cpu::AddRmsNorm(table);
   cpu::AddLayerNorm(table);
   cpu::AddLoss(table);

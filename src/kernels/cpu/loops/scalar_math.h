@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <type_traits>
 
 namespace weft::cpu {
 
@@ -74,8 +75,41 @@ C cos(C a) {
   return std::cos(a);
 }
 template <class C>
+C expm1(C a) {
+  return std::expm1(a);
+}
+template <class C>
+C log1p(C a) {
+  return std::log1p(a);
+}
+// Integers stay as they are.
+template <class C>
 C floor(C a) {
-  return std::floor(a);
+  if constexpr (std::is_integral_v<C>)
+    return a;
+  else
+    return std::floor(a);
+}
+template <class C>
+C ceil(C a) {
+  if constexpr (std::is_integral_v<C>)
+    return a;
+  else
+    return std::ceil(a);
+}
+template <class C>
+C rint(C a) {
+  if constexpr (std::is_integral_v<C>)
+    return a;
+  else
+    return std::nearbyint(a);
+}
+template <class C>
+C trunc(C a) {
+  if constexpr (std::is_integral_v<C>)
+    return a;
+  else
+    return std::trunc(a);
 }
 template <class C>
 C pow(C a, C b) {
@@ -85,6 +119,34 @@ C pow(C a, C b) {
 template <class C>
 C SignOf(C a) {
   return C(a > C(0)) - C(a < C(0));
+}
+
+// The remainder with the divisor's sign, as in Python. An integer divided by 0 gives 0.
+template <class C>
+C RemainderOf(C a, C b) {
+  C rest;
+  if constexpr (std::is_integral_v<C>)
+    rest = b == 0 || b == -1 ? 0 : a % b;
+  else
+    rest = std::fmod(a, b);
+  return rest != C(0) && (rest < C(0)) != (b < C(0)) ? rest + b : rest;
+}
+// floor(a / b), computed from the remainder, so that rounding a / b up cannot change it. An integer divided by 0 gives
+// 0.
+template <class C>
+C FloorDivideOf(C a, C b) {
+  if constexpr (std::is_integral_v<C>) {
+    if (b == 0) return 0;
+    if (b == -1) return C(0 - std::make_unsigned_t<C>(a));  // the lowest integer wraps around
+    return a / b - (a % b != 0 && (a < 0) != (b < 0));
+  } else {
+    if (b == C(0)) return a / b;
+    C rest = std::fmod(a, b), quotient = (a - rest) / b;  // close to a whole number
+    if (rest != C(0) && (rest < C(0)) != (b < C(0))) quotient -= C(1);
+    if (quotient == C(0)) return std::copysign(C(0), a / b);
+    C whole = std::floor(quotient);
+    return quotient - whole > C(0.5) ? whole + C(1) : whole;
+  }
 }
 
 // GELU in its tanh form (Hendrycks, Gimpel 2016): a/2 (1 + tanh u), u = sqrt(2/pi) (a + 0.044715 a^3).

@@ -15,6 +15,9 @@ __attribute__((visibility("default"))) void weft_cuda_register(weft::KernelTable
   AddReduce(table);
   AddEinsum(table);
   AddEmbedding(table);
+  AddGather(table);
+  AddDynamic(table);
+  AddSort(table);
   AddRmsNorm(table);
   AddLayerNorm(table);
   AddLoss(table);

@@ -35,9 +35,34 @@ template <class C>
 __device__ __forceinline__ C erf(C a) {
   return std::erf(a);
 }
+// Integers stay as they are.
 template <class C>
 __device__ __forceinline__ C floor(C a) {
-  return std::floor(a);
+  if constexpr (std::is_integral_v<C>)
+    return a;
+  else
+    return std::floor(a);
+}
+template <class C>
+__device__ __forceinline__ C ceil(C a) {
+  if constexpr (std::is_integral_v<C>)
+    return a;
+  else
+    return std::ceil(a);
+}
+template <class C>
+__device__ __forceinline__ C rint(C a) {
+  if constexpr (std::is_integral_v<C>)
+    return a;
+  else
+    return std::rint(a);
+}
+template <class C>
+__device__ __forceinline__ C trunc(C a) {
+  if constexpr (std::is_integral_v<C>)
+    return a;
+  else
+    return std::trunc(a);
 }
 
 // Long and rarely used, so they are called: inlined, a kernel would hold one copy per element of a vector.
@@ -52,6 +77,42 @@ __device__ __noinline__ C cos(C a) {
 template <class C>
 __device__ __noinline__ C pow(C a, C b) {
   return std::pow(a, b);
+}
+
+template <class C>
+__device__ __noinline__ C expm1(C a) {
+  return std::expm1(a);
+}
+template <class C>
+__device__ __noinline__ C log1p(C a) {
+  return std::log1p(a);
+}
+// The remainder with the divisor's sign, as in Python. An integer divided by 0 gives 0.
+template <class C>
+__device__ __noinline__ C RemainderOf(C a, C b) {
+  C rest;
+  if constexpr (std::is_integral_v<C>)
+    rest = b == 0 || b == -1 ? 0 : a % b;
+  else
+    rest = std::fmod(a, b);
+  return rest != C(0) && (rest < C(0)) != (b < C(0)) ? rest + b : rest;
+}
+// floor(a / b), computed from the remainder, so that rounding a / b up cannot change it. An integer divided by 0 gives
+// 0.
+template <class C>
+__device__ __noinline__ C FloorDivideOf(C a, C b) {
+  if constexpr (std::is_integral_v<C>) {
+    if (b == 0) return 0;
+    if (b == -1) return C(0 - std::make_unsigned_t<C>(a));  // the lowest integer wraps around
+    return a / b - (a % b != 0 && (a < 0) != (b < 0));
+  } else {
+    if (b == C(0)) return a / b;
+    C rest = std::fmod(a, b), quotient = (a - rest) / b;  // close to a whole number
+    if (rest != C(0) && (rest < C(0)) != (b < C(0))) quotient -= C(1);
+    if (quotient == C(0)) return std::copysign(C(0), a / b);
+    C whole = std::floor(quotient);
+    return quotient - whole > C(0.5) ? whole + C(1) : whole;
+  }
 }
 
 template <class C>

@@ -5,6 +5,7 @@
 #include "weft/core/ir/op.h"
 #include "weft/kernels/cuda/plan/einsum_sizes.h"
 #include "weft/kernels/cuda/plan/embedding_sizes.h"
+#include "weft/kernels/cuda/plan/indexing_sizes.h"
 #include "weft/kernels/cuda/plan/linear_loss.h"
 #include "weft/kernels/cuda/plan/loss_sizes.h"
 #include "weft/kernels/cuda/plan/norm_sizes.h"
@@ -66,6 +67,14 @@ constexpr PlannedRow kRows[] = {
     {.op = Op::kLinear, .workspace = LinearWorkspace},
     {.op = Op::kEmbedding},
     {.op = Op::kEmbeddingGrad, .workspace = EmbeddingGradWorkspace},
+    {.op = Op::kGather, .any_strides = true},
+    {.op = Op::kScatter, .workspace = ScatterWorkspace, .any_strides = true, .in_place = true},
+    {.op = Op::kScatterAdd, .workspace = ScatterAddWorkspace, .any_strides = true, .in_place = true},
+    {.op = Op::kDynamicSlice, .any_strides = true},
+    {.op = Op::kDynamicUpdate, .any_strides = true, .in_place = true},
+    {.op = Op::kSort, .workspace = SortWorkspace, .any_strides = true},
+    {.op = Op::kTopK, .workspace = SortWorkspace, .any_strides = true},
+    {.op = Op::kCumMax, .any_strides = true},
     {.op = Op::kRmsNorm, .workspace = NormWorkspace, .in_place = true},
     {.op = Op::kRmsNormGrad, .workspace = NormGradBytes<false>, .in_place = true},
     {.op = Op::kRmsNormGradAdd, .workspace = NormGradBytes<false>, .in_place = true},

@@ -1,0 +1,126 @@
+// DynamicSlice and DynamicUpdate: starts are read on the device. Elements are moved in units of up to 16 bytes.
+#include "weft/kernels/cuda/device/device.h"
+#include "weft/kernels/cuda/families.h"
+#include "weft/kernels/cuda/loops/copy.h"
+#include "weft/kernels/cuda/loops/index.cuh"
+
+namespace weft::cuda {
+namespace {
+
+constexpr int kThreads = 256;
+
+struct Starts {
+  const void* data;
+  bool wide;             // starts are i64, otherwise i32
+  int64_t last;          // the largest start
+  int64_t offset, held;  // of the whole tensor's dim on this rank
+  int64_t step;          // the whole tensor's stride along the dim, in units
+
+  // Returns the local index of the window's first element. It may lie outside [0, held).
+  __device__ __forceinline__ int64_t At(int64_t at) const {
+    int64_t start = wide ? static_cast<const int64_t*>(data)[at] : static_cast<const int32_t*>(data)[at];
+    return (start < 0 ? 0 : start > last ? last : start) - offset;
+  }
+};
+
+// Operands of the walk: 0: the window, 1: the line of the whole tensor, 2: the start, 3: the index in the window.
+template <class Unit>
+__global__ void __launch_bounds__(kThreads)
+    ReadWindow(const __grid_constant__ Walk walk, const Starts starts, const Unit* whole, Unit* window) {
+  uint32_t step = blockIdx.x * kThreads + threadIdx.x;
+  if (step >= walk.steps) return;
+  Place at = walk.At(step);
+  int64_t place = starts.At(at.of[2]) + at.of[3];
+  bool holds = place >= 0 && place < starts.held;
+  window[at.of[0]] = holds ? whole[at.of[1] + place * starts.step] : Unit{};
+}
+template <class Unit>
+__global__ void __launch_bounds__(kThreads)
+    WriteWindow(const __grid_constant__ Walk walk, const Starts starts, const Unit* window, Unit* whole) {
+  uint32_t step = blockIdx.x * kThreads + threadIdx.x;
+  if (step >= walk.steps) return;
+  Place at = walk.At(step);
+  int64_t place = starts.At(at.of[2]) + at.of[3];
+  if (place >= 0 && place < starts.held) whole[at.of[1] + place * starts.step] = window[at.of[0]];
+}
+
+// Returns the bytes of the largest unit in which rows of both views can be moved. They go along the last dim.
+int64_t UnitOf(const TensorView& a, const TensorView& b, int dim) {
+  int64_t size = int64_t(SizeOf(a.dtype)), unit = dim == a.rank - 1 ? size : 16;
+  auto fits = [&](const TensorView& x) {
+    bool ok = reinterpret_cast<uintptr_t>(x.data) % size_t(unit) == 0;
+    for (int d = 0; d + 1 < x.rank; d++) ok &= x.dim(d).extent < 2 || x.dim(d).stride * size % unit == 0;
+    const DimView& row = x.dim(x.rank - 1);
+    return ok && row.extent * size % unit == 0 && row.stride == 1;
+  };
+  while (unit > size && !(fits(a) && fits(b))) unit /= 2;
+  return unit;
+}
+// Returns the view in units of `factor` elements of the last dim.
+TensorView InUnits(TensorView x, int64_t factor) {
+  if (factor == 1) return x;
+  for (int d = 0; d + 1 < x.rank; d++) x.dims[size_t(d)].stride /= factor;
+  x.dims[size_t(x.rank - 1)].extent /= factor;
+  return x;
+}
+
+template <class Fn>
+void DispatchUnit(int64_t bytes, Fn&& fn) {
+  switch (bytes) {
+    case 1:
+      return fn(uint8_t{});
+    case 2:
+      return fn(uint16_t{});
+    case 4:
+      return fn(uint32_t{});
+    case 8:
+      return fn(uint64_t{});
+    default:
+      return fn(uint4{});
+  }
+}
+
+// Moves the windows of all starts. `to_whole` selects which side is written.
+void Move(const KernelCall& call, const TensorView& all, const TensorView& part, const TensorView& start,
+          bool to_whole) {
+  int dim = int(call.attrs->Int("dim"));
+  int64_t unit = UnitOf(all, part, dim), factor = unit / int64_t(SizeOf(all.dtype));
+  TensorView whole = InUnits(all, factor), window = InUnits(part, factor);
+  Nest nest(kWalked);
+  for (int d = 0; d < window.rank; d++)
+    nest.Add(window.dim(d).extent, {window.dim(d).stride, d == dim ? 0 : whole.dim(d).stride,
+                                    d < start.rank ? start.dim(d).stride : 0, d == dim ? 1 : 0});
+  nest.Collapse();
+  const DimView& along = whole.dim(dim);
+  Starts starts{
+      start.data,  start.dtype == DType::kI64, along.global - window.dim(dim).global, along.offset, along.extent,
+      along.stride};
+  DispatchUnit(unit, [&](auto zero) {
+    using Unit = decltype(zero);
+    ForEachWalk(nest, {}, [&](const Walk& walk) {
+      unsigned blocks = Blocks(walk.steps, kThreads);
+      cudaStream_t stream = DeviceOf(call).stream();
+      if (to_whole)
+        WriteWindow<<<blocks, kThreads, 0, stream>>>(walk, starts, window.as<const Unit>(), whole.as<Unit>());
+      else
+        ReadWindow<<<blocks, kThreads, 0, stream>>>(walk, starts, whole.as<const Unit>(), window.as<Unit>());
+      WEFT_CUDA_LAUNCHED(to_whole ? "dynamic_update" : "dynamic_slice");
+    });
+  });
+}
+
+void DynamicSlice(const KernelCall& call) { Move(call, call.in[0], call.out[0], call.in[1], false); }
+void DynamicUpdate(const KernelCall& call) {
+  const TensorView& y = call.out[0];
+  if (y.data != call.in[0].data) CopyBox(call, y, call.in[0]);
+  Move(call, y, call.in[1], call.in[2], true);
+}
+
+}  // namespace
+
+void AddDynamic(KernelTable& table) {
+  SetRun(table, Op::kDynamicSlice, &DynamicSlice);
+  SetRun(table, Op::kDynamicUpdate, &DynamicUpdate);
+}
+
+}  // namespace weft::cuda
