@@ -20,10 +20,11 @@ namespace attr_names {
 // clang-format off
 inline constexpr std::string_view
     kInts[] = {"axis", "bias", "causal", "causal_offset", "context", "descending", "dim", "dtype", "gather_dim", "high",
-               "ignore_index", "inner", "inverse", "key", "length", "low", "narrow", "nesterov", "parameter",
-               "parameter_gradient", "reduce", "regather", "residual", "shape_only", "size", "split_dim", "start", "step", "whole", "wide",
-               "wire"},
-    kFloats[] = {"beta1", "beta2", "eps", "factor", "high", "k", "low", "momentum", "p", "scale", "smoothing", "theta",
+               "ignore_index", "inner", "inverse", "key", "left", "length", "low", "mask", "narrow", "nesterov", "offsets",
+               "parameter", "parameter_gradient", "reduce", "regather", "residual", "right", "rotated", "segments",
+               "shape_only", "sinks", "size", "split_dim", "start", "step", "whole", "wide", "wire"},
+    kFloats[] = {"beta1", "beta2", "eps", "factor", "high", "k", "low", "momentum", "p", "scale", "smoothing", "softcap",
+                 "theta",
                  "value", "weight_decay"},
     kTexts[] = {"eq", "kind", "name"},
     kShapes[] = {"perm", "shape"},

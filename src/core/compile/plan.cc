@@ -189,13 +189,17 @@ class Planner {
       made.place = {Place::kEntry, 0, write.name};
     }
   }
+  bool InPlace(const Node& node, int output) const {
+    const KernelRow& row = runtime_.kernels().Row(node.op);
+    return row.in_place && output < row.in_place_outputs;
+  }
   // Whether nothing reads the old value after the step that makes the new one. At that step itself, only a kernel that
   // works in place may read it.
   bool MayOverwrite(const Value& old, const Value& made, int output) const {
     if (old.last_use < made.step) return true;
     if (old.last_use > made.step) return false;
     const Node& node = *made.node;
-    if (!runtime_.kernels().Row(node.op).in_place) return false;
+    if (!InPlace(node, output)) return false;
     for (size_t k = 0; k < node.inputs.size(); k++) {
       const Value& in = values_[size_t(IdOf(node.inputs[k]))];
       if (&values_[size_t(in.root)] == &old && int(k) != output) return false;
@@ -211,7 +215,7 @@ class Planner {
   // and no other operand of this step shares its storage. Returns whether it did.
   bool TakeOver(Value& made, size_t k, int i) {
     const Node& node = *made.node;
-    if (k >= node.inputs.size() || !runtime_.kernels().Row(node.op).in_place) return false;
+    if (k >= node.inputs.size() || !InPlace(node, int(k))) return false;
     const Value& operand = values_[size_t(IdOf(node.inputs[k]))];
     const Value& old = values_[size_t(operand.root)];
     if (old.place.kind != Place::kArena || old.last_use != i || freed_[operand.root]) return false;

@@ -73,7 +73,13 @@ double ProductFlops(const Node& node, absl::FunctionRef<int64_t(size_t, size_t)>
   for (size_t i = 0; i < dims.in.size(); i++)
     for (size_t d = 0; d < dims.in[i].size(); d++) extents[dims.in[i][d]] = double(extent(i, d));
   for (const Dims::Group& group : dims.groups) extents.erase(group.outer);  // already counted in `merged`
-  double flops = 2.0 * record.products;
+  double products = record.products;
+  if (!dims.products_of.empty()) {
+    products = 0;
+    for (const Dims::ProductsOf& p : dims.products_of) products += p.count * extents.at(p.label);
+    for (const Dims::ProductsOf& p : dims.products_of) extents.erase(p.label);
+  }
+  double flops = 2.0 * products;
   for (auto& [label, of_label] : extents) flops *= of_label;
   return flops;
 }

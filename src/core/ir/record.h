@@ -37,6 +37,13 @@ struct Dims {
     bool exact;
   };
   absl::InlinedVector<Group, 1> groups{};
+  // For an op whose products contract over different labels, as attention's: the labels, and the number of products
+  // over each. Empty: every product is over all labels.
+  struct ProductsOf {
+    char label;
+    int count;
+  };
+  absl::InlinedVector<ProductsOf, 1> products_of{};
 };
 
 struct GradCall {
@@ -76,6 +83,14 @@ struct Sample {
 
 using Outputs = absl::InlinedVector<Var, 2>;
 
+// For an op whose composition may be formed for a block of rows at a time: rows of the dims labelled `label`.
+// Derivatives that come from the composition then take the memory of one block.
+struct BlockRule {
+  char label;
+  int64_t rows;                                         // of a block
+  Attrs (*attrs)(const Node& node, int64_t first_row);  // attributes of the op on the block that begins there
+};
+
 struct OpRecord {
   Op op = Op::kCount;
   void (*infer)(Node& node) = nullptr;     // fills node.outputs; throws Error for bad operands
@@ -85,6 +100,7 @@ struct OpRecord {
   std::vector<Sample> (*samples)(Op op) = nullptr;  // the op sweep of the tests fails for an op without samples
   int shape_operand = -1;                           // of this input only dims and placement are read, no data
   bool generator = false;                           // created in the placement that each consumer wants
+  const BlockRule* blocks = nullptr;                // null: the composition is formed at once
   int products = 0;                                 // number of matrix products over all labels, for FLOPs
 };
 
@@ -112,6 +128,7 @@ void RegisterIndexing(OpTable&);
 void RegisterSort(OpTable&);
 void RegisterNorm(OpTable&);
 void RegisterAttention(OpTable&);
+void RegisterSdpa(OpTable&);  // called by RegisterAttention
 void RegisterLoss(OpTable&);
 void RegisterOptimizer(OpTable&);
 void RegisterFused(OpTable&);

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <limits>
 #include <numbers>
 
 #include "weft/core/ops/ops.h"
@@ -12,23 +11,6 @@
 namespace weft {
 namespace {
 
-void CheckHeads(const Node& node) {
-  for (int i = 0; i < 3; i++) CheckRank(node, i, 4);
-  const Shape &q = node.inputs[0].shape(), &k = node.inputs[1].shape();
-  if (node.inputs[2].shape() != k || q[0] != k[0] || q[3] != k[3] || k[2] == 0 || q[2] % k[2])
-    FailAt(node, fmt::format("expected q [B, T, H, D], k and v [B, S, G, D] with G dividing H, got {}, {}, {}",
-                             ToString(q), ToString(k), ToString(node.inputs[2].shape())));
-}
-void InferSdpa(Node& node) {
-  CheckHeads(node);
-  const Var& q = node.inputs[0];
-  AddOutput(node, q.dtype(), q.shape());
-  AddOutput(node, AccumulateType(q.dtype()), {q.dim(0), q.dim(1), q.dim(2)});
-}
-void InferSdpaGrad(Node& node) {
-  CheckHeads(node);
-  for (int i = 0; i < 3; i++) AddOutput(node, node.inputs[size_t(i)].dtype(), node.inputs[size_t(i)].shape());
-}
 void InferRope(Node& node) {
   CheckRank(node, 0, 4);
   if (node.inputs[0].dim(3) % 2) FailAt(node, fmt::format("expected an even head size, got {}", node.inputs[0].dim(3)));
@@ -39,73 +21,7 @@ void InferRope(Node& node) {
   AddOutput(node, node.inputs[0].dtype(), node.inputs[0].shape());
 }
 
-Dims::Group HeadGroup(const Node& node) { return {'h', 'g', node.inputs[0].dim(2) / node.inputs[1].dim(2), false}; }
-Dims SdpaDims(const Node& node) {
-  return {.in = {"bthd", "bsgd", "bsgd"}, .out = {"bthd", "bth"}, .blocked = "sd", .groups = {HeadGroup(node)}};
-}
-Dims SdpaGradDims(const Node& node) {
-  return {.in = {"bthd", "bsgd", "bsgd", "bthd", "bth", "bthd"},
-          .out = {"bthd", "bsgd", "bsgd"},
-          .blocked = "sd",
-          .groups = {HeadGroup(node)}};
-}
 Dims RopeDims(const Node&) { return {.in = {"bthd"}, .out = {"bthd"}, .blocked = "d", .linear = Linear::kJoint}; }
-
-// Repeats each KV head for the query heads of its group.
-Var RepeatHeads(const Var& kv, int64_t group) {
-  return group == 1 ? kv : Merge(Broadcast(kv, 3, group), 2);  // [B, S, H, D]
-}
-// Returns the scaled scores, quadratic in sequence length. Tests compare kernels with this composition.
-Var Scores(const Node& node, const Var& q, const Var& k) {
-  return Scale(Einsum("bthd,bshd->bhts", q, k), node.attrs.Float("scale"));  // [B, H, T, S]
-}
-// Returns scores whose exponential is 0 if the key is not seen. It must be applied last before Exp, because masked
-// scores may be infinite.
-Var Masked(const Node& node, const Var& s) {
-  if (!node.attrs.Int("causal")) return s;
-  Var i = Iota(2, DType::kI64, s.shape()), j = Iota(3, DType::kI64, s.shape());
-  Var seen = Le(j, AddScalar(i, double(node.attrs.Int("causal_offset"))));
-  return Select(seen, s, Full(s.dtype() == DType::kF64 ? -1e300 : -1e30, s.dtype(), s.shape()));
-}
-Outputs FallbackSdpa(const Node& node) {
-  DType dtype = node.inputs[0].dtype(), acc = AccumulateType(dtype);
-  int64_t group = node.inputs[0].dim(2) / node.inputs[1].dim(2);
-  Var q = Cast(node.inputs[0], acc), k = RepeatHeads(Cast(node.inputs[1], acc), group),
-      v = RepeatHeads(Cast(node.inputs[2], acc), group);
-  Var s = Scores(node, q, k);
-  Var max = StopGradient(ReduceMax(Masked(node, s), 3));
-  Var e = Exp(Masked(node, s - Broadcast(max, 3, s.dim(3))));
-  Var sum = ReduceSum(e, 3);  // [B, H, T]
-  // A row that sees no key has out 0 and lse -inf.
-  auto full = [&](double value) { return Full(value, acc, sum.shape()); };
-  Var any = Gt(sum, full(0)), divisor = Select(any, sum, full(1));
-  Var out = Einsum("bhts,bshd->bthd", e / Broadcast(divisor, 3, s.dim(3)), v);
-  Var lse = Select(any, Log(divisor) + max, full(-std::numeric_limits<double>::infinity()));
-  return {Cast(out, dtype), Permute(lse, {0, 2, 1})};
-}
-Outputs FallbackSdpaGrad(const Node& node) {
-  const auto& in = node.inputs;
-  DType dtype = in[0].dtype(), acc = AccumulateType(dtype);
-  int64_t group = in[0].dim(2) / in[1].dim(2);
-  Var q = Cast(in[0], acc), k = RepeatHeads(Cast(in[1], acc), group), v = RepeatHeads(Cast(in[2], acc), group),
-      dout = Cast(in[5], acc);
-  Var s = Scores(node, q, k);
-  Var p = Exp(Masked(node, s - Broadcast(Permute(in[4], {0, 2, 1}), 3, s.dim(3))));  // [B, H, T, S]
-  Var delta = Permute(ReduceSum(dout * Cast(in[3], acc), 3), {0, 2, 1});             // [B, H, T]
-  Var dp = Einsum("bthd,bshd->bhts", dout, v);
-  Var ds = Scale(p * (dp - Broadcast(delta, 3, s.dim(3))), node.attrs.Float("scale"));
-  auto fold = [&](const Var& x) {
-    return Cast(group == 1 ? x : ReduceSum(Split(x, 2, group), 3), dtype);
-  };  // [B, S, G, D]
-  return {Cast(Einsum("bhts,bshd->bthd", ds, k), dtype), fold(Einsum("bhts,bthd->bshd", ds, q)),
-          fold(Einsum("bhts,bthd->bshd", p, dout))};
-}
-
-void GradSdpa(GradCall& call) {
-  Outputs d = Emit(Op::kSdpaGrad, call.node->attrs,
-                   {call.in(0), call.in(1), call.in(2), call.out(0), call.out(1), call.dy[0]}, call.node->loc);
-  for (size_t i = 0; i < 3; i++) call.dx[i] = d[i];
-}
 
 // Computes the formula of RopeScaling::operator() with ops.
 Var Scaled(const Var& frequency, const RopeScaling& s) {
@@ -139,23 +55,6 @@ void GradRope(GradCall& call) {
   call.dx[0] = EmitOne(Op::kRope, attrs, {call.dy[0]}, call.node->loc);
 }
 
-std::vector<Sample> SamplesSdpa(Op op) {
-  std::vector<Sample> samples;
-  auto add = [&](int64_t T, int64_t S, int64_t H, int64_t G, bool causal, int64_t offset) {
-    Shape q{2, T, H, 4}, k{2, S, G, 4};
-    Sample sample{{{q}, {k}, {k}}, {{"causal", causal}, {"causal_offset", offset}, {"scale", 0.5}}};
-    if (op == Op::kSdpaGrad) {
-      sample.inputs.push_back({q});
-      sample.inputs.push_back({{2, T, H}, Domain::kPositive, 0, true});
-      sample.inputs.push_back({q});
-    }
-    samples.push_back(sample);
-  };
-  add(5, 5, 4, 4, true, 0);
-  add(3, 5, 6, 2, true, 2);
-  add(4, 3, 3, 1, false, 0);
-  return samples;
-}
 std::vector<Sample> SamplesRope(Op) {
   return {{{{{2, 5, 3, 4}}}, {{"theta", 100.0}, {"inverse", 0}, {"start", 0}}},
           {{{{1, 4, 2, 6}}}, {{"theta", 1e4}, {"inverse", 1}, {"start", 3}}},
@@ -173,11 +72,6 @@ std::vector<Sample> SamplesRope(Op) {
 
 }  // namespace
 
-Var Sdpa(Var q, Var k, Var v, const SdpaOptions& options, Loc loc) {
-  double scale = options.scale != 0 ? options.scale : 1.0 / std::sqrt(double(q.dim(-1)));
-  return Emit(Op::kSdpa, {{"causal", options.causal}, {"causal_offset", options.causal_offset}, {"scale", scale}},
-              {q, k, v}, loc)[0];
-}
 RopeScaling RopeScalingOf(const Attrs& attrs) {
   if (!attrs.Has("factor")) return {};
   return {attrs.Float("factor"), attrs.Float("low"), attrs.Float("high"), attrs.Int("context")};
@@ -193,19 +87,7 @@ Var Rope(Var x, const RopeOptions& options, Loc loc) {
 }
 
 void RegisterAttention(OpTable& t) {
-  t[size_t(Op::kSdpa)] = {.op = Op::kSdpa,
-                          .infer = InferSdpa,
-                          .grad = GradSdpa,
-                          .dims = SdpaDims,
-                          .fallback = FallbackSdpa,
-                          .samples = SamplesSdpa,
-                          .products = 2};
-  t[size_t(Op::kSdpaGrad)] = {.op = Op::kSdpaGrad,
-                              .infer = InferSdpaGrad,
-                              .dims = SdpaGradDims,
-                              .fallback = FallbackSdpaGrad,
-                              .samples = SamplesSdpa,
-                              .products = 5};
+  RegisterSdpa(t);
   t[size_t(Op::kRope)] = {.op = Op::kRope,
                           .infer = InferRope,
                           .grad = GradRope,

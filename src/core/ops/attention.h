@@ -1,4 +1,4 @@
-// Attention: scaled dot product attention with memory linear in sequence length, and rotary embedding.
+// Rotary embedding of queries and keys. sdpa.h has attention itself.
 #pragma once
 #include <cstdint>
 #include <numbers>
@@ -9,26 +9,10 @@
 namespace weft {
 class Var;
 
-// Sdpa      (q [B, T, H, D], k [B, S, G, D], v [B, S, G, D]); causal (0 or 1), causal_offset, scale
-//           -> out [B, T, H, D], lse [B, T, H].
-//           lse is the log-sum-exp of the scaled scores, in the accumulate type. Kernels never materialise the scores.
-//           H = G * group, and query head h uses KV head h / group. These are *global* head indices, because H and G
-//           may be sharded differently: use dim(2).offset and .global.
-//           If causal, query i sees the keys j <= i + causal_offset. i and j are global indices (dim(1).offset). A row
-//           that sees no key gives out 0 and lse -inf, never NaN.
-// SdpaGrad  (q, k, v, out, lse, dout); the same attributes -> dq, dk, dv. dk and dv are sums over the query heads that
-//           this rank holds.
 // Rope      x [B, T, H, D]; theta, inverse (0 or 1), start -> [B, T, H, D].
 //           Rotate-half rotary embedding (Su et al. 2021, Hugging Face's layout): position = start + global index along
 //           dim 1; pairs (i, i + D/2); angle = position * theta^(-2i/D). inverse = 1 rotates back. The attributes
 //           factor, low, high and context hold a RopeScaling; all four are present or none.
-
-struct SdpaOptions {
-  bool causal = true;
-  int64_t causal_offset = 0;  // keys before the first query, e.g. a KV cache; S - T aligns the mask to the bottom right
-  double scale = 0;           // 0: 1 / sqrt(D)
-};
-Var Sdpa(Var q, Var k, Var v, const SdpaOptions& options, Loc loc = Loc::current());
 
 // Llama 3.1's scaling to contexts longer than the one trained on (transformers' rope_type llama3). It depends on how
 // many turns a frequency makes in `context` tokens:

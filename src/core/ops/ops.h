@@ -15,5 +15,6 @@
 #include "weft/core/ops/optimizer_ops.h"
 #include "weft/core/ops/random.h"
 #include "weft/core/ops/reduce.h"
+#include "weft/core/ops/sdpa.h"
 #include "weft/core/ops/sort.h"
 #include "weft/core/ops/structural.h"

@@ -20,6 +20,12 @@ void InferRandom(Node& node) {
 }
 void InferDropout(Node& node) {
   CheckScalars(node, 1);
+  if (node.attrs.IntOr("size", 0)) {
+    int64_t dim = node.attrs.Int("dim"), start = node.attrs.Int("start"), size = node.attrs.Int("size");
+    const Shape& x = node.inputs[0].shape();
+    if (dim < 0 || dim >= int64_t(x.size()) || start < 0 || start + x[size_t(dim)] > size)
+      FailAt(node, fmt::format("{} cannot be elements [{}, ...) of {} in dim {}", ToString(x), start, size, dim));
+  }
   AddOutput(node, node.inputs[0].dtype(), node.inputs[0].shape());
 }
 Dims RandomDims(const Node& node) { return {.in = {"", ""}, .out = {Letters(int(node.outputs[0].shape.size()))}}; }
@@ -43,7 +49,10 @@ std::vector<Sample> SamplesRandom(Op) {
 }
 std::vector<Sample> SamplesDropout(Op) {
   Attrs attrs{{"p", 0.4}, {"key", int64_t(0x7654321)}};
-  return {{{{{5, 6}}, kScalarId, kScalarId}, attrs}, {{{{4, 3, 7}}, kScalarId, kScalarId}, attrs}};
+  Attrs slice{{"p", 0.4}, {"key", int64_t(0x7654321)}, {"dim", 1}, {"start", 2}, {"size", 6}};
+  return {{{{{5, 6}}, kScalarId, kScalarId}, attrs},
+          {{{{4, 3, 7}}, kScalarId, kScalarId}, attrs},
+          {{{{3, 4, 9}}, kScalarId, kScalarId}, slice}};
 }
 
 Var Random(const char* kind, DType dtype, Shape shape, const Loc& loc) {

@@ -15,7 +15,9 @@ class Var;
 // Random   (step, first_row); kind "uniform" (0, 1) or "normal", key, dtype, shape. A generator. Values are computed in
 //          f64 and rounded to the dtype.
 // Dropout  (x, step, first_row); p, key. An element becomes x * DropoutScale(p) if its bits are >= DropoutThreshold(p),
-//          else 0. rng.h defines its 16 bits. The op is linear in x and its own transpose.
+//          else 0. rng.h defines its 16 bits. The op is linear in x and its own transpose. The optional attributes dim,
+//          start and size say that x is the slice [start, start + n) of dim `dim` of a tensor with `size` elements
+//          there. Its bits are then those of that tensor.
 
 // The key is made from the current builder's seed, phase, module path and counter.
 Var RandomUniform(DType dtype, Shape shape, Loc loc = Loc::current());

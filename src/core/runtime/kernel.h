@@ -77,7 +77,8 @@ struct KernelRow {
   // f16)". The views may have no data. Null: there is one backend.
   std::string (*explain)(const KernelCall&) = nullptr;
   bool any_strides = false;  // accepts inputs with stride 0
-  bool in_place = false;     // output i may share storage with input i
+  bool in_place = false;     // output i may share storage with input i, for i < in_place_outputs
+  int in_place_outputs = 64;
 };
 
 class KernelTable {

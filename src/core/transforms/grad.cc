@@ -137,16 +137,60 @@ class Backward {
       return;
     }
     if (!record.fallback) FailAt(*node, "has neither a derivative nor a composition to differentiate");
-    Outputs same = record.fallback(*node);
+    if (record.blocks && NumRows(*node) > record.blocks->rows) return DeriveByBlocks(node, dy, dx);
+    DeriveComposition(*node, dy, dx);
+  }
+
+  void DeriveComposition(const Node& node, const std::vector<Var>& dy, std::vector<Var>& dx) const {
+    Outputs same = Record(node.op).fallback(node);
     std::vector<Var> results(same.begin(), same.end());
     // A saved result among the operands (a log-sum-exp, a norm's statistic) depends on the other operands. Its share
     // arrives through its own node.
-    dx = Backward(results, dy, node->inputs, parameter_sums_, /*partial=*/true).Run();
+    dx = Backward(results, dy, node.inputs, parameter_sums_, /*partial=*/true).Run();
     // A repeated operand already has the sum of all its shares.
     for (size_t i = 0; i < dx.size(); i++)
-      if (std::find(node->inputs.begin(), node->inputs.begin() + long(i), node->inputs[i]) !=
-          node->inputs.begin() + long(i))
+      if (std::find(node.inputs.begin(), node.inputs.begin() + long(i), node.inputs[i]) !=
+          node.inputs.begin() + long(i))
         dx[i] = {};
+  }
+
+  static int64_t NumRows(const Node& node) {
+    Dims dims = Record(node.op).dims(node);
+    return node.inputs[0].dim(int(dims.in[0].find(Record(node.op).blocks->label)));
+  }
+  // Differentiates the composition for one block of rows after the other. The intermediate values of a block are
+  // needed no longer than the block.
+  void DeriveByBlocks(const NodePtr& node, const std::vector<Var>& dy, std::vector<Var>& dx) const {
+    const BlockRule& rule = *Record(node->op).blocks;
+    Dims dims = Record(node->op).dims(*node);
+    int64_t rows = NumRows(*node);
+    std::vector<std::vector<Var>> pieces(dx.size());
+    for (int64_t first = 0; first < rows; first += rule.rows) {
+      auto part = [&](const Var& x, const std::string& labels) {
+        size_t d = labels.find(rule.label);
+        if (!x.defined() || d == std::string::npos) return x;
+        return Slice(x, int(d), first, std::min(rule.rows, rows - first), node->loc);
+      };
+      Node block;
+      block.op = node->op, block.loc = node->loc, block.scope = node->scope, block.phase = node->phase;
+      block.attrs = rule.attrs(*node, first);
+      for (size_t i = 0; i < dx.size(); i++) block.inputs.push_back(part(node->inputs[i], dims.in[i]));
+      Record(node->op).infer(block);
+      std::vector<Var> dy_part, dx_part(dx.size());
+      for (size_t i = 0; i < dy.size(); i++) dy_part.push_back(part(dy[i], dims.out[i]));
+      DeriveComposition(block, dy_part, dx_part);
+      for (size_t i = 0; i < dx.size(); i++) {
+        if (!dx_part[i].defined()) continue;
+        bool whole = dims.in[i].find(rule.label) == std::string::npos;
+        if (whole && !pieces[i].empty())
+          pieces[i][0] = pieces[i][0] + dx_part[i];
+        else
+          pieces[i].push_back(dx_part[i]);
+      }
+    }
+    for (size_t i = 0; i < dx.size(); i++)
+      if (size_t d = dims.in[i].find(rule.label); !pieces[i].empty())
+        dx[i] = d == std::string::npos ? pieces[i][0] : Concat(pieces[i], int(d), node->loc);
   }
 
   std::span<const Var> wrt_;

@@ -1,8 +1,6 @@
 // Sdpa forward: blocks of queries against blocks of keys with a running softmax. Memory is linear in the sequence
 // length.
-#include "weft/core/ops/attention.h"
-
-#include "weft/kernels/cpu/attention/sdpa_tiles.h"
+#include "weft/kernels/cpu/attention/sdpa_scores.h"
 #include "weft/kernels/cpu/families.h"
 
 namespace weft::cpu {
@@ -11,21 +9,21 @@ namespace {
 // The tiles of one worker.
 template <class C>
 struct Tiles {
-  C *q, *s, *o;      // [D, Q], [K, Q], [D, Q]
+  C *q, *s, *o;      // [D, Q], [K, Q], [E, Q]
   C *largest, *sum;  // [Q]: the running softmax
-  C *k, *v, *rows;   // [K, D], used if k and v are not of type C; [Q, D]
+  C *k, *v, *rows;   // [K, D] and [K, E], used if k and v are not of type C; [Q, D or E]
   size_t bytes;
 
   Tiles(const SdpaSizes& z, void* start) {
     Scratch scratch(start);
     q = scratch.Take<C>(z.D * z.query_block);
     s = scratch.Take<C>(kKeyBlock * z.query_block);
-    o = scratch.Take<C>(z.D * z.query_block);
+    o = scratch.Take<C>(z.E * z.query_block);
     largest = scratch.Take<C>(z.query_block);
     sum = scratch.Take<C>(z.query_block);
     k = scratch.Take<C>(kKeyBlock * z.D);
-    v = scratch.Take<C>(kKeyBlock * z.D);
-    rows = scratch.Take<C>(z.query_block * z.D);
+    v = scratch.Take<C>(kKeyBlock * z.E);
+    rows = scratch.Take<C>(z.query_block * z.WidestHead());
     bytes = scratch.used();
   }
 };
@@ -52,52 +50,74 @@ Vector<C> SoftmaxColumns(int64_t n, int64_t width, C* s, C* largest, C* sum) {
   return factor;
 }
 
+// Adds a block of keys to the running softmax. `empty`: it is the first one.
 template <class C>
-void AddKeys(const SdpaSizes& z, const Tiles<C>& t, Left<C> k, Left<C> v, int64_t first, int64_t begin, int64_t n) {
-  int64_t width = z.query_block;
+void AddKeys(const SdpaSizes& z, const ScoreRules<C>& rules, const Tiles<C>& t, const ScoreTile& tile, Left<C> k,
+             Left<C> v, bool empty) {
+  int64_t width = tile.width, n = tile.keys;
   TileProduct<C>(n, width, z.D, k, t.q, width, t.s, width, false);  // [K, Q]
-  if (begin + n > z.Visible(first)) MaskScores(z, first, begin, n, width, t.s);
+  rules.Apply(tile, t.s);
   for (int64_t i = 0; i < width; i += kWidth<C>) {
     Vector<C> factor = SoftmaxColumns(n, width, t.s + i, t.largest + i, t.sum + i);
-    if (begin == 0) continue;
-    for (int64_t d = 0; d < z.D; d++) StoreVector(t.o + d * width + i, LoadVector(t.o + d * width + i) * factor);
+    if (empty) continue;
+    for (int64_t d = 0; d < z.E; d++) StoreVector(t.o + d * width + i, LoadVector(t.o + d * width + i) * factor);
   }
-  TileProduct<C>(z.D, width, n, Transposed(v), t.s, width, t.o, width, begin != 0);  // [D, Q]
+  rules.Drop(tile, t.s);
+  TileProduct<C>(z.E, width, n, Transposed(v), t.s, width, t.o, width, !empty);  // [E, Q]
+}
+
+// Ends the running softmax of a query. Returns its log-sum-exp, and turns `sum` into the factor of its results.
+template <class C>
+C EndSoftmax(const ScoreRules<C>& rules, int64_t h, C largest, C& sum) {
+  constexpr C kNone = -std::numeric_limits<C>::infinity();
+  C top = largest, total = sum, factor = 1;
+  if (C sink = rules.has_sinks() ? rules.Sink(h) : kNone; sink > kNone) {
+    top = std::max(largest, sink);
+    factor = std::exp(largest - top);
+    total = sum * factor + std::exp(sink - top);
+  }
+  sum = total > 0 ? factor / total : C(0);
+  return top + std::log(total);
 }
 
 // Computes queries [first, first + n) of one head.
 template <class C>
-void QueryBlock(const KernelCall& call, const SdpaSizes& z, const Tiles<C>& t, int64_t b, int64_t h, int64_t first,
-                int64_t n) {
-  int64_t g = z.KvHead(h), width = z.query_block, keys = z.Visible(first + n - 1);
+void QueryBlock(const KernelCall& call, const SdpaSizes& z, const ScoreRules<C>& rules, const Tiles<C>& t, int64_t b,
+                int64_t h, int64_t first, int64_t n) {
+  int64_t g = z.KvHead(h), width = z.query_block;
+  KeyRange keys = rules.Keys(b, first, n);
   LoadTransposed(HeadRows<C>(call.in[0], b, h), first, n, z.D, C(z.scale), width, t.q, t.rows);  // [D, Q]
   std::fill(t.largest, t.largest + width, -std::numeric_limits<C>::infinity());
   std::fill(t.sum, t.sum + width, C(0));
-  if (keys == 0) std::fill(t.o, t.o + z.D * width, C(0));
   HeadRows<C> k(call.in[1], b, g), v(call.in[2], b, g);
-  for (int64_t begin = 0; begin < keys; begin += kKeyBlock) {
-    int64_t count = std::min(kKeyBlock, keys - begin);
-    AddKeys(z, t, k.Block(begin, count, t.k), v.Block(begin, count, t.v), first, begin, count);
+  bool empty = true;
+  for (int64_t begin = keys.begin; begin < keys.end; begin += kKeyBlock) {
+    ScoreTile tile{b, h, first, n, begin, std::min(kKeyBlock, keys.end - begin), width};
+    if (rules.Skips(tile)) continue;
+    AddKeys(z, rules, t, tile, k.Block(begin, tile.keys, t.k), v.Block(begin, tile.keys, t.v), empty);
+    empty = false;
   }
+  if (empty) std::fill(t.o, t.o + z.E * width, C(0));
   const TensorView& lse = call.out[1];
   Writer<C> y_lse(lse);
-  for (int64_t i = 0; i < n; i++)
-    y_lse.Set(b * lse.dim(0).stride + (first + i) * lse.dim(1).stride + h * lse.dim(2).stride,
-              t.largest[i] + C(std::log(t.sum[i])));
-  for (int64_t i = 0; i < width; i++) t.sum[i] = t.sum[i] > 0 ? 1 / t.sum[i] : C(0);
-  StoreTransposed(call.out[0], b, h, first, n, z.D, width, t.sum, t.o, t.rows);
+  for (int64_t i = 0; i < width; i++) {
+    C value = EndSoftmax(rules, h, t.largest[i], t.sum[i]);
+    if (i < n) y_lse.Set(b * lse.dim(0).stride + (first + i) * lse.dim(1).stride + h * lse.dim(2).stride, value);
+  }
+  StoreTransposed(call.out[0], b, h, first, n, z.E, width, t.sum, t.o, t.rows);
 }
 
 template <class C>
 void SdpaAs(const KernelCall& call) {
   SdpaSizes z(call, kLanes<C>);
+  ScoreRules<C> rules(call, z, 3);
   size_t slot_bytes = Tiles<C>(z, nullptr).bytes;
   int64_t blocks = CeilDiv(z.T, z.query_block);
   ParallelSlots(call, z.B * z.H * blocks, Threads(call), [&](int64_t slot, int64_t begin, int64_t end) {
     Tiles<C> tiles(z, static_cast<char*>(call.workspace) + size_t(slot) * slot_bytes);
     for (int64_t i = begin; i < end; i++) {
       int64_t first = i % blocks * z.query_block, head = i / blocks;
-      QueryBlock(call, z, tiles, head / z.H, head % z.H, first, std::min(z.query_block, z.T - first));
+      QueryBlock(call, z, rules, tiles, head / z.H, head % z.H, first, std::min(z.query_block, z.T - first));
     }
   });
 }
@@ -116,7 +136,7 @@ void Sdpa(const KernelCall& call) {
 
 // In place: a block of q is read once, before its outputs are written.
 void AddSdpa(KernelTable& table) {
-  table.Add(Op::kSdpa, {.run = &Sdpa, .workspace = &SdpaWorkspace, .in_place = true});
+  table.Add(Op::kSdpa, {.run = &Sdpa, .workspace = &SdpaWorkspace, .in_place = true, .in_place_outputs = 1});
 }
 
 }  // namespace weft::cpu

@@ -1,40 +1,93 @@
-// Sdpa backward. The probabilities are recomputed from lse. One task is one KV head of one sequence. Only that task
-// adds to the head's dk and dv, over query heads and query blocks in order, so results do not depend on the number of
-// threads.
-#include "weft/core/ops/attention.h"
+// Sdpa backward. The probabilities are recomputed from lse. One task is one KV head of one sequence, or all those that
+// add to the same part of the bias's gradient. Only that task adds to the head's dk and dv, over query heads and query
+// blocks in order, so results do not depend on the number of threads.
+#include <vector>
 
-#include "weft/kernels/cpu/attention/sdpa_tiles.h"
+#include "weft/kernels/cpu/attention/sdpa_scores.h"
 #include "weft/kernels/cpu/families.h"
 
 namespace weft::cpu {
 namespace {
 
-// The tiles of one worker. Dp is D rounded up to whole steps of TileProduct; the columns beyond D hold zeros.
+// The tiles of one worker. Dp and Ep are D and E rounded up to whole steps of TileProduct; the columns beyond D and E
+// hold zeros.
 template <class C>
 struct Tiles {
-  int64_t Dp;
-  C *dk, *dv;                     // [S, Dp]: the sums of the task
-  C *q, *dout;                    // [D, Q]
-  C *q_rows, *dout_rows;          // [Q, Dp]
-  C *p, *ds;                      // [K, Q]
+  int64_t Dp, Ep;
+  C *dk, *dv;                     // [S, Dp], [S, Ep]: the sums of the task
+  C *q, *dout;                    // [D, Q], [E, Q]
+  C *q_rows, *dout_rows;          // [Q, Dp], [Q, Ep]
+  C *p, *ds, *slope;              // [K, Q]
   C* dq;                          // [D, Q]
   C *lse, *delta, *scale;         // [Q]; delta is the dot product of out and dout
-  C *k, *v, *rows, *row, *other;  // [K, D], used if k and v are not of type C; [Q, D]; [Dp]
+  C *k, *v, *rows, *row, *other;  // [K, D] and [K, E], used if k and v are not of type C; [Q, D or E]; [Dp or Ep]
   size_t bytes;
 
-  Tiles(const SdpaSizes& z, void* start) : Dp(RoundUp(z.D, kLanes<C>)) {
+  Tiles(const SdpaSizes& z, void* start) : Dp(RoundUp(z.D, kLanes<C>)), Ep(RoundUp(z.E, kLanes<C>)) {
     Scratch scratch(start);
     dk = scratch.Take<C>(z.S * Dp);
-    dv = scratch.Take<C>(z.S * Dp);
-    for (C** tile : {&q, &dout, &dq}) *tile = scratch.Take<C>(z.D * z.query_block);
-    for (C** tile : {&q_rows, &dout_rows}) *tile = scratch.Take<C>(z.query_block * Dp);
-    for (C** tile : {&p, &ds}) *tile = scratch.Take<C>(kKeyBlock * z.query_block);
+    dv = scratch.Take<C>(z.S * Ep);
+    for (C** tile : {&q, &dq}) *tile = scratch.Take<C>(z.D * z.query_block);
+    dout = scratch.Take<C>(z.E * z.query_block);
+    q_rows = scratch.Take<C>(z.query_block * Dp);
+    dout_rows = scratch.Take<C>(z.query_block * Ep);
+    for (C** tile : {&p, &ds, &slope}) *tile = scratch.Take<C>(kKeyBlock * z.query_block);
     for (C** tile : {&lse, &delta, &scale}) *tile = scratch.Take<C>(z.query_block);
-    for (C** tile : {&k, &v}) *tile = scratch.Take<C>(kKeyBlock * z.D);
-    rows = scratch.Take<C>(z.query_block * z.D);
-    for (C** tile : {&row, &other}) *tile = scratch.Take<C>(Dp);
+    k = scratch.Take<C>(kKeyBlock * z.D);
+    v = scratch.Take<C>(kKeyBlock * z.E);
+    rows = scratch.Take<C>(z.query_block * z.WidestHead());
+    for (C** tile : {&row, &other}) *tile = scratch.Take<C>(std::max(Dp, Ep));
     bytes = scratch.used();
   }
+};
+
+// The sums of the bias's gradient: in the result itself if that is of type C, otherwise in the workspace. Empty without
+// a bias.
+template <class C>
+class BiasSums {
+ public:
+  BiasSums(const KernelCall& call, const SdpaOperands& at, C* workspace) {
+    if (at.bias < 0) return;
+    view_ = &call.out[call.out.size() - 1];
+    direct_ = view_->dtype == kDTypeOf<C>;
+    data_ = direct_ ? view_->as<C>() : workspace;
+    over_b_ = view_->dim(0).global == 1, over_h_ = view_->dim(1).global == 1;
+    std::fill(data_, data_ + view_->CapacityElements(), C(0));
+  }
+  static int64_t Elements(const KernelCall& call, const SdpaOperands& at) {
+    if (at.bias < 0 || call.out[call.out.size() - 1].dtype == kDTypeOf<C>) return 0;
+    return call.out[call.out.size() - 1].CapacityElements();
+  }
+
+  // Whether heads or sequences add to the same sums.
+  bool over_b() const { return over_b_; }
+  bool over_h() const { return over_h_; }
+  // Adds the gradient of scores, ds [keys, width].
+  void Add(const ScoreTile& tile, const C* ds) const {
+    if (!view_) return;
+    ScoreStrides at(*view_);
+    for (int64_t i = 0; i < tile.queries; i++) {
+      C* row = data_ + at.Row(tile, i);
+      for (int64_t j = 0; j < tile.keys; j++) row[j] += ds[j * tile.width + i];
+    }
+  }
+  void Finish() const {
+    if (view_ && !direct_) Writer<C>(*view_).Copy(data_, 0, 1, view_->CapacityElements());
+  }
+
+ private:
+  const TensorView* view_ = nullptr;
+  C* data_ = nullptr;
+  bool direct_ = false, over_b_ = false, over_h_ = false;
+};
+
+template <class C>
+struct Pass {
+  const KernelCall& call;
+  const SdpaSizes& z;
+  const ScoreRules<C>& rules;
+  const BiasSums<C>& bias;
+  const Tiles<C>& t;
 };
 
 // Sets y [Q, Dp] to rows of x times `scale`, with zeros beyond n rows and D columns.
@@ -48,100 +101,162 @@ void LoadRows(const HeadRows<C>& x, int64_t first, int64_t n, int64_t D, C scale
   }
 }
 
+// Returns lse, or +inf for a query that sees no key: every probability is then exp(-inf) = 0.
+template <class C>
+C Visible(C lse) {
+  return lse == -std::numeric_limits<C>::infinity() ? -lse : lse;
+}
+int64_t LseAt(const TensorView& lse, int64_t b, int64_t i, int64_t h) {
+  return b * lse.dim(0).stride + i * lse.dim(1).stride + h * lse.dim(2).stride;
+}
+
 // Loads everything that queries [first, first + n) of head h need, and clears their sums.
 template <class C>
-void LoadQueries(const KernelCall& call, const SdpaSizes& z, const Tiles<C>& t, int64_t b, int64_t h, int64_t first,
-                 int64_t n) {
+void LoadQueries(const Pass<C>& pass, int64_t b, int64_t h, int64_t first, int64_t n) {
+  auto& [call, z, rules, bias, t] = pass;
   int64_t width = z.query_block;
-  const TensorView& lse = call.in[4];
   HeadRows<C> q(call.in[0], b, h), out(call.in[3], b, h), dout(call.in[5], b, h);
   LoadTransposed(q, first, n, z.D, C(z.scale), width, t.q, t.rows);
-  LoadTransposed(dout, first, n, z.D, C(1), width, t.dout, t.rows);
+  LoadTransposed(dout, first, n, z.E, C(1), width, t.dout, t.rows);
   LoadRows(q, first, n, z.D, C(z.scale), width, t.Dp, t.q_rows, t.row);
-  LoadRows(dout, first, n, z.D, C(1), width, t.Dp, t.dout_rows, t.row);
+  LoadRows(dout, first, n, z.E, C(1), width, t.Ep, t.dout_rows, t.row);
   std::fill(t.lse, t.lse + width, C(0));
   std::fill(t.delta, t.delta + width, C(0));
   std::fill(t.dq, t.dq + z.D * width, C(0));
-  Reader<C> in_lse(lse);
+  Reader<C> lse(call.in[4]);
   for (int64_t i = 0; i < n; i++) {
-    C value = in_lse.At(b * lse.dim(0).stride + (first + i) * lse.dim(1).stride + h * lse.dim(2).stride);
-    t.lse[i] =
-        // Without a visible key, lse = +inf makes every probability exp(-inf) = 0.
-        value == -std::numeric_limits<C>::infinity() ? -value : value;
-    t.delta[i] = Dot(out.Row(first + i, t.row), dout.Row(first + i, t.other), z.D);
+    t.lse[i] = Visible(lse.At(LseAt(call.in[4], b, first + i, h)));
+    t.delta[i] = Dot(out.Row(first + i, t.row), dout.Row(first + i, t.other), z.E);
   }
 }
 
 template <class C>
-void AddKeys(const SdpaSizes& z, const Tiles<C>& t, Left<C> k, Left<C> v, int64_t first, int64_t begin, int64_t n) {
-  int64_t width = z.query_block;
+void AddKeys(const Pass<C>& pass, const ScoreTile& tile, Left<C> k, Left<C> v) {
+  auto& [call, z, rules, bias, t] = pass;
+  int64_t width = tile.width, n = tile.keys, size = n * width;
   TileProduct<C>(n, width, z.D, k, t.q, width, t.p, width, false);  // scores [K, Q]
-  if (begin + n > z.Visible(first)) MaskScores(z, first, begin, n, width, t.p);
+  rules.Apply(tile, t.p, t.slope);
   for (int64_t j = 0; j < n; j++)
     for (int64_t i = 0; i < width; i += kWidth<C>) {
       C* p = t.p + j * width + i;
       StoreVector(p, ExpOfScore(LoadVector(p) - LoadVector(t.lse + i)));
     }
-  TileProduct<C>(n, t.Dp, width, {t.p, width, 1}, t.dout_rows, t.Dp, t.dv + begin * t.Dp, t.Dp, true);  // dv [K, Dp]
-  TileProduct<C>(n, width, z.D, v, t.dout, width, t.ds, width, false);                                  // dp [K, Q]
+  TileProduct<C>(n, width, z.E, v, t.dout, width, t.ds, width, false);  // dp [K, Q]
+  rules.Drop(tile, t.ds);
   for (int64_t j = 0; j < n; j++)
     for (int64_t i = 0; i < width; i += kWidth<C>) {
       C* ds = t.ds + j * width + i;
       StoreVector(ds, LoadVector(t.p + j * width + i) * (LoadVector(ds) - LoadVector(t.delta + i)));
     }
-  TileProduct<C>(n, t.Dp, width, {t.ds, width, 1}, t.q_rows, t.Dp, t.dk + begin * t.Dp, t.Dp, true);  // dk [K, Dp]
-  TileProduct<C>(z.D, width, n, Transposed(k), t.ds, width, t.dq, width, true);                       // dq [D, Q]
+  rules.Drop(tile, t.p);
+  TileProduct<C>(n, t.Ep, width, {t.p, width, 1}, t.dout_rows, t.Ep, t.dv + tile.key * t.Ep, t.Ep, true);  // dv [K, Ep]
+  bias.Add(tile, t.ds);
+  if (rules.has_softcap())
+    for (int64_t i = 0; i < size; i += kWidth<C>) StoreVector(t.ds + i, LoadVector(t.ds + i) * LoadVector(t.slope + i));
+  TileProduct<C>(n, t.Dp, width, {t.ds, width, 1}, t.q_rows, t.Dp, t.dk + tile.key * t.Dp, t.Dp, true);  // dk [K, Dp]
+  TileProduct<C>(z.D, width, n, Transposed(k), t.ds, width, t.dq, width, true);                          // dq [D, Q]
 }
 
 template <class C>
-void QueryHead(const KernelCall& call, const SdpaSizes& z, const Tiles<C>& t, int64_t b, int64_t g, int64_t h) {
+void QueryHead(const Pass<C>& pass, int64_t b, int64_t g, int64_t h) {
+  auto& [call, z, rules, bias, t] = pass;
   HeadRows<C> k(call.in[1], b, g), v(call.in[2], b, g);
   std::fill(t.scale, t.scale + z.query_block, C(z.scale));
   for (int64_t first = 0; first < z.T; first += z.query_block) {
-    int64_t n = std::min(z.query_block, z.T - first), keys = z.Visible(first + n - 1);
-    LoadQueries(call, z, t, b, h, first, n);
-    for (int64_t begin = 0; begin < keys; begin += kKeyBlock) {
-      int64_t count = std::min(kKeyBlock, keys - begin);
-      AddKeys(z, t, k.Block(begin, count, t.k), v.Block(begin, count, t.v), first, begin, count);
+    int64_t n = std::min(z.query_block, z.T - first);
+    KeyRange keys = rules.Keys(b, first, n);
+    LoadQueries(pass, b, h, first, n);
+    for (int64_t begin = keys.begin; begin < keys.end; begin += kKeyBlock) {
+      ScoreTile tile{b, h, first, n, begin, std::min(kKeyBlock, keys.end - begin), z.query_block};
+      if (!rules.Skips(tile)) AddKeys(pass, tile, k.Block(begin, tile.keys, t.k), v.Block(begin, tile.keys, t.v));
     }
     StoreTransposed(call.out[0], b, h, first, n, z.D, z.query_block, t.scale, t.dq, t.rows);
   }
 }
 
 template <class C>
-void KvHeadTask(const KernelCall& call, const SdpaSizes& z, const Tiles<C>& t, int64_t b, int64_t g) {
+void KvHead(const Pass<C>& pass, int64_t b, int64_t g) {
+  auto& [call, z, rules, bias, t] = pass;
   std::fill(t.dk, t.dk + z.S * t.Dp, C(0));
-  std::fill(t.dv, t.dv + z.S * t.Dp, C(0));
+  std::fill(t.dv, t.dv + z.S * t.Ep, C(0));
   for (int64_t h = 0; h < z.H; h++)
-    if (z.KvHead(h) == g) QueryHead(call, z, t, b, g, h);
+    if (z.KvHead(h) == g) QueryHead(pass, b, g, h);
   const TensorView &dk = call.out[1], &dv = call.out[2];
   Writer<C> y_dk(dk), y_dv(dv);
   for (int64_t j = 0; j < z.S; j++) {
     y_dk.Copy(t.dk + j * t.Dp, b * dk.dim(0).stride + j * dk.dim(1).stride + g * dk.dim(2).stride, 1, z.D);
-    y_dv.Copy(t.dv + j * t.Dp, b * dv.dim(0).stride + j * dv.dim(1).stride + g * dv.dim(2).stride, 1, z.D);
+    y_dv.Copy(t.dv + j * t.Ep, b * dv.dim(0).stride + j * dv.dim(1).stride + g * dv.dim(2).stride, 1, z.E);
   }
 }
 
+// dsinks [H]: a sink's probability is exp(sink - lse), and its value is 0.
 template <class C>
-int64_t Slots(const KernelCall& call, const SdpaSizes& z) {
-  return std::clamp<int64_t>(z.B * z.G, 1, Threads(call));
+void SinkGradients(const KernelCall& call, const SdpaSizes& z, const ScoreRules<C>& rules) {
+  ParallelFor(call, z.H, 1, [&](int64_t begin, int64_t end) {
+    std::vector<C> row(size_t(z.E)), other(size_t(z.E));  // [E]
+    Reader<C> lse(call.in[4]);
+    Writer<C> to(call.out[3]);
+    for (int64_t h = begin; h < end; h++) {
+      C sum = 0, sink = rules.Sink(h);
+      for (int64_t b = 0; b < z.B; b++) {
+        HeadRows<C> out(call.in[3], b, h), dout(call.in[5], b, h);
+        for (int64_t i = 0; i < z.T; i++) {
+          C p = std::exp(sink - Visible(lse.At(LseAt(call.in[4], b, i, h))));
+          sum -= p * Dot(out.Row(i, row.data()), dout.Row(i, other.data()), z.E);
+        }
+      }
+      to.Set(h * call.out[3].dim(0).stride, sum);
+    }
+  });
+}
+
+// The tasks: every (sequence, KV head), but all sequences or heads together that add to the same sums of the bias.
+struct Tasks {
+  int64_t B, G, b_each, g_each;
+  Tasks(const SdpaSizes& z, bool over_b, bool over_h)
+      : B(over_b ? std::min<int64_t>(z.B, 1) : z.B),
+        G(over_h ? std::min<int64_t>(z.G, 1) : z.G),
+        b_each(over_b ? z.B : 1),
+        g_each(over_h ? z.G : 1) {}
+  int64_t count() const { return B * G; }
+};
+Tasks TasksOf(const KernelCall& call, const SdpaSizes& z) {
+  SdpaOperands at(*call.attrs, 6);
+  if (at.bias < 0) return {z, false, false};
+  const TensorView& bias = call.in[size_t(at.bias)];
+  return {z, bias.dim(0).global == 1, bias.dim(1).global == 1};
+}
+int64_t Slots(const KernelCall& call, const Tasks& tasks) {
+  return std::clamp<int64_t>(tasks.count(), 1, Threads(call));
 }
 
 template <class C>
 void SdpaGradAs(const KernelCall& call) {
   SdpaSizes z(call, kLanes<C>);
+  SdpaOperands at(*call.attrs, 6);
+  ScoreRules<C> rules(call, z, 6);
+  Tasks tasks = TasksOf(call, z);
+  int64_t slots = Slots(call, tasks);
   size_t slot_bytes = Tiles<C>(z, nullptr).bytes;
-  ParallelSlots(call, z.B * z.G, Slots<C>(call, z), [&](int64_t slot, int64_t begin, int64_t end) {
-    Tiles<C> tiles(z, static_cast<char*>(call.workspace) + size_t(slot) * slot_bytes);
-    for (int64_t i = begin; i < end; i++) KvHeadTask(call, z, tiles, i / z.G, i % z.G);
+  char* workspace = static_cast<char*>(call.workspace);
+  if (at.sinks >= 0) SinkGradients(call, z, rules);
+  BiasSums<C> bias(call, at, reinterpret_cast<C*>(workspace + size_t(slots) * slot_bytes));
+  ParallelSlots(call, tasks.count(), slots, [&](int64_t slot, int64_t begin, int64_t end) {
+    Tiles<C> tiles(z, workspace + size_t(slot) * slot_bytes);
+    Pass<C> pass{call, z, rules, bias, tiles};
+    for (int64_t i = begin; i < end; i++)
+      for (int64_t b = 0; b < tasks.b_each; b++)
+        for (int64_t g = 0; g < tasks.g_each; g++) KvHead(pass, i / tasks.G + b, i % tasks.G + g);
   });
+  bias.Finish();
 }
 
 size_t SdpaGradWorkspace(const KernelCall& call) {
   return DispatchCompute(call.in[0].dtype, [&](auto zero) {
     using C = decltype(zero);
     SdpaSizes z(call, kLanes<C>);
-    return size_t(Slots<C>(call, z)) * Tiles<C>(z, nullptr).bytes;
+    return size_t(Slots(call, TasksOf(call, z))) * Tiles<C>(z, nullptr).bytes +
+           size_t(BiasSums<C>::Elements(call, SdpaOperands(*call.attrs, 6))) * sizeof(C);
   });
 }
 void SdpaGrad(const KernelCall& call) {
@@ -150,9 +265,11 @@ void SdpaGrad(const KernelCall& call) {
 
 }  // namespace
 
-// In place: a block of q is written after its last use, and a head of k and v after its task.
+// In place: a block of q is written after its last use, and a head of k and v after its task. The gradients of sinks
+// and bias must not lie on out or lse, which are read to the end.
 void AddSdpaGrad(KernelTable& table) {
-  table.Add(Op::kSdpaGrad, {.run = &SdpaGrad, .workspace = &SdpaGradWorkspace, .in_place = true});
+  table.Add(Op::kSdpaGrad,
+            {.run = &SdpaGrad, .workspace = &SdpaGradWorkspace, .in_place = true, .in_place_outputs = 3});
 }
 
 }  // namespace weft::cpu

@@ -1,11 +1,11 @@
-// Shared by the forward and the backward of attention: sizes, masks, and tiles of queries and keys.
+// Shared by the forward and the backward of attention: sizes, and tiles of queries and keys.
 //
 // Tiles are transposed: a score tile is [keys, queries]. Every vector operation then runs over queries, and a softmax
 // needs no sum across the lanes of a vector. K and V are read in place, as the factor whose elements are broadcast.
-// Legend: B batch, T queries, S keys, H query heads, G KV heads, D head size; Q a block of queries, K one of keys.
+// Legend: B batch, T queries, S keys, H query heads, G KV heads, D and E head sizes of keys and values; Q a block of
+// queries, K one of keys.
 #pragma once
 #include <cmath>
-#include <limits>
 
 #include "weft/kernels/cpu/loops/convert.h"
 #include "weft/kernels/cpu/loops/scratch.h"
@@ -18,29 +18,29 @@ inline constexpr int64_t kKeyBlock = 64;
 inline constexpr int64_t kQueryBlock = 32;
 
 struct SdpaSizes {
-  int64_t B, T, S, H, G, D;
+  int64_t B, T, S, H, G, D, E;
   int64_t group;  // query heads per KV head
   int64_t first_head, first_kv_head;
-  int64_t shift;  // local query i sees local keys j <= i + shift
-  bool causal;
+  int64_t shift;        // local query i stands at local key i + shift, plus the offset of its sequence
+  int64_t left, right;  // the window around that position; -1: open
   double scale;
   int64_t query_block;  // columns of a tile
 
   SdpaSizes(const KernelCall& call, int64_t lanes) {
     const TensorView &q = call.in[0], &k = call.in[1];
     B = q.dim(0).extent, T = q.dim(1).extent, H = q.dim(2).extent, D = q.dim(3).extent;
-    S = k.dim(1).extent, G = k.dim(2).extent;
+    S = k.dim(1).extent, G = k.dim(2).extent, E = call.in[2].dim(3).extent;
     group = q.dim(2).global / std::max<int64_t>(k.dim(2).global, 1);
     first_head = q.dim(2).offset, first_kv_head = k.dim(2).offset;
-    causal = call.attrs->Int("causal") != 0;
+    left = call.attrs->IntOr("left", -1);
+    right = call.attrs->Int("causal") ? 0 : call.attrs->IntOr("right", -1);
     shift = q.dim(1).offset - k.dim(1).offset + call.attrs->IntOr("causal_offset", 0);
     scale = call.attrs->Has("scale") ? call.attrs->Float("scale") : 0;
     if (scale == 0) scale = 1 / std::sqrt(double(q.dim(3).global));
     query_block = std::min(kQueryBlock, RoundUp(std::max<int64_t>(T, 1), lanes));
   }
   int64_t KvHead(int64_t h) const { return (h + first_head) / group - first_kv_head; }
-  // Returns how many keys local query i sees. They are the first ones.
-  int64_t Visible(int64_t i) const { return causal ? std::clamp<int64_t>(i + shift + 1, 0, S) : S; }
+  int64_t WidestHead() const { return std::max(D, E); }
 };
 
 // The rows of one head of one sequence, as C. They are read in place if their dtype is that of C, otherwise through a
@@ -95,17 +95,6 @@ void StoreTransposed(const TensorView& x, int64_t b, int64_t h, int64_t first, i
   TransposeTile(y, width, D, n, tile, D);
   Writer<C> to(x);
   for (int64_t i = 0; i < n; i++) to.Copy(tile + i * D, at + i * step, 1, D);
-}
-
-// Sets the scores of keys [begin, begin + n) to -inf for the queries that may not see them. s is [n, width]; column 0
-// is query `first`.
-template <class C>
-void MaskScores(const SdpaSizes& sizes, int64_t first, int64_t begin, int64_t n, int64_t width, C* s) {
-  if (!sizes.causal) return;
-  for (int64_t j = 0; j < n; j++) {
-    int64_t unseen = std::clamp<int64_t>(begin + j - sizes.shift - first, 0, width);  // columns i with j > i + shift
-    std::fill(s + j * width, s + j * width + unseen, -std::numeric_limits<C>::infinity());
-  }
 }
 
 }  // namespace weft::cpu

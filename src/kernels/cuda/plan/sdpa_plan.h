@@ -11,7 +11,7 @@
 
 namespace weft::cuda {
 
-inline bool IsSdpaGrad(const KernelCall& call) { return call.in.size() == 6; }
+inline bool IsSdpaGrad(const KernelCall& call) { return call.out.size() > 2; }
 
 struct SdpaBackend {
   const char* name;

@@ -5,6 +5,7 @@
 #include "weft/core/ops/random.h"
 
 #include "weft/core/base/rng.h"
+#include "weft/kernels/common/random_view.h"
 #include "weft/kernels/cuda/device/device.h"
 #include "weft/kernels/cuda/elementwise/elementwise.h"
 #include "weft/kernels/cuda/families.h"
@@ -188,7 +189,7 @@ bool Vectorises(const TensorView& x, const TensorView& y) {
 
 template <class T>
 void DropoutAs(const KernelCall& call) {
-  const TensorView &x = call.in[0], &y = call.out[0];
+  const TensorView &x = call.in[0], y = InWhole(call.out[0], *call.attrs);
   bool vectors = kPack<T> >= 4 && Vectorises(x, y);
   Drop<T> drop(call.attrs->Float("p"));
   StreamPlan plan(call, y, x, 1, kDropoutWords, vectors);

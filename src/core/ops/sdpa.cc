@@ -1,0 +1,301 @@
+#include "weft/core/ops/sdpa.h"
+
+#include <fmt/format.h>
+
+#include <bit>
+#include <cmath>
+
+#include "weft/core/ops/ops.h"
+#include "weft/core/ops/sdpa_compositions.h"
+
+namespace weft {
+namespace {
+
+constexpr int kSdpaInputs = 3, kSdpaGradInputs = 6;
+int BaseInputs(Op op) { return op == Op::kSdpaGrad ? kSdpaGradInputs : kSdpaInputs; }
+SdpaOperands OperandsOf(const Node& node) { return SdpaOperands(node.attrs, BaseInputs(node.op)); }
+const Var& In(const Node& node, int i) { return node.inputs[size_t(i)]; }
+
+void CheckHeads(const Node& node) {
+  for (int i = 0; i < 3; i++) CheckRank(node, i, 4);
+  const Shape &q = node.inputs[0].shape(), &k = node.inputs[1].shape(), &v = node.inputs[2].shape();
+  bool same_keys = Shape(v.begin(), v.begin() + 3) == Shape(k.begin(), k.begin() + 3);
+  if (!same_keys || q[0] != k[0] || q[3] != k[3] || k[2] == 0 || q[2] % k[2])
+    FailAt(node,
+           fmt::format("expected q [B, T, H, D], k [B, S, G, D] and v [B, S, G, E] with G dividing H, got {}, {}, {}",
+                       ToString(q), ToString(k), ToString(v)));
+  for (int i = 1; i < 3; i++)
+    if (In(node, i).dtype() != In(node, 0).dtype())
+      FailAt(node, fmt::format("expected q, k and v of one dtype, got {}, {} and {}; cast them",
+                               Name(In(node, 0).dtype()), Name(In(node, 1).dtype()), Name(In(node, 2).dtype())));
+}
+
+void CheckOperand(const Node& node, int i, const char* what, DType dtype, const Shape& shape) {
+  const Var& x = In(node, i);
+  if (x.dtype() == dtype && x.shape() == shape) return;
+  FailAt(node, fmt::format("expected {} of {} {}, got {} {}", what, Name(dtype), ToString(shape), Name(x.dtype()),
+                           ToString(x.shape())));
+}
+// Checks a mask or bias: [B, H, T, S], where each of the first three may be 1.
+void CheckScoreShape(const Node& node, int i, const char* what, DType dtype) {
+  const Shape &q = In(node, 0).shape(), want{q[0], q[2], q[1], In(node, 1).dim(1)};
+  const Var& x = In(node, i);
+  bool fits = x.dtype() == dtype && x.rank() == 4 && x.dim(3) == want[3];
+  for (int d = 0; fits && d < 3; d++) fits = x.dim(d) == want[size_t(d)] || x.dim(d) == 1;
+  if (!fits)
+    FailAt(node, fmt::format("expected a {} of {} {}, where each dim but the last may be 1, got {} {}", what,
+                             Name(dtype), ToString(want), Name(x.dtype()), ToString(x.shape())));
+}
+void CheckFurtherOperands(const Node& node) {
+  SdpaOperands at = OperandsOf(node);
+  if (int(node.inputs.size()) != at.count)
+    FailAt(node, fmt::format("expected {} operands, got {}", at.count, node.inputs.size()));
+  const Shape &q = In(node, 0).shape(), &k = In(node, 1).shape();
+  if (at.mask >= 0) CheckScoreShape(node, at.mask, "mask", DType::kBool);
+  if (at.bias >= 0) CheckScoreShape(node, at.bias, "bias", In(node, 0).dtype());
+  if (at.sinks >= 0) CheckOperand(node, at.sinks, "sinks", In(node, 0).dtype(), {q[2]});
+  if (at.offsets >= 0) CheckOperand(node, at.offsets, "offsets", DType::kI64, {q[0]});
+  if (at.segments >= 0) {
+    CheckOperand(node, at.segments, "query_segments", DType::kI64, {q[0], q[1]});
+    CheckOperand(node, at.segments + 1, "key_segments", DType::kI64, {k[0], k[1]});
+  }
+  for (int i = 0; at.random >= 0 && i < 2; i++)
+    CheckOperand(node, at.random + i, i == 0 ? "a step" : "a first row", DType::kI64, {});
+}
+
+void InferSdpa(Node& node) {
+  CheckHeads(node);
+  CheckFurtherOperands(node);
+  const Var& q = node.inputs[0];
+  AddOutput(node, q.dtype(), {q.dim(0), q.dim(1), q.dim(2), node.inputs[2].dim(3)});
+  AddOutput(node, AccumulateType(q.dtype()), {q.dim(0), q.dim(1), q.dim(2)});
+}
+void InferSdpaGrad(Node& node) {
+  CheckHeads(node);
+  CheckFurtherOperands(node);
+  const Shape& q = node.inputs[0].shape();
+  Shape out{q[0], q[1], q[2], node.inputs[2].dim(3)};
+  CheckOperand(node, 3, "out", node.inputs[0].dtype(), out);
+  CheckOperand(node, 4, "lse", AccumulateType(node.inputs[0].dtype()), {q[0], q[1], q[2]});
+  CheckOperand(node, 5, "dout", node.inputs[0].dtype(), out);
+  SdpaOperands at = OperandsOf(node);
+  for (int i : {0, 1, 2, at.sinks, at.bias})
+    if (i >= 0) AddOutput(node, In(node, i).dtype(), In(node, i).shape());
+}
+
+// The labels of a mask or bias. A dim of extent 1 that stands for a longer one has a label of its own.
+std::string ScoreLabels(const Node& node, const Var& x) {
+  const Shape& q = node.inputs[0].shape();
+  const int64_t full[] = {q[0], q[2], q[1]};
+  std::string labels;
+  for (int d = 0; d < 3; d++) labels += x.dim(d) == full[d] ? "bht"[d] : "xyz"[d];
+  return labels + 's';
+}
+// The labels of v and out: E has a label of its own only if it differs from D.
+char ValueLabel(const Node& node) { return node.inputs[0].dim(3) == node.inputs[2].dim(3) ? 'd' : 'e'; }
+
+void AddFurtherLabels(const Node& node, Dims& dims) {
+  SdpaOperands at = OperandsOf(node);
+  if (at.mask >= 0) dims.in.push_back(ScoreLabels(node, In(node, at.mask)));
+  if (at.bias >= 0) dims.in.push_back(ScoreLabels(node, In(node, at.bias)));
+  if (at.sinks >= 0) dims.in.push_back("h");
+  if (at.offsets >= 0) dims.in.push_back("b");
+  if (at.segments >= 0) dims.in.insert(dims.in.end(), {"bt", "bs"});
+  if (at.random >= 0) dims.in.insert(dims.in.end(), {"", ""});
+  dims.blocked = "sdexyz";
+  dims.groups = {{'h', 'g', node.inputs[0].dim(2) / node.inputs[1].dim(2), false}};
+}
+Dims SdpaDims(const Node& node) {
+  std::string v{'b', 's', 'g', ValueLabel(node)}, out{'b', 't', 'h', ValueLabel(node)};
+  Dims dims{.in = {"bthd", "bsgd", v}, .out = {out, "bth"}};
+  AddFurtherLabels(node, dims);
+  if (ValueLabel(node) == 'e') dims.products_of = {{'d', 1}, {'e', 1}};
+  return dims;
+}
+Dims SdpaGradDims(const Node& node) {
+  std::string v{'b', 's', 'g', ValueLabel(node)}, out{'b', 't', 'h', ValueLabel(node)};
+  Dims dims{.in = {"bthd", "bsgd", v, out, "bth", out}, .out = {"bthd", "bsgd", v}};
+  AddFurtherLabels(node, dims);
+  SdpaOperands at = OperandsOf(node);
+  for (int i : {at.sinks, at.bias})
+    if (i >= 0) dims.out.push_back(dims.in[size_t(i)]);
+  if (ValueLabel(node) == 'e') dims.products_of = {{'d', 3}, {'e', 2}};
+  return dims;
+}
+
+void GradSdpa(GradCall& call) {
+  std::vector<Var> operands{call.in(0), call.in(1), call.in(2), call.out(0), call.out(1), call.dy[0]};
+  operands.insert(operands.end(), call.node->inputs.begin() + kSdpaInputs, call.node->inputs.end());
+  Outputs d = CurrentBuilder().Emit(Op::kSdpaGrad, call.node->attrs, operands, call.node->loc);
+  SdpaOperands at = OperandsOf(*call.node);
+  size_t next = 0;
+  for (int i : {0, 1, 2, at.sinks, at.bias})
+    if (i >= 0) call.dx[size_t(i)] = d[next++];
+}
+
+// The same op for the queries from `first` on.
+Attrs BlockOfQueries(const Node& node, int64_t first) {
+  Attrs attrs = node.attrs;
+  attrs.Set({"causal_offset", node.attrs.Int("causal_offset") + first});
+  if (!attrs.Has("p")) return attrs;
+  if (!attrs.IntOr("size", 0)) attrs.Set({"size", node.inputs[0].dim(1)});
+  attrs.Set({"start", node.attrs.IntOr("start", 0) + first});
+  return attrs;
+}
+// Scores of 128 queries at a time keep the memory of derivatives linear in the number of keys.
+constexpr BlockRule kBlocks{.label = 't', .rows = 128, .attrs = BlockOfQueries};
+
+struct SampleCase {
+  int64_t T, S, H, G;
+  Attrs attrs;
+  std::vector<SampleInput> further{};
+  int64_t E = 4;
+};
+std::vector<Sample> SamplesSdpa(Op op) {
+  auto attrs = [](bool causal, int64_t offset, std::initializer_list<Attrs::Item> more = {}) {
+    Attrs all{{"causal", causal}, {"causal_offset", offset}, {"scale", 0.5}};
+    for (const Attrs::Item& item : more) all.Set(item);
+    return all;
+  };
+  const SampleInput scalar{{}, Domain::kIds, 3};
+  const SampleCase cases[] = {
+      {5, 5, 4, 4, attrs(true, 0)},
+      {3, 5, 6, 2, attrs(true, 2)},
+      {4, 3, 3, 1, attrs(false, 0)},
+      {4, 5, 4, 2, attrs(false, 1, {{"left", 1}, {"right", 2}, {"softcap", 1.5}}), {}, 6},
+      {3, 4, 4, 2, attrs(false, 0, {{"mask", 1}, {"bias", 1}}), {{{2, 1, 3, 4}, Domain::kBool}, {{1, 4, 3, 4}}}},
+      {3, 4, 2, 2, attrs(true, 0, {{"bias", 1}, {"sinks", 1}}), {{{2, 1, 1, 4}}, {{2}}}},
+      {3,
+       4,
+       4,
+       2,
+       attrs(true, 0, {{"offsets", 1}, {"segments", 1}}),
+       {{{2}, Domain::kIds, 3}, {{2, 3}, Domain::kIds, 2}, {{2, 4}, Domain::kIds, 2}}},
+      {3, 4, 2, 1, attrs(false, 0, {{"sinks", 1}, {"p", 0.4}, {"key", int64_t(0x1234567)}}), {{{2}}, scalar, scalar}},
+  };
+  std::vector<Sample> samples;
+  for (const SampleCase& c : cases) {
+    Shape q{2, c.T, c.H, 4}, k{2, c.S, c.G, 4}, v{2, c.S, c.G, c.E}, out{2, c.T, c.H, c.E};
+    Sample sample{{{q}, {k}, {v}}, c.attrs};
+    if (op == Op::kSdpaGrad)
+      sample.inputs.insert(sample.inputs.end(), {{out}, {{2, c.T, c.H}, Domain::kPositive, 0, true}, {out}});
+    sample.inputs.insert(sample.inputs.end(), c.further.begin(), c.further.end());
+    samples.push_back(std::move(sample));
+  }
+  return samples;
+}
+
+// The attributes and further operands of a call.
+struct Request {
+  Attrs attrs;
+  std::vector<Var> operands;
+
+  void Add(AttrName<int64_t> flag, const Var& operand) {
+    if (!operand.defined()) return;
+    attrs.Set({flag, 1});
+    operands.push_back(operand);
+  }
+};
+
+[[noreturn]] void Refuse(const Loc& loc, const std::string& message) {
+  Fail(fmt::format("sdpa at {}: {}", ToString(loc), message));
+}
+void CheckOptions(const SdpaOptions& o, const Loc& loc) {
+  if (o.left < -1 || o.right < -1)
+    Refuse(loc, fmt::format("expected a window of left >= -1 and right >= -1, got {} and {}; -1 leaves a side open",
+                            o.left, o.right));
+  if (o.causal && o.right > 0)
+    Refuse(loc, fmt::format("a causal mask hides the keys that right = {} asks for; set causal = false", o.right));
+  if (!(o.softcap >= 0) || std::isinf(o.softcap))
+    Refuse(loc, fmt::format("expected a finite softcap >= 0, got {}", o.softcap));
+  if (!(o.dropout >= 0 && o.dropout < 1 - 0x1p-17))
+    Refuse(loc, fmt::format("expected a dropout in [0, 1 - 2^-17), got {}", o.dropout));
+  if (o.query_segments.defined() != o.key_segments.defined())
+    Refuse(loc, fmt::format("{} without {}; give both", o.query_segments.defined() ? "query_segments" : "key_segments",
+                            o.query_segments.defined() ? "key_segments" : "query_segments"));
+}
+
+// Returns segments of queries and keys in which the keys from lengths[b] on have the segment -1.
+std::pair<Var, Var> SegmentsOf(const Var& q, const Var& k, const SdpaOptions& o, const Loc& loc) {
+  if (!o.lengths.defined()) return {o.query_segments, o.key_segments};
+  if (o.lengths.dtype() != DType::kI64 || o.lengths.shape() != Shape{q.dim(0)})
+    Refuse(loc, fmt::format("expected lengths of i64 [{}], got {} {}", q.dim(0), Name(o.lengths.dtype()),
+                            ToString(o.lengths.shape())));
+  Shape shape{k.dim(0), k.dim(1)};
+  auto zeros = [](const Shape& s) { return Full(0, DType::kI64, s); };
+  Var of_queries = o.query_segments.defined() ? o.query_segments : zeros({q.dim(0), q.dim(1)});  // [B, T]
+  Var of_keys = o.key_segments.defined() ? o.key_segments : zeros(shape);                        // [B, S]
+  Var inside = Lt(Iota(1, DType::kI64, shape), Broadcast(o.lengths, 1, k.dim(1), loc));          // [B, S]
+  return {of_queries, Select(inside, of_keys, Full(-1, DType::kI64, shape))};
+}
+
+Request RequestOf(const Var& q, const Var& k, const SdpaOptions& o, const Loc& loc) {
+  CheckOptions(o, loc);
+  double scale = o.scale != 0 ? o.scale : 1.0 / std::sqrt(double(q.dim(-1)));
+  Request r{{{"causal", o.causal}, {"causal_offset", o.causal_offset}, {"scale", scale}}, {}};
+  if (o.left >= 0) r.attrs.Set({"left", o.left});
+  if (o.right >= 0 && !o.causal) r.attrs.Set({"right", o.right});
+  if (o.softcap > 0) r.attrs.Set({"softcap", o.softcap});
+  r.Add("mask", o.mask.var());
+  r.Add("bias", o.bias);
+  r.Add("sinks", o.sinks);
+  r.Add("offsets", o.offsets);
+  auto [of_queries, of_keys] = SegmentsOf(q, k, o, loc);
+  r.Add("segments", of_queries);
+  if (of_keys.defined()) r.operands.push_back(of_keys);
+  Builder& builder = CurrentBuilder();
+  if (o.dropout > 0 && builder.options().random_phase == RandomPhase::kTrain) {
+    r.attrs.Set({"p", o.dropout});
+    r.attrs.Set({"key", std::bit_cast<int64_t>(builder.NextRandomKey())});
+    r.operands.insert(r.operands.end(), {builder.step, builder.first_row});
+  }
+  return r;
+}
+
+}  // namespace
+
+SdpaOperands::SdpaOperands(const Attrs& attrs, int first) : count(first) {
+  auto take = [&](bool there, int& at, int n = 1) {
+    if (!there) return;
+    at = count;
+    count += n;
+  };
+  take(attrs.IntOr("mask", 0), mask);
+  take(attrs.IntOr("bias", 0), bias);
+  take(attrs.IntOr("sinks", 0), sinks);
+  take(attrs.IntOr("offsets", 0), offsets);
+  take(attrs.IntOr("segments", 0), segments, 2);
+  take(attrs.Has("p"), random, 2);
+}
+
+AttendMask IgnoreMask::Attend(Loc loc) const { return AttendMask(Not({var_, loc})); }
+
+Var Sdpa(Var q, Var k, Var v, const SdpaOptions& options, Loc loc) {
+  if (q.rank() != 4 || k.rank() != 4)
+    Refuse(loc, fmt::format("expected q [B, T, H, D] and k [B, S, G, D], got {} and {}", ToString(q.shape()),
+                            ToString(k.shape())));
+  Request r = RequestOf(q, k, options, loc);
+  std::vector<Var> operands{q, k, v};
+  operands.insert(operands.end(), r.operands.begin(), r.operands.end());
+  return CurrentBuilder().Emit(Op::kSdpa, r.attrs, operands, loc)[0];
+}
+
+void RegisterSdpa(OpTable& t) {
+  t[size_t(Op::kSdpa)] = {.op = Op::kSdpa,
+                          .infer = InferSdpa,
+                          .grad = GradSdpa,
+                          .dims = SdpaDims,
+                          .fallback = ComposeSdpa,
+                          .samples = SamplesSdpa,
+                          .blocks = &kBlocks,
+                          .products = 2};
+  t[size_t(Op::kSdpaGrad)] = {.op = Op::kSdpaGrad,
+                              .infer = InferSdpaGrad,
+                              .dims = SdpaGradDims,
+                              .fallback = ComposeSdpaGrad,
+                              .samples = SamplesSdpa,
+                              .blocks = &kBlocks,
+                              .products = 5};
+}
+
+}  // namespace weft
