@@ -30,6 +30,8 @@
   X(Floor,    "floor",    0,      floor(a),                   kNone,                                kFraction) \
   X(Gelu,     "gelu",     0,      GeluOf(a),                  GeluD(a),                             kAny)      \
   X(GeluD,    "gelu_d",   0,      GeluDOf(a),                 GeluSecondDerivative(a),              kAny)      \
+  X(GeluExact,  "gelu_exact",   0, GeluExactOf(a),            GeluExactD(a),                        kAny)      \
+  X(GeluExactD, "gelu_exact_d", 0, GeluExactDOf(a),           GeluExactSecondDerivative(a),         kAny)      \
   X(Silu,     "silu",     0,      a / (1 + exp(-a)),          SiluD(a),                             kAny)      \
   X(SiluD,    "silu_d",   0,      SiluDOf(a),                 SiluSecondDerivative(a),              kAny)
 
