@@ -21,8 +21,8 @@ namespace attr_names {
 inline constexpr std::string_view
     kInts[] = {"axis", "bias", "causal", "causal_offset", "context", "dim", "dtype", "gather_dim", "high",
                "ignore_index", "inner", "inverse", "key", "length", "low", "narrow", "nesterov", "parameter",
-               "parameter_gradient", "reduce", "regather", "residual", "shape_only", "size", "split_dim", "start", "wide",
-               "wire"},
+               "parameter_gradient", "reduce", "regather", "residual", "rotated", "shape_only", "size", "split_dim",
+               "start", "wide", "wire"},
     kFloats[] = {"beta1", "beta2", "eps", "factor", "high", "k", "low", "momentum", "p", "scale", "smoothing", "theta",
                  "value", "weight_decay"},
     kTexts[] = {"eq", "kind", "name"},
