@@ -16,18 +16,41 @@ import torch
 import transformers as hf
 
 
+# The configuration of a small model of each family, and the class that computes its logits.
+LLAMA = dict(vocab_size=256, max_position_embeddings=64, hidden_size=64, num_hidden_layers=2, num_attention_heads=4,
+             num_key_value_heads=2, intermediate_size=192, initializer_range=0.1, rms_norm_eps=1e-5,
+             tie_word_embeddings=False)
+FAMILIES = dict(
+    gpt2=(hf.GPT2Config, hf.AutoModelForCausalLM,
+          dict(vocab_size=256, n_positions=64, n_embd=64, n_layer=2, n_head=4, initializer_range=0.1)),
+    llama=(hf.LlamaConfig, hf.AutoModelForCausalLM, LLAMA),
+    neox=(hf.GPTNeoXConfig, hf.AutoModelForCausalLM,
+          dict(vocab_size=256, max_position_embeddings=64, hidden_size=64, num_hidden_layers=2, num_attention_heads=4,
+               intermediate_size=256, initializer_range=0.1)),
+    bert=(hf.BertConfig, hf.AutoModelForMaskedLM,
+          dict(vocab_size=257, max_position_embeddings=64, hidden_size=64, num_hidden_layers=2, num_attention_heads=4,
+               intermediate_size=256, initializer_range=0.1, layer_norm_eps=1e-5)))
+
+
 def config_of(family, keys):
-    gpt2 = dict(vocab_size=256, n_positions=64, n_embd=64, n_layer=2, n_head=4, initializer_range=0.1)
-    llama = dict(vocab_size=256, max_position_embeddings=64, hidden_size=64, num_hidden_layers=2, num_attention_heads=4,
-                 num_key_value_heads=2, intermediate_size=192, initializer_range=0.1, rms_norm_eps=1e-5,
-                 tie_word_embeddings=False)
-    return hf.GPT2Config(**(gpt2 | keys)) if family == "gpt2" else hf.LlamaConfig(**(llama | keys))
+    kind, _, small = FAMILIES[family]
+    return kind(**(small | keys))
+
+
+def random_model(family, config):
+    """A model whose norms and biases are random too, not ones and zeros."""
+    model = FAMILIES[family][1].from_config(config)
+    with torch.no_grad():
+        for p in model.parameters():
+            if p.dim() == 1:
+                p.add_(0.1 * torch.randn_like(p))
+    return model
 
 
 def make(family, folder, keys):
     keys = json.loads(keys)
     shard = keys.pop("shard", "1GB")
-    hf.AutoModelForCausalLM.from_config(config_of(family, keys)).save_pretrained(folder, max_shard_size=shard)
+    random_model(family, config_of(family, keys)).save_pretrained(folder, max_shard_size=shard)
     files = [name for name in os.listdir(folder) if name.endswith(".safetensors")]
     assert (len(files) > 1) == (shard != "1GB"), files
 
@@ -45,7 +68,8 @@ OTHERS = dict(architectures=["Other"], id2label={"0": "a", "1": "b", "2": "c"}, 
               num_labels=3, problem_type="regression", dtype="bfloat16", torch_dtype="bfloat16", summary_type="mean",
               summary_activation="tanh", attn_implementation="eager", experts_implementation="eager",
               bad_words_ids=[[1]], suppress_tokens=[1], begin_suppress_tokens=[1], task_specific_params={"a": {}},
-              exponential_decay_length_penalty=[1, 1.5], reorder_and_upcast_attn=True, pretraining_tp=2, top_p=0.5)
+              exponential_decay_length_penalty=[1, 1.5], reorder_and_upcast_attn=True, pretraining_tp=2, top_p=0.5,
+              classifier_dropout=0.25)
 
 
 def other_value(config, key):
@@ -68,14 +92,14 @@ def neutral(family, keys, slack):
     """Whether each of the keys may have another value and the logits stay."""
     torch.manual_seed(1)
     plain = config_of(family, {})
-    model = hf.AutoModelForCausalLM.from_config(plain)
+    model = random_model(family, plain)
     want, apart = logits_of(model), {}
     for key in open(keys).read().split():
         if key == "return_dict":  # without it the model returns a tuple
             continue
         config = config_of(family, {key: other_value(plain, key)} |
                            ({"attn_implementation": "eager"} if key == "reorder_and_upcast_attn" else {}))
-        other = hf.AutoModelForCausalLM.from_config(config).float()
+        other = FAMILIES[family][1].from_config(config).float()
         other.load_state_dict(model.state_dict())
         apart[key] = float((logits_of(other) - want).abs().max() / want.abs().max())
     worst = max(apart, key=apart.get)
@@ -85,7 +109,9 @@ def neutral(family, keys, slack):
 
 def compare(folder, logits, title):
     """Whether the logits agree within 1e-5, and within 1e-5 of the largest: both sum in f32, in orders of their own."""
-    want = logits_of(hf.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)).numpy()
+    kind = hf.AutoConfig.from_pretrained(folder)
+    model = next(model for config, model, _ in FAMILIES.values() if type(kind) is config)
+    want = logits_of(model.from_pretrained(folder, dtype=torch.float32)).numpy()
     got = np.fromfile(logits, dtype=np.float32).reshape(want.shape)
     apart, largest = float(np.abs(got - want).max()), float(np.abs(want).max())
     print(f"{title}: logits apart by {apart:.2e}, {apart / largest:.2e} of the largest")

@@ -259,7 +259,8 @@ inline TransformerConfig TinyNeox() {
                                         .vocab = 37,
                                         .context = 7,
                                         .dropout = 0.2,
-                                        .tie_embeddings = false});
+                                        .tie_embeddings = false,
+                                        .own = {{"rotary_share", 0.7}}});  // 4 dims of 6
 }
 inline TransformerConfig TinyBert() {
   return FindFamily("bert")->configure({.layers = 2,

@@ -61,7 +61,7 @@ void CheckModel(const Config& config, Faults& faults) {
   faults.Check(model.rope_factor == 1 || model.rope_low < model.rope_high, "model.rope_low",
                fmt::format("expected less than model.rope_high = {}, got {}", model.rope_high, model.rope_low));
   const ModelFamily* family = FindFamily(model.family);
-  bool rotary = family && model.dim % model.heads == 0 && family->configure({}).rope_theta != 0;
+  bool fits = family && model.dim % model.heads == 0 && model.heads % model.kv_heads == 0;
   bool same = !family || int(family->objective) == int(config.train.objective);
   faults.Check(same, "train.objective",
                fmt::format("expected {0}, as family {1} {2}, got {3}; give another model.family or remove the key",
@@ -69,9 +69,16 @@ void CheckModel(const Config& config, Faults& faults) {
                            family && family->objective == Objective::kMasked ? "sees both sides of a token"
                                                                              : "sees what stands before a token",
                            PrintValue(*FindField("train.objective"), config)));
-  faults.Check(!rotary || model.dim / model.heads % 2 == 0, "model.dim",
+  if (!fits) return;
+  TransformerConfig sizes = ModelOf(config);
+  int64_t rotated = sizes.rotated_dims();
+  bool even = sizes.rope_theta == 0 || (rotated > 0 && rotated % 2 == 0), whole = sizes.rotary_share == 1;
+  faults.Check(even || !whole, "model.dim",
                fmt::format("rotary embedding wants an even head width, got {} / {} heads = {}", model.dim, model.heads,
-                           model.dim / model.heads));
+                           sizes.head_dim()));
+  faults.Check(even || whole, "model.rotary_share",
+               fmt::format("rotary embedding wants an even number of dims, got {} of the {} of a head, which are {}",
+                           sizes.rotary_share, sizes.head_dim(), rotated));
 }
 
 // The limit on parameters and on the elements of a tensor. Below it every product of sizes in a step fits in 64 bits:

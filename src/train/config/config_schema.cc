@@ -69,6 +69,13 @@ std::string ByOptimizer(std::string_view key, std::string (*print)(const Optimiz
   return fmt::format("{}", fmt::join(texts, ", "));
 }
 
+std::string FamiliesWith(const std::string& key) {
+  std::vector<std::string> names;
+  for (const ModelFamily* family : ModelFamilies())
+    if (family->FindKey(key)) names.push_back(family->name);
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
 // Returns the keys of the model families. A key that two families share gets the row of the first.
 std::vector<Field> FamilyFields() {
   static std::deque<std::string> texts;  // owns the strings that rows point to
@@ -80,14 +87,15 @@ std::vector<Field> FamilyFields() {
       auto same = [&](const Field& f) { return f.key == "model." + name; };
       if (std::any_of(fields.begin(), fields.end(), same)) continue;
       std::string value = key.flag ? (key.otherwise != 0 ? "true" : "false") : fmt::format("{}", key.otherwise);
-      Field field{.key = text("model." + name), .help = text(fmt::format("{}: {}", family->name, key.help))};
+      Field field{.key = text("model." + name), .help = text(FamiliesWith(name) + ": " + key.help)};
       field.default_text = text(value);
       field.bounds = {.low = key.low, .high = key.high};
       field.absent = [name](const Config& c) {
         const ModelFamily* mine = FindFamily(c.model.family);
         return !mine || !mine->FindKey(name);
       };
-      field.ref = [name, flag = key.flag](Config& c) -> FieldRef {
+      field.ref = [name, flag = key.flag, integer = key.integer](Config& c) -> FieldRef {
+        if (integer) return &c.model.own_integers[name];
         double& own = c.model.own[name];
         if (!flag) return &own;
         static constexpr const char* kFlag[] = {"false", "true"};
@@ -169,7 +177,7 @@ const std::vector<Field>& Fields() {
       {KEY(model.rope_low, "a frequency of fewer turns in rope_context tokens is divided by rope_factor"), .bounds = Above(0)},
       {KEY(model.rope_high, "one of more turns stays; between the two, part of it"), .bounds = Above(0)},
       {KEY(model.rope_context, "tokens of a sequence before the scaling"), .bounds = From(1, kBillion)},
-      {KEY(model.init, "weights to start from: a safetensors file of Hugging Face's, or its folder (gpt2, llama)"),
+      {KEY(model.init, "weights to start from: a safetensors file of Hugging Face's, or its folder"),
        .default_text = "none: random"},
       {KEY(model.init_neutral, "keys of model.init's config.json that Weft does not know and that change no numbers"),
        .type_text = "a name or a list of names", .default_text = "none"},

@@ -22,7 +22,14 @@ struct FamilyKey {
   bool flag = false;  // true: a boolean, stored as 1 or 0; false: a number from `low` to `high`
   double low = 0, high = 0;
   double otherwise = 0;  // the value if the config does not set the key
+  bool integer = false;  // whether the number must be whole
+
+  double In(const TransformerConfig& config) const;  // the value in config.own, or `otherwise`
 };
+
+// A key of several families.
+inline constexpr FamilyKey kExactGelu{
+    .name = "exact_gelu", .help = "GELU by erf instead of its tanh form", .flag = true, .otherwise = 1};
 
 struct ModelFamily {
   const char* name;                                         // also the name of its file

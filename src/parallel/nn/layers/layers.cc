@@ -38,6 +38,18 @@ Embedding::Embedding(Module* parent, const std::string& name, int64_t vocab, int
 
 Var Embedding::Forward(Var ids) { return weft::Embedding(weight_.Use(call_site()), ids, call_site()); }  // [B, T, C]
 
+Var Activate(Activation activation, Var x) {
+  switch (activation) {
+    case Activation::kGelu:
+      return Gelu(x);
+    case Activation::kExactGelu:
+      return GeluExact(x);
+    case Activation::kSilu:
+      return Silu(x);
+  }
+  Fail("the activation is none of the names");
+}
+
 Norm::Norm(Module* parent, const std::string& name, Kind kind, int64_t width, double eps)
     : Layer(parent, name),
       eps_(eps),

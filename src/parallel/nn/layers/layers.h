@@ -43,6 +43,10 @@ class Embedding : public Layer {
   Parameter weight_;
 };
 
+// What an MLP applies between its products. kGelu is GELU in its tanh form, kExactGelu is GELU by erf.
+enum class Activation : uint8_t { kGelu, kExactGelu, kSilu };
+Var Activate(Activation activation, Var x);
+
 // LayerNorm (with a bias) or RMSNorm (without one) over the last dim.
 class Norm : public Layer {
  public:

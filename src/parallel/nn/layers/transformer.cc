@@ -13,6 +13,7 @@ ParameterInit Residual(const TransformerConfig& c) {
   return {ParameterInit::kNormal, c.init_std / std::sqrt(2.0 * double(c.layers))};
 }
 Shape BiasOr(const TransformerConfig& c, Shape shape) { return c.bias ? shape : Shape{}; }
+Shape AttentionBiasOr(const TransformerConfig& c, Shape shape) { return c.attention_bias ? BiasOr(c, shape) : Shape{}; }
 }  // namespace
 
 void Check(const TransformerConfig& c) {
@@ -20,8 +21,9 @@ void Check(const TransformerConfig& c) {
              fmt::format("model: dim {} is not a multiple of heads {}", c.dim, c.heads));
   WEFT_CHECK(c.kv_heads > 0 && c.heads % c.kv_heads == 0,
              fmt::format("model: heads {} is not a multiple of kv_heads {}", c.heads, c.kv_heads));
-  WEFT_CHECK(c.rope_theta == 0 || c.head_dim() % 2 == 0,
-             fmt::format("model: rotary embedding needs an even head size, dim / heads is {}", c.head_dim()));
+  WEFT_CHECK(c.rope_theta == 0 || (c.rotated_dims() > 0 && c.rotated_dims() % 2 == 0),
+             fmt::format("model: rotary embedding needs an even number of rotated dims, of {} of a head it has {}",
+                         c.head_dim(), c.rotated_dims()));
 }
 
 double AttentionFlops(const TransformerConfig& c, int64_t tokens) {
@@ -31,17 +33,18 @@ double AttentionFlops(const TransformerConfig& c, int64_t tokens) {
 Attention::Attention(Module* parent, const std::string& name, const TransformerConfig& c)
     : Layer(parent, name),
       config_(c),
-      q_(this, "q", "btc,chd->bthd", {c.dim, c.heads, c.head_dim()}, BiasOr(c, {c.heads, c.head_dim()}), Normal(c)),
-      k_(this, "k", "btc,chd->bthd", {c.dim, c.kv_heads, c.head_dim()}, BiasOr(c, {c.kv_heads, c.head_dim()}),
+      q_(this, "q", "btc,chd->bthd", {c.dim, c.heads, c.head_dim()}, AttentionBiasOr(c, {c.heads, c.head_dim()}),
          Normal(c)),
-      v_(this, "v", "btc,chd->bthd", {c.dim, c.kv_heads, c.head_dim()}, BiasOr(c, {c.kv_heads, c.head_dim()}),
+      k_(this, "k", "btc,chd->bthd", {c.dim, c.kv_heads, c.head_dim()}, AttentionBiasOr(c, {c.kv_heads, c.head_dim()}),
          Normal(c)),
-      proj_(this, "proj", "bthd,hdc->btc", {c.heads, c.head_dim(), c.dim}, BiasOr(c, {c.dim}), Residual(c)) {}
+      v_(this, "v", "btc,chd->bthd", {c.dim, c.kv_heads, c.head_dim()}, AttentionBiasOr(c, {c.kv_heads, c.head_dim()}),
+         Normal(c)),
+      proj_(this, "proj", "bthd,hdc->btc", {c.heads, c.head_dim(), c.dim}, AttentionBiasOr(c, {c.dim}), Residual(c)) {}
 
 Var Attention::Forward(Var x) {
   Var q = q_(x), k = k_(x), v = v_(x);  // [B, T, H, D], [B, T, G, D] twice
   if (config_.rope_theta != 0) {
-    RopeOptions rope{config_.rope_theta, config_.rope_scaling};
+    RopeOptions rope{config_.rope_theta, config_.rope_scaling, config_.rotated_dims()};
     q = Rope(q, rope);  // [B, T, H, D]
     k = Rope(k, rope);  // [B, T, G, D]
   }
@@ -58,8 +61,14 @@ Mlp::Mlp(Module* parent, const std::string& name, const TransformerConfig& c)
       down_(this, "down", "btf,fc->btc", {c.ffn, c.dim}, BiasOr(c, {c.dim}), Residual(c)) {}
 
 Var Mlp::Forward(Var x) {
-  Var hidden = gate_ ? SwiGlu((*gate_)(x), up_(x)) : Gelu(up_(x));  // [B, T, F]
-  return Dropout(down_(hidden), config_.dropout);                   // [B, T, C]
+  return Dropout(down_(Hidden(x)), config_.dropout);  // [B, T, C]
+}
+
+Var Mlp::Hidden(Var x) {
+  if (!gate_) return nn::Activate(config_.activation, up_(x));
+  if (config_.activation == nn::Activation::kSilu) return SwiGlu((*gate_)(x), up_(x));
+  Var gate = nn::Activate(config_.activation, (*gate_)(x));  // [B, T, F]
+  return gate * up_(x);
 }
 
 Block::Block(Module* parent, const std::string& name, const TransformerConfig& c)

@@ -19,11 +19,14 @@ struct TransformerConfig {
   bool tie_embeddings = true;
   nn::Norm::Kind norm = nn::Norm::kLayer;
   double norm_eps = 1e-5;
-  bool bias = true;        // of linear layers
-  bool gated_mlp = false;  // SwiGLU instead of GELU
+  bool bias = true;            // of linear layers
+  bool attention_bias = true;  // with `bias`, of those of attention too
+  nn::Activation activation = nn::Activation::kGelu;
+  bool gated_mlp = false;  // a third product, activated, gates the MLP's hidden values
   bool learned_positions = true;
   double rope_theta = 0;  // 0: no rotary embedding
   RopeScaling rope_scaling = {};
+  double rotary_share = 1;            // of the dims of a head, the first of which are rotated
   bool causal = true;                 // a token attends only to itself and to earlier tokens
   double init_std = 0.02;             // projections into the residual stream use init_std / sqrt(2 layers), as in GPT-2
   std::map<std::string, double> own;  // values of the family's own keys (FamilyKey); true is 1
@@ -33,6 +36,8 @@ struct TransformerConfig {
   // Creates the whole model. Null: Transformer, below.
   std::unique_ptr<Model> (*make_model)(const TransformerConfig& config) = nullptr;
   int64_t head_dim() const { return dim / heads; }
+  // Returns how many dims of a head are rotated. transformers rounds in the same way.
+  int64_t rotated_dims() const { return int64_t(double(head_dim()) * rotary_share); }
 };
 void Check(const TransformerConfig& config);  // throws Error if sizes do not fit together
 // Returns the FLOPs of one token's attention to `tokens` tokens, over all layers, forward and backward.
@@ -61,6 +66,8 @@ class Mlp : public Layer {
   Var Forward(Var x) override;
 
  private:
+  Var Hidden(Var x);  // [B, T, C] -> [B, T, F]
+
   const TransformerConfig& config_;
   nn::Linear up_;
   std::unique_ptr<nn::Linear> gate_;

@@ -1,4 +1,5 @@
-// GPT-NeoX (Black et al. 2022): attention and MLP read the same residual stream in parallel. Rotary positions.
+// GPT-NeoX (Black et al. 2022): attention and MLP read the same residual stream in parallel. Rotary positions on a part
+// of each head.
 #include "weft/core/ops/ops.h"
 #include "weft/parallel/nn/family/family.h"
 
@@ -33,13 +34,27 @@ std::unique_ptr<Layer> MakeBlock(Module* parent, const std::string& name, const 
   return std::make_unique<ParallelBlock>(parent, name, config);
 }
 
+constexpr FamilyKey kRotaryShare{.name = "rotary_share",
+                                 .help = "the first dims of each head that are rotated, as a share of all",
+                                 .high = 1,
+                                 .otherwise = 0.25},
+    kParallel{.name = "parallel_residual",
+              .help = "attention and MLP read the same stream; false: one after the other",
+              .flag = true,
+              .otherwise = 1},
+    kAttentionBias{.name = "attention_bias", .help = "biases in attention", .flag = true, .otherwise = 1};
+constexpr FamilyKey kKeys[] = {kRotaryShare, kExactGelu, kParallel, kAttentionBias};
+
 TransformerConfig Configure(TransformerConfig c) {
   c.norm = nn::Norm::kLayer;
   c.bias = true;
+  c.attention_bias = kAttentionBias.In(c) != 0;
+  c.activation = kExactGelu.In(c) != 0 ? nn::Activation::kExactGelu : nn::Activation::kGelu;
   c.gated_mlp = false;
   c.learned_positions = false;
   if (c.rope_theta == 0) c.rope_theta = 10000;
-  c.make_block = MakeBlock;
+  c.rotary_share = kRotaryShare.In(c);
+  if (kParallel.In(c) != 0) c.make_block = MakeBlock;
   return c;
 }
 int64_t Ffn(int64_t dim) { return 4 * dim; }
@@ -47,6 +62,12 @@ int64_t Ffn(int64_t dim) { return 4 * dim; }
 }  // namespace
 
 extern const ModelFamily neox;
-const ModelFamily neox{"neox", "parallel attention and MLP, LayerNorm, GELU, rotary positions", Configure, Ffn, false};
+const ModelFamily neox{
+    .name = "neox",
+    .summary = "parallel attention and MLP, LayerNorm, GELU, rotary positions on a part of each head",
+    .configure = Configure,
+    .default_ffn = Ffn,
+    .tie_embeddings = false,
+    .keys = kKeys};
 
 }  // namespace weft::models
