@@ -27,6 +27,11 @@ FAMILIES = dict(
     neox=(hf.GPTNeoXConfig, hf.AutoModelForCausalLM,
           dict(vocab_size=256, max_position_embeddings=64, hidden_size=64, num_hidden_layers=2, num_attention_heads=4,
                intermediate_size=256, initializer_range=0.1)),
+    marian=(hf.MarianConfig, hf.AutoModelForSeq2SeqLM,
+            dict(vocab_size=258, max_position_embeddings=64, d_model=64, encoder_layers=2, decoder_layers=2,
+                 encoder_attention_heads=4, decoder_attention_heads=4, encoder_ffn_dim=256, decoder_ffn_dim=256,
+                 init_std=0.1, activation_function="swish", scale_embedding=True, pad_token_id=257, eos_token_id=256,
+                 decoder_start_token_id=257, forced_eos_token_id=None)),
     bert=(hf.BertConfig, hf.AutoModelForMaskedLM,
           dict(vocab_size=257, max_position_embeddings=64, hidden_size=64, num_hidden_layers=2, num_attention_heads=4,
                intermediate_size=256, initializer_range=0.1, layer_norm_eps=1e-5)))
@@ -44,6 +49,8 @@ def random_model(family, config):
         for p in model.parameters():
             if p.dim() == 1:
                 p.add_(0.1 * torch.randn_like(p))
+        if hasattr(model, "final_logits_bias"):
+            model.final_logits_bias.normal_()
     return model
 
 
@@ -60,6 +67,9 @@ def logits_of(model):
     t = np.arange(c.max_position_embeddings)
     tokens = torch.tensor(np.stack([(7919 * b + 104729 * t + 13) % c.vocab_size for b in range(2)]))
     with torch.no_grad():
+        if c.is_encoder_decoder:  # the first half of a row is the source
+            half = tokens.shape[1] // 2
+            return model(tokens[:, :half], decoder_input_ids=tokens[:, half:]).logits
         return model(tokens).logits
 
 
@@ -69,7 +79,7 @@ OTHERS = dict(architectures=["Other"], id2label={"0": "a", "1": "b", "2": "c"}, 
               summary_activation="tanh", attn_implementation="eager", experts_implementation="eager",
               bad_words_ids=[[1]], suppress_tokens=[1], begin_suppress_tokens=[1], task_specific_params={"a": {}},
               exponential_decay_length_penalty=[1, 1.5], reorder_and_upcast_attn=True, pretraining_tp=2, top_p=0.5,
-              classifier_dropout=0.25)
+              classifier_dropout=0.25, cache_implementation="hybrid", initializer_range=0.3)
 
 
 def other_value(config, key):
@@ -110,8 +120,9 @@ def neutral(family, keys, slack):
 def compare(folder, logits, title):
     """Whether the logits agree within 1e-5, and within 1e-5 of the largest: both sum in f32, in orders of their own."""
     kind = hf.AutoConfig.from_pretrained(folder)
-    model = next(model for config, model, _ in FAMILIES.values() if type(kind) is config)
-    want = logits_of(model.from_pretrained(folder, dtype=torch.float32)).numpy()
+    model, small = next((model, small) for config, model, small in FAMILIES.values() if type(kind) is config)
+    attention = small.get("attn_implementation")
+    want = logits_of(model.from_pretrained(folder, dtype=torch.float32, attn_implementation=attention)).numpy()
     got = np.fromfile(logits, dtype=np.float32).reshape(want.shape)
     apart, largest = float(np.abs(got - want).max()), float(np.abs(want).max())
     print(f"{title}: logits apart by {apart:.2e}, {apart / largest:.2e} of the largest")

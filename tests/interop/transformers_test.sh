@@ -9,8 +9,14 @@ python=${WEFT_PYTHON:-python3} logits=$build/tests/interop/logits
   { echo "transformers_test: skipped, $python has no numpy, torch and transformers (pip install them, or set WEFT_PYTHON)"; exit 77; }
 export HF_HUB_OFFLINE=1 TRANSFORMERS_OFFLINE=1 TRANSFORMERS_VERBOSITY=error HF_HUB_DISABLE_PROGRESS_BARS=1
 
-# vocab FAMILY: bytes, and the mask.
-vocab() { echo "model.vocab=$(($([ "$1" = bert ] && echo 1 || echo 0) + 256))"; }
+# vocab FAMILY: bytes, and the mask, or the end and the padding of texts.
+vocab() {
+  case $1 in
+    bert) echo model.vocab=257 ;;
+    marian) echo model.vocab=258 ;;
+    *) echo model.vocab=256 ;;
+  esac
+}
 # What is to be compared by one Python at the end, for it takes long to start: FOLDER LOGITS TITLE.
 compared=()
 # both FAMILY FOLDER TITLE WORD...: the logits of its weights on one rank and on a mesh of 2 x 2.
@@ -29,7 +35,7 @@ ours() {
   [[ " $trained " == *" $1 "* ]] || ranks=(ranks=4 mesh.dp=2 mesh.tp=2)
   trained+=" $1"
   run 0 "" train "configs/$1-tiny.yaml" train.steps=5 data.train=README.md data.val=0 schedule.warmup_steps=0 \
-    "$(vocab "$1")" "checkpoint.dir=$at.c" "${ranks[@]}" "${@:2}"
+    "$(vocab "$1")" data.synthetic=false "checkpoint.dir=$at.c" "${ranks[@]}" "${@:2}"
   "$weft" export "$at.c" "$at.hf"
   both "$1" "$at.hf" ours "${@:2}"
 }
@@ -55,7 +61,10 @@ theirs() { both "${1%%.*}" "$dir/$1" theirs "${@:2}"; }
     "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 32}}' \
   bert "$dir/bert.plain" '{}' \
   bert "$dir/bert.other" '{"hidden_act": "gelu_new", "layer_norm_eps": 1e-12, "type_vocab_size": 3,
-    "intermediate_size": 100, "max_position_embeddings": 40, "shard": "60KB"}'
+    "intermediate_size": 100, "max_position_embeddings": 40, "shard": "60KB"}' \
+  marian "$dir/marian.plain" '{}' \
+  marian "$dir/marian.other" '{"activation_function": "gelu", "scale_embedding": false, "decoder_layers": 1,
+    "encoder_ffn_dim": 100, "decoder_ffn_dim": 100, "shard": "60KB"}'
 scaled=(model.rope_theta=100 model.rope_factor=8 model.rope_low=1 model.rope_high=4 model.rope_context=32)
 ours gpt2
 ours gpt2 model.tie_embeddings=false model.norm_eps=1e-3 model.ffn=100
@@ -74,6 +83,10 @@ bert=(model.exact_gelu=false model.norm_eps=1e-12 model.token_types=3 model.ffn=
 ours bert
 ours bert "${bert[@]}" model.kv_heads=2
 ours bert model.tie_embeddings=false
+for i in {1..40}; do echo "{\"source\": \"$i ab\", \"target\": \"ba $i\"}"; done > "$dir/pairs.jsonl"
+marian=(model.swish=false model.scale_embedding=false model.decoder_layers=1 model.ffn=100)
+ours marian data.train="$dir/pairs.jsonl"
+ours marian data.train="$dir/pairs.jsonl" "${marian[@]}" model.kv_heads=2
 theirs gpt2.plain
 theirs gpt2.other model.tie_embeddings=false model.norm_eps=1e-3 model.ffn=100
 theirs llama.plain model.ffn=192
@@ -85,11 +98,13 @@ theirs neox.other "${neox[@]}"
 theirs neox.scaled model.rotary_share=1 "${scaled[@]}"
 theirs bert.plain
 theirs bert.other "${bert[@]}"
+theirs marian.plain model.context=64
+theirs marian.other model.context=64 "${marian[@]}"
 "$python" tests/interop/compare_logits.py compare "${compared[@]}"
 
 # What Weft takes for neutral is neutral: f32 sums differ where another implementation of attention is chosen.
 neutral=()
-for family in gpt2 llama neox bert; do
+for family in gpt2 llama neox bert marian; do
   "$logits" --neutral "$family" > "$dir/$family.keys"
   neutral+=("$family" "$dir/$family.keys" 1e-6)
 done

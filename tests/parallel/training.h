@@ -273,8 +273,23 @@ inline TransformerConfig TinyBert() {
                                         .dropout = 0.2,
                                         .own = {{"transform", 1}}});
 }
+// A source of 3 tokens and a target of 4; the decoder has one block more than the encoder.
+inline TransformerConfig TinyMarian() {
+  return FindFamily("marian")->configure({.layers = 2,
+                                          .heads = 5,
+                                          .kv_heads = 5,
+                                          .dim = 30,
+                                          .ffn = 50,
+                                          .vocab = 37,
+                                          .context = 7,
+                                          .dropout = 0.2,
+                                          .own = {{"decoder_layers", 3}}});
+}
 inline TransformerConfig Tiny(std::string_view family) {
-  return family == "gpt2" ? TinyGpt2() : family == "llama" ? TinyLlama() : family == "neox" ? TinyNeox() : TinyBert();
+  if (family == "gpt2") return TinyGpt2();
+  if (family == "llama") return TinyLlama();
+  if (family == "marian") return TinyMarian();
+  return family == "neox" ? TinyNeox() : TinyBert();
 }
 
 }  // namespace weft::testing_

@@ -123,8 +123,10 @@ TEST(InitialWeights, AreTheFilesValuesOnEveryMesh) {
 class HfNames : public testing::TestWithParam<int> {};
 
 TEST_P(HfNames, ParametersFillTheTensors) {
-  for (const char* family : {"gpt2", "llama", "neox", "bert"}) {
-    Config config = ConfigOf(family, {"model.tie_embeddings=false", fmt::format("model.kv_heads={}", GetParam())});
+  for (const char* family : {"gpt2", "llama", "neox", "bert", "marian"}) {
+    Config config =
+        ConfigOf(family, {std::string("model.tie_embeddings=") + (family == std::string("marian") ? "true" : "false"),
+                          fmt::format("model.kv_heads={}", GetParam())});
     std::map<std::string, std::vector<int>> filled;
     std::unique_ptr<Model> model = MakeModel(ModelOf(config));
     for (const Parameter* p : model->Parameters()) {

@@ -28,7 +28,7 @@ enum class FsdpMode { kNone, kGradients, kFull };
 enum class CheckMode { kNone, kExplicit };
 enum class RegatherMode { kAuto, kAlways, kNever };
 enum class WireMode { kReduce, kBf16 };
-enum class TrainObjective { kNext, kMasked };  // Objective of the model families, as a config value
+enum class TrainObjective { kNext, kMasked, kPairs };  // Objective of the model families, as a config value
 enum class DeviceChoice { kAuto, kCpu, kCuda };
 enum class ExecutorMode { kCompiled, kInterpret, kEager };
 enum class NumericsMode { kDefault, kInvariant };

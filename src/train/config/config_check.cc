@@ -51,6 +51,14 @@ void CheckRequired(const Config& config, Faults& faults) {
                "is required; give a text file, token shards or a folder, or data.synthetic: true");
 }
 
+// By the family's Objective.
+struct ObjectiveText {
+  const char *name, *why;
+};
+constexpr ObjectiveText kObjectives[] = {{"next", "sees what stands before a token"},
+                                         {"masked", "sees both sides of a token"},
+                                         {"pairs", "writes a text from a source"}};
+
 void CheckModel(const Config& config, Faults& faults) {
   const ModelConfig& model = config.model;
   if (model.dim < 1 || model.heads < 1 || model.kv_heads < 1) return;  // reported as missing
@@ -64,10 +72,9 @@ void CheckModel(const Config& config, Faults& faults) {
   bool fits = family && model.dim % model.heads == 0 && model.heads % model.kv_heads == 0;
   bool same = !family || int(family->objective) == int(config.train.objective);
   faults.Check(same, "train.objective",
-               fmt::format("expected {0}, as family {1} {2}, got {3}; give another model.family or remove the key",
-                           config.train.objective == TrainObjective::kNext ? "masked" : "next", model.family,
-                           family && family->objective == Objective::kMasked ? "sees both sides of a token"
-                                                                             : "sees what stands before a token",
+               fmt::format("expected {}, as family {} {}, got {}; give another model.family or remove the key",
+                           same ? "" : kObjectives[size_t(family->objective)].name, model.family,
+                           same ? "" : kObjectives[size_t(family->objective)].why,
                            PrintValue(*FindField("train.objective"), config)));
   if (!fits) return;
   TransformerConfig sizes = ModelOf(config);
@@ -95,7 +102,12 @@ void CheckSizes(const Config& config, Faults& faults) {
   if (!faults.lines_.empty()) return;  // the model cannot be built
   TransformerConfig sizes = ModelOf(config);
   sizes.vocab = std::max<int64_t>(m.vocab, 1);  // an unknown vocab comes from a text, so it is small
-  std::unique_ptr<Model> model = MakeModel(sizes);
+  std::unique_ptr<Model> model;
+  try {
+    model = MakeModel(sizes);
+  } catch (const Error& e) {  // what only the family knows
+    return faults.Check(false, "model.family", e.what());
+  }
   double parameters = 0;
   for (const Parameter* p : model->Parameters()) parameters += Elements(p->shape());
   faults.Check(

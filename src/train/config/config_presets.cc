@@ -61,6 +61,7 @@ void FillFamily(Config& config) {
   const ModelFamily* family = FindFamily(config.model.family);
   if (!family) return;  // reported as missing
   if (!config.Given("train.objective")) config.train.objective = TrainObjective(family->objective);
+  if (family->objective == Objective::kPairs && !config.Given("data.field")) config.data.field = "source -> target";
   for (const FamilyKey& key : family->keys) {
     if (config.Given("model." + std::string(key.name))) continue;
     if (key.integer)

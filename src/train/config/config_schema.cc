@@ -29,7 +29,7 @@ WEFT_ENUM_NAMES(FsdpMode, "none", "gradients", "full");
 WEFT_ENUM_NAMES(RegatherMode, "auto", "always", "never");
 WEFT_ENUM_NAMES(CheckMode, "none", "explicit");
 WEFT_ENUM_NAMES(WireMode, "reduce", "bf16");
-WEFT_ENUM_NAMES(TrainObjective, "next", "masked");
+WEFT_ENUM_NAMES(TrainObjective, "next", "masked", "pairs");
 WEFT_ENUM_NAMES(DeviceChoice, "auto", "cpu", "cuda");
 WEFT_ENUM_NAMES(ExecutorMode, "compiled", "interpret", "eager");
 WEFT_ENUM_NAMES(NumericsMode, "default", "invariant");
@@ -155,7 +155,7 @@ const std::vector<Field>& Fields() {
       {KEY(model.preset, "a published model's sizes; other model keys override it"),
        .choices = {"gpt2_124m", "gpt2_355m", "gpt2_774m", "gpt2_1558m", "llama3_1b", "llama3_8b"},
        .default_text = "none"},
-      {KEY(model.family, "the architecture: bert, gpt2, llama, neox or another file of src/parallel/nn/models"),
+      {KEY(model.family, "the architecture: bert, gpt2, llama, marian, neox or another file of src/parallel/nn/models"),
        .choices = NamesOf(ModelFamilies()), .type_text = "a model family", .default_text = "required without preset"},
       {KEY(model.layers, "transformer blocks"), .bounds = From(1, kMostLayers), .default_text = "required without preset"},
       {KEY(model.heads, "query heads; divides dim"),
@@ -189,12 +189,12 @@ const std::vector<Field>& Fields() {
       {KEY(data.tokenizer, "of text: bytes; chars: the sorted code points of the text, or of a table; else a published one: huggingface: a folder, a tokenizer.json or a tokenizer.model; sentencepiece: a model; tiktoken: lines of base64"),
        .choices = {"bytes", "chars", "chars:", "huggingface:", "sentencepiece:", "tiktoken:"},
        .default_text = "that of model.init's folder, else bytes"},
-      {KEY(data.field, "field of a JSONL record that holds its text")},
+      {KEY(data.field, "field of a JSONL record that holds its text; for pairs two: source -> target"), .default_text = "text; for pairs source -> target"},
       {KEY(data.shuffle, "sequences start at random offsets; false: consecutive windows")},
       {KEY(data.synthetic, "random tokens instead of data.train; no evaluation")},
 
       {KEY(parallel.plan, "which tensors lie on a mesh how: a plan by name, and rows that are added to it; the last row that matches and names an axis counts"),
-       .choices = NamesOf(NamedPlans()), .default_text = "the family's: bert of bert, else megatron"},
+       .choices = NamesOf(NamedPlans()), .default_text = "the family's: that of its name of bert and marian, else megatron"},
       {KEY(parallel.sequence_parallel, "shard the sequence between tensor parallel blocks; needs tp above 1")},
       {KEY(parallel.fsdp, "what dp ranks shard; gradients: these and the moments, full: the parameters too")},
       {KEY(parallel.regather, "with fsdp full, whether the backward pass gathers weights again; auto: on a GPU only where the memory for keeping them is not there")},
@@ -240,8 +240,8 @@ const std::vector<Field>& Fields() {
       {KEY(train.micro_batch, "sequences of a dp rank at once"),
        .bounds = From(1, kBillion), .default_text = "the rank's whole share"},
       {KEY(train.seed, "of weights, dropout and data order"), .bounds = AtLeast(0)},
-      {KEY(train.objective, "what a token is trained to give: next: the one behind it; masked: itself, of 15 % that are masked or replaced"),
-       .default_text = "the family's: masked of bert, else next"},
+      {KEY(train.objective, "what a token is trained to give: next: the one behind it; masked: itself, of 15 % that are masked or replaced; pairs: the one behind it, in a text written from a source"),
+       .default_text = "the family's: masked of bert, pairs of marian, else next"},
       {KEY(train.clip, "greatest norm of the gradient; 0: no clipping"), .bounds = AtLeast(0)},
       {KEY(train.label_smoothing, "share of a target's probability spread over all token kinds; not in evaluation"),
        .bounds = HalfOpen(0, 1)},

@@ -59,7 +59,8 @@ absl::StatusOr<std::map<std::string, Target>> TargetsOf(const Checkpoint& checkp
   }
   for (const auto& [name, target] : targets) CheckFilled(name, target);
   for (const HfTwin& twin : family.twins)
-    if (auto first = targets.find(twin.tensor); first != targets.end()) targets[twin.other] = first->second;
+    if (auto first = targets.find(twin.tensor); twin.written && first != targets.end())
+      targets[twin.other] = first->second;
   return targets;
 }
 

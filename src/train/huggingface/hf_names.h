@@ -57,10 +57,11 @@ struct HfWord {
   bool Applies(const ModelConfig& model) const { return !applies || applies(model); }
 };
 
-// Two names of tensors. Twins are two tensors with the same values: files have both or the first, and we write both.
-// Old names are ends of tensors' names, now and earlier.
+// Two names of tensors. Twins are two tensors with the same values: files have both or the first. Old names are ends of
+// tensors' names, now and earlier.
 struct HfTwin {
   const char *tensor, *other;
+  bool written = true;  // whether we write both twins
 };
 // The only value that a key of ours may have, because transformers' models of the family have no such option.
 struct HfFixed {

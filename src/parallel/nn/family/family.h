@@ -13,6 +13,7 @@ namespace weft {
 enum class Objective : uint8_t {
   kNext,    // the next token, predicted from the tokens up to this one
   kMasked,  // the original token of a masked position, predicted from both sides
+  kPairs,   // the next token of a text, predicted from its source and from the tokens up to this one
 };
 
 // A config key that only one family has: model.NAME in a config, own[NAME] in TransformerConfig.

@@ -41,12 +41,12 @@ Attention::Attention(Module* parent, const std::string& name, const TransformerC
          Normal(c)),
       proj_(this, "proj", "bthd,hdc->btc", {c.heads, c.head_dim(), c.dim}, AttentionBiasOr(c, {c.dim}), Residual(c)) {}
 
-Var Attention::Forward(Var x) {
-  Var q = q_(x), k = k_(x), v = v_(x);  // [B, T, H, D], [B, T, G, D] twice
+Var Attention::Attend(Var x, Var memory) {
+  Var q = q_(x), k = k_(memory), v = v_(memory);  // [B, T, H, D], [B, S, G, D] twice
   if (config_.rope_theta != 0) {
     RopeOptions rope{config_.rope_theta, config_.rope_scaling, config_.rotated_dims()};
     q = Rope(q, rope);  // [B, T, H, D]
-    k = Rope(k, rope);  // [B, T, G, D]
+    k = Rope(k, rope);  // [B, S, G, D]
   }
   return Dropout(proj_(Sdpa(q, k, v, {.causal = config_.causal})), config_.dropout);  // [B, T, C]
 }
@@ -81,6 +81,39 @@ Block::Block(Module* parent, const std::string& name, const TransformerConfig& c
 Var Block::Forward(Var x) {
   x = x + attn_(norm1_(x));    // [B, T, C]
   return x + mlp_(norm2_(x));  // [B, T, C]
+}
+
+PostBlock::PostBlock(Module* parent, const std::string& name, const TransformerConfig& c)
+    : Layer(parent, name),
+      attn_(this, "attn", c),
+      norm1_(this, "norm1", c.norm, c.dim, c.norm_eps),
+      mlp_(this, "mlp", c),
+      norm2_(this, "norm2", c.norm, c.dim, c.norm_eps) {}
+
+Var PostBlock::Forward(Var x) {
+  x = norm1_(x + attn_(x));    // [B, T, C]
+  return norm2_(x + mlp_(x));  // [B, T, C]
+}
+
+namespace {
+// The product with the embedding's table, plus a bias.
+class BiasedHead : public TiedHead {
+ public:
+  BiasedHead(Module* parent, const std::string& name, const Parameter& table)
+      : TiedHead(parent, name, table), bias_(this, "bias", {table.shape()[0]}, ParameterInit{}, false) {}
+
+ protected:
+  Var Forward(Var x) override { return TiedHead::Forward(x) + bias_.Use(call_site()); }  // [B, T, V]
+
+ private:
+  Parameter bias_;
+};
+}  // namespace
+
+std::unique_ptr<Layer> MakeBiasedHead(Module* parent, const TransformerConfig& c, const nn::Embedding& embed) {
+  if (c.tie_embeddings) return std::make_unique<BiasedHead>(parent, "head", embed.weight());
+  return std::make_unique<nn::Linear>(parent, "head", "btc,vc->btv", Shape{c.vocab, c.dim}, Shape{c.vocab}, Normal(c),
+                                      nn::Linear::kOfHead);
 }
 
 std::vector<std::unique_ptr<Layer>> MakeBlocks(Module* parent, const TransformerConfig& c) {

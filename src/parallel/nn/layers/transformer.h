@@ -51,7 +51,9 @@ class Attention : public Layer {
   Attention(Module* parent, const std::string& name, const TransformerConfig& config);
 
  protected:
-  Var Forward(Var x) override;
+  Var Forward(Var x) override { return Attend(x, x); }  // [B, T, C] -> [B, T, C]
+  // Queries of x [B, T, C] attend to keys and values of a memory [B, S, C].
+  Var Attend(Var x, Var memory);
 
  private:
   const TransformerConfig& config_;
@@ -88,6 +90,21 @@ class Block : public Layer {
   Mlp mlp_;
 };
 
+// A block whose norms follow the residual sums.
+class PostBlock : public Layer {
+ public:
+  PostBlock(Module* parent, const std::string& name, const TransformerConfig& config);
+
+ protected:
+  Var Forward(Var x) override;
+
+ private:
+  Attention attn_;
+  nn::Norm norm1_;
+  Mlp mlp_;
+  nn::Norm norm2_;
+};
+
 // A head that uses the embedding's weight: [B, T, C] -> [B, T, V].
 class TiedHead : public Layer {
  public:
@@ -99,6 +116,9 @@ class TiedHead : public Layer {
  private:
   const Parameter& table_;
 };
+
+// Creates a module "head" with a bias, tied to the embedding if config.tie_embeddings is set.
+std::unique_ptr<Layer> MakeBiasedHead(Module* parent, const TransformerConfig& config, const nn::Embedding& embed);
 
 // Creates the blocks blocks.0, blocks.1, ... of a model with config.make_block, or as Block if that is null.
 std::vector<std::unique_ptr<Layer>> MakeBlocks(Module* parent, const TransformerConfig& config);

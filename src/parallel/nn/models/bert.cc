@@ -7,43 +7,6 @@
 namespace weft::models {
 namespace {
 
-// A post-norm block: a norm follows each residual sum.
-class PostBlock : public Layer {
- public:
-  PostBlock(Module* parent, const std::string& name, const TransformerConfig& c)
-      : Layer(parent, name),
-        attn_(this, "attn", c),
-        norm1_(this, "norm1", c.norm, c.dim, c.norm_eps),
-        mlp_(this, "mlp", c),
-        norm2_(this, "norm2", c.norm, c.dim, c.norm_eps) {}
-
- protected:
-  Var Forward(Var x) override {
-    x = norm1_(x + attn_(x));    // [B, T, C]
-    return norm2_(x + mlp_(x));  // [B, T, C]
-  }
-
- private:
-  Attention attn_;
-  nn::Norm norm1_;
-  Mlp mlp_;
-  nn::Norm norm2_;
-};
-
-// The product with the embedding's table, plus a bias.
-class BiasedHead : public TiedHead {
- public:
-  BiasedHead(Module* parent, const std::string& name, const nn::Embedding& table)
-      : TiedHead(parent, name, table.weight()),
-        bias_(this, "bias", {table.weight().shape()[0]}, ParameterInit{}, false) {}
-
- protected:
-  Var Forward(Var x) override { return TiedHead::Forward(x) + bias_.Use(call_site()); }  // [B, T, V]
-
- private:
-  Parameter bias_;
-};
-
 ParameterInit Normal(const TransformerConfig& c) { return {ParameterInit::kNormal, c.init_std}; }
 
 constexpr FamilyKey kTransform{
@@ -72,11 +35,7 @@ class Bert : public Model {
                                             nn::Linear::kOfHead);
       last_norm_ = std::make_unique<nn::Norm>(this, "last_norm", config_.norm, config_.dim, config_.norm_eps);
     }
-    if (config_.tie_embeddings)
-      head_ = std::make_unique<BiasedHead>(this, "head", embed_);
-    else
-      head_ = std::make_unique<nn::Linear>(this, "head", "btc,vc->btv", Shape{config_.vocab, config_.dim},
-                                           Shape{config_.vocab}, Normal(config_), nn::Linear::kOfHead);
+    head_ = MakeBiasedHead(this, config_, embed_);
   }
 
   Var LogitsAt(Var tokens, Var places) override {
