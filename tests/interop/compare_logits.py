@@ -24,6 +24,11 @@ FAMILIES = dict(
     gpt2=(hf.GPT2Config, hf.AutoModelForCausalLM,
           dict(vocab_size=256, n_positions=64, n_embd=64, n_layer=2, n_head=4, initializer_range=0.1)),
     llama=(hf.LlamaConfig, hf.AutoModelForCausalLM, LLAMA),
+    mistral=(hf.MistralConfig, hf.AutoModelForCausalLM, LLAMA | dict(sliding_window=16)),
+    gemma2=(hf.Gemma2Config, hf.AutoModelForCausalLM,
+            LLAMA | dict(num_hidden_layers=3, head_dim=32, query_pre_attn_scalar=20, sliding_window=16,
+                         attn_logit_softcapping=2.0, final_logit_softcapping=4.0, tie_word_embeddings=True,
+                         attn_implementation="eager")),  # the only one with the soft cap
     neox=(hf.GPTNeoXConfig, hf.AutoModelForCausalLM,
           dict(vocab_size=256, max_position_embeddings=64, hidden_size=64, num_hidden_layers=2, num_attention_heads=4,
                intermediate_size=256, initializer_range=0.1)),

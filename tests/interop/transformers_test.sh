@@ -64,7 +64,12 @@ theirs() { both "${1%%.*}" "$dir/$1" theirs "${@:2}"; }
     "intermediate_size": 100, "max_position_embeddings": 40, "shard": "60KB"}' \
   marian "$dir/marian.plain" '{}' \
   marian "$dir/marian.other" '{"activation_function": "gelu", "scale_embedding": false, "decoder_layers": 1,
-    "encoder_ffn_dim": 100, "decoder_ffn_dim": 100, "shard": "60KB"}'
+    "encoder_ffn_dim": 100, "decoder_ffn_dim": 100, "shard": "60KB"}' \
+  mistral "$dir/mistral.plain" '{}' \
+  mistral "$dir/mistral.other" '{"sliding_window": null, "head_dim": 24, "num_key_value_heads": 1, "shard": "60KB"}' \
+  gemma2 "$dir/gemma2.plain" '{}' \
+  gemma2 "$dir/gemma2.other" '{"sliding_window": 5, "head_dim": 16, "query_pre_attn_scalar": 16, "shard": "60KB",
+    "attn_logit_softcapping": null, "final_logit_softcapping": null, "tie_word_embeddings": false}'
 scaled=(model.rope_theta=100 model.rope_factor=8 model.rope_low=1 model.rope_high=4 model.rope_context=32)
 ours gpt2
 ours gpt2 model.tie_embeddings=false model.norm_eps=1e-3 model.ffn=100
@@ -83,10 +88,16 @@ bert=(model.exact_gelu=false model.norm_eps=1e-12 model.token_types=3 model.ffn=
 ours bert
 ours bert "${bert[@]}" model.kv_heads=2
 ours bert model.tie_embeddings=false
+ours mistral
+ours mistral model.window=0 model.head_dim=24 model.kv_heads=1
+gemma2=(model.layers=3 model.ffn=192 model.head_dim=32 model.query_scalar=20 model.window=16 model.attention_softcap=2
+  model.logit_softcap=4)
 for i in {1..40}; do echo "{\"source\": \"$i ab\", \"target\": \"ba $i\"}"; done > "$dir/pairs.jsonl"
 marian=(model.swish=false model.scale_embedding=false model.decoder_layers=1 model.ffn=100)
 ours marian data.train="$dir/pairs.jsonl"
 ours marian data.train="$dir/pairs.jsonl" "${marian[@]}" model.kv_heads=2
+ours gemma2
+ours gemma2 "${gemma2[@]}"
 theirs gpt2.plain
 theirs gpt2.other model.tie_embeddings=false model.norm_eps=1e-3 model.ffn=100
 theirs llama.plain model.ffn=192
@@ -100,11 +111,16 @@ theirs bert.plain
 theirs bert.other "${bert[@]}"
 theirs marian.plain model.context=64
 theirs marian.other model.context=64 "${marian[@]}"
+theirs mistral.plain model.ffn=192 model.window=16
+theirs mistral.other model.ffn=192 model.window=0 model.head_dim=24 model.kv_heads=1
+theirs gemma2.plain "${gemma2[@]}"
+theirs gemma2.other "${gemma2[@]}" model.window=5 model.head_dim=16 model.query_scalar=16 model.attention_softcap=0 \
+  model.logit_softcap=0 model.tie_embeddings=false
 "$python" tests/interop/compare_logits.py compare "${compared[@]}"
 
 # What Weft takes for neutral is neutral: f32 sums differ where another implementation of attention is chosen.
 neutral=()
-for family in gpt2 llama neox bert marian; do
+for family in gpt2 llama neox bert mistral gemma2 marian; do
   "$logits" --neutral "$family" > "$dir/$family.keys"
   neutral+=("$family" "$dir/$family.keys" 1e-6)
 done

@@ -59,6 +59,8 @@ TEST_F(Export, HoldsTheWeightsOfAnyMesh) {
                           {"model.family=neox", "model.rotary_share=1"},
                           {"model.family=neox", "model.dim=24", "model.attention_bias=false"},
                           {"model.family=bert", "model.tie_embeddings=false"},
+                          {"model.family=mistral", "model.head_dim=4", "model.window=3"},
+                          {"model.family=gemma2", "model.window=0", "model.logit_softcap=0"},
                           {"model.rope_factor=8", "model.rope_low=2", "model.rope_context=64"}};
   for (const Words& model : models)
     for (auto [dp, tp] : {std::pair{1, 1}, {2, 2}, {1, 3}})
@@ -72,9 +74,9 @@ TEST_F(Export, HoldsTheWeightsOfAnyMesh) {
 TEST_F(Export, IsTheirLayoutForRandomSizes) {
   std::mt19937 random(5);
   auto draw = [&](int low, int high) { return std::uniform_int_distribution(low, high)(random); };
-  for (int trial = 0; trial < 80; trial++) {
-    const char* families[] = {"gpt2", "llama", "neox", "bert"};
-    std::string family = families[trial % 4];
+  for (int trial = 0; trial < 120; trial++) {
+    const char* families[] = {"gpt2", "llama", "neox", "bert", "mistral", "gemma2"};
+    std::string family = families[trial % 6];
     int kv_heads = draw(1, 3), heads = kv_heads * draw(1, 4), dim = heads * 2 * draw(1, 3);
     Words words = Mesh(1, 1) + Words{"model.family=" + family,
                                      fmt::format("model.layers={}", draw(1, 3)),
@@ -86,6 +88,7 @@ TEST_F(Export, IsTheirLayoutForRandomSizes) {
                                      fmt::format("model.vocab={}", draw(256, 300)),
                                      fmt::format("model.tie_embeddings={}", draw(0, 1) == 1)};
     if (family == "neox") words.push_back("model.rotary_share=1");
+    if (trial % 6 > 3) words.push_back(fmt::format("model.head_dim={}", 2 * draw(1, 4)));
     SCOPED_TRACE(fmt::format("{}", fmt::join(words, " ")));
     absl::StatusOr<Checkpoint> checkpoint = Checkpoint::Open(Saved(words));
     ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();

@@ -25,6 +25,7 @@ Config ConfigOf(const std::string& family, const Words& overrides) {
                      "data: {synthetic: true}\ntrain: {steps: 3, global_batch: 5}\n";
   Words words = overrides;
   if (family == "neox") words.push_back("model.rotary_share=0.5");  // 2 of 4
+  if (family == "gemma2" || family == "mistral") words.push_back("model.head_dim=6");
   absl::StatusOr<Config> config = ParseConfig(yaml, "a.yaml", words);
   EXPECT_TRUE(config.ok()) << config.status();
   absl::Status resolved = Resolve(*config, int(config->mesh.ranks()));
@@ -95,7 +96,7 @@ TEST(InitialWeights, AreTheFilesValuesOnEveryMesh) {
                            {"mesh.dp=2", "mesh.tp=2", "parallel.fsdp=gradients", "precision.compute=bf16"},
                            {"mesh.tp=2", "parallel.sequence_parallel=true", "precision.params=bf16"},
                            {"precision.compute=f64"}};
-  for (const char* family : {"gpt2", "llama", "neox", "bert"})
+  for (const char* family : {"gpt2", "llama", "neox", "bert", "mistral", "gemma2"})
     for (DType stored : {DType::kF32, DType::kF64, DType::kBF16, DType::kF16})
       for (const Words& layout : layouts) {
         Words words = layout;
@@ -123,7 +124,7 @@ TEST(InitialWeights, AreTheFilesValuesOnEveryMesh) {
 class HfNames : public testing::TestWithParam<int> {};
 
 TEST_P(HfNames, ParametersFillTheTensors) {
-  for (const char* family : {"gpt2", "llama", "neox", "bert", "marian"}) {
+  for (const char* family : {"gpt2", "llama", "neox", "bert", "marian", "mistral", "gemma2"}) {
     Config config =
         ConfigOf(family, {std::string("model.tie_embeddings=") + (family == std::string("marian") ? "true" : "false"),
                           fmt::format("model.kv_heads={}", GetParam())});

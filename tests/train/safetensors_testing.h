@@ -206,7 +206,7 @@ inline RawTensors HfBert(const Parameters& p, int64_t layers, int64_t width, DTy
   return out;
 }
 
-// As transformers' LlamaForCausalLM stores it.
+// As transformers' LlamaForCausalLM and MistralForCausalLM store it, and Gemma2ForCausalLM, which has more norms.
 inline RawTensors HfLlama(const Parameters& p, int64_t layers, int64_t width, DType type,
                           const std::string& prefix = "model.") {
   RawTensors out{{prefix + "embed_tokens.weight", Plain({p.at("embed.weight"), width}, type)},
@@ -225,7 +225,13 @@ inline RawTensors HfLlama(const Parameters& p, int64_t layers, int64_t width, DT
       out[fmt::format("{}mlp.{}_proj.weight", theirs, part)] = Transposed({t, t.shape()[1]}, type);
     }
     out[theirs + "input_layernorm.weight"] = Vector(at("norm1.weight"), type);
-    out[theirs + "post_attention_layernorm.weight"] = Vector(at("norm2.weight"), type);
+    if (!p.contains(ours + "post_norm1.weight")) {
+      out[theirs + "post_attention_layernorm.weight"] = Vector(at("norm2.weight"), type);
+      continue;
+    }
+    out[theirs + "post_attention_layernorm.weight"] = Vector(at("post_norm1.weight"), type);
+    out[theirs + "pre_feedforward_layernorm.weight"] = Vector(at("norm2.weight"), type);
+    out[theirs + "post_feedforward_layernorm.weight"] = Vector(at("post_norm2.weight"), type);
   }
   return out;
 }

@@ -62,14 +62,16 @@ constexpr ObjectiveText kObjectives[] = {{"next", "sees what stands before a tok
 void CheckModel(const Config& config, Faults& faults) {
   const ModelConfig& model = config.model;
   if (model.dim < 1 || model.heads < 1 || model.kv_heads < 1) return;  // reported as missing
-  faults.Check(model.dim % model.heads == 0, "model.dim",
+  auto head_dim = model.own_integers.find("head_dim");
+  bool own_heads = head_dim != model.own_integers.end() && head_dim->second > 0;
+  faults.Check(own_heads || model.dim % model.heads == 0, "model.dim",
                fmt::format("expected a multiple of model.heads = {}, got {}", model.heads, model.dim));
   faults.Check(model.heads % model.kv_heads == 0, "model.kv_heads",
                fmt::format("expected a divisor of model.heads = {}, got {}", model.heads, model.kv_heads));
   faults.Check(model.rope_factor == 1 || model.rope_low < model.rope_high, "model.rope_low",
                fmt::format("expected less than model.rope_high = {}, got {}", model.rope_high, model.rope_low));
   const ModelFamily* family = FindFamily(model.family);
-  bool fits = family && model.dim % model.heads == 0 && model.heads % model.kv_heads == 0;
+  bool fits = family && (own_heads || model.dim % model.heads == 0) && model.heads % model.kv_heads == 0;
   bool same = !family || int(family->objective) == int(config.train.objective);
   faults.Check(same, "train.objective",
                fmt::format("expected {}, as family {} {}, got {}; give another model.family or remove the key",
@@ -80,9 +82,11 @@ void CheckModel(const Config& config, Faults& faults) {
   TransformerConfig sizes = ModelOf(config);
   int64_t rotated = sizes.rotated_dims();
   bool even = sizes.rope_theta == 0 || (rotated > 0 && rotated % 2 == 0), whole = sizes.rotary_share == 1;
-  faults.Check(even || !whole, "model.dim",
+  faults.Check(even || !whole || own_heads, "model.dim",
                fmt::format("rotary embedding wants an even head width, got {} / {} heads = {}", model.dim, model.heads,
                            sizes.head_dim()));
+  faults.Check(even || !own_heads, "model.head_dim",
+               fmt::format("rotary embedding wants an even number, got {}", sizes.head_dim()));
   faults.Check(even || whole, "model.rotary_share",
                fmt::format("rotary embedding wants an even number of dims, got {} of the {} of a head, which are {}",
                            sizes.rotary_share, sizes.head_dim(), rotated));

@@ -95,6 +95,7 @@ class Checker {
   absl::Status CheckNumber(const HfNumber& n) const {
     if (n.free) return absl::OkStatus();
     const Json* found = Value(n.key);
+    if (auto null = settings_.find(n.key); n.null && null != settings_.end()) found = &*null;
     if (!found && !n.absent) return absl::OkStatus();
     double ours = n.value(model_), theirs = found ? NumberOf(*found, n.kind) : n.absent(model_);
     if (std::abs(theirs - ours) <= 1e-6 * std::abs(ours)) return absl::OkStatus();
@@ -103,10 +104,12 @@ class Checker {
     bool settable = std::string_view(n.ours).find(' ') == std::string_view::npos && !std::isnan(theirs);
     return Bad(fmt::format(
         "expected {} {}, as {} is, got {}; {}", n.key, shown(ours), n.ours, got,
-        settable ? fmt::format("set {}={}", n.ours, found ? Shown(*found) : shown(theirs)) : std::string(kNoModel)));
+        settable ? fmt::format("set {}={}", n.ours, found && !found->is_null() ? Shown(*found) : shown(theirs))
+                 : std::string(kNoModel)));
   }
   // Returns NaN for a value of another type.
   static double NumberOf(const Json& value, HfNumber::Kind kind) {
+    if (value.is_null()) return 0;
     if (kind == HfNumber::kFlag) return value.is_boolean() ? double(value.get<bool>()) : NAN;
     return value.is_number() ? value.get<double>() : NAN;
   }

@@ -92,7 +92,7 @@ std::string SettingsOf(const HfFamily& family, const ModelConfig& model, DType d
       double value = n.value(model);
       auto [object, key] = PlaceOf(n.key, model, json);
       if (!object) continue;
-      (*object)[key] = JsonOf(value, n.kind);
+      (*object)[key] = n.null && value == 0 ? nlohmann::json(nullptr) : JsonOf(value, n.kind);
     }
   json["tie_word_embeddings"] = model.tie_embeddings;
   json["torch_dtype"] = dtype == DType::kF32 ? "float32" : dtype == DType::kBF16 ? "bfloat16" : "float16";

@@ -42,6 +42,7 @@ struct HfNumber {
   // Transformers' default; null: the weights' shapes show the value.
   double (*absent)(const ModelConfig& model) = nullptr;
   bool free = false;  // ours may differ
+  bool null = false;  // their null is our 0
 };
 // Another name that transformers accepts for a key.
 struct HfAlias {

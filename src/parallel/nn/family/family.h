@@ -28,9 +28,15 @@ struct FamilyKey {
   double In(const TransformerConfig& config) const;  // the value in config.own, or `otherwise`
 };
 
-// A key of several families.
+// Keys of several families.
 inline constexpr FamilyKey kExactGelu{
-    .name = "exact_gelu", .help = "GELU by erf instead of its tanh form", .flag = true, .otherwise = 1};
+    .name = "exact_gelu", .help = "GELU by erf instead of its tanh form", .flag = true, .otherwise = 1},
+    kWindow{.name = "window",
+            .help = "tokens that a token attends to, itself included; 0: all before it",
+            .high = 1e9,
+            .otherwise = 4096,
+            .integer = true},
+    kHeadDim{.name = "head_dim", .help = "dims of a head; 0: dim / heads", .high = 1 << 20, .integer = true};
 
 struct ModelFamily {
   const char* name;                                         // also the name of its file

@@ -53,7 +53,9 @@ Var Activate(Activation activation, Var x) {
 Norm::Norm(Module* parent, const std::string& name, Kind kind, int64_t width, double eps)
     : Layer(parent, name),
       eps_(eps),
-      weight_(this, "weight", {width}, {ParameterInit::kOnes}, false, Parameter::kAccumulate) {
+      around_1_(kind == kRmsAround1),
+      weight_(this, "weight", {width}, {around_1_ ? ParameterInit::kZeros : ParameterInit::kOnes}, false,
+              Parameter::kAccumulate) {
   if (kind == kLayer)
     bias_ = std::make_unique<Parameter>(this, "bias", Shape{width}, ParameterInit{}, false, Parameter::kAccumulate);
 }
@@ -61,6 +63,7 @@ Norm::Norm(Module* parent, const std::string& name, Kind kind, int64_t width, do
 Var Norm::Forward(Var x) {
   const Loc& at = call_site();
   Var weight = weight_.Use(at);                                                                  // [C]
+  if (around_1_) weight = AddScalar({weight, at}, 1);                                            // [C]
   return bias_ ? LayerNorm(x, weight, bias_->Use(at), eps_, at) : RmsNorm(x, weight, eps_, at);  // [B, T, C]
 }
 

@@ -74,8 +74,8 @@ class Bert : public Model {
 };
 
 std::unique_ptr<Layer> MakeBlock(Module* parent, const std::string& name, const TransformerConfig& config,
-                                 int64_t /*layer*/) {
-  return std::make_unique<PostBlock>(parent, name, config);
+                                 int64_t layer) {
+  return std::make_unique<PostBlock>(parent, name, config, layer);
 }
 std::unique_ptr<Model> MakeBert(const TransformerConfig& config) { return std::make_unique<Bert>(config); }
 

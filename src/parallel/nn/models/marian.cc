@@ -45,11 +45,12 @@ class CrossAttention : public Attention {
 // Like PostBlock, with attention to the encoder's output between the two halves.
 class DecoderBlock : public Module {
  public:
-  DecoderBlock(Module* parent, const std::string& name, const TransformerConfig& c, const TransformerConfig& cross)
+  DecoderBlock(Module* parent, const std::string& name, const TransformerConfig& c, const TransformerConfig& cross,
+               int64_t layer)
       : Module(parent, name),
-        attn_(this, "attn", c),
+        attn_(this, "attn", c, layer),
         norm1_(this, "norm1", c.norm, c.dim, c.norm_eps),
-        cross_(this, "cross", cross),
+        cross_(this, "cross", cross, layer),
         norm2_(this, "norm2", c.norm, c.dim, c.norm_eps),
         mlp_(this, "mlp", c),
         norm3_(this, "norm3", c.norm, c.dim, c.norm_eps) {}
@@ -102,10 +103,10 @@ class Marian : public Model {
                            source_, config.context));
     WEFT_CHECK(config.dim % 2 == 0, fmt::format("expected an even dim for sines and cosines, got {}", config.dim));
     for (int64_t i = 0; i < encoder_config_.layers; i++)
-      encoder_.push_back(std::make_unique<PostBlock>(this, fmt::format("encoder.{}", i), encoder_config_));
+      encoder_.push_back(std::make_unique<PostBlock>(this, fmt::format("encoder.{}", i), encoder_config_, i));
     for (int64_t i = 0; i < decoder_config_.layers; i++)
       decoder_.push_back(
-          std::make_unique<DecoderBlock>(this, fmt::format("decoder.{}", i), decoder_config_, encoder_config_));
+          std::make_unique<DecoderBlock>(this, fmt::format("decoder.{}", i), decoder_config_, encoder_config_, i));
     head_ = MakeBiasedHead(this, config_, embed_);
   }
 

@@ -8,10 +8,10 @@ namespace {
 
 class ParallelBlock : public Layer {
  public:
-  ParallelBlock(Module* parent, const std::string& name, const TransformerConfig& c)
+  ParallelBlock(Module* parent, const std::string& name, const TransformerConfig& c, int64_t layer)
       : Layer(parent, name),
         norm1_(this, "norm1", c.norm, c.dim, c.norm_eps),
-        attn_(this, "attn", c),
+        attn_(this, "attn", c, layer),
         norm2_(this, "norm2", c.norm, c.dim, c.norm_eps),
         mlp_(this, "mlp", c) {}
 
@@ -30,8 +30,8 @@ class ParallelBlock : public Layer {
 };
 
 std::unique_ptr<Layer> MakeBlock(Module* parent, const std::string& name, const TransformerConfig& config,
-                                 int64_t /*layer*/) {
-  return std::make_unique<ParallelBlock>(parent, name, config);
+                                 int64_t layer) {
+  return std::make_unique<ParallelBlock>(parent, name, config, layer);
 }
 
 constexpr FamilyKey kRotaryShare{.name = "rotary_share",

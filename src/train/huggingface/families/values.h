@@ -17,6 +17,10 @@ inline double RopeFactor(const ModelConfig& m) { return m.rope_factor; }
 inline double RopeLow(const ModelConfig& m) { return m.rope_low; }
 inline double RopeHigh(const ModelConfig& m) { return m.rope_high; }
 inline double RopeContext(const ModelConfig& m) { return double(m.rope_context); }
+inline double HeadDim(const ModelConfig& m) {
+  int64_t own = m.own_integers.at("head_dim");
+  return double(own ? own : m.dim / m.heads);
+}
 template <int64_t value>
 double Always(const ModelConfig&) {
   return double(value);
@@ -41,5 +45,17 @@ inline constexpr HfNumber kRopeFactor{.key = "rope_scaling.factor",
         .key = "rope_scaling.high_freq_factor", .ours = "model.rope_high", .value = RopeHigh, .kind = HfNumber::kReal},
     kRopeContext{
         .key = "rope_scaling.original_max_position_embeddings", .ours = "model.rope_context", .value = RopeContext};
+
+// For models like Llama.
+inline constexpr HfNumber kLlamaRopeTheta{.key = "rope_theta",
+                                          .ours = "model.rope_theta",
+                                          .value = RopeTheta,
+                                          .kind = HfNumber::kReal,
+                                          .absent = Always<10000>},
+    kSlidingWindow{.key = "sliding_window",
+                   .ours = "model.window",
+                   .value = [](const ModelConfig&m) { return double(m.own_integers.at("window")); },
+                   .absent = Always<4096>,
+                   .null = true};
 
 }  // namespace weft::hf
