@@ -71,6 +71,14 @@ function(weft_library name)
   endif()
 endfunction()
 
+# weft_table(DIR MACRO FILE): generates FILE with MACRO(name) for each DIR/name.cc. So a new row of a table needs only a file.
+function(weft_table dir macro file)
+  file(GLOB rows CONFIGURE_DEPENDS RELATIVE ${CMAKE_CURRENT_SOURCE_DIR}/${dir} ${dir}/*.cc)
+  list(TRANSFORM rows REPLACE "(.*)\\.cc" "${macro}(\\1)")
+  list(JOIN rows "\n" table)
+  file(CONFIGURE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/generated/${file} CONTENT "${table}\n")
+endfunction()
+
 # weft_keep_modules(target): required for sanitized programs that run under MPI; see tests/keep_modules.cc.
 function(weft_keep_modules target)
   if(WEFT_SANITIZE)

@@ -54,9 +54,9 @@ absl::StatusOr<Job> Load(const Words& words, const ChoiceRequest& request, const
   absl::StatusOr<ModelSource> source = OpenSource(split->path, split->overrides, ranks, MeshFill::kData);
   if (!source.ok()) return source.status();
   const Config& config = source->config;
-  if (config.train.objective == TrainObjective::kMasked)
+  if (config.train.objective != TrainObjective::kNext)
     return Refuse(PlaceOf(config, "model.family") +
-                  fmt::format("expected a family that gives the next token, got {}, which gives masked ones",
+                  fmt::format("expected a family that gives the next token, got {}, which gives other ones",
                               config.model.family));
   absl::StatusOr<Tokenizer> tokenizer = TokenizerOf(*source);
   if (!tokenizer.ok()) return tokenizer.status();

@@ -61,11 +61,11 @@ absl::StatusOr<Job> Load(Words words, const Ranks& ranks) {
   if (absl::Status s = FirstFault(ranks, split.status()); !s.ok()) return s;
   absl::StatusOr<ModelSource> source = OpenSource(split->path, split->overrides, ranks, MeshFill::kTensor);
   if (!source.ok()) return source.status();
-  if (source->config.train.objective == TrainObjective::kMasked)
+  if (source->config.train.objective != TrainObjective::kNext)
     return absl::InvalidArgumentError(
         PlaceOf(source->config, "model.family") +
         fmt::format(
-            "expected a family that gives the next token, got {}, which gives masked ones; weft eval measures it",
+            "expected a family that gives the next token, got {}, which gives other ones; weft eval measures it",
             source->config.model.family));
   absl::StatusOr<Tokenizer> tokenizer = TokenizerOf(*source);
   if (!tokenizer.ok()) return tokenizer.status();

@@ -24,7 +24,7 @@ kernels < core: common cpu cpu/loops cpu/reduce cpu/elementwise cpu/product cpu/
 dist < core: net signals start group group/rows group/stream group/local group/gloo group/nccl group/staged group/standard failure
 parallel < core dist: dtensor nn/plans nn/plans/named nn nn/layers nn/family nn/models optimizer optimizer/rules program step
 api < core kernels dist parallel: environment umbrella
-train < core dist parallel: io tokenizer config log data/source data checkpoint huggingface profile preflight loop infer
+train < core dist parallel: io tokenizer config log data/source data checkpoint huggingface huggingface/families profile preflight loop infer
 launcher < core kernels dist parallel api train: report . plan bench
 HOUSE
 }

@@ -1,12 +1,14 @@
 // Computes the logits of a model with weights in Hugging Face's layout. A script compares them with those of
 // transformers.
 //
-//   logits CONFIG OUT [key=value...]    OUT: f32 [2, context, vocab]; token (b, t) is (7919 b + 104729 t + 13) % vocab
+//   logits CONFIG OUT [key=value...]    OUT: f32 [2, context, vocab]; token (b, t) is (7919 b + 104729 t + 13) % vocab.
+//                                       Runs on the config's mesh, whose ranks are threads.
 //   logits --neutral FAMILY             prints the keys of config.json that change no logit
 #include <cstdio>
 #include <fstream>
 
 #include "weft/core/compile/eager.h"
+#include "weft/dist/group/collectives.h"
 #include "weft/dist/group/local/local_group.h"
 #include "weft/dist/group/mesh.h"
 #include "weft/kernels/cpu/backend/register.h"
@@ -28,6 +30,7 @@ Tensor TokensOf(const ModelConfig& m) {
 
 Tensor LogitsOf(const Config& config, Context& context, GroupFactory& groups) {
   RegisterCpuKernels(context.kernels(DeviceKind::kCpu));
+  RegisterCollectives(context.kernels(DeviceKind::kCpu), DeviceKind::kCpu);
   DeviceMesh mesh(context, groups, MeshOf(config));
   StepOptions options = StepOptionsOf(config);
   options.kernels = &context.kernels(DeviceKind::kCpu);
@@ -49,19 +52,21 @@ Tensor LogitsOf(const Config& config, Context& context, GroupFactory& groups) {
 absl::Status Run(const std::string& path, const std::string& out, const std::vector<std::string>& words) {
   absl::StatusOr<Config> config = LoadConfig(path, words);
   if (!config.ok()) return config.status();
-  if (absl::Status s = Resolve(*config, 1); !s.ok()) return s;
+  int ranks = config->mesh.num_fills() ? 1 : int(config->mesh.ranks());
+  if (absl::Status s = Resolve(*config, ranks); !s.ok()) return s;
   std::ofstream file(out, std::ios::binary);
-  RunRanks(1, [&](Context& context, GroupFactory& groups) {
+  RunRanks(ranks, [&](Context& context, GroupFactory& groups) {
     Tensor logits = LogitsOf(*config, context, groups);  // [B, T, V]
-    file.write(logits.as<const char>(), std::streamsize(logits.bytes()));
+    if (context.rank() == 0) file.write(logits.as<const char>(), std::streamsize(logits.bytes()));
   });
   return file.good() ? absl::OkStatus() : absl::UnavailableError(out + ": cannot be written");
 }
 
 void PrintNeutral(const char* family) {
-  for (std::span<const HfKey> keys : {HfGenericKeys(), HfKeysOf(family)})
+  const HfFamily& table = *FindHfFamily(family);
+  for (std::span<const HfKey> keys : {HfGenericKeys(), table.keys})
     for (const HfKey& row : keys)
-      if (!row.taken) std::puts(row.key);
+      if (!row.taken && FindHfKey(row.key, table) == &row) std::puts(row.key);
 }
 
 }  // namespace

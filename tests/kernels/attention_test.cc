@@ -325,6 +325,28 @@ TEST(Rope, ScalesFrequenciesByTheirTurns) {
     }
 }
 
+// The first dims of a head are rotated like a head of their size; the others stay.
+TEST(Rope, RotatesTheFirstDimsOnly) {
+  Rng rng(49);
+  for (DType dtype : Floats())
+    for (auto [D, R] : {std::pair<int64_t, int64_t>{6, 2}, {10, 4}, {64, 16}, {80, 20}, {96, 64}, {128, 32}, {8, 8}}) {
+      SCOPED_TRACE(testing::Message() << Name(dtype) << ", " << R << " of " << D);
+      Shape shape{2, 33, 3, D}, first{2, 33, 3, R};
+      Box x = RandomBox(rng, dtype, shape), y(dtype, shape), part(dtype, first), turned(dtype, first);
+      for (int64_t i = 0; i < part.count(); i++) part.Set(i, x.Get(i / R * D + i % R));
+      Attrs attrs{{"theta", 500.0}, {"inverse", 0}, {"start", 2}};
+      RunKernel(Op::kRope, attrs, {&part}, {&turned});
+      attrs.Set({"rotated", R});
+      RunKernel(Op::kRope, attrs, {&x}, {&y});
+      Values want;
+      for (int64_t i = 0; i < x.count(); i++) {
+        want.push_back(i % D < R ? turned.Get(i / D * R + i % D) : x.Get(i));
+        ASSERT_TRUE(i % D < R || y.Get(i) == x.Get(i)) << i;
+      }
+      ExpectClose(y, want, Tolerance(dtype, 4), 4);  // a path with vectors may round a product that another fuses
+    }
+}
+
 // One launch rotates tensors with several head counts. The bits are those of one launch per tensor.
 TEST(Rope, ManyAtOnceEqualOneByOne) {
   Rng rng(47);

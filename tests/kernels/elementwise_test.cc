@@ -15,6 +15,10 @@ double GeluDOf(double a) {
   double t = std::tanh(Inner(a)), du = std::sqrt(2 / std::numbers::pi) * (1 + 3 * 0.044715 * a * a);
   return 0.5 * (1 + t) + 0.5 * a * (1 - t * t) * du;
 }
+double GeluExactOf(double a) { return a * std::erfc(-a / std::numbers::sqrt2) / 2; }
+double GeluExactDOf(double a) {
+  return std::erfc(-a / std::numbers::sqrt2) / 2 + a * std::exp(-a * a / 2) / std::sqrt(2 * std::numbers::pi);
+}
 double SiluDOf(double a) {
   double s = 1 / (1 + std::exp(-a));
   return s * (1 + a * (1 - s));

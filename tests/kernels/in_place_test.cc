@@ -69,6 +69,8 @@ TEST_P(InPlace, Attention) {
   ExpectSameInPlace(Op::kSdpaGrad, attrs, {In(q), In(k), In(k), In(q), Wide(rows, 5), In(q)}, {Out(q), Out(k), Out(k)},
                     3);
   ExpectSameInPlace(Op::kRope, {{"theta", 10000.0}, {"inverse", 0}, {"start", 0}}, {In(q)}, {Out(q)}, 1);
+  ExpectSameInPlace(Op::kRope, {{"theta", 10000.0}, {"inverse", 0}, {"start", 0}, {"rotated", 6}}, {In(q)}, {Out(q)},
+                    1);
 }
 
 TEST_P(InPlace, Dropout) {

@@ -267,7 +267,7 @@ TEST_P(LossScaleLayouts, LossesEqualOneRank) {
 TEST(LossScale, LossesFollowF32) {
   for (const char* family : kFamilies) {
     RunResult f32 = Train({.model = Tiny(family), .steps = kAllSteps}, {});
-    EXPECT_LT(f32.losses.back(), 0.95 * f32.losses.front());
+    EXPECT_LT(f32.losses.back(), 0.97 * f32.losses.front());
     ExpectSameLosses(TrainF16({}, family, kAllSteps), f32, 2e-4);
   }
 }

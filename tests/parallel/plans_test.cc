@@ -41,7 +41,7 @@ uint64_t HashOf(const ShardingPlan& plan, Job job, const Layout& layout) {
 }
 
 TEST(NamedPlans, AreFoundByName) {
-  for (const char* name : {"megatron", "bert", "none"}) {
+  for (const char* name : {"megatron", "bert", "marian", "none"}) {
     ASSERT_NE(FindPlan(name), nullptr) << name;
     EXPECT_STREQ(FindPlan(name)->name, name);
   }
@@ -158,6 +158,21 @@ TEST(BertPlan, CutsTheDenseLayerAndKeepsTheLosses) {
         for (size_t i = 0; i < want.losses.size(); i++)
           ASSERT_NEAR(got.losses[i], want.losses[i], 1e-9 * want.losses[i]) << Describe(layout) << " step " << i + 1;
       }
+}
+
+TEST(MarianPlan, CutsAttentionToTheEncoderAndKeepsTheLosses) {
+  Job job = DoubleJob(TinyMarian(), 5);
+  RunResult want = Train(job, {});
+  for (bool sp : {false, true})
+    for (int dp : {1, 2}) {
+      Layout layout{.dp = dp, .tp = 2, .sequence_parallel = sp, .fsdp = dp == 2 ? Fsdp::kFull : Fsdp::kNone};
+      ShardingPlan plan = FindPlan(FindFamily("marian")->plan)->make(OptionsFor(job.model, sp), MeshOf(layout));
+      for (const char* part : {"decoder.0.cross.q.weight", "decoder.0.attn.q.weight", "encoder.1.attn.q.weight"})
+        EXPECT_EQ(plan.ParameterPlacement(part, 3, MeshOf(layout))[1], Shard(1, 0)) << part;
+      RunResult got = TrainWith(plan, job, layout);
+      for (size_t i = 0; i < want.losses.size(); i++)
+        ASSERT_NEAR(got.losses[i], want.losses[i], 1e-9 * want.losses[i]) << Describe(layout) << " step " << i + 1;
+    }
 }
 
 // ---- Any rows. ----

@@ -138,9 +138,10 @@ double LossWithNormWeights(const Job& job, const Layout& layout, double weight) 
   OnMesh(layout, [&](Context& context, DeviceMesh& mesh) {
     RankRun run(job, layout, context, mesh);
     for (const Parameter* p : run.training.model().Parameters())
-      if (IsNorm(p->path()) && p->init().kind == ParameterInit::kOnes) {
+      if (IsNorm(p->path()) && p->path().ends_with(".weight")) {
         Tensor& local = run.state.At(p->path()).local;
-        std::fill_n(local.as<float>(), local.num_elements(), float(weight));
+        double around = p->init().kind == ParameterInit::kZeros ? 1 : 0;  // what the norm adds to the stored value
+        std::fill_n(local.as<float>(), local.num_elements(), float(weight - around));
       }
     run.training.sharded().RefreshCopies(run.state, run.runtime);
     double mine = run.Step(1).loss;

@@ -234,7 +234,7 @@ inline double LossDistance(const RunResult& mesh, const RunResult& one) {
 
 // Sizes that no mesh here divides: a vocabulary of 37, 5 sequences, and a width of 30 with 5 heads, or 6 query heads
 // over 2 KV heads.
-inline constexpr const char* kFamilies[] = {"gpt2", "llama", "neox", "bert"};
+inline constexpr const char* kFamilies[] = {"gpt2", "llama", "neox", "bert", "gemma2"};
 inline TransformerConfig TinyGpt2() {
   return FindFamily("gpt2")->configure(
       {.layers = 2, .heads = 5, .kv_heads = 5, .dim = 30, .ffn = 50, .vocab = 37, .context = 7, .dropout = 0.2});
@@ -259,7 +259,8 @@ inline TransformerConfig TinyNeox() {
                                         .vocab = 37,
                                         .context = 7,
                                         .dropout = 0.2,
-                                        .tie_embeddings = false});
+                                        .tie_embeddings = false,
+                                        .own = {{"rotary_share", 0.7}}});  // 4 dims of 6
 }
 inline TransformerConfig TinyBert() {
   return FindFamily("bert")->configure({.layers = 2,
@@ -272,8 +273,37 @@ inline TransformerConfig TinyBert() {
                                         .dropout = 0.2,
                                         .own = {{"transform", 1}}});
 }
+// The first of the two layers has the window.
+inline TransformerConfig TinyGemma2() {
+  return FindFamily("gemma2")->configure(
+      {.layers = 2,
+       .heads = 6,
+       .kv_heads = 2,
+       .dim = 24,
+       .ffn = 35,
+       .vocab = 37,
+       .context = 9,
+       .dropout = 0.1,
+       .own = {{"window", 3}, {"head_dim", 6}, {"query_scalar", 5}, {"attention_softcap", 2}, {"logit_softcap", 3}}});
+}
+// A source of 3 tokens and a target of 4; the decoder has one block more than the encoder.
+inline TransformerConfig TinyMarian() {
+  return FindFamily("marian")->configure({.layers = 2,
+                                          .heads = 5,
+                                          .kv_heads = 5,
+                                          .dim = 30,
+                                          .ffn = 50,
+                                          .vocab = 37,
+                                          .context = 7,
+                                          .dropout = 0.2,
+                                          .own = {{"decoder_layers", 3}}});
+}
 inline TransformerConfig Tiny(std::string_view family) {
-  return family == "gpt2" ? TinyGpt2() : family == "llama" ? TinyLlama() : family == "neox" ? TinyNeox() : TinyBert();
+  if (family == "gpt2") return TinyGpt2();
+  if (family == "llama") return TinyLlama();
+  if (family == "gemma2") return TinyGemma2();
+  if (family == "marian") return TinyMarian();
+  return family == "neox" ? TinyNeox() : TinyBert();
 }
 
 }  // namespace weft::testing_

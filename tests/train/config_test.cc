@@ -348,7 +348,8 @@ TEST(Config, FaultsOfAPlansFileNameIt) {
   EXPECT_EQ(fault("rows:\n- {module: '*.up', at: weight, tp: shard(2)}\n"),
             ":2:3: parallel.plan: shard(2) of the weight of blocks.0.mlp.up: expected a dim below 2, as many as that "
             "tensor has");
-  EXPECT_EQ(fault("base: [a]\n"), ":1:7: parallel.plan: expected base as one of bert, megatron, none, got a list");
+  EXPECT_EQ(fault("base: [a]\n"),
+            ":1:7: parallel.plan: expected base as one of bert, marian, megatron, none, got a list");
   EXPECT_EQ(fault("[a]\n").substr(0, 48), ":1:1: parallel.plan: expected a plan {base, rows");
 }
 

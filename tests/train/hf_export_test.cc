@@ -37,8 +37,8 @@ class Export : public CheckpointTest {
     ASSERT_TRUE(file.ok()) << file.status();
     EXPECT_EQ(int64_t(file->tensors().size()), done->tensors);
     const HfFamily& family = *FindHfFamily(config->model.family);
-    Transformer model(ModelOf(*config));
-    for (const Parameter* p : model.Parameters()) {
+    std::unique_ptr<Model> model = MakeModel(ModelOf(*config));
+    for (const Parameter* p : model->Parameters()) {
       HfPlace place = *PlaceInHf(family, p->path(), p->shape(), config->model.heads);
       Tensor got = Tensor::Zeros(dtype, p->shape()), want = Tensor::Zeros(dtype, p->shape());
       ReadBox(file->tensors().at(place.tensor), place, MakeView(got.data(), dtype, p->shape()));
@@ -56,6 +56,11 @@ TEST_F(Export, HoldsTheWeightsOfAnyMesh) {
                           {"model.family=gpt2"},
                           {"model.tie_embeddings=true"},
                           {"model.heads=2", "model.dim=8"},
+                          {"model.family=neox", "model.rotary_share=1"},
+                          {"model.family=neox", "model.dim=24", "model.attention_bias=false"},
+                          {"model.family=bert", "model.tie_embeddings=false"},
+                          {"model.family=mistral", "model.head_dim=4", "model.window=3"},
+                          {"model.family=gemma2", "model.window=0", "model.logit_softcap=0"},
                           {"model.rope_factor=8", "model.rope_low=2", "model.rope_context=64"}};
   for (const Words& model : models)
     for (auto [dp, tp] : {std::pair{1, 1}, {2, 2}, {1, 3}})
@@ -69,8 +74,9 @@ TEST_F(Export, HoldsTheWeightsOfAnyMesh) {
 TEST_F(Export, IsTheirLayoutForRandomSizes) {
   std::mt19937 random(5);
   auto draw = [&](int low, int high) { return std::uniform_int_distribution(low, high)(random); };
-  for (int trial = 0; trial < 40; trial++) {
-    std::string family = trial % 2 ? "llama" : "gpt2";
+  for (int trial = 0; trial < 120; trial++) {
+    const char* families[] = {"gpt2", "llama", "neox", "bert", "mistral", "gemma2"};
+    std::string family = families[trial % 6];
     int kv_heads = draw(1, 3), heads = kv_heads * draw(1, 4), dim = heads * 2 * draw(1, 3);
     Words words = Mesh(1, 1) + Words{"model.family=" + family,
                                      fmt::format("model.layers={}", draw(1, 3)),
@@ -81,6 +87,8 @@ TEST_F(Export, IsTheirLayoutForRandomSizes) {
                                      fmt::format("model.context={}", draw(1, 12)),
                                      fmt::format("model.vocab={}", draw(256, 300)),
                                      fmt::format("model.tie_embeddings={}", draw(0, 1) == 1)};
+    if (family == "neox") words.push_back("model.rotary_share=1");
+    if (trial % 6 > 3) words.push_back(fmt::format("model.head_dim={}", 2 * draw(1, 4)));
     SCOPED_TRACE(fmt::format("{}", fmt::join(words, " ")));
     absl::StatusOr<Checkpoint> checkpoint = Checkpoint::Open(Saved(words));
     ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
@@ -89,16 +97,15 @@ TEST_F(Export, IsTheirLayoutForRandomSizes) {
     ASSERT_TRUE(done.ok()) << done.status();
     Parameters parameters;
     Config config = *Load(words);
-    Transformer model(ModelOf(config));
-    for (const Parameter* p : model.Parameters()) {
+    std::unique_ptr<Model> model = MakeModel(ModelOf(config));
+    for (const Parameter* p : model->Parameters()) {
       Tensor& t = parameters[p->path()] = Tensor::Zeros(DType::kF32, p->shape());
       Box whole{Shape(p->shape().size(), 0), p->shape()};
       checkpoint->Read(p->path(), {whole, DType::kF32, t.as<std::byte>(), RowMajor(p->shape())});
     }
-    RawTensors want = family == "gpt2" ? HfGpt2(parameters, config.model.layers, dim, DType::kF32)
-                                       : HfLlama(parameters, config.model.layers, dim, DType::kF32);
+    RawTensors want = HfLayout(family, parameters, config.model.layers, dim, DType::kF32);
     if (auto head = parameters.find("head.weight"); head != parameters.end())
-      want["lm_head.weight"] = Raw(head->second);
+      want[FindHfFamily(family)->head] = Raw(head->second);
     absl::StatusOr<Safetensors> got = Safetensors::Open(out);
     ASSERT_TRUE(got.ok()) << got.status();
     ASSERT_EQ(got->tensors().size(), want.size());
@@ -146,7 +153,8 @@ TEST_F(Export, RefusesWhatItCannotWrite) {
   refused(saved, folder_.Path("c"), "expected a folder to be made, got one that is there");
   refused(saved, folder_.Write("file", "") + "/out", "Not a directory");
   std::filesystem::remove_all(folder_.Path("c"));
-  refused(Saved(Mesh(1, 1) + Words{"model.family=neox"}), folder_.Path("out"), "expected gpt2 or llama");
+  refused(Saved(Mesh(1, 1) + Words{"model.family=bert", "model.transform=false"}), folder_.Path("out"),
+          "config.yaml: model.transform: expected 1, as transformers' models of family bert have it, got 0");
   EXPECT_FALSE(std::filesystem::exists(folder_.Path("out")));
 }
 

@@ -23,7 +23,10 @@ Config ConfigOf(const std::string& family, const Words& overrides) {
   std::string yaml = "model: {family: " + family +
                      ", layers: 2, heads: 6, dim: 24, ffn: 35, context: 7, vocab: 37}\n"
                      "data: {synthetic: true}\ntrain: {steps: 3, global_batch: 5}\n";
-  absl::StatusOr<Config> config = ParseConfig(yaml, "a.yaml", overrides);
+  Words words = overrides;
+  if (family == "neox") words.push_back("model.rotary_share=0.5");  // 2 of 4
+  if (family == "gemma2" || family == "mistral") words.push_back("model.head_dim=6");
+  absl::StatusOr<Config> config = ParseConfig(yaml, "a.yaml", words);
   EXPECT_TRUE(config.ok()) << config.status();
   absl::Status resolved = Resolve(*config, int(config->mesh.ranks()));
   EXPECT_TRUE(resolved.ok()) << resolved;
@@ -34,14 +37,14 @@ Config ConfigOf(const std::string& family, const Words& overrides) {
 Parameters RandomParameters(const Config& config, DType dtype = DType::kF32) {
   Parameters parameters;
   uint64_t seed = 0;
-  Transformer model(ModelOf(config));
-  for (const Parameter* p : model.Parameters()) parameters[p->path()] = test::Draw(p->shape(), seed++, dtype);
+  std::unique_ptr<Model> model = MakeModel(ModelOf(config));
+  for (const Parameter* p : model->Parameters()) parameters[p->path()] = test::Draw(p->shape(), seed++, dtype);
   return parameters;
 }
 
 RawTensors HfOf(const Config& config, const Parameters& p, DType type) {
   const ModelConfig& m = config.model;
-  return m.family == "gpt2" ? HfGpt2(p, m.layers, m.dim, type) : HfLlama(p, m.layers, m.dim, type);
+  return HfLayout(m.family, p, m.layers, m.dim, type);
 }
 
 // Every entry of the state, assembled from the ranks, once the weights are loaded.
@@ -93,7 +96,7 @@ TEST(InitialWeights, AreTheFilesValuesOnEveryMesh) {
                            {"mesh.dp=2", "mesh.tp=2", "parallel.fsdp=gradients", "precision.compute=bf16"},
                            {"mesh.tp=2", "parallel.sequence_parallel=true", "precision.params=bf16"},
                            {"precision.compute=f64"}};
-  for (const char* family : {"gpt2", "llama"})
+  for (const char* family : {"gpt2", "llama", "neox", "bert", "mistral", "gemma2"})
     for (DType stored : {DType::kF32, DType::kF64, DType::kBF16, DType::kF16})
       for (const Words& layout : layouts) {
         Words words = layout;
@@ -121,12 +124,13 @@ TEST(InitialWeights, AreTheFilesValuesOnEveryMesh) {
 class HfNames : public testing::TestWithParam<int> {};
 
 TEST_P(HfNames, ParametersFillTheTensors) {
-  for (const char* family : {"gpt2", "llama"}) {
-    Config config = ConfigOf(family, {"model.tie_embeddings=false", fmt::format("model.kv_heads={}", GetParam())});
+  for (const char* family : {"gpt2", "llama", "neox", "bert", "marian", "mistral", "gemma2"}) {
+    Config config =
+        ConfigOf(family, {std::string("model.tie_embeddings=") + (family == std::string("marian") ? "true" : "false"),
+                          fmt::format("model.kv_heads={}", GetParam())});
     std::map<std::string, std::vector<int>> filled;
-    Transformer model(ModelOf(config));
-    std::set<std::string> rows;
-    for (const Parameter* p : model.Parameters()) {
+    std::unique_ptr<Model> model = MakeModel(ModelOf(config));
+    for (const Parameter* p : model->Parameters()) {
       std::optional<HfPlace> place = PlaceInHf(*FindHfFamily(family), p->path(), p->shape(), config.model.heads);
       ASSERT_TRUE(place) << p->path();
       std::vector<int>& of_tensor = filled[place->tensor];
@@ -141,7 +145,7 @@ TEST_P(HfNames, ParametersFillTheTensors) {
     for (const auto& [tensor, counts] : filled)
       EXPECT_EQ(std::count(counts.begin(), counts.end(), 1), std::ptrdiff_t(counts.size())) << tensor;
   }
-  EXPECT_EQ(FindHfFamily("neox"), nullptr);
+  EXPECT_EQ(FindHfFamily("none"), nullptr);
 }
 INSTANTIATE_TEST_SUITE_P(KvHeads, HfNames, testing::Values(1, 2, 3, 6));
 
@@ -229,9 +233,9 @@ TEST_F(Refusals, LetHarmlessTensorsPass) {
   tensors_["transformer.h.0.attn.bias"] = Zeros({1, 1, 7, 7});
   tensors_["transformer.h.1.attn.masked_bias"] = Zeros({});
   tensors_["lm_head.weight"] = tensors_["transformer.wte.weight"];
-  Expect(
-      "ok: weights of " + folder_.Path("m.safetensors") +
-      "; passed over, as they hold none: lm_head.weight, transformer.h.0.attn.bias, transformer.h.1.attn.masked_bias");
+  Expect("ok: weights of " + folder_.Path("m.safetensors") +
+         "; passed over, as no logit depends on them: lm_head.weight, transformer.h.0.attn.bias, "
+         "transformer.h.1.attn.masked_bias");
   tensors_["lm_head.weight"].data[5] ^= 1;
   Expect(
       "tensor lm_head.weight: expected the token embedding once more, as model.tie_embeddings is true, got other "
@@ -251,6 +255,28 @@ TEST_F(Refusals, LetTheHubsNamesPass) {
   Expect("ok");
   tensors_.erase("h.0.ln_2.bias");
   Expect("got none named transformer.h.0.ln_2.bias;");
+}
+
+// BERT as it was first published: with old names of norms, a pooler and the second training task. The bias of the head
+// may be there twice.
+TEST_F(Refusals, LetOldNamesAndOtherHeadsPass) {
+  Start("bert");
+  for (const char* part : {"weight", "bias"}) {
+    auto old = tensors_.extract(fmt::format("bert.embeddings.LayerNorm.{}", part));
+    old.key() = fmt::format("bert.embeddings.LayerNorm.{}", part == std::string("weight") ? "gamma" : "beta");
+    tensors_.insert(std::move(old));
+  }
+  tensors_["bert.pooler.dense.weight"] = Zeros({24, 24});
+  tensors_["cls.seq_relationship.bias"] = Zeros({2});
+  Expect("ok: weights of " + folder_.Path("m.safetensors") +
+         "; passed over, as no logit depends on them: bert.pooler.dense.weight, cls.predictions.decoder.bias, "
+         "cls.seq_relationship.bias");
+  tensors_["cls.predictions.decoder.bias"].data[2] ^= 1;
+  Expect("got also cls.predictions.decoder.bias; set");
+  tensors_.erase("cls.predictions.decoder.bias");
+  Expect("ok");
+  Expect("model.transform: expected 1, as transformers' models of family bert have it, got 0",
+         {"model.transform=false"});
 }
 
 // GPT-2 has no fewer key and value heads than query heads: a model with fewer is there with each repeated, and only so.

@@ -121,7 +121,92 @@ inline RawTensors HfGpt2(const Parameters& p, int64_t layers, int64_t width, DTy
   return out;
 }
 
-// As transformers' LlamaForCausalLM stores it.
+// As transformers' GPTNeoXForCausalLM stores it: the rows of one matrix are q, k and v of the first head, then those of
+// the second and so on. Ours are there once for every query head of their group.
+inline RawTensors HfNeox(const Parameters& p, int64_t layers, int64_t width, DType type,
+                         const std::string& prefix = "gpt_neox.") {
+  RawTensors out{{prefix + "embed_in.weight", Plain({p.at("embed.weight"), width}, type)},
+                 {prefix + "final_layer_norm.weight", Vector(p.at("norm.weight"), type)},
+                 {prefix + "final_layer_norm.bias", Vector(p.at("norm.bias"), type)}};
+  if (p.contains("head.weight")) out["embed_out.weight"] = Plain({p.at("head.weight"), width}, type);
+  for (int64_t i = 0; i < layers; i++) {
+    std::string ours = fmt::format("blocks.{}.", i), theirs = fmt::format("{}layers.{}.", prefix, i);
+    auto at = [&](const std::string& name) -> const Tensor& { return p.at(ours + name); };
+    int64_t heads = at("attn.q.weight").shape()[1], size = width / heads;
+    auto fused = [&](const char* name, int64_t columns) {
+      return Made(columns == 1 ? Shape{3 * width} : Shape{3 * width, columns}, type, [&, name](int64_t r, int64_t c) {
+        const Tensor& of = at(fmt::format("attn.{}.{}", "qkv"[r / size % 3], name));
+        int64_t own = of.shape()[of.shape().size() - 2], head = r / (3 * size) / (heads / own);
+        return Matrix(of, own * size)(c, head * size + r % size);
+      });
+    };
+    out[theirs + "attention.query_key_value.weight"] = fused("weight", width);
+    if (p.contains(ours + "attn.q.bias")) {
+      out[theirs + "attention.query_key_value.bias"] = fused("bias", 1);
+      out[theirs + "attention.dense.bias"] = Vector(at("attn.proj.bias"), type);
+    }
+    out[theirs + "attention.dense.weight"] = Transposed({at("attn.proj.weight"), width}, type);
+    out[theirs + "mlp.dense_h_to_4h.weight"] = Transposed({at("mlp.up.weight"), at("mlp.up.weight").shape()[1]}, type);
+    out[theirs + "mlp.dense_4h_to_h.weight"] = Transposed({at("mlp.down.weight"), width}, type);
+    for (auto [mine, other] : {std::pair("mlp.up.bias", "mlp.dense_h_to_4h.bias"),
+                               {"mlp.down.bias", "mlp.dense_4h_to_h.bias"},
+                               {"norm1.weight", "input_layernorm.weight"},
+                               {"norm1.bias", "input_layernorm.bias"},
+                               {"norm2.weight", "post_attention_layernorm.weight"},
+                               {"norm2.bias", "post_attention_layernorm.bias"}})
+      out[theirs + other] = Vector(at(mine), type);
+  }
+  return out;
+}
+
+// As transformers' BertForMaskedLM stores it; the bias of the head twice.
+inline RawTensors HfBert(const Parameters& p, int64_t layers, int64_t width, DType type) {
+  RawTensors out;
+  auto plain = [&](const char* ours, const char* theirs) { out[theirs] = Plain({p.at(ours), width}, type); };
+  auto vector = [&](const std::string& ours, const std::string& theirs) { out[theirs] = Vector(p.at(ours), type); };
+  plain("embed.weight", "bert.embeddings.word_embeddings.weight");
+  plain("positions", "bert.embeddings.position_embeddings.weight");
+  plain("token_types", "bert.embeddings.token_type_embeddings.weight");
+  if (p.contains("head.weight")) plain("head.weight", "cls.predictions.decoder.weight");
+  out["cls.predictions.transform.dense.weight"] = Transposed({p.at("dense.weight"), width}, type);
+  vector("dense.bias", "cls.predictions.transform.dense.bias");
+  vector("head.bias", "cls.predictions.bias");
+  vector("head.bias", "cls.predictions.decoder.bias");
+  for (const char* part : {"weight", "bias"}) {
+    vector(fmt::format("norm.{}", part), fmt::format("bert.embeddings.LayerNorm.{}", part));
+    vector(fmt::format("last_norm.{}", part), fmt::format("cls.predictions.transform.LayerNorm.{}", part));
+  }
+  for (int64_t i = 0; i < layers; i++) {
+    std::string ours = fmt::format("blocks.{}.", i), theirs = fmt::format("bert.encoder.layer.{}.", i);
+    const Tensor& q = p.at(ours + "attn.q.weight");  // [C, H, D]
+    int64_t heads = q.shape()[1], size = q.shape()[2];
+    for (auto [mine, other] : {std::pair("q", "query"), {"k", "key"}, {"v", "value"}}) {
+      const Tensor &weight = p.at(fmt::format("{}attn.{}.weight", ours, mine)),
+                   &bias = p.at(fmt::format("{}attn.{}.bias", ours, mine));
+      int64_t own = weight.shape()[1];
+      Matrix w(weight, own * size), b(bias, own * size);
+      auto column = [&](int64_t r) { return r / size / (heads / own) * size + r % size; };
+      std::string name = fmt::format("{}attention.self.{}.", theirs, other);
+      out[name + "weight"] = Made({heads * size, width}, type, [&](int64_t r, int64_t c) { return w(c, column(r)); });
+      out[name + "bias"] = Made({heads * size}, type, [&](int64_t r, int64_t) { return b(0, column(r)); });
+    }
+    for (auto [mine, other] : {std::pair("attn.proj", "attention.output.dense"),
+                               {"mlp.up", "intermediate.dense"},
+                               {"mlp.down", "output.dense"}}) {
+      const Tensor& bias = p.at(fmt::format("{}{}.bias", ours, mine));
+      out[fmt::format("{}{}.weight", theirs, other)] =
+          Transposed({p.at(fmt::format("{}{}.weight", ours, mine)), bias.shape()[0]}, type);
+      out[fmt::format("{}{}.bias", theirs, other)] = Vector(bias, type);
+    }
+    for (const char* part : {"weight", "bias"}) {
+      vector(fmt::format("{}norm1.{}", ours, part), fmt::format("{}attention.output.LayerNorm.{}", theirs, part));
+      vector(fmt::format("{}norm2.{}", ours, part), fmt::format("{}output.LayerNorm.{}", theirs, part));
+    }
+  }
+  return out;
+}
+
+// As transformers' LlamaForCausalLM and MistralForCausalLM store it, and Gemma2ForCausalLM, which has more norms.
 inline RawTensors HfLlama(const Parameters& p, int64_t layers, int64_t width, DType type,
                           const std::string& prefix = "model.") {
   RawTensors out{{prefix + "embed_tokens.weight", Plain({p.at("embed.weight"), width}, type)},
@@ -140,9 +225,22 @@ inline RawTensors HfLlama(const Parameters& p, int64_t layers, int64_t width, DT
       out[fmt::format("{}mlp.{}_proj.weight", theirs, part)] = Transposed({t, t.shape()[1]}, type);
     }
     out[theirs + "input_layernorm.weight"] = Vector(at("norm1.weight"), type);
-    out[theirs + "post_attention_layernorm.weight"] = Vector(at("norm2.weight"), type);
+    if (!p.contains(ours + "post_norm1.weight")) {
+      out[theirs + "post_attention_layernorm.weight"] = Vector(at("norm2.weight"), type);
+      continue;
+    }
+    out[theirs + "post_attention_layernorm.weight"] = Vector(at("post_norm1.weight"), type);
+    out[theirs + "pre_feedforward_layernorm.weight"] = Vector(at("norm2.weight"), type);
+    out[theirs + "post_feedforward_layernorm.weight"] = Vector(at("post_norm2.weight"), type);
   }
   return out;
+}
+
+inline RawTensors HfLayout(const std::string& family, const Parameters& p, int64_t layers, int64_t width, DType type) {
+  return family == "gpt2"   ? HfGpt2(p, layers, width, type)
+         : family == "neox" ? HfNeox(p, layers, width, type)
+         : family == "bert" ? HfBert(p, layers, width, type)
+                            : HfLlama(p, layers, width, type);
 }
 
 }  // namespace weft::testing_

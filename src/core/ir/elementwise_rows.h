@@ -35,6 +35,8 @@
   X(Log1p,    "log1p",    0,      log1p(a),                   Recip(AddScalar(a, 1.0)),             kPositive) \
   X(Gelu,     "gelu",     0,      GeluOf(a),                  GeluD(a),                             kAny)      \
   X(GeluD,    "gelu_d",   0,      GeluDOf(a),                 GeluSecondDerivative(a),              kAny)      \
+  X(GeluExact,  "gelu_exact",   0, GeluExactOf(a),            GeluExactD(a),                        kAny)      \
+  X(GeluExactD, "gelu_exact_d", 0, GeluExactDOf(a),           GeluExactSecondDerivative(a),         kAny)      \
   X(Silu,     "silu",     0,      a / (1 + exp(-a)),          SiluD(a),                             kAny)      \
   X(SiluD,    "silu_d",   0,      SiluDOf(a),                 SiluSecondDerivative(a),              kAny)
 

@@ -13,7 +13,10 @@ namespace {
 
 void InferRope(Node& node) {
   CheckRank(node, 0, 4);
-  if (node.inputs[0].dim(3) % 2) FailAt(node, fmt::format("expected an even head size, got {}", node.inputs[0].dim(3)));
+  int64_t size = node.inputs[0].dim(3), rotated = RotatedDims(node.attrs, size);
+  if (rotated % 2) FailAt(node, fmt::format("expected an even number of rotated dims, got {}", rotated));
+  if (rotated < 2 || rotated > size)
+    FailAt(node, fmt::format("expected 2 to {} rotated dims of a head, got {}", size, rotated));
   RopeScaling s = RopeScalingOf(node.attrs);
   if (!(s.factor > 0 && s.high > s.low && s.low > 0 && s.context > 0))
     FailAt(node, fmt::format("expected a factor > 0, high > low > 0 and a context > 0, got {}, {}, {} and {}", s.factor,
@@ -26,28 +29,31 @@ Dims RopeDims(const Node&) { return {.in = {"bthd"}, .out = {"bthd"}, .blocked =
 // Computes the formula of RopeScaling::operator() with ops.
 Var Scaled(const Var& frequency, const RopeScaling& s) {
   if (s.factor == 1) return frequency;
-  auto full = [&](double value) { return Full(value, frequency.dtype(), frequency.shape()); };  // [T, D/2]
+  auto full = [&](double value) { return Full(value, frequency.dtype(), frequency.shape()); };  // [T, R/2]
   double share_of_turn = 1 / (s.high - s.low);
   Var share = AddScalar(Scale(frequency, share_of_turn * double(s.context) / (2 * std::numbers::pi)),
-                        -share_of_turn * s.low);                               // [T, D/2]
-  share = Minimum(Maximum(share, full(0)), full(1));                           // [T, D/2]
-  return frequency * AddScalar(Scale(share, 1 - 1 / s.factor), 1 / s.factor);  // [T, D/2]
+                        -share_of_turn * s.low);                               // [T, R/2]
+  share = Minimum(Maximum(share, full(0)), full(1));                           // [T, R/2]
+  return frequency * AddScalar(Scale(share, 1 - 1 / s.factor), 1 / s.factor);  // [T, R/2]
 }
 
 Outputs FallbackRope(const Node& node) {
   const Var& input = node.inputs[0];
   DType acc = AccumulateType(input.dtype());
-  int64_t half = input.dim(3) / 2, tokens = input.dim(1), heads = input.dim(2);
+  int64_t size = input.dim(3), rotated = RotatedDims(node.attrs, size), half = rotated / 2;
+  int64_t tokens = input.dim(1), heads = input.dim(2);
   Var position =
-      AddScalar(Cast(Iota(0, DType::kI64, {tokens, half}), acc), double(node.attrs.Int("start")));  // [T, D/2]
+      AddScalar(Cast(Iota(0, DType::kI64, {tokens, half}), acc), double(node.attrs.Int("start")));  // [T, R/2]
   Var pair = Cast(Iota(1, DType::kI64, {tokens, half}), acc);
-  Var frequency = Exp(Scale(pair, -std::log(node.attrs.Float("theta")) / double(half)));  // [T, D/2]
-  Var angle = position * Scaled(frequency, RopeScalingOf(node.attrs));                    // [T, D/2]
+  Var frequency = Exp(Scale(pair, -std::log(node.attrs.Float("theta")) / double(half)));  // [T, R/2]
+  Var angle = position * Scaled(frequency, RopeScalingOf(node.attrs));                    // [T, R/2]
   if (node.attrs.Int("inverse")) angle = -angle;
-  auto spread = [&](const Var& t) { return Broadcast(Broadcast(t, 1, heads), 0, input.dim(0)); };  // [B, T, H, D/2]
+  auto spread = [&](const Var& t) { return Broadcast(Broadcast(t, 1, heads), 0, input.dim(0)); };  // [B, T, H, R/2]
   Var c = spread(Cos(angle)), s = spread(Sin(angle));
   Var x = Cast(input, acc), x1 = Slice(x, 3, 0, half), x2 = Slice(x, 3, half, half);
-  return {Cast(Concat(std::vector<Var>{x1 * c - x2 * s, x2 * c + x1 * s}, 3), input.dtype())};  // [B, T, H, D]
+  std::vector<Var> parts{x1 * c - x2 * s, x2 * c + x1 * s};
+  if (rotated < size) parts.push_back(Slice(x, 3, rotated, size - rotated));
+  return {Cast(Concat(parts, 3), input.dtype())};  // [B, T, H, D]
 }
 void GradRope(GradCall& call) {
   Attrs attrs = call.node->attrs;
@@ -67,7 +73,8 @@ std::vector<Sample> SamplesRope(Op) {
             {"factor", 8.0},
             {"low", 0.9},
             {"high", 4.0},
-            {"context", 64}}}};
+            {"context", 64}}},
+          {{{{2, 5, 3, 10}}}, {{"theta", 100.0}, {"inverse", 0}, {"start", 2}, {"rotated", 4}}}};
 }
 
 }  // namespace
@@ -76,8 +83,10 @@ RopeScaling RopeScalingOf(const Attrs& attrs) {
   if (!attrs.Has("factor")) return {};
   return {attrs.Float("factor"), attrs.Float("low"), attrs.Float("high"), attrs.Int("context")};
 }
+int64_t RotatedDims(const Attrs& attrs, int64_t head_size) { return attrs.IntOr("rotated", head_size); }
 Var Rope(Var x, const RopeOptions& options, Loc loc) {
   Attrs attrs{{"theta", options.theta}, {"inverse", 0}, {"start", 0}};
+  if (options.rotated != 0 && options.rotated != x.dim(3)) attrs.Set({"rotated", options.rotated});
   const RopeScaling& s = options.scaling;
   if (s.factor != 1)
     for (const Attrs::Item& item :

@@ -11,8 +11,9 @@ class Var;
 
 // Rope      x [B, T, H, D]; theta, inverse (0 or 1), start -> [B, T, H, D].
 //           Rotate-half rotary embedding (Su et al. 2021, Hugging Face's layout): position = start + global index along
-//           dim 1; pairs (i, i + D/2); angle = position * theta^(-2i/D). inverse = 1 rotates back. The attributes
-//           factor, low, high and context hold a RopeScaling; all four are present or none.
+//           dim 1; pairs (i, i + R/2); angle = position * theta^(-2i/R). R is the attribute `rotated`, or D if it is
+//           absent; dims from R on are copied. inverse = 1 rotates back. The attributes factor, low, high and context
+//           hold a RopeScaling; all four are present or none.
 
 // Llama 3.1's scaling to contexts longer than the one trained on (transformers' rope_type llama3). It depends on how
 // many turns a frequency makes in `context` tokens:
@@ -34,9 +35,13 @@ struct RopeScaling {
 };
 RopeScaling RopeScalingOf(const Attrs& attrs);
 
+// Returns how many leading dims of a head a Rope with these attributes rotates.
+int64_t RotatedDims(const Attrs& attrs, int64_t head_size);
+
 struct RopeOptions {
   double theta = 10000;
   RopeScaling scaling = {};
+  int64_t rotated = 0;  // leading dims of each head that are rotated, an even number; 0: all
 };
 Var Rope(Var x, const RopeOptions& options, Loc loc = Loc::current());
 

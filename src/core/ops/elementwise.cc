@@ -29,6 +29,13 @@ Var GeluSecondDerivative(const Var& a) {
   return sech2 * (du + Scale(a * curvature, 0.5));
 }
 
+// gelu'(x) = Phi(x) + x phi(x), with the normal distribution Phi and its density phi, so gelu'' = phi(x) (2 - x^2).
+Var GeluExactSecondDerivative(const Var& a) {
+  constexpr double kDensityAt0 = 0.3989422804014327;  // 1 / sqrt(2 pi)
+  Var square = a * a;
+  return Scale(Exp(Scale(square, -0.5)), kDensityAt0) * AddScalar(-square, 2.0);
+}
+
 // silu'(x) = g (1 + x (1 - g)) with g = sigmoid(x), so silu'' = g (1 - g) (2 + x (1 - 2 g)).
 Var SiluSecondDerivative(const Var& a) {
   Var g = Sigmoid(a);

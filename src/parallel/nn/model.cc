@@ -6,7 +6,10 @@
 namespace weft {
 
 Loss Model::LossOf(Var tokens, Var targets, const CrossEntropyOptions& options) {
-  Var logits = (*this)(tokens);  // [B, T, V]
+  return LossOfLogits((*this)(tokens), targets, options);
+}
+
+Loss LossOfLogits(Var logits, Var targets, const CrossEntropyOptions& options) {
   ModuleScope scope("loss");
   Var losses = CrossEntropy(logits, targets, options);                                             // [B, T]
   Var counts = Ne(targets, Full(double(options.ignore_index), targets.dtype(), targets.shape()));  // [B, T] bool

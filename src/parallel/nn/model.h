@@ -16,6 +16,10 @@ struct Loss {
   Var sum, count;
 };
 
+// Returns the loss of logits [B, T, V] with targets [B, T]. Ignored targets (CrossEntropyOptions) add neither to the
+// sum nor to the count.
+Loss LossOfLogits(Var logits, Var targets, const CrossEntropyOptions& options);
+
 // Returns the gradients of loss.sum with respect to Parameter::Source of each parameter. Sums over tokens are formed in
 // precision.reduce (GradOptions::parameter_sums). A seed multiplies the gradients. Requires the ModelScope of the
 // model.

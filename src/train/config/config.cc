@@ -264,7 +264,8 @@ absl::Status ResolveVocab(Config& config, int64_t tokenizer_vocab) {
                     config.model.vocab, config.data.tokenizer, tokenizer_vocab));
   if (!initial) NoteUntrained(config, tokenizer_vocab);
   if (config.model.vocab >= tokenizer_vocab) return absl::OkStatus();
-  const char* mask = config.train.objective == TrainObjective::kMasked ? " with the mask" : "";
+  constexpr const char* kMore[] = {"", " with the mask", " with the end and the padding of texts"};
+  const char* mask = kMore[size_t(config.train.objective)];
   return Refuse(config, "model.vocab",
                 fmt::format("expected at least the {} kinds of token of tokenizer {}{}, got {}; raise it or remove it",
                             tokenizer_vocab, config.data.tokenizer, mask, config.model.vocab));

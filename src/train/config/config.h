@@ -28,7 +28,7 @@ enum class FsdpMode { kNone, kGradients, kFull };
 enum class CheckMode { kNone, kExplicit };
 enum class RegatherMode { kAuto, kAlways, kNever };
 enum class WireMode { kReduce, kBf16 };
-enum class TrainObjective { kNext, kMasked };  // Objective of the model families, as a config value
+enum class TrainObjective { kNext, kMasked, kPairs };  // Objective of the model families, as a config value
 enum class DeviceChoice { kAuto, kCpu, kCuda };
 enum class ExecutorMode { kCompiled, kInterpret, kEager };
 enum class NumericsMode { kDefault, kInvariant };
@@ -57,9 +57,11 @@ struct ModelConfig {
   double norm_eps = 1e-5, rope_theta = 10000;
   double rope_factor = 1, rope_low = 1, rope_high = 4;  // as in RopeScaling
   int64_t rope_context = 8192;
-  std::string init;                   // a safetensors file or its folder; "": random values
-  PathList init_neutral;              // ignored keys of its config.json
-  std::map<std::string, double> own;  // keys of the model family (FamilyKey); true is 1
+  std::string init;       // a safetensors file or its folder; "": random values
+  PathList init_neutral;  // ignored keys of its config.json
+  // Keys of the model family (FamilyKey); true is 1. Integers are apart.
+  std::map<std::string, double> own;
+  std::map<std::string, int64_t> own_integers;
 };
 
 // One source of a mixture.

@@ -51,27 +51,45 @@ void CheckRequired(const Config& config, Faults& faults) {
                "is required; give a text file, token shards or a folder, or data.synthetic: true");
 }
 
+// By the family's Objective.
+struct ObjectiveText {
+  const char *name, *why;
+};
+constexpr ObjectiveText kObjectives[] = {{"next", "sees what stands before a token"},
+                                         {"masked", "sees both sides of a token"},
+                                         {"pairs", "writes a text from a source"}};
+
 void CheckModel(const Config& config, Faults& faults) {
   const ModelConfig& model = config.model;
   if (model.dim < 1 || model.heads < 1 || model.kv_heads < 1) return;  // reported as missing
-  faults.Check(model.dim % model.heads == 0, "model.dim",
+  auto head_dim = model.own_integers.find("head_dim");
+  bool own_heads = head_dim != model.own_integers.end() && head_dim->second > 0;
+  faults.Check(own_heads || model.dim % model.heads == 0, "model.dim",
                fmt::format("expected a multiple of model.heads = {}, got {}", model.heads, model.dim));
   faults.Check(model.heads % model.kv_heads == 0, "model.kv_heads",
                fmt::format("expected a divisor of model.heads = {}, got {}", model.heads, model.kv_heads));
   faults.Check(model.rope_factor == 1 || model.rope_low < model.rope_high, "model.rope_low",
                fmt::format("expected less than model.rope_high = {}, got {}", model.rope_high, model.rope_low));
   const ModelFamily* family = FindFamily(model.family);
-  bool rotary = family && model.dim % model.heads == 0 && family->configure({}).rope_theta != 0;
+  bool fits = family && (own_heads || model.dim % model.heads == 0) && model.heads % model.kv_heads == 0;
   bool same = !family || int(family->objective) == int(config.train.objective);
   faults.Check(same, "train.objective",
-               fmt::format("expected {0}, as family {1} {2}, got {3}; give another model.family or remove the key",
-                           config.train.objective == TrainObjective::kNext ? "masked" : "next", model.family,
-                           family && family->objective == Objective::kMasked ? "sees both sides of a token"
-                                                                             : "sees what stands before a token",
+               fmt::format("expected {}, as family {} {}, got {}; give another model.family or remove the key",
+                           same ? "" : kObjectives[size_t(family->objective)].name, model.family,
+                           same ? "" : kObjectives[size_t(family->objective)].why,
                            PrintValue(*FindField("train.objective"), config)));
-  faults.Check(!rotary || model.dim / model.heads % 2 == 0, "model.dim",
+  if (!fits) return;
+  TransformerConfig sizes = ModelOf(config);
+  int64_t rotated = sizes.rotated_dims();
+  bool even = sizes.rope_theta == 0 || (rotated > 0 && rotated % 2 == 0), whole = sizes.rotary_share == 1;
+  faults.Check(even || !whole || own_heads, "model.dim",
                fmt::format("rotary embedding wants an even head width, got {} / {} heads = {}", model.dim, model.heads,
-                           model.dim / model.heads));
+                           sizes.head_dim()));
+  faults.Check(even || !own_heads, "model.head_dim",
+               fmt::format("rotary embedding wants an even number, got {}", sizes.head_dim()));
+  faults.Check(even || whole, "model.rotary_share",
+               fmt::format("rotary embedding wants an even number of dims, got {} of the {} of a head, which are {}",
+                           sizes.rotary_share, sizes.head_dim(), rotated));
 }
 
 // The limit on parameters and on the elements of a tensor. Below it every product of sizes in a step fits in 64 bits:
@@ -88,7 +106,12 @@ void CheckSizes(const Config& config, Faults& faults) {
   if (!faults.lines_.empty()) return;  // the model cannot be built
   TransformerConfig sizes = ModelOf(config);
   sizes.vocab = std::max<int64_t>(m.vocab, 1);  // an unknown vocab comes from a text, so it is small
-  std::unique_ptr<Model> model = MakeModel(sizes);
+  std::unique_ptr<Model> model;
+  try {
+    model = MakeModel(sizes);
+  } catch (const Error& e) {  // what only the family knows
+    return faults.Check(false, "model.family", e.what());
+  }
   double parameters = 0;
   for (const Parameter* p : model->Parameters()) parameters += Elements(p->shape());
   faults.Check(

@@ -61,8 +61,14 @@ void FillFamily(Config& config) {
   const ModelFamily* family = FindFamily(config.model.family);
   if (!family) return;  // reported as missing
   if (!config.Given("train.objective")) config.train.objective = TrainObjective(family->objective);
-  for (const FamilyKey& key : family->keys)
-    if (!config.Given("model." + std::string(key.name))) config.model.own[key.name] = key.otherwise;
+  if (family->objective == Objective::kPairs && !config.Given("data.field")) config.data.field = "source -> target";
+  for (const FamilyKey& key : family->keys) {
+    if (config.Given("model." + std::string(key.name))) continue;
+    if (key.integer)
+      config.model.own_integers[key.name] = int64_t(key.otherwise);
+    else
+      config.model.own[key.name] = key.otherwise;
+  }
 }
 
 void FillOptimizer(Config& config) {

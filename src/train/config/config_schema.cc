@@ -29,7 +29,7 @@ WEFT_ENUM_NAMES(FsdpMode, "none", "gradients", "full");
 WEFT_ENUM_NAMES(RegatherMode, "auto", "always", "never");
 WEFT_ENUM_NAMES(CheckMode, "none", "explicit");
 WEFT_ENUM_NAMES(WireMode, "reduce", "bf16");
-WEFT_ENUM_NAMES(TrainObjective, "next", "masked");
+WEFT_ENUM_NAMES(TrainObjective, "next", "masked", "pairs");
 WEFT_ENUM_NAMES(DeviceChoice, "auto", "cpu", "cuda");
 WEFT_ENUM_NAMES(ExecutorMode, "compiled", "interpret", "eager");
 WEFT_ENUM_NAMES(NumericsMode, "default", "invariant");
@@ -69,6 +69,13 @@ std::string ByOptimizer(std::string_view key, std::string (*print)(const Optimiz
   return fmt::format("{}", fmt::join(texts, ", "));
 }
 
+std::string FamiliesWith(const std::string& key) {
+  std::vector<std::string> names;
+  for (const ModelFamily* family : ModelFamilies())
+    if (family->FindKey(key)) names.push_back(family->name);
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
 // Returns the keys of the model families. A key that two families share gets the row of the first.
 std::vector<Field> FamilyFields() {
   static std::deque<std::string> texts;  // owns the strings that rows point to
@@ -80,14 +87,15 @@ std::vector<Field> FamilyFields() {
       auto same = [&](const Field& f) { return f.key == "model." + name; };
       if (std::any_of(fields.begin(), fields.end(), same)) continue;
       std::string value = key.flag ? (key.otherwise != 0 ? "true" : "false") : fmt::format("{}", key.otherwise);
-      Field field{.key = text("model." + name), .help = text(fmt::format("{}: {}", family->name, key.help))};
+      Field field{.key = text("model." + name), .help = text(FamiliesWith(name) + ": " + key.help)};
       field.default_text = text(value);
       field.bounds = {.low = key.low, .high = key.high};
       field.absent = [name](const Config& c) {
         const ModelFamily* mine = FindFamily(c.model.family);
         return !mine || !mine->FindKey(name);
       };
-      field.ref = [name, flag = key.flag](Config& c) -> FieldRef {
+      field.ref = [name, flag = key.flag, integer = key.integer](Config& c) -> FieldRef {
+        if (integer) return &c.model.own_integers[name];
         double& own = c.model.own[name];
         if (!flag) return &own;
         static constexpr const char* kFlag[] = {"false", "true"};
@@ -147,7 +155,7 @@ const std::vector<Field>& Fields() {
       {KEY(model.preset, "a published model's sizes; other model keys override it"),
        .choices = {"gpt2_124m", "gpt2_355m", "gpt2_774m", "gpt2_1558m", "llama3_1b", "llama3_8b"},
        .default_text = "none"},
-      {KEY(model.family, "the architecture: bert, gpt2, llama, neox or another file of src/parallel/nn/models"),
+      {KEY(model.family, "the architecture: bert, gemma2, gpt2, llama, marian, mistral, neox or another file of src/parallel/nn/models"),
        .choices = NamesOf(ModelFamilies()), .type_text = "a model family", .default_text = "required without preset"},
       {KEY(model.layers, "transformer blocks"), .bounds = From(1, kMostLayers), .default_text = "required without preset"},
       {KEY(model.heads, "query heads; divides dim"),
@@ -156,20 +164,20 @@ const std::vector<Field>& Fields() {
       {KEY(model.dim, "width of the residual stream"),
        .bounds = From(1, kMostWidth), .default_text = "required without preset"},
       {KEY(model.ffn, "hidden width of the MLP"), .bounds = From(1, kMostFfn),
-       .default_text = "the family's: gpt2 and neox 4 dim; llama 8/3 dim, up to a multiple of 64"},
+       .default_text = "the family's: llama 8/3 dim and mistral 7/2 dim, up to a multiple of 64; others 4 dim"},
       {KEY(model.vocab, "token kinds; not below the tokenizer's; required with token shards unless data.tokenizer has a file"),
        .bounds = From(1, kMostTokenKinds), .default_text = "the tokenizer's"},
       {KEY(model.context, "tokens of a sequence"), .bounds = From(1, kBillion), .default_text = "required without preset"},
       {KEY(model.dropout, "probability of dropping, to the nearest 1/65536"), .bounds = HalfOpen(0, 1)},
       {KEY(model.tie_embeddings, "the output product uses the token embedding"),
-       .default_text = "the family's: gpt2 true; llama and neox false"},
+       .default_text = "the family's: llama, mistral and neox false; others true"},
       {KEY(model.norm_eps, "epsilon of the norms"), .bounds = Above(0)},
-      {KEY(model.rope_theta, "base of the rotary embedding, in families that have one (llama, neox)"), .bounds = Above(0)},
+      {KEY(model.rope_theta, "base of the rotary embedding, in families that have one (gemma2, llama, mistral, neox)"), .bounds = Above(0)},
       {KEY(model.rope_factor, "Llama 3.1's scaling of the rotary embedding to longer contexts; 1: none"), .bounds = AtLeast(1)},
       {KEY(model.rope_low, "a frequency of fewer turns in rope_context tokens is divided by rope_factor"), .bounds = Above(0)},
       {KEY(model.rope_high, "a frequency of more turns stays; one between the two is divided in part"), .bounds = Above(0)},
       {KEY(model.rope_context, "tokens of a sequence before the scaling"), .bounds = From(1, kBillion)},
-      {KEY(model.init, "weights to start from: a safetensors file of Hugging Face's, or its folder (gpt2, llama)"),
+      {KEY(model.init, "weights to start from: a safetensors file of Hugging Face's, or its folder"),
        .default_text = "none: random"},
       {KEY(model.init_neutral, "keys of model.init's config.json that Weft does not know and that change no numbers"),
        .type_text = "a name or a list of names", .default_text = "none"},
@@ -181,12 +189,12 @@ const std::vector<Field>& Fields() {
       {KEY(data.tokenizer, "tokenizer of text: bytes; chars: the sorted code points of the text, or of a table; else a published one: huggingface: a folder, a tokenizer.json or a tokenizer.model; sentencepiece: a model; tiktoken: lines of base64"),
        .choices = {"bytes", "chars", "chars:", "huggingface:", "sentencepiece:", "tiktoken:"},
        .default_text = "that of model.init's folder, else bytes"},
-      {KEY(data.field, "field of a JSONL record that holds its text")},
+      {KEY(data.field, "field of a JSONL record that holds its text; for pairs two: source -> target"), .default_text = "text; for pairs source -> target"},
       {KEY(data.shuffle, "sequences start at random offsets; false: consecutive windows")},
       {KEY(data.synthetic, "random tokens instead of data.train; no evaluation")},
 
       {KEY(parallel.plan, "how tensors lie on a mesh: a plan by name, and rows that are added to it; the last row that matches and names an axis counts"),
-       .choices = NamesOf(NamedPlans()), .default_text = "the family's: bert of bert, else megatron"},
+       .choices = NamesOf(NamedPlans()), .default_text = "the family's: that of its name for bert and marian, else megatron"},
       {KEY(parallel.sequence_parallel, "shard the sequence between tensor parallel blocks; needs tp above 1")},
       {KEY(parallel.fsdp, "what dp ranks shard; gradients: gradients and moments; full: the parameters too")},
       {KEY(parallel.regather, "with fsdp full, whether the backward pass gathers weights again; auto: on a GPU only if it lacks the memory to keep them")},
@@ -232,8 +240,8 @@ const std::vector<Field>& Fields() {
       {KEY(train.micro_batch, "sequences of a dp rank at once"),
        .bounds = From(1, kBillion), .default_text = "the rank's whole share"},
       {KEY(train.seed, "seed of weights, dropout and data order"), .bounds = AtLeast(0)},
-      {KEY(train.objective, "what the model predicts at a token: next: the token after it; masked: the token itself, for 15 % that are masked or replaced"),
-       .default_text = "the family's: masked of bert, else next"},
+      {KEY(train.objective, "what the model predicts at a token: next: the token after it; masked: the token itself, for 15 % that are masked or replaced; pairs: the token after it, in a text written from a source"),
+       .default_text = "the family's: masked of bert, pairs of marian, else next"},
       {KEY(train.clip, "greatest norm of the gradient; 0: no clipping"), .bounds = AtLeast(0)},
       {KEY(train.label_smoothing, "share of a target's probability spread over all token kinds; not in evaluation"),
        .bounds = HalfOpen(0, 1)},

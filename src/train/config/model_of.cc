@@ -33,6 +33,7 @@ TransformerConfig ModelOf(const Config& config) {
   c.norm_eps = m.norm_eps;
   c.rope_theta = m.rope_theta;
   c.own = m.own;
+  for (const auto& [name, value] : m.own_integers) c.own[name] = double(value);
   c.rope_scaling = {m.rope_factor, m.rope_low, m.rope_high, m.rope_context};
   return FindFamily(m.family)->configure(c);
 }

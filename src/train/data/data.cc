@@ -43,6 +43,13 @@ absl::Status FaultOfFile(const Tokenizer& tokenizer, const std::string& field, c
   return absl::OkStatus();
 }
 
+// Pairs are counted, not characters, so that none is cut.
+size_t TailOf(const Config& config, const Documents& documents, double fraction) {
+  if (config.train.objective != TrainObjective::kPairs) return TailBegin(documents.text, fraction);
+  auto head = size_t(HeadLength(int64_t(documents.begins.size()), fraction));
+  return head < documents.begins.size() ? documents.begins[head] : documents.text.size();
+}
+
 }  // namespace
 
 int64_t HeadLength(int64_t n, double fraction) { return int64_t(std::floor(double(n) * (1 - fraction))); }
@@ -71,6 +78,8 @@ absl::StatusOr<Dataset> Dataset::Load(const Config& config, const DataOptions& o
     bool masked = config.train.objective == TrainObjective::kMasked;
     int64_t kinds = config.model.vocab > 0 ? config.model.vocab - int(masked) : dataset.vocab_;
     if (masked) dataset.masking_.emplace(uint64_t(config.train.seed), int32_t(kinds), kinds);
+    if (config.train.objective == TrainObjective::kPairs)
+      dataset.pairs_ = PairLayoutOf(config.model, kinds, std::nullopt);
     dataset.vocab_ = std::max(dataset.vocab_, kinds + int(masked));
     dataset.source_ = std::make_shared<SyntheticSource>(dataset.context_, kinds, config.train.seed);
     return dataset;
@@ -82,6 +91,8 @@ absl::StatusOr<Dataset> Dataset::Load(const Config& config, const DataOptions& o
   absl::StatusOr<DataFiles> val = own_files ? FindDataFiles(config.data.val.paths) : DataFiles();
   if (!val.ok()) return Refuse(config, "data.val", val.status());
   const DataFormat& format = with_train ? *parts->front().files.format : *val->format;
+  if (config.train.objective == TrainObjective::kPairs && format.holds_tokens())
+    return Refuse(config, "data.train", "expected JSONL with a source and a target in each record, got token shards");
   if (own_files && val->format != &format) return RefuseOtherFormat(config, format, *val->format);
   absl::Status status = format.holds_tokens() ? dataset.LoadTokens(config, *parts, *val, options.tokenizer)
                                               : dataset.LoadText(config, *parts, *val, options.tokenizer);
@@ -158,7 +169,7 @@ absl::Status Dataset::LoadText(const Config& config, std::vector<Part>& parts, c
   if (!val.ok()) return Refuse(config, "data.val", val.status());
   NoteSkipped(config, "data.val", val_files, val->skipped);
   if (double fraction = config.data.val.fraction; fraction > 0)
-    for (Part& part : parts) val->Append(part.documents.CutTail(TailBegin(part.documents.text, fraction)));
+    for (Part& part : parts) val->Append(part.documents.CutTail(TailOf(config, part.documents, fraction)));
   if (tokenizer) {
     UseTokenizer(*tokenizer);
   } else if (config.data.tokenizer == "chars") {
@@ -171,11 +182,20 @@ absl::Status Dataset::LoadText(const Config& config, std::vector<Part>& parts, c
   return EncodeText(config, parts, val_files, *std::move(val));
 }
 
+absl::StatusOr<std::vector<int32_t>> Dataset::Encode(const Documents& documents) const {
+  return pairs_ ? EncodePairs(*tokenizer_, documents, *pairs_) : EncodeDocuments(*tokenizer_, documents);
+}
+
 absl::Status Dataset::EncodeText(const Config& config, std::vector<Part>& parts, const DataFiles& val_files,
                                  Documents val) {
+  if (config.train.objective == TrainObjective::kPairs) {
+    pairs_ = PairLayoutOf(config.model, tokenizer_->vocab(), tokenizer_->end_of_text());
+    vocab_ = std::max(vocab_, pairs_->kinds());
+  }
   auto encode = [&](const char* key, Documents documents, TokenStream& out) {
-    absl::StatusOr<std::vector<int32_t>> tokens = EncodeDocuments(*tokenizer_, documents);
-    if (absl::IsResourceExhausted(tokens.status())) return Refuse(config, key, tokens.status());
+    absl::StatusOr<std::vector<int32_t>> tokens = Encode(documents);
+    if (absl::IsResourceExhausted(tokens.status()) || absl::IsOutOfRange(tokens.status()))
+      return Refuse(config, key, tokens.status());
     if (!tokens.ok()) {
       absl::Status fault = FaultOfFile(*tokenizer_, config.data.field, val_files);
       for (auto part = parts.rbegin(); part != parts.rend(); ++part)
@@ -238,10 +258,13 @@ absl::Status Dataset::CheckTokens(const Config& config, const std::vector<Part>&
 
 int64_t Dataset::tokenizer_vocab() const {
   int64_t kinds = tokenizer_ ? tokenizer_->vocab() : vocab_;
+  if (pairs_) return std::max(kinds, pairs_->kinds());
   return masking_ ? std::max(kinds, int64_t(masking_->mask()) + 1) : kinds;
 }
 
 int64_t KindsOf(const Config& config, const Tokenizer& tokenizer) {
+  if (config.train.objective == TrainObjective::kPairs && !(config.data.synthetic && config.model.vocab > 0))
+    return PairLayoutOf(config.model, tokenizer.vocab(), tokenizer.end_of_text()).kinds();
   // For synthetic data the last kind of a given model.vocab is the mask.
   bool has_mask = tokenizer.mask() || (config.data.synthetic && config.model.vocab > 0);
   return tokenizer.vocab() + int64_t(config.train.objective == TrainObjective::kMasked && !has_mask);
@@ -294,6 +317,7 @@ std::shared_ptr<const TokenSource> Dataset::MakeSource(const Config& config, con
     return RandomKey(uint64_t(config.train.seed), RandomPhase::kData, name, ordinal);
   };
   StreamSource::Options options{.context = context_, .vocab = vocab_, .shuffle = config.data.shuffle};
+  if (pairs_) options.unit = pairs_->size();
   options.key = key("offset", 0);
   if (config.data.mixture.empty()) return std::make_shared<StreamSource>(parts[0].tokens, options);
   std::vector<MixtureSource::Part> sources;
@@ -328,14 +352,20 @@ int64_t Dataset::FillTrain(int64_t step, int64_t first_row, BatchSpan batch, con
     }
     BatchSpan out = RowOf(batch, r);
     auto filled = size_t(source_->Fill(at, row, out));
-    count +=
-        masking_ ? masking_->Train(step, row, out.tokens.first(filled), out.targets.first(filled)) : int64_t(filled);
+    if (pairs_)
+      count += KeepTargets(*pairs_, out.targets);
+    else
+      count +=
+          masking_ ? masking_->Train(step, row, out.tokens.first(filled), out.targets.first(filled)) : int64_t(filled);
     source_->Skip(1, at);
   }
   return count;
 }
 
-int64_t Dataset::eval_windows() const { return val_.size() < 2 ? 0 : (val_.size() - 2) / context_ + 1; }
+int64_t Dataset::eval_windows() const {
+  if (pairs_) return val_.size() / pairs_->size();
+  return val_.size() < 2 ? 0 : (val_.size() - 2) / context_ + 1;
+}
 
 int64_t Dataset::FillEval(int64_t first_window, int64_t end_window, BatchSpan batch) const {
   const TokenStream none;
@@ -344,15 +374,19 @@ int64_t Dataset::FillEval(int64_t first_window, int64_t end_window, BatchSpan ba
     int64_t window = first_window + r;
     bool counts = window < end_window;
     BatchSpan out = RowOf(batch, r);
-    auto filled = size_t(FillRow(counts ? val_ : none, counts ? window * context_ : 0, vocab_, out));
-    count +=
-        masking_ ? masking_->Evaluate(window, out.tokens.first(filled), out.targets.first(filled)) : int64_t(filled);
+    int64_t apart = pairs_ ? pairs_->size() : context_;  // between the begins of two windows
+    auto filled = size_t(FillRow(counts ? val_ : none, counts ? window * apart : 0, vocab_, out));
+    if (pairs_)
+      count += KeepTargets(*pairs_, out.targets);
+    else
+      count +=
+          masking_ ? masking_->Evaluate(window, out.tokens.first(filled), out.targets.first(filled)) : int64_t(filled);
   }
   return count;
 }
 
 std::optional<int64_t> Dataset::EvalBytes(int64_t windows) const {
-  if (!tokenizer_ || masking_) return std::nullopt;
+  if (!tokenizer_ || masking_ || pairs_) return std::nullopt;
   int64_t end = std::min(windows * context_ + 1, val_.size()), bytes = 0, first = 0;
   const std::vector<int32_t>& begin = tokenizer_->begin();
   while (first < std::min(int64_t(begin.size()), end) && val_[first] == begin[size_t(first)]) first++;  // not text

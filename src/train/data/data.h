@@ -14,6 +14,7 @@
 #include "absl/status/statusor.h"
 #include "weft/train/config/config.h"
 #include "weft/train/data/data_files.h"
+#include "weft/train/data/pairs.h"
 #include "weft/train/data/source/masking.h"
 #include "weft/train/data/source/token_source.h"
 #include "weft/train/tokenizer/tokenizer.h"
@@ -34,7 +35,7 @@ class Dataset {
 
   const Tokenizer* tokenizer() const { return tokenizer_ ? &*tokenizer_ : nullptr; }  // null if token shards name none
   // How many kinds of token a model needs for this data: the tokenizer's, or model.vocab for shards without one. With
-  // train.objective: masked one more, if the tokenizer has no mask of its own.
+  // train.objective: masked one more, if the tokenizer has no mask of its own; with pairs, those of PairLayout.
   int64_t tokenizer_vocab() const;
   // The same number; for token shards, model.vocab if that is larger.
   int64_t vocab() const { return vocab_; }
@@ -57,12 +58,13 @@ class Dataset {
   // of sequences between the two.
   DataPosition PositionAfter(int64_t step, const DataPosition& from) const;
 
-  // The validation data is cut into windows of C targets. Every token except the first is a target exactly once.
+  // The validation data is cut into windows of C targets. Every token except the first is a target exactly once. With
+  // train.objective: pairs, each pair is a window.
   int64_t eval_windows() const;  // 0 without validation data
   // Fills windows, beginning with first_window. Windows from end_window on, and those after the last, are ignored.
   int64_t FillEval(int64_t first_window, int64_t end_window, BatchSpan batch) const;
   // Returns the bytes of text that the targets of the first `windows` windows stand for. Returns none without a
-  // tokenizer, or if targets are masked tokens.
+  // tokenizer, or if targets are masked tokens or those of pairs.
   std::optional<int64_t> EvalBytes(int64_t windows) const;
 
  private:
@@ -70,6 +72,7 @@ class Dataset {
   void UseTokenizer(Tokenizer tokenizer);
   absl::Status OpenTokenizer(const Config& config);
   absl::Status ChooseMask(const Config& config);
+  absl::StatusOr<std::vector<int32_t>> Encode(const Documents& documents) const;
   struct Part;
   static absl::StatusOr<std::vector<Part>> FindParts(const Config& config);
   absl::Status LoadText(const Config& config, std::vector<Part>& parts, const DataFiles& val,
@@ -89,6 +92,7 @@ class Dataset {
   int64_t context_, global_batch_, vocab_ = 0;
   std::shared_ptr<const TokenSource> source_;  // for training
   std::optional<Masking> masking_;             // only with train.objective: masked
+  std::optional<PairLayout> pairs_;            // only with train.objective: pairs
 };
 
 // Whether data.tokenizer tells which tokenizer made the token shards: it names a file, or it is bytes and model.vocab

@@ -109,19 +109,29 @@ absl::StatusOr<bool> DocumentReader::NextLine() {
 absl::StatusOr<std::string> DocumentReader::TextOfLine() const {
   absl::StatusOr<nlohmann::json> record = ParseJsonObject(std::as_bytes(std::span(line_)), Place());
   if (!record.ok()) return absl::InvalidArgumentError(std::string(record.status().message()));
-  auto found = record->find(field_);
-  if (found == record->end())
+  size_t pair = field_.find(kPairOfFields);
+  if (pair == field_.npos) return TextOf(*record, field_);
+  absl::StatusOr<std::string> first = TextOf(*record, field_.substr(0, pair)),
+                              second = TextOf(*record, field_.substr(pair + kPairOfFields.size()));
+  for (const auto* text : {&first, &second})
+    if (!text->ok()) return text->status();
+  return *first + kPairSeparator + *second;
+}
+
+absl::StatusOr<std::string> DocumentReader::TextOf(nlohmann::json& record, const std::string& field) const {
+  auto found = record.find(field);
+  if (found == record.end())
     return Bad(Place(),
                fmt::format("expected a record with the field {}, got one with {}; name the field that holds the "
                            "text: data.field=NAME, or field=NAME for weft prepare",
-                           Shown(field_), KeysText(*record)));
+                           Shown(field), KeysText(record)));
   if (!found->is_string())
     return Bad(Place(), fmt::format("expected a text in the field {}, got {}; remove the record, or name another field",
-                                    Shown(field_), Shown(*found)));
+                                    Shown(field), Shown(*found)));
   auto& text = found->get_ref<std::string&>();
   if (text.find('\0') != text.npos)
     return Bad(Place(), fmt::format("expected a text in the field {}, got one with the character U+0000; remove it",
-                                    Shown(field_)));
+                                    Shown(field)));
   return std::move(text);
 }
 

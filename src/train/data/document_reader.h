@@ -8,6 +8,7 @@
 //     if (!block.ok() || block->text.empty()) break;
 //   }
 #pragma once
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -23,6 +24,10 @@ struct TextBlock {
   std::string_view text;  // whole code points; empty after the last document
   bool begins = false;    // whether it is the first block of a document
 };
+
+// Two fields of a record, "source -> target", are one document: their texts with kPairSeparator between them.
+inline constexpr std::string_view kPairOfFields = " -> ";
+inline constexpr char kPairSeparator = '\0';  // in no text of a record
 
 class DocumentReader {
  public:
@@ -43,6 +48,7 @@ class DocumentReader {
   absl::StatusOr<TextBlock> NextRecord();
   absl::StatusOr<bool> NextLine();
   absl::StatusOr<std::string> TextOfLine() const;
+  absl::StatusOr<std::string> TextOf(nlohmann::json& record, const std::string& field) const;
   std::string Place() const;
 
   std::vector<std::string> files_;

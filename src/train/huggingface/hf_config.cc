@@ -20,7 +20,6 @@ using Json = nlohmann::json;
 constexpr const char *kTied = "tie_word_embeddings", *kRopeContext = "original_max_position_embeddings";
 constexpr const char* kRopeObjects[] = {kHfScaling, "rope_parameters"};
 constexpr const char* kRopeTypes[] = {"rope_type", "type"};
-constexpr int64_t kLlamaContext = 2048;  // the default of max_position_embeddings
 
 std::string Flat(std::string_view key) { return fmt::format("{}.{}", kHfScaling, key); }
 
@@ -33,8 +32,8 @@ class Checker {
 
   absl::Status Run(const std::function<bool()>& same_head) {
     if (absl::Status s = CheckWords(); !s.ok()) return s;
-    if (absl::Status s = ReplaceAliases(); !s.ok()) return s;
     if (absl::Status s = FlattenRope(); !s.ok()) return s;
+    if (absl::Status s = ReplaceAliases(); !s.ok()) return s;
     for (std::span<const HfNumber> numbers : {family_.numbers, family_.sizes})
       for (const HfNumber& n : numbers)
         if (absl::Status s = CheckNumber(n); !s.ok()) return s;
@@ -59,17 +58,27 @@ class Checker {
   absl::Status CheckWords() const {
     for (const HfWord& w : family_.words) {
       const Json* found = Value(w.key);
-      if (!found || std::ranges::find(w.words, *found) != w.words.end()) continue;
+      if (!w.Applies(model_) || (!found && !w.absent)) continue;
+      Json theirs = found ? *found : Json(w.absent);
+      if (std::ranges::find(w.words, theirs) != w.words.end()) continue;
       return Bad(fmt::format("expected {} {}, as family {} has it, got {}; {}", w.key, fmt::join(w.words, " or "),
-                             family_.family, Shown(*found), Advice(w.key, *found)));
+                             family_.family, Given(found, theirs), Advice(w, theirs)));
     }
     return absl::OkStatus();
   }
-  static std::string Advice(std::string_view key, const Json& found) {
-    if (key == "model_type" && found.is_string())
-      for (const ModelFamily* other : ModelFamilies())
-        if (found.get<std::string>() == other->name && FindHfFamily(other->name))
-          return fmt::format("set model.family={}", other->name);
+  static std::string Given(const Json* found, const Json& theirs) {
+    return found ? Shown(theirs) : fmt::format("none, for which transformers takes {}", Shown(theirs));
+  }
+  // Returns what to set, so that the model has the value of a key whose row is `w`.
+  std::string Advice(const HfWord& w, const Json& theirs) const {
+    auto means = [&](const HfWord& other) {
+      return std::string_view(other.key) == w.key && std::ranges::find(other.words, theirs) != other.words.end();
+    };
+    for (const HfWord& other : family_.words)
+      if (other.setting && means(other)) return fmt::format("set {}", other.setting);
+    for (const HfFamily* other : HfFamilies())
+      if (std::string_view(w.key) == "model_type" && std::ranges::any_of(other->words, means))
+        return fmt::format("set model.family={}", other->family);
     return kNoModel;
   }
 
@@ -86,21 +95,28 @@ class Checker {
   absl::Status CheckNumber(const HfNumber& n) const {
     if (n.free) return absl::OkStatus();
     const Json* found = Value(n.key);
+    if (auto null = settings_.find(n.key); n.null && null != settings_.end()) found = &*null;
     if (!found && !n.absent) return absl::OkStatus();
-    double ours = n.value(model_), theirs = found ? NAN : n.absent(model_);
-    if (found && found->is_number()) theirs = found->get<double>();
+    double ours = n.value(model_), theirs = found ? NumberOf(*found, n.kind) : n.absent(model_);
     if (std::abs(theirs - ours) <= 1e-6 * std::abs(ours)) return absl::OkStatus();
-    std::string got = found ? Shown(*found) : fmt::format("none, where transformers takes {}", theirs);
+    auto shown = [&](double value) { return n.kind == HfNumber::kFlag ? Shown(value != 0) : fmt::format("{}", value); };
+    std::string got = found ? Shown(*found) : fmt::format("none, where transformers takes {}", shown(theirs));
     bool settable = std::string_view(n.ours).find(' ') == std::string_view::npos && !std::isnan(theirs);
-    return Bad(fmt::format("expected {} {}, as {} is, got {}; {}", n.key, ours, n.ours, got,
-                           settable
-                               ? fmt::format("set {}={}", n.ours, found ? Shown(*found) : fmt::format("{}", theirs))
-                               : std::string(kNoModel)));
+    return Bad(fmt::format(
+        "expected {} {}, as {} is, got {}; {}", n.key, shown(ours), n.ours, got,
+        settable ? fmt::format("set {}={}", n.ours, found && !found->is_null() ? Shown(*found) : shown(theirs))
+                 : std::string(kNoModel)));
+  }
+  // Returns NaN for a value of another type.
+  static double NumberOf(const Json& value, HfNumber::Kind kind) {
+    if (value.is_null()) return 0;
+    if (kind == HfNumber::kFlag) return value.is_boolean() ? double(value.get<bool>()) : NAN;
+    return value.is_number() ? value.get<double>() : NAN;
   }
 
   absl::Status CheckFixed() const {
     for (const auto& [key, value] : settings_.items()) {
-      const HfKey* row = FindHfKey(key, family_.family);
+      const HfKey* row = FindHfKey(key, family_);
       if (!row || !row->taken || row->taken(value)) continue;
       return Bad(fmt::format("{}: {}, got {}; {}", key, row->why, Shown(value), kNoModel));
     }
@@ -122,12 +138,9 @@ class Checker {
 
   // Whether a key of config.json is compared or in a table.
   bool Knows(const std::string& key) const {
-    auto is = [&](const auto& row) { return row.key == key; };
     bool rope =
         family_.rotary && (key == kRopeContext || std::ranges::find(kRopeObjects, key) != std::end(kRopeObjects));
-    return key.starts_with('_') || key == kTied || rope || FindHfKey(key, family_.family) ||
-           std::ranges::any_of(family_.numbers, is) || std::ranges::any_of(family_.sizes, is) ||
-           std::ranges::any_of(family_.words, is) ||
+    return key.starts_with('_') || key == kTied || rope || FindHfKey(key, family_) || family_.Compares(key) ||
            std::ranges::any_of(family_.aliases, [&](const HfAlias& a) { return a.alias == key; });
   }
   absl::Status CheckUnknown() const {
@@ -217,7 +230,7 @@ absl::Status Checker::FlattenRope() {
     if (!lifted && !type && !unused) settings_[Flat(key)] = value;
   }
   if (!*scaled) return absl::OkStatus();
-  if (!Value(context)) settings_[context] = settings_.value("max_position_embeddings", Json(kLlamaContext));
+  if (!Value(context)) settings_[context] = settings_.value("max_position_embeddings", Json(family_.context));
   for (const char* key : {"factor", "low_freq_factor", "high_freq_factor"})
     if (!Value(Flat(key)))
       return Bad(

@@ -58,6 +58,9 @@ absl::StatusOr<std::map<std::string, Target>> TargetsOf(const Checkpoint& checkp
     target.parts.push_back({p->path(), p->shape(), *std::move(place)});
   }
   for (const auto& [name, target] : targets) CheckFilled(name, target);
+  for (const HfTwin& twin : family.twins)
+    if (auto first = targets.find(twin.tensor); twin.written && first != targets.end())
+      targets[twin.other] = first->second;
   return targets;
 }
 
@@ -73,16 +76,23 @@ std::pair<nlohmann::json*, std::string> PlaceOf(const std::string& key, const Mo
   return {&object, key.substr(dot + 1)};
 }
 
+nlohmann::json JsonOf(double value, HfNumber::Kind kind) {
+  if (kind == HfNumber::kReal) return value;
+  if (kind == HfNumber::kFlag) return value != 0;
+  return std::llround(value);
+}
+
 // Returns the contents of config.json.
 std::string SettingsOf(const HfFamily& family, const ModelConfig& model, DType dtype) {
   nlohmann::json json = nlohmann::json::parse(family.rest);
-  for (const HfWord& w : family.words) json[w.key] = w.words[0];
+  for (const HfWord& w : family.words)
+    if (w.Applies(model)) json[w.key] = w.words[0];
   for (std::span<const HfNumber> numbers : {family.numbers, family.sizes})
     for (const HfNumber& n : numbers) {
       double value = n.value(model);
       auto [object, key] = PlaceOf(n.key, model, json);
       if (!object) continue;
-      (*object)[key] = n.real ? nlohmann::json(value) : nlohmann::json(std::llround(value));
+      (*object)[key] = n.null && value == 0 ? nlohmann::json(nullptr) : JsonOf(value, n.kind);
     }
   json["tie_word_embeddings"] = model.tie_embeddings;
   json["torch_dtype"] = dtype == DType::kF32 ? "float32" : dtype == DType::kBF16 ? "bfloat16" : "float16";
@@ -140,10 +150,13 @@ absl::StatusOr<Config> ConfigOf(const Checkpoint& checkpoint) {
   absl::StatusOr<Config> config = ParseConfig(checkpoint.ConfigYaml(), checkpoint.PathOf(kConfigFile), {});
   if (!config.ok()) return config;
   if (absl::Status s = Resolve(*config, int(config->mesh.ranks())); !s.ok()) return s;
-  if (FindHfFamily(config->model.family)) return config;
+  const HfFamily* family = FindHfFamily(config->model.family);
+  std::string why = family ? HfRefusal(*family, config->model) : "";
+  if (!why.empty()) return absl::InvalidArgumentError(checkpoint.PathOf(kConfigFile) + ": " + why);
+  if (family) return config;
   return absl::InvalidArgumentError(
-      fmt::format("{}: model.family: expected gpt2 or llama, which transformers reads in Weft's way, got {}",
-                  checkpoint.PathOf(kConfigFile), config->model.family));
+      fmt::format("{}: model.family: expected {}, which transformers reads in Weft's way, got {}",
+                  checkpoint.PathOf(kConfigFile), HfFamilyNames(), config->model.family));
 }
 
 // The file name of a tokenizer in a published folder.

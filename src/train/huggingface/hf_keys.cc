@@ -2,16 +2,14 @@
 
 #include <algorithm>
 
+#include "weft/train/huggingface/hf_names.h"
+
 namespace weft {
 namespace {
 
+using namespace hf;
 using Json = nlohmann::json;
 
-bool IsNone(const Json& v) { return v.is_null() || (v.is_structured() && v.empty()); }
-bool IsFalse(const Json& v) { return v.is_null() || v == false; }
-bool IsTrue(const Json& v) { return v == true; }
-bool IsTrueOrNone(const Json& v) { return v.is_null() || v == true; }
-bool IsOneOrNone(const Json& v) { return v.is_null() || (v.is_number() && v.get<double>() == 1); }
 bool IsFullAttention(const Json& v) {
   return v.is_null() || (v.is_array() && std::ranges::all_of(v, [](const Json& layer) {
                            return layer == "full_attention" || layer == "attention";
@@ -22,10 +20,8 @@ bool IsFullAttention(const Json& v) {
 constexpr const char *kLabels = "it is for heads that classify", *kGeneration = "weft generate has options of its own",
                      *kTokens = "it is for the tokenizer and for generation",
                      *kOutputs = "it says what is returned, not what is computed",
-                     *kStorage = "precision.compute says in which type Weft computes",
-                     *kDropout = "it is for training, where model.dropout says how much is dropped",
-                     *kRecord = "it is a record", *kMemory = "it trades memory for time",
-                     *kDecoder = "it is for models with an encoder";
+                     *kStorage = "precision.compute says in which type Weft computes", *kRecord = "it is a record",
+                     *kMemory = "it trades memory for time", *kDecoder = "it is for models with an encoder";
 
 constexpr HfKey kGeneric[] = {
     {"is_causal", "expected true: in Weft a token sees none that come after it", IsTrueOrNone},
@@ -112,42 +108,14 @@ constexpr HfKey kGeneric[] = {
     {"assistant_lookbehind", kGeneration},
     {"target_lookbehind", kGeneration},
 };
-constexpr HfKey kGpt2[] = {
-    {"scale_attn_weights", "expected true: Weft divides scores by the square root of the head size", IsTrue},
-    {"scale_attn_by_inverse_layer_idx", "expected false: Weft does not divide scores by the number of the block",
-     IsFalse},
-    {"reorder_and_upcast_attn", "it is the same product; Weft sums scores in f32 as it does"},
-    {"n_ctx", "it is the size of a mask"},
-    {"attn_pdrop", kDropout},
-    {"resid_pdrop", kDropout},
-    {"embd_pdrop", kDropout},
-    {"hidden_dropout", kLabels},
-    {"summary_type", kLabels},
-    {"summary_use_proj", kLabels},
-    {"summary_activation", kLabels},
-    {"summary_proj_to_labels", kLabels},
-    {"summary_first_dropout", kLabels},
-};
-constexpr HfKey kLlama[] = {
-    {"attention_bias", "expected false: the products of Weft's llama have no biases", IsFalse},
-    {"mlp_bias", "expected false: the products of Weft's llama have no biases", IsFalse},
-    {"partial_rotary_factor", "expected 1: Weft rotates whole heads", IsOneOrNone},
-    {"attention_dropout", kDropout},
-    {"pretraining_tp", "it splits the same products"},
-};
 
 }  // namespace
 
 std::span<const HfKey> HfGenericKeys() { return kGeneric; }
 
-std::span<const HfKey> HfKeysOf(std::string_view family) {
-  if (family == "gpt2") return kGpt2;
-  if (family == "llama") return kLlama;
-  return {};
-}
-
-const HfKey* FindHfKey(std::string_view key, std::string_view family) {
-  for (std::span<const HfKey> keys : {HfKeysOf(family), HfGenericKeys()})
+const HfKey* FindHfKey(std::string_view key, const HfFamily& family) {
+  if (family.Compares(key)) return nullptr;
+  for (std::span<const HfKey> keys : {family.keys, HfGenericKeys()})
     for (const HfKey& row : keys)
       if (row.key == key) return &row;
   return nullptr;

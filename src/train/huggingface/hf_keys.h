@@ -4,7 +4,7 @@
 //   fixed      affects what transformers computes: only the value that matches Weft is accepted
 //   neutral    affects no logit: dropout, initial values, generation, labels, tokens, storage, records
 //
-// The tables cover the keys of GPT2Config, LlamaConfig, the configurations' base class and the modelling code, in
+// The tables cover the keys of the families' configurations, of their base class and of the modelling code, in
 // transformers 4.30 to 5.23.
 #pragma once
 #include <nlohmann/json.hpp>
@@ -19,9 +19,20 @@ struct HfKey {
   const char* why;
   bool (*taken)(const nlohmann::json&) = nullptr;  // whether a fixed key has Weft's value; null: neutral
 };
-// HfGenericKeys returns the keys of all models in transformers, HfKeysOf those of one family.
+
+namespace hf {
+// Functions for HfKey::taken.
+inline bool IsNone(const nlohmann::json& v) { return v.is_null() || (v.is_structured() && v.empty()); }
+inline bool IsFalse(const nlohmann::json& v) { return v.is_null() || v == false; }
+inline bool IsTrue(const nlohmann::json& v) { return v == true; }
+inline bool IsTrueOrNone(const nlohmann::json& v) { return v.is_null() || v == true; }
+inline bool IsOneOrNone(const nlohmann::json& v) { return v.is_null() || (v.is_number() && v.get<double>() == 1); }
+}  // namespace hf
+
+// Returns the keys of all models in transformers. HfFamily::keys has those of one family.
 std::span<const HfKey> HfGenericKeys();
-std::span<const HfKey> HfKeysOf(std::string_view family);
-const HfKey* FindHfKey(std::string_view key, std::string_view family);  // searches both; null if in neither
+struct HfFamily;
+// Searches both, the family's first. Returns null for a key that is in neither, or that the family compares.
+const HfKey* FindHfKey(std::string_view key, const HfFamily& family);
 
 }  // namespace weft

@@ -88,8 +88,6 @@ bool IsCheckpoint(const std::string& path) {
   return std::filesystem::exists(std::filesystem::path(path) / kManifestFile, error);
 }
 
-constexpr const char* kHead = "lm_head.weight";
-
 const char* EmbeddingOf(const HfFamily& family) {
   auto row =
       std::ranges::find_if(family.rows, [](const HfRow& r) { return r.parameter == std::string("embed.weight"); });
@@ -123,12 +121,13 @@ absl::StatusOr<InitialWeights> InitialWeights::Open(const Config& config) {
                     "takes them",
                     config.model.init));
   if (!files.ok()) return refuse(std::string(files.status().message()));
+  if (std::string why = HfRefusal(*family, config.model); !why.empty()) return refuse(why);
   InitialWeights weights(*std::move(files));
   std::unique_ptr<Model> model = MakeModel(ModelOf(config));
   if (absl::Status status = weights.CheckSettings(*family, config.model); !status.ok())
     return refuse(std::string(status.message()));
   std::vector<std::string> missing = weights.Match(*family, *model, config.model.heads);
-  bool head = missing == std::vector<std::string>{kHead};
+  bool head = missing == std::vector<std::string>{family->head};
   if (!missing.empty())
     return refuse(fmt::format("{}: expected the tensors of family {}, got none named {}; {}", config.model.init,
                               family->family, Listed(missing),
@@ -155,13 +154,20 @@ absl::Status InitialWeights::CheckSettings(const HfFamily& family, const ModelCo
 }
 
 StoredTensors::const_iterator InitialWeights::Find(const HfFamily& family, const std::string& name) const {
-  auto found = files_.tensors().find(name);
-  if (found != files_.tensors().end() || !name.starts_with(family.prefix)) return found;
-  return files_.tensors().find(name.substr(std::strlen(family.prefix)));
+  const StoredTensors& tensors = files_.tensors();
+  auto found = tensors.find(name);
+  if (found == tensors.end() && name.starts_with(family.prefix))
+    found = tensors.find(name.substr(std::strlen(family.prefix)));
+  for (const HfTwin& names : family.old_names) {
+    std::string_view now = names.tensor;
+    if (found != tensors.end() || !name.ends_with(now)) continue;
+    found = Find(family, name.substr(0, name.size() - now.size()) + names.other);
+  }
+  return found;
 }
 
 bool InitialWeights::HoldsTheEmbeddingTwice(const HfFamily& family) const {
-  auto head = files_.tensors().find(kHead), embedding = Find(family, EmbeddingOf(family));
+  auto head = files_.tensors().find(family.head), embedding = Find(family, EmbeddingOf(family));
   return head != files_.tensors().end() && embedding != files_.tensors().end() &&
          SameBits(head->second, embedding->second);
 }
@@ -217,7 +223,12 @@ absl::Status InitialWeights::CheckRest(const HfFamily& family) {
   for (const auto& [name, tensor] : files_.tensors()) {
     if (used.contains(name)) continue;
     bool harmless = holds_none(name);
-    if (name == kHead) {
+    for (const HfTwin& twin : family.twins)
+      if (name == twin.other) {
+        auto first = Find(family, twin.tensor);
+        harmless = first != files_.tensors().end() && SameBits(tensor, first->second);
+      }
+    if (name == family.head) {
       harmless = SameBits(tensor, *embedding);
       if (!harmless)
         return absl::InvalidArgumentError(
@@ -258,7 +269,7 @@ uint64_t InitialWeights::Hash() const {
 std::string InitialWeights::Summary() const {
   return fmt::format(
       "weights of {}{}{}", files_.path(),
-      ignored_.empty() ? "" : fmt::format("; passed over, as they hold none: {}", Listed(ignored_)),
+      ignored_.empty() ? "" : fmt::format("; passed over, as no logit depends on them: {}", Listed(ignored_)),
       has_settings_ ? "" : "; no config.json with them: heads, norms and positions are as this run has them");
 }
 

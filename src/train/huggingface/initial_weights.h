@@ -35,7 +35,7 @@ class InitialWeights {
   explicit InitialWeights(Safetensors files) : files_(std::move(files)) {}
   // Checks the checkpoint's config.json, if it has one.
   absl::Status CheckSettings(const HfFamily& family, const ModelConfig& model);
-  // Finds a tensor by its name, with or without the family's prefix.
+  // Finds a tensor by its name, with or without the family's prefix, or by an old name.
   StoredTensors::const_iterator Find(const HfFamily& family, const std::string& name) const;
   // Whether head and token embedding are equal bit by bit.
   bool HoldsTheEmbeddingTwice(const HfFamily& family) const;

@@ -12,9 +12,9 @@ namespace {
 std::vector<ConfigFault> CheckInit(const Config& config) {
   const ModelConfig& model = config.model;
   if (model.init.empty() || !FindFamily(model.family) || FindHfFamily(model.family)) return {};
-  return {{"model.init",
-           fmt::format("there is no table of Hugging Face's names for family {}; remove the key or use gpt2 or llama",
-                       model.family)}};
+  return {
+      {"model.init", fmt::format("there is no table of Hugging Face's names for family {}; remove the key or use {}",
+                                 model.family, HfFamilyNames())}};
 }
 
 constexpr ConfigRule kRules[] = {CheckInit, CheckOutputPaths};

@@ -1,5 +1,6 @@
 // Rotary embedding. Angles are computed in f64 once per call for every local position, and then serve all sequences and
 // heads.
+#include <algorithm>
 #include <cmath>
 
 #include "weft/core/ops/attention.h"
@@ -10,7 +11,9 @@
 namespace weft::cpu {
 namespace {
 
-// cos and sin [T, D/2], and two rows per worker.
+int64_t HalfOf(const KernelCall& call) { return RotatedDims(*call.attrs, call.in[0].dim(3).extent) / 2; }
+
+// cos and sin [T, R/2], and two rows per worker. R is the number of rotated dims.
 template <class C>
 struct RopeScratch {
   C *cosine, *sine, *rows;
@@ -18,11 +21,11 @@ struct RopeScratch {
   size_t bytes;
   RopeScratch(const KernelCall& call, void* start) : slots(Threads(call)) {
     const TensorView& x = call.in[0];
-    int64_t half = x.dim(3).extent / 2;
+    int64_t half = HalfOf(call);
     Scratch scratch(start);
     cosine = scratch.Take<C>(x.dim(1).extent * half);
     sine = scratch.Take<C>(x.dim(1).extent * half);
-    rows = scratch.Take<C>(slots * 4 * half);
+    rows = scratch.Take<C>(slots * 2 * x.dim(3).extent);
     bytes = scratch.used();
   }
 };
@@ -51,7 +54,7 @@ void FillFrequency(double frequency, double sign, int64_t first, int64_t count, 
 template <class C>
 void FillAngles(const KernelCall& call, const RopeScratch<C>& table) {
   const TensorView& x = call.in[0];
-  int64_t half = x.dim(3).extent / 2, first = call.attrs->IntOr("start", 0) + x.dim(1).offset;
+  int64_t half = HalfOf(call), first = call.attrs->IntOr("start", 0) + x.dim(1).offset;
   RopeScaling scaling = RopeScalingOf(*call.attrs);
   double theta = call.attrs->Float("theta"), sign = call.attrs->IntOr("inverse", 0) ? -1 : 1;
   ParallelFor(call, half, 8, [&](int64_t begin, int64_t end) {
@@ -62,21 +65,22 @@ void FillAngles(const KernelCall& call, const RopeScratch<C>& table) {
   });
 }
 
-// ivdep, because y may be x itself.
+// Rotates the first 2 half of `size` dims and copies the others. ivdep, because y may be x itself.
 template <class C>
-void Rotate(const C* x, const C* cosine, const C* sine, int64_t half, C* y) {
+void Rotate(const C* x, const C* cosine, const C* sine, int64_t half, int64_t size, C* y) {
 #pragma GCC ivdep
   for (int64_t i = 0; i < half; i++) {
     C a = x[i], b = x[i + half];
     y[i] = a * cosine[i] - b * sine[i];
     y[i + half] = b * cosine[i] + a * sine[i];
   }
+  if (y != x) std::copy(x + 2 * half, x + size, y + 2 * half);
 }
 
 template <class C>
 void RopeAs(const KernelCall& call) {
   const TensorView &x = call.in[0], &out = call.out[0];
-  int64_t half = x.dim(3).extent / 2, positions = x.dim(1).extent, heads = x.dim(2).extent;
+  int64_t size = x.dim(3).extent, half = HalfOf(call), positions = x.dim(1).extent, heads = x.dim(2).extent;
   RopeScratch<C> scratch(call, call.workspace);
   FillAngles(call, scratch);
   Rows x_at(x, 3), y_at(out, 3);
@@ -84,13 +88,13 @@ void RopeAs(const KernelCall& call) {
   Writer<C> y(out);
   int64_t slots = x.NumElements() < 16384 ? 1 : scratch.slots;
   ParallelSlots(call, x_at.count(), slots, [&](int64_t slot, int64_t begin, int64_t end) {
-    C *tile_x = scratch.rows + slot * 4 * half, *tile_y = tile_x + 2 * half;
+    C *tile_x = scratch.rows + slot * 2 * size, *tile_y = tile_x + size;
     for (int64_t r = begin; r < end; r++) {
       int64_t t = r / heads % positions;
-      const C* row = in.Row(x_at.Offset(r), 1, 2 * half, tile_x);  // [D]
-      C* result = y.Row(y_at.Offset(r), 1, tile_y);                // [D]
-      Rotate(row, scratch.cosine + t * half, scratch.sine + t * half, half, result);
-      y.Done(result, y_at.Offset(r), 1, 2 * half);
+      const C* row = in.Row(x_at.Offset(r), 1, size, tile_x);  // [D]
+      C* result = y.Row(y_at.Offset(r), 1, tile_y);            // [D]
+      Rotate(row, scratch.cosine + t * half, scratch.sine + t * half, half, size, result);
+      y.Done(result, y_at.Offset(r), 1, size);
     }
   });
 }

@@ -162,6 +162,15 @@ C GeluDOf(C a) {
   C du = C(0.7978845608028654) * (C(1) + C(3 * 0.044715) * square);
   return C(0.5) * (C(1) + t) + C(0.5) * a * (C(1) - t * t) * du;
 }
+// GELU as it is defined: a times the normal distribution, a/2 (1 + erf(a / sqrt(2))).
+template <class C>
+C GeluExactOf(C a) {
+  return C(0.5) * a * (C(1) + erf(a * C(0.7071067811865476)));
+}
+template <class C>
+C GeluExactDOf(C a) {
+  return C(0.5) * (C(1) + erf(a * C(0.7071067811865476))) + C(0.3989422804014327) * a * exp(C(-0.5) * a * a);
+}
 template <class C>
 C SiluDOf(C a) {
   C s = C(1) / (C(1) + exp(-a));

@@ -10,6 +10,7 @@
 #include "weft/kernels/cuda/elementwise/elementwise.h"
 #include "weft/kernels/cuda/families.h"
 #include "weft/kernels/cuda/loops/block.cuh"
+#include "weft/kernels/cuda/loops/copy.h"
 #include "weft/kernels/cuda/loops/index.cuh"
 #include "weft/kernels/cuda/loops/many.cuh"
 #include "weft/kernels/cuda/loops/row_walk.cuh"
@@ -138,7 +139,7 @@ void FillAngles(const KernelCall& call, C* cosine, C* sine) {
                 RopeScalingOf(*call.attrs),
                 call.attrs->IntOr("start", 0) + x.dim(1).offset,
                 x.dim(1).extent,
-                int(HalfOf(x))};
+                int(HalfOf(call))};
   int64_t runs = CeilDiv(angles.first + angles.positions, kRun) - angles.first / kRun;
   unsigned blocks = unsigned(CeilDiv(runs * angles.half, kAngleThreads));
   AnglesKernel<C><<<blocks, kAngleThreads, 0, DeviceOf(call).stream()>>>(angles, cosine, sine);
@@ -149,10 +150,10 @@ enum class Way : uint8_t { kSingle, kBoth, kAcross };  // single elements; vecto
 
 template <class T>
 Way WayOf(const KernelCall& call) {
-  bool vectors = sizeof(T) <= 4 && HalfOf(call.in[0]) % kPack<T> == 0 && RowsAligned(call.in[0], kPack<T>) &&
+  bool vectors = sizeof(T) <= 4 && HalfOf(call) % kPack<T> == 0 && RowsAligned(call.in[0], kPack<T>) &&
                  RowsAligned(call.out[0], kPack<T>);
   if (!vectors) return Way::kSingle;
-  int64_t lanes = HalfOf(call.in[0]) / kPack<T>;  // lanes per half head
+  int64_t lanes = HalfOf(call) / kPack<T>;  // lanes per half head
   return lanes <= kWarp / 2 && (lanes & (lanes - 1)) == 0 ? Way::kAcross : Way::kBoth;
 }
 
@@ -162,7 +163,7 @@ Nest StepsOf(const KernelCall& call, RopeArgs<T>& args) {
   const TensorView &x = call.in[0], &y = call.out[0];
   int64_t x_head = x.dim(2).stride, y_head = y.dim(2).stride;
   args.x = x.as<const T>(), args.y = y.as<T>();
-  args.half = int(HalfOf(x)), args.heads = int(x.dim(2).extent);
+  args.half = int(HalfOf(call)), args.heads = int(x.dim(2).extent);
   args.apart = int(CeilDiv(args.heads, HeadsOf(across)));
   args.x_head = args.apart * x_head, args.y_head = args.apart * y_head;
   const Offsets halves{args.half, args.half, 0, 1};
@@ -176,13 +177,28 @@ Nest StepsOf(const KernelCall& call, RopeArgs<T>& args) {
   return nest;
 }
 
+// Copies the dims of each head that are not rotated.
+void CopyRest(const KernelCall& call) {
+  TensorView x = call.in[0], y = call.out[0];
+  int64_t rotated = 2 * HalfOf(call);
+  if (x.data == y.data || rotated == x.dim(3).extent) return;
+  for (TensorView* view : {&x, &y}) {
+    DimView& head = view->dims[3];
+    view->data = view->as<char>() + rotated * head.stride * int64_t(SizeOf(view->dtype));
+    head.extent -= rotated;
+  }
+  CopyBox(call, y, x);
+}
+
 // Rotates all calls by the angles of the first.
 template <class T, int V, bool across>
 void Rotate(std::span<const KernelCall> calls) {
+  // Before the angles, because the rotation starts while the kernel before it still runs.
+  for (const KernelCall& call : calls) CopyRest(call);
   RopeArgs<T> args;
-  auto* cosine = static_cast<Compute<T>*>(calls[0].workspace);  // [T, D/2]
+  auto* cosine = static_cast<Compute<T>*>(calls[0].workspace);  // [T, R/2]
   args.cosine = cosine;
-  args.sine = cosine + calls[0].in[0].dim(1).extent * HalfOf(calls[0].in[0]);  // [T, D/2]
+  args.sine = cosine + calls[0].in[0].dim(1).extent * HalfOf(calls[0]);  // [T, R/2]
   FillAngles(calls[0], cosine, const_cast<Compute<T>*>(args.sine));
   RopeMany<T> many;
   auto flush = [&] {
@@ -218,8 +234,7 @@ bool Together(const KernelCall& a, const KernelCall& b) {
          alike([](const KernelCall& c) { return RopeScalingOf(*c.attrs); }) &&
          alike([](const KernelCall& c) { return c.attrs->IntOr("inverse", 0); }) &&
          alike([](const KernelCall& c) { return c.attrs->IntOr("start", 0) + c.in[0].dim(1).offset; }) &&
-         alike([](const KernelCall& c) { return c.in[0].dim(1).extent; }) &&
-         alike([](const KernelCall& c) { return HalfOf(c.in[0]); }) && alike(&WayOf<T>);
+         alike([](const KernelCall& c) { return c.in[0].dim(1).extent; }) && alike(&HalfOf) && alike(&WayOf<T>);
 }
 
 void ManyRope(std::span<const KernelCall> calls) {

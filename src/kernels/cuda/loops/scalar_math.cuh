@@ -163,6 +163,16 @@ __device__ __forceinline__ float ShortSiluD(float a) {
   return s + a * s * (1.f - s);
 }
 
+// GELU as it is defined: a times the normal distribution, a/2 (1 + erf(a / sqrt(2))).
+template <class C>
+__device__ __forceinline__ C GeluExactOf(C a) {
+  return C(0.5) * a * (C(1) + erf(a * C(0.7071067811865476)));
+}
+template <class C>
+__device__ __forceinline__ C GeluExactDOf(C a) {
+  return C(0.5) * (C(1) + erf(a * C(0.7071067811865476))) + C(0.3989422804014327) * a * exp(C(-0.5) * a * a);
+}
+
 template <class C>
 __device__ __forceinline__ C SiluDOf(C a) {
   C s = C(1) / (C(1) + exp(-a));

@@ -16,6 +16,11 @@ std::span<const ModelFamily* const> ModelFamilies() {
   return families;
 }
 
+double FamilyKey::In(const TransformerConfig& config) const {
+  auto found = config.own.find(name);
+  return found == config.own.end() ? otherwise : found->second;
+}
+
 const FamilyKey* ModelFamily::FindKey(std::string_view key) const {
   for (const FamilyKey& own : keys)
     if (key == own.name) return &own;

@@ -13,6 +13,7 @@ namespace weft {
 enum class Objective : uint8_t {
   kNext,    // the next token, predicted from the tokens up to this one
   kMasked,  // the original token of a masked position, predicted from both sides
+  kPairs,   // the next token of a text, predicted from its source and from the tokens up to this one
 };
 
 // A config key that only one family has: model.NAME in a config, own[NAME] in TransformerConfig.
@@ -22,7 +23,20 @@ struct FamilyKey {
   bool flag = false;  // true: a boolean, stored as 1 or 0; false: a number from `low` to `high`
   double low = 0, high = 0;
   double otherwise = 0;  // the value if the config does not set the key
+  bool integer = false;  // whether the number must be whole
+
+  double In(const TransformerConfig& config) const;  // the value in config.own, or `otherwise`
 };
+
+// Keys of several families.
+inline constexpr FamilyKey kExactGelu{
+    .name = "exact_gelu", .help = "GELU by erf instead of its tanh form", .flag = true, .otherwise = 1},
+    kWindow{.name = "window",
+            .help = "tokens that a token attends to, itself included; 0: all before it",
+            .high = 1e9,
+            .otherwise = 4096,
+            .integer = true},
+    kHeadDim{.name = "head_dim", .help = "dims of a head; 0: dim / heads", .high = 1 << 20, .integer = true};
 
 struct ModelFamily {
   const char* name;                                         // also the name of its file

@@ -38,10 +38,24 @@ Embedding::Embedding(Module* parent, const std::string& name, int64_t vocab, int
 
 Var Embedding::Forward(Var ids) { return weft::Embedding(weight_.Use(call_site()), ids, call_site()); }  // [B, T, C]
 
+Var Activate(Activation activation, Var x) {
+  switch (activation) {
+    case Activation::kGelu:
+      return Gelu(x);
+    case Activation::kExactGelu:
+      return GeluExact(x);
+    case Activation::kSilu:
+      return Silu(x);
+  }
+  Fail("the activation is none of the names");
+}
+
 Norm::Norm(Module* parent, const std::string& name, Kind kind, int64_t width, double eps)
     : Layer(parent, name),
       eps_(eps),
-      weight_(this, "weight", {width}, {ParameterInit::kOnes}, false, Parameter::kAccumulate) {
+      around_1_(kind == kRmsAround1),
+      weight_(this, "weight", {width}, {around_1_ ? ParameterInit::kZeros : ParameterInit::kOnes}, false,
+              Parameter::kAccumulate) {
   if (kind == kLayer)
     bias_ = std::make_unique<Parameter>(this, "bias", Shape{width}, ParameterInit{}, false, Parameter::kAccumulate);
 }
@@ -49,6 +63,7 @@ Norm::Norm(Module* parent, const std::string& name, Kind kind, int64_t width, do
 Var Norm::Forward(Var x) {
   const Loc& at = call_site();
   Var weight = weight_.Use(at);                                                                  // [C]
+  if (around_1_) weight = AddScalar({weight, at}, 1);                                            // [C]
   return bias_ ? LayerNorm(x, weight, bias_->Use(at), eps_, at) : RmsNorm(x, weight, eps_, at);  // [B, T, C]
 }
 

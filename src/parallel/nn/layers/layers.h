@@ -43,10 +43,15 @@ class Embedding : public Layer {
   Parameter weight_;
 };
 
-// LayerNorm (with a bias) or RMSNorm (without one) over the last dim.
+// What an MLP applies between its products. kGelu is GELU in its tanh form, kExactGelu is GELU by erf.
+enum class Activation : uint8_t { kGelu, kExactGelu, kSilu };
+Var Activate(Activation activation, Var x);
+
+// LayerNorm (with a bias) or RMSNorm (without one) over the last dim. kRmsAround1 is RMSNorm that multiplies by 1 +
+// weight.
 class Norm : public Layer {
  public:
-  enum Kind : uint8_t { kLayer, kRms };
+  enum Kind : uint8_t { kLayer, kRms, kRmsAround1 };
   Norm(Module* parent, const std::string& name, Kind kind, int64_t width, double eps);
 
  protected:
@@ -54,6 +59,7 @@ class Norm : public Layer {
 
  private:
   double eps_;
+  bool around_1_;
   Parameter weight_;
   std::unique_ptr<Parameter> bias_;
 };

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "weft/core/ops/ops.h"
@@ -13,39 +14,51 @@ ParameterInit Residual(const TransformerConfig& c) {
   return {ParameterInit::kNormal, c.init_std / std::sqrt(2.0 * double(c.layers))};
 }
 Shape BiasOr(const TransformerConfig& c, Shape shape) { return c.bias ? shape : Shape{}; }
+Shape AttentionBiasOr(const TransformerConfig& c, Shape shape) { return c.attention_bias ? BiasOr(c, shape) : Shape{}; }
 }  // namespace
 
 void Check(const TransformerConfig& c) {
-  WEFT_CHECK(c.heads > 0 && c.dim % c.heads == 0,
+  WEFT_CHECK(c.heads > 0 && (c.head_size > 0 || c.dim % c.heads == 0),
              fmt::format("model: dim {} is not a multiple of heads {}", c.dim, c.heads));
   WEFT_CHECK(c.kv_heads > 0 && c.heads % c.kv_heads == 0,
              fmt::format("model: heads {} is not a multiple of kv_heads {}", c.heads, c.kv_heads));
-  WEFT_CHECK(c.rope_theta == 0 || c.head_dim() % 2 == 0,
-             fmt::format("model: rotary embedding needs an even head size, dim / heads is {}", c.head_dim()));
+  WEFT_CHECK(c.rope_theta == 0 || (c.rotated_dims() > 0 && c.rotated_dims() % 2 == 0),
+             fmt::format("model: rotary embedding needs an even number of rotated dims, of {} of a head it has {}",
+                         c.head_dim(), c.rotated_dims()));
 }
 
 double AttentionFlops(const TransformerConfig& c, int64_t tokens) {
-  return 12 * double(c.layers) * double(c.heads * c.head_dim()) * double(tokens);
+  double seen = 0;  // over all layers
+  for (int64_t i = 0; i < c.layers; i++) {
+    int64_t window = c.WindowOf(i);
+    seen += double(window ? std::min(window, tokens) : tokens);
+  }
+  return 12 * seen * double(c.heads * c.head_dim());
 }
 
-Attention::Attention(Module* parent, const std::string& name, const TransformerConfig& c)
+Attention::Attention(Module* parent, const std::string& name, const TransformerConfig& c, int64_t layer)
     : Layer(parent, name),
       config_(c),
-      q_(this, "q", "btc,chd->bthd", {c.dim, c.heads, c.head_dim()}, BiasOr(c, {c.heads, c.head_dim()}), Normal(c)),
-      k_(this, "k", "btc,chd->bthd", {c.dim, c.kv_heads, c.head_dim()}, BiasOr(c, {c.kv_heads, c.head_dim()}),
+      window_(c.WindowOf(layer)),
+      q_(this, "q", "btc,chd->bthd", {c.dim, c.heads, c.head_dim()}, AttentionBiasOr(c, {c.heads, c.head_dim()}),
          Normal(c)),
-      v_(this, "v", "btc,chd->bthd", {c.dim, c.kv_heads, c.head_dim()}, BiasOr(c, {c.kv_heads, c.head_dim()}),
+      k_(this, "k", "btc,chd->bthd", {c.dim, c.kv_heads, c.head_dim()}, AttentionBiasOr(c, {c.kv_heads, c.head_dim()}),
          Normal(c)),
-      proj_(this, "proj", "bthd,hdc->btc", {c.heads, c.head_dim(), c.dim}, BiasOr(c, {c.dim}), Residual(c)) {}
+      v_(this, "v", "btc,chd->bthd", {c.dim, c.kv_heads, c.head_dim()}, AttentionBiasOr(c, {c.kv_heads, c.head_dim()}),
+         Normal(c)),
+      proj_(this, "proj", "bthd,hdc->btc", {c.heads, c.head_dim(), c.dim}, AttentionBiasOr(c, {c.dim}), Residual(c)) {}
 
-Var Attention::Forward(Var x) {
-  Var q = q_(x), k = k_(x), v = v_(x);  // [B, T, H, D], [B, T, G, D] twice
+Var Attention::Attend(Var x, Var memory) {
+  Var q = q_(x), k = k_(memory), v = v_(memory);  // [B, T, H, D], [B, S, G, D] twice
   if (config_.rope_theta != 0) {
-    RopeOptions rope{config_.rope_theta, config_.rope_scaling};
+    RopeOptions rope{config_.rope_theta, config_.rope_scaling, config_.rotated_dims()};
     q = Rope(q, rope);  // [B, T, H, D]
-    k = Rope(k, rope);  // [B, T, G, D]
+    k = Rope(k, rope);  // [B, S, G, D]
   }
-  return Dropout(proj_(Sdpa(q, k, v, {.causal = config_.causal})), config_.dropout);  // [B, T, C]
+  SdpaOptions options{.causal = config_.causal, .scale = config_.attention_scale};
+  if (window_ > 0) options.left = window_ - 1;
+  options.softcap = config_.attention_softcap;
+  return Dropout(proj_(Sdpa(q, k, v, options)), config_.dropout);  // [B, T, C]
 }
 
 Mlp::Mlp(Module* parent, const std::string& name, const TransformerConfig& c)
@@ -58,14 +71,20 @@ Mlp::Mlp(Module* parent, const std::string& name, const TransformerConfig& c)
       down_(this, "down", "btf,fc->btc", {c.ffn, c.dim}, BiasOr(c, {c.dim}), Residual(c)) {}
 
 Var Mlp::Forward(Var x) {
-  Var hidden = gate_ ? SwiGlu((*gate_)(x), up_(x)) : Gelu(up_(x));  // [B, T, F]
-  return Dropout(down_(hidden), config_.dropout);                   // [B, T, C]
+  return Dropout(down_(Hidden(x)), config_.dropout);  // [B, T, C]
 }
 
-Block::Block(Module* parent, const std::string& name, const TransformerConfig& c)
+Var Mlp::Hidden(Var x) {
+  if (!gate_) return nn::Activate(config_.activation, up_(x));
+  if (config_.activation == nn::Activation::kSilu) return SwiGlu((*gate_)(x), up_(x));
+  Var gate = nn::Activate(config_.activation, (*gate_)(x));  // [B, T, F]
+  return gate * up_(x);
+}
+
+Block::Block(Module* parent, const std::string& name, const TransformerConfig& c, int64_t layer)
     : Layer(parent, name),
       norm1_(this, "norm1", c.norm, c.dim, c.norm_eps),
-      attn_(this, "attn", c),
+      attn_(this, "attn", c, layer),
       norm2_(this, "norm2", c.norm, c.dim, c.norm_eps),
       mlp_(this, "mlp", c) {}
 
@@ -74,11 +93,44 @@ Var Block::Forward(Var x) {
   return x + mlp_(norm2_(x));  // [B, T, C]
 }
 
+PostBlock::PostBlock(Module* parent, const std::string& name, const TransformerConfig& c, int64_t layer)
+    : Layer(parent, name),
+      attn_(this, "attn", c, layer),
+      norm1_(this, "norm1", c.norm, c.dim, c.norm_eps),
+      mlp_(this, "mlp", c),
+      norm2_(this, "norm2", c.norm, c.dim, c.norm_eps) {}
+
+Var PostBlock::Forward(Var x) {
+  x = norm1_(x + attn_(x));    // [B, T, C]
+  return norm2_(x + mlp_(x));  // [B, T, C]
+}
+
+namespace {
+// The product with the embedding's table, plus a bias.
+class BiasedHead : public TiedHead {
+ public:
+  BiasedHead(Module* parent, const std::string& name, const Parameter& table)
+      : TiedHead(parent, name, table), bias_(this, "bias", {table.shape()[0]}, ParameterInit{}, false) {}
+
+ protected:
+  Var Forward(Var x) override { return TiedHead::Forward(x) + bias_.Use(call_site()); }  // [B, T, V]
+
+ private:
+  Parameter bias_;
+};
+}  // namespace
+
+std::unique_ptr<Layer> MakeBiasedHead(Module* parent, const TransformerConfig& c, const nn::Embedding& embed) {
+  if (c.tie_embeddings) return std::make_unique<BiasedHead>(parent, "head", embed.weight());
+  return std::make_unique<nn::Linear>(parent, "head", "btc,vc->btv", Shape{c.vocab, c.dim}, Shape{c.vocab}, Normal(c),
+                                      nn::Linear::kOfHead);
+}
+
 std::vector<std::unique_ptr<Layer>> MakeBlocks(Module* parent, const TransformerConfig& c) {
   std::vector<std::unique_ptr<Layer>> blocks;
   for (int64_t i = 0; i < c.layers; i++) {
     std::string name = fmt::format("blocks.{}", i);
-    blocks.push_back(c.make_block ? c.make_block(parent, name, c, i) : std::make_unique<Block>(parent, name, c));
+    blocks.push_back(c.make_block ? c.make_block(parent, name, c, i) : std::make_unique<Block>(parent, name, c, i));
   }
   return blocks;
 }
@@ -103,7 +155,8 @@ Var TiedHead::Forward(Var x) { return Einsum("btc,vc->btv", x, table_.Use()); } 
 Var Embedded(nn::Embedding& embed, const Parameter* positions, Var tokens, const TransformerConfig& c) {
   int64_t length = tokens.dim(1);
   WEFT_CHECK(length <= c.context, fmt::format("model: {} tokens, but the context is {}", length, c.context));
-  Var x = embed(tokens);  // [B, T, C]
+  Var x = embed(tokens);                                // [B, T, C]
+  if (c.embed_scale != 1) x = Scale(x, c.embed_scale);  // [B, T, C]
   if (!positions) return x;
   Var p = positions->Use();                                       // [context, C]
   return x + (length == c.context ? p : Slice(p, 0, 0, length));  // [B, T, C]
@@ -116,11 +169,17 @@ Var Transformer::Hidden(Var tokens) {
   return (*norm_)(x);                                           // [B, T, C]
 }
 
-Var Transformer::Forward(Var tokens) { return (*head_)(Hidden(tokens)); }  // [B, T, V]
+Var Transformer::Logits(Var hidden) {
+  Var logits = (*head_)(hidden);  // [B, T, V]
+  double cap = config_.logit_softcap;
+  return cap == 0 ? logits : Scale(Tanh(Scale(logits, 1 / cap)), cap);  // [B, T, V]
+}
+
+Var Transformer::Forward(Var tokens) { return Logits(Hidden(tokens)); }  // [B, T, V]
 
 Var Transformer::LogitsAt(Var tokens, Var places) {
-  Var rows = Merge(Hidden(tokens), 0);             // [B T, C]
-  return (*head_)(weft::Embedding(rows, places));  // [R, N, V]
+  Var rows = Merge(Hidden(tokens), 0);           // [B T, C]
+  return Logits(weft::Embedding(rows, places));  // [R, N, V]
 }
 
 std::unique_ptr<Model> MakeModel(const TransformerConfig& c) {

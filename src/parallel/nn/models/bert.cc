@@ -1,50 +1,23 @@
 // BERT (Devlin et al. 2019): an encoder that predicts masked tokens from both sides. The embedding and the blocks are
-// post-norm: a norm follows each sum. GELU is the tanh form. As in RoBERTa, there are no segment embeddings and no
-// second training task.
+// post-norm: a norm follows each sum. As in RoBERTa, a sequence is one segment and there is no second training task: of
+// the embeddings of segments only the first is used.
 #include "weft/core/ops/ops.h"
 #include "weft/parallel/nn/family/family.h"
 
 namespace weft::models {
 namespace {
 
-// A post-norm block: a norm follows each residual sum.
-class PostBlock : public Layer {
- public:
-  PostBlock(Module* parent, const std::string& name, const TransformerConfig& c)
-      : Layer(parent, name),
-        attn_(this, "attn", c),
-        norm1_(this, "norm1", c.norm, c.dim, c.norm_eps),
-        mlp_(this, "mlp", c),
-        norm2_(this, "norm2", c.norm, c.dim, c.norm_eps) {}
-
- protected:
-  Var Forward(Var x) override {
-    x = norm1_(x + attn_(x));    // [B, T, C]
-    return norm2_(x + mlp_(x));  // [B, T, C]
-  }
-
- private:
-  Attention attn_;
-  nn::Norm norm1_;
-  Mlp mlp_;
-  nn::Norm norm2_;
-};
-
-// The product with the embedding's table, plus a bias.
-class BiasedHead : public TiedHead {
- public:
-  BiasedHead(Module* parent, const std::string& name, const nn::Embedding& table)
-      : TiedHead(parent, name, table.weight()),
-        bias_(this, "bias", {table.weight().shape()[0]}, ParameterInit{}, false) {}
-
- protected:
-  Var Forward(Var x) override { return TiedHead::Forward(x) + bias_.Use(call_site()); }  // [B, T, V]
-
- private:
-  Parameter bias_;
-};
-
 ParameterInit Normal(const TransformerConfig& c) { return {ParameterInit::kNormal, c.init_std}; }
+
+constexpr FamilyKey kTransform{
+    .name = "transform", .help = "a dense layer, GELU and a norm before the head", .flag = true, .otherwise = 1},
+    kTokenTypes{.name = "token_types",
+                .help = "embeddings of segments; texts are of the first segment",
+                .low = 1,
+                .high = 65536,
+                .otherwise = 2,
+                .integer = true};
+constexpr FamilyKey kKeys[] = {kTransform, kExactGelu, kTokenTypes};
 
 class Bert : public Model {
  public:
@@ -52,20 +25,17 @@ class Bert : public Model {
       : config_(config),
         embed_(this, "embed", config.vocab, config.dim, config.init_std),
         positions_(this, "positions", {config.context, config.dim}, Normal(config), true),
+        token_types_(this, "token_types", {int64_t(kTokenTypes.In(config)), config.dim}, Normal(config), true),
         norm_(this, "norm", config.norm, config.dim, config.norm_eps) {
     Check(config_);
     blocks_ = MakeBlocks(this, config_);
-    if (config_.own.at("transform") != 0) {
+    if (kTransform.In(config_) != 0) {
       Shape square{config_.dim, config_.dim};
       dense_ = std::make_unique<nn::Linear>(this, "dense", "btc,cd->btd", square, Shape{config_.dim}, Normal(config_),
                                             nn::Linear::kOfHead);
       last_norm_ = std::make_unique<nn::Norm>(this, "last_norm", config_.norm, config_.dim, config_.norm_eps);
     }
-    if (config_.tie_embeddings)
-      head_ = std::make_unique<BiasedHead>(this, "head", embed_);
-    else
-      head_ = std::make_unique<nn::Linear>(this, "head", "btc,vc->btv", Shape{config_.vocab, config_.dim},
-                                           Shape{config_.vocab}, Normal(config_), nn::Linear::kOfHead);
+    head_ = MakeBiasedHead(this, config_, embed_);
   }
 
   Var LogitsAt(Var tokens, Var places) override {
@@ -73,7 +43,8 @@ class Bert : public Model {
     return (*head_)(weft::Embedding(rows, places));  // [R, N, V]
   }
   bool OnlyLooksUp(const Parameter& parameter) const override {
-    return &parameter == &positions_ || (&parameter == &embed_.weight() && !config_.tie_embeddings);
+    return &parameter == &positions_ || &parameter == &token_types_ ||
+           (&parameter == &embed_.weight() && !config_.tie_embeddings);
   }
   double AttentionFlops(int64_t tokens) const override { return weft::AttentionFlops(config_, tokens); }
 
@@ -83,15 +54,18 @@ class Bert : public Model {
  private:
   // [B, T] -> the input of the head, [B, T, C]
   Var Hidden(Var tokens) {
-    Var x = norm_(Embedded(embed_, &positions_, tokens, config_));  // [B, T, C]
-    x = Dropout(x, config_.dropout);                                // [B, T, C]
-    for (auto& block : blocks_) x = (*block)(x);                    // [B, T, C]
-    return dense_ ? (*last_norm_)(Gelu((*dense_)(x))) : x;          // [B, T, C]
+    Var first = Merge(Slice(token_types_.Use(), 0, 0, 1), 0);               // [C]
+    Var x = norm_(Embedded(embed_, &positions_, tokens, config_) + first);  // [B, T, C]
+    x = Dropout(x, config_.dropout);                                        // [B, T, C]
+    for (auto& block : blocks_) x = (*block)(x);                            // [B, T, C]
+    if (!dense_) return x;                                                  // [B, T, C]
+    return (*last_norm_)(nn::Activate(config_.activation, (*dense_)(x)));   // [B, T, C]
   }
 
   TransformerConfig config_;
   nn::Embedding embed_;
-  Parameter positions_;  // [context, C]
+  Parameter positions_;    // [context, C]
+  Parameter token_types_;  // [segments, C]
   nn::Norm norm_;
   std::vector<std::unique_ptr<Layer>> blocks_;
   std::unique_ptr<nn::Linear> dense_;
@@ -100,14 +74,15 @@ class Bert : public Model {
 };
 
 std::unique_ptr<Layer> MakeBlock(Module* parent, const std::string& name, const TransformerConfig& config,
-                                 int64_t /*layer*/) {
-  return std::make_unique<PostBlock>(parent, name, config);
+                                 int64_t layer) {
+  return std::make_unique<PostBlock>(parent, name, config, layer);
 }
 std::unique_ptr<Model> MakeBert(const TransformerConfig& config) { return std::make_unique<Bert>(config); }
 
 TransformerConfig Configure(TransformerConfig c) {
   c.norm = nn::Norm::kLayer;
   c.bias = true;
+  c.activation = kExactGelu.In(c) != 0 ? nn::Activation::kExactGelu : nn::Activation::kGelu;
   c.gated_mlp = false;
   c.learned_positions = true;
   c.rope_theta = 0;
@@ -117,9 +92,6 @@ TransformerConfig Configure(TransformerConfig c) {
   return c;
 }
 int64_t Ffn(int64_t dim) { return 4 * dim; }
-
-constexpr FamilyKey kKeys[] = {
-    {.name = "transform", .help = "a dense layer, GELU and a norm before the head", .flag = true, .otherwise = 1}};
 
 }  // namespace
 

@@ -7,6 +7,7 @@ namespace {
 TransformerConfig Configure(TransformerConfig c) {
   c.norm = nn::Norm::kRms;
   c.bias = false;
+  c.activation = nn::Activation::kSilu;
   c.gated_mlp = true;
   c.learned_positions = false;
   if (c.rope_theta == 0) c.rope_theta = 10000;

@@ -11,6 +11,7 @@ class StreamSource : public TokenSource {
     int64_t context = 0, vocab = 0;
     bool shuffle = true;  // true: random offsets from `key`, step and row; false: windows, by the sequences so far
     uint64_t key = 0;
+    int64_t unit = 0;  // offsets are multiples of it, and windows begin there; 0: any offset
   };
   // Requires a stream of at least context + 1 tokens.
   StreamSource(TokenStream stream, const Options& options) : stream_(std::move(stream)), options_(options) {}

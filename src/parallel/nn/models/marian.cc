@@ -1,0 +1,189 @@
+// Marian (Junczys-Dowmunt et al. 2018), Vaswani et al.'s Transformer of 2017: an encoder reads the source, a decoder
+// writes the target and attends to both. Post-norm, fixed sinusoidal positions, one embedding for all.
+//
+// A row of tokens holds the source in its first S tokens and the decoder's input in the T others.
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "weft/core/ops/ops.h"
+#include "weft/parallel/nn/family/family.h"
+
+namespace weft::models {
+namespace {
+
+constexpr FamilyKey kSource{.name = "source_context",
+                            .help = "tokens of a source; the others of model.context are the target's; 0: half of them",
+                            .high = 1e9,
+                            .integer = true},
+    kDecoderLayers{.name = "decoder_layers",
+                   .help = "blocks of the decoder; 0: as many as layers",
+                   .high = 10'000,
+                   .integer = true},
+    kSwish{.name = "swish", .help = "SiLU instead of exact GELU in the MLP", .flag = true, .otherwise = 1},
+    kScale{.name = "scale_embedding", .help = "embeddings times the square root of dim", .flag = true, .otherwise = 1};
+constexpr FamilyKey kKeys[] = {kSource, kDecoderLayers, kSwish, kScale};
+
+// Attends to a memory [B, S, C].
+class CrossAttention : public Attention {
+ public:
+  using Attention::Attention;
+  Var operator()(Var x, Var memory, Loc loc = Loc::current()) {
+    memory_ = Boundary(std::move(memory), "memory", loc);  // [B, S, C]
+    Var attended = Layer::operator()(std::move(x), loc);   // [B, T, C]
+    memory_ = {};
+    return attended;
+  }
+
+ protected:
+  Var Forward(Var x) override { return Attend(x, memory_); }
+
+ private:
+  Var memory_;
+};
+
+// Like PostBlock, with attention to the encoder's output between the two halves.
+class DecoderBlock : public Module {
+ public:
+  DecoderBlock(Module* parent, const std::string& name, const TransformerConfig& c, const TransformerConfig& cross,
+               int64_t layer)
+      : Module(parent, name),
+        attn_(this, "attn", c, layer),
+        norm1_(this, "norm1", c.norm, c.dim, c.norm_eps),
+        cross_(this, "cross", cross, layer),
+        norm2_(this, "norm2", c.norm, c.dim, c.norm_eps),
+        mlp_(this, "mlp", c),
+        norm3_(this, "norm3", c.norm, c.dim, c.norm_eps) {}
+
+  Var operator()(Var x, const Var& memory) {
+    ModuleScope scope(name());
+    x = norm1_(x + attn_(x));           // [B, T, C]
+    x = norm2_(x + cross_(x, memory));  // [B, T, C]
+    return norm3_(x + mlp_(x));         // [B, T, C]
+  }
+
+ private:
+  Attention attn_;
+  nn::Norm norm1_;
+  CrossAttention cross_;
+  nn::Norm norm2_;
+  Mlp mlp_;
+  nn::Norm norm3_;
+};
+
+// Returns the fixed embeddings of positions [T, C]: sines of all frequencies, then their cosines.
+Var Sinusoids(int64_t tokens, int64_t width, DType dtype) {
+  int64_t half = width / 2;
+  Var position = Cast(Iota(0, DType::kI64, {tokens, half}), DType::kF64);      // [T, C/2]
+  Var pair = Cast(Iota(1, DType::kI64, {tokens, half}), DType::kF64);          // [T, C/2]
+  Var angle = position * Exp(Scale(pair, -std::log(10000.0) / double(half)));  // [T, C/2]
+  return Cast(Concat(std::vector<Var>{Sin(angle), Cos(angle)}, 1), dtype);     // [T, C]
+}
+
+TransformerConfig Encoder(TransformerConfig c) {
+  c.causal = false;
+  return c;
+}
+TransformerConfig Decoder(TransformerConfig c) {
+  if (double layers = kDecoderLayers.In(c); layers > 0) c.layers = int64_t(layers);
+  return c;
+}
+
+class Marian : public Model {
+ public:
+  explicit Marian(const TransformerConfig& config)
+      : config_(config),
+        encoder_config_(Encoder(config)),
+        decoder_config_(Decoder(config)),
+        source_(kSource.In(config) > 0 ? int64_t(kSource.In(config)) : config.context / 2),
+        embed_(this, "embed", config.vocab, config.dim, config.init_std) {
+    Check(config_);
+    WEFT_CHECK(source_ > 0 && source_ < config.context,
+               fmt::format("expected a context with room for a source and a target, got {} tokens of {} for the source",
+                           source_, config.context));
+    WEFT_CHECK(config.dim % 2 == 0, fmt::format("expected an even dim for sines and cosines, got {}", config.dim));
+    for (int64_t i = 0; i < encoder_config_.layers; i++)
+      encoder_.push_back(std::make_unique<PostBlock>(this, fmt::format("encoder.{}", i), encoder_config_, i));
+    for (int64_t i = 0; i < decoder_config_.layers; i++)
+      decoder_.push_back(
+          std::make_unique<DecoderBlock>(this, fmt::format("decoder.{}", i), decoder_config_, encoder_config_, i));
+    head_ = MakeBiasedHead(this, config_, embed_);
+  }
+
+  Loss LossOf(Var tokens, Var targets, const CrossEntropyOptions& options) override {
+    Var own = Slice(targets, 1, source_, targets.dim(1) - source_);  // [B, T]
+    return LossOfLogits((*this)(tokens), own, options);
+  }
+  // Places before the target's give logits of the source, which mean nothing.
+  Var LogitsAt(Var tokens, Var places) override {
+    Var memory = Encode(tokens);                                            // [B, S, C]
+    Var all = Concat(std::vector<Var>{memory, Decode(tokens, memory)}, 1);  // [B, S + T, C]
+    return (*head_)(weft::Embedding(Merge(all, 0), places));                // [R, N, V]
+  }
+  bool OnlyLooksUp(const Parameter& parameter) const override {
+    return &parameter == &embed_.weight() && !config_.tie_embeddings;
+  }
+  double AttentionFlops(int64_t tokens) const override {
+    double source = double(source_), target = double(tokens - source_), width = 12 * double(config_.dim);
+    double encoder = double(encoder_config_.layers) * source * source;
+    double decoder = double(decoder_config_.layers) * target * (target + source);
+    return width * (encoder + decoder) / double(tokens);  // per token of a row
+  }
+
+ protected:
+  // [B, S + T] -> logits of the target [B, T, V]
+  Var Forward(Var tokens) override { return (*head_)(Decode(tokens, Encode(tokens))); }
+
+ private:
+  Var Embed(Var tokens) {
+    Var x = embed_(tokens);                                                         // [B, T, C]
+    if (kScale.In(config_) != 0) x = Scale(x, std::sqrt(double(config_.dim)));      // [B, T, C]
+    return Dropout(x + Sinusoids(x.dim(1), x.dim(2), x.dtype()), config_.dropout);  // [B, T, C]
+  }
+  Var Encode(Var tokens) {
+    Var x = Embed(Slice(tokens, 1, 0, source_));   // [B, S, C]
+    for (auto& block : encoder_) x = (*block)(x);  // [B, S, C]
+    return x;
+  }
+  Var Decode(Var tokens, const Var& memory) {
+    Var x = Embed(Slice(tokens, 1, source_, tokens.dim(1) - source_));  // [B, T, C]
+    for (auto& block : decoder_) x = (*block)(x, memory);               // [B, T, C]
+    return x;
+  }
+
+  TransformerConfig config_, encoder_config_, decoder_config_;
+  int64_t source_;
+  nn::Embedding embed_;
+  std::vector<std::unique_ptr<Layer>> encoder_;
+  std::vector<std::unique_ptr<DecoderBlock>> decoder_;
+  std::unique_ptr<Layer> head_;
+};
+
+std::unique_ptr<Model> MakeMarian(const TransformerConfig& config) { return std::make_unique<Marian>(config); }
+
+TransformerConfig Configure(TransformerConfig c) {
+  c.norm = nn::Norm::kLayer;
+  c.bias = true;
+  c.activation = kSwish.In(c) != 0 ? nn::Activation::kSilu : nn::Activation::kExactGelu;
+  c.gated_mlp = false;
+  c.learned_positions = false;
+  c.rope_theta = 0;
+  c.make_model = MakeMarian;
+  return c;
+}
+int64_t Ffn(int64_t dim) { return 4 * dim; }
+
+}  // namespace
+
+extern const ModelFamily marian;
+const ModelFamily marian{
+    .name = "marian",
+    .summary = "an encoder and a decoder that attends to it, norms behind sums, sinusoidal positions",
+    .configure = Configure,
+    .default_ffn = Ffn,
+    .tie_embeddings = true,
+    .objective = Objective::kPairs,
+    .keys = kKeys,
+    .plan = "marian"};
+
+}  // namespace weft::models
