@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
 # Runs the README's two commands from a clean clone in a bare Debian (debootstrap) on two cores: as root, and as a user with sudo,
-# for whom packages are already downloaded. That user also runs the tests, because .ci/run runs them as root. Prints the time of
-# each part. Fails at once if a part fails, and at the end if a part took longer than its line allows.
+# for whom packages are already downloaded. That user also runs the tests, because .ci/run runs them as root, and then installs
+# Weft to /usr/local and builds the examples and a project of its own outside of the tree against it. Prints the time of each
+# part. Fails at once if a part fails, and at the end if a part took longer than its line allows.
 #
 #   tests/bare_debian.sh FOLDER [RELEASE]   as root; RELEASE is bookworm (Debian 12, the default) or trixie (Debian 13).
 #       Uses about 5 GB in FOLDER. A bare system of that release in FOLDER/base is reused.
 set -euo pipefail
 release=${2:-bookworm}
 if [ $# -lt 1 ] || [ $# -gt 2 ] || [[ $release != bookworm && $release != trixie ]] || [ "$(id -u)" -ne 0 ]; then
-  sed -n '2,7s/^# \{0,1\}//p' "$0"
+  sed -n '2,8s/^# \{0,1\}//p' "$0"
   exit 2
 fi
 source_tree=$(cd "$(dirname "$0")/.." && pwd)
@@ -51,6 +52,13 @@ as() {
     su "$user" -s /bin/bash -c "cd /home/weft/weft && git config --global --add safe.directory /home/weft/weft && $2"
 }
 
+# logged LOG SYSTEM COMMAND: runs the command as SYSTEM with its output in LOG, and prints the end of LOG if it fails.
+logged() {
+  local log=$folder/$1
+  shift
+  as "$@" > "$log" 2>&1 || { tail -n 40 "$log"; say "failed, with all output in $log: $2"; return 1; }
+}
+
 # trained SYSTEM: checks the training time of the quickstart, and that it ended with a sample.
 trained() {
   within 180 "$(sed -nE 's/.*"event":"end".*"seconds":([0-9]+).*/\1/p' "$folder/$1/home/weft/weft/build/quickstart.jsonl")" "training, $1, in s"
@@ -68,14 +76,27 @@ second() {
 }
 tests() {
   local begin=$SECONDS
-  as sudo ./tests/run.sh > "$folder/tests.log" 2>&1 || { tail -n 40 "$folder/tests.log"; return 1; }
+  logged tests.log sudo ./tests/run.sh
   grep '^100% tests passed' "$folder/tests.log"
   say "tests: $((SECONDS - begin)) s"
+}
+# Installs to /usr/local what the tests have built, hides the tree, and uses the installed Weft from other folders.
+installed() {
+  local begin=$SECONDS home=$folder/sudo/home/weft
+  logged install.log sudo 'sudo cmake --install build/release && cp -r examples tests/installed.sh ~'
+  mv "$home/weft" "$home/hidden"
+  mkdir "$home/weft"  # where commands start
+  logged installed.log sudo 'cd && ./installed.sh examples && weft version'
+  rmdir "$home/weft"
+  mv "$home/hidden" "$home/weft"
+  cat "$folder/installed.log"
+  say "install, and examples outside of the tree: $((SECONDS - begin)) s"
 }
 
 begin=$SECONDS
 if [ ! -e "$folder/base/etc/debian_version" ]; then
-  debootstrap --variant=minbase --include=ca-certificates,git,sudo "$release" "$folder/base" > "$folder/debootstrap.log"
+  debootstrap --variant=minbase --include=ca-certificates,git,sudo "$release" "$folder/base" > "$folder/debootstrap.log" ||
+    { tail -n 20 "$folder/debootstrap.log"; exit 1; }
 fi
 grep -q "^VERSION_CODENAME=$release\$" "$folder/base/etc/os-release" ||
   { say "$folder/base is another release than $release; give another folder"; exit 2; }
@@ -85,7 +106,7 @@ say "bare system: $((SECONDS - begin)) s"
 
 make root
 begin=$SECONDS
-as root './launcher/quickstart.sh log.jsonl=build/quickstart.jsonl' > "$folder/quickstart.root.log" 2>&1
+logged quickstart.root.log root './launcher/quickstart.sh log.jsonl=build/quickstart.jsonl'
 within 1200 $((SECONDS - begin)) "quickstart as root, with downloads, in s"
 trained root
 second root
@@ -93,10 +114,11 @@ second root
 make sudo
 cp "$folder"/root/var/cache/apt/archives/*.deb "$folder/sudo/var/cache/apt/archives/"
 begin=$SECONDS
-as sudo './launcher/quickstart.sh log.jsonl=build/quickstart.jsonl' > "$folder/quickstart.sudo.log" 2>&1
+logged quickstart.sudo.log sudo './launcher/quickstart.sh log.jsonl=build/quickstart.jsonl'
 within 720 $((SECONDS - begin)) "quickstart with sudo, from clone to sample, in s"
 trained sudo
 second sudo
 tests
 tail -n 25 "$folder/tests.log"
+installed
 exit $slow
