@@ -4,12 +4,13 @@
 # Weft to /usr/local and builds the examples and a project of its own outside of the tree against it. Prints the time of each
 # part. Fails at once if a part fails, and at the end if a part took longer than its line allows.
 #
-#   tests/bare_debian.sh FOLDER [RELEASE]   as root; RELEASE is bookworm (Debian 12, the default) or trixie (Debian 13).
-#       Uses about 5 GB in FOLDER. A bare system of that release in FOLDER/base is reused.
+#   tests/bare_debian.sh FOLDER [RELEASE [USER]]   as root; RELEASE is bookworm (Debian 12, the default) or trixie (Debian 13),
+#       and USER is root or sudo, both by default. Uses about 5 GB in FOLDER. A bare system of that release in FOLDER/base is
+#       reused. With WEFT_BARE_CACHE=FOLDER the builds use that cache of ccache, so that their times say nothing.
 set -euo pipefail
-release=${2:-bookworm}
-if [ $# -lt 1 ] || [ $# -gt 2 ] || [[ $release != bookworm && $release != trixie ]] || [ "$(id -u)" -ne 0 ]; then
-  sed -n '2,8s/^# \{0,1\}//p' "$0"
+release=${2:-bookworm} users=${3:-root sudo} cache=${WEFT_BARE_CACHE:-}
+if [ $# -lt 1 ] || [[ $release != bookworm && $release != trixie ]] || [[ " root sudo " != *" $users "* ]] || [ "$(id -u)" -ne 0 ]; then
+  sed -n '2,9s/^# \{0,1\}//p' "$0"
   exit 2
 fi
 source_tree=$(cd "$(dirname "$0")/.." && pwd)
@@ -17,7 +18,7 @@ mkdir -p "$1"
 folder=$(realpath "$1")
 unmount() {
   for system in root sudo; do
-    umount -R "$folder/$system/proc" "$folder/$system/sys" "$folder/$system/dev" 2> /dev/null || true
+    umount -R "$folder/$system/proc" "$folder/$system/sys" "$folder/$system/dev" "$folder/$system/mnt" 2> /dev/null || true
   done
 }
 trap unmount EXIT
@@ -31,11 +32,15 @@ within() {
 }
 # make NAME: makes a copy of the bare system that contains a clone of this tree.
 make() {
+  unmount
+  ! grep -qF " $folder/$1/" /proc/mounts || { say "something is still mounted in $folder/$1"; exit 1; }
+  rm -rf "${folder:?}/$1"
   cp -a "$folder/base" "$folder/$1"
   mount -t proc proc "$folder/$1/proc"
   mount -t sysfs -o ro sysfs "$folder/$1/sys"
   mount --rbind /dev "$folder/$1/dev"
   mount --make-rslave "$folder/$1/dev"
+  [ -z "$cache" ] || mount --bind "$cache" "$folder/$1/mnt"
   cp /etc/resolv.conf "$folder/$1/etc/resolv.conf"
   # An installed system has both names. MPI looks them up, and would wait for a DNS server if they were missing.
   printf '127.0.0.1 localhost\n127.0.1.1 %s\n' "$(hostname)" > "$folder/$1/etc/hosts"
@@ -46,10 +51,11 @@ make() {
 }
 # as SYSTEM COMMAND: runs the command in the clone with a clean environment.
 as() {
-  local user=weft
+  local user=weft settings=()
   [ "$1" != root ] || user=root
+  [ -z "$cache" ] || settings=(CCACHE_DIR=/mnt CCACHE_UMASK=000)
   taskset -c 0,1 chroot "$folder/$1" env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
-    su "$user" -s /bin/bash -c "cd /home/weft/weft && git config --global --add safe.directory /home/weft/weft && $2"
+    ${settings[@]+"${settings[@]}"} su "$user" -s /bin/bash -c "cd /home/weft/weft && git config --global --add safe.directory /home/weft/weft && $2"
 }
 
 # logged LOG SYSTEM COMMAND: runs the command as SYSTEM with its output in LOG, and prints the end of LOG if it fails.
@@ -100,25 +106,33 @@ if [ ! -e "$folder/base/etc/debian_version" ]; then
 fi
 grep -q "^VERSION_CODENAME=$release\$" "$folder/base/etc/os-release" ||
   { say "$folder/base is another release than $release; give another folder"; exit 2; }
-rm -rf "$folder/root" "$folder/sudo"
+[ -z "$cache" ] || cache=$(mkdir -p "$cache" && chmod -R a+rwX "$cache" && realpath "$cache")
 echo 'APT::Keep-Downloaded-Packages "true";' > "$folder/base/etc/apt/apt.conf.d/keep"
 say "bare system: $((SECONDS - begin)) s"
 
-make root
-begin=$SECONDS
-logged quickstart.root.log root './launcher/quickstart.sh log.jsonl=build/quickstart.jsonl'
-within 1200 $((SECONDS - begin)) "quickstart as root, with downloads, in s"
-trained root
-second root
-
-make sudo
-cp "$folder"/root/var/cache/apt/archives/*.deb "$folder/sudo/var/cache/apt/archives/"
-begin=$SECONDS
-logged quickstart.sudo.log sudo './launcher/quickstart.sh log.jsonl=build/quickstart.jsonl'
-within 720 $((SECONDS - begin)) "quickstart with sudo, from clone to sample, in s"
-trained sudo
-second sudo
-tests
-tail -n 25 "$folder/tests.log"
-installed
+as_root() {
+  local begin
+  make root
+  begin=$SECONDS
+  logged quickstart.root.log root './launcher/quickstart.sh log.jsonl=build/quickstart.jsonl'
+  within 1200 $((SECONDS - begin)) "quickstart as root, with downloads, in s"
+  trained root
+  second root
+}
+with_sudo() {
+  local begin
+  make sudo
+  # Packages that the root's system has downloaded.
+  cp "$folder"/root/var/cache/apt/archives/*.deb "$folder/sudo/var/cache/apt/archives/" 2> /dev/null || true
+  begin=$SECONDS
+  logged quickstart.sudo.log sudo './launcher/quickstart.sh log.jsonl=build/quickstart.jsonl'
+  within 720 $((SECONDS - begin)) "quickstart with sudo, from clone to sample, in s"
+  trained sudo
+  second sudo
+  tests
+  tail -n 25 "$folder/tests.log"
+  installed
+}
+[[ $users != root* ]] || as_root
+[[ $users != *sudo ]] || with_sudo
 exit $slow
