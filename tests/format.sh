@@ -2,10 +2,12 @@
 # Checks that clang-format 14 would change no C++ or CUDA source. Usage: tests/format.sh [--fix]
 set -euo pipefail
 cd "$(dirname "$0")/.."
-format=$(command -v clang-format-14 || command -v clang-format) ||
-  { echo "format: clang-format is missing; install clang-format (Debian 12 has version 14)" >&2; exit 1; }
-version=$("$format" --version | sed -nE 's/.*version ([0-9]+).*/\1/p')
-[ "$version" = 14 ] || { echo "format: expected clang-format 14, got $version; other versions format differently" >&2; exit 1; }
+source tests/packages.sh
+format=$(command -v clang-format-14 || command -v clang-format || true)
+if [[ $("${format:-true}" --version | sed -nE 's/.*version ([0-9]+).*/\1/p') != 14 ]]; then
+  need clang-format-14  # other versions format differently
+  format=clang-format-14
+fi
 case ${1:-} in
   --fix) mode=(-i) ;;
   "") mode=(--dry-run -Werror) ;;

@@ -67,7 +67,7 @@ class Checker {
     return absl::OkStatus();
   }
   static std::string Given(const Json* found, const Json& theirs) {
-    return found ? Shown(theirs) : fmt::format("none, for which transformers takes {}", Shown(theirs));
+    return found ? Shown(theirs) : fmt::format("none, where transformers takes {}", Shown(theirs));
   }
   // Returns what to set, so that the model has the value of a key whose row is `w`.
   std::string Advice(const HfWord& w, const Json& theirs) const {
