@@ -14,10 +14,10 @@ namespace {
 constexpr const char* kHelp = R"(usage: weft export CHECKPOINT OUT [dtype=f32|bf16|f16]
 
 Writes the weights of CHECKPOINT, a folder such as checkpoints/step-000100 or one that holds some, of which the newest
-whole one is taken, as a folder OUT with model.safetensors and config.json: transformers' GPT2LMHeadModel or
-LlamaForCausalLM opens it with from_pretrained(OUT), and weft train with model.init=OUT. A published tokenizer comes
-with them as tokenizer.json or tokenizer.model, and so does a sentencepiece model that weft prepare learnt, for
-AutoTokenizer.from_pretrained(OUT); transformers has no tokenizer for bytes or chars.
+whole one is taken, as a folder OUT with model.safetensors and config.json. In transformers the family's class
+(GPT2LMHeadModel, LlamaForCausalLM, ...) opens it with from_pretrained(OUT), and weft train with model.init=OUT. A
+published tokenizer comes with them as tokenizer.json or tokenizer.model, and so does a sentencepiece model that weft
+prepare learnt, for AutoTokenizer.from_pretrained(OUT); transformers has no tokenizer for bytes or chars.
 
   weft export checkpoints/step-000200 exported
   weft export checkpoints exported dtype=bf16

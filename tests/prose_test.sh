@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Finds habits that make English hard to read, in pages, comments, help texts and messages (docs/style.md).
 # Usage: prose_test.sh ROOT. First tries each habit on a sentence that has it. Sentences that need such a phrase are in
-# tests/prose_exceptions.txt with their reasons; an exception that matches nothing fails.
+# tests/prose/exceptions.txt with their reasons; an exception that matches nothing fails.
 set -euo pipefail
 export LC_ALL=C
 cd "${1:?usage: prose_test.sh ROOT}"
@@ -36,7 +36,7 @@ files() {
     find . -path ./build -prune -o -type f \( -name '*.md' -o -name '*.h' -o -name '*.cc' -o -name '*.cu' -o -name '*.cuh' \
       -o -name '*.def' -o -name '*.sh' -o -name '*.cmake' -o -name CMakeLists.txt -o -name '*.yaml' -o -name '*.awk' \
       -o -name '*.py' -o -path ./.ci/run \) -print | sed 's|^\./||'
-  fi | grep -vE '^(\.github/.*|tests/prose_test\.sh|tests/prose\.awk|tests/bench/results\.md|tests/bench/ladder/README\.md|docs/style\.md)$' | sort |
+  fi | grep -vE '^(\.github/.*|tests/prose_test\.sh|tests/prose/habits\.awk|tests/bench/results\.md|tests/bench/ladder/README\.md|docs/style\.md)$' | sort |
     while IFS= read -r file; do [ ! -e "$file" ] || echo "$file"; done
 }
 
@@ -49,10 +49,10 @@ while IFS=@ read -r pattern instead sentence; do
   grep -qE "$pattern" <<< "$sentence" || report "the pattern of '$instead' does not find: $sentence"
 done < <(habits)
 
-files | xargs awk -f tests/prose.awk > "$work/english"
+files | xargs awk -f tests/prose/habits.awk > "$work/english"
 [ "$(wc -l < "$work/english")" -gt 10000 ] || report "expected the English of the tree, got $(wc -l < "$work/english") lines"
 # An exception is FILE|a part of the sentence|the reason; lines that begin with # explain.
-sed -E '/^(#|$)/d' tests/prose_exceptions.txt > "$work/exceptions"
+sed -E '/^(#|$)/d' tests/prose/exceptions.txt > "$work/exceptions"
 while IFS=@ read -r pattern instead _; do
   { grep -E "$pattern" "$work/english" || true; } | while IFS= read -r line; do
     allowed=no
@@ -66,7 +66,7 @@ while IFS=@ read -r pattern instead _; do
 done < <(habits) > "$work/found"
 if [ -s "$work/found" ]; then
   cat "$work/found"
-  report "expected plain English, got $(grep -c '^    write:' "$work/found") phrases to replace (docs/style.md); exceptions have a line in tests/prose_exceptions.txt"
+  report "expected plain English, got $(grep -c '^    write:' "$work/found") phrases to replace (docs/style.md); exceptions have a line in tests/prose/exceptions.txt"
 fi
 # Pages have one sentence per line, tables apart, so that a diff shows sentences.
 if grep -E '^(docs/.*|README|CONTRIBUTING|CHANGELOG)\.md:' "$work/english" | grep -E '\.md:[0-9]+: *[^| ].*[a-z`)]\. [A-Z]'; then
@@ -74,7 +74,7 @@ if grep -E '^(docs/.*|README|CONTRIBUTING|CHANGELOG)\.md:' "$work/english" | gre
 fi
 touch "$work/used"
 while IFS='|' read -r file part _; do
-  grep -qxF "$file|$part" "$work/used" || report "tests/prose_exceptions.txt: nothing in $file has: $part"
+  grep -qxF "$file|$part" "$work/used" || report "tests/prose/exceptions.txt: nothing in $file has: $part"
 done < "$work/exceptions"
 [ $failed -ne 0 ] || echo "prose: no habit found in $(files | wc -l) files"
 exit $failed

@@ -61,7 +61,7 @@ void ReduceOverTheOtherAxis(Graph& local) {
       node->attrs.Set({"axis", 1 - node->attrs.Int("axis")});
 }
 
-// The real kernel, which is told that the chunk of operand `of`, or of result 0 for -1, starts at element 0 of the
+// The real kernel, but the chunk of operand `of`, or of result 0 for -1, starts at element 0 of the
 // whole dim.
 template <Op op, int of>
 void RunWithoutOffset(const KernelCall& call) {

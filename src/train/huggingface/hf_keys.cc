@@ -25,8 +25,8 @@ constexpr const char *kLabels = "it is for heads that classify", *kGeneration = 
 
 constexpr HfKey kGeneric[] = {
     {"is_causal", "expected true: in Weft a token sees none that come after it", IsTrueOrNone},
-    {"is_encoder_decoder", "expected false: Weft has decoders only", IsFalse},
-    {"add_cross_attention", "expected false: Weft has no cross-attention", IsFalse},
+    {"is_encoder_decoder", "expected false: this family has no encoder and decoder", IsFalse},
+    {"add_cross_attention", "expected false: this family has no cross-attention", IsFalse},
     {"pruned_heads", "expected none: in Weft all blocks have the same heads", IsNone},
     {"per_layer_config", "expected none: in Weft all blocks are alike", IsNone},
     {"layer_types", "expected full_attention in every block, as Weft has it", IsFullAttention},

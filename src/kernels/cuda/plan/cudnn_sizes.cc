@@ -55,6 +55,7 @@ SdpaMask MaskOf(const SdpaSizes& z) {
 bool IsDeterministic(const KernelCall& call) { return call.context->numerics().deterministic; }
 
 std::string CudnnRefusesShape(const KernelCall& call) {
+  if (std::string reason = RefusesOptions(call); !reason.empty()) return reason;
   SdpaSizes z(call);
   if (std::string reason = RefusesSizes(call, z); !reason.empty()) return reason;
   if (!HasCudnnAttention())

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <utility>
 
 #include "weft/kernels/cuda/plan/cudnn_sizes.h"
 
@@ -72,11 +73,26 @@ size_t SdpaWorkspace(SdpaBackends backends, const KernelCall& call) {
   return std::max(ChooseSdpa(backends, call, SIZE_MAX).workspace(call), SdpaRowsWorkspace(call));
 }
 
+std::string RefusesOptions(const KernelCall& call) {
+  const Attrs& attrs = *call.attrs;
+  constexpr std::pair<AttrName<int64_t>, const char*> kFlags[] = {
+      {"mask", "masks"}, {"bias", "biases"}, {"sinks", "sinks"}, {"offsets", "offsets"}, {"segments", "segments"}};
+  for (auto& [flag, what] : kFlags)
+    if (attrs.IntOr(flag, 0)) return fmt::format("it does not take {}", what);
+  if (attrs.IntOr("left", -1) >= 0 || attrs.IntOr("right", -1) >= 0) return "it does not take windows";
+  if (attrs.Has("softcap")) return "it does not take soft caps";
+  if (attrs.Has("p")) return "it does not drop probabilities";
+  int64_t keys = call.in[1].dim(3).extent, values = call.in[2].dim(3).extent;
+  if (keys != values) return fmt::format("values of size {} differ from keys of size {}", values, keys);
+  return {};
+}
+
 size_t SdpaRowsWorkspace(const KernelCall& call) { return IsSdpaGrad(call) ? SdpaRowsBytes(call) : 0; }
 
 std::string FlashRefusesShape(const KernelCall& call) {
   DType dtype = call.in[0].dtype;
   int64_t size = call.in[0].dim(3).extent;
+  if (std::string reason = RefusesOptions(call); !reason.empty()) return reason;
   if (!IsHalf(dtype) && dtype != DType::kF32) return fmt::format("{} is none of bf16, f16 and f32", Name(dtype));
   if (IsHalf(dtype) && size % 8) return fmt::format("head size {} is not a multiple of 8", size);
   if (size > 256) return fmt::format("head size {} is above 256", size);
@@ -89,6 +105,7 @@ std::string PlainRefuses(const KernelCall& call) {
   constexpr int64_t kLargest = 1024;  // four rows of f64 fit the shared memory of every block
   DType dtype = call.in[0].dtype;
   int64_t size = call.in[0].dim(3).extent;
+  if (std::string reason = RefusesOptions(call); !reason.empty()) return reason;
   if (!IsFloating(dtype)) return fmt::format("{} is no floating type; cast q, k and v", Name(dtype));
   if (size > kLargest) return fmt::format("head size {} is above {}; use more and smaller heads", size, kLargest);
   return {};

@@ -37,7 +37,9 @@ const SdpaBackend& ChooseSdpa(SdpaBackends backends, const KernelCall& call, siz
 std::string ExplainSdpa(SdpaBackends backends, const KernelCall& call);
 size_t SdpaWorkspace(SdpaBackends backends, const KernelCall& call);
 
-// Return why shapes and dtypes rule the backend out, or an empty string if they do not.
+// Returns why no backend takes the call's options yet (windows, masks, soft caps, ...), or an empty string.
+std::string RefusesOptions(const KernelCall& call);
+// Return why shapes, dtypes and options rule the backend out, or an empty string if they do not.
 std::string FlashRefusesShape(const KernelCall& call);
 std::string PlainRefuses(const KernelCall& call);
 // The workspace of flash and plain in bytes: the rows of the backward pass.

@@ -178,7 +178,7 @@ int64_t Ffn(int64_t dim) { return 4 * dim; }
 extern const ModelFamily marian;
 const ModelFamily marian{
     .name = "marian",
-    .summary = "an encoder and a decoder that attends to it, norms behind sums, sinusoidal positions",
+    .summary = "an encoder and a decoder that attends to it, norms after sums, sinusoidal positions",
     .configure = Configure,
     .default_ffn = Ffn,
     .tie_embeddings = true,
