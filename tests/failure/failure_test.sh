@@ -58,7 +58,7 @@ planned() {
 ended() {
   local rank fault limit pattern pid moment call ms number later
   read -r _ _ _ rank fault limit pattern <<< "${row_of[$1]}"
-  cp "$dir/$1/out" "$dir/out"
+  tr -d '\0' < "$dir/$1/out" > "$dir/out"  # mpirun of Open MPI 5 ends its own message with a null byte
   read -r pid moment call < <(cat "$dir/$1/fault" "$dir/out" 2> /dev/null |
     sed -nE "s/^fault: rank $rank pid ([0-9]+) at ([0-9]+) since 1970: [a-zA-Z]+ ?(.*)/\1 \2 \3/p") ||
     fail "$1: expected a line of the fault"

@@ -77,6 +77,16 @@ done
 # ctrl-C stops the text in progress, and between texts it ends the conversation.
 grows() { local before; before=$(wc -c < "$dir/out"); for _ in {1..200}; do sleep 0.1; [ "$(wc -c < "$dir/out")" -le "$before" ] || return 0; done; return 1; }
 rests() { local before=-1; for _ in {1..50}; do sleep 0.4; [ "$(wc -c < "$dir/out")" -ne "$before" ] || return 0; before=$(wc -c < "$dir/out"); done; return 1; }
+# begun RANKS LINE: the text after the line is in progress. Under Open MPI 5 that of several ranks is printed when it ends.
+late=$(mpirun --version | grep -c 'Open MPI) 5' || true)
+begun() {
+  if [ "$late" -eq 0 ] || [ "$1" -eq 1 ]; then
+    grows || fail "expected a text after '$2' on $1 ranks"
+    return
+  fi
+  for _ in {1..200}; do ! grep -q '^weights: ' "$dir/err" || break; sleep 0.1; done
+  sleep 3
+}
 mkfifo "$dir/typed"
 for ranks in 1 2; do
   : > "$dir/out"
@@ -85,8 +95,13 @@ for ranks in 1 2; do
   exec 9> "$dir/typed"
   for line in "It was" "the clock"; do
     echo "$line" >&9
-    grows || fail "expected a text after '$line' on $ranks ranks"
+    begun $ranks "$line"
+    before=$(wc -c < "$dir/out")
     kill -INT $job
+    if [ "$late" -eq 1 ] && [ $ranks -eq 2 ]; then
+      for _ in {1..200}; do [ "$(wc -c < "$dir/out")" -le "$before" ] || break; sleep 0.1; done
+      [ "$(wc -c < "$dir/out")" -gt "$before" ] || fail "expected a text after '$line' on $ranks ranks"
+    fi
     rests || fail "expected SIGINT to stop the text on $ranks ranks"
   done
   kill -INT $job
