@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <utility>
 
 #include "weft/kernels/cuda/plan/cudnn_sizes.h"
 
@@ -75,10 +74,14 @@ size_t SdpaWorkspace(SdpaBackends backends, const KernelCall& call) {
 
 std::string RefusesOptions(const KernelCall& call) {
   const Attrs& attrs = *call.attrs;
-  constexpr std::pair<AttrName<int64_t>, const char*> kFlags[] = {
+  struct Flag {
+    AttrName<int64_t> name;
+    const char* operands;
+  };
+  static constexpr Flag kFlags[] = {
       {"mask", "masks"}, {"bias", "biases"}, {"sinks", "sinks"}, {"offsets", "offsets"}, {"segments", "segments"}};
-  for (auto& [flag, what] : kFlags)
-    if (attrs.IntOr(flag, 0)) return fmt::format("it does not take {}", what);
+  for (const Flag& flag : kFlags)
+    if (attrs.IntOr(flag.name, 0)) return fmt::format("it does not take {}", flag.operands);
   if (attrs.IntOr("left", -1) >= 0 || attrs.IntOr("right", -1) >= 0) return "it does not take windows";
   if (attrs.Has("softcap")) return "it does not take soft caps";
   if (attrs.Has("p")) return "it does not drop probabilities";
