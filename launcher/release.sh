@@ -25,7 +25,7 @@ fi
 # Archives use the libraries of the system that built them, so its name is part of theirs.
 system() {
   # shellcheck source=/dev/null
-  (. /etc/os-release && echo "$ID${VERSION_ID:-}-$(uname -m)")
+  (ID="" VERSION_ID="" && . /etc/os-release && echo "$ID$VERSION_ID-$(uname -m)")
 }
 name=weft-$version
 mkdir -p "$out"
