@@ -31,7 +31,8 @@ struct Tiles {
     dout = scratch.Take<C>(z.E * z.query_block);
     q_rows = scratch.Take<C>(z.query_block * Dp);
     dout_rows = scratch.Take<C>(z.query_block * Ep);
-    for (C** tile : {&p, &ds, &slope}) *tile = scratch.Take<C>(kKeyBlock * z.query_block);
+    for (C** tile : {&p, &ds}) *tile = scratch.Take<C>(kKeyBlock * z.query_block);
+    slope = z.softcap ? scratch.Take<C>(kKeyBlock * z.query_block) : nullptr;
     for (C** tile : {&lse, &delta, &scale}) *tile = scratch.Take<C>(z.query_block);
     k = scratch.Take<C>(kKeyBlock * z.D);
     v = scratch.Take<C>(kKeyBlock * z.E);

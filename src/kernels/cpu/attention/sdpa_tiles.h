@@ -24,6 +24,7 @@ struct SdpaSizes {
   int64_t shift;        // local query i stands at local key i + shift, plus the offset of its sequence
   int64_t left, right;  // the window around that position; -1: open
   double scale;
+  bool softcap;         // whether scores are capped
   int64_t query_block;  // columns of a tile
 
   SdpaSizes(const KernelCall& call, int64_t lanes) {
@@ -37,6 +38,7 @@ struct SdpaSizes {
     shift = q.dim(1).offset - k.dim(1).offset + call.attrs->IntOr("causal_offset", 0);
     scale = call.attrs->Has("scale") ? call.attrs->Float("scale") : 0;
     if (scale == 0) scale = 1 / std::sqrt(double(q.dim(3).global));
+    softcap = call.attrs->Has("softcap");
     query_block = std::min(kQueryBlock, RoundUp(std::max<int64_t>(T, 1), lanes));
   }
   int64_t KvHead(int64_t h) const { return (h + first_head) / group - first_kv_head; }
