@@ -142,6 +142,7 @@ class RandomRuns {
     TransformerConfig sizes{.layers = Pick(1, 2), .heads = Pick(2, 6)};
     const char* family = kFamilies[size_t(Pick(0, 2))];
     sizes.kv_heads = family == std::string("llama") && sizes.heads % 2 == 0 ? 2 : sizes.heads;
+    if (family == std::string("neox")) sizes.own["rotary_share"] = 1;  // a quarter of its small heads is no dim
     sizes.dim = sizes.heads * 2 * Pick(1, 4);
     sizes.ffn = Pick(8, 60);
     sizes.vocab = Pick(11, 70);
