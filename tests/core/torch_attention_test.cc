@@ -1,4 +1,4 @@
-// Attention has PyTorch's values and gradients: cases of tests/golden, made by tests/interop/torch_attention.py.
+// Attention has PyTorch's values and gradients: cases of tests/golden/.torch, made by tests/interop/torch_attention.py.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -34,7 +34,7 @@ Vars Run(const GoldenCase& c, const Vars& in) { return {Sdpa(in[0], in[1], in[2]
 
 using Replay = void (*)(const GoldenCase&, const test::GoldenFunction&);
 void ReplayAll(Replay replay) {
-  static const std::vector<GoldenCase> cases = test::ReadGolden("torch_attention.jsonl");
+  static const std::vector<GoldenCase> cases = test::ReadGolden("attention.jsonl");
   EXPECT_GE(cases.size(), 390u);
   size_t ran = 0;
   for (size_t i = 0; i < cases.size(); i += size_t(test::Share()), ran++) {

@@ -1,8 +1,9 @@
 // Golden cases that tests/interop/torch_golden.py made with PyTorch, which describes the format, and their replay:
-// eagerly, traced, and on 2 x 2 ranks in this process.
+// eagerly, traced, and on 2 x 2 ranks in this process. The files are in a hidden folder, because the quickstart trains
+// on the text files of tests.
 //
 //   const GoldenFunctions kFunctions{{"exp", [](const GoldenCase& c, const Vars& in) { return Vars{Exp(in[0])}; }}};
-//   for (const GoldenCase& c : ReadGolden("torch_ops.jsonl")) ExpectTraced(c, kFunctions.at(c.op));
+//   for (const GoldenCase& c : ReadGolden("ops.jsonl")) ExpectTraced(c, kFunctions.at(c.op));
 #pragma once
 #include <functional>
 #include <map>

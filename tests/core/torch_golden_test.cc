@@ -1,4 +1,5 @@
-// Ops and functions have PyTorch's values and gradients: cases of tests/golden, made by tests/interop/torch_golden.py.
+// Ops and functions have PyTorch's values and gradients: cases of tests/golden/.torch, made by
+// tests/interop/torch_golden.py.
 #include "core/torch_golden.h"
 
 #include <gtest/gtest.h>
@@ -81,7 +82,7 @@ const test::GoldenFunctions kFunctions{
 #undef WEFT_CASE
 
 const std::vector<GoldenCase>& Cases() {
-  static const std::vector<GoldenCase> cases = test::ReadGolden("torch_ops.jsonl");
+  static const std::vector<GoldenCase> cases = test::ReadGolden("ops.jsonl");
   return cases;
 }
 

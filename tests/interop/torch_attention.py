@@ -1,4 +1,4 @@
-"""Makes golden cases of attention with PyTorch: python3 torch_attention.py > tests/golden/torch_attention.jsonl
+"""Makes golden cases of attention with PyTorch: python3 torch_attention.py > tests/golden/.torch/attention.jsonl
 
 torch_golden.py has the format. scaled_dot_product_attention gives the cases that it can compute; windows, segments and
 lengths are masks to it. Soft caps and sinks are composed with softmax. Operands lie as Weft has them: q [B, T, H, D],

@@ -1,4 +1,4 @@
-"""Makes golden cases of ops and functions with PyTorch: python3 torch_golden.py > tests/golden/torch_ops.jsonl
+"""Makes golden cases of ops and functions with PyTorch: python3 torch_golden.py > tests/golden/.torch/ops.jsonl
 
 Needs torch and numpy; the tests need neither. One case is one line of JSON:
 
