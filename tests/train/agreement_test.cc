@@ -91,8 +91,12 @@ TEST(Agreement, ComparesEveryKeyThatIsNotMarked) {
   int compared = 0;
   for (const Field& field : Schema()) {
     Config probe;
-    probe.model.family = "gpt2";
-    if (field.absent && field.absent(probe)) continue;  // a key of other families
+    Words family;  // one that has the key
+    for (const char* name : {"gpt2", "bert", "mistral", "gemma2", "marian"}) {
+      family = {std::string("model.family=") + name};
+      probe.model.family = name;
+      if (!field.absent || !field.absent(probe)) break;
+    }
     if (!std::holds_alternative<int64_t*>(field.ref(probe)) || field.not_built) continue;
     std::string key = field.key;
     std::string value = key == "model.heads" || key == "model.kv_heads" ? "2" : key == "model.dim" ? "6" : "1";
@@ -101,6 +105,8 @@ TEST(Agreement, ComparesEveryKeyThatIsNotMarked) {
                "checkpoint.keep=3", "mesh.dp=2",        "checkpoint.dir=c",
                "mesh.tp=2",         "mesh.replicate=2", "train.seed=4",
                "log.every=2",       "threads=2"};
+    base.insert(base.end(), family.begin(), family.end());
+    if (key == "model.head_dim") value = "6";
     if (key == "model.dim") base.push_back("model.heads=2");
     if (key == "model.vocab") value = "299";
     if (key == "model.layers" || key == "model.ffn") value = "3";
