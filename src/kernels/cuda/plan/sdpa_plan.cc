@@ -63,8 +63,11 @@ std::string ExplainSdpa(SdpaBackends backends, const KernelCall& call) {
 const SdpaBackend& ChooseSdpa(SdpaBackends backends, const KernelCall& call, size_t scratch) {
   Choice choice = Choose(backends, call, scratch);
   if (choice.backend) return *choice.backend;
-  Fail(fmt::format("{} on CUDA: no backend takes {} with head size {} ({})", IsSdpaGrad(call) ? "sdpa_grad" : "sdpa",
-                   Name(call.in[0].dtype), call.in[0].dim(3).extent, choice.refusals));
+  const char* op = IsSdpaGrad(call) ? "sdpa_grad" : "sdpa";
+  if (std::string reason = RefusesOptions(call); !reason.empty())
+    Fail(fmt::format("{} on CUDA: {}; no backend computes that on GPUs yet, so use device=cpu", op, reason));
+  Fail(fmt::format("{} on CUDA: no backend takes {} with head size {} ({})", op, Name(call.in[0].dtype),
+                   call.in[0].dim(3).extent, choice.refusals));
 }
 
 // A run is the first to see whether data is aligned, so it may have to fall back to a backend that needs only the rows.
