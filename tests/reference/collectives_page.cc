@@ -28,7 +28,7 @@ std::string NameOr(AttrName<int64_t> name, const char* otherwise) { return name 
 
 std::string CollectivesPage(const Places&) {
   std::string text = Heading("Collectives",
-                             "[What the collectives cost](../guide/ranks-and-hosts.md#what-the-collectives-cost) has "
+                             "[Cost of collectives](../guide/ranks-and-hosts.md#cost-of-collectives) has "
                              "their steps and bytes.");
   std::vector<std::vector<std::string>> groups, graph;
   for (const CollectiveTraits& c : kCollectiveTraits)
