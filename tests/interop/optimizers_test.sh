@@ -27,7 +27,7 @@ trained() {
     train.clip=0 "log.jsonl=$dir/$1.jsonl" "${@:4}"
   compared+=("$1" "$dir/$1.jsonl" "$3")
 }
-trained adamw 20 '{"lr": 3e-3}' optimizer.lr=3e-3
+trained adamw 20 '{"lr": 1e-3}' optimizer.lr=1e-3
 trained sgd 20 '{"lr": 0.1}' optimizer.name=sgd optimizer.lr=0.1
 trained sgd_decay 20 '{"lr": 0.1, "momentum": 0.9, "weight_decay": 0.1}' optimizer.name=sgd optimizer.lr=0.1 optimizer.momentum=0.9 \
   optimizer.weight_decay=0.1
