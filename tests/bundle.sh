@@ -7,7 +7,7 @@ open_bundle() {
   local wheels
   folder=$(mktemp -d)
   trap 'rm -rf "$folder"' EXIT
-  tar -xzf "$1" -C "$folder"
+  tar -xf "$1" -C "$folder"
   wheels=$(python3 -c 'import glob, site; print(":".join(d for s in site.getsitepackages() for d in glob.glob(s + "/nvidia/*/lib")))' 2> /dev/null) ||
     wheels=""  # no Python
   export LD_LIBRARY_PATH=$folder/weft/lib:$folder/weft/bin${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}${wheels:+:$wheels}

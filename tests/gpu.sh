@@ -18,7 +18,7 @@ fi
 [ -f "${1:-}" ] || { sed -n '2,8s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
-tar -xzf "$1" -C "$folder"
+tar -xf "$1" -C "$folder"
 export LD_LIBRARY_PATH=$folder/weft/lib:$folder/weft/bin${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} WEFT_TEST_DEVICE=cuda
 export CUDA_CACHE_MAXSIZE=$((4 << 30))  # enough for the translated PTX of all tests
 failed=0
