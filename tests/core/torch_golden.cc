@@ -166,7 +166,7 @@ void ExpectEager(const GoldenCase& c, const GoldenFunction& fn, const MeshShape&
     EagerBuilder eager(runtime, [](const std::string&, const ValueInfo&) { return Tensor(); });
     BuilderScope scope(eager);
     auto value = [&](const Tensor& x, const Sharding& placement) {
-      Tensor chunk = Chunk(x, placement, mesh, runtime.coords).Clone();
+      Tensor chunk = Chunk(x, placement, mesh, runtime.coords).Clone().To(runtime.memory());
       return eager.FromLocal(chunk, x.shape(), placement, IsFloating(x.dtype()));
     };
     Vars in, cotangents;
@@ -174,11 +174,12 @@ void ExpectEager(const GoldenCase& c, const GoldenFunction& fn, const MeshShape&
     for (size_t o = 0; o < c.out.size(); o++)
       if (IsFloating(c.out[o].dtype())) cotangents.push_back(value(Cotangent(c.out[o], o), whole));
     Results results = Run(c, fn, in, cotangents);
-    for (size_t o = 0; o < results.outputs.size(); o++) ExpectOutput(c, o, eager.ToLocal(results.outputs[o], whole));
+    for (size_t o = 0; o < results.outputs.size(); o++)
+      ExpectOutput(c, o, eager.ToLocal(results.outputs[o], whole).To(CpuRuntime()));
     for (size_t i = 0; i < results.gradients.size(); i++) {
       if (!HasGradient(c, i)) continue;
       const Var& d = results.gradients[i];
-      ExpectGradient(c, i, d.defined() ? eager.ToLocal(d, whole).ToDoubles() : Zeros(c, i));
+      ExpectGradient(c, i, d.defined() ? eager.ToLocal(d, whole).To(CpuRuntime()).ToDoubles() : Zeros(c, i));
     }
   });
 }

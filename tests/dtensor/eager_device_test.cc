@@ -10,6 +10,8 @@
 #include "double/group_double.h"
 #include "double/kernels_double.h"
 #include "dtensor/dtensor_testing.h"
+#include "error_of.h"
+#include "weft/core/compile/eager.h"
 #include "weft/core/ops/ops.h"
 #include "weft/core/transforms/grad.h"
 #include "weft/dist/group/staged/staged_group.h"
@@ -127,6 +129,16 @@ TEST(EagerDevice, FactoriesMakeTheirTensorsThere) {
     DefaultDeviceScope scope(rank.context.device(kDevice).device());
     EagerScope eager(rank.context, rank.mesh);
     EXPECT_EQ(Empty(shape, rank.mesh, s).ToLocal().device().kind, kDevice);
+  });
+}
+
+TEST(EagerDevice, FromLocalRefusesATensorElsewhere) {
+  OnDeviceMesh([](test::Rank rank) {
+    EagerBuilder eager({&rank.context, &rank.mesh, rank.mesh.shape(), rank.mesh.coords(), kDevice}, {});
+    Tensor host = Tensor::Zeros(DType::kF32, {2});
+    std::string error = test::ErrorOf([&] { eager.FromLocal(host, {2}, {Replicate(), Replicate()}); });
+    EXPECT_NE(error.find("expected a tensor on cuda, where this program runs, got one on cpu"), std::string::npos)
+        << error;
   });
 }
 

@@ -99,6 +99,9 @@ Var EagerBuilder::FromLocal(Tensor local, const Shape& global, const Sharding& s
   WEFT_CHECK(info.shape == local.shape(),
              fmt::format("FromLocal: the chunk of {} placed {} is {}, got {}", ToString(global), ToString(resolved),
                          ToString(info.shape), ToString(local.shape())));
+  WEFT_CHECK(local.device().kind == runtime_.device,
+             fmt::format("FromLocal: expected a tensor on {}, where this program runs, got one on {}; move it with To",
+                         Name(runtime_.device), Name(local.device().kind)));
   std::shared_ptr<Node> held = LocalNode(Op::kLeaf, attrs, {info});
   held->values[0]->tensor = std::move(local);
   Var value(node, 0);
