@@ -61,11 +61,12 @@ void ReduceOverTheOtherAxis(Graph& local) {
       node->attrs.Set({"axis", 1 - node->attrs.Int("axis")});
 }
 
-// The real kernel, but the chunk of operand `of`, or of result 0 for -1, starts at element 0 of the
-// whole dim.
-template <Op op, int of>
+constexpr int kItsDim = -1;  // the attribute "dim" of the op
+
+// The real kernel, but the chunk of operand `of`, or of result 0 for -1, starts at element 0 of the whole dim.
+template <Op op, int of, int which>
 void RunWithoutOffset(const KernelCall& call) {
-  size_t dim = size_t(call.attrs->Int("dim"));
+  size_t dim = which == kItsDim ? size_t(call.attrs->Int("dim")) : size_t(which);
   std::vector<TensorView> in(call.in.begin(), call.in.end()), out(call.out.begin(), call.out.end());
   (of < 0 ? out[0] : in[size_t(of)]).dims[dim].offset = 0;
   KernelCall moved = call;
@@ -73,10 +74,10 @@ void RunWithoutOffset(const KernelCall& call) {
   moved.out = out;
   test::KernelsOf(DeviceKind::kCpu).Row(op).run(moved);
 }
-template <Op op, int of>
+template <Op op, int of, int which>
 void DropOffset(KernelTable& table) {
   KernelRow row = table.Row(op);
-  row.run = &RunWithoutOffset<op, of>;
+  row.run = &RunWithoutOffset<op, of, which>;
   table.Add(op, row);
 }
 
@@ -94,9 +95,9 @@ Mutation TwoAxisMutation(const char* name, Op op, void (*damage)(Graph& local)) 
   return {name, op, [](OpRecord&) {}, {{2, 2}}, damage};
 }
 
-template <Op op, int of>
+template <Op op, int of, int which = kItsDim>
 Mutation OffsetMutation(const char* name) {
-  return {name, op, [](OpRecord&) {}, {{3}}, nullptr, DropOffset<op, of>};
+  return {name, op, [](OpRecord&) {}, {{3}}, nullptr, DropOffset<op, of, which>};
 }
 
 template <Op op, auto Change>
@@ -141,6 +142,14 @@ const Mutation kMutations[] = {
     OffsetMutation<Op::kScatterAdd, -1>("ScatterAddWithoutItsOffset"),
     OffsetMutation<Op::kDynamicSlice, 0>("DynamicSliceWithoutItsOffset"),
     OffsetMutation<Op::kDynamicUpdate, -1>("DynamicUpdateWithoutItsOffset"),
+    OffsetMutation<Op::kSdpa, 0, 0>("DropoutOfTheFirstSequences"),
+    OffsetMutation<Op::kSdpa, 0, 1>("MaskFromTheFirstQuery"),
+    OffsetMutation<Op::kSdpa, 0, 2>("KeysOfTheFirstHeads"),
+    OffsetMutation<Op::kSdpaGrad, 0, 0>("DropoutOfTheFirstSequencesInGradients"),
+    OffsetMutation<Op::kSdpaGrad, 0, 1>("MaskFromTheFirstQueryInGradients"),
+    OffsetMutation<Op::kSdpaGrad, 0, 2>("KeysOfTheFirstHeadsInGradients"),
+    DimsMutation<Op::kSdpaGrad, kDropBlocked>("GradientsOverAChunkOfTheKeys"),
+    DimsMutation<Op::kSdpaGrad, kReduceToMax>("KeyGradientsTakenAsMaxOverRanks"),
     {"SmoothingLostOverAShardedVocabulary", Op::kCrossEntropy,
      [](OpRecord& record) { record.fallback = CrossEntropyWithoutSmoothing; }},
     TwoAxisMutation("OuterAxisOfADimGatheredFirst", Op::kExp, ExchangeAxes<Op::kAllGather>),
