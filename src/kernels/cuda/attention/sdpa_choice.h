@@ -22,7 +22,7 @@ void SdpaF32(const KernelCall& call);
 void SdpaGradF32(const KernelCall& call);
 size_t SdpaF32SharedBytes(int64_t head_size);
 size_t SdpaGradF32SharedBytes(int64_t head_size);
-// plain: in sdpa_plain.cu.
+// plain: in sdpa_plain.cu and sdpa_plain_grad.cu.
 void SdpaPlain(const KernelCall& call);
 void SdpaGradPlain(const KernelCall& call);
 

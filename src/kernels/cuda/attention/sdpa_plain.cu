@@ -1,211 +1,102 @@
-// Attention for every floating dtype and head sizes up to 1024, in memory linear in the sequence length: the backend of
-// last resort.
+// Attention for every floating dtype, every option and head sizes up to 1024, in memory linear in the sequence length:
+// the backend of last resort. Its backward pass is in sdpa_plain_grad.cu.
 //
-// Forward and dQ use one block per query, which walks its keys in pieces of one key per thread. dK and dV use one block
-// per key, which walks the queries that see it. A piece has two steps: the scores, one per warp; then the weighted sum
-// of rows, one column per thread. Sums have a fixed order.
-#include "weft/kernels/common/nest.h"
+// One block per query walks the keys that its position lets it see, in pieces of one key per thread. A piece has three
+// steps: which keys are seen, one per thread; the scores, one per warp; then the weighted sum of rows, one column per
+// thread. Sums have a fixed order.
 #include "weft/kernels/cuda/attention/sdpa_choice.h"
-#include "weft/kernels/cuda/device/device.h"
-#include "weft/kernels/cuda/loops/block.cuh"
-#include "weft/kernels/cuda/loops/convert.cuh"
+#include "weft/kernels/cuda/attention/sdpa_plain.cuh"
 
 namespace weft::cuda {
 namespace {
 
-constexpr int kThreads = 128;
-constexpr int kWarps = kThreads / kWarp;
+constexpr int kThreads = kPlainThreads, kWarps = kPlainWarps;
 
-// Returns the shared memory of a block in bytes: `rows` rows of D, `pieces` values per thread, and the buffer of
-// BlockReduce.
-template <class C>
-size_t SharedBytes(const SdpaSizes& z, int rows, int pieces) {
-  return (size_t(rows) * size_t(z.D) + size_t(pieces) * kThreads + kWarps) * sizeof(C);
-}
-
-template <class C>
-__device__ C* SharedStart() {
-  extern __shared__ double shared[];
-  return reinterpret_cast<C*>(shared);
-}
-
-template <class T, class C>
-__device__ void LoadRow(const T* row, int D, C* to) {
-  for (int d = int(threadIdx.x); d < D; d += kThreads) to[d] = Widen(row[d]);
-}
-
-// Returns the dot product of a row in shared memory and one in storage, in every lane of the warp.
-template <class T, class C>
-__device__ C WarpDot(const C* a, const T* b, int D) {
-  C sum = 0;
-  for (int d = int(threadIdx.x) % kWarp; d < D; d += kWarp) sum += a[d] * Widen(b[d]);
-  return WarpReduce(sum, SumOf());
-}
-
-__device__ __forceinline__ float ExpOf(float x) { return expf(x); }
-__device__ __forceinline__ double ExpOf(double x) { return exp(x); }
 __device__ __forceinline__ float LogOf(float x) { return logf(x); }
 __device__ __forceinline__ double LogOf(double x) { return log(x); }
 
-struct Place {
-  int b, i, h;
-};
-// Returns the indices of block number `block` in [B, heads, rows].
-__device__ Place PlaceOf(int64_t block, int heads, int rows) {
-  return {int(block / rows / heads), int(block % rows), int(block / rows % heads)};
-}
-
-template <class T, class C = Compute<T>>
-__global__ void __launch_bounds__(kThreads)
-    PlainForward(SdpaSizes z, SdpaOperand q, SdpaOperand k, SdpaOperand v, SdpaOperand out, SdpaOperand lse) {
-  auto [b, i, h] = PlaceOf(blockIdx.x, z.H, z.T);
-  int g = z.KvHead(h), keys = z.Visible(i), tid = int(threadIdx.x), warp = tid / kWarp;
-  C* query = SharedStart<C>();  // [D]
-  C* sum = query + z.D;         // [D]
-  C* p = sum + z.D;             // [kThreads]
-  C* scratch = p + kThreads;    // [kWarps]
-  LoadRow(q.At<T>(b, i, h), z.D, query);
-  for (int d = tid; d < z.D; d += kThreads) sum[d] = 0;
+// A softmax over the keys so far.
+template <class C>
+struct RunningSoftmax {
   C largest = -C(INFINITY), total = 0;
-  for (int begin = 0; begin < keys; begin += kThreads) {
-    int n = min(kThreads, keys - begin);
-    __syncthreads();
-    for (int j = warp; j < n; j += kWarps) {
-      C dot = WarpDot(query, k.At<T>(b, begin + j, g), z.D);
-      if (tid % kWarp == 0) p[j] = dot * C(z.scale);
-    }
-    __syncthreads();
-    C score = tid < n ? p[tid] : -C(INFINITY);
+
+  // Returns the factor by which earlier sums must be scaled, and turns each thread's score into exp(score - largest).
+  __device__ C Add(C& score, C* scratch) {
     C top = BlockReduce(max(score, largest), MaxOf(), scratch);
     C base = top == -C(INFINITY) ? C(0) : top;  // all scores may be -inf
-    C factor = ExpOf(largest - base), probability = ExpOf(score - base);
-    p[tid] = probability;
-    total = total * factor + BlockReduce(probability, SumOf(), scratch);
+    C factor = ExpOf(largest - base);
+    score = ExpOf(score - base);
+    total = total * factor + BlockReduce(score, SumOf(), scratch);
     largest = top;
-    __syncthreads();
-    for (int d = tid; d < z.D; d += kThreads) {
-      C value = sum[d] * factor;
-      for (int j = 0; j < n; j++) value += p[j] * Widen(v.At<T>(b, begin + j, g)[d]);
-      sum[d] = value;  // only this thread reads and writes it
-    }
+    return factor;
   }
-  C inverse = total > 0 ? 1 / total : total;  // NaN stays NaN
-  T* y = out.At<T>(b, i, h);                  // [D]
-  for (int d = tid; d < z.D; d += kThreads) y[d] = Narrow<T>(sum[d] * inverse);
-  if (tid == 0) *lse.At<C>(b, i, h) = largest + LogOf(total);
-}
-
-template <class T, class C = Compute<T>>
-__global__ void __launch_bounds__(kThreads) PlainGradQ(SdpaSizes z, SdpaOperand q, SdpaOperand k, SdpaOperand v,
-                                                       SdpaOperand dout, SdpaRows<C> rows, SdpaOperand dq) {
-  auto [b, i, h] = PlaceOf(blockIdx.x, z.H, z.T);
-  int g = z.KvHead(h), keys = z.Visible(i), tid = int(threadIdx.x), warp = tid / kWarp;
-  C* query = SharedStart<C>();  // [D]
-  C* dy = query + z.D;          // [D]
-  C* sum = dy + z.D;            // [D]
-  C* ds = sum + z.D;            // [kThreads]
-  LoadRow(q.At<T>(b, i, h), z.D, query);
-  LoadRow(dout.At<T>(b, i, h), z.D, dy);
-  for (int d = tid; d < z.D; d += kThreads) sum[d] = 0;
-  int64_t at = rows.At(z, b, h) + i;
-  C lse = rows.lse[at], delta = rows.delta[at];
-  for (int begin = 0; begin < keys; begin += kThreads) {
-    int n = min(kThreads, keys - begin);
-    __syncthreads();
-    for (int j = warp; j < n; j += kWarps) {
-      C score = WarpDot(query, k.At<T>(b, begin + j, g), z.D) * C(z.scale);
-      C dp = WarpDot(dy, v.At<T>(b, begin + j, g), z.D);
-      if (tid % kWarp == 0) ds[j] = ExpOf(score - lse) * (dp - delta);
+  // Ends it with a score that has no value; -inf: none. Returns lse, and sets the factor of the results.
+  __device__ C End(C sink, C& factor) const {
+    C top = largest, sum = total, scale = 1;
+    if (sink > -C(INFINITY)) {
+      top = max(largest, sink);
+      scale = ExpOf(largest - top);
+      sum = total * scale + ExpOf(sink - top);
     }
-    __syncthreads();
-    for (int d = tid; d < z.D; d += kThreads) {
-      C part = 0;  // of these keys: sums of partial sums lose less
-      for (int j = 0; j < n; j++) part += ds[j] * Widen(k.At<T>(b, begin + j, g)[d]);
-      sum[d] += part;
-    }
+    factor = sum > 0 ? scale / sum : sum;  // NaN stays NaN
+    return top + LogOf(sum);
   }
-  T* y = dq.At<T>(b, i, h);  // [D]
-  for (int d = tid; d < z.D; d += kThreads) y[d] = Narrow<T>(sum[d] * C(z.scale));
-}
+};
 
 template <class T, class C = Compute<T>>
 __global__ void __launch_bounds__(kThreads)
-    PlainGradKV(SdpaSizes z, SdpaOperand q, SdpaOperand k, SdpaOperand v, SdpaOperand dout, SdpaRows<C> rows,
-                SdpaOperand dk, SdpaOperand dv) {
-  auto [b, j, g] = PlaceOf(blockIdx.x, z.G, z.S);
-  int tid = int(threadIdx.x), warp = tid / kWarp;
-  C* key = SharedStart<C>();  // [D]
-  C* value = key + z.D;       // [D]
-  C* key_sum = value + z.D;   // [D]
-  C* value_sum = key_sum + z.D;
-  C* p = value_sum + z.D;  // [kThreads]
-  C* ds = p + kThreads;    // [kThreads]
-  LoadRow(k.At<T>(b, j, g), z.D, key);
-  LoadRow(v.At<T>(b, j, g), z.D, value);
-  for (int d = tid; d < z.D; d += kThreads) key_sum[d] = value_sum[d] = 0;
-  for (int h = z.FirstHead(g); h < z.EndHead(g); h++) {
-    const C *lse = rows.lse + rows.At(z, b, h), *delta = rows.delta + rows.At(z, b, h);  // [T]
-    for (int begin = z.FirstQuery(j); begin < z.T; begin += kThreads) {
-      int n = min(kThreads, z.T - begin);
-      __syncthreads();
-      for (int i = warp; i < n; i += kWarps) {
-        C score = WarpDot(key, q.At<T>(b, begin + i, h), z.D) * C(z.scale);
-        C dp = WarpDot(value, dout.At<T>(b, begin + i, h), z.D);
-        C probability = ExpOf(score - lse[begin + i]);
-        if (tid % kWarp == 0) p[i] = probability, ds[i] = probability * (dp - delta[begin + i]);
-      }
-      __syncthreads();
-      for (int d = tid; d < z.D; d += kThreads) {
-        C sum_k = 0, sum_v = 0;  // of these queries
-        for (int i = 0; i < n; i++) {
-          sum_k += ds[i] * Widen(q.At<T>(b, begin + i, h)[d]);
-          sum_v += p[i] * Widen(dout.At<T>(b, begin + i, h)[d]);
-        }
-        key_sum[d] += sum_k, value_sum[d] += sum_v;
-      }
+    PlainForward(SdpaSizes z, const __grid_constant__ SdpaRules rules, SdpaOperand q, SdpaOperand k, SdpaOperand v,
+                 SdpaOperand out, SdpaOperand lse) {
+  auto [b, i, h] = PlaceOf(blockIdx.x, z.H, z.T);
+  int g = z.KvHead(h), tid = int(threadIdx.x), warp = tid / kWarp;
+  __shared__ bool visible[kThreads];
+  C* query = SharedStart<C>();  // [D]
+  C* sum = query + z.D;         // [E]
+  C* p = sum + z.E;             // [kThreads]
+  C* scratch = p + kThreads;    // [kWarps]
+  LoadRow(q.At<T>(b, i, h), z.D, query);
+  for (int d = tid; d < z.E; d += kThreads) sum[d] = 0;
+  RunningSoftmax<C> softmax;
+  IndexRange keys = rules.Keys(b, i);
+  for (int begin = keys.begin; begin < keys.end; begin += kThreads) {
+    int n = min(kThreads, keys.end - begin);
+    bool seen = tid < n && rules.Sees({b, h, i, begin + tid});
+    visible[tid] = seen;
+    if (!__syncthreads_or(seen)) continue;
+    for (int j = warp; j < n; j += kWarps) {
+      if (!visible[j]) continue;
+      C product = WarpDot(query, k.At<T>(b, begin + j, g), z.D) * C(z.scale);
+      if (tid % kWarp == 0) p[j] = rules.Score<T>(product, {b, h, i, begin + j});
     }
+    __syncthreads();
+    C probability = seen ? p[tid] : -C(INFINITY);
+    C factor = softmax.Add(probability, scratch);
+    p[tid] = rules.dropout.Keeps({b, h, i, begin + tid}) ? probability * C(rules.dropout.kept) : C(0);
+    __syncthreads();
+    for (int d = tid; d < z.E; d += kThreads) {
+      C value = sum[d] * factor;
+      for (int j = 0; j < n; j++)
+        if (visible[j]) value += p[j] * Widen(v.At<T>(b, begin + j, g)[d]);
+      sum[d] = value;  // only this thread reads and writes it
+    }
+    __syncthreads();  // the next piece overwrites `visible`
   }
-  T *y_dk = dk.At<T>(b, j, g), *y_dv = dv.At<T>(b, j, g);  // [D]
-  for (int d = tid; d < z.D; d += kThreads) {
-    y_dk[d] = Narrow<T>(key_sum[d] * C(z.scale));
-    y_dv[d] = Narrow<T>(value_sum[d]);
-  }
-}
-
-// ---------------------------------------------------------------------------------------------------------------------
-
-template <class Kernel, class... Args>
-void Launch(const KernelCall& call, const char* name, Kernel* kernel, int64_t blocks, size_t shared, Args... args) {
-  if (blocks == 0) return;
-  WEFT_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(shared)));
-  kernel<<<unsigned(blocks), kThreads, shared, DeviceOf(call).stream()>>>(args...);
-  WEFT_CUDA_LAUNCHED(name);
+  C factor, total = softmax.End(rules.sinks ? Widen(static_cast<const T*>(rules.sinks)[h]) : -C(INFINITY), factor);
+  T* y = out.At<T>(b, i, h);  // [E]
+  for (int d = tid; d < z.E; d += kThreads) y[d] = Narrow<T>(sum[d] * factor);
+  if (tid == 0) *lse.At<C>(b, i, h) = total;
 }
 
 }  // namespace
 
 void SdpaPlain(const KernelCall& call) {
   SdpaSizes z(call);
+  SdpaRules rules(call);
   DispatchFloating(call.in[0].dtype, [&](auto zero) {
     using T = decltype(zero);
-    Launch(call, "sdpa: plain", PlainForward<T>, int64_t(z.B) * z.H * z.T, SharedBytes<Compute<T>>(z, 2, 1), z,
-           OperandOf(call.in[0]), OperandOf(call.in[1]), OperandOf(call.in[2]), OperandOf(call.out[0]),
-           OperandOf(call.out[1]));
-  });
-}
-
-void SdpaGradPlain(const KernelCall& call) {
-  SdpaSizes z(call);
-  SdpaOperand q = OperandOf(call.in[0]), k = OperandOf(call.in[1]), v = OperandOf(call.in[2]),
-              dout = OperandOf(call.in[5]);
-  DispatchFloating(call.in[0].dtype, [&](auto zero) {
-    using T = decltype(zero);
-    using C = Compute<T>;
-    SdpaRows<C> rows = PrepareSdpaRows<C>(call, 1);
-    Launch(call, "sdpa_grad: plain dk and dv", PlainGradKV<T>, int64_t(z.B) * z.G * z.S, SharedBytes<C>(z, 4, 2), z, q,
-           k, v, dout, rows, OperandOf(call.out[1]), OperandOf(call.out[2]));
-    Launch(call, "sdpa_grad: plain dq", PlainGradQ<T>, int64_t(z.B) * z.H * z.T, SharedBytes<C>(z, 3, 1), z, q, k, v,
-           dout, rows, OperandOf(call.out[0]));
+    size_t shared = (size_t(z.D) + size_t(z.E) + kThreads + kWarps) * sizeof(Compute<T>);
+    LaunchPlain(call, "sdpa: plain", PlainForward<T>, int64_t(z.B) * z.H * z.T, shared, z, rules, OperandOf(call.in[0]),
+                OperandOf(call.in[1]), OperandOf(call.in[2]), OperandOf(call.out[0]), OperandOf(call.out[1]));
   });
 }
 

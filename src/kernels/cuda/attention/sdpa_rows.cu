@@ -22,8 +22,8 @@ __global__ void __launch_bounds__(kThreads)
   if (b >= z.B) return;
   C delta = 0, value = C(INFINITY);
   if (i < z.T) {
-    const T *o = out.At<T>(b, i, h), *d = dout.At<T>(b, i, h);  // [D]
-    for (int c = lane; c < z.D; c += kWarp) delta += Widen(o[c]) * Widen(d[c]);
+    const T *o = out.At<T>(b, i, h), *d = dout.At<T>(b, i, h);  // [E]
+    for (int c = lane; c < z.E; c += kWarp) delta += Widen(o[c]) * Widen(d[c]);
     delta = WarpReduce(delta, SumOf());
     value = *lse.At<C>(b, i, h);
     value = value == -C(INFINITY) ? -value : value * lse_factor;

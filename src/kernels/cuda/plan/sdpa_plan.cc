@@ -63,11 +63,8 @@ std::string ExplainSdpa(SdpaBackends backends, const KernelCall& call) {
 const SdpaBackend& ChooseSdpa(SdpaBackends backends, const KernelCall& call, size_t scratch) {
   Choice choice = Choose(backends, call, scratch);
   if (choice.backend) return *choice.backend;
-  const char* op = IsSdpaGrad(call) ? "sdpa_grad" : "sdpa";
-  if (std::string reason = RefusesOptions(call); !reason.empty())
-    Fail(fmt::format("{} on CUDA: {}; no backend computes that on GPUs yet, so use device=cpu", op, reason));
-  Fail(fmt::format("{} on CUDA: no backend takes {} with head size {} ({})", op, Name(call.in[0].dtype),
-                   call.in[0].dim(3).extent, choice.refusals));
+  Fail(fmt::format("{} on CUDA: no backend takes {} with head size {} ({})", IsSdpaGrad(call) ? "sdpa_grad" : "sdpa",
+                   Name(call.in[0].dtype), call.in[0].dim(3).extent, choice.refusals));
 }
 
 // A run is the first to see whether data is aligned, so it may have to fall back to a backend that needs only the rows.
@@ -110,8 +107,7 @@ std::string FlashRefusesShape(const KernelCall& call) {
 std::string PlainRefuses(const KernelCall& call) {
   constexpr int64_t kLargest = 1024;  // four rows of f64 fit the shared memory of every block
   DType dtype = call.in[0].dtype;
-  int64_t size = call.in[0].dim(3).extent;
-  if (std::string reason = RefusesOptions(call); !reason.empty()) return reason;
+  int64_t size = std::max(call.in[0].dim(3).extent, call.in[2].dim(3).extent);  // of keys or values
   if (!IsFloating(dtype)) return fmt::format("{} is no floating type; cast q, k and v", Name(dtype));
   if (size > kLargest) return fmt::format("head size {} is above {}; use more and smaller heads", size, kLargest);
   return {};

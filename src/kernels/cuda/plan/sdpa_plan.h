@@ -37,7 +37,8 @@ const SdpaBackend& ChooseSdpa(SdpaBackends backends, const KernelCall& call, siz
 std::string ExplainSdpa(SdpaBackends backends, const KernelCall& call);
 size_t SdpaWorkspace(SdpaBackends backends, const KernelCall& call);
 
-// Returns why no backend takes the call's options yet (windows, masks, soft caps, ...), or an empty string.
+// Returns why cudnn and flash do not take the call's options (windows, masks, soft caps, ...), or an empty string.
+// plain takes them all.
 std::string RefusesOptions(const KernelCall& call);
 // Return why shapes, dtypes and options rule the backend out, or an empty string if they do not.
 std::string FlashRefusesShape(const KernelCall& call);

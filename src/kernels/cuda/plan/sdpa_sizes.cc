@@ -32,7 +32,7 @@ SdpaSizes::SdpaSizes(const KernelCall& call) {
              fmt::format("sdpa on CUDA: expected at most {} queries and keys, got {} and {}; shard the sequence",
                          kLongest - 1, queries, keys));
   B = int(q.dim(0).extent), T = int(queries), H = int(q.dim(2).extent), D = int(q.dim(3).extent);
-  S = int(keys), G = int(k.dim(2).extent);
+  S = int(keys), G = int(k.dim(2).extent), E = int(call.in[2].dim(3).extent);
   group = int(q.dim(2).global / std::max<int64_t>(k.dim(2).global, 1));
   first_head = int(q.dim(2).offset), first_kv_head = int(k.dim(2).offset);
   int64_t offset = q.dim(1).offset - k.dim(1).offset + call.attrs->IntOr("causal_offset", 0);

@@ -1,6 +1,7 @@
 // Attention on CUDA: the sizes and operands of a call in the form that the kernels take. Host code without CUDA.
 //
-// Legend: B batch, T queries, S keys, H query heads, G KV heads, D head size, all as held by this rank.
+// Legend: B batch, T queries, S keys, H query heads, G KV heads, D head size of queries and keys,
+// E head size of values, all as held by this rank.
 #pragma once
 #include <algorithm>
 
@@ -25,7 +26,7 @@ bool HasAlignedRows(const KernelCall& call);
 
 // Members are constexpr so that kernels can call them too.
 struct SdpaSizes {
-  int B, T, S, H, G, D;
+  int B, T, S, H, G, D, E;
   int group;  // query heads per KV head
   int first_head, first_kv_head;
   int shift;  // local query i sees the local keys j <= i + shift, which are all keys without a causal mask

@@ -1,7 +1,7 @@
 // NormalFromBits of core/base/rng.cc, operation by operation. The intrinsics fix every rounding, so that the compiler
 // fuses none and the bits are those of the CPU.
 #pragma once
-#include "weft/kernels/cuda/random/philox.cuh"
+#include "weft/kernels/cuda/loops/philox.cuh"
 
 namespace weft::cuda {
 
