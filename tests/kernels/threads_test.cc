@@ -1,6 +1,8 @@
 // Results do not depend on the number of threads: outputs are bit-equal for 1, 2, 3 and 7 threads.
 #include "harness.h"
 
+#include <thread>
+
 namespace weft::test {
 namespace {
 
@@ -26,6 +28,30 @@ class Threads : public testing::TestWithParam<DType> {
   Box Out(const Shape& shape) { return Box(dtype, shape); }
   Box Wide(const Shape& shape) { return Box(wide, shape); }
 };
+
+// Ranks may be threads of one process. What one rank sets for its launch must not fail a launch of another rank.
+TEST_P(Threads, RanksLaunchOneKernelWithOtherSizes) {
+  std::vector<std::thread> ranks;
+  for (int64_t width : {64, 2048, 64, 1024})
+    ranks.emplace_back([width, t = dtype, w = wide] {
+      std::unique_ptr<Context> context = NewContext(1);
+      Rng own{uint64_t(width)};
+      auto in = [&own](DType type, const Shape& shape) {
+        Box box(type, shape);
+        for (int64_t i = 0; i < box.count(); i++) box.Set(i, double(Pick(own, 1, 9)) / 4);
+        return box;
+      };
+      Box x = in(t, {3, width}), weight = in(w, {width}), rstd = in(w, {3}), dy = in(t, {3, width});
+      Box dx(t, {3, width}), dw(w, {width});
+      Job job{{{"eps", 1e-5}}, {&x, &weight, &rstd, &dy}, {&dx, &dw}};
+      DeviceStorage storage(context->device(KindUnderTest()));
+      PlacedJob placed(Op::kRmsNormGrad, job, *context, storage);
+      for (int i = 0; i < 300; i++)
+        ASSERT_NO_THROW(context->kernels(KindUnderTest()).Row(Op::kRmsNormGrad).run(placed.call));
+      context->device(KindUnderTest()).Synchronize();
+    });
+  for (std::thread& rank : ranks) rank.join();
+}
 
 TEST_P(Threads, Elementwise) {
   Box a = In({70, 1001}), b = RandomBox(rng, dtype, {70, 1001}, 0.5, 2);

@@ -1,7 +1,7 @@
 // What the kernels of the plain backend share: the work of a block of threads on rows of heads.
 #pragma once
 #include "weft/kernels/cuda/attention/sdpa_rules.cuh"
-#include "weft/kernels/cuda/device/device.h"
+#include "weft/kernels/cuda/device/launch.cuh"
 #include "weft/kernels/cuda/loops/block.cuh"
 
 namespace weft::cuda {
@@ -41,7 +41,7 @@ template <class Kernel, class... Args>
 void LaunchPlain(const KernelCall& call, const char* name, Kernel* kernel, int64_t blocks, size_t shared,
                  Args... args) {
   if (blocks == 0) return;
-  WEFT_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(shared)));
+  AllowAllShared(DeviceOf(call), kernel);
   kernel<<<unsigned(blocks), kPlainThreads, shared, DeviceOf(call).stream()>>>(args...);
   WEFT_CUDA_LAUNCHED(name);
 }

@@ -24,6 +24,16 @@ __device__ __forceinline__ void AwaitPrevious() {
   NV_IF_TARGET(NV_PROVIDES_SM_90, (asm volatile("griddepcontrol.wait;" ::: "memory");))
 }
 
+// Lets blocks of a kernel have all the dynamic shared memory that the device allows. The limit belongs to the process,
+// where other ranks may launch the kernel with other sizes at the same time, so it must not depend on the call.
+template <class... Params>
+void AllowAllShared(const CudaDevice& device, void (*kernel)(Params...)) {
+  cudaFuncAttributes own{};
+  WEFT_CUDA(cudaFuncGetAttributes(&own, kernel));
+  size_t rest = device.shared_bytes() - own.sharedSizeBytes;
+  WEFT_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(rest)));
+}
+
 template <class... Params, class... Args>
 void LaunchEarly(CudaDevice& device, const char* name, void (*kernel)(Params...), dim3 blocks, dim3 threads,
                  const Args&... args) {

@@ -103,7 +103,7 @@ void LaunchNormGrad(const KernelCall& call, const char* name, const NormGradArgs
           {&NormGradInRegisters<center, T, 1, true>, &NormGradInRegisters<center, T, 2, true>,
            &NormGradInRegisters<center, T, 3, true>, &NormGradInRegisters<center, T, 4, true>}};
       auto* kernel = kKernels[IsWide(args.groups)][args.groups.per_thread - 1];
-      WEFT_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(shared)));
+      AllowAllShared(DeviceOf(call), kernel);
       kernel<<<unsigned(blocks), ShapeOf(args.groups), shared, stream>>>(args);
       return WEFT_CUDA_LAUNCHED(name);
     }
