@@ -60,12 +60,12 @@ __global__ void __launch_bounds__(kThreads)
   auto [b, j, g] = PlaceOf(blockIdx.x, z.G, z.S);
   int tid = int(threadIdx.x), warp = tid / kWarp;
   __shared__ bool visible[kThreads];
-  C* key = SharedStart<C>();      // [D]
-  C* value = key + z.D;           // [E]
-  C* key_sum = value + z.E;       // [D]
-  C* value_sum = key_sum + z.D;   // [E]
-  C* p = value_sum + z.E;         // [kThreads]
-  C* ds = p + kThreads;           // [kThreads]
+  C* key = SharedStart<C>();     // [D]
+  C* value = key + z.D;          // [E]
+  C* key_sum = value + z.E;      // [D]
+  C* value_sum = key_sum + z.D;  // [E]
+  C* p = value_sum + z.E;        // [kThreads]
+  C* ds = p + kThreads;          // [kThreads]
   LoadRow(k.At<T>(b, j, g), z.D, key);
   LoadRow(v.At<T>(b, j, g), z.E, value);
   for (int d = tid; d < z.D; d += kThreads) key_sum[d] = 0;
@@ -185,8 +185,7 @@ __global__ void __launch_bounds__(kThreads)
     int begin = max(rows_of_t.begin, rules.Queries(b, first).begin);
     int end = min(rows_of_t.end, rules.Queries(b, last).end);
     for (int h = heads.begin; h < heads.end; h++)
-      for (int i = begin; i < end; i++)
-        AddBiasGrads<T, C>(z, rules, q, k, v, dout, rows, b, h, i, first, sums);
+      for (int i = begin; i < end; i++) AddBiasGrads<T, C>(z, rules, q, k, v, dout, rows, b, h, i, first, sums);
   }
   __syncthreads();
   if (first + tid <= last && tid < kBiasKeys) bias.to.At<T>({b0, h0, i0, first + tid}) = Narrow<T>(sums[tid]);
@@ -213,8 +212,8 @@ void GradAs(const KernelCall& call) {
   LaunchPlain(call, "sdpa_grad: plain dk and dv", PlainGradKV<T>, int64_t(z.B) * z.G * z.S,
               (2 * D + 2 * E + 2 * kThreads) * sizeof(C), z, rules, q, k, v, dout, rows, OperandOf(call.out[1]),
               OperandOf(call.out[2]));
-  LaunchPlain(call, "sdpa_grad: plain dq", PlainGradQ<T>, int64_t(z.B) * z.H * z.T,
-              (2 * D + E + kThreads) * sizeof(C), z, rules, q, k, v, dout, rows, OperandOf(call.out[0]));
+  LaunchPlain(call, "sdpa_grad: plain dq", PlainGradQ<T>, int64_t(z.B) * z.H * z.T, (2 * D + E + kThreads) * sizeof(C),
+              z, rules, q, k, v, dout, rows, OperandOf(call.out[0]));
   if (rules.bias.data) GradBias<T>(call, z, rules, rows);
   if (rules.sinks)
     LaunchPlain(call, "sdpa_grad: plain dsinks", PlainGradSinks<T>, z.H, 0, z, static_cast<const T*>(rules.sinks), rows,

@@ -1,5 +1,5 @@
-// From products of queries and keys to scores, as the options of the op say: which keys a query sees, soft cap and bias;
-// and which probabilities are dropped. kernels/cpu/attention/sdpa_scores.h does the same on CPUs.
+// From products of queries and keys to scores, as the options of the op say: which keys a query sees, soft cap and
+// bias; and which probabilities are dropped. kernels/cpu/attention/sdpa_scores.h does the same on CPUs.
 #pragma once
 #include "weft/kernels/cuda/loops/convert.cuh"
 #include "weft/kernels/cuda/loops/philox.cuh"
@@ -38,7 +38,7 @@ struct ScoreOperand {
 struct SdpaDropout {
   const int64_t *step = nullptr, *first_row = nullptr;  // scalars on the device; null: nothing is dropped
   uint64_t key = 0;
-  int64_t heads = 0, queries = 0, blocks = 0;               // global heads and queries; Philox blocks of a row of keys
+  int64_t heads = 0, queries = 0, blocks = 0;  // global heads and queries; Philox blocks of a row of keys
   int64_t first_b = 0, first_h = 0, first_i = 0, first_j = 0;  // global indices of the local elements 0
   uint32_t threshold = 0;
   double kept = 1;  // the factor of probabilities that are kept
@@ -66,7 +66,7 @@ struct SdpaRules {
   int64_t shift;        // local query i stands at local key i + shift, plus the offset of its sequence
   int64_t left, right;  // the window around that position; -1: open
   int queries, keys;    // how many there are
-  double softcap = 0;  // 0: none
+  double softcap = 0;   // 0: none
   ScoreOperand mask, bias;
   const void* sinks = nullptr;       // [H]
   const int64_t* offsets = nullptr;  // [B]
