@@ -20,10 +20,12 @@ table='
 memcheck  kernels_attention_acceptance_test  *
 racecheck kernels_attention_test             Sdpa.NarrowTypes*:Sdpa.Other*:Sdpa.Shards*:Sdpa.F32Across*
 memcheck  kernels_elementwise_test           -ScalarMath*
+racecheck kernels_attention_options_test     *
 racecheck kernels_reduce_test                -*OfMany*
 memcheck  kernels_attention_test             *
 racecheck kernels_norm_test                  *
 memcheck  kernels_structural_test            *
+memcheck  kernels_attention_options_test     *
 racecheck kernels_embedding_test             *
 memcheck  cuda_training_test                 */0
 initcheck fallback_test                      *

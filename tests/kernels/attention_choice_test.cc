@@ -35,6 +35,7 @@ class AttentionChoice : public testing::Test {
   Context context_{0, 1};
   bool frontend_ = false;  // whether the build has cudnn-frontend
   int64_t tokens_ = 64;
+  std::vector<Attrs::Item> options_;
 
  private:
   template <class R>
@@ -44,6 +45,7 @@ class AttentionChoice : public testing::Test {
     std::vector<TensorView> in{x, x, x}, out{x, lse};
     if (op == Op::kSdpaGrad) in = {x, x, x, x, lse, x}, out = {x, x, x};
     Attrs attrs{{"causal", true}};
+    for (const Attrs::Item& option : options_) attrs.Set(option);
     return ask({&attrs, in, out, nullptr, 0, &context_, nullptr});
   }
 };
@@ -94,6 +96,18 @@ TEST_F(AttentionChoice, SaysWhyInTheOrderOfAsking) {
   EXPECT_EQ(Explain(Op::kSdpa, DType::kF64), "plain (" + cudnn + "; " + flash + ")");
   context_.set_numerics({.attention = "flash"});
   EXPECT_EQ(Explain(Op::kSdpa, DType::kF64), "plain (" + flash + "; " + cudnn + ")");
+}
+
+TEST_F(AttentionChoice, OptionsFallToPlain) {
+  const std::pair<Attrs::Item, std::string> cases[] = {{{"left", int64_t(3)}, "it does not take windows"},
+                                                       {{"softcap", 30.0}, "it does not take soft caps"},
+                                                       {{"mask", int64_t(1)}, "it does not take masks"},
+                                                       {{"p", 0.1}, "it does not drop probabilities"}};
+  for (const auto& [option, why] : cases) {
+    options_ = {option};
+    for (Op op : {Op::kSdpa, Op::kSdpaGrad})
+      EXPECT_EQ(Explain(op, DType::kBF16), "plain (cudnn: " + why + "; flash: " + why + ")");
+  }
 }
 
 // This holds whether or not products may round to TF32.

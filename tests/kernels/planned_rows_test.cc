@@ -88,6 +88,9 @@ void AddAttention(std::vector<Call>& calls, DType dtype, int64_t tokens, int64_t
   for (int causal : {0, 1}) {
     calls.push_back({Op::kSdpa, {{"causal", causal}}, {q, k, k}, {q, lse}});
     calls.push_back({Op::kSdpaGrad, {{"causal", causal}}, {q, k, k, q, lse, q}, {q, k, k}});
+    Attrs window{{"causal", causal}, {"left", 3}};
+    calls.push_back({Op::kSdpa, window, {q, k, k}, {q, lse}});
+    calls.push_back({Op::kSdpaGrad, window, {q, k, k, q, lse, q}, {q, k, k}});
   }
   calls.push_back({Op::kRope, {{"theta", 1e4}}, {q}, {q}});
   calls.push_back({Op::kRope, {{"theta", 1e4}, {"rotated", size / 4 * 2}}, {q}, {q}});

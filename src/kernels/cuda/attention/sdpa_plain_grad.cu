@@ -1,4 +1,4 @@
-// The backward pass of the plain backend (sdpa_plain.cu). Probabilities are recomputed from lse, by every kernel anew.
+// The backward pass of the plain backend (sdpa_plain.cu). Every kernel recomputes the probabilities from lse.
 //
 // dQ uses one block per query, which walks the keys that it may see. dK and dV use one block per key, which walks the
 // queries that may see it. The bias's gradient uses one block per row and piece of keys, which walks all sequences,

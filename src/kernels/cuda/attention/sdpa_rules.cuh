@@ -74,7 +74,7 @@ struct SdpaRules {
   int64_t query_segments_step = 0, key_segments_step = 0;  // from one sequence to the next
   SdpaDropout dropout;
 
-  // Of a call of sdpa or sdpa_grad with data.
+  // `call` is one of sdpa or sdpa_grad, with data.
   explicit SdpaRules(const KernelCall& call);
 
   __device__ int64_t Shift(int b) const {
