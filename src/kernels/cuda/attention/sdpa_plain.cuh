@@ -1,4 +1,4 @@
-// What the kernels of the plain backend share: the work of a block of threads on rows of heads.
+// Shared by the kernels of the plain backend: the work of a block of threads on rows of heads.
 #pragma once
 #include "weft/kernels/cuda/attention/sdpa_rules.cuh"
 #include "weft/kernels/cuda/device/launch.cuh"
