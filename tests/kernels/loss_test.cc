@@ -1,4 +1,4 @@
-// CrossEntropy and its gradient agree with plain f64 loops.
+// CrossEntropy, its gradient and SumExp agree with plain f64 loops.
 #include "harness.h"
 #include "share.h"
 
@@ -64,6 +64,64 @@ TEST(CrossEntropy, CutsLongRows) {
   for (DType dtype : Floats())
     for (int64_t V : {1 << 20, (1 << 20) + 24})  // the second size leaves a shorter last part
       if (!Skips(round)) Check(rng, dtype, DType::kI64, {2}, V, V % 32 ? 0 : 0.1);
+}
+
+// A rank that holds columns [first, first + count) of V computes these columns of the gradient, bit for bit.
+void CheckShard(Rng& rng, DType dtype, int64_t V, int64_t first, int64_t count, double smoothing) {
+  SCOPED_TRACE(testing::Message() << Name(dtype) << " columns " << first << " to " << first + count << " of " << V);
+  constexpr int64_t kRows = 7;
+  DType wide = AccumulateType(dtype);
+  Box x = RandomBox(rng, dtype, {kRows, V}, -6, 6), lse = RandomBox(rng, wide, {kRows}, 4, 9);
+  Box targets(DType::kI32, {kRows}), dloss = RandomBox(rng, wide, {kRows}), dx = PaddedBox(rng, dtype, {kRows, V});
+  for (int64_t i = 0; i < kRows; i++) targets.Set(i, i == 0 ? -100 : double(Pick(rng, 0, V - 1)));
+  targets.Set(1, double(first));
+  targets.Set(2, double(first + count - 1));
+  Attrs attrs{{"ignore_index", -100}, {"smoothing", smoothing}};
+  RunKernel(Op::kCrossEntropyGrad, attrs, {&x, &targets, &lse, &dloss}, {&dx});
+  Box part(dtype, {kRows, count}, {0, 3}, {0, first}, {kRows, V}),
+      dpart(dtype, {kRows, count}, {}, {0, first}, {kRows, V});
+  for (int64_t r = 0; r < kRows; r++)
+    for (int64_t i = 0; i < count; i++) part.Set(r * count + i, x.Get(r * V + first + i));
+  RunKernel(Op::kCrossEntropyGrad, attrs, {&part, &targets, &lse, &dloss}, {&dpart});
+  for (int64_t r = 0; r < kRows; r++)
+    for (int64_t i = 0; i < count; i++)
+      ASSERT_EQ(dpart.Get(r * count + i), dx.Get(r * V + first + i)) << "row " << r << ", column " << first + i;
+}
+
+TEST(CrossEntropy, TakesShardsOfTheVocabulary) {
+  Rng rng(64);
+  for (DType dtype : Floats())
+    for (double smoothing : {0.0, 0.1}) {
+      CheckShard(rng, dtype, 100, 0, 50, smoothing);
+      CheckShard(rng, dtype, 100, 68, 32, smoothing);
+      CheckShard(rng, dtype, 4096, 1024, 2048, smoothing);
+      CheckShard(rng, dtype, 41, 40, 1, smoothing);
+    }
+}
+
+void CheckSumExp(Rng& rng, DType dtype, const Shape& rows, int64_t V) {
+  SCOPED_TRACE(testing::Message() << Name(dtype) << ToString(rows) << " V=" << V);
+  Shape shape = rows;
+  shape.push_back(V);
+  DType wide = AccumulateType(dtype);
+  Box x = RandomBox(rng, dtype, shape, -6, 6), shift = RandomBox(rng, wide, rows, 3, 6),
+      sum = PaddedBox(rng, wide, rows);
+  RunKernel(Op::kSumExp, {}, {&x, &shift}, {&sum});
+  Values want;
+  for (int64_t r = 0; r < sum.count(); r++) {
+    long double total = 0;
+    for (int64_t i = 0; i < V; i++) total += std::exp(x.Get(r * V + i) - shift.Get(r));
+    want.push_back(double(total));
+  }
+  // The difference x - shift rounds, and so does the exponential: 12 * 2^-24 of each term at most.
+  ExpectClose(sum, want, Tolerance(wide, 16));
+}
+
+TEST(SumExp, FollowsTheFormula) {
+  Rng rng(65);
+  for (DType dtype : Floats())
+    for (const Shape& rows : std::vector<Shape>{{}, {0}, {1}, {5}, {3, 7}})
+      for (int64_t V : {0, 1, 2, 65, 1000, 20480}) CheckSumExp(rng, dtype, rows, V);
 }
 
 // A GPU kernel cannot throw, so the loss is NaN there.

@@ -31,45 +31,62 @@ Dims ForwardDims(const Node& node) {
 }
 Dims GradDims(const Node& node) {
   std::string rows = Letters(node.inputs[1].rank());
-  return {.in = {rows + "z", rows, rows, rows}, .out = {rows + "z"}, .whole = "z"};
+  return {.in = {rows + "z", rows, rows, rows}, .out = {rows + "z"}};
 }
 
-// The values that both compositions need: the logits in the accumulate type, and which element is each row's target.
-struct Parts {
-  Var x, hit, valid;  // [..., V] logits; [..., V] bool: is the target; [...] bool: is not ignored
-  int dim;            // the last dim
-  int64_t vocab;
-  double smoothing;
-  explicit Parts(const Node& node)
-      : x(Cast(node.inputs[0], Acc(node))),
-        dim(x.rank() - 1),
-        vocab(x.dim(-1)),
-        smoothing(node.attrs.Float("smoothing")) {
-    const Var& targets = node.inputs[1];
-    hit = Eq(Iota(dim, targets.dtype(), x.shape()), Broadcast(targets, dim, vocab));
-    valid = Ne(targets, Full(double(node.attrs.Int("ignore_index")), targets.dtype(), targets.shape()));
-  }
-  Var Zeros(const Var& like) const { return Full(0, like.dtype(), like.shape()); }
-};
+// Returns per_row where the target is not ignored, and 0 elsewhere.
+Var Counted(const Node& node, const Var& per_row) {
+  const Var& targets = node.inputs[1];
+  Var valid = Ne(targets, Full(double(node.attrs.Int("ignore_index")), targets.dtype(), targets.shape()));  // [...]
+  return Select(valid, per_row, Full(0, per_row.dtype(), per_row.shape()));                                 // [...]
+}
+Var WideSum(const Var& x) { return EmitOne(Op::kReduceSum, {{"dim", x.rank() - 1}, {"wide", 1}}, {x}, x.node().loc); }
 
-// With a sharded vocabulary the max, the sum of exponentials and the picked logit each need one small all-reduce.
+// With a sharded vocabulary the max, the sum of exponentials and the target's logit each need one small all-reduce. No
+// rank makes a copy of its logits.
 Outputs Fallback(const Node& node) {
-  Parts p(node);
-  Var max = StopGradient(ReduceMax(p.x, p.dim));                                     // [...]
-  Var lse = Log(ReduceSum(Exp(p.x - Broadcast(max, p.dim, p.vocab)), p.dim)) + max;  // [...]
-  Var picked = ReduceSum(Select(p.hit, p.x, p.Zeros(p.x)), p.dim);                   // [...]
-  Var loss = lse - Scale(picked, 1 - p.smoothing);
-  if (p.smoothing != 0) loss = loss - Scale(ReduceSum(p.x, p.dim), p.smoothing / double(p.vocab));
-  return {Select(p.valid, loss, p.Zeros(loss)), lse};
+  const Var &x = node.inputs[0], &targets = node.inputs[1];
+  int dim = x.rank() - 1;
+  double smoothing = node.attrs.Float("smoothing");
+  Var max = StopGradient(Cast(ReduceMax(x, dim), Acc(node)));                           // [...]
+  Var lse = Log(SumExp(x, max)) + max;                                                  // [...]
+  Var picked = Cast(Squeeze(Gather(x, Unsqueeze(targets, dim), dim), dim), Acc(node));  // [...]
+  Var loss = lse - Scale(picked, 1 - smoothing);                                        // [...]
+  if (smoothing != 0) loss = loss - Scale(WideSum(x), smoothing / double(x.dim(-1)));
+  return {Counted(node, loss), lse};
 }
 Outputs FallbackGrad(const Node& node) {
-  Parts p(node);
-  const Var &lse = node.inputs[2], &dloss = node.inputs[3];
-  Var softmax = Exp(p.x - Broadcast(lse, p.dim, p.vocab));  // [..., V]
-  Var d = softmax - Scale(Cast(p.hit, p.x.dtype()), 1 - p.smoothing);
-  if (p.smoothing != 0) d = AddScalar(d, -p.smoothing / double(p.vocab));
-  Var weight = Select(p.valid, dloss, p.Zeros(dloss));  // [...]
-  return {Cast(d * Broadcast(weight, p.dim, p.vocab), node.inputs[0].dtype())};
+  const Var &targets = node.inputs[1], &lse = node.inputs[2], &dloss = node.inputs[3];
+  Var x = Cast(node.inputs[0], Acc(node));  // [..., V]
+  int dim = x.rank() - 1;
+  int64_t vocab = x.dim(-1);
+  double smoothing = node.attrs.Float("smoothing");
+  Var hit = Eq(Iota(dim, targets.dtype(), x.shape()), Broadcast(targets, dim, vocab));  // [..., V]
+  Var softmax = Exp(x - Broadcast(lse, dim, vocab));                                    // [..., V]
+  Var d = softmax - Scale(Cast(hit, x.dtype()), 1 - smoothing);                         // [..., V]
+  if (smoothing != 0) d = AddScalar(d, -smoothing / double(vocab));
+  return {Cast(d * Broadcast(Counted(node, dloss), dim, vocab), node.inputs[0].dtype())};
+}
+
+void InferSumExp(Node& node) {
+  const Var &x = node.inputs[0], &shift = node.inputs[1];
+  Shape rows(x.shape().begin(), x.shape().end() - (x.rank() ? 1 : 0));
+  if (x.rank() < 1 || !IsFloating(x.dtype()) || shift.shape() != rows || shift.dtype() != Acc(node))
+    FailAt(node, fmt::format("expected x [..., V] and a shift [...] of its accumulate type, got {} {} and {} {}",
+                             Name(x.dtype()), ToString(x.shape()), Name(shift.dtype()), ToString(shift.shape())));
+  AddOutput(node, Acc(node), rows);
+}
+Dims SumExpDims(const Node& node) {
+  std::string rows = Letters(node.inputs[1].rank());
+  return {.in = {rows + "z", rows}, .out = {rows}};
+}
+Outputs FallbackSumExp(const Node& node) {
+  Var x = Cast(node.inputs[0], Acc(node));  // [..., V]
+  int dim = x.rank() - 1;
+  return {ReduceSum(Exp(x - Broadcast(node.inputs[1], dim, x.dim(-1))), dim)};
+}
+std::vector<Sample> SamplesSumExp(Op) {
+  return {{{{{2, 5, 8}}, {{2, 5}, Domain::kAny, 0, true}}}, {{{{6, 7}}, {{6}, Domain::kAny, 0, true}}}};
 }
 
 void Grad(GradCall& call) {
@@ -158,6 +175,8 @@ std::vector<Sample> LinearSamples(Op op) {
 
 }  // namespace
 
+Var SumExp(Var x, Var shift, Loc loc) { return EmitOne(Op::kSumExp, {}, {x, shift}, loc); }
+
 Var CrossEntropy(Var logits, Var targets, const CrossEntropyOptions& options, Loc loc) {
   WEFT_CHECK(
       options.smoothing >= 0 && options.smoothing < 1,
@@ -167,6 +186,11 @@ Var CrossEntropy(Var logits, Var targets, const CrossEntropyOptions& options, Lo
 }
 
 void RegisterLoss(OpTable& t) {
+  t[size_t(Op::kSumExp)] = {.op = Op::kSumExp,
+                            .infer = InferSumExp,
+                            .dims = SumExpDims,
+                            .fallback = FallbackSumExp,
+                            .samples = SamplesSumExp};
   t[size_t(Op::kCrossEntropy)] = {.op = Op::kCrossEntropy,
                                   .infer = Infer,
                                   .grad = Grad,

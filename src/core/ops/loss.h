@@ -5,9 +5,10 @@
 namespace weft {
 class Var;
 
-// Dims and types: logits [..., V], x [..., C], w [V, C], targets [...] of i32 or i64. Losses, lse and dloss have the
-// accumulate type. All ops have the attributes ignore_index and smoothing (e below).
+// Dims and types: logits [..., V], x [..., C], w [V, C], targets [...] of i32 or i64. Losses, lse, dloss and shift
+// have the accumulate type. All ops but SumExp have the attributes ignore_index and smoothing (e below).
 //
+// SumExp                  (logits, shift [...]) -> sum over the last dim of exp(logits - shift), [...]
 // CrossEntropy            (logits, targets) -> loss [...], lse [...]
 //                         loss = lse - (1 - e) * logit[target] - e * mean(logits); 0 if target == ignore_index
 // CrossEntropyGrad        (logits, targets, lse, dloss [...]) -> dlogits [..., V] of logits' dtype
@@ -16,6 +17,10 @@ class Var;
 //                         at once. Made by Fuse (core/compile/fuse.h).
 // LinearCrossEntropyGrad  (x, w, targets, dloss [...]) -> loss [...], dx [..., C] of x's dtype, dw [V, C] of the
 //                         accumulate type. Made by Fuse.
+
+// Returns the sum over the last dim of exp(x - shift), [...], in the accumulate type. Without `shift` ahead of it, a
+// large x would overflow. x: [..., V]; shift: [...] of the accumulate type. Holds no copy of x.
+Var SumExp(Var x, Var shift, Loc loc = Loc::current());
 
 struct CrossEntropyOptions {
   int64_t ignore_index = -100;

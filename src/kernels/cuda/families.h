@@ -20,6 +20,7 @@ void AddSort(KernelTable& table);
 void AddRmsNorm(KernelTable& table);
 void AddLayerNorm(KernelTable& table);
 void AddLoss(KernelTable& table);
+void AddSumExp(KernelTable& table);
 void AddLinearLoss(KernelTable& table);
 void AddRope(KernelTable& table);
 void AddSdpa(KernelTable& table);

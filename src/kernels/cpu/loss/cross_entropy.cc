@@ -1,5 +1,5 @@
-// Cross-entropy over the last dim, and its gradient. The loss reads each row twice; the sum of exponentials runs in
-// f64.
+// Cross-entropy over the last dim, its gradient, and the sum of exponentials that a sharded vocabulary needs. The loss
+// reads each row twice; sums of exponentials run in f64.
 #include <fmt/format.h>
 
 #include "weft/core/ops/loss.h"
@@ -23,10 +23,10 @@ size_t Workspace(const KernelCall& call) {
   return size_t(Slots(call) * 2 * Columns(call.in[0])) * size;
 }
 
-int64_t CheckedTarget(int64_t target, int64_t ignore, int64_t columns) {
+int64_t CheckedTarget(int64_t target, int64_t ignore, int64_t vocab) {
   WEFT_CHECK(
-      target == ignore || (target >= 0 && target < columns),
-      fmt::format("cross_entropy: expected targets in [0, {}) or ignore_index {}, got {}", columns, ignore, target));
+      target == ignore || (target >= 0 && target < vocab),
+      fmt::format("cross_entropy: expected targets in [0, {}) or ignore_index {}, got {}", vocab, ignore, target));
   return target;
 }
 
@@ -77,11 +77,30 @@ void Forward(const KernelCall& call) {
 }
 
 template <class C>
+void SumOfExponentials(const KernelCall& call) {
+  const TensorView &x = call.in[0], &shift = call.in[1], &sum = call.out[0];
+  int64_t columns = Columns(x);
+  Rows x_at(x, x.rank - 1), shift_at(shift, shift.rank), sum_at(sum, sum.rank);
+  Reader<C> in(x), in_shift(shift);
+  Writer<C> out(sum);
+  ParallelSlots(call, x_at.count(), Slots(call), [&](int64_t slot, int64_t begin, int64_t end) {
+    C* tile = static_cast<C*>(call.workspace) + slot * 2 * columns;
+    for (int64_t r = begin; r < end; r++) {
+      const C* row = in.Row(x_at.Offset(r), 1, columns, tile);  // [V]
+      C down = in_shift.At(shift_at.Offset(r));
+      out.Set(sum_at.Offset(r), C(SumOf(columns, [&](int64_t i) { return exp(row[i] - down); })));
+    }
+  });
+}
+
+// The logits may be a shard of the vocabulary: `first` is its first token.
+template <class C>
 void Backward(const KernelCall& call) {
   const TensorView &logits = call.in[0], &targets = call.in[1], &lse = call.in[2], &dloss = call.in[3],
                    &dx = call.out[0];
-  int64_t columns = Columns(logits), ignore = call.attrs->Int("ignore_index");
-  C smoothing = C(call.attrs->Float("smoothing")), even = smoothing / C(columns);
+  const DimView& vocab = logits.dim(logits.rank - 1);
+  int64_t columns = vocab.extent, first = vocab.offset, ignore = call.attrs->Int("ignore_index");
+  C smoothing = C(call.attrs->Float("smoothing")), even = smoothing / C(vocab.global);
   Rows x_at(logits, logits.rank - 1), target_at(targets, targets.rank), lse_at(lse, lse.rank),
       dloss_at(dloss, dloss.rank);
   Rows dx_at(dx, dx.rank - 1);
@@ -93,15 +112,17 @@ void Backward(const KernelCall& call) {
     for (int64_t r = begin; r < end; r++) {
       const C* row = in.Row(x_at.Offset(r), 1, columns, tile);  // [V]
       C* result = out.Row(dx_at.Offset(r), 1, tile_out);        // [V]
-      int64_t target = CheckedTarget(in_target.At(target_at.Offset(r)), ignore, columns);
+      int64_t target = CheckedTarget(in_target.At(target_at.Offset(r)), ignore, vocab.global);
       C total = in_lse.At(lse_at.Offset(r)), scale = in_dloss.At(dloss_at.Offset(r));
       if (target == ignore) {
         std::fill(result, result + columns, C(0));
       } else {
-        C at_target = exp(row[target] - total);
+        int64_t here = target - first;
+        bool held = here >= 0 && here < columns;
+        C at_target = held ? exp(row[here] - total) : C(0);
 #pragma GCC ivdep
         for (int64_t i = 0; i < columns; i++) result[i] = scale * (exp(row[i] - total) - even);
-        result[target] = scale * (at_target - (1 - smoothing) - even);
+        if (held) result[here] = scale * (at_target - (1 - smoothing) - even);
       }
       out.Done(result, dx_at.Offset(r), 1, columns);
     }
@@ -111,6 +132,9 @@ void Backward(const KernelCall& call) {
 void CrossEntropy(const KernelCall& call) {
   DispatchCompute(call.in[0].dtype, [&](auto zero) { Forward<decltype(zero)>(call); });
 }
+void SumExp(const KernelCall& call) {
+  DispatchCompute(call.in[0].dtype, [&](auto zero) { SumOfExponentials<decltype(zero)>(call); });
+}
 void CrossEntropyGrad(const KernelCall& call) {
   DispatchCompute(call.in[0].dtype, [&](auto zero) { Backward<decltype(zero)>(call); });
 }
@@ -118,6 +142,7 @@ void CrossEntropyGrad(const KernelCall& call) {
 }  // namespace
 
 void AddLoss(KernelTable& table) {
+  table.Add(Op::kSumExp, {.run = &SumExp, .workspace = &Workspace});
   table.Add(Op::kCrossEntropy, {.run = &CrossEntropy, .workspace = &Workspace});
   // In place: each logit is read before its gradient is written.
   table.Add(Op::kCrossEntropyGrad, {.run = &CrossEntropyGrad, .workspace = &Workspace, .in_place = true});

@@ -21,6 +21,7 @@ __attribute__((visibility("default"))) void weft_cuda_register(weft::KernelTable
   AddRmsNorm(table);
   AddLayerNorm(table);
   AddLoss(table);
+  AddSumExp(table);
   AddLinearLoss(table);
   AddRope(table);
   AddSdpa(table);

@@ -54,15 +54,20 @@ struct LossArgs {
   Compute<T>*loss = nullptr, *lse = nullptr;
   Walk rows;       // operand 0: logits, 1: dlogits
   Walk per_token;  // operand 0: targets, 1: lse, 2: loss or dloss
-  int64_t columns = 0, ignore = 0;
+  // The logits may be a shard of the vocabulary: `columns` tokens from `first` on, of `vocab`.
+  int64_t columns = 0, first = 0, vocab = 0, ignore = 0;
   int target_bytes = 0;
   double smoothing = 0;
   Compute<T> even = 0, at_target = 0;  // subtracted by the gradient from each probability, and from the target's
 
+  void SetVocab(const TensorView& logits) {
+    const DimView& dim = logits.dim(logits.rank - 1);
+    columns = dim.extent, first = dim.offset, vocab = dim.global;
+  }
   void SetSmoothing(const Attrs& attrs) {
     ignore = attrs.Int("ignore_index");
     smoothing = attrs.Float("smoothing");
-    even = Compute<T>(smoothing) / Compute<T>(columns);
+    even = Compute<T>(smoothing) / Compute<T>(vocab);
     at_target = 1 - Compute<T>(smoothing);
   }
   __device__ int64_t Target(int64_t at) const {
@@ -135,13 +140,17 @@ __device__ __forceinline__ double LossOfRow(const LossArgs<T>& args, const Runni
 template <class T>
 struct RowGrad {
   using C = Compute<T>;
-  int64_t target;
+  int64_t target;                 // the target's column, which another rank may hold
   C lse, scale, even, at_target;  // the last two: see LossArgs
   bool ignored;
 
   __device__ __forceinline__ RowGrad(const LossArgs<T>& args, int64_t target_, C lse_, C dloss)
-      : target(target_), lse(lse_), even(args.even), at_target(args.at_target), ignored(target_ == args.ignore) {
-    bool known = target >= 0 && target < args.columns;
+      : target(target_ - args.first),
+        lse(lse_),
+        even(args.even),
+        at_target(args.at_target),
+        ignored(target_ == args.ignore) {
+    bool known = target_ >= 0 && target_ < args.vocab;
     scale = known ? dloss : C(NAN);
   }
   // `first` is the column at which the vector begins.
@@ -168,7 +177,7 @@ LossArgs<T> ArgsOf(const KernelCall& call, const TensorView* dlogits, const Tens
   args.lse = lse.as<Compute<T>>();
   args.rows = WalkRows(logits.rank - 1, {&logits, dlogits});
   args.per_token = WalkRows(targets.rank, {&targets, &lse, &loss});
-  args.columns = ColumnsOf(logits);
+  args.SetVocab(logits);
   args.SetSmoothing(*call.attrs);
   return args;
 }

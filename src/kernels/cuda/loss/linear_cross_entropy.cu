@@ -96,7 +96,7 @@ void Losses(const KernelCall& call, const LossChunk& c) {
   args.dloss = c.dloss.as<const Compute<T>>();
   args.rows = WalkRows(c.x.rank - 1, {&c.logits});
   args.per_token = WalkRows(c.targets.rank, {&c.targets, &c.loss, kGradient ? &c.dloss : nullptr});
-  args.columns = ColumnsOf(c.logits);
+  args.SetVocab(c.logits);
   WEFT_CHECK(args.columns < INT32_MAX, "linear_cross_entropy on CUDA: expected a vocabulary below 2^31");
   args.SetSmoothing(*call.attrs);
   auto kernel = &LossInPlace<T, 1, kGradient>;

@@ -81,6 +81,7 @@ constexpr PlannedRow kRows[] = {
     {.op = Op::kLayerNorm, .workspace = NormWorkspace, .in_place = true},
     {.op = Op::kLayerNormGrad, .workspace = NormGradBytes<true>, .in_place = true},
     {.op = Op::kLayerNormGradAdd, .workspace = NormGradBytes<true>, .in_place = true},
+    {.op = Op::kSumExp},
     {.op = Op::kCrossEntropy, .workspace = LossWorkspace},
     {.op = Op::kCrossEntropyGrad, .in_place = true},
     {.op = Op::kLinearCrossEntropy, .workspace = LinearLossWorkspace},
