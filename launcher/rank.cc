@@ -231,8 +231,10 @@ std::optional<RankMesh> MakeRankMesh(RankJob& job, const Config& config) {
   }
   mesh->set_timeout(timeout);
   job.failures.Watch(*mesh);
-  if (fault)
+  if (fault) {
     mesh->set_call_filter([fault](const ProcessGroup& group, Collective& call) { return fault->Change(group, call); });
+    mesh->set_call_delay(fault->device_delay());
+  }
   return RankMesh{std::move(context), *device, std::move(groups), std::move(mesh)};
 }
 

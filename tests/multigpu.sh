@@ -32,5 +32,6 @@ for ranks; do
     [ -z "${OUT:-}" ] || cp "$folder/log" "$OUT/$name.log"
   done
   timeout 400 tests/failure/multigpu_failure.sh "$folder/weft/bin/weft" "$ranks" || failed=1
+  timeout 400 tests/failure/multigpu_delays.sh "$folder/weft/bin/weft" "$ranks" || failed=1
 done
 exit $failed

@@ -2,6 +2,8 @@
 // pointer ends the process. Its work runs in streams after the call that issues it.
 #pragma once
 #include <sys/mman.h>
+#include <chrono>
+#include <random>
 
 #include <algorithm>
 #include <atomic>
@@ -184,9 +186,16 @@ class DeviceDouble final : public StreamedDevice {
       device_.PostAlways([count = count_, more] { *count += more; });
     }
     uint64_t Value() const override { return *count_; }
+    void Linger(std::chrono::microseconds most) override {
+      device_.PostAlways([draws = draws_, most] {
+        std::minstd_rand draw(unsigned(++*draws));
+        std::this_thread::sleep_for(most * std::uniform_real_distribution<>(0, 1)(draw));
+      });
+    }
 
    private:
     DeviceDouble& device_;
+    std::shared_ptr<std::atomic<uint64_t>> draws_ = std::make_shared<std::atomic<uint64_t>>(0);
     std::shared_ptr<std::atomic<uint64_t>> count_ = std::make_shared<std::atomic<uint64_t>>(0);
   };
   class Mark final : public Event {

@@ -10,6 +10,7 @@
 #include "double/nccl_double.h"
 #include "parallel/training.h"
 #include "share.h"
+#include "weft/dist/group/collective_fault.h"
 
 namespace weft {
 namespace {
@@ -26,7 +27,8 @@ struct Ran {
   int64_t replays = 0;  // replays of rank 0's recordings
 };
 
-Ran TrainOnDoubles(const Job& job, Layout layout, uint64_t seed, const GroupMaker& groups = {}) {
+// With `delay_us`, collectives are late by random times (collective_fault.h).
+Ran TrainOnDoubles(const Job& job, Layout layout, uint64_t seed, const GroupMaker& groups = {}, int delay_us = 0) {
   layout.device = DeviceKind::kCuda;
   Ran ran;
   test::Doubles doubles{.most_us = 20, .seed = seed, .groups = groups};
@@ -35,6 +37,11 @@ Ran TrainOnDoubles(const Job& job, Layout layout, uint64_t seed, const GroupMake
     RegisterCollectives(rank.context.kernels(DeviceKind::kCpu), DeviceKind::kCpu);
     test::RegisterDoubleKernels(rank.context);
     DeviceMesh mesh(rank.context, rank.groups, MeshOf(layout), rank.groups.kinds());
+    CollectiveFault fault("delay", delay_us);
+    if (delay_us) {
+      mesh.set_call_filter([&](const ProcessGroup& group, Collective& call) { return fault.Change(group, call); });
+      mesh.set_call_delay(fault.device_delay());
+    }
     RunResult mine = RunOnRank(job, layout, rank.context, mesh);
     if (rank.context.rank() == 0) ran = {mine, rank.device.posted_beside(), rank.device.replays()};
   });
@@ -83,6 +90,19 @@ TEST(DoubleTraining, GivesTheCpusBitsThroughNccl) {
 // time during the backward pass.
 TEST(DoubleTraining, GivesTheCpusBitsThroughNcclWithAWire) {
   ExpectBitsThroughNccl({DType::kBF16, DType::kF32, DType::kF32, DType::kBF16}, 60);
+}
+
+// Late ranks and devices change no bit, and no order of calls makes ranks wait for each other.
+TEST(DoubleTraining, DelaysChangeNoBit) {
+  uint64_t seed = 80;
+  for (const Layout& layout : test::ShareOf(testing_::StreamLayouts())) {
+    if (MeshOf(layout).num_ranks() == 1) continue;
+    Job job{.model = testing_::TinyLlama(), .precision = {DType::kF32, DType::kF32, DType::kF32}, .steps = 4};
+    RunResult want = testing_::Train(job, layout);
+    Ran got = TrainOnDoubles(job, layout, seed++, test::NcclGroups, 100);
+    EXPECT_EQ(got.result.losses, want.losses) << testing_::Describe(layout);
+    EXPECT_EQ(got.result.norms, want.norms) << testing_::Describe(layout);
+  }
 }
 
 // A rank that fails in the middle of a step ends the others, which wait in streams. The reported error is the failing

@@ -11,6 +11,7 @@
 //   }
 //   device.Wait(*moved);                               // work issued from here on can read the result
 #pragma once
+#include <chrono>
 #include <cstdint>
 #include <exception>
 #include <functional>
@@ -44,6 +45,8 @@ class StreamedDevice : public DeviceRuntime {
     virtual ~Counter() = default;
     virtual void Add(uint64_t more) = 0;  // takes effect when the current stream reaches it
     virtual uint64_t Value() const = 0;   // from any thread; may lag by some milliseconds
+    // For tests: work of the current stream that lasts a random time of up to `most`. Each replay draws another time.
+    virtual void Linger(std::chrono::microseconds most) = 0;
   };
 
   virtual std::unique_ptr<Stream> NewStream() = 0;

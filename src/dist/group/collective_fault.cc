@@ -16,7 +16,7 @@
 namespace weft {
 namespace {
 
-constexpr const char* kActions[] = {"kill", "stop", "hang", "throw", "skip", "shape", "dtype", "order"};
+constexpr const char* kActions[] = {"kill", "stop", "hang", "throw", "skip", "shape", "dtype", "order", "delay"};
 
 // The other type has the same size, so that the transfer stays within the caller's memory.
 DType Other(DType dtype) {
@@ -63,13 +63,27 @@ CollectiveFault::CollectiveFault(std::string action, int nth) : action_(std::mov
 
 bool CollectiveFault::Change(const ProcessGroup& group, Collective& call) {
   if (IsPointToPoint(call.op)) return true;
+  if (device_delay().count()) Pause();
   std::lock_guard lock(mutex_);
   if (held_ && held_->group == &group) {
     bool alike = call.op == held_->op && call.dtype == held_->dtype && call.count == held_->count;
     if (!alike) held_.reset();
     return !alike;  // held calls are not made later, because a group whose ranks make different calls is unusable
   }
-  return ++made_ == nth_ ? Begin(group, call) : true;
+  return ++made_ == nth_ && !device_delay().count() ? Begin(group, call) : true;
+}
+
+std::chrono::microseconds CollectiveFault::device_delay() const {
+  return std::chrono::microseconds(action_ == "delay" ? nth_ : 0);
+}
+
+void CollectiveFault::Pause() {
+  std::chrono::microseconds time;
+  {
+    std::lock_guard lock(mutex_);
+    time = std::chrono::microseconds(std::uniform_int_distribution<int>(0, nth_)(draw_));
+  }
+  std::this_thread::sleep_for(time);
 }
 
 bool CollectiveFault::Begin(const ProcessGroup& group, Collective& call) {

@@ -12,15 +12,20 @@
 // | order        | the group's next different call is made instead; this call and similar ones    |
 // |              | before that one are dropped, because the ranks are out of step by then         |
 //
+//   WEFT_FAULT=collective:delay:300   every collective of this rank waits for a random time of up to 300 us on the
+//                                     host; in a replay it also waits on the device, before it and after it
+//
 // Calls of a replay are counted too. The actions above "skip" happen before the replay; the others have no effect on
 // it.
 //
 // A line on stderr reports the rank and the time: "fault: rank 2 pid 123 at NANOSECONDS since 1970: skip all_reduce #57
 // on dp".
 #pragma once
+#include <chrono>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <random>
 #include <string>
 
 #include "weft/dist/group/process_group.h"
@@ -33,6 +38,8 @@ class CollectiveFault {
   static std::shared_ptr<CollectiveFault> FromEnvironment();
 
   CollectiveFault(std::string action, int nth);
+  // The longest delay of a call on the device; 0: none.
+  std::chrono::microseconds device_delay() const;
   // A group's call filter. It does not change or count sends and receives. Thread-safe.
   bool Change(const ProcessGroup& group, Collective& call);
 
@@ -43,13 +50,15 @@ class CollectiveFault {
     DType dtype;
     int64_t count;
   };
+  void Pause();
   bool Begin(const ProcessGroup& group, Collective& call);
 
   std::string action_;
   int nth_;
   std::mutex mutex_;
   int made_ = 0;
-  std::optional<Held> held_;  // set by action "order"
+  std::mt19937_64 draw_{std::random_device()()};  // of delays
+  std::optional<Held> held_;                      // set by action "order"
 };
 
 }  // namespace weft

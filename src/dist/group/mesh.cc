@@ -176,6 +176,12 @@ void DeviceMesh::set_call_filter(const ProcessGroup::CallFilter& filter) {
       if (group) group->set_call_filter(filter);
 }
 
+void DeviceMesh::set_call_delay(std::chrono::microseconds most) {
+  for (auto& row : groups_)
+    for (auto& group : row)
+      if (group) group->set_call_delay(most);
+}
+
 std::vector<DeviceMesh::AxisCount> DeviceMesh::Counts() const {
   std::vector<AxisCount> counts;
   for (int axis = 0; axis <= shape_.num_axes(); axis++) {

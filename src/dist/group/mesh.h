@@ -73,6 +73,7 @@ class DeviceMesh final : public CollectiveContext {
   void set_timeout(std::chrono::milliseconds timeout);  // for all groups
   void set_failure_handler(const ProcessGroup::FailureHandler& handler);
   void set_call_filter(const ProcessGroup::CallFilter& filter);
+  void set_call_delay(std::chrono::microseconds most);
 
   // The calls of this rank since the last reset, summed over device kinds. Only ops that were called are listed, by
   // axis and then by op.

@@ -197,6 +197,9 @@ class ProcessGroup {
   // it. Requires that no call has been made.
   using CallFilter = std::function<bool(const ProcessGroup& group, Collective& call)>;
   void set_call_filter(CallFilter filter) { call_filter_ = std::move(filter); }
+  // For tests: recorded calls begin and end up to this much late on the device, by random times.
+  void set_call_delay(std::chrono::microseconds most) { call_delay_ = most; }
+  std::chrono::microseconds call_delay() const { return call_delay_; }
   // Returns the number of the last collective, from 1. Only for the thread that calls the collectives.
   uint64_t sequence() const { return sequence_; }
 
@@ -270,6 +273,7 @@ class ProcessGroup {
   int record_group_ = 0;
   FailureHandler on_failure_;
   CallFilter call_filter_;
+  std::chrono::microseconds call_delay_{};
   uint64_t sequence_ = 0;
   std::vector<uint64_t> sent_, received_;  // per peer
   struct Counter {

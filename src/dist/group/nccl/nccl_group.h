@@ -85,6 +85,7 @@ class NcclGroup final : public StreamedGroup, private ReplayedGroup {
     return RecordOf(call, sequence);
   }
   const CallRecorder* ReplaysRecorder() const override { return &recorder(); }
+  std::chrono::microseconds DelayOfCalls() const override { return call_delay(); }
   std::chrono::milliseconds TimeoutOf(const Collective& call) const override {
     return call.timeout.count() ? call.timeout : timeout();
   }

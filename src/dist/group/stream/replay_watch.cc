@@ -46,9 +46,12 @@ void ReplayWatch::Track::Record(std::span<const std::shared_ptr<const IssuedCall
     w.recorded_ = std::make_shared<Calls>();
     w.device_.BeforeReplay([&w, recorded = w.recorded_] { w.Begin(*recorded); });
   }
+  std::chrono::microseconds delay = group_.DelayOfCalls();
+  if (delay.count()) begun_->Linger(delay);
   begun_->Add(issued.size());
   make();
   ended_->Add(issued.size());
+  if (delay.count()) ended_->Linger(delay);
   for (const auto& call : issued) w.recorded_->push_back({.track = this, .issued = call});
 }
 

@@ -34,6 +34,8 @@ class ReplayedGroup {
   virtual CallRecord DescribeReplay(const Collective& call, uint64_t sequence) const = 0;
   virtual const CallRecorder* ReplaysRecorder() const = 0;
   virtual std::chrono::milliseconds TimeoutOf(const Collective& call) const = 0;
+  // A recorded call begins after a random time of up to this, and so does the work after it.
+  virtual std::chrono::microseconds DelayOfCalls() const = 0;
   // Returns a fault of a running call that the device does not report, or "". Called on the watch's thread.
   virtual std::string Fault() const = 0;
   // The call failed, and with it the device's work. Called once, on the watch's thread, which then stops watching.

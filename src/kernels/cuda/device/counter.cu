@@ -7,14 +7,29 @@ namespace {
 
 __global__ void Count(uint64_t* count, volatile uint64_t* seen, uint64_t more) { *seen = *count += more; }
 
+// A time in ns below `most` for each draw: the high bits of a product with 2^64 divided by the golden ratio.
+__global__ void Pause(uint64_t* draws, uint64_t seed, uint64_t most) {
+  uint64_t begin, now, bits = (++*draws + seed) * 0x9E3779B97F4A7C15u;
+  bits = (bits ^ (bits >> 29)) * 0xBF58476D1CE4E5B9u;
+  uint64_t wait = __umul64hi(bits ^ (bits >> 32), most);
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(begin));
+  do asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+  while (now - begin < wait);
+}
+
 }  // namespace
 
-// The first Add loads the kernel, because a kernel cannot be loaded during a recording.
+// The first calls load the kernels, because a kernel cannot be loaded during a recording.
 CudaCounter::CudaCounter(CudaDevice& device)
-    : device_(device), count_(device.Allocate(sizeof(uint64_t))), seen_(device.AllocateStaging(sizeof(uint64_t))) {
+    : device_(device),
+      count_(device.Allocate(sizeof(uint64_t))),
+      seen_(device.AllocateStaging(sizeof(uint64_t))),
+      draws_(device.Allocate(sizeof(uint64_t))) {
   *static_cast<uint64_t*>(seen_->data()) = 0;
   device.Fill(count_->data(), 0, sizeof(uint64_t));
+  device.Fill(draws_->data(), 0, sizeof(uint64_t));
   Add(0);
+  Linger({});
   device.Synchronize();  // other streams may count next
 }
 
@@ -23,6 +38,13 @@ void CudaCounter::Add(uint64_t more) {
   auto* seen = static_cast<uint64_t*>(seen_->data());
   Count<<<1, 1, 0, device_.stream()>>>(count, seen, more);
   WEFT_CUDA_LAUNCHED("Count");
+}
+
+void CudaCounter::Linger(std::chrono::microseconds most) {
+  auto seed = uint64_t(std::chrono::steady_clock::now().time_since_epoch().count());
+  Pause<<<1, 1, 0, device_.stream()>>>(static_cast<uint64_t*>(draws_->data()), seed,
+                                       uint64_t(std::chrono::nanoseconds(most).count()));
+  WEFT_CUDA_LAUNCHED("Pause");
 }
 
 uint64_t CudaCounter::Value() const {

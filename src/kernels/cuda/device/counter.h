@@ -14,10 +14,12 @@ class CudaCounter final : public StreamedDevice::Counter {
 
   void Add(uint64_t more) override;
   uint64_t Value() const override;
+  void Linger(std::chrono::microseconds most) override;
 
  private:
   CudaDevice& device_;
   BufferPtr count_, seen_;  // the count in GPU memory, and its latest value in host memory
+  BufferPtr draws_;         // how often Linger has drawn a time, in GPU memory
 };
 
 }  // namespace weft::cuda
