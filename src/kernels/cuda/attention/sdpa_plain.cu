@@ -60,16 +60,14 @@ __global__ void __launch_bounds__(kThreads)
   IndexRange keys = rules.Keys(b, i);
   for (int begin = keys.begin; begin < keys.end; begin += kThreads) {
     int n = min(kThreads, keys.end - begin);
-    bool seen = tid < n && rules.Sees({b, h, i, begin + tid});
-    visible[tid] = seen;
-    if (!__syncthreads_or(seen)) continue;
+    if (!AnyVisible(n, visible, [&](int x) { return rules.Sees({b, h, i, begin + x}); })) continue;
     for (int j = warp; j < n; j += kWarps) {
       if (!visible[j]) continue;
       C product = WarpDot(query, k.At<T>(b, begin + j, g), z.D) * C(z.scale);
       if (tid % kWarp == 0) p[j] = rules.Score<T>(product, {b, h, i, begin + j});
     }
     __syncthreads();
-    C probability = seen ? p[tid] : -C(INFINITY);
+    C probability = visible[tid] ? p[tid] : -C(INFINITY);
     C factor = softmax.Add(probability, scratch);
     p[tid] = rules.dropout.Keeps({b, h, i, begin + tid}) ? probability * C(rules.dropout.kept) : C(0);
     __syncthreads();

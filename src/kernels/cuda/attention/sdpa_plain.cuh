@@ -28,6 +28,16 @@ __device__ C WarpDot(const C* a, const T* b, int D) {
   return WarpReduce(sum, SumOf());
 }
 
+// Sets visible [kPlainThreads] to whether a piece's index is below n and seen. Returns whether any is. All threads of
+// the block must call it, and see the result.
+template <class Fn>
+__device__ __forceinline__ bool AnyVisible(int n, bool* visible, Fn&& sees) {
+  int x = int(threadIdx.x);
+  bool seen = x < n && sees(x);
+  visible[x] = seen;
+  return __syncthreads_or(seen);
+}
+
 struct PlainPlace {
   int b, i, h;
 };

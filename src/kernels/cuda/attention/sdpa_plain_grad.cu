@@ -31,9 +31,7 @@ __global__ void __launch_bounds__(kThreads)
   IndexRange keys = rules.Keys(b, i);
   for (int begin = keys.begin; begin < keys.end; begin += kThreads) {
     int n = min(kThreads, keys.end - begin);
-    bool seen = tid < n && rules.Sees({b, h, i, begin + tid});
-    visible[tid] = seen;
-    if (!__syncthreads_or(seen)) continue;
+    if (!AnyVisible(n, visible, [&](int x) { return rules.Sees({b, h, i, begin + x}); })) continue;
     for (int j = warp; j < n; j += kWarps) {
       if (!visible[j]) continue;
       C product = WarpDot(query, k.At<T>(b, begin + j, g), z.D) * C(z.scale);
@@ -75,9 +73,7 @@ __global__ void __launch_bounds__(kThreads)
     const C *lse = rows.lse + rows.At(z, b, h), *delta = rows.delta + rows.At(z, b, h);  // [T]
     for (int begin = queries.begin; begin < queries.end; begin += kThreads) {
       int n = min(kThreads, queries.end - begin);
-      bool seen = tid < n && rules.Sees({b, h, begin + tid, j});
-      visible[tid] = seen;
-      if (!__syncthreads_or(seen)) continue;
+      if (!AnyVisible(n, visible, [&](int x) { return rules.Sees({b, h, begin + x, j}); })) continue;
       for (int i = warp; i < n; i += kWarps) {
         if (!visible[i]) continue;
         int query = begin + i;
@@ -106,23 +102,6 @@ __global__ void __launch_bounds__(kThreads)
   T *y_dk = dk.At<T>(b, j, g), *y_dv = dv.At<T>(b, j, g);  // [D], [E]
   for (int d = tid; d < z.D; d += kThreads) y_dk[d] = Narrow<T>(key_sum[d] * C(z.scale));
   for (int d = tid; d < z.E; d += kThreads) y_dv[d] = Narrow<T>(value_sum[d]);
-}
-
-// dsinks [H], one block per head: a sink's probability is exp(sink - lse), and its value is 0.
-template <class T, class C = Compute<T>>
-__global__ void __launch_bounds__(kThreads) PlainGradSinks(SdpaSizes z, const T* sinks, SdpaRows<C> rows, T* dsinks) {
-  __shared__ C scratch[kWarps];  // [kWarps]
-  int h = int(blockIdx.x);
-  C sink = Widen(sinks[h]), sum = 0;
-  for (int b = 0; b < z.B; b++) {
-    int64_t first = rows.At(z, b, h);
-    C part = 0;  // of this sequence
-    for (int i = int(threadIdx.x); i < z.T; i += kThreads)
-      part -= ExpOf(sink - rows.lse[first + i]) * rows.delta[first + i];
-    sum += part;
-  }
-  sum = BlockReduce(sum, SumOf(), scratch);
-  if (threadIdx.x == 0) dsinks[h] = Narrow<T>(sum);
 }
 
 constexpr int kBiasKeys = 32;  // keys of a block
@@ -215,9 +194,7 @@ void GradAs(const KernelCall& call) {
   LaunchPlain(call, "sdpa_grad: plain dq", PlainGradQ<T>, int64_t(z.B) * z.H * z.T, (2 * D + E + kThreads) * sizeof(C),
               z, rules, q, k, v, dout, rows, OperandOf(call.out[0]));
   if (rules.bias.data) GradBias<T>(call, z, rules, rows);
-  if (rules.sinks)
-    LaunchPlain(call, "sdpa_grad: plain dsinks", PlainGradSinks<T>, z.H, 0, z, static_cast<const T*>(rules.sinks), rows,
-                call.out[3].as<T>());
+  GradSdpaSinks<C>(call, rows, 1);
 }
 
 }  // namespace

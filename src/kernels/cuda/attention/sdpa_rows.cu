@@ -1,8 +1,10 @@
 // Values per query for the backward pass of attention, computed in one pass over out and dout with one warp per query;
-// and lse in the layout that cuDNN reads.
+// the gradient of sinks, which needs nothing else; and lse in the layout that cuDNN reads.
 #include "weft/core/base/error.h"
+#include "weft/core/ops/sdpa.h"
 #include "weft/kernels/common/nest.h"
 #include "weft/kernels/cuda/attention/sdpa_rows.h"
+#include "weft/kernels/cuda/attention/sdpa_rules.cuh"
 #include "weft/kernels/cuda/device/device.h"
 #include "weft/kernels/cuda/loops/block.cuh"
 #include "weft/kernels/cuda/loops/convert.cuh"
@@ -34,6 +36,24 @@ __global__ void __launch_bounds__(kThreads)
   rows.delta[at] = delta;
 }
 
+// One block per head: a sink's probability is exp(sink - lse), and its value is 0.
+template <class T, class C = Compute<T>>
+__global__ void __launch_bounds__(kThreads)
+    GradSinksKernel(SdpaSizes z, const T* sinks, SdpaRows<C> rows, C lse_factor, T* dsinks) {
+  __shared__ C scratch[kThreads / kWarp];  // [warps]
+  int h = int(blockIdx.x);
+  C sink = Widen(sinks[h]), sum = 0;
+  for (int b = 0; b < z.B; b++) {
+    int64_t first = rows.At(z, b, h);
+    C part = 0;  // of this sequence
+    for (int i = int(threadIdx.x); i < z.T; i += kThreads)
+      part -= ExpOf(sink - rows.lse[first + i] / lse_factor) * rows.delta[first + i];
+    sum += part;
+  }
+  sum = BlockReduce(sum, SumOf(), scratch);
+  if (threadIdx.x == 0) dsinks[h] = Narrow<T>(sum);
+}
+
 __global__ void __launch_bounds__(kThreads) PackLseKernel(SdpaSizes z, SdpaOperand lse, float* to) {
   int64_t at = int64_t(blockIdx.x) * kThreads + threadIdx.x, row = at / z.T;  // in [B, H, T]
   if (row < int64_t(z.B) * z.H) to[at] = *lse.At<float>(row / z.H, at % z.T, row % z.H);
@@ -59,6 +79,23 @@ SdpaRows<C> PrepareSdpaRows(const KernelCall& call, C lse_factor) {
 }
 template SdpaRows<float> PrepareSdpaRows(const KernelCall&, float);
 template SdpaRows<double> PrepareSdpaRows(const KernelCall&, double);
+
+template <class C>
+void GradSdpaSinks(const KernelCall& call, const SdpaRows<C>& rows, C lse_factor) {
+  SdpaOperands at(*call.attrs, 6);
+  SdpaSizes z(call);
+  if (at.sinks < 0 || z.H == 0) return;
+  DispatchFloating(call.in[0].dtype, [&](auto zero) {
+    using T = decltype(zero);
+    if constexpr (std::is_same_v<Compute<T>, C>) {
+      GradSinksKernel<T><<<unsigned(z.H), kThreads, 0, DeviceOf(call).stream()>>>(
+          z, call.in[size_t(at.sinks)].as<const T>(), rows, lse_factor, call.out[3].as<T>());
+      WEFT_CUDA_LAUNCHED("sdpa_grad: dsinks");
+    }
+  });
+}
+template void GradSdpaSinks(const KernelCall&, const SdpaRows<float>&, float);
+template void GradSdpaSinks(const KernelCall&, const SdpaRows<double>&, double);
 
 void PackSdpaLse(const KernelCall& call, float* to) {
   SdpaSizes z(call);

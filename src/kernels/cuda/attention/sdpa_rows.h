@@ -15,6 +15,9 @@ struct SdpaRows {
 // Fills the rows in the call's workspace from out, lse and dout. C must be the accumulate type of the call's dtype.
 template <class C>
 SdpaRows<C> PrepareSdpaRows(const KernelCall& grad_call, C lse_factor);
+// Computes dsinks [H] from the rows, if the call has sinks.
+template <class C>
+void GradSdpaSinks(const KernelCall& grad_call, const SdpaRows<C>& rows, C lse_factor);
 // Copies lse, which must be f32, to [B, H, T] without gaps.
 void PackSdpaLse(const KernelCall& grad_call, float* to);
 
