@@ -55,17 +55,18 @@ void Output(const Tensor& t, const TensorView& view, Uid uid) {
 }
 
 template <class Options>
-void SetScores(Options& options, const SdpaSizes& z) {
+void SetScores(Options& options, const KernelCall& call, const SdpaSizes& z) {
   options.set_attn_scale(float(z.scale));
   if (MaskOf(z) == SdpaMask::kNone) return;
   options.set_diagonal_alignment(z.T == z.S ? fe::DiagonalAlignment_t::TOP_LEFT
                                             : fe::DiagonalAlignment_t::BOTTOM_RIGHT);
   options.set_diagonal_band_right_bound(0);
+  if (int64_t bound = CudnnLeftBound(call, z)) options.set_diagonal_band_left_bound(int(bound));
 }
 
 void DescribeForward(fe::graph::Graph& graph, const KernelCall& call, const SdpaSizes& z) {
   auto options = fe::graph::SDPA_attributes().set_name("sdpa").set_generate_stats(true);
-  SetScores(options, z);
+  SetScores(options, call, z);
   Tensor q = Input(graph, call.in[0], kQ), k = Input(graph, call.in[1], kK), v = Input(graph, call.in[2], kV);
   auto [out, lse] = graph.sdpa(q, k, v, options);
   Output(out, call.out[0], kOut);
@@ -77,7 +78,7 @@ void DescribeForward(fe::graph::Graph& graph, const KernelCall& call, const Sdpa
 void DescribeBackward(fe::graph::Graph& graph, const KernelCall& call, const SdpaSizes& z) {
   auto options = fe::graph::SDPA_backward_attributes().set_name("sdpa_grad");
   options.set_deterministic_algorithm(IsDeterministic(call));
-  SetScores(options, z);
+  SetScores(options, call, z);
   Tensor q = Input(graph, call.in[0], kQ), k = Input(graph, call.in[1], kK), v = Input(graph, call.in[2], kV);
   Tensor out = Input(graph, call.in[3], kOut), dout = Input(graph, call.in[5], kGradOut);
   // cuDNN before 9.26 reads lse as if it were dense, whatever its strides.
@@ -119,7 +120,8 @@ struct Plan {
 using Key = std::vector<int64_t>;
 Key KeyOf(const KernelCall& call, const SdpaSizes& z) {
   bool deterministic = IsSdpaGrad(call) && IsDeterministic(call);
-  Key key{int64_t(call.in[0].dtype), int64_t(MaskOf(z)), std::bit_cast<int64_t>(z.scale), z.S, z.G, deterministic};
+  Key key{int64_t(call.in[0].dtype), int64_t(MaskOf(z)), std::bit_cast<int64_t>(z.scale), z.S, z.G, deterministic,
+          CudnnLeftBound(call, z)};
   for (std::span<const TensorView> views : {call.in, call.out})
     for (const TensorView& view : views)
       for (int i = 0; i < view.rank; i++) key.insert(key.end(), {view.dim(i).extent, view.dim(i).stride});

@@ -24,6 +24,28 @@ bool HeadsMatch(const SdpaSizes& z) {
   return true;
 }
 
+std::string RefusesOptions(const KernelCall& call, const SdpaSizes& z) {
+  struct Flag {
+    AttrName<int64_t> name;
+    const char* operands;
+  };
+  static constexpr Flag kFlags[] = {
+      {"mask", "masks"}, {"bias", "biases"}, {"sinks", "sinks"}, {"offsets", "offsets"}, {"segments", "segments"}};
+  const Attrs& attrs = *call.attrs;
+  for (const Flag& flag : kFlags)
+    if (attrs.IntOr(flag.name, 0)) return fmt::format("it does not take {}", flag.operands);
+  if (attrs.Has("softcap")) return "it does not take soft caps";
+  if (attrs.Has("p")) return "it does not drop probabilities";
+  if (z.E != z.D) return fmt::format("values of size {} differ from keys of size {}", z.E, z.D);
+  bool windows = attrs.IntOr("left", -1) >= 0 || attrs.IntOr("right", -1) >= 0;
+  if (windows && !attrs.Int("causal")) return "it takes windows only with a causal mask";
+  // Otherwise some keys have no query, or the window ends before the first key.
+  if (windows && (z.T != z.S || z.shift != 0))
+    return fmt::format("a window with causal offset {}, {} queries and {} keys, expected offset 0 and as many keys",
+                       z.shift, z.T, z.S);
+  return {};
+}
+
 std::string RefusesSizes(const KernelCall& call, const SdpaSizes& z) {
   if (!IsHalf(call.in[0].dtype)) return fmt::format("{} is neither bf16 nor f16", Name(call.in[0].dtype));
   if (z.D % 8 || z.D > 256) return fmt::format("head size {} is not a multiple of 8 up to 256", z.D);
@@ -52,11 +74,16 @@ SdpaMask MaskOf(const SdpaSizes& z) {
   return z.shift >= 0 && z.shift == z.S - z.T ? SdpaMask::kCausal : SdpaMask::kOther;
 }
 
+int64_t CudnnLeftBound(const KernelCall& call, const SdpaSizes& z) {
+  int64_t left = call.attrs->IntOr("left", -1);
+  return left < 0 || left >= z.S - 1 || MaskOf(z) != SdpaMask::kCausal ? 0 : left + 1;
+}
+
 bool IsDeterministic(const KernelCall& call) { return call.context->numerics().deterministic; }
 
 std::string CudnnRefusesShape(const KernelCall& call) {
-  if (std::string reason = RefusesOptions(call); !reason.empty()) return reason;
   SdpaSizes z(call);
+  if (std::string reason = RefusesOptions(call, z); !reason.empty()) return reason;
   if (std::string reason = RefusesSizes(call, z); !reason.empty()) return reason;
   if (!HasCudnnAttention())
     return "built without cudnn-frontend; run launcher/setup.sh, then configure and build again";

@@ -14,6 +14,8 @@ bool HasCudnnAttention();
 // kCausal: the last query sees all keys, so every key has a query. Masks of kOther are left to flash.
 enum class SdpaMask { kNone, kCausal, kOther };
 SdpaMask MaskOf(const SdpaSizes& z);
+// Returns how many keys a query sees at most, itself included, which is cuDNN's left bound; 0 if no window limits them.
+int64_t CudnnLeftBound(const KernelCall& call, const SdpaSizes& z);
 bool IsDeterministic(const KernelCall& call);
 
 // Returns why cuDNN cannot take the call, or an empty string if it can as far as the shape decides.
