@@ -98,16 +98,46 @@ TEST_F(AttentionChoice, SaysWhyInTheOrderOfAsking) {
   EXPECT_EQ(Explain(Op::kSdpa, DType::kF64), "plain (" + flash + "; " + cudnn + ")");
 }
 
-TEST_F(AttentionChoice, OptionsFallToPlain) {
-  const std::pair<Attrs::Item, std::string> cases[] = {{{"left", int64_t(3)}, "it does not take windows"},
-                                                       {{"softcap", 30.0}, "it does not take soft caps"},
-                                                       {{"mask", int64_t(1)}, "it does not take masks"},
-                                                       {{"p", 0.1}, "it does not drop probabilities"}};
-  for (const auto& [option, why] : cases) {
-    options_ = {option};
-    for (Op op : {Op::kSdpa, Op::kSdpaGrad})
-      EXPECT_EQ(Explain(op, DType::kBF16), "plain (cudnn: " + why + "; flash: " + why + ")");
+TEST_F(AttentionChoice, FlashTakesWhatCudnnDoesNot) {
+  const std::pair<std::vector<Attrs::Item>, std::string> cases[] = {
+      {{{"softcap", 30.0}}, "it does not take soft caps"},
+      {{{"mask", int64_t(1)}}, "it does not take masks"},
+      {{{"sinks", int64_t(1)}}, "it does not take sinks"},
+      {{{"offsets", int64_t(1)}}, "it does not take offsets"},
+      {{{"segments", int64_t(1)}}, "it does not take segments"},
+      {{{"p", 0.1}}, "it does not drop probabilities"},
+      {{{"causal", int64_t(0)}, {"left", int64_t(3)}}, "it takes windows only with a causal mask"},
+      {{{"left", int64_t(3)}, {"causal_offset", int64_t(5)}},
+       "a window with causal offset 5, 64 queries and 64 keys, expected offset 0 and as many keys"}};
+  for (const auto& [options, why] : cases) {
+    options_ = options;
+    for (Op op : {Op::kSdpa, Op::kSdpaGrad}) EXPECT_EQ(Explain(op, DType::kBF16), "flash (cudnn: " + why + ")");
   }
+}
+
+TEST_F(AttentionChoice, CudnnTakesWindowsWithACausalMask) {
+  options_ = {{"left", int64_t(3)}};
+  for (Op op : {Op::kSdpa, Op::kSdpaGrad})
+    EXPECT_EQ(Explain(op, DType::kBF16), frontend_ ? "cudnn" : "flash (" + Cudnn("") + ")");
+}
+
+TEST_F(AttentionChoice, OnlyPlainGivesTheGradientOfABias) {
+  options_ = {{"bias", int64_t(1)}};
+  std::string cudnn = "cudnn: it does not take biases";
+  EXPECT_EQ(Explain(Op::kSdpa, DType::kBF16), "flash (" + cudnn + ")");
+  EXPECT_EQ(Explain(Op::kSdpaGrad, DType::kBF16), "plain (" + cudnn + "; flash: it has no gradient of biases)");
+}
+
+// Flash keeps two numbers of 8 bytes per 64 queries and per 64 keys.
+TEST_F(AttentionChoice, SegmentsTakeWorkspace) {
+  for (int64_t tokens : {64, 65, 1000})
+    for (Op op : {Op::kSdpa, Op::kSdpaGrad}) {
+      tokens_ = tokens, options_ = {};
+      context_.set_numerics({.attention = "flash"});
+      size_t without = Workspace(op, DType::kBF16);
+      options_ = {{"segments", int64_t(1)}};
+      EXPECT_EQ(Workspace(op, DType::kBF16) - without, size_t(B * 2 * ((tokens + 63) / 64) * 16));
+    }
 }
 
 // This holds whether or not products may round to TF32.

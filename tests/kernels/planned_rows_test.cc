@@ -88,9 +88,17 @@ void AddAttention(std::vector<Call>& calls, DType dtype, int64_t tokens, int64_t
   for (int causal : {0, 1}) {
     calls.push_back({Op::kSdpa, {{"causal", causal}}, {q, k, k}, {q, lse}});
     calls.push_back({Op::kSdpaGrad, {{"causal", causal}}, {q, k, k, q, lse, q}, {q, k, k}});
-    Attrs window{{"causal", causal}, {"left", 3}};
-    calls.push_back({Op::kSdpa, window, {q, k, k}, {q, lse}});
-    calls.push_back({Op::kSdpaGrad, window, {q, k, k, q, lse, q}, {q, k, k}});
+    for (const Attrs::Item& option : {Attrs::Item{"left", 3}, {"softcap", 2.0}, {"causal_offset", 7}}) {
+      Attrs attrs{{"causal", causal}, option};
+      calls.push_back({Op::kSdpa, attrs, {q, k, k}, {q, lse}});
+      calls.push_back({Op::kSdpaGrad, attrs, {q, k, k, q, lse, q}, {q, k, k}});
+    }
+    TensorView segments = View(DType::kI64, {2, tokens}), bias = View(dtype, {1, heads, tokens, tokens});
+    Attrs documents{{"causal", causal}, {"segments", 1}}, biased{{"causal", causal}, {"bias", 1}};
+    calls.push_back({Op::kSdpa, documents, {q, k, k, segments, segments}, {q, lse}});
+    calls.push_back({Op::kSdpaGrad, documents, {q, k, k, q, lse, q, segments, segments}, {q, k, k}});
+    calls.push_back({Op::kSdpa, biased, {q, k, k, bias}, {q, lse}});
+    calls.push_back({Op::kSdpaGrad, biased, {q, k, k, q, lse, q, bias}, {q, k, k, bias}});
   }
   calls.push_back({Op::kRope, {{"theta", 1e4}}, {q}, {q}});
   calls.push_back({Op::kRope, {{"theta", 1e4}, {"rotated", size / 4 * 2}}, {q}, {q}});

@@ -22,8 +22,8 @@ void ForwardAs(const KernelCall& call) {
 
 }  // namespace
 
-size_t SdpaHalfSharedBytes(int64_t D) {
-  return WithShape<BF16>(D, [](auto shape) { return shape.kSharedBytes; });
+size_t SdpaHalfSharedBytes(int64_t D, bool options) {
+  return WithShape<BF16>(D, [&](auto shape) { return options ? shape.kRuledBytes : shape.kSharedBytes; });
 }
 void SdpaHalf(const KernelCall& call) {
   call.in[0].dtype == DType::kBF16 ? ForwardAs<BF16>(call) : ForwardAs<F16>(call);

@@ -5,16 +5,17 @@
 // - a block of FlashGradKV owns a tile of keys and walks the queries of all heads of its group;
 // - a block of FlashGradQ owns a tile of queries and walks the keys.
 //
-// That takes seven products instead of five but no atomics, so every run gives the same bits.
+// That takes seven products instead of five but no atomics, so every run gives the same bits. Calls without options run
+// kernels of their own (NoRules).
 #pragma once
 #include "weft/kernels/common/nest.h"
 #include "weft/kernels/cuda/attention/sdpa_rows.h"
-#include "weft/kernels/cuda/attention/sdpa_tile.cuh"
+#include "weft/kernels/cuda/attention/sdpa_scores.cuh"
+#include "weft/kernels/cuda/attention/sdpa_walk.cuh"
 #include "weft/kernels/cuda/device/device.h"
+#include "weft/kernels/cuda/plan/sdpa_plan.h"
 
 namespace weft::cuda {
-
-inline constexpr double kLog2E = 1.4426950408889634;
 
 // D is the head size, padded with zeros. Warp is how a warp computes, which determines its number of keys. A step takes
 // kQueries queries, which are fetched in `Stages` stages: two if shared memory has room, so that the next queries
@@ -32,6 +33,8 @@ struct GradKVShape {
   static constexpr int kStage = 2 * Queries::kElements + 2 * kQueries * int(sizeof(float) / sizeof(Element));
   static constexpr size_t kTileBytes = (2 * Keys::kElements + kStages * kStage) * sizeof(Element);
   static constexpr size_t kSharedBytes = kTileBytes + Warps * Warp::ScratchBytes(kQueries);
+  using Ruled = RuledScores<Warp, kQueries, Warp::kRows, true>;
+  static constexpr size_t kRuledBytes = kSharedBytes + Warps * Ruled::kBytes;  // of shared memory with options
 };
 
 // The work of one block: kKeys keys of a head, kColumns columns of their gradients, and the queries that see them.
@@ -45,7 +48,7 @@ struct GradKVBlock {
 
   const SdpaSizes& z;
   Element* stages;  // kStages x (Q, dO [kQueries, D]; lse, delta [kQueries])
-  int warp_row, column, first, b, g, rows, first_head, first_step, steps_a_head, steps;
+  int warp_row, column, first, b, g, rows;
 
   // The first keys are seen by the most queries, so their blocks begin first.
   __device__ __forceinline__ GradKVBlock(const SdpaSizes& sizes, Element* memory, int row)
@@ -53,18 +56,16 @@ struct GradKVBlock {
     int tiles = (z.S + kKeys - 1) / kKeys, block = int(blockIdx.x), head = block / Shape::kParts / tiles;
     column = block % Shape::kParts * Shape::kColumns, first = block / Shape::kParts % tiles * kKeys;
     b = head / z.G, g = head % z.G, rows = min(kKeys, z.S - first);
-    first_head = z.FirstHead(g), first_step = z.FirstQuery(first) / kQueries;
-    steps_a_head = (z.T + kQueries - 1) / kQueries - first_step;
-    steps = (z.EndHead(g) - first_head) * steps_a_head;
   }
 
-  __device__ __forceinline__ Element* Stage(int step) const { return stages + step % Shape::kStages * Shape::kStage; }
-  __device__ __forceinline__ int FirstQueryOf(int step) const { return (first_step + step % steps_a_head) * kQueries; }
-  __device__ __forceinline__ void Fetch(int step, const SdpaOperand& q, const SdpaOperand& dout,
-                                        const SdpaRows<float>& query_rows) const {
+  // The stage of a block's step number `turn`.
+  __device__ __forceinline__ Element* Stage(int turn) const { return stages + turn % Shape::kStages * Shape::kStage; }
+  template <class Walk>
+  __device__ __forceinline__ void Fetch(const Walk& walk, int step, int turn, const SdpaOperand& q,
+                                        const SdpaOperand& dout, const SdpaRows<float>& query_rows) const {
     constexpr int kThreads = Shape::kThreads, kChunks = kQueries / 4;
-    Element* stage = Stage(step);
-    int h = first_head + step / steps_a_head, begin = FirstQueryOf(step), tid = int(threadIdx.x);
+    Element* stage = Stage(turn);
+    int h = walk.HeadOf(step), begin = walk.FirstQueryOf(step), tid = int(threadIdx.x);
     int n = min(kQueries, z.T - begin);
     Queries{stage}.template Fetch<kThreads>(q.At<const Element>(b, begin, h), q.row, n, z.D, z.wide);
     Queries{stage + Queries::kElements}.template Fetch<kThreads>(dout.At<const Element>(b, begin, h), dout.row, n, z.D,
@@ -100,13 +101,41 @@ struct GradKVBlock {
           }
       }
   }
+  // The same under options. p loses what dropout drops.
+  template <class Options>
+  __device__ __forceinline__ void Differentiate(Scores& p, Scores& ds, const float* lse, int begin,
+                                                const Options& options) const {
+    auto query = [](int n, int e) { return Warp::Column(n, e) + Warp::FirstColumn(); };
+    if constexpr (Options::kRuled)
+      options.Differentiate(
+          p, ds, [&](int, int, int n, int e) { return lse[query(n, e)]; },
+          [&](int, int, int n, int e) { return lse[kQueries + query(n, e)]; });
+    else
+      Differentiate(p, ds, lse, begin);
+    options.Drop(p);
+  }
+
+  // Stores sums [Warp::kRows, kColumns] through the tiles of k and v, whose rows only this warp reads.
+  template <class Sums, class Keys>
+  __device__ __forceinline__ void Store(const Sums& sum_k, const Sums& sum_v, const Keys& k_tile, const Keys& v_tile,
+                                        const SdpaOperand& dk, const SdpaOperand& dv) const {
+    Warp::Put(sum_k, float(z.scale), k_tile, warp_row);
+    Warp::Put(sum_v, 1, v_tile, warp_row);
+    __syncwarp();
+    if (warp_row >= rows) return;
+    int columns = min(Shape::kColumns, z.D - column);
+    Element* to_k = dk.At<Element>(b, first + warp_row, g) + column;
+    Element* to_v = dv.At<Element>(b, first + warp_row, g) + column;
+    k_tile.template Store<Warp::kRows>(warp_row, to_k, dk.row, rows - warp_row, columns, z.wide);
+    v_tile.template Store<Warp::kRows>(warp_row, to_v, dv.row, rows - warp_row, columns, z.wide);
+  }
 };
 
 // Products are transposed, [keys, queries], so that probabilities are the left factor of dV and dK as they are.
-template <class Shape>
+template <class Shape, class Rules>
 __global__ void __launch_bounds__(Shape::kThreads)
     FlashGradKV(SdpaSizes z, SdpaOperand q, SdpaOperand k, SdpaOperand v, SdpaOperand dout, SdpaRows<float> query_rows,
-                SdpaOperand dk, SdpaOperand dv) {
+                SdpaOperand dk, SdpaOperand dv, const __grid_constant__ Rules rules) {
   constexpr int D = Shape::D, M = Shape::M, kColumns = Shape::kColumns, kThreads = Shape::kThreads;
   using Warp = typename Shape::Warp;
   using Element = typename Shape::Element;
@@ -120,38 +149,37 @@ __global__ void __launch_bounds__(Shape::kThreads)
   int b = block.b, g = block.g, first = block.first, rows = block.rows, column = block.column;
   k_tile.template Fetch<kThreads>(k.At<const Element>(b, first, g), k.row, rows, z.D, z.wide);
   v_tile.template Fetch<kThreads>(v.At<const Element>(b, first, g), v.row, rows, z.D, z.wide);
-  if (block.steps > 0) block.Fetch(0, q, dout, query_rows);
+  QueryWalk<Rules, Shape::kQueries> walk(z, rules, b, g, first, rows);
+  RulesOfWarp<typename Shape::Ruled, Rules> options(
+      rules, z.scale, b, 0, shared + Shape::kSharedBytes + size_t(warp_index) * Shape::Ruled::kBytes);
+  if (walk.begin < walk.end) block.Fetch(walk, walk.begin, 0, q, dout, query_rows);
 
   float sum_k[M][Warp::Blocks(kColumns)][4] = {}, sum_v[M][Warp::Blocks(kColumns)][4] = {};  // [Warp::kRows, kColumns]
-  for (int step = 0; step < block.steps; step++) {
+  for (int step = walk.begin, turn = 0, next; step < walk.end; step = next, turn++) {
     CopyWait();
     __syncthreads();  // the stage has arrived, and all threads are done with the other one
-    if (Shape::kStages == 2 && step + 1 < block.steps) block.Fetch(step + 1, q, dout, query_rows);
-    Queries q_tile{block.Stage(step)}, dout_tile{q_tile.data + Queries::kElements};  // [kQueries, D]
-    typename GradKVBlock<Shape>::Scores p = {}, ds = {};                             // [Warp::kRows, kQueries]
-    warp.template MultiplyTransposed<D>(k_tile, warp_row, q_tile, p);
-    warp.template MultiplyTransposed<D>(v_tile, warp_row, dout_tile, ds);
-    block.Differentiate(p, ds, reinterpret_cast<const float*>(dout_tile.data + Queries::kElements),
-                        block.FirstQueryOf(step));
-    warp.Multiply(p, dout_tile, column, sum_v);
-    warp.Multiply(ds, q_tile, column, sum_k);
-    if (Shape::kStages == 1 && step + 1 < block.steps) {
+    next = walk.Next(step);
+    if (Shape::kStages == 2 && next < walk.end) block.Fetch(walk, next, turn + 1, q, dout, query_rows);
+    Queries q_tile{block.Stage(turn)}, dout_tile{q_tile.data + Queries::kElements};  // [kQueries, D]
+    const float* lse = reinterpret_cast<const float*>(dout_tile.data + Queries::kElements);
+    int query = walk.FirstQueryOf(step);
+    if (options.MoveTo(walk, step, walk.HeadOf(step), query, first + warp_row)) {
+      typename GradKVBlock<Shape>::Scores p = {}, ds = {};  // [Warp::kRows, kQueries]
+      warp.template MultiplyTransposed<D>(k_tile, warp_row, q_tile, p);
+      warp.template MultiplyTransposed<D>(v_tile, warp_row, dout_tile, ds);
+      block.Differentiate(p, ds, lse, query, options);
+      warp.Multiply(p, dout_tile, column, sum_v);
+      warp.Multiply(ds, q_tile, column, sum_k);
+    }
+    if (Shape::kStages == 1 && next < walk.end) {
       __syncthreads();  // all threads are done with the stage
-      block.Fetch(step + 1, q, dout, query_rows);
+      block.Fetch(walk, next, turn + 1, q, dout, query_rows);
     }
   }
 
   CopyWait();
   __syncthreads();  // if there was no step, k and v may still be on their way into the tiles that take the results
-  Warp::Put(sum_k, float(z.scale), k_tile, warp_row);  // only this warp reads these rows
-  Warp::Put(sum_v, 1, v_tile, warp_row);
-  __syncwarp();
-  if (warp_row >= rows) return;
-  int columns = min(kColumns, z.D - column);
-  Element* to_k = dk.At<Element>(b, first + warp_row, g) + column;
-  Element* to_v = dv.At<Element>(b, first + warp_row, g) + column;
-  k_tile.template Store<Warp::kRows>(warp_row, to_k, dk.row, rows - warp_row, columns, z.wide);
-  v_tile.template Store<Warp::kRows>(warp_row, to_v, dv.row, rows - warp_row, columns, z.wide);
+  block.Store(sum_k, sum_v, k_tile, v_tile, dk, dv);
 }
 
 // A step takes kKeys keys. The other parameters are those of GradKVShape.
@@ -165,6 +193,8 @@ struct GradQShape {
   using Keys = SharedTile<Element, kKeys, D>;
   static constexpr size_t kTileBytes = (2 * Queries::kElements + 2 * kStages * Keys::kElements) * sizeof(Element);
   static constexpr size_t kSharedBytes = kTileBytes + Warps * Warp::ScratchBytes(kKeys);
+  using Ruled = RuledScores<Warp, Warp::kRows, kKeys, false>;
+  static constexpr size_t kRuledBytes = kSharedBytes + Warps * Ruled::kBytes;  // of shared memory with options
 };
 
 // The work of one block: kQueries queries of a head, and the keys that they see.
@@ -178,7 +208,7 @@ struct GradQBlock {
 
   const SdpaSizes& z;
   Element* stages;  // kStages x (K, V [kKeys, D])
-  int warp_row, b, h, g, first, rows, fewest, steps;
+  int warp_row, b, h, g, first, rows;
   float lse[M][2], delta[M][2];  // of this thread's rows
 
   __device__ __forceinline__ GradQBlock(const SdpaSizes& sizes, Element* memory, int row)
@@ -186,17 +216,16 @@ struct GradQBlock {
     int tiles = (z.T + kQueries - 1) / kQueries, head = int(blockIdx.x) / tiles;
     first = (tiles - 1 - int(blockIdx.x) % tiles) * kQueries, rows = min(kQueries, z.T - first);
     b = head / z.H, h = head % z.H, g = z.KvHead(h);
-    fewest = z.Visible(first), steps = (z.Visible(first + rows - 1) + kKeys - 1) / kKeys;
   }
 
-  __device__ __forceinline__ Element* Stage(int step) const {
-    return stages + step % Shape::kStages * 2 * Keys::kElements;
+  __device__ __forceinline__ Element* Stage(int turn) const {
+    return stages + turn % Shape::kStages * 2 * Keys::kElements;
   }
-  __device__ __forceinline__ void Fetch(int step, const SdpaOperand& k, const SdpaOperand& v) const {
+  __device__ __forceinline__ void Fetch(int step, int turn, const SdpaOperand& k, const SdpaOperand& v) const {
     constexpr int kThreads = Shape::kThreads;
     int begin = step * kKeys, n = min(kKeys, z.S - begin);
-    Keys{Stage(step)}.template Fetch<kThreads>(k.At<const Element>(b, begin, g), k.row, n, z.D, z.wide);
-    Keys{Stage(step) + Keys::kElements}.template Fetch<kThreads>(v.At<const Element>(b, begin, g), v.row, n, z.D,
+    Keys{Stage(turn)}.template Fetch<kThreads>(k.At<const Element>(b, begin, g), k.row, n, z.D, z.wide);
+    Keys{Stage(turn) + Keys::kElements}.template Fetch<kThreads>(v.At<const Element>(b, begin, g), v.row, n, z.D,
                                                                  z.wide);
   }
   __device__ __forceinline__ void ReadRows(const SdpaRows<float>& query_rows) {
@@ -210,7 +239,7 @@ struct GradQBlock {
   }
 
   // Turns ds from the cotangents of the probabilities into those of the scores. p holds the scores.
-  __device__ __forceinline__ void Differentiate(const Scores& p, Scores& ds, int begin) const {
+  __device__ __forceinline__ void Differentiate(const Scores& p, Scores& ds, int begin, int fewest) const {
     float scale_log2 = float(z.scale * kLog2E);
     bool edge = begin + kKeys > fewest;
 #pragma unroll
@@ -228,12 +257,33 @@ struct GradQBlock {
           }
       }
   }
+  // The same under options. p is left with the probabilities.
+  template <class Walk, class Options>
+  __device__ __forceinline__ void Differentiate(Scores& p, Scores& ds, const Walk& walk, int step,
+                                                const Options& options) const {
+    if constexpr (Options::kRuled)
+      options.Differentiate(
+          p, ds, [&](int m, int half, int, int) { return lse[m][half]; },
+          [&](int m, int half, int, int) { return delta[m][half]; });
+    else
+      Differentiate(p, ds, step * kKeys, walk.fewest);
+  }
+
+  // Stores sums [Warp::kRows, D] through the tile of q, whose rows only this warp reads.
+  __device__ __forceinline__ void Store(const float (&sum)[M][Warp::Blocks(Shape::D)][4],
+                                        const typename Shape::Queries& q_tile, const SdpaOperand& dq) const {
+    Warp::Put(sum, float(z.scale), q_tile, warp_row);
+    __syncwarp();
+    if (warp_row < rows)
+      q_tile.template Store<Warp::kRows>(warp_row, dq.At<Element>(b, first + warp_row, h), dq.row, rows - warp_row, z.D,
+                                         z.wide);
+  }
 };
 
-template <class Shape>
+template <class Shape, class Rules>
 __global__ void __launch_bounds__(Shape::kThreads)
     FlashGradQ(SdpaSizes z, SdpaOperand q, SdpaOperand k, SdpaOperand v, SdpaOperand dout, SdpaRows<float> query_rows,
-               SdpaOperand dq) {
+               SdpaOperand dq, const __grid_constant__ Rules rules) {
   constexpr int D = Shape::D, M = Shape::M, kThreads = Shape::kThreads;
   using Warp = typename Shape::Warp;
   using Element = typename Shape::Element;
@@ -247,53 +297,64 @@ __global__ void __launch_bounds__(Shape::kThreads)
   int b = block.b, h = block.h, first = block.first, rows = block.rows;
   q_tile.template Fetch<kThreads>(q.At<const Element>(b, first, h), q.row, rows, z.D, z.wide);
   dout_tile.template Fetch<kThreads>(dout.At<const Element>(b, first, h), dout.row, rows, z.D, z.wide);
-  if (block.steps > 0) block.Fetch(0, k, v);
+  KeyWalk<Rules, Shape::kKeys> walk(z, rules, b, first, rows);
+  RulesOfWarp<typename Shape::Ruled, Rules> options(
+      rules, z.scale, b, h, shared + Shape::kSharedBytes + size_t(warp_index) * Shape::Ruled::kBytes);
+  if (walk.begin < walk.end) block.Fetch(walk.begin, 0, k, v);
   block.ReadRows(query_rows);
 
   float sum[M][Warp::Blocks(D)][4] = {};  // [Warp::kRows, D]
-  for (int step = 0; step < block.steps; step++) {
+  for (int step = walk.begin, turn = 0, next; step < walk.end; step = next, turn++) {
     CopyWait();
     __syncthreads();
-    if (Shape::kStages == 2 && step + 1 < block.steps) block.Fetch(step + 1, k, v);
-    Keys k_tile{block.Stage(step)}, v_tile{k_tile.data + Keys::kElements};  // [kKeys, D]
-    typename GradQBlock<Shape>::Scores p = {}, ds = {};                     // [Warp::kRows, kKeys]
-    warp.template MultiplyTransposed<D>(q_tile, warp_row, k_tile, p);
-    warp.template MultiplyTransposed<D>(dout_tile, warp_row, v_tile, ds);
-    block.Differentiate(p, ds, step * Shape::kKeys);
-    warp.Multiply(ds, k_tile, 0, sum);
-    if (Shape::kStages == 1 && step + 1 < block.steps) {
+    next = walk.Next(step);
+    if (Shape::kStages == 2 && next < walk.end) block.Fetch(next, turn + 1, k, v);
+    Keys k_tile{block.Stage(turn)}, v_tile{k_tile.data + Keys::kElements};  // [kKeys, D]
+    if (options.MoveTo(walk, step, h, first + warp_row, step * Shape::kKeys)) {
+      typename GradQBlock<Shape>::Scores p = {}, ds = {};  // [Warp::kRows, kKeys]
+      warp.template MultiplyTransposed<D>(q_tile, warp_row, k_tile, p);
+      warp.template MultiplyTransposed<D>(dout_tile, warp_row, v_tile, ds);
+      block.Differentiate(p, ds, walk, step, options);
+      warp.Multiply(ds, k_tile, 0, sum);
+    }
+    if (Shape::kStages == 1 && next < walk.end) {
       __syncthreads();  // all threads are done with the stage
-      block.Fetch(step + 1, k, v);
+      block.Fetch(next, turn + 1, k, v);
     }
   }
 
   CopyWait();
   __syncthreads();
-  Warp::Put(sum, float(z.scale), q_tile, warp_row);  // only this warp reads these rows
-  __syncwarp();
-  if (warp_row < rows)
-    q_tile.template Store<Warp::kRows>(warp_row, dq.At<Element>(b, first + warp_row, h), dq.row, rows - warp_row, z.D,
-                                       z.wide);
+  block.Store(sum, q_tile, dq);
 }
 
-template <class KV, class Q>
-void LaunchBackward(const KernelCall& call) {
+template <class KV, class Q, class Rules>
+void LaunchBackward(const KernelCall& call, const SdpaRows<float>& rows, const Rules& rules) {
   static_assert(SdpaSizes::kRowPadding % KV::kQueries == 0 && SdpaSizes::kRowPadding % Q::kQueries == 0);
   SdpaSizes z(call);
-  SdpaRows<float> rows = PrepareSdpaRows<float>(call, float(kLog2E));
   SdpaOperand q = OperandOf(call.in[0]), k = OperandOf(call.in[1]), v = OperandOf(call.in[2]),
               dout = OperandOf(call.in[5]);
   auto launch = [&]<class Shape, class... Args>(const char* name, auto* kernel, int64_t blocks, Args... args) {
     if (blocks == 0) return;
-    WEFT_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(Shape::kSharedBytes)));
-    kernel<<<unsigned(blocks), Shape::kThreads, Shape::kSharedBytes, DeviceOf(call).stream()>>>(args...);
+    constexpr size_t kBytes = std::is_same_v<Rules, NoRules> ? Shape::kSharedBytes : Shape::kRuledBytes;
+    WEFT_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(kBytes)));
+    kernel<<<unsigned(blocks), Shape::kThreads, kBytes, DeviceOf(call).stream()>>>(args..., rules);
     WEFT_CUDA_LAUNCHED(name);
   };
-  launch.template operator()<KV>("sdpa_grad: flash dk and dv", &FlashGradKV<KV>,
+  launch.template operator()<KV>("sdpa_grad: flash dk and dv", &FlashGradKV<KV, Rules>,
                                  int64_t(z.B) * z.G * CeilDiv(z.S, KV::kKeys) * KV::kParts, z, q, k, v, dout, rows,
                                  OperandOf(call.out[1]), OperandOf(call.out[2]));
-  launch.template operator()<Q>("sdpa_grad: flash dq", &FlashGradQ<Q>, int64_t(z.B) * z.H * CeilDiv(z.T, Q::kQueries),
-                                z, q, k, v, dout, rows, OperandOf(call.out[0]));
+  launch.template operator()<Q>("sdpa_grad: flash dq", &FlashGradQ<Q, Rules>,
+                                int64_t(z.B) * z.H * CeilDiv(z.T, Q::kQueries), z, q, k, v, dout, rows,
+                                OperandOf(call.out[0]));
+}
+
+template <class KV, class Q>
+void LaunchBackward(const KernelCall& call) {
+  SdpaRows<float> rows = PrepareSdpaRows<float>(call, float(kLog2E));
+  if (!HasOptions(call)) return LaunchBackward<KV, Q>(call, rows, NoRules());
+  LaunchBackward<KV, Q>(call, rows, FlashRules(call, SdpaRowsBytes(call)));
+  GradSdpaSinks(call, rows, float(kLog2E));
 }
 
 }  // namespace weft::cuda

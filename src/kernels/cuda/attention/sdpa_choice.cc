@@ -14,8 +14,8 @@ namespace {
 struct FlashKernels {
   void (*forward)(const KernelCall&);
   void (*backward)(const KernelCall&);
-  size_t (*forward_bytes)(int64_t head_size);  // bytes of shared memory
-  size_t (*backward_bytes)(int64_t head_size);
+  size_t (*forward_bytes)(int64_t head_size, bool options);  // bytes of shared memory
+  size_t (*backward_bytes)(int64_t head_size, bool options);
 };
 FlashKernels FlashKernelsOf(const KernelCall& call) {
   if (IsHalf(call.in[0].dtype)) return {SdpaHalf, SdpaGradHalf, SdpaHalfSharedBytes, SdpaGradHalfSharedBytes};
@@ -27,7 +27,8 @@ std::string FlashRefuses(const KernelCall& call) {
   std::string reason = FlashRefusesShape(call);
   if (!reason.empty() || !call.context->Has(DeviceKind::kCuda)) return reason;
   FlashKernels kernels = FlashKernelsOf(call);
-  size_t needs = (IsSdpaGrad(call) ? kernels.backward_bytes : kernels.forward_bytes)(call.in[0].dim(3).extent);
+  size_t needs =
+      (IsSdpaGrad(call) ? kernels.backward_bytes : kernels.forward_bytes)(call.in[0].dim(3).extent, HasOptions(call));
   size_t has = DeviceOf(call).shared_bytes();
   if (needs > has) return fmt::format("a block needs {} bytes of shared memory and this GPU has {}", needs, has);
   return {};
@@ -37,7 +38,7 @@ void FlashGrad(const KernelCall& call) { FlashKernelsOf(call).backward(call); }
 
 SdpaBackends Backends() {
   static const std::array<SdpaBackend, 3> kBackends{
-      kCudnnSdpa, SdpaBackend{"flash", FlashRefuses, SdpaRowsWorkspace, Flash, FlashGrad},
+      kCudnnSdpa, SdpaBackend{"flash", FlashRefuses, FlashWorkspace, Flash, FlashGrad},
       SdpaBackend{"plain", PlainRefuses, SdpaRowsWorkspace, SdpaPlain, SdpaGradPlain}};
   return kBackends;
 }

@@ -9,19 +9,19 @@ namespace weft::cuda {
 extern const SdpaBackend kCudnnSdpa;
 // flash: sdpa.cu and sdpa_grad.cu for bf16 and f16; sdpa_tf32.cu for f32 if products may round their operands,
 // otherwise sdpa_f32.cu. The functions *SharedBytes return the bytes of shared memory that a block needs for a head
-// size.
+// size, without or with options.
 void SdpaHalf(const KernelCall& call);
 void SdpaGradHalf(const KernelCall& call);
-size_t SdpaHalfSharedBytes(int64_t head_size);
-size_t SdpaGradHalfSharedBytes(int64_t head_size);
+size_t SdpaHalfSharedBytes(int64_t head_size, bool options);
+size_t SdpaGradHalfSharedBytes(int64_t head_size, bool options);
 void SdpaTf32(const KernelCall& call);
 void SdpaGradTf32(const KernelCall& call);
-size_t SdpaTf32SharedBytes(int64_t head_size);
-size_t SdpaGradTf32SharedBytes(int64_t head_size);
+size_t SdpaTf32SharedBytes(int64_t head_size, bool options);
+size_t SdpaGradTf32SharedBytes(int64_t head_size, bool options);
 void SdpaF32(const KernelCall& call);
 void SdpaGradF32(const KernelCall& call);
-size_t SdpaF32SharedBytes(int64_t head_size);
-size_t SdpaGradF32SharedBytes(int64_t head_size);
+size_t SdpaF32SharedBytes(int64_t head_size, bool options);
+size_t SdpaGradF32SharedBytes(int64_t head_size, bool options);
 // plain: in sdpa_plain.cu and sdpa_plain_grad.cu.
 void SdpaPlain(const KernelCall& call);
 void SdpaGradPlain(const KernelCall& call);

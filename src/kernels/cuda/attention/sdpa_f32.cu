@@ -30,15 +30,17 @@ decltype(auto) WithBackward(int64_t D, Fn&& fn) {
 
 }  // namespace
 
-size_t SdpaF32SharedBytes(int64_t D) {
-  return WithForward(D, [](auto shape) { return shape.kSharedBytes; });
+size_t SdpaF32SharedBytes(int64_t D, bool options) {
+  return WithForward(D, [&](auto shape) { return options ? shape.kRuledBytes : shape.kSharedBytes; });
 }
 void SdpaF32(const KernelCall& call) {
   WithForward(call.in[0].dim(3).extent, [&](auto shape) { LaunchForward<decltype(shape)>(call); });
 }
 
-size_t SdpaGradF32SharedBytes(int64_t D) {
-  return WithBackward(D, [](auto kv, auto q) { return std::max(kv.kSharedBytes, q.kSharedBytes); });
+size_t SdpaGradF32SharedBytes(int64_t D, bool options) {
+  return WithBackward(D, [&](auto kv, auto q) {
+    return options ? std::max(kv.kRuledBytes, q.kRuledBytes) : std::max(kv.kSharedBytes, q.kSharedBytes);
+  });
 }
 void SdpaGradF32(const KernelCall& call) {
   WithBackward(call.in[0].dim(3).extent, [&](auto kv, auto q) { LaunchBackward<decltype(kv), decltype(q)>(call); });

@@ -13,6 +13,7 @@ template <int M_>
 struct FmaWarp {
   static constexpr int M = M_, kRows = 8 * M;
   using Element = float;
+  using Float = float;
   static constexpr int Blocks(int columns) { return columns / 16; }
   // Probabilities [kRows, columns] pass between lanes through shared memory. Rows lie 8 banks apart.
   static constexpr int Pitch(int columns) { return columns + 8; }

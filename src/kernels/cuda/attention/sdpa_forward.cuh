@@ -1,10 +1,11 @@
 // Flash attention, forward (Dao 2023). Each block owns a tile of queries and walks the keys with a running softmax.
-// Scores live only in registers, and sums are f32.
+// Scores live only in registers, and sums are f32. Calls without options run kernels of their own (NoRules).
 #pragma once
 #include "weft/kernels/common/nest.h"
-#include "weft/kernels/cuda/attention/sdpa_tile.cuh"
+#include "weft/kernels/cuda/attention/sdpa_scores.cuh"
+#include "weft/kernels/cuda/attention/sdpa_walk.cuh"
 #include "weft/kernels/cuda/device/device.h"
-#include "weft/kernels/cuda/plan/sdpa_sizes.h"
+#include "weft/kernels/cuda/plan/sdpa_plan.h"
 
 namespace weft::cuda {
 
@@ -23,20 +24,23 @@ struct ForwardShape {
   using Keys = SharedTile<Element, kKeys, D>;
   static constexpr size_t kTileBytes = (Queries::kElements + 2 * kStages * Keys::kElements) * sizeof(Element);
   static constexpr size_t kSharedBytes = kTileBytes + kWarps * Warp::ScratchBytes(kKeys);
+  using Ruled = RuledScores<Warp, Warp::kRows, kKeys, false>;
+  static constexpr size_t kRuledBytes = kSharedBytes + kWarps * Ruled::kBytes;  // of shared memory with options
 };
 
 // The work of one block: kQueries queries of a head, and the keys that they see.
-template <class Shape>
+template <class Shape, class Rules>
 struct ForwardBlock {
   static constexpr int kQueries = Shape::kQueries, kKeys = Shape::kKeys, M = Shape::M;
   using Warp = typename Shape::Warp;
   using Element = typename Shape::Element;
   using Keys = typename Shape::Keys;
+  static constexpr bool kRuled = !std::is_same_v<Rules, NoRules>;
 
   const SdpaSizes& z;
   const SdpaOperand &k, &v;
   Element* stages;  // kStages x (K, V [kKeys, D])
-  int warp_row, b, h, g, first, rows, fewest, steps;
+  int warp_row, b, h, g, first, rows;
 
   // The last tiles of a head see the most keys, so their blocks begin first. Neighbouring blocks share K and V in the
   // L2 cache.
@@ -46,22 +50,22 @@ struct ForwardBlock {
     int tiles = (z.T + kQueries - 1) / kQueries, head = int(blockIdx.x) / tiles;
     first = (tiles - 1 - int(blockIdx.x) % tiles) * kQueries, rows = min(kQueries, z.T - first);
     b = head / z.H, h = head % z.H, g = z.KvHead(h);
-    fewest = z.Visible(first), steps = (z.Visible(first + rows - 1) + kKeys - 1) / kKeys;
   }
 
-  __device__ __forceinline__ Element* Stage(int step) const {
-    return stages + step % Shape::kStages * 2 * Keys::kElements;
+  // The stage of a block's step number `turn`.
+  __device__ __forceinline__ Element* Stage(int turn) const {
+    return stages + turn % Shape::kStages * 2 * Keys::kElements;
   }
-  __device__ __forceinline__ void Fetch(int step) const {
+  __device__ __forceinline__ void Fetch(int step, int turn) const {
     constexpr int kThreads = Shape::kThreads;
     int begin = step * kKeys, n = min(kKeys, z.S - begin);
-    Keys{Stage(step)}.template Fetch<kThreads>(k.At<const Element>(b, begin, g), k.row, n, z.D, z.wide);
-    Keys{Stage(step) + Keys::kElements}.template Fetch<kThreads>(v.At<const Element>(b, begin, g), v.row, n, z.D,
+    Keys{Stage(turn)}.template Fetch<kThreads>(k.At<const Element>(b, begin, g), k.row, n, z.D, z.wide);
+    Keys{Stage(turn) + Keys::kElements}.template Fetch<kThreads>(v.At<const Element>(b, begin, g), v.row, n, z.D,
                                                                  z.wide);
   }
 
   // Sets the scores of keys that a query does not see to -inf. s is [Warp::kRows, kKeys].
-  __device__ __forceinline__ void Hide(float (&s)[M][Warp::Blocks(kKeys)][4], int begin) const {
+  __device__ __forceinline__ void Hide(float (&s)[M][Warp::Blocks(kKeys)][4], int begin, int fewest) const {
     if (begin + kKeys <= fewest) return;
 #pragma unroll
     for (int m = 0; m < M; m++)
@@ -76,27 +80,59 @@ struct ForwardBlock {
       }
   }
 
-  // Turns sums into means, and stores the log-sum-exp of each row. o is [Warp::kRows, D].
+  // Turns the products of a step into scores, of which those that are not seen are -inf. s is [Warp::kRows, kKeys].
+  template <class Walk, class Options>
+  __device__ __forceinline__ void Score(float (&s)[M][Warp::Blocks(kKeys)][4], const Walk& walk, int step,
+                                        const Options& options) const {
+    if constexpr (kRuled)
+      options.Change(s), options.Hide(s);
+    else
+      Hide(s, step * kKeys, walk.fewest);
+  }
+
+  // Adds a score without a value to a row's softmax. `top` is in natural units. Returns the factor of the row's sums.
+  static __device__ __forceinline__ float AddSink(float sink, float& top, float& total) {
+    if (sink == -INFINITY) return 1;
+    float largest = fmaxf(top, sink), factor = expf(top - largest);
+    total = total * factor + expf(sink - largest), top = largest;
+    return factor;
+  }
+
+  // Turns sums into means, and stores the log-sum-exp of each row. o is [Warp::kRows, D]. `unit` is that of the scores.
   __device__ __forceinline__ void Normalize(float (&o)[M][Warp::Blocks(Shape::D)][4], const Softmax<Warp>& softmax,
-                                            const SdpaOperand& lse) const {
+                                            const SdpaOperand& lse, const Rules& rules, float unit) const {
+    float sink = -INFINITY;
+    if constexpr (kRuled)
+      if (rules.scores.sinks) sink = Widen(static_cast<const typename Warp::Float*>(rules.scores.sinks)[h]);
 #pragma unroll
     for (int m = 0; m < M; m++)
 #pragma unroll
       for (int half = 0; half < 2; half++) {
         float total = Warp::ReduceRow(softmax.sum[m][half], [](float x, float y) { return x + y; });
-        float inverse = total == 0 ? 0 : 1 / total;
+        float top = softmax.top[m][half] * unit, factor = kRuled ? AddSink(sink, top, total) : 1;
+        float inverse = total == 0 ? 0 : factor / total;
         int row = warp_row + Warp::Row(m, half) + Warp::FirstRow();
-        if (Warp::IsFirstOfRow() && row < rows)
-          *lse.At<float>(b, first + row, h) = softmax.top[m][half] * float(z.scale) + logf(total);
+        if (Warp::IsFirstOfRow() && row < rows) *lse.At<float>(b, first + row, h) = top + logf(total);
 #pragma unroll
         for (int n = 0; n < Warp::Blocks(Shape::D); n++) o[m][n][2 * half] *= inverse, o[m][n][2 * half + 1] *= inverse;
       }
   }
+
+  // Stores means [Warp::kRows, D] through the tile of q, whose rows only this warp reads.
+  __device__ __forceinline__ void Store(const float (&o)[M][Warp::Blocks(Shape::D)][4],
+                                        const typename Shape::Queries& q_tile, const SdpaOperand& out) const {
+    Warp::Put(o, 1, q_tile, warp_row);
+    __syncwarp();
+    if (warp_row < rows)
+      q_tile.template Store<Warp::kRows>(warp_row, out.At<Element>(b, first + warp_row, h), out.row, rows - warp_row,
+                                         z.D, z.wide);
+  }
 };
 
-template <class Shape>
+template <class Shape, class Rules>
 __global__ void __launch_bounds__(Shape::kThreads)
-    FlashForward(SdpaSizes z, SdpaOperand q, SdpaOperand k, SdpaOperand v, SdpaOperand out, SdpaOperand lse) {
+    FlashForward(SdpaSizes z, SdpaOperand q, SdpaOperand k, SdpaOperand v, SdpaOperand out, SdpaOperand lse,
+                 const __grid_constant__ Rules rules) {
   using Warp = typename Shape::Warp;
   using Element = typename Shape::Element;
   using Keys = typename Shape::Keys;
@@ -104,51 +140,60 @@ __global__ void __launch_bounds__(Shape::kThreads)
   typename Shape::Queries q_tile{reinterpret_cast<Element*>(shared)};  // [kQueries, D]
   int warp_index = int(threadIdx.x) / 32, warp_row = warp_index * Warp::kRows;
   Warp warp(shared + Shape::kTileBytes + size_t(warp_index) * Warp::ScratchBytes(Shape::kKeys));
-  ForwardBlock<Shape> block(z, k, v, q_tile.data + q_tile.kElements, warp_row);
+  ForwardBlock<Shape, Rules> block(z, k, v, q_tile.data + q_tile.kElements, warp_row);
+  KeyWalk<Rules, Shape::kKeys> walk(z, rules, block.b, block.first, block.rows);
+  RulesOfWarp<typename Shape::Ruled, Rules> options(
+      rules, z.scale, block.b, block.h, shared + Shape::kSharedBytes + size_t(warp_index) * Shape::Ruled::kBytes);
   q_tile.template Fetch<Shape::kThreads>(q.At<const Element>(block.b, block.first, block.h), q.row, block.rows, z.D,
                                          z.wide);
-  if (block.steps > 0) block.Fetch(0);
+  if (walk.begin < walk.end) block.Fetch(walk.begin, 0);
 
   float o[Shape::M][Warp::Blocks(Shape::D)][4] = {};  // [Warp::kRows, D]
   Softmax<Warp> softmax;
-  for (int step = 0; step < block.steps; step++) {
+  for (int step = walk.begin, turn = 0, next; step < walk.end; step = next, turn++) {
     CopyWait();
     __syncthreads();  // the stage has arrived, and all threads are done with the other one
-    if (Shape::kStages == 2 && step + 1 < block.steps) block.Fetch(step + 1);
-    Keys k_tile{block.Stage(step)}, v_tile{k_tile.data + Keys::kElements};  // [kKeys, D]
-    float s[Shape::M][Warp::Blocks(Shape::kKeys)][4] = {};                  // [Warp::kRows, kKeys]
-    warp.template MultiplyTransposed<Shape::D>(q_tile, warp_row, k_tile, s);
-    block.Hide(s, step * Shape::kKeys);
-    softmax.Step(s, o, float(z.scale * 1.4426950408889634));
-    warp.Multiply(s, v_tile, 0, o);
-    if (Shape::kStages == 1 && step + 1 < block.steps) {
+    next = walk.Next(step);
+    if (Shape::kStages == 2 && next < walk.end) block.Fetch(next, turn + 1);
+    Keys k_tile{block.Stage(turn)}, v_tile{k_tile.data + Keys::kElements};  // [kKeys, D]
+    if (options.MoveTo(walk, step, block.h, block.first + warp_row, step * Shape::kKeys)) {
+      float s[Shape::M][Warp::Blocks(Shape::kKeys)][4] = {};  // [Warp::kRows, kKeys]
+      warp.template MultiplyTransposed<Shape::D>(q_tile, warp_row, k_tile, s);
+      block.Score(s, walk, step, options);
+      softmax.Step(s, o, options.log2_unit());
+      options.Drop(s);
+      warp.Multiply(s, v_tile, 0, o);
+    }
+    if (Shape::kStages == 1 && next < walk.end) {
       __syncthreads();  // all threads are done with the stage
-      block.Fetch(step + 1);
+      block.Fetch(next, turn + 1);
     }
   }
 
   CopyWait();
   // If there was no step, q may still be on its way into the tile that takes the result.
   __syncthreads();
-  block.Normalize(o, softmax, lse);
-  Warp::Put(o, 1, q_tile, warp_row);  // only this warp reads these rows of q
-  __syncwarp();
-  if (warp_row < block.rows)
-    q_tile.template Store<Warp::kRows>(warp_row, out.At<Element>(block.b, block.first + warp_row, block.h), out.row,
-                                       block.rows - warp_row, z.D, z.wide);
+  block.Normalize(o, softmax, lse, rules, options.natural());
+  block.Store(o, q_tile, out);
+}
+
+template <class Shape, class Rules>
+void LaunchForward(const KernelCall& call, const Rules& rules) {
+  SdpaSizes z(call);
+  int64_t blocks = int64_t(z.B) * z.H * CeilDiv(z.T, Shape::kQueries);
+  if (blocks == 0) return;
+  constexpr size_t kBytes = std::is_same_v<Rules, NoRules> ? Shape::kSharedBytes : Shape::kRuledBytes;
+  auto* kernel = &FlashForward<Shape, Rules>;
+  WEFT_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(kBytes)));
+  kernel<<<unsigned(blocks), Shape::kThreads, kBytes, DeviceOf(call).stream()>>>(
+      z, OperandOf(call.in[0]), OperandOf(call.in[1]), OperandOf(call.in[2]), OperandOf(call.out[0]),
+      OperandOf(call.out[1]), rules);
+  WEFT_CUDA_LAUNCHED("sdpa: flash");
 }
 
 template <class Shape>
 void LaunchForward(const KernelCall& call) {
-  SdpaSizes z(call);
-  int64_t blocks = int64_t(z.B) * z.H * CeilDiv(z.T, Shape::kQueries);
-  if (blocks == 0) return;
-  auto* kernel = &FlashForward<Shape>;
-  WEFT_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(Shape::kSharedBytes)));
-  kernel<<<unsigned(blocks), Shape::kThreads, Shape::kSharedBytes, DeviceOf(call).stream()>>>(
-      z, OperandOf(call.in[0]), OperandOf(call.in[1]), OperandOf(call.in[2]), OperandOf(call.out[0]),
-      OperandOf(call.out[1]));
-  WEFT_CUDA_LAUNCHED("sdpa: flash");
+  HasOptions(call) ? LaunchForward<Shape>(call, FlashRules(call, 0)) : LaunchForward<Shape>(call, NoRules());
 }
 
 }  // namespace weft::cuda

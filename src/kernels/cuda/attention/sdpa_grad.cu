@@ -24,8 +24,10 @@ void GradAs(const KernelCall& call) {
 
 }  // namespace
 
-size_t SdpaGradHalfSharedBytes(int64_t D) {
-  return WithShapes<BF16>(D, [](auto kv, auto q) { return std::max(kv.kSharedBytes, q.kSharedBytes); });
+size_t SdpaGradHalfSharedBytes(int64_t D, bool options) {
+  return WithShapes<BF16>(D, [&](auto kv, auto q) {
+    return options ? std::max(kv.kRuledBytes, q.kRuledBytes) : std::max(kv.kSharedBytes, q.kSharedBytes);
+  });
 }
 void SdpaGradHalf(const KernelCall& call) { call.in[0].dtype == DType::kBF16 ? GradAs<BF16>(call) : GradAs<F16>(call); }
 

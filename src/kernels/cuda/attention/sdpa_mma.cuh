@@ -92,8 +92,9 @@ template <TensorCoreFloat T, int M_>
 struct TensorCoreWarp {
   static constexpr int M = M_, kRows = 16 * M;
   using Element = std::conditional_t<HalfFloat<T>, uint16_t, float>;
-  static constexpr int kTerms = HalfFloat<T> ? 16 : 8;  // terms of a sum per instruction
-  static constexpr int kUnit = kTerms / 2;              // elements in 16 bytes, a row of what ldmatrix loads
+  using Float = std::conditional_t<HalfFloat<T>, T, float>;  // the type of an element's value
+  static constexpr int kTerms = HalfFloat<T> ? 16 : 8;       // terms of a sum per instruction
+  static constexpr int kUnit = kTerms / 2;                   // elements in 16 bytes, a row of what ldmatrix loads
   static constexpr int Blocks(int columns) { return columns / 8; }
   static constexpr size_t ScratchBytes(int) { return 0; }
 

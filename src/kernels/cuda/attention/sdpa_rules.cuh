@@ -43,12 +43,27 @@ struct SdpaDropout {
   uint32_t threshold = 0;
   double kept = 1;  // the factor of probabilities that are kept
 
-  __device__ bool Keeps(const ScorePlace& at) const {
-    if (!step) return true;
+  __device__ bool Keeps(const ScorePlace& at) const { return !step || Keeps(Bits(at), int((first_j + at.j) % 8)); }
+  // Returns whether it keeps each of 8 keys, of which `at` is the first, in the order of bits. Requires `step`.
+  __device__ uint32_t KeepsEight(const ScorePlace& at) const {
+    uint32_t kept = 0;
+    if ((first_j + at.j) % 8) {  // they lie in two blocks of Philox
+      for (int j = 0; j < 8; j++) kept |= uint32_t(Keeps({at.b, at.h, at.i, at.j + j})) << j;
+      return kept;
+    }
+    PhiloxBits bits = Bits(at);
+#pragma unroll
+    for (int j = 0; j < 8; j++) kept |= uint32_t(Keeps(bits, j)) << j;
+    return kept;
+  }
+
+ private:
+  __device__ PhiloxBits Bits(const ScorePlace& at) const {
     int64_t b = *first_row + first_b + at.b;
     int64_t row = (b * heads + first_h + at.h) * queries + first_i + at.i, column = first_j + at.j;
-    PhiloxBits bits = Philox(key, uint64_t(*step), uint64_t(row) * uint64_t(blocks) + uint64_t(column / 8));
-    int word = int(column % 8);
+    return Philox(key, uint64_t(*step), uint64_t(row) * uint64_t(blocks) + uint64_t(column / 8));
+  }
+  __device__ bool Keeps(const PhiloxBits& bits, int word) const {
     uint32_t pair = word < 4 ? (word < 2 ? bits.lane[0] : bits.lane[1]) : (word < 6 ? bits.lane[2] : bits.lane[3]);
     return (word % 2 ? pair >> 16 : pair & 0xFFFFu) >= threshold;
   }
@@ -82,8 +97,8 @@ struct SdpaRules {
     return shift + (offsets ? max(-kFar, min(offsets[b], kFar)) : 0);
   }
   // Return the local keys that a query sees by its position, and the local queries that see a key.
-  __device__ IndexRange Keys(int b, int i) const {
-    int64_t position = i + Shift(b);
+  __device__ IndexRange Keys(int b, int i) const { return KeysAt(i + Shift(b)); }
+  __device__ IndexRange KeysAt(int64_t position) const {
     return Range(left < 0 ? 0 : position - left, right < 0 ? keys : position + right + 1, keys);
   }
   __device__ IndexRange Queries(int b, int j) const {

@@ -12,7 +12,7 @@ namespace {
 
 constexpr SdpaBackend kPlanned[] = {
     {.name = "cudnn", .refuses = CudnnRefusesShape, .workspace = CudnnExpectedWorkspace},
-    {.name = "flash", .refuses = FlashRefusesShape, .workspace = SdpaRowsWorkspace},
+    {.name = "flash", .refuses = FlashRefusesShape, .workspace = FlashWorkspace},
     {.name = "plain", .refuses = PlainRefuses, .workspace = SdpaRowsWorkspace}};
 
 // Returns the backend that kernels.attention names, or else the one of WEFT_SDPA, which tests set. Returns null if
@@ -72,30 +72,21 @@ size_t SdpaWorkspace(SdpaBackends backends, const KernelCall& call) {
   return std::max(ChooseSdpa(backends, call, SIZE_MAX).workspace(call), SdpaRowsWorkspace(call));
 }
 
-std::string RefusesOptions(const KernelCall& call) {
+bool HasOptions(const KernelCall& call) {
+  static constexpr AttrName<int64_t> kFlags[] = {"mask", "bias", "sinks", "offsets", "segments"};
   const Attrs& attrs = *call.attrs;
-  struct Flag {
-    AttrName<int64_t> name;
-    const char* operands;
-  };
-  static constexpr Flag kFlags[] = {
-      {"mask", "masks"}, {"bias", "biases"}, {"sinks", "sinks"}, {"offsets", "offsets"}, {"segments", "segments"}};
-  for (const Flag& flag : kFlags)
-    if (attrs.IntOr(flag.name, 0)) return fmt::format("it does not take {}", flag.operands);
-  if (attrs.IntOr("left", -1) >= 0 || attrs.IntOr("right", -1) >= 0) return "it does not take windows";
-  if (attrs.Has("softcap")) return "it does not take soft caps";
-  if (attrs.Has("p")) return "it does not drop probabilities";
-  int64_t keys = call.in[1].dim(3).extent, values = call.in[2].dim(3).extent;
-  if (keys != values) return fmt::format("values of size {} differ from keys of size {}", values, keys);
-  return {};
+  return std::ranges::any_of(kFlags, [&](AttrName<int64_t> flag) { return attrs.IntOr(flag, 0) != 0; }) ||
+         attrs.IntOr("left", -1) >= 0 || attrs.IntOr("right", -1) >= 0 || attrs.Has("softcap") || attrs.Has("p");
 }
 
 size_t SdpaRowsWorkspace(const KernelCall& call) { return IsSdpaGrad(call) ? SdpaRowsBytes(call) : 0; }
+size_t FlashWorkspace(const KernelCall& call) { return SdpaRowsWorkspace(call) + SegmentRangeBytes(call); }
 
 std::string FlashRefusesShape(const KernelCall& call) {
   DType dtype = call.in[0].dtype;
-  int64_t size = call.in[0].dim(3).extent;
-  if (std::string reason = RefusesOptions(call); !reason.empty()) return reason;
+  int64_t size = call.in[0].dim(3).extent, values = call.in[2].dim(3).extent;
+  if (values != size) return fmt::format("values of size {} differ from keys of size {}", values, size);
+  if (IsSdpaGrad(call) && call.attrs->IntOr("bias", 0)) return "it has no gradient of biases";
   if (!IsHalf(dtype) && dtype != DType::kF32) return fmt::format("{} is none of bf16, f16 and f32", Name(dtype));
   if (IsHalf(dtype) && size % 8) return fmt::format("head size {} is not a multiple of 8", size);
   if (size > 256) return fmt::format("head size {} is above 256", size);

@@ -37,14 +37,14 @@ const SdpaBackend& ChooseSdpa(SdpaBackends backends, const KernelCall& call, siz
 std::string ExplainSdpa(SdpaBackends backends, const KernelCall& call);
 size_t SdpaWorkspace(SdpaBackends backends, const KernelCall& call);
 
-// Returns why cudnn and flash do not take the call's options (windows, masks, soft caps, ...), or an empty string.
-// plain takes them all.
-std::string RefusesOptions(const KernelCall& call);
+// Returns whether the call has any option beyond a causal mask, its offset and the scale.
+bool HasOptions(const KernelCall& call);
 // Return why shapes, dtypes and options rule the backend out, or an empty string if they do not.
 std::string FlashRefusesShape(const KernelCall& call);
 std::string PlainRefuses(const KernelCall& call);
-// The workspace of flash and plain in bytes: the rows of the backward pass.
+// The workspace of plain in bytes, the rows of the backward pass; and that of flash, which has ranges of segments too.
 size_t SdpaRowsWorkspace(const KernelCall& call);
+size_t FlashWorkspace(const KernelCall& call);
 inline bool IsHalf(DType dtype) { return dtype == DType::kBF16 || dtype == DType::kF16; }
 
 }  // namespace weft::cuda

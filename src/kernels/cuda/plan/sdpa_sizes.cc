@@ -22,7 +22,9 @@ bool HasAlignedRows(const KernelCall& call) {
       if (view.dim(i).stride * int64_t(SizeOf(view.dtype)) % 16) return false;
     return reinterpret_cast<uintptr_t>(view.data) % 16 == 0;
   };
-  return std::ranges::all_of(call.in, aligned) && std::ranges::all_of(call.out, aligned);
+  bool grad = call.out.size() > 2;  // further operands and their gradients are read and written by elements
+  return std::ranges::all_of(call.in.first(grad ? 6 : 3), aligned) &&
+         std::ranges::all_of(call.out.first(grad ? 3 : 2), aligned);
 }
 
 SdpaSizes::SdpaSizes(const KernelCall& call) {
@@ -41,6 +43,12 @@ SdpaSizes::SdpaSizes(const KernelCall& call) {
   wide = size_t(D) * SizeOf(q.dtype) % 16 == 0 && HasAlignedRows(call);
   scale = call.attrs->Has("scale") ? call.attrs->Float("scale") : 0;
   if (scale == 0) scale = 1 / std::sqrt(double(q.dim(3).global));
+}
+
+size_t SegmentRangeBytes(const KernelCall& call) {
+  if (!call.attrs->IntOr("segments", 0)) return 0;
+  SdpaSizes z(call);
+  return size_t(z.B) * size_t(SegmentTiles(z.T) + SegmentTiles(z.S)) * sizeof(SegmentRange);
 }
 
 size_t SdpaRowsBytes(const KernelCall& grad_call) {

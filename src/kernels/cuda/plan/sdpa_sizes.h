@@ -20,8 +20,8 @@ struct SdpaOperand {
   }
 };
 SdpaOperand OperandOf(const TensorView& view);
-// Returns whether rows of all operands of 4 dims begin at multiples of 16 bytes. For views without data, as in plans,
-// only the strides decide.
+// Returns whether rows of q, k, v, out and their gradients begin at multiples of 16 bytes. For views without data, as
+// in plans, only the strides decide.
 bool HasAlignedRows(const KernelCall& call);
 
 // Members are constexpr so that kernels can call them too.
@@ -44,6 +44,15 @@ struct SdpaSizes {
 
   static constexpr int kRowPadding = 128;  // a multiple of every block of queries
 };
+
+// The least and the greatest segment of kSegmentTile tokens, with which flash skips keys of other segments.
+struct SegmentRange {
+  int64_t low, high;
+};
+inline constexpr int kSegmentTile = 64;
+constexpr int SegmentTiles(int tokens) { return (tokens + kSegmentTile - 1) / kSegmentTile; }
+// Returns the bytes of the ranges of all queries and keys, or 0 if the call has no segments.
+size_t SegmentRangeBytes(const KernelCall& call);
 
 // Returns the bytes of the two values per query, of the accumulate type, that the backward pass needs
 // (attention/sdpa_rows.h).
