@@ -1,4 +1,5 @@
-// Sdpa and its gradient compute every option as plain f64 loops do that keep all scores.
+// Sdpa and its gradient compute every option as plain f64 loops do that keep all scores. On a GPU each backend runs the
+// problems that it takes.
 #include "harness.h"
 #include "share.h"
 #include "weft/core/base/rng.h"
@@ -16,11 +17,41 @@ struct Problem {
   int64_t causal_offset = 0, left = -1, right = -1;
   double softcap = 0, p = 0;
   Shape mask{}, bias{};
-  bool sinks = false, offsets = false, segments = false;
+  bool sinks = false, offsets = false, segments = false, dense = false;
+  double scale = 0.4;
+  int64_t documents = 0;  // > 0: segments are runs of this many tokens, 0 at first, and the last run is padding
+
+  int64_t SegmentOf(int64_t token, int64_t tokens) const {
+    bool padding = token / documents > 0 && token / documents == (tokens - 1) / documents;
+    return padding ? -1 : token / documents;
+  }
 };
 
-Box HeadsBox(Rng& rng, DType dtype, int64_t rows, int64_t heads, int64_t size, int64_t first_row, bool filled) {
-  Box box(dtype, {B, rows, heads, size}, RandomPadding(rng, 4), {kFirstB, first_row, 0, 0},
+// A backend, and whether products of f32 may round to TF32. The CPU has one, without a name.
+struct Way {
+  std::string backend;
+  bool tf32 = false;
+};
+bool OnGpu() { return KindUnderTest() == DeviceKind::kCuda; }
+std::vector<Way> Ways(DType dtype) {
+  if (!OnGpu()) return {{""}};
+  std::vector<Way> ways{{"cudnn"}, {"flash"}, {"plain"}};
+  if (dtype == DType::kF32) ways.push_back({"flash", true});
+  return ways;
+}
+// While alive, makes the backend of `way` the first choice.
+class Prefer {
+ public:
+  explicit Prefer(const Way& way) { SharedContext().set_numerics({.tf32 = way.tf32, .attention = way.backend}); }
+  ~Prefer() { SharedContext().set_numerics({}); }
+};
+
+// `dense`: the elements of a head have no padding, as the kernels for tensor cores require.
+Box HeadsBox(Rng& rng, DType dtype, int64_t rows, int64_t heads, int64_t size, int64_t first_row, bool filled,
+             bool dense) {
+  Shape padding = RandomPadding(rng, 4);
+  if (dense) padding[3] = 0;
+  Box box(dtype, {B, rows, heads, size}, padding, {kFirstB, first_row, 0, 0},
           {kFirstB + B + 1, first_row + rows + first_row, heads, size});
   std::normal_distribution<double> normal;
   for (int64_t i = 0; filled && i < box.count(); i++) box.Set(i, normal(rng));
@@ -42,15 +73,15 @@ struct Tensors {
 
   Tensors(Rng& rng, const Problem& c, DType dtype)
       : p(c),
-        q(HeadsBox(rng, dtype, c.T, c.H, c.D, kFirstQuery, true)),
-        k(HeadsBox(rng, dtype, c.S, c.G, c.D, 0, true)),
-        v(HeadsBox(rng, dtype, c.S, c.G, c.E, 0, true)),
-        out(HeadsBox(rng, dtype, c.T, c.H, c.E, kFirstQuery, false)),
+        q(HeadsBox(rng, dtype, c.T, c.H, c.D, kFirstQuery, true, c.dense)),
+        k(HeadsBox(rng, dtype, c.S, c.G, c.D, 0, true, c.dense)),
+        v(HeadsBox(rng, dtype, c.S, c.G, c.E, 0, true, c.dense)),
+        out(HeadsBox(rng, dtype, c.T, c.H, c.E, kFirstQuery, false, c.dense)),
         lse(PaddedBox(rng, AccumulateType(dtype), {B, c.T, c.H})),
-        dout(HeadsBox(rng, dtype, c.T, c.H, c.E, kFirstQuery, true)),
-        dq(HeadsBox(rng, dtype, c.T, c.H, c.D, kFirstQuery, false)),
-        dk(HeadsBox(rng, dtype, c.S, c.G, c.D, 0, false)),
-        dv(HeadsBox(rng, dtype, c.S, c.G, c.E, 0, false)),
+        dout(HeadsBox(rng, dtype, c.T, c.H, c.E, kFirstQuery, true, c.dense)),
+        dq(HeadsBox(rng, dtype, c.T, c.H, c.D, kFirstQuery, false, c.dense)),
+        dk(HeadsBox(rng, dtype, c.S, c.G, c.D, 0, false, c.dense)),
+        dv(HeadsBox(rng, dtype, c.S, c.G, c.E, 0, false, c.dense)),
         mask(RandomBox(rng, DType::kBool, c.mask, 0, 2)),
         bias(RandomBox(rng, dtype, c.bias)),
         sinks(RandomBox(rng, dtype, {c.H})),
@@ -61,7 +92,7 @@ struct Tensors {
         first_row(ScalarBox(kFirstRow)),
         dsinks(dtype, {c.H}),
         dbias(dtype, c.bias) {
-    attrs = {{"causal", c.causal}, {"causal_offset", c.causal_offset}, {"scale", 0.4}};
+    attrs = {{"causal", c.causal}, {"causal_offset", c.causal_offset}, {"scale", c.scale}};
     if (c.left >= 0) attrs.Set({"left", c.left});
     if (c.right >= 0) attrs.Set({"right", c.right});
     if (c.softcap > 0) attrs.Set({"softcap", c.softcap});
@@ -73,22 +104,42 @@ struct Tensors {
     Add("segments", c.segments, {&of_queries, &of_keys});
     if (c.p > 0) further.insert(further.end(), {&step, &first_row});
     for (int64_t j = 0; !c.mask.empty() && j < c.S; j++) mask.Set(j, 0);  // a row that sees nothing
+    for (int64_t i = 0; c.documents > 0 && i < B * c.T; i++) of_queries.Set(i, double(c.SegmentOf(i % c.T, c.T)));
+    for (int64_t j = 0; c.documents > 0 && j < B * c.S; j++) of_keys.Set(j, double(c.SegmentOf(j % c.S, c.S)));
   }
   void Add(AttrName<int64_t> flag, bool used, std::vector<const Box*> boxes) {
     if (!used) return;
     attrs.Set({flag, 1});
     further.insert(further.end(), boxes.begin(), boxes.end());
   }
-  void Run() {
+  std::vector<const Box*> Inputs(Op op) const {
     std::vector<const Box*> in{&q, &k, &v};
+    if (op == Op::kSdpaGrad) in.insert(in.end(), {&out, &lse, &dout});
     in.insert(in.end(), further.begin(), further.end());
-    RunKernel(Op::kSdpa, attrs, in, {&out, &lse});
-    in = {&q, &k, &v, &out, &lse, &dout};
-    in.insert(in.end(), further.begin(), further.end());
+    return in;
+  }
+  std::vector<Box*> Outputs(Op op) {
+    if (op == Op::kSdpa) return {&out, &lse};
     std::vector<Box*> results{&dq, &dk, &dv};
     if (p.sinks) results.push_back(&dsinks);
     if (!p.bias.empty()) results.push_back(&dbias);
-    RunKernel(Op::kSdpaGrad, attrs, in, results);
+    return results;
+  }
+  // Returns whether the backend runs the op if it is asked first.
+  bool RunsBy(const std::string& backend, Op op) {
+    const KernelRow& row = Table().Row(op);
+    if (!OnGpu()) return true;
+    std::vector<TensorView> in, results;
+    for (const Box* box : Inputs(op)) in.push_back(box->view);
+    for (const Box* box : Outputs(op)) results.push_back(box->view);
+    return row.explain({&attrs, in, results, nullptr, 0, &SharedContext(), nullptr}) == backend;
+  }
+  void Run() {
+    for (Op op : {Op::kSdpa, Op::kSdpaGrad}) {
+      for (Box* box : Outputs(op))
+        for (int64_t i = 0; i < box->count(); i++) box->Set(i, NAN);
+      RunKernel(op, attrs, Inputs(op), Outputs(op));
+    }
   }
 };
 
@@ -142,7 +193,7 @@ class Naive {
     double sink = p.sinks ? t.sinks.Get(h) : -INFINITY, top = sink, sum = 0, delta = 0;
     for (int64_t j = 0; j < p.S; j++) {
       if (!Sees(b, h, i, j)) continue;
-      double score = Dot(q, at, k, key(j), p.D) * 0.4, tangent = p.softcap > 0 ? std::tanh(score / p.softcap) : 0;
+      double score = Dot(q, at, k, key(j), p.D) * p.scale, tangent = p.softcap > 0 ? std::tanh(score / p.softcap) : 0;
       if (p.softcap > 0) score = p.softcap * tangent, slope[size_t(j)] = 1 - tangent * tangent;
       if (!p.bias.empty()) score += t.bias.Get(int64_t(ScoreAt(p.bias, b, h, i, j)));
       w[size_t(j)] = score, top = std::max(top, score);
@@ -165,8 +216,8 @@ class Naive {
     for (int64_t j = 0; j < p.S; j++) {
       double ds = w[size_t(j)] * (dp[size_t(j)] - delta);
       if (!p.bias.empty()) dbias[ScoreAt(p.bias, b, h, i, j)] += ds;
-      AddTo(dq, at, ds * slope[size_t(j)] * 0.4, k, key(j), p.D);
-      AddTo(dk, key(j), ds * slope[size_t(j)] * 0.4, q, at, p.D);
+      AddTo(dq, at, ds * slope[size_t(j)] * p.scale, k, key(j), p.D);
+      AddTo(dk, key(j), ds * slope[size_t(j)] * p.scale, q, at, p.D);
     }
   }
 
@@ -176,12 +227,11 @@ class Naive {
 };
 
 // As attention_test says, gradients of 16-bit types carry the error of the rounded out, and sums over queries add up.
-void Check(Rng& rng, const Problem& p, DType dtype) {
-  Tensors t(rng, p, dtype);
-  t.Run();
-  Naive want(p, t);
-  double compute = dtype == DType::kF64 ? 1e-13 : 5e-6, rounding = Epsilon(dtype), sqrt_T = std::sqrt(double(p.T) + 1);
-  double spread = sqrt_T * std::sqrt(double(p.H) / double(p.G)), all = sqrt_T * std::sqrt(double(B * p.H));
+// TF32's bound is that of attention_test.
+void CheckResults(const Tensors& t, const Problem& p, DType dtype, bool tf32, const Naive& want) {
+  double compute = dtype == DType::kF64 ? 1e-13 : tf32 ? 4 * 0x1p-11 : 5e-6, rounding = Epsilon(dtype);
+  double sqrt_T = std::sqrt(double(p.T) + 1), all = sqrt_T * std::sqrt(double(B * p.H));
+  double spread = sqrt_T * std::sqrt(double(p.H) / double(p.G));
   ExpectClose(t.out, want.out, compute + 1.1 * rounding);
   ExpectClose(t.lse, want.lse, compute);
   ExpectClose(t.dq, want.dq, 2 * compute + 6 * rounding, 3);
@@ -189,6 +239,29 @@ void Check(Rng& rng, const Problem& p, DType dtype) {
   ExpectClose(t.dv, want.dv, 2 * compute + 2 * rounding, spread + 2);
   if (p.sinks) ExpectClose(t.dsinks, want.dsinks, 2 * compute + 6 * rounding, all + 2);
   if (!p.bias.empty()) ExpectClose(t.dbias, want.dbias, 2 * compute + 6 * rounding, all + 2);
+}
+
+bool FlashTakes(const Problem& p, DType dtype) {
+  bool half = dtype == DType::kBF16 || dtype == DType::kF16;
+  return p.E == p.D && (dtype == DType::kF32 || (half && p.D % 8 == 0 && p.dense));
+}
+
+// A backend that takes only the forward pass, as flash with a bias, leaves the gradient to another one.
+void Check(Rng& rng, const Problem& p, DType dtype) {
+  Tensors t(rng, p, dtype);
+  Naive want(p, t);
+  for (const Way& way : Ways(dtype)) {
+    SCOPED_TRACE(way.backend + (way.tf32 ? " TF32" : ""));
+    Prefer prefer(way);
+    bool takes = t.RunsBy(way.backend, Op::kSdpa);
+    if (way.backend == "flash") {
+      EXPECT_EQ(takes, FlashTakes(p, dtype));
+      EXPECT_EQ(t.RunsBy(way.backend, Op::kSdpaGrad), takes && p.bias.empty());
+    }
+    if (!takes) continue;
+    t.Run();
+    CheckResults(t, p, dtype, way.tf32, want);
+  }
 }
 
 std::vector<Problem> Problems() {
@@ -228,6 +301,41 @@ std::vector<Problem> Problems() {
   };
 }
 
+// Draws lengths around the borders of tiles, windows narrower and wider than a tile, segments that begin inside of one,
+// and any set of the options that flash takes.
+Problem DrawTiled(Rng& rng, int64_t D) {
+  const std::vector<int64_t> lengths{1, 63, 64, 65, 127, 128, 129, 300};
+  auto often = [&] { return Pick(rng, 0, 2) == 0; };
+  Problem p{.T = PickOf(rng, lengths), .S = PickOf(rng, lengths), .H = 2, .G = Pick(rng, 1, 2), .D = D, .E = D};
+  p.dense = true, p.scale = 1 / std::sqrt(double(D));
+  p.causal = Pick(rng, 0, 1);
+  p.causal_offset = PickOf<int64_t>(rng, {0, p.S - p.T - kFirstQuery, -7, 40});
+  if (often()) p.left = PickOf<int64_t>(rng, {0, 5, 64, 100});
+  if (often() && !p.causal) p.right = PickOf<int64_t>(rng, {0, 3, 70});
+  if (often()) p.segments = true, p.documents = PickOf<int64_t>(rng, {0, 50, 64, 130});
+  if (often()) p.mask = PickOf<Shape>(rng, {{B, 1, 1, p.S}, {1, p.H, p.T, p.S}});
+  if (Pick(rng, 0, 5) == 0) p.bias = PickOf<Shape>(rng, {{1, 1, p.T, p.S}, {B, p.H, 1, p.S}});
+  if (often()) p.softcap = 2;
+  p.sinks = often(), p.offsets = often();
+  if (often()) p.p = 0.3;
+  return p;
+}
+
+// One option at a time over several tiles: whole tiles are skipped, and inside of a window none is masked.
+std::vector<Problem> LongProblems() {
+  Problem base{.T = 1000, .S = 1000, .H = 2, .G = 1, .D = 64, .E = 64, .causal = true, .causal_offset = -kFirstQuery};
+  base.dense = true, base.scale = 0.125;
+  std::vector<Problem> problems(7, base);
+  problems[0].left = 20;
+  problems[1].left = 300;
+  problems[2].causal = false, problems[2].left = 200, problems[2].right = 150;
+  problems[3].segments = true, problems[3].documents = 190;
+  problems[4].causal = false, problems[4].segments = true, problems[4].documents = 400;  // the last 200 are padding
+  problems[5].causal = false, problems[5].mask = {B, 1, 1, base.S};
+  problems[6].left = 255, problems[6].p = 0.2;
+  return problems;
+}
+
 TEST(SdpaOptions, FollowTheFormula) {
   Rng rng(43);
   size_t round = 0;
@@ -235,6 +343,31 @@ TEST(SdpaOptions, FollowTheFormula) {
     for (const Problem& p : Problems()) {
       if (Skips(round)) continue;
       SCOPED_TRACE(testing::Message() << Name(dtype) << ", problem " << (round - 1) % Problems().size());
+      Check(rng, p, dtype);
+    }
+}
+
+TEST(SdpaOptions, HoldAtTheBordersOfTiles) {
+  Rng rng(44);
+  size_t round = 0;
+  for (int draw = 0; draw < (OnGpu() ? 12 : 2); draw++)
+    for (DType dtype : Floats())
+      for (int64_t D : {8, 64, 96, 128, 256}) {
+        if (Skips(round)) continue;
+        Problem p = DrawTiled(rng, D);
+        SCOPED_TRACE(testing::Message() << Name(dtype) << " D=" << D << " T=" << p.T << " S=" << p.S << ", problem "
+                                        << round - 1);
+        Check(rng, p, dtype);
+      }
+}
+
+TEST(SdpaOptions, HoldOverManyTiles) {
+  Rng rng(45);
+  size_t round = 0;
+  for (DType dtype : OnGpu() ? Floats() : std::vector<DType>{DType::kF32})
+    for (const Problem& p : LongProblems()) {
+      if (Skips(round)) continue;
+      SCOPED_TRACE(testing::Message() << Name(dtype) << ", problem " << (round - 1) % LongProblems().size());
       Check(rng, p, dtype);
     }
 }
