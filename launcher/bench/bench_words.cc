@@ -38,6 +38,13 @@ OptionList SdpaOptions(BenchWords& w) {
       {{.key = "seq", .help = "tokens; default: 128,256,512"}, &w.seq},
       {{.key = "head_dim", .help = "elements of a head; default: 64"}, &w.head_dim},
       {{.key = "causal", .help = "whether a token sees only those before it; default: true"}, &w.causal},
+      {{.key = "window",
+        .help = "tokens that a token sees, itself included; needs causal=true; default: 0, which is all"},
+       &w.window},
+      {{.key = "documents", .help = "documents of equal length in a sequence, which do not see each other; default: 1"},
+       &w.documents},
+      {{.key = "padding", .help = "share of a sequence that is padding at its end, which no token sees; default: 0"},
+       &w.padding},
       {{.key = "pass", .help = "forward, backward; default: both"}, &w.pass},
       {{.key = "dtype", .help = "f64, f32, bf16, f16; default: f32 or, on a GPU, bf16"}, &w.dtype}};
 }

@@ -23,6 +23,8 @@ struct BenchWords {
   std::string m, n, k;
   std::string batch, heads, kv_heads, seq, head_dim, pass = "forward,backward";
   bool causal = true;
+  int64_t window = 0, documents = 1;  // 0: no window
+  double padding = 0;
   std::string elements = "16";
   std::string config_path;
   Config config;    // the keys of BenchConfigKeys; not used by kind step

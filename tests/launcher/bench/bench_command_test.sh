@@ -74,6 +74,11 @@ run 2 'command line: kv_heads: expected a divisor of the 8 heads, got 3' bench s
 run 2 'command line: seq: expected batch x heads x seq x head_dim <= 1099511627776' bench sdpa seq=16777216 batch=16777216
 run 1 'out of memory on' bench gemm m=16777216 device=cpu
 run 2 'command line: causal: expected true or false' bench sdpa causal=yes
+run 2 'command line: window: expected 0, or more with causal=true, got 4' bench sdpa window=4 causal=false
+run 2 'command line: documents: expected 1 to the 16 tokens, got 17' bench sdpa seq=16 documents=17
+run 2 'command line: padding: expected [0, 1), got 1' bench sdpa padding=1
+run 0 'sdpa 1x8x16x8 causal window 4 2 documents 8 of padding backward' bench sdpa seq=16 head_dim=8 window=4 documents=2 padding=0.5 \
+  seconds=0.01 device=cpu
 run 2 'command line: executor: expected names of compiled, interpret, eager, got "compile"; did you mean "compiled"?' bench dispatch executor=compile
 run 2 'command line: device: expected one of auto, cpu, cuda, got "gpu"' bench gemm device=gpu
 run 2 'weft bench: config is missing; expected config=FILE' bench step
