@@ -8,9 +8,9 @@
 #
 # OUT is the folder for the programs' output.
 set -uo pipefail
-cd "$(dirname "$0")/../.."
+cd "$(dirname "$0")/../.." || exit 1
 [ -f "${1:-}" ] || { sed -n '2,9s/^# \{0,1\}//p' "$0" >&2; exit 2; }
-out=${OUT:-$(mktemp -d)} weft=$1
+out=${OUT:-$(mktemp -d)} weft=$1 folder=
 # shellcheck source=/dev/null
 source tests/bundle.sh
 if [[ $1 == *.tar.gz ]]; then
