@@ -102,6 +102,7 @@ TEST_F(AttentionChoice, FlashTakesWhatCudnnDoesNot) {
   const std::pair<std::vector<Attrs::Item>, std::string> cases[] = {
       {{{"softcap", 30.0}}, "it does not take soft caps"},
       {{{"mask", int64_t(1)}}, "it does not take masks"},
+      {{{"bias", int64_t(1)}}, "it does not take biases"},
       {{{"sinks", int64_t(1)}}, "it does not take sinks"},
       {{{"offsets", int64_t(1)}}, "it does not take offsets"},
       {{{"segments", int64_t(1)}}, "it does not take segments"},
@@ -119,13 +120,6 @@ TEST_F(AttentionChoice, CudnnTakesWindowsWithACausalMask) {
   options_ = {{"left", int64_t(3)}};
   for (Op op : {Op::kSdpa, Op::kSdpaGrad})
     EXPECT_EQ(Explain(op, DType::kBF16), frontend_ ? "cudnn" : "flash (" + Cudnn("") + ")");
-}
-
-TEST_F(AttentionChoice, OnlyPlainGivesTheGradientOfABias) {
-  options_ = {{"bias", int64_t(1)}};
-  std::string cudnn = "cudnn: it does not take biases";
-  EXPECT_EQ(Explain(Op::kSdpa, DType::kBF16), "flash (" + cudnn + ")");
-  EXPECT_EQ(Explain(Op::kSdpaGrad, DType::kBF16), "plain (" + cudnn + "; flash: it has no gradient of biases)");
 }
 
 // Flash keeps two numbers of 8 bytes per 64 queries and per 64 keys.

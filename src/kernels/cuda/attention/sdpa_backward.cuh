@@ -355,6 +355,7 @@ void LaunchBackward(const KernelCall& call) {
   if (!HasOptions(call)) return LaunchBackward<KV, Q>(call, rows, NoRules());
   LaunchBackward<KV, Q>(call, rows, FlashRules(call, SdpaRowsBytes(call)));
   GradSdpaSinks(call, rows, float(kLog2E));
+  GradSdpaBias(call);
 }
 
 }  // namespace weft::cuda

@@ -199,6 +199,15 @@ void GradAs(const KernelCall& call) {
 
 }  // namespace
 
+void GradSdpaBias(const KernelCall& call) {
+  SdpaRules rules(call);
+  if (!rules.bias.data) return;
+  DispatchFloating(call.in[0].dtype, [&](auto zero) {
+    using T = decltype(zero);
+    GradBias<T>(call, SdpaSizes(call), rules, PrepareSdpaRows<Compute<T>>(call, 1));
+  });
+}
+
 void SdpaGradPlain(const KernelCall& call) {
   DispatchFloating(call.in[0].dtype, [&](auto zero) { GradAs<decltype(zero)>(call); });
 }

@@ -18,6 +18,8 @@ SdpaRows<C> PrepareSdpaRows(const KernelCall& grad_call, C lse_factor);
 // Computes dsinks [H] from the rows, if the call has sinks.
 template <class C>
 void GradSdpaSinks(const KernelCall& grad_call, const SdpaRows<C>& rows, C lse_factor);
+// Computes the gradient of the bias, if the call has one. Afterwards the call's workspace has rows with a factor of 1.
+void GradSdpaBias(const KernelCall& grad_call);
 // Copies lse, which must be f32, to [B, H, T] without gaps.
 void PackSdpaLse(const KernelCall& grad_call, float* to);
 

@@ -188,10 +188,12 @@ class RuledScores {
     float factor = rules_.softcap > 0 ? 1 : scale_;
     ForFragment<M, N>([&](int m, int half, int n, int e) {
       // Rows and columns beyond the end repeat the last one. Nothing reads their scores.
-      int i = min(at_.i + (kTransposed ? Warp::FirstColumn() + Warp::Column(n, e) : Warp::FirstRow() + Warp::Row(m, half)),
-                  rules_.queries - 1);
-      int j = min(at_.j + (kTransposed ? Warp::FirstRow() + Warp::Row(m, half) : Warp::FirstColumn() + Warp::Column(n, e)),
-                  rules_.keys - 1);
+      int i =
+          min(at_.i + (kTransposed ? Warp::FirstColumn() + Warp::Column(n, e) : Warp::FirstRow() + Warp::Row(m, half)),
+              rules_.queries - 1);
+      int j =
+          min(at_.j + (kTransposed ? Warp::FirstRow() + Warp::Row(m, half) : Warp::FirstColumn() + Warp::Column(n, e)),
+              rules_.keys - 1);
       float& x = s[m][n][2 * half + e];
       x = x * factor + Widen(rules_.bias.template At<const Float>({at_.b, at_.h, i, j}));
     });

@@ -86,7 +86,6 @@ std::string FlashRefusesShape(const KernelCall& call) {
   DType dtype = call.in[0].dtype;
   int64_t size = call.in[0].dim(3).extent, values = call.in[2].dim(3).extent;
   if (values != size) return fmt::format("values of size {} differ from keys of size {}", values, size);
-  if (IsSdpaGrad(call) && call.attrs->IntOr("bias", 0)) return "it has no gradient of biases";
   if (!IsHalf(dtype) && dtype != DType::kF32) return fmt::format("{} is none of bf16, f16 and f32", Name(dtype));
   if (IsHalf(dtype) && size % 8) return fmt::format("head size {} is not a multiple of 8", size);
   if (size > 256) return fmt::format("head size {} is above 256", size);
