@@ -16,6 +16,7 @@
 #include "weft/parallel/dtensor/factories.h"
 #include "weft/parallel/dtensor/move.h"
 #include "weft/parallel/nn/family/family.h"
+#include "weft/parallel/nn/layers/encoder_decoder.h"
 #include "weft/parallel/nn/layers/transformer.h"
 #include "weft/parallel/program/compile.h"
 #include "weft/parallel/step/init.h"

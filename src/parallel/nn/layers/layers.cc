@@ -46,25 +46,29 @@ Var Activate(Activation activation, Var x) {
       return GeluExact(x);
     case Activation::kSilu:
       return Silu(x);
+    case Activation::kRelu:
+      return Relu(x);
   }
   Fail("the activation is none of the names");
 }
 
-Norm::Norm(Module* parent, const std::string& name, Kind kind, int64_t width, double eps)
+Norm::Norm(Module* parent, const std::string& name, Kind kind, int64_t width, double eps, bool bias)
     : Layer(parent, name),
+      kind_(kind),
       eps_(eps),
-      around_1_(kind == kRmsAround1),
-      weight_(this, "weight", {width}, {around_1_ ? ParameterInit::kZeros : ParameterInit::kOnes}, false,
+      weight_(this, "weight", {width}, {kind == kRmsAround1 ? ParameterInit::kZeros : ParameterInit::kOnes}, false,
               Parameter::kAccumulate) {
-  if (kind == kLayer)
+  if (kind == kLayer && bias)
     bias_ = std::make_unique<Parameter>(this, "bias", Shape{width}, ParameterInit{}, false, Parameter::kAccumulate);
 }
 
 Var Norm::Forward(Var x) {
   const Loc& at = call_site();
-  Var weight = weight_.Use(at);                                                                  // [C]
-  if (around_1_) weight = AddScalar({weight, at}, 1);                                            // [C]
-  return bias_ ? LayerNorm(x, weight, bias_->Use(at), eps_, at) : RmsNorm(x, weight, eps_, at);  // [B, T, C]
+  Var weight = weight_.Use(at);                                                     // [C]
+  if (kind_ == kRmsAround1) weight = AddScalar({weight, at}, 1);                    // [C]
+  if (kind_ != kLayer) return RmsNorm(x, weight, eps_, at);                         // [B, T, C]
+  Var bias = bias_ ? bias_->Use(at) : Full(0, weight.dtype(), weight.shape(), at);  // [C]
+  return LayerNorm(x, weight, bias, eps_, at);                                      // [B, T, C]
 }
 
 }  // namespace weft::nn

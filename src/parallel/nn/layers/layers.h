@@ -44,24 +44,24 @@ class Embedding : public Layer {
 };
 
 // What an MLP applies between its products. kGelu is GELU in its tanh form, kExactGelu is GELU by erf.
-enum class Activation : uint8_t { kGelu, kExactGelu, kSilu };
+enum class Activation : uint8_t { kGelu, kExactGelu, kSilu, kRelu };
 Var Activate(Activation activation, Var x);
 
-// LayerNorm (with a bias) or RMSNorm (without one) over the last dim. kRmsAround1 is RMSNorm that multiplies by 1 +
-// weight.
+// LayerNorm or RMSNorm over the last dim. kRmsAround1 is RMSNorm that multiplies by 1 + weight. Only a LayerNorm may
+// have a bias.
 class Norm : public Layer {
  public:
   enum Kind : uint8_t { kLayer, kRms, kRmsAround1 };
-  Norm(Module* parent, const std::string& name, Kind kind, int64_t width, double eps);
+  Norm(Module* parent, const std::string& name, Kind kind, int64_t width, double eps, bool bias = true);
 
  protected:
   Var Forward(Var x) override;
 
  private:
+  Kind kind_;
   double eps_;
-  bool around_1_;
   Parameter weight_;
-  std::unique_ptr<Parameter> bias_;
+  std::unique_ptr<Parameter> bias_;  // null: none
 };
 
 }  // namespace weft::nn

@@ -14,7 +14,6 @@ ParameterInit Residual(const TransformerConfig& c) {
   return {ParameterInit::kNormal, c.init_std / std::sqrt(2.0 * double(c.layers))};
 }
 Shape BiasOr(const TransformerConfig& c, Shape shape) { return c.bias ? shape : Shape{}; }
-Shape AttentionBiasOr(const TransformerConfig& c, Shape shape) { return c.attention_bias ? BiasOr(c, shape) : Shape{}; }
 }  // namespace
 
 void Check(const TransformerConfig& c) {
@@ -40,16 +39,18 @@ Attention::Attention(Module* parent, const std::string& name, const TransformerC
     : Layer(parent, name),
       config_(c),
       window_(c.WindowOf(layer)),
-      q_(this, "q", "btc,chd->bthd", {c.dim, c.heads, c.head_dim()}, AttentionBiasOr(c, {c.heads, c.head_dim()}),
-         Normal(c)),
-      k_(this, "k", "btc,chd->bthd", {c.dim, c.kv_heads, c.head_dim()}, AttentionBiasOr(c, {c.kv_heads, c.head_dim()}),
-         Normal(c)),
-      v_(this, "v", "btc,chd->bthd", {c.dim, c.kv_heads, c.head_dim()}, AttentionBiasOr(c, {c.kv_heads, c.head_dim()}),
-         Normal(c)),
-      proj_(this, "proj", "bthd,hdc->btc", {c.heads, c.head_dim(), c.dim}, AttentionBiasOr(c, {c.dim}), Residual(c)) {}
+      products_(this,
+                {.width = c.dim,
+                 .key_width = c.dim,
+                 .value_width = c.dim,
+                 .heads = c.heads,
+                 .kv_heads = c.kv_heads,
+                 .head_size = c.head_dim(),
+                 .bias = c.bias && c.attention_bias},
+                {Normal(c), Normal(c), Normal(c), Residual(c)}) {}
 
 Var Attention::Attend(Var x, Var memory) {
-  Var q = q_(x), k = k_(memory), v = v_(memory);  // [B, T, H, D], [B, S, G, D] twice
+  Var q = products_.q(x), k = products_.k(memory), v = products_.v(memory);  // [B, T, H, D], [B, S, G, D] twice
   if (config_.rope_theta != 0) {
     RopeOptions rope{config_.rope_theta, config_.rope_scaling, config_.rotated_dims()};
     q = Rope(q, rope);  // [B, T, H, D]
@@ -58,7 +59,7 @@ Var Attention::Attend(Var x, Var memory) {
   SdpaOptions options{.causal = config_.causal, .scale = config_.attention_scale};
   if (window_ > 0) options.left = window_ - 1;
   options.softcap = config_.attention_softcap;
-  return Dropout(proj_(Sdpa(q, k, v, options)), config_.dropout);  // [B, T, C]
+  return Dropout(products_.proj(Sdpa(q, k, v, options)), config_.dropout);  // [B, T, C]
 }
 
 Mlp::Mlp(Module* parent, const std::string& name, const TransformerConfig& c)
@@ -89,8 +90,8 @@ Block::Block(Module* parent, const std::string& name, const TransformerConfig& c
       mlp_(this, "mlp", c) {}
 
 Var Block::Forward(Var x) {
-  x = x + attn_(norm1_(x));    // [B, T, C]
-  return x + mlp_(norm2_(x));  // [B, T, C]
+  x = nn::Residual(norm1_, true, x, attn_);    // [B, T, C]
+  return nn::Residual(norm2_, true, x, mlp_);  // [B, T, C]
 }
 
 PostBlock::PostBlock(Module* parent, const std::string& name, const TransformerConfig& c, int64_t layer)
@@ -101,8 +102,8 @@ PostBlock::PostBlock(Module* parent, const std::string& name, const TransformerC
       norm2_(this, "norm2", c.norm, c.dim, c.norm_eps) {}
 
 Var PostBlock::Forward(Var x) {
-  x = norm1_(x + attn_(x));    // [B, T, C]
-  return norm2_(x + mlp_(x));  // [B, T, C]
+  x = nn::Residual(norm1_, false, x, attn_);    // [B, T, C]
+  return nn::Residual(norm2_, false, x, mlp_);  // [B, T, C]
 }
 
 namespace {

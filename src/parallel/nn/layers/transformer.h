@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "weft/core/ops/attention.h"
-#include "weft/parallel/nn/layers/layers.h"
+#include "weft/parallel/nn/layers/attention.h"
 #include "weft/parallel/nn/model.h"
 
 namespace weft {
@@ -70,7 +70,7 @@ class Attention : public Layer {
  private:
   const TransformerConfig& config_;
   int64_t window_;
-  nn::Linear q_, k_, v_, proj_;
+  nn::AttentionProducts products_;
 };
 
 class Mlp : public Layer {

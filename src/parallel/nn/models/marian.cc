@@ -57,9 +57,10 @@ class DecoderBlock : public Module {
 
   Var operator()(Var x, const Var& memory) {
     ModuleScope scope(name());
-    x = norm1_(x + attn_(x));           // [B, T, C]
-    x = norm2_(x + cross_(x, memory));  // [B, T, C]
-    return norm3_(x + mlp_(x));         // [B, T, C]
+    auto attend_to_memory = [&](Var y, Loc at) { return cross_(y, memory, at); };  // [B, T, C]
+    x = nn::Residual(norm1_, false, x, attn_);                                     // [B, T, C]
+    x = nn::Residual(norm2_, false, x, attend_to_memory);                          // [B, T, C]
+    return nn::Residual(norm3_, false, x, mlp_);                                   // [B, T, C]
   }
 
  private:

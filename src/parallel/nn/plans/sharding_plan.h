@@ -87,4 +87,8 @@ const NamedPlan* FindPlan(std::string_view name);  // null if there is none
 // missing or has one rank.
 ShardingPlan MegatronPlan(const PlanOptions& options, const MeshShape& mesh);
 
+// MegatronPlan for nn::Transformer and its layers, whose modules have PyTorch's names. With sequence parallelism,
+// sources and targets are sharded over the sequence between the layers of an encoder or a decoder.
+ShardingPlan TransformerPlan(const PlanOptions& options, const MeshShape& mesh);
+
 }  // namespace weft
