@@ -41,10 +41,10 @@ void InitParameters(const Module& model, const ModelScope::Options& options, Sta
   }
 }
 
-void ShardedModel::RefreshCopies(State& state, const Runtime& runtime) const {
-  if (!HasCopies(options_)) return;
-  ModelScope scope(options_);
-  for (const Parameter* p : model_->Parameters()) {
+void RefreshCopies(const Module& model, const ModelScope::Options& options, State& state, const Runtime& runtime) {
+  if (!HasCopies(options)) return;
+  ModelScope scope(options);
+  for (const Parameter* p : model.Parameters()) {
     EagerBuilder eager(runtime, state.binder());
     BuilderScope builder(eager);
     Var value = eager.FromLocal(state.At(p->path()).local, p->shape(), scope.Stored(*p));

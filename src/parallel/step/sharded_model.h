@@ -16,6 +16,9 @@ std::vector<EntryInfo> ParameterEntries(const Module& model, const ModelScope::O
 void InitParameters(const Module& model, const ModelScope::Options& options, State& state, uint64_t seed,
                     const Runtime& runtime);
 
+// Sets the copies from the parameters. Call it after something other than InitParameters set the parameters.
+void RefreshCopies(const Module& model, const ModelScope::Options& options, State& state, const Runtime& runtime);
+
 class ShardedModel {
  public:
   ShardedModel(const TransformerConfig& config, const ModelScope::Options& options)
@@ -29,8 +32,9 @@ class ShardedModel {
   void Init(State& state, uint64_t seed, const Runtime& runtime) const {
     InitParameters(*model_, options_, state, seed, runtime);
   }
-  // Sets the copies from the parameters. Call it after something other than Init set the parameters.
-  void RefreshCopies(State& state, const Runtime& runtime) const;
+  void RefreshCopies(State& state, const Runtime& runtime) const {
+    weft::RefreshCopies(*model_, options_, state, runtime);
+  }
 
  private:
   ModelScope::Options options_;

@@ -110,18 +110,24 @@ bool HfFamily::Compares(std::string_view key) const {
   return std::ranges::any_of(numbers, is) || std::ranges::any_of(sizes, is) || std::ranges::any_of(words, is);
 }
 
+HfPlace PlaceOfRow(const HfRow& row, const std::string& parameter, const Shape& shape, int64_t heads) {
+  WEFT_CHECK(std::string_view(row.dims).size() == shape.size(),
+             fmt::format("{} is {}, but its row has the dims \"{}\"", parameter, ToString(shape), row.dims));
+  HfPlace place = Lay(row, shape, heads);
+  place.tensor = row.tensor;
+  WEFT_CHECK(EndOf(place, shape) <= NumElements(place.shape),
+             fmt::format("{}: {} {} would end at element {} of {}", place.tensor, parameter, ToString(shape),
+                         EndOf(place, shape), ToString(place.shape)));
+  return place;
+}
+
 std::optional<HfPlace> PlaceInHf(const HfFamily& family, const std::string& parameter, const Shape& shape,
                                  int64_t heads) {
   for (const HfRow& row : family.rows) {
     std::optional<std::string> number = MatchBlock(row.parameter, parameter);
     if (!number) continue;
-    WEFT_CHECK(std::string_view(row.dims).size() == shape.size(),
-               fmt::format("{} is {}, but its row has the dims \"{}\"", parameter, ToString(shape), row.dims));
-    HfPlace place = Lay(row, shape, heads);
+    HfPlace place = PlaceOfRow(row, parameter, shape, heads);
     place.tensor = WithBlock(row.tensor, *number);
-    WEFT_CHECK(EndOf(place, shape) <= NumElements(place.shape),
-               fmt::format("{}: {} {} would end at element {} of {}", place.tensor, parameter, ToString(shape),
-                           EndOf(place, shape), ToString(place.shape)));
     return place;
   }
   return std::nullopt;

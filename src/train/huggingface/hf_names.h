@@ -107,6 +107,9 @@ struct HfPlace {
   int64_t offset = 0;
   int64_t copies = 1, copy_stride = 0;
 };
+// Returns the location in the row's tensor of a parameter of this shape. Throws Error if the shape does not have the
+// row's dims, or would not lie inside the tensor.
+HfPlace PlaceOfRow(const HfRow& row, const std::string& parameter, const Shape& shape, int64_t heads);
 // Returns none for a parameter without a row. `heads` is the number of query heads. Throws Error if the parameter would
 // not lie inside their tensor.
 std::optional<HfPlace> PlaceInHf(const HfFamily& family, const std::string& parameter, const Shape& shape,

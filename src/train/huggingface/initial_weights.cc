@@ -108,6 +108,16 @@ void ReadBox(const StoredTensor& from, const HfPlace& place, const TensorView& t
   });
 }
 
+void SetEntry(State& state, const std::string& entry, const StoredTensor& from, const HfPlace& place) {
+  const Tensor& target = state.At(entry).local;
+  Tensor host = Tensor::Zeros(target.dtype(), target.shape());
+  TensorView box = state.View(entry);
+  box.data = host.data();
+  ReadBox(from, place, box);
+  state.device().Copy(target.data(), host.data(), host.bytes());
+  state.device().Synchronize();  // before the host memory is freed
+}
+
 absl::StatusOr<InitialWeights> InitialWeights::Open(const Config& config) {
   auto refuse = [&](const std::string& what) {
     return absl::InvalidArgumentError(PlaceOf(config, "model.init") + what);
@@ -248,13 +258,7 @@ absl::Status InitialWeights::CheckRest(const HfFamily& family) {
 void InitialWeights::Load(State& state, const ShardedModel& model, const Runtime& runtime) const {
   for (const Parameter* p : model.model().Parameters()) {
     const auto& [tensor, place, shape] = sources_.at(p->path());
-    const Tensor& target = state.At(p->path()).local;
-    Tensor host = Tensor::Zeros(target.dtype(), target.shape());
-    TensorView box = state.View(p->path());
-    box.data = host.data();
-    ReadBox(*tensor, place, box);
-    state.device().Copy(target.data(), host.data(), host.bytes());
-    state.device().Synchronize();  // before the host memory is freed
+    SetEntry(state, p->path(), *tensor, place);
   }
   if (absl::Status s = files_.Fault(); !s.ok()) Fail(std::string(s.message()));
   model.RefreshCopies(state, runtime);

@@ -58,5 +58,7 @@ class InitialWeights {
 
 // Converts the part of a tensor that a view covers. `place` is the location in it of the whole parameter.
 void ReadBox(const StoredTensor& from, const HfPlace& place, const TensorView& to);
+// Sets what this rank holds of an entry of the State, a parameter with that location in the tensor.
+void SetEntry(State& state, const std::string& entry, const StoredTensor& from, const HfPlace& place);
 
 }  // namespace weft
