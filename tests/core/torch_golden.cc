@@ -28,10 +28,23 @@ std::vector<double> NumbersOf(const Json& values) {
   for (const Json& v : values) numbers.push_back(NumberOf(v));
   return numbers;
 }
+// The values that drawn() in torch_golden.py makes.
+std::vector<double> Drawn(uint32_t seed, int64_t elements) {
+  std::vector<double> numbers;
+  for (int64_t k = 0; k < elements; k++) {
+    uint32_t h = seed * 0x9E3779B1u + uint32_t(k) * 0x85EBCA77u;
+    h = (h ^ (h >> 16)) * 0x7FEB352Du;
+    h = (h ^ (h >> 15)) * 0x846CA68Bu;
+    numbers.push_back((double((h ^ (h >> 16)) % 257) - 128) / 128);
+  }
+  return numbers;
+}
 Tensor TensorOf(const Json& json) {
   auto extents = json.at("shape").get<std::vector<int64_t>>();
-  return Tensor::FromDoubles(NumbersOf(json.at("values")), *DTypeFromName(json.at("dtype").get<std::string>()),
-                             Shape(extents.begin(), extents.end()));
+  Shape shape(extents.begin(), extents.end());
+  return Tensor::FromDoubles(
+      json.contains("draw") ? Drawn(json["draw"], NumElements(shape)) : NumbersOf(json.at("values")),
+      *DTypeFromName(json.at("dtype").get<std::string>()), shape);
 }
 
 // Element k of the cotangent of output o is sin(1 + k + o).
@@ -39,6 +52,10 @@ Tensor Cotangent(const Tensor& output, size_t o) {
   std::vector<double> values;
   for (int64_t k = 0; k < NumElements(output.shape()); k++) values.push_back(std::sin(1.0 + double(k) + double(o)));
   return Tensor::FromDoubles(values, output.dtype(), output.shape());
+}
+
+RandomPhase PhaseOf(const GoldenCase& c) {
+  return c.attrs.value("eval", false) ? RandomPhase::kEval : RandomPhase::kTrain;
 }
 
 // The outputs, then the gradients that the case has. An empty Var: a gradient of zeros.
@@ -92,22 +109,24 @@ GoldenProgram ProgramOf(const GoldenCase& c, const GoldenFunction& fn, const Sha
     program.leaves[name] = value;
     return Leaf(name, value.dtype(), value.shape(), placed);
   };
-  program.graph = Trace([&] {
-    Vars in, cotangents;
-    for (size_t i = 0; i < c.in.size(); i++)
-      in.push_back(leaf(fmt::format("in{}", i), c.in[i], i == 0 ? placement : Sharding()));
-    for (size_t o = 0; o < c.out.size(); o++)
-      if (IsFloating(c.out[o].dtype()))
-        cotangents.push_back(leaf(fmt::format("dy{}", o), Cotangent(c.out[o], o), Sharding()));
-    Results results = Run(c, fn, in, cotangents);
-    Traced traced;
-    for (size_t o = 0; o < results.outputs.size(); o++)
-      traced.outputs.push_back({fmt::format("y{}", o), results.outputs[o]});
-    for (size_t i = 0; i < results.gradients.size(); i++)
-      if (HasGradient(c, i) && results.gradients[i].defined())
-        traced.outputs.push_back({fmt::format("d{}", i), results.gradients[i]});
-    return traced;
-  });
+  program.graph = Trace(
+      [&] {
+        Vars in, cotangents;
+        for (size_t i = 0; i < c.in.size(); i++)
+          in.push_back(leaf(fmt::format("in{}", i), c.in[i], i == 0 ? placement : Sharding()));
+        for (size_t o = 0; o < c.out.size(); o++)
+          if (IsFloating(c.out[o].dtype()))
+            cotangents.push_back(leaf(fmt::format("dy{}", o), Cotangent(c.out[o], o), Sharding()));
+        Results results = Run(c, fn, in, cotangents);
+        Traced traced;
+        for (size_t o = 0; o < results.outputs.size(); o++)
+          traced.outputs.push_back({fmt::format("y{}", o), results.outputs[o]});
+        for (size_t i = 0; i < results.gradients.size(); i++)
+          if (HasGradient(c, i) && results.gradients[i].defined())
+            traced.outputs.push_back({fmt::format("d{}", i), results.gradients[i]});
+        return traced;
+      },
+      7, PhaseOf(c));
   return program;
 }
 void ExpectValues(const GoldenCase& c, const Values& got) {
@@ -163,7 +182,8 @@ namespace {
 void ExpectEager(const GoldenCase& c, const GoldenFunction& fn, const MeshShape& mesh, const Sharding& first) {
   Sharding whole(mesh.num_axes());
   OnRanks(mesh, [&](const Runtime& runtime) {
-    EagerBuilder eager(runtime, [](const std::string&, const ValueInfo&) { return Tensor(); });
+    EagerBuilder eager(runtime, [](const std::string&, const ValueInfo&) { return Tensor(); },
+                       {.random_phase = PhaseOf(c)});
     BuilderScope scope(eager);
     auto value = [&](const Tensor& x, const Sharding& placement) {
       Tensor chunk = Chunk(x, placement, mesh, runtime.coords).Clone().To(runtime.memory());

@@ -4,6 +4,7 @@ Needs torch and numpy; the tests need neither. One case is one line of JSON:
 
   {"op": "gather", "attrs": {"dim": 0},
    "in": [{"dtype": "f32", "shape": [5, 3], "values": [...]}, ...],
+                           or, instead of "values", "draw": a seed, whose values drawn() makes
    "out": [...],           like "in"
    "grad": [[...], null],  of each operand, for the loss sum over outputs o and elements k of sin(1 + k + o) y_o[k];
                            null: the operand has none. An empty list: there are no gradients
@@ -43,8 +44,23 @@ def values(tensor):
     return [number(v) for v in (tensor.double() if tensor.is_floating_point() else tensor).flatten().tolist()]
 
 
+def drawn(shape, dtype, seed):
+    """Values in [-1, 1] that are exact in every dtype, and that a test makes again: a hash of the seed and of the
+    element's index, modulo 257, minus 128, divided by 128."""
+    def element(k):
+        h = (seed * 0x9E3779B1 + k * 0x85EBCA77) & 0xFFFFFFFF
+        h = ((h ^ (h >> 16)) * 0x7FEB352D) & 0xFFFFFFFF
+        h = ((h ^ (h >> 15)) * 0x846CA68B) & 0xFFFFFFFF
+        return ((h ^ (h >> 16)) % 257 - 128) / 128
+
+    tensor = torch.tensor([element(k) for k in range(math.prod(shape))], dtype=dtype).reshape(shape)
+    tensor.seed = seed
+    return tensor
+
+
 def encode(tensor):
-    return {"dtype": NAMES[tensor.dtype], "shape": list(tensor.shape), "values": values(tensor)}
+    content = {"draw": tensor.seed} if hasattr(tensor, "seed") else {"values": values(tensor)}
+    return {"dtype": NAMES[tensor.dtype], "shape": list(tensor.shape), **content}
 
 
 def cotangent(output, o):

@@ -139,8 +139,8 @@ double LargestDifference(const Tensor& a, const Tensor& b) {
   return largest;
 }
 
-Graph Trace(const std::function<Traced()>& body, uint64_t seed) {
-  TraceBuilder trace({.seed = seed});
+Graph Trace(const std::function<Traced()>& body, uint64_t seed, RandomPhase phase) {
+  TraceBuilder trace({.seed = seed, .random_phase = phase});
   BuilderScope scope(trace);
   trace.step = Leaf("step", DType::kI64, {});
   trace.first_row = Leaf("first_row", DType::kI64, {});

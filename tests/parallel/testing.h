@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "weft/core/base/rng.h"
 #include "weft/core/base/tensor.h"
 #include "weft/core/compile/runtime.h"
 #include "weft/core/transforms/partition.h"
@@ -39,7 +40,7 @@ double LargestDifference(const Tensor& a, const Tensor& b);
 struct Traced {
   std::vector<NamedValue> outputs, writes{};
 };
-Graph Trace(const std::function<Traced()>& body, uint64_t seed = 7);
+Graph Trace(const std::function<Traced()>& body, uint64_t seed = 7, RandomPhase phase = RandomPhase::kTrain);
 
 const KernelTable& KernelsOf(DeviceKind device);
 // Returns the device for a program on the mesh. Programs of one rank run on a GPU if WEFT_TEST_DEVICE is cuda. All
