@@ -58,7 +58,8 @@ struct AttentionMasks {
 // What PyTorch keeps in in_proj_weight, in_proj_bias and out_proj are the parameters of q, k, v and proj here.
 // LoadTorchState and SaveTorchState (train/huggingface/torch_state.h) read and write them under PyTorch's names.
 //
-// Points of a sharding plan: "input" is the query, "memory" what keys and values are made from.
+// Points of a sharding plan: "input" is the query, "memory" what keys and values are made from, then "output". A key
+// that is the query itself has no point of its own.
 class MultiHeadAttention : public Module {
  public:
   struct Options {

@@ -39,7 +39,7 @@ class FeedForward {
   Linear linear1_, linear2_;
 };
 
-// A layer of an encoder. Points of a sharding plan: "input" and "output", as for all modules here.
+// A layer of an encoder. Points of a sharding plan, here and in the layers and stacks below: "input" and "output".
 class TransformerEncoderLayer : public Module {
  public:
   TransformerEncoderLayer(Module* parent, const std::string& name, const TransformerLayerOptions& options);
