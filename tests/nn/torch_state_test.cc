@@ -28,6 +28,8 @@ struct Model : Module {
   nn::MultiHeadAttention bare{this, "bare", {.embed_dim = 6, .num_heads = 2, .bias = false}};
   nn::Embedding embed{this, "embed", 7, 6, 0.1};
   nn::Linear dense{this, "dense", "btc,cd->btd", {6, 5}, {5}, {ParameterInit::kNormal, 0.1}};
+  nn::Linear last{this, "last", "btc,cd->btd", {6, 5}, {}, {ParameterInit::kNormal, 0.1}, nn::Linear::kOfHead};
+  nn::Linear head{this, "head", "btc,vc->btv", {7, 6}, {}, {ParameterInit::kNormal, 0.1}, nn::Linear::kOfHead};
   using Module::Module;
 };
 
@@ -111,13 +113,15 @@ TEST(TorchState, HasTheTensorsOfPyTorchsModules) {
       {"model.bare.in_proj_weight", {18, 6}},
       {"model.embed.weight", {7, 6}},
       {"model.dense.weight", {5, 6}},
+      {"model.last.weight", {5, 6}},
+      {"model.head.weight", {7, 6}},
   };
   for (const auto& [name, shape] : some) {
     ASSERT_TRUE(file->tensors().contains(name)) << name;
     EXPECT_EQ(file->tensors().at(name).shape, shape) << name;
   }
-  // An encoder layer has 12, a decoder layer 18, and each stack a norm of 2; then 6, 2, 1 and 2.
-  EXPECT_EQ(file->tensors().size(), 12u + 2 * 18 + 4 + 6 + 2 + 1 + 2);
+  // An encoder layer has 12, a decoder layer 18, and each stack a norm of 2; then 6, 2 and the layers of its own.
+  EXPECT_EQ(file->tensors().size(), 12u + 2 * 18 + 4 + 6 + 2 + 5);
   EXPECT_FALSE(file->tensors().contains("model.bare.in_proj_bias"));
 }
 

@@ -52,6 +52,15 @@ HfPlace OfAttention(const nn::MultiHeadAttention& attention, const Parameter& pa
   return place;
 }
 
+// Whether the parameter is the weight [in, out] of an nn::Linear.
+bool HasInputsFirst(const Module& module, const Parameter& parameter) {
+  for (const Module* m : module.Modules())
+    if (auto* linear = dynamic_cast<const nn::Linear*>(m);
+        linear && IsWithin(parameter.path(), m->path()) && Within(parameter.path(), m->path()) == "weight")
+      return linear->summed_dims() == 1;
+  return false;
+}
+
 }  // namespace
 
 HfPlace PlaceInTorch(const Module& module, const Parameter& parameter) {
@@ -62,7 +71,7 @@ HfPlace PlaceInTorch(const Module& module, const Parameter& parameter) {
       return OfAttention(*attention, parameter,
                          m->path() == module.path() ? "" : Within(m->path(), module.path()) + ".");
   size_t rank = parameter.shape().size();
-  if (rank == 2 && parameter.product_inputs() == 1)
+  if (rank == 2 && HasInputsFirst(module, parameter))
     return PlaceOfRow({"", "io", name.c_str(), "o,i"}, parameter.path(), parameter.shape(), 1);
   constexpr std::string_view kLetters = "abcdefg";
   WEFT_CHECK(rank <= kLetters.size(), fmt::format("{}: expected at most {} dims, got {}", parameter.path(),

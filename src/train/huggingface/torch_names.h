@@ -1,8 +1,8 @@
 // PyTorch's names: the tensor of a torch.nn module's state_dict in which a parameter lies, and where.
 //
 // An nn::MultiHeadAttention keeps q, k and v apart, which PyTorch packs as in_proj_weight and in_proj_bias; with other
-// widths of keys or values only the bias is packed. An nn::Linear between two features is stored as [out, in]. All else
-// has its path as its name and lies as it is.
+// widths of keys or values only the bias is packed. A weight [in, out] of an nn::Linear is stored as [out, in]. All
+// else has its path as its name and lies as it is.
 #pragma once
 #include "weft/parallel/nn/module.h"
 #include "weft/train/huggingface/hf_names.h"

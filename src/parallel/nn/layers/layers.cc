@@ -25,6 +25,8 @@ Linear::Linear(Module* parent, const std::string& name, std::string eq, Shape we
   if (!bias.empty()) bias_ = std::make_unique<Parameter>(this, "bias", std::move(bias), ParameterInit{}, false);
 }
 
+int Linear::summed_dims() const { return SummedDims(eq_); }
+
 Var Linear::Forward(Var x) {
   // The boundary reduces the Partial result of a row-parallel product before the bias is added. Otherwise every rank
   // would add the bias.

@@ -20,6 +20,8 @@ class Linear : public Layer {
   enum Role : uint8_t { kOfBlock, kOfHead };
   Linear(Module* parent, const std::string& name, std::string eq, Shape weight, Shape bias, ParameterInit init,
          Role role = kOfBlock);
+  // Returns the number of leading dims of the weight over which the product sums, whatever the role is.
+  int summed_dims() const;
 
  protected:
   Var Forward(Var x) override;
