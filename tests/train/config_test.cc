@@ -12,6 +12,7 @@
 #include "weft/train/config/config_value.h"
 #include "weft/train/config/model_of.h"
 #include "weft/train/config/optimizer_groups.h"
+#include "weft/train/config/pattern_check.h"
 #include "weft/train/config/plan_value.h"
 #include "weft/train/config/unused_keys.h"
 #include "weft/train/io/suggest.h"
@@ -309,6 +310,20 @@ TEST(Config, APlanIsANameOrRowsOrAFile) {
   EXPECT_EQ(Good(kBase, {"model.family=bert"}).parallel.plan.base, "bert");
 }
 
+// A row may name any parameter of the model, whatever it is called. GPT-2's positions belong to no layer.
+TEST(Config, ARowPlacesAnyParameter) {
+  for (const char* module : {"''", "'*'"}) {
+    Config config =
+        Good(kBase, {fmt::format("parallel.plan={{rows: [{{module: {}, at: positions, tp: shard(1)}}]}}", module)});
+    EXPECT_EQ(PlanOf(config, kTwo).ParameterPlacement("positions", 2, kTwo), (Sharding{Replicate(), Shard(1)}));
+    EXPECT_EQ(RowsWithoutEffect(config), std::vector<std::string>());
+    EXPECT_EQ(PrintPlan(Good(ToYaml(config)).parallel.plan), PrintPlan(config.parallel.plan));
+  }
+  Config other = Good(kBase, {"parallel.plan={rows: [{module: embed, at: positions, tp: shard(1)}]}"});
+  ASSERT_EQ(RowsWithoutEffect(other).size(), 1u);
+  EXPECT_NE(RowsWithoutEffect(other)[0].find("no module that it matches has a positions"), std::string::npos);
+}
+
 // Whether it is given in the file or by a word, and as a switch as well as without.
 TEST(Config, AFamilysOwnKeyMakesAnotherModel) {
   auto dense = [](const Config& config) {
@@ -348,8 +363,9 @@ TEST(Config, FaultsOfAPlansFileNameIt) {
   EXPECT_EQ(fault("rows:\n- {module: '*.up', at: weight, tp: shard(2)}\n"),
             ":2:3: parallel.plan: shard(2) of the weight of blocks.0.mlp.up: expected a dim below 2, as many as that "
             "tensor has");
-  EXPECT_EQ(fault("base: [a]\n"),
-            ":1:7: parallel.plan: expected base as one of bert, marian, megatron, none, got a list");
+  std::string plans;
+  for (const NamedPlan* plan : NamedPlans()) plans += (plans.empty() ? "" : ", ") + std::string(plan->name);
+  EXPECT_EQ(fault("base: [a]\n"), ":1:7: parallel.plan: expected base as one of " + plans + ", got a list");
   EXPECT_EQ(fault("[a]\n").substr(0, 48), ":1:1: parallel.plan: expected a plan {base, rows");
 }
 

@@ -12,6 +12,7 @@
 #include "weft/train/config/config_check.h"
 #include "weft/train/config/model_of.h"
 #include "weft/train/config/plan_value.h"
+#include "weft/train/io/yaml_value.h"
 
 namespace weft {
 namespace {
@@ -46,6 +47,34 @@ Names PathsOf(const std::vector<const Module*>& modules) {
   return paths;
 }
 
+// The points that rows may name: those of every layer, and the names of the model's other parameters.
+Names PointsOf(const Names& parameters) {
+  Names points{"weight", "bias", "input", "output", "product"};
+  for (const std::string& path : parameters) {
+    std::string name = path.substr(path.rfind('.') + 1);  // of the whole path if it has no dot
+    if (std::count(points.begin(), points.end(), name) == 0) points.push_back(name);
+  }
+  return points;
+}
+
+// Returns an error if the row names a point that no module has, otherwise "".
+std::string UnknownPoint(const ShardingPlan::Row& row, const Names& points) {
+  if (std::count(points.begin(), points.end(), row.point) > 0) return "";
+  return fmt::format("expected at as one of {}, got {:?}{}", fmt::join(points, ", "), row.point,
+                     DidYouMean(row.point, points));
+}
+
+bool IsParameter(const std::string& point) { return point != "input" && point != "output" && point != "product"; }
+
+// Whether a module that the row matches has its parameter. Parameters of the model itself have no dot in their paths.
+bool HasParameter(const ShardingPlan::Row& row, const Names& parameters) {
+  return std::any_of(parameters.begin(), parameters.end(), [&](const std::string& path) {
+    size_t dot = path.rfind('.');
+    bool top = dot == path.npos;
+    return path.substr(top ? 0 : dot + 1) == row.point && MatchesGlob(row.module, top ? "" : path.substr(0, dot));
+  });
+}
+
 // The mesh has all axes, so that every row applies. Tracing shows the dims of the modules' inputs and outputs.
 std::string DimFault(const Config& config, Model& model, std::vector<ShardingPlan::Row> rows) {
   StepOptions o;
@@ -75,8 +104,11 @@ std::vector<std::string> PatternFaults(const Config& config, Model& model) {
     if (std::string what = Unmatched(group.match, "parameter", parameters); !what.empty())
       faults.push_back(PlaceOfItem(config, "optimizer.groups", {group.line, group.column}) + what);
   std::vector<ShardingPlan::Row> rows = RowsOf(config);
-  for (const ShardingPlan::Row& row : rows)
+  Names points = PointsOf(parameters);
+  for (const ShardingPlan::Row& row : rows) {
+    if (std::string what = UnknownPoint(row, points); !what.empty()) faults.push_back(row.source + what);
     if (std::string what = Unmatched(row.module, "module", modules); !what.empty()) faults.push_back(row.source + what);
+  }
   if (!faults.empty() || rows.empty()) return faults;
   if (std::string fault = DimFault(config, model, std::move(rows)); !fault.empty()) faults.push_back(fault);
   return faults;
@@ -89,12 +121,7 @@ std::vector<std::string> RowsWithoutEffect(const Config& config) {
   std::unique_ptr<Model> model = MakeModel(sizes);
   Names lines, parameters = PathsOf(model->Parameters());
   for (const ShardingPlan::Row& row : RowsOf(config)) {
-    if (row.point != "weight" && row.point != "bias") continue;
-    std::string end = "." + row.point;
-    bool has = std::any_of(parameters.begin(), parameters.end(), [&](const std::string& path) {
-      return path.ends_with(end) && MatchesGlob(row.module, path.substr(0, path.size() - end.size()));
-    });
-    if (!has)
+    if (IsParameter(row.point) && !HasParameter(row, parameters))
       lines.push_back(
           fmt::format("{}the row of {:?} has no effect, as no module that it matches has a {}; give another "
                       "module or point, or remove it",

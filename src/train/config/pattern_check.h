@@ -8,10 +8,10 @@
 
 namespace weft {
 
-// Returns one line per fault, with its position: a pattern that matches nothing, or a shard of a dim that a tensor
-// lacks.
+// Returns one line per fault, with its position: a pattern or a point that matches nothing, or a shard of a dim that a
+// tensor lacks.
 std::vector<std::string> PatternFaults(const Config& config, Model& model);
-// Returns one line, in the form of UnusedKeys, per row of parallel.plan that names a weight or bias which no matching
+// Returns one line, in the form of UnusedKeys, per row of parallel.plan that names a parameter which no matching
 // module has. For example, a head tied to the embedding has no weight of its own.
 std::vector<std::string> RowsWithoutEffect(const Config& config);
 

@@ -1,6 +1,7 @@
 #include "weft/train/config/plan_value.h"
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 
 #include "fmt/format.h"
@@ -32,11 +33,12 @@ Names AxisNames() {
   for (const MeshAxis& axis : kMeshAxes) names.emplace_back(axis.name());
   return names;
 }
-const Names& Points() {
-  static const Names points{"weight", "bias", "input", "output", "product"};
-  return points;
-}
 
+// Whether the text may be the name of a point. The check against the model finds points that no module has.
+bool MayBePoint(const YamlNode& node) {
+  return node.kind == YamlNode::kScalar && !node.text.empty() && !std::isdigit(uint8_t(node.text[0])) &&
+         std::all_of(node.text.begin(), node.text.end(), [](char c) { return std::isalnum(uint8_t(c)) || c == '_'; });
+}
 Fault OneOf(const char* what, const Names& choices, const YamlNode& node) {
   if (node.kind == YamlNode::kScalar && std::count(choices.begin(), choices.end(), node.text) > 0) return std::nullopt;
   return ValueFault{fmt::format("expected {} as one of {}, got {}{}", what, fmt::join(choices, ", "), Shown(node),
@@ -76,7 +78,9 @@ Fault ReadRowKey(const YamlEntry& entry, ShardingPlan::Row& row) {
   }
   if (entry.key == "at") {
     row.point = value.text;
-    return OneOf("at", Points(), value);
+    if (MayBePoint(value)) return std::nullopt;
+    return ValueFault{
+        fmt::format("expected at as the name of a parameter, input, output or product, got {}", Shown(value)), &value};
   }
   Names axes = AxisNames();
   if (std::count(axes.begin(), axes.end(), entry.key) > 0) return ReadPlacement(entry, row);
