@@ -367,6 +367,23 @@ TEST(RunLog, HasWhatTheNoticesSay) {
   }
 }
 
+// The other sinks continue.
+TEST(RunLog, DropsASinkOnAFullDiskWithOneError) {
+  TempFolder folder;
+  Config config;
+  config.train.steps = 3;
+  config.log = {.jsonl = folder.Path("a.jsonl"), .csv = folder.Path("a.csv")};
+  std::filesystem::create_symlink("/dev/full", config.log.jsonl);
+  Notices notices(true);
+  absl::StatusOr<RunLog> log = RunLog::Open(config, {}, notices);
+  ASSERT_TRUE(log.ok()) << log.status();
+  absl::Status full = log->Write(StepRecord{.step = 1});
+  EXPECT_NE(full.message().find(config.log.jsonl), std::string::npos) << full;
+  EXPECT_NE(full.message().find("No space left"), std::string::npos) << full;
+  for (int64_t step : {2, 3}) EXPECT_TRUE(log->Write(StepRecord{.step = step}).ok());
+  EXPECT_EQ(Lines(config.log.csv).size(), 4u);
+}
+
 TEST(RunLog, WritesToTheSinksOfTheConfig) {
   TempFolder folder;
   Config config;
