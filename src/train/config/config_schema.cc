@@ -69,6 +69,14 @@ std::string ByOptimizer(std::string_view key, std::string (*print)(const Optimiz
   return fmt::format("{}", fmt::join(texts, ", "));
 }
 
+// Returns the plans of the families, for the default of parallel.plan: "the family's: bert of bert, else megatron".
+std::string PlansOfFamilies() {
+  std::string text = "the family's: ", usual = ModelFamily().plan;
+  for (const ModelFamily* family : ModelFamilies())
+    if (family->plan != usual) text += fmt::format("{} of {}, ", family->plan, family->name);
+  return text + "else " + usual;
+}
+
 std::string FamiliesWith(const std::string& key) {
   std::vector<std::string> names;
   for (const ModelFamily* family : ModelFamilies())
@@ -144,6 +152,16 @@ struct OptimizerTexts {
   std::string nesterov = ByOptimizer("nesterov", [](Of o) { return fmt::format("{}", o.nesterov); });
   std::string decay = ByOptimizer("", [](Of o) { return fmt::format("{}", o.weight_decay); });
 };
+// The texts that name model families.
+struct FamilyTexts {
+  std::string family = fmt::format("the architecture, one of the files in src/parallel/nn/models: {}",
+                                   fmt::join(NamesOf(ModelFamilies()), ", "));
+  std::string plan = PlansOfFamilies();
+};
+const FamilyTexts& OfFamilies() {
+  static const FamilyTexts texts;
+  return texts;
+}
 const OptimizerTexts& Texts() {
   static const OptimizerTexts texts;
   return texts;
@@ -155,7 +173,7 @@ const std::vector<Field>& Fields() {
       {KEY(model.preset, "a published model's sizes; other model keys override it"),
        .choices = {"gpt2_124m", "gpt2_355m", "gpt2_774m", "gpt2_1558m", "llama3_1b", "llama3_8b"},
        .default_text = "none"},
-      {KEY(model.family, "the architecture: bert, gemma2, gpt2, llama, marian, mistral, neox or another file of src/parallel/nn/models"),
+      {KEY(model.family, OfFamilies().family.c_str()),
        .choices = NamesOf(ModelFamilies()), .type_text = "a model family", .default_text = "required without preset"},
       {KEY(model.layers, "transformer blocks"), .bounds = From(1, kMostLayers), .default_text = "required without preset"},
       {KEY(model.heads, "query heads; divides dim"),
@@ -194,7 +212,7 @@ const std::vector<Field>& Fields() {
       {KEY(data.synthetic, "random tokens instead of data.train; no evaluation")},
 
       {KEY(parallel.plan, "how tensors lie on a mesh: a plan by name, and rows that are added to it; the last row that matches and names an axis counts"),
-       .choices = NamesOf(NamedPlans()), .default_text = "the family's: that of its name for bert and marian, else megatron"},
+       .choices = NamesOf(NamedPlans()), .default_text = OfFamilies().plan.c_str()},
       {KEY(parallel.sequence_parallel, "shard the sequence between tensor parallel blocks; needs tp above 1")},
       {KEY(parallel.fsdp, "what dp ranks shard; gradients: gradients and moments; full: the parameters too")},
       {KEY(parallel.regather, "with fsdp full, whether the backward pass gathers weights again; auto: on a GPU only if it lacks the memory to keep them")},
