@@ -26,7 +26,11 @@ std::string ParamName(const testing::TestParamInfo<Param>& p) {
 
 Job JobOf(const Param& p) {
   bool gpt2 = std::string(p.family) == "gpt2";
-  return {Tiny(p.family), {p.dtype, p.dtype, p.dtype}, 5, Steps(), gpt2 ? 0.1 : 0.0};
+  return {.model = Tiny(p.family),
+          .precision = {p.dtype, p.dtype, p.dtype},
+          .steps = Steps(),
+          .smoothing = gpt2 ? 0.1 : 0.0,
+          .named_plan = FindFamily(p.family)->plan};
 }
 
 const RunResult& OneRank(const Param& p) {
@@ -39,7 +43,7 @@ const RunResult& OneRank(const Param& p) {
 std::vector<Param> All() {
   std::vector<Param> all;
   std::vector<const char*> families(std::begin(kFamilies), std::end(kFamilies));
-  families.push_back("marian");  // a plan of its own shards more of it (plans_test)
+  families.push_back("marian");
   for (const char* family : families)
     for (DType dtype : {DType::kF64, DType::kF32}) {
       // These families differ from the others only in their structure, so f64 and the harder case of micro-batches are

@@ -58,7 +58,8 @@ struct Job {
   double smoothing = 0;
   LossScaleOptions loss_scale = {};  // used if precision.compute is f16
   Optimizer optimizer = {};
-  std::optional<ShardingPlan> plan = {};  // Megatron's if empty
+  std::optional<ShardingPlan> plan = {};  // that of named_plan if empty
+  const char* named_plan = "megatron";
 };
 
 inline Optimizer WithDefaults(std::string_view name) {
@@ -81,8 +82,8 @@ inline std::string Describe(const Layout& l) {
 inline StepOptions OptionsOf(const Job& job, const Layout& l) {
   StepOptions o;
   o.model.mesh = MeshOf(l);
-  o.model.plan =
-      job.plan ? *job.plan : MegatronPlan({job.model.heads, job.model.kv_heads, l.sequence_parallel}, o.model.mesh);
+  PlanOptions plan{job.model.heads, job.model.kv_heads, l.sequence_parallel};
+  o.model.plan = job.plan ? *job.plan : FindPlan(job.named_plan)->make(plan, o.model.mesh);
   o.model.precision = job.precision;
   o.model.fsdp = l.fsdp;
   o.model.regather = l.regather;
@@ -303,7 +304,9 @@ inline TransformerConfig Tiny(std::string_view family) {
   if (family == "llama") return TinyLlama();
   if (family == "gemma2") return TinyGemma2();
   if (family == "marian") return TinyMarian();
-  return family == "neox" ? TinyNeox() : TinyBert();
+  if (family == "neox") return TinyNeox();
+  if (family == "bert") return TinyBert();
+  Fail(fmt::format("the family {} has no tiny size; add a line to Tiny in tests/parallel/training.h", family));
 }
 
 }  // namespace weft::testing_
