@@ -21,35 +21,45 @@ void InferRope(Node& node) {
   if (!(s.factor > 0 && s.high > s.low && s.low > 0 && s.context > 0))
     FailAt(node, fmt::format("expected a factor > 0, high > low > 0 and a context > 0, got {}, {}, {} and {}", s.factor,
                              s.high, s.low, s.context));
+  if (node.inputs.size() > 1) {
+    const Var& offsets = node.inputs[1];
+    if (offsets.dtype() != DType::kI64 || offsets.shape() != Shape{node.inputs[0].dim(0)})
+      FailAt(node, fmt::format("expected offsets of i64 [{}], got {} {}", node.inputs[0].dim(0), Name(offsets.dtype()),
+                               ToString(offsets.shape())));
+  }
   AddOutput(node, node.inputs[0].dtype(), node.inputs[0].shape());
 }
 
-Dims RopeDims(const Node&) { return {.in = {"bthd"}, .out = {"bthd"}, .blocked = "d", .linear = Linear::kJoint}; }
+Dims RopeDims(const Node& node) {
+  Dims dims{.in = {"bthd"}, .out = {"bthd"}, .blocked = "d", .linear = Linear::kJoint};
+  if (node.inputs.size() > 1) dims.in.push_back("b");
+  return dims;
+}
 
 // Computes the formula of RopeScaling::operator() with ops.
 Var Scaled(const Var& frequency, const RopeScaling& s) {
   if (s.factor == 1) return frequency;
-  auto full = [&](double value) { return Full(value, frequency.dtype(), frequency.shape()); };  // [T, R/2]
+  auto full = [&](double value) { return Full(value, frequency.dtype(), frequency.shape()); };  // [B, T, R/2]
   double share_of_turn = 1 / (s.high - s.low);
   Var share = AddScalar(Scale(frequency, share_of_turn * double(s.context) / (2 * std::numbers::pi)),
-                        -share_of_turn * s.low);                               // [T, R/2]
-  share = Minimum(Maximum(share, full(0)), full(1));                           // [T, R/2]
-  return frequency * AddScalar(Scale(share, 1 - 1 / s.factor), 1 / s.factor);  // [T, R/2]
+                        -share_of_turn * s.low);                               // [B, T, R/2]
+  share = Minimum(Maximum(share, full(0)), full(1));                           // [B, T, R/2]
+  return frequency * AddScalar(Scale(share, 1 - 1 / s.factor), 1 / s.factor);  // [B, T, R/2]
 }
 
 Outputs FallbackRope(const Node& node) {
   const Var& input = node.inputs[0];
   DType acc = AccumulateType(input.dtype());
   int64_t size = input.dim(3), rotated = RotatedDims(node.attrs, size), half = rotated / 2;
-  int64_t tokens = input.dim(1), heads = input.dim(2);
-  Var position =
-      AddScalar(Cast(Iota(0, DType::kI64, {tokens, half}), acc), double(node.attrs.Int("start")));  // [T, R/2]
-  Var pair = Cast(Iota(1, DType::kI64, {tokens, half}), acc);
-  Var frequency = Exp(Scale(pair, -std::log(node.attrs.Float("theta")) / double(half)));  // [T, R/2]
-  Var angle = position * Scaled(frequency, RopeScalingOf(node.attrs));                    // [T, R/2]
+  int64_t rows = input.dim(0), tokens = input.dim(1), heads = input.dim(2);
+  Var index = Iota(1, DType::kI64, {rows, tokens, half});                                                // [B, T, R/2]
+  if (node.inputs.size() > 1) index = index + Broadcast(Broadcast(node.inputs[1], 1, tokens), 2, half);  // [B, T, R/2]
+  Var position = AddScalar(Cast(index, acc), double(node.attrs.Int("start")));                           // [B, T, R/2]
+  Var pair = Cast(Iota(2, DType::kI64, {rows, tokens, half}), acc);                                      // [B, T, R/2]
+  Var frequency = Exp(Scale(pair, -std::log(node.attrs.Float("theta")) / double(half)));                 // [B, T, R/2]
+  Var angle = position * Scaled(frequency, RopeScalingOf(node.attrs));                                   // [B, T, R/2]
   if (node.attrs.Int("inverse")) angle = -angle;
-  auto spread = [&](const Var& t) { return Broadcast(Broadcast(t, 1, heads), 0, input.dim(0)); };  // [B, T, H, R/2]
-  Var c = spread(Cos(angle)), s = spread(Sin(angle));
+  Var c = Broadcast(Cos(angle), 2, heads), s = Broadcast(Sin(angle), 2, heads);  // [B, T, H, R/2]
   Var x = Cast(input, acc), x1 = Slice(x, 3, 0, half), x2 = Slice(x, 3, half, half);
   std::vector<Var> parts{x1 * c - x2 * s, x2 * c + x1 * s};
   if (rotated < size) parts.push_back(Slice(x, 3, rotated, size - rotated));
@@ -58,7 +68,9 @@ Outputs FallbackRope(const Node& node) {
 void GradRope(GradCall& call) {
   Attrs attrs = call.node->attrs;
   attrs.Set({"inverse", int(!attrs.Int("inverse"))});
-  call.dx[0] = EmitOne(Op::kRope, attrs, {call.dy[0]}, call.node->loc);
+  std::vector<Var> operands{call.dy[0]};
+  operands.insert(operands.end(), call.node->inputs.begin() + 1, call.node->inputs.end());
+  call.dx[0] = CurrentBuilder().Emit(Op::kRope, attrs, operands, call.node->loc)[0];
 }
 
 std::vector<Sample> SamplesRope(Op) {
@@ -74,7 +86,8 @@ std::vector<Sample> SamplesRope(Op) {
             {"low", 0.9},
             {"high", 4.0},
             {"context", 64}}},
-          {{{{2, 5, 3, 10}}}, {{"theta", 100.0}, {"inverse", 0}, {"start", 2}, {"rotated", 4}}}};
+          {{{{2, 5, 3, 10}}}, {{"theta", 100.0}, {"inverse", 0}, {"start", 2}, {"rotated", 4}}},
+          {{{{3, 4, 2, 4}}, {{3}, Domain::kIds, 40}}, {{"theta", 100.0}, {"inverse", 0}, {"start", 1}}}};
 }
 
 }  // namespace
@@ -92,7 +105,9 @@ Var Rope(Var x, const RopeOptions& options, Loc loc) {
     for (const Attrs::Item& item :
          {Attrs::Item{"factor", s.factor}, {"low", s.low}, {"high", s.high}, {"context", s.context}})
       attrs.Set(item);
-  return EmitOne(Op::kRope, attrs, {x}, loc);
+  std::vector<Var> operands{x};
+  if (options.offsets.defined()) operands.push_back(options.offsets);
+  return CurrentBuilder().Emit(Op::kRope, attrs, operands, loc)[0];
 }
 
 void RegisterAttention(OpTable& t) {

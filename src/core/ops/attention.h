@@ -4,16 +4,16 @@
 #include <numbers>
 
 #include "weft/core/base/attrs.h"
-#include "weft/core/base/error.h"
+#include "weft/core/ir/node.h"
 
 namespace weft {
-class Var;
 
-// Rope      x [B, T, H, D]; theta, inverse (0 or 1), start -> [B, T, H, D].
-//           Rotate-half rotary embedding (Su et al. 2021, Hugging Face's layout): position = start + global index along
-//           dim 1; pairs (i, i + R/2); angle = position * theta^(-2i/R). R is the attribute `rotated`, or D if it is
-//           absent; dims from R on are copied. inverse = 1 rotates back. The attributes factor, low, high and context
-//           hold a RopeScaling; all four are present or none.
+// Rope      (x [B, T, H, D], and optionally offsets i64 [B]); theta, inverse (0 or 1), start -> [B, T, H, D].
+//           Rotate-half rotary embedding (Su et al. 2021, Hugging Face's layout): position = start + offsets[b] +
+//           global index along dim 1; pairs (i, i + R/2); angle = position * theta^(-2i/R). R is the attribute
+//           `rotated`, or D if it is absent; dims from R on are copied. inverse = 1 rotates back. The attributes
+//           factor, low, high and context hold a RopeScaling; all four are present or none. Offsets must not be
+//           negative.
 
 // Llama 3.1's scaling to contexts longer than the one trained on (transformers' rope_type llama3). It depends on how
 // many turns a frequency makes in `context` tokens:
@@ -42,6 +42,7 @@ struct RopeOptions {
   double theta = 10000;
   RopeScaling scaling = {};
   int64_t rotated = 0;  // leading dims of each head that are rotated, an even number; 0: all
+  Var offsets{};        // i64 [B]: added to the positions of each sequence
 };
 Var Rope(Var x, const RopeOptions& options, Loc loc = Loc::current());
 

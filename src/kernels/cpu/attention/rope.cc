@@ -1,5 +1,5 @@
 // Rotary embedding. Angles are computed in f64 once per call for every local position, and then serve all sequences and
-// heads.
+// heads. With offsets, each sequence has angles of its own.
 #include <algorithm>
 #include <cmath>
 
@@ -13,7 +13,10 @@ namespace {
 
 int64_t HalfOf(const KernelCall& call) { return RotatedDims(*call.attrs, call.in[0].dim(3).extent) / 2; }
 
-// cos and sin [T, R/2], and two rows per worker. R is the number of rotated dims.
+// Returns the number of sequences that have angles of their own.
+int64_t TablesOf(const KernelCall& call) { return call.in.size() > 1 ? call.in[0].dim(0).extent : 1; }
+
+// cos and sin [T, R/2] per table, and two rows per worker. R is the number of rotated dims.
 template <class C>
 struct RopeScratch {
   C *cosine, *sine, *rows;
@@ -21,10 +24,10 @@ struct RopeScratch {
   size_t bytes;
   RopeScratch(const KernelCall& call, void* start) : slots(Threads(call)) {
     const TensorView& x = call.in[0];
-    int64_t half = HalfOf(call);
+    int64_t angles = TablesOf(call) * x.dim(1).extent * HalfOf(call);
     Scratch scratch(start);
-    cosine = scratch.Take<C>(x.dim(1).extent * half);
-    sine = scratch.Take<C>(x.dim(1).extent * half);
+    cosine = scratch.Take<C>(angles);
+    sine = scratch.Take<C>(angles);
     rows = scratch.Take<C>(slots * 2 * x.dim(3).extent);
     bytes = scratch.used();
   }
@@ -54,13 +57,16 @@ void FillFrequency(double frequency, double sign, int64_t first, int64_t count, 
 template <class C>
 void FillAngles(const KernelCall& call, const RopeScratch<C>& table) {
   const TensorView& x = call.in[0];
-  int64_t half = HalfOf(call), first = call.attrs->IntOr("start", 0) + x.dim(1).offset;
+  int64_t half = HalfOf(call), first = call.attrs->IntOr("start", 0) + x.dim(1).offset, count = x.dim(1).extent;
+  const int64_t* offsets = call.in.size() > 1 ? call.in[1].as<const int64_t>() : nullptr;
   RopeScaling scaling = RopeScalingOf(*call.attrs);
   double theta = call.attrs->Float("theta"), sign = call.attrs->IntOr("inverse", 0) ? -1 : 1;
   ParallelFor(call, half, 8, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; i++) {
       double frequency = scaling(std::pow(theta, -2.0 * double(i) / double(2 * half)));
-      FillFrequency(frequency, sign, first, x.dim(1).extent, half, table.cosine + i, table.sine + i);
+      for (int64_t b = 0, at = i; b < TablesOf(call); b++, at += count * half)
+        FillFrequency(frequency, sign, first + (offsets ? offsets[b] : 0), count, half, table.cosine + at,
+                      table.sine + at);
     }
   });
 }
@@ -90,7 +96,7 @@ void RopeAs(const KernelCall& call) {
   ParallelSlots(call, x_at.count(), slots, [&](int64_t slot, int64_t begin, int64_t end) {
     C *tile_x = scratch.rows + slot * 2 * size, *tile_y = tile_x + size;
     for (int64_t r = begin; r < end; r++) {
-      int64_t t = r / heads % positions;
+      int64_t token = r / heads, t = call.in.size() > 1 ? token : token % positions;
       const C* row = in.Row(x_at.Offset(r), 1, size, tile_x);  // [D]
       C* result = y.Row(y_at.Offset(r), 1, tile_y);            // [D]
       Rotate(row, scratch.cosine + t * half, scratch.sine + t * half, half, size, result);

@@ -30,6 +30,7 @@ struct Angles {
   RopeScaling scaling;
   int64_t first, positions;  // the first local position, as a global index, and their number
   int half;                  // pairs per head
+  const int64_t* offsets;    // per sequence, added to `first`; null: none, and all sequences share their angles
 };
 
 // Each thread takes one pair at positions 16 h to 16 h + 15. It computes the angle of 16 h and rotates it for the
@@ -38,16 +39,18 @@ template <class C>
 __global__ void __launch_bounds__(kAngleThreads) AnglesKernel(const Angles angles, C* cosine, C* sine) {
   LetNextStart();
   int64_t at = int64_t(blockIdx.x) * kAngleThreads + threadIdx.x;
-  int64_t pair = at % angles.half, start = (angles.first / kRun + at / angles.half) * kRun;
-  if (start >= angles.first + angles.positions) return;
+  int64_t first = angles.first + (angles.offsets ? angles.offsets[blockIdx.y] : 0);
+  int64_t pair = at % angles.half, start = (first / kRun + at / angles.half) * kRun;
+  if (start >= first + angles.positions) return;
+  int64_t table = int64_t(blockIdx.y) * angles.positions * angles.half;
   double frequency = angles.scaling(std::pow(angles.theta, -2.0 * double(pair) / double(2 * angles.half)));
   double c, s, step_c, step_s;
   sincos(double(start) * frequency, &s, &c);
   sincos(frequency, &step_s, &step_c);
-  for (int64_t t = start - angles.first; t < start - angles.first + kRun; t++) {
+  for (int64_t t = start - first; t < start - first + kRun; t++) {
     if (t >= 0 && t < angles.positions) {
-      cosine[t * angles.half + pair] = C(c);
-      sine[t * angles.half + pair] = C(angles.sign * s);
+      cosine[table + t * angles.half + pair] = C(c);
+      sine[table + t * angles.half + pair] = C(angles.sign * s);
     }
     double turned = c * step_c - s * step_s;
     s = s * step_c + c * step_s;
@@ -139,9 +142,11 @@ void FillAngles(const KernelCall& call, C* cosine, C* sine) {
                 RopeScalingOf(*call.attrs),
                 call.attrs->IntOr("start", 0) + x.dim(1).offset,
                 x.dim(1).extent,
-                int(HalfOf(call))};
+                int(HalfOf(call)),
+                call.in.size() > 1 ? call.in[1].as<const int64_t>() : nullptr};
   int64_t runs = CeilDiv(angles.first + angles.positions, kRun) - angles.first / kRun;
-  unsigned blocks = unsigned(CeilDiv(runs * angles.half, kAngleThreads));
+  if (angles.offsets) runs = CeilDiv(angles.positions, kRun) + 1;  // an offset may be anywhere in a run
+  dim3 blocks(unsigned(CeilDiv(runs * angles.half, kAngleThreads)), unsigned(angles.offsets ? x.dim(0).extent : 1));
   AnglesKernel<C><<<blocks, kAngleThreads, 0, DeviceOf(call).stream()>>>(angles, cosine, sine);
   WEFT_CUDA_LAUNCHED("rope: angles");
 }
@@ -168,7 +173,8 @@ Nest StepsOf(const KernelCall& call, RopeArgs<T>& args) {
   args.x_head = args.apart * x_head, args.y_head = args.apart * y_head;
   const Offsets halves{args.half, args.half, 0, 1};
   Nest nest(kWalked);
-  nest.Add(x.dim(0).extent, {x.dim(0).stride, y.dim(0).stride, 0, 0});
+  int64_t table = call.in.size() > 1 ? x.dim(1).extent * args.half : 0;
+  nest.Add(x.dim(0).extent, {x.dim(0).stride, y.dim(0).stride, table, 0});
   nest.Add(x.dim(1).extent, {x.dim(1).stride, y.dim(1).stride, args.half, 0});
   nest.Add(args.apart, {x_head, y_head, 0, 2});
   if (across) nest.Add(2, halves);
@@ -196,9 +202,9 @@ void Rotate(std::span<const KernelCall> calls) {
   // Before the angles, because the rotation starts while the kernel before it still runs.
   for (const KernelCall& call : calls) CopyRest(call);
   RopeArgs<T> args;
-  auto* cosine = static_cast<Compute<T>*>(calls[0].workspace);  // [T, R/2]
+  auto* cosine = static_cast<Compute<T>*>(calls[0].workspace);  // [T, R/2], or [B, T, R/2] with offsets
   args.cosine = cosine;
-  args.sine = cosine + calls[0].in[0].dim(1).extent * HalfOf(calls[0]);  // [T, R/2]
+  args.sine = cosine + AnglesOf(calls[0]);  // like cosine
   FillAngles(calls[0], cosine, const_cast<Compute<T>*>(args.sine));
   RopeMany<T> many;
   auto flush = [&] {
@@ -234,6 +240,7 @@ bool Together(const KernelCall& a, const KernelCall& b) {
          alike([](const KernelCall& c) { return RopeScalingOf(*c.attrs); }) &&
          alike([](const KernelCall& c) { return c.attrs->IntOr("inverse", 0); }) &&
          alike([](const KernelCall& c) { return c.attrs->IntOr("start", 0) + c.in[0].dim(1).offset; }) &&
+         alike([](const KernelCall& c) { return c.in.size() > 1 ? c.in[1].data : nullptr; }) && alike(&AnglesOf) &&
          alike([](const KernelCall& c) { return c.in[0].dim(1).extent; }) && alike(&HalfOf) && alike(&WayOf<T>);
 }
 
