@@ -142,7 +142,7 @@ absl::StatusOr<int64_t> WriteReplies(const BoundForward& model, const Job& job, 
 absl::Status Write(const Job& job, const RankMesh& rank, const Ranks& ranks) {
   const Config& config = job.source.config;
   StepOptions options = NextTokenOptions(config, rank.device);
-  LoadedModel model(config, options, NextTokenProgram(options), *rank.context, *rank.mesh, rank.device);
+  LoadedModel model(config, options, NextTokenPrograms(options), *rank.context, *rank.mesh, rank.device);
   if (absl::Status s = model.Load(job.source); !s.ok()) return s;
   bool writes = rank.context->rank() == 0;
   TextOutput output(writes, rank.mesh->World());

@@ -63,7 +63,7 @@ class Choices : public InferTest {
     std::vector<double> sums;
     absl::Status status = OnSource(Path("c"), {"precision.compute=f64"}, 1, [&](const Opened& o) {
       StepOptions options = NextTokenOptions(o.source.config, DeviceKind::kCpu);
-      LoadedModel model(o.source.config, options, NextTokenProgram(options), o.context, o.mesh, DeviceKind::kCpu);
+      LoadedModel model(o.source.config, options, NextTokenPrograms(options), o.context, o.mesh, DeviceKind::kCpu);
       if (absl::Status s = model.Load(o.source); !s.ok()) return s;
       NextToken next(model);
       for (const EndingTokens& e : endings) {

@@ -75,7 +75,7 @@ TEST_F(Generation, AStopStringEndsTheText) {
   TrainTo("c");
   absl::Status status = OnSource(Path("c"), {}, 1, [&](const Opened& o) {
     StepOptions one = NextTokenOptions(o.source.config, DeviceKind::kCpu);
-    LoadedModel model(o.source.config, one, NextTokenProgram(one), o.context, o.mesh, DeviceKind::kCpu);
+    LoadedModel model(o.source.config, one, NextTokenPrograms(one), o.context, o.mesh, DeviceKind::kCpu);
     EXPECT_TRUE(model.Load(o.source).ok());
     auto write = [&](const GenerateOptions& options, std::string& shown) {
       return *Generate(model, o.tokenizer, *PromptTokens(options, o.tokenizer, 8), options,
@@ -102,7 +102,7 @@ TEST_F(Generation, TurnsContinueOneText) {
   TrainTo("c");
   absl::Status status = OnSource(Path("c"), {}, 1, [&](const Opened& o) {
     StepOptions one = NextTokenOptions(o.source.config, DeviceKind::kCpu);
-    LoadedModel model(o.source.config, one, NextTokenProgram(one), o.context, o.mesh, DeviceKind::kCpu);
+    LoadedModel model(o.source.config, one, NextTokenPrograms(one), o.context, o.mesh, DeviceKind::kCpu);
     EXPECT_TRUE(model.Load(o.source).ok());
     GenerateOptions options{.prompt = "ab", .tokens = 10, .sampler = {.seed = 3}}, longer = options;
     longer.tokens = 30;
@@ -180,7 +180,7 @@ TEST_F(Generation, GreedyTakesTheLargestLogitOfTheTrainersProgram) {
       StepOptions one = NextTokenOptions(o.source.config, DeviceKind::kCpu);
       LoadedModel trainers(o.source.config, one, {RandomPhase::kEval, AllLogits, SlotEntries(one)}, o.context, o.mesh,
                            DeviceKind::kCpu),
-          ours(o.source.config, one, NextTokenProgram(one), o.context, o.mesh, DeviceKind::kCpu);
+          ours(o.source.config, one, NextTokenPrograms(one), o.context, o.mesh, DeviceKind::kCpu);
       EXPECT_TRUE(trainers.Load(o.source).ok() && ours.Load(o.source).ok());
       NextToken next(ours);
       Sampler greedy({.greedy = true});
@@ -325,7 +325,7 @@ TEST_F(Generation, ShowsTheTextOfAllTokens) {
   TrainTo("c");
   absl::Status status = OnSource(Path("c"), {}, 1, [&](const Opened& o) {
     StepOptions one = NextTokenOptions(o.source.config, DeviceKind::kCpu);
-    LoadedModel model(o.source.config, one, NextTokenProgram(one), o.context, o.mesh, DeviceKind::kCpu);
+    LoadedModel model(o.source.config, one, NextTokenPrograms(one), o.context, o.mesh, DeviceKind::kCpu);
     EXPECT_TRUE(model.Load(o.source).ok());
     Tokenizer words = PrefixedWords();
     for (const char* prompt : {"", " 1 1"}) {

@@ -41,7 +41,7 @@ class InferTest : public CheckpointTest {
     std::vector<std::vector<int32_t>> tokens(static_cast<size_t>(ranks));
     absl::Status status = OnSource(path, words, ranks, [&](const Opened& o) {
       StepOptions step = NextTokenOptions(o.source.config, DeviceKind::kCpu);
-      LoadedModel model(o.source.config, step, NextTokenProgram(step), o.context, o.mesh, DeviceKind::kCpu);
+      LoadedModel model(o.source.config, step, NextTokenPrograms(step), o.context, o.mesh, DeviceKind::kCpu);
       if (absl::Status s = model.Load(o.source); !s.ok()) return s;
       auto prompt = PromptTokens(options, o.tokenizer, o.source.config.model.context);
       if (!prompt.ok()) return prompt.status();
@@ -65,7 +65,7 @@ class InferTest : public CheckpointTest {
     size_t tie = made.size();
     absl::Status status = OnSource(path, Mesh(1, 1), 1, [&](const Opened& o) {
       StepOptions step = NextTokenOptions(o.source.config, DeviceKind::kCpu);
-      LoadedModel model(o.source.config, step, NextTokenProgram(step), o.context, o.mesh, DeviceKind::kCpu);
+      LoadedModel model(o.source.config, step, NextTokenPrograms(step), o.context, o.mesh, DeviceKind::kCpu);
       if (absl::Status s = model.Load(o.source); !s.ok()) return s;
       std::vector<int32_t> text = *PromptTokens(options, o.tokenizer, o.source.config.model.context);
       NextToken next(model);

@@ -9,6 +9,12 @@ Loss Model::LossOf(Var tokens, Var targets, const CrossEntropyOptions& options) 
   return LossOfLogits((*this)(tokens), targets, options);
 }
 
+Var Model::LastLogits(Var tokens, Var last) {
+  Var row = Iota(0, DType::kI64, {tokens.dim(0)});                                  // [B]
+  Var places = last + row * Full(double(tokens.dim(1)), row.dtype(), row.shape());  // [B]
+  return LogitsAt(tokens, Unsqueeze(places, 1));                                    // [B, 1, V]
+}
+
 Loss LossOfLogits(Var logits, Var targets, const CrossEntropyOptions& options) {
   ModuleScope scope("loss");
   Var losses = CrossEntropy(logits, targets, options);                                             // [B, T]

@@ -33,6 +33,8 @@ class Model : public Layer {
   virtual Loss LossOf(Var tokens, Var targets, const CrossEntropyOptions& options = {});
   // Returns the logits [R, N, V] of some tokens only. `places` [R, N] are indices into the B x T tokens.
   virtual Var LogitsAt(Var tokens, Var places) = 0;
+  // Returns the logits [B, 1, V] of token last[b] of each row. `last` is i64 [B].
+  virtual Var LastLogits(Var tokens, Var last);
   // Whether the parameter is only a table from which rows are looked up, so that no product reads it.
   virtual bool OnlyLooksUp(const Parameter&) const { return false; }
   // Returns the FLOPs per token of attention among `tokens` tokens, forward and backward. No parameter takes part in

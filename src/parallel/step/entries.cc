@@ -10,7 +10,7 @@ bool IsSaved(EntryKind kind) {
 }
 
 const char* Name(EntryKind kind) {
-  constexpr const char* kNames[] = {"parameters", "moments", "slots", "copies", "accumulators", "slots"};
+  constexpr const char* kNames[] = {"parameters", "moments", "slots", "copies", "accumulators", "caches", "slots"};
   return kNames[size_t(kind)];
 }
 

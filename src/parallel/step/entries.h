@@ -16,7 +16,7 @@ inline constexpr const char *kTokens = "slot.tokens", *kTargets = "slot.targets"
 std::string Accumulator(const std::string& parameter);
 }  // namespace entry
 
-enum class EntryKind : uint8_t { kParameter, kMoment, kLossScale, kCopy, kAccumulator, kSlot };
+enum class EntryKind : uint8_t { kParameter, kMoment, kLossScale, kCopy, kAccumulator, kCache, kSlot };
 bool IsSaved(EntryKind kind);      // part of a checkpoint
 const char* Name(EntryKind kind);  // category in memory reports, such as "parameters"; kLossScale counts as a slot
 

@@ -17,6 +17,8 @@ int64_t& BytesOf(MemoryNeed& need, EntryKind kind) {
       return need.copies;
     case EntryKind::kAccumulator:
       return need.accumulators;
+    case EntryKind::kCache:
+      return need.caches;
     case EntryKind::kLossScale:
     case EntryKind::kSlot:
       break;
@@ -34,6 +36,7 @@ std::vector<std::pair<const char*, int64_t>> MemoryNeed::Categories() const {
                                                    {Name(EntryKind::kSlot), slots},
                                                    {"activations", activations},
                                                    {"workspaces", workspaces}};
+  if (caches > 0) all.emplace_back(Name(EntryKind::kCache), caches);
   if (communicators > 0) all.emplace_back("communicators", communicators);
   if (snapshot > 0) all.emplace_back("checkpoint", snapshot);
   if (data > 0) all.emplace_back("data", data);
@@ -48,8 +51,8 @@ int64_t MemoryNeed::Total() const {
 
 MemoryNeed& MemoryNeed::operator+=(const MemoryNeed& other) {
   for (auto bytes : {&MemoryNeed::parameters, &MemoryNeed::moments, &MemoryNeed::copies, &MemoryNeed::accumulators,
-                     &MemoryNeed::slots, &MemoryNeed::activations, &MemoryNeed::workspaces, &MemoryNeed::communicators,
-                     &MemoryNeed::snapshot, &MemoryNeed::data, &MemoryNeed::staging})
+                     &MemoryNeed::caches, &MemoryNeed::slots, &MemoryNeed::activations, &MemoryNeed::workspaces,
+                     &MemoryNeed::communicators, &MemoryNeed::snapshot, &MemoryNeed::data, &MemoryNeed::staging})
     this->*bytes += other.*bytes;
   return *this;
 }

@@ -1,33 +1,90 @@
 #include "weft/train/infer/forward.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "weft/core/base/memory.h"
 #include "weft/core/compile/comm_plan.h"
 #include "weft/core/compile/pipeline.h"
+#include "weft/parallel/nn/layers/kv_cache.h"
 
 namespace weft {
+namespace {
 
-Forward::Forward(RandomPhase phase, Trace trace, ExecutorKind executor, const StepOptions& options,
-                 const Runtime& runtime)
-    : program_([trace = std::move(trace)](std::span<const Var>) { return trace(); },
-               {.name = phase == RandomPhase::kEval ? "eval" : "generate",
-                .random = {options.seed, phase},
-                .model = options.model,
-                .partition = options.partition()}),
-      how_{.executor = executor, .prints = options.print_ops && runtime.context->rank() == 0},
-      runtime_(runtime) {
-  if (executor == ExecutorKind::kCompiled) how_.plan = Compile(program_.local(), runtime, program_.options().name);
+std::string NameOf(const ForwardProgram& program) {
+  std::string name = program.phase == RandomPhase::kEval ? "eval" : "generate";
+  return program.tokens ? fmt::format("{}.{}", name, program.tokens) : name;
 }
 
-uint64_t Forward::Hash() const { return CommHash(program_.local()); }
+}  // namespace
+
+Forward::Forward(std::vector<ForwardProgram> programs, Model& model, ExecutorKind executor, const StepOptions& options,
+                 const Runtime& runtime)
+    : programs_(std::move(programs)),
+      runtime_(runtime),
+      mesh_(options.model.mesh),
+      how_{.executor = executor, .prints = options.print_ops && runtime.context->rank() == 0} {
+  for (const ForwardProgram& program : programs_) {
+    auto body = [trace = program.trace, &model, &options](std::span<const Var>) { return trace(model, options); };
+    ProgramOptions how{.name = NameOf(program),
+                       .random = {options.seed, program.phase},
+                       .model = options.model,
+                       .partition = options.partition()};
+    traced_.push_back(std::make_unique<Program>(body, std::move(how)));
+    if (executor == ExecutorKind::kCompiled)
+      plans_.push_back(Compile(traced_.back()->local(), runtime, NameOf(program)));
+  }
+}
+
+std::vector<EntryInfo> Forward::Entries() const {
+  std::vector<EntryInfo> entries;
+  auto add = [&](const EntryInfo& entry) {
+    if (std::none_of(entries.begin(), entries.end(), [&](const EntryInfo& e) { return e.name == entry.name; }))
+      entries.push_back(entry);
+  };
+  for (const ForwardProgram& program : programs_)
+    for (const EntryInfo& slot : program.slots) add(slot);
+  for (const auto& program : traced_)
+    for (const auto& node : program->local().graph.nodes) {
+      if (node->op != Op::kLeaf || !node->attrs.Text("name").starts_with(kCacheEntry)) continue;
+      const ValueInfo& info = node->outputs[0];
+      add({node->attrs.Text("name"), EntryKind::kCache, info.dtype, info.global, info.sharding});
+    }
+  return entries;
+}
+
+const Plan* Forward::LargestPlan() const {
+  auto smaller = [](const Plan& a, const Plan& b) { return a.arena_bytes < b.arena_bytes; };
+  return plans_.empty() ? nullptr : &*std::max_element(plans_.begin(), plans_.end(), smaller);
+}
+
+MemoryNeed Forward::Need() const { return MemoryNeedOf(Entries(), mesh_, LargestPlan()); }
+
+uint64_t Forward::Hash() const {
+  uint64_t hash = 0;
+  for (const auto& program : traced_) hash = hash * 31 + CommHash(program->local());
+  return hash;
+}
 
 void Forward::Bind(State& state) {
-  function_ = MakeFunction(program_, state, runtime_, std::move(how_));
-  how_.plan.reset();
+  if (const Plan* largest = LargestPlan()) {
+    MemoryUse use("activations");
+    how_.arena = runtime_.memory().Allocate(largest->arena_bytes);
+  }
+  for (size_t i = 0; i < traced_.size(); i++) {
+    FunctionOptions options = how_;
+    if (!plans_.empty()) options.plan = std::move(plans_[i]);
+    functions_.push_back(MakeFunction(*traced_[i], state, runtime_, std::move(options)));
+  }
+  plans_.clear();
 }
 
-std::vector<Tensor> Forward::Run() {
-  function_->Run();
+std::vector<Tensor> Forward::Run(size_t program) {
+  Function& function = *functions_[program];
+  function.Run();
   std::vector<Tensor> results;
-  for (const Function::Result& result : function_->results()) results.push_back(result.storage.To(CpuRuntime()));
+  for (const Function::Result& result : function.results()) results.push_back(result.storage.To(CpuRuntime()));
   return results;
 }
 

@@ -1,7 +1,9 @@
-// Forward: a program that reads the State and changes nothing. Any of the three executors can run it.
+// Forward: programs over one State, of which one runs at a time. A program reads the State and changes nothing but its
+// own caches. Any of the three executors can run it.
 //
-//   Forward forward(RandomPhase::kEval, [&] { return EvalSums(model, options); }, executor, options, runtime);
-//   forward.Bind(state);                                  // must have all entries that the program names
+//   Forward forward({{RandomPhase::kEval, EvalSums, SlotEntries(options)}}, model, executor, options, runtime);
+//   AddEntries(state, forward.Entries());                 // and the parameters of the model
+//   forward.Bind(state);
 //   std::vector<Tensor> sums = forward.Run();
 #pragma once
 #include <functional>
@@ -11,29 +13,50 @@
 
 #include "weft/core/base/rng.h"
 #include "weft/parallel/program/function.h"
+#include "weft/parallel/step/memory_need.h"
 #include "weft/parallel/step/training_step.h"
 
 namespace weft {
 
+struct ForwardProgram {
+  RandomPhase phase;
+  std::function<std::vector<NamedValue>(Model& model, const StepOptions& options)> trace;
+  std::vector<EntryInfo> slots;  // entries that the host writes before a run; programs may share some
+  int64_t tokens = 0;            // per row, of a program that is one of several sizes; 0: there is one size
+};
+
 class Forward {
  public:
-  using Trace = std::function<std::vector<NamedValue>()>;  // emits the program into the current builder
-  // Traces and, with executor compiled, plans. Allocates no tensors. Everything that `trace` refers to must outlive
-  // this.
-  Forward(RandomPhase phase, Trace trace, ExecutorKind executor, const StepOptions& options, const Runtime& runtime);
+  // Traces and, with executor compiled, plans. Allocates no tensors. Model and options must outlive this.
+  Forward(std::vector<ForwardProgram> programs, Model& model, ExecutorKind executor, const StepOptions& options,
+          const Runtime& runtime);
 
-  // Returns the plan of executor compiled. Returns null for other executors, and after Bind.
-  const Plan* plan() const { return how_.plan ? &*how_.plan : nullptr; }
-  uint64_t Hash() const;    // of its collectives; must be equal on all ranks
-  void Bind(State& state);  // `state` must outlive this
-  // Returns the outputs, in the order of the trace, whole and on the host. All ranks must call it.
-  std::vector<Tensor> Run();
+  // Returns the slots, and the caches that the programs use (KvCache).
+  std::vector<EntryInfo> Entries() const;
+  // Returns the need of these entries and of the arena that the programs share. Call it before Bind.
+  MemoryNeed Need() const;
+  uint64_t Hash() const;    // of the collectives; must be equal on all ranks
+  void Bind(State& state);  // `state` must outlive this, and have all entries that the programs name
+  // Returns the outputs of a program, in the order of the trace, whole and on the host. All ranks must call it.
+  std::vector<Tensor> Run(size_t program = 0);
+
+  const std::vector<ForwardProgram>& programs() const { return programs_; }
+  const Program& traced(size_t program = 0) const { return *traced_[program]; }
+  // The texts whose keys and values are in the caches, one per row. NextToken keeps them. Whoever changes the
+  // parameters must clear them.
+  std::vector<std::vector<int32_t>>& cached() { return cached_; }
 
  private:
-  Program program_;
-  FunctionOptions how_;  // with the plan of executor compiled, until Bind
+  const Plan* LargestPlan() const;  // null unless the executor is compiled
+
+  std::vector<ForwardProgram> programs_;
   Runtime runtime_;
-  std::unique_ptr<Function> function_;
+  MeshShape mesh_;
+  FunctionOptions how_;
+  std::vector<std::unique_ptr<Program>> traced_;
+  std::vector<Plan> plans_;  // of executor compiled, until Bind
+  std::vector<std::unique_ptr<Function>> functions_;
+  std::vector<std::vector<int32_t>> cached_;
 };
 
 // A Forward that is bound to a State. The objects that it refers to must outlive it.

@@ -13,36 +13,27 @@ StepOptions OptionsFor(StepOptions options, const Context& context, DeviceKind d
   return options;
 }
 
-// Returns the program's slots and the model's parameters, but nothing that only training needs.
-std::vector<EntryInfo> EntriesFor(const ShardedModel& model, const ForwardProgram& program) {
-  std::vector<EntryInfo> entries = program.slots, parameters = model.Entries();
-  entries.insert(entries.end(), parameters.begin(), parameters.end());
-  return entries;
-}
-
 }  // namespace
 
-LoadedModel::LoadedModel(const Config& config, const StepOptions& options, ForwardProgram program,
+LoadedModel::LoadedModel(const Config& config, const StepOptions& options, std::vector<ForwardProgram> programs,
                          const Context& context, DeviceMesh& mesh, DeviceKind device)
     : config_(config),
       options_(OptionsFor(options, context, device)),
       mesh_(mesh),
       model_(ModelOf(config), options_.model),
       runtime_(RuntimeOf(context, mesh, device)),
-      program_(std::move(program)),
-      entries_(EntriesFor(model_, program_)),
       state_(mesh.shape(), mesh.coords(), runtime_.memory()),
-      forward_(
-          program_.phase, [this] { return program_.trace(model_.model(), options_); }, ExecutorOf(config), options_,
-          runtime_) {
+      forward_(std::move(programs), model_.model(), ExecutorOf(config), options_, runtime_) {
   CheckSame(mesh.World(), forward_.Hash(),
             "would issue other collectives than rank 0: do all ranks run the same build?");
 }
 
 absl::Status LoadedModel::Load(const ModelSource& source) {
-  MemoryNeed need = MemoryNeedOf(entries_, mesh_.shape(), forward_.plan());
+  MemoryNeed need = forward_.Need();
+  need += MemoryNeedOf(model_.Entries(), mesh_.shape(), nullptr);
   if (absl::Status s = CheckMemory(need, config_, runtime_.memory(), mesh_.World()); !s.ok()) return s;
-  AddEntries(state_, entries_);
+  AddEntries(state_, forward_.Entries());
+  AddEntries(state_, model_.Entries());
   if (absl::Status s = FirstFault(mesh_.World(), SetParameters(source)); !s.ok()) return s;
   forward_.Bind(state_);
   return absl::OkStatus();

@@ -1,4 +1,4 @@
-// LoadedModel: a trained model and one forward program over it, on the ranks of a mesh.
+// LoadedModel: a trained model and forward programs over it, on the ranks of a mesh.
 //
 //   LoadedModel model(config, options, {RandomPhase::kEval, EvalSums, SlotEntries(options)}, context, mesh, device);
 //   absl::Status status = model.Load(source);
@@ -12,23 +12,20 @@
 
 namespace weft {
 
-struct ForwardProgram {
-  RandomPhase phase;
-  std::vector<NamedValue> (*trace)(Model& model, const StepOptions& options);
-  std::vector<EntryInfo> slots;  // entries that the host writes before a run
-};
-
 class LoadedModel {
  public:
   // The config must be resolved and the same on all ranks. Config, context and mesh must outlive this. All ranks must
   // construct it together. Throws Error if ranks would issue different collectives.
+  LoadedModel(const Config& config, const StepOptions& options, std::vector<ForwardProgram> programs,
+              const Context& context, DeviceMesh& mesh, DeviceKind device);
   LoadedModel(const Config& config, const StepOptions& options, ForwardProgram program, const Context& context,
-              DeviceMesh& mesh, DeviceKind device);
+              DeviceMesh& mesh, DeviceKind device)
+      : LoadedModel(config, options, std::vector<ForwardProgram>{std::move(program)}, context, mesh, device) {}
 
   // Allocates memory and reads the weights. Returns the same result on all ranks: kResourceExhausted if there is too
   // little memory (nothing was allocated), or kInvalidArgument if the weights are not those of this model.
   absl::Status Load(const ModelSource& source);
-  // Returns the outputs of the program. All ranks must call it.
+  // Returns the outputs of the first program. All ranks must call it.
   std::vector<Tensor> Run() { return forward_.Run(); }
 
   operator BoundForward() { return {state_, options_, forward_}; }
@@ -45,8 +42,6 @@ class LoadedModel {
   DeviceMesh& mesh_;
   ShardedModel model_;
   Runtime runtime_;
-  ForwardProgram program_;
-  std::vector<EntryInfo> entries_;
   State state_;
   Forward forward_;
 };

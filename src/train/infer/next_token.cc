@@ -1,28 +1,59 @@
 #include "weft/train/infer/next_token.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "weft/core/ops/ops.h"
+#include "weft/parallel/nn/layers/kv_cache.h"
 #include "weft/train/config/config_check.h"
 #include "weft/train/config/model_of.h"
 
 namespace weft {
 namespace {
 
-constexpr const char *kWindow = "slot.window", *kLast = "slot.last";
+constexpr const char* kPast = "slot.past";
+std::string TokensSlot(int64_t tokens) { return fmt::format("slot.next.{}", tokens); }
+std::string LastSlot(int64_t tokens) { return fmt::format("slot.last.{}", tokens); }
 
-std::vector<NamedValue> NextLogits(Model& model, const StepOptions& o) {
-  Var tokens = Leaf(kWindow, DType::kI32, {1, o.tokens});        // [1, T]
-  Var last = Leaf(kLast, DType::kI32, {1, 1});                   // [1, 1]
-  Var logits = Cast(model.LogitsAt(tokens, last), DType::kF64);  // [1, 1, V]; f64 loses no bit
-  return {{"logits", logits}};
+Sharding RowPlacement(const StepOptions& o) {
+  return o.rows > 1 ? BatchPlacement(o.model.mesh) : Sharding(o.model.mesh.num_axes());
+}
+
+// Returns the logits of the last of at most `size` tokens per row.
+std::vector<NamedValue> NextLogits(Model& model, const StepOptions& o, int64_t size) {
+  Var tokens = Leaf(TokensSlot(size), DType::kI32, {o.rows, size}, RowPlacement(o));  // [B, T]
+  Var last = Leaf(LastSlot(size), DType::kI64, {o.rows}, RowPlacement(o));            // [B]
+  return {{"logits", Cast(model.LastLogits(tokens, last), DType::kF64)}};             // [B, 1, V]; f64 loses no bit
+}
+
+std::vector<NamedValue> CachedLogits(Model& model, const StepOptions& o, int64_t size) {
+  Var past = Leaf(kPast, DType::kI64, {o.rows}, RowPlacement(o));  // [B]
+  KvCache cache(past, RowPlacement(o), o.tokens);
+  std::vector<NamedValue> outputs = NextLogits(model, o, size);
+  for (const NamedValue& write : cache.TakeWrites()) WriteEntry(write.name, write.value);
+  return outputs;
+}
+
+// Few, because each is a program.
+std::vector<int64_t> Sizes(int64_t context) {
+  constexpr int64_t kLargest = 512;
+  std::vector<int64_t> sizes;
+  for (int64_t size = 1; size < std::min(context, kLargest); size *= 8) sizes.push_back(size);
+  sizes.push_back(std::min(context, kLargest));
+  return sizes;
+}
+
+int64_t SameBeginning(std::span<const int32_t> a, std::span<const int32_t> b) {
+  return std::mismatch(a.begin(), a.begin() + std::ptrdiff_t(std::min(a.size(), b.size())), b.begin()).first -
+         a.begin();
 }
 
 }  // namespace
 
-StepOptions NextTokenOptions(const Config& config, DeviceKind device) {
+StepOptions NextTokenOptions(const Config& config, DeviceKind device, int64_t rows) {
   StepOptions o = StepOptionsOf(config);
-  o.rows = 1;
+  o.rows = rows;
   o.tokens = config.model.context;
   DType& compute = o.model.precision.compute;
   bool narrow = compute == DType::kBF16 || compute == DType::kF16;
@@ -30,29 +61,112 @@ StepOptions NextTokenOptions(const Config& config, DeviceKind device) {
   return o;
 }
 
-ForwardProgram NextTokenProgram(const StepOptions& o) {
-  Sharding replicated(o.model.mesh.num_axes());
-  return {RandomPhase::kGenerate,
-          NextLogits,
-          {{kWindow, EntryKind::kSlot, DType::kI32, {1, o.tokens}, replicated},
-           {kLast, EntryKind::kSlot, DType::kI32, {1, 1}, replicated}}};
+std::vector<ForwardProgram> NextTokenPrograms(const StepOptions& o, bool cache) {
+  std::vector<ForwardProgram> programs;
+  for (int64_t size : cache ? Sizes(o.tokens) : std::vector<int64_t>{o.tokens}) {
+    auto trace = [cache, size](Model& model, const StepOptions& options) {
+      return cache ? CachedLogits(model, options, size) : NextLogits(model, options, size);
+    };
+    Sharding rows = RowPlacement(o);
+    programs.push_back({RandomPhase::kGenerate,
+                        trace,
+                        {{TokensSlot(size), EntryKind::kSlot, DType::kI32, {o.rows, size}, rows},
+                         {LastSlot(size), EntryKind::kSlot, DType::kI64, {o.rows}, rows}},
+                        size});
+    if (cache) programs.back().slots.push_back({kPast, EntryKind::kSlot, DType::kI64, {o.rows}, rows});
+  }
+  return programs;
 }
 
-std::span<const double> NextToken::Logits(std::span<const int32_t> tokens) {
-  auto context = size_t(model_.options.tokens);
-  std::span<const int32_t> seen = tokens.last(std::min(tokens.size(), context));
-  window_.assign(context, 0);
-  std::copy(seen.begin(), seen.end(), window_.begin());
-  auto last = int32_t(seen.size()) - 1;
-  Write(kWindow, window_);
-  Write(kLast, {&last, 1});
-  logits_ = model_.forward.Run()[0];
-  return {logits_.as<double>(), size_t(logits_.num_elements())};
+const std::vector<std::span<const double>>& NextToken::Logits(std::span<const Tokens> texts) {
+  auto context = size_t(model_.options.tokens), rows = size_t(model_.options.rows);
+  WEFT_CHECK(texts.size() <= rows, fmt::format("next token: expected at most {} texts, got {}", rows, texts.size()));
+  WEFT_CHECK(std::any_of(texts.begin(), texts.end(), [](Tokens text) { return !text.empty(); }),
+             "next token: expected a text with a token, got none");
+  std::vector<Tokens> seen(rows);
+  for (size_t row = 0; row < texts.size(); row++) seen[row] = texts[row].last(std::min(texts[row].size(), context));
+  logits_.assign(rows, {});
+  results_.clear();
+  model_.forward.cached().resize(rows);
+  while (Read(seen)) {
+  }
+  return logits_;
 }
 
-void NextToken::Write(const char* slot, std::span<const int32_t> values) {
+// Returns the smallest program that is large enough, unless most of it would be padding. Then returns one that the
+// tokens fill, and more runs follow.
+size_t NextToken::ChooseProgram(int64_t tokens) const {
+  const std::vector<ForwardProgram>& programs = model_.forward.programs();
+  size_t at = 0;
+  while (at + 1 < programs.size() && programs[at].tokens < tokens) at++;
+  return at > 0 && programs[at].tokens > 2 * tokens ? at - 1 : at;
+}
+
+// Returns how many tokens of a row must be read. The last one is always read, because its logits are not kept.
+int64_t NextToken::Needed(size_t row, Tokens text) const {
+  if (text.empty() || !logits_[row].empty()) return 0;
+  return int64_t(text.size()) - Kept(row, text);
+}
+
+int64_t NextToken::Kept(size_t row, Tokens text) const {
+  return std::min(SameBeginning(model_.forward.cached()[row], text), int64_t(text.size()) - 1);
+}
+
+// Returns what a run of `size` tokens reads of a row. A row that needs no token gets padding after its cached tokens. A
+// run must end within the cache, so near its end it reads some tokens again.
+NextToken::Part NextToken::PartOf(size_t row, Tokens text, int64_t size) const {
+  int64_t most = model_.options.tokens - size;
+  if (Needed(row, text) == 0) return {std::min(int64_t(model_.forward.cached()[row].size()), most), 0};
+  int64_t start = std::min(Kept(row, text), most);
+  return {start, std::min(size, int64_t(text.size()) - start)};
+}
+
+// Runs one program, and notes the logits of the texts that it has read to their end. Returns false, and runs nothing,
+// if no text needs it.
+bool NextToken::Read(std::span<const Tokens> texts) {
+  int64_t needed = 0;
+  for (size_t row = 0; row < texts.size(); row++) needed = std::max(needed, Needed(row, texts[row]));
+  if (needed == 0) return false;
+  size_t program = ChooseProgram(needed);
+  int64_t size = model_.forward.programs()[program].tokens;
+  std::vector<Part> parts;
+  for (size_t row = 0; row < texts.size(); row++) parts.push_back(PartOf(row, texts[row], size));
+  Fill(size, texts, parts);
+  results_.push_back(model_.forward.Run(program)[0]);  // [B, 1, V]
+  tokens_read_ += size * int64_t(texts.size());
+  auto vocab = size_t(results_.back().num_elements()) / texts.size();
+  for (size_t row = 0; row < texts.size(); row++) {
+    auto [start, count] = parts[row];
+    std::vector<int32_t>& cached = model_.forward.cached()[row];
+    cached.resize(std::min(cached.size(), size_t(start)));
+    Tokens read = texts[row].subspan(count ? size_t(start) : 0, size_t(count));
+    cached.insert(cached.end(), read.begin(), read.end());
+    if (count && start + count == int64_t(texts[row].size()))
+      logits_[row] = {results_.back().as<double>() + row * vocab, vocab};
+  }
+  return true;
+}
+
+// Writes this rank's rows of the slots.
+void NextToken::Fill(int64_t size, std::span<const Tokens> texts, std::span<const Part> parts) {
   State& state = model_.state;
-  state.device().Copy(state.At(slot).local.data(), values.data(), values.size_bytes());
+  DimView rows = state.View(TokensSlot(size)).dim(0);
+  std::vector<int32_t> tokens(size_t(rows.capacity * size));
+  std::vector<int64_t> last(size_t(rows.capacity)), past(size_t(rows.capacity));
+  for (int64_t i = 0; i < rows.extent; i++) {
+    auto row = size_t(rows.offset + i);
+    auto [start, count] = parts[row];
+    Tokens read = texts[row].subspan(count ? size_t(start) : 0, size_t(count));
+    std::copy(read.begin(), read.end(), tokens.begin() + i * size);
+    last[size_t(i)] = std::max<int64_t>(count - 1, 0);
+    past[size_t(i)] = start;
+  }
+  auto write = [&](const std::string& slot, const auto& values) {
+    state.device().Copy(state.At(slot).local.data(), values.data(), values.size() * sizeof(values[0]));
+  };
+  write(TokensSlot(size), tokens);
+  write(LastSlot(size), last);
+  if (state.Has(kPast)) write(kPast, past);
   state.device().Synchronize();  // before the host's memory changes
 }
 

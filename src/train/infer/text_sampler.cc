@@ -25,19 +25,16 @@ class TextSampler final : public StepSampler {
         tokenizer_(tokenizer),
         options_(OptionsFor(config, context, device)),
         model_(ModelOf(config), options_.model),
-        program_(NextTokenProgram(options_)),
-        mesh_(mesh),
-        forward_(
-            program_.phase, [this] { return program_.trace(model_.model(), options_); }, ExecutorOf(config), options_,
-            Runtime{&context, &mesh, mesh.shape(), mesh.coords(), device}) {
+        forward_(NextTokenPrograms(options_), model_.model(), ExecutorOf(config), options_,
+                 Runtime{&context, &mesh, mesh.shape(), mesh.coords(), device}) {
     CheckSame(mesh.World(), forward_.Hash(),
               "would issue other collectives than rank 0: do all ranks run the same build?");
   }
 
-  MemoryNeed Need() const override { return MemoryNeedOf(program_.slots, mesh_.shape(), forward_.plan()); }
+  MemoryNeed Need() const override { return forward_.Need(); }
 
   void Bind(State& state) override {
-    AddEntries(state, program_.slots);
+    AddEntries(state, forward_.Entries());
     forward_.Bind(state);
     state_ = &state;
   }
@@ -47,6 +44,7 @@ class TextSampler final : public StepSampler {
     options.sampler = {.temperature = kTemperature, .seed = uint64_t(config_.train.seed)};
     absl::StatusOr<std::vector<int32_t>> prompt = PromptTokens(options, tokenizer_, config_.model.context);
     if (!prompt.ok()) return prompt.status();
+    forward_.cached().clear();  // the parameters have changed
     std::string text;
     absl::Status status =
         Generate({*state_, options_, forward_}, tokenizer_, *prompt, options, [&](std::string_view piece) {
@@ -61,8 +59,6 @@ class TextSampler final : public StepSampler {
   const Tokenizer& tokenizer_;
   StepOptions options_;
   ShardedModel model_;
-  ForwardProgram program_;
-  DeviceMesh& mesh_;
   Forward forward_;
   State* state_ = nullptr;
 };

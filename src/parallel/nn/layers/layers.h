@@ -22,6 +22,7 @@ class Linear : public Layer {
          Role role = kOfBlock);
   // Returns the number of leading dims of the weight over which the product sums, whatever the role is.
   int summed_dims() const;
+  const Parameter& weight() const { return weight_; }
 
  protected:
   Var Forward(Var x) override;

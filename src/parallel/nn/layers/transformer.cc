@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "weft/core/ops/ops.h"
+#include "weft/parallel/nn/layers/kv_cache.h"
 
 namespace weft {
 namespace {
@@ -14,6 +15,13 @@ ParameterInit Residual(const TransformerConfig& c) {
   return {ParameterInit::kNormal, c.init_std / std::sqrt(2.0 * double(c.layers))};
 }
 Shape BiasOr(const TransformerConfig& c, Shape shape) { return c.bias ? shape : Shape{}; }
+// Returns the placement of the heads that a weight [C, G, D] makes, as dims [G, D].
+Sharding HeadPlacement(const nn::Linear& linear) {
+  Sharding used = ModelScope::Current().Used(linear.weight()), heads(used.num_axes());
+  for (int axis = 0; axis < used.num_axes(); axis++)
+    if (used[axis].kind == Placement::kShard && used[axis].dim == 1) heads.Set(axis, Shard(0));
+  return heads;
+}
 }  // namespace
 
 void Check(const TransformerConfig& c) {
@@ -51,14 +59,20 @@ Attention::Attention(Module* parent, const std::string& name, const TransformerC
 
 Var Attention::Attend(Var x, Var memory) {
   Var q = products_.q(x), k = products_.k(memory), v = products_.v(memory);  // [B, T, H, D], [B, S, G, D] twice
+  KvCache* cache = config_.causal ? KvCache::Current() : nullptr;
   if (config_.rope_theta != 0) {
-    RopeOptions rope{config_.rope_theta, config_.rope_scaling, config_.rotated_dims()};
+    RopeOptions rope{config_.rope_theta, config_.rope_scaling, config_.rotated_dims(), cache ? cache->past() : Var()};
     q = Rope(q, rope);  // [B, T, H, D]
     k = Rope(k, rope);  // [B, S, G, D]
   }
   SdpaOptions options{.causal = config_.causal, .scale = config_.attention_scale};
   if (window_ > 0) options.left = window_ - 1;
   options.softcap = config_.attention_softcap;
+  if (cache) {
+    k = cache->Append(path() + ".k", k, HeadPlacement(products_.k));  // [B, S, G, D]
+    v = cache->Append(path() + ".v", v, HeadPlacement(products_.v));  // [B, S, G, D]
+    options.offsets = cache->past();
+  }
   return Dropout(products_.proj(Sdpa(q, k, v, options)), config_.dropout);  // [B, T, C]
 }
 
@@ -159,8 +173,9 @@ Var Embedded(nn::Embedding& embed, const Parameter* positions, Var tokens, const
   Var x = embed(tokens);                                // [B, T, C]
   if (c.embed_scale != 1) x = Scale(x, c.embed_scale);  // [B, T, C]
   if (!positions) return x;
-  Var p = positions->Use();                                       // [context, C]
-  return x + (length == c.context ? p : Slice(p, 0, 0, length));  // [B, T, C]
+  Var p = positions->Use();                                                                          // [context, C]
+  if (KvCache* cache = KvCache::Current()) return x + weft::Embedding(p, cache->Positions(length));  // [B, T, C]
+  return x + (length == c.context ? p : Slice(p, 0, 0, length));                                     // [B, T, C]
 }
 
 Var Transformer::Hidden(Var tokens) {
@@ -181,6 +196,12 @@ Var Transformer::Forward(Var tokens) { return Logits(Hidden(tokens)); }  // [B, 
 Var Transformer::LogitsAt(Var tokens, Var places) {
   Var rows = Merge(Hidden(tokens), 0);           // [B T, C]
   return Logits(weft::Embedding(rows, places));  // [R, N, V]
+}
+
+Var Transformer::LastLogits(Var tokens, Var last) {
+  Var hidden = Hidden(tokens);                                       // [B, T, C]
+  if (tokens.dim(1) > 1) hidden = DynamicSlice(hidden, last, 1, 1);  // [B, 1, C]
+  return Logits(hidden);                                             // [B, 1, V]
 }
 
 std::unique_ptr<Model> MakeModel(const TransformerConfig& c) {

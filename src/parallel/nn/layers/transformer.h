@@ -53,8 +53,8 @@ struct TransformerConfig {
 void Check(const TransformerConfig& config);  // throws Error if sizes do not fit together
 // Returns the FLOPs of one token's attention to `tokens` tokens, over all layers, forward and backward.
 double AttentionFlops(const TransformerConfig& config, int64_t tokens);
-// Returns the embeddings of tokens [B, T], plus those of their positions if `positions` is not null: [B, T, C]. Throws
-// Error if T is larger than config.context.
+// Returns the embeddings of tokens [B, T], plus those of their positions if `positions` is not null: [B, T, C]. Under a
+// KvCache, positions begin after the tokens that a row has seen. Throws Error if T is larger than config.context.
 Var Embedded(nn::Embedding& embed, const Parameter* positions, Var tokens, const TransformerConfig& config);
 
 class Attention : public Layer {
@@ -64,7 +64,8 @@ class Attention : public Layer {
 
  protected:
   Var Forward(Var x) override { return Attend(x, x); }  // [B, T, C] -> [B, T, C]
-  // Queries of x [B, T, C] attend to keys and values of a memory [B, S, C].
+  // Queries of x [B, T, C] attend to keys and values of a memory [B, S, C]. Under a KvCache, causal attention also
+  // attends to those of the tokens that a row has seen.
   Var Attend(Var x, Var memory);
 
  private:
@@ -145,6 +146,7 @@ class Transformer : public Model {
     return !head && (&parameter == &embed_.weight() || &parameter == positions_.get());
   }
   Var LogitsAt(Var tokens, Var places) override;
+  Var LastLogits(Var tokens, Var last) override;
   double AttentionFlops(int64_t tokens) const override { return weft::AttentionFlops(config_, tokens); }
 
  protected:

@@ -1,0 +1,32 @@
+#include "weft/parallel/nn/layers/kv_cache.h"
+
+#include <utility>
+
+#include "weft/core/ops/ops.h"
+
+namespace weft {
+namespace {
+thread_local KvCache* current = nullptr;
+}  // namespace
+
+KvCache::KvCache(Var past, const Sharding& batch, int64_t capacity)
+    : past_(std::move(past)), batch_(batch), capacity_(capacity), outer_(std::exchange(current, this)) {}
+KvCache::~KvCache() { current = outer_; }
+KvCache* KvCache::Current() { return current; }
+
+Var KvCache::Positions(int64_t tokens) const {
+  return Broadcast(past_, 1, tokens) + Iota(1, DType::kI64, {past_.dim(0), tokens});  // [B, T]
+}
+
+Var KvCache::Append(const std::string& name, const Var& x, const Sharding& heads) {
+  Sharding placement = batch_;
+  for (int axis = 0; axis < heads.num_axes(); axis++)
+    if (heads[axis].kind == Placement::kShard) placement.Set(axis, Shard(heads[axis].dim + 2));
+  std::string entry = kCacheEntry + name;
+  Var before = Leaf(entry, x.dtype(), {x.dim(0), capacity_, x.dim(2), x.dim(3)}, placement);  // [B, S, G, D]
+  Var after = DynamicUpdate(before, x, past_, 1);                                             // [B, S, G, D]
+  writes_.push_back({entry, after});
+  return after;
+}
+
+}  // namespace weft

@@ -1,0 +1,52 @@
+// KvCache: the keys and values of the tokens that a model has seen, so that a call needs only the new tokens.
+//
+//   Var past = Leaf("slot.past", DType::kI64, {rows}, batch);        // [B]: how many tokens each row has seen
+//   KvCache cache(past, batch, context);
+//   Var logits = model.LastLogits(tokens, last);                     // tokens [B, T]: the next ones of each row
+//   for (const NamedValue& write : cache.TakeWrites()) WriteEntry(write.name, write.value);
+//
+// While a KvCache lives, causal attention layers of this thread write the keys and values of the new tokens to entries
+// of the State, and attend to these entries. Layers take positions from it. So models need no code for it. The entries
+// have names that begin with kCacheEntry; the program's leaves say what they are.
+//
+// B rows, T new tokens, S capacity, G key-value heads, D head size.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "weft/core/ir/graph.h"
+#include "weft/parallel/nn/module.h"
+
+namespace weft {
+
+inline constexpr const char* kCacheEntry = "cache.";
+
+// Thread-local; the innermost scope applies.
+class KvCache {
+ public:
+  // Row b has seen past[b] tokens; past is i64 [B], placed as `batch`. Entries have room for `capacity` tokens per row.
+  // All past[b] + T must be at most `capacity`.
+  KvCache(Var past, const Sharding& batch, int64_t capacity);
+  ~KvCache();
+  KvCache(const KvCache&) = delete;
+  KvCache& operator=(const KvCache&) = delete;
+  static KvCache* Current();  // null if there is none
+
+  const Var& past() const { return past_; }
+  // Returns the positions of `tokens` new tokens per row in their texts, i64 [B, T].
+  Var Positions(int64_t tokens) const;
+  // Writes x [B, T, G, D] to the entry `name` and returns the whole entry, [B, S, G, D]. `heads` is the placement of G
+  // and D, as dims 0 and 1.
+  Var Append(const std::string& name, const Var& x, const Sharding& heads);
+  // Returns the new values of the entries.
+  std::vector<NamedValue> TakeWrites() { return std::move(writes_); }
+
+ private:
+  Var past_;
+  Sharding batch_;
+  int64_t capacity_;
+  std::vector<NamedValue> writes_;
+  KvCache* outer_;
+};
+
+}  // namespace weft
