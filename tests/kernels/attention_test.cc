@@ -347,6 +347,26 @@ TEST(Rope, RotatesTheFirstDimsOnly) {
     }
 }
 
+// Each sequence is rotated as one that starts at its offset, bit for bit.
+TEST(Rope, OffsetsMoveTheirSequences) {
+  Rng rng(50);
+  for (DType dtype : Floats())
+    for (int64_t T : {1, 5, 40})
+      for (int64_t D : {6, 64, 80}) {
+        const int64_t offsets[] = {0, 13, 100};
+        Box x = RandomBox(rng, dtype, {3, T, 4, D}), y(dtype, {3, T, 4, D}), starts(DType::kI64, {3});
+        for (int64_t b = 0; b < 3; b++) starts.Set(b, double(offsets[b]));
+        RunKernel(Op::kRope, {{"theta", 10000.0}, {"inverse", 0}, {"start", 2}}, {&x, &starts}, {&y});
+        for (int64_t b = 0; b < 3; b++) {
+          int64_t count = T * 4 * D;
+          Box one(dtype, {1, T, 4, D}), want(dtype, {1, T, 4, D});
+          for (int64_t i = 0; i < count; i++) one.Set(i, x.Get(b * count + i));
+          RunKernel(Op::kRope, {{"theta", 10000.0}, {"inverse", 0}, {"start", 2 + offsets[b]}}, {&one}, {&want});
+          for (int64_t i = 0; i < count; i++) ASSERT_EQ(y.Get(b * count + i), want.Get(i)) << b << " " << i;
+        }
+      }
+}
+
 // One launch rotates tensors with several head counts. The bits are those of one launch per tensor.
 TEST(Rope, ManyAtOnceEqualOneByOne) {
   Rng rng(47);

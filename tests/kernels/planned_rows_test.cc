@@ -102,6 +102,7 @@ void AddAttention(std::vector<Call>& calls, DType dtype, int64_t tokens, int64_t
   }
   calls.push_back({Op::kRope, {{"theta", 1e4}}, {q}, {q}});
   calls.push_back({Op::kRope, {{"theta", 1e4}, {"rotated", size / 4 * 2}}, {q}, {q}});
+  calls.push_back({Op::kRope, {{"theta", 1e4}}, {q, View(DType::kI64, {2})}, {q}});
 }
 
 void AddEmbeddings(std::vector<Call>& calls, DType dtype, int64_t ids, int64_t rows, int64_t columns) {

@@ -1,6 +1,6 @@
 // Sdpa forward: blocks of queries against blocks of keys with a running softmax. Memory is linear in the sequence
-// length.
-#include "weft/kernels/cpu/attention/sdpa_scores.h"
+// length. Single queries have their own loop (sdpa_row.h).
+#include "weft/kernels/cpu/attention/sdpa_row.h"
 #include "weft/kernels/cpu/families.h"
 
 namespace weft::cpu {
@@ -66,20 +66,6 @@ void AddKeys(const SdpaSizes& z, const ScoreRules<C>& rules, const Tiles<C>& t, 
   TileProduct<C>(z.E, width, n, Transposed(v), t.s, width, t.o, width, !empty);  // [E, Q]
 }
 
-// Ends the running softmax of a query. Returns its log-sum-exp, and turns `sum` into the factor of its results.
-template <class C>
-C EndSoftmax(const ScoreRules<C>& rules, int64_t h, C largest, C& sum) {
-  constexpr C kNone = -std::numeric_limits<C>::infinity();
-  C top = largest, total = sum, factor = 1;
-  if (C sink = rules.has_sinks() ? rules.Sink(h) : kNone; sink > kNone) {
-    top = std::max(largest, sink);
-    factor = std::exp(largest - top);
-    total = sum * factor + std::exp(sink - top);
-  }
-  sum = total > 0 ? factor / total : C(0);
-  return top + std::log(total);
-}
-
 // Computes queries [first, first + n) of one head.
 template <class C>
 void QueryBlock(const KernelCall& call, const SdpaSizes& z, const ScoreRules<C>& rules, const Tiles<C>& t, int64_t b,
@@ -112,6 +98,14 @@ void SdpaAs(const KernelCall& call) {
   SdpaSizes z(call, kLanes<C>);
   ScoreRules<C> rules(call, z, 3);
   size_t slot_bytes = Tiles<C>(z, nullptr).bytes;
+  if (z.T == 1) {
+    constexpr int64_t kFew = 32768;  // below so many products, waking threads costs more than they save
+    bool few = z.B * z.H * z.D * std::min(z.S, z.B > 0 ? rules.Keys(0, 0, 1).end : 0) < kFew;
+    return ParallelSlots(call, z.B * z.H, few ? 1 : Threads(call), [&](int64_t slot, int64_t begin, int64_t end) {
+      Tiles<C> tiles(z, static_cast<char*>(call.workspace) + size_t(slot) * slot_bytes);
+      for (int64_t i = begin; i < end; i++) QueryRow(call, z, rules, tiles, i / z.H, i % z.H);
+    });
+  }
   int64_t blocks = CeilDiv(z.T, z.query_block);
   ParallelSlots(call, z.B * z.H * blocks, Threads(call), [&](int64_t slot, int64_t begin, int64_t end) {
     Tiles<C> tiles(z, static_cast<char*>(call.workspace) + size_t(slot) * slot_bytes);

@@ -43,7 +43,9 @@ void EinsumPlan::ChooseBlocks() {
   block_n = std::max<int64_t>(n, 1);
   if (a_direct && b_direct && out_direct) {
     if (batch >= 16) return;
-    if (m >= 512)
+    if (m == 1 && n * k >= 65536)  // it takes as long as reading b, so all threads must read
+      block_n = std::min<int64_t>(RoundUp(CeilDiv(n, 8), 16), 512);
+    else if (m >= 512)
       block_m = 256;
     else if (n >= 512)
       block_n = 256;

@@ -27,10 +27,29 @@ void Call(CBLAS_TRANSPOSE ta, CBLAS_TRANSPOSE tb, int m, int n, int k, const dou
   Blas().dgemm(CblasRowMajor, ta, tb, m, n, k, 1.0, a, lda, b, ldb, 0.0, c, ldc);
 }
 
+void CallVector(CBLAS_TRANSPOSE tb, int rows, int columns, const float* b, int ldb, const float* a, int step,
+                float* c) {
+  Blas().sgemv(CblasRowMajor, tb, rows, columns, 1.0f, b, ldb, a, step, 0.0f, c, 1);
+}
+void CallVector(CBLAS_TRANSPOSE tb, int rows, int columns, const double* b, int ldb, const double* a, int step,
+                double* c) {
+  Blas().dgemv(CblasRowMajor, tb, rows, columns, 1.0, b, ldb, a, step, 0.0, c, 1);
+}
+
+// A product of matrices would first copy b, which costs more than the product of a single row.
+template <class C>
+void RowTimesMatrix(int64_t n, int64_t k, Matrix<const C> a, Matrix<const C> b, Matrix<C> c) {
+  if (b.column == 1)
+    CallVector(CblasTrans, int(k), int(n), b.data, int(std::max(b.row, n)), a.data, int(a.column), c.data);
+  else
+    CallVector(CblasNoTrans, int(n), int(k), b.data, int(std::max(b.column, k)), a.data, int(a.column), c.data);
+}
+
 }  // namespace
 
 template <class C>
 void Gemm(int64_t m, int64_t n, int64_t k, Matrix<const C> a, Matrix<const C> b, Matrix<C> c) {
+  if (m == 1 && a.column > 0 && n > 0) return RowTimesMatrix(n, k, a, b, c);
   bool ta = a.column != 1, tb = b.column != 1;
   // The stride of a dim of extent 1 is never used and may be anything, but BLAS checks it nevertheless.
   int lda = int(std::max(ta ? a.column : a.row, ta ? m : k)), ldb = int(std::max(tb ? b.column : b.row, tb ? k : n));

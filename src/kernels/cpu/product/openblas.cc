@@ -68,6 +68,7 @@ absl::StatusOr<OpenBlas> Load() {
   OpenBlas blas{.note = choice.note};
   for (const absl::Status& found :
        {Find(*library, "cblas_sgemm", blas.sgemm), Find(*library, "cblas_dgemm", blas.dgemm),
+        Find(*library, "cblas_sgemv", blas.sgemv), Find(*library, "cblas_dgemv", blas.dgemv),
         Find(*library, "openblas_set_num_threads", blas.set_num_threads),
         Find(*library, "openblas_get_corename", blas.corename)})
     if (!found.ok()) return found;

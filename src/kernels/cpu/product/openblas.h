@@ -12,6 +12,8 @@ namespace weft::cpu {
 struct OpenBlas {
   decltype(&cblas_sgemm) sgemm;
   decltype(&cblas_dgemm) dgemm;
+  decltype(&cblas_sgemv) sgemv;
+  decltype(&cblas_dgemv) dgemv;
   decltype(&openblas_set_num_threads) set_num_threads;
   decltype(&openblas_get_corename) corename;
   // The pool from which a running product takes a buffer. take_buffer maps another buffer when all are in use, and
