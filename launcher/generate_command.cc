@@ -3,8 +3,10 @@
 #include <fmt/ranges.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <memory>
 
 #include "launcher/rank.h"
 #include "launcher/repl.h"
@@ -21,8 +23,9 @@ namespace weft {
 namespace {
 
 constexpr const char* kHelp =
-    R"(usage: weft generate [CHECKPOINT|CONFIG] [prompt="..."] [tokens=200] [temperature=1] [top_k=0] [top_p=1]
-                     [greedy=false] [seed=1] [samples=1] [stop="..."]... [repl=false] [key=value...]
+    R"(usage: weft generate [CHECKPOINT|CONFIG] [prompt="..."]... [prompts=FILE] [tokens=200] [temperature=1] [top_k=0]
+                     [top_p=1] [greedy=false] [seed=1] [samples=1] [batch=8] [cache=true] [stop="..."]...
+                     [repl=false] [key=value...]
 
 Prints text that a trained model writes, after the prompt, as it grows.
 CHECKPOINT is the folder of a checkpoint, or one that holds some: then the newest whole one is taken. CONFIG takes the
@@ -36,9 +39,12 @@ temperature  sharpens the distribution below 1 and flattens it above; 0: greedy
 top_k, top_p draw from the k likeliest tokens only (0: all), and of these from the likeliest that make up share p
 greedy       takes the token of the largest logit each time, the lowest of equal ones
 seed         the same seed gives the same text, on any number of ranks
-samples      writes N texts; text i does not depend on N, and text 1 is that of samples=1
+samples      writes N texts of each prompt; text i does not depend on N, and text 1 is that of samples=1
+batch        writes so many texts at a time; no text depends on it
+cache        keeps the keys and values of earlier tokens; false: computes them again for each token
 stop         ends a text before this string; may be given several times; \n, \r, \t and \\ are escapes
-prompt       prompt=FILE:PATH reads the prompt from a file, with its line ends
+prompt       prompt=FILE:PATH reads the prompt from a file, with its line ends; several prompts give several texts
+prompts      a file with one prompt per line; blank lines are left out
 repl         reads lines from stdin; the model continues the text after each; an empty line adds nothing.
              ctrl-C stops a text; ctrl-D, or ctrl-C between texts, ends. A tokens= limit and stop= apply to each line
 ranks        starts so many ranks, with mpirun
@@ -52,7 +58,8 @@ struct Job {
   GenerateOptions options;
   ModelSource source;
   Tokenizer tokenizer;
-  std::vector<int32_t> prompt;
+  std::vector<GenerateOptions> each;         // per prompt
+  std::vector<std::vector<int32_t>> tokens;  // of each prompt
 };
 absl::StatusOr<Job> Load(Words words, const Ranks& ranks) {
   absl::StatusOr<GenerateOptions> options = TakeGenerateOptions(words);
@@ -70,9 +77,14 @@ absl::StatusOr<Job> Load(Words words, const Ranks& ranks) {
   absl::StatusOr<Tokenizer> tokenizer = TokenizerOf(*source);
   if (!tokenizer.ok()) return tokenizer.status();
   if (absl::Status s = ResolveVocab(source->config, tokenizer->vocab()); !s.ok()) return s;
-  absl::StatusOr<std::vector<int32_t>> prompt = PromptTokens(*options, *tokenizer, source->config.model.context);
-  if (!prompt.ok()) return prompt.status();
-  return Job{*std::move(options), *std::move(source), *std::move(tokenizer), *std::move(prompt)};
+  std::vector<std::vector<int32_t>> tokens;
+  for (const GenerateOptions& one : options->EachPrompt()) {
+    absl::StatusOr<std::vector<int32_t>> prompt = PromptTokens(one, *tokenizer, source->config.model.context);
+    if (!prompt.ok()) return prompt.status();
+    tokens.push_back(*std::move(prompt));
+  }
+  std::vector<GenerateOptions> each = options->EachPrompt();
+  return Job{*std::move(options), *std::move(source), *std::move(tokenizer), std::move(each), std::move(tokens)};
 }
 
 // Prints texts on rank 0's stdout.
@@ -113,24 +125,56 @@ bool IsTyped() {
   return isatty(STDIN_FILENO) && isatty(STDOUT_FILENO);
 }
 
+std::string HeadOf(const Job& job, int64_t text) {
+  auto prompts = int64_t(job.each.size()), samples = job.options.samples;
+  std::string prompt = prompts > 1 ? fmt::format("prompt {} of {}", text / samples + 1, prompts) : "";
+  std::string sample = samples > 1 ? fmt::format("sample {} of {}", text % samples + 1, samples) : "";
+  if (prompt.empty() && sample.empty()) return "";
+  return fmt::format("--- {}{}{} ---\n", prompt, prompt.empty() || sample.empty() ? "" : ", ", sample);
+}
+
 // The functions below return the number of tokens written.
-absl::StatusOr<int64_t> WriteSamples(const BoundForward& model, const Job& job, TextOutput& output) {
-  int64_t tokens = 0, samples = job.options.samples;
-  auto show = [&](std::string_view text) { output.Show(text); };
-  for (int64_t i = 0; i < samples; i++) {
-    if (samples > 1) show(fmt::format("--- sample {} of {} ---\n", i + 1, samples));
-    auto made = Generate(model, job.tokenizer, job.prompt, job.options, show, i);
-    show("\n");
+
+// Writes texts [first, last). The first is shown as it grows, the others when all have ended.
+absl::StatusOr<int64_t> WriteBatch(const BoundForward& model, const Job& job, int64_t first, int64_t last,
+                                   TextOutput& output) {
+  std::vector<std::unique_ptr<TextWriter>> writers;
+  std::vector<TextWriter*> each;
+  std::vector<ShowText> shows;
+  std::vector<std::string> waiting(size_t(last - first));
+  for (int64_t text = first; text < last; text++) {
+    auto prompt = size_t(text / job.options.samples), at = size_t(text - first);
+    writers.push_back(std::make_unique<TextWriter>(model, job.tokenizer, job.tokens[prompt], job.each[prompt],
+                                                   text % job.options.samples));
+    each.push_back(writers.back().get());
+    shows.push_back([&, at](std::string_view piece) {
+      if (at == 0) return output.Show(piece);
+      waiting[at] += piece;
+    });
+    shows.back()(HeadOf(job, text));
+    writers.back()->ShowPrompt(shows.back());
+  }
+  absl::StatusOr<int64_t> tokens = WriteTogether(model, each, shows);
+  for (std::string& text : waiting) {
+    output.Show(text + "\n");
     if (absl::Status s = output.Finish(); !s.ok()) return s;
+  }
+  return tokens;
+}
+
+absl::StatusOr<int64_t> WriteTexts(const BoundForward& model, const Job& job, TextOutput& output) {
+  int64_t tokens = 0, rows = model.options.rows;
+  for (int64_t first = 0; first < job.options.texts(); first += rows) {
+    auto made = WriteBatch(model, job, first, std::min(first + rows, job.options.texts()), output);
     if (!made.ok()) return made.status();
-    tokens += int64_t(made->size());
+    tokens += *made;
   }
   return tokens;
 }
 
 absl::StatusOr<int64_t> WriteReplies(const BoundForward& model, const Job& job, const Ranks& ranks,
                                      TextOutput& output) {
-  TextWriter writer(model, job.tokenizer, job.prompt, job.options);
+  TextWriter writer(model, job.tokenizer, job.tokens[0], job.options);
   ReplOutput repl{.show = [&](std::string_view text) { output.Show(text); },
                   .finish = [&] { return output.Finish(); },
                   .asks = IsTyped()};
@@ -141,14 +185,15 @@ absl::StatusOr<int64_t> WriteReplies(const BoundForward& model, const Job& job, 
 
 absl::Status Write(const Job& job, const RankMesh& rank, const Ranks& ranks) {
   const Config& config = job.source.config;
-  StepOptions options = NextTokenOptions(config, rank.device);
-  LoadedModel model(config, options, NextTokenPrograms(options), *rank.context, *rank.mesh, rank.device);
+  StepOptions options = NextTokenOptions(config, rank.device, std::min(job.options.batch, job.options.texts()));
+  LoadedModel model(config, options, NextTokenPrograms(options, job.options.cache), *rank.context, *rank.mesh,
+                    rank.device);
   if (absl::Status s = model.Load(job.source); !s.ok()) return s;
   bool writes = rank.context->rank() == 0;
   TextOutput output(writes, rank.mesh->World());
   auto start = std::chrono::steady_clock::now();
   absl::StatusOr<int64_t> tokens =
-      job.options.repl ? WriteReplies(model, job, ranks, output) : WriteSamples(model, job, output);
+      job.options.repl ? WriteReplies(model, job, ranks, output) : WriteTexts(model, job, output);
   if (!tokens.ok()) return tokens.status();
   double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   if (writes && !job.options.repl)  // a conversation waits for its lines, so its speed would mean nothing

@@ -2,6 +2,7 @@
 
 #include "weft/core/ops/ops.h"
 #include "weft/core/transforms/grad.h"
+#include "weft/parallel/nn/kv_cache.h"
 
 namespace weft {
 
@@ -10,6 +11,7 @@ Loss Model::LossOf(Var tokens, Var targets, const CrossEntropyOptions& options) 
 }
 
 Var Model::LastLogits(Var tokens, Var last) {
+  WEFT_CHECK(!KvCache::Current(), "the model keeps no keys and values of earlier tokens; use cache=false");
   Var row = Iota(0, DType::kI64, {tokens.dim(0)});                                  // [B]
   Var places = last + row * Full(double(tokens.dim(1)), row.dtype(), row.shape());  // [B]
   return LogitsAt(tokens, Unsqueeze(places, 1));                                    // [B, 1, V]

@@ -33,7 +33,8 @@ class Model : public Layer {
   virtual Loss LossOf(Var tokens, Var targets, const CrossEntropyOptions& options = {});
   // Returns the logits [R, N, V] of some tokens only. `places` [R, N] are indices into the B x T tokens.
   virtual Var LogitsAt(Var tokens, Var places) = 0;
-  // Returns the logits [B, 1, V] of token last[b] of each row. `last` is i64 [B].
+  // Returns the logits [B, 1, V] of token last[b] of each row. `last` is i64 [B]. A model whose layers know KvCache
+  // overrides it. Throws Error under a KvCache if the model does not.
   virtual Var LastLogits(Var tokens, Var last);
   // Whether the parameter is only a table from which rows are looked up, so that no product reads it.
   virtual bool OnlyLooksUp(const Parameter&) const { return false; }

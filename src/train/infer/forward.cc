@@ -7,7 +7,7 @@
 #include "weft/core/base/memory.h"
 #include "weft/core/compile/comm_plan.h"
 #include "weft/core/compile/pipeline.h"
-#include "weft/parallel/nn/layers/kv_cache.h"
+#include "weft/parallel/nn/kv_cache.h"
 
 namespace weft {
 namespace {

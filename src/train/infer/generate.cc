@@ -4,7 +4,6 @@
 
 #include "fmt/format.h"
 #include "fmt/ranges.h"
-#include "weft/train/infer/stop_filter.h"
 
 namespace weft {
 
@@ -12,7 +11,18 @@ std::string ToLines(const GenerateOptions& o) {
   const SamplerOptions& s = o.sampler;
   return fmt::format("prompt: {:?}\ntokens: {}\ntemperature: {}\ntop_k: {}\ntop_p: {}\ngreedy: {}\nseed: {}\n",
                      o.prompt, o.tokens, s.temperature, s.top_k, s.top_p, s.greedy, s.seed) +
-         fmt::format("samples: {}\nstop: {}\nrepl: {}\n", o.samples, o.stops, o.repl);
+         fmt::format("samples: {}\nstop: {}\nrepl: {}\n", o.samples, o.stops, o.repl) +
+         fmt::format("prompts: {}\nbatch: {}\ncache: {}\n", o.prompts, o.batch, o.cache);
+}
+
+std::vector<GenerateOptions> GenerateOptions::EachPrompt() const {
+  if (prompts.empty()) return {*this};
+  std::vector<GenerateOptions> each(prompts.size(), *this);
+  for (size_t i = 0; i < prompts.size(); i++) {
+    each[i].prompt = prompts[i];
+    each[i].prompts.clear();
+  }
+  return each;
 }
 
 absl::StatusOr<std::vector<int32_t>> PromptTokens(const GenerateOptions& options, const Tokenizer& tokenizer,
@@ -43,6 +53,7 @@ TextWriter::TextWriter(const BoundForward& model, const Tokenizer& tokenizer, st
       tokenizer_(tokenizer),
       options_(options),
       sampler_(options.sampler, sample),
+      filter_(options.stops),
       text_(std::move(prompt)) {
   for (int32_t token : text_) TextOf(token);
   line_begins_ = options.prompt.empty() || options.prompt.ends_with('\n');
@@ -63,32 +74,60 @@ absl::Status TextWriter::AddLine(std::string_view line) {
 }
 
 absl::StatusOr<int64_t> TextWriter::Write(const ShowText& show, const std::function<bool()>& goes_on) {
-  StopFilter filter(options_.stops);
-  int64_t count = 0;
-  for (; count < options_.tokens && !filter.stopped() && goes_on(); count++) {
-    absl::StatusOr<std::string_view> text = Next();
-    if (!text.ok()) return text.status();
-    show(stream_.Add(filter.Add(*text)));
-  }
-  std::string rest = stream_.Add(filter.End());
-  show(rest + stream_.End());
-  return count;
+  BeginTurn();
+  while (WantsToken() && goes_on())
+    if (absl::Status s = AddToken(next_.Logits(text_), show); !s.ok()) return s;
+  return EndTurn(show);
 }
 
-absl::StatusOr<std::string_view> TextWriter::Next() {
-  std::span<const double> logits = next_.Logits(text_);  // [V]
+void TextWriter::BeginTurn() {
+  filter_ = StopFilter(options_.stops);
+  written_ = 0;
+}
+
+absl::Status TextWriter::AddToken(std::span<const double> logits, const ShowText& show) {
   size_t known = std::min(logits.size(), size_t(tokenizer_.vocab()));
   absl::StatusOr<int32_t> token = sampler_.Pick(logits.first(known), drawn_);
   if (!token.ok()) return token.status();
   drawn_++;
+  written_++;
   text_.push_back(*token);
-  return TextOf(*token);
+  show(stream_.Add(filter_.Add(TextOf(*token))));
+  return absl::OkStatus();
+}
+
+int64_t TextWriter::EndTurn(const ShowText& show) {
+  std::string rest = stream_.Add(filter_.End());
+  show(rest + stream_.End());
+  return written_;
 }
 
 std::string_view TextWriter::TextOf(int32_t token) {
   std::string_view text = tokenizer_.TextOf(token, begins_);
   if (!text.empty()) line_begins_ = text.ends_with('\n');
   return text;
+}
+
+absl::StatusOr<int64_t> WriteTogether(const BoundForward& model, std::span<TextWriter* const> writers,
+                                      std::span<const ShowText> shows) {
+  NextToken next(model);
+  for (TextWriter* writer : writers) writer->BeginTurn();
+  for (;;) {
+    std::vector<NextToken::Tokens> texts;
+    bool any = false;
+    for (TextWriter* writer : writers) {
+      any |= writer->WantsToken();
+      texts.push_back(writer->WantsToken() ? NextToken::Tokens(writer->tokens()) : NextToken::Tokens());
+    }
+    if (!any) break;
+    const std::vector<std::span<const double>>& logits = next.Logits(texts);
+    for (size_t i = 0; i < writers.size(); i++)
+      if (!texts[i].empty())
+        if (absl::Status s = writers[i]->AddToken(logits[i], shows[i]); !s.ok()) return s;
+  }
+  int64_t tokens = 0;
+  for (size_t i = 0; i < writers.size(); i++) tokens += writers[i]->EndTurn(shows[i]);
+  return tokens;
 }
 
 absl::StatusOr<std::vector<int32_t>> Generate(const BoundForward& model, const Tokenizer& tokenizer,

@@ -4,6 +4,7 @@
 //   absl::StatusOr<std::vector<int32_t>> prompt = PromptTokens(*options, tokenizer, context);
 //   Generate(model, tokenizer, *prompt, *options, [&](std::string_view text) { shown += text; });
 #pragma once
+#include <algorithm>
 #include <functional>
 #include <string>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "weft/train/config/options.h"
 #include "weft/train/infer/next_token.h"
 #include "weft/train/infer/sampler.h"
+#include "weft/train/infer/stop_filter.h"
 #include "weft/train/infer/text_stream.h"
 
 namespace weft {
@@ -19,17 +21,25 @@ struct GenerateOptions {
   std::string prompt;  // "": see PromptTokens
   int64_t tokens = 200;
   SamplerOptions sampler;
-  int64_t samples = 1;
+  int64_t samples = 1;  // of each prompt
   PathList stops = {};  // a text ends before the first of these strings (StopFilter); the prompt is not searched
   bool repl = false;
+  PathList prompts = {};     // several prompts, instead of `prompt`
+  std::string prompts_file;  // a file with more of them, one per line; "": none
+  int64_t batch = 8;         // how many texts are written at the same time
+  bool cache = true;         // whether keys and values of earlier tokens are kept
+
+  // Returns the prompts as options with one `prompt` each: one per text of `prompts`, or this if there are none.
+  std::vector<GenerateOptions> EachPrompt() const;
+  int64_t texts() const { return std::max<int64_t>(int64_t(prompts.size()), 1) * samples; }
 };
 
 // Returns the arguments of `weft generate` that are not config keys. Their values are written to `options`, except the
 // seed, which is written to `seed` because sampler.seed is unsigned.
 std::vector<Option> OptionsOf(GenerateOptions& options, int64_t& seed);
-// Removes the arguments that are options from `words`. If an option is repeated, its last value counts, but each `stop`
-// adds a string. Reads the file of a prompt "FILE:PATH" and replaces the escapes of stop strings. Errors name the
-// argument.
+// Removes the arguments that are options from `words`. If an option is repeated, its last value counts, but each
+// `prompt` and each `stop` adds a string. Reads the files of prompts and replaces the escapes of stop strings. One
+// prompt is in `prompt`, several are in `prompts`. Errors name the argument.
 absl::StatusOr<GenerateOptions> TakeGenerateOptions(std::vector<std::string>& words);
 // Whether the arguments ask for a conversation. Ignores arguments that are wrong.
 bool AsksForRepl(std::vector<std::string> words);
@@ -64,11 +74,17 @@ class TextWriter {
   absl::StatusOr<int64_t> Write(
       const ShowText& show, const std::function<bool()>& goes_on = [] { return true; });
 
+  // The parts of Write, for writers that take turns (WriteTogether). A turn begins, takes logits [V] of the next token
+  // while it wants one, and ends.
+  void BeginTurn();
+  bool WantsToken() const { return written_ < options_.tokens && !filter_.stopped(); }
+  absl::Status AddToken(std::span<const double> logits, const ShowText& show);
+  int64_t EndTurn(const ShowText& show);  // returns the number of tokens
+
   // The whole text: what stop strings cut off from the shown text is part of it.
   const std::vector<int32_t>& tokens() const { return text_; }
 
  private:
-  absl::StatusOr<std::string_view> Next();  // adds a token and returns its text
   std::string_view TextOf(int32_t token);
 
   NextToken next_;
@@ -76,11 +92,19 @@ class TextWriter {
   const GenerateOptions& options_;
   Sampler sampler_;
   TextStream stream_;
+  StopFilter filter_;  // of the turn
   std::vector<int32_t> text_;
   int64_t drawn_ = 0;        // tokens, in all turns
+  int64_t written_ = 0;      // tokens of the turn
   bool begins_ = true;       // of Tokenizer::TextOf
   bool line_begins_ = true;  // whether the text is at the beginning of a line
 };
+
+// Writes a turn of several texts, each to the ShowText of the same number. All texts get their next token at the same
+// time, so the model must have as many rows (NextTokenOptions). A text is the same as if it were written by itself.
+// Returns the number of tokens, or an error if a logit is not finite. All ranks must call it.
+absl::StatusOr<int64_t> WriteTogether(const BoundForward& model, std::span<TextWriter* const> writers,
+                                      std::span<const ShowText> shows);
 
 // Returns the tokens that follow the prompt. All ranks must call it; all get the same tokens. `show` receives the
 // prompt first.

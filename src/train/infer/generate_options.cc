@@ -13,10 +13,20 @@ namespace {
 
 // Names in other tools that differ too much from ours for Nearest.
 constexpr std::pair<std::string_view, std::string_view> kOtherNames[] = {
-    {"max_new_tokens", "tokens"}, {"max_tokens", "tokens"}, {"max_length", "tokens"},
-    {"length", "tokens"},         {"n", "tokens"},          {"n_predict", "tokens"},
-    {"temp", "temperature"},      {"do_sample", "greedy"},  {"num_samples", "samples"},
-    {"stop_strings", "stop"},     {"interactive", "repl"},  {"num_return_sequences", "samples"},
+    {"max_new_tokens", "tokens"},
+    {"max_tokens", "tokens"},
+    {"max_length", "tokens"},
+    {"length", "tokens"},
+    {"n", "tokens"},
+    {"n_predict", "tokens"},
+    {"temp", "temperature"},
+    {"do_sample", "greedy"},
+    {"num_samples", "samples"},
+    {"stop_strings", "stop"},
+    {"use_cache", "cache"},
+    {"batch_size", "batch"},
+    {"interactive", "repl"},
+    {"num_return_sequences", "samples"},
 };
 std::string Meant(const std::string& word, const std::vector<std::string>& names) {
   for (auto [other, ours] : kOtherNames)
@@ -53,6 +63,19 @@ absl::Status ReadPrompt(std::string& prompt) {
   return absl::OkStatus();
 }
 
+// Adds the lines of a file to `prompts`. Blank lines are left out.
+absl::Status ReadPrompts(const std::string& path, PathList& prompts) {
+  std::string text = "FILE:" + path;
+  if (absl::Status s = ReadPrompt(text); !s.ok()) return s;
+  for (size_t at = 0, end = 0; at < text.size(); at = end + 1) {
+    end = std::min(text.find('\n', at), text.size());
+    std::string line = text.substr(at, end - at);
+    if (line.ends_with('\r')) line.pop_back();
+    if (line.find_first_not_of(" \t") != line.npos) prompts.push_back(line);
+  }
+  return absl::OkStatus();
+}
+
 // Replaces \n, \r, \t and \\, because a shell passes them on as they are written.
 absl::Status ReplaceEscapes(std::string& stop) {
   constexpr std::pair<char, char> kEscapes[] = {{'n', '\n'}, {'r', '\r'}, {'t', '\t'}, {'\\', '\\'}};
@@ -79,10 +102,21 @@ absl::Status ReplaceEscapes(std::string& stop) {
 absl::Status Finish(GenerateOptions& options) {
   for (std::string& stop : options.stops)
     if (absl::Status s = ReplaceEscapes(stop); !s.ok()) return s;
+  for (std::string& prompt : options.prompts)
+    if (absl::Status s = ReadPrompt(prompt); !s.ok()) return s;
+  if (!options.prompts_file.empty())
+    if (absl::Status s = ReadPrompts(options.prompts_file, options.prompts); !s.ok()) return s;
   if (options.repl && options.samples > 1)
     return absl::InvalidArgumentError(fmt::format(
         "command line: samples: expected 1 with repl=true, which writes one text, got {}", options.samples));
-  return ReadPrompt(options.prompt);
+  if (options.repl && options.prompts.size() > 1)
+    return absl::InvalidArgumentError(fmt::format(
+        "command line: prompt: expected one with repl=true, which writes one text, got {}", options.prompts.size()));
+  if (options.prompts.size() == 1) {
+    options.prompt = options.prompts[0];
+    options.prompts.clear();
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -91,9 +125,10 @@ std::vector<Option> OptionsOf(GenerateOptions& options, int64_t& seed) {
   constexpr double kBillion = 1e9;
   SamplerOptions& sampler = options.sampler;
   return {
-      {{.key = "prompt", .help = "what the text begins with; FILE:PATH reads it from a file"},
-       &options.prompt,
+      {{.key = "prompt", .help = "what the text begins with; FILE:PATH reads it from a file; may be repeated"},
+       &options.prompts,
        Option::kVerbatim},
+      {{.key = "prompts", .help = "a file with one prompt per line"}, &options.prompts_file},
       {{.key = "tokens", .help = "how many to write", .bounds = {.low = 1, .high = kBillion}}, &options.tokens},
       {{.key = "temperature", .help = "sharpens the distribution below 1, flattens it above", .bounds = {.low = 0}},
        &sampler.temperature},
@@ -105,8 +140,12 @@ std::vector<Option> OptionsOf(GenerateOptions& options, int64_t& seed) {
        &sampler.top_p},
       {{.key = "greedy", .help = "take the likeliest token"}, &sampler.greedy},
       {{.key = "seed", .help = "the same seed gives the same text", .bounds = {.low = 0}}, &seed},
-      {{.key = "samples", .help = "how many texts to write", .bounds = {.low = 1, .high = 1e6}}, &options.samples},
+      {{.key = "samples", .help = "how many texts to write of each prompt", .bounds = {.low = 1, .high = 1e6}},
+       &options.samples},
       {{.key = "stop", .help = "a text ends before this string; may be repeated"}, &options.stops, Option::kVerbatim},
+      {{.key = "batch", .help = "how many texts to write at a time", .bounds = {.low = 1, .high = 65536}},
+       &options.batch},
+      {{.key = "cache", .help = "keep keys and values of earlier tokens"}, &options.cache},
       {{.key = "repl", .help = "continue the lines of stdin"}, &options.repl},
   };
 }

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "weft/core/ops/ops.h"
-#include "weft/parallel/nn/layers/kv_cache.h"
+#include "weft/parallel/nn/kv_cache.h"
 #include "weft/train/config/config_check.h"
 #include "weft/train/config/model_of.h"
 

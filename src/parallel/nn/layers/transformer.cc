@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "weft/core/ops/ops.h"
-#include "weft/parallel/nn/layers/kv_cache.h"
+#include "weft/parallel/nn/kv_cache.h"
 
 namespace weft {
 namespace {

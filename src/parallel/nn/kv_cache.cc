@@ -1,4 +1,4 @@
-#include "weft/parallel/nn/layers/kv_cache.h"
+#include "weft/parallel/nn/kv_cache.h"
 
 #include <utility>
 
