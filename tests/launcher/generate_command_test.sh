@@ -62,6 +62,25 @@ weft 0 1 generate "$dir/c" "${write[@]}" stop=zzz "stop=$stop"
 whole=$(tr -d '\n' < "$dir/text") whole=${whole#It was}
 [ "$(tr -d '\n' < "$dir/out")" = "It was${whole%%"$stop"*}" ] || fail "expected the text before \"$stop\""
 
+# Without the cache, and several prompts: each text is that of its prompt by itself, whatever the batch and the mesh.
+weft 0 1 generate "$dir/c" "${write[@]}" cache=false
+cmp -s "$dir/out" "$dir/text" || fail "expected the same text without the cache: $(cat "$dir/text")"
+printf 'It was\n\nthe clocks\r\n' > "$dir/prompts"
+few=(tokens=40 seed=3 samples=2)
+for prompt in 1 2; do
+  weft 0 1 generate "$dir/c" "${few[@]}" "prompt=$(sed -n "$((2 * prompt - 1))p" "$dir/prompts" | tr -d '\r')"
+  sed "s/^--- sample/--- prompt $prompt of 2, sample/" "$dir/out"
+done > "$dir/apart"
+for words in "1 batch=1" "1 batch=3" "1" "2 mesh.dp=2" "4 mesh.dp=2 mesh.tp=2 batch=4"; do
+  # shellcheck disable=SC2086  # ranks, then words
+  set -- $words
+  weft 0 "$1" generate "$dir/c" "${few[@]}" "prompts=$dir/prompts" "${@:2}"
+  cmp -s "$dir/out" "$dir/apart" || fail "expected the texts of each prompt with $words: $(cat "$dir/apart")"
+  grep -qE '^160 tokens in ' "$dir/err" || fail "expected the tokens of four texts"
+done
+weft 0 1 generate "$dir/c" "${few[@]}" "prompt=It was" --prompt "the clocks"
+cmp -s "$dir/out" "$dir/apart" || fail "expected the texts of two prompts: $(cat "$dir/apart")"
+
 # A conversation: the lines are read, an empty one continues, and what cannot be read is named; the same on ranks.
 printf 'It was\n\nthe {\nclock' > "$dir/lines"
 for ranks in 1 3; do
@@ -137,6 +156,7 @@ sed -i '$d' "$dir/items.jsonl"
 refused "out: $dir/items.jsonl is there and holds no choices" eval "$dir/c" "choices=$dir/items.jsonl" "out=$dir/items.jsonl"
 refused "out: $dir/fifo is there and holds no choices" eval "$dir/c" "choices=$dir/items.jsonl" "out=$dir/fifo"
 refused "samples: expected 1 with repl=true" generate "$dir/c" repl=true samples=2
+refused "prompt: expected one with repl=true" generate "$dir/c" repl=true prompt=a prompt=b
 
 # The number of the log, on the mesh that trained it.
 weft 0 2 eval "$dir/c" --json

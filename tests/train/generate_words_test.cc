@@ -71,6 +71,23 @@ TEST(GenerateWords, BadOnesAreNamed) {
   }
 }
 
+TEST(GenerateWords, PromptsAreCollected) {
+  testing_::TempFolder folder;
+  std::string file = folder.Write("prompts", "one\n\n \ntwo\r\nthree");
+  Words words{"prompt=a", "--prompt", "", "prompts=" + file, "samples=4"};
+  absl::StatusOr<GenerateOptions> o = TakeGenerateOptions(words);
+  ASSERT_TRUE(o.ok()) << o.status();
+  EXPECT_EQ(o->prompts, (PathList{"a", "", "one", "two", "three"}));
+  EXPECT_EQ(o->texts(), 20);
+  std::vector<GenerateOptions> each = o->EachPrompt();
+  ASSERT_EQ(each.size(), 5u);
+  EXPECT_EQ(each[3].prompt, "two");
+  EXPECT_EQ(each[3].samples, 4);
+  words = {"prompts=" + file + ".none"};
+  EXPECT_NE(TakeGenerateOptions(words).status().message().find("cannot be opened"), std::string::npos);
+  EXPECT_EQ(GenerateOptions{.prompt = "a"}.EachPrompt().size(), 1u);
+}
+
 TEST(GenerateWords, StopsAreCollectedWithTheirEscapes) {
   Words words{"stop=\\n\\n", "--stop", "a\\\\n", "stop=\n\\t\\r"};
   absl::StatusOr<GenerateOptions> o = TakeGenerateOptions(words);

@@ -1,5 +1,5 @@
-// Sdpa of one query per sequence, as a model that writes text computes it. A tile of queries would be mostly padding, so
-// vectors run over the dims of a head instead.
+// Sdpa of one query per sequence, as a model that writes text computes it. A tile of queries would be mostly padding,
+// so vectors run over the dims of a head instead.
 #pragma once
 #include "weft/kernels/cpu/attention/sdpa_scores.h"
 
