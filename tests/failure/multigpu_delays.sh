@@ -20,7 +20,7 @@ train() {
   local name=$1
   shift
   timeout --kill-after=5 300 mpirun -np "$ranks" --bind-to none "$weft" train "${config[@]}" "$@" "log.jsonl=$dir/$name" \
-    > "$dir/out" 2>&1 < /dev/null || { cat "$dir/out"; echo "multigpu_delays: $*: expected the run to end well"; exit 1; }
+    > "$dir/out" 2>&1 < /dev/null || { cat "$dir/out"; echo "multigpu_delays: $*: expected the run to exit with 0"; exit 1; }
   sed -nE 's/.*"event":"step",("step":[0-9]+,"loss":[^,]*,"grad_norm":[^,]*),.*/\1/p' "$dir/$name" > "$dir/$name.losses"
   [ "$(wc -l < "$dir/$name.losses")" -eq "$steps" ] || { echo "multigpu_delays: $*: expected $steps losses"; exit 1; }
 }
