@@ -25,6 +25,16 @@ void cblas_dgemm(CBLAS_ORDER, CBLAS_TRANSPOSE ta, CBLAS_TRANSPOSE tb, blasint m,
                  const double* a, blasint lda, const double* b, blasint ldb, double, double* c, blasint ldc) {
   Multiply(ta == CblasTrans, tb == CblasTrans, m, n, k, a, lda, b, ldb, c, ldc);
 }
+void cblas_sgemv(CBLAS_ORDER, CBLAS_TRANSPOSE t, blasint m, blasint n, float, const float* a, blasint lda,
+                 const float* x, blasint x_step, float, float* y, blasint y_step) {
+  bool turned = t == CblasTrans;
+  Multiply(turned, false, turned ? n : m, 1, turned ? m : n, a, lda, x, x_step, y, y_step);
+}
+void cblas_dgemv(CBLAS_ORDER, CBLAS_TRANSPOSE t, blasint m, blasint n, double, const double* a, blasint lda,
+                 const double* x, blasint x_step, double, double* y, blasint y_step) {
+  bool turned = t == CblasTrans;
+  Multiply(turned, false, turned ? n : m, 1, turned ? m : n, a, lda, x, x_step, y, y_step);
+}
 void openblas_set_num_threads(int) {}
 char* openblas_get_corename(void) {
   static char name[] = "Prescott";
