@@ -2,7 +2,6 @@
 and by compiled flex_attention. Prints one JSON line per shape, mask, pass and way. Usage: torch_attention_masks.py CASE..., where
 a case is name:batch:heads:seq:head_dim:window:documents:padding (bench sdpa has the same words) and a name of causal or full."""
 import json
-import statistics
 import sys
 
 import torch
@@ -10,20 +9,9 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 from torch.nn.functional import scaled_dot_product_attention as sdpa
 
+from torch_timing import median_ms
+
 BACKENDS = {"cudnn": SDPBackend.CUDNN_ATTENTION, "flash": SDPBackend.FLASH_ATTENTION, "efficient": SDPBackend.EFFICIENT_ATTENTION}
-
-
-def median_ms(call, repeats=20):
-    times = []
-    for i in range(repeats + 3):
-        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        begin.record()
-        call()
-        end.record()
-        end.synchronize()
-        if i >= 3:
-            times.append(begin.elapsed_time(end))
-    return statistics.median(times)
 
 
 def mask_of(causal, seq, window, documents, padding):

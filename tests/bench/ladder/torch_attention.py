@@ -1,22 +1,13 @@
 """The peer of cudnn_attention: PyTorch's scaled_dot_product_attention on its cuDNN backend, same shapes."""
 import json
-import statistics
+import os
+import sys
 
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-
-def median_ms(call, repeats=30):
-    times = []
-    for i in range(repeats + 3):
-        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        begin.record()
-        call()
-        end.record()
-        end.synchronize()
-        if i >= 3:
-            times.append(begin.elapsed_time(end))
-    return statistics.median(times)
+sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from torch_timing import median_ms  # noqa: E402
 
 
 def measure(b, h, s, d):
