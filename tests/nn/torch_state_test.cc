@@ -21,7 +21,7 @@ namespace {
 
 using namespace testing_;
 
-// What a user's model may hold: an nn::Transformer, attention with other widths, and layers of its own.
+// A user's model with an nn::Transformer, attention with other widths, and layers of its own.
 struct Model : Module {
   nn::Transformer transformer{this, "transformer", {.d_model = 6, .nhead = 3, .dim_feedforward = 10}, 1, 2};
   nn::MultiHeadAttention wide{this, "wide", {.embed_dim = 6, .num_heads = 2, .kdim = 4, .vdim = 5}};

@@ -1,4 +1,5 @@
-// What transformer layers refuse: each message says what was expected, what was given, where, and what to do.
+// Transformer layers refuse bad operands and sizes. Each message says what was expected, what was given, where, and
+// what to do.
 #include <gtest/gtest.h>
 
 #include "error_of.h"

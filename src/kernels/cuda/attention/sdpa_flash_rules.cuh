@@ -1,4 +1,4 @@
-// What a call's options mean for the tiles of flash: SdpaRules, and the range of segments of each tile of tokens.
+// FlashRules: the options of a call, and the range of segments of each tile of tokens, by which flash skips tiles.
 #pragma once
 #include "weft/kernels/cuda/attention/sdpa_rules.cuh"
 

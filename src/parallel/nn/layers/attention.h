@@ -18,7 +18,7 @@ namespace weft::nn {
 // The products around attention, as modules q, k, v and proj of their owner.
 struct AttentionProducts {
   struct Sizes {
-    int64_t width, key_width, value_width;  // of x, and of what keys and values are made from
+    int64_t width, key_width, value_width;  // of x, and of the sources of keys and values
     int64_t heads, kv_heads, head_size;
     bool bias;
   };
@@ -58,7 +58,7 @@ struct AttentionMasks {
 // What PyTorch keeps in in_proj_weight, in_proj_bias and out_proj are the parameters of q, k, v and proj here.
 // LoadTorchState and SaveTorchState (train/huggingface/torch_state.h) read and write them under PyTorch's names.
 //
-// Points of a sharding plan: "input" is the query, "memory" what keys and values are made from, then "output". A key
+// Points of a sharding plan: "input" is the query, "memory" the key and the value, then "output". A key
 // that is the query itself has no point of its own.
 class MultiHeadAttention : public Module {
  public:

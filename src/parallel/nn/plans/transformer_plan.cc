@@ -16,7 +16,7 @@ ShardingPlan TransformerPlan(const PlanOptions& o, const MeshShape& mesh) {
         ShardingPlan::Row renamed = row;
         renamed.module.replace(0, std::string_view(theirs).size(), name);
         plan.Append({renamed});
-        // What keys and values are made from is gathered like the queries.
+        // Keys and values are made from the memory, which is gathered as the input is.
         if (row.point == "input") plan.Append({{renamed.module, "memory", row.placements}});
       }
   if (!o.sequence_parallel || plan.rows().empty()) return plan;
