@@ -78,12 +78,12 @@ absl::StatusOr<Job> Load(Words words, const Ranks& ranks) {
   if (!tokenizer.ok()) return tokenizer.status();
   if (absl::Status s = ResolveVocab(source->config, tokenizer->vocab()); !s.ok()) return s;
   std::vector<std::vector<int32_t>> tokens;
-  for (const GenerateOptions& one : options->EachPrompt()) {
+  std::vector<GenerateOptions> each = options->EachPrompt();
+  for (const GenerateOptions& one : each) {
     absl::StatusOr<std::vector<int32_t>> prompt = PromptTokens(one, *tokenizer, source->config.model.context);
     if (!prompt.ok()) return prompt.status();
     tokens.push_back(*std::move(prompt));
   }
-  std::vector<GenerateOptions> each = options->EachPrompt();
   return Job{*std::move(options), *std::move(source), *std::move(tokenizer), std::move(each), std::move(tokens)};
 }
 
