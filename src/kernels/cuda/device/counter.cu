@@ -1,5 +1,6 @@
 #include "weft/kernels/cuda/device/counter.h"
 
+#include "weft/kernels/cuda/device/branches.h"
 #include "weft/kernels/cuda/device/device.h"
 
 namespace weft::cuda {
@@ -25,6 +26,7 @@ CudaCounter::CudaCounter(CudaDevice& device)
       count_(device.Allocate(sizeof(uint64_t))),
       seen_(device.AllocateStaging(sizeof(uint64_t))),
       draws_(device.Allocate(sizeof(uint64_t))) {
+  WEFT_CUDA(cudaStreamCreateWithFlags(&branch_, cudaStreamNonBlocking));
   *static_cast<uint64_t*>(seen_->data()) = 0;
   device.Fill(count_->data(), 0, sizeof(uint64_t));
   device.Fill(draws_->data(), 0, sizeof(uint64_t));
@@ -33,10 +35,12 @@ CudaCounter::CudaCounter(CudaDevice& device)
   device.Synchronize();  // other streams may count next
 }
 
+CudaCounter::~CudaCounter() { cudaStreamDestroy(branch_); }
+
 void CudaCounter::Add(uint64_t more) {
   auto* count = static_cast<uint64_t*>(count_->data());
   auto* seen = static_cast<uint64_t*>(seen_->data());
-  Count<<<1, 1, 0, device_.stream()>>>(count, seen, more);
+  Count<<<1, 1, 0, device_.Kept<Branches>().BranchOff(branch_)>>>(count, seen, more);
   WEFT_CUDA_LAUNCHED("Count");
 }
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "weft/core/base/error.h"
+#include "weft/kernels/cuda/device/branches.h"
 #include "weft/kernels/cuda/device/counter.h"
 #include "weft/kernels/cuda/device/locked_memory.h"
 #include "weft/kernels/cuda/device/support.h"
@@ -219,7 +220,9 @@ std::unique_ptr<DeviceRuntime::Recording> CudaDevice::Record(absl::FunctionRef<v
   Calls before;
   try {
     before = RecordCalls(fn);
+    Kept<Branches>().Join();
   } catch (...) {
+    Kept<Branches>().Forget();
     cudaStreamEndCapture(main_, &graph);  // the stream must leave the capture; the exception of fn explains more
     if (graph) cudaGraphDestroy(graph);
     cudaGetLastError();  // otherwise the next launch reports it again
