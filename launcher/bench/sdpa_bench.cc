@@ -33,12 +33,13 @@ struct Mask {
         documents(w.documents),
         seq(tokens),
         length(tokens - int64_t(w.padding * double(tokens))) {}
-  bool has_segments() const { return documents > 1 || length < seq; }
+  bool has_lengths() const { return documents == 1 && length < seq; }
+  bool has_segments() const { return documents > 1; }
   int64_t Document(int64_t i) const { return i * documents / seq; }
   int64_t FirstOf(int64_t document) const { return (document * seq + documents - 1) / documents; }
   // Returns the share of pairs that are seen. Only a causal mask counts half, as FlashAttention has it.
   double Share() const {
-    if (!has_segments() && window == 0) return causal ? 0.5 : 1;
+    if (!has_segments() && !has_lengths() && window == 0) return causal ? 0.5 : 1;
     int64_t seen = 0;
     for (int64_t i = 0; i < seq; i++) {
       int64_t begin = std::max(FirstOf(Document(i)), window > 0 ? i - window + 1 : 0);
@@ -62,14 +63,14 @@ class SdpaBench {
       : job_(job), runtime_(job.runtime()), sizes_(sizes), mask_(job.words, sizes.seq), dtype_(dtype) {
     for (const char* name : {"q", "dout"}) tensors_[name] = RandomTensor(runtime_, dtype, sizes.q(), name);
     for (const char* name : {"k", "v"}) tensors_[name] = RandomTensor(runtime_, dtype, sizes.kv(), name);
+    if (mask_.has_lengths()) tensors_["lengths"] = Filled(mask_.length);
     if (!mask_.has_segments()) return;
     tensors_["query_segments"] = Segments(sizes.seq), tensors_["key_segments"] = Segments(mask_.length);
   }
 
   void Run(const std::string& pass) {
     LocalProgram forward = TraceCase(runtime_, [&]() -> std::vector<NamedValue> {
-      Outputs y =
-          CurrentBuilder().Emit(Op::kSdpa, Options(), WithSegments({Of("q"), Of("k"), Of("v")}), Loc::current());
+      Outputs y = CurrentBuilder().Emit(Op::kSdpa, Options(), WithMask({Of("q"), Of("k"), Of("v")}), Loc::current());
       return {{"out", y[0]}, {"lse", y[1]}};
     });
     std::unique_ptr<Executable> made = CompileCase(runtime_, forward, tensors_);
@@ -80,7 +81,7 @@ class SdpaBench {
     LocalProgram backward = TraceCase(runtime_, [&]() -> std::vector<NamedValue> {
       Var lse = Leaf("lse", AccumulateType(dtype_), sizes_.lse());
       std::vector<Var> operands{Of("q"), Of("k"), Of("v"), Of("out"), lse, Of("dout")};
-      Outputs d = CurrentBuilder().Emit(Op::kSdpaGrad, Options(), WithSegments(operands), Loc::current());
+      Outputs d = CurrentBuilder().Emit(Op::kSdpaGrad, Options(), WithMask(operands), Loc::current());
       return {{"dq", d[0]}, {"dk", d[1]}, {"dv", d[2]}};
     });
     Time(*CompileCase(runtime_, backward, tensors_), backward, pass);
@@ -93,14 +94,21 @@ class SdpaBench {
   Attrs Options() const {
     Attrs attrs{{"causal", mask_.causal}, {"causal_offset", 0}, {"scale", 1 / std::sqrt(double(sizes_.head_dim))}};
     if (mask_.window > 0) attrs.Set({"left", mask_.window - 1});
+    if (mask_.has_lengths()) attrs.Set({"lengths", 1});
     if (mask_.has_segments()) attrs.Set({"segments", 1});
     return attrs;
   }
-  std::vector<Var> WithSegments(std::vector<Var> operands) const {
+  std::vector<Var> WithMask(std::vector<Var> operands) const {
+    if (mask_.has_lengths()) operands.push_back(Leaf("lengths", DType::kI64, {sizes_.batch}));
     if (mask_.has_segments())
       for (const char* name : {"query_segments", "key_segments"})
         operands.push_back(Leaf(name, DType::kI64, {sizes_.batch, sizes_.seq}));
     return operands;
+  }
+  Tensor Filled(int64_t value) const {
+    Tensor filled = Tensor::Empty(DType::kI64, {sizes_.batch}, CpuRuntime());
+    std::fill_n(filled.as<int64_t>(), sizes_.batch, value);
+    return filled.To(runtime_.memory());
   }
   // Returns the document of each token, and -1 for tokens from `length` on: [batch, seq].
   Tensor Segments(int64_t length) const {

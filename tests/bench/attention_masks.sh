@@ -4,12 +4,12 @@
 # with the ratio of PyTorch's time to that of Weft's own choice. Takes about 6 minutes. Fails if a ratio is below 0.8, or below
 # 0.98 for causal attention, which cuDNN runs in both programs, or if a program gives no result.
 #
-#   tests/bench/attention_masks.sh ARCHIVE.tar.gz    of launcher/bundle.sh; or WEFT, the program
+#   tests/bench/attention_masks.sh ARCHIVE.tar.gz [CASE...]    of launcher/bundle.sh; or WEFT, the program
 #
-# OUT is the folder for the programs' output.
+# A case is mask:batch:heads:seq:head_dim:window:documents:padding. OUT is the folder for the programs' output.
 set -uo pipefail
 cd "$(dirname "$0")/../.." || exit 1
-[ -f "${1:-}" ] || { sed -n '2,9s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ -f "${1:-}" ] || { sed -n '2,10s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 out=${OUT:-$(mktemp -d)} weft=$1 folder=
 # shellcheck source=/dev/null
 source tests/bundle.sh
@@ -18,9 +18,8 @@ if [[ $1 == *.tar.gz ]]; then
   weft=$folder/weft/bin/weft
 fi
 
-# mask:batch:heads:seq:head_dim:window:documents:padding
-cases=()
-for size in 64 128; do
+cases=("${@:2}")
+[ $# -gt 1 ] || for size in 64 128; do
   for mask in causal:2:32:8192:$size:0:1:0 causal:2:32:8192:$size:1024:1:0 causal:2:32:8192:$size:0:8:0 full:2:32:8192:$size:0:1:0.25; do
     cases+=("$mask")
   done

@@ -17,7 +17,7 @@ struct Problem {
   int64_t causal_offset = 0, left = -1, right = -1;
   double softcap = 0, p = 0;
   Shape mask{}, bias{};
-  bool sinks = false, offsets = false, segments = false, dense = false;
+  bool sinks = false, offsets = false, lengths = false, segments = false, dense = false;
   double scale = 0.4;
   int64_t documents = 0;  // > 0: segments are runs of this many tokens, 0 at first, and the last run is padding
 
@@ -27,22 +27,29 @@ struct Problem {
   }
 };
 
-// A backend, and whether products of f32 may round to TF32. The CPU has one, without a name.
+// A backend, whether products of f32 may round to TF32, and whether every run gives the same bits. The CPU has one,
+// without a name.
 struct Way {
   std::string backend;
-  bool tf32 = false;
+  bool tf32 = false, deterministic = true;
+
+  std::string name() const { return backend + (tf32 ? " TF32" : "") + (deterministic ? "" : ", in any order"); }
 };
 bool OnGpu() { return KindUnderTest() == DeviceKind::kCuda; }
 std::vector<Way> Ways(DType dtype) {
   if (!OnGpu()) return {{""}};
   std::vector<Way> ways{{"cudnn"}, {"flash"}, {"plain"}};
-  if (dtype == DType::kF32) ways.push_back({"flash", true});
+  if (dtype == DType::kF32) ways.push_back({.backend = "flash", .tf32 = true});
+  if (SizeOf(dtype) == 2)
+    for (const char* backend : {"cudnn", "flash"}) ways.push_back({.backend = backend, .deterministic = false});
   return ways;
 }
 // While alive, makes the backend of `way` the first choice.
 class Prefer {
  public:
-  explicit Prefer(const Way& way) { SharedContext().set_numerics({.tf32 = way.tf32, .attention = way.backend}); }
+  explicit Prefer(const Way& way) {
+    SharedContext().set_numerics({.deterministic = way.deterministic, .tf32 = way.tf32, .attention = way.backend});
+  }
   ~Prefer() { SharedContext().set_numerics({}); }
 };
 
@@ -67,7 +74,7 @@ Box ScalarBox(int64_t value) {
 struct Tensors {
   const Problem& p;
   Box q, k, v, out, lse, dout, dq, dk, dv;
-  Box mask, bias, sinks, offsets, of_queries, of_keys, step, first_row, dsinks, dbias;
+  Box mask, bias, sinks, offsets, lengths, of_queries, of_keys, step, first_row, dsinks, dbias;
   Attrs attrs;
   std::vector<const Box*> further;
 
@@ -86,6 +93,7 @@ struct Tensors {
         bias(RandomBox(rng, dtype, c.bias)),
         sinks(RandomBox(rng, dtype, {c.H})),
         offsets(RandomBox(rng, DType::kI64, {B}, -4, 4)),
+        lengths(RandomBox(rng, DType::kI64, {B}, -1, int(c.S) + 2)),
         of_queries(RandomBox(rng, DType::kI64, {B, c.T}, -1, 2)),
         of_keys(RandomBox(rng, DType::kI64, {B, c.S}, -1, 2)),
         step(ScalarBox(kStep)),
@@ -101,6 +109,7 @@ struct Tensors {
     Add("bias", !c.bias.empty(), {&bias});
     Add("sinks", c.sinks, {&sinks});
     Add("offsets", c.offsets, {&offsets});
+    Add("lengths", c.lengths, {&lengths});
     Add("segments", c.segments, {&of_queries, &of_keys});
     if (c.p > 0) further.insert(further.end(), {&step, &first_row});
     for (int64_t j = 0; !c.mask.empty() && j < c.S; j++) mask.Set(j, 0);  // a row that sees nothing
@@ -168,6 +177,7 @@ class Naive {
     if (p.left >= 0 && j < at - p.left) return false;
     if (p.right >= 0 && j > at + p.right) return false;
     if (!p.mask.empty() && t.mask.Get(int64_t(ScoreAt(p.mask, b, h, i, j))) == 0) return false;
+    if (p.lengths && j >= int64_t(t.lengths.Get(b))) return false;
     double of_key = t.of_keys.Get(b * p.S + j);
     return !p.segments || (of_key >= 0 && of_key == t.of_queries.Get(b * p.T + i));
   }
@@ -262,7 +272,7 @@ void Check(Rng& rng, const Problem& p, DType dtype) {
   Tensors t(rng, p, dtype);
   Naive want(p, t);
   for (const Way& way : Ways(dtype)) {
-    SCOPED_TRACE(way.backend + (way.tf32 ? " TF32" : ""));
+    SCOPED_TRACE(way.name());
     Prefer prefer(way);
     bool takes = t.RunsBy(way.backend, Op::kSdpa);
     // Rows with padding of a random size may be aligned or not, operand by operand.
@@ -293,6 +303,17 @@ std::vector<Problem> Problems() {
       {.T = 3, .S = 5, .H = 4, .G = 1, .D = 5, .E = 7, .causal = true, .causal_offset = -4, .sinks = true},
       {.T = T, .S = S, .H = 2, .G = 1, .D = 8, .E = 8, .causal = true, .left = 40, .offsets = true, .segments = true},
       {.T = T, .S = S, .H = 2, .G = 1, .D = 8, .E = 8, .segments = true},
+      {.T = T,
+       .S = S,
+       .H = 4,
+       .G = 2,
+       .D = 8,
+       .E = 8,
+       .causal = true,
+       .causal_offset = 60,
+       .left = 80,
+       .lengths = true},
+      {.T = 50, .S = 50, .H = 4, .G = 2, .D = 8, .E = 8, .lengths = true, .dense = true},
       {.T = T, .S = S, .H = 4, .G = 2, .D = 8, .E = 8, .causal = true, .causal_offset = 90, .p = 0.4},
       {.T = T,
        .S = S,
@@ -309,6 +330,7 @@ std::vector<Problem> Problems() {
        .bias = {B, 1, T, S},
        .sinks = true,
        .offsets = true,
+       .lengths = true,
        .segments = true},
   };
 }
@@ -328,7 +350,7 @@ Problem DrawTiled(Rng& rng, int64_t D) {
   if (often()) p.mask = PickOf<Shape>(rng, {{B, 1, 1, p.S}, {1, p.H, p.T, p.S}});
   if (Pick(rng, 0, 5) == 0) p.bias = PickOf<Shape>(rng, {{1, 1, p.T, p.S}, {B, p.H, 1, p.S}});
   if (often()) p.softcap = 2;
-  p.sinks = often(), p.offsets = often();
+  p.sinks = often(), p.offsets = often(), p.lengths = often();
   if (often()) p.p = 0.3;
   return p;
 }
@@ -337,7 +359,7 @@ Problem DrawTiled(Rng& rng, int64_t D) {
 std::vector<Problem> LongProblems() {
   Problem base{.T = 1000, .S = 1000, .H = 2, .G = 1, .D = 64, .E = 64, .causal = true, .causal_offset = -kFirstQuery};
   base.dense = true, base.scale = 0.125;
-  std::vector<Problem> problems(7, base);
+  std::vector<Problem> problems(9, base);
   problems[0].left = 20;
   problems[1].left = 300;
   problems[2].causal = false, problems[2].left = 200, problems[2].right = 150;
@@ -345,6 +367,8 @@ std::vector<Problem> LongProblems() {
   problems[4].causal = false, problems[4].segments = true, problems[4].documents = 400;  // the last 200 are padding
   problems[5].causal = false, problems[5].mask = {B, 1, 1, base.S};
   problems[6].left = 255, problems[6].p = 0.2;
+  problems[7].causal = false, problems[7].lengths = true;
+  problems[8].lengths = true;
   return problems;
 }
 

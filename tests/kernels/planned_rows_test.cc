@@ -97,6 +97,10 @@ void AddAttention(std::vector<Call>& calls, DType dtype, int64_t tokens, int64_t
     Attrs documents{{"causal", causal}, {"segments", 1}}, biased{{"causal", causal}, {"bias", 1}};
     calls.push_back({Op::kSdpa, documents, {q, k, k, segments, segments}, {q, lse}});
     calls.push_back({Op::kSdpaGrad, documents, {q, k, k, q, lse, q, segments, segments}, {q, k, k}});
+    TensorView lengths = View(DType::kI64, {2});
+    Attrs padded{{"causal", causal}, {"lengths", 1}};
+    calls.push_back({Op::kSdpa, padded, {q, k, k, lengths}, {q, lse}});
+    calls.push_back({Op::kSdpaGrad, padded, {q, k, k, q, lse, q, lengths}, {q, k, k}});
     calls.push_back({Op::kSdpa, biased, {q, k, k, bias}, {q, lse}});
     calls.push_back({Op::kSdpaGrad, biased, {q, k, k, q, lse, q, bias}, {q, k, k, bias}});
   }

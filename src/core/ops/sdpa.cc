@@ -55,6 +55,7 @@ void CheckFurtherOperands(const Node& node) {
   if (at.bias >= 0) CheckScoreShape(node, at.bias, "bias", In(node, 0).dtype());
   if (at.sinks >= 0) CheckOperand(node, at.sinks, "sinks", In(node, 0).dtype(), {q[2]});
   if (at.offsets >= 0) CheckOperand(node, at.offsets, "offsets", DType::kI64, {q[0]});
+  if (at.lengths >= 0) CheckOperand(node, at.lengths, "lengths", DType::kI64, {q[0]});
   if (at.segments >= 0) {
     CheckOperand(node, at.segments, "query_segments", DType::kI64, {q[0], q[1]});
     CheckOperand(node, at.segments + 1, "key_segments", DType::kI64, {k[0], k[1]});
@@ -100,6 +101,7 @@ void AddFurtherLabels(const Node& node, Dims& dims) {
   if (at.bias >= 0) dims.in.push_back(ScoreLabels(node, In(node, at.bias)));
   if (at.sinks >= 0) dims.in.push_back("h");
   if (at.offsets >= 0) dims.in.push_back("b");
+  if (at.lengths >= 0) dims.in.push_back("b");
   if (at.segments >= 0) dims.in.insert(dims.in.end(), {"bt", "bs"});
   if (at.random >= 0) dims.in.insert(dims.in.end(), {"", ""});
   dims.blocked = "sdexyz";
@@ -171,6 +173,7 @@ std::vector<Sample> SamplesSdpa(Op op) {
        2,
        attrs(true, 0, {{"offsets", 1}, {"segments", 1}}),
        {{{2}, Domain::kIds, 3}, {{2, 3}, Domain::kIds, 2}, {{2, 4}, Domain::kIds, 2}}},
+      {3, 4, 4, 2, attrs(true, 1, {{"lengths", 1}}), {{{2}, Domain::kIds, 6}}},
       {3, 4, 2, 1, attrs(false, 0, {{"sinks", 1}, {"p", 0.4}, {"key", int64_t(0x1234567)}}), {{{2}}, scalar, scalar}},
   };
   std::vector<Sample> samples;
@@ -215,21 +218,7 @@ void CheckOptions(const SdpaOptions& o, const Loc& loc) {
                             o.query_segments.defined() ? "key_segments" : "query_segments"));
 }
 
-// Returns segments of queries and keys in which the keys from lengths[b] on have the segment -1.
-std::pair<Var, Var> SegmentsOf(const Var& q, const Var& k, const SdpaOptions& o, const Loc& loc) {
-  if (!o.lengths.defined()) return {o.query_segments, o.key_segments};
-  if (o.lengths.dtype() != DType::kI64 || o.lengths.shape() != Shape{q.dim(0)})
-    Refuse(loc, fmt::format("expected lengths of i64 [{}], got {} {}", q.dim(0), Name(o.lengths.dtype()),
-                            ToString(o.lengths.shape())));
-  Shape shape{k.dim(0), k.dim(1)};
-  auto zeros = [](const Shape& s) { return Full(0, DType::kI64, s); };
-  Var of_queries = o.query_segments.defined() ? o.query_segments : zeros({q.dim(0), q.dim(1)});  // [B, T]
-  Var of_keys = o.key_segments.defined() ? o.key_segments : zeros(shape);                        // [B, S]
-  Var inside = Lt(Iota(1, DType::kI64, shape), Broadcast(o.lengths, 1, k.dim(1), loc));          // [B, S]
-  return {of_queries, Select(inside, of_keys, Full(-1, DType::kI64, shape))};
-}
-
-Request RequestOf(const Var& q, const Var& k, const SdpaOptions& o, const Loc& loc) {
+Request RequestOf(const Var& q, const SdpaOptions& o, const Loc& loc) {
   CheckOptions(o, loc);
   double scale = o.scale != 0 ? o.scale : 1.0 / std::sqrt(double(q.dim(-1)));
   Request r{{{"causal", o.causal}, {"causal_offset", o.causal_offset}, {"scale", scale}}, {}};
@@ -240,9 +229,9 @@ Request RequestOf(const Var& q, const Var& k, const SdpaOptions& o, const Loc& l
   r.Add("bias", o.bias);
   r.Add("sinks", o.sinks);
   r.Add("offsets", o.offsets);
-  auto [of_queries, of_keys] = SegmentsOf(q, k, o, loc);
-  r.Add("segments", of_queries);
-  if (of_keys.defined()) r.operands.push_back(of_keys);
+  r.Add("lengths", o.lengths);
+  r.Add("segments", o.query_segments);
+  if (o.key_segments.defined()) r.operands.push_back(o.key_segments);
   Builder& builder = CurrentBuilder();
   if (o.dropout > 0 && builder.options().random_phase == RandomPhase::kTrain) {
     r.attrs.Set({"p", o.dropout});
@@ -264,6 +253,7 @@ SdpaOperands::SdpaOperands(const Attrs& attrs, int first) : count(first) {
   take(attrs.IntOr("bias", 0), bias);
   take(attrs.IntOr("sinks", 0), sinks);
   take(attrs.IntOr("offsets", 0), offsets);
+  take(attrs.IntOr("lengths", 0), lengths);
   take(attrs.IntOr("segments", 0), segments, 2);
   take(attrs.Has("p"), random, 2);
 }
@@ -274,7 +264,7 @@ Var Sdpa(Var q, Var k, Var v, const SdpaOptions& options, Loc loc) {
   if (q.rank() != 4 || k.rank() != 4)
     Refuse(loc, fmt::format("expected q [B, T, H, D] and k [B, S, G, D], got {} and {}", ToString(q.shape()),
                             ToString(k.shape())));
-  Request r = RequestOf(q, k, options, loc);
+  Request r = RequestOf(q, options, loc);
   std::vector<Var> operands{q, k, v};
   operands.insert(operands.end(), r.operands.begin(), r.operands.end());
   return CurrentBuilder().Emit(Op::kSdpa, r.attrs, operands, loc)[0];

@@ -67,7 +67,8 @@ struct SdpaOptions {
 //           dk and dv are sums over the query heads that this rank holds.
 //
 // Attributes: causal, causal_offset, scale; and only if they are used: left, right, softcap, p and key (dropout), and
-// the flags mask, bias, sinks, offsets, segments, which name operands in this order. `segments` names two operands.
+// the flags mask, bias, sinks, offsets, lengths, segments, which name operands in this order. `segments` names two
+// operands.
 // Dropout's step and first_row (random.h) come last.
 //
 // Throws Error, with the user's line, for operands and options that do not fit together.
@@ -76,7 +77,7 @@ Var Sdpa(Var q, Var k, Var v, const SdpaOptions& options, Loc loc = Loc::current
 // The positions of an Sdpa's further operands; -1 for those that it does not have. `first` is the number of operands
 // before them: 3, or 6 for SdpaGrad.
 struct SdpaOperands {
-  int mask = -1, bias = -1, sinks = -1, offsets = -1, segments = -1, random = -1;
+  int mask = -1, bias = -1, sinks = -1, offsets = -1, lengths = -1, segments = -1, random = -1;
   int count = 0;  // of all operands
   SdpaOperands(const Attrs& attrs, int first);
 };

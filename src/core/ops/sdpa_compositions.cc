@@ -103,6 +103,7 @@ class Attention {
       if (left >= 0) require(Ge(j, AddScalar(position, -double(left))));
     }
     if (at_.mask >= 0) require(Spread(node_.inputs[size_t(at_.mask)], shape_));
+    if (at_.lengths >= 0) require(Lt(Iota(3, DType::kI64, shape_), Spread(PerSequence(at_.lengths), shape_)));
     if (at_.segments >= 0) {
       Var of_queries = node_.inputs[size_t(at_.segments)], of_keys = node_.inputs[size_t(at_.segments) + 1];
       Var a = OverKeys(Broadcast(of_queries, 1, shape_[1]));              // [B, H, T, S]

@@ -45,6 +45,7 @@ class ScoreRules {
     if (at_.bias >= 0) bias_ = &call.in[size_t(at_.bias)], bias_rows_ = Reader<C>(*bias_);
     if (at_.sinks >= 0) sinks_ = &call.in[size_t(at_.sinks)];
     if (at_.offsets >= 0) offsets_ = &call.in[size_t(at_.offsets)];
+    if (at_.lengths >= 0) lengths_ = &call.in[size_t(at_.lengths)], first_key_ = call.in[1].dim(1).offset;
     if (at_.segments >= 0) of_queries_ = &call.in[size_t(at_.segments)], of_keys_ = of_queries_ + 1;
     if (at_.random >= 0) PrepareDropout(call);
   }
@@ -53,11 +54,12 @@ class ScoreRules {
   bool has_sinks() const { return sinks_ != nullptr; }
   C Sink(int64_t h) const { return Reader<C>(*sinks_).At(h * sinks_->dim(0).stride); }
 
-  // Returns the keys that queries [first, first + n) of sequence b may see by their positions.
+  // Returns the keys that queries [first, first + n) of sequence b may see by their positions. Keys from the length of
+  // the sequence on are never among them.
   KeyRange Keys(int64_t b, int64_t first, int64_t n) const {
-    int64_t position = Position(b, first);
-    KeyRange range{z_.left < 0 ? 0 : std::clamp<int64_t>(position - z_.left, 0, z_.S),
-                   z_.right < 0 ? z_.S : std::clamp<int64_t>(position + n + z_.right, 0, z_.S)};
+    int64_t position = Position(b, first), keys = Length(b);
+    KeyRange range{z_.left < 0 ? 0 : std::clamp<int64_t>(position - z_.left, 0, keys),
+                   z_.right < 0 ? keys : std::clamp<int64_t>(position + n + z_.right, 0, keys)};
     return {std::min(range.begin, range.end), range.end};
   }
   // Whether no query of the tile sees a key of it, since their segments are disjoint.
@@ -98,6 +100,12 @@ class ScoreRules {
     constexpr int64_t kFar = int64_t(1) << 40;
     int64_t offset = offsets_ ? offsets_->as<int64_t>()[b * offsets_->dim(0).stride] : 0;
     return query + z_.shift + std::clamp(offset, -kFar, kFar);
+  }
+  // Returns how many keys of sequence b there are for its queries.
+  int64_t Length(int64_t b) const {
+    if (!lengths_) return z_.S;
+    int64_t length = lengths_->as<int64_t>()[b * lengths_->dim(0).stride];
+    return length <= first_key_ ? 0 : std::min(length - first_key_, z_.S);
   }
   static KeyRange SegmentsOf(const TensorView& x, int64_t b, int64_t first, int64_t n) {
     const int64_t* row = x.as<int64_t>() + b * x.dim(0).stride + first;
@@ -164,8 +172,9 @@ class ScoreRules {
   const SdpaSizes& z_;
   SdpaOperands at_;
   C softcap_ = 0;
-  const TensorView *mask_ = nullptr, *bias_ = nullptr, *sinks_ = nullptr, *offsets_ = nullptr, *of_queries_ = nullptr,
-                   *of_keys_ = nullptr;
+  const TensorView *mask_ = nullptr, *bias_ = nullptr, *sinks_ = nullptr, *offsets_ = nullptr, *lengths_ = nullptr,
+                   *of_queries_ = nullptr, *of_keys_ = nullptr;
+  int64_t first_key_ = 0;  // the global index of the first key
   Reader<C> bias_rows_;
   TensorView probabilities_;  // [B, H, T, S], without data
   std::optional<RandomStream<uint16_t>> dropout_;

@@ -31,7 +31,7 @@ void* cudnn_dlhandle = nullptr;  // where the frontend looks up cuDNN's function
 namespace weft::cuda {
 namespace {
 
-enum Uid : int64_t { kQ = 1, kK, kV, kOut, kLse, kGradOut, kGradQ, kGradK, kGradV };
+enum Uid : int64_t { kQ = 1, kK, kV, kOut, kLse, kGradOut, kGradQ, kGradK, kGradV, kQueries, kKeys };
 using Tensor = std::shared_ptr<fe::graph::Tensor_attributes>;
 
 void Require(fe::error_t status) {
@@ -54,9 +54,17 @@ void Output(const Tensor& t, const TensorView& view, Uid uid) {
   Describe(*t, view, uid);
 }
 
+Tensor Lengths(fe::graph::Graph& graph, const SdpaSizes& z, Uid uid) {
+  fe::graph::Tensor_attributes t;
+  t.set_uid(uid).set_data_type(fe::DataType_t::INT32).set_dim({z.B, 1, 1, 1}).set_stride({1, 1, 1, 1});
+  return graph.tensor(t);
+}
+
 template <class Options>
-void SetScores(Options& options, const KernelCall& call, const SdpaSizes& z) {
+void SetScores(fe::graph::Graph& graph, Options& options, const KernelCall& call, const SdpaSizes& z) {
   options.set_attn_scale(float(z.scale));
+  if (HasLengths(call))
+    options.set_padding_mask(true).set_seq_len_q(Lengths(graph, z, kQueries)).set_seq_len_kv(Lengths(graph, z, kKeys));
   if (MaskOf(z) == SdpaMask::kNone) return;
   options.set_diagonal_alignment(z.T == z.S ? fe::DiagonalAlignment_t::TOP_LEFT
                                             : fe::DiagonalAlignment_t::BOTTOM_RIGHT);
@@ -66,7 +74,7 @@ void SetScores(Options& options, const KernelCall& call, const SdpaSizes& z) {
 
 void DescribeForward(fe::graph::Graph& graph, const KernelCall& call, const SdpaSizes& z) {
   auto options = fe::graph::SDPA_attributes().set_name("sdpa").set_generate_stats(true);
-  SetScores(options, call, z);
+  SetScores(graph, options, call, z);
   Tensor q = Input(graph, call.in[0], kQ), k = Input(graph, call.in[1], kK), v = Input(graph, call.in[2], kV);
   auto [out, lse] = graph.sdpa(q, k, v, options);
   Output(out, call.out[0], kOut);
@@ -78,7 +86,7 @@ void DescribeForward(fe::graph::Graph& graph, const KernelCall& call, const Sdpa
 void DescribeBackward(fe::graph::Graph& graph, const KernelCall& call, const SdpaSizes& z) {
   auto options = fe::graph::SDPA_backward_attributes().set_name("sdpa_grad");
   options.set_deterministic_algorithm(IsDeterministic(call));
-  SetScores(options, call, z);
+  SetScores(graph, options, call, z);
   Tensor q = Input(graph, call.in[0], kQ), k = Input(graph, call.in[1], kK), v = Input(graph, call.in[2], kV);
   Tensor out = Input(graph, call.in[3], kOut), dout = Input(graph, call.in[5], kGradOut);
   // cuDNN before 9.26 reads lse as if it were dense, whatever its strides.
@@ -121,7 +129,7 @@ using Key = std::vector<int64_t>;
 Key KeyOf(const KernelCall& call, const SdpaSizes& z) {
   bool deterministic = IsSdpaGrad(call) && IsDeterministic(call);
   Key key{int64_t(call.in[0].dtype), int64_t(MaskOf(z)), std::bit_cast<int64_t>(z.scale), z.S, z.G, deterministic,
-          CudnnLeftBound(call, z)};
+          CudnnLeftBound(call, z),   HasLengths(call)};
   for (std::span<const TensorView> views : {call.in, call.out})
     for (const TensorView& view : views)
       for (int i = 0; i < view.rank; i++) key.insert(key.end(), {view.dim(i).extent, view.dim(i).stride});
@@ -191,8 +199,14 @@ size_t Workspace(const KernelCall& call) {
 void Execute(const KernelCall& call, std::unordered_map<int64_t, void*> pointers) {
   SdpaSizes z(call);
   Cudnn& cudnn = DeviceOf(call).Kept<Cudnn>();
-  void* scratch = static_cast<char*>(call.workspace) + CudnnLseBytes(call, z);
-  size_t space = call.workspace_bytes - CudnnLseBytes(call, z);
+  char* lengths = static_cast<char*>(call.workspace) + CudnnLseBytes(call, z);
+  if (HasLengths(call)) {
+    auto* counts = reinterpret_cast<int32_t*>(lengths);  // [2, B]
+    WriteSdpaLengths(call, counts);
+    pointers[kQueries] = counts, pointers[kKeys] = counts + z.B;
+  }
+  void* scratch = lengths + CudnnLengthBytes(call, z);
+  size_t space = call.workspace_bytes - CudnnLseBytes(call, z) - CudnnLengthBytes(call, z);
   Plan* plan = cudnn.PlanOf(call, z);
   fe::error_t status =
       plan->graph.execute(cudnn.handle(), pointers, std::align(kCudnnAlign, size_t(plan->workspace), scratch, space));

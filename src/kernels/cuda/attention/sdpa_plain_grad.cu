@@ -68,7 +68,7 @@ __global__ void __launch_bounds__(kThreads)
   LoadRow(v.At<T>(b, j, g), z.E, value);
   for (int d = tid; d < z.D; d += kThreads) key_sum[d] = 0;
   for (int d = tid; d < z.E; d += kThreads) value_sum[d] = 0;
-  IndexRange queries = rules.Queries(b, j);
+  IndexRange queries = j < rules.Length(b) ? rules.Queries(b, j) : IndexRange{0, 0};
   for (int h = z.FirstHead(g); h < z.EndHead(g); h++) {
     const C *lse = rows.lse + rows.At(z, b, h), *delta = rows.delta + rows.At(z, b, h);  // [T]
     for (int begin = queries.begin; begin < queries.end; begin += kThreads) {

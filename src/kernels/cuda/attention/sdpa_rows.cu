@@ -59,6 +59,12 @@ __global__ void __launch_bounds__(kThreads) PackLseKernel(SdpaSizes z, SdpaOpera
   if (row < int64_t(z.B) * z.H) to[at] = *lse.At<float>(row / z.H, at % z.T, row % z.H);
 }
 
+__global__ void __launch_bounds__(kThreads)
+    WriteLengthsKernel(SdpaSizes z, const __grid_constant__ SdpaRules rules, int32_t* to) {
+  int b = int(blockIdx.x * kThreads + threadIdx.x);
+  if (b < z.B) to[b] = z.T, to[z.B + b] = rules.Length(b);
+}
+
 }  // namespace
 
 template <class C>
@@ -96,6 +102,13 @@ void GradSdpaSinks(const KernelCall& call, const SdpaRows<C>& rows, C lse_factor
 }
 template void GradSdpaSinks(const KernelCall&, const SdpaRows<float>&, float);
 template void GradSdpaSinks(const KernelCall&, const SdpaRows<double>&, double);
+
+void WriteSdpaLengths(const KernelCall& call, int32_t* to) {
+  SdpaSizes z(call);
+  WriteLengthsKernel<<<unsigned(CeilDiv(z.B, kThreads)), kThreads, 0, DeviceOf(call).stream()>>>(z, SdpaRules(call),
+                                                                                                 to);
+  WEFT_CUDA_LAUNCHED("sdpa: lengths");
+}
 
 void PackSdpaLse(const KernelCall& call, float* to) {
   SdpaSizes z(call);

@@ -20,6 +20,8 @@ template <class C>
 void GradSdpaSinks(const KernelCall& grad_call, const SdpaRows<C>& rows, C lse_factor);
 // Computes the gradient of the bias, if the call has one. Afterwards the call's workspace has rows with a factor of 1.
 void GradSdpaBias(const KernelCall& grad_call);
+// Writes T for each sequence, then the number of keys that lengths leave it, as i32 [2, B]. Requires lengths.
+void WriteSdpaLengths(const KernelCall& call, int32_t* to);
 // Copies lse, which must be f32, to [B, H, T] without gaps.
 void PackSdpaLse(const KernelCall& grad_call, float* to);
 

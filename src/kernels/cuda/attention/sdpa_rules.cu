@@ -47,6 +47,7 @@ SdpaRules::SdpaRules(const KernelCall& call) {
   if (at.bias >= 0) bias = ScoreOperand(view(at.bias));
   if (at.sinks >= 0) sinks = view(at.sinks).data;
   if (at.offsets >= 0) offsets = view(at.offsets).as<const int64_t>();
+  if (at.lengths >= 0) lengths = view(at.lengths).as<const int64_t>(), first_key = k.dim(1).offset;
   if (at.segments >= 0) {
     const TensorView &of_queries = view(at.segments), &of_keys = view(at.segments + 1);
     query_segments = of_queries.as<const int64_t>(), query_segments_step = of_queries.dim(0).stride;

@@ -83,8 +83,9 @@ struct SdpaRules {
   int queries, keys;    // how many there are
   double softcap = 0;   // 0: none
   ScoreOperand mask, bias;
-  const void* sinks = nullptr;       // [H]
-  const int64_t* offsets = nullptr;  // [B]
+  const void* sinks = nullptr;                           // [H]
+  const int64_t *offsets = nullptr, *lengths = nullptr;  // [B]
+  int64_t first_key = 0;                                 // the global index of the first key
   const int64_t *query_segments = nullptr, *key_segments = nullptr;
   int64_t query_segments_step = 0, key_segments_step = 0;  // from one sequence to the next
   SdpaDropout dropout;
@@ -96,10 +97,17 @@ struct SdpaRules {
     constexpr int64_t kFar = int64_t(1) << 40;
     return shift + (offsets ? max(-kFar, min(offsets[b], kFar)) : 0);
   }
-  // Return the local keys that a query sees by its position, and the local queries that see a key.
-  __device__ IndexRange Keys(int b, int i) const { return KeysAt(i + Shift(b)); }
-  __device__ IndexRange KeysAt(int64_t position) const {
-    return Range(left < 0 ? 0 : position - left, right < 0 ? keys : position + right + 1, keys);
+  // Returns how many local keys of sequence b there are for its queries.
+  __device__ int Length(int b) const {
+    if (!lengths) return keys;
+    int64_t length = lengths[b];
+    return length <= first_key ? 0 : int(min(length - first_key, int64_t(keys)));
+  }
+  // Return the local keys that a query of sequence b sees by its position, all of them below Length(b); and the local
+  // queries that see a key below Length(b).
+  __device__ IndexRange Keys(int b, int i) const { return KeysAt(b, i + Shift(b)); }
+  __device__ IndexRange KeysAt(int b, int64_t position) const {
+    return Range(left < 0 ? 0 : position - left, right < 0 ? keys : position + right + 1, Length(b));
   }
   __device__ IndexRange Queries(int b, int j) const {
     int64_t first = j - Shift(b);

@@ -143,7 +143,7 @@ class RuledScores {
     for (int first = 0; first < kQueries; first += 32) {
       int row = first + Lane(), i = at_.i + row;
       bool valid = row < kQueries && i < rules_.queries;
-      IndexRange range = valid ? rules_.KeysAt(i + shift) : IndexRange{0, 0};
+      IndexRange range = valid ? rules_.KeysAt(at_.b, i + shift) : IndexRange{0, 0};
       uint32_t word[kWords];
 #pragma unroll
       for (int w = 0; w < kWords; w++) word[w] = BitsOf(range, at_.j + w * 32) & keys[w];

@@ -55,7 +55,7 @@ struct KeyWalk<FlashRules, kKeys> {
 
   __device__ __forceinline__ KeyWalk(const SdpaSizes&, const FlashRules& rules, int b, int first, int rows)
       : of_keys(nullptr), shift(rules.scores.Shift(b)) {
-    IndexRange least = rules.scores.KeysAt(first + shift), most = rules.scores.KeysAt(first + rows - 1 + shift);
+    IndexRange least = rules.scores.KeysAt(b, first + shift), most = rules.scores.KeysAt(b, first + rows - 1 + shift);
     all = {most.begin, least.end};
     begin = least.begin / kKeys, end = (most.end + kKeys - 1) / kKeys;
     if (rules.of_keys) {
@@ -110,10 +110,11 @@ struct QueryWalk<FlashRules, kQueries> : QuerySteps<kQueries> {
 
   __device__ __forceinline__ QueryWalk(const SdpaSizes& z, const FlashRules& rules, int b, int g, int first, int rows)
       : of_queries(nullptr), shift(rules.scores.Shift(b)) {
-    IndexRange least = rules.scores.Queries(b, first), most = rules.scores.Queries(b, first + rows - 1);
-    all = {most.begin, least.end};
+    int keys = max(0, min(rows, rules.scores.Length(b) - first));  // the others are seen by no query
+    IndexRange least = rules.scores.Queries(b, first), most = rules.scores.Queries(b, first + max(keys, 1) - 1);
+    all = keys < rows ? IndexRange{0, 0} : IndexRange{most.begin, least.end};
     this->first_head = z.FirstHead(g), this->first_step = least.begin / kQueries;
-    this->steps_a_head = max(0, (most.end + kQueries - 1) / kQueries - this->first_step);
+    this->steps_a_head = keys == 0 ? 0 : max(0, (most.end + kQueries - 1) / kQueries - this->first_step);
     this->end = (z.EndHead(g) - this->first_head) * this->steps_a_head;
     if (rules.of_queries) {
       of_queries = rules.of_queries + int64_t(b) * rules.query_tiles;

@@ -37,6 +37,9 @@ std::string RefusesOptions(const KernelCall& call, const SdpaSizes& z) {
   if (attrs.Has("softcap")) return "it does not take soft caps";
   if (attrs.Has("p")) return "it does not drop probabilities";
   if (z.E != z.D) return fmt::format("values of size {} differ from keys of size {}", z.E, z.D);
+  // With lengths, cuDNN aligns a causal mask and a window to the last key of each sequence.
+  if (attrs.IntOr("lengths", 0) && MaskOf(z) == SdpaMask::kCausal && z.T != z.S)
+    return fmt::format("it takes lengths with a causal mask only for as many queries as keys, got {} and {}", z.T, z.S);
   bool windows = attrs.IntOr("left", -1) >= 0 || attrs.IntOr("right", -1) >= 0;
   if (windows && !attrs.Int("causal")) return "it takes windows only with a causal mask";
   // Otherwise some keys have no query, or the window ends before the first key.
@@ -94,12 +97,18 @@ std::string CudnnRefusesShape(const KernelCall& call) {
       double(ScoreBytes(call, z)) / (1 << 30), kMostScoreBytes >> 30);
 }
 
+bool HasLengths(const KernelCall& call) { return call.attrs->IntOr("lengths", 0) != 0; }
+
+size_t CudnnLengthBytes(const KernelCall& call, const SdpaSizes& z) {
+  return HasLengths(call) ? size_t(RoundUp(2 * int64_t(z.B) * int64_t(sizeof(int32_t)), kCudnnAlign)) : 0;
+}
+
 size_t CudnnLseBytes(const KernelCall& call, const SdpaSizes& z) {
   return IsSdpaGrad(call) ? size_t(RoundUp(int64_t(z.B) * z.H * z.T * int64_t(sizeof(float)), kCudnnAlign)) : 0;
 }
 
 size_t CudnnScratchBytes(const KernelCall& call, const SdpaSizes& z, int64_t own) {
-  return CudnnLseBytes(call, z) + size_t(own + kCudnnAlign);
+  return CudnnLseBytes(call, z) + CudnnLengthBytes(call, z) + size_t(own + kCudnnAlign);
 }
 
 size_t CudnnExpectedWorkspace(const KernelCall& call) {

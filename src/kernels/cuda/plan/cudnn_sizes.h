@@ -22,9 +22,12 @@ bool IsDeterministic(const KernelCall& call);
 std::string CudnnRefusesShape(const KernelCall& call);
 
 inline constexpr int64_t kCudnnAlign = 256;  // alignment of cuDNN's workspace, in bytes
-// Scratch in bytes. The backward pass has lse without gaps, then cuDNN's own scratch of `own` bytes; the forward pass
-// has only the latter.
+// Returns whether only the first lengths[b] keys of a sequence are seen.
+bool HasLengths(const KernelCall& call);
+// Scratch in bytes: lse without gaps in the backward pass, then i32 [2, B] if the call has lengths, then cuDNN's own
+// scratch of `own` bytes.
 size_t CudnnLseBytes(const KernelCall& call, const SdpaSizes& z);
+size_t CudnnLengthBytes(const KernelCall& call, const SdpaSizes& z);
 size_t CudnnScratchBytes(const KernelCall& call, const SdpaSizes& z, int64_t own);
 // The workspace if cuDNN's own scratch is that of its kernels for sm_90.
 size_t CudnnExpectedWorkspace(const KernelCall& call);

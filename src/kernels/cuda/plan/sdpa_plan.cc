@@ -73,7 +73,7 @@ size_t SdpaWorkspace(SdpaBackends backends, const KernelCall& call) {
 }
 
 bool HasOptions(const KernelCall& call) {
-  static constexpr AttrName<int64_t> kFlags[] = {"mask", "bias", "sinks", "offsets", "segments"};
+  static constexpr AttrName<int64_t> kFlags[] = {"mask", "bias", "sinks", "offsets", "lengths", "segments"};
   const Attrs& attrs = *call.attrs;
   return std::ranges::any_of(kFlags, [&](AttrName<int64_t> flag) { return attrs.IntOr(flag, 0) != 0; }) ||
          attrs.IntOr("left", -1) >= 0 || attrs.IntOr("right", -1) >= 0 || attrs.Has("softcap") || attrs.Has("p");
