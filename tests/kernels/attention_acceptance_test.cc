@@ -10,7 +10,7 @@ namespace weft::test {
 namespace {
 
 bool OnGpu() { return KindUnderTest() == DeviceKind::kCuda; }
-// A backend, and whether its sums have a fixed order. Only cuDNN's gradient depends on that.
+// A backend, and whether its sums have a fixed order. Only the gradients of cuDNN and flash depend on that.
 struct Way {
   std::string backend;
   bool deterministic = true;
@@ -19,7 +19,8 @@ struct Way {
 };
 // Returns the ways in order of preference. The CPU has one.
 std::vector<Way> Ways() {
-  return OnGpu() ? std::vector<Way>{{"cudnn", false}, {"cudnn"}, {"flash"}, {"plain"}} : std::vector<Way>{{"cpu"}};
+  return OnGpu() ? std::vector<Way>{{"cudnn", false}, {"cudnn"}, {"flash", false}, {"flash"}, {"plain"}}
+                 : std::vector<Way>{{"cpu"}};
 }
 
 // While alive, makes the backend of `way` the first choice and sets whether products may use TF32.

@@ -122,6 +122,32 @@ TEST_F(AttentionChoice, CudnnTakesWindowsWithACausalMask) {
     EXPECT_EQ(Explain(op, DType::kBF16), frontend_ ? "cudnn" : "flash (" + Cudnn("") + ")");
 }
 
+// cuDNN also gets two numbers of 4 bytes per sequence, in a piece of 256 bytes.
+TEST_F(AttentionChoice, CudnnTakesLengths) {
+  for (int64_t causal : {0, 1})
+    for (Op op : {Op::kSdpa, Op::kSdpaGrad}) {
+      options_ = {{"causal", causal}};
+      size_t without = Workspace(op, DType::kBF16);
+      options_ = {{"causal", causal}, {"lengths", int64_t(1)}};
+      EXPECT_EQ(Explain(op, DType::kBF16), frontend_ ? "cudnn" : "flash (" + Cudnn("") + ")");
+      size_t of_lengths = Workspace(op, DType::kBF16) - without;
+      EXPECT_EQ(of_lengths, frontend_ ? 256u : 0u);
+    }
+}
+
+// With sums of dQ in any order, flash keeps them in f32. Rows are padded to 128.
+TEST_F(AttentionChoice, SumsInAnyOrderTakeWorkspace) {
+  tokens_ = 300;
+  for (DType dtype : {DType::kBF16, DType::kF16, DType::kF32}) {
+    size_t bytes[2];
+    for (bool deterministic : {true, false}) {
+      context_.set_numerics({.deterministic = deterministic, .attention = "flash"});
+      bytes[deterministic] = Workspace(Op::kSdpaGrad, dtype);
+    }
+    EXPECT_EQ(bytes[false] - bytes[true], dtype == DType::kF32 ? 0 : size_t(B * H * 384 * 64 * 4));
+  }
+}
+
 // Flash keeps two numbers of 8 bytes per 64 queries and per 64 keys.
 TEST_F(AttentionChoice, SegmentsTakeWorkspace) {
   for (int64_t tokens : {64, 65, 1000})

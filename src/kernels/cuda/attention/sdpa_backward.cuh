@@ -1,14 +1,15 @@
 // Flash attention, backward (Dao 2023). Probabilities are recomputed from lse, scores live only in registers, and sums
 // are f32.
 //
-// There are two passes, so that every sum is made by one warp in a fixed order:
+// If every run has to give the same bits, there are two passes, so that every sum is made by one warp in a fixed order:
 // - a block of FlashGradKV owns a tile of keys and walks the queries of all heads of its group;
 // - a block of FlashGradQ owns a tile of queries and walks the keys.
 //
-// That takes seven products instead of five but no atomics, so every run gives the same bits. Calls without options run
-// kernels of their own (NoRules).
+// That takes seven products instead of five but no atomics. Otherwise, and for 16-bit floats, FlashGradKV also adds to
+// dQ (QuerySums). Calls without options run kernels of their own (NoRules).
 #pragma once
 #include "weft/kernels/common/nest.h"
+#include "weft/kernels/cuda/attention/sdpa_query_sums.cuh"
 #include "weft/kernels/cuda/attention/sdpa_rows.h"
 #include "weft/kernels/cuda/attention/sdpa_scores.cuh"
 #include "weft/kernels/cuda/attention/sdpa_walk.cuh"
@@ -35,6 +36,10 @@ struct GradKVShape {
   static constexpr size_t kSharedBytes = kTileBytes + Warps * Warp::ScratchBytes(kQueries);
   using Ruled = RuledScores<Warp, kQueries, Warp::kRows, true>;
   static constexpr size_t kRuledBytes = kSharedBytes + Warps * Ruled::kBytes;  // of shared memory with options
+  template <class Rules>
+  static constexpr size_t BytesUnder() {
+    return std::is_same_v<Rules, NoRules> ? kSharedBytes : kRuledBytes;
+  }
 };
 
 // The work of one block: kKeys keys of a head, kColumns columns of their gradients, and the queries that see them.
@@ -115,6 +120,22 @@ struct GradKVBlock {
     options.Drop(p);
   }
 
+  // Adds the products of one step to the sums. `stage` holds the queries from `query` on. ds must be 0 and becomes the
+  // cotangents of the scores.
+  template <class Keys, class Options, class Sums>
+  __device__ __forceinline__ void AddStep(const Warp& warp, const Keys& k_tile, const Keys& v_tile, Element* stage,
+                                          int query, const Options& options, Scores& ds, Sums& sum_k,
+                                          Sums& sum_v) const {
+    Queries q_tile{stage}, dout_tile{stage + Queries::kElements};  // [kQueries, D]
+    const float* lse = reinterpret_cast<const float*>(dout_tile.data + Queries::kElements);
+    Scores p = {};  // [Warp::kRows, kQueries]
+    warp.template MultiplyTransposed<Shape::D>(k_tile, warp_row, q_tile, p);
+    warp.template MultiplyTransposed<Shape::D>(v_tile, warp_row, dout_tile, ds);
+    Differentiate(p, ds, lse, query, options);
+    warp.Multiply(p, dout_tile, column, sum_v);
+    warp.Multiply(ds, q_tile, column, sum_k);
+  }
+
   // Stores sums [Warp::kRows, kColumns] through the tiles of k and v, whose rows only this warp reads.
   template <class Sums, class Keys>
   __device__ __forceinline__ void Store(const Sums& sum_k, const Sums& sum_v, const Keys& k_tile, const Keys& v_tile,
@@ -132,14 +153,13 @@ struct GradKVBlock {
 };
 
 // Products are transposed, [keys, queries], so that probabilities are the left factor of dV and dK as they are.
-template <class Shape, class Rules>
+template <class Shape, class Sums, class Rules>
 __global__ void __launch_bounds__(Shape::kThreads)
     FlashGradKV(SdpaSizes z, SdpaOperand q, SdpaOperand k, SdpaOperand v, SdpaOperand dout, SdpaRows<float> query_rows,
-                SdpaOperand dk, SdpaOperand dv, const __grid_constant__ Rules rules) {
-  constexpr int D = Shape::D, M = Shape::M, kColumns = Shape::kColumns, kThreads = Shape::kThreads;
+                SdpaOperand dk, SdpaOperand dv, Sums query_sums, const __grid_constant__ Rules rules) {
+  constexpr int M = Shape::M, kColumns = Shape::kColumns, kThreads = Shape::kThreads;
   using Warp = typename Shape::Warp;
   using Element = typename Shape::Element;
-  using Queries = typename Shape::Queries;
   using Keys = typename Shape::Keys;
   extern __shared__ __align__(16) unsigned char shared[];
   Keys k_tile{reinterpret_cast<Element*>(shared)}, v_tile{k_tile.data + Keys::kElements};  // [kKeys, D]
@@ -152,6 +172,7 @@ __global__ void __launch_bounds__(Shape::kThreads)
   QueryWalk<Rules, Shape::kQueries> walk(z, rules, b, g, first, rows);
   RulesOfWarp<typename Shape::Ruled, Rules> options(
       rules, z.scale, b, 0, shared + Shape::kSharedBytes + size_t(warp_index) * Shape::Ruled::kBytes);
+  typename Sums::template Adder<Shape> adder(query_sums, z, b, shared + Shape::template BytesUnder<Rules>());
   if (walk.begin < walk.end) block.Fetch(walk, walk.begin, 0, q, dout, query_rows);
 
   float sum_k[M][Warp::Blocks(kColumns)][4] = {}, sum_v[M][Warp::Blocks(kColumns)][4] = {};  // [Warp::kRows, kColumns]
@@ -160,17 +181,12 @@ __global__ void __launch_bounds__(Shape::kThreads)
     __syncthreads();  // the stage has arrived, and all threads are done with the other one
     next = walk.Next(step);
     if (Shape::kStages == 2 && next < walk.end) block.Fetch(walk, next, turn + 1, q, dout, query_rows);
-    Queries q_tile{block.Stage(turn)}, dout_tile{q_tile.data + Queries::kElements};  // [kQueries, D]
-    const float* lse = reinterpret_cast<const float*>(dout_tile.data + Queries::kElements);
     int query = walk.FirstQueryOf(step);
-    if (options.MoveTo(walk, step, walk.HeadOf(step), query, first + warp_row)) {
-      typename GradKVBlock<Shape>::Scores p = {}, ds = {};  // [Warp::kRows, kQueries]
-      warp.template MultiplyTransposed<D>(k_tile, warp_row, q_tile, p);
-      warp.template MultiplyTransposed<D>(v_tile, warp_row, dout_tile, ds);
-      block.Differentiate(p, ds, lse, query, options);
-      warp.Multiply(p, dout_tile, column, sum_v);
-      warp.Multiply(ds, q_tile, column, sum_k);
-    }
+    typename GradKVBlock<Shape>::Scores ds = {};  // [Warp::kRows, kQueries]
+    if (options.MoveTo(walk, step, walk.HeadOf(step), query, first + warp_row))
+      block.AddStep(warp, k_tile, v_tile, block.Stage(turn), query, options, ds, sum_k, sum_v);
+    adder.Put(ds, warp_row);
+    adder.Add(k_tile, walk.HeadOf(step), query, column);
     if (Shape::kStages == 1 && next < walk.end) {
       __syncthreads();  // all threads are done with the stage
       block.Fetch(walk, next, turn + 1, q, dout, query_rows);
@@ -195,6 +211,10 @@ struct GradQShape {
   static constexpr size_t kSharedBytes = kTileBytes + Warps * Warp::ScratchBytes(kKeys);
   using Ruled = RuledScores<Warp, Warp::kRows, kKeys, false>;
   static constexpr size_t kRuledBytes = kSharedBytes + Warps * Ruled::kBytes;  // of shared memory with options
+  template <class Rules>
+  static constexpr size_t BytesUnder() {
+    return std::is_same_v<Rules, NoRules> ? kSharedBytes : kRuledBytes;
+  }
 };
 
 // The work of one block: kQueries queries of a head, and the keys that they see.
@@ -328,32 +348,51 @@ __global__ void __launch_bounds__(Shape::kThreads)
   block.Store(sum, q_tile, dq);
 }
 
+// Launches a kernel of the backward pass with the shared memory of a Shape and `more` bytes.
+template <class Shape, class Rules, class... Parameters, class... Args>
+void LaunchGrad(const KernelCall& call, const char* name, void (*kernel)(Parameters...), int64_t blocks, size_t more,
+                const Rules& rules, Args... args) {
+  if (blocks == 0) return;
+  size_t bytes = Shape::template BytesUnder<Rules>() + more;
+  WEFT_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(bytes)));
+  kernel<<<unsigned(blocks), Shape::kThreads, bytes, DeviceOf(call).stream()>>>(args..., rules);
+  WEFT_CUDA_LAUNCHED(name);
+}
+template <class KV, class Sums, class Rules>
+void LaunchGradKV(const KernelCall& call, const SdpaRows<float>& rows, const Sums& sums, const Rules& rules) {
+  static_assert(SdpaSizes::kRowPadding % KV::kQueries == 0);
+  SdpaSizes z(call);
+  LaunchGrad<KV>(call, "sdpa_grad: flash dk and dv", &FlashGradKV<KV, Sums, Rules>,
+                 int64_t(z.B) * z.G * CeilDiv(z.S, KV::kKeys) * KV::kParts, Sums::template Adder<KV>::kBytes, rules, z,
+                 OperandOf(call.in[0]), OperandOf(call.in[1]), OperandOf(call.in[2]), OperandOf(call.in[5]), rows,
+                 OperandOf(call.out[1]), OperandOf(call.out[2]), sums);
+}
+template <class Q, class Rules>
+void LaunchGradQ(const KernelCall& call, const SdpaRows<float>& rows, const Rules& rules) {
+  static_assert(SdpaSizes::kRowPadding % Q::kQueries == 0);
+  SdpaSizes z(call);
+  LaunchGrad<Q>(call, "sdpa_grad: flash dq", &FlashGradQ<Q, Rules>, int64_t(z.B) * z.H * CeilDiv(z.T, Q::kQueries), 0,
+                rules, z, OperandOf(call.in[0]), OperandOf(call.in[1]), OperandOf(call.in[2]), OperandOf(call.in[5]),
+                rows, OperandOf(call.out[0]));
+}
+
 template <class KV, class Q, class Rules>
 void LaunchBackward(const KernelCall& call, const SdpaRows<float>& rows, const Rules& rules) {
-  static_assert(SdpaSizes::kRowPadding % KV::kQueries == 0 && SdpaSizes::kRowPadding % Q::kQueries == 0);
-  SdpaSizes z(call);
-  SdpaOperand q = OperandOf(call.in[0]), k = OperandOf(call.in[1]), v = OperandOf(call.in[2]),
-              dout = OperandOf(call.in[5]);
-  auto launch = [&]<class Shape, class... Args>(const char* name, auto* kernel, int64_t blocks, Args... args) {
-    if (blocks == 0) return;
-    constexpr size_t kBytes = std::is_same_v<Rules, NoRules> ? Shape::kSharedBytes : Shape::kRuledBytes;
-    WEFT_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(kBytes)));
-    kernel<<<unsigned(blocks), Shape::kThreads, kBytes, DeviceOf(call).stream()>>>(args..., rules);
-    WEFT_CUDA_LAUNCHED(name);
-  };
-  launch.template operator()<KV>("sdpa_grad: flash dk and dv", &FlashGradKV<KV, Rules>,
-                                 int64_t(z.B) * z.G * CeilDiv(z.S, KV::kKeys) * KV::kParts, z, q, k, v, dout, rows,
-                                 OperandOf(call.out[1]), OperandOf(call.out[2]));
-  launch.template operator()<Q>("sdpa_grad: flash dq", &FlashGradQ<Q, Rules>,
-                                int64_t(z.B) * z.H * CeilDiv(z.T, Q::kQueries), z, q, k, v, dout, rows,
-                                OperandOf(call.out[0]));
+  if constexpr (HasQuerySums<KV>)
+    if (FlashSumsQueries(call)) {
+      QuerySums sums = ClearQuerySums(call);
+      LaunchGradKV<KV>(call, rows, sums, rules);
+      return RoundQuerySums(call, sums);
+    }
+  LaunchGradKV<KV>(call, rows, NoQuerySums(), rules);
+  LaunchGradQ<Q>(call, rows, rules);
 }
 
 template <class KV, class Q>
 void LaunchBackward(const KernelCall& call) {
   SdpaRows<float> rows = PrepareSdpaRows<float>(call, float(kLog2E));
   if (!HasOptions(call)) return LaunchBackward<KV, Q>(call, rows, NoRules());
-  LaunchBackward<KV, Q>(call, rows, FlashRules(call, SdpaRowsBytes(call)));
+  LaunchBackward<KV, Q>(call, rows, FlashRules(call, SdpaRowsBytes(call) + QuerySumBytes(call)));
   GradSdpaSinks(call, rows, float(kLog2E));
   GradSdpaBias(call);
 }

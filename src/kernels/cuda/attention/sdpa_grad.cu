@@ -26,7 +26,9 @@ void GradAs(const KernelCall& call) {
 
 size_t SdpaGradHalfSharedBytes(int64_t D, bool options) {
   return WithShapes<BF16>(D, [&](auto kv, auto q) {
-    return options ? std::max(kv.kRuledBytes, q.kRuledBytes) : std::max(kv.kSharedBytes, q.kSharedBytes);
+    size_t with_sums = QuerySums::Adder<decltype(kv)>::kBytes;
+    return options ? std::max(kv.kRuledBytes + with_sums, q.kRuledBytes)
+                   : std::max(kv.kSharedBytes + with_sums, q.kSharedBytes);
   });
 }
 void SdpaGradHalf(const KernelCall& call) { call.in[0].dtype == DType::kBF16 ? GradAs<BF16>(call) : GradAs<F16>(call); }

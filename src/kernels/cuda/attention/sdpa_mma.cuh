@@ -157,6 +157,21 @@ struct TensorCoreWarp {
     }
   }
 
+  // Computes c [kRows, columns] += X^T Y over their first K rows, with columns [x_column, x_column + kRows) of X and
+  // those from `column` on of Y.
+  template <int K, int NC, class X, class Y>
+  static __device__ __forceinline__ void MultiplyLeftTransposed(const X& x, int x_column, const Y& y, int column,
+                                                                float (&c)[M][NC][4]) requires HalfFloat<T> {
+#pragma unroll
+    for (int k = 0; k < K; k += kTerms) {
+      uint32_t a[M][4];
+#pragma unroll
+      for (int m = 0; m < M; m++)
+        LoadMatricesTransposed(x.At(k + Lane() % 8 + Lane() / 16 * 8, x_column + m * 16 + Lane() / 8 % 2 * 8), a[m]);
+      MultiplyRows(a, y, k, column, c);
+    }
+  }
+
   static __device__ __forceinline__ int SumColumn(int n, int e) {
     if constexpr (HalfFloat<T>)
       return n * 8 + Lane() % 4 * 2 + e;

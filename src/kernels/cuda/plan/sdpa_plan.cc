@@ -80,7 +80,17 @@ bool HasOptions(const KernelCall& call) {
 }
 
 size_t SdpaRowsWorkspace(const KernelCall& call) { return IsSdpaGrad(call) ? SdpaRowsBytes(call) : 0; }
-size_t FlashWorkspace(const KernelCall& call) { return SdpaRowsWorkspace(call) + SegmentRangeBytes(call); }
+bool FlashSumsQueries(const KernelCall& call) {
+  return IsSdpaGrad(call) && IsHalf(call.in[0].dtype) && !IsDeterministic(call);
+}
+size_t QuerySumBytes(const KernelCall& call) {
+  if (!FlashSumsQueries(call)) return 0;
+  SdpaSizes z(call);
+  return size_t(z.B) * size_t(z.H) * size_t(z.PaddedT()) * size_t(z.D) * sizeof(float);
+}
+size_t FlashWorkspace(const KernelCall& call) {
+  return SdpaRowsWorkspace(call) + QuerySumBytes(call) + SegmentRangeBytes(call);
+}
 
 std::string FlashRefusesShape(const KernelCall& call) {
   DType dtype = call.in[0].dtype;

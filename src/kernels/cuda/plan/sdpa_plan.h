@@ -43,6 +43,9 @@ bool HasOptions(const KernelCall& call);
 std::string FlashRefusesShape(const KernelCall& call);
 std::string PlainRefuses(const KernelCall& call);
 // The workspace of plain in bytes, the rows of the backward pass; and that of flash, which has ranges of segments too.
+// Whether flash adds up dQ in any order, and the bytes of these sums in f32.
+bool FlashSumsQueries(const KernelCall& call);
+size_t QuerySumBytes(const KernelCall& call);
 size_t SdpaRowsWorkspace(const KernelCall& call);
 size_t FlashWorkspace(const KernelCall& call);
 inline bool IsHalf(DType dtype) { return dtype == DType::kBF16 || dtype == DType::kF16; }
