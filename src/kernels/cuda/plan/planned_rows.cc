@@ -71,7 +71,7 @@ constexpr PlannedRow kRows[] = {
     {.op = Op::kScatter, .workspace = ScatterWorkspace, .any_strides = true, .in_place = true},
     {.op = Op::kScatterAdd, .workspace = ScatterAddWorkspace, .any_strides = true, .in_place = true},
     {.op = Op::kDynamicSlice, .any_strides = true},
-    {.op = Op::kDynamicUpdate, .any_strides = true, .in_place = true},
+    {.op = Op::kDynamicUpdate, .many = true, .any_strides = true, .in_place = true},
     {.op = Op::kSort, .workspace = SortWorkspace, .any_strides = true},
     {.op = Op::kTopK, .workspace = SortWorkspace, .any_strides = true},
     {.op = Op::kCumMax, .any_strides = true},
