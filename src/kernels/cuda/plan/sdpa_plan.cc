@@ -6,6 +6,7 @@
 #include <cstdlib>
 
 #include "weft/kernels/cuda/plan/cudnn_sizes.h"
+#include "weft/kernels/cuda/plan/sdpa_split.h"
 
 namespace weft::cuda {
 namespace {
@@ -80,7 +81,9 @@ bool HasOptions(const KernelCall& call) {
 }
 
 size_t SdpaRowsWorkspace(const KernelCall& call) { return IsSdpaGrad(call) ? SdpaRowsBytes(call) : 0; }
-size_t FlashWorkspace(const KernelCall& call) { return SdpaRowsWorkspace(call) + SegmentRangeBytes(call); }
+size_t FlashWorkspace(const KernelCall& call) {
+  return std::max(SdpaRowsWorkspace(call) + SegmentRangeBytes(call), SdpaSplit(call).bytes);
+}
 
 std::string FlashRefusesShape(const KernelCall& call) {
   DType dtype = call.in[0].dtype;
