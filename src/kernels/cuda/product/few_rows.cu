@@ -16,10 +16,10 @@
 namespace weft::cuda {
 namespace {
 
-constexpr int kMostJobs = 4;             // of a launch
-constexpr int kColumnLanes = 4;          // neighbouring threads that read one row of b: 64 bytes
-constexpr int kColumnLanesUnaligned = 8; // the same for single elements
-constexpr int kWarpColumns = 4;          // of a b that is stored by columns: how many a warp reads at a time
+constexpr int kMostJobs = 4;              // of a launch
+constexpr int kColumnLanes = 4;           // neighbouring threads that read one row of b: 64 bytes
+constexpr int kColumnLanesUnaligned = 8;  // as kColumnLanes, if single elements are read
+constexpr int kWarpColumns = 4;           // of a b that is stored by columns: how many a warp reads at a time
 constexpr int kThreads = 256;
 constexpr int kManyTerms = 1024, kManyBlocks = 2 * kProcessors;  // see ThreadsOf
 
@@ -210,8 +210,8 @@ Variant VariantOf(const FewRowsJob& job) {
   int pack = int(16 / SizeOf(job.dtype));
   auto fits = [&](const void* data, int64_t ld) { return Aligned16(data) && ld % pack == 0; };
   Variant variant{.dtype = job.dtype, .k_inner = job.k_inner, .packs = fits(job.b, job.ldb)};
-  variant.packs &= job.k_inner ? job.terms % pack == 0 && fits(job.a, job.rows == 1 ? 0 : job.lda)
-                               : job.columns % pack == 0;
+  variant.packs &=
+      job.k_inner ? job.terms % pack == 0 && fits(job.a, job.rows == 1 ? 0 : job.lda) : job.columns % pack == 0;
   variant.rows = !variant.packs || job.rows > 4 ? kMostFewRows : job.rows > 2 ? 4 : job.rows;
   variant.threads = ThreadsOf(job, ColumnsOfBlock(variant));
   return variant;

@@ -15,7 +15,7 @@ struct FewRowsJob {
   int64_t lda, ldb, ldd;     // ldd: of out and residual
   int rows, columns, terms;  // extents of i, j and k
   DType dtype;
-  bool k_inner;              // b is stored as its transpose: b[k, j] lies at j * ldb + k
+  bool k_inner;  // b is stored as its transpose: b[k, j] lies at j * ldb + k
   bool wide = false;
   bool constant = false;  // b and bias may be read before the previous kernel has ended (core/compile/fuse.h)
 };
