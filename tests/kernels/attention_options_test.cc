@@ -408,5 +408,48 @@ TEST(SdpaOptions, HoldOverManyTiles) {
     }
 }
 
+// Few queries, whose keys several blocks share on a GPU: groups of up to 9 heads, and lengths around the parts.
+Problem DrawFewQueries(Rng& rng, int64_t D) {
+  auto often = [&] { return Pick(rng, 0, 2) == 0; };
+  Problem p = DrawTiled(rng, D);
+  p.T = PickOf<int64_t>(rng, {1, 1, 2, 8, 9}), p.S = PickOf<int64_t>(rng, {1, 63, 64, 65, 127, 500, 1000});
+  p.G = Pick(rng, 1, 2), p.H = p.G * PickOf<int64_t>(rng, {1, 2, 4, 7, 9});
+  p.causal_offset = PickOf<int64_t>(rng, {0, p.S - p.T - kFirstQuery, p.S / 2, -7});
+  p.mask.clear(), p.bias.clear();
+  if (often()) p.mask = PickOf<Shape>(rng, {{B, 1, 1, p.S}, {1, p.H, p.T, p.S}});
+  if (often()) p.bias = PickOf<Shape>(rng, {{1, 1, p.T, p.S}, {B, p.H, 1, p.S}});
+  return p;
+}
+
+TEST(SdpaOptions, HoldForFewQueries) {
+  Rng rng(46);
+  size_t round = 0;
+  for (int draw = 0; draw < (OnGpu() ? 25 : 3); draw++)
+    for (DType dtype : Floats())
+      for (int64_t D : {8, 64, 80, 128, 200, 256}) {
+        if (Skips(round)) continue;
+        Problem p = DrawFewQueries(rng, D);
+        SCOPED_TRACE(testing::Message() << Name(dtype) << " D=" << D << " T=" << p.T << " S=" << p.S << " H=" << p.H
+                                        << " G=" << p.G << ", problem " << round - 1);
+        Check(rng, p, dtype);
+      }
+}
+
+// Runs the kernel again and again: blocks finish in any order, and the last one joins them.
+TEST(SdpaOptions, FewQueriesHaveTheSameBitsInEveryRun) {
+  Rng rng(47);
+  for (DType dtype : {DType::kF32, DType::kBF16}) {
+    Problem p{.T = 1, .S = 1000, .H = 4, .G = 2, .D = 64, .E = 64, .causal = true, .causal_offset = 900};
+    p.dense = p.offsets = true;
+    Tensors t(rng, p, dtype);
+    RunKernel(Op::kSdpa, t.attrs, t.Inputs(Op::kSdpa), t.Outputs(Op::kSdpa));
+    Values first = t.out.All();
+    for (int run = 0; run < 20; run++) {
+      RunKernel(Op::kSdpa, t.attrs, t.Inputs(Op::kSdpa), t.Outputs(Op::kSdpa));
+      ASSERT_EQ(t.out.All(), first) << Name(dtype) << " run " << run;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace weft::test

@@ -170,5 +170,157 @@ TEST(Einsum, WideResultsDoNotOverflow) {
   }
 }
 
+// Products of few rows with a large matrix, as when a token is generated. A row has the same bits whatever the other
+// rows are, and whether products run together or not.
+//
+// y[i, j] = sum over k of x[i, k] w[k, j]. by_columns: w is stored as [j, k].
+struct FewRows {
+  int64_t rows, terms, columns;
+  bool by_columns = false, dense = true, bias = false, residual = false, wide = false;
+};
+
+Box Filled(Rng& rng, DType dtype, const Shape& shape, bool dense) {
+  Box box = dense ? Box(dtype, shape) : PaddedBox(rng, dtype, shape);
+  std::uniform_real_distribution<double> uniform(-1, 1);
+  for (int64_t i = 0; i < box.count(); i++) box.Set(i, uniform(rng));
+  return box;
+}
+
+struct Tensors {
+  FewRows p;
+  Box x, w, bias, residual, y;
+  Values want, magnitude;  // sums, and those of the absolute terms
+
+  Tensors(Rng& rng, const FewRows& problem, DType dtype)
+      : p(problem),
+        x(Filled(rng, dtype, {p.rows, p.terms}, p.dense)),
+        w(Filled(rng, dtype, p.by_columns ? Shape{p.columns, p.terms} : Shape{p.terms, p.columns}, p.dense)),
+        bias(Filled(rng, Result(dtype), {p.columns}, true)),
+        residual(Filled(rng, Result(dtype), {p.rows, p.columns}, true)),
+        y(Result(dtype), {p.rows, p.columns}) {
+    Values a = x.All(), b = w.All(), c = bias.All(), d = residual.All();
+    for (int64_t i = 0; i < p.rows; i++)
+      for (int64_t j = 0; j < p.columns; j++) {
+        double sum = (p.bias ? c[size_t(j)] : 0) + (p.residual ? d[size_t(i * p.columns + j)] : 0);
+        double all = std::abs(sum);
+        for (int64_t k = 0; k < p.terms; k++) {
+          double term = a[size_t(i * p.terms + k)] * b[size_t(p.by_columns ? j * p.terms + k : k * p.columns + j)];
+          sum += term, all += std::abs(term);
+        }
+        want.push_back(sum), magnitude.push_back(all);
+      }
+  }
+  DType Result(DType dtype) const { return p.wide ? AccumulateType(dtype) : dtype; }
+  Op op() const { return p.bias || p.residual ? Op::kLinear : Op::kEinsum; }
+  Job Make() {
+    Job job{{{"eq", p.by_columns ? "ik,jk->ij" : "ik,kj->ij"}, {"wide", p.wide}}, {&x, &w}, {&y}};
+    if (op() == Op::kEinsum) return job;
+    job.attrs.Set({"bias", p.bias}), job.attrs.Set({"residual", p.residual});
+    if (p.bias) job.in.push_back(&bias);
+    if (p.residual) job.in.push_back(&residual);
+    return job;
+  }
+  // Sums of k terms in f32 have roundings of random signs, so they grow like sqrt(k). Six of these, and one rounding of
+  // the result.
+  void Check() const {
+    double compute = y.view.dtype == DType::kF64 ? 0x1p-53 : 0x1p-24, rounding = Epsilon(y.view.dtype);
+    double sums = 6 * compute * std::sqrt(double(p.terms) + 4);
+    for (int64_t i = 0; i < y.count(); i++)
+      ASSERT_LE(
+          std::abs(y.Get(i) - want[size_t(i)]),
+          sums * magnitude[size_t(i)] + 1.01 * rounding * (std::abs(want[size_t(i)]) + sums * magnitude[size_t(i)]))
+          << "element " << i << " of " << p.rows << " x " << p.terms << " x " << p.columns;
+  }
+};
+
+void Run(Tensors& t) {
+  Job job = t.Make();
+  RunKernel(t.op(), job.attrs, job.in, job.out);
+}
+
+// Only GPUs have a kernel for linear.
+FewRows DrawFewRows(Rng& rng) {
+  auto often = [&] { return Pick(rng, 0, 1) == 1; };
+  FewRows p{.rows = Pick(rng, 1, 9),
+            .terms = PickOf<int64_t>(rng, {63, 64, 65, 100, 256, 520}),
+            .columns = PickOf<int64_t>(rng, {255, 256, 257, 264, 300, 520})};
+  p.by_columns = often(), p.dense = Pick(rng, 0, 3) > 0, p.wide = Pick(rng, 0, 3) == 0;
+  if (Table().Has(Op::kLinear)) p.bias = often(), p.residual = often();
+  return p;
+}
+
+TEST(EinsumOfFewRows, AgreeWithSums) {
+  Rng rng(61);
+  size_t round = 0;
+  for (int draw = 0; draw < 40; draw++)
+    for (DType dtype : Floats()) {
+      if (Skips(round)) continue;
+      Tensors t(rng, DrawFewRows(rng), dtype);
+      SCOPED_TRACE(fmt::format("{}, problem {}{}", Name(dtype), draw, t.p.by_columns ? " by columns" : ""));
+      Run(t);
+      t.Check();
+    }
+}
+
+// More terms than a block takes at a time, and than the largest block takes in one round.
+TEST(EinsumOfFewRows, AgreeWithLongSums) {
+  Rng rng(62);
+  for (DType dtype : Floats())
+    for (int64_t terms : {1024, 1032, 3072, 5000})
+      for (bool by_columns : {false, true}) {
+        Tensors t(rng, {.rows = terms % 3 ? 1 : 8, .terms = terms, .columns = 256, .by_columns = by_columns}, dtype);
+        SCOPED_TRACE(fmt::format("{} {} terms", Name(dtype), terms));
+        Run(t);
+        t.Check();
+      }
+}
+
+// The products of queries, keys and values read one x, and run together.
+TEST(EinsumOfFewRows, RunTogetherAsOneByOne) {
+  Rng rng(63);
+  for (DType dtype : Floats())
+    for (bool linear : {false, true}) {
+      if (linear && !Table().Has(Op::kLinear)) continue;
+      for (size_t count : {2u, 3u, 6u}) {
+        std::vector<std::unique_ptr<Tensors>> all;
+        std::vector<Values> alone;
+        std::vector<Job> jobs;
+        for (size_t i = 0; i < count; i++) {
+          FewRows p = DrawFewRows(rng);
+          p.rows = 3, p.terms = 128, p.dense = i < 4, p.by_columns = i == 5, p.bias = linear, p.residual = false;
+          if (i == 2) p.columns = 40;  // too few for the kernel
+          Tensors& t = *all.emplace_back(std::make_unique<Tensors>(rng, p, dtype));
+          Run(t);
+          alone.push_back(t.y.All());
+          jobs.push_back(t.Make());
+        }
+        RunMany(linear ? Op::kLinear : Op::kEinsum, jobs);
+        for (size_t i = 0; i < count; i++) {
+          all[i]->Check();
+          EXPECT_EQ(all[i]->y.All(), alone[i]) << Name(dtype) << ", product " << i << " of " << count;
+        }
+      }
+    }
+}
+
+// On a GPU, where one kernel runs them all. A CPU may choose a kernel by the number of rows.
+TEST(EinsumOfFewRows, HaveBitsOfTheirOwn) {
+  if (KindUnderTest() != DeviceKind::kCuda) GTEST_SKIP() << "the law of the kernel on GPUs";
+  Rng rng(64);
+  for (DType dtype : {DType::kF32, DType::kBF16, DType::kF16})
+    for (bool by_columns : {false, true})
+      for (int64_t terms : {768, 3072}) {
+        Tensors all(rng, {.rows = 8, .terms = terms, .columns = 320, .by_columns = by_columns}, dtype);
+        Run(all);
+        for (int64_t rows : {1, 2, 3, 5}) {
+          Tensors few(rng, {.rows = rows, .terms = terms, .columns = 320, .by_columns = by_columns}, dtype);
+          few.w = all.w;
+          for (int64_t i = 0; i < few.x.count(); i++) few.x.Set(i, all.x.Get(i));
+          Run(few);
+          for (int64_t i = 0; i < few.y.count(); i++) ASSERT_EQ(few.y.Get(i), all.y.Get(i)) << rows << " rows, " << i;
+        }
+      }
+}
+
 }  // namespace
 }  // namespace weft::test

@@ -163,6 +163,27 @@ TEST_P(Windows, DynamicUpdateWritesTheWindowOnly) {
     }
 }
 
+// Updates of equal layouts, as those of keys and values, and others, run together.
+TEST_P(Windows, UpdatesRunTogetherAsOneByOne) {
+  for (const WindowCase& c : kWindows) {
+    std::vector<Box> x, update, starts;
+    std::vector<Values> want;
+    for (int i = 0; i < 11; i++) {
+      x.push_back(Part({c.shape, c.dim, 0, c.held, c.offset}));
+      starts.push_back(Starts(c));
+      update.push_back(i % 3 < 2 ? Box(dtype, WindowShape(c)) : PaddedBox(rng, dtype, WindowShape(c)));
+      for (int64_t e = 0; e < update.back().count(); e++) update.back().Set(e, double((e + i) % 2));
+      want.push_back(x.back().All());
+      ForEachHeld(c, starts.back(), x.back(),
+                  [&](int64_t e, int64_t at) { want.back()[size_t(at)] = update.back().Get(e); });
+    }
+    std::vector<Job> jobs;
+    for (size_t i = 0; i < x.size(); i++) jobs.push_back({{{"dim", c.dim}}, {&x[i], &update[i], &starts[i]}, {&x[i]}});
+    RunMany(Op::kDynamicUpdate, jobs);
+    for (size_t i = 0; i < x.size(); i++) EXPECT_EQ(x[i].All(), want[i]) << ToString(c.shape) << " " << i;
+  }
+}
+
 std::string TypeName(const testing::TestParamInfo<DType>& info) { return Name(info.param); }
 INSTANTIATE_TEST_SUITE_P(Types, Indexing, testing::ValuesIn(AllTypes()), TypeName);
 INSTANTIATE_TEST_SUITE_P(Types, Windows, testing::ValuesIn(AllTypes()), TypeName);

@@ -157,6 +157,25 @@ bool CheckPlan(Rng& rng, const std::string& eq, const Extents& extents) {
   return true;
 }
 
+// A matrix times few rows goes to the kernel for it, however it is stored, and to the library if it is small.
+TEST(ProductPlan, FewRowsOfALargeMatrixHaveAKernel) {
+  auto route = [](const char* eq, const Shape& a, const Shape& b, const Shape& out, DType dtype) {
+    return PlanOf(eq, Box(dtype, a), Box(dtype, b), Box(dtype, out)).route;
+  };
+  constexpr auto kFew = ProductPlan::Route::kFewRows, kLibrary = ProductPlan::Route::kLibrary;
+  for (DType dtype : {DType::kF64, DType::kF32, DType::kBF16, DType::kF16})
+    for (int64_t rows : {1, 2, 8, 9}) {
+      auto want = rows <= 8 && dtype != DType::kF64 ? kFew : kLibrary;
+      EXPECT_EQ(route("btc,cf->btf", {rows, 1, 64}, {64, 256}, {rows, 1, 256}, dtype), want);
+      EXPECT_EQ(route("btc,chd->bthd", {1, rows, 64}, {64, 8, 32}, {1, rows, 8, 32}, dtype), want);
+      EXPECT_EQ(route("bthd,hdc->btc", {rows, 1, 8, 16}, {8, 16, 300}, {rows, 1, 300}, dtype), want);
+      EXPECT_EQ(route("btc,vc->btv", {rows, 1, 64}, {1000, 64}, {rows, 1, 1000}, dtype), want);
+      EXPECT_EQ(route("btc,cf->btf", {rows, 1, 64}, {64, 255}, {rows, 1, 255}, dtype), kLibrary);
+      EXPECT_EQ(route("btc,cf->btf", {rows, 1, 63}, {63, 256}, {rows, 1, 256}, dtype), kLibrary);
+      EXPECT_EQ(route("tb,tc->bc", {1 << 16, rows}, {1 << 16, 256}, {rows, 256}, dtype), kLibrary);
+    }
+}
+
 // TF32 products are separate entries in the file of algorithms, although their shape is the same.
 TEST(ProductPlan, Tf32IsOfF32AndHasKeysOfItsOwn) {
   Context allows(0, 1);

@@ -10,6 +10,7 @@
 
 #include "fmt/format.h"
 #include "share.h"
+#include "weft/core/base/rng.h"
 
 namespace weft {
 namespace {
@@ -109,6 +110,30 @@ TEST(Sampler, GreedyIsTheArgMaxOfTheLogitsAsTheyAre) {
     EXPECT_EQ(*Sampler(o).Pick(std::vector<double>{-0.0, 0.0}, 3), 0);
     EXPECT_EQ(*Sampler(o).Pick(std::vector<double>{-1e300, -1e-300, -1}, 3), 1);
   }
+}
+
+// A draw is by its definition the lowest token of the largest logit / temperature + g, although most sums are never
+// formed.
+TEST(Sampler, DrawsTheLargestSum) {
+  auto sum = [](double logit, double temperature, uint64_t key, int64_t index, size_t token) {
+    std::array<uint32_t, 4> words = Philox(key, uint64_t(index), uint64_t(token / 2));
+    size_t lane = token % 2 * 2;
+    uint64_t bits = (uint64_t(words[lane]) << 32 | words[lane + 1]) >> 12;
+    return logit / temperature - std::log(-std::log((double(bits) + 0.5) * 0x1p-52));
+  };
+  for (double temperature : {0.01, 0.7, 1.0, 50.0})
+    for (double scale : {0.0, 0.1, 3.0, 30.0})
+      for (uint64_t seed = 1; seed <= 20; seed++) {
+        std::vector<double> logits = RandomLogits(2001, seed, scale), rounded = logits;
+        for (double& logit : rounded) logit = std::nearbyint(logit * 0x1p12) * 0x1p-12;
+        double most = *std::max_element(rounded.begin(), rounded.end());
+        uint64_t key = RandomKey(seed, RandomPhase::kGenerate, "sampler", 3);
+        int64_t index = int64_t(seed) * 7;
+        std::vector<double> sums(logits.size());
+        for (size_t t = 0; t < sums.size(); t++) sums[t] = sum(rounded[t] - most, temperature, key, index, t);
+        Sampler sampler({.temperature = temperature, .seed = seed}, 3);
+        ASSERT_EQ(*sampler.Pick(logits, index), ArgMax(sums)) << temperature << " " << scale << " " << seed;
+      }
 }
 
 // Last bits decide no draw where tokens are equally likely: the lowest is taken.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 
+#include "weft/core/compile/joined_calls.h"
 #include "weft/core/ir/collective_row.h"
 
 namespace weft {
@@ -70,8 +71,8 @@ void Executable::BindCalls() {
 void Executable::BindBatches() {
   for (size_t i = 0; i < calls_.size(); i++) {
     const KernelRow& row = runtime_.kernels().Row(plan_.steps[i].node->op);
-    bool joins =
-        row.run_many && !batches_.empty() && batches_.back().row == &row && AxisOf(i) == AxisOf(batches_.back().first);
+    bool joins = !batches_.empty() && batches_.back().row == &row && AxisOf(i) == AxisOf(batches_.back().first) &&
+                 MayJoin(row, plan_.steps[i]) && MayJoin(row, plan_.steps[batches_.back().first]);
     for (size_t j = joins ? batches_.back().first : i; joins && j < i; j++) joins = !Touch(calls_[j], calls_[i]);
     if (joins)
       batches_.back().count++;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "absl/container/flat_hash_set.h"
 #include "weft/core/base/shard.h"
 #include "weft/core/compile/fuse_loss.h"
 #include "weft/core/ir/verify.h"
@@ -23,6 +24,7 @@ class Fuser {
     }
     for (auto* list : {&graph.outputs, &graph.writes})
       for (const NamedValue& named : *list) uses_[KeyOf(named.value)]++;
+    for (const NamedValue& write : graph.writes) written_.insert(write.name);
   }
 
   LocalProgram Run() {
@@ -75,9 +77,33 @@ class Fuser {
     std::shared_ptr<Node> fused = AsLinear(*node);
     if (!fused) fused = AsOneSum(*node);
     if (!fused) fused = WithNewInputs(node);
+    fused = WithParameters(fused, node);
     if (fused != node)
       for (size_t i = 0; i < node->outputs.size(); i++) now_[{node.get(), int(i)}] = Var(fused, int(i));
     result_.nodes.push_back(std::move(fused));
+  }
+
+  // Returns the leaf that v is, or is another shape of; null if v is computed.
+  static const Node* LeafOf(const Var& v) {
+    const Node* node = &v.node();
+    while (node->op == Op::kSplit || node->op == Op::kMerge) node = &node->inputs[0].node();
+    return node->op == Op::kLeaf ? node : nullptr;
+  }
+
+  // Sets the attribute `parameter` of products and norms: which operands, as bits, are memory that the program never
+  // writes. A kernel may then read them before the previous kernel of the program has ended. There is one if the first
+  // operand is computed. Returns `made` with the attribute, as a copy if it is still `old`.
+  std::shared_ptr<Node> WithParameters(const std::shared_ptr<Node>& made, const std::shared_ptr<Node>& old) const {
+    static constexpr Op kOps[] = {Op::kEinsum, Op::kLinear, Op::kLayerNorm, Op::kRmsNorm};
+    if (std::ranges::find(kOps, made->op) == std::end(kOps) || LeafOf(made->inputs[0])) return made;
+    int64_t bits = 0;
+    for (size_t i = 1; i < made->inputs.size(); i++)
+      if (const Node* leaf = LeafOf(made->inputs[i]); leaf && !written_.contains(leaf->attrs.Text("name")))
+        bits |= int64_t(1) << i;
+    if (bits == 0 || !kernels_.Has(Op::kLinear)) return made;
+    std::shared_ptr<Node> marked = made == old ? std::make_shared<Node>(*made) : made;
+    marked->attrs.Set({"parameter", bits});
+    return marked;
   }
 
   std::shared_ptr<Node> WithNewInputs(const std::shared_ptr<Node>& node) const {
@@ -203,6 +229,7 @@ class Fuser {
   const KernelTable& kernels_;
   absl::flat_hash_map<const Node*, size_t> position_;
   absl::flat_hash_map<Key, int> uses_;
+  absl::flat_hash_set<std::string> written_;  // names of entries
   absl::flat_hash_map<Key, Var> now_;
   absl::flat_hash_map<const Node*, Var> residuals_;  // by a norm's gradient: the residual to add
   absl::flat_hash_map<const Node*, Var> absorbed_;   // by an add that became such a residual: the gradient

@@ -5,6 +5,8 @@
 //   sum over dim 0 -> sum over dim 0          becomes one sum over both, after a merge
 //   the last product and its cross-entropy    become one op (fuse_loss.h)
 //
+// Products and norms get the attribute `parameter`: operands that the program only reads, as bits.
+//
 // A value is fused away only if nothing else reads it, so nothing is computed twice. A fused sum rounds once, in the
 // result's dtype, while the chain rounds at each node.
 #pragma once

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "absl/container/flat_hash_map.h"
+#include "weft/core/compile/joined_calls.h"
 #include "weft/core/ir/collective_row.h"
 
 namespace weft {
@@ -284,7 +285,7 @@ class Planner {
     workspaces_ += step.workspace_bytes;
     step.workspace_offset = Allocate(step.workspace_bytes);
     held_.push_back({step.workspace_offset, step.workspace_bytes, lender_});
-    if (!row.run_many) ReleaseHeld();  // else the following steps may run at the same time
+    if (!MayJoin(row, step)) ReleaseHeld();  // else the following steps may run at the same time
   }
 
   void ReleaseHeld() {

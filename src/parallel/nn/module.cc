@@ -86,13 +86,18 @@ DType Parameter::used_dtype() const {
   return used_ == kAccumulate ? AccumulateType(compute) : compute;
 }
 
+DType Parameter::stored_dtype() const {
+  const Precision& precision = ModelScope::Current().options().precision;
+  return precision.stored_as_used ? used_dtype() : precision.params;
+}
+
 Var Parameter::Source() const {
   ModelScope& scope = ModelScope::Current();
   bool copy = scope.options().fsdp == Fsdp::kGradients;
   Var& leaf = scope.leaves[copy ? CopyName(path_) : path_];
   if (leaf.defined()) return leaf;
   leaf = copy ? ParameterLeaf(CopyName(path_), used_dtype(), shape_, scope.Used(*this))
-              : ParameterLeaf(path_, scope.options().precision.params, shape_, scope.Stored(*this));
+              : ParameterLeaf(path_, stored_dtype(), shape_, scope.Stored(*this));
   return leaf;
 }
 

@@ -47,6 +47,8 @@ class Parameter {
   // Returns the type in which the model computes with the parameter: precision.compute of the current ModelScope, or
   // the accumulate type of that (norms).
   DType used_dtype() const;
+  // Returns the type in which the State stores it: precision.params, unless precision.stored_as_used is set.
+  DType stored_dtype() const;
 
   // Returns the value in the type and placement in which it is used.
   Var Use(Loc loc = Loc::current()) const;
@@ -110,6 +112,9 @@ enum class Fsdp : uint8_t { kNone, kGradients, kFull };
 struct Precision {
   DType compute = DType::kF32, params = DType::kF32, reduce = DType::kF32;
   std::optional<DType> wire{};  // type in which gradients cross ranks (core/ir/wire.h); none: `reduce`
+  // Parameters are stored in the types in which they are used, not in `params`. For programs that only read them, which
+  // would otherwise cast all of them in each run.
+  bool stored_as_used = false;
 };
 
 // The mesh, plan and dtypes under which a model is built. The code that traces the model creates it. Thread-local; the

@@ -19,7 +19,7 @@ std::vector<EntryInfo> ParameterEntries(const Module& model, const ModelScope::O
   ModelScope scope(options);
   std::vector<EntryInfo> entries;
   for (const Parameter* p : model.Parameters()) {
-    entries.push_back({p->path(), EntryKind::kParameter, options.precision.params, p->shape(), scope.Stored(*p)});
+    entries.push_back({p->path(), EntryKind::kParameter, p->stored_dtype(), p->shape(), scope.Stored(*p)});
     if (HasCopies(options))
       entries.push_back({CopyName(p->path()), EntryKind::kCopy, p->used_dtype(), p->shape(), scope.Used(*p)});
   }
@@ -35,7 +35,7 @@ void InitParameters(const Module& model, const ModelScope::Options& options, Sta
     BuilderScope builder(eager);
     ModuleScope path(p->path());
     eager.step = eager.first_row = eager.FromLocal(Tensor::Scalar(0, DType::kI64).To(runtime.memory()), {}, replicated);
-    Var value = InitialValue(*p, options.precision.params);
+    Var value = Cast(InitialValue(*p, options.precision.params), p->stored_dtype());
     eager.Write(p->path(), value, scope.Stored(*p));
     if (HasCopies(options)) eager.Write(CopyName(p->path()), Cast(value, p->used_dtype()), scope.Used(*p));
   }

@@ -17,6 +17,13 @@ std::string NameOf(const ForwardProgram& program) {
   return program.tokens ? fmt::format("{}.{}", name, program.tokens) : name;
 }
 
+// Returns host memory to which the device copies the tensor fast, if the host has such memory.
+Tensor StagingFor(const Tensor& tensor, DeviceRuntime& device) {
+  BufferPtr locked = device.TryAllocateStaging(tensor.bytes());
+  if (!locked) return Tensor::Empty(tensor.dtype(), tensor.shape());
+  return Tensor(locked, 0, tensor.dtype(), tensor.shape());
+}
+
 }  // namespace
 
 Forward::Forward(std::vector<ForwardProgram> programs, Model& model, ExecutorKind executor, const StepOptions& options,
@@ -80,11 +87,19 @@ void Forward::Bind(State& state) {
   plans_.clear();
 }
 
-std::vector<Tensor> Forward::Run(size_t program) {
+const std::vector<Tensor>& Forward::Run(size_t program) {
   Function& function = *functions_[program];
   function.Run();
-  std::vector<Tensor> results;
-  for (const Function::Result& result : function.results()) results.push_back(result.storage.To(CpuRuntime()));
+  results_.resize(functions_.size());
+  std::vector<Tensor>& results = results_[program];
+  if (results.empty())
+    for (const Function::Result& result : function.results())
+      results.push_back(StagingFor(result.storage, runtime_.memory()));
+  for (size_t i = 0; i < results.size(); i++) {
+    const Tensor& from = function.results()[i].storage;
+    runtime_.memory().Copy(results[i].data(), from.data(), from.bytes());
+  }
+  runtime_.memory().Synchronize();
   return results;
 }
 

@@ -37,8 +37,9 @@ class Forward {
   MemoryNeed Need() const;
   uint64_t Hash() const;    // of the collectives; must be equal on all ranks
   void Bind(State& state);  // `state` must outlive this, and have all entries that the programs name
-  // Returns the outputs of a program, in the order of the trace, whole and on the host. All ranks must call it.
-  std::vector<Tensor> Run(size_t program = 0);
+  // Returns the outputs of a program, in the order of the trace, whole and on the host. They are valid until the next
+  // run of the program. All ranks must call it.
+  const std::vector<Tensor>& Run(size_t program = 0);
 
   const std::vector<ForwardProgram>& programs() const { return programs_; }
   const Program& traced(size_t program = 0) const { return *traced_[program]; }
@@ -56,6 +57,7 @@ class Forward {
   std::vector<std::unique_ptr<Program>> traced_;
   std::vector<Plan> plans_;  // of executor compiled, until Bind
   std::vector<std::unique_ptr<Function>> functions_;
+  std::vector<std::vector<Tensor>> results_;  // per program, on the host
   std::vector<std::vector<int32_t>> cached_;
 };
 

@@ -10,6 +10,7 @@ namespace {
 
 StepOptions OptionsFor(StepOptions options, const Context& context, DeviceKind device) {
   options.kernels = &context.kernels(device);
+  options.model.precision.stored_as_used = true;
   return options;
 }
 

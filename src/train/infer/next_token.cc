@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 
 #include "weft/core/ops/ops.h"
 #include "weft/parallel/nn/kv_cache.h"
@@ -24,7 +25,7 @@ Sharding RowPlacement(const StepOptions& o) {
 std::vector<NamedValue> NextLogits(Model& model, const StepOptions& o, int64_t size) {
   Var tokens = Leaf(TokensSlot(size), DType::kI32, {o.rows, size}, RowPlacement(o));  // [B, T]
   Var last = Leaf(LastSlot(size), DType::kI64, {o.rows}, RowPlacement(o));            // [B]
-  return {{"logits", Cast(model.LastLogits(tokens, last), DType::kF64)}};             // [B, 1, V]; f64 loses no bit
+  return {{"logits", model.LastLogits(tokens, last)}};                                // [B, 1, V]
 }
 
 std::vector<NamedValue> CachedLogits(Model& model, const StepOptions& o, int64_t size) {
@@ -47,6 +48,16 @@ std::vector<int64_t> Sizes(int64_t context) {
 int64_t SameBeginning(std::span<const int32_t> a, std::span<const int32_t> b) {
   return std::mismatch(a.begin(), a.begin() + std::ptrdiff_t(std::min(a.size(), b.size())), b.begin()).first -
          a.begin();
+}
+
+// Sets `values` to one of `rows` equal parts of the tensor.
+void SetToRow(std::vector<double>& values, const Tensor& tensor, size_t row, size_t rows) {
+  values.resize(size_t(tensor.num_elements()) / rows);
+  DispatchFloating(tensor.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    const T* from = tensor.as<const T>() + row * values.size();
+    for (size_t i = 0; i < values.size(); i++) values[i] = double(Compute<T>(from[i]));
+  });
 }
 
 }  // namespace
@@ -86,7 +97,7 @@ const std::vector<std::span<const double>>& NextToken::Logits(std::span<const To
   std::vector<Tokens> seen(rows);
   for (size_t row = 0; row < texts.size(); row++) seen[row] = texts[row].last(std::min(texts[row].size(), context));
   logits_.assign(rows, {});
-  results_.clear();
+  values_.resize(rows);
   model_.forward.cached().resize(rows);
   while (Read(seen)) {
   }
@@ -132,42 +143,50 @@ bool NextToken::Read(std::span<const Tokens> texts) {
   std::vector<Part> parts;
   for (size_t row = 0; row < texts.size(); row++) parts.push_back(PartOf(row, texts[row], size));
   Fill(size, texts, parts);
-  results_.push_back(model_.forward.Run(program)[0]);  // [B, 1, V]
+  const Tensor& result = model_.forward.Run(program)[0];  // [B, 1, V]
   tokens_read_ += size * int64_t(texts.size());
-  auto vocab = size_t(results_.back().num_elements()) / texts.size();
   for (size_t row = 0; row < texts.size(); row++) {
     auto [start, count] = parts[row];
     std::vector<int32_t>& cached = model_.forward.cached()[row];
     cached.resize(std::min(cached.size(), size_t(start)));
     Tokens read = texts[row].subspan(count ? size_t(start) : 0, size_t(count));
     cached.insert(cached.end(), read.begin(), read.end());
-    if (count && start + count == int64_t(texts[row].size()))
-      logits_[row] = {results_.back().as<double>() + row * vocab, vocab};
+    if (count && start + count == int64_t(texts[row].size())) {
+      SetToRow(values_[row], result, row, texts.size());
+      logits_[row] = values_[row];
+    }
   }
   return true;
 }
 
-// Writes this rank's rows of the slots.
+// Writes this rank's rows of the slots. The device may copy them from `staging_` after this returns. The next call
+// finds that done, because Forward::Run waits for the device.
 void NextToken::Fill(int64_t size, std::span<const Tokens> texts, std::span<const Part> parts) {
   State& state = model_.state;
   DimView rows = state.View(TokensSlot(size)).dim(0);
-  std::vector<int32_t> tokens(size_t(rows.capacity * size));
-  std::vector<int64_t> last(size_t(rows.capacity)), past(size_t(rows.capacity));
+  auto n = size_t(rows.capacity);
+  size_t bytes = n * (2 * sizeof(int64_t) + size_t(size) * sizeof(int32_t));
+  if (!staging_ || staging_->bytes() < bytes) staging_ = state.device().TryAllocateStaging(bytes);
+  if (!staging_) staging_ = CpuRuntime().Allocate(bytes);
+  std::memset(staging_->data(), 0, bytes);
+  auto* last = static_cast<int64_t*>(staging_->data());  // [B]
+  int64_t* past = last + n;                              // [B]
+  auto* tokens = reinterpret_cast<int32_t*>(past + n);   // [B, size]
   for (int64_t i = 0; i < rows.extent; i++) {
     auto row = size_t(rows.offset + i);
     auto [start, count] = parts[row];
     Tokens read = texts[row].subspan(count ? size_t(start) : 0, size_t(count));
-    std::copy(read.begin(), read.end(), tokens.begin() + i * size);
-    last[size_t(i)] = std::max<int64_t>(count - 1, 0);
-    past[size_t(i)] = start;
+    std::copy(read.begin(), read.end(), tokens + i * size);
+    last[i] = std::max<int64_t>(count - 1, 0);
+    past[i] = start;
   }
-  auto write = [&](const std::string& slot, const auto& values) {
-    state.device().Copy(state.At(slot).local.data(), values.data(), values.size() * sizeof(values[0]));
+  auto write = [&](const std::string& slot, const void* values) {
+    const Tensor& to = state.At(slot).local;
+    state.device().Copy(to.data(), values, to.bytes());
   };
   write(TokensSlot(size), tokens);
-  write(LastSlot(size), last);
+  if (size > 1) write(LastSlot(size), last);  // a program of one token has no use for it
   if (state.Has(kPast)) write(kPast, past);
-  state.device().Synchronize();  // before the host's memory changes
 }
 
 }  // namespace weft

@@ -58,8 +58,9 @@ class NextToken {
   void Fill(int64_t size, std::span<const Tokens> texts, std::span<const Part> parts);
 
   BoundForward model_;
-  std::vector<std::span<const double>> logits_;  // per row, in results_
-  std::vector<Tensor> results_;                  // of the runs of the last call
+  std::vector<std::span<const double>> logits_;  // per row, in values_ or empty
+  std::vector<std::vector<double>> values_;      // per row
+  BufferPtr staging_;                            // what Fill writes
   int64_t tokens_read_ = 0;
 };
 

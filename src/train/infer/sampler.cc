@@ -1,7 +1,10 @@
 #include "weft/train/infer/sampler.h"
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 #include "fmt/format.h"
@@ -12,35 +15,59 @@ namespace weft {
 Sampler::Sampler(const SamplerOptions& options, int64_t sample)
     : options_(options), key_(RandomKey(options.seed, RandomPhase::kGenerate, "sampler", uint64_t(sample))) {}
 
+namespace {
+
+struct Largest {
+  int32_t token;  // the lowest of the largest logits
+  bool finite;    // whether all logits are
+};
+// Several running results, which the processor advances at the same time.
+Largest LargestOf(std::span<const double> logits) {
+  constexpr size_t kLanes = 8;
+  std::array<double, kLanes> most;
+  std::array<bool, kLanes> bad{};
+  most.fill(logits[0]);
+  auto add = [&](size_t lane, double logit) {
+    bad[lane] |= !(std::abs(logit) <= std::numeric_limits<double>::max());
+    most[lane] = logit > most[lane] ? logit : most[lane];
+  };
+  size_t i = 0;
+  for (; i + kLanes <= logits.size(); i += kLanes)
+    for (size_t lane = 0; lane < kLanes; lane++) add(lane, logits[i + lane]);
+  for (; i < logits.size(); i++) add(0, logits[i]);
+  double largest = *std::max_element(most.begin(), most.end());
+  return {int32_t(std::find(logits.begin(), logits.end(), largest) - logits.begin()),
+          std::find(bad.begin(), bad.end(), true) == bad.end()};
+}
+
+// Returns x, rounded to an integer, to even if it lies between two. Adding 1.5 x 2^52 leaves no bit for a fraction. Up
+// to 2^51 this is std::nearbyint, which is a function call on some processors; larger values are rounded by it.
+double Rounded(double x) {
+  constexpr double kInteger = 0x1.8p52;
+  return std::abs(x) < 0x1p51 ? (x + kInteger) - kInteger : std::nearbyint(x);
+}
+
+}  // namespace
+
 absl::StatusOr<int32_t> Sampler::Pick(std::span<const double> logits, int64_t index) {
-  bool finite = std::all_of(logits.begin(), logits.end(), [](double logit) { return std::isfinite(logit); });
-  if (logits.empty() || !finite)
+  Largest largest = logits.empty() ? Largest{0, false} : LargestOf(logits);
+  if (!largest.finite)
     return absl::AbortedError(
         fmt::format("weft: a logit of token {} of the text is not finite; the weights, or what precision.compute makes "
                     "of them, are of no use; executor=interpret names the first op that makes a NaN",
                     index));
   bool greedy = options_.greedy || options_.temperature == 0;
-  // The first of equal logits, so the lowest token.
-  if (greedy) return int32_t(std::max_element(logits.begin(), logits.end()) - logits.begin());
-  Round(logits);
+  if (greedy) return largest.token;
+  Round(logits, logits[size_t(largest.token)]);
   KeepLikely();
-  int32_t best = kept_[0];
-  double most = Score(best, index);
-  for (int32_t token : kept_) {
-    double score = Score(token, index);
-    if (score < most || (score == most && token >= best)) continue;
-    best = token;
-    most = score;
-  }
-  return best;
+  return Draw(index);
 }
 
-void Sampler::Round(std::span<const double> logits) {
+void Sampler::Round(std::span<const double> logits, double largest) {
   constexpr double kGrid = 0x1p-12;
+  double most = Rounded(largest / kGrid) * kGrid;
   logits_.resize(logits.size());
-  for (size_t i = 0; i < logits.size(); i++) logits_[i] = std::nearbyint(logits[i] / kGrid) * kGrid;
-  double most = *std::max_element(logits_.begin(), logits_.end());
-  for (double& logit : logits_) logit -= most;
+  for (size_t i = 0; i < logits.size(); i++) logits_[i] = Rounded(logits[i] / kGrid) * kGrid - most;
 }
 
 void Sampler::KeepLikely() {
@@ -64,14 +91,40 @@ void Sampler::KeepLikely() {
   kept_.resize(n);
 }
 
-// Returns logit / temperature + g. Two consecutive tokens share one Philox block. 52 bits of it per token make a number
-// in (0, 1) that is exact in f64.
-double Sampler::Score(int32_t token, int64_t index) const {
-  std::array<uint32_t, 4> words = Philox(key_, uint64_t(index), uint64_t(token) / 2);
+// Returns 52 random bits of a token. Two consecutive tokens share one Philox block.
+uint64_t Sampler::Bits(int32_t token, int64_t index) {
+  if (token / 2 != block_) {
+    block_ = token / 2;
+    words_ = Philox(key_, uint64_t(index), uint64_t(block_));
+  }
   size_t lane = size_t(token % 2) * 2;
-  uint64_t bits = (uint64_t(words[lane]) << 32 | words[lane + 1]) >> 12;
-  double uniform = (double(bits) + 0.5) * 0x1p-52;
-  return logits_[size_t(token)] / options_.temperature - std::log(-std::log(uniform));
+  return (uint64_t(words_[lane]) << 32 | words_[lane + 1]) >> 12;
+}
+
+// Returns the token with the largest logit / temperature + g, the lowest of equal ones. Here g = -log(-log(u)), where
+// u = (bits + 0.5) / 2^52 is exact in f64. Since -log(u) >= 1 - u, g is at most n log 2 if 1 - u >= 2^-n. Most tokens
+// need no logarithm, because with this bound they do not reach the largest sum so far.
+int32_t Sampler::Draw(int64_t index) {
+  constexpr uint64_t kAllBits = (uint64_t(1) << 52) - 1;
+  constexpr double kLog2 = 0.693147180559946;  // rounded up
+  int32_t best = kept_[0];
+  double most = -std::numeric_limits<double>::infinity();
+  block_ = -1;
+  auto consider = [&](int32_t token) {
+    uint64_t bits = Bits(token, index);
+    double logit = logits_[size_t(token)] / options_.temperature;
+    double bound = logit + double(53 - std::bit_width(kAllBits - bits)) * kLog2;
+    if (bound + 1e-6 * (1 + std::abs(logit)) < most) return;  // far more than roundings
+    double score = logit - std::log(-std::log((double(bits) + 0.5) * 0x1p-52));
+    if (score < most || (score == most && token >= best)) return;
+    best = token;
+    most = score;
+  };
+  // The likeliest token first: its sum is one of the largest.
+  consider(*std::max_element(kept_.begin(), kept_.end(),
+                             [&](int32_t a, int32_t b) { return logits_[size_t(a)] < logits_[size_t(b)]; }));
+  for (int32_t token : kept_) consider(token);
+  return best;
 }
 
 }  // namespace weft

@@ -19,6 +19,7 @@
 // Greedy sampling draws nothing. It takes the largest logit as computed, and the lowest token of equal ones. Two meshes
 // may choose differently if the two largest logits are closer than the last bits of sums.
 #pragma once
+#include <array>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -43,14 +44,18 @@ class Sampler {
   absl::StatusOr<int32_t> Pick(std::span<const double> logits, int64_t index);
 
  private:
-  void Round(std::span<const double> logits);
+  void Round(std::span<const double> logits, double largest);
   void KeepLikely();
-  double Score(int32_t token, int64_t index) const;
+  uint64_t Bits(int32_t token, int64_t index);
+  int32_t Draw(int64_t index);
 
   SamplerOptions options_;
   uint64_t key_;
   std::vector<double> logits_;  // rounded, minus the largest
   std::vector<int32_t> kept_;   // tokens that may be drawn
+  // The latest Philox block of a draw: of tokens 2 * block_ and 2 * block_ + 1.
+  int32_t block_ = -1;
+  std::array<uint32_t, 4> words_{};
 };
 
 }  // namespace weft

@@ -4,6 +4,7 @@
 
 #include <array>
 
+#include "weft/kernels/cuda/attention/sdpa_split.h"
 #include "weft/kernels/cuda/device/device.h"
 #include "weft/kernels/cuda/families.h"
 
@@ -33,7 +34,11 @@ std::string FlashRefuses(const KernelCall& call) {
   if (needs > has) return fmt::format("a block needs {} bytes of shared memory and this GPU has {}", needs, has);
   return {};
 }
-void Flash(const KernelCall& call) { FlashKernelsOf(call).forward(call); }
+void Flash(const KernelCall& call) {
+  SdpaSplit split(call);
+  bool fits = split.takes && split.bytes <= call.workspace_bytes;
+  fits ? SdpaFewQueries(call, split) : FlashKernelsOf(call).forward(call);
+}
 void FlashGrad(const KernelCall& call) { FlashKernelsOf(call).backward(call); }
 
 SdpaBackends Backends() {

@@ -64,7 +64,7 @@ struct QuerySums {
     // Adds to the queries from `query` on of head h, in the columns from `column` on. All threads must call it.
     template <class Keys>
     __device__ __forceinline__ void Add(const Keys& keys, int h, int query, int column) const {
-      __syncthreads();  // the cotangents of all warps are there
+      __syncthreads();              // the cotangents of all warps are there
       float c[1][kBlocks][4] = {};  // [16, kColumns]
       Warp::template MultiplyLeftTransposed<Shape::kKeys>(cotangents, row, keys, column + share, c);
       bool odd = Lane() % 2;

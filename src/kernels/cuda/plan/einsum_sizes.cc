@@ -61,7 +61,7 @@ LinearCall::LinearCall(const KernelCall& call) : in{call.in[0], call.in[1]} {
 size_t EinsumWorkspace(const KernelCall& call) {
   ProductPlan plan(call);
   if (plan.route == ProductPlan::Route::kLibrary) return ProductWorkspace(plan).bytes + kProductAlign;
-  if (plan.route == ProductPlan::Route::kNothing || IsTiled(plan)) return 0;
+  if (plan.route != ProductPlan::Route::kOwn || IsTiled(plan)) return 0;
   return PartBytes(call, plan, SumCut(plan));
 }
 

@@ -175,6 +175,13 @@ void PlanCopies(ProductPlan& plan) {
   SetProduct(plan, g, a, b, out);
 }
 
+// The kernel splits no sums over blocks, so it needs many columns, and not too many terms.
+bool HasFewRows(const ProductPlan& plan) {
+  const Product& p = plan.product;
+  return p.n <= kMostFewRows && !p.transpose_b && p.m >= 256 && p.k >= 64 && p.k <= 1 << 15 && p.m <= 1 << 30 &&
+         p.batch == 1 && plan.repeats.Count() == 1 && p.dtype != DType::kF64;
+}
+
 }  // namespace
 
 ProductPlan::ProductPlan(const KernelCall& call) : EinsumLabels(call) {
@@ -189,7 +196,7 @@ ProductPlan::Route ProductPlan::Choose() {
   // Empty sums, elementwise multiplications, outer products, dot products and tiny products have no work beyond reading
   // and writing.
   if (k <= 1 || (m == 1 && n == 1) || (batch > 1 && m * n * k < kTiny)) return Route::kOwn;
-  if (TryDirect(*this)) return Route::kLibrary;
+  if (TryDirect(*this)) return HasFewRows(*this) ? Route::kFewRows : Route::kLibrary;
   if (std::min({m, n, k}) < kThin || batch * m * n * k < kWorthCopying) return Route::kOwn;
   PlanCopies(*this);
   return Route::kLibrary;

@@ -5,6 +5,8 @@
 
 namespace weft::cuda {
 
+inline constexpr int kMostFewRows = 8;  // of Route::kFewRows
+
 // cuBLASLt reads an operand in place if each of its groups walks as one loop and one of its two groups is contiguous.
 // If rows or columns have several loops, their outer loops move to the batch, provided that this suffices. Otherwise a
 // large product passes operands, or the result, through dense copies in the workspace. All other products take Weft's
@@ -13,7 +15,8 @@ namespace weft::cuda {
 // The library is column-major and tensors are row-major, so it computes out^T = b^T a^T: its A is our b, its B our a,
 // its m our n, and its D is `out` in place.
 struct ProductPlan : EinsumLabels {
-  enum class Route { kNothing, kOwn, kLibrary };
+  // kFewRows: a matrix times at most kMostFewRows rows, for which product/few_rows.cu reads the matrix once.
+  enum class Route { kNothing, kOwn, kLibrary, kFewRows };
 
   explicit ProductPlan(const KernelCall& call);
 
@@ -25,7 +28,7 @@ struct ProductPlan : EinsumLabels {
   };
 
   Route route;
-  Product product;  // set only for kLibrary, like everything below
+  Product product;  // set only for kLibrary and kFewRows, like everything below
   Nest repeats{3};  // loops over the product beyond its batch; operands: out, a, b
   Copy a_copy, b_copy, out_copy;
 

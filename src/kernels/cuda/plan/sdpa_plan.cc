@@ -6,6 +6,7 @@
 #include <cstdlib>
 
 #include "weft/kernels/cuda/plan/cudnn_sizes.h"
+#include "weft/kernels/cuda/plan/sdpa_split.h"
 
 namespace weft::cuda {
 namespace {
@@ -89,7 +90,8 @@ size_t QuerySumBytes(const KernelCall& call) {
   return size_t(z.B) * size_t(z.H) * size_t(z.PaddedT()) * size_t(z.D) * sizeof(float);
 }
 size_t FlashWorkspace(const KernelCall& call) {
-  return SdpaRowsWorkspace(call) + QuerySumBytes(call) + SegmentRangeBytes(call);
+  size_t of_tiles = SdpaRowsWorkspace(call) + QuerySumBytes(call) + SegmentRangeBytes(call);
+  return std::max(of_tiles, SdpaSplit(call).bytes);
 }
 
 std::string FlashRefusesShape(const KernelCall& call) {

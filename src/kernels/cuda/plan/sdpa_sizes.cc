@@ -4,10 +4,17 @@
 
 #include <cmath>
 
+#include "weft/kernels/common/nest.h"
+#include "weft/kernels/cuda/plan/sdpa_split.h"
+
 namespace weft::cuda {
 namespace {
 
 constexpr int64_t kLongest = 1 << 30;  // tokens; kernels count rows in 32 bits
+
+constexpr int kMostQueries = 8;   // flash computes tiles of 64 queries or more
+constexpr int kMostTiles = 1024;  // counters of CudaDevice; more tiles keep the GPU busy without a split
+constexpr int kLeastKeys = 64;    // of a part
 
 }  // namespace
 
@@ -43,6 +50,22 @@ SdpaSizes::SdpaSizes(const KernelCall& call) {
   wide = size_t(D) * SizeOf(q.dtype) % 16 == 0 && HasAlignedRows(call);
   scale = call.attrs->Has("scale") ? call.attrs->Float("scale") : 0;
   if (scale == 0) scale = 1 / std::sqrt(double(q.dim(3).global));
+}
+
+// A sequence has about as many blocks as keep the GPU busy. The number of parts does not depend on B, so that a
+// sequence gets the same bits in every batch.
+SdpaSplit::SdpaSplit(const KernelCall& call) {
+  SdpaSizes z(call);
+  bool packs = size_t(z.D) * SizeOf(call.in[0].dtype) % 16 == 0;
+  if (call.out.size() > 2 || z.T > kMostQueries || !packs || !HasAlignedRows(call)) return;
+  rows = z.group == 1 ? 1 : z.group <= 4 ? 4 : 8;
+  chunks = int(CeilDiv(z.group, rows));
+  int64_t of_sequence = int64_t(z.T) * z.G * chunks, all = z.B * of_sequence;
+  if (all == 0 || all > kMostTiles) return;
+  tiles = int(all);
+  splits = int(std::clamp<int64_t>(CeilDiv(kMostSplits, of_sequence), 1, CeilDiv(std::max(z.S, 1), kLeastKeys)));
+  if (splits > 1) bytes = size_t(tiles) * size_t(splits) * size_t(rows) * size_t(z.D + 2) * sizeof(float);
+  takes = true;
 }
 
 size_t SegmentRangeBytes(const KernelCall& call) {

@@ -1,10 +1,14 @@
 // Einsum and Linear by matrix products of cuBLASLt. product_plan.h chooses the products, and einsum_generic.cu runs the
 // rest.
+#include <algorithm>
+
+#include "absl/container/inlined_vector.h"
 #include "weft/kernels/cuda/device/device.h"
 #include "weft/kernels/cuda/families.h"
 #include "weft/kernels/cuda/plan/einsum_sizes.h"
 #include "weft/kernels/cuda/product/algorithm_cache.h"
 #include "weft/kernels/cuda/product/einsum_generic.h"
+#include "weft/kernels/cuda/product/few_rows.h"
 
 namespace weft::cuda {
 namespace {
@@ -48,11 +52,36 @@ bool RunLibrary(const KernelCall& call, const ProductPlan& plan, const Added& ad
   return true;
 }
 
+// Returns the job of a product of few rows. `bias` is the operand number of the added bias, or 0.
+FewRowsJob FewRowsOf(const KernelCall& call, const ProductPlan& plan, const Added& added = {}, int bias = 0) {
+  const Product& p = plan.product;
+  int64_t early = 1 << (plan.swapped ? 0 : 1) | (added.bias ? 1 << bias : 0);
+  return {.a = plan.A(call).data,
+          .b = plan.B(call).data,
+          .bias = added.bias,
+          .residual = added.residual,
+          .out = call.out[0].data,
+          .lda = p.ldb,
+          .ldb = p.lda,
+          .ldd = p.ldd,
+          .rows = int(p.n),
+          .columns = int(p.m),
+          .terms = int(p.k),
+          .dtype = p.dtype,
+          .k_inner = p.transpose_a,
+          .wide = p.wide,
+          .constant = (call.attrs->IntOr("parameter", 0) & early) == early};
+}
+
 void Einsum(const KernelCall& call) {
   ProductPlan plan(call);
   switch (plan.route) {
     case ProductPlan::Route::kNothing:
       return;
+    case ProductPlan::Route::kFewRows: {
+      FewRowsJob job = FewRowsOf(call, plan);
+      return RunFewRows(call, {&job, 1});
+    }
     case ProductPlan::Route::kLibrary:
       if (RunLibrary(call, plan)) return;
       [[fallthrough]];
@@ -91,13 +120,19 @@ void AddTo(const KernelCall& call, const TensorView& operand) {
   call.context->kernels(DeviceKind::kCuda).Row(Op::kAdd).run(add);
 }
 
-// Runs one product that also adds what the library can add. Returns false if the library has no algorithm for that.
-bool RunFused(const KernelCall& call, const LinearCall& linear, Added& added) {
-  ProductPlan plan(linear.product);
-  if (plan.route != ProductPlan::Route::kLibrary) return false;
+// Returns the operands that a product can add as it writes its result.
+Added AddedBy(const ProductPlan& plan, const KernelCall& call, const LinearCall& linear) {
+  Added added;
   if (linear.bias && TakesBias(plan, *linear.bias)) added.bias = linear.bias->as<char>();
   if (linear.residual && !plan.out_copy && SameLayout(*linear.residual, call.out[0]))
     added.residual = linear.residual->as<char>();
+  return added;
+}
+
+// Runs one product that also adds what the library can add. Returns false if the library has no algorithm for that.
+bool RunFused(const KernelCall& call, const LinearCall& linear, ProductPlan& plan, Added& added) {
+  if (plan.route != ProductPlan::Route::kLibrary) return false;
+  added = AddedBy(plan, call, linear);
   plan.product.bias = added.bias != nullptr;
   plan.product.accumulate = added.residual != nullptr;
   if (RunLibrary(linear.product, plan, added)) return true;
@@ -105,19 +140,59 @@ bool RunFused(const KernelCall& call, const LinearCall& linear, Added& added) {
   return false;
 }
 
-void Linear(const KernelCall& call) {
-  LinearCall linear(call);
-  Added added;
-  if (!RunFused(call, linear, added)) Einsum(linear.product);
+void AddRest(const KernelCall& call, const LinearCall& linear, const Added& added) {
   if (linear.bias && !added.bias) AddTo(call, *linear.bias);
   if (linear.residual && !added.residual) AddTo(call, *linear.residual);
+}
+
+void LinearOfFewRows(std::span<const KernelCall> calls) {
+  absl::InlinedVector<FewRowsJob, 4> jobs;
+  for (const KernelCall& call : calls) {
+    LinearCall linear(call);
+    ProductPlan plan(linear.product);
+    Added added = AddedBy(plan, call, linear);
+    jobs.push_back(FewRowsOf(linear.product, plan, added, 2));
+  }
+  RunFewRows(calls[0], jobs);
+  for (const KernelCall& call : calls) {
+    LinearCall linear(call);
+    AddRest(call, linear, AddedBy(ProductPlan(linear.product), call, linear));
+  }
+}
+
+void Linear(const KernelCall& call) {
+  LinearCall linear(call);
+  ProductPlan plan(linear.product);
+  if (plan.route == ProductPlan::Route::kFewRows) return LinearOfFewRows({&call, 1});
+  Added added;
+  if (!RunFused(call, linear, plan, added)) Einsum(linear.product);
+  AddRest(call, linear, added);
+}
+
+bool HasFewRows(const KernelCall& product) { return ProductPlan(product).route == ProductPlan::Route::kFewRows; }
+
+void Einsums(std::span<const KernelCall> calls) {
+  absl::InlinedVector<FewRowsJob, 4> jobs;
+  for (const KernelCall& call : calls) {
+    if (HasFewRows(call))
+      jobs.push_back(FewRowsOf(call, ProductPlan(call)));
+    else
+      Einsum(call);
+  }
+  if (!jobs.empty()) RunFewRows(calls[0], jobs);
+}
+
+void Linears(std::span<const KernelCall> calls) {
+  auto few = [](const KernelCall& call) { return HasFewRows(LinearCall(call).product); };
+  if (std::ranges::all_of(calls, few)) return LinearOfFewRows(calls);
+  for (const KernelCall& call : calls) Linear(call);
 }
 
 }  // namespace
 
 void AddEinsum(KernelTable& table) {
-  SetRun(table, Op::kEinsum, &Einsum);
-  SetRun(table, Op::kLinear, &Linear);
+  SetRun(table, Op::kEinsum, &Einsum, &Einsums);
+  SetRun(table, Op::kLinear, &Linear, &Linears);
 }
 
 }  // namespace weft::cuda
