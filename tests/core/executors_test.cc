@@ -309,6 +309,30 @@ TEST(Executable, EntriesAtAnOffsetOfABuffer) {
   EXPECT_EQ(interpreted.entries().at("a").ToDoubles(), compiled.entries().at("a").ToDoubles());
 }
 
+// One of the ops of the random programs, which keeps the shape [2, 3].
+Var RandomOp(uint64_t number, const Var& x, const Var& y) {
+  switch (number) {
+    case 0:
+      return x + y;
+    case 1:
+      return x * y;
+    case 2:
+      return Tanh(x);
+    case 3:
+      return Scale(x, 0.5);
+    case 4:
+      return Broadcast(ReduceSum(x, 0), 0, 2);
+    case 5:
+      return Split(Merge(x, 0), 0, 3);
+    case 6:
+      return Permute(Permute(x, {1, 0}), {1, 0});
+    case 7:
+      return StopGradient(x);
+    default:
+      return Softmax(x, 1);
+  }
+}
+
 // Random programs over four entries, made of elementwise ops, broadcasts, views and reductions. Any value may be an
 // output or a write.
 TEST(Executable, RandomProgramsEqualTheInterpreters) {
@@ -321,35 +345,7 @@ TEST(Executable, RandomProgramsEqualTheInterpreters) {
       auto any = [&] { return values[rng() % values.size()]; };
       for (int i = 0; i < 12; i++) {
         Var x = any(), y = any();
-        switch (rng() % 9) {
-          case 0:
-            values.push_back(x + y);
-            break;
-          case 1:
-            values.push_back(x * y);
-            break;
-          case 2:
-            values.push_back(Tanh(x));
-            break;
-          case 3:
-            values.push_back(Scale(x, 0.5));
-            break;
-          case 4:
-            values.push_back(Broadcast(ReduceSum(x, 0), 0, 2));
-            break;
-          case 5:
-            values.push_back(Split(Merge(x, 0), 0, 3));
-            break;
-          case 6:
-            values.push_back(Permute(Permute(x, {1, 0}), {1, 0}));
-            break;
-          case 7:
-            values.push_back(StopGradient(x));
-            break;
-          default:
-            values.push_back(Softmax(x, 1));
-            break;
-        }
+        values.push_back(RandomOp(rng() % 9, x, y));
       }
       test::Traced traced;
       for (int i = 0; i < 3; i++) traced.outputs.push_back({fmt::format("y{}", i), any()});

@@ -48,6 +48,28 @@ inline void ExpectValues(const Tensor& got, const std::function<double(int64_t)>
     }
 }
 
+// Runs the collectives that have a root, with each root.
+inline void CheckRoots(ProcessGroup& g, DType dtype, int64_t n, const std::string& what) {
+  const int k = g.size(), me = g.rank();
+  for (int root = 0; root < k; root++) {
+    Tensor data = Filled(me, n, dtype, root);
+    g.Broadcast(data.data(), n, dtype, root);
+    ExpectValues(
+        data, [&](int64_t i) { return Value(root, i, dtype, root); }, what + " broadcast");
+  }
+  for (int root = 0; root < k; root++)
+    for (ReduceOp op : kAllReduceOps) {
+      Tensor data = Filled(me, n, dtype, root), got = Tensor::Zeros(dtype, {n});
+      g.Reduce(data.data(), got.data(), n, dtype, root, op);
+      ExpectValues(
+          got, [&](int64_t i) { return me == root ? Reduced(k, i, dtype, op, root) : 0; }, what + " reduce to a root");
+      g.Reduce(data.data(), data.data(), n, dtype, root, op);
+      ExpectValues(
+          data, [&](int64_t i) { return me == root ? Reduced(k, i, dtype, op, root) : Value(me, i, dtype, root); },
+          what + " reduce in place");
+    }
+}
+
 // Runs every collective with pieces of n elements.
 inline void CheckCollectives(ProcessGroup& g, DType dtype, int64_t n) {
   const int k = g.size(), me = g.rank();
@@ -74,23 +96,7 @@ inline void CheckCollectives(ProcessGroup& g, DType dtype, int64_t n) {
   g.AllToAll(spread.data(), all.data(), n, dtype);
   ExpectValues(
       all, [&](int64_t i) { return Value(int(i / n), me * n + i % n, dtype, 3); }, what + " all_to_all");
-  for (int root = 0; root < k; root++) {
-    Tensor data = Filled(me, n, dtype, root);
-    g.Broadcast(data.data(), n, dtype, root);
-    ExpectValues(
-        data, [&](int64_t i) { return Value(root, i, dtype, root); }, what + " broadcast");
-  }
-  for (int root = 0; root < k; root++)
-    for (ReduceOp op : kAllReduceOps) {
-      Tensor data = Filled(me, n, dtype, root), got = Tensor::Zeros(dtype, {n});
-      g.Reduce(data.data(), got.data(), n, dtype, root, op);
-      ExpectValues(
-          got, [&](int64_t i) { return me == root ? Reduced(k, i, dtype, op, root) : 0; }, what + " reduce to a root");
-      g.Reduce(data.data(), data.data(), n, dtype, root, op);
-      ExpectValues(
-          data, [&](int64_t i) { return me == root ? Reduced(k, i, dtype, op, root) : Value(me, i, dtype, root); },
-          what + " reduce in place");
-    }
+  CheckRoots(g, dtype, n, what);
   for (int by = -k - 1; by <= k + 1; by++) {
     Tensor data = Filled(me, n, dtype, 4), got = Tensor::Empty(dtype, {n});
     g.Shift(data.data(), got.data(), n, dtype, by);

@@ -88,53 +88,70 @@ std::vector<int64_t> Values(int rank, size_t n) {
 // Sizes below and above the limit for eager sends and the size of a socket's buffers.
 const size_t kCounts[] = {1, 100, SocketPair::kEager / 8, SocketPair::kEager / 8 + 1, 100'000, 2'000'000};
 
+using Member = std::shared_ptr<TestContext>;
+
+void CheckAllreduce(const Member& context, size_t n) {
+  const int ranks = context->size;
+  std::vector<int64_t> in = Values(context->rank, n), out(n);
+  for (auto algorithm : {gloo::AllreduceOptions::Algorithm::RING, gloo::AllreduceOptions::Algorithm::BCUBE}) {
+    gloo::AllreduceOptions sum(context);
+    sum.setAlgorithm(algorithm);
+    sum.setInput(in.data(), n);
+    sum.setOutput(out.data(), n);
+    sum.setReduceFunction([](void* c, const void* a, const void* b, size_t count) {
+      for (size_t i = 0; i < count; i++)
+        static_cast<int64_t*>(c)[i] = static_cast<const int64_t*>(a)[i] + static_cast<const int64_t*>(b)[i];
+    });
+    sum.setTag(uint32_t(algorithm));
+    gloo::allreduce(sum);
+    for (size_t i = 0; i < n; i++)
+      ASSERT_EQ(out[i], int64_t(ranks) * Value(0, i) + ranks * (ranks - 1) / 2) << "allreduce at " << i;
+  }
+}
+
+void CheckAllgather(const Member& context, size_t n) {
+  std::vector<int64_t> in = Values(context->rank, n), all(n * size_t(context->size));
+  gloo::AllgatherOptions gathered(context);
+  gathered.setInput(in.data(), n);
+  gathered.setOutput(all.data(), all.size());
+  gathered.setTag(10);
+  gloo::allgather(gathered);
+  for (int r = 0; r < context->size; r++)
+    for (size_t i = 0; i < n; i++) ASSERT_EQ(all[size_t(r) * n + i], Value(r, i)) << "allgather at " << i;
+}
+
+void CheckBroadcast(const Member& context, size_t n) {
+  for (int root = 0; root < context->size; root++) {
+    gloo::BroadcastOptions broadcast(context);
+    std::vector<int64_t> out = Values(context->rank, n);
+    broadcast.setOutput(out.data(), n);
+    broadcast.setRoot(root);
+    broadcast.setTag(uint32_t(20 + root));
+    gloo::broadcast(broadcast);
+    ASSERT_EQ(out, Values(root, n)) << "broadcast";
+  }
+}
+
+void CheckAlltoall(const Member& context, size_t n) {
+  const int ranks = context->size, me = context->rank;
+  std::vector<int64_t> to(n * size_t(ranks)), from(n * size_t(ranks));
+  for (int r = 0; r < ranks; r++)
+    for (size_t i = 0; i < n; i++) to[size_t(r) * n + i] = Value(me * ranks + r, i);
+  gloo::AlltoallOptions alltoall(context);
+  alltoall.setInput(to.data(), to.size());
+  alltoall.setOutput(from.data(), from.size());
+  alltoall.setTag(30);
+  gloo::alltoall(alltoall);
+  for (int r = 0; r < ranks; r++)
+    for (size_t i = 0; i < n; i++) ASSERT_EQ(from[size_t(r) * n + i], Value(r * ranks + me, i)) << "alltoall";
+}
+
 TEST(SocketTransport, GloosAlgorithmsGiveTheirResults) {
   for (int ranks : {2, 3, 4})
     for (size_t n : kCounts) {
       if (ranks > 2 && n > 100'000) continue;
-      RunGloo(ranks, [&](const std::shared_ptr<TestContext>& context) {
-        const int me = context->rank;
-        std::vector<int64_t> in = Values(me, n), out(n), all(n * size_t(ranks));
-        for (auto algorithm : {gloo::AllreduceOptions::Algorithm::RING, gloo::AllreduceOptions::Algorithm::BCUBE}) {
-          gloo::AllreduceOptions sum(context);
-          sum.setAlgorithm(algorithm);
-          sum.setInput(in.data(), n);
-          sum.setOutput(out.data(), n);
-          sum.setReduceFunction([](void* c, const void* a, const void* b, size_t count) {
-            for (size_t i = 0; i < count; i++)
-              static_cast<int64_t*>(c)[i] = static_cast<const int64_t*>(a)[i] + static_cast<const int64_t*>(b)[i];
-          });
-          sum.setTag(uint32_t(algorithm));
-          gloo::allreduce(sum);
-          for (size_t i = 0; i < n; i++)
-            ASSERT_EQ(out[i], int64_t(ranks) * Value(0, i) + ranks * (ranks - 1) / 2) << "allreduce at " << i;
-        }
-        gloo::AllgatherOptions gathered(context);
-        gathered.setInput(in.data(), n);
-        gathered.setOutput(all.data(), all.size());
-        gathered.setTag(10);
-        gloo::allgather(gathered);
-        for (int r = 0; r < ranks; r++)
-          for (size_t i = 0; i < n; i++) ASSERT_EQ(all[size_t(r) * n + i], Value(r, i)) << "allgather at " << i;
-        for (int root = 0; root < ranks; root++) {
-          gloo::BroadcastOptions broadcast(context);
-          out = in;
-          broadcast.setOutput(out.data(), n);
-          broadcast.setRoot(root);
-          broadcast.setTag(uint32_t(20 + root));
-          gloo::broadcast(broadcast);
-          ASSERT_EQ(out, Values(root, n)) << "broadcast";
-        }
-        std::vector<int64_t> to(n * size_t(ranks)), from(n * size_t(ranks));
-        for (int r = 0; r < ranks; r++)
-          for (size_t i = 0; i < n; i++) to[size_t(r) * n + i] = Value(me * ranks + r, i);
-        gloo::AlltoallOptions alltoall(context);
-        alltoall.setInput(to.data(), to.size());
-        alltoall.setOutput(from.data(), from.size());
-        alltoall.setTag(30);
-        gloo::alltoall(alltoall);
-        for (int r = 0; r < ranks; r++)
-          for (size_t i = 0; i < n; i++) ASSERT_EQ(from[size_t(r) * n + i], Value(r * ranks + me, i)) << "alltoall";
+      RunGloo(ranks, [&](const Member& context) {
+        for (auto check : {CheckAllreduce, CheckAllgather, CheckBroadcast, CheckAlltoall}) check(context, n);
         gloo::BarrierOptions barrier(context);
         barrier.setTag(40);
         gloo::barrier(barrier);
@@ -142,59 +159,71 @@ TEST(SocketTransport, GloosAlgorithmsGiveTheirResults) {
     }
 }
 
+constexpr int kUneven = 3;  // ranks
+
+// Rank 0 has n elements, rank 1 none and rank 2 twice as many.
+void CheckAllgatherv(const Member& context, size_t n) {
+  std::vector<size_t> counts{n, 0, 2 * n};
+  std::vector<int64_t> in = Values(context->rank, counts[size_t(context->rank)]), all(3 * n);
+  gloo::AllgathervOptions gathered(context);
+  gathered.setInput(in.data(), in.size());
+  gathered.setOutput(all.data(), counts);
+  gloo::allgatherv(gathered);
+  for (size_t i = 0; i < n; i++) ASSERT_EQ(all[i], Value(0, i));
+  for (size_t i = 0; i < 2 * n; i++) ASSERT_EQ(all[n + i], Value(2, i));
+}
+
+// Gathers to rank 1 and scatters from there, then takes the maximum on rank 2.
+void CheckOneRoot(const Member& context, size_t n) {
+  const int me = context->rank;
+  std::vector<int64_t> out(n), parts(3 * n), mine = Values(me, n);
+  gloo::GatherOptions gather(context);
+  gather.setInput(mine.data(), n);
+  if (me == 1) gather.setOutput(parts.data(), parts.size());
+  gather.setRoot(1);
+  gather.setTag(1);
+  gloo::gather(gather);
+  for (int r = 0; me == 1 && r < kUneven; r++)
+    for (size_t i = 0; i < n; i++) ASSERT_EQ(parts[size_t(r) * n + i], Value(r, i));
+  gloo::ScatterOptions scatter(context);
+  std::vector<int64_t*> pieces;
+  for (int r = 0; r < kUneven; r++) pieces.push_back(parts.data() + size_t(r) * n);
+  if (me == 1) scatter.setInputs(pieces, n);
+  scatter.setOutput(out.data(), n);
+  scatter.setRoot(1);
+  scatter.setTag(2);
+  gloo::scatter(scatter);
+  ASSERT_EQ(out, mine);
+  gloo::ReduceOptions reduce(context);
+  reduce.setInput(mine.data(), n);
+  reduce.setOutput(out.data(), n);
+  reduce.setRoot(2);
+  reduce.setTag(3);
+  reduce.setReduceFunction([](void* c, const void* a, const void* b, size_t count) {
+    for (size_t i = 0; i < count; i++)
+      static_cast<int64_t*>(c)[i] = std::max(static_cast<const int64_t*>(a)[i], static_cast<const int64_t*>(b)[i]);
+  });
+  gloo::reduce(reduce);
+  if (me == 2) {
+    ASSERT_EQ(out, Values(2, n));
+  }
+}
+
+void CheckAlltoallv(const Member& context, size_t n) {
+  std::vector<int64_t> to(3 * n), from(3 * n), counts(3, int64_t(n));
+  std::fill(to.begin(), to.end(), context->rank);
+  gloo::AlltoallvOptions alltoall(context);
+  alltoall.setInput(to.data(), counts);
+  alltoall.setOutput(from.data(), counts);
+  alltoall.setTag(4);
+  gloo::alltoallv(alltoall);
+  for (size_t i = 0; i < 3 * n; i++) ASSERT_EQ(from[i], int64_t(i / n));
+}
+
 TEST(SocketTransport, GloosAlgorithmsOfOneRootAndUnevenCounts) {
-  constexpr int kRanks = 3;
   for (size_t n : {size_t(5), size_t(30'000)})
-    RunGloo(kRanks, [&](const std::shared_ptr<TestContext>& context) {
-      const int me = context->rank;
-      std::vector<size_t> counts{n, 0, 2 * n};
-      std::vector<int64_t> in = Values(me, counts[size_t(me)]), all(3 * n);
-      gloo::AllgathervOptions gathered(context);
-      gathered.setInput(in.data(), in.size());
-      gathered.setOutput(all.data(), counts);
-      gloo::allgatherv(gathered);
-      for (size_t i = 0; i < n; i++) ASSERT_EQ(all[i], Value(0, i));
-      for (size_t i = 0; i < 2 * n; i++) ASSERT_EQ(all[n + i], Value(2, i));
-      std::vector<int64_t> out(n), parts(3 * n);
-      std::vector<int64_t> mine = Values(me, n);
-      gloo::GatherOptions gather(context);
-      gather.setInput(mine.data(), n);
-      if (me == 1) gather.setOutput(parts.data(), parts.size());
-      gather.setRoot(1);
-      gather.setTag(1);
-      gloo::gather(gather);
-      for (int r = 0; me == 1 && r < kRanks; r++)
-        for (size_t i = 0; i < n; i++) ASSERT_EQ(parts[size_t(r) * n + i], Value(r, i));
-      gloo::ScatterOptions scatter(context);
-      std::vector<int64_t*> pieces;
-      for (int r = 0; r < kRanks; r++) pieces.push_back(parts.data() + size_t(r) * n);
-      if (me == 1) scatter.setInputs(pieces, n);
-      scatter.setOutput(out.data(), n);
-      scatter.setRoot(1);
-      scatter.setTag(2);
-      gloo::scatter(scatter);
-      ASSERT_EQ(out, mine);
-      gloo::ReduceOptions reduce(context);
-      reduce.setInput(mine.data(), n);
-      reduce.setOutput(out.data(), n);
-      reduce.setRoot(2);
-      reduce.setTag(3);
-      reduce.setReduceFunction([](void* c, const void* a, const void* b, size_t count) {
-        for (size_t i = 0; i < count; i++)
-          static_cast<int64_t*>(c)[i] = std::max(static_cast<const int64_t*>(a)[i], static_cast<const int64_t*>(b)[i]);
-      });
-      gloo::reduce(reduce);
-      if (me == 2) {
-        ASSERT_EQ(out, Values(2, n));
-      }
-      std::vector<int64_t> to(3 * n), from(3 * n);
-      std::fill(to.begin(), to.end(), me);
-      gloo::AlltoallvOptions alltoall(context);
-      alltoall.setInput(to.data(), std::vector<int64_t>{int64_t(n), int64_t(n), int64_t(n)});
-      alltoall.setOutput(from.data(), std::vector<int64_t>{int64_t(n), int64_t(n), int64_t(n)});
-      alltoall.setTag(4);
-      gloo::alltoallv(alltoall);
-      for (size_t i = 0; i < 3 * n; i++) ASSERT_EQ(from[i], int64_t(i / n));
+    RunGloo(kUneven, [&](const Member& context) {
+      for (auto check : {CheckAllgatherv, CheckOneRoot, CheckAlltoallv}) check(context, n);
     });
 }
 

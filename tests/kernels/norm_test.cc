@@ -39,11 +39,40 @@ Row Normalise(const Values& x, size_t begin, size_t n, bool center) {
   return r;
 }
 
+// What both passes must give, by the formula.
+struct Want {
+  Values y, mean, rstd, dx, dw, db;
+  double largest_rstd = 0;
+};
+Want WantOf(const Values& x, const Values& w, const Values& bias, const Values& dy, bool layer) {
+  size_t n = w.size();
+  Want want;
+  want.dw.resize(n), want.db.resize(n);
+  for (size_t begin = 0; begin < x.size(); begin += n) {
+    Row row = Normalise(x, begin, n, layer);
+    long double along = 0, offset = 0;
+    for (size_t i = 0; i < n; i++) {
+      double g = w[i] * dy[begin + i];
+      along += g * row.h[i] / double(n);
+      offset += layer ? g / double(n) : 0;
+      want.dw[i] += dy[begin + i] * row.h[i];
+      want.db[i] += dy[begin + i];
+      want.y.push_back(row.h[i] * w[i] + (layer ? bias[i] : 0));
+    }
+    for (size_t i = 0; i < n; i++)
+      want.dx.push_back(double(row.rstd * (w[i] * dy[begin + i] - offset - row.h[i] * along)));
+    want.mean.push_back(row.mean);
+    want.rstd.push_back(row.rstd);
+    want.largest_rstd = std::max(want.largest_rstd, row.rstd);
+  }
+  return want;
+}
+
 void Check(Rng& rng, DType dtype, const Shape& shape, bool layer, bool dense, int threads) {
   SCOPED_TRACE(testing::Message() << (layer ? "layer_norm " : "rms_norm ") << Name(dtype) << ToString(shape)
                                   << (dense ? " dense" : ""));
   Shape channels{shape.back()}, rows(shape.begin(), shape.end() - 1);
-  size_t n = size_t(shape.back()), count = size_t(NumElements(rows));
+  size_t count = size_t(NumElements(rows));
   Maker make{rng, dense};
   DType wide = AccumulateType(dtype);
   Box x = make.In(dtype, shape, -1, 3), w = make.In(wide, channels), bias = make.In(wide, channels);
@@ -66,41 +95,22 @@ void Check(Rng& rng, DType dtype, const Shape& shape, bool layer, bool dense, in
   if (adds && layer)
     RunKernel(add_op, attrs, {&x, &w, &mean, &rstd, &dy, &term}, {&dx_term, &dw_term, &db_term}, threads);
   if (adds && !layer) RunKernel(add_op, attrs, {&x, &w, &rstd, &dy, &term}, {&dx_term, &dw_term}, threads);
-  Values vx = x.All(), vw = w.All(), vb = bias.All(), vdy = dy.All(), want_y, want_mean, want_rstd, want_dx, want_dw(n),
-         want_db(n);
-  double largest_rstd = 0;
-  for (size_t r = 0; r < count; r++) {
-    Row row = Normalise(vx, r * n, n, layer);
-    long double along = 0, offset = 0;
-    for (size_t i = 0; i < n; i++) {
-      double g = vw[i] * vdy[r * n + i];
-      along += g * row.h[i] / double(n);
-      offset += layer ? g / double(n) : 0;
-      want_dw[i] += vdy[r * n + i] * row.h[i];
-      want_db[i] += vdy[r * n + i];
-      want_y.push_back(row.h[i] * vw[i] + (layer ? vb[i] : 0));
-    }
-    for (size_t i = 0; i < n; i++)
-      want_dx.push_back(double(row.rstd * (vw[i] * vdy[r * n + i] - offset - row.h[i] * along)));
-    want_mean.push_back(row.mean);
-    want_rstd.push_back(row.rstd);
-    largest_rstd = std::max(largest_rstd, row.rstd);
-  }
+  Want want = WantOf(x.All(), w.All(), bias.All(), dy.All(), layer);
   // rstd can be large (316 with one column), and it amplifies the rounding of the terms that it scales.
-  double tolerance = Tolerance(dtype, 6), grow = 1 + largest_rstd;
-  ExpectClose(y, want_y, tolerance, grow);
-  ExpectClose(rstd, want_rstd, Tolerance(wide, 4));
-  ExpectClose(dx, want_dx, tolerance, 8 * grow);
+  double tolerance = Tolerance(dtype, 6), grow = 1 + want.largest_rstd;
+  ExpectClose(y, want.y, tolerance, grow);
+  ExpectClose(rstd, want.rstd, Tolerance(wide, 4));
+  ExpectClose(dx, want.dx, tolerance, 8 * grow);
   if (adds) {
-    for (size_t i = 0; i < want_dx.size(); i++) want_dx[i] += term.Get(int64_t(i));
-    ExpectClose(dx_term, want_dx, tolerance, 8 * grow);
+    for (size_t i = 0; i < want.dx.size(); i++) want.dx[i] += term.Get(int64_t(i));
+    ExpectClose(dx_term, want.dx, tolerance, 8 * grow);
   }
   double wide_tolerance = Tolerance(wide, 6);  // the sums keep digits that a 16-bit float would lose
-  ExpectClose(dw, want_dw, wide_tolerance, std::sqrt(double(count)) * grow);
-  if (adds) ExpectClose(dw_term, want_dw, wide_tolerance, std::sqrt(double(count)) * grow);
+  ExpectClose(dw, want.dw, wide_tolerance, std::sqrt(double(count)) * grow);
+  if (adds) ExpectClose(dw_term, want.dw, wide_tolerance, std::sqrt(double(count)) * grow);
   if (layer) {
-    ExpectClose(mean, want_mean, Tolerance(wide, 2));
-    ExpectClose(db, want_db, wide_tolerance, std::sqrt(double(count)));
+    ExpectClose(mean, want.mean, Tolerance(wide, 2));
+    ExpectClose(db, want.db, wide_tolerance, std::sqrt(double(count)));
   }
 }
 

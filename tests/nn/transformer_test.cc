@@ -71,21 +71,34 @@ Tensor Bools(const Shape& shape, uint64_t seed) {
 // Everything by name: the outputs, the loss, and the gradients of parameters, inputs and the float mask.
 using Results = std::map<std::string, Tensor>;
 
+nn::TransformerLayerOptions OptionsOf(const Setting& s) {
+  return {.d_model = kWidth,
+          .nhead = s.heads,
+          .dim_feedforward = kHidden,
+          .dropout = s.dropout,
+          .activation = s.activation,
+          .norm_first = s.norm_first,
+          .bias = s.bias};
+}
+
+nn::TransformerMasks MasksOf(const Setting& s, const Var& src_padding, const Var& tgt_padding, const Var& src_bias,
+                             const Var& memory_mask) {
+  nn::TransformerMasks masks;
+  masks.tgt.is_causal = true;
+  if (!s.masked) return masks;
+  masks.src = {.attn_bias = src_bias, .key_padding_mask = IgnoreMask(src_padding)};
+  masks.tgt.key_padding_mask = IgnoreMask(tgt_padding);
+  masks.memory = {.attn_mask = IgnoreMask(memory_mask), .key_padding_mask = IgnoreMask(src_padding)};
+  return masks;
+}
+
 Results RunOn(const Setting& s, const Mesh& m) {
   Results results;
   weft::RunRanks(m.dp * m.tp, [&](Context& context, GroupFactory& groups) {
     RegisterCpuKernels(context.kernels(DeviceKind::kCpu));
     RegisterCollectives(context.kernels(DeviceKind::kCpu), DeviceKind::kCpu);
     DeviceMesh mesh(context, groups, {{"dp", "tp"}, {m.dp, m.tp}});
-    nn::Transformer model(nullptr, "",
-                          {.d_model = kWidth,
-                           .nhead = s.heads,
-                           .dim_feedforward = kHidden,
-                           .dropout = s.dropout,
-                           .activation = s.activation,
-                           .norm_first = s.norm_first,
-                           .bias = s.bias},
-                          s.layers, s.layers);
+    nn::Transformer model(nullptr, "", OptionsOf(s), s.layers, s.layers);
     State state = Init(model, AdamW(1e-3), mesh,
                        {.plan = TransformerPlan({s.heads, s.heads, m.sequence_parallel}, mesh.shape()),
                         .precision = {DType::kF64, DType::kF64, DType::kF64},
@@ -96,14 +109,7 @@ Results RunOn(const Setting& s, const Mesh& m) {
     auto place = [&](const Tensor& x) { return DistributeTensor(x, mesh, batch); };
     auto fn = Compile(
         [&](Var src, Var tgt, Var src_padding, Var tgt_padding, Var src_bias, Var memory_mask, Var weights) {
-          nn::TransformerMasks masks;
-          masks.tgt.is_causal = true;
-          if (s.masked) {
-            masks.src = {.attn_bias = src_bias, .key_padding_mask = IgnoreMask(src_padding)};
-            masks.tgt.key_padding_mask = IgnoreMask(tgt_padding);
-            masks.memory = {.attn_mask = IgnoreMask(memory_mask), .key_padding_mask = IgnoreMask(src_padding)};
-          }
-          Var y = model(src, tgt, masks);  // [B, T, C]
+          Var y = model(src, tgt, MasksOf(s, src_padding, tgt_padding, src_bias, memory_mask));  // [B, T, C]
           Var loss = SumAll(y * weights);
           std::vector<Var> out{y, loss}, of{src, tgt};
           if (s.masked) of.push_back(src_bias);

@@ -19,14 +19,17 @@ struct Event {
   std::vector<std::pair<const char*, const char*>> members = {};  // their meanings; "event" apart
 };
 
-std::vector<Event> Events() {
+StartRecord WholeStart() {
   StartRecord start{.version = "0", .config = "c", .mesh = {{"replicate", "dp", "tp"}, {1, 1, 1}}, .resumed_step = 1};
   start.kernels = "k";
-  StepRecord step{.step = 1, .mfu = 0.5, .peak_bytes = 1, .loss_scale = 2, .skipped = 1};
-  return {
+  return start;
+}
+
+const std::vector<Event>& Events() {
+  static const std::vector<Event> events = {
       {"start",
        "when the log is opened",
-       JsonLine(start),
+       JsonLine(WholeStart()),
        {{"version", "version of Weft"},
         {"ranks", "number of ranks"},
         {"replicate", "size of this axis of the mesh"},
@@ -45,7 +48,7 @@ std::vector<Event> Events() {
         {"kernels", "which kernels were chosen, and why not others; absent if there was no choice"}}},
       {"step",
        "after each step",
-       JsonLine(step),
+       JsonLine(StepRecord{.step = 1, .mfu = 0.5, .peak_bytes = 1, .loss_scale = 2, .skipped = 1}),
        {{"step", "number of the step, from 1"},
         {"loss", "training loss in nats per token, over the global batch"},
         {"grad_norm", "norm of the gradient before clipping"},
@@ -110,6 +113,7 @@ std::vector<Event> Events() {
         {"tokens", "tokens of the endings"},
         {"ms", "duration in milliseconds"}}},
   };
+  return events;
 }
 
 std::string SectionOf(const Event& event) {

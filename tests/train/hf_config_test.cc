@@ -299,7 +299,71 @@ TEST(HfConfigAliases, AreTheKeysThatTheyStandFor) {
   }
 }
 
-// Files as they are published: GPT-2 of 2019, and Llama 3.2 1B of 2024 and as transformers 5 writes it.
+// config.json of GPT-2 as it was published in 2019.
+Json PublishedGpt2() {
+  return {{"activation_function", "gelu_new"},
+          {"architectures", {"GPT2LMHeadModel"}},
+          {"attn_pdrop", 0.1},
+          {"bos_token_id", 50256},
+          {"embd_pdrop", 0.1},
+          {"eos_token_id", 50256},
+          {"initializer_range", 0.02},
+          {"layer_norm_epsilon", 1e-05},
+          {"model_type", "gpt2"},
+          {"n_ctx", 1024},
+          {"n_embd", 768},
+          {"n_head", 12},
+          {"n_layer", 12},
+          {"n_positions", 1024},
+          {"resid_pdrop", 0.1},
+          {"summary_activation", nullptr},
+          {"summary_first_dropout", 0.1},
+          {"summary_proj_to_labels", true},
+          {"summary_type", "cls_index"},
+          {"summary_use_proj", true},
+          {"vocab_size", 50257},
+          {"task_specific_params", {{"text-generation", {{"max_length", 50}}}}}};
+}
+
+// rope_scaling of Llama 3.2 1B.
+Json PublishedScaling() {
+  return {{"factor", 32.0},
+          {"high_freq_factor", 4.0},
+          {"low_freq_factor", 1.0},
+          {"original_max_position_embeddings", 8192},
+          {"rope_type", "llama3"}};
+}
+
+// config.json of Llama 3.2 1B as it was published in 2024.
+Json PublishedLlama() {
+  return {{"architectures", {"LlamaForCausalLM"}},
+          {"attention_bias", false},
+          {"attention_dropout", 0.0},
+          {"bos_token_id", 128000},
+          {"eos_token_id", {128001, 128008, 128009}},
+          {"head_dim", 64},
+          {"hidden_act", "silu"},
+          {"hidden_size", 2048},
+          {"initializer_range", 0.02},
+          {"intermediate_size", 8192},
+          {"max_position_embeddings", 131072},
+          {"mlp_bias", false},
+          {"model_type", "llama"},
+          {"num_attention_heads", 32},
+          {"num_hidden_layers", 16},
+          {"num_key_value_heads", 8},
+          {"pretraining_tp", 1},
+          {"rms_norm_eps", 1e-05},
+          {"rope_scaling", PublishedScaling()},
+          {"rope_theta", 500000.0},
+          {"tie_word_embeddings", true},
+          {"torch_dtype", "bfloat16"},
+          {"transformers_version", "4.45.0.dev0"},
+          {"use_cache", true},
+          {"vocab_size", 128256}};
+}
+
+// Llama's file also as transformers 5 writes it.
 TEST(HfConfigFiles, ThatArePublishedAreTaken) {
   auto preset = [](const Words& words) {
     absl::StatusOr<Config> config =
@@ -307,59 +371,8 @@ TEST(HfConfigFiles, ThatArePublishedAreTaken) {
     EXPECT_TRUE(config.ok()) << config.status();
     return config->model;
   };
-  Json gpt2 = {{"activation_function", "gelu_new"},
-               {"architectures", {"GPT2LMHeadModel"}},
-               {"attn_pdrop", 0.1},
-               {"bos_token_id", 50256},
-               {"embd_pdrop", 0.1},
-               {"eos_token_id", 50256},
-               {"initializer_range", 0.02},
-               {"layer_norm_epsilon", 1e-05},
-               {"model_type", "gpt2"},
-               {"n_ctx", 1024},
-               {"n_embd", 768},
-               {"n_head", 12},
-               {"n_layer", 12},
-               {"n_positions", 1024},
-               {"resid_pdrop", 0.1},
-               {"summary_activation", nullptr},
-               {"summary_first_dropout", 0.1},
-               {"summary_proj_to_labels", true},
-               {"summary_type", "cls_index"},
-               {"summary_use_proj", true},
-               {"vocab_size", 50257},
-               {"task_specific_params", {{"text-generation", {{"max_length", 50}}}}}};
-  EXPECT_EQ(Answer(gpt2, "gpt2", preset({"model.preset=gpt2_124m"})), "ok");
-  Json scaling = {{"factor", 32.0},
-                  {"high_freq_factor", 4.0},
-                  {"low_freq_factor", 1.0},
-                  {"original_max_position_embeddings", 8192},
-                  {"rope_type", "llama3"}};
-  Json llama = {{"architectures", {"LlamaForCausalLM"}},
-                {"attention_bias", false},
-                {"attention_dropout", 0.0},
-                {"bos_token_id", 128000},
-                {"eos_token_id", {128001, 128008, 128009}},
-                {"head_dim", 64},
-                {"hidden_act", "silu"},
-                {"hidden_size", 2048},
-                {"initializer_range", 0.02},
-                {"intermediate_size", 8192},
-                {"max_position_embeddings", 131072},
-                {"mlp_bias", false},
-                {"model_type", "llama"},
-                {"num_attention_heads", 32},
-                {"num_hidden_layers", 16},
-                {"num_key_value_heads", 8},
-                {"pretraining_tp", 1},
-                {"rms_norm_eps", 1e-05},
-                {"rope_scaling", scaling},
-                {"rope_theta", 500000.0},
-                {"tie_word_embeddings", true},
-                {"torch_dtype", "bfloat16"},
-                {"transformers_version", "4.45.0.dev0"},
-                {"use_cache", true},
-                {"vocab_size", 128256}};
+  EXPECT_EQ(Answer(PublishedGpt2(), "gpt2", preset({"model.preset=gpt2_124m"})), "ok");
+  Json llama = PublishedLlama(), scaling = PublishedScaling();
   ModelConfig model = preset({"model.preset=llama3_1b", "model.rope_factor=32"});
   EXPECT_EQ(Answer(llama, "llama", model), "ok");
   llama.erase("rope_scaling");

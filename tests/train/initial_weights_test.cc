@@ -124,14 +124,14 @@ TEST(InitialWeights, AreTheFilesValuesOnEveryMesh) {
 class HfNames : public testing::TestWithParam<int> {};
 
 TEST_P(HfNames, ParametersFillTheTensors) {
-  for (const char* family : {"gpt2", "llama", "neox", "bert", "marian", "mistral", "gemma2"}) {
-    Config config =
-        ConfigOf(family, {std::string("model.tie_embeddings=") + (family == std::string("marian") ? "true" : "false"),
-                          fmt::format("model.kv_heads={}", GetParam())});
+  for (const HfFamily* family : HfFamilies()) {
+    bool tied = family->family == std::string("marian");  // its head is the embedding
+    Config config = ConfigOf(
+        family->family, {fmt::format("model.tie_embeddings={}", tied), fmt::format("model.kv_heads={}", GetParam())});
     std::map<std::string, std::vector<int>> filled;
     std::unique_ptr<Model> model = MakeModel(ModelOf(config));
     for (const Parameter* p : model->Parameters()) {
-      std::optional<HfPlace> place = PlaceInHf(*FindHfFamily(family), p->path(), p->shape(), config.model.heads);
+      std::optional<HfPlace> place = PlaceInHf(*family, p->path(), p->shape(), config.model.heads);
       ASSERT_TRUE(place) << p->path();
       std::vector<int>& of_tensor = filled[place->tensor];
       of_tensor.resize(size_t(NumElements(place->shape)));

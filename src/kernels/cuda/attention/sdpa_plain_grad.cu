@@ -12,6 +12,18 @@ namespace {
 
 constexpr int kThreads = kPlainThreads, kWarps = kPlainWarps;
 
+// Adds weights [n] times row(i) [size] of each visible i to sum [size]. Adds the rows up first: sums of partial sums
+// lose less.
+template <class C, class RowOf>
+__device__ __forceinline__ void AddVisible(int n, const bool* visible, const C* weights, int size, RowOf row, C* sum) {
+  for (int d = int(threadIdx.x); d < size; d += kThreads) {
+    C part = 0;
+    for (int i = 0; i < n; i++)
+      if (visible[i]) part += weights[i] * Widen(row(i)[d]);
+    sum[d] += part;
+  }
+}
+
 template <class T, class C = Compute<T>>
 __global__ void __launch_bounds__(kThreads)
     PlainGradQ(SdpaSizes z, const __grid_constant__ SdpaRules rules, SdpaOperand q, SdpaOperand k, SdpaOperand v,
@@ -39,12 +51,8 @@ __global__ void __launch_bounds__(kThreads)
       if (tid % kWarp == 0) ds[j] = rules.Gradient<T>(product, dp, lse, delta, {b, h, i, begin + j}).product;
     }
     __syncthreads();
-    for (int d = tid; d < z.D; d += kThreads) {
-      C part = 0;  // of these keys: sums of partial sums lose less
-      for (int j = 0; j < n; j++)
-        if (visible[j]) part += ds[j] * Widen(k.At<T>(b, begin + j, g)[d]);
-      sum[d] += part;
-    }
+    AddVisible(
+        n, visible, ds, z.D, [&](int j) { return k.At<T>(b, begin + j, g); }, sum);
     __syncthreads();  // the next piece overwrites `visible`
   }
   T* y = dq.At<T>(b, i, h);  // [D]
@@ -84,18 +92,10 @@ __global__ void __launch_bounds__(kThreads)
         p[i] = grad.p, ds[i] = grad.product;
       }
       __syncthreads();
-      for (int d = tid; d < z.D; d += kThreads) {
-        C part = 0;  // of these queries
-        for (int i = 0; i < n; i++)
-          if (visible[i]) part += ds[i] * Widen(q.At<T>(b, begin + i, h)[d]);
-        key_sum[d] += part;
-      }
-      for (int d = tid; d < z.E; d += kThreads) {
-        C part = 0;  // of these queries
-        for (int i = 0; i < n; i++)
-          if (visible[i]) part += p[i] * Widen(dout.At<T>(b, begin + i, h)[d]);
-        value_sum[d] += part;
-      }
+      AddVisible(
+          n, visible, ds, z.D, [&](int i) { return q.At<T>(b, begin + i, h); }, key_sum);
+      AddVisible(
+          n, visible, p, z.E, [&](int i) { return dout.At<T>(b, begin + i, h); }, value_sum);
       __syncthreads();  // the next piece overwrites `visible`
     }
   }
