@@ -1,6 +1,6 @@
 // Flash attention, forward, for few queries, as when tokens are generated one at a time (flash-decoding, Dao et al.
-// 2023). The keys of a query are split over blocks, because its heads alone would keep few multiprocessors busy. A
-// block has up to 8 query heads of one KV head, which share what is loaded.
+// 2023). The keys of a query are split over blocks, because a block for each head would leave most multiprocessors
+// idle. A block has up to 8 query heads of one KV head, which share what is loaded.
 //
 // A warp works on several keys at the same time: `lanes` neighbouring lanes hold the columns of one key, 16 bytes each.
 // Each such group has a running softmax of its own. Groups are joined within the warp, then warps, then blocks, each in
