@@ -1,9 +1,14 @@
 // Which backend runs attention on a GPU, and why the others do not. The test asks as a plan does, without a GPU or the
 // CUDA library. planned_rows_test checks that the CUDA library gives the same answers.
+#include <bit>
 #include <cstdlib>
 
+#include "double/device_double.h"
+#include "error_of.h"
 #include "harness.h"
+#include "weft/core/runtime/backend_times.h"
 #include "weft/kernels/cuda/plan/planned_rows.h"
+#include "weft/kernels/cuda/plan/sdpa_plan.h"
 
 namespace weft::test {
 namespace {
@@ -14,6 +19,7 @@ class AttentionChoice : public testing::Test {
  protected:
   void SetUp() override {
     unsetenv("WEFT_SDPA");
+    unsetenv("WEFT_TUNE");
     cuda::AddPlannedRows(Cuda());
     frontend_ = Explain(Op::kSdpa, DType::kBF16) == "cudnn";
   }
@@ -26,6 +32,7 @@ class AttentionChoice : public testing::Test {
   size_t Workspace(Op op, DType dtype, int64_t head_size = 64) const {
     return With(op, dtype, head_size, Cuda().Row(op).workspace);
   }
+  std::string Key(Op op, DType dtype) const { return With(op, dtype, 64, cuda::SdpaKey); }
   // Returns cuDNN's answer to a call whose shape it supports: `what`, or that the build has no cudnn-frontend.
   std::string Cudnn(const std::string& what) const {
     return frontend_ ? "cudnn: " + what
@@ -58,10 +65,11 @@ TEST_F(AttentionChoice, DeterministicRunsTakeCudnnsBackwardUpToItsScores) {
   for (bool deterministic : {true, false})
     for (DType dtype : {DType::kBF16, DType::kF16}) {
       context_.set_numerics({.deterministic = deterministic});
+      std::string both = deterministic ? "cudnn" : "cudnn or flash, whichever takes less time on the GPU";
       tokens_ = 16384;
-      EXPECT_EQ(Explain(Op::kSdpaGrad, dtype), frontend_ && !deterministic ? "cudnn" : "flash (" + Cudnn(scores) + ")");
+      EXPECT_EQ(Explain(Op::kSdpaGrad, dtype), frontend_ && !deterministic ? both : "flash (" + Cudnn(scores) + ")");
       tokens_ = 8192;
-      EXPECT_EQ(Explain(Op::kSdpaGrad, dtype), frontend_ ? "cudnn" : "flash (" + Cudnn("") + ")");
+      EXPECT_EQ(Explain(Op::kSdpaGrad, dtype), frontend_ ? both : "flash (" + Cudnn("") + ")");
       size_t dq = size_t(B * H * tokens_) * 64 * sizeof(float), all = size_t(B * H * tokens_ * tokens_) * SizeOf(dtype);
       size_t rows = Workspace(Op::kSdpa, dtype), has = Workspace(Op::kSdpaGrad, dtype);
       if (!frontend_) continue;
@@ -176,7 +184,86 @@ TEST_F(AttentionChoice, SaysThatNobodyTakesACall) {
   std::string text = Explain(Op::kSdpaGrad, DType::kF32, 2000);
   EXPECT_TRUE(text.starts_with("no backend (cudnn: ")) << text;
   EXPECT_TRUE(text.ends_with("; plain: head size 2000 is above 1024; use more and smaller heads)")) << text;
-  EXPECT_THROW(Workspace(Op::kSdpaGrad, DType::kF32, 2000), Error);
+  std::string error = ErrorOf([&] { Workspace(Op::kSdpaGrad, DType::kF32, 2000); });
+  EXPECT_TRUE(
+      error.starts_with("sdpa_grad: on a GPU no backend of cudnn, flash and plain takes q f32 [4, 64, 16, "
+                        "2000], k f32 [4, 64, 16, 2000] and v f32 [4, 64, 16, 2000] (cudnn: "))
+      << error;
+  EXPECT_TRUE(error.ends_with("use more and smaller heads); change the operands as one of the reasons asks")) << error;
+}
+
+// Every set of allowed backends, for calls that all, two or one of them take: the first one that is allowed and takes
+// the call runs it, and otherwise there is an error that names what would.
+TEST_F(AttentionChoice, TheScopeLeavesBackendsOut) {
+  const std::pair<DType, int64_t> takers[] = {{DType::kBF16, 0b111}, {DType::kF32, 0b110}, {DType::kF64, 0b100}};
+  for (const auto& [dtype, all] : takers)
+    for (Op op : {Op::kSdpa, Op::kSdpaGrad})
+      for (int64_t allowed = 1; allowed <= kAllSdpaBackends; allowed++) {
+        int64_t takes = frontend_ ? all : all & ~int64_t(1), runs = takes & allowed;
+        options_ = {{"backends", allowed}};
+        std::string text = Explain(op, dtype), error = ErrorOf([&] { Workspace(op, dtype); });
+        if (runs) {
+          int first = std::countr_zero(uint64_t(runs));
+          EXPECT_TRUE(text.starts_with(Name(SdpaBackend(first)))) << text;
+          EXPECT_EQ(error, "");
+          for (int i = 0; i < first; i++)
+            EXPECT_EQ(text.find(Name(SdpaBackend(i)) + std::string(": SdpaBackends leaves it out")) != text.npos,
+                      !(allowed >> i & 1))
+                << text;
+          continue;
+        }
+        EXPECT_TRUE(text.starts_with("no backend (")) << text;
+        EXPECT_NE(error.find(" no backend of " + SdpaBackendNames(allowed) + " takes q "), error.npos) << error;
+        EXPECT_TRUE(error.ends_with("; allow " + SdpaBackendNames(takes) + " in SdpaBackends")) << error;
+      }
+}
+
+// The preferred backend is asked first, unless the scope leaves it out.
+TEST_F(AttentionChoice, TheScopeWinsOverNumerics) {
+  context_.set_numerics({.attention = "plain"});
+  options_ = {{"backends", int64_t(0b010)}};
+  EXPECT_EQ(Explain(Op::kSdpa, DType::kBF16),
+            "flash (plain: SdpaBackends leaves it out; cudnn: SdpaBackends leaves it out)");
+}
+
+// Without a device the choice by time is open, and the plan has room for each contender.
+TEST_F(AttentionChoice, APlanLeavesTheChoiceByTimeOpen) {
+  tokens_ = 8192;
+  for (Op op : {Op::kSdpa, Op::kSdpaGrad})
+    for (DType dtype : {DType::kBF16, DType::kF16}) {
+      size_t most = 0;
+      for (const char* backend : {"cudnn", "flash"}) {
+        context_.set_numerics({.deterministic = false, .attention = backend});
+        most = std::max(most, Workspace(op, dtype));
+      }
+      context_.set_numerics({.deterministic = false});
+      EXPECT_EQ(Workspace(op, dtype), most);
+      if (!frontend_) continue;
+      EXPECT_EQ(Explain(op, dtype), "cudnn or flash, whichever takes less time on the GPU");
+      setenv("WEFT_TUNE", "0", 1);
+      EXPECT_EQ(Explain(op, dtype), "cudnn");
+      unsetenv("WEFT_TUNE");
+    }
+  tokens_ = 16;  // so few operations that plain may be the fastest
+  EXPECT_TRUE(Explain(Op::kSdpa, DType::kF32).starts_with("flash or plain, ")) << Explain(Op::kSdpa, DType::kF32);
+  EXPECT_EQ(Explain(Op::kSdpa, DType::kF64).find("plain ("), 0u) << "one contender is no choice";
+}
+
+// Times that the context has count only if the order is not fixed.
+TEST_F(AttentionChoice, TimesCountWithoutAFixedOrder) {
+  context_.AddDevice(std::make_unique<DeviceDouble>());
+  BackendTimes& times = context_.backend_times();
+  for (const auto& [backend, microseconds] : {std::pair("cudnn", 5.0), {"flash", 4.0}, {"plain", 3.0}})
+    times.Set(Key(Op::kSdpa, DType::kBF16), backend, microseconds);
+  std::string fixed = frontend_ ? "cudnn" : "flash (" + Cudnn("") + ")";
+  EXPECT_EQ(Explain(Op::kSdpa, DType::kBF16), fixed);
+  context_.set_numerics({.deterministic = false});
+  EXPECT_TRUE(Explain(Op::kSdpa, DType::kBF16).starts_with("plain (3 us; "));
+  tokens_ = 128;
+  EXPECT_EQ(Explain(Op::kSdpa, DType::kBF16), fixed) << "this shape has no times";
+  tokens_ = 64;
+  context_.set_numerics({.deterministic = false, .attention = "flash"});
+  EXPECT_EQ(Explain(Op::kSdpa, DType::kBF16), "flash");
 }
 
 }  // namespace

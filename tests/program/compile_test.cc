@@ -190,6 +190,28 @@ TEST(Compile, TracesOncePerDtypeShapeAndPlacement) {
   });
 }
 
+// A trace keeps the backends of attention that were allowed when it was made, so other backends need another trace.
+TEST(Compile, TracesOncePerSetOfAttentionBackends) {
+  OnBareMesh({1}, [&](Rank rank) {
+    State state(rank.mesh);
+    auto attend = Compile([](Var x) { return Sdpa(x, x, x, {}); }, state);
+    Tensor x = Draw({2, 3, 2, 4}, 3, DType::kF32);
+    Tensor want = attend(x).FullTensor();
+    EXPECT_EQ(attend.num_traces(), 1u);
+    for (int i = 0; i < 2; i++) {
+      SdpaBackends scope({SdpaBackend::kFlash});
+      EXPECT_EQ(LargestDifference(attend(x).FullTensor(), want), 0);
+      EXPECT_EQ(attend.num_traces(), 2u);
+    }
+    {
+      SdpaBackends scope({SdpaBackend::kCudnn});
+      EXPECT_NE(test::ErrorOf([&] { attend(x); }).find("on the CPU no backend of cudnn"), std::string::npos);
+    }
+    EXPECT_EQ(LargestDifference(attend(x).FullTensor(), want), 0);
+    EXPECT_EQ(attend.num_traces(), 2u);
+  });
+}
+
 // Results are of the caller: later calls do not change them.
 TEST(Compile, TakesTensorsAndReturnsWhatTheCallerOwns) {
   OnBareMesh({2}, [&](Rank rank) {

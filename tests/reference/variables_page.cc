@@ -16,7 +16,7 @@ struct Variable {
 // Read from the environment of a run.
 constexpr Variable kForUsers[] = {
     {"COLUMNS", "width of lines on the terminal, if the output is no terminal; 80 without it"},
-    {"HOME", "`~/.cache/weft` keeps the fastest algorithms of products"},
+    {"HOME", "`~/.cache/weft` keeps the fastest algorithms of products, and times of attention"},
     {"NO_COLOR", "if it is set and not empty, there are no colours"},
     {"OPENBLAS_CORETYPE", "kernels of OpenBLAS, if they are as fast as those that Weft chooses"},
     {"PATH", "`weft doctor` looks for `mpirun` there"},
@@ -24,7 +24,9 @@ constexpr Variable kForUsers[] = {
     {"WEFT_INTERFACE", "network interface on which ranks of several hosts meet, for example `eth1`"},
     {"WEFT_SECRET", "the secret of a job whose ranks are started by variables, the same on all ranks"},
     {"WEFT_SECRET_FILE", "a file with that secret"},
-    {"WEFT_TUNE", "`0`: products on a GPU run by the library's first guess, and nothing is timed or kept"},
+    {"WEFT_TUNE",
+     "`0`: nothing on a GPU is timed or kept: products run by the library's first guess, attention by its first "
+     "backend"},
     {"XDG_CACHE_HOME", "replaces `~/.cache`"},
 };
 

@@ -19,7 +19,7 @@ namespace weft {
 namespace attr_names {
 // clang-format off
 inline constexpr std::string_view
-    kInts[] = {"axis", "bias", "causal", "causal_offset", "context", "descending", "dim", "dtype", "gather_dim", "high",
+    kInts[] = {"axis", "backends", "bias", "causal", "causal_offset", "context", "descending", "dim", "dtype", "gather_dim", "high",
                "ignore_index", "inner", "inverse", "key", "left", "length", "lengths", "low", "mask", "narrow", "nesterov", "offsets",
                "parameter", "parameter_gradient", "reduce", "regather", "residual", "right", "rotated", "segments",
                "shape_only", "sinks", "size", "split_dim", "start", "step", "whole", "wide", "wire"},

@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "weft/core/compile/fuse.h"
+#include "weft/core/compile/measure.h"
 #include "weft/core/compile/schedule.h"
 #include "weft/core/compile/simplify.h"
 #include "weft/core/host/host_name.h"
@@ -57,6 +58,7 @@ Plan Compile(const LocalProgram& program, const Runtime& runtime, std::string_vi
     now = pass.run(now, runtime.kernels());
     Dump(now.graph, name, pass.name);
   }
+  MeasureBackends(now.graph, runtime);
   return MakePlan(now, runtime);
 }
 

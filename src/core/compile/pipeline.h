@@ -15,7 +15,8 @@ namespace weft {
 // Throws Error as Partition does, and if a dump cannot be written.
 LocalProgram Lower(const Graph& graph, const PartitionOptions& options, std::string_view name);
 
-// Returns the plan of such a program for the device of `runtime`. Throws Error if a dump cannot be written.
+// Returns the plan of such a program for the device of `runtime`, whose backends it measures first (measure.h), so that
+// all ranks of the mesh must call it. Throws Error if a dump cannot be written.
 Plan Compile(const LocalProgram& program, const Runtime& runtime, std::string_view name);
 
 }  // namespace weft

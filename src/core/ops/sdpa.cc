@@ -225,6 +225,7 @@ Request RequestOf(const Var& q, const SdpaOptions& o, const Loc& loc) {
   if (o.left >= 0) r.attrs.Set({"left", o.left});
   if (o.right >= 0 && !o.causal) r.attrs.Set({"right", o.right});
   if (o.softcap > 0) r.attrs.Set({"softcap", o.softcap});
+  if (SdpaBackends::Current() != kAllSdpaBackends) r.attrs.Set({"backends", SdpaBackends::Current()});
   r.Add("mask", o.mask.var());
   r.Add("bias", o.bias);
   r.Add("sinks", o.sinks);

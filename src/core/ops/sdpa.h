@@ -2,10 +2,12 @@
 //
 //   Var y = Sdpa(q, k, v, {.causal = true, .left = 1023});              // a sliding window of 1024 tokens
 //   Var y = Sdpa(q, k, v, {.mask = AttendMask(seen), .softcap = 50});   // seen: bool [B, 1, T, S], true = may attend
+//   SdpaBackends allowed({SdpaBackend::kFlash});                        // for the calls that follow
 #pragma once
 #include <cstdint>
 
 #include "weft/core/ir/node.h"
+#include "weft/core/ops/sdpa_backends.h"
 
 namespace weft {
 
@@ -68,8 +70,8 @@ struct SdpaOptions {
 //
 // Attributes: causal, causal_offset, scale; and only if they are used: left, right, softcap, p and key (dropout), and
 // the flags mask, bias, sinks, offsets, lengths, segments, which name operands in this order. `segments` names two
-// operands.
-// Dropout's step and first_row (random.h) come last.
+// operands. Dropout's step and first_row (random.h) come last. `backends` is the set of SdpaBackends::Current(), if a
+// scope is open.
 //
 // Throws Error, with the user's line, for operands and options that do not fit together.
 Var Sdpa(Var q, Var k, Var v, const SdpaOptions& options, Loc loc = Loc::current());

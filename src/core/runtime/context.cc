@@ -5,13 +5,17 @@
 #include <algorithm>
 
 #include "weft/core/base/error.h"
+#include "weft/core/runtime/backend_times.h"
 #include "weft/core/runtime/kernel.h"
 #include "weft/core/runtime/thread_pool.h"
 
 namespace weft {
 
 Context::Context(int rank, int world_size, int threads)
-    : rank_(rank), world_size_(world_size), threads_(std::max(threads, 1)) {
+    : rank_(rank),
+      world_size_(world_size),
+      threads_(std::max(threads, 1)),
+      backend_times_(std::make_unique<BackendTimes>()) {
   for (auto& table : tables_) table = std::make_unique<KernelTable>();
   runtimes_[size_t(DeviceKind::kCpu)] = &CpuRuntime();
   if (threads_ > 1) pool_ = std::make_unique<ThreadPool>(threads_ - 1);

@@ -17,6 +17,7 @@
 
 namespace weft {
 
+class BackendTimes;
 class KernelTable;
 class ThreadPool;
 
@@ -62,6 +63,9 @@ class Context {
   // Returns the kernel table of a device kind. Backends add their rows to it.
   KernelTable& kernels(DeviceKind kind) const { return *tables_[size_t(kind)]; }
 
+  // The times by which kernels with several backends choose one.
+  BackendTimes& backend_times() const { return *backend_times_; }
+
   // The devices of this rank: always the CPU, and others once their backend has added them.
   bool Has(DeviceKind kind) const { return runtimes_[size_t(kind)] != nullptr; }
   DeviceRuntime& device(DeviceKind kind) const;  // throws Error if the rank has none
@@ -84,6 +88,7 @@ class Context {
   int rank_, world_size_, threads_;
   Numerics numerics_;
   std::array<std::unique_ptr<KernelTable>, kNumDeviceKinds> tables_;
+  std::unique_ptr<BackendTimes> backend_times_;
   std::array<DeviceRuntime*, kNumDeviceKinds> runtimes_{};
   std::vector<std::unique_ptr<DeviceRuntime>> owned_;
   std::unique_ptr<ThreadPool> pool_;

@@ -76,6 +76,9 @@ struct KernelRow {
   // Says which of several backends a call takes, and why not those before it: "flash (cudnn: f32 is neither bf16 nor
   // f16)". The views may have no data. Null: there is one backend.
   std::string (*explain)(const KernelCall&) = nullptr;
+  // Puts the times of the backends that may run a call into the context's BackendTimes: those of an earlier run, or by
+  // running them on operands of its own. The views have no data. Null: no choice depends on times.
+  void (*measure)(const KernelCall&) = nullptr;
   bool any_strides = false;  // accepts inputs with stride 0
   bool in_place = false;     // output i may share storage with input i, for i < in_place_outputs
   int in_place_outputs = 64;

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "weft/core/runtime/streams.h"
+#include "weft/dist/group/consensus.h"
 #include "weft/dist/group/group_source.h"
 
 namespace weft {
@@ -199,6 +200,19 @@ std::vector<DeviceMesh::AxisCount> DeviceMesh::Counts() const {
     }
   }
   return counts;
+}
+
+std::string DeviceMesh::FromFirstRank(absl::FunctionRef<std::string()> make) {
+  constexpr char kMade = '+', kThrew = '-';
+  std::string mine;
+  if (rank_ == 0) try {
+      mine = kMade + make();
+    } catch (const std::exception& e) {
+      mine = std::string(1, kThrew) + e.what();
+    }
+  std::string first = GatherBytes(World(), mine)[0];
+  WEFT_CHECK(first[0] == kMade, first.substr(1));
+  return first.substr(1);
 }
 
 void DeviceMesh::ResetCounts() {

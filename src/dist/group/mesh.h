@@ -70,6 +70,8 @@ class DeviceMesh final : public CollectiveContext {
   }
   ProcessGroup& World(DeviceKind kind = DeviceKind::kCpu) { return At(shape_.num_axes(), kind); }
 
+  std::string FromFirstRank(absl::FunctionRef<std::string()> make) override;
+
   void set_timeout(std::chrono::milliseconds timeout);  // for all groups
   void set_failure_handler(const ProcessGroup::FailureHandler& handler);
   void set_call_filter(const ProcessGroup::CallFilter& filter);

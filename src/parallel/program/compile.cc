@@ -52,7 +52,8 @@ std::vector<NamedValue> StateFunction::RunBody(std::span<const Var> arguments) {
 }
 
 StateFunction::Trace& StateFunction::TraceFor(const std::vector<DTensor>& arguments) {
-  std::string key;
+  // A trace records the backends of attention that are allowed around the call.
+  std::string key = fmt::format("{};", SdpaBackends::Current());
   std::vector<ValueInfo> infos;
   for (const DTensor& x : arguments) {
     ValueInfo info;

@@ -233,9 +233,9 @@ const std::vector<Field>& Fields() {
       {KEY(loss_scale.min, "least scale; gradients that are not finite even there end the run"),
        .bounds = From(LossScaleOptions::kLeast, LossScaleOptions::kMost)},
 
-      {KEY(kernels.deterministic, "no kernel that may give other bits on the next run; false allows faster ones on a GPU")},
+      {KEY(kernels.deterministic, "no kernel that may give other bits on the next run; false allows faster ones on a GPU, and measures which backend of attention is the fastest")},
       {KEY(kernels.tf32, "products of f32 on a GPU may round their operands to TF32, of 11 significant bits")},
-      {KEY(kernels.attention, "backend of attention on a GPU, if it takes the call; auto: the first of cudnn, flash, plain")},
+      {KEY(kernels.attention, "backend of attention on a GPU, if it takes the call; auto: the first of cudnn, flash, plain, or the fastest if kernels.deterministic is false")},
 
       {KEY(optimizer.name, "the update rule"), .choices = NamesOf(OptimizerRules())},
       {KEY(optimizer.lr, "learning rate after the warm-up"), .bounds = Above(0)},

@@ -1,5 +1,6 @@
 // Sdpa forward: blocks of queries against blocks of keys with a running softmax. Memory is linear in the sequence
 // length. Single queries have their own loop (sdpa_row.h).
+#include "weft/kernels/cpu/attention/sdpa_allowed.h"
 #include "weft/kernels/cpu/attention/sdpa_row.h"
 #include "weft/kernels/cpu/families.h"
 
@@ -117,6 +118,7 @@ void SdpaAs(const KernelCall& call) {
 }
 
 size_t SdpaWorkspace(const KernelCall& call) {
+  CheckFlashAllowed(call);
   return DispatchCompute(call.in[0].dtype, [&](auto zero) {
     using C = decltype(zero);
     return size_t(Threads(call)) * Tiles<C>(SdpaSizes(call, kLanes<C>), nullptr).bytes;

@@ -3,6 +3,7 @@
 // blocks in order, so results do not depend on the number of threads.
 #include <vector>
 
+#include "weft/kernels/cpu/attention/sdpa_allowed.h"
 #include "weft/kernels/cpu/attention/sdpa_scores.h"
 #include "weft/kernels/cpu/families.h"
 
@@ -253,6 +254,7 @@ void SdpaGradAs(const KernelCall& call) {
 }
 
 size_t SdpaGradWorkspace(const KernelCall& call) {
+  CheckFlashAllowed(call);
   return DispatchCompute(call.in[0].dtype, [&](auto zero) {
     using C = decltype(zero);
     SdpaSizes z(call, kLanes<C>);

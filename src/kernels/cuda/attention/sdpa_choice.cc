@@ -4,9 +4,12 @@
 
 #include <array>
 
+#include "weft/core/host/small_file.h"
 #include "weft/kernels/cuda/attention/sdpa_split.h"
 #include "weft/kernels/cuda/device/device.h"
 #include "weft/kernels/cuda/families.h"
+#include "weft/kernels/cuda/measure/sdpa_measure.h"
+#include "weft/kernels/cuda/measure/sdpa_trial.h"
 
 namespace weft::cuda {
 namespace {
@@ -41,16 +44,39 @@ void Flash(const KernelCall& call) {
 }
 void FlashGrad(const KernelCall& call) { FlashKernelsOf(call).backward(call); }
 
-SdpaBackends Backends() {
-  static const std::array<SdpaBackend, 3> kBackends{
-      kCudnnSdpa, SdpaBackend{"flash", FlashRefuses, FlashWorkspace, Flash, FlashGrad},
-      SdpaBackend{"plain", PlainRefuses, SdpaRowsWorkspace, SdpaPlain, SdpaGradPlain}};
+SdpaTable Backends() {
+  static const std::array<SdpaKernels, 3> kBackends{
+      kCudnnSdpa, SdpaKernels{SdpaBackend::kFlash, FlashRefuses, FlashWorkspace, Flash, FlashGrad},
+      SdpaKernels{SdpaBackend::kPlain, PlainRefuses, SdpaRowsWorkspace, SdpaPlain, SdpaGradPlain,
+                  kMostPlainOperations}};
   return kBackends;
 }
+
+// Returns "580.95.05", or the version of CUDA that the driver has if the host hides the file.
+std::string DriverVersion() {
+  std::string text = SmallFileText("/sys/module/nvidia/version");
+  if (size_t end = text.find_first_of("\n"); end != std::string::npos) text.resize(end);
+  if (!text.empty()) return text;
+  int cuda = 0;
+  WEFT_CUDA(cudaDriverGetVersion(&cuda));
+  return fmt::format("of CUDA {}.{}", cuda / 1000, cuda % 1000 / 10);
+}
+
+// What the device keeps to measure attention with.
+struct Measuring : SdpaMeasure {
+  explicit Measuring(CudaDevice& device) : SdpaMeasure(Backends(), FileOf(device), TimeSdpa) {}
+
+  static CacheFile FileOf(const CudaDevice& device) {
+    std::string title = fmt::format("attention {}, driver {}, cuDNN {}, weft {}", device.name(), DriverVersion(),
+                                    CudnnVersion(), WEFT_VERSION);
+    return CacheFile(CachePath(title), title + ", microseconds");
+  }
+};
 
 size_t Workspace(const KernelCall& call) { return SdpaWorkspace(Backends(), call); }
 std::string Explain(const KernelCall& call) { return ExplainSdpa(Backends(), call); }
 void Run(const KernelCall& call) { ChooseSdpa(Backends(), call, call.workspace_bytes).Run(call); }
+void Measure(const KernelCall& call) { DeviceOf(call).Kept<Measuring>()(call); }
 
 }  // namespace
 
@@ -61,6 +87,7 @@ void AddSdpa(KernelTable& table) {
     KernelRow row = table.Row(op);
     row.workspace = &Workspace;
     row.explain = &Explain;
+    row.measure = &Measure;
     table.Add(op, row);
   }
 }

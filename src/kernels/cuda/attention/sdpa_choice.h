@@ -6,7 +6,9 @@
 namespace weft::cuda {
 
 // cudnn: in sdpa_cudnn.cc, or in sdpa_no_cudnn.cc for builds without cudnn-frontend.
-extern const SdpaBackend kCudnnSdpa;
+extern const SdpaKernels kCudnnSdpa;
+// Returns the version of the cuDNN that the process has opened, "9.19.0", or "none".
+std::string CudnnVersion();
 // flash: sdpa.cu and sdpa_grad.cu for bf16 and f16; sdpa_tf32.cu for f32 if products may round their operands,
 // otherwise sdpa_f32.cu. The functions *SharedBytes return the bytes of shared memory that a block needs for a head
 // size, without or with options.

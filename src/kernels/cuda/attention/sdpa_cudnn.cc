@@ -238,6 +238,12 @@ void Backward(const KernelCall& call) {
 
 }  // namespace
 
-constinit const SdpaBackend kCudnnSdpa{"cudnn", Refuses, Workspace, Forward, Backward};
+constinit const SdpaKernels kCudnnSdpa{SdpaBackend::kCudnn, Refuses, Workspace, Forward, Backward};
+
+std::string CudnnVersion() {
+  if (!Open()) return "none";
+  size_t version = fe::detail::get_backend_version();  // 91900 is 9.19.0
+  return fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
+}
 
 }  // namespace weft::cuda

@@ -4,6 +4,8 @@
 
 namespace weft::cuda {
 
-constinit const SdpaBackend kCudnnSdpa{"cudnn", CudnnRefusesShape, CudnnExpectedWorkspace};
+constinit const SdpaKernels kCudnnSdpa{SdpaBackend::kCudnn, CudnnRefusesShape, CudnnExpectedWorkspace};
+
+std::string CudnnVersion() { return "none"; }
 
 }  // namespace weft::cuda

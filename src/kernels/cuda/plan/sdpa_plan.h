@@ -1,41 +1,63 @@
-// The attention backends on CUDA. The first one that does not refuse a call takes it. Host code without CUDA. A plan
-// chooses by shapes and dtypes. A run also asks the device (attention/sdpa_choice.cc) and sets the backends' functions.
+// The attention backends on CUDA, and which of them takes a call. Host code without CUDA. A plan chooses by shapes and
+// dtypes. A run also asks the device (attention/sdpa_choice.cc) and sets the backends' functions.
 //
-// The backend that the context's numerics name is asked first. If they name none, it is the one in WEFT_SDPA, which
-// tests set.
+// The candidates of a call are those that its SdpaBackends allow and that do not refuse it. The choice among them:
+// 1. The backend that the context's numerics name, or else the one in WEFT_SDPA, which tests set. No time counts then.
+// 2. With kernels.deterministic, the first in the order of the table.
+// 3. The fastest, if the context has the times of all (sdpa_measure.h), else the first in the order of the table.
+//    Without the device, as in `weft plan`, the choice stays open.
 #pragma once
+#include <cstdint>
+#include <limits>
 #include <span>
 #include <string>
+#include <vector>
 
+#include "weft/core/ops/sdpa_backends.h"
 #include "weft/kernels/cuda/plan/sdpa_sizes.h"
 
 namespace weft::cuda {
 
 inline bool IsSdpaGrad(const KernelCall& call) { return call.out.size() > 2; }
 
-struct SdpaBackend {
-  const char* name;
+struct SdpaKernels {
+  SdpaBackend backend;
   // Returns why it cannot or may not run this call, for example "head size 100 is not a multiple of 8"; empty if it
   // can.
   std::string (*refuses)(const KernelCall&);
   size_t (*workspace)(const KernelCall&);        // bytes, for either pass
   void (*forward)(const KernelCall&) = nullptr;  // null in plans, as is backward
   void (*backward)(const KernelCall&) = nullptr;
+  // It is no candidate for the fastest in calls of more operations, as SdpaOperations counts them.
+  double most_operations = std::numeric_limits<double>::infinity();
 
   void Run(const KernelCall& call) const { (IsSdpaGrad(call) ? backward : forward)(call); }
 };
-using SdpaBackends = std::span<const SdpaBackend>;  // in order of preference
+using SdpaTable = std::span<const SdpaKernels>;  // in order of preference
+
+// `plain` uses no tensor cores and reads each key once per query. A call of this many operations takes the others less
+// time than a launch, so above it `plain` cannot win, and timing it would take seconds.
+inline constexpr double kMostPlainOperations = double(1 << 28);
 
 // cudnn, flash and plain as far as shapes and dtypes decide.
-SdpaBackends PlannedSdpa();
+SdpaTable PlannedSdpa();
 
-// Returns the backend that runs the call, and throws Error if none takes it. `scratch` is the bytes of workspace that
-// the backend may use, or SIZE_MAX while the workspace is being planned.
-const SdpaBackend& ChooseSdpa(SdpaBackends backends, const KernelCall& call, size_t scratch);
-// Returns which backend runs the call and why those asked before it do not, for example "plain (cudnn: f64 is neither
-// bf16 nor f16; flash: ...)".
-std::string ExplainSdpa(SdpaBackends backends, const KernelCall& call);
-size_t SdpaWorkspace(SdpaBackends backends, const KernelCall& call);
+// Returns the backend that runs the call. Throws Error, with the user's line and each backend's reason, if none takes
+// it. `scratch` is the bytes of workspace that the backend may use, or SIZE_MAX while the workspace is being planned.
+const SdpaKernels& ChooseSdpa(SdpaTable table, const KernelCall& call, size_t scratch);
+// Returns which backend runs the call and why, for example "plain (cudnn: f64 is neither bf16 nor f16; flash: ...)",
+// "flash (412 us; cudnn: 530 us)", or "cudnn or flash, whichever takes less time on the GPU".
+std::string ExplainSdpa(SdpaTable table, const KernelCall& call);
+// Returns the bytes that the choice needs; if it is open, the most that a candidate needs.
+size_t SdpaWorkspace(SdpaTable table, const KernelCall& call);
+
+// Returns the backends among which times decide, in the order of the table. Returns none if times do not count, or if
+// there are fewer than two.
+std::vector<const SdpaKernels*> SdpaContenders(SdpaTable table, const KernelCall& call, size_t scratch = SIZE_MAX);
+// Returns the call as a key of BackendTimes. It is the same on all ranks: it has the size of a whole chunk.
+std::string SdpaKey(const KernelCall& call);
+// Returns multiplications and additions of the call without its masks. It is the same on all ranks, as SdpaKey.
+double SdpaOperations(const KernelCall& call);
 
 // Returns whether the call has any option beyond a causal mask, its offset and the scale.
 bool HasOptions(const KernelCall& call);

@@ -3,10 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 #include <limits>
-#include <string_view>
 
 #include "weft/kernels/cuda/device/device.h"
 
@@ -21,11 +19,6 @@ constexpr double kWorthTuning = 1 << 24;  // multiplications; below it a launch 
 constexpr size_t kWholeVector = 16;       // the library gains nothing from a larger alignment
 
 static_assert(sizeof(cublasLtMatmulAlgo_t) == sizeof(AlgorithmWords));
-
-bool WantsTuning() {
-  const char* text = std::getenv("WEFT_TUNE");
-  return !text || std::string_view(text) != "0";
-}
 
 cudaDataType_t TypeOf(DType dtype) {
   switch (dtype) {
@@ -83,7 +76,7 @@ AlgorithmWords WordsOf(const cublasLtMatmulAlgo_t& algorithm) {
 AlgorithmCache::AlgorithmCache(CudaDevice& device)
     : blas_(device.blas()),
       stream_(device.stream()),
-      tune_(WantsTuning()),
+      tune_(MayTime()),
       file_(AlgorithmPath(fmt::format("{}", cublasLtGetVersion()), device.name()),
             fmt::format("cublasLt {} on {}, timed in recordings", cublasLtGetVersion(), device.name())) {
   WEFT_CUDA(cudaEventCreate(&start_));
