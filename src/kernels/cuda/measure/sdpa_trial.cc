@@ -66,7 +66,7 @@ class Trial {
     device_.Copy(view.data, lengths.data(), BytesOf(view));
     device_.Synchronize();  // before `lengths` is released
   }
-  // Copies the bytes to the start of the view's storage, and then what is there behind itself until it is full.
+  // Fills the view's storage with copies of the bytes. Each copy doubles what is there.
   void Repeat(const void* bytes, size_t count, const TensorView& view) {
     size_t all = BytesOf(view), done = std::min(all, count);
     char* data = view.as<char>();
