@@ -50,7 +50,7 @@ echo "| type | batch | with the cache, tokens/s | ms per token | without, tokens
 echo "|---|---|---|---|---|---|"
 for type in ${TYPES:-f32 bf16}; do
   for batch in ${BATCHES:-1 8}; do
-    if ! with=$(rate "$type" "$batch" true 60 960) || ! without=$(rate "$type" "$batch" false 8 $((batch == 1 ? 72 : 24))); then
+    if ! with=$(rate "$type" "$batch" true 60 960) || ! without=$(rate "$type" "$batch" false 8 $((batch == 1 ? 264 : 40))); then
       failed=1
       continue
     fi
