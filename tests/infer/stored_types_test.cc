@@ -10,7 +10,8 @@ using namespace testing_;
 class StoredTypes : public InferTest {
  protected:
   // The logits of models whose parameters are stored as in training, as text_sampler.cc has them.
-  static std::vector<double> FromTrainingsTypes(const Opened& o, const StepOptions& step, std::span<const int32_t> text) {
+  static std::vector<double> FromTrainingsTypes(const Opened& o, const StepOptions& step,
+                                                std::span<const int32_t> text) {
     StepOptions options = step;
     options.kernels = &o.context.kernels(DeviceKind::kCpu);
     ShardedModel model(ModelOf(o.source.config), options.model);
@@ -50,8 +51,8 @@ class StoredTypes : public InferTest {
 
 TEST_F(StoredTypes, AreThoseOfUseAndChangeNoBit) {
   for (const char* fsdp : {"none", "gradients", "full"}) {
-    absl::Status trained = Train(Words{"model.family=gpt2", "train.steps=5", fmt::format("parallel.fsdp={}", fsdp)} +
-                                 SaveTo(fsdp));
+    absl::Status trained =
+        Train(Words{"model.family=gpt2", "train.steps=5", fmt::format("parallel.fsdp={}", fsdp)} + SaveTo(fsdp));
     ASSERT_TRUE(trained.ok()) << trained;
     for (const char* compute : {"f64", "f32", "bf16", "f16"})
       for (auto [dp, tp] : {std::pair{1, 1}, {2, 1}, {1, 2}}) {
