@@ -1,5 +1,5 @@
 // Flash attention, forward, for few queries, as when tokens are generated one at a time (flash-decoding, Dao et al.
-// 2023). The keys of a query are split over blocks, because its heads alone would keep few multiprocessors busy. A
+// 2023). The keys of a query are split over blocks, because one block per head would keep few multiprocessors busy. A
 // block has up to 8 query heads of one KV head, which share what is loaded.
 //
 // A warp works on several keys at the same time: `lanes` neighbouring lanes hold the columns of one key, 16 bytes each.
@@ -38,9 +38,9 @@ template <class T, int D_>
 struct SplitShape {
   using Element = T;
   static constexpr int D = D_, V = kPack<T>;
-  static constexpr int kPacks = D > kWarp * V ? D / (kWarp * V) : 1;  // of a lane
+  static constexpr int kPacks = D > kWarp* V ? D / (kWarp * V) : 1;  // of a lane
   static constexpr int kLanes = D / (V * kPacks), kGroups = kWarp / kLanes;
-  static constexpr int kColumns = kPacks * V;  // of a lane
+  static constexpr int kColumns = kPacks * V;               // of a lane
   static constexpr int kKeys = kWarps * kGroups * kAtOnce;  // of a block in one step
 };
 
