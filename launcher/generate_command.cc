@@ -186,7 +186,9 @@ absl::StatusOr<int64_t> WriteReplies(const BoundForward& model, const Job& job, 
 absl::Status Write(const Job& job, const RankMesh& rank, const Ranks& ranks) {
   const Config& config = job.source.config;
   StepOptions options = NextTokenOptions(config, rank.device, std::min(job.options.batch, job.options.texts()));
-  LoadedModel model(config, options, NextTokenPrograms(options, job.options.cache), *rank.context, *rank.mesh,
+  const SamplerOptions& sampler = job.options.sampler;
+  int64_t best_of = sampler.greedy || sampler.temperature == 0 ? job.tokenizer.vocab() : 0;
+  LoadedModel model(config, options, NextTokenPrograms(options, job.options.cache, best_of), *rank.context, *rank.mesh,
                     rank.device);
   if (absl::Status s = model.Load(job.source); !s.ok()) return s;
   bool writes = rank.context->rank() == 0;

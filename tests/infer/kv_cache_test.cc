@@ -127,6 +127,63 @@ TEST_F(Cache, RowsOfABatchAreIndependent) {
   }
 }
 
+// What programs find on the device is what their logits say, and texts are the same. Some programs know fewer tokens
+// than the model has. One text ends early, and all pass the context.
+TEST_F(Cache, TheBestTokenIsThatOfTheLargestLogit) {
+  TrainTo("gpt2");
+  for (auto mesh : kMeshes)
+    for (bool cache : {true, false})
+      for (int64_t best_of : {100, 10000}) {
+        SCOPED_TRACE(fmt::format("{}x{}, cache {}, of {}", mesh.first, mesh.second, cache, best_of));
+        On("gpt2", {}, mesh, [&](const Opened& o) {
+          StepOptions options = NextTokenOptions(o.source.config, DeviceKind::kCpu, 2);
+          LoadedModel model(o.source.config, options, NextTokenPrograms(options, cache, best_of), o.context, o.mesh,
+                            DeviceKind::kCpu);
+          absl::Status loaded = model.Load(o.source);
+          ASSERT_TRUE(loaded.ok()) << loaded;
+          NextToken next(model);
+          std::vector<Tokens> texts{{'a'}, {'x', 'y', 'z', 'x', 'y'}};
+          for (int step = 0; step < kContext + 4; step++) {
+            std::vector<NextToken::Tokens> now(texts.begin(), texts.end());
+            if (step == 7) now[1] = {};
+            auto best = next.Best(now);
+            ASSERT_TRUE(best);
+            std::vector<int32_t> got(best->begin(), best->end());
+            std::vector<std::span<const double>> logits = next.Logits(now);
+            for (size_t row = 0; row < 2; row++) {
+              if (now[row].empty()) {
+                EXPECT_EQ(got[row], -1);
+                continue;
+              }
+              ASSERT_EQ(got[row], Likeliest(logits[row].first(std::min(logits[row].size(), size_t(best_of))))) << step;
+              texts[row].push_back(got[row]);
+            }
+          }
+        });
+      }
+}
+
+// A logit that is not finite is the business of the sampler, which names it.
+TEST_F(Cache, NoTokenIsTheBestOfLogitsThatAreNotFinite) {
+  TrainTo("gpt2");
+  On("gpt2", {}, {1, 1}, [&](const Opened& o) {
+    StepOptions options = NextTokenOptions(o.source.config, DeviceKind::kCpu);
+    LoadedModel model(o.source.config, options, NextTokenPrograms(options, true, 100), o.context, o.mesh,
+                      DeviceKind::kCpu);
+    absl::Status loaded = model.Load(o.source);
+    ASSERT_TRUE(loaded.ok()) << loaded;
+    for (const auto& [name, entry] : model.state().entries())
+      if (name == "embed.weight") entry.local.as<float>()[0] = NAN;
+    Tokens text{'a'};
+    NextToken::Tokens texts[] = {text};
+    EXPECT_FALSE(NextToken(model).Best(texts));
+    GenerateOptions greedy{.prompt = "a", .tokens = 3, .sampler = {.greedy = true}};
+    TextWriter writer(model, o.tokenizer, text, greedy);
+    absl::StatusOr<int64_t> written = writer.Write([](std::string_view) {});
+    EXPECT_EQ(written.status().code(), absl::StatusCode::kAborted) << written.status();
+  });
+}
+
 // Any text may follow any other: a longer one, a shorter one, one with the same beginning, or another.
 TEST_F(Cache, AnyTextMayFollowAnyOther) {
   TrainTo("llama");

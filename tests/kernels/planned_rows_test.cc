@@ -73,6 +73,7 @@ void AddProducts(std::vector<Call>& calls, DType dtype, int64_t m, int64_t n, in
     }
   };
   add("mk,kn->mn", {m, k}, {k, n}, {m, n});
+  add("mk,kn->mn", {4, 64}, {64, 256}, {4, 256});  // of few rows
   add("mk,nk->mn", {m, k}, {n, k}, {m, n});
   add("km,kn->nm", {k, m}, {k, n}, {n, m});
   add("bmk,bkn->bmn", {3, m, k}, {3, k, n}, {3, m, n});

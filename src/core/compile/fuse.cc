@@ -128,6 +128,11 @@ class Fuser {
     return product && IsFloating(node.outputs[0].dtype) ? &node : nullptr;
   }
   static bool Has(const Node& product, AttrName<int64_t> part) { return product.attrs.IntOr(part, 0) != 0; }
+  static bool IsActivated(const Node& product) {
+    return product.op == Op::kLinear && std::ranges::any_of(product.attrs.items(), [](const Attrs::Item& item) {
+             return std::string_view(item.name) == "kind";
+           });
+  }
 
   // If v is a value broadcast over leading dims, returns that value, and null otherwise.
   static const Var* Broadcasted(const Var& v) {
@@ -139,6 +144,8 @@ class Fuser {
   std::shared_ptr<Node> AsLinear(const Node& node) const {
     if (!kernels_.Has(Op::kLinear)) return nullptr;
     if (node.op == Op::kCast) return AsWiderProduct(node);
+    static constexpr Op kActivations[] = {Op::kGelu, Op::kGeluExact, Op::kSilu, Op::kRelu};
+    if (std::ranges::find(kActivations, node.op) != std::end(kActivations)) return AsActivated(node);
     if (node.op != Op::kAdd) return nullptr;
     // If both operands are products, the later one takes the other as its residual.
     size_t later = position_.at(&node.inputs[0].node()) > position_.at(&node.inputs[1].node()) ? 0 : 1;
@@ -147,7 +154,7 @@ class Fuser {
       const Var& other = node.inputs[1 - k];
       if (!product) continue;
       const Var* bias = Broadcasted(other);
-      if (bias && !Has(*product, "bias") && !Has(*product, "residual"))
+      if (bias && !Has(*product, "bias") && !Has(*product, "residual") && !IsActivated(*product))
         return Extended(node, *product, Now(*bias), "bias");
       if (!bias && !Has(*product, "residual") && SameValue(node.inputs[k], other))
         return Extended(node, *product, Now(other), "residual");
@@ -160,8 +167,17 @@ class Fuser {
   std::shared_ptr<Node> AsWiderProduct(const Node& cast) const {
     const Node* product = Product(cast.inputs[0]);
     bool wider = product && cast.outputs[0].dtype == AccumulateType(product->outputs[0].dtype);
-    if (!wider || Has(*product, "bias") || Has(*product, "residual")) return nullptr;
+    if (!wider || Has(*product, "bias") || Has(*product, "residual") || IsActivated(*product)) return nullptr;
     return Made(cast, *product);
+  }
+
+  // An activation of a product that has no residual yet.
+  std::shared_ptr<Node> AsActivated(const Node& activation) const {
+    const Node* product = Product(activation.inputs[0]);
+    if (!product || Has(*product, "residual") || IsActivated(*product)) return nullptr;
+    std::shared_ptr<Node> fused = Made(activation, *product);
+    fused->attrs.Set({"kind", Name(activation.op)});
+    return fused;
   }
 
   std::shared_ptr<Node> Extended(const Node& add, const Node& product, const Var& operand,

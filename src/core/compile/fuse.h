@@ -1,6 +1,7 @@
 // Fuse: replaces chains of nodes in a local program by the fused ops that a device has kernels for.
 //
 //   einsum -> + bias -> + residual -> cast    becomes linear
+//   einsum -> + bias -> gelu -> + residual    becomes linear, and so with the other activations
 //   norm gradient -> + residual               becomes the norm gradient with one more operand
 //   sum over dim 0 -> sum over dim 0          becomes one sum over both, after a merge
 //   the last product and its cross-entropy    become one op (fuse_loss.h)

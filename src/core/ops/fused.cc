@@ -1,8 +1,9 @@
 // Fused ops: a device computes each in one pass, where other ops would take several. Each is equal to its
 // composition, which runs on a device without a kernel for it.
 //
-// Linear      (x, w, then the bias and the residual if their attributes are 1); eq, bias, residual, wide
-//             -> einsum(eq, x, w) + bias + residual
+// Linear      (x, w, then the bias and the residual if their attributes are 1); eq, bias, residual, wide, kind
+//             -> kind(einsum(eq, x, w) + bias) + residual
+//             `kind` is gelu, gelu_exact, silu or relu, or is missing, and then nothing is applied.
 //             The bias has the trailing dims of the result, the residual has the result's shape and dtype. Sums in the
 //             accumulate type. That is also the result's type if wide is 1. Made by Fuse (core/compile/fuse.h) from
 //             einsum, add and cast.
@@ -23,6 +24,20 @@ struct LinearParts : Equation {
     if (node.attrs.Int("residual")) residual = next++;
   }
 };
+
+using Activation = Var (*)(VarAt);
+// Returns the function that `kind` names; null if there is no such attribute.
+Activation ActivationOf(const Node& node) {
+  static constexpr std::pair<std::string_view, Activation> kActivations[] = {
+      {"gelu", &Gelu}, {"gelu_exact", &GeluExact}, {"silu", &Silu}, {"relu", &Relu}};
+  for (const Attrs::Item& item : node.attrs.items()) {
+    if (std::string_view(item.name) != "kind") continue;
+    for (const auto& [name, function] : kActivations)
+      if (std::get<std::string>(item.value) == name) return function;
+    FailAt(node, fmt::format("expected gelu, gelu_exact, silu or relu, got {}", std::get<std::string>(item.value)));
+  }
+  return nullptr;
+}
 
 int64_t ExtentOf(const Node& node, const LinearParts& p, char label) {
   size_t i = p.a.find(label);
@@ -53,6 +68,7 @@ void InferLinear(Node& node) {
       FailAt(node, fmt::format("expected a residual of {} {}, got {} {}", Name(dtype), ToString(shape), Name(r.dtype()),
                                ToString(r.shape())));
   }
+  ActivationOf(node);  // throws if there is no such function
   AddOutput(node, dtype, std::move(shape));
 }
 
@@ -61,8 +77,9 @@ Dims LinearDims(const Node& node) {
   Dims dims{.in = {p.a, p.b}, .out = {p.out}};
   if (p.bias >= 0) dims.in.push_back(p.out.substr(p.out.size() - node.inputs[size_t(p.bias)].shape().size()));
   if (p.residual >= 0) dims.in.push_back(p.out);
-  // With a sharded contraction every rank would add the bias or residual, so contracted labels must not be sharded.
-  if (p.bias >= 0 || p.residual >= 0)
+  // With a sharded contraction every rank would add the bias or residual, or apply a function to a part of the sum. So
+  // contracted labels must not be sharded.
+  if (p.bias >= 0 || p.residual >= 0 || ActivationOf(node))
     for (char label : p.a)
       if (p.out.find(label) == std::string::npos) dims.whole += label;
   return dims;
@@ -74,6 +91,7 @@ Outputs LinearFallback(const Node& node) {
   Var y = Einsum(node.attrs.Text("eq"), node.inputs[0], node.inputs[1]);
   if (p.bias >= 0) y = y + BroadcastTo(node.inputs[size_t(p.bias)], y.shape());
   y = Cast(y, dtype);
+  if (Activation function = ActivationOf(node)) y = function({y, node.loc});
   if (p.residual >= 0) y = y + node.inputs[size_t(p.residual)];
   return {y};
 }
@@ -82,7 +100,14 @@ std::vector<Sample> LinearSamples(Op) {
   auto attrs = [](const char* eq, int bias, int residual, int wide) {
     return Attrs{{"eq", eq}, {"bias", bias}, {"residual", residual}, {"wide", wide}};
   };
+  auto with = [](Attrs own, const char* kind) {
+    own.Set({"kind", kind});
+    return own;
+  };
   return {{{{{4, 3, 6}}, {{6, 5}}}, attrs("btc,cn->btn", 0, 0, 1)},
+          {{{{4, 3, 6}}, {{6, 5}}}, with(attrs("btc,cn->btn", 0, 0, 0), "silu")},
+          {{{{4, 3, 6}}, {{6, 5}}, {{5}}}, with(attrs("btc,cn->btn", 1, 0, 0), "gelu")},
+          {{{{2, 70}}, {{70, 260}}, {{260}}, {{2, 260}}}, with(attrs("bc,cn->bn", 1, 1, 0), "gelu_exact")},
           {{{{5, 6}}, {{6, 4, 3}}, {{4, 3}}}, attrs("bc,chd->bhd", 1, 0, 0)},
           {{{{4, 3, 6}}, {{6, 5}}, {{5}}, {{4, 3, 5}}}, attrs("btc,cn->btn", 1, 1, 0)},
           {{{{4, 3, 6}}, {{4, 3, 5}}, {{6, 5}}}, attrs("btc,btn->cn", 0, 1, 0)}};

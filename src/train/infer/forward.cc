@@ -87,7 +87,7 @@ void Forward::Bind(State& state) {
   plans_.clear();
 }
 
-const std::vector<Tensor>& Forward::Run(size_t program) {
+const std::vector<Tensor>& Forward::Run(size_t program, size_t first) {
   Function& function = *functions_[program];
   function.Run();
   results_.resize(functions_.size());
@@ -95,7 +95,7 @@ const std::vector<Tensor>& Forward::Run(size_t program) {
   if (results.empty())
     for (const Function::Result& result : function.results())
       results.push_back(StagingFor(result.storage, runtime_.memory()));
-  for (size_t i = 0; i < results.size(); i++) {
+  for (size_t i = first; i < results.size(); i++) {
     const Tensor& from = function.results()[i].storage;
     runtime_.memory().Copy(results[i].data(), from.data(), from.bytes());
   }

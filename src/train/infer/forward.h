@@ -37,9 +37,9 @@ class Forward {
   MemoryNeed Need() const;
   uint64_t Hash() const;    // of the collectives; must be equal on all ranks
   void Bind(State& state);  // `state` must outlive this, and have all entries that the programs name
-  // Returns the outputs of a program, in the order of the trace, whole and on the host. They are valid until the next
-  // run of the program. All ranks must call it.
-  const std::vector<Tensor>& Run(size_t program = 0);
+  // Runs a program, and returns its outputs in the order of the trace, whole and on the host. They are valid until the
+  // next run of the program. Outputs below `first` are not copied to the host. All ranks must call it.
+  const std::vector<Tensor>& Run(size_t program = 0, size_t first = 0);
 
   const std::vector<ForwardProgram>& programs() const { return programs_; }
   const Program& traced(size_t program = 0) const { return *traced_[program]; }

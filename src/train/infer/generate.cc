@@ -47,6 +47,28 @@ absl::StatusOr<std::vector<int32_t>> PromptTokens(const GenerateOptions& options
   return tokens;
 }
 
+namespace {
+
+// Adds the next token to each text that wants one. Greedy ones need only the best token, and no logits.
+absl::Status AddTokens(NextToken& next, std::span<TextWriter* const> writers, std::span<const ShowText> shows) {
+  std::vector<NextToken::Tokens> texts;
+  for (const TextWriter* writer : writers)
+    texts.push_back(writer->WantsToken() ? NextToken::Tokens(writer->tokens()) : NextToken::Tokens());
+  bool greedy = next.has_best() && std::ranges::all_of(writers, [](const TextWriter* w) { return w->greedy(); });
+  if (auto best = greedy ? next.Best(texts) : std::nullopt) {
+    for (size_t i = 0; i < writers.size(); i++)
+      if (!texts[i].empty()) writers[i]->AddChosen((*best)[i], shows[i]);
+    return absl::OkStatus();
+  }
+  const std::vector<std::span<const double>>& logits = next.Logits(texts);
+  for (size_t i = 0; i < writers.size(); i++)
+    if (!texts[i].empty())
+      if (absl::Status s = writers[i]->AddToken(logits[i], shows[i]); !s.ok()) return s;
+  return absl::OkStatus();
+}
+
+}  // namespace
+
 TextWriter::TextWriter(const BoundForward& model, const Tokenizer& tokenizer, std::vector<int32_t> prompt,
                        const GenerateOptions& options, int64_t sample)
     : next_(model),
@@ -75,8 +97,9 @@ absl::Status TextWriter::AddLine(std::string_view line) {
 
 absl::StatusOr<int64_t> TextWriter::Write(const ShowText& show, const std::function<bool()>& goes_on) {
   BeginTurn();
+  TextWriter* self = this;
   while (WantsToken() && goes_on())
-    if (absl::Status s = AddToken(next_.Logits(text_), show); !s.ok()) return s;
+    if (absl::Status s = AddTokens(next_, {&self, 1}, {&show, 1}); !s.ok()) return s;
   return EndTurn(show);
 }
 
@@ -89,11 +112,15 @@ absl::Status TextWriter::AddToken(std::span<const double> logits, const ShowText
   size_t known = std::min(logits.size(), size_t(tokenizer_.vocab()));
   absl::StatusOr<int32_t> token = sampler_.Pick(logits.first(known), drawn_);
   if (!token.ok()) return token.status();
+  AddChosen(*token, show);
+  return absl::OkStatus();
+}
+
+void TextWriter::AddChosen(int32_t token, const ShowText& show) {
   drawn_++;
   written_++;
-  text_.push_back(*token);
-  show(stream_.Add(filter_.Add(TextOf(*token))));
-  return absl::OkStatus();
+  text_.push_back(token);
+  show(stream_.Add(filter_.Add(TextOf(token))));
 }
 
 int64_t TextWriter::EndTurn(const ShowText& show) {
@@ -112,19 +139,8 @@ absl::StatusOr<int64_t> WriteTogether(const BoundForward& model, std::span<TextW
                                       std::span<const ShowText> shows) {
   NextToken next(model);
   for (TextWriter* writer : writers) writer->BeginTurn();
-  for (;;) {
-    std::vector<NextToken::Tokens> texts;
-    bool any = false;
-    for (TextWriter* writer : writers) {
-      any |= writer->WantsToken();
-      texts.push_back(writer->WantsToken() ? NextToken::Tokens(writer->tokens()) : NextToken::Tokens());
-    }
-    if (!any) break;
-    const std::vector<std::span<const double>>& logits = next.Logits(texts);
-    for (size_t i = 0; i < writers.size(); i++)
-      if (!texts[i].empty())
-        if (absl::Status s = writers[i]->AddToken(logits[i], shows[i]); !s.ok()) return s;
-  }
+  while (std::ranges::any_of(writers, [](const TextWriter* writer) { return writer->WantsToken(); }))
+    if (absl::Status s = AddTokens(next, writers, shows); !s.ok()) return s;
   int64_t tokens = 0;
   for (size_t i = 0; i < writers.size(); i++) tokens += writers[i]->EndTurn(shows[i]);
   return tokens;

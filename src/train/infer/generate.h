@@ -79,6 +79,9 @@ class TextWriter {
   void BeginTurn();
   bool WantsToken() const { return written_ < options_.tokens && !filter_.stopped(); }
   absl::Status AddToken(std::span<const double> logits, const ShowText& show);
+  // Adds a token that is already chosen: for a greedy writer, the one with the largest logit that the tokenizer has.
+  void AddChosen(int32_t token, const ShowText& show);
+  bool greedy() const { return options_.sampler.greedy || options_.sampler.temperature == 0; }
   int64_t EndTurn(const ShowText& show);  // returns the number of tokens
 
   // The whole text: what stop strings cut off from the shown text is part of it.

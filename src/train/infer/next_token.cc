@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "weft/core/ops/ops.h"
@@ -21,17 +22,21 @@ Sharding RowPlacement(const StepOptions& o) {
   return o.rows > 1 ? BatchPlacement(o.model.mesh) : Sharding(o.model.mesh.num_axes());
 }
 
-// Returns the logits of the last of at most `size` tokens per row.
-std::vector<NamedValue> NextLogits(Model& model, const StepOptions& o, int64_t size) {
+// Returns the logits of the last of at most `size` tokens per row; and of the first `best_of` the best one, and the sum
+// of squares, which is not finite if one of them is not.
+std::vector<NamedValue> NextLogits(Model& model, const StepOptions& o, int64_t size, int64_t best_of) {
   Var tokens = Leaf(TokensSlot(size), DType::kI32, {o.rows, size}, RowPlacement(o));  // [B, T]
   Var last = Leaf(LastSlot(size), DType::kI64, {o.rows}, RowPlacement(o));            // [B]
-  return {{"logits", model.LastLogits(tokens, last)}};                                // [B, 1, V]
+  Var logits = model.LastLogits(tokens, last);                                        // [B, 1, V]
+  if (best_of == 0) return {{"logits", logits}};
+  Var known = best_of < logits.dim(2) ? Slice(logits, 2, 0, best_of) : logits;  // [B, 1, best_of]
+  return {{"logits", logits}, {"best", ArgMax(known, 2)}, {"squares", SumOfSquares(known)}};
 }
 
-std::vector<NamedValue> CachedLogits(Model& model, const StepOptions& o, int64_t size) {
+std::vector<NamedValue> CachedLogits(Model& model, const StepOptions& o, int64_t size, int64_t best_of) {
   Var past = Leaf(kPast, DType::kI64, {o.rows}, RowPlacement(o));  // [B]
   KvCache cache(past, RowPlacement(o), o.tokens);
-  std::vector<NamedValue> outputs = NextLogits(model, o, size);
+  std::vector<NamedValue> outputs = NextLogits(model, o, size, best_of);
   for (const NamedValue& write : cache.TakeWrites()) WriteEntry(write.name, write.value);
   return outputs;
 }
@@ -72,11 +77,11 @@ StepOptions NextTokenOptions(const Config& config, DeviceKind device, int64_t ro
   return o;
 }
 
-std::vector<ForwardProgram> NextTokenPrograms(const StepOptions& o, bool cache) {
+std::vector<ForwardProgram> NextTokenPrograms(const StepOptions& o, bool cache, int64_t best_of) {
   std::vector<ForwardProgram> programs;
   for (int64_t size : cache ? Sizes(o.tokens) : std::vector<int64_t>{o.tokens}) {
-    auto trace = [cache, size](Model& model, const StepOptions& options) {
-      return cache ? CachedLogits(model, options, size) : NextLogits(model, options, size);
+    auto trace = [cache, size, best_of](Model& model, const StepOptions& options) {
+      return (cache ? CachedLogits : NextLogits)(model, options, size, best_of);
     };
     Sharding rows = RowPlacement(o);
     programs.push_back({RandomPhase::kGenerate,
@@ -90,18 +95,40 @@ std::vector<ForwardProgram> NextTokenPrograms(const StepOptions& o, bool cache) 
 }
 
 const std::vector<std::span<const double>>& NextToken::Logits(std::span<const Tokens> texts) {
+  auto rows = size_t(model_.options.rows);
+  logits_.assign(rows, {});
+  values_.resize(rows);
+  ReadAll(texts, 0, [&](size_t row, const std::vector<Tensor>& outputs) {
+    SetToRow(values_[row], outputs[0], row, rows);
+    logits_[row] = values_[row];
+  });
+  return logits_;
+}
+
+std::optional<std::span<const int32_t>> NextToken::Best(std::span<const Tokens> texts) {
+  WEFT_CHECK(has_best(), "next token: expected programs that find the best token, got others; give best_of");
+  best_.assign(size_t(model_.options.rows), -1);
+  bool finite = true;
+  ReadAll(texts, 1, [&](size_t row, const std::vector<Tensor>& outputs) {
+    best_[row] = int32_t(outputs[1].as<const int64_t>()[row]);
+    finite &= std::isfinite(outputs[2].Item());
+  });
+  if (!finite) return std::nullopt;
+  return best_;
+}
+
+// Runs programs until all texts have been read.
+void NextToken::ReadAll(std::span<const Tokens> texts, size_t first_output, Take take) {
   auto context = size_t(model_.options.tokens), rows = size_t(model_.options.rows);
   WEFT_CHECK(texts.size() <= rows, fmt::format("next token: expected at most {} texts, got {}", rows, texts.size()));
   WEFT_CHECK(std::any_of(texts.begin(), texts.end(), [](Tokens text) { return !text.empty(); }),
              "next token: expected a text with a token, got none");
   std::vector<Tokens> seen(rows);
   for (size_t row = 0; row < texts.size(); row++) seen[row] = texts[row].last(std::min(texts[row].size(), context));
-  logits_.assign(rows, {});
-  values_.resize(rows);
+  done_.assign(rows, false);
   model_.forward.cached().resize(rows);
-  while (Read(seen)) {
+  while (Read(seen, first_output, take)) {
   }
-  return logits_;
 }
 
 // Returns the smallest program that is large enough, unless most of it would be padding. Then returns one that the
@@ -115,7 +142,7 @@ size_t NextToken::ChooseProgram(int64_t tokens) const {
 
 // Returns how many tokens of a row must be read. The last one is always read, because its logits are not kept.
 int64_t NextToken::Needed(size_t row, Tokens text) const {
-  if (text.empty() || !logits_[row].empty()) return 0;
+  if (text.empty() || done_[row]) return 0;
   return int64_t(text.size()) - Kept(row, text);
 }
 
@@ -132,9 +159,9 @@ NextToken::Part NextToken::PartOf(size_t row, Tokens text, int64_t size) const {
   return {start, std::min(size, int64_t(text.size()) - start)};
 }
 
-// Runs one program, and notes the logits of the texts that it has read to their end. Returns false, and runs nothing,
-// if no text needs it.
-bool NextToken::Read(std::span<const Tokens> texts) {
+// Runs one program, and calls `take` for the texts that it has read to their end. Returns false, and runs nothing, if
+// no text needs it.
+bool NextToken::Read(std::span<const Tokens> texts, size_t first_output, Take take) {
   int64_t needed = 0;
   for (size_t row = 0; row < texts.size(); row++) needed = std::max(needed, Needed(row, texts[row]));
   if (needed == 0) return false;
@@ -143,7 +170,7 @@ bool NextToken::Read(std::span<const Tokens> texts) {
   std::vector<Part> parts;
   for (size_t row = 0; row < texts.size(); row++) parts.push_back(PartOf(row, texts[row], size));
   Fill(size, texts, parts);
-  const Tensor& result = model_.forward.Run(program)[0];  // [B, 1, V]
+  const std::vector<Tensor>& outputs = model_.forward.Run(program, first_output);
   tokens_read_ += size * int64_t(texts.size());
   for (size_t row = 0; row < texts.size(); row++) {
     auto [start, count] = parts[row];
@@ -152,8 +179,8 @@ bool NextToken::Read(std::span<const Tokens> texts) {
     Tokens read = texts[row].subspan(count ? size_t(start) : 0, size_t(count));
     cached.insert(cached.end(), read.begin(), read.end());
     if (count && start + count == int64_t(texts[row].size())) {
-      SetToRow(values_[row], result, row, texts.size());
-      logits_[row] = values_[row];
+      done_[row] = true;
+      take(row, outputs);
     }
   }
   return true;

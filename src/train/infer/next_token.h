@@ -17,8 +17,11 @@
 //
 // Without the cache one program reads a whole context for each token.
 #pragma once
+#include <optional>
 #include <span>
 #include <vector>
+
+#include "absl/functional/function_ref.h"
 
 #include "weft/train/infer/loaded_model.h"
 
@@ -27,8 +30,9 @@ namespace weft {
 // Returns options for `rows` texts of a whole context. On a CPU the compute type is at least f32, unless the command
 // line sets it. The rounding of bf16 and f16 differs so much between meshes that texts would differ too.
 StepOptions NextTokenOptions(const Config& config, DeviceKind device, int64_t rows = 1);
-// `cache`: whether keys and values are kept.
-std::vector<ForwardProgram> NextTokenPrograms(const StepOptions& options, bool cache = true);
+// `cache`: whether keys and values are kept. `best_of`: if it is not 0, the programs also find the largest of the first
+// `best_of` logits, for NextToken::Best.
+std::vector<ForwardProgram> NextTokenPrograms(const StepOptions& options, bool cache = true, int64_t best_of = 0);
 
 class NextToken {
  public:
@@ -42,6 +46,11 @@ class NextToken {
   // the next call.
   const std::vector<std::span<const double>>& Logits(std::span<const Tokens> texts);
   std::span<const double> Logits(Tokens text) { return Logits(std::span(&text, 1))[0]; }
+  // Returns the token of the largest of the first `best_of` logits of each text, the lowest of equal ones, and -1 for
+  // texts that are empty. The logits stay on the device. Returns nullopt if some of them may not be finite; Logits
+  // tells which. Requires has_best, and otherwise what Logits does.
+  std::optional<std::span<const int32_t>> Best(std::span<const Tokens> texts);
+  bool has_best() const { return model_.forward.traced().local().graph.outputs.size() > 1; }
   // Returns how many tokens the programs have read, with their padding, in all calls.
   int64_t tokens_read() const { return tokens_read_; }
 
@@ -54,12 +63,17 @@ class NextToken {
   int64_t Kept(size_t row, Tokens text) const;  // tokens of a text whose keys and values are of use
   int64_t Needed(size_t row, Tokens text) const;
   Part PartOf(size_t row, Tokens text, int64_t size) const;
-  bool Read(std::span<const Tokens> texts);
+  // Takes the outputs of a run for a row whose text has been read to its end.
+  using Take = absl::FunctionRef<void(size_t row, const std::vector<Tensor>& outputs)>;
+  void ReadAll(std::span<const Tokens> texts, size_t first_output, Take take);
+  bool Read(std::span<const Tokens> texts, size_t first_output, Take take);
   void Fill(int64_t size, std::span<const Tokens> texts, std::span<const Part> parts);
 
   BoundForward model_;
   std::vector<std::span<const double>> logits_;  // per row, in values_ or empty
   std::vector<std::vector<double>> values_;      // per row
+  std::vector<int32_t> best_;                    // per row
+  std::vector<bool> done_;                       // rows whose text has been read to its end
   BufferPtr staging_;                            // what Fill writes
   int64_t tokens_read_ = 0;
 };

@@ -9,6 +9,17 @@ namespace {
 
 constexpr int64_t kBusy = 2 * kProcessors;  // blocks that keep the GPU busy
 
+Activation ActivationOf(const Attrs& attrs) {
+  static constexpr std::pair<std::string_view, Activation> kNames[] = {{"gelu", Activation::kGelu},
+                                                                       {"gelu_exact", Activation::kGeluExact},
+                                                                       {"silu", Activation::kSilu},
+                                                                       {"relu", Activation::kRelu}};
+  for (const Attrs::Item& item : attrs.items())
+    for (auto [name, activation] : kNames)
+      if (std::string_view(item.name) == "kind" && std::get<std::string>(item.value) == name) return activation;
+  return Activation::kNone;
+}
+
 }  // namespace
 
 // NVIDIA advises 32 MiB for Hopper. A product that takes only microseconds does not split its sums that far.
@@ -54,6 +65,7 @@ LinearCall::LinearCall(const KernelCall& call) : in{call.in[0], call.in[1]} {
   size_t next = 2;
   if (call.attrs->Int("bias")) bias = &call.in[next++];
   if (call.attrs->Int("residual")) residual = &call.in[next++];
+  activation = ActivationOf(*call.attrs);
   product = call;
   product.in = in;
 }

@@ -124,7 +124,9 @@ void AddTo(const KernelCall& call, const TensorView& operand) {
 Added AddedBy(const ProductPlan& plan, const KernelCall& call, const LinearCall& linear) {
   Added added;
   if (linear.bias && TakesBias(plan, *linear.bias)) added.bias = linear.bias->as<char>();
-  if (linear.residual && !plan.out_copy && SameLayout(*linear.residual, call.out[0]))
+  // The library would add a residual before the activation.
+  bool in_order = linear.activation == Activation::kNone || plan.route == ProductPlan::Route::kFewRows;
+  if (linear.residual && in_order && !plan.out_copy && SameLayout(*linear.residual, call.out[0]))
     added.residual = linear.residual->as<char>();
   return added;
 }
@@ -140,23 +142,55 @@ bool RunFused(const KernelCall& call, const LinearCall& linear, ProductPlan& pla
   return false;
 }
 
-void AddRest(const KernelCall& call, const LinearCall& linear, const Added& added) {
+void Activate(const KernelCall& call, Activation activation) {
+  static constexpr std::pair<Activation, Op> kOps[] = {{Activation::kGelu, Op::kGelu},
+                                                       {Activation::kGeluExact, Op::kGeluExact},
+                                                       {Activation::kSilu, Op::kSilu},
+                                                       {Activation::kRelu, Op::kRelu}};
+  static const Attrs none;
+  for (auto [of, op] : kOps) {
+    if (of != activation) continue;
+    KernelCall apply = call;
+    apply.attrs = &none;
+    apply.in = call.out;
+    call.context->kernels(DeviceKind::kCuda).Row(op).run(apply);
+  }
+}
+
+// Applies what the product has not. `activated`: whether it has applied the activation.
+void ApplyRest(const KernelCall& call, const LinearCall& linear, const Added& added, bool activated) {
   if (linear.bias && !added.bias) AddTo(call, *linear.bias);
+  if (!activated) Activate(call, linear.activation);
   if (linear.residual && !added.residual) AddTo(call, *linear.residual);
 }
 
+// A product of few rows as it runs: with all that a linear op adds and applies, if the bias lies as the kernel reads
+// it.
+struct FewRowsLinear {
+  LinearCall linear;
+  ProductPlan plan;
+  Added added;
+  bool activated;
+
+  explicit FewRowsLinear(const KernelCall& call)
+      : linear(call), plan(linear.product), added(AddedBy(plan, call, linear)) {
+    activated = !linear.bias || added.bias;
+    if (!activated) added = {};
+  }
+  FewRowsJob Job() const {
+    FewRowsJob job = FewRowsOf(linear.product, plan, added, 2);
+    if (activated) job.activation = linear.activation;
+    return job;
+  }
+};
+
 void LinearOfFewRows(std::span<const KernelCall> calls) {
   absl::InlinedVector<FewRowsJob, 4> jobs;
-  for (const KernelCall& call : calls) {
-    LinearCall linear(call);
-    ProductPlan plan(linear.product);
-    Added added = AddedBy(plan, call, linear);
-    jobs.push_back(FewRowsOf(linear.product, plan, added, 2));
-  }
+  for (const KernelCall& call : calls) jobs.push_back(FewRowsLinear(call).Job());
   RunFewRows(calls[0], jobs);
   for (const KernelCall& call : calls) {
-    LinearCall linear(call);
-    AddRest(call, linear, AddedBy(ProductPlan(linear.product), call, linear));
+    FewRowsLinear done(call);
+    ApplyRest(call, done.linear, done.added, done.activated);
   }
 }
 
@@ -166,7 +200,7 @@ void Linear(const KernelCall& call) {
   if (plan.route == ProductPlan::Route::kFewRows) return LinearOfFewRows({&call, 1});
   Added added;
   if (!RunFused(call, linear, plan, added)) Einsum(linear.product);
-  AddRest(call, linear, added);
+  ApplyRest(call, linear, added, false);
 }
 
 bool HasFewRows(const KernelCall& product) { return ProductPlan(product).route == ProductPlan::Route::kFewRows; }

@@ -10,6 +10,7 @@
 #include "weft/kernels/cuda/device/launch.cuh"
 #include "weft/kernels/cuda/loops/block.cuh"
 #include "weft/kernels/cuda/loops/many.cuh"
+#include "weft/kernels/cuda/loops/scalar_math.cuh"
 #include "weft/kernels/cuda/loops/vector.cuh"
 #include "weft/kernels/cuda/plan/product_plan.h"
 
@@ -43,6 +44,21 @@ __device__ __forceinline__ Vector<T, V> LoadOnce(const T* at) {
   }
 }
 
+__device__ __forceinline__ float Activated(Activation activation, float x) {
+  switch (activation) {
+    case Activation::kGelu:
+      return GeluOf(x);
+    case Activation::kGeluExact:
+      return GeluExactOf(x);
+    case Activation::kSilu:
+      return x / (1 + expf(-x));
+    case Activation::kRelu:
+      return x > 0 ? x : 0;
+    default:
+      return x;
+  }
+}
+
 // One element of the result, and what is added to it. The bias may be loaded early.
 template <class T>
 struct AddedTo {
@@ -64,7 +80,7 @@ struct AddedTo {
     if (stores && job.residual) residual = At(job.residual, place());
   }
   __device__ __forceinline__ void Store(float sum) const {
-    float value = sum + bias + residual;
+    float value = Activated(job.activation, sum + bias) + residual;
     if (job.wide)
       static_cast<float*>(job.out)[place()] = value;
     else

@@ -3,12 +3,13 @@
 #pragma once
 #include <span>
 
-#include "weft/core/runtime/kernel.h"
+#include "weft/kernels/cuda/plan/einsum_sizes.h"
 
 namespace weft::cuda {
 
-// out[i, j] = sum over k of a[i, k] b[k, j], + bias[j] + residual[i, j], in f32. The element of a matrix in row i and
-// column j lies at i * ld + j. All operands have the dtype of a, and out, bias and residual have f32 if `wide`.
+// out[i, j] = activation(sum over k of a[i, k] b[k, j], + bias[j]) + residual[i, j], in f32. The element of a matrix in
+// row i and column j lies at i * ld + j. All operands have the dtype of a, and out, bias and residual have f32 if
+// `wide`.
 struct FewRowsJob {
   const void *a, *b, *bias = nullptr, *residual = nullptr;  // bias, residual: null if there is none
   void* out;
@@ -17,6 +18,7 @@ struct FewRowsJob {
   DType dtype;
   bool k_inner;  // b is stored as its transpose: b[k, j] lies at j * ldb + k
   bool wide = false;
+  Activation activation = Activation::kNone;
   bool constant = false;  // b and bias may be read before the previous kernel has ended (core/compile/fuse.h)
 };
 
