@@ -45,6 +45,10 @@ constexpr BenchKind kKinds[] = {
      RunCollectiveBench},
     {"gemm", "matrix products, [m, k] x [k, n]", RunGemmBench},
     {"sdpa", "scaled dot product attention; FLOPs as by FlashAttention, half of them with a causal mask", RunSdpaBench},
+    {"encoder",
+     "a transformer encoder on a batch with padding: with a padding mask (plain) and on packed rows, in turns.\n"
+     "               The outputs are compared. Rates are of real tokens",
+     RunEncoderBench},
     {"step", "the training step of a config, without data and checkpoints; takes any key of the config", RunStepBench},
     {"dispatch", "what an op on small tensors costs, in a chain of 100", RunDispatchBench},
 };

@@ -7,8 +7,10 @@
 
 namespace weft {
 
-CallTimes BenchJob::Time(absl::FunctionRef<void(int64_t calls)> run) const {
-  return Measure(context.device(device), mesh.World(), measure(), run);
+CallTimes BenchJob::Time(BenchWork run) const { return Measure(context.device(device), mesh.World(), measure(), run); }
+
+std::vector<CallTimes> BenchJob::TimeInTurns(std::span<const BenchWork> works) const {
+  return MeasureInTurns(context.device(device), mesh.World(), measure(), works);
 }
 
 BenchPlace BenchJob::Place() const {

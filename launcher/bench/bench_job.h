@@ -22,7 +22,9 @@ struct BenchJob {
   bool on_gpu() const { return device != DeviceKind::kCpu; }
   MeasureOptions measure() const { return {.seconds = words.seconds, .repeats = words.repeats}; }
   // Times the work that run(calls) issues to the device.
-  CallTimes Time(absl::FunctionRef<void(int64_t calls)> run) const;
+  CallTimes Time(BenchWork run) const;
+  // Times several pieces of work in turns (MeasureInTurns).
+  std::vector<CallTimes> TimeInTurns(std::span<const BenchWork> works) const;
   BenchPlace Place() const;
   void PrintHead() const;                   // on rank 0, unless the output is JSON
   void Print(const BenchLine& line) const;  // on rank 0
@@ -31,6 +33,7 @@ struct BenchJob {
 absl::Status RunCollectiveBench(const BenchJob& job);
 absl::Status RunGemmBench(const BenchJob& job);
 absl::Status RunSdpaBench(const BenchJob& job);
+absl::Status RunEncoderBench(const BenchJob& job);
 absl::Status RunStepBench(const BenchJob& job);
 absl::Status RunDispatchBench(const BenchJob& job);
 

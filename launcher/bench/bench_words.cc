@@ -49,6 +49,18 @@ OptionList SdpaOptions(BenchWords& w) {
       {{.key = "dtype", .help = "f64, f32, bf16, f16; default: f32 or, on a GPU, bf16"}, &w.dtype}};
 }
 
+OptionList EncoderOptions(BenchWords& w) {
+  return {{{.key = "batch", .help = "sequences; default: 16 or, on a GPU, 64"}, &w.batch},
+          {{.key = "seq", .help = "tokens of a sequence, with its padding; default: 128 or, on a GPU, 512"}, &w.seq},
+          {{.key = "padding", .help = "share of all tokens that is padding; default: 0.5"}, &w.share_of_padding},
+          {{.key = "layers", .help = "of the encoder; default: 2 or, on a GPU, 12"}, &w.layers},
+          {{.key = "heads", .help = "of attention; default: 8 or, on a GPU, 12"}, &w.heads},
+          {{.key = "dim", .help = "width of a token; default: 512 or, on a GPU, 768"}, &w.dim},
+          {{.key = "ffn", .help = "hidden width of the MLP; default: 2048 or, on a GPU, 3072"}, &w.ffn},
+          {{.key = "pass", .help = "forward, step (forward, backward and update); default: both"}, &w.pass},
+          {{.key = "dtype", .help = "f64, f32, bf16; default: f32 or, on a GPU, bf16"}, &w.dtype}};
+}
+
 OptionList StepOptions(BenchWords& w) {
   return {{{.key = "config", .help = "the YAML file whose training step is timed; required"}, &w.config_path},
           {{.key = "executor", .help = "compiled, interpret, eager; default: all"}, &w.executor}};
@@ -71,6 +83,7 @@ const std::vector<KindRow>& Kinds() {
       {"collective", CollectiveOptions, {"device", "threads", "mesh", "dist"}},
       {"gemm", GemmOptions, {"device", "threads", "kernels"}},
       {"sdpa", SdpaOptions, {"device", "threads", "kernels"}},
+      {"encoder", EncoderOptions, {"device", "threads", "mesh", "kernels"}},
       {"step", StepOptions, {}},
       {"dispatch", DispatchOptions, {"device", "threads"}},
   };

@@ -21,10 +21,10 @@ struct BenchWords {
   std::string bytes = "1M..64M", axis = "world";
   int64_t factor = 4;
   std::string m, n, k;
-  std::string batch, heads, kv_heads, seq, head_dim, pass = "forward,backward";
+  std::string batch, heads, kv_heads, seq, head_dim, layers, dim, ffn, pass;
   bool causal = true;
-  int64_t window = 0, documents = 1;  // 0: no window
-  double padding = 0;
+  int64_t window = 0, documents = 1;           // 0: no window
+  double padding = 0, share_of_padding = 0.5;  // of sdpa, and of encoder
   std::string elements = "16";
   std::string config_path;
   Config config;    // the keys of BenchConfigKeys; not used by kind step

@@ -2,6 +2,7 @@
 // warm-up, on the caller's data.
 #pragma once
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
@@ -27,11 +28,19 @@ struct MeasureOptions {
   int64_t repeats = 0;   // 0: as many as fit into `seconds`, from 5 to 1000
 };
 
-// Times run(calls), which issues `calls` calls to the device and need not wait for them.
+// Issues `calls` calls to the device, and need not wait for them.
+using BenchWork = absl::FunctionRef<void(int64_t calls)>;
+
+// Times run(calls).
 // - A repeat has enough calls to take at least 0.2 ms, so that reading the clock costs little.
 // - All ranks of `world`, a group for CPU tensors, measure together. The time of a repeat is that of the slowest rank.
 // - At least 4 calls precede the first repeat, because the first calls connect ranks, choose algorithms and record.
-CallTimes Measure(DeviceRuntime& device, ProcessGroup& world, const MeasureOptions& options,
-                  absl::FunctionRef<void(int64_t calls)> run);
+CallTimes Measure(DeviceRuntime& device, ProcessGroup& world, const MeasureOptions& options, BenchWork run);
+
+// Times several pieces of work that are to be compared, one repeat of each in turn: A B B A A B B A. So work of others
+// on the host, and the heat of a device, meet them alike. Each is timed as Measure does. All have the same number of
+// repeats, which take options.seconds for the slowest one. Returns their times in the order of `works`.
+std::vector<CallTimes> MeasureInTurns(DeviceRuntime& device, ProcessGroup& world, const MeasureOptions& options,
+                                      std::span<const BenchWork> works);
 
 }  // namespace weft

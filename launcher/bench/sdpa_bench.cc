@@ -197,7 +197,8 @@ absl::StatusOr<std::vector<Sizes>> SizesOf(const BenchJob& job) {
 absl::Status RunSdpaBench(const BenchJob& job) {
   absl::StatusOr<std::vector<Sizes>> shapes = SizesOf(job);
   if (!shapes.ok()) return shapes.status();
-  absl::StatusOr<std::vector<std::string>> passes = ParseNames("pass", job.words.pass, {"forward", "backward"});
+  const std::string both = job.words.pass.empty() ? "forward,backward" : job.words.pass;
+  absl::StatusOr<std::vector<std::string>> passes = ParseNames("pass", both, {"forward", "backward"});
   if (!passes.ok()) return passes.status();
   absl::StatusOr<std::vector<DType>> dtypes = BenchDTypes(job.words, job.on_gpu() ? "bf16" : "f32", /*floating=*/true);
   if (!dtypes.ok()) return dtypes.status();

@@ -38,6 +38,12 @@ void CheckWindow(const Node& node, size_t start, int64_t length) {
 void InferGather(Node& node) {
   CheckInteger(node, 1, "an index");
   CheckFits(node, 1, "an index");
+  if (node.attrs.IntOr("inverse", 0)) {
+    CheckInteger(node, 2, "an inverse");
+    if (ShapeOf(node, 2) != ShapeOf(node, 0))
+      FailAt(node,
+             fmt::format("expected an inverse of {}, got {}", ToString(ShapeOf(node, 0)), ToString(ShapeOf(node, 2))));
+  }
   AddOutput(node, node.inputs[0].dtype(), ShapeOf(node, 1));
 }
 void InferScatter(Node& node) {
@@ -72,7 +78,9 @@ struct Labels {
 // If x is sharded along `dim`, the result is a Partial sum, because a rank without an element contributes 0.
 Dims GatherDims(const Node& node) {
   Labels labels(node);
-  return {.in = {labels.x, labels.own}, .out = {labels.own}, .blocked = node.attrs.IntOr("whole", 0) ? "z" : ""};
+  Dims dims{.in = {labels.x, labels.own}, .out = {labels.own}, .blocked = node.attrs.IntOr("whole", 0) ? "z" : ""};
+  if (node.attrs.IntOr("inverse", 0)) dims.in.push_back(labels.x);
+  return dims;
 }
 // Each rank writes those elements that it holds, so it needs all ids.
 Dims ScatterDims(const Node& node) {
@@ -96,8 +104,16 @@ Var GatherWhole(const Var& x, const Var& index, const GradCall& call) {
   return EmitOne(Op::kGather, {{"dim", call.node->attrs.Int("dim")}, {"whole", 1}}, {x, index}, call.node->loc);
 }
 
+Var EmitInvertible(const Var& x, const Var& index, const Var& inverse, int64_t dim, const Loc& loc) {
+  return EmitOne(Op::kGather, {{"dim", dim}, {"inverse", 1}}, {x, index, inverse}, loc);
+}
+
 void GradGather(GradCall& call) {
   const Var& dy = call.dy[0];
+  if (call.node->attrs.IntOr("inverse", 0)) {
+    call.dx[0] = EmitInvertible(dy, call.in(2), call.in(1), call.node->attrs.Int("dim"), call.node->loc);
+    return;
+  }
   call.dx[0] = ScatterAdd(ZerosLike(call.in(0), dy.dtype()), call.in(1), dy, int(DimOf(*call.node)));
 }
 // Only the last of equal ids was written: it is the one whose position arrives when positions are scattered.
@@ -153,6 +169,9 @@ std::vector<Sample> SamplesUpdate(Op) {
 
 Var Gather(Var x, Var index, int dim, Loc loc) {
   return EmitOne(Op::kGather, {{"dim", NormalizeDim(dim, x.rank(), "gather")}}, {x, index}, loc);
+}
+Var GatherInvertible(Var x, Var index, Var inverse, int dim, Loc loc) {
+  return EmitInvertible(x, index, inverse, NormalizeDim(dim, x.rank(), "gather"), loc);
 }
 Var Scatter(Var x, Var index, Var src, int dim, Loc loc) {
   return EmitOne(Op::kScatter, {{"dim", NormalizeDim(dim, x.rank(), "scatter")}}, {x, index, src}, loc);

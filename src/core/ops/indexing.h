@@ -11,6 +11,7 @@ class Var;
 // Gather         (x, index of i32 or i64); dim. The index has x's dims, but any extent in `dim`. The result has the
 //                index's shape: y[.., i, ..] = x[.., index[.., i, ..], ..]. An id outside x gives 0.
 //                whole (0 or 1): ids that are sharded along `dim` are gathered first.
+//                inverse (0 or 1): there is a third operand, the inverse of the index, for the gradient only.
 // Scatter        (x, index, src); dim. The index and src have one shape, which agrees with x in all dims but `dim`.
 //                Returns x with y[.., index[.., i, ..], ..] = src[.., i, ..]. If ids are equal, the last one along
 //                `dim` wins. Ids outside x are skipped.
@@ -24,6 +25,10 @@ class Var;
 //                cost of the window only.
 
 Var Gather(Var x, Var index, int dim, Loc loc = Loc::current());
+// Gather with an index that names no element twice, and its inverse, which has the shape of x: index[inverse[i]] = i
+// for each element i that is named, and an id outside the index for the others. The gradient gathers by the inverse,
+// where that of Gather has to add. Indices that do not invert each other give wrong gradients.
+Var GatherInvertible(Var x, Var index, Var inverse, int dim, Loc loc = Loc::current());
 Var Scatter(Var x, Var index, Var src, int dim, Loc loc = Loc::current());
 Var ScatterAdd(Var x, Var index, Var src, int dim, Loc loc = Loc::current());
 Var DynamicSlice(Var x, Var start, int dim, int64_t length, Loc loc = Loc::current());

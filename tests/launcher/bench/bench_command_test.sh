@@ -11,6 +11,7 @@ words() {
     collective) echo "op=all bytes=64,4K dtype=f32,bf16" ;;
     gemm) echo "m=8,16,32 n=8 k=16,8,8 dtype=f32,bf16" ;;
     sdpa) echo "batch=1,2 heads=4 kv_heads=2 seq=16 head_dim=8 dtype=f32" ;;
+    encoder) echo "batch=4 seq=16 dim=8 ffn=16 heads=2 layers=1 dtype=f32,bf16" ;;
     step) echo "${step[*]} mesh.dp=-1" ;;
     dispatch) echo "elements=4" ;;
   esac
@@ -21,13 +22,14 @@ cases() {
     collective) [ "$2" = 1 ] && echo 38 || echo 46 ;;
     gemm | dispatch) echo 6 ;;
     sdpa) echo 4 ;;
+    encoder) echo 8 ;;
     step) echo 3 ;;
   esac
 }
 keys="kind case device device_name ranks threads dtype labels sizes median_ms min_ms p90_ms repeats calls processor_ms rate unit more host version commit unix_time"
 
 : > "$dir/all.jsonl"
-for kind in collective gemm sdpa step dispatch; do
+for kind in collective gemm sdpa encoder step dispatch; do
   for ranks in 1 2; do
     read -ra tiny <<< "$(words $kind)"
     code=0
@@ -58,7 +60,7 @@ sed 's/"rate":/"rat":/' "$dir/all.jsonl" > "$dir/bad.jsonl"
 run 2 "bad.jsonl:1: expected rate as a number or null; give a file that weft bench --json wrote" report "$dir/bad.jsonl"
 
 run 0 "usage: weft bench KIND" bench --help
-run 2 "weft bench: expected collective, gemm, sdpa, step, dispatch first, got nothing" bench
+run 2 "weft bench: expected collective, gemm, sdpa, encoder, step, dispatch first, got nothing" bench
 run 2 'got "gem"; did you mean gemm?' bench gem
 run 2 'expected keys of gemm as key=value, got "mm=3"; did you mean m?' bench gemm mm=3
 run 2 'expected keys of gemm as key=value, got "--jsno"; did you mean json?' bench gemm --jsno
@@ -79,6 +81,13 @@ run 2 'command line: documents: expected 1 to the 16 tokens, got 17' bench sdpa 
 run 2 'command line: padding: expected [0, 1), got 1' bench sdpa padding=1
 run 0 'sdpa 1x8x16x8 causal window 4 2 documents 8 of padding backward' bench sdpa seq=16 head_dim=8 window=4 documents=2 padding=0.5 \
   seconds=0.01 device=cpu
+run 2 'command line: padding: expected [0, 1), got 1' bench encoder padding=1
+run 2 'command line: heads: expected a divisor of dim 8, got 3' bench encoder dim=8 heads=3
+run 2 'command line: batch: expected a multiple of the 2 ranks that share it, got 3' bench encoder batch=3 ranks=2 device=cpu
+run 2 'command line: dtype: expected f64, f32 or bf16, got f16' bench encoder dtype=f16 device=cpu
+run 2 'command line: pass: expected names of forward, step, got "backward"' bench encoder pass=backward
+run 0 'speedup: ' bench encoder batch=4 seq=16 dim=8 ffn=16 heads=2 layers=1 seconds=0.01 device=cpu
+run 0 ' 19 real' bench encoder batch=4 seq=16 padding=0.7 dim=8 ffn=16 heads=2 layers=1 seconds=0.01 device=cpu ranks=2 mesh.tp=2
 run 2 'command line: executor: expected names of compiled, interpret, eager, got "compile"; did you mean "compiled"?' bench dispatch executor=compile
 run 2 'command line: device: expected one of auto, cpu, cuda, got "gpu"' bench gemm device=gpu
 run 2 'weft bench: config is missing; expected config=FILE' bench step

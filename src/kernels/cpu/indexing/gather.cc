@@ -36,17 +36,23 @@ void GatherBits(const KernelCall& call) {
     nest.Add(y.dim(d).extent, {y.dim(d).stride, ids.dim(d).stride, d == DimOf(call) ? 0 : x.dim(d).stride});
   nest.Collapse();
   int64_t y_step = nest.inner_stride(0), id_step = nest.inner_stride(1), x_step = nest.inner_stride(2);
+  bool whole_runs = id_step == 0 && y_step == 1 && x_step == 1;
   Reader<int64_t> id(ids);
   ParallelFor(call, nest.Count(), kGrain, [&](int64_t begin, int64_t end) {
     alignas(64) int64_t tile[kTile];
     ForEachRun(nest, begin, end, kTile, [&](const Offsets& at, int64_t n) {
       Bits* to = y.as<Bits>() + at[0];
-      const int64_t* row = id.Row(at[1], id_step, n, tile);  // [n]
       const Bits* from = x.as<const Bits>() + at[2];
+      auto holds = [&](int64_t place) { return place >= 0 && place < dim.extent; };
+      if (whole_runs) {  // one id names the whole run
+        int64_t place = id.At(at[1]) - dim.offset;
+        if (!holds(place)) return void(std::fill(to, to + n, Bits(0)));
+        return void(std::copy_n(from + place * dim.stride, n, to));
+      }
+      const int64_t* row = id.Row(at[1], id_step, n, tile);  // [n]
       for (int64_t i = 0; i < n; i++) {
         int64_t place = row[i] - dim.offset;
-        bool holds = place >= 0 && place < dim.extent;
-        to[i * y_step] = holds ? from[i * x_step + place * dim.stride] : Bits(0);
+        to[i * y_step] = holds(place) ? from[i * x_step + place * dim.stride] : Bits(0);
       }
     });
   });

@@ -67,11 +67,15 @@ SdpaOptions SdpaOptionsOf(const AttentionMasks& m, const Var& q, const Var& k, d
   SdpaOptions options{.causal = m.is_causal, .dropout = dropout};
   if (m.attn_mask.defined()) options.mask = AttendMask(OfScores(m.attn_mask.Attend(loc).var(), q.dim(2), loc));
   options.bias = BiasOf(m, q.dtype(), q.dim(2), loc);
+  options.query_segments = m.query_segments, options.key_segments = m.key_segments;  // [B, T], [B, S]
   if (!m.key_padding_mask.defined()) return options;
   Shape queries{q.dim(0), q.dim(1)}, keys{k.dim(0), k.dim(1)};
-  options.query_segments = Full(0, DType::kI64, queries);  // [B, T]
+  if (!m.query_segments.defined()) {
+    options.query_segments = Full(0, DType::kI64, queries);  // [B, T]
+    options.key_segments = Full(0, DType::kI64, keys);       // [B, S]
+  }
   options.key_segments =
-      Select({m.key_padding_mask.var(), loc}, Full(-1, DType::kI64, keys), Full(0, DType::kI64, keys));  // [B, S]
+      Select({m.key_padding_mask.var(), loc}, Full(-1, DType::kI64, keys), {options.key_segments, loc});  // [B, S]
   return options;
 }
 
@@ -119,6 +123,9 @@ void MultiHeadAttention::Check(const Var& query, const Var& key, const Var& valu
   check("attn_bias", m.attn_bias, false, scores, heads);
   check("key_padding_mask", m.key_padding_mask.var(), true, keys, keys);
   check("key_padding_bias", m.key_padding_bias, false, keys, keys);
+  if (m.query_segments.defined() != m.key_segments.defined())
+    refuse(fmt::format("{} without {}; give both", m.query_segments.defined() ? "query_segments" : "key_segments",
+                       m.query_segments.defined() ? "key_segments" : "query_segments"));
 }
 
 Var MultiHeadAttention::operator()(Var query, Var key, Var value, const AttentionMasks& masks, Loc loc) {

@@ -53,6 +53,8 @@ struct AttentionMasks {
   IgnoreMask key_padding_mask{};  // bool [B, S]
   Var key_padding_bias{};         // floats [B, S]
   bool is_causal = false;         // query i ignores key j if j > i. In PyTorch it is a hint that needs an attn_mask too
+  Var query_segments{};  // i64 [B, T], and key_segments i64 [B, S]: a query ignores the keys of other segments,
+  Var key_segments{};    // and -1 is no segment. PyTorch has no such mask. Packed rows (packing.h) need it.
 };
 
 // What PyTorch keeps in in_proj_weight, in_proj_bias and out_proj are the parameters of q, k, v and proj here.

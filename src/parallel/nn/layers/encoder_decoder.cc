@@ -104,11 +104,27 @@ TransformerEncoder::TransformerEncoder(Module* parent, const std::string& name, 
       layers_(Layers<TransformerEncoderLayer>(this, o, num_layers)),
       norm_(FinalNorm(this, o, final_norm)) {}
 
-Var TransformerEncoder::operator()(Var src, const AttentionMasks& masks, Loc loc) {
-  ModuleScope scope(name());
-  Var x = Boundary(src, "input", loc);                      // [B, S, C]
+Var TransformerEncoder::RunLayers(Var x, const AttentionMasks& masks, const Loc& loc) {
+  x = Boundary(x, "input", loc);                            // [B, S, C]
   for (auto& layer : layers_) x = (*layer)(x, masks, loc);  // [B, S, C]
   return Boundary(norm_ ? (*norm_)(x) : x, "output", loc);  // [B, S, C]
+}
+
+Var TransformerEncoder::operator()(Var src, const AttentionMasks& masks, Loc loc) {
+  ModuleScope scope(name());
+  return RunLayers(src, masks, loc);  // [B, S, C]
+}
+
+Var TransformerEncoder::operator()(Var src, const Packing& packing, const AttentionMasks& masks, Loc loc) {
+  bool padded = masks.attn_mask.defined() || masks.attn_bias.defined() || masks.key_padding_mask.defined() ||
+                masks.key_padding_bias.defined() || masks.query_segments.defined() || masks.key_segments.defined();
+  WEFT_CHECK(!padded, fmt::format("TransformerEncoder {} at {}: expected no mask but is_causal with a packing, which "
+                                  "already leaves padding out; other masks need the call without a packing",
+                                  path(), ToString(loc)));
+  AttentionMasks of_rows{
+      .is_causal = masks.is_causal, .query_segments = packing.segments(), .key_segments = packing.segments()};
+  ModuleScope scope(name());
+  return packing.Unpack(RunLayers(packing.Pack(src, loc), of_rows, loc), loc);  // [B, S, C]
 }
 
 TransformerDecoder::TransformerDecoder(Module* parent, const std::string& name, const LayerOptions& o,
@@ -134,6 +150,12 @@ Transformer::Transformer(Module* parent, const std::string& name, const LayerOpt
 Var Transformer::operator()(Var src, Var tgt, const TransformerMasks& masks, Loc loc) {
   ModuleScope scope(name());
   Var memory = encoder_(src, masks.src, loc);                  // [B, S, C]
+  return decoder_(tgt, memory, masks.tgt, masks.memory, loc);  // [B, T, C]
+}
+
+Var Transformer::operator()(Var src, Var tgt, const Packing& src_packing, const TransformerMasks& masks, Loc loc) {
+  ModuleScope scope(name());
+  Var memory = encoder_(src, src_packing, masks.src, loc);     // [B, S, C]
   return decoder_(tgt, memory, masks.tgt, masks.memory, loc);  // [B, T, C]
 }
 

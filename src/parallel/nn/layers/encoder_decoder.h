@@ -5,8 +5,8 @@
 //   Var y = model(source, target, {.tgt = {.is_causal = true}});   // [B, S, C], [B, T, C] -> [B, T, C]
 //
 // Parts have PyTorch's names, so that parameters have its paths, apart from those of attention (attention.h). The
-// values are those of PyTorch's layers, also where PyTorch would take its fast path of inference, which sets the
-// outputs of padding to 0.
+// values are those of PyTorch's layers. Its fast path of inference, which computes no padding and sets the outputs of
+// padding to 0, is a call with a Packing (packing.h).
 //
 // B batch, S source tokens, T target tokens, C width (d_model), F hidden width (dim_feedforward).
 #pragma once
@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "weft/parallel/nn/layers/attention.h"
+#include "weft/parallel/nn/layers/packing.h"
 
 namespace weft::nn {
 
@@ -76,9 +77,17 @@ class TransformerEncoder : public Module {
  public:
   TransformerEncoder(Module* parent, const std::string& name, const TransformerLayerOptions& options,
                      int64_t num_layers, bool final_norm = false);
+  // src [B, S, C] -> [B, S, C].
   Var operator()(Var src, const AttentionMasks& masks = {}, Loc loc = Loc::current());
+  // The fast path: src [B, S, C] -> [B, S, C]. All layers run on packed rows [G, N, C], which the points of a sharding
+  // plan see too. Real tokens get the values that they have with the packing's padding as key_padding_mask, to rounding
+  // and apart from dropout's bits. Padding gets 0, and has no part in gradients. Throws Error for masks other than
+  // is_causal, because they are of padded sequences.
+  Var operator()(Var src, const Packing& packing, const AttentionMasks& masks = {}, Loc loc = Loc::current());
 
  private:
+  Var RunLayers(Var x, const AttentionMasks& masks, const Loc& loc);  // [B, S, C] -> [B, S, C]
+
   std::vector<std::unique_ptr<TransformerEncoderLayer>> layers_;
   std::unique_ptr<Norm> norm_;  // null: none
 };
@@ -106,6 +115,9 @@ class Transformer : public Module {
               int64_t num_encoder_layers = 6, int64_t num_decoder_layers = 6);
   // src [B, S, C], tgt [B, T, C] -> [B, T, C].
   Var operator()(Var src, Var tgt, const TransformerMasks& masks = {}, Loc loc = Loc::current());
+  // The encoder takes its fast path. masks.memory must ignore the padding of the sources, which the decoder sees.
+  Var operator()(Var src, Var tgt, const Packing& src_packing, const TransformerMasks& masks = {},
+                 Loc loc = Loc::current());
 
  private:
   TransformerEncoder encoder_;
