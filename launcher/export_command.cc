@@ -5,6 +5,7 @@
 
 #include "launcher/command.h"
 #include "weft/core/host/message.h"
+#include "weft/core/host/notice.h"
 #include "weft/train/checkpoint/whole.h"
 #include "weft/train/huggingface/hf_export.h"
 
@@ -83,6 +84,7 @@ int ExportCommand(const Words& words) {
   for (const std::string& note : from->notes) PrintStderr("{}\n", note);
   absl::StatusOr<HfExport> done = ExportHf(from->checkpoint, request->to, request->dtype);
   if (!done.ok()) return Fault(done.status());
+  for (const std::string& note : done->notes) PrintNote("{}", note);
   PrintStdout("{}: {} tensors in {}, {:.1f} MiB{}, from {}\n", request->to, done->tensors, Name(request->dtype),
               double(done->bytes) / (1 << 20), done->tokenizer.empty() ? "" : ", " + done->tokenizer,
               from->checkpoint.folder());

@@ -11,7 +11,7 @@
 namespace weft::test {
 
 inline void ExpectGolden(const std::string& name, const std::string& text) {
-  std::string path = std::string(WEFT_GOLDEN_DIR) + "/" + name;
+  std::string path = WEFT_GOLDEN_DIR "/" + name;
   if (std::getenv("WEFT_UPDATE_GOLDEN")) std::ofstream(path) << text;
   std::ifstream file(path);
   std::string golden((std::istreambuf_iterator<char>(file)), {});

@@ -53,7 +53,7 @@ TEST(Verify, RefusesResultsThatTheRecordDoesNotInfer) {
        }},
       {"output 0 is bf16 [2, 3], its op infers f32 [2, 3]", [](Node& n) { n.outputs[0].dtype = DType::kBF16; }},
       {"has 2 outputs, its op has 1", [](Node& n) { n.outputs.push_back(n.outputs[0]); }},
-      {"label 'c' of \"ac,cb->ab\" is 4 in operand 0 [2, 4] but 2 in operand 1 [2, 3]",
+      {"label 'c' of \"ac,cb->ab\", got 4 in operand 0, f32 [2, 4], and 2 in operand 1, f32 [2, 3]",
        [](Node& n) {
          n.inputs[1] = Leaf("other", DType::kF32, {2, 3});
          n.attrs.Set({"eq", "ac,cb->ab"});
@@ -169,28 +169,29 @@ TEST(Errors, NameTheOpTheLineAndWhatWasExpected) {
   // clang-format off
   int line = __LINE__ + 1;
   const std::pair<std::string, std::function<void()>> cases[] = {
-      {"einsum at " + at(line + 2) + "label 'b' of \"ab,bc->ac\" is 3 in operand 0 [2, 3] but 4 in operand 1 [4, 3]",
+      {"einsum at " + at(line + 2) + "expected one extent of label 'b' of \"ab,bc->ac\", got 3 in operand 0, f32 [2, 3], and 4 in operand 1, f32 [4, 3]; permute, slice or rename",
        [&] { Einsum("ab,bc->ac", a, b); }},
-      {"einsum at " + at(line + 4) + "expected operand 0 of rank 3, got [2, 3]",
+      {"einsum at " + at(line + 4) + "expected operand 0 of 3 dims, got f32 [2, 3]; split, merge or unsqueeze dims",
        [&] { Einsum("abd,bc->adc", a, b); }},
-      {"add at " + at(line + 6) + "operands 0 and 1 must agree in shape and dtype; got f32 [2, 3] and bf16 [2, 3]",
+      {"add at " + at(line + 6) + "expected operands 0 and 1 of one dtype and shape, got f32 [2, 3] and bf16 [2, 3]; cast one of them",
        [&] { a + half; }},
-      {"add at " + at(line + 8) + "operands 0 and 1 must agree in shape and dtype; got f32 [2, 3] and f32 [4, 3]",
+      {"add at " + at(line + 8) + "expected operands 0 and 1 of one dtype and shape, got f32 [2, 3] and f32 [4, 3]; dims must be equal, or 1 where the op broadcasts",
        [&] { a + b; }},
-      {"split at " + at(line + 10) + "cannot split dim 1 of [2, 3] into pieces of 2",
+      {"split at " + at(line + 10) + "expected pieces whose size divides dim 1 of f32 [2, 3], got 2; pad or slice the dim first",
        [&] { Split(a, 1, 2); }},
-      {"slice at " + at(line + 12) + "[1, 4) is outside dim 1 of [2, 3]",
+      {"slice at " + at(line + 12) + "expected elements in [0, 3) of dim 1 of f32 [2, 3], got a start of 1 and a length of 3; shorten it, or Pad first",
        [&] { Slice(a, 1, 1, 3); }},
-      {"permute at " + at(line + 14) + "not a permutation: [0, 0]",
+      {"permute at " + at(line + 14) + "expected each of the 2 dims of f32 [2, 3] once, counted from 0, got [0, 0]; name every dim",
        [&] { Permute(a, {0, 0}); }},
-      {"exp at " + at(line + 16) + "an operand is empty (a Var that was never assigned)",
+      {"exp at " + at(line + 16) + "an operand is empty (a Var that was never assigned); assign it before this line",
        [&] { Exp(Var()); }},
-      {"embedding at " + at(line + 18) + "ids must be i32 or i64, got f32",
+      {"embedding at " + at(line + 18) + "expected ids of i32 or i64, got f32 [2, 3]; the table comes first, then the ids",
        [&] { Embedding(a, a); }},
   };
+  line = __LINE__ + 1;
+  EXPECT_EQ(ErrorOf([&] { ReduceSum(a, 2); }), fmt::format("reduce_sum at graph_test.cc:{}: expected a dim in [-2, 2) of f32 [2, 3], got 2; a negative dim counts from the end", line));
   // clang-format on
   for (auto& [want, body] : cases) EXPECT_EQ(ErrorOf(body), want);
-  EXPECT_EQ(ErrorOf([&] { ReduceSum(a, 2); }), "reduce_sum: expected a dim in [-2, 2), got 2");
 }
 
 TEST(Errors, AnOpWithoutABuilderSaysSo) {

@@ -128,16 +128,16 @@ TEST(Indexing, RefusesOperandsThatDoNotFit) {
   };
   EXPECT_THAT(error([](Var x, Var ids) { Gather(x, ids, 1); }),
               testing::AllOf(HasSubstr("gather at indexing_ops_test.cc"), HasSubstr("[3, 4]"), HasSubstr("[2, 4]")));
-  EXPECT_THAT(error([](Var x, Var) { Gather(x, x, 0); }), HasSubstr("expected an index of i32 or i64, got f64"));
+  EXPECT_THAT(error([](Var x, Var) { Gather(x, x, 0); }), HasSubstr("expected an index of i32 or i64, got f64 [3, 4]"));
   EXPECT_THAT(error([](Var x, Var ids) { Scatter(x, ids, ids, 0); }), HasSubstr("expected elements of f64 [2, 4]"));
   EXPECT_THAT(error([](Var x, Var) { DynamicSlice(x, Full(0, DType::kI64, {}), 1, 5); }),
-              HasSubstr("a window of 5 does not fit into dim 1 of [3, 4]"));
+              HasSubstr("expected a window of 0 to 4 elements of dim 1 of f64 [3, 4], got 5"));
   EXPECT_THAT(error([](Var x, Var) { DynamicSlice(x, Full(0, DType::kI64, {3}), 0, 1); }),
               HasSubstr("at most 0 of them"));
   EXPECT_THAT(error([](Var x, Var) {
                 DynamicUpdate(x, Full(0, DType::kF32, {3, 1}), Full(0, DType::kI64, {}), 1);
               }),
-              HasSubstr("expected an update of f64, got f32"));
+              HasSubstr("expected an update of the dtype of f64 [3, 4], got f32 [3, 1]"));
   EXPECT_THAT(error([](Var x, Var) { TopK(x, 5, 1); }), HasSubstr("expected k in [0, 4]"));
 }
 

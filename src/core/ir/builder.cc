@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "weft/core/ir/checks.h"
 #include "weft/core/ir/verify.h"
 
 namespace weft {
@@ -30,7 +31,7 @@ Outputs Builder::Emit(Op op, Attrs attrs, std::span<const Var> inputs, const Loc
   node->scope = scope_;
   node->loc = origin_ ? origin_->loc : line_ ? *line_ : loc;
   for (const Var& in : inputs)
-    if (!in.defined()) FailAt(*node, "an operand is empty (a Var that was never assigned)");
+    if (!in.defined()) FailAt(*node, kEmptyOperand);
   const OpRecord& record = Record(op);
   record.infer(*node);
   node->parameter_chain = op == Op::kLeaf ? node->attrs.IntOr("parameter", 0) != 0
@@ -69,8 +70,14 @@ void TraceBuilder::Accept(const std::shared_ptr<Node>& node) {
   nodes_.push_back(node);
 }
 
-Var::operator bool() const { return Item(node().loc) != 0; }
-double Var::Item(Loc loc) const { return CurrentBuilder().ItemOf(*this, loc); }
+Var::operator bool() const {
+  if (!defined()) Fail(kEmptyOperand);
+  return Item(node().loc) != 0;
+}
+double Var::Item(Loc loc) const {
+  CheckAssigned(*this, "item", loc);
+  return CurrentBuilder().ItemOf(*this, loc);
+}
 VarAt::VarAt(const Tensor& tensor, Loc l) : var(CurrentBuilder().Constant(tensor, l)), loc(l) {}
 
 Graph TraceBuilder::Finish(std::vector<NamedValue> outputs, std::vector<NamedValue> writes) {

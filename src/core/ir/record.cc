@@ -4,6 +4,7 @@
 
 #include <map>
 
+#include "weft/core/ir/checks.h"
 #include "weft/core/ir/product_flops.h"
 
 namespace weft {
@@ -41,17 +42,19 @@ void FailAt(const Node& node, const std::string& message) {
 }
 
 void CheckRank(const Node& node, int operand, int rank) {
-  int got = node.inputs[size_t(operand)].rank();
-  if (got != rank)
-    FailAt(node, fmt::format("expected operand {} of rank {}, got {}", operand, rank,
-                             ToString(node.inputs[size_t(operand)].shape())));
+  const Var& x = node.inputs[size_t(operand)];
+  if (x.rank() != rank)
+    FailAt(node, fmt::format("expected operand {} of {} dims, got {}; split, merge or unsqueeze dims", operand, rank,
+                             ToString(x)));
 }
 
 void CheckSame(const Node& node, int a, int b) {
   const Var &x = node.inputs[size_t(a)], &y = node.inputs[size_t(b)];
   if (x.shape() != y.shape() || x.dtype() != y.dtype())
-    FailAt(node, fmt::format("operands {} and {} must agree in shape and dtype; got {} {} and {} {}", a, b,
-                             Name(x.dtype()), ToString(x.shape()), Name(y.dtype()), ToString(y.shape())));
+    FailAt(node,
+           fmt::format(
+               "expected operands {} and {} of one dtype and shape, got {} and {}; {}", a, b, ToString(x), ToString(y),
+               x.shape() == y.shape() ? "cast one of them" : "dims must be equal, or 1 where the op broadcasts"));
 }
 
 void CheckShardDims(const Node& node, const Shape& shape, const Sharding& placement) {

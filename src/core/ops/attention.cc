@@ -5,6 +5,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "weft/core/ir/checks.h"
 #include "weft/core/ops/ops.h"
 #include "weft/core/ops/structural.h"
 
@@ -14,18 +15,26 @@ namespace {
 void InferRope(Node& node) {
   CheckRank(node, 0, 4);
   int64_t size = node.inputs[0].dim(3), rotated = RotatedDims(node.attrs, size);
-  if (rotated % 2) FailAt(node, fmt::format("expected an even number of rotated dims, got {}", rotated));
-  if (rotated < 2 || rotated > size)
-    FailAt(node, fmt::format("expected 2 to {} rotated dims of a head, got {}", size, rotated));
+  if (rotated % 2 || rotated < 2 || rotated > size)
+    FailAt(
+        node,
+        fmt::format(
+            "expected an even number of rotated dims in [2, {}], the head size of {}, got {}; `rotated` says how many",
+            size, ToString(node.inputs[0]), rotated));
+  double theta = node.attrs.Float("theta");
+  if (!(theta > 0) || std::isinf(theta))
+    FailAt(node,
+           fmt::format("expected a finite theta > 0 for {}, got {}; 10000 is usual", ToString(node.inputs[0]), theta));
   RopeScaling s = RopeScalingOf(node.attrs);
   if (!(s.factor > 0 && s.high > s.low && s.low > 0 && s.context > 0))
-    FailAt(node, fmt::format("expected a factor > 0, high > low > 0 and a context > 0, got {}, {}, {} and {}", s.factor,
-                             s.high, s.low, s.context));
+    FailAt(node, fmt::format("expected a scaling with a factor > 0, high > low > 0 and a context > 0 for {}, got {}, "
+                             "{}, {} and {}; a factor of 1 is none",
+                             ToString(node.inputs[0]), s.factor, s.high, s.low, s.context));
   if (node.inputs.size() > 1) {
     const Var& offsets = node.inputs[1];
     if (offsets.dtype() != DType::kI64 || offsets.shape() != Shape{node.inputs[0].dim(0)})
-      FailAt(node, fmt::format("expected offsets of i64 [{}], got {} {}", node.inputs[0].dim(0), Name(offsets.dtype()),
-                               ToString(offsets.shape())));
+      FailAt(node, fmt::format("expected offsets of i64 [{}], one per sequence of {}, got {}; cast or slice them",
+                               node.inputs[0].dim(0), ToString(node.inputs[0]), ToString(offsets)));
   }
   AddOutput(node, node.inputs[0].dtype(), node.inputs[0].shape());
 }
@@ -99,7 +108,9 @@ RopeScaling RopeScalingOf(const Attrs& attrs) {
 int64_t RotatedDims(const Attrs& attrs, int64_t head_size) { return attrs.IntOr("rotated", head_size); }
 Var Rope(Var x, const RopeOptions& options, Loc loc) {
   Attrs attrs{{"theta", options.theta}, {"inverse", 0}, {"start", 0}};
-  if (options.rotated != 0 && options.rotated != x.dim(3)) attrs.Set({"rotated", options.rotated});
+  CheckAssigned(x, "rope", loc);
+  bool heads = x.rank() == 4;  // the op refuses others
+  if (options.rotated != 0 && !(heads && options.rotated == x.dim(3))) attrs.Set({"rotated", options.rotated});
   const RopeScaling& s = options.scaling;
   if (s.factor != 1)
     for (const Attrs::Item& item :

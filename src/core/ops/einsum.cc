@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "weft/core/ir/checks.h"
 #include "weft/core/ops/equation.h"
 #include "weft/core/ops/ops.h"
 
@@ -16,33 +17,44 @@ bool HasRepeats(const std::string& labels) {
 
 void CheckLabels(const Node& node, const Equation& e) {
   if (HasRepeats(e.a) || HasRepeats(e.b) || HasRepeats(e.out))
-    FailAt(node, "a label stands twice in one operand of " + node.attrs.Text("eq"));
+    FailAt(node,
+           fmt::format("expected each label once in an operand of \"{}\", got one twice; Gather or Select takes a "
+                       "diagonal",
+                       node.attrs.Text("eq")));
   for (char l : e.a + e.b) {
     int uses =
         (e.a.find(l) != std::string::npos) + (e.b.find(l) != std::string::npos) + (e.out.find(l) != std::string::npos);
     if (uses < 2)
-      FailAt(node, fmt::format("label '{}' of \"{}\" must be in two of the operands and the output", l,
-                               node.attrs.Text("eq")));
+      FailAt(node, fmt::format("expected label '{}' of \"{}\" in two of the operands and the result, got it in one; "
+                               "ReduceSum that dim first",
+                               l, node.attrs.Text("eq")));
   }
   for (char l : e.out)
     if (e.a.find(l) == std::string::npos && e.b.find(l) == std::string::npos)
-      FailAt(node, fmt::format("output label '{}' of \"{}\" is in no operand", l, node.attrs.Text("eq")));
+      FailAt(node,
+             fmt::format("expected label '{}' of the result of \"{}\" in an operand, got it in none; Broadcast adds "
+                         "a dim",
+                         l, node.attrs.Text("eq")));
 }
 
 void Infer(Node& node) {
+  if (const std::string& eq = node.attrs.Text("eq"); !Equation::Holds(eq))
+    FailAt(node, fmt::format("expected an equation like \"ab,bc->ac\" for {} and {}, got \"{}\"; name the dims of both "
+                             "operands and of the result",
+                             ToString(node.inputs[0]), ToString(node.inputs[1]), eq));
   Equation e(node.attrs.Text("eq"));
   CheckRank(node, 0, int(e.a.size()));
   CheckRank(node, 1, int(e.b.size()));
   CheckLabels(node, e);
   const Var &a = node.inputs[0], &b = node.inputs[1];
   if (a.dtype() != b.dtype() || !IsFloating(a.dtype()))
-    FailAt(node,
-           fmt::format("expected two operands of one floating dtype, got {} and {}", Name(a.dtype()), Name(b.dtype())));
+    FailAt(node, fmt::format("expected two operands of one floating dtype, got {} and {}; cast one of them",
+                             ToString(a), ToString(b)));
   for (size_t i = 0; i < e.a.size(); i++)
     if (size_t j = e.b.find(e.a[i]); j != std::string::npos && a.shape()[i] != b.shape()[j])
-      FailAt(node,
-             fmt::format("label '{}' of \"{}\" is {} in operand 0 {} but {} in operand 1 {}", e.a[i],
-                         node.attrs.Text("eq"), a.shape()[i], ToString(a.shape()), b.shape()[j], ToString(b.shape())));
+      FailAt(node, fmt::format("expected one extent of label '{}' of \"{}\", got {} in operand 0, {}, and {} in "
+                               "operand 1, {}; permute, slice or rename",
+                               e.a[i], node.attrs.Text("eq"), a.shape()[i], ToString(a), b.shape()[j], ToString(b)));
   Shape shape;
   for (char l : e.out) {
     size_t i = e.a.find(l);

@@ -1,6 +1,8 @@
 // Records and builders of the elementwise ops, generated from the rows of elementwise_rows.h.
 #include <fmt/format.h>
 
+#include "weft/core/ir/checks.h"
+#include "weft/core/ir/integer_ops.h"
 #include "weft/core/ops/ops.h"
 #include "weft/core/ops/structural.h"
 
@@ -75,6 +77,12 @@ void InferSame(Node& node) {
   for (int i = 1; i < int(node.inputs.size()); i++) CheckSame(node, 0, i);
   AddOutput(node, node.inputs[0].dtype(), node.inputs[0].shape());
 }
+void InferArithmetic(Node& node) {
+  InferSame(node);
+  const Var& x = node.inputs[0];
+  if (!IsFloating(x.dtype()) && !TakesIntegers(node.op))
+    FailAt(node, fmt::format("expected floats, got {}; cast the operand to a float", ToString(x)));
+}
 void InferCompare(Node& node) {
   CheckSame(node, 0, 1);
   AddOutput(node, DType::kBool, node.inputs[0].shape());
@@ -82,14 +90,16 @@ void InferCompare(Node& node) {
 void InferLogic(Node& node) {
   InferSame(node);
   if (node.inputs[0].dtype() != DType::kBool)
-    FailAt(node, fmt::format("expected bool operands, got {}", Name(node.inputs[0].dtype())));
+    FailAt(node, fmt::format("expected bool operands, got {}; compare them with a number first, as in Ne(x, zero)",
+                             ToString(node.inputs[0])));
 }
 void InferSelect(Node& node) {
   CheckSame(node, 1, 2);
   const Var& condition = node.inputs[0];
   if (condition.dtype() != DType::kBool || condition.shape() != node.inputs[1].shape())
-    FailAt(node, fmt::format("the condition must be bool of shape {}, got {} {}", ToString(node.inputs[1].shape()),
-                             Name(condition.dtype()), ToString(condition.shape())));
+    FailAt(node, fmt::format("expected a condition of bool {}, got {}; compare numbers to get a condition, and give it "
+                             "dims that broadcast",
+                             ToString(node.inputs[1].shape()), ToString(condition)));
   AddOutput(node, node.inputs[1].dtype(), node.inputs[1].shape());
 }
 void InferCast(Node& node) { AddOutput(node, DType(node.attrs.Int("dtype")), node.inputs[0].shape()); }
@@ -219,7 +229,7 @@ void RegisterElementwise(OpTable& t) {
   auto add = [&](OpRecord record) { t[size_t(record.op)] = record; };
 #define WEFT_RECORD(Name, text, linear, ...)        \
   add({.op = Op::k##Name,                           \
-       .infer = InferSame,                          \
+       .infer = InferArithmetic,                    \
        .grad = Grad##Name,                          \
        .dims = linear ? LinearDims : PointwiseDims, \
        .samples = Samples##Name});

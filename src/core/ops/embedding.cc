@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "weft/core/ir/checks.h"
 #include "weft/core/ops/ops.h"
 
 namespace weft {
@@ -10,7 +11,8 @@ namespace {
 void CheckIds(const Node& node, size_t i) {
   DType dtype = node.inputs[i].dtype();
   if (dtype != DType::kI32 && dtype != DType::kI64)
-    FailAt(node, fmt::format("ids must be i32 or i64, got {}", Name(dtype)));
+    FailAt(node, fmt::format("expected ids of i32 or i64, got {}; the table comes first, then the ids",
+                             ToString(node.inputs[i])));
 }
 void Infer(Node& node) {
   CheckRank(node, 0, 2);

@@ -8,7 +8,8 @@ namespace weft {
 
 struct Equation {
   std::string a, b, out;
-  explicit Equation(std::string_view text);  // throws Error unless it is an equation of two operands
+  explicit Equation(std::string_view text);  // throws Error unless Holds(text)
+  static bool Holds(std::string_view text);  // whether it is an equation of two operands
 };
 
 }  // namespace weft

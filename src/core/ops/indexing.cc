@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "weft/core/ir/checks.h"
 #include "weft/core/ops/ops.h"
 
 namespace weft {
@@ -13,7 +14,7 @@ const Shape& ShapeOf(const Node& node, size_t operand) { return node.inputs[oper
 void CheckInteger(const Node& node, size_t operand, const char* what) {
   DType dtype = node.inputs[operand].dtype();
   if (dtype != DType::kI32 && dtype != DType::kI64)
-    FailAt(node, fmt::format("expected {} of i32 or i64, got {}", what, Name(dtype)));
+    FailAt(node, fmt::format("expected {} of i32 or i64, got {}; cast it", what, ToString(node.inputs[operand])));
 }
 // The operand must have x's extents in all dims but `dim`.
 void CheckFits(const Node& node, size_t operand, const char* what) {
@@ -21,18 +22,20 @@ void CheckFits(const Node& node, size_t operand, const char* what) {
   bool fits = got.size() == want.size();
   if (fits) want[DimOf(node)] = got[DimOf(node)];
   if (!fits || got != want)
-    FailAt(node, fmt::format("expected {} like {} in all dims but {}, got {}", what, ToString(ShapeOf(node, 0)),
-                             DimOf(node), ToString(got)));
+    FailAt(node, fmt::format("expected {} with the extents of {} in all dims but {}, got {}; broadcast or slice it",
+                             what, ToString(node.inputs[0]), DimOf(node), ToString(node.inputs[operand])));
 }
 // The start must have the shape of x's first dims, up to `dim` at most. The window must fit.
 void CheckWindow(const Node& node, size_t start, int64_t length) {
   const Shape &x = ShapeOf(node, 0), &s = ShapeOf(node, start);
   CheckInteger(node, start, "a start");
   if (s.size() > DimOf(node) || Shape(x.begin(), x.begin() + int(s.size())) != s)
-    FailAt(node, fmt::format("expected a start with the shape of the first dims of {}, at most {} of them, got {}",
-                             ToString(x), DimOf(node), ToString(s)));
+    FailAt(node, fmt::format("expected a start with the shape of the first dims of {}, at most {} of them, got {}; a "
+                             "scalar starts all rows alike",
+                             ToString(node.inputs[0]), DimOf(node), ToString(node.inputs[start])));
   if (length < 0 || length > x[DimOf(node)])
-    FailAt(node, fmt::format("a window of {} does not fit into dim {} of {}", length, DimOf(node), ToString(x)));
+    FailAt(node, fmt::format("expected a window of 0 to {} elements of dim {} of {}, got {}; shorten it",
+                             x[DimOf(node)], DimOf(node), ToString(node.inputs[0]), length));
 }
 
 void InferGather(Node& node) {
@@ -50,8 +53,11 @@ void InferScatter(Node& node) {
   CheckInteger(node, 1, "an index");
   CheckFits(node, 1, "an index");
   if (ShapeOf(node, 2) != ShapeOf(node, 1) || node.inputs[2].dtype() != node.inputs[0].dtype())
-    FailAt(node, fmt::format("expected elements of {} {}, got {} {}", Name(node.inputs[0].dtype()),
-                             ToString(ShapeOf(node, 1)), Name(node.inputs[2].dtype()), ToString(ShapeOf(node, 2))));
+    FailAt(node,
+           fmt::format(
+               "expected elements of {} {}, the dtype of {} and the shape of the index, got {}; cast or slice them",
+               Name(node.inputs[0].dtype()), ToString(ShapeOf(node, 1)), ToString(node.inputs[0]),
+               ToString(node.inputs[2])));
   AddOutput(node, node.inputs[0].dtype(), ShapeOf(node, 0));
 }
 void InferSlice(Node& node) {
@@ -63,8 +69,8 @@ void InferSlice(Node& node) {
 void InferUpdate(Node& node) {
   CheckFits(node, 1, "an update");
   if (node.inputs[1].dtype() != node.inputs[0].dtype())
-    FailAt(node,
-           fmt::format("expected an update of {}, got {}", Name(node.inputs[0].dtype()), Name(node.inputs[1].dtype())));
+    FailAt(node, fmt::format("expected an update of the dtype of {}, got {}; cast it", ToString(node.inputs[0]),
+                             ToString(node.inputs[1])));
   CheckWindow(node, 2, ShapeOf(node, 1)[DimOf(node)]);
   AddOutput(node, node.inputs[0].dtype(), ShapeOf(node, 0));
 }
@@ -168,23 +174,23 @@ std::vector<Sample> SamplesUpdate(Op) {
 }  // namespace
 
 Var Gather(Var x, Var index, int dim, Loc loc) {
-  return EmitOne(Op::kGather, {{"dim", NormalizeDim(dim, x.rank(), "gather")}}, {x, index}, loc);
+  return EmitOne(Op::kGather, {{"dim", CheckedDim(x, dim, "gather", loc)}}, {x, index}, loc);
 }
 Var GatherInvertible(Var x, Var index, Var inverse, int dim, Loc loc) {
   return EmitInvertible(x, index, inverse, NormalizeDim(dim, x.rank(), "gather"), loc);
 }
 Var Scatter(Var x, Var index, Var src, int dim, Loc loc) {
-  return EmitOne(Op::kScatter, {{"dim", NormalizeDim(dim, x.rank(), "scatter")}}, {x, index, src}, loc);
+  return EmitOne(Op::kScatter, {{"dim", CheckedDim(x, dim, "scatter", loc)}}, {x, index, src}, loc);
 }
 Var ScatterAdd(Var x, Var index, Var src, int dim, Loc loc) {
-  return EmitOne(Op::kScatterAdd, {{"dim", NormalizeDim(dim, x.rank(), "scatter_add")}}, {x, index, src}, loc);
+  return EmitOne(Op::kScatterAdd, {{"dim", CheckedDim(x, dim, "scatter_add", loc)}}, {x, index, src}, loc);
 }
 Var DynamicSlice(Var x, Var start, int dim, int64_t length, Loc loc) {
-  Attrs attrs{{"dim", NormalizeDim(dim, x.rank(), "dynamic_slice")}, {"length", length}};
+  Attrs attrs{{"dim", CheckedDim(x, dim, "dynamic_slice", loc)}, {"length", length}};
   return EmitOne(Op::kDynamicSlice, attrs, {x, start}, loc);
 }
 Var DynamicUpdate(Var x, Var update, Var start, int dim, Loc loc) {
-  Attrs attrs{{"dim", NormalizeDim(dim, x.rank(), "dynamic_update")}};
+  Attrs attrs{{"dim", CheckedDim(x, dim, "dynamic_update", loc)}};
   return EmitOne(Op::kDynamicUpdate, attrs, {x, update, start}, loc);
 }
 

@@ -8,7 +8,12 @@
 namespace weft {
 namespace {
 
-void InferFromAttrs(Node& node) { AddOutput(node, DType(node.attrs.Int("dtype")), node.attrs.Ints("shape")); }
+void InferFromAttrs(Node& node) {
+  const Shape& shape = node.attrs.Ints("shape");
+  for (int64_t extent : shape)
+    if (extent < 0) FailAt(node, fmt::format("expected extents >= 0, got {}; no extent is inferred", ToString(shape)));
+  AddOutput(node, DType(node.attrs.Int("dtype")), shape);
+}
 void InferLeaf(Node& node) {
   InferFromAttrs(node);
   CheckShardDims(node, node.outputs[0].shape, node.attrs.Target("placement"));
@@ -16,7 +21,7 @@ void InferLeaf(Node& node) {
 void InferIota(Node& node) {
   InferFromAttrs(node);
   if (IsFloating(node.outputs[0].dtype))
-    FailAt(node, fmt::format("expected an integer dtype, got {}", Name(node.outputs[0].dtype)));
+    FailAt(node, fmt::format("expected an integer dtype, got {}; cast the result", Name(node.outputs[0].dtype)));
 }
 void InferReshard(Node& node) {
   if (node.inputs.size() == 2 && node.inputs[0].shape() != node.inputs[1].shape())
@@ -80,7 +85,11 @@ Var Full(double value, DType dtype, Shape shape, Loc loc) {
   return EmitOne(Op::kFull, {{"value", value}, {"dtype", int(dtype)}, {"shape", std::move(shape)}}, {}, loc);
 }
 Var Iota(int dim, DType dtype, Shape shape, Loc loc) {
-  dim = NormalizeDim(dim, int64_t(shape.size()), "iota");
+  int rank = int(shape.size());
+  WEFT_CHECK(dim >= -rank && dim < rank,
+             fmt::format("iota at {}: expected a dim in [{}, {}) of {}, got {}; a negative dim counts from the end",
+                         ToString(loc), -rank, rank, ToString(shape), dim));
+  if (dim < 0) dim += rank;
   return EmitOne(Op::kIota, {{"dim", dim}, {"dtype", int(dtype)}, {"shape", std::move(shape)}}, {}, loc);
 }
 Var Reshard(Var x, const Sharding& target, Loc loc) { return Reshard(x, target, std::nullopt, loc); }

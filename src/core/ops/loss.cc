@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "weft/core/ir/checks.h"
 #include "weft/core/ops/ops.h"
 
 namespace weft {
@@ -12,9 +13,11 @@ DType Acc(const Node& node) { return AccumulateType(node.inputs[0].dtype()); }
 void Check(const Node& node) {
   const Var &logits = node.inputs[0], &targets = node.inputs[1];
   Shape rows(logits.shape().begin(), logits.shape().end() - (logits.rank() ? 1 : 0));
-  if (logits.rank() < 1 || targets.shape() != rows || IsFloating(targets.dtype()))
-    FailAt(node, fmt::format("expected logits [..., V] and integer targets [...], got {} and {} {}",
-                             ToString(logits.shape()), Name(targets.dtype()), ToString(targets.shape())));
+  bool ids = targets.dtype() == DType::kI32 || targets.dtype() == DType::kI64;
+  if (logits.rank() < 1 || !IsFloating(logits.dtype()) || targets.shape() != rows || !ids)
+    FailAt(node, fmt::format("expected logits of floats [..., V] and targets of i32 or i64 [...], got {} and {}; "
+                             "targets are ids, without the dim V",
+                             ToString(logits), ToString(targets)));
 }
 void Infer(Node& node) {
   Check(node);
@@ -178,9 +181,9 @@ std::vector<Sample> LinearSamples(Op op) {
 Var SumExp(Var x, Var shift, Loc loc) { return EmitOne(Op::kSumExp, {}, {x, shift}, loc); }
 
 Var CrossEntropy(Var logits, Var targets, const CrossEntropyOptions& options, Loc loc) {
-  WEFT_CHECK(
-      options.smoothing >= 0 && options.smoothing < 1,
-      fmt::format("cross_entropy at {}: expected smoothing in [0, 1), got {}", ToString(loc), options.smoothing));
+  WEFT_CHECK(options.smoothing >= 0 && options.smoothing < 1,
+             fmt::format("cross_entropy at {}: expected smoothing in [0, 1), got {}; 0 is none", ToString(loc),
+                         options.smoothing));
   return Emit(Op::kCrossEntropy, {{"ignore_index", options.ignore_index}, {"smoothing", options.smoothing}},
               {logits, targets}, loc)[0];
 }

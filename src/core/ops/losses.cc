@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "weft/core/ir/checks.h"
 #include "weft/core/ops/ops.h"
 
 namespace weft {
@@ -33,13 +34,15 @@ Var L1Loss(Var input, Var target, Reduction reduction, Loc loc) {
   return Reduce(Abs(input - target), reduction, loc);
 }
 Var HuberLoss(Var input, Var target, double delta, Reduction reduction, Loc loc) {
-  WEFT_CHECK(delta > 0, fmt::format("huber_loss at {}: expected delta > 0, got {}", ToString(loc), delta));
+  WEFT_CHECK(delta > 0,
+             fmt::format("huber_loss at {}: expected delta > 0, got {}; PyTorch's default is 1", ToString(loc), delta));
   LineScope line(loc);
   Var distance = Abs(input - target), near = ClampMax(distance, delta);
   return Reduce(near * (distance - Scale(near, 0.5)), reduction, loc);
 }
 Var SmoothL1Loss(Var input, Var target, double beta, Reduction reduction, Loc loc) {
-  WEFT_CHECK(beta >= 0, fmt::format("smooth_l1_loss at {}: expected beta >= 0, got {}", ToString(loc), beta));
+  WEFT_CHECK(beta >= 0, fmt::format("smooth_l1_loss at {}: expected beta >= 0, got {}; PyTorch's default is 1",
+                                    ToString(loc), beta));
   if (beta == 0) return L1Loss(input, target, reduction, loc);
   LineScope line(loc);
   return Reduce(Scale(HuberLoss(input, target, beta, Reduction::kNone, loc), 1 / beta), reduction, loc);
@@ -57,8 +60,9 @@ Var NllLoss(Var log_probabilities, Var target, Reduction reduction, Var weight, 
   const Var& x = log_probabilities;
   int dim = x.rank() == 1 ? 0 : 1;  // of the classes
   WEFT_CHECK(x.rank() > 0 && target.rank() == x.rank() - 1,
-             fmt::format("nll_loss at {}: expected targets of {} dims for {}, got {}", ToString(loc), x.rank() - 1,
-                         ToString(x.shape()), ToString(target.shape())));
+             fmt::format("nll_loss at {}: expected log-probabilities with one dim more than the targets, that of the "
+                         "classes, got {} and {}; targets are ids",
+                         ToString(loc), ToString(x), ToString(target)));
   Var loss = -Squeeze(Gather(x, Unsqueeze(target, dim), dim), dim);
   Var counts = Ne(target, Full(double(ignore_index), target.dtype(), {}));
   Var weights = Cast(counts, x.dtype());

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "weft/core/ir/checks.h"
 #include "weft/core/ops/ops.h"
 
 namespace weft {
@@ -13,8 +14,10 @@ DType Acc(const Node& node) { return AccumulateType(node.inputs[0].dtype()); }
 void CheckWeight(const Node& node, size_t i) {
   const Var &x = node.inputs[0], &w = node.inputs[i];
   if (x.rank() < 1 || w.rank() != 1 || w.dim(0) != x.dim(-1) || w.dtype() != Acc(node))
-    FailAt(node, fmt::format("expected operand {} to be {} [{}], got {} {}", i, Name(Acc(node)), x.dim(-1),
-                             Name(w.dtype()), ToString(w.shape())));
+    FailAt(node, fmt::format("expected a {} of {} [{}], the width of {} in its accumulate type, got {}; cast it, or "
+                             "build the norm with that width",
+                             i == 1 ? "weight" : "bias", Name(Acc(node)), x.rank() ? x.dim(-1) : 1, ToString(x),
+                             ToString(w)));
 }
 void InferForward(Node& node) {
   for (size_t i = 1; i < node.inputs.size(); i++) CheckWeight(node, i);

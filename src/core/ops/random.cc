@@ -4,6 +4,7 @@
 
 #include <bit>
 
+#include "weft/core/ir/checks.h"
 #include "weft/core/ops/ops.h"
 
 namespace weft {
@@ -69,8 +70,10 @@ Var RandomNormal(DType dtype, Shape shape, Loc loc) { return Random("normal", dt
 
 Var Dropout(Var x, double p, Loc loc) {
   Builder& builder = CurrentBuilder();
-  WEFT_CHECK(p >= 0 && p < 1 - 0x1p-17,  // so that p, rounded to a multiple of 2^-16, is not 1
-             fmt::format("dropout at {}: expected a probability in [0, 1 - 2^-17), got {}", ToString(loc), p));
+  CheckAssigned(x, "dropout", loc);
+  WEFT_CHECK(IsDropout(p),
+             fmt::format("dropout at {}: expected a probability in [0, 1 - 2^-17) for {}, got {}; 0 is none",
+                         ToString(loc), ToString(x), p));
   if (p == 0 || builder.options().random_phase != RandomPhase::kTrain) return x;
   int64_t key = std::bit_cast<int64_t>(builder.NextRandomKey());
   return EmitOne(Op::kDropout, {{"p", p}, {"key", key}}, {x, builder.step, builder.first_row}, loc);

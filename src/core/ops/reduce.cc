@@ -1,5 +1,6 @@
 #include "weft/core/ops/reduce.h"
 
+#include "weft/core/ir/checks.h"
 #include "weft/core/ops/ops.h"
 #include "weft/core/ops/structural.h"
 
@@ -104,7 +105,7 @@ std::vector<Sample> SamplesSum(Op op) {
 std::vector<Sample> SamplesSumOfSquares(Op) { return {{{{{5, 3}}}}, {{{{8}}}}}; }
 
 Var Reduce(Op op, const Var& x, int dim, const Loc& loc) {
-  return EmitOne(op, {{"dim", NormalizeDim(dim, x.rank(), Name(op))}}, {x}, loc);
+  return EmitOne(op, {{"dim", CheckedDim(x, dim, Name(op), loc)}}, {x}, loc);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <bit>
 #include <cmath>
 
+#include "weft/core/ir/checks.h"
 #include "weft/core/ops/ops.h"
 #include "weft/core/ops/sdpa_compositions.h"
 
@@ -16,25 +17,41 @@ int BaseInputs(Op op) { return op == Op::kSdpaGrad ? kSdpaGradInputs : kSdpaInpu
 SdpaOperands OperandsOf(const Node& node) { return SdpaOperands(node.attrs, BaseInputs(node.op)); }
 const Var& In(const Node& node, int i) { return node.inputs[size_t(i)]; }
 
+// Returns what is wrong with the shapes of q, k and v, or "" if they fit together.
+std::string HeadsFault(const Var& q, const Var& k, const Var& v) {
+  for (const Var* x : {&q, &k, &v})
+    if (x->rank() != 4) return "split the width of a token into heads and their size";
+  if (q.dim(0) != k.dim(0) || q.dim(0) != v.dim(0)) return "the batches differ";
+  if (k.dim(1) != v.dim(1)) return "there must be a value for each key";
+  if (k.dim(2) != v.dim(2)) return "keys and values must have the same heads";
+  if (q.dim(3) != k.dim(3)) return "queries and keys must have one head size";
+  if (k.dim(2) == 0 || q.dim(2) % k.dim(2) != 0)
+    return fmt::format("{} heads are no multiple of {} key-value heads", q.dim(2), k.dim(2));
+  return "";
+}
 void CheckHeads(const Node& node) {
-  for (int i = 0; i < 3; i++) CheckRank(node, i, 4);
-  const Shape &q = node.inputs[0].shape(), &k = node.inputs[1].shape(), &v = node.inputs[2].shape();
-  bool same_keys = Shape(v.begin(), v.begin() + 3) == Shape(k.begin(), k.begin() + 3);
-  if (!same_keys || q[0] != k[0] || q[3] != k[3] || k[2] == 0 || q[2] % k[2])
+  const Var &q = In(node, 0), &k = In(node, 1), &v = In(node, 2);
+  auto refuse = [&](const char* expected, const std::string& advice) {
     FailAt(node,
-           fmt::format("expected q [B, T, H, D], k [B, S, G, D] and v [B, S, G, E] with G dividing H, got {}, {}, {}",
-                       ToString(q), ToString(k), ToString(v)));
-  for (int i = 1; i < 3; i++)
-    if (In(node, i).dtype() != In(node, 0).dtype())
-      FailAt(node, fmt::format("expected q, k and v of one dtype, got {}, {} and {}; cast them",
-                               Name(In(node, 0).dtype()), Name(In(node, 1).dtype()), Name(In(node, 2).dtype())));
+           fmt::format("expected {}, got {}, {} and {}; {}", expected, ToString(q), ToString(k), ToString(v), advice));
+  };
+  if (std::string fault = HeadsFault(q, k, v); !fault.empty())
+    refuse("q [B, T, H, D], k [B, S, G, D] and v [B, S, G, E] with G dividing H", fault);
+  if (!IsFloating(q.dtype()) || k.dtype() != q.dtype() || v.dtype() != q.dtype())
+    refuse("q, k and v of one floating dtype", "cast them");
 }
 
-void CheckOperand(const Node& node, int i, const char* what, DType dtype, const Shape& shape) {
+// `note` says what to do; "" if the expected shape says it all.
+void CheckOperand(const Node& node, int i, const char* what, DType dtype, const Shape& shape, const char* note = "") {
   const Var& x = In(node, i);
   if (x.dtype() == dtype && x.shape() == shape) return;
-  FailAt(node, fmt::format("expected {} of {} {}, got {} {}", what, Name(dtype), ToString(shape), Name(x.dtype()),
-                           ToString(x.shape())));
+  FailAt(node, fmt::format("expected {} of {} {}, got {}{}", what, Name(dtype), ToString(shape), ToString(x), note));
+}
+// Returns advice for a mask of the wrong kind: what takes the kind that was given.
+const char* OtherMask(DType expected, DType got) {
+  if (expected == DType::kBool)
+    return IsFloating(got) ? "; numbers to add to the scores are `bias`" : "; compare it with a number";
+  return got == DType::kBool ? "; a boolean mask is `mask`, an AttendMask or an IgnoreMask" : "; cast it";
 }
 // Checks a mask or bias: [B, H, T, S], where each of the first three may be 1.
 void CheckScoreShape(const Node& node, int i, const char* what, DType dtype) {
@@ -43,8 +60,9 @@ void CheckScoreShape(const Node& node, int i, const char* what, DType dtype) {
   bool fits = x.dtype() == dtype && x.rank() == 4 && x.dim(3) == want[3];
   for (int d = 0; fits && d < 3; d++) fits = x.dim(d) == want[size_t(d)] || x.dim(d) == 1;
   if (!fits)
-    FailAt(node, fmt::format("expected a {} of {} {}, where each dim but the last may be 1, got {} {}", what,
-                             Name(dtype), ToString(want), Name(x.dtype()), ToString(x.shape())));
+    FailAt(node, fmt::format("expected a {} of {} {}, where each dim but the last may be 1, got {}{}", what,
+                             Name(dtype), ToString(want), ToString(x),
+                             x.dtype() == dtype ? "; broadcast, slice or permute it" : OtherMask(dtype, x.dtype())));
 }
 void CheckFurtherOperands(const Node& node) {
   SdpaOperands at = OperandsOf(node);
@@ -53,12 +71,12 @@ void CheckFurtherOperands(const Node& node) {
   const Shape &q = In(node, 0).shape(), &k = In(node, 1).shape();
   if (at.mask >= 0) CheckScoreShape(node, at.mask, "mask", DType::kBool);
   if (at.bias >= 0) CheckScoreShape(node, at.bias, "bias", In(node, 0).dtype());
-  if (at.sinks >= 0) CheckOperand(node, at.sinks, "sinks", In(node, 0).dtype(), {q[2]});
-  if (at.offsets >= 0) CheckOperand(node, at.offsets, "offsets", DType::kI64, {q[0]});
-  if (at.lengths >= 0) CheckOperand(node, at.lengths, "lengths", DType::kI64, {q[0]});
+  if (at.sinks >= 0) CheckOperand(node, at.sinks, "sinks", In(node, 0).dtype(), {q[2]}, "; give one per query head");
+  if (at.offsets >= 0) CheckOperand(node, at.offsets, "offsets", DType::kI64, {q[0]}, "; give one per sequence");
+  if (at.lengths >= 0) CheckOperand(node, at.lengths, "lengths", DType::kI64, {q[0]}, "; give one per sequence");
   if (at.segments >= 0) {
-    CheckOperand(node, at.segments, "query_segments", DType::kI64, {q[0], q[1]});
-    CheckOperand(node, at.segments + 1, "key_segments", DType::kI64, {k[0], k[1]});
+    CheckOperand(node, at.segments, "query_segments", DType::kI64, {q[0], q[1]}, "; give one per query");
+    CheckOperand(node, at.segments + 1, "key_segments", DType::kI64, {k[0], k[1]}, "; give one per key");
   }
   for (int i = 0; at.random >= 0 && i < 2; i++)
     CheckOperand(node, at.random + i, i == 0 ? "a step" : "a first row", DType::kI64, {});
@@ -208,14 +226,17 @@ void CheckOptions(const SdpaOptions& o, const Loc& loc) {
     Refuse(loc, fmt::format("expected a window of left >= -1 and right >= -1, got {} and {}; -1 leaves a side open",
                             o.left, o.right));
   if (o.causal && o.right > 0)
-    Refuse(loc, fmt::format("a causal mask hides the keys that right = {} asks for; set causal = false", o.right));
+    Refuse(loc,
+           fmt::format("expected right <= 0 with a causal mask, which hides later keys, got {}; set causal = false",
+                       o.right));
+  if (!std::isfinite(o.scale)) Refuse(loc, fmt::format("expected a finite scale, got {}; 0 is 1 / sqrt(D)", o.scale));
   if (!(o.softcap >= 0) || std::isinf(o.softcap))
-    Refuse(loc, fmt::format("expected a finite softcap >= 0, got {}", o.softcap));
-  if (!(o.dropout >= 0 && o.dropout < 1 - 0x1p-17))
-    Refuse(loc, fmt::format("expected a dropout in [0, 1 - 2^-17), got {}", o.dropout));
+    Refuse(loc, fmt::format("expected a finite softcap >= 0, got {}; 0 is none", o.softcap));
+  if (!IsDropout(o.dropout))
+    Refuse(loc, fmt::format("expected a dropout in [0, 1 - 2^-17), got {}; 0 is none", o.dropout));
   if (o.query_segments.defined() != o.key_segments.defined())
-    Refuse(loc, fmt::format("{} without {}; give both", o.query_segments.defined() ? "query_segments" : "key_segments",
-                            o.query_segments.defined() ? "key_segments" : "query_segments"));
+    Refuse(loc, fmt::format("expected segments of queries and of keys, got only {}; give both",
+                            o.query_segments.defined() ? "query_segments" : "key_segments"));
 }
 
 Request RequestOf(const Var& q, const SdpaOptions& o, const Loc& loc) {
@@ -262,9 +283,8 @@ SdpaOperands::SdpaOperands(const Attrs& attrs, int first) : count(first) {
 AttendMask IgnoreMask::Attend(Loc loc) const { return AttendMask(Not({var_, loc})); }
 
 Var Sdpa(Var q, Var k, Var v, const SdpaOptions& options, Loc loc) {
-  if (q.rank() != 4 || k.rank() != 4)
-    Refuse(loc, fmt::format("expected q [B, T, H, D] and k [B, S, G, D], got {} and {}", ToString(q.shape()),
-                            ToString(k.shape())));
+  for (const Var* x : {&q, &k, &v}) CheckAssigned(*x, "sdpa", loc);
+  if (q.rank() != 4 || k.rank() != 4) CurrentBuilder().Emit(Op::kSdpa, {}, std::vector<Var>{q, k, v}, loc);  // refuses
   Request r = RequestOf(q, options, loc);
   std::vector<Var> operands{q, k, v};
   operands.insert(operands.end(), r.operands.begin(), r.operands.end());

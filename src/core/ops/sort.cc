@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "weft/core/ir/checks.h"
 #include "weft/core/ops/ops.h"
 
 namespace weft {
@@ -19,8 +20,8 @@ void Infer(Node& node) { AddSorted(node, node.inputs[0].shape()[DimOf(node)]); }
 void InferTopK(Node& node) {
   int64_t k = node.attrs.Int("length"), extent = node.inputs[0].shape()[DimOf(node)];
   if (k < 0 || k > extent)
-    FailAt(node, fmt::format("expected k in [0, {}], the extent of dim {} of {}, got {}", extent, DimOf(node),
-                             ToString(node.inputs[0].shape()), k));
+    FailAt(node, fmt::format("expected k in [0, {}], the extent of dim {} of {}, got {}; change k or the dim", extent,
+                             DimOf(node), ToString(node.inputs[0]), k));
   AddSorted(node, k);
 }
 
@@ -47,7 +48,7 @@ std::vector<Sample> Samples(Op op) {
 }
 
 Sorted Emit(Op op, Attrs attrs, const Var& x, int dim, const Loc& loc) {
-  attrs.Set({"dim", NormalizeDim(dim, x.rank(), Name(op))});
+  attrs.Set({"dim", CheckedDim(x, dim, Name(op), loc)});
   Outputs out = weft::Emit(op, std::move(attrs), {x}, loc);
   return {out[0], out[1]};
 }

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "weft/core/ir/checks.h"
 #include "weft/core/ops/ops.h"
 
 namespace weft {
@@ -12,18 +13,22 @@ DType DTypeOf(const Node& node) { return node.inputs[0].dtype(); }
 
 void InferBroadcast(Node& node) {
   Shape shape = node.inputs[0].shape();
-  shape.insert(shape.begin() + DimOf(node), node.attrs.Int("size"));
+  int64_t size = node.attrs.Int("size");
+  if (size < 0)
+    FailAt(node, fmt::format("expected a size >= 0 for the new dim of {}, got {}; 1 inserts a dim without copies",
+                             ToString(node.inputs[0]), size));
+  shape.insert(shape.begin() + DimOf(node), size);
   AddOutput(node, DTypeOf(node), std::move(shape));
 }
 void InferPermute(Node& node) {
   const Shape &x = node.inputs[0].shape(), &perm = node.attrs.Ints("perm");
   Shape shape, seen(x.size(), 0);
-  if (perm.size() != x.size())
-    FailAt(node, fmt::format("expected a permutation of {} dims, got {}", x.size(), ToString(perm)));
-  for (int64_t p : perm) {
-    if (p < 0 || p >= int64_t(x.size()) || seen[size_t(p)]++) FailAt(node, "not a permutation: " + ToString(perm));
-    shape.push_back(x[size_t(p)]);
-  }
+  bool fits = perm.size() == x.size();
+  for (int64_t p : perm) fits = fits && p >= 0 && p < int64_t(x.size()) && !seen[size_t(p)]++;
+  if (!fits)
+    FailAt(node, fmt::format("expected each of the {} dims of {} once, counted from 0, got {}; name every dim",
+                             x.size(), ToString(node.inputs[0]), ToString(perm)));
+  for (int64_t p : perm) shape.push_back(x[size_t(p)]);
   AddOutput(node, DTypeOf(node), std::move(shape));
 }
 void InferSplit(Node& node) {
@@ -31,7 +36,8 @@ void InferSplit(Node& node) {
   size_t dim = size_t(DimOf(node));
   int64_t inner = node.attrs.Int("inner");
   if (inner <= 0 || shape[dim] % inner)
-    FailAt(node, fmt::format("cannot split dim {} of {} into pieces of {}", dim, ToString(shape), inner));
+    FailAt(node, fmt::format("expected pieces whose size divides dim {} of {}, got {}; pad or slice the dim first", dim,
+                             ToString(node.inputs[0]), inner));
   shape[dim] /= inner;
   shape.insert(shape.begin() + int(dim) + 1, inner);
   AddOutput(node, DTypeOf(node), std::move(shape));
@@ -40,7 +46,10 @@ void InferMerge(Node& node) {
   Shape shape = node.inputs[0].shape();
   size_t dim = size_t(DimOf(node));
   if (dim + 1 >= shape.size())
-    FailAt(node, fmt::format("dim {} of {} has no dim after it to merge with", dim, ToString(shape)));
+    FailAt(node,
+           fmt::format(
+               "expected a dim of {} that has another one after it, got dim {}, the last one; give the dim before it",
+               ToString(node.inputs[0]), dim));
   shape[dim] *= shape[dim + 1];
   shape.erase(shape.begin() + int(dim) + 1);
   AddOutput(node, DTypeOf(node), std::move(shape));
@@ -50,16 +59,23 @@ void InferSlice(Node& node) {
   Shape shape = node.inputs[0].shape();
   int64_t &extent = shape[size_t(DimOf(node))], start = node.attrs.Int("start"), length = node.attrs.Int("length");
   int64_t step = StepOf(node), end = length > 0 ? start + (length - 1) * step + 1 : start;
-  if (step < 1) FailAt(node, fmt::format("expected a step >= 1, got {}", step));
+  if (step < 1)
+    FailAt(node, fmt::format("expected a step >= 1 along dim {} of {}, got {}; Reverse it for steps backwards",
+                             DimOf(node), ToString(node.inputs[0]), step));
   if (start < 0 || length < 0 || end > extent)
-    FailAt(node, fmt::format("[{}, {}) is outside dim {} of {}", start, end, DimOf(node), ToString(shape)));
+    FailAt(node, fmt::format("expected elements in [0, {}) of dim {} of {}, got a start of {} and a length of {}{}; "
+                             "shorten it, or Pad first",
+                             extent, DimOf(node), ToString(node.inputs[0]), start, length,
+                             step == 1 ? "" : fmt::format(", {} apart", step)));
   extent = length;
   AddOutput(node, DTypeOf(node), std::move(shape));
 }
 void InferPad(Node& node) {
   Shape shape = node.inputs[0].shape();
   int64_t low = node.attrs.Int("low"), high = node.attrs.Int("high");
-  if (low < 0 || high < 0) FailAt(node, fmt::format("expected padding >= 0, got {} and {}", low, high));
+  if (low < 0 || high < 0)
+    FailAt(node, fmt::format("expected padding >= 0 of dim {} of {}, got {} and {}; Slice removes elements",
+                             DimOf(node), ToString(node.inputs[0]), low, high));
   shape[size_t(DimOf(node))] += low + high;
   AddOutput(node, DTypeOf(node), std::move(shape));
 }
@@ -68,13 +84,12 @@ void InferConcat(Node& node) {
   size_t dim = size_t(DimOf(node));
   for (size_t i = 1; i < node.inputs.size(); i++) {
     Shape other = node.inputs[i].shape();
-    if (other.size() != shape.size() || node.inputs[i].dtype() != DTypeOf(node))
-      FailAt(node, "operands differ in rank or dtype");
-    shape[dim] += other[dim];
-    other[dim] = shape[dim];
-    if (other != shape)
-      FailAt(node, fmt::format("operands differ outside dim {}: {} and {}", dim, ToString(node.inputs[0].shape()),
-                               ToString(node.inputs[i].shape())));
+    bool fits = other.size() == shape.size() && node.inputs[i].dtype() == DTypeOf(node);
+    if (fits) other[dim] = shape[dim] += other[dim];
+    if (!fits || other != shape)
+      FailAt(node, fmt::format("expected operands of one dtype that agree in all dims but {}, got {} first and {} as "
+                               "operand {}; cast, slice or pad it",
+                               dim, ToString(node.inputs[0]), ToString(node.inputs[i]), i));
   }
   AddOutput(node, DTypeOf(node), std::move(shape));
 }
@@ -188,12 +203,14 @@ std::vector<Sample> Samples(Op op) {
 }  // namespace
 
 Var Broadcast(Var x, int dim, int64_t size, Loc loc) {
-  return EmitOne(Op::kBroadcast, {{"dim", NormalizeDim(dim, x.rank() + 1, "broadcast")}, {"size", size}}, {x}, loc);
+  return EmitOne(Op::kBroadcast, {{"dim", CheckedDim(x, dim, "broadcast", loc, 1)}, {"size", size}}, {x}, loc);
 }
 Var BroadcastTo(Var x, const Shape& shape, Loc loc) {
+  CheckAssigned(x, "broadcast", loc);
   std::optional<Shape> both = BroadcastShape(x.shape(), shape);
-  WEFT_CHECK(both == shape, fmt::format("broadcast at {}: expected dims that are 1 or the trailing ones of {}, got {}",
-                                        ToString(loc), ToString(shape), ToString(x.shape())));
+  WEFT_CHECK(both == shape, fmt::format("broadcast at {}: expected dims that are 1 or the trailing ones of {}, got {}; "
+                                        "unsqueeze, permute or slice it",
+                                        ToString(loc), ToString(shape), ToString(x)));
   int missing = int(shape.size()) - x.rank();
   for (int d = 0; d < x.rank(); d++)
     if (int64_t size = shape[size_t(missing + d)]; x.dim(d) != size) x = Broadcast(Squeeze(x, d, loc), d, size, loc);
@@ -212,9 +229,10 @@ std::optional<Shape> BroadcastShape(const Shape& a, const Shape& b) {
 }
 // Merges the dim with the one before it, which keeps that one's shards.
 Var Squeeze(Var x, int dim, Loc loc) {
-  dim = NormalizeDim(dim, x.rank(), "squeeze");
+  dim = CheckedDim(x, dim, "squeeze", loc);
   WEFT_CHECK(x.dim(dim) == 1,
-             fmt::format("squeeze at {}: expected dim {} of {} to be 1", ToString(loc), dim, ToString(x.shape())));
+             fmt::format("squeeze at {}: expected a dim of extent 1 of {}, got dim {}; a reduction removes others",
+                         ToString(loc), ToString(x), dim));
   if (x.rank() == 1) return EmitOne(Op::kReduceSum, {{"dim", 0}}, {x}, loc);
   if (dim > 0) return Merge(x, dim - 1, loc);
   Shape perm;
@@ -222,31 +240,32 @@ Var Squeeze(Var x, int dim, Loc loc) {
   std::swap(perm[0], perm[1]);
   return Merge(Permute(x, perm, loc), 0, loc);
 }
-Var Unsqueeze(Var x, int dim, Loc loc) { return Broadcast(x, NormalizeDim(dim, x.rank() + 1, "unsqueeze"), 1, loc); }
+Var Unsqueeze(Var x, int dim, Loc loc) { return Broadcast(x, CheckedDim(x, dim, "unsqueeze", loc, 1), 1, loc); }
 Var Permute(Var x, Shape perm, Loc loc) { return EmitOne(Op::kPermute, {{"perm", std::move(perm)}}, {x}, loc); }
 Var Split(Var x, int dim, int64_t inner, Loc loc) {
-  return EmitOne(Op::kSplit, {{"dim", NormalizeDim(dim, x.rank(), "split")}, {"inner", inner}}, {x}, loc);
+  return EmitOne(Op::kSplit, {{"dim", CheckedDim(x, dim, "split", loc)}, {"inner", inner}}, {x}, loc);
 }
 Var Merge(Var x, int dim, Loc loc) {
-  return EmitOne(Op::kMerge, {{"dim", NormalizeDim(dim, x.rank(), "merge")}}, {x}, loc);
+  return EmitOne(Op::kMerge, {{"dim", CheckedDim(x, dim, "merge", loc)}}, {x}, loc);
 }
 Var Slice(Var x, int dim, int64_t start, int64_t length, Loc loc) {
-  return EmitOne(Op::kSlice, {{"dim", NormalizeDim(dim, x.rank(), "slice")}, {"start", start}, {"length", length}}, {x},
+  return EmitOne(Op::kSlice, {{"dim", CheckedDim(x, dim, "slice", loc)}, {"start", start}, {"length", length}}, {x},
                  loc);
 }
 Var StridedSlice(Var x, int dim, int64_t start, int64_t length, int64_t step, Loc loc) {
-  Attrs attrs{{"dim", NormalizeDim(dim, x.rank(), "slice")}, {"start", start}, {"length", length}, {"step", step}};
+  Attrs attrs{{"dim", CheckedDim(x, dim, "slice", loc)}, {"start", start}, {"length", length}, {"step", step}};
   return EmitOne(Op::kSlice, attrs, {x}, loc);
 }
 Var Pad(Var x, int dim, int64_t low, int64_t high, Loc loc) {
-  return EmitOne(Op::kPad, {{"dim", NormalizeDim(dim, x.rank(), "pad")}, {"low", low}, {"high", high}}, {x}, loc);
+  return EmitOne(Op::kPad, {{"dim", CheckedDim(x, dim, "pad", loc)}, {"low", low}, {"high", high}}, {x}, loc);
 }
 Var Concat(std::span<const Var> xs, int dim, Loc loc) {
-  WEFT_CHECK(!xs.empty(), "concat: expected at least one operand");
-  return CurrentBuilder().Emit(Op::kConcat, {{"dim", NormalizeDim(dim, xs[0].rank(), "concat")}}, xs, loc)[0];
+  WEFT_CHECK(!xs.empty(), fmt::format("concat at {}: expected at least one operand, got none; give the tensors to join",
+                                      ToString(loc)));
+  return CurrentBuilder().Emit(Op::kConcat, {{"dim", CheckedDim(xs[0], dim, "concat", loc)}}, xs, loc)[0];
 }
 Var Reverse(Var x, int dim, Loc loc) {
-  return EmitOne(Op::kReverse, {{"dim", NormalizeDim(dim, x.rank(), "reverse")}}, {x}, loc);
+  return EmitOne(Op::kReverse, {{"dim", CheckedDim(x, dim, "reverse", loc)}}, {x}, loc);
 }
 
 void RegisterStructural(OpTable& t) {

@@ -1,7 +1,10 @@
 #include "weft/parallel/nn/kv_cache.h"
 
+#include <fmt/format.h>
+
 #include <utility>
 
+#include "weft/core/ir/checks.h"
 #include "weft/core/ops/ops.h"
 
 namespace weft {
@@ -9,10 +12,23 @@ namespace {
 thread_local KvCache* current = nullptr;
 }  // namespace
 
-KvCache::KvCache(Var past, const Sharding& batch, int64_t capacity)
-    : past_(std::move(past)), batch_(batch), capacity_(capacity), outer_(std::exchange(current, this)) {}
+KvCache::KvCache(Var past, const Sharding& batch, int64_t capacity, Loc loc)
+    : past_(std::move(past)), batch_(batch), capacity_(capacity), loc_(loc), outer_(current) {
+  CheckAssigned(past_, "kv_cache", loc);
+  WEFT_CHECK(past_.dtype() == DType::kI64 && past_.rank() == 1,
+             fmt::format("kv_cache at {}: expected the lengths of all rows as i64 [B], got {}; cast or unsqueeze them",
+                         ToString(loc), ToString(past_)));
+  current = this;
+}
 KvCache::~KvCache() { current = outer_; }
 KvCache* KvCache::Current() { return current; }
+
+void KvCache::Check(const Var& tokens) const {
+  WEFT_CHECK(tokens.dim(0) == past_.dim(0) && tokens.dim(1) <= capacity_,
+             fmt::format("kv_cache at {}: expected at most {} new tokens in each of {} rows, got {}; shorten them, or "
+                         "give the cache more room",
+                         ToString(loc_), capacity_, past_.dim(0), ToString(tokens)));
+}
 
 Var KvCache::Positions(int64_t tokens) const {
   return Broadcast(past_, 1, tokens) + Iota(1, DType::kI64, {past_.dim(0), tokens});  // [B, T]

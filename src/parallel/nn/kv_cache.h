@@ -25,14 +25,16 @@ inline constexpr const char* kCacheEntry = "cache.";
 class KvCache {
  public:
   // Row b has seen past[b] tokens; past is i64 [B], placed as `batch`. Entries have room for `capacity` tokens per row.
-  // All past[b] + T must be at most `capacity`.
-  KvCache(Var past, const Sharding& batch, int64_t capacity);
+  // All past[b] + T must be at most `capacity`. Throws Error, with the caller's line, for another `past`.
+  KvCache(Var past, const Sharding& batch, int64_t capacity, Loc loc = Loc::current());
   ~KvCache();
   KvCache(const KvCache&) = delete;
   KvCache& operator=(const KvCache&) = delete;
   static KvCache* Current();  // null if there is none
 
   const Var& past() const { return past_; }
+  // Throws Error, with the line of the cache, unless there is room for tokens [B, T].
+  void Check(const Var& tokens) const;
   // Returns the positions of `tokens` new tokens per row in their texts, i64 [B, T].
   Var Positions(int64_t tokens) const;
   // Writes x [B, T, G, D] to the entry `name` and returns the whole entry, [B, S, G, D]. `heads` is the placement of G
@@ -45,6 +47,7 @@ class KvCache {
   Var past_;
   Sharding batch_;
   int64_t capacity_;
+  Loc loc_;
   std::vector<NamedValue> writes_;
   KvCache* outer_;
 };

@@ -1,5 +1,7 @@
 #include "weft/parallel/nn/model.h"
 
+#include <fmt/format.h>
+
 #include "weft/core/ops/ops.h"
 #include "weft/core/transforms/grad.h"
 #include "weft/parallel/nn/kv_cache.h"
@@ -11,7 +13,11 @@ Loss Model::LossOf(Var tokens, Var targets, const CrossEntropyOptions& options) 
 }
 
 Var Model::LastLogits(Var tokens, Var last) {
-  WEFT_CHECK(!KvCache::Current(), "the model keeps no keys and values of earlier tokens; use cache=false");
+  WEFT_CHECK(
+      !KvCache::Current(),
+      fmt::format("last_logits at {}: expected a model that keeps keys and values of earlier tokens, got one that "
+                  "keeps none; use cache=false, or call it without a KvCache",
+                  ToString(tokens.node().loc)));
   Var row = Iota(0, DType::kI64, {tokens.dim(0)});                                  // [B]
   Var places = last + row * Full(double(tokens.dim(1)), row.dtype(), row.shape());  // [B]
   return LogitsAt(tokens, Unsqueeze(places, 1));                                    // [B, 1, V]

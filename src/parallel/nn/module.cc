@@ -1,5 +1,6 @@
 #include "weft/parallel/nn/module.h"
 
+#include "weft/core/ir/checks.h"
 #include "weft/core/ops/ops.h"
 
 namespace weft {
@@ -57,6 +58,7 @@ std::vector<const Module*> Module::Modules() const {
 }
 
 Var Module::Boundary(Var x, const char* point, const Loc& loc) const {
+  CheckAssigned(x, path_.empty() ? "model" : path_.c_str(), loc);
   const ModelScope::Options& options = ModelScope::Current().options();
   Sharding target = options.plan.Target(path_, point, x.rank(), options.mesh);
   return KeepsAll(target) ? x : Reshard(x, target, loc);

@@ -9,6 +9,7 @@
 #include "weft/train/config/config_check.h"
 #include "weft/train/config/config_schema.h"
 #include "weft/train/config/config_value.h"
+#include "weft/train/config/saved_config.h"
 #include "weft/train/io/path_advice.h"
 #include "weft/train/io/suggest.h"
 
@@ -63,19 +64,24 @@ absl::StatusOr<Resumed> FindNamed(const Config& config, ProcessGroup& world) {
 
 }  // namespace
 
+absl::StatusOr<Config> ConfigOf(const Checkpoint& checkpoint, const std::vector<std::string>& overrides) {
+  return ParseSavedConfig(checkpoint.ConfigYaml(), checkpoint.PathOf(kConfigFile), overrides);
+}
+
 // Compares all model keys except those that only say where the sizes and initial values came from.
 absl::Status CheckModel(const Config& config, const Checkpoint& checkpoint) {
-  absl::StatusOr<Config> saved = ParseConfig(checkpoint.ConfigYaml(), checkpoint.PathOf(kConfigFile), {});
+  absl::StatusOr<Config> saved = ConfigOf(checkpoint);
   if (!saved.ok()) return absl::OkStatus();  // for example of another version; Load compares the shapes of tensors
   for (const Field& field : Schema()) {
     std::string key = field.key;
     if (!key.starts_with("model.") || key == "model.preset" || key.starts_with("model.init")) continue;
     if (key == "model.vocab" && config.model.vocab == 0) continue;
     std::string was = PrintValue(field, *saved), now = PrintValue(field, config);
+    const char* unsaid = saved->Given(key) ? "" : " from before there was such a key";
     if (was != now)
       return Refuse(config, key,
-                    fmt::format("expected {}, as {} has it, got {}; all keys but those of model may differ", was,
-                                checkpoint.folder(), now));
+                    fmt::format("expected {}, as {} has it{}, got {}; all keys but those of model may differ", was,
+                                checkpoint.folder(), unsaid, now));
   }
   return absl::OkStatus();
 }
@@ -90,7 +96,7 @@ bool ShapesTheRest(std::string_view key) {
 // These keys may change, but if by mistake, the loss curve has a jump.
 std::vector<std::string> NotesOfChanges(const Config& config, const Checkpoint& checkpoint) {
   std::vector<std::string> notes;
-  absl::StatusOr<Config> saved = ParseConfig(checkpoint.ConfigYaml(), checkpoint.PathOf(kConfigFile), {});
+  absl::StatusOr<Config> saved = ConfigOf(checkpoint);
   if (!saved.ok()) return notes;
   auto shown = [](const std::string& value) { return value.empty() ? "none" : value; };
   for (const Field& field : Schema()) {

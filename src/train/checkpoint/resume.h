@@ -1,6 +1,8 @@
 // Finds the checkpoint that checkpoint.resume asks for. All ranks check it together, a share per rank.
 #pragma once
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "weft/dist/group/process_group.h"
 #include "weft/parallel/nn/layers/transformer.h"
@@ -14,6 +16,9 @@ struct Resumed {
   std::vector<std::string> lines;        // for the user: checkpoints that were skipped
   std::vector<std::string> notes;        // for the user: changed keys of data and schedule, which may be mistakes
 };
+
+// Returns the config that the checkpoint keeps, with overrides (ParseSavedConfig).
+absl::StatusOr<Config> ConfigOf(const Checkpoint& checkpoint, const std::vector<std::string>& overrides = {});
 
 // Returns kInvalidArgument, with the position of the key, if a model key differs from the checkpoint's. A vocabulary
 // that is not known yet is not compared.

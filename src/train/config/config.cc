@@ -12,6 +12,7 @@
 #include "weft/train/config/model_of.h"
 #include "weft/train/config/plan_value.h"
 #include "weft/train/config/run_name.h"
+#include "weft/train/config/saved_config.h"
 #include "weft/train/config/unknown_key.h"
 #include "weft/train/io/input_file.h"
 #include "weft/train/io/path_advice.h"
@@ -145,10 +146,8 @@ absl::Status Refuse(const Config& config, const std::string& key, const std::str
   return absl::InvalidArgumentError(PlaceOf(config, key) + what);
 }
 
-}  // namespace
-
-absl::StatusOr<Config> ParseConfig(std::string_view yaml, const std::string& name,
-                                   const std::vector<std::string>& overrides, std::span<const ConfigRule> rules) {
+absl::StatusOr<Config> Parse(std::string_view yaml, const std::string& name, const std::vector<std::string>& overrides,
+                             std::span<const ConfigRule> rules, bool saved) {
   absl::StatusOr<YamlNode> root = ParseYaml(yaml, name);
   if (!root.ok()) return root.status();
   Config config;
@@ -158,6 +157,7 @@ absl::StatusOr<Config> ParseConfig(std::string_view yaml, const std::string& nam
   if (reader.faults.empty()) {
     FillModel(config);
     FillFamily(config);
+    if (saved) FillEarlier(config);
     FillOptimizer(config);
     if (std::string fault = LoadPlan(config); !fault.empty()) reader.faults.push_back(fault);
     FillPrecision(config);
@@ -168,6 +168,17 @@ absl::StatusOr<Config> ParseConfig(std::string_view yaml, const std::string& nam
   if (reader.faults.empty()) reader.faults = CheckConfig(config, rules);
   if (!reader.faults.empty()) return absl::InvalidArgumentError(fmt::format("{}", fmt::join(reader.faults, "\n")));
   return config;
+}
+
+}  // namespace
+
+absl::StatusOr<Config> ParseConfig(std::string_view yaml, const std::string& name,
+                                   const std::vector<std::string>& overrides, std::span<const ConfigRule> rules) {
+  return Parse(yaml, name, overrides, rules, false);
+}
+absl::StatusOr<Config> ParseSavedConfig(std::string_view yaml, const std::string& name,
+                                        const std::vector<std::string>& overrides) {
+  return Parse(yaml, name, overrides, {}, true);
 }
 
 absl::StatusOr<Config> LoadConfig(const std::string& path, const std::vector<std::string>& overrides,

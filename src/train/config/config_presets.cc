@@ -1,7 +1,10 @@
 #include "weft/train/config/config_presets.h"
 
+#include "fmt/format.h"
 #include "weft/parallel/nn/family/family.h"
 #include "weft/parallel/optimizer/optimizer.h"
+#include "weft/train/config/config_schema.h"
+#include "weft/train/config/config_value.h"
 
 namespace weft {
 namespace {
@@ -24,6 +27,14 @@ constexpr Preset kPresets[] = {
     {"llama3_1b", "llama", 16, 32, 8, 2048, 8192, 128256, 8192, true, 500000},
     {"llama3_8b", "llama", 32, 32, 8, 4096, 14336, 128256, 8192, false, 500000},
 };
+
+// Sets a key of the family to its value for all who do not give it.
+void SetOwn(ModelConfig& model, const FamilyKey& key, double value) {
+  if (key.integer)
+    model.own_integers[key.name] = int64_t(value);
+  else
+    model.own[key.name] = value;
+}
 
 }  // namespace
 
@@ -62,12 +73,19 @@ void FillFamily(Config& config) {
   if (!family) return;  // reported as missing
   if (!config.Given("train.objective")) config.train.objective = TrainObjective(family->objective);
   if (family->objective == Objective::kPairs && !config.Given("data.field")) config.data.field = "source -> target";
+  for (const FamilyKey& key : family->keys)
+    if (!config.Given("model." + std::string(key.name))) SetOwn(config.model, key, key.otherwise);
+}
+
+void FillEarlier(Config& config) {
+  const ModelFamily* family = FindFamily(config.model.family);
+  if (!family) return;  // reported as missing
   for (const FamilyKey& key : family->keys) {
-    if (config.Given("model." + std::string(key.name))) continue;
-    if (key.integer)
-      config.model.own_integers[key.name] = int64_t(key.otherwise);
-    else
-      config.model.own[key.name] = key.otherwise;
+    std::string name = "model." + std::string(key.name);
+    if (!key.earlier || config.Given(name)) continue;
+    SetOwn(config.model, key, *key.earlier);
+    config.notes.push_back(fmt::format("{}: no {}, as it is from before there was such a key: {}", config.file, name,
+                                       PrintValue(*FindField(name), config)));
   }
 }
 

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "fmt/format.h"
+#include "weft/train/checkpoint/resume.h"
 #include "weft/train/checkpoint/safetensors_writer.h"
 #include "weft/train/config/model_of.h"
 #include "weft/train/huggingface/hf_names.h"
@@ -146,8 +147,8 @@ absl::Status WriteFolder(const std::string& out, const std::map<std::string, std
   return named;
 }
 
-absl::StatusOr<Config> ConfigOf(const Checkpoint& checkpoint) {
-  absl::StatusOr<Config> config = ParseConfig(checkpoint.ConfigYaml(), checkpoint.PathOf(kConfigFile), {});
+absl::StatusOr<Config> ExportedConfig(const Checkpoint& checkpoint) {
+  absl::StatusOr<Config> config = ConfigOf(checkpoint);
   if (!config.ok()) return config;
   if (absl::Status s = Resolve(*config, int(config->mesh.ranks())); !s.ok()) return s;
   const HfFamily* family = FindHfFamily(config->model.family);
@@ -202,12 +203,12 @@ absl::StatusOr<HfExport> ExportHf(const Checkpoint& checkpoint, const std::strin
   if (fs::exists(fs::symlink_status(out, error)))
     return absl::InvalidArgumentError(
         fmt::format("{}: expected a folder to be made, got one that is there; name another, or remove it", out));
-  absl::StatusOr<Config> config = ConfigOf(checkpoint);
+  absl::StatusOr<Config> config = ExportedConfig(checkpoint);
   if (!config.ok()) return config.status();
   const HfFamily* family = FindHfFamily(config->model.family);
   absl::StatusOr<std::map<std::string, Target>> targets = TargetsOf(checkpoint, *family, *config);
   if (!targets.ok()) return targets.status();
-  HfExport done;
+  HfExport done{.notes = config->notes};
   for (const auto& [name, target] : *targets) {
     done.tensors++;
     done.bytes += uint64_t(NumElements(target.shape)) * SizeOf(dtype);

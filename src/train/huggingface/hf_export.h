@@ -3,6 +3,7 @@
 // tokenizer_config.json.
 #pragma once
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "weft/train/checkpoint/checkpoint.h"
@@ -11,8 +12,9 @@ namespace weft {
 
 struct HfExport {
   int64_t tensors = 0;
-  uint64_t bytes = 0;     // of the weights
-  std::string tokenizer;  // name of its file; "": none that transformers can read
+  uint64_t bytes = 0;                // of the weights
+  std::string tokenizer;             // name of its file; "": none that transformers can read
+  std::vector<std::string> notes{};  // for the user, about the checkpoint's config
 };
 // Requires a whole checkpoint (whole.h). Creates the folder `out`, which must not exist, either completely or not at
 // all. Holds one tensor in memory at a time. Errors say what is wrong with the checkpoint or the disk.

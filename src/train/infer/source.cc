@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "fmt/format.h"
+#include "weft/core/host/notice.h"
 #include "weft/parallel/nn/plans/sharding_plan.h"
 #include "weft/train/checkpoint/newest_run.h"
 #include "weft/train/checkpoint/resume.h"
@@ -34,8 +35,9 @@ absl::StatusOr<ModelSource> FromCheckpoint(const std::string& path, const Words&
   absl::StatusOr<NamedCheckpoint> named = OpenNamed(path, ranks);
   if (!named.ok()) return named.status();
   Checkpoint& checkpoint = named->checkpoint;
-  absl::StatusOr<Config> config = ParseConfig(checkpoint.ConfigYaml(), checkpoint.PathOf(kConfigFile), overrides);
+  absl::StatusOr<Config> config = ConfigOf(checkpoint, overrides);
   if (!config.ok()) return config.status();
+  for (const std::string& note : config->notes) named->notes.push_back(NoteLine(note));
   return ModelSource{
       .config = *std::move(config), .checkpoint = std::move(checkpoint), .notes = std::move(named->notes)};
 }

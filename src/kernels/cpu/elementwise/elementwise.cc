@@ -2,7 +2,7 @@
 // storage if possible. 16-bit floats compute in f32, and all integers in i64.
 #include "weft/core/ir/elementwise_rows.h"
 
-#include "weft/kernels/common/integer_ops.h"
+#include "weft/core/ir/integer_ops.h"
 #include "weft/kernels/cpu/families.h"
 #include "weft/kernels/cpu/loops/convert.h"
 #include "weft/kernels/cpu/loops/scalar_math.h"

@@ -1,6 +1,6 @@
 // The definition of RunElementwise, for the files that instantiate it.
 #pragma once
-#include "weft/kernels/common/integer_ops.h"
+#include "weft/core/ir/integer_ops.h"
 #include "weft/kernels/cuda/elementwise/elementwise.h"
 #include "weft/kernels/cuda/loops/map.cuh"
 #include "weft/kernels/cuda/loops/scalar_math.cuh"

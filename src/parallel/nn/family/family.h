@@ -2,6 +2,7 @@
 // file and a config.
 #pragma once
 #include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -24,13 +25,15 @@ struct FamilyKey {
   double low = 0, high = 0;
   double otherwise = 0;  // the value if the config does not set the key
   bool integer = false;  // whether the number must be whole
+  // The value in checkpoints from before there was such a key. Unset: `otherwise`.
+  std::optional<double> earlier{};
 
   double In(const TransformerConfig& config) const;  // the value in config.own, or `otherwise`
 };
 
 // Keys of several families.
 inline constexpr FamilyKey kExactGelu{
-    .name = "exact_gelu", .help = "GELU by erf instead of its tanh form", .flag = true, .otherwise = 1},
+    .name = "exact_gelu", .help = "GELU by erf instead of its tanh form", .flag = true, .otherwise = 1, .earlier = 0},
     kWindow{.name = "window",
             .help = "tokens that a token attends to, itself included; 0: all before it",
             .high = 1e9,

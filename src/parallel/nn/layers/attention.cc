@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "weft/core/ir/checks.h"
 #include "weft/core/ops/ops.h"
 
 namespace weft::nn {
@@ -16,14 +17,17 @@ ParameterInit Xavier(int64_t in, int64_t out) { return {ParameterInit::kNormal, 
 
 using Options = MultiHeadAttention::Options;
 
-Options Completed(Options o, const std::string& path) {
+Options Completed(Options o, const std::string& path, const Loc& loc) {
+  std::string where = fmt::format("MultiHeadAttention {} at {}", path, ToString(loc));
   WEFT_CHECK(o.embed_dim > 0 && o.num_heads > 0 && o.embed_dim % o.num_heads == 0,
-             fmt::format("MultiHeadAttention {}: expected num_heads > 0 that divides embed_dim, got embed_dim {} and "
-                         "num_heads {}; choose another number of heads",
-                         path, o.embed_dim, o.num_heads));
-  WEFT_CHECK(o.kdim >= 0 && o.vdim >= 0,
-             fmt::format("MultiHeadAttention {}: expected kdim and vdim >= 0, got {} and {}; 0 stands for embed_dim",
-                         path, o.kdim, o.vdim));
+             fmt::format("{}: expected num_heads > 0 that divides embed_dim, got embed_dim {} and num_heads {}; choose "
+                         "another number of heads",
+                         where, o.embed_dim, o.num_heads));
+  WEFT_CHECK(
+      o.kdim >= 0 && o.vdim >= 0,
+      fmt::format("{}: expected kdim and vdim >= 0, got {} and {}; 0 stands for embed_dim", where, o.kdim, o.vdim));
+  WEFT_CHECK(IsDropout(o.dropout),
+             fmt::format("{}: expected a dropout in [0, 1 - 2^-17), got {}; 0 is none", where, o.dropout));
   if (o.kdim == 0) o.kdim = o.embed_dim;
   if (o.vdim == 0) o.vdim = o.embed_dim;
   return o;
@@ -89,9 +93,9 @@ AttentionProducts::AttentionProducts(Module* owner, const Sizes& s, const Inits&
         BiasOr(s.bias, {s.kv_heads, s.head_size}), inits.v),
       proj(owner, "proj", "bthd,hdc->btc", {s.heads, s.head_size, s.width}, BiasOr(s.bias, {s.width}), inits.proj) {}
 
-MultiHeadAttention::MultiHeadAttention(Module* parent, const std::string& name, const Options& options)
+MultiHeadAttention::MultiHeadAttention(Module* parent, const std::string& name, const Options& options, Loc loc)
     : Module(parent, name),
-      options_(Completed(options, path())),
+      options_(Completed(options, path(), loc)),
       products_(this, SizesOf(options_), InitsOf(options_)) {}
 
 void MultiHeadAttention::Check(const Var& query, const Var& key, const Var& value, const AttentionMasks& m,
@@ -99,23 +103,23 @@ void MultiHeadAttention::Check(const Var& query, const Var& key, const Var& valu
   auto refuse = [&](const std::string& what) {
     Fail(fmt::format("MultiHeadAttention {} at {}: {}", path(), ToString(loc), what));
   };
+  for (const Var* x : {&query, &key, &value}) CheckAssigned(*x, ("MultiHeadAttention " + path()).c_str(), loc);
   bool fits = query.rank() == 3 && key.rank() == 3 && value.rank() == 3;
   fits = fits && key.dim(0) == query.dim(0) && value.dim(0) == query.dim(0) && value.dim(1) == key.dim(1);
   if (!fits || query.dim(2) != options_.embed_dim || key.dim(2) != options_.kdim || value.dim(2) != options_.vdim)
     refuse(
         fmt::format("expected a query [B, T, {}], a key [B, S, {}] and a value [B, S, {}], got {}, {} and {}; the "
                     "widths are embed_dim, kdim and vdim, and the batch is the first dim",
-                    options_.embed_dim, options_.kdim, options_.vdim, ToString(query.shape()), ToString(key.shape()),
-                    ToString(value.shape())));
+                    options_.embed_dim, options_.kdim, options_.vdim, ToString(query), ToString(key), ToString(value)));
   Shape scores{query.dim(1), key.dim(1)}, heads{query.dim(0) * options_.num_heads, query.dim(1), key.dim(1)};
   Shape keys{key.dim(0), key.dim(1)};
   auto check = [&](const char* what, const Var& mask, bool boolean, const Shape& one, const Shape& other) {
     if (!mask.defined()) return;
     bool type = boolean ? mask.dtype() == DType::kBool : IsFloating(mask.dtype());
     if (type && (mask.shape() == one || mask.shape() == other)) return;
-    refuse(fmt::format("expected {} {} of {}{}, got {} {}{}", boolean ? "a boolean" : "a floating", what, ToString(one),
-                       one == other ? "" : " or " + ToString(other), Name(mask.dtype()), ToString(mask.shape()),
-                       type      ? ""
+    refuse(fmt::format("expected {} {} of {}{}, got {}{}", boolean ? "a boolean" : "a floating", what, ToString(one),
+                       one == other ? "" : " or " + ToString(other), ToString(mask),
+                       type      ? one == other ? "; give one per key" : "; its dims are those of queries and keys"
                        : boolean ? "; a float mask is attn_bias or key_padding_bias"
                                  : "; a boolean mask is attn_mask or key_padding_mask"));
   };

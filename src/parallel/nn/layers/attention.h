@@ -70,8 +70,9 @@ class MultiHeadAttention : public Module {
     bool bias = true;
     int64_t kdim = 0, vdim = 0;  // widths of keys and values; 0: embed_dim
   };
-  // Throws Error unless num_heads divides embed_dim. Weights are normal, with the variance of Xavier's uniform values.
-  MultiHeadAttention(Module* parent, const std::string& name, const Options& options);
+  // Throws Error, with the caller's line, unless num_heads divides embed_dim. Weights are normal, with the variance of
+  // Xavier's uniform values.
+  MultiHeadAttention(Module* parent, const std::string& name, const Options& options, Loc loc = Loc::current());
 
   // query [B, T, embed_dim], key [B, S, kdim], value [B, S, vdim] -> [B, T, embed_dim]. Throws Error, with the caller's
   // line, for operands and masks that do not fit.

@@ -8,6 +8,8 @@
 // values are those of PyTorch's layers. Its fast path of inference, which computes no padding and sets the outputs of
 // padding to 0, is a call with a Packing (packing.h).
 //
+// Constructors throw Error, with the caller's line, for sizes that do not fit together.
+//
 // B batch, S source tokens, T target tokens, C width (d_model), F hidden width (dim_feedforward).
 #pragma once
 #include <memory>
@@ -31,7 +33,7 @@ struct TransformerLayerOptions {
 // The products linear1 and linear2 of a layer: [B, T, C] -> [B, T, F] -> [B, T, C].
 class FeedForward {
  public:
-  FeedForward(Module* owner, const TransformerLayerOptions& options);
+  FeedForward(Module* owner, const TransformerLayerOptions& options, Loc loc = Loc::current());
   Var operator()(Var x, Loc loc = Loc::current());
 
  private:
@@ -43,7 +45,8 @@ class FeedForward {
 // A layer of an encoder. Points of a sharding plan, here and in the layers and stacks below: "input" and "output".
 class TransformerEncoderLayer : public Module {
  public:
-  TransformerEncoderLayer(Module* parent, const std::string& name, const TransformerLayerOptions& options);
+  TransformerEncoderLayer(Module* parent, const std::string& name, const TransformerLayerOptions& options,
+                          Loc loc = Loc::current());
   // src [B, S, C] -> [B, S, C].
   Var operator()(Var src, const AttentionMasks& masks = {}, Loc loc = Loc::current());
 
@@ -58,7 +61,8 @@ class TransformerEncoderLayer : public Module {
 // A layer of a decoder: attention among the targets, attention to a memory, and the two products.
 class TransformerDecoderLayer : public Module {
  public:
-  TransformerDecoderLayer(Module* parent, const std::string& name, const TransformerLayerOptions& options);
+  TransformerDecoderLayer(Module* parent, const std::string& name, const TransformerLayerOptions& options,
+                          Loc loc = Loc::current());
   // tgt [B, T, C], memory [B, S, C] -> [B, T, C]. `tgt_masks` say which targets a target attends to, `memory_masks`
   // which part of the memory.
   Var operator()(Var tgt, Var memory, const AttentionMasks& tgt_masks = {}, const AttentionMasks& memory_masks = {},
@@ -76,7 +80,7 @@ class TransformerDecoderLayer : public Module {
 class TransformerEncoder : public Module {
  public:
   TransformerEncoder(Module* parent, const std::string& name, const TransformerLayerOptions& options,
-                     int64_t num_layers, bool final_norm = false);
+                     int64_t num_layers, bool final_norm = false, Loc loc = Loc::current());
   // src [B, S, C] -> [B, S, C].
   Var operator()(Var src, const AttentionMasks& masks = {}, Loc loc = Loc::current());
   // The fast path: src [B, S, C] -> [B, S, C]. All layers run on packed rows [G, N, C], which the points of a sharding
@@ -94,7 +98,7 @@ class TransformerEncoder : public Module {
 class TransformerDecoder : public Module {
  public:
   TransformerDecoder(Module* parent, const std::string& name, const TransformerLayerOptions& options,
-                     int64_t num_layers, bool final_norm = false);
+                     int64_t num_layers, bool final_norm = false, Loc loc = Loc::current());
   Var operator()(Var tgt, Var memory, const AttentionMasks& tgt_masks = {}, const AttentionMasks& memory_masks = {},
                  Loc loc = Loc::current());
 
@@ -112,7 +116,7 @@ struct TransformerMasks {
 class Transformer : public Module {
  public:
   Transformer(Module* parent, const std::string& name, const TransformerLayerOptions& options = {},
-              int64_t num_encoder_layers = 6, int64_t num_decoder_layers = 6);
+              int64_t num_encoder_layers = 6, int64_t num_decoder_layers = 6, Loc loc = Loc::current());
   // src [B, S, C], tgt [B, T, C] -> [B, T, C].
   Var operator()(Var src, Var tgt, const TransformerMasks& masks = {}, Loc loc = Loc::current());
   // The encoder takes its fast path. masks.memory must ignore the padding of the sources, which the decoder sees.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "weft/core/ir/checks.h"
 #include "weft/core/ops/ops.h"
 #include "weft/parallel/nn/kv_cache.h"
 
@@ -25,13 +26,21 @@ Sharding HeadPlacement(const nn::Linear& linear) {
 }  // namespace
 
 void Check(const TransformerConfig& c) {
-  WEFT_CHECK(c.heads > 0 && (c.head_size > 0 || c.dim % c.heads == 0),
-             fmt::format("model: dim {} is not a multiple of heads {}", c.dim, c.heads));
-  WEFT_CHECK(c.kv_heads > 0 && c.heads % c.kv_heads == 0,
-             fmt::format("model: heads {} is not a multiple of kv_heads {}", c.heads, c.kv_heads));
-  WEFT_CHECK(c.rope_theta == 0 || (c.rotated_dims() > 0 && c.rotated_dims() % 2 == 0),
-             fmt::format("model: rotary embedding needs an even number of rotated dims, of {} of a head it has {}",
-                         c.head_dim(), c.rotated_dims()));
+  WEFT_CHECK(
+      c.heads > 0 && (c.head_size > 0 || c.dim % c.heads == 0),
+      fmt::format("model: expected a dim that is a multiple of heads, got dim {} and heads {}; change one of them, "
+                  "or give a head_size",
+                  c.dim, c.heads));
+  WEFT_CHECK(
+      c.kv_heads > 0 && c.heads % c.kv_heads == 0,
+      fmt::format("model: expected heads that are a multiple of kv_heads, got heads {} and kv_heads {}; change one "
+                  "of them",
+                  c.heads, c.kv_heads));
+  WEFT_CHECK(
+      c.rope_theta == 0 || (c.rotated_dims() > 0 && c.rotated_dims() % 2 == 0),
+      fmt::format("model: expected an even number of rotated dims of a head, got {} of {}; change rotary_share, or "
+                  "the head size",
+                  c.rotated_dims(), c.head_dim()));
 }
 
 double AttentionFlops(const TransformerConfig& c, int64_t tokens) {
@@ -169,7 +178,11 @@ Var TiedHead::Forward(Var x) { return Einsum("btc,vc->btv", x, table_.Use()); } 
 
 Var Embedded(nn::Embedding& embed, const Parameter* positions, Var tokens, const TransformerConfig& c) {
   int64_t length = tokens.dim(1);
-  WEFT_CHECK(length <= c.context, fmt::format("model: {} tokens, but the context is {}", length, c.context));
+  WEFT_CHECK(length <= c.context,
+             fmt::format("model: expected at most the {} tokens of its context, got {} made at {}; "
+                         "shorten them, or build it with a longer context",
+                         c.context, ToString(tokens), ToString(tokens.node().loc)));
+  if (KvCache* cache = KvCache::Current()) cache->Check(tokens);
   Var x = embed(tokens);                                // [B, T, C]
   if (c.embed_scale != 1) x = Scale(x, c.embed_scale);  // [B, T, C]
   if (!positions) return x;

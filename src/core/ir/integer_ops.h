@@ -1,4 +1,4 @@
-// The elementwise ops that also have integer kernels, which compute in i64. The list is the same on every device.
+// The arithmetic elementwise ops that also take integers and bools, which they compute in i64. The others take floats.
 #pragma once
 #include "weft/core/ir/op.h"
 
