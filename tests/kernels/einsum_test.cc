@@ -233,7 +233,7 @@ struct Tensors {
   }
 };
 
-void RunEinsum(Tensors& t) {
+void RunAlone(Tensors& t) {
   Job job = t.Make();
   RunKernel(t.op(), job.attrs, job.in, job.out);
 }
@@ -257,7 +257,7 @@ TEST(EinsumOfFewRows, AgreeWithSums) {
       if (Skips(round)) continue;
       Tensors t(rng, DrawFewRows(rng), dtype);
       SCOPED_TRACE(fmt::format("{}, problem {}{}", Name(dtype), draw, t.p.by_columns ? " by columns" : ""));
-      RunEinsum(t);
+      RunAlone(t);
       t.Check();
     }
 }
@@ -270,7 +270,7 @@ TEST(EinsumOfFewRows, AgreeWithLongSums) {
       for (bool by_columns : {false, true}) {
         Tensors t(rng, {.rows = terms % 3 ? 1 : 8, .terms = terms, .columns = 256, .by_columns = by_columns}, dtype);
         SCOPED_TRACE(fmt::format("{} {} terms", Name(dtype), terms));
-        RunEinsum(t);
+        RunAlone(t);
         t.Check();
       }
 }
@@ -290,7 +290,7 @@ TEST(EinsumOfFewRows, RunTogetherAsOneByOne) {
           p.rows = 3, p.terms = 128, p.dense = i < 4, p.by_columns = i == 5, p.bias = linear, p.residual = false;
           if (i == 2) p.columns = 40;  // too few for the kernel
           Tensors& t = *all.emplace_back(std::make_unique<Tensors>(rng, p, dtype));
-          RunEinsum(t);
+          RunAlone(t);
           alone.push_back(t.y.All());
           jobs.push_back(t.Make());
         }
@@ -311,12 +311,12 @@ TEST(EinsumOfFewRows, HaveBitsOfTheirOwn) {
     for (bool by_columns : {false, true})
       for (int64_t terms : {768, 3072}) {
         Tensors all(rng, {.rows = 8, .terms = terms, .columns = 320, .by_columns = by_columns}, dtype);
-        RunEinsum(all);
+        RunAlone(all);
         for (int64_t rows : {1, 2, 3, 5}) {
           Tensors few(rng, {.rows = rows, .terms = terms, .columns = 320, .by_columns = by_columns}, dtype);
           few.w = all.w;
           for (int64_t i = 0; i < few.x.count(); i++) few.x.Set(i, all.x.Get(i));
-          RunEinsum(few);
+          RunAlone(few);
           for (int64_t i = 0; i < few.y.count(); i++) ASSERT_EQ(few.y.Get(i), all.y.Get(i)) << rows << " rows, " << i;
         }
       }
