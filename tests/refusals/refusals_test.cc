@@ -1,4 +1,4 @@
-// What cannot be done is refused, in texts that are pinned.
+// Calls that cannot work are refused, in texts that are pinned.
 #include "refusals/refusals.h"
 
 #include <fmt/format.h>
