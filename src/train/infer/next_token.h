@@ -15,6 +15,11 @@
 // their keys. A text of more than model.context tokens loses its first token with each new one. All other tokens move,
 // so their keys change, and the whole context is read again.
 //
+// A text of a model with sources (objective pairs) is a row of PairLayout that has not ended yet: a source with its
+// padding, and the target so far. One more program reads the sources of all rows, when one of them is new. It keeps the
+// keys and values that the decoder needs of them, and the programs above read only tokens of targets. Such a text
+// cannot be longer than the context.
+//
 // Without the cache one program reads a whole context for each token.
 #pragma once
 #include <span>
@@ -38,29 +43,35 @@ class NextToken {
 
   // Computes the logits [V] of the token after each text, as computed, converted to f64. There may be at most
   // options.rows texts, and one of them must not be empty. Texts that are empty have no logits. Only the last
-  // model.context tokens of a text count. All ranks must call it; all get the same logits. The result is valid until
-  // the next call.
+  // model.context tokens of a text count; a text with a source must not have more. All ranks must call it; all get the
+  // same logits. The result is valid until the next call.
   const std::vector<std::span<const double>>& Logits(std::span<const Tokens> texts);
   std::span<const double> Logits(Tokens text) { return Logits(std::span(&text, 1))[0]; }
-  // Returns how many tokens the programs have read, with their padding, in all calls.
+  // Returns how many tokens the programs have read, with their padding, in all calls. Sources are not counted.
   int64_t tokens_read() const { return tokens_read_; }
+  // Returns how many times the sources of the rows have been read.
+  int64_t sources_read() const { return sources_read_; }
 
  private:
   // The next tokens of a row.
   struct Part {
     int64_t start = 0, count = 0;
   };
+  void CheckTexts(std::span<const Tokens> texts) const;
+  void ReadSources(std::span<const Tokens> texts);
   size_t ChooseProgram(int64_t tokens) const;
   int64_t Kept(size_t row, Tokens text) const;  // tokens of a text whose keys and values are of use
   int64_t Needed(size_t row, Tokens text) const;
   Part PartOf(size_t row, Tokens text, int64_t size) const;
   bool Read(std::span<const Tokens> texts);
   void Fill(int64_t size, std::span<const Tokens> texts, std::span<const Part> parts);
+  template <class T>
+  void WriteSlot(const std::string& slot, const std::vector<T>& values);  // without waiting for the copy
 
   BoundForward model_;
   std::vector<std::span<const double>> logits_;  // per row, in results_
   std::vector<Tensor> results_;                  // of the runs of the last call
-  int64_t tokens_read_ = 0;
+  int64_t tokens_read_ = 0, sources_read_ = 0;
 };
 
 }  // namespace weft
