@@ -27,7 +27,8 @@ constexpr const char* kHelp =
                      [top_p=1] [greedy=false] [seed=1] [samples=1] [batch=8] [cache=true] [stop="..."]...
                      [repl=false] [key=value...]
 
-Prints text that a trained model writes, after the prompt, as it grows.
+Prints text that a trained model writes, after the prompt, as it grows. A model with an encoder (family marian) writes
+a text from the prompt, up to its end, and only that is printed.
 CHECKPOINT is the folder of a checkpoint, or one that holds some: then the newest whole one is taken. CONFIG takes the
 newest of its checkpoint.dir up to its train.steps, or published weights by model.init. Without either the run in runs/
 that saved last is taken, and a line says which.
@@ -61,6 +62,21 @@ struct Job {
   std::vector<GenerateOptions> each;         // per prompt
   std::vector<std::vector<int32_t>> tokens;  // of each prompt
 };
+// Checks what a model that writes from a source needs.
+absl::Status CheckSource(const GenerateOptions& options) {
+  if (!options.pairs) return absl::OkStatus();
+  for (const GenerateOptions& one : options.EachPrompt()) {
+    if (options.repl && !one.prompt.empty())
+      return absl::InvalidArgumentError(
+          "command line: prompt: has no meaning with repl=true and a model that writes from a source; each line is "
+          "one");
+    if (!options.repl && one.prompt.empty())
+      return absl::InvalidArgumentError(
+          "command line: prompt: is required by a model that writes from a source; give the source as prompt=\"...\"");
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<Job> Load(Words words, const Ranks& ranks) {
   absl::StatusOr<GenerateOptions> options = TakeGenerateOptions(words);
   absl::StatusOr<ConfigWords> split = options.ok() ? SplitModelWords("generate", words) : options.status();
@@ -68,7 +84,7 @@ absl::StatusOr<Job> Load(Words words, const Ranks& ranks) {
   if (absl::Status s = FirstFault(ranks, split.status()); !s.ok()) return s;
   absl::StatusOr<ModelSource> source = OpenSource(split->path, split->overrides, ranks, MeshFill::kTensor);
   if (!source.ok()) return source.status();
-  if (source->config.train.objective != TrainObjective::kNext)
+  if (source->config.train.objective == TrainObjective::kMasked)
     return absl::InvalidArgumentError(
         PlaceOf(source->config, "model.family") +
         fmt::format(
@@ -76,7 +92,10 @@ absl::StatusOr<Job> Load(Words words, const Ranks& ranks) {
             source->config.model.family));
   absl::StatusOr<Tokenizer> tokenizer = TokenizerOf(*source);
   if (!tokenizer.ok()) return tokenizer.status();
-  if (absl::Status s = ResolveVocab(source->config, tokenizer->vocab()); !s.ok()) return s;
+  options->pairs = PairsOf(source->config, *tokenizer);
+  int64_t kinds = options->pairs ? options->pairs->kinds() : tokenizer->vocab();
+  if (absl::Status s = ResolveVocab(source->config, kinds); !s.ok()) return s;
+  if (absl::Status s = CheckSource(*options); !s.ok()) return s;
   std::vector<std::vector<int32_t>> tokens;
   std::vector<GenerateOptions> each = options->EachPrompt();
   for (const GenerateOptions& one : each) {
@@ -187,7 +206,8 @@ absl::Status Write(const Job& job, const RankMesh& rank, const Ranks& ranks) {
   const Config& config = job.source.config;
   StepOptions options = NextTokenOptions(config, rank.device, std::min(job.options.batch, job.options.texts()));
   const SamplerOptions& sampler = job.options.sampler;
-  int64_t best_of = sampler.greedy || sampler.temperature == 0 ? job.tokenizer.vocab() : 0;
+  int64_t kinds = job.options.pairs ? job.options.pairs->pad : job.tokenizer.vocab();
+  int64_t best_of = sampler.greedy || sampler.temperature == 0 ? kinds : 0;
   LoadedModel model(config, options, NextTokenPrograms(options, job.options.cache, best_of), *rank.context, *rank.mesh,
                     rank.device);
   if (absl::Status s = model.Load(job.source); !s.ok()) return s;

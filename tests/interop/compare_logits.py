@@ -74,7 +74,9 @@ def logits_of(model):
     with torch.no_grad():
         if c.is_encoder_decoder:  # the first half of a row is the source
             half = tokens.shape[1] // 2
-            return model(tokens[:, :half], decoder_input_ids=tokens[:, half:]).logits
+            source, target = tokens[:, :half], tokens[:, half:]
+            mask = source.ne(target[:, :1]).long()  # the token that begins the target is padding in a source
+            return model(source, attention_mask=mask, decoder_input_ids=target).logits
         return model(tokens).logits
 
 

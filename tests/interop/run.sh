@@ -48,6 +48,7 @@ fi
 compare 60 tests/launcher/numpy_shards_test.sh numpy
 compare 60 tests/interop/tensorboard_test.sh numpy tensorboard
 compare 180 tests/interop/transformers_test.sh numpy torch transformers
+compare 180 tests/interop/marian_texts_test.sh torch transformers
 compare 60 tests/interop/torch_state_test.sh torch safetensors
 compare 60 tests/interop/hellaswag_test.sh torch transformers tokenizers
 compare 60 tests/interop/optimizers_test.sh numpy torch transformers

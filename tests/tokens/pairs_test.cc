@@ -83,6 +83,18 @@ TEST_F(Pairs, AreRowsOfTheLayout) {
   }
 }
 
+// Random tokens leave the last two kinds of the vocabulary for the end and the padding, so a run needs no more kinds.
+TEST_F(Pairs, MayBeSynthetic) {
+  absl::StatusOr<Config> config = Load(With("") + Words{"data.synthetic=true"});
+  ASSERT_TRUE(config.ok()) << config.status();
+  absl::StatusOr<Dataset> data = Dataset::Load(*config);
+  ASSERT_TRUE(data.ok()) << data.status();
+  EXPECT_EQ(data->tokenizer_vocab(), 258);
+  std::vector<int32_t> tokens(kContext), targets(kContext);
+  data->FillTrain(0, 0, {tokens, targets});
+  for (int32_t token : tokens) EXPECT_LT(token, 256);
+}
+
 TEST_F(Pairs, AreRefusedIfTheyDoNotFit) {
   auto expect = [&](const std::string& text, const std::string& answer) {
     EXPECT_NE(answer.find(text), answer.npos) << "expected " << text << "\ngot      " << answer;

@@ -23,6 +23,8 @@ Var Model::LastLogits(Var tokens, Var last) {
   return LogitsAt(tokens, Unsqueeze(places, 1));                                    // [B, 1, V]
 }
 
+void Model::KeepSource(Var) { Fail("the model reads no source; it continues texts"); }
+
 Loss LossOfLogits(Var logits, Var targets, const CrossEntropyOptions& options) {
   ModuleScope scope("loss");
   Var losses = CrossEntropy(logits, targets, options);                                             // [B, T]

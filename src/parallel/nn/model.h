@@ -36,6 +36,10 @@ class Model : public Layer {
   // Returns the logits [B, 1, V] of token last[b] of each row. `last` is i64 [B]. A model whose layers know KvCache
   // overrides it. Throws Error under a KvCache if the model does not.
   virtual Var LastLogits(Var tokens, Var last);
+  // Reads the sources of rows under a KvCache, so that later calls of LastLogits, in other programs, need only tokens
+  // of targets. `tokens` [B, S + 1] are the sources and the tokens with which the targets begin. Throws Error if rows
+  // of the model have no source.
+  virtual void KeepSource(Var tokens);
   // Whether the parameter is only a table from which rows are looked up, so that no product reads it.
   virtual bool OnlyLooksUp(const Parameter&) const { return false; }
   // Returns the FLOPs per token of attention among `tokens` tokens, forward and backward. No parameter takes part in

@@ -12,6 +12,7 @@ struct StepOptions {
   Optimizer optimizer;
   double clip = 0;               // maximum of the global gradient norm; 0: no clipping
   int64_t rows = 1, tokens = 1;  // of one micro-step, over all ranks: [rows, tokens]
+  int64_t source_tokens = 0;     // how many of a row's tokens are the source of the others
   int micro_steps = 1;
   int64_t global_batch = 1;  // sequences per step
   CrossEntropyOptions loss;

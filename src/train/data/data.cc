@@ -76,11 +76,12 @@ absl::StatusOr<Dataset> Dataset::Load(const Config& config, const DataOptions& o
     // Synthetic data has no text for chars, so that becomes bytes.
     if (absl::Status s = dataset.OpenTokenizer(config); !s.ok()) return s;
     bool masked = config.train.objective == TrainObjective::kMasked;
-    int64_t kinds = config.model.vocab > 0 ? config.model.vocab - int(masked) : dataset.vocab_;
+    bool pairs = config.train.objective == TrainObjective::kPairs;
+    int64_t more = masked ? 1 : pairs ? 2 : 0;  // the mask, or the end and the padding of texts
+    int64_t kinds = config.model.vocab > 0 ? std::max<int64_t>(config.model.vocab - more, 1) : dataset.vocab_;
     if (masked) dataset.masking_.emplace(uint64_t(config.train.seed), int32_t(kinds), kinds);
-    if (config.train.objective == TrainObjective::kPairs)
-      dataset.pairs_ = PairLayoutOf(config.model, kinds, std::nullopt);
-    dataset.vocab_ = std::max(dataset.vocab_, kinds + int(masked));
+    if (pairs) dataset.pairs_ = PairLayoutOf(config.model, kinds, std::nullopt);
+    dataset.vocab_ = std::max(dataset.vocab_, kinds + more);
     dataset.source_ = std::make_shared<SyntheticSource>(dataset.context_, kinds, config.train.seed);
     return dataset;
   }

@@ -25,10 +25,16 @@ struct PairLayout {
   int64_t size() const { return context + 1; }  // tokens of a pair in memory
   int64_t kinds() const { return int64_t(pad) + 1; }
 };
+// Returns S of a model whose rows are pairs.
+int64_t SourceContext(const ModelConfig& model);
 // `kinds` is the number of the tokenizer's kinds of token, and `end` its end of text; without one it is the id `kinds`.
 // The next id is the padding's.
 PairLayout PairLayoutOf(const ModelConfig& model, int64_t kinds, std::optional<int32_t> end);
 
+// Returns the first S + 1 tokens of a row: a source, its end, padding, and the token with which the target begins.
+// Returns kOutOfRange if the source is too long.
+absl::StatusOr<std::vector<int32_t>> EncodeSource(const Tokenizer& tokenizer, std::string_view source,
+                                                  const PairLayout& layout);
 // Returns the tokens of all pairs, PairLayout::size() for each. Each document has both texts of a pair, as
 // DocumentReader reads them. Errors name the pair that does not fit.
 absl::StatusOr<std::vector<int32_t>> EncodePairs(const Tokenizer& tokenizer, const Documents& documents,

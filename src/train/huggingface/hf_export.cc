@@ -9,7 +9,9 @@
 #include "fmt/format.h"
 #include "weft/train/checkpoint/resume.h"
 #include "weft/train/checkpoint/safetensors_writer.h"
+#include "weft/train/checkpoint/saved_tokenizer.h"
 #include "weft/train/config/model_of.h"
+#include "weft/train/data/pairs.h"
 #include "weft/train/huggingface/hf_names.h"
 #include "weft/train/io/durable.h"
 #include "weft/train/tokenizer/tokenizer.h"
@@ -182,6 +184,24 @@ std::string SettingsOf(const PublishedTokenizer& published, const std::string& t
       "{{\"tokenizer_class\": \"LlamaTokenizer\", \"add_bos_token\": false, \"add_prefix_space\": {}}}\n", spaced);
 }
 
+// Returns the contents of generation_config.json, with which transformers' `generate` begins and ends a text as
+// `weft generate` does. Returns "" for a model that continues texts, or if the tokenizer is unknown.
+absl::StatusOr<std::string> GenerationOf(const Checkpoint& checkpoint, const Config& config) {
+  if (config.train.objective != TrainObjective::kPairs) return "";
+  absl::StatusOr<std::optional<Tokenizer>> tokenizer = SavedTokenizer(checkpoint);
+  if (!tokenizer.ok()) return tokenizer.status();
+  if (!*tokenizer) return "";
+  PairLayout layout = PairLayoutOf(config.model, (*tokenizer)->vocab(), (*tokenizer)->end_of_text());
+  std::vector<int64_t> never;  // no target has them
+  for (int64_t token = layout.pad; token < config.model.vocab; token++) never.push_back(token);
+  nlohmann::json json = {{"decoder_start_token_id", layout.pad},
+                         {"pad_token_id", layout.pad},
+                         {"eos_token_id", layout.end},
+                         {"suppress_tokens", never},
+                         {"max_length", layout.context - layout.source + 1}};  // with the token that begins a target
+  return json.dump(2) + "\n";
+}
+
 // Adds the tokenizer's files and returns the name of its main file, or "".
 std::string AddTokenizer(const Checkpoint& checkpoint, std::map<std::string, std::string>& texts) {
   for (const PublishedTokenizer& published : kPublished) {
@@ -214,6 +234,9 @@ absl::StatusOr<HfExport> ExportHf(const Checkpoint& checkpoint, const std::strin
     done.bytes += uint64_t(NumElements(target.shape)) * SizeOf(dtype);
   }
   std::map<std::string, std::string> texts = {{"config.json", SettingsOf(*family, config->model, dtype)}};
+  absl::StatusOr<std::string> generation = GenerationOf(checkpoint, *config);
+  if (!generation.ok()) return generation.status();
+  if (!generation->empty()) texts["generation_config.json"] = *std::move(generation);
   done.tokenizer = AddTokenizer(checkpoint, texts);
   absl::Status written = WriteFolder(
       out, texts, [&](const std::string& weights) { return WriteWeights(checkpoint, *targets, dtype, weights); });

@@ -1,6 +1,6 @@
 // Exports a checkpoint's weights for Hugging Face's transformers: a folder with model.safetensors and config.json. If
 // transformers can read the tokenizer, the folder also has tokenizer.json or tokenizer.model, and
-// tokenizer_config.json.
+// tokenizer_config.json. A model that writes from a source has generation_config.json too.
 #pragma once
 #include <string>
 #include <vector>

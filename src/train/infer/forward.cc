@@ -14,6 +14,7 @@ namespace {
 
 std::string NameOf(const ForwardProgram& program) {
   std::string name = program.phase == RandomPhase::kEval ? "eval" : "generate";
+  if (*program.part) return fmt::format("{}.{}", name, program.part);
   return program.tokens ? fmt::format("{}.{}", name, program.tokens) : name;
 }
 

@@ -23,6 +23,7 @@ struct ForwardProgram {
   std::function<std::vector<NamedValue>(Model& model, const StepOptions& options)> trace;
   std::vector<EntryInfo> slots;  // entries that the host writes before a run; programs may share some
   int64_t tokens = 0;            // per row, of a program that is one of several sizes; 0: there is one size
+  const char* part = "";         // of a program that does another part of the phase's work
 };
 
 class Forward {
@@ -43,9 +44,12 @@ class Forward {
 
   const std::vector<ForwardProgram>& programs() const { return programs_; }
   const Program& traced(size_t program = 0) const { return *traced_[program]; }
-  // The texts whose keys and values are in the caches, one per row. NextToken keeps them. Whoever changes the
-  // parameters must clear them.
+  // The texts whose keys and values are in the caches, one per row, and their sources, with the token that begins the
+  // target. NextToken keeps them.
   std::vector<std::vector<int32_t>>& cached() { return cached_; }
+  std::vector<std::vector<int32_t>>& sources() { return sources_; }
+  // Must be called when the parameters have changed.
+  void ClearCaches() { cached_.clear(), sources_.clear(); }
 
  private:
   const Plan* LargestPlan() const;  // null unless the executor is compiled
@@ -58,7 +62,7 @@ class Forward {
   std::vector<Plan> plans_;  // of executor compiled, until Bind
   std::vector<std::unique_ptr<Function>> functions_;
   std::vector<std::vector<Tensor>> results_;  // per program, on the host
-  std::vector<std::vector<int32_t>> cached_;
+  std::vector<std::vector<int32_t>> cached_, sources_;
 };
 
 // A Forward that is bound to a State. The objects that it refers to must outlive it.

@@ -25,8 +25,26 @@ std::vector<GenerateOptions> GenerateOptions::EachPrompt() const {
   return each;
 }
 
+std::optional<PairLayout> PairsOf(const Config& config, const Tokenizer& tokenizer) {
+  if (config.train.objective != TrainObjective::kPairs) return std::nullopt;
+  return PairLayoutOf(config.model, tokenizer.vocab(), tokenizer.end_of_text());
+}
+
+namespace {
+
+absl::StatusOr<std::vector<int32_t>> SourceTokens(const GenerateOptions& options, const Tokenizer& tokenizer) {
+  absl::StatusOr<std::vector<int32_t>> tokens = EncodeSource(tokenizer, options.prompt, *options.pairs);
+  if (tokens.ok()) return tokens;
+  return absl::InvalidArgumentError(fmt::format(
+      "command line: prompt: {}; {}", std::string(tokens.status().message()),
+      absl::IsOutOfRange(tokens.status()) ? "give a shorter one" : "write it in characters that the model knows"));
+}
+
+}  // namespace
+
 absl::StatusOr<std::vector<int32_t>> PromptTokens(const GenerateOptions& options, const Tokenizer& tokenizer,
                                                   int64_t context) {
+  if (options.pairs) return SourceTokens(options, tokenizer);
   if (options.prompt.empty()) {
     if (!tokenizer.begin().empty()) return tokenizer.begin();
     absl::StatusOr<std::vector<int32_t>> line = tokenizer.Encode("\n");
@@ -76,17 +94,32 @@ TextWriter::TextWriter(const BoundForward& model, const Tokenizer& tokenizer, st
       options_(options),
       sampler_(options.sampler, sample),
       filter_(options.stops),
-      text_(std::move(prompt)) {
+      text_(std::move(prompt)),
+      ended_(options.pairs && options.prompt.empty()) {
+  if (options.pairs) return;
   for (int32_t token : text_) TextOf(token);
   line_begins_ = options.prompt.empty() || options.prompt.ends_with('\n');
 }
 
 void TextWriter::ShowPrompt(const ShowText& show) {
-  if (!options_.prompt.empty()) show(stream_.Add(options_.prompt));
+  if (!options_.prompt.empty() && !options_.pairs) show(stream_.Add(options_.prompt));
+}
+
+int64_t TextWriter::kinds() const { return options_.pairs ? options_.pairs->pad : tokenizer_.vocab(); }
+
+absl::Status TextWriter::NewSource(std::string_view line) {
+  absl::StatusOr<std::vector<int32_t>> tokens = EncodeSource(tokenizer_, line, *options_.pairs);
+  if (!tokens.ok()) return absl::InvalidArgumentError(tokens.status().message());
+  text_ = *std::move(tokens);
+  drawn_ = 0;
+  begins_ = true;
+  ended_ = false;
+  return absl::OkStatus();
 }
 
 absl::Status TextWriter::AddLine(std::string_view line) {
   if (line.empty()) return absl::OkStatus();
+  if (options_.pairs) return NewSource(line);
   absl::StatusOr<std::vector<int32_t>> tokens = tokenizer_.Encode((line_begins_ ? "" : "\n") + std::string(line));
   if (!tokens.ok()) return tokens.status();
   for (int32_t token : *tokens) TextOf(token);
@@ -109,7 +142,7 @@ void TextWriter::BeginTurn() {
 }
 
 absl::Status TextWriter::AddToken(std::span<const double> logits, const ShowText& show) {
-  size_t known = std::min(logits.size(), size_t(tokenizer_.vocab()));
+  size_t known = std::min(logits.size(), size_t(kinds()));
   absl::StatusOr<int32_t> token = sampler_.Pick(logits.first(known), drawn_);
   if (!token.ok()) return token.status();
   AddChosen(*token, show);
@@ -120,6 +153,11 @@ void TextWriter::AddChosen(int32_t token, const ShowText& show) {
   drawn_++;
   written_++;
   text_.push_back(token);
+  if (options_.pairs) {
+    bool at_end = token == options_.pairs->end;
+    ended_ = at_end || int64_t(text_.size()) > options_.pairs->context;
+    if (at_end) return;
+  }
   show(stream_.Add(filter_.Add(TextOf(token))));
 }
 

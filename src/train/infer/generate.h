@@ -6,10 +6,12 @@
 #pragma once
 #include <algorithm>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "weft/train/config/options.h"
+#include "weft/train/data/pairs.h"
 #include "weft/train/infer/next_token.h"
 #include "weft/train/infer/sampler.h"
 #include "weft/train/infer/stop_filter.h"
@@ -28,6 +30,8 @@ struct GenerateOptions {
   std::string prompts_file;  // a file with more of them, one per line; "": none
   int64_t batch = 8;         // how many texts are written at the same time
   bool cache = true;         // whether keys and values of earlier tokens are kept
+  // Set for a model with sources (PairsOf), no argument: the prompt is the source of the text that is written.
+  std::optional<PairLayout> pairs = {};
 
   // Returns the prompts as options with one `prompt` each: one per text of `prompts`, or this if there are none.
   std::vector<GenerateOptions> EachPrompt() const;
@@ -46,9 +50,13 @@ bool AsksForRepl(std::vector<std::string> words);
 // Returns "name: value" lines, so that the ranks can compare them.
 std::string ToLines(const GenerateOptions& options);
 
+// Returns the layout of the rows of a model with sources, or nullopt for a model that continues its prompt.
+std::optional<PairLayout> PairsOf(const Config& config, const Tokenizer& tokenizer);
+
 // Returns the tokens that the text begins with: those with which the tokenizer begins every text, and those of the
 // prompt. Without both, returns the tokens of a new line, or token 0 if the tokenizer has none. Returns
-// kInvalidArgument if the prompt cannot be encoded, has no token, or makes more than `context` tokens.
+// kInvalidArgument if the prompt cannot be encoded, has no token, or makes more than `context` tokens. With
+// options.pairs, returns the beginning of a row instead, with the prompt as its source (EncodeSource).
 absl::StatusOr<std::vector<int32_t>> PromptTokens(const GenerateOptions& options, const Tokenizer& tokenizer,
                                                   int64_t context);
 
@@ -56,6 +64,9 @@ absl::StatusOr<std::vector<int32_t>> PromptTokens(const GenerateOptions& options
 using ShowText = std::function<void(std::string_view text)>;
 
 // Writes a text in turns. All ranks must make the same calls; all write the same tokens.
+//
+// With options.pairs a text is written from a source. It ends at the end of text, which is not shown, and when the
+// target's part of the row is full. Then a turn writes nothing until AddLine gives another source.
 class TextWriter {
  public:
   // The text begins with the tokens of the prompt (PromptTokens). Texts of different samples are drawn independently of
@@ -63,10 +74,11 @@ class TextWriter {
   TextWriter(const BoundForward& model, const Tokenizer& tokenizer, std::vector<int32_t> prompt,
              const GenerateOptions& options, int64_t sample = 0);
 
-  // Shows the prompt, if options has one.
+  // Shows the prompt, if options has one that the text begins with.
   void ShowPrompt(const ShowText& show);
-  // Adds a line to the text, for the model to continue. It begins on a new line. An empty line adds nothing, so that
-  // the model continues the text as it is. Returns kInvalidArgument, and adds nothing, if it cannot be encoded.
+  // Adds a line to the text, for the model to continue. It begins on a new line. With options.pairs it is the source of
+  // a new text, whose draws are numbered from 0. An empty line adds nothing, so that the model continues the text as it
+  // is. Returns kInvalidArgument, and adds nothing, if it cannot be encoded or is too long for a source.
   absl::Status AddLine(std::string_view line);
   // Writes options.tokens tokens, or fewer if a stop string ends the turn or if `goes_on`, which is asked before each
   // token, returns false. Shows the text of these tokens up to the stop string. Draws only tokens that the tokenizer
@@ -77,7 +89,7 @@ class TextWriter {
   // The parts of Write, for writers that take turns (WriteTogether). A turn begins, takes logits [V] of the next token
   // while it wants one, and ends.
   void BeginTurn();
-  bool WantsToken() const { return written_ < options_.tokens && !filter_.stopped(); }
+  bool WantsToken() const { return written_ < options_.tokens && !filter_.stopped() && !ended_; }
   absl::Status AddToken(std::span<const double> logits, const ShowText& show);
   // Adds a token that is already chosen: for a greedy writer, the one with the largest logit that the tokenizer has.
   void AddChosen(int32_t token, const ShowText& show);
@@ -89,6 +101,8 @@ class TextWriter {
 
  private:
   std::string_view TextOf(int32_t token);
+  absl::Status NewSource(std::string_view line);
+  int64_t kinds() const;  // tokens from this one on are not drawn
 
   NextToken next_;
   const Tokenizer& tokenizer_;
@@ -101,6 +115,7 @@ class TextWriter {
   int64_t written_ = 0;      // tokens of the turn
   bool begins_ = true;       // of Tokenizer::TextOf
   bool line_begins_ = true;  // whether the text is at the beginning of a line
+  bool ended_ = false;       // only with options.pairs
 };
 
 // Writes a turn of several texts, each to the ShowText of the same number. All texts get their next token at the same

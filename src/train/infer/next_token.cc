@@ -10,11 +10,12 @@
 #include "weft/parallel/nn/kv_cache.h"
 #include "weft/train/config/config_check.h"
 #include "weft/train/config/model_of.h"
+#include "weft/train/data/pairs.h"
 
 namespace weft {
 namespace {
 
-constexpr const char* kPast = "slot.past";
+constexpr const char *kPast = "slot.past", *kSource = "slot.source";
 std::string TokensSlot(int64_t tokens) { return fmt::format("slot.next.{}", tokens); }
 std::string LastSlot(int64_t tokens) { return fmt::format("slot.last.{}", tokens); }
 
@@ -35,15 +36,29 @@ std::vector<NamedValue> NextLogits(Model& model, const StepOptions& o, int64_t s
 
 std::vector<NamedValue> CachedLogits(Model& model, const StepOptions& o, int64_t size, int64_t best_of) {
   Var past = Leaf(kPast, DType::kI64, {o.rows}, RowPlacement(o));  // [B]
-  KvCache cache(past, RowPlacement(o), o.tokens);
+  KvCache cache(past, RowPlacement(o), o.tokens - o.source_tokens);
   std::vector<NamedValue> outputs = NextLogits(model, o, size, best_of);
   for (const NamedValue& write : cache.TakeWrites()) WriteEntry(write.name, write.value);
   return outputs;
 }
 
-// Few, because each is a program.
-std::vector<int64_t> Sizes(int64_t context) {
+// The first tokens of rows: the sources, and the tokens with which the targets begin.
+EntryInfo SourceSlot(const StepOptions& o) {
+  return {kSource, EntryKind::kSlot, DType::kI32, {o.rows, o.source_tokens + 1}, RowPlacement(o)};
+}
+std::vector<NamedValue> KeepSources(Model& model, const StepOptions& o) {
+  EntryInfo slot = SourceSlot(o);
+  KvCache cache(slot.sharding);
+  model.KeepSource(Leaf(slot.name, slot.dtype, slot.shape, slot.sharding));
+  for (const NamedValue& write : cache.TakeWrites()) WriteEntry(write.name, write.value);
+  return {};
+}
+
+// Few, because each is a program. Targets begin with one token, and grow by one.
+std::vector<int64_t> Sizes(const StepOptions& o) {
   constexpr int64_t kLargest = 512;
+  if (o.source_tokens > 0) return {1};
+  int64_t context = o.tokens;
   std::vector<int64_t> sizes;
   for (int64_t size = 1; size < std::min(context, kLargest); size *= 8) sizes.push_back(size);
   sizes.push_back(std::min(context, kLargest));
@@ -71,6 +86,7 @@ StepOptions NextTokenOptions(const Config& config, DeviceKind device, int64_t ro
   StepOptions o = StepOptionsOf(config);
   o.rows = rows;
   o.tokens = config.model.context;
+  if (config.train.objective == TrainObjective::kPairs) o.source_tokens = SourceContext(config.model);
   DType& compute = o.model.precision.compute;
   bool narrow = compute == DType::kBF16 || compute == DType::kF16;
   if (narrow && device == DeviceKind::kCpu && !FromCommandLine(config, "precision.compute")) compute = DType::kF32;
@@ -79,7 +95,7 @@ StepOptions NextTokenOptions(const Config& config, DeviceKind device, int64_t ro
 
 std::vector<ForwardProgram> NextTokenPrograms(const StepOptions& o, bool cache, int64_t best_of) {
   std::vector<ForwardProgram> programs;
-  for (int64_t size : cache ? Sizes(o.tokens) : std::vector<int64_t>{o.tokens}) {
+  for (int64_t size : cache ? Sizes(o) : std::vector<int64_t>{o.tokens}) {
     auto trace = [cache, size, best_of](Model& model, const StepOptions& options) {
       return (cache ? CachedLogits : NextLogits)(model, options, size, best_of);
     };
@@ -91,6 +107,8 @@ std::vector<ForwardProgram> NextTokenPrograms(const StepOptions& o, bool cache, 
                         size});
     if (cache) programs.back().slots.push_back({kPast, EntryKind::kSlot, DType::kI64, {o.rows}, rows});
   }
+  if (cache && o.source_tokens > 0)
+    programs.push_back({RandomPhase::kGenerate, KeepSources, {SourceSlot(o)}, 0, "source"});
   return programs;
 }
 
@@ -120,21 +138,58 @@ std::optional<std::span<const int32_t>> NextToken::Best(std::span<const Tokens> 
 // Runs programs until all texts have been read.
 void NextToken::ReadAll(std::span<const Tokens> texts, size_t first_output, Take take) {
   auto context = size_t(model_.options.tokens), rows = size_t(model_.options.rows);
-  WEFT_CHECK(texts.size() <= rows, fmt::format("next token: expected at most {} texts, got {}", rows, texts.size()));
-  WEFT_CHECK(std::any_of(texts.begin(), texts.end(), [](Tokens text) { return !text.empty(); }),
-             "next token: expected a text with a token, got none");
+  CheckTexts(texts);
   std::vector<Tokens> seen(rows);
   for (size_t row = 0; row < texts.size(); row++) seen[row] = texts[row].last(std::min(texts[row].size(), context));
   done_.assign(rows, false);
   model_.forward.cached().resize(rows);
+  if (model_.state.Has(kSource)) ReadSources(seen);
   while (Read(seen, first_output, take)) {
   }
+}
+
+void NextToken::CheckTexts(std::span<const Tokens> texts) const {
+  const StepOptions& o = model_.options;
+  WEFT_CHECK(int64_t(texts.size()) <= o.rows,
+             fmt::format("next token: expected at most {} texts, got {}", o.rows, texts.size()));
+  WEFT_CHECK(std::any_of(texts.begin(), texts.end(), [](Tokens text) { return !text.empty(); }),
+             "next token: expected a text with a token, got none");
+  for (Tokens text : texts)
+    WEFT_CHECK(o.source_tokens == 0 || text.empty() ||
+                   (int64_t(text.size()) > o.source_tokens && int64_t(text.size()) <= o.tokens),
+               fmt::format("next token: expected a source of {} tokens and a target of at most {}, got {} tokens",
+                           o.source_tokens, o.tokens - o.source_tokens, text.size()));
+}
+
+// Reads the sources of all rows, unless those of the texts are in the caches. A row without a text keeps its source, so
+// that its keys and values stay the same.
+void NextToken::ReadSources(std::span<const Tokens> texts) {
+  std::vector<std::vector<int32_t>>&cached = model_.forward.cached(), &sources = model_.forward.sources();
+  auto length = size_t(model_.options.source_tokens) + 1;  // with the token that begins the target
+  sources.resize(texts.size());
+  bool any = false;
+  for (size_t row = 0; row < texts.size(); row++) {
+    if (texts[row].empty() || std::ranges::equal(sources[row], texts[row].first(length))) continue;
+    any = true;
+    sources[row].assign(texts[row].begin(), texts[row].begin() + std::ptrdiff_t(length));
+    cached[row].assign(sources[row].begin(), sources[row].end() - 1);
+  }
+  if (!any) return;
+  DimView rows = model_.state.View(kSource).dim(0);
+  std::vector<int32_t> tokens(size_t(rows.capacity) * length);
+  for (int64_t i = 0; i < rows.extent; i++)
+    std::ranges::copy(sources[size_t(rows.offset + i)], tokens.begin() + i * int64_t(length));
+  WriteSlot(kSource, tokens.data());
+  model_.state.device().Synchronize();  // before the host's memory changes
+  model_.forward.Run(model_.forward.programs().size() - 1);
+  sources_read_++;
 }
 
 // Returns the smallest program that is large enough, unless most of it would be padding. Then returns one that the
 // tokens fill, and more runs follow.
 size_t NextToken::ChooseProgram(int64_t tokens) const {
-  const std::vector<ForwardProgram>& programs = model_.forward.programs();
+  std::span<const ForwardProgram> programs = model_.forward.programs();
+  if (model_.state.Has(kSource)) programs = programs.first(programs.size() - 1);
   size_t at = 0;
   while (at + 1 < programs.size() && programs[at].tokens < tokens) at++;
   return at > 0 && programs[at].tokens > 2 * tokens ? at - 1 : at;
@@ -154,7 +209,8 @@ int64_t NextToken::Kept(size_t row, Tokens text) const {
 // run must end within the cache, so near its end it reads some tokens again.
 NextToken::Part NextToken::PartOf(size_t row, Tokens text, int64_t size) const {
   int64_t most = model_.options.tokens - size;
-  if (Needed(row, text) == 0) return {std::min(int64_t(model_.forward.cached()[row].size()), most), 0};
+  int64_t cached = std::max(int64_t(model_.forward.cached()[row].size()), model_.options.source_tokens);
+  if (Needed(row, text) == 0) return {std::min(cached, most), 0};
   int64_t start = std::min(Kept(row, text), most);
   return {start, std::min(size, int64_t(text.size()) - start)};
 }
@@ -205,15 +261,16 @@ void NextToken::Fill(int64_t size, std::span<const Tokens> texts, std::span<cons
     Tokens read = texts[row].subspan(count ? size_t(start) : 0, size_t(count));
     std::copy(read.begin(), read.end(), tokens + i * size);
     last[i] = std::max<int64_t>(count - 1, 0);
-    past[i] = start;
+    past[i] = start - model_.options.source_tokens;
   }
-  auto write = [&](const std::string& slot, const void* values) {
-    const Tensor& to = state.At(slot).local;
-    state.device().Copy(to.data(), values, to.bytes());
-  };
-  write(TokensSlot(size), tokens);
-  if (size > 1) write(LastSlot(size), last);  // a program of one token has no use for it
-  if (state.Has(kPast)) write(kPast, past);
+  WriteSlot(TokensSlot(size), tokens);
+  if (size > 1) WriteSlot(LastSlot(size), last);  // a program of one token has no use for it
+  if (state.Has(kPast)) WriteSlot(kPast, past);
+}
+
+void NextToken::WriteSlot(const std::string& slot, const void* values) {
+  const Tensor& to = model_.state.At(slot).local;
+  model_.state.device().Copy(to.data(), values, to.bytes());
 }
 
 }  // namespace weft

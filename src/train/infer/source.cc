@@ -7,6 +7,7 @@
 #include "weft/parallel/nn/plans/sharding_plan.h"
 #include "weft/train/checkpoint/newest_run.h"
 #include "weft/train/checkpoint/resume.h"
+#include "weft/train/checkpoint/saved_tokenizer.h"
 #include "weft/train/checkpoint/whole.h"
 #include "weft/train/config/config_check.h"
 #include "weft/train/config/run_name.h"
@@ -127,23 +128,6 @@ absl::StatusOr<ModelSource> OpenSource(const std::string& path, const Words& ove
                           (source->checkpoint ? source->checkpoint->folder() : source->config.model.init));
   return source;
 }
-
-namespace {
-
-// Returns nullopt if the data of the run had no tokenizer.
-absl::StatusOr<std::optional<Tokenizer>> SavedTokenizer(const Checkpoint& checkpoint) {
-  for (size_t kind = 0; kind < std::size(kTokenizers); kind++) {
-    const char* name = kTokenizers[kind].file;
-    TokenizerFiles files{checkpoint.TextOf(name), checkpoint.TextOf(kTokenizerSettings)};
-    if (files.table.empty()) continue;
-    absl::StatusOr<Tokenizer> tokenizer = Tokenizer::FromFiles(TokenizerKind(kind), std::move(files));
-    if (tokenizer.ok()) return *std::move(tokenizer);
-    return Refuse(fmt::format("{}: {}", checkpoint.PathOf(name), std::string(tokenizer.status().message())));
-  }
-  return std::nullopt;
-}
-
-}  // namespace
 
 absl::StatusOr<Tokenizer> TokenizerOf(const ModelSource& source) {
   const Config& config = source.config;

@@ -1,5 +1,7 @@
 #include "weft/train/infer/text_sampler.h"
 
+#include <fmt/format.h>
+
 #include "weft/dist/group/consensus.h"
 #include "weft/train/config/config_check.h"
 #include "weft/train/config/model_of.h"
@@ -44,7 +46,7 @@ class TextSampler final : public StepSampler {
     options.sampler = {.temperature = kTemperature, .seed = uint64_t(config_.train.seed)};
     absl::StatusOr<std::vector<int32_t>> prompt = PromptTokens(options, tokenizer_, config_.model.context);
     if (!prompt.ok()) return prompt.status();
-    forward_.cached().clear();  // the parameters have changed
+    forward_.ClearCaches();  // the parameters have changed
     std::string text;
     absl::Status status =
         Generate({*state_, options_, forward_}, tokenizer_, *prompt, options, [&](std::string_view piece) {
@@ -69,6 +71,11 @@ absl::StatusOr<std::unique_ptr<StepSampler>> MakeTextSampler(const Config& confi
                                                              const Context& context, DeviceMesh& mesh,
                                                              DeviceKind device) {
   if (config.train.sample_every == 0) return std::unique_ptr<StepSampler>();
+  if (config.train.objective != TrainObjective::kNext)
+    return absl::InvalidArgumentError(
+        PlaceOf(config, "train.sample_every") +
+        fmt::format("expected 0, as family {} does not continue texts, got {}; give 0, or another model.family",
+                    config.model.family, config.train.sample_every));
   if (!data.tokenizer())
     return absl::InvalidArgumentError(PlaceOf(config, "train.sample_every") +
                                       "needs the tokenizer of the text, which this data has not; name it in "

@@ -66,7 +66,7 @@ Attention::Attention(Module* parent, const std::string& name, const TransformerC
                  .bias = c.bias && c.attention_bias},
                 {Normal(c), Normal(c), Normal(c), Residual(c)}) {}
 
-Var Attention::Attend(Var x, Var memory) {
+Var Attention::Attend(Var x, Var memory, const Var& segments) {
   Var q = products_.q(x), k = products_.k(memory), v = products_.v(memory);  // [B, T, H, D], [B, S, G, D] twice
   KvCache* cache = config_.causal ? KvCache::Current() : nullptr;
   if (config_.rope_theta != 0) {
@@ -74,13 +74,37 @@ Var Attention::Attend(Var x, Var memory) {
     q = Rope(q, rope);  // [B, T, H, D]
     k = Rope(k, rope);  // [B, S, G, D]
   }
-  SdpaOptions options{.causal = config_.causal, .scale = config_.attention_scale};
+  SdpaOptions options{.causal = config_.causal};
   if (window_ > 0) options.left = window_ - 1;
-  options.softcap = config_.attention_softcap;
   if (cache) {
     k = cache->Append(path() + ".k", k, HeadPlacement(products_.k));  // [B, S, G, D]
     v = cache->Append(path() + ".v", v, HeadPlacement(products_.v));  // [B, S, G, D]
     options.offsets = cache->past();
+  }
+  return Attended(q, k, v, options, segments);  // [B, T, C]
+}
+
+void Attention::Keep(const Var& memory) {
+  KvCache& cache = *KvCache::Current();
+  cache.Keep(path() + ".k", products_.k(memory), HeadPlacement(products_.k));  // [B, S, G, D]
+  cache.Keep(path() + ".v", products_.v(memory), HeadPlacement(products_.v));  // [B, S, G, D]
+}
+
+Var Attention::AttendToKept(Var x, const Var& segments) {
+  const KvCache& cache = *KvCache::Current();
+  Shape shape{x.dim(0), segments.dim(1), config_.kv_heads, config_.head_dim()};
+  Var q = products_.q(x);                                                           // [B, T, H, D]
+  Var k = cache.Kept(path() + ".k", q.dtype(), shape, HeadPlacement(products_.k));  // [B, S, G, D]
+  Var v = cache.Kept(path() + ".v", q.dtype(), shape, HeadPlacement(products_.v));  // [B, S, G, D]
+  return Attended(q, k, v, {.causal = false}, segments);                            // [B, T, C]
+}
+
+Var Attention::Attended(const Var& q, const Var& k, const Var& v, SdpaOptions options, const Var& segments) {
+  options.scale = config_.attention_scale;
+  options.softcap = config_.attention_softcap;
+  if (segments.defined()) {
+    options.query_segments = Full(0, DType::kI64, {q.dim(0), q.dim(1)});  // [B, T]
+    options.key_segments = segments;                                      // [B, S]
   }
   return Dropout(products_.proj(Sdpa(q, k, v, options)), config_.dropout);  // [B, T, C]
 }

@@ -65,10 +65,17 @@ class Attention : public Layer {
  protected:
   Var Forward(Var x) override { return Attend(x, x); }  // [B, T, C] -> [B, T, C]
   // Queries of x [B, T, C] attend to keys and values of a memory [B, S, C]. Under a KvCache, causal attention also
-  // attends to those of the tokens that a row has seen.
-  Var Attend(Var x, Var memory);
+  // attends to those of the tokens that a row has seen. If `segments` (i64 [B, S]) are given, keys with the segment -1
+  // are ignored; the others must have 0.
+  Var Attend(Var x, Var memory, const Var& segments = {});
+  // The same in two programs, for attention without positions: Keep stores the keys and values of the memory in the
+  // current KvCache, and AttendToKept attends to those of S tokens.
+  void Keep(const Var& memory);
+  Var AttendToKept(Var x, const Var& segments);
 
  private:
+  Var Attended(const Var& q, const Var& k, const Var& v, SdpaOptions options, const Var& segments);
+
   const TransformerConfig& config_;
   int64_t window_;
   nn::AttentionProducts products_;

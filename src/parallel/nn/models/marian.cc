@@ -1,13 +1,15 @@
 // Marian (Junczys-Dowmunt et al. 2018), Vaswani et al.'s Transformer of 2017: an encoder reads the source, a decoder
 // writes the target and attends to both. Post-norm, fixed sinusoidal positions, one embedding for all.
 //
-// A row of tokens holds the source in its first S tokens and the decoder's input in the T others.
+// A row of tokens holds the source in its first S tokens and the decoder's input in the T others. The token with which
+// the target begins also fills the source's part of the row. No token attends to this padding.
 #include <fmt/format.h>
 
 #include <cmath>
 
 #include "weft/core/ops/ops.h"
 #include "weft/parallel/nn/family/family.h"
+#include "weft/parallel/nn/kv_cache.h"
 
 namespace weft::models {
 namespace {
@@ -24,22 +26,76 @@ constexpr FamilyKey kSource{.name = "source_context",
     kScale{.name = "scale_embedding", .help = "embeddings times the square root of dim", .flag = true, .otherwise = 1};
 constexpr FamilyKey kKeys[] = {kSource, kDecoderLayers, kSwish, kScale};
 
-// Attends to a memory [B, S, C].
-class CrossAttention : public Attention {
+// What the decoder attends to.
+struct Memory {
+  Var segments;  // i64 [B, S]: -1 is padding, 0 is not
+  Var hidden;    // the encoder's output [B, S, C]; undefined: its keys and values are in the KvCache
+};
+
+// Attention among the tokens of the source.
+class SourceAttention : public Attention {
  public:
   using Attention::Attention;
-  Var operator()(Var x, Var memory, Loc loc = Loc::current()) {
-    memory_ = Boundary(std::move(memory), "memory", loc);  // [B, S, C]
-    Var attended = Layer::operator()(std::move(x), loc);   // [B, T, C]
-    memory_ = {};
+  Var operator()(Var x, const Var& segments, Loc loc = Loc::current()) {
+    segments_ = segments;
+    Var attended = Layer::operator()(std::move(x), loc);  // [B, S, C]
+    segments_ = {};
     return attended;
   }
 
  protected:
-  Var Forward(Var x) override { return Attend(x, memory_); }
+  Var Forward(Var x) override { return Attend(x, x, segments_); }
 
  private:
-  Var memory_;
+  Var segments_;
+};
+
+class CrossAttention : public Attention {
+ public:
+  using Attention::Attention;
+  Var operator()(Var x, const Memory& memory, Loc loc = Loc::current()) {
+    memory_ = memory;
+    if (memory.hidden.defined()) memory_.hidden = Boundary(memory.hidden, "memory", loc);  // [B, S, C]
+    Var attended = Layer::operator()(std::move(x), loc);                                   // [B, T, C]
+    memory_ = {};
+    return attended;
+  }
+  void KeepMemory(const Var& hidden, Loc loc = Loc::current()) {
+    ModuleScope scope(name());
+    Keep(Boundary(hidden, "memory", loc));
+  }
+
+ protected:
+  Var Forward(Var x) override {
+    return memory_.hidden.defined() ? Attend(x, memory_.hidden, memory_.segments) : AttendToKept(x, memory_.segments);
+  }
+
+ private:
+  Memory memory_;
+};
+
+// PostBlock whose attention ignores padding.
+class EncoderBlock : public Module {
+ public:
+  EncoderBlock(Module* parent, const std::string& name, const TransformerConfig& c, int64_t layer)
+      : Module(parent, name),
+        attn_(this, "attn", c, layer),
+        norm1_(this, "norm1", c.norm, c.dim, c.norm_eps),
+        mlp_(this, "mlp", c),
+        norm2_(this, "norm2", c.norm, c.dim, c.norm_eps) {}
+
+  Var operator()(Var x, const Var& segments) {
+    ModuleScope scope(name());
+    auto attend = [&](Var y, Loc at) { return attn_(y, segments, at); };  // [B, S, C]
+    x = nn::Residual(norm1_, false, x, attend);                           // [B, S, C]
+    return nn::Residual(norm2_, false, x, mlp_);                          // [B, S, C]
+  }
+
+ private:
+  SourceAttention attn_;
+  nn::Norm norm1_;
+  Mlp mlp_;
+  nn::Norm norm2_;
 };
 
 // Like PostBlock, with attention to the encoder's output between the two halves.
@@ -55,12 +111,16 @@ class DecoderBlock : public Module {
         mlp_(this, "mlp", c),
         norm3_(this, "norm3", c.norm, c.dim, c.norm_eps) {}
 
-  Var operator()(Var x, const Var& memory) {
+  Var operator()(Var x, const Memory& memory) {
     ModuleScope scope(name());
     auto attend_to_memory = [&](Var y, Loc at) { return cross_(y, memory, at); };  // [B, T, C]
     x = nn::Residual(norm1_, false, x, attn_);                                     // [B, T, C]
     x = nn::Residual(norm2_, false, x, attend_to_memory);                          // [B, T, C]
     return nn::Residual(norm3_, false, x, mlp_);                                   // [B, T, C]
+  }
+  void KeepMemory(const Var& hidden) {
+    ModuleScope scope(name());
+    cross_.KeepMemory(hidden);
   }
 
  private:
@@ -72,13 +132,19 @@ class DecoderBlock : public Module {
   nn::Norm norm3_;
 };
 
-// Returns the fixed embeddings of positions [T, C]: sines of all frequencies, then their cosines.
-Var Sinusoids(int64_t tokens, int64_t width, DType dtype) {
-  int64_t half = width / 2;
-  Var position = Cast(Iota(0, DType::kI64, {tokens, half}), DType::kF64);      // [T, C/2]
-  Var pair = Cast(Iota(1, DType::kI64, {tokens, half}), DType::kF64);          // [T, C/2]
-  Var angle = position * Exp(Scale(pair, -std::log(10000.0) / double(half)));  // [T, C/2]
-  return Cast(Concat(std::vector<Var>{Sin(angle), Cos(angle)}, 1), dtype);     // [T, C]
+// Returns the fixed embeddings of positions: sines of all frequencies, then their cosines. `positions` [..., C/2] has
+// each position once per frequency; the result is [..., C].
+Var Sinusoids(const Var& positions, DType dtype) {
+  int last = positions.rank() - 1;
+  double step = -std::log(10000.0) / double(positions.dim(last));
+  Var pair = Cast(Iota(last, DType::kI64, positions.shape()), DType::kF64);    // [..., C/2]
+  Var angle = Cast(positions, DType::kF64) * Exp(Scale(pair, step));           // [..., C/2]
+  return Cast(Concat(std::vector<Var>{Sin(angle), Cos(angle)}, last), dtype);  // [..., C]
+}
+// Returns the positions of tokens from the first on, or after those that a row has seen.
+Var FirstPositions(int64_t tokens, int64_t width) { return Iota(0, DType::kI64, {tokens, width / 2}); }  // [T, C/2]
+Var NextPositions(int64_t tokens, int64_t width) {
+  return Broadcast(KvCache::Current()->Positions(tokens), 2, width / 2);  // [B, T, C/2]
 }
 
 TransformerConfig Encoder(TransformerConfig c) {
@@ -104,7 +170,7 @@ class Marian : public Model {
                            source_, config.context));
     WEFT_CHECK(config.dim % 2 == 0, fmt::format("expected an even dim for sines and cosines, got {}", config.dim));
     for (int64_t i = 0; i < encoder_config_.layers; i++)
-      encoder_.push_back(std::make_unique<PostBlock>(this, fmt::format("encoder.{}", i), encoder_config_, i));
+      encoder_.push_back(std::make_unique<EncoderBlock>(this, fmt::format("encoder.{}", i), encoder_config_, i));
     for (int64_t i = 0; i < decoder_config_.layers; i++)
       decoder_.push_back(
           std::make_unique<DecoderBlock>(this, fmt::format("decoder.{}", i), decoder_config_, encoder_config_, i));
@@ -117,9 +183,23 @@ class Marian : public Model {
   }
   // Places before the target's give logits of the source, which mean nothing.
   Var LogitsAt(Var tokens, Var places) override {
-    Var memory = Encode(tokens);                                            // [B, S, C]
-    Var all = Concat(std::vector<Var>{memory, Decode(tokens, memory)}, 1);  // [B, S + T, C]
-    return (*head_)(weft::Embedding(Merge(all, 0), places));                // [R, N, V]
+    Memory memory = Encode(tokens);                                                   // hidden [B, S, C]
+    Var all = Concat(std::vector<Var>{memory.hidden, DecodeRow(tokens, memory)}, 1);  // [B, S + T, C]
+    return (*head_)(weft::Embedding(Merge(all, 0), places));                          // [R, N, V]
+  }
+  // Under a KvCache the tokens [B, T] are the next ones of the target.
+  Var LastLogits(Var tokens, Var last) override {
+    const KvCache* cache = KvCache::Current();
+    if (!cache) return Model::LastLogits(tokens, last);                                         // [B, 1, V]
+    Var segments = cache->Kept(kSegments, DType::kI64, {tokens.dim(0), source_}, Unsharded());  // [B, S]
+    Var hidden = Decode(tokens, NextPositions(tokens.dim(1), config_.dim), {segments, {}});     // [B, T, C]
+    if (tokens.dim(1) > 1) hidden = DynamicSlice(hidden, last, 1, 1);                           // [B, 1, C]
+    return (*head_)(hidden);                                                                    // [B, 1, V]
+  }
+  void KeepSource(Var tokens) override {
+    Memory memory = Encode(tokens);  // hidden [B, S, C]
+    KvCache::Current()->Keep(kSegments, memory.segments, Unsharded());
+    for (auto& block : decoder_) block->KeepMemory(memory.hidden);
   }
   bool OnlyLooksUp(const Parameter& parameter) const override {
     return &parameter == &embed_.weight() && !config_.tie_embeddings;
@@ -133,29 +213,43 @@ class Marian : public Model {
 
  protected:
   // [B, S + T] -> logits of the target [B, T, V]
-  Var Forward(Var tokens) override { return (*head_)(Decode(tokens, Encode(tokens))); }
+  Var Forward(Var tokens) override { return (*head_)(DecodeRow(tokens, Encode(tokens))); }
 
  private:
-  Var Embed(Var tokens) {
-    Var x = embed_(tokens);                                                         // [B, T, C]
-    if (kScale.In(config_) != 0) x = Scale(x, std::sqrt(double(config_.dim)));      // [B, T, C]
-    return Dropout(x + Sinusoids(x.dim(1), x.dim(2), x.dtype()), config_.dropout);  // [B, T, C]
+  static constexpr const char* kSegments = "source.segments";
+  static Sharding Unsharded() { return Sharding(ModelScope::Current().options().mesh.num_axes()); }
+
+  Var Embed(Var tokens, const Var& positions) {
+    Var x = embed_(tokens);                                                     // [B, T, C]
+    if (kScale.In(config_) != 0) x = Scale(x, std::sqrt(double(config_.dim)));  // [B, T, C]
+    return Dropout(x + Sinusoids(positions, x.dtype()), config_.dropout);       // [B, T, C]
   }
-  Var Encode(Var tokens) {
-    Var x = Embed(Slice(tokens, 1, 0, source_));   // [B, S, C]
-    for (auto& block : encoder_) x = (*block)(x);  // [B, S, C]
+  // Returns which tokens of the sources are padding, i64 [B, S].
+  Var SegmentsOf(const Var& tokens) const {
+    Var source = Slice(tokens, 1, 0, source_);                                                            // [B, S]
+    Var padding = Eq(source, Slice(tokens, 1, source_, 1));                                               // [B, S] bool
+    return Select(padding, Full(-1, DType::kI64, source.shape()), Full(0, DType::kI64, source.shape()));  // [B, S]
+  }
+  Memory Encode(const Var& tokens) {
+    Var segments = SegmentsOf(tokens);                                                  // [B, S]
+    Var x = Embed(Slice(tokens, 1, 0, source_), FirstPositions(source_, config_.dim));  // [B, S, C]
+    for (auto& block : encoder_) x = (*block)(x, segments);                             // [B, S, C]
+    return {segments, x};
+  }
+  Var Decode(const Var& tokens, const Var& positions, const Memory& memory) {
+    Var x = Embed(tokens, positions);                      // [B, T, C]
+    for (auto& block : decoder_) x = (*block)(x, memory);  // [B, T, C]
     return x;
   }
-  Var Decode(Var tokens, const Var& memory) {
-    Var x = Embed(Slice(tokens, 1, source_, tokens.dim(1) - source_));  // [B, T, C]
-    for (auto& block : decoder_) x = (*block)(x, memory);               // [B, T, C]
-    return x;
+  Var DecodeRow(const Var& tokens, const Memory& memory) {
+    int64_t length = tokens.dim(1) - source_;
+    return Decode(Slice(tokens, 1, source_, length), FirstPositions(length, config_.dim), memory);  // [B, T, C]
   }
 
   TransformerConfig config_, encoder_config_, decoder_config_;
   int64_t source_;
   nn::Embedding embed_;
-  std::vector<std::unique_ptr<Layer>> encoder_;
+  std::vector<std::unique_ptr<EncoderBlock>> encoder_;
   std::vector<std::unique_ptr<DecoderBlock>> decoder_;
   std::unique_ptr<Layer> head_;
 };
