@@ -18,7 +18,7 @@ const std::set<Op> kElsewhere{Op::kLeaf,          Op::kReshard,  Op::kAllReduce,
                               Op::kReduceScatter, Op::kAllToAll, Op::kLocalSlice, Op::kMaskPartial};
 
 using Gaps = std::set<std::pair<std::string, std::string>>;  // (op, kind)
-const std::set<std::string> kKinds{"thinned", "composed", "fallback"};
+const std::set<std::string> kKinds{"thinned", "fallback"};
 
 bool IsSwept(const std::string& name) {
   for (int i = 0; i < kNumOps; i++)
@@ -35,7 +35,7 @@ Gaps ReadGaps(std::istream& file) {
     std::istringstream words(line);
     WEFT_CHECK(words >> op >> kind >> reason, "known_gaps.txt: a gap needs a reason: " + line);
     WEFT_CHECK(IsSwept(op), "known_gaps.txt: no op of the sweep: " + line);
-    WEFT_CHECK(kKinds.contains(kind), "known_gaps.txt: neither thinned, composed nor fallback: " + line);
+    WEFT_CHECK(kKinds.contains(kind), "known_gaps.txt: neither thinned nor fallback: " + line);
     WEFT_CHECK(gaps.insert({op, kind}).second, "known_gaps.txt: twice: " + line);
   }
   return gaps;
@@ -94,14 +94,12 @@ TEST_P(OpSweep, EveryPlacementEqualsOneRank) {
   }
   ASSERT_FALSE(Record(op).samples(op).empty()) << Name(op) << " has no samples";
   sweep::Result result = sweep::SweepOp(op, {.share = size_t(test::Share())});
-  fmt::print("sweep {:20} {:6} placements, {:7} rank runs, {:6} refused{}{}\n", Name(op), result.cases, result.runs,
-             result.refused, result.composed ? fmt::format(", {} backward by composition", result.composed) : "",
-             result.fallback ? ", all by composition" : "");
+  fmt::print("sweep {:20} {:6} placements, {:7} rank runs, {:6} refused{}\n", Name(op), result.cases, result.runs,
+             result.refused, result.fallback ? ", all by composition" : "");
   Total().Add(result);
   auto listed = [&](const char* kind) { return KnownGaps().contains({Name(op), kind}); };
   const char* question = ": is the line of known_gaps.txt missing, or has the gap closed?";
   EXPECT_EQ(result.thinned, listed("thinned")) << Name(op) << question;
-  EXPECT_EQ(result.composed > 0, listed("composed")) << Name(op) << question;
   EXPECT_EQ(result.fallback, listed("fallback")) << Name(op) << question;
   EXPECT_GT(result.cases, 0);
   EXPECT_EQ(result.unplaced, 0);

@@ -151,12 +151,6 @@ bool Differentiable(const Node& node, size_t input) {
   return IsFloating(node.inputs[input].dtype()) && int(input) != Record(node.op).shape_operand;
 }
 
-// Whether the op has no gradient rule and has blocked dims. Its gradient then goes through its composition, which does
-// not know about those dims.
-bool BackwardIsComposed(const Node& node) {
-  return !Record(node.op).grad && !Record(node.op).dims(node).blocked.empty();
-}
-
 // Traces y = op(inputs). With `backward`, also the gradients of sum_i <dy_i, y_i> for the inputs.
 Program Trace(Op op, const Sample& sample, const std::vector<Sharding>& placements, int axes, bool backward) {
   TraceBuilder trace;
@@ -313,22 +307,10 @@ class MeshSweep {
     } catch (const Error& e) {
       if (MustRefuse(placements, node))
         result_.refused++;
-      else if (options_.backward && BackwardIsComposed(node) && ForwardPartitions(placements))
-        result_.composed++;
       else
         Fail(placements, e.what());
     }
     if (batch_.size() >= 1000) Flush();
-  }
-
-  bool ForwardPartitions(const std::vector<Sharding>& placements) const {
-    try {
-      Partition(Trace(op_, sample_, placements, mesh_.num_axes(), false).graph,
-                {.mesh = mesh_, .ops = options_.ops, .kernels = &test::KernelsOf(DeviceKind::kCpu)});
-      return true;
-    } catch (const Error&) {
-      return false;
-    }
   }
 
   // Runs the batch while the next one is prepared.
@@ -405,7 +387,6 @@ void Result::Add(const Result& other) {
   cases += other.cases;
   runs += other.runs;
   refused += other.refused;
-  composed += other.composed;
   unplaced += other.unplaced;
   thinned |= other.thinned;
   fallback |= other.fallback;

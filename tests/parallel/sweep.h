@@ -25,7 +25,6 @@ struct Result {
   int64_t refused = 0;   // placements that the rules must refuse: two different shards on one axis
   int64_t unplaced = 0;  // samples x meshes whose share ran only Replicate; always 0
   // Gaps. tests/known_gaps.txt gives the reasons.
-  int64_t composed = 0;   // placements whose backward goes through a composition that refuses it
   bool thinned = false;   // there were too many placements, so some combinations did not run
   bool fallback = false;  // the CPU has no kernel for the op, so its composition ran
   std::vector<std::string> failures;

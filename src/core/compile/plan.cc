@@ -5,79 +5,12 @@
 #include <map>
 
 #include "absl/container/flat_hash_map.h"
+#include "weft/core/compile/arena.h"
 #include "weft/core/compile/joined_calls.h"
 #include "weft/core/ir/collective_row.h"
 
 namespace weft {
 namespace {
-
-constexpr size_t kAlign = 64;
-
-// Best fit over a list of free ranges, in program order.
-class Arena {
- public:
-  size_t Allocate(size_t bytes) {
-    bytes = Round(bytes);
-    auto best = by_size_.lower_bound(bytes);
-    if (best == by_size_.end()) return Grow(bytes);
-    auto [size, offset] = *best;
-    by_size_.erase(best);
-    by_offset_.erase(offset);
-    if (size > bytes) Insert(offset + bytes, size - bytes);
-    return offset;
-  }
-  void Free(size_t offset, size_t bytes) {
-    bytes = Round(bytes);
-    auto next = by_offset_.lower_bound(offset);
-    if (next != by_offset_.end() && offset + bytes == next->first) {
-      bytes += next->second;
-      Remove(next++);
-    }
-    if (next != by_offset_.begin()) {
-      auto previous = std::prev(next);
-      if (previous->first + previous->second == offset) {
-        offset = previous->first;
-        bytes += previous->second;
-        Remove(previous);
-      }
-    }
-    Insert(offset, bytes);
-  }
-  size_t bytes() const { return end_; }
-
- private:
-  using Offsets = std::map<size_t, size_t>;
-  static size_t Round(size_t bytes) { return std::max(kAlign, (bytes + kAlign - 1) / kAlign * kAlign); }
-  // If the last free range ends at the end of the arena, extends that range.
-  size_t Grow(size_t bytes) {
-    size_t offset = end_;
-    if (!by_offset_.empty()) {
-      auto last = std::prev(by_offset_.end());
-      if (last->first + last->second == end_) {
-        offset = last->first;
-        Remove(last);
-      }
-    }
-    end_ = offset + bytes;
-    return offset;
-  }
-  void Insert(size_t offset, size_t bytes) {
-    by_offset_[offset] = bytes;
-    by_size_.emplace(bytes, offset);
-  }
-  void Remove(Offsets::iterator it) {
-    auto range = by_size_.equal_range(it->second);
-    for (auto s = range.first; s != range.second; ++s)
-      if (s->second == it->first) {
-        by_size_.erase(s);
-        break;
-      }
-    by_offset_.erase(it);
-  }
-  Offsets by_offset_;
-  std::multimap<size_t, size_t> by_size_;
-  size_t end_ = 0;
-};
 
 class Planner {
  public:
@@ -91,6 +24,7 @@ class Planner {
     PlaceWritesInPlace();
     for (size_t i = 0; i < graph_.nodes.size(); i++) PlanNode(int(i));
     Finish();
+    PlaceBlocks();
     return std::move(plan_);
   }
 
@@ -264,13 +198,13 @@ class Planner {
     if (begins) bucket_++;
     std::erase_if(lent_, [&](const Lent& lent) {
       bool over = lent.first_reader <= i || lent.bucket + 2 <= bucket_;
-      if (over) arena_.Free(lent.offset, lent.bytes);
+      if (over) blocks_.Release(lent.block);
       return over;
     });
   }
-  void Release(size_t offset, size_t bytes, const Node* lender) {
-    if (!lender) return arena_.Free(offset, bytes);
-    lent_.push_back({offset, bytes, bucket_, values_[size_t(first_.at(lender))].first_use});
+  void Release(size_t block, const Node* lender) {
+    if (!lender) return blocks_.Release(block);
+    lent_.push_back({block, bucket_, values_[size_t(first_.at(lender))].first_use});
   }
 
   void PlanWorkspace(Step& step) {
@@ -284,24 +218,37 @@ class Planner {
     if (!step.workspace_bytes) return;
     workspaces_ += step.workspace_bytes;
     step.workspace_offset = Allocate(step.workspace_bytes);
-    held_.push_back({step.workspace_offset, step.workspace_bytes, lender_});
+    held_.push_back({step.workspace_offset, lender_});
     if (!MayJoin(row, step)) ReleaseHeld();  // else the following steps may run at the same time
   }
 
   void ReleaseHeld() {
-    for (const auto& [offset, bytes, lender] : held_) Release(offset, bytes, lender);
+    for (const auto& [block, lender] : held_) Release(block, lender);
     held_.clear();
     workspaces_ = 0;
   }
 
+  // Returns the number of a block. It stands for the offset until PlaceBlocks.
   size_t Allocate(size_t bytes) {
-    size_t offset = arena_.Allocate(bytes);
-    if (arena_.bytes() > plan_.arena_bytes) {
-      plan_.arena_bytes = arena_.bytes();
-      plan_.fullest = plan_.steps.size();
-      plan_.workspace_bytes = workspaces_;
+    requests_.push_back({plan_.steps.size(), workspaces_});
+    return blocks_.Request(bytes);
+  }
+  void PlaceBlocks() {
+    ArenaBlocks::Layout layout = blocks_.Place();
+    auto place = [&](PlannedView& v) {
+      if (v.place.kind == Place::kArena) v.place.offset = layout.offsets[v.place.offset];
+    };
+    for (Step& step : plan_.steps) {
+      for (PlannedView& v : step.in) place(v);
+      for (PlannedView& v : step.out) place(v);
+      if (step.workspace_bytes) step.workspace_offset = layout.offsets[step.workspace_offset];
     }
-    return offset;
+    for (auto& [name, output] : plan_.outputs) place(output);
+    for (Copy& copy : plan_.copies) place(copy.from), place(copy.to);
+    plan_.arena_bytes = layout.bytes;
+    if (requests_.empty()) return;
+    plan_.fullest = requests_[layout.last_to_grow].step;
+    plan_.workspace_bytes = requests_[layout.last_to_grow].workspaces;
   }
 
   void FreeInputs(const Node& node, int i) {
@@ -311,7 +258,7 @@ class Planner {
     Value& value = values_[size_t(root)];
     if (value.place.kind != Place::kArena || value.last_use > i || freed_[root]) return;
     freed_[root] = true;
-    Release(value.place.offset, BytesOf(InfoOf(value, root - first_.at(value.node))), lender_);
+    Release(value.place.offset, lender_);
   }
 
   // An output may be the old value of an entry that the program writes. Then it is copied out before the stores.
@@ -351,18 +298,22 @@ class Planner {
   const Graph& graph_;
   const Runtime& runtime_;
   Plan plan_;
-  Arena arena_;
+  ArenaBlocks blocks_;
+  struct Requested {
+    size_t step, workspaces;
+  };
+  std::vector<Requested> requests_;  // per block
   std::vector<Value> values_;
   absl::flat_hash_map<const Node*, int> first_;
   absl::flat_hash_map<const Node*, bool> strided_;
   absl::flat_hash_map<int, bool> freed_;
   struct Held {
-    size_t offset, bytes;
+    size_t block;
     const Node* lender;
   };
   std::vector<Held> held_;  // workspaces of the latest steps that share one op
   struct Lent {
-    size_t offset, bytes;
+    size_t block;
     int bucket, first_reader;
   };
   std::vector<Lent> lent_;

@@ -5,8 +5,10 @@
 #include <cmath>
 #include <optional>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "weft/core/base/hash.h"
+#include "weft/core/compile/runtime.h"
 #include "weft/core/ir/collective_row.h"
 #include "weft/core/ir/verify.h"
 
@@ -66,15 +68,27 @@ std::optional<double> Folded(const Node& node, double x) {
   return double(node.op == Op::kScale ? float(value) * float(k) : float(value) + float(k));
 }
 
+// Whether it is better to compute a value again than to keep it while nothing reads it: it takes more memory than what
+// it is computed from, or is a copy. Small values do not matter, and most are constants.
+bool IsBetterRepeated(const Node& node) {
+  constexpr size_t kSmall = size_t(64) << 10;  // bytes
+  if (IsShapeOnly(node)) return false;
+  size_t in = 0, out = 0;
+  for (const Var& x : node.inputs) in += BytesOf(x.node().outputs[size_t(x.index())]);
+  for (const ValueInfo& y : node.outputs) out += BytesOf(y);
+  return out > kSmall && (out > in || node.op == Op::kSlice);
+}
+
 class Simplifier {
  public:
   explicit Simplifier(const LocalProgram& program) : program_(program) {
     for (auto* list : {&program.graph.outputs, &program.graph.writes})
       for (const NamedValue& named : *list) named_.insert(&named.value.node());
+    FindLastUses();
   }
 
   LocalProgram Run() {
-    for (const auto& node : program_.graph.nodes) Visit(node);
+    for (size_t i = 0; i < program_.graph.nodes.size(); i++) Visit(program_.graph.nodes[i], int(i));
     Graph simple = std::move(result_);
     for (auto [from, to] :
          {std::pair{&program_.graph.outputs, &simple.outputs}, {&program_.graph.writes, &simple.writes}})
@@ -91,7 +105,17 @@ class Simplifier {
     for (size_t i = 0; i < node.outputs.size(); i++) now_[{&node, int(i)}] = Var(by, int(i));
   }
 
-  void Visit(const std::shared_ptr<Node>& node) {
+  // Finds the position of each node's last reader. A view is read as long as its own readers read it.
+  void FindLastUses() {
+    const auto& nodes = program_.graph.nodes;
+    for (int i = int(nodes.size()) - 1; i >= 0; i--) {
+      const Node& reader = *nodes[size_t(i)];
+      int until = IsAlias(reader) ? std::max(last_use_[&reader], i) : i;
+      for (const Var& in : reader.inputs) last_use_[&in.node()] = std::max(last_use_[&in.node()], until);
+    }
+  }
+
+  void Visit(const std::shared_ptr<Node>& node, int position) {
     std::shared_ptr<Node> now = Folding(WithNewInputs(node));
     bool read_by_name = named_.contains(node.get());  // it has storage of its own
     if (!read_by_name && IsIdentity(*now)) {
@@ -99,9 +123,11 @@ class Simplifier {
       return;
     }
     if (!read_by_name && now->op != Op::kLeaf && !IsCollective(now->op)) {
-      auto [it, is_new] = seen_.insert(now.get());
-      if (!is_new) return Replace(*node, kept_.at(*it));
-      kept_[now.get()] = now;
+      Kept& kept = kept_[now.get()];
+      bool is_read = kept.last_use >= position || !IsBetterRepeated(*now);
+      kept.last_use = std::max(kept.last_use, last_use_[node.get()]);
+      if (kept.node && is_read) return Replace(*node, kept.node);
+      kept.node = now;
     }
     if (now != node) Replace(*node, now);
     result_.nodes.push_back(std::move(now));
@@ -131,8 +157,12 @@ class Simplifier {
   const LocalProgram& program_;
   absl::flat_hash_set<const Node*> named_;  // outputs and writes
   absl::flat_hash_map<Key, Var> now_;
-  absl::flat_hash_set<const Node*, SameWork, SameWork> seen_;
-  absl::flat_hash_map<const Node*, std::shared_ptr<Node>> kept_;
+  struct Kept {
+    std::shared_ptr<Node> node;
+    int last_use = 0;  // of all nodes that it stands for, as a position in program_
+  };
+  absl::flat_hash_map<const Node*, Kept, SameWork, SameWork> kept_;
+  absl::flat_hash_map<const Node*, int> last_use_;
   Graph result_;
 };
 

@@ -27,7 +27,8 @@ void InferReshard(Node& node) {
   if (node.inputs.size() == 2 && node.inputs[0].shape() != node.inputs[1].shape())
     FailAt(node, fmt::format("cannot take the placement of a value of another shape: {} and {}",
                              ToString(node.inputs[0].shape()), ToString(node.inputs[1].shape())));
-  if (node.inputs.size() == 1) CheckShardDims(node, node.inputs[0].shape(), node.attrs.Target("target"));
+  bool has_target = node.inputs.size() == 1 && node.attrs.IntOr("dim", -1) < 0;
+  if (has_target) CheckShardDims(node, node.inputs[0].shape(), node.attrs.Target("target"));
   CheckWire(node);
   AddOutput(node, node.inputs[0].dtype(), node.inputs[0].shape());
 }

@@ -127,7 +127,7 @@ class Backward {
   }
 
   // Uses the op's own rule if there is one and it covers these cotangents, and the op's composition otherwise.
-  void Derive(const NodePtr& node, const std::vector<Var>& dy, std::vector<Var>& dx) const {
+  void Derive(const NodePtr& node, const std::vector<Var>& dy, std::vector<Var>& dx) {
     const OpRecord& record = Record(node->op);
     bool only_first =
         dy[0].defined() && std::none_of(dy.begin() + 1, dy.end(), [](const Var& d) { return d.defined(); });
@@ -137,8 +137,27 @@ class Backward {
       return;
     }
     if (!record.fallback) FailAt(*node, "has neither a derivative nor a composition to differentiate");
-    if (record.blocks && NumRows(*node) > record.blocks->rows) return DeriveByBlocks(node, dy, dx);
-    DeriveComposition(*node, dy, dx);
+    Node same = WithoutBlockedShards(*node);
+    if (record.blocks && NumRows(*node) > record.blocks->rows)
+      DeriveByBlocks(*node, same, dy, dx);
+    else
+      DeriveComposition(same, dy, dx);
+    for (size_t i = 0; i < dx.size(); i++)
+      if (dx[i].defined() && !(same.inputs[i] == node->inputs[i])) dx[i] = ReshardLike(dx[i], node->inputs[i]);
+  }
+
+  // Returns the node with other operands: the dims that no axis may shard are whole. The composition's ops would shard
+  // them, and might meet two of them on one axis.
+  static Node WithoutBlockedShards(const Node& node) {
+    Dims dims = Record(node.op).dims(node);
+    Node same;
+    same.op = node.op, same.attrs = node.attrs, same.inputs = node.inputs, same.outputs = node.outputs;
+    same.phase = node.phase, same.scope = node.scope, same.loc = node.loc;
+    for (size_t i = 0; i < dims.in.size(); i++)
+      for (size_t d = 0; d < dims.in[i].size(); d++)
+        if (dims.blocked.find(dims.in[i][d]) != std::string::npos)
+          same.inputs[i] = EmitOne(Op::kReshard, {{"dim", int64_t(d)}}, {same.inputs[i]}, node.loc);
+    return same;
   }
 
   void DeriveComposition(const Node& node, const std::vector<Var>& dy, std::vector<Var>& dx) const {
@@ -158,39 +177,71 @@ class Backward {
     Dims dims = Record(node.op).dims(node);
     return node.inputs[0].dim(int(dims.in[0].find(Record(node.op).blocks->label)));
   }
-  // Differentiates the composition for one block of rows after the other. The intermediate values of a block are
-  // needed no longer than the block.
-  void DeriveByBlocks(const NodePtr& node, const std::vector<Var>& dy, std::vector<Var>& dx) const {
-    const BlockRule& rule = *Record(node->op).blocks;
-    Dims dims = Record(node->op).dims(*node);
-    int64_t rows = NumRows(*node);
-    std::vector<std::vector<Var>> pieces(dx.size());
-    for (int64_t first = 0; first < rows; first += rule.rows) {
-      auto part = [&](const Var& x, const std::string& labels) {
-        size_t d = labels.find(rule.label);
-        if (!x.defined() || d == std::string::npos) return x;
-        return Slice(x, int(d), first, std::min(rule.rows, rows - first), node->loc);
-      };
-      Node block;
-      block.op = node->op, block.loc = node->loc, block.scope = node->scope, block.phase = node->phase;
-      block.attrs = rule.attrs(*node, first);
-      for (size_t i = 0; i < dx.size(); i++) block.inputs.push_back(part(node->inputs[i], dims.in[i]));
-      Record(node->op).infer(block);
-      std::vector<Var> dy_part, dx_part(dx.size());
-      for (size_t i = 0; i < dy.size(); i++) dy_part.push_back(part(dy[i], dims.out[i]));
-      DeriveComposition(block, dy_part, dx_part);
-      for (size_t i = 0; i < dx.size(); i++) {
-        if (!dx_part[i].defined()) continue;
-        bool whole = dims.in[i].find(rule.label) == std::string::npos;
-        if (whole && !pieces[i].empty())
-          pieces[i][0] = pieces[i][0] + dx_part[i];
-        else
-          pieces[i].push_back(dx_part[i]);
-      }
+
+  // A block of rows of an op that has a BlockRule.
+  struct Block {
+    char label;
+    int64_t first, rows;
+    Loc loc;
+
+    bool Cuts(const std::string& labels) const { return labels.find(label) != std::string::npos; }
+    Var Of(const Var& x, const std::string& labels) const {
+      if (!x.defined() || !Cuts(labels)) return x;
+      return Slice(x, int(labels.find(label)), first, rows, loc);
     }
-    for (size_t i = 0; i < dx.size(); i++)
-      if (size_t d = dims.in[i].find(rule.label); !pieces[i].empty())
-        dx[i] = d == std::string::npos ? pieces[i][0] : Concat(pieces[i], int(d), node->loc);
+    // Returns `whole` with this block's rows replaced. It is updated in place if nothing else reads it.
+    Var Into(const Var& whole, const Var& part, const std::string& labels) const {
+      return DynamicUpdate(whole, part, Full(first, DType::kI64, {}), int(labels.find(label)), loc);
+    }
+  };
+
+  // Differentiates the composition for one block of rows after the other. The intermediate values of a block are
+  // needed no longer than the block. `same` is the node with the operands that the composition gets.
+  void DeriveByBlocks(const Node& node, const Node& same, const std::vector<Var>& dy, std::vector<Var>& dx) {
+    const BlockRule& rule = *Record(node.op).blocks;
+    Dims dims = Record(node.op).dims(node);
+    int64_t rows = NumRows(node);
+    std::vector<Sum> sums(dx.size());
+    for (int64_t first = 0; first < rows; first += rule.rows) {
+      Block block{rule.label, first, std::min(rule.rows, rows - first), node.loc};
+      Node part;
+      part.op = node.op, part.loc = node.loc, part.scope = node.scope, part.phase = node.phase;
+      part.attrs = rule.attrs(node, first);
+      for (size_t i = 0; i < dx.size(); i++) part.inputs.push_back(block.Of(same.inputs[i], dims.in[i]));
+      Record(node.op).infer(part);
+      std::vector<Var> dy_part, dx_part(dx.size());
+      for (size_t i = 0; i < dy.size(); i++) dy_part.push_back(block.Of(dy[i], dims.out[i]));
+      DeriveComposition(part, dy_part, dx_part);
+      for (size_t i = 0; i < dx.size(); i++)
+        if (dx_part[i].defined() && reached_.contains(&node.inputs[i].node()))
+          AddBlock(block, node.inputs[i], dims.in[i], dx_part[i], sums[i]);
+    }
+    for (size_t i = 0; i < dx.size(); i++) dx[i] = sums[i].value;
+  }
+
+  // The sum of the blocks' gradients of an operand, and of the gradient of its other uses if that is among them.
+  struct Sum {
+    Var value;
+    bool has_others = false;
+  };
+  // Adds a block's gradient. If the operand has rows, they are written to one tensor, because pieces to be joined later
+  // would take as much memory again. It is the gradient that has arrived from the operand's other uses, if there is one
+  // of the same type.
+  void AddBlock(const Block& block, const Var& operand, const std::string& labels, const Var& part, Sum& sum) {
+    if (!block.Cuts(labels)) {
+      sum.value = sum.value.defined() ? sum.value + part : part;
+      return;
+    }
+    if (!sum.value.defined()) {
+      Var& others = Cotangent(operand);
+      sum.has_others = others.defined() && others.dtype() == part.dtype();
+      if (sum.has_others)
+        std::swap(sum.value, others);
+      else
+        sum.value = ReshardLike(Full(0, part.dtype(), operand.shape()), operand);
+    }
+    Var rows = sum.has_others ? block.Of(sum.value, labels) + part : part;
+    sum.value = block.Into(sum.value, rows, labels);
   }
 
   std::span<const Var> wrt_;

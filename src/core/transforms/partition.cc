@@ -226,14 +226,24 @@ void Partitioner::Process(const std::shared_ptr<Node>& node) {
   }
 }
 
+namespace {
+// Returns the placement without shards of `dim`.
+Sharding WithoutShards(Sharding placement, int dim) {
+  for (int axis : placement.DimAxes(dim)) placement.Set(axis, Replicate());
+  return placement;
+}
+}  // namespace
+
 void Partitioner::ProcessReshard(const std::shared_ptr<Node>& node) {
   const Var& x = node->inputs[0];
   bool like = node->inputs.size() == 2;
   bool free = like && At(node->inputs[1]).lazy;  // a generator has no fixed placement to be like
+  int dim = int(node->attrs.IntOr("dim", -1));
   Sharding have = At(x).sharding;
-  Sharding target = free   ? have
-                    : like ? Dual(At(node->inputs[1]).sharding)
-                           : Resolve(node->attrs.Target("target"), have);
+  Sharding target = free       ? have
+                    : like     ? Dual(At(node->inputs[1]).sharding)
+                    : dim >= 0 ? WithoutShards(have, dim)
+                               : Resolve(node->attrs.Target("target"), have);
   Placed& placed = At(Var(node, 0));
   placed.sharding = target;
   placed.lazy = At(x).lazy;

@@ -1,0 +1,166 @@
+#include "weft/core/compile/arena.h"
+
+#include <algorithm>
+#include <map>
+
+namespace weft {
+namespace {
+
+constexpr size_t kAlign = 64;
+
+size_t Round(size_t bytes) { return std::max(kAlign, (bytes + kAlign - 1) / kAlign * kAlign); }
+
+// Best fit over a list of free ranges, in program order. Sizes are multiples of kAlign.
+class Arena {
+ public:
+  size_t Allocate(size_t bytes) {
+    auto best = by_size_.lower_bound(bytes);
+    if (best == by_size_.end()) return Grow(bytes);
+    auto [size, offset] = *best;
+    by_size_.erase(best);
+    by_offset_.erase(offset);
+    if (size > bytes) Insert(offset + bytes, size - bytes);
+    return offset;
+  }
+  void Free(size_t offset, size_t bytes) {
+    auto next = by_offset_.lower_bound(offset);
+    if (next != by_offset_.end() && offset + bytes == next->first) {
+      bytes += next->second;
+      Remove(next++);
+    }
+    if (next != by_offset_.begin()) {
+      auto previous = std::prev(next);
+      if (previous->first + previous->second == offset) {
+        offset = previous->first;
+        bytes += previous->second;
+        Remove(previous);
+      }
+    }
+    Insert(offset, bytes);
+  }
+  size_t bytes() const { return end_; }
+
+ private:
+  using Offsets = std::map<size_t, size_t>;
+  // If the last free range ends at the end of the arena, extends that range.
+  size_t Grow(size_t bytes) {
+    size_t offset = end_;
+    if (!by_offset_.empty()) {
+      auto last = std::prev(by_offset_.end());
+      if (last->first + last->second == end_) {
+        offset = last->first;
+        Remove(last);
+      }
+    }
+    end_ = offset + bytes;
+    return offset;
+  }
+  void Insert(size_t offset, size_t bytes) {
+    by_offset_[offset] = bytes;
+    by_size_.emplace(bytes, offset);
+  }
+  void Remove(Offsets::iterator it) {
+    auto range = by_size_.equal_range(it->second);
+    for (auto s = range.first; s != range.second; ++s)
+      if (s->second == it->first) {
+        by_size_.erase(s);
+        break;
+      }
+    by_offset_.erase(it);
+  }
+  Offsets by_offset_;
+  std::multimap<size_t, size_t> by_size_;
+  size_t end_ = 0;
+};
+
+}  // namespace
+
+size_t ArenaBlocks::Request(size_t bytes) {
+  events_.push_back({sizes_.size(), true});
+  sizes_.push_back(Round(bytes));
+  return sizes_.size() - 1;
+}
+void ArenaBlocks::Release(size_t block) { events_.push_back({block, false}); }
+
+// Returns the most bytes that are in use at a time. No layout needs less.
+size_t ArenaBlocks::MostInUse() const {
+  size_t now = 0, most = 0;
+  for (const Event& event : events_) {
+    now += event.is_request ? sizes_[event.block] : -sizes_[event.block];
+    most = std::max(most, now);
+  }
+  return most;
+}
+
+// Places each block when it is requested.
+ArenaBlocks::Layout ArenaBlocks::PlaceByBestFit() const {
+  Arena arena;
+  Layout layout{std::vector<size_t>(sizes_.size())};
+  for (const auto& [block, is_request] : events_) {
+    if (!is_request) {
+      arena.Free(layout.offsets[block], sizes_[block]);
+      continue;
+    }
+    layout.offsets[block] = arena.Allocate(sizes_[block]);
+    if (arena.bytes() > layout.bytes) layout.bytes = arena.bytes(), layout.last_to_grow = block;
+  }
+  return layout;
+}
+
+std::vector<ArenaBlocks::Use> ArenaBlocks::Uses() const {
+  std::vector<Use> uses(sizes_.size());
+  for (size_t i = 0; i < events_.size(); i++) {
+    auto [block, is_request] = events_[i];
+    if (is_request)
+      uses[block] = {i, events_.size(), 0, sizes_[block], block};
+    else
+      uses[block].end = i;
+  }
+  return uses;
+}
+
+// Places each block at the first gap among the blocks in use at the same time that come before it in `uses`.
+ArenaBlocks::Layout ArenaBlocks::PlaceInOrder(const std::vector<Use>& uses) {
+  std::vector<Use> placed;  // by offset
+  Layout layout{std::vector<size_t>(uses.size())};
+  for (Use use : uses) {
+    for (const Use& other : placed) {
+      if (other.begin >= use.end || use.begin >= other.end) continue;
+      if (use.offset + use.bytes <= other.offset) break;
+      use.offset = std::max(use.offset, other.offset + other.bytes);
+    }
+    auto after = std::upper_bound(placed.begin(), placed.end(), use.offset,
+                                  [](size_t offset, const Use& other) { return offset < other.offset; });
+    placed.insert(after, use);
+    layout.offsets[use.block] = use.offset;
+    size_t end = use.offset + use.bytes;
+    if (end > layout.bytes) layout.bytes = end, layout.last_to_grow = use.block;
+  }
+  return layout;
+}
+
+// Best fit leaves gaps if a small block that is in use for long lies in the middle of a range that a large one could
+// have taken. Then other orders are tried, in which no gaps are left as a rule: the first blocks first, the largest, or
+// those that are longest in use. They take time that is quadratic in the number of blocks.
+ArenaBlocks::Layout ArenaBlocks::Place() const {
+  constexpr size_t kMostBlocks = 32768;
+  Layout best = PlaceByBestFit();
+  size_t most = MostInUse();
+  auto has_gaps = [&] { return best.bytes > most + most / 128; };
+  if (!has_gaps() || sizes_.size() > kMostBlocks) return best;
+  std::vector<Use> uses = Uses();
+  auto take = [&](Layout other) {
+    if (other.bytes < best.bytes) best = std::move(other);
+  };
+  take(PlaceInOrder(uses));
+  auto sort = [&](auto&& key) {
+    std::stable_sort(uses.begin(), uses.end(), [&](const Use& a, const Use& b) { return key(a) > key(b); });
+  };
+  sort([](const Use& use) { return use.bytes; });
+  if (has_gaps()) take(PlaceInOrder(uses));
+  sort([](const Use& use) { return use.end - use.begin; });
+  if (has_gaps()) take(PlaceInOrder(uses));
+  return best;
+}
+
+}  // namespace weft
