@@ -196,6 +196,23 @@ Tokens GreedyTarget(LoadedModel& model, Tokens text) {
   return made;
 }
 
+// A line is a source: its text is the one of a prompt, whatever was written before.
+void ExpectLinesAreSources(const Opened& o, LoadedModel& model, const std::vector<GenerateOptions>& each,
+                           const std::vector<Tokens>& want, const std::vector<TextWriter*>& all) {
+  GenerateOptions talk = each[0];
+  talk.prompt = "";
+  TextWriter writer(model, o.tokenizer, *PromptTokens(talk, o.tokenizer, kContext), talk);
+  EXPECT_EQ(*writer.Write([](std::string_view) {}), 0) << "there is no source yet";
+  for (size_t i : {1, 0}) {
+    EXPECT_TRUE(writer.AddLine(each[i].prompt).ok());
+    EXPECT_EQ(*writer.Write([](std::string_view) {}), int64_t(want[i].size()));
+    EXPECT_EQ(writer.tokens(), all[i]->tokens());
+  }
+  EXPECT_EQ(writer.AddLine(std::string(kSource, 'a')).message(),
+            fmt::format("expected a source of at most {} tokens, got {}", kSource - 1, kSource));
+  EXPECT_EQ(writer.tokens(), all[0]->tokens()) << "a line that is refused changes nothing";
+}
+
 TEST_F(SourceCache, TextsEndAtTheirEnd) {
   TrainTo("marian", {"train.steps=60", "optimizer.lr=1e-2"});
   for (auto mesh : kMeshes)
@@ -232,20 +249,7 @@ TEST_F(SourceCache, TextsEndAtTheirEnd) {
         if (made.back() == kEnd) made.pop_back();
         EXPECT_EQ(shown[i], o.tokenizer.Decode(made));
       }
-      // A line is a source: its text is the one of a prompt, whatever was written before.
-      GenerateOptions talk = each[0];
-      talk.prompt = "";
-      auto own = Made(o, true);
-      TextWriter writer(*own, o.tokenizer, *PromptTokens(talk, o.tokenizer, kContext), talk);
-      EXPECT_EQ(*writer.Write([](std::string_view) {}), 0) << "there is no source yet";
-      for (size_t i : {1, 0}) {
-        EXPECT_TRUE(writer.AddLine(each[i].prompt).ok());
-        EXPECT_EQ(*writer.Write([](std::string_view) {}), int64_t(want[i].size()));
-        EXPECT_EQ(writer.tokens(), all[i]->tokens());
-      }
-      EXPECT_EQ(writer.AddLine(std::string(kSource, 'a')).message(),
-                fmt::format("expected a source of at most {} tokens, got {}", kSource - 1, kSource));
-      EXPECT_EQ(writer.tokens(), all[0]->tokens()) << "a line that is refused changes nothing";
+      ExpectLinesAreSources(o, *Made(o, true), each, want, all);
     });
 }
 

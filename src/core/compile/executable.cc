@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <map>
 
-#include "weft/core/compile/joined_calls.h"
 #include "weft/core/ir/collective_row.h"
 
 namespace weft {

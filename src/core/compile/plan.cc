@@ -6,7 +6,6 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "weft/core/compile/arena.h"
-#include "weft/core/compile/joined_calls.h"
 #include "weft/core/ir/collective_row.h"
 
 namespace weft {
@@ -325,5 +324,10 @@ class Planner {
 }  // namespace
 
 Plan MakePlan(const LocalProgram& program, const Runtime& runtime) { return Planner(program, runtime).Run(); }
+
+bool MayJoin(const KernelRow& row, const Step& step) {
+  bool product = step.node->op == Op::kEinsum || step.node->op == Op::kLinear;
+  return row.run_many && (!product || step.workspace_bytes == 0);
+}
 
 }  // namespace weft

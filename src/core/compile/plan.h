@@ -45,4 +45,9 @@ struct Plan {
 
 Plan MakePlan(const LocalProgram& program, const Runtime& runtime);
 
+// Returns whether steps such as this may run in one call of KernelRow::run_many. A large product runs by itself: its
+// library computes one at a time, and products share a large workspace in turn. Products without a workspace are small,
+// so that a launch takes a large part of their time.
+bool MayJoin(const KernelRow& row, const Step& step);
+
 }  // namespace weft
