@@ -403,6 +403,16 @@ TEST(Masked, TheMaskOfTokensWithoutATokenizerIsTheLastOfTheVocabulary) {
   EXPECT_EQ(MaskOf(TrainBatch(synthetic, 0, 0, 12)), 299);
 }
 
+// The last two kinds of model.vocab are the end and the padding of texts, so configs/marian-tiny.yaml fits.
+TEST(Pairs, SyntheticOnesFitTheVocabulary) {
+  TempFolder folder;
+  std::string text = folder.Write("train.txt", Letters(100));
+  for (int vocab : {258, 300}) {
+    std::vector<std::string> words{"model.family=marian", fmt::format("model.vocab={}", vocab), "data.synthetic=true"};
+    EXPECT_EQ(MakeDataset(text, words).tokenizer_vocab(), vocab);
+  }
+}
+
 // Every target is the token that stood there, and all other tokens are the text's, however the windows are split.
 TEST(Masked, EvaluationMasksTheSameTokensInEverySplit) {
   TempFolder folder;
