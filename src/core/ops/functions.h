@@ -31,7 +31,7 @@ Var Triu(Var x, int64_t diagonal = 0, Loc loc = Loc::current());
 // Where is Select. MaskedFill returns `value` where the mask is true, and x elsewhere. Operands are broadcast.
 Var Where(Var condition, Var a, Var b, Loc loc = Loc::current());
 Var MaskedFill(Var x, Var mask, double value, Loc loc = Loc::current());
-// min(max(x, low), high). The gradient passes where low < x < high, as in PyTorch 2.15. A bound may be absent.
+// min(max(x, low), high); throws Error without both, or if one is NaN. The gradient passes where low < x < high.
 Var Clamp(Var x, std::optional<double> low, std::optional<double> high, Loc loc = Loc::current());
 
 // Joins tensors of one shape along a new dim.
