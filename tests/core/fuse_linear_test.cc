@@ -1,5 +1,5 @@
-// A product takes its bias, an activation and a residual with it, in this order, and gives the same values. Operands
-// that the program only reads are marked.
+// A product takes its bias, an activation and a residual with it, in this order. Operands that the program only reads
+// are marked. fallback_test checks what the op computes.
 #include <gtest/gtest.h>
 
 #include "fmt/ranges.h"

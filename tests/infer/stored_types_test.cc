@@ -24,7 +24,8 @@ class StoredTypes : public InferTest {
     EXPECT_TRUE(loaded.ok()) << loaded;
     model.RefreshCopies(state, runtime);
     forward.Bind(state);
-    std::span<const double> logits = NextToken({state, options, forward}).Logits(text);
+    NextToken next({state, options, forward});
+    std::span<const double> logits = next.Logits(text);
     return {logits.begin(), logits.end()};
   }
 
@@ -44,7 +45,8 @@ class StoredTypes : public InferTest {
     EXPECT_GT(weights, 10);
     EXPECT_GT(norms, 3);
     std::vector<int32_t> text{'a', 'b', 'c'};
-    std::span<const double> logits = NextToken(model).Logits(text);
+    NextToken next(model);
+    std::span<const double> logits = next.Logits(text);
     EXPECT_EQ(std::vector<double>(logits.begin(), logits.end()), FromTrainingsTypes(o, step, text));
   }
 };
