@@ -114,8 +114,8 @@ class EncoderBench {
   }
   // The mean squared distance of real tokens' outputs from their targets, and the update.
   Var Step(Path path, std::span<const Var> in) {
-    Var real = Cast(Not(in[2]), DType::kF32);                                          // [B, T]
-    Var y = Cast(Outputs(path, in[0], in[2], in[3]) - in[1], DType::kF32);             // [B, T, C]
+    Var real = Cast(Not(in[2]), DType::kF32);                               // [B, T]
+    Var y = Cast(Outputs(path, in[0], in[2], in[3]) - in[1], DType::kF32);  // [B, T, C]
     Loss loss{SumAll(Square(y) * Broadcast(real, 2, sizes_.dim)), SumAll(real)};
     return state_.optimizer().Step(loss, Grad(loss, encoder_.Parameters())).first;
   }
@@ -124,11 +124,10 @@ class EncoderBench {
       if (pass == "step") return {{"loss", Step(path, in)}};
       return {{"y", Outputs(path, in[0], in[2], in[3])}};
     };
-    ProgramOptions options{
-        .name = "encoder",
-        .random = {.random_phase = pass == "step" ? RandomPhase::kTrain : RandomPhase::kEval},
-        .model = state_.model(),
-        .partition = {.mesh = job_.mesh.shape(), .kernels = &runtime_.kernels(), .natural = true}};
+    ProgramOptions options{.name = "encoder",
+                           .random = {.random_phase = pass == "step" ? RandomPhase::kTrain : RandomPhase::kEval},
+                           .model = state_.model(),
+                           .partition = {.mesh = job_.mesh.shape(), .kernels = &runtime_.kernels(), .natural = true}};
     for (const auto& [name, entry] : state_.entries()) options.partition.wanted[name] = entry.sharding;
     programs_.push_back(std::make_unique<Program>(body, options, infos_));
     return MakeFunction(*programs_.back(), state_, runtime_);
@@ -156,8 +155,9 @@ class EncoderBench {
     // Norms make values near 1, which a few roundings per layer have changed.
     double bound = dtype_ == DType::kF64 ? 1e-11 : dtype_ == DType::kF32 ? 1e-3 : 0.1;
     if (difference_ <= bound) return absl::OkStatus();
-    return absl::AbortedError(fmt::format(
-        "weft bench: expected outputs of both paths that differ by at most {} of the largest, got {}", bound, difference_));
+    return absl::AbortedError(
+        fmt::format("weft bench: expected outputs of both paths that differ by at most {} of the largest, got {}",
+                    bound, difference_));
   }
 
   void Print(Path path, const std::string& pass, CallTimes times, const CallTimes* plain) const {
@@ -165,7 +165,8 @@ class EncoderBench {
     const char* name = path == kPlain ? "plain" : "packed";
     BenchLine line{.kind = "encoder", .dtype = Name(dtype_), .unit = "tokens/s"};
     int64_t real = RealTokens();
-    line.name = fmt::format("{}x{} of {} real, {} layers of {} {} {}", s.batch, s.seq, real, s.layers, s.dim, name, pass);
+    line.name =
+        fmt::format("{}x{} of {} real, {} layers of {} {} {}", s.batch, s.seq, real, s.layers, s.dim, name, pass);
     line.labels = {{"path", name}, {"pass", pass}};
     line.sizes = {{"batch", s.batch}, {"seq", s.seq}, {"layers", s.layers}, {"heads", s.heads},
                   {"dim", s.dim},     {"ffn", s.ffn}, {"real", real},       {"slots", slots_}};
@@ -188,9 +189,9 @@ class EncoderBench {
   State state_;
   EagerScope eager_;
   int64_t slots_ = 0;
-  std::vector<ValueInfo> infos_;                     // x, targets, padding, places
-  std::vector<Tensor> arguments_;                    // this rank's chunks of them
-  std::vector<std::unique_ptr<Program>> programs_;   // functions refer to them
+  std::vector<ValueInfo> infos_;                    // x, targets, padding, places
+  std::vector<Tensor> arguments_;                   // this rank's chunks of them
+  std::vector<std::unique_ptr<Program>> programs_;  // functions refer to them
   double difference_ = 0;
 };
 
@@ -220,8 +221,7 @@ absl::StatusOr<std::vector<Sizes>> SizesOf(const BenchJob& job) {
   std::vector<Sizes> all;
   for (size_t i = 0; i < lists->front().size(); i++) {
     auto at = [&](size_t list) { return (*lists)[list][i]; };
-    all.push_back(
-        {.batch = at(0), .seq = at(1), .layers = at(2), .heads = at(3), .dim = at(4), .ffn = at(5)});
+    all.push_back({.batch = at(0), .seq = at(1), .layers = at(2), .heads = at(3), .dim = at(4), .ffn = at(5)});
     int64_t ranks = RanksWith(job.mesh.shape(), &MeshAxis::shards_batch);
     if (absl::Status status = Check(w, all.back(), ranks); !status.ok()) return status;
   }

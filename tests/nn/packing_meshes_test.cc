@@ -51,8 +51,8 @@ std::vector<double> Train(const Training& r) {
     RegisterCpuKernels(context.kernels(DeviceKind::kCpu));
     RegisterCollectives(context.kernels(DeviceKind::kCpu), DeviceKind::kCpu);
     DeviceMesh mesh(context, groups, {{"dp", "tp"}, {r.dp, r.tp}});
-    nn::TransformerEncoder encoder(nullptr, "encoder",
-                                   {.d_model = kWidth, .nhead = 2, .dim_feedforward = 12, .dropout = r.dropout}, 2, true);
+    nn::TransformerEncoder encoder(
+        nullptr, "encoder", {.d_model = kWidth, .nhead = 2, .dim_feedforward = 12, .dropout = r.dropout}, 2, true);
     State state = Init(encoder, AdamW(1e-2), mesh,
                        {.plan = TransformerPlan({2, 2, r.sequence_parallel}, mesh.shape()),
                         .precision = {DType::kF64, DType::kF64, DType::kF64},

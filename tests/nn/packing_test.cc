@@ -1,4 +1,5 @@
-// Packed rows: an encoder on them has the values and gradients that it has on the padded batch, and computes no padding.
+// Packed rows: an encoder on them has the values and gradients that it has on the padded batch, and computes no
+// padding.
 #include "weft/parallel/nn/layers/packing.h"
 
 #include <fmt/format.h>
@@ -28,8 +29,7 @@ const MeshShape kOne{{"x"}, {1}};
 // Lengths from 0 to `tokens`. With two sequences or more, one has length 0 and one is full.
 Lengths RandomLengths(int64_t batch, int64_t tokens, uint64_t seed) {
   Lengths lengths;
-  for (double v : test::Draw({batch}, seed).ToDoubles())
-    lengths.push_back(int64_t(std::abs(v) * 1e6) % (tokens + 1));
+  for (double v : test::Draw({batch}, seed).ToDoubles()) lengths.push_back(int64_t(std::abs(v) * 1e6) % (tokens + 1));
   if (batch > 1) lengths[seed % size_t(batch)] = 0, lengths[(seed + 1) % size_t(batch)] = tokens;
   return lengths;
 }
@@ -86,13 +86,16 @@ TEST(PackedPlaces, RefuseWhatDoesNotFit) {
   };
   EXPECT_EQ(error({3, 5}, 4, {}), "packing: expected lengths from 0 to 4 tokens, got 5 for sequence 1");
   EXPECT_EQ(error({3, -1}, 4, {}), "packing: expected lengths from 0 to 4 tokens, got -1 for sequence 1");
-  EXPECT_EQ(error({3, 4, 4}, 4, {.groups = 2}),
-            "packing: expected groups that divide the sequences of a batch, got 2 groups of 3 sequences of 4 tokens; add "
-            "sequences of length 0, or choose another number of groups");
+  EXPECT_EQ(
+      error({3, 4, 4}, 4, {.groups = 2}),
+      "packing: expected groups that divide the sequences of a batch, got 2 groups of 3 sequences of 4 tokens; add "
+      "sequences of length 0, or choose another number of groups");
   EXPECT_EQ(error({3, 4}, 4, {.slots = 6}),
             "packing: expected at least 7 slots, because a group has so many real tokens, got 6; take the largest "
             "PackedSlots of all ranks");
-  EXPECT_EQ(ErrorOf([] { nn::PackedPlaces(Tensor::Zeros(DType::kI32, {2, 3})); }),
+  EXPECT_EQ(ErrorOf([] {
+              nn::PackedPlaces(Tensor::Zeros(DType::kI32, {2, 3}));
+            }),
             "packing: expected padding of bool [B, T] on the host, got i32 [2, 3]");
 }
 
@@ -157,8 +160,8 @@ struct Setting {
 std::string Describe(const Setting& s, const MeshShape& mesh) {
   return fmt::format("{} x {} in {} groups, {}-norm, {}, bias {}, final norm {}, causal {}, sp {}, {}, seed {}, on {}",
                      s.batch, s.tokens, s.groups, s.layer.norm_first ? "pre" : "post",
-                     s.layer.activation == nn::Activation::kRelu ? "relu" : "gelu", s.layer.bias, s.final_norm, s.causal,
-                     s.sequence_parallel, Name(s.dtype), s.seed, ToString(mesh));
+                     s.layer.activation == nn::Activation::kRelu ? "relu" : "gelu", s.layer.bias, s.final_norm,
+                     s.causal, s.sequence_parallel, Name(s.dtype), s.seed, ToString(mesh));
 }
 
 // The encoder on the padded batch and on packed rows, in one program: outputs and gradients of a sum over real tokens
@@ -213,8 +216,8 @@ Encoders Trace(const Setting& s, const MeshShape& mesh, bool plain = true, bool 
 // Returns the largest difference relative to the largest value of each tensor, or 1.
 double Difference(const Setting& s, const MeshShape& mesh) {
   Encoders e = Trace(s, mesh);
-  Values got = mesh.num_ranks() == 1 ? test::RunOneRank(e.graph, mesh, e.leaves)
-                                     : test::RunRanks(e.graph, mesh, e.leaves);
+  Values got =
+      mesh.num_ranks() == 1 ? test::RunOneRank(e.graph, mesh, e.leaves) : test::RunRanks(e.graph, mesh, e.leaves);
   double largest = 0;
   size_t compared = 0;
   for (const auto& [name, plain] : got) {
@@ -370,13 +373,19 @@ TEST(PackingErrors, SayWhatDoesNotFit) {
     return message;
   };
   auto packing = [] { return nn::Packing(Leaf("places", DType::kI32, {2, 5}), 4, 3); };
-  EXPECT_THAT(error([] { nn::Packing(Leaf("places", DType::kI32, {3, 5}), 4, 3); }),
+  EXPECT_THAT(error([] {
+                nn::Packing(Leaf("places", DType::kI32, {3, 5}), 4, 3);
+              }),
               HasSubstr("expected places of i32 or i64 [G, N] with G that divides the 4 sequences of 3 tokens, got i32 "
                         "[3, 5]; PackedPlaces makes them"));
   EXPECT_THAT(error([] { nn::Packing(Leaf("places", DType::kF32, {2, 5}), 4, 3); }), HasSubstr("got f32 [2, 5]"));
-  EXPECT_THAT(error([&] { packing().Pack(Leaf("x", DType::kF32, {4, 5, 8})); }),
+  EXPECT_THAT(error([&] {
+                packing().Pack(Leaf("x", DType::kF32, {4, 5, 8}));
+              }),
               HasSubstr("expected a batch [4, 3, ...], got [4, 5, 8]"));
-  EXPECT_THAT(error([&] { packing().Unpack(Leaf("x", DType::kF32, {2, 6, 8})); }),
+  EXPECT_THAT(error([&] {
+                packing().Unpack(Leaf("x", DType::kF32, {2, 6, 8}));
+              }),
               HasSubstr("expected rows [2, 5, ...], got [2, 6, 8]"));
   EXPECT_THAT(error([&] {
                 nn::TransformerEncoder encoder(nullptr, "encoder", {.d_model = 8, .nhead = 2}, 1);

@@ -42,9 +42,9 @@ Groups RealTokens(int64_t batch, int64_t tokens, int64_t groups, IsReal&& is_rea
 
 void CheckLengths(std::span<const int64_t> lengths, int64_t tokens) {
   for (size_t b = 0; b < lengths.size(); b++)
-    WEFT_CHECK(lengths[b] >= 0 && lengths[b] <= tokens,
-               fmt::format("packing: expected lengths from 0 to {} tokens, got {} for sequence {}", tokens, lengths[b],
-                           b));
+    WEFT_CHECK(
+        lengths[b] >= 0 && lengths[b] <= tokens,
+        fmt::format("packing: expected lengths from 0 to {} tokens, got {} for sequence {}", tokens, lengths[b], b));
 }
 
 int64_t SlotsFor(int64_t most, int64_t all) {
@@ -96,8 +96,7 @@ int64_t PackedSlots(std::span<const int64_t> lengths, int64_t tokens, int64_t gr
 Tensor PackedPlaces(std::span<const int64_t> lengths, int64_t tokens, const PackingOptions& options) {
   CheckLengths(lengths, tokens);
   int64_t batch = int64_t(lengths.size());
-  Groups real = RealTokens(batch, tokens, options.groups,
-                           [&](int64_t b, int64_t t) { return t < lengths[size_t(b)]; });
+  Groups real = RealTokens(batch, tokens, options.groups, [&](int64_t b, int64_t t) { return t < lengths[size_t(b)]; });
   return PlacesOf(real, batch / options.groups * tokens, options.slots);
 }
 
@@ -108,8 +107,8 @@ Tensor PackedPlaces(const Tensor& padding, const PackingOptions& options) {
                          padding.defined() ? Name(padding.dtype()) + (" " + ToString(padding.shape())) : "nothing"));
   int64_t batch = padding.shape()[0], tokens = padding.shape()[1];
   const auto* ignored = padding.as<uint8_t>();
-  Groups real = RealTokens(batch, tokens, options.groups,
-                           [&](int64_t b, int64_t t) { return !ignored[b * tokens + t]; });
+  Groups real =
+      RealTokens(batch, tokens, options.groups, [&](int64_t b, int64_t t) { return !ignored[b * tokens + t]; });
   return PlacesOf(real, batch / options.groups * tokens, options.slots);
 }
 
@@ -120,10 +119,10 @@ Packing::Packing(Var places, int64_t batch, int64_t tokens, Loc loc) : batch_(ba
              fmt::format("Packing at {}: expected places of i32 or i64 [G, N] with G that divides the {} sequences of "
                          "{} tokens, got {} {}; PackedPlaces makes them",
                          ToString(loc), batch, tokens, Name(places.dtype()), ToString(places.shape())));
-  places_ = Cast({places, loc}, DType::kI64);             // [G, N]
+  places_ = Cast({places, loc}, DType::kI64);  // [G, N]
   Shape slots = places_.shape(), all{slots[0], batch / slots[0] * tokens};
   // An empty slot has the sequence floor(-1 / T) = -1.
-  segments_ = FloorDivide({places_, loc}, Full(double(tokens), DType::kI64, slots, loc));  // [G, N]
+  segments_ = FloorDivide({places_, loc}, Full(double(tokens), DType::kI64, slots, loc));                // [G, N]
   slots_ = Scatter(Full(-1, DType::kI64, all, loc), places_, Iota(1, DType::kI64, slots, loc), 1, loc);  // [G, B/G T]
 }
 
@@ -139,8 +138,9 @@ Var Packing::Unpack(Var rows, Loc loc) const {
   WEFT_CHECK(rows.rank() >= 2 && Shape(rows.shape().begin(), rows.shape().begin() + 2) == places_.shape(),
              fmt::format("Packing::Unpack at {}: expected rows [{}, {}, ...], got {}", ToString(loc), places_.dim(0),
                          places_.dim(1), ToString(rows.shape())));
-  Var tokens = GatherInvertible(rows, IdsFor(rows, slots_, loc), IdsFor(rows, places_, loc), 1, loc);  // [G, B/G T, ...]
-  return Merge(Split(tokens, 1, tokens_, loc), 0, loc);                  // [B, T, ...]
+  Var tokens =
+      GatherInvertible(rows, IdsFor(rows, slots_, loc), IdsFor(rows, places_, loc), 1, loc);  // [G, B/G T, ...]
+  return Merge(Split(tokens, 1, tokens_, loc), 0, loc);                                       // [B, T, ...]
 }
 
 Var Packing::Positions(Loc loc) const {

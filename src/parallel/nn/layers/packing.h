@@ -11,13 +11,13 @@
 // The B sequences are divided into G groups of B / G neighbors. A row holds the real tokens of one group, and empty
 // slots at its end. All shapes are known when a function is traced, so N is rounded up and few programs are needed.
 //
-// A row lies where the sequences of its group lie. On a mesh, G must be a multiple of the number of ranks that share the
-// batch, and `places` must be sharded as the batch is: Shard(0). Any other G gives the same values, but sequences are
-// then gathered, and ranks repeat the work of others. Heads and hidden dims are sharded by the plan of the model, with
-// packed rows as without. Without a multiple of G that divides B, add sequences of length 0.
+// A row lies where the sequences of its group lie. On a mesh, G must be a multiple of the number of ranks that share
+// the batch, and `places` must be sharded as the batch is: Shard(0). Any other G gives the same values, but sequences
+// are then gathered, and ranks repeat the work of others. Heads and hidden dims are sharded by the plan of the model,
+// with packed rows as without. Without a multiple of G that divides B, add sequences of length 0.
 //
-// Dropout draws its bits by slot: element [g, n, c] of the packed rows has the bits of that element of [G, N, C]. So the
-// bits do not depend on the mesh, but on G and N, and they are not those of the padded batch.
+// Dropout draws its bits by slot: element [g, n, c] of the packed rows has the bits of that element of [G, N, C]. So
+// the bits do not depend on the mesh, but on G and N, and they are not those of the padded batch.
 //
 // B sequences, T tokens of a sequence, C width, G groups, N slots of a row.
 #pragma once
@@ -34,9 +34,9 @@ struct PackingOptions {
   int64_t slots = 0;   // N; 0: PackedSlots chooses it
 };
 
-// Returns N: the real tokens of the group that has most of them, rounded up to a multiple of 1/32 of the group's B / G x
-// T tokens, itself rounded up to a multiple of 8. So a function over packed rows is traced for at most 32 values of N.
-// Ranks that know only the lengths of their own sequences take the largest N of all ranks as PackingOptions::slots.
+// Returns N: the real tokens of the group that has most of them, rounded up to a multiple of 1/32 of the group's B / G
+// x T tokens, itself rounded up to a multiple of 8. So a function over packed rows is traced for at most 32 values of
+// N. Ranks that know only the lengths of their own sequences take the largest N of all ranks as PackingOptions::slots.
 //
 // Throws Error unless 0 <= length <= tokens for each sequence, and groups divides their number.
 int64_t PackedSlots(std::span<const int64_t> lengths, int64_t tokens, int64_t groups = 1);
