@@ -93,8 +93,7 @@ Graph TraceAttention(const Shapes& s) {
   TraceBuilder trace;
   BuilderScope scope(trace);
   std::vector<Var> x;
-  for (const char* name : {"q", "k", "v", "dy"})
-    x.push_back(Leaf(name, DType::kF32, {s.B, s.T, s.H, s.D}, {Shard(0)}));
+  for (const char* name : {"q", "k", "v", "dy"}) x.push_back(Leaf(name, DType::kF32, {s.B, s.T, s.H, s.D}, {Shard(0)}));
   Var y = Sdpa(x[0], x[1], x[2], s.options);  // [B, T, H, D]
   std::vector<Var> d = Vjp(std::span(&y, 1), std::span(&x[3], 1), std::span(x.data(), 3));
   return trace.Finish({{"y", y}, {"dq", d[0]}, {"dk", d[1]}, {"dv", d[2]}});
@@ -288,7 +287,7 @@ TEST_F(AttentionMeasure, TiesBreakByTheFixedOrder) {
     SdpaBackend want;
   };
   using enum SdpaBackend;
-  const Case cases[] = {{7, 7, 7, kCudnn}, {8, 7, 7, kFlash},         {8, 8, 7, kPlain}, {7, 8, 7, kCudnn},
+  const Case cases[] = {{7, 7, 7, kCudnn}, {8, 7, 7, kFlash},        {8, 8, 7, kPlain},        {7, 8, 7, kCudnn},
                         {8, 7, 8, kFlash}, {1.01, 1.0, 1.0, kCudnn}, {1.03, 1.01, 1.0, kFlash}};
   for (const Case& c : cases) {
     std::filesystem::remove_all(folder_);
@@ -330,7 +329,8 @@ class AttentionFile : public AttentionMeasure {
 
 TEST_F(AttentionFile, WhatIsNotWeftsIsIgnoredWithOneNote) {
   std::filesystem::create_directories(folder_ + "/weft");
-  for (const std::string& foreign : {std::string("# notes of mine\n1 2 3\n"), std::string("\0\xff", 2), std::string()}) {
+  for (const std::string& foreign :
+       {std::string("# notes of mine\n1 2 3\n"), std::string("\0\xff", 2), std::string()}) {
     std::ofstream(path_) << foreign;
     std::string notes = NotesOf(foreign);
     EXPECT_EQ(Count(notes, "note: "), 1) << notes;

@@ -57,9 +57,10 @@ void SdpaMeasure::Time(const Contenders& contenders, const std::string& key, con
   }
   CacheFile::Lock lock(file_);
   if (!file_.Add(entries) && !file_.path().empty())
-    Note(fmt::format("times of attention cannot be kept in {}, so each run measures them; XDG_CACHE_HOME names another "
-                     "folder",
-                     file_.path()));
+    Note(
+        fmt::format("times of attention cannot be kept in {}, so each run measures them; XDG_CACHE_HOME names another "
+                    "folder",
+                    file_.path()));
 }
 
 void SdpaMeasure::Note(const std::string& text) {

@@ -1,5 +1,5 @@
-// SdpaMeasure: finds the times by which attention calls choose a backend, and keeps them between runs. Host code without
-// CUDA.
+// SdpaMeasure: finds the times by which attention calls choose a backend, and keeps them between runs. Host code
+// without CUDA.
 //
 // All contenders of a call are timed in one session, so their times are comparable. A file keeps them. Its title names
 // the GPU, the driver, the version of cuDNN and that of Weft, and its keys name dtypes, shapes and options (SdpaKey).
@@ -19,7 +19,8 @@ using SdpaTimer = std::vector<double> (*)(std::span<const SdpaKernels* const> co
 
 class SdpaMeasure {
  public:
-  SdpaMeasure(SdpaTable table, CacheFile file, SdpaTimer timer) : table_(table), file_(std::move(file)), timer_(timer) {}
+  SdpaMeasure(SdpaTable table, CacheFile file, SdpaTimer timer)
+      : table_(table), file_(std::move(file)), timer_(timer) {}
 
   // Puts the times of the call's contenders into the context's BackendTimes: those of the file, or else new ones, which
   // are added to the file. Does nothing if they are there, if times do not count (SdpaContenders), or with WEFT_TUNE=0.
