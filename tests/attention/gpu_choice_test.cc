@@ -94,7 +94,11 @@ TEST_F(AttentionGpuChoice, MeasuresOnceAndTakesTheLeast) {
     std::string what = fmt::format("{} {}", Name(s.dtype), ToString(s.shape()));
     Gpu first({.deterministic = false});
     std::unique_ptr<Executable> program = first.Compiled(s);
-    std::string text = first.times().Text();
+    std::string text = first.times().Text(), forward = first.Explain(*program, Op::kSdpa);
+    if (text.empty() && forward.starts_with("flash (cudnn: ")) {  // flash has no rival for a large call
+      fmt::print("shown: {}: {}\n", what, forward);
+      continue;
+    }
     EXPECT_GE(std::count(text.begin(), text.end(), '\n'), 4) << what << ": two backends, two passes\n" << text;
     for (Op op : {Op::kSdpa, Op::kSdpaGrad}) {
       std::string answer = first.Explain(*program, op);
