@@ -82,12 +82,13 @@ size_t ArenaBlocks::Request(size_t bytes) {
 }
 void ArenaBlocks::Release(size_t block) { events_.push_back({block, false}); }
 
-// Returns the most bytes that are in use at a time. No layout needs less.
-size_t ArenaBlocks::MostInUse() const {
-  size_t now = 0, most = 0;
-  for (const Event& event : events_) {
-    now += event.is_request ? sizes_[event.block] : -sizes_[event.block];
-    most = std::max(most, now);
+// Finds the most bytes that are in use at a time, and the block whose request reaches them. No layout needs less.
+ArenaBlocks::Most ArenaBlocks::MostInUse() const {
+  size_t now = 0;
+  Most most;
+  for (const auto& [block, is_request] : events_) {
+    now += is_request ? sizes_[block] : -sizes_[block];
+    if (now > most.bytes) most = {now, block};
   }
   return most;
 }
@@ -102,7 +103,7 @@ ArenaBlocks::Layout ArenaBlocks::PlaceByBestFit() const {
       continue;
     }
     layout.offsets[block] = arena.Allocate(sizes_[block]);
-    if (arena.bytes() > layout.bytes) layout.bytes = arena.bytes(), layout.last_to_grow = block;
+    if (arena.bytes() > layout.bytes) layout.bytes = arena.bytes(), layout.fullest = block;
   }
   return layout;
 }
@@ -134,32 +135,37 @@ ArenaBlocks::Layout ArenaBlocks::PlaceInOrder(const std::vector<Use>& uses) {
     placed.insert(after, use);
     layout.offsets[use.block] = use.offset;
     size_t end = use.offset + use.bytes;
-    if (end > layout.bytes) layout.bytes = end, layout.last_to_grow = use.block;
+    if (end > layout.bytes) layout.bytes = end, layout.fullest = use.block;
   }
   return layout;
 }
 
 // Best fit leaves gaps if a small block that is in use for long lies in the middle of a range that a large one could
-// have taken. Then other orders are tried, in which no gaps are left as a rule: the first blocks first, the largest, or
-// those that are longest in use. They take time that is quadratic in the number of blocks.
+// have taken. Then other orders are tried, in which few gaps are left as a rule: the first blocks first, the largest,
+// or those that are longest in use. After that, the block that lies highest goes first, again and again. Each attempt
+// takes time that is quadratic in the number of blocks.
 ArenaBlocks::Layout ArenaBlocks::Place() const {
-  constexpr size_t kMostBlocks = 32768;
   Layout best = PlaceByBestFit();
-  size_t most = MostInUse();
-  auto has_gaps = [&] { return best.bytes > most + most / 128; };
-  if (!has_gaps() || sizes_.size() > kMostBlocks) return best;
-  std::vector<Use> uses = Uses();
-  auto take = [&](Layout other) {
-    if (other.bytes < best.bytes) best = std::move(other);
-  };
-  take(PlaceInOrder(uses));
+  Most most = MostInUse();
+  size_t blocks = std::max<size_t>(sizes_.size(), 1);
+  size_t attempts = std::min<size_t>(20, (size_t(1) << 30) / (blocks * blocks));
+  std::vector<Use> uses = Uses(), order = uses;
   auto sort = [&](auto&& key) {
     std::stable_sort(uses.begin(), uses.end(), [&](const Use& a, const Use& b) { return key(a) > key(b); });
   };
-  sort([](const Use& use) { return use.bytes; });
-  if (has_gaps()) take(PlaceInOrder(uses));
-  sort([](const Use& use) { return use.end - use.begin; });
-  if (has_gaps()) take(PlaceInOrder(uses));
+  for (size_t i = 0; i < attempts && best.bytes > most.bytes + most.bytes / 512; i++) {
+    if (i == 1) sort([](const Use& use) { return use.bytes; });
+    if (i == 2) sort([](const Use& use) { return use.end - use.begin; });
+    Layout layout = PlaceInOrder(i < 3 ? uses : order);
+    if (i > 2 || layout.bytes < best.bytes) {
+      if (i <= 2) order = uses;
+      auto highest =
+          std::find_if(order.begin(), order.end(), [&](const Use& use) { return use.block == layout.fullest; });
+      std::rotate(order.begin(), highest, highest + 1);
+    }
+    layout.fullest = most.block;
+    if (layout.bytes < best.bytes) best = std::move(layout);
+  }
   return best;
 }
 

@@ -14,7 +14,7 @@ class ArenaBlocks {
   struct Layout {
     std::vector<size_t> offsets;  // per block; multiples of 64
     size_t bytes = 0;             // of the arena
-    size_t last_to_grow = 0;      // the last block that made the arena larger
+    size_t fullest = 0;           // the block with whose request the arena is fullest
   };
   // Returns the smallest of a few layouts. Blocks that exist at the same time do not overlap.
   Layout Place() const;
@@ -28,7 +28,10 @@ class ArenaBlocks {
   struct Use {
     size_t begin, end, offset, bytes, block;
   };
-  size_t MostInUse() const;
+  struct Most {
+    size_t bytes = 0, block = 0;
+  };
+  Most MostInUse() const;
   std::vector<Use> Uses() const;  // per block
   Layout PlaceByBestFit() const;
   static Layout PlaceInOrder(const std::vector<Use>& uses);

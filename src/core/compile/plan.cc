@@ -246,8 +246,8 @@ class Planner {
     for (Copy& copy : plan_.copies) place(copy.from), place(copy.to);
     plan_.arena_bytes = layout.bytes;
     if (requests_.empty()) return;
-    plan_.fullest = requests_[layout.last_to_grow].step;
-    plan_.workspace_bytes = requests_[layout.last_to_grow].workspaces;
+    plan_.fullest = requests_[layout.fullest].step;
+    plan_.workspace_bytes = requests_[layout.fullest].workspaces;
   }
 
   void FreeInputs(const Node& node, int i) {

@@ -17,8 +17,8 @@ class Var;
 //          placement that each consumer wants.
 // Iota     dim, dtype, shape: each element is its global index along dim (i64 or i32). A generator.
 // Reshard  (x); target, a Sharding with kKeep for axes that stay. Or (x, like): the target is the dual of the placement
-//          of like. Partition turns it into collectives, so it has no kernel. wire: sums of f32 cross ranks in this
-//          type (core/ir/wire.h).
+//          of like. Or (x); dim: x's placement without shards of dim. Partition turns it into collectives, so it has no
+//          kernel. wire: sums of f32 cross ranks in this type (core/ir/wire.h).
 
 // A value read by name. `placement` is how it is stored; empty means replicated.
 Var Leaf(std::string name, DType dtype, Shape shape, const Sharding& placement = {}, Loc loc = Loc::current());

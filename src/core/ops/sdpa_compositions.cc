@@ -89,33 +89,46 @@ class Attention {
   // Repeats each KV head for the query heads of its group.
   Var RepeatHeads(const Var& kv) const { return group_ == 1 ? kv : Merge(Broadcast(kv, 3, group_), 2); }
 
+  // Computes what each rule sees in as few dims as it needs, since positions take eight bytes each.
   Var Seen() const {
     Var seen;
-    auto require = [&](const Var& also) { seen = seen.defined() ? And(seen, also) : also; };
-    const Attrs& attrs = node_.attrs;
-    bool causal = attrs.Int("causal");
-    int64_t left = attrs.IntOr("left", -1), right = causal ? 0 : attrs.IntOr("right", -1);
-    if (left >= 0 || right >= 0) {
-      Var i = Iota(2, DType::kI64, shape_), j = Iota(3, DType::kI64, shape_);
-      Var position = AddScalar(i, double(attrs.Int("causal_offset")));  // [B, H, T, S]
-      if (at_.offsets >= 0) position = position + Spread(PerSequence(at_.offsets), shape_);
-      if (right >= 0) require(Le(j, right ? AddScalar(position, double(right)) : position));
-      if (left >= 0) require(Ge(j, AddScalar(position, -double(left))));
-    }
-    if (at_.mask >= 0) require(Spread(node_.inputs[size_t(at_.mask)], shape_));
-    if (at_.lengths >= 0) require(Lt(Iota(3, DType::kI64, shape_), Spread(PerSequence(at_.lengths), shape_)));
-    if (at_.segments >= 0) {
-      Var of_queries = node_.inputs[size_t(at_.segments)], of_keys = node_.inputs[size_t(at_.segments) + 1];
-      Var a = OverKeys(Broadcast(of_queries, 1, shape_[1]));              // [B, H, T, S]
-      Var b = Broadcast(Broadcast(of_keys, 1, shape_[2]), 1, shape_[1]);  // [B, H, T, S]
-      require(And(Eq(a, b), Ge(a, Full(0, DType::kI64, shape_))));
-    }
+    for (const Var& also : {SeenByPosition(), at_.mask >= 0 ? Input(at_.mask) : Var(), SeenByLength(), SeenBySegment()})
+      if (also.defined()) seen = seen.defined() ? And(seen, Spread(also, shape_)) : Spread(also, shape_);
     return seen;
   }
-  // Returns operand i, of shape [B], as [B, 1, 1, 1] broadcast over keys.
-  Var PerSequence(int i) const {
-    return Broadcast(Broadcast(Broadcast(node_.inputs[size_t(i)], 1, 1), 2, 1), 3, shape_[3]);  // [B, 1, 1, S]
+  // [1 or B, 1, T, S]; empty if there is neither a causal mask nor a window.
+  Var SeenByPosition() const {
+    const Attrs& attrs = node_.attrs;
+    int64_t left = attrs.IntOr("left", -1), right = attrs.Int("causal") ? 0 : attrs.IntOr("right", -1);
+    if (left < 0 && right < 0) return {};
+    Shape shape{at_.offsets >= 0 ? shape_[0] : 1, 1, shape_[2], shape_[3]};
+    Var i = Iota(2, DType::kI64, shape), j = Iota(3, DType::kI64, shape);  // [1 or B, 1, T, S]
+    Var position = AddScalar(i, double(attrs.Int("causal_offset")));       // [1 or B, 1, T, S]
+    if (at_.offsets >= 0) {
+      Var offsets = Broadcast(Broadcast(Input(at_.offsets), 1, shape_[2]), 2, shape_[3]);  // [B, T, S]
+      position = position + Broadcast(offsets, 1, 1);                                      // [B, 1, T, S]
+    }
+    Var before, after;
+    if (right >= 0) before = Le(j, right ? AddScalar(position, double(right)) : position);
+    if (left >= 0) after = Ge(j, AddScalar(position, -double(left)));
+    return !after.defined() ? before : !before.defined() ? after : And(before, after);
   }
+  // [B, 1, 1, S]; empty without lengths.
+  Var SeenByLength() const {
+    if (at_.lengths < 0) return {};
+    Var j = Iota(1, DType::kI64, {shape_[0], shape_[3]});             // [B, S]
+    Var inside = Lt(j, Broadcast(Input(at_.lengths), 1, shape_[3]));  // [B, S]
+    return Broadcast(Broadcast(inside, 1, 1), 2, 1);                  // [B, 1, 1, S]
+  }
+  // [B, 1, T, S]; empty without segments.
+  Var SeenBySegment() const {
+    if (at_.segments < 0) return {};
+    Var a = Broadcast(Input(at_.segments), 2, shape_[3]);      // [B, T, S]
+    Var b = Broadcast(Input(at_.segments + 1), 1, shape_[2]);  // [B, T, S]
+    Var same = And(Eq(a, b), Ge(a, Full(0, DType::kI64, {shape_[0], shape_[2], shape_[3]})));
+    return Broadcast(same, 1, 1);  // [B, 1, T, S]
+  }
+  const Var& Input(int i) const { return node_.inputs[size_t(i)]; }
 
   const Shape shape_;  // [B, H, T, S]
   const Var seen_;     // bool; empty if every query sees every key

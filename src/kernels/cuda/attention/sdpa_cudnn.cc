@@ -4,13 +4,15 @@
 // Measured on an H200 with cuDNN 9.19, bf16, causal, 2 x 8192 tokens, 32 heads of 128: 633 TFLOP/s forward, 491 TFLOP/s
 // backward. The backward adds up dQ in no fixed order. A deterministic run takes cuDNN's other algorithm, which writes
 // the gradient of all scores to its workspace and multiplies that with K. It is slower by a tenth
-// (tests/bench/ladder/README.md).
+// (tests/bench/ladder/README.md). Scores of long sequences would take much memory, so it runs in parts, a few heads
+// each.
 #define NV_CUDNN_FRONTEND_USE_DYNAMIC_LOADING
 #define CUDNN_FRONTEND_SKIP_JSON_LIB
 #include <cudnn.h>
 #include <dlfcn.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
 #include <cstring>  // cudnn_frontend 1.32 calls std::strlen without including it
 #include <map>
@@ -182,18 +184,28 @@ class Cudnn {
 std::string Refuses(const KernelCall& call) {
   std::string reason = CudnnRefusesShape(call);
   if (!reason.empty() || !call.context->Has(DeviceKind::kCuda)) return reason;
-  SdpaSizes z(call);
   Cudnn& cudnn = DeviceOf(call).Kept<Cudnn>();
   if (!cudnn.failure().empty()) return cudnn.failure();
-  const Plan* plan = cudnn.PlanOf(call, z);
-  if (!plan) return "its plan was not made before the recording";
-  return plan->failure;
+  CudnnParts parts(call);
+  for (int64_t i = 0; i < parts.count() && reason.empty(); i++) {
+    CudnnParts::Part part = parts[i];
+    const Plan* plan = cudnn.PlanOf(part.call(), SdpaSizes(part.call()));
+    reason = plan ? plan->failure : "its plan was not made before the recording";
+  }
+  return reason;
 }
 
 size_t Workspace(const KernelCall& call) {
   if (!call.context->Has(DeviceKind::kCuda)) return CudnnExpectedWorkspace(call);
-  SdpaSizes z(call);
-  return CudnnScratchBytes(call, z, DeviceOf(call).Kept<Cudnn>().PlanOf(call, z)->workspace);
+  CudnnParts parts(call);
+  size_t bytes = 0;
+  for (int64_t i = 0; i < parts.count(); i++) {
+    CudnnParts::Part part = parts[i];
+    SdpaSizes z(part.call());
+    int64_t own = DeviceOf(call).Kept<Cudnn>().PlanOf(part.call(), z)->workspace;
+    bytes = std::max(bytes, CudnnScratchBytes(part.call(), z, own));
+  }
+  return bytes;
 }
 
 void Execute(const KernelCall& call, std::unordered_map<int64_t, void*> pointers) {
@@ -223,7 +235,7 @@ void Forward(const KernelCall& call) {
                  {kLse, call.out[1].data}});
 }
 
-void Backward(const KernelCall& call) {
+void BackwardPart(const KernelCall& call) {
   PackSdpaLse(call, static_cast<float*>(call.workspace));
   Execute(call, {{kQ, call.in[0].data},
                  {kK, call.in[1].data},
@@ -234,6 +246,10 @@ void Backward(const KernelCall& call) {
                  {kGradQ, call.out[0].data},
                  {kGradK, call.out[1].data},
                  {kGradV, call.out[2].data}});
+}
+void Backward(const KernelCall& call) {
+  CudnnParts parts(call);
+  for (int64_t i = 0; i < parts.count(); i++) BackwardPart(parts[i].call());
 }
 
 }  // namespace

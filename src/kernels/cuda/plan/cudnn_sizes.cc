@@ -8,12 +8,30 @@
 namespace weft::cuda {
 namespace {
 
-constexpr int64_t kMostScoreBytes = int64_t(8) << 30;
+// A part may write as many scores as all heads have for so many keys, and no more bytes.
+constexpr int64_t kMostKeys = 1024, kMostScoreBytes = int64_t(8) << 30;
 
 // Returns the bytes of scores that the deterministic gradient writes. It writes all scores, including masked ones.
 int64_t ScoreBytes(const KernelCall& call, const SdpaSizes& z) {
   constexpr int64_t kTile = 64;
   return int64_t(z.B) * z.H * RoundUp(z.T, kTile) * RoundUp(z.S, kTile) * int64_t(SizeOf(call.in[0].dtype));
+}
+
+// Returns how many KV heads, with their query heads, one part may have. Their scores then take memory that is linear in
+// the length, although those of a single head grow with its square.
+int64_t MostKvHeads(const KernelCall& call, const SdpaSizes& z) {
+  int64_t heads = int64_t(z.B) * z.G, of_length = heads * kMostKeys / std::max(z.S, 1);
+  int64_t of_bytes = kMostScoreBytes / std::max<int64_t>(ScoreBytes(call, z) / std::max<int64_t>(heads, 1), 1);
+  return std::min({heads, of_length, of_bytes});
+}
+
+// Returns elements [first, first + n) of a dim of the view.
+TensorView PartOf(TensorView view, int dim, int64_t first, int64_t n) {
+  DimView& d = view.dims[size_t(dim)];
+  if (view.data) view.data = view.as<char>() + first * d.stride * int64_t(SizeOf(view.dtype));
+  d.offset += first;
+  d.extent = n;
+  return view;
 }
 
 // Returns whether the heads match those of cuDNN, which gives query head h the KV head h / (H / G).
@@ -90,11 +108,40 @@ std::string CudnnRefusesShape(const KernelCall& call) {
   if (std::string reason = RefusesSizes(call, z); !reason.empty()) return reason;
   if (!HasCudnnAttention())
     return "built without cudnn-frontend; run launcher/setup.sh, then configure and build again";
-  if (!IsSdpaGrad(call) || !IsDeterministic(call) || ScoreBytes(call, z) <= kMostScoreBytes) return {};
+  if (!IsSdpaGrad(call) || !IsDeterministic(call) || MostKvHeads(call, z) > 0) return {};
   return fmt::format(
-      "its deterministic gradient needs {:.1f} GiB for scores, more than {}; kernels.deterministic=false goes without "
-      "them",
-      double(ScoreBytes(call, z)) / (1 << 30), kMostScoreBytes >> 30);
+      "its deterministic gradient stores the scores of at least one of {} KV heads, more memory than {} keys take for "
+      "all of them; kernels.deterministic=false goes without them",
+      int64_t(z.B) * z.G, kMostKeys);
+}
+
+CudnnParts::CudnnParts(const KernelCall& call) : call_(call) {
+  SdpaSizes z(call);
+  B_ = sequences_ = z.B, G_ = kv_heads_ = z.G, group_ = z.G ? z.H / z.G : 0;
+  if (!IsSdpaGrad(call) || !IsDeterministic(call)) return;
+  int64_t most = std::max<int64_t>(MostKvHeads(call, z), 1);
+  // Parts of nearly the same size, so that they share a plan if they can.
+  auto even = [](int64_t n, int64_t at_most) { return CeilDiv(n, CeilDiv(n, at_most)); };
+  sequences_ = most < z.G ? 1 : even(z.B, most / z.G);
+  kv_heads_ = most < z.G ? even(z.G, most) : z.G;
+}
+int64_t CudnnParts::count() const { return CeilDiv(B_, sequences_) * CeilDiv(G_, kv_heads_); }
+
+CudnnParts::Part CudnnParts::operator[](int64_t i) const {
+  int64_t columns = CeilDiv(G_, kv_heads_), b = i / columns * sequences_, g = i % columns * kv_heads_;
+  int64_t sequences = std::min(sequences_, B_ - b), heads = std::min(kv_heads_, G_ - g);
+  Part part;
+  auto cut = [&](const TensorView& view, bool of_keys) {
+    if (view.rank == 1) return PartOf(view, 0, b, sequences);  // lengths
+    int64_t per = of_keys ? 1 : group_;
+    return PartOf(PartOf(view, 0, b, sequences), 2, g * per, heads * per);
+  };
+  // In: q, k, v, and of a gradient out, lse and dout. Out: out and lse, or dq, dk and dv.
+  for (size_t k = 0; k < call_.in.size(); k++) part.in_.push_back(cut(call_.in[k], k == 1 || k == 2));
+  for (size_t k = 0; k < call_.out.size(); k++)
+    part.out_.push_back(cut(call_.out[k], IsSdpaGrad(call_) && (k == 1 || k == 2)));
+  part.call_ = call_;
+  return part;
 }
 
 bool HasLengths(const KernelCall& call) { return call.attrs->IntOr("lengths", 0) != 0; }
@@ -112,8 +159,9 @@ size_t CudnnScratchBytes(const KernelCall& call, const SdpaSizes& z, int64_t own
 }
 
 size_t CudnnExpectedWorkspace(const KernelCall& call) {
-  SdpaSizes z(call);
-  return CudnnScratchBytes(call, z, ExpectedScratch(call, z));
+  CudnnParts::Part part = CudnnParts(call)[0];  // none is larger
+  SdpaSizes z(part.call());
+  return CudnnScratchBytes(part.call(), z, ExpectedScratch(part.call(), z));
 }
 
 }  // namespace weft::cuda

@@ -2,6 +2,7 @@
 // ask. Host code without CUDA.
 #pragma once
 #include <string>
+#include <vector>
 
 #include "weft/kernels/cuda/plan/sdpa_sizes.h"
 
@@ -20,6 +21,35 @@ bool IsDeterministic(const KernelCall& call);
 
 // Returns why cuDNN cannot take the call, or an empty string if it can as far as the shape decides.
 std::string CudnnRefusesShape(const KernelCall& call);
+
+// The calls of cuDNN that compute one call: several for a deterministic gradient of long sequences, and otherwise one.
+// Each has some of the KV heads of one sequence, or all heads of some sequences. The first one is the largest.
+class CudnnParts {
+ public:
+  class Part {
+   public:
+    // Valid while the part lives.
+    KernelCall call() const {
+      KernelCall call = call_;
+      call.in = in_, call.out = out_;
+      return call;
+    }
+
+   private:
+    friend class CudnnParts;
+    KernelCall call_;
+    std::vector<TensorView> in_, out_;
+  };
+
+  explicit CudnnParts(const KernelCall& call);
+  int64_t count() const;
+  Part operator[](int64_t i) const;
+
+ private:
+  const KernelCall& call_;
+  int64_t B_, G_, group_;         // of the call; group_: query heads per KV head
+  int64_t sequences_, kv_heads_;  // of a part
+};
 
 inline constexpr int64_t kCudnnAlign = 256;  // alignment of cuDNN's workspace, in bytes
 // Returns whether only the first lengths[b] keys of a sequence are seen.
