@@ -4,7 +4,8 @@
 # the same; after a near tie (torch_generate.py) a text is not compared. Without transformers the peer is a GPT-2 of PyTorch's ops,
 # and the row says so. Fails if a text differs, or on a CPU if the ratio is below 1.5 for gpt2_10m or 1.1 for gpt2_124m.
 #
-#   tests/bench/generate_torch.sh WEFT [MODEL...]    WEFT: the program; MODEL: gpt2_10m or gpt2_124m, with random weights
+#   tests/bench/generate_torch.sh WEFT [MODEL...]    WEFT: the program, or an archive of launcher/bundle.sh; MODEL: gpt2_10m or
+#                                                    gpt2_124m, with random weights
 #
 # On a GPU, which is taken if there is one, it compares in f32 and bf16, with transformers' default and with its static cache and a
 # compiled step; on a CPU in f32 with the default. DEVICE=cpu takes the CPU. RUNS (4) is the number of runs of each program, BATCH
@@ -12,9 +13,15 @@
 # PyTorch's ops. OUT is the folder for weights and output, WEFT_PYTHON a Python with torch.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-[ $# -gt 0 ] || { sed -n '2,14s/^# \{0,1\}//p' "$0" >&2; exit 2; }
-source launcher/environment.sh
-weft=$1 python=${WEFT_PYTHON:-python3} out=${OUT:-$(mktemp -d)} runs=${RUNS:-4} batch=${BATCH:-1} length=${LENGTH:-32}
+[ $# -gt 0 ] || { sed -n '2,15s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+weft=$1 folder= python=${WEFT_PYTHON:-python3} out=${OUT:-$(mktemp -d)} runs=${RUNS:-4} batch=${BATCH:-1} length=${LENGTH:-32}
+unset OMP_NUM_THREADS  # both programs use all cores
+# shellcheck source=/dev/null
+source tests/bundle.sh
+if [[ $weft == *.tar.gz ]]; then
+  open_bundle "$weft"
+  weft=$folder/weft/bin/weft
+fi
 shift
 [ $# -gt 0 ] || set -- gpt2_10m gpt2_124m
 export COMMIT=${COMMIT:-$(git rev-parse --short HEAD 2> /dev/null || echo '?')} HF_HUB_OFFLINE=1 TRANSFORMERS_VERBOSITY=error
@@ -93,7 +100,7 @@ path, what, least = sys.argv[1], sys.argv[2], float(sys.argv[3])
 weft = statistics.median(float(line) for line in open(f"{path}.speeds"))
 peers = [json.loads(line) for line in open(f"{path}.peer") if line.strip()]
 peer, same = statistics.median(s for p in peers for s in p["tokens_per_s"]), min(p["same"] for p in peers)
-print(f"| {datetime.date.today()} | {os.environ['COMMIT']} | {what} | {weft:,.1f} | {peers[0]['peer']}, PyTorch {peers[0]['torch']} | "
+print(f"| {datetime.date.today()} | {os.environ['COMMIT']} | {what} | {weft:,.1f} | {peers[0]['peer']}, PyTorch {peers[0]['torch']}, {peers[0]['threads']} threads | "
       f"{peer:,.1f} | {weft / peer:.2f} | {same} of {peers[0]['tokens']} |")
 if weft / peer < least: sys.exit(f"generate_torch: {what}: expected a ratio of at least {least}, got {weft / peer:.2f}")
 PY

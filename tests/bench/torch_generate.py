@@ -179,7 +179,8 @@ def main():
             made = peer.generate(prompts)  # [B, T]
             wait()
             speeds.append(made.numel() / (time.perf_counter() - begin))
-        result = {"peer": f"{peer.name}, {args.mode}", "torch": torch.__version__, "tokens_per_s": speeds, "tokens": made.numel()}
+        result = {"peer": f"{peer.name}, {args.mode}", "torch": torch.__version__, "threads": torch.get_num_threads(),
+                  "tokens_per_s": speeds, "tokens": made.numel()}
         fault = ""
         if args.expect:
             expected = json.loads(pathlib.Path(args.expect).read_text())
