@@ -5,5 +5,8 @@
 namespace weft::test {
 
 long HeapAllocations();  // the number so far, on all threads
+// The most bytes in use since RestartHeapPeak, beyond those in use then.
+void RestartHeapPeak();
+long HeapPeak();
 
 }  // namespace weft::test
