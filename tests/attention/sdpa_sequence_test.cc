@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "core/attention_program.h"
+#include "attention/attention_program.h"
 
 namespace weft::test {
 namespace {

@@ -8,7 +8,7 @@
 #include <optional>
 #include <ranges>
 
-#include "core/attention_program.h"
+#include "attention/attention_program.h"
 #include "heap_counter.h"
 #include "weft/core/compile/executable.h"
 #include "weft/core/compile/pipeline.h"

@@ -1,4 +1,4 @@
-#include "core/attention_program.h"
+#include "attention/attention_program.h"
 
 #include <algorithm>
 #include <random>
