@@ -103,6 +103,10 @@ template <class Out>
 void GemmBf16(int64_t m, int64_t n, int64_t k, Matrix<const BF16> a, Matrix<const BF16> b, Matrix<Out> c) {
   static thread_local Kept kept;
   if (m == 1 && a.column != 1) a = AdjacentRow(a, k, kept.row);
+  // A single row or column may have any stride. With 1, oneDNN would take it for a transposed matrix, and refuse to
+  // run.
+  if (m == 1) a.row = std::max(a.row, k), c.row = std::max(c.row, n);
+  if (n == 1 && b.row == 1) b.column = std::max(b.column, k);
   if (n != 1 || m == 1 || c.row == 1) return Multiply(kept, m, n, k, a, b, c);
   auto& column = std::get<std::vector<Out>>(kept.columns);
   column.resize(size_t(m));
