@@ -147,7 +147,10 @@ class RuledScores {
       uint32_t word[kWords];
 #pragma unroll
       for (int w = 0; w < kWords; w++) word[w] = BitsOf(range, at_.j + w * 32) & keys[w];
-      if (by_element) SeeElements(first, word);
+      if (by_element && rules_.mask.data && rules_.mask.t != 0)
+        SeeElements(first, word);
+      else if (by_element)
+        SeeSegments(first, word);
 #pragma unroll
       for (int w = 0; w < kWords; w++) {
         any |= word[w] != 0, all &= !valid || (word[w] | ~kValid) == ~0u;
@@ -170,6 +173,27 @@ class RuledScores {
         uint32_t seen = __ballot_sync(~0u, j < rules_.keys && rules_.Sees({at_.b, at_.h, at_.i + first + row, j}));
         if (Lane() == row) word[w] &= seen;
       }
+  }
+  // Clears the bits of keys that segments hide. Neighbours mostly have one segment, so a word of keys takes few rounds:
+  // one for each segment in it.
+  __device__ __forceinline__ void SeeSegments(int first, uint32_t (&word)[kWords]) const {
+    int row = first + Lane(), i = at_.i + row;
+    const int64_t* of_queries = rules_.query_segments + at_.b * rules_.query_segments_step;
+    const int64_t* of_keys = rules_.key_segments + at_.b * rules_.key_segments_step;
+    int64_t own = row < kQueries && i < rules_.queries ? of_queries[i] : -1;
+#pragma unroll
+    for (int w = 0; w < kWords; w++) {
+      int j = at_.j + w * 32 + Lane();
+      int64_t of_key = j < rules_.keys ? of_keys[j] : -1;
+      uint32_t seen = 0;
+      for (uint32_t left = __ballot_sync(~0u, of_key >= 0); left != 0;) {
+        int64_t segment = __shfl_sync(~0u, of_key, __ffs(int(left)) - 1);
+        uint32_t same = __ballot_sync(~0u, of_key == segment);
+        if (own == segment) seen = same;
+        left &= ~same;
+      }
+      word[w] &= seen;
+    }
   }
   // Finds which probabilities are kept. A lane has eight keys of a query at a time.
   __device__ __forceinline__ void FindKept() {
