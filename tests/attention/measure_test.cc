@@ -31,7 +31,7 @@ using Set = std::set<SdpaBackend>;
 constexpr SdpaBackend kAll[] = {SdpaBackend::kCudnn, SdpaBackend::kFlash, SdpaBackend::kPlain};
 constexpr DeviceKind kDevice = DeviceKind::kCuda;
 
-// What one rank's backends do. The functions of a kernel table have no state, so they find it by their thread.
+// The times and calls of one rank's backends. Functions of a kernel table have no state and find it by their thread.
 struct Lab {
   std::map<SdpaBackend, double> forward, backward;  // microseconds; backends without a time refuse every call
   std::string error;                                // thrown instead of timing
@@ -99,7 +99,7 @@ Graph TraceAttention(const Shapes& s) {
   return trace.Finish({{"y", y}, {"dq", d[0]}, {"dk", d[1]}, {"dv", d[2]}});
 }
 
-// What one rank did.
+// The results of one rank.
 struct Report {
   int timed = 0;
   Set forward, backward;

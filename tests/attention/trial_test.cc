@@ -15,7 +15,7 @@
 namespace weft::test {
 namespace {
 
-// What the backend found. Work of the double runs in its stream, one piece after the other.
+// The findings of the backend. Work of the double runs in its stream, one piece after the other.
 struct Found {
   int runs = 0;
   std::string fault;

@@ -127,7 +127,7 @@ TEST_F(Cache, RowsOfABatchAreIndependent) {
   }
 }
 
-// What programs find on the device is what their logits say, and texts are the same. Some programs know fewer tokens
+// The best token that programs find on the device is that of their logits, and texts are equal. Some know fewer tokens
 // than the model has. One text ends early, and all pass the context.
 TEST_F(Cache, TheBestTokenIsThatOfTheLargestLogit) {
   TrainTo("gpt2");

@@ -39,7 +39,7 @@ Row Normalise(const Values& x, size_t begin, size_t n, bool center) {
   return r;
 }
 
-// What both passes must give, by the formula.
+// The results of both passes by the formula.
 struct Want {
   Values y, mean, rstd, dx, dw, db;
   double largest_rstd = 0;

@@ -62,7 +62,7 @@ std::string DriverVersion() {
   return fmt::format("of CUDA {}.{}", cuda / 1000, cuda % 1000 / 10);
 }
 
-// What the device keeps to measure attention with.
+// The state with which a device measures attention.
 struct Measuring : SdpaMeasure {
   explicit Measuring(CudaDevice& device) : SdpaMeasure(Backends(), FileOf(device), TimeSdpa) {}
 

@@ -39,7 +39,7 @@ struct SumCut {
 // Returns the bytes of the partial sums of all outputs; 0 if there is one split.
 size_t PartBytes(const KernelCall& call, const EinsumLabels& x, const SumCut& cut);
 
-// What a linear op applies to the sum of its product and its bias.
+// The activation that a linear op applies to the sum of its product and bias.
 enum class Activation : uint8_t { kNone, kGelu, kGeluExact, kSilu, kRelu };
 
 // A linear op: its product, and the operands to add to it.

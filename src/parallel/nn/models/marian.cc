@@ -26,7 +26,7 @@ constexpr FamilyKey kSource{.name = "source_context",
     kScale{.name = "scale_embedding", .help = "embeddings times the square root of dim", .flag = true, .otherwise = 1};
 constexpr FamilyKey kKeys[] = {kSource, kDecoderLayers, kSwish, kScale};
 
-// What the decoder attends to.
+// The source as the decoder attends to it.
 struct Memory {
   Var segments;  // i64 [B, S]: -1 is padding, 0 is not
   Var hidden;    // the encoder's output [B, S, C]; undefined: its keys and values are in the KvCache
