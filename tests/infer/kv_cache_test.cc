@@ -50,23 +50,6 @@ class Cache : public InferTest {
     absl::Status status = Train(Family(family) + Words{"optimizer.lr=3e-2", "train.steps=20"} + words + SaveTo(family));
     ASSERT_TRUE(status.ok()) << status;
   }
-  static std::unique_ptr<LoadedModel> Made(const Opened& o, bool cache, int64_t rows = 1) {
-    StepOptions options = NextTokenOptions(o.source.config, DeviceKind::kCpu, rows);
-    auto model = std::make_unique<LoadedModel>(o.source.config, options, NextTokenPrograms(options, cache), o.context,
-                                               o.mesh, DeviceKind::kCpu);
-    absl::Status status = model->Load(o.source);
-    EXPECT_TRUE(status.ok()) << status;
-    return model;
-  }
-  void On(const std::string& family, const Words& words, std::pair<int, int> mesh,
-          const std::function<void(const Opened&)>& fn) {
-    auto [dp, tp] = mesh;
-    absl::Status status = OnSource(Path(family), Mesh(dp, tp) + words, dp * tp, [&](const Opened& o) {
-      fn(o);
-      return absl::OkStatus();
-    });
-    EXPECT_TRUE(status.ok()) << status;
-  }
 };
 
 // Greedy texts from a prompt to far past the context. A token costs one token until the context is full.

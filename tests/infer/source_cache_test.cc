@@ -61,23 +61,6 @@ class SourceCache : public InferTest {
               words + SaveTo(name));
     ASSERT_TRUE(status.ok()) << status;
   }
-  static std::unique_ptr<LoadedModel> Made(const Opened& o, bool cache, int64_t rows = 1) {
-    StepOptions options = NextTokenOptions(o.source.config, DeviceKind::kCpu, rows);
-    auto model = std::make_unique<LoadedModel>(o.source.config, options, NextTokenPrograms(options, cache), o.context,
-                                               o.mesh, DeviceKind::kCpu);
-    absl::Status status = model->Load(o.source);
-    EXPECT_TRUE(status.ok()) << status;
-    return model;
-  }
-  void On(const std::string& name, const Words& words, std::pair<int, int> mesh,
-          const std::function<void(const Opened&)>& fn) {
-    auto [dp, tp] = mesh;
-    absl::Status status = OnSource(Path(name), Mesh(dp, tp) + words, dp * tp, [&](const Opened& o) {
-      fn(o);
-      return absl::OkStatus();
-    });
-    EXPECT_TRUE(status.ok()) << status;
-  }
 };
 
 // Greedy targets of sources of different lengths, the empty and the longest one too, until the rows are full. The

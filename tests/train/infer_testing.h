@@ -35,6 +35,25 @@ class InferTest : public CheckpointTest {
     return statuses[0];
   }
   std::string Path(const std::string& name) const { return folder_.Path(name); }
+  // Calls fn on each rank of a mesh of dp x tp, with the model that was saved to `name`.
+  void On(const std::string& name, const Words& words, std::pair<int, int> mesh,
+          const std::function<void(const Opened&)>& fn) const {
+    auto [dp, tp] = mesh;
+    absl::Status status = OnSource(Path(name), Mesh(dp, tp) + words, dp * tp, [&](const Opened& o) {
+      fn(o);
+      return absl::OkStatus();
+    });
+    EXPECT_TRUE(status.ok()) << status;
+  }
+  // Returns the model that was opened, with the programs that find a token for each of `rows` texts.
+  static std::unique_ptr<LoadedModel> Made(const Opened& o, bool cache, int64_t rows = 1) {
+    StepOptions options = NextTokenOptions(o.source.config, DeviceKind::kCpu, rows);
+    auto model = std::make_unique<LoadedModel>(o.source.config, options, NextTokenPrograms(options, cache), o.context,
+                                               o.mesh, DeviceKind::kCpu);
+    absl::Status status = model->Load(o.source);
+    EXPECT_TRUE(status.ok()) << status;
+    return model;
+  }
 
   absl::StatusOr<std::vector<int32_t>> Write(const std::string& path, const Words& words, int ranks,
                                              const GenerateOptions& options, int64_t sample = 0) const {
