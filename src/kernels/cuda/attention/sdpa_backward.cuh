@@ -28,10 +28,12 @@ struct GradKVShape {
   using Element = typename Warp::Element;
   static constexpr int D = D_, M = Warp::M, kQueries = Queries_, kColumns = Columns_, kStages = Stages;
   static constexpr int kThreads = 32 * Warps, kKeys = Warp::kRows * Warps, kParts = D / kColumns;
-  using Queries = SharedTile<Element, kQueries, D>;
-  using Keys = SharedTile<Element, kKeys, D>;
-  // Q, dO, and lse and delta as floats.
-  static constexpr int kStage = 2 * Queries::kElements + 2 * kQueries * int(sizeof(float) / sizeof(Element));
+  using Queries = typename Warp::template Tile<kQueries, D>;
+  using Keys = typename Warp::template Tile<kKeys, D>;
+  // Q, dO, and lse and delta as floats, up to where the tile of the next stage may begin.
+  static constexpr int kRowValues = 2 * kQueries * int(sizeof(float) / sizeof(Element));
+  static constexpr int kAlignment = int(Warp::kTileAlignment / sizeof(Element));
+  static constexpr int kStage = 2 * Queries::kElements + (kRowValues + kAlignment - 1) / kAlignment * kAlignment;
   static constexpr size_t kTileBytes = (2 * Keys::kElements + kStages * kStage) * sizeof(Element);
   static constexpr size_t kSharedBytes = kTileBytes + Warps * Warp::ScratchBytes(kQueries);
   using Ruled = RuledScores<Warp, kQueries, Warp::kRows, true>;
@@ -40,6 +42,7 @@ struct GradKVShape {
   static constexpr size_t BytesUnder() {
     return std::is_same_v<Rules, NoRules> ? kSharedBytes : kRuledBytes;
   }
+  static_assert(kSharedBytes % Warp::kTileAlignment == 0 && kRuledBytes % Warp::kTileAlignment == 0);
 };
 
 // The work of one block: kKeys keys of a head, kColumns columns of their gradients, and the queries that see them.
@@ -65,12 +68,11 @@ struct GradKVBlock {
 
   // The stage of a block's step number `turn`.
   __device__ __forceinline__ Element* Stage(int turn) const { return stages + turn % Shape::kStages * Shape::kStage; }
-  template <class Walk>
-  __device__ __forceinline__ void Fetch(const Walk& walk, int step, int turn, const SdpaOperand& q,
-                                        const SdpaOperand& dout, const SdpaRows<float>& query_rows) const {
+  __device__ __forceinline__ void Fetch(const WalkStep& step, int turn, const SdpaOperand& q, const SdpaOperand& dout,
+                                        const SdpaRows<float>& query_rows) const {
     constexpr int kThreads = Shape::kThreads, kChunks = kQueries / 4;
     Element* stage = Stage(turn);
-    int h = walk.HeadOf(step), begin = walk.FirstQueryOf(step), tid = int(threadIdx.x);
+    int h = step.head, begin = step.at * kQueries, tid = int(threadIdx.x);
     int n = min(kQueries, z.T - begin);
     Queries{stage}.template Fetch<kThreads>(q.At<const Element>(b, begin, h), q.row, n, z.D, z.wide);
     Queries{stage + Queries::kElements}.template Fetch<kThreads>(dout.At<const Element>(b, begin, h), dout.row, n, z.D,
@@ -120,17 +122,18 @@ struct GradKVBlock {
     options.Drop(p);
   }
 
-  // Adds the products of one step to the sums. `stage` holds the queries from `query` on. ds must be 0 and becomes the
-  // cotangents of the scores.
+  // Adds the products of one step to the sums. `stage` holds the queries from `query` on. ds becomes the cotangents of
+  // the scores.
   template <class Keys, class Options, class Sums>
   __device__ __forceinline__ void AddStep(const Warp& warp, const Keys& k_tile, const Keys& v_tile, Element* stage,
                                           int query, const Options& options, Scores& ds, Sums& sum_k,
                                           Sums& sum_v) const {
     Queries q_tile{stage}, dout_tile{stage + Queries::kElements};  // [kQueries, D]
     const float* lse = reinterpret_cast<const float*>(dout_tile.data + Queries::kElements);
-    Scores p = {};  // [Warp::kRows, kQueries]
+    Scores p;  // [Warp::kRows, kQueries]
     warp.template MultiplyTransposed<Shape::D>(k_tile, warp_row, q_tile, p);
     warp.template MultiplyTransposed<Shape::D>(v_tile, warp_row, dout_tile, ds);
+    Warp::Wait(p, ds);
     Differentiate(p, ds, lse, query, options);
     warp.Multiply(p, dout_tile, column, sum_v);
     warp.Multiply(ds, q_tile, column, sum_k);
@@ -161,7 +164,7 @@ __global__ void __launch_bounds__(Shape::kThreads)
   using Warp = typename Shape::Warp;
   using Element = typename Shape::Element;
   using Keys = typename Shape::Keys;
-  extern __shared__ __align__(16) unsigned char shared[];
+  extern __shared__ __align__(1024) unsigned char shared[];
   Keys k_tile{reinterpret_cast<Element*>(shared)}, v_tile{k_tile.data + Keys::kElements};  // [kKeys, D]
   int warp_index = int(threadIdx.x) / 32, warp_row = warp_index * Warp::kRows;
   Warp warp(shared + Shape::kTileBytes + size_t(warp_index) * Warp::ScratchBytes(Shape::kQueries));
@@ -173,23 +176,24 @@ __global__ void __launch_bounds__(Shape::kThreads)
   RulesOfWarp<typename Shape::Ruled, Rules> options(
       rules, z.scale, b, 0, shared + Shape::kSharedBytes + size_t(warp_index) * Shape::Ruled::kBytes);
   typename Sums::template Adder<Shape> adder(query_sums, z, b, shared + Shape::template BytesUnder<Rules>());
-  if (walk.begin < walk.end) block.Fetch(walk, walk.begin, 0, q, dout, query_rows);
+  WalkStep step = walk.First(), next = step;
+  if (walk.Has(step)) block.Fetch(step, 0, q, dout, query_rows);
 
   float sum_k[M][Warp::Blocks(kColumns)][4] = {}, sum_v[M][Warp::Blocks(kColumns)][4] = {};  // [Warp::kRows, kColumns]
-  for (int step = walk.begin, turn = 0, next; step < walk.end; step = next, turn++) {
-    CopyWait();
-    __syncthreads();  // the stage has arrived, and all threads are done with the other one
+  for (int turn = 0; walk.Has(step); step = next, turn++) {
+    CopyWaitAll<Warp>();  // the stage has arrived, and all threads are done with the other one
     next = walk.Next(step);
-    if (Shape::kStages == 2 && next < walk.end) block.Fetch(walk, next, turn + 1, q, dout, query_rows);
-    int query = walk.FirstQueryOf(step);
+    if (Shape::kStages == 2 && walk.Has(next)) block.Fetch(next, turn + 1, q, dout, query_rows);
+    int query = step.at * Shape::kQueries;
     typename GradKVBlock<Shape>::Scores ds = {};  // [Warp::kRows, kQueries]
-    if (options.MoveTo(walk, step, walk.HeadOf(step), query, first + warp_row))
+    if (options.MoveTo(walk, step, step.head, query, first + warp_row) || Warp::kTogether)
       block.AddStep(warp, k_tile, v_tile, block.Stage(turn), query, options, ds, sum_k, sum_v);
     adder.Put(ds, warp_row);
-    adder.Add(k_tile, walk.HeadOf(step), query, column);
-    if (Shape::kStages == 1 && next < walk.end) {
+    adder.Add(k_tile, step.head, query, column);
+    Warp::Wait(sum_k, sum_v);
+    if (Shape::kStages == 1 && walk.Has(next)) {
       __syncthreads();  // all threads are done with the stage
-      block.Fetch(walk, next, turn + 1, q, dout, query_rows);
+      block.Fetch(next, turn + 1, q, dout, query_rows);
     }
   }
 
@@ -205,8 +209,8 @@ struct GradQShape {
   using Element = typename Warp::Element;
   static constexpr int D = D_, M = Warp::M, kKeys = Keys_, kStages = Stages;
   static constexpr int kThreads = 32 * Warps, kQueries = Warp::kRows * Warps;
-  using Queries = SharedTile<Element, kQueries, D>;
-  using Keys = SharedTile<Element, kKeys, D>;
+  using Queries = typename Warp::template Tile<kQueries, D>;
+  using Keys = typename Warp::template Tile<kKeys, D>;
   static constexpr size_t kTileBytes = (2 * Queries::kElements + 2 * kStages * Keys::kElements) * sizeof(Element);
   static constexpr size_t kSharedBytes = kTileBytes + Warps * Warp::ScratchBytes(kKeys);
   using Ruled = RuledScores<Warp, Warp::kRows, kKeys, false>;
@@ -241,9 +245,10 @@ struct GradQBlock {
   __device__ __forceinline__ Element* Stage(int turn) const {
     return stages + turn % Shape::kStages * 2 * Keys::kElements;
   }
-  __device__ __forceinline__ void Fetch(int step, int turn, const SdpaOperand& k, const SdpaOperand& v) const {
+  __device__ __forceinline__ void Fetch(const WalkStep& step, int turn, const SdpaOperand& k,
+                                        const SdpaOperand& v) const {
     constexpr int kThreads = Shape::kThreads;
-    int begin = step * kKeys, n = min(kKeys, z.S - begin);
+    int begin = step.at * kKeys, n = min(kKeys, z.S - begin);
     Keys{Stage(turn)}.template Fetch<kThreads>(k.At<const Element>(b, begin, g), k.row, n, z.D, z.wide);
     Keys{Stage(turn) + Keys::kElements}.template Fetch<kThreads>(v.At<const Element>(b, begin, g), v.row, n, z.D,
                                                                  z.wide);
@@ -279,14 +284,14 @@ struct GradQBlock {
   }
   // The same under options. p is left with the probabilities.
   template <class Walk, class Options>
-  __device__ __forceinline__ void Differentiate(Scores& p, Scores& ds, const Walk& walk, int step,
+  __device__ __forceinline__ void Differentiate(Scores& p, Scores& ds, const Walk& walk, const WalkStep& step,
                                                 const Options& options) const {
     if constexpr (Options::kRuled)
       options.Differentiate(
           p, ds, [&](int m, int half, int, int) { return lse[m][half]; },
           [&](int m, int half, int, int) { return delta[m][half]; });
     else
-      Differentiate(p, ds, step * kKeys, walk.fewest);
+      Differentiate(p, ds, step.at * kKeys, walk.fewest);
   }
 
   // Stores sums [Warp::kRows, D] through the tile of q, whose rows only this warp reads.
@@ -309,7 +314,7 @@ __global__ void __launch_bounds__(Shape::kThreads)
   using Element = typename Shape::Element;
   using Queries = typename Shape::Queries;
   using Keys = typename Shape::Keys;
-  extern __shared__ __align__(16) unsigned char shared[];
+  extern __shared__ __align__(1024) unsigned char shared[];
   Queries q_tile{reinterpret_cast<Element*>(shared)}, dout_tile{q_tile.data + Queries::kElements};  // [kQueries, D]
   int warp_index = int(threadIdx.x) / 32, warp_row = warp_index * Warp::kRows;
   Warp warp(shared + Shape::kTileBytes + size_t(warp_index) * Warp::ScratchBytes(Shape::kKeys));
@@ -320,24 +325,26 @@ __global__ void __launch_bounds__(Shape::kThreads)
   KeyWalk<Rules, Shape::kKeys> walk(z, rules, b, first, rows);
   RulesOfWarp<typename Shape::Ruled, Rules> options(
       rules, z.scale, b, h, shared + Shape::kSharedBytes + size_t(warp_index) * Shape::Ruled::kBytes);
-  if (walk.begin < walk.end) block.Fetch(walk.begin, 0, k, v);
+  WalkStep step = walk.First(), next = step;
+  if (walk.Has(step)) block.Fetch(step, 0, k, v);
   block.ReadRows(query_rows);
 
   float sum[M][Warp::Blocks(D)][4] = {};  // [Warp::kRows, D]
-  for (int step = walk.begin, turn = 0, next; step < walk.end; step = next, turn++) {
-    CopyWait();
-    __syncthreads();
+  for (int turn = 0; walk.Has(step); step = next, turn++) {
+    CopyWaitAll<Warp>();
     next = walk.Next(step);
-    if (Shape::kStages == 2 && next < walk.end) block.Fetch(next, turn + 1, k, v);
+    if (Shape::kStages == 2 && walk.Has(next)) block.Fetch(next, turn + 1, k, v);
     Keys k_tile{block.Stage(turn)}, v_tile{k_tile.data + Keys::kElements};  // [kKeys, D]
-    if (options.MoveTo(walk, step, h, first + warp_row, step * Shape::kKeys)) {
-      typename GradQBlock<Shape>::Scores p = {}, ds = {};  // [Warp::kRows, kKeys]
+    if (options.MoveTo(walk, step, h, first + warp_row, step.at * Shape::kKeys) || Warp::kTogether) {
+      typename GradQBlock<Shape>::Scores p, ds;  // [Warp::kRows, kKeys]
       warp.template MultiplyTransposed<D>(q_tile, warp_row, k_tile, p);
       warp.template MultiplyTransposed<D>(dout_tile, warp_row, v_tile, ds);
+      Warp::Wait(p, ds);
       block.Differentiate(p, ds, walk, step, options);
       warp.Multiply(ds, k_tile, 0, sum);
+      Warp::Wait(sum);
     }
-    if (Shape::kStages == 1 && next < walk.end) {
+    if (Shape::kStages == 1 && walk.Has(next)) {
       __syncthreads();  // all threads are done with the stage
       block.Fetch(next, turn + 1, k, v);
     }

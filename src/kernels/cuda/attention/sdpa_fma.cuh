@@ -19,6 +19,11 @@ struct FmaWarp {
   static constexpr int Pitch(int columns) { return columns + 8; }
   static constexpr size_t ScratchBytes(int columns) { return size_t(kRows) * size_t(Pitch(columns)) * sizeof(float); }
 
+  static constexpr bool kTogether = false;
+  static constexpr size_t kTileAlignment = 16;
+  template <int Rows, int Columns>
+  using Tile = SharedTile<Element, Rows, Columns>;
+
   explicit __device__ FmaWarp(void* scratch) : scratch_(static_cast<float*>(scratch)) {}
   static __device__ __forceinline__ int FirstRow() { return (Lane() >> 1 & 1) | (Lane() >> 2 & 2); }
   static __device__ __forceinline__ int FirstColumn() { return (Lane() & 1) | (Lane() >> 1 & 2) | (Lane() >> 2 & 4); }
@@ -32,9 +37,15 @@ struct FmaWarp {
     return fn(x, __shfl_xor_sync(~0u, x, 16));
   }
 
+  static __device__ __forceinline__ void Publish() {}
+  template <class... Sums>
+  static __device__ __forceinline__ void Wait(Sums&...) {}
+
   // Does the same as TensorCoreWarp::MultiplyTransposed.
   template <int K, int N, class X, class Y>
   __device__ __forceinline__ void MultiplyTransposed(const X& x, int x_row, const Y& y, float (&c)[M][N][4]) const {
+#pragma unroll
+    for (int i = 0; i < M * N * 4; i++) c[i / 4 / N][i / 4 % N][i % 4] = 0;
 #pragma unroll 2
     for (int k = 0; k < K; k += 4) {
       Quad a[2 * M];

@@ -1,7 +1,7 @@
 // Flash attention, backward, for bf16 and f16 on the tensor cores.
 #include "weft/kernels/cuda/attention/sdpa_backward.cuh"
 #include "weft/kernels/cuda/attention/sdpa_choice.h"
-#include "weft/kernels/cuda/attention/sdpa_mma.cuh"
+#include "weft/kernels/cuda/attention/sdpa_warpgroup.cuh"
 
 namespace weft::cuda {
 namespace {
@@ -11,9 +11,20 @@ template <HalfFloat T, class Fn>
 decltype(auto) WithShapes(int64_t D, Fn&& fn) {
   using One = TensorCoreWarp<T, 1>;
   using Two = TensorCoreWarp<T, 2>;
-  if (D <= 64) return fn(GradKVShape<Two, 64, 4, 32>(), GradQShape<Two, 64, 64>());
+  using Group = WarpgroupWarp<T>;
+  if (D <= 64) {
+    if constexpr (kWarpgroups)
+      return fn(GradKVShape<Group, 64, 8, 64>(), GradQShape<Group, 64, 64, 8>());
+    else
+      return fn(GradKVShape<Two, 64, 4, 32>(), GradQShape<Two, 64, 64>());
+  }
   if (D <= 96) return fn(GradKVShape<One, 96, 8, 64>(), GradQShape<Two, 96, 32>());
-  if (D <= 128) return fn(GradKVShape<One, 128, 8, 64>(), GradQShape<Two, 128, 32>());
+  if (D <= 128) {
+    if constexpr (kWarpgroups)
+      return fn(GradKVShape<Group, 128, 8, 64>(), GradQShape<Group, 128, 64, 8>());
+    else
+      return fn(GradKVShape<One, 128, 8, 64>(), GradQShape<Two, 128, 32>());
+  }
   return fn(GradKVShape<One, 256, 4, 32, 128>(), GradQShape<One, 256, 32>());
 }
 

@@ -97,6 +97,11 @@ struct TensorCoreWarp {
   static constexpr int kUnit = kTerms / 2;                   // elements in 16 bytes, a row of what ldmatrix loads
   static constexpr int Blocks(int columns) { return columns / 8; }
   static constexpr size_t ScratchBytes(int) { return 0; }
+  static constexpr bool kTogether = false;  // whether all warps take part in every step
+  static constexpr size_t kTileAlignment = 16;
+  template <int Rows, int Columns>
+  using Tile = SharedTile<Element, Rows, Columns>;
+  using Narrow = TensorCoreWarp<T, 1>;  // the same with 16 rows
 
   explicit __device__ TensorCoreWarp(void*) {}
   static __device__ __forceinline__ int FirstRow() { return Lane() / 4; }
@@ -110,9 +115,16 @@ struct TensorCoreWarp {
     return fn(x, __shfl_xor_sync(~0u, x, 2));
   }
 
-  // Computes c [kRows, columns] += X Y^T over K columns, with rows [x_row, x_row + kRows) of X and all rows of Y.
+  // What this thread wrote into shared memory may be read by products after the next barrier.
+  static __device__ __forceinline__ void Publish() {}
+  // Waits for all products. Before that they may still be adding to their sums c.
+  template <class... Sums>
+  static __device__ __forceinline__ void Wait(Sums&...) {}
+
+  // Computes c [kRows, columns] = X Y^T over K columns, with rows [x_row, x_row + kRows) of X and all rows of Y.
   template <int K, int N, class X, class Y>
   __device__ __forceinline__ void MultiplyTransposed(const X& x, int x_row, const Y& y, float (&c)[M][N][4]) const {
+    Clear(c);
 #pragma unroll
     for (int k = 0; k < K; k += kTerms) {
       uint32_t a[M][4];
@@ -157,11 +169,12 @@ struct TensorCoreWarp {
     }
   }
 
-  // Computes c [kRows, columns] += X^T Y over their first K rows, with columns [x_column, x_column + kRows) of X and
+  // Computes c [kRows, columns] = X^T Y over their first K rows, with columns [x_column, x_column + kRows) of X and
   // those from `column` on of Y.
   template <int K, int NC, class X, class Y>
   static __device__ __forceinline__ void MultiplyLeftTransposed(const X& x, int x_column, const Y& y, int column,
                                                                 float (&c)[M][NC][4]) requires HalfFloat<T> {
+    Clear(c);
 #pragma unroll
     for (int k = 0; k < K; k += kTerms) {
       uint32_t a[M][4];
@@ -198,6 +211,15 @@ struct TensorCoreWarp {
   }
 
  private:
+  template <int N>
+  static __device__ __forceinline__ void Clear(float (&c)[M][N][4]) {
+#pragma unroll
+    for (int m = 0; m < M; m++)
+#pragma unroll
+      for (int n = 0; n < N; n++)
+#pragma unroll
+        for (int e = 0; e < 4; e++) c[m][n][e] = 0;
+  }
   static __device__ __forceinline__ void Round(uint32_t (&r)[4]) {
     if constexpr (!HalfFloat<T>)
 #pragma unroll

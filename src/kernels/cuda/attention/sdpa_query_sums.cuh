@@ -36,16 +36,17 @@ struct QuerySums {
   }
 
   // The share of a block of keys. The warps put the cotangents of the scores of their keys into shared memory. Then
-  // each takes 16 queries and some of the block's columns.
+  // each takes 16 queries and some of the block's columns. Warps of a warpgroup have the same columns.
   template <class Shape>
   struct Adder {
     using Element = typename Shape::Element;
-    using Warp = TensorCoreWarp<typename Shape::Warp::Float, 1>;  // of 16 queries
-    using Cotangents = SharedTile<Element, Shape::kKeys, Shape::kQueries>;
-    static constexpr int kShares = Shape::kThreads / 32 / (Shape::kQueries / 16);  // warps with the same queries
+    using Warp = typename Shape::Warp::Narrow;  // of 16 queries
+    using Cotangents = typename Warp::template Tile<Shape::kKeys, Shape::kQueries>;
+    static constexpr int kRows = Shape::kQueries / 16;            // warps with the same columns
+    static constexpr int kShares = Shape::kThreads / 32 / kRows;  // warps with the same queries
     static constexpr int kColumns = Shape::kColumns / kShares, kBlocks = Warp::Blocks(kColumns);
     static constexpr size_t kBytes = Cotangents::kElements * sizeof(Element);
-    static_assert(kShares * (Shape::kQueries / 16) * 32 == Shape::kThreads && kBlocks % 2 == 0);
+    static_assert(kShares * kRows * 32 == Shape::kThreads && kBlocks % 2 == 0);
 
     const QuerySums& sums;
     const SdpaSizes& z;
@@ -55,18 +56,20 @@ struct QuerySums {
     __device__ __forceinline__ Adder(const QuerySums& of_call, const SdpaSizes& sizes, int sequence, void* memory)
         : sums(of_call), z(sizes), cotangents{static_cast<Element*>(memory)}, b(sequence) {
       int warp = int(threadIdx.x) / 32;
-      row = warp / kShares * 16, share = warp % kShares * kColumns;
+      row = warp % kRows * 16, share = warp / kRows * kColumns;
     }
     template <class Scores>
     __device__ __forceinline__ void Put(const Scores& ds, int warp_row) const {
       Shape::Warp::Put(ds, 1, cotangents, warp_row);
+      Warp::Publish();
     }
     // Adds to the queries from `query` on of head h, in the columns from `column` on. All threads must call it.
     template <class Keys>
     __device__ __forceinline__ void Add(const Keys& keys, int h, int query, int column) const {
-      __syncthreads();              // the cotangents of all warps are there
-      float c[1][kBlocks][4] = {};  // [16, kColumns]
+      __syncthreads();         // the cotangents of all warps are there
+      float c[1][kBlocks][4];  // [16, kColumns]
       Warp::template MultiplyLeftTransposed<Shape::kKeys>(cotangents, row, keys, column + share, c);
+      Warp::Wait(c);
       bool odd = Lane() % 2;
       int first = column + share + Lane() % 4 / 2 * 4;
 #pragma unroll

@@ -2,8 +2,7 @@
 // probabilities. Which keys are seen and which probabilities are kept is found once per tile, by whole rows, and passes
 // through shared memory as bits.
 #pragma once
-#include "weft/kernels/cuda/attention/sdpa_flash_rules.cuh"
-#include "weft/kernels/cuda/attention/sdpa_tile.cuh"
+#include "weft/kernels/cuda/attention/sdpa_walk.cuh"
 
 namespace weft::cuda {
 
@@ -255,8 +254,8 @@ struct RulesOfWarp : Ruled {
   __device__ __forceinline__ RulesOfWarp(const Rules& rules, double scale, int b, int h, void* memory)
       : Ruled(rules.scores, scale, b, h, memory) {}
   template <class Walk>
-  __device__ __forceinline__ bool MoveTo(const Walk& walk, int step, int h, int query, int key) {
-    return Ruled::MoveTo(h, query, key, walk.shift, walk.SeesByPosition(step), walk.SeesBySegment(step));
+  __device__ __forceinline__ bool MoveTo(const Walk& walk, const WalkStep& step, int h, int query, int key) {
+    return Ruled::MoveTo(h, query, key, walk.shift, step.by_position, step.by_segment);
   }
 };
 template <class Ruled>
@@ -270,7 +269,7 @@ struct RulesOfWarp<Ruled, NoRules> {
   template <class Scores>
   __device__ __forceinline__ void Drop(Scores&) const {}
   template <class Walk>
-  __device__ __forceinline__ bool MoveTo(const Walk&, int, int, int, int) const {
+  __device__ __forceinline__ bool MoveTo(const Walk&, const WalkStep&, int, int, int) const {
     return true;
   }
 };
