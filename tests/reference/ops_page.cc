@@ -109,7 +109,10 @@ std::vector<std::string> RowOf(Op op, const KernelTable& gpu) {
 std::string OpsPage(const Places&) {
   KernelTable gpu;
   cuda::AddPlannedRows(gpu);
-  std::string text = Heading("Ops", "Ops are a closed set.\n[Add an op](../guide/add-an-op.md) explains the columns.");
+  std::string text = Heading("Ops",
+                             "Ops are a closed set.\n[Add an op](../guide/add-an-op.md) explains the columns.\n"
+                             "Functions that compose these ops, such as `Softmax` and `MseLoss`, are declared in "
+                             "`src/core/ops/functions.h` and `src/core/ops/losses.h`.");
   text += Elementwise();
   text +=
       "\n## Other ops\n\nThe labels are those of one sample, as in an einsum: a label that no result has is summed "
@@ -117,12 +120,14 @@ std::string OpsPage(const Places&) {
       "\"Or composed\": if such a label is sharded, the op runs as its composition of other ops.\n"
       "A sum over a sharded label gives a Partial.\n"
       "An op without a kernel for a device runs as its composition there.\n";
-#define WEFT_ROW(Name, ...) rows.push_back(RowOf(Op::k##Name, gpu));
+  std::vector<std::string> described, all;
+#define WEFT_NAME(Name, text, ...) described.emplace_back(text);
+#define WEFT_ROW(Name, text) WEFT_NAME(Name, text) rows.push_back(RowOf(Op::k##Name, gpu));
 #define WEFT_SECTION(title, file, OPS)                                                          \
   {                                                                                             \
     Rows rows;                                                                                  \
     OPS(WEFT_ROW)                                                                               \
-    text += fmt::format("\n### {}\n\nDeclared in `src/core/ops/{}`.\n\n", title, file);         \
+    text += fmt::format("\n### {}\n\nDescribed in `src/core/ops/{}`.\n\n", title, file);        \
     text += Table({"op", "labels", "not sharded", "gradient", "composition", "kernels"}, rows); \
   }
   WEFT_SECTION("Products", "einsum.h", WEFT_EINSUM_OPS)
@@ -130,6 +135,8 @@ std::string OpsPage(const Places&) {
   WEFT_SECTION("Shapes", "structural.h", WEFT_STRUCTURAL_OPS)
   WEFT_SECTION("Random numbers", "random.h", WEFT_RANDOM_OPS)
   WEFT_SECTION("Embedding", "embedding.h", WEFT_EMBEDDING_OPS)
+  WEFT_SECTION("Indexing", "indexing.h", WEFT_INDEXING_OPS)
+  WEFT_SECTION("Sorting", "sort.h", WEFT_SORT_OPS)
   WEFT_SECTION("Norms", "norm.h", WEFT_NORM_OPS)
   WEFT_SECTION("Attention", "attention.h", WEFT_ATTENTION_OPS)
   WEFT_SECTION("Losses", "loss.h", WEFT_LOSS_OPS)
@@ -137,6 +144,13 @@ std::string OpsPage(const Places&) {
   WEFT_SECTION("Fused ops", "fused.cc", WEFT_FUSED_OPS)
 #undef WEFT_SECTION
 #undef WEFT_ROW
+  WEFT_LEAF_OPS(WEFT_NAME)        // Others
+  WEFT_COLLECTIVE_OPS(WEFT_NAME)  // the page of collectives
+#undef WEFT_NAME
+#define WEFT_NAME(Name, text, ...) all.emplace_back(text);
+  WEFT_FAMILIES(WEFT_NAME)
+#undef WEFT_NAME
+  ExpectSame("ops of families", described, all);
   return text + Others();
 }
 

@@ -5,6 +5,7 @@
 #include <deque>
 #include <utility>
 
+#include "absl/functional/function_ref.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 #include "weft/parallel/nn/family/family.h"
@@ -77,10 +78,11 @@ std::string PlansOfFamilies() {
   return text + "else " + usual;
 }
 
-std::string FamiliesWith(const std::string& key) {
+// Returns the names of the families that `has` accepts.
+std::string FamiliesIn(absl::FunctionRef<bool(const ModelFamily&)> has) {
   std::vector<std::string> names;
   for (const ModelFamily* family : ModelFamilies())
-    if (family->FindKey(key)) names.push_back(family->name);
+    if (has(*family)) names.push_back(family->name);
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
@@ -94,8 +96,9 @@ std::vector<Field> FamilyFields() {
       std::string name = key.name;
       auto same = [&](const Field& f) { return f.key == "model." + name; };
       if (std::any_of(fields.begin(), fields.end(), same)) continue;
+      auto has = [&](const ModelFamily& f) { return f.FindKey(name) != nullptr; };
       std::string value = key.flag ? (key.otherwise != 0 ? "true" : "false") : fmt::format("{}", key.otherwise);
-      Field field{.key = text("model." + name), .help = text(FamiliesWith(name) + ": " + key.help)};
+      Field field{.key = text("model." + name), .help = text(FamiliesIn(has) + ": " + key.help)};
       field.default_text = text(value);
       field.bounds = {.low = key.low, .high = key.high};
       field.absent = [name](const Config& c) {
@@ -157,6 +160,10 @@ struct FamilyTexts {
   std::string family = fmt::format("the architecture, one of the files in src/parallel/nn/models: {}",
                                    fmt::join(NamesOf(ModelFamilies()), ", "));
   std::string plan = PlansOfFamilies();
+  std::string tied = fmt::format("the family's: false of {}, else true",
+                                 FamiliesIn([](const ModelFamily& f) { return !f.tie_embeddings; }));
+  std::string rope = fmt::format("base of the rotary embedding, in families that have one ({})",
+                                 FamiliesIn([](const ModelFamily& f) { return f.configure({}).rope_theta != 0; }));
 };
 const FamilyTexts& OfFamilies() {
   static const FamilyTexts texts;
@@ -188,9 +195,9 @@ const std::vector<Field>& Fields() {
       {KEY(model.context, "tokens of a sequence"), .bounds = From(1, kBillion), .default_text = "required without preset"},
       {KEY(model.dropout, "probability of dropping, to the nearest 1/65536"), .bounds = HalfOpen(0, 1)},
       {KEY(model.tie_embeddings, "the output product uses the token embedding"),
-       .default_text = "the family's: llama, mistral and neox false; others true"},
+       .default_text = OfFamilies().tied.c_str()},
       {KEY(model.norm_eps, "epsilon of the norms"), .bounds = Above(0)},
-      {KEY(model.rope_theta, "base of the rotary embedding, in families that have one (gemma2, llama, mistral, neox)"), .bounds = Above(0)},
+      {KEY(model.rope_theta, OfFamilies().rope.c_str()), .bounds = Above(0)},
       {KEY(model.rope_factor, "Llama 3.1's scaling of the rotary embedding to longer contexts; 1: none"), .bounds = AtLeast(1)},
       {KEY(model.rope_low, "a frequency of fewer turns in rope_context tokens is divided by rope_factor"), .bounds = Above(0)},
       {KEY(model.rope_high, "a frequency of more turns stays; one between the two is divided in part"), .bounds = Above(0)},
