@@ -43,7 +43,7 @@ absl::Status CheckSpelling(const std::vector<std::string>& words, const std::vec
     if (equals == word.npos || of_config) continue;
     std::string meant = Meant(key, names);
     return absl::InvalidArgumentError(
-        fmt::format("command line: {}: unknown word; {}he words here are {} and the keys of the config", key,
+        fmt::format("command line: {}: unknown argument; {}he arguments here are {} and the keys of the config", key,
                     meant.empty() ? "t" : fmt::format("did you mean {}? T", meant), fmt::join(names, ", ")));
   }
   return absl::OkStatus();
