@@ -15,7 +15,7 @@ struct Variable {
 
 // Read from the environment of a run.
 constexpr Variable kForUsers[] = {
-    {"COLUMNS", "width of lines on the terminal, if the output is no terminal; 80 without it"},
+    {"COLUMNS", "width of a run's lines if the output is not a terminal; 80 without it"},
     {"HOME", "`~/.cache/weft` keeps the fastest algorithms of products, and times of attention"},
     {"NO_COLOR", "if it is set and not empty, there are no colours"},
     {"OPENBLAS_CORETYPE", "kernels of OpenBLAS, if they are as fast as those that Weft chooses"},
