@@ -84,7 +84,8 @@ TEST(GenerateWords, PromptsAreCollected) {
   EXPECT_EQ(each[3].prompt, "two");
   EXPECT_EQ(each[3].samples, 4);
   words = {"prompts=" + file + ".none"};
-  EXPECT_NE(TakeGenerateOptions(words).status().message().find("cannot be opened"), std::string::npos);
+  std::string error(TakeGenerateOptions(words).status().message());
+  EXPECT_TRUE(error.starts_with("command line: prompts: ") && error.find("cannot be opened") != error.npos) << error;
   EXPECT_EQ(GenerateOptions{.prompt = "a"}.EachPrompt().size(), 1u);
 }
 
