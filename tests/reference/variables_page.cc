@@ -89,6 +89,8 @@ constexpr Variable kForMpirun[] = {
     {"PRTE_MCA_oob_tcp_keepalive_intvl", "5, as for Open MPI 4"},
     {"PRTE_MCA_oob_tcp_keepalive_probes", "4, as for Open MPI 4"},
     {"PMIX_MCA_pcompress_base_silence_warning", "1: no warning"},
+    {"OMPI_MCA_orte_execute_quiet", "1 with `ranks=N`: no lines of `mpirun` about a rank that ended"},
+    {"PRTE_MCA_prte_execute_quiet", "1, as for Open MPI 4"},
 };
 
 // Read by scripts and for tests.
