@@ -29,7 +29,7 @@ weft_find_library(weft_isal isa-l/crc.h isal)
 
 # Sentencepiece is optional, for tokenizer sentencepiece. Without it, a source that reports what is missing replaces it.
 # Defines weft_sentencepiece to link, and weft_sentencepiece_omits, the source that this build must omit.
-option(WEFT_SENTENCEPIECE "Use the sentencepiece library where it is there" ON)
+option(WEFT_SENTENCEPIECE "Use the sentencepiece library if it is found" ON)
 find_path(WEFT_SENTENCEPIECE_DIR sentencepiece_trainer.h DOC "Include folder of sentencepiece")
 find_library(WEFT_SENTENCEPIECE_LIBRARY sentencepiece)
 find_library(WEFT_SENTENCEPIECE_TRAIN_LIBRARY sentencepiece_train)

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <string_view>
 
 #include "weft/core/host/message.h"
 #include "weft/train/config/config_schema.h"
@@ -21,12 +22,20 @@ Words Sections() {
   return names;
 }
 
-void PrintKeys(const std::string& section) {
-  for (const std::string& key : KeysOf(section == kTop ? "" : section)) {
-    const Field& field = *FindField(key);
-    PrintStdout("{}\n    {}\n    {}; default: {}\n", key, field.help,
-                field.type_text ? field.type_text : TypeText(field), DefaultText(field));
-  }
+Words KeysIn(const std::string& section) { return KeysOf(section == kTop ? "" : section); }
+
+void PrintKey(const std::string& key) {
+  const Field& field = *FindField(key);
+  PrintStdout("{}\n    {}\n    {}; default: {}\n", key, field.help, field.type_text ? field.type_text : TypeText(field),
+              DefaultText(field));
+}
+
+// Reports that `got` is not one of `names`.
+int Refuse(const std::string& expected, const Words& names, const std::string& got) {
+  std::string nearest = Nearest(got, names);
+  PrintStderr("weft help keys: expected {} {}, got {:?}{}\n", expected, fmt::join(names, ", "), got,
+              nearest.empty() || nearest == got ? "" : fmt::format("; did you mean {}?", nearest));
+  return 2;
 }
 
 }  // namespace
@@ -34,20 +43,26 @@ void PrintKeys(const std::string& section) {
 int HelpKeys(const Words& words) {
   Words sections = Sections();
   if (words.empty()) {
-    PrintStdout("The keys of a config, by section; weft help keys SECTION says more.\n\n");
+    PrintStdout("The keys of a config, by section; weft help keys SECTION or KEY says more.\n\n");
     for (const std::string& section : sections)
-      PrintStdout("{}\n    {}\n", section, fmt::join(KeysOf(section == kTop ? "" : section), "\n    "));
+      PrintStdout("{}\n    {}\n", section, fmt::join(KeysIn(section), "\n    "));
     return 0;
   }
-  std::string section = words[0].substr(0, words[0].find('.'));
-  if (FindField(section)) section = kTop;
-  if (words.size() > 1 || std::find(sections.begin(), sections.end(), section) == sections.end()) {
-    std::string nearest = Nearest(section, sections);
-    PrintStderr("weft help keys: expected one section of {}, got {:?}{}\n", fmt::join(sections, ", "), words.back(),
-                nearest.empty() || nearest == section ? "" : fmt::format("; did you mean {}?", nearest));
-    return 2;
+  if (words.size() > 1) return Refuse("one section of", sections, words.back());
+  const std::string& word = words[0];
+  std::string section = word.substr(0, word.find('.'));
+  bool is_section = std::find(sections.begin(), sections.end(), section) != sections.end();
+  if (FindField(word)) {
+    // device has a value and is also the first part of device.memory.
+    for (const Field& field : Schema())
+      if (field.key == word || std::string_view(field.key).starts_with(word + ".")) PrintKey(field.key);
+  } else if (!is_section) {
+    return Refuse("one section of", sections, section);
+  } else if (word != section) {
+    return Refuse("a key of " + section + ":", KeysIn(section), word);
+  } else {
+    for (const std::string& key : KeysIn(section)) PrintKey(key);
   }
-  PrintKeys(section);
   return 0;
 }
 

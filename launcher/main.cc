@@ -16,6 +16,7 @@
 #include "weft/core/host/message.h"
 #include "weft/train/io/suggest.h"
 #include "weft/train/log/standard_output.h"
+#include "weft_commit.h"
 
 namespace weft {
 namespace {
@@ -45,9 +46,9 @@ int Usage(std::FILE* out, int code) {
   for (const Command& c : kCommands) PrintMessage(out, fmt::format("  {:8} {}\n", c.name, c.line));
   PrintMessage(out,
                "\n  weft help COMMAND          says more about a command; so does weft COMMAND --help\n"
-               "  weft help keys [SECTION]   lists the keys of a config\n"
+               "  weft help keys [SECTION]   lists the keys of a config, or those of a section; KEY: explains one\n"
                "  weft completions SHELL     prints what makes bash or zsh complete commands, keys and values\n"
-               "  weft version               prints the version\n");
+               "  weft version               prints the version and the commit\n");
   return code;
 }
 
@@ -91,7 +92,7 @@ int Help(const Words& words) {
 // Runs a command that is not in the table. Returns nullopt if there is no such command.
 std::optional<int> RunOwn(const std::string& name, const Words& words) {
   if (name == "version" || name == "--version") {
-    PrintStdout("weft {}\n", WEFT_VERSION);
+    PrintStdout("weft {} ({})\n", WEFT_VERSION, kCommit);
     return 0;
   }
   if (name == "help" || name == "--help" || name == "-h") return Help(words);

@@ -20,9 +20,10 @@ namespace {
 constexpr const char* kHelp = R"(usage: weft prepare OUT INPUT... [key=value...]
        weft prepare INPUT... --out OUT [key=value...]
 
-Turns text in UTF-8 (files, folders or globs, as data.train takes them: plain or JSONL, also as gzip or Zstandard) into token shards of llm.c's format in the
-folder OUT, which is new or empty: train_000001.bin and so on, val.bin, the tokenizer's file, and config.yaml, which
-trains a small model on them. All of it appears at the end or nothing does. Text may be larger than memory.
+Turns text in UTF-8 (files, folders or globs, as data.train takes them: plain or JSONL, also as gzip or Zstandard) into
+token shards of llm.c's format in the folder OUT, which is new or empty: train_000001.bin and so on, val.bin, the
+tokenizer's file, and config.yaml, which trains a small model on them. All of it appears at the end or nothing does.
+Text may be larger than memory.
 
   tokenizer=bytes    bytes; chars: the sorted characters of the text; sentencepiece: pieces that are learnt from the text;
                      chars:PATH: those of such a file; huggingface:PATH: a published tokenizer, in a folder with
@@ -118,7 +119,7 @@ void Print(const PrepareReport& r) {
   };
   if (!r.note.empty()) PrintNote("val: {}", r.note);
   if (!r.skipped.empty()) PrintNote("{}", r.skipped);
-  PrintStdout("text: {} files, {} bytes\n", r.files, r.bytes);
+  PrintStdout("text: {} file{}, {} bytes\n", r.files, r.files == 1 ? "" : "s", r.bytes);
   std::string learning = r.learning_s > 0 ? fmt::format(", learnt in {:.1f} s", r.learning_s) : "";
   PrintStdout("tokenizer: {}, {} kinds of token{}\n", r.tokenizer, r.vocab, learning);
   PrintStdout("train: {} tokens in {}\n", r.train_tokens, shown(r.train));

@@ -182,8 +182,8 @@ refused "$dir/absent: no such file or folder" eval "$dir/absent"
 mkdir "$dir/empty"
 (cd "$dir/empty" && refused "CHECKPOINT or CONFIG is missing, and no run in" generate tokens=3)
 refused "did you mean tokens?" generate "$dir/c" tokns=3
-refused "max_new_tokens: unknown word; did you mean tokens? The words here are" generate "$dir/c" max_new_tokens=3
-refused "zzz: unknown word; the words here are" generate "$dir/c" zzz=3
+refused "max_new_tokens: unknown argument; did you mean tokens? The arguments here are" generate "$dir/c" max_new_tokens=3
+refused "zzz: unknown argument; the arguments here are" generate "$dir/c" zzz=3
 refused "a config whose checkpoint.dir is not set" generate configs/gpt2-tiny.yaml
 refused "data.val: is required by weft eval; give a text file, token shards or a folder, e.g. data.val=PATH" eval "$dir/c" data.val=0
 ! grep -q synthetic "$dir/err" "$dir/out" || fail "expected no word about data.synthetic"

@@ -11,10 +11,11 @@ done
 run 2 'unknown command "trian"; did you mean train?' help trian
 run 2 'unknown command "versoin"; did you mean version?' versoin
 run 0 "weft " version
+grep -qxE 'weft [0-9.]+ \(([0-9a-f]{7,40}(-dirty)?|unknown)\)' "$dir/out" || fail "expected the version and the commit"
 "$weft" --version | cmp - "$dir/out" || fail "expected what --version prints"
 
 # Every key of docs/reference/keys.md, in the list of all and with its help in that of its section.
-run 0 "weft help keys SECTION says more" help keys
+run 0 "weft help keys SECTION or KEY says more" help keys
 cp "$dir/out" "$dir/listed"
 keys=$(sed -n 's/^| `\([a-z_.]*\)`.*/\1/p' docs/reference/keys.md)
 [ "$(wc -w <<< "$keys")" -gt 60 ] || fail "expected docs/reference/keys.md to have the keys"
@@ -24,9 +25,12 @@ for key in $keys; do
   section=${key%%.*}
   [ -e "$dir/sections/$section" ] || "$weft" help keys "$section" > "$dir/sections/$section"
   grep -qx "$key" "$dir/sections/$section" || fail "expected $key in weft help keys $section"
+  [ "$("$weft" help keys "$key" | grep '^[^ ]')" = "$(grep -xo "$key\(\.[a-z_]*\)*" <<< "$keys")" ] ||
+    fail "expected $key by itself in weft help keys $key"
 done
 run 0 "learning rate after the warm-up" help keys optimizer
-run 0 "checkpoint.keep" help keys checkpoint.keep
+run 2 'got "optimizer.nam"; did you mean optimizer.name?' help keys optimizer.nam
+run 2 "expected a key of mesh: mesh.replicate, mesh.dp, mesh.tp" help keys mesh.zzz
 run 2 'got "optimiser"; did you mean optimizer?' help keys optimiser
 run 2 "expected one section of" help keys optimizer schedule
 

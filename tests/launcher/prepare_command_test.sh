@@ -40,7 +40,7 @@ done
 run 2 "; $dir/made 1/train_*.bin names what to train on" train configs/gpt2-tiny.yaml "data.train=$dir/made 1"
 for flag in "--out $dir/flag" "--out=$dir/flag2"; do
   # shellcheck disable=SC2086  # words
-  run 0 "text: 1 files" prepare README.md val=0 $flag
+  run 0 "text: 1 file," prepare README.md val=0 $flag
   [ "$(ls "${flag#--out?}")" = "$(printf 'config.yaml\ntrain_000001.bin')" ] || fail "expected no val.bin with val=0"
 done
 run 0 "note: val: README.md is among the training data too" prepare "$dir/both" README.md launcher val=README.md

@@ -11,7 +11,8 @@ chmod +x "$dir/bin/mpirun"
 plain=(env -i "PATH=$dir/bin:$PATH" HOME="$HOME")
 "${plain[@]}" "$weft" train a.yaml ranks=3 x=y > "$dir/out" 2>&1 || { code=$?; fail "expected the pretended mpirun to run"; }
 "${plain[@]}" bash -c 'source launcher/environment.sh; env | grep -E "^(OMPI|PRTE|PMIX|OMP)_" | sort' > "$dir/want"
-grep -E '^(OMPI|PRTE|PMIX|OMP)_' "$dir/out" | diff "$dir/want" - || fail "expected the variables of environment.sh"
+[ "$(grep -c '_execute_quiet=1$' "$dir/out")" -eq 2 ] || fail "expected mpirun to be quiet"
+grep -E '^(OMPI|PRTE|PMIX|OMP)_' "$dir/out" | grep -v '_execute_quiet=' | diff "$dir/want" - || fail "expected the variables of environment.sh"
 [ "$(tail -n 1 "$dir/out")" = "<-np><3><$weft><train><a.yaml><ranks=3><x=y>" ] || fail "expected the command under mpirun"
 "${plain[@]}" OMP_NUM_THREADS=2 "$weft" generate --ranks 2 > "$dir/out" 2>&1
 grep -qx OMP_NUM_THREADS=2 "$dir/out" || fail "expected the user's own value"
@@ -41,8 +42,11 @@ fi
 run 0 "weights: $dir/c/step-000002" generate "$dir/c" tokens=3 ranks=2
 run 0 "validation loss" eval "$dir/c" data.val=README.md train.eval_batches=1 ranks=2
 run 0 "on 1 rank" train "${config[@]}" train.steps=1 ranks=1
+# An error is one line: mpirun adds none about the rank that ended.
 run 2 "train.steps: expected an integer" train "${config[@]}" train.steps=many ranks=2
+[ "$(wc -l < "$dir/out")" -eq 1 ] || fail "expected one line"
 run 2 "mesh: dp=3 x tp=1 is 3 ranks, but 2 started" train "${config[@]}" mesh.dp=3 ranks=2
+[ "$(wc -l < "$dir/out")" -eq 1 ] || fail "expected one line"
 run 1 "TiB asked for (2 ranks" train "${config[@]}" mesh.dp=2 ranks=2 train.global_batch=30000000
 
 # Under a launcher its number counts; the reason is printed once.
@@ -81,6 +85,12 @@ for signal in TERM INT USR1; do
   step=$(sed -nE 's/^stopped after step ([0-9]+) by SIGUSR1; continue with checkpoint.resume=auto$/\1/p' "$dir/out")
   [ -n "$step" ] && [ -e "$dir/c/step-$(printf %06d "$step")/manifest.json" ] || fail "expected a checkpoint after SIG$signal"
 done
+# All ranks killed at once, as by a host that runs out of memory: none is left to report it.
+start
+pgrep -f -- "^$weft train .*checkpoint.dir=$dir/c" | grep -vx $job | xargs kill -KILL
+code=0
+wait $job || code=$?
+[ $code -eq 137 ] && grep -qx "mpirun: signal 9 (Killed) ended a rank" "$dir/out" || fail "expected a line on the signal"
 # With the process gone, so are mpirun and the ranks.
 start
 kill -KILL $job

@@ -14,7 +14,7 @@ namespace weft::reference {
 namespace {
 
 struct Event {
-  const char *name, *when;
+  const char *name, *when;                                        // a sentence
   std::string line;                                               // as it is logged, with every member
   std::vector<std::pair<const char*, const char*>> members = {};  // their meanings; "event" apart
 };
@@ -28,7 +28,7 @@ StartRecord WholeStart() {
 const std::vector<Event>& Events() {
   static const std::vector<Event> events = {
       {"start",
-       "when the log is opened",
+       "Written when the log is opened.",
        JsonLine(WholeStart()),
        {{"version", "version of Weft"},
         {"ranks", "number of ranks"},
@@ -47,7 +47,7 @@ const std::vector<Event>& Events() {
         {"resumed_step", "the run continues after this step; absent for a new run"},
         {"kernels", "which kernels were chosen, and why not others; absent if there was no choice"}}},
       {"step",
-       "after each step",
+       "Written after each step.",
        JsonLine(StepRecord{.step = 1, .mfu = 0.5, .peak_bytes = 1, .loss_scale = 2, .skipped = 1}),
        {{"step", "number of the step, from 1"},
         {"loss", "training loss in nats per token, over the global batch"},
@@ -60,7 +60,7 @@ const std::vector<Event>& Events() {
         {"loss_scale", "loss scale of the step; only with `precision.compute: f16`"},
         {"skipped", "updates skipped so far; only with `precision.compute: f16`"}}},
       {"eval",
-       "after each evaluation; `weft eval --json` prints it too",
+       "Written after each evaluation; `weft eval --json` prints it too.",
        JsonLine(EvalRecord{.step = 1, .val_loss = 1, .tokens = 1, .bytes = 1, .ms = 1}),
        {{"step", "the last step before it"},
         {"val_loss", "validation loss in nats per token"},
@@ -69,7 +69,7 @@ const std::vector<Event>& Events() {
         {"bytes", "bytes of text of the targets; null if they are not known"},
         {"ms", "duration in milliseconds"}}},
       {"save",
-       "after a checkpoint is complete",
+       "Written after a checkpoint is complete.",
        JsonLine(SaveRecord{.step = 1, .folder = "f", .seconds = 1, .bytes = 1, .stall = 1}),
        {{"step", "the step whose state was saved"},
         {"folder", "the checkpoint"},
@@ -78,11 +78,11 @@ const std::vector<Event>& Events() {
         {"gb_per_s", "`bytes` over `seconds`, in 10^9 bytes per second"},
         {"stall_seconds", "how long training waited, on the rank that waited longest"}}},
       {"note",
-       "for each note that the run prints on stderr; earlier notes follow `start`",
+       "Written for each note that the run prints on stderr; earlier notes follow `start`.",
        JsonLine(NoteRecord{"n"}),
        {{"text", "the note"}}},
       {"profile",
-       "after the steps of `profile.steps`",
+       "Written after the steps of `profile.steps`.",
        JsonLine(ProfileRecord{.first_step = 1, .step = 2, .path = "p"}),
        {{"first_step", "the first profiled step"},
         {"step", "the last profiled step"},
@@ -93,18 +93,18 @@ const std::vector<Event>& Events() {
         {"waiting", "share of that time in which collectives waited for other ranks"},
         {"neither", "the rest of that time"}}},
       {"stop",
-       "last, if a signal stopped the run",
+       "Written last, if a signal stopped the run.",
        JsonLine(StopRecord{.step = 1, .reason = "SIGTERM"}),
        {{"step", "the last completed step"}, {"reason", "name of the signal"}}},
       {"end",
-       "last, if the run completed",
+       "Written last, if the run completed.",
        JsonLine(EndRecord{.step = 1, .seconds = 1, .loss = 1, .val_loss = 1}),
        {{"step", "the last step"},
         {"seconds", "duration of the run"},
         {"loss", "loss of the last step; null if no step ran"},
         {"val_loss", "the last validation loss; null if there was no evaluation"}}},
       {"choices",
-       "not in logs: `weft eval choices=FILE --json` prints it",
+       "`weft eval choices=FILE --json` prints it; no log has it.",
        JsonLine(ChoiceRecord{.acc = 1, .acc_norm = 1, .items = 1, .endings = 2, .tokens = 2, .ms = 1}),
        {{"acc", "share of items whose label has the largest log-likelihood"},
         {"acc_norm", "the same by log-likelihood per byte"},
@@ -128,8 +128,7 @@ std::string SectionOf(const Event& event) {
     if (meaning != meanings.end()) rows.push_back({Code(name), value.type_name(), meaning->second});
   }
   ExpectSame(fmt::format("members of the event {}", event.name), described, logged);
-  return fmt::format("\n## {}\n\nWritten {}.\n\n{}", event.name, event.when,
-                     Table({"member", "type", "meaning"}, rows));
+  return fmt::format("\n## {}\n\n{}\n\n{}", event.name, event.when, Table({"member", "type", "meaning"}, rows));
 }
 
 // Events in the sources: those of metrics.cc, and those in literal JSON.

@@ -15,7 +15,7 @@ struct Variable {
 
 // Read from the environment of a run.
 constexpr Variable kForUsers[] = {
-    {"COLUMNS", "width of lines on the terminal, if the output is no terminal; 80 without it"},
+    {"COLUMNS", "width of a run's lines if the output is not a terminal; 80 without it"},
     {"HOME", "`~/.cache/weft` keeps the fastest algorithms of products, and times of attention"},
     {"NO_COLOR", "if it is set and not empty, there are no colours"},
     {"OPENBLAS_CORETYPE", "kernels of OpenBLAS, if they are as fast as those that Weft chooses"},
@@ -89,6 +89,8 @@ constexpr Variable kForMpirun[] = {
     {"PRTE_MCA_oob_tcp_keepalive_intvl", "5, as for Open MPI 4"},
     {"PRTE_MCA_oob_tcp_keepalive_probes", "4, as for Open MPI 4"},
     {"PMIX_MCA_pcompress_base_silence_warning", "1: no warning"},
+    {"OMPI_MCA_orte_execute_quiet", "1 with `ranks=N`: no lines of `mpirun` about a rank that ended"},
+    {"PRTE_MCA_prte_execute_quiet", "1, as for Open MPI 4"},
 };
 
 // Read by scripts and for tests.

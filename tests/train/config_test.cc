@@ -439,12 +439,37 @@ TEST(Config, AxesAreRowsOfATable) {
 TEST(Config, ResolveRefusesAWrongNumberOfRanks) {
   Config c = Good(kBase + "mesh: {dp: 2, tp: 2}\n");
   EXPECT_EQ(Message(Resolve(c, 3)),
-            "a.yaml:4:1: mesh: dp=2 x tp=2 is 4 ranks, but 3 started; use mpirun -np 4 or change the mesh");
+            "a.yaml:4:1: mesh: dp=2 x tp=2 is 4 ranks, but 3 started; use ranks=4 or mpirun -np 4, or change the mesh");
   Config fill = Good(kBase, {"mesh.dp=-1", "mesh.tp=2"});
   EXPECT_NE(Message(Resolve(fill, 3)).find("start a multiple of 2"), std::string::npos);
   Config sequence = Good(kBase + "parallel: {sequence_parallel: true}\n");
   EXPECT_NE(Message(Resolve(sequence, 1)).find("a.yaml:4:12: parallel.sequence_parallel: needs mesh.tp above 1"),
             std::string::npos);
+}
+
+// A note appears exactly if a chunk of the batch is empty. Chunks are those of a tensor dim: ceil(batch / ranks) each.
+TEST(Config, ResolveNotesRanksWithoutSequences) {
+  for (int ranks = 1; ranks <= 9; ranks++)
+    for (int batch = 1; batch <= 20; batch++) {
+      Config c = Good(kBase, {"mesh.dp=-1", fmt::format("train.global_batch={}", batch)});
+      size_t before = c.notes.size();
+      ASSERT_TRUE(Resolve(c, ranks).ok());
+      int chunk = (batch + ranks - 1) / ranks, idle = 0;
+      for (int rank = 0; rank < ranks; rank++) idle += rank * chunk >= batch;
+      ASSERT_EQ(c.notes.size() - before, idle > 0) << batch << " over " << ranks;
+      if (idle > 0) {
+        EXPECT_NE(c.notes.back().find(fmt::format(" {} rank", idle)), std::string::npos) << c.notes.back();
+      }
+    }
+  Config none;
+  none.mesh["dp"] = 3;
+  ASSERT_TRUE(Resolve(none, 3).ok());
+  EXPECT_TRUE(none.notes.empty());
+  Config tensor = Good(kBase, {"mesh.dp=-1", "mesh.tp=2", "train.global_batch=3"});
+  ASSERT_TRUE(Resolve(tensor, 8).ok());
+  EXPECT_EQ(tensor.notes.back(),
+            "command line: train.global_batch: 3 sequences over 4 data parallel ranks leave 1 rank without any; a "
+            "multiple of 4 gives each the same number");
 }
 
 // A run in the folder of its config must not write over it: the saved copy adds to the log's name and takes nothing

@@ -46,8 +46,8 @@ TEST(GenerateWords, BadOnesAreNamed) {
       {"tokens=99999999999999999999", "tokens: expected an integer"},
       {"seed=-1", "seed: expected an integer >= 0"},
       {"greedy=yes", "greedy: expected true or false, got \"yes\""},
-      {"temprature=1", "temprature: unknown word; did you mean temperature?"},
-      {"topk=3", "topk: unknown word; did you mean top_k?"},
+      {"temprature=1", "temprature: unknown argument; did you mean temperature?"},
+      {"topk=3", "topk: unknown argument; did you mean top_k?"},
       {"samples=0", "samples: expected an integer >= 1 and <= 1000000, got \"0\""},
       {"num_return_sequences=3", "did you mean samples?"},
       {"stop=", "stop: expected a text, got nothing"},
@@ -84,7 +84,8 @@ TEST(GenerateWords, PromptsAreCollected) {
   EXPECT_EQ(each[3].prompt, "two");
   EXPECT_EQ(each[3].samples, 4);
   words = {"prompts=" + file + ".none"};
-  EXPECT_NE(TakeGenerateOptions(words).status().message().find("cannot be opened"), std::string::npos);
+  std::string error(TakeGenerateOptions(words).status().message());
+  EXPECT_TRUE(error.starts_with("command line: prompts: ") && error.find("cannot be opened") != error.npos) << error;
   EXPECT_EQ(GenerateOptions{.prompt = "a"}.EachPrompt().size(), 1u);
 }
 

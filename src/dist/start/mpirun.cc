@@ -19,6 +19,7 @@
 #include <utility>
 
 #include "weft/core/base/error.h"
+#include "weft/core/host/message.h"
 #include "weft/dist/signals/signal_catcher.h"
 #include "weft/dist/start/input_pipe.h"
 #include "weft/dist/start/open_mpi.h"
@@ -75,6 +76,22 @@ pid_t Start(std::vector<std::string> command, int input) {
                    command[0], std::strerror(error)));
 }
 
+// Turns off what mpirun prints when a rank ends with another exit code than 0: a dozen lines after that rank's own one.
+void QuietMpirun() {
+  for (const char* name : {"OMPI_MCA_orte_execute_quiet", "PRTE_MCA_prte_execute_quiet"})
+    ::setenv(name, "1", /*overwrite=*/0);
+}
+
+// Returns the exit code. A quiet mpirun does not report a rank that a signal ended, so this does, unless the user sent
+// it.
+int ExitCode(int status, bool asked) {
+  if (WIFSIGNALED(status)) return 128 + WTERMSIG(status);
+  int code = WEXITSTATUS(status), signal = code - 128;
+  if (signal > 0 && signal < NSIG && !asked)
+    PrintStderr("mpirun: signal {} ({}) ended a rank\n", signal, ::strsignal(signal));
+  return code;
+}
+
 // Sends the caught signal to mpirun. Returns whether another one can be passed on.
 bool PassOn(SignalCatcher& signals, pid_t mpirun, RankControl control) {
   int signal = signals.signal();
@@ -88,6 +105,7 @@ bool PassOn(SignalCatcher& signals, pid_t mpirun, RankControl control) {
 
 int RunMpirun(int ranks, const std::vector<std::string>& command, RankControl control) {
   for (auto [name, value] : MpirunVariables()) ::setenv(name, value, /*overwrite=*/0);
+  QuietMpirun();
   ShareTerminal();
   std::vector<std::string> words = {"mpirun", "-np", fmt::format("{}", ranks)};
   words.insert(words.end(), command.begin(), command.end());
@@ -101,7 +119,7 @@ int RunMpirun(int ranks, const std::vector<std::string>& command, RankControl co
     int status = 0;
     pid_t ended = ::waitpid(mpirun, &status, WNOHANG);
     WEFT_CHECK(ended >= 0 || errno == EINTR, fmt::format("waitpid: {}", std::strerror(errno)));
-    if (ended == mpirun) return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+    if (ended == mpirun) return ExitCode(status, signals.signal() != 0);
     if (signals.signal() != 0 && !std::exchange(passed_on, true)) passed_on = !PassOn(signals, mpirun, control);
     if (input) input->PassOn();
     constexpr int kPauseMs = 20;

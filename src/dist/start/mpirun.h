@@ -17,11 +17,12 @@ enum class RankControl : uint8_t {
 };
 
 // Runs `mpirun -np RANKS COMMAND...` on this host, with those variables of launcher/environment.sh that are not set
-// yet. Returns the exit code, which is 128 plus the signal's number if a signal ended mpirun. The first SIGTERM, SIGINT
-// or SIGUSR1 is passed on. With kStop it is sent as SIGUSR1, which mpirun forwards to the ranks. Otherwise it is sent
-// unchanged, and mpirun ends the ranks. A second signal ends this process, and with it mpirun and the ranks.
-// With kConverse, every SIGINT is sent as SIGUSR1, and stdin is passed on to mpirun, which forwards it to rank 0.
-// Throws Error if mpirun cannot be started.
+// yet, and without mpirun's lines about a rank that ended. Returns the exit code, which is 128 plus the signal's number
+// if a signal ended mpirun. If mpirun returns the code of a rank that a signal ended, prints that signal. The first
+// SIGTERM, SIGINT or SIGUSR1 is passed on. With kStop it is sent as SIGUSR1, which mpirun forwards to the ranks.
+// Otherwise it is sent unchanged, and mpirun ends the ranks. A second signal ends this process, and with it mpirun and
+// the ranks. With kConverse, every SIGINT is sent as SIGUSR1, and stdin is passed on to mpirun, which forwards it to
+// rank 0. Throws Error if mpirun cannot be started.
 int RunMpirun(int ranks, const std::vector<std::string>& command, RankControl control);
 
 // Returns this process's program, by its full path, and its arguments. Throws Error if they cannot be read.

@@ -220,19 +220,37 @@ int64_t MeshConfig::ranks() const {
   return ranks;
 }
 
+namespace {
+
+// Adds a note if some data parallel ranks get no sequence of a batch, `share` at most on each. A config of weft bench
+// has no batch.
+void NoteIdleRanks(Config& config, int64_t ranks, int64_t share) {
+  int64_t batch = config.train.global_batch;
+  int64_t idle = batch == 0 ? 0 : ranks - (batch + share - 1) / share;
+  if (idle == 0) return;
+  config.notes.push_back(
+      fmt::format("{}{} sequence{} over {} data parallel ranks leave{} {} without any; a multiple of {} gives each the "
+                  "same number",
+                  PlaceOf(config, "train.global_batch"), batch, batch == 1 ? "" : "s", ranks, batch == 1 ? "s" : "",
+                  RanksText(idle), ranks));
+}
+
+}  // namespace
+
 absl::Status Resolve(Config& config, int world_size) {
   FillMesh(config.mesh, world_size);
   int64_t ranks = config.mesh.ranks();
   if (config.mesh.num_fills() > 0) {
     return Refuse(config, "mesh",
-                  fmt::format("{} cannot be filled by an axis next to one of {}; start a multiple of {}",
-                              RanksText(world_size), ranks, ranks));
+                  fmt::format("the axes with a size multiply to {}, but {} started; start a multiple of {}, or change "
+                              "the mesh",
+                              ranks, world_size, ranks));
   }
   MeshShape mesh = MeshOf(config);
   if (ranks != world_size) {
     return Refuse(config, "mesh",
-                  fmt::format("{} is {}, but {} started; use mpirun -np {} or change the mesh", ToString(mesh),
-                              RanksText(ranks), world_size, ranks));
+                  fmt::format("{} is {}, but {} started; use ranks={} or mpirun -np {}, or change the mesh",
+                              ToString(mesh), RanksText(ranks), world_size, ranks, ranks));
   }
   if (config.parallel.sequence_parallel && config.mesh[kTensorAxis] == 1) {
     return Refuse(config, "parallel.sequence_parallel", "needs mesh.tp above 1, got 1; set it to false");
@@ -241,6 +259,7 @@ absl::Status Resolve(Config& config, int world_size) {
   int64_t share = (config.train.global_batch + batch_ranks - 1) / batch_ranks;
   int64_t& micro = config.train.micro_batch;
   micro = micro == 0 ? share : std::min(micro, share);
+  NoteIdleRanks(config, batch_ranks, share);
   return absl::OkStatus();
 }
 

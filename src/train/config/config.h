@@ -254,7 +254,8 @@ absl::StatusOr<Config> LoadConfig(const std::string& path, const std::vector<std
 absl::StatusOr<Config> ParseConfig(std::string_view yaml, const std::string& name,
                                    const std::vector<std::string>& overrides, std::span<const ConfigRule> rules = {});
 
-// Fills mesh axes of -1 and train.micro_batch. Returns an error if the mesh does not have `world_size` ranks.
+// Fills mesh axes of -1 and train.micro_batch. Returns an error if the mesh does not have `world_size` ranks. Adds a
+// note if some ranks would get no sequence.
 absl::Status Resolve(Config& config, int world_size);
 // Fills model.vocab, or returns an error if it does not fit the tokenizer. Adds a note if most of the vocabulary would
 // stay untrained.

@@ -40,6 +40,10 @@ std::string Meant(const std::string& key) {
   return NearestKey(key, AllKeys());
 }
 
+// Names for the number of ranks. A config does not have it, because the launcher sets it.
+constexpr std::string_view kRanks[] = {"rank",     "ranks", "num_ranks", "nproc",     "nproc_per_node",
+                                       "num_gpus", "gpus",  "devices",   "world_size"};
+
 }  // namespace
 
 bool IsSection(const std::string& key) {
@@ -49,6 +53,8 @@ bool IsSection(const std::string& key) {
 
 std::string UnknownKey(const std::string& key) {
   if (key == "<<" || key.ends_with(".<<")) return "a config has no merge keys; write the keys out";
+  if (std::find(std::begin(kRanks), std::end(kRanks), key) != std::end(kRanks))
+    return "unknown key; the argument ranks=N of weft train, or mpirun, starts N ranks";
   std::string section = key.find('.') == key.npos ? "" : key.substr(0, key.find('.'));
   std::vector<std::string> keys = IsSection(section) ? KeysOf(section) : AllKeys();
   std::erase_if(keys, [&](const std::string& known) { return section.empty() && known.find('.') != known.npos; });

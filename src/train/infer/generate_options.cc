@@ -43,22 +43,23 @@ absl::Status CheckSpelling(const std::vector<std::string>& words, const std::vec
     if (equals == word.npos || of_config) continue;
     std::string meant = Meant(key, names);
     return absl::InvalidArgumentError(
-        fmt::format("command line: {}: unknown word; {}he words here are {} and the keys of the config", key,
+        fmt::format("command line: {}: unknown argument; {}he arguments here are {} and the keys of the config", key,
                     meant.empty() ? "t" : fmt::format("did you mean {}? T", meant), fmt::join(names, ", ")));
   }
   return absl::OkStatus();
 }
 
-absl::Status ReadPrompt(std::string& prompt) {
+// Replaces FILE:PATH by the bytes of the file. Errors name the argument `key`.
+absl::Status ReadPrompt(std::string& prompt, const char* key = "prompt") {
   constexpr std::string_view kFile = "FILE:";
   constexpr uint64_t kMostBytes = 64'000'000;  // a context of a million tokens has fewer
   if (!prompt.starts_with(kFile)) return absl::OkStatus();
   absl::StatusOr<std::string> text = ReadFile(prompt.substr(kFile.size()), kMostBytes);
   if (!text.ok())
-    return absl::InvalidArgumentError(fmt::format("command line: prompt: {}", std::string(text.status().message())));
+    return absl::InvalidArgumentError(fmt::format("command line: {}: {}", key, std::string(text.status().message())));
   if (text->empty())
     return absl::InvalidArgumentError(
-        fmt::format("command line: prompt: {}: the file is empty; give a text", prompt.substr(kFile.size())));
+        fmt::format("command line: {}: {}: the file is empty; give a text", key, prompt.substr(kFile.size())));
   prompt = *std::move(text);
   return absl::OkStatus();
 }
@@ -66,7 +67,7 @@ absl::Status ReadPrompt(std::string& prompt) {
 // Adds the lines of a file to `prompts`. Blank lines are left out.
 absl::Status ReadPrompts(const std::string& path, PathList& prompts) {
   std::string text = "FILE:" + path;
-  if (absl::Status s = ReadPrompt(text); !s.ok()) return s;
+  if (absl::Status s = ReadPrompt(text, "prompts"); !s.ok()) return s;
   for (size_t at = 0, end = 0; at < text.size(); at = end + 1) {
     end = std::min(text.find('\n', at), text.size());
     std::string line = text.substr(at, end - at);
