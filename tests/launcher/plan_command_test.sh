@@ -42,7 +42,7 @@ plan 0 "" configs/bert-tiny.yaml --verbose model.vocab=257
 with_mask=$(parameters)
 plan 0 "" configs/bert-tiny.yaml --verbose
 [ "$(parameters)" = "$with_mask" ] || fail "expected the parameters of 256 bytes and the mask, $with_mask bytes"
-plan 0 "" configs/gpt2-tiny.yaml ranks=65536
+plan 0 "leave 65528 ranks without any" configs/gpt2-tiny.yaml ranks=65536
 for ranks in 0 -1 x 1e3 65537 2147483648 4294967297 99999999999999999999; do
   plan 2 "command line: ranks: expected an integer >= 1 and <= 65536, got \"$ranks\"" configs/gpt2-tiny.yaml "ranks=$ranks"
 done
