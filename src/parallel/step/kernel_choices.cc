@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -22,21 +23,26 @@ std::string Explain(const Node& node, const Runtime& runtime) {
 }
 
 // The extra time of a deterministic gradient of attention over cuDNN's fastest, in seconds per operation that a causal
-// mask leaves. tests/bench/results.md has the measurements. For large heads cuDNN's two algorithms differ less. Flash
-// is slower at every size.
+// mask leaves. tests/bench/results.md has the measurements. For large heads cuDNN's two algorithms differ less. For
+// more keys than 1024 cuDNN runs in parts (kernels/cuda/plan/cudnn_sizes.h). Flash multiplies by warpgroups to head
+// size 128.
 struct Excess {
   const char* backend;
-  int64_t most_head_size;
+  int64_t most_head_size, most_keys;
   double seconds;
 };
-constexpr Excess kExcesses[] = {{"cudnn", 64, 0.55e-15}, {"cudnn", 256, 0.22e-15}, {"flash", 256, 2.8e-15}};
+constexpr int64_t kAnyKeys = std::numeric_limits<int64_t>::max();
+constexpr Excess kExcesses[] = {{"cudnn", 64, 1024, 0.55e-15},     {"cudnn", 256, 1024, 0.22e-15},
+                                {"cudnn", 64, kAnyKeys, 1.25e-15}, {"cudnn", 256, kAnyKeys, 0.8e-15},
+                                {"flash", 64, kAnyKeys, 1.2e-15},  {"flash", 128, kAnyKeys, 0.8e-15},
+                                {"flash", 256, kAnyKeys, 2.8e-15}};
 // Operations per second of a step, counting all of attention, masked or not. The recipes for one GPU reach 530e12 to
 // 650e12.
 constexpr double kStepRate = 570e12;
 
-double ExcessOf(const std::string& answer, int64_t head_size) {
+double ExcessOf(const std::string& answer, int64_t head_size, int64_t keys) {
   for (const Excess& e : kExcesses)
-    if (answer.starts_with(e.backend) && head_size <= e.most_head_size) return e.seconds;
+    if (answer.starts_with(e.backend) && head_size <= e.most_head_size && keys <= e.most_keys) return e.seconds;
   return 0;
 }
 
@@ -62,7 +68,7 @@ double CostOfDeterminism(const Graph& local, const Runtime& runtime) {
     operations += ProductFlops(*node);
     if (node->op != Op::kSdpaGrad || !Explain(*node, otherwise).starts_with("cudnn")) continue;
     double seen = ProductFlops(*node) / (node->attrs.IntOr("causal", 0) ? 2 : 1);
-    longer += seen * ExcessOf(Explain(*node, runtime), node->inputs[0].dim(3));
+    longer += seen * ExcessOf(Explain(*node, runtime), node->inputs[0].dim(3), node->inputs[1].dim(1));
   }
   return longer > 0 ? longer / (operations / kStepRate + longer) : 0;
 }
