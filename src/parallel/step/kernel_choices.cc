@@ -49,7 +49,7 @@ double ExcessOf(const std::string& answer, int64_t head_size, int64_t keys) {
 std::string CostText(double cost) {
   if (cost == 0) return "";
   std::string percent = cost < 0.01 ? "less than 1" : fmt::format("about {:.0f}", 100 * cost);
-  return fmt::format("; kernels.deterministic costs {} % of the speed (rates of an H200)", percent);
+  return fmt::format("; kernels.deterministic costs {} % of the speed (rates of a Hopper GPU)", percent);
 }
 
 }  // namespace

@@ -10,7 +10,7 @@ namespace weft {
 // Returns the choices of all kernels that have several backends, for example "sdpa by cudnn, sdpa_grad by flash (cudnn:
 // f32 is neither bf16 nor f16)". Each choice appears once with its ops, in the order of the graph. Returns "" if no
 // kernel has a choice. If kernels.deterministic has a cost, the text ends with it: "; kernels.deterministic costs about
-// 2 % of the speed (rates of an H200)". `local` is the graph of one rank.
+// 2 % of the speed (rates of a Hopper GPU)". `local` is the graph of one rank.
 std::string KernelChoices(const Graph& local, const Runtime& runtime);
 
 // Returns the fraction of a step's time that deterministic gradients of attention add, from rates measured on an H200.
