@@ -1,4 +1,5 @@
-// NCCL over all ranks: communicators, memory in symmetric windows, and the sum of gathered chunks.
+// NCCL over all ranks: communicators, memory in symmetric windows, the kernel of a captured call, and the sum of
+// gathered chunks.
 //   World world;   Communicator comm(world, 8, false);   ncclAllGather(shard, whole, n, ncclBfloat16, comm, stream);
 #pragma once
 #include <nccl.h>
@@ -77,6 +78,33 @@ __global__ void SumChunks(Chunks chunks, int parts, Out* out, size_t n) {
     for (size_t v = 0; v < sizeof result / 16; ++v)
       reinterpret_cast<uint4*>(out + 8 * i)[v] = reinterpret_cast<uint4*>(result)[v];
   }
+}
+
+struct NodeKernel {
+  std::string name;
+  unsigned blocks = 0;
+};
+
+// Returns a graph's kernel whose name does not contain `but`. After the capture of a call it is what NCCL chose.
+inline NodeKernel KernelOf(cudaGraph_t graph, const std::string& but) {
+  size_t count = 0;
+  Check(cudaGraphGetNodes(graph, nullptr, &count), "count a graph's nodes");
+  std::vector<cudaGraphNode_t> nodes(count);
+  Check(cudaGraphGetNodes(graph, nodes.data(), &count), "read a graph's nodes");
+  for (auto node : nodes) {
+    cudaGraphNodeType type;
+    Check(cudaGraphNodeGetType(node, &type), "read a node's type");
+    if (type != cudaGraphNodeTypeKernel) continue;
+    CUDA_KERNEL_NODE_PARAMS parameters = {};
+    const char* name = nullptr;
+    Check(cuGraphKernelNodeGetParams(node, &parameters), "read a kernel's parameters");
+    if (parameters.func)
+      Check(cuFuncGetName(&name, parameters.func), "read a kernel's name");
+    else
+      Check(cuKernelGetName(&name, parameters.kern), "read a kernel's name");
+    if (std::string(name).find(but) == std::string::npos) return {name, parameters.gridDimX};
+  }
+  return {"none", 0};
 }
 
 // Prints the versions that a probe runs with.
