@@ -1,19 +1,19 @@
 #!/usr/bin/env bash
-# The probes of several GPUs of one host, on all of them: captured, buckets, progress and startup. One JSON line per
-# measurement on stdout. With OUT set, OUT/multigpu.jsonl has the lines, OUT/multigpu.log what the programs printed, and
-# OUT/clocks.csv the clocks, watts and degrees of every GPU. Ends within LIMIT seconds, 480 by default: each program has a
+# The probes of several GPUs of one host, on all of them: captured, buckets, progress, startup and scatter. One JSON line
+# per measurement on stdout. With OUT set, OUT/multigpu.jsonl has the lines, OUT/multigpu.log what the programs printed, and
+# OUT/clocks.csv the clocks, watts and degrees of every GPU. Ends within LIMIT seconds, 560 by default: each program has a
 # limit of its own, so one that hangs costs little, and what no longer fits is left out. Fails if a program fails or is
 # left out, if a collective gives a wrong value, or if NCCL uses NVLink multicast.
 #
 #   tests/bench/ladder/multigpu.sh [BIN [SECTION...]]    BIN: a folder made by build.sh; by default the probes are built
-#   SECTION: first captured buckets progress startup pulls windows; all without one, in that order
+#   SECTION: first captured buckets progress startup pulls windows scatter; all without one, in that order
 #   RANKS: how many GPUs; all by default
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 case ${1:-} in -h | --help) sed -n '2,10s/^# \{0,1\}//p' "$0"; exit 0 ;; esac
 # shellcheck source=/dev/null
 source "$here/../../../launcher/environment.sh"
-out=${OUT:-$(mktemp -d)} limit=${LIMIT:-480} failed=0
+out=${OUT:-$(mktemp -d)} limit=${LIMIT:-560} failed=0
 scratch=$(mktemp -d)
 lines=$out/multigpu.jsonl log=$out/multigpu.log
 : | tee "$lines" > "$log"
@@ -22,9 +22,9 @@ bin=${1:-}
 [ $# -eq 0 ] || shift
 if [ -z "$bin" ]; then
   bin=$scratch/bin
-  "$here/build.sh" "$bin" buckets captured progress startup >> "$log" 2>&1 || { tail -5 "$log" >&2; exit 1; }
+  "$here/build.sh" "$bin" buckets captured progress startup scatter >> "$log" 2>&1 || { tail -5 "$log" >&2; exit 1; }
 fi
-sections="first captured buckets progress startup pulls windows"
+sections="first captured buckets progress startup pulls windows scatter"
 # shellcheck disable=SC2086
 [ $# -gt 0 ] || set -- $sections
 for section; do
@@ -103,6 +103,10 @@ for section; do
       done ;;
     pulls) probe 110 "${one_host[@]}" buckets pulls ;;
     windows) probe 60 "${one_host[@]}" buckets windows ;;
+    scatter)  # its own kernel is compiled for these numbers of ranks
+      for count in 2 4 8; do
+        [ "$count" -gt "$ranks" ] || ranks=$count probe 120 "${one_host[@]}" scatter
+      done ;;
   esac
 done
 
