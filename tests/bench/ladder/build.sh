@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
 # Builds the probes in the folder of this script: build.sh DEST [cudnn_attention] [attention_backward] [overlap] [buckets]
-# [captured] [progress] [startup] [scatter] [products] [cupti_counter] [cupti_kernels]; all without names.
+# [captured] [progress] [startup] [scatter] [tensor_parallel] [products] [cupti_counter] [cupti_kernels]; all without names.
 # cudnn_attention: $CUDNN_FRONTEND is the frontend's include folder, by default the one that launcher/setup.sh fetches.
-# overlap, buckets, captured, progress, startup and scatter: NCCL, cuBLASLt, and MPI as mpicc finds it. products: cuBLASLt.
-# cupti_counter and cupti_kernels are libraries, DEST/libNAME.so, with CUPTI from the toolkit.
+# overlap, buckets, captured, progress, startup, scatter and tensor_parallel, which has a folder: NCCL, cuBLASLt, and MPI
+# as mpicc finds it. products: cuBLASLt. cupti_counter and cupti_kernels are libraries, DEST/libNAME.so, with CUPTI from
+# the toolkit.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 dest=${1:?usage: build.sh DEST [probe...]}
 shift
-[ $# -gt 0 ] || set -- cudnn_attention attention_backward overlap buckets captured progress startup scatter products cupti_counter cupti_kernels
+[ $# -gt 0 ] || set -- cudnn_attention attention_backward overlap buckets captured progress startup scatter tensor_parallel products cupti_counter cupti_kernels
 mkdir -p "$dest"
 toolkit=$(dirname "$(dirname "$(readlink -f "$(command -v nvcc)")")")
 for probe; do
@@ -21,10 +22,12 @@ for probe; do
     cudnn_attention) flags=(-DCUDNN_FRONTEND_SKIP_JSON_LIB -isystem "${CUDNN_FRONTEND:-$here/../../../build/deps/cudnn-frontend/include}" -lcudnn -lnvrtc) ;;
     attention_backward) flags=(-Xptxas -v) ;;
     products) flags=(-lcublasLt -ldl) ;;
-    overlap | buckets | captured | progress | startup | scatter)
+    overlap | buckets | captured | progress | startup | scatter | tensor_parallel)
       read -ra flags <<<"$(mpicc --showme:incdirs | sed 's/[^ ][^ ]*/-I&/g') -lmpi -lcublasLt -lnccl -lcuda"
       flags+=(-DOMPI_SKIP_MPICXX) ;;
     *) echo "build.sh: no probe is named $probe" >&2; exit 1 ;;
   esac
-  nvcc -std=c++20 -O3 -lineinfo -gencode=arch=compute_90a,code=sm_90a "$here/$probe.cu" -o "$dest/$probe" "${flags[@]}"
+  source=$here/$probe.cu
+  [ -e "$source" ] || source=$here/$probe/$probe.cu
+  nvcc -std=c++20 -O3 -lineinfo -gencode=arch=compute_90a,code=sm_90a "$source" -o "$dest/$probe" "${flags[@]}"
 done

@@ -1,16 +1,17 @@
 #!/usr/bin/env bash
-# The probes of several GPUs of one host, on all of them: captured, buckets, progress, startup and scatter. One JSON line
-# per measurement on stdout. With OUT set, OUT/multigpu.jsonl has the lines, OUT/multigpu.log what the programs printed, and
-# OUT/clocks.csv the clocks, watts and degrees of every GPU. Ends within LIMIT seconds, 560 by default: each program has a
-# limit of its own, so one that hangs costs little, and what no longer fits is left out. Fails if a program fails or is
-# left out, if a collective gives a wrong value, or if NCCL uses NVLink multicast.
+# The probes of several GPUs of one host, on all of them: captured, buckets, progress, startup, scatter and
+# tensor_parallel. One JSON line per measurement on stdout. With OUT set, OUT/multigpu.jsonl has the lines,
+# OUT/multigpu.log what the programs printed, and OUT/clocks.csv the clocks, watts and degrees of every GPU. Ends within
+# LIMIT seconds, 560 by default: each program has a limit of its own, so one that hangs costs little, and what no longer
+# fits is left out. Fails if a program fails or is left out, if a value is wrong, or if NCCL uses NVLink multicast.
 #
 #   tests/bench/ladder/multigpu.sh [BIN [SECTION...]]    BIN: a folder made by build.sh; by default the probes are built
 #   SECTION: first captured buckets progress startup pulls windows scatter; all without one, in that order
+#            tensor_parallel, only if it is named, as it does not fit in the default LIMIT with the others
 #   RANKS: how many GPUs; all by default
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
-case ${1:-} in -h | --help) sed -n '2,10s/^# \{0,1\}//p' "$0"; exit 0 ;; esac
+case ${1:-} in -h | --help) sed -n '2,11s/^# \{0,1\}//p' "$0"; exit 0 ;; esac
 # shellcheck source=/dev/null
 source "$here/../../../launcher/environment.sh"
 out=${OUT:-$(mktemp -d)} limit=${LIMIT:-560} failed=0
@@ -22,13 +23,14 @@ bin=${1:-}
 [ $# -eq 0 ] || shift
 if [ -z "$bin" ]; then
   bin=$scratch/bin
-  "$here/build.sh" "$bin" buckets captured progress startup scatter >> "$log" 2>&1 || { tail -5 "$log" >&2; exit 1; }
+  "$here/build.sh" "$bin" buckets captured progress startup scatter tensor_parallel >> "$log" 2>&1 || { tail -5 "$log" >&2; exit 1; }
 fi
 sections="first captured buckets progress startup pulls windows scatter"
 # shellcheck disable=SC2086
 [ $# -gt 0 ] || set -- $sections
 for section; do
-  [[ " $sections " == *" $section "* ]] || { echo "multigpu.sh: no section is named $section; there are $sections" >&2; exit 2; }
+  [[ " $sections tensor_parallel " == *" $section "* ]] ||
+    { echo "multigpu.sh: no section is named $section; there are $sections tensor_parallel" >&2; exit 2; }
 done
 ranks=${RANKS:-$(nvidia-smi -L | wc -l)}
 [ "$ranks" -ge 2 ] || { echo "multigpu.sh: takes 2 GPUs or more, got $ranks" >&2; exit 2; }
@@ -103,6 +105,7 @@ for section; do
       done ;;
     pulls) probe 110 "${one_host[@]}" buckets pulls ;;
     windows) probe 60 "${one_host[@]}" buckets windows ;;
+    tensor_parallel) probe 400 "${one_host[@]}" tensor_parallel ;;
     scatter)  # its own kernel is compiled for these numbers of ranks
       for count in 2 4 8; do
         [ "$count" -gt "$ranks" ] || ranks=$count probe 120 "${one_host[@]}" scatter
