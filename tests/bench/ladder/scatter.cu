@@ -20,7 +20,8 @@ static const char* Name(Way way) {
   return names[int(way)];
 }
 
-// What a call leaves. NCCL writes its wire type, and a pass after it adds to the gradient and sums the squares.
+// The kind of result that a call leaves. NCCL writes its wire type, and a pass after it adds to the gradient and sums
+// the squares.
 enum class Result { kWrite, kAdd, kAddSquares };
 static const char* Name(Result result) {
   const char* names[] = {"write", "add", "add_and_squares"};

@@ -24,7 +24,7 @@ struct BarrierWords {
 };
 
 // Waits until the block with this number has made as many barriers on every rank. All threads of a block call it.
-// What any thread of these blocks, or an earlier kernel of their streams, wrote before is visible afterwards, and
+// Writes of all threads of these blocks, and of earlier kernels of their streams, are visible afterwards, and
 // their loads are done: the first barrier of a kernel admits to the peers' gradients, the last releases one's own.
 __device__ inline void Meet(const BarrierWords& words, uint32_t count) {
   using Word = cuda::atomic_ref<uint32_t, cuda::thread_scope_system>;

@@ -115,7 +115,7 @@ struct TensorCoreWarp {
     return fn(x, __shfl_xor_sync(~0u, x, 2));
   }
 
-  // What this thread wrote into shared memory may be read by products after the next barrier.
+  // Lets products read this thread's writes to shared memory after the next barrier.
   static __device__ __forceinline__ void Publish() {}
   // Waits for all products. Before that they may still be adding to their sums c.
   template <class... Sums>

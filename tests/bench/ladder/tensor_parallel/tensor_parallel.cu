@@ -57,7 +57,7 @@ __global__ void SumSquares(const bf16* a, const bf16* b, size_t n, double* out) 
   atomicAdd(out, difference), atomicAdd(out + 1, norm);
 }
 
-// What a step computes: the result and the input's gradient, with rows in the order of the whole batch, and the
+// The results of a step: the output and the input's gradient, with rows in the order of the whole batch, and the
 // gradients of the weights of the first and of the last block.
 class Results {
  public:
