@@ -20,5 +20,5 @@ mkdir -p build/cuda/include
 ln -sfn "$PWD/src" build/cuda/include/weft
 for file in device/launch attention/sdpa attention/sdpa_tf32; do
   ccache "$nvcc" -std=c++20 -O2 -gencode=arch=compute_80,code=compute_80 -Ibuild/cuda/include --expt-relaxed-constexpr \
-    --compiler-options -Wall,-Wextra,-fPIC -c "src/kernels/cuda/$file.cu" -o "build/cuda/${file##*/}.o"
+    --compiler-options -Wall,-Wextra,-fPIC -DWEFT_CUDA_WARPGROUPS=0 -c "src/kernels/cuda/$file.cu" -o "build/cuda/${file##*/}.o"
 done
