@@ -89,7 +89,7 @@ check() {
     '^src/train/(io/json_object|checkpoint/safetensors_header|huggingface/hf_export)\.cc$'
   # wait_word.cc needs a condition for the pause instruction of the processor.
   only_in "choose a file in CMake instead of a preprocessor condition" '^ *# *(if|ifdef|ifndef|elif|else)\b' \
-    '^src/dist/signals/wait_word\.cc$'
+    '^src/core/runtime/wait_word\.cc$'
   only_in "messages go through core/host/message.h" \
     'fmt::print *\(|\b(std::)?f?(printf|puts)\b.*(stdout|stderr|"\))|\bstd::c(out|err|log)\b|fwrite.*(stdout|stderr)' \
     '^src/(core/host/message|train/log/standard_output)\.'

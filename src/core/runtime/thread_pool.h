@@ -1,12 +1,13 @@
 // ThreadPool: a fixed set of workers that run the pieces of one ParallelFor at a time.
 #pragma once
-#include <condition_variable>
+#include <atomic>
 #include <exception>
 #include <mutex>
 #include <thread>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
+#include "weft/core/runtime/wait_word.h"
 
 namespace weft {
 
@@ -22,14 +23,17 @@ class ThreadPool {
  private:
   void Stop();  // stops and joins the workers
   void Work();
-  void RunPieces(std::unique_lock<std::mutex>& lock);
+  void RunPieces(uint32_t round);
 
+  // The round in the upper half, and in the lower half how many of its pieces no thread has taken. One word, so that a
+  // late worker takes no piece of the next round.
+  std::atomic<uint64_t> left_{0};
+  std::atomic<const absl::FunctionRef<void(int)>*> piece_{nullptr};
+  WaitWord round_;  // workers wait for the next one
+  WaitWord done_;   // pieces that have ended, of all rounds; the caller waits for its round's
+  std::atomic<bool> stop_{false};
   std::mutex mutex_;
-  std::condition_variable wake_, done_;
-  const absl::FunctionRef<void(int)>* piece_ = nullptr;
-  int next_ = 0, pieces_ = 0, running_ = 0;
-  bool stop_ = false;
-  std::exception_ptr error_;
+  std::exception_ptr error_;  // guarded by mutex_
   std::vector<std::thread> threads_;
 };
 

@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "weft/core/runtime/wait_word.h"
 #include "weft/dist/group/process_group.h"
-#include "weft/dist/signals/wait_word.h"
 
 namespace weft {
 

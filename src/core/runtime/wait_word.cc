@@ -1,4 +1,4 @@
-#include "weft/dist/signals/wait_word.h"
+#include "weft/core/runtime/wait_word.h"
 
 #include <linux/futex.h>
 #include <sched.h>
@@ -11,8 +11,7 @@
 namespace weft {
 namespace {
 
-constexpr int kSpins = 30;   // under a microsecond; enough if the other ranks run on other cores
-constexpr int kYields = 24;  // lets a rank on the same core run, which is cheaper than a sleep and a wake
+constexpr int kSpins = 30;  // under a microsecond; enough if the other ranks run on other cores
 
 void Pause() {
 #if defined(__x86_64__)
@@ -39,10 +38,10 @@ void WaitWord::Wake() {
     syscall(SYS_futex, reinterpret_cast<uint32_t*>(&word_), FUTEX_WAKE_PRIVATE, INT_MAX, nullptr, nullptr, 0);
 }
 
-uint32_t WaitWord::WaitWhile(uint32_t old, Deadline deadline) {
+uint32_t WaitWord::WaitWhile(uint32_t old, Deadline deadline, int yields) {
   uint32_t now = load();
   for (int i = 0; i < kSpins && now == old; i++, now = load()) Pause();
-  for (int i = 0; i < kYields && now == old; i++, now = load()) sched_yield();
+  for (int i = 0; i < yields && now == old; i++, now = load()) sched_yield();
   while (now == old) {
     auto left = deadline - std::chrono::steady_clock::now();
     if (left.count() <= 0) return old;
