@@ -8,6 +8,7 @@
 
 #include "launcher/plan/traffic.h"
 #include "weft/core/base/memory.h"
+#include "weft/core/ir/product_flops.h"
 #include "weft/dist/group/collectives.h"
 #include "weft/dist/group/mesh.h"
 #include "weft/dist/group/plan_group.h"
@@ -15,8 +16,10 @@
 #include "weft/kernels/cuda/plan/planned_rows.h"
 #include "weft/parallel/step/kernel_choices.h"
 #include "weft/train/config/model_of.h"
+#include "weft/train/config/recompute_value.h"
 #include "weft/train/log/metrics.h"
 #include "weft/train/preflight/memory_check.h"
+#include "weft/train/preflight/recompute.h"
 #include "weft/train/preflight/regather.h"
 
 namespace weft {
@@ -106,6 +109,7 @@ std::string MemoryText(const PlanReport& r, bool exact) {
 std::string ComputeText(const PlanReport& r) {
   std::string text = fmt::format("\ncompute per step: {} in products, {} per rank\n", FlopsText(r.flops),
                                  FlopsText(r.flops / r.mesh.num_ranks()));
+  if (!r.recompute.empty()) text += fmt::format("  recompute: {}\n", r.recompute);
   if (!r.kernels.empty()) text += fmt::format("  kernels: {}\n", r.kernels);
   for (const std::string& op : r.inlined) text += fmt::format("  inlined: {}\n", op);
   return text;
@@ -155,6 +159,22 @@ std::string LinesText(const std::vector<CommLine>& lines) {
   return text;
 }
 
+double ProductFlopsOf(const Node& node) {
+  return ProductFlops(node, [&](size_t i, size_t d) { return node.inputs[i].shape()[d]; });
+}
+
+// Describes what the plan computes again, by the products that it has more than the program.
+std::string RecomputeText(const Config& config, const TrainingStep& step, const Plan& plan) {
+  const RecomputeConfig& recompute = config.train.recompute;
+  if (recompute.mode == RecomputeMode::kNone) return "";
+  double once = 0, all = 0;
+  for (const auto& node : step.step().graph.nodes) once += ProductFlopsOf(*node);
+  for (const Step& s : plan.steps) all += ProductFlopsOf(*s.node);
+  std::string text = fmt::format("{}: {:.1f} % more products", PrintRecompute(recompute), 100 * (all / once - 1));
+  if (recompute.mode != RecomputeMode::kBudget) return text;
+  return text + fmt::format("; {:.1f} % of what can be computed again", 100 * step.options().recompute.share);
+}
+
 // Returns a report with the sizes of the model and of a step. PlanStep adds the rest.
 PlanReport Described(const Config& config, const TrainingStep& step) {
   PlanReport report{.device = config.device == DeviceChoice::kCuda ? DeviceKind::kCuda : DeviceKind::kCpu};
@@ -177,6 +197,7 @@ void PlanStep(const Config& config, TrainingStep& step, const Runtime& runtime, 
   report.lines.insert(report.lines.end(), lines.begin(), lines.end());
   report.memory = MemoryNeedOf(step, &plans, report.device);
   if (!config.checkpoint.dir.empty()) report.memory += SnapshotNeedOf(step, runtime.coords, report.device);
+  report.recompute = RecomputeText(config, step, plans.step);
   report.data = EstimateDataNeed(config);
   report.memory += HeldDataNeed(report.data.tokens, report.device);
   const Plan& largest = plans.Largest();
@@ -197,6 +218,7 @@ PlanReport MakePlanReport(const Config& config) {
   DeviceMesh mesh(context, groups, options.model.mesh, {device});
   Runtime runtime = RuntimeOf(context, mesh, device);
   options.model.regather = Regathers(config, options, runtime, DeviceBytes(config));
+  options.recompute.share = RecomputeShare(config, options, runtime, [](int64_t need) { return need; });
   TrainingStep step(ModelOf(config), options);
   PlanReport report = Described(config, step);
   report.weights = WeightsText(config, options, device);

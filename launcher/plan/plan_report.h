@@ -24,6 +24,7 @@ struct PlanReport {
   std::string fullest, largest_workspace;  // the ops at which memory is fullest and the workspace is largest
   double flops = 0;                        // of the products of a step on all ranks together
   std::string weights;                     // what parallel.regather: auto chose; "" if it had no choice
+  std::string recompute;                   // the mode of train.recompute and its cost; "" for none
   std::string kernels;                     // see KernelChoices
   std::vector<std::string> inlined;        // ops that were decomposed because a dim that they need whole is sharded
 };

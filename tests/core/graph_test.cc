@@ -7,13 +7,13 @@
 #include <functional>
 
 #include "error_of.h"
-#include "weft/core/compile/fuse.h"
-#include "weft/core/compile/fuse_loss.h"
-#include "weft/core/compile/schedule.h"
-#include "weft/core/compile/simplify.h"
 #include "weft/core/ir/builder.h"
 #include "weft/core/ir/verify.h"
 #include "weft/core/ops/ops.h"
+#include "weft/core/passes/fuse.h"
+#include "weft/core/passes/fuse_loss.h"
+#include "weft/core/passes/schedule.h"
+#include "weft/core/passes/simplify.h"
 #include "weft/core/runtime/kernel.h"
 #include "weft/core/transforms/partition.h"
 

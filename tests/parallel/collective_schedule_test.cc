@@ -10,11 +10,11 @@
 #include "parallel/training.h"
 #include "share.h"
 #include "weft/core/compile/comm_plan.h"
-#include "weft/core/compile/fuse.h"
 #include "weft/core/compile/pipeline.h"
-#include "weft/core/compile/schedule.h"
 #include "weft/core/ir/collective_row.h"
 #include "weft/core/ir/verify.h"
+#include "weft/core/passes/fuse.h"
+#include "weft/core/passes/schedule.h"
 #include "weft/dist/group/plan_group.h"
 
 namespace weft {

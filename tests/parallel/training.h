@@ -32,6 +32,7 @@ struct Layout {
   DeviceKind device = DeviceKind::kCpu;
   int replicate = 1;
   bool regather = true;  // with fsdp full
+  RecomputeOptions recompute = {};
 };
 inline MeshShape MeshOf(const Layout& l) {
   if (l.replicate == 1) return {{"dp", "tp"}, {l.dp, l.tp}};
@@ -87,6 +88,7 @@ inline StepOptions OptionsOf(const Job& job, const Layout& l) {
   o.model.precision = job.precision;
   o.model.fsdp = l.fsdp;
   o.model.regather = l.regather;
+  o.recompute = l.recompute;
   o.optimizer = job.optimizer;
   o.optimizer.options.weight_decay = 0.1;
   o.clip = 1.0;

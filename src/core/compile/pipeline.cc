@@ -7,23 +7,27 @@
 #include <filesystem>
 #include <fstream>
 
-#include "weft/core/compile/fuse.h"
 #include "weft/core/compile/measure.h"
-#include "weft/core/compile/schedule.h"
-#include "weft/core/compile/simplify.h"
 #include "weft/core/host/host_name.h"
+#include "weft/core/passes/accumulate.h"
+#include "weft/core/passes/fuse.h"
+#include "weft/core/passes/schedule.h"
+#include "weft/core/passes/simplify.h"
 
 namespace weft {
 namespace {
 
 struct Pass {
   const char* name;
-  LocalProgram (*run)(const LocalProgram& program, const KernelTable& kernels);
+  LocalProgram (*run)(const LocalProgram& program, const KernelTable& kernels, const RecomputeOptions& recompute);
 };
 constexpr Pass kPasses[] = {
-    {"3.fuse", Fuse},
-    {"4.simplify", [](const LocalProgram& program, const KernelTable&) { return Simplify(program); }},
-    {"5.schedule", Schedule},
+    {"3.fuse", [](const auto& program, const auto& kernels, const auto&) { return Fuse(program, kernels); }},
+    {"4.recompute",
+     [](const auto& program, const auto&, const auto& recompute) { return Recompute(program, recompute); }},
+    {"5.simplify", [](const auto& program, const auto&, const auto&) { return Simplify(program); }},
+    {"6.schedule", [](const auto& program, const auto& kernels, const auto&) { return Schedule(program, kernels); }},
+    {"7.accumulate", [](const auto& program, const auto&, const auto&) { return Accumulate(program); }},
 };
 
 // All ranks of a host write the same text to the same path. Each first writes a file of its own and then renames it.
@@ -52,10 +56,11 @@ LocalProgram Lower(const Graph& graph, const PartitionOptions& options, std::str
   return local;
 }
 
-Plan Compile(const LocalProgram& program, const Runtime& runtime, std::string_view name) {
+Plan Compile(const LocalProgram& program, const Runtime& runtime, std::string_view name,
+             const RecomputeOptions& recompute) {
   LocalProgram now = program;
   for (const Pass& pass : kPasses) {
-    now = pass.run(now, runtime.kernels());
+    now = pass.run(now, runtime.kernels(), recompute);
     Dump(now.graph, name, pass.name);
   }
   MeasureBackends(now.graph, runtime);

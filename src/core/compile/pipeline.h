@@ -1,6 +1,6 @@
 // The passes from a graph over global tensors to the plan that a rank runs. Their order is fixed:
 //
-//   trace -> partition -> fuse -> simplify -> schedule -> plan
+//   trace -> partition -> fuse -> recompute -> simplify -> schedule -> accumulate -> plan
 //
 // The interpreter runs the program that partition returns. If passes are verified (core/ir/verify.h), the program is
 // verified after each pass. With WEFT_DUMP=DIR in the environment, each pass writes its program to DIR/NAME.STAGE.txt.
@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "weft/core/compile/plan.h"
+#include "weft/core/passes/recompute.h"
 
 namespace weft {
 
@@ -17,6 +18,7 @@ LocalProgram Lower(const Graph& graph, const PartitionOptions& options, std::str
 
 // Returns the plan of such a program for the device of `runtime`, whose backends it measures first (measure.h), so that
 // all ranks of the mesh must call it. Throws Error if a dump cannot be written.
-Plan Compile(const LocalProgram& program, const Runtime& runtime, std::string_view name);
+Plan Compile(const LocalProgram& program, const Runtime& runtime, std::string_view name,
+             const RecomputeOptions& recompute = {});
 
 }  // namespace weft

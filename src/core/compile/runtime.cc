@@ -22,13 +22,6 @@ KernelCall CallOf(const Node& node, std::span<const TensorView> in, std::span<co
           .loc = node.loc};
 }
 
-bool IsAlias(const Node& local) {
-  return local.op == Op::kStopGradient || local.op == Op::kSplit || local.op == Op::kMerge;
-}
-bool IsShapeOnly(const Node& local) { return local.op == Op::kFull && local.attrs.IntOr("shape_only", 0); }
-
-size_t BytesOf(const ValueInfo& info) { return size_t(NumElements(info.shape)) * SizeOf(info.dtype); }
-
 void CheckBound(const Node& leaf, const Tensor& tensor) {
   const ValueInfo& info = leaf.outputs[0];
   WEFT_CHECK(

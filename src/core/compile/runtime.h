@@ -8,6 +8,7 @@
 
 #include "weft/core/base/tensor.h"
 #include "weft/core/ir/graph.h"
+#include "weft/core/ir/storage.h"
 #include "weft/core/runtime/context.h"
 #include "weft/core/runtime/kernel.h"
 
@@ -34,11 +35,6 @@ KernelCall CallOf(const Node& node, std::span<const TensorView> in, std::span<co
 // Returns the local storage of a leaf, which is a State entry or an input slot. It has the chunk's shape.
 using Binder = std::function<Tensor(const std::string& name, const ValueInfo& info)>;
 
-// Whether the op's result is its operand's storage, perhaps with another shape.
-bool IsAlias(const Node& local);
-// Whether the node is the placeholder of a shape operand, which has dims and a placement but no data.
-bool IsShapeOnly(const Node& local);
-size_t BytesOf(const ValueInfo& info);  // of the storage (capacities)
 // Throws Error if a bound tensor does not have the leaf's dtype and chunk shape.
 void CheckBound(const Node& leaf, const Tensor& tensor);
 // The range of a view's values within its extents. low > high if it holds no element.

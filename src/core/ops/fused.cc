@@ -5,7 +5,7 @@
 //             -> kind(einsum(eq, x, w) + bias) + residual
 //             `kind` is gelu, gelu_exact, silu or relu, or is missing, and then nothing is applied.
 //             The bias has the trailing dims of the result, the residual has the result's shape and dtype. Sums in the
-//             accumulate type. That is also the result's type if wide is 1. Made by Fuse (core/compile/fuse.h) from
+//             accumulate type. That is also the result's type if wide is 1. Made by Fuse (core/passes/fuse.h) from
 //             einsum, add and cast.
 // SwiGluGrad  (a, b, dy) -> da, db, the gradients of swiglu(a, b) = silu(a) * b.
 #include <fmt/format.h>

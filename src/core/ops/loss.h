@@ -14,7 +14,7 @@ class Var;
 // CrossEntropyGrad        (logits, targets, lse, dloss [...]) -> dlogits [..., V] of logits' dtype
 //                         dlogits = dloss * (softmax - (1 - e) * onehot - e / V); 0 if target == ignore_index
 // LinearCrossEntropy      (x, w, targets) -> loss [...]: the loss of the logits x w^T, which a kernel need not hold all
-//                         at once. Made by Fuse (core/compile/fuse.h).
+//                         at once. Made by Fuse (core/passes/fuse.h).
 // LinearCrossEntropyGrad  (x, w, targets, dloss [...]) -> loss [...], dx [..., C] of x's dtype, dw [V, C] of the
 //                         accumulate type. Made by Fuse.
 

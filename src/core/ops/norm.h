@@ -12,7 +12,7 @@ class Var;
 // LayerNorm      (x [..., C], weight [C], bias [C]); eps -> y, mean [...], rstd [...]
 //                y = (x - mean) * rstd * weight + bias
 // LayerNormGrad  (x, weight, mean, rstd, dy) -> dx, dweight, dbias
-// ...GradAdd     the gradient with one more operand [..., C], which is added to dx; made by Fuse (core/compile/fuse.h)
+// ...GradAdd     the gradient with one more operand [..., C], which is added to dx; made by Fuse (core/passes/fuse.h)
 
 Var RmsNorm(Var x, Var weight, double eps, Loc loc = Loc::current());
 Var LayerNorm(Var x, Var weight, Var bias, double eps, Loc loc = Loc::current());

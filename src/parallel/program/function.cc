@@ -37,7 +37,8 @@ class Compiled final : public Function {
       Shape chunk = ChunkShape(info.shape, info.sharding, runtime.mesh_shape);
       slots_.push_back(Tensor::Zeros(info.dtype, chunk, device_));
     }
-    Plan plan = options.plan ? *std::move(options.plan) : Compile(program.local(), runtime, program.options().name);
+    Plan plan = options.plan ? *std::move(options.plan)
+                             : Compile(program.local(), runtime, program.options().name, program.options().recompute);
     MemoryUse use("activations");
     executable_.emplace(std::move(plan), runtime, BinderOf(state, slots_), std::move(options.arena));
     results_ = ResultsOf(program.local());

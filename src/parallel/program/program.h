@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "weft/core/compile/eager.h"
+#include "weft/core/passes/recompute_options.h"
 #include "weft/core/transforms/partition.h"
 #include "weft/parallel/nn/module.h"
 #include "weft/parallel/program/state.h"
@@ -23,6 +24,7 @@ struct ProgramOptions {
   BuilderOptions random{};       // seed and phase of random ops
   ModelScope::Options model{};   // the sharding plan and the dtypes of modules that the function calls
   PartitionOptions partition{};  // the mesh, and the placements of results, which are Replicate by default
+  RecomputeOptions recompute{};  // what compiled programs compute again in the backward pass
   bool traced = true;            // false: only RunEagerly can be used, and the body may branch on values
 };
 

@@ -1,6 +1,7 @@
 // StepOptions: everything that defines a training step, apart from the sizes of the model.
 #pragma once
 #include "weft/core/ops/loss.h"
+#include "weft/core/passes/recompute_options.h"
 #include "weft/core/transforms/partition.h"
 #include "weft/parallel/optimizer/optimizer.h"
 #include "weft/parallel/step/loss_scale.h"
@@ -17,6 +18,7 @@ struct StepOptions {
   int64_t global_batch = 1;  // sequences per step
   CrossEntropyOptions loss;
   LossScaleOptions loss_scale{};
+  RecomputeOptions recompute{};  // of executor compiled
   uint64_t seed = 0;
   bool print_ops = false;  // executor interpret prints every op that it runs (on rank 0)
   bool check = false;      // throw Error if a collective would be inserted that no reshard asks for

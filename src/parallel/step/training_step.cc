@@ -22,7 +22,11 @@ uint64_t StepPlans::CommHash() const {
 }
 
 ProgramOptions TrainingStep::OptionsOf(const char* name, RandomPhase phase) const {
-  return {.name = name, .random = {options_.seed, phase}, .model = options_.model, .partition = options_.partition()};
+  return {.name = name,
+          .random = {options_.seed, phase},
+          .model = options_.model,
+          .partition = options_.partition(),
+          .recompute = options_.recompute};
 }
 
 TrainingStep::TrainingStep(const TransformerConfig& model, const StepOptions& options)
@@ -84,9 +88,10 @@ const Program& TrainingStep::Eval() {
   return *eval_;
 }
 
-StepPlans TrainingStep::Compile(const Runtime& runtime) {
-  StepPlans plans{weft::Compile(step(), runtime, "step"), weft::Compile(Eval().local(), runtime, "eval"), {}};
-  if (accumulate_) plans.accumulate = weft::Compile(accumulate_->local(), runtime, "accumulate");
+StepPlans TrainingStep::Compile(const Runtime& runtime, const RecomputeOptions& recompute) {
+  StepPlans plans{
+      weft::Compile(step(), runtime, "step", recompute), weft::Compile(Eval().local(), runtime, "eval"), {}};
+  if (accumulate_) plans.accumulate = weft::Compile(accumulate_->local(), runtime, "accumulate", recompute);
   return plans;
 }
 

@@ -44,7 +44,8 @@ class TrainingStep {
   // Returns the program that evaluates one micro-batch, with outputs "sum" and "count". The first call traces it.
   const Program& Eval();
   // Fuses all programs and plans them for the device of `runtime`. Allocates no tensors.
-  StepPlans Compile(const Runtime& runtime);
+  StepPlans Compile(const Runtime& runtime) { return Compile(runtime, options_.recompute); }
+  StepPlans Compile(const Runtime& runtime, const RecomputeOptions& recompute);
   // Returns the options of a program of this step, such as "step" or "eval".
   ProgramOptions OptionsOf(const char* name, RandomPhase phase = RandomPhase::kTrain) const;
 

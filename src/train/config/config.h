@@ -19,6 +19,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "weft/core/base/dtype.h"
+#include "weft/core/passes/recompute_options.h"
 #include "weft/parallel/nn/plans/mesh_axes.h"
 #include "weft/parallel/nn/plans/sharding_plan.h"
 
@@ -157,6 +158,12 @@ struct ScheduleConfig {
   double min_lr = 0;
 };
 
+// train.recompute: a mode, or a budget.
+struct RecomputeConfig {
+  RecomputeMode mode = RecomputeMode::kNone;
+  double budget = 0;  // GiB that a rank may need; used by kBudget
+};
+
 struct TrainConfig {
   int64_t steps = 0, global_batch = 0;
   int64_t micro_batch = 0;  // 0 until Resolve: the whole share of a dp rank
@@ -164,6 +171,7 @@ struct TrainConfig {
   TrainObjective objective = TrainObjective::kNext;
   double clip = 1;  // maximum norm of the gradient; 0: no clipping
   double label_smoothing = 0;
+  RecomputeConfig recompute;
   int64_t eval_every = 0;  // in steps; 0: after the last step only
   int64_t eval_batches = kAllBatches;
   int64_t sample_every = 0;  // in steps; 0: no samples

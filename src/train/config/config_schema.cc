@@ -14,6 +14,7 @@
 #include "weft/train/config/config_value.h"
 #include "weft/train/config/optimizer_groups.h"
 #include "weft/train/config/plan_value.h"
+#include "weft/train/config/recompute_value.h"
 #include "weft/train/config/schedule.h"
 
 namespace weft {
@@ -270,6 +271,8 @@ const std::vector<Field>& Fields() {
       {KEY(train.clip, "greatest norm of the gradient; 0: no clipping"), .bounds = AtLeast(0)},
       {KEY(train.label_smoothing, "share of a target's probability spread over all token kinds; not in evaluation"),
        .bounds = HalfOpen(0, 1)},
+      {KEY(train.recompute, "values of the forward pass that the backward pass computes again instead of keeping them; selective: all that need no product and no collective; full: all but the operand of each block; budget: as few as let a rank need so many GiB, besides the data of a CPU"),
+       .choices = RecomputeNames()},
       {KEY(train.eval_every, "steps between evaluations; 0: after the last step only"), .bounds = From(0, kBillion)},
       {KEY(train.eval_batches, "global batches of an evaluation"), .bounds = From(1, kBillion), .word = "all",
        .word_value = TrainConfig::kAllBatches},
@@ -352,6 +355,9 @@ struct TypeName {
   std::string operator()(std::vector<OptimizerGroup>*) const { return kGroupsForm; }
   std::string operator()(PlanConfig*) const {
     return fmt::format("one of {}, a file, or {}", fmt::join(field.choices, ", "), kPlanForms);
+  }
+  std::string operator()(RecomputeConfig*) const {
+    return fmt::format("one of {}, or {}", fmt::join(field.choices, ", "), kBudgetForm);
   }
   std::string operator()(std::array<double, 2>*) const { return "two numbers" + BoundsText(field.bounds); }
   std::string operator()(StepRange*) const {

@@ -26,8 +26,9 @@ struct TrainRef {
   std::vector<MixturePart>* mixture;
 };
 
-using FieldRef = std::variant<bool*, int64_t*, double*, std::string*, PathList*, std::array<double, 2>*, ValSource*,
-                              StepRange*, TrainRef, EnumRef, std::vector<OptimizerGroup>*, PlanConfig*>;
+using FieldRef =
+    std::variant<bool*, int64_t*, double*, std::string*, PathList*, std::array<double, 2>*, ValSource*, StepRange*,
+                 TrainRef, EnumRef, std::vector<OptimizerGroup>*, PlanConfig*, RecomputeConfig*>;
 
 // Bounds are inclusive unless marked open.
 struct Bounds {

@@ -8,6 +8,7 @@
 #include "weft/core/host/utf8.h"
 #include "weft/train/config/optimizer_groups.h"
 #include "weft/train/config/plan_value.h"
+#include "weft/train/config/recompute_value.h"
 #include "weft/train/io/yaml_value.h"
 
 namespace weft {
@@ -120,6 +121,7 @@ struct Setter {
   }
   std::optional<ValueFault> operator()(std::vector<OptimizerGroup>* out) const { return ReadGroups(node, *out); }
   std::optional<ValueFault> operator()(PlanConfig* out) const { return ReadPlan(node, *out); }
+  std::optional<ValueFault> operator()(RecomputeConfig* out) const { return ReadRecompute(node, *out); }
   std::optional<ValueFault> operator()(std::array<double, 2>* out) const {
     if (node.kind != YamlNode::kList) return Expected(node);
     if (node.items.size() != 2) return Expected(node, fmt::format(" of {}", node.items.size()));
@@ -185,6 +187,7 @@ struct Printer {
   }
   std::string operator()(std::vector<OptimizerGroup>* value) const { return PrintGroups(*value); }
   std::string operator()(PlanConfig* value) const { return PrintPlan(*value); }
+  std::string operator()(RecomputeConfig* value) const { return PrintRecompute(*value); }
   std::string operator()(std::array<double, 2>* value) const {
     return fmt::format("[{}, {}]", (*value)[0], (*value)[1]);
   }

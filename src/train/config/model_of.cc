@@ -56,6 +56,7 @@ StepOptions StepOptionsOf(const Config& config, const MeshShape& mesh) {
   o.rows = o.micro_steps == 1 ? config.train.global_batch : micro * ranks;
   o.tokens = config.model.context;
   o.global_batch = config.train.global_batch;
+  o.recompute.mode = config.train.recompute.mode;
   o.seed = uint64_t(config.train.seed);
   o.print_ops = config.log.ops;
   const LossScaleConfig& scale = config.loss_scale;

@@ -62,6 +62,8 @@ constexpr Rule kRules[] = {
     {"data.shuffle", [](const Config& c) { return c.data.synthetic; }, "data.synthetic is true; give false"},
     {"train.eval_every", [](const Config& c) { return !Evaluates(c); }, "there is no validation data; give data.val"},
     {"train.eval_batches", [](const Config& c) { return !Evaluates(c); }, "there is no validation data; give data.val"},
+    {"train.recompute", [](const Config& c) { return c.executor != ExecutorMode::kCompiled; },
+     "executor is not compiled, and the others keep all values; give compiled"},
     {"checkpoint.keep", [](const Config& c) { return c.checkpoint.dir.empty(); },
      "nothing is saved; give checkpoint.dir"},
     {"profile.path", [](const Config& c) { return c.profile.steps.empty(); },

@@ -1,8 +1,12 @@
 #include "weft/train/preflight/regather.h"
 
+#include <algorithm>
+#include <cstdint>
+
 #include "weft/parallel/step/memory_need.h"
 #include "weft/train/config/model_of.h"
 #include "weft/train/preflight/memory_check.h"
+#include "weft/train/preflight/recompute.h"
 
 namespace weft {
 
@@ -16,9 +20,11 @@ bool AsksForMemory(const Config& config, const StepOptions& options, DeviceKind 
 bool Regathers(const Config& config, const StepOptions& options, const Runtime& runtime, size_t total) {
   if (config.parallel.regather != RegatherMode::kAuto) return options.model.regather;
   if (!AsksForMemory(config, options, runtime.device)) return true;
+  if (HasBudget(config)) total = std::min(total ? total : SIZE_MAX, size_t(BudgetBytes(config)) + kReservedBytes);
   if (total == 0) return false;
   StepOptions kept = options;
   kept.model.regather = false;
+  kept.recompute.share = 1;
   TrainingStep step(ModelOf(config), kept);
   StepPlans plans = step.Compile(runtime);
   MemoryNeed need = MemoryNeedOf(step, &plans, runtime.device);
@@ -29,12 +35,16 @@ bool Regathers(const Config& config, const StepOptions& options, const Runtime& 
 StepOptions RunOptionsOf(const Config& config, const Context& context, DeviceMesh& mesh, DeviceKind device) {
   StepOptions options = StepOptionsOf(config, mesh.shape());
   options.kernels = &context.kernels(device);
-  if (device == DeviceKind::kCpu) return options;
   Runtime runtime = RuntimeOf(context, mesh, device);
-  size_t total = Bounded(runtime.memory().MemoryNow(), DeviceBytes(config)).total;
-  int64_t regather = Regathers(config, options, runtime, total);
-  mesh.World().AllReduce(&regather, &regather, 1, DType::kI64, ReduceOp::kMax);  // GPUs may differ
-  options.model.regather = regather != 0;
+  auto most = [&mesh](int64_t x) {
+    mesh.World().AllReduce(&x, &x, 1, DType::kI64, ReduceOp::kMax);
+    return x;
+  };
+  if (device != DeviceKind::kCpu) {
+    size_t total = Bounded(runtime.memory().MemoryNow(), DeviceBytes(config)).total;
+    options.model.regather = most(Regathers(config, options, runtime, total)) != 0;  // GPUs may differ
+  }
+  options.recompute.share = RecomputeShare(config, options, runtime, most);
   return options;
 }
 

@@ -19,7 +19,7 @@ struct FewRowsJob {
   bool k_inner;  // b is stored as its transpose: b[k, j] lies at j * ldb + k
   bool wide = false;
   Activation activation = Activation::kNone;
-  bool constant = false;  // b and bias may be read before the previous kernel has ended (core/compile/fuse.h)
+  bool constant = false;  // b and bias may be read before the previous kernel has ended (core/passes/fuse.h)
 };
 
 // Runs all jobs in as few launches as possible. No job may write what another one reads or writes. The bits of a row

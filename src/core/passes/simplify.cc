@@ -1,4 +1,4 @@
-#include "weft/core/compile/simplify.h"
+#include "weft/core/passes/simplify.h"
 
 #include <algorithm>
 #include <bit>
@@ -8,8 +8,8 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "weft/core/base/hash.h"
-#include "weft/core/compile/runtime.h"
 #include "weft/core/ir/collective_row.h"
+#include "weft/core/ir/storage.h"
 #include "weft/core/ir/verify.h"
 
 namespace weft {

@@ -2,9 +2,9 @@
 #include <gtest/gtest.h>
 
 #include "parallel/testing.h"
-#include "weft/core/compile/fuse.h"
 #include "weft/core/compile/interpreter.h"
 #include "weft/core/ops/ops.h"
+#include "weft/core/passes/fuse.h"
 
 namespace weft {
 namespace {

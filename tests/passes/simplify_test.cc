@@ -1,5 +1,5 @@
 // A simplified program gives the same bits with fewer nodes.
-#include "weft/core/compile/simplify.h"
+#include "weft/core/passes/simplify.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "weft/core/compile/schedule.h"
+#include "weft/core/passes/schedule.h"
 
 #include <algorithm>
 #include <map>
@@ -12,22 +12,10 @@
 #include "absl/container/flat_hash_map.h"
 #include "weft/core/ir/collective_row.h"
 #include "weft/core/ir/verify.h"
+#include "weft/core/passes/block.h"
 
 namespace weft {
 namespace {
-
-// Returns "blocks.3" for "blocks.3.mlp.down" and "embed" for "embed": the repeated module, or else the outermost one.
-std::string_view BlockOf(const Node& node) {
-  std::string_view scope = node.scope ? std::string_view(*node.scope) : std::string_view();
-  size_t end = scope.find('.');
-  for (size_t at = 0; at < scope.size();) {
-    size_t dot = std::min(scope.find('.', at), scope.size());
-    std::string_view part = scope.substr(at, dot - at);
-    if (!part.empty() && part.find_first_not_of("0123456789") == std::string_view::npos) return scope.substr(0, dot);
-    at = dot + 1;
-  }
-  return scope.substr(0, end);
-}
 
 // The sort key of a node. It comes after node `slot` of the old order. Within a slot, nodes nearer to the leaves, of
 // smaller depth, come first.

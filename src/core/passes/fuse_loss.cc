@@ -1,4 +1,4 @@
-#include "weft/core/compile/fuse_loss.h"
+#include "weft/core/passes/fuse_loss.h"
 
 #include <algorithm>
 #include <optional>

@@ -1,11 +1,11 @@
-#include "weft/core/compile/fuse.h"
+#include "weft/core/passes/fuse.h"
 
 #include <algorithm>
 
 #include "absl/container/flat_hash_set.h"
 #include "weft/core/base/shard.h"
-#include "weft/core/compile/fuse_loss.h"
 #include "weft/core/ir/verify.h"
+#include "weft/core/passes/fuse_loss.h"
 
 namespace weft {
 namespace {

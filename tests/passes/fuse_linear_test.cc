@@ -4,8 +4,8 @@
 
 #include "fmt/ranges.h"
 #include "parallel/testing.h"
-#include "weft/core/compile/fuse.h"
 #include "weft/core/ops/ops.h"
+#include "weft/core/passes/fuse.h"
 
 namespace weft {
 namespace {

@@ -6,10 +6,10 @@
 
 #include "parallel/testing.h"
 #include "weft/core/compile/executable.h"
-#include "weft/core/compile/fuse.h"
 #include "weft/core/compile/interpreter.h"
 #include "weft/core/ir/builder.h"
 #include "weft/core/ops/ops.h"
+#include "weft/core/passes/fuse.h"
 #include "weft/core/transforms/grad.h"
 #include "weft/kernels/cpu/backend/register.h"
 

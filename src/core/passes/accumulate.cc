@@ -1,0 +1,66 @@
+#include "weft/core/passes/accumulate.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "weft/core/ir/collective_row.h"
+#include "weft/core/ir/verify.h"
+
+namespace weft {
+namespace {
+
+class Mover {
+ public:
+  explicit Mover(const LocalProgram& program) : program_(program) {
+    for (const NamedValue& write : program.graph.writes) written_.insert(write.name);
+  }
+
+  LocalProgram Run() {
+    const auto& nodes = program_.graph.nodes;
+    for (int i = 0; i < int(nodes.size()); i++) places_[nodes[size_t(i)].get()] = PlaceOf(*nodes[size_t(i)], i);
+    LocalProgram moved = program_;
+    std::stable_sort(moved.graph.nodes.begin(), moved.graph.nodes.end(),
+                     [this](const auto& a, const auto& b) { return places_.at(a.get()) < places_.at(b.get()); });
+    return moved;
+  }
+
+ private:
+  // The index of a node of the old order, and the node's own index if it moves to after that one.
+  using Place = std::pair<int, int>;
+
+  Place PlaceOf(const Node& node, int index) const {
+    if (node.op == Op::kLeaf) return {-1, index};
+    bool updates = node.phase != Phase::kOptimizer && !IsCollective(node.op) &&
+                   std::any_of(node.inputs.begin(), node.inputs.end(), [this](const Var& x) {
+                     const Node& leaf = x.node();
+                     return leaf.op == Op::kLeaf && !leaf.attrs.IntOr("parameter", 0) &&
+                            written_.contains(leaf.attrs.Text("name"));
+                   });
+    if (!updates) return {index, -1};
+    int last = -1;
+    for (const Var& x : node.inputs) last = std::max(last, places_.at(&x.node()).first);
+    while (IsCollectiveAt(last) && IsCollectiveAt(last + 1)) last++;
+    return {std::min(last, index), index};
+  }
+  bool IsCollectiveAt(int i) const {
+    const auto& nodes = program_.graph.nodes;
+    return i >= 0 && i < int(nodes.size()) && IsCollective(nodes[size_t(i)]->op);
+  }
+
+  const LocalProgram& program_;
+  absl::flat_hash_set<std::string> written_;
+  absl::flat_hash_map<const Node*, Place> places_;
+};
+
+}  // namespace
+
+LocalProgram Accumulate(const LocalProgram& program) {
+  LocalProgram moved = Mover(program).Run();
+  if (VerifiesPasses()) VerifyLocal(moved.graph, moved.mesh);
+  return moved;
+}
+
+}  // namespace weft

@@ -1,0 +1,31 @@
+#include "weft/core/passes/block.h"
+
+#include <algorithm>
+
+namespace weft {
+namespace {
+
+std::string_view ScopeOf(const Node& node) { return node.scope ? std::string_view(*node.scope) : std::string_view(); }
+
+// Returns where the first part that is a number ends, or npos.
+size_t EndOfNumber(std::string_view scope) {
+  for (size_t at = 0; at < scope.size();) {
+    size_t dot = std::min(scope.find('.', at), scope.size());
+    std::string_view part = scope.substr(at, dot - at);
+    if (!part.empty() && part.find_first_not_of("0123456789") == std::string_view::npos) return dot;
+    at = dot + 1;
+  }
+  return std::string_view::npos;
+}
+
+}  // namespace
+
+std::string_view BlockOf(const Node& node) {
+  std::string_view scope = ScopeOf(node);
+  size_t end = EndOfNumber(scope);
+  return scope.substr(0, end == std::string_view::npos ? scope.find('.') : end);
+}
+
+bool IsInRepeatedBlock(const Node& node) { return EndOfNumber(ScopeOf(node)) != std::string_view::npos; }
+
+}  // namespace weft

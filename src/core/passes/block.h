@@ -1,0 +1,15 @@
+// Blocks: the repeated modules of a model, by which passes group the nodes of a program.
+#pragma once
+#include <string_view>
+
+#include "weft/core/ir/node.h"
+
+namespace weft {
+
+// Returns "blocks.3" for a node of "blocks.3.mlp.down", and "embed" for one of "embed": the repeated module, or else
+// the outermost one. "" outside modules.
+std::string_view BlockOf(const Node& node);
+// Whether the node is in a repeated module.
+bool IsInRepeatedBlock(const Node& node);
+
+}  // namespace weft
