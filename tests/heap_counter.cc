@@ -17,7 +17,7 @@ void* Allocate(size_t bytes, size_t alignment) {
   void* p = alignment <= alignof(std::max_align_t)
                 ? std::malloc(bytes)
                 : std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
-  long now = in_use.fetch_add(long(malloc_usable_size(p))) + long(malloc_usable_size(p)), most = peak.load();
+  long usable = long(malloc_usable_size(p)), now = in_use.fetch_add(usable) + usable, most = peak.load();
   while (now > most && !peak.compare_exchange_weak(most, now)) {
   }
   return p;

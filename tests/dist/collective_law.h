@@ -1,13 +1,10 @@
-// The laws of all collectives of all groups, checked against serial references computed from all ranks' inputs.
-//
-// Values are small integers, which are exact in all dtypes, so sums must be exactly equal too.
+// The laws of all collectives of all groups, checked against serial references (collective_values.h).
 #pragma once
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <functional>
 #include <vector>
 
+#include "dist/collective_values.h"
 #include "weft/core/base/tensor.h"
 #include "weft/dist/group/process_group.h"
 
@@ -17,35 +14,17 @@ inline constexpr DType kAllDTypes[] = {DType::kF64, DType::kF32, DType::kBF16, D
                                        DType::kI64, DType::kI32, DType::kU8,   DType::kBool};
 inline constexpr ReduceOp kAllReduceOps[] = {ReduceOp::kSum, ReduceOp::kMax, ReduceOp::kMin};
 
-// Returns element i of rank r's input in case `salt`.
-inline double Value(int r, int64_t i, DType dtype, int salt = 0) {
-  int64_t v = (r * 7 + i * 5 + (i / 3) * r + salt * 11) % 17;
-  return dtype == DType::kBool ? double(v % 2) : double(v);
-}
-
 inline Tensor Filled(int r, int64_t n, DType dtype, int salt = 0) {
-  std::vector<double> values;
-  for (int64_t i = 0; i < n; i++) values.push_back(Value(r, i, dtype, salt));
-  return Tensor::FromDoubles(values, dtype, {n});
-}
-
-inline double Reduced(int ranks, int64_t i, DType dtype, ReduceOp op, int salt = 0) {
-  double acc = Value(0, i, dtype, salt);
-  for (int r = 1; r < ranks; r++) {
-    double v = Value(r, i, dtype, salt);
-    acc = op == ReduceOp::kSum ? acc + v : op == ReduceOp::kMax ? std::max(acc, v) : std::min(acc, v);
-  }
-  return dtype == DType::kBool ? std::min(acc, 1.0) : acc;
+  return Tensor::FromDoubles(InputValues(r, 0, n, dtype, salt), dtype, {n});
 }
 
 // Reports only the first difference, to keep the message short.
-inline void ExpectValues(const Tensor& got, const std::function<double(int64_t)>& want, const std::string& what) {
+inline void ExpectValues(const Tensor& got, const std::vector<double>& want, const std::string& what) {
   std::vector<double> values = got.ToDoubles();
-  for (int64_t i = 0; i < int64_t(values.size()); i++)
-    if (values[size_t(i)] != want(i)) {
-      ADD_FAILURE() << what << ": element " << i << " is " << values[size_t(i)] << ", expected " << want(i);
-      return;
-    }
+  ASSERT_EQ(values.size(), want.size()) << what;
+  int64_t i = FirstDifference(values, want);
+  if (i >= 0)
+    ADD_FAILURE() << what << ": element " << i << " is " << values[size_t(i)] << ", expected " << want[size_t(i)];
 }
 
 // Runs the collectives that have a root, with each root.
@@ -54,20 +33,27 @@ inline void CheckRoots(ProcessGroup& g, DType dtype, int64_t n, const std::strin
   for (int root = 0; root < k; root++) {
     Tensor data = Filled(me, n, dtype, root);
     g.Broadcast(data.data(), n, dtype, root);
-    ExpectValues(
-        data, [&](int64_t i) { return Value(root, i, dtype, root); }, what + " broadcast");
+    ExpectValues(data, InputValues(root, 0, n, dtype, root), what + " broadcast");
   }
   for (int root = 0; root < k; root++)
     for (ReduceOp op : kAllReduceOps) {
       Tensor data = Filled(me, n, dtype, root), got = Tensor::Zeros(dtype, {n});
       g.Reduce(data.data(), got.data(), n, dtype, root, op);
-      ExpectValues(
-          got, [&](int64_t i) { return me == root ? Reduced(k, i, dtype, op, root) : 0; }, what + " reduce to a root");
+      std::vector<double> sum = Reductions(k, 0, n, dtype, op, root);
+      ExpectValues(got, me == root ? sum : std::vector<double>(size_t(n)), what + " reduce to a root");
       g.Reduce(data.data(), data.data(), n, dtype, root, op);
-      ExpectValues(
-          data, [&](int64_t i) { return me == root ? Reduced(k, i, dtype, op, root) : Value(me, i, dtype, root); },
-          what + " reduce in place");
+      ExpectValues(data, me == root ? sum : InputValues(me, 0, n, dtype, root), what + " reduce in place");
     }
+}
+
+inline void Append(std::vector<double>& to, const std::vector<double>& more) {
+  to.insert(to.end(), more.begin(), more.end());
+}
+// Returns elements [first, first + n) of the inputs of all ranks, one rank after the other.
+inline std::vector<double> OfAllRanks(int ranks, int64_t first, int64_t n, DType dtype, int salt) {
+  std::vector<double> all;
+  for (int r = 0; r < ranks; r++) Append(all, InputValues(r, first, n, dtype, salt));
+  return all;
 }
 
 // Runs every collective with pieces of n elements.
@@ -78,31 +64,26 @@ inline void CheckCollectives(ProcessGroup& g, DType dtype, int64_t n) {
   for (ReduceOp op : kAllReduceOps) {
     Tensor in = Filled(me, n, dtype), out = Tensor::Empty(dtype, {n});
     g.AllReduce(in.data(), out.data(), n, dtype, op);
-    ExpectValues(
-        out, [&](int64_t i) { return Reduced(k, i, dtype, op); }, what + " all_reduce " + Name(op));
+    std::vector<double> sum = Reductions(k, 0, n, dtype, op);
+    ExpectValues(out, sum, what + " all_reduce " + Name(op));
     g.AllReduce(in.data(), in.data(), n, dtype, op);
-    ExpectValues(
-        in, [&](int64_t i) { return Reduced(k, i, dtype, op); }, what + " all_reduce in place " + Name(op));
+    ExpectValues(in, sum, what + " all_reduce in place " + Name(op));
     Tensor big = Filled(me, n * k, dtype, 1);
     g.ReduceScatter(big.data(), out.data(), n, dtype, op);
-    ExpectValues(
-        out, [&](int64_t i) { return Reduced(k, me * n + i, dtype, op, 1); }, what + " reduce_scatter " + Name(op));
+    ExpectValues(out, Reductions(k, me * n, n, dtype, op, 1), what + " reduce_scatter " + Name(op));
   }
   Tensor in = Filled(me, n, dtype, 2), all = Tensor::Empty(dtype, {n * k});
   g.AllGather(in.data(), all.data(), n, dtype);
-  ExpectValues(
-      all, [&](int64_t i) { return Value(int(i / n), i % n, dtype, 2); }, what + " all_gather");
+  ExpectValues(all, OfAllRanks(k, 0, n, dtype, 2), what + " all_gather");
   Tensor spread = Filled(me, n * k, dtype, 3);
   g.AllToAll(spread.data(), all.data(), n, dtype);
-  ExpectValues(
-      all, [&](int64_t i) { return Value(int(i / n), me * n + i % n, dtype, 3); }, what + " all_to_all");
+  ExpectValues(all, OfAllRanks(k, me * n, n, dtype, 3), what + " all_to_all");
   CheckRoots(g, dtype, n, what);
   for (int by = -k - 1; by <= k + 1; by++) {
     Tensor data = Filled(me, n, dtype, 4), got = Tensor::Empty(dtype, {n});
     g.Shift(data.data(), got.data(), n, dtype, by);
     int from = (me - by + 3 * k) % k;
-    ExpectValues(
-        got, [&](int64_t i) { return Value(from, i, dtype, 4); }, what + " shift by " + std::to_string(by));
+    ExpectValues(got, InputValues(from, 0, n, dtype, 4), what + " shift by " + std::to_string(by));
   }
   g.Barrier();
 }
@@ -119,21 +100,19 @@ inline void CheckUneven(ProcessGroup& g, DType dtype, int64_t n) {
     counts.push_back(piece(r, 0));
     send.push_back(piece(me, r));
     recv.push_back(piece(r, me));
-    for (int64_t i = 0; i < counts.back(); i++) gathered.push_back(Value(r, i, dtype));
+    Append(gathered, InputValues(r, 0, counts.back(), dtype));
     int64_t skip = 0;
     for (int to = 0; to < me; to++) skip += piece(r, to);
-    for (int64_t i = 0; i < recv.back(); i++) exchanged.push_back(Value(r, skip + i, dtype));
+    Append(exchanged, InputValues(r, skip, recv.back(), dtype));
   }
   int64_t sent = 0;
   for (int64_t c : send) sent += c;
   Tensor in = Filled(me, counts[size_t(me)], dtype), out = Tensor::Empty(dtype, {int64_t(gathered.size())});
   g.AllGatherV(in.data(), out.data(), counts, dtype);
-  ExpectValues(
-      out, [&](int64_t i) { return gathered[size_t(i)]; }, what + " all_gather_v");
+  ExpectValues(out, gathered, what + " all_gather_v");
   Tensor all = Filled(me, sent, dtype), mine = Tensor::Empty(dtype, {int64_t(exchanged.size())});
   g.AllToAllV(all.data(), send, mine.data(), recv, dtype);
-  ExpectValues(
-      mine, [&](int64_t i) { return exchanged[size_t(i)]; }, what + " all_to_all_v");
+  ExpectValues(mine, exchanged, what + " all_to_all_v");
 }
 
 // A ring: each rank sends in the background and receives.
@@ -146,8 +125,7 @@ inline void CheckRing(ProcessGroup& g, DType dtype, int64_t n) {
         g.Start({.op = CollectiveOp::kSend, .in = data.data(), .count = n, .dtype = dtype, .peer = (me + 1) % k});
     g.Recv(got.data(), n, dtype, (me + k - 1) % k);
     sent.Wait();
-    ExpectValues(
-        got, [&](int64_t i) { return Value((me + k - 1) % k, i, dtype, salt); }, "ring");
+    ExpectValues(got, InputValues((me + k - 1) % k, 0, n, dtype, salt), "ring");
   }
 }
 
@@ -165,9 +143,7 @@ inline void CheckBackground(ProcessGroup& g) {
   }
   for (Work& work : works) work.Wait();
   for (int j = 0; j < 8; j++)
-    ExpectValues(
-        tensors[size_t(j)], [&](int64_t i) { return Reduced(g.size(), i, DType::kF32, ReduceOp::kSum, j); },
-        "background");
+    ExpectValues(tensors[size_t(j)], Reductions(g.size(), 0, 300, DType::kF32, ReduceOp::kSum, j), "background");
   for (Work& work : works) EXPECT_TRUE(work.Test() && !work.error());
 }
 

@@ -3,14 +3,13 @@
 # the limit. A soft limit is raised by the ranks themselves.
 # Usage: descriptor_limit_test.sh ROOT BUILD; exits 77 (skipped) where the program is not built.
 source "$(dirname "$0")/../launcher/prelude.sh"
+source "$root/tests/failure/cases.sh"
 config=(configs/gpt2-tiny.yaml data.train=README.md data.val=0 model.layers=1 schedule.warmup_steps=0 train.steps=1
   mesh.dp=2 mesh.tp=2 dist.timeout_s=20)
-port=$((20000 + $$ % 9000))
 # limited SOFT HARD RANK|all: four ranks as torchrun starts them, which ends the others soon when one fails; `codes` of all.
 limited() {
   local rank soft hard pids=()
-  port=$((port + 1)) codes=""
-  rm -f "$dir"/c -r
+  codes=""
   for rank in 0 1 2 3; do
     soft=4096 hard=4096
     [ "$3" != all ] && [ "$3" != $rank ] || { soft=$1 hard=$2; }
@@ -30,24 +29,29 @@ limited() {
   done
   cat "$dir"/out.? > "$dir/out"
 }
+# limit RANK|all LIMIT: as the descriptors of the rank. The job succeeds, or the limit is named.
+limit() {
+  local rank=$1 limit=$2
+  limited "$limit" "$limit" "$rank"
+  if [ "$codes" = "0 0 0 0 " ]; then
+    grep -q '^done: 1 step' "$dir/out" || fail "limit $limit of rank $rank: expected the job to succeed"
+    return
+  fi
+  [ "$limit" != 64 ] || fail "expected a limit of 64 to do for rank $rank"
+  grep -Eq "needs up to [0-9]+ file descriptors in this process, and its limit is $limit " "$dir/out" ||
+    fail "limit $limit of rank $rank: expected the limit to be named, got exit codes $codes"
+  [ "$rank" = all ] || ! grep -Eq 'rank [0-9]+' "$dir/out" || ! grep -E 'rank [0-9]+ \(' "$dir/out" | grep -Fvq "rank $rank (" ||
+    fail "limit $limit of rank $rank: expected no other rank to be named"
+}
+soft_limit() {
+  limited 12 4096 all
+  [ "$codes" = "0 0 0 0 " ] || fail "expected ranks to raise their soft limit, got exit codes $codes"
+}
 for rank in 0 2 all; do
-  for limit in 8 12 14 16 20 24 28 36 48 64; do
-    limited $limit $limit $rank
-    if [ "$codes" = "0 0 0 0 " ]; then
-      grep -q '^done: 1 step' "$dir/out" || fail "limit $limit of rank $rank: expected the job to succeed"
-      ended=well
-      continue
-    fi
-    ended=refused
-    grep -Eq "needs up to [0-9]+ file descriptors in this process, and its limit is $limit " "$dir/out" ||
-      fail "limit $limit of rank $rank: expected the limit to be named, got exit codes $codes"
-    [ "$rank" = all ] || ! grep -Eq 'rank [0-9]+' "$dir/out" || ! grep -E 'rank [0-9]+ \(' "$dir/out" | grep -Fvq "rank $rank (" ||
-      fail "limit $limit of rank $rank: expected no other rank to be named"
-  done
-  [ $ended = well ] || fail "expected a limit of 64 to do for rank $rank"
+  for limit in 8 12 14 16 20 24 28 36 48 64; do in_background "limit-$limit-of-$rank" limit $rank $limit; done
 done
-limited 12 4096 all
-[ "$codes" = "0 0 0 0 " ] || fail "expected ranks to raise their soft limit, got exit codes $codes"
+in_background soft-limit soft_limit
+collect
 
 # Strangers that say nothing take no descriptor that two ranks need: 50 of them, before the second rank comes.
 port=$((port + 1))

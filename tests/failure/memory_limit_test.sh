@@ -3,8 +3,10 @@
 # it is enough. Nothing hangs, and nothing crashes.
 # Usage: memory_limit_test.sh ROOT BUILD; exits 77 (skipped) where the program is not built.
 source "$(dirname "$0")/../launcher/prelude.sh"
+source "$root/tests/failure/cases.sh"
 
-cat > "$dir/a.yaml" <<'YAML'
+config=$dir/a.yaml
+cat > "$config" <<'YAML'
 model: {family: gpt2, layers: 2, heads: 4, dim: 256, vocab: 4096, context: 64}
 data: {synthetic: true}
 train: {steps: 2, global_batch: 4}
@@ -29,22 +31,38 @@ ends() {
   grep -Eq "^weft: .*$2.* [0-9.]+ [KMG]?i?B free of [0-9.]+ [KMG]iB" "$dir/out" || fail "expected a line with $2 and numbers of $1"
 }
 runs=0 enough=0
-for threads in 1 4; do
+on_threads() {
+  local mib
   for mib in $(seq 72 34 1200); do
-    limited -v "$mib" "$weft" train "$dir/a.yaml" threads="$threads"
-    ends "$threads threads and $mib MiB" 'RLIMIT_AS \(ulimit -v\)'
+    limited -v "$mib" "$weft" train "$config" threads="$1"
+    ends "$1 threads and $mib MiB" 'RLIMIT_AS \(ulimit -v\)'
   done
-done
-for mib in 72 200 330 400 450 500 560 620 700 1000; do
-  limited -v 8000000 mpirun -np 2 bash -c "ulimit -v $((mib << 10)); exec '$weft' train '$dir/a.yaml' mesh.dp=2 threads=1"
-  ends "two ranks with $mib MiB each" 'RLIMIT_AS \(ulimit -v\)'
-done
-for mib in 40 150 300 1000; do
-  limited -d "$mib" "$weft" train "$dir/a.yaml" threads=2
-  ends "$mib MiB of data" 'RLIMIT_DATA \(ulimit -d\)'
-done
+  echo "$runs $enough" > "$dir/counts"
+}
+on_two_ranks() {
+  local mib
+  for mib in 72 200 330 400 450 500 560 620 700 1000; do
+    limited -v 8000000 mpirun -np 2 bash -c "ulimit -v $((mib << 10)); exec '$weft' train '$config' mesh.dp=2 threads=1"
+    ends "two ranks with $mib MiB each" 'RLIMIT_AS \(ulimit -v\)'
+  done
+  echo "$runs $enough" > "$dir/counts"
+}
+of_data() {
+  local mib
+  for mib in 40 150 300 1000; do
+    limited -d "$mib" "$weft" train "$config" threads=2
+    ends "$mib MiB of data" 'RLIMIT_DATA \(ulimit -d\)'
+  done
+  echo "$runs $enough" > "$dir/counts"
+}
+in_background one-thread on_threads 1
+in_background four-threads on_threads 4
+in_background two-ranks on_two_ranks
+in_background data of_data
+collect
+read -r runs enough < <(cat "$dir"/*/counts | awk '{ r += $1; e += $2 } END { print r, e }')
 # Both kinds of end have been seen, and a run that has room does not notice.
 [ "$enough" -gt 5 ] && [ "$enough" -lt $((runs - 20)) ] || fail "expected some of $runs runs to succeed, got $enough"
-limited -v 4000 "$weft" train "$dir/a.yaml" threads=1
+limited -v 4000 "$weft" train "$config" threads=1
 [ "$code" -eq 0 ] && ! grep -q RLIMIT "$dir/out" || fail "expected 4 GiB to be enough"
 echo "memory_limit: ok, $enough of $runs limits were enough"

@@ -3,15 +3,14 @@
 # line names it. One that is never started is waited for with a word, and a signal ends the wait.
 # Usage: start_up_test.sh ROOT BUILD; exits 77 (skipped) where the program is not built.
 source "$(dirname "$0")/../launcher/prelude.sh"
+source "$root/tests/failure/cases.sh"
 start_up=$build/tests/failure/start_up
 slack=${WEFT_TEST_SLACK_MS:-1500}
 
 by_mpirun() { within 60 mpirun -np 3 "$start_up" "$@"; }
 # As torchrun starts ranks; the exit code is that of one that is not the odd one.
-port=$((20000 + $$ % 9000))
 by_variables() {
   local rank code=0 others=()
-  port=$((port + 1))
   for rank in 0 1 2; do
     RANK=$rank WORLD_SIZE=3 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port within 60 "$start_up" "$@" &
     [ $rank -eq "$3" ] || others+=($!)
@@ -21,19 +20,21 @@ by_variables() {
   wait
   return $code
 }
-# faulty LAUNCH PLACE ACTION RANK PATTERN: with dist.timeout_s=2; in addition, what asking all ranks takes, which is up to
+# judge_fault LAUNCH PLACE ACTION RANK PATTERN: with dist.timeout_s=2; in addition, what asking all ranks takes, which is up to
 # 2 s, as in failure_test.
-faulty() {
+judge_fault() {
   local code=0 pid moment
   "by_$1" "$2" "$3" "$4" > "$dir/out" 2>&1 < /dev/null || code=$?
   read -r pid moment < <(sed -nE "s/^fault: rank $4 pid ([0-9]+) at ([0-9]+)\$/\1 \2/p" "$dir/out") ||
     fail "$1 $2 $3: expected a line of the fault"
   judged $code $((($(now) - moment) / 1000000)) $((4000 + slack)) "rank $4 \(host $host, pid $pid\) $5"
 }
+faulty() { in_background "$1-$2-$3-$4" judge_fault "$@"; }
 launches=(mpirun variables)
 [ "${WEFT_TEST_SHARE:-1}" -eq 1 ] || launches=(variables)  # sanitized: what a rank does is alike
+faultless() { "by_$1" none none 0 > "$dir/out" 2>&1 || fail "$1: expected three ranks to meet and to end"; }
 for launch in "${launches[@]}"; do
-  "by_$launch" none none 0 > "$dir/out" 2>&1 || fail "$launch: expected three ranks to meet and to end"
+  in_background "$launch" faultless $launch
   for place in load mesh call end; do
     faulty $launch $place stop 2 'was suspended first: '
   done
@@ -50,6 +51,7 @@ for rank in 0 1 2; do faulty variables connect kill $rank 'died first: before an
 for rank in 0 1 2; do
   faulty variables connect hang $rank 'failed first: it has not come to exchange [0-9]+ of all ranks, in which rank [0-2] waits'
 done
+collect
 
 # Rank 1 of two is never started.
 lonely=$((port + 1))

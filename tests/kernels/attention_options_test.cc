@@ -1,6 +1,7 @@
 // Sdpa and its gradient compute every option as plain f64 loops do that keep all scores. On a GPU each backend runs the
 // problems that it takes.
 #include "harness.h"
+#include "reference/loops.h"
 #include "share.h"
 #include "weft/core/base/rng.h"
 
@@ -189,14 +190,9 @@ class Naive {
     uint32_t lane = Philox(uint64_t(kKey), uint64_t(kStep), uint64_t(block))[size_t(word / 2)];
     return (word % 2 ? lane >> 16 : lane & 0xffff) >= DropoutThreshold(p.p) ? DropoutScale(p.p) : 0;
   }
-  static double Dot(const Values& x, int64_t i, const Values& y, int64_t j, int64_t n) {
-    double sum = 0;
-    for (int64_t d = 0; d < n; d++) sum += x[size_t(i * n + d)] * y[size_t(j * n + d)];
-    return sum;
-  }
-  static void AddTo(Values& y, int64_t i, double factor, const Values& x, int64_t j, int64_t n) {
-    for (int64_t d = 0; d < n; d++) y[size_t(i * n + d)] += factor * x[size_t(j * n + d)];
-  }
+  // Element i of tensors whose elements are vectors of n numbers.
+  static double* At(Values& x, int64_t i, int64_t n) { return x.data() + i * n; }
+  static const double* At(const Values& x, int64_t i, int64_t n) { return x.data() + i * n; }
   void Row(int64_t b, int64_t h, int64_t i) {
     int64_t at = (b * p.T + i) * p.H + h;
     auto key = [&](int64_t j) { return (b * p.S + j) * p.G + h / (p.H / p.G); };
@@ -204,7 +200,8 @@ class Naive {
     double sink = p.sinks ? t.sinks.Get(h) : -INFINITY, top = sink, sum = 0, delta = 0;
     for (int64_t j = 0; j < p.S; j++) {
       if (!Sees(b, h, i, j)) continue;
-      double score = Dot(q, at, k, key(j), p.D) * p.scale, tangent = p.softcap > 0 ? std::tanh(score / p.softcap) : 0;
+      double score = Dot(At(q, at, p.D), At(k, key(j), p.D), p.D) * p.scale,
+             tangent = p.softcap > 0 ? std::tanh(score / p.softcap) : 0;
       if (p.softcap > 0) score = p.softcap * tangent, slope[size_t(j)] = 1 - tangent * tangent;
       if (!p.bias.empty()) score += t.bias.Get(int64_t(ScoreAt(p.bias, b, h, i, j)));
       w[size_t(j)] = score, top = std::max(top, score);
@@ -218,19 +215,20 @@ class Naive {
     for (int64_t j = 0; j < p.S; j++) {
       double factor = Factor(b, h, i, j);
       w[size_t(j)] = std::exp(w[size_t(j)] - lse[size_t(at)]);
-      AddTo(out, at, w[size_t(j)] * factor, v, key(j), p.E);
-      for (int64_t d = 0; d < p.E; d++)
-        terms[size_t(at * p.E + d)] += w[size_t(j)] * factor * std::abs(v[size_t(key(j) * p.E + d)]);
-      AddTo(dv, key(j), w[size_t(j)] * factor, dout, at, p.E);
-      dp[size_t(j)] = Dot(dout, at, v, key(j), p.E) * factor;
+      const double *value = At(v, key(j), p.E), *gradient = At(dout, at, p.E);
+      AddScaled(At(out, at, p.E), w[size_t(j)] * factor, value, p.E);
+      AddMagnitudes(At(terms, at, p.E), w[size_t(j)] * factor, value, p.E);
+      AddScaled(At(dv, key(j), p.E), w[size_t(j)] * factor, gradient, p.E);
+      dp[size_t(j)] = Dot(gradient, value, p.E) * factor;
       delta += w[size_t(j)] * dp[size_t(j)];
     }
     dsinks[size_t(h)] -= std::exp(sink - lse[size_t(at)]) * delta;
     for (int64_t j = 0; j < p.S; j++) {
       double ds = w[size_t(j)] * (dp[size_t(j)] - delta);
       if (!p.bias.empty()) dbias[ScoreAt(p.bias, b, h, i, j)] += ds;
-      AddTo(dq, at, ds * slope[size_t(j)] * p.scale, k, key(j), p.D);
-      AddTo(dk, key(j), ds * slope[size_t(j)] * p.scale, q, at, p.D);
+      ds *= slope[size_t(j)] * p.scale;
+      AddScaled(At(dq, at, p.D), ds, At(k, key(j), p.D), p.D);
+      AddScaled(At(dk, key(j), p.D), ds, At(q, at, p.D), p.D);
     }
   }
 

@@ -2,6 +2,7 @@
 #include <numbers>
 
 #include "harness.h"
+#include "reference/loops.h"
 #include "share.h"
 #include "weft/core/ops/attention.h"
 
@@ -56,33 +57,30 @@ Answer Naive(const Problem& p, const Tensors& t) {
     for (int64_t h = 0; h < p.H; h++)
       for (int64_t i = 0; i < p.T; i++) {
         int64_t g = (h + p.first_head) / group - p.first_kv;
-        const size_t qi = size_t(((b * p.T + i) * p.H + h) * p.D);
-        auto kj = [&](int64_t j) { return size_t(((b * p.S + j) * p.G + g) * p.D); };
+        const int64_t qi = ((b * p.T + i) * p.H + h) * p.D;
+        auto kj = [&](int64_t j) { return ((b * p.S + j) * p.G + g) * p.D; };
         int64_t seen = p.causal ? std::clamp<int64_t>(i + p.first_query + p.causal_offset + 1, 0, p.S) : p.S;
         Values s(static_cast<size_t>(seen)), dp(s.size());
         double top = -INFINITY, sum = 0, delta = 0;
         for (int64_t j = 0; j < seen; j++) {
-          for (int64_t d = 0; d < p.D; d++) s[size_t(j)] += q[qi + size_t(d)] * k[kj(j) + size_t(d)] * scale;
+          s[size_t(j)] = Dot(q.data() + qi, k.data() + kj(j), p.D) * scale;
           top = std::max(top, s[size_t(j)]);
         }
         for (double value : s) sum += std::exp(value - top);
-        r.lse[qi / size_t(p.D)] = seen ? top + std::log(sum) : -INFINITY;
+        r.lse[size_t(qi / p.D)] = seen ? top + std::log(sum) : -INFINITY;
         for (int64_t j = 0; j < seen; j++) {
           double& w = s[size_t(j)];
           w = std::exp(w - top) / sum;
-          for (int64_t d = 0; d < p.D; d++) {
-            r.out[qi + size_t(d)] += w * v[kj(j) + size_t(d)];
-            r.dv[kj(j) + size_t(d)] += w * dout[qi + size_t(d)];
-            dp[size_t(j)] += dout[qi + size_t(d)] * v[kj(j) + size_t(d)];
-          }
+          AddScaled(r.out.data() + qi, w, v.data() + kj(j), p.D);
+          AddScaled(r.dv.data() + kj(j), w, dout.data() + qi, p.D);
+          dp[size_t(j)] = Dot(dout.data() + qi, v.data() + kj(j), p.D);
           delta += w * dp[size_t(j)];
         }
-        for (int64_t j = 0; j < seen; j++)
-          for (int64_t d = 0; d < p.D; d++) {
-            double ds = s[size_t(j)] * (dp[size_t(j)] - delta) * scale;
-            r.dq[qi + size_t(d)] += ds * k[kj(j) + size_t(d)];
-            r.dk[kj(j) + size_t(d)] += ds * q[qi + size_t(d)];
-          }
+        for (int64_t j = 0; j < seen; j++) {
+          double ds = s[size_t(j)] * (dp[size_t(j)] - delta) * scale;
+          AddScaled(r.dq.data() + qi, ds, k.data() + kj(j), p.D);
+          AddScaled(r.dk.data() + kj(j), ds, q.data() + qi, p.D);
+        }
       }
   return r;
 }

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "harness.h"
+#include "reference/loops.h"
 #include "share.h"
 
 namespace weft::test {
@@ -30,16 +31,15 @@ Shape ShapeOf(const std::string& labels, std::map<char, int64_t>& extents) {
 std::pair<Values, Values> Naive(const Parsed& p, std::map<char, int64_t>& extents, const Box& a, const Box& b) {
   Shape sa = ShapeOf(p.a, extents), sb = ShapeOf(p.b, extents), so = ShapeOf(p.out, extents);
   Values x = a.All(), y = b.All(), sum(size_t(NumElements(so))), magnitude(sum.size());
-  auto at = [&](const std::string& labels, const Shape& shape, const Shape& index) {
-    int64_t i = 0;
-    for (size_t d = 0; d < labels.size(); d++) i = i * shape[d] + index[p.all.find(labels[d])];
-    return size_t(i);
+  auto stride = [](char label, const std::string& labels, const Shape& shape) {
+    int64_t of_label = 0, of_dim = 1;
+    for (size_t d = labels.size(); d-- > 0; of_dim *= shape[d])
+      if (labels[d] == label) of_label += of_dim;
+    return of_label;
   };
-  ForEachIndex(ShapeOf(p.all, extents), [&](const Shape& index) {
-    double term = x[at(p.a, sa, index)] * y[at(p.b, sb, index)];
-    sum[at(p.out, so, index)] += term;
-    magnitude[at(p.out, so, index)] += std::fabs(term);
-  });
+  std::vector<ProductLabel> labels;
+  for (char c : p.all) labels.push_back({extents[c], stride(c, p.a, sa), stride(c, p.b, sb), stride(c, p.out, so)});
+  AddProducts(labels, x.data(), y.data(), sum.data(), magnitude.data());
   return {sum, magnitude};
 }
 
@@ -200,14 +200,16 @@ struct Tensors {
         residual(Filled(rng, Result(dtype), {p.rows, p.columns}, true)),
         y(Result(dtype), {p.rows, p.columns}) {
     Values a = x.All(), b = w.All(), c = bias.All(), d = residual.All();
+    Values products(size_t(p.rows * p.columns)), terms(products.size());
+    int64_t of_term = p.by_columns ? 1 : p.columns, of_column = p.by_columns ? p.terms : 1;
+    const std::vector<ProductLabel> labels{
+        {p.rows, p.terms, 0, p.columns}, {p.columns, 0, of_column, 1}, {p.terms, 1, of_term, 0}};
+    AddProducts(labels, a.data(), b.data(), products.data(), terms.data());
     for (int64_t i = 0; i < p.rows; i++)
       for (int64_t j = 0; j < p.columns; j++) {
         double add = p.bias ? c[size_t(j)] : 0, last = p.residual ? d[size_t(i * p.columns + j)] : 0;
-        double product = 0, all = std::abs(add) + std::abs(last);
-        for (int64_t k = 0; k < p.terms; k++) {
-          double term = a[size_t(i * p.terms + k)] * b[size_t(p.by_columns ? j * p.terms + k : k * p.columns + j)];
-          product += term, all += std::abs(term);
-        }
+        double product = products[size_t(i * p.columns + j)];
+        double all = std::abs(add) + std::abs(last) + terms[size_t(i * p.columns + j)];
         want.push_back(product + add + last), magnitude.push_back(all);
         double before = p.bias || p.residual ? std::abs(product) : 0;
         if (p.bias && p.residual) before += std::max(std::abs(product + add), std::abs(product + last));

@@ -161,27 +161,38 @@ void PrintTo(const Mutation& mutation, std::ostream* out) { *out << mutation.nam
 
 class Mutations : public testing::TestWithParam<Mutation> {};
 
+// Sweeps with the mutation, first a share of the placements and then all, until placements fail. The same placements
+// must not fail without the mutation. Those of a share are among those of the whole sweep, so the whole sweep fails
+// too. op_sweep_test shows that the real rules hold for all placements.
+sweep::Result FirstFailures(const Mutation& mutation, const OpTable& broken) {
+  sweep::Result result;
+  for (size_t share : {64, 8, 1}) {
+    sweep::Options options{.meshes = mutation.meshes, .share = share};
+    sweep::Result real = sweep::SweepOp(mutation.op, options);
+    EXPECT_GT(real.cases, 0);
+    EXPECT_TRUE(real.failures.empty()) << "the real rule fails, so a failure proves nothing: " << real.failures[0];
+    options.ops = &broken;
+    options.damage = mutation.damage;
+    options.break_kernels = mutation.break_kernels;
+    result = sweep::SweepOp(mutation.op, options);
+    if (!result.failures.empty()) break;
+  }
+  return result;
+}
+
 TEST_P(Mutations, TheSweepCatchesIt) {
   const Mutation& mutation = GetParam();
   if (mutation.damage && test::Share() > 1)
     GTEST_SKIP() << "a damaged program may read outside its chunks, which the sanitizer ends before the sweep sees it";
-  sweep::Options options{.meshes = mutation.meshes};
-  sweep::Result real = sweep::SweepOp(mutation.op, options);
-  EXPECT_GT(real.cases, 0);
-  EXPECT_TRUE(real.failures.empty()) << "the real rule fails, so a failure proves nothing: " << real.failures[0];
-
   OpTable broken = Ops();
   mutation.apply(broken[size_t(mutation.op)]);
-  options.ops = &broken;
-  options.damage = mutation.damage;
-  options.break_kernels = mutation.break_kernels;
-  sweep::Result result = sweep::SweepOp(mutation.op, options);
+  sweep::Result result = FirstFailures(mutation, broken);
   ASSERT_FALSE(result.failures.empty()) << "the sweep does not notice";
   fmt::print("shown: mutation {} caught: {} failures in {} placements\n", mutation.name, result.failures.size(),
              result.cases);
   if (!mutation.damage) return;
-  options.meshes = {{2}, {3}, {4}};
-  EXPECT_TRUE(sweep::SweepOp(mutation.op, options).failures.empty()) << "one axis is enough to find it";
+  sweep::Options one_axis{.damage = mutation.damage, .meshes = {{2}, {3}, {4}}};
+  EXPECT_TRUE(sweep::SweepOp(mutation.op, one_axis).failures.empty()) << "one axis is enough to find it";
 }
 
 std::string MutationName(const testing::TestParamInfo<Mutation>& info) { return info.param.name; }

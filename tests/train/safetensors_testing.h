@@ -134,10 +134,17 @@ inline RawTensors HfNeox(const Parameters& p, int64_t layers, int64_t width, DTy
     auto at = [&](const std::string& name) -> const Tensor& { return p.at(ours + name); };
     int64_t heads = at("attn.q.weight").shape()[1], size = width / heads;
     auto fused = [&](const char* name, int64_t columns) {
-      return Made(columns == 1 ? Shape{3 * width} : Shape{3 * width, columns}, type, [&, name](int64_t r, int64_t c) {
-        const Tensor& of = at(fmt::format("attn.{}.{}", "qkv"[r / size % 3], name));
-        int64_t own = of.shape()[of.shape().size() - 2], head = r / (3 * size) / (heads / own);
-        return Matrix(of, own * size)(c, head * size + r % size);
+      std::vector<Matrix> of;  // q, k and v, with a column for each of their own heads' elements
+      std::vector<int64_t> own;
+      for (char c : std::string("qkv")) {
+        const Tensor& t = at(fmt::format("attn.{}.{}", c, name));
+        own.push_back(t.shape()[t.shape().size() - 2]);
+        of.emplace_back(t, own.back() * size);
+      }
+      return Made(columns == 1 ? Shape{3 * width} : Shape{3 * width, columns}, type, [&](int64_t r, int64_t c) {
+        size_t which = size_t(r / size % 3);
+        int64_t head = r / (3 * size) / (heads / own[which]);
+        return of[which](c, head * size + r % size);
       });
     };
     out[theirs + "attention.query_key_value.weight"] = fused("weight", width);

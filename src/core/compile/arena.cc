@@ -1,6 +1,7 @@
 #include "weft/core/compile/arena.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <map>
 
 namespace weft {
@@ -73,6 +74,62 @@ class Arena {
   size_t end_ = 0;
 };
 
+// Blocks with their offsets, each placed at the first gap among the blocks in use at the same time. Most blocks are in
+// use for a short time only. Windows list these, so that few are looked at: window k covers the events from k to k + 2
+// strides, and holds every short use that begins in its first stride and does not outlast it.
+class PlacedBlocks {
+ public:
+  struct Time {
+    uint32_t begin, end;
+  };
+  explicit PlacedBlocks(size_t events) : windows_(events / kStride + 2) {}
+
+  // Returns the offset of the new block.
+  size_t Place(Time time, size_t bytes) {
+    size_t k = time.begin / kStride;
+    bool is_short = time.end <= (k + 2) * kStride;
+    size_t offset = FirstGap(is_short ? windows_[k] : short_, time, bytes);
+    Block block{time, offset, offset + bytes};
+    if (!is_short) {
+      Insert(long_, block);
+      return offset;
+    }
+    Insert(short_, block);
+    size_t last = time.end > (k + 1) * kStride ? k + 1 : k;
+    for (size_t window = k > 0 ? k - 1 : 0; window <= last; window++) Insert(windows_[window], block);
+    return offset;
+  }
+
+ private:
+  struct Block {
+    Time time;
+    size_t begin, end;  // in the arena
+  };
+  using Blocks = std::vector<Block>;  // by offset
+  static constexpr size_t kStride = 128;
+
+  // Looks at `blocks` and the long uses in the order of their offsets.
+  size_t FirstGap(const Blocks& blocks, Time time, size_t bytes) const {
+    size_t gap = 0;
+    auto a = blocks.begin(), b = long_.begin();
+    while (a != blocks.end() || b != long_.end()) {
+      const Block& other = b == long_.end() || (a != blocks.end() && a->begin < b->begin) ? *a++ : *b++;
+      if (other.time.begin >= time.end || time.begin >= other.time.end) continue;
+      if (gap + bytes <= other.begin) break;
+      gap = std::max(gap, other.end);
+    }
+    return gap;
+  }
+  static void Insert(Blocks& blocks, const Block& block) {
+    auto after = std::upper_bound(blocks.begin(), blocks.end(), block.begin,
+                                  [](size_t begin, const Block& other) { return begin < other.begin; });
+    blocks.insert(after, block);
+  }
+
+  std::vector<Blocks> windows_;  // of short uses
+  Blocks short_, long_;          // all
+};
+
 }  // namespace
 
 size_t ArenaBlocks::Request(size_t bytes) {
@@ -121,20 +178,12 @@ std::vector<ArenaBlocks::Use> ArenaBlocks::Uses() const {
 }
 
 // Places each block at the first gap among the blocks in use at the same time that come before it in `uses`.
-ArenaBlocks::Layout ArenaBlocks::PlaceInOrder(const std::vector<Use>& uses) {
-  std::vector<Use> placed;  // by offset
+ArenaBlocks::Layout ArenaBlocks::PlaceInOrder(const std::vector<Use>& uses) const {
+  PlacedBlocks placed(events_.size());
   Layout layout{std::vector<size_t>(uses.size())};
-  for (Use use : uses) {
-    for (const Use& other : placed) {
-      if (other.begin >= use.end || use.begin >= other.end) continue;
-      if (use.offset + use.bytes <= other.offset) break;
-      use.offset = std::max(use.offset, other.offset + other.bytes);
-    }
-    auto after = std::upper_bound(placed.begin(), placed.end(), use.offset,
-                                  [](size_t offset, const Use& other) { return offset < other.offset; });
-    placed.insert(after, use);
-    layout.offsets[use.block] = use.offset;
-    size_t end = use.offset + use.bytes;
+  for (const Use& use : uses) {
+    size_t offset = placed.Place({uint32_t(use.begin), uint32_t(use.end)}, use.bytes), end = offset + use.bytes;
+    layout.offsets[use.block] = offset;
     if (end > layout.bytes) layout.bytes = end, layout.fullest = use.block;
   }
   return layout;
@@ -143,7 +192,7 @@ ArenaBlocks::Layout ArenaBlocks::PlaceInOrder(const std::vector<Use>& uses) {
 // Best fit leaves gaps if a small block that is in use for long lies in the middle of a range that a large one could
 // have taken. Then other orders are tried, in which few gaps are left as a rule: the first blocks first, the largest,
 // or those that are longest in use. After that, the block that lies highest goes first, again and again. Each attempt
-// takes time that is quadratic in the number of blocks.
+// takes time that is quadratic in the number of blocks if most are in use for long.
 ArenaBlocks::Layout ArenaBlocks::Place() const {
   Layout best = PlaceByBestFit();
   Most most = MostInUse();

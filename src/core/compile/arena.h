@@ -34,7 +34,7 @@ class ArenaBlocks {
   Most MostInUse() const;
   std::vector<Use> Uses() const;  // per block
   Layout PlaceByBestFit() const;
-  static Layout PlaceInOrder(const std::vector<Use>& uses);
+  Layout PlaceInOrder(const std::vector<Use>& uses) const;
 
   std::vector<size_t> sizes_;  // per block
   std::vector<Event> events_;

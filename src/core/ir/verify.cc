@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <span>
 #include <string_view>
 
 #include "absl/container/flat_hash_map.h"
@@ -22,16 +24,17 @@ const Shape& GlobalShape(const ValueInfo& info) {
 
 std::string TextOf(DType dtype, const Shape& shape) { return fmt::format("{} {}", Name(dtype), ToString(shape)); }
 
-// Ops infer global shapes. So a local operand is replaced by a stand-in node whose shape is the global one.
+// Ops infer global shapes. So an operand that is only a part of a value is replaced by a stand-in node whose shape is
+// the global one.
 class Verifier {
  public:
-  explicit Verifier(const Graph& graph) : graph_(graph) {}
+  explicit Verifier(const Graph& graph) : graph_(graph) { made_.reserve(graph.nodes.size()); }
 
   void Run() {
     for (const auto& node : graph_.nodes) {
       CheckOperands(*node);
       CheckOutputs(*node);
-      Remember(*node);
+      made_[node.get()] = IsWhole(*node) ? node : StandIn(*node);
     }
     for (auto* list : {&graph_.outputs, &graph_.writes})
       for (const NamedValue& named : *list)
@@ -50,9 +53,9 @@ class Verifier {
     if (node.outputs.empty()) FailAt(node, "has no outputs");
   }
 
-  void CheckOutputs(const Node& node) const {
+  void CheckOutputs(const Node& node) {
     if (node.attrs.IntOr("shape_only", 0)) return;  // the node provides only the dims of a value, it has no result
-    std::vector<ValueInfo> want = Inferred(node);
+    std::span<const ValueInfo> want = Inferred(node);
     if (want.size() != node.outputs.size())
       FailAt(node, fmt::format("has {} outputs, its op has {}", node.outputs.size(), want.size()));
     for (size_t i = 0; i < want.size(); i++) {
@@ -63,30 +66,36 @@ class Verifier {
     }
   }
 
-  // Collectives change the placement of a value but not the value, so their output has the info of their input.
-  std::vector<ValueInfo> Inferred(const Node& node) const {
-    Node bare;
-    bare.op = node.op;
-    bare.attrs = node.attrs;
-    bare.scope = node.scope;
-    bare.loc = node.loc;
-    for (const Var& in : node.inputs) bare.inputs.emplace_back(made_.at(&in.node()), in.index());
-    CheckWire(bare);
-    if (FindCollectiveRow(node.op)) return {bare.inputs[0].node().outputs[size_t(bare.inputs[0].index())]};
-    Record(node.op).infer(bare);
-    return {bare.outputs.begin(), bare.outputs.end()};
+  // Collectives change the placement of a value but not the value, so their output has the info of their input. The
+  // result is valid until the next call.
+  std::span<const ValueInfo> Inferred(const Node& node) {
+    bare_.op = node.op;
+    bare_.attrs = node.attrs;
+    bare_.scope = node.scope;
+    bare_.loc = node.loc;
+    bare_.inputs.clear();
+    bare_.outputs.clear();
+    for (const Var& in : node.inputs) bare_.inputs.emplace_back(made_.at(&in.node()), in.index());
+    CheckWire(bare_);
+    if (FindCollectiveRow(node.op)) return {&bare_.inputs[0].node().outputs[size_t(bare_.inputs[0].index())], 1};
+    Record(node.op).infer(bare_);
+    return bare_.outputs;
   }
 
-  void Remember(const Node& node) {
+  static bool IsWhole(const Node& node) {
+    return std::ranges::all_of(node.outputs, [](const ValueInfo& info) { return GlobalShape(info) == info.shape; });
+  }
+  static std::shared_ptr<Node> StandIn(const Node& node) {
     auto stands_for = std::make_shared<Node>();
     stands_for->op = node.op;
     stands_for->parameter_chain = node.parameter_chain;
     for (const ValueInfo& info : node.outputs) stands_for->outputs.push_back({info.dtype, GlobalShape(info), {}, {}});
-    made_[&node] = std::move(stands_for);
+    return stands_for;
   }
 
   const Graph& graph_;
   absl::flat_hash_map<const Node*, std::shared_ptr<Node>> made_;
+  Node bare_;  // the node that is checked, without its results
 };
 
 }  // namespace

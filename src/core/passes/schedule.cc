@@ -38,6 +38,8 @@ class Scheduler {
   Scheduler(const LocalProgram& program, const KernelTable& kernels) : program_(program), kernels_(kernels) {}
 
   LocalProgram Run() {
+    if (std::ranges::none_of(program_.graph.nodes, [](const auto& node) { return IsCollective(node->op); }))
+      return program_;
     Number();
     std::vector<Move> gathers, reductions;
     for (int i = 0; i < size(); i++)

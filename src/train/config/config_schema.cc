@@ -5,6 +5,7 @@
 #include <deque>
 #include <utility>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/functional/function_ref.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
@@ -377,8 +378,13 @@ std::span<const Field> Schema() {
 }
 
 const Field* FindField(std::string_view key) {
-  auto found = std::find_if(Schema().begin(), Schema().end(), [&](const Field& field) { return field.key == key; });
-  return found == Schema().end() ? nullptr : &*found;
+  static const absl::flat_hash_map<std::string_view, const Field*> index = [] {
+    absl::flat_hash_map<std::string_view, const Field*> fields;
+    for (const Field& field : Schema()) fields.try_emplace(field.key, &field);
+    return fields;
+  }();
+  auto found = index.find(key);
+  return found == index.end() ? nullptr : found->second;
 }
 
 namespace {
