@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "absl/container/flat_hash_map.h"
+#include "absl/container/node_hash_map.h"
 #include "weft/core/base/shard.h"
 #include "weft/core/ir/collective_row.h"
 #include "weft/core/ir/record.h"
@@ -28,10 +28,11 @@ class Verifier {
   explicit Verifier(const Graph& graph) : graph_(graph) {}
 
   void Run() {
+    made_.reserve(graph_.nodes.size());
     for (const auto& node : graph_.nodes) {
       CheckOperands(*node);
-      CheckOutputs(*node);
-      Remember(*node);
+      const Node& bare = Infer(*node);
+      CheckOutputs(*node, bare);
     }
     for (auto* list : {&graph_.outputs, &graph_.writes})
       for (const NamedValue& named : *list)
@@ -50,43 +51,46 @@ class Verifier {
     if (node.outputs.empty()) FailAt(node, "has no outputs");
   }
 
-  void CheckOutputs(const Node& node) const {
-    if (node.attrs.IntOr("shape_only", 0)) return;  // the node provides only the dims of a value, it has no result
-    std::vector<ValueInfo> want = Inferred(node);
-    if (want.size() != node.outputs.size())
-      FailAt(node, fmt::format("has {} outputs, its op has {}", node.outputs.size(), want.size()));
-    for (size_t i = 0; i < want.size(); i++) {
-      const ValueInfo& got = node.outputs[i];
-      if (got.dtype != want[i].dtype || GlobalShape(got) != want[i].shape)
+  void CheckOutputs(const Node& node, const Node& bare) const {
+    if (bare.outputs.size() != node.outputs.size())
+      FailAt(node, fmt::format("has {} outputs, its op has {}", node.outputs.size(), bare.outputs.size()));
+    for (size_t i = 0; i < bare.outputs.size(); i++) {
+      const ValueInfo &got = node.outputs[i], &want = bare.outputs[i];
+      if (got.dtype != want.dtype || GlobalShape(got) != want.shape)
         FailAt(node, fmt::format("output {} is {}, its op infers {}", i, TextOf(got.dtype, GlobalShape(got)),
-                                 TextOf(want[i].dtype, want[i].shape)));
+                                 TextOf(want.dtype, want.shape)));
     }
   }
 
-  // Collectives change the placement of a value but not the value, so their output has the info of their input.
-  std::vector<ValueInfo> Inferred(const Node& node) const {
-    Node bare;
+  // Makes the stand-in of the node, with the outputs that its op infers.
+  const Node& Infer(const Node& node) {
+    auto [entry, made] = made_.try_emplace(&node);
+    Node& bare = entry->second;
+    if (!made) return bare;
     bare.op = node.op;
     bare.attrs = node.attrs;
+    bare.parameter_chain = node.parameter_chain;
     bare.scope = node.scope;
     bare.loc = node.loc;
-    for (const Var& in : node.inputs) bare.inputs.emplace_back(made_.at(&in.node()), in.index());
+    for (const Var& in : node.inputs) bare.inputs.emplace_back(Borrowed(made_.at(&in.node())), in.index());
+    if (node.attrs.IntOr("shape_only", 0)) {  // the node provides only the dims of a value, it has no result
+      for (const ValueInfo& info : node.outputs) bare.outputs.push_back({info.dtype, GlobalShape(info), {}, {}});
+      return bare;
+    }
     CheckWire(bare);
-    if (FindCollectiveRow(node.op)) return {bare.inputs[0].node().outputs[size_t(bare.inputs[0].index())]};
-    Record(node.op).infer(bare);
-    return {bare.outputs.begin(), bare.outputs.end()};
+    // Collectives change the placement of a value but not the value, so their output has the info of their input.
+    if (FindCollectiveRow(node.op))
+      bare.outputs.push_back(bare.inputs[0].node().outputs[size_t(bare.inputs[0].index())]);
+    else
+      Record(node.op).infer(bare);
+    return bare;
   }
 
-  void Remember(const Node& node) {
-    auto stands_for = std::make_shared<Node>();
-    stands_for->op = node.op;
-    stands_for->parameter_chain = node.parameter_chain;
-    for (const ValueInfo& info : node.outputs) stands_for->outputs.push_back({info.dtype, GlobalShape(info), {}, {}});
-    made_[&node] = std::move(stands_for);
-  }
+  // The table owns all stand-ins, so they refer to each other without counts.
+  static std::shared_ptr<Node> Borrowed(Node& node) { return {std::shared_ptr<Node>(), &node}; }
 
   const Graph& graph_;
-  absl::flat_hash_map<const Node*, std::shared_ptr<Node>> made_;
+  absl::node_hash_map<const Node*, Node> made_;
 };
 
 }  // namespace
