@@ -39,9 +39,9 @@ void WaitWord::Wake() {
     syscall(SYS_futex, reinterpret_cast<uint32_t*>(&word_), FUTEX_WAKE_PRIVATE, INT_MAX, nullptr, nullptr, 0);
 }
 
-uint32_t WaitWord::WaitWhile(uint32_t old, Deadline deadline) {
+uint32_t WaitWord::WaitWhile(uint32_t old, Deadline deadline, bool spins) {
   uint32_t now = load();
-  for (int i = 0; i < kSpins && now == old; i++, now = load()) Pause();
+  for (int i = 0; spins && i < kSpins && now == old; i++, now = load()) Pause();
   for (int i = 0; i < kYields && now == old; i++, now = load()) sched_yield();
   while (now == old) {
     auto left = deadline - std::chrono::steady_clock::now();

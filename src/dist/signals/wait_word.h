@@ -18,8 +18,9 @@ class WaitWord {
   void Add(uint32_t n);
   // Sets bits and wakes all waiters.
   void Or(uint32_t bits);
-  // Returns the word once it differs from `old`, or `old` if the deadline passes first.
-  uint32_t WaitWhile(uint32_t old, Deadline deadline);
+  // Returns the word once it differs from `old`, or `old` if the deadline passes first. To spin is wasted if the waker
+  // needs this core.
+  uint32_t WaitWhile(uint32_t old, Deadline deadline, bool spins = true);
 
  private:
   void Wake();
