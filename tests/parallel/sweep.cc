@@ -2,22 +2,23 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <future>
-#include <mutex>
+#include <optional>
 #include <random>
+#include <thread>
 #include <utility>
 
+#include "absl/container/flat_hash_map.h"
+#include "lockstep/lockstep.h"
 #include "parallel/testing.h"
 #include "weft/core/base/hash.h"
 #include "weft/core/compile/interpreter.h"
 #include "weft/core/ir/builder.h"
 #include "weft/core/ops/ops.h"
 #include "weft/core/transforms/grad.h"
-#include "weft/dist/group/collectives.h"
-#include "weft/dist/group/local/local_group.h"
-#include "weft/dist/group/mesh.h"
 #include "weft/kernels/cpu/backend/register.h"
 
 namespace weft::sweep {
@@ -189,29 +190,42 @@ Values Inputs(const Sample& sample, const Program& reference, uint64_t seed) {
   return values;
 }
 
-bool SameValues(const Tensor& got, const Tensor& want, std::string* why) {
-  if (got.shape() != want.shape() || got.dtype() != want.dtype()) {
-    *why = fmt::format("is {} {}, one rank has {} {}", Name(got.dtype()), ToString(got.shape()), Name(want.dtype()),
-                       ToString(want.shape()));
-    return false;
-  }
-  std::vector<double> a = got.ToDoubles(), b = want.ToDoubles();
-  double scale = got.dtype() == DType::kF64 ? 1 : 1e5;  // 1e-6: each partial sum of a cast to f32 is rounded separately
-  for (double v : b)
+// The values of one rank that those of the meshes must equal.
+struct Expected {
+  std::string name;
+  DType dtype;
+  Shape shape;
+  std::vector<double> values;
+  double allowed;  // the largest difference
+};
+
+Expected Expect(const std::string& name, const Tensor& value) {
+  std::vector<double> values = value.ToDoubles();
+  double scale =
+      value.dtype() == DType::kF64 ? 1 : 1e5;  // 1e-6: each partial sum of a cast to f32 is rounded separately
+  for (double v : values)
     if (std::isfinite(v)) scale = std::max(scale, std::abs(v));
-  for (size_t i = 0; i < b.size(); i++) {
-    bool same = a[i] == b[i] || std::abs(a[i] - b[i]) <= kTolerance * scale;
-    if (same) continue;
-    *why = fmt::format("element {} is {:.17g}, one rank has {:.17g}", i, a[i], b[i]);
-    return false;
-  }
-  return true;
+  return {name, value.dtype(), value.shape(), std::move(values), kTolerance * scale};
 }
 
-struct Case {
-  std::vector<Sharding> placements;
-  LocalProgram local;
-};
+// Returns how the value differs, or nothing.
+std::string Difference(const Tensor& got, const Expected& want) {
+  if (got.shape() != want.shape || got.dtype() != want.dtype)
+    return fmt::format("{}: is {} {}, one rank has {} {}", want.name, Name(got.dtype()), ToString(got.shape()),
+                       Name(want.dtype), ToString(want.shape));
+  std::vector<double> converted;
+  const double* values = got.as<double>();
+  if (got.dtype() != DType::kF64) {
+    converted = got.ToDoubles();
+    values = converted.data();
+  }
+  for (size_t i = 0; i < want.values.size(); i++) {
+    double a = values[i], b = want.values[i];
+    if (a == b || std::abs(a - b) <= want.allowed) continue;
+    return fmt::format("{}: element {} is {:.17g}, one rank has {:.17g}", want.name, i, a, b);
+  }
+  return "";
+}
 
 bool AnyPlaced(const std::vector<Sharding>& placements) {
   return std::any_of(placements.begin(), placements.end(),
@@ -227,45 +241,80 @@ uint64_t Stagger(Op op, size_t sample, const std::vector<int>& mesh) {
   return hash.value();
 }
 
-class MeshSweep {
+// One sample of an op on one mesh, with what one rank computes.
+struct Task {
+  Op op;
+  size_t index;
+  const Sample& sample;
+  std::vector<int> sizes;
+  const Options& options;
+  MeshShape mesh = test::MeshOf(sizes);
+  Values values{};
+  std::vector<Expected> expected{};  // in the order of the program's outputs
+};
+
+Task TaskOf(Op op, size_t index, const Sample& sample, const std::vector<int>& mesh, const Options& options) {
+  Task task{op, index, sample, mesh, options};
+  Program reference = Trace(op, sample, std::vector<Sharding>(sample.inputs.size(), Sharding(0)), 0, options.backward);
+  task.values = Inputs(sample, reference, 11 + index);
+  Context context(0, 1);
+  RegisterCpuKernels(context.kernels(DeviceKind::kCpu));
+  LocalProgram local = Partition(reference.graph, {.kernels = &test::KernelsOf(DeviceKind::kCpu)});
+  auto bind = [&](const std::string& name, const ValueInfo&) { return task.values.at(name); };
+  Values values = Interpret(local, {&context}, bind);
+  for (const std::string& name : reference.outputs) task.expected.push_back(Expect(name, values.at(name)));
+  return task;
+}
+
+// Runs placements of a task in one thread.
+class Worker {
  public:
-  MeshSweep(Op op, size_t index, const Sample& sample, const std::vector<int>& mesh, const Options& options)
-      : op_(op),
-        index_(index),
-        sample_(sample),
-        sizes_(mesh),
-        mesh_(test::MeshOf(mesh)),
-        options_(options),
-        stagger_(Stagger(op, index, mesh)),
-        seen_(stagger_ % options.share) {
-    Program reference =
-        Trace(op, sample, std::vector<Sharding>(sample.inputs.size(), Sharding(0)), 0, options.backward);
-    values_ = Inputs(sample, reference, 11 + index);
-    Context context(0, 1);
-    RegisterCpuKernels(context.kernels(DeviceKind::kCpu));
-    LocalProgram local = Partition(reference.graph, {.kernels = &test::KernelsOf(DeviceKind::kCpu)});
-    expected_ =
-        Interpret(local, {&context}, [&](const std::string& name, const ValueInfo&) { return values_.at(name); });
+  explicit Worker(const Task& task)
+      : task_(task),
+        program_(Trace(task.op, task.sample, AllReplicate(), task.mesh.num_axes(), task.options.backward)),
+        ranks_(task.mesh,
+               [this](int rank, const std::string& name, const ValueInfo& info) { return Chunk(rank, name, info); },
+               {.poison = true}),
+        chunks_(size_t(task.mesh.num_ranks())) {
+    for (const auto& node : program_.graph.nodes) {
+      if (!node_ && node->op == task.op) node_ = node.get();  // its derivative may contain the op again
+      if (node->op == Op::kLeaf) leaves_[node->attrs.Text("name")] = node.get();
+    }
+    for (int r = 0; r < ranks_.size(); r++)
+      if (task.options.break_kernels) task.options.break_kernels(ranks_.kernels(r));
   }
 
-  Result Run() {
-    std::vector<std::vector<Sharding>> choices;
-    for (const SampleInput& input : sample_.inputs) choices.push_back(Placements(input, mesh_.num_axes()));
-    if (std::all_of(choices.begin(), choices.end(), [](const auto& c) { return c.size() == 1; }))
-      Prepare(std::vector<Sharding>(choices.size(), Sharding(mesh_.num_axes())));
-    else
-      result_.thinned = !Combinations(choices, [&](const std::vector<Sharding>& p) { PrepareShare(p); });
-    PrepareSpare();
-    Flush();
-    Wait();
-    return std::move(result_);
+  void Run(const std::vector<Sharding>& placements) {
+    std::optional<LocalProgram> local = Prepare(placements);
+    if (!local) return;
+    result_.cases++;
+    result_.runs += ranks_.size();
+    const std::vector<NamedValue>& outputs = local->graph.outputs;
+    auto same_name = [](const NamedValue& a, const Expected& b) { return a.name == b.name; };
+    WEFT_CHECK(std::ranges::equal(outputs, task_.expected, same_name), "sweep: the program has other outputs");
+    auto compare = [&](int, const Interpreter& done) {
+      for (size_t i = 0; i < task_.expected.size(); i++)
+        if (std::string why = Difference(done.Output(i), task_.expected[i]); !why.empty()) Fail(placements, why);
+    };
+    try {
+      ranks_.Run(*local, compare);
+    } catch (const std::exception& e) {
+      Fail(placements, e.what());
+    }
   }
+
+  const Result& result() const { return result_; }
+  int64_t placed() const { return placed_; }  // cases that place at least one operand
 
  private:
+  std::vector<Sharding> AllReplicate() const {
+    return std::vector<Sharding>(task_.sample.inputs.size(), Sharding(task_.mesh.num_axes()));
+  }
+
   // Whether two operands shard different labels on one axis, which is the only case that the rules may refuse.
-  bool MustRefuse(const std::vector<Sharding>& placements, const Node& node) const {
-    Dims dims = Record(op_).dims(node);
-    for (int a = 0; a < mesh_.num_axes(); a++) {
+  bool MustRefuse(const std::vector<Sharding>& placements) const {
+    Dims dims = Record(task_.op).dims(*node_);
+    for (int a = 0; a < task_.mesh.num_axes(); a++) {
       char label = 0;
       for (size_t k = 0; k < placements.size(); k++) {
         if (placements[k][a].kind != Placement::kShard) continue;
@@ -280,94 +329,122 @@ class MeshSweep {
     return false;
   }
 
-  void PrepareShare(const std::vector<Sharding>& placements) {
-    if (seen_++ % options_.share == 0)
-      Prepare(placements);
-    else if (placed_ == 0 && spare_.size() < options_.share && AnyPlaced(placements))
-      spare_.push_back(placements);
-  }
-
-  // A share of few placements may contain only Replicate. In that case one of the other placements runs.
-  void PrepareSpare() {
-    for (size_t i = 0; i < spare_.size() && placed_ == 0; i++) Prepare(spare_[(stagger_ + i) % spare_.size()]);
-    result_.unplaced += placed_ == 0 && !spare_.empty();
-  }
-
-  void Prepare(const std::vector<Sharding>& placements) {
-    Program program = Trace(op_, sample_, placements, mesh_.num_axes(), options_.backward);
-    const Node& node = *std::find_if(program.graph.nodes.begin(), program.graph.nodes.end(), [&](const auto& n) {
-                          return n->op == op_;
-                        })->get();
+  // Returns the program of each rank, or nothing if the placements are refused. A trace depends on them only by its
+  // leaves, so one trace serves them all.
+  std::optional<LocalProgram> Prepare(const std::vector<Sharding>& placements) {
+    for (size_t i = 0; i < placements.size(); i++)
+      leaves_.at(fmt::format("in{}", i))->attrs.Set({"placement", placements[i]});
     try {
-      batch_.push_back(
-          {placements, Partition(program.graph,
-                                 {.mesh = mesh_, .ops = options_.ops, .kernels = &test::KernelsOf(DeviceKind::kCpu)})});
-      if (options_.damage) options_.damage(batch_.back().local.graph);
+      LocalProgram local =
+          Partition(program_.graph,
+                    {.mesh = task_.mesh, .ops = task_.options.ops, .kernels = &test::KernelsOf(DeviceKind::kCpu)});
+      if (task_.options.damage) task_.options.damage(local.graph);
       placed_ += AnyPlaced(placements);
+      return local;
     } catch (const Error& e) {
-      if (MustRefuse(placements, node))
+      if (MustRefuse(placements))
         result_.refused++;
       else
         Fail(placements, e.what());
-    }
-    if (batch_.size() >= 1000) Flush();
-  }
-
-  // Runs the batch while the next one is prepared.
-  void Flush() {
-    Wait();
-    result_.cases += int64_t(batch_.size());
-    result_.runs += int64_t(batch_.size()) * mesh_.num_ranks();
-    running_ = std::async(std::launch::async, [this, batch = std::exchange(batch_, {})] { RunBatch(batch); });
-  }
-  void Wait() {
-    if (running_.valid()) running_.get();
-  }
-
-  void RunBatch(const std::vector<Case>& batch) {
-    try {
-      RunRanks(mesh_.num_ranks(), [&](Context& context, GroupFactory& groups) {
-        RegisterCpuKernels(context.kernels(DeviceKind::kCpu));
-        RegisterCollectives(context.kernels(DeviceKind::kCpu), DeviceKind::kCpu);
-        if (options_.break_kernels) options_.break_kernels(context.kernels(DeviceKind::kCpu));
-        DeviceMesh mesh(context, groups, mesh_);
-        for (const Case& c : batch) RunCase(c, {&context, &mesh, mesh_, mesh.coords()});
-      });
-    } catch (const std::exception& e) {
-      Fail({}, e.what());
+      return std::nullopt;
     }
   }
 
-  void RunCase(const Case& c, const Runtime& runtime) {
-    Binder bind = [&](const std::string& name, const ValueInfo& info) {
-      return test::Chunk(values_.at(name), info.sharding, mesh_, runtime.coords);
-    };
-    Values got = Interpret(c.local, runtime, bind, {.poison = true});
-    for (auto& [name, want] : expected_) {
-      std::string why;
-      if (!SameValues(got.at(name), want, &why)) Fail(c.placements, name + ": " + why);
-    }
+  // Kernels do not write their inputs, so all programs share a rank's chunk of an operand in one placement.
+  Tensor Chunk(int rank, const std::string& name, const ValueInfo& info) {
+    auto [chunk, made] = chunks_[size_t(rank)][name].try_emplace(info.sharding);
+    if (made) chunk->second = test::Chunk(task_.values.at(name), info.sharding, task_.mesh, task_.mesh.CoordsOf(rank));
+    return chunk->second;
   }
 
   void Fail(const std::vector<Sharding>& placements, const std::string& why) {
-    std::lock_guard lock(mutex_);
-    result_.failures.push_back(Describe(op_, index_, sizes_, placements) + ": " + why);
+    result_.failures.push_back(Describe(task_.op, task_.index, task_.sizes, placements) + ": " + why);
   }
 
-  Op op_;
-  size_t index_;
-  const Sample& sample_;
-  std::vector<int> sizes_;
-  MeshShape mesh_;
-  const Options& options_;
-  Values values_, expected_;
-  std::vector<Case> batch_;
-  uint64_t stagger_, seen_;
-  int64_t placed_ = 0;  // cases that place at least one operand
-  std::vector<std::vector<Sharding>> spare_;
+  const Task& task_;
+  Program program_;
+  const Node* node_ = nullptr;  // the op
+  std::map<std::string, Node*> leaves_;
+  test::LockstepRanks ranks_;
+  std::vector<std::map<std::string, absl::flat_hash_map<Sharding, Tensor>>> chunks_;  // by rank, name and placement
+  int64_t placed_ = 0;
   Result result_;
-  std::mutex mutex_;
-  std::future<void> running_;  // last, so that it ends before the members that it uses
+};
+
+// The placements of a task, over several threads.
+class MeshSweep {
+ public:
+  explicit MeshSweep(const Task& task) : task_(task), stagger_(Stagger(task.op, task.index, task.sizes)) {
+    for (const SampleInput& input : task.sample.inputs) choices_.push_back(Placements(input, task.mesh.num_axes()));
+  }
+
+  Result Run() const {
+    std::vector<std::future<Part>> running;
+    size_t threads = NumThreads();
+    for (size_t t = 1; t < threads; t++)
+      running.push_back(std::async(std::launch::async, [this, t, threads] { return RunPart(t, threads); }));
+    Part all = RunPart(0, threads);
+    for (auto& other : running) {
+      Part part = other.get();
+      all.placed += part.placed;
+      all.result.Add(part.result);
+    }
+    if (all.placed == 0) RunSpare(all.result);
+    return all.result;
+  }
+
+ private:
+  struct Part {
+    Result result;
+    int64_t placed;
+  };
+
+  // A thread is worth its start for some hundred placements.
+  size_t NumThreads() const {
+    double total = 1;
+    for (const auto& list : choices_) total *= double(list.size());
+    double most = std::min(total / double(task_.options.share) / 200 + 1, double(std::thread::hardware_concurrency()));
+    return size_t(std::max(most, 1.0));
+  }
+
+  // Calls `use` for every placement, with whether the share contains it. Returns whether that is every combination.
+  bool ForEach(const std::function<void(const std::vector<Sharding>&, bool in_share)>& use) const {
+    if (std::all_of(choices_.begin(), choices_.end(), [](const auto& list) { return list.size() == 1; })) {
+      use(std::vector<Sharding>(choices_.size(), Sharding(task_.mesh.num_axes())), true);
+      return true;
+    }
+    size_t share = task_.options.share, seen = stagger_ % share;
+    return Combinations(choices_, [&](const std::vector<Sharding>& p) { use(p, seen++ % share == 0); });
+  }
+
+  // Runs every `threads`-th placement of the share, from the t-th on.
+  Part RunPart(size_t t, size_t threads) const {
+    Worker worker(task_);
+    size_t number = 0;
+    bool all = ForEach([&](const std::vector<Sharding>& placements, bool in_share) {
+      if (in_share && number++ % threads == t) worker.Run(placements);
+    });
+    Part part{worker.result(), worker.placed()};
+    part.result.thinned = !all;
+    return part;
+  }
+
+  // A share of few placements may contain only Replicate. In that case one of the other placements runs.
+  void RunSpare(Result& result) const {
+    std::vector<std::vector<Sharding>> spare;
+    ForEach([&](const std::vector<Sharding>& placements, bool in_share) {
+      if (!in_share && spare.size() < task_.options.share && AnyPlaced(placements)) spare.push_back(placements);
+    });
+    if (spare.empty()) return;
+    Worker worker(task_);
+    for (size_t i = 0; i < spare.size() && worker.placed() == 0; i++) worker.Run(spare[(stagger_ + i) % spare.size()]);
+    result.Add(worker.result());
+    result.unplaced += worker.placed() == 0;
+  }
+
+  const Task& task_;
+  uint64_t stagger_;
+  std::vector<std::vector<Sharding>> choices_;  // by operand
 };
 
 }  // namespace
@@ -397,7 +474,10 @@ Result SweepOp(Op op, const Options& options) {
   Result result{.fallback = !test::KernelsOf(DeviceKind::kCpu).Has(op)};
   std::vector<Sample> samples = Record(op).samples(op);
   for (size_t i = 0; i < samples.size(); i++)
-    for (const std::vector<int>& mesh : options.meshes) result.Add(MeshSweep(op, i, samples[i], mesh, options).Run());
+    for (const std::vector<int>& mesh : options.meshes) {
+      Task task = TaskOf(op, i, samples[i], mesh, options);
+      result.Add(MeshSweep(task).Run());
+    }
   return result;
 }
 

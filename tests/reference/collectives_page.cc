@@ -22,7 +22,9 @@ const char* Text(Handed handed) {
 }
 
 std::string YesNo(bool value) { return value ? "yes" : "no"; }
-std::string NameOr(AttrName<int64_t> name, const char* otherwise) { return name ? Code(name.text) : otherwise; }
+std::string NameOr(AttrName<int64_t> name, const char* otherwise) {
+  return name ? Code(std::string(name.text)) : otherwise;
+}
 
 }  // namespace
 

@@ -20,7 +20,7 @@ const AttrValue& Attrs::Value(std::string_view name) const {
 
 void Attrs::Set(Item item) {
   for (Item& old : items_)
-    if (std::string_view(old.name) == item.name) {
+    if (old.name == item.name) {
       old.value = std::move(item.value);
       return;
     }

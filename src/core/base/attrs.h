@@ -50,13 +50,13 @@ void ThereIsNoAttributeOfThisNameAndType();  // undefined: the compiler names it
 // A string literal that names an attribute of type T. Null in a table row that names no attribute.
 template <class T>
 struct AttrName {
-  const char* text;
-  consteval AttrName(const char* name) : text(name) {
+  std::string_view text;
+  consteval AttrName(const char* name) : text(name ? name : std::string_view()) {
     std::span<const std::string_view> known = attr_names::kOf<T>;
     if (name && std::find(known.begin(), known.end(), name) == known.end())
       attr_names::ThereIsNoAttributeOfThisNameAndType();
   }
-  explicit operator bool() const { return text != nullptr; }
+  explicit operator bool() const { return text.data() != nullptr; }
 };
 
 using AttrValue = std::variant<int64_t, double, std::string, Shape, Sharding>;
@@ -64,7 +64,7 @@ using AttrValue = std::variant<int64_t, double, std::string, Shape, Sharding>;
 class Attrs {
  public:
   struct Item {
-    const char* name;  // a string literal
+    std::string_view name;  // of a string literal
     AttrValue value;
     Item(AttrName<int64_t> n, int64_t v) : name(n.text), value(v) {}
     Item(AttrName<int64_t> n, int v) : name(n.text), value(int64_t(v)) {}
@@ -74,7 +74,7 @@ class Attrs {
     Item(AttrName<std::string> n, const char* v) : name(n.text), value(std::string(v)) {}
     Item(AttrName<Shape> n, Shape v) : name(n.text), value(std::move(v)) {}
     Item(AttrName<Sharding> n, Sharding v) : name(n.text), value(v) {}
-    bool operator==(const Item& o) const { return std::string_view(name) == o.name && value == o.value; }
+    bool operator==(const Item& o) const = default;
   };
 
   Attrs() = default;
@@ -87,7 +87,10 @@ class Attrs {
   const std::string& Text(AttrName<std::string> name) const { return At<std::string>(name.text); }
   const Shape& Ints(AttrName<Shape> name) const { return At<Shape>(name.text); }
   const Sharding& Target(AttrName<Sharding> name) const { return At<Sharding>(name.text); }
-  int64_t IntOr(AttrName<int64_t> name, int64_t otherwise) const { return Find(name.text) ? Int(name) : otherwise; }
+  int64_t IntOr(AttrName<int64_t> name, int64_t otherwise) const {
+    const AttrValue* value = Find(name.text);
+    return value ? std::get<int64_t>(*value) : otherwise;
+  }
   void Set(Item item);  // adds the item or replaces the one of that name
   bool operator==(const Attrs&) const = default;
   const absl::InlinedVector<Item, 2>& items() const { return items_; }

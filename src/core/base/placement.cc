@@ -54,11 +54,16 @@ void Sharding::Set(int axis, Placement placement) {
 }
 
 AxisList Sharding::DimAxes(int dim) const {
-  AxisList axes;
-  for (int i = 0; i < num_axes_; i++)
-    if (axes_[size_t(i)].kind == Placement::kShard && axes_[size_t(i)].dim == dim) axes.push_back(i);
-  std::sort(axes.begin(), axes.end(), [&](int a, int b) { return axes_[size_t(a)].order < axes_[size_t(b)].order; });
-  return axes;
+  std::array<int, kMaxAxes> by_order{};
+  size_t count = 0;
+  for (int i = 0; i < num_axes_; i++) {
+    const Placement& p = axes_[size_t(i)];
+    if (p.kind != Placement::kShard || p.dim != dim) continue;
+    int order = p.order;
+    by_order[size_t(order)] = i;
+    count++;
+  }
+  return AxisList(by_order.begin(), by_order.begin() + count);
 }
 
 bool Sharding::HasPartial() const {

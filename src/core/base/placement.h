@@ -69,6 +69,18 @@ class Sharding {
   std::array<Placement, kMaxAxes> axes_{};
   uint8_t num_axes_ = 0;
 };
+// Calls fn(axis, dim) for every axis that shards a dim. The major axis of a dim comes before its minor ones.
+template <class Fn>
+void ForEachShard(const Sharding& s, Fn fn) {
+  for (int order = 0, found = 1; found; order++) {
+    found = 0;
+    for (int axis = 0; axis < s.num_axes(); axis++) {
+      if (s[axis].kind != Placement::kShard || s[axis].order < order) continue;
+      if (s[axis].order == order) fn(axis, int(s[axis].dim));
+      found = 1;
+    }
+  }
+}
 std::string ToString(const Sharding& sharding);  // "(S(0), R)"; shows the order if it differs from axis order
 
 // Returns the layout of a cotangent: Shard and Replicate stay, Partial becomes Replicate.

@@ -4,15 +4,16 @@
 
 namespace weft {
 
+DimShard CutShard(const DimShard& of, int64_t k, int64_t coordinate) {
+  int64_t chunk = (of.capacity + k - 1) / k, end = of.offset + of.extent;
+  int64_t begin = std::min(of.offset + coordinate * chunk, end);
+  return {chunk, begin, std::min(chunk, end - begin)};
+}
+
 DimShard ShardOfDim(int64_t n, const AxisList& axes, const MeshShape& mesh, const Coords& coords) {
-  int64_t chunk = n, begin = 0, end = n;
-  for (int axis : axes) {
-    int64_t k = mesh.sizes[size_t(axis)];
-    chunk = (chunk + k - 1) / k;
-    begin = std::min(begin + coords[size_t(axis)] * chunk, end);
-    end = std::min(begin + chunk, end);
-  }
-  return {chunk, begin, end - begin};
+  DimShard shard{n, 0, n};
+  for (int axis : axes) shard = CutShard(shard, mesh.sizes[size_t(axis)], coords[size_t(axis)]);
+  return shard;
 }
 
 int64_t ChunkSize(int64_t n, const AxisList& axes, const MeshShape& mesh) {
@@ -22,8 +23,11 @@ int64_t ChunkSize(int64_t n, const AxisList& axes, const MeshShape& mesh) {
 
 Shape ChunkShape(const Shape& global, const Sharding& sharding, const MeshShape& mesh) {
   Shape shape = global;
-  for (int d = 0; d < int(shape.size()); d++)
-    shape[size_t(d)] = ChunkSize(global[size_t(d)], sharding.DimAxes(d), mesh);
+  ForEachShard(sharding, [&](int axis, int d) {
+    if (size_t(d) >= shape.size()) return;  // the ops refuse such a placement
+    int64_t k = mesh.sizes[size_t(axis)];
+    shape[size_t(d)] = (shape[size_t(d)] + k - 1) / k;
+  });
   return shape;
 }
 

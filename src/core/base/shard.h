@@ -15,6 +15,8 @@ struct DimShard {
   int64_t extent = 0;    // elements held by this rank, at most capacity
 };
 
+// Returns the part of `of`, which is a whole dim or a chunk of it, on one coordinate of an axis with k ranks.
+DimShard CutShard(const DimShard& of, int64_t k, int64_t coordinate);
 DimShard ShardOfDim(int64_t n, const AxisList& axes_major_first, const MeshShape& mesh, const Coords& coords);
 int64_t ChunkSize(int64_t n, const AxisList& axes_major_first, const MeshShape& mesh);
 // Returns the capacity of every dim, which is the shape of a rank's storage.

@@ -41,6 +41,7 @@ std::string Print(const Graph& graph) {
 
 Graph RemoveDead(const Graph& graph) {
   absl::flat_hash_set<const Node*> live;
+  live.reserve(graph.nodes.size());
   for (auto* list : {&graph.outputs, &graph.writes})
     for (const NamedValue& named : *list) live.insert(&named.value.node());
   for (auto it = graph.nodes.rbegin(); it != graph.nodes.rend(); ++it)

@@ -13,8 +13,10 @@ Node::~Node() {
   // worklist.
   static thread_local std::vector<std::shared_ptr<Node>>* worklist = nullptr;
   auto release = [&](std::vector<std::shared_ptr<Node>>& list) {
-    for (Var& input : inputs)
-      if (input.defined()) list.push_back(input.node_ptr());  // also a repeated one: it may hold the last reference
+    for (Var& input : inputs) {
+      Var last = std::move(input);  // of a repeated input, the last one may hold the last reference
+      if (last.node_ptr().use_count() == 1) list.push_back(last.node_ptr());
+    }
     inputs.clear();
   };
   if (worklist) {

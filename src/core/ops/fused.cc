@@ -31,7 +31,7 @@ Activation ActivationOf(const Node& node) {
   static constexpr std::pair<std::string_view, Activation> kActivations[] = {
       {"gelu", &Gelu}, {"gelu_exact", &GeluExact}, {"silu", &Silu}, {"relu", &Relu}};
   for (const Attrs::Item& item : node.attrs.items()) {
-    if (std::string_view(item.name) != "kind") continue;
+    if (item.name != "kind") continue;
     for (const auto& [name, function] : kActivations)
       if (std::get<std::string>(item.value) == name) return function;
     FailAt(node, fmt::format("expected gelu, gelu_exact, silu or relu, got {}", std::get<std::string>(item.value)));

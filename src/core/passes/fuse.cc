@@ -129,9 +129,8 @@ class Fuser {
   }
   static bool Has(const Node& product, AttrName<int64_t> part) { return product.attrs.IntOr(part, 0) != 0; }
   static bool IsActivated(const Node& product) {
-    return product.op == Op::kLinear && std::ranges::any_of(product.attrs.items(), [](const Attrs::Item& item) {
-             return std::string_view(item.name) == "kind";
-           });
+    return product.op == Op::kLinear &&
+           std::ranges::any_of(product.attrs.items(), [](const Attrs::Item& item) { return item.name == "kind"; });
   }
 
   // If v is a value broadcast over leading dims, returns that value, and null otherwise.

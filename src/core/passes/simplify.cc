@@ -21,7 +21,7 @@ using Key = std::pair<const Node*, int>;
 bool SameBits(const Attrs::Item& a, const Attrs::Item& b) {
   const double *x = std::get_if<double>(&a.value), *y = std::get_if<double>(&b.value);
   if (!x || !y) return a == b;
-  return std::string_view(a.name) == b.name && std::bit_cast<uint64_t>(*x) == std::bit_cast<uint64_t>(*y);
+  return a.name == b.name && std::bit_cast<uint64_t>(*x) == std::bit_cast<uint64_t>(*y);
 }
 
 // Hash and equality by what a node computes. Equal nodes give the same bits.

@@ -19,11 +19,15 @@ int64_t TensorView::CapacityElements() const {
 TensorView MakeView(void* data, DType dtype, const Shape& global, const Sharding& sharding, const MeshShape& mesh,
                     const Coords& coords) {
   TensorView view{data, dtype, int(global.size())};
+  std::array<DimShard, kMaxRank> shards;
+  for (size_t d = 0; d < global.size(); d++) shards[d] = {global[d], 0, global[d]};
+  ForEachShard(sharding, [&](int axis, int d) {
+    if (d < view.rank) shards[size_t(d)] = CutShard(shards[size_t(d)], mesh.sizes[size_t(axis)], coords[size_t(axis)]);
+  });
   int64_t stride = 1;
-  for (int d = view.rank - 1; d >= 0; d--) {
-    DimShard shard = ShardOfDim(global[size_t(d)], sharding.DimAxes(d), mesh, coords);
-    view.dims[size_t(d)] = {shard.extent, stride, shard.offset, global[size_t(d)], shard.capacity};
-    stride *= shard.capacity;
+  for (size_t d = global.size(); d-- > 0;) {
+    view.dims[d] = {shards[d].extent, stride, shards[d].offset, global[d], shards[d].capacity};
+    stride *= shards[d].capacity;
   }
   return view;
 }

@@ -12,7 +12,9 @@ namespace {
 
 // Yields for up to about 0.1 ms. Between the products of one token, a step works on one core for 5 to 20 us, and waking
 // a worker takes as long.
-uint32_t Changed(WaitWord& word, uint32_t old) { return word.WaitWhile(old, WaitWord::Deadline::max(), 200); }
+uint32_t Changed(WaitWord& word, uint32_t old) {
+  return word.WaitWhile(old, WaitWord::Deadline::max(), {.yields = 200});
+}
 
 }  // namespace
 

@@ -11,8 +11,6 @@
 namespace weft {
 namespace {
 
-constexpr int kSpins = 30;  // under a microsecond; enough if the other ranks run on other cores
-
 void Pause() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
@@ -38,10 +36,10 @@ void WaitWord::Wake() {
     syscall(SYS_futex, reinterpret_cast<uint32_t*>(&word_), FUTEX_WAKE_PRIVATE, INT_MAX, nullptr, nullptr, 0);
 }
 
-uint32_t WaitWord::WaitWhile(uint32_t old, Deadline deadline, int yields) {
+uint32_t WaitWord::WaitWhile(uint32_t old, Deadline deadline, Patience patience) {
   uint32_t now = load();
-  for (int i = 0; i < kSpins && now == old; i++, now = load()) Pause();
-  for (int i = 0; i < yields && now == old; i++, now = load()) sched_yield();
+  for (int i = 0; i < patience.spins && now == old; i++, now = load()) Pause();
+  for (int i = 0; i < patience.yields && now == old; i++, now = load()) sched_yield();
   while (now == old) {
     auto left = deadline - std::chrono::steady_clock::now();
     if (left.count() <= 0) return old;

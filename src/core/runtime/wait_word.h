@@ -18,9 +18,15 @@ class WaitWord {
   void Add(uint32_t n);
   // Sets bits and wakes all waiters.
   void Or(uint32_t bits);
-  // Returns the word once it differs from `old`, or `old` if the deadline passes first. Before it sleeps, it yields its
-  // core `yields` times. That lets a rank on the same core run, which is cheaper than a sleep and a wake.
-  uint32_t WaitWhile(uint32_t old, Deadline deadline, int yields = 24);
+  // What a thread does before it sleeps. 30 spins take less than a microsecond, which is enough if the waker runs on
+  // another core, and wasted if it needs this one. A yield lets a waker on this core run, which is cheaper than a sleep
+  // and a wake.
+  struct Patience {
+    int spins = 30, yields = 24;
+  };
+  // Returns the word once it differs from `old`, or `old` if the deadline passes first.
+  uint32_t WaitWhile(uint32_t old, Deadline deadline, Patience patience);
+  uint32_t WaitWhile(uint32_t old, Deadline deadline) { return WaitWhile(old, deadline, Patience()); }
 
  private:
   void Wake();

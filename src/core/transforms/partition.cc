@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "absl/container/node_hash_map.h"
 #include "weft/core/base/shard.h"
 #include "weft/core/ir/builder.h"
 #include "weft/core/ir/collective_row.h"
@@ -338,19 +339,20 @@ void Partitioner::ProcessFallback(const std::shared_ptr<Node>& node) {
 namespace {
 
 class GraphPartitioner : public Partitioner {
+  using PlacedOutputs = absl::InlinedVector<Placed, 1>;
+
  public:
   explicit GraphPartitioner(const PartitionOptions& options) : Partitioner(options), natural_(options.natural) {}
   Placed& At(const Var& global) override {
-    auto& list = placed_[&global.node()];
-    if (list.empty()) {
-      for (size_t i = 0; i < global.node().outputs.size(); i++) list.push_back(std::make_unique<Placed>());
-      keep_.push_back(global.node_ptr());
-    }
-    return *list[size_t(global.index())];
+    auto [entry, made] = placed_.try_emplace(&global.node());
+    if (made) entry->second = {global.node_ptr(), PlacedOutputs(global.node().outputs.size())};
+    return entry->second.outputs[size_t(global.index())];
   }
 
   LocalProgram Run(const Graph& graph, const std::map<std::string, Sharding>& wanted) {
     std::map<std::string, Sharding> stored;
+    placed_.reserve(graph.nodes.size());
+    nodes_.reserve(graph.nodes.size());
     for (const auto& node : graph.nodes) {
       Process(node);
       if (node->op == Op::kLeaf) stored[node->attrs.Text("name")] = At(Var(node, 0)).sharding;
@@ -396,8 +398,12 @@ class GraphPartitioner : public Partitioner {
     return {named.name, Whole(named.value, want, named.value.node())};
   }
 
-  absl::flat_hash_map<const Node*, absl::InlinedVector<std::unique_ptr<Placed>, 1>> placed_;
-  std::vector<std::shared_ptr<Node>> nodes_, keep_;
+  struct Entry {
+    std::shared_ptr<Node> node;  // keeps the key
+    PlacedOutputs outputs;
+  };
+  absl::node_hash_map<const Node*, Entry> placed_;  // users keep references to entries
+  std::vector<std::shared_ptr<Node>> nodes_;
   std::vector<std::string> inlined_;
   bool natural_;
 };

@@ -14,13 +14,7 @@ class Chooser {
  public:
   Chooser(const Node& node, const Dims& dims, std::span<const Sharding> have, std::span<const bool> flexible,
           const MeshShape& mesh)
-      : node_(node),
-        dims_(dims),
-        have_(have),
-        flexible_(flexible),
-        mesh_(mesh),
-        chosen_(size_t(mesh.num_axes()), 0),
-        keeps_(chosen_.size(), false) {}
+      : node_(node), dims_(dims), have_(have), flexible_(flexible), mesh_(mesh) {}
 
   NodeSharding Run() {
     for (int axis = 0; axis < mesh_.num_axes(); axis++) {
@@ -215,9 +209,9 @@ class Chooser {
   std::span<const Sharding> have_;
   std::span<const bool> flexible_;
   const MeshShape& mesh_;
-  std::vector<char> chosen_;
-  std::vector<bool> keeps_;
-  std::vector<Order> orders_;
+  std::array<char, kMaxAxes> chosen_{};
+  std::array<bool, kMaxAxes> keeps_{};
+  absl::InlinedVector<Order, 2> orders_;
 };
 
 bool IsPrefix(const AxisList& a, const AxisList& of) {

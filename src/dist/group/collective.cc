@@ -16,8 +16,19 @@ SiteText::SiteText(const std::source_location& loc) : SiteText("", loc) {}
 SiteText::SiteText(std::string_view scope, const std::source_location& loc) {
   std::string_view file = loc.file_name();
   if (auto slash = file.rfind('/'); slash != std::string_view::npos) file.remove_prefix(slash + 1);
-  auto written = fmt::format_to_n(text_, sizeof(text_), "{}{}{}:{}", scope, scope.empty() ? "" : " ", file, loc.line());
-  size_ = std::min(written.size, sizeof(text_));
+  if (!scope.empty()) {
+    Append(scope);
+    Append(" ");
+  }
+  Append(file);
+  Append(":");
+  Append(fmt::format_int(loc.line()).c_str());
+}
+
+void SiteText::Append(std::string_view part) {
+  size_t fits = std::min(part.size(), sizeof(text_) - size_);
+  std::copy_n(part.data(), fits, text_ + size_);
+  size_ += fits;
 }
 
 int64_t InputBytes(const Collective& call, int size) {

@@ -84,6 +84,8 @@ class SiteText {
   operator std::string_view() const { return {text_, size_}; }
 
  private:
+  void Append(std::string_view part);
+
   char text_[96] = {};
   size_t size_ = 0;
 };

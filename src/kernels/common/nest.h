@@ -12,10 +12,13 @@ using Offsets = std::array<int64_t, kMaxOperands>;  // element offsets, one per 
 // Collapse once.
 struct Nest {
   int rank = 0, operands = 0;
-  std::array<int64_t, kMaxRank> extents{};
-  std::array<Offsets, kMaxRank> strides{};  // [loop][operand]
+  std::array<int64_t, kMaxRank> extents;  // of the first `rank` loops
+  std::array<Offsets, kMaxRank> strides;  // [loop][operand]
 
-  explicit Nest(int num_operands) : operands(num_operands) {}
+  explicit Nest(int num_operands) : operands(num_operands) {
+    extents[0] = 0;  // so that an empty nest has a first loop of nothing; the rest is set loop by loop
+    strides[0] = {};
+  }
   // Returns the collapsed nest over views.size() views with equal extents.
   static Nest Over(std::span<const TensorView* const> views);
 

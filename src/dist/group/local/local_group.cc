@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <cstring>
-#include <numeric>
 #include <thread>
 #include <utility>
 
+#include "weft/dist/group/local/combine.h"
 #include "weft/dist/group/local/local_room.h"
 #include "weft/dist/group/reduce.h"
 
@@ -62,13 +62,14 @@ void LocalGroup::Exchange(const Collective& call, uint64_t sequence, Deadline de
   sequence_ = sequence;
   Publish(call);
   room_->Arrive(rank(), sequence, deadline);
-  CheckPeers(call);
+  auto calls = [&](int r) -> const Collective& { return room_->slot(sequence, r).call; };
+  CheckCalls(call, rank(), size(), calls);
   bool inlined = true;
   for (int r = 0; r < size(); r++) inlined &= room_->slot(sequence, r).inlined;
   if (call.op == Op::kAllReduce && !inlined)
     AllReduceLarge(call, deadline);
   else
-    Combine(call);
+    Combine(call, rank(), size(), calls);
   if (!inlined) room_->Arrive(rank(), sequence, deadline);
 }
 
@@ -81,71 +82,6 @@ void LocalGroup::Publish(const Collective& call) {
   bool has_input = bytes > 0 && (call.op != Op::kBroadcast || call.peer == rank());
   if (has_input) std::memcpy(slot.copy, call.in, size_t(bytes));
   slot.call.in = slot.copy;
-}
-
-void LocalGroup::CheckPeers(const Collective& call) {
-  for (int r = 0; r < size(); r++) {
-    const Collective& other = room_->slot(sequence_, r).call;
-    bool same =
-        other.op == call.op && other.dtype == call.dtype && other.reduce == call.reduce && other.peer == call.peer;
-    if (same && call.op == Op::kAllGatherV)
-      same = other.count == call.recv_counts[size_t(r)];
-    else if (same && call.op == Op::kAllToAllV)
-      same = other.send_counts[size_t(rank())] == call.recv_counts[size_t(r)];
-    else if (same)
-      same = other.count == call.count;
-    WEFT_CHECK(same,
-               fmt::format("rank {} calls {} here, but rank {} calls {}", rank(), ToString(call), r, ToString(other)));
-  }
-}
-
-// Reads the other ranks' inputs and writes only this rank's output, which no other rank reads.
-void LocalGroup::Combine(const Collective& call) {
-  const int me = rank(), n = size();
-  auto input = [&](int r) { return room_->slot(sequence_, r).call.in; };
-  switch (call.op) {
-    case Op::kAllReduce:
-    case Op::kReduceScatter: {
-      for (int r = 0; r < n; r++)
-        inputs_[size_t(r)] = At(input(r), call.op == Op::kAllReduce ? 0 : me * call.count, call.dtype);
-      return ReduceInRankOrder(inputs_, call.out, call.count, call.dtype, call.reduce);
-    }
-    case Op::kAllGather:
-      for (int r = 0; r < n; r++) Copy(At(call.out, r * call.count, call.dtype), input(r), call.count, call.dtype);
-      return;
-    case Op::kAllToAll:
-      for (int r = 0; r < n; r++)
-        Copy(At(call.out, r * call.count, call.dtype), At(input(r), me * call.count, call.dtype), call.count,
-             call.dtype);
-      return;
-    case Op::kBroadcast:
-      if (me != call.peer) Copy(call.out, input(call.peer), call.count, call.dtype);
-      return;
-    case Op::kReduce:
-      if (me != call.peer) return;
-      for (int r = 0; r < n; r++) inputs_[size_t(r)] = input(r);
-      return ReduceInRankOrder(inputs_, call.out, call.count, call.dtype, call.reduce);
-    case Op::kShift:
-      return Copy(call.out, input((me - call.peer + n) % n), call.count, call.dtype);
-    case Op::kAllGatherV:
-    case Op::kAllToAllV: {
-      int64_t offset = 0;
-      for (int r = 0; r < n; r++) {
-        int64_t skip = 0;
-        if (call.op == Op::kAllToAllV) {
-          auto counts = room_->slot(sequence_, r).call.send_counts;
-          skip = std::accumulate(counts.begin(), counts.begin() + me, int64_t{0});
-        }
-        Copy(At(call.out, offset, call.dtype), At(input(r), skip, call.dtype), call.recv_counts[size_t(r)], call.dtype);
-        offset += call.recv_counts[size_t(r)];
-      }
-      return;
-    }
-    case Op::kBarrier:
-    case Op::kSend:
-    case Op::kRecv:
-      return;
-  }
 }
 
 // Each rank reduces one slice of all inputs into its own output, then all ranks copy the slices of the others. Only the

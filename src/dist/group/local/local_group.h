@@ -61,14 +61,12 @@ class LocalGroup : public ProcessGroup {
 
  private:
   void Exchange(const Collective& call, uint64_t sequence, Deadline deadline);
-  void CheckPeers(const Collective& call);
   void Publish(const Collective& call);
-  void Combine(const Collective& call);
   void AllReduceLarge(const Collective& call, Deadline deadline);
 
   std::shared_ptr<LocalRoom> room_;
   uint64_t sequence_ = 0;            // number of the collective in progress
-  std::vector<const void*> inputs_;  // inputs of all ranks, for a reduction
+  std::vector<const void*> inputs_;  // inputs of all ranks, for a large reduction
 };
 
 class LocalGroupFactory final : public GroupFactory {

@@ -1,13 +1,25 @@
 #include "weft/dist/group/local/local_room.h"
 
 #include <fmt/format.h>
+#include <sched.h>
 
 #include <cstring>
 
 namespace weft {
 
+namespace {
+int Cores() {
+  cpu_set_t cores;
+  return sched_getaffinity(0, sizeof(cores), &cores) == 0 ? CPU_COUNT(&cores) : 1;
+}
+}  // namespace
+
 LocalRoom::LocalRoom(int size)
-    : size_(size), slots_(2 * size_t(size)), last_seen_(size_t(size)), mails_(size_t(size) * size_t(size)) {}
+    : size_(size),
+      patience_(size <= Cores() ? WaitWord::Patience() : WaitWord::Patience{.spins = 0}),
+      slots_(2 * size_t(size)),
+      last_seen_(size_t(size)),
+      mails_(size_t(size) * size_t(size)) {}
 
 void LocalRoom::Abort(const std::string& reason) {
   {
@@ -36,7 +48,7 @@ void LocalRoom::Arrive(int rank, uint64_t sequence, Deadline deadline) {
     generation_.Add(2);
     return;
   }
-  uint32_t now = generation_.WaitWhile(generation, deadline);
+  uint32_t now = generation_.WaitWhile(generation, deadline, patience_);
   if (now == generation) {
     std::string late;
     for (int r = 0; r < size_; r++) {
@@ -50,7 +62,7 @@ void LocalRoom::Arrive(int rank, uint64_t sequence, Deadline deadline) {
 }
 
 uint32_t LocalRoom::WaitFor(WaitWord& word, uint32_t old, Deadline deadline, const char* what, int rank) {
-  uint32_t now = word.WaitWhile(old, deadline);
+  uint32_t now = word.WaitWhile(old, deadline, patience_);
   if (now & kAborted) ThrowAborted();
   WEFT_CHECK(now != old, fmt::format("timed out waiting for rank {} to {}", rank, what));
   return now;

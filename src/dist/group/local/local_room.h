@@ -19,7 +19,7 @@ namespace weft {
 class LocalRoom {
  public:
   using Deadline = ProcessGroup::Deadline;
-  static constexpr int64_t kInlineBytes = 4096;
+  static constexpr int64_t kInlineBytes = 16384;  // a copy of them costs less than a barrier
 
   struct Slot {
     Collective call;  // with the sender's pointers; `in` points to `copy` if the input is small
@@ -51,6 +51,7 @@ class LocalRoom {
   Mail& mail(int from, int to) { return mails_[size_t(from) * size_t(size_) + size_t(to)]; }
 
   int size_;
+  WaitWord::Patience patience_;  // spins only if there is a core for every rank
   alignas(64) std::atomic<int> arrived_{0};
   alignas(64) WaitWord generation_;
   std::vector<Slot> slots_;

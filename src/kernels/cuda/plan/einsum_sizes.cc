@@ -16,7 +16,7 @@ Activation ActivationOf(const Attrs& attrs) {
                                                                        {"relu", Activation::kRelu}};
   for (const Attrs::Item& item : attrs.items())
     for (auto [name, activation] : kNames)
-      if (std::string_view(item.name) == "kind" && std::get<std::string>(item.value) == name) return activation;
+      if (item.name == "kind" && std::get<std::string>(item.value) == name) return activation;
   return Activation::kNone;
 }
 
