@@ -23,8 +23,8 @@ if [ ! -e /proc/driver/nvidia/version ] && [[ " $* " != *" -LE "* ]]; then
   echo "no GPU here: tests of the CUDA kernels are left out"
   set -- -LE gpu "$@"
 fi
-# Some tests mostly wait, so there are more tests than cores.
-ctest --test-dir "build/$preset" --output-on-failure -j$(($(nproc) * 3 / 2)) "$@"
+# Some tests mostly wait, so there are more tests than cores. nproc would return OMP_NUM_THREADS, which the environment has set.
+ctest --test-dir "build/$preset" --output-on-failure -j$(($(env -u OMP_NUM_THREADS nproc) * 3 / 2)) "$@"
 # Tests print results in such lines, for example what a sweep covered and what a step cost. ctest shows no output of tests that
 # pass, so print these lines from its log.
 sed -n 's/^shown: //p' "build/$preset/Testing/Temporary/LastTest.log"
