@@ -59,8 +59,8 @@ AxisList Sharding::DimAxes(int dim) const {
   for (int i = 0; i < num_axes_; i++) {
     const Placement& p = axes_[size_t(i)];
     if (p.kind != Placement::kShard || p.dim != dim) continue;
-    int order = p.order;
-    by_order[size_t(order)] = i;
+    size_t order = static_cast<unsigned char>(p.order);
+    by_order[order] = i;
     count++;
   }
   return AxisList(by_order.begin(), by_order.begin() + count);

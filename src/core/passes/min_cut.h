@@ -1,5 +1,6 @@
 // MinCut: the cheapest set of edges that separates a source from a sink, as the nodes that stay with the source.
 #pragma once
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
