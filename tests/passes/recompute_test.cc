@@ -64,7 +64,7 @@ INSTANTIATE_TEST_SUITE_P(All, RecomputeOf, testing::ValuesIn(AllParams()),
 // So many that the activations of a block take more memory than its gradients.
 constexpr int kRows = 40, kTokens = 64, kWidth = 64;
 
-// What a step does on rank 0 of a layout.
+// The cost of a step on rank 0 of a layout.
 struct StepCost {
   size_t bytes = 0;  // of the arena; with several micro-steps, of one that is not the last
   double flops = 0;  // of products and attention

@@ -170,7 +170,7 @@ std::vector<ArenaBlocks::Use> ArenaBlocks::Uses() const {
   for (size_t i = 0; i < events_.size(); i++) {
     auto [block, is_request] = events_[i];
     if (is_request)
-      uses[block] = {i, events_.size(), 0, sizes_[block], block};
+      uses[block] = {i, events_.size(), sizes_[block], block};
     else
       uses[block].end = i;
   }

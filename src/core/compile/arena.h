@@ -26,7 +26,7 @@ class ArenaBlocks {
   };
   // When a block is in use, as positions in events_: from `begin` until before `end`.
   struct Use {
-    size_t begin, end, offset, bytes, block;
+    size_t begin, end, bytes, block;
   };
   struct Most {
     size_t bytes = 0, block = 0;

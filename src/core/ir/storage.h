@@ -1,4 +1,4 @@
-// What the nodes of a local graph store.
+// The storage of values in a local graph.
 #pragma once
 #include <cstddef>
 

@@ -18,9 +18,9 @@ class WaitWord {
   void Add(uint32_t n);
   // Sets bits and wakes all waiters.
   void Or(uint32_t bits);
-  // What a thread does before it sleeps. 30 spins take less than a microsecond, which is enough if the waker runs on
-  // another core, and wasted if it needs this one. A yield lets a waker on this core run, which is cheaper than a sleep
-  // and a wake.
+  // How long a thread tries before it sleeps. 30 spins take less than a microsecond, which is enough if the waker runs
+  // on another core, and wasted if it needs this one. A yield lets a waker on this core run, which is cheaper than a
+  // sleep and a wake.
   struct Patience {
     int spins = 30, yields = 24;
   };

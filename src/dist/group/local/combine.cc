@@ -2,28 +2,19 @@
 
 #include <fmt/format.h>
 
-#include <cstring>
 #include <numeric>
 
 #include "absl/container/inlined_vector.h"
 #include "weft/core/base/error.h"
+#include "weft/dist/group/local/elements.h"
 #include "weft/dist/group/reduce.h"
 
 namespace weft {
 namespace {
 
+using local::At;
+using local::Copy;
 using Op = CollectiveOp;
-
-const char* At(const void* data, int64_t element, DType dtype) {
-  return static_cast<const char*>(data) + element * int64_t(SizeOf(dtype));
-}
-char* At(void* data, int64_t element, DType dtype) {
-  return static_cast<char*>(data) + element * int64_t(SizeOf(dtype));
-}
-
-void Copy(void* to, const void* from, int64_t count, DType dtype) {
-  if (count && to != from) std::memcpy(to, from, size_t(count) * SizeOf(dtype));
-}
 
 // Reduces the ranks' inputs from element `first` on.
 void Reduce(const Collective& call, int size, CallOfRank calls, int64_t first) {

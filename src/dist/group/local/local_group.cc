@@ -8,26 +8,15 @@
 #include <utility>
 
 #include "weft/dist/group/local/combine.h"
+#include "weft/dist/group/local/elements.h"
 #include "weft/dist/group/local/local_room.h"
 #include "weft/dist/group/reduce.h"
 
 namespace weft {
-namespace {
 
+using local::At;
+using local::Copy;
 using Op = CollectiveOp;
-
-const char* At(const void* data, int64_t element, DType dtype) {
-  return static_cast<const char*>(data) + element * int64_t(SizeOf(dtype));
-}
-char* At(void* data, int64_t element, DType dtype) {
-  return static_cast<char*>(data) + element * int64_t(SizeOf(dtype));
-}
-
-void Copy(void* to, const void* from, int64_t count, DType dtype) {
-  if (count && to != from) std::memcpy(to, from, size_t(count) * SizeOf(dtype));
-}
-
-}  // namespace
 
 // The host copies the bytes and cannot reach a GPU's memory.
 LocalGroup::LocalGroup(std::string name, int rank, std::vector<int> ranks, DeviceKind kind,
