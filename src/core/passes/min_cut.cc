@@ -44,8 +44,8 @@ std::vector<bool> FlowGraph::Cut(int source, int sink) {
       edges_[size_t(e ^ 1)].left += flow;
     });
   }
-  std::vector<bool> with_source;
-  for (int e : edge_to) with_source.push_back(e != kUnreached);
+  std::vector<bool> with_source(edge_to.size());
+  std::ranges::transform(edge_to, with_source.begin(), [](int e) { return e != kUnreached; });
   return with_source;
 }
 
