@@ -45,7 +45,7 @@ std::vector<bool> FlowGraph::Cut(int source, int sink) {
     });
   }
   std::vector<bool> with_source(edge_to.size());
-  std::ranges::transform(edge_to, with_source.begin(), [](int e) { return e != kUnreached; });
+  std::transform(edge_to.begin(), edge_to.end(), with_source.begin(), [](int e) { return e != kUnreached; });
   return with_source;
 }
 
