@@ -6,22 +6,21 @@ namespace weft::cpu {
 
 // y[j][i] = x[i][j] for an 8 x 8 block: interleaves single elements, then pairs, then halves of the vectors.
 inline void Transpose8x8(const float* x, int64_t ldx, float* y, int64_t ldy) {
-  using Int = VectorTypes<int32_t>::Value;
   using V = Vector<float>;
   V r[8], s[8];
   for (int64_t i = 0; i < 8; i++) r[i] = LoadVector(x + i * ldx);
   for (int i = 0; i < 8; i += 2) {
-    s[i] = __builtin_shuffle(r[i], r[i + 1], Int{0, 8, 1, 9, 4, 12, 5, 13});
-    s[i + 1] = __builtin_shuffle(r[i], r[i + 1], Int{2, 10, 3, 11, 6, 14, 7, 15});
+    s[i] = __builtin_shufflevector(r[i], r[i + 1], 0, 8, 1, 9, 4, 12, 5, 13);
+    s[i + 1] = __builtin_shufflevector(r[i], r[i + 1], 2, 10, 3, 11, 6, 14, 7, 15);
   }
   for (int i = 0; i < 8; i += 4)
     for (int j = 0; j < 2; j++) {
-      r[i + 2 * j] = __builtin_shuffle(s[i + j], s[i + j + 2], Int{0, 1, 8, 9, 4, 5, 12, 13});
-      r[i + 2 * j + 1] = __builtin_shuffle(s[i + j], s[i + j + 2], Int{2, 3, 10, 11, 6, 7, 14, 15});
+      r[i + 2 * j] = __builtin_shufflevector(s[i + j], s[i + j + 2], 0, 1, 8, 9, 4, 5, 12, 13);
+      r[i + 2 * j + 1] = __builtin_shufflevector(s[i + j], s[i + j + 2], 2, 3, 10, 11, 6, 7, 14, 15);
     }
   for (int64_t j = 0; j < 4; j++) {
-    StoreVector(y + j * ldy, __builtin_shuffle(r[j], r[j + 4], Int{0, 1, 2, 3, 8, 9, 10, 11}));
-    StoreVector(y + (j + 4) * ldy, __builtin_shuffle(r[j], r[j + 4], Int{4, 5, 6, 7, 12, 13, 14, 15}));
+    StoreVector(y + j * ldy, __builtin_shufflevector(r[j], r[j + 4], 0, 1, 2, 3, 8, 9, 10, 11));
+    StoreVector(y + (j + 4) * ldy, __builtin_shufflevector(r[j], r[j + 4], 4, 5, 6, 7, 12, 13, 14, 15));
   }
 }
 
