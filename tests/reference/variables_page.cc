@@ -22,6 +22,8 @@ constexpr Variable kForUsers[] = {
     {"PATH", "`weft doctor` looks for `mpirun` there"},
     {"WEFT_DUMP", "a folder to which every program is written after each pass"},
     {"WEFT_INTERFACE", "network interface on which ranks of several hosts meet, for example `eth1`"},
+    {"WEFT_LINK_MB_S",
+     "megabytes per second that each connection between CPU ranks sends at most, to try a run as on a slower network"},
     {"WEFT_SECRET", "the secret of a job whose ranks are started by variables, the same on all ranks"},
     {"WEFT_SECRET_FILE", "a file with that secret"},
     {"WEFT_TUNE",

@@ -9,6 +9,7 @@
 #include "weft/core/base/error.h"
 #include "weft/core/testing/fault.h"
 #include "weft/dist/group/gloo/socket_context.h"
+#include "weft/dist/net/link_rate.h"
 #include "weft/dist/net/network_interface.h"
 
 namespace weft {
@@ -50,8 +51,10 @@ GlooContext::GlooContext(int my_rank, const std::vector<int>& ranks, Bootstrap& 
   // All ranks have made the same number of exchanges, and no other group has this number.
   auto sockets = bootstrap.network().ConnectGroup(ranks, uint64_t(bootstrap.exchanges()),
                                                   std::max(deadline, Clock::now() + kConnect));
+  int64_t rate_limit = LinkRate();
   for (int i = 0; i < size; i++) {
     if (i == rank) continue;
+    LimitRate(sockets[size_t(i)], rate_limit);
     transport->createPair(i)->setLocalRank(bootstrap.local_rank());
     transport->Adopt(i, std::move(sockets[size_t(i)]), fmt::format("rank {}", ranks[size_t(i)]));
   }
