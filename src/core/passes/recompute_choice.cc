@@ -15,20 +15,18 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "weft/core/ir/collective_row.h"
-#include "weft/core/ir/product_flops.h"
 #include "weft/core/ir/storage.h"
 #include "weft/core/passes/block.h"
 #include "weft/core/passes/min_cut.h"
+#include "weft/core/passes/node_time.h"
 
 namespace weft {
 namespace {
 
 using NodeSet = absl::flat_hash_set<const Node*>;
 
-// Bytes and times are counted in KiB, so that products of two fit into 64 bits. A time is that of moving so many bytes
-// in memory. Only the order of times matters, so one rate serves all devices: within a block, a product takes longer
-// than an elementwise op on any of them.
-constexpr double kUnit = 1024, kFlopsPerByte = 100, kMemoryPerWire = 16;
+// Bytes and times (NodeTime) are counted in KiB, so that products of two fit into 64 bits.
+constexpr double kUnit = 1024, kMemoryPerWire = 16;
 // So much larger than a price of 1 that the other one only decides between equal ones.
 constexpr int64_t kDecides = int64_t(1) << 24;
 
@@ -44,14 +42,11 @@ int64_t Units(double x) { return std::max<int64_t>(int64_t(std::ceil(x / kUnit))
 Item ItemOf(const Node& node) {
   Item item{.node = &node};
   if (IsAlias(node)) return item;
-  double in = 0, out = 0;
-  for (const Var& x : node.inputs)
-    if (!IsShapeOnly(x.node())) in += double(BytesOf(x.node().outputs[size_t(x.index())]));
+  double out = 0;
   for (const ValueInfo& y : node.outputs) out += double(BytesOf(y));
-  double flops = ProductFlops(node, [&](size_t i, size_t d) { return node.inputs[i].shape()[d]; });
-  item.once = flops > 0 || IsCollective(node.op);
+  item.once = LocalFlops(node) > 0 || IsCollective(node.op);
   item.bytes = Units(out);
-  item.time = Units((in + out) * (IsCollective(node.op) ? kMemoryPerWire : 1) + flops / kFlopsPerByte);
+  item.time = Units(NodeTime(node) * (IsCollective(node.op) ? kMemoryPerWire : 1));
   return item;
 }
 
