@@ -216,6 +216,7 @@ PlanReport MakePlanReport(const Config& config) {
   options.kernels = &context.kernels(device);
   PlanGroupFactory groups;
   DeviceMesh mesh(context, groups, options.model.mesh, {device});
+  mesh.set_overlap(config.parallel.overlap);
   Runtime runtime = RuntimeOf(context, mesh, device);
   options.model.regather = Regathers(config, options, runtime, DeviceBytes(config));
   options.recompute.share = RecomputeShare(config, options, runtime, [](int64_t need) { return need; });

@@ -6,13 +6,20 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
+#include <chrono>
 #include <mutex>
 #include <random>
+#include <thread>
 #include <vector>
 
 #include "double/device_double.h"
+#include "error_of.h"
 #include "share.h"
+#include "weft/core/base/error.h"
 #include "weft/core/base/tensor.h"
+#include "weft/core/compile/host_overlap.h"
+#include "weft/core/compile/stream_overlap.h"
 
 namespace weft {
 namespace {
@@ -101,7 +108,7 @@ TEST(Overlap, GivesWhatOneStreamGives) {
       beside += entry.lane != OverlapPlan::kMain;
       lanes_wait += entry.lane != OverlapPlan::kMain && !entry.waits_for.empty();
     }
-    Overlap overlap(device, plan);
+    StreamOverlap overlap(device, plan);
     Cells want{};
     for (int run = 0; run < 3; run++) {  // each run starts from the values that the previous one left
       for (const Mix& mix : program) mix.Run(want.data());
@@ -111,6 +118,51 @@ TEST(Overlap, GivesWhatOneStreamGives) {
   }
   EXPECT_GT(beside, 20);
   EXPECT_GT(lanes_wait, 20) << "of one lane for another";
+}
+
+// The same on the CPU, whose lanes are threads.
+TEST(Overlap, ThreadsGiveWhatOneThreadGives) {
+  std::mt19937_64 draw(4);
+  for (int round = 0; round < std::max(20, 150 / test::Share()); round++) {
+    std::vector<Mix> program = Drawn(draw);
+    Tensor cells = Tensor::Zeros(DType::kI64, {int64_t(kCells)});
+    Bound bound(program, cells);
+    HostOverlap overlap(PlanOf(program, bound));
+    std::vector<std::chrono::microseconds> late(program.size());
+    for (auto& time : late) time = std::chrono::microseconds(draw() % 4 == 0 ? int64_t(draw() % 60) : 0);
+    Cells want{};
+    for (int run = 0; run < 3; run++) {
+      for (const Mix& mix : program) mix.Run(want.data());
+      overlap.Issue([&](size_t i) {
+        if (late[i].count()) std::this_thread::sleep_for(late[i]);
+        program[i].Run(cells.as<uint64_t>());
+      });
+    }
+    EXPECT_EQ(CellsOf(cells), want) << "round " << round;
+  }
+}
+
+// A call that throws ends the run with its error, and so do later runs. Collectives that were issued before a kernel
+// throws are still made, because other ranks wait for them.
+TEST(Overlap, ThreadsPassOnErrors) {
+  const std::vector<Mix> program = {{{0}, 1, 0}, {{2}, 3, 1}, {{4}, 5}, {{1}, 2}, {{5}, 4, 0}};
+  for (size_t wrong = 0; wrong < program.size(); wrong++) {
+    Tensor cells = Tensor::Zeros(DType::kI64, {int64_t(kCells)});
+    HostOverlap overlap(PlanOf(program, Bound(program, cells)));
+    std::array<std::atomic<int>, 5> made{};
+    auto run = [&] {
+      overlap.Issue([&](size_t i) {
+        if (i == wrong) Fail("a wrong call");
+        made[i]++;
+      });
+    };
+    EXPECT_EQ(test::ErrorOf(run), "a wrong call") << wrong;
+    bool kernel = program[wrong].lane == OverlapPlan::kMain;
+    for (size_t i = 0; kernel && i < wrong; i++) EXPECT_EQ(made[i], 1) << "call " << i << " before " << wrong;
+    int before = made[0];
+    EXPECT_EQ(test::ErrorOf(run), "a wrong call") << wrong;
+    EXPECT_EQ(made[0], before);
+  }
 }
 
 // The second call reads the cell that the first, a collective, writes. With its wait it reads the new value. With the
@@ -129,7 +181,7 @@ TEST(Overlap, WithoutItsWaitsAProgramReadsOldValues) {
     ASSERT_EQ(WaitsOf(plan, 1), std::vector<size_t>{0});
     if (!waits) plan.entries[1].waits_for.clear();
     std::mutex gate;  // the collective must pass it
-    Overlap overlap(device, plan);
+    StreamOverlap overlap(device, plan);
     std::unique_lock closed(gate);
     overlap.Issue([&](size_t i) {
       device.Post([&, i] {

@@ -33,8 +33,10 @@ class Streamed {
       RegisterCollectives(context_.kernels(kind), kind);
     }
   }
-  const KernelTable& kernels(DeviceKind kind) const { return context_.kernels(kind); }
-  Runtime runtime(DeviceKind kind) { return RuntimeOf(context_, mesh_, kind); }
+  Runtime runtime(DeviceKind kind, OverlapMode overlap = OverlapMode::kAuto) {
+    mesh_.set_overlap(overlap);
+    return RuntimeOf(context_, mesh_, kind);
+  }
 
  private:
   Context context_;
@@ -79,13 +81,10 @@ TEST(Schedule, KeepsNodesAndTheirOrderByDataOnEveryLayout) {
   for (const char* family : kFamilies)
     for (const Layout& layout : StreamLayouts()) {
       Job job{.model = Tiny(family)};
-      Streamed device(layout);
       TrainingStep step(job.model, OptionsOf(job, layout));
       for (const LocalProgram* program : {&step.step(), step.accumulate()}) {
         if (!program) continue;
-        LocalProgram on_cpu = Schedule(*program, device.kernels(DeviceKind::kCpu));
-        EXPECT_EQ(on_cpu.graph.nodes, program->graph.nodes) << "nothing runs at the same time as the CPU's kernels";
-        LocalProgram now = Schedule(*program, device.kernels(DeviceKind::kCuda));
+        LocalProgram now = Schedule(*program);
         VerifyLocal(now.graph, now.mesh);
         moved += now.graph.nodes != program->graph.nodes;
         auto sorted = [](std::vector<std::shared_ptr<Node>> nodes) {
@@ -104,7 +103,7 @@ TEST(Schedule, MakesOneBucketABlock) {
   for (const char* family : {"gpt2", "llama"}) {
     Job job{.model = Tiny(family), .precision = kMixed};
     TrainingStep step(job.model, OptionsOf(job, layout));
-    LocalProgram now = Schedule(step.step(), Streamed(layout).kernels(DeviceKind::kCuda));
+    LocalProgram now = Schedule(step.step());
     std::map<std::tuple<Op, std::string, Phase>, int> buckets;
     for (const Bucket& bucket : BucketsOf(now))
       if (bucket.block.starts_with("blocks.")) {
@@ -133,7 +132,7 @@ TEST(Schedule, WeightsComeABlockEarlyAndGradientsLeaveAtOnce) {
   Layout layout{.dp = 4, .fsdp = Fsdp::kFull};
   Job job{.model = Tiny("llama"), .precision = kMixed};
   TrainingStep step(job.model, OptionsOf(job, layout));
-  LocalProgram now = Schedule(step.step(), Streamed(layout).kernels(DeviceKind::kCuda));
+  LocalProgram now = Schedule(step.step());
   int gather = PositionOf(now, [](const Node& n) { return n.op == Op::kAllGather && IsIn(n, "blocks.1."); });
   int compute = PositionOf(now, [](const Node& n) { return n.op == Op::kEinsum && IsIn(n, "blocks.0."); });
   EXPECT_LT(gather, compute);
@@ -148,6 +147,23 @@ TEST(Schedule, WeightsComeABlockEarlyAndGradientsLeaveAtOnce) {
       now, [](const Node& n) { return n.op == Op::kEinsum && n.phase == Phase::kBackward && IsIn(n, "blocks.0."); });
   EXPECT_GT(scatter, 0);
   EXPECT_LT(scatter, earlier);
+}
+
+// parallel.overlap decides, and auto means GPUs only.
+TEST(Schedule, MovesCollectivesOnlyIfTheyOverlap) {
+  Layout layout{.dp = 4, .fsdp = Fsdp::kFull};
+  Job job{.model = Tiny("llama")};
+  Streamed device(layout);
+  TrainingStep step(job.model, OptionsOf(job, layout));
+  auto order = [&](DeviceKind kind, OverlapMode overlap) {
+    return CommHash(step.Compile(device.runtime(kind, overlap)).step);
+  };
+  uint64_t moved = order(DeviceKind::kCuda, OverlapMode::kAuto), kept = order(DeviceKind::kCpu, OverlapMode::kAuto);
+  EXPECT_NE(moved, kept);
+  for (DeviceKind kind : {DeviceKind::kCpu, DeviceKind::kCuda}) {
+    EXPECT_EQ(order(kind, OverlapMode::kAlways), moved) << Name(kind);
+    EXPECT_EQ(order(kind, OverlapMode::kNever), kept) << Name(kind);
+  }
 }
 
 // If ranks had different orders, they would wait for each other forever.

@@ -33,6 +33,7 @@ struct Layout {
   int replicate = 1;
   bool regather = true;  // with fsdp full
   RecomputeOptions recompute = {};
+  OverlapMode overlap = OverlapMode::kAuto;
 };
 inline MeshShape MeshOf(const Layout& l) {
   if (l.replicate == 1) return {{"dp", "tp"}, {l.dp, l.tp}};
@@ -96,6 +97,7 @@ inline StepOptions OptionsOf(const Job& job, const Layout& l) {
   int64_t share = (job.global_batch + ranks - 1) / ranks, micro = l.micro_batch ? l.micro_batch : share;
   o.micro_steps = int((share + micro - 1) / micro);
   o.rows = o.micro_steps == 1 ? job.global_batch : micro * ranks;
+  o.halves = l.overlap == OverlapMode::kHalves;
   o.tokens = job.model.context;
   o.global_batch = job.global_batch;
   o.loss.smoothing = job.smoothing;
@@ -205,6 +207,7 @@ inline void OnMesh(const Layout& layout, const std::function<void(Context&, Devi
     }
     if (layout.device == DeviceKind::kCpu || MeshOf(layout).num_ranks() == 1) {
       DeviceMesh mesh(context, groups, MeshOf(layout));
+      mesh.set_overlap(layout.overlap);
       return fn(context, mesh);
     }
     // The ranks share one GPU.

@@ -4,7 +4,10 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
+#include "weft/core/compile/host_overlap.h"
+#include "weft/core/compile/stream_overlap.h"
 #include "weft/core/ir/collective_row.h"
 
 namespace weft {
@@ -88,7 +91,7 @@ std::optional<int64_t> Executable::AxisOf(size_t step) const {
 
 void Executable::BindOverlap() {
   StreamedDevice* device = StreamsOf(runtime_.memory());
-  if (!device) return;
+  if (!runtime_.Overlaps() || (!device && runtime_.device != DeviceKind::kCpu)) return;
   std::map<int64_t, int> lane_of;  // by axis
   std::vector<int> lanes;
   for (const Batch& batch : batches_) {
@@ -97,12 +100,16 @@ void Executable::BindOverlap() {
   }
   if (lane_of.empty()) return;
   auto calls_of = [this](size_t i) { return std::span(calls_).subspan(batches_[i].first, batches_[i].count); };
-  overlap_ = std::make_unique<Overlap>(*device, PlanOverlap(lanes, [&](size_t i, size_t j) {
+  OverlapPlan plan = PlanOverlap(lanes, [&](size_t i, size_t j) {
     for (const KernelCall& a : calls_of(i))
       for (const KernelCall& b : calls_of(j))
         if (Touch(a, b)) return true;
     return false;
-  }));
+  });
+  if (device)
+    overlap_ = std::make_unique<StreamOverlap>(*device, std::move(plan));
+  else
+    overlap_ = std::make_unique<HostOverlap>(std::move(plan));
 }
 
 void Executable::BindOutputs() {
@@ -127,20 +134,34 @@ void Executable::IssueBatch(const Batch& batch) {
     batch.row->run(calls_[batch.first]);
 }
 
-// Issues all batches and copies. If `timeline` is not null, marks each on the stream that it is issued to.
+// Issues all batches. If `timeline` is not null, marks each on the stream that it is issued to.
+void Executable::IssueBatches(Timeline* timeline) {
+  if (timeline && overlap_ && !StreamsOf(runtime_.memory())) return TimeThreads(*timeline);
+  auto issue = [&](size_t i) {
+    if (timeline) timeline->Mark();
+    IssueBatch(batches_[i]);
+    if (timeline) timeline->Mark();
+  };
+  if (overlap_) return overlap_->Issue(issue);
+  for (size_t i = 0; i < batches_.size(); i++) issue(i);
+}
+
+// Batches run in several threads at the same time, so each notes its own times.
+void Executable::TimeThreads(Timeline& timeline) {
+  std::vector<int64_t> times(2 * batches_.size());
+  overlap_->Issue([&](size_t i) {
+    times[2 * i] = SteadyNanoseconds();
+    IssueBatch(batches_[i]);
+    times[2 * i + 1] = SteadyNanoseconds();
+  });
+  timeline.Add(times);
+}
+
 void Executable::Issue(Timeline* timeline) {
   auto mark = [timeline] {
     if (timeline) timeline->Mark();
   };
-  auto issue = [&](size_t i) {
-    mark();
-    IssueBatch(batches_[i]);
-    mark();
-  };
-  if (overlap_)
-    overlap_->Issue(issue);
-  else
-    for (size_t i = 0; i < batches_.size(); i++) issue(i);
+  IssueBatches(timeline);
   if (copies_.empty()) return;
   mark();
   for (const BoundCopy& copy : copies_) runtime_.memory().Copy(copy.to, copy.from, copy.bytes);

@@ -1,5 +1,5 @@
-// Executable: a plan bound to memory. Run() replays its steps. Nothing is allocated after binding. On a device with
-// streams, collectives run at the same time as the steps that do not need their results.
+// Executable: a plan bound to memory. Run() replays its steps. Nothing is allocated after binding. If
+// runtime.Overlaps(), collectives run at the same time as the steps that do not need their results.
 #pragma once
 #include <map>
 #include <optional>
@@ -58,6 +58,8 @@ class Executable {
   void BindOutputs();
   void* Address(const Place& place) const;
   void IssueBatch(const Batch& batch);
+  void IssueBatches(Timeline* timeline);
+  void TimeThreads(Timeline& timeline);
   void Issue(Timeline* timeline = nullptr);
 
   Plan plan_;

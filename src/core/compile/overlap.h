@@ -1,5 +1,6 @@
-// Overlap: issues the calls of a program to several streams of its device. Collectives go to lanes, one for each axis
-// of the mesh, so that they run at the same time as kernels and do not wait for the collectives of another axis.
+// Overlap: runs the collectives of a program at the same time as its kernels. Collectives go to lanes, one for each
+// axis of the mesh, so that they do not wait for the collectives of another axis. On a device with streams a lane is a
+// stream (stream_overlap.h), and on the CPU it is a thread (host_overlap.h).
 //
 // Calls are issued in the order of the program. A collective starts when all work issued to the main stream before it
 // is done. Any call waits for a collective of another stream if the two share bytes that one of them writes. Such a
@@ -10,14 +11,12 @@
 // must fit on the device at once. NcclGroupFactory limits NCCL's groups accordingly. Kernels of the main stream finish
 // without waiting for any other kernel.
 #pragma once
-#include <memory>
 #include <span>
 #include <vector>
 
 #include "absl/container/inlined_vector.h"
 #include "absl/functional/function_ref.h"
 #include "weft/core/runtime/kernel.h"
-#include "weft/core/runtime/streams.h"
 
 namespace weft {
 
@@ -42,25 +41,10 @@ OverlapPlan PlanOverlap(std::span<const int> lanes, absl::FunctionRef<bool(size_
 
 class Overlap {
  public:
-  // The plan has one entry per index that Issue passes on.
-  Overlap(StreamedDevice& device, OverlapPlan plan);
-  // Calls issue(i) for every entry in order, with the entry's stream as the current one. Work issued to the main stream
-  // afterwards runs after all of them.
-  void Issue(absl::FunctionRef<void(size_t)> issue);
-
- private:
-  struct Lane {
-    std::unique_ptr<StreamedDevice::Stream> stream;
-    bool behind = true;  // the main stream got work since the lane last waited for it
-  };
-  void IssueBeside(size_t i, absl::FunctionRef<void(size_t)> issue);
-  void WaitFor(std::span<const size_t> collectives);
-
-  StreamedDevice& device_;
-  OverlapPlan plan_;
-  std::vector<Lane> lanes_;
-  std::unique_ptr<DeviceRuntime::Event> main_;                // the current end of the main stream
-  std::vector<std::unique_ptr<DeviceRuntime::Event>> moved_;  // per entry, if some call waits for it
+  virtual ~Overlap() = default;
+  // Calls issue(i) once for every entry of the plan, where the entry belongs: with its stream as the current one, or in
+  // its thread. What the caller does afterwards runs after all of them.
+  virtual void Issue(absl::FunctionRef<void(size_t)> issue) = 0;
 };
 
 }  // namespace weft

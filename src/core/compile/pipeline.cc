@@ -11,6 +11,7 @@
 #include "weft/core/host/host_name.h"
 #include "weft/core/passes/accumulate.h"
 #include "weft/core/passes/fuse.h"
+#include "weft/core/passes/interleave.h"
 #include "weft/core/passes/schedule.h"
 #include "weft/core/passes/simplify.h"
 
@@ -19,15 +20,22 @@ namespace {
 
 struct Pass {
   const char* name;
-  LocalProgram (*run)(const LocalProgram& program, const KernelTable& kernels, const RecomputeOptions& recompute);
+  LocalProgram (*run)(const LocalProgram& program, const Runtime& runtime, const RecomputeOptions& recompute);
 };
 constexpr Pass kPasses[] = {
-    {"3.fuse", [](const auto& program, const auto& kernels, const auto&) { return Fuse(program, kernels); }},
+    {"3.fuse", [](const auto& program, const auto& runtime, const auto&) { return Fuse(program, runtime.kernels()); }},
     {"4.recompute",
      [](const auto& program, const auto&, const auto& recompute) { return Recompute(program, recompute); }},
     {"5.simplify", [](const auto& program, const auto&, const auto&) { return Simplify(program); }},
-    {"6.schedule", [](const auto& program, const auto& kernels, const auto&) { return Schedule(program, kernels); }},
-    {"7.accumulate", [](const auto& program, const auto&, const auto&) { return Accumulate(program); }},
+    {"6.interleave", [](const auto& program, const auto& runtime,
+                        const auto&) { return runtime.Interleaves() ? Interleave(program) : program; }},
+    {"7.schedule",
+     [](const auto& program, const auto& runtime, const auto&) {
+       if (!runtime.Overlaps()) return program;
+       return Schedule(program, runtime.Interleaves() ? Moved::kGathers : Moved::kAll);
+     }},
+    {"8.accumulate", [](const auto& program, const auto& runtime,
+                        const auto&) { return runtime.Interleaves() ? program : Accumulate(program); }},
 };
 
 // All ranks of a host write the same text to the same path. Each first writes a file of its own and then renames it.
@@ -60,7 +68,7 @@ Plan Compile(const LocalProgram& program, const Runtime& runtime, std::string_vi
              const RecomputeOptions& recompute) {
   LocalProgram now = program;
   for (const Pass& pass : kPasses) {
-    now = pass.run(now, runtime.kernels(), recompute);
+    now = pass.run(now, runtime, recompute);
     Dump(now.graph, name, pass.name);
   }
   MeasureBackends(now.graph, runtime);

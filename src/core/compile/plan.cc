@@ -188,7 +188,7 @@ class Planner {
   }
 
   // Whether a step is a collective that runs at the same time as the steps after it.
-  bool GoesOn(const Node& node) const { return IsCollective(node.op) && runtime_.kernels().Row(node.op).run_many; }
+  bool GoesOn(const Node& node) const { return IsCollective(node.op) && runtime_.Overlaps(); }
 
   // Memory that a collective reads last is kept until the result is read or the second bucket after its own begins. A
   // step that took the memory earlier would have to wait for the collective.

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "weft/core/base/tensor.h"
+#include "weft/core/compile/overlap_mode.h"
 #include "weft/core/ir/graph.h"
 #include "weft/core/ir/storage.h"
 #include "weft/core/runtime/context.h"
@@ -20,7 +21,12 @@ struct Runtime {
   MeshShape mesh_shape;
   Coords coords;  // of this rank
   DeviceKind device = DeviceKind::kCpu;
+  OverlapMode overlap = OverlapMode::kAuto;
 
+  bool Overlaps() const {
+    return overlap == OverlapMode::kAuto ? device != DeviceKind::kCpu : overlap != OverlapMode::kNever;
+  }
+  bool Interleaves() const { return overlap == OverlapMode::kFill || overlap == OverlapMode::kHalves; }
   const KernelTable& kernels() const { return context->kernels(device); }
   DeviceRuntime& memory() const { return context->device(device); }
   TensorView View(const ValueInfo& info, void* data) const {

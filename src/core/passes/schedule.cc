@@ -35,7 +35,7 @@ struct Move {
 
 class Scheduler {
  public:
-  Scheduler(const LocalProgram& program, const KernelTable& kernels) : program_(program), kernels_(kernels) {}
+  Scheduler(const LocalProgram& program, Moved moved) : program_(program), moved_(moved) {}
 
   LocalProgram Run() {
     if (std::ranges::none_of(program_.graph.nodes, [](const auto& node) { return IsCollective(node->op); }))
@@ -46,7 +46,7 @@ class Scheduler {
       if (std::optional<Move> move = MoveOf(i)) (At(i).op == Op::kAllGather ? gathers : reductions).push_back(*move);
     if (gathers.empty() && reductions.empty()) return program_;
     PlaceGathers(gathers);
-    PlaceReductions(reductions);
+    if (moved_ == Moved::kAll) PlaceReductions(reductions);
     return {Ordered(), program_.mesh, program_.inlined};
   }
 
@@ -82,7 +82,7 @@ class Scheduler {
   // Returns the move of a node, if it is a gather of a leaf or any reduction.
   std::optional<Move> MoveOf(int i) const {
     const Node& node = At(i);
-    if (!IsCollective(node.op) || !kernels_.Row(node.op).run_many) return std::nullopt;
+    if (!IsCollective(node.op)) return std::nullopt;
     bool reduces = FindCollectiveRow(node.op)->reduces;
     std::optional<int> source = OperandOf(i);
     if ((!reduces && node.op != Op::kAllGather) || !source || readers_[size_t(i)].empty()) return std::nullopt;
@@ -197,7 +197,7 @@ class Scheduler {
   }
 
   const LocalProgram& program_;
-  const KernelTable& kernels_;
+  Moved moved_;
   absl::flat_hash_map<const Node*, int> index_;
   std::vector<std::set<int>> readers_;  // per node; outputs and writes count as read at the program's end
   std::vector<Position> positions_;
@@ -206,8 +206,8 @@ class Scheduler {
 
 }  // namespace
 
-LocalProgram Schedule(const LocalProgram& program, const KernelTable& kernels) {
-  LocalProgram scheduled = Scheduler(program, kernels).Run();
+LocalProgram Schedule(const LocalProgram& program, Moved moved) {
+  LocalProgram scheduled = Scheduler(program, moved).Run();
   if (VerifiesPasses()) VerifyLocal(scheduled.graph, scheduled.mesh);
   return scheduled;
 }

@@ -1,18 +1,20 @@
-// Schedule: moves the collectives of a program, for a device that runs them at the same time as kernels.
+// Schedule: moves the collectives of a program that runs them at the same time as kernels (Runtime::Overlaps).
 //
 //   all_gathers of leaves (weights)   together per block, before the first reader of the previous block's gathers
 //   reductions                        together per block, as soon as the last of their operands is computed
 //
 // Neighbours run as one call. Such a group is a bucket. Casts and similar nodes that lead to a collective move with it.
 // Other collectives, which only serve their next reader, stay where they are. Only the order changes, so values keep
-// their bits. The order is the same on all ranks, because their programs are the same. Nothing moves on a device whose
-// kernel rows cannot run collectives together (KernelRow::run_many), such as the CPU.
+// their bits. The order is the same on all ranks, because their programs are the same.
 #pragma once
-#include "weft/core/runtime/kernel.h"
+#include <cstdint>
+
 #include "weft/core/transforms/partition.h"
 
 namespace weft {
 
-LocalProgram Schedule(const LocalProgram& program, const KernelTable& kernels);
+// Which collectives move. After Interleave only gathers do, because it has placed reductions at once.
+enum class Moved : uint8_t { kAll, kGathers };
+LocalProgram Schedule(const LocalProgram& program, Moved moved = Moved::kAll);
 
 }  // namespace weft

@@ -12,9 +12,13 @@ class HostTimeline final : public Timeline {
  public:
   HostTimeline(DeviceRuntime& device, size_t most) : device_(device), most_(most) { times_.reserve(most); }
   void Mark() override {
-    WEFT_CHECK(times_.size() < most_, "a timeline got more points than it was made for");
     device_.Synchronize();
-    times_.push_back(SteadyNanoseconds());
+    int64_t now = SteadyNanoseconds();
+    Add({&now, 1});
+  }
+  void Add(std::span<const int64_t> times) override {
+    WEFT_CHECK(times_.size() + times.size() <= most_, "a timeline got more points than it was made for");
+    times_.insert(times_.end(), times.begin(), times.end());
   }
   std::vector<int64_t> Read() override { return times_; }
 
@@ -25,6 +29,8 @@ class HostTimeline final : public Timeline {
 };
 
 }  // namespace
+
+void Timeline::Add(std::span<const int64_t>) { Fail("times of the host were added to the timeline of a device"); }
 
 std::unique_ptr<Timeline> NewTimeline(DeviceRuntime& device, size_t most) {
   if (auto* keeper = dynamic_cast<KeepsTime*>(&device)) return keeper->NewTimeline(most);

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "weft/core/base/device_runtime.h"
@@ -20,6 +21,9 @@ class Timeline {
   virtual ~Timeline() = default;
   // Adds a point after the work issued so far. Throws Error if the timeline is full.
   virtual void Mark() = 0;
+  // Adds points that the host reached at these times, for work of several threads of the host. Throws Error if the
+  // timeline is full, or if its device records the times itself.
+  virtual void Add(std::span<const int64_t> times);
   // Returns the times of all points so far, in the order of Mark, in SteadyNanoseconds. Waits for the device.
   virtual std::vector<int64_t> Read() = 0;
 };

@@ -112,7 +112,10 @@ Var Parameter::Use(Loc loc) const {
   if (used == scope.Stored(*this)) return cast;
   // Each use gathers its own copy, and with options.regather another one in the backward pass, so that a gathered
   // weight lives only as long as its block runs.
-  return EmitOne(Op::kReshard, {{"target", used}, {"regather", int(scope.options().regather)}}, {cast}, loc);
+  Var own, &gathered = scope.gathers ? (*scope.gathers)[path_ + " " + ToString(loc)] : own;
+  if (!gathered.defined())
+    gathered = EmitOne(Op::kReshard, {{"target", used}, {"regather", int(scope.options().regather)}}, {cast}, loc);
+  return gathered;
 }
 
 }  // namespace weft

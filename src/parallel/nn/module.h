@@ -145,6 +145,8 @@ class ModelScope {
   void SetWritten(const std::string& entry, Var value);
   std::map<std::string, Var> leaves;  // by entry; one node per entry and trace
   std::map<std::string, Var> casts;   // by path; in the type in which the parameter is used
+  // By path and line: weights gathered by fsdp, while uses of one line share them. The halves of a batch do.
+  std::optional<std::map<std::string, Var>> gathers;
 
  private:
   Options options_;

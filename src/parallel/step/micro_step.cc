@@ -19,11 +19,42 @@ Var Reducible(const Var& gradient, const Parameter& p, const StepOptions& o) {
   return Reshard(g, MicroStepTarget(ModelScope::Current().Stored(p), o.model.mesh), o.model.precision.wire);
 }
 
+struct Rows {
+  int64_t first, count;
+};
+
+// Returns rows of a slot [B, T], placed as the slot is. On several ranks of the batch's axes, rows move between them.
+// They are token ids, which are few bytes.
+Var SlotRows(const char* slot, const Rows& rows, const StepOptions& o) {
+  Sharding batch = BatchPlacement(o.model.mesh), whole(o.model.mesh.num_axes());
+  Var all = Leaf(slot, DType::kI32, {o.rows, o.tokens}, batch);  // [B, T]
+  if (rows.count == o.rows) return all;
+  return Reshard(Slice(Reshard(all, whole), 0, rows.first, rows.count), batch);  // [rows, T]
+}
+
+Loss LossOfRows(Model& model, const Rows& rows, const StepOptions& o, const CrossEntropyOptions& loss) {
+  return model.LossOf(SlotRows(entry::kTokens, rows, o), SlotRows(entry::kTargets, rows, o), loss);
+}
+
 Loss LossOfSlots(Model& model, const StepOptions& o, const CrossEntropyOptions& loss) {
-  Sharding batch = BatchPlacement(o.model.mesh);
-  Var tokens = Leaf(entry::kTokens, DType::kI32, {o.rows, o.tokens}, batch);    // [B, T]
-  Var targets = Leaf(entry::kTargets, DType::kI32, {o.rows, o.tokens}, batch);  // [B, T]
-  return model.LossOf(tokens, targets, loss);
+  return LossOfRows(model, {0, o.rows}, o, loss);
+}
+
+// Random ops draw the numbers of the global rows, so both halves draw those that the whole batch would.
+Loss LossOfHalf(Model& model, const Rows& rows, const StepOptions& o, const Var& first_row) {
+  Builder& builder = CurrentBuilder();
+  builder.RestartRandom();
+  builder.first_row = rows.first ? first_row + Full(double(rows.first), DType::kI64, {}) : first_row;
+  return LossOfRows(model, rows, o, o.loss);
+}
+
+Loss LossOfHalves(Model& model, const StepOptions& o) {
+  Var first_row = CurrentBuilder().first_row;
+  int64_t half = o.rows / 2;
+  ModelScope::Current().gathers.emplace();
+  Loss a = LossOfHalf(model, {0, half}, o, first_row), b = LossOfHalf(model, {half, o.rows - half}, o, first_row);
+  ModelScope::Current().gathers.reset();
+  return {a.sum + b.sum, a.count + b.count};
 }
 
 }  // namespace
@@ -49,7 +80,7 @@ MicroSums Micro(Model& model, const StepOptions& o) {
   builder.RestartRandom();
   builder.step = Leaf(entry::kStep, DType::kI64, {});
   builder.first_row = Leaf(entry::kFirstRow, DType::kI64, {});
-  Loss loss = LossOfSlots(model, o, o.loss);
+  Loss loss = o.halves && o.rows > 1 ? LossOfHalves(model, o) : LossOfSlots(model, o, o.loss);
   return SumsOf(loss, Grad(loss, model.Parameters(), ScalesLoss(o) ? LossSeed(o) : Var()), model, o);
 }
 

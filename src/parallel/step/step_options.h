@@ -15,6 +15,7 @@ struct StepOptions {
   int64_t rows = 1, tokens = 1;  // of one micro-step, over all ranks: [rows, tokens]
   int64_t source_tokens = 0;     // how many of a row's tokens are the source of the others
   int micro_steps = 1;
+  bool halves = false;       // a micro-step computes its rows as two halves, which executors may interleave
   int64_t global_batch = 1;  // sequences per step
   CrossEntropyOptions loss;
   LossScaleOptions loss_scale{};

@@ -235,6 +235,14 @@ void NoteIdleRanks(Config& config, int64_t ranks, int64_t share) {
                   RanksText(idle), ranks));
 }
 
+// Adds a note if a micro-batch of one sequence per rank has no halves.
+void NoteNoHalves(Config& config) {
+  if (config.parallel.overlap != OverlapMode::kHalves || config.train.micro_batch != 1) return;
+  config.notes.push_back(PlaceOf(config, "parallel.overlap") +
+                         "halves acts as fill, because each rank has one sequence of a micro-batch; raise "
+                         "train.micro_batch or train.global_batch to 2 sequences per rank");
+}
+
 }  // namespace
 
 absl::Status Resolve(Config& config, int world_size) {
@@ -260,6 +268,7 @@ absl::Status Resolve(Config& config, int world_size) {
   int64_t& micro = config.train.micro_batch;
   micro = micro == 0 ? share : std::min(micro, share);
   NoteIdleRanks(config, batch_ranks, share);
+  NoteNoHalves(config);
   return absl::OkStatus();
 }
 

@@ -87,8 +87,8 @@ absl::Status Trainer::RunFrom(RunStart found) {
   ExecutorKind executor = ExecutorOf(config_);
   std::optional<StepPlans> plans;
   if (executor == ExecutorKind::kCompiled) plans = step_.Compile(runtime_);
-  // On the CPU, plans keep the order that the constructor has checked.
-  if (plans && runtime_.device != DeviceKind::kCpu)
+  // Otherwise plans keep the order that the constructor has checked.
+  if (plans && runtime_.Overlaps())
     CheckSame(mesh_.World(), plans->CommHash(),
               "would issue its collectives in another order than rank 0: do all ranks run the same build?");
   if (absl::Status s = CheckMemoryFor(plans); !s.ok()) return s;

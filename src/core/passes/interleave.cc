@@ -1,0 +1,198 @@
+#include "weft/core/passes/interleave.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <set>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "weft/core/ir/collective_row.h"
+#include "weft/core/ir/verify.h"
+#include "weft/core/passes/block.h"
+#include "weft/core/passes/node_time.h"
+
+namespace weft {
+namespace {
+
+class Interleaver {
+ public:
+  explicit Interleaver(const LocalProgram& program) : program_(program), items_(program.graph.nodes.size()) {}
+
+  LocalProgram Run() {
+    if (std::ranges::none_of(program_.graph.nodes, [](const auto& node) { return IsCollective(node->op); }))
+      return program_;
+    Number();
+    SetTimes();
+    SetUrgency();
+    for (int i = 0; i < size(); i++)
+      if (moves(i) && items_[size_t(i)].missing == 0) Ready(i);
+    while (!ready_.empty()) Issue(Next());
+    LocalProgram ordered = program_;
+    for (int i = 0; i < size(); i++) Append(i);  // the rest, in the old order
+    for (size_t i = 0; i < order_.size(); i++) ordered.graph.nodes[i] = program_.graph.nodes[size_t(order_[i])];
+    return ordered;
+  }
+
+ private:
+  enum class Kind : uint8_t { kMoves, kOnDemand, kLast };  // kOnDemand: before its first reader
+  struct Item {
+    Kind kind = Kind::kMoves;
+    bool of_parameters = false;
+    std::vector<int> inputs, readers;  // that move
+    int missing = 0;                   // inputs that have no place yet
+    double time = 0, chain = 0, urgency = 0;
+    double available = 0;  // when all operands are there
+    double end = 0;
+    bool placed = false;
+  };
+
+  int size() const { return int(items_.size()); }
+  const Node& At(int i) const { return *program_.graph.nodes[size_t(i)]; }
+  bool moves(int i) const { return items_[size_t(i)].kind == Kind::kMoves; }
+  bool is_collective(int i) const { return IsCollective(At(i).op); }
+
+  void Number() {
+    for (int i = 0; i < size(); i++) {
+      index_[&At(i)] = i;
+      if (At(i).phase == Phase::kForward) forward_ids_.insert(At(i).id);
+    }
+    for (int i = 0; i < size(); i++) {
+      Item& item = items_[size_t(i)];
+      item.kind = KindOf(At(i));
+      item.of_parameters = IsOfParameters(At(i));
+      if (item.kind == Kind::kLast) continue;
+      item.inputs = MovingInputs(At(i));
+      if (item.kind == Kind::kOnDemand) continue;
+      for (int in : item.inputs) items_[size_t(in)].readers.push_back(i);
+      item.missing = int(item.inputs.size());
+    }
+  }
+  // Returns the nodes that move and that this one reads, itself or through nodes on demand.
+  std::vector<int> MovingInputs(const Node& node) const {
+    std::set<int> inputs;
+    for (const Var& in : node.inputs) {
+      int i = index_.at(&in.node());
+      const Item& item = items_[size_t(i)];
+      if (item.kind == Kind::kMoves)
+        inputs.insert(i);
+      else
+        inputs.insert(item.inputs.begin(), item.inputs.end());
+    }
+    return {inputs.begin(), inputs.end()};
+  }
+
+  // What needs only parameters comes on demand, and so does what the backward pass computes again: its operands were
+  // there long before.
+  Kind KindOf(const Node& node) const {
+    bool waits = std::any_of(node.inputs.begin(), node.inputs.end(), [this](const Var& in) {
+      return items_[size_t(index_.at(&in.node()))].kind == Kind::kLast;
+    });
+    if (waits || node.phase == Phase::kOptimizer) return Kind::kLast;
+    bool again = node.phase == Phase::kBackward && forward_ids_.contains(node.id);  // Recompute copies the node
+    return node.op == Op::kLeaf || IsOfParameters(node) || again ? Kind::kOnDemand : Kind::kMoves;
+  }
+  // Whether it is computed only from parameters and constants.
+  bool IsOfParameters(const Node& node) const {
+    if (node.op == Op::kLeaf) return node.attrs.IntOr("parameter", 0) != 0;
+    return std::all_of(node.inputs.begin(), node.inputs.end(),
+                       [this](const Var& in) { return items_[size_t(index_.at(&in.node()))].of_parameters; });
+  }
+
+  // Collectives together take as long as kernels together.
+  void SetTimes() {
+    double kernels = 0, collectives = 0;
+    for (int i = 0; i < size(); i++)
+      if (moves(i)) (is_collective(i) ? collectives : kernels) += items_[size_t(i)].time = NodeTime(At(i));
+    for (int i = 0; i < size(); i++)
+      if (moves(i) && is_collective(i)) items_[size_t(i)].time *= kernels / collectives;
+  }
+
+  void SetUrgency() {
+    for (int i = size() - 1; i >= 0; i--) {
+      Item& item = items_[size_t(i)];
+      for (int reader : item.readers) item.chain = std::max(item.chain, items_[size_t(reader)].chain);
+      item.chain += item.time;
+    }
+    double slack = TimeOfBlock();
+    for (int i = 0; i < size(); i++) {
+      Item& item = items_[size_t(i)];
+      double latest = std::numeric_limits<double>::infinity();
+      for (int in : item.inputs) latest = std::min(latest, items_[size_t(in)].urgency - items_[size_t(in)].time);
+      if (LocalFlops(At(i)) > 0) latest -= slack;
+      item.urgency = item.inputs.empty() ? item.chain : std::max(item.chain, latest);
+    }
+  }
+  // The time of a block's nodes in one pass, if all blocks take the same.
+  double TimeOfBlock() const {
+    double longest = 0;
+    std::set<std::pair<std::string_view, Phase>> blocks;
+    for (int i = 0; i < size(); i++) {
+      if (!moves(i)) continue;
+      longest = std::max(longest, items_[size_t(i)].chain);
+      if (IsInRepeatedBlock(At(i))) blocks.insert({BlockOf(At(i)), At(i).phase});
+    }
+    return longest / double(std::max<size_t>(blocks.size(), 1));
+  }
+
+  // A collective starts at once, because it takes no time of the kernels' stream.
+  void Ready(int i) {
+    Item& item = items_[size_t(i)];
+    for (int in : item.inputs) item.available = std::max(item.available, items_[size_t(in)].end);
+    if (!is_collective(i)) return ready_.push_back(i);
+    double& free = lanes_[At(i).attrs.Int("axis")];
+    item.end = free = std::max({free, now_, item.available}) + item.time;
+    Finish(i);
+  }
+
+  int Next() const {
+    auto later = [this](int i) { return std::max(items_[size_t(i)].available - now_, 0.0); };
+    return *std::min_element(ready_.begin(), ready_.end(), [&](int a, int b) {
+      if (later(a) != later(b)) return later(a) < later(b);
+      double x = items_[size_t(a)].urgency, y = items_[size_t(b)].urgency;
+      return x != y ? x > y : a < b;
+    });
+  }
+
+  void Issue(int i) {
+    std::erase(ready_, i);
+    Item& item = items_[size_t(i)];
+    item.end = now_ = std::max(now_, item.available) + item.time;
+    Finish(i);
+  }
+
+  void Finish(int i) {
+    Append(i);
+    for (int reader : items_[size_t(i)].readers)
+      if (--items_[size_t(reader)].missing == 0) Ready(reader);
+  }
+
+  // Gives a node the next place, after what it needs on demand.
+  void Append(int i) {
+    if (std::exchange(items_[size_t(i)].placed, true)) return;
+    for (const Var& in : At(i).inputs) Append(index_.at(&in.node()));
+    order_.push_back(i);
+  }
+
+  const LocalProgram& program_;
+  absl::flat_hash_map<const Node*, int> index_;
+  absl::flat_hash_set<int64_t> forward_ids_;
+  std::vector<Item> items_;
+  std::vector<int> ready_;  // kernels all of whose operands have a place
+  std::vector<int> order_;
+  std::map<int64_t, double> lanes_;  // per axis: when its last collective ends
+  double now_ = 0;                   // when the last kernel ends
+};
+
+}  // namespace
+
+LocalProgram Interleave(const LocalProgram& program) {
+  LocalProgram ordered = Interleaver(program).Run();
+  if (VerifiesPasses()) VerifyLocal(ordered.graph, ordered.mesh);
+  return ordered;
+}
+
+}  // namespace weft

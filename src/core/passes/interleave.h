@@ -1,0 +1,26 @@
+// Interleave: orders the kernels of a program so that there is work while its collectives run.
+//
+// The order is that of a list scheduler. It simulates one stream of kernels and one lane of collectives per mesh axis,
+// and always runs the most urgent kernel whose operands are there. A kernel is the more urgent the longer the chain of
+// work is that waits for it. So
+//
+//   - a gradient of a weight, for which only the update waits, runs while the chain of activations waits for a
+//   collective;
+//   - two independent halves of a batch take turns (OverlapMode::kHalves).
+//
+// But no product runs later than a block's work after its operands are there, because it keeps them in memory.
+//
+// Nodes of the optimizer keep their order, after all others. What needs only parameters, such as the gathers of
+// weights, or what the backward pass computes again, comes directly before its first reader; Schedule moves gathers
+// from there. Only the order changes, so values keep their bits.
+//
+// Collectives are taken to last as long as all kernels together: if they are shorter, the order costs nothing, and if
+// they are longer, no order hides them. So the order is the same on all ranks, whatever they measure.
+#pragma once
+#include "weft/core/transforms/partition.h"
+
+namespace weft {
+
+LocalProgram Interleave(const LocalProgram& program);
+
+}  // namespace weft

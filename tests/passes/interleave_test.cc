@@ -1,0 +1,105 @@
+// Interleave: kernels fill the time of collectives, without keeping much more in memory. host_overlap_test shows that
+// the values stay the same.
+#include "weft/core/passes/interleave.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "parallel/training.h"
+#include "weft/core/ir/collective_row.h"
+#include "weft/core/ir/product_flops.h"
+#include "weft/core/passes/node_time.h"
+
+namespace weft {
+namespace {
+
+using testing_::Job;
+using testing_::Layout;
+
+// Deep enough that blocks repeat, and so large that products take more time than other kernels.
+TransformerConfig Model(std::string_view family) {
+  return FindFamily(family)->configure(
+      {.layers = 6, .heads = 4, .kv_heads = 4, .dim = 128, .ffn = 512, .vocab = 64, .context = 64});
+}
+
+// A plan of rank 0 of a layout.
+Plan PlanOf(std::string_view family, Layout layout, OverlapMode mode) {
+  layout.overlap = mode;
+  Plan plan;
+  testing_::OnMesh(layout, [&](Context& context, DeviceMesh& mesh) {
+    Job job{.model = Model(family), .precision = {DType::kF32, DType::kF32, DType::kF32}, .global_batch = 8};
+    TrainingStep step(job.model, OptionsOf(job, layout));
+    Plan mine = step.Compile(RuntimeOf(context, mesh)).step;
+    if (context.rank() == 0) plan = std::move(mine);
+  });
+  return plan;
+}
+
+// Returns the part of the time of collectives, of the forward and the backward pass, during which kernels run, if they
+// take as long as all kernels together.
+double Hidden(const Plan& plan) {
+  double kernels = 0, moved = 0;
+  auto beside = [](const Step& s) { return IsCollective(s.node->op) && s.node->phase != Phase::kOptimizer; };
+  for (const Step& s : plan.steps) (beside(s) ? moved : kernels) += NodeTime(*s.node);
+  absl::flat_hash_map<const Node*, double> end;
+  double now = 0, lane = 0, waited = 0;
+  auto ready = [&](const Node& node) {
+    double at = 0;
+    for (const Var& x : node.inputs)
+      if (auto it = end.find(&x.node()); it != end.end()) at = std::max(at, it->second);
+    return at;
+  };
+  for (const Step& s : plan.steps) {
+    double operands = ready(*s.node);
+    if (beside(s)) {
+      end[s.node.get()] = lane = std::max({lane, now, operands}) + NodeTime(*s.node) * kernels / moved;
+      continue;
+    }
+    waited += std::max(operands - now, 0.0);
+    end[s.node.get()] = now = std::max(now, operands) + NodeTime(*s.node);
+  }
+  return 1 - waited / kernels;
+}
+
+constexpr Layout kTensor{.tp = 2}, kSequence{.tp = 2, .sequence_parallel = true};
+
+// A collective between activations serves the next kernel. In the order of the trace nearly nothing hides it. Gradients
+// of weights are a third of the products, and can hide collectives of the backward pass. Two halves hide most of all:
+// not all, because a kernel that could start the next collective waits for the running kernel to end.
+TEST(Interleave, HidesMoreWithEachMode) {
+  for (const char* family : {"gpt2", "llama"})
+    for (const Layout& layout : {kTensor, kSequence}) {
+      double always = Hidden(PlanOf(family, layout, OverlapMode::kAlways)),
+             fill = Hidden(PlanOf(family, layout, OverlapMode::kFill)),
+             halves = Hidden(PlanOf(family, layout, OverlapMode::kHalves));
+      std::string what = fmt::format("{} {}: {:.3f} {:.3f} {:.3f}", family, Describe(layout), always, fill, halves);
+      EXPECT_GT(fill, always + 0.05) << what;
+      EXPECT_GT(halves, fill + 0.2) << what;
+      EXPECT_GT(halves, 0.5) << what;
+    }
+}
+
+TEST(Interleave, KeepsLittleMoreInMemory) {
+  for (const char* family : {"gpt2", "llama"})
+    for (const Layout& layout : {kTensor, kSequence, Layout{.dp = 2, .tp = 2, .fsdp = Fsdp::kFull}}) {
+      double always = double(PlanOf(family, layout, OverlapMode::kAlways).arena_bytes);
+      for (OverlapMode mode : {OverlapMode::kFill, OverlapMode::kHalves})
+        EXPECT_LT(double(PlanOf(family, layout, mode).arena_bytes), 1.1 * always)
+            << family << " " << Describe(layout) << " " << int(mode);
+    }
+}
+
+// The update comes last, so parameters are written in place.
+TEST(Interleave, LeavesTheUpdateLast) {
+  Plan plan = PlanOf("llama", kSequence, OverlapMode::kFill);
+  EXPECT_TRUE(plan.copies.empty());
+  bool updates = false;
+  for (const Step& s : plan.steps) {
+    updates |= s.node->phase == Phase::kOptimizer;
+    EXPECT_EQ(updates, s.node->phase == Phase::kOptimizer) << Name(s.node->op);
+  }
+}
+
+}  // namespace
+}  // namespace weft
