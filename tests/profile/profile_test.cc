@@ -3,11 +3,13 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <random>
 #include <sstream>
 
 #include "profile/profile_testing.h"
 #include "train/temp_folder.h"
 #include "weft/dist/group/local/local_group.h"
+#include "weft/train/profile/exposure.h"
 #include "weft/train/profile/module_track.h"
 #include "weft/train/profile/profile_totals.h"
 
@@ -75,6 +77,69 @@ TEST_F(Profile, IsWhatRanAndChangesNothing) {
     EXPECT_EQ(double(event["collectives"]) > 0, config.mesh.ranks() > 1);
     EXPECT_LE(double(event["waiting"]), double(event["collectives"]));
     EXPECT_NEAR(double(event["kernels"]) + double(event["collectives"]) + double(event["neither"]), 1, 1e-9);
+  }
+}
+
+// Collectives that run at the same time as kernels: each axis has its own track, and only the exposed part of their
+// time adds to the step's.
+TEST_F(Profile, OfOverlappedStepsAddsUp) {
+  for (const char* mode : {"always", "fill", "halves"}) {
+    std::vector<std::string> words = {"mesh.dp=2", "mesh.tp=2", "parallel.fsdp=full",
+                                      fmt::format("parallel.overlap={}", mode)};
+    std::vector<double> want = LossesOfRun(Configured(words));
+    words.insert(words.end(), {"profile.steps=[2,4]", "profile.path=" + path_});
+    EXPECT_EQ(LossesOfRun(Configured(words)), want) << mode;
+    for (const auto& [pid, tracks] : ReadTrace(path_)) {
+      EXPECT_EQ(tracks.size(), 4u) << "modules, kernels, collectives dp, collectives tp";
+      for (const auto& [name, track] : tracks) CheckNesting(track);
+      for (const TraceSlice& slice : CollectivesOf(tracks)) {
+        EXPECT_GE(double(slice.args.at("exposed us")), 0) << slice.name;
+        EXPECT_LE(Nanoseconds(slice.args.at("exposed us")), slice.end - slice.begin) << slice.name;
+      }
+    }
+    nlohmann::json event = ProfileEvent();
+    EXPECT_NEAR(double(event["kernels"]) + double(event["collectives"]) + double(event["neither"]), 1, 1e-9) << mode;
+    for (const char* share : {"kernels", "collectives", "hidden", "neither"})
+      EXPECT_GE(double(event[share]), 0) << share;
+    EXPECT_LE(double(event["waiting"]), double(event["collectives"]));
+  }
+}
+
+// The exposed time of a collective, counted tick by tick: no kernel and no collective that began before runs then.
+TEST(Exposure, IsTheTimeThatNothingHides) {
+  Step kernel{std::make_shared<Node>(), {}, {}}, collective = kernel;
+  kernel.node->op = Op::kAdd;
+  collective.node = std::make_shared<Node>();
+  collective.node->op = Op::kAllReduce;
+  std::mt19937 draw(1);
+  for (int round = 0; round < 200; round++) {
+    std::vector<ProfiledBatch> batches;
+    std::vector<int64_t> arrivals;
+    int64_t now = 0;
+    for (int i = 0; i < 20; i++) {
+      bool moves = draw() % 2;
+      int64_t begin = moves ? int64_t(draw() % 100) : now + int64_t(draw() % 6), end = begin + int64_t(draw() % 30);
+      if (!moves) now = end;
+      batches.push_back({.span = {begin, end}, .steps = {moves ? &collective : &kernel, 1}});
+      arrivals.push_back(begin + int64_t(draw() % 40) - 5);
+    }
+    std::vector<Exposed> exposed = ExposedOf(batches, arrivals);
+    auto runs = [&](size_t i, int64_t t) { return batches[i].span.begin <= t && t < batches[i].span.end; };
+    auto before = [&](size_t a, size_t b) {
+      return std::pair(batches[a].span.begin, a) < std::pair(batches[b].span.begin, b);
+    };
+    for (size_t i = 0; i < batches.size(); i++) {
+      Exposed want;
+      for (int64_t t = batches[i].span.begin; batches[i].is_collective() && t < batches[i].span.end; t++) {
+        bool hidden = false;
+        for (size_t j = 0; j < batches.size(); j++)
+          hidden |= j != i && runs(j, t) && (!batches[j].is_collective() || before(j, i));
+        want.all += !hidden;
+        want.waiting += !hidden && t < arrivals[i];
+      }
+      EXPECT_EQ(exposed[i].all, want.all);
+      EXPECT_EQ(exposed[i].waiting, want.waiting);
+    }
   }
 }
 

@@ -8,6 +8,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -78,12 +79,22 @@ inline void CheckNesting(const std::vector<TraceSlice>& track) {
 
 inline bool IsStep(const TraceSlice& slice) { return slice.name.starts_with("step "); }
 
+// Returns the slices of the collectives of all axes, in the order in which they began.
+inline std::vector<TraceSlice> CollectivesOf(const Tracks& tracks) {
+  std::vector<TraceSlice> calls;
+  for (const auto& [name, track] : tracks)
+    for (const TraceSlice& slice : track)
+      if (name.starts_with("collectives ") && slice.args.contains("call")) calls.push_back(slice);
+  std::stable_sort(calls.begin(), calls.end(),
+                   [](const TraceSlice& a, const TraceSlice& b) { return a.begin < b.begin; });
+  return calls;
+}
+
 // Returns the slices of kernel and collective calls, in the order in which they ran.
 inline std::vector<TraceSlice> CallsOf(const Tracks& tracks) {
-  std::vector<TraceSlice> calls;
-  for (const char* track : {"kernels", "collectives"})
-    for (const TraceSlice& slice : tracks.at(track))
-      if (slice.args.contains("call")) calls.push_back(slice);
+  std::vector<TraceSlice> calls = CollectivesOf(tracks);
+  calls.insert(calls.end(), tracks.at("kernels").begin(), tracks.at("kernels").end());
+  std::erase_if(calls, [](const TraceSlice& slice) { return !slice.args.contains("call"); });
   std::stable_sort(calls.begin(), calls.end(),
                    [](const TraceSlice& a, const TraceSlice& b) { return a.begin < b.begin; });
   return calls;
@@ -180,8 +191,7 @@ inline void CheckCalls(const Tracks& tracks, const PlannedStep& planned, int64_t
 
 inline void CheckCollectives(const Tracks& tracks, const PlannedStep& planned, int64_t steps) {
   std::map<std::string, std::pair<int64_t, int64_t>> got;
-  for (const TraceSlice& slice : tracks.at("collectives")) {
-    if (!slice.args.contains("call")) continue;
+  for (const TraceSlice& slice : CollectivesOf(tracks)) {
     auto& [calls, bytes] = got[slice.name];
     calls++;
     bytes += int64_t(slice.args.at("bytes"));
@@ -196,9 +206,7 @@ inline void CheckCollectives(const Tracks& tracks, const PlannedStep& planned, i
 // Checks, on one host, that a rank waits in a collective until the last rank of its group has begun it.
 inline void CheckWaiting(const std::map<int, Tracks>& processes, const MeshShape& mesh) {
   std::map<int, std::vector<TraceSlice>> collectives;
-  for (const auto& [pid, tracks] : processes)
-    for (const TraceSlice& slice : tracks.at("collectives"))
-      if (slice.args.contains("call")) collectives[pid - 1].push_back(slice);
+  for (const auto& [pid, tracks] : processes) collectives[pid - 1] = CollectivesOf(tracks);
   for (const auto& [rank, mine] : collectives)
     for (size_t i = 0; i < mine.size(); i++) {
       int64_t last = 0;
@@ -219,10 +227,12 @@ inline void CheckTrace(const Config& config, int64_t first, int64_t last) {
   MeshShape mesh = MeshOf(config);
   ASSERT_EQ(int(processes.size()), mesh.num_ranks());
   for (const auto& [pid, tracks] : processes) {
-    EXPECT_EQ(tracks.size(), 3u);
+    PlannedStep planned(config, pid - 1);
+    std::set<std::string> axes;
+    for (const auto& [name, sum] : planned.Collectives()) axes.insert(name.substr(name.find(' ')));
+    EXPECT_EQ(tracks.size(), 2 + axes.size());
     for (const auto& [name, track] : tracks) CheckNesting(track);
     CheckTimes(tracks, first, last);
-    PlannedStep planned(config, pid - 1);
     CheckCalls(tracks, planned, last - first + 1);
     CheckCollectives(tracks, planned, last - first + 1);
   }
@@ -248,6 +258,7 @@ inline absl::Status TrainRank(const Config& config, Context& context, GroupFacto
   RegisterCpuKernels(context.kernels(DeviceKind::kCpu));
   RegisterCollectives(context.kernels(DeviceKind::kCpu), DeviceKind::kCpu);
   DeviceMesh mesh(context, groups, MeshOf(config));
+  mesh.set_overlap(config.parallel.overlap);
   return Trainer(config, *data, context, mesh, DeviceKind::kCpu, stop).Run();
 }
 

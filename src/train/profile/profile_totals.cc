@@ -33,21 +33,24 @@ void ProfileTotals::AddKernel(const ProfiledBatch& batch) {
   kernel_time += double(batch.span.length());
 }
 
-void ProfileTotals::AddCollective(const ProfiledBatch& batch, const std::string& axis, int64_t waiting_time,
+void ProfileTotals::AddCollective(const ProfiledBatch& batch, const std::string& axis, const Exposed& exposed_time,
                                   int64_t handed) {
   Collectives& sum = collectives[{Name(batch.node().op), axis}];
   sum.calls++;
   sum.time += double(batch.span.length());
-  sum.waiting += double(waiting_time);
+  sum.exposed += double(exposed_time.all);
+  sum.waiting += double(exposed_time.waiting);
   sum.bytes += double(handed);
   collective_time += double(batch.span.length());
-  waiting += double(waiting_time);
+  exposed += double(exposed_time.all);
+  waiting += double(exposed_time.waiting);
 }
 
 std::vector<double*> ProfileTotals::Numbers() {
-  std::vector<double*> all{&steps, &step_time, &kernel_time, &collective_time, &waiting, &covered};
+  std::vector<double*> all{&steps, &step_time, &kernel_time, &collective_time, &exposed, &waiting};
   for (auto& [key, sum] : kernels) all.insert(all.end(), {&sum.calls, &sum.time, &sum.bytes, &sum.flops});
-  for (auto& [key, sum] : collectives) all.insert(all.end(), {&sum.calls, &sum.time, &sum.waiting, &sum.bytes});
+  for (auto& [key, sum] : collectives)
+    all.insert(all.end(), {&sum.calls, &sum.time, &sum.exposed, &sum.waiting, &sum.bytes});
   return all;
 }
 
@@ -93,13 +96,13 @@ std::string KernelLines(const ProfileTotals& t) {
 }
 
 std::string CollectiveLines(const ProfileTotals& t) {
-  std::string text = fmt::format("  {:<16}{:<12}{:>8}{:>13}{:>9}{:>7}{:>9}\n", "collective", "axis", "calls", "bytes",
-                                 "ms", "share", "waiting");
+  std::string text = fmt::format("  {:<16}{:<12}{:>8}{:>13}{:>9}{:>9}{:>9}\n", "collective", "axis", "calls", "bytes",
+                                 "ms", "exposed", "waiting");
   for (const auto* row : Longest(t.collectives)) {
     const auto& [op, axis] = row->first;
     const ProfileTotals::Collectives& c = row->second;
-    text += fmt::format("  {:<16}{:<12}{:>8.0f}{:>13}{:>9.3f}{:>6.1f}%{:>9.3f}\n", op, axis, c.calls / t.steps,
-                        BytesText(size_t(c.bytes / t.steps)), c.time / t.steps / 1e6, 100 * t.Share(c.time),
+    text += fmt::format("  {:<16}{:<12}{:>8.0f}{:>13}{:>9.3f}{:>9.3f}{:>9.3f}\n", op, axis, c.calls / t.steps,
+                        BytesText(size_t(c.bytes / t.steps)), c.time / t.steps / 1e6, c.exposed / t.steps / 1e6,
                         c.waiting / t.steps / 1e6);
   }
   return text;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "weft/dist/group/process_group.h"
+#include "weft/train/profile/exposure.h"
 #include "weft/train/profile/profiled_batch.h"
 
 namespace weft {
@@ -19,17 +20,17 @@ struct ProfileTotals {
     double calls = 0, time = 0, bytes = 0, flops = 0;
   };
   struct Collectives {
-    double calls = 0, time = 0, waiting = 0, bytes = 0;  // bytes: handed to the collective
+    double calls = 0, time = 0, exposed = 0, waiting = 0, bytes = 0;  // bytes: handed to the collective
   };
   double steps = 0, step_time = 0;
-  double kernel_time = 0, collective_time = 0, waiting = 0;
-  double covered = 0;  // time of the steps covered by kernels and collectives
+  // Waiting is part of the exposed time, during which a collective runs and no kernel (exposure.h).
+  double kernel_time = 0, collective_time = 0, exposed = 0, waiting = 0;
   // By op, module and phase. Numbers in modules become "*", so that the blocks of a model share a row.
   std::map<std::tuple<std::string, std::string, std::string>, Kernels> kernels;
   std::map<std::pair<std::string, std::string>, Collectives> collectives;  // by op and axis
 
   void AddKernel(const ProfiledBatch& batch);
-  void AddCollective(const ProfiledBatch& batch, const std::string& axis, int64_t waiting_time, int64_t handed);
+  void AddCollective(const ProfiledBatch& batch, const std::string& axis, const Exposed& exposed_time, int64_t handed);
   // Sums over all ranks; each gets the result. All ranks must call it, with profiles of the same programs.
   void SumOverRanks(ProcessGroup& world);
 

@@ -1,6 +1,7 @@
 #include "weft/train/profile/rank_trace.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "fmt/format.h"
 #include "fmt/ranges.h"
@@ -42,6 +43,14 @@ std::string BatchMembers(const ProfiledBatch& batch) {
   return members + R"(,"parts":[)" + parts + "]";
 }
 
+// Returns, per batch, when the next kernel after it begins.
+std::vector<int64_t> NextKernels(std::span<const ProfiledBatch> batches) {
+  std::vector<int64_t> next(batches.size(), std::numeric_limits<int64_t>::max());
+  for (size_t i = batches.size() - 1; i > 0; i--)
+    next[i - 1] = batches[i].is_collective() ? next[i] : batches[i].span.begin;
+  return next;
+}
+
 std::string NameOf(const ProfiledBatch& batch) {
   if (batch.is_copies()) return "copy";
   return batch.steps.size() == 1 ? Name(batch.node().op)
@@ -60,7 +69,6 @@ RankTrace::RankTrace(const std::vector<RunProfile::Step>& steps, const Options& 
 void RankTrace::AddStep(const RunProfile::Step& step, int64_t number) {
   totals_.steps++;
   totals_.step_time += double(step.span.length());
-  covered_until_ = step.span.begin;
   modules_.Open(fmt::format("step {}", number), step.span.begin);
   size_t n = step.runs.size();
   for (size_t i = 0; i < n; i++) {
@@ -73,33 +81,34 @@ void RankTrace::AddStep(const RunProfile::Step& step, int64_t number) {
 void RankTrace::AddProgram(const RunProfile::ProgramRun& run, const std::string& name) {
   std::vector<ProfiledBatch> batches = BatchesOf(run);
   if (batches.empty()) return;
+  std::vector<int64_t> arrivals = TakeArrivals(batches);
+  std::vector<Exposed> exposed = ExposedOf(batches, arrivals);
+  std::vector<int64_t> next = NextKernels(batches);
   modules_.Open(name, batches[0].span.begin);
   int64_t at = batches[0].span.begin;
   for (size_t i = 0; i < batches.size(); i++) {
     const ProfiledBatch& batch = batches[i];
-    batch.is_collective() ? AddCollective(batch) : AddKernel(batch);
-    // A collective may run concurrently with later kernels. On the module track it ends when the next batch begins.
+    batch.is_collective() ? AddCollective(batch, arrivals[i], exposed[i]) : AddKernel(batch);
+    // A collective may run at the same time as later kernels, or begin after them. On the module track it has only the
+    // time before the next kernel.
     RunProfile::Span own = batch.span;
-    if (i + 1 < batches.size()) own.end = std::min(own.end, batches[i + 1].span.begin);
+    if (batch.is_collective()) own = {std::min(own.begin, next[i]), std::min(own.end, next[i])};
     own = {std::max(own.begin, at), std::max(own.end, at)};
-    own.end = std::max(own.begin, own.end);
     at = own.end;
     modules_.Add(batch, own, Handed(batch));
   }
   modules_.Close(at);
 }
 
-// Adds `span` to the covered time, but only the part after the spans added before. Batches come in order of their
-// begins, except for collectives that run concurrently with kernels.
-void RankTrace::Cover(RunProfile::Span span) {
-  int64_t from = std::max(span.begin, covered_until_);
-  if (span.end <= from) return;
-  totals_.covered += double(span.end - from);
-  covered_until_ = span.end;
+// Returns when the last rank arrived in each batch; 0 for kernels.
+std::vector<int64_t> RankTrace::TakeArrivals(std::span<const ProfiledBatch> batches) {
+  std::vector<int64_t> arrivals;
+  for (const ProfiledBatch& batch : batches)
+    arrivals.push_back(batch.is_collective() ? last_arrivals_[next_arrival_++] : 0);
+  return arrivals;
 }
 
 void RankTrace::AddKernel(const ProfiledBatch& batch) {
-  Cover(batch.span);
   totals_.AddKernel(batch);
   std::string members = RateMembers(batch.cost, batch.span.length());
   if (!batch.is_copies()) members += "," + BatchMembers(batch);
@@ -117,18 +126,17 @@ int64_t RankTrace::Handed(const ProfiledBatch& batch) const {
   return bytes;
 }
 
-void RankTrace::AddCollective(const ProfiledBatch& batch) {
-  Cover(batch.span);
+void RankTrace::AddCollective(const ProfiledBatch& batch, int64_t arrival, const Exposed& exposed) {
   auto axis = size_t(batch.node().attrs.Int("axis"));
   auto [begin, end] = batch.span;
-  int64_t moves = std::clamp(last_arrivals_[next_arrival_++], begin, end), handed = Handed(batch);
-  totals_.AddCollective(batch, options_.mesh.names[axis], moves - begin, handed);
+  int64_t moves = std::clamp(arrival, begin, end), handed = Handed(batch);
+  totals_.AddCollective(batch, options_.mesh.names[axis], exposed, handed);
   std::string members = RateMembers({.bytes = handed}, end - moves);
-  members +=
-      fmt::format(R"(,"axis":"{}","ranks":{},"waiting us":{:.3f},"moving us":{:.3f},)", options_.mesh.names[axis],
-                  options_.mesh.sizes[axis], double(moves - begin) / 1e3, double(end - moves) / 1e3);
+  members += fmt::format(R"(,"axis":"{}","ranks":{},"waiting us":{:.3f},"moving us":{:.3f},"exposed us":{:.3f},)",
+                         options_.mesh.names[axis], options_.mesh.sizes[axis], double(moves - begin) / 1e3,
+                         double(end - moves) / 1e3, double(exposed.all) / 1e3);
   auto add = [&](std::string name, int64_t from, int64_t to, std::string args) {
-    collectives_.push_back({std::move(name), from - options_.origin, to - options_.origin, std::move(args)});
+    collectives_[axis].push_back({std::move(name), from - options_.origin, to - options_.origin, std::move(args)});
   };
   add(fmt::format("{} {}", NameOf(batch), options_.mesh.names[axis]), begin, end,
       "{" + members + BatchMembers(batch) + "}");
@@ -141,7 +149,8 @@ std::string RankTrace::Events(int rank, const std::string& name) const {
   text.NameProcess(name);
   text.AddTrack(1, "modules", module_slices_);
   text.AddTrack(2, "kernels", kernels_);
-  text.AddTrack(3, "collectives", collectives_);
+  for (const auto& [axis, slices] : collectives_)
+    text.AddTrack(3 + int(axis), "collectives " + options_.mesh.names[axis], slices);
   return text.events();
 }
 

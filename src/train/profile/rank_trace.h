@@ -1,11 +1,13 @@
-// RankTrace: a rank's profile as trace events on three tracks: modules, kernels and collectives.
+// RankTrace: a rank's profile as trace events on tracks: modules, kernels, and the collectives of each mesh axis.
 #pragma once
 #include <cstdint>
+#include <map>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "weft/core/base/mesh_shape.h"
+#include "weft/train/profile/exposure.h"
 #include "weft/train/profile/module_track.h"
 #include "weft/train/profile/profile_totals.h"
 
@@ -30,16 +32,16 @@ class RankTrace {
   void AddStep(const RunProfile::Step& step, int64_t number);
   void AddProgram(const RunProfile::ProgramRun& run, const std::string& name);
   void AddKernel(const ProfiledBatch& batch);
-  void AddCollective(const ProfiledBatch& batch);
-  void Cover(RunProfile::Span span);
+  void AddCollective(const ProfiledBatch& batch, int64_t arrival, const Exposed& exposed);
+  std::vector<int64_t> TakeArrivals(std::span<const ProfiledBatch> batches);
   int64_t Handed(const ProfiledBatch& batch) const;
 
   Options options_;
   std::span<const int64_t> last_arrivals_;
   size_t next_arrival_ = 0;
-  int64_t covered_until_ = 0;
   ModuleTrack modules_;
-  std::vector<Slice> module_slices_, kernels_, collectives_;
+  std::vector<Slice> module_slices_, kernels_;
+  std::map<size_t, std::vector<Slice>> collectives_;  // by axis
   ProfileTotals totals_;
 };
 

@@ -55,9 +55,10 @@ ProfileRecord RecordOf(const ProfileTotals& totals) {
   ProfileRecord record;
   record.step_ms = totals.step_time / std::max(totals.steps, 1.0) / 1e6;
   record.kernels = totals.Share(totals.kernel_time);
-  record.collectives = totals.Share(totals.collective_time);
+  record.collectives = totals.Share(totals.exposed);
   record.waiting = totals.Share(totals.waiting);
-  record.neither = totals.Share(totals.step_time - totals.covered);
+  record.hidden = totals.Share(totals.collective_time - totals.exposed);
+  record.neither = totals.Share(totals.step_time - totals.kernel_time - totals.exposed);
   record.table = ProfileTable(totals);
   return record;
 }
