@@ -8,7 +8,7 @@
 
 #include "launcher/plan/traffic.h"
 #include "weft/core/base/memory.h"
-#include "weft/core/ir/product_flops.h"
+#include "weft/core/passes/node_time.h"
 #include "weft/dist/group/collectives.h"
 #include "weft/dist/group/mesh.h"
 #include "weft/dist/group/plan_group.h"
@@ -159,17 +159,13 @@ std::string LinesText(const std::vector<CommLine>& lines) {
   return text;
 }
 
-double ProductFlopsOf(const Node& node) {
-  return ProductFlops(node, [&](size_t i, size_t d) { return node.inputs[i].shape()[d]; });
-}
-
 // Describes what the plan computes again, by the products that it has more than the program.
 std::string RecomputeText(const Config& config, const TrainingStep& step, const Plan& plan) {
   const RecomputeConfig& recompute = config.train.recompute;
   if (recompute.mode == RecomputeMode::kNone) return "";
   double once = 0, all = 0;
-  for (const auto& node : step.step().graph.nodes) once += ProductFlopsOf(*node);
-  for (const Step& s : plan.steps) all += ProductFlopsOf(*s.node);
+  for (const auto& node : step.step().graph.nodes) once += LocalFlops(*node);
+  for (const Step& s : plan.steps) all += LocalFlops(*s.node);
   std::string text = fmt::format("{}: {:.1f} % more products", PrintRecompute(recompute), 100 * (all / once - 1));
   if (recompute.mode != RecomputeMode::kBudget) return text;
   return text + fmt::format("; {:.1f} % of what can be computed again", 100 * step.options().recompute.share);

@@ -91,14 +91,14 @@ std::optional<int64_t> Executable::AxisOf(size_t step) const {
 
 void Executable::BindOverlap() {
   StreamedDevice* device = StreamsOf(runtime_.memory());
-  if (!runtime_.Overlaps() || (!device && runtime_.device != DeviceKind::kCpu)) return;
   std::map<int64_t, int> lane_of;  // by axis
   std::vector<int> lanes;
   for (const Batch& batch : batches_) {
     std::optional<int64_t> axis = AxisOf(batch.first);
     lanes.push_back(axis ? lane_of.emplace(*axis, int(lane_of.size())).first->second : OverlapPlan::kMain);
   }
-  if (lane_of.empty()) return;
+  has_collectives_ = !lane_of.empty();
+  if (!has_collectives_ || !runtime_.Overlaps() || (!device && runtime_.device != DeviceKind::kCpu)) return;
   auto calls_of = [this](size_t i) { return std::span(calls_).subspan(batches_[i].first, batches_[i].count); };
   OverlapPlan plan = PlanOverlap(lanes, [&](size_t i, size_t j) {
     for (const KernelCall& a : calls_of(i))
@@ -174,7 +174,7 @@ void Executable::Run() {
   constexpr int kWarmRuns = 2;
   if (recording_) return recording_->Replay();
   // Collectives must not be issued one by one while a recording that uses the same group is still running.
-  if (overlap_) runtime_.memory().Synchronize();
+  if (has_collectives_) runtime_.memory().Synchronize();
   if (runs_++ < kWarmRuns) return Issue();
   recording_ = runtime_.memory().Record([this] { Issue(); });
   if (recording_) return recording_->Replay();

@@ -69,6 +69,7 @@ class Executable {
   std::vector<Operands> operands_;  // the views that calls_ point to, in the same order
   std::vector<KernelCall> calls_;
   std::vector<Batch> batches_;
+  bool has_collectives_ = false;
   std::unique_ptr<Overlap> overlap_;  // of the batches; null: all are issued to one stream
   std::vector<BoundCopy> copies_;
   int runs_ = 0;

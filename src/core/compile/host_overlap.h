@@ -20,9 +20,9 @@ class HostOverlap final : public Overlap {
   // Throws Error if the system refuses a thread.
   explicit HostOverlap(OverlapPlan plan);
   ~HostOverlap() override;
-  // If a call throws, makes the collectives that were issued before it and throws its exception, now and in later
-  // calls. Those collectives end, because the other ranks issue theirs in the same order and need no later one for
-  // them.
+  // If a call throws, throws its exception, now and in later calls. If it was a kernel, the collectives that were
+  // issued before it are made first. They end, because the other ranks issue theirs in the same order and need no later
+  // one for them. If it was a collective, those that have not begun are left out.
   void Issue(absl::FunctionRef<void(size_t)> issue) override;
 
  private:

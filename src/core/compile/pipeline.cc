@@ -3,12 +3,14 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 
 #include "weft/core/compile/measure.h"
 #include "weft/core/host/host_name.h"
+#include "weft/core/ir/collective_row.h"
 #include "weft/core/passes/accumulate.h"
 #include "weft/core/passes/fuse.h"
 #include "weft/core/passes/interleave.h"
@@ -17,6 +19,14 @@
 
 namespace weft {
 namespace {
+
+// A program whose kernels wait for no collective keeps its order, which needs less memory. But halves always take
+// turns: else all gradients of one would live until those of the other.
+bool Interleaves(const LocalProgram& program, const Runtime& runtime) {
+  auto waits = [](const auto& node) { return IsCollective(node->op) && node->phase != Phase::kOptimizer; };
+  return runtime.overlap == OverlapMode::kHalves ||
+         (runtime.Interleaves() && std::ranges::any_of(program.graph.nodes, waits));
+}
 
 struct Pass {
   const char* name;
@@ -28,14 +38,14 @@ constexpr Pass kPasses[] = {
      [](const auto& program, const auto&, const auto& recompute) { return Recompute(program, recompute); }},
     {"5.simplify", [](const auto& program, const auto&, const auto&) { return Simplify(program); }},
     {"6.interleave", [](const auto& program, const auto& runtime,
-                        const auto&) { return runtime.Interleaves() ? Interleave(program) : program; }},
+                        const auto&) { return Interleaves(program, runtime) ? Interleave(program) : program; }},
     {"7.schedule",
      [](const auto& program, const auto& runtime, const auto&) {
        if (!runtime.Overlaps()) return program;
-       return Schedule(program, runtime.Interleaves() ? Moved::kGathers : Moved::kAll);
+       return Schedule(program, Interleaves(program, runtime) ? Moved::kNotInterleaved : Moved::kAll);
      }},
     {"8.accumulate", [](const auto& program, const auto& runtime,
-                        const auto&) { return runtime.Interleaves() ? program : Accumulate(program); }},
+                        const auto&) { return Interleaves(program, runtime) ? program : Accumulate(program); }},
 };
 
 // All ranks of a host write the same text to the same path. Each first writes a file of its own and then renames it.

@@ -23,13 +23,13 @@ class Interleaver {
   explicit Interleaver(const LocalProgram& program) : program_(program), items_(program.graph.nodes.size()) {}
 
   LocalProgram Run() {
-    if (std::ranges::none_of(program_.graph.nodes, [](const auto& node) { return IsCollective(node->op); }))
-      return program_;
     Number();
     SetTimes();
     SetUrgency();
+    std::vector<int> sources;
     for (int i = 0; i < size(); i++)
-      if (moves(i) && items_[size_t(i)].missing == 0) Ready(i);
+      if (moves(i) && items_[size_t(i)].missing == 0) sources.push_back(i);
+    for (int i : sources) Ready(i);
     while (!ready_.empty()) Issue(Next());
     LocalProgram ordered = program_;
     for (int i = 0; i < size(); i++) Append(i);  // the rest, in the old order
@@ -108,7 +108,7 @@ class Interleaver {
     for (int i = 0; i < size(); i++)
       if (moves(i)) (is_collective(i) ? collectives : kernels) += items_[size_t(i)].time = NodeTime(At(i));
     for (int i = 0; i < size(); i++)
-      if (moves(i) && is_collective(i)) items_[size_t(i)].time *= kernels / collectives;
+      if (moves(i) && is_collective(i) && collectives > 0) items_[size_t(i)].time *= kernels / collectives;
   }
 
   void SetUrgency() {

@@ -8,7 +8,8 @@
 //   collective;
 //   - two independent halves of a batch take turns (OverlapMode::kHalves).
 //
-// But no product runs later than a block's work after its operands are there, because it keeps them in memory.
+// A product gets as urgent as the chain a block's work after its operands are there, because it keeps them in memory.
+// So it seldom waits longer.
 //
 // Nodes of the optimizer keep their order, after all others. What needs only parameters, such as the gathers of
 // weights, or what the backward pass computes again, comes directly before its first reader; Schedule moves gathers

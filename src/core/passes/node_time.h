@@ -4,9 +4,9 @@
 
 namespace weft {
 
-// The unit is the time to move one byte in memory. A product computes kFlopsPerByte FLOPs in it. Only the order of
-// times matters to passes, so one rate serves all devices: within a block, a product takes longer than an elementwise
-// op on any of them. For a collective, the time is that of its operands and results in memory.
+// The unit is the time to move one byte in memory. A product computes kFlopsPerByte FLOPs in it. One rate serves all
+// devices: within a block, a product takes longer than an elementwise op on any of them, and passes need no more. For a
+// collective, the time is that of its operands and results in memory.
 constexpr double kFlopsPerByte = 100;
 double NodeTime(const Node& node);
 // Returns the FLOPs of the node's matrix products on one rank.

@@ -46,7 +46,7 @@ class Scheduler {
       if (std::optional<Move> move = MoveOf(i)) (At(i).op == Op::kAllGather ? gathers : reductions).push_back(*move);
     if (gathers.empty() && reductions.empty()) return program_;
     PlaceGathers(gathers);
-    if (moved_ == Moved::kAll) PlaceReductions(reductions);
+    PlaceReductions(reductions);
     return {Ordered(), program_.mesh, program_.inlined};
   }
 
@@ -84,6 +84,7 @@ class Scheduler {
     const Node& node = At(i);
     if (!IsCollective(node.op)) return std::nullopt;
     bool reduces = FindCollectiveRow(node.op)->reduces;
+    if (reduces && moved_ == Moved::kNotInterleaved && node.phase != Phase::kOptimizer) return std::nullopt;
     std::optional<int> source = OperandOf(i);
     if ((!reduces && node.op != Op::kAllGather) || !source || readers_[size_t(i)].empty()) return std::nullopt;
     Move move{.node = i, .chain = {}, .ready = -1, .first_reader = *readers_[size_t(i)].begin()};

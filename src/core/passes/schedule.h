@@ -13,8 +13,8 @@
 
 namespace weft {
 
-// Which collectives move. After Interleave only gathers do, because it has placed reductions at once.
-enum class Moved : uint8_t { kAll, kGathers };
+// Which collectives move. Interleave has placed all but gathers of weights and reductions of the update.
+enum class Moved : uint8_t { kAll, kNotInterleaved };
 LocalProgram Schedule(const LocalProgram& program, Moved moved = Moved::kAll);
 
 }  // namespace weft

@@ -15,11 +15,10 @@ int64_t LinkRate() {
   const char* text = std::getenv("WEFT_LINK_MB_S");
   if (!text || !*text) return 0;
   double rate = 0;
-  WEFT_CHECK(
-      absl::SimpleAtod(text, &rate) && rate > 0 && rate <= 1e6,
-      fmt::format("WEFT_LINK_MB_S: expected megabytes per second, above 0 and at most 1000000, got \"{}\"; unset "
-                  "it for the full rate",
-                  text));
+  WEFT_CHECK(absl::SimpleAtod(text, &rate) && rate >= 0.001 && rate <= 1e6,
+             fmt::format("WEFT_LINK_MB_S: expected megabytes per second, 0.001 to 1000000, got \"{}\"; unset "
+                         "it for the full rate",
+                         text));
   return int64_t(rate * 1e6);
 }
 

@@ -8,7 +8,7 @@
 namespace weft {
 
 // Returns the bytes per second that each connection may send in each direction, or 0 if the environment sets no limit.
-// Throws Error if its value is not a number above 0.
+// Throws Error unless its value is 0.001 to 1000000.
 int64_t LinkRate();
 // Makes the kernel send at most `bytes_per_s` (Linux: SO_MAX_PACING_RATE); 0 changes nothing. Throws Error if the
 // kernel refuses.

@@ -2,8 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "weft/core/ir/builder.h"
 #include "weft/core/ops/ops.h"
+#include "weft/parallel/nn/plans/mesh_axes.h"
 
 namespace weft {
 namespace {
@@ -48,9 +51,15 @@ Loss LossOfHalf(Model& model, const Rows& rows, const StepOptions& o, const Var&
   return LossOfRows(model, rows, o, o.loss);
 }
 
+// Returns the rows of the first half: so many that the halves together put no more rows on a rank than the whole does.
+int64_t HalfOf(const StepOptions& o) {
+  int64_t ranks = RanksWith(o.model.mesh, &MeshAxis::shards_batch);
+  return std::max(o.rows / 2 / ranks * ranks, std::min(ranks, o.rows / 2));
+}
+
 Loss LossOfHalves(Model& model, const StepOptions& o) {
   Var first_row = CurrentBuilder().first_row;
-  int64_t half = o.rows / 2;
+  int64_t half = HalfOf(o);
   ModelScope::Current().gathers.emplace();
   Loss a = LossOfHalf(model, {0, half}, o, first_row), b = LossOfHalf(model, {half, o.rows - half}, o, first_row);
   ModelScope::Current().gathers.reset();

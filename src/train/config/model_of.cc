@@ -54,7 +54,8 @@ StepOptions StepOptionsOf(const Config& config, const MeshShape& mesh) {
   int64_t share = (config.train.global_batch + ranks - 1) / ranks;
   o.micro_steps = int((share + micro - 1) / micro);
   o.rows = o.micro_steps == 1 ? config.train.global_batch : micro * ranks;
-  o.halves = config.parallel.overlap == OverlapMode::kHalves && micro >= 2;
+  o.halves = config.parallel.overlap == OverlapMode::kHalves && micro >= 2 && mesh.num_ranks() > 1 &&
+             config.executor == ExecutorMode::kCompiled;
   o.tokens = config.model.context;
   o.global_batch = config.train.global_batch;
   o.recompute.mode = config.train.recompute.mode;

@@ -28,7 +28,7 @@ class TextSampler final : public StepSampler {
         options_(OptionsFor(config, context, device)),
         model_(ModelOf(config), options_.model),
         forward_(NextTokenPrograms(options_), model_.model(), ExecutorOf(config), options_,
-                 Runtime{&context, &mesh, mesh.shape(), mesh.coords(), device}) {
+                 RuntimeOf(context, mesh, device)) {
     CheckSame(mesh.World(), forward_.Hash(),
               "would issue other collectives than rank 0: do all ranks run the same build?");
   }
