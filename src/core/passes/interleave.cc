@@ -85,8 +85,8 @@ class Interleaver {
     return {inputs.begin(), inputs.end()};
   }
 
-  // What needs only parameters comes on demand, and so does what the backward pass computes again: its operands were
-  // there long before.
+  // A node that needs only parameters comes on demand. So does a node that the backward pass computes again, because
+  // its operands exist since the forward pass.
   Kind KindOf(const Node& node) const {
     bool waits = std::any_of(node.inputs.begin(), node.inputs.end(), [this](const Var& in) {
       return items_[size_t(index_.at(&in.node()))].kind == Kind::kLast;

@@ -4,8 +4,7 @@
 // and always runs the most urgent kernel whose operands are there. A kernel is the more urgent the longer the chain of
 // work is that waits for it. So
 //
-//   - a gradient of a weight, for which only the update waits, runs while the chain of activations waits for a
-//   collective;
+//   - a gradient of a weight, for which only the update waits, runs while activations are on their way;
 //   - two independent halves of a batch take turns (OverlapMode::kHalves).
 //
 // A product gets as urgent as the chain a block's work after its operands are there, because it keeps them in memory.

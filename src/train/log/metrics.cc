@@ -277,7 +277,7 @@ std::string ProfileLines(const ProfileRecord& r) {
   lines +=
       fmt::format("  a step of {:.3f} ms: kernels {:.1f}%, collectives {:.1f}% (waiting {:.1f}%), neither {:.1f}%\n",
                   r.step_ms, 100 * r.kernels, 100 * r.collectives, 100 * r.waiting, 100 * r.neither);
-  if (r.hidden > 0) lines += fmt::format("  kernels hide collectives of {:.1f}% more\n", 100 * r.hidden);
+  if (r.hidden > 0) lines += fmt::format("  collectives of {:.1f}% more are hidden\n", 100 * r.hidden);
   if (!r.note.empty()) lines += fmt::format("  {}\n", r.note);
   lines += r.table;
   return lines.substr(0, lines.find_last_not_of('\n') + 1);

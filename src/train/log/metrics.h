@@ -83,8 +83,8 @@ struct ProfileRecord {
   int64_t first_step = 0, step = 0;  // the first and the last profiled step
   std::string path;                  // of the trace file
   double step_ms = 0;                // mean over steps and ranks
-  // Fractions of that time. `collectives` is that in which no kernel runs, and waiting is part of it; `hidden` is that
-  // of collectives while kernels run. kernels + collectives + neither = 1.
+  // Fractions of that time. `collectives` is that in which no kernel runs, and waiting is part of it; `hidden` is the
+  // rest of the collectives' time. kernels + collectives + neither = 1.
   double kernels = 0, collectives = 0, waiting = 0, hidden = 0, neither = 0;
   std::string table, note;  // terminal only: lines of the longest kernels and collectives; "": no note
 };
