@@ -80,6 +80,8 @@ class ReplayWatch {
 
   // Ends the replays of all groups, each on a thread of its own, because one may end only when another does.
   void EndAll(const std::string& reason);
+  // Waits up to `most` for the replays under way. Returns whether the device has ended all of them.
+  bool Drain(std::chrono::milliseconds most) const;
   // Returns the calls of replays that the device has begun, for groups with this recorder, in the order of recording.
   // Goes back to the last replay that is done.
   std::vector<CallRecord> Records(const CallRecorder* recorder) const;
