@@ -122,6 +122,7 @@ void NcclCopies::Gather(const void* in, void* out, size_t bytes) {
   const NcclLibrary& nccl = comm_->library();
   nccl.Check(nccl.AllGather(in, out, bytes, nccl::Type::kU8, comm_->get(), device_.Handle()),
              "all_gather by copy engines", comm_->get());
+  gathers_++;
 }
 
 }  // namespace weft

@@ -10,6 +10,7 @@
 // The ranks meet before and after each gather, by words in each other's memory that the stream waits for.
 #pragma once
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -58,6 +59,7 @@ class NcclCopies {
   void Put(Issued issued);
 
   const NcclCommunicator& comm() const { return *comm_; }
+  int64_t gathers() const { return gathers_; }  // given to NCCL so far; a recorded one counts once
   void Abort() { comm_->Abort(); }
 
  private:
@@ -69,6 +71,7 @@ class NcclCopies {
   StreamedDevice& device_;
   int rank_, size_;
   std::vector<Window> windows_;
+  int64_t gathers_ = 0;
 };
 
 }  // namespace weft
