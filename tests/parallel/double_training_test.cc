@@ -11,6 +11,8 @@
 #include "parallel/training.h"
 #include "share.h"
 #include "weft/dist/group/collective_fault.h"
+#include "weft/dist/group/nccl/nccl_memory.h"
+#include "weft/parallel/step/memory_need.h"
 
 namespace weft {
 namespace {
@@ -124,6 +126,26 @@ TEST(DoubleTraining, GivesTheCpusBitsWithCopiedGathers) {
   }
 }
 
+// The need of a step counts the windows that a run allocates, and a communicator for each axis that gathers.
+TEST(DoubleTraining, CopiedGathersAreInTheMemoryNeed) {
+  Job job{.model = testing_::TinyLlama(), .precision = {DType::kBF16, DType::kF32, DType::kF32}, .global_batch = 4};
+  for (GatherMode mode : {GatherMode::kAuto, GatherMode::kKernels, GatherMode::kCopy})
+    test::OnDoubles(4, {.groups = test::NcclGroups}, [&](test::DoubleRank& rank) {
+      RegisterCpuKernels(rank.context.kernels(DeviceKind::kCpu));
+      RegisterCollectives(rank.context.kernels(DeviceKind::kCpu), DeviceKind::kCpu);
+      test::RegisterDoubleKernels(rank.context);
+      Layout layout{.dp = 2, .tp = 2, .fsdp = Fsdp::kFull, .device = DeviceKind::kCuda, .gather = mode};
+      DeviceMesh mesh(rank.context, rank.groups, MeshOf(layout), rank.groups.kinds());
+      testing_::RankRun run(job, layout, rank.context, mesh);
+      StepPlans plans = run.training.Compile(run.runtime);
+      int64_t copies = MemoryNeedOf(run.training, &plans, DeviceKind::kCuda).communicators - NcclBytes(MeshOf(layout));
+      auto arena = int64_t(run.runner->arena_bytes()), windows = int64_t(rank.device.PeakBytes());
+      EXPECT_EQ(arena, int64_t(plans.Largest().arena_bytes));
+      EXPECT_EQ(windows > 0, mode == GatherMode::kCopy);
+      EXPECT_EQ(copies, windows > 0 ? kNcclCopyBytes + windows - arena : 0);
+    });
+}
+
 // With auto, weights of a few KiB are left to kernels, and so are all if NCCL refuses windows, with a note. With copy
 // that is an error.
 TEST(DoubleTraining, WhatCannotBeCopiedIsGatheredByKernelsOrRefused) {
@@ -160,8 +182,8 @@ TEST(DoubleTraining, WhatCannotBeCopiedIsGatheredByKernelsOrRefused) {
       << "workspaces of the CPU's kernels depend on the number of rows";
   layout.fsdp = Fsdp::kGradients;
   EXPECT_EQ(refused(),
-            "parallel.gather: expected weights that several GPUs gather, as copy asks for, got a step without such "
-            "gathers; give auto or kernels");
+            "parallel.gather: expected weights that fsdp full gathers over several GPUs, as copy asks for, got a step "
+            "without such gathers; give auto or kernels");
   EXPECT_EQ(test::FakeNcclFaults(), "");
 }
 

@@ -84,16 +84,21 @@ std::vector<int> CopiedAxes(const StepOptions& options, const StepPlans* plans, 
   return axes;
 }
 
+absl::Status CheckGather(const StepOptions& options, const StepPlans* plans, DeviceKind device) {
+  if (options.gather != GatherMode::kCopy || !CopiedAxes(options, plans, device).empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      fmt::format("expected weights that fsdp full gathers over several GPUs, as copy asks for, got {}; give auto or "
+                  "kernels",
+                  device == DeviceKind::kCpu ? "device cpu" : "a step without such gathers"));
+}
+
 StepArena AllocateArena(const TrainingStep& step, const StepPlans& plans, const Runtime& runtime) {
   MemoryUse use("activations");
   const StepOptions& options = step.options();
   std::vector<int> axes = CopiedAxes(options, &plans, runtime.device);
   StepArena arena;
-  if (axes.empty() && options.gather == GatherMode::kCopy)
-    Fail(fmt::format(
-        "parallel.gather: expected weights that several GPUs gather, as copy asks for, got {}; give auto or "
-        "kernels",
-        runtime.device == DeviceKind::kCpu ? "device cpu" : "a step without such gathers"));
+  if (absl::Status s = CheckGather(options, &plans, runtime.device); !s.ok())
+    Fail("parallel.gather: " + std::string(s.message()));
   if (!axes.empty() && runtime.mesh) {
     absl::StatusOr<BufferPtr> memory = ForCopies(options, plans, runtime, axes);
     if (memory.ok()) return {*memory, ""};

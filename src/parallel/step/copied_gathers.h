@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "weft/parallel/step/training_step.h"
 
 namespace weft {
@@ -12,6 +13,9 @@ namespace weft {
 // fsdp full on GPUs, the axes that shard parameters. With kAuto only those with a bucket of kLeastCopied bytes. `plans`
 // may be null.
 std::vector<int> CopiedAxes(const StepOptions& options, const StepPlans* plans, DeviceKind device);
+
+// Returns an error if the options ask for copies (kCopy) and a step has no gathers for them.
+absl::Status CheckGather(const StepOptions& options, const StepPlans* plans, DeviceKind device);
 
 // The arena that the programs of a step share.
 struct StepArena {

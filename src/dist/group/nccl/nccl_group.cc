@@ -94,7 +94,7 @@ NcclGroup::NcclGroup(std::string name, int rank, std::vector<int> ranks, Streame
 // for their end, which comes if the other ranks still run, because nothing can end a gather by copy engines.
 NcclGroup::~NcclGroup() {
   constexpr std::chrono::seconds kMost{1};
-  if (track_ && track_->IsUnderWay() && std::uncaught_exceptions() > 0 && !(copies() && replays_->Drain(kMost)))
+  if (track_ && track_->IsUnderWay() && std::uncaught_exceptions() > 0 && !replays_->Drain(kMost))
     replays_->EndAll(fmt::format("rank {} left group \"{}\" by an exception", rank(), name()));
   StopLanes();
 }
@@ -151,6 +151,7 @@ absl::Status NcclGroup::ConnectCopies() try {
   comm_->library().Check(comm_->library().CommSplit(comm_->get(), 0, rank(), &made, &config), "ncclCommSplit",
                          comm_->get());
   auto comm = std::make_shared<NcclCommunicator>(comm_->shared_library(), made, NcclCommunicator::Engine::kCopies);
+  replays_->set_endless();
   std::lock_guard copies_lock(copies_mutex_);
   copies_ = std::make_shared<NcclCopies>(std::move(comm), device(), rank(), size());
   return absl::OkStatus();

@@ -124,8 +124,8 @@ bool ReplayWatch::Drain(std::chrono::milliseconds most) const {
   for (;;) {
     {
       std::lock_guard lock(mutex_);
-      if (ended_ || device_.failure()) return false;
       if (!IsUnderWay()) return true;
+      if (!endless_ || ended_ || device_.failure()) return false;
     }
     if (Clock::now() > until) return false;
     std::this_thread::sleep_for(kPause);
