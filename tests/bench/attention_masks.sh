@@ -25,6 +25,7 @@ cases=("${@:2}")
   done
 done
 
+mkdir -p "$out"
 : > "$out/weft.jsonl"
 for case in "${cases[@]}"; do
   IFS=: read -r mask batch heads seq size window documents padding <<< "$case"
