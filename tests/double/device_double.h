@@ -99,7 +99,13 @@ class DeviceDouble final : public StreamedDevice {
   Stream& newest_stream() { return *newest_; }
   // Sets how late work may start on streams other than the main one. It applies to streams created from now on.
   void set_beside_us(int most_us) { beside_us_ = most_us; }
-  std::unique_ptr<Counter> NewCounter() override { return std::make_unique<Tally>(*this); }
+  std::unique_ptr<Progress> NewProgress() override { return std::make_unique<Tally>(*this); }
+  std::vector<const void*> Frontier() const override {
+    auto last =
+        std::find_if(tape_.rbegin(), tape_.rend(), [this](const Issued& one) { return one.stream == current_; });
+    if (recording() == 0 || last == tape_.rend()) return {};
+    return {current_, reinterpret_cast<const void*>(tape_.rend() - last)};
+  }
   void Wait(Event& event) override {
     Give([this, &mark = static_cast<Mark&>(event)] {
       Post(current_, [state = mark.state(), until = mark.recorded()] {
@@ -190,13 +196,17 @@ class DeviceDouble final : public StreamedDevice {
     DeviceDouble& device_;
     std::vector<Issued> issued_;
   };
-  class Tally final : public Counter {
+  class Tally final : public Progress {
    public:
     explicit Tally(DeviceDouble& device) : device_(device) {}
-    void Add(uint64_t more) override {
-      device_.PostAlways([count = count_, more] { *count += more; });
+    void Add(uint64_t begun, uint64_t ended) override {
+      device_.PostAlways([sums = sums_, begun, ended] {
+        sums->begun += begun;
+        sums->ended += ended;
+      });
     }
-    uint64_t Value() const override { return *count_; }
+    uint64_t ended() const override { return sums_->ended; }
+    uint64_t begun() const override { return sums_->begun; }
     void Linger(std::chrono::microseconds most) override {
       device_.PostAlways([draws = draws_, most] {
         std::minstd_rand draw(unsigned(++*draws));
@@ -205,9 +215,12 @@ class DeviceDouble final : public StreamedDevice {
     }
 
    private:
+    struct Sums {
+      std::atomic<uint64_t> begun{0}, ended{0};
+    };
     DeviceDouble& device_;
     std::shared_ptr<std::atomic<uint64_t>> draws_ = std::make_shared<std::atomic<uint64_t>>(0);
-    std::shared_ptr<std::atomic<uint64_t>> count_ = std::make_shared<std::atomic<uint64_t>>(0);
+    std::shared_ptr<Sums> sums_ = std::make_shared<Sums>();
   };
   class Mark final : public Event {
    public:

@@ -1,9 +1,9 @@
 // ReplayWatch: a thread that watches the calls in recordings of a device: which ones a replay has begun, which have
 // ended, and which do not end.
 //
-// Every recorded call is between two counters that the device increments as it runs (StreamedDevice::Counter). So the
-// thread calls no function of the device, which may hang. PyTorch's and torchcomms' watchdogs for CUDA graphs do the
-// same with events.
+// The device counts the recorded calls that it begins and ends as it runs (StreamedDevice::Progress). So the thread
+// calls no function of the device, which may hang. PyTorch's and torchcomms' watchdogs for CUDA graphs do the same with
+// events.
 #pragma once
 #include <atomic>
 #include <chrono>
@@ -72,7 +72,10 @@ class ReplayWatch {
     friend class ReplayWatch;
     std::shared_ptr<ReplayWatch> watch_;
     ReplayedGroup& group_;
-    std::unique_ptr<StreamedDevice::Counter> begun_, ended_;
+    std::unique_ptr<StreamedDevice::Progress> progress_;
+    // The recording of the last call, and what followed it on its stream then:
+    uint64_t recording_ = 0;
+    std::vector<const void*> frontier_;
     // Protected by the watch's lock:
     uint64_t replayed_ = 0;                          // calls of all replays so far
     uint64_t seen_begun_ = 0, seen_ended_ = 0;       // last values seen by the thread
@@ -96,7 +99,9 @@ class ReplayWatch {
     Track* track;
     std::shared_ptr<const IssuedCall> issued;
     uint64_t sequence = 0;
-    uint64_t place = 0;  // index among the calls of its track
+    uint64_t place = 0;              // index among the calls of its track
+    std::optional<uint64_t> joined;  // if the device begins it at the end of the previous one: its index among the
+                                     // calls that are issued as one
     std::chrono::milliseconds timeout{};
   };
   using Calls = std::vector<Call>;
@@ -111,6 +116,7 @@ class ReplayWatch {
   void Begin(const Calls& recorded);
   void Loop();
   bool IsDone(const Replay& replay) const;
+  static bool HasBegun(const Call& call, uint64_t ended, uint64_t begun);
   bool IsUnderWay() const { return !replays_.empty() && !IsDone(replays_.back()); }
   std::optional<Failure> Look();
   std::string FaultOf(Track& track, const Call& call) const;

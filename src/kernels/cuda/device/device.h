@@ -50,7 +50,8 @@ class CudaDevice final : public StreamedDevice, public KeepsTime {
   size_t PeakBytes() const override;
 
   std::unique_ptr<Stream> NewStream() override;
-  std::unique_ptr<Counter> NewCounter() override;
+  std::unique_ptr<Progress> NewProgress() override;
+  std::vector<const void*> Frontier() const override;
   void Wait(Event& event) override;
   void CopyRows(void* to, int64_t to_stride, const void* from, int64_t from_stride, int64_t bytes,
                 int64_t rows) override;
