@@ -24,12 +24,14 @@ constexpr DeviceKind kDouble = DeviceKind::kCuda;
 constexpr size_t kBytes = 1 << 20;
 
 // Runs the body on every rank. Afterwards no rule of NCCL was broken, and all windows and their memory are gone.
-void OnNccl(const MeshShape& shape, const std::function<void(DoubleRank&, DeviceMesh&)>& body, int most_us = 0) {
+void OnNccl(const MeshShape& shape, const std::function<void(DoubleRank&, DeviceMesh&)>& body, int most_us = 0,
+            int hosts = 1) {
   int64_t before = test::CountFakeCopies().blocks;
-  test::OnDoubles(shape.num_ranks(), {.most_us = most_us, .groups = test::NcclGroups}, [&](DoubleRank& rank) {
-    DeviceMesh mesh(rank.context, rank.groups, shape, rank.groups.kinds());
-    body(rank, mesh);
-  });
+  test::OnDoubles(shape.num_ranks(), {.most_us = most_us, .groups = test::NcclGroups, .hosts = hosts},
+                  [&](DoubleRank& rank) {
+                    DeviceMesh mesh(rank.context, rank.groups, shape, rank.groups.kinds());
+                    body(rank, mesh);
+                  });
   EXPECT_EQ(test::FakeNcclFaults(), "");
   EXPECT_EQ(test::CountFakeCopies().blocks, before);
 }
@@ -166,28 +168,31 @@ TEST(NcclCopies, AxesAndMemoriesShareNothing) {
 // ---- What NCCL refuses. ----
 
 // Asks for windows and returns the fault that all ranks give. Kernels then gather.
-std::string FaultOf(const MeshShape& shape, const std::function<WindowRequest(int rank)>& request) {
+std::string FaultOf(const MeshShape& shape, const std::function<WindowRequest(int rank)>& request, int hosts = 1) {
   std::mutex mutex;
   std::vector<std::string> faults;
-  OnNccl(shape, [&](DoubleRank& rank, DeviceMesh& mesh) {
-    absl::StatusOr<BufferPtr> memory = AllocateWindows(mesh, request(rank.context.rank()));
-    {
-      std::lock_guard lock(mutex);
-      faults.emplace_back(memory.status().message());
-    }
-    memory = absl::CancelledError();
-    ProcessGroup& group = mesh.Group(0, kDouble);
-    BufferPtr plain = rank.device.Allocate(kBytes);
-    Bucket bucket(rank, group, static_cast<char*>(plain->data()), {333, 7001}, true);
-    bucket.Fill(rank, group, 1);
-    group.EnqueueAll(bucket.calls);
-    bucket.Check(rank, group, 1);
-  });
+  OnNccl(
+      shape,
+      [&](DoubleRank& rank, DeviceMesh& mesh) {
+        absl::StatusOr<BufferPtr> memory = AllocateWindows(mesh, request(rank.context.rank()));
+        {
+          std::lock_guard lock(mutex);
+          faults.emplace_back(memory.status().message());
+        }
+        memory = absl::CancelledError();
+        ProcessGroup& group = mesh.Group(0, kDouble);
+        BufferPtr plain = rank.device.Allocate(kBytes);
+        Bucket bucket(rank, group, static_cast<char*>(plain->data()), {333, 7001}, true);
+        bucket.Fill(rank, group, 1);
+        group.EnqueueAll(bucket.calls);
+        bucket.Check(rank, group, 1);
+      },
+      0, hosts);
   for (const std::string& fault : faults) EXPECT_EQ(fault, faults[0]) << "ranks disagree";
   return faults[0];
 }
 
-const std::vector<int> kFirstAxis{0};
+const std::vector<int> kFirstAxis{0}, kSecondAxis{1};
 WindowRequest Usual(int) { return {.axes = kFirstAxis, .bytes = kBytes}; }
 
 TEST(NcclCopies, WhatNcclRefusesIsOneFaultOfAllRanks) {
@@ -218,6 +223,14 @@ TEST(NcclCopies, RanksNeedTheSameLayout) {
   };
   EXPECT_EQ(FaultOf({{"x", "y"}, {2, 2}}, by_column), "");
   EXPECT_EQ(FaultOf({{"x", "y"}, {1, 2}}, Usual), "group \"x\" has one rank");
+}
+
+// Ranks 0 and 2 are on one host, and ranks 1 and 3 on another.
+TEST(NcclCopies, AGroupNeedsOneHost) {
+  EXPECT_EQ(FaultOf({{"x", "y"}, {2, 2}}, Usual, 2), "");
+  EXPECT_EQ(FaultOf(
+                {{"x", "y"}, {1, 4}}, [](int) { return WindowRequest{.axes = kSecondAxis, .bytes = kBytes}; }, 2),
+            "the ranks of group \"y\" are on several hosts, and copy engines reach one host only");
 }
 
 TEST(NcclCopies, ALibraryWithoutWindowsIsNamed) {

@@ -89,12 +89,13 @@ struct Doubles {
   uint64_t seed = 1;  // the seed of these delays
   // Creates the doubles' groups; null for GroupDouble. The bootstrap lives as long as the groups.
   std::function<std::unique_ptr<GroupFactory>(Bootstrap& bootstrap, DeviceDouble& device)> groups{};
+  int hosts = 1;  // rank r is on host r % hosts
 };
 inline void OnDoubles(int ranks, const Doubles& doubles, const std::function<void(DoubleRank&)>& body) {
   auto world = std::make_shared<LocalWorld>(ranks);
   weft::RunRanks(ranks, [&](Context& context, GroupFactory&) {
     auto owned = std::make_unique<DeviceDouble>(doubles.most_us, doubles.seed * 1000 + uint64_t(context.rank()));
-    RankThread bootstrap(world, context.rank());
+    RankThread bootstrap(world, context.rank(), std::to_string(context.rank() % doubles.hosts));
     DoubleRank rank{context, *owned, {}};
     context.AddDevice(std::move(owned));
     rank.groups.Add(DeviceKind::kCpu, std::make_unique<LocalGroupFactory>(world, context.rank()));

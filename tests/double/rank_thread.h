@@ -12,10 +12,11 @@ namespace weft::test {
 
 class RankThread final : public Bootstrap {
  public:
-  RankThread(const std::shared_ptr<LocalWorld>& world, int rank) : Bootstrap(std::chrono::seconds(60)) {
+  RankThread(const std::shared_ptr<LocalWorld>& world, int rank, const std::string& host = "here")
+      : Bootstrap(std::chrono::seconds(60)) {
     rank_ = local_rank_ = rank;
     world_size_ = local_size_ = world->size();
-    host_ = "here";
+    host_ = host;
     std::vector<int> all;
     for (int r = 0; r < world->size(); r++) all.push_back(r);
     LocalGroupFactory groups(world, rank);
